@@ -46,7 +46,8 @@ LS_API ls_dataset *ls_iterator_dataset(const ls_iterator *iterator);  // Lent.
 // A failure is that element's: the next call gives the one behind it.
 LS_API LS_MUST_USE ls_status ls_iterator_next(ls_iterator *iterator,
                                               ls_nest *element);
-// Goes to the start of the next epoch; with `ls_iterator_seek_epoch` of any.
+// Goes to the start of the next epoch (behind the last number, of epoch 0);
+// with `ls_iterator_seek_epoch` of any.
 LS_API LS_MUST_USE ls_status ls_iterator_restart(ls_iterator *iterator);
 LS_API LS_MUST_USE ls_status ls_iterator_seek_epoch(ls_iterator *iterator,
                                                     int64_t epoch);

@@ -17,7 +17,7 @@ typedef struct slot {
   int64_t number;
   ls_nest element;  // Once done.
   ls_status status;
-  int64_t bytes;
+  int64_t bytes;  // Counted in the runtime's; until it is done a guess.
 } slot;
 
 struct ls_ahead {
@@ -28,11 +28,13 @@ struct ls_ahead {
   slot *slots;      // `capacity`.
   ls_nest *spares;  // Given back by who takes elements, to be written anew.
   int64_t num_spares;
-  int64_t next;     // To be given.
-  int64_t queued;   // The first number that is not in a slot.
-  int64_t end;      // Below 0: not known.
-  int64_t pending;  // Slots that wait or are being made.
-  int64_t last_bytes;
+  int64_t next;      // To be given.
+  int64_t queued;    // The first number that is not in a slot.
+  int64_t end;       // Below 0: not known.
+  int64_t waiting;   // Slots that wait for a thread.
+  int64_t pending;   // Those, and those that are being made.
+  bool is_measured;  // Some element was made: what one takes is, in bytes, ...
+  int64_t guess;     // ... at most about this.
   ls_input_task series;  // In series.
   bool series_waits, series_runs;
   bool pausing;
@@ -43,6 +45,7 @@ struct ls_ahead {
 // ---- Making ----------------------------------------------------------------
 static void run_slot(ls_input_task *task);
 static void run_series(ls_input_task *task);
+static void guess_size(ls_ahead *self);
 
 ls_status ls_ahead_create(const ls_ahead_options *options,
                           ls_ahead **out_ahead) {
@@ -55,6 +58,7 @@ ls_status ls_ahead_create(const ls_ahead_options *options,
   self->options = *options;
   self->end = -1;
   self->series.run = run_series;
+  guess_size(self);
   self->slots = ls_new_array(allocator, slot, capacity);
   self->spares = ls_new_array(allocator, ls_nest, capacity + 1);
   ls_status status = ls_mutex_init(&self->lock);
@@ -72,6 +76,14 @@ ls_status ls_ahead_create(const ls_ahead_options *options,
   return status;
 }
 
+// What an element takes, where its spec says so.
+static void guess_size(ls_ahead *self) {
+  const ls_dataset *dataset = self->options.dataset;
+  self->is_measured = dataset->rows;
+  for (size_t i = 0; dataset->rows && i < dataset->num_leaves; ++i)
+    self->guess += (int64_t)dataset->row_sizes[i];
+}
+
 static slot *slot_of(ls_ahead *self, int64_t number) {
   return &self->slots[number % self->options.capacity];
 }
@@ -81,40 +93,74 @@ static ls_nest take_spare(ls_ahead *self) {
   return self->num_spares > 0 ? self->spares[--self->num_spares] : ls_none();
 }
 
-// No more than are being worked on: the rest would be memory that nobody
-// counts.
+// One for each slot that waits for a thread, which will take it: what such a
+// slot counts for is its memory. Another one would be memory that nobody
+// counts; in series the one slot after the next to be given waits.
 static void give_spare(ls_ahead *self, ls_nest element) {
-  if (element.kind != LS_KIND_NONE &&
-      self->num_spares <= self->queued - self->next &&
-      self->num_spares <= self->options.capacity)
+  const int64_t most = self->options.parallel ? self->waiting : 1;
+  if (element.kind != LS_KIND_NONE && self->num_spares < most)
     self->spares[self->num_spares++] = element;
   else
     ls_nest_release(element);
 }
 
-// Whether number `queued` may be made ahead; the one to be given next always
-// may.
-static bool may_make(const ls_ahead *self) {
-  if (self->pausing || (self->end >= 0 && self->queued >= self->end) ||
-      self->queued >= self->next + self->options.capacity)
-    return false;
-  if (self->queued == self->next) return true;
-  const ls_runtime *runtime = self->options.work->runtime;
+// Counts `bytes` more in the runtime's; `must`: even if it is too much.
+static bool count_bytes(const ls_ahead *self, int64_t bytes, bool must) {
+  ls_runtime *runtime = self->options.work->runtime;
   const int64_t held =
-      __atomic_load_n(&runtime->input_buffered, __ATOMIC_RELAXED);
-  return held + (self->pending + 1) * self->last_bytes <= runtime->input_bytes;
+      __atomic_add_fetch(&runtime->input_buffered, bytes, __ATOMIC_RELAXED);
+  if (must || held <= runtime->input_bytes) return true;
+  __atomic_sub_fetch(&runtime->input_buffered, bytes, __ATOMIC_RELAXED);
+  return false;
+}
+
+// Gives number `queued` a slot, if it may be made ahead; the one to be given
+// next always may. Before it is known what an element takes there is one at a
+// time.
+static slot *begin_slot(ls_ahead *self, slot_state state) {
+  if (self->pausing || (self->end >= 0 && self->queued >= self->end) ||
+      self->queued - self->next >= self->options.capacity)
+    return NULL;
+  const bool must = self->queued == self->next;
+  if (!must && !self->is_measured) return NULL;
+  if (!count_bytes(self, self->guess, must)) return NULL;
+  slot *it = slot_of(self, self->queued);
+  it->number = self->queued++;
+  it->state = state;
+  it->bytes = self->guess;
+  self->waiting += state == QUEUED;
+  ++self->pending;
+  return it;
+}
+
+// The guess follows at once where elements grow, slowly where they shrink.
+static void measure(ls_ahead *self, int64_t bytes) {
+  self->guess -= self->guess / 8;
+  if (bytes > self->guess) self->guess = bytes;
+  self->is_measured = true;
 }
 
 static void set_done(ls_ahead *self, slot *it, ls_nest element,
                      ls_status status) {
+  const int64_t bytes = ls_element_bytes(element);
+  if (ls_status_is_ok(status)) measure(self, bytes);
+  count_bytes(self, -it->bytes, true);  // The guess.
   it->element = element;
   it->status = status;
-  it->bytes = ls_element_bytes(element);
-  if (it->bytes > 0) self->last_bytes = it->bytes;
+  it->bytes = bytes;
   it->state = DONE;
   --self->pending;
-  ls_work_buffer(self->options.work, self->options.dataset, 1, it->bytes);
+  ls_work_buffer(self->options.work, self->options.dataset, 1, bytes);
   ls_condition_broadcast(&self->done);
+}
+
+// One that was not made.
+static void drop_slot(ls_ahead *self, slot *it) {
+  count_bytes(self, -it->bytes, true);
+  self->waiting -= it->state == QUEUED;
+  --self->pending;
+  it->state = FREE;
+  it->bytes = 0;
 }
 
 static void set_free(ls_ahead *self, slot *it) {
@@ -139,22 +185,29 @@ static wish take_wish(ls_ahead *self) {
   return it;
 }
 
+// Whether a series may go on, as far as can be said without counting.
+static bool has_room(const ls_ahead *self) {
+  const ls_runtime *runtime = self->options.work->runtime;
+  const int64_t held =
+      __atomic_load_n(&runtime->input_buffered, __ATOMIC_RELAXED);
+  return !self->pausing && (self->end < 0 || self->queued < self->end) &&
+         self->queued - self->next < self->options.capacity &&
+         (self->queued == self->next ||
+          (self->is_measured && held + self->guess <= runtime->input_bytes));
+}
+
 // Sets threads to work.
 static void top_up(ls_ahead *self) {
   if (self->options.work->threads == NULL) return;
   if (!self->options.parallel) {
-    if (self->series_waits || self->series_runs || !may_make(self)) return;
+    if (self->series_waits || self->series_runs || !has_room(self)) return;
     self->series_waits = true;
     ls_input_threads_submit(self->options.work->threads, &self->series);
     return;
   }
-  while (may_make(self)) {
-    slot *it = slot_of(self, self->queued);
-    it->number = self->queued++;
-    it->state = QUEUED;
-    ++self->pending;
+  slot *it = NULL;
+  while ((it = begin_slot(self, QUEUED)) != NULL)
     ls_input_threads_submit(self->options.work->threads, &it->task);
-  }
 }
 
 // ---- On threads ------------------------------------------------------------
@@ -163,31 +216,31 @@ static void run_slot(ls_input_task *task) {
   ls_ahead *self = it->ahead;
   ls_mutex_lock(&self->lock);
   it->state = BEGUN;
+  --self->waiting;
   ls_nest element = take_spare(self);
   ls_mutex_unlock(&self->lock);
   const ls_status status =
       self->options.make(self->options.user, it->number, &element);
   ls_mutex_lock(&self->lock);
   set_done(self, it, element, status);
+  if (self->pending == 0) top_up(self);  // Now that it knows how large one is.
   const wish wanted = take_wish(self);
   ls_mutex_unlock(&self->lock);
   if (wanted.ready != NULL) wanted.ready(wanted.user);
 }
 
-// Makes number `queued`; the lock is held before and after.
-static void make_next(ls_ahead *self) {
-  slot *it = slot_of(self, self->queued);
-  it->number = self->queued;
-  it->state = BEGUN;
-  ++self->pending;
+// Makes number `queued`, if it may; the lock is held before and after.
+static bool make_next(ls_ahead *self) {
+  slot *it = begin_slot(self, BEGUN);
+  if (it == NULL) return false;
   ls_nest element = take_spare(self);
   ls_mutex_unlock(&self->lock);
   const ls_status status =
       self->options.make(self->options.user, it->number, &element);
   ls_mutex_lock(&self->lock);
-  ++self->queued;
   if (ls_status_code(status) == LS_OUT_OF_RANGE) self->end = it->number;
   set_done(self, it, element, status);
+  return true;
 }
 
 static void run_series(ls_input_task *task) {
@@ -196,17 +249,20 @@ static void run_series(ls_input_task *task) {
   ls_mutex_lock(&self->lock);
   self->series_waits = false;
   self->series_runs = true;
-  while (may_make(self)) {
-    make_next(self);
-    const wish wanted = take_wish(self);
-    if (wanted.ready == NULL) continue;
-    ls_mutex_unlock(&self->lock);
-    wanted.ready(wanted.user);
-    ls_mutex_lock(&self->lock);
+  wish wanted = {0};
+  // Others have a turn before it goes on. Who waits is told last, as he may
+  // drop the whole line.
+  while (make_next(self)) {
+    wanted = take_wish(self);
+    if (wanted.ready != NULL ||
+        ls_input_threads_are_wanted(self->options.work->threads))
+      break;
   }
   self->series_runs = false;
+  top_up(self);
   ls_condition_broadcast(&self->done);
   ls_mutex_unlock(&self->lock);
+  if (wanted.ready != NULL) wanted.ready(wanted.user);
 }
 
 // ---- Taking ----------------------------------------------------------------
@@ -223,6 +279,7 @@ static ls_status make_here(ls_ahead *self, ls_nest *element) {
   if (ls_status_code(status) == LS_OUT_OF_RANGE && !self->options.parallel) {
     self->end = self->next;
   } else {
+    if (ls_status_is_ok(status)) measure(self, ls_element_bytes(*element));
     ++self->next;
     if (self->queued < self->next) self->queued = self->next;
   }
@@ -248,6 +305,7 @@ static ls_status take_slot(ls_ahead *self, ls_nest *element) {
   it->element = ls_none();
   set_free(self, it);
   ++self->next;
+  top_up(self);  // First: what is begun now wants the memory.
   give_spare(self, old);
   return status;
 }
@@ -259,8 +317,7 @@ static bool can_make_here(ls_ahead *self) {
     slot *it = slot_of(self, self->next);
     if (it->state != QUEUED || !ls_input_threads_withdraw(threads, &it->task))
       return false;
-    it->state = FREE;
-    --self->pending;
+    drop_slot(self, it);
     return true;
   }
   if (self->series_runs) return false;
@@ -295,7 +352,6 @@ ls_status ls_ahead_next(ls_ahead *self, ls_nest *element) {
       if (!here) ls_condition_wait(&self->done, &self->lock);
     }
     status = here ? next_here(self, element) : take_slot(self, element);
-    top_up(self);
   }
   ls_mutex_unlock(&self->lock);
   return status;
@@ -316,6 +372,11 @@ bool ls_ahead_is_ready(ls_ahead *self, void (*ready)(void *user), void *user) {
   }
   ls_mutex_unlock(&self->lock);
   return is;
+}
+
+bool ls_ahead_has_threads(const ls_ahead *self) {
+  const ls_input_threads *threads = self->options.work->threads;
+  return threads != NULL && ls_input_threads_are_there(threads);
 }
 
 bool ls_ahead_withdraw(ls_ahead *self) {
@@ -340,8 +401,7 @@ static void pause_work(ls_ahead *self) {
     slot *it = slot_of(self, self->queued - 1);
     if (it->state != QUEUED || !ls_input_threads_withdraw(threads, &it->task))
       break;
-    it->state = FREE;
-    --self->pending;
+    drop_slot(self, it);
     --self->queued;
   }
   while (self->pending > 0 || self->series_waits || self->series_runs)

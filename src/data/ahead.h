@@ -41,6 +41,9 @@ LS_MUST_USE ls_status ls_ahead_next(ls_ahead *ahead, ls_nest *element);
 // once, by the thread that has made it. False and `ready` NULL: just asks.
 // With no threads it is true: who asks makes it.
 bool ls_ahead_is_ready(ls_ahead *ahead, void (*ready)(void *user), void *user);
+// Whether somebody comes to what is to be made; if not, who has asked
+// `is_ready` would wait for ever.
+bool ls_ahead_has_threads(const ls_ahead *ahead);
 // Takes the wish back: false if it was called, or is about to be.
 bool ls_ahead_withdraw(ls_ahead *ahead);
 

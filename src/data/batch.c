@@ -2,6 +2,7 @@
 // Batch: elements stacked along a new dimension 0. Rows are read straight into
 // the batch's arrays.
 #include "base/require.h"
+#include "base/values/array_internal.h"
 #include "data/dataset.h"
 #include "data/streams.h"
 
@@ -45,10 +46,9 @@ static void write_notes(const batch_work *work, int64_t rows) {
   }
   if (!self->options.ids) return;
   int64_t *ids = work->rows[leaf];
-  for (int64_t i = 0; i < rows; ++i)
-    ids[i] = i < (int64_t)work->count
-                 ? ls_dataset_id(input, work->fetch, work->first + i)
-                 : -1;
+  ls_dataset_find_ids(input, work->fetch, work->indices, work->count, ids);
+  for (int64_t i = (int64_t)work->count; i < rows; ++i)
+    ids[i] = -1;
 }
 
 static void measure_batch(const ls_dataset *dataset, int64_t index,
@@ -141,7 +141,7 @@ static void describe_batch(const ls_dataset *dataset, ls_text *text) {
   if (self->options.ids) ls_text_append(text, ", ids");
   for (size_t i = 0;
        self->padded_shapes != NULL && i < self->options.num_padded_shapes; ++i)
-    ls_text_append_format(text, ", %s padded with %g",
+    ls_text_append_format(text, ", %s padded with %.17g",
                           LS_SHAPE_TEXT(LS_DTYPE_NONE, self->padded_shapes[i]),
                           self->padding == NULL ? 0.0 : self->padding[i]);
 }
@@ -169,10 +169,40 @@ static const ls_dataset_class batch_of_rows_class = {
     .id = id_batch,
     .open = ls_stream_open_batch};
 
+// Whether a leaf's elements may have the shape that they are padded to; where
+// that is the longest of all alike, it is theirs.
+static ls_status check_padding(batch_dataset *self, size_t leaf) {
+  const ls_leaf_spec *spec = &self->base.inputs[0]->leaves[leaf];
+  const ls_type *type = &spec->type;
+  ls_shape *padded = &self->padded_shapes[leaf];
+  LS_RETURN_IF_ERROR(ls_status_annotate(ls_shape_check(*padded),
+                                        "padded shape %zu of a batch", leaf));
+  bool fits = padded->rank >= 0 &&
+              (padded->rank == type->shape.rank || type->shape.rank < 0);
+  for (int k = 0; fits && k < type->shape.rank; ++k) {
+    const int64_t size = type->shape.dim[k];
+    if (padded->dim[k] < 0) padded->dim[k] = size;
+    fits = size < 0 || size <= padded->dim[k];
+  }
+  if (!fits)
+    return ls_invalid_argument("leaf %zu, %s, cannot be padded to %s", leaf,
+                               LS_SHAPE_TEXT(type->dtype, type->shape),
+                               LS_SHAPE_TEXT(type->dtype, *padded));
+  const double padding =
+      self->options.padding == NULL ? 0 : self->options.padding[leaf];
+  if (padding != 0 && ls_dtype_owns_elements(type->dtype))
+    return ls_invalid_argument("leaf %zu, %s, cannot be padded with %g: only "
+                               "numbers can",
+                               leaf, LS_SHAPE_TEXT(type->dtype, type->shape),
+                               padding);
+  return ls_ok();
+}
+
 ls_status ls_batch_copy_lists(batch_dataset *self) {
   ls_batch_options *options = &self->options;
   const size_t leaves = self->base.inputs[0]->num_leaves;
-  if (options->padding != NULL && options->padded_shapes == NULL)
+  if ((options->padding != NULL || options->num_padded_shapes > 0) &&
+      options->padded_shapes == NULL)
     return ls_invalid_argument("padding of a batch without padded shapes");
   if (options->padded_shapes == NULL) return ls_ok();
   if (options->num_padded_shapes != leaves)
@@ -183,14 +213,8 @@ ls_status ls_batch_copy_lists(batch_dataset *self) {
   memcpy(self->padded_shapes, options->padded_shapes,
          leaves * sizeof(ls_shape));
   options->padded_shapes = self->padded_shapes;
-  for (size_t i = 0; i < leaves; ++i) {
-    const ls_type *type = &self->base.inputs[0]->leaves[i].type;
-    if (self->padded_shapes[i].rank != type->shape.rank)
-      return ls_invalid_argument(
-          "leaf %zu, %s, cannot be padded to %s", i,
-          LS_SHAPE_TEXT(type->dtype, type->shape),
-          LS_SHAPE_TEXT(type->dtype, self->padded_shapes[i]));
-  }
+  for (size_t i = 0; i < leaves; ++i)
+    LS_RETURN_IF_ERROR(check_padding(self, i));
   if (options->padding == NULL) return ls_ok();
   self->padding = ls_new_array(self->base.allocator, double, leaves);
   if (self->padding == NULL) return ls_out_of_memory();
@@ -249,10 +273,13 @@ static ls_status fill_batch(batch_dataset *self) {
   if (options->size < 1)
     return ls_invalid_argument("a batch size must be at least 1, got %lld",
                                (long long)options->size);
+  LS_RETURN_IF_ERROR(ls_status_annotate(ls_shape_check(LS_SHAPE(options->size)),
+                                        "the size of a batch"));
   if ((unsigned)options->remainder > LS_REMAINDER_PAD)
     return ls_invalid_argument("there is no remainder %d",
                                (int)options->remainder);
   LS_RETURN_IF_ERROR(ls_batch_copy_lists(self));
+  base->most /= options->size;
   if (base->size > 0) {
     const int64_t whole = base->size / options->size;
     const bool more = base->size % options->size != 0 &&
@@ -284,7 +311,7 @@ ls_dataset *ls_dataset_batch(ls_dataset *dataset,
 static void locate_same(const ls_dataset *dataset, const ls_fetch *fetch,
                         const int64_t *indices, size_t count, int64_t *out) {
   (void)dataset, (void)fetch;
-  memcpy(out, indices, count * sizeof(*out));
+  memmove(out, indices, count * sizeof(*out));
 }
 
 static ls_dataset *remake_prefetch(const ls_dataset *dataset,

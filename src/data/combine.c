@@ -52,12 +52,22 @@ static ls_status read_concatenated(const ls_dataset *dataset, ls_fetch *fetch,
   return status;
 }
 
-static int64_t id_concatenated(const ls_dataset *dataset, const ls_fetch *fetch,
-                               int64_t index) {
-  int64_t inner = 0;
-  const size_t side = side_of(dataset, index, &inner);
-  const int64_t id = ls_dataset_id(dataset->inputs[side], fetch, inner);
-  return side == 0 ? id : id + dataset->inputs[0]->size;
+// As numbers are read, neighbours of one side together.
+static void find_concatenated_ids(const ls_dataset *dataset,
+                                  const ls_fetch *fetch, const int64_t *indices,
+                                  size_t count, int64_t *out) {
+  for (size_t begin = 0, end; begin < count; begin = end) {
+    int64_t inner = 0;
+    const size_t side = side_of(dataset, indices[begin], &inner);
+    for (end = begin; end < count; ++end) {
+      if (side_of(dataset, indices[end], &inner) != side) break;
+      out[end] = inner;
+    }
+    ls_dataset_find_ids(dataset->inputs[side], fetch, out + begin, end - begin,
+                        out + begin);
+    for (size_t i = begin; side == 1 && i < end; ++i)
+      out[i] += dataset->inputs[0]->size;
+  }
 }
 
 static ls_dataset *remake_concatenate(const ls_dataset *dataset,
@@ -70,13 +80,13 @@ static const ls_dataset_class concatenate_class = {
     .name = "concatenate",
     .remake = remake_concatenate,
     .get = get_concatenated,
-    .id = id_concatenated,
+    .find_ids = find_concatenated_ids,
     .open = ls_stream_open_concatenate};
 static const ls_dataset_class concatenate_rows_class = {
     .name = "concatenate",
     .remake = remake_concatenate,
     .read = read_concatenated,
-    .id = id_concatenated,
+    .find_ids = find_concatenated_ids,
     .open = ls_stream_open_concatenate};
 
 // What leaf `at` of `other` leaves of one that is as `leaf` is.
@@ -84,13 +94,15 @@ static ls_status merge_leaf(ls_leaf_spec *leaf, const ls_leaf_spec *other,
                             size_t at, const char *name) {
   ls_shape *shape = &leaf->type.shape;
   const ls_shape *theirs = &other->type.shape;
+  const bool ranks = shape->rank >= 0 && theirs->rank >= 0;
   if (leaf->type.dtype != other->type.dtype || leaf->kind != other->kind ||
-      shape->rank != theirs->rank)
+      (ranks && shape->rank != theirs->rank))
     return ls_invalid_argument(
         "%s needs data sets of one kind: leaf %zu is %s in the first and %s in "
         "another",
         name, at, LS_SHAPE_TEXT(leaf->type.dtype, *shape),
         LS_SHAPE_TEXT(other->type.dtype, *theirs));
+  if (!ranks) *shape = (ls_shape){.rank = LS_UNKNOWN_RANK};
   for (int k = 0; k < shape->rank; ++k) {
     if (shape->dim[k] != theirs->dim[k]) shape->dim[k] = LS_UNKNOWN_DIM;
   }
@@ -125,6 +137,7 @@ ls_dataset *ls_dataset_concatenate(ls_dataset *first, ls_dataset *second) {
       LS_DATASET_NEW(ls_dataset, &concatenate_class, inputs, 2, ls_ok());
   if (self == NULL || !ls_status_is_ok(self->failure)) return self;
   self->size = sum(first->size, second->size);
+  self->most = first->size >= 0 ? sum(second->most, first->size) : first->most;
   self->indexed =
       first->indexed && second->indexed && first->size != LS_UNKNOWN_SIZE;
   const ls_status status = ls_dataset_merge_leaves(self);
@@ -175,6 +188,11 @@ static ls_status read_zipped(const ls_dataset *dataset, ls_fetch *fetch,
   return ls_ok();
 }
 
+// The structure: all others see the inputs' own.
+static void describe_zip(const ls_dataset *dataset, ls_text *text) {
+  ls_structure_print(dataset->structure, NULL, text);
+}
+
 static ls_dataset *make_zip(ls_nest shape, ls_dataset *const *inputs,
                             size_t count);
 
@@ -184,11 +202,13 @@ static ls_dataset *remake_zip(const ls_dataset *dataset, ls_dataset **inputs) {
 }
 
 static const ls_dataset_class zip_class = {.name = "zip",
+                                           .describe = describe_zip,
                                            .destroy = destroy_zip,
                                            .remake = remake_zip,
                                            .get = get_zipped,
                                            .open = ls_stream_open_zip};
 static const ls_dataset_class zip_rows_class = {.name = "zip",
+                                                .describe = describe_zip,
                                                 .destroy = destroy_zip,
                                                 .remake = remake_zip,
                                                 .read = read_zipped,
@@ -210,9 +230,11 @@ static ls_status join_specs(zip_dataset *self) {
   for (size_t i = 0; i < base->num_inputs; ++i) {
     const ls_dataset *input = base->inputs[i];
     specs[i] = ls_dataset_spec_nest(input);
+    if (input->most < base->most) base->most = input->most;
     base->size = i == 0 ? input->size : smaller(base->size, input->size);
     if (!input->indexed) base->indexed = false;
   }
+  if (base->size > base->most) base->size = base->most;
   const ls_nest spec = ls_nest_pack(self->shape, specs, base->num_inputs);
   ls_release(base->allocator, specs);
   return ls_dataset_set_spec(base, spec);

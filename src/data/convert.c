@@ -2,6 +2,7 @@
 // Convert: another type for a leaf, such as bytes as numbers from 0 to 1.
 #include "base/require.h"
 #include "base/values/array_internal.h"
+#include "base/values/numbers.h"
 #include "data/dataset.h"
 #include "data/streams.h"
 
@@ -31,34 +32,49 @@ static bool is_wide(ls_dtype dtype) {
          (ls_dtype_is_integer(dtype) && ls_dtype_size(dtype) >= 4);
 }
 
-// Any other pair, through views of the two.
+// Any other pair, by way of doubles, or of i64 where both are integers.
+enum { SOME = 256 };
+
+static void convert_some(const convert_dataset *self, ls_dtype from_type,
+                         const void *from, void *to, size_t count) {
+  const ls_convert_options *options = &self->options;
+  const float scale = (float)options->scale, offset = (float)options->offset;
+  double values[SOME];
+  ls_values_to_f64(from_type, from, count, values);
+  if (is_wide(from_type) || is_wide(options->dtype)) {
+    for (size_t i = 0; i < count; ++i)
+      values[i] = values[i] * options->scale + options->offset;
+  } else {
+    for (size_t i = 0; i < count; ++i)
+      values[i] = (double)((float)values[i] * scale + offset);
+  }
+  ls_values_from_f64(options->dtype, values, count, to);
+}
+
+static void move_some(ls_dtype from_type, const void *from, ls_dtype to_type,
+                      void *to, size_t count) {
+  int64_t values[SOME];
+  ls_values_to_i64(from_type, from, count, values);
+  ls_values_from_i64(to_type, values, count, to);
+}
+
 static void convert_any(const convert_dataset *self, ls_dtype from_type,
                         const void *from, void *to, size_t count) {
   const ls_convert_options *options = &self->options;
   const bool same = options->scale == 1 && options->offset == 0;
-  const ls_shape shape = LS_SHAPE((int64_t)count);
-  ls_array *in = NULL, *out = NULL;
-  ls_status status = ls_array_create_view(
-      from_type, shape, (void *)(uintptr_t)from, NULL, NULL, &in);
-  if (ls_status_is_ok(status))
-    status = ls_array_create_view(options->dtype, shape, to, NULL, NULL, &out);
-  const bool integers = ls_dtype_is_integer(from_type) &&
-                        ls_dtype_is_integer(options->dtype) && same;
-  const bool wide = is_wide(from_type) || is_wide(options->dtype);
-  for (int64_t i = 0; i < (int64_t)count && ls_status_is_ok(status); ++i) {
-    if (integers) {
-      ls_array_set_i64(out, i, ls_array_i64(in, i));
-      continue;
-    }
-    const double value = ls_array_f64(in, i);
-    ls_array_set_f64(out, i,
-                     wide ? value * options->scale + options->offset
-                          : (double)((float)value * (float)options->scale +
-                                     (float)options->offset));
+  const bool integers = same && ls_dtype_is_integer(from_type) &&
+                        ls_dtype_is_integer(options->dtype);
+  const size_t from_size = ls_dtype_size(from_type);
+  const size_t to_size = ls_dtype_size(options->dtype);
+  for (size_t i = 0; i < count; i += SOME) {
+    const size_t some = count - i < SOME ? count - i : SOME;
+    const char *in = (const char *)from + i * from_size;
+    char *out = (char *)to + i * to_size;
+    if (integers)
+      move_some(from_type, in, options->dtype, out, some);
+    else
+      convert_some(self, from_type, in, out, some);
   }
-  ls_array_release(in);
-  ls_array_release(out);
-  ls_status_free(status);
 }
 
 void ls_convert_values(const convert_dataset *self, const void *from, void *to,

@@ -91,6 +91,27 @@ static ls_status input_status(const ls_dataset_class *kind,
   return ls_ok();
 }
 
+// A failed one needs none: makers may go on for ever on one that has failed.
+static void drop_inputs(ls_dataset *self) {
+  for (size_t i = 0; i < self->num_inputs; ++i)
+    ls_dataset_release(self->inputs[i]);
+  self->num_inputs = 0;
+}
+
+// Whatever goes through a pipeline goes down its tree, on stacks of any size.
+static ls_status count_nodes(ls_dataset *self) {
+  enum { MOST_NODES = 1000 };
+  uint64_t nodes = 1;
+  for (size_t i = 0; i < self->num_inputs; ++i)
+    nodes += self->inputs[i]->nodes;
+  self->nodes = (uint32_t)nodes;
+  if (nodes <= MOST_NODES) return ls_ok();
+  return ls_invalid_argument("'%s' of a pipeline of %llu data sets, counted "
+                             "wherever they are used: %d are possible",
+                             self->kind->name, (unsigned long long)nodes,
+                             MOST_NODES);
+}
+
 ls_dataset *ls_dataset_new(const ls_dataset_class *kind, size_t bytes,
                            ls_dataset *const *inputs, size_t num_inputs,
                            ls_status status) {
@@ -101,6 +122,8 @@ ls_dataset *ls_dataset_new(const ls_dataset_class *kind, size_t bytes,
     self->kind = kind;
     self->allocator = allocator;
     self->prefetch = -1;
+    self->most = INT64_MAX;
+    self->nodes = 1;
   }
   if (self == NULL || !take_inputs(self, inputs, num_inputs)) {
     for (size_t i = 0; i < num_inputs; ++i)
@@ -111,10 +134,13 @@ ls_dataset *ls_dataset_new(const ls_dataset_class *kind, size_t bytes,
   }
   self->failure =
       ls_status_is_ok(status) ? input_status(kind, inputs, num_inputs) : status;
-  if (!ls_status_is_ok(self->failure) || num_inputs == 0) return self;
+  if (ls_status_is_ok(self->failure)) self->failure = count_nodes(self);
+  if (!ls_status_is_ok(self->failure)) drop_inputs(self);
+  if (self->num_inputs == 0) return self;
   const ls_dataset *input = inputs[0];
   self->size = input->size;
   self->indexed = input->indexed;
+  self->most = input->most;
   return ls_dataset_fail(
       self, ls_dataset_set_leaves(self, ls_nest_retain(input->structure),
                                   input->leaves, input->num_leaves));
@@ -153,12 +179,13 @@ ls_user *ls_user_create(void *user, void (*release)(void *user)) {
 }
 
 // ---- What it is made of ----------------------------------------------------
-static void describe(const ls_dataset *dataset, ls_text *text) {
+void ls_dataset_describe(const ls_dataset *dataset, ls_text *text) {
   if (dataset->num_inputs > 0) {
     if (dataset->num_inputs > 1) ls_text_append_char(text, '(');
     for (size_t i = 0; i < dataset->num_inputs; ++i) {
       if (i > 0) ls_text_append(text, ", ");
-      if (dataset->inputs[i] != NULL) describe(dataset->inputs[i], text);
+      if (dataset->inputs[i] != NULL)
+        ls_dataset_describe(dataset->inputs[i], text);
     }
     if (dataset->num_inputs > 1) ls_text_append_char(text, ')');
     ls_text_append_char(text, '.');
@@ -175,7 +202,7 @@ const char *ls_dataset_print(const ls_dataset *dataset, char *buffer,
                              size_t size) {
   ls_text text;
   ls_text_init(&text, ls_current_allocator());
-  if (dataset != NULL) describe(dataset, &text);
+  if (dataset != NULL) ls_dataset_describe(dataset, &text);
   const char *words = ls_text_data(&text);
   const size_t length = strlen(words) < size ? strlen(words) : size - 1;
   if (size > 0) {

@@ -45,13 +45,16 @@ typedef struct ls_dataset_class {
   ls_status (*fill)(const ls_dataset *dataset, ls_fetch *fetch, int64_t index,
                     void *const *rows);
   // Those of one input's elements that it has, in another order: where they
-  // are in it. Neither `get` nor `read` nor `id` is needed then.
+  // are in it; `out` may be `indices`. Neither `get` nor `read` nor `id` is
+  // needed then.
   void (*locate)(const ls_dataset *dataset, const ls_fetch *fetch,
                  const int64_t *indices, size_t count, int64_t *out);
-  // The number in the source. NULL: by `locate`, of sources the index itself,
-  // else that of the first input's.
+  // The number in the source, of one or of many (`out` may be `indices`). NULL:
+  // by `locate`, of sources the index itself, else that of the first input's.
   int64_t (*id)(const ls_dataset *dataset, const ls_fetch *fetch,
                 int64_t index);
+  void (*find_ids)(const ls_dataset *dataset, const ls_fetch *fetch,
+                   const int64_t *indices, size_t count, int64_t *out);
 
   // The least and the largest number in a leaf of integers, where that is known
   // without reading. NULL: that of the input by `locate`, else it is not.
@@ -85,6 +88,8 @@ struct ls_dataset {
   size_t num_leaves;
   size_t *row_sizes;  // Bytes of each leaf, if elements are rows.
   int64_t size;       // Elements, LS_INFINITE or LS_UNKNOWN_SIZE.
+  int64_t most;       // Of endless ones: how many elements have a number.
+  uint32_t nodes;     // Of the tree that it is the root of.
   bool indexed;
   bool rows;         // Elements are rows.
   int64_t prefetch;  // What is computed ahead; -1: not said.
@@ -124,6 +129,13 @@ const ls_leaf_spec *ls_nest_as_spec(ls_nest leaf);
 LS_MUST_USE ls_status ls_dataset_check_element(const ls_dataset *dataset,
                                                ls_nest element);
 
+// Appends a structure whose leaves are numbers: "(f32[3], i32[])"; without
+// leaves to look up, "(0, 1)".
+void ls_structure_print(ls_nest structure, const ls_leaf_spec *leaves,
+                        ls_text *text);
+// Appends what it is made of, as ls_dataset_print.
+void ls_dataset_describe(const ls_dataset *dataset, ls_text *text);
+
 // What the caller gave, shared by a data set and those remade of it.
 typedef struct ls_user {
   ls_object object;
@@ -149,12 +161,18 @@ int64_t ls_dataset_id(const ls_dataset *dataset, const ls_fetch *fetch,
 LS_MUST_USE ls_status ls_dataset_fill(const ls_dataset *dataset,
                                       ls_fetch *fetch, int64_t index,
                                       void *const *rows);
+// Of many at once; `out` may be `indices`.
+void ls_dataset_find_ids(const ls_dataset *dataset, const ls_fetch *fetch,
+                         const int64_t *indices, size_t count, int64_t *out);
 
 // Makes `*element` a nest of the structure of these leaves whose arrays may be
 // written: the one that is there, if nobody else holds it and its arrays are of
 // these types, else a new one. Numbers are undefined.
 LS_MUST_USE ls_status ls_element_reuse(ls_nest structure, const ls_type *types,
                                        size_t count, ls_nest *element);
+// The same for an element of a data set whose shapes are known.
+LS_MUST_USE ls_status ls_element_reuse_row(const ls_dataset *dataset,
+                                           ls_nest *element);
 // Replaces what is there by `made`, taken over.
 LS_MUST_USE ls_status ls_element_replace(ls_nest made, ls_nest *element);
 // The bytes of all arrays in it.

@@ -6,6 +6,17 @@
 enum { DEFAULT_PREFETCH = 2, LEAST_ANCHOR_DISTANCE = 8, MOST_DESCRIBED = 480 };
 
 // ---- Elements --------------------------------------------------------------
+// Who reads takes OUT_OF_RANGE for the end; a function of a user's may have
+// meant something else.
+static ls_status no_end(ls_status status) {
+  if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
+  const ls_status other = ls_invalid_argument(
+      "%s (said as OUT_OF_RANGE, which is the end of a data set)",
+      ls_status_message(status));
+  ls_status_free(status);
+  return other;
+}
+
 // On any thread.
 static ls_status make_indexed(void *user, int64_t number, ls_nest *element) {
   ls_iterator *self = user;
@@ -15,7 +26,7 @@ static ls_status make_indexed(void *user, int64_t number, ls_nest *element) {
   const ls_status status =
       ls_dataset_get(self->dataset, fetch, number, element);
   ls_work_give_fetch(&self->work, fetch);
-  return status;
+  return no_end(status);
 }
 
 // Notes where the stream is.
@@ -85,9 +96,11 @@ static ls_status choose_prefetch(ls_iterator *self, ls_opt wanted) {
   return ls_ok();
 }
 
+// The end; of endless ones where numbers end.
 static int64_t end_of(const ls_iterator *self) {
-  return self->stage == NULL && self->dataset->size >= 0 ? self->dataset->size
-                                                         : -1;
+  const ls_dataset *dataset = self->dataset;
+  if (self->stage != NULL || dataset->size == LS_UNKNOWN_SIZE) return -1;
+  return dataset->size >= 0 ? dataset->size : dataset->most;
 }
 
 static ls_status fill_iterator(ls_iterator *self,
@@ -172,7 +185,8 @@ ls_status ls_iterator_seek_epoch(ls_iterator *iterator, int64_t epoch) {
 
 ls_status ls_iterator_restart(ls_iterator *iterator) {
   LS_REQUIRE(iterator);
-  return ls_iterator_seek_epoch(iterator, iterator->epoch + 1);
+  const int64_t epoch = iterator->epoch;
+  return ls_iterator_seek_epoch(iterator, epoch == INT64_MAX ? 0 : epoch + 1);
 }
 
 int64_t ls_iterator_epoch(const ls_iterator *iterator) {
@@ -210,11 +224,11 @@ static int64_t hash_text(const char *text) {
 }
 
 static ls_status describe(const ls_iterator *self, char **out_text) {
-  enum { ROOM = 16 << 10 };
-  *out_text = ls_allocate(self->work.allocator, ROOM);
-  if (*out_text == NULL) return ls_out_of_memory();
-  ls_dataset_print(self->dataset, *out_text, ROOM);
-  return ls_ok();
+  ls_text text;
+  ls_text_init(&text, self->work.allocator);
+  ls_dataset_describe(self->dataset, &text);
+  *out_text = ls_text_finish(&text);
+  return *out_text == NULL ? ls_out_of_memory() : ls_ok();
 }
 
 static ls_status save_identity(const ls_iterator *self, ls_record *record) {

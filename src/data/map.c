@@ -22,23 +22,27 @@ ls_map_call ls_map_call_make(uint64_t seed, uint64_t stream, int64_t epoch,
       .id = id, .epoch = epoch, .key = (uint64_t)bits[0] << 32 | bits[1]};
 }
 
+// The same for many: all but the id is folded once.
+static ls_random_source keys_of(const map_dataset *self,
+                                const ls_fetch *fetch) {
+  return ls_random_source_make(
+      &(ls_random_key){.seed = fetch->seed,
+                       .stream = self->options.stream,
+                       .step = (uint64_t)fetch->epoch});
+}
+
+static uint64_t next_key(ls_random_source *source, int64_t id) {
+  uint32_t bits[4];
+  source->id = (uint64_t)id;
+  ls_random_source_bits(source, 0, bits);
+  return (uint64_t)bits[0] << 32 | bits[1];
+}
+
 // ---- One element -----------------------------------------------------------
 static ls_status fill_result(const map_dataset *self, ls_nest element,
                              const ls_map_call *call, ls_nest *result) {
-  const ls_dataset *base = &self->base;
-  ls_type room[16] = {0};
-  ls_type *types = room;
-  if (base->num_leaves > LS_COUNT_OF(room))
-    types = ls_new_array(base->allocator, ls_type, base->num_leaves);
-  if (types == NULL) return ls_out_of_memory();
-  for (size_t i = 0; i < base->num_leaves; ++i)
-    types[i] = base->leaves[i].type;
-  ls_status status =
-      ls_element_reuse(base->structure, types, base->num_leaves, result);
-  if (types != room) ls_release(base->allocator, types);
-  if (ls_status_is_ok(status))
-    status = self->options.fill(element, *result, call, self->options.user);
-  return status;
+  LS_RETURN_IF_ERROR(ls_element_reuse_row(&self->base, result));
+  return self->options.fill(element, *result, call, self->options.user);
 }
 
 ls_status ls_map_apply(const map_dataset *self, ls_nest element,
@@ -52,6 +56,7 @@ ls_status ls_map_apply(const map_dataset *self, ls_nest element,
   if (ls_status_is_ok(status) && options->fill == NULL &&
       self->base.num_leaves > 0)
     status = ls_dataset_check_element(&self->base, *result);
+  if (ls_status_is_ok(status)) return status;
   return ls_status_annotate(status, "map '%s' of element %lld", self->name,
                             (long long)call->id);
 }
@@ -97,26 +102,27 @@ static void move_row(const ls_dataset *of, ls_nest element, void *const *rows,
 typedef struct row_work {
   const map_dataset *self;
   ls_fetch *fetch;
+  ls_random_source keys;
+  int64_t *ids;     // Of the rows.
   void **input;     // Rows of the input, in between.
   ls_nest *leaves;  // Room for those of either.
-  ls_type *types;
 } row_work;
 
-static ls_status map_row(row_work *work, int64_t index, size_t from,
-                         void *const *rows, size_t to) {
+static ls_status map_row(row_work *work, size_t from, void *const *rows,
+                         size_t to) {
   const map_dataset *self = work->self;
   const ls_dataset *input = self->base.inputs[0];
   ls_fetch_kept *kept = ls_fetch_keep(work->fetch, &self->base);
   if (kept == NULL) return ls_out_of_memory();
-  for (size_t i = 0; i < input->num_leaves; ++i)
-    work->types[i] = input->leaves[i].type;
   ls_nest element = kept->nests[0], result = kept->nests[1];
   kept->nests[0] = kept->nests[1] = ls_none();
-  ls_status status = ls_element_reuse(input->structure, work->types,
-                                      input->num_leaves, &element);
+  ls_status status = ls_element_reuse_row(input, &element);
   if (ls_status_is_ok(status)) {
     move_row(input, element, work->input, from, false, work->leaves);
-    const ls_map_call call = call_of(self, work->fetch, index);
+    const int64_t id = work->ids[from];
+    const ls_map_call call = {.id = id,
+                              .epoch = work->fetch->epoch,
+                              .key = next_key(&work->keys, id)};
     status = ls_map_apply(self, element, &call, &result);
   }
   if (ls_status_is_ok(status))
@@ -133,8 +139,9 @@ static ls_status map_rows(row_work *work, size_t block, const int64_t *indices,
     const size_t some = count - begin < block ? count - begin : block;
     LS_RETURN_IF_ERROR(ls_dataset_read(input, work->fetch, indices + begin,
                                        some, work->input));
+    ls_dataset_find_ids(input, work->fetch, indices + begin, some, work->ids);
     for (size_t i = 0; i < some; ++i)
-      LS_RETURN_IF_ERROR(map_row(work, indices[begin + i], i, rows, begin + i));
+      LS_RETURN_IF_ERROR(map_row(work, i, rows, begin + i));
   }
   return ls_ok();
 }
@@ -155,12 +162,13 @@ static ls_status read_mapped(const ls_dataset *dataset, ls_fetch *fetch,
   row_work work = {
       .self = (const map_dataset *)dataset,
       .fetch = fetch,
+      .keys = keys_of((const map_dataset *)dataset, fetch),
+      .ids = ls_fetch_room(fetch, block * sizeof(int64_t)),
       .input = ls_fetch_room(fetch, most * sizeof(void *)),
       .leaves = ls_fetch_room(fetch, most * sizeof(ls_nest)),
-      .types = ls_fetch_room(fetch, most * sizeof(ls_type)),
   };
   ls_status status = ls_ok();
-  if (work.input == NULL || work.leaves == NULL || work.types == NULL)
+  if (work.ids == NULL || work.input == NULL || work.leaves == NULL)
     status = ls_out_of_memory();
   for (size_t i = 0; i < input->num_leaves && ls_status_is_ok(status); ++i) {
     work.input[i] = ls_fetch_room(fetch, block * input->row_sizes[i]);
@@ -179,7 +187,8 @@ static void destroy_map(ls_dataset *dataset) {
 
 static void describe_map(const ls_dataset *dataset, ls_text *text) {
   const map_dataset *self = (const map_dataset *)dataset;
-  ls_text_append(text, self->name);
+  ls_text_append_format(text, "%s: ", self->name);
+  ls_structure_print(dataset->structure, dataset->leaves, text);
   if (self->options.stream != 0)
     ls_text_append_format(text, ", stream=%llu",
                           (unsigned long long)self->options.stream);

@@ -14,12 +14,20 @@ static bool can_fill(ls_nest leaf, const ls_type *type) {
 
 // Whether nobody else holds the nest or a node or array of it. Its structure is
 // the one that it was made with.
+typedef struct leaf_types {
+  const ls_type *types;
+  const ls_leaf_spec *leaves;  // If not NULL, instead.
+} leaf_types;
+
+static const ls_type *type_of(const leaf_types *types, int64_t leaf) {
+  return types->leaves != NULL ? &types->leaves[leaf].type
+                               : &types->types[leaf];
+}
+
 static bool can_reuse(ls_nest element, ls_nest structure,
-                      const ls_type *types) {
-  if (!ls_nest_is_node(structure)) {
-    const int64_t leaf = structure.as.i64;
-    return can_fill(element, &types[leaf]);
-  }
+                      const leaf_types *types) {
+  if (!ls_nest_is_node(structure))
+    return can_fill(element, type_of(types, structure.as.i64));
   const size_t count = ls_nest_count(structure);
   if (element.kind != structure.kind || ls_nest_count(element) != count ||
       !ls_object_is_unique(element.as.ref))
@@ -36,7 +44,7 @@ static bool can_reuse(ls_nest element, ls_nest structure,
 }
 
 static ls_nest new_leaf(ls_nest leaf, void *user) {
-  const ls_type *type = &((const ls_type *)user)[leaf.as.i64];
+  const ls_type *type = type_of(user, leaf.as.i64);
   ls_array *array = NULL;
   const ls_status status =
       ls_dtype_owns_elements(type->dtype)
@@ -55,9 +63,16 @@ ls_status ls_element_replace(ls_nest made, ls_nest *element) {
 ls_status ls_element_reuse(ls_nest structure, const ls_type *types,
                            size_t count, ls_nest *element) {
   (void)count;
-  if (can_reuse(*element, structure, types)) return ls_ok();
-  return ls_element_replace(
-      ls_nest_map(structure, new_leaf, (void *)(uintptr_t)types), element);
+  leaf_types all = {.types = types};
+  if (can_reuse(*element, structure, &all)) return ls_ok();
+  return ls_element_replace(ls_nest_map(structure, new_leaf, &all), element);
+}
+
+ls_status ls_element_reuse_row(const ls_dataset *dataset, ls_nest *element) {
+  leaf_types all = {.leaves = dataset->leaves};
+  if (can_reuse(*element, dataset->structure, &all)) return ls_ok();
+  return ls_element_replace(ls_nest_map(dataset->structure, new_leaf, &all),
+                            element);
 }
 
 int64_t ls_element_bytes(ls_nest element) {
@@ -159,16 +174,17 @@ ls_status ls_dataset_read(const ls_dataset *dataset, ls_fetch *fetch,
 static ls_status reuse(const ls_dataset *self, ls_fetch *fetch, int64_t index,
                        ls_nest *element, void **rows) {
   const size_t count = self->num_leaves;
-  ls_type *types = ls_fetch_room(fetch, count * sizeof(*types));
   ls_nest *leaves = ls_fetch_room(fetch, count * sizeof(*leaves));
-  if (types == NULL || leaves == NULL) return ls_out_of_memory();
+  if (leaves == NULL) return ls_out_of_memory();
   if (self->kind->measure != NULL) {
+    ls_type *types = ls_fetch_room(fetch, count * sizeof(*types));
+    if (types == NULL) return ls_out_of_memory();
     self->kind->measure(self, index, types);
+    LS_RETURN_IF_ERROR(
+        ls_element_reuse(self->structure, types, count, element));
   } else {
-    for (size_t i = 0; i < count; ++i)
-      types[i] = self->leaves[i].type;
+    LS_RETURN_IF_ERROR(ls_element_reuse_row(self, element));
   }
-  LS_RETURN_IF_ERROR(ls_element_reuse(self->structure, types, count, element));
   ls_nest_flatten(*element, leaves, count);
   for (size_t i = 0; i < count; ++i)
     rows[i] = ls_array_mutable_data(ls_nest_as_array(leaves[i]));
@@ -220,10 +236,27 @@ ls_status ls_dataset_fill(const ls_dataset *dataset, ls_fetch *fetch,
 
 int64_t ls_dataset_id(const ls_dataset *dataset, const ls_fetch *fetch,
                       int64_t index) {
+  ls_dataset_find_ids(dataset, fetch, &index, 1, &index);
+  return index;
+}
+
+void ls_dataset_find_ids(const ls_dataset *dataset, const ls_fetch *fetch,
+                         const int64_t *indices, size_t count, int64_t *out) {
   const ls_dataset_class *kind = dataset->kind;
-  if (kind->id != NULL) return kind->id(dataset, fetch, index);
-  if (dataset->num_inputs == 0) return index;
-  int64_t inner = index;
-  if (kind->locate != NULL) kind->locate(dataset, fetch, &index, 1, &inner);
-  return ls_dataset_id(dataset->inputs[0], fetch, inner);
+  while (kind->id == NULL && kind->find_ids == NULL &&
+         dataset->num_inputs > 0) {
+    if (kind->locate != NULL) {
+      kind->locate(dataset, fetch, indices, count, out);
+      indices = out;
+    }
+    dataset = dataset->inputs[0];
+    kind = dataset->kind;
+  }
+  if (kind->find_ids != NULL) {
+    kind->find_ids(dataset, fetch, indices, count, out);
+    return;
+  }
+  for (size_t i = 0; i < count; ++i)
+    out[i] =
+        kind->id == NULL ? indices[i] : kind->id(dataset, fetch, indices[i]);
 }

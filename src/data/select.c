@@ -8,6 +8,11 @@
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
+// How many elements of an endless one have a number.
+static int64_t most_of(const ls_dataset *dataset) {
+  return dataset->size == LS_INFINITE ? dataset->most : dataset->size;
+}
+
 // `a` times `b`, or the largest there is.
 static int64_t times(int64_t a, int64_t b) {
   int64_t product = 0;
@@ -79,7 +84,7 @@ ls_dataset *ls_dataset_take(ls_dataset *dataset, int64_t count) {
   self->count = count;
   int64_t *size = &self->base.size;
   if (count < 0 || *size == LS_UNKNOWN_SIZE) return &self->base;
-  *size = *size == LS_INFINITE ? count : least(*size, count);
+  *size = least(most_of(&self->base), count);
   return &self->base;
 }
 
@@ -90,6 +95,7 @@ ls_dataset *ls_dataset_skip(ls_dataset *dataset, int64_t count) {
   int64_t *size = &self->base.size;
   if (count < 0 && *size != LS_UNKNOWN_SIZE) *size = 0;
   if (*size >= 0) *size -= least(*size, count < 0 ? *size : count);
+  if (count > 0) self->base.most -= least(self->base.most, count);
   return &self->base;
 }
 
@@ -106,22 +112,23 @@ ls_dataset *ls_dataset_shard(ls_dataset *dataset, int64_t count,
                             (long long)index, (long long)count));
   int64_t *size = &self->base.size;
   if (*size >= 0) *size = *size / count + (*size % count > index);
+  self->base.most = (self->base.most - 1 - index) / count;
   return &self->base;
 }
 
 // ---- Repeat ----------------------------------------------------------------
 typedef ls_repeat_dataset repeat_dataset;
 
-// Which time an index is of, and a fetch for it.
+// Which time an index is of, and where in it. Times go on counting from epoch
+// to epoch; those without end stop to differ after 2^31 of an epoch.
 static int64_t enter_time(const ls_dataset *dataset, const ls_fetch *fetch,
                           int64_t index, int64_t *out_inner) {
   const repeat_dataset *self = (const repeat_dataset *)dataset;
   const int64_t size = dataset->inputs[0]->size;
   const int64_t time = size > 0 ? index / size : 0;
   *out_inner = size > 0 ? index % size : index;
-  const int64_t outer =
-      self->times > 0 ? fetch->epoch * self->times : fetch->epoch * INT32_MAX;
-  return outer + time;
+  const uint64_t times = self->times > 0 ? (uint64_t)self->times : INT32_MAX;
+  return (int64_t)((uint64_t)fetch->epoch * times + (uint64_t)time);
 }
 
 static ls_status get_repeated(const ls_dataset *dataset, ls_fetch *fetch,
@@ -164,12 +171,20 @@ static ls_status read_repeated(const ls_dataset *dataset, ls_fetch *fetch,
   return status;
 }
 
-static int64_t id_repeated(const ls_dataset *dataset, const ls_fetch *fetch,
-                           int64_t index) {
+static void find_repeated_ids(const ls_dataset *dataset, const ls_fetch *fetch,
+                              const int64_t *indices, size_t count,
+                              int64_t *out) {
   ls_fetch then = *fetch;
-  int64_t inner = 0;
-  then.epoch = enter_time(dataset, fetch, index, &inner);
-  return ls_dataset_id(dataset->inputs[0], &then, inner);
+  for (size_t begin = 0, end; begin < count; begin = end) {
+    int64_t inner = 0;
+    then.epoch = enter_time(dataset, fetch, indices[begin], &inner);
+    for (end = begin; end < count; ++end) {
+      if (enter_time(dataset, fetch, indices[end], &inner) != then.epoch) break;
+      out[end] = inner;
+    }
+    ls_dataset_find_ids(dataset->inputs[0], &then, out + begin, end - begin,
+                        out + begin);
+  }
 }
 
 static void describe_repeat(const ls_dataset *dataset, ls_text *text) {
@@ -185,15 +200,15 @@ static const ls_dataset_class repeat_class = {.name = "repeat",
                                               .describe = describe_repeat,
                                               .remake = remake_repeat,
                                               .get = get_repeated,
-                                              .id = id_repeated,
+                                              .find_ids = find_repeated_ids,
                                               .open = ls_stream_open_repeat};
-static const ls_dataset_class repeat_rows_class = {.name = "repeat",
-                                                   .describe = describe_repeat,
-                                                   .remake = remake_repeat,
-                                                   .read = read_repeated,
-                                                   .id = id_repeated,
-                                                   .open =
-                                                       ls_stream_open_repeat};
+static const ls_dataset_class repeat_rows_class = {
+    .name = "repeat",
+    .describe = describe_repeat,
+    .remake = remake_repeat,
+    .read = read_repeated,
+    .find_ids = find_repeated_ids,
+    .open = ls_stream_open_repeat};
 
 ls_dataset *ls_dataset_repeat(ls_dataset *dataset, int64_t count) {
   repeat_dataset *self =
@@ -226,16 +241,16 @@ static void locate_shuffled(const ls_dataset *dataset, const ls_fetch *fetch,
   const shuffle_dataset *self = (const shuffle_dataset *)dataset;
   const int64_t size = dataset->size;
   const int64_t all = self->options.buffer > 0 ? self->options.buffer : size;
-  ls_permutation order = {0};
-  for (size_t i = 0, done = 0; i < count; ++i) {
-    const int64_t block = indices[i] / all, first = block * all;
-    if (i == 0 || indices[i] / all != indices[done] / all) {
-      const int64_t some = size >= 0 ? least(all, size - first) : all;
-      order = ls_shuffle_order(self, fetch->seed, fetch->epoch, block, some);
-      done = i;
-    }
-    out[i] = first +
-             (int64_t)ls_permutation_at(&order, (uint64_t)(indices[i] - first));
+  for (size_t begin = 0, end; begin < count; begin = end) {
+    const int64_t block = indices[begin] / all, first = block * all;
+    const int64_t some = size >= 0 ? least(all, size - first) : all;
+    for (end = begin; end < count && indices[end] / all == block; ++end)
+      out[end] = indices[end] - first;
+    const ls_permutation order =
+        ls_shuffle_order(self, fetch->seed, fetch->epoch, block, some);
+    ls_permutation_map(&order, out + begin, end - begin, out + begin);
+    for (size_t i = begin; i < end && first > 0; ++i)
+      out[i] += first;
   }
 }
 
@@ -265,7 +280,10 @@ static ls_status check_shuffle(shuffle_dataset *self) {
   if (options->buffer < 0)
     return ls_invalid_argument("a shuffle with a buffer of %lld elements",
                                (long long)options->buffer);
-  if (options->buffer > 0) return ls_ok();
+  if (options->buffer > 0) {  // Whole blocks of an endless one have numbers.
+    self->base.most -= self->base.most % options->buffer;
+    return ls_ok();
+  }
   if (self->base.indexed && self->base.size >= 0) return ls_ok();
   return ls_invalid_argument(
       "a shuffle of all elements needs their number, and any at any time; of a "

@@ -4,6 +4,7 @@
 #include "base/require.h"
 #include "base/values/nest_internal.h"
 #include "data/dataset.h"
+#include "data/hash.h"
 
 static ls_dataset *new_source(const ls_dataset_class *kind, size_t bytes) {
   ls_dataset *self = ls_dataset_new(kind, bytes, NULL, 0, ls_ok());
@@ -17,6 +18,7 @@ typedef struct arrays_dataset {
   ls_nest arrays;
   const char **data;         // Of each leaf.
   const ls_array **columns;  // The leaves, lent.
+  uint64_t hash;             // Of what they hold; atomic. 0: not known yet.
 } arrays_dataset;
 
 static void destroy_arrays(ls_dataset *dataset) {
@@ -26,12 +28,23 @@ static void destroy_arrays(ls_dataset *dataset) {
   ls_release(dataset->allocator, self->columns);
 }
 
+// What the arrays hold, as a number; found once, when it is asked for.
+static uint64_t contents_of(const ls_dataset *dataset) {
+  const arrays_dataset *self = (const arrays_dataset *)dataset;
+  uint64_t hash = __atomic_load_n(&self->hash, __ATOMIC_RELAXED);
+  if (hash != 0) return hash;
+  for (size_t i = 0; i < dataset->num_leaves; ++i)
+    hash = ls_hash_array(self->columns[i], hash);
+  hash += hash == 0;
+  __atomic_store_n((uint64_t *)(uintptr_t)&self->hash, hash, __ATOMIC_RELAXED);
+  return hash;
+}
+
 static void describe_arrays(const ls_dataset *dataset, ls_text *text) {
-  ls_element_spec spec;
-  char printed[256] = "";
-  ls_status_free(ls_dataset_spec(dataset, &spec));
-  ls_element_spec_print(&spec, printed, sizeof(printed));
-  ls_text_append_format(text, "%lld of %s", (long long)dataset->size, printed);
+  ls_text_append_format(text, "%lld of ", (long long)dataset->size);
+  ls_structure_print(dataset->structure, dataset->leaves, text);
+  ls_text_append_format(text, ", %016llx",
+                        (unsigned long long)contents_of(dataset));
 }
 
 static ls_status read_arrays(const ls_dataset *dataset, ls_fetch *fetch,
@@ -218,7 +231,12 @@ ls_dataset *ls_dataset_range(int64_t start, int64_t stop, int64_t step) {
                              : (uint64_t)start - (uint64_t)stop;
     const uint64_t by = up ? (uint64_t)step : -(uint64_t)step;
     const uint64_t size = (span - 1) / by + 1;
-    self->base.size = size > INT64_MAX ? INT64_MAX : (int64_t)size;
+    if (size > INT64_MAX)
+      return ls_dataset_fail(
+          &self->base,
+          ls_invalid_argument("a range of %llu elements: %lld are possible",
+                              (unsigned long long)size, (long long)INT64_MAX));
+    self->base.size = (int64_t)size;
   }
   return ls_dataset_fail(
       &self->base,
@@ -239,11 +257,14 @@ static void destroy_function(ls_dataset *dataset) {
 
 static void describe_function(const ls_dataset *dataset, ls_text *text) {
   const function_dataset *self = (const function_dataset *)dataset;
-  ls_text_append_format(text, "%s, %lld", self->name, (long long)dataset->size);
+  ls_text_append_format(text, "%s, %lld of ", self->name,
+                        (long long)dataset->size);
+  ls_structure_print(dataset->structure, dataset->leaves, text);
 }
 
 static ls_status get_function(const ls_dataset *dataset, ls_fetch *fetch,
                               int64_t index, ls_nest *element) {
+  (void)fetch;
   const function_dataset *self = (const function_dataset *)dataset;
   void *user = self->options.user;
   ls_status status = ls_ok();
@@ -252,14 +273,7 @@ static ls_status get_function(const ls_dataset *dataset, ls_fetch *fetch,
     if (ls_status_is_ok(status))
       status = ls_dataset_check_element(dataset, *element);
   } else {
-    const ls_fetch_mark mark = ls_fetch_begin(fetch);
-    ls_type *types = ls_fetch_room(fetch, dataset->num_leaves * sizeof(*types));
-    if (types == NULL) return ls_out_of_memory();
-    for (size_t i = 0; i < dataset->num_leaves; ++i)
-      types[i] = dataset->leaves[i].type;
-    status = ls_element_reuse(dataset->structure, types, dataset->num_leaves,
-                              element);
-    ls_fetch_end(fetch, mark);
+    status = ls_element_reuse_row(dataset, element);
     if (ls_status_is_ok(status))
       status = self->options.get(user, index, *element);
   }

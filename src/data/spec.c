@@ -24,9 +24,11 @@ static const char *kind_prefix(ls_leaf_kind kind) {
                                   : "";
 }
 
-static void print_leaf(const ls_leaf_spec *spec, char *buffer, size_t size) {
+static const char *print_leaf(const ls_leaf_spec *spec, char *buffer,
+                              size_t size) {
   ls_format(buffer, size, "%s%s", kind_prefix(spec->kind),
             LS_SHAPE_TEXT(spec->type.dtype, spec->type.shape));
+  return buffer;
 }
 
 static void print_spec(const ls_object *object, char *buffer, size_t size) {
@@ -38,6 +40,9 @@ static const ls_object_type spec_type = {
 
 ls_nest ls_nest_spec_of(const ls_leaf_spec *spec) {
   if (spec == NULL) return ls_fail(ls_null_argument("ls_nest_spec_of", "spec"));
+  if ((unsigned)spec->kind > LS_LEAF_RAGGED)
+    return LS_FAIL(LS_INVALID_ARGUMENT, "there is no leaf of kind %d",
+                   (int)spec->kind);
   if (spec->type.dtype <= LS_DTYPE_NONE || spec->type.dtype >= LS_DTYPE_COUNT)
     return LS_FAIL(LS_INVALID_ARGUMENT, "a leaf of a data set without a type");
   ls_status status = ls_shape_check(spec->type.shape);
@@ -185,12 +190,15 @@ ls_status ls_dataset_spec(const ls_dataset *dataset,
   return ls_ok();
 }
 
-static void print_node(ls_nest node, const ls_leaf_spec *leaves,
-                       ls_text *text) {
+void ls_structure_print(ls_nest node, const ls_leaf_spec *leaves,
+                        ls_text *text) {
   char leaf[256];
   if (!ls_nest_is_node(node)) {
-    print_leaf(&leaves[node.as.i64], leaf, sizeof(leaf));
-    ls_text_append(text, leaf);
+    if (leaves == NULL)
+      ls_text_append_i64(text, node.as.i64);
+    else
+      ls_text_append(text,
+                     print_leaf(&leaves[node.as.i64], leaf, sizeof(leaf)));
     return;
   }
   const char *brackets = node.kind == LS_KIND_LIST   ? "[]"
@@ -201,7 +209,7 @@ static void print_node(ls_nest node, const ls_leaf_spec *leaves,
     const char *key = ls_nest_key(node, i);
     if (i > 0) ls_text_append(text, ", ");
     if (key != NULL) ls_text_append_format(text, "%s: ", key);
-    print_node(ls_nest_item(node, i), leaves, text);
+    ls_structure_print(ls_nest_item(node, i), leaves, text);
   }
   ls_text_append_char(text, brackets[1]);
 }
@@ -210,7 +218,8 @@ const char *ls_element_spec_print(const ls_element_spec *spec, char *buffer,
                                   size_t size) {
   ls_text text;
   ls_text_init(&text, ls_current_allocator());
-  if (spec->count > 0) print_node(spec->structure, spec->leaves, &text);
+  if (spec != NULL && spec->count > 0)
+    ls_structure_print(spec->structure, spec->leaves, &text);
   ls_format(buffer, size, "%s", ls_text_data(&text));
   ls_text_deinit(&text);
   return buffer;

@@ -62,14 +62,11 @@ static void copy_corner(const char *from, ls_shape small, char *to,
                 large, dim + 1, size);
 }
 
-static void fill_padding(ls_array *array, double padding) {
-  const int64_t count = ls_array_num_elements(array);
-  if (ls_dtype_owns_elements(ls_array_dtype(array))) return;
-  if (padding == 0) {
-    memset(ls_array_mutable_data(array), 0, ls_array_size(array));
-    return;
-  }
-  for (int64_t i = 0; i < count; ++i)
+// Fills the first `count` elements' places; what fills up a batch stays zero.
+static void fill_padding(ls_array *array, ls_shape each, size_t count,
+                         double padding) {
+  const int64_t all = ls_shape_num_elements(each) * (int64_t)count;
+  for (int64_t i = 0; i < all; ++i)
     ls_array_set_f64(array, i, padding);
 }
 
@@ -96,12 +93,18 @@ static ls_status copy_elements(ls_array *batch, ls_shape each,
 static ls_status stack_leaf(const ls_batch_dataset *self, size_t leaf,
                             const ls_nest *leaves, size_t count, int64_t rows,
                             ls_nest *out) {
+  const ls_dtype dtype = self->base.inputs[0]->leaves[leaf].type.dtype;
   for (size_t i = 0; i < count; ++i) {
-    if (ls_nest_as_array(leaves[i]) == NULL)
+    const ls_array *array = ls_nest_as_array(leaves[i]);
+    if (array == NULL)
       return LS_STATUS(LS_UNIMPLEMENTED,
                        "a batch of what is no array, in leaf %zu", leaf);
+    if (ls_array_dtype(array) != dtype)
+      return ls_invalid_argument("element %zu of a batch is of %s in leaf %zu, "
+                                 "which is of %s",
+                                 i, ls_dtype_name(ls_array_dtype(array)), leaf,
+                                 ls_dtype_name(dtype));
   }
-  const ls_dtype dtype = ls_array_dtype(ls_nest_as_array(leaves[0]));
   ls_shape each, all = {.dim = {rows}};
   LS_RETURN_IF_ERROR(common_shape(self, leaf, leaves, count, &each));
   all.rank = each.rank + 1;
@@ -113,7 +116,7 @@ static ls_status stack_leaf(const ls_batch_dataset *self, size_t leaf,
   ls_array *batch = NULL;
   LS_RETURN_IF_ERROR(ls_array_create(dtype, all, &batch));
   const double padding = self->padding == NULL ? 0 : self->padding[leaf];
-  if (padding != 0) fill_padding(batch, padding);
+  if (padding != 0) fill_padding(batch, each, count, padding);
   const ls_status status = copy_elements(batch, each, leaves, count);
   if (!ls_status_is_ok(status))
     ls_array_release(batch);

@@ -9,8 +9,8 @@ struct ls_input_threads {
   int count;
   ls_mutex lock;  // Guards what follows.
   ls_condition work;
-  ls_input_task *first, *last;
-  int started, sleeping;
+  ls_input_task *first, *last;  // `first` is also looked at without it, ...
+  int started, sleeping;        // ... as is `started`.
   bool stop;
   ls_thread *threads;
 };
@@ -23,7 +23,7 @@ static void append(ls_input_threads *self, ls_input_task *task) {
   if (self->last != NULL)
     self->last->next = task;
   else
-    self->first = task;
+    __atomic_store_n(&self->first, task, __ATOMIC_RELAXED);
   self->last = task;
 }
 
@@ -31,7 +31,7 @@ static void take_out(ls_input_threads *self, ls_input_task *task) {
   if (task->before != NULL)
     task->before->next = task->next;
   else
-    self->first = task->next;
+    __atomic_store_n(&self->first, task->next, __ATOMIC_RELAXED);
   if (task->next != NULL)
     task->next->before = task->before;
   else
@@ -67,7 +67,8 @@ static void start_one(ls_input_threads *self) {
   ls_thread *thread = &self->threads[self->started];
   const ls_status status =
       ls_thread_start(thread, "ls-input", run_thread, self);
-  if (ls_status_is_ok(status)) ++self->started;
+  if (ls_status_is_ok(status))
+    __atomic_store_n(&self->started, self->started + 1, __ATOMIC_RELAXED);
   ls_status_free(status);
 }
 
@@ -126,4 +127,12 @@ bool ls_input_threads_withdraw(ls_input_threads *self, ls_input_task *task) {
   if (queued) take_out(self, task);
   ls_mutex_unlock(&self->lock);
   return queued;
+}
+
+bool ls_input_threads_are_wanted(const ls_input_threads *self) {
+  return __atomic_load_n(&self->first, __ATOMIC_RELAXED) != NULL;
+}
+
+bool ls_input_threads_are_there(const ls_input_threads *self) {
+  return __atomic_load_n(&self->started, __ATOMIC_RELAXED) > 0;
 }

@@ -11,6 +11,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/array_internal.h"
+#include "base/values/numbers.h"
 #include "lockstep/object.h"
 
 struct ls_array {
@@ -259,22 +260,7 @@ const void *ls_array_data(const ls_array *array) { return array->data; }
 void *ls_array_mutable_data(ls_array *array) { return array->data; }
 
 // ---- Conversion ------------------------------------------------------------
-// The float next to `value` such that rounding it once more, to fewer bits,
-// gives what rounding `value` itself would: truncated, and odd if inexact.
-static float round_to_odd(double value) {
-  float result = (float)value;
-  const double back = (double)result;
-  if (back == value || value != value || __builtin_isinf(back)) return result;
-  uint32_t bits = 0;
-  memcpy(&bits, &result, sizeof(bits));
-  // Away from zero by rounding: one step back, which also crosses exponents.
-  if ((value > 0 && back > value) || (value < 0 && back < value)) --bits;
-  bits |= 1;
-  memcpy(&result, &bits, sizeof(bits));
-  return result;
-}
-
-// The same for 64 bits that do not fit a double.
+// As ls_odd_f32_of_f64, for 64 bits that do not fit a double.
 static double i64_to_odd(int64_t value) {
   uint64_t magnitude = value < 0 ? -(uint64_t)value : (uint64_t)value;
   const uint64_t dropped = (UINT64_C(1) << 11) - 1;
@@ -283,19 +269,6 @@ static double i64_to_odd(int64_t value) {
   }
   const double result = (double)magnitude;
   return value < 0 ? -result : result;
-}
-
-// Towards zero, to the nearest end where it does not fit; NaN gives 0.
-static int64_t i64_from_f64(double value, int64_t low, int64_t high) {
-  if (value != value) return 0;
-  if (value <= (double)low) return low;
-  if (value >= (double)high) return high;
-  return (int64_t)value;
-}
-
-static uint64_t u64_from_f64(double value) {
-  if (!(value > 0)) return 0;
-  return value >= 0x1p64 ? UINT64_MAX : (uint64_t)value;
 }
 
 static bool is_inside(const ls_array *array, int64_t index) {
@@ -331,7 +304,7 @@ int64_t ls_array_i64(const ls_array *array, int64_t index) {
   case LS_DTYPE_F32:
   case LS_DTYPE_F16:
   case LS_DTYPE_BF16:
-    return i64_from_f64(ls_array_f64(array, index), INT64_MIN, INT64_MAX);
+    return ls_i64_of_f64(ls_array_f64(array, index), INT64_MIN, INT64_MAX);
   case LS_DTYPE_I8:
     return CONST_AT(int8_t);
   case LS_DTYPE_I16:
@@ -365,34 +338,34 @@ void ls_array_set_f64(ls_array *array, int64_t index, double value) {
     *AT(float) = (float)value;
     break;
   case LS_DTYPE_F16:
-    *AT(uint16_t) = ls_f16_from_f32(round_to_odd(value));
+    *AT(uint16_t) = ls_f16_from_f32(ls_odd_f32_of_f64(value));
     break;
   case LS_DTYPE_BF16:
-    *AT(uint16_t) = ls_bf16_from_f32(round_to_odd(value));
+    *AT(uint16_t) = ls_bf16_from_f32(ls_odd_f32_of_f64(value));
     break;
   case LS_DTYPE_I8:
-    *AT(int8_t) = (int8_t)i64_from_f64(value, INT8_MIN, INT8_MAX);
+    *AT(int8_t) = (int8_t)ls_i64_of_f64(value, INT8_MIN, INT8_MAX);
     break;
   case LS_DTYPE_I16:
-    *AT(int16_t) = (int16_t)i64_from_f64(value, INT16_MIN, INT16_MAX);
+    *AT(int16_t) = (int16_t)ls_i64_of_f64(value, INT16_MIN, INT16_MAX);
     break;
   case LS_DTYPE_I32:
-    *AT(int32_t) = (int32_t)i64_from_f64(value, INT32_MIN, INT32_MAX);
+    *AT(int32_t) = (int32_t)ls_i64_of_f64(value, INT32_MIN, INT32_MAX);
     break;
   case LS_DTYPE_I64:
-    *AT(int64_t) = i64_from_f64(value, INT64_MIN, INT64_MAX);
+    *AT(int64_t) = ls_i64_of_f64(value, INT64_MIN, INT64_MAX);
     break;
   case LS_DTYPE_U8:
-    *AT(uint8_t) = (uint8_t)i64_from_f64(value, 0, UINT8_MAX);
+    *AT(uint8_t) = (uint8_t)ls_i64_of_f64(value, 0, UINT8_MAX);
     break;
   case LS_DTYPE_U16:
-    *AT(uint16_t) = (uint16_t)i64_from_f64(value, 0, UINT16_MAX);
+    *AT(uint16_t) = (uint16_t)ls_i64_of_f64(value, 0, UINT16_MAX);
     break;
   case LS_DTYPE_U32:
-    *AT(uint32_t) = (uint32_t)i64_from_f64(value, 0, UINT32_MAX);
+    *AT(uint32_t) = (uint32_t)ls_i64_of_f64(value, 0, UINT32_MAX);
     break;
   case LS_DTYPE_U64:
-    *AT(uint64_t) = u64_from_f64(value);
+    *AT(uint64_t) = ls_u64_of_f64(value);
     break;
   case LS_DTYPE_BOOL:
     *AT(uint8_t) = value != 0;

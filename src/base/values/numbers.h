@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers of any type, many at once: as doubles or as i64, and back by the
+// rules of ls_array_set_f64 and ls_array_set_i64.
+#ifndef LS_BASE_VALUES_NUMBERS_H_
+#define LS_BASE_VALUES_NUMBERS_H_
+
+#include <stddef.h>
+
+#include "lockstep/array.h"
+
+// Floats, integers and bools.
+void ls_values_to_f64(ls_dtype dtype, const void *from, size_t count,
+                      double *to);
+void ls_values_from_f64(ls_dtype dtype, const double *from, size_t count,
+                        void *to);
+// Integers; those that do not fit keep their low bits.
+void ls_values_to_i64(ls_dtype dtype, const void *from, size_t count,
+                      int64_t *to);
+void ls_values_from_i64(ls_dtype dtype, const int64_t *from, size_t count,
+                        void *to);
+
+// Towards zero, to the nearest end where it does not fit; NaN gives 0.
+static inline int64_t ls_i64_of_f64(double value, int64_t low, int64_t high) {
+  if (value != value) return 0;
+  if (value <= (double)low) return low;
+  if (value >= (double)high) return high;
+  return (int64_t)value;
+}
+
+static inline uint64_t ls_u64_of_f64(double value) {
+  if (!(value > 0)) return 0;
+  return value >= 0x1p64 ? UINT64_MAX : (uint64_t)value;
+}
+
+// The float next to `value` such that rounding it once more, to fewer bits,
+// gives what rounding `value` itself would: truncated, and odd if inexact.
+float ls_odd_f32_of_f64(double value);
+
+#endif  // LS_BASE_VALUES_NUMBERS_H_
