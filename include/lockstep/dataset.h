@@ -167,6 +167,10 @@ typedef struct ls_shuffle_options {
   // indexed one takes no memory for it: orders are computed.
   int64_t buffer;
   ls_flag each_epoch;  // Another order each epoch. Default on.
+  // One order of `seed` alone, whatever the iterator's seed and the epoch: what
+  // is taken of it and what is skipped are parts that have no element in
+  // common.
+  bool fixed;
 } ls_shuffle_options;
 LS_API ls_dataset *ls_dataset_shuffle(ls_dataset *dataset,
                                       const ls_shuffle_options *options);

@@ -182,6 +182,13 @@ ls_dataset_image_folder(const char *folder,
 LS_API const char *ls_image_folder_class(const ls_dataset *dataset,
                                          int64_t label);
 
+// What the first record of these files has, a tf.Example: a dict with an array
+// [n] of each feature's n values by its name, string, f32 or i64; none of a
+// feature without a list. Failed, where it cannot be read. The caller's.
+//   LS_OUT_OF_RANGE  there is no record.
+LS_API ls_nest ls_tfrecord_first_example(const char *const *paths,
+                                         size_t num_paths);
+
 #ifdef __cplusplus
 }
 #endif

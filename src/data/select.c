@@ -227,10 +227,11 @@ typedef ls_shuffle_dataset shuffle_dataset;
 
 ls_permutation ls_shuffle_order(const shuffle_dataset *self, uint64_t seed,
                                 int64_t epoch, int64_t block, int64_t size) {
-  const bool one_order = self->options.each_epoch == LS_FLAG_OFF;
+  const bool fixed = self->options.fixed;
+  const bool one_order = fixed || self->options.each_epoch == LS_FLAG_OFF;
   const uint64_t mixed =
       self->options.seed + (uint64_t)block * UINT64_C(0x9E3779B97F4A7C15);
-  return ls_permutation_make((uint64_t)size, mixed, seed,
+  return ls_permutation_make((uint64_t)size, mixed, fixed ? 0 : seed,
                              one_order ? 0 : (uint64_t)epoch);
 }
 
@@ -260,7 +261,10 @@ static void describe_shuffle(const ls_dataset *dataset, ls_text *text) {
   ls_text_append_format(text, "seed=%llu", (unsigned long long)options->seed);
   if (options->buffer > 0)
     ls_text_append_format(text, ", buffer=%lld", (long long)options->buffer);
-  if (options->each_epoch == LS_FLAG_OFF) ls_text_append(text, ", one order");
+  if (options->fixed)
+    ls_text_append(text, ", fixed");
+  else if (options->each_epoch == LS_FLAG_OFF)
+    ls_text_append(text, ", one order");
 }
 
 static ls_dataset *remake_shuffle(const ls_dataset *dataset,

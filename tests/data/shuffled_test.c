@@ -159,6 +159,36 @@ static ls_iterator *long_one(int64_t *at) {
   return iterator;
 }
 
+// Parts of a fixed order, read with other seeds and in another epoch.
+static void a_fixed_order_is_the_same_for_all(void **state) {
+  (void)state;
+  int times[100] = {0}, first = 0;
+  for (int part = 0; part < 2; ++part) {
+    ls_dataset *dataset =
+        ls_dataset_shuffle(ls_dataset_range(0, 100, 1),
+                           &(ls_shuffle_options){.seed = 3, .fixed = true});
+    dataset =
+        part == 0 ? ls_dataset_take(dataset, 30) : ls_dataset_skip(dataset, 30);
+    ls_iterator *iterator = NULL;
+    ls_nest element = ls_none();
+    expect_ok(ls_iterator_create(
+        dataset, &(ls_iterator_options){.seed = (uint64_t)part}, &iterator));
+    expect_ok(ls_iterator_seek_epoch(iterator, part));
+    for (int i = part == 0 ? 30 : 70; i > 0; --i) {
+      expect_ok(ls_iterator_next(iterator, &element));
+      const int64_t number = ls_array_i64(ls_nest_as_array(element), 0);
+      ++times[number];
+      first += part == 0 && number < 30;
+    }
+    ls_nest_release(element);
+    ls_iterator_release(iterator);
+    ls_dataset_release(dataset);
+  }
+  for (int i = 0; i < 100; ++i)
+    assert_int_equal(times[i], 1);
+  assert_true(first < 30);
+}
+
 static void a_place_in_a_long_buffer_is_small_and_soon_restored(void **state) {
   (void)state;
   int64_t at[2];
@@ -211,6 +241,7 @@ int main(void) {
       cmocka_unit_test(from_any_place_the_rest_is_the_same),
       cmocka_unit_test(each_block_is_dealt_in_an_order_of_its_own),
       cmocka_unit_test(an_indexed_data_set_is_dealt_in_the_same_order),
+      cmocka_unit_test(a_fixed_order_is_the_same_for_all),
       cmocka_unit_test(a_place_in_a_long_buffer_is_small_and_soon_restored),
   };
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -302,6 +302,43 @@ static void what_does_not_fit_is_named(void **state) {
                      "'b' record 0 is no tf.Example: ");
 }
 
+// ---- What is there ---------------------------------------------------------
+static void the_first_example_tells_what_there_is(void **state) {
+  (void)state;
+  put_examples("a", 2, 4);
+  pack("a", "a.gz");
+  const char *const files[] = {"a", "a.gz"};
+  for (int i = 0; i < 2; ++i) {
+    const ls_nest found = ls_tfrecord_first_example(&files[i], 1);
+    char text[512];
+    assert_string_equal(ls_nest_print(found, text, sizeof(text)),
+                        "{'image': string[1], 'label': i64[1] [20], 'some': "
+                        "i64[2] [2, 3], 'weights': f32[2] [2.5, -1], 'words': "
+                        "string[2]}");
+    ls_nest_release(found);
+  }
+}
+
+static void what_has_no_first_example_is_named(void **state) {
+  (void)state;
+  static const struct {
+    const char *file;
+    ls_code code;
+    const char *part;
+  } rows[] = {
+      {"empty", LS_OUT_OF_RANGE, "'empty' has no record"},
+      {"words", LS_DATA_LOSS, "'words' record 0 is no tf.Example"},
+      {"nothing", LS_NOT_FOUND, "'nothing'"},
+  };
+  put_examples("empty", 0, 0);
+  put_words("words", words, 1);
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
+    const ls_nest found = ls_tfrecord_first_example(&rows[i].file, 1);
+    expect_status(ls_nest_status(found), rows[i].code, rows[i].part);
+    ls_nest_release(found);
+  }
+}
+
 // ---- Without memory --------------------------------------------------------
 static ls_status read_some(void *user) {
   (void)user;
@@ -322,6 +359,9 @@ static ls_status read_some(void *user) {
   if (ls_status_is_ok(status))
     status = read_all(ls_dataset_tfrecords(LS_PATHS("a"), NULL), &out);
   ls_text_deinit(&out);
+  const ls_nest first = ls_tfrecord_first_example(LS_PATHS("a"));
+  if (ls_status_is_ok(status)) status = ls_nest_status(first);
+  ls_nest_release(first);
   return status;
 }
 
@@ -342,6 +382,8 @@ int main(void) {
       TEST(features_of_any_number_are_as_they_are),
       TEST(what_examples_lack_is_filled_where_they_may),
       TEST(what_does_not_fit_is_named),
+      TEST(the_first_example_tells_what_there_is),
+      TEST(what_has_no_first_example_is_named),
       TEST(failures_of_memory_are_survived),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
