@@ -3,7 +3,7 @@
 //
 // Data sets whose elements come one after another: generators, filters, data
 // sets made of elements, choices among data sets, rows of batches, windows,
-// buckets.
+// buckets, caches.
 // Makers are as those of dataset.h. A stream's state is small: where its source
 // is and counters, never elements.
 //
@@ -135,6 +135,17 @@ typedef struct ls_bucket_options {
 // length, and a bucket that is full is a batch. At the end the rest of each.
 LS_API ls_dataset *ls_dataset_bucket(ls_dataset *dataset,
                                      const ls_bucket_options *options);
+
+// ---- Kept ------------------------------------------------------------------
+// Elements are made once and kept: in memory, as long as the data set, or in a
+// file, which who reads first makes whole. They are those of epoch 0 with seed
+// 0, so that all who read find the same. A file is used again by the same
+// pipeline; functions have no text to be compared, so who changes one removes
+// the file. Indexed if the input is.
+//   LS_INVALID_ARGUMENT  an input without an end; of a read: a file that is
+//                        something else or another pipeline's.
+//   LS_DATA_LOSS         of a read: a file that is damaged.
+LS_API ls_dataset *ls_dataset_cache(ls_dataset *dataset, const char *file);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+// Caches: elements that are made once, as an iterator with seed 0 gives them in
+// epoch 0, so that all who read find the same, whoever comes first.
+//
+// Of an indexed data set each is made when it is first asked for, in memory; a
+// stream is read as far as somebody has asked. A file is made whole by who asks
+// first, while others wait.
+#include "base/require.h"
+#include "base/values/digest.h"
+#include "data/streams.h"
+#include "data/streams/cache_file.h"
+#include "lockstep/streams.h"
+
+typedef struct kept {
+  ls_nest element;   // None: not made yet.
+  ls_status status;  // Of the read, in a stream.
+} kept;
+
+typedef struct cache {
+  ls_dataset dataset;
+  char *path;     // NULL: in memory.
+  ls_mutex lock;  // Guards what follows.
+  kept *items;
+  size_t count, capacity;  // Of a stream: read so far.
+  ls_iterator *source;     // Of a stream.
+  bool ended;              // It has.
+  ls_cache_file *file;
+} cache;
+
+// ---- In memory -------------------------------------------------------------
+static ls_status make_element(const cache *self, int64_t index,
+                              ls_nest *element) {
+  ls_fetch fetch;
+  ls_fetch_init(&fetch, self->dataset.allocator, 0);
+  const ls_status status =
+      ls_dataset_get(self->dataset.inputs[0], &fetch, index, element);
+  ls_fetch_deinit(&fetch);
+  return status;
+}
+
+// Two that come at once make the same, and one of them is kept.
+static ls_status get_indexed(cache *self, int64_t index, ls_nest *element) {
+  kept *item = &self->items[index];
+  ls_mutex_lock(&self->lock);
+  ls_nest found = ls_nest_retain(item->element);
+  ls_mutex_unlock(&self->lock);
+  if (found.kind == LS_KIND_NONE) {
+    LS_RETURN_IF_ERROR(make_element(self, index, &found));
+    ls_mutex_lock(&self->lock);
+    if (item->element.kind == LS_KIND_NONE)
+      item->element = ls_nest_retain(found);
+    ls_mutex_unlock(&self->lock);
+  }
+  return ls_element_replace(found, element);
+}
+
+// With the lock held: reads one more element of a stream.
+static ls_status read_more(cache *self) {
+  if (self->source == NULL)
+    LS_RETURN_IF_ERROR(
+        ls_iterator_create(self->dataset.inputs[0], NULL, &self->source));
+  if (!ls_grow(self->dataset.allocator, &self->items, &self->capacity,
+               self->count + 1, sizeof(*self->items)))
+    return ls_out_of_memory();
+  kept *item = &self->items[self->count];
+  item->status = ls_iterator_next(self->source, &item->element);
+  if (ls_status_code(item->status) == LS_OUT_OF_RANGE) {
+    ls_status_free(item->status);
+    item->status = ls_ok();
+    ls_iterator_release(self->source);
+    self->source = NULL;
+    self->ended = true;
+  } else {
+    ++self->count;
+  }
+  return ls_ok();
+}
+
+static ls_status get_streamed(cache *self, int64_t index, ls_nest *element) {
+  ls_mutex_lock(&self->lock);
+  ls_status status = ls_ok();
+  while (ls_status_is_ok(status) && !self->ended &&
+         (int64_t)self->count <= index)
+    status = read_more(self);
+  ls_nest found = ls_none();
+  const bool there = (int64_t)self->count > index;
+  if (ls_status_is_ok(status) && there) {
+    status = ls_status_clone(self->items[index].status);
+    found = ls_nest_retain(self->items[index].element);
+  }
+  ls_mutex_unlock(&self->lock);
+  if (ls_status_is_ok(status) && !there)
+    return ls_out_of_range("the end of a cache");
+  if (ls_status_is_ok(status)) return ls_element_replace(found, element);
+  ls_nest_release(found);
+  return status;
+}
+
+// ---- In a file -------------------------------------------------------------
+static ls_status find_digest(const cache *self, uint64_t out[2]) {
+  const ls_dataset *input = self->dataset.inputs[0];
+  ls_element_spec spec;
+  ls_digest digest;
+  enum { ROOM = 16 << 10 };
+  char *text = ls_allocate(self->dataset.allocator, ROOM);
+  if (text == NULL) return ls_out_of_memory();
+  ls_digest_begin(&digest);
+  ls_digest_add_text(&digest, ls_dataset_print(input, text, ROOM));
+  const ls_status status = ls_dataset_spec(input, &spec);
+  if (ls_status_is_ok(status))
+    ls_digest_add_text(&digest, ls_element_spec_print(&spec, text, ROOM));
+  ls_digest_end(&digest, out);
+  ls_release(self->dataset.allocator, text);
+  return status;
+}
+
+static ls_status build(const cache *self, ls_runtime *runtime,
+                       const uint64_t digest[2]) {
+  ls_iterator *source = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_iterator_create(self->dataset.inputs[0], NULL, &source));
+  const ls_status status = ls_cache_file_build(runtime, self->path, digest,
+                                               self->dataset.allocator, source);
+  ls_iterator_release(source);
+  return status;
+}
+
+// With the lock held.
+static ls_status open_file(cache *self) {
+  uint64_t digest[2];
+  ls_runtime *runtime = ls_runtime_current();
+  if (runtime == NULL) return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(find_digest(self, digest));
+  ls_allocator *allocator = self->dataset.allocator;
+  ls_status status =
+      ls_cache_file_open(runtime, self->path, digest, allocator, &self->file);
+  if (ls_status_code(status) != LS_NOT_FOUND) return status;
+  ls_status_free(status);
+  LS_RETURN_IF_ERROR(build(self, runtime, digest));
+  LS_RETURN_IF_ERROR(
+      ls_cache_file_open(runtime, self->path, digest, allocator, &self->file));
+  const int64_t size = self->dataset.size;
+  if (size < 0 || self->file->count == size) return ls_ok();
+  ls_cache_file_close(self->file);
+  self->file = NULL;
+  return ls_internal("a cache of %lld elements", (long long)size);
+}
+
+static ls_status get_filed(cache *self, int64_t index, ls_nest *element) {
+  ls_mutex_lock(&self->lock);
+  const ls_status status = self->file == NULL ? open_file(self) : ls_ok();
+  ls_mutex_unlock(&self->lock);
+  LS_RETURN_IF_ERROR(status);
+  if (index >= self->file->count) return ls_out_of_range("the end of a cache");
+  return ls_cache_file_read(self->file, index, &self->dataset, element);
+}
+
+// ---- Reading ---------------------------------------------------------------
+// Element `index`; behind the end OUT_OF_RANGE.
+static ls_status read_element(const ls_dataset *dataset, int64_t index,
+                              ls_nest *element) {
+  cache *self = (cache *)(uintptr_t)dataset;
+  if (self->path != NULL) return get_filed(self, index, element);
+  return dataset->indexed ? get_indexed(self, index, element)
+                          : get_streamed(self, index, element);
+}
+
+static ls_status get(const ls_dataset *dataset, ls_fetch *fetch, int64_t index,
+                     ls_nest *element) {
+  (void)fetch;
+  return ls_stage_no_end(read_element(dataset, index, element));
+}
+
+typedef struct cache_stage {
+  ls_stage stage;
+  int64_t position;
+} cache_stage;
+
+static ls_status next(ls_stage *stage, ls_nest *element) {
+  cache_stage *self = (cache_stage *)stage;
+  const ls_status status =
+      read_element(stage->dataset, self->position, element);
+  self->position += ls_status_code(status) != LS_OUT_OF_RANGE;
+  return status;
+}
+
+static ls_status restart(ls_stage *stage, int64_t epoch) {
+  (void)epoch;
+  ((cache_stage *)stage)->position = 0;
+  return ls_ok();
+}
+
+static ls_status save(ls_stage *stage, ls_record *record) {
+  return ls_record_set_i64(record, "position",
+                           ((cache_stage *)stage)->position);
+}
+
+static ls_status restore(ls_stage *stage, const ls_record *record) {
+  return ls_record_get_i64(record, "position",
+                           &((cache_stage *)stage)->position);
+}
+
+static ls_status skip(ls_stage *stage, int64_t count) {
+  cache_stage *self = (cache_stage *)stage;
+  if (__builtin_add_overflow(self->position, count, &self->position))
+    self->position = INT64_MAX;
+  return ls_ok();
+}
+
+static int64_t id(const ls_stage *stage) {
+  return ((const cache_stage *)stage)->position - 1;
+}
+
+static ls_status open_stage(ls_dataset *dataset, ls_work *work,
+                            ls_stage **out_stage) {
+  static const ls_stage_class kind = {.next = next,
+                                      .restart = restart,
+                                      .save = save,
+                                      .restore = restore,
+                                      .skip = skip,
+                                      .id = id};
+  return ls_stage_new(&kind, sizeof(cache_stage), dataset, work, true,
+                      out_stage);
+}
+
+// ---- Making ----------------------------------------------------------------
+static void destroy(ls_dataset *dataset) {
+  cache *self = (cache *)dataset;
+  const size_t count =
+      dataset->indexed ? (size_t)dataset->size : self->capacity;
+  for (size_t i = 0; self->items != NULL && i < count; ++i) {
+    ls_nest_release(self->items[i].element);
+    ls_status_free(self->items[i].status);
+  }
+  ls_iterator_release(self->source);
+  ls_cache_file_close(self->file);
+  ls_mutex_deinit(&self->lock);
+  ls_release(dataset->allocator, self->items);
+  ls_release(dataset->allocator, self->path);
+}
+
+// Where it is kept changes nothing of what is read.
+static ls_dataset *remake(const ls_dataset *dataset, ls_dataset **inputs) {
+  return ls_dataset_cache(inputs[0], ((const cache *)dataset)->path);
+}
+
+static ls_status fill(cache *self, const char *path) {
+  ls_dataset *base = &self->dataset;
+  LS_RETURN_IF_ERROR(ls_mutex_init(&self->lock));
+  if (base->size == LS_INFINITE)
+    return ls_invalid_argument("a cache of a data set without an end");
+  if (base->size == LS_UNKNOWN_SIZE) base->indexed = false;
+  if (path != NULL) {
+    self->path = ls_copy_text(base->allocator, path, strlen(path));
+    return self->path == NULL ? ls_out_of_memory() : ls_ok();
+  }
+  if (!base->indexed) return ls_ok();
+  self->items = ls_new_array(base->allocator, kept, (size_t)base->size);
+  return self->items == NULL ? ls_out_of_memory() : ls_ok();
+}
+
+ls_dataset *ls_dataset_cache(ls_dataset *dataset, const char *file) {
+  static const ls_dataset_class kind = {.name = "cache",
+                                        .destroy = destroy,
+                                        .remake = remake,
+                                        .get = get,
+                                        .open = open_stage};
+  cache *self = LS_DATASET_NEW(cache, &kind, &dataset, 1, ls_ok());
+  if (self == NULL || !ls_status_is_ok(self->dataset.failure))
+    return (ls_dataset *)self;
+  return ls_dataset_fail(&self->dataset, fill(self, file));
+}

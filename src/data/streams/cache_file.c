@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/streams/cache_file.h"
+
+#include "base/text.h"
+#include "base/values/array_internal.h"
+#include "io/crc32c.h"
+
+static const char magic[8] = "LSCACHE1";
+enum { HEADER = 64, CHECKED = 40, FLUSH = 1 << 20 };
+
+typedef struct header {
+  char magic[8];
+  uint64_t digest[2];
+  int64_t count, index;
+  uint32_t crc;
+  uint32_t zero;
+  uint64_t zeros[2];
+} header;
+_Static_assert(sizeof(header) == HEADER, "a header has no holes");
+
+// ---- Writing ---------------------------------------------------------------
+typedef struct writer {
+  const ls_file_system *files;
+  void *handle;
+  ls_text buffer;  // What is not written yet.
+  int64_t at;      // Where it goes.
+  int64_t *offsets;
+  size_t count, capacity;
+} writer;
+
+static ls_status flush(writer *self) {
+  LS_RETURN_IF_ERROR(ls_text_status(&self->buffer));
+  const size_t size = self->buffer.size;
+  if (size == 0) return ls_ok();
+  LS_RETURN_IF_ERROR(self->files->write_at(self->files->user, self->handle,
+                                           self->at, self->buffer.data, size));
+  self->at += (int64_t)size;
+  ls_text_clear(&self->buffer);
+  return ls_ok();
+}
+
+static ls_status write_leaf(ls_text *text, ls_nest leaf) {
+  const ls_array *array = ls_nest_as_array(leaf);
+  if (array == NULL)
+    return LS_STATUS(LS_UNIMPLEMENTED, "a cache file of a leaf that is no "
+                                       "array; keep it in memory");
+  const ls_shape shape = ls_array_shape(array);
+  const int32_t head[2] = {(int32_t)ls_array_dtype(array), shape.rank};
+  ls_text_append_bytes(text, head, sizeof(head));
+  ls_text_append_bytes(text, shape.dim,
+                       (size_t)shape.rank * sizeof(*shape.dim));
+  if (!ls_dtype_owns_elements(ls_array_dtype(array))) {
+    ls_text_append_bytes(text, ls_array_data(array), ls_array_size(array));
+    return ls_ok();
+  }
+  if (ls_array_dtype(array) != LS_DTYPE_STRING)
+    return LS_STATUS(LS_UNIMPLEMENTED, "a cache file of %s; keep it in memory",
+                     ls_dtype_name(ls_array_dtype(array)));
+  const ls_bytes *strings = ls_array_data(array);
+  for (int64_t i = 0; i < ls_array_num_elements(array); ++i) {
+    const int64_t size = (int64_t)strings[i].size;
+    ls_text_append_bytes(text, &size, sizeof(size));
+    ls_text_append_bytes(text, strings[i].data, strings[i].size);
+  }
+  return ls_ok();
+}
+
+// Leaves in the order of flattening are those of a walk by sorted keys, which
+// is what the reader's structure has.
+static ls_status write_element(writer *self, ls_allocator *allocator,
+                               ls_nest element) {
+  const size_t count = ls_nest_num_leaves(element);
+  if (!ls_grow(allocator, &self->offsets, &self->capacity, self->count + 2,
+               sizeof(*self->offsets)))
+    return ls_out_of_memory();
+  ls_nest *leaves = ls_new_array(allocator, ls_nest, count);
+  if (leaves == NULL) return ls_out_of_memory();
+  ls_nest_flatten(element, leaves, count);
+  const size_t start = self->buffer.size;
+  self->offsets[self->count++] = self->at + (int64_t)start;
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
+    status = write_leaf(&self->buffer, leaves[i]);
+  ls_release(allocator, leaves);
+  LS_RETURN_IF_ERROR(ls_status_join(status, ls_text_status(&self->buffer)));
+  const uint32_t crc =
+      ls_crc32c(0, self->buffer.data + start, self->buffer.size - start);
+  ls_text_append_bytes(&self->buffer, &crc, sizeof(crc));
+  return self->buffer.size >= FLUSH ? flush(self) : ls_ok();
+}
+
+static ls_status write_elements(writer *self, ls_allocator *allocator,
+                                ls_iterator *source) {
+  ls_nest element = ls_none();
+  ls_status status = ls_ok();
+  while (ls_status_is_ok(status)) {
+    status = ls_iterator_next(source, &element);
+    if (ls_status_is_ok(status))
+      status = write_element(self, allocator, element);
+  }
+  ls_nest_release(element);
+  if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
+  ls_status_free(status);
+  return ls_ok();
+}
+
+static ls_status write_all(writer *self, const uint64_t digest[2],
+                           ls_allocator *allocator, ls_iterator *source) {
+  header head = {.digest = {digest[0], digest[1]}};
+  memcpy(head.magic, magic, sizeof(magic));
+  self->at = HEADER;
+  LS_RETURN_IF_ERROR(write_elements(self, allocator, source));
+  if (!ls_grow(allocator, &self->offsets, &self->capacity, self->count + 1,
+               sizeof(*self->offsets)))
+    return ls_out_of_memory();
+  head.count = (int64_t)self->count;
+  head.index = self->at + (int64_t)self->buffer.size;
+  self->offsets[self->count] = head.index;
+  const size_t size = (self->count + 1) * sizeof(*self->offsets);
+  const uint32_t crc = ls_crc32c(0, self->offsets, size);
+  ls_text_append_bytes(&self->buffer, self->offsets, size);
+  ls_text_append_bytes(&self->buffer, &crc, sizeof(crc));
+  LS_RETURN_IF_ERROR(flush(self));
+  head.crc = ls_crc32c(0, &head, CHECKED);
+  return self->files->write_at(self->files->user, self->handle, 0, &head,
+                               sizeof(head));
+}
+
+ls_status ls_cache_file_build(ls_runtime *runtime, const char *path,
+                              const uint64_t digest[2], ls_allocator *allocator,
+                              ls_iterator *source) {
+  writer self = {.files = ls_runtime_files(runtime)};
+  if (self.files->create == NULL || self.files->write_at == NULL ||
+      self.files->finish == NULL)
+    return LS_STATUS(LS_UNIMPLEMENTED,
+                     "'%s' cannot be written: the runtime's file system does "
+                     "not write in parts",
+                     path);
+  LS_RETURN_IF_ERROR(
+      self.files->create(self.files->user, path, false, &self.handle));
+  ls_text_init(&self.buffer, allocator);
+  ls_status status = write_all(&self, digest, allocator, source);
+  status =
+      ls_status_join(status, self.files->finish(self.files->user, self.handle,
+                                                ls_status_is_ok(status)));
+  ls_text_deinit(&self.buffer);
+  ls_release(allocator, self.offsets);
+  return ls_status_annotate(status, "writing the cache file '%s'", path);
+}
+
+// ---- Opening ---------------------------------------------------------------
+static ls_status damaged(const char *path, const char *what) {
+  return LS_STATUS(LS_DATA_LOSS,
+                   "the cache file '%s' is damaged: %s; remove it, and it is "
+                   "made again",
+                   path, what);
+}
+
+static ls_status read_index(ls_cache_file *self, const header *head) {
+  const char *path = self->file->path;
+  const int64_t rest =
+      self->file->size - head->index - (int64_t)sizeof(int64_t);
+  if (head->count < 0 || head->index < HEADER || rest < 4 ||
+      rest - 4 != head->count * (int64_t)sizeof(int64_t) || head->count > rest)
+    return damaged(path, "its size is not what its header says");
+  const size_t size = (size_t)(head->count + 1) * sizeof(int64_t);
+  uint32_t crc = 0;
+  self->count = head->count;
+  self->offsets =
+      ls_new_array(self->allocator, int64_t, (size_t)head->count + 1);
+  if (self->offsets == NULL) return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(
+      ls_file_read(self->file, head->index, self->offsets, size));
+  LS_RETURN_IF_ERROR(
+      ls_file_read(self->file, head->index + (int64_t)size, &crc, sizeof(crc)));
+  if (crc != ls_crc32c(0, self->offsets, size))
+    return damaged(path, "its index has another checksum");
+  for (int64_t i = 0; i <= self->count; ++i) {
+    const int64_t before = i == 0 ? HEADER : self->offsets[i - 1] + 4;
+    if (self->offsets[i] < before || self->offsets[i] > head->index)
+      return damaged(path, "its index does not rise");
+  }
+  return ls_ok();
+}
+
+static ls_status read_header(ls_cache_file *self, const uint64_t digest[2]) {
+  const char *path = self->file->path;
+  header head;
+  if (self->file->size < HEADER)
+    return damaged(path, "it is shorter than its header");
+  LS_RETURN_IF_ERROR(ls_file_read(self->file, 0, &head, sizeof(head)));
+  if (memcmp(head.magic, magic, sizeof(magic)) != 0)
+    return ls_invalid_argument("'%s' is no cache file; give another name",
+                               path);
+  if (head.crc != ls_crc32c(0, &head, CHECKED))
+    return damaged(path, "its header has another checksum");
+  if (head.digest[0] != digest[0] || head.digest[1] != digest[1])
+    return ls_invalid_argument("'%s' is the cache file of another pipeline; "
+                               "remove it, or give another "
+                               "name",
+                               path);
+  return read_index(self, &head);
+}
+
+ls_status ls_cache_file_open(ls_runtime *runtime, const char *path,
+                             const uint64_t digest[2], ls_allocator *allocator,
+                             ls_cache_file **out_file) {
+  *out_file = NULL;
+  ls_cache_file *self = ls_new(allocator, ls_cache_file);
+  if (self == NULL) return ls_out_of_memory();
+  self->allocator = allocator;
+  ls_status status = ls_file_open(runtime, path, &self->file);
+  if (ls_status_is_ok(status)) status = read_header(self, digest);
+  if (ls_status_is_ok(status))
+    *out_file = self;
+  else
+    ls_cache_file_close(self);
+  return status;
+}
+
+void ls_cache_file_close(ls_cache_file *file) {
+  if (file == NULL) return;
+  ls_file_close(file->file);
+  ls_release(file->allocator, file->offsets);
+  ls_release(file->allocator, file);
+}
+
+// ---- Reading ---------------------------------------------------------------
+typedef struct reader {
+  const char *at, *end;
+} reader;
+
+static bool take(reader *self, void *to, size_t size) {
+  if ((size_t)(self->end - self->at) < size) return false;
+  memcpy(to, self->at, size);
+  self->at += size;
+  return true;
+}
+
+// The strings of an array that lends them from the element's bytes.
+static bool take_strings(reader *self, ls_bytes *strings, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t size = 0;
+    if (!take(self, &size, sizeof(size)) || size < 0 ||
+        size > self->end - self->at)
+      return false;
+    strings[i] = (ls_bytes){.data = self->at, .size = (size_t)size};
+    self->at += size;
+  }
+  return true;
+}
+
+static ls_status read_leaf(reader *self, const ls_leaf_spec *spec,
+                           ls_nest *out) {
+  int32_t head[2] = {0};
+  ls_shape shape = {0};
+  ls_array *array = NULL;
+  const bool fits = take(self, head, sizeof(head)) &&
+                    head[0] == (int32_t)spec->type.dtype && head[1] >= 0 &&
+                    head[1] <= LS_MAX_RANK;
+  if (fits) shape.rank = head[1];
+  if (!fits ||
+      !take(self, shape.dim, (size_t)shape.rank * sizeof(*shape.dim)) ||
+      !ls_shape_compatible(shape, spec->type.shape))
+    return LS_STATUS(LS_DATA_LOSS, "a leaf is of another type");
+  LS_RETURN_IF_ERROR(ls_shape_check(shape));
+  const int64_t count = ls_shape_num_elements(shape);
+  // Each element takes a byte at least: the file bounds the memory.
+  if (!ls_shape_is_known(shape) || count > self->end - self->at)
+    return LS_STATUS(LS_DATA_LOSS, "a leaf is longer than the element");
+  const bool lends = ls_dtype_owns_elements(spec->type.dtype);
+  LS_RETURN_IF_ERROR(ls_array_create(spec->type.dtype, shape, &array));
+  bool whole = true;
+  if (lends) {
+    ls_array_lend(array);
+    whole = take_strings(self, ls_array_mutable_data(array), count);
+    if (!whole) memset(ls_array_mutable_data(array), 0, ls_array_size(array));
+  } else {
+    whole = take(self, ls_array_mutable_data(array), ls_array_size(array));
+  }
+  const ls_status status = lends ? ls_array_own(array) : ls_ok();
+  *out = ls_nest_array(array);
+  if (!ls_status_is_ok(status)) return status;
+  return whole ? ls_ok()
+               : LS_STATUS(LS_DATA_LOSS, "a leaf is longer than the element");
+}
+
+static ls_status read_element(reader *self, const ls_dataset *like,
+                              ls_nest *element) {
+  const size_t count = like->num_leaves;
+  ls_nest *leaves = ls_new_array(like->allocator, ls_nest, count);
+  if (leaves == NULL) return ls_out_of_memory();
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
+    status = read_leaf(self, &like->leaves[i], &leaves[i]);
+  if (ls_status_is_ok(status) && self->at != self->end)
+    status = LS_STATUS(LS_DATA_LOSS, "there is more than its leaves");
+  if (ls_status_is_ok(status)) {
+    status = ls_element_replace(ls_nest_pack(like->structure, leaves, count),
+                                element);
+  } else {
+    for (size_t i = 0; i < count; ++i)
+      ls_nest_release(leaves[i]);
+  }
+  ls_release(like->allocator, leaves);
+  return status;
+}
+
+ls_status ls_cache_file_read(const ls_cache_file *file, int64_t index,
+                             const ls_dataset *like, ls_nest *element) {
+  const int64_t offset = file->offsets[index];
+  const size_t size = (size_t)(file->offsets[index + 1] - offset);
+  char *data = ls_allocate(file->allocator, size);
+  if (data == NULL) return ls_out_of_memory();
+  ls_status status = ls_file_read(file->file, offset, data, size);
+  uint32_t crc = 0;
+  if (ls_status_is_ok(status))
+    memcpy(&crc, data + size - sizeof(crc), sizeof(crc));
+  if (ls_status_is_ok(status) && crc != ls_crc32c(0, data, size - sizeof(crc)))
+    status = LS_STATUS(LS_DATA_LOSS, "it has another checksum");
+  reader self = {data, data + size - sizeof(crc)};
+  if (ls_status_is_ok(status)) status = read_element(&self, like, element);
+  ls_release(file->allocator, data);
+  return ls_status_annotate(status, "element %lld of the cache file '%s'",
+                            (long long)index, file->file->path);
+}

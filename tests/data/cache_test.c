@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Caches in memory and in files.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lockstep/graph.h"
+#include "support/stream_runs.h"
+
+static const stream_numbers hundred = {.count = 100, .saves = true};
+static const stream_numbers refusing = {
+    .count = 100, .saves = true, .fails_every = 7};
+static const stream_numbers few = {.count = 7, .saves = true};
+static const stream_numbers none = {.count = 0};
+static const stream_numbers lengths = {
+    .count = 50, .saves = true, .longest = 9};
+#define OF(numbers) ((void *)(uintptr_t) & (numbers))
+
+static const char path[] = "cache-test.lscache";
+
+// ---- Sources that count ----------------------------------------------------
+static int made;
+
+static ls_nest key_of(ls_nest element, const ls_map_call *call, void *user) {
+  (void)user;
+  __atomic_fetch_add(&made, 1, __ATOMIC_RELAXED);
+  ls_nest out = ls_nest_zeros(LS_DTYPE_I64, LS_SCALAR);
+  int64_t *data = ls_nest_data(out, 0);
+  if (data != NULL)
+    *data = stream_number(element) * 1000 + (int64_t)(call->key >> 56);
+  return out;
+}
+
+static ls_dataset *keys(ls_dataset *dataset) {
+  return ls_dataset_map(
+      dataset,
+      &(ls_map_options){.call = key_of,
+                        .result = ls_nest_spec(LS_DTYPE_I64, LS_SCALAR)});
+}
+
+static const char *file;  // NULL: in memory.
+static ls_dataset *cached_stream(void *user) {
+  return ls_dataset_cache(keys(stream_of(user)), file);
+}
+static ls_dataset *cached_range(void *user) {
+  return ls_dataset_shuffle(
+      ls_dataset_cache(
+          keys(ls_dataset_range(0, ((const stream_numbers *)user)->count, 1)),
+          file),
+      NULL);
+}
+static ls_dataset *cached_lengths(void *user) {
+  return ls_dataset_cache(stream_of(user), file);
+}
+static ls_dataset *in_between(void *user) {
+  return ls_dataset_batch(
+      ls_dataset_skip(
+          ls_dataset_repeat(ls_dataset_cache(stream_of(user), file), 3), 5),
+      &(ls_batch_options){.size = 4, .ids = true});
+}
+
+static void from_any_place_the_rest_is_the_same(void **state) {
+  (void)state;
+  static const stream_numbers *const all[] = {&hundred, &refusing, &few, &none};
+  file = NULL;
+  for (size_t i = 0; i < 4; ++i) {
+    expect_stream_alike(cached_stream, OF(*all[i]));
+    expect_stream_alike(cached_range, OF(*all[i]));
+    expect_stream_alike(in_between, OF(*all[i]));
+  }
+  expect_stream_alike(cached_lengths, OF(lengths));
+  file = path;
+  static const stream_maker makers[] = {cached_stream, cached_range,
+                                        in_between};
+  for (size_t i = 0; i < 3; ++i) {
+    unlink(path);
+    expect_stream_alike(makers[i], OF(hundred));
+    unlink(path);
+    expect_stream_alike(makers[i], OF(none));
+  }
+  unlink(path);
+  expect_stream_alike(cached_lengths, OF(lengths));
+  unlink(path);
+}
+
+static size_t read_all(ls_dataset *dataset, uint64_t seed, int64_t *numbers) {
+  ls_iterator *iterator = NULL;
+  expect_ok(ls_iterator_create(dataset, &(ls_iterator_options){.seed = seed},
+                               &iterator));
+  const size_t count = stream_read(iterator, numbers);
+  expect_ok(ls_iterator_restart(iterator));
+  assert_int_equal(stream_read(iterator, numbers), count);
+  ls_iterator_release(iterator);
+  return count;
+}
+
+static void elements_are_made_once_whoever_reads(void **state) {
+  (void)state;
+  int64_t a[STREAM_MOST], b[STREAM_MOST];
+  for (int i = 0; i < 4; ++i) {
+    file = i < 2 ? NULL : path;
+    unlink(path);
+    made = 0;
+    ls_dataset *dataset =
+        i % 2 == 0 ? cached_stream(OF(hundred))
+                   : ls_dataset_cache(keys(ls_dataset_range(0, 100, 1)), file);
+    assert_int_equal(ls_dataset_is_indexed(dataset), i % 2 == 1);
+    assert_int_equal(read_all(dataset, 1, a), 100);
+    assert_int_equal(read_all(dataset, 2, b), 100);
+    assert_memory_equal(a, b, 100 * sizeof(*a));
+    assert_int_equal(made, 100);
+    ls_dataset_release(dataset);
+    if (file == NULL) continue;
+    // Another data set of the same pipeline finds the file.
+    dataset = i % 2 == 0
+                  ? cached_stream(OF(hundred))
+                  : ls_dataset_cache(keys(ls_dataset_range(0, 100, 1)), file);
+    assert_int_equal(read_all(dataset, 3, b), 100);
+    assert_memory_equal(a, b, 100 * sizeof(*a));
+    assert_int_equal(made, 100);
+    ls_dataset_release(dataset);
+  }
+  unlink(path);
+}
+
+// ---- Files -----------------------------------------------------------------
+static void expect_read(ls_dataset *dataset, ls_code code,
+                        const char *message) {
+  ls_iterator *iterator = NULL;
+  ls_nest element = ls_none();
+  expect_ok(ls_iterator_create(dataset, NULL, &iterator));
+  expect_status(ls_iterator_next(iterator, &element), code, message);
+  ls_nest_release(element);
+  ls_iterator_release(iterator);
+  ls_dataset_release(dataset);
+}
+
+static void another_pipeline_and_another_file_are_refused(void **state) {
+  (void)state;
+  int64_t numbers[STREAM_MOST];
+  file = path;
+  unlink(path);
+  ls_dataset *dataset = cached_stream(OF(few));
+  read_all(dataset, 0, numbers);
+  ls_dataset_release(dataset);
+  expect_read(ls_dataset_cache(ls_dataset_range(0, 7, 1), path),
+              LS_INVALID_ARGUMENT, "the cache file of another pipeline");
+  FILE *other = fopen(path, "w");
+  assert_non_null(other);
+  for (int i = 0; i < 10; ++i)
+    fputs("some notes ", other);
+  fclose(other);
+  expect_read(cached_stream(OF(few)), LS_INVALID_ARGUMENT,
+              "'cache-test.lscache' is no cache file");
+  other = fopen(path, "w");
+  fclose(other);
+  expect_read(cached_stream(OF(few)), LS_DATA_LOSS, "shorter than its header");
+  unlink(path);
+  dataset =
+      ls_dataset_cache(ls_dataset_repeat(ls_dataset_range(0, 7, 1), -1), NULL);
+  expect_status(ls_dataset_status(dataset), LS_INVALID_ARGUMENT,
+                "without an end");
+  ls_dataset_release(dataset);
+  dataset = ls_dataset_cache(stream_of(&few), "no/such/folder/x");
+  expect_read(dataset, LS_NOT_FOUND, "no/such/folder/x");
+}
+
+// A failure on the way leaves no file, and the next one who asks makes it.
+static void what_cannot_be_made_leaves_no_file(void **state) {
+  (void)state;
+  file = path;
+  unlink(path);
+  expect_read(cached_stream(OF(refusing)), LS_INVALID_ARGUMENT, "refused");
+  assert_int_not_equal(access(path, F_OK), 0);
+}
+
+static size_t load(char *data, size_t most) {
+  FILE *stream = fopen(path, "rb");
+  assert_non_null(stream);
+  const size_t size = fread(data, 1, most, stream);
+  fclose(stream);
+  return size;
+}
+
+static void store(const char *data, size_t size) {
+  FILE *stream = fopen(path, "wb");
+  assert_non_null(stream);
+  assert_int_equal(fwrite(data, 1, size, stream), size);
+  fclose(stream);
+}
+
+static const char *const words[] = {"", "one", "two\xff", "three is long"};
+
+static ls_nest make_words(void *user, int64_t index) {
+  (void)user;
+  ls_array *array = NULL;
+  const ls_bytes bytes[] = {{words[index], strlen(words[index])}, {"x\0y", 3}};
+  const ls_status status =
+      ls_array_create_copy(LS_DTYPE_STRING, LS_SHAPE(2), bytes, &array);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  return LS_TUPLE(ls_nest_array(array),
+                  ls_nest_zeros(LS_DTYPE_U8, LS_SHAPE(index, 2)));
+}
+
+static ls_dataset *text(void) {
+  return ls_dataset_cache(
+      ls_dataset_from_function(&(ls_index_options){
+          .size = 4,
+          .element = LS_TUPLE(ls_nest_spec(LS_DTYPE_STRING, LS_SHAPE(2)),
+                              ls_nest_spec(LS_DTYPE_U8, LS_SHAPE(-1, 2))),
+          .make = make_words}),
+      path);
+}
+
+// Reads all; false: something failed, with the right code.
+static bool read_text(void) {
+  ls_dataset *dataset = text();
+  ls_iterator *iterator = NULL;
+  ls_nest element = ls_none();
+  bool whole = true;
+  expect_ok(ls_iterator_create(
+      dataset, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator));
+  for (int64_t i = 0; i < 4; ++i) {
+    ls_status status = ls_iterator_next(iterator, &element);
+    const ls_code code = ls_status_code(status);
+    whole = whole && code == LS_OK;
+    if (code != LS_DATA_LOSS && code != LS_INVALID_ARGUMENT)
+      expect_ok(status);
+    else
+      ls_status_free(status);
+    if (code != LS_OK) continue;
+    const ls_array *array = ls_nest_as_array(ls_nest_item(element, 0));
+    const ls_bytes *found = ls_array_data(array);
+    assert_int_equal(found[0].size, strlen(words[i]));
+    assert_memory_equal(found[0].data, words[i], found[0].size);
+    assert_int_equal(found[1].size, 3);
+    assert_memory_equal(found[1].data, "x\0y", 3);
+    array = ls_nest_as_array(ls_nest_item(element, 1));
+    assert_int_equal(ls_array_shape(array).dim[0], i);
+  }
+  ls_nest_release(element);
+  ls_iterator_release(iterator);
+  ls_dataset_release(dataset);
+  return whole;
+}
+
+static void damage_is_found_wherever_it_is(void **state) {
+  (void)state;
+  static char data[4096], copy[4096];
+  unlink(path);
+  assert_true(read_text());
+  const size_t size = load(data, sizeof(data));
+  assert_in_range(size, 200, 1000);
+  assert_true(read_text());
+  for (size_t i = 0; i < size; ++i) {
+    if (i >= 44 && i < 64) continue;  // Zeros that nobody reads.
+    memcpy(copy, data, size);
+    copy[i] ^= (char)(1 << i % 8);
+    store(copy, size);
+    if (read_text()) fail_msg("byte %zu may be anything", i);
+  }
+  for (size_t cut = 1; cut < size; cut += 7) {
+    store(data, size - cut);
+    assert_false(read_text());
+  }
+  memcpy(copy, data, size);
+  store(copy, size + 8);
+  assert_false(read_text());
+  store(data, size);
+  assert_true(read_text());
+  unlink(path);
+}
+
+static ls_status read_cache(void *user) {
+  ls_iterator *iterator = NULL;
+  ls_nest element = ls_none();
+  unlink(path);
+  ls_dataset *dataset = cached_stream(user);
+  ls_status status = ls_iterator_create(
+      dataset, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator);
+  for (int i = 0; i < 7 && ls_status_is_ok(status); ++i)
+    status = ls_iterator_next(iterator, &element);
+  ls_nest_release(element);
+  ls_iterator_release(iterator);
+  ls_dataset_release(dataset);
+  return status;
+}
+
+static void failing_memory_is_survived(void **state) {
+  (void)state;
+  file = NULL;
+  expect_memory_failures_survived(read_cache, OF(few));
+  file = path;
+  expect_memory_failures_survived(read_cache, OF(few));
+  unlink(path);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(from_any_place_the_rest_is_the_same),
+      cmocka_unit_test(elements_are_made_once_whoever_reads),
+      cmocka_unit_test(another_pipeline_and_another_file_are_refused),
+      cmocka_unit_test(what_cannot_be_made_leaves_no_file),
+      cmocka_unit_test(damage_is_found_wherever_it_is),
+      cmocka_unit_test(failing_memory_is_survived),
+  };
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  expect_ok(ls_runtime_destroy(NULL));
+  return failed;
+}
