@@ -200,7 +200,9 @@ LS_API LS_MUST_USE ls_status ls_distributed_iterator_next_as_optional(
     ls_distributed_iterator *iterator, bool *out_has_value, ls_nest *element);
 // The next element as tensors: each run of the op reads one, which all that is
 // made of it sees. In eager the arrays themselves.
-//   LS_INVALID_ARGUMENT  a leaf without a known shape: names it.
+//   LS_INVALID_ARGUMENT     a leaf without a known shape: names it.
+//   LS_FAILED_PRECONDITION  other ranks have some of its values, as it was
+//                           distributed in eager.
 // A run that comes to the end fails with OUT_OF_RANGE.
 LS_PLACED ls_nest
 ls_distributed_iterator_get_next(ls_distributed_iterator *iterator);

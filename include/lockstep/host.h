@@ -58,6 +58,9 @@ enum {
   // ended, inputs stay where they are until it has, and outputs are copied
   // unless there is `take`.
   LS_HOST_WAITS = 1 << 3,
+  // OUT_OF_RANGE from it is the end of data, to which all ranks come in the
+  // same run: they stay in step.
+  LS_HOST_ENDS = 1 << 4,
 };
 
 struct ls_host_kernel {

@@ -188,7 +188,7 @@ static const ls_host_kernel inline_kernel = {
     .name = "iterator_get_next",
     .infer = infer_element,
     .start = start_inline,
-    .flags = LS_HOST_INLINE | LS_HOST_WAITS,
+    .flags = LS_HOST_INLINE | LS_HOST_WAITS | LS_HOST_ENDS,
     .take = take_element,
     .cancel = cancel_call,
 };
@@ -196,6 +196,7 @@ static const ls_host_kernel host_kernel = {
     .name = "iterator_get_next_on_host",
     .infer = infer_element,
     .start = start_here,
+    .flags = LS_HOST_ENDS,
     .take = take_element,
 };
 

@@ -339,6 +339,96 @@ static void replicas_of_others_are_not_computed_op_by_op(void **state) {
   expect_ok(ls_standin_run(2, run_plainly, NULL));
 }
 
+// ---- Ops
+// ---------------------------------------------------------------------
+typedef struct reader {
+  ls_strategy *strategy;
+  ls_distributed_iterator *iterator;
+} reader;
+
+static ls_nest read_and_weigh(ls_nest args, void *user) {
+  (void)args;
+  const reader *r = user;
+  const ls_nest element = ls_distributed_iterator_get_next(r->iterator);
+  if (ls_nest_is_failed(element)) return element;
+  const ls_nest inner = LS_TUPLE(element);
+  ls_nest results = ls_none();
+  const ls_status status =
+      ls_strategy_run(r->strategy, ls_plain(weigh, NULL), inner, &results);
+  ls_nest_release(inner);
+  return ls_status_is_ok(status) ? results : ls_fail(status);
+}
+
+static ls_nest distribute_inside(ls_nest args, void *user) {
+  (void)args;
+  reader *r = user;
+  const ls_nest data = distributed(
+      r->strategy,
+      ls_dataset_batch(rows_of(NULL, 16), &(ls_batch_options){.size = 8}),
+      NULL);
+  r->iterator = iterator_on(data);
+  return ls_none();
+}
+
+static ls_status read_by_ops(ls_trunk *trunk, void *user) {
+  double *sums = user;
+  ls_runtime *runtime = NULL;
+  LS_RETURN_IF_ERROR(ls_runtime_create(
+      &(ls_runtime_options){.threads = 1, .trunk = trunk}, &runtime));
+  ls_runtime *before = ls_runtime_make_current(runtime);
+  reader r = {.strategy = mirrored_of(REPLICAS)};
+  ls_function *read = NULL, *start = NULL;
+  ls_nest results = ls_none();
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = distribute_inside, .user = &r}, &start));
+  expect_ok(ls_function_call(start, ls_none(), &results));
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = read_and_weigh, .user = &r}, &read));
+  int step = 0;
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    for (int i = 0; i < 2; ++i) {
+      expect_ok(ls_function_call(read, ls_none(), &results));
+      sums[4 * trunk->rank + step++] =
+          ls_nest_number(ls_distributed_component(results, 0));
+    }
+    // The end of data leaves ranks in step.
+    expect_status(ls_function_call(read, ls_none(), &results), LS_OUT_OF_RANGE,
+                  "is at the end");
+    expect_ok(ls_distributed_iterator_restart(r.iterator));
+  }
+  ls_nest_release(results);
+  ls_function_release(start);
+  ls_function_release(read);
+  ls_distributed_iterator_release(r.iterator);
+  // Where each rank has its own values alone, there is no op.
+  r.iterator = iterator_on(distributed(
+      r.strategy,
+      ls_dataset_batch(rows_of(NULL, 16), &(ls_batch_options){.size = 8}),
+      NULL));
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = read_and_weigh, .user = &r}, &read));
+  expect_status(ls_function_call(read, ls_none(), &results),
+                trunk->ranks == 1 ? LS_OK : LS_FAILED_PRECONDITION,
+                trunk->ranks == 1 ? "" : "as other ranks have the others");
+  ls_nest_release(results);
+  ls_function_release(read);
+  ls_distributed_iterator_release(r.iterator);
+  ls_strategy_release(r.strategy);
+  ls_runtime_make_current(before);
+  return ls_runtime_destroy(runtime);
+}
+
+static void ops_read_on_ranks(void **state) {
+  (void)state;
+  LS_SPEC("T154");
+  double alone[4] = {0}, sums[2 * 4] = {0};
+  expect_ok(ls_standin_run(1, read_by_ops, alone));
+  expect_ok(ls_standin_run(2, read_by_ops, sums));
+  assert_true(alone[0] == alone[2] && alone[0] != 0);
+  for (int k = 0; k < 2; ++k)
+    assert_memory_equal(&sums[4 * k], alone, sizeof(alone));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(batches_on_ranks_give_the_bytes_of_one),
@@ -346,6 +436,7 @@ int main(void) {
       cmocka_unit_test(ranks_with_pipelines_of_their_own_end_together),
       cmocka_unit_test(ranks_are_hosts_that_read_by_themselves),
       cmocka_unit_test(a_rank_whose_data_is_lost_ends_all),
+      cmocka_unit_test(ops_read_on_ranks),
       cmocka_unit_test(replicas_of_others_are_not_computed_op_by_op),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -154,7 +154,11 @@ static ls_status use_whole(ls_input_making *m, ls_dataset *dataset,
 static ls_status use_parts(ls_input_making *m, ls_dataset *dataset) {
   ls_distributed_dataset *data = m->data;
   data->cut = LS_INPUT_SPLIT;
-  if (m->trunk == NULL || data->round_up) return use_one(m, dataset);
+  const ls_graph *graph = ls_graph_current();
+  // Ops of graphs need all values.
+  if (m->trunk == NULL || data->round_up || graph == NULL ||
+      !ls_graph_is_eager(graph))
+    return use_one(m, dataset);
   ls_input_keep_own(data, m->trunk);
   ls_dataset *part =
       ls_input_part(dataset, (int64_t)data->num_replicas,

@@ -110,8 +110,10 @@ static ls_status start_read(ls_host_call *call) {
   return ls_ok();
 }
 
-static const ls_host_kernel read_kernel = {
-    .name = "distributed_get_next", .infer = infer_read, .start = start_read};
+static const ls_host_kernel read_kernel = {.name = "distributed_get_next",
+                                           .infer = infer_read,
+                                           .start = start_read,
+                                           .flags = LS_HOST_ENDS};
 
 // ---- The ops that give ------------------------------------------------------
 static ls_status infer_value(const ls_object *state, const ls_type *in,
@@ -191,7 +193,8 @@ static ls_status start_value(ls_host_call *call) {
 static const ls_host_kernel value_kernel = {.name = "distributed_value",
                                             .infer = infer_value,
                                             .start = start_value,
-                                            .flags = LS_HOST_MAY_BE_DROPPED};
+                                            .flags = LS_HOST_MAY_BE_DROPPED |
+                                                     LS_HOST_INLINE};
 
 // ---- Building ---------------------------------------------------------------
 static ls_status check_types(const ls_distributed_iterator *it) {
@@ -253,10 +256,24 @@ static ls_status add_value(reading *of, ls_tensor token, size_t replica) {
   return ls_ok();
 }
 
+// What another rank has is no tensor here.
+static ls_status check_own(const ls_distributed_iterator *it) {
+  const ls_distributed_dataset *data = it->data;
+  if (data->end_own - data->first_own == data->num_replicas) return ls_ok();
+  return ls_failed_precondition(
+      "an op that reads iterator '%s', which has values of replicas %zu to %zu "
+      "of %zu alone, as other ranks have the others: read it outside of "
+      "graphs, "
+      "and give its values as arguments of run; or distribute the data set "
+      "while a graph is built",
+      it->name, data->first_own, data->end_own, data->num_replicas);
+}
+
 static ls_status build(ls_distributed_iterator *it, bool is_optional,
                        ls_nest *out_element) {
   reading *of = NULL;
   ls_nest element = ls_none();
+  LS_RETURN_IF_ERROR(check_own(it));
   LS_RETURN_IF_ERROR(check_types(it));
   ls_status status = make_reading(it, is_optional, &of);
   ls_op op = {0};
@@ -279,6 +296,7 @@ static ls_nest get_next(ls_distributed_iterator *it, bool is_optional,
                         const char *what) {
   const ls_graph *graph = ls_graph_current();
   ls_nest element = ls_none();
+  if (it == NULL) return ls_fail(ls_null_argument(what, "iterator"));
   if (graph == NULL) return ls_fail(ls_out_of_memory());
   ls_status status = ls_input_check_place(it, what);
   if (ls_status_is_ok(status) && graph->kind != LS_GRAPH_EAGER)

@@ -335,6 +335,7 @@ static ls_status begin_run(ls_instance *self, const ls_run_args *args) {
   LS_CPU_SET(self->step, args->step);
   self->seed = args->seed;
   self->run = args->run;
+  self->at_end = false;
   self->steps = args->steps;
   memcpy(self->cancels, args->cancels, sizeof(self->cancels));
   LS_CPU_SET(self->num_running, 0);
@@ -404,7 +405,7 @@ ls_status ls_cpu_finish_run(ls_instance *self, bool *out_keeps) {
     ls_runtime_note_move(self->executable->backend->runtime);
   } else {
     ls_trunk *trunk = self->executable->trunk;
-    if (trunk != NULL) trunk->cancel(trunk, status);
+    if (trunk != NULL && !self->at_end) trunk->cancel(trunk, status);
     ls_cpu_drain_host(self, ls_status_code(status) != LS_DEADLINE_EXCEEDED);
   }
   LS_CPU_SET(self->running, false);

@@ -283,6 +283,9 @@ static bool take_call(ls_instance *self, ls_cpu_worker *worker,
   ls_status status = take_status(record);
   if (ls_status_is_ok(status) && !record->host->ends_at_once)
     status = take_results(record, outputs);
+  if (ls_status_code(status) == LS_OUT_OF_RANGE &&
+      (record->host->kernel->flags & LS_HOST_ENDS) != 0)
+    self->at_end = true;
   if (!ls_status_is_ok(status)) ls_cpu_worker_fail(worker, status);
   return true;
 }

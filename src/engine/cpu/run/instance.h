@@ -97,6 +97,7 @@ struct ls_instance {
   uint64_t run;
   uint64_t float_mode;  // The caller's.
   bool running;         // Atomic.
+  bool at_end;          // The run failed by the end of data.
   uint64_t runs;        // That were measured.
 
   ls_host_threads *host_threads;  // The runtime's. NULL: no host calls.
