@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layer: data
 //
-// Data sets that are read from files.
+// Data sets that are read from files, and files that are written.
 //
 //   ls_dataset *d = ls_dataset_tfrecords(LS_PATHS("data/train-*.tfrecord"),
 //       &(ls_tfrecord_options){
@@ -31,7 +31,7 @@
 //   LS_INVALID_ARGUMENT  the file is none of its kind, or options do not fit it
 //   LS_DATA_LOSS         cut off or damaged: names file, record or line, byte
 //
-// Threads: as dataset.h says.
+// Threads: as dataset.h says; a writer belongs to one thread at a time.
 #ifndef LOCKSTEP_FILES_H_
 #define LOCKSTEP_FILES_H_
 
@@ -188,6 +188,37 @@ LS_API const char *ls_image_folder_class(const ls_dataset *dataset,
 //   LS_OUT_OF_RANGE  there is no record.
 LS_API ls_nest ls_tfrecord_first_example(const char *const *paths,
                                          size_t num_paths);
+
+// ---- Writing ---------------------------------------------------------------
+// A file is written aside and seen when it is whole; one that is there is
+// replaced then.
+
+// An array, as NumPy reads it.
+//   LS_UNIMPLEMENTED  bf16, strings and what else NumPy has not
+LS_API LS_MUST_USE ls_status ls_npy_write(const char *path,
+                                          const ls_array *array);
+// The arrays of a dict, lent, by their keys, as numpy.load reads them.
+// `packed`: deflated; default off.
+//   LS_INVALID_ARGUMENT  no dict, or an item that is no array
+LS_API LS_MUST_USE ls_status ls_npz_write(const char *path, ls_nest arrays,
+                                          ls_flag packed);
+
+// Writes a TFRecord file. Thread-compatible.
+typedef struct ls_tfrecord_writer ls_tfrecord_writer;
+// The caller closes it.
+LS_API LS_MUST_USE ls_status
+ls_tfrecord_writer_open(const char *path, ls_tfrecord_writer **out_writer);
+LS_API LS_MUST_USE ls_status ls_tfrecord_writer_write(
+    ls_tfrecord_writer *writer, const void *data, size_t size);
+// A dict of arrays, lent, as a tf.Example: strings as bytes values, floats as
+// floats, integers and bool as integers, row by row; u8 of rank 1 and more as
+// one bytes value, which is how images are kept.
+//   LS_INVALID_ARGUMENT  no dict, or an item that is no such array
+LS_API LS_MUST_USE ls_status
+ls_tfrecord_writer_write_example(ls_tfrecord_writer *writer, ls_nest features);
+// Ends it. The file is there if `keep` and all went well. NULL is fine.
+LS_API LS_MUST_USE ls_status
+ls_tfrecord_writer_close(ls_tfrecord_writer *writer, bool keep);
 
 #ifdef __cplusplus
 }

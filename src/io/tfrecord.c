@@ -172,7 +172,7 @@ ls_status ls_tfrecord_scan(const ls_file *file, ls_offsets *offsets) {
 // ---- Writing ---------------------------------------------------------------
 enum { WRITE_BUFFER = 256 << 10 };
 
-struct ls_tfrecord_writer {
+struct ls_tfrecord_output {
   ls_allocator *allocator;
   ls_file_system files;
   void *file;
@@ -182,8 +182,8 @@ struct ls_tfrecord_writer {
   unsigned char buffer[WRITE_BUFFER];
 };
 
-ls_status ls_tfrecord_writer_open(ls_runtime *runtime, const char *path,
-                                  ls_tfrecord_writer **out_writer) {
+ls_status ls_tfrecord_output_open(ls_runtime *runtime, const char *path,
+                                  ls_tfrecord_output **out_writer) {
   *out_writer = NULL;
   const ls_file_system *files = ls_runtime_files(runtime);
   if (files->create == NULL || files->write_at == NULL ||
@@ -193,7 +193,7 @@ ls_status ls_tfrecord_writer_open(ls_runtime *runtime, const char *path,
                             path);
   }
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  ls_tfrecord_writer *writer = ls_allocate(allocator, sizeof(*writer));
+  ls_tfrecord_output *writer = ls_allocate(allocator, sizeof(*writer));
   if (writer == NULL) return ls_out_of_memory();
   writer->allocator = allocator;
   writer->files = *files;
@@ -209,7 +209,7 @@ ls_status ls_tfrecord_writer_open(ls_runtime *runtime, const char *path,
   return status;
 }
 
-static ls_status hand_on(ls_tfrecord_writer *writer, const void *data,
+static ls_status hand_on(ls_tfrecord_output *writer, const void *data,
                          size_t size) {
   const ls_status status = writer->files.write_at(
       writer->files.user, writer->file, writer->written, data, size);
@@ -218,7 +218,7 @@ static ls_status hand_on(ls_tfrecord_writer *writer, const void *data,
   return status;
 }
 
-static ls_status put(ls_tfrecord_writer *writer, const void *data,
+static ls_status put(ls_tfrecord_output *writer, const void *data,
                      size_t size) {
   if (size > WRITE_BUFFER - writer->size) {
     const size_t held = writer->size;
@@ -231,8 +231,8 @@ static ls_status put(ls_tfrecord_writer *writer, const void *data,
   return ls_ok();
 }
 
-ls_status ls_tfrecord_write(ls_tfrecord_writer *writer, const void *data,
-                            size_t size) {
+ls_status ls_tfrecord_output_add(ls_tfrecord_output *writer, const void *data,
+                                 size_t size) {
   unsigned char head[LS_TFRECORD_HEAD], foot[LS_TFRECORD_FOOT];
   if (writer->failed) {
     return ls_failed_precondition(
@@ -244,7 +244,7 @@ ls_status ls_tfrecord_write(ls_tfrecord_writer *writer, const void *data,
   return put(writer, foot, sizeof(foot));
 }
 
-ls_status ls_tfrecord_writer_close(ls_tfrecord_writer *writer, bool keep) {
+ls_status ls_tfrecord_output_close(ls_tfrecord_output *writer, bool keep) {
   if (writer == NULL) return ls_ok();
   keep = keep && !writer->failed;
   ls_status status =

@@ -54,16 +54,16 @@ void ls_tfrecord_frame(const void *data, size_t size,
                        unsigned char foot[LS_TFRECORD_FOOT]);
 
 // ---- Writing ---------------------------------------------------------------
-typedef struct ls_tfrecord_writer ls_tfrecord_writer;
+typedef struct ls_tfrecord_output ls_tfrecord_output;
 
 // Begins a file, which is seen when the writer is closed; the caller closes it.
-LS_MUST_USE ls_status ls_tfrecord_writer_open(ls_runtime *runtime,
+LS_MUST_USE ls_status ls_tfrecord_output_open(ls_runtime *runtime,
                                               const char *path,
-                                              ls_tfrecord_writer **out_writer);
-LS_MUST_USE ls_status ls_tfrecord_write(ls_tfrecord_writer *writer,
-                                        const void *data, size_t size);
+                                              ls_tfrecord_output **out_writer);
+LS_MUST_USE ls_status ls_tfrecord_output_add(ls_tfrecord_output *writer,
+                                             const void *data, size_t size);
 // Ends it. The file is there if `keep` and all went well. NULL is fine.
-LS_MUST_USE ls_status ls_tfrecord_writer_close(ls_tfrecord_writer *writer,
+LS_MUST_USE ls_status ls_tfrecord_output_close(ls_tfrecord_output *writer,
                                                bool keep);
 
 #endif  // LS_IO_TFRECORD_H_

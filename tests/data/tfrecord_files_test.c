@@ -57,15 +57,15 @@ static ls_bytes build(ls_example_builder *builder, int i) {
 
 // Examples `from` to `to` - 1.
 static void put_examples(const char *name, int from, int to) {
-  ls_tfrecord_writer *writer = NULL;
+  ls_tfrecord_output *writer = NULL;
   ls_example_builder builder;
   ls_example_init(&builder, ls_allocator_system());
-  expect_ok(ls_tfrecord_writer_open(ls_runtime_current(), name, &writer));
+  expect_ok(ls_tfrecord_output_open(ls_runtime_current(), name, &writer));
   for (int i = from; i < to; ++i) {
     const ls_bytes example = build(&builder, i);
-    expect_ok(ls_tfrecord_write(writer, example.data, example.size));
+    expect_ok(ls_tfrecord_output_add(writer, example.data, example.size));
   }
-  expect_ok(ls_tfrecord_writer_close(writer, true));
+  expect_ok(ls_tfrecord_output_close(writer, true));
   ls_example_deinit(&builder);
 }
 
@@ -84,11 +84,11 @@ static void pack(const char *name, const char *packed_name) {
 
 static void put_words(const char *name, const char *const *words,
                       size_t count) {
-  ls_tfrecord_writer *writer = NULL;
-  expect_ok(ls_tfrecord_writer_open(ls_runtime_current(), name, &writer));
+  ls_tfrecord_output *writer = NULL;
+  expect_ok(ls_tfrecord_output_open(ls_runtime_current(), name, &writer));
   for (size_t i = 0; i < count; ++i)
-    expect_ok(ls_tfrecord_write(writer, words[i], strlen(words[i])));
-  expect_ok(ls_tfrecord_writer_close(writer, true));
+    expect_ok(ls_tfrecord_output_add(writer, words[i], strlen(words[i])));
+  expect_ok(ls_tfrecord_output_close(writer, true));
 }
 
 // A byte of a file changed.

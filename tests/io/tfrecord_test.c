@@ -247,13 +247,15 @@ static void a_length_that_lies_takes_no_memory(void **state) {
 // ---- Writing ---------------------------------------------------------------
 static ls_status write_records(ls_runtime *runtime, size_t large) {
   static char big[600000];
-  ls_tfrecord_writer *writer = NULL;
-  LS_RETURN_IF_ERROR(ls_tfrecord_writer_open(runtime, "out", &writer));
-  ls_status status = ls_tfrecord_write(writer, "first", 5);
-  if (ls_status_is_ok(status)) status = ls_tfrecord_write(writer, big, large);
-  if (ls_status_is_ok(status)) status = ls_tfrecord_write(writer, "last", 4);
+  ls_tfrecord_output *writer = NULL;
+  LS_RETURN_IF_ERROR(ls_tfrecord_output_open(runtime, "out", &writer));
+  ls_status status = ls_tfrecord_output_add(writer, "first", 5);
+  if (ls_status_is_ok(status))
+    status = ls_tfrecord_output_add(writer, big, large);
+  if (ls_status_is_ok(status))
+    status = ls_tfrecord_output_add(writer, "last", 4);
   const bool keep = ls_status_is_ok(status);
-  return ls_status_join(status, ls_tfrecord_writer_close(writer, keep));
+  return ls_status_join(status, ls_tfrecord_output_close(writer, keep));
 }
 
 static void what_is_written_is_read(void **state) {
@@ -284,13 +286,13 @@ static void what_is_written_is_read(void **state) {
     assert_int_equal(files.count, failed ? 0 : 1);
     if (failed) expect_status(status, LS_UNAVAILABLE, "'out");
   }
-  ls_tfrecord_writer *writer = NULL;
+  ls_tfrecord_output *writer = NULL;
   memory_files_clear(&files);
-  expect_ok(ls_tfrecord_writer_open(runtime, "out", &writer));
-  expect_ok(ls_tfrecord_write(writer, "x", 1));
-  expect_ok(ls_tfrecord_writer_close(writer, false));
+  expect_ok(ls_tfrecord_output_open(runtime, "out", &writer));
+  expect_ok(ls_tfrecord_output_add(writer, "x", 1));
+  expect_ok(ls_tfrecord_output_close(writer, false));
   assert_int_equal(files.count, 0);
-  expect_ok(ls_tfrecord_writer_close(NULL, true));
+  expect_ok(ls_tfrecord_output_close(NULL, true));
   expect_ok(ls_runtime_destroy(runtime));
 }
 

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lockstep/files.h"
+#include "lockstep/runtime.h"
+#include "support/expect.h"
+#include "support/memory_files.h"
+#include "support/read_all.h"
+
+// Files in memory, under a runtime that has them.
+typedef struct world {
+  memory_files files;
+  ls_file_system system;
+  ls_runtime *runtime, *outside;
+} world;
+
+static void begin(world *self) {
+  *self = (world){0};
+  self->system = memory_files_system(&self->files);
+  expect_ok(
+      ls_runtime_create(&(ls_runtime_options){.file_system = &self->system,
+                                              .input_threads = LS_SOME(0)},
+                        &self->runtime));
+  self->outside = ls_runtime_make_current(self->runtime);
+}
+
+static void end(world *self) {
+  memory_files_clear(&self->files);
+  ls_runtime_make_current(self->outside);
+  expect_ok(ls_runtime_destroy(self->runtime));
+}
+
+static ls_nest array_of(ls_dtype dtype, ls_shape shape, const void *data) {
+  ls_array *array = NULL;
+  expect_ok(ls_array_create_copy(dtype, shape, data, &array));
+  return ls_nest_array(array);
+}
+
+static ls_nest dict_of(const char *a, ls_nest first, const char *b,
+                       ls_nest second) {
+  return ls_nest_dict("", (const char *const[]){a, b},
+                      (ls_nest[]){first, second}, 2);
+}
+
+static const float numbers[] = {1, 2.5f, -3, 4};
+static const uint16_t shorts[] = {7, 65535};
+
+static void arrays_are_written_as_npy(void **state) {
+  (void)state;
+  world self;
+  begin(&self);
+  ls_nest array = array_of(LS_DTYPE_F32, LS_SHAPE(2, 2), numbers);
+  expect_ok(ls_npy_write("a.npy", ls_nest_as_array(array)));
+  expect_elements(ls_dataset_npy("a.npy", NULL), "[1,2.5]; [-3,4]; ");
+  ls_nest_release(array);
+  const uint16_t bits[] = {0, 0};
+  array = array_of(LS_DTYPE_BF16, LS_SHAPE(2), bits);
+  expect_status(ls_npy_write("b.npy", ls_nest_as_array(array)),
+                LS_UNIMPLEMENTED, "NumPy has no type for bf16");
+  ls_nest_release(array);
+  assert_null(memory_files_find(&self.files, "b.npy"));
+  expect_status(ls_npy_write(NULL, NULL), LS_INVALID_ARGUMENT, "path");
+  expect_status(ls_npy_write("a", NULL), LS_INVALID_ARGUMENT, "array");
+  end(&self);
+}
+
+static void dicts_are_written_as_npz(void **state) {
+  (void)state;
+  world self;
+  begin(&self);
+  ls_nest arrays = dict_of("x", array_of(LS_DTYPE_F32, LS_SHAPE(2, 2), numbers),
+                           "a", array_of(LS_DTYPE_U16, LS_SHAPE(2), shorts));
+  for (int packed = 0; packed < 2; ++packed) {
+    expect_ok(
+        ls_npz_write("a.npz", arrays, packed ? LS_FLAG_ON : LS_FLAG_DEFAULT));
+    expect_elements(ls_dataset_npz("a.npz", NULL, 0, NULL),
+                    "7 [1,2.5]; 65535 [-3,4]; ");
+  }
+  ls_nest_release(arrays);
+  expect_status(ls_npz_write("b.npz", ls_nest_i64(3), LS_FLAG_ON),
+                LS_INVALID_ARGUMENT, "npz holds a dict");
+  expect_status(ls_npz_write(NULL, ls_none(), LS_FLAG_ON), LS_INVALID_ARGUMENT,
+                "path");
+  arrays = dict_of("x", ls_nest_i64(3), "y", ls_nest_i64(4));
+  expect_status(ls_npz_write("b.npz", arrays, LS_FLAG_ON), LS_INVALID_ARGUMENT,
+                "item 'x' of an npz file is no array");
+  ls_nest_release(arrays);
+  assert_int_equal(self.files.count, 1);
+  end(&self);
+}
+
+static ls_status write_examples(void *user) {
+  (void)user;
+  ls_tfrecord_writer *writer = NULL;
+  LS_RETURN_IF_ERROR(ls_tfrecord_writer_open("a", &writer));
+  const ls_bytes words[] = {{"one", 3}, {"", 0}};
+  const bool flag = true;
+  const unsigned char pixels[] = {1, 2, 255};
+  const ls_nest items[] = {
+      array_of(LS_DTYPE_STRING, LS_SHAPE(2), words),
+      array_of(LS_DTYPE_BOOL, LS_SCALAR, &flag),
+      array_of(LS_DTYPE_U8, LS_SHAPE(3), pixels),
+      array_of(LS_DTYPE_F64, LS_SCALAR, &(double){0.5}),
+      array_of(LS_DTYPE_U16, LS_SHAPE(2), shorts),
+      array_of(LS_DTYPE_U8, LS_SCALAR, &(unsigned char){9})};
+  const char *const keys[] = {"words",  "flag",   "image",
+                              "weight", "shorts", "byte"};
+  const ls_nest features = ls_nest_dict("", keys, items, 6);
+  ls_status status = ls_nest_status(features);
+  if (ls_status_is_ok(status))
+    status = ls_tfrecord_writer_write_example(writer, features);
+  ls_nest_release(features);
+  const bool keep = ls_status_is_ok(status);
+  return ls_status_join(status, ls_tfrecord_writer_close(writer, keep));
+}
+
+static void dicts_are_written_as_examples(void **state) {
+  (void)state;
+  world self;
+  begin(&self);
+  expect_ok(write_examples(NULL));
+  static const ls_tfrecord_feature features[] = {
+      {.name = "byte", .dtype = LS_DTYPE_I32},
+      {.name = "flag", .dtype = LS_DTYPE_BOOL},
+      {.name = "image", .dtype = LS_DTYPE_U8, .shape = {1, {3}}},
+      {.name = "shorts", .dtype = LS_DTYPE_U16, .shape = {1, {2}}},
+      {.name = "weight", .dtype = LS_DTYPE_F64},
+      {.name = "words", .dtype = LS_DTYPE_STRING, .shape = {1, {-1}}}};
+  expect_elements(
+      ls_dataset_tfrecords(
+          LS_PATHS("a"),
+          &(ls_tfrecord_options){.features = features, .num_features = 6}),
+      "9 1 [1,2,255] [7,65535] 0.5 ['one','']; ");
+  end(&self);
+}
+
+static void an_example_that_is_refused_leaves_nothing(void **state) {
+  (void)state;
+  world self;
+  begin(&self);
+  ls_tfrecord_writer *writer = NULL;
+  expect_ok(ls_tfrecord_writer_open("a", &writer));
+  expect_ok(ls_tfrecord_writer_write(writer, "one", 3));
+  const float pair[] = {1, 2};
+  ls_nest wrong = dict_of("a", array_of(LS_DTYPE_F32, LS_SHAPE(2), pair), "b",
+                          array_of(LS_DTYPE_C64, LS_SCALAR, pair));
+  expect_status(ls_tfrecord_writer_write_example(writer, wrong),
+                LS_INVALID_ARGUMENT, "feature 'b' as c64");
+  ls_nest_release(wrong);
+  wrong = dict_of("a", ls_nest_i64(1), "b", ls_nest_i64(1));
+  expect_status(ls_tfrecord_writer_write_example(writer, wrong),
+                LS_INVALID_ARGUMENT, "item 'a' of a tf.Example is no array");
+  ls_nest_release(wrong);
+  expect_status(ls_tfrecord_writer_write_example(writer, ls_nest_i64(1)),
+                LS_INVALID_ARGUMENT, "a tf.Example is a dict");
+  expect_ok(ls_tfrecord_writer_write(writer, NULL, 0));
+  expect_ok(ls_tfrecord_writer_close(writer, true));
+  expect_elements(ls_dataset_tfrecords(LS_PATHS("a"), NULL), "'one'; ''; ");
+  expect_status(ls_tfrecord_writer_write(NULL, NULL, 0), LS_INVALID_ARGUMENT,
+                "writer");
+  expect_status(ls_tfrecord_writer_write_example(NULL, ls_none()),
+                LS_INVALID_ARGUMENT, "writer");
+  expect_status(ls_tfrecord_writer_open(NULL, &writer), LS_INVALID_ARGUMENT,
+                "path");
+  expect_status(ls_tfrecord_writer_open("a", NULL), LS_INVALID_ARGUMENT,
+                "out_writer");
+  expect_ok(ls_tfrecord_writer_close(NULL, true));
+  end(&self);
+}
+
+static void calls_that_fail_leave_the_old_file(void **state) {
+  (void)state;
+  world self;
+  begin(&self);
+  bool failed = true;
+  for (int nth = 1; failed; ++nth) {
+    self.files.fail_at = nth;
+    ls_status status = write_examples(NULL);
+    failed = self.files.fail_at <= 0;
+    self.files.fail_at = 0;
+    assert_int_equal(ls_status_is_ok(status), !failed);
+    if (failed) expect_status(status, LS_UNAVAILABLE, "cannot");
+    assert_int_equal(self.files.count, !failed);
+  }
+  end(&self);
+}
+
+static ls_status write_all(void *user) {
+  const ls_nest features = *(const ls_nest *)user;
+  LS_RETURN_IF_ERROR(
+      ls_npy_write("a", ls_nest_as_array(ls_nest_item(features, 0))));
+  LS_RETURN_IF_ERROR(ls_npz_write("a", features, LS_FLAG_ON));
+  ls_tfrecord_writer *writer = NULL;
+  LS_RETURN_IF_ERROR(ls_tfrecord_writer_open("a", &writer));
+  const ls_status status = ls_tfrecord_writer_write_example(writer, features);
+  const bool keep = ls_status_is_ok(status);
+  return ls_status_join(status, ls_tfrecord_writer_close(writer, keep));
+}
+
+static void failures_of_memory_are_survived(void **state) {
+  (void)state;
+  ls_nest features =
+      dict_of("a", array_of(LS_DTYPE_F64, LS_SCALAR, &(double){0.5}), "b",
+              array_of(LS_DTYPE_U16, LS_SHAPE(2), shorts));
+  expect_memory_failures_survived(write_all, &features);
+  ls_nest_release(features);
+  assert_int_equal(unlink("a"), 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(arrays_are_written_as_npy),
+      cmocka_unit_test(dicts_are_written_as_npz),
+      cmocka_unit_test(dicts_are_written_as_examples),
+      cmocka_unit_test(an_example_that_is_refused_leaves_nothing),
+      cmocka_unit_test(calls_that_fail_leave_the_old_file),
+      cmocka_unit_test(failures_of_memory_are_survived),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
