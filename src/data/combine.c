@@ -242,8 +242,8 @@ static ls_status join_specs(zip_dataset *self) {
 
 static ls_dataset *make_zip(ls_nest shape, ls_dataset *const *inputs,
                             size_t count) {
-  zip_dataset *self =
-      LS_DATASET_NEW(zip_dataset, &zip_class, inputs, count, ls_ok());
+  zip_dataset *self = LS_DATASET_NEW(zip_dataset, &zip_class, inputs, count,
+                                     ls_nest_status(shape));
   if (self == NULL) {
     ls_nest_release(shape);
     return NULL;

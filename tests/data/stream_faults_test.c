@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Streams without memory: a status, nothing lost, nothing that hangs; and where
+// no status tells of it, the same elements.
+#include <string.h>
+
+#include "lockstep/graph.h"
+#include "support/stream_runs.h"
+
+static const stream_numbers numbers = {.count = 20, .saves = true};
+static const stream_numbers lengths = {
+    .count = 20, .saves = true, .longest = 4};
+
+static ls_nest negative(ls_nest element, const ls_map_call *call, void *user) {
+  (void)call, (void)user;
+  ls_nest out = ls_nest_zeros(LS_DTYPE_I64, LS_SCALAR);
+  int64_t *data = ls_nest_data(out, 0);
+  if (data != NULL) *data = -stream_number(element);
+  return out;
+}
+
+static ls_status is_odd(ls_nest element, const ls_map_call *call, void *user,
+                        bool *out_keep) {
+  (void)call, (void)user;
+  *out_keep = stream_number(element) % 2 != 0;
+  return ls_ok();
+}
+
+static ls_dataset *range_of(ls_nest element, const ls_map_call *call,
+                            void *user) {
+  (void)call, (void)user;
+  return ls_dataset_range(0, stream_number(element) % 4, 1);
+}
+
+static ls_dataset *mapped(void) {
+  return ls_dataset_batch(
+      ls_dataset_prefetch(
+          ls_dataset_map(stream_of(&numbers),
+                         &(ls_map_options){
+                             .call = negative,
+                             .result = ls_nest_spec(LS_DTYPE_I64, LS_SCALAR)}),
+          3),
+      &(ls_batch_options){.size = 3, .ids = true});
+}
+
+static ls_dataset *cut(void) {
+  return ls_dataset_shard(
+      ls_dataset_skip(ls_dataset_take(stream_of(&numbers), 18), 1), 2, 1);
+}
+
+static ls_dataset *shuffled(void) {
+  return ls_dataset_repeat(
+      ls_dataset_shuffle(stream_of(&numbers),
+                         &(ls_shuffle_options){.buffer = 6}),
+      2);
+}
+
+static ls_dataset *joined(void) {
+  return ls_dataset_zip(
+      LS_TUPLE(ls_nest_dataset(ls_dataset_concatenate(
+                   stream_of(&numbers), ls_dataset_range(0, 5, 1))),
+               ls_nest_dataset(ls_dataset_convert(
+                   stream_of(&numbers), 0,
+                   &(ls_convert_options){.dtype = LS_DTYPE_F32, .scale = 2}))));
+}
+
+static ls_dataset *kept(void) {
+  return ls_dataset_filter(stream_of(&numbers),
+                           &(ls_filter_options){.call = is_odd});
+}
+
+static ls_dataset *in_turn(void) {
+  return ls_dataset_interleave(
+      stream_of(&numbers),
+      &(ls_flat_options){.call = range_of,
+                         .cycle = 3,
+                         .result = ls_nest_spec(LS_DTYPE_I64, LS_SCALAR)});
+}
+
+static ls_dataset *drawn(void) {
+  ls_dataset *const sets[] = {stream_of(&numbers), ls_dataset_range(0, 9, 1)};
+  return ls_dataset_sample(sets, 2, NULL);
+}
+
+static ls_dataset *windows(void) {
+  return ls_dataset_unbatch(
+      ls_dataset_window(stream_of(&numbers),
+                        &(ls_dataset_window_options){.size = 3, .shift = 2}));
+}
+
+static ls_dataset *buckets(void) {
+  static const int64_t bounds[] = {2}, sizes[] = {3, 4};
+  return ls_dataset_bucket(stream_of(&lengths),
+                           &(ls_bucket_options){.boundaries = bounds,
+                                                .num_boundaries = 1,
+                                                .sizes = sizes,
+                                                .ids = true});
+}
+
+// ---- One life --------------------------------------------------------------
+typedef struct life {
+  ls_dataset *(*make)(void);
+  bool told;
+  uint64_t sum;  // Of all elements, in order.
+} life;
+
+static ls_status read_some(ls_iterator *iterator, int most, uint64_t *sum) {
+  ls_nest element = ls_none();
+  ls_status status = ls_ok();
+  for (int i = 0; i < most && ls_status_is_ok(status); ++i) {
+    status = ls_iterator_next(iterator, &element);
+    if (ls_status_is_ok(status))
+      *sum = *sum * 31 + (uint64_t)stream_number(element);
+  }
+  ls_nest_release(element);
+  if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
+  ls_status_free(status);
+  return ls_ok();
+}
+
+// Some elements, a place, the rest from there by another iterator.
+static ls_status read_in_two(ls_dataset *dataset, uint64_t *sum) {
+  ls_iterator *first = NULL, *second = NULL;
+  ls_record *record = NULL;
+  ls_status status = ls_iterator_create(dataset, NULL, &first);
+  if (ls_status_is_ok(status)) status = read_some(first, 3, sum);
+  if (ls_status_is_ok(status)) status = ls_record_create(&record);
+  if (ls_status_is_ok(status)) status = ls_iterator_save(first, record);
+  if (ls_status_is_ok(status))
+    status = ls_iterator_create(dataset, NULL, &second);
+  if (ls_status_is_ok(status)) status = ls_iterator_restore(second, record);
+  if (ls_status_is_ok(status)) status = read_some(second, 1000, sum);
+  ls_record_destroy(record);
+  ls_iterator_release(second);
+  ls_iterator_release(first);
+  return status;
+}
+
+static ls_status live(void *user) {
+  life *self = user;
+  uint64_t sum = 0;
+  ls_dataset *dataset = self->make();
+  const ls_status status = read_in_two(dataset, &sum);
+  ls_dataset_release(dataset);
+  if (!ls_status_is_ok(status)) return status;
+  if (self->told && sum != self->sum) fail_msg("other elements, and no status");
+  self->sum = sum;
+  self->told = true;
+  return ls_ok();
+}
+
+static void expect_survived(ls_dataset *(*make)(void)) {
+  life self = {.make = make};
+  expect_ok(live(&self));  // What is right.
+  expect_memory_failures_survived(live, &self);
+}
+
+static void maps_batches_and_prefetch_survive(void **state) {
+  (void)state;
+  expect_survived(mapped);
+}
+static void parts_survive(void **state) {
+  (void)state;
+  expect_survived(cut);
+}
+static void shuffles_survive(void **state) {
+  (void)state;
+  expect_survived(shuffled);
+}
+static void several_survive(void **state) {
+  (void)state;
+  expect_survived(joined);
+}
+static void filters_survive(void **state) {
+  (void)state;
+  expect_survived(kept);
+}
+static void data_sets_in_turn_survive(void **state) {
+  (void)state;
+  expect_survived(in_turn);
+}
+static void samples_survive(void **state) {
+  (void)state;
+  expect_survived(drawn);
+}
+static void windows_and_their_rows_survive(void **state) {
+  (void)state;
+  expect_survived(windows);
+}
+static void buckets_survive(void **state) {
+  (void)state;
+  expect_survived(buckets);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(maps_batches_and_prefetch_survive),
+      cmocka_unit_test(parts_survive),
+      cmocka_unit_test(shuffles_survive),
+      cmocka_unit_test(several_survive),
+      cmocka_unit_test(filters_survive),
+      cmocka_unit_test(data_sets_in_turn_survive),
+      cmocka_unit_test(samples_survive),
+      cmocka_unit_test(windows_and_their_rows_survive),
+      cmocka_unit_test(buckets_survive),
+  };
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  expect_ok(ls_runtime_destroy(NULL));
+  return failed;
+}
