@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Input of strategies whose replicas are on several hosts.
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/runtime_internal.h"
 #include "data/dataset.h"
 #include "distribute/input/input.h"
 #include "graph/context.h"
 #include "lockstep/eager.h"
+#include "lockstep/files.h"
 #include "support/inputs.h"
 #include "support/replicas.h"
 
@@ -61,6 +65,17 @@ static ls_dataset *counted_numbers(int64_t count) {
                           .get = count_call});
 }
 
+// Waits for so many reads, and a little longer for more.
+static void expect_calls(int64_t most) {
+  for (int k = 0; k < 2000; ++k) {
+    const int64_t now = __atomic_load_n(&calls, __ATOMIC_SEQ_CST);
+    assert_true(now <= most);
+    if (now == most && k > 20) break;
+    ls_runtime_sleep(ls_runtime_current(), 1000000);
+  }
+  assert_int_equal(__atomic_load_n(&calls, __ATOMIC_SEQ_CST), most);
+}
+
 static void a_buffer_of_none_reads_nothing_ahead(void **state) {
   (void)state;
   LS_SPEC("T137 V200");
@@ -77,20 +92,52 @@ static void a_buffer_of_none_reads_nothing_ahead(void **state) {
         ls_dataset_batch(counted_numbers(80), &(ls_batch_options){.size = 4}),
         &(ls_input_options){.per_replica_buffer_size = cases[i].size}));
     expect_ok(ls_distributed_iterator_next(iterator, &element));
-    const int64_t most = 4 * cases[i].most;
-    for (int k = 0; k < 2000; ++k) {
-      const int64_t now = __atomic_load_n(&calls, __ATOMIC_SEQ_CST);
-      assert_true(now <= most);
-      if (now == most && k > 20) break;
-      ls_runtime_sleep(ls_runtime_current(), 1000000);
-    }
-    assert_int_equal(__atomic_load_n(&calls, __ATOMIC_SEQ_CST), most);
+    expect_calls(4 * cases[i].most);
     ls_nest_release(element);
     ls_distributed_iterator_release(iterator);
   }
   expect_refused(two, number_batches(8, 4),
                  &(ls_input_options){.per_replica_buffer_size = LS_SOME(-1)},
                  LS_INVALID_ARGUMENT, "per_replica_buffer_size -1");
+  ls_strategy_release(two);
+}
+
+// Whole elements are read ahead where graphs are built.
+static void devices_have_buffers_in_graphs(void **state) {
+  (void)state;
+  LS_SPEC("M60 M62");
+  ls_strategy *two = mirrored_of(2);
+  const struct {
+    bool in_graph;
+    ls_flag prefetch;
+    ls_opt size;
+    int64_t reads;  // Once the first elements were given.
+  } cases[] = {{false, LS_FLAG_DEFAULT, {0}, 2},
+               {false, LS_FLAG_DEFAULT, LS_SOME(3), 2},
+               {true, LS_FLAG_DEFAULT, {0}, 4},
+               {true, LS_FLAG_OFF, {0}, 2},
+               {true, LS_FLAG_ON, LS_SOME(3), 8}};
+  for (size_t i = 0; i < LS_COUNT_OF(cases); ++i) {
+    ls_graph *graph = NULL;
+    ls_nest data = ls_none(), element = ls_none();
+    const ls_input_options options = {.whole_elements = true,
+                                      .prefetch = cases[i].prefetch,
+                                      .per_replica_buffer_size = cases[i].size};
+    calls = 0;
+    expect_ok(ls_graph_create("input", &graph));
+    if (cases[i].in_graph) {
+      LS_GRAPH_SCOPE(graph);
+      data = distributed(two, counted_numbers(40), &options);
+    } else {
+      data = distributed(two, counted_numbers(40), &options);
+    }
+    ls_distributed_iterator *iterator = iterator_on(data);
+    expect_ok(ls_distributed_iterator_next(iterator, &element));
+    expect_calls(cases[i].reads);
+    ls_nest_release(element);
+    ls_distributed_iterator_release(iterator);
+    ls_graph_destroy(graph);
+  }
   ls_strategy_release(two);
 }
 
@@ -151,6 +198,44 @@ static void hosts_read_their_files(void **state) {
   EXPECT_DEALT_ON(pod, file_batches(3, 4, 4), &by_file, "[0] [1] [10] [11]",
                   "[2] [3] [12] [13]");
   ls_strategy_release(pod);
+}
+
+// Two files of 3 records of 4 bytes.
+static void files_of_every_kind_are_dealt(void **state) {
+  (void)state;
+  LS_SPEC("T147");
+  char folder[] = "/tmp/lockstep-XXXXXX", paths[2][64];
+  assert_non_null(mkdtemp(folder));
+  const ls_file_system *system = ls_file_system_system();
+  const char *const listed[] = {paths[0], paths[1]};
+  for (int i = 0; i < 2; ++i) {
+    snprintf(paths[i], sizeof(paths[i]), "%s/%c.bin", folder, 'a' + i);
+    expect_ok(system->write(system->user, paths[i],
+                            i == 0 ? "aaaabbbbcccc" : "ddddeeeeffff", 12));
+  }
+  ls_strategy *pod = pod_of_tasks(2, 1);
+  for (int whole = 0; whole < 2; ++whole) {
+    ls_dataset *records =
+        ls_dataset_records(listed, 2, &(ls_records_options){.size = 4});
+    if (!whole)
+      records = ls_dataset_batch(records, &(ls_batch_options){.size = 2});
+    ls_distributed_iterator *iterator = iterator_on(
+        distributed(pod, records,
+                    &(ls_input_options){.sharding = LS_SHARD_AUTO,
+                                        .whole_elements = whole == 1}));
+    ls_nest element = ls_none();
+    expect_ok(ls_distributed_iterator_next(iterator, &element));
+    for (size_t r = 0; r < 2; ++r)
+      assert_int_equal(*(const char *)ls_array_data(ls_nest_as_array(
+                           ls_distributed_component(element, r))),
+                       r == 0 ? 'a' : 'd');
+    ls_nest_release(element);
+    ls_distributed_iterator_release(iterator);
+  }
+  ls_strategy_release(pod);
+  for (int i = 0; i < 2; ++i)
+    expect_ok(system->remove(system->user, paths[i]));
+  rmdir(folder);
 }
 
 static void without_sharding_each_host_reads_all(void **state) {
@@ -364,9 +449,11 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(values_go_to_devices_or_stay_on_hosts),
       cmocka_unit_test(a_buffer_of_none_reads_nothing_ahead),
+      cmocka_unit_test(devices_have_buffers_in_graphs),
       cmocka_unit_test(part_i_goes_to_replica_i_whatever_the_hosts),
       cmocka_unit_test(rounded_parts_are_dealt_to_hosts_in_turns),
       cmocka_unit_test(hosts_read_their_files),
+      cmocka_unit_test(files_of_every_kind_are_dealt),
       cmocka_unit_test(without_sharding_each_host_reads_all),
       cmocka_unit_test(automatic_sharding_without_files_is_of_data),
       cmocka_unit_test(a_hint_is_replaced_by_a_shard),

@@ -340,6 +340,42 @@ static void replicas_of_others_are_not_computed_op_by_op(void **state) {
 }
 
 // ---- Ops
+static ls_nest end_or_square(ls_nest args, void *user) {
+  if (*(const bool *)user) return LS_FAIL(LS_OUT_OF_RANGE, "no more data");
+  return square(args, NULL);
+}
+
+// The end of data in a callback is that of all ranks.
+static ls_status end_plainly(ls_trunk *trunk, void *user) {
+  (void)user;
+  ls_runtime *runtime = NULL;
+  LS_RETURN_IF_ERROR(ls_runtime_create(
+      &(ls_runtime_options){.threads = 1, .trunk = trunk}, &runtime));
+  ls_runtime *before = ls_runtime_make_current(runtime);
+  ls_strategy *two = mirrored_of(2);
+  bool ends = true;
+  ls_function *function = NULL;
+  ls_nest results = ls_none();
+  expect_ok(
+      ls_function_create(&(ls_function_options){.call = weigh}, &function));
+  const ls_nest args = LS_TUPLE(ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(3)));
+  expect_status(
+      ls_strategy_run(two, ls_plain(end_or_square, &ends), args, &results),
+      LS_OUT_OF_RANGE, "no more data");
+  expect_ok(ls_strategy_run(two, ls_traced(function), args, &results));
+  ls_nest_release(results);
+  ls_nest_release(args);
+  ls_function_release(function);
+  ls_strategy_release(two);
+  ls_runtime_make_current(before);
+  return ls_runtime_destroy(runtime);
+}
+
+static void the_end_of_data_leaves_ranks_in_step(void **state) {
+  (void)state;
+  expect_ok(ls_standin_run(2, end_plainly, NULL));
+}
+
 // ---------------------------------------------------------------------
 typedef struct reader {
   ls_strategy *strategy;
@@ -436,6 +472,7 @@ int main(void) {
       cmocka_unit_test(ranks_with_pipelines_of_their_own_end_together),
       cmocka_unit_test(ranks_are_hosts_that_read_by_themselves),
       cmocka_unit_test(a_rank_whose_data_is_lost_ends_all),
+      cmocka_unit_test(the_end_of_data_leaves_ranks_in_step),
       cmocka_unit_test(ops_read_on_ranks),
       cmocka_unit_test(replicas_of_others_are_not_computed_op_by_op),
   };

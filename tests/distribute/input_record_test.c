@@ -5,6 +5,7 @@
 #include "base/memory/allocator.h"
 #include "base/runtime_internal.h"
 #include "lockstep/eager.h"
+#include "lockstep/streams.h"
 #include "lockstep/trunk.h"
 #include "support/inputs.h"
 #include "support/replicas.h"
@@ -77,6 +78,23 @@ static ls_dataset *shuffled(int64_t count, int64_t size) {
                           &(ls_batch_options){.size = size});
 }
 
+static ls_status keep_most(ls_nest element, const ls_map_call *call, void *user,
+                           bool *out_keep) {
+  (void)call;
+  (void)user;
+  *out_keep = ls_array_i64(ls_nest_as_array(element), 0) % 5 != 2;
+  return ls_ok();
+}
+
+// Batches of a stream.
+static ls_dataset *streamed(int64_t count, int64_t size) {
+  return ls_dataset_batch(
+      ls_dataset_filter(ls_dataset_shuffle(ls_dataset_range(0, count, 1),
+                                           &(ls_shuffle_options){.seed = 4}),
+                        &(ls_filter_options){.call = keep_most}),
+      &(ls_batch_options){.size = size});
+}
+
 static ls_nest make_shuffled(ls_input_context context, void *user) {
   (void)user;
   return ls_nest_dataset(shuffled(20 + 3 * context.pipeline, 3));
@@ -99,6 +117,20 @@ static void a_restored_iterator_goes_on(void **state) {
   expect_goes_on(data);
   // A data set alone.
   expect_goes_on(ls_nest_dataset(shuffled(43, 4)));
+  ls_strategy_release(pod);
+  ls_strategy_release(two);
+}
+
+static void so_does_one_of_streams(void **state) {
+  (void)state;
+  ls_strategy *two = mirrored_of(2), *pod = pod_of_tasks(4, 2);
+  expect_goes_on(distributed(two, streamed(53, 4), NULL));
+  expect_goes_on(distributed(two, streamed(53, 4),
+                             &(ls_input_options){.whole_elements = true}));
+  expect_goes_on(distributed(pod, streamed(53, 4),
+                             &(ls_input_options){.whole_elements = true}));
+  expect_goes_on(distributed(pod, streamed(53, 7),
+                             &(ls_input_options){.sharding = LS_SHARD_OFF}));
   ls_strategy_release(pod);
   ls_strategy_release(two);
 }
@@ -243,6 +275,7 @@ static void other_ranks_go_on_at_the_same_place(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_restored_iterator_goes_on),
+      cmocka_unit_test(so_does_one_of_streams),
       cmocka_unit_test(it_goes_on_with_others_replicas),
       cmocka_unit_test(others_places_are_refused),
       cmocka_unit_test(other_ranks_go_on_at_the_same_place),

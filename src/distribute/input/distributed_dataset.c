@@ -77,12 +77,10 @@ size_t ls_input_part_of(const ls_distributed_dataset *data, size_t value) {
 // ---- What positions are of --------------------------------------------------
 ls_status ls_input_set_text(ls_distributed_dataset *data,
                             const ls_dataset *dataset) {
-  enum { MOST = 16384 };
-  char *buffer = ls_new_array(data->allocator, char, MOST);
-  if (buffer == NULL) return ls_out_of_memory();
-  ls_dataset_print(dataset, buffer, MOST);
-  data->text = ls_copy_text(data->allocator, buffer, strlen(buffer));
-  ls_release(data->allocator, buffer);
+  ls_text text;
+  ls_text_init(&text, data->allocator);
+  ls_dataset_describe(dataset, &text);
+  data->text = ls_text_finish(&text);
   return data->text == NULL ? ls_out_of_memory() : ls_ok();
 }
 

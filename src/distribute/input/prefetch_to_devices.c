@@ -60,7 +60,7 @@ static void locate_same(const ls_dataset *dataset, const ls_fetch *fetch,
                         const int64_t *indices, size_t count, int64_t *out) {
   (void)dataset;
   (void)fetch;
-  memcpy(out, indices, count * sizeof(*out));
+  memmove(out, indices, count * sizeof(*out));
 }
 
 // ---- Streams ----------------------------------------------------------------

@@ -15,7 +15,7 @@ static void locate_same(const ls_dataset *dataset, const ls_fetch *fetch,
                         const int64_t *indices, size_t count, int64_t *out) {
   (void)dataset;
   (void)fetch;
-  memcpy(out, indices, count * sizeof(*out));
+  memmove(out, indices, count * sizeof(*out));
 }
 
 static ls_dataset *remake_hint(const ls_dataset *dataset, ls_dataset **inputs) {
@@ -33,8 +33,9 @@ ls_dataset *ls_dataset_shard_hint(ls_dataset *dataset) {
 }
 
 // ---- Looking for ------------------------------------------------------------
+// Files that can be dealt.
 static bool reads_files(const ls_dataset *dataset) {
-  return dataset->kind->num_files != NULL;
+  return dataset->kind->shard_files != NULL;
 }
 
 static bool is_hint(const ls_dataset *dataset) {

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// Input of strategies when memory fails, and NULL where something is needed.
+#include "base/memory/allocator.h"
+#include "base/values/nest_internal.h"
+#include "lockstep/eager.h"
+#include "support/inputs.h"
+#include "support/replicas.h"
+
+// A way to distribute.
+typedef struct scenario {
+  ls_input_options options;
+  bool from_function, as_op;
+} scenario;
+
+static ls_nest make_batches(ls_input_context context, void *user) {
+  (void)user;
+  return ls_nest_dataset(number_batches(12 + context.pipeline, 3));
+}
+
+static ls_status make_strategy(ls_strategy **out) {
+  return ls_mirrored_strategy_create(
+      &(ls_mirrored_options){.num_replicas = LS_SOME(2)}, out);
+}
+
+static ls_status distribute(const scenario *s, ls_strategy *strategy,
+                            ls_nest *out) {
+  if (s->from_function)
+    return ls_strategy_distribute_datasets_from_function_with(
+        strategy, make_batches, NULL, &s->options, out);
+  ls_nest leaf = ls_none();
+  LS_RETURN_IF_ERROR(
+      ls_take_nest(ls_nest_dataset(number_batches(11, 3)), &leaf));
+  const ls_status status =
+      ls_strategy_distribute_dataset_with(strategy, leaf, &s->options, out);
+  ls_nest_release(leaf);
+  return status;
+}
+
+// Reads to the end, and from a place that was saved.
+static ls_status read_all(ls_distributed_iterator *iterator) {
+  ls_nest element = ls_none();
+  ls_record *record = NULL;
+  bool has = true;
+  ls_status status = ls_record_create(&record);
+  if (ls_status_is_ok(status))
+    status = ls_distributed_iterator_next(iterator, &element);
+  if (ls_status_is_ok(status))
+    status = ls_distributed_iterator_save(iterator, record);
+  while (has && ls_status_is_ok(status))
+    status = ls_distributed_iterator_next_as_optional(iterator, &has, &element);
+  if (ls_status_is_ok(status))
+    status = ls_distributed_iterator_restore(iterator, record);
+  if (ls_status_is_ok(status))
+    status = ls_distributed_iterator_next(iterator, &element);
+  ls_record_destroy(record);
+  ls_nest_release(element);
+  return status;
+}
+
+static ls_nest read_as_op(ls_nest args, void *user) {
+  (void)args;
+  return ls_distributed_iterator_get_next(user);
+}
+
+static ls_status call_op(ls_distributed_iterator *iterator) {
+  ls_function *function = NULL;
+  ls_nest results = ls_none();
+  LS_RETURN_IF_ERROR(ls_function_create(
+      &(ls_function_options){.call = read_as_op, .user = iterator}, &function));
+  const ls_status status = ls_function_call(function, ls_none(), &results);
+  ls_nest_release(results);
+  ls_function_release(function);
+  return status;
+}
+
+static ls_status work(void *user) {
+  const scenario *s = user;
+  ls_strategy *strategy = NULL;
+  ls_distributed_iterator *iterator = NULL;
+  ls_nest data = ls_none(), spec = ls_none();
+  ls_status status = make_strategy(&strategy);
+  if (ls_status_is_ok(status)) status = distribute(s, strategy, &data);
+  if (ls_status_is_ok(status))
+    status = ls_distributed_dataset_spec(data, &spec);
+  if (ls_status_is_ok(status))
+    status = ls_distributed_iterator_create(data, NULL, &iterator);
+  if (ls_status_is_ok(status))
+    status = s->as_op ? call_op(iterator) : read_all(iterator);
+  ls_distributed_iterator_release(iterator);
+  ls_nest_release(spec);
+  ls_nest_release(data);
+  if (strategy != NULL) ls_strategy_release(strategy);
+  return status;
+}
+
+static void failed_memory_is_survived(void **state) {
+  (void)state;
+  scenario all[] = {
+      {.options = {.per_replica_buffer_size = LS_SOME(0)}},
+      {.options = {.per_replica_buffer_size = LS_SOME(0), .round_up = true}},
+      {.options = {.whole_elements = true}},
+      {.options = {.sharding = LS_SHARD_OFF,
+                   .per_replica_buffer_size = LS_SOME(0)}},
+      {.options = {.per_replica_buffer_size = LS_SOME(0)},
+       .from_function = true},
+      {.options = {.replication = LS_PIPELINE_PER_REPLICA,
+                   .per_replica_buffer_size = LS_SOME(0)},
+       .from_function = true},
+  };
+  for (size_t i = 0; i < LS_COUNT_OF(all); ++i)
+    expect_memory_failures_survived(work, &all[i]);
+}
+
+static ls_status read_by_op(void *user) {
+  (void)user;
+  ls_strategy *strategy = NULL;
+  ls_distributed_iterator *iterator = NULL;
+  ls_nest data = ls_none(), leaf = ls_none();
+  ls_status status = make_strategy(&strategy);
+  if (ls_status_is_ok(status))
+    status = ls_take_nest(ls_nest_dataset(whole_batches(8, 4)), &leaf);
+  if (ls_status_is_ok(status))
+    status = ls_strategy_distribute_dataset_with(
+        strategy, leaf,
+        &(ls_input_options){.per_replica_buffer_size = LS_SOME(0)}, &data);
+  if (ls_status_is_ok(status))
+    status = ls_distributed_iterator_create(data, NULL, &iterator);
+  if (ls_status_is_ok(status)) status = call_op(iterator);
+  ls_distributed_iterator_release(iterator);
+  ls_nest_release(data);
+  ls_nest_release(leaf);
+  if (strategy != NULL) ls_strategy_release(strategy);
+  return status;
+}
+
+static void so_it_is_by_ops(void **state) {
+  (void)state;
+  expect_memory_failures_survived(read_by_op, NULL);
+}
+
+static ls_status put_on_host(void *user) {
+  (void)user;
+  ls_strategy *strategy = NULL;
+  ls_dataset *dataset = NULL;
+  ls_nest arrays = ls_none(), variables = ls_none();
+  ls_status status = make_strategy(&strategy);
+  if (ls_status_is_ok(status))
+    status = ls_take_nest(LS_TUPLE(ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(3, 2)),
+                                   ls_nest_zeros(LS_DTYPE_I32, LS_SHAPE(3))),
+                          &arrays);
+  if (ls_status_is_ok(status))
+    status = ls_strategy_array_dataset(
+        strategy, arrays, &(ls_array_dataset_options){.slice_bytes = 8},
+        &variables, &dataset);
+  ls_nest_release(variables);
+  ls_nest_release(arrays);
+  ls_dataset_release(dataset);
+  if (strategy != NULL) ls_strategy_release(strategy);
+  return status;
+}
+
+static ls_status send_to_devices(void *user) {
+  (void)user;
+  const char *const devices[] = {"/device:CPU:0", "/device:CPU:1"};
+  ls_dataset *lists = ls_dataset_prefetch_to_devices(ls_dataset_range(0, 5, 1),
+                                                     devices, 2, (ls_opt){0});
+  ls_iterator *iterator = NULL;
+  ls_nest element = ls_none();
+  ls_status status = ls_dataset_status(lists);
+  if (ls_status_is_ok(status))
+    status = ls_iterator_create(
+        lists, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator);
+  if (ls_status_is_ok(status)) status = ls_iterator_next(iterator, &element);
+  ls_nest_release(element);
+  ls_iterator_release(iterator);
+  ls_dataset_release(lists);
+  return status;
+}
+
+static void so_are_arrays_and_devices(void **state) {
+  (void)state;
+  expect_memory_failures_survived(put_on_host, NULL);
+  expect_memory_failures_survived(send_to_devices, NULL);
+}
+
+static void what_is_null_is_refused_by_name(void **state) {
+  (void)state;
+  ls_strategy *two = mirrored_of(2);
+  ls_distributed_iterator *iterator =
+      iterator_on(distributed(two, number_batches(4, 2), NULL));
+  ls_nest out = ls_none();
+  ls_dataset *dataset = NULL;
+  ls_op op;
+  bool has;
+  ls_distributed_iterator *made = NULL;
+  const struct {
+    ls_status status;
+    const char *says;
+  } cases[] = {
+      {ls_strategy_distribute_dataset_with(NULL, out, NULL, &out),
+       "strategy is NULL"},
+      {ls_strategy_distribute_dataset_with(two, out, NULL, NULL),
+       "out_dataset is NULL"},
+      {ls_strategy_distribute_datasets_from_function_with(two, NULL, NULL, NULL,
+                                                          &out),
+       "function is NULL"},
+      {ls_distributed_dataset_spec(out, NULL), "out_spec is NULL"},
+      {ls_distributed_dataset_spec(out, &out), "is no distributed data set"},
+      {ls_distributed_iterator_create(out, NULL, NULL), "out_iterator is NULL"},
+      {ls_distributed_iterator_create(out, NULL, &made),
+       "is no distributed data set"},
+      {ls_distributed_iterator_next(NULL, &out), "iterator is NULL"},
+      {ls_distributed_iterator_next(iterator, NULL), "element is NULL"},
+      {ls_distributed_iterator_next_as_optional(NULL, &has, &out),
+       "iterator is NULL"},
+      {ls_distributed_iterator_next_as_optional(iterator, NULL, &out),
+       "out_has_value is NULL"},
+      {ls_distributed_iterator_restart(NULL), "iterator is NULL"},
+      {ls_distributed_iterator_seek_epoch(NULL, 0), "iterator is NULL"},
+      {ls_distributed_iterator_initializer(NULL, &op), "iterator is NULL"},
+      {ls_distributed_iterator_save(NULL, NULL), "iterator is NULL"},
+      {ls_distributed_iterator_save(iterator, NULL), "record is NULL"},
+      {ls_distributed_iterator_restore(iterator, NULL), "record is NULL"},
+      {ls_strategy_make_dataset_iterator(two, out, NULL),
+       "out_iterator is NULL"},
+      {ls_strategy_make_input_fn_iterator(two, NULL, NULL,
+                                          LS_PIPELINE_PER_WORKER, &made),
+       "function is NULL"},
+      {ls_strategy_array_dataset(NULL, out, NULL, NULL, &dataset),
+       "strategy is NULL"},
+      {ls_strategy_array_dataset(two, out, NULL, NULL, NULL),
+       "out_dataset is NULL"},
+  };
+  for (size_t i = 0; i < LS_COUNT_OF(cases); ++i)
+    expect_status(cases[i].status, LS_INVALID_ARGUMENT, cases[i].says);
+  const ls_nest none = ls_distributed_iterator_get_next(NULL);
+  expect_status(ls_nest_status(none), LS_INVALID_ARGUMENT, "iterator is NULL");
+  ls_nest_release(none);
+  ls_distributed_iterator_release(NULL);
+  ls_distributed_iterator_release(iterator);
+  ls_strategy_release(two);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(failed_memory_is_survived),
+      cmocka_unit_test(so_it_is_by_ops),
+      cmocka_unit_test(so_are_arrays_and_devices),
+      cmocka_unit_test(what_is_null_is_refused_by_name),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
