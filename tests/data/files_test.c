@@ -404,6 +404,49 @@ static void failures_of_memory_are_survived(void **state) {
   expect_memory_failures_survived(read_some, NULL);
 }
 
+static void arguments_that_are_missing_are_named(void **state) {
+  (void)state;
+  put("a.npz", FILE_OF(npz_stored));
+  put_text("a", "12345678");
+  const char *const none = NULL;
+  expect_no_elements(ls_dataset_files(NULL), LS_INVALID_ARGUMENT, "NULL");
+  expect_no_elements(ls_dataset_lines(&none, 1, NULL), LS_INVALID_ARGUMENT,
+                     "a path that is NULL");
+  expect_no_elements(ls_dataset_idx(NULL, 1, NULL), LS_INVALID_ARGUMENT,
+                     "no files");
+  expect_no_elements(ls_dataset_tfrecords(NULL, 0, NULL), LS_INVALID_ARGUMENT,
+                     "no files");
+  expect_no_elements(
+      ls_dataset_tfrecords(LS_PATHS("a"),
+                           &(ls_tfrecord_options){.num_features = 1}),
+      LS_INVALID_ARGUMENT, "1 features, and no list");
+  expect_no_elements(ls_dataset_csv(NULL, 0, NULL), LS_INVALID_ARGUMENT,
+                     "no files");
+  expect_no_elements(
+      ls_dataset_csv(LS_PATHS("a"), &(ls_csv_options){.num_columns = 1}),
+      LS_INVALID_ARGUMENT, "columns");
+  expect_no_elements(
+      ls_dataset_csv(LS_PATHS("a"), &(ls_csv_options){.delimiter = '"'}),
+      LS_INVALID_ARGUMENT, "a delimiter of CSV that is a quote");
+  expect_no_elements(ls_dataset_npz(NULL, NULL, 0, NULL), LS_INVALID_ARGUMENT,
+                     "path");
+  expect_no_elements(ls_dataset_npz("a.npz", NULL, 1, NULL),
+                     LS_INVALID_ARGUMENT, "names");
+  expect_no_elements(ls_dataset_npz("a.npz", &none, 1, NULL),
+                     LS_INVALID_ARGUMENT, "an array of 'a.npz' is NULL");
+  const ls_tfrecord_feature far = {
+      .name = "x", .dtype = LS_DTYPE_I64, .shape = {.rank = 99}};
+  expect_no_elements(
+      ls_dataset_tfrecords(
+          LS_PATHS("a"),
+          &(ls_tfrecord_options){.features = &far, .num_features = 1}),
+      LS_INVALID_ARGUMENT, "of feature 'x'");
+  const ls_records_options long_ends = {
+      .size = 1, .header = INT64_MAX, .footer = INT64_MAX};
+  expect_no_elements(ls_dataset_records(LS_PATHS("a"), &long_ends),
+                     LS_DATA_LOSS, "'a' has 8 bytes");
+}
+
 // Each call to the file system fails once, and is told; tried again it works.
 static void calls_that_fail_are_told(void **state) {
   (void)state;
@@ -458,6 +501,7 @@ int main(void) {
       TEST(arrays_of_npz_files_are_named),
       TEST(files_are_dealt),
       TEST(failures_of_memory_are_survived),
+      TEST(arguments_that_are_missing_are_named),
       TEST(calls_that_fail_are_told),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);

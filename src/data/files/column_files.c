@@ -345,9 +345,12 @@ static ls_status open_member(const ls_zip *zip, const ls_zip_entry *entry,
 // is.
 static ls_status find_member(const ls_zip *zip, const char *name,
                              const ls_zip_entry **out) {
+  *out = NULL;
+  if (name == NULL)
+    return ls_invalid_argument("the name of an array of '%s' is NULL",
+                               zip->file->path);
   const size_t length = strlen(name);
   ls_text known;
-  *out = NULL;
   for (size_t i = zip->count; i-- > 0;) {
     const char *entry = zip->entries[i].name;
     if (strncmp(entry, name, length) != 0) continue;

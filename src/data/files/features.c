@@ -29,14 +29,15 @@ static ls_status check(const ls_tfrecord_feature *wanted, int64_t *out_count) {
     return ls_invalid_argument("feature '%s' as %s: floats, integers, bool and "
                                "string are read",
                                wanted->name, ls_dtype_name(dtype));
+  LS_RETURN_IF_ERROR(ls_status_annotate(ls_shape_check(*shape),
+                                        "of feature '%s'", wanted->name));
   const bool any = shape->rank == 1 && shape->dim[0] == LS_UNKNOWN_DIM;
   *out_count = any ? -1 : ls_shape_num_elements(*shape);
   if (!any && !ls_shape_is_known(*shape))
     return ls_invalid_argument("feature '%s' as %s: a known shape, or [-1] for "
                                "as many values as there are",
                                wanted->name, LS_SHAPE_TEXT(dtype, *shape));
-  const ls_status status = ls_shape_check(*shape);
-  return ls_status_annotate(status, "of feature '%s'", wanted->name);
+  return ls_ok();
 }
 
 // Which leaf each feature is: dicts are flattened by sorted key.

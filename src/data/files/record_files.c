@@ -52,8 +52,9 @@ static ls_status scan_records(const ls_record_decoder *decoder,
                               ls_source_file *file) {
   const ls_records_options *o = &((const fixed_decoder *)decoder)->options;
   const int64_t size = file->file->size;
-  const int64_t left = size - o->header - o->footer;
-  if (size < o->header || left < 0 || left % o->size != 0) {
+  const bool has_ends = o->header <= size && o->footer <= size - o->header;
+  const int64_t left = has_ends ? size - o->header - o->footer : -1;
+  if (left < 0 || left % o->size != 0) {
     return LS_STATUS(LS_DATA_LOSS,
                      "'%s' has %lld bytes: without %lld at its start and %lld "
                      "at its end that is no whole number of records of %lld",
