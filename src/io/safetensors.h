@@ -16,11 +16,74 @@ typedef struct ls_safetensor {
   ls_array *array;
 } ls_safetensor;
 
+// An array's place in a file, without its elements.
+typedef struct ls_safetensors_entry {
+  const char *name;
+  ls_dtype dtype;
+  ls_shape shape;
+  int64_t offset;  // Of its elements, in the file.
+  size_t size;     // In bytes.
+} ls_safetensors_entry;
+
 // A note in the header.
 typedef struct ls_safetensors_note {
   const char *key, *value;
 } ls_safetensors_note;
 
+// ---- Files that are written bit by bit -------------------------------------
+// A file whose arrays are written from wherever they are, in any order. Nobody
+// sees it before it is finished.
+typedef struct ls_safetensors_writer ls_safetensors_writer;
+
+// Begins a file with these entries, whose offsets and sizes are filled in, and
+// writes its header.
+//   LS_INVALID_ARGUMENT  a name given twice or reserved, or a dtype that the
+//                        format does not have.
+LS_MUST_USE ls_status ls_safetensors_create(
+    ls_runtime *runtime, const char *path, ls_safetensors_entry *entries,
+    size_t num_entries, const ls_safetensors_note *notes, size_t num_notes,
+    ls_safetensors_writer **out_writer);
+// Writes an entry's elements; `*out_crc`, if not NULL, is their CRC-32C. By any
+// threads at the same time.
+LS_MUST_USE ls_status ls_safetensors_put(ls_safetensors_writer *writer,
+                                         const ls_safetensors_entry *entry,
+                                         const void *data, uint32_t *out_crc);
+// Ends the writing, in any case; with `keep` the file is synced and takes its
+// place, else it is taken away. NULL is fine.
+LS_MUST_USE ls_status ls_safetensors_finish(ls_safetensors_writer *writer,
+                                            bool keep);
+// The CRC-32C of the header, with the size before it.
+uint32_t ls_safetensors_header_crc(const ls_safetensors_writer *writer);
+
+// ---- Files that are read bit by bit ----------------------------------------
+// An open file, and what its header says.
+typedef struct ls_safetensors_file {
+  ls_safetensors_entry *entries;
+  size_t num_entries;
+  ls_safetensors_note *notes;
+  size_t num_notes;
+  uint32_t header_crc;
+  char *path;
+  ls_runtime *runtime;
+  ls_arena *arena;  // Of the names and notes.
+  void *handle;     // The file system's.
+} ls_safetensors_file;
+
+// As ls_safetensors_decode says of faults.
+LS_MUST_USE ls_status ls_safetensors_open(ls_runtime *runtime, const char *path,
+                                          ls_safetensors_file *out_file);
+void ls_safetensors_close(ls_safetensors_file *file);  // Zeroed is fine.
+// Reads an entry's elements; `*out_crc`, if not NULL, is their CRC-32C. By any
+// threads at the same time.
+//   LS_DATA_LOSS  the file has been cut off meanwhile.
+LS_MUST_USE ls_status ls_safetensors_get(const ls_safetensors_file *file,
+                                         const ls_safetensors_entry *entry,
+                                         void *data, uint32_t *out_crc);
+// The entry of this name; NULL without one.
+const ls_safetensors_entry *
+ls_safetensors_entry_of(const ls_safetensors_file *file, const char *name);
+
+// ---- Whole files -----------------------------------------------------------
 // The bytes of a file, which the caller gives back with ls_release. Everything
 // is lent.
 //   LS_INVALID_ARGUMENT  a name given twice or reserved, or a dtype that the

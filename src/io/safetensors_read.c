@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <stdlib.h>
 
+#include "base/values/array_internal.h"
+#include "io/crc32c.h"
 #include "io/json.h"
 #include "io/safetensors.h"
 #include "io/safetensors_dtype.h"
@@ -8,22 +10,18 @@
 // Longer headers are damage: so says the format.
 static const uint64_t header_limit = 100 * 1000 * 1000;
 
-// Where an array's elements are.
-typedef struct span {
-  size_t from, to;
-  const char *name;
-} span;
-
-// A file's bytes while they are read.
+// A header while it is read.
 typedef struct reader {
   const char *name;
-  const unsigned char *data;  // The elements.
-  size_t data_size;
-  size_t covered;  // Bytes of arrays so far.
-  ls_safetensors *file;
-  size_t tensors_capacity;
-  span *spans;  // One for each array.
-  size_t spans_capacity;
+  int64_t data_offset;  // Where the elements begin,
+  size_t data_size;     //   and how many bytes they are.
+  size_t covered;       // Bytes of arrays so far.
+  ls_allocator *allocator;
+  ls_arena *arena;
+  ls_safetensors_entry *entries;
+  size_t num_entries, capacity;
+  ls_safetensors_note *notes;
+  size_t num_notes;
 } reader;
 
 // ---- One array -------------------------------------------------------------
@@ -67,7 +65,9 @@ static ls_status parse_shape(const reader *r, const ls_json *entry,
 }
 
 static ls_status parse_span(const reader *r, const ls_json *entry,
-                            ls_dtype dtype, ls_shape shape, span *out_span) {
+                            ls_safetensors_entry *out) {
+  const ls_dtype dtype = out->dtype;
+  const ls_shape shape = out->shape;
   const ls_json *offsets = ls_json_find(entry, "data_offsets");
   const ls_json *from =
       offsets != NULL && offsets->kind == LS_JSON_ARRAY ? offsets->first : NULL;
@@ -95,60 +95,66 @@ static ls_status parse_span(const reader *r, const ls_json *entry,
                      "'%s': array '%s' overlaps others: with it they have more "
                      "than the %zu bytes of elements",
                      r->name, entry->key, r->data_size);
-  *out_span = (span){(size_t)from->integer, (size_t)to->integer, entry->key};
+  out->offset = r->data_offset + from->integer;
+  out->size = (size_t)wanted;
   return ls_ok();
 }
 
 static ls_status parse_entry(reader *r, const ls_json *entry) {
-  ls_safetensors *file = r->file;
-  ls_dtype dtype = LS_DTYPE_NONE;
-  ls_shape shape;
-  span at;
-  LS_RETURN_IF_ERROR(parse_dtype(r, entry, &dtype));
-  LS_RETURN_IF_ERROR(parse_shape(r, entry, &shape));
-  LS_RETURN_IF_ERROR(parse_span(r, entry, dtype, shape, &at));
-  const size_t count = file->num_tensors + 1;
-  if (!ls_grow(file->allocator, &file->tensors, &r->tensors_capacity, count,
-               sizeof(*file->tensors)) ||
-      !ls_grow(file->allocator, &r->spans, &r->spans_capacity, count,
-               sizeof(*r->spans)))
+  ls_safetensors_entry it = {.name = entry->key};
+  LS_RETURN_IF_ERROR(parse_dtype(r, entry, &it.dtype));
+  LS_RETURN_IF_ERROR(parse_shape(r, entry, &it.shape));
+  LS_RETURN_IF_ERROR(parse_span(r, entry, &it));
+  if (!ls_grow(r->allocator, &r->entries, &r->capacity, r->num_entries + 1,
+               sizeof(*r->entries)))
     return ls_out_of_memory();
-  ls_safetensor *tensor = &file->tensors[file->num_tensors];
-  tensor->name = entry->key;
-  LS_RETURN_IF_ERROR(
-      ls_array_create_copy(dtype, shape, r->data + at.from, &tensor->array));
-  r->spans[file->num_tensors++] = at;
-  r->covered += at.to - at.from;
+  r->entries[r->num_entries++] = it;
+  r->covered += it.size;
   return ls_ok();
 }
 
-static int compare_spans(const void *a, const void *b) {
-  const span *x = a, *y = b;
-  if (x->from != y->from) return x->from < y->from ? -1 : 1;
-  return x->to < y->to ? -1 : x->to > y->to;
+static int compare_entries(const void *a, const void *b) {
+  const ls_safetensors_entry *const *x = a, *const *y = b;
+  if ((*x)->offset != (*y)->offset) return (*x)->offset < (*y)->offset ? -1 : 1;
+  return (*x)->size < (*y)->size ? -1 : (*x)->size > (*y)->size;
 }
 
 // Every byte of the elements belongs to one array.
-static ls_status check_spans(reader *r) {
-  const size_t count = r->file->num_tensors;
-  if (count > 0) qsort(r->spans, count, sizeof(*r->spans), compare_spans);
-  size_t next = 0;
-  for (size_t i = 0; i < count; next = r->spans[i++].to) {
-    if (r->spans[i].from != next)
+static ls_status check_sorted(const reader *r,
+                              const ls_safetensors_entry *const *sorted) {
+  int64_t next = r->data_offset;
+  for (size_t i = 0; i < r->num_entries; ++i) {
+    if (sorted[i]->offset != next)
       return LS_STATUS(LS_DATA_LOSS,
-                       "'%s': array '%s' begins at byte %zu of the elements, "
-                       "where byte %zu is the next",
-                       r->name, r->spans[i].name, r->spans[i].from, next);
+                       "'%s': array '%s' begins at byte %lld of the elements, "
+                       "where byte %lld is the next",
+                       r->name, sorted[i]->name,
+                       (long long)(sorted[i]->offset - r->data_offset),
+                       (long long)(next - r->data_offset));
+    next += (int64_t)sorted[i]->size;
   }
-  if (next == r->data_size) return ls_ok();
+  const int64_t had = next - r->data_offset;
+  if ((uint64_t)had == r->data_size) return ls_ok();
   return LS_STATUS(LS_DATA_LOSS,
-                   "'%s' has %zu bytes of elements, its arrays have %zu",
-                   r->name, r->data_size, next);
+                   "'%s' has %zu bytes of elements, its arrays have %lld",
+                   r->name, r->data_size, (long long)had);
+}
+
+static ls_status check_spans(const reader *r) {
+  const ls_safetensors_entry **sorted = ls_new_array(
+      r->allocator, const ls_safetensors_entry *, r->num_entries + 1);
+  if (sorted == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < r->num_entries; ++i)
+    sorted[i] = &r->entries[i];
+  if (r->num_entries > 0)
+    qsort(sorted, r->num_entries, sizeof(*sorted), compare_entries);
+  const ls_status status = check_sorted(r, sorted);
+  ls_release(r->allocator, sorted);
+  return status;
 }
 
 // ---- The whole -------------------------------------------------------------
-static ls_status parse_notes(const reader *r, const ls_json *notes) {
-  ls_safetensors *file = r->file;
+static ls_status parse_notes(reader *r, const ls_json *notes) {
   size_t count = 0;
   for (const ls_json *it = notes->first; it != NULL; it = it->next) {
     if (it->key == NULL || it->kind != LS_JSON_STRING)
@@ -156,14 +162,14 @@ static ls_status parse_notes(const reader *r, const ls_json *notes) {
                                  r->name);
     ++count;
   }
-  file->notes = ls_arena_new_array(file->arena, ls_safetensors_note, count + 1);
-  if (file->notes == NULL) return ls_out_of_memory();
+  r->notes = ls_arena_new_array(r->arena, ls_safetensors_note, count + 1);
+  if (r->notes == NULL) return ls_out_of_memory();
   for (const ls_json *it = notes->first; it != NULL; it = it->next) {
-    ls_safetensors_note *note = &file->notes[file->num_notes];
-    note->key = ls_arena_string(file->arena, it->key);
-    note->value = ls_arena_string(file->arena, it->string);
+    ls_safetensors_note *note = &r->notes[r->num_notes];
+    note->key = ls_arena_string(r->arena, it->key);
+    note->value = ls_arena_string(r->arena, it->string);
     if (note->key == NULL || note->value == NULL) return ls_out_of_memory();
-    ++file->num_notes;
+    ++r->num_notes;
   }
   return ls_ok();
 }
@@ -174,47 +180,205 @@ static ls_status parse_member(void *user, const ls_json *member) {
                                                   : parse_entry(r, member);
 }
 
+// The size of the header, of a file of so many bytes; `bytes` are its first 8.
+static ls_status parse_size(const char *name, const unsigned char *bytes,
+                            uint64_t file_size, uint64_t *out_size) {
+  *out_size = 0;
+  for (int i = 7; i >= 0 && file_size >= 8; --i)
+    *out_size = *out_size << 8 | bytes[i];
+  if (file_size >= 8 && *out_size <= header_limit && *out_size <= file_size - 8)
+    return ls_ok();
+  return LS_STATUS(LS_DATA_LOSS,
+                   "'%s' is cut off or no safetensors file: %llu bytes, with "
+                   "a header of %llu",
+                   name, (unsigned long long)file_size,
+                   (unsigned long long)*out_size);
+}
+
+static ls_status parse_header(reader *r, const char *text, uint64_t size,
+                              uint64_t file_size) {
+  r->data_offset = 8 + (int64_t)size;
+  r->data_size = (size_t)(file_size - 8 - size);
+  LS_RETURN_IF_ERROR(
+      ls_json_visit(r->arena, r->name, text, (size_t)size, parse_member, r));
+  return check_spans(r);
+}
+
+static ls_arena *new_arena(ls_allocator *allocator) {
+  ls_arena *arena = ls_new(allocator, ls_arena);
+  if (arena != NULL) ls_arena_init(arena, allocator);
+  return arena;
+}
+
+static void drop_arena(ls_allocator *allocator, ls_arena *arena) {
+  if (arena == NULL) return;
+  ls_arena_deinit(arena);
+  ls_release(allocator, arena);
+}
+
+// ---- In memory -------------------------------------------------------------
+static ls_status copy_tensors(const reader *r, const char *bytes,
+                              ls_safetensors *file) {
+  file->tensors = ls_new_array(file->allocator, ls_safetensor, r->num_entries);
+  if (file->tensors == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < r->num_entries; ++i) {
+    const ls_safetensors_entry *it = &r->entries[i];
+    file->tensors[i].name = it->name;
+    LS_RETURN_IF_ERROR(ls_array_create_copy(
+        it->dtype, it->shape, bytes + it->offset, &file->tensors[i].array));
+    ++file->num_tensors;
+  }
+  return ls_ok();
+}
+
 ls_status ls_safetensors_decode(ls_allocator *allocator, const char *name,
                                 const void *bytes, size_t size,
                                 ls_safetensors *out_file) {
   *out_file = (ls_safetensors){.allocator = allocator};
-  const unsigned char *at = bytes;
-  uint64_t header_size = 0;
-  for (int i = 7; i >= 0 && size >= 8; --i)
-    header_size = header_size << 8 | at[i];
-  if (size < 8 || header_size > header_limit || header_size > size - 8)
-    return LS_STATUS(LS_DATA_LOSS,
-                     "'%s' is cut off or no safetensors file: %zu bytes, with "
-                     "a header of %llu",
-                     name, size, (unsigned long long)header_size);
-  ls_arena *arena = ls_new(allocator, ls_arena);
-  if (arena == NULL) return ls_out_of_memory();
-  ls_arena_init(arena, allocator);
-  out_file->arena = arena;
-  reader r = {.name = name,
-              .data = at + 8 + header_size,
-              .data_size = size - 8 - (size_t)header_size,
-              .file = out_file};
-  ls_status status = ls_json_visit(arena, name, (const char *)at + 8,
-                                   (size_t)header_size, parse_member, &r);
-  if (ls_status_is_ok(status)) status = check_spans(&r);
-  ls_release(allocator, r.spans);
+  uint64_t header = 0;
+  LS_RETURN_IF_ERROR(parse_size(name, bytes, size, &header));
+  out_file->arena = new_arena(allocator);
+  if (out_file->arena == NULL) return ls_out_of_memory();
+  reader r = {.name = name, .allocator = allocator, .arena = out_file->arena};
+  ls_status status = parse_header(&r, (const char *)bytes + 8, header, size);
+  if (ls_status_is_ok(status)) status = copy_tensors(&r, bytes, out_file);
+  out_file->notes = r.notes;
+  out_file->num_notes = r.num_notes;
+  ls_release(allocator, r.entries);
   if (!ls_status_is_ok(status)) ls_safetensors_deinit(out_file);
   return status;
 }
 
+// ---- In parts --------------------------------------------------------------
+static ls_status cut_off(const ls_safetensors_file *file, int64_t offset) {
+  return LS_STATUS(LS_DATA_LOSS,
+                   "'%s' is cut off: there is nothing at byte "
+                   "%lld",
+                   file->path, (long long)offset);
+}
+
+// Reads bytes piece by piece, so that a checksum finds them in a cache.
+static ls_status read_bytes(const ls_safetensors_file *file, int64_t offset,
+                            char *to, size_t size, uint32_t *crc) {
+  enum { PIECE = 1 << 20 };
+  const ls_file_system *files = ls_runtime_files(file->runtime);
+  while (size > 0) {
+    const size_t most = size < PIECE ? size : PIECE;
+    size_t got = 0;
+    LS_RETURN_IF_ERROR(
+        files->read_at(files->user, file->handle, offset, to, most, &got));
+    if (got == 0) return cut_off(file, offset);
+    if (crc != NULL) *crc = ls_crc32c(*crc, to, got);
+    offset += (int64_t)got;
+    to += got;
+    size -= got;
+  }
+  return ls_ok();
+}
+
+static ls_status read_header(ls_safetensors_file *file, int64_t file_size) {
+  ls_allocator *allocator = file->arena->allocator;
+  unsigned char first[8] = {0};
+  uint64_t size = 0;
+  if (file_size >= 8)
+    LS_RETURN_IF_ERROR(
+        read_bytes(file, 0, (char *)first, sizeof(first), &file->header_crc));
+  LS_RETURN_IF_ERROR(parse_size(file->path, first, (uint64_t)file_size, &size));
+  char *text = ls_allocate(allocator, (size_t)size + 1);
+  if (text == NULL) return ls_out_of_memory();
+  text[size] = '\0';
+  ls_status status = read_bytes(file, 8, text, (size_t)size, &file->header_crc);
+  reader r = {.name = file->path, .allocator = allocator, .arena = file->arena};
+  if (ls_status_is_ok(status))
+    status = parse_header(&r, text, size, (uint64_t)file_size);
+  file->entries = r.entries;
+  file->num_entries = r.num_entries;
+  file->notes = r.notes;
+  file->num_notes = r.num_notes;
+  ls_release(allocator, text);
+  return status;
+}
+
+ls_status ls_safetensors_open(ls_runtime *runtime, const char *path,
+                              ls_safetensors_file *out_file) {
+  ls_allocator *allocator = ls_runtime_allocator(runtime);
+  const ls_file_system *files = ls_runtime_files(runtime);
+  ls_file_info info = {0};
+  *out_file = (ls_safetensors_file){.runtime = runtime};
+  if (files->open == NULL)
+    return ls_unimplemented("reading '%s': the file system has no reading in "
+                            "parts",
+                            path);
+  out_file->arena = new_arena(allocator);
+  if (out_file->arena == NULL) return ls_out_of_memory();
+  out_file->path = ls_arena_string(out_file->arena, path);
+  ls_status status = out_file->path == NULL ? ls_out_of_memory() : ls_ok();
+  if (ls_status_is_ok(status))
+    status = files->open(files->user, path, &out_file->handle, &info);
+  if (ls_status_is_ok(status)) status = read_header(out_file, info.size);
+  if (!ls_status_is_ok(status)) ls_safetensors_close(out_file);
+  return status;
+}
+
+void ls_safetensors_close(ls_safetensors_file *file) {
+  if (file->runtime == NULL) return;
+  const ls_file_system *files = ls_runtime_files(file->runtime);
+  ls_allocator *allocator = ls_runtime_allocator(file->runtime);
+  if (file->handle != NULL) files->close(files->user, file->handle);
+  ls_release(allocator, file->entries);
+  drop_arena(allocator, file->arena);
+  *file = (ls_safetensors_file){0};
+}
+
+ls_status ls_safetensors_get(const ls_safetensors_file *file,
+                             const ls_safetensors_entry *entry, void *data,
+                             uint32_t *out_crc) {
+  if (out_crc != NULL) *out_crc = 0;
+  return ls_status_annotate(
+      read_bytes(file, entry->offset, data, entry->size, out_crc),
+      "while reading array '%s'", entry->name);
+}
+
+const ls_safetensors_entry *
+ls_safetensors_entry_of(const ls_safetensors_file *file, const char *name) {
+  for (size_t i = 0; i < file->num_entries; ++i) {
+    if (strcmp(file->entries[i].name, name) == 0) return &file->entries[i];
+  }
+  return NULL;
+}
+
+// ---- Whole files -----------------------------------------------------------
+// Straight into the arrays.
+static ls_status read_tensors(const ls_safetensors_file *from,
+                              ls_safetensors *file) {
+  file->tensors =
+      ls_new_array(file->allocator, ls_safetensor, from->num_entries);
+  if (file->tensors == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < from->num_entries; ++i) {
+    const ls_safetensors_entry *it = &from->entries[i];
+    ls_safetensor *tensor = &file->tensors[i];
+    tensor->name = it->name;
+    LS_RETURN_IF_ERROR(
+        ls_array_create_unwritten(it->dtype, it->shape, &tensor->array));
+    ++file->num_tensors;
+    LS_RETURN_IF_ERROR(ls_safetensors_get(
+        from, it, ls_array_mutable_data(tensor->array), NULL));
+  }
+  return ls_ok();
+}
+
 ls_status ls_safetensors_read(ls_runtime *runtime, const char *path,
                               ls_safetensors *out_file) {
-  *out_file = (ls_safetensors){0};
-  const ls_file_system *files = ls_runtime_files(runtime);
-  ls_allocator *allocator = ls_runtime_allocator(runtime);
-  char *bytes = NULL;
-  size_t size = 0;
-  LS_RETURN_IF_ERROR(
-      files->read(files->user, path, SIZE_MAX, allocator, &bytes, &size));
-  ls_status status =
-      ls_safetensors_decode(allocator, path, bytes, size, out_file);
-  ls_release(allocator, bytes);
+  *out_file = (ls_safetensors){.allocator = ls_runtime_allocator(runtime)};
+  ls_safetensors_file file;
+  LS_RETURN_IF_ERROR(ls_safetensors_open(runtime, path, &file));
+  ls_status status = read_tensors(&file, out_file);
+  out_file->notes = file.notes;
+  out_file->num_notes = file.num_notes;
+  out_file->arena = file.arena;  // Handed over.
+  file.arena = NULL;
+  ls_safetensors_close(&file);
+  if (!ls_status_is_ok(status)) ls_safetensors_deinit(out_file);
   return status;
 }
 
@@ -222,10 +386,7 @@ void ls_safetensors_deinit(ls_safetensors *file) {
   for (size_t i = 0; i < file->num_tensors; ++i)
     ls_array_release(file->tensors[i].array);
   ls_release(file->allocator, file->tensors);
-  if (file->arena != NULL) {
-    ls_arena_deinit(file->arena);
-    ls_release(file->allocator, file->arena);
-  }
+  drop_arena(file->allocator, file->arena);
   *file = (ls_safetensors){0};
 }
 

@@ -1,29 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "io/crc32c.h"
 #include "io/json.h"
 #include "io/safetensors.h"
 #include "io/safetensors_dtype.h"
 
 static const char reserved_name[] = "__metadata__";
 
-static ls_status check(ls_allocator *allocator, const ls_safetensor *tensors,
-                       size_t count) {
+// ---- Layout ----------------------------------------------------------------
+static ls_status check(ls_allocator *allocator,
+                       const ls_safetensors_entry *entries, size_t count) {
   ls_map names;
   ls_map_init(&names, allocator);
   ls_status status = ls_ok();
   for (size_t i = 0; ls_status_is_ok(status) && i < count; ++i) {
-    const ls_dtype dtype = ls_array_dtype(tensors[i].array);
-    if (strcmp(tensors[i].name, reserved_name) == 0) {
+    const ls_safetensors_entry *it = &entries[i];
+    if (strcmp(it->name, reserved_name) == 0) {
       status = ls_invalid_argument(
           "an array cannot be called '%s' in a safetensors file",
           reserved_name);
-    } else if (ls_map_find_text(&names, tensors[i].name) != NULL) {
+    } else if (ls_map_find_text(&names, it->name) != NULL) {
       status = ls_invalid_argument(
-          "two arrays for a safetensors file are called '%s'", tensors[i].name);
-    } else if (ls_safetensors_dtype_name(dtype) == NULL) {
+          "two arrays for a safetensors file are called '%s'", it->name);
+    } else if (ls_safetensors_dtype_name(it->dtype) == NULL) {
       status = ls_invalid_argument(
-          "array '%s' is %s, which safetensors files cannot hold",
-          tensors[i].name, ls_dtype_name(dtype));
-    } else if (!ls_map_insert_text(&names, tensors[i].name, &names)) {
+          "array '%s' is %s, which safetensors files cannot hold", it->name,
+          ls_dtype_name(it->dtype));
+    } else if (!ls_map_insert_text(&names, it->name, &names)) {
       status = ls_out_of_memory();
     }
   }
@@ -33,64 +35,191 @@ static ls_status check(ls_allocator *allocator, const ls_safetensor *tensors,
 
 // Calls for each array in the order of the file: widest elements first.
 typedef struct order {
-  const ls_safetensor *tensors;
+  ls_safetensors_entry *entries;
   size_t count;
   size_t width, next;
 } order;
 
-static const ls_safetensor *order_next(order *o) {
+static ls_safetensors_entry *order_next(order *o) {
   for (; o->width > 0; o->width /= 2, o->next = 0) {
     while (o->next < o->count) {
-      const ls_safetensor *tensor = &o->tensors[o->next++];
-      if (ls_dtype_size(ls_array_dtype(tensor->array)) == o->width)
-        return tensor;
+      ls_safetensors_entry *it = &o->entries[o->next++];
+      if (ls_dtype_size(it->dtype) == o->width) return it;
     }
   }
   return NULL;
 }
 
-static order order_of(const ls_safetensor *tensors, size_t count) {
-  return (order){.tensors = tensors, .count = count, .width = 8};
+static void print_entry(ls_json_writer *json, const ls_safetensors_entry *it) {
+  ls_json_key(json, it->name);
+  ls_json_begin(json, '{');
+  ls_json_key(json, "dtype");
+  ls_json_string(json, ls_safetensors_dtype_name(it->dtype));
+  ls_json_key(json, "shape");
+  ls_json_begin(json, '[');
+  for (int i = 0; i < it->shape.rank; ++i)
+    ls_json_i64(json, it->shape.dim[i]);
+  ls_json_end(json, ']');
+  ls_json_key(json, "data_offsets");
+  ls_json_begin(json, '[');
+  ls_json_i64(json, it->offset);
+  ls_json_i64(json, it->offset + (int64_t)it->size);
+  ls_json_end(json, ']');
+  ls_json_end(json, '}');
 }
 
-static void write_header(ls_text *text, const ls_safetensor *tensors,
+static void print_notes(ls_json_writer *json, const ls_safetensors_note *notes,
+                        size_t count) {
+  if (count == 0) return;
+  ls_json_key(json, reserved_name);
+  ls_json_begin(json, '{');
+  for (size_t i = 0; i < count; ++i) {
+    ls_json_key(json, notes[i].key);
+    ls_json_string(json, notes[i].value);
+  }
+  ls_json_end(json, '}');
+}
+
+// Fills in where entries are, and prints the header with its size before it.
+static ls_status lay_out(ls_text *text, ls_safetensors_entry *entries,
                          size_t count, const ls_safetensors_note *notes,
-                         size_t num_notes) {
+                         size_t num_notes, size_t *out_size) {
+  LS_RETURN_IF_ERROR(check(text->allocator, entries, count));
+  ls_text_append_bytes(text, "\0\0\0\0\0\0\0", 8);
   ls_json_writer json = {.text = text};
   ls_json_begin(&json, '{');
-  if (num_notes > 0) {
-    ls_json_key(&json, reserved_name);
-    ls_json_begin(&json, '{');
-    for (size_t i = 0; i < num_notes; ++i) {
-      ls_json_key(&json, notes[i].key);
-      ls_json_string(&json, notes[i].value);
-    }
-    ls_json_end(&json, '}');
-  }
+  print_notes(&json, notes, num_notes);
   int64_t offset = 0;
-  order o = order_of(tensors, count);
-  for (const ls_safetensor *it; (it = order_next(&o)) != NULL;) {
-    const ls_shape shape = ls_array_shape(it->array);
-    ls_json_key(&json, it->name);
-    ls_json_begin(&json, '{');
-    ls_json_key(&json, "dtype");
-    ls_json_string(&json, ls_safetensors_dtype_name(ls_array_dtype(it->array)));
-    ls_json_key(&json, "shape");
-    ls_json_begin(&json, '[');
-    for (int i = 0; i < shape.rank; ++i)
-      ls_json_i64(&json, shape.dim[i]);
-    ls_json_end(&json, ']');
-    ls_json_key(&json, "data_offsets");
-    ls_json_begin(&json, '[');
-    ls_json_i64(&json, offset);
-    offset += (int64_t)ls_array_size(it->array);
-    ls_json_i64(&json, offset);
-    ls_json_end(&json, ']');
-    ls_json_end(&json, '}');
+  order o = {.entries = entries, .count = count, .width = 8};
+  for (ls_safetensors_entry *it; (it = order_next(&o)) != NULL;) {
+    it->size =
+        (size_t)ls_shape_num_elements(it->shape) * ls_dtype_size(it->dtype);
+    it->offset = offset;
+    offset += (int64_t)it->size;
+    print_entry(&json, it);
   }
   ls_json_end(&json, '}');
   while (text->size % 8 != 0 && !text->failed)
     ls_text_append_char(text, ' ');
+  LS_RETURN_IF_ERROR(ls_text_status(text));
+  for (int i = 0; i < 8; ++i)
+    text->data[i] = (char)((uint64_t)(text->size - 8) >> (8 * i) & 0xff);
+  for (size_t i = 0; i < count; ++i)
+    entries[i].offset += (int64_t)text->size;
+  *out_size = text->size + (size_t)offset;
+  return ls_ok();
+}
+
+// ---- Entry by entry --------------------------------------------------------
+struct ls_safetensors_writer {
+  ls_allocator *allocator;
+  const ls_file_system *files;
+  void *file;
+  uint32_t header_crc;
+};
+
+ls_status ls_safetensors_create(ls_runtime *runtime, const char *path,
+                                ls_safetensors_entry *entries,
+                                size_t num_entries,
+                                const ls_safetensors_note *notes,
+                                size_t num_notes,
+                                ls_safetensors_writer **out_writer) {
+  ls_allocator *allocator = ls_runtime_allocator(runtime);
+  const ls_file_system *files = ls_runtime_files(runtime);
+  *out_writer = NULL;
+  if (files->create == NULL)
+    return ls_unimplemented("writing '%s': the file system has no writing in "
+                            "parts",
+                            path);
+  ls_safetensors_writer *self = ls_new(allocator, ls_safetensors_writer);
+  if (self == NULL) return ls_out_of_memory();
+  *self = (ls_safetensors_writer){.allocator = allocator, .files = files};
+  size_t size = 0;
+  ls_text header;
+  ls_text_init(&header, allocator);
+  ls_status status =
+      lay_out(&header, entries, num_entries, notes, num_notes, &size);
+  if (ls_status_is_ok(status))
+    status = files->create(files->user, path, false, &self->file);
+  if (ls_status_is_ok(status))
+    status =
+        files->write_at(files->user, self->file, 0, header.data, header.size);
+  if (ls_status_is_ok(status))
+    self->header_crc = ls_crc32c(0, header.data, header.size);
+  ls_text_deinit(&header);
+  if (ls_status_is_ok(status))
+    *out_writer = self;
+  else
+    status = ls_status_join(status, ls_safetensors_finish(self, false));
+  return status;
+}
+
+// In pieces, so that the checksum leaves the bytes in a cache.
+ls_status ls_safetensors_put(ls_safetensors_writer *writer,
+                             const ls_safetensors_entry *entry,
+                             const void *data, uint32_t *out_crc) {
+  enum { PIECE = 1 << 20 };
+  const ls_file_system *files = writer->files;
+  uint32_t crc = 0;
+  for (size_t at = 0; at < entry->size; at += PIECE) {
+    const char *from = (const char *)data + at;
+    const size_t left = entry->size - at;
+    const size_t some = left < PIECE ? left : PIECE;
+    if (out_crc != NULL) crc = ls_crc32c(crc, from, some);
+    LS_RETURN_IF_ERROR(files->write_at(
+        files->user, writer->file, entry->offset + (int64_t)at, from, some));
+  }
+  if (out_crc != NULL) *out_crc = crc;
+  return ls_ok();
+}
+
+ls_status ls_safetensors_finish(ls_safetensors_writer *writer, bool keep) {
+  if (writer == NULL) return ls_ok();
+  ls_status status = ls_ok();
+  if (writer->file != NULL)
+    status = writer->files->finish(writer->files->user, writer->file, keep);
+  ls_release(writer->allocator, writer);
+  return status;
+}
+
+uint32_t ls_safetensors_header_crc(const ls_safetensors_writer *writer) {
+  return writer->header_crc;
+}
+
+// ---- Whole files -----------------------------------------------------------
+static ls_safetensors_entry *entries_of(ls_allocator *allocator,
+                                        const ls_safetensor *tensors,
+                                        size_t count) {
+  ls_safetensors_entry *entries =
+      ls_new_array(allocator, ls_safetensors_entry, count);
+  for (size_t i = 0; entries != NULL && i < count; ++i)
+    entries[i] =
+        (ls_safetensors_entry){.name = tensors[i].name,
+                               .dtype = ls_array_dtype(tensors[i].array),
+                               .shape = ls_array_shape(tensors[i].array)};
+  return entries;
+}
+
+static ls_status encode(ls_allocator *allocator, const ls_safetensor *tensors,
+                        ls_safetensors_entry *entries, size_t count,
+                        const ls_safetensors_note *notes, size_t num_notes,
+                        char **out_bytes, size_t *out_size) {
+  ls_text header;
+  ls_text_init(&header, allocator);
+  ls_status status =
+      lay_out(&header, entries, count, notes, num_notes, out_size);
+  char *bytes =
+      ls_status_is_ok(status) ? ls_allocate(allocator, *out_size) : NULL;
+  if (ls_status_is_ok(status) && bytes == NULL) status = ls_out_of_memory();
+  if (bytes != NULL) memcpy(bytes, header.data, header.size);
+  for (size_t i = 0; bytes != NULL && i < count; ++i) {
+    if (entries[i].size > 0)
+      memcpy(bytes + entries[i].offset, ls_array_data(tensors[i].array),
+             entries[i].size);
+  }
+  ls_text_deinit(&header);
+  *out_bytes = bytes;
+  return status;
 }
 
 ls_status
@@ -99,32 +228,11 @@ ls_safetensors_encode(ls_allocator *allocator, const ls_safetensor *tensors,
                       size_t num_notes, char **out_bytes, size_t *out_size) {
   *out_bytes = NULL;
   *out_size = 0;
-  LS_RETURN_IF_ERROR(check(allocator, tensors, num_tensors));
-  ls_text header;
-  ls_text_init(&header, allocator);
-  write_header(&header, tensors, num_tensors, notes, num_notes);
-  ls_status status = ls_text_status(&header);
-  size_t size = 8 + header.size;
-  for (size_t i = 0; i < num_tensors; ++i)
-    size += ls_array_size(tensors[i].array);
-  char *bytes = ls_status_is_ok(status) ? ls_allocate(allocator, size) : NULL;
-  if (bytes != NULL) {
-    for (int i = 0; i < 8; ++i)
-      bytes[i] = (char)((uint64_t)header.size >> (8 * i) & 0xff);
-    memcpy(bytes + 8, header.data, header.size);
-    size_t at = 8 + header.size;
-    order o = order_of(tensors, num_tensors);
-    for (const ls_safetensor *it; (it = order_next(&o)) != NULL;) {
-      const size_t part = ls_array_size(it->array);
-      if (part > 0) memcpy(bytes + at, ls_array_data(it->array), part);
-      at += part;
-    }
-    *out_bytes = bytes;
-    *out_size = size;
-  } else if (ls_status_is_ok(status)) {
-    status = ls_out_of_memory();
-  }
-  ls_text_deinit(&header);
+  ls_safetensors_entry *entries = entries_of(allocator, tensors, num_tensors);
+  if (entries == NULL) return ls_out_of_memory();
+  const ls_status status = encode(allocator, tensors, entries, num_tensors,
+                                  notes, num_notes, out_bytes, out_size);
+  ls_release(allocator, entries);
   return status;
 }
 
@@ -132,14 +240,17 @@ ls_status ls_safetensors_write(ls_runtime *runtime, const char *path,
                                const ls_safetensor *tensors, size_t num_tensors,
                                const ls_safetensors_note *notes,
                                size_t num_notes) {
-  const ls_file_system *files = ls_runtime_files(runtime);
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  char *bytes = NULL;
-  size_t size = 0;
-  ls_status status = ls_safetensors_encode(allocator, tensors, num_tensors,
-                                           notes, num_notes, &bytes, &size);
-  if (ls_status_is_ok(status))
-    status = files->write(files->user, path, bytes, size);
-  ls_release(allocator, bytes);
+  ls_safetensors_entry *entries = entries_of(allocator, tensors, num_tensors);
+  if (entries == NULL) return ls_out_of_memory();
+  ls_safetensors_writer *writer = NULL;
+  ls_status status = ls_safetensors_create(runtime, path, entries, num_tensors,
+                                           notes, num_notes, &writer);
+  for (size_t i = 0; i < num_tensors && ls_status_is_ok(status); ++i)
+    status = ls_safetensors_put(writer, &entries[i],
+                                ls_array_data(tensors[i].array), NULL);
+  const bool keep = ls_status_is_ok(status);
+  status = ls_status_join(status, ls_safetensors_finish(writer, keep));
+  ls_release(allocator, entries);
   return ls_status_annotate(status, "while saving '%s'", path);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "io/crc32c.h"
 #include "io/safetensors.h"
 #include "support/counted.h"
 
@@ -261,6 +262,46 @@ static void no_memory_is_a_status(void **state) {
   expect_memory_failures_survived(round_trip, path);
 }
 
+// ---- Files in parts --------------------------------------------------------
+static void files_are_written_and_read_entry_by_entry(void **state) {
+  (void)state;
+  ls_runtime *runtime = ls_runtime_current();
+  const uint8_t bytes[5] = {1, 2, 3, 4, 5};
+  const double numbers[3] = {0.5, -1, 1e300};
+  ls_safetensors_entry entries[] = {
+      {.name = "bytes", .dtype = LS_DTYPE_U8, .shape = LS_SHAPE(5)},
+      {.name = "numbers", .dtype = LS_DTYPE_F64, .shape = LS_SHAPE(3)},
+      {.name = "none", .dtype = LS_DTYPE_F32, .shape = LS_SHAPE(0, 2)}};
+  uint32_t crcs[2] = {0}, crc = 1;
+  ls_safetensors_writer *writer = NULL;
+  expect_ok(
+      ls_safetensors_create(runtime, "parts.st", entries, 3, NULL, 0, &writer));
+  const uint32_t header = ls_safetensors_header_crc(writer);
+  expect_ok(ls_safetensors_put(writer, &entries[1], numbers, &crcs[1]));
+  expect_ok(ls_safetensors_put(writer, &entries[0], bytes, &crcs[0]));
+  expect_ok(ls_safetensors_put(writer, &entries[2], NULL, NULL));
+  expect_ok(ls_safetensors_finish(writer, true));
+  ls_safetensors_file file;
+  expect_ok(ls_safetensors_open(runtime, "parts.st", &file));
+  assert_int_equal(file.num_entries, 3);
+  assert_int_equal(file.header_crc, header);
+  double got[3];
+  const ls_safetensors_entry *it = ls_safetensors_entry_of(&file, "numbers");
+  expect_ok(ls_safetensors_get(&file, it, got, &crc));
+  assert_memory_equal(got, numbers, sizeof(got));
+  assert_int_equal(crc, crcs[1]);
+  assert_int_equal(crc, ls_crc32c(0, numbers, sizeof(numbers)));
+  assert_null(ls_safetensors_entry_of(&file, "byte"));
+  ls_safetensors_close(&file);
+  // One that is given up leaves what was there.
+  expect_ok(
+      ls_safetensors_create(runtime, "parts.st", entries, 1, NULL, 0, &writer));
+  expect_ok(ls_safetensors_finish(writer, false));
+  expect_ok(ls_safetensors_open(runtime, "parts.st", &file));
+  assert_int_equal(file.num_entries, 3);
+  ls_safetensors_close(&file);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(arrays_come_back_bit_for_bit),
@@ -271,6 +312,7 @@ int main(void) {
       cmocka_unit_test(memory_is_a_small_multiple_of_the_file),
       cmocka_unit_test(bytes_are_not_given_out_twice),
       cmocka_unit_test(no_memory_is_a_status),
+      cmocka_unit_test(files_are_written_and_read_entry_by_entry),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

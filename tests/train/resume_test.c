@@ -327,14 +327,24 @@ static int64_t next_second(void *user) {
   return ((world *)user)->now += 1000000000;
 }
 
+static ls_status refuse(world *w, const char *path) {
+  if (strstr(path, "checkpoint.safetensors") != NULL) ++w->checkpoints;
+  return w->refused != NULL && strstr(path, w->refused) != NULL
+             ? LS_STATUS(LS_UNAVAILABLE,
+                         "cannot write '%s': No space left on device", path)
+             : ls_ok();
+}
+
 static ls_status write_or_refuse(void *user, const char *path, const void *data,
                                  size_t size) {
-  world *w = user;
-  if (strstr(path, "checkpoint.safetensors") != NULL) ++w->checkpoints;
-  if (w->refused != NULL && strstr(path, w->refused) != NULL)
-    return LS_STATUS(LS_UNAVAILABLE,
-                     "cannot write '%s': No space left on device", path);
+  LS_RETURN_IF_ERROR(refuse(user, path));
   return ls_file_system_system()->write(NULL, path, data, size);
+}
+
+static ls_status create_or_refuse(void *user, const char *path, bool join,
+                                  void **out_file) {
+  LS_RETURN_IF_ERROR(refuse(user, path));
+  return ls_file_system_system()->create(NULL, path, join, out_file);
 }
 
 static void a_run_is_saved_now_and_then(void **state) {
@@ -342,6 +352,7 @@ static void a_run_is_saved_now_and_then(void **state) {
   world w = {0};
   ls_file_system files = *ls_file_system_system();
   files.write = write_or_refuse;
+  files.create = create_or_refuse;
   files.user = &w;
   const ls_clock clock = {.now = next_second, .user = &w};
   const ls_runtime_options options = {.file_system = &files, .clock = &clock};
@@ -364,6 +375,7 @@ static void what_cannot_be_written_leaves_the_last_checkpoint(void **state) {
   world w = {0};
   ls_file_system files = *ls_file_system_system();
   files.write = write_or_refuse;
+  files.create = create_or_refuse;
   files.user = &w;
   const ls_runtime_options options = {.file_system = &files};
   run_options r = {.optimizer = "adam",
@@ -393,6 +405,7 @@ static void a_run_that_cannot_begin_leaves_no_folder(void **state) {
   world w = {.refused = "config.json"};
   ls_file_system files = *ls_file_system_system();
   files.write = write_or_refuse;
+  files.create = create_or_refuse;
   files.user = &w;
   const ls_runtime_options options = {.file_system = &files};
   const run_options r = {.optimizer = "sgd",
