@@ -7,7 +7,7 @@
 
 # shellcheck source=tests/support/cli.sh
 . "$(dirname "$0")/../support/cli.sh"
-rm -rf run runs ./*.json
+rm -rf run runs plain new ./*.json
 
 tiny="--model tiny --data synthetic --quiet"
 
