@@ -217,6 +217,40 @@ static void batches_on_ranks_give_the_bytes_of_one(void **state) {
               false);
 }
 
+// Batches of one shape.
+static ls_dataset *full_batches(const job *self) {
+  (void)self;
+  return ls_dataset_batch(
+      ls_dataset_shuffle(rows_of(NULL, 50), &(ls_shuffle_options){.seed = 3}),
+      &(ls_batch_options){.size = 4, .remainder = LS_REMAINDER_DROP});
+}
+
+static void whole_elements_on_ranks_give_the_bytes_of_one(void **state) {
+  (void)state;
+  LS_SPEC("M61");
+  const ls_input_options whole = {.whole_elements = true};
+  expect_same(&(job){.make = full_batches,
+                     .replicas = REPLICAS,
+                     .epochs = 2,
+                     .options = whole},
+              true);
+  expect_same(
+      &(job){
+          .make = full_batches, .replicas = 5, .epochs = 1, .options = whole},
+      true);
+  // Of streams, and where shapes differ, each rank reads all.
+  expect_same(&(job){.make = shuffled_batches,
+                     .replicas = REPLICAS,
+                     .epochs = 1,
+                     .options = whole},
+              false);
+}
+
+static ls_dataset *counted_elements(const job *self) {
+  const ls_trunk *trunk = ls_runtime_trunk(ls_runtime_current());
+  return rows_of((int64_t *)&self->reads[trunk->rank], 46);
+}
+
 static ls_dataset *counted_batches(const job *self) {
   const ls_trunk *trunk = ls_runtime_trunk(ls_runtime_current());
   return ls_dataset_batch(rows_of((int64_t *)&self->reads[trunk->rank], 48),
@@ -230,6 +264,13 @@ static void a_rank_reads_its_replicas_rows_alone(void **state) {
   expect_ok(ls_standin_run(2, work_on, &self));
   for (int k = 0; k < 2; ++k)
     assert_int_equal(self.reads[k], 24);
+  self = (job){.make = counted_elements,
+               .replicas = REPLICAS,
+               .epochs = 1,
+               .options = {.whole_elements = true}};
+  expect_ok(ls_standin_run(2, work_on, &self));
+  for (int k = 0; k < 2; ++k)
+    assert_int_equal(self.reads[k], 22);
 }
 
 // ---- Pipelines of ranks -----------------------------------------------------
@@ -433,6 +474,7 @@ static ls_status read_by_ops(ls_trunk *trunk, void *user) {
     expect_ok(ls_distributed_iterator_restart(r.iterator));
   }
   ls_nest_release(results);
+  results = ls_none();
   ls_function_release(start);
   ls_function_release(read);
   ls_distributed_iterator_release(r.iterator);
@@ -468,6 +510,7 @@ static void ops_read_on_ranks(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(batches_on_ranks_give_the_bytes_of_one),
+      cmocka_unit_test(whole_elements_on_ranks_give_the_bytes_of_one),
       cmocka_unit_test(a_rank_reads_its_replicas_rows_alone),
       cmocka_unit_test(ranks_with_pipelines_of_their_own_end_together),
       cmocka_unit_test(ranks_are_hosts_that_read_by_themselves),

@@ -204,13 +204,16 @@ static void others_places_are_refused(void **state) {
 typedef struct job {
   char text[1000];  // The record, of rank 0.
   size_t steps;
+  bool whole;
   step_list seen[4];
 } job;
 
 static ls_status run_to(ls_trunk *trunk, job *self, bool goes_on) {
   ls_strategy *four = mirrored_of(4);
-  ls_distributed_iterator *iterator =
-      iterator_on(distributed(four, shuffled(30, 4), NULL));
+  ls_distributed_iterator *iterator = iterator_on(
+      self->whole ? distributed(four, ls_dataset_range(0, 34, 1),
+                                &(ls_input_options){.whole_elements = true})
+                  : distributed(four, shuffled(30, 4), NULL));
   if (goes_on) {
     ls_record *record = NULL;
     expect_ok(
@@ -255,10 +258,11 @@ static ls_status go_on_on(ls_trunk *trunk, void *user) {
 static void other_ranks_go_on_at_the_same_place(void **state) {
   (void)state;
   static job self, alone;
-  for (int ranks = 1; ranks <= 4; ++ranks) {
-    self = (job){.steps = 3};
+  for (int i = 0; i < 8; ++i) {
+    const int ranks = 1 + i / 2;
+    self = (job){.steps = 3, .whole = i % 2 == 1};
     expect_ok(ls_standin_run(ranks, save_on, &self));
-    alone = (job){.steps = 3};
+    alone = (job){.steps = 3, .whole = self.whole};
     memcpy(alone.text, self.text, sizeof(self.text));
     expect_ok(ls_standin_run(1, go_on_on, &alone));
     assert_int_equal(alone.seen[0].count, 5);
@@ -267,8 +271,8 @@ static void other_ranks_go_on_at_the_same_place(void **state) {
       assert_int_equal(self.seen[k].count, 5);
     // Rank 0's own values are the first ones.
     if (ranks == 4)
-      for (size_t i = 0; i < 5; ++i)
-        assert_string_equal(self.seen[0].texts[i], alone.seen[0].texts[i]);
+      for (size_t k = 0; k < 5; ++k)
+        assert_string_equal(self.seen[0].texts[k], alone.seen[0].texts[k]);
   }
 }
 

@@ -137,14 +137,36 @@ static ls_status use_one(ls_input_making *m, ls_dataset *dataset) {
   return ls_ok();
 }
 
+// Whether ranks read their replicas' values alone. Ops of graphs need all.
+static bool reads_apart(const ls_input_making *m) {
+  const ls_graph *graph = ls_graph_current();
+  return m->trunk != NULL && graph != NULL && ls_graph_is_eager(graph);
+}
+
+static ls_status use_turns(ls_input_making *m, ls_dataset *dataset) {
+  ls_distributed_dataset *data = m->data;
+  const int32_t replicas = (int32_t)data->num_replicas;
+  const int32_t rank = m->trunk->rank;
+  ls_dataset *turns = ls_input_turns(
+      dataset, replicas, ls_trunk_first(m->trunk, rank, replicas),
+      ls_trunk_first(m->trunk, rank + 1, replicas));
+  if (turns == NULL) return use_one(m, dataset);
+  ls_input_keep_own(data, m->trunk);
+  data->is_turns = true;
+  data->elements = ls_dataset_cardinality(dataset);
+  LS_RETURN_IF_ERROR(ls_input_add_pipelines(data, 1));
+  data->pipelines[0].dataset = turns;
+  return ls_dataset_status(turns);
+}
+
 static ls_status use_whole(ls_input_making *m, ls_dataset *dataset,
                            ls_shard_policy policy) {
   ls_distributed_dataset *data = m->data;
   data->drops_group = true;
   data->wraps = true;
-  if (policy == LS_SHARD_DATA && data->map.num_hosts == 1)
-    return use_one(m, dataset);
-  return shard_over_hosts(m, dataset, policy);
+  if (policy != LS_SHARD_DATA || data->map.num_hosts > 1)
+    return shard_over_hosts(m, dataset, policy);
+  return reads_apart(m) ? use_turns(m, dataset) : use_one(m, dataset);
 }
 
 // Batches of which each replica gets a part. A rank reads its replicas' rows
@@ -152,11 +174,7 @@ static ls_status use_whole(ls_input_making *m, ls_dataset *dataset,
 static ls_status use_parts(ls_input_making *m, ls_dataset *dataset) {
   ls_distributed_dataset *data = m->data;
   data->cut = LS_INPUT_SPLIT;
-  const ls_graph *graph = ls_graph_current();
-  // Ops of graphs need all values.
-  if (m->trunk == NULL || data->round_up || graph == NULL ||
-      !ls_graph_is_eager(graph))
-    return use_one(m, dataset);
+  if (!reads_apart(m) || data->round_up) return use_one(m, dataset);
   ls_input_keep_own(data, m->trunk);
   ls_dataset *part =
       ls_input_part(dataset, (int64_t)data->num_replicas,
@@ -320,7 +338,8 @@ ls_status ls_input_data_of(ls_nest leaf, ls_distributed_dataset **out_data) {
 // Steps of a pipeline that serves so many replicas.
 static int64_t steps_of(const ls_distributed_dataset *data,
                         const ls_dataset *dataset, int64_t replicas) {
-  const int64_t elements = ls_dataset_cardinality(dataset);
+  const int64_t elements =
+      data->is_turns ? data->elements : ls_dataset_cardinality(dataset);
   if (elements < 0 || data->cut == LS_INPUT_SPLIT) return elements;
   const bool more = data->is_partial && elements % replicas > 0;
   return elements / replicas + more;

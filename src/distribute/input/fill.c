@@ -200,9 +200,28 @@ static void say_dropped(const ls_distributed_iterator *it, size_t count) {
                  it->data->strategy->label);
 }
 
+// All ranks know how many there are, and what they are.
+static ls_status fill_turns(ls_distributed_iterator *it) {
+  const ls_distributed_dataset *data = it->data;
+  const int64_t replicas = (int64_t)data->num_replicas;
+  const int64_t left = data->elements - it->given * replicas;
+  if (data->elements >= 0 && left < replicas) {
+    say_dropped(it, (size_t)left);
+    return ls_out_of_range("no more data");
+  }
+  LS_RETURN_IF_ERROR(fill_own(it));
+  for (size_t r = 0; r < data->num_replicas; ++r)
+    for (size_t l = 0; l < data->num_leaves && !ls_input_is_own(data, r); ++l)
+      LS_RETURN_IF_ERROR(ls_input_absent(it, l, data->leaves[l].type.dtype,
+                                         data->leaves[l].type.shape,
+                                         part_of(it, l, r)));
+  return ls_ok();
+}
+
 ls_status ls_input_fill(ls_distributed_iterator *it) {
   const ls_distributed_dataset *data = it->data;
   if (data->cut == LS_INPUT_SPLIT) return fill_parts(it);
+  if (data->is_turns) return fill_turns(it);
   ls_status status = fill_own(it);
   if (data->end_own - data->first_own < data->num_replicas)
     status = ls_input_meet(it, status);

@@ -47,8 +47,10 @@ typedef struct ls_distributed_dataset {
   bool drops_group;  // A last group that is not complete: says so in the log.
   bool says_devices;
   bool is_part;         // SPLIT: the pipeline gives (this rank's rows, rows).
+  bool is_turns;        // WHOLE: it gives this rank's elements alone.
   bool is_per_replica;  // A pipeline a replica.
   int64_t cut_rows;     // RECUT: of all hosts in a step; -1: as they come.
+  int64_t elements;     // WHOLE, in turns: of all ranks; below 0: endless.
   int64_t buffer;       // Elements ahead, a replica; -1: as iterators do.
   ls_pipeline *pipelines;
   size_t num_pipelines;  // 1, one a host, or one a replica.
@@ -124,6 +126,11 @@ ls_dataset *ls_input_shard(ls_dataset *dataset, ls_shard_policy policy,
 // rows at the end of it.
 ls_dataset *ls_input_part(ls_dataset *dataset, int64_t replicas, int64_t first,
                           int64_t end);
+
+// Elements first + k replicas to end - 1 + k replicas, of known shapes. NULL:
+// it is not indexed, they have none, or there are none.
+ls_dataset *ls_input_turns(ls_dataset *dataset, int64_t replicas, int64_t first,
+                           int64_t end);
 
 // ---- Callables --------------------------------------------------------------
 struct ls_input_callable {

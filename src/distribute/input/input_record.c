@@ -113,6 +113,9 @@ static ls_status restore_one(ls_distributed_iterator *it,
         "is not where a step begins",
         it->name, data->num_replicas, (long long)position);
   it->given = position / each;
+  if (data->is_turns)
+    return ls_iterator_seek(
+        it->sources[0], it->given * (int64_t)(data->end_own - data->first_own));
   if (ls_dataset_is_indexed(data->pipelines[0].dataset))
     return ls_iterator_seek(it->sources[0], position);
   LS_RETURN_IF_ERROR(ls_record_find(record, "source", &source));

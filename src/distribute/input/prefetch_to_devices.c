@@ -164,6 +164,7 @@ static ls_status set_list(device_dataset *self, size_t count) {
   ls_release(base->allocator, items);
   self->count = count;
   if (base->size >= 0) base->size /= (int64_t)count;
+  base->most /= (int64_t)count;
   return ls_dataset_set_spec(base, list);
 }
 

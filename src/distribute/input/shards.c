@@ -221,6 +221,7 @@ static ls_status fill_part(part_dataset *self, ls_dataset *batches) {
   ls_dataset *base = &self->base;
   self->batches = ls_dataset_retain(batches);
   base->size = batches->size;
+  base->most = batches->most;
   const ls_nest rows = ls_dataset_spec_nest(batches);
   return ls_dataset_set_spec(
       base, LS_TUPLE(rows, ls_nest_spec(LS_DTYPE_I64, LS_SCALAR)));
@@ -257,4 +258,41 @@ ls_dataset *ls_input_part(ls_dataset *dataset, int64_t replicas, int64_t first,
     return NULL;
   ls_dataset *input = ls_input_part(dataset->inputs[0], replicas, first, end);
   return input == NULL ? NULL : dataset->kind->remake(dataset, &input);
+}
+
+// ---- Turns ------------------------------------------------------------------
+// The elements that some replicas get in turns with others. A last group that
+// is not complete is left out.
+typedef struct turn_dataset {
+  ls_dataset base;
+  int64_t replicas, first, own;
+} turn_dataset;
+
+static void locate_turn(const ls_dataset *dataset, const ls_fetch *fetch,
+                        const int64_t *indices, size_t count, int64_t *out) {
+  (void)fetch;
+  const turn_dataset *self = (const turn_dataset *)dataset;
+  for (size_t i = 0; i < count; ++i)
+    out[i] = indices[i] / self->own * self->replicas + self->first +
+             indices[i] % self->own;
+}
+
+static const ls_dataset_class turn_class = {.name = "turns",
+                                            .locate = locate_turn};
+
+ls_dataset *ls_input_turns(ls_dataset *dataset, int64_t replicas, int64_t first,
+                           int64_t end) {
+  const int64_t own = end - first;
+  if (!dataset->indexed || !dataset->rows || own == 0) return NULL;
+  ls_dataset *input = ls_dataset_retain(dataset);
+  turn_dataset *self =
+      LS_DATASET_NEW(turn_dataset, &turn_class, &input, 1, ls_ok());
+  if (self == NULL || !ls_status_is_ok(self->base.failure))
+    return (ls_dataset *)self;
+  self->replicas = replicas;
+  self->first = first;
+  self->own = own;
+  if (self->base.size >= 0) self->base.size = self->base.size / replicas * own;
+  self->base.most = self->base.most / replicas * own;
+  return &self->base;
 }
