@@ -49,6 +49,7 @@
 #include "lockstep/saver.h"
 #include "lockstep/session.h"
 #include "lockstep/slices.h"
+#include "lockstep/sparse.h"
 #include "lockstep/strategy.h"
 #include "lockstep/streams.h"
 #include "lockstep/summary.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading of indexed data sets: what a class leaves out, done by what it has.
 #include "base/values/array_internal.h"
-#include "data/dataset.h"
+#include "data/composite.h"
 #include "data/work.h"
 
 // ---- Elements --------------------------------------------------------------
@@ -78,7 +78,10 @@ ls_status ls_element_reuse_row(const ls_dataset *dataset, ls_nest *element) {
 int64_t ls_element_bytes(ls_nest element) {
   const ls_array *array = ls_nest_as_array(element);
   if (array != NULL) return (int64_t)ls_array_size(array);
+  const ls_composite *composite = ls_nest_as_composite(element);
   int64_t bytes = 0;
+  for (size_t i = 0; composite != NULL && i < composite->count; ++i)
+    bytes += (int64_t)ls_array_size(composite->parts[i]);
   for (size_t i = 0; i < ls_nest_count(element); ++i)
     bytes += ls_element_bytes(ls_nest_item(element, i));
   return bytes;

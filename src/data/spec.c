@@ -4,7 +4,7 @@
 #include "base/require.h"
 #include "base/values/array_internal.h"
 #include "base/values/nest_internal.h"
-#include "data/dataset.h"
+#include "data/composite.h"
 
 // ---- Leaves that are types -------------------------------------------------
 typedef struct spec_leaf {
@@ -167,11 +167,9 @@ ls_nest ls_dataset_spec_nest(const ls_dataset *dataset) {
 
 static ls_nest spec_of_leaf(ls_nest leaf, void *user) {
   (void)user;
-  const ls_array *array = ls_nest_as_array(leaf);
-  if (array == NULL)
-    return LS_FAIL(LS_INVALID_ARGUMENT,
-                   "an element of a data set has a leaf that is no array");
-  return ls_nest_spec(ls_array_dtype(array), ls_array_shape(array));
+  ls_leaf_spec spec;
+  const ls_status status = ls_nest_leaf_spec(leaf, &spec);
+  return ls_status_is_ok(status) ? ls_nest_spec_of(&spec) : ls_fail(status);
 }
 
 ls_nest ls_spec_of_element(ls_nest element) {
@@ -226,10 +224,15 @@ const char *ls_element_spec_print(const ls_element_spec *spec, char *buffer,
 }
 
 static bool leaf_fits(const ls_leaf_spec *spec, ls_nest leaf) {
-  if (spec->kind != LS_LEAF_DENSE) return leaf.kind != LS_KIND_ARRAY;
   const ls_array *array = ls_nest_as_array(leaf);
-  return array != NULL && ls_array_dtype(array) == spec->type.dtype &&
-         ls_shape_compatible(ls_array_shape(array), spec->type.shape);
+  const ls_composite *composite = ls_nest_as_composite(leaf);
+  if (array != NULL)
+    return spec->kind == LS_LEAF_DENSE &&
+           ls_array_dtype(array) == spec->type.dtype &&
+           ls_shape_compatible(ls_array_shape(array), spec->type.shape);
+  return composite != NULL && spec->kind == composite->spec.kind &&
+         spec->type.dtype == composite->spec.type.dtype &&
+         ls_shape_compatible(composite->spec.type.shape, spec->type.shape);
 }
 
 ls_status ls_dataset_check_element(const ls_dataset *dataset, ls_nest element) {

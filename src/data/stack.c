@@ -2,7 +2,7 @@
 // Stacking: elements as one, along a new dimension 0, padded where they shall
 // be.
 #include "base/values/array_internal.h"
-#include "data/dataset.h"
+#include "data/composite.h"
 #include "data/streams.h"
 
 // ---- Shapes ----------------------------------------------------------------
@@ -93,12 +93,17 @@ static ls_status copy_elements(ls_array *batch, ls_shape each,
 static ls_status stack_leaf(const ls_batch_dataset *self, size_t leaf,
                             const ls_nest *leaves, size_t count, int64_t rows,
                             ls_nest *out) {
-  const ls_dtype dtype = self->base.inputs[0]->leaves[leaf].type.dtype;
+  const ls_leaf_spec *spec = &self->base.inputs[0]->leaves[leaf];
+  const ls_dtype dtype = spec->type.dtype;
+  if (spec->kind != LS_LEAF_DENSE)
+    return ls_status_annotate(ls_composite_stack(leaves, count, rows, out),
+                              "in leaf %zu", leaf);
   for (size_t i = 0; i < count; ++i) {
     const ls_array *array = ls_nest_as_array(leaves[i]);
     if (array == NULL)
-      return LS_STATUS(LS_UNIMPLEMENTED,
-                       "a batch of what is no array, in leaf %zu", leaf);
+      return ls_invalid_argument("element %zu of a batch has no array in leaf "
+                                 "%zu",
+                                 i, leaf);
     if (ls_array_dtype(array) != dtype)
       return ls_invalid_argument("element %zu of a batch is of %s in leaf %zu, "
                                  "which is of %s",

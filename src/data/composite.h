@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sparse and ragged leaves, as data sets see them.
+#ifndef LS_DATA_COMPOSITE_H_
+#define LS_DATA_COMPOSITE_H_
+
+#include "data/dataset.h"
+#include "lockstep/sparse.h"
+
+typedef struct ls_composite {
+  ls_object object;
+  ls_allocator *allocator;
+  ls_leaf_spec spec;  // Its own: of a sparse one the dense shape.
+  size_t count;
+  ls_array *parts[];  // Sparse: indices, values. Ragged: values, splits.
+} ls_composite;
+
+// NULL: the leaf is none.
+const ls_composite *ls_nest_as_composite(ls_nest leaf);
+
+// `count` leaves of one kind as one of `rows` along a new dimension 0; what is
+// behind the last is empty. Sparse ones may differ in size.
+LS_MUST_USE ls_status ls_composite_stack(const ls_nest *leaves, size_t count,
+                                         int64_t rows, ls_nest *out);
+
+#endif  // LS_DATA_COMPOSITE_H_
