@@ -88,7 +88,7 @@ ls_status ls_checkpoint_write(ls_runtime *runtime, const char *path,
 }
 
 // ---- Reading ---------------------------------------------------------------
-static const char *find_note(const ls_safetensors *file, const char *key) {
+static const char *find_note(const ls_safetensors_file *file, const char *key) {
   for (size_t i = 0; i < file->num_notes; ++i) {
     if (strcmp(file->notes[i].key, key) == 0) return file->notes[i].value;
   }
@@ -101,7 +101,7 @@ static ls_status damaged_note(const char *path, const char *key,
                    path, key, text != NULL ? text : "missing");
 }
 
-static ls_status read_count(const ls_safetensors *file, const char *path,
+static ls_status read_count(const ls_safetensors_file *file, const char *path,
                             const char *key, int64_t *out_count) {
   const char *text = find_note(file, key);
   char *end = NULL;
@@ -112,7 +112,7 @@ static ls_status read_count(const ls_safetensors *file, const char *path,
 }
 
 // How long the run has taken; never so long that nanoseconds would overflow.
-static ls_status read_seconds(const ls_safetensors *file, const char *path,
+static ls_status read_seconds(const ls_safetensors_file *file, const char *path,
                               double *out_seconds) {
   const char *text = find_note(file, "seconds");
   char *end = NULL;
@@ -123,7 +123,7 @@ static ls_status read_seconds(const ls_safetensors *file, const char *path,
   return damaged_note(path, "seconds", text);
 }
 
-static ls_status check_model(const ls_safetensors *file, const char *path,
+static ls_status check_model(const ls_safetensors_file *file, const char *path,
                              const ls_model *model) {
   const char *name = find_note(file, "model");
   if (name != NULL && strcmp(name, model->type->name) == 0) return ls_ok();
@@ -131,7 +131,7 @@ static ls_status check_model(const ls_safetensors *file, const char *path,
                              name != NULL ? name : "", model->type->name);
 }
 
-static ls_status read_notes(const ls_safetensors *file, const char *path,
+static ls_status read_notes(const ls_safetensors_file *file, const char *path,
                             ls_checkpoint_notes *notes) {
   for (size_t i = 0; i < LS_COUNT_OF(counts); ++i) {
     int64_t *at = (int64_t *)(void *)((char *)notes + counts[i].offset);
@@ -149,8 +149,9 @@ static ls_status read_notes(const ls_safetensors *file, const char *path,
   return read_seconds(file, path, &notes->seconds);
 }
 
-static ls_status restore_all(ls_runtime *runtime, const ls_safetensors *file,
-                             const char *path, const ls_model *model,
+static ls_status restore_all(ls_runtime *runtime,
+                             const ls_safetensors_file *file, const char *path,
+                             const ls_model *model,
                              ls_checkpoint_notes *notes) {
   LS_RETURN_IF_ERROR(check_model(file, path, model));
   if (notes != NULL) LS_RETURN_IF_ERROR(read_notes(file, path, notes));
@@ -158,7 +159,7 @@ static ls_status restore_all(ls_runtime *runtime, const ls_safetensors *file,
   LS_RETURN_IF_ERROR(
       list(ls_runtime_allocator(runtime), model, notes != NULL, &variables));
   const ls_saver saver = saver_of(&variables, notes != NULL);
-  const ls_status status = ls_saver_restore_from(&saver, file, path);
+  const ls_status status = ls_saver_restore_from(&saver, file);
   ls_release(variables.allocator, variables.items);
   return status;
 }
@@ -166,9 +167,9 @@ static ls_status restore_all(ls_runtime *runtime, const ls_safetensors *file,
 ls_status ls_checkpoint_read(ls_runtime *runtime, const char *path,
                              const ls_model *model,
                              ls_checkpoint_notes *notes) {
-  ls_safetensors file;
-  LS_RETURN_IF_ERROR(ls_safetensors_read(runtime, path, &file));
+  ls_safetensors_file file;
+  LS_RETURN_IF_ERROR(ls_safetensors_open(runtime, path, &file));
   const ls_status status = restore_all(runtime, &file, path, model, notes);
-  ls_safetensors_deinit(&file);
+  ls_safetensors_close(&file);
   return status;
 }

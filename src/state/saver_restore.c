@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Restoring: first everything in the file is found to fit, then each value is
+// read and set.
+#include <stdio.h>
+
+#include "base/require.h"
+#include "base/trace.h"
+#include "base/values/array_internal.h"
+#include "state/saver_file.h"
+#include "state/value.h"
+
+// ---- Restoring -------------------------------------------------------------
+static ls_status missing(const ls_safetensors_file *file,
+                         const ls_variable *variable, const char *name) {
+  enum { MOST_SHOWN = 3 };
+  char held[200] = "";
+  for (size_t i = 0; i < file->num_entries && i < MOST_SHOWN; ++i) {
+    const size_t at = strlen(held);
+    snprintf(held + at, sizeof(held) - at, "%s'%s'", i == 0 ? ": " : ", ",
+             file->entries[i].name);
+  }
+  return ls_not_found(
+      "'%s' holds no array '%s', which variable '%s' of %s needs; it holds "
+      "%zu%s%s",
+      file->path, name, variable->name,
+      LS_SHAPE_TEXT(variable->type.dtype, variable->type.shape),
+      file->num_entries, held, file->num_entries > MOST_SHOWN ? ", ..." : "");
+}
+
+static bool fits(const ls_variable *variable,
+                 const ls_safetensors_entry *entry) {
+  return entry->dtype == variable->type.dtype &&
+         ls_shape_equal(entry->shape, variable->type.shape);
+}
+
+static ls_status check_entry(const ls_saver *saver,
+                             const ls_safetensors_file *file, size_t index) {
+  const ls_variable *variable = saver->variables[index];
+  const char *name = ls_saver_name(saver, index);
+  const ls_safetensors_entry *entry = ls_safetensors_entry_of(file, name);
+  if (entry == NULL) return missing(file, variable, name);
+  return fits(variable, entry)
+             ? ls_ok()
+             : ls_invalid_argument(
+                   "'%s' holds array '%s' of %s; variable '%s' needs %s",
+                   file->path, name, LS_SHAPE_TEXT(entry->dtype, entry->shape),
+                   variable->name,
+                   LS_SHAPE_TEXT(variable->type.dtype, variable->type.shape));
+}
+
+// The first fault, and how many there are.
+static ls_status check_entries(const ls_saver *saver,
+                               const ls_safetensors_file *file) {
+  ls_status first = ls_ok();
+  size_t faults = 0;
+  for (size_t i = 0; i < saver->num_variables; ++i) {
+    const ls_status status = check_entry(saver, file, i);
+    if (ls_status_is_ok(status)) continue;
+    if (faults++ == 0)
+      first = status;
+    else
+      ls_status_free(status);
+  }
+  return faults < 2 ? first
+                    : ls_status_annotate(first,
+                                         "%zu of %zu variables cannot "
+                                         "be restored, this is the first",
+                                         faults, saver->num_variables);
+}
+
+// The entries of all components, in `parts`, which has room for one more; false
+// where the file has another number of them, or of another type.
+static ls_status find_parts(const ls_safetensors_file *file, ls_arena *arena,
+                            const ls_variable *variable, const char *name,
+                            const ls_safetensors_entry **parts,
+                            bool *out_found) {
+  const size_t count = variable->num_components;
+  *out_found = count > 0;
+  for (size_t i = 0; i <= count; ++i) {
+    const char *entry = ls_saver_part_name(arena, name, i);
+    if (entry == NULL) return ls_out_of_memory();
+    parts[i] = ls_safetensors_entry_of(file, entry);
+    const bool good = parts[i] != NULL && fits(variable, parts[i]);
+    if (good != (i < count)) *out_found = false;
+  }
+  return ls_ok();
+}
+
+// Sets a variable, or a component of one, to what an entry holds.
+typedef ls_status (*set_value)(ls_store *store, ls_variable *variable,
+                               const ls_array *value);
+static ls_status set_from(ls_store *store, const ls_safetensors_file *file,
+                          const ls_safetensors_entry *entry,
+                          ls_variable *variable, set_value set) {
+  ls_array *value = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_array_create_unwritten(entry->dtype, entry->shape, &value));
+  ls_status status =
+      ls_safetensors_get(file, entry, ls_array_mutable_data(value), NULL);
+  if (ls_status_is_ok(status)) status = set(store, variable, value);
+  ls_array_release(value);
+  return status;
+}
+
+static ls_status write_one(ls_store *store, ls_variable *variable,
+                           const ls_array *value) {
+  return ls_store_write(store, variable, value);
+}
+
+static ls_status restore_parts(ls_store *store, const ls_safetensors_file *file,
+                               ls_arena *arena, ls_variable *variable,
+                               const char *name, bool *out_done) {
+  const ls_safetensors_entry **parts = ls_arena_new_array(
+      arena, const ls_safetensors_entry *, variable->num_components + 1);
+  if (parts == NULL) return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(find_parts(file, arena, variable, name, parts, out_done));
+  for (size_t i = 0; *out_done && i < variable->num_components; ++i)
+    LS_RETURN_IF_ERROR(
+        set_from(store, file, parts[i], variable->components[i], write_one));
+  return ls_ok();
+}
+
+static ls_status restore_all(const ls_saver *saver, ls_store *store,
+                             const ls_safetensors_file *file, ls_arena *arena) {
+  for (size_t i = 0; i < saver->num_variables; ++i) {
+    ls_variable *variable = saver->variables[i];
+    const char *name = ls_saver_name(saver, i);
+    bool done = false;
+    if (saver->exact)
+      LS_RETURN_IF_ERROR(
+          restore_parts(store, file, arena, variable, name, &done));
+    if (!done)
+      LS_RETURN_IF_ERROR(set_from(store, file,
+                                  ls_safetensors_entry_of(file, name), variable,
+                                  ls_state_write));
+  }
+  return ls_ok();
+}
+
+static ls_status restore(const ls_saver *saver,
+                         const ls_safetensors_file *file) {
+  ls_store *store = NULL;
+  LS_RETURN_IF_ERROR(ls_saver_open(saver, &store));
+  LS_RETURN_IF_ERROR(check_entries(saver, file));
+  ls_arena names;
+  ls_arena_init(&names, ls_runtime_allocator(file->runtime));
+  const ls_status status = restore_all(saver, store, file, &names);
+  ls_arena_deinit(&names);
+  return ls_status_annotate(status, "while restoring '%s'", file->path);
+}
+
+ls_status ls_saver_restore_from(const ls_saver *saver,
+                                const ls_safetensors_file *file) {
+  ls_runtime *runtime = file->runtime;
+  const int64_t began = ls_span_begin(runtime);
+  const ls_status status = restore(saver, file);
+  if (began != LS_NO_SPAN)
+    ls_span_end(
+        runtime,
+        &(ls_span){.kind = "restore", .name = file->path, .began = began});
+  return status;
+}
+
+ls_status ls_saver_check(const ls_saver *saver,
+                         const ls_safetensors_file *file) {
+  ls_store *store = NULL;
+  LS_RETURN_IF_ERROR(ls_saver_open(saver, &store));
+  return check_entries(saver, file);
+}
+
+ls_status ls_saver_restore(const ls_saver *saver, const char *path) {
+  LS_REQUIRE(saver);
+  LS_REQUIRE(path);
+  ls_runtime *runtime = ls_runtime_current();
+  if (runtime == NULL) return ls_out_of_memory();
+  ls_safetensors_file file;
+  LS_RETURN_IF_ERROR(ls_safetensors_open(runtime, path, &file));
+  const ls_status status = ls_saver_restore_from(saver, &file);
+  ls_safetensors_close(&file);
+  return status;
+}
