@@ -18,7 +18,9 @@
 // functions can give each a data set of its own.
 //
 // Threads: a distributed data set never changes; an iterator belongs to one
-// thread at a time, but for its ops, which runs may use at the same time.
+// thread, or to one run that reads it by an op, at a time. Of two runs that
+// read it by the same op at the same time, one may be refused
+// (LS_FAILED_PRECONDITION).
 #ifndef LOCKSTEP_DISTRIBUTE_INPUT_H_
 #define LOCKSTEP_DISTRIBUTE_INPUT_H_
 
@@ -210,7 +212,7 @@ ls_distributed_iterator_get_next(ls_distributed_iterator *iterator);
 LS_PLACED ls_nest
 ls_distributed_iterator_get_next_as_optional(ls_distributed_iterator *iterator);
 
-// Goes to the start of the next epoch, and of any.
+// Goes to the start of the next epoch, and of any. A callable is asked again.
 //   LS_FAILED_PRECONDITION  a one-shot iterator.
 LS_API LS_MUST_USE ls_status
 ls_distributed_iterator_restart(ls_distributed_iterator *iterator);

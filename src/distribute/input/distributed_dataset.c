@@ -163,6 +163,7 @@ static ls_status use_whole(ls_input_making *m, ls_dataset *dataset,
                            ls_shard_policy policy) {
   ls_distributed_dataset *data = m->data;
   data->drops_group = true;
+  data->is_never_partial = true;
   data->wraps = true;
   if (policy != LS_SHARD_DATA || data->map.num_hosts > 1)
     return shard_over_hosts(m, dataset, policy);
@@ -202,8 +203,8 @@ static ls_status use_rows(ls_input_making *m, ls_dataset *dataset,
         "batch it first (ls_dataset_batch)",
         m->strategy->label);
   LS_RETURN_IF_ERROR(shard_over_hosts(m, dataset, policy));
-  data->is_partial = ls_dataset_cardinality(dataset) != LS_INFINITE &&
-                     ls_input_has_unknown(data);
+  data->is_endless = ls_dataset_cardinality(dataset) == LS_INFINITE;
+  data->is_partial = !data->is_endless && ls_input_has_unknown(data);
   return ls_ok();
 }
 

@@ -104,6 +104,7 @@ static ls_status init(ls_distributed_iterator *it,
   const char *name = options->name != NULL ? options->name : "iterator";
   it->kind = options->kind;
   it->seed = options->seed;
+  it->is_partial = data->is_partial;
   it->started = options->kind != LS_ITERATOR_INITIALIZABLE;
   it->name = ls_copy_text(it->allocator, name, strlen(name));
   it->parts = ls_new_array(it->allocator, ls_nest,

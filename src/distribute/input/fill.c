@@ -169,17 +169,13 @@ static ls_status fill_own(ls_distributed_iterator *it) {
 static ls_status fill_empty(ls_distributed_iterator *it, size_t replica) {
   const ls_distributed_dataset *data = it->data;
   for (size_t l = 0; l < data->num_leaves; ++l) {
-    ls_type type = ls_input_value_type(data, l);
+    const ls_type type = ls_input_empty_type(data, l);
     char path[200];
     if (data->leaves[l].kind != LS_LEAF_DENSE)
       return ls_unimplemented(
           "leaf %s of a replica without data: there are empty values of dense "
           "ones only",
           ls_input_leaf_path(data->structure, l, path, sizeof(path)));
-    if (ls_shape_is_known(type.shape) && type.shape.rank > 0)
-      type.shape.dim[0] = 0;
-    for (int d = 0; d < type.shape.rank; ++d)
-      if (type.shape.dim[d] < 0) type.shape.dim[d] = 0;
     ls_nest *part = part_of(it, l, replica);
     *part = ls_nest_zeros(type.dtype, type.shape);
     LS_RETURN_IF_ERROR(ls_nest_status(*part));
@@ -230,7 +226,7 @@ ls_status ls_input_fill(ls_distributed_iterator *it) {
   for (size_t r = 0; r < data->num_replicas; ++r)
     count += ls_input_has(it, r);
   if (count == data->num_replicas) return ls_ok();
-  if (count == 0 || !data->is_partial) {
+  if (count == 0 || !it->is_partial) {
     say_dropped(it, count);
     return ls_out_of_range("no more data");
   }

@@ -42,8 +42,10 @@ typedef struct ls_distributed_dataset {
   size_t first_own, end_own;
   ls_input_cut cut;
   bool round_up;
-  bool wraps;        // Values are PerReplicas, also of one replica.
-  bool is_partial;   // Replicas without data get empty values.
+  bool wraps;             // Values are PerReplicas, also of one replica.
+  bool is_partial;        // Replicas without data get empty values.
+  bool is_endless;        // All that this process reads has no end.
+  bool is_never_partial;  // Whatever shapes are.
   bool drops_group;  // A last group that is not complete: says so in the log.
   bool says_devices;
   bool is_part;         // SPLIT: the pipeline gives (this rank's rows, rows).
@@ -102,8 +104,10 @@ LS_MUST_USE ls_status ls_input_check_rows(const ls_element_spec *spec);
 // Whether a leaf of replicas' values has a shape that is not known; of others
 // than dense ones dimension 0 counts.
 bool ls_input_has_unknown(const ls_distributed_dataset *data);
-// What values are, and what that of one replica is, which may be known better.
+// What values are; an empty one; that of one replica, which may be known
+// better.
 ls_type ls_input_value_type(const ls_distributed_dataset *data, size_t leaf);
+ls_type ls_input_empty_type(const ls_distributed_dataset *data, size_t leaf);
 ls_type ls_input_type_of(const ls_distributed_dataset *data, size_t leaf,
                          size_t replica);
 // The rows of value `index` of a batch of so many.
@@ -174,6 +178,7 @@ struct ls_distributed_iterator {
   ls_array **absent;  // What stands for others' values of a leaf; NULL: none.
   int64_t given, epoch;
   bool ended, started;
+  bool is_partial;  // As the data set; on ranks, of all of them.
   uint64_t number;  // Among the data set's: what ranks know it by.
   uint64_t meetings;
   ls_mutex lock;  // One op at a time is at work.

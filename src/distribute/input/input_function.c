@@ -137,6 +137,8 @@ ls_status ls_input_from_function(ls_input_making *m) {
         p->dataset != NULL && ls_dataset_cardinality(p->dataset) == LS_INFINITE;
     called |= p->callable != NULL;
   }
+  data->is_endless = infinite;
+  data->is_never_partial = called;
   data->is_partial = !infinite && !called && ls_input_has_unknown(data);
   return ls_ok();
 }

@@ -24,30 +24,56 @@ ls_status ls_input_absent(ls_distributed_iterator *it, size_t leaf,
 }
 
 // ---- Meeting ----------------------------------------------------------------
-// A replica tells whether it has a value, and all dimensions of its leaves.
-static size_t num_words(const ls_distributed_dataset *data) {
-  size_t count = 1;
-  for (size_t l = 0; l < data->num_leaves; ++l)
-    count += (size_t)data->leaves[l].type.shape.rank;
-  return count;
+// A replica tells whether it has a value, what is known of its pipeline, and
+// the dimensions of its leaves or, without a value, of empty ones.
+enum { HAS_VALUE = 1, IS_ENDLESS = 2, IS_UNKNOWN = 4, IS_WHOLE = 8 };
+
+static ls_status count_words(const ls_distributed_iterator *it,
+                             size_t *out_count) {
+  const ls_distributed_dataset *data = it->data;
+  char path[200];
+  *out_count = 1;
+  for (size_t l = 0; l < data->num_leaves; ++l) {
+    const ls_leaf_spec *leaf = &data->leaves[l];
+    if (leaf->kind != LS_LEAF_DENSE || leaf->type.shape.rank < 0)
+      return ls_unimplemented(
+          "leaf %s of iterator '%s' on several ranks, which read by "
+          "themselves: "
+          "only dense ones of a known rank are possible",
+          ls_input_leaf_path(data->structure, l, path, sizeof(path)), it->name);
+    *out_count += (size_t)leaf->type.shape.rank;
+  }
+  return ls_ok();
 }
 
-static void tell(const ls_distributed_iterator *it, size_t replica,
-                 int64_t *words) {
+static ls_status tell(const ls_distributed_iterator *it, size_t replica,
+                      int64_t *words) {
   const ls_distributed_dataset *data = it->data;
-  words[0] = ls_input_has(it, replica);
-  for (size_t l = 0, at = 1; words[0] != 0 && l < data->num_leaves; ++l) {
-    const ls_nest part = it->parts[l * data->num_replicas + replica];
-    const ls_shape shape = ls_array_shape(ls_nest_as_array(part));
-    for (int d = 0; d < shape.rank; ++d)
+  const bool has = ls_input_has(it, replica);
+  words[0] = (has ? HAS_VALUE : 0) | (data->is_endless ? IS_ENDLESS : 0) |
+             (ls_input_has_unknown(data) ? IS_UNKNOWN : 0) |
+             (data->is_never_partial ? IS_WHOLE : 0);
+  for (size_t l = 0, at = 1; l < data->num_leaves; ++l) {
+    ls_shape shape = ls_input_empty_type(data, l).shape;
+    const int32_t rank = shape.rank;
+    const ls_array *array =
+        ls_nest_as_array(it->parts[l * data->num_replicas + replica]);
+    if (array != NULL) shape = ls_array_shape(array);
+    if ((has && array == NULL) || shape.rank != rank)
+      return ls_internal("an element of iterator '%s' is not what its data set "
+                         "says",
+                         it->name);
+    for (int d = 0; d < rank; ++d)
       words[at++] = shape.dim[d];
   }
+  return ls_ok();
 }
 
+// Also what is empty: all ranks know the same shapes of it.
 static ls_status take(ls_distributed_iterator *it, size_t replica,
                       const int64_t *words) {
   const ls_distributed_dataset *data = it->data;
-  for (size_t l = 0, at = 1; words[0] != 0 && l < data->num_leaves; ++l) {
+  for (size_t l = 0, at = 1; l < data->num_leaves; ++l) {
     const ls_type *type = &data->leaves[l].type;
     ls_shape shape = type->shape;
     for (int d = 0; d < shape.rank; ++d)
@@ -59,6 +85,27 @@ static ls_status take(ls_distributed_iterator *it, size_t replica,
   return ls_ok();
 }
 
+// What all ranks come to: whether the step has values, and which.
+static ls_status decide(ls_distributed_iterator *it, const int64_t *words,
+                        size_t size) {
+  const ls_distributed_dataset *data = it->data;
+  size_t have = 0;
+  int64_t all = -1, any = 0;
+  for (size_t r = 0; r < data->num_replicas; ++r) {
+    have += (words[r * size] & HAS_VALUE) != 0;
+    all &= words[r * size];
+    any |= words[r * size];
+  }
+  it->is_partial = (any & IS_UNKNOWN) != 0 && (all & IS_ENDLESS) == 0 &&
+                   (any & IS_WHOLE) == 0;
+  if (have == 0 || (have < data->num_replicas && !it->is_partial))
+    return ls_ok();
+  for (size_t r = 0; r < data->num_replicas; ++r)
+    if (!ls_input_is_own(data, r))
+      LS_RETURN_IF_ERROR(take(it, r, &words[r * size]));
+  return ls_ok();
+}
+
 static uint64_t digest_of(const char *text) {
   uint64_t digest = 14695981039346656037U;  // FNV-1a.
   for (; *text != '\0'; ++text)
@@ -67,11 +114,10 @@ static uint64_t digest_of(const char *text) {
 }
 
 static ls_status exchange(ls_distributed_iterator *it, ls_trunk *trunk,
-                          int64_t *words, ls_trunk_piece *pieces) {
+                          size_t size, int64_t *words, ls_trunk_piece *pieces) {
   const ls_distributed_dataset *data = it->data;
-  const size_t size = num_words(data);
   for (size_t r = data->first_own; r < data->end_own; ++r)
-    tell(it, r, &words[r * size]);
+    LS_RETURN_IF_ERROR(tell(it, r, &words[r * size]));
   for (int32_t k = 0; k < trunk->ranks; ++k) {
     const int32_t replicas = (int32_t)data->num_replicas;
     const size_t first = (size_t)ls_trunk_first(trunk, k, replicas);
@@ -88,22 +134,21 @@ static ls_status exchange(ls_distributed_iterator *it, ls_trunk *trunk,
   };
   LS_RETURN_IF_ERROR(
       trunk->exchange(trunk, &name, pieces, (size_t)trunk->ranks));
-  for (size_t r = 0; r < data->num_replicas; ++r)
-    if (!ls_input_is_own(data, r))
-      LS_RETURN_IF_ERROR(take(it, r, &words[r * size]));
-  return ls_ok();
+  return decide(it, words, size);
 }
 
 ls_status ls_input_meet(ls_distributed_iterator *it, ls_status own) {
   ls_trunk *trunk = ls_runtime_trunk(it->data->runtime);
-  const size_t size = num_words(it->data);
+  size_t size = 0;
   int64_t *words = NULL;
   ls_trunk_piece *pieces = NULL;
+  if (ls_status_is_ok(own)) own = count_words(it, &size);
   if (ls_status_is_ok(own)) {
     words = ls_new_array(it->allocator, int64_t, it->data->num_replicas * size);
     pieces = ls_new_array(it->allocator, ls_trunk_piece, (size_t)trunk->ranks);
-    own = words == NULL || pieces == NULL ? ls_out_of_memory()
-                                          : exchange(it, trunk, words, pieces);
+    own = words == NULL || pieces == NULL
+              ? ls_out_of_memory()
+              : exchange(it, trunk, size, words, pieces);
   }
   ls_release(it->allocator, words);
   ls_release(it->allocator, pieces);

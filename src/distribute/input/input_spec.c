@@ -114,6 +114,15 @@ ls_type ls_input_value_type(const ls_distributed_dataset *data, size_t leaf) {
   return type;
 }
 
+ls_type ls_input_empty_type(const ls_distributed_dataset *data, size_t leaf) {
+  ls_type type = ls_input_value_type(data, leaf);
+  if (ls_shape_is_known(type.shape) && type.shape.rank > 0)
+    type.shape.dim[0] = 0;
+  for (int d = 0; d < type.shape.rank; ++d)
+    if (type.shape.dim[d] < 0) type.shape.dim[d] = 0;
+  return type;
+}
+
 ls_type ls_input_type_of(const ls_distributed_dataset *data, size_t leaf,
                          size_t replica) {
   ls_type type = ls_input_value_type(data, leaf);
