@@ -122,6 +122,9 @@ typedef struct ls_train_config {
   int64_t replicas, threads, batch_size, epochs, steps, seed, warmup;
   int64_t accumulate;  // Batches that make a step of the optimizer.
   double learning_rate, weight_decay, clip_norm;
+  const char *test;      // What it is tested on, if that has another name.
+  const char *features;  // Which parts of the data are examples and labels.
+  double split;          // How much of the data is kept for the test.
 } ls_train_config;
 
 // Reads config.json of a run folder. What it does not say has its default, and

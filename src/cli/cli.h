@@ -31,6 +31,7 @@ int cli_signals_first(void);
 int cli_train(int argc, char **argv);
 int cli_eval(int argc, char **argv);
 int cli_bench(int argc, char **argv);
+int cli_data_command(int argc, char **argv);
 int cli_graph(int argc, char **argv);
 int cli_devices(int argc, char **argv);
 int cli_help(int argc, char **argv);
@@ -66,7 +67,8 @@ typedef struct cli_syntax {
   const cli_option *options;
   size_t num_options;
   const char *operand_form;  // "MODEL"; NULL: the command takes none.
-  const char **operand;      // Required where there is a form.
+  const char **operand;      // Required where there is a form. Several go
+  size_t *num_operands;      // behind it, if this is not NULL.
 } cli_syntax;
 
 // Reads the flags and the operand of a command. False: the command ends, with
@@ -84,9 +86,15 @@ void cli_say(const char *command, const char *format, ...) LS_PRINTF(2, 3);
 // Says and frees the status. Returns CLI_FAILED.
 int cli_report(const char *command, ls_status status);
 
+// Zeroed memory, NULL if there is none; and back, NULL is fine. On any thread.
+void *cli_allocate(size_t size);
+void cli_release(void *memory);
+
 // Prints a text as JSON, with its quotes, to standard output.
 void cli_print_json(const char *text);
 
+// A runtime that only reads, by so many input threads (-1: as many as cores).
+ls_status cli_runtime_open_input(int64_t threads, ls_runtime **out_runtime);
 // Creates a runtime with this many threads (0: as many as cores) and this math
 // (NULL: fast) whose log goes to standard error, and makes it current.
 ls_status cli_runtime_open(int64_t threads, const char *math,
@@ -172,15 +180,35 @@ bool cli_check_arithmetic(const char *command, const char *precision,
         "algorithm; direct: always as sums over the taps",                     \
         0                                                                      \
   }
+#define CLI_FEATURES_OPTION(place)                                             \
+  {                                                                            \
+    "features", CLI_TEXT, (place), "A,B",                                      \
+        "which parts of .npz, .csv or .tfrecord files are examples\n"          \
+        "and labels: x,y; of a CSV the label alone, or columns and\n"          \
+        "the label behind them, * for all others; with types as in\n"          \
+        "image=u8[28,28],label=i64, image=image, '*=f32,label'",               \
+        0                                                                      \
+  }
 // The type of weights, and of all that is computed with them.
 ls_status cli_precision(const char *precision, ls_dtype *out_dtype);
 
-// Opens what --data names, or a part of it: `train` and `test` may be NULL.
-ls_status cli_open_data(const char *data, const ls_model_type *type,
+// What to learn from. NULL or zero in a field: it was not given.
+typedef struct cli_data {
+  const char *data;      // Required.
+  const char *test;      // What to test on.
+  const char *features;  // Which parts are examples and labels.
+  double split;          // How much is kept for the test, of all.
+  bool whole;            // The test is on all of `data` that has no test set.
+  bool kept;             // The features are those of a run's other data.
+  const char *command;   // Who says how images are resized. NULL: nobody.
+} cli_data;
+// Opens it, or a part of it: `train` and `test` may be NULL. What is opened is
+// the caller's, also after a failure.
+ls_status cli_open_data(const cli_data *data, const ls_model_type *type,
                         ls_dataset **train, ls_dataset **test);
-// Whether --data names a file or folder.
+// Whether --data names files or a folder.
 bool cli_is_place(const char *data);
-// The same name with the whole path of a file or folder, perhaps in `buffer`,
+// The same name with the whole paths of files or a folder, perhaps in `buffer`,
 // which has PATH_MAX bytes.
 const char *cli_full_data(const char *data, char *buffer);
 

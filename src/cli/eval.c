@@ -4,7 +4,9 @@
 #include "cli/cli.h"
 
 typedef struct eval_flags {
-  const char *run_folder, *model, *data, *math;
+  const char *run_folder, *model, *data, *features, *math;
+  bool other;  // Not the run's data.
+  bool kept;   // The features are the run's.
   int64_t threads;
   bool json;
 } eval_flags;
@@ -25,7 +27,15 @@ static ls_status load_and_evaluate(const eval_flags *flags,
                                    ls_evaluation *out_evaluation) {
   ls_dataset *test = NULL;
   ls_model model = {0};
-  ls_status status = cli_open_data(flags->data, type, NULL, &test);
+  ls_status status =
+      cli_open_data(&(cli_data){.data = flags->data,
+                                .test = flags->other ? NULL : config->test,
+                                .features = flags->features,
+                                .split = flags->other ? 0 : config->split,
+                                .whole = flags->other,
+                                .kept = flags->other && flags->kept,
+                                .command = flags->json ? NULL : "eval"},
+                    type, NULL, &test);
   // The optimizer's schedule plays no part here, but it needs its steps.
   if (ls_status_is_ok(status))
     status = cli_create_model(config, type, 1, &model);
@@ -58,7 +68,11 @@ static int run(eval_flags *flags, const ls_train_config *config) {
     return CLI_USAGE;
   const ls_model_type *type = cli_find_model("eval", flags->model);
   if (type == NULL) return CLI_FAILED;
+  flags->other = flags->data != NULL;
   if (flags->data == NULL) flags->data = config->data;
+  flags->kept = flags->features == NULL;
+  if (flags->kept && cli_is_place(flags->data))
+    flags->features = config->features;
   ls_evaluation evaluation = {0};
   const ls_status status = load_and_evaluate(flags, config, type, &evaluation);
   if (!ls_status_is_ok(status)) return cli_report("eval", status);
@@ -74,7 +88,10 @@ int cli_eval(int argc, char **argv) {
        "loaded that is not named here",
        0},
       {"data", CLI_TEXT, &flags.data, "NAME|PATH",
-       "other data than the run's; see 'lockstep train'", 0},
+       "other data than the run's, all of what has no test set\n"
+       "of its own; see 'lockstep train'",
+       0},
+      CLI_FEATURES_OPTION(&flags.features),
       CLI_THREADS_OPTION(&flags.threads),
       {"math", CLI_TEXT, &flags.math, "NAME",
        "fast or direct (default: the run's); see 'lockstep\ntrain'", 0},

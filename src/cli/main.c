@@ -10,6 +10,8 @@
 const cli_command cli_commands[] = {
     {"train", "train a model", cli_train},
     {"eval", "evaluate a trained model", cli_eval},
+    {"data", "show what files hold, and how fast they are read",
+     cli_data_command},
     {"bench", "time a model's training step", cli_bench},
     {"graph", "print what a model's training step is made of", cli_graph},
     {"devices", "list what computes", cli_devices},

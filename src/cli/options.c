@@ -191,6 +191,10 @@ static int parse_operand(const cli_syntax *syntax, const char *word) {
             word, syntax->command);
     return CLI_USAGE;
   }
+  if (syntax->num_operands != NULL) {
+    syntax->operand[(*syntax->num_operands)++] = word;
+    return CLI_OK;
+  }
   if (syntax->operand_form == NULL || *syntax->operand != NULL) {
     cli_say(syntax->command,
             "'%s' is one word too many; see 'lockstep %s "

@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of a run, from its configuration: data, optimizer, model.
+// The parts of a run, from its configuration: optimizer, model.
 #define _GNU_SOURCE
-#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cli/cli.h"
-
-static const char synthetic[] = "synthetic";
-static const char fashion_mnist[] = "fashion-mnist";
 
 // ---- Choices ---------------------------------------------------------------
 bool cli_choose(const char *command, const char *flag, const char *value,
@@ -35,71 +29,6 @@ ls_status cli_precision(const char *precision, ls_dtype *out_dtype) {
   *out_dtype = LS_DTYPE_F32;  // Products alone are of bf16.
   if (strcmp(precision, "bf16") == 0) return ls_ok();
   return ls_dtype_parse(precision, out_dtype);
-}
-
-// ---- Data ------------------------------------------------------------------
-bool cli_is_place(const char *data) {
-  return strcmp(data, synthetic) != 0 && strcmp(data, fashion_mnist) != 0;
-}
-
-const char *cli_full_data(const char *data, char *buffer) {
-  if (!cli_is_place(data)) return data;
-  return realpath(data, buffer) != NULL ? buffer : data;
-}
-
-static ls_status open_synthetic(const ls_model_type *type, ls_dataset **train,
-                                ls_dataset **test) {
-  ls_synthetic_options options = {.size = 8192,
-                                  .dtype = type->example_dtype,
-                                  .shape = type->example_shape,
-                                  .num_classes = type->num_classes};
-  if (train != NULL) *train = ls_dataset_synthetic(&options);
-  options.size = 1024;
-  options.sample = 1;
-  if (test != NULL) *test = ls_dataset_synthetic(&options);
-  return ls_ok();
-}
-
-static ls_status open_text(const char *path, const ls_model_type *type,
-                           ls_dataset **train, ls_dataset **test) {
-  struct stat info;
-  if (strcmp(path, fashion_mnist) == 0 ||
-      (stat(path, &info) == 0 && S_ISDIR(info.st_mode)))
-    return ls_invalid_argument(
-        "model '%s' learns from text, '%s' has images; give it a file, or "
-        "synthetic",
-        type->name, path);
-  ls_text_options options = {.length =
-                                 ls_shape_num_elements(type->example_shape)};
-  if (train != NULL) *train = ls_dataset_text(path, &options);
-  options.test = true;
-  if (test != NULL) *test = ls_dataset_text(path, &options);
-  return ls_ok();
-}
-
-static ls_status open_images(const char *path, const ls_model_type *type,
-                             ls_dataset **train, ls_dataset **test) {
-  struct stat info;
-  const char *folder = strcmp(path, fashion_mnist) == 0 ? NULL : path;
-  if (folder != NULL && stat(path, &info) == 0 && !S_ISDIR(info.st_mode))
-    return ls_invalid_argument(
-        "model '%s' learns from images, '%s' is a file; give it a folder with "
-        "IDX files, fashion-mnist or synthetic",
-        type->name, path);
-  if (train != NULL) *train = ls_dataset_fashion_mnist(folder, true);
-  if (test != NULL) *test = ls_dataset_fashion_mnist(folder, false);
-  return ls_ok();
-}
-
-ls_status cli_open_data(const char *data, const ls_model_type *type,
-                        ls_dataset **train, ls_dataset **test) {
-  LS_RETURN_IF_ERROR(strcmp(data, synthetic) == 0
-                         ? open_synthetic(type, train, test)
-                     : type->example_dtype == LS_DTYPE_I32
-                         ? open_text(data, type, train, test)
-                         : open_images(data, type, train, test));
-  if (train != NULL) LS_RETURN_IF_ERROR(ls_dataset_status(*train));
-  return test != NULL ? ls_dataset_status(*test) : ls_ok();
 }
 
 // ---- Model -----------------------------------------------------------------

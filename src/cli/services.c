@@ -61,6 +61,19 @@ void cli_print_json(const char *text) {
   putchar('"');
 }
 
+// ---- Memory ----------------------------------------------------------------
+void *cli_allocate(size_t size) {
+  ls_allocator *system = ls_allocator_system();
+  void *memory = system->allocate(system, size > 0 ? size : 1, 16);
+  if (memory != NULL) memset(memory, 0, size);
+  return memory;
+}
+
+void cli_release(void *memory) {
+  ls_allocator *system = ls_allocator_system();
+  if (memory != NULL) system->release(system, memory);
+}
+
 // ---- Runtime ---------------------------------------------------------------
 static void write_log(void *user, const ls_log_line *line) {
   static const char *const levels[] = {"error", "warning", "info", "debug"};
@@ -105,6 +118,18 @@ ls_status cli_runtime_open(int64_t threads, const char *math,
   LS_RETURN_IF_ERROR(ls_runtime_create(
       &(ls_runtime_options){
           .log = write_log, .threads = (int)threads, .math = wanted},
+      out_runtime));
+  ls_runtime_make_current(*out_runtime);
+  return ls_ok();
+}
+
+ls_status cli_runtime_open_input(int64_t threads, ls_runtime **out_runtime) {
+  *out_runtime = NULL;
+  LS_RETURN_IF_ERROR(ls_runtime_create(
+      &(ls_runtime_options){.log = write_log,
+                            .threads = 1,
+                            .input_threads =
+                                threads >= 0 ? LS_SOME(threads) : (ls_opt){0}},
       out_runtime));
   ls_runtime_make_current(*out_runtime);
   return ls_ok();

@@ -24,7 +24,8 @@ typedef struct session {
   ls_runtime *runtime;
   ls_train_config config;
   ls_train_config *resumed;  // What the run was made with; NULL: a new one.
-  const char *data;          // As it was given.
+  const char *data;          // As it was given,
+  const char *test_data;     // and this too; "": it was not.
   const char *run_folder;    // As it was given, or `chosen`.
   char chosen[PATH_MAX];
   ls_strategy *strategy;
@@ -137,7 +138,13 @@ static ls_status prepare(const train_flags *flags, const ls_model_type *type,
   LS_RETURN_IF_ERROR(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(config->replicas)},
       &run->strategy));
-  LS_RETURN_IF_ERROR(cli_open_data(run->data, type, &run->train, &run->test));
+  LS_RETURN_IF_ERROR(
+      cli_open_data(&(cli_data){.data = run->data,
+                                .test = run->test_data,
+                                .features = config->features,
+                                .split = config->split,
+                                .command = flags->quiet ? NULL : "train"},
+                    type, &run->train, &run->test));
   LS_RETURN_IF_ERROR(
       ls_status_annotate(ls_train_check_data(type, run->train),
                          "--data synthetic makes up examples that fit"));
@@ -209,6 +216,11 @@ static ptrdiff_t place_of(const cli_option *option, const train_flags *flags) {
   return at >= first && at < first + sizeof(flags->asked) ? at - first : -1;
 }
 
+// Whether a flag names files.
+static bool is_data(const cli_option *option) {
+  return strcmp(option->name, "data") == 0 || strcmp(option->name, "test") == 0;
+}
+
 // Prints what a configuration has at the place of a flag; "" for what is not
 // given.
 static void print_value(const cli_option *option, const void *value, char *text,
@@ -226,7 +238,7 @@ static void print_value(const cli_option *option, const void *value, char *text,
     const char *given = *(const char *const *)value;
     char full[PATH_MAX];
     if (given == NULL) return;
-    if (strcmp(option->name, "data") == 0) given = cli_full_data(given, full);
+    if (is_data(option)) given = cli_full_data(given, full);
     snprintf(text, size, "%s", given);
   }
 }
@@ -249,8 +261,8 @@ static bool agrees(const cli_syntax *syntax, const train_flags *flags,
     print_value(option, option->value, asked, sizeof(asked));
     print_value(option, (const char *)config + place, has, sizeof(has));
     if (asked[0] == '\0' || strcmp(asked, has) == 0) continue;
-    if (strcmp(option->name, "data") == 0 && cli_is_place(asked) &&
-        cli_is_place(has))
+    if (is_data(option) && cli_is_place(asked) && cli_is_place(has) &&
+        has[0] != '\0')
       continue;
     cli_say("train",
             "--%s is '%s', the run in '%s' has '%s': it can only go on as it "
@@ -293,6 +305,11 @@ static bool check_flags(train_flags *flags) {
     return false;
   if (!cli_check_arithmetic("train", asked->precision, &asked->math))
     return false;
+  if (asked->split >= 1) {
+    cli_say("train", "--split is '%g', expected a number between 0 and 1",
+            asked->split);
+    return false;
+  }
   if (flags->resume == NULL) return check_optimizer(asked);
   if (flags->run_folder == NULL && !flags->overwrite) return true;
   cli_say("train",
@@ -310,6 +327,8 @@ static ls_train_config fresh_config(const train_flags *flags) {
   if (config.precision == NULL) config.precision = "f32";
   if (config.optimizer == NULL) config.optimizer = "";
   if (config.schedule == NULL) config.schedule = "linear";
+  if (config.test == NULL) config.test = "";
+  if (config.features == NULL) config.features = "";
   if (config.replicas == 0) config.replicas = 1;
   if (config.seed < 0) config.seed = 0;
   return config;
@@ -323,6 +342,7 @@ static ls_train_config resumed_config(const train_flags *flags,
   ls_train_config config = *resumed;
   config.model = model;
   if (flags->asked.data != NULL) config.data = flags->asked.data;
+  if (flags->asked.test != NULL) config.test = flags->asked.test;
   if (flags->asked.epochs != 0 || flags->asked.steps != 0) {
     config.epochs = flags->asked.epochs;
     config.steps = flags->asked.steps;
@@ -334,10 +354,12 @@ static ls_train_config resumed_config(const train_flags *flags,
 static int run_session(const train_flags *flags, session *run) {
   const ls_model_type *type = cli_find_model("train", run->config.model);
   if (type == NULL) return CLI_USAGE;
-  char model[PATH_MAX], data[PATH_MAX];
+  char model[PATH_MAX], data[PATH_MAX], test[PATH_MAX];
   run->run_folder = flags->resume != NULL ? flags->resume : flags->run_folder;
   run->data = run->config.data;
+  run->test_data = run->config.test;
   run->config.data = cli_full_data(run->config.data, data);
+  run->config.test = cli_full_data(run->config.test, test);
   run->config.model = cli_full_model(run->config.model, model, sizeof(model));
   ls_trace *trace = NULL;
   ls_status status = cli_trace_begin(run->runtime, flags->trace, &trace);
@@ -390,9 +412,21 @@ int cli_train(int argc, char **argv) {
        0},
       {"data", CLI_TEXT, &asked->data, "NAME|PATH",
        "fashion-mnist (default), synthetic, a folder with the\n"
-       "four IDX files of MNIST or its like, or, for a model\n"
-       "that learns from text, any file",
+       "four IDX files of MNIST or its like or with a folder of\n"
+       "PNG or JPEG images for each class, .npz, .csv or\n"
+       ".tfrecord files, IDX or .npy as EXAMPLES,LABELS, or, for\n"
+       "a model that learns from text, any file; several files\n"
+       "by a pattern: 'train-*.csv'",
        0},
+      {"test", CLI_TEXT, &asked->test, "PATH",
+       "other files to test on (default: the test set that the\n"
+       "data have, else the part that --split holds out)",
+       0},
+      {"split", CLI_REAL, &asked->split, "X",
+       "how much of data without a test set is held out to test\n"
+       "on, always the same examples (default 0.1)",
+       0},
+      CLI_FEATURES_OPTION(&asked->features),
       {"replicas", CLI_COUNT, &asked->replicas, "N",
        "replicas that share each batch (default 1)", 1},
       CLI_THREADS_OPTION(&asked->threads),

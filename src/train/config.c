@@ -27,7 +27,8 @@ static const struct {
     ENTRY(REAL, learning_rate, NULL), ENTRY(TEXT, schedule, "constant"),
     ENTRY(WHOLE, warmup, NULL),       ENTRY(REAL, weight_decay, NULL),
     ENTRY(REAL, clip_norm, NULL),     ENTRY(WHOLE, accumulate, NULL),
-    ENTRY(WHOLE, seed, NULL),
+    ENTRY(WHOLE, seed, NULL),         ENTRY(TEXT, test, ""),
+    ENTRY(REAL, split, NULL),         ENTRY(TEXT, features, ""),
 };
 
 // ---- Writing ---------------------------------------------------------------

@@ -123,7 +123,7 @@ grep -qxF "$(cat trained.txt)" out.txt || fail "another accuracy than the run's"
   grep -qE '^\{"model":"tiny","data":"synthetic","examples":1024,"loss":[0-9.e-]+,"accuracy":[0-9.]+\}$' \
     out.txt || fail "eval --json prints something else"
 ends 1 "'nowhere' is no run folder" eval nowhere
-ends 1 "there is no folder 'nodata'" eval longer --data nodata
+ends 1 "there is no file or folder 'nodata'" eval longer --data nodata
 
 # Damaged files are named.
 cp -r longer killed

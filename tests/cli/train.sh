@@ -62,7 +62,7 @@ done
   fails "the learning rate 1e+30 may be too high" $tiny --quiet \
     --learning-rate 1e30 --run-dir run --overwrite
 }
-fails "there is no folder 'no-such-folder'" --data no-such-folder
+fails "there is no file or folder 'no-such-folder'" --data no-such-folder
 mkdir data
 fails "there is no 'data/train-labels-idx1-ubyte', nor the same with .gz" \
   --data data
@@ -77,7 +77,7 @@ if [ "$(id -u)" != 0 ]; then
   fails "Permission denied" $tiny --run-dir locked/run
 fi
 
-fails "model 'tiny' learns from images, 'out.txt' is a file" \
+fails "model 'tiny' learns from images or numbers, 'out.txt' has none that" \
   --model tiny --data out.txt
 fails "model 'gpt' learns from text, 'fashion-mnist' has images" --model gpt
 fails "model 'gpt' learns from text, 'data' has images" --model gpt --data data

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Runs of the program on the same examples in files of all kinds, which give
+// the same model, and on files that are none.
+#define _GNU_SOURCE
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/runtime_internal.h"
+#include "io/example.h"
+#include "io/inflate.h"
+#include "io/npy.h"
+#include "io/png.h"
+#include "io/zip.h"
+#include "support/expect.h"
+
+// Images of 4 x 4 pixels of 4 classes, sorted by class as folders are.
+enum { SIDE = 4, PIXELS = SIDE * SIDE, CLASSES = 4, TRAIN = 48, TEST = 12 };
+
+static unsigned char pixel(int set, int i, int at) {
+  const unsigned mixed = (unsigned)(i * PIXELS + at + set * 7919) * 2654435761u;
+  return (unsigned char)(mixed >> 24);
+}
+static int label_of(int set, int i) {
+  return i / ((set == 0 ? TRAIN : TEST) / CLASSES);
+}
+static int count_of(int set) { return set == 0 ? TRAIN : TEST; }
+
+// ---- Files -----------------------------------------------------------------
+static char folder[] = "formats-XXXXXX";
+
+static void put(const char *path, const void *data, size_t size) {
+  expect_ok(ls_file_system_system()->write(NULL, path, data, size));
+}
+
+static void make_folders(const char *path) {
+  expect_ok(ls_file_system_system()->make_directories(NULL, path));
+}
+
+static void all_pixels(int set, unsigned char *out) {
+  for (int i = 0; i < count_of(set); ++i)
+    for (int at = 0; at < PIXELS; ++at)
+      *out++ = pixel(set, i, at);
+}
+
+static void put_idx(const char *images, const char *labels, int set) {
+  unsigned char data[16 + TRAIN * PIXELS] = {0, 0, 8, 3};
+  const int count = count_of(set);
+  data[7] = (unsigned char)count;
+  data[11] = data[15] = SIDE;
+  all_pixels(set, data + 16);
+  put(images, data, 16 + (size_t)count * PIXELS);
+  unsigned char numbers[8 + TRAIN] = {0, 0, 8, 1};
+  numbers[7] = (unsigned char)count;
+  for (int i = 0; i < count; ++i)
+    numbers[8 + i] = (unsigned char)label_of(set, i);
+  put(labels, numbers, 8 + (size_t)count);
+}
+
+static void add_member(ls_zip_writer *zip, const char *name, ls_dtype dtype,
+                       ls_shape shape, const void *data) {
+  ls_text head;
+  ls_text_init(&head, ls_allocator_system());
+  expect_ok(ls_npy_print_header(dtype, shape, &head));
+  expect_ok(
+      ls_zip_add(zip, name, false, head.data, head.size, data,
+                 (size_t)ls_shape_num_elements(shape) * ls_dtype_size(dtype)));
+  ls_text_deinit(&head);
+}
+
+// Labels are i64 [n, 1], as some are. Names of one set or of two.
+static void put_npz(const char *path, const char *const *names, int first,
+                    int sets) {
+  ls_zip_writer *zip = NULL;
+  expect_ok(ls_zip_writer_open(ls_runtime_current(), path, &zip));
+  for (int set = first; set < first + sets; ++set) {
+    unsigned char data[TRAIN * PIXELS];
+    int64_t labels[TRAIN];
+    const int count = count_of(set);
+    all_pixels(set, data);
+    for (int i = 0; i < count; ++i)
+      labels[i] = label_of(set, i);
+    add_member(zip, names[2 * (set - first)], LS_DTYPE_U8,
+               LS_SHAPE(count, SIDE, SIDE), data);
+    add_member(zip, names[2 * (set - first) + 1], LS_DTYPE_I64,
+               LS_SHAPE(count, 1), labels);
+  }
+  expect_ok(ls_zip_writer_close(zip, true));
+}
+
+static void put_csv(const char *path, int set, bool header) {
+  FILE *file = fopen(path, "w");
+  if (header) {
+    // The names' order is not that of the alphabet.
+    fprintf(file, "label");
+    for (int at = 0; at < PIXELS; ++at)
+      fprintf(file, ",p%d", at);
+    fprintf(file, "\n");
+  }
+  for (int i = 0; i < count_of(set); ++i) {
+    if (header) fprintf(file, "%d,", label_of(set, i));
+    for (int at = 0; at < PIXELS; ++at)
+      fprintf(file, "%s%d", at > 0 ? "," : "", pixel(set, i, at));
+    if (!header) fprintf(file, ",%d", label_of(set, i));
+    fprintf(file, "\n");
+  }
+  fclose(file);
+}
+
+static void make_image(int set, int i, unsigned char **out, size_t *out_size) {
+  unsigned char pixels[PIXELS];
+  for (int at = 0; at < PIXELS; ++at)
+    pixels[at] = pixel(set, i, at);
+  const ls_pixels image = {.data = pixels,
+                           .height = SIDE,
+                           .width = SIDE,
+                           .channels = 1,
+                           .bits = 8,
+                           .stride = SIDE};
+  expect_ok(ls_png_encode(ls_allocator_system(), &image, out, out_size));
+}
+
+static void put_images(const char *above, int set) {
+  for (int i = 0; i < count_of(set); ++i) {
+    char path[128];
+    unsigned char *bytes = NULL;
+    size_t size = 0;
+    snprintf(path, sizeof(path), "%s/class-%d", above, label_of(set, i));
+    make_folders(path);
+    make_image(set, i, &bytes, &size);
+    snprintf(path, sizeof(path), "%s/class-%d/%03d.png", above,
+             label_of(set, i), i);
+    put(path, bytes, size);
+    ls_release(ls_allocator_system(), bytes);
+  }
+}
+
+typedef enum kind { AS_BYTES, AS_INTS, AS_PNG } kind;
+
+static void put_records(const char *path, const char *name, int set, int from,
+                        int to, kind as) {
+  ls_tfrecord_output *writer = NULL;
+  ls_example_builder builder;
+  ls_example_init(&builder, ls_allocator_system());
+  expect_ok(ls_tfrecord_output_open(ls_runtime_current(), path, &writer));
+  for (int i = from; i < to; ++i) {
+    unsigned char raw[PIXELS];
+    int64_t ints[PIXELS];
+    const int64_t label = label_of(set, i);
+    for (int at = 0; at < PIXELS; ++at)
+      ints[at] = raw[at] = pixel(set, i, at);
+    ls_bytes bytes = {(const char *)raw, PIXELS};
+    unsigned char *image = NULL;
+    if (as == AS_PNG) {
+      make_image(set, i, &image, &bytes.size);
+      bytes.data = (const char *)image;
+    }
+    if (as == AS_INTS)
+      ls_example_add_ints(&builder, name, ints, PIXELS);
+    else
+      ls_example_add_bytes(&builder, name, &bytes, 1);
+    ls_example_add_ints(&builder, "label", &label, 1);
+    ls_bytes example;
+    expect_ok(ls_example_end(&builder, &example));
+    expect_ok(ls_tfrecord_output_add(writer, example.data, example.size));
+    ls_release(ls_allocator_system(), image);
+  }
+  expect_ok(ls_tfrecord_output_close(writer, true));
+  ls_example_deinit(&builder);
+}
+
+static void pack(const char *path, const char *packed_path) {
+  const ls_file_system *files = ls_file_system_system();
+  ls_allocator *system = ls_allocator_system();
+  char *data = NULL, *packed = NULL;
+  size_t size = 0, packed_size = 0;
+  expect_ok(files->read(NULL, path, SIZE_MAX, system, &data, &size));
+  expect_ok(
+      ls_deflate(system, LS_PACKING_GZIP, data, size, &packed, &packed_size));
+  put(packed_path, packed, packed_size);
+  ls_release(system, data);
+  ls_release(system, packed);
+}
+
+static void put_all(void) {
+  static const char *const keras[] = {"x_train", "y_train", "x_test", "y_test"};
+  static const char *const own[] = {"pictures", "kinds"};
+  static const char *const xy[] = {"x", "y"};
+  make_folders("mnist");
+  put_idx("mnist/train-images-idx3-ubyte", "mnist/train-labels-idx1-ubyte", 0);
+  put_idx("mnist/t10k-images-idx3-ubyte", "mnist/t10k-labels-idx1-ubyte", 1);
+  put_npz("keras.npz", keras, 0, 2);
+  put_npz("own.npz", own, 0, 1);
+  put_npz("own-test.npz", own, 1, 1);
+  put_npz("xy.npz", xy, 0, 1);
+  put_csv("train.csv", 0, true);
+  put_csv("test.csv", 1, true);
+  put_csv("bare.csv", 0, false);
+  put_images("images/train", 0);
+  put_images("images/test", 1);
+  put_records("test.tfrecord", "image", 1, 0, TEST, AS_BYTES);
+  put_records("bytes-0.tfrecord", "image", 0, 0, 20, AS_BYTES);
+  put_records("bytes-1.tfrecord", "image", 0, 20, TRAIN, AS_BYTES);
+  put_records("ints.tfrecord", "x", 0, 0, TRAIN, AS_INTS);
+  put_records("odd.tfrecord", "picture", 0, 0, TRAIN, AS_BYTES);
+  put_records("odd-test.tfrecord", "picture", 1, 0, TEST, AS_BYTES);
+  put_records("png.tfrecord", "image/encoded", 0, 0, TRAIN, AS_PNG);
+  pack("ints.tfrecord", "ints.tfrecord.gz");
+}
+
+static int make_all(void **state) {
+  (void)state;
+  if (getenv("LOCKSTEP") == NULL) return 0;
+  if (mkdtemp(folder) == NULL || chdir(folder) != 0) return 1;
+  put_all();
+  return 0;
+}
+
+static int remove_all(void **state) {
+  (void)state;
+  char command[64];
+  if (getenv("LOCKSTEP") == NULL) return 0;
+  if (chdir("..") != 0) return 1;
+  snprintf(command, sizeof(command), "rm -rf %s", folder);
+  return system(command) != 0;
+}
+
+// ---- The program -----------------------------------------------------------
+static char out[8192], err[8192];
+
+static void read_text(const char *path, char *text, size_t size) {
+  FILE *file = fopen(path, "r");
+  text[0] = '\0';
+  if (file == NULL) return;
+  const size_t got = fread(text, 1, size - 1, file);
+  text[got] = '\0';
+  fclose(file);
+}
+
+static int run_program(const char *arguments) {
+  char command[1024];
+  snprintf(command, sizeof(command), "\"$LOCKSTEP\" %s >out.txt 2>err.txt",
+           arguments);
+  const int code = system(command);
+  read_text("out.txt", out, sizeof(out));
+  read_text("err.txt", err, sizeof(err));
+  return WIFEXITED(code) ? WEXITSTATUS(code) : -1;
+}
+
+// Prints as printf, runs, and expects this code.
+__attribute__((format(printf, 2, 3))) static void
+expect_run(int wanted, const char *format, ...) {
+  char arguments[800];
+  va_list values;
+  if (getenv("LOCKSTEP") == NULL) skip();
+  va_start(values, format);
+  vsnprintf(arguments, sizeof(arguments), format, values);
+  va_end(values);
+  const int code = run_program(arguments);
+  if (code != wanted)
+    fail_msg("lockstep %s: code %d, wanted %d\n%s%s", arguments, code, wanted,
+             out, err);
+}
+
+static void expect_same(const char *a, const char *b) {
+  ls_allocator *system = ls_allocator_system();
+  const ls_file_system *files = ls_file_system_system();
+  char path[128], *data[2] = {0};
+  size_t size[2] = {0};
+  for (int i = 0; i < 2; ++i) {
+    snprintf(path, sizeof(path), "%s/model.safetensors", i == 0 ? a : b);
+    expect_ok(files->read(NULL, path, SIZE_MAX, system, &data[i], &size[i]));
+  }
+  if (size[0] != size[1] || memcmp(data[0], data[1], size[0]) != 0)
+    fail_msg("%s and %s have other models", a, b);
+  ls_release(system, data[0]);
+  ls_release(system, data[1]);
+}
+
+#define TINY "train --model tiny --quiet --batch-size 16 --schedule constant "
+
+// ---- Tests -----------------------------------------------------------------
+static const struct {
+  const char *name, *data;
+} with_test[] = {
+    {"mnist", "mnist"},
+    {"keras", "keras.npz"},
+    {"images", "images"},
+    {"idx", "mnist/train-images-idx3-ubyte,mnist/train-labels-idx1-ubyte "
+            "--test mnist/t10k-images-idx3-ubyte,mnist/t10k-labels-idx1-ubyte"},
+    {"turned", "mnist/train-labels-idx1-ubyte,mnist/train-images-idx3-ubyte "
+               "--test test.csv"},
+    {"own", "own.npz --test own-test.npz --features pictures,kinds"},
+    {"csv", "train.csv --test test.csv"},
+    {"bare", "bare.csv --test test.csv"},
+    {"records", "'bytes-*.tfrecord' --test test.tfrecord"},
+    {"two", "bytes-0.tfrecord,bytes-1.tfrecord --test images/test"},
+    {"ints", "ints.tfrecord --test test.tfrecord"},
+    {"packed", "ints.tfrecord.gz --test test.tfrecord"},
+    {"png", "png.tfrecord --test mnist"},
+    {"named", "odd.tfrecord --features 'picture=u8[4,4],label=i64' --test "
+              "odd-test.tfrecord"},
+    {"mixed", "own.npz --features pictures,kinds --test mnist"},
+};
+
+static void equal_examples_give_equal_models(void **state) {
+  (void)state;
+  static char first[sizeof(out)];
+  for (size_t i = 0; i < LS_COUNT_OF(with_test); ++i) {
+    expect_run(0, TINY "--data %s --steps 2 --run-dir runs/%s",
+               with_test[i].data, with_test[i].name);
+    if (i == 0)
+      snprintf(first, sizeof(first), "%s", out);
+    else
+      assert_string_equal(out, first);
+    char path[64];
+    snprintf(path, sizeof(path), "runs/%s", with_test[i].name);
+    expect_same("runs/mnist", path);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(equal_examples_give_equal_models),
+  };
+  return cmocka_run_group_tests(tests, make_all, remove_all);
+}
