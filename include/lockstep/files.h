@@ -14,13 +14,13 @@
 // A path's last part may be a pattern: `*`, `?` and `[a-z]` stand for the names
 // that fit, sorted; `[*]` is a star. Several files are one data set, one behind
 // the other. They are opened by the maker, must not change, and are read in
-// ranges, from any thread, when elements are needed: a file that someone cuts
-// off meanwhile is DATA_LOSS with its name and the byte.
+// ranges, from any thread, when elements are needed, up to 64 of a data set
+// open at a time: a file that someone cuts off meanwhile is DATA_LOSS with its
+// name and the byte. The first 64 MiB of files, unless an option says
+// otherwise, are read whole by the maker, those that fit.
 //
-// Small ones are read whole by the maker: where nothing else is said, as long
-// as all of a data set that are take up to 64 MiB.
-//
-// All but packed TFRecord files are indexed: element i is found at once. For
+// All but packed files (gzip: lines and TFRecord) are indexed: element i is
+// found at once; packed ones are streams, read from the start to the end. For
 // lines, CSV and TFRecord a pass over the files finds where elements begin, 8
 // bytes of memory each; an option keeps what it has found beside the file, as
 // FILE.index, for as long as the file has that size and time.
@@ -91,7 +91,8 @@ typedef struct ls_lines_options {
   ls_flag keep_index;  // Default off.
   ls_flag load;        // Whether files are read by the maker: see above.
 } ls_lines_options;
-// String scalars: lines, without the LF or CR LF at their ends.
+// String scalars: lines, without the LF or CR LF at their ends. Gzip files are
+// seen as such.
 LS_API ls_dataset *ls_dataset_lines(const char *const *paths, size_t num_paths,
                                     const ls_lines_options *options);
 
@@ -147,8 +148,7 @@ typedef struct ls_tfrecord_options {
   ls_flag load;        // Whether files are read by the maker: see above.
 } ls_tfrecord_options;
 // Records of TFRecord files; with features dicts of them. Gzip files are seen
-// as such; a data set with one is a stream, read from the start to the end.
-// `options` may be NULL.
+// as such. `options` may be NULL.
 LS_API ls_dataset *ls_dataset_tfrecords(const char *const *paths,
                                         size_t num_paths,
                                         const ls_tfrecord_options *options);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/reader.h"
 
-#include "base/plain.h"
-
 enum { PACKED_CHUNK = 64 << 10 };
 
 ls_status ls_reader_open(const ls_file *file, ls_allocator *allocator,
@@ -169,11 +167,4 @@ ls_status ls_reader_skip(ls_reader *reader, int64_t size) {
     size -= (int64_t)step;
   }
   return ls_ok();
-}
-
-const char *ls_reader_place(const ls_reader *reader, int64_t position,
-                            char buffer[64]) {
-  ls_format(buffer, 64, "byte %lld%s", (long long)position,
-            reader->inflater != NULL ? " (unpacked)" : "");
-  return buffer;
 }

@@ -58,8 +58,4 @@ void ls_reader_take(ls_reader *reader, size_t size);
 // where nothing is packed. Beyond the end: ends there; `position` tells.
 LS_MUST_USE ls_status ls_reader_skip(ls_reader *reader, int64_t size);
 
-// "byte 17", or "byte 17 (unpacked)": of the bytes, for messages.
-const char *ls_reader_place(const ls_reader *reader, int64_t position,
-                            char buffer[64]);
-
 #endif  // LS_IO_READER_H_

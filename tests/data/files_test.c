@@ -92,6 +92,38 @@ static void lines_of_all_files_are_elements(void **state) {
                      "a data set of no files");
 }
 
+static void packed_lines_are_a_stream(void **state) {
+  (void)state;
+  put_text("1.txt", "one\n");
+  put_gzip("2.txt.gz", "two\r\n\nthree\r", 12);
+  ls_dataset *d =
+      ls_dataset_lines(LS_PATHS("1.txt", "2.txt.gz"),
+                       &(ls_lines_options){.keep_index = LS_FLAG_ON});
+  assert_false(ls_dataset_is_indexed(d));
+  expect_elements(ls_dataset_retain(d), "'one'; 'two'; ''; 'three\r'; ");
+  expect_elements(ls_dataset_skip(ls_dataset_retain(d), 2), "''; 'three\r'; ");
+  expect_elements(ls_dataset_skip(d, 20), "");
+  // Lines longer than what is read at once.
+  enum { LONG = 1000000 };
+  char *text = malloc(LONG + 3);
+  memset(text, 'x', LONG);
+  memcpy(text + LONG, "\ny", 3);
+  put_gzip("2.txt.gz", text, LONG + 2);
+  free(text);
+  ls_iterator *it = NULL;
+  ls_nest line = ls_none();
+  d = ls_dataset_lines(LS_PATHS("2.txt.gz"), NULL);
+  expect_ok(ls_iterator_create(d, NULL, &it));
+  ls_dataset_release(d);
+  expect_ok(ls_iterator_next(it, &line));
+  assert_int_equal(((const ls_bytes *)ls_nest_data(line, 0))->size, LONG);
+  expect_ok(ls_iterator_next(it, &line));
+  assert_int_equal(((const ls_bytes *)ls_nest_data(line, 0))->size, 1);
+  expect_status(ls_iterator_next(it, &line), LS_OUT_OF_RANGE, "");
+  ls_nest_release(line);
+  ls_iterator_release(it);
+}
+
 static void an_index_is_kept_beside_its_file(void **state) {
   (void)state;
   const ls_lines_options keep = {.keep_index = LS_FLAG_ON};
@@ -131,6 +163,10 @@ static void records_of_one_size_are_rows(void **state) {
                     "[49,50,51,52]; [53,54,55,56]; [97,98,99,100]; ");
   }
   ls_dataset *d = ls_dataset_records(LS_PATHS("a", "b"), &options);
+  char text[128];
+  assert_string_equal(
+      ls_dataset_print(d, text, sizeof(text)),
+      "records(records, a:10, b:6, size=4, header=1, footer=1)");
   expect_elements(ls_dataset_batch(d, &(ls_batch_options){.size = 2}),
                   "[49,50,51,52,53,54,55,56]; [97,98,99,100]; ");
   expect_no_elements(
@@ -181,6 +217,20 @@ static void csv_without_names_is_read_by_place(void **state) {
                   "'x' 1; 'y' -1; ");
   expect_elements(ls_dataset_csv(LS_PATHS("1.csv"), &options),
                   "'x' 1; 'y' -1; ");
+}
+
+static void columns_of_csv_are_of_any_type(void **state) {
+  (void)state;
+  put_text("1.csv", "a,b,c,d\n0.5,-2,true,\n1e9,3,0,x\n");
+  const ls_csv_column columns[] = {
+      {.name = "a", .dtype = LS_DTYPE_BF16},
+      {.name = "b", .dtype = LS_DTYPE_F16},
+      {.name = "c", .dtype = LS_DTYPE_BOOL},
+      {.name = "d", .dtype = LS_DTYPE_STRING, .missing = "none"}};
+  expect_elements(
+      ls_dataset_csv(LS_PATHS("1.csv"),
+                     &(ls_csv_options){.columns = columns, .num_columns = 4}),
+      "0.5 -2 1 'none'; 9.98244e+08 3 0 'x'; ");
 }
 
 static void what_is_wrong_in_csv_is_named(void **state) {
@@ -252,6 +302,9 @@ static void rows_of_idx_files_are_elements(void **state) {
   }
   expect_elements(ls_dataset_idx(LS_PATHS("labels"), NULL), "7; 256; -2; ");
   ls_dataset *d = ls_dataset_idx(LS_PATHS("images", "labels"), &unloaded);
+  char text[128];
+  assert_string_equal(ls_dataset_print(d, text, sizeof(text)),
+                      "columns(idx, images:18=u8[3,2], labels:14=i16[3])");
   d = ls_dataset_batch(d, &(ls_batch_options){.size = 2});
   expect_elements(d, "[1,2,3,4] [7,256]; [5,6] [-2]; ");
   static const char two[] = {0, 0, 8, 1, 0, 0, 0, 2, 1, 2};
@@ -489,11 +542,13 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(names_of_files_are_elements),
       TEST(lines_of_all_files_are_elements),
+      TEST(packed_lines_are_a_stream),
       TEST(an_index_is_kept_beside_its_file),
       TEST(a_file_that_is_cut_off_is_data_loss),
       TEST(records_of_one_size_are_rows),
       TEST(columns_of_csv_are_typed_by_their_first_rows),
       TEST(csv_without_names_is_read_by_place),
+      TEST(columns_of_csv_are_of_any_type),
       TEST(what_is_wrong_in_csv_is_named),
       TEST(rows_of_idx_files_are_elements),
       TEST(rows_of_npy_files_are_elements),

@@ -242,6 +242,72 @@ static void features_of_any_number_are_as_they_are(void **state) {
   expect_elements(with_features("a", &raw, 1), "[0,1]; [1,2]; [2,3]; [3,4]; ");
 }
 
+static void features_are_of_any_type(void **state) {
+  (void)state;
+  put_examples("a", 1, 2);
+  const ls_tfrecord_feature features[] = {
+      {.name = "label", .dtype = LS_DTYPE_U64},
+      {.name = "weights", .dtype = LS_DTYPE_BF16, .shape = LS_SHAPE(2)},
+      {.name = "image", .dtype = LS_DTYPE_BOOL, .shape = LS_SHAPE(2)}};
+  expect_elements(with_features("a", features, 3), "[1,1] 10 [1.5,-1]; ");
+  const ls_tfrecord_feature others[] = {
+      {.name = "label", .dtype = LS_DTYPE_I16},
+      {.name = "weights", .dtype = LS_DTYPE_F64, .shape = LS_SHAPE(-1)},
+      {.name = "image", .dtype = LS_DTYPE_I8, .shape = LS_SHAPE(1, 2)}};
+  expect_elements(with_features("a", others, 3), "[1,2] 10 [1.5,-1]; ");
+  // What does not fit beside features of any number.
+  const ls_tfrecord_feature wrong[] = {
+      {.name = "some", .dtype = LS_DTYPE_I64, .shape = LS_SHAPE(-1)},
+      {.name = "weights", .dtype = LS_DTYPE_F32, .shape = LS_SHAPE(3)}};
+  expect_no_elements(with_features("a", wrong, 2), LS_INVALID_ARGUMENT,
+                     "has 2 values, 3 are wanted");
+}
+
+static void places_that_are_not_there_are_refused(void **state) {
+  (void)state;
+  put_words("a", words, 3);
+  pack("a", "a.gz");
+  pack("a", "b.gz");
+  ls_dataset *d = ls_dataset_tfrecords(LS_PATHS("?.gz"), NULL);
+  ls_iterator *it = NULL;
+  ls_record *record = NULL;
+  char *text = NULL;
+  size_t size = 0;
+  expect_ok(ls_record_create(&record));
+  expect_ok(ls_iterator_create(d, NULL, &it));
+  ls_dataset_release(d);
+  expect_ok(ls_iterator_save(it, record));
+  expect_ok(ls_record_to_text(record, &text, &size));
+  static const struct {
+    const char *file, *record, *part;
+  } rows[] = {{"9", "0", "a place in file 9, record 0, of 2 files"},
+              {"0", "4", "'a.gz' has no record 4"}};
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
+    // The numbers of the stage, wherever they stand.
+    ls_text changed;
+    ls_text_init(&changed, ls_allocator_system());
+    for (const char *at = text; *at != '\0'; ++at) {
+      ls_text_append_char(&changed, *at);
+      if (strncmp(at, "\"file\":", 7) == 0) {
+        ls_text_append_format(&changed, "file\": %s", rows[i].file);
+        at += strcspn(at + 7, ",}\n") + 6;
+      } else if (strncmp(at, "\"record\":", 9) == 0) {
+        ls_text_append_format(&changed, "record\": %s", rows[i].record);
+        at += strcspn(at + 9, ",}\n") + 8;
+      }
+    }
+    ls_record *other = NULL;
+    expect_ok(ls_record_from_text("r", changed.data, changed.size, &other));
+    expect_status(ls_iterator_restore(it, other), LS_INVALID_ARGUMENT,
+                  rows[i].part);
+    ls_record_destroy(other);
+    ls_text_deinit(&changed);
+  }
+  ls_text_release(text);
+  ls_record_destroy(record);
+  ls_iterator_release(it);
+}
+
 static void what_examples_lack_is_filled_where_they_may(void **state) {
   (void)state;
   put_examples("a", 0, 1);
@@ -380,6 +446,8 @@ int main(void) {
       TEST(packed_records_are_a_stream),
       TEST(features_of_known_shapes_are_rows),
       TEST(features_of_any_number_are_as_they_are),
+      TEST(features_are_of_any_type),
+      TEST(places_that_are_not_there_are_refused),
       TEST(what_examples_lack_is_filled_where_they_may),
       TEST(what_does_not_fit_is_named),
       TEST(the_first_example_tells_what_there_is),

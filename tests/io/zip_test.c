@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/zip.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "io/bytes.h"
 #include "io/npy.h"
@@ -244,6 +246,32 @@ static void sizes_of_64_bits_are_read(void **state) {
   ls_file_close(file);
 }
 
+// More entries than 16 bits count.
+static void many_members_are_written_and_read(void **state) {
+  (void)state;
+  enum { MANY = 66000 };
+  ls_zip_writer *writer = NULL;
+  expect_ok(ls_zip_writer_open(ls_runtime_current(), "many.zip", &writer));
+  char name[16];
+  for (int i = 0; i < MANY; ++i) {
+    snprintf(name, sizeof(name), "%d", i);
+    expect_ok(ls_zip_add(writer, name, false, name, 1, NULL, 0));
+  }
+  expect_ok(ls_zip_writer_close(writer, true));
+  ls_file *file = NULL;
+  ls_zip zip;
+  expect_ok(ls_file_open(ls_runtime_current(), "many.zip", &file));
+  expect_ok(ls_zip_open(file, memory(), &zip));
+  assert_int_equal(zip.count, MANY);
+  char *bytes = NULL;
+  expect_ok(ls_zip_read(&zip, ls_zip_find(&zip, "65999"), memory(), &bytes));
+  assert_int_equal(bytes[0], '6');
+  ls_release(memory(), bytes);
+  ls_zip_close(&zip);
+  ls_file_close(file);
+  assert_int_equal(unlink("many.zip"), 0);
+}
+
 static ls_status read_under_failures(void *user) {
   (void)user;
   ls_file *file = NULL;
@@ -272,6 +300,7 @@ int main(void) {
       cmocka_unit_test(what_is_wrong_is_named),
       cmocka_unit_test(what_is_written_is_read),
       cmocka_unit_test(sizes_of_64_bits_are_read),
+      cmocka_unit_test(many_members_are_written_and_read),
       cmocka_unit_test(failures_of_memory_are_survived),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

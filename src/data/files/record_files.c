@@ -3,14 +3,34 @@
 // files themselves.
 #include "base/require.h"
 #include "data/files/source.h"
+#include "io/gzip.h"
 #include "io/lines.h"
 
 // ---- Lines -----------------------------------------------------------------
 static ls_status scan_lines(const ls_record_decoder *decoder,
                             ls_source_file *file) {
   (void)decoder;
+  unsigned char head[2] = {0};
+  if (file->file->size >= 2)
+    LS_RETURN_IF_ERROR(ls_file_read(file->file, 0, head, sizeof(head)));
+  if (ls_gzip_is(head, sizeof(head))) {
+    file->packing = LS_PACKING_GZIP;
+    file->count = -1;
+    return ls_ok();
+  }
   LS_RETURN_IF_ERROR(ls_lines_scan(file->file, &file->offsets));
   file->count = ls_offsets_count(&file->offsets);
+  return ls_ok();
+}
+
+static ls_status next_line(const ls_record_decoder *decoder, ls_reader *reader,
+                           ls_record_at *at, char **bytes, size_t *size) {
+  (void)decoder;
+  ls_bytes line;
+  at->offset = reader->position;
+  LS_RETURN_IF_ERROR(ls_lines_next(reader, &line));
+  *bytes = (char *)(uintptr_t)line.data;
+  *size = line.size;
   return ls_ok();
 }
 
@@ -19,13 +39,13 @@ static ls_status make_line(const ls_record_decoder *decoder, ls_fetch *fetch,
                            ls_nest *element) {
   (void)decoder;
   (void)fetch;
-  (void)at;
-  const ls_bytes line = ls_line_trim(bytes, size);
+  const ls_bytes line =
+      at->opened ? (ls_bytes){bytes, size} : ls_line_trim(bytes, size);
   return ls_element_of_bytes(line.data, line.size, element);
 }
 
 static const ls_record_format lines_format = {
-    .name = "lines", .scan = scan_lines, .make = make_line};
+    .name = "lines", .scan = scan_lines, .next = next_line, .make = make_line};
 
 ls_dataset *ls_dataset_lines(const char *const *paths, size_t num_paths,
                              const ls_lines_options *options) {
