@@ -222,11 +222,12 @@ ls_status ls_example_visit(const ls_record_place *place, const void *data,
 static ls_status open_list(const ls_feature_place *place,
                            const ls_feature *feature, ls_feature_kind wanted,
                            message *out) {
-  *out = (message){.at = feature->list,
-                   .end = feature->list + feature->size,
-                   .place = place->record,
-                   .data = place->data};
-  if (feature->kind == wanted) return ls_ok();
+  *out = (message){.place = place->record, .data = place->data};
+  if (feature->kind == wanted) {
+    out->at = feature->list;
+    out->end = feature->list + feature->size;
+    return ls_ok();
+  }
   return ls_invalid_argument(
       "'%s' record %lld at byte %lld: feature '%.*s' has %s, %s are wanted",
       place->record->file, (long long)place->record->record,

@@ -139,6 +139,7 @@ ls_status ls_reader_need(ls_reader *reader, size_t size) {
 
 void ls_reader_take(ls_reader *reader, size_t size) {
   LS_ASSERT(size <= reader->size);
+  if (size == 0) return;  // Of nothing there may be no window.
   reader->data += size;
   reader->size -= size;
   reader->position += (int64_t)size;
