@@ -28,6 +28,7 @@
 #include "lockstep/distribute_input.h"
 #include "lockstep/distributed.h"
 #include "lockstep/eager.h"
+#include "lockstep/events.h"
 #include "lockstep/files.h"
 #include "lockstep/flow.h"
 #include "lockstep/function.h"

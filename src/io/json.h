@@ -28,6 +28,9 @@ void ls_json_string(ls_json_writer *json, const char *value);
 // The same for any bytes: those that are no UTF-8 become U+FFFD.
 void ls_json_any_string(ls_json_writer *json, const char *value);
 bool ls_json_is_utf8(const char *value);
+// The bytes of the character that a text, which is not at its end, begins with;
+// 0: they are none of UTF-8.
+size_t ls_json_character_size(const char *at);
 // Any bytes, as a string of base64 digits.
 void ls_json_base64(ls_json_writer *json, const void *data, size_t size);
 void ls_json_bool(ls_json_writer *json, bool value);

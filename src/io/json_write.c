@@ -54,9 +54,7 @@ void ls_json_string(ls_json_writer *json, const char *value) {
   append_quoted(json->text, value);
 }
 
-// The bytes of the character that a text begins with; 0: they are none of
-// UTF-8.
-static size_t character_size(const char *at) {
+size_t ls_json_character_size(const char *at) {
   const unsigned char c = (unsigned char)at[0];
   if (c < 0x80) return 1;
   const size_t size = c < 0xc2 ? 0 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
@@ -75,7 +73,7 @@ void ls_json_any_string(ls_json_writer *json, const char *value) {
   before_value(json);
   ls_text_append_char(json->text, '"');
   for (const char *at = value; *at != '\0';) {
-    const size_t size = character_size(at);
+    const size_t size = ls_json_character_size(at);
     if (size == 1)
       append_escaped(json->text, *at);
     else if (size > 1)
@@ -89,7 +87,7 @@ void ls_json_any_string(ls_json_writer *json, const char *value) {
 
 bool ls_json_is_utf8(const char *value) {
   while (*value != '\0') {
-    const size_t size = character_size(value);
+    const size_t size = ls_json_character_size(value);
     if (size == 0) return false;
     value += size;
   }

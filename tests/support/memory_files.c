@@ -121,7 +121,7 @@ static ls_status remove_one(void *user, const char *path) {
 
 // ---- Locks -----------------------------------------------------------------
 typedef struct held {
-  char path[64];
+  char path[160];
 } held;
 
 static ls_status lock(void *user, const char *path, void **out_lock) {
@@ -143,7 +143,7 @@ static void unlock(void *user, void *lock) {
 
 // ---- In parts --------------------------------------------------------------
 typedef struct opened {
-  char path[64];  // What is written: with ".tmp".
+  char path[160];  // What is written: with ".tmp".
   bool joined;
 } opened;
 
@@ -277,7 +277,7 @@ static ls_status finish(void *user, void *handle, bool keep) {
   opened *self = handle;
   if (self == NULL) return ls_ok();
   const bool refused = keep && fails(user);
-  char path[64];
+  char path[160];
   snprintf(path, sizeof(path), "%s", self->path);
   path[strlen(path) - strlen(".tmp")] = '\0';
   ls_status status = refused ? refuse("write", path) : ls_ok();

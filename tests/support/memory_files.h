@@ -10,7 +10,7 @@
 enum { MEMORY_FILES_MOST = 16 };
 
 typedef struct memory_file {
-  char path[64];
+  char path[160];
   bool folder;
   char *data;  // A zero follows.
   size_t size;

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// The numbers of fields are those of TensorFlow's event.proto, summary.proto
+// and tensor.proto.
+#include "io/events.h"
+
+#include <stdio.h>
+
+#include "io/protobuf.h"
+#include "io/tfrecord.h"
+
+enum {
+  EVENT_SECONDS = 1,
+  EVENT_STEP = 2,
+  EVENT_VERSION = 3,
+  EVENT_GRAPH = 4,
+  EVENT_SUMMARY = 5,
+  EVENT_SESSION = 7,
+  EVENT_WRITER = 10,
+  SESSION_STATUS = 1,
+  SESSION_START = 1,  // A status.
+  WRITER_NAME = 1,
+  SUMMARY_VALUE = 1,
+  VALUE_TAG = 1,
+  VALUE_SCALAR = 2,
+  VALUE_HISTOGRAM = 5,
+  VALUE_TENSOR = 8,
+  VALUE_METADATA = 9,
+  METADATA_PLUGIN = 1,
+  METADATA_CLASS = 4,
+  CLASS_TENSOR = 2,  // Classes of data.
+  CLASS_BLOBS = 3,
+  PLUGIN_NAME = 1,
+  TENSOR_TYPE = 1,
+  TENSOR_SHAPE = 2,
+  TENSOR_STRINGS = 8,
+  TYPE_STRING = 7,  // A type.
+  SHAPE_SIZE = 2,
+  SIZE_SIZE = 1,
+};
+
+// ---- Records ---------------------------------------------------------------
+// Where a record's bytes begin, behind room for its head.
+static size_t begin_record(ls_text *out, ls_event_time at) {
+  static const char head[LS_TFRECORD_HEAD] = {0};
+  ls_text_append_bytes(out, head, sizeof(head));
+  const size_t began = out->size;
+  ls_proto_f64(out, EVENT_SECONDS, at.seconds);
+  ls_proto_i64(out, EVENT_STEP, at.step);
+  return began;
+}
+
+static void end_record(ls_text *out, size_t began) {
+  unsigned char head[LS_TFRECORD_HEAD], foot[LS_TFRECORD_FOOT];
+  if (out->failed) return;
+  ls_tfrecord_frame(out->data + began, out->size - began, head, foot);
+  memcpy(out->data + began - sizeof(head), head, sizeof(head));
+  ls_text_append_bytes(out, foot, sizeof(foot));
+}
+
+void ls_events_add_version(ls_text *out, ls_event_time at) {
+  const size_t record = begin_record(out, at);
+  ls_proto_string(out, EVENT_VERSION, "brain.Event:2");
+  const size_t writer = ls_proto_begin(out, EVENT_WRITER);
+  ls_proto_string(out, WRITER_NAME, "lockstep");
+  ls_proto_end(out, writer);
+  end_record(out, record);
+}
+
+void ls_events_add_start(ls_text *out, ls_event_time at) {
+  const size_t record = begin_record(out, at);
+  const size_t session = ls_proto_begin(out, EVENT_SESSION);
+  ls_proto_i64(out, SESSION_STATUS, SESSION_START);
+  ls_proto_end(out, session);
+  end_record(out, record);
+}
+
+// ---- Values ----------------------------------------------------------------
+// A record with one value of a summary.
+typedef struct value {
+  size_t record, summary, value;
+} value;
+
+static value begin_value(ls_text *out, ls_event_time at, const char *tag) {
+  value it = {.record = begin_record(out, at)};
+  it.summary = ls_proto_begin(out, EVENT_SUMMARY);
+  it.value = ls_proto_begin(out, SUMMARY_VALUE);
+  ls_proto_string(out, VALUE_TAG, tag);
+  return it;
+}
+
+static void end_value(ls_text *out, value it) {
+  ls_proto_end(out, it.value);
+  ls_proto_end(out, it.summary);
+  end_record(out, it.record);
+}
+
+void ls_events_add_scalar(ls_text *out, ls_event_time at, const char *tag,
+                          double value_) {
+  const value it = begin_value(out, at, tag);
+  ls_proto_f32(out, VALUE_SCALAR, (float)value_);
+  end_value(out, it);
+}
+
+void ls_events_add_histogram(ls_text *out, ls_event_time at, const char *tag,
+                             const ls_histogram *histogram) {
+  const value it = begin_value(out, at, tag);
+  const size_t began = ls_proto_begin(out, VALUE_HISTOGRAM);
+  const double numbers[] = {histogram->least, histogram->most,
+                            histogram->values, histogram->sum,
+                            histogram->sum_squares};
+  for (unsigned i = 0; i < LS_COUNT_OF(numbers); ++i)
+    ls_proto_f64(out, 1 + i, numbers[i]);
+  ls_proto_f64s(out, 6, histogram->limits, histogram->count);
+  ls_proto_f64s(out, 7, histogram->counts, histogram->count);
+  ls_proto_end(out, began);
+  end_value(out, it);
+}
+
+// ---- Strings ---------------------------------------------------------------
+static void add_metadata(ls_text *out, const char *plugin, int64_t class) {
+  const size_t metadata = ls_proto_begin(out, VALUE_METADATA);
+  const size_t began = ls_proto_begin(out, METADATA_PLUGIN);
+  ls_proto_string(out, PLUGIN_NAME, plugin);
+  ls_proto_end(out, began);
+  ls_proto_i64(out, METADATA_CLASS, class);
+  ls_proto_end(out, metadata);
+}
+
+// A tensor of strings, which the caller adds and ends.
+static size_t begin_tensor(ls_text *out, const int64_t *sizes, int rank) {
+  const size_t tensor = ls_proto_begin(out, VALUE_TENSOR);
+  ls_proto_i64(out, TENSOR_TYPE, TYPE_STRING);
+  const size_t shape = ls_proto_begin(out, TENSOR_SHAPE);
+  for (int i = 0; i < rank; ++i) {
+    const size_t size = ls_proto_begin(out, SHAPE_SIZE);
+    ls_proto_i64(out, SIZE_SIZE, sizes[i]);
+    ls_proto_end(out, size);
+  }
+  ls_proto_end(out, shape);
+  return tensor;
+}
+
+void ls_events_add_images(ls_text *out, ls_event_time at, const char *tag,
+                          int64_t width, int64_t height, const ls_bytes *files,
+                          size_t count) {
+  const value it = begin_value(out, at, tag);
+  add_metadata(out, "images", CLASS_BLOBS);
+  const int64_t size = 2 + (int64_t)count;
+  const size_t tensor = begin_tensor(out, &size, 1);
+  char text[24];
+  ls_proto_string(out, TENSOR_STRINGS, ls_print_i64(width, text));
+  ls_proto_string(out, TENSOR_STRINGS, ls_print_i64(height, text));
+  for (size_t i = 0; i < count; ++i)
+    ls_proto_bytes(out, TENSOR_STRINGS, files[i].data, files[i].size);
+  ls_proto_end(out, tensor);
+  end_value(out, it);
+}
+
+void ls_events_add_texts(ls_text *out, ls_event_time at, const char *tag,
+                         ls_shape shape, const ls_bytes *texts) {
+  const value it = begin_value(out, at, tag);
+  add_metadata(out, "text", CLASS_TENSOR);
+  const size_t tensor = begin_tensor(out, shape.dim, shape.rank);
+  size_t count = 1;
+  for (int i = 0; i < shape.rank; ++i)
+    count *= (size_t)shape.dim[i];
+  for (size_t i = 0; i < count; ++i)
+    ls_proto_bytes(out, TENSOR_STRINGS, texts[i].data, texts[i].size);
+  ls_proto_end(out, tensor);
+  end_value(out, it);
+}
+
+void ls_events_add_graph(ls_text *out, ls_event_time at, const void *graph,
+                         size_t size) {
+  const size_t record = begin_record(out, at);
+  ls_proto_bytes(out, EVENT_GRAPH, graph, size);
+  end_record(out, record);
+}
