@@ -22,4 +22,11 @@ const ls_composite *ls_nest_as_composite(ls_nest leaf);
 LS_MUST_USE ls_status ls_composite_stack(const ls_nest *leaves, size_t count,
                                          int64_t rows, ls_nest *out);
 
+// `rows` rows from row `first` on.
+LS_MUST_USE ls_status ls_composite_rows(const ls_composite *leaf, int64_t first,
+                                        int64_t rows, ls_nest *out);
+// One without rows of such a spec; of a sparse one what is not known is 0.
+LS_MUST_USE ls_status ls_composite_empty(const ls_leaf_spec *spec,
+                                         ls_nest *out);
+
 #endif  // LS_DATA_COMPOSITE_H_

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/runtime_internal.h"
+#include "data/composite.h"
 #include "distribute/input/input.h"
 #include "distribute/input/sizes.h"
 #include "distribute/strategies/strategy.h"
@@ -32,17 +33,26 @@ ls_status ls_input_leaves(const ls_distributed_iterator *it, ls_nest element,
   return ls_ok();
 }
 
+// The shape of a leaf that has rows, or may have.
+static bool find_shape(ls_nest leaf, ls_shape *out_shape) {
+  const ls_array *array = ls_nest_as_array(leaf);
+  const ls_composite *composite = ls_nest_as_composite(leaf);
+  if (array != NULL) *out_shape = ls_array_shape(array);
+  if (composite != NULL) *out_shape = composite->spec.type.shape;
+  return array != NULL || composite != NULL;
+}
+
 ls_status ls_input_rows_in(const ls_distributed_iterator *it,
                            const ls_nest *leaves, int64_t *out_rows) {
   char path[200];
   const ls_nest structure = it->data->structure;
   for (size_t l = 0; l < it->data->num_leaves; ++l) {
-    const ls_array *array = ls_nest_as_array(leaves[l]);
-    if (array == NULL)
+    ls_shape shape = {0};
+    if (!find_shape(leaves[l], &shape))
       return ls_unimplemented(
-          "leaf %s of a batch is no dense array: batches of others are not cut",
+          "leaf %s of a batch is neither an array nor sparse nor ragged: it is "
+          "not cut",
           ls_input_leaf_path(structure, l, path, sizeof(path)));
-    const ls_shape shape = ls_array_shape(array);
     if (shape.rank < 1)
       return ls_invalid_argument(
           "leaf %s of an element is a scalar, with nothing to split: batch it "
@@ -56,6 +66,14 @@ ls_status ls_input_rows_in(const ls_distributed_iterator *it,
           (long long)shape.dim[0], (long long)*out_rows);
   }
   return ls_ok();
+}
+
+ls_status ls_input_take_part(ls_nest leaf, int64_t first, int64_t rows,
+                             ls_nest *out_part) {
+  const ls_composite *composite = ls_nest_as_composite(leaf);
+  return composite != NULL
+             ? ls_composite_rows(composite, first, rows, out_part)
+             : ls_array_rows(ls_nest_as_array(leaf), first, rows, out_part);
 }
 
 // ---- Parts of a batch -------------------------------------------------------
@@ -76,9 +94,9 @@ static ls_status cut(ls_distributed_iterator *it, const ls_nest *leaves,
   for (size_t l = 0; l < data->num_leaves; ++l)
     for (size_t r = data->first_own; r < data->end_own; ++r) {
       const size_t p = ls_input_part_of(data, r);
-      LS_RETURN_IF_ERROR(
-          ls_array_rows(ls_nest_as_array(leaves[l]), first[p] - before,
-                        first[p + 1] - first[p], part_of(it, l, r)));
+      LS_RETURN_IF_ERROR(ls_input_take_part(leaves[l], first[p] - before,
+                                            first[p + 1] - first[p],
+                                            part_of(it, l, r)));
     }
   return ls_ok();
 }
@@ -170,15 +188,13 @@ static ls_status fill_empty(ls_distributed_iterator *it, size_t replica) {
   const ls_distributed_dataset *data = it->data;
   for (size_t l = 0; l < data->num_leaves; ++l) {
     const ls_type type = ls_input_empty_type(data, l);
-    char path[200];
-    if (data->leaves[l].kind != LS_LEAF_DENSE)
-      return ls_unimplemented(
-          "leaf %s of a replica without data: there are empty values of dense "
-          "ones only",
-          ls_input_leaf_path(data->structure, l, path, sizeof(path)));
+    ls_leaf_spec spec = data->leaves[l];
     ls_nest *part = part_of(it, l, replica);
-    *part = ls_nest_zeros(type.dtype, type.shape);
-    LS_RETURN_IF_ERROR(ls_nest_status(*part));
+    spec.type = ls_input_value_type(data, l);
+    LS_RETURN_IF_ERROR(
+        spec.kind == LS_LEAF_DENSE
+            ? ls_take_nest(ls_nest_zeros(type.dtype, type.shape), part)
+            : ls_composite_empty(&spec, part));
   }
   return ls_ok();
 }

@@ -206,6 +206,10 @@ LS_MUST_USE ls_status ls_input_rows_in(const ls_distributed_iterator *iterator,
                                        const ls_nest *leaves,
                                        int64_t *out_rows);
 
+// Some rows of a leaf that has rows: a view of an array's.
+LS_MUST_USE ls_status ls_input_take_part(ls_nest leaf, int64_t first,
+                                         int64_t rows, ls_nest *out_part);
+
 // Makes an element of `parts`, which are taken over; releases them.
 LS_MUST_USE ls_status ls_input_pack(ls_distributed_iterator *iterator,
                                     ls_nest *element);

@@ -27,6 +27,10 @@ ls_status ls_input_read_batch(ls_distributed_iterator *it, size_t host) {
 // Behind what the replica has already, which becomes one array with it.
 static ls_status append_rows(ls_nest *to, ls_nest more) {
   const ls_array *a = ls_nest_as_array(*to), *b = ls_nest_as_array(more);
+  if (a == NULL || b == NULL)
+    return ls_unimplemented(
+        "rows of several batches as one of sparse or ragged "
+        "leaves: batch sizes are to fit");
   ls_shape shape = ls_array_shape(a);
   shape.dim[0] += ls_array_shape(b).dim[0];
   const ls_dtype dtype = ls_array_dtype(a);
@@ -69,8 +73,7 @@ static ls_status append(ls_distributed_iterator *it, size_t host, int64_t count,
   ls_status status = ls_input_leaves(it, from->batch, &leaves);
   for (size_t l = 0; l < data->num_leaves && ls_status_is_ok(status); ++l) {
     ls_nest rows = ls_none();
-    status =
-        ls_array_rows(ls_nest_as_array(leaves[l]), from->next, count, &rows);
+    status = ls_input_take_part(leaves[l], from->next, count, &rows);
     if (ls_status_is_ok(status))
       status = append_leaf(&it->parts[l * data->num_replicas + replica], rows);
   }

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// Some rows of sparse and ragged leaves, and leaves without rows.
+#include "base/values/nest_internal.h"
+#include "data/composite.h"
+
+static const int64_t *numbers_of(const ls_array *array) {
+  return ls_array_data(array);
+}
+
+static ls_status take_array(ls_nest leaf, ls_array **out_array) {
+  *out_array = ls_array_retain(ls_nest_as_array(leaf));
+  ls_nest_release(leaf);
+  return ls_ok();
+}
+
+static ls_status rows_of_array(ls_array *array, int64_t first, int64_t rows,
+                               ls_array **out_array) {
+  ls_nest leaf = ls_none();
+  LS_RETURN_IF_ERROR(ls_array_rows(array, first, rows, &leaf));
+  return take_array(leaf, out_array);
+}
+
+// ---- Sparse
+// ------------------------------------------------------------------ The first
+// value of row `row` or behind: values stand in row order.
+static int64_t find_row(const ls_composite *leaf, int64_t row) {
+  const int64_t *indices = numbers_of(leaf->parts[0]);
+  const int32_t rank = leaf->spec.type.shape.rank;
+  int64_t low = 0, high = ls_array_shape(leaf->parts[1]).dim[0];
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    if (indices[middle * rank] < row)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+static ls_status shifted_indices(const ls_composite *leaf, int64_t from,
+                                 int64_t count, int64_t first,
+                                 ls_array **out_indices) {
+  const int32_t rank = leaf->spec.type.shape.rank;
+  LS_RETURN_IF_ERROR(
+      ls_array_create(LS_DTYPE_I64, LS_SHAPE(count, rank), out_indices));
+  int64_t *to = ls_array_mutable_data(*out_indices);
+  const int64_t *indices = numbers_of(leaf->parts[0]) + from * rank;
+  for (int64_t i = 0; i < count * rank; ++i)
+    to[i] = i % rank == 0 ? indices[i] - first : indices[i];
+  return ls_ok();
+}
+
+static ls_status sparse_rows(const ls_composite *leaf, int64_t first,
+                             int64_t rows, ls_nest *out) {
+  const int64_t from = find_row(leaf, first);
+  const int64_t count = find_row(leaf, first + rows) - from;
+  ls_array *indices = NULL, *values = NULL;
+  LS_RETURN_IF_ERROR(shifted_indices(leaf, from, count, first, &indices));
+  const ls_status status = rows_of_array(leaf->parts[1], from, count, &values);
+  if (!ls_status_is_ok(status)) {
+    ls_array_release(indices);
+    return status;
+  }
+  ls_shape shape = leaf->spec.type.shape;
+  shape.dim[0] = rows;
+  return ls_take_nest(ls_nest_sparse(indices, values, shape), out);
+}
+
+// ---- Ragged
+// ------------------------------------------------------------------ Splits
+// first to first + rows, from 0 on; what they split in `*first` and
+// `*rows`.
+static ls_status split_rows(const ls_array *splits, int64_t *first,
+                            int64_t *rows, ls_array **out_splits) {
+  LS_RETURN_IF_ERROR(
+      ls_array_create(LS_DTYPE_I64, LS_SHAPE(*rows + 1), out_splits));
+  const int64_t *from = numbers_of(splits) + *first;
+  int64_t *to = ls_array_mutable_data(*out_splits);
+  for (int64_t i = 0; i <= *rows; ++i)
+    to[i] = from[i] - from[0];
+  *rows = to[*rows];
+  *first = from[0];
+  return ls_ok();
+}
+
+static ls_status ragged_rows(const ls_composite *leaf, int64_t first,
+                             int64_t rows, ls_nest *out) {
+  ls_array *splits[LS_MAX_RANK] = {NULL}, *values = NULL;
+  const size_t count = leaf->count - 1;
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
+    status = split_rows(leaf->parts[i + 1], &first, &rows, &splits[i]);
+  if (ls_status_is_ok(status))
+    status = rows_of_array(leaf->parts[0], first, rows, &values);
+  if (ls_status_is_ok(status))
+    return ls_take_nest(ls_nest_ragged(values, splits, count), out);
+  for (size_t i = 0; i < count; ++i)
+    ls_array_release(splits[i]);
+  return status;
+}
+
+ls_status ls_composite_rows(const ls_composite *leaf, int64_t first,
+                            int64_t rows, ls_nest *out) {
+  *out = ls_none();
+  return leaf->spec.kind == LS_LEAF_SPARSE
+             ? sparse_rows(leaf, first, rows, out)
+             : ragged_rows(leaf, first, rows, out);
+}
+
+// ---- Without rows
+// ------------------------------------------------------------
+static ls_status empty_sparse(ls_type type, ls_nest *out) {
+  ls_array *indices = NULL, *values = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_array_create(LS_DTYPE_I64, LS_SHAPE(0, type.shape.rank), &indices));
+  const ls_status status = ls_array_create(type.dtype, LS_SHAPE(0), &values);
+  if (ls_status_is_ok(status))
+    return ls_take_nest(ls_nest_sparse(indices, values, type.shape), out);
+  ls_array_release(indices);
+  return status;
+}
+
+// Splits go down to the last dimension that is not known.
+static ls_status empty_ragged(ls_type type, ls_nest *out) {
+  size_t count = 1;
+  for (int d = 2; d < type.shape.rank; ++d)
+    if (type.shape.dim[d] < 0) count = (size_t)d;
+  ls_shape each = {.rank = type.shape.rank - (int32_t)count};
+  for (int d = 1; d < each.rank; ++d)
+    each.dim[d] = type.shape.dim[(size_t)d + count];
+  ls_array *splits[LS_MAX_RANK] = {NULL}, *values = NULL;
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
+    status = ls_array_create(LS_DTYPE_I64, LS_SHAPE(1), &splits[i]);
+  if (ls_status_is_ok(status))
+    status = ls_array_create(type.dtype, each, &values);
+  if (ls_status_is_ok(status))
+    return ls_take_nest(ls_nest_ragged(values, splits, count), out);
+  for (size_t i = 0; i < count; ++i)
+    ls_array_release(splits[i]);
+  return status;
+}
+
+ls_status ls_composite_empty(const ls_leaf_spec *spec, ls_nest *out) {
+  ls_type type = spec->type;
+  *out = ls_none();
+  if (type.shape.rank < 1 ||
+      (spec->kind == LS_LEAF_RAGGED && type.shape.rank < 2))
+    return ls_invalid_argument("a leaf of %s has no rows",
+                               LS_SHAPE_TEXT(type.dtype, type.shape));
+  if (spec->kind == LS_LEAF_RAGGED) return empty_ragged(type, out);
+  type.shape.dim[0] = 0;
+  for (int d = 1; d < type.shape.rank; ++d)
+    if (type.shape.dim[d] < 0) type.shape.dim[d] = 0;
+  return empty_sparse(type, out);
+}
