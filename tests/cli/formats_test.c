@@ -3,6 +3,7 @@
 // Runs of the program on the same examples in files of all kinds, which give
 // the same model, and on files that are none.
 #define _GNU_SOURCE
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@
 #include "io/png.h"
 #include "io/zip.h"
 #include "support/expect.h"
+#include "support/image_files.h"
 
 // Images of 4 x 4 pixels of 4 classes, sorted by class as folders are.
 enum { SIDE = 4, PIXELS = SIDE * SIDE, CLASSES = 4, TRAIN = 48, TEST = 12 };
@@ -308,10 +310,18 @@ static const struct {
     {"mixed", "own.npz --features pictures,kinds --test mnist"},
 };
 
+// Whether this build reads PNG files, if those are needed.
+static bool can_read(const char *data) {
+  return image_is_read(".png") ||
+         (strstr(data, "images") == NULL && strstr(data, "png") == NULL) ||
+         strstr(data, "mnist/") != NULL;
+}
+
 static void equal_examples_give_equal_models(void **state) {
   (void)state;
   static char first[sizeof(out)];
   for (size_t i = 0; i < LS_COUNT_OF(with_test); ++i) {
+    if (!can_read(with_test[i].data)) continue;
     expect_run(0, TINY "--data %s --steps 2 --run-dir runs/%s",
                with_test[i].data, with_test[i].name);
     if (i == 0)
@@ -324,9 +334,256 @@ static void equal_examples_give_equal_models(void **state) {
   }
 }
 
+static void what_is_held_out_is_the_same_in_all_files(void **state) {
+  (void)state;
+  static const char *const files[] = {"xy.npz", "train.csv", "bare.csv",
+                                      "'bytes-*.tfrecord'", "ints.tfrecord"};
+  static char first[sizeof(out)];
+  for (size_t i = 0; i < LS_COUNT_OF(files); ++i) {
+    char path[64];
+    snprintf(path, sizeof(path), "held/%zu", i);
+    expect_run(0, TINY "--data %s --split 0.25 --steps 2 --run-dir %s",
+               files[i], path);
+    if (i == 0) memcpy(first, out, sizeof(out));
+    assert_string_equal(out, first);
+    expect_same("held/0", path);
+  }
+  // Of a packed file nobody knows how many there are; by their numbers.
+  expect_run(0, TINY "--data ints.tfrecord.gz --split 0.25 --steps 2 "
+                     "--run-dir held/packed");
+}
+
+static void runs_on_files_go_on_as_they_began(void **state) {
+  (void)state;
+  static const char *const data[] = {"keras.npz",
+                                     "images",
+                                     "train.csv --test test.csv",
+                                     "bare.csv --split .3",
+                                     "'bytes-*.tfrecord'",
+                                     "ints.tfrecord.gz",
+                                     "own.npz --features pictures,kinds"};
+  for (size_t i = 0; i < LS_COUNT_OF(data); ++i) {
+    if (!can_read(data[i])) continue;
+    char whole[64], parts[64];
+    static char result[sizeof(out)];
+    snprintf(whole, sizeof(whole), "on/whole-%zu", i);
+    snprintf(parts, sizeof(parts), "on/parts-%zu", i);
+    expect_run(0, TINY "--data %s --steps 5 --run-dir %s", data[i], whole);
+    memcpy(result, out, sizeof(out));
+    expect_run(0, TINY "--data %s --steps 2 --run-dir %s", data[i], parts);
+    expect_run(0, "train --quiet --resume %s --steps 5", parts);
+    assert_string_equal(out, result);
+    expect_same(whole, parts);
+    // Evaluated from another folder, on the same examples.
+    expect_run(0, "eval %s", whole);
+    assert_non_null(strstr(out, result));
+    assert_int_equal(mkdir("elsewhere", 0777) == 0 || errno == EEXIST, true);
+    assert_int_equal(chdir("elsewhere"), 0);
+    char command[96];
+    snprintf(command, sizeof(command), "eval ../%s", whole);
+    const int code = run_program(command);
+    assert_int_equal(chdir(".."), 0);
+    assert_int_equal(code, 0);
+    assert_non_null(strstr(out, result));
+  }
+  // Other examples than the run's are all tested on.
+  expect_run(0, "eval on/whole-0 --data test.csv --json");
+  assert_non_null(strstr(out, "\"examples\":12,"));
+  expect_run(0, "eval on/whole-6 --data own-test.npz --json");
+  assert_non_null(strstr(out, "\"examples\":12,"));
+  expect_run(2, "train --resume on/whole-3 --split 0.5");
+  assert_non_null(strstr(err, "it can only go on as it began"));
+}
+
+// ---- What goes wrong -------------------------------------------------------
+static void put_wrong(void) {
+  static const char *const short_row = "label,a,b\n1,2,3\n0,1\n";
+  static const char *const texts = "name,label\nanna,0\nbert,1\n";
+  static const char *const kinds = "a,b,label\n1,2,cat\n3,4,dog\n";
+  static const char *const few = "a,b,label\n1,2,0\n3,4,1\n5,6,1\n";
+  const char *const all[] = {short_row, texts, kinds, few};
+  const char *const names[] = {"short.csv", "texts.csv", "kinds.csv",
+                               "few.csv"};
+  for (int i = 0; i < 4; ++i)
+    put(names[i], all[i], strlen(all[i]));
+  put("empty.csv", "", 0);
+  put("junk.npz", "this is no zip file, whatever its name says", 43);
+  put("junk.tfrecord", "this is no TFRecord file, whatever it says", 42);
+  put("junk.bin", "\001\002\003\377\376\375\374\373", 8);
+  put("note.txt", "some words\n", 11);
+  make_folders("pair/train/a");
+  make_folders("pair/train/b");
+  make_folders("pair/test/a");
+  make_folders("pair/test/c");
+  for (int i = 0; i < 4; ++i) {
+    static const char *const places[] = {"train/a", "train/b", "test/a",
+                                         "test/c"};
+    unsigned char *bytes = NULL;
+    size_t size = 0;
+    char path[64];
+    make_image(0, i, &bytes, &size);
+    snprintf(path, sizeof(path), "pair/%s/x.png", places[i]);
+    put(path, bytes, size);
+    ls_release(ls_allocator_system(), bytes);
+  }
+  make_folders("broken/a");
+  put("broken/a/x.png", "\211PNG\r\n\032\nno more", 15);
+}
+
+static void what_cannot_be_learnt_from_is_told(void **state) {
+  (void)state;
+  static const struct {
+    const char *data, *part;
+  } rows[] = {
+      {"nothing.npz", "there is no file or folder 'nothing.npz'"},
+      {"'no-*.csv'", "there is no file or folder 'no-*.csv'"},
+      {"junk.npz", "'junk.npz'"},
+      {"junk.tfrecord", "'junk.tfrecord' record 0"},
+      {"junk.bin", "'junk.bin' has none that are known"},
+      {"note.txt", "'note.txt' has none that are known"},
+      {"empty.csv", "'empty.csv' has no row"},
+      {"short.csv", "'short.csv' line 3"},
+      {"texts.csv", "column 'name' of 'texts.csv' has texts"},
+      {"kinds.csv", "column 'label' of 'kinds.csv' is read as labels and has "
+                    "string"},
+      {"few.csv", "model 'tiny' takes examples f32[16] of 4 classes; these are "
+                  "f32[2] (of 'few.csv')"},
+      {"train.csv --features kind", "'train.csv' has no column 'kind'; it has "
+                                    "label, p0, p1"},
+      {"own.npz", "'own.npz' has no array 'x_train'; it has 'pictures', "
+                  "'kinds'"},
+      {"own.npz --features pictures,labels", "'own.npz' has no array 'labels'"},
+      {"own.npz --features pictures", "two names of arrays"},
+      {"odd.tfrecord", "which features of 'odd.tfrecord' are examples? The "
+                       "first record has picture (16 bytes), label (i64[1])"},
+      {"odd.tfrecord --features picture,kind",
+       "the first record of 'odd.tfrecord' has no feature 'kind'; it has "
+       "picture"},
+      {"odd.tfrecord --features 'picture=u9[4],label'", "u9"},
+      {"odd.tfrecord --features 'picture=u8[17],label'",
+       "model 'tiny' takes examples f32[16] of 4 classes; these are f32[17]"},
+      {"odd.tfrecord --features 'picture=f32[16],label'",
+       "has 16 bytes, 64 are wanted"},
+      {"png.tfrecord --features 'label=image,label'", "has numbers, no image"},
+      {"mnist --split 0.5", "--split has no place beside --data mnist"},
+      {"keras.npz --split 0.5", "--split has no place: 'keras.npz' has a test"},
+      {"train.csv --test test.csv --split 0.5", "--split has no place beside "
+                                                "--test"},
+      {"synthetic --features a,b", "--features has no place beside --data "
+                                   "synthetic"},
+      {"images --features a,b", "--features is of .npz, .csv and .tfrecord"},
+      {"mnist/train-images-idx3-ubyte", "is one array; give two files"},
+      {"pair", "class 1 is 'b' in 'pair/train' and 'c' in 'pair/test'"},
+      {"broken", "'broken/a/x.png'"},
+      {"train.csv --test nothing.csv", "there is no file or folder "
+                                       "'nothing.csv'"},
+  };
+  if (getenv("LOCKSTEP") == NULL) skip();
+  put_wrong();
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
+    const bool images = strcmp(rows[i].data, "pair") == 0 ||
+                        strcmp(rows[i].data, "broken") == 0;
+    if (!can_read(images ? "images" : rows[i].data)) continue;
+    expect_run(1, TINY "--data %s --steps 2 --run-dir runs/wrong",
+               rows[i].data);
+    const char *line = strchr(err, '\n');
+    if (strstr(err, rows[i].part) == NULL || line == NULL || line[1] != '\0' ||
+        out[0] != '\0')
+      fail_msg("--data %s\nwanted: %s\nfound: %s%s", rows[i].data, rows[i].part,
+               err, out);
+    assert_int_not_equal(access("runs/wrong", F_OK), 0);
+  }
+  expect_run(2, TINY "--split 1.5");
+  expect_run(1, "data nothing");
+  expect_run(1, "data junk.bin");
+  expect_run(2, "data");
+}
+
+// ---- Sizes -----------------------------------------------------------------
+static void images_of_another_size_are_resized_and_it_is_said(void **state) {
+  (void)state;
+  unsigned char pixels[8 * 8], *bytes = NULL;
+  size_t size = 0;
+  if (getenv("LOCKSTEP") == NULL || !image_is_read(".png")) skip();
+  for (int i = 0; i < 4; ++i) {
+    char path[64];
+    memset(pixels, 20 + 60 * i, sizeof(pixels));
+    const ls_pixels image = {.data = pixels,
+                             .height = 8,
+                             .width = 8,
+                             .channels = 1,
+                             .bits = 8,
+                             .stride = 8};
+    expect_ok(ls_png_encode(ls_allocator_system(), &image, &bytes, &size));
+    snprintf(path, sizeof(path), "large/%c", 'a' + i);
+    make_folders(path);
+    for (int k = 0; k < 4; ++k) {
+      snprintf(path, sizeof(path), "large/%c/%d.png", 'a' + i, k);
+      put(path, bytes, size);
+    }
+    ls_release(ls_allocator_system(), bytes);
+  }
+  expect_run(0, "train --model tiny --data large --steps 2 --batch-size 4 "
+                "--run-dir runs/large");
+  assert_non_null(strstr(err, "'large' has images 8 x 8, resized to 4 x 4\n"));
+  expect_run(0, "train --model tiny --data images --steps 2 --batch-size 4 "
+                "--run-dir runs/small");
+  assert_null(strstr(err, "resized"));
+  // Arrays are images where the model says so.
+  if (getenv("LS_SANITIZE") != NULL && getenv("LS_SANITIZE")[0] != '\0') return;
+  expect_run(0, "train --model cnn --data keras.npz --steps 1 --batch-size 4 "
+                "--run-dir runs/grown");
+  assert_non_null(
+      strstr(err, "'keras.npz' has images 4 x 4, resized to 28 x 28\n"));
+}
+
+// ---- lockstep data ---------------------------------------------------------
+static void files_are_shown_and_timed(void **state) {
+  (void)state;
+  static const struct {
+    const char *files, *parts[3];
+  } rows[] = {
+      {"mnist", {"IDX folder, 48 elements of (u8[4,4], u8[])\n0    0 "}},
+      {"keras.npz", {"npz, 48 elements of (u8[4,4], i64[1])\n"}},
+      {"own.npz", {"of {pictures: u8[4,4], kinds: i64[1]}\n0: pictures=[0"}},
+      {"train.csv", {"CSV, 48 elements of (u8[16], i64[])\n0: ["}},
+      {"train.csv test.csv", {"train.csv and 1 more: CSV, 60 elements"}},
+      {"texts.csv",
+       {"{name: string[], label: i64[]}\n0: name=\"anna\" label=0"}},
+      {"'bytes-*.tfrecord' --shuffle", {"TFRecord, 48 elements", "shuffle"}},
+      {"ints.tfrecord.gz --shuffle", {"a stream of (u8[16], i64[])"}},
+      {"png.tfrecord", {"(u8[4,4,1], i64[])\n0    0"}},
+      {"images --batch 7", {"images by class, 48 elements", "batch"}},
+      {"images/train/class-0/*.png --threads 0", {"image, 12 elements of u8["}},
+      {"note.txt", {"text, 1 element of string[]\n0: \"some words\"\n"}},
+      {"mnist/train-images-idx3-ubyte", {"IDX, 48 elements of u8[4,4]"}},
+  };
+  if (getenv("LOCKSTEP") == NULL) skip();
+  put_wrong();
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
+    if (!can_read(rows[i].files)) continue;
+    expect_run(0, "data %s", rows[i].files);
+    for (int k = 0; k < 3 && rows[i].parts[k] != NULL; ++k)
+      if (strstr(out, rows[i].parts[k]) == NULL ||
+          strstr(out, "examples/s, ") == NULL)
+        fail_msg("data %s\nwanted: %s\nfound: %s", rows[i].files,
+                 rows[i].parts[k], out);
+  }
+  expect_run(0, "data train.csv --json --batch 5 --seconds 3");
+  assert_non_null(strstr(
+      out, "{\"files\":\"train.csv\",\"format\":\"CSV\",\"spec\":\"(u8[16], "
+           "i64[])\",\"elements\":48,\"read\":48,\"all\":true,\"seconds\":"));
+  assert_non_null(strstr(out, ",\"stages\":[{\"name\":\""));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(equal_examples_give_equal_models),
+      cmocka_unit_test(what_is_held_out_is_the_same_in_all_files),
+      cmocka_unit_test(runs_on_files_go_on_as_they_began),
+      cmocka_unit_test(what_cannot_be_learnt_from_is_told),
+      cmocka_unit_test(images_of_another_size_are_resized_and_it_is_said),
+      cmocka_unit_test(files_are_shown_and_timed),
   };
   return cmocka_run_group_tests(tests, make_all, remove_all);
 }
