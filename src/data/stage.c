@@ -114,6 +114,17 @@ int64_t ls_stage_id(const ls_stage *stage) {
   return stage->num_inputs > 0 ? ls_stage_id(stage->inputs[0]) : 0;
 }
 
+ls_status ls_stage_get_count(const ls_record *record, const char *name,
+                             int64_t *out_count) {
+  int64_t count = 0;
+  LS_RETURN_IF_ERROR(ls_record_get_i64(record, name, &count));
+  if (count < 0 || count > INT64_MAX / 4)
+    return ls_invalid_argument("'%s' of a position is %lld, which is no count",
+                               name, (long long)count);
+  *out_count = count;
+  return ls_ok();
+}
+
 static const char *input_name(size_t i, char room[32]) {
   snprintf(room, 32, "input%zu", i);
   return room;
@@ -166,7 +177,13 @@ static ls_status save_indexed(ls_stage *stage, ls_record *record) {
 }
 
 static ls_status restore_indexed(ls_stage *stage, const ls_record *record) {
-  return ls_record_get_i64(record, "index", &((index_stage *)stage)->index);
+  index_stage *self = (index_stage *)stage;
+  const int64_t size = stage->dataset->size;
+  LS_RETURN_IF_ERROR(ls_stage_get_count(record, "index", &self->index));
+  if (size < 0 || self->index <= size) return ls_ok();
+  self->index = size;
+  return ls_invalid_argument("the position is behind the %lld elements of '%s'",
+                             (long long)size, stage->dataset->kind->name);
 }
 
 static ls_status skip_indexed(ls_stage *stage, int64_t count) {

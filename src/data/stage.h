@@ -71,6 +71,9 @@ int64_t ls_stage_id(const ls_stage *stage);
 // would be taken for the end.
 LS_MUST_USE ls_status ls_stage_no_end(ls_status status);
 
+// A number in a record that is a count, and small enough to count on.
+LS_MUST_USE ls_status ls_stage_get_count(const ls_record *record,
+                                         const char *name, int64_t *out_count);
 // Save and restore of input number `i`, under "input0", "input1", ...
 LS_MUST_USE ls_status ls_stage_save_input(ls_stage *stage, size_t i,
                                           ls_record *record);

@@ -2,6 +2,7 @@
 //
 // Streams without memory: a status, nothing lost, nothing that hangs; and where
 // no status tells of it, the same elements.
+#include <stdio.h>
 #include <string.h>
 
 #include "lockstep/graph.h"
@@ -192,6 +193,84 @@ static void buckets_survive(void **state) {
   expect_survived(buckets);
 }
 
+// ---- Records that nobody saved ---------------------------------------------
+// Puts another number in place of the one that stands at `at`.
+static void put_number(const char *text, size_t at, const char *number,
+                       char *out, size_t room) {
+  size_t end = at + 1;
+  while (text[end] >= '0' && text[end] <= '9')
+    ++end;
+  const int size =
+      snprintf(out, room, "%.*s%s%s", (int)at, text, number, text + end);
+  assert_true(size > 0 && (size_t)size < room);
+}
+
+static bool is_number(const char *text, size_t at) {
+  return at > 0 && text[at - 1] == ':' &&
+         ((text[at] >= '0' && text[at] <= '9') || text[at] == '-');
+}
+
+// Goes there, if that is possible, and reads on: whatever comes.
+static void go_there(ls_iterator *iterator, const char *text) {
+  ls_record *record = NULL;
+  ls_nest element = ls_none();
+  expect_ok(ls_record_from_text("t", text, strlen(text), &record));
+  ls_status status = ls_iterator_restore(iterator, record);
+  for (int i = 0; i < 60 && ls_status_code(status) != LS_OUT_OF_RANGE; ++i) {
+    ls_status_free(status);
+    status = ls_iterator_next(iterator, &element);
+  }
+  ls_status_free(status);
+  ls_nest_release(element);
+  ls_record_destroy(record);
+}
+
+static void expect_any_record_survived(ls_dataset *(*make)(void)) {
+  static const char *const others[] = {
+      "-1",     "0", "1", "7", "-9223372036854775808", "9223372036854775807",
+      "1000000"};
+  static char other[16 << 10];
+  ls_iterator *iterator = NULL;
+  ls_record *record = NULL;
+  uint64_t sum = 0;
+  char *text = NULL;
+  size_t size = 0;
+  ls_dataset *dataset = make();
+  expect_ok(ls_iterator_create(
+      dataset, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator));
+  expect_ok(read_some(iterator, 4, &sum));
+  expect_ok(ls_record_create(&record));
+  expect_ok(ls_iterator_save(iterator, record));
+  expect_ok(ls_record_to_text(record, &text, &size));
+  // Behind what says of which pipeline it is.
+  const char *from = strstr(text, "\"seed\"");
+  assert_non_null(from);
+  for (size_t at = (size_t)(from - text); at < size; ++at) {
+    if (!is_number(text, at)) continue;
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); ++i) {
+      put_number(text, at, others[i], other, sizeof(other));
+      go_there(iterator, other);
+    }
+  }
+  ls_text_release(text);
+  ls_record_destroy(record);
+  ls_iterator_release(iterator);
+  ls_dataset_release(dataset);
+}
+
+static void any_numbers_in_a_record_are_survived(void **state) {
+  (void)state;
+  expect_any_record_survived(mapped);
+  expect_any_record_survived(cut);
+  expect_any_record_survived(shuffled);
+  expect_any_record_survived(joined);
+  expect_any_record_survived(kept);
+  expect_any_record_survived(in_turn);
+  expect_any_record_survived(drawn);
+  expect_any_record_survived(windows);
+  expect_any_record_survived(buckets);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(maps_batches_and_prefetch_survive),
@@ -203,6 +282,7 @@ int main(void) {
       cmocka_unit_test(samples_survive),
       cmocka_unit_test(windows_and_their_rows_survive),
       cmocka_unit_test(buckets_survive),
+      cmocka_unit_test(any_numbers_in_a_record_are_survived),
   };
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   expect_ok(ls_runtime_destroy(NULL));

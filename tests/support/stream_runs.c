@@ -243,7 +243,7 @@ static ls_status next_number(void *state, ls_nest *out_element) {
       LS_DTYPE_I64, numbers->longest > 0 ? LS_SHAPE(length) : LS_SCALAR);
   int64_t *data = ls_nest_data(*out_element, 0);
   for (int64_t k = 0; k < length && data != NULL; ++k)
-    data[k] = i + 100000 * self->epoch + 1000 * k;
+    data[k] = i + 100000 * (self->epoch % 1000) + 1000 * k;
   return ls_nest_status(*out_element);
 }
 
@@ -252,7 +252,12 @@ static ls_status save_number(void *state, ls_record *record) {
 }
 
 static ls_status restore_number(void *state, const ls_record *record) {
-  return ls_record_get_i64(record, "next", &((reader *)state)->next);
+  reader *self = state;
+  int64_t number = 0;
+  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "next", &number));
+  if (number < 0) return ls_invalid_argument("refused: negative");
+  self->next = number;
+  return ls_ok();
 }
 
 ls_dataset *stream_of(const stream_numbers *numbers) {

@@ -117,7 +117,7 @@ ls_status ls_anchors_restore(ls_anchors *anchors, const ls_record *record) {
   int64_t again = 0;
   ls_anchors_reset(anchors);
   LS_RETURN_IF_ERROR(ls_record_find(record, "input0", &inner));
-  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "again", &again));
+  LS_RETURN_IF_ERROR(ls_stage_get_count(record, "again", &again));
   LS_RETURN_IF_ERROR(ls_stage_restore(anchors->input, inner));
   return ls_stage_skip(anchors->input, again);
 }
@@ -160,7 +160,7 @@ static ls_status restore_place(ls_anchors *anchors, const ls_record *places,
     return ls_ok();
   }
   LS_RETURN_IF_ERROR(status);
-  LS_RETURN_IF_ERROR(ls_record_get_i64(inner, "at", &at));
+  LS_RETURN_IF_ERROR(ls_stage_get_count(inner, "at", &at));
   LS_RETURN_IF_ERROR(ls_record_find(inner, "state", &state));
   if (!ls_grow(anchors->allocator, &anchors->items, &anchors->capacity,
                anchors->count + 1, sizeof(*anchors->items)))
@@ -197,6 +197,9 @@ ls_status ls_anchors_go_to(ls_anchors *anchors, int64_t at) {
     anchors->read = place->at;
   }
   const int64_t more = at - anchors->read;
+  if (more < 0)
+    return ls_invalid_argument("the position's element %lld is behind %lld",
+                               (long long)at, (long long)anchors->read);
   if (more > 0) LS_RETURN_IF_ERROR(ls_stage_skip(anchors->input, more));
   anchors->read = at;
   return ls_ok();
@@ -205,7 +208,7 @@ ls_status ls_anchors_go_to(ls_anchors *anchors, int64_t at) {
 ls_status ls_anchors_end_all(ls_anchors *anchors, const ls_record *record) {
   const ls_record *input = NULL;
   int64_t read = 0;
-  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "read", &read));
+  LS_RETURN_IF_ERROR(ls_stage_get_count(record, "read", &read));
   if (anchors->count > 0) return ls_anchors_go_to(anchors, read);
   LS_RETURN_IF_ERROR(ls_record_find(record, "input0", &input));
   anchors->read = read;

@@ -200,7 +200,7 @@ static ls_status restore(ls_stage *stage, const ls_record *record) {
   size_t size = 0;
   int64_t given = 0;
   forget(self);
-  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "given", &given));
+  LS_RETURN_IF_ERROR(ls_stage_get_count(record, "given", &given));
   LS_RETURN_IF_ERROR(ls_record_get_bytes(record, "waiting", &data, &size));
   LS_RETURN_IF_ERROR(ls_anchors_begin_all(&self->anchors, record));
   for (size_t i = 0; i < size / sizeof(int64_t); ++i) {

@@ -196,8 +196,8 @@ static ls_status save(ls_stage *stage, ls_record *record) {
 }
 
 static ls_status restore(ls_stage *stage, const ls_record *record) {
-  return ls_record_get_i64(record, "position",
-                           &((cache_stage *)stage)->position);
+  return ls_stage_get_count(record, "position",
+                            &((cache_stage *)stage)->position);
 }
 
 static ls_status skip(ls_stage *stage, int64_t count) {

@@ -121,8 +121,8 @@ static ls_status restore(ls_stage *stage, const ls_record *record) {
   const ls_generator_options *options = options_of(self);
   const ls_record *inner = NULL;
   int64_t position = 0, ended = 0;
-  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "position", &position));
-  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "ended", &ended));
+  LS_RETURN_IF_ERROR(ls_stage_get_count(record, "position", &position));
+  LS_RETURN_IF_ERROR(ls_stage_get_count(record, "ended", &ended));
   LS_RETURN_IF_ERROR(restart(stage, stage->epoch));
   if (ended != 0) {
     self->position = position;

@@ -177,9 +177,9 @@ static ls_status restore(ls_stage *stage, const ls_record *record) {
   interleave_stage *self = (interleave_stage *)stage;
   const int64_t cycle = interleave_of(self)->options.cycle;
   int64_t at = 0, turn = 0, ended = 0;
-  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "at", &at));
-  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "turn", &turn));
-  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "ended", &ended));
+  LS_RETURN_IF_ERROR(ls_stage_get_count(record, "at", &at));
+  LS_RETURN_IF_ERROR(ls_stage_get_count(record, "turn", &turn));
+  LS_RETURN_IF_ERROR(ls_stage_get_count(record, "ended", &ended));
   if (at < 0 || at >= cycle)
     return ls_invalid_argument("slot %lld of %lld is none", (long long)at,
                                (long long)cycle);

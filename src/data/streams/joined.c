@@ -40,8 +40,8 @@ static ls_status save_concatenated(ls_stage *stage, ls_record *record) {
 static ls_status restore_concatenated(ls_stage *stage,
                                       const ls_record *record) {
   concatenate_stage *self = (concatenate_stage *)stage;
-  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "side", &self->side));
-  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "given", &self->given));
+  LS_RETURN_IF_ERROR(ls_stage_get_count(record, "side", &self->side));
+  LS_RETURN_IF_ERROR(ls_stage_get_count(record, "given", &self->given));
   self->side = self->side != 0;
   return ls_stage_restore_input(stage, (size_t)self->side, record);
 }
@@ -116,7 +116,7 @@ static ls_status save_zipped(ls_stage *stage, ls_record *record) {
 
 static ls_status restore_zipped(ls_stage *stage, const ls_record *record) {
   int64_t ended = 0;
-  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "ended", &ended));
+  LS_RETURN_IF_ERROR(ls_stage_get_count(record, "ended", &ended));
   ((zip_stage *)stage)->ended = ended != 0;
   for (size_t i = 0; i < stage->num_inputs; ++i)
     LS_RETURN_IF_ERROR(ls_stage_restore_input(stage, i, record));

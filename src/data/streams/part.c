@@ -24,7 +24,7 @@ static ls_status save(ls_stage *stage, ls_record *record) {
 
 static ls_status restore(ls_stage *stage, const ls_record *record) {
   LS_RETURN_IF_ERROR(
-      ls_record_get_i64(record, "done", &((part_stage *)stage)->done));
+      ls_stage_get_count(record, "done", &((part_stage *)stage)->done));
   return ls_stage_restore_input(stage, 0, record);
 }
 

@@ -15,10 +15,12 @@ static int64_t times_of(const ls_stage *stage) {
 // The same as of indexed ones.
 static ls_status enter_time(ls_stage *stage, int64_t time) {
   const int64_t times = times_of(stage);
-  const int64_t each = times > 0 ? times : INT32_MAX;
+  const uint64_t each = times > 0 ? (uint64_t)times : INT32_MAX;
   ((repeat_stage *)stage)->time = time;
   ((repeat_stage *)stage)->given = 0;
-  return ls_stage_restart(stage->inputs[0], stage->epoch * each + time);
+  return ls_stage_restart(
+      stage->inputs[0],
+      (int64_t)((uint64_t)stage->epoch * each + (uint64_t)time));
 }
 
 static ls_status next(ls_stage *stage, ls_nest *element) {
@@ -55,8 +57,8 @@ static ls_status save(ls_stage *stage, ls_record *record) {
 
 static ls_status restore(ls_stage *stage, const ls_record *record) {
   repeat_stage *self = (repeat_stage *)stage;
-  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "time", &self->time));
-  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "given", &self->given));
+  LS_RETURN_IF_ERROR(ls_stage_get_count(record, "time", &self->time));
+  LS_RETURN_IF_ERROR(ls_stage_get_count(record, "given", &self->given));
   return ls_stage_restore_input(stage, 0, record);
 }
 

@@ -96,8 +96,8 @@ static ls_status restore(ls_stage *stage, const ls_record *record) {
   int64_t position = 0, ended = 0;
   const void *gone = NULL;
   size_t size = 0;
-  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "position", &position));
-  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "ended", &ended));
+  LS_RETURN_IF_ERROR(ls_stage_get_count(record, "position", &position));
+  LS_RETURN_IF_ERROR(ls_stage_get_count(record, "ended", &ended));
   LS_RETURN_IF_ERROR(ls_record_get_bytes(record, "gone", &gone, &size));
   if (size != stage->num_inputs)
     return ls_invalid_argument("the position is of %zu data sets, not of %zu",

@@ -189,8 +189,8 @@ static ls_status save(ls_stage *stage, ls_record *record) {
 static ls_status restore(ls_stage *stage, const ls_record *record) {
   shuffle_stage *self = (shuffle_stage *)stage;
   forget(self);
-  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "block", &self->block));
-  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "dealt", &self->dealt));
+  LS_RETURN_IF_ERROR(ls_stage_get_count(record, "block", &self->block));
+  LS_RETURN_IF_ERROR(ls_stage_get_count(record, "dealt", &self->dealt));
   return ls_stage_restore_input(stage, 0, record);
 }
 

@@ -75,7 +75,7 @@ static ls_status save(ls_stage *stage, ls_record *record) {
 
 static ls_status restore(ls_stage *stage, const ls_record *record) {
   LS_RETURN_IF_ERROR(
-      ls_record_get_i64(record, "given", &((batch_stage *)stage)->given));
+      ls_stage_get_count(record, "given", &((batch_stage *)stage)->given));
   return ls_stage_restore_input(stage, 0, record);
 }
 

@@ -174,8 +174,8 @@ static ls_status save(ls_stage *stage, ls_record *record) {
 static ls_status restore(ls_stage *stage, const ls_record *record) {
   unbatch_stage *self = (unbatch_stage *)stage;
   self->has = false;
-  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "row", &self->row));
-  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "given", &self->given));
+  LS_RETURN_IF_ERROR(ls_stage_get_count(record, "row", &self->row));
+  LS_RETURN_IF_ERROR(ls_stage_get_count(record, "given", &self->given));
   return ls_anchors_restore(&self->anchors, record);
 }
 

@@ -156,8 +156,11 @@ static ls_status save(ls_stage *stage, ls_record *record) {
 static ls_status restore(ls_stage *stage, const ls_record *record) {
   window_stage *self = (window_stage *)stage;
   forget(self);
-  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "given", &self->given));
-  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "gap", &self->first));
+  LS_RETURN_IF_ERROR(ls_stage_get_count(record, "given", &self->given));
+  LS_RETURN_IF_ERROR(ls_stage_get_count(record, "gap", &self->first));
+  if (self->first > window_of(stage)->options.shift)
+    return ls_invalid_argument("a window cannot begin %lld elements ahead",
+                               (long long)self->first);
   return ls_anchors_restore(&self->anchors, record);
 }
 
