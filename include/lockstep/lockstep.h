@@ -29,6 +29,7 @@
 #include "lockstep/distributed.h"
 #include "lockstep/eager.h"
 #include "lockstep/events.h"
+#include "lockstep/export.h"
 #include "lockstep/files.h"
 #include "lockstep/flow.h"
 #include "lockstep/function.h"

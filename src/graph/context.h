@@ -28,6 +28,7 @@ typedef enum ls_scope_kind {
   LS_SCOPE_SCALE_LOSS,
   LS_SCOPE_SUMMARY,
   LS_SCOPE_FLOW,
+  LS_SCOPE_EXPORT,
   LS_SCOPE_REFUSED,
 } ls_scope_kind;
 
@@ -76,6 +77,9 @@ typedef struct ls_scope_state {
   struct ls_summary_writer *summary_writer;  // NULL: nobody wants any.
   bool sync_on_read;  // Replicas use such variables as the value of all.
   bool unrecorded;    // No tape records eager ops.
+  // The policy of the export (distribute/variables/export.c), + 1; 0: none.
+  int8_t exporting;
+  bool primaries_only;  // In it, a distributed variable is its first component.
 } ls_scope_state;
 
 // What an ls_scope is.

@@ -141,6 +141,7 @@ ls_graph_rollback_point ls_graph_mark(const ls_graph *graph) {
       .num_random = graph->num_random,
       .losses = graph->losses,
       .trains = graph->trains,
+      .unsaveable = graph->unsaveable,
   };
 }
 
@@ -166,6 +167,7 @@ void ls_graph_rollback(ls_graph *graph, ls_graph_rollback_point to) {
   if (graph->kind == LS_GRAPH_EAGER) return;
   graph->losses = to.losses;
   graph->trains = to.trains;
+  graph->unsaveable = to.unsaveable;
 }
 
 void ls_graph_drop_nodes(ls_graph *graph, size_t from,

@@ -148,9 +148,10 @@ struct ls_graph {
   size_t num_stubs, stubs_capacity;
   const void *owner;  // Function, replica: whoever traces it.
   ls_losses losses;
-  bool trains;          // An optimizer's step is in it, at any depth.
-  uint32_t num_trials;  // Under way; see graph/trial.h.
-  ls_graph_undo *undo;  // While there are any.
+  bool trains;             // An optimizer's step is in it, at any depth.
+  const char *unsaveable;  // See ls_graph_note_unsaveable. NULL: it can.
+  uint32_t num_trials;     // Under way; see graph/trial.h.
+  ls_graph_undo *undo;     // While there are any.
   size_t num_undo, undo_capacity;
 };
 
@@ -167,6 +168,12 @@ void ls_graph_free(ls_graph *graph);
 void ls_graph_drop_collections(ls_graph *graph);
 // An optimizer takes a step in `graph`, and so in those around it.
 void ls_graph_note_training(ls_graph *graph);
+// A graph that is built cannot be exported as it is, for this reason; the first
+// one stays. No effect in an export.
+LS_MUST_USE ls_status ls_graph_note_unsaveable(ls_graph *graph,
+                                               const char *why);
+// The reason, of it or of a graph in it, lent; NULL: there is none.
+const char *ls_graph_unsaveable(const ls_graph *graph);
 // Drops the nodes of a replica's segment; its handles now mean those of `to`.
 void ls_graph_forward(ls_graph *graph, ls_graph *to);
 // `graph` owns `stub` from now on. False without memory.
@@ -186,6 +193,7 @@ typedef struct ls_graph_rollback_point {
   uint32_t num_random;
   ls_losses losses;
   bool trains;
+  const char *unsaveable;
 } ls_graph_rollback_point;
 ls_graph_rollback_point ls_graph_mark(const ls_graph *graph);
 void ls_graph_rollback(ls_graph *graph, ls_graph_rollback_point to);

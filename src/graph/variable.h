@@ -80,6 +80,10 @@ void ls_beside_begin(ls_scope *scope, const ls_variable *variable);
 // component of the replica or update, across replicas that on the current
 // device, else the first; of a handle what it stands for.
 ls_variable *ls_variable_here(const ls_variable *variable);
+// What an access of it means where the thread is: in an export that knows
+// nothing of components the first one, for a container and its packed handle;
+// else itself.
+ls_variable *ls_variable_meant(const ls_variable *variable);
 // Whether variables that are made here are a strategy's.
 bool ls_in_strategy_scope(void);
 // A variable without ops or value: what the parser and the maker use.

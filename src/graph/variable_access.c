@@ -8,6 +8,7 @@
 
 // ---- Which one ------------------------------------------------------------
 ls_variable *ls_variable_here(const ls_variable *variable) {
+  variable = ls_variable_meant(variable);
   return variable->rules != NULL ? variable->rules->here(variable)
                                  : (ls_variable *)(uintptr_t)variable;
 }
@@ -74,7 +75,7 @@ ls_variable *ls_variable_component(const ls_variable *variable, size_t index) {
 }
 
 ls_op ls_variable_initializer(const ls_variable *variable) {
-  return variable->initializer;
+  return ls_variable_meant(variable)->initializer;
 }
 
 ls_status ls_variable_set_initializer(ls_variable *variable, ls_op op) {
@@ -117,6 +118,7 @@ ls_tensor ls_variable_is_initialized(ls_variable *variable, const char *name) {
   if (variable == NULL)
     return ls_make_failed("is_variable_initialized",
                           ls_invalid_argument("the variable is NULL"));
+  variable = ls_variable_meant(variable);
   if (variable->num_targets > 0) variable = ls_variable_here(variable);
   const size_t count = variable->num_components;
   if (count == 0) return named(LS_OP_IS_INITIALIZED, name, NULL, variable);

@@ -24,18 +24,21 @@ ls_tensor ls_variable_scatter_op(ls_variable *variable, ls_scatter_op op,
 
 ls_tensor ls_variable_read(ls_variable *variable) {
   if (variable == NULL) return no_variable("read_variable");
+  variable = ls_variable_meant(variable);
   return variable->rules != NULL ? variable->rules->read(variable)
                                  : ls_variable_op(LS_OP_READ, variable, NULL);
 }
 
 ls_tensor ls_variable_as_tensor(ls_variable *variable) {
   if (variable == NULL) return no_variable("read_variable");
+  variable = ls_variable_meant(variable);
   return variable->rules != NULL ? variable->rules->as_tensor(variable)
                                  : ls_variable_op(LS_OP_READ, variable, NULL);
 }
 
 ls_tensor ls_variable_sparse_read(ls_variable *variable, ls_tensor indices) {
   if (variable == NULL) return no_variable("gather");
+  variable = ls_variable_meant(variable);
   if (variable->num_targets > 0) variable = ls_variable_here(variable);
   return ls_gather(ls_variable_read(variable), indices, 0);
 }
@@ -43,6 +46,7 @@ ls_tensor ls_variable_sparse_read(ls_variable *variable, ls_tensor indices) {
 static ls_tensor write_any(uint16_t type, ls_variable *variable,
                            ls_tensor value, const char *what) {
   if (variable == NULL) return no_variable(what);
+  variable = ls_variable_meant(variable);
   return variable->rules != NULL ? variable->rules->write(variable, type, value)
                                  : ls_variable_op(type, variable, &value);
 }
@@ -64,6 +68,7 @@ ls_tensor ls_variable_scatter(ls_variable *variable, ls_scatter_op op,
   if (variable == NULL) return no_variable("assign_scatter");
   if (ls_scatter_name(op) == NULL)
     return ls_make_failed("assign_scatter", ls_no_scatter(op));
+  variable = ls_variable_meant(variable);
   return variable->rules != NULL
              ? variable->rules->scatter(variable, op, indices, updates)
              : ls_variable_scatter_op(variable, op, indices, updates);

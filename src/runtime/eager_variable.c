@@ -91,6 +91,7 @@ ls_status ls_variable_value(ls_variable *variable, ls_array **out_array) {
   LS_REQUIRE(variable);
   LS_REQUIRE(out_array);
   *out_array = NULL;
+  variable = ls_variable_meant(variable);
   if (variable->graph != NULL)
     return ls_unimplemented("the value of variable '%s' on the host: it is of "
                             "graph '%s', take a session's "
@@ -109,6 +110,7 @@ ls_status ls_variable_set_value(ls_variable *variable, const ls_array *array) {
   LS_REQUIRE(variable);
   LS_REQUIRE(array);
   ls_runtime_state *state = NULL;
+  variable = ls_variable_meant(variable);
   LS_RETURN_IF_ERROR(ls_runtime_state_get(variable->runtime, &state));
   return ls_store_write(state->store, variable, array);
 }

@@ -17,6 +17,7 @@ typedef struct trace {
   struct trace *next_dropped;
   uint64_t tracer_key;
   int32_t replicas;
+  int32_t exporting;  // See graph/context.h.
   ls_signature signature;
   ls_graph *graph;
   ls_nest results;  // Structure of what a call returns.
@@ -241,6 +242,7 @@ static ls_status add_trace(ls_function *function, const ls_tracer *tracer,
   if (t == NULL) return ls_out_of_memory();
   t->tracer_key = tracer->key;
   t->replicas = tracer->replicas > 0 ? tracer->replicas : 1;
+  t->exporting = ls_context_current()->scoped.exporting;
   const int64_t began = ls_span_begin(function->runtime);
   const ls_status status = trace_into(function, tracer, t, args);
   end_span(function, "trace", began);
@@ -279,8 +281,10 @@ static trace *find_trace(ls_function *function, const ls_tracer *tracer,
   const ls_runtime_state *state =
       ls_runtime_slot(function->runtime, LS_SLOT_RUNTIME);
   const int32_t replicas = tracer->replicas > 0 ? tracer->replicas : 1;
+  const int32_t exporting = ls_context_current()->scoped.exporting;
   for (; t != NULL; t = t->next)
     if (t->tracer_key == tracer->key && t->replicas == replicas &&
+        t->exporting == exporting &&
         ls_signature_matches(&t->signature, args, leaves) &&
         ls_compiled_fits(t->compiled, state->store))
       return t;
@@ -420,11 +424,10 @@ const ls_graph *ls_function_graph(const ls_function *function) {
   return t == NULL ? NULL : t->graph;
 }
 
-// Looks at the newest trace, which stays until `look` has returned.
-static ls_status look_at_newest(const ls_function *function,
-                                ls_status (*look)(ls_compiled *compiled,
-                                                  ls_store *store, void *user),
-                                void *user) {
+ls_status ls_function_look(const ls_function *function,
+                           ls_status (*look)(ls_compiled *compiled,
+                                             ls_store *store, void *user),
+                           void *user) {
   ls_runtime_state *state = NULL;
   ls_function *writable = (ls_function *)(uintptr_t)function;
   LS_RETURN_IF_ERROR(ls_runtime_state_get(function->runtime, &state));
@@ -439,51 +442,27 @@ static ls_status look_at_newest(const ls_function *function,
   return status;
 }
 
-static ls_status print_lowered(ls_compiled *compiled, ls_store *store,
-                               void *out_text) {
-  (void)store;
-  return ls_graph_print(ls_compiled_program(compiled)->body, out_text);
+ls_status ls_function_trace(ls_function *function, ls_nest args,
+                            const ls_graph **out_graph) {
+  static const ls_tracer alone;
+  *out_graph = NULL;
+  ls_nest *leaves =
+      ls_new_array(function->allocator, ls_nest, ls_nest_num_leaves(args) + 1);
+  if (leaves == NULL) return ls_out_of_memory();
+  enter(function);
+  trace *t = find_trace(function, &alone, args, leaves);
+  const ls_status status =
+      t != NULL ? ls_ok() : add_trace(function, &alone, args, &t);
+  if (ls_status_is_ok(status)) *out_graph = t->graph;
+  leave(function);
+  ls_release(function->allocator, leaves);
+  return status;
 }
 
-ls_status ls_function_print_lowered(const ls_function *function,
-                                    char **out_text) {
-  LS_REQUIRE(function);
-  LS_REQUIRE(out_text);
-  *out_text = NULL;
-  return look_at_newest(function, print_lowered, out_text);
-}
-
-static ls_status print_plan(ls_compiled *compiled, ls_store *store,
-                            void *out_text) {
-  (void)store;
-  return ls_compiled_print_plan(compiled, out_text);
-}
-
-ls_status ls_function_print_plan(const ls_function *function, char **out_text) {
-  LS_REQUIRE(function);
-  LS_REQUIRE(out_text);
-  *out_text = NULL;
-  return look_at_newest(function, print_plan, out_text);
-}
-
-// ---- What it takes ---------------------------------------------------------
-static ls_status measure(ls_compiled *compiled, ls_store *store, void *on) {
-  return ls_compiled_measure(compiled, store, *(const bool *)on);
-}
-
-ls_status ls_function_measure(ls_function *function, bool on) {
-  LS_REQUIRE(function);
-  return look_at_newest(function, measure, &on);
-}
-
-static ls_status print_cost(ls_compiled *compiled, ls_store *store,
-                            void *out_text) {
-  return ls_compiled_print_cost(compiled, store, out_text);
-}
-
-ls_status ls_function_print_cost(const ls_function *function, char **out_text) {
-  LS_REQUIRE(function);
-  LS_REQUIRE(out_text);
-  *out_text = NULL;
-  return look_at_newest(function, print_cost, out_text);
+const ls_graph *ls_function_graph_here(const ls_function *function) {
+  const int32_t exporting = ls_context_current()->scoped.exporting;
+  const trace *t = __atomic_load_n(&function->traces, __ATOMIC_SEQ_CST);
+  while (t != NULL && t->exporting != exporting)
+    t = t->next;
+  return t != NULL ? t->graph : ls_function_graph(function);
 }

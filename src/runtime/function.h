@@ -30,6 +30,18 @@ typedef struct ls_tracer {
 ls_status ls_function_call_by(ls_function *function, const ls_tracer *tracer,
                               ls_nest args, ls_nest *results);
 
+// Looks at the newest trace, which stays until `look` has returned.
+ls_status ls_function_look(const ls_function *function,
+                           ls_status (*look)(ls_compiled *compiled,
+                                             ls_store *store, void *user),
+                           void *user);
+// The graph for these arguments, traced if need be, not run; in eager.
+ls_status ls_function_trace(ls_function *function, ls_nest args,
+                            const ls_graph **out_graph);
+// The newest one that was traced in an export like the one at hand, else the
+// newest; NULL: there is none.
+const ls_graph *ls_function_graph_here(const ls_function *function);
+
 // What a call has made in a graph being built, of the nodes from `first` on:
 // taken over, and given back so that who fetches any of it runs the effects
 // among these nodes. Anywhere else as it is.

@@ -2,6 +2,7 @@
 //
 // A NULL where something is needed is refused by name.
 #include "lockstep/cross_device.h"
+#include "lockstep/export.h"
 #include "lockstep/handles.h"
 #include "lockstep/regroup.h"
 #include "lockstep/strategy.h"
@@ -320,6 +321,26 @@ static void other_calls_of_strategy_refuse_null(void **state) {
               "ls_variable_write: out_value is NULL");
 }
 
+static void calls_of_export_refuse_null(void **state) {
+  (void)state;
+  expect_null(ls_export_resource(NULL, some),
+              "ls_export_resource: variable is NULL");
+  expect_null(ls_export_resource(some, NULL),
+              "ls_export_resource: out_resource is NULL");
+  expect_null(ls_export_describe(NULL, some),
+              "ls_export_describe: variable is NULL");
+  expect_null(ls_export_describe(some, NULL),
+              "ls_export_describe: record is NULL");
+  expect_null(ls_export_function(NULL, some, some),
+              "ls_export_function: function is NULL");
+  expect_null(ls_export_function(some, some, NULL),
+              "ls_export_function: out_graph is NULL");
+  expect_null(ls_variable_copy_to_cpu(NULL, some),
+              "ls_variable_copy_to_cpu: variable is NULL");
+  expect_null(ls_variable_copy_to_cpu(some, NULL),
+              "ls_variable_copy_to_cpu: copy is NULL");
+}
+
 static void calls_of_summary_refuse_null(void **state) {
   (void)state;
   expect_null(ls_summary_writer_create(NULL, some, some),
@@ -338,6 +359,7 @@ int main(void) {
       cmocka_unit_test(more_calls_of_strategy_refuse_null),
       cmocka_unit_test(further_calls_of_strategy_refuse_null),
       cmocka_unit_test(other_calls_of_strategy_refuse_null),
+      cmocka_unit_test(calls_of_export_refuse_null),
       cmocka_unit_test(calls_of_summary_refuse_null),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

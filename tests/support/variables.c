@@ -41,3 +41,19 @@ ls_nest read_in_replica(ls_nest args, void *user) {
   ++r->count;
   return ls_none();
 }
+
+const variable_kind all_kinds[NUM_KINDS] = {
+    {.aggregation = NONE},
+    {.aggregation = SUM},
+    {.aggregation = MEAN},
+    {.aggregation = FIRST},
+    {.synchronization = ON_READ, .aggregation = NONE},
+    {.synchronization = ON_READ, .aggregation = SUM},
+    {.synchronization = ON_READ, .aggregation = MEAN},
+};
+
+ls_variable *pair_in(ls_strategy *strategy, variable_kind kind) {
+  ls_variable *v = variable_in(strategy, kind);
+  set_components(v, (double[]){3, 4}, 2);
+  return v;
+}

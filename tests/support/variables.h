@@ -38,4 +38,10 @@ typedef struct replica_reads {
 // A replica's callback; `user` is the reads.
 ls_nest read_in_replica(ls_nest args, void *user);
 
+// Kinds of distributed variables: each aggregation, in each way to synchronize.
+enum { NUM_KINDS = 7 };
+extern const variable_kind all_kinds[NUM_KINDS];
+// Of two components, 3 and 4, in eager.
+ls_variable *pair_in(ls_strategy *strategy, variable_kind kind);
+
 #endif  // LS_TESTS_SUPPORT_VARIABLES_H_

@@ -182,6 +182,8 @@ static const char *kind_name(ls_scope_kind kind) {
     return "a strategy's scope";
   case LS_SCOPE_FLOW:
     return "a replicated computation";
+  case LS_SCOPE_EXPORT:
+    return "an export";
   default:
     return "a scope";
   }

@@ -201,8 +201,7 @@ ls_status ls_caching_variable_create(ls_variable *variable,
 }
 
 // ---- Packed variables ------------------------------------------------------
-// The CPU of a device's host: the device's name up to its type.
-static void host_of(const char *device, char *host, size_t size) {
+void ls_host_cpu_of(const char *device, char *host, size_t size) {
   const char *end = strstr(device, "/device:");
   const size_t length = end == NULL ? strlen(device) : (size_t)(end - device);
   snprintf(host, size, "%.*s/device:CPU:0", (int)length, device);
@@ -222,7 +221,7 @@ ls_status ls_packed_variable_on(const ls_variable *packed, const char *device,
       *out_variable = packed->targets[i];
   for (size_t i = 0; i < packed->num_targets && *out_variable == NULL; ++i) {
     char host[sizeof(name.text) + 16];
-    host_of(ls_variable_device(packed->targets[i]), host, sizeof(host));
+    ls_host_cpu_of(ls_variable_device(packed->targets[i]), host, sizeof(host));
     if (strcmp(host, name.text) == 0) *out_variable = packed->targets[i];
   }
   return *out_variable != NULL

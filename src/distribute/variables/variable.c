@@ -148,8 +148,8 @@ ls_variable *ls_container_here(const ls_variable *container) {
 }
 
 static bool is_across(const ls_variable *variable) {
-  return variable->num_components > 0 && ls_in_cross_replica_context() &&
-         !ls_update_replica_id().set;
+  return ls_variable_meant(variable)->num_components > 0 &&
+         ls_in_cross_replica_context() && !ls_update_replica_id().set;
 }
 
 ls_status ls_variable_handle(ls_variable *variable, ls_variable **out_handle) {
@@ -170,6 +170,7 @@ ls_status ls_variable_as_reference(ls_variable *variable,
   LS_REQUIRE(variable);
   LS_REQUIRE(out_reference);
   *out_reference = NULL;
+  variable = ls_variable_meant(variable);
   if (variable->num_components > 0)
     return ls_invalid_argument(
         "distributed variable '%s' cannot be converted to a reference; use its "

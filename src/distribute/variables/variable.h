@@ -37,6 +37,12 @@ size_t ls_component_here(const ls_variable *container);
 const char *ls_aggregation_name(ls_variable_aggregation aggregation);
 // Gives a container a packed handle over its components.
 ls_status ls_variable_pack(ls_variable *container);
+// The CPU of a device's host: the device's name up to its type.
+void ls_host_cpu_of(const char *device, char *host, size_t size);
+// An access of this name that no export can have as it is: `how` says why. What
+// is being traced cannot be exported then.
+LS_MUST_USE ls_status ls_note_unsaveable(const ls_variable *container,
+                                         const char *access, const char *how);
 // The read of component `index`, made on its device.
 ls_tensor ls_read_component(ls_variable *container, size_t index);
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Copies of eager variables: the same values, in a store of their own.
+#include "lockstep/export.h"
+
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "distribute/replicas/context.h"
@@ -92,5 +94,65 @@ ls_status ls_variable_copy(ls_variable *variable, ls_variable **out_copy) {
   LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, ls_strategy_of(variable),
                                             "copying a variable"));
   const ls_status status = copy_distributed(variable, out_copy);
+  return ls_cross_replica_end(&crossing, status, NULL);
+}
+
+// ---- To the CPU ------------------------------------------------------------
+static ls_status make_on_cpu(const ls_variable *variable, ls_array *value,
+                             ls_variable **out_copy) {
+  const char *device = ls_variable_device(
+      variable->num_components > 0 ? variable->components[0] : variable);
+  char host[LS_MAX_NAME + 16];
+  ls_host_cpu_of(device, host, sizeof(host));
+  const ls_variable_options options = {
+      .name = variable->name,
+      .initial_array = value,
+      .trainable = variable->trainable ? LS_FLAG_ON : LS_FLAG_OFF,
+      .aggregation = variable->aggregation};
+  {
+    LS_BESIDE_SCOPE(NULL);
+    LS_NAME_SCOPE(NULL);
+    LS_DEVICE_SCOPE(host);
+    return ls_variable_create(&options, out_copy);
+  }
+  return ls_ok();
+}
+
+static ls_status check_copy(const ls_variable *variable,
+                            const ls_variable *copy) {
+  if (copy == NULL || (copy->num_components == 0 && copy->num_targets == 0 &&
+                       copy->graph == NULL && copy->container == NULL &&
+                       copy->type.dtype == variable->type.dtype &&
+                       ls_shape_equal(copy->type.shape, variable->type.shape)))
+    return ls_ok();
+  return ls_invalid_argument(
+      "the copy of variable '%s' of %s is to be a plain eager variable like "
+      "it, got '%s' of %s",
+      variable->name, LS_SHAPE_TEXT(variable->type.dtype, variable->type.shape),
+      copy->name, LS_SHAPE_TEXT(copy->type.dtype, copy->type.shape));
+}
+
+static ls_status copy_value(ls_variable *variable, ls_variable **copy) {
+  ls_array *value = NULL;
+  LS_RETURN_IF_ERROR(ls_variable_value(variable, &value));
+  const ls_status status = *copy == NULL ? make_on_cpu(variable, value, copy)
+                                         : ls_variable_set_value(*copy, value);
+  ls_array_release(value);
+  return status;
+}
+
+ls_status ls_variable_copy_to_cpu(ls_variable *variable, ls_variable **copy) {
+  LS_REQUIRE(variable);
+  LS_REQUIRE(copy);
+  if (variable->num_targets > 0) variable = ls_variable_here(variable);
+  if (variable->graph != NULL)
+    return ls_unimplemented("a copy of variable '%s', which is of graph '%s'",
+                            variable->name, variable->graph->name);
+  LS_RETURN_IF_ERROR(check_copy(variable, *copy));
+  if (variable->num_components == 0) return copy_value(variable, copy);
+  ls_crossing crossing;
+  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, ls_strategy_of(variable),
+                                            "copying a variable"));
+  const ls_status status = copy_value(variable, copy);
   return ls_cross_replica_end(&crossing, status, NULL);
 }

@@ -48,6 +48,11 @@ static ls_tensor read_aggregated(ls_variable *container) {
         container->name));
   if (aggregation == LS_AGGREGATION_ONLY_FIRST_REPLICA)
     return ls_read_component(container, 0);
+  if (aggregation == LS_AGGREGATION_SUM) {
+    const ls_status noted =
+        ls_note_unsaveable(container, "a read", "across replicas");
+    if (!ls_status_is_ok(noted)) return fail_read(noted);
+  }
   ls_tensor *items = NULL, made = ls_failed_tensor();
   size_t count = 0;
   const ls_nest leaf = {.kind = LS_KIND_VARIABLE, .as.ref = container};

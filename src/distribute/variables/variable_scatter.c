@@ -148,8 +148,12 @@ static ls_status scatter_any(const scattering *s, ls_tensor indices,
     return ls_unimplemented("scatter_%s of '%s', whose aggregation is %s",
                             ls_scatter_name(s->op), variable->name,
                             ls_aggregation_name(aggregation));
-  if (place.kind == LS_PLACE_CROSS)
-    return scatter_each(s, indices, updates, out_value);
+  const bool across = place.kind == LS_PLACE_CROSS;
+  if (across ||
+      (place.kind != LS_PLACE_UPDATE && aggregation != LS_AGGREGATION_NONE))
+    LS_RETURN_IF_ERROR(ls_note_unsaveable(
+        variable, "a scatter", across ? "across replicas" : "by all replicas"));
+  if (across) return scatter_each(s, indices, updates, out_value);
   ls_variable *target = place.kind == LS_PLACE_TRACE
                             ? s->variable
                             : variable->components[place.index];

@@ -49,6 +49,13 @@ static ls_status finish_one(const ls_writing *w, ls_tensor made,
   return ls_ok();
 }
 
+// In an export that knows nothing of components their devices do not count.
+static const char *device_of(const ls_variable *target) {
+  const bool counts =
+      target->container == NULL || !ls_context_current()->scoped.primaries_only;
+  return counts && target->device != NULL ? target->device : "";
+}
+
 // To one variable as it stands: plain, a component, or the container in the
 // trace of a replica.
 static ls_status write_one(const ls_writing *w, ls_variable *target,
@@ -56,7 +63,7 @@ static ls_status write_one(const ls_writing *w, ls_variable *target,
   ls_tensor tensor = ls_failed_tensor(), made = ls_failed_tensor();
   ls_status status = ls_ok();
   {
-    LS_DEVICE_SCOPE(target->device != NULL ? target->device : "");
+    LS_DEVICE_SCOPE(device_of(target));
     status = ls_value_as_tensor(w->variable, value, &tensor);
     if (ls_status_is_ok(status)) {
       made = write_op(w, target, tensor);
@@ -247,6 +254,10 @@ static ls_status write_mirrored(const ls_writing *w, ls_nest value,
   // Where components may differ only by rule, values that may are refused.
   if (place.kind == LS_PLACE_CROSS && !none && is_unmirrored(value))
     return ls_write_refuse_parts(w, "across replicas");
+  if (place.kind == LS_PLACE_CROSS || (place.kind != LS_PLACE_UPDATE && !none))
+    LS_RETURN_IF_ERROR(ls_note_unsaveable(
+        w->variable, ls_writing_name(w),
+        place.kind == LS_PLACE_CROSS ? "across replicas" : "by all replicas"));
   switch (place.kind) {
   case LS_PLACE_CROSS:
     return write_across(w, value, out_value);
@@ -325,7 +336,10 @@ static ls_status write_on_read(const ls_writing *w, ls_nest value,
     ls_crossing crossing;
     LS_RETURN_IF_ERROR(ls_cross_replica_begin(
         &crossing, ls_strategy_of(w->variable), ls_writing_name(w)));
-    const ls_status status = write_on_read_across(w, value, out_value);
+    ls_status status =
+        ls_note_unsaveable(w->variable, ls_writing_name(w), "across replicas");
+    if (ls_status_is_ok(status))
+      status = write_on_read_across(w, value, out_value);
     return ls_cross_replica_end(&crossing, status, out_value);
   }
   if (ls_value_is_distributed(value))
@@ -361,6 +375,7 @@ ls_status ls_variable_write(ls_variable *variable, ls_write_op op,
   LS_RETURN_IF_ERROR(ls_scope_status());
   if (variable == NULL || (unsigned)op >= LS_COUNT_OF(ops))
     return ls_invalid_argument("a write needs a variable and an operation");
+  variable = ls_variable_meant(variable);
   if (variable->num_targets > 0) variable = ls_variable_here(variable);
   const ls_writing w = {variable, ops[op], options};
   return write_any(&w, value, out_value);

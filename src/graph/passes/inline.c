@@ -277,6 +277,8 @@ ls_status ls_graph_inline_part(ls_graph *body, const ls_tensor *args,
   ls_status status = ls_ok();
   if (made.ops == NULL || made.parameters == NULL) status = ls_out_of_memory();
   if (body->trains) ls_graph_note_training(ls_graph_current());
+  if (ls_status_is_ok(status) && body->unsaveable != NULL)
+    status = ls_graph_note_unsaveable(ls_graph_current(), body->unsaveable);
   for (size_t i = 0; ls_status_is_ok(status) && i < body->num_parameters; ++i)
     made.parameters[i] =
         i < num_args ? args[i] : body->captures[i - body->num_declared].outer;

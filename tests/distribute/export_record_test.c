@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an export holds: which variable stands for another, what is said of it,
+// and which functions are fit for it.
+#include "lockstep/export.h"
+
+#include "distribute/strategies/strategy.h"
+#include "lockstep/handles.h"
+#include "support/function.h"
+#include "support/values.h"
+#include "support/variables.h"
+
+static const ls_export_policy alone[] = {LS_EXPORT_NONE,
+                                         LS_EXPORT_SAVE_VARIABLE_DEVICES};
+#define CPU "/job:localhost/replica:0/task:0/device:CPU:"
+#define EXPAND LS_EXPORT_EXPAND_DISTRIBUTED_VARIABLES
+
+// ---- What stands for a variable --------------------------------------------
+static ls_variable *resource_of(const ls_variable *variable) {
+  ls_variable *resource = NULL;
+  expect_ok(ls_export_resource(variable, &resource));
+  return resource;
+}
+
+static void all_of_a_variable_is_one_resource(void **state) {
+  (void)state;
+  LS_SPEC("V131");
+  ls_strategy *strategy = mirrored_of(2);
+  strategy->packs_variables = true;
+  ls_variable *v = pair_in(strategy, (variable_kind){0});
+  ls_variable *first = ls_variable_component(v, 0),
+              *second = ls_variable_component(v, 1),
+              *other =
+                  variable_of("other", LS_DTYPE_F32, LS_SCALAR, (double[]){1}),
+              *none = NULL;
+  for (size_t i = 0; i < LS_COUNT_OF(alone); ++i) {
+    LS_EXPORT_SCOPE(alone[i]);
+    assert_ptr_equal(resource_of(v), first);
+    assert_ptr_equal(resource_of(first), first);
+    assert_ptr_equal(resource_of(second), first);
+    assert_ptr_equal(resource_of(ls_variable_packed(v)), first);
+    assert_ptr_equal(resource_of(other), other);
+  }
+  {
+    LS_EXPORT_SCOPE(EXPAND);
+    assert_ptr_equal(resource_of(v), first);
+    assert_ptr_equal(resource_of(first), first);
+    assert_ptr_equal(resource_of(second), second);
+    assert_ptr_equal(resource_of(ls_variable_packed(v)), first);
+    assert_ptr_equal(resource_of(other), other);
+  }
+  expect_status(ls_export_resource(v, &none), LS_FAILED_PRECONDITION,
+                "outside of an export");
+  strategy->packs_variables = false;
+  ls_variable_release(other);
+  ls_variable_release(v);
+  ls_strategy_release(strategy);
+}
+
+static void expect_description(const ls_variable *v, const char *wanted) {
+  ls_record *record = NULL;
+  char *text = NULL;
+  size_t size = 0;
+  expect_ok(ls_record_create(&record));
+  expect_ok(ls_export_describe(v, record));
+  expect_ok(ls_record_to_text(record, &text, &size));
+  assert_string_equal(text, wanted);
+  ls_text_release(text);
+  ls_record_destroy(record);
+}
+
+static void a_record_lists_components_with_their_devices(void **state) {
+  (void)state;
+  LS_SPEC("V131");
+  ls_strategy *strategy = mirrored_of(2);
+  ls_variable *v = pair_in(strategy, (variable_kind){0});
+  {
+    LS_EXPORT_SCOPE(LS_EXPORT_NONE);
+    expect_description(v, "{\"name\":\"v\"}");
+  }
+  {
+    LS_EXPORT_SCOPE(LS_EXPORT_SAVE_VARIABLE_DEVICES);
+    expect_description(v, "{\"name\":\"v\",\"device\":\"" CPU "0\"}");
+  }
+  {
+    LS_EXPORT_SCOPE(EXPAND);
+    expect_description(
+        v, "{\"name\":\"v\",\"device\":\"" CPU "0\",\"components\":{"
+           "\"0\":{\"name\":\"v\",\"device\":\"" CPU "0\"},"
+           "\"1\":{\"name\":\"v/replica_1\",\"device\":\"" CPU "1\"}}}");
+  }
+  ls_record *record = NULL;
+  expect_ok(ls_record_create(&record));
+  expect_status(ls_export_describe(v, record), LS_FAILED_PRECONDITION,
+                "outside of an export");
+  ls_record_destroy(record);
+  ls_variable_release(v);
+  ls_strategy_release(strategy);
+}
+
+// ---- Functions -------------------------------------------------------------
+typedef enum access {
+  READ,
+  ASSIGN,
+  ADD,
+  SCATTER,
+  NUM_ACCESSES,
+} access;
+
+typedef struct stepping {
+  ls_strategy *strategy;
+  ls_variable *v;
+  access access;
+  bool in_replicas;
+} stepping;
+
+static ls_nest reach(ls_nest args, void *user) {
+  const stepping *s = user;
+  const ls_tensor own =
+      args.kind == LS_KIND_NONE
+          ? ls_fill(LS_DTYPE_F32, LS_SHAPE(1), 2)
+          : ls_convert(ls_reshape(ls_add(ls_replica_id(),
+                                         ls_scalar_i64(LS_DTYPE_I32, 1)),
+                                  LS_SHAPE(1)),
+                       LS_DTYPE_F32);
+  ls_nest out = ls_none();
+  switch (s->access) {
+  case READ:
+    return ls_leaf(ls_variable_read(s->v));
+  case SCATTER:
+    return ls_leaf(ls_variable_scatter_add(
+        s->v, ls_reshape(ls_scalar_i64(LS_DTYPE_I32, 0), LS_SHAPE(1)), own));
+  default:
+    expect_ok(ls_variable_write(
+        s->v, s->access == ASSIGN ? LS_WRITE_ASSIGN : LS_WRITE_ADD,
+        ls_leaf(own), &(ls_write_options){.no_read_value = true}, &out));
+    ls_nest_release(out);
+    return ls_none();
+  }
+}
+
+static ls_nest reach_in_place(ls_nest args, void *user) {
+  const stepping *s = user;
+  if (!s->in_replicas) return reach(ls_none(), user);
+  ls_nest out = ls_none();
+  (void)args;
+  const ls_nest mark = LS_TUPLE(ls_leaf(ls_scalar(LS_DTYPE_F32, 0)));
+  const ls_status status =
+      ls_strategy_run(s->strategy, ls_plain(reach, user), mark, &out);
+  ls_nest_release(mark);
+  expect_ok(status);
+  return out;
+}
+
+static void expect_saveable(const stepping *s, bool saveable) {
+  const ls_nest none = ls_none();
+  ls_function *f = function_of(reach_in_place, (void *)(uintptr_t)s);
+  const ls_graph *graph = NULL, *again = NULL;
+  ls_nest out = ls_none();
+  {
+    LS_EXPORT_SCOPE(LS_EXPORT_NONE);
+    expect_status(ls_export_function(f, NULL, &graph), LS_FAILED_PRECONDITION,
+                  "no trace");
+  }
+  expect_ok(ls_function_call(f, ls_none(), &out));
+  for (int policy = LS_EXPORT_NONE; policy <= (int)EXPAND; ++policy) {
+    LS_EXPORT_SCOPE((ls_export_policy)policy);
+    const ls_status status = ls_export_function(f, NULL, &graph);
+    if (saveable) {
+      expect_ok(status);
+      assert_ptr_equal(graph, ls_function_graph(f));
+    } else {
+      expect_contains(ls_status_message(status), "input signature");
+      expect_status(status, LS_INVALID_ARGUMENT, "variable 'v'");
+      assert_null(graph);
+    }
+  }
+  // Traced in the export it is fit for it, and not run.
+  ls_array *before = NULL, *after = NULL;
+  expect_ok(ls_variable_value(ls_variable_component(s->v, 0), &before));
+  for (int policy = LS_EXPORT_NONE; policy <= (int)EXPAND; ++policy) {
+    LS_EXPORT_SCOPE((ls_export_policy)policy);
+    const size_t traces = ls_function_num_traces(f);
+    expect_ok(ls_export_function(f, &none, &graph));
+    assert_int_equal(ls_function_num_traces(f), traces + 1);
+    expect_ok(ls_export_function(f, &none, &again));
+    assert_ptr_equal(graph, again);
+    expect_ok(ls_export_function(f, NULL, &again));
+    assert_ptr_equal(graph, again);
+    assert_int_equal(ls_function_num_traces(f), traces + 1);
+  }
+  expect_ok(ls_variable_value(ls_variable_component(s->v, 0), &after));
+  assert_true(ls_array_f64(before, 0) == ls_array_f64(after, 0));
+  ls_array_release(before);
+  ls_array_release(after);
+  expect_status(ls_export_function(f, NULL, &graph), LS_FAILED_PRECONDITION,
+                "outside of an export");
+  ls_nest_release(out);
+  ls_function_release(f);
+}
+
+static bool is_saveable(const stepping *s) {
+  const bool on_read = ls_variable_synchronization_of(s->v) == ON_READ;
+  const ls_variable_aggregation of = ls_variable_aggregation_of(s->v);
+  if (s->access == READ) return s->in_replicas || !on_read || of != SUM;
+  return s->in_replicas && (on_read || of == NONE);
+}
+
+// What is refused whatever is exported.
+static bool is_possible(const stepping *s) {
+  const bool on_read = ls_variable_synchronization_of(s->v) == ON_READ;
+  const ls_variable_aggregation of = ls_variable_aggregation_of(s->v);
+  if (s->access == SCATTER) return !on_read;
+  if (!on_read || s->in_replicas) return true;
+  return s->access == READ ? of != NONE : s->access == ASSIGN || of != SUM;
+}
+
+static void what_reaches_all_components_is_exported_untraced(void **state) {
+  (void)state;
+  LS_SPEC("V132");
+  ls_strategy *strategy = mirrored_of(2);
+  for (size_t k = 0; k < NUM_KINDS; ++k)
+    for (int how = READ; how < NUM_ACCESSES; ++how)
+      for (int in_replicas = 0; in_replicas < 2; ++in_replicas) {
+        ls_array *initial = array_of(LS_DTYPE_F32, LS_SHAPE(1), (double[]){3});
+        stepping s = {.strategy = strategy,
+                      .access = (access)how,
+                      .in_replicas = in_replicas == 1};
+        {
+          LS_STRATEGY_SCOPE(strategy);
+          expect_ok(ls_variable_create(
+              &(ls_variable_options){.name = "v",
+                                     .initial_array = initial,
+                                     .synchronization =
+                                         all_kinds[k].synchronization,
+                                     .aggregation = all_kinds[k].aggregation},
+              &s.v));
+        }
+        if (is_possible(&s)) expect_saveable(&s, is_saveable(&s));
+        ls_variable_release(s.v);
+        ls_array_release(initial);
+      }
+  ls_strategy_release(strategy);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(all_of_a_variable_is_one_resource),
+      cmocka_unit_test(a_record_lists_components_with_their_devices),
+      cmocka_unit_test(what_reaches_all_components_is_exported_untraced),
+  };
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  expect_ok(ls_runtime_destroy(NULL));
+  return failed;
+}
