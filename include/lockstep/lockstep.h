@@ -20,6 +20,7 @@
 
 #include "lockstep/bag.h"
 #include "lockstep/cancel.h"
+#include "lockstep/checkpoint.h"
 #include "lockstep/cross_device.h"
 #include "lockstep/data.h"
 #include "lockstep/dataset.h"

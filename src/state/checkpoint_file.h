@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// One checkpoint: its two files, written and read.
+#ifndef LS_STATE_CHECKPOINT_FILE_H_
+#define LS_STATE_CHECKPOINT_FILE_H_
+
+#include "base/text.h"
+#include "io/json.h"
+#include "lockstep/checkpoint.h"
+#include "state/saver_file.h"
+
+enum { LS_CHECKPOINT_FORMAT = 1, LS_CHECKPOINT_TAIL_SIZE = 21 };
+// The end of a .json: the checksum of all bytes before.
+#define LS_CHECKPOINT_TAIL ",\"crc32c\":\"%08x\"}"
+
+// What is written: copies, so that a thread may write them.
+typedef struct ls_checkpoint_content {
+  int64_t step;
+  int64_t wall;  // Nanoseconds since 1970.
+  ls_saver_values values;
+  ls_record *identity, *state;  // The caller's.
+  ls_checkpoint_metric *metrics;
+  size_t num_metrics;
+} ls_checkpoint_content;
+
+// FOLDER/model.ckpt-<step>.EXTENSION
+void ls_checkpoint_path(ls_text *path, const char *folder, int64_t step,
+                        const char *extension);
+// The step that a name in the folder is of: -1, it is no "model.ckpt-N" with
+// this extension.
+int64_t ls_checkpoint_step_of(const char *name, const char *extension);
+
+LS_MUST_USE ls_status
+ls_checkpoint_file_write(ls_runtime *runtime, const char *folder,
+                         const ls_checkpoint_content *content);
+
+// What was read, all of whose checksums are right.
+typedef struct ls_checkpoint_file {
+  ls_arena arena;
+  const ls_json *root;
+  ls_safetensors_file values;
+  char *path;  // Of the .json.
+} ls_checkpoint_file;
+
+//   LS_DATA_LOSS  names the file and the entry
+LS_MUST_USE ls_status ls_checkpoint_file_read(ls_runtime *runtime,
+                                              const char *folder, int64_t step,
+                                              ls_checkpoint_file *out);
+// The .json alone: who reads no values needs no more.
+LS_MUST_USE ls_status ls_checkpoint_file_read_notes(ls_runtime *runtime,
+                                                    const char *folder,
+                                                    int64_t step,
+                                                    ls_checkpoint_file *out);
+void ls_checkpoint_file_deinit(ls_checkpoint_file *self);  // Zeroed is fine.
+
+#endif  // LS_STATE_CHECKPOINT_FILE_H_

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which checkpoints are in a folder, and which of them are kept.
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/memory/map.h"
+#include "state/checkpoints.h"
+
+// ---- Files -----------------------------------------------------------------
+static ls_status remove_file(ls_checkpoints *self, const char *name) {
+  const ls_file_system *files = ls_runtime_files(self->runtime);
+  ls_text path;
+  ls_text_init(&path, self->allocator);
+  ls_text_append_format(&path, "%s/%s", self->folder, name);
+  ls_status status = ls_text_status(&path);
+  if (ls_status_is_ok(status))
+    status = files->remove(files->user, ls_text_data(&path));
+  ls_text_deinit(&path);
+  return status;
+}
+
+// The .json first: without it the rest is no checkpoint.
+static ls_status remove_checkpoint(ls_checkpoints *self, int64_t step) {
+  static const char *const extensions[] = {"json", "safetensors"};
+  const ls_file_system *files = ls_runtime_files(self->runtime);
+  ls_text path;
+  ls_text_init(&path, self->allocator);
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < LS_COUNT_OF(extensions) && ls_status_is_ok(status);
+       ++i) {
+    ls_checkpoint_path(&path, self->folder, step, extensions[i]);
+    status = ls_text_status(&path);
+    if (ls_status_is_ok(status))
+      status = files->remove(files->user, ls_text_data(&path));
+    if (ls_status_code(status) == LS_NOT_FOUND) {
+      ls_status_free(status);
+      status = ls_ok();
+    }
+  }
+  ls_text_deinit(&path);
+  return status;
+}
+
+// ---- The list --------------------------------------------------------------
+static bool add(ls_checkpoints *self, ls_checkpoint_info info) {
+  ls_checkpoint_list *list = &self->list;
+  size_t at = 0;
+  while (at < list->count && list->items[at].step < info.step)
+    ++at;
+  if (at < list->count && list->items[at].step == info.step) {
+    list->items[at] = info;
+    return true;
+  }
+  if (!ls_grow(self->allocator, &list->items, &list->capacity, list->count + 1,
+               sizeof(*list->items)))
+    return false;
+  memmove(&list->items[at + 1], &list->items[at],
+          (list->count - at) * sizeof(*list->items));
+  list->items[at] = info;
+  ++list->count;
+  return true;
+}
+
+static ls_status write_list(ls_checkpoints *self) {
+  const ls_file_system *files = ls_runtime_files(self->runtime);
+  const ls_checkpoint_list *list = &self->list;
+  ls_text text, path;
+  ls_text_init(&text, self->allocator);
+  ls_text_init(&path, self->allocator);
+  if (list->count > 0)
+    ls_text_append_format(&text, "model_checkpoint_path: \"model.ckpt-%lld\"\n",
+                          (long long)list->items[list->count - 1].step);
+  for (size_t i = 0; i < list->count; ++i)
+    ls_text_append_format(&text,
+                          "all_model_checkpoint_paths: \"model.ckpt-%lld\"\n",
+                          (long long)list->items[i].step);
+  ls_text_append_format(&path, "%s/checkpoint", self->folder);
+  ls_status status =
+      ls_status_join(ls_text_status(&text), ls_text_status(&path));
+  if (ls_status_is_ok(status))
+    status = files->write(files->user, ls_text_data(&path), ls_text_data(&text),
+                          text.size);
+  ls_text_deinit(&text);
+  ls_text_deinit(&path);
+  return status;
+}
+
+// ---- Opening ---------------------------------------------------------------
+static double find_metric(const ls_json *root, const char *name) {
+  const ls_json *metrics = ls_json_find(root, "metrics");
+  const ls_json *it =
+      metrics == NULL || name == NULL ? NULL : ls_json_find(metrics, name);
+  return it != NULL && it->kind == LS_JSON_NUMBER ? it->number : (double)NAN;
+}
+
+// What it says of itself; of a damaged one nothing, but it is there.
+static ls_checkpoint_info info_of(ls_checkpoints *self, int64_t step) {
+  ls_checkpoint_info info = {.step = step, .metric = (double)NAN};
+  ls_checkpoint_file file;
+  const ls_status status =
+      ls_checkpoint_file_read_notes(self->runtime, self->folder, step, &file);
+  if (ls_status_is_ok(status)) {
+    const ls_json *wall = ls_json_find(file.root, "wall");
+    if (wall != NULL && wall->is_integer) info.wall = wall->integer;
+    info.metric = find_metric(file.root, self->options.best_metric);
+    ls_checkpoint_file_deinit(&file);
+  }
+  ls_status_free(status);
+  return info;
+}
+
+static bool has_name(const ls_file_entry *entries, size_t count, int64_t step,
+                     const char *extension) {
+  for (size_t i = 0; i < count; ++i) {
+    if (ls_checkpoint_step_of(entries[i].name, extension) == step) return true;
+  }
+  return false;
+}
+
+// What a killed writer has left: a file aside, or values without the rest.
+static bool is_left_over(const ls_file_entry *entries, size_t count,
+                         const char *name) {
+  const int64_t step = ls_checkpoint_step_of(name, "safetensors");
+  return ls_checkpoint_step_of(name, "safetensors.tmp") >= 0 ||
+         ls_checkpoint_step_of(name, "json.tmp") >= 0 ||
+         strcmp(name, "checkpoint.tmp") == 0 ||
+         (step >= 0 && !has_name(entries, count, step, "json"));
+}
+
+static ls_status take_entries(ls_checkpoints *self,
+                              const ls_file_entry *entries, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    if (entries[i].is_folder) continue;
+    const int64_t step = ls_checkpoint_step_of(entries[i].name, "json");
+    if (step >= 0 && !add(self, info_of(self, step))) return ls_out_of_memory();
+    if (is_left_over(entries, count, entries[i].name))
+      LS_RETURN_IF_ERROR(remove_file(self, entries[i].name));
+  }
+  return ls_ok();
+}
+
+ls_status ls_checkpoint_list_open(ls_checkpoints *self) {
+  const ls_file_system *files = ls_runtime_files(self->runtime);
+  ls_file_entry *entries = NULL;
+  size_t count = 0;
+  if (files->list == NULL)
+    return ls_unimplemented("checkpoints in '%s': the file system cannot list "
+                            "folders",
+                            self->folder);
+  LS_RETURN_IF_ERROR(files->make_directories(files->user, self->folder));
+  LS_RETURN_IF_ERROR(files->list(files->user, self->folder, self->allocator,
+                                 &entries, &count));
+  const ls_status status = take_entries(self, entries, count);
+  ls_release(self->allocator, entries);
+  return status;
+}
+
+// ---- Keeping ---------------------------------------------------------------
+// Whether number `i` is among the best.
+static bool is_best(const ls_checkpoints *self, size_t i) {
+  const ls_checkpoint_list *list = &self->list;
+  const bool high = self->options.best_is_high == LS_FLAG_ON;
+  const double own = list->items[i].metric;
+  int64_t better = 0;
+  if (self->options.best_metric == NULL || isnan(own)) return false;
+  for (size_t k = 0; k < list->count; ++k) {
+    const double other = list->items[k].metric;
+    // Of equal ones the older is better.
+    better += !isnan(other) && (high ? other > own : other < own);
+    better += k < i && other == own;
+  }
+  return better < self->options.keep_best.value;
+}
+
+// Whether number `i` is the first of its hours.
+static bool is_of_its_hours(const ls_checkpoints *self, size_t i) {
+  const double hours = self->options.keep_every_hours;
+  if (!(hours > 0)) return false;
+  const double nanos = hours * 3600e9;
+  const double own = floor((double)self->list.items[i].wall / nanos);
+  return i == 0 || floor((double)self->list.items[i - 1].wall / nanos) != own;
+}
+
+static bool is_kept(const ls_checkpoints *self, size_t i) {
+  const int64_t keep = self->options.keep.value;
+  const size_t newer = self->list.count - i - 1;
+  return keep == 0 || newer < (size_t)keep || is_best(self, i) ||
+         is_of_its_hours(self, i);
+}
+
+static ls_status drop_others(ls_checkpoints *self) {
+  ls_checkpoint_list *list = &self->list;
+  for (size_t i = list->count; i > 0; --i) {
+    if (is_kept(self, i - 1)) continue;
+    LS_RETURN_IF_ERROR(remove_checkpoint(self, list->items[i - 1].step));
+    memmove(&list->items[i - 1], &list->items[i],
+            (list->count - i) * sizeof(*list->items));
+    --list->count;
+  }
+  return ls_ok();
+}
+
+ls_status ls_checkpoint_list_add(ls_checkpoints *self,
+                                 const ls_checkpoint_content *content) {
+  ls_checkpoint_info info = {
+      .step = content->step, .wall = content->wall, .metric = (double)NAN};
+  const char *best = self->options.best_metric;
+  for (size_t i = 0; i < content->num_metrics && best != NULL; ++i) {
+    if (strcmp(content->metrics[i].name, best) == 0)
+      info.metric = content->metrics[i].value;
+  }
+  if (!add(self, info)) return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(write_list(self));
+  const size_t before = self->list.count;
+  LS_RETURN_IF_ERROR(drop_others(self));
+  return self->list.count == before ? ls_ok() : write_list(self);
+}

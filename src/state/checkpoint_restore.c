@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// Restoring a checkpoint: the newest that is whole, of the same run, and all of
+// it or nothing.
+#include "base/plain.h"
+#include "base/require.h"
+#include "state/checkpoints.h"
+#include "state/record.h"
+
+// ---- Which -----------------------------------------------------------------
+// Reads that of a step; otherwise newer ones that are damaged are passed over.
+static ls_status find(ls_checkpoints *self, ls_opt step,
+                      ls_checkpoint_file *out, ls_restore_report *report) {
+  const ls_checkpoint_list *list = &self->list;
+  ls_status first = ls_ok();
+  for (size_t i = list->count; i > 0; --i) {
+    const int64_t of = list->items[i - 1].step;
+    if (step.set && of != step.value) continue;
+    const ls_status status =
+        ls_checkpoint_file_read(self->runtime, self->folder, of, out);
+    report->step = of;
+    if (ls_status_is_ok(status)) {
+      ls_status_free(first);
+      return status;
+    }
+    if (step.set || ls_status_code(status) == LS_RESOURCE_EXHAUSTED)
+      return ls_status_join(status, first);
+    ++report->damaged;
+    ls_runtime_log(self->runtime, LS_LOG_WARNING, "checkpoint",
+                   "the checkpoint of step %lld is passed over: %s",
+                   (long long)of, ls_status_message(status));
+    first = ls_status_join(first, status);
+  }
+  if (!ls_status_is_ok(first)) return first;
+  return step.set ? ls_not_found("'%s' has no checkpoint of step %lld",
+                                 self->folder, step.value)
+                  : ls_not_found("'%s' has no checkpoint", self->folder);
+}
+
+// ---- Does it fit -----------------------------------------------------------
+static ls_status read_member(const ls_checkpoint_file *file, const char *key,
+                             ls_record **out_record) {
+  const ls_json *member = ls_json_find(file->root, key);
+  LS_RETURN_IF_ERROR(ls_record_create(out_record));
+  return member == NULL ? ls_ok()
+                        : ls_record_read(*out_record, file->path, member);
+}
+
+static void print_entry(const ls_record_entry *entry, char *buffer,
+                        size_t size) {
+  if (entry == NULL)
+    ls_format(buffer, size, "nothing");
+  else if (entry->kind == LS_ENTRY_I64)
+    ls_format(buffer, size, "%lld", (long long)entry->number);
+  else if (entry->kind == LS_ENTRY_TEXT)
+    ls_format(buffer, size, "'%s'", entry->data);
+  else
+    ls_format(buffer, size, "%zu bytes", entry->size);
+}
+
+static bool is_same(const ls_record_entry *a, const ls_record_entry *b) {
+  return a != NULL && a->kind == b->kind && a->number == b->number &&
+         a->size == b->size && memcmp(a->data, b->data, a->size) == 0;
+}
+
+// All that this run says of itself, the checkpoint says, too.
+static ls_status check_identity(const ls_checkpoints *self,
+                                const ls_checkpoint_file *file,
+                                const ls_record *saved) {
+  const ls_record *own = self->options.identity;
+  size_t at = 0;
+  ls_map_item item;
+  while (own != NULL && ls_map_next(&own->entries, &at, &item)) {
+    const ls_record_entry *wanted = item.value;
+    const ls_record_entry *has = ls_map_find_text(&saved->entries, item.key);
+    if (is_same(has, wanted)) continue;
+    char is[200], was[200];
+    print_entry(wanted, is, sizeof(is));
+    print_entry(has, was, sizeof(was));
+    return ls_invalid_argument(
+        "'%s' is of another run: its %s is %s, here it is %s", file->path,
+        (const char *)item.key, was, is);
+  }
+  return ls_ok();
+}
+
+static ls_status check_run(ls_checkpoints *self, const ls_checkpoint_file *file,
+                           bool inexact, ls_restore_report *report) {
+  ls_record *saved = NULL;
+  ls_status status = read_member(file, "identity", &saved);
+  if (ls_status_is_ok(status)) status = check_identity(self, file, saved);
+  ls_record_destroy(saved);
+  if (ls_status_code(status) != LS_INVALID_ARGUMENT || !inexact) return status;
+  ls_runtime_log(self->runtime, LS_LOG_WARNING, "checkpoint",
+                 "going on all the same, so results will differ: %s",
+                 ls_status_message(status));
+  ls_status_free(status);
+  report->inexact = true;
+  return ls_ok();
+}
+
+// ---- States ----------------------------------------------------------------
+static ls_status find_states(const ls_checkpoints *self,
+                             const ls_checkpoint_file *file,
+                             const ls_record *all, const ls_record **records) {
+  for (size_t i = 0; i < self->options.num_states; ++i) {
+    const char *name = self->options.states[i].name;
+    LS_RETURN_IF_ERROR(ls_status_annotate(
+        ls_record_find(all, name, &records[i]),
+        "'%s' does not hold the state '%s'", file->path, name));
+  }
+  return ls_ok();
+}
+
+static ls_status restore_states(ls_checkpoints *self,
+                                const ls_record *const *records,
+                                ls_restore_report *report) {
+  for (size_t i = 0; i < self->options.num_states; ++i) {
+    const ls_saveable *it = &self->options.states[i];
+    LS_RETURN_IF_ERROR(ls_status_annotate(it->restore(it->self, records[i]),
+                                          "while restoring '%s'", it->name));
+    ++report->states;
+  }
+  return ls_ok();
+}
+
+// States first: they may yet refuse, and variables are known to fit.
+static ls_status restore_all(ls_checkpoints *self,
+                             const ls_checkpoint_file *file,
+                             const ls_record **records,
+                             ls_restore_report *report) {
+  ls_record *all = NULL;
+  ls_status status = read_member(file, "state", &all);
+  if (ls_status_is_ok(status)) status = find_states(self, file, all, records);
+  if (ls_status_is_ok(status))
+    status = ls_saver_check(self->options.values, &file->values);
+  if (ls_status_is_ok(status)) status = restore_states(self, records, report);
+  if (ls_status_is_ok(status))
+    status = ls_saver_restore_from(self->options.values, &file->values);
+  if (ls_status_is_ok(status))
+    report->variables = self->options.values->num_variables;
+  ls_record_destroy(all);
+  return status;
+}
+
+ls_status ls_checkpoints_restore(ls_checkpoints *checkpoints,
+                                 const ls_restore_options *options,
+                                 ls_restore_report *report) {
+  LS_REQUIRE(checkpoints);
+  const ls_restore_options none = {0};
+  ls_restore_report unwanted;
+  if (options == NULL) options = &none;
+  if (report == NULL) report = &unwanted;
+  *report = (ls_restore_report){0};
+  LS_RETURN_IF_ERROR(ls_checkpoints_wait(checkpoints));
+  ls_checkpoint_file file;
+  LS_RETURN_IF_ERROR(find(checkpoints, options->step, &file, report));
+  const ls_record **records =
+      ls_new_array(checkpoints->allocator, const ls_record *,
+                   checkpoints->options.num_states);
+  ls_status status = records == NULL ? ls_out_of_memory() : ls_ok();
+  if (ls_status_is_ok(status))
+    status =
+        check_run(checkpoints, &file, options->inexact == LS_FLAG_ON, report);
+  if (ls_status_is_ok(status))
+    status = restore_all(checkpoints, &file, records, report);
+  if (ls_status_is_ok(status)) checkpoints->saved_step = report->step;
+  ls_release(checkpoints->allocator, records);
+  ls_checkpoint_file_deinit(&file);
+  return status;
+}

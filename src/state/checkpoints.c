@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "state/checkpoints.h"
+
+#include <math.h>
+
+#include "base/require.h"
+#include "state/record.h"
+
+enum { DEFAULT_KEEP = 5, DEFAULT_SECONDS = 60 };
+
+// ---- Writing ---------------------------------------------------------------
+static void release_content(ls_checkpoints *self) {
+  ls_checkpoint_content *content = &self->content;
+  ls_saver_values_deinit(&content->values);
+  ls_record_destroy(content->identity);
+  ls_record_destroy(content->state);
+  for (size_t i = 0; i < content->num_metrics; ++i)
+    ls_release(self->allocator, content->metrics[i].name);
+  ls_release(self->allocator, content->metrics);
+  *content = (ls_checkpoint_content){0};
+}
+
+static ls_status write_content(ls_checkpoints *self) {
+  LS_RETURN_IF_ERROR(
+      ls_checkpoint_file_write(self->runtime, self->folder, &self->content));
+  return ls_checkpoint_list_add(self, &self->content);
+}
+
+// The writer's thread.
+static void write_always(void *user) {
+  ls_checkpoints *self = user;
+  (void)ls_runtime_make_current(self->runtime);
+  ls_mutex_lock(&self->lock);
+  for (;;) {
+    if (self->writing) {
+      ls_mutex_unlock(&self->lock);
+      ls_status status = ls_status_annotate(
+          write_content(self), "while saving the checkpoint of step %lld",
+          (long long)self->content.step);
+      release_content(self);
+      ls_mutex_lock(&self->lock);
+      self->failure = ls_status_join(self->failure, status);
+      self->writing = false;
+      ls_condition_broadcast(&self->moved);
+      continue;
+    }
+    if (self->stop) break;
+    ls_condition_wait(&self->moved, &self->lock);
+  }
+  ls_mutex_unlock(&self->lock);
+}
+
+// What the last save has come to, once.
+static ls_status take_failure(ls_checkpoints *self) {
+  const ls_status status = self->failure;
+  self->failure = ls_ok();
+  if (ls_status_is_ok(status) || self->options.goes_on != LS_FLAG_ON)
+    return status;
+  ls_runtime_log(self->runtime, LS_LOG_WARNING, "checkpoint", "%s",
+                 ls_status_message(status));
+  ls_status_free(status);
+  return ls_ok();
+}
+
+static void wait_for_writer(ls_checkpoints *self) {
+  ls_mutex_lock(&self->lock);
+  while (self->writing)
+    ls_condition_wait(&self->moved, &self->lock);
+  ls_mutex_unlock(&self->lock);
+}
+
+ls_status ls_checkpoints_wait(ls_checkpoints *checkpoints) {
+  LS_REQUIRE(checkpoints);
+  wait_for_writer(checkpoints);
+  return take_failure(checkpoints);
+}
+
+// ---- Opening ---------------------------------------------------------------
+static ls_status check_options(const ls_checkpoints_options *o) {
+  if (o->keep.value < 0 || o->keep_best.value < 0 || o->every_steps.value < 0 ||
+      o->every_seconds.value < 0 || o->keep_every_hours < 0)
+    return ls_invalid_argument("options of checkpoints below 0: keep %lld, "
+                               "keep_best %lld, every_steps %lld, "
+                               "every_seconds %lld, keep_every_hours %g",
+                               o->keep.value, o->keep_best.value,
+                               o->every_steps.value, o->every_seconds.value,
+                               o->keep_every_hours);
+  for (size_t i = 0; i < o->num_states; ++i) {
+    const ls_saveable *it = &o->states[i];
+    if (it->name == NULL || it->save == NULL || it->restore == NULL)
+      return ls_invalid_argument("state %zu of checkpoints has no name, save "
+                                 "or restore",
+                                 i);
+    for (size_t k = 0; k < i; ++k)
+      if (strcmp(o->states[k].name, it->name) == 0)
+        return ls_invalid_argument("two states of checkpoints are called '%s'",
+                                   it->name);
+  }
+  return ls_ok();
+}
+
+static void with_defaults(ls_checkpoints_options *o) {
+  if (!o->keep.set) o->keep = LS_SOME(DEFAULT_KEEP);
+  if (!o->keep_best.set) o->keep_best = LS_SOME(1);
+  if (!o->every_steps.set && !o->every_seconds.set)
+    o->every_seconds = LS_SOME(DEFAULT_SECONDS);
+}
+
+static ls_status open_folder(ls_checkpoints *self) {
+  const size_t length = strlen(self->options.folder) + 1;
+  self->folder = ls_allocate(self->allocator, length);
+  if (self->folder == NULL) return ls_out_of_memory();
+  memcpy(self->folder, self->options.folder, length);
+  self->options.folder = self->folder;
+  self->saved_nanos = ls_runtime_now(self->runtime);
+  LS_RETURN_IF_ERROR(ls_mutex_init(&self->lock));
+  LS_RETURN_IF_ERROR(ls_condition_init(&self->moved));
+  LS_RETURN_IF_ERROR(ls_checkpoint_list_open(self));
+  return self->options.background == LS_FLAG_OFF
+             ? ls_ok()
+             : ls_thread_start(&self->thread, "ls-save", write_always, self);
+}
+
+ls_status ls_checkpoints_open(const ls_checkpoints_options *options,
+                              ls_checkpoints **out_checkpoints) {
+  LS_REQUIRE(options);
+  LS_REQUIRE(out_checkpoints);
+  *out_checkpoints = NULL;
+  LS_REQUIRE(options->folder);
+  LS_REQUIRE(options->values);
+  LS_REQUIRE_ITEMS(options->states, options->num_states);
+  LS_RETURN_IF_ERROR(check_options(options));
+  ls_runtime *runtime = ls_runtime_current();
+  if (runtime == NULL) return ls_out_of_memory();
+  ls_allocator *allocator = ls_runtime_allocator(runtime);
+  ls_checkpoints *self = ls_new(allocator, ls_checkpoints);
+  if (self == NULL) return ls_out_of_memory();
+  self->runtime = runtime;
+  self->allocator = allocator;
+  self->options = *options;
+  with_defaults(&self->options);
+  ls_status status = open_folder(self);
+  if (ls_status_is_ok(status))
+    *out_checkpoints = self;
+  else
+    status = ls_status_join(status, ls_checkpoints_close(self));
+  return status;
+}
+
+ls_status ls_checkpoints_close(ls_checkpoints *checkpoints) {
+  ls_checkpoints *self = checkpoints;
+  if (self == NULL) return ls_ok();
+  if (self->thread.made) {
+    ls_mutex_lock(&self->lock);
+    self->stop = true;
+    ls_condition_broadcast(&self->moved);
+    ls_mutex_unlock(&self->lock);
+    ls_thread_join(&self->thread);
+  }
+  const ls_status status = take_failure(self);
+  ls_condition_deinit(&self->moved);
+  ls_mutex_deinit(&self->lock);
+  ls_release(self->allocator, self->list.items);
+  ls_release(self->allocator, self->folder);
+  ls_release(self->allocator, self);
+  return status;
+}
+
+// ---- Saving ----------------------------------------------------------------
+bool ls_checkpoints_due(const ls_checkpoints *checkpoints, int64_t step) {
+  const ls_checkpoints_options *o = &checkpoints->options;
+  const int64_t nanos =
+      ls_runtime_now(checkpoints->runtime) - checkpoints->saved_nanos;
+  return (o->every_steps.set && o->every_steps.value > 0 &&
+          step - checkpoints->saved_step >= o->every_steps.value) ||
+         (o->every_seconds.set &&
+          (double)nanos >= (double)o->every_seconds.value * 1e9);
+}
+
+static ls_status copy_metrics(ls_checkpoints *self,
+                              const ls_checkpoint_metric *metrics,
+                              size_t count) {
+  ls_checkpoint_content *content = &self->content;
+  content->metrics = ls_new_array(self->allocator, ls_checkpoint_metric, count);
+  if (content->metrics == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i) {
+    const size_t length = strlen(metrics[i].name) + 1;
+    char *name = ls_allocate(self->allocator, length);
+    if (name == NULL) return ls_out_of_memory();
+    memcpy(name, metrics[i].name, length);
+    content->metrics[content->num_metrics++] =
+        (ls_checkpoint_metric){name, metrics[i].value};
+  }
+  return ls_ok();
+}
+
+static ls_status save_states(const ls_checkpoints *self, ls_record *state) {
+  for (size_t i = 0; i < self->options.num_states; ++i) {
+    const ls_saveable *it = &self->options.states[i];
+    ls_record *record = NULL;
+    LS_RETURN_IF_ERROR(ls_record_add(state, it->name, &record));
+    LS_RETURN_IF_ERROR(ls_status_annotate(it->save(it->self, record),
+                                          "while saving '%s'", it->name));
+  }
+  return ls_ok();
+}
+
+// Copies of all that is to be written.
+static ls_status fill_content(ls_checkpoints *self, int64_t step,
+                              const ls_checkpoint_metric *metrics,
+                              size_t num_metrics) {
+  ls_checkpoint_content *content = &self->content;
+  content->step = step;
+  content->wall = ls_runtime_wall(self->runtime);
+  LS_RETURN_IF_ERROR(copy_metrics(self, metrics, num_metrics));
+  LS_RETURN_IF_ERROR(ls_record_create(&content->state));
+  LS_RETURN_IF_ERROR(save_states(self, content->state));
+  if (self->options.identity != NULL) {
+    LS_RETURN_IF_ERROR(ls_record_create(&content->identity));
+    LS_RETURN_IF_ERROR(
+        ls_record_copy(content->identity, self->options.identity));
+  }
+  return ls_saver_read_values(self->options.values, &content->values);
+}
+
+static ls_status hand_over(ls_checkpoints *self) {
+  if (self->thread.made) {
+    ls_mutex_lock(&self->lock);
+    self->writing = true;
+    ls_condition_broadcast(&self->moved);
+    ls_mutex_unlock(&self->lock);
+    return ls_ok();
+  }
+  const ls_status status = write_content(self);
+  release_content(self);
+  return status;
+}
+
+ls_status ls_checkpoints_save(ls_checkpoints *checkpoints, int64_t step,
+                              const ls_checkpoint_metric *metrics,
+                              size_t num_metrics) {
+  LS_REQUIRE(checkpoints);
+  LS_REQUIRE_ITEMS(metrics, num_metrics);
+  if (step < 0)
+    return ls_invalid_argument("there is no checkpoint of step %lld",
+                               (long long)step);
+  LS_RETURN_IF_ERROR(ls_checkpoints_wait(checkpoints));
+  ls_status status = fill_content(checkpoints, step, metrics, num_metrics);
+  if (!ls_status_is_ok(status)) {
+    release_content(checkpoints);
+  } else {
+    status = hand_over(checkpoints);
+    checkpoints->saved_step = step;
+    checkpoints->saved_nanos = ls_runtime_now(checkpoints->runtime);
+  }
+  return ls_status_annotate(status, "while saving the checkpoint of step %lld",
+                            (long long)step);
+}
+
+ls_status ls_checkpoints_list(ls_checkpoints *checkpoints, int64_t *steps,
+                              size_t capacity, size_t *out_count) {
+  LS_REQUIRE(checkpoints);
+  LS_REQUIRE(out_count);
+  LS_REQUIRE_ITEMS(steps, capacity);
+  wait_for_writer(checkpoints);
+  *out_count = checkpoints->list.count;
+  for (size_t i = 0; i < checkpoints->list.count && i < capacity; ++i)
+    steps[i] = checkpoints->list.items[i].step;
+  return ls_ok();
+}

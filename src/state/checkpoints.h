@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// A folder of checkpoints, inside: what is there, and the thread that writes.
+#ifndef LS_STATE_CHECKPOINTS_H_
+#define LS_STATE_CHECKPOINTS_H_
+
+#include "base/threads/threads.h"
+#include "state/checkpoint_file.h"
+
+// A checkpoint that is there.
+typedef struct ls_checkpoint_info {
+  int64_t step;
+  int64_t wall;   // Nanoseconds since 1970.
+  double metric;  // That best ones are chosen by; nan: it has none.
+} ls_checkpoint_info;
+
+typedef struct ls_checkpoint_list {
+  ls_checkpoint_info *items;  // In ascending order of steps.
+  size_t count, capacity;
+} ls_checkpoint_list;
+
+struct ls_checkpoints {
+  ls_runtime *runtime;
+  ls_allocator *allocator;
+  ls_checkpoints_options options;  // With defaults.
+  char *folder;
+  int64_t saved_step, saved_nanos;  // Of the last save, or from opening.
+  ls_checkpoint_list list;          // The writer's while it writes.
+  ls_thread thread;
+  ls_mutex lock;  // Guards what follows.
+  ls_condition moved;
+  ls_checkpoint_content content;  // To be written.
+  bool writing, stop;
+  ls_status failure;  // Of the last save in the background, until it is told.
+};
+
+// ---- What is there (checkpoint_list.c) -------------------------------------
+// Reads the folder, and clears it of what is no whole pair of files.
+LS_MUST_USE ls_status ls_checkpoint_list_open(ls_checkpoints *self);
+// Adds what has just been written, drops what is not kept any more, and writes
+// the list.
+LS_MUST_USE ls_status ls_checkpoint_list_add(
+    ls_checkpoints *self, const ls_checkpoint_content *content);
+
+#endif  // LS_STATE_CHECKPOINTS_H_

@@ -1,0 +1,477 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Folders of checkpoints: what is written is found again, whole or not at all,
+// and the newest that is whole counts.
+#include "lockstep/checkpoint.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/runtime_internal.h"
+#include "lockstep/eager.h"
+#include "lockstep/variable.h"
+#include "support/expect.h"
+#include "support/sanitizer.h"
+#include "support/saving.h"
+
+// ---- A folder --------------------------------------------------------------
+enum { VARIABLES = 2 };
+
+typedef struct world {
+  ls_variable *variables[VARIABLES];
+  ls_saver saver;
+  ls_record *identity;
+  int64_t counter;  // A state of our own.
+  ls_saveable state;
+  ls_checkpoints_options options;
+  ls_checkpoints *checkpoints;
+} world;
+
+static ls_status save_counter(void *self, ls_record *record) {
+  return ls_record_set_i64(record, "counter", *(int64_t *)self);
+}
+
+static ls_status restore_counter(void *self, const ls_record *record) {
+  return ls_record_get_i64(record, "counter", self);
+}
+
+static void clear_folder(const char *folder) {
+  char command[80];
+  snprintf(command, sizeof(command), "rm -rf '%s'", folder);
+  assert_int_equal(system(command), 0);
+}
+
+static void begin(world *w, const char *folder) {
+  memset(w, 0, sizeof(*w));
+  clear_folder(folder);
+  w->variables[0] = plain("weights", 1);
+  w->variables[1] = plain("bias", 2);
+  w->saver = (ls_saver){.variables = w->variables, .num_variables = VARIABLES};
+  w->state = (ls_saveable){.name = "counters/own",
+                           .self = &w->counter,
+                           .save = save_counter,
+                           .restore = restore_counter};
+  expect_ok(ls_record_create(&w->identity));
+  expect_ok(ls_record_set_text(w->identity, "model", "mlp"));
+  expect_ok(ls_record_set_i64(w->identity, "replicas", 8));
+  w->options = (ls_checkpoints_options){.folder = folder,
+                                        .values = &w->saver,
+                                        .states = &w->state,
+                                        .num_states = 1,
+                                        .identity = w->identity};
+}
+
+static void open_it(world *w) {
+  expect_ok(ls_checkpoints_open(&w->options, &w->checkpoints));
+}
+
+static void close_it(world *w) {
+  expect_ok(ls_checkpoints_close(w->checkpoints));
+  w->checkpoints = NULL;
+}
+
+static void end(world *w) {
+  if (w->checkpoints != NULL) close_it(w);
+  ls_record_destroy(w->identity);
+  for (int i = 0; i < VARIABLES; ++i)
+    ls_variable_release(w->variables[i]);
+}
+
+static void set_value(ls_variable *variable, double value) {
+  ls_array *array = NULL;
+  expect_ok(ls_array_create(LS_DTYPE_F32, LS_SCALAR, &array));
+  ls_array_set_f64(array, 0, value);
+  expect_ok(ls_variable_set_value(variable, array));
+  ls_array_release(array);
+}
+
+// What a run is at a step.
+static void go_to(world *w, int64_t step) {
+  set_value(w->variables[0], (double)step + 0.25);
+  set_value(w->variables[1], (double)-step);
+  w->counter = 1000 + step;
+}
+
+static void expect_at(world *w, int64_t step) {
+  assert_true(value_of(w->variables[0]) == (double)step + 0.25);
+  assert_true(value_of(w->variables[1]) == (double)-step);
+  assert_int_equal(w->counter, 1000 + step);
+}
+
+static void save_at(world *w, int64_t step, double metric) {
+  go_to(w, step);
+  expect_ok(ls_checkpoints_save(
+      w->checkpoints, step,
+      &(ls_checkpoint_metric){.name = "loss", .value = metric}, 1));
+  go_to(w, -7);  // The save has its own copies.
+}
+
+static void expect_steps(world *w, const int64_t *wanted, size_t count) {
+  int64_t steps[16];
+  size_t has = 0;
+  expect_ok(ls_checkpoints_wait(w->checkpoints));
+  expect_ok(ls_checkpoints_list(w->checkpoints, steps, 16, &has));
+  assert_int_equal(has, count);
+  for (size_t i = 0; i < count; ++i)
+    assert_int_equal(steps[i], wanted[i]);
+}
+#define STEPS(...)                                                             \
+  (const int64_t[]){__VA_ARGS__},                                              \
+      sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)
+
+// ---- Whole ones ------------------------------------------------------------
+static void what_was_saved_is_restored(void **state) {
+  (void)state;
+  world w;
+  begin(&w, "folder");
+  open_it(&w);
+  expect_status(ls_checkpoints_restore(w.checkpoints, NULL, NULL), LS_NOT_FOUND,
+                "'folder' has no checkpoint");
+  for (int64_t step = 10; step <= 30; step += 10)
+    save_at(&w, step, 1);
+  for (int again = 0; again < 2; ++again) {
+    ls_restore_report report;
+    expect_ok(ls_checkpoints_restore(w.checkpoints, NULL, &report));
+    assert_int_equal(report.step, 30);
+    assert_int_equal(report.variables, VARIABLES);
+    assert_int_equal(report.states, 1);
+    assert_int_equal(report.damaged, 0);
+    expect_at(&w, 30);
+    expect_ok(ls_checkpoints_restore(
+        w.checkpoints, &(ls_restore_options){.step = LS_SOME(10)}, &report));
+    assert_int_equal(report.step, 10);
+    expect_at(&w, 10);
+    expect_status(
+        ls_checkpoints_restore(
+            w.checkpoints, &(ls_restore_options){.step = LS_SOME(11)}, NULL),
+        LS_NOT_FOUND, "no checkpoint of step 11");
+    close_it(&w);
+    open_it(&w);
+  }
+  expect_steps(&w, STEPS(10, 20, 30));
+  end(&w);
+}
+
+static char *read_all(const char *file, size_t *size) {
+  const ls_file_system *files = ls_file_system_system();
+  char *data = NULL;
+  expect_ok(
+      files->read(NULL, file, SIZE_MAX, ls_allocator_system(), &data, size));
+  return data;
+}
+
+// Not synced: some thousands are written.
+static void write_all(const char *file, const char *data, size_t size) {
+  FILE *out = fopen(file, "wb");
+  assert_non_null(out);
+  assert_int_equal(fwrite(data, 1, size, out), size);
+  assert_int_equal(fclose(out), 0);
+}
+
+static void the_list_names_them_the_newest_last(void **state) {
+  (void)state;
+  world w;
+  begin(&w, "listed");
+  open_it(&w);
+  save_at(&w, 1, 1);
+  save_at(&w, 20, 1);
+  close_it(&w);
+  size_t size = 0;
+  char *text = read_all("listed/checkpoint", &size);
+  assert_string_equal(text, "model_checkpoint_path: \"model.ckpt-20\"\n"
+                            "all_model_checkpoint_paths: \"model.ckpt-1\"\n"
+                            "all_model_checkpoint_paths: \"model.ckpt-20\"\n");
+  ls_release(ls_allocator_system(), text);
+  end(&w);
+}
+
+// ---- Damaged ones ----------------------------------------------------------
+static void expect_previous(world *w, const char *what, size_t at) {
+  ls_restore_report report;
+  open_it(w);
+  go_to(w, -7);
+  const ls_status status =
+      ls_checkpoints_restore(w->checkpoints, NULL, &report);
+  if (!ls_status_is_ok(status) || report.step != 1 || report.damaged != 1)
+    fail_msg("%s at %zu: step %lld, %s", what, at, (long long)report.step,
+             ls_status_message(status));
+  expect_at(w, 1);
+  close_it(w);
+}
+
+static const char *const files_of_2[] = {"damaged/model.ckpt-2.safetensors",
+                                         "damaged/model.ckpt-2.json"};
+
+static void begin_damaged(world *w) {
+  begin(w, "damaged");
+  w->options.background = LS_FLAG_OFF;
+  open_it(w);
+  save_at(w, 1, 1);
+  save_at(w, 2, 1);
+  close_it(w);
+}
+
+static void no_flipped_bit_is_accepted(void **state) {
+  (void)state;
+  world w;
+  begin_damaged(&w);
+  for (size_t f = 0; f < 2; ++f) {
+    size_t size = 0;
+    char *data = read_all(files_of_2[f], &size);
+    for (size_t i = 0; i < size; i += LS_SANITIZED ? 7 : 1) {
+      data[i] = (char)(data[i] ^ (1 << (i % 8)));
+      write_all(files_of_2[f], data, size);
+      expect_previous(&w, files_of_2[f], i);
+      data[i] = (char)(data[i] ^ (1 << (i % 8)));
+    }
+    write_all(files_of_2[f], data, size);
+    ls_release(ls_allocator_system(), data);
+  }
+  end(&w);
+}
+
+static void none_that_was_cut_off_is_accepted(void **state) {
+  (void)state;
+  world w;
+  begin_damaged(&w);
+  for (size_t f = 0; f < 2; ++f) {
+    size_t size = 0;
+    char *data = read_all(files_of_2[f], &size);
+    char *zeroed = calloc(1, size + 1);
+    for (size_t i = 0; i < size; i += LS_SANITIZED ? 13 : 1) {
+      write_all(files_of_2[f], data, i);
+      expect_previous(&w, "cut off", i);
+      memcpy(zeroed, data, size);
+      if (data[i] == 0) continue;
+      memset(zeroed + i, 0, size - i);
+      write_all(files_of_2[f], zeroed, size);
+      expect_previous(&w, "zeroed tail", i);
+    }
+    memcpy(zeroed, data, size);
+    zeroed[size] = ' ';
+    write_all(files_of_2[f], zeroed, size + 1);
+    expect_previous(&w, "garbage behind", size);
+    write_all(files_of_2[f], data, size);
+    free(zeroed);
+    ls_release(ls_allocator_system(), data);
+  }
+  end(&w);
+}
+
+static void without_a_whole_one_the_file_and_the_entry_are_named(void **state) {
+  (void)state;
+  world w;
+  begin_damaged(&w);
+  expect_ok(ls_file_system_system()->remove(NULL, "damaged/model.ckpt-1.json"));
+  size_t size = 0;
+  char *data = read_all(files_of_2[0], &size);
+  data[size - 1] ^= 1;
+  write_all(files_of_2[0], data, size);
+  ls_release(ls_allocator_system(), data);
+  open_it(&w);
+  go_to(&w, -7);
+  expect_status(
+      ls_checkpoints_restore(w.checkpoints, NULL, NULL), LS_DATA_LOSS,
+      "'damaged/model.ckpt-2.safetensors' is damaged: array 'bias' has");
+  expect_at(&w, -7);
+  // What has no .json is what a killed writer left.
+  bool is_there = true;
+  expect_ok(ls_file_system_system()->exists(
+      NULL, "damaged/model.ckpt-1.safetensors", &is_there));
+  assert_false(is_there);
+  end(&w);
+}
+
+// ---- What is kept ----------------------------------------------------------
+static void the_newest_and_the_best_are_kept(void **state) {
+  (void)state;
+  world w;
+  begin(&w, "kept");
+  w.options.keep = LS_SOME(2);
+  w.options.best_metric = "loss";
+  open_it(&w);
+  const double losses[] = {5, 1, 4, 0.5, 3, 2};
+  for (int64_t i = 0; i < 6; ++i)
+    save_at(&w, i, losses[i]);
+  expect_steps(&w, STEPS(3, 4, 5));
+  close_it(&w);
+  open_it(&w);  // The metrics of old ones are read again.
+  save_at(&w, 6, 9);
+  expect_steps(&w, STEPS(3, 5, 6));
+  save_at(&w, 7, 0.25);
+  expect_steps(&w, STEPS(6, 7));
+  end(&w);
+}
+
+static int64_t wall;
+
+static int64_t read_wall(void *user) {
+  (void)user;
+  return wall;
+}
+
+static void sleep_not(void *user, int64_t nanos) { (void)user, (void)nanos; }
+
+static void one_of_some_hours_is_kept(void **state) {
+  (void)state;
+  ls_runtime *runtime = NULL;
+  expect_ok(ls_runtime_create(
+      &(ls_runtime_options){.clock = &(ls_clock){.now = read_wall,
+                                                 .wall = read_wall,
+                                                 .sleep = sleep_not}},
+      &runtime));
+  ls_runtime *before = ls_runtime_make_current(runtime);
+  world w;
+  wall = 0;
+  begin(&w, "hours");
+  w.options.keep = LS_SOME(1);
+  w.options.keep_every_hours = 2;
+  w.options.every_seconds = LS_SOME(3600);
+  open_it(&w);
+  for (int64_t hour = 0; hour < 7; ++hour) {
+    assert_false(ls_checkpoints_due(w.checkpoints, hour));
+    wall = hour * 3600000000000 + 1;
+    assert_int_equal(ls_checkpoints_due(w.checkpoints, hour), hour > 0);
+    if (hour == 0) continue;
+    save_at(&w, hour, 1);
+  }
+  // Hours 0 and 1 have the first of theirs in 1, hours 2 and 3 in 2, ...
+  expect_steps(&w, STEPS(1, 2, 4, 6));
+  end(&w);
+  ls_runtime_make_current(before);
+  expect_ok(ls_runtime_destroy(runtime));
+}
+
+// ---- Failures --------------------------------------------------------------
+static bool is_full;
+
+static ls_status create_or_refuse(void *user, const char *file, bool join,
+                                  void **out_file) {
+  if (is_full)
+    return LS_STATUS(LS_UNAVAILABLE, "cannot create '%s': No space left", file);
+  return ls_file_system_system()->create(user, file, join, out_file);
+}
+
+static void
+a_save_that_fails_in_the_background_is_told_at_the_next(void **state) {
+  (void)state;
+  for (int goes_on = 0; goes_on < 2; ++goes_on) {
+    ls_runtime *runtime = NULL;
+    ls_file_system files = *ls_file_system_system();
+    files.create = create_or_refuse;
+    expect_ok(ls_runtime_create(&(ls_runtime_options){.file_system = &files},
+                                &runtime));
+    ls_runtime *before = ls_runtime_make_current(runtime);
+    world w;
+    begin(&w, "full");
+    w.options.goes_on = goes_on ? LS_FLAG_ON : LS_FLAG_OFF;
+    open_it(&w);
+    save_at(&w, 1, 1);
+    expect_ok(ls_checkpoints_wait(w.checkpoints));
+    is_full = true;
+    save_at(&w, 2, 1);
+    if (goes_on)
+      expect_ok(ls_checkpoints_wait(w.checkpoints));
+    else
+      expect_status(ls_checkpoints_save(w.checkpoints, 3, NULL, 0),
+                    LS_UNAVAILABLE, "No space left");
+    is_full = false;
+    expect_steps(&w, STEPS(1));
+    save_at(&w, 4, 1);
+    expect_steps(&w, STEPS(1, 4));
+    end(&w);
+    ls_runtime_make_current(before);
+    expect_ok(ls_runtime_destroy(runtime));
+  }
+}
+
+static void another_run_is_refused_by_name(void **state) {
+  (void)state;
+  world w;
+  begin(&w, "other");
+  open_it(&w);
+  save_at(&w, 3, 1);
+  expect_ok(ls_record_set_i64(w.identity, "replicas", 4));
+  expect_status(ls_checkpoints_restore(w.checkpoints, NULL, NULL),
+                LS_INVALID_ARGUMENT, "its replicas is 8, here it is 4");
+  expect_at(&w, -7);
+  ls_restore_report report;
+  expect_ok(ls_checkpoints_restore(
+      w.checkpoints, &(ls_restore_options){.inexact = LS_FLAG_ON}, &report));
+  assert_true(report.inexact);
+  expect_at(&w, 3);
+  expect_ok(ls_record_set_i64(w.identity, "replicas", 8));
+  expect_ok(ls_record_set_text(w.identity, "model", "cnn"));
+  expect_status(ls_checkpoints_restore(w.checkpoints, NULL, NULL),
+                LS_INVALID_ARGUMENT, "its model is 'mlp', here it is 'cnn'");
+  end(&w);
+}
+
+static void a_state_that_is_not_there_changes_nothing(void **state) {
+  (void)state;
+  world w;
+  begin(&w, "states");
+  open_it(&w);
+  save_at(&w, 3, 1);
+  close_it(&w);
+  w.state.name = "counters/other";
+  open_it(&w);
+  expect_status(ls_checkpoints_restore(w.checkpoints, NULL, NULL), LS_NOT_FOUND,
+                "does not hold the state 'counters/other'");
+  expect_at(&w, -7);
+  const ls_saveable two[] = {w.state, w.state};
+  ls_checkpoints_options options = w.options;
+  ls_checkpoints *none = NULL;
+  options.states = two;
+  options.num_states = 2;
+  expect_status(ls_checkpoints_open(&options, &none), LS_INVALID_ARGUMENT,
+                "two states of checkpoints are called 'counters/other'");
+  assert_null(none);
+  end(&w);
+}
+
+static ls_status live(void *user) {
+  ls_checkpoints_options *options = user;
+  ls_checkpoints *checkpoints = NULL;
+  LS_RETURN_IF_ERROR(ls_checkpoints_open(options, &checkpoints));
+  ls_status status = ls_checkpoints_save(checkpoints, 5, NULL, 0);
+  if (ls_status_is_ok(status))
+    status = ls_checkpoints_restore(checkpoints, NULL, NULL);
+  return ls_status_join(status, ls_checkpoints_close(checkpoints));
+}
+
+// Without variables: these are another runtime's.
+static void no_memory_is_a_status(void **state) {
+  (void)state;
+  static const ls_saver none;
+  int64_t counter = 3;
+  const ls_saveable own = {.name = "own",
+                           .self = &counter,
+                           .save = save_counter,
+                           .restore = restore_counter};
+  ls_checkpoints_options options = {.folder = "memory",
+                                    .values = &none,
+                                    .states = &own,
+                                    .num_states = 1,
+                                    .background = LS_FLAG_OFF};
+  clear_folder("memory");
+  expect_memory_failures_survived(live, &options);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(what_was_saved_is_restored),
+      cmocka_unit_test(the_list_names_them_the_newest_last),
+      cmocka_unit_test(no_flipped_bit_is_accepted),
+      cmocka_unit_test(none_that_was_cut_off_is_accepted),
+      cmocka_unit_test(without_a_whole_one_the_file_and_the_entry_are_named),
+      cmocka_unit_test(the_newest_and_the_best_are_kept),
+      cmocka_unit_test(one_of_some_hours_is_kept),
+      cmocka_unit_test(a_save_that_fails_in_the_background_is_told_at_the_next),
+      cmocka_unit_test(another_run_is_refused_by_name),
+      cmocka_unit_test(a_state_that_is_not_there_changes_nothing),
+      cmocka_unit_test(no_memory_is_a_status),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
