@@ -32,8 +32,8 @@ typedef struct ls_host_call {
   const ls_type *output_types;  // Of one replica.
   void *const *outputs;  // To be filled; those of replica r + 1 stand behind
                          // those of r. Strings: with ls_bytes whose bytes stay
-                         // until ls_host_done, or the return of `take`, which
-                         // copy them; they come empty.
+                         // until ls_host_done or, written by `take`, until
+                         // `end`; they are copied, and come empty.
   void *room[4];         // The kernel's own, NULL at the start.
   void *engine;          // The engine's own.
 } ls_host_call;
@@ -89,6 +89,12 @@ struct ls_host_kernel {
   // its inputs are there (`inputs` and `outputs` are NULL). For kernels without
   // outputs; as a summary that is not due. NULL: none would.
   bool (*skips)(const ls_host_call *call);
+  // Called once behind `take`, when strings that it has given are copied: drops
+  // what `room` holds. NULL: nothing.
+  void (*end)(ls_host_call *call);
+  // What a call of the op waits for, in a line for the table of who is where:
+  // from any thread, while calls go on. NULL: the table says how long alone.
+  void (*tell)(const ls_object *state, char *buffer, size_t size);
 };
 
 // Adds a call of `kernel` on `inputs`. `state` is retained, NULL for none.

@@ -146,8 +146,10 @@ typedef struct ls_runtime_options {
   ls_math math;
   // How long a run may stand still, in milliseconds: every replica waits, for
   // another one or for a host call, and none goes on, nor does any other run,
-  // which it may be waiting for. Then it fails with LS_DEADLINE_EXCEEDED and a
-  // table of who is where. Default: 30 seconds; below 0: for ever.
+  // which it may be waiting for; waiting for an iterator is no standing still
+  // as long as its stages make elements. Then it fails with
+  // LS_DEADLINE_EXCEEDED and a table of who is where. Default: 30 seconds;
+  // below 0: for ever.
   int64_t stall_ms;
   // Devices that programs see: logical CPUs, at least one, and GPUs. A strategy
   // that is not told where to be takes the GPUs, else the CPUs. GPUs are names

@@ -60,6 +60,7 @@ struct ls_runtime {
   const struct ls_eager_vtable *eager;  // See graph/eager_vtable.h.
   int callbacks;             // Of users' that run now, but those of host calls.
   uint64_t progress;         // See below.
+  int waiting_runs;          // For the host. Atomic.
   int64_t waited[LS_WAITS];  // Atomic: nanoseconds. See base/trace.h.
   struct ls_trace_log *trace;  // Atomic. NULL: nobody traces. See base/trace.h.
   struct ls_span_seats *span_seats;  // From the first trace on.
@@ -84,8 +85,8 @@ static inline void ls_runtime_end_callback(ls_runtime *runtime) {
 // ---- Progress --------------------------------------------------------------
 // Of all runs of a runtime, for one that waits and wonders whether anything
 // goes on that it may be waiting for: how many are at work now, which those
-// that wait for the host are not, and how many moves they have made: turns, and
-// ends of host calls.
+// that wait for the host are not, and how many moves they have made: turns,
+// ends of host calls, and elements that a stage of a data set has made.
 enum { LS_PROGRESS_MOVE = 1 << 16 };
 static inline void ls_runtime_begin_work(ls_runtime *runtime) {
   __atomic_fetch_add(&runtime->progress, 1, __ATOMIC_RELAXED);
@@ -95,6 +96,11 @@ static inline void ls_runtime_end_work(ls_runtime *runtime) {
 }
 static inline void ls_runtime_note_move(ls_runtime *runtime) {
   __atomic_fetch_add(&runtime->progress, LS_PROGRESS_MOVE, __ATOMIC_RELAXED);
+}
+// The same for those that make many small moves: counts while a run waits.
+static inline void ls_runtime_note_input(ls_runtime *runtime) {
+  if (__atomic_load_n(&runtime->waiting_runs, __ATOMIC_RELAXED) > 0)
+    ls_runtime_note_move(runtime);
 }
 // Whether a run is at work, or one has moved since `*seen` was set here.
 static inline bool ls_runtime_goes_on(const ls_runtime *runtime,

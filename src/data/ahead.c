@@ -375,7 +375,7 @@ bool ls_ahead_is_ready(ls_ahead *self, void (*ready)(void *user), void *user) {
 }
 
 bool ls_ahead_has_threads(const ls_ahead *self) {
-  const ls_input_threads *threads = self->options.work->threads;
+  ls_input_threads *threads = self->options.work->threads;
   return threads != NULL && ls_input_threads_are_there(threads);
 }
 

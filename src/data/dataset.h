@@ -91,8 +91,9 @@ struct ls_dataset {
   int64_t most;       // Of endless ones: how many elements have a number.
   uint32_t nodes;     // Of the tree that it is the root of.
   bool indexed;
-  bool rows;         // Elements are rows.
-  int64_t prefetch;  // What is computed ahead; -1: not said.
+  bool rows;          // Elements are rows.
+  int64_t prefetch;   // What is computed ahead; -1: not said.
+  const char *title;  // The user's name for it; NULL: it has none.
 };
 
 // ---- Making ----------------------------------------------------------------

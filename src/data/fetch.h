@@ -32,7 +32,11 @@ typedef struct ls_fetch {
   struct ls_work *work;  // NULL: nobody counts.
   struct ls_stage_count *counts;
   int64_t inner_nanos;
-  struct ls_fetch *next;  // Of those that are idle.
+  // The stage at work, and since when; for who looks on. Atomic.
+  const ls_dataset *at;
+  int64_t since;
+  struct ls_fetch *next;   // Of those that are idle.
+  struct ls_fetch *other;  // Of all.
 } ls_fetch;
 
 void ls_fetch_init(ls_fetch *fetch, ls_allocator *allocator, uint64_t seed);

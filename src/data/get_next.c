@@ -75,9 +75,17 @@ static ls_status take_element(ls_host_call *call) {
   }
   const ls_status status = leaves == NULL ? ls_out_of_memory() : ls_ok();
   drop_arrays(self, leaves, room);
+  return status;
+}
+
+static void drop_element(ls_host_call *call) {
   ls_nest_release(*element_of(call));
   *element_of(call) = ls_none();
-  return status;
+}
+
+static void tell(const ls_object *state, char *buffer, size_t size) {
+  const ls_iterator *self = (const ls_iterator *)state;
+  ls_work_tell((ls_work *)(uintptr_t)&self->work, buffer, size);
 }
 
 // ---- The line of calls -----------------------------------------------------
@@ -92,13 +100,18 @@ static void element_ready(void *user) {
   ls_iterator_release(self);  // The wish's.
 }
 
-// The first call, if there is an element for it; with the lock held.
-static ls_host_call *take_call(ls_iterator *self) {
+// The first call, if there is an element for it, or will never be; with the
+// lock held.
+static ls_host_call *take_call(ls_iterator *self, bool *nobody_comes) {
   ls_host_call *call = self->first_call;
   if (call == NULL || self->wished) return NULL;
   ls_iterator_retain(self);
   self->wished = !ls_ahead_is_ready(self->ahead, element_ready, self);
-  if (self->wished) return NULL;
+  if (self->wished &&
+      (ls_ahead_has_threads(self->ahead) || !ls_ahead_withdraw(self->ahead)))
+    return NULL;
+  *nobody_comes = self->wished;
+  self->wished = false;
   ls_object_release(self);
   self->first_call = call->room[NEXT_CALL];
   if (self->first_call == NULL) self->last_call = NULL;
@@ -108,8 +121,15 @@ static ls_host_call *take_call(ls_iterator *self) {
 static void pump(ls_iterator *self) {
   for (;;) {
     ls_mutex_lock(&self->calls_lock);
-    ls_host_call *call = take_call(self);
-    const ls_status status = call != NULL ? read_element(self, call) : ls_ok();
+    bool nobody_comes = false;
+    ls_host_call *call = take_call(self, &nobody_comes);
+    ls_status status = ls_ok();
+    if (nobody_comes)
+      status = LS_STATUS(LS_RESOURCE_EXHAUSTED,
+                         "no input thread could be started for '%s'",
+                         self->work.name);
+    else if (call != NULL)
+      status = read_element(self, call);
     ls_mutex_unlock(&self->calls_lock);
     if (call == NULL) return;
     ls_host_done(call, status);
@@ -191,6 +211,8 @@ static const ls_host_kernel inline_kernel = {
     .flags = LS_HOST_INLINE | LS_HOST_WAITS | LS_HOST_ENDS,
     .take = take_element,
     .cancel = cancel_call,
+    .end = drop_element,
+    .tell = tell,
 };
 static const ls_host_kernel host_kernel = {
     .name = "iterator_get_next_on_host",
@@ -198,6 +220,8 @@ static const ls_host_kernel host_kernel = {
     .start = start_here,
     .flags = LS_HOST_ENDS,
     .take = take_element,
+    .end = drop_element,
+    .tell = tell,
 };
 
 static ls_status check_static(const ls_dataset *dataset) {

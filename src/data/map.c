@@ -7,6 +7,7 @@
 #include "base/values/random.h"
 #include "data/dataset.h"
 #include "data/streams.h"
+#include "data/work.h"
 
 typedef ls_map_dataset map_dataset;
 
@@ -140,8 +141,11 @@ static ls_status map_rows(row_work *work, size_t block, const int64_t *indices,
     LS_RETURN_IF_ERROR(ls_dataset_read(input, work->fetch, indices + begin,
                                        some, work->input));
     ls_dataset_find_ids(input, work->fetch, indices + begin, some, work->ids);
-    for (size_t i = 0; i < some; ++i)
+    for (size_t i = 0; i < some; ++i) {
       LS_RETURN_IF_ERROR(map_row(work, i, rows, begin + i));
+      if (work->fetch->work != NULL)
+        ls_runtime_note_input(work->fetch->work->runtime);
+    }
   }
   return ls_ok();
 }
@@ -279,7 +283,7 @@ static ls_dataset *new_map(ls_dataset *input, const ls_map_options *options,
   self->user = user;
   ls_format(self->name, sizeof(self->name), "%s",
             options->name != NULL ? options->name : "map");
-  self->options.name = self->name;
+  self->options.name = self->base.title = self->name;
   if (!ls_status_is_ok(self->base.failure)) {
     ls_nest_release(result);
     return &self->base;

@@ -92,7 +92,13 @@ int64_t ls_element_bytes(ls_nest element) {
 typedef struct stage_time {
   int stage;
   int64_t began, inner;
+  const ls_dataset *outer;  // The stage that waits for it.
 } stage_time;
+
+static void set_stage(ls_fetch *fetch, const ls_dataset *at, int64_t since) {
+  __atomic_store_n(&fetch->since, since, __ATOMIC_RELAXED);
+  __atomic_store_n(&fetch->at, at, __ATOMIC_RELAXED);
+}
 
 static stage_time begin_stage(const ls_dataset *dataset, ls_fetch *fetch) {
   stage_time time = {.stage = -1};
@@ -101,6 +107,8 @@ static stage_time begin_stage(const ls_dataset *dataset, ls_fetch *fetch) {
   time.inner = fetch->inner_nanos;
   time.began = ls_runtime_now(fetch->work->runtime);
   fetch->inner_nanos = 0;
+  time.outer = fetch->at;
+  set_stage(fetch, dataset, time.began);
   return time;
 }
 
@@ -110,6 +118,9 @@ static void end_stage(ls_fetch *fetch, stage_time time, int64_t elements) {
   fetch->counts[time.stage].nanos += all - fetch->inner_nanos;
   fetch->counts[time.stage].elements += elements;
   fetch->inner_nanos = time.inner + all;
+  // The outer one has not stood still for longer than since now.
+  set_stage(fetch, time.outer, time.outer == NULL ? 0 : time.began + all);
+  ls_runtime_note_input(fetch->work->runtime);
 }
 
 // ---- Rows ------------------------------------------------------------------

@@ -292,6 +292,7 @@ static ls_status fill_function(function_dataset *self,
   self->base.size = options->size;
   ls_format(self->name, sizeof(self->name), "%s",
             options->name != NULL ? options->name : "function");
+  self->base.title = self->name;
   self->user = ls_user_create(options->user, options->release);
   if (self->user == NULL) {
     ls_nest_release(options->element);

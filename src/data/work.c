@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/work.h"
 
+#include "base/plain.h"
+
 // ---- The pipeline's data sets ----------------------------------------------
 static size_t count_stages(const ls_dataset *dataset) {
   size_t count = 1;
@@ -70,9 +72,15 @@ static ls_fetch *new_fetch(ls_work *work) {
   fetch->work = work;
   fetch->counts =
       ls_new_array(work->allocator, ls_stage_count, work->num_stages);
-  if (fetch->counts != NULL) return fetch;
-  ls_release(work->allocator, fetch);
-  return NULL;
+  if (fetch->counts == NULL) {
+    ls_release(work->allocator, fetch);
+    return NULL;
+  }
+  ls_mutex_lock(&work->lock);
+  fetch->other = work->all;
+  work->all = fetch;
+  ls_mutex_unlock(&work->lock);
+  return fetch;
 }
 
 ls_fetch *ls_work_take_fetch(ls_work *work) {
@@ -96,6 +104,40 @@ void ls_work_give_fetch(ls_work *work, ls_fetch *fetch) {
   fetch->next = work->idle;
   work->idle = fetch;
   ls_mutex_unlock(&work->lock);
+}
+
+// ---- Looking on ------------------------------------------------------------
+typedef struct longest {
+  const ls_dataset *at;
+  int64_t since;
+} longest;
+
+static void look(longest *self, const ls_dataset *const *at,
+                 const int64_t *since) {
+  const ls_dataset *dataset = __atomic_load_n(at, __ATOMIC_RELAXED);
+  const int64_t began = __atomic_load_n(since, __ATOMIC_RELAXED);
+  if (dataset == NULL || (self->at != NULL && self->since <= began)) return;
+  *self = (longest){dataset, began};
+}
+
+// Where no fetch is at work, the streams' own work is.
+void ls_work_tell(ls_work *work, char *buffer, size_t size) {
+  longest found = {0};
+  ls_mutex_lock(&work->lock);
+  for (const ls_fetch *it = work->all; it != NULL; it = it->other)
+    look(&found, &it->at, &it->since);
+  ls_mutex_unlock(&work->lock);
+  if (found.at == NULL) look(&found, &work->at, &work->since);
+  if (found.at == NULL) {
+    ls_format(buffer, size, "iterator '%s', which no input thread works for",
+              work->name);
+    return;
+  }
+  const char *title = found.at->title;
+  ls_format(buffer, size, "iterator '%s', at work in %s%s%s%s for %.3g s",
+            work->name, found.at->kind->name, title != NULL ? " '" : "",
+            title != NULL ? title : "", title != NULL ? "'" : "",
+            (double)(ls_runtime_now(work->runtime) - found.since) * 1e-9);
 }
 
 void ls_work_hold(ls_work *work, const ls_dataset *dataset, int64_t elements,

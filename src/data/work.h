@@ -19,11 +19,14 @@ typedef struct ls_work {
   ls_input_threads *threads;  // NULL: all on the caller's.
   uint64_t seed;
   char *name;  // The iterator's.
+  // Of streams: the stage at work, and since when. Atomic.
+  const ls_dataset *at;
+  int64_t since;
   // The pipeline's data sets, inputs first.
   const ls_dataset **stages;
   size_t num_stages;
   ls_mutex lock;                       // Of what follows.
-  ls_fetch *idle;                      // Fetches that nobody uses.
+  ls_fetch *all, *idle;                // Fetches; those that nobody uses.
   ls_stage_count *counts;              // One a stage.
   int64_t *buffered, *buffered_bytes;  // The same.
 } ls_work;
@@ -36,6 +39,9 @@ void ls_work_deinit(ls_work *work);
 // A fetch for a thread, and back: its counts are added up.
 ls_fetch *ls_work_take_fetch(ls_work *work);  // NULL: no memory.
 void ls_work_give_fetch(ls_work *work, ls_fetch *fetch);
+
+// What it is at, in a line: which stage has been at work for the longest time.
+void ls_work_tell(ls_work *work, char *buffer, size_t size);
 
 // The number of a data set among the stages; -1: it is none of them.
 int ls_work_stage(const ls_work *work, const ls_dataset *dataset);

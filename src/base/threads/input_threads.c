@@ -9,8 +9,8 @@ struct ls_input_threads {
   int count;
   ls_mutex lock;  // Guards what follows.
   ls_condition work;
-  ls_input_task *first, *last;  // `first` is also looked at without it, ...
-  int started, sleeping;        // ... as is `started`.
+  ls_input_task *first, *last;  // `first` is also looked at without it.
+  int started, sleeping;
   bool stop;
   ls_thread *threads;
 };
@@ -67,8 +67,7 @@ static void start_one(ls_input_threads *self) {
   ls_thread *thread = &self->threads[self->started];
   const ls_status status =
       ls_thread_start(thread, "ls-input", run_thread, self);
-  if (ls_status_is_ok(status))
-    __atomic_store_n(&self->started, self->started + 1, __ATOMIC_RELAXED);
+  if (ls_status_is_ok(status)) ++self->started;
   ls_status_free(status);
 }
 
@@ -133,6 +132,10 @@ bool ls_input_threads_are_wanted(const ls_input_threads *self) {
   return __atomic_load_n(&self->first, __ATOMIC_RELAXED) != NULL;
 }
 
-bool ls_input_threads_are_there(const ls_input_threads *self) {
-  return __atomic_load_n(&self->started, __ATOMIC_RELAXED) > 0;
+bool ls_input_threads_are_there(ls_input_threads *self) {
+  ls_mutex_lock(&self->lock);
+  if (self->started == 0 && self->first != NULL) start_one(self);
+  const bool are = self->started > 0;
+  ls_mutex_unlock(&self->lock);
+  return are;
 }

@@ -37,9 +37,10 @@ int ls_input_threads_count(const ls_input_threads *threads);
 void ls_input_threads_submit(ls_input_threads *threads, ls_input_task *task);
 // Takes it back. False: a thread has it, or had it.
 bool ls_input_threads_withdraw(ls_input_threads *threads, ls_input_task *task);
-// Whether tasks wait in the line; and whether a thread was ever started, so
-// that somebody will come to them.
+// Whether tasks wait in the line.
 bool ls_input_threads_are_wanted(const ls_input_threads *threads);
-bool ls_input_threads_are_there(const ls_input_threads *threads);
+// Whether there is a thread, so that somebody comes to what waits; tries to
+// start one.
+bool ls_input_threads_are_there(ls_input_threads *threads);
 
 #endif  // LS_BASE_THREADS_INPUT_THREADS_H_

@@ -52,6 +52,7 @@ static void run_slot(ls_input_task *task) {
   map_slot *slot = (map_slot *)(void *)task;
   map_stage *self = slot->owner;
   make(slot);
+  ls_runtime_note_input(self->stage.work->runtime);
   ls_mutex_lock(&self->lock);
   slot->done = true;
   ls_condition_broadcast(&self->made);

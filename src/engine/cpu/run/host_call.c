@@ -199,9 +199,6 @@ static void start_at_once(ls_instance *self, ls_cpu_host_record *record,
       record->status = status;
     if (ls_status_is_ok(record->status) && record->is_to_take) {
       status = ls_cpu_let_take(record, record->operands + host->num_in);
-      if (ls_status_is_ok(status))
-        status = ls_cpu_keep_operands(record, host->num_in,
-                                      host->num_in + host->num_out);
       record->status = status;
     }
     if (!ls_status_is_ok(record->status)) return;
@@ -270,10 +267,8 @@ static ls_status take_results(ls_cpu_host_record *record,
       memcpy(to, record->operands[k], ls_cpu_operand_bytes(host, k));
   }
   if (!record->is_to_take) return ls_ok();
-  LS_RETURN_IF_ERROR(in_call(
-      record, ls_cpu_let_take(record, record->operands + host->num_in)));
-  return ls_cpu_keep_operands(record, host->num_in,
-                              host->num_in + host->num_out);
+  return in_call(record,
+                 ls_cpu_let_take(record, record->operands + host->num_in));
 }
 
 // Takes the results of one call. False: it has not ended.

@@ -70,7 +70,8 @@ void ls_cpu_bury_record(ls_cpu_host_record *record);
 // copies in the record.
 ls_status ls_cpu_keep_operands(ls_cpu_host_record *record, size_t begin,
                                size_t end);
-// Lets the kernel take the results, or leave them: `outputs` NULL.
+// Lets the kernel take the results, of which strings are kept, or leave them:
+// `outputs` NULL.
 ls_status ls_cpu_let_take(ls_cpu_host_record *record, void *const *outputs);
 
 // ---- host_call.c ------------------------------------------------------------

@@ -38,7 +38,13 @@ ls_status ls_cpu_let_take(ls_cpu_host_record *record, void *const *outputs) {
   record->is_to_take = false;
   if (!ls_status_is_ok(record->status)) return ls_ok();
   record->call.outputs = outputs;
-  return record->host->kernel->take(&record->call);
+  const ls_cpu_host *host = record->host;
+  ls_status status = host->kernel->take(&record->call);
+  if (ls_status_is_ok(status) && outputs != NULL)
+    status = ls_cpu_keep_operands(record, host->num_in,
+                                  host->num_in + host->num_out);
+  if (host->kernel->end != NULL) host->kernel->end(&record->call);
+  return status;
 }
 
 // ---- Strings ---------------------------------------------------------------

@@ -84,9 +84,11 @@ void ls_cpu_wait_for_host(ls_instance *const *instances, size_t count) {
   ls_host_threads *threads = instances[0]->host_threads;
   ls_runtime *runtime = instances[0]->executable->backend->runtime;
   const int64_t began = ls_runtime_now(runtime);
+  __atomic_fetch_add(&runtime->waiting_runs, 1, __ATOMIC_RELAXED);
   ls_mutex_lock(&threads->lock);
   const bool goes_on = wait_for_any(instances, count);
   ls_mutex_unlock(&threads->lock);
+  __atomic_fetch_sub(&runtime->waiting_runs, 1, __ATOMIC_RELAXED);
   ls_wait_end(runtime, LS_WAIT_HOST, began);
   for (size_t i = 0; !goes_on && i < count; ++i)
     ls_cpu_worker_fail(&instances[i]->workers[0], why_it_ended(instances[i]));

@@ -68,6 +68,11 @@ static void print_host_time(const ls_instance *self, uint32_t pc,
     if (time > longest) longest = time;
   }
   ls_text_append_format(text, ", for %.3g s", (double)longest * 1e-9);
+  const ls_cpu_host *host = executable->instructions[pc].params;
+  char words[256] = "";
+  if (host->kernel->tell == NULL) return;
+  host->kernel->tell(host->state, words, sizeof(words));
+  ls_text_append_format(text, ": %s", words);
 }
 
 // ---- Lanes -----------------------------------------------------------------
