@@ -307,7 +307,7 @@ static ls_status restore_stream(ls_iterator *self, const ls_record *record,
   const ls_record *inner = NULL;
   int64_t again = 0;
   LS_RETURN_IF_ERROR(ls_record_find(record, "stream", &inner));
-  ls_status status = ls_record_get_i64(record, "again", &again);
+  ls_status status = ls_stage_get_count(record, "again", &again);
   if (ls_status_code(status) == LS_NOT_FOUND) {
     ls_status_free(status);
     status = ls_ok();
@@ -329,7 +329,8 @@ ls_status ls_iterator_restore(ls_iterator *iterator, const ls_record *record) {
   LS_RETURN_IF_ERROR(ls_record_get_i64(record, "epoch", &epoch));
   LS_RETURN_IF_ERROR(ls_record_get_i64(record, "position", &position));
   const int64_t end = end_of(iterator);
-  if (epoch < 0 || position < 0 || (end >= 0 && position > end))
+  if (epoch < 0 || position < 0 || position > INT64_MAX / 4 ||
+      (end >= 0 && position > end))
     return ls_invalid_argument("'%s' has no element %lld of epoch %lld",
                                iterator->work.name, (long long)position,
                                (long long)epoch);

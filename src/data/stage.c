@@ -93,6 +93,7 @@ ls_status ls_stage_restore(ls_stage *stage, const ls_record *record) {
 }
 
 ls_status ls_stage_skip(ls_stage *stage, int64_t count) {
+  if (count <= 0) return ls_ok();
   if (stage->kind->skip != NULL) return stage->kind->skip(stage, count);
   ls_nest element = ls_none();
   ls_status status = ls_ok();

@@ -308,6 +308,23 @@ static void samples_that_cannot_be_are_refused(void **state) {
   ls_dataset_release(dataset);
 }
 
+static void makers_refuse_null(void **state) {
+  (void)state;
+  ls_dataset *const sets[] = {
+      ls_dataset_filter(stream_of(&few), NULL),
+      ls_dataset_flat_map(stream_of(&few), NULL),
+      ls_dataset_interleave(stream_of(&few), NULL),
+  };
+  static const char *const messages[] = {
+      "ls_dataset_filter: options is NULL",
+      "ls_dataset_flat_map: options is NULL",
+      "ls_dataset_interleave: options is NULL"};
+  for (size_t i = 0; i < 3; ++i) {
+    expect_status(ls_dataset_status(sets[i]), LS_INVALID_ARGUMENT, messages[i]);
+    ls_dataset_release(sets[i]);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_filter_keeps_what_its_function_says),
@@ -317,6 +334,7 @@ int main(void) {
       cmocka_unit_test(data_sets_that_cannot_be_are_that_elements_failure),
       cmocka_unit_test(data_sets_are_drawn_by_their_weights),
       cmocka_unit_test(samples_that_cannot_be_are_refused),
+      cmocka_unit_test(makers_refuse_null),
   };
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   expect_ok(ls_runtime_destroy(NULL));

@@ -225,7 +225,7 @@ static void go_there(ls_iterator *iterator, const char *text) {
   ls_record_destroy(record);
 }
 
-static void expect_any_record_survived(ls_dataset *(*make)(void)) {
+static void expect_records_survived(ls_dataset *(*make)(void), int ahead) {
   static const char *const others[] = {
       "-1",     "0", "1", "7", "-9223372036854775808", "9223372036854775807",
       "1000000"};
@@ -237,7 +237,7 @@ static void expect_any_record_survived(ls_dataset *(*make)(void)) {
   size_t size = 0;
   ls_dataset *dataset = make();
   expect_ok(ls_iterator_create(
-      dataset, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator));
+      dataset, &(ls_iterator_options){.prefetch = LS_SOME(ahead)}, &iterator));
   expect_ok(read_some(iterator, 4, &sum));
   expect_ok(ls_record_create(&record));
   expect_ok(ls_iterator_save(iterator, record));
@@ -256,6 +256,11 @@ static void expect_any_record_survived(ls_dataset *(*make)(void)) {
   ls_record_destroy(record);
   ls_iterator_release(iterator);
   ls_dataset_release(dataset);
+}
+
+static void expect_any_record_survived(ls_dataset *(*make)(void)) {
+  expect_records_survived(make, 0);
+  expect_records_survived(make, 3);
 }
 
 static void any_numbers_in_a_record_are_survived(void **state) {
