@@ -104,6 +104,7 @@ typedef struct ls_csv_column {
   ls_dtype dtype;
   // What an empty field is read as. Default: it is refused, but as a string.
   const char *missing;
+  bool stacked;  // One of those that make up one array.
 } ls_csv_column;
 
 // Zero in a field means its default.
@@ -117,8 +118,12 @@ typedef struct ls_csv_options {
   char delimiter;      // Default ','.
   ls_flag keep_index;  // Default off.
   ls_flag load;        // Whether files are read by the maker: see above.
+  // The name of the array [n] of the n columns that are stacked, in the order
+  // of `columns`: numbers of one type. Default "values".
+  const char *stack;
 } ls_csv_options;
-// Dicts of scalars, one a column. `options` may be NULL.
+// Dicts of scalars, one a column, but for those that are stacked. `options` may
+// be NULL.
 LS_API ls_dataset *ls_dataset_csv(const char *const *paths, size_t num_paths,
                                   const ls_csv_options *options);
 

@@ -59,11 +59,9 @@ ls_status cli_features_parse(const char *text, cli_features *out);
 
 // How elements of a data set become tuples of an example and its label.
 typedef struct cli_pairing {
-  size_t first, count;  // The items of an element that are the example: one, or
-  const size_t *items;  // several scalars, if not NULL. Copied.
-  size_t label;
+  size_t first, label;      // The items of an element that are which.
   ls_type example, labels;  // What they are, or become.
-  bool decode;              // A string that is an image file.
+  bool decode;              // The example is a string, an image file.
 } cli_pairing;
 // Takes over the data set.
 ls_dataset *cli_pair(ls_dataset *dataset, const cli_pairing *pairing);

@@ -101,7 +101,8 @@ static ls_dataset *read_as(const cli_files *files, const csv_table *table,
       &(ls_csv_options){.columns = columns,
                         .num_columns = count,
                         .header = table->header ? LS_FLAG_ON : LS_FLAG_OFF,
-                        .delimiter = table->delimiter});
+                        .delimiter = table->delimiter,
+                        .stack = "*"});
 }
 
 static ls_status open_table(const cli_files *files, csv_table *out) {
@@ -267,27 +268,35 @@ static ls_status pair_columns(const cli_files *files,
                                files->first, count);
   const ls_shape shape =
       type != NULL && type->shaped ? type->shape : LS_SHAPE((int64_t)count);
-  for (size_t i = 0; i < count; ++i)
+  for (size_t i = 0; i < count; ++i) {
     table->columns[items[i]].dtype = dtype;
+    table->columns[items[i]].stacked = true;
+    if (table->header || i == 0 || items[i] > items[i - 1]) continue;
+    return ls_invalid_argument("--features: '%s' has no names; its columns are "
+                               "chosen in their order",
+                               files->first);
+  }
   ls_dataset *rows = NULL;
+  size_t example = 0, at = 1;
   if (table->header) {
     // Others need not be readable.
     ls_csv_column *chosen = cli_allocate((count + 1) * sizeof(*chosen));
     if (chosen == NULL) return ls_out_of_memory();
-    for (size_t i = 0; i < count; ++i) {
+    for (size_t i = 0; i < count; ++i)
       chosen[i] = table->columns[items[i]];
-      items[i] = i;
-    }
     chosen[count] = table->columns[label];
-    label = count;
     rows = read_as(files, table, chosen, count + 1);
     cli_release(chosen);
   } else {
     rows = read_as(files, table, table->columns, table->count);
+    // The first of the example's columns stands for all.
+    example = items[0];
+    at = label;
+    for (size_t i = 1; i < count; ++i)
+      at -= items[i] < label;
   }
-  *out = cli_pair(rows, &(cli_pairing){.items = items,
-                                       .count = count,
-                                       .label = label,
+  *out = cli_pair(rows, &(cli_pairing){.first = example,
+                                       .label = at,
                                        .example = {dtype, shape},
                                        .labels = {labels, LS_SCALAR}});
   return ls_dataset_status(*out);

@@ -10,11 +10,6 @@
 #include "cli/data.h"
 
 // ---- Pairs -----------------------------------------------------------------
-typedef struct pairs {
-  cli_pairing as;
-  size_t items[];
-} pairs;
-
 static ls_status decode(const ls_array *bytes, ls_array *out) {
   const ls_bytes *file = ls_array_data(bytes);
   const ls_shape wanted = ls_array_shape(out);
@@ -37,44 +32,34 @@ static void copy_item(ls_nest element, size_t item, void *out) {
 
 static ls_status fill_pair(ls_nest element, ls_nest out,
                            const ls_map_call *call, void *user) {
-  const pairs *self = user;
-  ls_array *example = ls_nest_as_array(ls_nest_item(out, 0));
-  copy_item(element, self->as.label, ls_nest_data(out, 1));
-  if (self->as.decode)
-    return ls_status_annotate(
-        decode(ls_nest_as_array(ls_nest_item(element, self->as.first)),
-               example),
-        "of element %lld", (long long)call->id);
-  char *at = ls_array_mutable_data(example);
-  if (self->as.items == NULL) {
-    copy_item(element, self->as.first, at);
+  const cli_pairing *self = user;
+  copy_item(element, self->label, ls_nest_data(out, 1));
+  if (!self->decode) {
+    copy_item(element, self->first, ls_nest_data(out, 0));
     return ls_ok();
   }
-  const size_t width = ls_dtype_size(self->as.example.dtype);
-  for (size_t i = 0; i < self->as.count; ++i)
-    copy_item(element, self->items[i], at + i * width);
-  return ls_ok();
+  return ls_status_annotate(
+      decode(ls_nest_as_array(ls_nest_item(element, self->first)),
+             ls_nest_as_array(ls_nest_item(out, 0))),
+      "of element %lld", (long long)call->id);
 }
 
 ls_dataset *cli_pair(ls_dataset *dataset, const cli_pairing *pairing) {
-  const size_t count = pairing->items != NULL ? pairing->count : 0;
-  pairs *self = cli_allocate(sizeof(*self) + count * sizeof(size_t));
+  cli_pairing *self = cli_allocate(sizeof(*self));
   if (self == NULL) {
     ls_dataset_release(dataset);
     return NULL;
   }
-  self->as = *pairing;
-  if (count > 0) memcpy(self->items, pairing->items, count * sizeof(size_t));
+  *self = *pairing;
   return ls_dataset_map(
-      dataset,
-      &(ls_map_options){
-          .name = "pair",
-          .fill = fill_pair,
-          .user = self,
-          .release = cli_release,
-          .result = LS_TUPLE(
-              ls_nest_spec(pairing->example.dtype, pairing->example.shape),
-              ls_nest_spec(pairing->labels.dtype, pairing->labels.shape))});
+      dataset, &(ls_map_options){
+                   .name = "pair",
+                   .fill = fill_pair,
+                   .user = self,
+                   .release = cli_release,
+                   .result = LS_TUPLE(
+                       ls_nest_spec(self->example.dtype, self->example.shape),
+                       ls_nest_spec(self->labels.dtype, self->labels.shape))});
 }
 
 // ---- Images ----------------------------------------------------------------

@@ -569,6 +569,14 @@ static void files_are_shown_and_timed(void **state) {
         fail_msg("data %s\nwanted: %s\nfound: %s", rows[i].files,
                  rows[i].parts[k], out);
   }
+  // Columns of a file without names are chosen by number.
+  put("bare-2.csv", "1.5,7,2.5,x,0,3.5\n4.5,8,5.5,y,1,6.5\n", 36);
+  expect_run(0, "data bare-2.csv --features 1,3,6,5");
+  assert_non_null(strstr(out, "of (f32[3], i64[])\n0: [1.5, 2.5, 3.5] 0\n1: "
+                              "[4.5, 5.5, 6.5] 1\n"));
+  expect_run(0, "data bare-2.csv --features 3,6,2");
+  assert_non_null(strstr(out, "\n0: [2.5, 3.5] 7\n"));
+  expect_run(1, "data bare-2.csv --features 3,1,2");
   expect_run(0, "data train.csv --json --batch 5 --seconds 3");
   assert_non_null(strstr(
       out, "{\"files\":\"train.csv\",\"format\":\"CSV\",\"spec\":\"(u8[16], "

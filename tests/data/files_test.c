@@ -233,6 +233,30 @@ static void columns_of_csv_are_of_any_type(void **state) {
       "0.5 -2 1 'none'; 9.98244e+08 3 0 'x'; ");
 }
 
+static void columns_of_csv_that_are_stacked_are_one_array(void **state) {
+  (void)state;
+  // Of the order that was given, whatever that of the names.
+  put_text("1.csv", "b,label,a,name\n1,7,2,x\n3,8,4,y\n");
+  const ls_csv_column columns[] = {
+      {.name = "b", .dtype = LS_DTYPE_U8, .stacked = true},
+      {.name = "label"},
+      {.name = "a", .dtype = LS_DTYPE_U8, .stacked = true},
+      {.name = "name"}};
+  ls_csv_options options = {.columns = columns, .num_columns = 3};
+  expect_elements(ls_dataset_csv(LS_PATHS("1.csv"), &options),
+                  "7 [1,2]; 8 [3,4]; ");
+  options.stack = "all";
+  options.num_columns = 4;
+  expect_elements(ls_dataset_csv(LS_PATHS("1.csv"), &options),
+                  "[1,2] 7 'x'; [3,4] 8 'y'; ");
+  const ls_csv_column mixed[] = {{.name = "a", .stacked = true},
+                                 {.name = "name", .stacked = true}};
+  options = (ls_csv_options){.columns = mixed, .num_columns = 2};
+  expect_no_elements(ls_dataset_csv(LS_PATHS("1.csv"), &options),
+                     LS_INVALID_ARGUMENT,
+                     "columns 'a' of i64 and 'name' of string are no stack");
+}
+
 static void what_is_wrong_in_csv_is_named(void **state) {
   (void)state;
   put_text("1.csv", "a,b\n1,2\n\"3\n\",4\n");
@@ -549,6 +573,7 @@ int main(void) {
       TEST(columns_of_csv_are_typed_by_their_first_rows),
       TEST(csv_without_names_is_read_by_place),
       TEST(columns_of_csv_are_of_any_type),
+      TEST(columns_of_csv_that_are_stacked_are_one_array),
       TEST(what_is_wrong_in_csv_is_named),
       TEST(rows_of_idx_files_are_elements),
       TEST(rows_of_npy_files_are_elements),

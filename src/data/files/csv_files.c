@@ -9,10 +9,11 @@
 typedef struct csv_column {
   const char *name;
   ls_dtype dtype;
-  const char *missing;  // NULL: an empty field is refused.
-  size_t field;         // Its place in a row.
-  size_t leaf;          // Its number in elements.
-  bool guessed;         // Nobody said what it is.
+  const char *missing;    // NULL: an empty field is refused.
+  size_t field;           // Its place in a row.
+  bool guessed;           // Nobody said what it is.
+  bool stacked;           // One of those that are one array.
+  size_t item, leaf, at;  // In elements: which ones, its first byte there.
 } csv_column;
 
 typedef struct csv_decoder {
@@ -20,10 +21,12 @@ typedef struct csv_decoder {
   char delimiter;
   bool header;
   csv_column *columns;
-  const char **keys;
   size_t count;
-  size_t num_fields;  // Of every row.
-  char *texts;        // Names and what is missing, each with a zero.
+  const char **keys;              // Of the items of elements.
+  size_t num_items, num_stacked;  // Some columns may be one of them,
+  char *stack;                    // which has this name.
+  size_t num_fields;              // Of every row.
+  char *texts;  // Names and what is missing, each with a zero.
   // The first file's line of names, as it stands.
   char *names;
   ls_csv_field *fields;
@@ -38,13 +41,15 @@ static void destroy_csv(ls_record_decoder *decoder) {
   ls_release(decoder->allocator, self->names);
   ls_release(decoder->allocator, self->fields);
   ls_release(decoder->allocator, self->texts);
+  ls_release(decoder->allocator, self->stack);
 }
 
 static void describe_csv(const ls_record_decoder *decoder, ls_text *text) {
   const csv_decoder *self = (const csv_decoder *)decoder;
   for (size_t i = 0; i < self->count; ++i)
-    ls_text_append_format(text, ", %s=%s", self->columns[i].name,
-                          ls_dtype_name(self->columns[i].dtype));
+    ls_text_append_format(text, ", %s=%s%s", self->columns[i].name,
+                          ls_dtype_name(self->columns[i].dtype),
+                          self->columns[i].stacked ? "+" : "");
 }
 
 // ---- Rows ------------------------------------------------------------------
@@ -175,9 +180,8 @@ static ls_status read_csv(const ls_record_decoder *decoder, ls_fetch *fetch,
   ls_status status = take_apart(self, fetch, at, bytes, size, &fields);
   for (size_t i = 0; i < self->count && ls_status_is_ok(status); ++i) {
     const csv_column *column = &self->columns[i];
-    status =
-        read_field(column, at, &fields[column->field],
-                   (char *)rows[column->leaf] + k * row_sizes[column->leaf]);
+    char *row = (char *)rows[column->leaf] + k * row_sizes[column->leaf];
+    status = read_field(column, at, &fields[column->field], row + column->at);
   }
   ls_fetch_end(fetch, mark);
   return status;
@@ -204,20 +208,31 @@ static ls_status make_csv(const ls_record_decoder *decoder, ls_fetch *fetch,
   const csv_decoder *self = (const csv_decoder *)decoder;
   const ls_fetch_mark mark = ls_fetch_begin(fetch);
   ls_csv_field *fields = NULL;
-  ls_nest *items = ls_fetch_room(fetch, self->count * sizeof(*items));
+  ls_nest *items = ls_fetch_room(fetch, self->num_items * sizeof(*items));
   ls_status status = items == NULL
                          ? ls_out_of_memory()
                          : take_apart(self, fetch, at, bytes, size, &fields);
   size_t made = 0;
-  while (made < self->count && ls_status_is_ok(status)) {
-    const csv_column *column = &self->columns[made];
+  for (size_t i = 0; i < self->count && ls_status_is_ok(status); ++i) {
+    const csv_column *column = &self->columns[i];
+    const ls_csv_field *field = &fields[column->field];
     ls_array *array = NULL;
-    status = make_value(column, at, &fields[column->field], &array);
-    if (ls_status_is_ok(status)) items[made++] = ls_nest_array(array);
+    // The first of those that are stacked makes room for all.
+    if (!column->stacked)
+      status = make_value(column, at, field, &array);
+    else if (column->item == made)
+      status = ls_array_create(column->dtype,
+                               LS_SHAPE((int64_t)self->num_stacked), &array);
+    if (!ls_status_is_ok(status)) break;
+    if (column->item == made) items[made++] = ls_nest_array(array);
+    if (column->stacked) {
+      char *to = (char *)ls_nest_data(items[column->item], 0) + column->at;
+      status = read_field(column, at, field, to);
+    }
   }
   if (ls_status_is_ok(status)) {
     status = ls_element_replace(
-        ls_nest_dict("", self->keys, items, self->count), element);
+        ls_nest_dict("", self->keys, items, self->num_items), element);
   } else {
     while (made > 0)
       ls_nest_release(items[--made]);
@@ -243,10 +258,11 @@ static void add_column(csv_decoder *self, const char *name, size_t size,
   *column = (csv_column){.name = *room, .field = place};
   memcpy(*room, name, size);
   (*room)[size] = '\0';
-  self->keys[self->count++] = *room;
+  ++self->count;
   *room += size + 1;
   if (wanted == NULL) return;
   column->dtype = wanted->dtype;
+  column->stacked = wanted->stacked;
   if (wanted->missing == NULL) return;
   const size_t length = strlen(wanted->missing) + 1;
   column->missing = memcpy(*room, wanted->missing, length);
@@ -370,23 +386,52 @@ static ls_status read_names(csv_decoder *self, const ls_file *file,
                    &self->num_fields);
 }
 
-// A dict of all columns, and which leaf each of them is: dicts are flattened by
+// Which item each column is: one of its own, or a part of the stacked one.
+static ls_status number_items(csv_decoder *self) {
+  const csv_column *first = NULL;
+  for (size_t i = 0; i < self->count; ++i) {
+    csv_column *column = &self->columns[i];
+    column->item =
+        column->stacked && first != NULL ? first->item : self->num_items++;
+    self->keys[column->item] = column->stacked ? self->stack : column->name;
+    if (!column->stacked) continue;
+    if (first == NULL) first = column;
+    column->at = self->num_stacked++ * ls_dtype_size(column->dtype);
+    if (column->dtype != first->dtype || column->dtype == LS_DTYPE_STRING)
+      return ls_invalid_argument(
+          "columns '%s' of %s and '%s' of %s are no stack: say one type of "
+          "numbers for all",
+          first->name, ls_dtype_name(first->dtype), column->name,
+          ls_dtype_name(column->dtype));
+  }
+  return ls_ok();
+}
+
+// A dict of all items, and which leaf each of them is: dicts are flattened by
 // sorted key.
 static ls_status make_spec(csv_decoder *self) {
+  LS_RETURN_IF_ERROR(number_items(self));
+  const size_t count = self->num_items;
   ls_allocator *allocator = self->base.allocator;
-  ls_nest *items = ls_new_array(allocator, ls_nest, self->count);
+  ls_nest *items = ls_new_array(allocator, ls_nest, count);
   if (items == NULL) return ls_out_of_memory();
-  for (size_t i = 0; i < self->count; ++i)
+  for (size_t i = 0; i < count; ++i)
     items[i] = ls_nest_i64((int64_t)i);
-  const ls_nest numbers = ls_nest_dict("", self->keys, items, self->count);
+  const ls_nest numbers = ls_nest_dict("", self->keys, items, count);
   ls_status status = ls_nest_status(numbers);
   if (ls_status_is_ok(status)) {
-    ls_nest_flatten(numbers, items, self->count);
-    for (size_t leaf = 0; leaf < self->count; ++leaf)
-      self->columns[items[leaf].as.i64].leaf = leaf;
+    ls_nest_flatten(numbers, items, count);
     for (size_t i = 0; i < self->count; ++i)
-      items[i] = ls_nest_spec(self->columns[i].dtype, LS_SCALAR);
-    self->base.spec = ls_nest_dict("", self->keys, items, self->count);
+      while ((size_t)items[self->columns[i].leaf].as.i64 !=
+             self->columns[i].item)
+        ++self->columns[i].leaf;
+    for (size_t i = 0; i < self->count; ++i) {
+      const csv_column *column = &self->columns[i];
+      const ls_shape all = LS_SHAPE((int64_t)self->num_stacked);
+      items[column->item] =
+          ls_nest_spec(column->dtype, column->stacked ? all : LS_SCALAR);
+    }
+    self->base.spec = ls_nest_dict("", self->keys, items, count);
     status = ls_nest_status(self->base.spec);
   }
   ls_nest_release(numbers);
@@ -425,6 +470,9 @@ static ls_status begin(csv_decoder *self, const char *const *paths,
   if (!self->header && options->num_columns == 0)
     return ls_invalid_argument("CSV without a line of names: say what its "
                                "columns are, in their order");
+  const char *stack = options->stack != NULL ? options->stack : "values";
+  self->stack = ls_copy_text(self->base.allocator, stack, strlen(stack));
+  if (self->stack == NULL) return ls_out_of_memory();
   if (options->keep_index == LS_FLAG_ON)
     self->base.index_kind = 3 | (uint32_t)self->header << 8 |
                             (uint32_t)(unsigned char)self->delimiter << 16;
