@@ -40,9 +40,11 @@ esac
 cat >"$work/scopes.c" <<EOF
 #include "lockstep/lockstep.h"
 void begin(ls_graph *graph, ls_op op, const ls_op *ops, ls_strategy *strategy,
-           ls_nest with, ls_summary_writer *writer, ls_variable_creator create);
+           ls_nest with, ls_summary_writer *writer, ls_variable_creator create,
+           ls_export_policy policy);
 void begin(ls_graph *graph, ls_op op, const ls_op *ops, ls_strategy *strategy,
-           ls_nest with, ls_summary_writer *writer, ls_variable_creator create) {
+           ls_nest with, ls_summary_writer *writer, ls_variable_creator create,
+           ls_export_policy policy) {
   const char *name = "a", *device = "/CPU:0";
   const ls_reduce_op method = LS_REDUCE_SUM;
   const size_t count = 1;
