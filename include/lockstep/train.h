@@ -158,6 +158,8 @@ typedef struct ls_train_options {
   bool overwrite;          // Replace a run that is there, after a step.
   bool resume;             // Go on with the run that is there.
   int64_t save_seconds;    // Between two times of saving. Default 60.
+  const char *events;      // Folder of event files for TensorBoard; "": the
+                           // run folder's `events`. Default: none.
   // For config.json; what the fields above, the strategy and the runtime say
   // takes the place of what it says. Default: all zero.
   const ls_train_config *config;
@@ -185,6 +187,12 @@ typedef struct ls_train_result {
 //   checkpoint.safetensors  all that the run goes on from
 // The last two are replaced as whole files, every `save_seconds`, at the end
 // and when stopped. A request to stop is no failure.
+//
+// Event files (lockstep/events.h) are in two folders of `events`, which
+// TensorBoard draws over each other: `train` gets what metrics.jsonl gets, the
+// learning rate, the budget's parts as shares of the whole, the graph of the
+// step, and after each epoch histograms of all that is trained; `test` gets
+// evaluations. A run that replaces another one takes away those in its folder.
 //
 // A resumed run starts at its last checkpoint and gives the bits that it would
 // have given without a pause, where options, data and model are the same;

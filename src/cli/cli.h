@@ -50,6 +50,7 @@ typedef enum cli_kind {
   CLI_COUNT,  // int64_t: a whole number from `least` on.
   CLI_REAL,   // double: a number above 0.
   CLI_TEXT,   // const char *: lent from argv.
+  CLI_MAYBE,  // The same; "" without a word that is no flag behind it.
 } cli_kind;
 
 typedef struct cli_option {

@@ -172,7 +172,13 @@ static int parse_flag(const cli_syntax *syntax, int argc, char **argv,
     *(bool *)option->value = true;
     return CLI_OK;
   }
-  if (value == NULL && *at + 1 < argc) value = argv[++*at];
+  if (value == NULL && *at + 1 < argc &&
+      (option->kind != CLI_MAYBE || argv[*at + 1][0] != '-'))
+    value = argv[++*at];
+  if (value == NULL && option->kind == CLI_MAYBE) {
+    *(const char **)option->value = "";
+    return CLI_OK;
+  }
   char wanted[64];
   expectation(option, value, wanted, sizeof(wanted));
   if (value == NULL) {

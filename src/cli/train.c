@@ -14,7 +14,7 @@
 // What was asked for. A zero, or a seed of -1, is not given.
 typedef struct train_flags {
   ls_train_config asked;
-  const char *run_folder, *resume, *trace;
+  const char *run_folder, *resume, *trace, *events;
   int64_t save_seconds;
   bool overwrite, quiet;
 } train_flags;
@@ -176,6 +176,7 @@ static ls_status train(const train_flags *flags, const ls_model_type *type,
                           .overwrite = flags->overwrite,
                           .resume = run->resumed != NULL,
                           .save_seconds = flags->save_seconds,
+                          .events = flags->events,
                           .config = config,
                           .stop = stop,
                           .report = flags->quiet ? NULL : ls_progress_show,
@@ -472,6 +473,11 @@ int cli_train(int argc, char **argv) {
        0},
       {"save-every", CLI_COUNT, &flags.save_seconds, "SECONDS",
        "how often the run is saved (default 60)", 1},
+      {"events", CLI_MAYBE, &flags.events, "[DIR]",
+       "write event files for TensorBoard (default: to the run\n"
+       "folder's events/): what metrics.jsonl gets, weights,\n"
+       "and the graph of a step",
+       0},
       CLI_TRACE_OPTION(&flags.trace),
       {"quiet", CLI_FLAG, &flags.quiet, NULL, "show no progress", 0},
   };

@@ -8,6 +8,7 @@
 
 #include "graph/graph.h"
 #include "graph/text/print.h"
+#include "graph/variable.h"
 #include "io/protobuf.h"
 
 enum {
@@ -90,6 +91,14 @@ static void end_attr(ls_text *out, attr_place it) {
   ls_proto_end(out, it.attr);
 }
 
+// A variable's name, or what else it is.
+static void append_object(ls_text *out, const ls_object *object) {
+  if (object == NULL) return;
+  ls_text_append(out, object->type == &ls_variable_object_type
+                          ? ((const ls_variable *)object)->name
+                          : object->type->name);
+}
+
 // As the text form has it, if that is not long; arrays by their type alone.
 static void add_text_value(printer *p, const ls_attr *attr) {
   ls_text_clear(&p->name);
@@ -97,8 +106,7 @@ static void add_text_value(printer *p, const ls_attr *attr) {
     ls_print_type(&p->name, (ls_type){ls_array_dtype(attr->as.array),
                                       ls_array_shape(attr->as.array)});
   } else if (attr->kind == LS_ATTR_OBJECT) {
-    ls_text_append(&p->name,
-                   attr->as.object != NULL ? attr->as.object->type->name : "");
+    append_object(&p->name, attr->as.object);
   } else {
     ls_print_value(&p->name, attr);
   }

@@ -10,6 +10,7 @@
 #include "lockstep/train.h"
 #include "train/budget.h"
 #include "train/input.h"
+#include "train/run_events.h"
 #include "train/run_folder.h"
 #include "train/step_check.h"
 
@@ -33,6 +34,7 @@ typedef struct loop {
   int64_t examples;         // In an epoch.
   ls_evaluator *evaluator;  // NULL: no test set.
   ls_run_folder folder;
+  ls_run_events events;
   ls_nest args, results;  // `args`: a batch, dealt to replicas.
   window epoch, logged;
   int64_t epoch_first;  // The first step of this epoch that is run here.
@@ -279,6 +281,8 @@ static ls_status take_step(loop *it) {
   add(&it->epoch, ls_train_batch_size(it->args), loss, accuracy);
   add(&it->logged, ls_train_batch_size(it->args), loss, accuracy);
   ++it->result->steps;
+  if (it->folder.replaces)
+    LS_RETURN_IF_ERROR(ls_run_events_clear(it->runtime, it->folder.path));
   return ls_run_folder_commit(&it->folder, &it->config);
 }
 
@@ -312,11 +316,17 @@ static void describe(loop *it, const window *w) {
   r->budget = ls_budget_of(it->runtime, &w->budget, it->input);
 }
 
+static ls_status log_report(loop *it) {
+  return ls_status_join(
+      ls_run_folder_log(&it->folder, &it->report),
+      ls_run_events_log(&it->events, &it->report, it->function));
+}
+
 static ls_status log_window(loop *it) {
   if (it->logged.steps == 0) return ls_ok();
   describe(it, &it->logged);
   // Once: a line that could not be written may be there by half.
-  const ls_status status = ls_run_folder_log(&it->folder, &it->report);
+  const ls_status status = log_report(it);
   window_begin(it, &it->logged);
   return status;
 }
@@ -350,7 +360,7 @@ static ls_status test(loop *it) {
   it->report.tested = true;
   it->report.test = evaluation;
   it->report.seconds = seconds_since(it, it->began);
-  return ls_run_folder_log(&it->folder, &it->report);
+  return log_report(it);
 }
 
 static void begin_report(loop *it, int64_t epoch) {
@@ -392,6 +402,9 @@ static ls_status epoch(loop *it, int64_t number) {
   LS_RETURN_IF_ERROR(ls_status_join(status, log_window(it)));
   if (it->epoch.steps == 0) return ls_ok();
   describe(it, &it->epoch);
+  if (it->report.epoch_step == it->report.steps_per_epoch)
+    LS_RETURN_IF_ERROR(
+        ls_run_events_log_weights(&it->events, it->result->steps));
   if (!stop_requested(it)) LS_RETURN_IF_ERROR(test(it));
   it->report.epoch_end = true;
   show(it);
@@ -400,17 +413,19 @@ static ls_status epoch(loop *it, int64_t number) {
 
 // A run that goes on at the end of an epoch may have been stopped before its
 // evaluation, which is done again.
-static ls_status repeat_test(loop *it) {
+static ls_status begin_again(loop *it) {
   const int64_t steps = it->result->steps;
-  if (steps == 0 ||
-      (steps % it->steps_per_epoch != 0 && steps != it->num_steps))
-    return ls_ok();
+  const bool again =
+      steps > 0 && (steps % it->steps_per_epoch == 0 || steps == it->num_steps);
+  LS_RETURN_IF_ERROR(
+      ls_run_events_open(&it->events, it->runtime, &it->options, steps, again));
+  if (!again) return ls_ok();
   begin_report(it, (steps - 1) / it->steps_per_epoch);
   return test(it);
 }
 
 static ls_status run(loop *it) {
-  LS_RETURN_IF_ERROR(repeat_test(it));
+  LS_RETURN_IF_ERROR(begin_again(it));
   const int64_t first = it->result->steps / it->steps_per_epoch;
   for (int64_t i = first;
        i < it->options.epochs && it->result->steps < it->num_steps &&
@@ -441,6 +456,7 @@ ls_status ls_train(const ls_train_options *options,
   ls_status status = begin(options, &it);
   if (ls_status_is_ok(status)) {
     status = run(&it);
+    status = ls_status_join(status, ls_run_events_close(&it.events));
     if (!ls_status_is_ok(status) && out_result->steps == 0 && !options->resume)
       ls_run_folder_abandon(&it.folder);
   }

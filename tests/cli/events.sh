@@ -1,0 +1,41 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# --events writes event files for TensorBoard: to the run's folder, or to one
+# that it names; a word that begins with '-' is the next flag.
+
+# shellcheck source=tests/support/cli.sh
+. "$(dirname "$0")/../support/cli.sh"
+rm -rf run runs other there
+
+tiny="--model tiny --data synthetic --quiet --steps 30"
+
+# count N FOLDER: it holds so many event files, each of some size.
+count() {
+  found=$(find "$2" -name 'events.out.tfevents.*' -size +0 | wc -l)
+  [ "$found" -eq "$1" ] || fail "$2 holds $found event files, expected $1"
+}
+
+# shellcheck disable=SC2086
+"$lockstep" train --run-dir run --events $tiny >out.txt 2>err.txt ||
+  fail "train failed"
+count 1 run/events/train
+count 1 run/events/test
+
+"$lockstep" train --resume run --steps 40 --quiet --events >out.txt 2>err.txt ||
+  fail "resume failed"
+count 2 run/events/train
+
+# Another folder, in both forms.
+# shellcheck disable=SC2086
+"$lockstep" train --run-dir other --events there/a $tiny >out.txt 2>err.txt ||
+  fail "train failed"
+# shellcheck disable=SC2086
+"$lockstep" train --run-dir other --overwrite --events=there/b $tiny \
+  >out.txt 2>err.txt || fail "train failed"
+count 1 there/a/train
+count 1 there/b/train
+[ ! -e other/events ] || fail "other holds events"
+
+"$lockstep" train --help >out.txt 2>err.txt || fail "help failed"
+grep -q -e '--events \[DIR\]' out.txt || fail "--help does not tell of --events"
