@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "base/runtime_internal.h"
 #include "lockstep/eager.h"
 #include "lockstep/flow.h"
 #include "lockstep/session.h"
@@ -420,6 +421,73 @@ static void many_reading_ops_are_warned_of(void **state) {
   expect_ok(ls_runtime_destroy(runtime));
 }
 
+// ---- Slow input -------------------------------------------------------------
+static ls_status make_slowly(ls_nest element, ls_nest out,
+                             const ls_map_call *call, void *user) {
+  (void)call;
+  (void)user;
+  ls_runtime_sleep(ls_runtime_current(), 20 * 1000 * 1000);
+  ls_array_set_i64(ls_nest_as_array(out), 0,
+                   ls_array_i64(ls_nest_as_array(element), 0));
+  return ls_ok();
+}
+
+// A batch takes 20 times what an element takes.
+static ls_dataset *slow_batches(void) {
+  return ls_dataset_batch(
+      ls_dataset_map(
+          ls_dataset_range(0, 20, 1),
+          &(ls_map_options){.fill = make_slowly,
+                            .result = ls_nest_spec(LS_DTYPE_I64, LS_SCALAR)}),
+      &(ls_batch_options){.size = 20});
+}
+
+static ls_nest read_plain(ls_nest args, void *user) {
+  (void)args;
+  return ls_iterator_get_next(user);
+}
+
+static ls_nest read_distributed(ls_nest args, void *user) {
+  (void)args;
+  return ls_distributed_iterator_get_next(user);
+}
+
+static void input_that_goes_on_is_no_stall(void **state) {
+  (void)state;
+  for (int threads = 0; threads < 2; ++threads) {
+    ls_runtime *runtime = NULL;
+    expect_ok(ls_runtime_create(
+        &(ls_runtime_options){.stall_ms = 150,
+                              .input_threads = LS_SOME(threads)},
+        &runtime));
+    ls_runtime *before = ls_runtime_make_current(runtime);
+    ls_strategy *two = mirrored_of(2);
+    ls_dataset *dataset = slow_batches();
+    ls_iterator *plain = NULL;
+    expect_ok(ls_iterator_create(dataset, NULL, &plain));
+    ls_distributed_iterator *iterator =
+        iterator_on(distributed(two, dataset, NULL));
+    ls_function *functions[2] = {NULL};
+    expect_ok(ls_function_create(
+        &(ls_function_options){.call = read_plain, .user = plain},
+        &functions[0]));
+    expect_ok(ls_function_create(
+        &(ls_function_options){.call = read_distributed, .user = iterator},
+        &functions[1]));
+    for (int i = 0; i < 2; ++i) {
+      ls_nest results = ls_none();
+      expect_ok(ls_function_call(functions[i], ls_none(), &results));
+      ls_nest_release(results);
+      ls_function_release(functions[i]);
+    }
+    ls_iterator_release(plain);
+    ls_distributed_iterator_release(iterator);
+    ls_strategy_release(two);
+    ls_runtime_make_current(before);
+    expect_ok(ls_runtime_destroy(runtime));
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(an_initializable_iterator_starts_again),
@@ -431,6 +499,7 @@ int main(void) {
       cmocka_unit_test(a_function_reads_and_runs),
       cmocka_unit_test(an_op_needs_known_shapes),
       cmocka_unit_test(many_reading_ops_are_warned_of),
+      cmocka_unit_test(input_that_goes_on_is_no_stall),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
