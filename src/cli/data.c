@@ -232,6 +232,7 @@ static ls_status show(ls_runtime *runtime, data_flags *flags,
     printf("%s%s: %s, %s of %s\n", files->text, more,
            format_names[files->format], count, text);
     LS_RETURN_IF_ERROR(cli_show_elements(runtime, dataset));
+    fflush(stdout);  // Reading them through takes its time.
   }
   return measure(flags, dataset, files, text, &spec);
 }

@@ -207,10 +207,14 @@ static ls_status open_place(const cli_data *data, const cli_files *files,
           type->name, data->data);
     if (is_text_data(files)) return open_text(data, type, train, test);
   }
-  if (format == CLI_FORMAT_MNIST && data->test[0] == '\0')
-    return ls_status_annotate(
-        open_mnist(data, files->first, train, test),
-        "nor has it folders with the images of a class each");
+  if (format == CLI_FORMAT_MNIST && data->test[0] == '\0') {
+    LS_RETURN_IF_ERROR(open_mnist(data, files->first, train, test));
+    const ls_status status = ls_dataset_status(train != NULL ? *train : *test);
+    return ls_status_code(status) != LS_NOT_FOUND
+               ? status
+               : ls_status_annotate(status, "nor has it a folder with images "
+                                            "for each class");
+  }
   if (data->whole && test != NULL && train == NULL)
     return open_test(data, data->data, type, test);
   return open_files(data, files, type, train, test);

@@ -30,6 +30,19 @@ stops INT 130
 rm -rf run
 stops TERM 143
 
+# Reading files through ends too, with the rates so far.
+yes 'some words' | head -c 30000000 >long.txt
+env --default-signal=INT "$lockstep" data long.txt --batch 1 --seconds 600 \
+  >out.txt 2>err.txt &
+process=$!
+waits_for test -s out.txt
+kill -s INT $process
+wait $process
+code=$?
+[ "$code" = 130 ] || fail "data: code $code, wanted 130"
+grep -q 'which are not all: [0-9]* examples/s' out.txt ||
+  fail "data: no rates of what was read"
+rm -f long.txt
 
 # SIGHUP is as SIGTERM, but for a program that was told to ignore it.
 rm -rf run

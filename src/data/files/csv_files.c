@@ -399,8 +399,7 @@ static ls_status number_items(csv_decoder *self) {
     column->at = self->num_stacked++ * ls_dtype_size(column->dtype);
     if (column->dtype != first->dtype || column->dtype == LS_DTYPE_STRING)
       return ls_invalid_argument(
-          "columns '%s' of %s and '%s' of %s are no stack: say one type of "
-          "numbers for all",
+          "columns '%s' of %s and '%s' of %s are no stack: say one type",
           first->name, ls_dtype_name(first->dtype), column->name,
           ls_dtype_name(column->dtype));
   }
