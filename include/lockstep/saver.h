@@ -56,6 +56,31 @@ LS_API LS_MUST_USE ls_status ls_saver_save(const ls_saver *saver,
 LS_API LS_MUST_USE ls_status ls_saver_restore(const ls_saver *saver,
                                               const char *path);
 
+// ---- Variables that start with what a file holds ---------------------------
+// A file of saved values, open: its variables are made one by one, and what was
+// there before is restored at the end.
+typedef struct ls_saved_file ls_saved_file;
+// The caller closes it.
+//   LS_NOT_FOUND  no such file.
+//   LS_DATA_LOSS  the file is damaged.
+LS_API LS_MUST_USE ls_status ls_saved_file_open(const char *path,
+                                                ls_saved_file **out_file);
+LS_API void ls_saved_file_close(ls_saved_file *file);  // NULL is fine.
+// Creates a variable as ls_variable_create does, whose initial value is that of
+// the entry `name`; of one in a strategy each component starts with what a
+// restore would give it. Of `options`, which may be NULL, a dtype is what the
+// entry is to have, with the shape.
+//   LS_NOT_FOUND         there is no such entry.
+//   LS_INVALID_ARGUMENT  an entry of another dtype or shape; options with an
+//                        initial value.
+LS_API LS_MUST_USE ls_status ls_saved_file_create_variable(
+    const ls_saved_file *file, const char *name,
+    const ls_variable_options *options, ls_variable **out_variable);
+// ls_saver_restore from this file, which does not load a variable again that
+// started with it, whatever was written into it since. The next restore does.
+LS_API LS_MUST_USE ls_status ls_saved_file_restore(const ls_saved_file *file,
+                                                   const ls_saver *saver);
+
 #ifdef __cplusplus
 }
 #endif

@@ -264,6 +264,7 @@ static ls_status create(const ls_variable_options *options, const char *name,
                                       is_trainable(options), &variable));
   variable->synchronization = options->synchronization;
   variable->aggregation = options->aggregation;
+  variable->restored_from = options->restored_from;
   variable->constraint = options->constraint;
   variable->constraint_user = options->constraint_user;
   variable->joining = from == START_JOINS;

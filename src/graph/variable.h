@@ -67,6 +67,8 @@ struct ls_variable {
   ls_object *kept;
   ls_variable *packed;   // Of a container: a packed handle over its components.
   ls_slice_info *slice;  // NULL: none.
+  uint64_t restored_from;  // The file that it started with and that has not
+                           // been restored since (state/saved_file.c); or 0.
   bool joining;  // Will be a component: a value of its own is not stored yet.
   bool is_dropped;  // Its ops went with the refused call that made it.
 };

@@ -17,6 +17,11 @@ LS_MUST_USE ls_status ls_saver_save_with(const ls_saver *saver,
 // ls_saver_restore from a file that was opened already.
 LS_MUST_USE ls_status ls_saver_restore_from(const ls_saver *saver,
                                             const ls_safetensors_file *file);
+// The same, but for variables that have started with what the file of this
+// number holds.
+LS_MUST_USE ls_status ls_saver_restore_but(const ls_saver *saver,
+                                           const ls_safetensors_file *file,
+                                           uint64_t started);
 // Whether that would find all it needs, of the right types.
 LS_MUST_USE ls_status ls_saver_check(const ls_saver *saver,
                                      const ls_safetensors_file *file);

@@ -120,10 +120,19 @@ static ls_status restore_parts(ls_store *store, const ls_safetensors_file *file,
   return ls_ok();
 }
 
+// Whether it has its value already: it started with that of this file.
+static bool has_started_with(const ls_variable *variable, const ls_store *store,
+                             uint64_t started) {
+  return started != 0 && variable->restored_from == started &&
+         ls_store_has_value(store, variable);
+}
+
 static ls_status restore_all(const ls_saver *saver, ls_store *store,
-                             const ls_safetensors_file *file, ls_arena *arena) {
+                             const ls_safetensors_file *file, uint64_t started,
+                             ls_arena *arena) {
   for (size_t i = 0; i < saver->num_variables; ++i) {
     ls_variable *variable = saver->variables[i];
+    if (has_started_with(variable, store, started)) continue;
     const char *name = ls_saver_name(saver, i);
     bool done = false;
     if (saver->exact)
@@ -134,31 +143,39 @@ static ls_status restore_all(const ls_saver *saver, ls_store *store,
                                   ls_safetensors_entry_of(file, name), variable,
                                   ls_state_write));
   }
+  for (size_t i = 0; i < saver->num_variables; ++i)
+    saver->variables[i]->restored_from = 0;
   return ls_ok();
 }
 
-static ls_status restore(const ls_saver *saver,
-                         const ls_safetensors_file *file) {
+static ls_status restore(const ls_saver *saver, const ls_safetensors_file *file,
+                         uint64_t started) {
   ls_store *store = NULL;
   LS_RETURN_IF_ERROR(ls_saver_open(saver, &store));
   LS_RETURN_IF_ERROR(check_entries(saver, file));
   ls_arena names;
   ls_arena_init(&names, ls_runtime_allocator(file->runtime));
-  const ls_status status = restore_all(saver, store, file, &names);
+  const ls_status status = restore_all(saver, store, file, started, &names);
   ls_arena_deinit(&names);
   return ls_status_annotate(status, "while restoring '%s'", file->path);
 }
 
-ls_status ls_saver_restore_from(const ls_saver *saver,
-                                const ls_safetensors_file *file) {
+ls_status ls_saver_restore_but(const ls_saver *saver,
+                               const ls_safetensors_file *file,
+                               uint64_t started) {
   ls_runtime *runtime = file->runtime;
   const int64_t began = ls_span_begin(runtime);
-  const ls_status status = restore(saver, file);
+  const ls_status status = restore(saver, file, started);
   if (began != LS_NO_SPAN)
     ls_span_end(
         runtime,
         &(ls_span){.kind = "restore", .name = file->path, .began = began});
   return status;
+}
+
+ls_status ls_saver_restore_from(const ls_saver *saver,
+                                const ls_safetensors_file *file) {
+  return ls_saver_restore_but(saver, file, 0);
 }
 
 ls_status ls_saver_check(const ls_saver *saver,

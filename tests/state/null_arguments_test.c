@@ -18,6 +18,20 @@ static void calls_of_saver_refuse_null(void **state) {
   expect_null(ls_saver_save(some, NULL), "ls_saver_save: path is NULL");
   expect_null(ls_saver_restore(NULL, some), "ls_saver_restore: saver is NULL");
   expect_null(ls_saver_restore(some, NULL), "ls_saver_restore: path is NULL");
+  expect_null(ls_saved_file_open(NULL, some),
+              "ls_saved_file_open: path is NULL");
+  expect_null(ls_saved_file_open(some, NULL),
+              "ls_saved_file_open: out_file is NULL");
+  expect_null(ls_saved_file_create_variable(NULL, some, some, some),
+              "ls_saved_file_create_variable: file is NULL");
+  expect_null(ls_saved_file_create_variable(some, NULL, some, some),
+              "ls_saved_file_create_variable: name is NULL");
+  expect_null(ls_saved_file_create_variable(some, some, some, NULL),
+              "ls_saved_file_create_variable: out_variable is NULL");
+  expect_null(ls_saved_file_restore(NULL, some),
+              "ls_saved_file_restore: file is NULL");
+  expect_null(ls_saved_file_restore(some, NULL),
+              "ls_saved_file_restore: saver is NULL");
 }
 
 int main(void) {

@@ -126,6 +126,23 @@ static size_t num_components_of(const ls_strategy *strategy,
   return beside->num_components > 0 ? beside->num_components : 1;
 }
 
+// What is saved of a variable is the whole of what its components make: each
+// starts with its share, as when that is restored. NULL: with the value.
+static ls_status share_of_saved(const ls_strategy *strategy,
+                                const ls_variable_options *options,
+                                size_t count, ls_array **out_share) {
+  const ls_array *value = options->initial_array;
+  *out_share = NULL;
+  if (options->restored_from == 0 || value == NULL ||
+      options->synchronization != LS_SYNCHRONIZATION_ON_READ)
+    return ls_ok();
+  ls_variable whole = {.allocator = strategy->allocator,
+                       .type = {ls_array_dtype(value), ls_array_shape(value)},
+                       .aggregation = options->aggregation,
+                       .num_components = count};
+  return ls_share_saved_on_read(&whole, value, out_share);
+}
+
 // How a strategy makes components: by the next creator out, which is `user`.
 static ls_status create_components(ls_strategy *strategy,
                                    const ls_variable_options *asked, void *user,
@@ -135,19 +152,23 @@ static ls_status create_components(ls_strategy *strategy,
   options.devices = NULL;
   options.num_devices = 0;
   const size_t count = num_components_of(strategy, asked);
-  for (size_t i = 0; i < count; ++i) {
+  ls_array *share = NULL;
+  LS_RETURN_IF_ERROR(share_of_saved(strategy, asked, count, &share));
+  if (share != NULL) options.initial_array = share;
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
     ls_variable *component = NULL;
-    ls_status status = ls_ok();
     {
       LS_DEVICE_SCOPE(place_of_component(strategy, asked, i));
       status = create_component(
           user, &options, i == 0 ? NULL : components->items[0], i, &component);
     }
-    LS_RETURN_IF_ERROR(status);
+    if (!ls_status_is_ok(status)) break;
     if (i == 0) component->joining = true;
-    LS_RETURN_IF_ERROR(ls_component_list_add(components, component));
+    status = ls_component_list_add(components, component);
   }
-  return ls_ok();
+  ls_array_release(share);
+  return status;
 }
 
 // What a creator gave: plain variables with an initializer each.
@@ -304,6 +325,7 @@ static ls_status make_container(const ls_variable_recipe *recipe,
   LS_RETURN_IF_ERROR(ls_variable_make(first->runtime, first->name, first->type,
                                       first->trainable, &container));
   container->graph = first->graph;
+  container->restored_from = first->restored_from;
   container->constraint = first->constraint;
   container->constraint_user = first->constraint_user;
   ls_status status = set_nature(recipe, options, is, container);
