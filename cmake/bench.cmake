@@ -27,6 +27,7 @@ check_c_compiler_flag(-march=native LS_HAS_MARCH_NATIVE)
 add_library(bench_machine STATIC
   "${PROJECT_SOURCE_DIR}/bench/common/machine.c"
   "${PROJECT_SOURCE_DIR}/bench/common/chains.c"
+  "${PROJECT_SOURCE_DIR}/bench/common/feed.c"
   "${PROJECT_SOURCE_DIR}/bench/common/plain.c")
 target_include_directories(bench_machine PUBLIC
   "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/bench")
@@ -42,14 +43,9 @@ foreach(bench IN LISTS benches)
   target_link_libraries(bench_${name} PRIVATE bench_machine)
 endforeach()
 
-foreach(library IN LISTS LS_IO_LIBRARIES)
-  target_link_libraries(bench_image_bench PRIVATE PkgConfig::${library})
-  target_compile_definitions(bench_image_bench PRIVATE LS_HAVE_${library}=1)
-endforeach()
-
-# Our side of bench/compare and of bench/all_reduce: users of the shared library,
-# in a folder of their own, for they wait for orders.
-foreach(contestant serve reduce)
+# Our side of bench/compare, bench/all_reduce and bench/data: users of the shared
+# library, in a folder of their own, for they wait for orders.
+foreach(contestant serve reduce feed)
   add_executable(bench_${contestant}
                  "${PROJECT_SOURCE_DIR}/bench/contestants/${contestant}.c")
   set_target_properties(bench_${contestant} PROPERTIES
@@ -57,6 +53,24 @@ foreach(contestant serve reduce)
     RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/contestants")
   target_link_libraries(bench_${contestant} PRIVATE
                         ls_flags lockstep bench_machine)
+endforeach()
+
+# The yardstick in bench/data, which knows nothing of the library.
+add_executable(bench_feed_plain
+               "${PROJECT_SOURCE_DIR}/bench/contestants/feed_plain.c")
+set_target_properties(bench_feed_plain PROPERTIES
+  OUTPUT_NAME feed_plain
+  RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/contestants")
+target_link_libraries(bench_feed_plain PRIVATE ls_flags bench_machine m)
+if(LS_HAS_MARCH_NATIVE)
+  target_compile_options(bench_feed_plain PRIVATE -march=native -O3)
+endif()
+
+foreach(library IN LISTS LS_IO_LIBRARIES)
+  foreach(bench image_bench feed_plain)
+    target_link_libraries(bench_${bench} PRIVATE PkgConfig::${library})
+    target_compile_definitions(bench_${bench} PRIVATE LS_HAVE_${library}=1)
+  endforeach()
 endforeach()
 
 # Runs oneDNN on OpenMP's threads and on ours, so it needs both. Its loops are

@@ -19,6 +19,10 @@
 // name and the byte. The first 64 MiB of files, unless an option says
 // otherwise, are read whole by the maker, those that fit.
 //
+// Where numbers are read from records and shuffled by blocks, right behind the
+// files, blocks of up to 16 MiB are read at once, and up to four of them kept
+// in memory; other records that are not beside one another are read one by one.
+//
 // All but packed files (gzip: lines and TFRecord) are indexed: element i is
 // found at once; packed ones are streams, read from the start to the end. For
 // lines, CSV and TFRecord a pass over the files finds where elements begin, 8

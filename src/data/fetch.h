@@ -19,10 +19,18 @@ typedef struct ls_fetch_kept {
   ls_nest nests[2];
 } ls_fetch_kept;
 
+// Elements of a data set that will all be read, by whatever thread: its source
+// may read them at once.
+typedef struct ls_fetch_soon {
+  const ls_dataset *dataset;  // NULL: nobody knows.
+  int64_t first, count;
+} ls_fetch_soon;
+
 typedef struct ls_fetch {
   ls_allocator *allocator;
   uint64_t seed;
   int64_t epoch;
+  ls_fetch_soon soon;
   // Memory, taken as from a stack.
   ls_fetch_block *blocks;  // The newest first.
   ls_fetch_block *spares;  // Not needed now.

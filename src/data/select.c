@@ -255,6 +255,36 @@ static void locate_shuffled(const ls_dataset *dataset, const ls_fetch *fetch,
   }
 }
 
+// Block after block, all of which will be read.
+static ls_status read_blocks(const ls_dataset *dataset, ls_fetch *fetch,
+                             const int64_t *indices, size_t count,
+                             void *const *rows) {
+  const ls_dataset *input = dataset->inputs[0];
+  const int64_t all = ((const shuffle_dataset *)dataset)->options.buffer;
+  const ls_fetch_mark mark = ls_fetch_begin(fetch);
+  const ls_fetch_soon outer = fetch->soon;
+  int64_t *inner = ls_fetch_room(fetch, count * sizeof(*inner));
+  void **at = ls_fetch_room(fetch, dataset->num_leaves * sizeof(*at));
+  ls_status status = inner == NULL || at == NULL ? ls_out_of_memory() : ls_ok();
+  if (ls_status_is_ok(status))
+    locate_shuffled(dataset, fetch, indices, count, inner);
+  for (size_t i = 0, some; i < count && ls_status_is_ok(status); i += some) {
+    const int64_t block = indices[i] / all, first = block * all;
+    for (some = 1; i + some < count && indices[i + some] / all == block;)
+      ++some;
+    for (size_t k = 0; k < dataset->num_leaves; ++k)
+      at[k] = (char *)rows[k] + i * dataset->row_sizes[k];
+    fetch->soon.dataset = input;
+    fetch->soon.first = first;
+    fetch->soon.count =
+        dataset->size >= 0 ? least(all, dataset->size - first) : all;
+    status = ls_dataset_read(input, fetch, inner + i, some, at);
+  }
+  fetch->soon = outer;
+  ls_fetch_end(fetch, mark);
+  return status;
+}
+
 static void describe_shuffle(const ls_dataset *dataset, ls_text *text) {
   const ls_shuffle_options *options =
       &((const shuffle_dataset *)dataset)->options;
@@ -278,6 +308,13 @@ static const ls_dataset_class shuffle_class = {.name = "shuffle",
                                                .remake = remake_shuffle,
                                                .locate = locate_shuffled,
                                                .open = ls_stream_open_shuffle};
+static const ls_dataset_class shuffle_blocks_class = {
+    .name = "shuffle",
+    .describe = describe_shuffle,
+    .remake = remake_shuffle,
+    .read = read_blocks,
+    .locate = locate_shuffled,
+    .open = ls_stream_open_shuffle};
 
 static ls_status check_shuffle(shuffle_dataset *self) {
   const ls_shuffle_options *options = &self->options;
@@ -301,5 +338,7 @@ ls_dataset *ls_dataset_shuffle(ls_dataset *dataset,
   if (self == NULL || !ls_status_is_ok(self->base.failure))
     return (ls_dataset *)self;
   if (options != NULL) self->options = *options;
+  if (self->options.buffer > 0 && self->base.indexed && self->base.rows)
+    self->base.kind = &shuffle_blocks_class;
   return ls_dataset_fail(&self->base, check_shuffle(self));
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/files/source.h"
 
+#include "data/files/windows.h"
+
 // ---- Files -----------------------------------------------------------------
 static void destroy_file(ls_object *object) {
   ls_source_file *self = (ls_source_file *)object;
@@ -210,15 +212,26 @@ static size_t run_of(const ls_source_file *file, int64_t record,
   return run;
 }
 
-// The bytes of `run` records: where they are, if they have been read, else in
-// room of the fetch.
+// Where a byte of a file is in memory, in all of it or in a window; NULL: it is
+// not.
+static char *byte_at(const ls_source_file *file, const ls_window *window,
+                     int64_t offset) {
+  if (file->bytes != NULL) return file->bytes + offset;
+  if (window == NULL) return NULL;
+  return window->bytes + (offset - file->offsets.items[window->first]);
+}
+
+// The bytes of `run` records: where they are in memory, else in room of the
+// fetch.
 static ls_status read_run(const ls_record_source *self,
-                          const ls_source_file *file, ls_fetch *fetch,
-                          int64_t record, size_t run, char **out) {
+                          const ls_source_file *file, const ls_window *window,
+                          ls_fetch *fetch, int64_t record, size_t run,
+                          char **out) {
   const int64_t *at = file->offsets.items + record;
   const size_t size = (size_t)(at[run] - at[0]);
-  if (file->bytes != NULL && !self->decoder->format->writes) {
-    *out = file->bytes + at[0];
+  char *bytes = byte_at(file, window, at[0]);
+  if (bytes != NULL && !self->decoder->format->writes) {
+    *out = bytes;
     return ls_ok();
   }
   *out = ls_fetch_room(fetch, size);
@@ -226,35 +239,61 @@ static ls_status read_run(const ls_record_source *self,
     return LS_STATUS(LS_RESOURCE_EXHAUSTED, "no memory for %zu bytes of '%s'",
                      size, file->file->path);
   }
-  return ls_file_read(file->file, at[0], *out, size);
+  if (bytes == NULL) return ls_file_read(file->file, at[0], *out, size);
+  memcpy(*out, bytes, size);
+  return ls_ok();
 }
 
 // Has the processor fetch a record that will be read next, from anywhere in
 // memory.
-static void look_ahead(const ls_record_source *self, int64_t index) {
+static void look_ahead(const ls_record_source *self, const ls_window *window,
+                       int64_t index) {
   const size_t number = file_of(self, index);
   const ls_source_file *file = self->files[number];
-  if (file->bytes == NULL) return;
+  if (window != NULL && window->file != file) return;
   const int64_t *at = file->offsets.items + (index - self->first[number]);
-  const int64_t end = at[1] - at[0] < 4096 ? at[1] : at[0] + 4096;
-  for (int64_t byte = at[0]; byte < end; byte += LS_CACHE_LINE)
-    __builtin_prefetch(file->bytes + byte);
+  const char *bytes = byte_at(file, window, at[0]);
+  if (bytes == NULL) return;
+  const int64_t size = at[1] - at[0] < 4096 ? at[1] - at[0] : 4096;
+  for (int64_t byte = 0; byte < size; byte += LS_CACHE_LINE)
+    __builtin_prefetch(bytes + byte);
+}
+
+// The window of those elements in a file that will be read soon; NULL: none.
+static ls_window *enter_window(const ls_record_source *self, size_t number,
+                               const ls_fetch *fetch, size_t count) {
+  const ls_fetch_soon *soon = &fetch->soon;
+  const ls_source_file *file = self->files[number];
+  if (soon->dataset != &self->base || file->bytes != NULL) return NULL;
+  int64_t first = soon->first - self->first[number];
+  int64_t end = first + soon->count;
+  if (first < 0) first = 0;
+  if (end > file->count) end = file->count;
+  return ls_windows_enter(self->windows, file, first, end - first,
+                          (int64_t)count);
 }
 
 static ls_status read_records(const ls_dataset *dataset, ls_fetch *fetch,
                               const int64_t *indices, size_t count,
                               void *const *rows) {
   const ls_record_source *self = (const ls_record_source *)dataset;
+  const ls_source_file *last = NULL;
+  ls_window *window = NULL;
   ls_status status = ls_ok();
   for (size_t k = 0; k < count && ls_status_is_ok(status);) {
     const size_t number = file_of(self, indices[k]);
     const ls_source_file *file = self->files[number];
     const int64_t record = indices[k] - self->first[number];
     const size_t run = run_of(file, record, indices + k, count - k);
+    if (file != last) {
+      ls_windows_leave(self->windows, window);
+      window = enter_window(self, number, fetch, count - k);
+      last = file;
+    }
     const ls_fetch_mark mark = ls_fetch_begin(fetch);
     char *bytes = NULL;
-    status = read_run(self, file, fetch, record, run, &bytes);
-    if (k + run < count) look_ahead(self, indices[k + run]);
+    status = read_run(self, file, window, fetch, record, run, &bytes);
+    if (k + run < count) look_ahead(self, window, indices[k + run]);
     const int64_t *offsets = file->offsets.items + record;
     for (size_t i = 0; i < run && ls_status_is_ok(status); ++i, ++k) {
       const ls_record_at at = {file->file, record + (int64_t)i, offsets[i],
@@ -265,6 +304,7 @@ static ls_status read_records(const ls_dataset *dataset, ls_fetch *fetch,
     }
     ls_fetch_end(fetch, mark);
   }
+  ls_windows_leave(self->windows, window);
   return status;
 }
 
@@ -278,7 +318,7 @@ static ls_status get_record(const ls_dataset *dataset, ls_fetch *fetch,
   const ls_record_at at = {file->file, record, offsets[0], false};
   const ls_fetch_mark mark = ls_fetch_begin(fetch);
   char *bytes = NULL;
-  ls_status status = read_run(self, file, fetch, record, 1, &bytes);
+  ls_status status = read_run(self, file, NULL, fetch, record, 1, &bytes);
   if (ls_status_is_ok(status))
     status =
         self->decoder->format->make(self->decoder, fetch, &at, bytes,
@@ -294,6 +334,8 @@ static void destroy_source(ls_dataset *dataset) {
     ls_object_release(self->files[i]);
   ls_release(dataset->allocator, self->files);
   ls_release(dataset->allocator, self->first);
+  if (self->windows != NULL) ls_windows_deinit(self->windows);
+  ls_release(dataset->allocator, self->windows);
   ls_object_release(self->decoder);
 }
 
@@ -347,7 +389,9 @@ static ls_status begin(ls_record_source *self) {
   LS_RETURN_IF_ERROR(
       ls_dataset_set_spec(base, ls_nest_retain(self->decoder->spec)));
   self->first = ls_new_array(base->allocator, int64_t, self->num_files + 1);
-  if (self->first == NULL) return ls_out_of_memory();
+  self->windows = ls_new(base->allocator, ls_windows);
+  if (self->first == NULL || self->windows == NULL) return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(ls_windows_init(self->windows, base->allocator));
   base->indexed = true;
   for (size_t i = 0; i < self->num_files; ++i) {
     if (self->files[i]->count < 0) base->indexed = false;

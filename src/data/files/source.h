@@ -99,12 +99,14 @@ typedef struct ls_record_decoder {
 ls_record_decoder *ls_record_decoder_new(const ls_record_format *format,
                                          size_t bytes);
 
+struct ls_windows;
 typedef struct ls_record_source {
   ls_dataset base;
   ls_record_decoder *decoder;
   ls_source_file **files;
   size_t num_files;
   int64_t *first;  // The first element of each file, and behind the last.
+  struct ls_windows *windows;  // Of indexed ones.
 } ls_record_source;
 
 // The data set of these files. `decoder` is taken over; `status` (taken over)

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Windows: parts of files in memory, for elements that will all be read soon,
+// in any order, as by a shuffle by blocks. One read of the file serves all
+// threads; who finds no window reads for itself.
+#ifndef LS_DATA_FILES_WINDOWS_H_
+#define LS_DATA_FILES_WINDOWS_H_
+
+#include "base/threads/threads.h"
+#include "data/files/source.h"
+
+enum {
+  LS_WINDOWS = 4,            // That a data set has at most,
+  LS_WINDOW_MOST = 16 << 20  // of so many bytes each.
+};
+
+typedef enum ls_window_state {
+  LS_WINDOW_EMPTY,
+  LS_WINDOW_BEING_READ,
+  LS_WINDOW_READ
+} ls_window_state;
+
+typedef struct ls_window {
+  ls_window_state state;
+  const ls_source_file *file;
+  int64_t first, count;  // Records of the file.
+  char *bytes;           // From where record `first` begins.
+  int64_t taken;         // Records that were read from it.
+  int users;
+} ls_window;
+
+typedef struct ls_windows {
+  ls_allocator *allocator;
+  ls_mutex lock;
+  ls_window all[LS_WINDOWS];
+} ls_windows;
+
+LS_MUST_USE ls_status ls_windows_init(ls_windows *windows,
+                                      ls_allocator *allocator);
+void ls_windows_deinit(ls_windows *windows);
+
+// The window of these records, to read some from it, `wanted` about; it stays
+// until it is left. It is read now, if nobody has done so and there is room:
+// that of one most of whose records have been read. NULL: there is none, for
+// whatever reason.
+ls_window *ls_windows_enter(ls_windows *windows, const ls_source_file *file,
+                            int64_t first, int64_t count, int64_t wanted);
+void ls_windows_leave(ls_windows *windows, ls_window *window);  // NULL is fine.
+
+#endif  // LS_DATA_FILES_WINDOWS_H_
