@@ -455,6 +455,12 @@ static ls_status read_some(void *user) {
                &out);
   if (ls_status_is_ok(status))
     status = read_all(ls_dataset_csv(LS_PATHS("1.csv"), NULL), &out);
+  const ls_csv_column columns[] = {{.name = "b"},
+                                   {.name = "a", .stacked = true},
+                                   {.name = "c", .stacked = true}};
+  const ls_csv_options stacked = {.columns = columns, .num_columns = 3};
+  if (ls_status_is_ok(status))
+    status = read_all(ls_dataset_csv(LS_PATHS("1.csv"), &stacked), &out);
   if (ls_status_is_ok(status))
     status = read_all(ls_dataset_npz("a.npz", all, 2, NULL), &out);
   if (ls_status_is_ok(status))
@@ -475,7 +481,7 @@ static void failures_of_memory_are_survived(void **state) {
   static const char two[] = {0, 0, 8, 1, 0, 0, 0, 2, 1, 2};
   put("two", two, sizeof(two));
   put_text("1.txt", "one\ntwo\n");
-  put_text("1.csv", "a,b\n1,x\n");
+  put_text("1.csv", "a,b,c\n1,x,2\n");
   put("a.npz", FILE_OF(npz_deflated));
   put("s.npy", FILE_OF(npy_bytes));
   expect_memory_failures_survived(read_some, NULL);

@@ -216,8 +216,7 @@ static ls_status make_csv(const ls_record_decoder *decoder, ls_fetch *fetch,
   for (size_t i = 0; i < self->count && ls_status_is_ok(status); ++i) {
     const csv_column *column = &self->columns[i];
     const ls_csv_field *field = &fields[column->field];
-    ls_array *array = NULL;
-    // The first of those that are stacked makes room for all.
+    ls_array *array = NULL;  // Of those that are stacked the first makes it.
     if (!column->stacked)
       status = make_value(column, at, field, &array);
     else if (column->item == made)
@@ -427,8 +426,9 @@ static ls_status make_spec(csv_decoder *self) {
     for (size_t i = 0; i < self->count; ++i) {
       const csv_column *column = &self->columns[i];
       const ls_shape all = LS_SHAPE((int64_t)self->num_stacked);
-      items[column->item] =
-          ls_nest_spec(column->dtype, column->stacked ? all : LS_SCALAR);
+      if (column->at == 0)  // Of those that are stacked the first.
+        items[column->item] =
+            ls_nest_spec(column->dtype, column->stacked ? all : LS_SCALAR);
     }
     self->base.spec = ls_nest_dict("", self->keys, items, count);
     status = ls_nest_status(self->base.spec);
