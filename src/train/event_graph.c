@@ -171,19 +171,22 @@ static void add_attrs(printer *p, const ls_node *node) {
 }
 
 // ---- Names -----------------------------------------------------------------
-static const char *name_of(const ls_graph *graph, const ls_node *node) {
-  return ls_node_name((ls_graph *)(uintptr_t)graph, (ls_node *)(uintptr_t)node);
-}
-
-// Appends "scope/op" to p->name. An op without a name has its number.
+// Appends "scope/op" to p->name. An op without a name has its number. The
+// graph's own copy of a name is not asked for, as that may lack the scope where
+// there is no memory.
 static void append_name(printer *p, const place *at, const ls_node *node) {
-  const char *name = name_of(at->graph, node);
+  char scope[LS_MAX_FULL_NAME];
   ls_text_append(&p->name, at->scope);
-  if (name[0] != '\0')
-    ls_text_append(&p->name, name);
-  else
+  if (node->base == NULL) {
     ls_text_append_format(&p->name, "%s_%llu", ls_node_info(node)->name,
                           (unsigned long long)node->id);
+    return;
+  }
+  ls_name_scope_print(node->scope, scope, sizeof(scope));
+  ls_text_append(&p->name, scope);
+  ls_text_append(&p->name, node->base);
+  if (node->number > 0)
+    ls_text_append_format(&p->name, "_%u", (unsigned)node->number);
 }
 
 static void add_name(printer *p, unsigned field) {

@@ -39,3 +39,5 @@ count 1 there/b/train
 
 "$lockstep" train --help >out.txt 2>err.txt || fail "help failed"
 grep -q -e '--events \[DIR\]' out.txt || fail "--help does not tell of --events"
+
+exit $failed
