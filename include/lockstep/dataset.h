@@ -152,9 +152,10 @@ typedef struct ls_convert_options {
   double offset;          // And then added.
   const ls_shape *shape;  // Of as many elements. Default: as it is.
 } ls_convert_options;
-// Converts leaf number `leaf`: rounded to nearest for floats, for integers
-// towards zero, computed in f32, in f64 if one of both types is f64 or of 32
-// bits and more.
+// Converts leaf number `leaf`, computed in f32, or in f64 if one of both types
+// is f64 or an integer of 32 bits and more: rounded to nearest for floats, for
+// integers towards zero and to the nearest that there is, NaN to 0. Integers
+// that become integers, without scale and offset, keep their low bits.
 //   LS_INVALID_ARGUMENT  no such leaf, no numbers, another number of elements.
 LS_API ls_dataset *ls_dataset_convert(ls_dataset *dataset, int leaf,
                                       const ls_convert_options *options);
