@@ -4,6 +4,7 @@
 #include "lockstep/export.h"
 
 #include "distribute/strategies/strategy.h"
+#include "lockstep/flow.h"
 #include "lockstep/handles.h"
 #include "support/function.h"
 #include "support/values.h"
@@ -242,11 +243,67 @@ static void what_reaches_all_components_is_exported_untraced(void **state) {
   ls_strategy_release(strategy);
 }
 
+static ls_nest add_one(ls_nest args, void *user) {
+  (void)args;
+  return ls_leaf(ls_variable_assign_add(user, ls_scalar(LS_DTYPE_F32, 1)));
+}
+
+static ls_nest just_read(ls_nest args, void *user) {
+  (void)args;
+  return ls_leaf(ls_variable_read(user));
+}
+
+static ls_nest add_in_branch(ls_nest args, void *user) {
+  return ls_cond(ls_nest_tensor(args, 0), add_one, just_read, user);
+}
+
+static ls_nest add_what_is_refused(ls_nest args, void *user) {
+  ls_nest out = ls_none();
+  (void)args;
+  expect_status(ls_variable_write(
+                    user, LS_WRITE_ADD,
+                    ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(3), 1)), NULL, &out),
+                LS_INVALID_ARGUMENT, "f32[3]");
+  return ls_leaf(ls_variable_read(user));
+}
+
+static void
+it_counts_what_a_branch_does_and_not_what_was_refused(void **state) {
+  (void)state;
+  LS_SPEC("V132");
+  ls_strategy *strategy = mirrored_of(2);
+  ls_variable *v = pair_in(strategy, (variable_kind){.aggregation = SUM});
+  ls_function *branches = function_of(add_in_branch, v),
+              *refused = function_of(add_what_is_refused, v);
+  const bool yes = true;
+  ls_array *array = NULL;
+  expect_ok(ls_array_create_copy(LS_DTYPE_BOOL, LS_SCALAR, &yes, &array));
+  const ls_nest args = LS_TUPLE(ls_nest_array(array));
+  const ls_graph *graph = NULL;
+  ls_nest out = ls_none();
+  expect_ok(ls_function_call(branches, args, &out));
+  expect_ok(ls_function_call(refused, ls_none(), &out));
+  {
+    LS_EXPORT_SCOPE(LS_EXPORT_NONE);
+    expect_status(ls_export_function(branches, NULL, &graph),
+                  LS_INVALID_ARGUMENT, "assign_add of variable 'v'");
+    expect_ok(ls_export_function(branches, &args, &graph));
+    expect_ok(ls_export_function(refused, NULL, &graph));
+  }
+  ls_nest_release(out);
+  ls_nest_release(args);
+  ls_function_release(refused);
+  ls_function_release(branches);
+  ls_variable_release(v);
+  ls_strategy_release(strategy);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(all_of_a_variable_is_one_resource),
       cmocka_unit_test(a_record_lists_components_with_their_devices),
       cmocka_unit_test(what_reaches_all_components_is_exported_untraced),
+      cmocka_unit_test(it_counts_what_a_branch_does_and_not_what_was_refused),
   };
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   expect_ok(ls_runtime_destroy(NULL));
