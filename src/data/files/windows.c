@@ -46,18 +46,20 @@ static ls_window *make_room(ls_windows *self, int64_t wanted) {
 
 // ---- Reading ---------------------------------------------------------------
 // Without the lock: the window is this thread's until it is read.
-static char *read_bytes(ls_windows *self, const ls_source_file *file,
-                        int64_t first, int64_t count) {
-  const int64_t *at = file->offsets.items + first;
-  const size_t size = (size_t)(at[count] - at[0]);
-  char *bytes = ls_allocate(self->allocator, size);
-  if (bytes == NULL) return NULL;
-  const ls_status status = ls_file_read(file->file, at[0], bytes, size);
-  if (ls_status_is_ok(status)) return bytes;
+static bool read_bytes(ls_windows *self, ls_window *it) {
+  const int64_t *at = it->file->offsets.items + it->first;
+  const size_t size = (size_t)(at[it->count] - at[0]);
+  if (size > it->capacity) {
+    ls_release(self->allocator, it->bytes);
+    it->bytes = ls_allocate(self->allocator, size);
+    it->capacity = it->bytes == NULL ? 0 : size;
+  }
+  if (it->bytes == NULL) return false;
+  const ls_status status = ls_file_read(it->file->file, at[0], it->bytes, size);
+  const bool done = ls_status_is_ok(status);
   // Who reads the record that is not there says so.
   ls_status_free(status);
-  ls_release(self->allocator, bytes);
-  return NULL;
+  return done;
 }
 
 ls_window *ls_windows_enter(ls_windows *self, const ls_source_file *file,
@@ -68,17 +70,16 @@ ls_window *ls_windows_enter(ls_windows *self, const ls_source_file *file,
   ls_mutex_lock(&self->lock);
   ls_window *it = find(self, file, first, count);
   if (it == NULL && (it = make_room(self, wanted)) != NULL) {
-    char *old = it->bytes;
     *it = (ls_window){.state = LS_WINDOW_BEING_READ,
                       .file = file,
                       .first = first,
-                      .count = count};
+                      .count = count,
+                      .bytes = it->bytes,
+                      .capacity = it->capacity};
     ls_mutex_unlock(&self->lock);
-    ls_release(self->allocator, old);
-    char *bytes = read_bytes(self, file, first, count);
+    const bool done = read_bytes(self, it);
     ls_mutex_lock(&self->lock);
-    it->bytes = bytes;
-    it->state = bytes == NULL ? LS_WINDOW_EMPTY : LS_WINDOW_READ;
+    it->state = done ? LS_WINDOW_READ : LS_WINDOW_EMPTY;
   }
   if (it != NULL && it->state != LS_WINDOW_READ) it = NULL;
   if (it != NULL) {

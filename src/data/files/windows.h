@@ -24,6 +24,7 @@ typedef struct ls_window {
   const ls_source_file *file;
   int64_t first, count;  // Records of the file.
   char *bytes;           // From where record `first` begins.
+  size_t capacity;       // Of `bytes`, which is kept for the next records.
   int64_t taken;         // Records that were read from it.
   int users;
 } ls_window;
