@@ -298,12 +298,50 @@ it_counts_what_a_branch_does_and_not_what_was_refused(void **state) {
   ls_strategy_release(strategy);
 }
 
+// A variable, and a function that writes it, as an export has them.
+static ls_status export_all(void *user) {
+  ls_strategy *strategy = NULL;
+  ls_variable *v = NULL;
+  ls_function *f = NULL;
+  ls_record *record = NULL;
+  const ls_graph *graph = NULL;
+  const ls_nest none = ls_none();
+  (void)user;
+  ls_status status = ls_mirrored_strategy_create(
+      &(ls_mirrored_options){.num_replicas = LS_SOME(2)}, &strategy);
+  if (ls_status_is_ok(status)) {
+    LS_STRATEGY_SCOPE(strategy);
+    status = ls_variable_create(
+        &(ls_variable_options){.name = "v", .dtype = LS_DTYPE_F32}, &v);
+  }
+  if (ls_status_is_ok(status))
+    status = ls_function_create(
+        &(ls_function_options){.call = add_one, .user = v}, &f);
+  if (ls_status_is_ok(status)) status = ls_record_create(&record);
+  if (ls_status_is_ok(status)) {
+    LS_EXPORT_SCOPE(EXPAND);
+    status = ls_export_describe(v, record);
+    if (ls_status_is_ok(status)) status = ls_export_function(f, &none, &graph);
+  }
+  ls_record_destroy(record);
+  ls_function_release(f);
+  ls_variable_release(v);
+  ls_strategy_release(strategy);
+  return status;
+}
+
+static void failed_allocations_are_survived(void **state) {
+  (void)state;
+  expect_memory_failures_survived(export_all, NULL);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(all_of_a_variable_is_one_resource),
       cmocka_unit_test(a_record_lists_components_with_their_devices),
       cmocka_unit_test(what_reaches_all_components_is_exported_untraced),
       cmocka_unit_test(it_counts_what_a_branch_does_and_not_what_was_refused),
+      cmocka_unit_test(failed_allocations_are_survived),
   };
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   expect_ok(ls_runtime_destroy(NULL));
