@@ -311,8 +311,10 @@ static bool find_folder(const char *above, const char *const *names,
                         char *path) {
   struct stat info;
   for (; *names != NULL; ++names) {
-    snprintf(path, PATH_MAX, "%s/%s", above, *names);
-    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) return true;
+    // A path that was cut is none.
+    const int length = snprintf(path, PATH_MAX, "%s/%s", above, *names);
+    if (length < PATH_MAX && stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+      return true;
   }
   return false;
 }
