@@ -35,7 +35,8 @@ typedef struct ls_log_line {
   const char *text;  // No newline at its end.
 } ls_log_line;
 
-// Time, in nanoseconds. Replaceable, so that a test waits for nothing.
+// Time, in nanoseconds. Replaceable, so that a test waits for nothing. Any
+// thread looks at it.
 typedef struct ls_clock {
   int64_t (*now)(void *user);   // Monotonic.
   int64_t (*wall)(void *user);  // Since 1970.

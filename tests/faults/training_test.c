@@ -236,7 +236,7 @@ static double outcome(void *user) {
 static int64_t next_second(void *user) {
   (void)user;
   static int64_t seconds;
-  return ++seconds * 1000000000;
+  return __atomic_add_fetch(&seconds, 1, __ATOMIC_RELAXED) * 1000000000;
 }
 
 static const ls_clock clock_of_looks = {.now = next_second,

@@ -324,7 +324,8 @@ typedef struct world {
 } world;
 
 static int64_t next_second(void *user) {
-  return ((world *)user)->now += 1000000000;
+  return __atomic_add_fetch(&((world *)user)->now, 1000000000,
+                            __ATOMIC_RELAXED);
 }
 
 static ls_status refuse(world *w, const char *path) {
