@@ -18,11 +18,12 @@
 #include <unistd.h>
 
 #include "common/machine.h"
+#include "data/iterator.h"
 #include "lockstep/lockstep.h"
 
-enum { MOST_ROUNDS = 1000, EXAMPLES = 60000, WAYS = 3 };
+enum { MOST_ROUNDS = 1000, EXAMPLES = 60000, WAYS = 4 };
 static const char *const names[] = {"fixed batch", "iterator, no prefetch",
-                                    "iterator"};
+                                    "iterator", "iterator, all help"};
 
 typedef struct options {
   const char *model;
@@ -90,6 +91,7 @@ static void begin(contestant *c, int way, const ls_model_type *type,
       &(ls_function_options){.call = type->train_step, .user = c->model.self},
       &c->function));
   check(ls_iterator_create(data, way == 2 ? &some : &none, &c->input));
+  if (way == 3) check(ls_iterator_let_help(c->input));  // As ls_train does.
   check(ls_iterator_next(c->input, &c->args));
   if (way > 0) return;
   ls_iterator_release(c->input);

@@ -5,6 +5,7 @@
 #include "base/values/array_internal.h"
 #include "data/dataset.h"
 #include "data/streams.h"
+#include "data/work.h"
 
 typedef ls_batch_dataset batch_dataset;
 
@@ -62,14 +63,90 @@ static void measure_batch(const ls_dataset *dataset, int64_t index,
   }
 }
 
+// ---- Helpers ---------------------------------------------------------------
+// Rows that a helper takes at a time, and the bytes from which on it is worth
+// while to call them.
+enum { SHARED_ROWS = 16, SHARED_BYTES = 64 << 10 };
+
+typedef struct shared_work {
+  const batch_work *work;
+  ls_status status;  // Guarded by the iterator's work.
+} shared_work;
+
+static ls_status read_some(const batch_work *work, ls_fetch *fetch,
+                           size_t begin, size_t end) {
+  const ls_dataset *input = work->self->base.inputs[0];
+  const ls_fetch_mark mark = ls_fetch_begin(fetch);
+  void **rows = ls_fetch_room(fetch, input->num_leaves * sizeof(*rows));
+  ls_status status = rows == NULL ? ls_out_of_memory() : ls_ok();
+  if (rows != NULL) {
+    for (size_t i = 0; i < input->num_leaves; ++i)
+      rows[i] = (char *)work->rows[i] + begin * input->row_sizes[i];
+    status =
+        ls_dataset_read(input, fetch, work->indices + begin, end - begin, rows);
+  }
+  ls_fetch_end(fetch, mark);
+  return status;
+}
+
+static void help(void *user, int worker, int64_t begin, int64_t end) {
+  (void)worker;
+  shared_work *shared = user;
+  const batch_work *work = shared->work;
+  ls_work *of = work->fetch->work;
+  const size_t first = (size_t)begin * SHARED_ROWS;
+  const size_t last = (size_t)end * SHARED_ROWS;
+  ls_fetch *fetch = ls_work_take_fetch(of);
+  ls_status status = fetch == NULL ? ls_out_of_memory() : ls_ok();
+  if (fetch != NULL) {
+    fetch->epoch = work->fetch->epoch;
+    status =
+        read_some(work, fetch, first, last < work->count ? last : work->count);
+  }
+  ls_work_give_fetch(of, fetch);
+  if (ls_status_is_ok(status)) return;
+  ls_mutex_lock(&of->lock);
+  shared->status = ls_status_join(shared->status, status);
+  ls_mutex_unlock(&of->lock);
+}
+
+// Whether compute threads have read the batch's rows.
+static bool share(const batch_work *work, ls_status *out_status) {
+  const ls_dataset *input = work->self->base.inputs[0];
+  const ls_fetch *fetch = work->fetch;
+  size_t bytes = 0;
+  for (size_t i = 0; i < input->num_leaves; ++i)
+    bytes += work->count * input->row_sizes[i];
+  if (fetch->work == NULL || !fetch->shares || bytes < SHARED_BYTES ||
+      work->count < 2 * SHARED_ROWS)
+    return false;
+  shared_work shared = {.work = work};
+  const int64_t began = ls_runtime_now(fetch->work->runtime);
+  const ls_status status =
+      ls_workers_share(fetch->work->helpers, help, &shared,
+                       (int64_t)((work->count - 1) / SHARED_ROWS + 1));
+  // The helpers count what they do.
+  work->fetch->inner_nanos += ls_runtime_now(fetch->work->runtime) - began;
+  *out_status = shared.status;
+  const bool done = ls_status_is_ok(status);
+  ls_status_free(status);  // It was asked for within a run: nobody helps.
+  return done;
+}
+
+static ls_status read_rows(const batch_work *work) {
+  ls_status status = ls_ok();
+  if (share(work, &status)) return status;
+  return ls_dataset_read(work->self->base.inputs[0], work->fetch, work->indices,
+                         work->count, work->rows);
+}
+
 static ls_status read_batch(const batch_work *work) {
   const batch_dataset *self = work->self;
   const ls_dataset *input = self->base.inputs[0];
   const int64_t rows = rows_of(self, work->count);
   for (size_t i = 0; i < work->count; ++i)
     work->indices[i] = work->first + (int64_t)i;
-  LS_RETURN_IF_ERROR(ls_dataset_read(input, work->fetch, work->indices,
-                                     work->count, work->rows));
+  LS_RETURN_IF_ERROR(read_rows(work));
   for (size_t i = 0; i < input->num_leaves; ++i) {
     const size_t size = input->row_sizes[i];
     char *behind = (char *)work->rows[i] + work->count * size;
@@ -153,6 +230,7 @@ static ls_dataset *remake_batch(const ls_dataset *dataset,
 }
 
 static const ls_dataset_class batch_class = {.name = "batch",
+                                             .is_quick = true,
                                              .destroy = ls_batch_destroy,
                                              .describe = describe_batch,
                                              .remake = remake_batch,
@@ -161,6 +239,7 @@ static const ls_dataset_class batch_class = {.name = "batch",
                                              .open = ls_stream_open_batch};
 static const ls_dataset_class batch_of_rows_class = {
     .name = "batch",
+    .is_quick = true,
     .destroy = ls_batch_destroy,
     .describe = describe_batch,
     .remake = remake_batch,
@@ -321,6 +400,7 @@ static ls_dataset *remake_prefetch(const ls_dataset *dataset,
 
 // How far ahead has no influence on what comes out, so it is not described.
 static const ls_dataset_class prefetch_class = {.name = "prefetch",
+                                                .is_quick = true,
                                                 .remake = remake_prefetch,
                                                 .locate = locate_same,
                                                 .open =

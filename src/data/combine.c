@@ -78,12 +78,14 @@ static ls_dataset *remake_concatenate(const ls_dataset *dataset,
 
 static const ls_dataset_class concatenate_class = {
     .name = "concatenate",
+    .is_quick = true,
     .remake = remake_concatenate,
     .get = get_concatenated,
     .find_ids = find_concatenated_ids,
     .open = ls_stream_open_concatenate};
 static const ls_dataset_class concatenate_rows_class = {
     .name = "concatenate",
+    .is_quick = true,
     .remake = remake_concatenate,
     .read = read_concatenated,
     .find_ids = find_concatenated_ids,
@@ -202,12 +204,14 @@ static ls_dataset *remake_zip(const ls_dataset *dataset, ls_dataset **inputs) {
 }
 
 static const ls_dataset_class zip_class = {.name = "zip",
+                                           .is_quick = true,
                                            .describe = describe_zip,
                                            .destroy = destroy_zip,
                                            .remake = remake_zip,
                                            .get = get_zipped,
                                            .open = ls_stream_open_zip};
 static const ls_dataset_class zip_rows_class = {.name = "zip",
+                                                .is_quick = true,
                                                 .describe = describe_zip,
                                                 .destroy = destroy_zip,
                                                 .remake = remake_zip,

@@ -202,6 +202,7 @@ static bool convert_bounds(const ls_dataset *dataset, size_t leaf,
 }
 
 static const ls_dataset_class convert_class = {.name = "convert",
+                                               .is_quick = true,
                                                .describe = describe_convert,
                                                .remake = remake_convert,
                                                .get = get_converted,
@@ -209,6 +210,7 @@ static const ls_dataset_class convert_class = {.name = "convert",
                                                .open = ls_stream_open_convert};
 static const ls_dataset_class convert_rows_class = {
     .name = "convert",
+    .is_quick = true,
     .describe = describe_convert,
     .remake = remake_convert,
     .read = read_converted,

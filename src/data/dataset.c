@@ -67,6 +67,13 @@ bool ls_dataset_bounds(const ls_dataset *dataset, size_t leaf,
   return false;
 }
 
+bool ls_dataset_is_quick(const ls_dataset *dataset) {
+  bool quick = dataset->indexed && dataset->kind->is_quick;
+  for (size_t i = 0; i < dataset->num_inputs && quick; ++i)
+    quick = ls_dataset_is_quick(dataset->inputs[i]);
+  return quick;
+}
+
 // ---- Making ----------------------------------------------------------------
 static bool take_inputs(ls_dataset *self, ls_dataset *const *inputs,
                         size_t count) {

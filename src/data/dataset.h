@@ -19,6 +19,9 @@ struct ls_stage;
 
 typedef struct ls_dataset_class {
   const char *name;
+  // Works in memory alone and calls no function of a user's, so that who reads
+  // may share the work among compute threads.
+  bool is_quick;
   bool is_last;  // No other data set is made of it.
   // Releases what is the class's own; inputs and spec go by themselves.
   void (*destroy)(ls_dataset *dataset);  // NULL: nothing.
@@ -158,6 +161,8 @@ LS_MUST_USE ls_status ls_dataset_read(const ls_dataset *dataset,
                                       size_t count, void *const *rows);
 int64_t ls_dataset_id(const ls_dataset *dataset, const ls_fetch *fetch,
                       int64_t index);
+// Whether all that it is made of is quick.
+bool ls_dataset_is_quick(const ls_dataset *dataset);
 // Of a class with `fill`.
 LS_MUST_USE ls_status ls_dataset_fill(const ls_dataset *dataset,
                                       ls_fetch *fetch, int64_t index,

@@ -38,6 +38,7 @@ typedef struct ls_fetch {
   size_t num_kept, kept_capacity;
   // Statistics: time of the stage that is at work, by the clock; see work.h.
   struct ls_work *work;  // NULL: nobody counts.
+  bool shares;           // Compute threads may help.
   struct ls_stage_count *counts;
   int64_t inner_nanos;
   // The stage at work, and since when; for who looks on. Atomic.

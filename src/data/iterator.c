@@ -23,6 +23,7 @@ static ls_status make_indexed(void *user, int64_t number, ls_nest *element) {
   ls_fetch *fetch = ls_work_take_fetch(&self->work);
   if (fetch == NULL) return ls_out_of_memory();
   fetch->epoch = self->epoch;
+  fetch->shares = self->work.helpers != NULL;
   const ls_status status =
       ls_dataset_get(self->dataset, fetch, number, element);
   ls_work_give_fetch(&self->work, fetch);
@@ -146,6 +147,15 @@ ls_status ls_iterator_create(ls_dataset *dataset,
   else
     ls_iterator_release(self);
   return status;
+}
+
+ls_status ls_iterator_let_help(ls_iterator *iterator) {
+  const bool alone = iterator->prefetch == 0 &&
+                     ls_dataset_is_quick(iterator->dataset) &&
+                     ls_runtime_threads(iterator->work.runtime) > 1;
+  return alone ? ls_runtime_workers(iterator->work.runtime,
+                                    &iterator->work.helpers)
+               : ls_ok();
 }
 
 ls_iterator *ls_iterator_retain(ls_iterator *iterator) {

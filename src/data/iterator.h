@@ -34,4 +34,9 @@ struct ls_iterator {
   int num_ops;  // Made while graphs are built. Atomic.
 };
 
+// Compute threads help who reads, where nothing is made ahead and the data set
+// is quick. For a program that reads between its runs, never in one: a run may
+// hold them for as long as it waits for the element.
+LS_MUST_USE ls_status ls_iterator_let_help(ls_iterator *iterator);
+
 #endif  // LS_DATA_ITERATOR_H_

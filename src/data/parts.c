@@ -142,6 +142,7 @@ static ls_dataset *remake_parts(const ls_dataset *dataset,
 
 // Not described by their number: with another one elements are the same.
 static const ls_dataset_class parts_class = {.name = "parts",
+                                             .is_quick = true,
                                              .remake = remake_parts,
                                              .get = get_parts,
                                              .open = ls_stream_open_parts};

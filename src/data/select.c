@@ -57,16 +57,19 @@ static ls_dataset *remake_shard(const ls_dataset *dataset,
 }
 
 static const ls_dataset_class take_class = {.name = "take",
+                                            .is_quick = true,
                                             .describe = describe_take,
                                             .remake = remake_take,
                                             .locate = locate_part,
                                             .open = ls_stream_open_take};
 static const ls_dataset_class skip_class = {.name = "skip",
+                                            .is_quick = true,
                                             .describe = describe_skip,
                                             .remake = remake_skip,
                                             .locate = locate_part,
                                             .open = ls_stream_open_skip};
 static const ls_dataset_class shard_class = {.name = "shard",
+                                             .is_quick = true,
                                              .describe = describe_shard,
                                              .remake = remake_shard,
                                              .locate = locate_part,
@@ -197,6 +200,7 @@ static ls_dataset *remake_repeat(const ls_dataset *dataset,
 }
 
 static const ls_dataset_class repeat_class = {.name = "repeat",
+                                              .is_quick = true,
                                               .describe = describe_repeat,
                                               .remake = remake_repeat,
                                               .get = get_repeated,
@@ -204,6 +208,7 @@ static const ls_dataset_class repeat_class = {.name = "repeat",
                                               .open = ls_stream_open_repeat};
 static const ls_dataset_class repeat_rows_class = {
     .name = "repeat",
+    .is_quick = true,
     .describe = describe_repeat,
     .remake = remake_repeat,
     .read = read_repeated,
@@ -304,12 +309,14 @@ static ls_dataset *remake_shuffle(const ls_dataset *dataset,
 }
 
 static const ls_dataset_class shuffle_class = {.name = "shuffle",
+                                               .is_quick = true,
                                                .describe = describe_shuffle,
                                                .remake = remake_shuffle,
                                                .locate = locate_shuffled,
                                                .open = ls_stream_open_shuffle};
 static const ls_dataset_class shuffle_blocks_class = {
     .name = "shuffle",
+    .is_quick = true,
     .describe = describe_shuffle,
     .remake = remake_shuffle,
     .read = read_blocks,

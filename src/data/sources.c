@@ -106,12 +106,14 @@ static bool array_bounds(const ls_dataset *dataset, size_t leaf,
 }
 
 static const ls_dataset_class arrays_class = {.name = "arrays",
+                                              .is_quick = true,
                                               .destroy = destroy_arrays,
                                               .describe = describe_arrays,
                                               .bounds = array_bounds,
                                               .read = read_arrays};
 // With a leaf of strings.
 static const ls_dataset_class string_arrays_class = {.name = "arrays",
+                                                     .is_quick = true,
                                                      .destroy = destroy_arrays,
                                                      .describe =
                                                          describe_arrays,
@@ -212,8 +214,10 @@ static ls_status read_range(const ls_dataset *dataset, ls_fetch *fetch,
   return ls_ok();
 }
 
-static const ls_dataset_class range_class = {
-    .name = "range", .describe = describe_range, .read = read_range};
+static const ls_dataset_class range_class = {.name = "range",
+                                             .is_quick = true,
+                                             .describe = describe_range,
+                                             .read = read_range};
 
 ls_dataset *ls_dataset_range(int64_t start, int64_t stop, int64_t step) {
   range_dataset *self =

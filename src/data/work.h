@@ -19,6 +19,9 @@ typedef struct ls_work {
   ls_input_threads *threads;  // NULL: all on the caller's.
   uint64_t seed;
   char *name;  // The iterator's.
+  // Compute threads help who reads, where that is a program between its runs;
+  // NULL: they do not.
+  ls_workers *helpers;
   // Of streams: the stage at work, and since when. Atomic.
   const ls_dataset *at;
   int64_t since;

@@ -5,6 +5,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/trace.h"
+#include "data/iterator.h"
 #include "distribute/strategies/strategy.h"
 #include "lockstep/iterator.h"
 #include "lockstep/train.h"
@@ -100,6 +101,14 @@ static void fill_config(loop *it) {
   config->seed = o->seed;
 }
 
+// What is quick is dealt between steps by all threads, which have nothing else
+// to do then: making it ahead would take them from the steps.
+static ls_opt ahead_of(const ls_dataset *batches) {
+  const bool quick = batches != NULL && ls_status_is_ok(batches->failure) &&
+                     ls_dataset_is_quick(batches);
+  return quick ? LS_SOME(0) : (ls_opt){0};
+}
+
 static ls_status with_defaults(const ls_train_options *options, loop *it) {
   it->options = *options;
   it->runtime = ls_runtime_current();
@@ -118,8 +127,11 @@ static ls_status with_defaults(const ls_train_options *options, loop *it) {
   if (replicas > 1) it->batches = ls_dataset_parts(it->batches, replicas);
   LS_RETURN_IF_ERROR(ls_iterator_create(
       it->batches,
-      &(ls_iterator_options){.name = "train", .seed = (uint64_t)o->seed},
+      &(ls_iterator_options){.name = "train",
+                             .seed = (uint64_t)o->seed,
+                             .prefetch = ahead_of(it->batches)},
       &it->input));
+  LS_RETURN_IF_ERROR(ls_iterator_let_help(it->input));
   it->steps_per_epoch = (it->examples - 1) / o->batch_size + 1;
   it->num_steps = ls_train_count_steps(type, it->examples, o->batch_size,
                                        o->epochs, o->steps);

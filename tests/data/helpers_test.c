@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Compute threads that help who reads change nothing but the time.
+#include "support/expect.h"
+
+#include <string.h>
+
+#include "base/runtime_internal.h"
+#include "data/iterator.h"
+#include "lockstep/dataset.h"
+
+enum { EXAMPLES = 500, WIDTH = 300, BATCH = 96 };
+
+static ls_dataset *make(void) {
+  ls_array *x = NULL, *y = NULL;
+  expect_ok(ls_array_create(LS_DTYPE_U8, LS_SHAPE(EXAMPLES, WIDTH), &x));
+  expect_ok(ls_array_create(LS_DTYPE_U8, LS_SHAPE(EXAMPLES), &y));
+  uint8_t *bytes = ls_array_mutable_data(x), *labels = ls_array_mutable_data(y);
+  for (int i = 0; i < EXAMPLES * WIDTH; ++i)
+    bytes[i] = (uint8_t)(i * 7 + i / 251);
+  for (int i = 0; i < EXAMPLES; ++i)
+    labels[i] = (uint8_t)i;
+  ls_dataset *data =
+      ls_dataset_from_arrays(LS_TUPLE(ls_nest_array(x), ls_nest_array(y)));
+  data = ls_dataset_convert(
+      ls_dataset_shuffle(data, NULL), 0,
+      &(ls_convert_options){.dtype = LS_DTYPE_F32, .scale = 1.0 / 255});
+  return ls_dataset_batch(
+      data, &(ls_batch_options){
+                .size = BATCH, .remainder = LS_REMAINDER_PAD, .ids = true});
+}
+
+// All bytes of two epochs, mixed.
+static uint64_t digest(int threads, bool help) {
+  ls_runtime *runtime = NULL;
+  expect_ok(
+      ls_runtime_create(&(ls_runtime_options){.threads = threads}, &runtime));
+  ls_runtime *before = ls_runtime_make_current(runtime);
+  ls_dataset *data = make();
+  ls_iterator *iterator = NULL;
+  expect_ok(ls_iterator_create(
+      data, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator));
+  if (help) expect_ok(ls_iterator_let_help(iterator));
+  assert_int_equal(iterator->work.helpers != NULL, help && threads > 1);
+  ls_nest batch = ls_none();
+  uint64_t sum = 1469598103934665603U;
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    for (int i = 0; i < (EXAMPLES - 1) / BATCH + 1; ++i) {
+      ls_nest leaves[4];
+      expect_ok(ls_iterator_next(iterator, &batch));
+      const size_t count = ls_nest_flatten(batch, leaves, 4);
+      assert_int_equal(count, 4);
+      for (size_t k = 0; k < count; ++k) {
+        const ls_array *array = ls_nest_as_array(leaves[k]);
+        const unsigned char *at = ls_array_data(array);
+        for (size_t b = 0; b < ls_array_size(array); ++b)
+          sum = (sum ^ at[b]) * 1099511628211U;
+      }
+    }
+    expect_ok(ls_iterator_restart(iterator));
+  }
+  ls_iterator_stats stats;
+  expect_ok(ls_iterator_get_stats(iterator, &stats));
+  for (size_t i = 0; i < stats.num_stages; ++i)
+    assert_true(stats.stages[i].nanos >= 0);
+  ls_nest_release(batch);
+  ls_iterator_release(iterator);
+  ls_dataset_release(data);
+  ls_runtime_make_current(before);
+  expect_ok(ls_runtime_destroy(runtime));
+  return sum;
+}
+
+static void help_changes_no_byte(void **state) {
+  (void)state;
+  const uint64_t wanted = digest(1, false);
+  for (int threads = 1; threads <= 4; ++threads)
+    assert_true(digest(threads, true) == wanted);
+}
+
+static ls_nest itself(ls_nest element, const ls_map_call *call, void *user) {
+  (void)call, (void)user;
+  return ls_nest_retain(element);
+}
+
+static void functions_of_users_are_not_called_by_helpers(void **state) {
+  (void)state;
+  ls_dataset *data = make();
+  assert_true(ls_dataset_is_quick(data));
+  data = ls_dataset_map(data, &(ls_map_options){.call = itself});
+  assert_false(ls_dataset_is_quick(data));
+  ls_dataset_release(data);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(help_changes_no_byte),
+      cmocka_unit_test(functions_of_users_are_not_called_by_helpers),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
