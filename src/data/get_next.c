@@ -89,16 +89,7 @@ static void tell(const ls_object *state, char *buffer, size_t size) {
 }
 
 // ---- The line of calls -----------------------------------------------------
-static void pump(ls_iterator *self);
-
-static void element_ready(void *user) {
-  ls_iterator *self = user;
-  ls_mutex_lock(&self->calls_lock);
-  self->wished = false;
-  ls_mutex_unlock(&self->calls_lock);
-  pump(self);
-  ls_iterator_release(self);  // The wish's.
-}
+static void element_ready(void *user);
 
 // The first call, if there is an element for it, or will never be; with the
 // lock held.
@@ -118,22 +109,62 @@ static ls_host_call *take_call(ls_iterator *self, bool *nobody_comes) {
   return call;
 }
 
-static void pump(ls_iterator *self) {
+// A call that ends keeps its status, where it has no element, until it is told.
+static void keep_status(ls_host_call *call, ls_status status) {
+  if (!ls_status_is_ok(status)) *element_of(call) = ls_none();
+  if (!ls_status_is_ok(status)) call->room[1] = status;
+}
+
+static ls_status kept_status(ls_host_call *call) {
+  if (element_of(call)->kind != LS_KIND_NONE) return ls_ok();
+  const ls_status status = (ls_status)call->room[1];
+  call->room[1] = NULL;
+  return status;
+}
+
+// The calls that end now, in a list, each with its element or status.
+static ls_host_call *take_calls(ls_iterator *self) {
+  ls_host_call *first = NULL, *last = NULL, *call = NULL;
+  ls_mutex_lock(&self->calls_lock);
   for (;;) {
-    ls_mutex_lock(&self->calls_lock);
     bool nobody_comes = false;
-    ls_host_call *call = take_call(self, &nobody_comes);
-    ls_status status = ls_ok();
-    if (nobody_comes)
-      status = LS_STATUS(LS_RESOURCE_EXHAUSTED,
-                         "no input thread could be started for '%s'",
-                         self->work.name);
-    else if (call != NULL)
-      status = read_element(self, call);
-    ls_mutex_unlock(&self->calls_lock);
-    if (call == NULL) return;
-    ls_host_done(call, status);
+    call = take_call(self, &nobody_comes);
+    if (call == NULL) break;
+    keep_status(call,
+                nobody_comes
+                    ? LS_STATUS(LS_RESOURCE_EXHAUSTED,
+                                "no input thread could be started for '%s'",
+                                self->work.name)
+                    : read_element(self, call));
+    call->room[NEXT_CALL] = NULL;
+    if (last != NULL)
+      last->room[NEXT_CALL] = call;
+    else
+      first = call;
+    last = call;
   }
+  ls_mutex_unlock(&self->calls_lock);
+  return first;
+}
+
+// Nothing of the iterator is touched from here on: once its last run has ended
+// and its user has released it, nobody else keeps it.
+static void end_calls(ls_host_call *call) {
+  while (call != NULL) {
+    ls_host_call *next = call->room[NEXT_CALL];
+    ls_host_done(call, kept_status(call));
+    call = next;
+  }
+}
+
+static void element_ready(void *user) {
+  ls_iterator *self = user;
+  ls_mutex_lock(&self->calls_lock);
+  self->wished = false;
+  ls_mutex_unlock(&self->calls_lock);
+  ls_host_call *calls = take_calls(self);
+  ls_iterator_release(self);  // The wish's; the calls have theirs.
+  end_calls(calls);
 }
 
 static ls_status start_inline(ls_host_call *call) {
@@ -147,7 +178,7 @@ static ls_status start_inline(ls_host_call *call) {
     self->last_call->room[NEXT_CALL] = call;
   self->last_call = call;
   ls_mutex_unlock(&self->calls_lock);
-  if (first) pump(self);
+  if (first) end_calls(take_calls(self));
   return ls_ok();
 }
 
