@@ -227,10 +227,7 @@ ls_status ls_iterator_seek(ls_iterator *iterator, int64_t position) {
 // ---- Saving ----------------------------------------------------------------
 // A number for the text: what it is made of may be too long to be kept whole.
 static int64_t hash_text(const char *text) {
-  uint64_t hash = UINT64_C(14695981039346656037);
-  for (; *text != '\0'; ++text)
-    hash = (hash ^ (unsigned char)*text) * UINT64_C(1099511628211);
-  return (int64_t)hash;
+  return (int64_t)ls_hash(text, strlen(text), 0);
 }
 
 static ls_status describe(const ls_iterator *self, char **out_text) {

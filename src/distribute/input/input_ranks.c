@@ -106,13 +106,6 @@ static ls_status decide(ls_distributed_iterator *it, const int64_t *words,
   return ls_ok();
 }
 
-static uint64_t digest_of(const char *text) {
-  uint64_t digest = 14695981039346656037U;  // FNV-1a.
-  for (; *text != '\0'; ++text)
-    digest = (digest ^ (unsigned char)*text) * 1099511628211U;
-  return digest;
-}
-
 static ls_status exchange(ls_distributed_iterator *it, ls_trunk *trunk,
                           size_t size, int64_t *words, ls_trunk_piece *pieces) {
   const ls_distributed_dataset *data = it->data;
@@ -128,7 +121,7 @@ static ls_status exchange(ls_distributed_iterator *it, ls_trunk *trunk,
   }
   // No program has this name.
   const ls_trunk_name name = {
-      .program = {digest_of(it->name), it->number},
+      .program = {ls_hash(it->name, strlen(it->name), 0), it->number},
       .iteration = it->meetings++,
       .merge = UINT32_MAX - 1,
   };
