@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/device_name.h"
+#include "base/device_parts.h"
 
 #include "base/require.h"
 
@@ -11,26 +11,17 @@
 
 // The longest type leaves room for what a canonical name has around it.
 enum {
-  MAX_PART = 64,
-  MAX_TYPE = MAX_PART - (int)sizeof("device::1073741824"),
-  LEFT_OUT = -1
+  MAX_PART = LS_MAX_DEVICE_PART,
+  MAX_TYPE = MAX_PART - (int)sizeof("device::1073741824")
 };
 
-// What a name says; a part that it does not name is empty or LEFT_OUT.
-typedef struct parts {
-  char job[MAX_PART];
-  int replica, task;
-  char type[MAX_PART];
-  int index;
-} parts;
-
-static const parts nothing = {
-    .replica = LEFT_OUT, .task = LEFT_OUT, .index = LEFT_OUT};
+static const ls_device_parts nothing = {
+    .replica = LS_LEFT_OUT, .task = LS_LEFT_OUT, .index = LS_LEFT_OUT};
 
 // ---- Parsing ---------------------------------------------------------------
 static ls_status parse_number(const char *name, const char *what,
                               const char *text, int *out_number) {
-  *out_number = LEFT_OUT;
+  *out_number = LS_LEFT_OUT;
   if (strcmp(text, "*") == 0) return ls_ok();
   char *end = NULL;
   const long number = strtol(text, &end, 10);
@@ -53,7 +44,7 @@ static void raise_to_capitals(char *text) {
 }
 
 static ls_status set_type(const char *name, const char *type, const char *index,
-                          parts *out) {
+                          ls_device_parts *out) {
   if (out->type[0] != '\0')
     return ls_invalid_argument("device '%s' names two device types", name);
   if (strlen(type) > MAX_TYPE)
@@ -66,7 +57,8 @@ static ls_status set_type(const char *name, const char *type, const char *index,
 }
 
 // "/device:TYPE:i": cpu and gpu are raised, other types stand in capitals.
-static ls_status set_long_type(const char *name, char *value, parts *out) {
+static ls_status set_long_type(const char *name, char *value,
+                               ls_device_parts *out) {
   char *index = strchr(value, ':');
   if (index != NULL) *index++ = '\0';
   if (strcmp(value, "*") == 0) value[0] = '\0';
@@ -80,7 +72,8 @@ static ls_status set_long_type(const char *name, char *value, parts *out) {
 }
 
 // One attribute: "job:worker", "device:CPU:0", or the short "cpu:0".
-static ls_status parse_part(const char *name, char *part, parts *out) {
+static ls_status parse_part(const char *name, char *part,
+                            ls_device_parts *out) {
   char *value = strchr(part, ':');
   if (value != NULL) *value++ = '\0';
   if (is_short_type(part)) {
@@ -101,7 +94,7 @@ static ls_status parse_part(const char *name, char *part, parts *out) {
                              part);
 }
 
-static ls_status parse(const char *name, parts *out) {
+ls_status ls_device_parse(const char *name, ls_device_parts *out) {
   *out = nothing;
   if (name == NULL) return ls_ok();
   for (const char *at = name; *at != '\0';) {
@@ -122,26 +115,26 @@ static ls_status parse(const char *name, parts *out) {
 
 // ---- Printing --------------------------------------------------------------
 // Parts that are left out come from `from`.
-static void fill(parts *name, const parts *from) {
+static void fill(ls_device_parts *name, const ls_device_parts *from) {
   if (name->job[0] == '\0') memcpy(name->job, from->job, sizeof(name->job));
-  if (name->replica == LEFT_OUT) name->replica = from->replica;
-  if (name->task == LEFT_OUT) name->task = from->task;
+  if (name->replica == LS_LEFT_OUT) name->replica = from->replica;
+  if (name->task == LS_LEFT_OUT) name->task = from->task;
   if (name->type[0] == '\0') memcpy(name->type, from->type, sizeof(name->type));
-  if (name->index == LEFT_OUT) name->index = from->index;
+  if (name->index == LS_LEFT_OUT) name->index = from->index;
 }
 
-static void print(const parts *name, ls_device_name *out) {
+void ls_device_print(const ls_device_parts *name, ls_device_name *out) {
   char text[2 * LS_MAX_DEVICE_NAME] = "";
   size_t at = 0;
   const size_t size = sizeof(text);
   if (name->job[0] != '\0')
     at += (size_t)snprintf(text, size, "/job:%s", name->job);
-  if (name->replica != LEFT_OUT)
+  if (name->replica != LS_LEFT_OUT)
     at += (size_t)snprintf(text + at, size - at, "/replica:%d", name->replica);
-  if (name->task != LEFT_OUT)
+  if (name->task != LS_LEFT_OUT)
     at += (size_t)snprintf(text + at, size - at, "/task:%d", name->task);
   const char *type = name->type[0] != '\0' ? name->type : "*";
-  if (name->index != LEFT_OUT)
+  if (name->index != LS_LEFT_OUT)
     snprintf(text + at, size - at, "/device:%s:%d", type, name->index);
   else if (name->type[0] != '\0')
     snprintf(text + at, size - at, "/device:%s:*", type);
@@ -153,15 +146,15 @@ ls_status ls_device_canonical(const char *name, const char *fallback,
                               ls_device_name *out_name) {
   LS_REQUIRE(name);
   LS_REQUIRE(out_name);
-  static const parts local = {
+  static const ls_device_parts local = {
       .job = "localhost", .replica = 0, .task = 0, .type = "CPU", .index = 0};
-  parts own, around;
+  ls_device_parts own, around;
   out_name->text[0] = '\0';
-  LS_RETURN_IF_ERROR(parse(name, &own));
-  LS_RETURN_IF_ERROR(parse(fallback, &around));
+  LS_RETURN_IF_ERROR(ls_device_parse(name, &own));
+  LS_RETURN_IF_ERROR(ls_device_parse(fallback, &around));
   fill(&own, &around);
   fill(&own, &local);
-  print(&own, out_name);
+  ls_device_print(&own, out_name);
   return ls_ok();
 }
 
@@ -169,24 +162,24 @@ ls_status ls_device_merge(const char *name, const char *around,
                           ls_device_name *out_name) {
   LS_REQUIRE(name);
   LS_REQUIRE(out_name);
-  parts own, outer;
-  ls_status status = parse(name, &own);
-  if (ls_status_is_ok(status)) status = parse(around, &outer);
+  ls_device_parts own, outer;
+  ls_status status = ls_device_parse(name, &own);
+  if (ls_status_is_ok(status)) status = ls_device_parse(around, &outer);
   out_name->text[0] = '\0';  // It may be one of the two.
   LS_RETURN_IF_ERROR(status);
   fill(&own, &outer);
-  print(&own, out_name);
+  ls_device_print(&own, out_name);
   return ls_ok();
 }
 
 ls_status ls_device_host(const char *name, ls_device_name *out_name) {
   LS_REQUIRE(name);
   LS_REQUIRE(out_name);
-  parts own;
+  ls_device_parts own;
   out_name->text[0] = '\0';
-  LS_RETURN_IF_ERROR(parse(name, &own));
+  LS_RETURN_IF_ERROR(ls_device_parse(name, &own));
   snprintf(own.type, sizeof(own.type), "CPU");
   own.index = 0;
-  print(&own, out_name);
+  ls_device_print(&own, out_name);
   return ls_ok();
 }

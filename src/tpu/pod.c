@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tpu/pod.h"
+
+#include <stdio.h>
+
+#include "base/device_parts.h"
+
+// What hangs in the runtime's slot. The runtime's lock guards it.
+typedef struct pod_table {
+  ls_allocator *allocator;
+  ls_pod **pods;  // In order of making; counted.
+  size_t count, capacity;
+  uint64_t generations;  // Initializations so far, of all pods.
+} pod_table;
+
+// ---- The table -------------------------------------------------------------
+static ls_status destroy_table(void *state) {
+  pod_table *table = state;
+  for (size_t i = 0; i < table->count; ++i)
+    ls_object_release(table->pods[i]);
+  ls_release(table->allocator, table->pods);
+  ls_release(table->allocator, table);
+  return ls_ok();
+}
+
+// Both with the runtime's lock held.
+static pod_table *find_table(const ls_runtime *runtime) {
+  return ls_runtime_slot(runtime, LS_SLOT_TPU);
+}
+
+static pod_table *make_table(ls_runtime *runtime) {
+  pod_table *table = find_table(runtime);
+  if (table != NULL) return table;
+  table = ls_new(ls_runtime_allocator(runtime), pod_table);
+  if (table == NULL) return NULL;
+  table->allocator = ls_runtime_allocator(runtime);
+  ls_runtime_set_slot(runtime, LS_SLOT_TPU, table, destroy_table);
+  return table;
+}
+
+static ls_pod *find_in(const pod_table *table, const char *name,
+                       const char *job) {
+  for (size_t i = 0; table != NULL && i < table->count; ++i)
+    if (strcmp(table->pods[i]->name, name) == 0 &&
+        strcmp(table->pods[i]->job, job) == 0)
+      return table->pods[i];
+  return NULL;
+}
+
+ls_pod *ls_pod_find(ls_runtime *runtime, const char *name, const char *job) {
+  ls_runtime_lock(runtime);
+  ls_pod *pod = find_in(find_table(runtime), name, job);
+  ls_runtime_unlock(runtime);
+  return pod;
+}
+
+ls_pod *ls_pod_of_job(ls_runtime *runtime, const char *job) {
+  ls_runtime_lock(runtime);
+  const pod_table *table = find_table(runtime);
+  ls_pod *found = NULL;
+  for (size_t i = 0; table != NULL && i < table->count; ++i) {
+    ls_pod *pod = table->pods[i];
+    if (strcmp(pod->job, job) != 0) continue;
+    if (found == NULL || ls_pod_generation(pod) >= ls_pod_generation(found))
+      found = pod;
+  }
+  ls_runtime_unlock(runtime);
+  return found;
+}
+
+ls_pod *ls_pod_next(ls_runtime *runtime, size_t *position) {
+  ls_runtime_lock(runtime);
+  const pod_table *table = find_table(runtime);
+  ls_pod *pod = table != NULL && *position < table->count
+                    ? table->pods[(*position)++]
+                    : NULL;
+  ls_runtime_unlock(runtime);
+  return pod;
+}
+
+void ls_pod_shut_down(ls_pod *pod) {
+  ls_runtime_lock(pod->runtime);
+  pod_table *table = find_table(pod->runtime);
+  bool was_there = false;
+  for (size_t i = 0; table != NULL && i < table->count; ++i) {
+    if (was_there) table->pods[i - 1] = table->pods[i];
+    was_there = was_there || table->pods[i] == pod;
+  }
+  if (was_there) --table->count;
+  __atomic_store_n(&pod->generation, 0, __ATOMIC_RELEASE);
+  ls_runtime_unlock(pod->runtime);
+  if (was_there) ls_object_release(pod);
+}
+
+// ---- Making ----------------------------------------------------------------
+static void destroy_pod(ls_object *object) {
+  ls_pod *pod = (ls_pod *)object;
+  const int32_t count = pod->cores == NULL ? 0 : ls_pod_num_cores(pod);
+  for (int32_t i = 0; pod->queues != NULL && i < count; ++i)
+    pod->queues->destroy(&pod->cores[i]);
+  ls_mutex_deinit(&pod->lock);
+  ls_release(pod->allocator, pod->cores);
+  ls_release(pod->allocator, pod->name);
+  ls_release(pod->allocator, pod->job);
+  ls_release(pod->allocator, pod);
+}
+
+static void print_pod(const ls_object *object, char *buffer, size_t size) {
+  const ls_pod *pod = (const ls_pod *)object;
+  snprintf(buffer, size, "pod '%s' of job %s, %d hosts of %d cores", pod->name,
+           pod->job[0] != '\0' ? pod->job : "localhost", pod->num_hosts,
+           pod->cores_per_host);
+}
+
+static const ls_object_type pod_type = {
+    .name = "pod", .destroy = destroy_pod, .print = print_pod};
+
+// Within a host the core counts fastest, then x, y and z.
+static void place_cores(ls_pod *pod) {
+  const int32_t *mesh = pod->mesh;
+  const int32_t wide = mesh[0] / pod->num_hosts;
+  const int32_t size[LS_MESH_RANK] = {wide, mesh[1], mesh[2], mesh[3]};
+  static const int order[LS_MESH_RANK] = {3, 0, 1, 2};
+  for (int32_t i = 0; i < ls_pod_num_cores(pod); ++i) {
+    ls_core *core = &pod->cores[i];
+    core->pod = pod;
+    core->host = i / pod->cores_per_host;
+    core->ordinal = i % pod->cores_per_host;
+    int32_t rest = core->ordinal;
+    for (int k = 0; k < LS_MESH_RANK; ++k) {
+      core->at[order[k]] = rest % size[order[k]];
+      rest /= size[order[k]];
+    }
+    core->at[0] += core->host * wide;
+  }
+}
+
+static ls_status check_shape(const char *name, const ls_pod_shape *shape) {
+  int64_t cores = 1;
+  for (int k = 0; k < LS_MESH_RANK; ++k) {
+    if (shape->mesh[k] < 1 || shape->mesh[k] > LS_MAX_POD_CORES)
+      return ls_invalid_argument("pod '%s' has a mesh with a size of %d; "
+                                 "1 to %d are possible",
+                                 name, shape->mesh[k], LS_MAX_POD_CORES);
+    cores *= shape->mesh[k];
+    if (cores > LS_MAX_POD_CORES)
+      return ls_invalid_argument("pod '%s' has more than %d cores", name,
+                                 LS_MAX_POD_CORES);
+  }
+  if (shape->hosts < 1 || shape->mesh[0] % shape->hosts != 0)
+    return ls_invalid_argument("pod '%s' has %d hosts, which split x: they "
+                               "must divide %d",
+                               name, shape->hosts, shape->mesh[0]);
+  return ls_ok();
+}
+
+static ls_status make_pod(ls_runtime *runtime, const char *name,
+                          const char *job, const ls_pod_shape *shape,
+                          ls_pod **out_pod) {
+  ls_allocator *allocator = ls_runtime_allocator(runtime);
+  ls_pod *pod = ls_new(allocator, ls_pod);
+  if (pod == NULL) return ls_out_of_memory();
+  ls_object_init(&pod->object, &pod_type);
+  pod->runtime = runtime;
+  pod->allocator = allocator;
+  pod->queue_depth = LS_INFEED_DEPTH;
+  memcpy(pod->mesh, shape->mesh, sizeof(pod->mesh));
+  pod->num_hosts = shape->hosts;
+  pod->cores_per_host = shape->mesh[0] * shape->mesh[1] * shape->mesh[2] *
+                        shape->mesh[3] / shape->hosts;
+  pod->name = ls_copy_text(allocator, name, strlen(name));
+  pod->job = ls_copy_text(allocator, job, strlen(job));
+  pod->cores = ls_new_array(allocator, ls_core, (size_t)ls_pod_num_cores(pod));
+  ls_status status = pod->name == NULL || pod->job == NULL || pod->cores == NULL
+                         ? ls_out_of_memory()
+                         : ls_mutex_init(&pod->lock);
+  if (!ls_status_is_ok(status)) {
+    ls_object_release(pod);
+    return status;
+  }
+  place_cores(pod);
+  *out_pod = pod;
+  return ls_ok();
+}
+
+// With the runtime's lock held.
+static ls_status add_pod(ls_runtime *runtime, const char *name, const char *job,
+                         const ls_pod_shape *shape, ls_pod **out_pod) {
+  pod_table *table = make_table(runtime);
+  if (table == NULL ||
+      !ls_grow(table->allocator, &table->pods, &table->capacity,
+               table->count + 1, sizeof(*table->pods)))
+    return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(make_pod(runtime, name, job, shape, out_pod));
+  table->pods[table->count++] = *out_pod;
+  return ls_ok();
+}
+
+ls_status ls_pod_open(ls_runtime *runtime, const char *name, const char *job,
+                      const ls_pod_shape *shape, ls_pod **out_pod) {
+  *out_pod = NULL;
+  LS_RETURN_IF_ERROR(check_shape(name, shape));
+  ls_runtime_lock(runtime);
+  ls_pod *pod = find_in(find_table(runtime), name, job);
+  const ls_status status =
+      pod == NULL ? add_pod(runtime, name, job, shape, &pod) : ls_ok();
+  *out_pod = ls_object_retain(pod);
+  ls_runtime_unlock(runtime);
+  return status;
+}
+
+// ---- One pod ---------------------------------------------------------------
+void ls_pod_initialize(ls_pod *pod) {
+  ls_runtime_lock(pod->runtime);
+  pod_table *table = find_table(pod->runtime);
+  // A pod that was taken out stays so.
+  if (find_in(table, pod->name, pod->job) == pod)
+    __atomic_store_n(&pod->generation, ++table->generations, __ATOMIC_RELEASE);
+  ls_runtime_unlock(pod->runtime);
+  ls_mutex_lock(&pod->lock);
+  const ls_core_queues *queues = pod->queues;
+  ls_mutex_unlock(&pod->lock);
+  for (int32_t i = 0; queues != NULL && i < ls_pod_num_cores(pod); ++i)
+    queues->reset(&pod->cores[i]);
+}
+
+static ls_status no_such_core(const char *device, const ls_device_parts *parts,
+                              const ls_pod *pod) {
+  if (pod == NULL)
+    return ls_not_found("device '%s': there is no TPU system of job %s; "
+                        "connect to one, such as virtual:2x2, and initialize "
+                        "it",
+                        device,
+                        parts->job[0] != '\0' ? parts->job : "localhost");
+  return ls_not_found("device '%s': pod '%s' has tasks 0 to %d, each with "
+                      "TPU:0 to TPU:%d",
+                      device, pod->name, pod->num_hosts - 1,
+                      pod->cores_per_host - 1);
+}
+
+ls_status ls_pod_lookup_core(ls_runtime *runtime, const char *device,
+                             ls_core **out_core) {
+  ls_device_parts parts;
+  *out_core = NULL;
+  LS_RETURN_IF_ERROR(ls_device_parse(device, &parts));
+  if (parts.type[0] != '\0' && strcmp(parts.type, "TPU") != 0)
+    return ls_not_found("device '%s' is no TPU core: one is named "
+                        "/job:JOB/task:HOST/device:TPU:CORE",
+                        device);
+  const bool is_local = strcmp(parts.job, "localhost") == 0;
+  ls_pod *pod = ls_pod_of_job(runtime, is_local ? "" : parts.job);
+  if (pod != NULL && (parts.replica == LS_LEFT_OUT || parts.replica == 0))
+    *out_core = ls_pod_core(pod, parts.task == LS_LEFT_OUT ? 0 : parts.task,
+                            parts.index == LS_LEFT_OUT ? 0 : parts.index);
+  return *out_core != NULL ? ls_ok() : no_such_core(device, &parts, pod);
+}
+
+void ls_core_device(const ls_core *core, ls_device_name *out_name) {
+  const char *job = core->pod->job;
+  snprintf(out_name->text, sizeof(out_name->text),
+           "/job:%s/replica:0/task:%d/device:TPU:%d",
+           job[0] != '\0' ? job : "localhost", core->host, core->ordinal);
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// A pod: hosts and their cores, as one table. No thread belongs to it.
+//
+// The pods of a runtime hang in its slot, by job and name: the same name means
+// the same pod until that is shut down. Who keeps a pod retains it; one that
+// was shut down stays a table that nobody finds any more.
+//
+// Thread-safe but for setting up: what a pod is never changes after
+// ls_pod_open, what changes is guarded by its lock.
+#ifndef LS_TPU_POD_H_
+#define LS_TPU_POD_H_
+
+#include "base/runtime_internal.h"
+#include "lockstep/device_name.h"
+#include "lockstep/object.h"
+
+enum {
+  LS_MESH_RANK = 4,            // x, y, z, core.
+  LS_MAX_POD_CORES = 1 << 16,  // Of one pod.
+  LS_INFEED_DEPTH = 64,        // Tuples a queue holds by default.
+};
+
+typedef struct ls_pod ls_pod;
+typedef struct ls_core ls_core;
+struct ls_core_queue;  // core_queues.h
+
+// One core. All of its fields but the queues stay as they are.
+struct ls_core {
+  ls_pod *pod;
+  int32_t host, ordinal;     // Its task, and its index there.
+  int32_t at[LS_MESH_RANK];  // Where it stands in the mesh.
+  // Made on demand, under the pod's lock, by who also sets pod->queues.
+  struct ls_core_queue *infeed, *outfeed;
+};
+
+// What the pod asks of who keeps its queues.
+typedef struct ls_core_queues {
+  // The pod goes: frees what stands, half-built too. Nobody waits any more.
+  void (*destroy)(ls_core *core);
+  // The system is initialized anew: what stands is empty and open again, and
+  // who waits is told. Called without the pod's lock.
+  void (*reset)(ls_core *core);
+} ls_core_queues;
+
+struct ls_pod {
+  ls_object object;
+  ls_runtime *runtime;  // Lent.
+  ls_allocator *allocator;
+  char *name, *job;            // "virtual:4x4,hosts=2", "worker".
+  int32_t mesh[LS_MESH_RANK];  // Chips by x, y and z, cores of a chip.
+  int32_t num_hosts, cores_per_host;
+  ls_core *cores;  // By host, then by ordinal.
+
+  ls_mutex lock;  // Guards what follows, and the cores' queues.
+  // Of its initializations; 0: not initialized now. Larger than that of every
+  // one before, of any pod of the runtime. Atomic: read without the lock.
+  uint64_t generation;
+  int32_t queue_depth;           // Tuples a queue holds.
+  int64_t hbm_bytes;             // Of a core; 0: as much as is asked for.
+  const ls_core_queues *queues;  // NULL: no core has a queue.
+};
+
+// ---- The table -------------------------------------------------------------
+// What a new pod is made of.
+typedef struct ls_pod_shape {
+  int32_t mesh[LS_MESH_RANK];  // Each at least 1.
+  int32_t hosts;               // Divides mesh[0]: they split x.
+} ls_pod_shape;
+
+// The pod of that name and job, made like this if there is none. The caller
+// retains it.
+//   LS_INVALID_ARGUMENT  more than LS_MAX_POD_CORES cores, or hosts that do not
+//                        divide them.
+LS_MUST_USE ls_status ls_pod_open(ls_runtime *runtime, const char *name,
+                                  const char *job, const ls_pod_shape *shape,
+                                  ls_pod **out_pod);
+// The same if there is one, else NULL; lent.
+ls_pod *ls_pod_find(ls_runtime *runtime, const char *name, const char *job);
+// The pod that a device of this job means: the one initialized last, or else
+// the one made last; NULL without one. Lent.
+ls_pod *ls_pod_of_job(ls_runtime *runtime, const char *job);
+// Goes through all pods, in order of making: start with 0; NULL at the end.
+ls_pod *ls_pod_next(ls_runtime *runtime, size_t *position);
+// Takes it out of the table, for good: devices do not mean it any longer.
+void ls_pod_shut_down(ls_pod *pod);
+
+// ---- One pod ---------------------------------------------------------------
+// A new generation: what was compiled for the one before runs no longer, and
+// queues are empty and open again.
+void ls_pod_initialize(ls_pod *pod);
+static inline uint64_t ls_pod_generation(const ls_pod *pod) {
+  return __atomic_load_n(&pod->generation, __ATOMIC_ACQUIRE);
+}
+static inline bool ls_pod_is_initialized(const ls_pod *pod) {
+  return ls_pod_generation(pod) > 0;
+}
+
+static inline int32_t ls_pod_num_cores(const ls_pod *pod) {
+  return pod->num_hosts * pod->cores_per_host;
+}
+// NULL: there is none.
+static inline ls_core *ls_pod_core(ls_pod *pod, int64_t host, int64_t ordinal) {
+  if (host < 0 || host >= pod->num_hosts || ordinal < 0 ||
+      ordinal >= pod->cores_per_host)
+    return NULL;
+  return &pod->cores[host * pod->cores_per_host + ordinal];
+}
+// The core that a device names, "/job:worker/task:1/device:TPU:3"; what a name
+// leaves out is of the local system, task 0 or index 0. Lent by the pod.
+//   LS_INVALID_ARGUMENT  no name of a device.
+//   LS_NOT_FOUND         no TPU, no pod of that job, no such host or core:
+//   names
+//                        what there is.
+LS_MUST_USE ls_status ls_pod_lookup_core(ls_runtime *runtime,
+                                         const char *device,
+                                         ls_core **out_core);
+// The canonical name: "/job:worker/replica:0/task:1/device:TPU:3".
+void ls_core_device(const ls_core *core, ls_device_name *out_name);
+
+#endif  // LS_TPU_POD_H_
