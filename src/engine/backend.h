@@ -183,6 +183,11 @@ struct ls_backend_vtable {
                              ls_buffer **out_buffer);
   ls_status (*upload)(ls_buffer *buffer, const void *data);
   ls_status (*download)(const ls_buffer *buffer, void *data);
+  // The elements of its value where they lie, on the host, dense; NULL: all are
+  // zero. Lent while nobody writes it.
+  const void *(*look)(const ls_buffer *buffer);
+  // Where the caller will write all elements of a new value.
+  void *(*overwrite)(ls_buffer *buffer);
   void (*copy)(ls_buffer *to, const ls_buffer *from);  // Of one type.
   // Gives a buffer the value that a run of `executable` does: one without
   // inputs and uses, of one output of the buffer's type. It may be computed

@@ -170,3 +170,24 @@ uint32_t ls_crc32c(uint32_t crc, const void *data, size_t size) {
 #endif
   return ls_crc32c_portable(crc, data, size);
 }
+
+// ---- Two in a row ----------------------------------------------------------
+// a b modulo the polynomial; x^0 is the highest bit.
+static uint32_t multiply(uint32_t a, uint32_t b) {
+  uint32_t product = 0;
+  for (; a != 0; a <<= 1) {
+    if ((a & UINT32_C(0x80000000)) != 0) product ^= b;
+    b = b >> 1 ^ ((b & 1) != 0 ? UINT32_C(0x82f63b78) : 0);
+  }
+  return product;
+}
+
+uint32_t ls_crc32c_join(uint32_t first, uint32_t second, uint64_t second_size) {
+  // x^8, then its squares.
+  uint32_t power = UINT32_C(1) << 23;
+  for (; second_size != 0; second_size >>= 1) {
+    if ((second_size & 1) != 0) first = multiply(power, first);
+    power = multiply(power, power);
+  }
+  return first ^ second;
+}

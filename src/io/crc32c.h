@@ -14,6 +14,10 @@ uint32_t ls_crc32c(uint32_t crc, const void *data, size_t size);
 // The same by a table, on any processor.
 uint32_t ls_crc32c_portable(uint32_t crc, const void *data, size_t size);
 
+// The checksum of bytes behind others: of the first ones, of the second ones
+// alone, and how many those are.
+uint32_t ls_crc32c_join(uint32_t first, uint32_t second, uint64_t second_size);
+
 // As TFRecord stores them: the checksum of bytes that hold their own checksum
 // would be a constant.
 static inline uint32_t ls_crc32c_mask(uint32_t crc) {

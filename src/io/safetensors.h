@@ -9,6 +9,8 @@
 
 #include "base/memory/arena.h"
 #include "base/runtime_internal.h"
+#include "base/text.h"
+#include "base/threads/workers.h"
 #include "lockstep/array.h"
 
 typedef struct ls_safetensor {
@@ -29,6 +31,15 @@ typedef struct ls_safetensors_entry {
 typedef struct ls_safetensors_note {
   const char *key, *value;
 } ls_safetensors_note;
+
+// ---- Where everything is ---------------------------------------------------
+// Fills in the offsets and sizes of entries, and appends the header, with its
+// size before it, to a text that is empty. `*out_size` is that of the file.
+//   LS_INVALID_ARGUMENT  a name given twice or reserved, or a dtype that the
+//                        format does not have.
+LS_MUST_USE ls_status ls_safetensors_lay_out(
+    ls_text *text, ls_safetensors_entry *entries, size_t num_entries,
+    const ls_safetensors_note *notes, size_t num_notes, size_t *out_size);
 
 // ---- Files that are written bit by bit -------------------------------------
 // A file whose arrays are written from wherever they are, in any order. Nobody
@@ -79,6 +90,18 @@ void ls_safetensors_close(ls_safetensors_file *file);  // Zeroed is fine.
 LS_MUST_USE ls_status ls_safetensors_get(const ls_safetensors_file *file,
                                          const ls_safetensors_entry *entry,
                                          void *data, uint32_t *out_crc);
+// An entry that is wanted of a file.
+typedef struct ls_safetensors_wish {
+  const ls_safetensors_entry *entry;
+  void *data;    // Where its elements go. NULL: nowhere, they are only read.
+  uint32_t crc;  // The CRC-32C of its elements, if `sums`.
+} ls_safetensors_wish;
+// Reads many entries, piece by piece by all workers; NULL, or where they cannot
+// be had: by the caller.
+LS_MUST_USE ls_status ls_safetensors_get_many(const ls_safetensors_file *file,
+                                              ls_workers *workers,
+                                              ls_safetensors_wish *wishes,
+                                              size_t count, bool sums);
 // The entry of this name; NULL without one.
 const ls_safetensors_entry *
 ls_safetensors_entry_of(const ls_safetensors_file *file, const char *name);

@@ -80,10 +80,9 @@ static void print_notes(ls_json_writer *json, const ls_safetensors_note *notes,
   ls_json_end(json, '}');
 }
 
-// Fills in where entries are, and prints the header with its size before it.
-static ls_status lay_out(ls_text *text, ls_safetensors_entry *entries,
-                         size_t count, const ls_safetensors_note *notes,
-                         size_t num_notes, size_t *out_size) {
+ls_status ls_safetensors_lay_out(ls_text *text, ls_safetensors_entry *entries,
+                                 size_t count, const ls_safetensors_note *notes,
+                                 size_t num_notes, size_t *out_size) {
   LS_RETURN_IF_ERROR(check(text->allocator, entries, count));
   ls_text_append_bytes(text, "\0\0\0\0\0\0\0", 8);
   ls_json_writer json = {.text = text};
@@ -137,8 +136,8 @@ ls_status ls_safetensors_create(ls_runtime *runtime, const char *path,
   size_t size = 0;
   ls_text header;
   ls_text_init(&header, allocator);
-  ls_status status =
-      lay_out(&header, entries, num_entries, notes, num_notes, &size);
+  ls_status status = ls_safetensors_lay_out(&header, entries, num_entries,
+                                            notes, num_notes, &size);
   if (ls_status_is_ok(status))
     status = files->create(files->user, path, false, &self->file);
   if (ls_status_is_ok(status))
@@ -206,8 +205,8 @@ static ls_status encode(ls_allocator *allocator, const ls_safetensor *tensors,
                         char **out_bytes, size_t *out_size) {
   ls_text header;
   ls_text_init(&header, allocator);
-  ls_status status =
-      lay_out(&header, entries, count, notes, num_notes, out_size);
+  ls_status status = ls_safetensors_lay_out(&header, entries, count, notes,
+                                            num_notes, out_size);
   char *bytes =
       ls_status_is_ok(status) ? ls_allocate(allocator, *out_size) : NULL;
   if (ls_status_is_ok(status) && bytes == NULL) status = ls_out_of_memory();

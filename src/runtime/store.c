@@ -244,17 +244,26 @@ void ls_store_set_shared(ls_store *store, const ls_variable *container,
 }
 
 // ---- Values, for who is in -------------------------------------------------
-static ls_status read_value(ls_store *store, const ls_variable *variable,
-                            ls_array **out_array) {
+ls_status ls_store_look(ls_store *store, const ls_variable *variable,
+                        const ls_buffer **out_buffer) {
   const ls_place *place = find(store, variable);
+  *out_buffer = NULL;
   if (place == NULL || !is_set(&place->written))
     return ls_failed_precondition(
         "variable '%s' has no value here; run its initializer first",
         variable->name);
+  *out_buffer = place->buffer;
+  return ls_ok();
+}
+
+static ls_status read_value(ls_store *store, const ls_variable *variable,
+                            ls_array **out_array) {
+  const ls_buffer *buffer = NULL;
+  LS_RETURN_IF_ERROR(ls_store_look(store, variable, &buffer));
   LS_RETURN_IF_ERROR(ls_array_create_unwritten(
       variable->type.dtype, variable->type.shape, out_array));
   const ls_status status = store->backend->vtable->download(
-      place->buffer, ls_array_mutable_data(*out_array));
+      buffer, ls_array_mutable_data(*out_array));
   if (ls_status_is_ok(status)) return status;
   ls_array_release(*out_array);
   *out_array = NULL;
@@ -291,8 +300,8 @@ static ls_status split_value(ls_store *store, const ls_variable *container) {
 }
 
 // The buffer for a new value of `type`. A component gets its own.
-static ls_status buffer_to_write(ls_store *store, ls_variable *variable,
-                                 ls_type type, ls_buffer **out_buffer) {
+ls_status ls_store_buffer_to_write(ls_store *store, ls_variable *variable,
+                                   ls_type type, ls_buffer **out_buffer) {
   if (type.dtype != variable->type.dtype ||
       !ls_shape_equal(type.shape, variable->type.shape))
     return ls_invalid_argument(
@@ -304,7 +313,7 @@ static ls_status buffer_to_write(ls_store *store, ls_variable *variable,
   return own_buffer(store, variable, out_buffer);
 }
 
-static void note_write(ls_store *store, ls_variable *variable) {
+void ls_store_note_write(ls_store *store, ls_variable *variable) {
   ls_store_mark_written(store, variable);
   if (variable->num_components > 0) ls_store_set_shared(store, variable, true);
 }
@@ -313,10 +322,10 @@ static ls_status write_value(ls_store *store, ls_variable *variable,
                              const ls_array *array) {
   const ls_type type = {ls_array_dtype(array), ls_array_shape(array)};
   ls_buffer *buffer = NULL;
-  LS_RETURN_IF_ERROR(buffer_to_write(store, variable, type, &buffer));
+  LS_RETURN_IF_ERROR(ls_store_buffer_to_write(store, variable, type, &buffer));
   LS_RETURN_IF_ERROR(
       store->backend->vtable->upload(buffer, ls_array_data(array)));
-  note_write(store, variable);
+  ls_store_note_write(store, variable);
   return ls_ok();
 }
 
@@ -409,11 +418,11 @@ ls_status ls_store_fill(ls_store *store, ls_variable *variable,
   one use;
   ls_buffer *buffer = NULL;
   LS_RETURN_IF_ERROR(enter(store, variable, true, &use));
-  ls_status status = buffer_to_write(store, variable,
-                                     ls_compiled_output(compiled, 0), &buffer);
+  ls_status status = ls_store_buffer_to_write(
+      store, variable, ls_compiled_output(compiled, 0), &buffer);
   if (ls_status_is_ok(status))
     status = ls_compiled_fill(compiled, buffer, step);
-  if (ls_status_is_ok(status)) note_write(store, variable);
+  if (ls_status_is_ok(status)) ls_store_note_write(store, variable);
   leave(store, &use);
   return status;
 }

@@ -62,6 +62,17 @@ ls_status ls_place_borrow(ls_store *store, ls_place *place,
 void ls_place_publish(ls_store *store, ls_place *place, ls_buffer *buffer);
 void ls_place_give_back(ls_store *store, ls_place *place, ls_buffer *buffer);
 
+// Where the value is that a read finds: a component's, or a container's, too.
+//   LS_FAILED_PRECONDITION  it has none.
+ls_status ls_store_look(ls_store *store, const ls_variable *variable,
+                        const ls_buffer **out_buffer);
+// The buffer for a new value of `type`, and that it has been written. A
+// component gets its own.
+//   LS_INVALID_ARGUMENT  another dtype or shape than the variable's.
+ls_status ls_store_buffer_to_write(ls_store *store, ls_variable *variable,
+                                   ls_type type, ls_buffer **out_buffer);
+void ls_store_note_write(ls_store *store, ls_variable *variable);
+
 // ---- States ----------------------------------------------------------------
 // Whether it was ever written, and that it now is.
 bool ls_store_has_value(const ls_store *store, const ls_variable *variable);

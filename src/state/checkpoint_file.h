@@ -7,6 +7,7 @@
 #include "io/json.h"
 #include "lockstep/checkpoint.h"
 #include "state/saver_file.h"
+#include "state/snapshot.h"
 
 enum { LS_CHECKPOINT_FORMAT = 1, LS_CHECKPOINT_TAIL_SIZE = 21 };
 // The end of a .json: the checksum of all bytes before.
@@ -16,7 +17,7 @@ enum { LS_CHECKPOINT_FORMAT = 1, LS_CHECKPOINT_TAIL_SIZE = 21 };
 typedef struct ls_checkpoint_content {
   int64_t step;
   int64_t wall;  // Nanoseconds since 1970.
-  ls_saver_values values;
+  ls_snapshot values;
   ls_record *identity, *state;  // The caller's.
   ls_checkpoint_metric *metrics;
   size_t num_metrics;

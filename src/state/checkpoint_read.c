@@ -63,31 +63,46 @@ ls_status ls_checkpoint_file_read_notes(ls_runtime *runtime, const char *folder,
 }
 
 // ---- The values ------------------------------------------------------------
-static ls_status check_entry(const ls_checkpoint_file *self,
-                             const ls_json *sums,
-                             const ls_safetensors_entry *entry, char *piece,
-                             size_t piece_size) {
-  int64_t wanted = -1;
-  uint32_t crc = 0;
-  if (!get_i64(sums, entry->name, &wanted))
-    return LS_STATUS(LS_DATA_LOSS,
-                     "'%s' has array '%s', of which '%s' says "
-                     "nothing",
-                     self->values.path, entry->name, self->path);
-  for (size_t at = 0; at < entry->size; at += piece_size) {
-    ls_safetensors_entry part = *entry;
-    uint32_t got = 0;
-    part.offset += (int64_t)at;
-    part.size = entry->size - at < piece_size ? entry->size - at : piece_size;
-    LS_RETURN_IF_ERROR(ls_safetensors_get(&self->values, &part, piece, NULL));
-    got = ls_crc32c(crc, piece, part.size);
-    crc = got;
+// The checksum that an entry is to have.
+static ls_status find_sum(const ls_checkpoint_file *self, const ls_json *sums,
+                          const ls_safetensors_entry *entry, int64_t *out_sum) {
+  if (get_i64(sums, entry->name, out_sum)) return ls_ok();
+  return LS_STATUS(LS_DATA_LOSS,
+                   "'%s' has array '%s', of which '%s' says nothing",
+                   self->values.path, entry->name, self->path);
+}
+
+static ls_status check_sums(const ls_checkpoint_file *self, const ls_json *sums,
+                            const ls_safetensors_wish *wishes) {
+  for (size_t i = 0; i < self->values.num_entries; ++i) {
+    const ls_safetensors_entry *entry = wishes[i].entry;
+    int64_t wanted = -1;
+    LS_RETURN_IF_ERROR(find_sum(self, sums, entry, &wanted));
+    if (wishes[i].crc != (uint64_t)wanted)
+      return LS_STATUS(LS_DATA_LOSS,
+                       "'%s' is damaged: array '%s' has another checksum",
+                       self->values.path, entry->name);
   }
-  return crc == (uint64_t)wanted
-             ? ls_ok()
-             : LS_STATUS(LS_DATA_LOSS,
-                         "'%s' is damaged: array '%s' has another checksum",
-                         self->values.path, entry->name);
+  return ls_ok();
+}
+
+// Reads all entries, of which only the checksums stay.
+static ls_status check_entries(const ls_checkpoint_file *self,
+                               const ls_json *sums) {
+  const ls_safetensors_file *file = &self->values;
+  ls_allocator *allocator = ls_runtime_allocator(file->runtime);
+  ls_workers *workers = NULL;
+  LS_RETURN_IF_ERROR(ls_runtime_workers(file->runtime, &workers));
+  ls_safetensors_wish *wishes =
+      ls_new_array(allocator, ls_safetensors_wish, file->num_entries);
+  if (wishes == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < file->num_entries; ++i)
+    wishes[i].entry = &file->entries[i];
+  ls_status status =
+      ls_safetensors_get_many(file, workers, wishes, file->num_entries, true);
+  if (ls_status_is_ok(status)) status = check_sums(self, sums, wishes);
+  ls_release(allocator, wishes);
+  return status;
 }
 
 static size_t count_members(const ls_json *object) {
@@ -98,7 +113,6 @@ static size_t count_members(const ls_json *object) {
 }
 
 static ls_status check_values(const ls_checkpoint_file *self) {
-  enum { PIECE = 1 << 20 };
   const ls_json *values = ls_json_find(self->root, "values");
   const ls_json *sums = values == NULL ? NULL : ls_json_find(values, "crc32c");
   int64_t header = -1;
@@ -108,14 +122,7 @@ static ls_status check_values(const ls_checkpoint_file *self) {
     return damaged(self->values.path, "its header has another checksum");
   if (count_members(sums) != self->values.num_entries)
     return damaged(self->values.path, "arrays are gone");
-  ls_allocator *allocator = ls_runtime_allocator(self->values.runtime);
-  char *piece = ls_allocate(allocator, PIECE);
-  ls_status status = piece == NULL ? ls_out_of_memory() : ls_ok();
-  for (size_t i = 0; i < self->values.num_entries && ls_status_is_ok(status);
-       ++i)
-    status = check_entry(self, sums, &self->values.entries[i], piece, PIECE);
-  ls_release(allocator, piece);
-  return status;
+  return check_entries(self, sums);
 }
 
 ls_status ls_checkpoint_file_read(ls_runtime *runtime, const char *folder,

@@ -27,52 +27,33 @@ int64_t ls_checkpoint_step_of(const char *name, const char *extension) {
 }
 
 // ---- Values ----------------------------------------------------------------
-// Checksums as their file has them.
-typedef struct checksums {
-  ls_safetensors_entry *entries;
-  uint32_t *entry_crcs;
-  uint32_t header_crc;
-} checksums;
-
+// `crcs` are set to the checksums of entries.
 static ls_status write_values(ls_runtime *runtime, const char *path,
-                              const ls_saver_values *values, checksums *out) {
-  ls_allocator *allocator = ls_runtime_allocator(runtime);
-  const size_t count = values->count;
-  out->entries = ls_new_array(allocator, ls_safetensors_entry, count);
-  out->entry_crcs = ls_new_array(allocator, uint32_t, count);
-  if (out->entries == NULL || out->entry_crcs == NULL)
-    return ls_out_of_memory();
-  for (size_t i = 0; i < count; ++i) {
-    const ls_array *array = values->items[i].array;
-    out->entries[i] = (ls_safetensors_entry){.name = values->items[i].name,
-                                             .dtype = ls_array_dtype(array),
-                                             .shape = ls_array_shape(array)};
-  }
-  ls_safetensors_writer *writer = NULL;
-  ls_status status = ls_safetensors_create(runtime, path, out->entries, count,
-                                           NULL, 0, &writer);
-  if (ls_status_is_ok(status))
-    out->header_crc = ls_safetensors_header_crc(writer);
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
-    status = ls_safetensors_put(writer, &out->entries[i],
-                                ls_array_data(values->items[i].array),
-                                &out->entry_crcs[i]);
+                              const ls_snapshot *values, uint32_t *crcs) {
+  const ls_file_system *files = ls_runtime_files(runtime);
+  void *file = NULL;
+  if (files->create == NULL)
+    return ls_unimplemented("writing '%s': the file system has no writing in "
+                            "parts",
+                            path);
+  LS_RETURN_IF_ERROR(files->create(files->user, path, false, &file));
+  ls_status status = ls_snapshot_write(values, files, file, crcs);
   const bool keep = ls_status_is_ok(status);
-  return ls_status_join(status, ls_safetensors_finish(writer, keep));
+  return ls_status_join(status, files->finish(files->user, file, keep));
 }
 
 // ---- The rest --------------------------------------------------------------
-static void print_values(ls_json_writer *json, const checksums *sums,
-                         const ls_saver_values *values) {
+static void print_values(ls_json_writer *json, const uint32_t *crcs,
+                         const ls_snapshot *values) {
   ls_json_key(json, "values");
   ls_json_begin(json, '{');
   ls_json_key(json, "header_crc32c");
-  ls_json_i64(json, sums->header_crc);
+  ls_json_i64(json, values->header_crc);
   ls_json_key(json, "crc32c");
   ls_json_begin(json, '{');
   for (size_t i = 0; i < values->count; ++i) {
-    ls_json_key(json, values->items[i].name);
-    ls_json_i64(json, sums->entry_crcs[i]);
+    ls_json_key(json, values->entries[i].name);
+    ls_json_i64(json, crcs[i]);
   }
   ls_json_end(json, '}');
   ls_json_end(json, '}');
@@ -86,7 +67,7 @@ static void print_record(ls_json_writer *json, const char *key,
 }
 
 static void print_content(ls_text *text, const ls_checkpoint_content *content,
-                          const checksums *sums) {
+                          const uint32_t *crcs) {
   ls_json_writer json = {.text = text};
   ls_json_begin(&json, '{');
   ls_json_key(&json, "format");
@@ -104,7 +85,7 @@ static void print_content(ls_text *text, const ls_checkpoint_content *content,
   ls_json_end(&json, '}');
   print_record(&json, "identity", content->identity);
   print_record(&json, "state", content->state);
-  print_values(&json, sums, &content->values);
+  print_values(&json, crcs, &content->values);
   // The checksum is of all that stands before it.
   const uint32_t crc = ls_crc32c(0, text->data, text->size);
   ls_text_append_format(text, LS_CHECKPOINT_TAIL, crc);
@@ -112,11 +93,11 @@ static void print_content(ls_text *text, const ls_checkpoint_content *content,
 
 static ls_status write_rest(ls_runtime *runtime, const char *path,
                             const ls_checkpoint_content *content,
-                            const checksums *sums) {
+                            const uint32_t *crcs) {
   const ls_file_system *files = ls_runtime_files(runtime);
   ls_text text;
   ls_text_init(&text, ls_runtime_allocator(runtime));
-  print_content(&text, content, sums);
+  print_content(&text, content, crcs);
   ls_status status = ls_text_status(&text);
   if (ls_status_is_ok(status))
     status = files->write(files->user, path, text.data, text.size);
@@ -127,20 +108,19 @@ static ls_status write_rest(ls_runtime *runtime, const char *path,
 ls_status ls_checkpoint_file_write(ls_runtime *runtime, const char *folder,
                                    const ls_checkpoint_content *content) {
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  checksums sums = {0};
+  uint32_t *crcs = ls_new_array(allocator, uint32_t, content->values.count);
+  if (crcs == NULL) return ls_out_of_memory();
   ls_text path;
   ls_text_init(&path, allocator);
   ls_checkpoint_path(&path, folder, content->step, "safetensors");
   ls_status status = ls_text_status(&path);
   if (ls_status_is_ok(status))
-    status =
-        write_values(runtime, ls_text_data(&path), &content->values, &sums);
+    status = write_values(runtime, ls_text_data(&path), &content->values, crcs);
   ls_checkpoint_path(&path, folder, content->step, "json");
   if (ls_status_is_ok(status)) status = ls_text_status(&path);
   if (ls_status_is_ok(status))
-    status = write_rest(runtime, ls_text_data(&path), content, &sums);
+    status = write_rest(runtime, ls_text_data(&path), content, crcs);
   ls_text_deinit(&path);
-  ls_release(allocator, sums.entries);
-  ls_release(allocator, sums.entry_crcs);
+  ls_release(allocator, crcs);
   return status;
 }

@@ -11,13 +11,14 @@ enum { DEFAULT_KEEP = 5, DEFAULT_SECONDS = 60 };
 // ---- Writing ---------------------------------------------------------------
 static void release_content(ls_checkpoints *self) {
   ls_checkpoint_content *content = &self->content;
-  ls_saver_values_deinit(&content->values);
+  // Its memory serves the next one.
+  const ls_snapshot values = content->values;
   ls_record_destroy(content->identity);
   ls_record_destroy(content->state);
   for (size_t i = 0; i < content->num_metrics; ++i)
     ls_release(self->allocator, content->metrics[i].name);
   ls_release(self->allocator, content->metrics);
-  *content = (ls_checkpoint_content){0};
+  *content = (ls_checkpoint_content){.values = values};
 }
 
 static ls_status write_content(ls_checkpoints *self) {
@@ -160,6 +161,7 @@ ls_status ls_checkpoints_close(ls_checkpoints *checkpoints) {
   const ls_status status = take_failure(self);
   ls_condition_deinit(&self->moved);
   ls_mutex_deinit(&self->lock);
+  ls_snapshot_deinit(&self->content.values);
   ls_release(self->allocator, self->list.items);
   ls_release(self->allocator, self->folder);
   ls_release(self->allocator, self);
@@ -220,7 +222,8 @@ static ls_status fill_content(ls_checkpoints *self, int64_t step,
     LS_RETURN_IF_ERROR(
         ls_record_copy(content->identity, self->options.identity));
   }
-  return ls_saver_read_values(self->options.values, &content->values);
+  return ls_snapshot_take(&content->values, self->runtime, self->options.values,
+                          NULL, 0, 0, 1);
 }
 
 static ls_status hand_over(ls_checkpoints *self) {

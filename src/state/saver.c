@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/saver.h"
 
-#include <stdio.h>
-
 #include "base/memory/arena.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/trace.h"
 #include "runtime/state.h"
 #include "state/saver_file.h"
-#include "state/value.h"
+#include "state/snapshot.h"
 
 // ---- What both do ----------------------------------------------------------
 const char *ls_saver_name(const ls_saver *saver, size_t index) {
@@ -59,77 +57,29 @@ const char *ls_saver_part_name(ls_arena *arena, const char *name, size_t part) {
   return ls_arena_format(arena, "%s:%zu", name, part);
 }
 
-// ---- Values ----------------------------------------------------------------
-// Takes over the array.
-static ls_status add_value(ls_saver_values *v, const char *name,
-                           ls_array *array) {
-  if (!ls_grow(v->names.allocator, &v->items, &v->capacity, v->count + 1,
-               sizeof(*v->items))) {
-    ls_array_release(array);
-    return ls_out_of_memory();
-  }
-  v->items[v->count++] = (ls_safetensor){name, array};
-  return ls_ok();
-}
-
-static ls_status add_part(ls_saver_values *v, ls_store *store, const char *name,
-                          ls_variable *component, size_t index) {
-  ls_array *value = NULL;
-  const char *entry = ls_saver_part_name(&v->names, name, index);
-  if (entry == NULL) return ls_out_of_memory();
-  LS_RETURN_IF_ERROR(ls_store_read(store, component, &value));
-  return add_value(v, entry, value);
-}
-
-static ls_status add_variable(ls_saver_values *v, const ls_saver *saver,
-                              ls_store *store, size_t index) {
-  ls_variable *variable = saver->variables[index];
-  const char *name = ls_saver_name(saver, index);
-  ls_array *value = NULL;
-  LS_RETURN_IF_ERROR(ls_state_read(store, variable, &value));
-  if (value == NULL) return ls_ok();
-  LS_RETURN_IF_ERROR(add_value(v, name, value));
-  const size_t parts = saver->exact ? ls_state_parts(store, variable) : 0;
-  for (size_t i = 0; i < parts; ++i)
-    LS_RETURN_IF_ERROR(add_part(v, store, name, variable->components[i], i));
-  return ls_ok();
-}
-
-ls_status ls_saver_read_values(const ls_saver *saver,
-                               ls_saver_values *out_values) {
-  ls_runtime *runtime = ls_runtime_current();
-  *out_values = (ls_saver_values){0};
-  if (runtime == NULL) return ls_out_of_memory();
-  ls_arena_init(&out_values->names, ls_runtime_allocator(runtime));
-  ls_store *store = NULL;
-  ls_status status = ls_saver_open(saver, &store);
-  for (size_t i = 0; i < saver->num_variables && ls_status_is_ok(status); ++i)
-    status = add_variable(out_values, saver, store, i);
-  if (!ls_status_is_ok(status)) ls_saver_values_deinit(out_values);
-  return status;
-}
-
-void ls_saver_values_deinit(ls_saver_values *values) {
-  for (size_t i = 0; i < values->count; ++i)
-    ls_array_release(values->items[i].array);
-  if (values->names.allocator != NULL) {
-    ls_release(values->names.allocator, values->items);
-    ls_arena_deinit(&values->names);
-  }
-  *values = (ls_saver_values){0};
-}
-
 // ---- Saving ----------------------------------------------------------------
+static ls_status write_snapshot(const ls_snapshot *snapshot,
+                                ls_runtime *runtime, const char *path) {
+  const ls_file_system *files = ls_runtime_files(runtime);
+  void *file = NULL;
+  if (files->create == NULL)
+    return ls_unimplemented("the file system has no writing in parts");
+  LS_RETURN_IF_ERROR(files->create(files->user, path, false, &file));
+  ls_status status = ls_snapshot_write(snapshot, files, file, NULL);
+  const bool keep = ls_status_is_ok(status);
+  return ls_status_join(status, files->finish(files->user, file, keep));
+}
+
 static ls_status save(ls_runtime *runtime, const ls_saver *saver,
                       const char *path, const ls_safetensors_note *notes,
                       size_t num_notes) {
-  ls_saver_values values;
-  LS_RETURN_IF_ERROR(ls_status_annotate(ls_saver_read_values(saver, &values),
-                                        "while saving '%s'", path));
-  const ls_status status = ls_safetensors_write(runtime, path, values.items,
-                                                values.count, notes, num_notes);
-  ls_saver_values_deinit(&values);
-  return status;
+  ls_snapshot snapshot = {0};
+  ls_status status =
+      ls_snapshot_take(&snapshot, runtime, saver, notes, num_notes, 0, 1);
+  if (ls_status_is_ok(status))
+    status = write_snapshot(&snapshot, runtime, path);
+  ls_snapshot_deinit(&snapshot);
+  return ls_status_annotate(status, "while saving '%s'", path);
 }
 
 ls_status ls_saver_save_with(const ls_saver *saver, const char *path,

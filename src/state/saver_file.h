@@ -26,16 +26,6 @@ LS_MUST_USE ls_status ls_saver_restore_but(const ls_saver *saver,
 LS_MUST_USE ls_status ls_saver_check(const ls_saver *saver,
                                      const ls_safetensors_file *file);
 
-// Copies of all values, as they are now, and what their entries are called.
-typedef struct ls_saver_values {
-  ls_arena names;
-  ls_safetensor *items;
-  size_t count, capacity;
-} ls_saver_values;
-LS_MUST_USE ls_status ls_saver_read_values(const ls_saver *saver,
-                                           ls_saver_values *out_values);
-void ls_saver_values_deinit(ls_saver_values *values);  // Zeroed is fine.
-
 // ---- What both do ----------------------------------------------------------
 const char *ls_saver_name(const ls_saver *saver, size_t index);
 // Checks the saver and finds whose values are meant.

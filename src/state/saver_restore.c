@@ -6,6 +6,7 @@
 #include "base/require.h"
 #include "base/trace.h"
 #include "base/values/array_internal.h"
+#include "runtime/many.h"
 #include "state/saver_file.h"
 #include "state/value.h"
 
@@ -86,37 +87,66 @@ static ls_status find_parts(const ls_safetensors_file *file, ls_arena *arena,
   return ls_ok();
 }
 
-// Sets a variable, or a component of one, to what an entry holds.
-typedef ls_status (*set_value)(ls_store *store, ls_variable *variable,
-                               const ls_array *value);
+// ---- Setting ---------------------------------------------------------------
+// Values that are read to where they lie, all at once.
+typedef struct stored {
+  ls_allocator *allocator;
+  ls_variable **variables;
+  ls_safetensors_wish *wishes;
+  size_t count, variables_capacity, wishes_capacity;
+} stored;
+
+static ls_status add_stored(stored *all, ls_variable *variable,
+                            const ls_safetensors_entry *entry) {
+  const size_t needed = all->count + 1;
+  if (!ls_grow(all->allocator, &all->variables, &all->variables_capacity,
+               needed, sizeof(ls_variable *)) ||
+      !ls_grow(all->allocator, &all->wishes, &all->wishes_capacity, needed,
+               sizeof(*all->wishes)))
+    return ls_out_of_memory();
+  all->variables[all->count] = variable;
+  all->wishes[all->count++] = (ls_safetensors_wish){.entry = entry};
+  return ls_ok();
+}
+
+static ls_status read_stored(ls_store *store, const ls_safetensors_file *file,
+                             const stored *all) {
+  ls_workers *workers = NULL;
+  ls_many many;
+  LS_RETURN_IF_ERROR(ls_runtime_workers(file->runtime, &workers));
+  LS_RETURN_IF_ERROR(
+      ls_many_enter(store, all->variables, all->count, true, &many));
+  for (size_t i = 0; i < all->count; ++i)
+    all->wishes[i].data = many.data[i];
+  const ls_status status =
+      ls_safetensors_get_many(file, workers, all->wishes, all->count, false);
+  ls_many_leave(&many, ls_status_is_ok(status));
+  return status;
+}
+
+// Of one that stands for others or keeps shares: through an array.
 static ls_status set_from(ls_store *store, const ls_safetensors_file *file,
                           const ls_safetensors_entry *entry,
-                          ls_variable *variable, set_value set) {
+                          ls_variable *variable) {
   ls_array *value = NULL;
   LS_RETURN_IF_ERROR(
       ls_array_create_unwritten(entry->dtype, entry->shape, &value));
   ls_status status =
       ls_safetensors_get(file, entry, ls_array_mutable_data(value), NULL);
-  if (ls_status_is_ok(status)) status = set(store, variable, value);
+  if (ls_status_is_ok(status)) status = ls_state_write(store, variable, value);
   ls_array_release(value);
   return status;
 }
 
-static ls_status write_one(ls_store *store, ls_variable *variable,
-                           const ls_array *value) {
-  return ls_store_write(store, variable, value);
-}
-
-static ls_status restore_parts(ls_store *store, const ls_safetensors_file *file,
-                               ls_arena *arena, ls_variable *variable,
-                               const char *name, bool *out_done) {
+static ls_status add_parts(stored *all, const ls_safetensors_file *file,
+                           ls_arena *arena, const ls_variable *variable,
+                           const char *name, bool *out_done) {
   const ls_safetensors_entry **parts = ls_arena_new_array(
       arena, const ls_safetensors_entry *, variable->num_components + 1);
   if (parts == NULL) return ls_out_of_memory();
   LS_RETURN_IF_ERROR(find_parts(file, arena, variable, name, parts, out_done));
   for (size_t i = 0; *out_done && i < variable->num_components; ++i)
-    LS_RETURN_IF_ERROR(
-        set_from(store, file, parts[i], variable->components[i], write_one));
+    LS_RETURN_IF_ERROR(add_stored(all, variable->components[i], parts[i]));
   return ls_ok();
 }
 
@@ -127,25 +157,35 @@ static bool has_started_with(const ls_variable *variable, const ls_store *store,
          ls_store_has_value(store, variable);
 }
 
+static ls_status restore_one(const ls_saver *saver, ls_store *store,
+                             const ls_safetensors_file *file, ls_arena *arena,
+                             size_t index, stored *all) {
+  ls_variable *variable = saver->variables[index];
+  const char *name = ls_saver_name(saver, index);
+  bool done = false;
+  if (saver->exact)
+    LS_RETURN_IF_ERROR(add_parts(all, file, arena, variable, name, &done));
+  if (done) return ls_ok();
+  const ls_safetensors_entry *entry = ls_safetensors_entry_of(file, name);
+  return ls_state_is_stored(variable) ? add_stored(all, variable, entry)
+                                      : set_from(store, file, entry, variable);
+}
+
 static ls_status restore_all(const ls_saver *saver, ls_store *store,
                              const ls_safetensors_file *file, uint64_t started,
                              ls_arena *arena) {
-  for (size_t i = 0; i < saver->num_variables; ++i) {
-    ls_variable *variable = saver->variables[i];
-    if (has_started_with(variable, store, started)) continue;
-    const char *name = ls_saver_name(saver, i);
-    bool done = false;
-    if (saver->exact)
-      LS_RETURN_IF_ERROR(
-          restore_parts(store, file, arena, variable, name, &done));
-    if (!done)
-      LS_RETURN_IF_ERROR(set_from(store, file,
-                                  ls_safetensors_entry_of(file, name), variable,
-                                  ls_state_write));
+  stored all = {.allocator = ls_runtime_allocator(file->runtime)};
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < saver->num_variables && ls_status_is_ok(status); ++i) {
+    if (!has_started_with(saver->variables[i], store, started))
+      status = restore_one(saver, store, file, arena, i, &all);
   }
-  for (size_t i = 0; i < saver->num_variables; ++i)
+  if (ls_status_is_ok(status)) status = read_stored(store, file, &all);
+  for (size_t i = 0; i < saver->num_variables && ls_status_is_ok(status); ++i)
     saver->variables[i]->restored_from = 0;
-  return ls_ok();
+  ls_release(all.allocator, all.variables);
+  ls_release(all.allocator, all.wishes);
+  return status;
 }
 
 static ls_status restore(const ls_saver *saver, const ls_safetensors_file *file,

@@ -26,19 +26,30 @@ static ls_status read_made(ls_store *store, ls_variable *container,
   return status;
 }
 
+ls_variable *ls_state_of(ls_variable *variable) {
+  while (variable->num_targets > 0)
+    variable = variable->targets[0];
+  return variable;
+}
+
+bool ls_state_is_made(const ls_variable *variable) {
+  return variable->num_components > 0 && variable->rules->make_saved != NULL;
+}
+
+bool ls_state_is_saved(const ls_store *store, const ls_variable *variable) {
+  return variable->num_components == 0 || ls_state_is_made(variable) ||
+         variable->graph != NULL || ls_store_has_value(store, variable);
+}
+
+// Of a container the first component's, whatever device is current.
 ls_status ls_state_read(ls_store *store, ls_variable *variable,
                         ls_array **out_value) {
   *out_value = NULL;
-  if (variable->num_targets > 0)
-    return ls_state_read(store, variable->targets[0], out_value);
-  if (variable->num_components == 0)
-    return ls_store_read(store, variable, out_value);
-  if (variable->rules->make_saved != NULL)
-    return read_made(store, variable, out_value);
-  // The first component's, whatever device is current.
-  return variable->graph == NULL && !ls_store_has_value(store, variable)
-             ? ls_ok()
-             : ls_store_read(store, variable, out_value);
+  variable = ls_state_of(variable);
+  if (ls_state_is_made(variable)) return read_made(store, variable, out_value);
+  return ls_state_is_saved(store, variable)
+             ? ls_store_read(store, variable, out_value)
+             : ls_ok();
 }
 
 size_t ls_state_parts(const ls_store *store, const ls_variable *variable) {
@@ -48,12 +59,17 @@ size_t ls_state_parts(const ls_store *store, const ls_variable *variable) {
 }
 
 // ---- Writing ---------------------------------------------------------------
+bool ls_state_is_stored(const ls_variable *variable) {
+  return variable->num_targets == 0 && (variable->num_components == 0 ||
+                                        variable->rules->share_saved == NULL);
+}
+
 ls_status ls_state_write(ls_store *store, ls_variable *variable,
                          const ls_array *value) {
   for (size_t i = 0; i < variable->num_targets; ++i)
     LS_RETURN_IF_ERROR(ls_state_write(store, variable->targets[i], value));
   if (variable->num_targets > 0) return ls_ok();
-  if (variable->num_components == 0 || variable->rules->share_saved == NULL)
+  if (ls_state_is_stored(variable))
     return ls_store_write(store, variable, value);
   ls_array *share = NULL;
   LS_RETURN_IF_ERROR(variable->rules->share_saved(variable, value, &share));

@@ -61,12 +61,28 @@ static void a_sum_goes_on_where_another_ended(void **state) {
   }
 }
 
+static void sums_of_two_parts_make_that_of_the_whole(void **state) {
+  (void)state;
+  static unsigned char bytes[5000];
+  for (size_t i = 0; i < sizeof(bytes); ++i)
+    bytes[i] = (unsigned char)(i * 11);
+  const uint32_t whole = ls_crc32c(0, bytes, sizeof(bytes));
+  for (size_t cut = 0; cut <= sizeof(bytes); cut += 125) {
+    const size_t rest = sizeof(bytes) - cut;
+    const uint32_t head = ls_crc32c(0, bytes, cut);
+    const uint32_t tail = ls_crc32c(0, bytes + cut, rest);
+    assert_int_equal(ls_crc32c_join(head, tail, rest), whole);
+  }
+  assert_int_equal(ls_crc32c_join(0, 0xe3069283, 9), 0xe3069283);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(known_sums_come_out),
       cmocka_unit_test(masked_sums_are_tensorflows),
       cmocka_unit_test(every_length_and_place_agrees_with_the_table),
       cmocka_unit_test(a_sum_goes_on_where_another_ended),
+      cmocka_unit_test(sums_of_two_parts_make_that_of_the_whole),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -135,12 +135,17 @@ ls_status ls_cpu_create_buffer(ls_backend *backend, ls_type type,
   return ls_ok();
 }
 
-ls_status ls_cpu_upload(ls_buffer *buffer, const void *data) {
-  const size_t size = buffer_size(buffer);
+void *ls_cpu_overwrite(ls_buffer *buffer) {
   cpu_buffer *self = (cpu_buffer *)buffer;
   ls_cpu_fill_drop(ls_cpu_backend_filler(buffer->backend), &self->fill);
   set_blank(self, false);
-  if (size > 0) memcpy(buffer->data, data, size);
+  return buffer->data;
+}
+
+ls_status ls_cpu_upload(ls_buffer *buffer, const void *data) {
+  const size_t size = buffer_size(buffer);
+  void *to = ls_cpu_overwrite(buffer);
+  if (size > 0) memcpy(to, data, size);
   return ls_ok();
 }
 
@@ -163,21 +168,23 @@ ls_status ls_cpu_fill_from(ls_buffer *buffer, ls_executable *executable,
   return status;
 }
 
+const void *ls_cpu_look(const ls_buffer *buffer) {
+  ls_cpu_fill_now(ls_cpu_backend_filler(buffer->backend));
+  return is_blank((const cpu_buffer *)buffer) ? NULL : buffer->data;
+}
+
 ls_status ls_cpu_download(const ls_buffer *buffer, void *data) {
   const size_t size = buffer_size(buffer);
-  ls_cpu_fill_now(ls_cpu_backend_filler(buffer->backend));
-  if (is_blank((const cpu_buffer *)buffer))
+  const void *from = ls_cpu_look(buffer);
+  if (from == NULL)
     memset(data, 0, size);
   else if (size > 0)
-    memcpy(data, buffer->data, size);
+    memcpy(data, from, size);
   return ls_ok();
 }
 
 void ls_cpu_copy(ls_buffer *to, const ls_buffer *from) {
-  cpu_buffer *self = (cpu_buffer *)to;
-  ls_cpu_fill_drop(ls_cpu_backend_filler(to->backend), &self->fill);
-  ls_status_free(ls_cpu_download(from, to->data));
-  set_blank(self, false);
+  ls_status_free(ls_cpu_download(from, ls_cpu_overwrite(to)));
 }
 
 // ---- Zeros -----------------------------------------------------------------

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Many entries of a file at once: pieces of all of them, read side by side.
+#include "base/threads/threads.h"
+#include "io/crc32c.h"
+#include "io/safetensors.h"
+
+// A piece, which the checksum finds in a core's cache; below so many bytes in
+// all the workers are not called.
+enum { PIECE = 256 << 10, LEAST_SHARED = 2 << 20 };
+
+typedef struct job {
+  const ls_safetensors_file *file;
+  const ls_safetensors_wish *wishes;
+  size_t count;
+  int64_t *first;    // The number of each wish's first piece, and of all.
+  uint32_t *crcs;    // Of each piece; NULL: not wanted.
+  char *scratch;     // A piece for each worker; NULL: all have their place.
+  ls_mutex lock;     // Guards what follows.
+  int64_t failed;    // The first piece that failed, or the number of all.
+  ls_status status;  // How.
+} job;
+
+static size_t pieces_of(const ls_safetensors_wish *wish) {
+  return (wish->entry->size + PIECE - 1) / PIECE;
+}
+
+// The wish that a piece is of.
+static size_t wish_of(const job *j, int64_t piece) {
+  size_t low = 0, high = j->count;
+  while (high - low > 1) {
+    const size_t middle = low + (high - low) / 2;
+    if (j->first[middle] <= piece)
+      low = middle;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+static ls_status read_piece(const job *j, int worker, int64_t piece,
+                            const ls_safetensors_wish *wish, int64_t number) {
+  const size_t at = (size_t)number * PIECE;
+  const size_t left = wish->entry->size - at;
+  ls_safetensors_entry part = *wish->entry;
+  part.offset += (int64_t)at;
+  part.size = left < PIECE ? left : PIECE;
+  char *to = wish->data != NULL ? (char *)wish->data + at
+                                : j->scratch + (size_t)worker * PIECE;
+  return ls_safetensors_get(j->file, &part, to,
+                            j->crcs != NULL ? &j->crcs[piece] : NULL);
+}
+
+static void note_failure(job *j, int64_t piece, ls_status status) {
+  ls_mutex_lock(&j->lock);
+  if (piece < j->failed) {
+    ls_status_free(j->status);
+    j->status = status;
+    __atomic_store_n(&j->failed, piece, __ATOMIC_RELAXED);
+  } else {
+    ls_status_free(status);
+  }
+  ls_mutex_unlock(&j->lock);
+}
+
+static void read_pieces(void *user, int worker, int64_t begin, int64_t end) {
+  job *j = user;
+  for (int64_t piece = begin; piece < end; ++piece) {
+    // What comes behind a failure is not looked at any more.
+    if (piece > __atomic_load_n(&j->failed, __ATOMIC_RELAXED)) return;
+    const size_t i = wish_of(j, piece);
+    const ls_status status =
+        read_piece(j, worker, piece, &j->wishes[i], piece - j->first[i]);
+    if (!ls_status_is_ok(status)) note_failure(j, piece, status);
+  }
+}
+
+static void run(job *j, ls_workers *workers) {
+  const int64_t all = j->first[j->count];
+  if (workers != NULL && all * PIECE >= LEAST_SHARED) {
+    const ls_status status = ls_workers_share(workers, read_pieces, j, all);
+    if (ls_status_is_ok(status)) return;
+    // Inside of a run, or without threads.
+    ls_status_free(status);
+  }
+  read_pieces(j, 0, 0, all);
+}
+
+static void join_sums(const job *j, ls_safetensors_wish *wishes) {
+  for (size_t i = 0; i < j->count; ++i) {
+    uint32_t crc = 0;
+    for (int64_t piece = j->first[i]; piece < j->first[i + 1]; ++piece) {
+      const size_t at = (size_t)(piece - j->first[i]) * PIECE;
+      const size_t left = wishes[i].entry->size - at;
+      crc = ls_crc32c_join(crc, j->crcs[piece], left < PIECE ? left : PIECE);
+    }
+    wishes[i].crc = crc;
+  }
+}
+
+static ls_status prepare(job *j, ls_allocator *allocator, ls_workers *workers,
+                         bool sums) {
+  bool elsewhere = false;
+  j->first = ls_new_array(allocator, int64_t, j->count + 1);
+  if (j->first == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < j->count; ++i) {
+    j->first[i + 1] = j->first[i] + (int64_t)pieces_of(&j->wishes[i]);
+    elsewhere |= j->wishes[i].data == NULL;
+  }
+  j->failed = j->first[j->count];
+  if (sums) {
+    j->crcs = ls_new_array(allocator, uint32_t, (size_t)j->failed + 1);
+    if (j->crcs == NULL) return ls_out_of_memory();
+  }
+  const size_t threads =
+      workers == NULL ? 1 : (size_t)ls_workers_count(workers);
+  if (elsewhere) {
+    j->scratch = ls_allocate(allocator, threads * PIECE);
+    if (j->scratch == NULL) return ls_out_of_memory();
+  }
+  return ls_mutex_init(&j->lock);
+}
+
+ls_status ls_safetensors_get_many(const ls_safetensors_file *file,
+                                  ls_workers *workers,
+                                  ls_safetensors_wish *wishes, size_t count,
+                                  bool sums) {
+  ls_allocator *allocator = ls_runtime_allocator(file->runtime);
+  job j = {.file = file, .wishes = wishes, .count = count};
+  ls_status status = prepare(&j, allocator, workers, sums);
+  if (ls_status_is_ok(status)) {
+    run(&j, workers);
+    status = j.status;
+  }
+  if (ls_status_is_ok(status) && sums) join_sums(&j, wishes);
+  ls_mutex_deinit(&j.lock);
+  ls_release(allocator, j.first);
+  ls_release(allocator, j.crcs);
+  ls_release(allocator, j.scratch);
+  return status;
+}

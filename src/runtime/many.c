@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/many.h"
+
+#include <stdlib.h>
+
+static int by_family(const void *a, const void *b) {
+  const ls_touch *x = a, *y = b;
+  return x->family < y->family ? -1 : x->family > y->family;
+}
+
+// A touch a family, in ascending order.
+static size_t list_touches(const ls_many *many) {
+  for (size_t i = 0; i < many->count; ++i) {
+    const ls_variable *it = many->variables[i];
+    many->touches[i] = (ls_touch){it->family, many->written, it->name};
+  }
+  if (many->count > 0)
+    qsort(many->touches, many->count, sizeof(*many->touches), by_family);
+  size_t count = 0;
+  for (size_t i = 0; i < many->count; ++i) {
+    if (count == 0 ||
+        many->touches[count - 1].family != many->touches[i].family)
+      many->touches[count++] = many->touches[i];
+  }
+  return count;
+}
+
+static ls_status find_data(ls_many *many, size_t i) {
+  ls_variable *variable = many->variables[i];
+  if (many->written) {
+    ls_buffer *buffer = NULL;
+    LS_RETURN_IF_ERROR(ls_store_buffer_to_write(many->store, variable,
+                                                variable->type, &buffer));
+    many->data[i] = buffer->backend->vtable->overwrite(buffer);
+    return ls_ok();
+  }
+  const ls_buffer *buffer = NULL;
+  LS_RETURN_IF_ERROR(ls_store_look(many->store, variable, &buffer));
+  many->data[i] = (void *)(uintptr_t)buffer->backend->vtable->look(buffer);
+  return ls_ok();
+}
+
+static void drop(ls_many *many) {
+  ls_allocator *allocator =
+      ls_runtime_allocator(ls_store_gate(many->store)->runtime);
+  ls_release(allocator, many->data);
+  ls_release(allocator, many->touches);
+}
+
+ls_status ls_many_enter(ls_store *store, ls_variable *const *variables,
+                        size_t count, bool written, ls_many *out_many) {
+  ls_allocator *allocator = ls_runtime_allocator(ls_store_gate(store)->runtime);
+  ls_many *many = out_many;
+  *many = (ls_many){.store = store,
+                    .variables = variables,
+                    .count = count,
+                    .written = written};
+  many->data = ls_new_array(allocator, void *, count);
+  many->touches = ls_new_array(allocator, ls_touch, count);
+  if (many->data == NULL || many->touches == NULL) {
+    drop(many);
+    return ls_out_of_memory();
+  }
+  many->access = (ls_access){.touches = many->touches,
+                             .count = list_touches(many),
+                             .hold = LS_HOLD_SHORT};
+  ls_status status = ls_gate_enter(ls_store_gate(store), &many->access);
+  if (!ls_status_is_ok(status)) {
+    drop(many);
+    return status;
+  }
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
+    status = find_data(many, i);
+  if (ls_status_is_ok(status)) return status;
+  ls_gate_leave(ls_store_gate(store), &many->access);
+  drop(many);
+  return status;
+}
+
+void ls_many_leave(ls_many *many, bool wrote) {
+  for (size_t i = 0; i < many->count && wrote; ++i)
+    ls_store_note_write(many->store, many->variables[i]);
+  ls_gate_leave(ls_store_gate(many->store), &many->access);
+  drop(many);
+}

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "state/snapshot.h"
+
+#include "io/crc32c.h"
+#include "runtime/many.h"
+#include "state/saver_file.h"
+#include "state/value.h"
+
+// Bytes that a worker copies at least, and below which the caller copies all.
+enum { CHUNK = 1 << 20, LEAST_SHARED = 2 << 20 };
+// Bytes that are summed up and written at a time, and to whose multiples parts
+// are cut.
+enum { PIECE = 1 << 20 };
+
+// Where entries come from, while a snapshot is taken.
+typedef struct sources {
+  ls_allocator *allocator;
+  ls_store *store;
+  ls_variable **variables;  // Whose values are copied as they lie.
+  size_t num_variables, variables_capacity;
+  // Of each entry: its number among these, or an array that was made for it.
+  struct source {
+    size_t variable;
+    ls_array *array;
+    const void *data;  // NULL: zeros.
+  } * items;
+  size_t items_capacity;
+} sources;
+
+// ---- What there is ---------------------------------------------------------
+static ls_status add_entry(ls_snapshot *self, sources *from, const char *name,
+                           ls_type type, struct source source) {
+  const size_t count = self->count;
+  if (!ls_grow(self->allocator, &self->entries, &self->capacity, count + 1,
+               sizeof(*self->entries)) ||
+      !ls_grow(from->allocator, &from->items, &from->items_capacity, count + 1,
+               sizeof(*from->items)))
+    return ls_out_of_memory();
+  self->entries[count] = (ls_safetensors_entry){
+      .name = name, .dtype = type.dtype, .shape = type.shape};
+  from->items[count] = source;
+  ++self->count;
+  return ls_ok();
+}
+
+// A value that lies in a buffer.
+static ls_status add_variable(ls_snapshot *self, sources *from,
+                              const char *name, ls_variable *variable) {
+  const size_t number = from->num_variables;
+  if (!ls_grow(from->allocator, &from->variables, &from->variables_capacity,
+               number + 1, sizeof(ls_variable *)))
+    return ls_out_of_memory();
+  from->variables[from->num_variables++] = variable;
+  return add_entry(self, from, name, variable->type,
+                   (struct source){.variable = number});
+}
+
+// One that its components make.
+static ls_status add_made(ls_snapshot *self, sources *from, const char *name,
+                          ls_variable *variable) {
+  ls_array *array = NULL;
+  LS_RETURN_IF_ERROR(ls_state_read(from->store, variable, &array));
+  const ls_status status = add_entry(
+      self, from, name, (ls_type){ls_array_dtype(array), ls_array_shape(array)},
+      (struct source){.array = array});
+  if (!ls_status_is_ok(status)) ls_array_release(array);
+  return status;
+}
+
+static ls_status add_saved(ls_snapshot *self, sources *from,
+                           const ls_saver *saver, size_t index) {
+  ls_variable *variable = saver->variables[index];
+  const char *name = ls_saver_name(saver, index);
+  ls_variable *value = ls_state_of(variable);
+  if (!ls_state_is_saved(from->store, value)) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_state_is_made(value)
+                         ? add_made(self, from, name, value)
+                         : add_variable(self, from, name, value));
+  const size_t parts = saver->exact ? ls_state_parts(from->store, variable) : 0;
+  for (size_t i = 0; i < parts; ++i) {
+    const char *entry = ls_saver_part_name(&self->names, name, i);
+    if (entry == NULL) return ls_out_of_memory();
+    LS_RETURN_IF_ERROR(
+        add_variable(self, from, entry, variable->components[i]));
+  }
+  return ls_ok();
+}
+
+// ---- Where it goes ---------------------------------------------------------
+// As files are laid out: wider elements first.
+static ls_status put_in_order(ls_snapshot *self) {
+  size_t *order = ls_arena_new_array(&self->names, size_t, self->count + 1);
+  size_t done = 0;
+  if (order == NULL) return ls_out_of_memory();
+  for (size_t width = 8; width > 0; width /= 2)
+    for (size_t i = 0; i < self->count; ++i)
+      if (ls_dtype_size(self->entries[i].dtype) == width) order[done++] = i;
+  self->in_order = order;
+  return ls_ok();
+}
+
+size_t ls_snapshot_overlap(const ls_safetensors_entry *entry, size_t begin,
+                           size_t end) {
+  const size_t from = (size_t)entry->offset, to = from + entry->size;
+  if (from > begin) begin = from;
+  if (to < end) end = to;
+  return begin < end ? end - begin : 0;
+}
+
+// The place in the order of the first entry that ends behind byte `at`.
+static size_t find_entry(const ls_snapshot *self, size_t at) {
+  size_t low = 0, high = self->count;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    const ls_safetensors_entry *it = &self->entries[self->in_order[middle]];
+    if ((size_t)it->offset + it->size <= at)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+// Part `part` of `parts`, which begins at a whole piece.
+static size_t begin_of(size_t size, size_t part, size_t parts) {
+  if (part == parts) return size;
+  return (size_t)((double)size / (double)parts * (double)part) / PIECE * PIECE;
+}
+
+static ls_status make_room(ls_snapshot *self) {
+  const size_t wanted = self->end - self->begin;
+  if (wanted <= self->room) return ls_ok();
+  ls_release(self->allocator, self->bytes);
+  self->bytes = NULL;
+  self->room = 0;
+  self->bytes = ls_allocate_large(self->allocator, wanted);
+  if (self->bytes == NULL)
+    return LS_STATUS(LS_RESOURCE_EXHAUSTED,
+                     "no memory for a copy of %zu bytes of variables", wanted);
+  self->room = wanted;
+  return ls_ok();
+}
+
+static ls_status lay_out(ls_snapshot *self, const ls_safetensors_note *notes,
+                         size_t num_notes, size_t part, size_t parts) {
+  ls_text header;
+  ls_text_init(&header, self->allocator);
+  ls_status status = ls_safetensors_lay_out(&header, self->entries, self->count,
+                                            notes, num_notes, &self->size);
+  if (ls_status_is_ok(status)) {
+    self->header_crc = ls_crc32c(0, header.data, header.size);
+    self->begin = begin_of(self->size, part, parts);
+    self->end = begin_of(self->size, part + 1, parts);
+    status = make_room(self);
+  }
+  if (ls_status_is_ok(status) && self->begin < header.size) {
+    const size_t left = header.size - self->begin;
+    const size_t here = self->end - self->begin;
+    memcpy(self->bytes, header.data + self->begin, left < here ? left : here);
+  }
+  ls_text_deinit(&header);
+  return ls_status_is_ok(status) ? put_in_order(self) : status;
+}
+
+// ---- Copying ---------------------------------------------------------------
+typedef struct copying {
+  const ls_snapshot *snapshot;
+  const sources *from;
+} copying;
+
+// Chunks of the part, each of which has pieces of entries.
+static void copy_chunks(void *user, int worker, int64_t first, int64_t last) {
+  (void)worker;
+  const copying *c = user;
+  const ls_snapshot *self = c->snapshot;
+  size_t begin = self->begin + (size_t)first * CHUNK;
+  size_t end = self->begin + (size_t)last * CHUNK;
+  if (end > self->end) end = self->end;
+  for (size_t i = find_entry(self, begin); i < self->count; ++i) {
+    const size_t number = self->in_order[i];
+    const ls_safetensors_entry *it = &self->entries[number];
+    const size_t size = ls_snapshot_overlap(it, begin, end);
+    if ((size_t)it->offset >= end) return;
+    if (size == 0) continue;
+    const size_t at = (size_t)it->offset > begin ? (size_t)it->offset : begin;
+    const char *data = c->from->items[number].data;
+    char *to = self->bytes + (at - self->begin);
+    if (data == NULL)
+      memset(to, 0, size);
+    else
+      memcpy(to, data + (at - (size_t)it->offset), size);
+  }
+}
+
+static void copy_all(const ls_snapshot *self, const sources *from,
+                     ls_workers *workers) {
+  const size_t size = self->end - self->begin;
+  const int64_t chunks = (int64_t)((size + CHUNK - 1) / CHUNK);
+  copying c = {self, from};
+  if (size >= LEAST_SHARED) {
+    const ls_status status = ls_workers_share(workers, copy_chunks, &c, chunks);
+    if (ls_status_is_ok(status)) return;
+    // Inside of a run, or without threads.
+    ls_status_free(status);
+  }
+  copy_chunks(&c, 0, 0, chunks);
+}
+
+static ls_status copy_values(const ls_snapshot *self, sources *from,
+                             ls_runtime *runtime) {
+  ls_workers *workers = NULL;
+  ls_many many;
+  LS_RETURN_IF_ERROR(ls_runtime_workers(runtime, &workers));
+  LS_RETURN_IF_ERROR(ls_many_enter(from->store, from->variables,
+                                   from->num_variables, false, &many));
+  for (size_t i = 0; i < self->count; ++i) {
+    struct source *it = &from->items[i];
+    it->data =
+        it->array != NULL ? ls_array_data(it->array) : many.data[it->variable];
+  }
+  copy_all(self, from, workers);
+  ls_many_leave(&many, false);
+  return ls_ok();
+}
+
+// ---- The whole -------------------------------------------------------------
+static ls_status take(ls_snapshot *self, ls_runtime *runtime,
+                      const ls_saver *saver, const ls_safetensors_note *notes,
+                      size_t num_notes, size_t part, size_t parts,
+                      sources *from) {
+  LS_RETURN_IF_ERROR(ls_saver_open(saver, &from->store));
+  for (size_t i = 0; i < saver->num_variables; ++i)
+    LS_RETURN_IF_ERROR(add_saved(self, from, saver, i));
+  LS_RETURN_IF_ERROR(lay_out(self, notes, num_notes, part, parts));
+  return copy_values(self, from, runtime);
+}
+
+ls_status ls_snapshot_take(ls_snapshot *self, ls_runtime *runtime,
+                           const ls_saver *saver,
+                           const ls_safetensors_note *notes, size_t num_notes,
+                           size_t part, size_t parts) {
+  ls_allocator *allocator = ls_runtime_allocator(runtime);
+  if (self->allocator != NULL) ls_arena_deinit(&self->names);
+  self->allocator = allocator;
+  self->count = 0;
+  ls_arena_init(&self->names, allocator);
+  sources from = {.allocator = allocator};
+  const ls_status status =
+      take(self, runtime, saver, notes, num_notes, part, parts, &from);
+  for (size_t i = 0; i < self->count; ++i)
+    ls_array_release(from.items[i].array);
+  ls_release(allocator, from.items);
+  ls_release(allocator, from.variables);
+  return status;
+}
+
+void ls_snapshot_deinit(ls_snapshot *self) {
+  if (self->allocator != NULL) {
+    ls_arena_deinit(&self->names);
+    ls_release(self->allocator, self->entries);
+    ls_release(self->allocator, self->bytes);
+  }
+  *self = (ls_snapshot){0};
+}
+
+// ---- Writing ---------------------------------------------------------------
+// Adds the bytes from `begin` to `end` to the sums of their entries.
+static void sum_up(const ls_snapshot *self, size_t begin, size_t end,
+                   uint32_t *crcs) {
+  for (size_t i = find_entry(self, begin); i < self->count; ++i) {
+    const size_t number = self->in_order[i];
+    const ls_safetensors_entry *it = &self->entries[number];
+    const size_t size = ls_snapshot_overlap(it, begin, end);
+    if ((size_t)it->offset >= end) return;
+    const size_t at = (size_t)it->offset > begin ? (size_t)it->offset : begin;
+    crcs[number] =
+        ls_crc32c(crcs[number], self->bytes + (at - self->begin), size);
+  }
+}
+
+// In pieces, so that the checksum leaves the bytes in a cache.
+ls_status ls_snapshot_write(const ls_snapshot *self,
+                            const ls_file_system *files, void *file,
+                            uint32_t *crcs) {
+  for (size_t i = 0; crcs != NULL && i < self->count; ++i)
+    crcs[i] = 0;
+  for (size_t at = self->begin; at < self->end; at += PIECE) {
+    const size_t end = self->end - at < PIECE ? self->end : at + PIECE;
+    if (crcs != NULL) sum_up(self, at, end, crcs);
+    LS_RETURN_IF_ERROR(files->write_at(files->user, file, (int64_t)at,
+                                       self->bytes + (at - self->begin),
+                                       end - at));
+  }
+  return ls_ok();
+}
