@@ -39,6 +39,7 @@
 #define LOCKSTEP_FUNCTION_H_
 
 #include "lockstep/ops.h"
+#include "lockstep/parameters.h"
 #include "lockstep/variable.h"
 
 #ifdef __cplusplus
@@ -51,11 +52,13 @@ enum { LS_MAX_NESTED_CALLS = 64 };
 
 // How to make a function. Zero in a field means its default.
 typedef struct ls_function_options {
-  ls_callback call;             // Required.
-  void *user;                   // Must live until `release`.
-  const char *name;             // Default "function".
-  void (*release)(void *user);  // Called when the function goes.
-  int64_t seed;                 // Of its random ops.
+  ls_callback call;                 // Required.
+  void *user;                       // Must live until `release`.
+  const char *name;                 // Default "function".
+  void (*release)(void *user);      // Called when the function goes.
+  int64_t seed;                     // Of its random ops.
+  const ls_parameters *parameters;  // What `call` takes, lent for the
+                                    // function's life. Default: anything.
 } ls_function_options;
 
 // Creates a function. The caller owns a reference.
@@ -77,6 +80,22 @@ LS_API void ls_function_clear(ls_function *function);
 //                           the function.
 LS_API LS_MUST_USE ls_status ls_function_call(ls_function *function,
                                               ls_nest args, ls_nest *results);
+
+// The same with arguments by name, a dict or none, lent: see parameters.h.
+//   LS_INVALID_ARGUMENT  they are not what its parameters declare.
+LS_API LS_MUST_USE ls_status ls_function_call_named(ls_function *function,
+                                                    ls_nest args, ls_nest named,
+                                                    ls_nest *results);
+
+// A concrete function: what `function` records for such arguments, traced here
+// and now and never again. Wherever it is called, in a graph or by a strategy
+// too, its ops are copies of these. The caller owns a reference.
+//   LS_FAILED_PRECONDITION  called while a graph is being built.
+// Calls of it are refused as
+//   LS_INVALID_ARGUMENT     the arguments are of another structure, dtype or
+//                           shape, or another number or variable; names it.
+LS_API LS_MUST_USE ls_status ls_function_make_concrete(
+    ls_function *function, ls_nest args, ls_function **out_function);
 
 // Calls so far, and setting their number; a call with a loop of k steps
 // (ls_step_while) is k. Random ops draw by it: a run that is continued in
@@ -116,13 +135,14 @@ typedef struct ls_callable {
   ls_function *traced;
   ls_callback plain;
   void *user;
+  const ls_parameters *parameters;  // Of the plain one; NULL: nothing declared.
 } ls_callable;
 static inline ls_callable ls_traced(ls_function *function) {
-  const ls_callable callable = {function, NULL, NULL};
+  const ls_callable callable = {function, NULL, NULL, NULL};
   return callable;
 }
 static inline ls_callable ls_plain(ls_callback callback, void *user) {
-  const ls_callable callable = {NULL, callback, user};
+  const ls_callable callable = {NULL, callback, user, NULL};
   return callable;
 }
 

@@ -44,6 +44,7 @@
 #include "lockstep/nest.h"
 #include "lockstep/nn.h"
 #include "lockstep/ops.h"
+#include "lockstep/parameters.h"
 #include "lockstep/record.h"
 #include "lockstep/regroup.h"
 #include "lockstep/replica.h"

@@ -158,6 +158,8 @@ typedef struct ls_run_options {
   // It is a permission: today they take turns on the caller's thread, and
   // results are the same either way. Building is always one after the other.
   ls_flag run_concurrently;
+  // Arguments by name, a dict, lent: see parameters.h.
+  ls_nest named;
 } ls_run_options;
 LS_API LS_MUST_USE ls_status ls_strategy_run_with(ls_strategy *strategy,
                                                   ls_callable callable,

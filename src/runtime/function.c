@@ -399,14 +399,11 @@ ls_status ls_function_call_by(ls_function *function, const ls_tracer *tracer,
   return status;
 }
 
-ls_status ls_function_call(ls_function *function, ls_nest args,
-                           ls_nest *results) {
-  LS_REQUIRE(function);
-  LS_REQUIRE(results);
-  return ls_function_call_by(function, &(ls_tracer){0}, args, results);
+// ---- Looking in ------------------------------------------------------------
+const ls_function_options *ls_function_options_of(const ls_function *function) {
+  return &function->options;
 }
 
-// ---- Looking in ------------------------------------------------------------
 uint64_t ls_function_steps(const ls_function *function) {
   return __atomic_load_n(&function->step, __ATOMIC_RELAXED);
 }

@@ -27,8 +27,15 @@ typedef struct ls_tracer {
   void *self;
 } ls_tracer;
 
+// `args` are as its callback gets them.
 ls_status ls_function_call_by(ls_function *function, const ls_tracer *tracer,
                               ls_nest args, ls_nest *results);
+// What it was made with, lent; its name is never NULL.
+const ls_function_options *ls_function_options_of(const ls_function *function);
+// Whether arguments are already as a callback with these parameters gets them:
+// then there is nothing to bind (ls_parameters_bind).
+bool ls_arguments_are_bound(const ls_parameters *parameters, ls_nest args,
+                            ls_nest named);
 
 // Looks at the newest trace, which stays until `look` has returned.
 ls_status ls_function_look(const ls_function *function,

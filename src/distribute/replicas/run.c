@@ -90,9 +90,8 @@ static ls_status check_run(ls_callable callable, ls_nest args) {
                              ls_nest_print(args, text, sizeof(text)));
 }
 
-static ls_status run(ls_strategy *strategy, ls_callable callable, ls_nest args,
-                     ls_nest *results) {
-  LS_RETURN_IF_ERROR(check_run(callable, args));
+static ls_status run_bound(ls_strategy *strategy, ls_callable callable,
+                           ls_nest args, ls_nest *results) {
   ls_crossing crossing;
   LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, strategy, "run"));
   // A traced function fills the results of the call before, a plain callback
@@ -111,13 +110,38 @@ static ls_status run(ls_strategy *strategy, ls_callable callable, ls_nest args,
   return status;
 }
 
+// With the arguments as the callable gets them.
+static ls_status run(ls_strategy *strategy, ls_callable callable, ls_nest args,
+                     ls_nest named, ls_nest *results) {
+  LS_RETURN_IF_ERROR(check_run(callable, args));
+  const ls_function_options *options =
+      callable.traced != NULL ? ls_function_options_of(callable.traced) : NULL;
+  const ls_parameters *parameters =
+      options != NULL ? options->parameters : callable.parameters;
+  if (ls_arguments_are_bound(parameters, args, named))
+    return run_bound(strategy, callable, args, results);
+  ls_nest bound = ls_none();
+  ls_status status = ls_parameters_bind(
+      parameters, options != NULL ? options->name : "a run's callback", args,
+      named, &bound);
+  if (ls_status_is_ok(status))
+    status = run_bound(strategy, callable, bound, results);
+  ls_nest_release(bound);
+  return status;
+}
+
+static ls_status run_named(ls_strategy *strategy, ls_callable callable,
+                           ls_nest args, ls_nest named, ls_nest *results) {
+  const ls_status status = run(strategy, callable, args, named, results);
+  ls_strategy_tell_ranks(strategy, status);
+  return status;
+}
+
 ls_status ls_strategy_run(ls_strategy *strategy, ls_callable callable,
                           ls_nest args, ls_nest *results) {
   LS_REQUIRE(strategy);
   LS_REQUIRE(results);
-  const ls_status status = run(strategy, callable, args, results);
-  ls_strategy_tell_ranks(strategy, status);
-  return status;
+  return run_named(strategy, callable, args, ls_none(), results);
 }
 
 ls_status ls_strategy_run_with(ls_strategy *strategy, ls_callable callable,
@@ -128,7 +152,8 @@ ls_status ls_strategy_run_with(ls_strategy *strategy, ls_callable callable,
   if (options != NULL && (unsigned)options->run_concurrently > LS_FLAG_OFF)
     return ls_invalid_argument("run_concurrently %d is no flag",
                                (int)options->run_concurrently);
-  return ls_strategy_run(strategy, callable, args, results);
+  return run_named(strategy, callable, args,
+                   options != NULL ? options->named : ls_none(), results);
 }
 
 ls_status ls_strategy_call_for_each_replica(ls_strategy *strategy,

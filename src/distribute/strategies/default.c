@@ -54,7 +54,8 @@ static ls_status run(ls_strategy *strategy, ls_crossing *crossing,
   (void)strategy;
   ls_scope_end(&crossing->scope);
   return callable.traced != NULL
-             ? ls_function_call(callable.traced, args, results)
+             ? ls_function_call_by(callable.traced, &(ls_tracer){0}, args,
+                                   results)
              : ls_take_nest(callable.plain(args, callable.user), results);
 }
 

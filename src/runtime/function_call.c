@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Calls of functions: with arguments as a user gives them, and of one trace
+// alone.
+#include "base/require.h"
+#include "runtime/function.h"
+
+bool ls_arguments_are_bound(const ls_parameters *parameters, ls_nest args,
+                            ls_nest named) {
+  if (ls_nest_count(named) != 0 || named.kind == LS_KIND_FAILED) return false;
+  if (parameters == NULL) return true;
+  return !parameters->variadic && !parameters->any_names &&
+         args.kind == LS_KIND_TUPLE && ls_nest_count(args) == parameters->count;
+}
+
+static ls_status call(ls_function *function, ls_nest args, ls_nest named,
+                      ls_nest *results) {
+  static const ls_tracer alone;
+  const ls_function_options *options = ls_function_options_of(function);
+  if (ls_arguments_are_bound(options->parameters, args, named))
+    return ls_function_call_by(function, &alone, args, results);
+  ls_nest bound = ls_none();
+  ls_status status = ls_parameters_bind(options->parameters, options->name,
+                                        args, named, &bound);
+  if (ls_status_is_ok(status))
+    status = ls_function_call_by(function, &alone, bound, results);
+  ls_nest_release(bound);
+  return status;
+}
+
+ls_status ls_function_call(ls_function *function, ls_nest args,
+                           ls_nest *results) {
+  LS_REQUIRE(function);
+  LS_REQUIRE(results);
+  return call(function, args, ls_none(), results);
+}
+
+ls_status ls_function_call_named(ls_function *function, ls_nest args,
+                                 ls_nest named, ls_nest *results) {
+  LS_REQUIRE(function);
+  LS_REQUIRE(results);
+  return call(function, args, named, results);
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/parameters.h"
+
+#include "support/expect.h"
+#include "support/spec.h"
+
+static const char *const xy[] = {"x", "y"};
+
+static ls_nest one_named(const char *name, ls_nest item) {
+  return ls_nest_dict("", &name, &item, 1);
+}
+
+// Binds, expects the text of what comes, and releases the arguments.
+static void expect_bound(const ls_parameters *p, ls_nest args, ls_nest named,
+                         const char *text) {
+  ls_nest bound = {0};
+  char printed[300];
+  expect_ok(ls_parameters_bind(p, "f", args, named, &bound));
+  assert_string_equal(ls_nest_print(bound, printed, sizeof(printed)), text);
+  ls_nest_release(bound);
+  ls_nest_release(args);
+  ls_nest_release(named);
+}
+
+static void expect_refused(const ls_parameters *p, ls_nest args, ls_nest named,
+                           const char *says) {
+  ls_nest bound = {0};
+  expect_status(ls_parameters_bind(p, "f", args, named, &bound),
+                LS_INVALID_ARGUMENT, says);
+  assert_int_equal(bound.kind, LS_KIND_NONE);
+  ls_nest_release(args);
+  ls_nest_release(named);
+}
+
+static void arguments_come_in_the_order_of_parameters(void **state) {
+  (void)state;
+  const ls_parameters p = {.names = xy, .count = 2};
+  expect_bound(&p, LS_TUPLE(ls_nest_i64(1), ls_nest_i64(2)), ls_none(),
+               "(1, 2)");
+  expect_bound(&p, LS_LIST(ls_nest_i64(1)), one_named("y", ls_nest_i64(2)),
+               "(1, 2)");
+  const ls_nest both[] = {ls_nest_i64(2), ls_nest_i64(1)};
+  expect_bound(&p, ls_none(),
+               ls_nest_dict("", (const char *const[]){"y", "x"}, both, 2),
+               "(1, 2)");
+}
+
+static void what_may_be_left_out_comes_as_none(void **state) {
+  (void)state;
+  const ls_parameters p = {.names = xy, .count = 2, .num_optional = 1};
+  expect_bound(&p, LS_TUPLE(ls_nest_i64(1)), ls_none(), "(1, none)");
+  expect_refused(&p, ls_none(), one_named("y", ls_nest_i64(2)),
+                 "f takes (x, y): 'x' is not given");
+}
+
+static void
+more_arguments_come_as_a_list_and_other_names_as_a_dict(void **state) {
+  (void)state;
+  const ls_parameters p = {
+      .names = xy, .count = 1, .variadic = true, .any_names = true};
+  expect_bound(&p, LS_TUPLE(ls_nest_i64(1), ls_nest_i64(2), ls_nest_i64(3)),
+               one_named("z", ls_nest_i64(4)), "(1, [2, 3], {'z': 4})");
+  expect_bound(&p, LS_TUPLE(ls_nest_i64(1)), ls_none(), "(1, [], {})");
+}
+
+static void what_declares_nothing_gets_names_behind_the_others(void **state) {
+  (void)state;
+  expect_bound(NULL, LS_LIST(ls_nest_i64(1)), ls_none(), "[1]");
+  expect_bound(NULL, LS_LIST(ls_nest_i64(1)), one_named("z", ls_nest_i64(4)),
+               "(1, {'z': 4})");
+  expect_bound(NULL, ls_none(), one_named("z", ls_nest_i64(4)), "({'z': 4},)");
+}
+
+static void arguments_that_do_not_fit_are_refused_by_name(void **state) {
+  LS_SPEC("T64 T68");
+  (void)state;
+  const ls_parameters p = {.names = xy, .count = 2};
+  expect_refused(&p, LS_TUPLE(ls_nest_i64(1), ls_nest_i64(2), ls_nest_i64(3)),
+                 ls_none(), "too many positional arguments for f");
+  expect_refused(&p, LS_TUPLE(ls_nest_i64(1), ls_nest_i64(2)),
+                 one_named("y", ls_nest_i64(3)),
+                 "'y' is given by position and by name");
+  expect_refused(&p, LS_TUPLE(ls_nest_i64(1)), one_named("z", ls_nest_i64(3)),
+                 "f takes (x, y): 'z' is none of its parameters' names");
+  const ls_parameters only = {
+      .names = xy, .count = 2, .num_positional_only = 1};
+  expect_refused(&only, ls_none(), one_named("x", ls_nest_i64(3)),
+                 "f takes (x, /, y): 'x' is none");
+  expect_refused(&p, ls_nest_i64(3), ls_none(), "a list or a tuple");
+  expect_refused(&p, ls_none(), LS_LIST(ls_nest_i64(3)), "a dict");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(arguments_come_in_the_order_of_parameters),
+      cmocka_unit_test(what_may_be_left_out_comes_as_none),
+      cmocka_unit_test(more_arguments_come_as_a_list_and_other_names_as_a_dict),
+      cmocka_unit_test(what_declares_nothing_gets_names_behind_the_others),
+      cmocka_unit_test(arguments_that_do_not_fit_are_refused_by_name),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

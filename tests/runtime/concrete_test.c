@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Arguments by name, and concrete functions.
+#include "lockstep/function.h"
+
+#include "lockstep/eager.h"
+#include "lockstep/gradients.h"
+#include "lockstep/session.h"
+#include "lockstep/strategy.h"
+#include "support/expect.h"
+#include "support/function.h"
+#include "support/replicas.h"
+
+static ls_nest vector(size_t count, const float *values) {
+  ls_array *array = NULL;
+  expect_ok(ls_array_create_copy(LS_DTYPE_F32, LS_SHAPE((int64_t)count), values,
+                                 &array));
+  return ls_nest_array(array);
+}
+
+static double item(ls_nest nest, int64_t index) {
+  return ls_array_f64(ls_nest_as_array(nest), index);
+}
+
+static int calls;
+
+// x * scale, and the scale.
+static ls_nest scaled(ls_nest args, void *user) {
+  (void)user;
+  ++calls;
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  ls_tensor scale = {0};
+  const ls_nest second = ls_nest_item(args, 1);
+  scale = second.kind == LS_KIND_NONE ? ls_scalar(LS_DTYPE_F32, 2)
+          : second.kind == LS_KIND_SCALAR
+              ? ls_scalar(LS_DTYPE_F32, ls_nest_number(second))
+              : ls_nest_tensor(args, 1);
+  return LS_TUPLE(ls_leaf(ls_mul(x, scale)), ls_nest_i64(7));
+}
+
+static const char *const names[] = {"x", "scale"};
+static const ls_parameters x_and_scale = {
+    .names = names, .count = 2, .num_optional = 1};
+
+static ls_function *declared(void) {
+  ls_function *f = NULL;
+  expect_ok(ls_function_create(
+      &(ls_function_options){
+          .call = scaled, .name = "scaled", .parameters = &x_and_scale},
+      &f));
+  return f;
+}
+
+// ---- Arguments by name -----------------------------------------------------
+static void a_function_takes_arguments_by_name(void **state) {
+  (void)state;
+  ls_function *f = declared();
+  ls_nest result = {0};
+  const ls_nest x = LS_TUPLE(vector(2, (float[]){1, 2}));
+  const ls_nest three = ls_nest_f64(3);
+  const ls_nest named = ls_nest_dict("", &names[1], &three, 1);
+  expect_ok(ls_function_call_named(f, x, named, &result));
+  assert_true(item(ls_nest_item(result, 0), 1) == 6);
+  expect_ok(ls_function_call(f, x, &result));
+  assert_true(item(ls_nest_item(result, 0), 1) == 4);
+  const ls_nest many =
+      LS_TUPLE(vector(1, (float[]){1}), ls_nest_i64(2), ls_nest_i64(3));
+  expect_status(ls_function_call(f, many, &result), LS_INVALID_ARGUMENT,
+                "too many positional arguments for scaled");
+  ls_nest_release(many);
+  ls_nest_release(named);
+  ls_nest_release(x);
+  ls_nest_release(result);
+  ls_function_release(f);
+}
+
+static void a_strategy_takes_them_for_both_kinds_of_callables(void **state) {
+  (void)state;
+  ls_strategy *strategy = mirrored_of(2);
+  ls_function *f = declared();
+  const ls_nest x = LS_TUPLE(ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(2), 2)));
+  const ls_nest three = ls_nest_f64(3);
+  const ls_nest named = ls_nest_dict("", &names[1], &three, 1);
+  const ls_run_options options = {.named = named};
+  ls_callable plain = ls_plain(scaled, NULL);
+  plain.parameters = &x_and_scale;
+  const ls_callable both[] = {ls_traced(f), plain};
+  for (size_t i = 0; i < 2; ++i) {
+    ls_nest result = {0}, own = {0};
+    expect_ok(ls_strategy_run_with(strategy, both[i], x, &options, &result));
+    expect_ok(ls_strategy_replica_result(strategy, result, 1, &own));
+    ls_array *array = NULL;
+    const ls_nest first = ls_nest_item(own, 0);
+    if (first.kind == LS_KIND_TENSOR) {
+      expect_ok(ls_tensor_value(first.as.tensor, &array));
+      assert_true(ls_array_f64(array, 1) == 6);
+      ls_array_release(array);
+    } else {
+      assert_true(item(first, 1) == 6);
+    }
+    ls_nest_release(own);
+    ls_nest_release(result);
+  }
+  ls_nest_release(named);
+  ls_nest_release(x);
+  ls_function_release(f);
+  ls_strategy_release(strategy);
+}
+
+// ---- Concrete functions ----------------------------------------------------
+static ls_function *concrete_of_two(void) {
+  ls_function *f = declared(), *concrete = NULL;
+  const ls_nest args = LS_TUPLE(vector(2, (float[]){0, 0}));
+  calls = 0;
+  expect_ok(ls_function_make_concrete(f, args, &concrete));
+  assert_int_equal(calls, 1);
+  ls_nest_release(args);
+  ls_function_release(f);
+  return concrete;
+}
+
+static void a_concrete_function_is_never_traced_again(void **state) {
+  (void)state;
+  ls_function *concrete = concrete_of_two();
+  const ls_nest x = LS_TUPLE(vector(2, (float[]){1, 2}));
+  ls_nest result = {0};
+  for (int i = 0; i < 2; ++i) {
+    expect_ok(ls_function_call(concrete, x, &result));
+    assert_true(item(ls_nest_item(result, 0), 1) == 4);
+    assert_true(ls_nest_number(ls_nest_item(result, 1)) == 7);
+    ls_function_clear(concrete);
+  }
+  assert_int_equal(calls, 1);
+  ls_nest_release(result);
+  ls_nest_release(x);
+  ls_function_release(concrete);
+}
+
+static ls_nest twice(ls_nest args, void *user) {
+  ls_nest result = {0};
+  const ls_status status = ls_function_call(user, args, &result);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  const ls_nest again = LS_TUPLE(ls_nest_retain(ls_nest_item(result, 0)));
+  ls_nest_release(result);
+  ls_nest last = {0};
+  const ls_status second = ls_function_call(user, again, &last);
+  ls_nest_release(again);
+  return ls_status_is_ok(second) ? last : ls_fail(second);
+}
+
+static void it_is_copied_into_functions_and_replicas(void **state) {
+  (void)state;
+  ls_function *concrete = concrete_of_two();
+  ls_function *outer = function_of(twice, concrete);
+  ls_strategy *strategy = mirrored_of(2);
+  const ls_nest x = LS_TUPLE(vector(2, (float[]){1, 2}));
+  ls_nest result = {0}, own = {0};
+  expect_ok(ls_function_call(outer, x, &result));
+  assert_true(item(ls_nest_item(result, 0), 1) == 8);
+  ls_nest_release(result);
+  result = ls_none();
+  expect_ok(ls_strategy_run(strategy, ls_traced(concrete), x, &result));
+  expect_ok(ls_strategy_replica_result(strategy, result, 1, &own));
+  assert_true(item(ls_nest_item(own, 0), 1) == 4);
+  assert_int_equal(calls, 1);
+  ls_nest_release(own);
+  ls_nest_release(result);
+  ls_nest_release(x);
+  ls_function_release(outer);
+  ls_function_release(concrete);
+  ls_strategy_release(strategy);
+}
+
+static void it_is_copied_into_a_graph_with_a_session(void **state) {
+  (void)state;
+  ls_function *concrete = concrete_of_two();
+  ls_graph *graph = NULL;
+  ls_session *session = NULL;
+  ls_nest made = {0}, result = {0};
+  expect_ok(ls_graph_create("g", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    const ls_nest x = LS_TUPLE(ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(2), 3)));
+    expect_ok(ls_function_call(concrete, x, &made));
+    ls_nest_release(x);
+  }
+  expect_ok(ls_session_create(graph, &session));
+  expect_ok(ls_session_run(session, ls_nest_item(made, 0), NULL, 0, &result));
+  assert_true(item(result, 1) == 6);
+  assert_int_equal(calls, 1);
+  ls_session_destroy(session);
+  ls_nest_release(made);
+  ls_nest_release(result);
+  ls_graph_destroy(graph);
+  ls_function_release(concrete);
+}
+
+static void other_arguments_are_refused_by_name(void **state) {
+  (void)state;
+  ls_function *concrete = concrete_of_two();
+  ls_nest result = {0};
+  const ls_nest longer = LS_TUPLE(vector(3, (float[]){1, 2, 3}));
+  expect_status(ls_function_call(concrete, longer, &result),
+                LS_INVALID_ARGUMENT,
+                "concrete function 'scaled' takes f32[2] as leaf 0");
+  const ls_nest valued = LS_TUPLE(vector(2, (float[]){1, 2}), ls_nest_i64(3));
+  expect_status(ls_function_call(concrete, valued, &result),
+                LS_INVALID_ARGUMENT, "another value of leaf 1");
+  ls_nest_release(longer);
+  ls_nest_release(valued);
+  ls_function_release(concrete);
+}
+
+static void it_is_made_in_eager_of_one_replicas_arguments(void **state) {
+  (void)state;
+  ls_function *f = declared(), *concrete = NULL;
+  ls_graph *graph = NULL;
+  expect_ok(ls_graph_create("g", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    expect_status(ls_function_make_concrete(f, ls_none(), &concrete),
+                  LS_FAILED_PRECONDITION, "graph 'g' is being built");
+  }
+  const ls_nest parts[] = {vector(1, (float[]){1}), vector(1, (float[]){2})};
+  const ls_nest args = LS_TUPLE(ls_nest_distributed(LS_PER_REPLICA, parts, 2));
+  expect_status(ls_function_make_concrete(f, args, &concrete),
+                LS_INVALID_ARGUMENT, "leaf 0 of the arguments is distributed");
+  assert_null(concrete);
+  ls_nest_release(args);
+  ls_graph_destroy(graph);
+  ls_function_release(f);
+}
+
+static void a_tape_sees_through_it(void **state) {
+  (void)state;
+  ls_function *concrete = concrete_of_two();
+  ls_tape *tape = NULL;
+  ls_nest y = {0}, gradient = {0};
+  const ls_tensor x = ls_fill(LS_DTYPE_F32, LS_SHAPE(2), 3);
+  const ls_nest args = LS_TUPLE(ls_leaf(x)), xs = ls_leaf(x);
+  expect_ok(ls_tape_begin(&tape));
+  expect_ok(ls_tape_watch(tape, x));
+  expect_ok(ls_function_call(concrete, args, &y));
+  expect_ok(ls_tape_end(tape));
+  expect_ok(ls_tape_gradients(tape, ls_nest_item(y, 0), &xs, 1, &gradient));
+  ls_array *array = NULL;
+  expect_ok(ls_tensor_value(gradient.as.tensor, &array));
+  assert_true(ls_array_f64(array, 1) == 2);
+  ls_array_release(array);
+  ls_nest_release(gradient);
+  ls_nest_release(y);
+  ls_nest_release(args);
+  ls_tape_release(tape);
+  ls_function_release(concrete);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_function_takes_arguments_by_name),
+      cmocka_unit_test(a_strategy_takes_them_for_both_kinds_of_callables),
+      cmocka_unit_test(a_concrete_function_is_never_traced_again),
+      cmocka_unit_test(it_is_copied_into_functions_and_replicas),
+      cmocka_unit_test(it_is_copied_into_a_graph_with_a_session),
+      cmocka_unit_test(other_arguments_are_refused_by_name),
+      cmocka_unit_test(it_is_made_in_eager_of_one_replicas_arguments),
+      cmocka_unit_test(a_tape_sees_through_it),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
