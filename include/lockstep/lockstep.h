@@ -57,6 +57,7 @@
 #include "lockstep/strategy.h"
 #include "lockstep/streams.h"
 #include "lockstep/summary.h"
+#include "lockstep/topology.h"
 #include "lockstep/trace.h"
 #include "lockstep/train.h"
 #include "lockstep/trunk.h"

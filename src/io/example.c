@@ -7,7 +7,7 @@
 //   a list { repeated value = 1 }, numbers one by one or packed into one field.
 #include "io/example.h"
 
-#include "io/bytes.h"
+#include "io/protobuf_read.h"
 
 const char *ls_feature_kind_name(ls_feature_kind kind) {
   static const char *const names[] = {"no values", "bytes", "floats",
@@ -16,28 +16,12 @@ const char *ls_feature_kind_name(ls_feature_kind kind) {
 }
 
 // ---- Fields ----------------------------------------------------------------
-typedef enum wire_type {
-  VARINT,
-  FIXED_64,
-  BYTES,
-  START,
-  END,
-  FIXED_32
-} wire_type;
-
 // What is left of a message.
 typedef struct message {
-  const unsigned char *at, *end;
+  ls_proto_input left;
   const ls_record_place *place;
   const unsigned char *data;  // The example's first byte.
 } message;
-
-typedef struct field {
-  uint32_t number;
-  wire_type type;
-  uint64_t value;           // A varint's or a fixed one's.
-  const unsigned char *at;  // Bytes: where they are, `value` of them.
-} field;
 
 static ls_status damaged(const message *in, const unsigned char *at,
                          const char *what) {
@@ -47,63 +31,15 @@ static ls_status damaged(const message *in, const unsigned char *at,
                    (long long)(in->place->offset + (at - in->data)));
 }
 
-// False: it is cut off or longer than 10 bytes.
-static inline bool read_varint(message *in, uint64_t *out) {
-  if (in->at < in->end && *in->at < 0x80) {
-    *out = *in->at++;
-    return true;
-  }
-  uint64_t value = 0;
-  for (int shift = 0; shift < 70 && in->at < in->end; shift += 7) {
-    const unsigned char byte = *in->at++;
-    value |= (uint64_t)(byte & 0x7f) << shift;
-    if (shift == 63 && byte > 1) return false;
-    if (byte < 0x80) {
-      *out = value;
-      return true;
-    }
-  }
-  return false;
-}
-
-static ls_status next_field(message *in, field *out) {
-  const unsigned char *start = in->at;
-  uint64_t tag = 0;
-  if (!read_varint(in, &tag) || tag >> 3 == 0 || tag >> 3 > 0x1fffffff)
-    return damaged(in, start, "a field's number is wrong");
-  out->number = (uint32_t)(tag >> 3);
-  out->type = (wire_type)(tag & 7);
-  const size_t left = (size_t)(in->end - in->at);
-  switch (tag & 7) {
-  case VARINT:
-    if (read_varint(in, &out->value)) return ls_ok();
-    return damaged(in, start, "a number is cut off or too long");
-  case FIXED_64:
-    if (left < 8) return damaged(in, start, "a number is cut off");
-    out->value = ls_load_le64(in->at);
-    in->at += 8;
-    return ls_ok();
-  case FIXED_32:
-    if (left < 4) return damaged(in, start, "a number is cut off");
-    out->value = ls_load_le32(in->at);
-    in->at += 4;
-    return ls_ok();
-  case BYTES:
-    if (!read_varint(in, &out->value) ||
-        out->value > (uint64_t)(in->end - in->at))
-      return damaged(in, start, "a field is longer than what holds it");
-    out->at = in->at;
-    in->at += out->value;
-    return ls_ok();
-  default:
-    return damaged(in, start, "a field is of a type that none has");
-  }
+static inline ls_status next_field(message *in, ls_proto_field *out) {
+  const unsigned char *start = in->left.at;
+  const char *fault = ls_proto_read_field(&in->left, out);
+  return fault == NULL ? ls_ok() : damaged(in, start, fault);
 }
 
 // A field that holds a message, or bytes.
-static message inside(const message *outer, const field *found) {
-  return (message){.at = found->at,
-                   .end = found->at + found->value,
+static message inside(const message *outer, const ls_proto_field *found) {
+  return (message){.left = {found->at, found->at + found->value},
                    .place = outer->place,
                    .data = outer->data};
 }
@@ -111,11 +47,11 @@ static message inside(const message *outer, const field *found) {
 // ---- Features --------------------------------------------------------------
 static ls_status read_feature(message in, ls_feature *out) {
   *out = (ls_feature){0};
-  while (in.at < in.end) {
-    const unsigned char *start = in.at;
-    field found = {0};
+  while (in.left.at < in.left.end) {
+    const unsigned char *start = in.left.at;
+    ls_proto_field found = {0};
     LS_RETURN_IF_ERROR(next_field(&in, &found));
-    if (found.number > 3 || found.type != BYTES) continue;
+    if (found.number > 3 || found.type != LS_PROTO_BYTES) continue;
     if ((uint32_t)out->kind == found.number)
       return damaged(&in, start, "a feature has two lists of one kind");
     *out = (ls_feature){.kind = (ls_feature_kind)found.number,
@@ -130,15 +66,15 @@ static ls_status read_entry(message in, ls_bytes *out_name,
                             message *out_feature) {
   *out_name = (ls_bytes){.data = ""};
   *out_feature = (message){.place = in.place, .data = in.data};
-  while (in.at < in.end) {
-    const unsigned char *start = in.at;
-    field found = {0};
+  while (in.left.at < in.left.end) {
+    const unsigned char *start = in.left.at;
+    ls_proto_field found = {0};
     LS_RETURN_IF_ERROR(next_field(&in, &found));
-    if (found.type != BYTES) continue;
+    if (found.type != LS_PROTO_BYTES) continue;
     if (found.number == 1)
       *out_name = (ls_bytes){(const char *)found.at, (size_t)found.value};
     if (found.number != 2) continue;
-    if (out_feature->at != NULL)
+    if (out_feature->left.at != NULL)
       return damaged(&in, start, "an entry has two features");
     *out_feature = inside(&in, &found);
   }
@@ -150,18 +86,17 @@ typedef ls_status (*entry_function)(void *user, ls_bytes name, message feature);
 static ls_status visit_entries(const ls_record_place *place, const void *data,
                                size_t size, entry_function found_entry,
                                void *user) {
-  message example = {.at = data,
-                     .end = (const unsigned char *)data + size,
+  message example = {.left = {data, (const unsigned char *)data + size},
                      .place = place,
                      .data = data};
-  while (example.at < example.end) {
-    field found = {0};
+  while (example.left.at < example.left.end) {
+    ls_proto_field found = {0};
     LS_RETURN_IF_ERROR(next_field(&example, &found));
-    if (found.number != 1 || found.type != BYTES) continue;
+    if (found.number != 1 || found.type != LS_PROTO_BYTES) continue;
     message features = inside(&example, &found);
-    while (features.at < features.end) {
+    while (features.left.at < features.left.end) {
       LS_RETURN_IF_ERROR(next_field(&features, &found));
-      if (found.number != 1 || found.type != BYTES) continue;
+      if (found.number != 1 || found.type != LS_PROTO_BYTES) continue;
       ls_bytes name;
       message feature;
       LS_RETURN_IF_ERROR(
@@ -224,8 +159,7 @@ static ls_status open_list(const ls_feature_place *place,
                            message *out) {
   *out = (message){.place = place->record, .data = place->data};
   if (feature->kind == wanted) {
-    out->at = feature->list;
-    out->end = feature->list + feature->size;
+    out->left = (ls_proto_input){feature->list, feature->list + feature->size};
     return ls_ok();
   }
   return ls_invalid_argument(
@@ -241,10 +175,10 @@ ls_status ls_feature_bytes(const ls_feature_place *place,
   message in;
   *out_count = 0;
   LS_RETURN_IF_ERROR(open_list(place, feature, LS_FEATURE_BYTES, &in));
-  while (in.at < in.end) {
-    field found = {0};
+  while (in.left.at < in.left.end) {
+    ls_proto_field found = {0};
     LS_RETURN_IF_ERROR(next_field(&in, &found));
-    if (found.number != 1 || found.type != BYTES) continue;
+    if (found.number != 1 || found.type != LS_PROTO_BYTES) continue;
     if (*out_count < room)
       out[*out_count] = (ls_bytes){(const char *)found.at, (size_t)found.value};
     ++*out_count;
@@ -253,7 +187,7 @@ ls_status ls_feature_bytes(const ls_feature_place *place,
 }
 
 // Packed floats lie as they are read on a little-endian machine.
-static void copy_floats(const field *packed, float *out, size_t room,
+static void copy_floats(const ls_proto_field *packed, float *out, size_t room,
                         size_t *count) {
   const size_t all = (size_t)packed->value / 4;
   for (size_t i = 0; i < all && *count + i < room; ++i) {
@@ -269,14 +203,14 @@ ls_status ls_feature_floats(const ls_feature_place *place,
   message in;
   *out_count = 0;
   LS_RETURN_IF_ERROR(open_list(place, feature, LS_FEATURE_FLOATS, &in));
-  while (in.at < in.end) {
-    const unsigned char *start = in.at;
-    field found = {0};
+  while (in.left.at < in.left.end) {
+    const unsigned char *start = in.left.at;
+    ls_proto_field found = {0};
     LS_RETURN_IF_ERROR(next_field(&in, &found));
     if (found.number != 1) continue;
-    if (found.type == BYTES && found.value % 4 == 0) {
+    if (found.type == LS_PROTO_BYTES && found.value % 4 == 0) {
       copy_floats(&found, out, room, out_count);
-    } else if (found.type == FIXED_32) {
+    } else if (found.type == LS_PROTO_FIXED_32) {
       const uint32_t bits = (uint32_t)found.value;
       if (*out_count < room) memcpy(out + *out_count, &bits, 4);
       ++*out_count;
@@ -293,22 +227,23 @@ ls_status ls_feature_ints(const ls_feature_place *place,
   message in;
   *out_count = 0;
   LS_RETURN_IF_ERROR(open_list(place, feature, LS_FEATURE_INTS, &in));
-  while (in.at < in.end) {
-    const unsigned char *start = in.at;
-    field found = {0};
+  while (in.left.at < in.left.end) {
+    const unsigned char *start = in.left.at;
+    ls_proto_field found = {0};
     LS_RETURN_IF_ERROR(next_field(&in, &found));
     if (found.number != 1) continue;
-    if (found.type == VARINT) {
+    if (found.type == LS_PROTO_VARINT) {
       if (*out_count < room) out[*out_count] = (int64_t)found.value;
       ++*out_count;
       continue;
     }
-    if (found.type != BYTES)
+    if (found.type != LS_PROTO_BYTES)
       return damaged(&in, start, "an integer is written otherwise");
-    for (message packed = inside(&in, &found); packed.at < packed.end;) {
+    for (message packed = inside(&in, &found);
+         packed.left.at < packed.left.end;) {
       uint64_t value = 0;
-      start = packed.at;
-      if (!read_varint(&packed, &value))
+      start = packed.left.at;
+      if (!ls_proto_read_varint(&packed.left, &value))
         return damaged(&in, start, "a number is cut off or too long");
       if (*out_count < room) out[*out_count] = (int64_t)value;
       ++*out_count;

@@ -20,6 +20,9 @@ void ls_proto_string(ls_text *out, unsigned field, const char *text);
 // A list of doubles, packed; nothing if there are none.
 void ls_proto_f64s(ls_text *out, unsigned field, const double *values,
                    size_t count);
+// The same of integers.
+void ls_proto_i32s(ls_text *out, unsigned field, const int32_t *values,
+                   size_t count);
 
 // What is written between the two is a message, the field of one around.
 LS_MUST_USE size_t ls_proto_begin(ls_text *out, unsigned field);

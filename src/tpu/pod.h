@@ -11,11 +11,10 @@
 #define LS_TPU_POD_H_
 
 #include "base/runtime_internal.h"
-#include "lockstep/device_name.h"
 #include "lockstep/object.h"
+#include "lockstep/topology.h"
 
 enum {
-  LS_MESH_RANK = 4,            // x, y, z, core.
   LS_MAX_POD_CORES = 1 << 16,  // Of one pod.
   LS_INFEED_DEPTH = 64,        // Tuples a queue holds by default.
 };
