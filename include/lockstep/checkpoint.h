@@ -21,8 +21,7 @@
 #ifndef LOCKSTEP_CHECKPOINT_H_
 #define LOCKSTEP_CHECKPOINT_H_
 
-#include "lockstep/record.h"
-#include "lockstep/saver.h"
+#include "lockstep/saved_file.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -72,10 +71,6 @@ LS_API LS_MUST_USE ls_status ls_checkpoints_close(ls_checkpoints *checkpoints);
 // they were opened.
 LS_API bool ls_checkpoints_due(const ls_checkpoints *checkpoints, int64_t step);
 
-typedef struct ls_checkpoint_metric {
-  const char *name;
-  double value;
-} ls_checkpoint_metric;
 // Saves what is now as the checkpoint of `step`, in place of one of the same
 // step, and takes away those that are not kept any more.
 //   what went wrong with the save before, unless it `goes_on`
@@ -94,20 +89,32 @@ LS_API LS_MUST_USE ls_status ls_checkpoints_list(ls_checkpoints *checkpoints,
 
 // Zero in a field means its default.
 typedef struct ls_restore_options {
-  ls_opt step;      // Default: the newest that is whole.
-  ls_flag inexact;  // On: another identity is a warning. Default off.
+  ls_opt step;  // Default: the newest that is whole.
+  // Or this one, which is open already: variables that started with it are not
+  // loaded again.
+  const ls_saved_file *file;
+  ls_flag inexact;         // On: another identity is a warning. Default off.
+  ls_value_choice values;  // Which variables, from which entries.
+  // The states that are restored, by name or pattern. NULL: all; none: 0 of
+  // them.
+  const char *const *states;
+  size_t num_states;
 } ls_restore_options;
 typedef struct ls_restore_report {
   int64_t step;
   size_t variables, states;  // That were restored.
   size_t damaged;            // Newer ones that were passed over.
   bool inexact;              // Its identity is another.
+  ls_value_report values;    // What became of each variable.
 } ls_restore_report;
-// Sets variables and states to what a checkpoint holds. Nothing is set before
-// all of it has been read and found to fit. `options` and `report` may be NULL.
+// Sets variables and states to what a checkpoint holds, or those that are
+// wanted. Nothing is set before all of it has been read and found to fit.
+// `options` and `report` may be NULL.
 //   LS_NOT_FOUND         there is none, or none of that step.
 //   LS_DATA_LOSS         none is whole: names the file and the entry.
-//   LS_INVALID_ARGUMENT  of other variables or another run: names both.
+//   LS_INVALID_ARGUMENT  of other variables or another run: names both; a name
+//                        or pattern that fits nothing; a file and a step, or a
+//                        file that is no checkpoint.
 LS_API LS_MUST_USE ls_status ls_checkpoints_restore(
     ls_checkpoints *checkpoints, const ls_restore_options *options,
     ls_restore_report *report);

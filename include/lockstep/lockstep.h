@@ -50,6 +50,7 @@
 #include "lockstep/replica.h"
 #include "lockstep/runs.h"
 #include "lockstep/runtime.h"
+#include "lockstep/saved_file.h"
 #include "lockstep/saver.h"
 #include "lockstep/session.h"
 #include "lockstep/slices.h"

@@ -56,30 +56,72 @@ LS_API LS_MUST_USE ls_status ls_saver_save(const ls_saver *saver,
 LS_API LS_MUST_USE ls_status ls_saver_restore(const ls_saver *saver,
                                               const char *path);
 
-// ---- Variables that start with what a file holds ---------------------------
-// A file of saved values, open: its variables are made one by one, and what was
-// there before is restored at the end.
-typedef struct ls_saved_file ls_saved_file;
-// The caller closes it.
-//   LS_NOT_FOUND  no such file.
-//   LS_DATA_LOSS  the file is damaged.
-LS_API LS_MUST_USE ls_status ls_saved_file_open(const char *path,
-                                                ls_saved_file **out_file);
-LS_API void ls_saved_file_close(ls_saved_file *file);  // NULL is fine.
-// Creates a variable as ls_variable_create does, whose initial value is that of
-// the entry `name`; of one in a strategy each component starts with what a
-// restore would give it. Of `options`, which may be NULL, a dtype is what the
-// entry is to have, with the shape.
-//   LS_NOT_FOUND         there is no such entry.
-//   LS_INVALID_ARGUMENT  an entry of another dtype or shape; options with an
-//                        initial value.
-LS_API LS_MUST_USE ls_status ls_saved_file_create_variable(
-    const ls_saved_file *file, const char *name,
-    const ls_variable_options *options, ls_variable **out_variable);
-// ls_saver_restore from this file, which does not load a variable again that
-// started with it, whatever was written into it since. The next restore does.
-LS_API LS_MUST_USE ls_status ls_saved_file_restore(const ls_saved_file *file,
-                                                   const ls_saver *saver);
+// ---- Restoring a part ------------------------------------------------------
+// What a file calls what we call otherwise: a whole name, or, where both end in
+// '/', all names below; "/" alone is the root. {"old/", "/"} gives 'dense' what
+// the file has as 'old/dense'.
+typedef struct ls_name_map {
+  const char *from;  // In the file.
+  const char *to;    // Of the variable.
+} ls_name_map;
+
+// What becomes of a variable, or of an entry that none takes.
+typedef enum ls_value_fate {
+  LS_VALUE_RESTORED,
+  LS_VALUE_RENAMED,     // Restored from an entry of another name.
+  LS_VALUE_MISSING,     // The file has no entry for it.
+  LS_VALUE_OTHER_TYPE,  // It has one of another dtype or shape.
+  LS_VALUE_LEFT_OUT,    // Not among those that are wanted.
+  LS_VALUE_EXTRA,       // An entry that no variable takes.
+  LS_VALUE_FATES,
+} ls_value_fate;
+// "restored", "renamed", "missing", "other type", "left out", "extra".
+LS_API const char *ls_value_fate_name(ls_value_fate fate);
+
+typedef struct ls_value_note {
+  ls_value_fate fate;
+  const char *variable;  // NULL: an extra entry.
+  const char *entry;     // In the file, or what it would be called there.
+  ls_type type;          // Of the variable.
+  ls_type entry_type;    // Of the entry; zero: there is none.
+} ls_value_note;
+
+// Zero in a field means its default. Everything is lent.
+typedef struct ls_value_choice {
+  // The variables that are wanted, by name or pattern: `*` stands for any
+  // characters, `?` for one, `[a-z]` for one of these. NULL: all. Others keep
+  // their values.
+  const char *const *only;
+  size_t num_only;
+  const char *const *except;  // And of these none.
+  size_t num_except;
+  const ls_name_map *names;  // The first that fits a variable counts.
+  size_t num_names;
+  ls_flag missing;      // On: what the file lacks keeps its value. Default off:
+                        // refused.
+  ls_flag other_types;  // On: the same for another dtype or shape. Default off.
+  ls_flag extra;        // Off: entries that no variable takes, wanted or not,
+                        // are refused. Default on.
+  // Told of each variable, then of each extra entry, before anything is set or
+  // refused.
+  void (*tell)(void *user, const ls_value_note *note);
+  void *user;
+} ls_value_choice;
+
+// How many there were of each fate.
+typedef struct ls_value_report {
+  size_t count[LS_VALUE_FATES];
+} ls_value_report;
+
+// As ls_saver_restore, of a part. The path is as in ls_saved_file_open. Nothing
+// is set before everything has been found to fit; `choice` and `report` may be
+// NULL.
+//   as of ls_saver_restore and ls_saved_file_open, and
+//   LS_INVALID_ARGUMENT  a name or pattern that fits no variable, or an extra
+//                        entry that may not be.
+LS_API LS_MUST_USE ls_status
+ls_saver_restore_part(const ls_saver *saver, const char *path,
+                      const ls_value_choice *choice, ls_value_report *report);
 
 #ifdef __cplusplus
 }

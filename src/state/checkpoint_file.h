@@ -46,11 +46,27 @@ typedef struct ls_checkpoint_file {
 LS_MUST_USE ls_status ls_checkpoint_file_read(ls_runtime *runtime,
                                               const char *folder, int64_t step,
                                               ls_checkpoint_file *out);
+// The same, but values are not read.
+LS_MUST_USE ls_status ls_checkpoint_file_open(ls_runtime *runtime,
+                                              const char *folder, int64_t step,
+                                              ls_checkpoint_file *out);
+// Whether these of its entries have the checksums they should have.
+LS_MUST_USE ls_status ls_checkpoint_file_check(const ls_checkpoint_file *self,
+                                               size_t first, size_t count);
+// Reads entries' elements, and looks at their checksums.
+LS_MUST_USE ls_status ls_checkpoint_file_get(const ls_checkpoint_file *self,
+                                             ls_workers *workers,
+                                             ls_safetensors_wish *wishes,
+                                             size_t count);
 // The .json alone: who reads no values needs no more.
 LS_MUST_USE ls_status ls_checkpoint_file_read_notes(ls_runtime *runtime,
                                                     const char *folder,
                                                     int64_t step,
                                                     ls_checkpoint_file *out);
+// Its text, into one with an arena and a path.
+LS_MUST_USE ls_status ls_checkpoint_file_parse(ls_checkpoint_file *self,
+                                               const char *text, size_t size,
+                                               int64_t step);
 void ls_checkpoint_file_deinit(ls_checkpoint_file *self);  // Zeroed is fine.
 
 #endif  // LS_STATE_CHECKPOINT_FILE_H_

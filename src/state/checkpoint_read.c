@@ -39,6 +39,14 @@ static ls_status check_root(const ls_checkpoint_file *self, int64_t step) {
   return of == step ? ls_ok() : damaged(self->path, "it is of another step");
 }
 
+ls_status ls_checkpoint_file_parse(ls_checkpoint_file *self, const char *text,
+                                   size_t size, int64_t step) {
+  LS_RETURN_IF_ERROR(check_sum(self->path, text, size));
+  LS_RETURN_IF_ERROR(
+      ls_json_parse(&self->arena, self->path, text, size, &self->root));
+  return check_root(self, step);
+}
+
 ls_status ls_checkpoint_file_read_notes(ls_runtime *runtime, const char *folder,
                                         int64_t step, ls_checkpoint_file *out) {
   const ls_file_system *files = ls_runtime_files(runtime);
@@ -53,16 +61,19 @@ ls_status ls_checkpoint_file_read_notes(ls_runtime *runtime, const char *folder,
   if (ls_status_is_ok(status))
     status =
         files->read(files->user, out->path, SIZE_MAX, allocator, &bytes, &size);
-  if (ls_status_is_ok(status)) status = check_sum(out->path, bytes, size);
   if (ls_status_is_ok(status))
-    status = ls_json_parse(&out->arena, out->path, bytes, size, &out->root);
-  if (ls_status_is_ok(status)) status = check_root(out, step);
+    status = ls_checkpoint_file_parse(out, bytes, size, step);
   ls_release(allocator, bytes);
   if (!ls_status_is_ok(status)) ls_checkpoint_file_deinit(out);
   return status;
 }
 
 // ---- The values ------------------------------------------------------------
+static const ls_json *sums_of(const ls_checkpoint_file *self) {
+  const ls_json *values = ls_json_find(self->root, "values");
+  return values == NULL ? NULL : ls_json_find(values, "crc32c");
+}
+
 // The checksum that an entry is to have.
 static ls_status find_sum(const ls_checkpoint_file *self, const ls_json *sums,
                           const ls_safetensors_entry *entry, int64_t *out_sum) {
@@ -72,9 +83,10 @@ static ls_status find_sum(const ls_checkpoint_file *self, const ls_json *sums,
                    self->values.path, entry->name, self->path);
 }
 
-static ls_status check_sums(const ls_checkpoint_file *self, const ls_json *sums,
-                            const ls_safetensors_wish *wishes) {
-  for (size_t i = 0; i < self->values.num_entries; ++i) {
+static ls_status check_sums(const ls_checkpoint_file *self,
+                            const ls_safetensors_wish *wishes, size_t count) {
+  const ls_json *sums = sums_of(self);
+  for (size_t i = 0; i < count; ++i) {
     const ls_safetensors_entry *entry = wishes[i].entry;
     int64_t wanted = -1;
     LS_RETURN_IF_ERROR(find_sum(self, sums, entry, &wanted));
@@ -86,21 +98,29 @@ static ls_status check_sums(const ls_checkpoint_file *self, const ls_json *sums,
   return ls_ok();
 }
 
-// Reads all entries, of which only the checksums stay.
-static ls_status check_entries(const ls_checkpoint_file *self,
-                               const ls_json *sums) {
+ls_status ls_checkpoint_file_get(const ls_checkpoint_file *self,
+                                 ls_workers *workers,
+                                 ls_safetensors_wish *wishes, size_t count) {
+  LS_RETURN_IF_ERROR(
+      ls_safetensors_get_many(&self->values, workers, wishes, count, true));
+  return check_sums(self, wishes, count);
+}
+
+// Reads entries, of which only the checksums stay.
+ls_status ls_checkpoint_file_check(const ls_checkpoint_file *self, size_t first,
+                                   size_t count) {
   const ls_safetensors_file *file = &self->values;
   ls_allocator *allocator = ls_runtime_allocator(file->runtime);
   ls_workers *workers = NULL;
   LS_RETURN_IF_ERROR(ls_runtime_workers(file->runtime, &workers));
   ls_safetensors_wish *wishes =
-      ls_new_array(allocator, ls_safetensors_wish, file->num_entries);
+      ls_new_array(allocator, ls_safetensors_wish, count);
   if (wishes == NULL) return ls_out_of_memory();
-  for (size_t i = 0; i < file->num_entries; ++i)
-    wishes[i].entry = &file->entries[i];
+  for (size_t i = 0; i < count; ++i)
+    wishes[i].entry = &file->entries[first + i];
   ls_status status =
-      ls_safetensors_get_many(file, workers, wishes, file->num_entries, true);
-  if (ls_status_is_ok(status)) status = check_sums(self, sums, wishes);
+      ls_safetensors_get_many(file, workers, wishes, count, true);
+  if (ls_status_is_ok(status)) status = check_sums(self, wishes, count);
   ls_release(allocator, wishes);
   return status;
 }
@@ -112,20 +132,21 @@ static size_t count_members(const ls_json *object) {
   return count;
 }
 
-static ls_status check_values(const ls_checkpoint_file *self) {
+// Whether the two files are of one another, but for the elements.
+static ls_status check_header(const ls_checkpoint_file *self) {
   const ls_json *values = ls_json_find(self->root, "values");
-  const ls_json *sums = values == NULL ? NULL : ls_json_find(values, "crc32c");
+  const ls_json *sums = sums_of(self);
   int64_t header = -1;
   if (sums == NULL || !get_i64(values, "header_crc32c", &header))
     return damaged(self->path, "it has no checksums of values");
   if (header != (int64_t)self->values.header_crc)
     return damaged(self->values.path, "its header has another checksum");
-  if (count_members(sums) != self->values.num_entries)
-    return damaged(self->values.path, "arrays are gone");
-  return check_entries(self, sums);
+  return count_members(sums) == self->values.num_entries
+             ? ls_ok()
+             : damaged(self->values.path, "arrays are gone");
 }
 
-ls_status ls_checkpoint_file_read(ls_runtime *runtime, const char *folder,
+ls_status ls_checkpoint_file_open(ls_runtime *runtime, const char *folder,
                                   int64_t step, ls_checkpoint_file *out) {
   LS_RETURN_IF_ERROR(ls_checkpoint_file_read_notes(runtime, folder, step, out));
   const char *path = ls_arena_format(
@@ -133,7 +154,16 @@ ls_status ls_checkpoint_file_read(ls_runtime *runtime, const char *folder,
   ls_status status = path == NULL
                          ? ls_out_of_memory()
                          : ls_safetensors_open(runtime, path, &out->values);
-  if (ls_status_is_ok(status)) status = check_values(out);
+  if (ls_status_is_ok(status)) status = check_header(out);
+  if (!ls_status_is_ok(status)) ls_checkpoint_file_deinit(out);
+  return status;
+}
+
+ls_status ls_checkpoint_file_read(ls_runtime *runtime, const char *folder,
+                                  int64_t step, ls_checkpoint_file *out) {
+  LS_RETURN_IF_ERROR(ls_checkpoint_file_open(runtime, folder, step, out));
+  const ls_status status =
+      ls_checkpoint_file_check(out, 0, out->values.num_entries);
   if (!ls_status_is_ok(status)) ls_checkpoint_file_deinit(out);
   return status;
 }

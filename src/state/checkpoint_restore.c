@@ -1,10 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Restoring a checkpoint: the newest that is whole, of the same run, and all of
-// it or nothing.
+// Restoring a checkpoint: the newest that is whole, of the same run, and all
+// that is wanted of it or nothing.
 #include "base/plain.h"
 #include "base/require.h"
 #include "state/checkpoints.h"
+#include "state/names.h"
 #include "state/record.h"
+#include "state/restore_plan.h"
+#include "state/saved.h"
+
+typedef struct restoring {
+  ls_checkpoints *checkpoints;
+  const ls_restore_options *options;
+  ls_restore_report *report;
+  const ls_checkpoint_file *file;
+  ls_value_source source;     // Its values.
+  uint64_t started;           // By which number variables know it; 0: by none.
+  const ls_record **records;  // Of each state; NULL: it is let be.
+} restoring;
 
 // ---- Which -----------------------------------------------------------------
 // Reads that of a step; otherwise newer ones that are damaged are passed over.
@@ -99,46 +112,119 @@ static ls_status check_run(ls_checkpoints *self, const ls_checkpoint_file *file,
 }
 
 // ---- States ----------------------------------------------------------------
-static ls_status find_states(const ls_checkpoints *self,
-                             const ls_checkpoint_file *file,
-                             const ls_record *all, const ls_record **records) {
-  for (size_t i = 0; i < self->options.num_states; ++i) {
-    const char *name = self->options.states[i].name;
+static ls_status choose_states(const restoring *self, ls_name_choice *out) {
+  const ls_restore_options *o = self->options;
+  const ls_checkpoints_options *has = &self->checkpoints->options;
+  *out = (ls_name_choice){
+      .only = o->states, .num_only = o->num_states, .what = "state"};
+  const char **names = ls_new_array(self->checkpoints->allocator, const char *,
+                                    has->num_states + 1);
+  if (names == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < has->num_states; ++i)
+    names[i] = has->states[i].name;
+  const ls_status status = ls_name_choice_check(out, names, has->num_states);
+  ls_release(self->checkpoints->allocator, names);
+  return status;
+}
+
+static ls_status find_states(const restoring *self, const ls_record *all) {
+  const ls_checkpoints_options *has = &self->checkpoints->options;
+  ls_name_choice choice;
+  LS_RETURN_IF_ERROR(choose_states(self, &choice));
+  for (size_t i = 0; i < has->num_states; ++i) {
+    const char *name = has->states[i].name;
+    if (!ls_name_is_chosen(&choice, name)) continue;
     LS_RETURN_IF_ERROR(ls_status_annotate(
-        ls_record_find(all, name, &records[i]),
-        "'%s' does not hold the state '%s'", file->path, name));
+        ls_record_find(all, name, &self->records[i]),
+        "'%s' does not hold the state '%s'", self->file->path, name));
   }
   return ls_ok();
 }
 
-static ls_status restore_states(ls_checkpoints *self,
-                                const ls_record *const *records,
-                                ls_restore_report *report) {
-  for (size_t i = 0; i < self->options.num_states; ++i) {
-    const ls_saveable *it = &self->options.states[i];
-    LS_RETURN_IF_ERROR(ls_status_annotate(it->restore(it->self, records[i]),
-                                          "while restoring '%s'", it->name));
-    ++report->states;
+static ls_status restore_states(const restoring *self) {
+  const ls_checkpoints_options *has = &self->checkpoints->options;
+  for (size_t i = 0; i < has->num_states; ++i) {
+    const ls_saveable *it = &has->states[i];
+    if (self->records[i] == NULL) continue;
+    LS_RETURN_IF_ERROR(
+        ls_status_annotate(it->restore(it->self, self->records[i]),
+                           "while restoring '%s'", it->name));
+    ++self->report->states;
   }
   return ls_ok();
 }
 
+// ---- All -------------------------------------------------------------------
 // States first: they may yet refuse, and variables are known to fit.
-static ls_status restore_all(ls_checkpoints *self,
-                             const ls_checkpoint_file *file,
-                             const ls_record **records,
-                             ls_restore_report *report) {
+static ls_status restore_all(const restoring *self) {
+  ls_restore_report *report = self->report;
   ls_record *all = NULL;
-  ls_status status = read_member(file, "state", &all);
-  if (ls_status_is_ok(status)) status = find_states(self, file, all, records);
+  ls_restore_plan plan = {0};
+  ls_status status = read_member(self->file, "state", &all);
+  if (ls_status_is_ok(status)) status = find_states(self, all);
+  if (ls_status_is_ok(status)) {
+    status =
+        ls_restore_plan_make(self->checkpoints->options.values, &self->source,
+                             &self->options->values, self->started, &plan);
+    report->values = plan.report;
+  }
+  if (ls_status_is_ok(status)) status = restore_states(self);
+  if (ls_status_is_ok(status)) status = ls_restore_plan_run(&plan);
   if (ls_status_is_ok(status))
-    status = ls_saver_check(self->options.values, &file->values);
-  if (ls_status_is_ok(status)) status = restore_states(self, records, report);
-  if (ls_status_is_ok(status))
-    status = ls_saver_restore_from(self->options.values, &file->values);
-  if (ls_status_is_ok(status))
-    report->variables = self->options.values->num_variables;
+    report->variables = report->values.count[LS_VALUE_RESTORED] +
+                        report->values.count[LS_VALUE_RENAMED];
+  ls_restore_plan_deinit(&plan);
   ls_record_destroy(all);
+  return status;
+}
+
+// Whether this is where the run was, and not only a part of it.
+static bool is_whole(const restoring *self) {
+  const ls_restore_report *report = self->report;
+  return report->variables ==
+             self->checkpoints->options.values->num_variables &&
+         report->states == self->checkpoints->options.num_states;
+}
+
+static ls_status restore_from(restoring *self) {
+  ls_checkpoints *checkpoints = self->checkpoints;
+  self->records = ls_new_array(checkpoints->allocator, const ls_record *,
+                               checkpoints->options.num_states + 1);
+  ls_status status = self->records == NULL ? ls_out_of_memory() : ls_ok();
+  if (ls_status_is_ok(status))
+    status = check_run(checkpoints, self->file,
+                       self->options->inexact == LS_FLAG_ON, self->report);
+  if (ls_status_is_ok(status)) status = restore_all(self);
+  if (ls_status_is_ok(status) && is_whole(self))
+    checkpoints->saved_step = self->report->step;
+  ls_release(checkpoints->allocator, self->records);
+  return status;
+}
+
+static ls_status restore_open(restoring *self, const ls_saved_file *file) {
+  if (self->options->step.set)
+    return ls_invalid_argument("a restore is of an open file or of step %lld, "
+                               "not of both",
+                               self->options->step.value);
+  if (file->checkpoint.root == NULL)
+    return ls_invalid_argument("'%s' is no checkpoint, and has no states; "
+                               "ls_saved_file_restore restores its variables",
+                               file->source.path);
+  self->file = &file->checkpoint;
+  self->source = file->source;
+  self->started = file->number;
+  self->report->step = file->step;
+  return restore_from(self);
+}
+
+static ls_status restore_found(restoring *self) {
+  ls_checkpoint_file file;
+  LS_RETURN_IF_ERROR(
+      find(self->checkpoints, self->options->step, &file, self->report));
+  self->file = &file;
+  self->source = ls_value_source_of(&file.values);
+  const ls_status status = restore_from(self);
+  ls_checkpoint_file_deinit(&file);
   return status;
 }
 
@@ -152,19 +238,8 @@ ls_status ls_checkpoints_restore(ls_checkpoints *checkpoints,
   if (report == NULL) report = &unwanted;
   *report = (ls_restore_report){0};
   LS_RETURN_IF_ERROR(ls_checkpoints_wait(checkpoints));
-  ls_checkpoint_file file;
-  LS_RETURN_IF_ERROR(find(checkpoints, options->step, &file, report));
-  const ls_record **records =
-      ls_new_array(checkpoints->allocator, const ls_record *,
-                   checkpoints->options.num_states);
-  ls_status status = records == NULL ? ls_out_of_memory() : ls_ok();
-  if (ls_status_is_ok(status))
-    status =
-        check_run(checkpoints, &file, options->inexact == LS_FLAG_ON, report);
-  if (ls_status_is_ok(status))
-    status = restore_all(checkpoints, &file, records, report);
-  if (ls_status_is_ok(status)) checkpoints->saved_step = report->step;
-  ls_release(checkpoints->allocator, records);
-  ls_checkpoint_file_deinit(&file);
-  return status;
+  restoring self = {
+      .checkpoints = checkpoints, .options = options, .report = report};
+  return options->file != NULL ? restore_open(&self, options->file)
+                               : restore_found(&self);
 }

@@ -57,6 +57,14 @@ const char *ls_saver_part_name(ls_arena *arena, const char *name, size_t part) {
   return ls_arena_format(arena, "%s:%zu", name, part);
 }
 
+size_t ls_saver_part_of(const char *name) {
+  const char *colon = strrchr(name, ':');
+  if (colon == NULL || colon[1] == '\0') return 0;
+  return colon[1 + strspn(colon + 1, "0123456789")] == '\0'
+             ? (size_t)(colon - name)
+             : 0;
+}
+
 // ---- Saving ----------------------------------------------------------------
 static ls_status write_snapshot(const ls_snapshot *snapshot,
                                 ls_runtime *runtime, const char *path) {

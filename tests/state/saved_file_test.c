@@ -4,7 +4,7 @@
 
 #include "base/memory/allocator.h"
 
-#include "lockstep/saver.h"
+#include "lockstep/saved_file.h"
 #include "support/replicas.h"
 #include "support/saving.h"
 #include "support/values.h"

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "state/saved_npz.h"
+
+#include <string.h>
+
+#include "io/npy.h"
+
+ls_status ls_saved_npz_is(const ls_file *file, bool *out_is) {
+  char head[4] = "";
+  *out_is = false;
+  if (file->size < (int64_t)sizeof(head)) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_file_read(file, 0, head, sizeof(head)));
+  // A member's header; the directory's end, if there is no member.
+  *out_is = memcmp(head, "PK\3\4", 4) == 0 || memcmp(head, "PK\5\6", 4) == 0;
+  return ls_ok();
+}
+
+// ---- Members ---------------------------------------------------------------
+// A member's bytes as a file, both the caller's. They are in memory at once:
+// only whole members have a checksum.
+typedef struct member {
+  char *data;
+  ls_file *file;
+  ls_npy_header header;
+} member;
+
+static void close_member(const ls_saved_npz *npz, member *it) {
+  ls_file_close(it->file);
+  ls_release(npz->zip.allocator, it->data);
+}
+
+static ls_status open_member(const ls_saved_npz *npz, size_t index,
+                             member *out) {
+  const ls_zip_entry *entry = &npz->zip.entries[index];
+  ls_allocator *allocator = npz->zip.allocator;
+  *out = (member){0};
+  LS_RETURN_IF_ERROR(ls_zip_read(&npz->zip, entry, allocator, &out->data));
+  ls_status status = ls_file_open_bytes(allocator, entry->name, out->data,
+                                        (size_t)entry->size, &out->file);
+  if (ls_status_is_ok(status))
+    status =
+        ls_npy_open(out->file, entry->name, 0, out->file->size, &out->header);
+  if (!ls_status_is_ok(status)) close_member(npz, out);
+  return ls_status_annotate(status, "while reading '%s'", npz->file->path);
+}
+
+static ls_status look_at(ls_saved_npz *npz, size_t index) {
+  const char *name = npz->zip.entries[index].name;
+  const size_t length = strlen(name);
+  const bool ends = length > 4 && strcmp(name + length - 4, ".npy") == 0;
+  member it;
+  LS_RETURN_IF_ERROR(open_member(npz, index, &it));
+  ls_safetensors_entry *entry = &npz->entries[npz->num_entries];
+  *entry = (ls_safetensors_entry){
+      .name = ls_arena_format(&npz->names, "%.*s",
+                              (int)(ends ? length - 4 : length), name),
+      .dtype = it.header.dtype,
+      .shape = it.header.shape,
+      .offset = (int64_t)index};
+  close_member(npz, &it);
+  if (entry->name == NULL) return ls_out_of_memory();
+  if (entry->dtype == LS_DTYPE_STRING)
+    return ls_invalid_argument("'%s' has array '%s' of texts, which is no "
+                               "value of a variable",
+                               npz->file->path, entry->name);
+  entry->size =
+      (size_t)ls_shape_num_elements(entry->shape) * ls_dtype_size(entry->dtype);
+  for (size_t i = 0; i < npz->num_entries; ++i) {
+    if (strcmp(npz->entries[i].name, entry->name) == 0)
+      return ls_invalid_argument("'%s' has two arrays called '%s'",
+                                 npz->file->path, entry->name);
+  }
+  ++npz->num_entries;
+  return ls_ok();
+}
+
+// ---- The file --------------------------------------------------------------
+ls_status ls_saved_npz_open(ls_file *file, ls_saved_npz *out) {
+  ls_allocator *allocator = file->allocator;
+  *out = (ls_saved_npz){.file = file};
+  ls_arena_init(&out->names, allocator);
+  ls_status status = ls_zip_open(file, allocator, &out->zip);
+  if (ls_status_is_ok(status)) {
+    out->entries =
+        ls_new_array(allocator, ls_safetensors_entry, out->zip.count + 1);
+    if (out->entries == NULL) status = ls_out_of_memory();
+  }
+  for (size_t i = 0; ls_status_is_ok(status) && i < out->zip.count; ++i)
+    status = look_at(out, i);
+  if (!ls_status_is_ok(status)) ls_saved_npz_close(out);
+  return status;
+}
+
+void ls_saved_npz_close(ls_saved_npz *npz) {
+  if (npz->file == NULL) return;
+  ls_release(npz->file->allocator, npz->entries);
+  ls_arena_deinit(&npz->names);
+  ls_zip_close(&npz->zip);
+  ls_file_close(npz->file);
+  *npz = (ls_saved_npz){0};
+}
+
+ls_status ls_saved_npz_get(const ls_saved_npz *npz,
+                           const ls_safetensors_entry *entry, void *data) {
+  member it;
+  ls_array *array = NULL;
+  LS_RETURN_IF_ERROR(open_member(npz, (size_t)entry->offset, &it));
+  ls_status status = ls_npy_read_elements(it.file, &it.header, &array);
+  if (ls_status_is_ok(status) &&
+      (it.header.dtype != entry->dtype ||
+       !ls_shape_equal(it.header.shape, entry->shape)))
+    status = LS_STATUS(LS_DATA_LOSS, "'%s' has another array '%s' now",
+                       npz->file->path, entry->name);
+  if (ls_status_is_ok(status)) memcpy(data, ls_array_data(array), entry->size);
+  ls_array_release(array);
+  close_member(npz, &it);
+  return status;
+}

@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: Apache-2.0
+// Restoring a part of what a file holds: which variables, from which entries,
+// and what is said of each. All of it or nothing.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory/allocator.h"
+#include "lockstep/function.h"
+#include "lockstep/saved_file.h"
+#include "support/replicas.h"
+#include "support/saving.h"
+#include "support/values.h"
+
+#define ON_READ LS_SYNCHRONIZATION_ON_READ
+#define SUM LS_AGGREGATION_SUM
+#define MAPS(...)                                                              \
+  .names = (const ls_name_map[]){__VA_ARGS__},                                 \
+  .num_names =                                                                 \
+      sizeof((const ls_name_map[]){__VA_ARGS__}) / sizeof(ls_name_map)
+#define ONLY(...)                                                              \
+  .only = (const char *const[]){__VA_ARGS__},                                  \
+  .num_only = sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)
+#define EXCEPT(...)                                                            \
+  .except = (const char *const[]){__VA_ARGS__},                                \
+  .num_except = sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)
+
+// ---- A file and variables --------------------------------------------------
+enum { MOST = 4 };
+
+typedef struct variables {
+  ls_variable *items[MOST];
+  ls_saver saver;
+} variables;
+
+static void add(variables *v, ls_variable *variable) {
+  v->items[v->saver.num_variables++] = variable;
+  v->saver.variables = v->items;
+}
+
+static void drop(variables *v) {
+  for (size_t i = 0; i < v->saver.num_variables; ++i)
+    ls_variable_release(v->items[i]);
+  *v = (variables){0};
+}
+
+// The file has these scalars.
+static void write_file(const char *const *names, const double *values,
+                       size_t count) {
+  variables v = {0};
+  for (size_t i = 0; i < count; ++i)
+    add(&v, plain(names[i], values[i]));
+  expect_ok(ls_saver_save(&v.saver, path));
+  drop(&v);
+}
+#define FILE_OF(count, names, ...)                                             \
+  write_file((const char *const[])names, (const double[]){__VA_ARGS__}, count)
+#define NAMES(...)                                                             \
+  { __VA_ARGS__ }
+
+static void expect_values(const variables *v, const double *wanted) {
+  for (size_t i = 0; i < v->saver.num_variables; ++i) {
+    const double value = value_of(v->items[i]);
+    if (value != wanted[i])
+      fail_msg("'%s' is %g, wanted %g", ls_variable_name(v->items[i]), value,
+               wanted[i]);
+  }
+}
+#define EXPECT_VALUES(v, ...) expect_values(v, (const double[]){__VA_ARGS__})
+
+// What was told, as lines.
+typedef struct told {
+  char text[600];
+} told;
+
+static void tell(void *user, const ls_value_note *note) {
+  told *self = user;
+  const size_t at = strlen(self->text);
+  snprintf(self->text + at, sizeof(self->text) - at, "%s %s<-%s\n",
+           ls_value_fate_name(note->fate),
+           note->variable != NULL ? note->variable : "", note->entry);
+}
+
+// ---- Which -----------------------------------------------------------------
+static void only_what_is_wanted_is_restored(void **state) {
+  (void)state;
+  FILE_OF(3, NAMES("dense/kernel", "dense/bias", "head/kernel"), 1, 2, 3);
+  variables v = {0};
+  add(&v, plain("dense/kernel", -1));
+  add(&v, plain("dense/bias", -2));
+  add(&v, plain("head/kernel", -3));
+  told said = {""};
+  ls_value_report report;
+  expect_ok(ls_saver_restore_part(
+      &v.saver, path,
+      &(ls_value_choice){ONLY("dense/*"), .tell = tell, .user = &said},
+      &report));
+  EXPECT_VALUES(&v, 1, 2, -3);
+  assert_string_equal(said.text, "restored dense/kernel<-dense/kernel\n"
+                                 "restored dense/bias<-dense/bias\n"
+                                 "left out head/kernel<-head/kernel\n");
+  assert_int_equal(report.count[LS_VALUE_RESTORED], 2);
+  assert_int_equal(report.count[LS_VALUE_LEFT_OUT], 1);
+  assert_int_equal(report.count[LS_VALUE_EXTRA], 0);
+  set_variable(v.items[0], (double[]){-1});
+  expect_ok(ls_saver_restore_part(
+      &v.saver, path, &(ls_value_choice){EXCEPT("*/kernel")}, NULL));
+  EXPECT_VALUES(&v, -1, 2, -3);
+  expect_ok(ls_saver_restore_part(
+      &v.saver, path,
+      &(ls_value_choice){ONLY("head/?ernel", "dense/*"), EXCEPT("*/bias")},
+      NULL));
+  EXPECT_VALUES(&v, 1, 2, 3);
+  // None of them.
+  set_variable(v.items[0], (double[]){-1});
+  expect_ok(ls_saver_restore_part(
+      &v.saver, path, &(ls_value_choice){.only = (const char *const[]){""}},
+      &report));
+  EXPECT_VALUES(&v, -1, 2, 3);
+  assert_int_equal(report.count[LS_VALUE_LEFT_OUT], 3);
+  // What fits nothing is a slip of the pen.
+  expect_status(ls_saver_restore_part(
+                    &v.saver, path, &(ls_value_choice){ONLY("desne/*")}, NULL),
+                LS_INVALID_ARGUMENT,
+                "'desne/*' fits no variable of 3: 'dense/kernel', ");
+  expect_status(ls_saver_restore_part(&v.saver, path,
+                                      &(ls_value_choice){EXCEPT("bias")}, NULL),
+                LS_INVALID_ARGUMENT, "'bias' fits no variable");
+  drop(&v);
+}
+
+static void
+names_are_mapped_one_by_one_and_by_what_they_begin_with(void **state) {
+  (void)state;
+  FILE_OF(4, NAMES("old/a", "old/in/b", "c", "d"), 1, 2, 3, 4);
+  const struct {
+    ls_value_choice choice;
+    double values[3];
+  } rows[] = {
+      {{MAPS({"old/", "new/"}, {"c", "z"})}, {1, 2, 3}},
+      {{MAPS({"old/", "new/"}, {"d", "z"})}, {1, 2, 4}},
+      // The first that fits.
+      {{MAPS({"d", "new/a"}, {"old/", "new/"}, {"c", "z"})}, {4, 2, 3}},
+      {{MAPS({"old/in/b", "new/a"}, {"old/a", "new/in/b"}, {"c", "z"})},
+       {2, 1, 3}},
+      // One entry for several.
+      {{MAPS({"c", "z"}, {"c", "new/a"}, {"c", "new/in/b"})}, {3, 3, 3}},
+  };
+  variables v = {0};
+  add(&v, plain("new/a", -1));
+  add(&v, plain("new/in/b", -2));
+  add(&v, plain("z", -3));
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
+    ls_value_report report;
+    expect_ok(ls_saver_restore_part(&v.saver, path, &rows[i].choice, &report));
+    expect_values(&v, rows[i].values);
+    assert_int_equal(report.count[LS_VALUE_RENAMED], 3);
+    assert_int_equal(report.count[LS_VALUE_RESTORED], 0);
+  }
+  drop(&v);
+  // From the root, and into it.
+  add(&v, plain("a", -1));
+  expect_ok(ls_saver_restore_part(
+      &v.saver, path, &(ls_value_choice){MAPS({"old/", "/"})}, NULL));
+  EXPECT_VALUES(&v, 1);
+  drop(&v);
+  add(&v, plain("mine/old/in/b", -1));
+  expect_ok(ls_saver_restore_part(
+      &v.saver, path, &(ls_value_choice){MAPS({"/", "mine/"})}, NULL));
+  EXPECT_VALUES(&v, 2);
+  drop(&v);
+}
+
+static void maps_that_mean_nothing_are_refused(void **state) {
+  (void)state;
+  FILE_OF(2, NAMES("a", "b"), 1, 2);
+  static const struct {
+    ls_name_map map;
+    const char *wanted;
+  } rows[] = {
+      {{"old/", "v"}, "from 'old/' to 'v': both are to end in '/'"},
+      {{"a", "other"}, "'other' fits no variable of 1: 'v'"},
+      {{"old/", "new/"}, "'new/' fits no variable"},
+      {{"", "v"}, "empty side"},
+      {{"a", NULL}, "empty side"},
+  };
+  variables v = {0};
+  add(&v, plain("v", -1));
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i)
+    expect_status(ls_saver_restore_part(
+                      &v.saver, path,
+                      &(ls_value_choice){.names = &rows[i].map, .num_names = 1},
+                      NULL),
+                  LS_INVALID_ARGUMENT, rows[i].wanted);
+  expect_status(ls_saver_restore_part(
+                    &v.saver, path, &(ls_value_choice){MAPS({"c", "v"})}, NULL),
+                LS_NOT_FOUND, "holds no array 'c', which variable 'v'");
+  EXPECT_VALUES(&v, -1);
+  drop(&v);
+}
+
+// ---- What does not fit -----------------------------------------------------
+static void what_is_missing_or_extra_is_refused_or_allowed(void **state) {
+  (void)state;
+  FILE_OF(3, NAMES("a", "extra", "wide"), 1, 2, 3);
+  variables v = {0};
+  add(&v, plain("a", -1));
+  add(&v, plain("gone", -2));
+  add(&v, variable_of("wide", LS_DTYPE_F32, LS_SHAPE(1), (double[]){-3}));
+  told said = {""};
+  const char *all = "restored a<-a\n"
+                    "missing gone<-gone\n"
+                    "other type wide<-wide\n"
+                    "extra <-extra\n";
+  static const struct {
+    ls_flag missing, other_types, extra;
+    ls_code code;
+    const char *wanted;
+  } rows[] = {
+      {0, 0, 0, LS_NOT_FOUND, "2 of 3 variables cannot be restored"},
+      {LS_FLAG_ON, 0, 0, LS_INVALID_ARGUMENT,
+       "'wide' of f32[]; variable 'wide' needs f32[1]"},
+      {0, LS_FLAG_ON, 0, LS_NOT_FOUND, "no array 'gone'"},
+      {LS_FLAG_ON, LS_FLAG_ON, LS_FLAG_OFF, LS_INVALID_ARGUMENT,
+       "holds array 'extra' of f32[], which no variable takes"},
+      {LS_FLAG_ON, LS_FLAG_ON, 0, LS_OK, NULL},
+      {LS_FLAG_ON, LS_FLAG_ON, LS_FLAG_ON, LS_OK, NULL},
+  };
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
+    ls_value_report report;
+    set_variable(v.items[0], (double[]){-1});
+    said.text[0] = '\0';
+    const ls_status status = ls_saver_restore_part(
+        &v.saver, path,
+        &(ls_value_choice){.missing = rows[i].missing,
+                           .other_types = rows[i].other_types,
+                           .extra = rows[i].extra,
+                           .tell = tell,
+                           .user = &said},
+        &report);
+    if (rows[i].code == LS_OK)
+      expect_ok(status);
+    else
+      expect_status(status, rows[i].code, rows[i].wanted);
+    // What it is told of does not depend on what is allowed, and a refused
+    // restore has set nothing.
+    assert_string_equal(said.text, all);
+    assert_int_equal(report.count[LS_VALUE_EXTRA], 1);
+    EXPECT_VALUES(&v, rows[i].code == LS_OK ? 1 : -1, -2, -3);
+  }
+  // An entry of a variable that is not wanted is no extra one.
+  drop(&v);
+  add(&v, plain("a", -1));
+  add(&v, plain("extra", -2));
+  add(&v, plain("wide", -3));
+  expect_ok(ls_saver_restore_part(
+      &v.saver, path, &(ls_value_choice){ONLY("wide"), .extra = LS_FLAG_OFF},
+      NULL));
+  EXPECT_VALUES(&v, -1, -2, 3);
+  drop(&v);
+}
+
+// ---- In every way ----------------------------------------------------------
+static void replicas_are_restored_from_any_number_of_them(void **state) {
+  (void)state;
+  LS_SPEC("V122 V126 M52");
+  for (int from = 1; from <= 3; ++from)
+    for (int to = 1; to <= 3; ++to) {
+      ls_strategy *a = mirrored_of(from), *b = mirrored_of(to);
+      variables old = {0}, new = {0};
+      add(&old, variable_in(a, (variable_kind){.name = "old/m", .initial = 6}));
+      add(&old, variable_in(a, (variable_kind){.name = "old/s",
+                                               .initial = 12.0 / from,
+                                               .synchronization = ON_READ,
+                                               .aggregation = SUM}));
+      add(&new, variable_in(b, (variable_kind){.name = "new/m"}));
+      add(&new, variable_in(b, (variable_kind){.name = "new/s",
+                                               .synchronization = ON_READ,
+                                               .aggregation = SUM}));
+      add(&new,
+          variable_in(b, (variable_kind){.name = "new/k", .initial = -1}));
+      expect_ok(ls_saver_save(&old.saver, path));
+      expect_ok(ls_saver_restore_part(
+          &new.saver, path,
+          &(ls_value_choice){EXCEPT("*/k"), MAPS({"old/", "new/"})}, NULL));
+      for (int i = 0; i < to && to > 1; ++i) {
+        assert_true(value_of(ls_variable_component(new.items[0], (size_t)i)) ==
+                    6);
+        assert_true(value_of(ls_variable_component(new.items[1], (size_t)i)) ==
+                    12.0 / to);
+        assert_true(value_of(ls_variable_component(new.items[2], (size_t)i)) ==
+                    -1);
+      }
+      if (to == 1) {
+        assert_true(value_of(new.items[0]) == 6);
+        assert_true(value_of(new.items[1]) == 12);
+      }
+      drop(&old);
+      drop(&new);
+      ls_strategy_release(a);
+      ls_strategy_release(b);
+    }
+}
+
+static void components_come_back_under_another_name(void **state) {
+  (void)state;
+  LS_SPEC("V212");
+  ls_strategy *two = mirrored_of(2);
+  variables v = {0}, w = {0};
+  const variable_kind kind = {
+      .dtype = LS_DTYPE_I32, .synchronization = ON_READ, .aggregation = SUM};
+  variable_kind other = kind;
+  other.name = "w";
+  add(&v, variable_in(two, kind));
+  add(&w, variable_in(two, other));
+  v.saver.exact = w.saver.exact = true;
+  set_components(v.items[0], (double[]){3, 4}, 2);
+  expect_ok(ls_saver_save(&v.saver, path));
+  ls_value_report report;
+  const ls_value_choice choice = {MAPS({"v", "w"}), .extra = LS_FLAG_OFF};
+  expect_ok(ls_saver_restore_part(&w.saver, path, &choice, &report));
+  expect_components(w.items[0], (double[]){3, 4}, 2);
+  assert_int_equal(report.count[LS_VALUE_EXTRA], 0);
+  w.saver.exact = false;
+  expect_ok(ls_saver_restore_part(&w.saver, path, &choice, NULL));
+  expect_components(w.items[0], (double[]){3, 3}, 2);
+  drop(&v);
+  drop(&w);
+  ls_strategy_release(two);
+}
+
+static ls_nest double_it(ls_nest args, void *user) {
+  ls_variable *v = user;
+  (void)args;
+  return ls_leaf(ls_mul(ls_variable_read(v), ls_scalar(LS_DTYPE_F32, 2)));
+}
+
+static void functions_and_sessions_see_what_was_restored(void **state) {
+  (void)state;
+  FILE_OF(2, NAMES("old/a", "old/b"), 8, 9);
+  const ls_value_choice choice = {ONLY("a"), MAPS({"old/", "/"})};
+  variables v = {0};
+  add(&v, plain("a", 1));
+  add(&v, plain("b", 2));
+  ls_function *function = NULL;
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = double_it, .user = v.items[0]},
+      &function));
+  for (int i = 0; i < 2; ++i) {
+    ls_nest out = ls_none();
+    expect_ok(ls_function_call(function, ls_none(), &out));
+    assert_true(number_of(out) == (i == 0 ? 2 : 16));
+    ls_nest_release(out);
+    expect_ok(ls_saver_restore_part(&v.saver, path, &choice, NULL));
+  }
+  EXPECT_VALUES(&v, 8, 2);
+  ls_function_release(function);
+  drop(&v);
+
+  ls_graph *graph = NULL;
+  ls_session *session = NULL;
+  expect_ok(ls_graph_create("g", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    add(&v, plain("a", 1));
+    add(&v, plain("b", 2));
+  }
+  expect_ok(ls_session_create(graph, &session));
+  v.saver.session = session;
+  expect_ok(ls_saver_restore_part(&v.saver, path, &choice, NULL));
+  ls_array *value = NULL;
+  expect_ok(ls_session_variable_value(session, v.items[0], &value));
+  assert_true(ls_array_f64(value, 0) == 8);
+  ls_array_release(value);
+  expect_status(ls_session_variable_value(session, v.items[1], &value),
+                LS_FAILED_PRECONDITION, "'b' has no value");
+  ls_session_destroy(session);
+  drop(&v);
+  ls_graph_destroy(graph);
+}
+
+// ---- Memory ----------------------------------------------------------------
+static ls_status restore_mapped(void *user) {
+  variables v = {0};
+  (void)user;
+  ls_array *array = NULL;
+  LS_RETURN_IF_ERROR(ls_array_create(LS_DTYPE_F32, LS_SCALAR, &array));
+  ls_status status = ls_variable_create(
+      &(ls_variable_options){.name = "a", .initial_array = array}, &v.items[0]);
+  v.saver = (ls_saver){.variables = v.items, .num_variables = 1};
+  if (ls_status_is_ok(status))
+    status = ls_saver_restore_part(
+        &v.saver, path, &(ls_value_choice){ONLY("a"), MAPS({"old/", "/"})},
+        NULL);
+  ls_array_release(array);
+  ls_variable_release(v.items[0]);
+  return status;
+}
+
+static void failed_allocations_are_survived(void **state) {
+  (void)state;
+  FILE_OF(2, NAMES("old/a", "old/b"), 8, 9);
+  expect_memory_failures_survived(restore_mapped, NULL);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(only_what_is_wanted_is_restored),
+      cmocka_unit_test(names_are_mapped_one_by_one_and_by_what_they_begin_with),
+      cmocka_unit_test(maps_that_mean_nothing_are_refused),
+      cmocka_unit_test(what_is_missing_or_extra_is_refused_or_allowed),
+      cmocka_unit_test(replicas_are_restored_from_any_number_of_them),
+      cmocka_unit_test(components_come_back_under_another_name),
+      cmocka_unit_test(functions_and_sessions_see_what_was_restored),
+      cmocka_unit_test(failed_allocations_are_survived),
+  };
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  unlink(path);
+  expect_ok(ls_runtime_destroy(NULL));
+  return failed;
+}
