@@ -57,6 +57,7 @@
 #include "lockstep/sparse.h"
 #include "lockstep/strategy.h"
 #include "lockstep/streams.h"
+#include "lockstep/strings.h"
 #include "lockstep/summary.h"
 #include "lockstep/topology.h"
 #include "lockstep/trace.h"

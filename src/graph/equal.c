@@ -7,16 +7,9 @@
 #include "base/plain.h"
 #include "base/runtime_internal.h"
 #include "base/text.h"
+#include "base/values/array_internal.h"
 #include "graph/text/print.h"
 #include "graph/variable.h"
-
-static bool same_array(const ls_array *a, const ls_array *b) {
-  return a == b ||
-         (ls_array_dtype(a) == ls_array_dtype(b) &&
-          ls_array_dtype(a) != LS_DTYPE_STRING &&
-          ls_shape_equal(ls_array_shape(a), ls_array_shape(b)) &&
-          memcmp(ls_array_data(a), ls_array_data(b), ls_array_size(a)) == 0);
-}
 
 static bool same_sizes(const ls_attr *a, const ls_attr *b) {
   if (a->as.sizes.count != b->as.sizes.count) return false;
@@ -53,7 +46,7 @@ bool ls_attr_equal(const ls_attr *a, const ls_attr *b) {
   case LS_ATTR_STRINGS:
     return same_strings(a, b);
   case LS_ATTR_ARRAY:
-    return same_array(a->as.array, b->as.array);
+    return ls_array_is_same(a->as.array, b->as.array);
   case LS_ATTR_OBJECT:
     return ls_object_equal(a->as.object, b->as.object);
   default:  // Numbers and pointers: eight bytes.

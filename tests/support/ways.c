@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/values/array_internal.h"
 #include "support/values.h"
 #include "support/ways_run.h"
 
@@ -126,10 +127,9 @@ static void print_numbers(const ls_array *array, char *buffer, size_t size) {
 static void expect_near(const ways *self, const char *name, size_t value,
                         const ls_array *wanted, const ls_array *got,
                         double tolerance) {
-  const size_t size = ls_array_size(wanted);
   if (ls_array_dtype(wanted) == ls_array_dtype(got) &&
       ls_shape_equal(ls_array_shape(wanted), ls_array_shape(got))) {
-    if (memcmp(ls_array_data(wanted), ls_array_data(got), size) == 0) return;
+    if (ls_array_is_same(wanted, got)) return;
     bool near = tolerance > 0;
     for (int64_t i = 0; near && i < ls_array_num_elements(wanted); ++i)
       near = fabs(ls_array_f64(got, i) - ls_array_f64(wanted, i)) <=

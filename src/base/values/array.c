@@ -412,3 +412,19 @@ void ls_array_set_i64(ls_array *array, int64_t index, int64_t value) {
     break;
   }
 }
+
+static bool same_strings(const ls_bytes *a, const ls_bytes *b, int64_t count) {
+  for (int64_t i = 0; i < count; ++i)
+    if (a[i].size != b[i].size ||
+        (a[i].size > 0 && memcmp(a[i].data, b[i].data, a[i].size) != 0))
+      return false;
+  return true;
+}
+
+bool ls_array_is_same(const ls_array *a, const ls_array *b) {
+  if (a == b) return true;
+  if (a->dtype != b->dtype || !ls_shape_equal(a->shape, b->shape)) return false;
+  return a->dtype == LS_DTYPE_STRING
+             ? same_strings(a->data, b->data, a->num_elements)
+             : memcmp(a->data, b->data, a->size) == 0;
+}

@@ -21,6 +21,8 @@ LS_MUST_USE ls_status ls_array_own(ls_array *array);
 // process has.
 void ls_array_mark_absent(ls_array *array);
 bool ls_array_is_absent(const ls_array *array);
+// Whether they have one type and the same bits, of strings the same bytes.
+bool ls_array_is_same(const ls_array *a, const ls_array *b);
 // The type, and the first elements where they are numbers: "f32[2] [1, 2.5]".
 void ls_array_print(const ls_array *array, char *buffer, size_t size);
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/runtime_internal.h"
+#include "base/values/array_internal.h"
 #include "distribute/cross_device/cross_device.h"
 #include "lockstep/eager.h"
 
@@ -101,12 +102,6 @@ bool ls_value_has_parts(ls_nest value) {
          variable->aggregation == LS_AGGREGATION_NONE;
 }
 
-static bool same_array(const ls_array *a, const ls_array *b) {
-  return ls_array_dtype(a) == ls_array_dtype(b) &&
-         ls_shape_equal(ls_array_shape(a), ls_array_shape(b)) &&
-         memcmp(ls_array_data(a), ls_array_data(b), ls_array_size(a)) == 0;
-}
-
 static bool same_parts(ls_nest a, ls_nest b) {
   const size_t count = ls_distributed_count(a);
   if (b.kind != LS_KIND_DISTRIBUTED || ls_distributed_count(b) != count)
@@ -116,7 +111,7 @@ static bool same_parts(ls_nest a, ls_nest b) {
     const ls_nest y = ls_distributed_component(b, i);
     if (ls_nest_is_same(x, y)) continue;
     if (x.kind != LS_KIND_ARRAY || y.kind != LS_KIND_ARRAY ||
-        !same_array(ls_nest_as_array(x), ls_nest_as_array(y)))
+        !ls_array_is_same(ls_nest_as_array(x), ls_nest_as_array(y)))
       return false;
   }
   return true;

@@ -66,14 +66,18 @@ static label *make_label(const char *text) {
   return l;
 }
 
-static ls_op labelled_call(const ls_host_kernel *kernel, const char *text,
-                           ls_tensor value) {
+const char *ls_label_text(const ls_object *state) {
+  return ((const label *)state)->text;
+}
+
+ls_op ls_make_labelled_call(const ls_host_kernel *kernel, const char *text,
+                            const ls_tensor *inputs, size_t num_inputs) {
   label *l = make_label(text != NULL ? text : "");
   if (l == NULL) {
     ls_make_failed(kernel->name, ls_out_of_memory());
     return (ls_op){0};
   }
-  const ls_op op = ls_host_call_add(kernel, &l->object, &value, 1);
+  const ls_op op = ls_host_call_add(kernel, &l->object, inputs, num_inputs);
   ls_object_release(l);
   return op;
 }
@@ -116,7 +120,7 @@ static ls_status print_start(ls_host_call *call) {
     status = append_numbers(&text, call, count);
   if (ls_status_is_ok(status))
     ls_runtime_log(call->runtime, LS_LOG_INFO, "print", "%s %s [%s%s]",
-                   ((const label *)call->state)->text,
+                   ls_label_text(call->state),
                    LS_SHAPE_TEXT(type.dtype, type.shape), ls_text_data(&text),
                    count < all ? " ..." : "");
   ls_text_deinit(&text);
@@ -129,16 +133,15 @@ static const ls_host_kernel print_kernel = {.name = "print",
                                             .start = print_start};
 
 ls_op ls_print(const char *text, ls_tensor value) {
-  return labelled_call(&print_kernel, text, value);
+  return ls_make_labelled_call(&print_kernel, text, &value, 1);
 }
 
 // ---- Assert ----------------------------------------------------------------
 static ls_status assert_start(ls_host_call *call) {
   const bool holds = *(const uint8_t *)call->inputs[0] != 0;
-  ls_host_done(call,
-               holds ? ls_ok()
-                     : ls_invalid_argument("assertion failed: %s",
-                                           ((const label *)call->state)->text));
+  ls_host_done(call, holds ? ls_ok()
+                           : ls_invalid_argument("assertion failed: %s",
+                                                 ls_label_text(call->state)));
   return ls_ok();
 }
 
@@ -156,5 +159,5 @@ ls_op ls_assert_true(ls_tensor condition, const char *message) {
                                        LS_SHAPE_TEXT(type.dtype, type.shape)));
     return (ls_op){0};
   }
-  return labelled_call(&assert_kernel, message, condition);
+  return ls_make_labelled_call(&assert_kernel, message, &condition, 1);
 }

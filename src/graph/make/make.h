@@ -5,6 +5,7 @@
 #define LS_GRAPH_MAKE_MAKE_H_
 
 #include "graph/context.h"
+#include "lockstep/host.h"
 #include "lockstep/ops.h"
 
 // Adds an op with these operands and attributes and gives its first output.
@@ -47,6 +48,10 @@ bool ls_divides_integers(ls_reduce_op op, ls_tensor x);
 ls_tensor ls_divide_integers(ls_tensor sum, int64_t count);
 // As ls_all_reduce; by the strategy's table if that is a user's.
 ls_tensor ls_all_reduce_met(ls_reduce_op op, ls_tensor x);
+// A host call whose state is a text, which its kernel reads by ls_label_text.
+ls_op ls_make_labelled_call(const ls_host_kernel *kernel, const char *text,
+                            const ls_tensor *inputs, size_t num_inputs);
+const char *ls_label_text(const ls_object *state);
 // The current graph fails with `status`, taken over; the result is failed.
 ls_tensor ls_make_failed(const char *op_name, ls_status status);
 // What a scatter op's attribute says; NULL, and why, if there is no such op.

@@ -17,6 +17,8 @@ void ls_print_string(ls_text *out, const char *text, size_t size);
 void ls_print_type(ls_text *out, ls_type type);
 // %3 of an op with one output, %3:1 of one with several.
 void ls_print_ref(ls_text *out, const ls_graph *graph, uint64_t ref);
+// A number, a bool or a string of an array.
+void ls_print_element(ls_text *out, const ls_array *array, int64_t index);
 // The value of any attribute but an object.
 void ls_print_value(ls_text *out, const ls_attr *attr);
 // Whether it can stand without quotes where a name is expected.

@@ -106,7 +106,7 @@ static void print_small_float(ls_text *out, ls_dtype dtype, uint32_t bits,
 }
 
 // ---- Arrays ----------------------------------------------------------------
-static void print_element(ls_text *out, const ls_array *array, int64_t i) {
+void ls_print_element(ls_text *out, const ls_array *array, int64_t i) {
   const void *data = ls_array_data(array);
   const ls_dtype dtype = ls_array_dtype(array);
   switch (dtype) {
@@ -172,7 +172,7 @@ static void print_array(ls_text *out, const ls_array *array) {
   ls_text_append_char(out, '[');
   for (int64_t i = 0; i < ls_array_num_elements(array); ++i) {
     if (i > 0) ls_text_append(out, ", ");
-    print_element(out, array, i);
+    ls_print_element(out, array, i);
   }
   ls_text_append_char(out, ']');
 }

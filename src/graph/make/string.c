@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Ops on strings: host kernels that go through their operands' elements.
+#include "lockstep/strings.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/plain.h"
+#include "base/runtime_internal.h"
+#include "base/text.h"
+#include "graph/make/make.h"
+#include "graph/text/print.h"
+
+// ---- Shapes ----------------------------------------------------------------
+static bool is_scalar(ls_type type) { return type.shape.rank == 0; }
+
+// The one shape of all operands that are no scalars.
+static ls_status common_shape(const ls_type *in, size_t num_in,
+                              ls_shape *out_shape) {
+  *out_shape = in[0].shape;
+  for (size_t i = 1; i < num_in; ++i) {
+    if (is_scalar(in[i])) continue;
+    if (out_shape->rank == 0) {
+      *out_shape = in[i].shape;
+      continue;
+    }
+    if (!ls_shape_compatible(*out_shape, in[i].shape))
+      return ls_invalid_argument(
+          "operands of one shape or scalars are needed, got %s and %s",
+          LS_SHAPE_TEXT(in[0].dtype, *out_shape),
+          LS_SHAPE_TEXT(in[i].dtype, in[i].shape));
+    if (!ls_shape_is_known(*out_shape)) *out_shape = in[i].shape;
+  }
+  return ls_ok();
+}
+
+static ls_status need_strings(const ls_type *in, size_t num_in) {
+  for (size_t i = 0; i < num_in; ++i)
+    if (in[i].dtype != LS_DTYPE_STRING)
+      return ls_invalid_argument("operand %zu must be strings, is %s", i,
+                                 LS_SHAPE_TEXT(in[i].dtype, in[i].shape));
+  return ls_ok();
+}
+
+// One output of that dtype, from operands that are strings.
+static ls_status infer_of(const ls_type *in, size_t num_in, ls_dtype dtype,
+                          ls_type *out, size_t *num_out) {
+  LS_RETURN_IF_ERROR(need_strings(in, num_in));
+  out[0].dtype = dtype;
+  *num_out = 1;
+  return common_shape(in, num_in, &out[0].shape);
+}
+
+static ls_status infer_strings(const ls_object *state, const ls_type *in,
+                               size_t num_in, ls_type *out, size_t *num_out) {
+  (void)state;
+  return infer_of(in, num_in, LS_DTYPE_STRING, out, num_out);
+}
+
+static ls_status infer_equal(const ls_object *state, const ls_type *in,
+                             size_t num_in, ls_type *out, size_t *num_out) {
+  (void)state;
+  return infer_of(in, num_in, LS_DTYPE_BOOL, out, num_out);
+}
+
+static ls_status infer_length(const ls_object *state, const ls_type *in,
+                              size_t num_in, ls_type *out, size_t *num_out) {
+  (void)state;
+  return infer_of(in, num_in, LS_DTYPE_I32, out, num_out);
+}
+
+static ls_status infer_number(const ls_object *state, const ls_type *in,
+                              size_t num_in, ls_type *out, size_t *num_out) {
+  ls_dtype dtype = LS_DTYPE_NONE;
+  LS_RETURN_IF_ERROR(ls_dtype_parse(ls_label_text(state), &dtype));
+  return infer_of(in, num_in, dtype, out, num_out);
+}
+
+static ls_status infer_as_string(const ls_object *state, const ls_type *in,
+                                 size_t num_in, ls_type *out, size_t *num_out) {
+  (void)state, (void)num_in;
+  const ls_dtype dtype = in[0].dtype;
+  if (!ls_dtype_is_float(dtype) && !ls_dtype_is_integer(dtype) &&
+      dtype != LS_DTYPE_BOOL && dtype != LS_DTYPE_STRING)
+    return ls_invalid_argument("%s has no text",
+                               LS_SHAPE_TEXT(in[0].dtype, in[0].shape));
+  out[0] = (ls_type){LS_DTYPE_STRING, in[0].shape};
+  *num_out = 1;
+  return ls_ok();
+}
+
+// ---- Elements --------------------------------------------------------------
+static size_t count_of(const ls_host_call *call) {
+  return (size_t)ls_shape_num_elements(call->output_types[0].shape);
+}
+
+static ls_bytes element(const ls_host_call *call, size_t input, size_t index) {
+  const ls_bytes *all = call->inputs[input];
+  return all[is_scalar(call->input_types[input]) ? 0 : index];
+}
+
+// Writes the text of one element of the output behind what is there.
+typedef ls_status (*write_element)(const ls_host_call *call, size_t index,
+                                   void *with, ls_text *text);
+
+// Fills an output of strings, which all lie in one text until the call has
+// ended.
+static ls_status fill_strings(ls_host_call *call, write_element write,
+                              void *with) {
+  const size_t count = count_of(call);
+  ls_bytes *out = call->outputs[0];
+  ls_text text;
+  ls_text_init(&text, ls_runtime_allocator(call->runtime));
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+    const size_t before = text.size;
+    status = write(call, i, with, &text);
+    out[i].size = text.size - before;
+  }
+  if (ls_status_is_ok(status)) status = ls_text_status(&text);
+  const char *next = ls_text_data(&text);
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+    out[i].data = next;
+    next += out[i].size;
+  }
+  if (ls_status_is_ok(status)) ls_host_done(call, ls_ok());
+  ls_text_deinit(&text);
+  return status;
+}
+
+// ---- Numbers and texts -----------------------------------------------------
+static ls_status write_number(const ls_host_call *call, size_t index,
+                              void *with, ls_text *text) {
+  (void)call;
+  ls_print_element(text, with, (int64_t)index);
+  return ls_ok();
+}
+
+static ls_status write_string(const ls_host_call *call, size_t index,
+                              void *with, ls_text *text) {
+  (void)with;
+  const ls_bytes bytes = element(call, 0, index);
+  ls_text_append_bytes(text, bytes.data, bytes.size);
+  return ls_ok();
+}
+
+static ls_status start_as_string(ls_host_call *call) {
+  const ls_type type = call->input_types[0];
+  if (type.dtype == LS_DTYPE_STRING)
+    return fill_strings(call, write_string, NULL);
+  ls_array *view = NULL;
+  LS_RETURN_IF_ERROR(ls_array_create_view(type.dtype, type.shape,
+                                          (void *)(uintptr_t)call->inputs[0],
+                                          NULL, NULL, &view));
+  const ls_status status = fill_strings(call, write_number, view);
+  ls_array_release(view);
+  return status;
+}
+
+static const ls_host_kernel as_string_kernel = {.name = "as_string",
+                                                .infer = infer_as_string,
+                                                .start = start_as_string,
+                                                .flags =
+                                                    LS_HOST_MAY_BE_DROPPED};
+
+ls_tensor ls_as_string(ls_tensor x) {
+  return ls_op_output(ls_host_call_add(&as_string_kernel, NULL, &x, 1), 0);
+}
+
+// Reads a number into element `index`; false: it is none of that dtype.
+static bool read_number(ls_bytes text, ls_array *out, size_t index) {
+  const ls_dtype dtype = ls_array_dtype(out);
+  char *end = NULL;
+  if (text.size == 0 || memchr(text.data, 0, text.size) != NULL) return false;
+  errno = 0;
+  if (ls_dtype_is_float(dtype)) {
+    ls_array_set_f64(out, (int64_t)index, ls_read_f64(text.data, &end));
+  } else {
+    const long long value = strtoll(text.data, &end, 10);
+    if (errno != 0) return false;
+    ls_array_set_i64(out, (int64_t)index, value);
+    if (ls_array_i64(out, (int64_t)index) != value) return false;
+  }
+  if (end == text.data) return false;
+  return strspn(end, " \t\r\n") == strlen(end);
+}
+
+static ls_status read_numbers(const ls_host_call *call, ls_array *out) {
+  for (size_t i = 0; i < count_of(call); ++i) {
+    const ls_bytes text = element(call, 0, i);
+    if (!read_number(text, out, i))
+      return ls_invalid_argument("element %zu, '%.*s', is no %s", i,
+                                 (int)(text.size < 60 ? text.size : 60),
+                                 text.data, ls_dtype_name(ls_array_dtype(out)));
+  }
+  return ls_ok();
+}
+
+static ls_status start_to_number(ls_host_call *call) {
+  const ls_type type = call->output_types[0];
+  ls_array *view = NULL;
+  LS_RETURN_IF_ERROR(ls_array_create_view(type.dtype, type.shape,
+                                          call->outputs[0], NULL, NULL, &view));
+  const ls_status status = read_numbers(call, view);
+  ls_array_release(view);
+  if (ls_status_is_ok(status)) ls_host_done(call, ls_ok());
+  return status;
+}
+
+static const ls_host_kernel to_number_kernel = {.name = "string_to_number",
+                                                .infer = infer_number,
+                                                .start = start_to_number};
+
+ls_tensor ls_string_to_number(ls_tensor x, ls_dtype dtype) {
+  if (!ls_dtype_is_float(dtype) && !ls_dtype_is_integer(dtype))
+    return ls_make_failed(
+        to_number_kernel.name,
+        ls_invalid_argument("texts become floats or integers, not %s",
+                            ls_dtype_name(dtype)));
+  return ls_op_output(
+      ls_make_labelled_call(&to_number_kernel, ls_dtype_name(dtype), &x, 1), 0);
+}
+
+// ---- Texts and texts -------------------------------------------------------
+static ls_status write_joined(const ls_host_call *call, size_t index,
+                              void *with, ls_text *text) {
+  (void)with;
+  const char *separator = ls_label_text(call->state);
+  for (size_t i = 0; i < call->num_inputs; ++i) {
+    const ls_bytes bytes = element(call, i, index);
+    if (i > 0) ls_text_append(text, separator);
+    ls_text_append_bytes(text, bytes.data, bytes.size);
+  }
+  return ls_ok();
+}
+
+static ls_status start_join(ls_host_call *call) {
+  return fill_strings(call, write_joined, NULL);
+}
+
+static const ls_host_kernel join_kernel = {.name = "string_join",
+                                           .infer = infer_strings,
+                                           .start = start_join,
+                                           .flags = LS_HOST_MAY_BE_DROPPED};
+
+ls_tensor ls_string_join(const ls_tensor *xs, size_t count,
+                         const char *separator) {
+  if (xs == NULL || count == 0)
+    return ls_make_failed(join_kernel.name,
+                          ls_invalid_argument("there is nothing to join"));
+  return ls_op_output(ls_make_labelled_call(&join_kernel, separator, xs, count),
+                      0);
+}
+
+static ls_status start_equal(ls_host_call *call) {
+  uint8_t *out = call->outputs[0];
+  for (size_t i = 0; i < count_of(call); ++i) {
+    const ls_bytes x = element(call, 0, i), y = element(call, 1, i);
+    out[i] = x.size == y.size &&
+             (x.size == 0 || memcmp(x.data, y.data, x.size) == 0);
+  }
+  ls_host_done(call, ls_ok());
+  return ls_ok();
+}
+
+static const ls_host_kernel equal_kernel = {.name = "string_equal",
+                                            .infer = infer_equal,
+                                            .start = start_equal,
+                                            .flags = LS_HOST_MAY_BE_DROPPED};
+
+ls_tensor ls_string_equal(ls_tensor x, ls_tensor y) {
+  return ls_op_output(
+      ls_host_call_add(&equal_kernel, NULL, (const ls_tensor[]){x, y}, 2), 0);
+}
+
+static ls_status start_length(ls_host_call *call) {
+  int32_t *out = call->outputs[0];
+  for (size_t i = 0; i < count_of(call); ++i)
+    out[i] = (int32_t)element(call, 0, i).size;
+  ls_host_done(call, ls_ok());
+  return ls_ok();
+}
+
+static const ls_host_kernel length_kernel = {.name = "string_length",
+                                             .infer = infer_length,
+                                             .start = start_length,
+                                             .flags = LS_HOST_MAY_BE_DROPPED};
+
+ls_tensor ls_string_length(ls_tensor x) {
+  return ls_op_output(ls_host_call_add(&length_kernel, NULL, &x, 1), 0);
+}
+
+// Not of <ctype.h>: those go by the program's language.
+static ls_status write_lower(const ls_host_call *call, size_t index, void *with,
+                             ls_text *text) {
+  (void)with;
+  const ls_bytes bytes = element(call, 0, index);
+  for (size_t i = 0; i < bytes.size; ++i) {
+    const char c = bytes.data[i];
+    ls_text_append_char(text, c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c);
+  }
+  return ls_ok();
+}
+
+static ls_status write_upper(const ls_host_call *call, size_t index, void *with,
+                             ls_text *text) {
+  (void)with;
+  const ls_bytes bytes = element(call, 0, index);
+  for (size_t i = 0; i < bytes.size; ++i) {
+    const char c = bytes.data[i];
+    ls_text_append_char(text, c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c);
+  }
+  return ls_ok();
+}
+
+static ls_status start_lower(ls_host_call *call) {
+  return fill_strings(call, write_lower, NULL);
+}
+
+static ls_status start_upper(ls_host_call *call) {
+  return fill_strings(call, write_upper, NULL);
+}
+
+static const ls_host_kernel lower_kernel = {.name = "string_lower",
+                                            .infer = infer_strings,
+                                            .start = start_lower,
+                                            .flags = LS_HOST_MAY_BE_DROPPED};
+static const ls_host_kernel upper_kernel = {.name = "string_upper",
+                                            .infer = infer_strings,
+                                            .start = start_upper,
+                                            .flags = LS_HOST_MAY_BE_DROPPED};
+
+ls_tensor ls_string_lower(ls_tensor x) {
+  return ls_op_output(ls_host_call_add(&lower_kernel, NULL, &x, 1), 0);
+}
+
+ls_tensor ls_string_upper(ls_tensor x) {
+  return ls_op_output(ls_host_call_add(&upper_kernel, NULL, &x, 1), 0);
+}
