@@ -77,6 +77,8 @@ LS_API bool ls_checkpoints_due(const ls_checkpoints *checkpoints, int64_t step);
 LS_API LS_MUST_USE ls_status
 ls_checkpoints_save(ls_checkpoints *checkpoints, int64_t step,
                     const ls_checkpoint_metric *metrics, size_t num_metrics);
+// What went wrong with the last save, if that is known: it does not wait.
+LS_API LS_MUST_USE ls_status ls_checkpoints_check(ls_checkpoints *checkpoints);
 // Until the last save is on the disk.
 LS_API LS_MUST_USE ls_status ls_checkpoints_wait(ls_checkpoints *checkpoints);
 

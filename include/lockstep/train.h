@@ -12,6 +12,7 @@
 #ifndef LOCKSTEP_TRAIN_H_
 #define LOCKSTEP_TRAIN_H_
 
+#include "lockstep/checkpoint.h"
 #include "lockstep/data.h"
 #include "lockstep/models.h"
 #include "lockstep/strategy.h"
@@ -97,6 +98,10 @@ typedef struct ls_train_report {
   bool epoch_end;  // The epoch's last report.
   bool tested;     // It has an evaluation on the test set.
   ls_evaluation test;
+  // The run was asked to stop, and all that it goes on from is on the disk, if
+  // there is a folder and anything to save: the last report. What is left to do
+  // is to wait for input that is just being read, and to give memory back.
+  bool stopped;
 } ls_train_report;
 
 // How many examples a data set has. One that does not know is read to its end.
@@ -125,6 +130,11 @@ typedef struct ls_train_config {
   const char *test;      // What it is tested on, if that has another name.
   const char *features;  // Which parts of the data are examples and labels.
   double split;          // How much of the data is kept for the test.
+  // Checkpoints, as ls_train_options has them; of a run that did not say, the
+  // defaults. 0 as `keep` is all of them.
+  int64_t keep;
+  const char *keep_best;
+  double keep_every_hours;
 } ls_train_config;
 
 // Reads config.json of a run folder. What it does not say has its default, and
@@ -136,7 +146,8 @@ LS_API LS_MUST_USE ls_status ls_train_config_read(const char *run_folder,
 LS_API void ls_train_config_destroy(ls_train_config *config);  // NULL is fine.
 
 // Gives the model's variables the values that the run in the folder has saved
-// last.
+// last: those of its newest checkpoint that is whole, else model.safetensors.
+// The run may go on meanwhile.
 //   LS_NOT_FOUND         it has saved none.
 //   LS_DATA_LOSS         the file is damaged, or lacks one of them.
 //   LS_INVALID_ARGUMENT  it is another model's.
@@ -157,9 +168,24 @@ typedef struct ls_train_options {
   const char *run_folder;  // Default: none is written.
   bool overwrite;          // Replace a run that is there, after a step.
   bool resume;             // Go on with the run that is there.
-  int64_t save_seconds;    // Between two times of saving. Default 60.
-  const char *events;      // Folder of event files for TensorBoard; "": the
-                           // run folder's `events`. Default: none.
+  bool inexact;            // Even if it is another one: results will differ.
+  // When it is saved, besides the end. Default: each 60 seconds, if no steps
+  // are said.
+  int64_t save_seconds, save_steps;
+  bool save_goes_on;        // A save that failed is a warning in the log.
+  ls_flag save_background;  // Off: a step waits for its save. Default on.
+  ls_opt keep;  // The newest so many checkpoints; 0: all. Default 5.
+  double keep_every_hours;  // Also one of each so many hours. Default: none.
+  // Also the one where this is best: "loss" and "accuracy" of the steps since
+  // the save before; "test_loss" and "test_accuracy", of which one is saved
+  // after each evaluation. Default: none.
+  const char *keep_best;
+  // What else has a state that belongs to the run, such as a counter of the
+  // model's. Lent.
+  const ls_saveable *states;
+  size_t num_states;
+  const char *events;  // Folder of event files for TensorBoard; "": the
+                       // run folder's `events`. Default: none.
   // For config.json; what the fields above, the strategy and the runtime say
   // takes the place of what it says. Default: all zero.
   const ls_train_config *config;
@@ -181,12 +207,16 @@ typedef struct ls_train_result {
 // Trains. Each epoch deals every example once, in an order of its own; the
 // last batch may be smaller, and replicas get parts that differ by one. The run
 // folder gets
-//   config.json             what was asked for, with defaults filled in
-//   metrics.jsonl           a line per `log_every` steps and per evaluation
-//   model.safetensors       the model's variables
-//   checkpoint.safetensors  all that the run goes on from
-// The last two are replaced as whole files, every `save_seconds`, at the end
-// and when stopped. A request to stop is no failure.
+//   config.json          what was asked for, with defaults filled in
+//   metrics.jsonl        a line per `log_every` steps and per evaluation
+//   model.ckpt-N.*       checkpoints: all that the run goes on from after N
+//                        steps (lockstep/checkpoint.h); `checkpoint` lists them
+//   model.safetensors    the model's variables alone, at the end
+// A checkpoint is a copy of the state, written while the run goes on; one that
+// could not be written is the next step's failure. At the end, and when
+// stopped, the last one is on the disk. A request to stop is no failure: it
+// ends the run after the step it is in, or while it waits for input that is
+// made ahead of it.
 //
 // Event files (lockstep/events.h) are in two folders of `events`, which
 // TensorBoard draws over each other: `train` gets what metrics.jsonl gets, the
@@ -194,10 +224,17 @@ typedef struct ls_train_result {
 // step, and after each epoch histograms of all that is trained; `test` gets
 // evaluations. A run that replaces another one takes away those in its folder.
 //
-// A resumed run starts at its last checkpoint and gives the bits that it would
-// have given without a pause, where options, data and model are the same;
-// `epochs` and `steps` may be other ones, and a schedule is as the optimizer
-// has it. One that never came to save anything starts anew.
+// A resumed run starts at its newest checkpoint that is whole and gives the
+// bits that it would have given without a pause, on any number of threads and
+// ranks. It is refused where model, program, numerics, math, replicas, batch
+// size, seed, or the data's number, types or contents are others: of files of
+// more than 16 MiB parts are looked at. `epochs` and `steps` may be other ones,
+// and a schedule is as the optimizer has it. A run that never came to save
+// anything starts anew; one that has a `checkpoint.safetensors`, as former
+// versions left, goes on from that.
+//
+// Of ranks that train together, rank 0 alone writes; they all read its folder
+// to resume. Whoever is asked to stop, all stop after the same step.
 //
 // Steps before an error are in metrics.jsonl; a run that has none leaves
 // nothing, and what it was to overwrite is kept.
@@ -205,12 +242,13 @@ typedef struct ls_train_result {
 //                        does not fit, a run to resume that is another one, and
 //                        other options that cannot be. After the first step: a
 //                        model without variables, or whose step gives no "loss"
-//                        or "accuracy" or changes nothing that is trained.
+//                        or "accuracy" or changes nothing that is trained; a
+//                        run to resume that is of another program.
 //   LS_ALREADY_EXISTS    the folder holds a run.
 //   LS_FAILED_PRECONDITION  another run, of this process or of one that is
-//                           named, writes to the folder.
+//                        named, writes to the folder.
 //   LS_NOT_FOUND         it holds none to resume.
-//   LS_DATA_LOSS         the checkpoint is damaged.
+//   LS_DATA_LOSS         no checkpoint is whole.
 //   LS_OUT_OF_RANGE      the loss is no number any more.
 LS_API LS_MUST_USE ls_status ls_train(const ls_train_options *options,
                                       ls_train_result *out_result);

@@ -12,6 +12,7 @@ enum {
   CLI_OK = 0,
   CLI_FAILED = 1,  // What was asked for could not be done.
   CLI_USAGE = 2,   // It was not asked for rightly.
+  CLI_LATE = 3,    // A run that was to end had to before it was saved.
   CLI_SIGNAL = 128,
 };
 
@@ -21,8 +22,11 @@ enum {
 // main.
 void cli_signals_begin(void);
 // From here on the first of them asks a run to stop instead, by what is
-// returned; the next one ends the program.
-const ls_train_stop *cli_signals_defer(void);
+// returned. The next one, or `grace` seconds (0: for ever), end the program
+// with CLI_LATE; once the run is saved, with the code of the first one.
+const ls_train_stop *cli_signals_defer(unsigned grace);
+// Nothing would be lost any more.
+void cli_signals_saved(void);
 // The signal that has asked; 0: none.
 int cli_signals_first(void);
 

@@ -203,7 +203,8 @@ static ls_status measure(data_flags *flags, ls_dataset *dataset,
   reading read = {0};
   ls_dataset *made = make_pipeline(flags, dataset, spec);
   ls_status status = ls_iterator_create(made, NULL, &iterator);
-  (void)cli_signals_defer();
+  (void)cli_signals_defer(0);
+  cli_signals_saved();
   if (ls_status_is_ok(status))
     status = read_through(flags, size, iterator, &read);
   if (ls_status_is_ok(status) && flags->json)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Ctrl-C (SIGINT), SIGTERM and SIGHUP. What a handler may do is little: it asks
-// a run to stop, or says a line and ends the program.
+// a run to stop and sets an alarm, or says a line and ends the program.
 #define _GNU_SOURCE
 #include <signal.h>
 #include <string.h>
@@ -23,18 +23,40 @@ static ls_train_stop stop;
 static volatile sig_atomic_t deferred;  // A run looks at `stop`.
 static volatile sig_atomic_t first;
 
+static volatile sig_atomic_t saved;
+static unsigned grace;
+
+static void say(const char *line) {
+  (void)!write(STDERR_FILENO, line, strlen(line));
+}
+
 static void end_program(int number) {
-  for (int i = 0; i < NUM_SIGNALS; ++i) {
-    if (signals[i].number == number)
-      (void)!write(STDERR_FILENO, signals[i].line, strlen(signals[i].line));
-  }
+  for (int i = 0; i < NUM_SIGNALS; ++i)
+    if (signals[i].number == number) say(signals[i].line);
   _exit(CLI_SIGNAL + number);
 }
 
+// A run is ended that has not ended by itself.
+static void end_run(const char *why) {
+  if (saved) _exit(CLI_SIGNAL + first);
+  say(why);
+  _exit(CLI_LATE);
+}
+
 static void handle(int number) {
-  if (!deferred || first != 0) end_program(number);
+  if (!deferred) end_program(number);
+  if (first != 0)
+    end_run("lockstep: ended by a second signal; the last steps are not "
+            "saved\n");
   first = number;
   ls_train_stop_request(&stop);
+  if (grace > 0) alarm(grace);
+}
+
+static void handle_alarm(int number) {
+  (void)number;
+  end_run("lockstep: the run was not saved within --grace; its last steps are "
+          "lost\n");
 }
 
 void cli_signals_begin(void) {
@@ -52,9 +74,16 @@ void cli_signals_begin(void) {
   }
 }
 
-const ls_train_stop *cli_signals_defer(void) {
+const ls_train_stop *cli_signals_defer(unsigned seconds) {
+  struct sigaction action = {.sa_handler = handle_alarm,
+                             .sa_flags = SA_RESTART};
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGALRM, &action, NULL);
+  grace = seconds;
   deferred = 1;
   return &stop;
 }
+
+void cli_signals_saved(void) { saved = 1; }
 
 int cli_signals_first(void) { return first; }

@@ -9,15 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
-
-// What was asked for. A zero, or a seed of -1, is not given.
-typedef struct train_flags {
-  ls_train_config asked;
-  const char *run_folder, *resume, *trace, *events;
-  int64_t save_seconds;
-  bool overwrite, quiet;
-} train_flags;
+#include "cli/train_flags.h"
 
 // Everything that a run holds.
 typedef struct session {
@@ -156,32 +148,43 @@ static ls_status prepare(const train_flags *flags, const ls_model_type *type,
   return flags->quiet ? ls_ok() : open_progress(run);
 }
 
+static void tell(void *user, const ls_train_report *report) {
+  const session *run = user;
+  if (report->stopped) cli_signals_saved();
+  if (run->progress != NULL) ls_progress_show(run->progress, report);
+}
+
 static ls_status train(const train_flags *flags, const ls_model_type *type,
                        session *run) {
   const ls_train_config *config = &run->config;
   LS_RETURN_IF_ERROR(prepare(flags, type, run));
-  const ls_train_stop *stop = cli_signals_defer();
+  const ls_train_stop *stop = cli_signals_defer((unsigned)flags->grace);
   if (run->run_folder == NULL) LS_RETURN_IF_ERROR(choose_folder(type, run));
-  const ls_status status = ls_train(
-      &(ls_train_options){.model = &run->model,
-                          .strategy = run->strategy,
-                          .train = run->train,
-                          .num_examples = run->examples,
-                          .test = run->test,
-                          .batch_size = config->batch_size,
-                          .epochs = config->epochs,
-                          .steps = config->steps,
-                          .seed = config->seed,
-                          .run_folder = run->run_folder,
-                          .overwrite = flags->overwrite,
-                          .resume = run->resumed != NULL,
-                          .save_seconds = flags->save_seconds,
-                          .events = flags->events,
-                          .config = config,
-                          .stop = stop,
-                          .report = flags->quiet ? NULL : ls_progress_show,
-                          .report_user = run->progress},
-      &run->result);
+  const ls_status status =
+      ls_train(&(ls_train_options){.model = &run->model,
+                                   .strategy = run->strategy,
+                                   .train = run->train,
+                                   .num_examples = run->examples,
+                                   .test = run->test,
+                                   .batch_size = config->batch_size,
+                                   .epochs = config->epochs,
+                                   .steps = config->steps,
+                                   .seed = config->seed,
+                                   .run_folder = run->run_folder,
+                                   .overwrite = flags->overwrite,
+                                   .resume = run->resumed != NULL,
+                                   .inexact = flags->inexact,
+                                   .save_seconds = flags->save_seconds,
+                                   .save_steps = flags->save_steps,
+                                   .keep = LS_SOME(config->keep),
+                                   .keep_best = config->keep_best,
+                                   .keep_every_hours = config->keep_every_hours,
+                                   .events = flags->events,
+                                   .config = config,
+                                   .stop = stop,
+                                   .report = tell,
+                                   .report_user = run},
+               &run->result);
   // Only a folder that is empty: the run did not begin.
   if (!ls_status_is_ok(status) && run->chosen[0] != '\0')
     (void)rmdir(run->chosen);
@@ -208,147 +211,6 @@ static int print_result(const train_flags *flags, const session *run) {
   if (result->tested && !result->stopped)
     printf("test accuracy: %.4f\n", result->test.accuracy);
   return result->stopped ? CLI_SIGNAL + cli_signals_first() : CLI_OK;
-}
-
-// ---- What was asked for ----------------------------------------------------
-// Where a flag of the configuration has its place in one; -1 for other flags.
-static ptrdiff_t place_of(const cli_option *option, const train_flags *flags) {
-  const char *at = option->value, *first = (const char *)&flags->asked;
-  return at >= first && at < first + sizeof(flags->asked) ? at - first : -1;
-}
-
-// Whether a flag names files.
-static bool is_data(const cli_option *option) {
-  return strcmp(option->name, "data") == 0 || strcmp(option->name, "test") == 0;
-}
-
-// Prints what a configuration has at the place of a flag; "" for what is not
-// given.
-static void print_value(const cli_option *option, const void *value, char *text,
-                        size_t size) {
-  text[0] = '\0';
-  const bool seed = strcmp(option->name, "seed") == 0;
-  if (option->kind == CLI_COUNT) {
-    const int64_t count = *(const int64_t *)value;
-    if (count != (seed ? -1 : 0))
-      snprintf(text, size, "%lld", (long long)count);
-  } else if (option->kind == CLI_REAL) {
-    const double real = *(const double *)value;
-    if (real != 0) snprintf(text, size, "%.17g", real);
-  } else {
-    const char *given = *(const char *const *)value;
-    char full[PATH_MAX];
-    if (given == NULL) return;
-    if (is_data(option)) given = cli_full_data(given, full);
-    snprintf(text, size, "%s", given);
-  }
-}
-
-// Whether what was asked for is what the run has; says so if not. A run may
-// become longer and have other threads, and its data another place. Its model
-// is for cli_run_model.
-static bool agrees(const cli_syntax *syntax, const train_flags *flags,
-                   const ls_train_config *config) {
-  static const char *const may_differ[] = {"epochs", "steps", "threads",
-                                           "model"};
-  for (size_t i = 0; i < syntax->num_options; ++i) {
-    const cli_option *option = &syntax->options[i];
-    const ptrdiff_t place = place_of(option, flags);
-    bool free_to_differ = place < 0;
-    for (size_t k = 0; k < 4; ++k)
-      free_to_differ |= strcmp(option->name, may_differ[k]) == 0;
-    if (free_to_differ) continue;
-    char asked[PATH_MAX], has[PATH_MAX];
-    print_value(option, option->value, asked, sizeof(asked));
-    print_value(option, (const char *)config + place, has, sizeof(has));
-    if (asked[0] == '\0' || strcmp(asked, has) == 0) continue;
-    if (is_data(option) && cli_is_place(asked) && cli_is_place(has) &&
-        has[0] != '\0')
-      continue;
-    cli_say("train",
-            "--%s is '%s', the run in '%s' has '%s': it can only go on as it "
-            "began",
-            option->name, asked, flags->resume, has);
-    return false;
-  }
-  return true;
-}
-
-// The model's own optimizer takes a learning rate and a falling one only.
-static bool check_optimizer(const ls_train_config *asked) {
-  const char *kinds[32];
-  size_t count = 0;
-  while (count < 32 && ls_optimizer_kind(count) != NULL) {
-    kinds[count] = ls_optimizer_kind(count);
-    ++count;
-  }
-  if (asked->optimizer != NULL)
-    return cli_choose("train", "optimizer", asked->optimizer, kinds, count);
-  const char *needs = NULL;
-  if (asked->warmup != 0) needs = "warmup";
-  if (asked->weight_decay != 0) needs = "weight-decay";
-  if (asked->clip_norm != 0) needs = "clip-norm";
-  if (asked->accumulate != 0) needs = "accumulate";
-  if (asked->schedule != NULL && strcmp(asked->schedule, "cosine") == 0)
-    needs = "schedule cosine";
-  if (needs == NULL) return true;
-  cli_say("train",
-          "--%s needs an --optimizer: the model's own has no such thing",
-          needs);
-  return false;
-}
-
-static bool check_flags(train_flags *flags) {
-  static const char *const schedules[] = {"constant", "linear", "cosine"};
-  ls_train_config *asked = &flags->asked;
-  if (asked->schedule != NULL &&
-      !cli_choose("train", "schedule", asked->schedule, schedules, 3))
-    return false;
-  if (!cli_check_arithmetic("train", asked->precision, &asked->math))
-    return false;
-  if (asked->split >= 1) {
-    cli_say("train", "--split is '%g', expected a number between 0 and 1",
-            asked->split);
-    return false;
-  }
-  if (flags->resume == NULL) return check_optimizer(asked);
-  if (flags->run_folder == NULL && !flags->overwrite) return true;
-  cli_say("train",
-          "--resume goes on in the folder it names; --%s has no place "
-          "beside it",
-          flags->run_folder != NULL ? "run-dir" : "overwrite");
-  return false;
-}
-
-// A new run's configuration: what was asked for, and defaults.
-static ls_train_config fresh_config(const train_flags *flags) {
-  ls_train_config config = flags->asked;
-  if (config.model == NULL) config.model = "mlp";
-  if (config.data == NULL) config.data = "fashion-mnist";
-  if (config.precision == NULL) config.precision = "f32";
-  if (config.optimizer == NULL) config.optimizer = "";
-  if (config.schedule == NULL) config.schedule = "linear";
-  if (config.test == NULL) config.test = "";
-  if (config.features == NULL) config.features = "";
-  if (config.replicas == 0) config.replicas = 1;
-  if (config.seed < 0) config.seed = 0;
-  return config;
-}
-
-// The run's configuration, with its model, to another end and with data in
-// another place if that was asked for.
-static ls_train_config resumed_config(const train_flags *flags,
-                                      const ls_train_config *resumed,
-                                      const char *model) {
-  ls_train_config config = *resumed;
-  config.model = model;
-  if (flags->asked.data != NULL) config.data = flags->asked.data;
-  if (flags->asked.test != NULL) config.test = flags->asked.test;
-  if (flags->asked.epochs != 0 || flags->asked.steps != 0) {
-    config.epochs = flags->asked.epochs;
-    config.steps = flags->asked.steps;
-  }
-  return config;
 }
 
 // ---- The command -----------------------------------------------------------
@@ -384,17 +246,18 @@ static int run_train(const cli_syntax *syntax, const train_flags *flags) {
   ls_status status =
       flags->resume == NULL
           ? cli_runtime_open(asked->threads, asked->math, &run.runtime)
-          : cli_run_open(flags->resume, asked->threads, NULL, &run.runtime,
+          : cli_run_open(flags->resume, asked->threads,
+                         flags->inexact ? asked->math : NULL, &run.runtime,
                          &run.resumed);
   if (!ls_status_is_ok(status)) {
     code = cli_report("train", status);
   } else if (run.resumed == NULL) {
-    run.config = fresh_config(flags);
+    run.config = cli_train_fresh(flags);
     code = run_session(flags, &run);
   } else if (cli_run_model("train", flags->resume, run.resumed->model,
                            asked->model, &model) &&
-             agrees(syntax, flags, run.resumed)) {
-    run.config = resumed_config(flags, run.resumed, model);
+             cli_train_agrees(syntax, flags, run.resumed)) {
+    run.config = cli_train_resumed(syntax, flags, run.resumed, model);
     code = run_session(flags, &run);
   } else {
     code = CLI_USAGE;
@@ -404,7 +267,7 @@ static int run_train(const cli_syntax *syntax, const train_flags *flags) {
 }
 
 int cli_train(int argc, char **argv) {
-  train_flags flags = {.asked = {.seed = -1}};
+  train_flags flags = {.asked = {.seed = -1, .keep = -1}, .grace = 30};
   ls_train_config *asked = &flags.asked;
   const cli_option options[] = {
       {"model", CLI_TEXT, &asked->model, "NAME",
@@ -471,8 +334,28 @@ int cli_train(int argc, char **argv) {
        "which a falling rate then falls; --data and --model\n"
        "tell where its files and its shared library are now",
        0},
+      {"allow-inexact", CLI_FLAG, &flags.inexact, NULL,
+       "let --resume go on with what is not the same, such as\n"
+       "other data, --replicas or --batch-size, and say so",
+       0},
       {"save-every", CLI_COUNT, &flags.save_seconds, "SECONDS",
-       "how often the run is saved (default 60)", 1},
+       "how often a checkpoint is saved (default 60)", 1},
+      {"save-every-steps", CLI_COUNT, &flags.save_steps, "N",
+       "the same in steps (default: by time alone)", 1},
+      {"keep", CLI_COUNT, &asked->keep, "N",
+       "how many checkpoints are kept, the newest ones\n"
+       "(default 5; 0: all)",
+       0},
+      {"keep-best", CLI_TEXT, &asked->keep_best, "METRIC",
+       "keep the best one, too: by loss, accuracy, test_loss or\n"
+       "test_accuracy",
+       0},
+      {"keep-every-hours", CLI_REAL, &asked->keep_every_hours, "X",
+       "keep one of each so many hours, too", 0},
+      {"grace", CLI_COUNT, &flags.grace, "SECONDS",
+       "how long the run may take to end and save when a signal\n"
+       "asks it to (default 30; 0: as long as it takes)",
+       0},
       {"events", CLI_MAYBE, &flags.events, "[DIR]",
        "write event files for TensorBoard (default: to the run\n"
        "folder's events/): what metrics.jsonl gets, weights,\n"
@@ -485,15 +368,18 @@ int cli_train(int argc, char **argv) {
       .command = "train",
       .about =
           "Trains a model and prints its accuracy on the test set. The run "
-          "folder gets\nconfig.json, metrics.jsonl, model.safetensors, and "
-          "checkpoint.safetensors to\nresume from. Ctrl-C ends the run after "
-          "the step it is in, saves it and exits\nwith code 130, SIGTERM and "
-          "SIGHUP with 143 and 129; before the first step\nthere is no run. "
-          "Ctrl-\\ tells where its replicas are. A --trace\nis "
-          "written however the run ends.",
+          "folder gets\nconfig.json, metrics.jsonl, checkpoints to resume from "
+          "(model.ckpt-STEP.*)\nand, at the end, model.safetensors. Ctrl-C "
+          "ends "
+          "the run after the step it is in,\nsaves it and exits with code 130, "
+          "SIGTERM and SIGHUP with 143 and 129; before\nthe first step there "
+          "is no run. A second signal, or --grace that has passed,\nends it at "
+          "once: with code 3 if it was not saved, so that the checkpoint\n"
+          "before it stands. Ctrl-\\ tells where its replicas are. A --trace "
+          "is\nwritten however the run ends.",
       .options = options,
       .num_options = sizeof(options) / sizeof(options[0])};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
-  return check_flags(&flags) ? run_train(&syntax, &flags) : CLI_USAGE;
+  return cli_train_check(&flags) ? run_train(&syntax, &flags) : CLI_USAGE;
 }

@@ -39,4 +39,10 @@ struct ls_iterator {
 // hold them for as long as it waits for the element.
 LS_MUST_USE ls_status ls_iterator_let_help(ls_iterator *iterator);
 
+// Waits until `next` has nothing to wait for: false, stops(user), which is
+// asked before and every few milliseconds, was true before that. What only the
+// caller can make is not waited for.
+bool ls_iterator_wait(ls_iterator *iterator, bool (*stops)(void *user),
+                      void *user);
+
 #endif  // LS_DATA_ITERATOR_H_

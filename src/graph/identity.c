@@ -2,8 +2,10 @@
 #include "graph/identity.h"
 
 #include "base/values/digest.h"
+#include "graph/variable.h"
 #include "lockstep/host.h"
 
+// `numbers`: those in arrays count, else their types alone.
 static void add_type(ls_digest *d, ls_dtype dtype, ls_shape shape) {
   ls_digest_add_u64(d, (uint64_t)dtype);
   ls_digest_add_u64(d, (uint64_t)(int64_t)shape.rank);
@@ -11,9 +13,10 @@ static void add_type(ls_digest *d, ls_dtype dtype, ls_shape shape) {
     ls_digest_add_u64(d, (uint64_t)shape.dim[i]);
 }
 
-static void add_array(ls_digest *d, const ls_array *array) {
+static void add_array(ls_digest *d, const ls_array *array, bool numbers) {
   const ls_dtype dtype = ls_array_dtype(array);
   add_type(d, dtype, ls_array_shape(array));
+  if (!numbers) return;
   if (dtype == LS_DTYPE_RESOURCE || dtype == LS_DTYPE_VARIANT) return;
   if (dtype != LS_DTYPE_STRING) {
     ls_digest_add(d, ls_array_data(array), ls_array_size(array));
@@ -26,7 +29,13 @@ static void add_array(ls_digest *d, const ls_array *array) {
   }
 }
 
-static void add_attr(ls_digest *d, const ls_attr *attr) {
+static void add_object(ls_digest *d, const ls_object *object) {
+  ls_digest_add_text(d, object == NULL ? "" : object->type->name);
+  if (object != NULL && object->type == &ls_variable_object_type)
+    ls_digest_add_text(d, ((const ls_variable *)object)->name);
+}
+
+static void add_attr(ls_digest *d, const ls_attr *attr, bool numbers) {
   ls_digest_add_text(d, attr->name);
   ls_digest_add_u64(d, (uint64_t)attr->kind);
   switch (attr->kind) {
@@ -58,11 +67,10 @@ static void add_attr(ls_digest *d, const ls_attr *attr) {
       ls_digest_add_text(d, attr->as.strings.items[i]);
     break;
   case LS_ATTR_ARRAY:
-    add_array(d, attr->as.array);
+    add_array(d, attr->as.array, numbers);
     break;
   case LS_ATTR_OBJECT:
-    ls_digest_add_text(
-        d, attr->as.object == NULL ? "" : attr->as.object->type->name);
+    add_object(d, attr->as.object);
     break;
   case LS_ATTR_KERNEL:
     ls_digest_add_text(d, attr->as.kernel->name);
@@ -78,9 +86,9 @@ static void add_refs(ls_digest *d, const uint64_t *refs, size_t count) {
     ls_digest_add_u64(d, refs[i]);
 }
 
-static void add_graph(ls_digest *d, const ls_graph *graph);
+static void add_graph(ls_digest *d, const ls_graph *graph, bool numbers);
 
-static void add_node(ls_digest *d, const ls_node *node) {
+static void add_node(ls_digest *d, const ls_node *node, bool numbers) {
   ls_digest_add_u64(d, node->id);
   ls_digest_add_u64(d, (uint64_t)node->type << 2 |
                            (uint64_t)node->varying << 1 | (uint64_t)node->once);
@@ -90,18 +98,18 @@ static void add_node(ls_digest *d, const ls_node *node) {
     add_type(d, node->outputs[i].dtype, node->outputs[i].shape);
   ls_digest_add_u64(d, node->num_attrs);
   for (uint32_t i = 0; i < node->num_attrs; ++i)
-    add_attr(d, &node->attrs[i]);
+    add_attr(d, &node->attrs[i], numbers);
   ls_digest_add_u64(d, node->num_regions);
   for (uint32_t i = 0; i < node->num_regions; ++i)
-    add_graph(d, ls_graph_resolve(node->regions[i]));
+    add_graph(d, ls_graph_resolve(node->regions[i]), numbers);
 }
 
-static void add_graph(ls_digest *d, const ls_graph *graph) {
+static void add_graph(ls_digest *d, const ls_graph *graph, bool numbers) {
   ls_digest_add_text(d, graph->name);
   ls_digest_add_u64(d, graph->is_while_body);
   ls_digest_add_u64(d, graph->num_nodes);
   for (size_t i = 0; i < graph->num_nodes; ++i)
-    add_node(d, graph->nodes[i]);
+    add_node(d, graph->nodes[i], numbers);
   ls_digest_add_u64(d, graph->num_declared);
   ls_digest_add_u64(d, graph->num_captures);
   for (size_t i = 0; i < graph->num_captures; ++i) {
@@ -114,6 +122,13 @@ static void add_graph(ls_digest *d, const ls_graph *graph) {
 void ls_graph_identify(const ls_graph *graph, uint64_t out_identity[2]) {
   ls_digest d;
   ls_digest_begin(&d);
-  add_graph(&d, graph);
+  add_graph(&d, graph, true);
+  ls_digest_end(&d, out_identity);
+}
+
+void ls_graph_identify_ops(const ls_graph *graph, uint64_t out_identity[2]) {
+  ls_digest d;
+  ls_digest_begin(&d);
+  add_graph(&d, graph, false);
   ls_digest_end(&d, out_identity);
 }

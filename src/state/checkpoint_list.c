@@ -94,7 +94,8 @@ static double find_metric(const ls_json *root, const char *name) {
 }
 
 // What it says of itself; of a damaged one nothing, but it is there.
-static ls_checkpoint_info info_of(ls_checkpoints *self, int64_t step) {
+static ls_status read_info(ls_checkpoints *self, int64_t step,
+                           ls_checkpoint_info *out) {
   ls_checkpoint_info info = {.step = step, .metric = (double)NAN};
   ls_checkpoint_file file;
   const ls_status status =
@@ -105,8 +106,10 @@ static ls_checkpoint_info info_of(ls_checkpoints *self, int64_t step) {
     info.metric = find_metric(file.root, self->options.best_metric);
     ls_checkpoint_file_deinit(&file);
   }
+  *out = info;
+  if (ls_status_code(status) == LS_RESOURCE_EXHAUSTED) return status;
   ls_status_free(status);
-  return info;
+  return ls_ok();
 }
 
 static bool has_name(const ls_file_entry *entries, size_t count, int64_t step,
@@ -132,7 +135,11 @@ static ls_status take_entries(ls_checkpoints *self,
   for (size_t i = 0; i < count; ++i) {
     if (entries[i].is_folder) continue;
     const int64_t step = ls_checkpoint_step_of(entries[i].name, "json");
-    if (step >= 0 && !add(self, info_of(self, step))) return ls_out_of_memory();
+    if (step >= 0) {
+      ls_checkpoint_info info;
+      LS_RETURN_IF_ERROR(read_info(self, step, &info));
+      if (!add(self, info)) return ls_out_of_memory();
+    }
     if (is_left_over(entries, count, entries[i].name))
       LS_RETURN_IF_ERROR(remove_file(self, entries[i].name));
   }

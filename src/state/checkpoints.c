@@ -76,6 +76,15 @@ ls_status ls_checkpoints_wait(ls_checkpoints *checkpoints) {
   return take_failure(checkpoints);
 }
 
+ls_status ls_checkpoints_check(ls_checkpoints *checkpoints) {
+  LS_REQUIRE(checkpoints);
+  ls_mutex_lock(&checkpoints->lock);
+  const bool known =
+      !checkpoints->writing && !ls_status_is_ok(checkpoints->failure);
+  ls_mutex_unlock(&checkpoints->lock);
+  return known ? take_failure(checkpoints) : ls_ok();
+}
+
 // ---- Opening ---------------------------------------------------------------
 static ls_status check_options(const ls_checkpoints_options *o) {
   if (o->keep.value < 0 || o->keep_best.value < 0 || o->every_steps.value < 0 ||

@@ -7,6 +7,8 @@
 
 // A longer file is no config.
 static const size_t most_bytes = 1 << 20;
+// Of a run that does not say.
+static const int64_t default_keep = 5;
 
 typedef enum entry_kind { TEXT, WHOLE, REAL } entry_kind;
 
@@ -19,16 +21,29 @@ static const struct {
   size_t offset;
   const char *text;
 } entries[] = {
-    ENTRY(TEXT, model, ""),           ENTRY(TEXT, data, ""),
-    ENTRY(WHOLE, replicas, NULL),     ENTRY(WHOLE, threads, NULL),
-    ENTRY(TEXT, precision, "f32"),    ENTRY(TEXT, math, "fast"),
-    ENTRY(WHOLE, batch_size, NULL),   ENTRY(WHOLE, epochs, NULL),
-    ENTRY(WHOLE, steps, NULL),        ENTRY(TEXT, optimizer, ""),
-    ENTRY(REAL, learning_rate, NULL), ENTRY(TEXT, schedule, "constant"),
-    ENTRY(WHOLE, warmup, NULL),       ENTRY(REAL, weight_decay, NULL),
-    ENTRY(REAL, clip_norm, NULL),     ENTRY(WHOLE, accumulate, NULL),
-    ENTRY(WHOLE, seed, NULL),         ENTRY(TEXT, test, ""),
-    ENTRY(REAL, split, NULL),         ENTRY(TEXT, features, ""),
+    ENTRY(TEXT, model, ""),
+    ENTRY(TEXT, data, ""),
+    ENTRY(WHOLE, replicas, NULL),
+    ENTRY(WHOLE, threads, NULL),
+    ENTRY(TEXT, precision, "f32"),
+    ENTRY(TEXT, math, "fast"),
+    ENTRY(WHOLE, batch_size, NULL),
+    ENTRY(WHOLE, epochs, NULL),
+    ENTRY(WHOLE, steps, NULL),
+    ENTRY(TEXT, optimizer, ""),
+    ENTRY(REAL, learning_rate, NULL),
+    ENTRY(TEXT, schedule, "constant"),
+    ENTRY(WHOLE, warmup, NULL),
+    ENTRY(REAL, weight_decay, NULL),
+    ENTRY(REAL, clip_norm, NULL),
+    ENTRY(WHOLE, accumulate, NULL),
+    ENTRY(WHOLE, seed, NULL),
+    ENTRY(TEXT, test, ""),
+    ENTRY(REAL, split, NULL),
+    ENTRY(TEXT, features, ""),
+    ENTRY(WHOLE, keep, NULL),
+    ENTRY(TEXT, keep_best, ""),
+    ENTRY(REAL, keep_every_hours, NULL),
 };
 
 // ---- Writing ---------------------------------------------------------------
@@ -93,6 +108,7 @@ static ls_status parse(read_config *read, const char *path, const char *bytes,
   LS_RETURN_IF_ERROR(ls_json_parse(&read->arena, path, bytes, size, &json));
   if (json->kind != LS_JSON_OBJECT)
     return ls_invalid_argument("'%s' holds no JSON object", path);
+  read->config.keep = default_keep;
   for (size_t i = 0; i < LS_COUNT_OF(entries); ++i) {
     void *to = (char *)&read->config + entries[i].offset;
     const ls_json *value = ls_json_find(json, entries[i].key);

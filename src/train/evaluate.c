@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/require.h"
 #include "base/runtime_internal.h"
-#include "lockstep/iterator.h"
+#include "data/iterator.h"
 #include "lockstep/nn.h"
 #include "lockstep/train.h"
+#include "train/evaluator.h"
 #include "train/input.h"
 
 // Labels a call: enough to keep the products busy.
@@ -83,6 +84,10 @@ void ls_evaluator_destroy(ls_evaluator *evaluator) {
   ls_release(evaluator->allocator, evaluator);
 }
 
+ls_function *ls_evaluator_function(const ls_evaluator *evaluator) {
+  return evaluator->function;
+}
+
 // Adds a batch's sums; false behind the last.
 static ls_status add_batch(ls_evaluator *evaluator, bool *out_more,
                            ls_evaluation *sums) {
@@ -112,7 +117,8 @@ ls_status ls_evaluator_run(ls_evaluator *evaluator, const ls_train_stop *stop,
   ls_evaluation sums = {0};
   LS_RETURN_IF_ERROR(ls_iterator_seek_epoch(evaluator->iterator, 0));
   for (bool more = true; more;) {
-    if (ls_train_stop_requested(stop))
+    if (!ls_iterator_wait(evaluator->iterator, ls_train_stop_asked,
+                          (void *)(uintptr_t)stop))
       return LS_STATUS(LS_CANCELLED, "the evaluation was stopped by request");
     LS_RETURN_IF_ERROR(add_batch(evaluator, &more, &sums));
   }

@@ -16,6 +16,9 @@ ls_dataset *ls_train_batches(const ls_model_type *type, ls_dataset *dataset,
 LS_MUST_USE ls_status ls_train_check_labels(const ls_model_type *type,
                                             ls_nest batch);
 
+// ls_train_stop_requested, for who waits for a batch (ls_iterator_wait).
+bool ls_train_stop_asked(void *stop);
+
 // Examples in a batch.
 int64_t ls_train_batch_size(ls_nest batch);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <math.h>
+#include <string.h>
 
 #include "base/plain.h"
 #include "base/require.h"
@@ -10,9 +11,11 @@
 #include "lockstep/iterator.h"
 #include "lockstep/train.h"
 #include "train/budget.h"
+#include "train/evaluator.h"
 #include "train/input.h"
 #include "train/run_events.h"
 #include "train/run_folder.h"
+#include "train/saves.h"
 #include "train/step_check.h"
 
 // Means over the examples of some steps.
@@ -25,22 +28,25 @@ typedef struct window {
 
 typedef struct loop {
   ls_runtime *runtime;
-  ls_train_options options;  // With defaults.
-  ls_train_config config;    // The same, for the run folder.
-  int64_t steps_per_epoch, num_steps;
+  ls_run_plan plan;
   ls_function *function;
   bool checked;  // The first step was one.
   ls_dataset *batches;
   ls_iterator *input;
-  int64_t examples;         // In an epoch.
   ls_evaluator *evaluator;  // NULL: no test set.
   ls_run_folder folder;
+  // What the folder says of the steps behind those that it went on from is
+  // there still.
+  bool continues;
+  int64_t resumed;
+  ls_saves saves;
   ls_run_events events;
   ls_nest args, results;  // `args`: a batch, dealt to replicas.
   window epoch, logged;
+  window kept;          // Since the last save.
+  int64_t tested;       // The step of the last evaluation; -1: none.
   int64_t epoch_first;  // The first step of this epoch that is run here.
   int64_t began;        // Of the clock, as if the run had never paused.
-  int64_t saved;
   ls_train_report report;
   ls_train_result *result;
 } loop;
@@ -60,47 +66,6 @@ static void end_span(const loop *it, const char *kind, int64_t began,
 }
 
 // ---- Making ----------------------------------------------------------------
-int64_t ls_train_count_steps(const ls_model_type *type, int64_t train_size,
-                             int64_t batch_size, int64_t epochs,
-                             int64_t steps) {
-  const ls_model_type none = {0};  // It has no defaults.
-  if (type == NULL) type = &none;
-  if (batch_size == 0) batch_size = type->batch_size;
-  if (batch_size < 1) return 0;
-  const int64_t per_epoch = (train_size + batch_size - 1) / batch_size;
-  if (epochs == 0 && steps > 0) return per_epoch > 0 ? steps : 0;
-  const int64_t all = (epochs > 0 ? epochs : type->epochs) * per_epoch;
-  return steps > 0 && steps < all ? steps : all;
-}
-
-static ls_status check_options(const ls_train_options *options) {
-  const ls_train_options *o = options;
-  if (o->epochs < 0 || o->steps < 0 || o->batch_size < 1 || o->log_every < 1)
-    return ls_invalid_argument(
-        "epochs and steps cannot be negative and a batch needs at least one "
-        "example, got %lld, %lld and %lld",
-        (long long)o->epochs, (long long)o->steps, (long long)o->batch_size);
-  return ls_train_check_data(o->model->type, o->train);
-}
-
-// What config.json says, by the options.
-static void fill_config(loop *it) {
-  const ls_train_options *o = &it->options;
-  ls_train_config *config = &it->config;
-  if (o->config != NULL) *config = *o->config;
-  if (config->model == NULL) config->model = o->model->type->name;
-  if (config->learning_rate == 0 &&
-      (config->optimizer == NULL || config->optimizer[0] == '\0'))
-    config->learning_rate = o->model->type->learning_rate;
-  config->replicas = ls_strategy_num_replicas(o->strategy);
-  config->threads = ls_runtime_threads(it->runtime);
-  config->math = ls_math_name(ls_runtime_math(it->runtime));
-  config->batch_size = o->batch_size;
-  config->epochs = o->epochs;
-  config->steps = o->steps;
-  config->seed = o->seed;
-}
-
 // What is quick is dealt between steps by all threads, which have nothing else
 // to do then: making it ahead would take them from the steps.
 static ls_opt ahead_of(const ls_dataset *batches) {
@@ -109,20 +74,9 @@ static ls_opt ahead_of(const ls_dataset *batches) {
   return quick ? LS_SOME(0) : (ls_opt){0};
 }
 
-static ls_status with_defaults(const ls_train_options *options, loop *it) {
-  it->options = *options;
-  it->runtime = ls_runtime_current();
-  if (it->runtime == NULL) return ls_out_of_memory();
-  ls_train_options *o = &it->options;
-  const ls_model_type *type = o->model->type;
-  if (o->batch_size == 0) o->batch_size = type->batch_size;
-  if (o->log_every == 0) o->log_every = 100;
-  if (o->save_seconds == 0) o->save_seconds = 60;
-  LS_RETURN_IF_ERROR(check_options(o));
-  it->examples = o->num_examples;
-  if (it->examples == 0)
-    LS_RETURN_IF_ERROR(ls_train_count_examples(o->train, &it->examples));
-  it->batches = ls_train_batches(type, o->train, o->batch_size, true);
+static ls_status make_input(loop *it) {
+  const ls_train_options *o = &it->plan.options;
+  it->batches = ls_train_batches(o->model->type, o->train, o->batch_size, true);
   const int64_t replicas = ls_strategy_num_replicas(o->strategy);
   if (replicas > 1) it->batches = ls_dataset_parts(it->batches, replicas);
   LS_RETURN_IF_ERROR(ls_iterator_create(
@@ -131,79 +85,94 @@ static ls_status with_defaults(const ls_train_options *options, loop *it) {
                              .seed = (uint64_t)o->seed,
                              .prefetch = ahead_of(it->batches)},
       &it->input));
-  LS_RETURN_IF_ERROR(ls_iterator_let_help(it->input));
-  it->steps_per_epoch = (it->examples - 1) / o->batch_size + 1;
-  it->num_steps = ls_train_count_steps(type, it->examples, o->batch_size,
-                                       o->epochs, o->steps);
-  o->epochs = (it->num_steps - 1) / it->steps_per_epoch + 1;
-  fill_config(it);
-  return ls_ok();
+  return ls_iterator_let_help(it->input);
 }
 
-// ---- The folder ------------------------------------------------------------
-static ls_checkpoint_notes notes_of(const loop *it) {
-  return (ls_checkpoint_notes){.replicas = it->config.replicas,
-                               .batch_size = it->config.batch_size,
-                               .seed = it->config.seed,
-                               .examples = it->examples,
-                               .steps = it->result->steps,
-                               .seconds = seconds_since(it, it->began)};
+// ---- Saving ----------------------------------------------------------------
+static size_t list_metrics(const loop *it, ls_checkpoint_metric *out) {
+  const double examples = (double)it->kept.examples;
+  const ls_evaluation *test = &it->result->test;
+  size_t count = 0;
+  if (it->kept.examples > 0) {
+    out[count++] = (ls_checkpoint_metric){"loss", it->kept.loss / examples};
+    if (!isnan(it->kept.accuracy))
+      out[count++] =
+          (ls_checkpoint_metric){"accuracy", it->kept.accuracy / examples};
+  }
+  if (it->tested == it->result->steps) {
+    out[count++] = (ls_checkpoint_metric){"test_loss", test->loss};
+    out[count++] = (ls_checkpoint_metric){"test_accuracy", test->accuracy};
+  }
+  return count;
 }
 
 static ls_status save(loop *it) {
-  const ls_checkpoint_notes notes = notes_of(it);
-  LS_RETURN_IF_ERROR(
-      ls_run_folder_save(&it->folder, it->options.model, &notes));
-  it->saved = ls_runtime_now(it->runtime);
-  return ls_ok();
-}
-
-static ls_status save_if_due(loop *it) {
-  if (it->folder.path == NULL ||
-      seconds_since(it, it->saved) < (double)it->options.save_seconds)
-    return ls_ok();
-  return save(it);
-}
-
-// The optimizer's variables are made here, so that there is something to set;
-// the first step would have made the same ones.
-static ls_status prepare_optimizer(const loop *it) {
-  const ls_model *model = it->options.model;
-  if (model->type->optimizer == NULL) return ls_ok();
-  ls_allocator *allocator = ls_runtime_allocator(it->runtime);
-  const size_t all = model->type->variables(model->self, NULL, 0);
-  ls_variable **variables = ls_new_array(allocator, ls_variable *, all + 1);
-  if (variables == NULL) return ls_out_of_memory();
-  model->type->variables(model->self, variables, all);
-  size_t count = 0;
-  for (size_t i = 0; i < all; ++i) {
-    if (ls_variable_is_trainable(variables[i]))
-      variables[count++] = variables[i];
-  }
-  const ls_status status = ls_optimizer_prepare(
-      model->type->optimizer(model->self), variables, count);
-  ls_release(allocator, variables);
+  ls_checkpoint_metric metrics[LS_RUN_METRICS];
+  const size_t count = list_metrics(it, metrics);
+  const int64_t began = ls_span_begin(it->runtime);
+  it->saves.seconds = seconds_since(it, it->began);
+  const ls_status status =
+      ls_saves_save(&it->saves, it->result->steps, metrics, count);
+  it->kept = (window){0};
+  end_span(it, "save", began, it->result->steps);
   return status;
 }
 
-static ls_status resume(loop *it) {
-  ls_checkpoint_notes notes = notes_of(it);
-  notes.seconds = 0;
-  LS_RETURN_IF_ERROR(
-      ls_run_folder_restore(&it->folder, it->options.model, &notes));
-  if (notes.steps > it->num_steps)
-    return ls_invalid_argument(
-        "the run in '%s' is at step %lld already, beyond the %lld asked for",
-        it->folder.path, (long long)notes.steps, (long long)it->num_steps);
-  it->result->steps = notes.steps;
-  it->began -= (int64_t)(notes.seconds * 1e9);
-  ls_function_set_steps(it->function, (uint64_t)notes.steps);
-  return ls_run_folder_continue(&it->folder, &it->config, notes.steps);
+static ls_status save_if_due(loop *it) {
+  LS_RETURN_IF_ERROR(ls_saves_check(&it->saves));
+  return ls_saves_due(&it->saves, it->result->steps) ? save(it) : ls_ok();
 }
 
-static ls_status begin(const ls_train_options *options, loop *it) {
-  LS_RETURN_IF_ERROR(with_defaults(options, it));
-  const ls_train_options *o = &it->options;
+// The end, or a stop: all of it is on the disk afterwards.
+static ls_status save_all(loop *it) {
+  if (it->folder.path == NULL) return ls_ok();
+  if (it->saves.saved != it->result->steps) LS_RETURN_IF_ERROR(save(it));
+  LS_RETURN_IF_ERROR(ls_saves_wait(&it->saves));
+  return ls_run_folder_save_model(&it->folder, it->plan.options.model,
+                                  it->result->steps);
+}
+
+// ---- The folder ------------------------------------------------------------
+static ls_status resume(loop *it) {
+  LS_RETURN_IF_ERROR(ls_run_folder_enter(&it->folder));
+  int64_t steps = 0;
+  LS_RETURN_IF_ERROR(ls_saves_resume(&it->saves, &steps));
+  if (steps > it->plan.num_steps)
+    return ls_invalid_argument(
+        "the run in '%s' is at step %lld already, beyond the %lld asked for",
+        it->folder.path, (long long)steps, (long long)it->plan.num_steps);
+  it->result->steps = it->resumed = steps;
+  it->began -= (int64_t)(it->saves.seconds * 1e9);
+  it->continues = true;
+  return ls_ok();
+}
+
+static ls_status start(loop *it) {
+  LS_RETURN_IF_ERROR(ls_run_folder_start(&it->folder, &it->plan.config,
+                                         it->plan.options.overwrite));
+  return it->folder.replaces ? ls_ok() : ls_saves_open(&it->saves);
+}
+
+// The run is what it is to be: what it takes the place of goes.
+static ls_status settle(loop *it) {
+  if (it->folder.replaces) {
+    LS_RETURN_IF_ERROR(ls_run_events_clear(it->runtime, it->folder.path));
+    LS_RETURN_IF_ERROR(ls_run_folder_commit(&it->folder, &it->plan.config));
+    return ls_saves_open(&it->saves);
+  }
+  if (!it->continues) return ls_ok();
+  LS_RETURN_IF_ERROR(
+      ls_run_folder_continue(&it->folder, &it->plan.config, it->resumed));
+  it->continues = false;
+  return ls_ok();
+}
+
+static ls_status make(const ls_train_options *options, loop *it) {
+  it->runtime = ls_runtime_current();
+  if (it->runtime == NULL) return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(ls_run_plan_make(options, it->runtime, &it->plan));
+  LS_RETURN_IF_ERROR(make_input(it));
+  const ls_train_options *o = &it->plan.options;
   const ls_model *model = o->model;
   LS_RETURN_IF_ERROR(
       ls_function_create(&(ls_function_options){.call = model->type->train_step,
@@ -211,14 +180,21 @@ static ls_status begin(const ls_train_options *options, loop *it) {
                                                 .name = "train_step",
                                                 .seed = o->seed},
                          &it->function));
-  if (o->test != NULL)
-    LS_RETURN_IF_ERROR(ls_evaluator_create(model, o->test, &it->evaluator));
-  LS_RETURN_IF_ERROR(prepare_optimizer(it));
+  return o->test != NULL ? ls_evaluator_create(model, o->test, &it->evaluator)
+                         : ls_ok();
+}
+
+static ls_status begin(const ls_train_options *options, loop *it) {
+  it->tested = -1;
+  LS_RETURN_IF_ERROR(make(options, it));
+  const ls_train_options *o = &it->plan.options;
+  LS_RETURN_IF_ERROR(ls_saves_init(
+      &it->saves, it->runtime, &it->plan, o->run_folder, it->function,
+      it->evaluator != NULL ? ls_evaluator_function(it->evaluator) : NULL,
+      it->input));
   ls_run_folder_init(&it->folder, it->runtime, o->run_folder);
-  it->began = it->saved = ls_runtime_now(it->runtime);
-  return o->resume
-             ? resume(it)
-             : ls_run_folder_start(&it->folder, &it->config, o->overwrite);
+  it->began = ls_runtime_now(it->runtime);
+  return o->resume ? resume(it) : start(it);
 }
 
 static void end(loop *it) {
@@ -250,14 +226,14 @@ static void add(window *w, int64_t examples, double loss, double accuracy) {
 // The batch of before goes back to be written again.
 static ls_status deal(loop *it) {
   LS_RETURN_IF_ERROR(ls_iterator_next(it->input, &it->args));
-  return ls_train_check_labels(it->options.model->type, it->args);
+  return ls_train_check_labels(it->plan.options.model->type, it->args);
 }
 
 // Such a step does not count.
 static ls_status no_number(const loop *it, double loss) {
   char rate[32] = "";
-  if (it->config.learning_rate != 0)
-    ls_format(rate, sizeof(rate), " %g", it->config.learning_rate);
+  if (it->plan.config.learning_rate != 0)
+    ls_format(rate, sizeof(rate), " %g", it->plan.config.learning_rate);
   return ls_out_of_range(
       "the loss is %g at step %lld: the learning rate%s may be too high", loss,
       (long long)it->result->steps + 1, rate);
@@ -279,23 +255,25 @@ static ls_status take_step(loop *it) {
   LS_RETURN_IF_ERROR(deal(it));
   end_span(it, "input", traced, it->result->steps + 1);
   const int64_t dealt = ls_runtime_now(it->runtime);
-  LS_RETURN_IF_ERROR(ls_strategy_run(
-      it->options.strategy, ls_traced(it->function), it->args, &it->results));
+  LS_RETURN_IF_ERROR(ls_strategy_run(it->plan.options.strategy,
+                                     ls_traced(it->function), it->args,
+                                     &it->results));
   spend(it, dealt - began, ls_runtime_now(it->runtime) - dealt, 0);
   if (!it->checked)
     LS_RETURN_IF_ERROR(
-        ls_train_check_step(it->options.model, it->function, it->results));
+        ls_train_check_step(it->plan.options.model, it->function, it->results));
   it->checked = true;
+  LS_RETURN_IF_ERROR(
+      ls_saves_check_program(&it->saves, ls_train_batch_size(it->args)));
   double loss, accuracy;
   LS_RETURN_IF_ERROR(scalar(it, "loss", &loss));
   LS_RETURN_IF_ERROR(scalar(it, "accuracy", &accuracy));
   if (!isfinite(loss)) return no_number(it, loss);
   add(&it->epoch, ls_train_batch_size(it->args), loss, accuracy);
   add(&it->logged, ls_train_batch_size(it->args), loss, accuracy);
+  add(&it->kept, ls_train_batch_size(it->args), loss, accuracy);
   ++it->result->steps;
-  if (it->folder.replaces)
-    LS_RETURN_IF_ERROR(ls_run_events_clear(it->runtime, it->folder.path));
-  return ls_run_folder_commit(&it->folder, &it->config);
+  return settle(it);
 }
 
 static ls_status step(loop *it) {
@@ -344,13 +322,14 @@ static ls_status log_window(loop *it) {
 }
 
 static void show(loop *it) {
-  if (it->options.report != NULL)
-    it->options.report(it->options.report_user, &it->report);
+  if (it->plan.options.report != NULL)
+    it->plan.options.report(it->plan.options.report_user, &it->report);
 }
 
 // ---- Epochs ----------------------------------------------------------------
 static bool stop_requested(loop *it) {
-  if (ls_train_stop_requested(it->options.stop)) it->result->stopped = true;
+  if (ls_train_stop_requested(it->plan.options.stop))
+    it->result->stopped = true;
   return it->result->stopped;
 }
 
@@ -359,7 +338,7 @@ static ls_status test(loop *it) {
   ls_evaluation evaluation;
   const int64_t began = ls_span_begin(it->runtime);
   ls_status status =
-      ls_evaluator_run(it->evaluator, it->options.stop, &evaluation);
+      ls_evaluator_run(it->evaluator, it->plan.options.stop, &evaluation);
   end_span(it, "evaluate", began, it->result->steps);
   if (ls_status_code(status) == LS_CANCELLED) {
     ls_status_free(status);
@@ -369,6 +348,7 @@ static ls_status test(loop *it) {
   LS_RETURN_IF_ERROR(status);
   it->result->tested = true;
   it->result->test = evaluation;
+  it->tested = it->result->steps;
   it->report.tested = true;
   it->report.test = evaluation;
   it->report.seconds = seconds_since(it, it->began);
@@ -376,23 +356,34 @@ static ls_status test(loop *it) {
 }
 
 static void begin_report(loop *it, int64_t epoch) {
-  const int64_t before = epoch * it->steps_per_epoch;
-  const int64_t left = it->num_steps - before;
+  const int64_t before = epoch * it->plan.steps_per_epoch;
+  const int64_t left = it->plan.num_steps - before;
   it->epoch_first = it->result->steps - before;
-  it->report = (ls_train_report){.epoch = epoch + 1,
-                                 .num_epochs = it->options.epochs,
-                                 .steps_per_epoch = left < it->steps_per_epoch
-                                                        ? left
-                                                        : it->steps_per_epoch,
-                                 .step = it->result->steps,
-                                 .num_steps = it->num_steps};
+  it->report = (ls_train_report){
+      .epoch = epoch + 1,
+      .num_epochs = it->plan.options.epochs,
+      .steps_per_epoch =
+          left < it->plan.steps_per_epoch ? left : it->plan.steps_per_epoch,
+      .step = it->result->steps,
+      .num_steps = it->plan.num_steps};
+}
+
+// False: stopped meanwhile.
+static bool wait_for_input(loop *it) {
+  const int64_t began = ls_runtime_now(it->runtime);
+  const ls_train_stop *stop = it->plan.options.stop;
+  const bool ready =
+      ls_iterator_wait(it->input, ls_train_stop_asked, (void *)(uintptr_t)stop);
+  spend(it, ls_runtime_now(it->runtime) - began, 0, 0);
+  it->saves.input_stalls = !ready;
+  return ready;
 }
 
 static ls_status epoch_steps(loop *it) {
   while (it->epoch_first + it->epoch.steps < it->report.steps_per_epoch &&
-         !stop_requested(it)) {
+         !stop_requested(it) && wait_for_input(it)) {
     LS_RETURN_IF_ERROR(step(it));
-    if (it->logged.steps == it->options.log_every)
+    if (it->logged.steps == it->plan.options.log_every)
       LS_RETURN_IF_ERROR(log_window(it));
     const int64_t began = ls_runtime_now(it->runtime);
     LS_RETURN_IF_ERROR(save_if_due(it));
@@ -403,10 +394,25 @@ static ls_status epoch_steps(loop *it) {
   return ls_ok();
 }
 
+// A run that goes on is there already.
+static ls_status seek_input(loop *it, int64_t epoch) {
+  if (ls_iterator_epoch(it->input) == epoch &&
+      ls_iterator_position(it->input) == it->epoch_first)
+    return ls_ok();
+  LS_RETURN_IF_ERROR(ls_iterator_seek_epoch(it->input, epoch));
+  return ls_iterator_seek(it->input, it->epoch_first);
+}
+
+// The best by an evaluation is one that was saved with it.
+static ls_status save_tested(loop *it) {
+  const char *best = it->plan.options.keep_best;
+  const bool wanted = best != NULL && strncmp(best, "test_", 5) == 0;
+  return wanted && it->tested == it->result->steps ? save(it) : ls_ok();
+}
+
 static ls_status epoch(loop *it, int64_t number) {
   begin_report(it, number);
-  LS_RETURN_IF_ERROR(ls_iterator_seek_epoch(it->input, number));
-  LS_RETURN_IF_ERROR(ls_iterator_seek(it->input, it->epoch_first));
+  LS_RETURN_IF_ERROR(seek_input(it, number));
   window_begin(it, &it->epoch);
   window_begin(it, &it->logged);
   // The steps before an error are logged, too.
@@ -418,6 +424,7 @@ static ls_status epoch(loop *it, int64_t number) {
     LS_RETURN_IF_ERROR(
         ls_run_events_log_weights(&it->events, it->result->steps));
   if (!stop_requested(it)) LS_RETURN_IF_ERROR(test(it));
+  LS_RETURN_IF_ERROR(save_tested(it));
   it->report.epoch_end = true;
   show(it);
   return ls_ok();
@@ -427,28 +434,31 @@ static ls_status epoch(loop *it, int64_t number) {
 // evaluation, which is done again.
 static ls_status begin_again(loop *it) {
   const int64_t steps = it->result->steps;
-  const bool again =
-      steps > 0 && (steps % it->steps_per_epoch == 0 || steps == it->num_steps);
-  LS_RETURN_IF_ERROR(
-      ls_run_events_open(&it->events, it->runtime, &it->options, steps, again));
+  const bool again = steps > 0 && (steps % it->plan.steps_per_epoch == 0 ||
+                                   steps == it->plan.num_steps);
+  LS_RETURN_IF_ERROR(ls_run_events_open(&it->events, it->runtime,
+                                        &it->plan.options, steps, again));
   if (!again) return ls_ok();
-  begin_report(it, (steps - 1) / it->steps_per_epoch);
+  LS_RETURN_IF_ERROR(settle(it));
+  begin_report(it, (steps - 1) / it->plan.steps_per_epoch);
   return test(it);
 }
 
 static ls_status run(loop *it) {
   LS_RETURN_IF_ERROR(begin_again(it));
-  const int64_t first = it->result->steps / it->steps_per_epoch;
+  const int64_t first = it->result->steps / it->plan.steps_per_epoch;
   for (int64_t i = first;
-       i < it->options.epochs && it->result->steps < it->num_steps &&
+       i < it->plan.options.epochs && it->result->steps < it->plan.num_steps &&
        !stop_requested(it);
        ++i)
     LS_RETURN_IF_ERROR(epoch(it, i));
   it->result->seconds = seconds_since(it, it->began);
   // A run without a single step is no run.
   const bool none = it->result->steps == 0 && it->result->stopped;
-  if (!none || it->options.resume) return save(it);
-  ls_run_folder_abandon(&it->folder);
+  if (!none) LS_RETURN_IF_ERROR(save_all(it));
+  if (none && !it->plan.options.resume) ls_run_folder_abandon(&it->folder);
+  it->report.stopped = it->result->stopped;
+  if (it->report.stopped) show(it);
   return ls_ok();
 }
 
@@ -469,9 +479,10 @@ ls_status ls_train(const ls_train_options *options,
   if (ls_status_is_ok(status)) {
     status = run(&it);
     status = ls_status_join(status, ls_run_events_close(&it.events));
-    if (!ls_status_is_ok(status) && out_result->steps == 0 && !options->resume)
-      ls_run_folder_abandon(&it.folder);
   }
+  status = ls_status_join(status, ls_saves_deinit(&it.saves));
+  if (!ls_status_is_ok(status) && out_result->steps == 0 && !options->resume)
+    ls_run_folder_abandon(&it.folder);
   end(&it);
   // The loss is the same on all ranks.
   if (ls_status_code(status) != LS_OUT_OF_RANGE)

@@ -122,7 +122,7 @@ void ls_progress_show(void *user, const ls_train_report *report) {
   ls_progress *progress = user;
   const bool terminal = progress->options.terminal;
   const int64_t now = ls_runtime_now(progress->runtime);
-  if (now < progress->next && !report->epoch_end) return;
+  if (report->stopped || (now < progress->next && !report->epoch_end)) return;
   progress->next = now + (terminal ? second / 10 : 5 * second);
   char line[420], text[460];
   print_line(report, columns(&progress->options), terminal, line, sizeof(line));

@@ -8,11 +8,12 @@
 #include "base/require.h"
 #include "io/json.h"
 #include "train/config.h"
+#include "train/saved_values.h"
+#include "train/saves.h"
 
 static const char config_name[] = "config.json";
 static const char metrics_name[] = "metrics.jsonl";
 static const char model_name[] = "model.safetensors";
-static const char checkpoint_name[] = "checkpoint.safetensors";
 static const char lock_name[] = "lock";
 
 void ls_run_folder_init(ls_run_folder *folder, ls_runtime *runtime,
@@ -133,13 +134,12 @@ ls_status ls_run_folder_start(ls_run_folder *folder,
 
 ls_status ls_run_folder_commit(ls_run_folder *folder,
                                const ls_train_config *config) {
-  // The checkpoint goes behind the model, and config.json is replaced: what is
-  // left after a failure is a run that can be gone on with, if from its start.
-  static const char *const names[] = {model_name, checkpoint_name,
-                                      metrics_name};
+  // Checkpoints go behind the model, and config.json is replaced: what is left
+  // after a failure is a run that can be gone on with, if from its start.
   if (!folder->replaces) return ls_ok();
-  for (size_t i = 0; i < LS_COUNT_OF(names); ++i)
-    LS_RETURN_IF_ERROR(remove_file(folder, names[i]));
+  LS_RETURN_IF_ERROR(remove_file(folder, model_name));
+  LS_RETURN_IF_ERROR(ls_saves_clear(folder->runtime, folder->path));
+  LS_RETURN_IF_ERROR(remove_file(folder, metrics_name));
   LS_RETURN_IF_ERROR(write_config(folder, config));
   folder->replaces = false;
   return ls_ok();
@@ -191,24 +191,15 @@ static ls_status cut_metrics(ls_run_folder *folder, int64_t step) {
   return status;
 }
 
-ls_status ls_run_folder_restore(ls_run_folder *folder, const ls_model *model,
-                                ls_checkpoint_notes *notes) {
+ls_status ls_run_folder_enter(ls_run_folder *folder) {
   if (folder->path == NULL)
     return ls_invalid_argument("there is no run folder to resume from");
-  bool run = false, saved = false, has_model = false;
+  bool run = false;
   LS_RETURN_IF_ERROR(has_file(folder, config_name, &run));
   if (!run)
     return ls_not_found("'%s' is no run folder: it has no config.json",
                         folder->path);
-  LS_RETURN_IF_ERROR(take(folder));
-  LS_RETURN_IF_ERROR(has_file(folder, model_name, &has_model));
-  LS_RETURN_IF_ERROR(has_file(folder, checkpoint_name, &saved));
-  if (has_model && !saved)
-    return ls_not_found("the run in '%s' cannot be resumed: its %s is gone",
-                        folder->path, checkpoint_name);
-  return saved ? ls_checkpoint_read(folder->runtime,
-                                    ls_text_data(&folder->file), model, notes)
-               : ls_ok();
+  return take(folder);
 }
 
 ls_status ls_run_folder_continue(ls_run_folder *folder,
@@ -272,26 +263,32 @@ ls_status ls_run_folder_log(ls_run_folder *folder,
 }
 
 // ---- Model -----------------------------------------------------------------
-ls_status ls_run_folder_save(ls_run_folder *folder, const ls_model *model,
-                             const ls_checkpoint_notes *notes) {
+ls_status ls_run_folder_save_model(ls_run_folder *folder, const ls_model *model,
+                                   int64_t step) {
   if (folder->path == NULL) return ls_ok();
-  LS_RETURN_IF_ERROR(name_file(folder, checkpoint_name));
-  LS_RETURN_IF_ERROR(ls_checkpoint_write(folder->runtime,
-                                         ls_text_data(&folder->file), model,
-                                         notes->steps, notes));
   LS_RETURN_IF_ERROR(name_file(folder, model_name));
-  return ls_checkpoint_write(folder->runtime, ls_text_data(&folder->file),
-                             model, notes->steps, NULL);
+  return ls_model_file_write(folder->runtime, ls_text_data(&folder->file),
+                             model, step);
 }
 
+// A run that was stopped by force has newer checkpoints than it has a model.
 static ls_status load(ls_run_folder *folder, const ls_model *model) {
   bool saved = false;
-  LS_RETURN_IF_ERROR(has_file(folder, model_name, &saved));
-  if (!saved)
-    return ls_not_found("the run in '%s' has saved no model: there is no %s",
-                        folder->path, model_name);
-  return ls_checkpoint_read(folder->runtime, ls_text_data(&folder->file), model,
-                            NULL);
+  const ls_status newest =
+      ls_model_checkpoint_read(folder->runtime, folder->path, model);
+  if (ls_status_is_ok(newest)) return newest;
+  if (ls_status_code(newest) == LS_NOT_FOUND ||
+      ls_status_code(newest) == LS_DATA_LOSS)
+    LS_RETURN_IF_ERROR(has_file(folder, model_name, &saved));
+  if (saved) {
+    ls_status_free(newest);
+    return ls_model_file_read(folder->runtime, ls_text_data(&folder->file),
+                              model);
+  }
+  if (ls_status_code(newest) != LS_NOT_FOUND) return newest;
+  ls_status_free(newest);
+  return ls_not_found("the run in '%s' has saved no model: there is no %s",
+                      folder->path, model_name);
 }
 
 ls_status ls_train_load(const char *run_folder, const ls_model *model) {

@@ -7,8 +7,9 @@
 #ifndef LS_TRAIN_RUN_FOLDER_H_
 #define LS_TRAIN_RUN_FOLDER_H_
 
+#include "base/runtime_internal.h"
 #include "base/text.h"
-#include "train/checkpoint.h"
+#include "lockstep/train.h"
 
 // Zeroed: no folder; writing to it does nothing.
 typedef struct ls_run_folder {
@@ -33,20 +34,17 @@ void ls_run_folder_deinit(ls_run_folder *folder);
 LS_MUST_USE ls_status ls_run_folder_start(ls_run_folder *folder,
                                           const ls_train_config *config,
                                           bool overwrite);
-// The new run has done a step: what a former one left is taken away now, and
-// config.json written. Does nothing the next time.
+// The new run has done a step: what a former one left is taken away now,
+// checkpoints too, and config.json written. Does nothing the next time.
 LS_MUST_USE ls_status ls_run_folder_commit(ls_run_folder *folder,
                                            const ls_train_config *config);
 // Takes away a run that has just been started and has written nothing more, as
 // far as that can be done; one that it was to overwrite is kept.
 void ls_run_folder_abandon(ls_run_folder *folder);
-// Takes the folder of the run that is there, sets the model to its checkpoint
-// and fills in the notes (see ls_checkpoint_read). A run that has saved nothing
-// is at step 0. LS_FAILED_PRECONDITION where another one is writing to it.
-LS_MUST_USE ls_status ls_run_folder_restore(ls_run_folder *folder,
-                                            const ls_model *model,
-                                            ls_checkpoint_notes *notes);
-// Goes on from there: cuts off what metrics.jsonl says about later steps and
+// Takes the folder of the run that is there. LS_FAILED_PRECONDITION where
+// another one is writing to it, LS_NOT_FOUND where there is none.
+LS_MUST_USE ls_status ls_run_folder_enter(ls_run_folder *folder);
+// Goes on from `step`: cuts off what metrics.jsonl says about later ones and
 // replaces config.json.
 LS_MUST_USE ls_status ls_run_folder_continue(ls_run_folder *folder,
                                              const ls_train_config *config,
@@ -56,9 +54,9 @@ LS_MUST_USE ls_status ls_run_folder_continue(ls_run_folder *folder,
 // before a commit, when the file is a former run's.
 LS_MUST_USE ls_status ls_run_folder_log(ls_run_folder *folder,
                                         const ls_train_report *report);
-// Writes checkpoint.safetensors, then model.safetensors.
-LS_MUST_USE ls_status ls_run_folder_save(ls_run_folder *folder,
-                                         const ls_model *model,
-                                         const ls_checkpoint_notes *notes);
+// Writes model.safetensors: the model at a step.
+LS_MUST_USE ls_status ls_run_folder_save_model(ls_run_folder *folder,
+                                               const ls_model *model,
+                                               int64_t step);
 
 #endif  // LS_TRAIN_RUN_FOLDER_H_

@@ -6,7 +6,7 @@
 
 # shellcheck source=tests/support/cli.sh
 . "$(dirname "$0")/../support/cli.sh"
-rm -rf straight stopped longer killed moved
+rm -rf straight stopped longer killed moved whole
 
 # trains ARGUMENT...
 trains() {
@@ -17,6 +17,11 @@ trains() {
 same() {
   cmp -s "$2/model.safetensors" "$3/model.safetensors" ||
     fail "$1: the model is another one"
+}
+
+# step_of FOLDER: that of its newest checkpoint
+step_of() {
+  sed -n 's/^model_checkpoint_path: "model.ckpt-\([0-9]*\)"$/\1/p' "$1/checkpoint"
 }
 
 # Stopped by a signal or killed, somewhere in an epoch of a run without end, and
@@ -31,16 +36,15 @@ for how in "1 INT sgd" "2 TERM adam" "1 KILL adam"; do
     >out.txt 2>err.txt &
   process=$!
   file=stopped/metrics.jsonl
-  [ "$2" = KILL ] && file=stopped/checkpoint.safetensors
+  [ "$2" = KILL ] && file=stopped/checkpoint
   waits_for test -s $file
   kill -s "$2" $process
   wait $process
   code=$?
   [ "$code" -gt 128 ] || fail "SIG$2: code $code"
-  step=$(head -c 600 stopped/checkpoint.safetensors |
-         grep -ao '"step":"[0-9]*"' | grep -o '[0-9]*')
+  step=$(step_of stopped)
   [ "${step:-0}" -gt 0 ] || fail "SIG$2: the checkpoint has no step"
-  [ "$2" != KILL ] || echo half >stopped/checkpoint.safetensors.tmp
+  [ "$2" != KILL ] || echo half >stopped/model.ckpt-99.safetensors.tmp
   trains --resume stopped --threads 1 --steps $((step + 500))
   grep -q '^test accuracy: ' out.txt || fail "SIG$2: no accuracy at the end"
   trains $tiny --replicas $1 --optimizer $3 --steps $((step + 500)) \
@@ -66,6 +70,8 @@ trains --resume longer
 same "a finished run" straight longer
 
 # What contradicts the run is refused, and changes nothing.
+ends 2 "--allow-inexact is for --resume" train --allow-inexact
+ends 2 "--keep-best is 'best', expected" train --keep-best best
 ends 2 "--batch-size is '16', the run in 'longer' has '8'" \
   train --resume longer --batch-size 16
 ends 2 "--replicas is '1', the run in 'longer' has '2'" \
@@ -125,21 +131,37 @@ grep -qxF "$(cat trained.txt)" out.txt || fail "another accuracy than the run's"
 ends 1 "'nowhere' is no run folder" eval nowhere
 ends 1 "there is no file or folder 'nodata'" eval longer --data nodata
 
-# Damaged files are named.
-cp -r longer killed
-head -c 700 longer/checkpoint.safetensors >killed/checkpoint.safetensors
-ends 1 "'killed/checkpoint.safetensors'" train --resume killed
+# Of damaged checkpoints the one before is taken; where there is none they are
+# named.
+rm -rf straight
+cp -r longer straight
+last=$(step_of straight)
+head -c 700 longer/model.ckpt-$last.safetensors \
+  >straight/model.ckpt-$last.safetensors
+"$lockstep" train --resume straight --quiet >out.txt 2>err.txt ||
+  fail "a damaged checkpoint ends the run"
+grep -q "the checkpoint of step $last is passed over" err.txt ||
+  fail "a damaged checkpoint is passed over without a word"
+same "from the checkpoint before" longer straight
+trains $tiny --steps 5 --run-dir killed
+step=$(step_of killed)
+cp killed/model.ckpt-$step.safetensors whole
+head -c 700 whole >killed/model.ckpt-$step.safetensors
+"$lockstep" train --resume killed >out.txt 2>err.txt
+[ $? = 1 ] && tail -n 1 err.txt | grep -q "'killed/model.ckpt-$step.safetens" ||
+  fail "a damaged checkpoint is not named"
+"$lockstep" eval killed >out.txt 2>err.txt || fail "eval without a checkpoint"
+rm killed/model.ckpt-*
 head -c 300 longer/model.safetensors >killed/model.safetensors
 ends 1 "killed/model.safetensors" eval killed
-rm killed/checkpoint.safetensors
-ends 1 "its checkpoint.safetensors is gone" train --resume killed
+ends 1 "its checkpoints are gone" train --resume killed
 rm killed/model.safetensors
 ends 1 "has saved no model" eval killed
 printf '{"model":"tiny","seed":' >killed/config.json
 ends 1 "killed/config.json:1" train --resume killed
 ends 1 "killed/config.json:1" eval killed
 printf '{"model":"mlp","data":"synthetic"}' >killed/config.json
-cp longer/*.safetensors killed
+cp longer/model.* killed
 ends 1 "is of model 'tiny', not of 'mlp'" eval killed
 
 exit $failed

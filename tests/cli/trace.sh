@@ -49,7 +49,8 @@ has run.json compile train_step
 has run.json step step
 has run.json input input
 has run.json evaluate evaluate
-has run.json save run/checkpoint.safetensors
+has run.json save save
+has run.json save run/model.safetensors
 grep -q '"cat":"turn"' run.json || fail "no turn"
 [ "$(grep -c '"cat":"step"' run.json)" = 30 ] || fail "not 30 steps"
 grep -q '"args":{"step":30}' run.json || fail "steps have no number"
@@ -97,6 +98,6 @@ code=$?
 sed -i 's/"lost_spans":[0-9]*/"lost_spans":0/' stopped.json
 is_json stopped.json
 has stopped.json step step
-has stopped.json save run/checkpoint.safetensors
+has stopped.json save save
 
 exit $failed

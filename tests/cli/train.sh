@@ -25,7 +25,7 @@ grep -qE '^test accuracy: (0\.[0-9]{4}|1\.0000)$' out.txt &&
 grep -q '^epoch 2/2 ' err.txt || fail "no progress"
 grep -q 'the run is in run$' err.txt || fail "the run folder is not named"
 for file in config.json metrics.jsonl model.safetensors \
-            checkpoint.safetensors; do
+            checkpoint; do
   [ -s "run/$file" ] || fail "no run/$file"
 done
 grep -qF '"seed":7' run/config.json || fail "the seed is not in config.json"

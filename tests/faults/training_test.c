@@ -155,6 +155,8 @@ static ls_status train(run *self, bool overwrite, bool resume) {
                                       .overwrite = overwrite,
                                       .resume = resume,
                                       .save_seconds = 2,
+                                      .keep = LS_SOME(1),
+                                      .save_background = LS_FLAG_OFF,
                                       .events = "",
                                       .log_every = 1,
                                       .stop = &self->stop,
@@ -184,12 +186,14 @@ static void expect_whole_lines(const memory_file *file) {
 static void expect_no_remains(void) {
   static const char *const known[] = {
       "run", "run/config.json", "run/metrics.jsonl", "run/model.safetensors",
-      "run/checkpoint.safetensors"};
+      "run/checkpoint"};
   for (size_t i = 0; i < files.count; ++i) {
     bool ours = false;
     for (size_t k = 0; k < LS_COUNT_OF(known); ++k)
       ours = ours || strcmp(files.items[i].path, known[k]) == 0;
-    ours = ours || strncmp(files.items[i].path, "run/events", 10) == 0;
+    ours = ours || strncmp(files.items[i].path, "run/events", 10) == 0 ||
+           (strncmp(files.items[i].path, "run/model.ckpt-", 15) == 0 &&
+            strstr(files.items[i].path, ".tmp") == NULL);
     if (!ours) fail_msg("'%s' is left", files.items[i].path);
     if (strstr(files.items[i].path, "jsonl") != NULL)
       expect_whole_lines(&files.items[i]);

@@ -7,7 +7,7 @@
 
 #include "lockstep/runtime.h"
 
-enum { MEMORY_FILES_MOST = 16 };
+enum { MEMORY_FILES_MOST = 32 };
 
 typedef struct memory_file {
   char path[160];

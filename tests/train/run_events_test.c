@@ -49,6 +49,7 @@ static void begin_run(setup *s) {
                                   .batch_size = BATCH,
                                   .epochs = 2,
                                   .run_folder = "run",
+                                  .save_background = LS_FLAG_OFF,
                                   .events = "",
                                   .log_every = 2};
 }

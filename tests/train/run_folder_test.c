@@ -116,10 +116,10 @@ static void the_steps_before_a_loss_that_is_no_number_are_logged(void **state) {
 // ---- Overwriting -----------------------------------------------------------
 static void a_run_that_does_no_step_overwrites_nothing(void **state) {
   (void)state;
-  static const char *const names[] = {"config.json", "metrics.jsonl",
-                                      "model.safetensors",
-                                      "checkpoint.safetensors"};
-  enum { FILES = 4 };
+  static const char *const names[] = {
+      "config.json", "metrics.jsonl",     "model.safetensors",
+      "checkpoint",  "model.ckpt-8.json", "model.ckpt-8.safetensors"};
+  enum { FILES = 6 };
   setup s;
   begin(&s, "old", -1);
   expect_ok(ls_train(&s.options, &s.result));
@@ -154,6 +154,11 @@ static void a_run_that_does_no_step_overwrites_nothing(void **state) {
   text = read_text("old/config.json");
   expect_contains(text, "\"seed\":7");
   ls_release(ls_allocator_system(), text);
+  expect_text("old/model.ckpt-8.json", NULL);
+  expect_text("old/model.ckpt-8.safetensors", NULL);
+  expect_text("old/checkpoint",
+              "model_checkpoint_path: \"model.ckpt-1\"\n"
+              "all_model_checkpoint_paths: \"model.ckpt-1\"\n");
 }
 
 // ---- Two at once -----------------------------------------------------------

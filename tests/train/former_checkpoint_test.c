@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a checkpoint says of its run.
-#include "train/checkpoint.h"
+// What the checkpoint of a former version says of its run.
+#include "train/saved_values.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "state/saver_file.h"
 #include "support/expect.h"
 
 static const char *const path = "notes.safetensors";
@@ -25,15 +26,30 @@ static void change(const char *from, const char *to) {
   ls_release(ls_allocator_system(), data);
 }
 
+// As former versions wrote it.
+static void write_former(const ls_model *model) {
+  static const ls_safetensors_note notes[] = {
+      {"model", "tiny"},   {"step", "7"}, {"replicas", "2"},
+      {"batch_size", "8"}, {"seed", "0"}, {"examples", "64"},
+      {"seconds", "2.500"}};
+  ls_variable **variables = NULL;
+  ls_saver saver = {.exact = true};
+  expect_ok(ls_train_variables(ls_runtime_current(), model, true, &variables,
+                               &saver.num_variables));
+  saver.variables = variables;
+  expect_ok(ls_saver_save_with(&saver, path, notes, LS_COUNT_OF(notes)));
+  ls_release(ls_runtime_allocator(ls_runtime_current()), variables);
+}
+
 static void a_checkpoint_says_how_long_the_run_took(void **state) {
   (void)state;
   ls_model model;
   expect_ok(ls_model_create(ls_model_find("tiny"), NULL, &model));
-  ls_checkpoint_notes notes = {
-      .replicas = 2, .batch_size = 8, .examples = 64, .seconds = 2.5};
-  expect_ok(ls_checkpoint_write(ls_runtime_current(), path, &model, 7, &notes));
-  notes.seconds = 9;
-  expect_ok(ls_checkpoint_read(ls_runtime_current(), path, &model, &notes));
+  ls_former_notes notes = {
+      .replicas = 2, .batch_size = 8, .examples = 64, .seconds = 9};
+  write_former(&model);
+  expect_ok(
+      ls_former_checkpoint_read(ls_runtime_current(), path, &model, &notes));
   assert_int_equal(notes.steps, 7);
   assert_true(notes.seconds == 2.5);
   // No number, or none that fits in nanoseconds.
@@ -45,12 +61,13 @@ static void a_checkpoint_says_how_long_the_run_took(void **state) {
     snprintf(wanted, sizeof(wanted), "is damaged: its note \"seconds\" is '%s'",
              texts[i]);
     expect_status(
-        ls_checkpoint_read(ls_runtime_current(), path, &model, &notes),
+        ls_former_checkpoint_read(ls_runtime_current(), path, &model, &notes),
         LS_DATA_LOSS, wanted);
   }
   change("\"seconds\"", "\"another\"");
-  expect_status(ls_checkpoint_read(ls_runtime_current(), path, &model, &notes),
-                LS_DATA_LOSS, "its note \"seconds\" is 'missing'");
+  expect_status(
+      ls_former_checkpoint_read(ls_runtime_current(), path, &model, &notes),
+      LS_DATA_LOSS, "its note \"seconds\" is 'missing'");
   ls_model_destroy(&model);
 }
 

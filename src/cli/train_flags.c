@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/train_flags.h"
+
+#include <limits.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+// Where a flag of the configuration has its place in one; -1 for other flags.
+static ptrdiff_t place_of(const cli_option *option, const train_flags *flags) {
+  const char *at = option->value, *first = (const char *)&flags->asked;
+  return at >= first && at < first + sizeof(flags->asked) ? at - first : -1;
+}
+
+// Whether a flag names files.
+static bool is_data(const cli_option *option) {
+  return strcmp(option->name, "data") == 0 || strcmp(option->name, "test") == 0;
+}
+
+// Prints what a configuration has at the place of a flag; "" for what is not
+// given.
+static void print_value(const cli_option *option, const void *value, char *text,
+                        size_t size) {
+  text[0] = '\0';
+  const bool from_0 =
+      strcmp(option->name, "seed") == 0 || strcmp(option->name, "keep") == 0;
+  if (option->kind == CLI_COUNT) {
+    const int64_t count = *(const int64_t *)value;
+    if (count != (from_0 ? -1 : 0))
+      snprintf(text, size, "%lld", (long long)count);
+  } else if (option->kind == CLI_REAL) {
+    const double real = *(const double *)value;
+    if (real != 0) snprintf(text, size, "%.17g", real);
+  } else {
+    const char *given = *(const char *const *)value;
+    char full[PATH_MAX];
+    if (given == NULL) return;
+    if (is_data(option)) given = cli_full_data(given, full);
+    snprintf(text, size, "%s", given);
+  }
+}
+
+bool cli_train_agrees(const cli_syntax *syntax, const train_flags *flags,
+                      const ls_train_config *config) {
+  static const char *const may_differ[] = {
+      "epochs", "steps",     "threads",         "model",
+      "keep",   "keep-best", "keep-every-hours"};
+  for (size_t i = 0; i < syntax->num_options; ++i) {
+    const cli_option *option = &syntax->options[i];
+    const ptrdiff_t place = place_of(option, flags);
+    bool free_to_differ = place < 0;
+    for (size_t k = 0; k < sizeof(may_differ) / sizeof(*may_differ); ++k)
+      free_to_differ |= strcmp(option->name, may_differ[k]) == 0;
+    if (free_to_differ) continue;
+    char asked[PATH_MAX], has[PATH_MAX];
+    print_value(option, option->value, asked, sizeof(asked));
+    print_value(option, (const char *)config + place, has, sizeof(has));
+    if (asked[0] == '\0' || strcmp(asked, has) == 0) continue;
+    if (is_data(option) && cli_is_place(asked) && cli_is_place(has) &&
+        has[0] != '\0')
+      continue;
+    cli_say("train",
+            flags->inexact
+                ? "--%s is '%s', the run in '%s' has '%s': results will differ"
+                : "--%s is '%s', the run in '%s' has '%s': it can only go on "
+                  "as it began, but with --allow-inexact",
+            option->name, asked, flags->resume, has);
+    if (!flags->inexact) return false;
+  }
+  return true;
+}
+
+// The model's own optimizer takes a learning rate and a falling one only.
+static bool check_optimizer(const ls_train_config *asked) {
+  const char *kinds[32];
+  size_t count = 0;
+  while (count < 32 && ls_optimizer_kind(count) != NULL) {
+    kinds[count] = ls_optimizer_kind(count);
+    ++count;
+  }
+  if (asked->optimizer != NULL)
+    return cli_choose("train", "optimizer", asked->optimizer, kinds, count);
+  const char *needs = NULL;
+  if (asked->warmup != 0) needs = "warmup";
+  if (asked->weight_decay != 0) needs = "weight-decay";
+  if (asked->clip_norm != 0) needs = "clip-norm";
+  if (asked->accumulate != 0) needs = "accumulate";
+  if (asked->schedule != NULL && strcmp(asked->schedule, "cosine") == 0)
+    needs = "schedule cosine";
+  if (needs == NULL) return true;
+  cli_say("train",
+          "--%s needs an --optimizer: the model's own has no such thing",
+          needs);
+  return false;
+}
+
+bool cli_train_check(train_flags *flags) {
+  static const char *const schedules[] = {"constant", "linear", "cosine"};
+  static const char *const metrics[] = {"loss", "accuracy", "test_loss",
+                                        "test_accuracy"};
+  ls_train_config *asked = &flags->asked;
+  if (asked->schedule != NULL &&
+      !cli_choose("train", "schedule", asked->schedule, schedules, 3))
+    return false;
+  if (!cli_check_arithmetic("train", asked->precision, &asked->math))
+    return false;
+  if (asked->split >= 1) {
+    cli_say("train", "--split is '%g', expected a number between 0 and 1",
+            asked->split);
+    return false;
+  }
+  if (asked->keep_best != NULL &&
+      !cli_choose("train", "keep-best", asked->keep_best, metrics, 4))
+    return false;
+  if (flags->resume == NULL && flags->inexact) {
+    cli_say("train", "--allow-inexact is for --resume");
+    return false;
+  }
+  if (flags->resume == NULL) return check_optimizer(asked);
+  if (flags->run_folder == NULL && !flags->overwrite) return true;
+  cli_say("train",
+          "--resume goes on in the folder it names; --%s has no place "
+          "beside it",
+          flags->run_folder != NULL ? "run-dir" : "overwrite");
+  return false;
+}
+
+ls_train_config cli_train_fresh(const train_flags *flags) {
+  ls_train_config config = flags->asked;
+  if (config.model == NULL) config.model = "mlp";
+  if (config.data == NULL) config.data = "fashion-mnist";
+  if (config.precision == NULL) config.precision = "f32";
+  if (config.optimizer == NULL) config.optimizer = "";
+  if (config.schedule == NULL) config.schedule = "linear";
+  if (config.test == NULL) config.test = "";
+  if (config.features == NULL) config.features = "";
+  if (config.replicas == 0) config.replicas = 1;
+  if (config.seed < 0) config.seed = 0;
+  if (config.keep < 0) config.keep = 5;
+  return config;
+}
+
+ls_train_config cli_train_resumed(const cli_syntax *syntax,
+                                  const train_flags *flags,
+                                  const ls_train_config *resumed,
+                                  const char *model) {
+  static const char *const others[] = {"data", "test", "keep", "keep-best",
+                                       "keep-every-hours"};
+  ls_train_config config = *resumed;
+  for (size_t i = 0; i < syntax->num_options; ++i) {
+    const cli_option *option = &syntax->options[i];
+    const ptrdiff_t place = place_of(option, flags);
+    char asked[PATH_MAX] = "";
+    bool takes = flags->inexact;
+    for (size_t k = 0; k < sizeof(others) / sizeof(*others); ++k)
+      takes |= strcmp(option->name, others[k]) == 0;
+    if (place < 0 || !takes) continue;
+    print_value(option, option->value, asked, sizeof(asked));
+    if (asked[0] == '\0') continue;
+    // Numbers and pointers alike.
+    memcpy((char *)&config + place, option->value, sizeof(int64_t));
+  }
+  config.model = model;
+  if (flags->asked.epochs != 0 || flags->asked.steps != 0) {
+    config.epochs = flags->asked.epochs;
+    config.steps = flags->asked.steps;
+  }
+  return config;
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/identity.h"
+
+#include <stdio.h>
+
+#include "data/dataset.h"
+#include "graph/identity.h"
+
+// ---- Data ------------------------------------------------------------------
+// A file of at most WHOLE bytes is read; of a longer one PIECES, the first and
+// the last among them.
+enum { WHOLE = 1 << 24, PIECE = 1 << 16, PIECES = 64 };
+
+typedef struct reading {
+  const ls_file_system *files;
+  void *file;
+  char *piece;
+  uint64_t hash;
+} reading;
+
+static ls_status add_piece(reading *it, int64_t offset) {
+  size_t size = 0;
+  LS_RETURN_IF_ERROR(it->files->read_at(it->files->user, it->file, offset,
+                                        it->piece, PIECE, &size));
+  it->hash = ls_hash(it->piece, size, it->hash);
+  return ls_ok();
+}
+
+static ls_status add_bytes(reading *it, int64_t size) {
+  const int64_t pieces = size <= WHOLE ? (size + PIECE - 1) / PIECE : PIECES;
+  it->hash = ls_hash(&size, sizeof(size), it->hash);
+  for (int64_t i = 0; i < pieces; ++i)
+    LS_RETURN_IF_ERROR(add_piece(
+        it, size <= WHOLE ? i * PIECE : (size - PIECE) / (PIECES - 1) * i));
+  return ls_ok();
+}
+
+static ls_status add_file(reading *it, const char *path) {
+  ls_file_info info = {0};
+  if (it->files->open == NULL || it->files->read_at == NULL) return ls_ok();
+  LS_RETURN_IF_ERROR(it->files->open(it->files->user, path, &it->file, &info));
+  const ls_status status = add_bytes(it, info.size);
+  it->files->close(it->files->user, it->file);
+  return status;
+}
+
+static ls_status add_files(reading *it, const ls_dataset *dataset) {
+  for (size_t i = 0; i < dataset->num_inputs; ++i)
+    LS_RETURN_IF_ERROR(add_files(it, dataset->inputs[i]));
+  const ls_dataset_class *kind = dataset->kind;
+  const size_t count = kind->num_files == NULL ? 0 : kind->num_files(dataset);
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(add_file(it, kind->file(dataset, i)));
+  return ls_ok();
+}
+
+ls_status ls_train_identify_data(ls_runtime *runtime, const ls_dataset *dataset,
+                                 uint64_t *out_contents) {
+  ls_allocator *allocator = ls_runtime_allocator(runtime);
+  reading it = {.files = ls_runtime_files(runtime),
+                .piece = ls_allocate(allocator, PIECE)};
+  if (it.piece == NULL) return ls_out_of_memory();
+  ls_text text;
+  ls_text_init(&text, allocator);
+  ls_dataset_describe(dataset, &text);
+  ls_status status = ls_text_status(&text);
+  if (ls_status_is_ok(status)) {
+    it.hash = ls_hash(ls_text_data(&text), text.size, 0);
+    status = add_files(&it, dataset);
+  }
+  ls_text_deinit(&text);
+  ls_release(allocator, it.piece);
+  *out_contents = it.hash;
+  return status;
+}
+
+// ---- Programs --------------------------------------------------------------
+static void print_identity(const uint64_t identity[2], char out[33]) {
+  snprintf(out, 33, "%016llx%016llx", (unsigned long long)identity[0],
+           (unsigned long long)identity[1]);
+}
+
+void ls_train_identify_program(const ls_function *function,
+                               ls_program_identity *out) {
+  uint64_t identity[2];
+  ls_graph_identify(ls_function_graph(function), identity);
+  print_identity(identity, out->all);
+  ls_graph_identify_ops(ls_function_graph(function), identity);
+  print_identity(identity, out->ops);
+}

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// What runs that go on from each other have in common: their data, and the
+// program of a step.
+#ifndef LS_TRAIN_IDENTITY_H_
+#define LS_TRAIN_IDENTITY_H_
+
+#include "base/runtime_internal.h"
+#include "lockstep/train.h"
+
+// What a data set holds, as far as that is cheap: how it is described, which of
+// arrays in memory says all, and of files their bytes, of large ones parts.
+LS_MUST_USE ls_status ls_train_identify_data(ls_runtime *runtime,
+                                             const ls_dataset *dataset,
+                                             uint64_t *out_contents);
+
+// A function's newest trace, as it was built.
+typedef struct ls_program_identity {
+  char all[33];  // Hexadecimal; "": not known.
+  char ops[33];  // Without the numbers in constants, such as rates.
+} ls_program_identity;
+void ls_train_identify_program(const ls_function *function,
+                               ls_program_identity *out);
+
+#endif  // LS_TRAIN_IDENTITY_H_

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/run_plan.h"
+
+#include <string.h>
+
+#include "distribute/strategies/strategy.h"
+
+enum { DEFAULT_KEEP = 5 };
+
+int64_t ls_train_count_steps(const ls_model_type *type, int64_t train_size,
+                             int64_t batch_size, int64_t epochs,
+                             int64_t steps) {
+  const ls_model_type none = {0};  // It has no defaults.
+  if (type == NULL) type = &none;
+  if (batch_size == 0) batch_size = type->batch_size;
+  if (batch_size < 1) return 0;
+  const int64_t per_epoch = (train_size + batch_size - 1) / batch_size;
+  if (epochs == 0 && steps > 0) return per_epoch > 0 ? steps : 0;
+  const int64_t all = (epochs > 0 ? epochs : type->epochs) * per_epoch;
+  return steps > 0 && steps < all ? steps : all;
+}
+
+// ---- Options ---------------------------------------------------------------
+static ls_status check_keeping(const ls_train_options *o) {
+  static const char *const metrics[] = {"loss", "accuracy", "test_loss",
+                                        "test_accuracy"};
+  if (o->save_seconds < 0 || o->save_steps < 0 || o->keep.value < 0 ||
+      !(o->keep_every_hours >= 0))
+    return ls_invalid_argument(
+        "options of saving cannot be negative: save_seconds %lld, save_steps "
+        "%lld, keep %lld, keep_every_hours %g",
+        (long long)o->save_seconds, (long long)o->save_steps,
+        (long long)o->keep.value, o->keep_every_hours);
+  if (o->keep_best == NULL) return ls_ok();
+  bool known = false;
+  for (size_t i = 0; i < LS_COUNT_OF(metrics); ++i)
+    known = known || strcmp(metrics[i], o->keep_best) == 0;
+  if (!known)
+    return ls_invalid_argument("keep_best is '%s', expected loss, accuracy, "
+                               "test_loss or test_accuracy",
+                               o->keep_best);
+  return strncmp(o->keep_best, "test_", 5) != 0 || o->test != NULL
+             ? ls_ok()
+             : ls_invalid_argument("keep_best is '%s', but there is no test "
+                                   "set",
+                                   o->keep_best);
+}
+
+static ls_status check_options(const ls_train_options *o) {
+  if (o->epochs < 0 || o->steps < 0 || o->batch_size < 1 || o->log_every < 1)
+    return ls_invalid_argument(
+        "epochs and steps cannot be negative and a batch needs at least one "
+        "example, got %lld, %lld and %lld",
+        (long long)o->epochs, (long long)o->steps, (long long)o->batch_size);
+  LS_RETURN_IF_ERROR(check_keeping(o));
+  return ls_train_check_data(o->model->type, o->train);
+}
+
+// ---- What config.json says -------------------------------------------------
+static void fill_config(ls_runtime *runtime, ls_run_plan *plan) {
+  const ls_train_options *o = &plan->options;
+  ls_train_config *config = &plan->config;
+  if (o->config != NULL) *config = *o->config;
+  if (config->model == NULL) config->model = o->model->type->name;
+  if (config->learning_rate == 0 &&
+      (config->optimizer == NULL || config->optimizer[0] == '\0'))
+    config->learning_rate = o->model->type->learning_rate;
+  config->replicas = ls_strategy_num_replicas(o->strategy);
+  config->threads = ls_runtime_threads(runtime);
+  config->math = ls_math_name(ls_runtime_math(runtime));
+  config->batch_size = o->batch_size;
+  config->epochs = o->epochs;
+  config->steps = o->steps;
+  config->seed = o->seed;
+  config->keep = o->keep.value;
+  config->keep_best = o->keep_best;
+  config->keep_every_hours = o->keep_every_hours;
+}
+
+ls_status ls_run_plan_make(const ls_train_options *options, ls_runtime *runtime,
+                           ls_run_plan *out) {
+  *out = (ls_run_plan){.options = *options};
+  ls_train_options *o = &out->options;
+  const ls_model_type *type = o->model->type;
+  if (o->batch_size == 0) o->batch_size = type->batch_size;
+  if (o->log_every == 0) o->log_every = 100;
+  if (!o->keep.set) o->keep = LS_SOME(DEFAULT_KEEP);
+  if (o->keep_best != NULL && o->keep_best[0] == '\0') o->keep_best = NULL;
+  LS_RETURN_IF_ERROR(check_options(o));
+  out->examples = o->num_examples;
+  if (out->examples == 0)
+    LS_RETURN_IF_ERROR(ls_train_count_examples(o->train, &out->examples));
+  out->steps_per_epoch = (out->examples - 1) / o->batch_size + 1;
+  out->num_steps = ls_train_count_steps(type, out->examples, o->batch_size,
+                                        o->epochs, o->steps);
+  o->epochs = (out->num_steps - 1) / out->steps_per_epoch + 1;
+  fill_config(runtime, out);
+  return ls_ok();
+}
