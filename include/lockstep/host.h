@@ -95,6 +95,10 @@ struct ls_host_kernel {
   // What a call of the op waits for, in a line for the table of who is where:
   // from any thread, while calls go on. NULL: the table says how long alone.
   void (*tell)(const ls_object *state, char *buffer, size_t size);
+  // A number for what a call of the op changes, never 0: calls of the same
+  // number keep their order in a session run whose parts are run side by side.
+  // NULL: so do those of one state, unless the kernel waits.
+  uint64_t (*order)(const ls_object *state);
 };
 
 // Adds a call of `kernel` on `inputs`. `state` is retained, NULL for none.

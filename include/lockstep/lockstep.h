@@ -39,6 +39,7 @@
 #include "lockstep/handles.h"
 #include "lockstep/host.h"
 #include "lockstep/image.h"
+#include "lockstep/infeed.h"
 #include "lockstep/iterator.h"
 #include "lockstep/models.h"
 #include "lockstep/nest.h"

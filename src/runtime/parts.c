@@ -16,6 +16,7 @@ typedef struct finder {
   ls_map variables;  // Family -> 1 + a position that uses it.
   ls_map written;    // Families.
   ls_map states;     // Of host kernels -> 1 + a position.
+  ls_map orders;     // As host kernels give them -> 1 + a position.
 } finder;
 
 static uint32_t root_of(const finder *f, uint32_t i) {
@@ -115,9 +116,13 @@ static bool visit_variable(finder *f, const ls_node *node, uint32_t at) {
 static bool visit_state(finder *f, const ls_node *node, uint32_t at) {
   if (node->type != LS_OP_HOST) return false;
   f->effect[at] = at;
-  if (waits(node)) return false;
   const ls_attr *state = ls_node_attr(node, LS_ATTR_ID_STATE);
-  return state != NULL &&
+  if (state == NULL) return false;
+  const ls_host_kernel *kernel =
+      ls_node_attr(node, LS_ATTR_ID_KERNEL)->as.kernel;
+  if (kernel->order != NULL)
+    return !join_by(f, &f->orders, kernel->order(state->as.object), at);
+  return !waits(node) &&
          !join_by(f, &f->states, (uint64_t)(uintptr_t)state->as.object, at);
 }
 
@@ -231,9 +236,11 @@ ls_status ls_find_parts(const ls_lower_request *request, ls_arena *memory,
   ls_map_init(&f.variables, allocator);
   ls_map_init(&f.written, allocator);
   ls_map_init(&f.states, allocator);
+  ls_map_init(&f.orders, allocator);
   const ls_status status = find(&f, memory, out_parts);
   ls_map_deinit(&f.variables);
   ls_map_deinit(&f.written);
   ls_map_deinit(&f.states);
+  ls_map_deinit(&f.orders);
   return status;
 }

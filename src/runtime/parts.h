@@ -7,8 +7,8 @@
 // So a run that waits in several places is of several programs, driven side by
 // side. Together stays what hangs together: by values and control of what has
 // effects, by a variable that some of it writes, by the state of a host kernel
-// that does not wait. What has no effect, nor needs one, belongs to whoever
-// uses it, and to each of them.
+// that does not wait, by the order that host kernels ask for. What has no
+// effect, nor needs one, belongs to whoever uses it, and to each of them.
 #ifndef LS_RUNTIME_PARTS_H_
 #define LS_RUNTIME_PARTS_H_
 

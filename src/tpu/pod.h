@@ -54,6 +54,8 @@ struct ls_pod {
   // Of its initializations; 0: not initialized now. Larger than that of every
   // one before, of any pod of the runtime. Atomic: read without the lock.
   uint64_t generation;
+  // Queues that were closed so far. Atomic: read without the lock.
+  uint64_t closings;
   int32_t queue_depth;           // Tuples a queue holds.
   int64_t hbm_bytes;             // Of a core; 0: as much as is asked for.
   const ls_core_queues *queues;  // NULL: no core has a queue.

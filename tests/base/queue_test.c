@@ -5,10 +5,10 @@
 #include "base/threads/threads.h"
 #include "support/expect.h"
 
-static ls_array *number(int64_t value) {
+static ls_nest number(int64_t value) {
   ls_array *array = NULL;
   expect_ok(ls_array_create_copy(LS_DTYPE_I64, LS_SCALAR, &value, &array));
-  return array;
+  return ls_nest_array(array);
 }
 
 static ls_queue *make(size_t capacity) {
@@ -20,14 +20,14 @@ static ls_queue *make(size_t capacity) {
 
 // Takes the head, which must be there, and gives its number.
 static int64_t pop_number(ls_queue *queue) {
-  ls_array *array = NULL;
-  expect_ok(ls_queue_pop(queue, &array));
-  const int64_t value = ls_array_i64(array, 0);
-  ls_array_release(array);
+  ls_nest item = ls_none();
+  expect_ok(ls_queue_pop(queue, &item));
+  const int64_t value = ls_array_i64(ls_nest_as_array(item), 0);
+  ls_nest_release(item);
   return value;
 }
 
-static void arrays_come_out_in_the_order_they_went_in(void **state) {
+static void nests_come_out_in_the_order_they_went_in(void **state) {
   (void)state;
   ls_queue *queue = make(3);
   int64_t next = 0;
@@ -53,11 +53,11 @@ static void defaults_are_sixteen_and_a_name(void **state) {
     expect_ok(ls_queue_try_push(queue, number(i), &pushed));
     assert_true(pushed);
   }
-  ls_array *extra = number(16);
+  const ls_nest extra = number(16);
   expect_ok(ls_queue_try_push(queue, extra, &pushed));
   assert_false(pushed);
-  assert_true(ls_array_is_unique(extra));  // Still ours.
-  ls_array_release(extra);
+  assert_true(ls_array_is_unique(ls_nest_as_array(extra)));  // Still ours.
+  ls_nest_release(extra);
   ls_queue_destroy(queue);
   ls_queue_destroy(NULL);
 }
@@ -70,31 +70,48 @@ static void closing_drains_and_then_ends(void **state) {
   ls_queue_close(queue);
   ls_queue_close(queue);
   assert_true(ls_queue_is_closed(queue));
-  ls_array *late = number(2);
+  const ls_nest late = number(2);
   expect_status(ls_queue_push(queue, late), LS_CANCELLED, "'infeed:0'");
   bool pushed = true;
   expect_status(ls_queue_try_push(queue, late, &pushed), LS_CANCELLED,
                 "closed");
   assert_false(pushed);
-  ls_array_release(late);
+  ls_nest_release(late);
   assert_int_equal(pop_number(queue), 1);
-  ls_array *array = NULL;
-  expect_status(ls_queue_pop(queue, &array), LS_OUT_OF_RANGE, "drained");
-  expect_status(ls_queue_try_pop(queue, &array), LS_OUT_OF_RANGE, "drained");
-  assert_null(array);
+  ls_nest item = ls_none();
+  bool popped = true;
+  expect_status(ls_queue_pop(queue, &item), LS_OUT_OF_RANGE, "drained");
+  expect_status(ls_queue_try_pop(queue, &item, &popped), LS_OUT_OF_RANGE,
+                "drained");
+  assert_false(popped);
   ls_queue_destroy(queue);
 }
 
 static void trying_to_pop_an_empty_queue_gives_nothing(void **state) {
   (void)state;
   ls_queue *queue = make(1);
-  ls_array *array = NULL;
-  expect_ok(ls_queue_try_pop(queue, &array));
-  assert_null(array);
+  ls_nest item = ls_none();
+  bool popped = true;
+  expect_ok(ls_queue_try_pop(queue, &item, &popped));
+  assert_false(popped);
   expect_ok(ls_queue_push(queue, number(5)));
-  expect_ok(ls_queue_try_pop(queue, &array));
-  assert_int_equal(ls_array_i64(array, 0), 5);
-  ls_array_release(array);
+  expect_ok(ls_queue_try_pop(queue, &item, &popped));
+  assert_true(popped);
+  assert_int_equal(ls_array_i64(ls_nest_as_array(item), 0), 5);
+  ls_nest_release(item);
+  ls_queue_destroy(queue);
+}
+
+static void a_queue_that_is_reset_is_empty_and_open(void **state) {
+  (void)state;
+  ls_queue *queue = make(2);
+  expect_ok(ls_queue_push(queue, number(1)));
+  ls_queue_close(queue);
+  ls_queue_reset(queue);
+  assert_false(ls_queue_is_closed(queue));
+  assert_int_equal(ls_queue_count(queue), 0);
+  expect_ok(ls_queue_push(queue, number(2)));
+  assert_int_equal(pop_number(queue), 2);
   ls_queue_destroy(queue);
 }
 
@@ -114,7 +131,8 @@ static void produce(void *user) {
     ls_array *array = NULL;
     ls_status status =
         ls_array_create_copy(LS_DTYPE_I64, LS_SCALAR, &value, &array);
-    if (ls_status_is_ok(status)) status = ls_queue_push(self->queue, array);
+    if (ls_status_is_ok(status))
+      status = ls_queue_push(self->queue, ls_nest_array(array));
     self->failed |= !ls_status_is_ok(status);
     ls_status_free(status);
   }
@@ -132,20 +150,20 @@ typedef struct consumer {
 static void consume(void *user) {
   consumer *self = user;
   for (;;) {
-    ls_array *array = NULL;
-    ls_status status = ls_queue_pop(self->queue, &array);
+    ls_nest item = ls_none();
+    ls_status status = ls_queue_pop(self->queue, &item);
     if (!ls_status_is_ok(status)) {
       self->end = ls_status_code(status);
       ls_status_free(status);
       return;
     }
-    const int64_t value = ls_array_i64(array, 0);
+    const int64_t value = ls_array_i64(ls_nest_as_array(item), 0);
     int64_t *last = &self->last[value / PER_PRODUCER];
     self->disordered |= value < *last;
     *last = value;
     self->sum += value;
     ++self->count;
-    ls_array_release(array);
+    ls_nest_release(item);
   }
 }
 
@@ -186,13 +204,13 @@ static void threads_lose_and_double_nothing(void **state) {
 
 typedef struct pusher {
   ls_queue *queue;
-  ls_array *array;
+  ls_nest item;
   ls_code code;
 } pusher;
 
 static void push_one(void *user) {
   pusher *self = user;
-  ls_status status = ls_queue_push(self->queue, self->array);
+  ls_status status = ls_queue_push(self->queue, self->item);
   self->code = ls_status_code(status);
   ls_status_free(status);
 }
@@ -207,8 +225,8 @@ static void closing_wakes_who_waits_to_push(void **state) {
   ls_queue_close(queue);  // Before or after it waits: the same.
   ls_thread_join(&thread);
   assert_int_equal(blocked.code, LS_CANCELLED);
-  assert_true(ls_array_is_unique(blocked.array));
-  ls_array_release(blocked.array);
+  assert_true(ls_array_is_unique(ls_nest_as_array(blocked.item)));
+  ls_nest_release(blocked.item);
   ls_queue_destroy(queue);
 }
 
@@ -282,15 +300,16 @@ typedef struct task {
 static void run_task(void *user) {
   task *self = user;
   do {
-    ls_array *array = NULL;
-    ls_status status = ls_queue_try_pop(self->queue, &array);
+    ls_nest item = ls_none();
+    bool popped = false;
+    ls_status status = ls_queue_try_pop(self->queue, &item, &popped);
     if (!ls_status_is_ok(status)) {
       ls_status_free(status);
       self->ended = true;
       return;
     }
-    if (array != NULL) self->sum += ls_array_i64(array, 0);
-    ls_array_release(array);
+    if (popped) self->sum += ls_array_i64(ls_nest_as_array(item), 0);
+    ls_nest_release(item);
   } while (!ls_queue_on_ready(self->queue, LS_QUEUE_POP, &self->waiter));
 }
 
@@ -333,10 +352,11 @@ static void failing_memory_is_survived(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(arrays_come_out_in_the_order_they_went_in),
+      cmocka_unit_test(nests_come_out_in_the_order_they_went_in),
       cmocka_unit_test(defaults_are_sixteen_and_a_name),
       cmocka_unit_test(closing_drains_and_then_ends),
       cmocka_unit_test(trying_to_pop_an_empty_queue_gives_nothing),
+      cmocka_unit_test(a_queue_that_is_reset_is_empty_and_open),
       cmocka_unit_test(threads_lose_and_double_nothing),
       cmocka_unit_test(closing_wakes_who_waits_to_push),
       cmocka_unit_test(waiters_are_told_once_in_order),

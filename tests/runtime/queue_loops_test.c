@@ -117,9 +117,10 @@ static void *request(void *cancel) {
 // Everything that goes on and on.
 static void empty(fixture *f) {
   for (int i = 0; i < 2; ++i) {
-    ls_array *array = NULL;
-    expect_ok(ls_queue_try_pop(f->queues[i].queue, &array));
-    ls_array_release(array);
+    ls_nest item = ls_none();
+    bool popped = false;
+    expect_ok(ls_queue_try_pop(f->queues[i].queue, &item, &popped));
+    ls_nest_release(item);
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queue: a ring of arrays under one lock.
+// Queue: a ring of nests under one lock.
 //
 // Every change collects under the lock the waiters that it makes ready, and
 // calls them after it was given back.
@@ -23,10 +23,11 @@ struct ls_queue {
   ls_mutex lock;  // Guards what follows.
   ls_condition filled;
   ls_condition drained;
-  ls_array **slots;
+  ls_nest *slots;
   size_t head;
   size_t count;
   bool closed;
+  uint64_t told;           // Times that readers were told of something else.
   waiter_list waiters[2];  // By ls_queue_side.
 };
 
@@ -54,7 +55,7 @@ ls_status ls_queue_create(const ls_queue_options *options,
   LS_GOTO_IF_ERROR(fail, status, ls_condition_init(&queue->drained));
   queue->name = ls_copy_text(opts.allocator, opts.name, strlen(opts.name));
   LS_GOTO_IF_ERROR(fail, status, queue->name ? ls_ok() : ls_out_of_memory());
-  queue->slots = ls_new_array(opts.allocator, ls_array *, opts.capacity);
+  queue->slots = ls_new_array(opts.allocator, ls_nest, opts.capacity);
   if (queue->slots == NULL) {
     status = LS_STATUS(LS_RESOURCE_EXHAUSTED, "no memory for %zu slots",
                        opts.capacity);
@@ -72,7 +73,7 @@ fail:
 void ls_queue_destroy(ls_queue *queue) {
   if (queue == NULL) return;
   for (size_t i = 0; i < queue->count; ++i) {
-    ls_array_release(queue->slots[(queue->head + i) % queue->capacity]);
+    ls_nest_release(queue->slots[(queue->head + i) % queue->capacity]);
   }
   ls_release(queue->allocator, queue->slots);
   ls_release(queue->allocator, queue->name);
@@ -106,18 +107,45 @@ static void call_waiters(ls_queue_waiter *waiter) {
   }
 }
 
+// With the lock held.
+static void add_waiter(ls_queue *queue, ls_queue_side side,
+                       ls_queue_waiter *waiter) {
+  waiter_list *list = &queue->waiters[side];
+  waiter->next = NULL;
+  *(list->end == NULL ? &list->first : list->end) = waiter;
+  list->end = &waiter->next;
+}
+
 bool ls_queue_on_ready(ls_queue *queue, ls_queue_side side,
                        ls_queue_waiter *waiter) {
   ls_mutex_lock(&queue->lock);
   const bool ready = is_ready(queue, side);
-  if (!ready) {
-    waiter_list *list = &queue->waiters[side];
-    waiter->next = NULL;
-    *(list->end == NULL ? &list->first : list->end) = waiter;
-    list->end = &waiter->next;
-  }
+  if (!ready) add_waiter(queue, side, waiter);
   ls_mutex_unlock(&queue->lock);
   return !ready;
+}
+
+bool ls_queue_on_told(ls_queue *queue, uint64_t told, ls_queue_waiter *waiter) {
+  ls_mutex_lock(&queue->lock);
+  const bool ready = is_ready(queue, LS_QUEUE_POP) || queue->told != told;
+  if (!ready) add_waiter(queue, LS_QUEUE_POP, waiter);
+  ls_mutex_unlock(&queue->lock);
+  return !ready;
+}
+
+void ls_queue_tell(ls_queue *queue) {
+  ls_mutex_lock(&queue->lock);
+  ++queue->told;
+  ls_queue_waiter *readers = take_waiters(queue, LS_QUEUE_POP);
+  ls_mutex_unlock(&queue->lock);
+  call_waiters(readers);
+}
+
+uint64_t ls_queue_told(ls_queue *queue) {
+  ls_mutex_lock(&queue->lock);
+  const uint64_t told = queue->told;
+  ls_mutex_unlock(&queue->lock);
+  return told;
 }
 
 bool ls_queue_withdraw(ls_queue *queue, ls_queue_side side,
@@ -139,16 +167,16 @@ bool ls_queue_withdraw(ls_queue *queue, ls_queue_side side,
 
 // ---- Push and pop ----------------------------------------------------------
 // With the lock held and room. Returns whom to call without it.
-static ls_queue_waiter *put(ls_queue *queue, ls_array *array) {
-  queue->slots[(queue->head + queue->count) % queue->capacity] = array;
+static ls_queue_waiter *put(ls_queue *queue, ls_nest item) {
+  queue->slots[(queue->head + queue->count) % queue->capacity] = item;
   ++queue->count;
   ls_condition_signal(&queue->filled);
   return take_waiters(queue, LS_QUEUE_POP);
 }
 
-// With the lock held and an array inside.
-static ls_queue_waiter *take(ls_queue *queue, ls_array **out_array) {
-  *out_array = queue->slots[queue->head];
+// With the lock held and a nest inside.
+static ls_queue_waiter *take(ls_queue *queue, ls_nest *out_item) {
+  *out_item = queue->slots[queue->head];
   queue->head = (queue->head + 1) % queue->capacity;
   --queue->count;
   ls_condition_signal(&queue->drained);
@@ -165,7 +193,7 @@ static ls_status end_status(const ls_queue *queue) {
 }
 
 // Pushes, waiting for room if `wait`.
-static ls_status push(ls_queue *queue, ls_array *array, bool wait,
+static ls_status push(ls_queue *queue, ls_nest item, bool wait,
                       bool *out_pushed) {
   *out_pushed = false;
   ls_mutex_lock(&queue->lock);
@@ -175,7 +203,7 @@ static ls_status push(ls_queue *queue, ls_array *array, bool wait,
   const bool closed = queue->closed;
   ls_queue_waiter *ready = NULL;
   if (!closed && is_ready(queue, LS_QUEUE_PUSH)) {
-    ready = put(queue, array);
+    ready = put(queue, item);
     *out_pushed = true;
   }
   ls_mutex_unlock(&queue->lock);
@@ -183,37 +211,40 @@ static ls_status push(ls_queue *queue, ls_array *array, bool wait,
   return closed ? closed_status(queue) : ls_ok();
 }
 
-// Pops, waiting for an array if `wait`.
-static ls_status pop(ls_queue *queue, bool wait, ls_array **out_array) {
-  *out_array = NULL;
+// Pops, waiting for a nest if `wait`.
+static ls_status pop(ls_queue *queue, bool wait, ls_nest *out_item,
+                     bool *out_popped) {
+  *out_item = ls_none();
   ls_mutex_lock(&queue->lock);
   while (wait && !is_ready(queue, LS_QUEUE_POP)) {
     ls_condition_wait(&queue->filled, &queue->lock);
   }
   const bool ended = queue->closed && queue->count == 0;
   ls_queue_waiter *ready = NULL;
-  if (queue->count > 0) ready = take(queue, out_array);
+  *out_popped = queue->count > 0;
+  if (*out_popped) ready = take(queue, out_item);
   ls_mutex_unlock(&queue->lock);
   call_waiters(ready);
   return ended ? end_status(queue) : ls_ok();
 }
 
-ls_status ls_queue_push(ls_queue *queue, ls_array *array) {
+ls_status ls_queue_push(ls_queue *queue, ls_nest item) {
   bool pushed = false;
-  return push(queue, array, true, &pushed);
+  return push(queue, item, true, &pushed);
 }
 
-ls_status ls_queue_try_push(ls_queue *queue, ls_array *array,
-                            bool *out_pushed) {
-  return push(queue, array, false, out_pushed);
+ls_status ls_queue_try_push(ls_queue *queue, ls_nest item, bool *out_pushed) {
+  return push(queue, item, false, out_pushed);
 }
 
-ls_status ls_queue_pop(ls_queue *queue, ls_array **out_array) {
-  return pop(queue, true, out_array);
+ls_status ls_queue_pop(ls_queue *queue, ls_nest *out_item) {
+  bool popped = false;
+  return pop(queue, true, out_item, &popped);
 }
 
-ls_status ls_queue_try_pop(ls_queue *queue, ls_array **out_array) {
-  return pop(queue, false, out_array);
+ls_status ls_queue_try_pop(ls_queue *queue, ls_nest *out_item,
+                           bool *out_popped) {
+  return pop(queue, false, out_item, out_popped);
 }
 
 void ls_queue_close(ls_queue *queue) {
@@ -226,6 +257,20 @@ void ls_queue_close(ls_queue *queue) {
   ls_mutex_unlock(&queue->lock);
   call_waiters(readers);
   call_waiters(writers);
+}
+
+// What comes meanwhile, from writers that had waited, stays.
+void ls_queue_reset(ls_queue *queue) {
+  ls_mutex_lock(&queue->lock);
+  queue->closed = false;
+  const size_t count = queue->count;
+  ls_mutex_unlock(&queue->lock);
+  for (size_t i = 0; i < count; ++i) {
+    ls_nest item = ls_none();
+    bool popped = false;
+    ls_status_free(ls_queue_try_pop(queue, &item, &popped));
+    ls_nest_release(item);
+  }
 }
 
 bool ls_queue_is_closed(ls_queue *queue) {

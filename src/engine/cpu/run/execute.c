@@ -397,6 +397,20 @@ static bool is_between_trips(const ls_instance *self) {
          (pc < trips->first || pc > trips->last);
 }
 
+// A cancelled run says in what it waited. Takes both over.
+static ls_status with_call(ls_status status, ls_status call) {
+  if (ls_status_is_ok(call) || ls_status_code(status) != LS_CANCELLED) {
+    ls_status_free(call);
+    return status;
+  }
+  const ls_status both =
+      LS_STATUS(LS_CANCELLED, "%s: %s", ls_status_message(status),
+                ls_status_message(call));
+  ls_status_free(status);
+  ls_status_free(call);
+  return both;
+}
+
 ls_status ls_cpu_finish_run(ls_instance *self, bool *out_keeps) {
   ls_status status = self->workers[0].status;
   self->workers[0].status = NULL;
@@ -406,7 +420,9 @@ ls_status ls_cpu_finish_run(ls_instance *self, bool *out_keeps) {
   } else {
     ls_trunk *trunk = self->executable->trunk;
     if (trunk != NULL && !self->at_end) trunk->cancel(trunk, status);
-    ls_cpu_drain_host(self, ls_status_code(status) != LS_DEADLINE_EXCEEDED);
+    status =
+        with_call(status, ls_cpu_drain_host(self, ls_status_code(status) !=
+                                                      LS_DEADLINE_EXCEEDED));
   }
   LS_CPU_SET(self->running, false);
   if (self->steps != NULL && steps_of(self) > *self->steps)

@@ -105,7 +105,8 @@ bool ls_cpu_host_is_idle(ls_instance *self);
 void ls_cpu_wait_for_host(ls_instance *const *instances, size_t count);
 
 // After a failed run: waits until no call is under way, for as long as the
-// runtime allows or not at all, and abandons those that are left.
-void ls_cpu_drain_host(ls_instance *self, bool wait);
+// runtime allows or not at all, and abandons those that are left. What the
+// first one says that was cancelled; OK: none was.
+ls_status ls_cpu_drain_host(ls_instance *self, bool wait);
 
 #endif  // LS_ENGINE_CPU_RUN_HOST_CALL_H_

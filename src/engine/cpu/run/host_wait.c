@@ -162,8 +162,19 @@ static void give_up(ls_instance *self, ls_cpu_host_record **place) {
   --self->host_running;
 }
 
-void ls_cpu_drain_host(ls_instance *self, bool wait) {
-  if (self->host_threads == NULL) return;
+// Results of a call that a failed run did not wait for come to nothing.
+static ls_status leave(ls_cpu_host_record *record) {
+  ls_status taken = ls_cpu_let_take(record, NULL);
+  ls_status status = record->status;
+  record->status = NULL;
+  if (ls_status_is_ok(status)) return taken;
+  ls_status_free(taken);
+  return status;
+}
+
+ls_status ls_cpu_drain_host(ls_instance *self, bool wait) {
+  ls_status first = ls_ok();
+  if (self->host_threads == NULL) return first;
   cancel_calls(self);
   ls_mutex_lock(&self->host_threads->lock);
   if (wait) wait_for_ends(self);
@@ -172,11 +183,13 @@ void ls_cpu_drain_host(ls_instance *self, bool wait) {
     if (*record != NULL && (*record)->host != NULL && (*record)->open > 0)
       give_up(self, record);
   ls_mutex_unlock(&self->host_threads->lock);
-  // Results of calls that a failed run did not wait for.
   for (size_t i = 0; (record = ls_cpu_record_at(self, i)) != NULL; ++i) {
     if (*record == NULL || (*record)->host == NULL) continue;
-    ls_status_free(ls_cpu_let_take(*record, NULL));
-    ls_status_free((*record)->status);
-    (*record)->status = NULL;
+    ls_status status = leave(*record);
+    if (ls_status_is_ok(first) && ls_status_code(status) == LS_CANCELLED)
+      first = status;
+    else
+      ls_status_free(status);
   }
+  return first;
 }

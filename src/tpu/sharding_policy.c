@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How one element of an infeed's tuples is cut over replicas: a plain value.
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/require.h"
+#include "lockstep/infeed.h"
+
+#define SHAPE_TEXT(shape) LS_SHAPE_TEXT(LS_DTYPE_F32, shape) + 3
+
+bool ls_sharding_policy_is_set(const ls_sharding_policy *policy) {
+  return policy->num_shards.set && policy->dimension.set;
+}
+
+const char *ls_sharding_policy_print(const ls_sharding_policy *policy,
+                                     char *buffer, size_t size) {
+  if (ls_sharding_policy_is_set(policy))
+    snprintf(buffer, size, "ShardingPolicy(%lld shards dimension %lld)",
+             policy->num_shards.value, policy->dimension.value);
+  else
+    snprintf(buffer, size, "ShardingPolicy(unset)");
+  return buffer;
+}
+
+static void fill_defaults(ls_sharding_policy *policy) {
+  if (!policy->num_shards.set) policy->num_shards = LS_SOME(1);
+  if (!policy->dimension.set) policy->dimension = LS_SOME(0);
+}
+
+void ls_sharding_policy_freeze(ls_sharding_policy *policy) {
+  fill_defaults(policy);
+  policy->frozen = true;
+}
+
+// ---- Setting ---------------------------------------------------------------
+static ls_status set(const ls_sharding_policy *policy, ls_opt *field,
+                     const char *what, int64_t least, int64_t value) {
+  if (policy->frozen && field->value != value)
+    return ls_invalid_argument("the %s of a frozen sharding policy is %lld, it "
+                               "cannot become %" PRId64,
+                               what, field->value, value);
+  if (value < least)
+    return ls_invalid_argument("the %s of a sharding policy must be at least "
+                               "%" PRId64 ", is %" PRId64,
+                               what, least, value);
+  *field = LS_SOME(value);
+  return ls_ok();
+}
+
+ls_status ls_sharding_policy_set_num_shards(ls_sharding_policy *policy,
+                                            int64_t count) {
+  LS_REQUIRE(policy);
+  return set(policy, &policy->num_shards, "number of shards", 1, count);
+}
+
+ls_status ls_sharding_policy_set_dimension(ls_sharding_policy *policy,
+                                           int64_t dimension) {
+  LS_REQUIRE(policy);
+  return set(policy, &policy->dimension, "shard dimension", 0, dimension);
+}
+
+int64_t ls_sharding_policy_num_partitions(const ls_sharding_policy *policy) {
+  return policy->num_partitions.set ? policy->num_partitions.value : 1;
+}
+
+ls_status ls_sharding_policy_set_num_partitions(ls_sharding_policy *policy,
+                                                int64_t count) {
+  LS_REQUIRE(policy);
+  ls_opt partitions = LS_SOME(ls_sharding_policy_num_partitions(policy));
+  LS_RETURN_IF_ERROR(
+      set(policy, &partitions, "number of partitions", 1, count));
+  policy->num_partitions = partitions;
+  return ls_ok();
+}
+
+ls_status ls_sharding_policy_merge(ls_sharding_policy *policy,
+                                   const ls_sharding_policy *other) {
+  LS_REQUIRE(policy);
+  LS_REQUIRE(other);
+  ls_sharding_policy merged = *policy;
+  if (other->num_shards.set)
+    LS_RETURN_IF_ERROR(
+        ls_sharding_policy_set_num_shards(&merged, other->num_shards.value));
+  if (other->dimension.set)
+    LS_RETURN_IF_ERROR(
+        ls_sharding_policy_set_dimension(&merged, other->dimension.value));
+  *policy = merged;
+  return ls_ok();
+}
+
+// ---- Shapes ----------------------------------------------------------------
+// Whether the shape has the dimension along which it is cut.
+static ls_status check_dimension(const ls_sharding_policy *policy,
+                                 ls_shape shape) {
+  if (shape.rank == LS_UNKNOWN_RANK || policy->dimension.value >= shape.rank)
+    return ls_invalid_argument(
+        "a value of shape %s cannot be cut along dimension %lld into %lld "
+        "shards: its rank must be known and above %lld",
+        SHAPE_TEXT(shape), policy->dimension.value, policy->num_shards.value,
+        policy->dimension.value);
+  return ls_ok();
+}
+
+ls_status ls_sharding_policy_shard_shape(const ls_sharding_policy *policy,
+                                         ls_shape shape, ls_opt shard,
+                                         ls_shape *out_shape) {
+  LS_REQUIRE(policy);
+  LS_REQUIRE(out_shape);
+  *out_shape = LS_SHAPE_UNKNOWN;
+  if (!ls_sharding_policy_is_set(policy)) return ls_ok();
+  const int64_t count = policy->num_shards.value;
+  if (shard.set && (shard.value < 0 || shard.value >= count))
+    return ls_invalid_argument("there is no shard %lld: there are %" PRId64
+                               ", from 0 on",
+                               shard.value, count);
+  if (count > 1) {
+    LS_RETURN_IF_ERROR(check_dimension(policy, shape));
+    int64_t *size = &shape.dim[policy->dimension.value];
+    if (*size == LS_UNKNOWN_DIM || *size % count != 0)
+      return ls_invalid_argument(
+          "a value of shape %s cannot be cut along dimension %lld into %" PRId64
+          " shards: that size must be known and a multiple of %" PRId64,
+          SHAPE_TEXT(shape), policy->dimension.value, count, count);
+    *size /= count;
+  }
+  *out_shape = shape;
+  return ls_ok();
+}
+
+// A shard's shape, as large along the dimension as all shards together.
+static ls_status multiply(const ls_sharding_policy *policy, ls_shape *shape) {
+  LS_RETURN_IF_ERROR(check_dimension(policy, *shape));
+  int64_t *size = &shape->dim[policy->dimension.value];
+  if (*size == LS_UNKNOWN_DIM)
+    return ls_invalid_argument("a shard of shape %s has no known size along "
+                               "dimension %lld",
+                               SHAPE_TEXT(*shape), policy->dimension.value);
+  if (__builtin_mul_overflow(*size, (int64_t)policy->num_shards.value, size))
+    return ls_invalid_argument("%lld shards are too large together",
+                               policy->num_shards.value);
+  return ls_ok();
+}
+
+static ls_status unshard(const ls_sharding_policy *policy,
+                         const ls_shape *shapes, size_t count,
+                         ls_shape *out_shape) {
+  if ((int64_t)count != policy->num_shards.value)
+    return ls_invalid_argument(
+        "there are %zu shapes for %lld shards: one each is needed", count,
+        policy->num_shards.value);
+  if (count == 1) {
+    *out_shape = shapes[0];
+    return ls_ok();
+  }
+  ls_shape whole = shapes[0];
+  LS_RETURN_IF_ERROR(multiply(policy, &whole));
+  for (size_t i = 1; i < count; ++i) {
+    ls_shape shape = shapes[i];
+    LS_RETURN_IF_ERROR(multiply(policy, &shape));
+    if (!ls_shape_equal(whole, shape))
+      return ls_invalid_argument(
+          "shard %zu has shape %s, shard 0 %s: all must have the same", i,
+          SHAPE_TEXT(shapes[i]), SHAPE_TEXT(shapes[0]));
+  }
+  *out_shape = whole;
+  return ls_ok();
+}
+
+ls_status ls_sharding_policy_unshard_shape(ls_sharding_policy *policy,
+                                           const ls_shape *shapes, size_t count,
+                                           ls_shape *out_shape) {
+  LS_REQUIRE(policy);
+  LS_REQUIRE(out_shape);
+  LS_REQUIRE_ITEMS(shapes, count);
+  *out_shape = LS_SHAPE_UNKNOWN;
+  ls_sharding_policy filled = *policy;
+  fill_defaults(&filled);
+  LS_RETURN_IF_ERROR(unshard(&filled, shapes, count, out_shape));
+  *policy = filled;
+  return ls_ok();
+}
+
+ls_status ls_sharding_policy_unpartition_shape(const ls_sharding_policy *policy,
+                                               ls_shape shape,
+                                               ls_shape *out_shape) {
+  LS_REQUIRE(policy);
+  LS_REQUIRE(out_shape);
+  *out_shape = LS_SHAPE_UNKNOWN;
+  const int64_t count = ls_sharding_policy_num_partitions(policy);
+  const long long dimension =
+      policy->dimension.set ? policy->dimension.value : 0;
+  if (count > 1 && shape.rank != 0) {
+    if (shape.rank == LS_UNKNOWN_RANK || dimension >= shape.rank ||
+        shape.dim[dimension] == LS_UNKNOWN_DIM ||
+        __builtin_mul_overflow(shape.dim[dimension], count,
+                               &shape.dim[dimension]))
+      return ls_invalid_argument("a value of shape %s is one of %" PRId64
+                                 " partitions along dimension %lld: that size "
+                                 "must be known",
+                                 SHAPE_TEXT(shape), count, dimension);
+  }
+  *out_shape = shape;
+  return ls_ok();
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// A runtime with an initialized pod, and a build graph with a session for ops
+// that go to its cores.
+#ifndef LS_TESTS_SUPPORT_POD_RUNS_H_
+#define LS_TESTS_SUPPORT_POD_RUNS_H_
+
+#include "lockstep/infeed.h"
+#include "lockstep/session.h"
+#include "support/counted.h"
+#include "support/expect.h"
+#include "support/spec.h"
+#include "tpu/pod.h"
+
+typedef struct pod_runs {
+  counted c;
+  ls_pod *pod;
+  ls_graph *graph;
+  ls_session *session;
+  ls_nest results;  // Of the last run.
+} pod_runs;
+
+// A pod of so many hosts with so many cores each, and an empty graph.
+pod_runs pod_runs_begin(int hosts, int cores, ls_runtime_options options);
+void pod_runs_end(pod_runs *self);
+// The graph is full; the next one is empty.
+void pod_runs_renew(pod_runs *self);
+
+// Runs ops, or tensors; `fetches` is taken over.
+ls_status pod_runs_try(pod_runs *self, ls_nest fetches);
+void pod_runs_do(pod_runs *self, ls_nest fetches);
+// The number in item `index` of the last results.
+double pod_runs_number(const pod_runs *self, size_t index);
+
+// An f32 scalar constant.
+ls_tensor pod_number(double value);
+// Ops that put or take one, on the host of task `task`.
+ls_op put_number(int task, int core, double value);
+ls_op put_tensor(int task, int core, ls_tensor value);
+ls_tensor get_number(int task, int core);  // From the outfeed.
+// On the core.
+ls_tensor take_number(int task, int core);
+ls_op give_tensor(int task, int core, ls_tensor value);
+
+#endif  // LS_TESTS_SUPPORT_POD_RUNS_H_
