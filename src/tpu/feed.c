@@ -28,6 +28,7 @@ static void destroy_feed(ls_object *object) {
     ls_release(feed->allocator, it);
     it = before;
   }
+  ls_device_assignment_release(feed->assignment);
   ls_mutex_deinit(&feed->lock);
   ls_release(feed->allocator, feed->types);
   ls_release(feed->allocator, feed);
@@ -51,7 +52,7 @@ static bool same_feed(const ls_object *a, const ls_object *b) {
   const ls_feed_state *x = (const ls_feed_state *)a,
                       *y = (const ls_feed_state *)b;
   return x->kind == y->kind && x->ordinal == y->ordinal &&
-         x->logical_core == y->logical_core &&
+         x->assignment == y->assignment && x->logical_core == y->logical_core &&
          same_device(&x->device, &y->device) && same_types(x, y);
 }
 
@@ -87,6 +88,8 @@ ls_status ls_feed_create(const ls_feed_options *options,
   feed->kind = options->kind;
   feed->ordinal = options->ordinal;
   feed->is_declared = options->types != NULL;
+  if (options->assignment != NULL)
+    feed->assignment = ls_device_assignment_retain(options->assignment);
   ls_status status = ls_mutex_init(&feed->lock);
   if (ls_status_is_ok(status)) status = set_device(feed, options->device);
   if (ls_status_is_ok(status) && options->types != NULL) {
@@ -164,10 +167,22 @@ static ls_status place_of(const ls_feed_state *feed, const ls_pod *pod,
                           int64_t *out_ordinal) {
   *out_host = replica / pod->cores_per_host;
   *out_ordinal = replica % pod->cores_per_host;
-  if (replica == 0 && feed->device.task != LS_LEFT_OUT)
-    *out_host = feed->device.task;
-  if (replica == 0 && feed->device.index != LS_LEFT_OUT)
-    *out_ordinal = feed->device.index;
+  if (feed->assignment == NULL) {
+    if (replica == 0 && feed->device.task != LS_LEFT_OUT)
+      *out_host = feed->device.task;
+    if (replica == 0 && feed->device.index != LS_LEFT_OUT)
+      *out_ordinal = feed->device.index;
+    return ls_ok();
+  }
+  ls_coordinate place;
+  int32_t task = 0, ordinal = 0;
+  const ls_topology *topology = ls_device_assignment_topology(feed->assignment);
+  LS_RETURN_IF_ERROR(ls_device_assignment_place(
+      feed->assignment, (int32_t)replica, feed->logical_core, &place));
+  LS_RETURN_IF_ERROR(ls_topology_task_at(topology, place, &task));
+  LS_RETURN_IF_ERROR(ls_topology_ordinal_at(topology, place, &ordinal));
+  *out_host = task;
+  *out_ordinal = ordinal;
   return ls_ok();
 }
 

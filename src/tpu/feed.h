@@ -10,6 +10,7 @@
 
 #include "base/device_parts.h"
 #include "lockstep/host.h"
+#include "lockstep/topology.h"
 #include "tpu/core_queues.h"
 
 typedef enum ls_feed_kind {
@@ -52,6 +53,7 @@ typedef struct ls_feed_state {
   ls_device_parts device;  // Of the op.
   int64_t ordinal;         // On a host. Below 0: the device is the core.
   bool is_declared;        // Of enqueues: values must be of `types`.
+  ls_device_assignment *assignment;  // Of replicas. NULL: one after the other.
   int32_t logical_core;
   size_t count;  // Elements, where they are known.
   ls_type *types;
@@ -64,6 +66,7 @@ typedef struct ls_feed_options {
   ls_feed_kind kind;
   const char *device;  // "" and NULL: none.
   int64_t ordinal;
+  ls_device_assignment *assignment;
   const ls_type *types;  // NULL: not known.
   size_t count;
 } ls_feed_options;
