@@ -60,6 +60,7 @@
 #include "lockstep/streams.h"
 #include "lockstep/strings.h"
 #include "lockstep/summary.h"
+#include "lockstep/table.h"
 #include "lockstep/topology.h"
 #include "lockstep/trace.h"
 #include "lockstep/train.h"

@@ -34,6 +34,7 @@ typedef struct ls_strategy_class {
   // Values and variables have a component for each replica, on its device.
   // Else there is one replica, for which they are what they are.
   bool distributes;
+  bool has_host_tables;  // A table made in its scope is one on each host.
   // Of its variables; NULL: they are plain.
   const ls_variable_class_map *classes;
   const ls_variable_policy_map *policies;
