@@ -194,6 +194,7 @@ LS_API void ls_distributed_iterator_release(ls_distributed_iterator *iterator);
 // nest).
 //   LS_OUT_OF_RANGE         the end, again and again. `*element` stays.
 //   LS_FAILED_PRECONDITION  inside of a replica; one that is not initialized.
+// A failure is that element's: the next call gives the one behind it.
 LS_API LS_MUST_USE ls_status ls_distributed_iterator_next(
     ls_distributed_iterator *iterator, ls_nest *element);
 // The same where the end is a value: `*out_has_value` is false, `*element`
@@ -231,9 +232,11 @@ ls_distributed_iterator_position(const ls_distributed_iterator *iterator);
 
 // Where it is, behind what `next` has given, into an empty record; and back.
 // For batches that are split this is a number of batches, so that it is
-// restored on any number of hosts and replicas.
+// restored on any number of hosts and replicas. Where there turns out to be no
+// such place, it stands at the start of the epoch that it was in.
 //   LS_INVALID_ARGUMENT  another data set's, or another number of pipelines:
-//                        names both.
+//                        names both; no place.
+//   LS_NOT_FOUND         something is missing in the record.
 LS_API LS_MUST_USE ls_status ls_distributed_iterator_save(
     ls_distributed_iterator *iterator, ls_record *record);
 LS_API LS_MUST_USE ls_status ls_distributed_iterator_restore(

@@ -62,8 +62,10 @@ LS_API LS_MUST_USE ls_status ls_iterator_seek(ls_iterator *iterator,
 // Where it is, behind what `next` has given, into an empty record.
 LS_API LS_MUST_USE ls_status ls_iterator_save(ls_iterator *iterator,
                                               ls_record *record);
-// Goes there.
-//   LS_INVALID_ARGUMENT  another data set's or seed's: names both.
+// Goes there. Where it turns out on the way that there is no such place, the
+// iterator stands at the start of the epoch that it was in.
+//   LS_INVALID_ARGUMENT  another data set's or seed's: names both; no place.
+//   LS_NOT_FOUND         something is missing in the record.
 LS_API LS_MUST_USE ls_status ls_iterator_restore(ls_iterator *iterator,
                                                  const ls_record *record);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a distributed iterator is, and going on from there.
+#include <stdio.h>
 #include <string.h>
 
 #include "base/memory/allocator.h"
@@ -17,14 +18,21 @@ typedef struct step_list {
   size_t count;
 } step_list;
 
-// What is left.
+// What is left; "refused" where a step fails so.
 static void read_rest(ls_distributed_iterator *iterator, step_list *out) {
   ls_nest element = ls_none();
   out->count = 0;
   bool has = true;
   while (has) {
-    expect_ok(
-        ls_distributed_iterator_next_as_optional(iterator, &has, &element));
+    const ls_status status =
+        ls_distributed_iterator_next_as_optional(iterator, &has, &element);
+    if (ls_status_code(status) == LS_INVALID_ARGUMENT) {
+      expect_status(status, LS_INVALID_ARGUMENT, "refused");
+      strcpy(out->texts[out->count++], "refused");
+      has = true;
+      continue;
+    }
+    expect_ok(status);
     if (has) print_dealt(element, out->texts[out->count++], TEXT);
   }
   ls_nest_release(element);
@@ -32,8 +40,13 @@ static void read_rest(ls_distributed_iterator *iterator, step_list *out) {
 
 static void go_on_by(ls_distributed_iterator *iterator, size_t count) {
   ls_nest element = ls_none();
-  for (size_t i = 0; i < count; ++i)
-    expect_ok(ls_distributed_iterator_next(iterator, &element));
+  for (size_t i = 0; i < count; ++i) {
+    const ls_status status = ls_distributed_iterator_next(iterator, &element);
+    if (ls_status_code(status) == LS_INVALID_ARGUMENT)
+      ls_status_free(status);
+    else
+      expect_ok(status);
+  }
   ls_nest_release(element);
 }
 
@@ -132,6 +145,103 @@ static void so_does_one_of_streams(void **state) {
   expect_goes_on(distributed(pod, streamed(53, 7),
                              &(ls_input_options){.sharding = LS_SHARD_OFF}));
   ls_strategy_release(pod);
+  ls_strategy_release(two);
+}
+
+// Number 13 and number 31 fail.
+static ls_nest refuse_some(ls_nest element, const ls_map_call *call,
+                           void *user) {
+  (void)call;
+  (void)user;
+  const int64_t number = ls_array_i64(ls_nest_as_array(element), 0);
+  if (number % 18 == 13) return ls_fail(ls_invalid_argument("refused"));
+  ls_nest made = ls_nest_zeros(LS_DTYPE_I64, LS_SCALAR);
+  ls_array_set_i64(ls_nest_as_array(made), 0, number);
+  return made;
+}
+
+static ls_dataset *refusing(int64_t count, int64_t size, bool stream) {
+  ls_dataset *d = ls_dataset_range(0, count, 1);
+  if (stream) d = ls_dataset_filter(d, &(ls_filter_options){.call = keep_most});
+  d = ls_dataset_map(
+      d, &(ls_map_options){.call = refuse_some,
+                           .result = ls_nest_spec(LS_DTYPE_I64, LS_SCALAR)});
+  return ls_dataset_batch(d, &(ls_batch_options){.size = size});
+}
+
+static void so_does_one_of_which_steps_fail(void **state) {
+  (void)state;
+  const ls_input_options whole = {.whole_elements = true};
+  const ls_input_options off = {.sharding = LS_SHARD_OFF};
+  ls_strategy *two = mirrored_of(2), *pod = pod_of_tasks(4, 2);
+  for (int stream = 0; stream < 2; ++stream) {
+    expect_goes_on(distributed(two, refusing(43, 4, stream == 1), NULL));
+    expect_goes_on(distributed(two, refusing(43, 2, stream == 1), &whole));
+    expect_goes_on(distributed(pod, refusing(43, 4, stream == 1), NULL));
+    expect_goes_on(distributed(pod, refusing(43, 2, stream == 1), &whole));
+    expect_goes_on(distributed(pod, refusing(43, 7, stream == 1), &off));
+    expect_goes_on(ls_nest_dataset(refusing(43, 4, stream == 1)));
+  }
+  // A step that fails is all of its step.
+  ls_distributed_iterator *iterator =
+      iterator_on(distributed(two, refusing(24, 2, false), &whole));
+  step_list all;
+  read_rest(iterator, &all);
+  const char *const wanted[] = {"[0 1] [2 3]",     "[4 5] [6 7]",
+                                "[8 9] [10 11]",   "refused",
+                                "[16 17] [18 19]", "[20 21] [22 23]"};
+  assert_int_equal(all.count, 6);
+  for (size_t i = 0; i < 6; ++i)
+    assert_string_equal(all.texts[i], wanted[i]);
+  ls_distributed_iterator_release(iterator);
+  ls_strategy_release(pod);
+  ls_strategy_release(two);
+}
+
+// ---- Damaged records --------------------------------------------------------
+// From each of them it is at the start of the epoch that it was in.
+static void places_that_there_are_not_leave_the_start(void **state) {
+  (void)state;
+  static const char head[] =
+      "{\"data\":\"range(0, 24, 1).batch(4)\",\"seed\":0";
+  const struct {
+    const char *rest;
+    ls_code code;
+    const char *says;
+  } cases[] = {
+      {",\"epoch\":-1,\"given\":0}", LS_INVALID_ARGUMENT, "no epoch -1"},
+      {",\"epoch\":3,\"given\":-1}", LS_INVALID_ARGUMENT, "behind -1 elements"},
+      {",\"epoch\":3,\"given\":1}", LS_NOT_FOUND, "pipeline0"},
+      {",\"epoch\":3,\"given\":1,\"pipeline0\":{\"batches\":1,\"row\":5,"
+       "\"pieces\":1}}",
+       LS_INVALID_ARGUMENT, "row 5 of a batch of 4"},
+      {",\"epoch\":3,\"given\":1,\"pipeline0\":{\"batches\":99,\"row\":1,"
+       "\"pieces\":1}}",
+       LS_INVALID_ARGUMENT, "no position 98"},
+      {",\"epoch\":3,\"given\":1,\"pipeline0\":{\"batches\":1,\"row\":1,"
+       "\"pieces\":9223372036854775807}}",
+       LS_INVALID_ARGUMENT, "piece 9223372036854775807"},
+  };
+  const ls_input_options off = {.sharding = LS_SHARD_OFF};
+  ls_strategy *two = mirrored_of(2);
+  ls_distributed_iterator *iterator =
+      iterator_on(distributed(two, number_batches(24, 4), &off));
+  for (size_t i = 0; i < LS_COUNT_OF(cases); ++i) {
+    char text[300];
+    ls_record *record = NULL;
+    snprintf(text, sizeof(text), "%s%s", head, cases[i].rest);
+    expect_ok(ls_distributed_iterator_seek_epoch(iterator, 7));
+    go_on_by(iterator, 2);
+    expect_ok(ls_record_from_text("damaged", text, strlen(text), &record));
+    expect_status(ls_distributed_iterator_restore(iterator, record),
+                  cases[i].code, cases[i].says);
+    assert_int_equal(ls_distributed_iterator_epoch(iterator), 7);
+    assert_int_equal(ls_distributed_iterator_position(iterator), 0);
+    EXPECT_DEALT(iterator, "[0 1] [2 3]", "[4 5] [6 7]", "[8 9] [10 11]",
+                 "[12 13] [14 15]", "[16 17] [18 19]", "[20 21] [22 23]");
+    ls_record_destroy(record);
+  }
+  ls_distributed_iterator_release(iterator);
   ls_strategy_release(two);
 }
 
@@ -280,6 +390,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_restored_iterator_goes_on),
       cmocka_unit_test(so_does_one_of_streams),
+      cmocka_unit_test(so_does_one_of_which_steps_fail),
+      cmocka_unit_test(places_that_there_are_not_leave_the_start),
       cmocka_unit_test(it_goes_on_with_others_replicas),
       cmocka_unit_test(others_places_are_refused),
       cmocka_unit_test(other_ranks_go_on_at_the_same_place),

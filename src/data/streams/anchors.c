@@ -161,6 +161,11 @@ static ls_status restore_place(ls_anchors *anchors, const ls_record *places,
   }
   LS_RETURN_IF_ERROR(status);
   LS_RETURN_IF_ERROR(ls_stage_get_count(inner, "at", &at));
+  if (anchors->count > 0 && at <= anchors->items[anchors->count - 1].at)
+    return ls_invalid_argument(
+        "the position's place at %lld is none behind "
+        "%lld",
+        (long long)at, (long long)anchors->items[anchors->count - 1].at);
   LS_RETURN_IF_ERROR(ls_record_find(inner, "state", &state));
   if (!ls_grow(anchors->allocator, &anchors->items, &anchors->capacity,
                anchors->count + 1, sizeof(*anchors->items)))

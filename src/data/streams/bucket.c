@@ -210,6 +210,10 @@ static ls_status restore(ls_stage *stage, const ls_record *record) {
     LS_RETURN_IF_ERROR(ls_anchors_go_to(&self->anchors, at));
     LS_RETURN_IF_ERROR(ls_anchors_read(&self->anchors, &self->input));
     LS_RETURN_IF_ERROR(put(self, &bucket));
+    if ((int64_t)self->buckets[bucket].count >= bucket_of(self)->sizes[bucket])
+      return ls_invalid_argument("more elements wait in bucket %zu than a "
+                                 "batch has",
+                                 bucket);
   }
   LS_RETURN_IF_ERROR(ls_anchors_end_all(&self->anchors, record));
   self->given = given;

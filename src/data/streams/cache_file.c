@@ -158,10 +158,10 @@ static ls_status damaged(const char *path, const char *what) {
 
 static ls_status read_index(ls_cache_file *self, const header *head) {
   const char *path = self->file->path;
-  const int64_t rest =
-      self->file->size - head->index - (int64_t)sizeof(int64_t);
-  if (head->count < 0 || head->index < HEADER || rest < 4 ||
-      rest - 4 != head->count * (int64_t)sizeof(int64_t) || head->count > rest)
+  const int64_t file_size = self->file->size;
+  const bool within = head->index >= HEADER && head->index <= file_size - 12;
+  const int64_t rest = within ? file_size - head->index - 12 : 0;
+  if (!within || rest % 8 != 0 || head->count != rest / 8)
     return damaged(path, "its size is not what its header says");
   const size_t size = (size_t)(head->count + 1) * sizeof(int64_t);
   uint32_t crc = 0;

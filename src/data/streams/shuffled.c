@@ -102,9 +102,10 @@ static ls_status fill_block(shuffle_stage *self) {
   while (self->now.count < capacity_of(self) && !self->ended)
     LS_RETURN_IF_ERROR(read_into(self, &self->now, self->now.count));
   self->filled = true;
+  // A source may have less than it had.
+  if (self->dealt > self->now.count) self->dealt = self->now.count;
   if (self->now.count == 0) return ls_ok();
   set_order(self);
-  if (self->dealt > self->now.count) self->dealt = self->now.count;
   for (int64_t k = 0; k < self->dealt; ++k) {
     const uint64_t from = ls_permutation_at(&self->order, (uint64_t)k);
     shuffle_slot *slot = &self->slots[self->now.slots[from]];

@@ -199,14 +199,13 @@ ls_status ls_input_advance(ls_distributed_iterator *it, ls_nest *element) {
   ls_status status = ls_input_fill(it);
   if (ls_status_is_ok(status)) status = ls_input_pack(it, element);
   ls_input_release_parts(it);
-  if (ls_status_is_ok(status)) {
-    ++it->given;
-  } else if (ls_status_code(status) == LS_OUT_OF_RANGE) {
-    it->ended = true;
-    ls_status_free(status);
-    status = at_end(it);
+  if (ls_status_code(status) != LS_OUT_OF_RANGE) {
+    ++it->given;  // One that fails was used, too.
+    return status;
   }
-  return status;
+  it->ended = true;
+  ls_status_free(status);
+  return at_end(it);
 }
 
 ls_status ls_input_check_place(const ls_distributed_iterator *it,

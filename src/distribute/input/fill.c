@@ -167,9 +167,12 @@ static ls_status fill_one(ls_distributed_iterator *it, size_t replica) {
   return status;
 }
 
-// The end of data is no failure here: the replica has nothing.
+// The end of data is no failure here: the replica has nothing. A failure is
+// that of the whole step, of which the other replicas have read theirs, too, so
+// that what is behind it begins with a step.
 static ls_status fill_own(ls_distributed_iterator *it) {
   const ls_distributed_dataset *data = it->data;
+  ls_status all = ls_ok();
   for (size_t r = data->first_own; r < data->end_own; ++r) {
     const ls_status status =
         data->cut == LS_INPUT_RECUT
@@ -178,9 +181,9 @@ static ls_status fill_own(ls_distributed_iterator *it) {
     if (ls_status_code(status) == LS_OUT_OF_RANGE)
       ls_status_free(status);
     else
-      LS_RETURN_IF_ERROR(status);
+      all = ls_status_join(all, status);
   }
-  return ls_ok();
+  return all;
 }
 
 // ---- Replicas without data --------------------------------------------------

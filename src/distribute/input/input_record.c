@@ -9,6 +9,7 @@
 
 #include "base/require.h"
 #include "distribute/input/input.h"
+#include "distribute/input/sizes.h"
 
 // Elements of the only pipeline that have been used.
 static int64_t elements_of(const ls_distributed_iterator *it) {
@@ -34,8 +35,19 @@ static ls_status check_callables(const ls_distributed_iterator *it,
 }
 
 // ---- Saving -----------------------------------------------------------------
-static ls_status save_rows(const ls_input_rows *rows, ls_record *record) {
+// Whether nothing is left of the batch that it has, which then need not be read
+// again; it may be one that failed.
+static bool is_used_up(const ls_distributed_iterator *it,
+                       const ls_input_rows *rows) {
+  return it->data->cut_rows < 0 ? rows->taken == (int64_t)it->data->num_replicas
+                                : rows->next == rows->rows;
+}
+
+static ls_status save_rows(const ls_distributed_iterator *it,
+                           const ls_input_rows *rows, ls_record *record) {
   LS_RETURN_IF_ERROR(ls_record_set_i64(record, "batches", rows->batches));
+  LS_RETURN_IF_ERROR(
+      ls_record_set_i64(record, "used_up", is_used_up(it, rows)));
   LS_RETURN_IF_ERROR(ls_record_set_i64(record, "row", rows->next));
   return ls_record_set_i64(record, "pieces", rows->taken);
 }
@@ -47,7 +59,7 @@ static ls_status save_pipeline(ls_distributed_iterator *it, size_t i,
   ls_record *inner = NULL, *source = NULL;
   snprintf(name, sizeof(name), "pipeline%zu", i);
   LS_RETURN_IF_ERROR(ls_record_add(record, name, &inner));
-  if (it->rows != NULL) return save_rows(&it->rows[i], inner);
+  if (it->rows != NULL) return save_rows(it, &it->rows[i], inner);
   LS_RETURN_IF_ERROR(ls_record_add(inner, "source", &source));
   return ls_iterator_save(it->sources[i], source);
 }
@@ -122,30 +134,54 @@ static ls_status restore_one(ls_distributed_iterator *it,
   return ls_iterator_restore(it->sources[0], source);
 }
 
+// Records of before have no such entry.
+static ls_status get_used_up(const ls_record *record, int64_t *out_used_up) {
+  const ls_status status = ls_record_get_i64(record, "used_up", out_used_up);
+  if (ls_status_code(status) != LS_NOT_FOUND) return status;
+  ls_status_free(status);
+  *out_used_up = 0;
+  return ls_ok();
+}
+
+// How many rows the first pieces of a batch have.
+static int64_t rows_of_pieces(const ls_distributed_iterator *it, int64_t rows,
+                              int64_t pieces) {
+  int64_t sum = 0;
+  for (int64_t i = 0; i < pieces; ++i)
+    sum += ls_part_rows_up(rows, (int64_t)it->data->num_replicas, i);
+  return sum;
+}
+
 // Reads the batch that was used in part again.
 static ls_status restore_rows(ls_distributed_iterator *it, size_t i,
                               const ls_record *record) {
   ls_input_rows *rows = &it->rows[i];
-  int64_t batches = 0, row = 0;
+  int64_t batches = 0, row = 0, taken = 0, used_up = 0;
   LS_RETURN_IF_ERROR(ls_record_get_i64(record, "batches", &batches));
   LS_RETURN_IF_ERROR(ls_record_get_i64(record, "row", &row));
-  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "pieces", &rows->taken));
-  if (batches < 0 || row < 0 || rows->taken < 0)
-    return ls_invalid_argument("iterator '%s' is restored from row %lld of "
-                               "batch %lld",
-                               it->name, (long long)row, (long long)batches);
-  rows->batches = batches;
-  if (batches == 0) return ls_ok();
-  LS_RETURN_IF_ERROR(ls_iterator_seek(it->sources[i], batches - 1));
-  const int64_t taken = rows->taken;
-  --rows->batches;
-  LS_RETURN_IF_ERROR(ls_input_read_batch(it, i));
+  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "pieces", &taken));
+  LS_RETURN_IF_ERROR(get_used_up(record, &used_up));
+  const int64_t most =
+      it->data->cut_rows < 0 ? (int64_t)it->data->num_replicas : INT64_MAX / 4;
+  const bool whole = used_up == 0 || it->data->cut_rows >= 0 || taken == most;
+  if (batches < 0 || row < 0 || taken < 0 || taken > most || !whole)
+    return ls_invalid_argument(
+        "iterator '%s' is restored from row %lld of batch %lld, piece %lld",
+        it->name, (long long)row, (long long)batches, (long long)taken);
+  const bool again = batches > 0 && used_up == 0;
+  LS_RETURN_IF_ERROR(ls_iterator_seek(it->sources[i], batches - again));
+  rows->batches = batches - again;
+  if (again) LS_RETURN_IF_ERROR(ls_input_read_batch(it, i));
   rows->taken = taken;
+  if (!again) return ls_ok();
+  if (row > rows->rows ||
+      (it->data->cut_rows < 0 && row != rows_of_pieces(it, rows->rows, taken)))
+    return ls_invalid_argument(
+        "iterator '%s' is restored from row %lld of a batch of %lld, behind "
+        "%lld pieces",
+        it->name, (long long)row, (long long)rows->rows, (long long)taken);
   rows->next = row;
-  if (row <= rows->rows) return ls_ok();
-  return ls_invalid_argument("iterator '%s' is restored from row %lld of a "
-                             "batch of %lld",
-                             it->name, (long long)row, (long long)rows->rows);
+  return ls_ok();
 }
 
 static ls_status restore_pipeline(ls_distributed_iterator *it, size_t i,
@@ -171,6 +207,9 @@ static ls_status restore_several(ls_distributed_iterator *it,
                                "from a place in %lld",
                                it->name, count, (long long)pipelines);
   LS_RETURN_IF_ERROR(ls_record_get_i64(record, "given", &given));
+  if (given < 0)
+    return ls_invalid_argument("iterator '%s' is restored behind %lld elements",
+                               it->name, (long long)given);
   for (size_t i = 0; i < count; ++i)
     if (it->sources[i] != NULL)
       LS_RETURN_IF_ERROR(restore_pipeline(it, i, record));
@@ -186,7 +225,11 @@ ls_status ls_distributed_iterator_restore(ls_distributed_iterator *iterator,
   LS_RETURN_IF_ERROR(check_callables(iterator, "restore"));
   LS_RETURN_IF_ERROR(check_record(iterator, record));
   LS_RETURN_IF_ERROR(ls_record_get_i64(record, "epoch", &epoch));
-  LS_RETURN_IF_ERROR(ls_input_start_epoch(iterator, epoch));
-  return is_one(iterator) ? restore_one(iterator, record)
-                          : restore_several(iterator, record);
+  const int64_t before = iterator->epoch;
+  ls_status status = ls_input_start_epoch(iterator, epoch);
+  if (ls_status_is_ok(status))
+    status = is_one(iterator) ? restore_one(iterator, record)
+                              : restore_several(iterator, record);
+  if (ls_status_is_ok(status)) return status;
+  return ls_status_join(status, ls_input_start_epoch(iterator, before));
 }

@@ -7,16 +7,18 @@
 #include "distribute/input/input.h"
 #include "distribute/input/sizes.h"
 
-// Another batch, in place of the one that is used up.
+// Another batch, in place of the one that is used up. One that fails is passed
+// over: it has no rows.
 ls_status ls_input_read_batch(ls_distributed_iterator *it, size_t host) {
   ls_input_rows *from = &it->rows[host];
   ls_nest *leaves = NULL;
   if (from->ended) return ls_out_of_range("no more rows");
   ls_status status = ls_iterator_next(it->sources[host], &from->batch);
   from->ended = ls_status_code(status) == LS_OUT_OF_RANGE;
-  LS_RETURN_IF_ERROR(status);
+  if (from->ended) return status;
   ++from->batches;
   from->next = from->rows = 0;
+  LS_RETURN_IF_ERROR(status);
   status = ls_input_leaves(it, from->batch, &leaves);
   if (ls_status_is_ok(status))
     status = ls_input_rows_in(it, leaves, &from->rows);
@@ -108,12 +110,12 @@ static ls_status take_cyclic(ls_distributed_iterator *it, size_t host,
   for (bool any = false; !any || left > 0;) {
     while (from->next == from->rows) {
       const ls_status status = ls_input_read_batch(it, host);
-      if (any && ls_status_code(status) == LS_OUT_OF_RANGE) {
-        ls_status_free(status);
-        ++from->taken;
-        return ls_ok();
-      }
-      LS_RETURN_IF_ERROR(status);
+      if (ls_status_is_ok(status)) continue;
+      const bool ends = ls_status_code(status) == LS_OUT_OF_RANGE;
+      if (any || !ends) ++from->taken;
+      if (!any || !ends) return status;
+      ls_status_free(status);
+      return ls_ok();
     }
     const int64_t there = from->rows - from->next;
     const int64_t count = left < there ? left : there;

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Places that are none: records that are damaged, and sources that have less
+// than they had. fuzz/place_fuzz has more of them.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lockstep/graph.h"
+#include "support/stream_runs.h"
+
+static const stream_numbers numbers = {.count = 30, .saves = true};
+static const stream_numbers lengths = {
+    .count = 30, .saves = true, .longest = 9};
+
+static ls_dataset *bucketed(void) {
+  static const int64_t boundaries[] = {4}, sizes[] = {3, 5};
+  return ls_dataset_bucket(stream_of(&lengths),
+                           &(ls_bucket_options){.boundaries = boundaries,
+                                                .num_boundaries = 1,
+                                                .sizes = sizes});
+}
+
+static ls_dataset *shuffled(const stream_numbers *of) {
+  return ls_dataset_shuffle(stream_of(of), &(ls_shuffle_options){.buffer = 8});
+}
+
+static ls_iterator *iterator_on(ls_dataset *dataset, int64_t prefetch) {
+  ls_iterator *iterator = NULL;
+  expect_ok(ls_iterator_create(
+      dataset, &(ls_iterator_options){.prefetch = LS_SOME(prefetch)},
+      &iterator));
+  ls_dataset_release(dataset);
+  return iterator;
+}
+
+static ls_record *place_of(ls_iterator *iterator) {
+  ls_record *record = NULL;
+  expect_ok(ls_record_create(&record));
+  expect_ok(ls_iterator_save(iterator, record));
+  return record;
+}
+
+// Its inner record "stream", to be damaged.
+static ls_record *stream_in(ls_record *record) {
+  const ls_record *stream = NULL;
+  expect_ok(ls_record_find(record, "stream", &stream));
+  return (ls_record *)(uintptr_t)stream;
+}
+
+// Expects that an iterator, in the middle of epoch 5, refuses to go to such a
+// place of its epoch 0, and has all of epoch 5 then. Takes over both.
+static void expect_none(ls_dataset *dataset, ls_record *record, ls_code code,
+                        const char *says) {
+  static int64_t wanted[STREAM_MOST], is[STREAM_MOST];
+  for (int64_t prefetch = 0; prefetch < 5; prefetch += 4) {
+    ls_iterator *iterator = iterator_on(ls_dataset_retain(dataset), prefetch);
+    expect_ok(ls_iterator_seek_epoch(iterator, 5));
+    const size_t count = stream_read(iterator, wanted);
+    expect_ok(ls_iterator_seek_epoch(iterator, 5));
+    expect_ok(ls_iterator_seek(iterator, 3));
+    expect_status(ls_iterator_restore(iterator, record), code, says);
+    assert_int_equal(ls_iterator_epoch(iterator), 5);
+    assert_int_equal(ls_iterator_position(iterator), 0);
+    assert_int_equal(stream_read(iterator, is), count);
+    assert_memory_equal(is, wanted, count * sizeof(*is));
+    ls_iterator_release(iterator);
+  }
+  ls_record_destroy(record);
+  ls_dataset_release(dataset);
+}
+
+static ls_record *place_in(ls_dataset *dataset, int64_t position) {
+  ls_iterator *iterator = iterator_on(dataset, 0);
+  expect_ok(ls_iterator_seek(iterator, position));
+  ls_record *record = place_of(iterator);
+  ls_iterator_release(iterator);
+  return record;
+}
+
+static void damaged_counts_are_refused(void **state) {
+  (void)state;
+  ls_record *record = place_in(shuffled(&numbers), 11);
+  expect_ok(ls_record_set_i64(stream_in(record), "dealt", -1));
+  expect_none(shuffled(&numbers), record, LS_INVALID_ARGUMENT,
+              "'dealt' of a position is -1");
+  record = place_in(shuffled(&numbers), 11);
+  expect_ok(ls_record_set_i64(stream_in(record), "block", INT64_MAX));
+  expect_none(shuffled(&numbers), record, LS_INVALID_ARGUMENT,
+              "which is no count");
+  record = place_in(shuffled(&numbers), 11);
+  expect_ok(ls_record_set_text(stream_in(record), "input0", "lost"));
+  expect_none(shuffled(&numbers), record, LS_INVALID_ARGUMENT, "input0");
+  record = place_in(shuffled(&numbers), 11);
+  ls_record_clear(stream_in(record));
+  expect_none(shuffled(&numbers), record, LS_NOT_FOUND, "epoch");
+}
+
+// What waits in a bucket is less than a batch.
+static void a_bucket_does_not_hold_more_than_a_batch(void **state) {
+  (void)state;
+  int64_t waiting[20];
+  for (int64_t i = 0; i < 20; ++i)
+    waiting[i] = i;
+  ls_record *record = place_in(bucketed(), 4);
+  expect_ok(ls_record_set_bytes(stream_in(record), "waiting", waiting,
+                                sizeof(waiting)));
+  expect_none(bucketed(), record, LS_INVALID_ARGUMENT,
+              "more elements wait in bucket 0 than a batch has");
+  // Not in order.
+  waiting[0] = 2;
+  record = place_in(bucketed(), 4);
+  expect_ok(ls_record_set_bytes(stream_in(record), "waiting", waiting,
+                                2 * sizeof(*waiting)));
+  expect_none(bucketed(), record, LS_INVALID_ARGUMENT, "is behind 3");
+}
+
+// As a generator whose file was cut off.
+static void a_source_with_less_than_it_had_ends(void **state) {
+  (void)state;
+  static int64_t is[STREAM_MOST];
+  for (int64_t left = 0; left < 30; left += 5) {
+    stream_numbers shrunk = numbers;
+    ls_dataset *dataset = shuffled(&shrunk);
+    ls_record *record = place_in(ls_dataset_retain(dataset), 21);
+    shrunk.count = left;
+    ls_iterator *iterator = iterator_on(dataset, 0);
+    expect_ok(ls_iterator_restore(iterator, record));
+    assert_true(stream_read(iterator, is) <= 9);
+    ls_iterator_release(iterator);
+    ls_record_destroy(record);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(damaged_counts_are_refused),
+      cmocka_unit_test(a_bucket_does_not_hold_more_than_a_batch),
+      cmocka_unit_test(a_source_with_less_than_it_had_ends),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
