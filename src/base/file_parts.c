@@ -185,8 +185,12 @@ ls_status ls_system_rename(void *user, const char *from, const char *to) {
 
 // ---- Writing ---------------------------------------------------------------
 // A file that is written at `aside`, which is `path` and more.
+//
+// Large pieces at whole pages go to the disk past the system's cache, where it
+// can: that takes half the processor's time, and leaves memory to others.
 typedef struct new_file {
   int file;
+  int direct;  // The same, opened for that; -1: it cannot be.
   bool joined;
   struct stat old;  // What stands at its place.
   char *aside;
@@ -214,6 +218,20 @@ static ls_status begin(new_file *made) {
                           made->path, error);
 }
 
+static void open_directly(new_file *made) {
+#if defined(O_DIRECT)
+  const int file =
+      ls_system_open_any(made->aside, O_WRONLY | O_NOFOLLOW | O_DIRECT);
+  if (file < 0) return;
+  if (ls_system_is_named(made->file, made->aside))
+    made->direct = file;
+  else
+    close(file);
+#else
+  (void)made;
+#endif
+}
+
 ls_status ls_system_create(void *user, const char *path, bool join,
                            void **out_file) {
   (void)user;
@@ -225,12 +243,13 @@ ls_status ls_system_create(void *user, const char *path, bool join,
   new_file *made =
       ls_allocate(ls_allocator_system(), sizeof(*made) + 2 * size + 4);
   if (made == NULL) return ls_out_of_memory();
-  *made = (new_file){.file = -1, .joined = join, .old = old};
+  *made = (new_file){.file = -1, .direct = -1, .joined = join, .old = old};
   memcpy(made->path, path, size);
   made->aside = made->path + size;
   snprintf(made->aside, size + 4, "%s.tmp", path);
   const ls_status status = begin(made);
   if (ls_status_is_ok(status)) {
+    open_directly(made);
     *out_file = made;
     return status;
   }
@@ -239,18 +258,39 @@ ls_status ls_system_create(void *user, const char *path, bool join,
   return status;
 }
 
+// 0 or the system's error number.
+static int write_range(int file, int64_t offset, const char *data,
+                       size_t size) {
+  for (size_t done = 0; done < size;) {
+    const ssize_t count =
+        pwrite(file, data + done, size - done, offset + (int64_t)done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return errno;
+    done += (size_t)count;
+  }
+  return 0;
+}
+
+// How many bytes of a piece can go past the cache.
+static size_t direct_part(const new_file *made, int64_t offset,
+                          const void *data, size_t size) {
+  enum { PAGE = 4096, LEAST = 1 << 20 };
+  const bool can = made->direct >= 0 && size >= LEAST &&
+                   (uintptr_t)data % PAGE == 0 && offset % PAGE == 0;
+  return can ? size / PAGE * PAGE : 0;
+}
+
 ls_status ls_system_write_at(void *user, void *file, int64_t offset,
                              const void *data, size_t size) {
   (void)user;
   const new_file *made = file;
-  for (size_t done = 0; done < size;) {
-    const ssize_t count = pwrite(made->file, (const char *)data + done,
-                                 size - done, offset + (int64_t)done);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return ls_system_status("write", made->path, errno);
-    done += (size_t)count;
-  }
-  return ls_ok();
+  size_t done = direct_part(made, offset, data, size);
+  // What cannot be written so is written through the cache, which tells why it
+  // cannot be written at all.
+  if (done > 0 && write_range(made->direct, offset, data, done) != 0) done = 0;
+  const int error = write_range(made->file, offset + (int64_t)done,
+                                (const char *)data + done, size - done);
+  return error == 0 ? ls_ok() : ls_system_status("write", made->path, error);
 }
 
 ls_status ls_system_sync(void *user, void *file) {
@@ -282,6 +322,7 @@ ls_status ls_system_finish(void *user, void *file, bool keep) {
   } else if (keep) {
     status = ls_system_sync(user, file);
   }
+  if (made->direct >= 0) close(made->direct);
   close(made->file);  // Ends the lock.
   ls_release(ls_allocator_system(), made);
   return status;

@@ -186,6 +186,9 @@ struct ls_backend_vtable {
   // The elements of its value where they lie, on the host, dense; NULL: all are
   // zero. Lent while nobody writes it.
   const void *(*look)(const ls_buffer *buffer);
+  // Copies bytes of that to the caller's memory, past the caches, by any
+  // threads.
+  void (*copy_far)(ls_backend *self, void *to, const void *from, size_t size);
   // Where the caller will write all elements of a new value.
   void *(*overwrite)(ls_buffer *buffer);
   void (*copy)(ls_buffer *to, const ls_buffer *from);  // Of one type.

@@ -4,14 +4,20 @@
 #include "io/crc32c.h"
 #include "io/safetensors.h"
 
-// A piece, which the checksum finds in a core's cache; below so many bytes in
-// all the workers are not called.
-enum { PIECE = 256 << 10, LEAST_SHARED = 2 << 20 };
+// The most bytes of a piece, which the checksum finds in a core's cache, and of
+// those of all workers. Below so many in all the workers are not called.
+enum {
+  LEAST_PIECE = 4096,
+  MOST_PIECE = 1 << 20,
+  MOST_SCRATCH = 4 << 20,
+  LEAST_SHARED = 2 << 20
+};
 
 typedef struct job {
   const ls_safetensors_file *file;
   const ls_safetensors_wish *wishes;
   size_t count;
+  size_t piece;      // Bytes of each, but for the last one of a wish.
   int64_t *first;    // The number of each wish's first piece, and of all.
   uint32_t *crcs;    // Of each piece; NULL: not wanted.
   char *scratch;     // A piece for each worker; NULL: all have their place.
@@ -20,8 +26,8 @@ typedef struct job {
   ls_status status;  // How.
 } job;
 
-static size_t pieces_of(const ls_safetensors_wish *wish) {
-  return (wish->entry->size + PIECE - 1) / PIECE;
+static size_t pieces_of(const job *j, const ls_safetensors_wish *wish) {
+  return (wish->entry->size + j->piece - 1) / j->piece;
 }
 
 // The wish that a piece is of.
@@ -39,13 +45,13 @@ static size_t wish_of(const job *j, int64_t piece) {
 
 static ls_status read_piece(const job *j, int worker, int64_t piece,
                             const ls_safetensors_wish *wish, int64_t number) {
-  const size_t at = (size_t)number * PIECE;
+  const size_t at = (size_t)number * j->piece;
   const size_t left = wish->entry->size - at;
   ls_safetensors_entry part = *wish->entry;
   part.offset += (int64_t)at;
-  part.size = left < PIECE ? left : PIECE;
+  part.size = left < j->piece ? left : j->piece;
   char *to = wish->data != NULL ? (char *)wish->data + at
-                                : j->scratch + (size_t)worker * PIECE;
+                                : j->scratch + (size_t)worker * j->piece;
   return ls_safetensors_get(j->file, &part, to,
                             j->crcs != NULL ? &j->crcs[piece] : NULL);
 }
@@ -76,7 +82,7 @@ static void read_pieces(void *user, int worker, int64_t begin, int64_t end) {
 
 static void run(job *j, ls_workers *workers) {
   const int64_t all = j->first[j->count];
-  if (workers != NULL && all * PIECE >= LEAST_SHARED) {
+  if (workers != NULL && (size_t)all * j->piece >= LEAST_SHARED) {
     const ls_status status = ls_workers_share(workers, read_pieces, j, all);
     if (ls_status_is_ok(status)) return;
     // Inside of a run, or without threads.
@@ -89,21 +95,34 @@ static void join_sums(const job *j, ls_safetensors_wish *wishes) {
   for (size_t i = 0; i < j->count; ++i) {
     uint32_t crc = 0;
     for (int64_t piece = j->first[i]; piece < j->first[i + 1]; ++piece) {
-      const size_t at = (size_t)(piece - j->first[i]) * PIECE;
+      const size_t at = (size_t)(piece - j->first[i]) * j->piece;
       const size_t left = wishes[i].entry->size - at;
-      crc = ls_crc32c_join(crc, j->crcs[piece], left < PIECE ? left : PIECE);
+      crc = ls_crc32c_join(crc, j->crcs[piece],
+                           left < j->piece ? left : j->piece);
     }
     wishes[i].crc = crc;
   }
 }
 
+static size_t piece_for(const job *j, size_t threads) {
+  size_t piece = LEAST_PIECE;
+  for (size_t i = 0; i < j->count; ++i)
+    if (j->wishes[i].entry->size > piece) piece = j->wishes[i].entry->size;
+  if (piece > MOST_PIECE) piece = MOST_PIECE;
+  if (piece > MOST_SCRATCH / threads) piece = MOST_SCRATCH / threads;
+  return piece > LEAST_PIECE ? piece : LEAST_PIECE;
+}
+
 static ls_status prepare(job *j, ls_allocator *allocator, ls_workers *workers,
                          bool sums) {
   bool elsewhere = false;
+  const size_t threads =
+      workers == NULL ? 1 : (size_t)ls_workers_count(workers);
+  j->piece = piece_for(j, threads);
   j->first = ls_new_array(allocator, int64_t, j->count + 1);
   if (j->first == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < j->count; ++i) {
-    j->first[i + 1] = j->first[i] + (int64_t)pieces_of(&j->wishes[i]);
+    j->first[i + 1] = j->first[i] + (int64_t)pieces_of(j, &j->wishes[i]);
     elsewhere |= j->wishes[i].data == NULL;
   }
   j->failed = j->first[j->count];
@@ -111,10 +130,8 @@ static ls_status prepare(job *j, ls_allocator *allocator, ls_workers *workers,
     j->crcs = ls_new_array(allocator, uint32_t, (size_t)j->failed + 1);
     if (j->crcs == NULL) return ls_out_of_memory();
   }
-  const size_t threads =
-      workers == NULL ? 1 : (size_t)ls_workers_count(workers);
   if (elsewhere) {
-    j->scratch = ls_allocate(allocator, threads * PIECE);
+    j->scratch = ls_allocate(allocator, threads * j->piece);
     if (j->scratch == NULL) return ls_out_of_memory();
   }
   return ls_mutex_init(&j->lock);

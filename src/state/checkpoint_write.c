@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/threads/threads.h"
 #include "io/crc32c.h"
 #include "state/checkpoint_file.h"
 #include "state/record.h"
@@ -27,6 +28,34 @@ int64_t ls_checkpoint_step_of(const char *name, const char *extension) {
 }
 
 // ---- Values ----------------------------------------------------------------
+// Checksums, beside the writing: they take a processor, it takes the disk.
+typedef struct summing {
+  ls_thread thread;
+  const ls_snapshot *values;
+  uint32_t *crcs;  // Of entries.
+} summing;
+
+static void sum_up(void *user) {
+  const summing *self = user;
+  ls_thread_give_way();
+  ls_snapshot_sum(self->values, self->crcs);
+}
+
+static ls_status write_and_sum(const ls_file_system *files, void *file,
+                               const ls_snapshot *values, uint32_t *crcs) {
+  enum { LEAST_BESIDE = 8 << 20 };
+  summing sums = {.values = values, .crcs = crcs};
+  ls_status failure = ls_ok();
+  const bool beside = values->end - values->begin >= LEAST_BESIDE;
+  if (beside) failure = ls_thread_start(&sums.thread, "ls-sum", sum_up, &sums);
+  // Without a thread by this one.
+  if (!beside || !ls_status_is_ok(failure)) ls_snapshot_sum(values, crcs);
+  ls_status_free(failure);
+  const ls_status status = ls_snapshot_write(values, files, file);
+  ls_thread_join(&sums.thread);
+  return status;
+}
+
 // `crcs` are set to the checksums of entries.
 static ls_status write_values(ls_runtime *runtime, const char *path,
                               const ls_snapshot *values, uint32_t *crcs) {
@@ -37,7 +66,7 @@ static ls_status write_values(ls_runtime *runtime, const char *path,
                             "parts",
                             path);
   LS_RETURN_IF_ERROR(files->create(files->user, path, false, &file));
-  ls_status status = ls_snapshot_write(values, files, file, crcs);
+  ls_status status = write_and_sum(files, file, values, crcs);
   const bool keep = ls_status_is_ok(status);
   return ls_status_join(status, files->finish(files->user, file, keep));
 }

@@ -31,6 +31,7 @@ static ls_status write_content(ls_checkpoints *self) {
 static void write_always(void *user) {
   ls_checkpoints *self = user;
   (void)ls_runtime_make_current(self->runtime);
+  ls_thread_give_way();
   ls_mutex_lock(&self->lock);
   for (;;) {
     if (self->writing) {

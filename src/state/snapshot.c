@@ -8,9 +8,8 @@
 
 // Bytes that a worker copies at least, and below which the caller copies all.
 enum { CHUNK = 1 << 20, LEAST_SHARED = 2 << 20 };
-// Bytes that are summed up and written at a time, and to whose multiples parts
-// are cut.
-enum { PIECE = 1 << 20 };
+// Bytes that are written at a time, and to whose multiples parts are cut.
+enum { PIECE = 4 << 20 };
 
 // Where entries come from, while a snapshot is taken.
 typedef struct sources {
@@ -166,6 +165,7 @@ static ls_status lay_out(ls_snapshot *self, const ls_safetensors_note *notes,
 typedef struct copying {
   const ls_snapshot *snapshot;
   const sources *from;
+  ls_backend *backend;
 } copying;
 
 // Chunks of the part, each of which has pieces of entries.
@@ -188,15 +188,16 @@ static void copy_chunks(void *user, int worker, int64_t first, int64_t last) {
     if (data == NULL)
       memset(to, 0, size);
     else
-      memcpy(to, data + (at - (size_t)it->offset), size);
+      c->backend->vtable->copy_far(c->backend, to,
+                                   data + (at - (size_t)it->offset), size);
   }
 }
 
 static void copy_all(const ls_snapshot *self, const sources *from,
-                     ls_workers *workers) {
+                     ls_backend *backend, ls_workers *workers) {
   const size_t size = self->end - self->begin;
   const int64_t chunks = (int64_t)((size + CHUNK - 1) / CHUNK);
-  copying c = {self, from};
+  copying c = {self, from, backend};
   if (size >= LEAST_SHARED) {
     const ls_status status = ls_workers_share(workers, copy_chunks, &c, chunks);
     if (ls_status_is_ok(status)) return;
@@ -209,8 +210,10 @@ static void copy_all(const ls_snapshot *self, const sources *from,
 static ls_status copy_values(const ls_snapshot *self, sources *from,
                              ls_runtime *runtime) {
   ls_workers *workers = NULL;
+  ls_backend *backend = NULL;
   ls_many many;
   LS_RETURN_IF_ERROR(ls_runtime_workers(runtime, &workers));
+  LS_RETURN_IF_ERROR(ls_runtime_backend(runtime, &backend));
   LS_RETURN_IF_ERROR(ls_many_enter(from->store, from->variables,
                                    from->num_variables, false, &many));
   for (size_t i = 0; i < self->count; ++i) {
@@ -218,7 +221,7 @@ static ls_status copy_values(const ls_snapshot *self, sources *from,
     it->data =
         it->array != NULL ? ls_array_data(it->array) : many.data[it->variable];
   }
-  copy_all(self, from, workers);
+  copy_all(self, from, backend, workers);
   ls_many_leave(&many, false);
   return ls_ok();
 }
@@ -263,33 +266,24 @@ void ls_snapshot_deinit(ls_snapshot *self) {
   *self = (ls_snapshot){0};
 }
 
-// ---- Writing ---------------------------------------------------------------
-// Adds the bytes from `begin` to `end` to the sums of their entries.
-static void sum_up(const ls_snapshot *self, size_t begin, size_t end,
-                   uint32_t *crcs) {
-  for (size_t i = find_entry(self, begin); i < self->count; ++i) {
-    const size_t number = self->in_order[i];
-    const ls_safetensors_entry *it = &self->entries[number];
-    const size_t size = ls_snapshot_overlap(it, begin, end);
-    if ((size_t)it->offset >= end) return;
-    const size_t at = (size_t)it->offset > begin ? (size_t)it->offset : begin;
-    crcs[number] =
-        ls_crc32c(crcs[number], self->bytes + (at - self->begin), size);
+// ---- Sums and writing ------------------------------------------------------
+void ls_snapshot_sum(const ls_snapshot *self, uint32_t *crcs) {
+  for (size_t i = 0; i < self->count; ++i) {
+    const ls_safetensors_entry *it = &self->entries[i];
+    const size_t size = ls_snapshot_overlap(it, self->begin, self->end);
+    const size_t from = (size_t)it->offset;
+    const size_t at = from > self->begin ? from - self->begin : 0;
+    crcs[i] = size == 0 ? 0 : ls_crc32c(0, self->bytes + at, size);
   }
 }
 
-// In pieces, so that the checksum leaves the bytes in a cache.
 ls_status ls_snapshot_write(const ls_snapshot *self,
-                            const ls_file_system *files, void *file,
-                            uint32_t *crcs) {
-  for (size_t i = 0; crcs != NULL && i < self->count; ++i)
-    crcs[i] = 0;
+                            const ls_file_system *files, void *file) {
   for (size_t at = self->begin; at < self->end; at += PIECE) {
-    const size_t end = self->end - at < PIECE ? self->end : at + PIECE;
-    if (crcs != NULL) sum_up(self, at, end, crcs);
+    const size_t left = self->end - at;
     LS_RETURN_IF_ERROR(files->write_at(files->user, file, (int64_t)at,
                                        self->bytes + (at - self->begin),
-                                       end - at));
+                                       left < PIECE ? left : PIECE));
   }
   return ls_ok();
 }

@@ -35,11 +35,12 @@ LS_MUST_USE ls_status ls_snapshot_take(ls_snapshot *self, ls_runtime *runtime,
                                        const ls_safetensors_note *notes,
                                        size_t num_notes, size_t part,
                                        size_t parts);
-// Writes the part where it belongs in an open file; `crcs`, which may be NULL,
-// are set to the CRC-32C of what the part has of each entry.
+// Writes the part where it belongs in an open file. And the CRC-32C of what the
+// part has of each entry, which another thread may look for meanwhile.
 LS_MUST_USE ls_status ls_snapshot_write(const ls_snapshot *self,
-                                        const ls_file_system *files, void *file,
-                                        uint32_t *crcs);
+                                        const ls_file_system *files,
+                                        void *file);
+void ls_snapshot_sum(const ls_snapshot *self, uint32_t *crcs);
 // How many bytes of an entry are in the file's bytes from `begin` to `end`.
 size_t ls_snapshot_overlap(const ls_safetensors_entry *entry, size_t begin,
                            size_t end);

@@ -284,6 +284,43 @@ static void a_file_is_written_in_parts_and_seen_when_it_is_whole(void **state) {
   expect_ok(files()->remove(NULL, path));
 }
 
+// Large pieces at whole pages go to the disk another way than others.
+static void large_pieces_and_small_ones_make_one_file(void **state) {
+  (void)state;
+  enum { PAGE = 4096, SIZE = (3 << 20) + 5 };
+  char *data = aligned_alloc(PAGE, SIZE / PAGE * PAGE + PAGE), *got = NULL;
+  assert_non_null(data);
+  for (size_t i = 0; i < SIZE; ++i)
+    data[i] = (char)(i * 2654435761u >> 11);
+  const char *path = path_of("pieces");
+  void *file = NULL, *other = NULL;
+  expect_ok(files()->create(NULL, path, false, &file));
+  expect_ok(files()->create(NULL, path, true, &other));
+  expect_ok(files()->write_at(NULL, file, 0, data, SIZE));
+  expect_ok(files()->write_at(NULL, other, SIZE - 9, data, 2 << 20));
+  // Into the middle of what has gone past the cache, and over its border.
+  expect_ok(files()->write_at(NULL, file, 12345, "small", 5));
+  expect_ok(files()->write_at(NULL, other, 3 * PAGE, data, 1 << 20));
+  expect_ok(files()->write_at(NULL, file, PAGE + 1, data + 1, 1 << 20));
+  expect_ok(files()->finish(NULL, other, true));
+  expect_ok(files()->finish(NULL, file, true));
+  size_t size = 0;
+  expect_ok(
+      files()->read(NULL, path, SIZE_MAX, ls_allocator_system(), &got, &size));
+  assert_int_equal(size, SIZE - 9 + (2 << 20));
+  char *want = calloc(1, size);
+  assert_non_null(want);
+  memcpy(want, data, SIZE);
+  memcpy(want + SIZE - 9, data, 2 << 20);
+  memcpy(want + 12345, "small", 5);
+  memcpy(want + 3 * PAGE, data, 1 << 20);
+  memcpy(want + PAGE + 1, data + 1, 1 << 20);
+  assert_memory_equal(got, want, size);
+  ls_release(ls_allocator_system(), got);
+  free(want);
+  free(data);
+}
+
 static void what_is_given_up_leaves_nothing(void **state) {
   (void)state;
   void *file = NULL;
@@ -487,6 +524,7 @@ int main(void) {
       cmocka_unit_test(a_folder_lists_its_files_sorted),
       cmocka_unit_test(a_file_is_moved),
       cmocka_unit_test(a_file_is_written_in_parts_and_seen_when_it_is_whole),
+      cmocka_unit_test(large_pieces_and_small_ones_make_one_file),
       cmocka_unit_test(what_is_given_up_leaves_nothing),
       cmocka_unit_test(what_a_killed_writer_left_is_written_over),
       cmocka_unit_test(patterns_fit_names),

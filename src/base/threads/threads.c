@@ -8,7 +8,10 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/memory/allocator.h"
 
@@ -133,4 +136,10 @@ ls_status ls_thread_start(ls_thread *thread, const char *name,
 void ls_thread_join(ls_thread *thread) {
   if (thread->made) must_work(pthread_join(thread->handle, NULL));
   thread->made = false;
+}
+
+void ls_thread_give_way(void) {
+  enum { NICE = 19 };
+  // Linux keeps it by thread. Where it may not be, nothing is lost.
+  (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
 }

@@ -54,6 +54,9 @@ LS_MUST_USE ls_status ls_thread_start(ls_thread *thread, const char *name,
                                       void (*fn)(void *user), void *user);
 // Waits for its end. Does nothing for a thread that was never started.
 void ls_thread_join(ls_thread *thread);
+// From now on this thread gets a tenth of what others do of a processor that
+// they want, too.
+void ls_thread_give_way(void);
 
 // ---- Counts ----------------------------------------------------------------
 // References: adding needs no order, the last to drop sees all that the others

@@ -141,6 +141,7 @@ static const struct ls_backend_vtable cpu_vtable = {
     .upload = ls_cpu_upload,
     .download = ls_cpu_download,
     .look = ls_cpu_look,
+    .copy_far = ls_cpu_copy_far,
     .overwrite = ls_cpu_overwrite,
     .copy = ls_cpu_copy,
     .fill = ls_cpu_fill_from,

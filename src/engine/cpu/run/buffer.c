@@ -173,6 +173,19 @@ const void *ls_cpu_look(const ls_buffer *buffer) {
   return is_blank((const cpu_buffer *)buffer) ? NULL : buffer->data;
 }
 
+void ls_cpu_copy_far(ls_backend *backend, void *to, const void *from,
+                     size_t size) {
+  const ls_cpu_kernels *kernels = ls_cpu_backend_kernels(backend);
+  // Whole vectors can be streamed to where one begins.
+  const size_t off = (uintptr_t)to % LS_CACHE_LINE;
+  size_t head = off == 0 ? 0 : LS_CACHE_LINE - off;
+  if (kernels->stream == NULL || size < head) head = size;
+  if (head > 0) memcpy(to, from, head);
+  if (head == size) return;
+  kernels->stream((char *)to + head, (const char *)from + head, size - head);
+  kernels->stream_end();
+}
+
 ls_status ls_cpu_download(const ls_buffer *buffer, void *data) {
   const size_t size = buffer_size(buffer);
   const void *from = ls_cpu_look(buffer);

@@ -40,6 +40,8 @@ ls_status ls_cpu_create_buffer(ls_backend *backend, ls_type type,
 ls_status ls_cpu_upload(ls_buffer *buffer, const void *data);
 ls_status ls_cpu_download(const ls_buffer *buffer, void *data);
 const void *ls_cpu_look(const ls_buffer *buffer);
+void ls_cpu_copy_far(ls_backend *backend, void *to, const void *from,
+                     size_t size);
 void *ls_cpu_overwrite(ls_buffer *buffer);
 void ls_cpu_copy(ls_buffer *to, const ls_buffer *from);
 ls_status ls_cpu_fill_from(ls_buffer *buffer, ls_executable *executable,
