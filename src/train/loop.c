@@ -5,65 +5,14 @@
 #include "base/plain.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
-#include "base/trace.h"
 #include "data/iterator.h"
 #include "distribute/strategies/strategy.h"
 #include "lockstep/iterator.h"
 #include "lockstep/train.h"
-#include "train/budget.h"
 #include "train/evaluator.h"
 #include "train/input.h"
-#include "train/run_events.h"
-#include "train/run_folder.h"
-#include "train/saves.h"
+#include "train/loop.h"
 #include "train/step_check.h"
-
-// Means over the examples of some steps.
-typedef struct window {
-  int64_t steps, examples;
-  double loss, accuracy;  // Sums over examples.
-  int64_t began;          // Of the clock.
-  ls_budget budget;
-} window;
-
-typedef struct loop {
-  ls_runtime *runtime;
-  ls_run_plan plan;
-  ls_function *function;
-  bool checked;  // The first step was one.
-  ls_dataset *batches;
-  ls_iterator *input;
-  ls_evaluator *evaluator;  // NULL: no test set.
-  ls_run_folder folder;
-  // What the folder says of the steps behind those that it went on from is
-  // there still.
-  bool continues;
-  int64_t resumed;
-  ls_saves saves;
-  ls_run_events events;
-  ls_nest args, results;  // `args`: a batch, dealt to replicas.
-  window epoch, logged;
-  window kept;          // Since the last save.
-  int64_t tested;       // The step of the last evaluation; -1: none.
-  int64_t epoch_first;  // The first step of this epoch that is run here.
-  int64_t began;        // Of the clock, as if the run had never paused.
-  ls_train_report report;
-  ls_train_result *result;
-} loop;
-
-static double seconds_since(const loop *it, int64_t began) {
-  return (double)(ls_runtime_now(it->runtime) - began) * 1e-9;
-}
-
-// What it has done since `began`, for that step.
-static void end_span(const loop *it, const char *kind, int64_t began,
-                     int64_t step) {
-  if (began != LS_NO_SPAN)
-    ls_span_end(it->runtime, &(ls_span){.kind = kind,
-                                        .began = began,
-                                        .of = LS_SPAN_OF_STEP,
-                                        .number = step});
-}
 
 // ---- Making ----------------------------------------------------------------
 // What is quick is dealt between steps by all threads, which have nothing else
@@ -74,7 +23,7 @@ static ls_opt ahead_of(const ls_dataset *batches) {
   return quick ? LS_SOME(0) : (ls_opt){0};
 }
 
-static ls_status make_input(loop *it) {
+static ls_status make_input(ls_loop *it) {
   const ls_train_options *o = &it->plan.options;
   it->batches = ls_train_batches(o->model->type, o->train, o->batch_size, true);
   const int64_t replicas = ls_strategy_num_replicas(o->strategy);
@@ -88,89 +37,12 @@ static ls_status make_input(loop *it) {
   return ls_iterator_let_help(it->input);
 }
 
-// ---- Saving ----------------------------------------------------------------
-static size_t list_metrics(const loop *it, ls_checkpoint_metric *out) {
-  const double examples = (double)it->kept.examples;
-  const ls_evaluation *test = &it->result->test;
-  size_t count = 0;
-  if (it->kept.examples > 0) {
-    out[count++] = (ls_checkpoint_metric){"loss", it->kept.loss / examples};
-    if (!isnan(it->kept.accuracy))
-      out[count++] =
-          (ls_checkpoint_metric){"accuracy", it->kept.accuracy / examples};
-  }
-  if (it->tested == it->result->steps) {
-    out[count++] = (ls_checkpoint_metric){"test_loss", test->loss};
-    out[count++] = (ls_checkpoint_metric){"test_accuracy", test->accuracy};
-  }
-  return count;
-}
-
-static ls_status save(loop *it) {
-  ls_checkpoint_metric metrics[LS_RUN_METRICS];
-  const size_t count = list_metrics(it, metrics);
-  const int64_t began = ls_span_begin(it->runtime);
-  it->saves.seconds = seconds_since(it, it->began);
-  const ls_status status =
-      ls_saves_save(&it->saves, it->result->steps, metrics, count);
-  it->kept = (window){0};
-  end_span(it, "save", began, it->result->steps);
-  return status;
-}
-
-static ls_status save_if_due(loop *it) {
-  LS_RETURN_IF_ERROR(ls_saves_check(&it->saves));
-  return ls_saves_due(&it->saves, it->result->steps) ? save(it) : ls_ok();
-}
-
-// The end, or a stop: all of it is on the disk afterwards.
-static ls_status save_all(loop *it) {
-  if (it->folder.path == NULL) return ls_ok();
-  if (it->saves.saved != it->result->steps) LS_RETURN_IF_ERROR(save(it));
-  LS_RETURN_IF_ERROR(ls_saves_wait(&it->saves));
-  return ls_run_folder_save_model(&it->folder, it->plan.options.model,
-                                  it->result->steps);
-}
-
-// ---- The folder ------------------------------------------------------------
-static ls_status resume(loop *it) {
-  LS_RETURN_IF_ERROR(ls_run_folder_enter(&it->folder));
-  int64_t steps = 0;
-  LS_RETURN_IF_ERROR(ls_saves_resume(&it->saves, &steps));
-  if (steps > it->plan.num_steps)
-    return ls_invalid_argument(
-        "the run in '%s' is at step %lld already, beyond the %lld asked for",
-        it->folder.path, (long long)steps, (long long)it->plan.num_steps);
-  it->result->steps = it->resumed = steps;
-  it->began -= (int64_t)(it->saves.seconds * 1e9);
-  it->continues = true;
-  return ls_ok();
-}
-
-static ls_status start(loop *it) {
-  LS_RETURN_IF_ERROR(ls_run_folder_start(&it->folder, &it->plan.config,
-                                         it->plan.options.overwrite));
-  return it->folder.replaces ? ls_ok() : ls_saves_open(&it->saves);
-}
-
-// The run is what it is to be: what it takes the place of goes.
-static ls_status settle(loop *it) {
-  if (it->folder.replaces) {
-    LS_RETURN_IF_ERROR(ls_run_events_clear(it->runtime, it->folder.path));
-    LS_RETURN_IF_ERROR(ls_run_folder_commit(&it->folder, &it->plan.config));
-    return ls_saves_open(&it->saves);
-  }
-  if (!it->continues) return ls_ok();
-  LS_RETURN_IF_ERROR(
-      ls_run_folder_continue(&it->folder, &it->plan.config, it->resumed));
-  it->continues = false;
-  return ls_ok();
-}
-
-static ls_status make(const ls_train_options *options, loop *it) {
+static ls_status make(const ls_train_options *options, ls_loop *it) {
   it->runtime = ls_runtime_current();
   if (it->runtime == NULL) return ls_out_of_memory();
   LS_RETURN_IF_ERROR(ls_run_plan_make(options, it->runtime, &it->plan));
+  LS_RETURN_IF_ERROR(
+      ls_run_ranks_init(&it->ranks, it->runtime, options->strategy));
   LS_RETURN_IF_ERROR(make_input(it));
   const ls_train_options *o = &it->plan.options;
   const ls_model *model = o->model;
@@ -184,7 +56,7 @@ static ls_status make(const ls_train_options *options, loop *it) {
                          : ls_ok();
 }
 
-static ls_status begin(const ls_train_options *options, loop *it) {
+static ls_status begin(const ls_train_options *options, ls_loop *it) {
   it->tested = -1;
   LS_RETURN_IF_ERROR(make(options, it));
   const ls_train_options *o = &it->plan.options;
@@ -192,12 +64,15 @@ static ls_status begin(const ls_train_options *options, loop *it) {
       &it->saves, it->runtime, &it->plan, o->run_folder, it->function,
       it->evaluator != NULL ? ls_evaluator_function(it->evaluator) : NULL,
       it->input));
-  ls_run_folder_init(&it->folder, it->runtime, o->run_folder);
+  const bool writes = ls_run_ranks_writes(&it->ranks);
+  if (!writes) it->plan.options.events = NULL;
+  ls_run_folder_init(&it->folder, it->runtime, writes ? o->run_folder : NULL);
   it->began = ls_runtime_now(it->runtime);
-  return o->resume ? resume(it) : start(it);
+  return ls_loop_begin(it);
 }
 
-static void end(loop *it) {
+static void end(ls_loop *it) {
+  ls_run_ranks_deinit(&it->ranks);
   ls_run_folder_deinit(&it->folder);
   ls_nest_release(it->args);
   ls_nest_release(it->results);
@@ -209,14 +84,14 @@ static void end(loop *it) {
 
 // ---- A step ----------------------------------------------------------------
 // The mean over the batch of a scalar in the results; nan without it.
-static ls_status scalar(const loop *it, const char *key, double *out_value) {
+static ls_status scalar(const ls_loop *it, const char *key, double *out_value) {
   const ls_nest leaf = ls_nest_find(it->results, key);
   *out_value = (double)NAN;
   return leaf.kind == LS_KIND_NONE ? ls_ok()
                                    : ls_train_mean(it->args, leaf, out_value);
 }
 
-static void add(window *w, int64_t examples, double loss, double accuracy) {
+static void add(ls_window *w, int64_t examples, double loss, double accuracy) {
   ++w->steps;
   w->examples += examples;
   w->loss += loss * (double)examples;
@@ -224,13 +99,13 @@ static void add(window *w, int64_t examples, double loss, double accuracy) {
 }
 
 // The batch of before goes back to be written again.
-static ls_status deal(loop *it) {
+static ls_status deal(ls_loop *it) {
   LS_RETURN_IF_ERROR(ls_iterator_next(it->input, &it->args));
   return ls_train_check_labels(it->plan.options.model->type, it->args);
 }
 
 // Such a step does not count.
-static ls_status no_number(const loop *it, double loss) {
+static ls_status no_number(const ls_loop *it, double loss) {
   char rate[32] = "";
   if (it->plan.config.learning_rate != 0)
     ls_format(rate, sizeof(rate), " %g", it->plan.config.learning_rate);
@@ -240,7 +115,7 @@ static ls_status no_number(const loop *it, double loss) {
 }
 
 // Adds to what the windows' steps have taken so far.
-static void spend(loop *it, int64_t input, int64_t run, int64_t save) {
+static void spend(ls_loop *it, int64_t input, int64_t run, int64_t save) {
   ls_budget *const budgets[] = {&it->epoch.budget, &it->logged.budget};
   for (size_t i = 0; i < LS_COUNT_OF(budgets); ++i) {
     budgets[i]->input += input;
@@ -249,11 +124,11 @@ static void spend(loop *it, int64_t input, int64_t run, int64_t save) {
   }
 }
 
-static ls_status take_step(loop *it) {
+static ls_status take_step(ls_loop *it) {
   const int64_t traced = ls_span_begin(it->runtime);
   const int64_t began = ls_runtime_now(it->runtime);
   LS_RETURN_IF_ERROR(deal(it));
-  end_span(it, "input", traced, it->result->steps + 1);
+  ls_loop_end_span(it, "input", traced, it->result->steps + 1);
   const int64_t dealt = ls_runtime_now(it->runtime);
   LS_RETURN_IF_ERROR(ls_strategy_run(it->plan.options.strategy,
                                      ls_traced(it->function), it->args,
@@ -273,46 +148,46 @@ static ls_status take_step(loop *it) {
   add(&it->logged, ls_train_batch_size(it->args), loss, accuracy);
   add(&it->kept, ls_train_batch_size(it->args), loss, accuracy);
   ++it->result->steps;
-  return settle(it);
+  return ls_loop_settle(it);
 }
 
-static ls_status step(loop *it) {
+static ls_status step(ls_loop *it) {
   const int64_t number = it->result->steps + 1;
   const int64_t began = ls_span_begin(it->runtime);
   const ls_status status = take_step(it);
-  end_span(it, "step", began, number);
+  ls_loop_end_span(it, "step", began, number);
   return status;
 }
 
 // ---- Reports ---------------------------------------------------------------
-static void window_begin(const loop *it, window *w) {
-  *w = (window){.began = ls_runtime_now(it->runtime)};
+static void window_begin(const ls_loop *it, ls_window *w) {
+  *w = (ls_window){.began = ls_runtime_now(it->runtime)};
   ls_budget_begin(it->runtime, &w->budget);
 }
 
 // Fills in the numbers of `w`.
-static void describe(loop *it, const window *w) {
+static void describe(ls_loop *it, const ls_window *w) {
   ls_train_report *r = &it->report;
-  const double seconds = seconds_since(it, w->began);
+  const double seconds = ls_loop_seconds(it, w->began);
   const double examples = (double)w->examples;
   r->step = it->result->steps;
   r->epoch_step = it->epoch_first + it->epoch.steps;
   r->loss = w->loss / examples;
   r->accuracy = w->accuracy / examples;
   r->examples_per_second = seconds > 0 ? examples / seconds : 0;
-  r->seconds = seconds_since(it, it->began);
+  r->seconds = ls_loop_seconds(it, it->began);
   r->seconds_left =
       seconds / (double)w->steps * (double)(r->num_steps - r->step);
   r->budget = ls_budget_of(it->runtime, &w->budget, it->input);
 }
 
-static ls_status log_report(loop *it) {
+static ls_status log_report(ls_loop *it) {
   return ls_status_join(
       ls_run_folder_log(&it->folder, &it->report),
       ls_run_events_log(&it->events, &it->report, it->function));
 }
 
-static ls_status log_window(loop *it) {
+static ls_status log_window(ls_loop *it) {
   if (it->logged.steps == 0) return ls_ok();
   describe(it, &it->logged);
   // Once: a line that could not be written may be there by half.
@@ -321,28 +196,37 @@ static ls_status log_window(loop *it) {
   return status;
 }
 
-static void show(loop *it) {
+static void show(ls_loop *it) {
   if (it->plan.options.report != NULL)
     it->plan.options.report(it->plan.options.report_user, &it->report);
 }
 
 // ---- Epochs ----------------------------------------------------------------
-static bool stop_requested(loop *it) {
-  if (ls_train_stop_requested(it->plan.options.stop))
-    it->result->stopped = true;
+// All ranks come here the same number of times, and go the same way.
+static bool stop_requested(ls_loop *it) {
+  enum { STOP = 1, DUE = 2 };
+  if (it->result->stopped) return true;
+  if (ls_train_stop_requested(it->plan.options.stop)) it->asked = true;
+  int64_t first = 0, bits = 0;
+  const bool due =
+      it->ranks.trunk != NULL && ls_saves_due(&it->saves, it->result->steps);
+  it->unmet = ls_run_ranks_tell(
+      &it->ranks, (it->asked ? STOP : 0) | (due ? DUE : 0), &first, &bits);
+  it->due = (first & DUE) != 0;
+  it->result->stopped = (bits & STOP) != 0 || !ls_status_is_ok(it->unmet);
   return it->result->stopped;
 }
 
-static ls_status test(loop *it) {
+static ls_status test(ls_loop *it) {
   if (it->evaluator == NULL) return ls_ok();
   ls_evaluation evaluation;
   const int64_t began = ls_span_begin(it->runtime);
   ls_status status =
       ls_evaluator_run(it->evaluator, it->plan.options.stop, &evaluation);
-  end_span(it, "evaluate", began, it->result->steps);
+  ls_loop_end_span(it, "evaluate", began, it->result->steps);
   if (ls_status_code(status) == LS_CANCELLED) {
     ls_status_free(status);
-    it->result->stopped = true;
+    it->asked = true;
     return ls_ok();
   }
   LS_RETURN_IF_ERROR(status);
@@ -351,11 +235,11 @@ static ls_status test(loop *it) {
   it->tested = it->result->steps;
   it->report.tested = true;
   it->report.test = evaluation;
-  it->report.seconds = seconds_since(it, it->began);
+  it->report.seconds = ls_loop_seconds(it, it->began);
   return log_report(it);
 }
 
-static void begin_report(loop *it, int64_t epoch) {
+static void begin_report(ls_loop *it, int64_t epoch) {
   const int64_t before = epoch * it->plan.steps_per_epoch;
   const int64_t left = it->plan.num_steps - before;
   it->epoch_first = it->result->steps - before;
@@ -368,25 +252,32 @@ static void begin_report(loop *it, int64_t epoch) {
       .num_steps = it->plan.num_steps};
 }
 
-// False: stopped meanwhile.
-static bool wait_for_input(loop *it) {
+// Or until a stop.
+static void wait_for_input(ls_loop *it) {
   const int64_t began = ls_runtime_now(it->runtime);
   const ls_train_stop *stop = it->plan.options.stop;
   const bool ready =
       ls_iterator_wait(it->input, ls_train_stop_asked, (void *)(uintptr_t)stop);
   spend(it, ls_runtime_now(it->runtime) - began, 0, 0);
   it->saves.input_stalls = !ready;
-  return ready;
+  if (!ready) it->asked = true;
 }
 
-static ls_status epoch_steps(loop *it) {
-  while (it->epoch_first + it->epoch.steps < it->report.steps_per_epoch &&
-         !stop_requested(it) && wait_for_input(it)) {
+// Whether there is another step to do, and its batch.
+static bool goes_on(ls_loop *it) {
+  if (it->epoch_first + it->epoch.steps >= it->report.steps_per_epoch)
+    return false;
+  wait_for_input(it);
+  return !stop_requested(it);
+}
+
+static ls_status epoch_steps(ls_loop *it) {
+  while (goes_on(it)) {
     LS_RETURN_IF_ERROR(step(it));
     if (it->logged.steps == it->plan.options.log_every)
       LS_RETURN_IF_ERROR(log_window(it));
     const int64_t began = ls_runtime_now(it->runtime);
-    LS_RETURN_IF_ERROR(save_if_due(it));
+    LS_RETURN_IF_ERROR(ls_loop_save_if_due(it));
     spend(it, 0, 0, ls_runtime_now(it->runtime) - began);
     describe(it, &it->epoch);
     show(it);
@@ -395,7 +286,7 @@ static ls_status epoch_steps(loop *it) {
 }
 
 // A run that goes on is there already.
-static ls_status seek_input(loop *it, int64_t epoch) {
+static ls_status seek_input(ls_loop *it, int64_t epoch) {
   if (ls_iterator_epoch(it->input) == epoch &&
       ls_iterator_position(it->input) == it->epoch_first)
     return ls_ok();
@@ -404,13 +295,13 @@ static ls_status seek_input(loop *it, int64_t epoch) {
 }
 
 // The best by an evaluation is one that was saved with it.
-static ls_status save_tested(loop *it) {
+static ls_status save_tested(ls_loop *it) {
   const char *best = it->plan.options.keep_best;
   const bool wanted = best != NULL && strncmp(best, "test_", 5) == 0;
-  return wanted && it->tested == it->result->steps ? save(it) : ls_ok();
+  return wanted && !stop_requested(it) ? ls_loop_save(it) : ls_ok();
 }
 
-static ls_status epoch(loop *it, int64_t number) {
+static ls_status epoch(ls_loop *it, int64_t number) {
   begin_report(it, number);
   LS_RETURN_IF_ERROR(seek_input(it, number));
   window_begin(it, &it->epoch);
@@ -432,19 +323,27 @@ static ls_status epoch(loop *it, int64_t number) {
 
 // A run that goes on at the end of an epoch may have been stopped before its
 // evaluation, which is done again.
-static ls_status begin_again(loop *it) {
+static ls_status begin_again(ls_loop *it) {
   const int64_t steps = it->result->steps;
   const bool again = steps > 0 && (steps % it->plan.steps_per_epoch == 0 ||
                                    steps == it->plan.num_steps);
   LS_RETURN_IF_ERROR(ls_run_events_open(&it->events, it->runtime,
                                         &it->plan.options, steps, again));
   if (!again) return ls_ok();
-  LS_RETURN_IF_ERROR(settle(it));
+  LS_RETURN_IF_ERROR(ls_loop_settle(it));
   begin_report(it, (steps - 1) / it->plan.steps_per_epoch);
   return test(it);
 }
 
-static ls_status run(loop *it) {
+// An evaluation may have been stopped behind the last step.
+static ls_status find_last_stop(ls_loop *it) {
+  int64_t first = 0, bits = 0;
+  LS_RETURN_IF_ERROR(ls_run_ranks_tell(&it->ranks, it->asked, &first, &bits));
+  it->result->stopped |= bits != 0;
+  return ls_ok();
+}
+
+static ls_status run(ls_loop *it) {
   LS_RETURN_IF_ERROR(begin_again(it));
   const int64_t first = it->result->steps / it->plan.steps_per_epoch;
   for (int64_t i = first;
@@ -452,10 +351,12 @@ static ls_status run(loop *it) {
        !stop_requested(it);
        ++i)
     LS_RETURN_IF_ERROR(epoch(it, i));
-  it->result->seconds = seconds_since(it, it->began);
+  LS_RETURN_IF_ERROR(it->unmet);
+  LS_RETURN_IF_ERROR(find_last_stop(it));
+  it->result->seconds = ls_loop_seconds(it, it->began);
   // A run without a single step is no run.
   const bool none = it->result->steps == 0 && it->result->stopped;
-  if (!none) LS_RETURN_IF_ERROR(save_all(it));
+  if (!none) LS_RETURN_IF_ERROR(ls_loop_save_all(it));
   if (none && !it->plan.options.resume) ls_run_folder_abandon(&it->folder);
   it->report.stopped = it->result->stopped;
   if (it->report.stopped) show(it);
@@ -474,7 +375,7 @@ ls_status ls_train(const ls_train_options *options,
   LS_REQUIRE(options->model->type->name);
   LS_REQUIRE(options->model->type->train_step);
   LS_REQUIRE(options->model->type->variables);
-  loop it = {.result = out_result};
+  ls_loop it = {.result = out_result};
   ls_status status = begin(options, &it);
   if (ls_status_is_ok(status)) {
     status = run(&it);

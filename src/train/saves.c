@@ -429,11 +429,10 @@ bool ls_saves_due(const ls_saves *saves, int64_t step) {
 
 ls_status ls_saves_save(ls_saves *saves, int64_t step,
                         const ls_checkpoint_metric *metrics, size_t count) {
-  if (saves->checkpoints == NULL) return ls_ok();
-  LS_RETURN_IF_ERROR(
-      ls_checkpoints_save(saves->checkpoints, step, metrics, count));
   saves->saved = step;
-  return ls_ok();
+  return saves->checkpoints != NULL
+             ? ls_checkpoints_save(saves->checkpoints, step, metrics, count)
+             : ls_ok();
 }
 
 ls_status ls_saves_wait(ls_saves *saves) {

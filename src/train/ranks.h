@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks of one run: what they agree on around their steps.
+#ifndef LS_TRAIN_RANKS_H_
+#define LS_TRAIN_RANKS_H_
+
+#include "base/runtime_internal.h"
+#include "lockstep/saver.h"
+#include "lockstep/strategy.h"
+#include "lockstep/trunk.h"
+
+// Zeroed: the run is alone.
+typedef struct ls_run_ranks {
+  ls_trunk *trunk;  // NULL: alone.
+  ls_allocator *allocator;
+  int64_t *words;  // One a rank.
+  ls_trunk_piece *pieces;
+  uint64_t meetings;
+} ls_run_ranks;
+
+LS_MUST_USE ls_status ls_run_ranks_init(ls_run_ranks *ranks,
+                                        ls_runtime *runtime,
+                                        const ls_strategy *strategy);
+void ls_run_ranks_deinit(ls_run_ranks *ranks);
+// Whether this one writes the run's files.
+bool ls_run_ranks_writes(const ls_run_ranks *ranks);
+
+// All tell a number, and learn rank 0's and all their bits. Alone it is its
+// own.
+LS_MUST_USE ls_status ls_run_ranks_tell(ls_run_ranks *ranks, int64_t own,
+                                        int64_t *out_first, int64_t *out_bits);
+// Waits until all is well on all of them. What is not on one, all are told.
+LS_MUST_USE ls_status ls_run_ranks_agree(ls_run_ranks *ranks, ls_status own);
+// All learn the values of components that only their replicas' ranks know.
+LS_MUST_USE ls_status ls_run_ranks_gather(ls_run_ranks *ranks,
+                                          const ls_saver *values);
+
+#endif  // LS_TRAIN_RANKS_H_
