@@ -36,6 +36,8 @@ int cli_train(int argc, char **argv);
 int cli_eval(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_data_command(int argc, char **argv);
+int cli_checkpoint(int argc, char **argv);
+int cli_diff(int argc, char **argv);
 int cli_graph(int argc, char **argv);
 int cli_devices(int argc, char **argv);
 int cli_help(int argc, char **argv);

@@ -8,7 +8,7 @@ static void print_overview(void) {
   printf("lockstep trains models in lock step on many replicas.\n\n"
          "usage: lockstep COMMAND [FLAG...]\n\ncommands:\n");
   for (const cli_command *it = cli_commands; it->name != NULL; ++it)
-    printf("  %-8s  %s\n", it->name, it->about);
+    printf("  %-10s  %s\n", it->name, it->about);
   printf("\nmodels:\n");
   size_t count = 0;
   const ls_model_type *const *types = ls_model_types(&count);

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+// lockstep checkpoint: what checkpoints and files of saved values hold.
+#include "cli/checkpoint.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+static const cli_command commands[] = {
+    {"list", "the checkpoints of a folder", cli_checkpoint_list},
+    {"show", "what one holds: arrays, states, its run", cli_checkpoint_show},
+    {"diff", "how two differ", cli_checkpoint_diff},
+    {"verify", "whether all bytes are as they were written",
+     cli_checkpoint_verify},
+    {"convert", "values as .safetensors or .npz, under other names",
+     cli_checkpoint_convert},
+    {NULL, NULL, NULL},
+};
+
+static void print_overview(void) {
+  printf(
+      "usage: lockstep checkpoint COMMAND [FLAG...]\n\n"
+      "Looks at checkpoints and at files of saved values. PATH is\n"
+      "  a folder, such as a run's: its newest checkpoint that is whole, or\n"
+      "    else its model.safetensors;\n"
+      "  a checkpoint in it, DIR/model.ckpt-30;\n"
+      "  a .safetensors or .npz file.\n"
+      "Nothing is changed there, and a run may be writing to "
+      "it.\n\ncommands:\n");
+  for (const cli_command *it = commands; it->name != NULL; ++it)
+    printf("  %-8s  %s\n", it->name, it->about);
+  printf("\n'lockstep checkpoint COMMAND --help' lists a command's flags.\n");
+}
+
+int cli_checkpoint(int argc, char **argv) {
+  if (argc < 1) {
+    cli_say("checkpoint", "COMMAND is missing: list, show, diff, verify or "
+                          "convert");
+    return CLI_USAGE;
+  }
+  if (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0) {
+    print_overview();
+    return CLI_OK;
+  }
+  const char *names[LS_CLI_CHECKPOINT_COMMANDS];
+  size_t count = 0;
+  for (const cli_command *it = commands; it->name != NULL; ++it) {
+    if (strcmp(argv[0], it->name) == 0) return it->run(argc - 1, argv + 1);
+    names[count++] = it->name;
+  }
+  const char *nearest = cli_nearest(argv[0], names, count);
+  if (nearest != NULL)
+    cli_say("checkpoint", "there is no command '%s'; did you mean '%s'?",
+            argv[0], nearest);
+  else
+    cli_say("checkpoint",
+            "there is no command '%s'; see 'lockstep checkpoint --help'",
+            argv[0]);
+  return CLI_USAGE;
+}
+
+// ---- What they share -------------------------------------------------------
+const char **cli_checkpoint_paths(int argc) {
+  return cli_allocate(((size_t)argc + 1) * sizeof(const char *));
+}
+
+ls_status cli_saved_runtime(ls_runtime **out_runtime) {
+  return cli_runtime_open_input(0, out_runtime);
+}
+
+ls_status cli_checkpoint_steps(const char *folder, int64_t **out_steps,
+                               size_t *out_count) {
+  size_t room = 0;
+  *out_steps = NULL;
+  *out_count = 0;
+  LS_RETURN_IF_ERROR(ls_saved_steps(folder, NULL, 0, &room));
+  int64_t *steps = cli_allocate(room * sizeof(*steps));
+  if (steps == NULL) return ls_out_of_memory();
+  size_t count = 0;
+  const ls_status status = ls_saved_steps(folder, steps, room, &count);
+  if (!ls_status_is_ok(status)) {
+    cli_release(steps);
+    return status;
+  }
+  *out_steps = steps;
+  *out_count = count < room ? count : room;  // A run may write another.
+  return status;
+}
+
+void cli_print_bytes(double bytes, char *text, size_t size) {
+  static const char *const units[] = {"bytes", "kB", "MB", "GB", "TB"};
+  size_t unit = 0;
+  while (bytes >= 1000 && unit + 1 < sizeof(units) / sizeof(units[0])) {
+    bytes /= 1000;
+    ++unit;
+  }
+  snprintf(text, size, unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
+}
+
+// ---- Verify ----------------------------------------------------------------
+typedef struct verify_flags {
+  const char **paths;
+  size_t num_paths;
+  bool json, bad;
+} verify_flags;
+
+static void print_verified(const verify_flags *flags, const char *path,
+                           const ls_saved_info *info, size_t faults) {
+  char bytes[32];
+  if (flags->json) {
+    printf("{\"path\":");
+    cli_print_json(path);
+    printf(",\"arrays\":%zu,\"bytes\":%lld,\"checksums\":%s,\"damaged\":%zu}\n",
+           info->num_entries, (long long)info->bytes,
+           info->checked ? "true" : "false", faults);
+    return;
+  }
+  cli_print_bytes((double)info->bytes, bytes, sizeof(bytes));
+  printf("%s: %zu array%s, %s, ", path, info->num_entries,
+         info->num_entries == 1 ? "" : "s", bytes);
+  if (faults > 0)
+    printf("%zu damaged\n", faults);
+  else
+    printf(info->checked ? "whole\n"
+                         : "as long as it should be; it has no checksums\n");
+}
+
+static void verify_file(verify_flags *flags, const char *path) {
+  ls_saved_file *file = NULL;
+  ls_saved_info info = {0};
+  size_t faults = 0;
+  ls_status status = ls_saved_file_open_unread(path, &file);
+  if (ls_status_is_ok(status)) {
+    ls_saved_file_describe(file, &info);
+    for (size_t i = 0; i < info.num_entries; ++i) {
+      status = ls_saved_file_check(file, i);
+      if (ls_status_is_ok(status)) continue;
+      ++faults;
+      (void)cli_report("checkpoint verify", status);
+    }
+    status = ls_ok();
+    print_verified(flags, path, &info, faults);
+  }
+  if (!ls_status_is_ok(status)) {
+    ++faults;
+    (void)cli_report("checkpoint verify", status);
+  }
+  flags->bad |= faults > 0;
+  ls_saved_file_close(file);
+}
+
+// All checkpoints of a folder; or what the path names.
+static ls_status verify(verify_flags *flags, const char *path) {
+  int64_t *steps = NULL;
+  size_t count = 0;
+  const ls_status status = cli_checkpoint_steps(path, &steps, &count);
+  if (ls_status_code(status) == LS_RESOURCE_EXHAUSTED) return status;
+  ls_status_free(status);
+  if (count == 0) verify_file(flags, path);
+  for (size_t i = 0; i < count; ++i) {
+    char name[PATH_MAX + 64];
+    snprintf(name, sizeof(name), "%s/model.ckpt-%lld", path,
+             (long long)steps[i]);
+    verify_file(flags, name);
+  }
+  cli_release(steps);
+  return ls_ok();
+}
+
+int cli_checkpoint_verify(int argc, char **argv) {
+  verify_flags flags = {.paths = cli_checkpoint_paths(argc)};
+  if (flags.paths == NULL)
+    return cli_report("checkpoint verify", ls_out_of_memory());
+  const cli_option options[] = {
+      {"json", CLI_FLAG, &flags.json, NULL,
+       "print a line of JSON each: path, arrays, bytes,\n"
+       "checksums, damaged",
+       0},
+  };
+  const cli_syntax syntax = {
+      .command = "checkpoint verify",
+      .about = "Reads all values and holds them against their checksums; of a "
+               "folder those of\nall its checkpoints. What is damaged is named "
+               "with its file, and the command\nends with code 1. A "
+               ".safetensors file alone has no checksums.",
+      .options = options,
+      .num_options = sizeof(options) / sizeof(options[0]),
+      .operand_form = "PATH...",
+      .operand = flags.paths,
+      .num_operands = &flags.num_paths};
+  int code = CLI_OK;
+  if (cli_parse(&syntax, argc, argv, &code)) {
+    ls_runtime *runtime = NULL;
+    ls_status status = cli_saved_runtime(&runtime);
+    for (size_t i = 0; i < flags.num_paths && ls_status_is_ok(status); ++i)
+      status = verify(&flags, flags.paths[i]);
+    code = ls_status_is_ok(status) ? CLI_OK
+                                   : cli_report("checkpoint verify", status);
+    if (flags.bad) code = CLI_FAILED;
+    code = cli_runtime_close("checkpoint verify", runtime, code);
+  }
+  cli_release(flags.paths);
+  return code;
+}
+
+// ---- Convert ---------------------------------------------------------------
+typedef struct convert_flags {
+  const char **paths;
+  size_t num_paths;
+  const char *only, *except, *map;
+  bool parts;
+  cli_words only_words, except_words, maps;
+} convert_flags;
+
+static bool ends_in(const char *text, const char *end) {
+  const size_t size = strlen(text), length = strlen(end);
+  return size > length && strcmp(text + size - length, end) == 0;
+}
+
+static bool check_convert(const convert_flags *flags) {
+  const char *to = flags->paths[1];
+  if (flags->num_paths != 2)
+    cli_say("checkpoint convert", "give PATH and TO, got %zu words",
+            flags->num_paths);
+  else if (!ends_in(to, ".safetensors") && !ends_in(to, ".npz"))
+    cli_say("checkpoint convert",
+            "'%s' is to end in .safetensors or .npz, which says what it "
+            "becomes",
+            to);
+  else
+    return true;
+  return false;
+}
+
+static bool open_words(convert_flags *flags) {
+  static const char command[] = "checkpoint convert";
+  return cli_words_open(command, "only", flags->only, false,
+                        &flags->only_words) &&
+         cli_words_open(command, "except", flags->except, false,
+                        &flags->except_words) &&
+         cli_words_open(command, "map", flags->map, true, &flags->maps);
+}
+
+static ls_status convert(const convert_flags *flags) {
+  ls_saved_file *file = NULL;
+  size_t count = 0;
+  LS_RETURN_IF_ERROR(ls_saved_file_open(flags->paths[0], &file));
+  const ls_status status = ls_saved_file_write(
+      file, flags->paths[1],
+      &(ls_saved_write_options){.only = flags->only_words.items,
+                                .num_only = flags->only_words.count,
+                                .except = flags->except_words.items,
+                                .num_except = flags->except_words.count,
+                                .names = flags->maps.maps,
+                                .num_names = flags->maps.count,
+                                .parts = flags->parts ? LS_FLAG_ON
+                                                      : LS_FLAG_DEFAULT},
+      &count);
+  if (ls_status_is_ok(status))
+    printf("%s: %zu array%s\n", flags->paths[1], count, count == 1 ? "" : "s");
+  ls_saved_file_close(file);
+  return status;
+}
+
+int cli_checkpoint_convert(int argc, char **argv) {
+  convert_flags flags = {.paths = cli_checkpoint_paths(argc)};
+  const cli_option options[] = {
+      CLI_ONLY_OPTION(&flags.only),
+      {"except", CLI_TEXT, &flags.except, "A,B",
+       "not these, such as an optimizer's", 0},
+      {"map", CLI_TEXT, &flags.map, "OLD=NEW,...",
+       "other names: of one array, or, where both end in /, of\n"
+       "all below; / alone is the root",
+       0},
+      {"parts", CLI_FLAG, &flags.parts, NULL,
+       "also what replicas have each, 'w:0' and so on", 0},
+  };
+  const cli_syntax syntax = {
+      .command = "checkpoint convert",
+      .about = "Writes values to a file for other tools, which is replaced as "
+               "a whole. PATH is\nas in 'lockstep checkpoint --help'; TO ends "
+               "in .safetensors or .npz.",
+      .options = options,
+      .num_options = sizeof(options) / sizeof(options[0]),
+      .operand_form = "PATH TO",
+      .operand = flags.paths,
+      .num_operands = &flags.num_paths};
+  int code = CLI_OK;
+  if (flags.paths == NULL)
+    return cli_report("checkpoint convert", ls_out_of_memory());
+  const bool parsed = cli_parse(&syntax, argc, argv, &code);
+  if (parsed) code = CLI_USAGE;
+  if (parsed && check_convert(&flags) && open_words(&flags)) {
+    ls_runtime *runtime = NULL;
+    ls_status status = cli_saved_runtime(&runtime);
+    if (ls_status_is_ok(status)) status = convert(&flags);
+    code = ls_status_is_ok(status) ? CLI_OK
+                                   : cli_report("checkpoint convert", status);
+    code = cli_runtime_close("checkpoint convert", runtime, code);
+  }
+  cli_words_close(&flags.only_words);
+  cli_words_close(&flags.except_words);
+  cli_words_close(&flags.maps);
+  cli_release(flags.paths);
+  return code;
+}

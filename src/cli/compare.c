@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/compare.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+// ---- Elements --------------------------------------------------------------
+// The bits of an element of up to 8 bytes.
+static uint64_t bits_of(const ls_array *array, int64_t index) {
+  const size_t size = ls_dtype_size(ls_array_dtype(array));
+  const unsigned char *at =
+      (const unsigned char *)ls_array_data(array) + (size_t)index * size;
+  uint8_t u8;
+  uint16_t u16;
+  uint32_t u32;
+  uint64_t u64 = 0;
+  switch (size) {
+  case 1:
+    memcpy(&u8, at, 1);
+    return u8;
+  case 2:
+    memcpy(&u16, at, 2);
+    return u16;
+  case 4:
+    memcpy(&u32, at, 4);
+    return u32;
+  default:
+    memcpy(&u64, at, size < 8 ? size : 8);
+    return u64;
+  }
+}
+
+// Floats in ascending order as whole numbers: both zeros are 0.
+static int64_t place_of(uint64_t bits, size_t size) {
+  const uint64_t sign = UINT64_C(1) << (8 * size - 1);
+  return bits & sign ? -(int64_t)(bits & (sign - 1)) : (int64_t)bits;
+}
+
+static uint64_t apart(uint64_t a, uint64_t b, size_t size) {
+  const int64_t x = place_of(a, size), y = place_of(b, size);
+  return x > y ? (uint64_t)x - (uint64_t)y : (uint64_t)y - (uint64_t)x;
+}
+
+static void add_numbers(cli_difference *all, double a, double b) {
+  const double absolute = fabs(a - b);
+  const double larger = fmax(fabs(a), fabs(b));
+  all->absolute = fmax(all->absolute, absolute);
+  if (larger > 0 && isfinite(larger))
+    all->relative = fmax(all->relative, absolute / larger);
+}
+
+static void add_floats(cli_difference *all, const ls_array *a,
+                       const ls_array *b, int64_t i) {
+  const double x = ls_array_f64(a, i), y = ls_array_f64(b, i);
+  if (isnan(x) || isnan(y)) {
+    ++all->nans;
+    return;
+  }
+  add_numbers(all, x, y);
+  const uint64_t ulp =
+      apart(bits_of(a, i), bits_of(b, i), ls_dtype_size(ls_array_dtype(a)));
+  if (ulp > all->ulp) all->ulp = ulp;
+}
+
+static void add_integers(cli_difference *all, const ls_array *a,
+                         const ls_array *b, int64_t i) {
+  const int64_t x = ls_array_i64(a, i), y = ls_array_i64(b, i);
+  const bool is_unsigned = ls_dtype_is_unsigned(ls_array_dtype(a));
+  const bool x_larger = is_unsigned ? (uint64_t)x > (uint64_t)y : x > y;
+  const uint64_t ulp =
+      x_larger ? (uint64_t)x - (uint64_t)y : (uint64_t)y - (uint64_t)x;
+  if (ulp > all->ulp) all->ulp = ulp;
+  all->absolute = fmax(all->absolute, (double)ulp);
+  const double larger = is_unsigned
+                            ? fmax((double)(uint64_t)x, (double)(uint64_t)y)
+                            : fmax(fabs((double)x), fabs((double)y));
+  if (larger > 0) all->relative = fmax(all->relative, (double)ulp / larger);
+}
+
+cli_difference cli_compare(const ls_array *a, const ls_array *b) {
+  cli_difference all = {.first = -1};
+  const ls_dtype dtype = ls_array_dtype(a);
+  const size_t size = ls_dtype_size(dtype);
+  const int64_t count = ls_array_num_elements(a);
+  const char *x = ls_array_data(a), *y = ls_array_data(b);
+  if (memcmp(x, y, (size_t)count * size) == 0) return all;
+  for (int64_t i = 0; i < count; ++i) {
+    const size_t at = (size_t)i * size;
+    if (memcmp(x + at, y + at, size) == 0) continue;
+    if (all.count++ == 0) all.first = i;
+    if (ls_dtype_is_float(dtype))
+      add_floats(&all, a, b, i);
+    else
+      add_integers(&all, a, b, i);
+  }
+  return all;
+}
+
+// ---- Printing --------------------------------------------------------------
+void cli_print_element(const ls_array *array, int64_t index, char *text,
+                       size_t size) {
+  const ls_dtype dtype = ls_array_dtype(array);
+  const int digits = 2 * (int)ls_dtype_size(dtype);
+  const unsigned long long bits = bits_of(array, index);
+  if (ls_dtype_is_float(dtype))
+    snprintf(text, size, "%.*g (0x%0*llx)",
+             dtype == LS_DTYPE_F64   ? 17
+             : dtype == LS_DTYPE_F32 ? 9
+                                     : 5,
+             ls_array_f64(array, index), digits, bits);
+  else if (ls_dtype_is_unsigned(dtype))
+    snprintf(text, size, "%llu (0x%0*llx)",
+             (unsigned long long)ls_array_i64(array, index), digits, bits);
+  else
+    snprintf(text, size, "%lld (0x%0*llx)",
+             (long long)ls_array_i64(array, index), digits, bits);
+}
+
+void cli_print_index(ls_shape shape, int64_t index, char *text, size_t size) {
+  int64_t places[LS_MAX_RANK];
+  text[0] = '\0';
+  if (shape.rank == 0) return;
+  for (int i = shape.rank; i > 0; --i) {
+    places[i - 1] = index % shape.dim[i - 1];
+    index /= shape.dim[i - 1];
+  }
+  for (int i = 0; i < shape.rank; ++i) {
+    const size_t at = strlen(text);
+    snprintf(text + at, size - at, "%c%lld", i == 0 ? '[' : ',',
+             (long long)places[i]);
+  }
+  const size_t at = strlen(text);
+  snprintf(text + at, size - at, "]");
+}
+
+static void print_difference(const char *indent, const char *name,
+                             const ls_array *a, const ls_array *b,
+                             const cli_difference *it) {
+  char index[128], one[64], other[64];
+  const ls_dtype dtype = ls_array_dtype(a);
+  const ls_shape shape = ls_array_shape(a);
+  cli_print_index(shape, it->first, index, sizeof(index));
+  cli_print_element(a, it->first, one, sizeof(one));
+  cli_print_element(b, it->first, other, sizeof(other));
+  printf("%s%s: %lld of %lld elements of %s; first %s%s is %s and %s", indent,
+         name, (long long)it->count, (long long)ls_array_num_elements(a),
+         LS_SHAPE_TEXT(dtype, shape), name, index, one, other);
+  printf("; at most %.6g apart, relative %.3g", it->absolute, it->relative);
+  if (ls_dtype_is_float(dtype))
+    printf(", %llu ulp", (unsigned long long)it->ulp);
+  if (it->nans > 0) printf("; %lld are no numbers", (long long)it->nans);
+  printf("\n");
+}
+
+// ---- Files -----------------------------------------------------------------
+typedef struct comparing {
+  const ls_saved_file *a, *b;
+  const cli_words *only;
+  const char *heading, *indent;
+  size_t most, different;
+} comparing;
+
+static size_t count_of(const ls_saved_file *file) {
+  ls_saved_info info;
+  ls_saved_file_describe(file, &info);
+  return info.num_entries;
+}
+
+static const char *path_of(const ls_saved_file *file) {
+  ls_saved_info info;
+  ls_saved_file_describe(file, &info);
+  return info.path;
+}
+
+// The number of an array by its name; false: there is none.
+static ls_status find(const ls_saved_file *file, const char *name,
+                      size_t *out_index, ls_saved_entry *out, bool *out_found) {
+  const size_t count = count_of(file);
+  *out_found = false;
+  for (size_t i = 0; i < count && !*out_found; ++i) {
+    LS_RETURN_IF_ERROR(ls_saved_file_entry(file, i, out));
+    *out_found = strcmp(out->name, name) == 0;
+    *out_index = i;
+  }
+  return ls_ok();
+}
+
+// Whether one more array that differs is named.
+static bool is_shown(comparing *c) {
+  if (c->different == 0 && c->heading != NULL) printf("%s\n", c->heading);
+  return c->different++ < c->most;
+}
+
+static ls_status compare_values(comparing *c, const char *name, size_t i,
+                                size_t k) {
+  ls_array *a = NULL, *b = NULL;
+  ls_status status = ls_saved_file_read(c->a, i, &a);
+  if (ls_status_is_ok(status)) status = ls_saved_file_read(c->b, k, &b);
+  if (ls_status_is_ok(status)) {
+    const cli_difference it = cli_compare(a, b);
+    if (it.count > 0 && is_shown(c))
+      print_difference(c->indent, name, a, b, &it);
+  }
+  ls_array_release(a);
+  ls_array_release(b);
+  return status;
+}
+
+static ls_status compare_entry(comparing *c, size_t i) {
+  ls_saved_entry a, b;
+  size_t k = 0;
+  bool found = false;
+  LS_RETURN_IF_ERROR(ls_saved_file_entry(c->a, i, &a));
+  if (!cli_words_fit(c->only, a.name)) return ls_ok();
+  LS_RETURN_IF_ERROR(find(c->b, a.name, &k, &b, &found));
+  if (!found) {
+    if (is_shown(c))
+      printf("%s%s: only in '%s', %s\n", c->indent, a.name, path_of(c->a),
+             LS_SHAPE_TEXT(a.type.dtype, a.type.shape));
+    return ls_ok();
+  }
+  if (a.type.dtype == b.type.dtype &&
+      ls_shape_equal(a.type.shape, b.type.shape))
+    return compare_values(c, a.name, i, k);
+  if (is_shown(c))
+    printf("%s%s: %s and %s\n", c->indent, a.name,
+           LS_SHAPE_TEXT(a.type.dtype, a.type.shape),
+           LS_SHAPE_TEXT(b.type.dtype, b.type.shape));
+  return ls_ok();
+}
+
+ls_status cli_compare_files(const ls_saved_file *a, const ls_saved_file *b,
+                            const cli_words *only, const char *heading,
+                            size_t most, size_t *out_different) {
+  comparing c = {.a = a,
+                 .b = b,
+                 .only = only,
+                 .heading = heading,
+                 .indent = heading != NULL ? "  " : "",
+                 .most = most};
+  const size_t counts[] = {count_of(a), count_of(b)};
+  for (size_t i = 0; i < counts[0]; ++i)
+    LS_RETURN_IF_ERROR(compare_entry(&c, i));
+  for (size_t i = 0; i < counts[1]; ++i) {
+    ls_saved_entry entry, other;
+    size_t k = 0;
+    bool found = false;
+    LS_RETURN_IF_ERROR(ls_saved_file_entry(b, i, &entry));
+    if (!cli_words_fit(only, entry.name)) continue;
+    LS_RETURN_IF_ERROR(find(a, entry.name, &k, &other, &found));
+    if (!found && is_shown(&c))
+      printf("%s%s: only in '%s', %s\n", c.indent, entry.name, path_of(b),
+             LS_SHAPE_TEXT(entry.type.dtype, entry.type.shape));
+  }
+  if (c.different > most)
+    printf("%sand %zu more\n", c.indent, c.different - most);
+  *out_different = c.different;
+  return ls_ok();
+}

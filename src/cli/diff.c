@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+// lockstep diff: where two runs part.
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/checkpoint.h"
+#include "cli/compare.h"
+
+static const char command[] = "diff";
+// How long it took.
+static const char *const times[] = {"seconds", "examples_per_second", "budget",
+                                    NULL};
+
+typedef struct comparing {
+  const char *folders[2];
+  int64_t lines, checkpoints;  // That were compared and are equal.
+  bool different;
+} comparing;
+
+// ---- Files -----------------------------------------------------------------
+// The whole of a file of a folder: cli_release. NULL: there is none.
+static ls_status read_text(const char *folder, const char *name,
+                           char **out_text) {
+  char path[PATH_MAX];
+  long size = 0;
+  *out_text = NULL;
+  if (snprintf(path, sizeof(path), "%s/%s", folder, name) >= (int)sizeof(path))
+    return ls_ok();
+  FILE *file = fopen(path, "rb");
+  if (file == NULL) return ls_ok();
+  ls_status status = ls_ok();
+  if (fseek(file, 0, SEEK_END) == 0) size = ftell(file);
+  rewind(file);
+  char *text = size < 0 ? NULL : cli_allocate((size_t)size + 1);
+  if (text == NULL)
+    status = ls_out_of_memory();
+  else if (fread(text, 1, (size_t)size, file) != (size_t)size)
+    status = ls_invalid_argument("'%s' cannot be read", path);
+  fclose(file);
+  if (ls_status_is_ok(status))
+    *out_text = text;
+  else
+    cli_release(text);
+  return status;
+}
+
+static ls_status read_both(const comparing *c, const char *name,
+                           char *texts[2]) {
+  texts[0] = texts[1] = NULL;
+  LS_RETURN_IF_ERROR(read_text(c->folders[0], name, &texts[0]));
+  const ls_status status = read_text(c->folders[1], name, &texts[1]);
+  if (!ls_status_is_ok(status)) cli_release(texts[0]);
+  return status;
+}
+
+static void release_both(char *texts[2]) {
+  cli_release(texts[0]);
+  cli_release(texts[1]);
+}
+
+// ---- Configurations --------------------------------------------------------
+static ls_status compare_configs(comparing *c) {
+  char *texts[2];
+  LS_RETURN_IF_ERROR(read_both(c, "config.json", texts));
+  ls_status status = ls_ok();
+  for (int i = 0; i < 2; ++i) {
+    if (texts[i] == NULL && ls_status_is_ok(status))
+      status = ls_not_found("'%s' is no run folder: it has no config.json",
+                            c->folders[i]);
+  }
+  // What was asked for may differ where the results do not.
+  if (ls_status_is_ok(status))
+    cli_compare_members("config.json", texts[0], texts[1]);
+  release_both(texts);
+  return status;
+}
+
+// ---- Metrics ---------------------------------------------------------------
+// A line of metrics.jsonl.
+typedef struct line {
+  const char *text;      // NULL: there is none any more.
+  int64_t step, before;  // Of the line of training before this one.
+  bool tested;
+} line;
+
+// The next line that begins at `at`, in which a zero takes the newline's place.
+static void next_line(char **at, line *it) {
+  cli_member member;
+  if (it->text != NULL && !it->tested) it->before = it->step;
+  it->text = NULL;
+  char *text = *at, *end = text == NULL ? NULL : strchr(text, '\n');
+  if (end == NULL) return;  // The last one is whole, or was cut off.
+  *end = '\0';
+  *at = end + 1;
+  if (!cli_json_find(text, "step", &member)) return;
+  it->text = text;
+  it->step = strtoll(member.value, NULL, 10);
+  it->tested = cli_json_find(text, "test_loss", &member);
+}
+
+// Ascending by step; a test comes behind the step's own line.
+static int order(const line *a, const line *b) {
+  if (a->step != b->step) return a->step < b->step ? -1 : 1;
+  return (int)a->tested - (int)b->tested;
+}
+
+static void print_number(const cli_member *member) {
+  char text[64];
+  uint64_t bits = 0;
+  snprintf(text, sizeof(text), "%.*s", (int)member->value_size, member->value);
+  const double value = strtod(text, NULL);
+  memcpy(&bits, &value, sizeof(bits));
+  printf("%s (0x%016llx)", text, (unsigned long long)bits);
+}
+
+// The first member in which two lines differ is printed.
+static bool lines_are_equal(const line *a, const line *b) {
+  cli_member one, other;
+  for (const char *at = a->text; cli_json_next(&at, &one);) {
+    char key[64];
+    bool is_time = false;
+    snprintf(key, sizeof(key), "%.*s", (int)one.key_size, one.key);
+    for (const char *const *it = times; *it != NULL; ++it)
+      is_time |= strcmp(*it, key) == 0;
+    if (is_time || !cli_json_find(b->text, key, &other)) continue;
+    if (one.value_size == other.value_size &&
+        memcmp(one.value, other.value, one.value_size) == 0)
+      continue;
+    printf("metrics.jsonl: first at step %lld: %s is ", (long long)a->step,
+           key);
+    print_number(&one);
+    printf(" and ");
+    print_number(&other);
+    printf("\n");
+    return false;
+  }
+  return true;
+}
+
+// A line of training is of the steps since the one before: where another is,
+// means are not of the same steps.
+static bool can_be_compared(const line *a, const line *b) {
+  return a->tested || a->before == b->before;
+}
+
+static ls_status compare_metrics(comparing *c) {
+  char *texts[2];
+  LS_RETURN_IF_ERROR(read_both(c, "metrics.jsonl", texts));
+  char *at[2] = {texts[0], texts[1]};
+  line a = {.before = 0}, b = {.before = 0};
+  next_line(&at[0], &a);
+  next_line(&at[1], &b);
+  int64_t alone[2] = {0, 0};
+  const bool both = texts[0] != NULL && texts[1] != NULL;
+  while (a.text != NULL && b.text != NULL && !c->different) {
+    const int which = order(&a, &b);
+    if (which == 0 && can_be_compared(&a, &b)) {
+      c->different = !lines_are_equal(&a, &b);
+      ++c->lines;
+    }
+    alone[0] += which < 0;
+    alone[1] += which > 0;
+    if (which <= 0) next_line(&at[0], &a);
+    if (which >= 0) next_line(&at[1], &b);
+  }
+  for (int i = 0; i < 2 && both && !c->different; ++i) {
+    const line *longer = i == 0 ? &a : &b;
+    if (longer->text == NULL) continue;
+    printf("metrics.jsonl: '%s' goes on at step %lld, '%s' has ended\n",
+           c->folders[i], (long long)longer->step, c->folders[1 - i]);
+    c->different = true;
+  }
+  for (int i = 0; i < 2; ++i) {
+    if (alone[i] > 0)
+      printf("metrics.jsonl: %lld line%s of '%s' are of steps that the other "
+             "has none of\n",
+             (long long)alone[i], alone[i] == 1 ? "" : "s", c->folders[i]);
+  }
+  release_both(texts);
+  return ls_ok();
+}
+
+// ---- Checkpoints -----------------------------------------------------------
+static ls_status open_step(const comparing *c, int64_t step,
+                           ls_saved_file *files[2]) {
+  files[0] = files[1] = NULL;
+  for (int i = 0; i < 2; ++i) {
+    char path[PATH_MAX + 64];
+    snprintf(path, sizeof(path), "%s/model.ckpt-%lld", c->folders[i],
+             (long long)step);
+    LS_RETURN_IF_ERROR(ls_saved_file_open_unread(path, &files[i]));
+  }
+  return ls_ok();
+}
+
+static ls_status compare_values(comparing *c, ls_saved_file *files[2],
+                                const char *what) {
+  enum { MOST_NAMED = 8 };
+  static const cli_words all;
+  char heading[80];
+  size_t different = 0;
+  snprintf(heading, sizeof(heading), "%s differs:", what);
+  LS_RETURN_IF_ERROR(cli_compare_files(files[0], files[1], &all, heading,
+                                       MOST_NAMED, &different));
+  c->different |= different > 0;
+  ++c->checkpoints;
+  return ls_ok();
+}
+
+static ls_status compare_step(comparing *c, int64_t step) {
+  ls_saved_file *files[2];
+  char what[64];
+  snprintf(what, sizeof(what), "checkpoint of step %lld", (long long)step);
+  ls_status status = open_step(c, step, files);
+  if (ls_status_is_ok(status) && c->checkpoints == 0)
+    status = cli_compare_notes(files[0], files[1], false);
+  if (ls_status_is_ok(status)) status = compare_values(c, files, what);
+  ls_saved_file_close(files[0]);
+  ls_saved_file_close(files[1]);
+  return status;
+}
+
+// Those that both have, up to the first that differs.
+static ls_status compare_checkpoints(comparing *c) {
+  int64_t *steps[2] = {NULL};
+  size_t counts[2] = {0}, k = 0;
+  ls_status status = cli_checkpoint_steps(c->folders[0], &steps[0], &counts[0]);
+  if (ls_status_is_ok(status))
+    status = cli_checkpoint_steps(c->folders[1], &steps[1], &counts[1]);
+  bool differ = false;
+  for (size_t i = 0; i < counts[0] && ls_status_is_ok(status) && !differ; ++i) {
+    const bool before = c->different;
+    while (k < counts[1] && steps[1][k] < steps[0][i])
+      ++k;
+    if (k == counts[1] || steps[1][k] != steps[0][i]) continue;
+    c->different = false;
+    status = compare_step(c, steps[0][i]);
+    differ = c->different;
+    c->different |= before;
+  }
+  cli_release(steps[0]);
+  cli_release(steps[1]);
+  return status;
+}
+
+// Without a checkpoint of the same step: what each has at its end.
+static ls_status compare_models(comparing *c) {
+  ls_saved_file *files[2] = {NULL};
+  ls_status status = ls_ok();
+  for (int i = 0; i < 2 && ls_status_is_ok(status); ++i) {
+    char path[PATH_MAX + 32];
+    snprintf(path, sizeof(path), "%s/model.safetensors", c->folders[i]);
+    status = ls_saved_file_open(path, &files[i]);
+  }
+  if (ls_status_is_ok(status))
+    status = compare_values(c, files, "model.safetensors");
+  ls_saved_file_close(files[0]);
+  ls_saved_file_close(files[1]);
+  if (ls_status_code(status) != LS_NOT_FOUND) return status;
+  ls_status_free(status);
+  return ls_ok();
+}
+
+// ---- The command -----------------------------------------------------------
+static ls_status compare(comparing *c) {
+  LS_RETURN_IF_ERROR(compare_configs(c));
+  LS_RETURN_IF_ERROR(compare_metrics(c));
+  LS_RETURN_IF_ERROR(compare_checkpoints(c));
+  if (c->checkpoints == 0) LS_RETURN_IF_ERROR(compare_models(c));
+  if (c->lines == 0 && c->checkpoints == 0)
+    return ls_not_found("'%s' and '%s' have no step in common that could be "
+                        "compared",
+                        c->folders[0], c->folders[1]);
+  if (!c->different)
+    printf("equal: %lld line%s of metrics, %lld file%s of values\n",
+           (long long)c->lines, c->lines == 1 ? "" : "s",
+           (long long)c->checkpoints, c->checkpoints == 1 ? "" : "s");
+  return ls_ok();
+}
+
+int cli_diff(int argc, char **argv) {
+  const char **folders = cli_checkpoint_paths(argc);
+  size_t count = 0;
+  const cli_syntax syntax = {
+      .command = command,
+      .about =
+          "Tells where two runs part: the first line of metrics.jsonl that "
+          "differs, and the\nfirst checkpoint of those that both have, with "
+          "its first arrays, an element of\neach and its bits; times do not "
+          "count. Ends with code 0 if the results are\nequal, else 1; what "
+          "differs in config.json is told, and does not count. Behind\na place "
+          "where a run was resumed a line has means over fewer steps.",
+      .operand_form = "RUN RUN",
+      .operand = folders,
+      .num_operands = &count};
+  int code = CLI_OK;
+  if (folders == NULL) return cli_report(command, ls_out_of_memory());
+  if (cli_parse(&syntax, argc, argv, &code)) {
+    ls_runtime *runtime = NULL;
+    comparing c = {.folders = {folders[0], folders[1]}};
+    if (count != 2) {
+      cli_say(command, "give two run folders, got %zu", count);
+      code = CLI_USAGE;
+    } else {
+      ls_status status = cli_saved_runtime(&runtime);
+      if (ls_status_is_ok(status)) status = compare(&c);
+      code = ls_status_is_ok(status) ? (c.different ? CLI_FAILED : CLI_OK)
+                                     : cli_report(command, status);
+      code = cli_runtime_close(command, runtime, code);
+    }
+  }
+  cli_release(folders);
+  return code;
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/words.h"
+
+#include <fnmatch.h>
+#include <string.h>
+
+// ---- Lists -----------------------------------------------------------------
+static size_t count_words(const char *text) {
+  size_t count = 1;
+  for (; *text != '\0'; ++text)
+    count += *text == ',';
+  return count;
+}
+
+// Cuts "OLD=NEW" in two.
+static bool cut_map(const char *command, const char *flag, char *word,
+                    ls_name_map *out) {
+  char *equals = strchr(word, '=');
+  if (equals == NULL || equals == word || equals[1] == '\0' ||
+      strchr(equals + 1, '=') != NULL) {
+    cli_say(command, "--%s has '%s', expected OLD=NEW", flag, word);
+    return false;
+  }
+  *equals = '\0';
+  *out = (ls_name_map){.from = word, .to = equals + 1};
+  return true;
+}
+
+bool cli_words_open(const char *command, const char *flag, const char *text,
+                    bool maps, cli_words *out) {
+  *out = (cli_words){0};
+  if (text == NULL) return true;
+  const size_t count = count_words(text);
+  out->text = cli_allocate(strlen(text) + 1);
+  out->items = cli_allocate(count * sizeof(*out->items));
+  out->maps = cli_allocate(count * sizeof(*out->maps));
+  if (out->text == NULL || out->items == NULL || out->maps == NULL) {
+    (void)cli_report(command, ls_out_of_memory());
+    return false;
+  }
+  memcpy(out->text, text, strlen(text) + 1);
+  for (char *at = out->text; at != NULL;) {
+    char *comma = strchr(at, ',');
+    if (comma != NULL) *comma = '\0';
+    if (at[0] == '\0') {
+      cli_say(command, "--%s is '%s', which has an empty name", flag, text);
+      return false;
+    }
+    out->items[out->count] = at;
+    if (maps && !cut_map(command, flag, at, &out->maps[out->count]))
+      return false;
+    ++out->count;
+    at = comma != NULL ? comma + 1 : NULL;
+  }
+  return true;
+}
+
+void cli_words_close(cli_words *words) {
+  cli_release(words->text);
+  cli_release(words->items);
+  cli_release(words->maps);
+  *words = (cli_words){0};
+}
+
+// ---- Patterns --------------------------------------------------------------
+static bool fits(const char *pattern, const char *name) {
+  return fnmatch(pattern, name, FNM_NOESCAPE) == 0;
+}
+
+bool cli_words_fit(const cli_words *words, const char *name) {
+  for (size_t i = 0; i < words->count; ++i) {
+    if (fits(words->items[i], name)) return true;
+  }
+  return words->count == 0;
+}
+
+static ls_status fits_array(const char *pattern, const ls_saved_file *file,
+                            bool *out_fits) {
+  ls_saved_info info;
+  ls_saved_file_describe(file, &info);
+  for (size_t i = 0; i < info.num_entries && !*out_fits; ++i) {
+    ls_saved_entry entry;
+    LS_RETURN_IF_ERROR(ls_saved_file_entry(file, i, &entry));
+    *out_fits = fits(pattern, entry.name);
+  }
+  return ls_ok();
+}
+
+ls_status cli_words_check(const cli_words *words, const ls_saved_file *a,
+                          const ls_saved_file *b) {
+  for (size_t i = 0; i < words->count; ++i) {
+    bool found = false;
+    LS_RETURN_IF_ERROR(fits_array(words->items[i], a, &found));
+    if (b != NULL) LS_RETURN_IF_ERROR(fits_array(words->items[i], b, &found));
+    if (!found)
+      return ls_not_found("there is no array '%s'; 'lockstep checkpoint show' "
+                          "lists what there is",
+                          words->items[i]);
+  }
+  return ls_ok();
+}
+
+// ---- JSON ------------------------------------------------------------------
+static const char *skip_space(const char *at) {
+  return at + strspn(at, " \t\r\n");
+}
+
+// Behind the string that begins at `at`; NULL: it has no end.
+static const char *skip_string(const char *at) {
+  for (++at; *at != '"'; ++at) {
+    if (*at == '\\') ++at;
+    if (*at == '\0') return NULL;
+  }
+  return at + 1;
+}
+
+// Behind a value of any kind.
+static const char *skip_value(const char *at) {
+  int depth = 0;
+  if (*at == '"') return skip_string(at);
+  for (; *at != '\0'; ++at) {
+    if (*at == '"') {
+      at = skip_string(at);
+      if (at == NULL) return NULL;
+      --at;
+    } else if (*at == '{' || *at == '[') {
+      ++depth;
+    } else if (*at == '}' || *at == ']') {
+      if (depth == 0) return at;
+      if (--depth == 0) return at + 1;
+    } else if (depth == 0 && (*at == ',' || strchr(" \t\r\n", *at) != NULL)) {
+      return at;
+    }
+  }
+  return depth == 0 ? at : NULL;
+}
+
+bool cli_json_next(const char **at, cli_member *out) {
+  const char *it = skip_space(*at);
+  if (*it != '{' && *it != ',') return false;
+  it = skip_space(it + 1);
+  if (*it != '"') return false;
+  const char *end = skip_string(it);
+  if (end == NULL) return false;
+  out->key = it + 1;
+  out->key_size = (size_t)(end - it) - 2;
+  it = skip_space(end);
+  if (*it != ':') return false;
+  it = skip_space(it + 1);
+  end = skip_value(it);
+  if (end == NULL || end == it) return false;
+  out->value = it;
+  out->value_size = (size_t)(end - it);
+  *at = end;
+  return true;
+}
+
+bool cli_json_find(const char *object, const char *key, cli_member *out) {
+  while (cli_json_next(&object, out)) {
+    if (out->key_size == strlen(key) &&
+        memcmp(out->key, key, out->key_size) == 0)
+      return true;
+  }
+  return false;
+}

@@ -1,0 +1,222 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Checkpoints are listed, shown, compared, verified and converted, and runs
+# compared, as they are; whatever is not right ends with one line that names it.
+
+# shellcheck source=tests/support/cli.sh
+. "$(dirname "$0")/../support/cli.sh"
+rm -rf run other same cut resumed out.npz out.safetensors back.safetensors
+
+# tells CODE WANTED ARGUMENT...: with this code and a line that fits.
+tells() {
+  wanted_code=$1
+  wanted=$2
+  shift 2
+  "$lockstep" "$@" >out.txt 2>err.txt
+  code=$?
+  if [ "$code" = "$wanted_code" ] && [ ! -s err.txt ] &&
+     grep -qE -- "$wanted" out.txt; then
+    echo "ok   lockstep $*"
+  else
+    fail "lockstep $*: code $code, wanted $wanted_code and: $wanted"
+  fi
+}
+
+# trains FOLDER FLAG...
+trains() {
+  folder=$1
+  shift
+  "$lockstep" train --model tiny --data synthetic --quiet --run-dir "$folder" \
+    --steps 20 --save-every-steps 5 --keep 0 "$@" >out.txt 2>err.txt ||
+    fail "train $*"
+}
+trains run --threads 2
+trains same --threads 1
+trains other --seed 3
+
+# ---- List and show -----------------------------------------------------------
+tells 0 '^ +step +age +size  arrays  state    metrics$' checkpoint list run
+tells 0 '^ +15 .* 5  whole    loss=[0-9.]+ accuracy=' checkpoint list run
+tells 0 '^\{"step":5,"whole":true,"saved":[0-9.]+,"bytes":[0-9]+,"arrays":5,"metrics":\{"loss":1' \
+  checkpoint list run --json
+tells 0 '^run/model.ckpt-20.safetensors: checkpoint, 5 arrays, 1.4 kB$' \
+  checkpoint show run
+tells 0 '^step 10, saved 20..-..-.. ..:..:.. UTC$' \
+  checkpoint show run/model.ckpt-10
+tells 0 '^run model: "tiny"$' checkpoint show run
+tells 0 '^state functions: \{.*"train_step":20' checkpoint show run
+tells 0 '^sgd/step +i64\[\] +8 bytes +20 +20 +20 +0$' checkpoint show run
+tells 0 '^hidden1/kernel +f32\[16,16\] +1.0 kB +-0\.[0-9]+ +0\.[0-9]+ ' \
+  checkpoint show run --only 'hidden1/*'
+grep -q logits out.txt && fail "--only shows others, too"
+tells 0 '^hidden1/bias +f32\[16\] +64 bytes$' checkpoint show run --brief
+tells 0 '"step":20,.*"identity":\{"model":"tiny".*"states":\{.*"arrays":\[\{"name":"sgd/step","dtype":"i64","shape":\[\],"bytes":8,"min":20,' \
+  checkpoint show run --json
+tells 0 'model.safetensors: safetensors, 4 arrays' \
+  checkpoint show run/model.safetensors
+
+# ---- Convert -----------------------------------------------------------------
+tells 0 '^out.npz: 5 arrays$' checkpoint convert run out.npz
+tells 0 '^back.safetensors: 5 arrays$' \
+  checkpoint convert out.npz back.safetensors
+"$lockstep" checkpoint diff back.safetensors run >out.txt 2>err.txt &&
+  [ ! -s out.txt ] || fail "what was converted twice differs"
+tells 0 '^out.safetensors: 4 arrays$' \
+  checkpoint convert run out.safetensors --except 'sgd/*'
+cmp -s out.safetensors run/model.safetensors ||
+  "$lockstep" checkpoint diff out.safetensors run/model.safetensors \
+    >out.txt 2>err.txt || fail "the model alone is another than the run's"
+tells 0 '^out.safetensors: 2 arrays$' checkpoint convert run out.safetensors \
+  --only 'logits/*' --map logits/=head/,logits/bias=b
+tells 0 '^head/kernel ' checkpoint show out.safetensors --brief
+
+# ---- Diff --------------------------------------------------------------------
+tells 1 '^step: 15 and 20$' \
+  checkpoint diff run/model.ckpt-15 run/model.ckpt-20
+tells 1 '^logits/bias: 4 of 4 elements of f32\[4\]; first logits/bias\[0\] is -?[0-9.e-]+ \(0x[0-9a-f]{8}\) and .* apart, relative .*, [0-9]+ ulp$' \
+  checkpoint diff run other
+tells 1 '^run seed: 0 and 3$' checkpoint diff run other
+tells 1 '^state input iterator seed: 0 and 3$' checkpoint diff run other
+tells 0 '^state run nanos: [0-9]+ and [0-9]+$' checkpoint diff run same
+tells 1 '^and 2 more$' checkpoint diff run other --most 2
+tells 1 "^sgd/step: only in 'run/model.ckpt-20.safetensors', i64\[\]$" \
+  checkpoint diff run run/model.safetensors
+"$lockstep" checkpoint diff run same --only 'logits/*' >out.txt 2>err.txt &&
+  [ ! -s out.txt ] && [ ! -s err.txt ] || fail "equal checkpoints differ"
+
+tells 0 '^equal: [0-9]+ lines? of metrics, 4 files of values$' diff run same
+tells 0 '^config.json threads: [0-9]+ and 1$' diff run same
+tells 1 '^config.json seed: 0 and 3$' diff run other
+tells 1 '^metrics.jsonl: first at step 20: loss is [0-9.]+ \(0x[0-9a-f]{16}\) and ' \
+  diff run other
+tells 1 '^checkpoint of step 5 differs:$' diff run other
+tells 1 '^  hidden1/kernel: 256 of 256 elements of f32\[16,16\]; first hidden1/kernel\[0,0\] is ' \
+  diff run other
+# Parted at a step in between.
+cp -r run resumed
+cp other/model.ckpt-15.* resumed
+tells 1 '^checkpoint of step 15 differs:$' diff run resumed
+# Without a checkpoint of one step: by their models.
+rm resumed/model.ckpt-* resumed/checkpoint resumed/metrics.jsonl
+tells 0 '^equal: 0 lines of metrics, 1 file of values$' diff run resumed
+rm resumed/model.safetensors
+ends 1 "have no step in common that could be compared" diff run resumed
+
+# ---- Verify ------------------------------------------------------------------
+tells 0 '^run/model.ckpt-5: 5 arrays, 1.4 kB, whole$' checkpoint verify run
+tells 0 '^out.npz: 5 arrays, 1.4 kB, whole$' checkpoint verify out.npz
+tells 0 'as long as it should be; it has no checksums$' \
+  checkpoint verify out.safetensors
+tells 0 '^\{"path":"run/model.ckpt-5","arrays":5,"bytes":1368,"checksums":true,"damaged":0\}$' \
+  checkpoint verify run --json
+
+# verifies WANTED FOLDER: that it is damaged.
+verifies() {
+  if "$lockstep" checkpoint verify "$2" >out.txt 2>err.txt; then
+    fail "checkpoint verify $2: it is not whole"
+  elif ! grep -qF -- "$1" err.txt; then
+    fail "checkpoint verify $2: wanted: $1"
+  else
+    echo "ok   lockstep checkpoint verify $2"
+  fi
+}
+# flips FILE BYTE: a bit of it.
+flips() {
+  byte=$(od -An -tu1 -j "$2" -N 1 "$1" | tr -d ' ')
+  # shellcheck disable=SC2059
+  printf "\\$(printf %o $((byte ^ 1)))" |
+    dd of="$1" bs=1 seek="$2" conv=notrunc 2>/dev/null
+}
+mkdir cut
+for step in 5 10 15 20; do
+  cp run/model.ckpt-$step.* cut
+done
+values=cut/model.ckpt-10.safetensors
+flips $values $(($(wc -c <$values) - 1))
+verifies "'cut/model.ckpt-10.safetensors' is damaged: array 'logits/bias' has" cut
+grep -q '^cut/model.ckpt-10: 5 arrays, 1.4 kB, 1 damaged$' out.txt &&
+  grep -q '^cut/model.ckpt-15: 5 arrays, 1.4 kB, whole$' out.txt ||
+  fail "verify does not go on"
+flips cut/model.ckpt-15.json 40
+verifies "'cut/model.ckpt-15.json' is damaged: its checksum" cut
+head -c 200 run/model.ckpt-20.safetensors >cut/model.ckpt-20.safetensors
+verifies "model.ckpt-20.safetensors' is" cut
+tells 0 '^ +15 .* damaged  .*its checksum is another$' checkpoint list cut
+# The newest whole one is shown; which are not is said.
+"$lockstep" checkpoint show cut/ --brief >out.txt 2>err.txt
+grep -q '^step 10,' out.txt && grep -q 'step 20 is passed over' err.txt ||
+  fail "checkpoint show: the newest that is whole"
+ends 1 "array 'logits/bias' has another checksum" \
+  checkpoint convert cut/model.ckpt-10 out.safetensors
+
+# ---- Garbage -----------------------------------------------------------------
+# Whatever the bytes, each command ends by itself, and says one line if it fails.
+garbage() {
+  for command in "list cut" "show $1" "diff $1 run" "verify $1" \
+                 "convert $1 out.safetensors"; do
+    # shellcheck disable=SC2086
+    "$lockstep" checkpoint $command >out.txt 2>err.txt
+    code=$?
+    [ $code -le 2 ] || fail "lockstep checkpoint $command: code $code"
+  done
+}
+size=$(wc -c <run/model.ckpt-5.json)
+for at in 0 1 30 $((size / 2)) $((size - 30)) $((size - 1)); do
+  cp run/model.ckpt-5.json cut
+  flips cut/model.ckpt-5.json "$at"
+  garbage cut/model.ckpt-5
+  head -c "$at" run/model.ckpt-5.json >cut/model.ckpt-5.json
+  garbage cut/model.ckpt-5
+done
+cp run/model.ckpt-5.json cut
+for from in run/model.ckpt-5.safetensors out.npz; do
+  size=$(wc -c <$from)
+  for at in 0 8 20 60 $((size / 2)) $((size - 40)) $((size - 5)); do
+    cp $from cut/any
+    flips cut/any "$at"
+    garbage cut/any
+    head -c "$at" $from >cut/any
+    garbage cut/any
+  done
+done
+for bytes in '' '{' 'PK' 'text' '{"step":1}'; do
+  printf %s "$bytes" >cut/any
+  ends 1 "cut/any" checkpoint show cut/any
+  ends 1 "cut/any" checkpoint convert cut/any out.npz
+done
+cp -r run same/inner
+printf '{"step":5,"loss":}\n[[[\n{"step"' >same/metrics.jsonl
+"$lockstep" diff run same >out.txt 2>err.txt
+[ $? -le 1 ] || fail "diff of garbage in metrics.jsonl"
+printf '{{{' >same/config.json
+"$lockstep" diff run same >out.txt 2>err.txt
+[ $? -le 1 ] || fail "diff of garbage in config.json"
+
+# ---- Bad words ---------------------------------------------------------------
+ends 2 "COMMAND is missing: list, show, diff, verify or convert" checkpoint
+ends 2 "there is no command 'shwo'; did you mean 'show'?" checkpoint shwo
+ends 2 "there is no command 'frobnicate'; see 'lockstep checkpoint --help'" \
+  checkpoint frobnicate
+ends 2 "FOLDER is missing" checkpoint list
+ends 2 "give two PATHs, got 1" checkpoint diff run
+ends 2 "give PATH and TO, got 3 words" checkpoint convert a b c
+ends 2 "'out.pt' is to end in .safetensors or .npz" \
+  checkpoint convert run out.pt
+ends 2 "--map has 'a', expected OLD=NEW" \
+  checkpoint convert run out.npz --map a
+ends 2 "--only is 'a,,b', which has an empty name" \
+  checkpoint show run --only a,,b
+ends 2 "give two run folders, got 1" diff run
+ends 1 "'nowhere'" checkpoint list nowhere
+ends 1 "'nowhere'" checkpoint show nowhere
+ends 1 "'nowhere'" checkpoint verify nowhere
+ends 1 "'same/inner/nothing'" checkpoint diff run same/inner/nothing
+ends 1 "there is no array 'none/*'" checkpoint show run --only 'none/*'
+ends 1 "'none/*' fits no array of 5" \
+  checkpoint convert run out.npz --only 'none/*'
+ends 1 "would have two arrays called 'x'" checkpoint convert run out.npz \
+  --map hidden1/bias=x,logits/bias=x
+ends 1 "'nowhere' is no run folder: it has no config.json" diff run nowhere
+
+exit $failed
