@@ -31,6 +31,7 @@ static void destroy_feed(ls_object *object) {
   ls_device_assignment_release(feed->assignment);
   ls_mutex_deinit(&feed->lock);
   ls_release(feed->allocator, feed->types);
+  ls_release(feed->allocator, feed->parts);
   ls_release(feed->allocator, feed);
 }
 
@@ -40,7 +41,11 @@ static bool same_device(const ls_device_parts *a, const ls_device_parts *b) {
 }
 
 static bool same_types(const ls_feed_state *a, const ls_feed_state *b) {
-  if (a->count != b->count || a->is_declared != b->is_declared) return false;
+  if (a->count != b->count || a->is_declared != b->is_declared ||
+      (a->parts == NULL) != (b->parts == NULL))
+    return false;
+  for (size_t i = 0; i < a->count && a->parts != NULL; ++i)
+    if (!ls_shape_equal(a->parts[i], b->parts[i])) return false;
   for (size_t i = 0; i < a->count; ++i)
     if (a->types[i].dtype != b->types[i].dtype ||
         !ls_shape_equal(a->types[i].shape, b->types[i].shape))
@@ -77,6 +82,21 @@ static ls_status set_device(ls_feed_state *feed, const char *device) {
   return ls_ok();
 }
 
+static ls_status set_types(ls_feed_state *feed,
+                           const ls_feed_options *options) {
+  feed->count = options->count;
+  feed->types = ls_new_array(feed->allocator, ls_type, options->count);
+  if (feed->types == NULL) return ls_out_of_memory();
+  memcpy(feed->types, options->types, options->count * sizeof(*options->types));
+  if (options->parts == NULL) return ls_ok();
+  feed->parts = ls_new_array(feed->allocator, ls_shape, options->count);
+  if (feed->parts == NULL) return ls_out_of_memory();
+  memcpy(feed->parts, options->parts, options->count * sizeof(*options->parts));
+  feed->num_cores =
+      ls_device_assignment_num_cores_per_replica(options->assignment);
+  return ls_ok();
+}
+
 ls_status ls_feed_create(const ls_feed_options *options,
                          ls_feed_state **out_feed) {
   *out_feed = NULL;
@@ -88,20 +108,13 @@ ls_status ls_feed_create(const ls_feed_options *options,
   feed->kind = options->kind;
   feed->ordinal = options->ordinal;
   feed->is_declared = options->types != NULL;
+  feed->num_cores = 1;
   if (options->assignment != NULL)
     feed->assignment = ls_device_assignment_retain(options->assignment);
   ls_status status = ls_mutex_init(&feed->lock);
   if (ls_status_is_ok(status)) status = set_device(feed, options->device);
-  if (ls_status_is_ok(status) && options->types != NULL) {
-    feed->types = ls_new_array(allocator, ls_type, options->count);
-    if (feed->types == NULL) {
-      status = ls_out_of_memory();
-    } else {
-      feed->count = options->count;
-      memcpy(feed->types, options->types,
-             options->count * sizeof(*options->types));
-    }
-  }
+  if (ls_status_is_ok(status) && options->types != NULL)
+    status = set_types(feed, options);
   if (ls_status_is_ok(status))
     *out_feed = feed;
   else
@@ -109,18 +122,31 @@ ls_status ls_feed_create(const ls_feed_options *options,
   return status;
 }
 
+bool ls_feed_uses(const ls_feed_state *feed, int64_t core) {
+  ls_piece piece;
+  if (feed->parts == NULL) return true;
+  for (size_t i = 0; i < feed->count; ++i)
+    if (ls_piece_of(feed->types[i].shape, feed->parts[i], core, &piece))
+      return true;
+  return false;
+}
+
 // ---- Which queues ----------------------------------------------------------
-// Without a job, the system that was initialized last.
-static ls_pod *find_pod(const ls_feed_state *feed, ls_runtime *runtime) {
-  const char *job = feed->device.job;
-  if (strcmp(job, "localhost") == 0) job = "";
-  ls_pod *found = ls_pod_of_job(runtime, job);
-  if (found != NULL || job[0] != '\0') return found;
+ls_pod *ls_feed_system(ls_runtime *runtime) {
+  ls_pod *found = NULL;
   size_t position = 0;
   for (ls_pod *pod = NULL; (pod = ls_pod_next(runtime, &position)) != NULL;)
     if (found == NULL || ls_pod_generation(pod) >= ls_pod_generation(found))
       found = pod;
   return found;
+}
+
+// Without a job, the system that was initialized last.
+static ls_pod *find_pod(const ls_feed_state *feed, ls_runtime *runtime) {
+  const char *job = feed->device.job;
+  if (strcmp(job, "localhost") == 0) job = "";
+  ls_pod *found = ls_pod_of_job(runtime, job);
+  return found != NULL || job[0] != '\0' ? found : ls_feed_system(runtime);
 }
 
 static ls_status check_pod(const ls_feed_state *feed, const ls_pod *pod) {
@@ -163,8 +189,10 @@ static ls_status no_core(const ls_feed_state *feed, const ls_pod *pod,
 
 // Where a replica's core is.
 static ls_status place_of(const ls_feed_state *feed, const ls_pod *pod,
-                          int64_t replica, int64_t *out_host,
+                          int64_t index, int64_t *out_host,
                           int64_t *out_ordinal) {
+  const int64_t replica = index / feed->num_cores;
+  const int32_t core = feed->logical_core + (int32_t)(index % feed->num_cores);
   *out_host = replica / pod->cores_per_host;
   *out_ordinal = replica % pod->cores_per_host;
   if (feed->assignment == NULL) {
@@ -178,7 +206,7 @@ static ls_status place_of(const ls_feed_state *feed, const ls_pod *pod,
   int32_t task = 0, ordinal = 0;
   const ls_topology *topology = ls_device_assignment_topology(feed->assignment);
   LS_RETURN_IF_ERROR(ls_device_assignment_place(
-      feed->assignment, (int32_t)replica, feed->logical_core, &place));
+      feed->assignment, (int32_t)replica, core, &place));
   LS_RETURN_IF_ERROR(ls_topology_task_at(topology, place, &task));
   LS_RETURN_IF_ERROR(ls_topology_ordinal_at(topology, place, &ordinal));
   *out_host = task;

@@ -12,6 +12,7 @@
 #include "lockstep/host.h"
 #include "lockstep/topology.h"
 #include "tpu/core_queues.h"
+#include "tpu/pieces.h"
 
 typedef enum ls_feed_kind {
   LS_INFEED_DEQUEUE,  // On a core.
@@ -34,7 +35,8 @@ static inline bool ls_feed_takes(ls_feed_kind kind) {
   return kind == LS_INFEED_DEQUEUE || kind == LS_OUTFEED_DEQUEUE;
 }
 
-// The queues of an op: on a host by ordinal, else by replica.
+// The queues of an op: on a host by ordinal, else by replica and, where values
+// are cut, by logical core.
 typedef struct ls_feed_targets {
   struct ls_feed_targets *before;  // Those of other systems.
   ls_pod *pod;
@@ -55,9 +57,11 @@ typedef struct ls_feed_state {
   bool is_declared;        // Of enqueues: values must be of `types`.
   ls_device_assignment *assignment;  // Of replicas. NULL: one after the other.
   int32_t logical_core;
-  size_t count;  // Elements, where they are known.
+  int32_t num_cores;  // Of a replica, where values are cut; else 1.
+  size_t count;       // Elements, where they are known.
   ls_type *types;
-  ls_mutex lock;  // Guards what follows.
+  ls_shape *parts;  // How each is cut. NULL: none is.
+  ls_mutex lock;    // Guards what follows.
   ls_feed_targets *targets;
   ls_feed_call *idle;
 } ls_feed_state;
@@ -67,7 +71,8 @@ typedef struct ls_feed_options {
   const char *device;  // "" and NULL: none.
   int64_t ordinal;
   ls_device_assignment *assignment;
-  const ls_type *types;  // NULL: not known.
+  const ls_type *types;   // NULL: not known.
+  const ls_shape *parts;  // NULL: values are not cut.
   size_t count;
 } ls_feed_options;
 
@@ -82,6 +87,10 @@ LS_MUST_USE ls_status ls_feed_create(const ls_feed_options *options,
 LS_MUST_USE ls_status ls_feed_find(ls_feed_state *feed, ls_runtime *runtime,
                                    int64_t first, size_t count,
                                    ls_feed_targets **out_targets);
+// Whether a core of a replica gets something.
+bool ls_feed_uses(const ls_feed_state *feed, int64_t core);
+// The system that was initialized last, or else made last; NULL: none. Lent.
+ls_pod *ls_feed_system(ls_runtime *runtime);
 // The core of a host's op, from the attribute or the device it is placed on.
 //   LS_INVALID_ARGUMENT  on a CPU, and not said.
 LS_MUST_USE ls_status ls_feed_ordinal(const ls_feed_state *feed,
@@ -98,5 +107,14 @@ void ls_feed_calls_destroy(ls_feed_state *feed);
 // Adds an op; the feed is retained. `name` NULL: the kind's.
 ls_op ls_feed_op_add(const char *name, ls_feed_state *feed,
                      const ls_tensor *inputs, size_t num_inputs);
+
+// The ops of queues, with names: those of a replica's dequeue, or of whether
+// there will be something to take, and of an enqueue on a host. Options but the
+// types and how they are cut come from where they are made.
+ls_op ls_feed_dequeue(ls_feed_kind kind, const char *name,
+                      const ls_feed_options *options, const ls_tensor *inputs,
+                      size_t num_inputs);
+ls_op ls_feed_enqueue(const char *name, const ls_tensor *values,
+                      const ls_type *types, size_t count, int64_t ordinal);
 
 #endif  // LS_TPU_FEED_H_

@@ -37,6 +37,13 @@ static ls_core_queue *queue_at(const ls_feed_call *self, size_t i) {
   return self->targets->queues[self->first + i];
 }
 
+// Whether something comes that way: where values are cut, not all cores of a
+// replica need get a piece.
+static bool is_used(const ls_feed_call *self, size_t i) {
+  return self->feed->num_cores == 1 ||
+         ls_feed_uses(self->feed, (int64_t)i % self->feed->num_cores);
+}
+
 static ls_feed_state *feed_of(const ls_host_call *call) {
   return (ls_feed_state *)call->state;
 }
@@ -104,8 +111,8 @@ static ls_status enter(ls_host_call *call, size_t num_tuples,
 static ls_status find_targets(ls_feed_call *self) {
   const ls_host_call *call = self->call;
   ls_feed_state *feed = self->feed;
-  int64_t first = call->replica;
-  self->count = (size_t)call->num_replicas;
+  int64_t first = (int64_t)call->replica * feed->num_cores;
+  self->count = (size_t)(call->num_replicas * feed->num_cores);
   if (ls_feed_is_on_host(feed->kind)) {
     if (feed->kind == LS_OUTFEED_DEQUEUE && call->num_inputs == 1) {
       int32_t ordinal = 0;
@@ -166,7 +173,8 @@ static ls_status end_of(const ls_core_queue *queue) {
 // The first that will give nothing any more; NULL: none.
 static ls_core_queue *find_drained(const ls_feed_call *self) {
   for (size_t i = 0; i < self->count; ++i)
-    if (is_drained(queue_at(self, i)->tuples)) return queue_at(self, i);
+    if (is_used(self, i) && is_drained(queue_at(self, i)->tuples))
+      return queue_at(self, i);
   return NULL;
 }
 
@@ -192,7 +200,7 @@ static outcome look(ls_feed_call *self, ls_core_queue **out_drained) {
   while (self->at < self->count) {
     ls_queue *queue = queue_at(self, self->at)->tuples;
     if (self->tuples[self->at].kind != LS_KIND_NONE ||
-        ls_queue_count(queue) > 0) {
+        !is_used(self, self->at) || ls_queue_count(queue) > 0) {
       ++self->at;
       continue;
     }
@@ -206,24 +214,40 @@ static outcome look(ls_feed_call *self, ls_core_queue **out_drained) {
   return TRIES;
 }
 
+// The piece of element `k` that comes by queue `i`; false: none does.
+static bool piece_at(const ls_feed_call *self, size_t i, size_t k,
+                     ls_piece *out_piece) {
+  const ls_feed_state *feed = self->feed;
+  const ls_shape shape = self->call->output_types[k].shape;
+  const ls_shape parts =
+      feed->parts == NULL ? LS_SHAPE_UNKNOWN : feed->parts[k];
+  return ls_piece_of(shape, parts, (int64_t)i % feed->num_cores, out_piece);
+}
+
 static ls_status check_tuple(const ls_feed_call *self, size_t i) {
   const ls_host_call *call = self->call;
   const ls_nest tuple = self->tuples[i];
   const char *name = ls_core_queue_name(queue_at(self, i));
-  if (ls_nest_count(tuple) != call->num_outputs)
+  size_t count = 0;
+  ls_piece piece;
+  for (size_t k = 0; k < call->num_outputs; ++k)
+    count += piece_at(self, i, k, &piece);
+  if (ls_nest_count(tuple) != count)
     return ls_invalid_argument("the tuple in the %s has %zu elements, %zu are "
                                "expected",
-                               name, ls_nest_count(tuple), call->num_outputs);
+                               name, ls_nest_count(tuple), count);
+  size_t next = 0;
   for (size_t k = 0; k < call->num_outputs; ++k) {
-    const ls_array *array = ls_nest_as_array(ls_nest_item(tuple, k));
-    const ls_type *type = &call->output_types[k];
-    if (ls_array_dtype(array) == type->dtype &&
-        ls_shape_equal(ls_array_shape(array), type->shape))
+    if (!piece_at(self, i, k, &piece)) continue;
+    const ls_array *array = ls_nest_as_array(ls_nest_item(tuple, next++));
+    const ls_dtype dtype = call->output_types[k].dtype;
+    if (ls_array_dtype(array) == dtype &&
+        ls_shape_equal(ls_array_shape(array), piece.shape))
       continue;
     return ls_invalid_argument(
         "element %zu of the tuple in the %s is %s, expected is %s", k, name,
         LS_SHAPE_TEXT(ls_array_dtype(array), ls_array_shape(array)),
-        LS_SHAPE_TEXT(type->dtype, type->shape));
+        LS_SHAPE_TEXT(dtype, piece.shape));
   }
   return ls_ok();
 }
@@ -236,7 +260,7 @@ static bool step_take(ls_feed_call *self) {
     if (next == WAITS) return false;
     if (next == ENDS) return fail(self, end_of(drained));
     for (size_t i = 0; i < self->count && self->at == self->count; ++i) {
-      bool popped = self->tuples[i].kind != LS_KIND_NONE;
+      bool popped = self->tuples[i].kind != LS_KIND_NONE || !is_used(self, i);
       if (!popped)
         ls_status_free(ls_queue_try_pop(queue_at(self, i)->tuples,
                                         &self->tuples[i], &popped));
@@ -244,6 +268,7 @@ static bool step_take(ls_feed_call *self) {
     }
     if (self->at < self->count) continue;
     for (size_t i = 0; i < self->count; ++i) {
+      if (!is_used(self, i)) continue;
       const ls_status status = check_tuple(self, i);
       if (!ls_status_is_ok(status)) return fail(self, status);
     }
@@ -255,7 +280,7 @@ static bool step_take(ls_feed_call *self) {
 static void drop_surplus(const ls_feed_call *self) {
   for (size_t i = 0; i < self->count; ++i) {
     ls_core_queue *queue = queue_at(self, i);
-    for (bool popped = true; popped;) {
+    for (bool popped = is_used(self, i); popped;) {
       ls_nest tuple = ls_none();
       ls_status_free(ls_queue_try_pop(queue->tuples, &tuple, &popped));
       if (popped) ls_core_queue_give_back(queue, tuple);
@@ -337,9 +362,13 @@ static ls_status begin(ls_host_call *call, size_t num_tuples,
   return status;
 }
 
+static size_t most_tuples(const ls_host_call *call) {
+  return (size_t)(call->num_replicas * feed_of(call)->num_cores);
+}
+
 static ls_status start_take(ls_host_call *call) {
   ls_feed_call *self = NULL;
-  LS_RETURN_IF_ERROR(begin(call, (size_t)call->num_replicas, &self));
+  LS_RETURN_IF_ERROR(begin(call, most_tuples(call), &self));
   go_on(self);
   return ls_ok();
 }
@@ -349,7 +378,7 @@ static ls_status start_ready(ls_host_call *call) {
   ls_feed_call *self = NULL;
   const bool is_wanted =
       call->num_inputs == 0 || *(const uint8_t *)call->inputs[0] != 0;
-  LS_RETURN_IF_ERROR(begin(call, (size_t)call->num_replicas, &self));
+  LS_RETURN_IF_ERROR(begin(call, most_tuples(call), &self));
   self->is_over = !is_wanted;
   if (is_wanted)
     go_on(self);
@@ -414,25 +443,42 @@ static ls_status end(ls_host_call *call, size_t num_tuples) {
   return status;
 }
 
+// To where the replica's values are; what all of its cores have comes once.
+static void copy_tuple(const ls_feed_call *self, size_t i) {
+  const ls_host_call *call = self->call;
+  const size_t num_cores = (size_t)self->feed->num_cores;
+  size_t next = 0;
+  for (size_t k = 0; k < call->num_outputs; ++k) {
+    const ls_type *type = &call->output_types[k];
+    ls_piece piece;
+    if (!piece_at(self, i, k, &piece)) continue;
+    const ls_array *array =
+        ls_nest_as_array(ls_nest_item(self->tuples[i], next++));
+    const size_t item = ls_dtype_size(type->dtype);
+    const size_t size = item * (size_t)ls_shape_num_elements(type->shape);
+    const bool is_all = ls_array_size(array) == size;
+    if (call->outputs[k] == NULL || (is_all && i % num_cores != 0)) continue;
+    char *to = (char *)call->outputs[k] + i / num_cores * size;
+    if (is_all)
+      memcpy(to, ls_array_data(array), size);
+    else
+      ls_piece_copy(&piece, type->shape, item, ls_array_data(array), to);
+  }
+}
+
 static ls_status take_tuples(ls_host_call *call) {
   ls_feed_call *self = call->room[0];
   const bool are_wanted =
       ls_status_is_ok(self->status) && call->outputs != NULL;
   for (size_t i = 0; i < self->count && are_wanted; ++i)
-    for (size_t k = 0; k < call->num_outputs; ++k) {
-      const ls_array *array =
-          ls_nest_as_array(ls_nest_item(self->tuples[i], k));
-      const size_t size = ls_array_size(array);
-      if (call->outputs[k] != NULL)
-        memcpy((char *)call->outputs[k] + i * size, ls_array_data(array), size);
-    }
+    if (is_used(self, i)) copy_tuple(self, i);
   return end(call, self->count);
 }
 
 static ls_status take_ready(ls_host_call *call) {
   const ls_feed_call *self = call->room[0];
-  for (size_t i = 0; i < self->count && call->outputs != NULL; ++i)
-    ((int32_t *)call->outputs[0])[i] = self->has_tuples;
+  for (int32_t r = 0; r < call->num_replicas && call->outputs != NULL; ++r)
+    ((int32_t *)call->outputs[0])[r] = self->has_tuples;
   return end(call, 0);
 }
 

@@ -38,6 +38,24 @@ static ls_op add(ls_feed_options options, const char *name,
   return op;
 }
 
+ls_op ls_feed_dequeue(ls_feed_kind kind, const char *name,
+                      const ls_feed_options *options, const ls_tensor *inputs,
+                      size_t num_inputs) {
+  ls_feed_options all = *options;
+  all.kind = kind;
+  all.ordinal = -1;
+  return add(all, name, inputs, num_inputs);
+}
+
+ls_op ls_feed_enqueue(const char *name, const ls_tensor *values,
+                      const ls_type *types, size_t count, int64_t ordinal) {
+  return add((ls_feed_options){.kind = LS_INFEED_ENQUEUE,
+                               .ordinal = ordinal,
+                               .types = types,
+                               .count = count},
+             name, values, count);
+}
+
 // ---- What is refused -------------------------------------------------------
 static bool can_be_fed(ls_dtype dtype) {
   return dtype > LS_DTYPE_NONE && dtype < LS_DTYPE_COUNT &&
