@@ -49,6 +49,7 @@
 #include "lockstep/record.h"
 #include "lockstep/regroup.h"
 #include "lockstep/replica.h"
+#include "lockstep/replicate.h"
 #include "lockstep/runs.h"
 #include "lockstep/runtime.h"
 #include "lockstep/saved_file.h"

@@ -67,7 +67,7 @@ typedef struct ls_node {
   const char *device;    // NULL: none.
   const char *file;      // The user's source place; static text.
   int line;
-  ls_op origin;       // Lowered: the op it came from.
+  ls_op origin;       // Lowered or gathered: the op it came from.
   ls_array **values;  // Eager: one an output; see ls_eager_catch_up.
   ls_status failure;  // Eager: why there is no value.
   int32_t replica;    // Eager: whose callback made it, its id + 1. Else 0.
@@ -318,6 +318,11 @@ const char *ls_node_describe(ls_graph *graph, ls_node *node, char *buffer,
 
 static inline const ls_op_info *ls_node_info(const ls_node *node) {
   return &ls_op_table[node->type];
+}
+
+// The op as the user made it: the node of `graph`, or what it is a copy of.
+static inline ls_op ls_node_source(ls_graph *graph, const ls_node *node) {
+  return node->origin.graph != NULL ? node->origin : (ls_op){graph, node->id};
 }
 
 // An op's own attribute, as what makes ops writes it: LS_OWN_I(AXIS, 1).

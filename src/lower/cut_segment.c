@@ -316,7 +316,7 @@ static ls_status append(segment *s) {
   ls_release(inputs.allocator, inputs.items);
   LS_RETURN_IF_ERROR(status);
   s->region = NULL;  // The op has it.
-  made->origin = (ls_op){request->from, request->origin->id};
+  made->origin = ls_node_source(request->from, request->origin);
   made->file = request->origin->file;
   made->line = request->origin->line;
   return set_values(s, made);

@@ -69,7 +69,7 @@ static ls_status declare_round(ls_lower_flow *f, const carrying *r,
 static void name_after_loop(const ls_lower_flow *f, const ls_graph *body,
                             uint64_t ref) {
   ls_node *node = ls_graph_node_of(body, ref);
-  node->origin = (ls_op){f->scope->from, f->node->id};
+  node->origin = ls_node_source(f->scope->from, f->node);
   node->file = f->node->file;
   node->line = f->node->line;
 }

@@ -3,6 +3,7 @@
 // A program from a request: parameters, nodes, results, then what nothing uses
 // is dropped and the whole is checked.
 #include "base/runtime_internal.h"
+#include "graph/gather/gather.h"
 #include "graph/identity.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
@@ -158,6 +159,30 @@ static ls_status lower_request(ls_backend *backend, ls_lowering *all,
   LS_RETURN_IF_ERROR(status);
   program->num_inputs = request->num_feeds;
   return finish(backend, program);
+}
+
+ls_status ls_lower_gather(ls_lower_request *request, ls_arena *memory,
+                          ls_graph **out_copy) {
+  *out_copy = NULL;
+  // A graph with an error is not whole; lowering gives it.
+  if (request->graph->error != NULL) return ls_ok();
+  ls_gathered gathered;
+  LS_RETURN_IF_ERROR(ls_graph_gather(
+      &(ls_gather_request){.graph = request->graph,
+                           .fetches = request->fetches,
+                           .num_fetches = request->num_fetches,
+                           .feeds = request->feeds,
+                           .num_feeds = request->num_feeds,
+                           .targets = request->targets,
+                           .num_targets = request->num_targets,
+                           .effects_are_roots = request->effects_are_roots},
+      memory, &gathered));
+  if (gathered.graph == NULL) return ls_ok();
+  *out_copy = request->graph = gathered.graph;
+  request->fetches = gathered.fetches;
+  request->feeds = gathered.feeds;
+  request->targets = gathered.targets;
+  return ls_ok();
 }
 
 ls_status ls_lower(ls_backend *backend, const ls_lower_request *request,

@@ -41,6 +41,13 @@ typedef struct ls_lower_request {
   uint32_t *outputs;
 } ls_lower_request;
 
+// Replicated computations of the request's graph become replicate ops: in a
+// copy, which the request is of then and which is the caller's until it has
+// been lowered (ls_graph_free). NULL: there are none. Its lists are in
+// `memory`.
+ls_status ls_lower_gather(ls_lower_request *request, ls_arena *memory,
+                          ls_graph **out_copy);
+
 // Makes the program, as `backend` wants it. The caller owns a reference.
 //   LS_INVALID_ARGUMENT  shapes that do not fit once they are known, or a
 //                        placeholder that is needed and not fed.

@@ -329,3 +329,28 @@ ls_status lower_assign(ls_lower_scope *scope, ls_node *node) {
   LS_RETURN_IF_ERROR(ls_lower_write(scope, variable, value));
   return ls_lower_map(scope, ls_ref(node->id, 0), value);
 }
+
+// ---- Replicated computations ------------------------------------------------
+// What stands around one, for anybody but it.
+ls_status lower_of_cluster(ls_lower_scope *scope, ls_node *node) {
+  (void)scope;
+  if (node->type == LS_OP_TPU_REPLICATED_INPUT)
+    return ls_invalid_argument("it has values of %u replicas: only a "
+                               "replicated computation can use it",
+                               node->num_inputs);
+  return ls_invalid_argument("%s belongs to no replicated computation",
+                             ls_node_info(node)->name);
+}
+
+// A program that can give it has been compiled: an empty message.
+ls_status lower_compilation_result(ls_lower_scope *scope, ls_node *node) {
+  ls_array *array = NULL;
+  uint64_t ref = 0;
+  LS_RETURN_IF_ERROR(ls_array_create(LS_DTYPE_STRING, LS_SCALAR, &array));
+  const ls_attr attr = LS_OWN_A(VALUE, array);
+  const ls_status status =
+      ls_lower_make(scope, LS_OP_CONSTANT, NULL, 0, &attr, 1, node, &ref);
+  ls_array_release(array);
+  LS_RETURN_IF_ERROR(status);
+  return ls_lower_map(scope, ls_ref(node->id, 0), ref);
+}

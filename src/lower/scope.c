@@ -267,7 +267,7 @@ ls_status ls_lower_append(ls_lower_scope *scope, const ls_op_spec *wanted,
   ls_arena_deinit(&memory);
   LS_RETURN_IF_ERROR(status);
   if (origin != NULL) {
-    node->origin = (ls_op){scope->from, origin->id};
+    node->origin = ls_node_source(scope->from, origin);
     node->file = origin->file;
     node->line = origin->line;
   }

@@ -170,18 +170,24 @@ static ls_status compile_trace(ls_function *function, trace *t) {
   LS_RETURN_IF_ERROR(ls_runtime_state_get(function->runtime, &state));
   LS_RETURN_IF_ERROR(ls_result_map_init(&t->result_map, function->allocator,
                                         t->graph->num_results));
-  LS_RETURN_IF_ERROR(
-      ls_compile(function->runtime,
-                 &(ls_lower_request){.graph = t->graph,
-                                     .fetches = t->graph->results,
-                                     .num_fetches = t->graph->num_results,
-                                     .feeds = t->graph->parameters,
-                                     .feed_types = t->signature.types,
-                                     .num_feeds = t->graph->num_declared,
-                                     .effects_are_roots = true,
-                                     .variables = ls_store_states(state->store),
-                                     .outputs = t->result_map.outputs},
-                 &t->compiled));
+  ls_lower_request request = {.graph = t->graph,
+                              .fetches = t->graph->results,
+                              .num_fetches = t->graph->num_results,
+                              .feeds = t->graph->parameters,
+                              .feed_types = t->signature.types,
+                              .num_feeds = t->graph->num_declared,
+                              .effects_are_roots = true,
+                              .variables = ls_store_states(state->store),
+                              .outputs = t->result_map.outputs};
+  ls_arena memory;
+  ls_graph *copy = NULL;
+  ls_arena_init(&memory, function->allocator);
+  ls_status status = ls_lower_gather(&request, &memory, &copy);
+  if (ls_status_is_ok(status))
+    status = ls_compile(function->runtime, &request, &t->compiled);
+  ls_graph_free(copy);
+  ls_arena_deinit(&memory);
+  LS_RETURN_IF_ERROR(status);
   t->num_result_leaves = ls_nest_num_leaves(t->results);
   return ls_result_map_finish(&t->result_map, function->allocator, &t->compiled,
                               1);

@@ -70,6 +70,17 @@ static ls_status compile(ls_plan *plan, const ls_lower_request *all,
                               plan->num_parts);
 }
 
+// With its replicated computations gathered.
+static ls_status compile_gathered(ls_plan *plan, const ls_lower_request *all,
+                                  ls_arena *memory) {
+  ls_lower_request request = *all;
+  ls_graph *copy = NULL;
+  LS_RETURN_IF_ERROR(ls_lower_gather(&request, memory, &copy));
+  const ls_status status = compile(plan, &request, memory);
+  ls_graph_free(copy);
+  return status;
+}
+
 ls_status ls_plan_create(const ls_lower_request *request, ls_store *store,
                          ls_arena *memory, ls_plan **out_plan) {
   ls_allocator *allocator = request->graph->allocator;
@@ -79,7 +90,7 @@ ls_status ls_plan_create(const ls_lower_request *request, ls_store *store,
   plan->store = store;
   ls_status status =
       ls_result_map_init(&plan->results, allocator, request->num_fetches);
-  if (ls_status_is_ok(status)) status = compile(plan, request, memory);
+  if (ls_status_is_ok(status)) status = compile_gathered(plan, request, memory);
   if (ls_status_is_ok(status))
     *out_plan = plan;
   else

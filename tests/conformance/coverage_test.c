@@ -64,6 +64,14 @@ static const named_test value_tests[] = {
      "a_collective_has_one_gradient_in_every_way"},
     {LS_OP_HOST, "engine/cpu_host_test.c",
      "host_calls_run_in_order_now_or_later"},
+    {LS_OP_TPU_REPLICATED_INPUT, "tpu/replicate_test.c",
+     "every_replica_runs_it_on_its_own_values"},
+    {LS_OP_TPU_REPLICATED_OUTPUT, "tpu/replicate_test.c",
+     "every_replica_runs_it_on_its_own_values"},
+    {LS_OP_TPU_REPLICATE_METADATA, "tpu/replicate_test.c",
+     "every_replica_runs_it_on_its_own_values"},
+    {LS_OP_TPU_COMPILATION_RESULT, "tpu/replicate_test.c",
+     "how_compiling_went_is_told_without_running"},
 };
 
 static const named_test gradient_tests[] = {
@@ -147,6 +155,10 @@ static const reason reasons[] = {
     {LS_OP_ASSIGN_SCATTER, effect},
     {LS_OP_REPLICATE, "a gradient is taken within a replica"},
     {LS_OP_HOST, "nobody knows what the host computes"},
+    {LS_OP_TPU_REPLICATED_INPUT, "a gradient is taken within a replica"},
+    {LS_OP_TPU_REPLICATED_OUTPUT, "a gradient is taken within a replica"},
+    {LS_OP_TPU_REPLICATE_METADATA, "it has neither operand nor result"},
+    {LS_OP_TPU_COMPILATION_RESULT, not_floats},
 };
 
 // ---- Looking ---------------------------------------------------------------

@@ -184,3 +184,39 @@ ls_status infer_permute(ls_infer *infer) {
 }
 
 ls_status infer_replica_broadcast(ls_infer *infer) { return infer_same(infer); }
+
+// ---- Replicated computations ------------------------------------------------
+// What is known of all replicas' values.
+ls_status infer_replicated_input(ls_infer *infer) {
+  ls_type type = infer->in[0];
+  for (size_t r = 1; r < infer->num_in; ++r) {
+    const ls_type other = infer->in[r];
+    if (other.dtype != type.dtype ||
+        (other.shape.rank >= 0 && type.shape.rank >= 0 &&
+         other.shape.rank != type.shape.rank))
+      return ls_invalid_argument(
+          "%s: the value is %s on replica 0 and %s on replica %zu",
+          infer->op_name, LS_OPERAND_TEXT(infer, 0), LS_OPERAND_TEXT(infer, r),
+          r);
+    if (other.shape.rank < 0) type.shape = other.shape;
+    for (int32_t d = 0; d < type.shape.rank; ++d)
+      if (other.shape.dim[d] != type.shape.dim[d])
+        type.shape.dim[d] = LS_UNKNOWN_DIM;
+  }
+  infer->out[0] = type;
+  return ls_ok();
+}
+
+// A result that is not known before may have another shape on each.
+ls_status infer_replicated_output(ls_infer *infer) {
+  const size_t count = (size_t)ls_infer_int(infer, LS_ATTR_ID_NUM_REPLICAS);
+  LS_RETURN_IF_ERROR(ls_infer_outputs(infer, count));
+  for (size_t r = 0; r < count; ++r)
+    infer->out[r] = infer->in[0];
+  return ls_ok();
+}
+
+ls_status infer_compilation_result(ls_infer *infer) {
+  infer->out[0] = (ls_type){LS_DTYPE_STRING, LS_SCALAR};
+  return ls_ok();
+}

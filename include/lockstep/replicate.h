@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layer: tpu
+//
+// Replicated computations: one callback, built once, that every replica runs on
+// its own values.
+//
+// In the graph its ops lie flat among the others and carry the attribute
+// `_tpu_replicate`, the computation's name; only when a session or a function
+// runs are they gathered to what R replicas do in lock step. What the callback
+// uses from outside is the same for all. Nothing inside can be fed or fetched:
+// what it returns can.
+//
+// Threads: a graph belongs to the threads that build it, one at a time.
+#ifndef LOCKSTEP_REPLICATE_H_
+#define LOCKSTEP_REPLICATE_H_
+
+#include "lockstep/variable.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// How to replicate. Zero in a field means its default.
+typedef struct ls_replicate_options {
+  // Whether ops that no core runs (strings, summaries, prints) go to the host
+  // by themselves. Default off.
+  ls_flag soft_placement;
+  // Whether a replica's cores are one to the computation. Default on.
+  ls_flag spmd;
+} ls_replicate_options;
+
+// Builds the computation that `fn` makes in the current graph, a build graph or
+// that of a function, loop or branch. `inputs` is a list with a list or tuple
+// of inputs for each replica, each input any nest; all replicas' have one
+// structure and one dtype a leaf, and shapes that can differ. NONE: one replica
+// without inputs. `fn` is given replica's inputs once, for all of them; of a
+// none it is given none.
+//
+// `*outputs`, the caller's, is a list with what each replica has of what `fn`
+// has returned. That is tensors and behind them ops, in a list, alone or none:
+// each replica has a list of the tensors then, which wait for the ops; without
+// tensors it has one op. Or it is another nest, of tensors: each replica has
+// such a nest.
+//   LS_FAILED_PRECONDITION  in eager.
+//   LS_INVALID_ARGUMENT     inputs or results of other forms; in a replicated
+//                           computation. The graph is as it was.
+LS_API LS_MUST_USE ls_status ls_replicate(ls_callback fn, void *user,
+                                          ls_nest inputs,
+                                          const ls_replicate_options *options,
+                                          ls_nest *outputs);
+// The same, with a string tensor that tells how compiling it went: empty when
+// it went well, else protobuf's form of a code (1) and a message (2). Fetching
+// it alone runs nothing.
+LS_API LS_MUST_USE ls_status
+ls_split_compile_and_replicate(ls_callback fn, void *user, ls_nest inputs,
+                               const ls_replicate_options *options,
+                               ls_tensor *compile_status, ls_nest *outputs);
+
+// Whether the op is of a replicated computation.
+LS_API bool ls_op_is_replicated(ls_op op);
+
+#ifdef __cplusplus
+}
+#endif
+#endif  // LOCKSTEP_REPLICATE_H_

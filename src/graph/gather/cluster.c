@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A cluster of several replicas as one op. Values with one for each replica are
+// its split arguments, what else is outside is captured.
+#include "graph/gather/copy.h"
+
+typedef struct body {
+  ls_copying *c;  // Around.
+  ls_cluster *cluster;
+  ls_copying inner;
+  const ls_node **split;  // Their ops.
+  size_t num_split;
+  uint64_t *results;
+  size_t num_results;
+} body;
+
+// ---- Arguments -------------------------------------------------------------
+static bool is_one_value(const ls_node *input) {
+  for (uint32_t r = 1; r < input->num_inputs; ++r)
+    if (input->inputs[r] != input->inputs[0]) return false;
+  return true;
+}
+
+// Whether replica r is given r.
+static bool is_replica_id(const ls_graph *graph, const ls_node *input) {
+  for (uint32_t r = 0; r < input->num_inputs; ++r) {
+    const ls_node *node = ls_graph_node_of(graph, input->inputs[r]);
+    if (node->type != LS_OP_CONSTANT) return false;
+    const ls_array *value = ls_node_attr(node, LS_ATTR_ID_VALUE)->as.array;
+    if (ls_array_dtype(value) != LS_DTYPE_I32 ||
+        ls_array_shape(value).rank != 0 || ls_array_f64(value, 0) != (double)r)
+      return false;
+  }
+  return true;
+}
+
+static bool is_listed(const body *b, const ls_node *input) {
+  for (size_t i = 0; i < b->num_split; ++i)
+    if (b->split[i] == input) return true;
+  return false;
+}
+
+static ls_status check_input(const body *b, ls_node *input) {
+  if (input->num_inputs == b->cluster->replicas) return ls_ok();
+  char text[LS_MAX_FULL_NAME];
+  return ls_invalid_argument(
+      "%s has values of %u replicas, computation '%s' has %zu",
+      ls_node_describe(b->c->from, input, text, sizeof(text)),
+      input->num_inputs, b->cluster->name, b->cluster->replicas);
+}
+
+static ls_status declare(body *b, const ls_node *input) {
+  ls_tensor made;
+  LS_RETURN_IF_ERROR(
+      ls_graph_add_parameter(b->inner.to, input->outputs[0], NULL, &made));
+  b->split[b->num_split++] = input;
+  return ls_copying_set(&b->inner, ls_ref(input->id, 0), made.ref);
+}
+
+// Visits each argument of a member once.
+static ls_status list_arguments(body *b, bool of_ids) {
+  const ls_graph *from = b->c->from;
+  for (size_t i = 0; i < from->num_nodes; ++i) {
+    if (ls_cluster_at(b->c, i) != b->cluster) continue;
+    const ls_node *node = from->nodes[i];
+    for (uint32_t k = 0; k < node->num_inputs; ++k) {
+      const uint64_t ref = node->inputs[k];
+      ls_node *input = ls_graph_node_of(from, ref);
+      if (input->type != LS_OP_TPU_REPLICATED_INPUT ||
+          ls_map_find_u64(&b->inner.refs, ref) != NULL ||
+          ls_map_find_u64(&b->c->refs, ref) != NULL)
+        continue;
+      LS_RETURN_IF_ERROR(check_input(b, input));
+      const bool is_id = is_replica_id(from, input);
+      if (!of_ids && !is_id && !is_one_value(input) && !is_listed(b, input))
+        LS_RETURN_IF_ERROR(declare(b, input));
+      if (!of_ids || !is_id) continue;
+      ls_node *id = ls_graph_append(
+          b->inner.to, &(ls_op_spec){.type = LS_OP_REPLICA_ID}, NULL, 1);
+      if (id == NULL) return ls_out_of_memory();
+      id->outputs[0] = input->outputs[0];
+      id->origin = ls_node_source(b->c->from, input);
+      id->scope = input->scope;
+      id->base = input->base;
+      id->number = input->number;
+      LS_RETURN_IF_ERROR(ls_copying_set(&b->inner, ref, ls_ref(id->id, 0)));
+    }
+  }
+  return ls_ok();
+}
+
+// One value for all comes in where it is first used.
+static ls_status take_common(body *b, const ls_node *node) {
+  for (uint32_t k = 0; k < node->num_inputs; ++k) {
+    const uint64_t ref = node->inputs[k];
+    const ls_node *input = ls_graph_node_of(b->c->from, ref);
+    if (input->type != LS_OP_TPU_REPLICATED_INPUT ||
+        ls_map_find_u64(&b->inner.refs, ref) != NULL ||
+        ls_map_find_u64(&b->c->refs, ref) != NULL)
+      continue;
+    uint64_t value = 0;
+    LS_RETURN_IF_ERROR(ls_copied(&b->inner, NULL, input->inputs[0], &value));
+    LS_RETURN_IF_ERROR(ls_copying_set(&b->inner, ref, value));
+  }
+  return ls_ok();
+}
+
+// ---- The body --------------------------------------------------------------
+static ls_status copy_members(body *b) {
+  const ls_graph *from = b->c->from;
+  for (size_t i = 0; i < from->num_nodes; ++i) {
+    ls_node *node = from->nodes[i];
+    if (ls_cluster_at(b->c, i) != b->cluster ||
+        node->type == LS_OP_TPU_REPLICATE_METADATA)
+      continue;
+    LS_RETURN_IF_ERROR(take_common(b, node));
+    LS_RETURN_IF_ERROR(ls_copy_node(&b->inner, node));
+  }
+  return ls_ok();
+}
+
+static ls_status list_results(body *b) {
+  const ls_graph *from = b->c->from;
+  b->results = ls_arena_new_array(b->c->memory, uint64_t, from->num_nodes + 1);
+  if (b->results == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < from->num_nodes; ++i) {
+    ls_node *node = from->nodes[i];
+    if (!b->c->needed[i] || node->type != LS_OP_TPU_REPLICATED_OUTPUT) continue;
+    const uint64_t ref = node->inputs[0];
+    if (ls_cluster_of_ref(b->c, ref) != b->cluster ||
+        ls_map_find_u64(&b->cluster->results, ref) != NULL)
+      continue;
+    LS_RETURN_IF_ERROR(
+        ls_copied(&b->inner, node, ref, &b->results[b->num_results]));
+    if (!ls_map_insert_u64(&b->cluster->results, ref,
+                           (void *)(uintptr_t)++b->num_results))
+      return ls_out_of_memory();
+  }
+  return ls_graph_set_results(b->inner.to, b->results, b->num_results);
+}
+
+// ---- The op ----------------------------------------------------------------
+static ls_status list_inputs(body *b, uint64_t **out_inputs,
+                             size_t *out_count) {
+  const size_t replicas = b->cluster->replicas;
+  const ls_graph *region = b->inner.to;
+  const size_t most = b->num_split * replicas + region->num_captures;
+  size_t count = 0;
+  uint64_t *inputs = ls_arena_new_array(b->c->memory, uint64_t, most + 1);
+  if (inputs == NULL) return ls_out_of_memory();
+  for (size_t s = 0; s < b->num_split; ++s)
+    for (size_t r = 0; r < replicas; ++r)
+      LS_RETURN_IF_ERROR(ls_copied(b->c, b->cluster->metadata,
+                                   b->split[s]->inputs[r], &inputs[count++]));
+  for (size_t i = 0; i < region->num_captures; ++i)
+    inputs[count++] = region->captures[i].outer.ref;
+  *out_inputs = inputs;
+  *out_count = count;
+  return ls_ok();
+}
+
+// What members wait for outside of it all of it waits for.
+static ls_status list_control(body *b, ls_op_spec *spec) {
+  const ls_graph *from = b->c->from;
+  ls_op *control = ls_arena_new_array(b->c->memory, ls_op, from->num_nodes + 1);
+  bool *seen = ls_arena_new_array(b->c->memory, bool, b->c->to->next_id + 1);
+  if (control == NULL || seen == NULL) return ls_out_of_memory();
+  spec->control = control;
+  for (size_t i = 0; i < from->num_nodes; ++i) {
+    if (ls_cluster_at(b->c, i) != b->cluster) continue;
+    const ls_node *node = from->nodes[i];
+    for (uint32_t k = 0; k < node->num_control; ++k) {
+      const uint64_t id =
+          (uintptr_t)ls_map_find_u64(&b->c->ids, node->control[k]);
+      if (id == 0 || seen[id]) continue;
+      seen[id] = true;
+      control[spec->num_control++] = (ls_op){b->c->to, id};
+    }
+  }
+  return ls_ok();
+}
+
+static ls_status infer(body *b, const ls_op_spec *spec, const uint64_t *inputs,
+                       ls_infer *out) {
+  ls_type *in = ls_arena_new_array(b->c->memory, ls_type, spec->num_inputs + 1);
+  ls_type *type = ls_arena_new(b->c->memory, ls_type);
+  if (in == NULL || type == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < spec->num_inputs; ++i)
+    in[i] = ls_graph_type(b->c->to, inputs[i]);
+  *out = (ls_infer){.spec = spec,
+                    .op_name = ls_op_table[spec->type].name,
+                    .in = in,
+                    .num_in = spec->num_inputs,
+                    .out = type,
+                    .num_out = 1,
+                    .arena = b->c->memory};
+  return ls_infer_run(out);
+}
+
+// The op tells of the metadata in marks, and is where that was.
+static ls_status append(body *b) {
+  const ls_node *metadata = b->cluster->metadata;
+  const size_t num_own = 3;
+  ls_attr *attrs =
+      ls_arena_new_array(b->c->memory, ls_attr, num_own + metadata->num_attrs);
+  uint64_t *inputs = NULL;
+  if (attrs == NULL) return ls_out_of_memory();
+  attrs[0] = LS_OWN_I(REPLICAS, (int64_t)b->cluster->replicas);
+  attrs[1] = LS_OWN_I(NUM_SPLIT, (int64_t)b->num_split);
+  attrs[2] = LS_OWN_I(NUM_GATHERED, (int64_t)b->num_results);
+  memcpy(attrs + num_own, metadata->attrs,
+         metadata->num_attrs * sizeof(*attrs));
+  ls_op_spec spec = {.type = LS_OP_REPLICATE,
+                     .attrs = attrs,
+                     .num_attrs = num_own + metadata->num_attrs,
+                     .regions = &b->inner.to,
+                     .num_regions = 1};
+  ls_infer types;
+  LS_RETURN_IF_ERROR(list_inputs(b, &inputs, &spec.num_inputs));
+  LS_RETURN_IF_ERROR(list_control(b, &spec));
+  LS_RETURN_IF_ERROR(infer(b, &spec, inputs, &types));
+  ls_node *node = ls_graph_append(b->c->to, &spec, inputs, types.num_out);
+  if (node == NULL) return ls_out_of_memory();
+  memcpy(node->outputs, types.out, types.num_out * sizeof(*types.out));
+  b->inner.to = NULL;  // The op has it.
+  node->origin = ls_node_source(b->c->from, metadata);
+  node->scope = metadata->scope;
+  node->base = metadata->base;
+  node->number = metadata->number;
+  node->file = metadata->file;
+  node->line = metadata->line;
+  b->cluster->op = node->id;
+  return ls_ok();
+}
+
+// Who waits for an op of it waits for all of it.
+static ls_status note_members(const body *b) {
+  for (size_t i = 0; i < b->c->from->num_nodes; ++i)
+    if (ls_cluster_at(b->c, i) == b->cluster)
+      LS_RETURN_IF_ERROR(
+          ls_copying_set_op(b->c, b->c->from->nodes[i]->id, b->cluster->op));
+  return ls_ok();
+}
+
+static ls_status make(body *b) {
+  const ls_graph *from = b->c->from;
+  b->split =
+      ls_arena_new_array(b->c->memory, const ls_node *, from->num_nodes + 1);
+  if (b->split == NULL) return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(list_arguments(b, false));
+  LS_RETURN_IF_ERROR(list_arguments(b, true));
+  LS_RETURN_IF_ERROR(copy_members(b));
+  LS_RETURN_IF_ERROR(list_results(b));
+  LS_RETURN_IF_ERROR(append(b));
+  return note_members(b);
+}
+
+ls_status ls_copy_cluster(ls_copying *c, ls_cluster *cluster) {
+  body b = {.c = c, .cluster = cluster};
+  ls_graph *region = NULL;
+  LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_REGION, cluster->name,
+                                   c->from->runtime, c->to, &region));
+  region->is_replica = true;
+  region->trains = c->from->trains;
+  ls_copying_init(&b.inner, c, c->from, region, c->memory);
+  b.inner.is_body = true;
+  b.inner.inside = cluster->name;
+  const ls_status status = make(&b);
+  ls_graph_free(b.inner.to);
+  ls_copying_deinit(&b.inner);
+  return status;
+}

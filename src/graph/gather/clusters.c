@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which clusters there are, what is of them, and what a request needs.
+#include "graph/gather/copy.h"
+
+ls_cluster *ls_cluster_at(const ls_copying *c, size_t place) {
+  if (place == SIZE_MAX || c->cluster_of == NULL || c->cluster_of[place] == 0)
+    return NULL;
+  ls_cluster *cluster = &c->clusters[c->cluster_of[place] - 1];
+  return cluster->replicas > 1 ? cluster : NULL;
+}
+
+ls_cluster *ls_cluster_of_ref(const ls_copying *c, uint64_t ref) {
+  return ls_cluster_at(c, ls_graph_position(c->from, ls_ref_id(ref)));
+}
+
+// ---- Clusters --------------------------------------------------------------
+static ls_cluster *find(const ls_copying *c, const char *name) {
+  for (size_t k = 0; k < c->num_clusters; ++k)
+    if (strcmp(c->clusters[k].name, name) == 0) return &c->clusters[k];
+  return NULL;
+}
+
+static ls_status broken(const ls_copying *c, ls_node *node, const char *name,
+                        const char *what) {
+  char text[LS_MAX_FULL_NAME];
+  return ls_internal("%s has '%s' = '%s', %s",
+                     ls_node_describe(c->from, node, text, sizeof(text)),
+                     LS_MARK_REPLICATE, name, what);
+}
+
+static ls_status list_clusters(ls_copying *c) {
+  size_t count = 0;
+  for (size_t i = 0; i < c->from->num_nodes; ++i)
+    count += c->from->nodes[i]->type == LS_OP_TPU_REPLICATE_METADATA;
+  c->clusters = ls_arena_new_array(c->memory, ls_cluster, count + 1);
+  c->cluster_of =
+      ls_arena_new_array(c->memory, uint32_t, c->from->num_nodes + 1);
+  if (c->clusters == NULL || c->cluster_of == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < c->from->num_nodes; ++i) {
+    ls_node *node = c->from->nodes[i];
+    if (node->type != LS_OP_TPU_REPLICATE_METADATA) continue;
+    const char *name = ls_node_mark(node, LS_MARK_REPLICATE);
+    if (name == NULL || name[0] == '\0')
+      return broken(c, node, name != NULL ? name : "",
+                    "which is no name of a computation");
+    if (find(c, name) != NULL)
+      return broken(c, node, name, "which is another computation's name");
+    ls_cluster *cluster = &c->clusters[c->num_clusters++];
+    *cluster = (ls_cluster){
+        .name = name,
+        .metadata = node,
+        .replicas = (size_t)ls_node_int(node, LS_ATTR_ID_NUM_REPLICAS)};
+    ls_map_init(&cluster->results, c->from->allocator);
+  }
+  return ls_ok();
+}
+
+// An op in the body of one: of that, or there is something wrong with its mark.
+static ls_status check_inside(const ls_copying *c, ls_node *node,
+                              const char *name) {
+  if (strcmp(name, c->inside) == 0) return ls_ok();
+  return broken(c, node, name, "and lies in another computation");
+}
+
+static ls_status check_mark(const ls_copying *c, ls_node *node,
+                            const char *name) {
+  const ls_attr *attr = ls_node_attr_named(node, name);
+  if (attr == NULL) return ls_ok();
+  const char *text = ls_node_mark(node, name);
+  if (text != NULL && text[0] != '\0') return ls_ok();
+  char who[LS_MAX_FULL_NAME];
+  return ls_internal("%s has '%s', which is %s",
+                     ls_node_describe(c->from, node, who, sizeof(who)), name,
+                     text == NULL ? "no text" : "empty");
+}
+
+ls_status ls_find_clusters(ls_copying *c) {
+  if (c->inside == NULL) LS_RETURN_IF_ERROR(list_clusters(c));
+  for (size_t i = 0; i < c->from->num_nodes; ++i) {
+    ls_node *node = c->from->nodes[i];
+    LS_RETURN_IF_ERROR(check_mark(c, node, LS_MARK_REPLICATE));
+    LS_RETURN_IF_ERROR(check_mark(c, node, LS_MARK_OUTSIDE));
+    const char *name = ls_node_mark(node, LS_MARK_REPLICATE);
+    if (name == NULL) continue;
+    if (c->inside != NULL) {
+      LS_RETURN_IF_ERROR(check_inside(c, node, name));
+      continue;
+    }
+    ls_cluster *cluster = find(c, name);
+    if (cluster == NULL)
+      return broken(c, node, name, "which no replicated computation has");
+    cluster->last = i;
+    c->cluster_of[i] = (uint32_t)(cluster - c->clusters) + 1;
+  }
+  return ls_ok();
+}
+
+// ---- What is needed --------------------------------------------------------
+typedef struct needing {
+  ls_copying *c;
+  size_t *stack;
+  size_t count;
+  bool *whole;  // By cluster.
+} needing;
+
+static void need(needing *n, size_t place) {
+  if (place == SIZE_MAX || n->c->needed[place]) return;
+  n->c->needed[place] = true;
+  n->stack[n->count++] = place;
+}
+
+static void need_cluster(needing *n, uint32_t number) {
+  if (number == 0 || n->whole[number - 1]) return;
+  n->whole[number - 1] = true;
+  for (size_t i = 0; i < n->c->from->num_nodes; ++i)
+    if (n->c->cluster_of[i] == number) need(n, i);
+}
+
+static void need_all(needing *n) {
+  const ls_graph *from = n->c->from;
+  while (n->count > 0) {
+    const size_t place = n->stack[--n->count];
+    const ls_node *node = from->nodes[place];
+    need_cluster(n, n->c->cluster_of[place]);
+    for (uint32_t i = 0; i < node->num_inputs; ++i)
+      if (ls_map_find_u64(&n->c->refs, node->inputs[i]) == NULL)
+        need(n, ls_graph_position(from, ls_ref_id(node->inputs[i])));
+    // That it was compiled does not take a run.
+    if (node->type == LS_OP_TPU_COMPILATION_RESULT) continue;
+    for (uint32_t i = 0; i < node->num_control; ++i)
+      need(n, ls_graph_position(from, node->control[i]));
+  }
+}
+
+ls_status ls_find_needed(ls_copying *c, const ls_gather_request *request) {
+  const size_t count = c->from->num_nodes;
+  c->needed = ls_arena_new_array(c->memory, bool, count + 1);
+  needing n = {.c = c,
+               .stack = ls_arena_new_array(c->memory, size_t, count + 1),
+               .whole =
+                   ls_arena_new_array(c->memory, bool, c->num_clusters + 1)};
+  if (c->needed == NULL || n.stack == NULL || n.whole == NULL)
+    return ls_out_of_memory();
+  if (request == NULL || request->effects_are_roots) {
+    memset(c->needed, 1, count * sizeof(*c->needed));
+    return ls_ok();
+  }
+  for (size_t i = 0; i < request->num_fetches; ++i)
+    if (ls_map_find_u64(&c->refs, request->fetches[i]) == NULL)
+      need(&n, ls_graph_position(c->from, ls_ref_id(request->fetches[i])));
+  for (size_t i = 0; i < request->num_targets; ++i)
+    need(&n, ls_graph_position(c->from, request->targets[i].id));
+  need_all(&n);
+  return ls_ok();
+}

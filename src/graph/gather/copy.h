@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A graph being copied into its gathered counterpart.
+#ifndef LS_GRAPH_GATHER_COPY_H_
+#define LS_GRAPH_GATHER_COPY_H_
+
+#include "graph/gather/gather.h"
+
+// One replicated computation, at one level of graphs.
+typedef struct ls_cluster {
+  const char *name;
+  ls_node *metadata;
+  size_t replicas;
+  size_t last;     // The place of its last op.
+  ls_map results;  // Of several replicas: ref of a member -> 1 + its number
+                   // among the results.
+  uint64_t op;     // The replicate op, once it is there. Else 0.
+} ls_cluster;
+
+// Where ops are copied to.
+typedef struct ls_copying {
+  struct ls_copying *outer;  // Into the graph around `to`; NULL: none.
+  ls_graph *from, *to;
+  ls_arena *memory;
+  const char *inside;  // The cluster that all of it lies in; NULL: none.
+  // The members of a cluster on their way into its region: `from` is that of
+  // `outer`.
+  bool is_body;
+  ls_map refs, ids;  // What became of values and ops.
+  // Of this level: its clusters, by place 1 + which an op is of, and what is
+  // needed and done.
+  ls_cluster *clusters;
+  size_t num_clusters;
+  uint32_t *cluster_of;
+  bool *needed, *done;
+} ls_copying;
+
+void ls_copying_init(ls_copying *c, ls_copying *outer, ls_graph *from,
+                     ls_graph *to, ls_arena *memory);
+void ls_copying_deinit(ls_copying *c);
+
+// What a value of `from` is in the copy; a body captures what it needs from
+// around. `user` is who asks, for messages; NULL: a fetch.
+ls_status ls_copied(ls_copying *c, ls_node *user, uint64_t ref,
+                    uint64_t *out_ref);
+ls_status ls_copying_set(ls_copying *c, uint64_t ref, uint64_t to);
+ls_status ls_copying_set_op(ls_copying *c, uint64_t id, uint64_t to);
+// Copies an op with all that it holds.
+ls_status ls_copy_node(ls_copying *c, ls_node *node);
+// Copies what a request needs (NULL: all of it), clusters as their ops.
+ls_status ls_copy_level(ls_copying *c, const ls_gather_request *request);
+// Makes the replicate op of a cluster whose outer values are there.
+ls_status ls_copy_cluster(ls_copying *c, ls_cluster *cluster);
+
+// Finds the clusters of a level and what they hold.
+ls_status ls_find_clusters(ls_copying *c);
+// What a request needs.
+ls_status ls_find_needed(ls_copying *c, const ls_gather_request *request);
+// The cluster of several replicas at this level that an op is of; NULL: none.
+ls_cluster *ls_cluster_at(const ls_copying *c, size_t place);
+ls_cluster *ls_cluster_of_ref(const ls_copying *c, uint64_t ref);
+
+#endif  // LS_GRAPH_GATHER_COPY_H_

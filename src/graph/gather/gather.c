@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/gather/gather.h"
+
+#include "graph/gather/copy.h"
+
+const char *ls_node_mark(const ls_node *node, const char *name) {
+  const ls_attr *attr = ls_node_attr_named(node, name);
+  return attr != NULL && attr->kind == LS_ATTR_STRING ? attr->as.string : NULL;
+}
+
+// ---- Whether there is anything to do ---------------------------------------
+static ls_status look_for_marks(ls_graph *graph, bool *found) {
+  graph = ls_graph_resolve(graph);
+  for (size_t i = 0; i < graph->num_nodes; ++i) {
+    ls_node *node = graph->nodes[i];
+    if (ls_node_attr_named(node, LS_MARK_REPLICATE) != NULL) {
+      *found = true;
+    } else if (ls_node_attr_named(node, LS_MARK_OUTSIDE) != NULL) {
+      char text[LS_MAX_FULL_NAME];
+      return ls_internal("%s has '" LS_MARK_OUTSIDE
+                         "' and no '" LS_MARK_REPLICATE "'",
+                         ls_node_describe(graph, node, text, sizeof(text)));
+    }
+    for (uint32_t r = 0; r < node->num_regions; ++r)
+      LS_RETURN_IF_ERROR(look_for_marks(node->regions[r], found));
+  }
+  return ls_ok();
+}
+
+// ---- The request in the copy -----------------------------------------------
+// The parameters of a function, or a placeholder for each feed.
+static ls_status add_feeds(ls_copying *c, const ls_gather_request *request) {
+  ls_graph *from = c->from;
+  for (size_t i = 0; i < from->num_declared; ++i) {
+    ls_tensor parameter;
+    LS_RETURN_IF_ERROR(ls_graph_add_parameter(
+        c->to, ls_graph_type(from, from->parameters[i]), NULL, &parameter));
+    LS_RETURN_IF_ERROR(ls_copying_set(c, from->parameters[i], parameter.ref));
+  }
+  for (size_t i = 0; i < request->num_feeds; ++i) {
+    const uint64_t ref = request->feeds[i];
+    const ls_type type = ls_graph_type(from, ref);
+    if (ls_map_find_u64(&c->refs, ref) != NULL) continue;
+    const ls_attr attrs[] = {LS_OWN_T(DTYPE, type.dtype),
+                             LS_OWN_SH(SHAPE, type.shape)};
+    ls_node *node = ls_graph_append(c->to,
+                                    &(ls_op_spec){.type = LS_OP_PLACEHOLDER,
+                                                  .attrs = attrs,
+                                                  .num_attrs = 2},
+                                    NULL, 1);
+    if (node == NULL) return ls_out_of_memory();
+    node->outputs[0] = type;
+    const ls_node *fed = ls_graph_node_of(from, ref);
+    node->origin = ls_node_source(from, fed);
+    node->scope = fed->scope;
+    node->base = fed->base;
+    node->number = fed->number;
+    LS_RETURN_IF_ERROR(ls_copying_set(c, ref, ls_ref(node->id, 0)));
+  }
+  return ls_ok();
+}
+
+static ls_status translate(ls_copying *c, const ls_gather_request *request,
+                           ls_gathered *out) {
+  out->fetches =
+      ls_arena_new_array(c->memory, uint64_t, request->num_fetches + 1);
+  out->feeds = ls_arena_new_array(c->memory, uint64_t, request->num_feeds + 1);
+  out->targets = ls_arena_new_array(c->memory, ls_op, request->num_targets + 1);
+  if (out->fetches == NULL || out->feeds == NULL || out->targets == NULL)
+    return ls_out_of_memory();
+  for (size_t i = 0; i < request->num_fetches; ++i)
+    LS_RETURN_IF_ERROR(
+        ls_copied(c, NULL, request->fetches[i], &out->fetches[i]));
+  for (size_t i = 0; i < request->num_feeds; ++i)
+    LS_RETURN_IF_ERROR(ls_copied(c, NULL, request->feeds[i], &out->feeds[i]));
+  for (size_t i = 0; i < request->num_targets; ++i)
+    out->targets[i] = (ls_op){
+        c->to, (uintptr_t)ls_map_find_u64(&c->ids, request->targets[i].id)};
+  return ls_ok();
+}
+
+static ls_status gather(ls_copying *c, const ls_gather_request *request,
+                        ls_gathered *out) {
+  LS_RETURN_IF_ERROR(add_feeds(c, request));
+  LS_RETURN_IF_ERROR(ls_copy_level(c, request));
+  c->to->trains = c->from->trains;
+  return translate(c, request, out);
+}
+
+ls_status ls_graph_gather(const ls_gather_request *request, ls_arena *memory,
+                          ls_gathered *out) {
+  ls_graph *from = ls_graph_resolve(request->graph);
+  bool found = false;
+  *out = (ls_gathered){0};
+  LS_RETURN_IF_ERROR(look_for_marks(from, &found));
+  if (!found) return ls_ok();
+  ls_graph *to = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_graph_make(from->kind, from->name, from->runtime, NULL, &to));
+  ls_copying c;
+  ls_copying_init(&c, NULL, from, to, memory);
+  const ls_status status = gather(&c, request, out);
+  ls_copying_deinit(&c);
+  if (ls_status_is_ok(status))
+    out->graph = to;
+  else
+    ls_graph_free(to);
+  return status;
+}

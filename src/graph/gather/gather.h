@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Gathering: replicated computations become replicate ops.
+//
+// In a graph as it was built such a computation is flat: its ops lie among the
+// others and carry the mark `_tpu_replicate`, a cluster's name. Before a
+// request is lowered what it needs is copied, and in the copy each cluster is
+// one replicate op, with the cluster's ops in its region. Nothing else differs:
+// names, attributes and places are those of the originals, which the copies
+// name as their origin.
+//
+// One needed value of a cluster needs all of it. A cluster stands where its
+// last op did, what depends on it behind it; else the order of creation stays.
+// With one replica its ops stay among the others.
+#ifndef LS_GRAPH_GATHER_GATHER_H_
+#define LS_GRAPH_GATHER_GATHER_H_
+
+#include "graph/graph.h"
+
+// The marks.
+#define LS_MARK_REPLICATE "_tpu_replicate"
+#define LS_MARK_OUTSIDE "_xla_outside_compilation"
+// Of metadata: on which core of each replica an outside compiled cluster
+// exchanges values, "cluster:core" each.
+#define LS_MARK_HOST_CORES "host_compute_core"
+
+// What is asked of a graph: as in an ls_lower_request.
+typedef struct ls_gather_request {
+  ls_graph *graph;
+  const uint64_t *fetches;
+  size_t num_fetches;
+  const uint64_t *feeds;  // In a function these are its parameters.
+  size_t num_feeds;
+  const ls_op *targets;
+  size_t num_targets;
+  bool effects_are_roots;
+} ls_gather_request;
+
+// The copy, and the request in it.
+typedef struct ls_gathered {
+  ls_graph *graph;  // The caller's (ls_graph_free). NULL: no clusters.
+  uint64_t *fetches, *feeds;
+  ls_op *targets;
+} ls_gathered;
+
+// `memory` holds the lists, and what is needed meanwhile. The copy uses names
+// of the graph and must go before it.
+//   LS_INVALID_ARGUMENT  a value leaves a cluster other than as its output, or
+//                        clusters need each other in a circle.
+//   LS_INTERNAL          marks that belong to no cluster.
+LS_MUST_USE ls_status ls_graph_gather(const ls_gather_request *request,
+                                      ls_arena *memory, ls_gathered *out);
+
+// A mark of an op; NULL: it has none.
+const char *ls_node_mark(const ls_node *node, const char *name);
+
+#endif  // LS_GRAPH_GATHER_GATHER_H_

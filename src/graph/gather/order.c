@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The ops of one level in their new order: that of creation, with each cluster
+// of several replicas where its last op was, and what needs it behind it.
+#include "graph/gather/copy.h"
+
+static bool is_done(const ls_copying *c, uint64_t id) {
+  const size_t place = ls_graph_position(c->from, id);
+  return place == SIZE_MAX || c->done[place];
+}
+
+// Whether what an op needs is there, but for ops of the cluster itself.
+static bool has_all(const ls_copying *c, const ls_node *node,
+                    const ls_cluster *cluster) {
+  for (uint32_t i = 0; i < node->num_inputs; ++i) {
+    const uint64_t ref = node->inputs[i];
+    if (ls_map_find_u64(&c->refs, ref) == NULL && !is_done(c, ls_ref_id(ref)) &&
+        (cluster == NULL || ls_cluster_of_ref(c, ref) != cluster))
+      return false;
+  }
+  for (uint32_t i = 0; i < node->num_control; ++i) {
+    const size_t place = ls_graph_position(c->from, node->control[i]);
+    if (place != SIZE_MAX && c->needed[place] && !c->done[place] &&
+        (cluster == NULL || ls_cluster_at(c, place) != cluster))
+      return false;
+  }
+  return true;
+}
+
+static bool is_ready(const ls_copying *c, size_t place) {
+  const ls_cluster *cluster = ls_cluster_at(c, place);
+  if (cluster == NULL) return has_all(c, c->from->nodes[place], NULL);
+  if (cluster->last != place) return false;
+  for (size_t i = 0; i < c->from->num_nodes; ++i)
+    if (ls_cluster_at(c, i) == cluster &&
+        !has_all(c, c->from->nodes[i], cluster))
+      return false;
+  return true;
+}
+
+// ---- One op or cluster -----------------------------------------------------
+// A value of the only replica is the value.
+static ls_status pass_on(ls_copying *c, ls_node *node) {
+  uint64_t ref = 0;
+  LS_RETURN_IF_ERROR(ls_copied(c, node, node->inputs[0], &ref));
+  LS_RETURN_IF_ERROR(ls_copying_set(c, ls_ref(node->id, 0), ref));
+  return ls_copying_set_op(c, node->id, ls_ref_id(ref));
+}
+
+static ls_status take_outputs(ls_copying *c, ls_node *node) {
+  const ls_cluster *cluster = ls_cluster_of_ref(c, node->inputs[0]);
+  if (cluster == NULL && node->num_outputs == 1) return pass_on(c, node);
+  if (cluster == NULL || cluster->replicas != node->num_outputs) {
+    char text[LS_MAX_FULL_NAME];
+    return ls_internal(
+        "%s gives the values of %u replicas, its operand is of %s of %zu",
+        ls_node_describe(c->from, node, text, sizeof(text)), node->num_outputs,
+        cluster == NULL ? "no replicated computation" : "a computation",
+        cluster == NULL ? 1 : cluster->replicas);
+  }
+  const size_t first =
+      ((uintptr_t)ls_map_find_u64(&cluster->results, node->inputs[0]) - 1) *
+      cluster->replicas;
+  for (unsigned r = 0; r < node->num_outputs; ++r)
+    LS_RETURN_IF_ERROR(ls_copying_set(
+        c, ls_ref(node->id, r), ls_ref(cluster->op, (unsigned)first + r)));
+  return ls_copying_set_op(c, node->id, cluster->op);
+}
+
+static ls_status copy_one(ls_copying *c, size_t place) {
+  ls_node *node = c->from->nodes[place];
+  switch (node->type) {
+  case LS_OP_PARAMETER:
+  case LS_OP_TPU_REPLICATE_METADATA:
+    return ls_ok();
+  case LS_OP_TPU_REPLICATED_INPUT:
+    return node->num_inputs == 1 ? pass_on(c, node) : ls_ok();
+  case LS_OP_TPU_REPLICATED_OUTPUT:
+    return take_outputs(c, node);
+  default:
+    return ls_copy_node(c, node);
+  }
+}
+
+static ls_status copy_at(ls_copying *c, size_t place) {
+  ls_cluster *cluster = ls_cluster_at(c, place);
+  if (cluster == NULL) {
+    c->done[place] = true;
+    return copy_one(c, place);
+  }
+  for (size_t i = 0; i < c->from->num_nodes; ++i)
+    if (ls_cluster_at(c, i) == cluster) c->done[i] = true;
+  return ls_copy_cluster(c, cluster);
+}
+
+// ---- All of them -----------------------------------------------------------
+static ls_status circle(const ls_copying *c, size_t place) {
+  char text[LS_MAX_FULL_NAME];
+  ls_node *node = c->from->nodes[place];
+  const ls_cluster *cluster = ls_cluster_at(c, place);
+  return ls_invalid_argument(
+      "%s needs what needs it in turn%s%s: a computation of several replicas "
+      "is one op for what is outside of it",
+      ls_node_describe(c->from, node, text, sizeof(text)),
+      cluster == NULL ? "" : ", with all of computation ",
+      cluster == NULL ? "" : cluster->name);
+}
+
+ls_status ls_copy_level(ls_copying *c, const ls_gather_request *request) {
+  const size_t count = c->from->num_nodes;
+  LS_RETURN_IF_ERROR(ls_find_clusters(c));
+  LS_RETURN_IF_ERROR(ls_find_needed(c, request));
+  c->done = ls_arena_new_array(c->memory, bool, count + 1);
+  if (c->done == NULL) return ls_out_of_memory();
+  // What waits for a cluster is looked at again behind it.
+  for (size_t i = 0, waiting = SIZE_MAX; i < count || waiting < count;) {
+    if (i == count) return circle(c, waiting);
+    const bool to_do = c->needed[i] && !c->done[i];
+    if (to_do && is_ready(c, i)) {
+      const bool again = ls_cluster_at(c, i) != NULL && waiting < i;
+      LS_RETURN_IF_ERROR(copy_at(c, i));
+      i = again ? waiting : i + 1;
+      if (again) waiting = SIZE_MAX;
+    } else {
+      const ls_cluster *cluster = ls_cluster_at(c, i);
+      if (to_do && waiting > i && (cluster == NULL || cluster->last == i))
+        waiting = i;
+      ++i;
+    }
+  }
+  return ls_ok();
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The context of a replicated computation: a flow (graph/flow.h) that marks the
+// ops made in it, ties them to the computation's pivot, and knows which part of
+// them is compiled outside.
+//
+// The context is its owner's, who keeps it as long as a scope of it is open;
+// what it has collected can be read afterwards, too.
+#ifndef LS_TPU_CONTEXT_H_
+#define LS_TPU_CONTEXT_H_
+
+#include "graph/flow.h"
+#include "graph/gather/gather.h"
+
+// The uid of a call of gradients that has none.
+#define LS_NO_GRADIENT_UID "__unsupported__"
+
+typedef struct ls_tpu_context {
+  ls_flow flow;
+  ls_allocator *allocator;
+  char *name;  // The cluster's.
+  int32_t num_replicas;
+  ls_op pivot;
+
+  bool was_entered;
+  const char *outer_device;  // Of the graph: what held at the first entry.
+
+  // Outside compilation: the cluster that ops go to, NULL: none; what was the
+  // device before; how many clusters have got a number.
+  char *outside;
+  const char *inner_device;
+  uint32_t outside_counter;
+
+  // Gradients that are being built: what they lie beside, and which of it has
+  // opened the cluster at hand (id 0: none).
+  ls_op *gradients;
+  size_t num_gradients, gradients_capacity;
+  ls_op colocated;
+
+  char **host_compute_cores;  // "cluster:core", in order of entry.
+  size_t num_host_compute_cores, host_compute_cores_capacity;
+  ls_op *unsupported;  // Ops that no core runs.
+  size_t num_unsupported, unsupported_capacity;
+  ls_op *waits;  // What all of it waits for, which has no value.
+  size_t num_waits, waits_capacity;
+} ls_tpu_context;
+
+// A context of the current graph. The pivot may be no op yet.
+ls_status ls_tpu_context_init(ls_tpu_context *context, const char *name,
+                              int32_t num_replicas, ls_op pivot);
+void ls_tpu_context_deinit(ls_tpu_context *context);
+// Ops are the computation's until ls_scope_end; any number of times.
+void ls_tpu_context_enter(ls_scope *scope, ls_tpu_context *context);
+// The innermost context here or around; NULL: none.
+ls_tpu_context *ls_tpu_context_current(void);
+
+// Ops go to an outside compiled cluster until it is exited. `name` NULL: the
+// next number.
+//   LS_UNIMPLEMENTED  in one already; not in one.
+ls_status ls_tpu_context_enter_outside(ls_tpu_context *context,
+                                       const char *name);
+ls_status ls_tpu_context_exit_outside(ls_tpu_context *context);
+
+// What flows are told of gradients (graph/flow.h). A zeroed op: nothing.
+ls_status ls_tpu_context_enter_gradient(ls_tpu_context *context, ls_op op,
+                                        const char *uid);
+ls_status ls_tpu_context_exit_gradient(ls_tpu_context *context, ls_op op,
+                                       const char *uid);
+
+// Logs what was collected that no core runs.
+void ls_tpu_context_report(const ls_tpu_context *context);
+
+#endif  // LS_TPU_CONTEXT_H_

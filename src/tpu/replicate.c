@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A replicated computation in the graph: the ops around it, and its own between
+// entering its context and leaving it.
+#include "tpu/replicate.h"
+
+#include <stdio.h>
+
+#include "base/require.h"
+#include "base/runtime_internal.h"
+#include "graph/make/make.h"
+#include "graph/region.h"
+#include "graph/trial.h"
+
+bool ls_op_is_replicated(ls_op op) {
+  const ls_node *node = ls_graph_node(op.graph, op.id);
+  return node != NULL && ls_node_mark(node, LS_MARK_REPLICATE) != NULL;
+}
+
+// ---- Around it -------------------------------------------------------------
+static ls_status add_inputs(ls_replication *r) {
+  r->inputs = ls_arena_new_array(&r->memory, ls_tensor, r->num_inputs + 1);
+  if (r->inputs == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < r->num_inputs; ++i) {
+    const ls_tensor *values = &r->values[i * r->replicas];
+    if (values[0].ref == 0) continue;
+    char name[32];
+    snprintf(name, sizeof(name), "input%zu", i);
+    r->inputs[i] =
+        ls_op_output(ls_op_add(&(ls_op_spec){.type = LS_OP_TPU_REPLICATED_INPUT,
+                                             .name = name,
+                                             .inputs = values,
+                                             .num_inputs = r->replicas}),
+                     0);
+    if (ls_tensor_is_failed(r->inputs[i])) return ls_graph_error(r->graph);
+  }
+  return ls_ok();
+}
+
+// Gives the computation its name, that of a scope with its pivot in it.
+static ls_status begin_context(ls_replication *r) {
+  char base[LS_MAX_NAME];
+  const ls_graph *whole = ls_graph_whole(r->graph);
+  const bool in_function = whole->kind == LS_GRAPH_FUNCTION;
+  snprintf(base, sizeof(base), "cluster%s%.*s", in_function ? "_" : "",
+           LS_MAX_NAME / 2, in_function ? whole->name : "");
+  LS_NAME_SCOPE(base);
+  LS_RETURN_IF_ERROR(ls_scope_status());
+  const char *scope = ls_name_scope_current();
+  char *name = ls_arena_string(&r->memory, scope);
+  if (name == NULL || name[0] == '\0') return ls_out_of_memory();
+  name[strlen(name) - 1] = '\0';
+  const ls_attr attr = {
+      .name = "_pivot_for_cluster", .kind = LS_ATTR_STRING, .as.string = name};
+  const ls_op pivot = ls_op_add(&(ls_op_spec){
+      .type = LS_OP_NO_OP, .name = "pivot", .attrs = &attr, .num_attrs = 1});
+  if (ls_op_is_failed(pivot)) return ls_graph_error(r->graph);
+  return ls_tpu_context_init(&r->context, name, (int32_t)r->replicas, pivot);
+}
+
+static ls_status add_metadata(ls_replication *r) {
+  const ls_replicate_options *o = r->options;
+  const ls_attr attrs[] = {
+      LS_OWN_I(NUM_REPLICAS, (int64_t)r->replicas),
+      LS_OWN_B(USE_TPU, true),
+      LS_OWN_I(NUM_CORES_PER_REPLICA, 1),
+      {.name = "topology", .kind = LS_ATTR_STRING, .as.string = ""},
+      LS_OWN_IS(DEVICE_ASSIGNMENT, NULL, 0),
+      {.name = LS_MARK_HOST_CORES, .kind = LS_ATTR_STRINGS},
+      LS_OWN_S(STEP_MARKER_LOCATION, "STEP_MARK_AT_ENTRY"),
+      LS_OWN_B(ALLOW_SOFT_PLACEMENT, o->soft_placement == LS_FLAG_ON),
+      LS_OWN_B(USE_SPMD, o->spmd != LS_FLAG_OFF)};
+  r->metadata = ls_op_add(&(ls_op_spec){.type = LS_OP_TPU_REPLICATE_METADATA,
+                                        .attrs = attrs,
+                                        .num_attrs = LS_COUNT_OF(attrs)});
+  return ls_op_is_failed(r->metadata) ? ls_graph_error(r->graph) : ls_ok();
+}
+
+// What was asked for while the computation was built.
+static ls_status finish_metadata(const ls_replication *r) {
+  const ls_tpu_context *context = &r->context;
+  if (context->num_host_compute_cores == 0) return ls_ok();
+  ls_node *node = ls_graph_node(r->metadata.graph, r->metadata.id);
+  return ls_node_set_attr(
+      r->graph, node,
+      &(ls_attr){
+          .name = LS_MARK_HOST_CORES,
+          .kind = LS_ATTR_STRINGS,
+          .as.strings = {(const char *const *)context->host_compute_cores,
+                         context->num_host_compute_cores}});
+}
+
+// ---- Inside ----------------------------------------------------------------
+// Through an op each, so that unused inputs are consumed as well.
+static ls_status enter_inputs(ls_replication *r, ls_nest *out_args) {
+  ls_nest *leaves = ls_arena_new_array(&r->memory, ls_nest, r->num_inputs + 1);
+  if (leaves == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < r->num_inputs; ++i) {
+    if (r->inputs[i].ref == 0) continue;
+    char name[40];
+    snprintf(name, sizeof(name), "replicated_input_%zu", i);
+    const ls_tensor value = ls_identity_named(r->inputs[i], name);
+    if (ls_tensor_is_failed(value)) return ls_graph_error(r->graph);
+    leaves[i] = ls_leaf(value);
+  }
+  *out_args = r->first.kind == LS_KIND_NONE
+                  ? ls_nest_sequence(LS_KIND_TUPLE, NULL, 0)
+                  : ls_nest_pack(r->first, leaves, r->num_inputs);
+  return ls_nest_status(*out_args);
+}
+
+static ls_status build_inside(ls_replication *r, ls_callback fn, void *user,
+                              ls_outputs *outputs) {
+  ls_nest args = ls_none(), made = ls_none();
+  LS_RETURN_IF_ERROR(add_metadata(r));
+  LS_CONTROL_SCOPE(&r->metadata, 1);
+  ls_status status = enter_inputs(r, &args);
+  if (ls_status_is_ok(status)) {
+    made = fn(args, user);
+    // An op maker's failure inside is the first cause.
+    status = ls_graph_error(r->graph);
+  }
+  if (ls_status_is_ok(status)) status = ls_outputs_take(r, made, outputs);
+  ls_nest_release(made);
+  ls_nest_release(args);
+  return status;
+}
+
+ls_status ls_replication_build(ls_replication *r, ls_callback fn, void *user,
+                               ls_nest *results) {
+  ls_outputs outputs = {0};
+  LS_RETURN_IF_ERROR(add_inputs(r));
+  LS_RETURN_IF_ERROR(begin_context(r));
+  ls_scope scope = {0};
+  ls_tpu_context_enter(&scope, &r->context);
+  ls_status status = ls_scope_status();
+  if (ls_status_is_ok(status)) status = build_inside(r, fn, user, &outputs);
+  ls_scope_end(&scope);
+  ls_tpu_context_report(&r->context);
+  if (ls_status_is_ok(status)) status = finish_metadata(r);
+  if (ls_status_is_ok(status)) status = ls_outputs_give(r, &outputs, results);
+  ls_nest_release(outputs.like);
+  return status;
+}
+
+static ls_status add_compile_status(const ls_replication *r,
+                                    ls_tensor *out_status) {
+  const ls_attr attr = {.name = "_tpu_compilation_status",
+                        .kind = LS_ATTR_STRING,
+                        .as.string = r->context.name};
+  LS_CONTROL_SCOPE(&r->metadata, 1);
+  *out_status =
+      ls_op_output(ls_op_add(&(ls_op_spec){.type = LS_OP_TPU_COMPILATION_RESULT,
+                                           .attrs = &attr,
+                                           .num_attrs = 1}),
+                   0);
+  return ls_tensor_is_failed(*out_status) ? ls_graph_error(r->graph) : ls_ok();
+}
+
+// ---- The calls -------------------------------------------------------------
+static ls_status check_options(const ls_replicate_options *options) {
+  if ((unsigned)options->soft_placement > LS_FLAG_OFF)
+    return ls_invalid_argument("soft_placement %d is no flag",
+                               (int)options->soft_placement);
+  if ((unsigned)options->spmd > LS_FLAG_OFF)
+    return ls_invalid_argument("spmd %d is no flag", (int)options->spmd);
+  return ls_ok();
+}
+
+static ls_status replicate_here(ls_replication *r, ls_callback fn, void *user,
+                                ls_nest inputs, ls_tensor *compile_status,
+                                ls_nest *outputs) {
+  LS_RETURN_IF_ERROR(check_options(r->options));
+  LS_RETURN_IF_ERROR(ls_replication_take_inputs(r, inputs));
+  if (r->replicas == 0) {
+    *outputs = ls_nest_sequence(LS_KIND_LIST, NULL, 0);
+    return ls_nest_status(*outputs);
+  }
+  LS_RETURN_IF_ERROR(ls_replication_build(r, fn, user, outputs));
+  return compile_status == NULL ? ls_ok()
+                                : add_compile_status(r, compile_status);
+}
+
+static ls_status replicate(ls_callback fn, void *user, ls_nest inputs,
+                           const ls_replicate_options *options,
+                           ls_tensor *compile_status, ls_nest *outputs) {
+  static const ls_replicate_options defaults;
+  LS_RETURN_IF_ERROR(ls_scope_status());
+  ls_graph *graph = ls_graph_resolve(ls_graph_current());
+  if (graph == NULL) return ls_out_of_memory();
+  if (graph->kind == LS_GRAPH_EAGER)
+    return ls_failed_precondition("a replicated computation needs a graph that "
+                                  "is being built: in eager there is none; use "
+                                  "a traced function");
+  ls_replication r = {.options = options != NULL ? options : &defaults,
+                      .graph = graph,
+                      .context.allocator = graph->allocator};
+  ls_arena_init(&r.memory, graph->allocator);
+  ls_trial trial;
+  ls_trial_begin(&trial);
+  ls_nest made = ls_none();
+  const ls_status status = ls_trial_end_with(
+      &trial, replicate_here(&r, fn, user, inputs, compile_status, &made),
+      &made);
+  ls_tpu_context_deinit(&r.context);
+  ls_arena_deinit(&r.memory);
+  LS_RETURN_IF_ERROR(status);
+  ls_nest_release(*outputs);
+  *outputs = made;
+  return ls_ok();
+}
+
+ls_status ls_replicate(ls_callback fn, void *user, ls_nest inputs,
+                       const ls_replicate_options *options, ls_nest *outputs) {
+  LS_REQUIRE(fn);
+  LS_REQUIRE(outputs);
+  return replicate(fn, user, inputs, options, NULL, outputs);
+}
+
+ls_status ls_split_compile_and_replicate(ls_callback fn, void *user,
+                                         ls_nest inputs,
+                                         const ls_replicate_options *options,
+                                         ls_tensor *compile_status,
+                                         ls_nest *outputs) {
+  LS_REQUIRE(fn);
+  LS_REQUIRE(compile_status);
+  LS_REQUIRE(outputs);
+  *compile_status = ls_failed_tensor();
+  return replicate(fn, user, inputs, options, compile_status, outputs);
+}
