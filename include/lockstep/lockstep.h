@@ -63,6 +63,7 @@
 #include "lockstep/summary.h"
 #include "lockstep/table.h"
 #include "lockstep/topology.h"
+#include "lockstep/tpu_strategy.h"
 #include "lockstep/trace.h"
 #include "lockstep/train.h"
 #include "lockstep/trunk.h"

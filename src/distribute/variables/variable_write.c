@@ -14,6 +14,7 @@
 #include "distribute/replicas/context.h"
 #include "distribute/variables/update.h"
 #include "distribute/variables/write_values.h"
+#include "graph/gather/gather.h"
 #include "graph/make/make.h"
 #include "graph/region.h"
 #include "graph/same.h"
@@ -170,9 +171,13 @@ static ls_nest merge_write(ls_strategy *strategy, ls_nest args, void *user) {
 }
 
 // ---- In the trace of a replica ---------------------------------------------
-// Whether a tensor is from outside the replica, so the same on all.
+// Whether a tensor is from outside the replica, so the same on all. A
+// replicated computation lies flat in its graph: its ops have a mark.
 static bool is_from_outside(const ls_replica *replica, ls_tensor tensor) {
   const ls_graph *graph = ls_graph_resolve(tensor.graph);
+  if (graph == replica->graph && !graph->is_replica)
+    return ls_node_mark(ls_graph_node_of(graph, tensor.ref),
+                        LS_MARK_REPLICATE) == NULL;
   for (const ls_graph *at = replica->graph->parent; at != NULL; at = at->parent)
     if (at == graph) return true;
   return false;

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A TPU strategy's steps are a mirrored strategy's.
+#include "lockstep/tpu_strategy.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "support/function.h"
+#include "support/mlp.h"
+#include "support/spec.h"
+#include "support/values.h"
+
+// Cores of a mesh of one task, a replica on each.
+static ls_strategy *tpu_of(int replicas) {
+  const int32_t mesh[] = {replicas, 1, 1, 1};
+  ls_topology *topology = NULL;
+  ls_device_assignment *assignment = NULL;
+  ls_strategy *strategy = NULL;
+  ls_array *places = NULL;
+  expect_ok(ls_array_create(LS_DTYPE_I32, LS_SHAPE(1, replicas, 4), &places));
+  for (int r = 0; r < replicas; ++r)
+    ls_array_set_i64(places, 4 * r, r);
+  expect_ok(ls_topology_create(mesh, 4, places, &topology));
+  expect_ok(ls_device_assignment_build(
+      topology,
+      &(ls_device_assignment_options){.num_replicas = LS_SOME(replicas),
+                                      .order = LS_DEVICE_ORDER_MESH},
+      &assignment));
+  expect_ok(ls_tpu_strategy_create(&(ls_tpu_options){.assignment = assignment},
+                                   &strategy));
+  ls_device_assignment_release(assignment);
+  ls_topology_release(topology);
+  ls_array_release(places);
+  return strategy;
+}
+
+static ls_strategy *mirrored_of(int replicas) {
+  ls_strategy *strategy = NULL;
+  expect_ok(ls_mirrored_strategy_create(
+      &(ls_mirrored_options){.num_replicas = LS_SOME(replicas)}, &strategy));
+  return strategy;
+}
+
+// Some steps of mlp: the bytes of its variables, and the program's text.
+typedef struct outcome {
+  float bytes[4000];
+  size_t count;
+  char *text;
+} outcome;
+
+static void train(ls_strategy *strategy, outcome *out) {
+  mlp model;
+  ls_array *examples = NULL, *labels = NULL;
+  ls_nest split[2], results = ls_none();
+  {
+    LS_STRATEGY_SCOPE(strategy);
+    expect_ok(mlp_create(&mlp_tiny, LS_DTYPE_F32, &model));
+  }
+  expect_ok(mlp_batch(&mlp_tiny, LS_DTYPE_F32, 0, 16, &examples, &labels));
+  expect_ok(ls_strategy_split(strategy, examples, &split[0]));
+  expect_ok(ls_strategy_split(strategy, labels, &split[1]));
+  ls_function *f = function_of(mlp_step, &model);
+  const ls_nest args = ls_nest_sequence(LS_KIND_TUPLE, split, 2);
+  for (int step = 0; step < 3; ++step)
+    expect_ok(ls_strategy_run(strategy, ls_traced(f), args, &results));
+  assert_int_equal(ls_function_num_traces(f), 1);
+  expect_ok(ls_function_print_lowered(f, &out->text));
+  out->count = 0;
+  for (size_t i = 0; i < model.num_variables; ++i) {
+    ls_array *value = NULL;
+    expect_ok(ls_variable_value(model.variables[i], &value));
+    const size_t count = (size_t)ls_array_num_elements(value);
+    assert_true(out->count + count <= 4000);
+    memcpy(out->bytes + out->count, ls_array_data(value),
+           count * sizeof(float));
+    out->count += count;
+    ls_array_release(value);
+  }
+  ls_nest_release(results);
+  ls_nest_release(args);
+  ls_function_release(f);
+  mlp_destroy(&model);
+  ls_array_release(examples);
+  ls_array_release(labels);
+}
+
+static void a_step_is_the_mirrored_strategys(void **state) {
+  (void)state;
+  static outcome tpu, mirrored;
+  for (int replicas = 1; replicas <= 8; replicas *= 2) {
+    ls_strategy *a = tpu_of(replicas), *b = mirrored_of(replicas);
+    train(a, &tpu);
+    train(b, &mirrored);
+    assert_int_equal(tpu.count, mirrored.count);
+    assert_memory_equal(tpu.bytes, mirrored.bytes, tpu.count * sizeof(float));
+    assert_string_equal(tpu.text, mirrored.text);
+    ls_text_release(tpu.text);
+    ls_text_release(mirrored.text);
+    ls_strategy_release(a);
+    ls_strategy_release(b);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_step_is_the_mirrored_strategys),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
