@@ -56,7 +56,7 @@ static ls_nest work(ls_nest args, void *user) {
   const ls_tensor x = ls_nest_tensor(args, 0);
   const ls_tensor a = ls_tanh(x);
   const ls_tensor b = user != NULL ? beside(x) : ls_tanh(x);
-  if (user != NULL) mark(a, "_tpu_replicate", user);
+  if (user != NULL) mark(a, "_computation", user);
   const ls_nest y =
       ls_while(keep_on, double_it, user, ls_leaf(ls_add(a, b)), 0);
   if (user != NULL) mark(ls_nest_tensor(y, 0), "_outside", user);
@@ -89,7 +89,7 @@ static void functions_that_differ_in_marks_share_a_program(void **state) {
   for (int i = 0; i < 3; ++i)
     ls_text_release(texts[i]);
   expect_ok(ls_graph_print(ls_function_graph(functions[1]), &texts[1]));
-  expect_contains(texts[1], "_tpu_replicate = \"cluster\"");
+  expect_contains(texts[1], "_computation = \"cluster\"");
   expect_contains(texts[1], "_inside = \"cluster\"");
   expect_contains(texts[1], "_outside = \"cluster\"");
   expect_contains(texts[1], "_class = strings[\"loc:@");
@@ -134,7 +134,7 @@ static void eager_ops_that_differ_in_marks_share_a_program(void **state) {
   (void)item_of(ls_erf(x));
   const size_t before = ls_map_count(&all->eager_ops);
   const ls_attr attr = {
-      .name = "_tpu_replicate", .kind = LS_ATTR_STRING, .as.string = "cluster"};
+      .name = "_computation", .kind = LS_ATTR_STRING, .as.string = "cluster"};
   const ls_op op = ls_op_add(&(ls_op_spec){.type = LS_OP_ERF,
                                            .inputs = &x,
                                            .num_inputs = 1,
