@@ -94,11 +94,13 @@ ls_status ls_file_read(const ls_file *file, int64_t offset, void *data,
     LS_RETURN_IF_ERROR(read_some(file, offset, data, size, &got));
   }
   if (got == size) return ls_ok();
-  return LS_STATUS(LS_DATA_LOSS,
-                   "'%s' ends at byte %lld, where %zu bytes from byte %lld on "
-                   "were to be read; it had %lld bytes when it was opened",
-                   file->path, (long long)(offset + (int64_t)got), size,
-                   (long long)offset, (long long)file->size);
+  return LS_STATUS(
+      LS_DATA_LOSS,
+      "'%s' ends at byte %lld%s, where %zu bytes from byte %lld on "
+      "were to be read; it had %lld bytes when it was opened",
+      file->path, (long long)(offset + (int64_t)got),
+      got > 0 || offset == 0 ? "" : " or before", size, (long long)offset,
+      (long long)file->size);
 }
 
 // ---- Patterns --------------------------------------------------------------

@@ -32,6 +32,14 @@ ls_bytes ls_line_trim(const char *data, size_t size) {
   return (ls_bytes){data, size};
 }
 
+// A few bytes may become a line without an end.
+static ls_status too_long(const ls_reader *reader) {
+  return ls_invalid_argument(
+      "'%s' has a line of more than %d bytes from byte %lld of what is "
+      "unpacked on; unpack the file to read it",
+      reader->file->path, LS_LINE_PACKED_MOST, (long long)reader->position);
+}
+
 ls_status ls_lines_next(ls_reader *reader, ls_bytes *out_line) {
   *out_line = (ls_bytes){0};
   size_t looked = 0;
@@ -42,6 +50,8 @@ ls_status ls_lines_next(ls_reader *reader, ls_bytes *out_line) {
             : NULL;
     if (end == NULL && !reader->ended) {
       looked = reader->size;
+      if (looked > LS_LINE_PACKED_MOST && reader->inflater != NULL)
+        return too_long(reader);
       LS_RETURN_IF_ERROR(ls_reader_more(reader));
       continue;
     }

@@ -16,7 +16,9 @@ LS_MUST_USE ls_status ls_lines_scan(const ls_file *file, ls_offsets *offsets);
 ls_bytes ls_line_trim(const char *data, size_t size);
 
 // The next line of a reader, in its window until its next use.
-//   LS_OUT_OF_RANGE  there is none.
+//   LS_OUT_OF_RANGE      there is none.
+//   LS_INVALID_ARGUMENT  of packed bytes, one longer than about that.
+enum { LS_LINE_PACKED_MOST = 1 << 26 };
 LS_MUST_USE ls_status ls_lines_next(ls_reader *reader, ls_bytes *out_line);
 
 // The number of the line, from 1, in which byte `offset` of a file lies: for

@@ -112,7 +112,8 @@ static ls_status restore_records(ls_stage *stage, const ls_record *record) {
   LS_RETURN_IF_ERROR(ls_record_get_i64(record, "record", &number));
   LS_RETURN_IF_ERROR(ls_record_get_i64(record, "id", &id));
   const ls_record_source *source = source_of(self);
-  if (file < 0 || file > (int64_t)source->num_files || number < 0)
+  const int64_t files = (int64_t)source->num_files;
+  if (file < 0 || file > files || number < 0 || (file == files && number > 0))
     return ls_invalid_argument(
         "a place in file %lld, record %lld, of %zu files", (long long)file,
         (long long)number, source->num_files);
