@@ -30,9 +30,11 @@ void ls_checkpoint_path(ls_text *path, const char *folder, int64_t step,
 // this extension.
 int64_t ls_checkpoint_step_of(const char *name, const char *extension);
 
+// `is_there`: there is one of this step already, which counts until the new one
+// does.
 LS_MUST_USE ls_status
 ls_checkpoint_file_write(ls_runtime *runtime, const char *folder,
-                         const ls_checkpoint_content *content);
+                         const ls_checkpoint_content *content, bool is_there);
 
 // What was read, all of whose checksums are right.
 typedef struct ls_checkpoint_file {

@@ -61,6 +61,12 @@ static bool add(ls_checkpoints *self, ls_checkpoint_info info) {
   return true;
 }
 
+bool ls_checkpoint_list_has(const ls_checkpoint_list *list, int64_t step) {
+  for (size_t i = 0; i < list->count; ++i)
+    if (list->items[i].step == step) return true;
+  return false;
+}
+
 static ls_status write_list(ls_checkpoints *self) {
   const ls_file_system *files = ls_runtime_files(self->runtime);
   const ls_checkpoint_list *list = &self->list;
@@ -170,8 +176,10 @@ static bool is_best(const ls_checkpoints *self, size_t i) {
   const double own = list->items[i].metric;
   int64_t better = 0;
   if (self->options.best_metric == NULL || isnan(own)) return false;
+  if (list->items[i].is_damaged) return false;
   for (size_t k = 0; k < list->count; ++k) {
     const double other = list->items[k].metric;
+    if (list->items[k].is_damaged) continue;
     // Of equal ones the older is better.
     better += !isnan(other) && (high ? other > own : other < own);
     better += k < i && other == own;
@@ -190,7 +198,9 @@ static bool is_of_its_hours(const ls_checkpoints *self, size_t i) {
 
 static bool is_kept(const ls_checkpoints *self, size_t i) {
   const int64_t keep = self->options.keep.value;
-  const size_t newer = self->list.count - i - 1;
+  size_t newer = 0;  // Damaged ones are no use.
+  for (size_t k = i + 1; k < self->list.count; ++k)
+    newer += !self->list.items[k].is_damaged;
   return keep == 0 || newer < (size_t)keep || is_best(self, i) ||
          is_of_its_hours(self, i);
 }

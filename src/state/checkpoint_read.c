@@ -146,6 +146,21 @@ static ls_status check_header(const ls_checkpoint_file *self) {
              : damaged(self->values.path, "arrays are gone");
 }
 
+// A writer that replaced a checkpoint and was killed may have left the values
+// of either of the two that the .json tells of.
+static ls_status choose_root(ls_checkpoint_file *self) {
+  for (const ls_json *before;
+       (before = ls_json_find(self->root, "before")) != NULL;
+       self->root = before) {
+    ls_status status = check_header(self);
+    if (ls_status_is_ok(status))
+      status = ls_checkpoint_file_check(self, 0, self->values.num_entries);
+    if (ls_status_code(status) != LS_DATA_LOSS) return status;
+    ls_status_free(status);
+  }
+  return ls_ok();
+}
+
 ls_status ls_checkpoint_file_open(ls_runtime *runtime, const char *folder,
                                   int64_t step, ls_checkpoint_file *out) {
   LS_RETURN_IF_ERROR(ls_checkpoint_file_read_notes(runtime, folder, step, out));
@@ -154,6 +169,7 @@ ls_status ls_checkpoint_file_open(ls_runtime *runtime, const char *folder,
   ls_status status = path == NULL
                          ? ls_out_of_memory()
                          : ls_safetensors_open(runtime, path, &out->values);
+  if (ls_status_is_ok(status)) status = choose_root(out);
   if (ls_status_is_ok(status)) status = check_header(out);
   if (!ls_status_is_ok(status)) ls_checkpoint_file_deinit(out);
   return status;

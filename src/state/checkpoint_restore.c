@@ -20,16 +20,25 @@ typedef struct restoring {
 } restoring;
 
 // ---- Which -----------------------------------------------------------------
+// What the system cannot read may be whole all the same: it is asked twice.
+static ls_status read_whole(const ls_checkpoints *self, int64_t step,
+                            ls_checkpoint_file *out) {
+  const ls_status status =
+      ls_checkpoint_file_read(self->runtime, self->folder, step, out);
+  if (ls_status_code(status) != LS_UNAVAILABLE) return status;
+  ls_status_free(status);
+  return ls_checkpoint_file_read(self->runtime, self->folder, step, out);
+}
+
 // Reads that of a step; otherwise newer ones that are damaged are passed over.
 static ls_status find(ls_checkpoints *self, ls_opt step,
                       ls_checkpoint_file *out, ls_restore_report *report) {
-  const ls_checkpoint_list *list = &self->list;
+  ls_checkpoint_list *list = &self->list;
   ls_status first = ls_ok();
   for (size_t i = list->count; i > 0; --i) {
     const int64_t of = list->items[i - 1].step;
     if (step.set && of != step.value) continue;
-    const ls_status status =
-        ls_checkpoint_file_read(self->runtime, self->folder, of, out);
+    const ls_status status = read_whole(self, of, out);
     report->step = of;
     if (ls_status_is_ok(status)) {
       ls_status_free(first);
@@ -38,6 +47,7 @@ static ls_status find(ls_checkpoints *self, ls_opt step,
     if (step.set || ls_status_code(status) == LS_RESOURCE_EXHAUSTED)
       return ls_status_join(status, first);
     ++report->damaged;
+    list->items[i - 1].is_damaged = true;
     ls_runtime_log(self->runtime, LS_LOG_WARNING, "checkpoint",
                    "the checkpoint of step %lld is passed over: %s",
                    (long long)of, ls_status_message(status));

@@ -56,21 +56,6 @@ static ls_status write_and_sum(const ls_file_system *files, void *file,
   return status;
 }
 
-// `crcs` are set to the checksums of entries.
-static ls_status write_values(ls_runtime *runtime, const char *path,
-                              const ls_snapshot *values, uint32_t *crcs) {
-  const ls_file_system *files = ls_runtime_files(runtime);
-  void *file = NULL;
-  if (files->create == NULL)
-    return ls_unimplemented("writing '%s': the file system has no writing in "
-                            "parts",
-                            path);
-  LS_RETURN_IF_ERROR(files->create(files->user, path, false, &file));
-  ls_status status = write_and_sum(files, file, values, crcs);
-  const bool keep = ls_status_is_ok(status);
-  return ls_status_join(status, files->finish(files->user, file, keep));
-}
-
 // ---- The rest --------------------------------------------------------------
 static void print_values(ls_json_writer *json, const uint32_t *crcs,
                          const ls_snapshot *values) {
@@ -95,8 +80,9 @@ static void print_record(ls_json_writer *json, const char *key,
   ls_record_write(record, json);
 }
 
+// `before`: the .json in whose place this comes; NULL: none.
 static void print_content(ls_text *text, const ls_checkpoint_content *content,
-                          const uint32_t *crcs) {
+                          const uint32_t *crcs, const char *before) {
   ls_json_writer json = {.text = text};
   ls_json_begin(&json, '{');
   ls_json_key(&json, "format");
@@ -115,41 +101,118 @@ static void print_content(ls_text *text, const ls_checkpoint_content *content,
   print_record(&json, "identity", content->identity);
   print_record(&json, "state", content->state);
   print_values(&json, crcs, &content->values);
+  if (before != NULL) {
+    ls_json_key(&json, "before");
+    ls_text_append(text, before);
+  }
   // The checksum is of all that stands before it.
   const uint32_t crc = ls_crc32c(0, text->data, text->size);
   ls_text_append_format(text, LS_CHECKPOINT_TAIL, crc);
 }
 
-static ls_status write_rest(ls_runtime *runtime, const char *path,
-                            const ls_checkpoint_content *content,
-                            const uint32_t *crcs) {
-  const ls_file_system *files = ls_runtime_files(runtime);
+// ---- Both ------------------------------------------------------------------
+typedef struct writing {
+  ls_runtime *runtime;
+  const ls_file_system *files;
+  const ls_checkpoint_content *content;
+  ls_text values_path, notes_path;
+  uint32_t *crcs;  // Of entries.
+  char *before;    // The .json of this step that is there; NULL: none.
+  void *file;      // The values, aside.
+} writing;
+
+static ls_status write_notes(const writing *w, const char *before) {
   ls_text text;
-  ls_text_init(&text, ls_runtime_allocator(runtime));
-  print_content(&text, content, crcs);
+  ls_text_init(&text, ls_runtime_allocator(w->runtime));
+  print_content(&text, w->content, w->crcs, before);
   ls_status status = ls_text_status(&text);
   if (ls_status_is_ok(status))
-    status = files->write(files->user, path, text.data, text.size);
+    status = w->files->write(w->files->user, ls_text_data(&w->notes_path),
+                             text.data, text.size);
   ls_text_deinit(&text);
   return status;
 }
 
+static ls_status begin_values(writing *w) {
+  const char *path = ls_text_data(&w->values_path);
+  if (w->files->create == NULL)
+    return ls_unimplemented("writing '%s': the file system has no writing in "
+                            "parts",
+                            path);
+  LS_RETURN_IF_ERROR(w->files->create(w->files->user, path, false, &w->file));
+  return write_and_sum(w->files, w->file, &w->content->values, w->crcs);
+}
+
+static ls_status end_values(writing *w, bool keep) {
+  void *file = w->file;
+  w->file = NULL;
+  return file == NULL ? ls_ok() : w->files->finish(w->files->user, file, keep);
+}
+
+// Values first: they are no checkpoint before the .json is there.
+static ls_status write_new(writing *w) {
+  LS_RETURN_IF_ERROR(begin_values(w));
+  LS_RETURN_IF_ERROR(end_values(w, true));
+  return write_notes(w, NULL);
+}
+
+// Two files cannot be replaced at once. So there is, for a while, a .json that
+// fits the new values and, by what it has of the one before, the old ones.
+static ls_status write_over(writing *w) {
+  LS_RETURN_IF_ERROR(begin_values(w));
+  LS_RETURN_IF_ERROR(w->files->sync(w->files->user, w->file));
+  LS_RETURN_IF_ERROR(write_notes(w, w->before));
+  LS_RETURN_IF_ERROR(end_values(w, true));
+  return write_notes(w, NULL);
+}
+
+// What is there of this step, if it is whole by its own words.
+static ls_status read_before(writing *w, const char *folder) {
+  ls_allocator *allocator = ls_runtime_allocator(w->runtime);
+  const char *path = ls_text_data(&w->notes_path);
+  size_t size = 0;
+  ls_checkpoint_file file;
+  ls_status status = ls_checkpoint_file_read_notes(w->runtime, folder,
+                                                   w->content->step, &file);
+  if (ls_status_is_ok(status)) {
+    ls_checkpoint_file_deinit(&file);
+    status = w->files->read(w->files->user, path, SIZE_MAX, allocator,
+                            &w->before, &size);
+  }
+  // One that cannot be read now is nothing to fall back to.
+  const bool gives_up = ls_status_code(status) == LS_RESOURCE_EXHAUSTED;
+  if (gives_up) return status;
+  ls_status_free(status);
+  return ls_ok();
+}
+
+static ls_status write_both(writing *w, const char *folder, bool is_there) {
+  const int64_t step = w->content->step;
+  ls_checkpoint_path(&w->values_path, folder, step, "safetensors");
+  ls_checkpoint_path(&w->notes_path, folder, step, "json");
+  LS_RETURN_IF_ERROR(ls_text_status(&w->values_path));
+  LS_RETURN_IF_ERROR(ls_text_status(&w->notes_path));
+  if (w->crcs == NULL) return ls_out_of_memory();
+  if (is_there) LS_RETURN_IF_ERROR(read_before(w, folder));
+  const ls_status status = w->before != NULL ? write_over(w) : write_new(w);
+  return ls_status_join(status, end_values(w, false));
+}
+
 ls_status ls_checkpoint_file_write(ls_runtime *runtime, const char *folder,
-                                   const ls_checkpoint_content *content) {
+                                   const ls_checkpoint_content *content,
+                                   bool is_there) {
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  uint32_t *crcs = ls_new_array(allocator, uint32_t, content->values.count);
-  if (crcs == NULL) return ls_out_of_memory();
-  ls_text path;
-  ls_text_init(&path, allocator);
-  ls_checkpoint_path(&path, folder, content->step, "safetensors");
-  ls_status status = ls_text_status(&path);
-  if (ls_status_is_ok(status))
-    status = write_values(runtime, ls_text_data(&path), &content->values, crcs);
-  ls_checkpoint_path(&path, folder, content->step, "json");
-  if (ls_status_is_ok(status)) status = ls_text_status(&path);
-  if (ls_status_is_ok(status))
-    status = write_rest(runtime, ls_text_data(&path), content, crcs);
-  ls_text_deinit(&path);
-  ls_release(allocator, crcs);
+  writing w = {.runtime = runtime,
+               .files = ls_runtime_files(runtime),
+               .content = content,
+               .crcs =
+                   ls_new_array(allocator, uint32_t, content->values.count)};
+  ls_text_init(&w.values_path, allocator);
+  ls_text_init(&w.notes_path, allocator);
+  const ls_status status = write_both(&w, folder, is_there);
+  ls_text_deinit(&w.values_path);
+  ls_text_deinit(&w.notes_path);
+  ls_release(allocator, w.crcs);
+  ls_release(allocator, w.before);
   return status;
 }

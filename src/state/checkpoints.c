@@ -22,8 +22,9 @@ static void release_content(ls_checkpoints *self) {
 }
 
 static ls_status write_content(ls_checkpoints *self) {
-  LS_RETURN_IF_ERROR(
-      ls_checkpoint_file_write(self->runtime, self->folder, &self->content));
+  LS_RETURN_IF_ERROR(ls_checkpoint_file_write(
+      self->runtime, self->folder, &self->content,
+      ls_checkpoint_list_has(&self->list, self->content.step)));
   return ls_checkpoint_list_add(self, &self->content);
 }
 

@@ -9,8 +9,9 @@
 // A checkpoint that is there.
 typedef struct ls_checkpoint_info {
   int64_t step;
-  int64_t wall;   // Nanoseconds since 1970.
-  double metric;  // That best ones are chosen by; nan: it has none.
+  int64_t wall;     // Nanoseconds since 1970.
+  double metric;    // That best ones are chosen by; nan: it has none.
+  bool is_damaged;  // As far as is known.
 } ls_checkpoint_info;
 
 typedef struct ls_checkpoint_list {
@@ -36,6 +37,7 @@ struct ls_checkpoints {
 // ---- What is there (checkpoint_list.c) -------------------------------------
 // Reads the folder, and clears it of what is no whole pair of files.
 LS_MUST_USE ls_status ls_checkpoint_list_open(ls_checkpoints *self);
+bool ls_checkpoint_list_has(const ls_checkpoint_list *list, int64_t step);
 // Adds what has just been written, drops what is not kept any more, and writes
 // the list.
 LS_MUST_USE ls_status ls_checkpoint_list_add(
