@@ -18,6 +18,7 @@ typedef struct ls_ahead_options {
   void *user;
   bool parallel;
   int64_t capacity;  // Elements made before they are asked for. 0: none is.
+  int64_t most;      // What it may become, where it turns out to be too few.
   ls_work *work;
   const ls_dataset *dataset;  // Whose buffer it is.
 } ls_ahead_options;

@@ -11,8 +11,22 @@ struct ls_fetch_block {
 
 enum { LEAST_BLOCK = 64 << 10 };
 
+// ---- Its memory as an allocator --------------------------------------------
+static void *take_room(ls_allocator *self, size_t size, size_t alignment) {
+  ls_fetch *fetch =
+      (ls_fetch *)(void *)((char *)self - offsetof(ls_fetch, stack));
+  return alignment <= LS_CACHE_LINE ? ls_fetch_room(fetch, size) : NULL;
+}
+
+// It goes with the mark.
+static void leave_room(ls_allocator *self, void *memory) {
+  (void)self, (void)memory;
+}
+
 void ls_fetch_init(ls_fetch *fetch, ls_allocator *allocator, uint64_t seed) {
-  *fetch = (ls_fetch){.allocator = allocator, .seed = seed};
+  *fetch = (ls_fetch){.allocator = allocator,
+                      .stack = {.allocate = take_room, .release = leave_room},
+                      .seed = seed};
 }
 
 static void release_blocks(ls_fetch *fetch, ls_fetch_block *block) {

@@ -28,6 +28,8 @@ typedef struct ls_fetch_soon {
 
 typedef struct ls_fetch {
   ls_allocator *allocator;
+  // Gives room (ls_fetch_room), to whom memory is given by an allocator alone.
+  ls_allocator stack;
   uint64_t seed;
   int64_t epoch;
   ls_fetch_soon soon;

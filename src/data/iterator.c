@@ -74,6 +74,15 @@ static void print_iterator(const ls_object *object, char *buffer, size_t size) {
 static const ls_object_type iterator_type = {
     .name = "iterator", .destroy = destroy_iterator, .print = print_iterator};
 
+// What it may become where nobody says: enough for each thread to begin the
+// next one before its last one is taken. More would no longer be in caches.
+static int64_t most_prefetch(const ls_iterator *self) {
+  if (!self->may_grow || self->work.threads == NULL) return 0;
+  if (self->stage != NULL) return LEAST_ANCHOR_DISTANCE;
+  const int threads = ls_input_threads_count(self->work.threads);
+  return 2 * (threads > DEFAULT_PREFETCH ? threads : DEFAULT_PREFETCH);
+}
+
 // How many elements ahead the pipeline asks for; of several stages the last.
 static int64_t find_prefetch(const ls_dataset *dataset) {
   if (dataset->prefetch >= 0 || dataset->num_inputs == 0)
@@ -88,6 +97,7 @@ static ls_status choose_prefetch(ls_iterator *self, ls_opt wanted) {
   const int64_t said = find_prefetch(self->dataset);
   self->prefetch = said >= 0 ? said : DEFAULT_PREFETCH;
   if (wanted.set) self->prefetch = wanted.value;
+  self->may_grow = said < 0 && !wanted.set;
   if (self->work.threads == NULL) self->prefetch = 0;
   self->anchor_every = self->prefetch > LEAST_ANCHOR_DISTANCE
                            ? self->prefetch
@@ -120,6 +130,7 @@ static ls_status fill_iterator(ls_iterator *self,
                           .user = self,
                           .parallel = self->stage == NULL,
                           .capacity = self->prefetch,
+                          .most = most_prefetch(self),
                           .work = &self->work,
                           .dataset = self->dataset},
       &self->ahead));

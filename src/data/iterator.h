@@ -21,6 +21,7 @@ struct ls_iterator {
   ls_work work;
   ls_ahead *ahead;
   int64_t prefetch;
+  bool may_grow;  // It is nobody's wish.
   int64_t epoch;
   ls_stage *stage;                // Of a stream; else NULL.
   ls_anchor anchors[LS_ANCHORS];  // The maker's; read while it pauses.

@@ -169,13 +169,30 @@ static ls_status read_one_by_one(const ls_dataset *self, ls_fetch *fetch,
   return status;
 }
 
+// Of elements that are written where they shall be, such as batches.
+static ls_status read_filled(const ls_dataset *self, ls_fetch *fetch,
+                             const int64_t *indices, size_t count,
+                             void *const *rows) {
+  const ls_fetch_mark mark = ls_fetch_begin(fetch);
+  void **at = ls_fetch_room(fetch, self->num_leaves * sizeof(*at));
+  ls_status status = at == NULL ? ls_out_of_memory() : ls_ok();
+  for (size_t k = 0; k < count && ls_status_is_ok(status); ++k) {
+    for (size_t i = 0; i < self->num_leaves; ++i)
+      at[i] = (char *)rows[i] + k * self->row_sizes[i];
+    status = self->kind->fill(self, fetch, indices[k], at);
+  }
+  ls_fetch_end(fetch, mark);
+  return status;
+}
+
 ls_status ls_dataset_read(const ls_dataset *dataset, ls_fetch *fetch,
                           const int64_t *indices, size_t count,
                           void *const *rows) {
   const stage_time time = begin_stage(dataset, fetch);
   const ls_dataset_class *kind = dataset->kind;
   const ls_status status =
-      kind->read != NULL ? kind->read(dataset, fetch, indices, count, rows)
+      kind->read != NULL   ? kind->read(dataset, fetch, indices, count, rows)
+      : kind->fill != NULL ? read_filled(dataset, fetch, indices, count, rows)
       : kind->locate != NULL
           ? read_located(dataset, fetch, indices, count, rows)
           : read_one_by_one(dataset, fetch, indices, count, rows);

@@ -325,6 +325,77 @@ static ls_status go_through(void *user) {
   return status;
 }
 
+// ---- Memory that is used again ---------------------------------------------
+static uint64_t allocations_of(ls_counting_allocator *counting) {
+  return ls_counting_allocator_counts(counting).allocations;
+}
+
+// Batches of 16 bytes' rows, all full.
+static ls_dataset *full_batches(int64_t rows) {
+  const ls_nest data = ls_nest_zeros(LS_DTYPE_U8, LS_SHAPE(rows, 16));
+  return ls_dataset_batch(ls_dataset_from_arrays(data),
+                          &(ls_batch_options){.size = 8});
+}
+
+static void repeated_batches_are_written_where_they_shall_be(void **state) {
+  (void)state;
+  ls_counting_allocator *counting = NULL;
+  expect_ok(ls_counting_allocator_create(NULL, &counting));
+  ls_runtime *before = NULL;
+  ls_runtime *runtime = begin_runtime(
+      (ls_runtime_options){.input_threads = LS_SOME(0),
+                           .allocator =
+                               ls_counting_allocator_allocator(counting)},
+      &before);
+  ls_dataset *data = ls_dataset_repeat(full_batches(32), -1);
+  ls_iterator *iterator = NULL;
+  ls_nest element = ls_none();
+  expect_ok(ls_iterator_create(data, NULL, &iterator));
+  for (int i = 0; i < 4; ++i)
+    expect_ok(ls_iterator_next(iterator, &element));
+  const uint64_t then = allocations_of(counting);
+  for (int i = 0; i < 40; ++i)
+    expect_ok(ls_iterator_next(iterator, &element));
+  assert_int_equal(allocations_of(counting), then);
+  ls_nest_release(element);
+  ls_iterator_release(iterator);
+  ls_dataset_release(data);
+  end_runtime(runtime, before);
+  ls_counting_allocator_destroy(counting);
+}
+
+// What was made ahead in one epoch is written anew in the next one, up to as
+// many elements as may be ahead; how many there were when is up to threads.
+static void memory_of_an_epoch_serves_the_next_one(void **state) {
+  (void)state;
+  enum { EPOCHS = 200, SLACK = 100 };
+  ls_counting_allocator *counting = NULL;
+  expect_ok(ls_counting_allocator_create(NULL, &counting));
+  ls_runtime *before = NULL;
+  ls_runtime *runtime = begin_runtime(
+      (ls_runtime_options){.input_threads = LS_SOME(2),
+                           .allocator =
+                               ls_counting_allocator_allocator(counting)},
+      &before);
+  ls_dataset *data = full_batches(64);
+  ls_iterator *iterator = NULL;
+  ls_nest element = ls_none();
+  expect_ok(ls_iterator_create(data, NULL, &iterator));
+  uint64_t then = 0;
+  for (int epoch = 0; epoch < EPOCHS; ++epoch) {
+    for (int i = 0; i < 8; ++i)
+      expect_ok(ls_iterator_next(iterator, &element));
+    expect_ok(ls_iterator_restart(iterator));
+    if (epoch == 0) then = allocations_of(counting);
+  }
+  assert_true(allocations_of(counting) - then < SLACK);
+  ls_nest_release(element);
+  ls_iterator_release(iterator);
+  ls_dataset_release(data);
+  end_runtime(runtime, before);
+  ls_counting_allocator_destroy(counting);
+}
+
 static void refused_memory_is_told(void **state) {
   (void)state;
   for (fault_prefetch = 0; fault_prefetch < 3; fault_prefetch += 2)
@@ -339,6 +410,8 @@ int main(void) {
       cmocka_unit_test(many_readers_share_a_data_set),
       cmocka_unit_test(an_iterator_may_go_while_threads_work),
       cmocka_unit_test(what_stages_have_done_is_counted),
+      cmocka_unit_test(repeated_batches_are_written_where_they_shall_be),
+      cmocka_unit_test(memory_of_an_epoch_serves_the_next_one),
       cmocka_unit_test(refused_memory_is_told),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

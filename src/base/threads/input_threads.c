@@ -10,7 +10,8 @@ struct ls_input_threads {
   ls_mutex lock;  // Guards what follows.
   ls_condition work;
   ls_input_task *first, *last;  // `first` is also looked at without it.
-  int started, sleeping;
+  int started, sleeping;        // Nobody has called the latter.
+  int calls;                    // To sleepers, who have not woken up yet.
   bool stop;
   ls_thread *threads;
 };
@@ -55,8 +56,9 @@ static void run_thread(void *user) {
     }
     if (self->stop) break;
     ++self->sleeping;
-    ls_condition_wait(&self->work, &self->lock);
-    --self->sleeping;
+    while (self->calls == 0 && !self->stop)
+      ls_condition_wait(&self->work, &self->lock);
+    if (self->calls > 0) --self->calls;
   }
   ls_mutex_unlock(&self->lock);
 }
@@ -110,13 +112,33 @@ void ls_input_threads_destroy(ls_input_threads *self) {
 int ls_input_threads_count(const ls_input_threads *self) { return self->count; }
 
 // ---- Tasks -----------------------------------------------------------------
+// With the lock held.
+static void call_one(ls_input_threads *self) {
+  if (self->sleeping > 0) {
+    --self->sleeping;
+    ++self->calls;
+    ls_condition_signal(&self->work);
+  } else if (self->started < self->count) {
+    start_one(self);
+  }
+}
+
 void ls_input_threads_submit(ls_input_threads *self, ls_input_task *task) {
   ls_mutex_lock(&self->lock);
   append(self, task);
-  if (self->sleeping > 0)
-    ls_condition_signal(&self->work);
-  else if (self->started < self->count)
-    start_one(self);
+  call_one(self);
+  ls_mutex_unlock(&self->lock);
+}
+
+void ls_input_threads_add(ls_input_threads *self, ls_input_task *task) {
+  ls_mutex_lock(&self->lock);
+  append(self, task);
+  ls_mutex_unlock(&self->lock);
+}
+
+void ls_input_threads_call(ls_input_threads *self) {
+  ls_mutex_lock(&self->lock);
+  if (self->first != NULL) call_one(self);
   ls_mutex_unlock(&self->lock);
 }
 

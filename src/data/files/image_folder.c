@@ -70,7 +70,9 @@ static int64_t label_of(const image_folder *self, int64_t index) {
   return (int64_t)low;
 }
 
-// The file of an element; `*out_path` is the fetch's, its bytes the caller's.
+// The file of an element. Its path and its bytes are the fetch's: memory that
+// is given back after each image goes to the system and comes back page by
+// page.
 static ls_status read_file(const image_folder *self, ls_fetch *fetch,
                            int64_t index, const char **out_path,
                            char **out_bytes, size_t *out_size) {
@@ -82,7 +84,7 @@ static ls_status read_file(const image_folder *self, ls_fetch *fetch,
   if (path == NULL) return ls_out_of_memory();
   ls_format(path, room, "%s/%s/%s", self->folder, class_name, name);
   *out_path = path;
-  return self->files.read(self->files.user, path, SIZE_MAX, fetch->allocator,
+  return self->files.read(self->files.user, path, SIZE_MAX, &fetch->stack,
                           out_bytes, out_size);
 }
 
@@ -133,7 +135,7 @@ static ls_status decode_to_size(const image_folder *self, ls_fetch *fetch,
   return ls_raster_resize(fetch->allocator, &from, true, to);
 }
 
-// Reads the file of an element and its header; the caller gives the bytes back.
+// Reads the file of an element and its header.
 static ls_status open_image(const image_folder *self, ls_fetch *fetch,
                             int64_t index, ls_image_file *file,
                             ls_image_header *header) {
@@ -180,7 +182,6 @@ static ls_status read_images(const ls_dataset *dataset, ls_fetch *fetch,
       status = decode_to_size(self, fetch, &file, &header, &to);
     }
     ((int32_t *)rows[1])[k] = (int32_t)label_of(self, indices[k]);
-    ls_release(fetch->allocator, file.bytes);
     ls_fetch_end(fetch, mark);
   }
   return status;
@@ -212,7 +213,6 @@ static ls_status get_image(const ls_dataset *dataset, ls_fetch *fetch,
   ls_status status = open_image(self, fetch, index, &file, &header);
   if (ls_status_is_ok(status))
     status = make_element(self, fetch, index, &file, &header, element);
-  ls_release(fetch->allocator, file.bytes);
   ls_fetch_end(fetch, mark);
   return status;
 }

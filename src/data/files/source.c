@@ -212,13 +212,12 @@ static size_t run_of(const ls_source_file *file, int64_t record,
   return run;
 }
 
-// Where a byte of a file is in memory, in all of it or in a window; NULL: it is
-// not.
-static char *byte_at(const ls_source_file *file, const ls_window *window,
-                     int64_t offset) {
-  if (file->bytes != NULL) return file->bytes + offset;
-  if (window == NULL) return NULL;
-  return window->bytes + (offset - file->offsets.items[window->first]);
+// Where bytes of a file are in memory, in all of it or in a window; NULL: they
+// are not.
+static char *bytes_at(const ls_source_file *file, const ls_window *window,
+                      int64_t offset, size_t size) {
+  return file->bytes != NULL ? file->bytes + offset
+                             : ls_window_find(window, offset, size);
 }
 
 // The bytes of `run` records: where they are in memory, else in room of the
@@ -229,7 +228,7 @@ static ls_status read_run(const ls_record_source *self,
                           char **out) {
   const int64_t *at = file->offsets.items + record;
   const size_t size = (size_t)(at[run] - at[0]);
-  char *bytes = byte_at(file, window, at[0]);
+  char *bytes = bytes_at(file, window, at[0], size);
   if (bytes != NULL && !self->decoder->format->writes) {
     *out = bytes;
     return ls_ok();
@@ -252,10 +251,10 @@ static void look_ahead(const ls_record_source *self, const ls_window *window,
   const ls_source_file *file = self->files[number];
   if (window != NULL && window->file != file) return;
   const int64_t *at = file->offsets.items + (index - self->first[number]);
-  const char *bytes = byte_at(file, window, at[0]);
+  const size_t size = at[1] - at[0] < 4096 ? (size_t)(at[1] - at[0]) : 4096;
+  const char *bytes = bytes_at(file, window, at[0], size);
   if (bytes == NULL) return;
-  const int64_t size = at[1] - at[0] < 4096 ? at[1] - at[0] : 4096;
-  for (int64_t byte = 0; byte < size; byte += LS_CACHE_LINE)
+  for (size_t byte = 0; byte < size; byte += LS_CACHE_LINE)
     __builtin_prefetch(bytes + byte);
 }
 

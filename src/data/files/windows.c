@@ -32,8 +32,8 @@ static ls_window *make_room(ls_windows *self, int64_t wanted) {
   double most = 0;
   for (size_t i = 0; i < LS_WINDOWS; ++i) {
     ls_window *it = &self->all[i];
+    if (it->users > 0 || it->state == LS_WINDOW_BEING_READ) continue;
     if (it->state == LS_WINDOW_EMPTY) return it;
-    if (it->state != LS_WINDOW_READ || it->users > 0) continue;
     const double share = (double)it->taken / (double)it->count;
     if (best != NULL && share <= most) continue;
     best = it;
@@ -45,21 +45,43 @@ static ls_window *make_room(ls_windows *self, int64_t wanted) {
 }
 
 // ---- Reading ---------------------------------------------------------------
-// Without the lock: the window is this thread's until it is read.
-static bool read_bytes(ls_windows *self, ls_window *it) {
-  const int64_t *at = it->file->offsets.items + it->first;
-  const size_t size = (size_t)(at[it->count] - at[0]);
-  if (size > it->capacity) {
-    ls_release(self->allocator, it->bytes);
-    it->bytes = ls_allocate(self->allocator, size);
-    it->capacity = it->bytes == NULL ? 0 : size;
+// Makes it one for these records; false: there is no memory.
+static bool begin(ls_windows *self, ls_window *it, const ls_source_file *file,
+                  int64_t first, int64_t count) {
+  const int64_t *at = file->offsets.items + first;
+  ls_window fresh = {.state = LS_WINDOW_BEING_READ,
+                     .file = file,
+                     .first = first,
+                     .count = count,
+                     .bytes = it->bytes,
+                     .size = (size_t)(at[count] - at[0]),
+                     .capacity = it->capacity};
+  if (fresh.size > fresh.capacity) {
+    ls_release(self->allocator, fresh.bytes);
+    fresh.bytes = ls_allocate(self->allocator, fresh.size);
+    fresh.capacity = fresh.bytes == NULL ? 0 : fresh.size;
   }
-  if (it->bytes == NULL) return false;
-  const ls_status status = ls_file_read(it->file->file, at[0], it->bytes, size);
-  const bool done = ls_status_is_ok(status);
-  // Who reads the record that is not there says so.
+  if (fresh.bytes == NULL) fresh.state = LS_WINDOW_EMPTY;
+  *it = fresh;
+  return fresh.bytes != NULL;
+}
+
+// Reads a part; the lock is held before and after. One that cannot be read is
+// not there: who reads a record of it says why.
+static void read_part(ls_windows *self, ls_window *it) {
+  const int part = it->parts_begun++;
+  const size_t begin = (size_t)part * LS_WINDOW_PART;
+  const size_t left = it->size - begin;
+  const size_t size = left < LS_WINDOW_PART ? left : LS_WINDOW_PART;
+  const int64_t at = it->file->offsets.items[it->first] + (int64_t)begin;
+  ls_mutex_unlock(&self->lock);
+  const ls_status status =
+      ls_file_read(it->file->file, at, it->bytes + begin, size);
+  if (ls_status_is_ok(status))
+    __atomic_fetch_or(&it->there, (uint64_t)1 << part, __ATOMIC_RELEASE);
   ls_status_free(status);
-  return done;
+  ls_mutex_lock(&self->lock);
+  ++it->parts_done;
 }
 
 ls_window *ls_windows_enter(ls_windows *self, const ls_source_file *file,
@@ -69,25 +91,33 @@ ls_window *ls_windows_enter(ls_windows *self, const ls_source_file *file,
   if (count < LEAST || at[count] - at[0] > LS_WINDOW_MOST) return NULL;
   ls_mutex_lock(&self->lock);
   ls_window *it = find(self, file, first, count);
-  if (it == NULL && (it = make_room(self, wanted)) != NULL) {
-    *it = (ls_window){.state = LS_WINDOW_BEING_READ,
-                      .file = file,
-                      .first = first,
-                      .count = count,
-                      .bytes = it->bytes,
-                      .capacity = it->capacity};
-    ls_mutex_unlock(&self->lock);
-    const bool done = read_bytes(self, it);
-    ls_mutex_lock(&self->lock);
-    it->state = done ? LS_WINDOW_READ : LS_WINDOW_EMPTY;
-  }
-  if (it != NULL && it->state != LS_WINDOW_READ) it = NULL;
+  if (it == NULL && (it = make_room(self, wanted)) != NULL &&
+      !begin(self, it, file, first, count))
+    it = NULL;
   if (it != NULL) {
+    const int parts = (int)((it->size + LS_WINDOW_PART - 1) / LS_WINDOW_PART);
     ++it->users;
     it->taken += wanted;
+    while (it->parts_begun < parts)
+      read_part(self, it);
+    // Where a part is missing others try again, in another one.
+    const uint64_t there = __atomic_load_n(&it->there, __ATOMIC_RELAXED);
+    if (it->parts_done == parts)
+      it->state = __builtin_popcountll(there) == parts ? LS_WINDOW_READ
+                                                       : LS_WINDOW_EMPTY;
   }
   ls_mutex_unlock(&self->lock);
   return it;
+}
+
+char *ls_window_find(const ls_window *it, int64_t offset, size_t size) {
+  if (it == NULL || size == 0) return NULL;
+  const size_t begin = (size_t)(offset - it->file->offsets.items[it->first]);
+  const size_t first = begin / LS_WINDOW_PART;
+  const size_t last = (begin + size - 1) / LS_WINDOW_PART;
+  const uint64_t parts = (~(uint64_t)0 >> (63 - (last - first))) << first;
+  const uint64_t there = __atomic_load_n(&it->there, __ATOMIC_ACQUIRE);
+  return (there & parts) == parts ? it->bytes + begin : NULL;
 }
 
 void ls_windows_leave(ls_windows *self, ls_window *window) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Windows: parts of files in memory, for elements that will all be read soon,
-// in any order, as by a shuffle by blocks. One read of the file serves all
-// threads; who finds no window reads for itself.
+// in any order, as by a shuffle by blocks. Who comes while one is being read
+// helps to read it, part by part; who finds no window, or not yet what he wants
+// of it, reads for himself. So nobody waits for anybody.
 #ifndef LS_DATA_FILES_WINDOWS_H_
 #define LS_DATA_FILES_WINDOWS_H_
 
@@ -9,8 +10,9 @@
 #include "data/files/source.h"
 
 enum {
-  LS_WINDOWS = 4,            // That a data set has at most,
-  LS_WINDOW_MOST = 16 << 20  // of so many bytes each.
+  LS_WINDOWS = 4,             // That a data set has at most,
+  LS_WINDOW_MOST = 16 << 20,  // of so many bytes each,
+  LS_WINDOW_PART = 256 << 10  // read in such parts: at most 64.
 };
 
 typedef enum ls_window_state {
@@ -24,8 +26,11 @@ typedef struct ls_window {
   const ls_source_file *file;
   int64_t first, count;  // Records of the file.
   char *bytes;           // From where record `first` begins.
+  size_t size;           // Of these records.
   size_t capacity;       // Of `bytes`, which is kept for the next records.
-  int64_t taken;         // Records that were read from it.
+  int parts_begun, parts_done;
+  uint64_t there;  // Parts that were read, a bit each. Atomic.
+  int64_t taken;   // Records that were read from it.
   int users;
 } ls_window;
 
@@ -40,11 +45,14 @@ LS_MUST_USE ls_status ls_windows_init(ls_windows *windows,
 void ls_windows_deinit(ls_windows *windows);
 
 // The window of these records, to read some from it, `wanted` about; it stays
-// until it is left. It is read now, if nobody has done so and there is room:
-// that of one most of whose records have been read. NULL: there is none, for
-// whatever reason.
+// until it is left. What nobody has begun to read of it is read now. A new one
+// needs room: that of one most of whose records have been read. NULL: there is
+// none, for whatever reason.
 ls_window *ls_windows_enter(ls_windows *windows, const ls_source_file *file,
                             int64_t first, int64_t count, int64_t wanted);
+// Where bytes of the file are in a window; NULL: they are not there, or not
+// yet.
+char *ls_window_find(const ls_window *window, int64_t offset, size_t size);
 void ls_windows_leave(ls_windows *windows, ls_window *window);  // NULL is fine.
 
 #endif  // LS_DATA_FILES_WINDOWS_H_

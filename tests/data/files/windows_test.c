@@ -193,6 +193,56 @@ static void half_unread_windows_stay_for_a_while(void **state) {
   end(runtime);
 }
 
+static void expect_record(const ls_window *it, int64_t offset, size_t size,
+                          const char *bytes, bool there) {
+  const char *found = ls_window_find(it, offset, size);
+  assert_int_equal(found != NULL, there);
+  if (there) assert_memory_equal(found, bytes + offset, size);
+}
+
+static void large_windows_are_read_in_parts(void **state) {
+  (void)state;
+  enum { LONG = 4000, COUNT = 300 };
+  ls_runtime *runtime = begin();
+  char *bytes = malloc(LONG * COUNT);
+  assert_non_null(bytes);
+  for (size_t i = 0; i < LONG * COUNT; ++i)
+    bytes[i] = (char)(i * 31 >> 7);
+  expect_ok(counts.under.write(counts.under.user, "in/c", bytes, LONG * COUNT));
+  ls_source_file *file = NULL;
+  expect_ok(ls_source_file_open("in/c", NULL, &file));
+  for (int64_t i = 0; i <= COUNT; ++i)
+    expect_ok(ls_offsets_add(&file->offsets, i * LONG));
+  file->count = COUNT;
+  ls_windows windows = {0};
+  expect_ok(ls_windows_init(&windows, ls_runtime_allocator(runtime)));
+  for (int64_t first = 0; first < 2; ++first) {
+    // The second part of the second window cannot be read: what is in it, if
+    // only in part, is not there, and the next one who comes tries again.
+    const int64_t begins = first * LONG, bad = begins + LS_WINDOW_PART;
+    counts.reads = 0;
+    counts.files.fail_at = first == 0 ? 0 : 2;
+    ls_window *it =
+        ls_windows_enter(&windows, file, first, COUNT - first, COUNT);
+    assert_non_null(it);
+    assert_int_equal(counts.reads, 5);
+    for (int64_t at = begins; at < COUNT * LONG; at += LONG)
+      expect_record(it, at, LONG, bytes,
+                    first == 0 || at + LONG <= bad ||
+                        at >= bad + LS_WINDOW_PART);
+    ls_windows_leave(&windows, it);
+    counts.reads = 0;
+    it = ls_windows_enter(&windows, file, first, COUNT - first, COUNT);
+    assert_int_equal(counts.reads, first == 0 ? 0 : 5);
+    expect_record(it, begins, (size_t)(COUNT - first) * LONG, bytes, true);
+    ls_windows_leave(&windows, it);
+  }
+  ls_windows_deinit(&windows);
+  ls_object_release(file);
+  free(bytes);
+  end(runtime);
+}
+
 static ls_status read_shuffled(void *user) {
   (void)user;
   ls_text out;
@@ -221,6 +271,7 @@ int main(void) {
       cmocka_unit_test(blocks_of_a_shuffle_are_read_at_once),
       cmocka_unit_test(records_are_read_alone_where_a_window_fails),
       cmocka_unit_test(threads_share_windows),
+      cmocka_unit_test(large_windows_are_read_in_parts),
       cmocka_unit_test(half_unread_windows_stay_for_a_while),
       cmocka_unit_test(a_window_without_memory_is_none),
   };

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/ahead_slots.h"
+
+// ---- With the lock held ----------------------------------------------------
+static ls_nest take_spare(ls_ahead *self) {
+  return self->num_spares > 0 ? self->spares[--self->num_spares] : ls_none();
+}
+
+// Spares that no slot waits for: what a slot that waits counts for is the
+// memory of the one that it will be made in; in series one slot may.
+static int64_t count_unwanted(const ls_ahead *self) {
+  const int64_t wanted = self->options.parallel ? self->waiting : 1;
+  return self->num_spares > wanted ? self->num_spares - wanted : 0;
+}
+
+// At an end all are kept for the next start, if there is room.
+void ls_ahead_give_spare(ls_ahead *self, ls_nest element) {
+  if (element.kind == LS_KIND_NONE) return;
+  const int64_t room = self->options.parallel ? self->capacity : 1;
+  self->spares[self->num_spares++] = element;
+  if (self->num_spares <= room &&
+      (count_unwanted(self) == 0 || ls_allowance_has_room(&self->allowance)))
+    return;
+  ls_nest_release(self->spares[--self->num_spares]);
+}
+
+// Counts what others than slots hold.
+void ls_ahead_count_spares(ls_ahead *self) {
+  const int64_t bytes = count_unwanted(self) * self->allowance.guess;
+  ls_allowance_count(&self->allowance, bytes - self->spare_bytes, true);
+  self->spare_bytes = bytes;
+}
+
+// Gives number `queued` a slot, if it may be made ahead; the one to be given
+// next always may. Before it is known what an element takes there is one at a
+// time.
+static ls_ahead_cell *begin_slot(ls_ahead *self, ls_ahead_state state) {
+  if (self->pausing || (self->end >= 0 && self->queued >= self->end) ||
+      self->queued - self->next >= self->capacity)
+    return NULL;
+  const bool must = self->queued == self->next;
+  if (!must && !self->allowance.is_measured) return NULL;
+  if (!ls_allowance_count(&self->allowance, self->allowance.guess, must))
+    return NULL;
+  ls_ahead_cell *it = ls_ahead_slot(self, self->queued);
+  it->number = self->queued++;
+  it->state = state;
+  it->bytes = self->allowance.guess;
+  self->waiting += state == LS_AHEAD_QUEUED;
+  ++self->pending;
+  return it;
+}
+
+// Wakes up who sleeps for that number.
+static void tell(ls_ahead *self, int64_t number) {
+  if (self->awaited == LS_AHEAD_ANY || self->awaited == number)
+    ls_condition_signal(&self->done);
+}
+
+void ls_ahead_sleep(ls_ahead *self, int64_t number) {
+  self->awaited = number;
+  ls_condition_wait(&self->done, &self->lock);
+  self->awaited = LS_AHEAD_NOBODY;
+}
+
+static void set_done(ls_ahead *self, ls_ahead_cell *it, ls_nest element,
+                     ls_status status) {
+  const int64_t bytes = ls_element_bytes(element);
+  if (ls_status_is_ok(status)) ls_allowance_measure(&self->allowance, bytes);
+  ls_allowance_count(&self->allowance, -it->bytes, true);  // The guess.
+  it->element = element;
+  it->status = status;
+  it->bytes = bytes;
+  it->state = LS_AHEAD_DONE;
+  --self->pending;
+  ls_work_buffer(self->options.work, self->options.dataset, 1, bytes);
+  tell(self, it->number);
+}
+
+void ls_ahead_drop(ls_ahead *self, ls_ahead_cell *it) {
+  ls_allowance_count(&self->allowance, -it->bytes, true);
+  self->waiting -= it->state == LS_AHEAD_QUEUED;
+  --self->pending;
+  it->state = LS_AHEAD_FREE;
+  it->bytes = 0;
+}
+
+void ls_ahead_free(ls_ahead *self, ls_ahead_cell *it) {
+  ls_work_buffer(self->options.work, self->options.dataset, -1, -it->bytes);
+  it->state = LS_AHEAD_FREE;
+  it->bytes = 0;
+}
+
+bool ls_ahead_is_done(const ls_ahead *self) {
+  return self->next < self->queued &&
+         ls_ahead_slot(self, self->next)->state == LS_AHEAD_DONE;
+}
+
+// The wish of who waits for the next one, if it can be given now.
+typedef struct wish {
+  void (*ready)(void *user);
+  void *user;
+} wish;
+
+static wish take_wish(ls_ahead *self) {
+  const wish none = {0};
+  if (self->ready == NULL || !ls_ahead_is_done(self)) return none;
+  const wish it = {self->ready, self->ready_user};
+  self->ready = NULL;
+  return it;
+}
+
+// Whether a series may go on, as far as can be said without counting.
+static bool has_room(const ls_ahead *self) {
+  return !self->pausing && (self->end < 0 || self->queued < self->end) &&
+         self->queued - self->next < self->capacity &&
+         (self->queued == self->next ||
+          ls_allowance_has_room(&self->allowance));
+}
+
+void ls_ahead_top_up(ls_ahead *self) {
+  ls_input_threads *threads = self->options.work->threads;
+  if (threads == NULL) return;
+  if (!self->options.parallel) {
+    if (self->series_waits || self->series_runs || !has_room(self)) return;
+    self->series_waits = true;
+    ls_input_threads_add(threads, &self->series);
+    return;
+  }
+  ls_ahead_cell *it = NULL;
+  while ((it = begin_slot(self, LS_AHEAD_QUEUED)) != NULL)
+    ls_input_threads_add(threads, &it->task);
+}
+
+int64_t ls_ahead_count_busy(const ls_ahead *self) {
+  return self->pending - (self->options.parallel ? self->waiting : 0);
+}
+
+void ls_ahead_call(ls_ahead *self) {
+  const bool waits =
+      self->options.parallel ? self->waiting > 0 : self->series_waits;
+  if (waits && ls_ahead_count_busy(self) == 0)
+    ls_input_threads_call(self->options.work->threads);
+}
+
+void ls_ahead_call_in_time(ls_ahead *self) {
+  const int64_t there = self->queued - self->next - self->pending;
+  const bool fixed = self->options.most == self->options.capacity;
+  if (fixed || there <= self->capacity / 2) ls_ahead_call(self);
+}
+
+void ls_ahead_grow(ls_ahead *self) {
+  const int64_t wanted = 2 * self->capacity < self->options.most
+                             ? 2 * self->capacity
+                             : self->options.most;
+  self->was_full = false;
+  if (ls_allowance_is_small(&self->allowance, wanted)) self->capacity = wanted;
+}
+
+// ---- On threads ------------------------------------------------------------
+// The lock is held before and after.
+void ls_ahead_make(ls_ahead *self, ls_ahead_cell *it) {
+  it->state = LS_AHEAD_BEGUN;
+  --self->waiting;
+  ls_nest element = take_spare(self);
+  ls_mutex_unlock(&self->lock);
+  const ls_status status =
+      self->options.make(self->options.user, it->number, &element);
+  ls_mutex_lock(&self->lock);
+  set_done(self, it, element, status);
+}
+
+void ls_ahead_run_slot(ls_input_task *task) {
+  ls_ahead_cell *it = (ls_ahead_cell *)(void *)task;
+  ls_ahead *self = it->ahead;
+  ls_mutex_lock(&self->lock);
+  // Others have work, too, and who asks does not do it.
+  if (self->waiting > 1 && self->helped == self->seen)
+    ls_input_threads_call(self->options.work->threads);
+  self->seen = self->helped;
+  ls_ahead_make(self, it);
+  if (self->pending == 0)
+    ls_ahead_top_up(self);  // Now that it knows how large one is.
+  if (self->waiting == 0 && self->queued - self->next >= self->capacity)
+    self->was_full = true;
+  const wish wanted = take_wish(self);
+  ls_mutex_unlock(&self->lock);
+  if (wanted.ready != NULL) wanted.ready(wanted.user);
+}
+
+// Makes number `queued`, if it may; the lock is held before and after.
+static bool make_next(ls_ahead *self) {
+  ls_ahead_cell *it = begin_slot(self, LS_AHEAD_BEGUN);
+  if (it == NULL) return false;
+  ls_nest element = take_spare(self);
+  ls_mutex_unlock(&self->lock);
+  const ls_status status =
+      self->options.make(self->options.user, it->number, &element);
+  ls_mutex_lock(&self->lock);
+  if (ls_status_code(status) == LS_OUT_OF_RANGE) self->end = it->number;
+  set_done(self, it, element, status);
+  return true;
+}
+
+void ls_ahead_run_series(ls_input_task *task) {
+  ls_ahead *self =
+      (ls_ahead *)(void *)((char *)task - offsetof(ls_ahead, series));
+  ls_mutex_lock(&self->lock);
+  self->series_waits = false;
+  self->series_runs = true;
+  wish wanted = {0};
+  // Others have a turn before it goes on. Who waits is told last, as he may
+  // drop the whole line.
+  while (make_next(self)) {
+    wanted = take_wish(self);
+    if (wanted.ready != NULL ||
+        ls_input_threads_are_wanted(self->options.work->threads))
+      break;
+  }
+  self->series_runs = false;
+  if (self->queued - self->next >= self->capacity) self->was_full = true;
+  ls_ahead_top_up(self);
+  if (self->awaited != LS_AHEAD_NOBODY) ls_condition_signal(&self->done);
+  ls_mutex_unlock(&self->lock);
+  if (wanted.ready != NULL) wanted.ready(wanted.user);
+}
