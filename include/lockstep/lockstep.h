@@ -64,6 +64,7 @@
 #include "lockstep/table.h"
 #include "lockstep/topology.h"
 #include "lockstep/tpu_strategy.h"
+#include "lockstep/tpu_system.h"
 #include "lockstep/trace.h"
 #include "lockstep/train.h"
 #include "lockstep/trunk.h"

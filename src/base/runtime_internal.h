@@ -58,6 +58,9 @@ struct ls_runtime {
   int cpus, gpus;
   struct ls_trunk *trunk;               // NULL: no other process.
   const struct ls_eager_vtable *eager;  // See graph/eager_vtable.h.
+  // Whether a device is a core of a TPU system that is initialized and stands
+  // in this process. Set by who keeps such systems; NULL: there is none.
+  bool (*has_core)(ls_runtime *runtime, const char *device);
   int callbacks;             // Of users' that run now, but those of host calls.
   uint64_t progress;         // See below.
   int waiting_runs;          // For the host. Atomic.

@@ -68,22 +68,39 @@ static ls_status list_devices(ls_allocator *allocator,
              : ls_out_of_memory();
 }
 
+// The picture of a TPU system's pod; the caller gives it back.
+static ls_status draw_pod(const char *name, char **out_text) {
+  ls_tpu_resolver *resolver = NULL;
+  ls_pod *pod = NULL;
+  ls_status status = ls_tpu_resolver_connect(
+      &(ls_tpu_resolver_options){.name = name}, &resolver);
+  if (ls_status_is_ok(status)) status = ls_tpu_pod(resolver, &pod);
+  if (ls_status_is_ok(status)) status = ls_pod_print(pod, out_text);
+  ls_pod_release(pod);
+  ls_tpu_resolver_release(resolver);
+  return status;
+}
+
 // Nothing is printed of what cannot be.
-static ls_status show(ls_runtime *runtime, int64_t replicas) {
+static ls_status show(ls_runtime *runtime, int64_t replicas, const char *tpu) {
   const char *kernels = NULL, **devices = NULL;
   ls_allocator *allocator = ls_runtime_allocator(runtime);
   size_t count = 0;
   ls_strategy *strategy = NULL;
+  char *pod = NULL;
   ls_status status = ls_device_kernels(runtime, &kernels);
   if (ls_status_is_ok(status) && replicas > 0)
     status = ls_mirrored_strategy_create(
         &(ls_mirrored_options){.num_replicas = LS_SOME(replicas)}, &strategy);
   if (strategy != NULL)
     status = list_devices(allocator, strategy, &devices, &count);
+  if (tpu != NULL && ls_status_is_ok(status)) status = draw_pod(tpu, &pod);
   if (ls_status_is_ok(status)) {
     print(runtime, kernels);
     if (count > 0) print_replicas(runtime, devices, count);
+    if (pod != NULL) printf("\n%s", pod);
   }
+  if (pod != NULL) allocator->release(allocator, pod);
   if (devices != NULL) allocator->release(allocator, devices);
   if (strategy != NULL) ls_strategy_release(strategy);
   return status;
@@ -91,10 +108,15 @@ static ls_status show(ls_runtime *runtime, int64_t replicas) {
 
 int cli_devices(int argc, char **argv) {
   int64_t threads = 0, replicas = 0;
+  const char *tpu = NULL;
   const cli_option options[] = {
       CLI_THREADS_OPTION(&threads),
       {"replicas", CLI_COUNT, &replicas, "N",
        "also show N replicas and where they run", 1},
+      {"tpu", CLI_TEXT, &tpu, "NAME",
+       "also draw a TPU system: local, or\n"
+       "virtual:AxB[xC][,cores=N][,hosts=H]",
+       0},
   };
   const cli_syntax syntax = {
       .command = "devices",
@@ -106,7 +128,7 @@ int cli_devices(int argc, char **argv) {
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
   ls_runtime *runtime = NULL;
   ls_status status = cli_runtime_open(threads, NULL, &runtime);
-  if (ls_status_is_ok(status)) status = show(runtime, replicas);
+  if (ls_status_is_ok(status)) status = show(runtime, replicas, tpu);
   if (!ls_status_is_ok(status)) code = cli_report("devices", status);
   return cli_runtime_close("devices", runtime, code);
 }

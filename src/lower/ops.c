@@ -144,6 +144,24 @@ ls_status lower_copy(ls_lower_scope *scope, ls_node *node) {
   return ls_ok();
 }
 
+// A host call that has a type of its own.
+ls_status lower_host(ls_lower_scope *scope, ls_node *node) {
+  uint64_t *inputs = NULL;
+  ls_node *made = NULL;
+  LS_RETURN_IF_ERROR(lowered_inputs(scope, node, &inputs));
+  LS_RETURN_IF_ERROR(
+      ls_lower_append(scope,
+                      &(ls_op_spec){.type = LS_OP_HOST,
+                                    .num_inputs = node->num_inputs,
+                                    .attrs = node->attrs,
+                                    .num_attrs = node->num_attrs},
+                      inputs, node, &made));
+  for (unsigned i = 0; i < made->num_outputs; ++i)
+    LS_RETURN_IF_ERROR(
+        ls_lower_map(scope, ls_ref(node->id, i), ls_ref(made->id, i)));
+  return ls_ok();
+}
+
 ls_status lower_random(ls_lower_scope *scope, ls_node *node) {
   return lower_copy(scope, node);
 }

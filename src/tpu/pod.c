@@ -1,65 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tpu/pod.h"
+#include "tpu/state.h"
 
 #include <stdio.h>
 
 #include "base/device_parts.h"
-
-// What hangs in the runtime's slot. The runtime's lock guards it.
-typedef struct pod_table {
-  ls_allocator *allocator;
-  ls_pod **pods;  // In order of making; counted.
-  size_t count, capacity;
-  uint64_t generations;  // Initializations so far, of all pods.
-} pod_table;
+#include "tpu/topology.h"
 
 // ---- The table -------------------------------------------------------------
-static ls_status destroy_table(void *state) {
-  pod_table *table = state;
-  for (size_t i = 0; i < table->count; ++i)
-    ls_object_release(table->pods[i]);
-  ls_release(table->allocator, table->pods);
-  ls_release(table->allocator, table);
-  return ls_ok();
-}
-
-// Both with the runtime's lock held.
-static pod_table *find_table(const ls_runtime *runtime) {
-  return ls_runtime_slot(runtime, LS_SLOT_TPU);
-}
-
-static pod_table *make_table(ls_runtime *runtime) {
-  pod_table *table = find_table(runtime);
-  if (table != NULL) return table;
-  table = ls_new(ls_runtime_allocator(runtime), pod_table);
-  if (table == NULL) return NULL;
-  table->allocator = ls_runtime_allocator(runtime);
-  ls_runtime_set_slot(runtime, LS_SLOT_TPU, table, destroy_table);
-  return table;
-}
-
-static ls_pod *find_in(const pod_table *table, const char *name,
+// All with the runtime's lock held.
+static ls_pod *find_in(const ls_tpu_state *state, const char *name,
                        const char *job) {
-  for (size_t i = 0; table != NULL && i < table->count; ++i)
-    if (strcmp(table->pods[i]->name, name) == 0 &&
-        strcmp(table->pods[i]->job, job) == 0)
-      return table->pods[i];
+  for (size_t i = 0; state != NULL && i < state->num_pods; ++i)
+    if (strcmp(state->pods[i]->name, name) == 0 &&
+        strcmp(state->pods[i]->job, job) == 0)
+      return state->pods[i];
   return NULL;
 }
 
 ls_pod *ls_pod_find(ls_runtime *runtime, const char *name, const char *job) {
   ls_runtime_lock(runtime);
-  ls_pod *pod = find_in(find_table(runtime), name, job);
+  ls_pod *pod = find_in(ls_tpu_state_find(runtime), name, job);
   ls_runtime_unlock(runtime);
   return pod;
 }
 
 ls_pod *ls_pod_of_job(ls_runtime *runtime, const char *job) {
   ls_runtime_lock(runtime);
-  const pod_table *table = find_table(runtime);
+  const ls_tpu_state *state = ls_tpu_state_find(runtime);
   ls_pod *found = NULL;
-  for (size_t i = 0; table != NULL && i < table->count; ++i) {
-    ls_pod *pod = table->pods[i];
+  for (size_t i = 0; state != NULL && i < state->num_pods; ++i) {
+    ls_pod *pod = state->pods[i];
     if (strcmp(pod->job, job) != 0) continue;
     if (found == NULL || ls_pod_generation(pod) >= ls_pod_generation(found))
       found = pod;
@@ -70,9 +40,9 @@ ls_pod *ls_pod_of_job(ls_runtime *runtime, const char *job) {
 
 ls_pod *ls_pod_next(ls_runtime *runtime, size_t *position) {
   ls_runtime_lock(runtime);
-  const pod_table *table = find_table(runtime);
-  ls_pod *pod = table != NULL && *position < table->count
-                    ? table->pods[(*position)++]
+  const ls_tpu_state *state = ls_tpu_state_find(runtime);
+  ls_pod *pod = state != NULL && *position < state->num_pods
+                    ? state->pods[(*position)++]
                     : NULL;
   ls_runtime_unlock(runtime);
   return pod;
@@ -80,25 +50,28 @@ ls_pod *ls_pod_next(ls_runtime *runtime, size_t *position) {
 
 void ls_pod_shut_down(ls_pod *pod) {
   ls_runtime_lock(pod->runtime);
-  pod_table *table = find_table(pod->runtime);
+  ls_tpu_state *state = ls_tpu_state_find(pod->runtime);
   bool was_there = false;
-  for (size_t i = 0; table != NULL && i < table->count; ++i) {
-    if (was_there) table->pods[i - 1] = table->pods[i];
-    was_there = was_there || table->pods[i] == pod;
+  for (size_t i = 0; state != NULL && i < state->num_pods; ++i) {
+    if (was_there) state->pods[i - 1] = state->pods[i];
+    was_there = was_there || state->pods[i] == pod;
   }
-  if (was_there) --table->count;
+  if (was_there) --state->num_pods;
   __atomic_store_n(&pod->generation, 0, __ATOMIC_RELEASE);
   ls_runtime_unlock(pod->runtime);
   if (was_there) ls_object_release(pod);
 }
 
 // ---- Making ----------------------------------------------------------------
+void ls_pod_release(ls_pod *pod) { ls_object_release(pod); }
+
 static void destroy_pod(ls_object *object) {
   ls_pod *pod = (ls_pod *)object;
   const int32_t count = pod->cores == NULL ? 0 : ls_pod_num_cores(pod);
   for (int32_t i = 0; pod->queues != NULL && i < count; ++i)
     pod->queues->destroy(&pod->cores[i]);
   ls_mutex_deinit(&pod->lock);
+  ls_topology_release(pod->topology);
   ls_release(pod->allocator, pod->cores);
   ls_release(pod->allocator, pod->name);
   ls_release(pod->allocator, pod->job);
@@ -135,6 +108,18 @@ static void place_cores(ls_pod *pod) {
   }
 }
 
+static ls_status make_topology(ls_pod *pod) {
+  const size_t count = (size_t)ls_pod_num_cores(pod);
+  ls_topology_parts parts = {.num_tasks = pod->num_hosts,
+                             .per_task = pod->cores_per_host};
+  memcpy(parts.mesh, pod->mesh, sizeof(parts.mesh));
+  parts.places = ls_new_array(pod->allocator, ls_coordinate, count);
+  if (parts.places == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i)
+    memcpy(parts.places[i].at, pod->cores[i].at, sizeof(parts.places[i].at));
+  return ls_topology_make(pod->allocator, &parts, &pod->topology);
+}
+
 static ls_status check_shape(const char *name, const ls_pod_shape *shape) {
   int64_t cores = 1;
   for (int k = 0; k < LS_MESH_RANK; ++k) {
@@ -163,7 +148,9 @@ static ls_status make_pod(ls_runtime *runtime, const char *name,
   ls_object_init(&pod->object, &pod_type);
   pod->runtime = runtime;
   pod->allocator = allocator;
-  pod->queue_depth = LS_INFEED_DEPTH;
+  pod->queue_depth =
+      shape->queue_depth > 0 ? shape->queue_depth : LS_INFEED_DEPTH;
+  pod->hbm_bytes = shape->hbm_bytes;
   memcpy(pod->mesh, shape->mesh, sizeof(pod->mesh));
   pod->num_hosts = shape->hosts;
   pod->cores_per_host = shape->mesh[0] * shape->mesh[1] * shape->mesh[2] *
@@ -174,25 +161,50 @@ static ls_status make_pod(ls_runtime *runtime, const char *name,
   ls_status status = pod->name == NULL || pod->job == NULL || pod->cores == NULL
                          ? ls_out_of_memory()
                          : ls_mutex_init(&pod->lock);
-  if (!ls_status_is_ok(status)) {
-    ls_object_release(pod);
-    return status;
+  if (ls_status_is_ok(status)) {
+    place_cores(pod);
+    status = make_topology(pod);
   }
-  place_cores(pod);
-  *out_pod = pod;
-  return ls_ok();
+  if (ls_status_is_ok(status))
+    *out_pod = pod;
+  else
+    ls_object_release(pod);
+  return status;
 }
 
 // With the runtime's lock held.
 static ls_status add_pod(ls_runtime *runtime, const char *name, const char *job,
                          const ls_pod_shape *shape, ls_pod **out_pod) {
-  pod_table *table = make_table(runtime);
-  if (table == NULL ||
-      !ls_grow(table->allocator, &table->pods, &table->capacity,
-               table->count + 1, sizeof(*table->pods)))
+  ls_tpu_state *state = ls_tpu_state_get(runtime);
+  if (state == NULL ||
+      !ls_grow(state->allocator, &state->pods, &state->pods_capacity,
+               state->num_pods + 1, sizeof(*state->pods)))
     return ls_out_of_memory();
   LS_RETURN_IF_ERROR(make_pod(runtime, name, job, shape, out_pod));
-  table->pods[table->count++] = *out_pod;
+  state->pods[state->num_pods++] = *out_pod;
+  return ls_ok();
+}
+
+// What a shape does not say is as the pod has it.
+static ls_status check_same(const ls_pod *pod, const ls_pod_shape *shape) {
+  char there[LS_COORDINATE_TEXT], wanted[LS_COORDINATE_TEXT];
+  if (memcmp(pod->mesh, shape->mesh, sizeof(pod->mesh)) != 0 ||
+      pod->num_hosts != shape->hosts)
+    return ls_failed_precondition(
+        "pod '%s' is a mesh of %s on %d hosts, not of %s on %d: shut it down "
+        "first",
+        pod->name, ls_sizes_text(pod->mesh, LS_MESH_RANK, there),
+        pod->num_hosts, ls_sizes_text(shape->mesh, LS_MESH_RANK, wanted),
+        shape->hosts);
+  if (shape->queue_depth > 0 && shape->queue_depth != pod->queue_depth)
+    return ls_failed_precondition(
+        "pod '%s' has queues of %d tuples, not of %d: shut it down first",
+        pod->name, pod->queue_depth, shape->queue_depth);
+  if (shape->hbm_bytes > 0 && shape->hbm_bytes != pod->hbm_bytes)
+    return ls_failed_precondition(
+        "pod '%s' has %lld bytes of memory a core, not %lld: shut it down "
+        "first",
+        pod->name, (long long)pod->hbm_bytes, (long long)shape->hbm_bytes);
   return ls_ok();
 }
 
@@ -201,10 +213,11 @@ ls_status ls_pod_open(ls_runtime *runtime, const char *name, const char *job,
   *out_pod = NULL;
   LS_RETURN_IF_ERROR(check_shape(name, shape));
   ls_runtime_lock(runtime);
-  ls_pod *pod = find_in(find_table(runtime), name, job);
-  const ls_status status =
-      pod == NULL ? add_pod(runtime, name, job, shape, &pod) : ls_ok();
-  *out_pod = ls_object_retain(pod);
+  ls_pod *pod = find_in(ls_tpu_state_find(runtime), name, job);
+  const ls_status status = pod == NULL
+                               ? add_pod(runtime, name, job, shape, &pod)
+                               : check_same(pod, shape);
+  if (ls_status_is_ok(status)) *out_pod = ls_object_retain(pod);
   ls_runtime_unlock(runtime);
   return status;
 }
@@ -212,10 +225,10 @@ ls_status ls_pod_open(ls_runtime *runtime, const char *name, const char *job,
 // ---- One pod ---------------------------------------------------------------
 void ls_pod_initialize(ls_pod *pod) {
   ls_runtime_lock(pod->runtime);
-  pod_table *table = find_table(pod->runtime);
+  ls_tpu_state *state = ls_tpu_state_find(pod->runtime);
   // A pod that was taken out stays so.
-  if (find_in(table, pod->name, pod->job) == pod)
-    __atomic_store_n(&pod->generation, ++table->generations, __ATOMIC_RELEASE);
+  if (find_in(state, pod->name, pod->job) == pod)
+    __atomic_store_n(&pod->generation, ++state->generations, __ATOMIC_RELEASE);
   ls_runtime_unlock(pod->runtime);
   ls_mutex_lock(&pod->lock);
   const ls_core_queues *queues = pod->queues;
@@ -253,6 +266,12 @@ ls_status ls_pod_lookup_core(ls_runtime *runtime, const char *device,
     *out_core = ls_pod_core(pod, parts.task == LS_LEFT_OUT ? 0 : parts.task,
                             parts.index == LS_LEFT_OUT ? 0 : parts.index);
   return *out_core != NULL ? ls_ok() : no_such_core(device, &parts, pod);
+}
+
+bool ls_pod_has_core(ls_runtime *runtime, const char *device) {
+  ls_core *core = NULL;
+  ls_status_free(ls_pod_lookup_core(runtime, device, &core));
+  return core != NULL && ls_pod_is_initialized(core->pod);
 }
 
 void ls_core_device(const ls_core *core, ls_device_name *out_name) {

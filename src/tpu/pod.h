@@ -12,14 +12,13 @@
 
 #include "base/runtime_internal.h"
 #include "lockstep/object.h"
-#include "lockstep/topology.h"
+#include "lockstep/tpu_system.h"
 
 enum {
   LS_MAX_POD_CORES = 1 << 16,  // Of one pod.
   LS_INFEED_DEPTH = 64,        // Tuples a queue holds by default.
 };
 
-typedef struct ls_pod ls_pod;
 typedef struct ls_core ls_core;
 struct ls_core_queue;  // core_queues.h
 
@@ -48,7 +47,10 @@ struct ls_pod {
   char *name, *job;            // "virtual:4x4,hosts=2", "worker".
   int32_t mesh[LS_MESH_RANK];  // Chips by x, y and z, cores of a chip.
   int32_t num_hosts, cores_per_host;
-  ls_core *cores;  // By host, then by ordinal.
+  int32_t queue_depth;  // Tuples a queue holds.
+  int64_t hbm_bytes;    // Of a core; 0: as much as is asked for.
+  ls_core *cores;       // By host, then by ordinal.
+  ls_topology *topology;
 
   ls_mutex lock;  // Guards what follows, and the cores' queues.
   // Of its initializations; 0: not initialized now. Larger than that of every
@@ -56,8 +58,6 @@ struct ls_pod {
   uint64_t generation;
   // Queues that were closed so far. Atomic: read without the lock.
   uint64_t closings;
-  int32_t queue_depth;           // Tuples a queue holds.
-  int64_t hbm_bytes;             // Of a core; 0: as much as is asked for.
   const ls_core_queues *queues;  // NULL: no core has a queue.
 };
 
@@ -66,12 +66,20 @@ struct ls_pod {
 typedef struct ls_pod_shape {
   int32_t mesh[LS_MESH_RANK];  // Each at least 1.
   int32_t hosts;               // Divides mesh[0]: they split x.
+  int32_t queue_depth;         // Tuples a queue holds; 0: the default.
+  int64_t hbm_bytes;           // Of a core; 0: as much as is asked for.
 } ls_pod_shape;
+
+// Reads "4x4x2,cores=2,hosts=4", which stands behind "virtual:" in `name`.
+//   LS_INVALID_ARGUMENT  names the text, the part and what is accepted.
+LS_MUST_USE ls_status ls_pod_shape_parse(const char *name, const char *text,
+                                         ls_pod_shape *out_shape);
 
 // The pod of that name and job, made like this if there is none. The caller
 // retains it.
-//   LS_INVALID_ARGUMENT  more than LS_MAX_POD_CORES cores, or hosts that do not
-//                        divide them.
+//   LS_INVALID_ARGUMENT     more than LS_MAX_POD_CORES cores, or hosts that do
+//                           not divide them.
+//   LS_FAILED_PRECONDITION  there is one of another shape.
 LS_MUST_USE ls_status ls_pod_open(ls_runtime *runtime, const char *name,
                                   const char *job, const ls_pod_shape *shape,
                                   ls_pod **out_pod);
@@ -115,6 +123,8 @@ static inline ls_core *ls_pod_core(ls_pod *pod, int64_t host, int64_t ordinal) {
 LS_MUST_USE ls_status ls_pod_lookup_core(ls_runtime *runtime,
                                          const char *device,
                                          ls_core **out_core);
+// Whether a device is a core of a pod that is initialized.
+bool ls_pod_has_core(ls_runtime *runtime, const char *device);
 // The canonical name: "/job:worker/replica:0/task:1/device:TPU:3".
 void ls_core_device(const ls_core *core, ls_device_name *out_name);
 

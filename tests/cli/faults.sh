@@ -47,7 +47,7 @@ done
 [ $refused -ge 5 ] || fail "memory failed $refused times only"
 
 for command in "bench tiny --steps 2" "graph tiny" "eval base" \
-               "devices --replicas 3"; do
+               "devices --replicas 3" "devices --tpu virtual:4x2"; do
   [ -e base ] || "$lockstep" train --model tiny --data synthetic --steps 3 \
     --quiet --run-dir base >out.txt 2>err.txt || fail "a run fails"
   for n in 1 4 40 400; do

@@ -62,6 +62,14 @@ explains "      2  cpu      /job:localhost/replica:0/task:0/device:CPU:2" \
   devices --replicas 3
 explains "They share the 2 threads" devices --replicas 3 --threads 2
 explains "The thread runs one after another" devices --replicas 3 --threads 1
+explains "--tpu NAME" devices --help
+explains "TPU system 'local', initialized" devices --tpu local
+explains "y 1  0:4,5  0:6,7" devices --tpu local
+for line in "mesh    4 x 2 x 1: 8 chips of 2 cores, 16 cores" \
+            "hosts   2 hosts of 8 cores: /job:worker/task:0 to /task:1" \
+            "y 0  0:0,1  0:2,3  |  1:0,1  1:2,3"; do
+  explains "$line" devices --tpu virtual:4x2,hosts=2
+done
 run=
 LS_ISA=base
 export LS_ISA

@@ -72,6 +72,10 @@ static const named_test value_tests[] = {
      "every_replica_runs_it_on_its_own_values"},
     {LS_OP_TPU_COMPILATION_RESULT, "tpu/replicate_test.c",
      "how_compiling_went_is_told_without_running"},
+    {LS_OP_CONFIGURE_DISTRIBUTED_TPU, "tpu/system_ops_test.c",
+     "an_op_initializes_the_system_when_it_is_run"},
+    {LS_OP_SHUTDOWN_DISTRIBUTED_TPU, "tpu/system_ops_test.c",
+     "an_op_shuts_the_system_down_when_it_is_run"},
 };
 
 static const named_test gradient_tests[] = {
@@ -159,6 +163,8 @@ static const reason reasons[] = {
     {LS_OP_TPU_REPLICATED_OUTPUT, "a gradient is taken within a replica"},
     {LS_OP_TPU_REPLICATE_METADATA, "it has neither operand nor result"},
     {LS_OP_TPU_COMPILATION_RESULT, not_floats},
+    {LS_OP_CONFIGURE_DISTRIBUTED_TPU, effect},
+    {LS_OP_SHUTDOWN_DISTRIBUTED_TPU, effect},
 };
 
 // ---- Looking ---------------------------------------------------------------

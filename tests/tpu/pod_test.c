@@ -148,11 +148,11 @@ static void meshes_that_cannot_be_are_refused(void **state) {
     ls_pod_shape shape;
     const char *part;
   } rows[] = {
-      {{{0, 1, 1, 1}, 1}, "a size of 0"},
-      {{{1, 1, 1, -2}, 1}, "a size of -2"},
-      {{{1 << 16, 2, 1, 1}, 1}, "more than 65536 cores"},
-      {{{4, 1, 1, 1}, 3}, "must divide 4"},
-      {{{4, 1, 1, 1}, 0}, "0 hosts"},
+      {{.mesh = {0, 1, 1, 1}, .hosts = 1}, "a size of 0"},
+      {{.mesh = {1, 1, 1, -2}, .hosts = 1}, "a size of -2"},
+      {{.mesh = {1 << 16, 2, 1, 1}, .hosts = 1}, "more than 65536 cores"},
+      {{.mesh = {4, 1, 1, 1}, .hosts = 3}, "must divide 4"},
+      {{.mesh = {4, 1, 1, 1}, .hosts = 0}, "0 hosts"},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
     ls_pod *pod = NULL;

@@ -50,8 +50,16 @@ static ls_status check_devices(const ls_strategy *strategy) {
   if (strategy->no_cpu == NULL) return ls_ok();
   const ls_graph *graph = ls_graph_current();
   if (graph == NULL || graph->kind == LS_GRAPH_BUILD) return ls_ok();
-  return ls_unimplemented("running on device '%s': only CPUs compute",
-                          strategy->no_cpu);
+  ls_runtime *runtime = strategy->runtime;
+  for (int32_t i = 0; i < strategy->num_replicas; ++i) {
+    const char *device = ls_strategy_device(strategy, i);
+    if (strstr(device, "/device:CPU:") != NULL) continue;
+    if (runtime->has_core == NULL || !runtime->has_core(runtime, device))
+      return ls_unimplemented("running on device '%s': only CPUs compute, and "
+                              "cores of TPU systems that are initialized",
+                              device);
+  }
+  return ls_ok();
 }
 
 // They fail like this one where what they were all given is wrong, and come to

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layer: tpu
+//
+// TPU systems: finding one by name, asking what it has, initializing it.
+//
+// A name is one of
+//   ""  "local"                            this machine's pod: 8 cores, one
+//   host virtual:AxB[xC][,cores=N][,hosts=H]    a pod of A x B x C chips of N
+//   cores
+//                                          (default 2), split along x over H
+//                                          hosts (default 1)
+//   grpc://HOST[:PORT],...                 addresses of workers
+// or any other, which a service of the caller's looks up. Local and virtual
+// pods have the names, shapes and rules of real ones, and compute on this
+// machine. Addresses are parsed and shown; nothing is connected to.
+//
+// Threads: any number of threads use a resolver at the same time; its task is
+// set by one, while nobody asks for it.
+#ifndef LOCKSTEP_TPU_SYSTEM_H_
+#define LOCKSTEP_TPU_SYSTEM_H_
+
+#include "lockstep/graph.h"
+#include "lockstep/topology.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// ---- What a caller's service says ------------------------------------------
+typedef struct ls_tpu_endpoint {
+  const char *address;
+  int port;  // 0: 8470.
+} ls_tpu_endpoint;
+
+// A TPU as a lookup found it. All is lent until the next call.
+typedef struct ls_tpu_node {
+  const char *state;  // Nothing but "READY" can be used.
+  const ls_tpu_endpoint *endpoints;
+  size_t num_endpoints;
+  ls_tpu_endpoint single;  // Without endpoints.
+} ls_tpu_node;
+
+// A question to the system behind a master.
+typedef struct ls_tpu_question {
+  const char *master;
+  bool wants_topology;
+  bool initializes;  // It shall be initialized, too.
+} ls_tpu_question;
+
+// Its answer, lent until the next call.
+typedef struct ls_tpu_answer {
+  const char *const *devices;  // All that it has, by name.
+  size_t num_devices;
+  const void *topology;  // Serialized; when it is wanted.
+  size_t topology_size;
+} ls_tpu_answer;
+
+// ---- Resolvers -------------------------------------------------------------
+// A counted object.
+typedef struct ls_tpu_resolver ls_tpu_resolver;
+
+// Zero in a field means its default. All is copied.
+typedef struct ls_tpu_resolver_options {
+  // The system's name. Without one or with an empty one it is taken from the
+  // environment: KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS, else TPU_NAME, else
+  // tpu_node_name of the JSON in TPU_CONFIG, which may also have a project and
+  // a zone, else it is the local system.
+  const char *name;
+  const char *const *names;  // Instead of it: a list of one.
+  size_t num_names;
+  const char *zone, *project;
+  const char *job;                  // Of the workers. Default "worker".
+  const char *coordinator;          // Its job. Default: none, or "coordinator"
+                                    // if it has an address.
+  const char *coordinator_address;  // Default: a free port of this machine, if
+                                    // there is a coordinator.
+  // Looks a name up. NOT_FOUND says that there is none.
+  ls_status (*lookup)(void *user, const char *name, const char *zone,
+                      const char *project, ls_tpu_node *out_node);
+  // Asks the system behind a master. DEADLINE_EXCEEDED is tried again.
+  ls_status (*query)(void *user, const ls_tpu_question *question,
+                     ls_tpu_answer *out_answer);
+  void *user;
+  // The local system's shape, as behind "virtual:". Default: the environment's
+  // LS_LOCAL_POD, else "2x2".
+  const char *local;
+  int32_t queue_depth;  // Tuples that an infeed or outfeed holds. Default 64.
+  int64_t hbm_bytes;    // Memory of a core. Default: as much as is needed.
+  // How often a question is asked again for devices, and for metadata; how long
+  // to wait before. Defaults 120, 288 and 1000.
+  ls_opt device_retries, metadata_retries, retry_ms;
+} ls_tpu_resolver_options;
+
+// The caller owns it. `options` may be NULL.
+//   LS_INVALID_ARGUMENT  no name in the list; a virtual pod, an address or a
+//                        TPU_CONFIG that cannot be: names the part.
+//   LS_UNIMPLEMENTED     more than one name.
+LS_API LS_MUST_USE ls_status ls_tpu_resolver_create(
+    const ls_tpu_resolver_options *options, ls_tpu_resolver **out_resolver);
+// Creates one, connects to its system and initializes that.
+LS_API LS_MUST_USE ls_status ls_tpu_resolver_connect(
+    const ls_tpu_resolver_options *options, ls_tpu_resolver **out_resolver);
+// A copy of a resolver is the same one.
+LS_API ls_tpu_resolver *ls_tpu_resolver_retain(ls_tpu_resolver *resolver);
+LS_API void ls_tpu_resolver_release(ls_tpu_resolver *resolver);
+
+// What it was made of; NULL: it was not given. Lent.
+LS_API const char *ls_tpu_resolver_name(const ls_tpu_resolver *resolver);
+LS_API const char *ls_tpu_resolver_zone(const ls_tpu_resolver *resolver);
+LS_API const char *ls_tpu_resolver_project(const ls_tpu_resolver *resolver);
+LS_API const char *ls_tpu_resolver_job(const ls_tpu_resolver *resolver);
+LS_API const char *ls_tpu_resolver_coordinator(const ls_tpu_resolver *resolver);
+LS_API const char *
+ls_tpu_resolver_coordinator_address(const ls_tpu_resolver *resolver);
+LS_API const char *ls_tpu_resolver_environment(const ls_tpu_resolver *resolver);
+// "/job:worker/task:0".
+LS_API ls_device_name
+ls_tpu_resolver_coordination_leader(const ls_tpu_resolver *resolver);
+// Which task this process is: at first the job's task 0.
+LS_API const char *ls_tpu_resolver_task_type(const ls_tpu_resolver *resolver);
+LS_API int32_t ls_tpu_resolver_task_id(const ls_tpu_resolver *resolver);
+LS_API LS_MUST_USE ls_status ls_tpu_resolver_set_task(ls_tpu_resolver *resolver,
+                                                      const char *type,
+                                                      int32_t id);
+// What the hardware can do, a serialized TPUHardwareFeature, and its size; NULL
+// before the system is initialized through this resolver. Lent.
+LS_API const char *ls_tpu_resolver_hardware(const ls_tpu_resolver *resolver,
+                                            size_t *out_size);
+
+// ---- Clusters --------------------------------------------------------------
+typedef struct ls_cluster_job {
+  const char *name;
+  const char *const *addresses;  // By task: "10.0.0.1:8470".
+  size_t num_addresses;
+} ls_cluster_job;
+
+typedef struct ls_cluster_spec {
+  const ls_cluster_job *jobs;
+  size_t num_jobs;
+} ls_cluster_spec;
+
+// Its workers, asked for anew each time, and its coordinator. Local and virtual
+// systems have none. Given back with ls_cluster_spec_destroy.
+//   LS_INVALID_ARGUMENT     the name is unknown.
+//   LS_FAILED_PRECONDITION  the TPU is not READY.
+LS_API LS_MUST_USE ls_status ls_tpu_resolver_cluster_spec(
+    const ls_tpu_resolver *resolver, ls_cluster_spec **out_spec);
+LS_API void ls_cluster_spec_destroy(ls_cluster_spec *spec);
+
+enum { LS_MAX_MASTER = 512 };
+typedef struct ls_master {
+  char text[LS_MAX_MASTER];
+} ls_master;
+
+// "grpc://" and the address of a task; by default (NULL, not set) of the
+// resolver's own. Of the local system "", of a virtual one its name.
+//   LS_INVALID_ARGUMENT  there is no such job or task.
+LS_API LS_MUST_USE ls_status
+ls_tpu_resolver_master(const ls_tpu_resolver *resolver, const char *task_type,
+                       ls_opt task_id, ls_master *out_master);
+// The job on whose devices to place ops: none (NULL) on the local masters ""
+// and "local"; without a cluster "tpu_worker"; else that of its jobs which is
+// not "coordinator". Lent by `spec`.
+//   LS_INVALID_ARGUMENT  a cluster with a "tpu_worker"; more or fewer jobs.
+LS_API LS_MUST_USE ls_status ls_tpu_placement_job(const char *master,
+                                                  const ls_cluster_spec *spec,
+                                                  const char **out_job);
+
+// ---- What a system has -----------------------------------------------------
+// TPUs of a host; 0: the system has none. Beyond the local and virtual systems
+// it needs the query.
+//   LS_FAILED_PRECONDITION  hosts differ, or the system did not answer in time.
+LS_API LS_MUST_USE ls_status ls_tpu_resolver_num_accelerators(
+    const ls_tpu_resolver *resolver, int32_t *out_tpus);
+
+typedef struct ls_tpu_metadata {
+  int32_t num_cores, num_hosts, num_of_cores_per_host;
+  ls_topology *topology;  // NULL unless it is asked for.
+  // All devices, by their canonical names, sorted by job, replica, task, type
+  // and index.
+  const ls_device_name *devices;
+  size_t num_devices;
+} ls_tpu_metadata;
+
+// Given back with ls_tpu_metadata_destroy.
+//   LS_FAILED_PRECONDITION  hosts differ in their cores; a topology of a system
+//                           without TPUs.
+//   LS_INVALID_ARGUMENT     the system did not answer in time.
+//   LS_UNIMPLEMENTED        addresses, and no query.
+LS_API LS_MUST_USE ls_status
+ls_tpu_metadata_query(const ls_tpu_resolver *resolver, bool want_topology,
+                      ls_tpu_metadata **out_metadata);
+LS_API void ls_tpu_metadata_destroy(ls_tpu_metadata *metadata);
+
+// ---- Systems ---------------------------------------------------------------
+// Comes first; any number of times.
+//   LS_UNIMPLEMENTED  addresses, and no query: names the first.
+LS_API LS_MUST_USE ls_status ls_tpu_connect(const ls_tpu_resolver *resolver);
+// Initializes the system; from then on its devices are there and compute. A
+// second time warns, as what is on the devices may be lost; what was compiled
+// for them before is not run any more. While a function is being traced nothing
+// is done but giving the topology. The caller releases it.
+//   LS_NOT_FOUND      it has no TPUs: lists the devices.
+//   LS_UNIMPLEMENTED  as above.
+LS_API LS_MUST_USE ls_status ls_tpu_initialize(ls_tpu_resolver *resolver,
+                                               ls_topology **out_topology);
+// Undoes it: the name stands for another system from then on. Warns if it was
+// not initialized.
+//   LS_FAILED_PRECONDITION  a function is being traced.
+LS_API LS_MUST_USE ls_status ls_tpu_shutdown(ls_tpu_resolver *resolver);
+
+// A system that is initialized.
+typedef struct ls_tpu_system {
+  const char *name, *job;
+  ls_topology *topology;
+} ls_tpu_system;
+// A copy of the table of them. Given back with ls_tpu_systems_destroy.
+typedef struct ls_tpu_systems {
+  const ls_tpu_system *systems;
+  size_t count;
+} ls_tpu_systems;
+LS_API LS_MUST_USE ls_status
+ls_tpu_initialized_systems(ls_tpu_systems **out_systems);
+LS_API void ls_tpu_systems_destroy(ls_tpu_systems *systems);
+
+// All devices of the runtime: CPUs and GPUs, then those of the local and
+// virtual systems that are initialized. `*out_devices` is the caller's and
+// given back with the runtime's allocator.
+LS_API LS_MUST_USE ls_status ls_runtime_devices(ls_runtime *runtime,
+                                                ls_device_name **out_devices,
+                                                size_t *out_count);
+
+// The device that stands for the system of a job: "/job:w/device:TPU_SYSTEM:0";
+// without a job (NULL) "/device:TPU_SYSTEM:0".
+LS_API LS_MUST_USE ls_status ls_tpu_system_device(const char *job,
+                                                  ls_device_name *out_name);
+// Logical core n of a replica: "device:TPU_REPLICATED_CORE:n".
+LS_API ls_device_name ls_tpu_core_device(int32_t core);
+
+// The same as ops on the system's device: of a job that is connected, or of the
+// local system. The value of the first is the serialized topology, a string
+// scalar. Initializing once more does not warn.
+LS_PLACED ls_tensor ls_tpu_initialize_op(const char *job);
+LS_PLACED ls_op ls_tpu_shutdown_op(const char *job);
+
+// ---- Pods ------------------------------------------------------------------
+// The table of a local or virtual system: hosts, cores, where they are. A
+// counted object.
+typedef struct ls_pod ls_pod;
+// The caller releases it.
+//   LS_UNIMPLEMENTED  another kind of system.
+LS_API LS_MUST_USE ls_status ls_tpu_pod(const ls_tpu_resolver *resolver,
+                                        ls_pod **out_pod);
+LS_API void ls_pod_release(ls_pod *pod);  // NULL is fine.
+// Draws its mesh, hosts and cores; the caller gives the text back with the
+// runtime's allocator.
+LS_API LS_MUST_USE ls_status ls_pod_print(const ls_pod *pod, char **out_text);
+
+#ifdef __cplusplus
+}
+#endif
+#endif  // LOCKSTEP_TPU_SYSTEM_H_

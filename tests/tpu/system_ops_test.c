@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory/allocator.h"
+#include "lockstep/eager.h"
+#include "lockstep/function.h"
+#include "lockstep/session.h"
+#include "lockstep/tpu_system.h"
+#include "support/counted.h"
+#include "support/expect.h"
+#include "support/function.h"
+#include "support/spec.h"
+#include "tpu/pod.h"
+
+static int warnings;
+static void count_warning(void *user, const ls_log_line *line) {
+  (void)user;
+  warnings += line->level == LS_LOG_WARNING;
+}
+
+static counted begin(void) {
+  warnings = 0;
+  return counted_begin_with(
+      (ls_runtime_options){.threads = 1, .log = count_warning});
+}
+
+static void a_job_has_a_device_for_its_system(void **state) {
+  (void)state;
+  LS_SPEC("O4");
+  ls_device_name name;
+  expect_ok(ls_tpu_system_device(NULL, &name));
+  assert_string_equal(name.text, "/device:TPU_SYSTEM:0");
+  expect_ok(ls_tpu_system_device("", &name));
+  assert_string_equal(name.text, "/device:TPU_SYSTEM:0");
+  expect_ok(ls_tpu_system_device("w", &name));
+  assert_string_equal(name.text, "/job:w/device:TPU_SYSTEM:0");
+  expect_status(ls_tpu_system_device("a/b", &name), LS_INVALID_ARGUMENT,
+                "'a/b'");
+  char job[80];
+  memset(job, 'j', sizeof(job) - 1);
+  job[sizeof(job) - 1] = '\0';
+  expect_status(ls_tpu_system_device(job, &name), LS_INVALID_ARGUMENT, "jjj");
+}
+
+static void a_logical_core_is_a_device(void **state) {
+  (void)state;
+  LS_SPEC("O5");
+  assert_string_equal(ls_tpu_core_device(3).text,
+                      "device:TPU_REPLICATED_CORE:3");
+  ls_graph *graph = NULL;
+  expect_ok(ls_graph_create("g", &graph));
+  LS_GRAPH_SCOPE(graph);
+  LS_DEVICE_SCOPE(ls_tpu_core_device(1).text);
+  const ls_tensor placed = ls_scalar(LS_DTYPE_F32, 1);
+  assert_string_equal(ls_op_device(ls_tensor_op(placed)),
+                      "/device:TPU_REPLICATED_CORE:1");
+  ls_graph_destroy(graph);
+}
+
+// The topology in a result.
+static ls_topology *parse(ls_nest result) {
+  const ls_array *array = ls_nest_as_array(result);
+  assert_non_null(array);
+  assert_int_equal(ls_array_dtype(array), LS_DTYPE_STRING);
+  assert_int_equal(ls_array_shape(array).rank, 0);
+  const ls_bytes *bytes = ls_array_data(array);
+  ls_topology *topology = NULL;
+  expect_ok(ls_topology_parse(bytes->data, bytes->size, &topology));
+  return topology;
+}
+
+static void an_op_initializes_the_system_when_it_is_run(void **state) {
+  (void)state;
+  LS_SPEC("O4 O6");
+  counted c = begin();
+  ls_tpu_resolver *resolver = NULL;
+  ls_pod *pod = NULL;
+  expect_ok(ls_tpu_resolver_create(
+      &(ls_tpu_resolver_options){.name = "virtual:2x1", .job = "w"},
+      &resolver));
+  expect_ok(ls_tpu_connect(resolver));
+  expect_ok(ls_tpu_pod(resolver, &pod));
+  ls_graph *graph = NULL;
+  ls_session *session = NULL;
+  ls_tensor made;
+  expect_ok(ls_graph_create("g", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    made = ls_tpu_initialize_op("w");
+  }
+  const ls_op op = ls_tensor_op(made);
+  assert_string_equal(ls_op_type_name(op), "configure_distributed_tpu");
+  assert_string_equal(ls_op_device(op), "/job:w/device:TPU_SYSTEM:0");
+  assert_int_equal(ls_tensor_dtype(made), LS_DTYPE_STRING);
+  assert_false(ls_pod_is_initialized(pod));
+  expect_ok(ls_session_create(graph, &session));
+  ls_nest results = ls_none();
+  expect_ok(ls_session_run(session, ls_leaf(made), NULL, 0, &results));
+  const uint64_t first = ls_pod_generation(pod);
+  assert_true(first > 0);
+  ls_topology *topology = parse(results);
+  static const int32_t mesh[] = {2, 1, 1, 2};
+  assert_memory_equal(ls_topology_mesh(topology), mesh, sizeof(mesh));
+  ls_topology_release(topology);
+
+  // Run again it begins anew, and nobody is warned.
+  expect_ok(ls_session_run(session, ls_leaf(made), NULL, 0, &results));
+  assert_true(ls_pod_generation(pod) > first);
+  assert_int_equal(warnings, 0);
+  ls_tpu_systems *systems = NULL;
+  expect_ok(ls_tpu_initialized_systems(&systems));
+  assert_int_equal(systems->count, 1);
+  assert_string_equal(systems->systems[0].name, "virtual:2x1");
+  ls_tpu_systems_destroy(systems);
+  ls_nest_release(results);
+  ls_session_destroy(session);
+  ls_graph_destroy(graph);
+  ls_pod_release(pod);
+  ls_tpu_resolver_release(resolver);
+  counted_end(&c);
+}
+
+static void an_op_shuts_the_system_down_when_it_is_run(void **state) {
+  (void)state;
+  LS_SPEC("O6");
+  counted c = begin();
+  ls_tpu_resolver *resolver = NULL;
+  expect_ok(ls_tpu_resolver_connect(
+      &(ls_tpu_resolver_options){.name = "virtual:2x1"}, &resolver));
+  ls_graph *graph = NULL;
+  ls_session *session = NULL;
+  ls_op op;
+  expect_ok(ls_graph_create("g", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    op = ls_tpu_shutdown_op("worker");
+  }
+  assert_string_equal(ls_op_type_name(op), "shutdown_distributed_tpu");
+  assert_string_equal(ls_op_device(op), "/job:worker/device:TPU_SYSTEM:0");
+  expect_ok(ls_session_create(graph, &session));
+  ls_nest results = ls_none();
+  assert_non_null(ls_pod_of_job(c.runtime, "worker"));
+  expect_ok(ls_session_run(session, ls_nest_op(op), NULL, 0, &results));
+  assert_null(ls_pod_of_job(c.runtime, "worker"));
+  assert_int_equal(warnings, 0);
+  expect_ok(ls_session_run(session, ls_nest_op(op), NULL, 0, &results));
+  assert_int_equal(warnings, 1);
+  ls_nest_release(results);
+  ls_session_destroy(session);
+  ls_graph_destroy(graph);
+  ls_tpu_resolver_release(resolver);
+  counted_end(&c);
+}
+
+// Eager and traced, on the local system, which needs nobody to connect.
+static ls_nest initialize_local(ls_nest args, void *user) {
+  (void)args;
+  (void)user;
+  return ls_leaf(ls_tpu_initialize_op(NULL));
+}
+
+static void the_ops_work_in_every_way(void **state) {
+  (void)state;
+  LS_SPEC("O6");
+  counted c = begin();
+  ls_function *function = function_of(initialize_local, NULL);
+  uint64_t before = 0;
+  for (int i = 0; i < 2; ++i) {
+    ls_nest results = ls_none();
+    expect_ok(ls_function_call(function, ls_none(), &results));
+    ls_topology *topology = parse(results);
+    assert_int_equal(ls_topology_num_devices_per_task(topology), 8);
+    ls_topology_release(topology);
+    ls_nest_release(results);
+    const ls_pod *pod = ls_pod_of_job(c.runtime, "");
+    assert_true(ls_pod_generation(pod) > before);
+    before = ls_pod_generation(pod);
+  }
+  ls_function_release(function);
+  const ls_tensor eager = ls_tpu_initialize_op("");
+  assert_false(ls_tensor_is_failed(eager));
+  assert_true(ls_pod_generation(ls_pod_of_job(c.runtime, "")) > before);
+  ls_tpu_shutdown_op(NULL);
+  assert_null(ls_pod_of_job(c.runtime, ""));
+  counted_end(&c);
+}
+
+static void a_job_that_is_not_there_is_refused_when_it_runs(void **state) {
+  (void)state;
+  LS_SPEC("O6");
+  counted c = begin();
+  ls_graph *graph = NULL;
+  ls_session *session = NULL;
+  ls_tensor made;
+  expect_ok(ls_graph_create("g", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    made = ls_tpu_initialize_op("nobody");
+  }
+  expect_ok(ls_session_create(graph, &session));
+  ls_nest results = ls_none();
+  expect_status(ls_session_run(session, ls_leaf(made), NULL, 0, &results),
+                LS_NOT_FOUND, "no TPU system of job nobody");
+  ls_session_destroy(session);
+  {
+    LS_GRAPH_SCOPE(graph);
+    ls_tpu_initialize_op("a:b");
+    expect_status(ls_graph_take_error(graph), LS_INVALID_ARGUMENT, "'a:b'");
+  }
+  ls_graph_destroy(graph);
+  counted_end(&c);
+}
+
+static ls_status run_in_session(void *user) {
+  ls_graph *graph = NULL;
+  ls_session *session = NULL;
+  ls_nest results = ls_none(), fetch = ls_none();
+  (void)user;
+  LS_RETURN_IF_ERROR(ls_graph_create("g", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    fetch = ls_leaf(ls_tpu_initialize_op(NULL));
+  }
+  ls_status status = ls_session_create(graph, &session);
+  if (ls_status_is_ok(status))
+    status = ls_session_run(session, fetch, NULL, 0, &results);
+  ls_nest_release(results);
+  ls_session_destroy(session);
+  ls_graph_destroy(graph);
+  return status;
+}
+
+static void failed_allocations_are_survived(void **state) {
+  (void)state;
+  expect_memory_failures_survived(run_in_session, NULL);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_job_has_a_device_for_its_system),
+      cmocka_unit_test(a_logical_core_is_a_device),
+      cmocka_unit_test(an_op_initializes_the_system_when_it_is_run),
+      cmocka_unit_test(an_op_shuts_the_system_down_when_it_is_run),
+      cmocka_unit_test(the_ops_work_in_every_way),
+      cmocka_unit_test(a_job_that_is_not_there_is_refused_when_it_runs),
+      cmocka_unit_test(failed_allocations_are_survived),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
