@@ -135,6 +135,9 @@ typedef struct ls_train_config {
   int64_t keep;
   const char *keep_best;
   double keep_every_hours;
+  // What its model started with, "": nothing else; which variables, "a,b/*",
+  // and other names, "old=new,x/=y/".
+  const char *warm_start, *warm_only, *warm_map;
 } ls_train_config;
 
 // Reads config.json of a run folder. What it does not say has its default, and
@@ -154,6 +157,13 @@ LS_API void ls_train_config_destroy(ls_train_config *config);  // NULL is fine.
 LS_API LS_MUST_USE ls_status ls_train_load(const char *run_folder,
                                            const ls_model *model);
 
+// What a model starts with, in place of its own first values.
+typedef struct ls_warm_start {
+  const char *path;        // Another run's folder, a checkpoint, a .safetensors
+                           // or .npz file: see ls_saved_file_open.
+  ls_value_choice values;  // Which variables, from which arrays. Default: all.
+} ls_warm_start;
+
 // What to train and how. Zero in a field means its default.
 typedef struct ls_train_options {
   const ls_model *model;   // Required; made with `.metrics`. Lent.
@@ -169,6 +179,9 @@ typedef struct ls_train_options {
   bool overwrite;          // Replace a run that is there, after a step.
   bool resume;             // Go on with the run that is there.
   bool inexact;            // Even if it is another one: results will differ.
+  // The model's variables start with these, the optimizer's do not; not where a
+  // run goes on from what it has saved. Default: with their own.
+  const ls_warm_start *warm_start;
   // When it is saved, besides the end. Default: each 60 seconds, if no steps
   // are said.
   int64_t save_seconds, save_steps;
@@ -247,7 +260,8 @@ typedef struct ls_train_result {
 //   LS_ALREADY_EXISTS    the folder holds a run.
 //   LS_FAILED_PRECONDITION  another run, of this process or of one that is
 //                        named, writes to the folder.
-//   LS_NOT_FOUND         it holds none to resume.
+//   LS_NOT_FOUND         it holds none to resume; what it is to start with is
+//                        not there, or lacks a variable.
 //   LS_DATA_LOSS         no checkpoint is whole.
 //   LS_OUT_OF_RANGE      the loss is no number any more.
 LS_API LS_MUST_USE ls_status ls_train(const ls_train_options *options,

@@ -4,12 +4,14 @@
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/train_flags.h"
+#include "cli/words.h"
 
 // Everything that a run holds.
 typedef struct session {
@@ -154,37 +156,71 @@ static void tell(void *user, const ls_train_report *report) {
   if (run->progress != NULL) ls_progress_show(run->progress, report);
 }
 
+static ls_status train_from(const train_flags *flags,
+                            const ls_warm_start *warm_start,
+                            const ls_train_stop *stop, session *run) {
+  const ls_train_config *config = &run->config;
+  return ls_train(
+      &(ls_train_options){.model = &run->model,
+                          .strategy = run->strategy,
+                          .train = run->train,
+                          .num_examples = run->examples,
+                          .test = run->test,
+                          .batch_size = config->batch_size,
+                          .epochs = config->epochs,
+                          .steps = config->steps,
+                          .seed = config->seed,
+                          .run_folder = run->run_folder,
+                          .overwrite = flags->overwrite,
+                          .resume = run->resumed != NULL,
+                          .inexact = flags->inexact,
+                          .warm_start = warm_start,
+                          .save_seconds = flags->save_seconds,
+                          .save_steps = flags->save_steps,
+                          .keep = LS_SOME(config->keep),
+                          .keep_best = config->keep_best,
+                          .keep_every_hours = config->keep_every_hours,
+                          .events = flags->events,
+                          .config = config,
+                          .stop = stop,
+                          .report = tell,
+                          .report_user = run},
+      &run->result);
+}
+
+// The configuration's lists were looked at, unless it is a file's.
+static ls_status train_warm(const train_flags *flags,
+                            const ls_train_config *config,
+                            const ls_train_stop *stop, session *run) {
+  if (config->warm_start[0] == '\0') return train_from(flags, NULL, stop, run);
+  const char *only = config->warm_only, *map = config->warm_map;
+  cli_words names = {0}, maps = {0};
+  ls_status status = ls_ok();
+  if (!cli_words_open("train", "only", only[0] != '\0' ? only : NULL, false,
+                      &names) ||
+      !cli_words_open("train", "map", map[0] != '\0' ? map : NULL, true, &maps))
+    status = ls_invalid_argument("config.json is damaged: what the run is to "
+                                 "start with cannot be read");
+  else
+    status = train_from(flags,
+                        &(ls_warm_start){.path = config->warm_start,
+                                         .values = {.only = names.items,
+                                                    .num_only = names.count,
+                                                    .names = maps.maps,
+                                                    .num_names = maps.count}},
+                        stop, run);
+  cli_words_close(&names);
+  cli_words_close(&maps);
+  return status;
+}
+
 static ls_status train(const train_flags *flags, const ls_model_type *type,
                        session *run) {
   const ls_train_config *config = &run->config;
   LS_RETURN_IF_ERROR(prepare(flags, type, run));
   const ls_train_stop *stop = cli_signals_defer((unsigned)flags->grace);
   if (run->run_folder == NULL) LS_RETURN_IF_ERROR(choose_folder(type, run));
-  const ls_status status =
-      ls_train(&(ls_train_options){.model = &run->model,
-                                   .strategy = run->strategy,
-                                   .train = run->train,
-                                   .num_examples = run->examples,
-                                   .test = run->test,
-                                   .batch_size = config->batch_size,
-                                   .epochs = config->epochs,
-                                   .steps = config->steps,
-                                   .seed = config->seed,
-                                   .run_folder = run->run_folder,
-                                   .overwrite = flags->overwrite,
-                                   .resume = run->resumed != NULL,
-                                   .inexact = flags->inexact,
-                                   .save_seconds = flags->save_seconds,
-                                   .save_steps = flags->save_steps,
-                                   .keep = LS_SOME(config->keep),
-                                   .keep_best = config->keep_best,
-                                   .keep_every_hours = config->keep_every_hours,
-                                   .events = flags->events,
-                                   .config = config,
-                                   .stop = stop,
-                                   .report = tell,
-                                   .report_user = run},
-               &run->result);
+  const ls_status status = train_warm(flags, config, stop, run);
   // Only a folder that is empty: the run did not begin.
   if (!ls_status_is_ok(status) && run->chosen[0] != '\0')
     (void)rmdir(run->chosen);
@@ -217,12 +253,15 @@ static int print_result(const train_flags *flags, const session *run) {
 static int run_session(const train_flags *flags, session *run) {
   const ls_model_type *type = cli_find_model("train", run->config.model);
   if (type == NULL) return CLI_USAGE;
-  char model[PATH_MAX], data[PATH_MAX], test[PATH_MAX];
+  char model[PATH_MAX], data[PATH_MAX], test[PATH_MAX], warm[PATH_MAX];
   run->run_folder = flags->resume != NULL ? flags->resume : flags->run_folder;
   run->data = run->config.data;
   run->test_data = run->config.test;
   run->config.data = cli_full_data(run->config.data, data);
   run->config.test = cli_full_data(run->config.test, test);
+  if (run->config.warm_start[0] != '\0' &&
+      realpath(run->config.warm_start, warm) != NULL)
+    run->config.warm_start = warm;
   run->config.model = cli_full_model(run->config.model, model, sizeof(model));
   ls_trace *trace = NULL;
   ls_status status = cli_trace_begin(run->runtime, flags->trace, &trace);
@@ -333,6 +372,16 @@ int cli_train(int argc, char **argv) {
        "--epochs or --steps may give it another end, over\n"
        "which a falling rate then falls; --data and --model\n"
        "tell where its files and its shared library are now",
+       0},
+      {"warm-start", CLI_TEXT, &asked->warm_start, "PATH",
+       "start with values of another run, a checkpoint, or a\n"
+       ".safetensors or .npz file, but for the optimizer's",
+       0},
+      {"only", CLI_TEXT, &asked->warm_only, "A,B",
+       "these variables alone: 'dense/*,head/bias'", 0},
+      {"map", CLI_TEXT, &asked->warm_map, "OLD=NEW,...",
+       "what the file calls OLD is NEW here; where both end in\n"
+       "/, all names below, and / alone is the root",
        0},
       {"allow-inexact", CLI_FLAG, &flags.inexact, NULL,
        "let --resume go on with what is not the same, such as\n"

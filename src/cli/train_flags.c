@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/words.h"
+
 // Where a flag of the configuration has its place in one; -1 for other flags.
 static ptrdiff_t place_of(const cli_option *option, const train_flags *flags) {
   const char *at = option->value, *first = (const char *)&flags->asked;
@@ -94,6 +96,30 @@ static bool check_optimizer(const ls_train_config *asked) {
   return false;
 }
 
+// What a model starts with is said together, and of a new run.
+static bool check_warm_start(const train_flags *flags) {
+  const ls_train_config *asked = &flags->asked;
+  const bool named = asked->warm_only != NULL || asked->warm_map != NULL;
+  cli_words only, maps;
+  if (named && asked->warm_start == NULL) {
+    cli_say("train", "--%s is for --warm-start",
+            asked->warm_only != NULL ? "only" : "map");
+    return false;
+  }
+  if (asked->warm_start != NULL && flags->resume != NULL) {
+    cli_say("train", "--resume goes on with what the run has; --warm-start has "
+                     "no place beside it");
+    return false;
+  }
+  const bool good =
+      cli_words_open("train", "only", asked->warm_only, false, &only);
+  const bool both =
+      good && cli_words_open("train", "map", asked->warm_map, true, &maps);
+  if (good) cli_words_close(&maps);
+  cli_words_close(&only);
+  return both;
+}
+
 bool cli_train_check(train_flags *flags) {
   static const char *const schedules[] = {"constant", "linear", "cosine"};
   static const char *const metrics[] = {"loss", "accuracy", "test_loss",
@@ -112,6 +138,7 @@ bool cli_train_check(train_flags *flags) {
   if (asked->keep_best != NULL &&
       !cli_choose("train", "keep-best", asked->keep_best, metrics, 4))
     return false;
+  if (!check_warm_start(flags)) return false;
   if (flags->resume == NULL && flags->inexact) {
     cli_say("train", "--allow-inexact is for --resume");
     return false;
@@ -134,6 +161,9 @@ ls_train_config cli_train_fresh(const train_flags *flags) {
   if (config.schedule == NULL) config.schedule = "linear";
   if (config.test == NULL) config.test = "";
   if (config.features == NULL) config.features = "";
+  if (config.warm_start == NULL) config.warm_start = "";
+  if (config.warm_only == NULL) config.warm_only = "";
+  if (config.warm_map == NULL) config.warm_map = "";
   if (config.replicas == 0) config.replicas = 1;
   if (config.seed < 0) config.seed = 0;
   if (config.keep < 0) config.keep = 5;

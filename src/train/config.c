@@ -44,6 +44,9 @@ static const struct {
     ENTRY(WHOLE, keep, NULL),
     ENTRY(TEXT, keep_best, ""),
     ENTRY(REAL, keep_every_hours, NULL),
+    ENTRY(TEXT, warm_start, ""),
+    ENTRY(TEXT, warm_only, ""),
+    ENTRY(TEXT, warm_map, ""),
 };
 
 // ---- Writing ---------------------------------------------------------------

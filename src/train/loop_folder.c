@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "train/loop.h"
+#include "train/warm_start.h"
 
 // ---- Beginning -------------------------------------------------------------
 // On the rank that writes.
@@ -17,6 +18,21 @@ static ls_status enter(ls_loop *it, int64_t *out_steps) {
   return ls_ok();
 }
 
+static ls_status warm_up(ls_loop *it) {
+  const ls_train_options *o = &it->plan.options;
+  if (o->warm_start == NULL) return ls_ok();
+  return ls_run_ranks_agree(
+      &it->ranks, ls_warm_start_apply(it->runtime, o->model, o->warm_start));
+}
+
+// What a run began with is in what it has saved.
+static ls_status warm_up_again(ls_loop *it, int64_t saved, int64_t steps) {
+  int64_t first = 0, bits = 0;
+  if (saved >= 0 || it->plan.options.warm_start == NULL) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_run_ranks_tell(&it->ranks, steps, &first, &bits));
+  return first == 0 ? warm_up(it) : ls_ok();
+}
+
 // The others read what rank 0 has chosen, before it writes.
 static ls_status resume(ls_loop *it) {
   const bool writes = ls_run_ranks_writes(&it->ranks);
@@ -28,6 +44,7 @@ static ls_status resume(ls_loop *it) {
   const bool follows = !writes && saved >= 0;
   LS_RETURN_IF_ERROR(ls_run_ranks_agree(
       &it->ranks, follows ? ls_saves_follow(&it->saves, saved) : ls_ok()));
+  LS_RETURN_IF_ERROR(warm_up_again(it, saved, steps));
   if (follows) steps = saved;
   it->result->steps = it->resumed = steps;
   it->began -= (int64_t)(it->saves.seconds * 1e9);
@@ -42,6 +59,7 @@ static ls_status start_alone(ls_loop *it) {
 
 static ls_status start(ls_loop *it) {
   const bool writes = ls_run_ranks_writes(&it->ranks);
+  LS_RETURN_IF_ERROR(warm_up(it));
   return ls_run_ranks_agree(&it->ranks, writes ? start_alone(it) : ls_ok());
 }
 

@@ -72,6 +72,8 @@ static void fill_config(ls_runtime *runtime, ls_run_plan *plan) {
   config->epochs = o->epochs;
   config->steps = o->steps;
   config->seed = o->seed;
+  if (o->warm_start != NULL && config->warm_start == NULL)
+    config->warm_start = o->warm_start->path;
   config->keep = o->keep.value;
   config->keep_best = o->keep_best;
   config->keep_every_hours = o->keep_every_hours;

@@ -39,7 +39,7 @@ for command in train eval checkpoint diff bench graph devices help; do
   explains "  $command " help
 done
 for flag in model data replicas threads batch-size epochs steps optimizer \
-            learning-rate schedule warmup weight-decay clip-norm accumulate \
+            warm-start only map learning-rate schedule warmup weight-decay clip-norm accumulate \
             precision math seed run-dir overwrite resume save-every trace quiet; do
   explains "--$flag" train --help
 done

@@ -1,0 +1,72 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Runs that start with what others have: what they take, what config.json says
+# of it, and what is refused.
+
+# shellcheck source=tests/support/cli.sh
+. "$(dirname "$0")/../support/cli.sh"
+rm -rf base warm part mapped twin other.npz
+
+# trains FOLDER FLAG...
+trains() {
+  folder=$1
+  shift
+  "$lockstep" train --model tiny --data synthetic --quiet --run-dir "$folder" \
+    "$@" >out.txt 2>err.txt || fail "train $*"
+}
+# has WANTED FILE
+has() { grep -qF -- "$1" "$2" || fail "'$1' is not in $2"; }
+# equal PATH PATH PATTERN, and differ the same.
+equal() {
+  "$lockstep" checkpoint diff "$1" "$2" --only "$3" >out.txt 2>err.txt ||
+    fail "$3 of $1 and $2 differ"
+}
+differ() {
+  "$lockstep" checkpoint diff "$1" "$2" --only "$3" >out.txt 2>err.txt &&
+    fail "$3 of $1 and $2 are equal"
+}
+still="--steps 1 --learning-rate 1e-30"  # Weights stay as they are.
+
+trains base --steps 30
+# shellcheck disable=SC2086
+trains warm $still --seed 5 --warm-start base
+has "4 of 4 variables start with" err.txt
+has "\"warm_start\":\"$(pwd -P)/base\"" warm/config.json
+equal base warm '*/kernel,*/bias'
+# shellcheck disable=SC2086
+trains part $still --seed 5 --warm-start base/model.safetensors \
+  --only 'hidden1/*'
+has "2 of 4 variables start with" err.txt
+has '"warm_only":"hidden1/*"' part/config.json
+equal base part 'hidden1/*'
+differ base part 'logits/*'
+"$lockstep" checkpoint convert base other.npz --map /=old/ >out.txt 2>err.txt ||
+  fail "convert"
+# shellcheck disable=SC2086
+trains mapped $still --seed 5 --warm-start other.npz --map old/=/ --replicas 2
+equal base mapped '*/kernel,*/bias'
+
+# A run that was stopped goes on from what it has.
+trains twin --schedule constant --steps 4 --save-every-steps 2 --warm-start base
+"$lockstep" train --resume twin --steps 8 --quiet >out.txt 2>err.txt ||
+  fail "resume"
+grep -q 'start with' err.txt && fail "a run that goes on is warmed up again"
+rm -rf warm
+trains warm --schedule constant --steps 8 --save-every-steps 2 --warm-start base
+equal warm twin '*'
+
+ends 1 "cannot open 'nowhere'" train --model tiny --data synthetic --quiet \
+  --run-dir none --warm-start nowhere
+[ ! -e none ] || fail "a run that could not start is there"
+ends 1 "'dense/*' fits no variable of 4: 'hidden1/kernel'" train --model tiny \
+  --data synthetic --quiet --run-dir none --warm-start base --only 'dense/*'
+ends 1 "holds no array 'x/hidden1/kernel'" train --model tiny \
+  --data synthetic --quiet --run-dir none --warm-start base --map x/=/
+ends 2 "--map has 'a', expected OLD=NEW" train --warm-start base --map a
+ends 2 "--only is for --warm-start" train --only a
+ends 2 "--map is for --warm-start" train --map a=b
+ends 2 "--resume goes on with what the run has; --warm-start has no place" \
+  train --resume base --warm-start base
+
+exit $failed
