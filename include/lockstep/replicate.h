@@ -56,6 +56,17 @@ ls_split_compile_and_replicate(ls_callback fn, void *user, ls_nest inputs,
                                const ls_replicate_options *options,
                                ls_tensor *compile_status, ls_nest *outputs);
 
+// Calls `fn` with `args` once; what it makes in a replicated computation runs
+// on the hosts of its replicas instead of their cores: for each replica, on its
+// own values, to the same bits. Whatever the computation has can be used in it,
+// and what it gives in the computation. Device scopes of the computation do not
+// count inside, those around it do. Each such call is a cluster of its own,
+// "0", "1" and so on, which its ops carry in `_xla_outside_compilation`; their
+// gradients are a cluster for each call of gradients. With one replica the ops
+// can be fed and fetched. Outside of computations `fn` is just called.
+//   LS_UNIMPLEMENTED  inside of another such call; `fn` has left a scope open.
+LS_API ls_nest ls_outside_compilation(ls_callback fn, void *user, ls_nest args);
+
 // Whether the op is of a replicated computation.
 LS_API bool ls_op_is_replicated(ls_op op);
 

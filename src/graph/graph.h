@@ -302,6 +302,10 @@ static inline double ls_node_real(const ls_node *node, ls_attr_id id) {
 }
 // By name, marks too: what users ask for.
 const ls_attr *ls_node_attr_named(const ls_node *node, const char *name);
+// Whether the node, or the graph, writes variables or has host effects, at any
+// depth.
+bool ls_node_has_effects(const ls_node *node);
+bool ls_graph_has_effects(const ls_graph *graph);
 // Whether it is a write of a variable.
 static inline bool ls_node_assigns(const ls_node *node) {
   return node->type == LS_OP_ASSIGN || node->type == LS_OP_ASSIGN_ADD ||

@@ -8,6 +8,7 @@
 
 #include "base/require.h"
 #include "lockstep/device_name.h"
+#include "lockstep/host.h"
 
 // ---- Names -----------------------------------------------------------------
 // A name is scope + base [+ "_" + number] and is rendered when asked for. What
@@ -218,6 +219,24 @@ const char *ls_node_describe(ls_graph *graph, ls_node *node, char *buffer,
   if (node->file != NULL && n > 0 && (size_t)n < size)
     snprintf(buffer + n, size - (size_t)n, " at %s:%d", node->file, node->line);
   return buffer;
+}
+
+// ---- Effects ---------------------------------------------------------------
+bool ls_node_has_effects(const ls_node *node) {
+  if (node->type == LS_OP_HOST) {
+    const ls_attr *kernel = ls_node_attr(node, LS_ATTR_ID_KERNEL);
+    return (kernel->as.kernel->flags & LS_HOST_MAY_BE_DROPPED) == 0;
+  }
+  if (ls_node_info(node)->traits & LS_OP_EFFECT) return true;
+  for (uint32_t i = 0; i < node->num_regions; ++i)
+    if (ls_graph_has_effects(node->regions[i])) return true;
+  return false;
+}
+
+bool ls_graph_has_effects(const ls_graph *graph) {
+  for (size_t i = 0; i < graph->num_nodes; ++i)
+    if (ls_node_has_effects(graph->nodes[i])) return true;
+  return false;
 }
 
 // ---- Attributes ------------------------------------------------------------

@@ -182,6 +182,7 @@ ls_status ls_lower_gather(ls_lower_request *request, ls_arena *memory,
   request->fetches = gathered.fetches;
   request->feeds = gathered.feeds;
   request->targets = gathered.targets;
+  request->num_targets = gathered.num_targets;
   return ls_ok();
 }
 

@@ -53,23 +53,6 @@ ls_type ls_lowered_type(const ls_lower_scope *scope, uint64_t to_ref) {
 }
 
 // ---- What is needed --------------------------------------------------------
-bool ls_node_has_effects(const ls_node *node) {
-  if (node->type == LS_OP_HOST) {
-    const ls_attr *kernel = ls_node_attr(node, LS_ATTR_ID_KERNEL);
-    return (kernel->as.kernel->flags & LS_HOST_MAY_BE_DROPPED) == 0;
-  }
-  if (ls_node_info(node)->traits & LS_OP_EFFECT) return true;
-  for (uint32_t i = 0; i < node->num_regions; ++i)
-    if (ls_graph_has_effects(node->regions[i])) return true;
-  return false;
-}
-
-bool ls_graph_has_effects(const ls_graph *graph) {
-  for (size_t i = 0; i < graph->num_nodes; ++i)
-    if (ls_node_has_effects(graph->nodes[i])) return true;
-  return false;
-}
-
 static ls_status add_written(ls_variable *variable, ls_allocator *allocator,
                              ls_variable ***list, size_t *count,
                              size_t *capacity) {

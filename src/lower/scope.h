@@ -114,9 +114,5 @@ ls_status ls_lower_differs(ls_lower_scope *scope, const ls_variable *variable,
 // Settles the uses of distributed variables of which components were written:
 // one write of all where the values are one, else one of each.
 ls_status ls_lower_containers(ls_lower_scope *scope);
-// Whether the node, or the graph, writes variables or has host effects, at any
-// depth.
-bool ls_node_has_effects(const ls_node *node);
-bool ls_graph_has_effects(const ls_graph *graph);
 
 #endif  // LS_LOWER_SCOPE_H_

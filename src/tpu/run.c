@@ -236,9 +236,10 @@ static ls_status build(ls_strategy *strategy, ls_callback fn, void *user,
   ls_nest inputs = ls_none(), outputs = ls_none();
   ls_status status = list_inputs(&r, &inputs);
   if (ls_status_is_ok(status))
-    status =
-        ls_replicate(call_replica, &r, inputs,
-                     &(ls_replicate_options){.spmd = LS_FLAG_OFF}, &outputs);
+    status = ls_replicate(call_replica, &r, inputs,
+                          &(ls_replicate_options){.soft_placement = LS_FLAG_ON,
+                                                  .spmd = LS_FLAG_OFF},
+                          &outputs);
   if (ls_status_is_ok(status)) status = join(&r, outputs, out_result);
   ls_nest_release(inputs);
   ls_nest_release(outputs);

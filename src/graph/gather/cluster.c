@@ -8,7 +8,7 @@ typedef struct body {
   ls_copying *c;  // Around.
   ls_cluster *cluster;
   ls_copying inner;
-  const ls_node **split;  // Their ops.
+  uint64_t *split;  // Values around that each replica has its own of.
   size_t num_split;
   uint64_t *results;
   size_t num_results;
@@ -34,12 +34,6 @@ static bool is_replica_id(const ls_graph *graph, const ls_node *input) {
   return true;
 }
 
-static bool is_listed(const body *b, const ls_node *input) {
-  for (size_t i = 0; i < b->num_split; ++i)
-    if (b->split[i] == input) return true;
-  return false;
-}
-
 static ls_status check_input(const body *b, ls_node *input) {
   if (input->num_inputs == b->cluster->replicas) return ls_ok();
   char text[LS_MAX_FULL_NAME];
@@ -49,12 +43,18 @@ static ls_status check_input(const body *b, ls_node *input) {
       input->num_inputs, b->cluster->name, b->cluster->replicas);
 }
 
-static ls_status declare(body *b, const ls_node *input) {
+static ls_status declare(body *b, uint64_t ref) {
   ls_tensor made;
-  LS_RETURN_IF_ERROR(
-      ls_graph_add_parameter(b->inner.to, input->outputs[0], NULL, &made));
-  b->split[b->num_split++] = input;
-  return ls_copying_set(&b->inner, ls_ref(input->id, 0), made.ref);
+  LS_RETURN_IF_ERROR(ls_graph_add_parameter(
+      b->inner.to, ls_graph_type(b->c->from, ref), NULL, &made));
+  b->split[b->num_split++] = ref;
+  return ls_copying_set(&b->inner, ref, made.ref);
+}
+
+// A value of another computation, of as many replicas.
+static bool is_of_other(const body *b, uint64_t ref) {
+  const ls_cluster *cluster = ls_cluster_of_ref(b->c, ref);
+  return cluster != NULL && cluster != b->cluster;
 }
 
 // Visits each argument of a member once.
@@ -66,14 +66,15 @@ static ls_status list_arguments(body *b, bool of_ids) {
     for (uint32_t k = 0; k < node->num_inputs; ++k) {
       const uint64_t ref = node->inputs[k];
       ls_node *input = ls_graph_node_of(from, ref);
-      if (input->type != LS_OP_TPU_REPLICATED_INPUT ||
-          ls_map_find_u64(&b->inner.refs, ref) != NULL ||
+      if (ls_map_find_u64(&b->inner.refs, ref) != NULL ||
           ls_map_find_u64(&b->c->refs, ref) != NULL)
         continue;
+      if (!of_ids && is_of_other(b, ref)) LS_RETURN_IF_ERROR(declare(b, ref));
+      if (input->type != LS_OP_TPU_REPLICATED_INPUT) continue;
       LS_RETURN_IF_ERROR(check_input(b, input));
       const bool is_id = is_replica_id(from, input);
-      if (!of_ids && !is_id && !is_one_value(input) && !is_listed(b, input))
-        LS_RETURN_IF_ERROR(declare(b, input));
+      if (!of_ids && !is_id && !is_one_value(input))
+        LS_RETURN_IF_ERROR(declare(b, ref));
       if (!of_ids || !is_id) continue;
       ls_node *id = ls_graph_append(
           b->inner.to, &(ls_op_spec){.type = LS_OP_REPLICA_ID}, NULL, 1);
@@ -119,27 +120,54 @@ static ls_status copy_members(body *b) {
   return ls_ok();
 }
 
+static ls_status add_result(body *b, ls_node *user, uint64_t ref) {
+  if (ls_cluster_of_ref(b->c, ref) != b->cluster ||
+      ls_map_find_u64(&b->c->refs, ref) != NULL ||
+      ls_map_find_u64(&b->cluster->results, ref) != NULL)
+    return ls_ok();
+  LS_RETURN_IF_ERROR(
+      ls_copied(&b->inner, user, ref, &b->results[b->num_results]));
+  return ls_map_insert_u64(&b->cluster->results, ref,
+                           (void *)(uintptr_t)++b->num_results)
+             ? ls_ok()
+             : ls_out_of_memory();
+}
+
+// What outputs are made of, and what other computations use.
 static ls_status list_results(body *b) {
   const ls_graph *from = b->c->from;
-  b->results = ls_arena_new_array(b->c->memory, uint64_t, from->num_nodes + 1);
+  size_t most = 0;
+  for (size_t i = 0; i < from->num_nodes; ++i)
+    if (ls_cluster_at(b->c, i) == b->cluster)
+      most += from->nodes[i]->num_outputs;
+  b->results = ls_arena_new_array(b->c->memory, uint64_t, most + 1);
   if (b->results == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < from->num_nodes; ++i) {
     ls_node *node = from->nodes[i];
-    if (!b->c->needed[i] || node->type != LS_OP_TPU_REPLICATED_OUTPUT) continue;
-    const uint64_t ref = node->inputs[0];
-    if (ls_cluster_of_ref(b->c, ref) != b->cluster ||
-        ls_map_find_u64(&b->cluster->results, ref) != NULL)
+    const ls_cluster *other = ls_cluster_at(b->c, i);
+    if (!b->c->needed[i] || other == b->cluster ||
+        (other == NULL && node->type != LS_OP_TPU_REPLICATED_OUTPUT))
       continue;
-    LS_RETURN_IF_ERROR(
-        ls_copied(&b->inner, node, ref, &b->results[b->num_results]));
-    if (!ls_map_insert_u64(&b->cluster->results, ref,
-                           (void *)(uintptr_t)++b->num_results))
-      return ls_out_of_memory();
+    for (uint32_t k = 0; k < node->num_inputs; ++k)
+      LS_RETURN_IF_ERROR(add_result(b, node, node->inputs[k]));
   }
   return ls_graph_set_results(b->inner.to, b->results, b->num_results);
 }
 
 // ---- The op ----------------------------------------------------------------
+// What replica r has of a split argument.
+static ls_status copied_for(const body *b, uint64_t ref, size_t replica,
+                            uint64_t *out_ref) {
+  const ls_cluster *other = ls_cluster_of_ref(b->c, ref);
+  if (other == NULL)
+    return ls_copied(b->c, b->cluster->metadata,
+                     ls_graph_node_of(b->c->from, ref)->inputs[replica],
+                     out_ref);
+  const size_t number = (uintptr_t)ls_map_find_u64(&other->results, ref) - 1;
+  *out_ref = ls_ref(other->op, (unsigned)(number * other->replicas + replica));
+  return ls_ok();
+}
+
 static ls_status list_inputs(body *b, uint64_t **out_inputs,
                              size_t *out_count) {
   const size_t replicas = b->cluster->replicas;
@@ -150,8 +178,7 @@ static ls_status list_inputs(body *b, uint64_t **out_inputs,
   if (inputs == NULL) return ls_out_of_memory();
   for (size_t s = 0; s < b->num_split; ++s)
     for (size_t r = 0; r < replicas; ++r)
-      LS_RETURN_IF_ERROR(ls_copied(b->c, b->cluster->metadata,
-                                   b->split[s]->inputs[r], &inputs[count++]));
+      LS_RETURN_IF_ERROR(copied_for(b, b->split[s], r, &inputs[count++]));
   for (size_t i = 0; i < region->num_captures; ++i)
     inputs[count++] = region->captures[i].outer.ref;
   *out_inputs = inputs;
@@ -244,8 +271,10 @@ static ls_status note_members(const body *b) {
 
 static ls_status make(body *b) {
   const ls_graph *from = b->c->from;
-  b->split =
-      ls_arena_new_array(b->c->memory, const ls_node *, from->num_nodes + 1);
+  size_t most = 0;
+  for (size_t i = 0; i < from->num_nodes; ++i)
+    most += from->nodes[i]->num_outputs;
+  b->split = ls_arena_new_array(b->c->memory, uint64_t, most + 1);
   if (b->split == NULL) return ls_out_of_memory();
   LS_RETURN_IF_ERROR(list_arguments(b, false));
   LS_RETURN_IF_ERROR(list_arguments(b, true));

@@ -34,29 +34,22 @@ ls_status ls_copying_set_op(ls_copying *c, uint64_t id, uint64_t to) {
 }
 
 // ---- Values ----------------------------------------------------------------
-// Nobody outside of a replicated computation can have what one replica has.
+// A value that is nowhere: of one replica of several, or of all of them.
 static ls_status undeclared(const ls_copying *c, ls_node *user, uint64_t ref) {
   char to[LS_MAX_FULL_NAME] = "a fetch", from[LS_MAX_FULL_NAME];
   ls_node *node = ls_graph_node_of(c->from, ref);
   if (user != NULL) ls_node_describe(c->from, user, to, sizeof(to));
   ls_node_describe(c->from, node, from, sizeof(from));
   const ls_cluster *cluster = ls_cluster_of_ref(c, ref);
-  if (cluster == NULL)
-    return node->type == LS_OP_TPU_REPLICATED_INPUT
-               ? ls_invalid_argument("%s has values of %u replicas: only a "
-                                     "replicated computation can use it, not "
-                                     "%s",
-                                     from, node->num_inputs, to)
-               : ls_internal("%s was not copied for %s", from, to);
-  if (ls_node_mark(node, LS_MARK_OUTSIDE) != NULL)
-    return ls_invalid_argument(
-        "%s outside of computation '%s' uses %s, of which each of its %zu "
-        "replicas has its own: only with one replica an outside compiled op "
-        "can be used so; return it from the computation",
-        to, cluster->name, from, cluster->replicas);
-  return ls_invalid_argument("Undeclared output of TPU computation '%s': %s "
-                             "uses %s; return it from the computation",
-                             cluster->name, to, from);
+  if (cluster != NULL)
+    return ls_invalid_argument("Undeclared output of TPU computation '%s': %s "
+                               "uses %s; return it from the computation",
+                               cluster->name, to, from);
+  if (node->type == LS_OP_TPU_REPLICATED_INPUT)
+    return ls_invalid_argument("%s has values of %u replicas: only a "
+                               "replicated computation can use it, not %s",
+                               from, node->num_inputs, to);
+  return ls_internal("%s was not copied for %s", from, to);
 }
 
 ls_status ls_copied(ls_copying *c, ls_node *user, uint64_t ref,

@@ -56,6 +56,8 @@ ls_status ls_copy_cluster(ls_copying *c, ls_cluster *cluster);
 ls_status ls_find_clusters(ls_copying *c);
 // What a request needs.
 ls_status ls_find_needed(ls_copying *c, const ls_gather_request *request);
+// Checks the clusters that are needed: check.c.
+ls_status ls_check_clusters(const ls_copying *c);
 // The cluster of several replicas at this level that an op is of; NULL: none.
 ls_cluster *ls_cluster_at(const ls_copying *c, size_t place);
 ls_cluster *ls_cluster_of_ref(const ls_copying *c, uint64_t ref);

@@ -60,12 +60,18 @@ static ls_status add_feeds(ls_copying *c, const ls_gather_request *request) {
   return ls_ok();
 }
 
+static void add_target(const ls_copying *c, uint64_t id, ls_gathered *out) {
+  const uint64_t copy = (uintptr_t)ls_map_find_u64(&c->ids, id);
+  if (copy != 0) out->targets[out->num_targets++] = (ls_op){c->to, copy};
+}
+
 static ls_status translate(ls_copying *c, const ls_gather_request *request,
                            ls_gathered *out) {
   out->fetches =
       ls_arena_new_array(c->memory, uint64_t, request->num_fetches + 1);
   out->feeds = ls_arena_new_array(c->memory, uint64_t, request->num_feeds + 1);
-  out->targets = ls_arena_new_array(c->memory, ls_op, request->num_targets + 1);
+  out->targets = ls_arena_new_array(
+      c->memory, ls_op, request->num_targets + c->from->num_nodes + 1);
   if (out->fetches == NULL || out->feeds == NULL || out->targets == NULL)
     return ls_out_of_memory();
   for (size_t i = 0; i < request->num_fetches; ++i)
@@ -74,8 +80,11 @@ static ls_status translate(ls_copying *c, const ls_gather_request *request,
   for (size_t i = 0; i < request->num_feeds; ++i)
     LS_RETURN_IF_ERROR(ls_copied(c, NULL, request->feeds[i], &out->feeds[i]));
   for (size_t i = 0; i < request->num_targets; ++i)
-    out->targets[i] = (ls_op){
-        c->to, (uintptr_t)ls_map_find_u64(&c->ids, request->targets[i].id)};
+    add_target(c, request->targets[i].id, out);
+  for (size_t i = 0; i < c->from->num_nodes; ++i)
+    if (c->needed[i] && c->cluster_of[i] != 0 && ls_cluster_at(c, i) == NULL &&
+        ls_node_has_effects(c->from->nodes[i]))
+      add_target(c, c->from->nodes[i]->id, out);
   return ls_ok();
 }
 

@@ -40,7 +40,8 @@ typedef struct ls_gather_request {
 typedef struct ls_gathered {
   ls_graph *graph;  // The caller's (ls_graph_free). NULL: no clusters.
   uint64_t *fetches, *feeds;
-  ls_op *targets;
+  ls_op *targets;  // Also what a needed computation of one replica does.
+  size_t num_targets;
 } ls_gathered;
 
 // `memory` holds the lists, and what is needed meanwhile. The copy uses names

@@ -110,6 +110,7 @@ ls_status ls_copy_level(ls_copying *c, const ls_gather_request *request) {
   const size_t count = c->from->num_nodes;
   LS_RETURN_IF_ERROR(ls_find_clusters(c));
   LS_RETURN_IF_ERROR(ls_find_needed(c, request));
+  LS_RETURN_IF_ERROR(ls_check_clusters(c));
   c->done = ls_arena_new_array(c->memory, bool, count + 1);
   if (c->done == NULL) return ls_out_of_memory();
   // What waits for a cluster is looked at again behind it.

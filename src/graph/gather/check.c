@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is checked of a replicated computation once all of it is known.
+#include <stdlib.h>
+
+#include "base/runtime_internal.h"
+#include "graph/gather/copy.h"
+#include "lockstep/host.h"
+
+// Ops of the computation, at any depth: `visit` is asked of each, with the
+// outside compiled cluster that it is of (NULL: none).
+typedef ls_status (*visitor)(void *self, ls_graph *graph, ls_node *node,
+                             const char *outside);
+
+static ls_status visit_inside(ls_node *holder, const char *outside,
+                              visitor visit, void *self) {
+  for (uint32_t r = 0; r < holder->num_regions; ++r) {
+    ls_graph *region = ls_graph_resolve(holder->regions[r]);
+    for (size_t i = 0; i < region->num_nodes; ++i) {
+      ls_node *node = region->nodes[i];
+      const char *own = ls_node_mark(node, LS_MARK_OUTSIDE);
+      if (own == NULL) own = outside;
+      LS_RETURN_IF_ERROR(visit(self, region, node, own));
+      LS_RETURN_IF_ERROR(visit_inside(node, own, visit, self));
+    }
+  }
+  return ls_ok();
+}
+
+static ls_status visit_members(const ls_copying *c, const ls_cluster *cluster,
+                               visitor visit, void *self) {
+  const uint32_t number = (uint32_t)(cluster - c->clusters) + 1;
+  for (size_t i = 0; i < c->from->num_nodes; ++i) {
+    ls_node *node = c->from->nodes[i];
+    if (c->cluster_of[i] != number) continue;
+    const char *outside = ls_node_mark(node, LS_MARK_OUTSIDE);
+    LS_RETURN_IF_ERROR(visit(self, c->from, node, outside));
+    LS_RETURN_IF_ERROR(visit_inside(node, outside, visit, self));
+  }
+  return ls_ok();
+}
+
+// ---- Cores that exchange values --------------------------------------------
+static ls_status bad_core(const ls_cluster *cluster, const char *entry,
+                          const char *what) {
+  return ls_invalid_argument("computation '%s': '%s' in " LS_MARK_HOST_CORES
+                             " %s",
+                             cluster->name, entry, what);
+}
+
+static ls_status check_core(const ls_cluster *cluster, const char *entry,
+                            size_t *out_length) {
+  const char *colon = strchr(entry, ':');
+  if (colon == NULL || colon == entry || strchr(colon + 1, ':') != NULL)
+    return bad_core(cluster, entry, "is no \"cluster:core\"");
+  char *end = NULL;
+  const long long core = strtoll(colon + 1, &end, 10);
+  if (colon[1] < '0' || colon[1] > '9' || *end != '\0')
+    return bad_core(cluster, entry, "has no number behind its colon");
+  const int64_t cores =
+      ls_node_int(cluster->metadata, LS_ATTR_ID_NUM_CORES_PER_REPLICA);
+  *out_length = (size_t)(colon - entry);
+  if (core < cores) return ls_ok();
+  return ls_invalid_argument(
+      "computation '%s': outside compiled cluster '%.*s' is to exchange values "
+      "on core %lld of a replica, which has %lld",
+      cluster->name, (int)*out_length, entry, core, (long long)cores);
+}
+
+static ls_status check_cores(const ls_cluster *cluster) {
+  const ls_attr *attr =
+      ls_node_attr_named(cluster->metadata, LS_MARK_HOST_CORES);
+  if (attr == NULL || attr->kind != LS_ATTR_STRINGS) return ls_ok();
+  const char *const *items = attr->as.strings.items;
+  for (size_t i = 0; i < attr->as.strings.count; ++i) {
+    size_t length = 0;
+    LS_RETURN_IF_ERROR(check_core(cluster, items[i], &length));
+    for (size_t k = 0; k < i; ++k)
+      if (strncmp(items[k], items[i], length + 1) == 0)
+        return ls_invalid_argument("computation '%s': outside compiled cluster "
+                                   "'%.*s' is in " LS_MARK_HOST_CORES " twice",
+                                   cluster->name, (int)length, items[i]);
+  }
+  return ls_ok();
+}
+
+// ---- Ops -------------------------------------------------------------------
+static bool is_collective(const ls_node *node) {
+  switch (node->type) {
+  case LS_OP_REDUCE_SCATTER:
+  case LS_OP_ALL_TO_ALL:
+  case LS_OP_PERMUTE:
+  case LS_OP_REPLICA_BROADCAST:
+  case LS_OP_MERGE_CALL:
+    return true;
+  default:
+    return (ls_node_info(node)->traits & LS_OP_MERGE) != 0;
+  }
+}
+
+// Whether a core has no form of it: texts, and calls of the host, but for those
+// that are the core's side of a queue.
+static bool has_no_device_form(const ls_node *node) {
+  if (node->type == LS_OP_HOST) {
+    const char *name = ls_node_attr(node, LS_ATTR_ID_KERNEL)->as.kernel->name;
+    return strncmp(name, "infeed_", 7) != 0 &&
+           strncmp(name, "outfeed_", 8) != 0;
+  }
+  for (uint32_t i = 0; i < node->num_outputs; ++i)
+    if (node->outputs[i].dtype == LS_DTYPE_STRING) return true;
+  return false;
+}
+
+typedef struct op_check {
+  const ls_cluster *cluster;
+  bool soft;
+  size_t num_moved;
+} op_check;
+
+static ls_status check_op(void *self, ls_graph *graph, ls_node *node,
+                          const char *outside) {
+  op_check *check = self;
+  char text[LS_MAX_FULL_NAME];
+  if (outside != NULL && is_collective(node))
+    return ls_invalid_argument(
+        "%s is in outside compiled cluster '%s' of computation '%s': what "
+        "replicas put together is for their cores, which do not run it",
+        ls_node_describe(graph, node, text, sizeof(text)), outside,
+        check->cluster->name);
+  if (outside != NULL || !has_no_device_form(node)) return ls_ok();
+  ++check->num_moved;
+  if (check->soft) return ls_ok();
+  return ls_invalid_argument(
+      "%s of computation '%s' has no form for a TPU: make it in "
+      "ls_outside_compilation, or allow soft placement",
+      ls_node_describe(graph, node, text, sizeof(text)), check->cluster->name);
+}
+
+static ls_status check_ops(const ls_copying *c, const ls_cluster *cluster) {
+  op_check check = {.cluster = cluster,
+                    .soft = ls_node_int(cluster->metadata,
+                                        LS_ATTR_ID_ALLOW_SOFT_PLACEMENT) != 0};
+  LS_RETURN_IF_ERROR(visit_members(c, cluster, check_op, &check));
+  if (check.num_moved == 0) return ls_ok();
+  ls_log_limited(c->from->runtime, cluster->name, 1, LS_LOG_INFO, "tpu",
+                 "%zu ops of computation '%s' have no form for a TPU and run "
+                 "on its hosts",
+                 check.num_moved, cluster->name);
+  return ls_ok();
+}
+
+// ---- Edges -----------------------------------------------------------------
+static ls_cluster *any_cluster(const ls_copying *c, size_t place) {
+  return place == SIZE_MAX || c->cluster_of[place] == 0
+             ? NULL
+             : &c->clusters[c->cluster_of[place] - 1];
+}
+
+// A value that is used outside of its computation. Only outputs are, and what
+// is compiled outside: where there is one replica, or between computations of
+// as many.
+static ls_status check_edge(const ls_copying *c, ls_node *user,
+                            const ls_cluster *of_user, uint64_t ref) {
+  const size_t place = ls_graph_position(c->from, ls_ref_id(ref));
+  const ls_cluster *cluster = any_cluster(c, place);
+  if (cluster == NULL || cluster == of_user ||
+      ls_map_find_u64(&c->refs, ref) != NULL)
+    return ls_ok();
+  char to[LS_MAX_FULL_NAME], from[LS_MAX_FULL_NAME];
+  ls_node *node = c->from->nodes[place];
+  ls_node_describe(c->from, user, to, sizeof(to));
+  ls_node_describe(c->from, node, from, sizeof(from));
+  if (ls_node_mark(node, LS_MARK_OUTSIDE) == NULL)
+    return ls_invalid_argument("Undeclared output of TPU computation '%s': %s "
+                               "uses %s; return it from the computation",
+                               cluster->name, to, from);
+  if (of_user == NULL && cluster->replicas > 1)
+    return ls_invalid_argument(
+        "%s outside of computation '%s' uses %s, of which each of its %zu "
+        "replicas has its own: only with one replica an outside compiled op "
+        "can be used so; return it from the computation",
+        to, cluster->name, from, cluster->replicas);
+  if (of_user == NULL || of_user->replicas == cluster->replicas) return ls_ok();
+  return ls_invalid_argument(
+      "%s of computation '%s' with %zu replicas uses %s of computation '%s' "
+      "with %zu replicas",
+      to, of_user->name, of_user->replicas, from, cluster->name,
+      cluster->replicas);
+}
+
+static ls_status check_edges(const ls_copying *c) {
+  for (size_t i = 0; i < c->from->num_nodes; ++i) {
+    ls_node *node = c->from->nodes[i];
+    if (!c->needed[i] || node->type == LS_OP_TPU_REPLICATED_OUTPUT) continue;
+    for (uint32_t k = 0; k < node->num_inputs; ++k)
+      LS_RETURN_IF_ERROR(
+          check_edge(c, node, any_cluster(c, i), node->inputs[k]));
+  }
+  return ls_ok();
+}
+
+ls_status ls_check_clusters(const ls_copying *c) {
+  if (c->num_clusters > 0) LS_RETURN_IF_ERROR(check_edges(c));
+  for (size_t k = 0; k < c->num_clusters; ++k) {
+    const ls_cluster *cluster = &c->clusters[k];
+    const size_t place = ls_graph_position(c->from, cluster->metadata->id);
+    if (!c->needed[place]) continue;
+    LS_RETURN_IF_ERROR(check_cores(cluster));
+    LS_RETURN_IF_ERROR(check_ops(c, cluster));
+  }
+  return ls_ok();
+}

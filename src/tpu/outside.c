@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Outside compilation: ops of a replicated computation that its cores do not
+// run.
+#include "graph/region.h"
+#include "lockstep/function.h"
+#include "lockstep/replicate.h"
+#include "tpu/context.h"
+#include "tpu/log.h"
+
+// Nobody replicates: the function is just called.
+static ls_nest call_alone(ls_callback fn, void *user, ls_nest args) {
+  const ls_graph *graph = ls_context_graph();
+  if (graph != NULL &&
+      ls_graph_whole(ls_graph_current())->kind == LS_GRAPH_FUNCTION)
+    ls_tpu_log(graph->runtime, LS_LOG_WARNING,
+               "outside compilation in function '%s', but no replicated "
+               "computation was found around it: its ops stay where they are",
+               ls_graph_whole(ls_graph_current())->name);
+  return fn(args, user);
+}
+
+// What the callback has left open, or entered for good.
+static ls_status check_same_place(const ls_scope_state *before) {
+  const ls_scope_state *after = &ls_context_current()->scoped;
+  return after->graph == before->graph && after->flow == before->flow
+             ? ls_ok()
+             : ls_unimplemented("Control-flow context cannot be different at "
+                                "start and end of an outside_compilation "
+                                "scope");
+}
+
+ls_nest ls_outside_compilation(ls_callback fn, void *user, ls_nest args) {
+  if (fn == NULL)
+    return LS_FAIL(LS_INVALID_ARGUMENT, "ls_outside_compilation: fn is NULL");
+  ls_tpu_context *const replicated = ls_tpu_context_current();
+  if (replicated == NULL) return call_alone(fn, user, args);
+  ls_scope scope = {0};
+  ls_context_open(&scope, LS_SCOPE_DEVICE);
+  ls_status status = ls_tpu_context_enter_outside(replicated, NULL);
+  ls_nest made = ls_none();
+  if (ls_status_is_ok(status)) {
+    const ls_scope_state before = ls_context_current()->scoped;
+    made = fn(args, user);
+    status = ls_nest_is_failed(made) ? ls_ok() : check_same_place(&before);
+    status = ls_status_join(status, ls_tpu_context_exit_outside(replicated));
+  }
+  ls_scope_end(&scope);
+  if (ls_status_is_ok(status)) return made;
+  ls_nest_release(made);
+  return ls_fail(status);
+}
