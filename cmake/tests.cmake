@@ -6,6 +6,7 @@
 #                                 runs the one that its argument names
 #   tests/cli/*.sh                a script that gets the program as $LOCKSTEP
 #   tests/tools/*_test.sh         a script about the tree and the build
+#   tests/interop/*_test.sh       one that other programs read and write, too
 #   examples/*.c, *.cpp           a program that must exit with 0
 #   fuzz/<noun>_fuzz.c            replayed over its corpus, or a libFuzzer
 #                                 target where LS_FUZZ is on
@@ -172,7 +173,8 @@ if(LS_TESTS)
     list(APPEND patterns "${PROJECT_SOURCE_DIR}/tests/cli/*.sh")
   endif()
   if(NOT LS_SANITIZE AND NOT LS_COVERAGE)
-    list(APPEND patterns "${PROJECT_SOURCE_DIR}/tests/tools/*_test.sh")
+    list(APPEND patterns "${PROJECT_SOURCE_DIR}/tests/tools/*_test.sh"
+      "${PROJECT_SOURCE_DIR}/tests/interop/*_test.sh")
     ls_add_test(tools/lint
       "${PROJECT_SOURCE_DIR}/tools/lint" "${PROJECT_SOURCE_DIR}")
     ls_add_test(tools/symbols
