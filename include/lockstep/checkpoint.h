@@ -95,7 +95,9 @@ typedef struct ls_restore_options {
   // Or this one, which is open already: variables that started with it are not
   // loaded again.
   const ls_saved_file *file;
-  ls_flag inexact;         // On: another identity is a warning. Default off.
+  // On: another identity is a warning, and what replicas have each is not
+  // restored bit for bit, but shared out from the one value. Default off.
+  ls_flag inexact;
   ls_value_choice values;  // Which variables, from which entries.
   // The states that are restored, by name or pattern. NULL: all; none: 0 of
   // them.

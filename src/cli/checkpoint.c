@@ -65,7 +65,7 @@ const char **cli_checkpoint_paths(int argc) {
 }
 
 ls_status cli_saved_runtime(ls_runtime **out_runtime) {
-  return cli_runtime_open_input(0, out_runtime);
+  return cli_runtime_open(0, NULL, out_runtime);
 }
 
 ls_status cli_checkpoint_steps(const char *folder, int64_t **out_steps,

@@ -17,6 +17,7 @@ typedef struct restoring {
   ls_value_source source;     // Its values.
   uint64_t started;           // By which number variables know it; 0: by none.
   const ls_record **records;  // Of each state; NULL: it is let be.
+  ls_saver values;            // What is restored.
 } restoring;
 
 // ---- Which -----------------------------------------------------------------
@@ -173,9 +174,8 @@ static ls_status restore_all(const restoring *self) {
   ls_status status = read_member(self->file, "state", &all);
   if (ls_status_is_ok(status)) status = find_states(self, all);
   if (ls_status_is_ok(status)) {
-    status =
-        ls_restore_plan_make(self->checkpoints->options.values, &self->source,
-                             &self->options->values, self->started, &plan);
+    status = ls_restore_plan_make(&self->values, &self->source,
+                                  &self->options->values, self->started, &plan);
     report->values = plan.report;
   }
   if (ls_status_is_ok(status)) status = restore_states(self);
@@ -204,6 +204,9 @@ static ls_status restore_from(restoring *self) {
   if (ls_status_is_ok(status))
     status = check_run(checkpoints, self->file,
                        self->options->inexact == LS_FLAG_ON, self->report);
+  self->values = *checkpoints->options.values;
+  // What replicas have each is for the same run alone.
+  if (self->report->inexact) self->values.exact = false;
   if (ls_status_is_ok(status)) status = restore_all(self);
   if (ls_status_is_ok(status) && is_whole(self))
     checkpoints->saved_step = self->report->step;

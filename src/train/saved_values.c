@@ -7,8 +7,7 @@
 #include <string.h>
 
 #include "base/plain.h"
-#include "state/checkpoint_file.h"
-#include "state/saver_file.h"
+#include "state/saved.h"
 
 // ---- Variables -------------------------------------------------------------
 ls_status ls_train_variables(ls_runtime *runtime, const ls_model *model,
@@ -85,66 +84,28 @@ ls_status ls_model_file_read(ls_runtime *runtime, const char *path,
 }
 
 // ---- The newest checkpoint -------------------------------------------------
-// The newest step below `below` that a folder has a .json of; -1: none.
-static ls_status find_step(ls_runtime *runtime, const char *folder,
-                           int64_t below, int64_t *out_step) {
-  const ls_file_system *files = ls_runtime_files(runtime);
-  ls_file_entry *entries = NULL;
-  size_t count = 0;
-  *out_step = -1;
-  if (files->list == NULL) return ls_ok();
-  LS_RETURN_IF_ERROR(files->list(
-      files->user, folder, ls_runtime_allocator(runtime), &entries, &count));
-  for (size_t i = 0; i < count; ++i) {
-    const int64_t step = ls_checkpoint_step_of(entries[i].name, "json");
-    if (step > *out_step && step < below) *out_step = step;
-  }
-  ls_release(ls_runtime_allocator(runtime), entries);
-  return ls_ok();
-}
-
-static ls_status read_step(ls_runtime *runtime, const char *folder,
-                           int64_t step, ls_checkpoint_file *out) {
-  const ls_status status = ls_checkpoint_file_read(runtime, folder, step, out);
-  const ls_code code = ls_status_code(status);
-  if (code == LS_DATA_LOSS || code == LS_NOT_FOUND)
-    ls_runtime_log(runtime, LS_LOG_WARNING, "train",
-                   "the checkpoint of step %lld is passed over: %s",
-                   (long long)step, ls_status_message(status));
-  return status;
-}
-
-static ls_status read_newest(ls_runtime *runtime, const char *folder,
-                             ls_checkpoint_file *out) {
-  ls_status first = ls_ok();
-  for (int64_t step = INT64_MAX;;) {
-    const ls_status found = find_step(runtime, folder, step, &step);
-    if (!ls_status_is_ok(found)) return ls_status_join(found, first);
-    if (step < 0) break;
-    const ls_status status = read_step(runtime, folder, step, out);
-    const ls_code code = ls_status_code(status);
-    if (code != LS_DATA_LOSS && code != LS_NOT_FOUND) {
-      ls_status_free(first);
-      return status;
-    }
-    first = ls_status_join(first, status);
-  }
-  return ls_status_is_ok(first) ? ls_not_found("'%s' has no checkpoint", folder)
-                                : first;
+static ls_status restore_checkpoint(ls_runtime *runtime,
+                                    const ls_saved_file *file,
+                                    const ls_model *model) {
+  const ls_json *identity = ls_json_find(file->checkpoint.root, "identity");
+  const ls_json *name = ls_json_find(identity, "model");
+  const bool named = name != NULL && name->kind == LS_JSON_STRING;
+  LS_RETURN_IF_ERROR(
+      check_model(file->checkpoint.path, named ? name->string : NULL, model));
+  return restore(runtime, model, false, &file->checkpoint.values);
 }
 
 ls_status ls_model_checkpoint_read(ls_runtime *runtime, const char *folder,
                                    const ls_model *model) {
-  ls_checkpoint_file file;
-  LS_RETURN_IF_ERROR(read_newest(runtime, folder, &file));
-  const ls_json *identity = ls_json_find(file.root, "identity");
-  const ls_json *name =
-      identity != NULL ? ls_json_find(identity, "model") : NULL;
-  const bool named = name != NULL && name->kind == LS_JSON_STRING;
-  ls_status status = check_model(file.path, named ? name->string : NULL, model);
+  ls_saved_file *file = NULL;
+  ls_status status = ls_runtime_files(runtime)->list != NULL
+                         ? ls_saved_file_open(folder, &file)
+                         : ls_ok();
   if (ls_status_is_ok(status))
-    status = restore(runtime, model, false, &file.values);
-  ls_checkpoint_file_deinit(&file);
+    status = file == NULL || file->checkpoint.root == NULL
+                 ? ls_not_found("'%s' has no checkpoint", folder)
+                 : restore_checkpoint(runtime, file, model);
+  ls_saved_file_close(file);
   return status;
 }
 

@@ -193,6 +193,26 @@ static void components_come_back_bit_for_bit_to_go_on_from(void **state) {
   restore_one(wide, true);
   expect_components(wide, (double[]){2, 2, 2}, 3);
   ls_variable_release(wide);
+  // Another run's are shared out, too.
+  ls_record *identity = NULL;
+  ls_checkpoints *checkpoints = NULL;
+  ls_saver saver = saver_of(&v);
+  saver.exact = true;
+  expect_ok(ls_record_create(&identity));
+  expect_ok(ls_record_set_text(identity, "program", "another"));
+  expect_ok(ls_checkpoints_open(&(ls_checkpoints_options){.folder = folder,
+                                                          .values = &saver,
+                                                          .states = states,
+                                                          .num_states = 2,
+                                                          .identity = identity},
+                                &checkpoints));
+  ls_restore_report report;
+  expect_ok(ls_checkpoints_restore(
+      checkpoints, &(ls_restore_options){.inexact = LS_FLAG_ON}, &report));
+  assert_true(report.inexact);
+  expect_components(v, (double[]){3, 3}, 2);
+  expect_ok(ls_checkpoints_close(checkpoints));
+  ls_record_destroy(identity);
   ls_variable_release(v);
   // By what was written, never by comparing values.
   v = variable_in(two, (variable_kind){.initial = 5});
