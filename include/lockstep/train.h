@@ -129,6 +129,7 @@ typedef struct ls_train_config {
   double learning_rate, weight_decay, clip_norm;
   const char *test;      // What it is tested on, if that has another name.
   const char *features;  // Which parts of the data are examples and labels.
+  const char *classes;   // Names, one a line, where labels are texts.
   double split;          // How much of the data is kept for the test.
   // Checkpoints, as ls_train_options has them; of a run that did not say, the
   // defaults. 0 as `keep` is all of them.

@@ -199,6 +199,13 @@ bool cli_check_arithmetic(const char *command, const char *precision,
 // The type of weights, and of all that is computed with them.
 ls_status cli_precision(const char *precision, ls_dtype *out_dtype);
 
+// The classes of labels that are texts.
+typedef struct cli_classes {
+  const char *names;  // One a line; NULL or "": they are not known.
+  bool may_find;      // Then those that there are.
+  char *found;        // What `names` is then; the caller's (cli_release).
+} cli_classes;
+
 // What to learn from. NULL or zero in a field: it was not given.
 typedef struct cli_data {
   const char *data;      // Required.
@@ -208,6 +215,7 @@ typedef struct cli_data {
   bool whole;            // The test is on all of `data` that has no test set.
   bool kept;             // The features are those of a run's other data.
   const char *command;   // Who says how images are resized. NULL: nobody.
+  cli_classes *classes;  // NULL: labels are numbers.
 } cli_data;
 // Opens it, or a part of it: `train` and `test` may be NULL. What is opened is
 // the caller's, also after a failure.

@@ -57,13 +57,30 @@ typedef struct cli_features {
 // Reads the flag; NULL and "" are none.
 ls_status cli_features_parse(const char *text, cli_features *out);
 
+// ---- Labels that are texts -------------------------------------------------
+// Sorted names of classes, which count from 0.
+typedef struct cli_class_list cli_class_list;
+// Of names, one a line.
+ls_status cli_class_list_make(const char *names, cli_class_list **out);
+void cli_class_list_release(cli_class_list *list);  // NULL is fine.
+//   LS_INVALID_ARGUMENT  there is no such class.
+ls_status cli_class_number(const cli_class_list *list, ls_bytes name,
+                           int64_t *out);
+// The different texts in item `item` of the rows of a data set, sorted, one a
+// line: the caller's. `command` says what they are; NULL: nobody does.
+ls_status cli_classes_find(ls_dataset *rows, size_t item, const char *column,
+                           const char *file, const char *command,
+                           char **out_names);
+int64_t cli_classes_count(const char *names);
+
 // How elements of a data set become tuples of an example and its label.
 typedef struct cli_pairing {
   size_t first, label;      // The items of an element that are which.
   ls_type example, labels;  // What they are, or become.
   bool decode;              // The example is a string, an image file.
+  cli_class_list *classes;  // Labels are texts: their numbers here.
 } cli_pairing;
-// Takes over the data set.
+// Takes over the data set and the classes.
 ls_dataset *cli_pair(ls_dataset *dataset, const cli_pairing *pairing);
 
 // The size of images that a model takes, where the first of those that there
@@ -90,7 +107,10 @@ ls_status cli_open_shown(const cli_files *files, const char *features,
 ls_status cli_open_table(const cli_files *files, ls_dataset **out);
 // Pairs of examples and labels, of kinds that need to be looked into.
 // `features` may have none; with `type` NULL examples are as the files say.
+// `classes`: of labels that are texts; NULL: those are refused. `command`: who
+// says which classes there are.
 ls_status cli_open_csv(const cli_files *files, const cli_features *features,
+                       cli_classes *classes, const char *command,
                        ls_dataset **out);
 ls_status cli_open_tfrecords(const cli_files *files,
                              const cli_features *features,

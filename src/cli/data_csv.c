@@ -244,30 +244,53 @@ static ls_status choose_dtype(const cli_files *files, const csv_table *table,
   return ls_ok();
 }
 
-static ls_status pair_columns(const cli_files *files,
-                              const cli_features *features, csv_table *table,
-                              size_t *items, ls_dataset **out) {
-  size_t count = 0, label = 0;
-  const cli_feature *type = NULL;
-  ls_dtype dtype = LS_DTYPE_NONE;
-  LS_RETURN_IF_ERROR(
-      choose(files, features, table, items, &count, &label, &type));
-  const ls_dtype labels = table->columns[label].dtype;
-  if (!ls_dtype_is_integer(labels))
+// ---- Labels ----------------------------------------------------------------
+// The classes of a column of texts: those that are known, or all that it has.
+static ls_status find_classes(const cli_files *files, const csv_table *table,
+                              size_t label, cli_classes *classes,
+                              const char *command) {
+  if (classes->names != NULL && classes->names[0] != '\0') return ls_ok();
+  ls_dataset *rows = table->header
+                         ? read_as(files, table, &table->columns[label], 1)
+                         : read_as(files, table, table->columns, table->count);
+  const ls_status status = cli_classes_find(
+      rows, table->header ? 0 : label, table->columns[label].name, files->first,
+      command, &classes->found);
+  classes->names = classes->found;
+  ls_dataset_release(rows);
+  return status;
+}
+
+// Labels are numbers, or texts of classes.
+static ls_status choose_labels(const cli_files *files, const csv_table *table,
+                               size_t label, cli_classes *classes,
+                               const char *command, ls_dtype *out_dtype,
+                               cli_class_list **out_list) {
+  *out_dtype = table->columns[label].dtype;
+  if (ls_dtype_is_integer(*out_dtype)) return ls_ok();
+  const char *column = table->columns[label].name;
+  if (*out_dtype != LS_DTYPE_STRING)
     return ls_invalid_argument(
         "column '%s' of '%s' is read as labels and has %s: labels are whole "
-        "numbers from 0 on; --features LABEL names another column",
-        table->columns[label].name, files->first, ls_dtype_name(labels));
-  LS_RETURN_IF_ERROR(choose_dtype(files, table, items, count, type, &dtype));
-  if (type != NULL && type->shaped &&
-      ls_shape_num_elements(type->shape) != (int64_t)count)
-    return ls_invalid_argument("--features: %s are %lld numbers, '%s' has %zu "
-                               "columns for them",
-                               LS_SHAPE_TEXT(dtype, type->shape),
-                               (long long)ls_shape_num_elements(type->shape),
-                               files->first, count);
-  const ls_shape shape =
-      type != NULL && type->shaped ? type->shape : LS_SHAPE((int64_t)count);
+        "numbers from 0 on, or texts; --features LABEL names another column",
+        column, files->first, ls_dtype_name(*out_dtype));
+  if (classes == NULL)
+    return ls_invalid_argument("column '%s' of '%s' has texts, which become "
+                               "classes when a model learns",
+                               column, files->first);
+  if (!classes->may_find && cli_classes_count(classes->names) == 0)
+    return ls_invalid_argument("column '%s' of '%s' is read as labels and has "
+                               "texts; the run has learnt numbers",
+                               column, files->first);
+  *out_dtype = LS_DTYPE_I64;
+  LS_RETURN_IF_ERROR(find_classes(files, table, label, classes, command));
+  return cli_class_list_make(classes->names, out_list);
+}
+
+// ---- Pairs -----------------------------------------------------------------
+// Stacks the columns of an example.
+static ls_status stack(const cli_files *files, csv_table *table,
+                       const size_t *items, size_t count, ls_dtype dtype) {
   for (size_t i = 0; i < count; ++i) {
     table->columns[items[i]].dtype = dtype;
     table->columns[items[i]].stacked = true;
@@ -276,33 +299,84 @@ static ls_status pair_columns(const cli_files *files,
                                "chosen in their order",
                                files->first);
   }
-  ls_dataset *rows = NULL;
-  size_t example = 0, at = 1;
-  if (table->header) {
-    // Others need not be readable.
-    ls_csv_column *chosen = cli_allocate((count + 1) * sizeof(*chosen));
-    if (chosen == NULL) return ls_out_of_memory();
-    for (size_t i = 0; i < count; ++i)
-      chosen[i] = table->columns[items[i]];
-    chosen[count] = table->columns[label];
-    rows = read_as(files, table, chosen, count + 1);
-    cli_release(chosen);
-  } else {
-    rows = read_as(files, table, table->columns, table->count);
+  return ls_ok();
+}
+
+// Rows with an example and a label, and the places of both in them.
+static ls_status read_pairs(const cli_files *files, const csv_table *table,
+                            const size_t *items, size_t count, size_t label,
+                            ls_dataset **out, size_t *out_example,
+                            size_t *out_label) {
+  *out_example = 0;
+  *out_label = 1;
+  if (!table->header) {
+    *out = read_as(files, table, table->columns, table->count);
     // The first of the example's columns stands for all.
-    example = items[0];
-    at = label;
+    *out_example = items[0];
+    *out_label = label;
     for (size_t i = 1; i < count; ++i)
-      at -= items[i] < label;
+      *out_label -= items[i] < label;
+    return ls_ok();
   }
-  *out = cli_pair(rows, &(cli_pairing){.first = example,
-                                       .label = at,
-                                       .example = {dtype, shape},
-                                       .labels = {labels, LS_SCALAR}});
+  // Others need not be readable.
+  ls_csv_column *chosen = cli_allocate((count + 1) * sizeof(*chosen));
+  if (chosen == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i)
+    chosen[i] = table->columns[items[i]];
+  chosen[count] = table->columns[label];
+  *out = read_as(files, table, chosen, count + 1);
+  cli_release(chosen);
+  return ls_ok();
+}
+
+static ls_status check_count(const cli_files *files, const cli_feature *type,
+                             ls_dtype dtype, size_t count) {
+  if (type == NULL || !type->shaped ||
+      ls_shape_num_elements(type->shape) == (int64_t)count)
+    return ls_ok();
+  return ls_invalid_argument("--features: %s are %lld numbers, '%s' has %zu "
+                             "columns for them",
+                             LS_SHAPE_TEXT(dtype, type->shape),
+                             (long long)ls_shape_num_elements(type->shape),
+                             files->first, count);
+}
+
+static ls_status pair_columns(const cli_files *files,
+                              const cli_features *features,
+                              cli_classes *classes, const char *command,
+                              csv_table *table, size_t *items,
+                              ls_dataset **out) {
+  size_t count = 0, label = 0;
+  const cli_feature *type = NULL;
+  ls_dtype dtype = LS_DTYPE_NONE, labels = LS_DTYPE_NONE;
+  cli_class_list *list = NULL;
+  ls_dataset *rows = NULL;
+  LS_RETURN_IF_ERROR(
+      choose(files, features, table, items, &count, &label, &type));
+  LS_RETURN_IF_ERROR(choose_dtype(files, table, items, count, type, &dtype));
+  LS_RETURN_IF_ERROR(check_count(files, type, dtype, count));
+  ls_status status =
+      choose_labels(files, table, label, classes, command, &labels, &list);
+  cli_pairing pairing = {.example = {dtype, type != NULL && type->shaped
+                                                ? type->shape
+                                                : LS_SHAPE((int64_t)count)},
+                         .labels = {labels, LS_SCALAR},
+                         .classes = list};
+  if (ls_status_is_ok(status))
+    status = stack(files, table, items, count, dtype);
+  if (ls_status_is_ok(status))
+    status = read_pairs(files, table, items, count, label, &rows,
+                        &pairing.first, &pairing.label);
+  if (!ls_status_is_ok(status)) {
+    cli_class_list_release(list);
+    return status;
+  }
+  *out = cli_pair(rows, &pairing);
   return ls_dataset_status(*out);
 }
 
 ls_status cli_open_csv(const cli_files *files, const cli_features *features,
+                       cli_classes *classes, const char *command,
                        ls_dataset **out) {
   csv_table table = {0};
   *out = NULL;
@@ -311,7 +385,8 @@ ls_status cli_open_csv(const cli_files *files, const cli_features *features,
     size_t *items =
         cli_allocate((table.count + CLI_MOST_FEATURES) * sizeof(*items));
     status = items == NULL ? ls_out_of_memory()
-                           : pair_columns(files, features, &table, items, out);
+                           : pair_columns(files, features, classes, command,
+                                          &table, items, out);
     cli_release(items);
   }
   close_table(&table);

@@ -94,6 +94,19 @@ static ls_status refuse(const cli_files *files, const ls_model_type *type) {
       type->name, files->first);
 }
 
+static ls_status open_csv(const cli_data *data, const cli_files *files,
+                          const cli_features *features,
+                          const ls_model_type *type, ls_dataset **out) {
+  LS_RETURN_IF_ERROR(
+      cli_open_csv(files, features, data->classes, data->command, out));
+  const int64_t count =
+      data->classes != NULL ? cli_classes_count(data->classes->names) : 0;
+  if (count <= type->num_classes) return ls_ok();
+  return ls_invalid_argument(
+      "model '%s' has %lld classes, the labels of '%s' are %lld texts",
+      type->name, (long long)type->num_classes, files->first, (long long)count);
+}
+
 // Pairs of one of the two parts; `*out` stays NULL where files have no test
 // set.
 static ls_status open_part(const cli_data *data, const cli_files *files,
@@ -118,7 +131,7 @@ static ls_status open_part(const cli_data *data, const cli_files *files,
   case CLI_FORMAT_NPY:
     return test ? ls_ok() : cli_open_columns(files, out);
   case CLI_FORMAT_CSV:
-    return test ? ls_ok() : cli_open_csv(files, &features, out);
+    return test ? ls_ok() : open_csv(data, files, &features, type, out);
   case CLI_FORMAT_TFRECORD:
     return test ? ls_ok() : cli_open_tfrecords(files, &features, type, out);
   case CLI_FORMAT_MNIST:
@@ -162,11 +175,12 @@ static ls_status open_files(const cli_data *data, const cli_files *files,
     if (data->split != 0)
       return ls_invalid_argument("--split has no place beside --test, which "
                                  "names the test set");
-    if (test != NULL)
-      LS_RETURN_IF_ERROR(open_test(data, data->test, type, test));
-    if (train == NULL) return ls_ok();
-    LS_RETURN_IF_ERROR(open_part(data, files, type, false, train));
-    return fit(data, files, type, train);
+    // First what classes are learnt from.
+    if (train != NULL) {
+      LS_RETURN_IF_ERROR(open_part(data, files, type, false, train));
+      LS_RETURN_IF_ERROR(fit(data, files, type, train));
+    }
+    return test != NULL ? open_test(data, data->test, type, test) : ls_ok();
   }
   ls_status status = open_part(data, files, type, true, &own);
   if (ls_status_is_ok(status) && own != NULL && data->split != 0)

@@ -33,7 +33,15 @@ static void copy_item(ls_nest element, size_t item, void *out) {
 static ls_status fill_pair(ls_nest element, ls_nest out,
                            const ls_map_call *call, void *user) {
   const cli_pairing *self = user;
-  copy_item(element, self->label, ls_nest_data(out, 1));
+  if (self->classes == NULL) {
+    copy_item(element, self->label, ls_nest_data(out, 1));
+  } else {
+    const ls_array *label =
+        ls_nest_as_array(ls_nest_item(element, self->label));
+    const ls_bytes *text = ls_array_data(label);
+    LS_RETURN_IF_ERROR(
+        cli_class_number(self->classes, *text, ls_nest_data(out, 1)));
+  }
   if (!self->decode) {
     copy_item(element, self->first, ls_nest_data(out, 0));
     return ls_ok();
@@ -44,9 +52,15 @@ static ls_status fill_pair(ls_nest element, ls_nest out,
       "of element %lld", (long long)call->id);
 }
 
+static void release_pairing(void *user) {
+  cli_class_list_release(((cli_pairing *)user)->classes);
+  cli_release(user);
+}
+
 ls_dataset *cli_pair(ls_dataset *dataset, const cli_pairing *pairing) {
   cli_pairing *self = cli_allocate(sizeof(*self));
   if (self == NULL) {
+    cli_class_list_release(pairing->classes);
     ls_dataset_release(dataset);
     return NULL;
   }
@@ -56,7 +70,7 @@ ls_dataset *cli_pair(ls_dataset *dataset, const cli_pairing *pairing) {
                    .name = "pair",
                    .fill = fill_pair,
                    .user = self,
-                   .release = cli_release,
+                   .release = release_pairing,
                    .result = LS_TUPLE(
                        ls_nest_spec(self->example.dtype, self->example.shape),
                        ls_nest_spec(self->labels.dtype, self->labels.shape))});

@@ -112,7 +112,7 @@ ls_status cli_open_shown(const cli_files *files, const char *features_text,
     status = cli_open_npz(files, &features, false, out);
     break;
   case CLI_FORMAT_CSV:
-    status = cli_open_csv(files, &features, out);
+    status = cli_open_csv(files, &features, NULL, NULL, out);
     break;
   case CLI_FORMAT_TFRECORD:
     status = cli_open_tfrecords(files, &features, NULL, out);

@@ -27,6 +27,7 @@ static ls_status load_and_evaluate(const eval_flags *flags,
                                    ls_evaluation *out_evaluation) {
   ls_dataset *test = NULL;
   ls_model model = {0};
+  cli_classes classes = {.names = config->classes};
   ls_status status =
       cli_open_data(&(cli_data){.data = flags->data,
                                 .test = flags->other ? NULL : config->test,
@@ -34,7 +35,8 @@ static ls_status load_and_evaluate(const eval_flags *flags,
                                 .split = flags->other ? 0 : config->split,
                                 .whole = flags->other,
                                 .kept = flags->other && flags->kept,
-                                .command = flags->json ? NULL : "eval"},
+                                .command = flags->json ? NULL : "eval",
+                                .classes = &classes},
                     type, NULL, &test);
   // The optimizer's schedule plays no part here, but it needs its steps.
   if (ls_status_is_ok(status))

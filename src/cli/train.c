@@ -25,6 +25,7 @@ typedef struct session {
   ls_strategy *strategy;
   ls_model model;
   ls_dataset *train, *test;
+  cli_classes classes;
   int64_t examples;  // In an epoch.
   ls_progress *progress;
   ls_train_result result;
@@ -129,6 +130,8 @@ static ls_status check_rate(const train_flags *flags, int64_t steps,
 static ls_status prepare(const train_flags *flags, const ls_model_type *type,
                          session *run) {
   const ls_train_config *config = &run->config;
+  run->classes =
+      (cli_classes){.names = config->classes, .may_find = run->resumed == NULL};
   LS_RETURN_IF_ERROR(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(config->replicas)},
       &run->strategy));
@@ -137,8 +140,10 @@ static ls_status prepare(const train_flags *flags, const ls_model_type *type,
                                 .test = run->test_data,
                                 .features = config->features,
                                 .split = config->split,
-                                .command = flags->quiet ? NULL : "train"},
+                                .command = flags->quiet ? NULL : "train",
+                                .classes = &run->classes},
                     type, &run->train, &run->test));
+  if (run->classes.found != NULL) run->config.classes = run->classes.found;
   LS_RETURN_IF_ERROR(
       ls_status_annotate(ls_train_check_data(type, run->train),
                          "--data synthetic makes up examples that fit"));
@@ -233,6 +238,7 @@ static void end(session *run) {
   ls_dataset_release(run->train);
   ls_dataset_release(run->test);
   ls_strategy_release(run->strategy);
+  cli_release(run->classes.found);
 }
 
 static int print_result(const train_flags *flags, const session *run) {

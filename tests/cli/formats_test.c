@@ -399,7 +399,7 @@ static void runs_on_files_go_on_as_they_began(void **state) {
 static void put_wrong(void) {
   static const char *const short_row = "label,a,b\n1,2,3\n0,1\n";
   static const char *const texts = "name,label\nanna,0\nbert,1\n";
-  static const char *const kinds = "a,b,label\n1,2,cat\n3,4,dog\n";
+  static const char *const kinds = "a,b,label\n1,2,0.5\n3,4,1\n";
   static const char *const few = "a,b,label\n1,2,0\n3,4,1\n5,6,1\n";
   const char *const all[] = {short_row, texts, kinds, few};
   const char *const names[] = {"short.csv", "texts.csv", "kinds.csv",
@@ -445,7 +445,7 @@ static void what_cannot_be_learnt_from_is_told(void **state) {
       {"short.csv", "'short.csv' line 3"},
       {"texts.csv", "column 'name' of 'texts.csv' has texts"},
       {"kinds.csv", "column 'label' of 'kinds.csv' is read as labels and has "
-                    "string"},
+                    "f32: labels are whole numbers from 0 on, or texts"},
       {"few.csv", "model 'tiny' takes examples f32[16] of 4 classes; these are "
                   "f32[2] (of 'few.csv')"},
       {"train.csv --features kind", "'train.csv' has no column 'kind'; it has "
