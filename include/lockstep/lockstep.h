@@ -67,6 +67,7 @@
 #include "lockstep/tpu_system.h"
 #include "lockstep/trace.h"
 #include "lockstep/train.h"
+#include "lockstep/training_loop.h"
 #include "lockstep/trunk.h"
 #include "lockstep/variable.h"
 #include "lockstep/variable_recipe.h"

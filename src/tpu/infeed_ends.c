@@ -29,32 +29,34 @@ static ls_status check_first(const ls_infeed_queue *queue, bool has,
                                 queue->name, what);
 }
 
-// What a refused call puts back.
-typedef struct attempt {
-  ls_infeed_element *elements;
-  bool frozen;
-  ls_trial trial;
-} attempt;
-
-static ls_status begin_attempt(const ls_infeed_queue *queue, attempt *self) {
-  self->frozen = queue->frozen;
-  self->elements =
-      ls_new_array(queue->allocator, ls_infeed_element, queue->count);
-  if (self->elements == NULL) return ls_out_of_memory();
-  memcpy(self->elements, queue->elements,
-         queue->count * sizeof(*self->elements));
+// ---- Attempts --------------------------------------------------------------
+ls_status ls_infeed_attempt_begin(ls_infeed_attempt *self,
+                                  ls_infeed_queue *queue) {
+  *self = (ls_infeed_attempt){.queue = queue};
+  if (queue != NULL) {
+    self->before = *queue;
+    self->elements =
+        ls_new_array(queue->allocator, ls_infeed_element, queue->count);
+    if (self->elements == NULL) return ls_out_of_memory();
+    memcpy(self->elements, queue->elements,
+           queue->count * sizeof(*self->elements));
+  }
   ls_trial_begin(&self->trial);
   return ls_ok();
 }
 
-static ls_status end_attempt(attempt *self, ls_infeed_queue *queue,
-                             ls_status status, ls_nest *out_value) {
+ls_status ls_infeed_attempt_end(ls_infeed_attempt *self, ls_status status,
+                                ls_nest *out_value) {
+  ls_infeed_queue *queue = self->queue;
   status = ls_trial_end_with(&self->trial, status, out_value);
+  if (queue == NULL) return status;
   ls_infeed_element *gone = self->elements;
   if (!ls_status_is_ok(status)) {
     gone = queue->elements;
     queue->elements = self->elements;
-    queue->frozen = self->frozen;
+    queue->frozen = self->before.frozen;
+    queue->has_dequeue = self->before.has_dequeue;
+    queue->has_enqueue = self->before.has_enqueue;
   }
   ls_release(queue->allocator, gone);
   return status;
@@ -93,7 +95,8 @@ ls_tensor ls_tag_sharding(ls_tensor value, ls_shape parts) {
 
 // ---- The dequeue -----------------------------------------------------------
 // Of all partitions together.
-static ls_status whole_types(const ls_infeed_queue *queue, ls_type *types) {
+ls_status ls_infeed_queue_dequeue_types(const ls_infeed_queue *queue,
+                                        ls_type *types) {
   for (size_t i = 0; i < queue->count; ++i) {
     LS_RETURN_IF_ERROR(ls_infeed_queue_shard_type(queue, i, &types[i]));
     LS_RETURN_IF_ERROR(ls_sharding_policy_unpartition_shape(
@@ -120,7 +123,7 @@ static bool parts_of(const ls_infeed_queue *queue, size_t i,
   return true;
 }
 
-static void make_dequeue(const ls_infeed_queue *queue, const ls_type *types,
+static void make_dequeue(ls_infeed_queue *queue, const ls_type *types,
                          int32_t core, ls_nest *items) {
   char device[40] = "";
   if (core >= 0)
@@ -135,6 +138,7 @@ static void make_dequeue(const ls_infeed_queue *queue, const ls_type *types,
                                             .parts = queue->parts,
                                             .count = queue->count},
                          NULL, 0);
+    queue->dequeue = op;
   }
   for (size_t i = 0; i < queue->count; ++i) {
     ls_tensor value = ls_op_output(op, (unsigned)i);
@@ -151,8 +155,9 @@ static ls_status dequeue(ls_infeed_queue *queue, int32_t core,
     LS_RETURN_IF_ERROR(ls_partitioned_check(queue));
   ls_type *types = ls_new_array(queue->allocator, ls_type, queue->count);
   ls_nest *items = ls_new_array(queue->allocator, ls_nest, queue->count);
-  ls_status status = types == NULL || items == NULL ? ls_out_of_memory()
-                                                    : whole_types(queue, types);
+  ls_status status = types == NULL || items == NULL
+                         ? ls_out_of_memory()
+                         : ls_infeed_queue_dequeue_types(queue, types);
   if (ls_status_is_ok(status)) {
     make_dequeue(queue, types, core, items);
     status = ls_take_nest(ls_nest_sequence(LS_KIND_TUPLE, items, queue->count),
@@ -165,14 +170,14 @@ static ls_status dequeue(ls_infeed_queue *queue, int32_t core,
 
 ls_status ls_infeed_queue_dequeue(ls_infeed_queue *queue, int32_t core,
                                   ls_nest *out_tuple) {
-  attempt a;
+  ls_infeed_attempt a;
   LS_REQUIRE(queue);
   LS_REQUIRE(out_tuple);
   *out_tuple = ls_none();
   LS_RETURN_IF_ERROR(check_first(queue, queue->has_dequeue, "dequeue"));
-  LS_RETURN_IF_ERROR(begin_attempt(queue, &a));
+  LS_RETURN_IF_ERROR(ls_infeed_attempt_begin(&a, queue));
   const ls_status status =
-      end_attempt(&a, queue, dequeue(queue, core, out_tuple), out_tuple);
+      ls_infeed_attempt_end(&a, dequeue(queue, core, out_tuple), out_tuple);
   queue->has_dequeue |= ls_status_is_ok(status);
   return status;
 }
@@ -327,14 +332,14 @@ static ls_status enqueue(ls_infeed_queue *queue, ls_nest shards,
 ls_status ls_infeed_queue_enqueue(ls_infeed_queue *queue, ls_nest shards,
                                   const ls_infeed_places *places,
                                   ls_nest *out_ops) {
-  attempt a;
+  ls_infeed_attempt a;
   LS_REQUIRE(queue);
   LS_REQUIRE(out_ops);
   *out_ops = ls_none();
   LS_RETURN_IF_ERROR(check_first(queue, queue->has_enqueue, "enqueue"));
-  LS_RETURN_IF_ERROR(begin_attempt(queue, &a));
-  const ls_status status =
-      end_attempt(&a, queue, enqueue(queue, shards, places, out_ops), out_ops);
+  LS_RETURN_IF_ERROR(ls_infeed_attempt_begin(&a, queue));
+  const ls_status status = ls_infeed_attempt_end(
+      &a, enqueue(queue, shards, places, out_ops), out_ops);
   queue->has_enqueue |= ls_status_is_ok(status);
   return status;
 }
@@ -443,7 +448,7 @@ ls_status ls_infeed_queue_split_and_enqueue(ls_infeed_queue *queue,
                                             ls_nest inputs,
                                             const ls_infeed_places *places,
                                             ls_nest *out_ops) {
-  attempt a;
+  ls_infeed_attempt a;
   LS_REQUIRE(queue);
   LS_REQUIRE(out_ops);
   *out_ops = ls_none();
@@ -452,9 +457,9 @@ ls_status ls_infeed_queue_split_and_enqueue(ls_infeed_queue *queue,
                             "replica gets, and splits nothing over replicas",
                             queue->name);
   LS_RETURN_IF_ERROR(check_first(queue, queue->has_enqueue, "enqueue"));
-  LS_RETURN_IF_ERROR(begin_attempt(queue, &a));
-  const ls_status status = end_attempt(
-      &a, queue, split_and_enqueue(queue, inputs, places, out_ops), out_ops);
+  LS_RETURN_IF_ERROR(ls_infeed_attempt_begin(&a, queue));
+  const ls_status status = ls_infeed_attempt_end(
+      &a, split_and_enqueue(queue, inputs, places, out_ops), out_ops);
   queue->has_enqueue |= ls_status_is_ok(status);
   return status;
 }

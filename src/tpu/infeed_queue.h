@@ -5,6 +5,7 @@
 #define LS_TPU_INFEED_QUEUE_H_
 
 #include "base/text.h"
+#include "graph/trial.h"
 #include "lockstep/infeed.h"
 #include "tpu/feed.h"
 
@@ -23,13 +24,26 @@ struct ls_infeed_queue {
   size_t count;
   ls_infeed_element *elements;
   bool frozen, has_dequeue, has_enqueue;
+  ls_op dequeue;  // The last one.
   // Of a partitioned queue; NULL: it is none.
   ls_device_assignment *assignment;
   int32_t host;
   ls_shape *parts;  // Of it: how each element is cut over a replica's cores.
 };
 
-// Any other list is refused.
+// What a call that may be refused puts back: queue and graph. The queue may be
+// NULL.
+typedef struct ls_infeed_attempt {
+  ls_infeed_queue *queue, before;
+  ls_infeed_element *elements;
+  ls_trial trial;
+} ls_infeed_attempt;
+LS_MUST_USE ls_status ls_infeed_attempt_begin(ls_infeed_attempt *self,
+                                              ls_infeed_queue *queue);
+LS_MUST_USE ls_status ls_infeed_attempt_end(ls_infeed_attempt *self,
+                                            ls_status status,
+                                            ls_nest *out_value);
+
 LS_MUST_USE ls_status ls_infeed_queue_make(const ls_infeed_options *options,
                                            const char *default_name,
                                            ls_infeed_queue **out_queue);
@@ -39,6 +53,9 @@ LS_MUST_USE ls_status ls_infeed_queue_tensors(const ls_infeed_queue *queue,
 // The type of element `i` of one shard.
 LS_MUST_USE ls_status ls_infeed_queue_shard_type(const ls_infeed_queue *queue,
                                                  size_t i, ls_type *out_type);
+// What the dequeue gives, of all partitions together; one type an element.
+LS_MUST_USE ls_status
+ls_infeed_queue_dequeue_types(const ls_infeed_queue *queue, ls_type *types);
 // "NAME/WORD" in the current scope, which is entered again each time; the word
 // is empty or ends with a slash.
 void ls_infeed_scope_begin(ls_scope *scope, const ls_infeed_queue *queue,
