@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "io/npy.h"
+#include "io/inflate.h"
 
 ls_status ls_saved_npz_is(const ls_file *file, bool *out_is) {
   char head[4] = "";
@@ -16,8 +16,7 @@ ls_status ls_saved_npz_is(const ls_file *file, bool *out_is) {
 }
 
 // ---- Members ---------------------------------------------------------------
-// A member's bytes as a file, both the caller's. They are in memory at once:
-// only whole members have a checksum.
+// A packed member's bytes as a file, both the caller's.
 typedef struct member {
   char *data;
   ls_file *file;
@@ -41,23 +40,38 @@ static ls_status open_member(const ls_saved_npz *npz, size_t index,
     status =
         ls_npy_open(out->file, entry->name, 0, out->file->size, &out->header);
   if (!ls_status_is_ok(status)) close_member(npz, out);
-  return ls_status_annotate(status, "while reading '%s'", npz->file->path);
+  return status;
+}
+
+static ls_status read_header(const ls_saved_npz *npz, size_t index,
+                             ls_npy_header *out) {
+  const ls_zip_entry *entry = &npz->zip.entries[index];
+  int64_t from = 0;
+  if (entry->deflated) {
+    member it;
+    LS_RETURN_IF_ERROR(open_member(npz, index, &it));
+    *out = it.header;
+    close_member(npz, &it);
+    return ls_ok();
+  }
+  LS_RETURN_IF_ERROR(ls_zip_locate(&npz->zip, entry, &from));
+  return ls_npy_open(npz->file, entry->name, from, entry->size, out);
 }
 
 static ls_status look_at(ls_saved_npz *npz, size_t index) {
   const char *name = npz->zip.entries[index].name;
   const size_t length = strlen(name);
   const bool ends = length > 4 && strcmp(name + length - 4, ".npy") == 0;
-  member it;
-  LS_RETURN_IF_ERROR(open_member(npz, index, &it));
+  ls_npy_header *header = &npz->headers[npz->num_entries];
+  LS_RETURN_IF_ERROR(ls_status_annotate(read_header(npz, index, header),
+                                        "while reading '%s'", npz->file->path));
   ls_safetensors_entry *entry = &npz->entries[npz->num_entries];
   *entry = (ls_safetensors_entry){
       .name = ls_arena_format(&npz->names, "%.*s",
                               (int)(ends ? length - 4 : length), name),
-      .dtype = it.header.dtype,
-      .shape = it.header.shape,
+      .dtype = header->dtype,
+      .shape = header->shape,
       .offset = (int64_t)index};
-  close_member(npz, &it);
   if (entry->name == NULL) return ls_out_of_memory();
   if (entry->dtype == LS_DTYPE_STRING)
     return ls_invalid_argument("'%s' has array '%s' of texts, which is no "
@@ -83,7 +97,9 @@ ls_status ls_saved_npz_open(ls_file *file, ls_saved_npz *out) {
   if (ls_status_is_ok(status)) {
     out->entries =
         ls_new_array(allocator, ls_safetensors_entry, out->zip.count + 1);
-    if (out->entries == NULL) status = ls_out_of_memory();
+    out->headers = ls_new_array(allocator, ls_npy_header, out->zip.count + 1);
+    if (out->entries == NULL || out->headers == NULL)
+      status = ls_out_of_memory();
   }
   for (size_t i = 0; ls_status_is_ok(status) && i < out->zip.count; ++i)
     status = look_at(out, i);
@@ -94,14 +110,40 @@ ls_status ls_saved_npz_open(ls_file *file, ls_saved_npz *out) {
 void ls_saved_npz_close(ls_saved_npz *npz) {
   if (npz->file == NULL) return;
   ls_release(npz->file->allocator, npz->entries);
+  ls_release(npz->file->allocator, npz->headers);
   ls_arena_deinit(&npz->names);
   ls_zip_close(&npz->zip);
   ls_file_close(npz->file);
   *npz = (ls_saved_npz){0};
 }
 
-ls_status ls_saved_npz_get(const ls_saved_npz *npz,
-                           const ls_safetensors_entry *entry, void *data) {
+// ---- Elements --------------------------------------------------------------
+// Straight from the file; the checksum is of what stands before, too.
+static ls_status read_stored(const ls_saved_npz *npz,
+                             const ls_safetensors_entry *entry, void *data) {
+  const ls_zip_entry *stored = &npz->zip.entries[entry->offset];
+  const ls_npy_header *header = &npz->headers[entry - npz->entries];
+  int64_t from = 0;
+  LS_RETURN_IF_ERROR(ls_zip_locate(&npz->zip, stored, &from));
+  const size_t before = (size_t)(header->data_offset - from);
+  char *head = ls_allocate(npz->zip.allocator, before);
+  if (head == NULL) return ls_out_of_memory();
+  ls_status status = ls_file_read(npz->file, from, head, before);
+  if (ls_status_is_ok(status))
+    status = ls_file_read(npz->file, header->data_offset, data, entry->size);
+  if (ls_status_is_ok(status) &&
+      ls_crc32(ls_crc32(0, head, before), data, entry->size) != stored->crc)
+    status = LS_STATUS(LS_DATA_LOSS,
+                       "'%s' is damaged: array '%s' has another checksum",
+                       npz->file->path, entry->name);
+  ls_release(npz->zip.allocator, head);
+  if (ls_status_is_ok(status))
+    ls_npy_convert(header, data, (size_t)ls_shape_num_elements(entry->shape));
+  return status;
+}
+
+static ls_status read_packed(const ls_saved_npz *npz,
+                             const ls_safetensors_entry *entry, void *data) {
   member it;
   ls_array *array = NULL;
   LS_RETURN_IF_ERROR(open_member(npz, (size_t)entry->offset, &it));
@@ -115,4 +157,13 @@ ls_status ls_saved_npz_get(const ls_saved_npz *npz,
   ls_array_release(array);
   close_member(npz, &it);
   return status;
+}
+
+ls_status ls_saved_npz_get(const ls_saved_npz *npz,
+                           const ls_safetensors_entry *entry, void *data) {
+  const bool whole = npz->zip.entries[entry->offset].deflated ||
+                     npz->headers[entry - npz->entries].fortran;
+  return ls_status_annotate(
+      whole ? read_packed(npz, entry, data) : read_stored(npz, entry, data),
+      "while reading array '%s' of '%s'", entry->name, npz->file->path);
 }

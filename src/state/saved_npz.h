@@ -3,6 +3,7 @@
 #ifndef LS_STATE_SAVED_NPZ_H_
 #define LS_STATE_SAVED_NPZ_H_
 
+#include "io/npy.h"
 #include "io/safetensors.h"
 #include "io/zip.h"
 
@@ -10,6 +11,8 @@ typedef struct ls_saved_npz {
   ls_file *file;  // NULL: none.
   ls_zip zip;
   ls_safetensors_entry *entries;  // `offset` is the member's number.
+  ls_npy_header *headers;         // Of each entry; offsets are the file's where
+                                  // its member is stored as it is.
   size_t num_entries;
   ls_arena names;
 } ls_saved_npz;

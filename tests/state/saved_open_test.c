@@ -7,7 +7,10 @@
 #include <unistd.h>
 
 #include "base/runtime_internal.h"
+#include "io/zip.h"
 #include "lockstep/checkpoint.h"
+#include "support/npy_files.h"
+#include "support/npz_files.h"
 #include "support/replicas.h"
 #include "support/saving.h"
 #include "support/values.h"
@@ -246,6 +249,79 @@ static void values_go_to_npz_and_back(void **state) {
   shell(command);
 }
 
+static void put_npz(const char *name, bool deflated, const char *key,
+                    const char *npy, size_t size) {
+  ls_zip_writer *zip = NULL;
+  expect_ok(ls_zip_writer_open(ls_runtime_current(), name, &zip));
+  expect_ok(ls_zip_add(zip, key, deflated, npy, size, NULL, 0));
+  expect_ok(ls_zip_writer_close(zip, true));
+}
+
+// Whatever the order of bytes and elements, packed or not.
+static void files_of_numpy_are_read_as_they_are(void **state) {
+  (void)state;
+  static const struct {
+    const char *npy;
+    size_t size;
+    ls_dtype dtype;
+    int64_t count;
+    double values[6];
+  } rows[] = {
+      {npy_floats,
+       sizeof(npy_floats) - 1,
+       LS_DTYPE_F32,
+       6,
+       {1, 2.5, -3, 4, 5, 6}},
+      {npy_columns,
+       sizeof(npy_columns) - 1,
+       LS_DTYPE_F32,
+       6,
+       {1, 2.5, -3, 4, 5, 6}},
+      {npy_big_endian, sizeof(npy_big_endian) - 1, LS_DTYPE_I16, 2, {1, -2}},
+      {npy_version_3, sizeof(npy_version_3) - 1, LS_DTYPE_BOOL, 2, {1, 0}},
+      {npy_scalar, sizeof(npy_scalar) - 1, LS_DTYPE_F64, 1, {0.5}},
+  };
+  ls_saved_file *file = NULL;
+  for (size_t i = 0; i < 2 * LS_COUNT_OF(rows); ++i) {
+    const size_t at = i / 2;
+    ls_array *array = NULL;
+    put_npz("one.npz", i % 2 == 1, "x/y.npy", rows[at].npy, rows[at].size);
+    expect_ok(ls_saved_file_open("one.npz", &file));
+    expect_ok(ls_saved_file_check(file, 0));
+    expect_ok(ls_saved_file_read(file, 0, &array));
+    assert_int_equal(ls_array_dtype(array), rows[at].dtype);
+    assert_int_equal(ls_array_num_elements(array), rows[at].count);
+    for (int64_t k = 0; k < rows[at].count; ++k)
+      assert_true(ls_array_f64(array, k) == rows[at].values[k]);
+    ls_array_release(array);
+    ls_saved_file_close(file);
+  }
+  put_npz("one.npz", false, "x", npy_bytes, sizeof(npy_bytes) - 1);
+  expect_status(ls_saved_file_open("one.npz", &file), LS_INVALID_ARGUMENT,
+                "'one.npz' has array 'x' of texts");
+  put_npz("one.npz", false, "x", npy_texts, sizeof(npy_texts) - 1);
+  expect_status(ls_saved_file_open("one.npz", &file), LS_UNIMPLEMENTED,
+                "while reading 'one.npz'");
+  put_npz("one.npz", false, "x", "text", 4);
+  expect_status(ls_saved_file_open("one.npz", &file), LS_INVALID_ARGUMENT,
+                "while reading 'one.npz'");
+  static const struct {
+    const char *bytes;
+    size_t size;
+  } whole[] = {{npz_stored, sizeof(npz_stored) - 1},
+               {npz_deflated, sizeof(npz_deflated) - 1}};
+  for (size_t i = 0; i < 2; ++i) {
+    ls_saved_entry entry;
+    expect_ok(ls_file_system_system()->write(NULL, "one.npz", whole[i].bytes,
+                                             whole[i].size));
+    expect_ok(ls_saved_file_open("one.npz", &file));
+    expect_ok(ls_saved_file_entry(file, 0, &entry));
+    assert_string_equal(entry.name, "x");
+    expect_array(file, 1, "y", 7);
+    ls_saved_file_close(file);
+  }
+}
+
 static void chosen_arrays_are_written_under_other_names(void **state) {
   (void)state;
   make_folder("chosen", 2);
@@ -389,6 +465,7 @@ int main(void) {
       cmocka_unit_test(states_and_identity_are_records),
       cmocka_unit_test(what_is_none_is_refused),
       cmocka_unit_test(values_go_to_npz_and_back),
+      cmocka_unit_test(files_of_numpy_are_read_as_they_are),
       cmocka_unit_test(chosen_arrays_are_written_under_other_names),
       cmocka_unit_test(parts_of_replicas_are_left_out_unless_wanted),
       cmocka_unit_test(no_cut_or_flipped_npz_brings_anything_down),
