@@ -78,8 +78,9 @@ typedef struct ls_train_budget {
   double input;             // Waiting for the next batch,
   const char *input_stage;  //   and the stage that took most of it; lent.
   double compute;
-  double collective;  // Waiting for replicas of other processes.
-  double host;        // Waiting for functions on the host.
+  double collective;    // Waiting for replicas of other processes,
+  ls_opt slowest_rank;  //   and who was waited for longest, where known.
+  double host;          // Waiting for functions on the host.
   double save;
   double rest;  // Waiting for variables that others use, reports, logs.
 } ls_train_budget;

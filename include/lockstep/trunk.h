@@ -65,6 +65,10 @@ struct ls_trunk {
   // for, and whatever they exchange from now on, fails likewise, as they are
   // no longer in step. The first failure stays.
   void (*cancel)(ls_trunk *self, ls_status why);
+  // For each rank, how long this one has waited in exchanges to which that one
+  // came last: nanoseconds, in all, to be read by atomic loads. NULL: the
+  // transport does not know.
+  const int64_t *waited_for;
 };
 
 // The first replica that a rank hosts; that of rank `ranks` is the number of

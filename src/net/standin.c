@@ -8,6 +8,7 @@
 // leaves, and the next meeting under it is another one.
 #include "base/memory/allocator.h"
 #include "base/require.h"
+#include "base/runtime_internal.h"
 #include "base/threads/threads.h"
 #include "lockstep/trunk.h"
 
@@ -18,6 +19,7 @@ typedef struct meeting {
   const ls_trunk_piece **pieces;  // Of each rank; NULL: it has not come.
   size_t count;
   int32_t arrived, copied, left;
+  int32_t last;  // Who came last, once all have.
 } meeting;
 
 typedef struct standin standin;
@@ -29,13 +31,15 @@ typedef struct rank_end {
   ls_thread thread;
   ls_rank_function function;
   void *user;
-  bool ended;  // Guarded by the lock.
+  bool ended;           // Guarded by the lock.
+  int64_t *waited_for;  // Of each rank. Atomic.
 } rank_end;
 
 struct standin {
   ls_allocator *allocator;
   int32_t ranks;
   rank_end *ends;
+  int64_t *waited_for;   // Of each rank, of each rank.
   ls_mutex lock;         // Guards what follows.
   ls_condition changed;  // Whatever a rank may wait for.
   meeting *meetings;     // That not all have left.
@@ -111,6 +115,11 @@ static ls_status check_others(const standin *self, const meeting *m,
   return ls_ok();
 }
 
+static int64_t now(void) {
+  const ls_clock *clock = ls_clock_system();
+  return clock->now(clock->user);
+}
+
 // Until all are there. The lock is held.
 static ls_status arrive(rank_end *self, const ls_trunk_name *name,
                         const ls_trunk_piece *pieces, size_t count,
@@ -126,12 +135,19 @@ static ls_status arrive(rank_end *self, const ls_trunk_name *name,
                        m->count != count ? "with other pieces than the others"
                                          : "twice to one exchange");
   m->pieces[rank] = pieces;
-  if (++m->arrived == all->ranks) ls_condition_broadcast(&all->changed);
   *out_meeting = m;
+  if (++m->arrived == all->ranks) {
+    m->last = rank;
+    ls_condition_broadcast(&all->changed);
+    return ls_ok();
+  }
+  const int64_t began = now();
   while (m->arrived < all->ranks) {
     LS_RETURN_IF_ERROR(check_others(all, m, rank));
     ls_condition_wait(&all->changed, &all->lock);
   }
+  __atomic_add_fetch(&self->waited_for[m->last], now() - began,
+                     __ATOMIC_RELAXED);
   return ls_ok();
 }
 
@@ -197,7 +213,12 @@ static void run_rank(void *user) {
 static void start_rank(standin *self, int32_t rank, ls_rank_function function,
                        void *user) {
   rank_end *end = &self->ends[rank];
-  end->trunk = (ls_trunk){rank, self->ranks, exchange, cancel};
+  end->waited_for = self->waited_for + (ptrdiff_t)rank * self->ranks;
+  end->trunk = (ls_trunk){.rank = rank,
+                          .ranks = self->ranks,
+                          .exchange = exchange,
+                          .cancel = cancel,
+                          .waited_for = end->waited_for};
   end->all = self;
   end->function = function;
   end->user = user;
@@ -211,13 +232,17 @@ static ls_status init(standin *self, int32_t ranks) {
   LS_RETURN_IF_ERROR(ls_mutex_init(&self->lock));
   LS_RETURN_IF_ERROR(ls_condition_init(&self->changed));
   self->ends = ls_new_array(self->allocator, rank_end, (size_t)ranks);
-  return self->ends != NULL ? ls_ok() : ls_out_of_memory();
+  self->waited_for =
+      ls_new_array(self->allocator, int64_t, (size_t)ranks * (size_t)ranks);
+  return self->ends != NULL && self->waited_for != NULL ? ls_ok()
+                                                        : ls_out_of_memory();
 }
 
 static void deinit(standin *self) {
   destroy_meetings(self, self->meetings);
   destroy_meetings(self, self->spare);
   ls_release(self->allocator, self->ends);
+  ls_release(self->allocator, self->waited_for);
   ls_condition_deinit(&self->changed);
   ls_mutex_deinit(&self->lock);
 }

@@ -3,11 +3,36 @@
 
 #include "base/plain.h"
 #include "base/trace.h"
+#include "lockstep/trunk.h"
+
+// How long others than `rank` were waited for; 0: nobody knows.
+static int64_t waited_for(const ls_runtime *runtime, int32_t rank) {
+  const ls_trunk *trunk = ls_runtime_trunk(runtime);
+  if (trunk == NULL || trunk->waited_for == NULL || rank >= trunk->ranks ||
+      rank == trunk->rank)
+    return 0;
+  return __atomic_load_n(&trunk->waited_for[rank], __ATOMIC_RELAXED);
+}
 
 void ls_budget_begin(const ls_runtime *runtime, ls_budget *budget) {
   *budget = (ls_budget){.began = ls_runtime_now(runtime)};
   for (int i = 0; i < LS_WAITS; ++i)
     budget->waited[i] = ls_runtime_waited(runtime, (ls_wait)i);
+  for (int32_t k = 0; k < LS_BUDGET_RANKS; ++k)
+    budget->waited_for[k] = waited_for(runtime, k);
+}
+
+// Who was waited for longest since then, where that is known.
+static ls_opt slowest_rank(const ls_runtime *runtime, const ls_budget *budget) {
+  int64_t most = 0;
+  ls_opt slowest = {0};
+  for (int32_t k = 0; k < LS_BUDGET_RANKS; ++k) {
+    const int64_t waited = waited_for(runtime, k) - budget->waited_for[k];
+    if (waited <= most) continue;
+    most = waited;
+    slowest = LS_SOME(k);
+  }
+  return slowest;
 }
 
 static double since(const ls_runtime *runtime, const ls_budget *budget,
@@ -28,6 +53,7 @@ ls_train_budget ls_budget_of(const ls_runtime *runtime, const ls_budget *budget,
       .input = (double)budget->input * 1e-9,
       .input_stage = stats.slowest,
       .collective = since(runtime, budget, LS_WAIT_RANKS),
+      .slowest_rank = slowest_rank(runtime, budget),
       .host = since(runtime, budget, LS_WAIT_HOST),
       .save = (double)budget->save * 1e-9};
   const double run = (double)budget->run * 1e-9;
@@ -43,6 +69,18 @@ typedef struct part {
   const char *name;
   double seconds;
 } part;
+
+// " (map)": the stage or the rank that took most of a part.
+static const char *print_why(const ls_train_budget *budget, const char *name,
+                             char *buffer, size_t size) {
+  buffer[0] = '\0';
+  if (strcmp(name, "input") == 0 && budget->input_stage[0] != '\0')
+    ls_format(buffer, size, " (%s)", budget->input_stage);
+  if (strcmp(name, "collective") == 0 && budget->slowest_rank.set)
+    ls_format(buffer, size, " (rank %lld)",
+              (long long)budget->slowest_rank.value);
+  return buffer;
+}
 
 const char *ls_budget_print(const ls_train_budget *budget, char *buffer,
                             size_t size) {
@@ -62,11 +100,10 @@ const char *ls_budget_print(const ls_train_budget *budget, char *buffer,
     }
     const double percent = 100 * most->seconds / budget->whole;
     if (!(percent >= 0.5)) break;
-    char text[96];
-    const bool input = most == &parts[1] && budget->input_stage[0] != '\0';
-    ls_format(text, sizeof(text), "%s%s %.0f%%%s%s%s", i == 0 ? "" : " ",
-              most->name, percent, input ? " (" : "",
-              input ? budget->input_stage : "", input ? ")" : "");
+    char text[128], why[64];
+    ls_format(text, sizeof(text), "%s%s %.0f%%%s", i == 0 ? "" : " ",
+              most->name, percent,
+              print_why(budget, most->name, why, sizeof(why)));
     if (length + strlen(text) >= size) break;
     memcpy(buffer + length, text, strlen(text) + 1);
     length += strlen(text);

@@ -7,11 +7,15 @@
 #include "lockstep/iterator.h"
 #include "lockstep/train.h"
 
+enum { LS_BUDGET_RANKS = 64 };
+
 // Nanoseconds since it was begun.
 typedef struct ls_budget {
   int64_t began;
   int64_t input, run, save;
   int64_t waited[LS_WAITS];  // Of the runtime, when it began.
+  // For each rank, the same; others than the first ones are not named.
+  int64_t waited_for[LS_BUDGET_RANKS];
 } ls_budget;
 
 void ls_budget_begin(const ls_runtime *runtime, ls_budget *budget);

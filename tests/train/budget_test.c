@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Where a run's time goes: parts that add up to the whole.
-#include "support/expect.h"
+#include "train/budget.h"
 
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "lockstep/lockstep.h"
+#include "lockstep/trunk.h"
+#include "support/pipelines.h"
 
 static int64_t now;
 
@@ -93,9 +96,76 @@ static void the_parts_of_a_run_add_up_and_name_the_slow_stage(void **state) {
   expect_ok(ls_runtime_destroy(runtime));
 }
 
+// ---- Ranks ------------------------------------------------------------------
+enum { SLOW = 1, RANKS = 3 };
+
+// Meets the others ten times, the slow one late.
+static ls_status meet(ls_trunk *trunk, void *user) {
+  ls_train_budget *out = user;
+  ls_runtime *runtime = NULL;
+  expect_ok(ls_runtime_create(
+      &(ls_runtime_options){.threads = 1, .trunk = trunk}, &runtime));
+  ls_runtime *before = ls_runtime_make_current(runtime);
+  ls_iterator *input = pipeline_iterator(count_to(1), LS_SOME(0));
+  ls_budget budget;
+  ls_budget_begin(runtime, &budget);
+  for (uint64_t i = 0; i < 10; ++i) {
+    int64_t words[RANKS];
+    ls_trunk_piece pieces[RANKS];
+    for (int32_t k = 0; k < RANKS; ++k)
+      pieces[k] = (ls_trunk_piece){&words[k], sizeof(words[k]), k};
+    if (trunk->rank == SLOW) usleep(5000);
+    expect_ok(trunk->exchange(trunk, &(ls_trunk_name){.iteration = i}, pieces,
+                              RANKS));
+  }
+  out[trunk->rank] = ls_budget_of(runtime, &budget, input);
+  ls_iterator_release(input);
+  ls_runtime_make_current(before);
+  return ls_runtime_destroy(runtime);
+}
+
+static void the_rank_that_others_wait_for_is_named(void **state) {
+  (void)state;
+  ls_train_budget budgets[RANKS];
+  expect_ok(ls_standin_run(RANKS, meet, budgets));
+  for (int k = 0; k < RANKS; ++k) {
+    if (k == SLOW) continue;
+    assert_true(budgets[k].slowest_rank.set);
+    assert_int_equal(budgets[k].slowest_rank.value, SLOW);
+  }
+  if (budgets[SLOW].slowest_rank.set)
+    assert_int_not_equal(budgets[SLOW].slowest_rank.value, SLOW);
+  // Without others there is none.
+  ls_budget budget;
+  ls_iterator *input = pipeline_iterator(count_to(1), LS_SOME(0));
+  ls_budget_begin(ls_runtime_current(), &budget);
+  assert_false(
+      ls_budget_of(ls_runtime_current(), &budget, input).slowest_rank.set);
+  ls_iterator_release(input);
+}
+
+static void a_line_names_who_took_most(void **state) {
+  (void)state;
+  char line[120];
+  ls_train_budget budget = {.whole = 10,
+                            .collective = 5,
+                            .slowest_rank = LS_SOME(2),
+                            .compute = 3,
+                            .input = 2,
+                            .input_stage = "map"};
+  assert_string_equal(ls_budget_print(&budget, line, sizeof(line)),
+                      "collective 50% (rank 2) compute 30% input 20% (map)");
+  budget.slowest_rank = (ls_opt){0};
+  budget.input_stage = "";
+  assert_string_equal(ls_budget_print(&budget, line, sizeof(line)),
+                      "collective 50% compute 30% input 20%");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_parts_of_a_run_add_up_and_name_the_slow_stage),
+      cmocka_unit_test(the_rank_that_others_wait_for_is_named),
+      cmocka_unit_test(a_line_names_who_took_most),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
