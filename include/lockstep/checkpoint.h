@@ -55,6 +55,12 @@ typedef struct ls_checkpoints_options {
   ls_opt every_steps;       // When one is due: see ls_checkpoints_due. Default:
   ls_opt every_seconds;     //   each 60 seconds, if no steps are said.
   ls_flag background;       // Off: a save returns when it is on the disk.
+  // On: all ranks of the runtime's trunk open these by the same name, and make
+  // the same calls, as they do with steps. Each copies and writes its part of
+  // the values, if all see the same folder; else rank 0 writes, and sends what
+  // is restored. What goes wrong on one fails on all. Files are the same as of
+  // one rank; states and metrics are rank 0's. Default off: a rank has its own.
+  ls_flag ranks;
   ls_flag goes_on;  // On: a save that failed in the background is a warning in
                     // the log, no failure. Default off.
 } ls_checkpoints_options;

@@ -6,12 +6,16 @@
 #include "base/text.h"
 #include "io/json.h"
 #include "lockstep/checkpoint.h"
+#include "state/ranks.h"
 #include "state/saver_file.h"
 #include "state/snapshot.h"
 
 enum { LS_CHECKPOINT_FORMAT = 1, LS_CHECKPOINT_TAIL_SIZE = 21 };
 // The end of a .json: the checksum of all bytes before.
 #define LS_CHECKPOINT_TAIL ",\"crc32c\":\"%08x\"}"
+
+// By which ranks find out whether they see the same folder.
+#define LS_CHECKPOINT_NONCE "checkpoint.ranks"
 
 // What is written: copies, so that a thread may write them.
 typedef struct ls_checkpoint_content {
@@ -31,10 +35,14 @@ void ls_checkpoint_path(ls_text *path, const char *folder, int64_t step,
 int64_t ls_checkpoint_step_of(const char *name, const char *extension);
 
 // `is_there`: there is one of this step already, which counts until the new one
-// does.
+// does. Of several ranks, whose folder is the same, rank 0 writes and the
+// others help: each writes the part of the values that it has.
+LS_MUST_USE ls_status ls_checkpoint_file_write(
+    ls_runtime *runtime, const char *folder,
+    const ls_checkpoint_content *content, bool is_there, ls_ranks *ranks);
 LS_MUST_USE ls_status
-ls_checkpoint_file_write(ls_runtime *runtime, const char *folder,
-                         const ls_checkpoint_content *content, bool is_there);
+ls_checkpoint_file_help(ls_runtime *runtime, const char *folder,
+                        const ls_checkpoint_content *content, ls_ranks *ranks);
 
 // What was read, all of whose checksums are right.
 typedef struct ls_checkpoint_file {

@@ -20,7 +20,7 @@ static ls_status remove_file(ls_checkpoints *self, const char *name) {
 }
 
 // The .json first: without it the rest is no checkpoint.
-static ls_status remove_checkpoint(ls_checkpoints *self, int64_t step) {
+ls_status ls_checkpoint_list_remove(ls_checkpoints *self, int64_t step) {
   static const char *const extensions[] = {"json", "safetensors"};
   const ls_file_system *files = ls_runtime_files(self->runtime);
   ls_text path;
@@ -133,6 +133,7 @@ static bool is_left_over(const ls_file_entry *entries, size_t count,
   return ls_checkpoint_step_of(name, "safetensors.tmp") >= 0 ||
          ls_checkpoint_step_of(name, "json.tmp") >= 0 ||
          strcmp(name, "checkpoint.tmp") == 0 ||
+         strcmp(name, LS_CHECKPOINT_NONCE) == 0 ||
          (step >= 0 && !has_name(entries, count, step, "json"));
 }
 
@@ -209,7 +210,8 @@ static ls_status drop_others(ls_checkpoints *self) {
   ls_checkpoint_list *list = &self->list;
   for (size_t i = list->count; i > 0; --i) {
     if (is_kept(self, i - 1)) continue;
-    LS_RETURN_IF_ERROR(remove_checkpoint(self, list->items[i - 1].step));
+    LS_RETURN_IF_ERROR(
+        ls_checkpoint_list_remove(self, list->items[i - 1].step));
     memmove(&list->items[i - 1], &list->items[i],
             (list->count - i) * sizeof(*list->items));
     --list->count;

@@ -60,6 +60,35 @@ static ls_status find(ls_checkpoints *self, ls_opt step,
                   : ls_not_found("'%s' has no checkpoint", self->folder);
 }
 
+// Rank 0 finds it, the others read the same one.
+static ls_status find_on_ranks(ls_checkpoints *self, ls_opt step,
+                               ls_checkpoint_file *out,
+                               ls_restore_report *report) {
+  struct {
+    int64_t step;
+    uint64_t damaged;
+  } found = {0};
+  const bool leads = ls_checkpoints_leads(self);
+  *out = (ls_checkpoint_file){0};
+  ls_status status = ls_ranks_agree(
+      &self->ranks, leads ? find(self, step, out, report) : ls_ok());
+  found.step = report->step;
+  found.damaged = report->damaged;
+  if (ls_status_is_ok(status))
+    status = ls_ranks_send(&self->ranks, &found, sizeof(found));
+  if (ls_status_is_ok(status)) status = ls_checkpoints_bring(self, found.step);
+  if (ls_status_is_ok(status))
+    status = ls_ranks_agree(
+        &self->ranks, leads ? ls_ok() : read_whole(self, found.step, out));
+  report->step = found.step;
+  report->damaged = (size_t)found.damaged;
+  if (!ls_status_is_ok(status)) {
+    ls_checkpoint_file_deinit(out);
+    ls_checkpoints_take_back(self, found.step);
+  }
+  return status;
+}
+
 // ---- Does it fit -----------------------------------------------------------
 static ls_status read_member(const ls_checkpoint_file *file, const char *key,
                              ls_record **out_record) {
@@ -167,19 +196,22 @@ static ls_status restore_states(const restoring *self) {
 
 // ---- All -------------------------------------------------------------------
 // States first: they may yet refuse, and variables are known to fit.
-static ls_status restore_all(const restoring *self) {
+static ls_status restore_all(const restoring *self, ls_status status) {
   ls_restore_report *report = self->report;
   ls_record *all = NULL;
   ls_restore_plan plan = {0};
-  ls_status status = read_member(self->file, "state", &all);
+  if (ls_status_is_ok(status)) status = read_member(self->file, "state", &all);
   if (ls_status_is_ok(status)) status = find_states(self, all);
   if (ls_status_is_ok(status)) {
     status = ls_restore_plan_make(&self->values, &self->source,
                                   &self->options->values, self->started, &plan);
     report->values = plan.report;
   }
+  // What does not fit on one rank is restored on none.
+  status = ls_ranks_agree(&self->checkpoints->ranks, status);
   if (ls_status_is_ok(status)) status = restore_states(self);
   if (ls_status_is_ok(status)) status = ls_restore_plan_run(&plan);
+  status = ls_ranks_agree(&self->checkpoints->ranks, status);
   if (ls_status_is_ok(status))
     report->variables = report->values.count[LS_VALUE_RESTORED] +
                         report->values.count[LS_VALUE_RENAMED];
@@ -207,7 +239,7 @@ static ls_status restore_from(restoring *self) {
   self->values = *checkpoints->options.values;
   // What replicas have each is for the same run alone.
   if (self->report->inexact) self->values.exact = false;
-  if (ls_status_is_ok(status)) status = restore_all(self);
+  status = restore_all(self, status);
   if (ls_status_is_ok(status) && is_whole(self))
     checkpoints->saved_step = self->report->step;
   ls_release(checkpoints->allocator, self->records);
@@ -232,12 +264,13 @@ static ls_status restore_open(restoring *self, const ls_saved_file *file) {
 
 static ls_status restore_found(restoring *self) {
   ls_checkpoint_file file;
-  LS_RETURN_IF_ERROR(
-      find(self->checkpoints, self->options->step, &file, self->report));
+  LS_RETURN_IF_ERROR(find_on_ranks(self->checkpoints, self->options->step,
+                                   &file, self->report));
   self->file = &file;
   self->source = ls_value_source_of(&file.values);
   const ls_status status = restore_from(self);
   ls_checkpoint_file_deinit(&file);
+  ls_checkpoints_take_back(self->checkpoints, self->report->step);
   return status;
 }
 

@@ -119,6 +119,8 @@ typedef struct writing {
   uint32_t *crcs;  // Of entries.
   char *before;    // The .json of this step that is there; NULL: none.
   void *file;      // The values, aside.
+  ls_ranks *ranks;
+  uint32_t *all;  // The checksums of all ranks' parts; NULL: there is one.
 } writing;
 
 static ls_status write_notes(const writing *w, const char *before) {
@@ -133,16 +135,6 @@ static ls_status write_notes(const writing *w, const char *before) {
   return status;
 }
 
-static ls_status begin_values(writing *w) {
-  const char *path = ls_text_data(&w->values_path);
-  if (w->files->create == NULL)
-    return ls_unimplemented("writing '%s': the file system has no writing in "
-                            "parts",
-                            path);
-  LS_RETURN_IF_ERROR(w->files->create(w->files->user, path, false, &w->file));
-  return write_and_sum(w->files, w->file, &w->content->values, w->crcs);
-}
-
 static ls_status end_values(writing *w, bool keep) {
   void *file = w->file;
   w->file = NULL;
@@ -151,7 +143,6 @@ static ls_status end_values(writing *w, bool keep) {
 
 // Values first: they are no checkpoint before the .json is there.
 static ls_status write_new(writing *w) {
-  LS_RETURN_IF_ERROR(begin_values(w));
   LS_RETURN_IF_ERROR(end_values(w, true));
   return write_notes(w, NULL);
 }
@@ -159,7 +150,6 @@ static ls_status write_new(writing *w) {
 // Two files cannot be replaced at once. So there is, for a while, a .json that
 // fits the new values and, by what it has of the one before, the old ones.
 static ls_status write_over(writing *w) {
-  LS_RETURN_IF_ERROR(begin_values(w));
   LS_RETURN_IF_ERROR(w->files->sync(w->files->user, w->file));
   LS_RETURN_IF_ERROR(write_notes(w, w->before));
   LS_RETURN_IF_ERROR(end_values(w, true));
@@ -186,33 +176,127 @@ static ls_status read_before(writing *w, const char *folder) {
   return ls_ok();
 }
 
-static ls_status write_both(writing *w, const char *folder, bool is_there) {
+// ---- Ranks -----------------------------------------------------------------
+// An entry's checksum from those of its parts on all ranks.
+static uint32_t join_parts(const writing *w, size_t entry) {
+  const ls_snapshot *values = &w->content->values;
+  const size_t ranks = ls_ranks_count(w->ranks);
+  uint32_t crc = 0;
+  for (size_t k = 0; k < ranks; ++k) {
+    const size_t begin = ls_snapshot_begin_of(values->size, k, ranks);
+    const size_t end = ls_snapshot_begin_of(values->size, k + 1, ranks);
+    crc = ls_crc32c_join(
+        crc, w->all[k * values->count + entry],
+        ls_snapshot_overlap(&values->entries[entry], begin, end));
+  }
+  return crc;
+}
+
+// Waits until all have written, and knows the checksums of the whole.
+static ls_status meet_written(writing *w, ls_status own) {
+  const size_t count = w->content->values.count;
+  LS_RETURN_IF_ERROR(ls_ranks_agree(w->ranks, own));
+  if (w->all == NULL) return ls_ok();
+  memcpy(w->all + ls_ranks_own(w->ranks) * count, w->crcs,
+         count * sizeof(*w->crcs));
+  LS_RETURN_IF_ERROR(
+      ls_ranks_gather(w->ranks, w->all, count * sizeof(*w->crcs)));
+  for (size_t i = 0; i < count; ++i)
+    w->crcs[i] = join_parts(w, i);
+  return ls_ok();
+}
+
+// ---- The whole -------------------------------------------------------------
+static ls_status create_values(writing *w, bool join) {
+  const char *path = ls_text_data(&w->values_path);
+  if (w->files->create == NULL)
+    return ls_unimplemented("writing '%s': the file system has no writing in "
+                            "parts",
+                            path);
+  return w->files->create(w->files->user, path, join, &w->file);
+}
+
+static ls_status prepare(writing *w, const char *folder) {
   const int64_t step = w->content->step;
+  const size_t count = w->content->values.count;
+  const size_t ranks = ls_ranks_count(w->ranks);
+  ls_allocator *allocator = ls_runtime_allocator(w->runtime);
   ls_checkpoint_path(&w->values_path, folder, step, "safetensors");
   ls_checkpoint_path(&w->notes_path, folder, step, "json");
   LS_RETURN_IF_ERROR(ls_text_status(&w->values_path));
   LS_RETURN_IF_ERROR(ls_text_status(&w->notes_path));
+  w->crcs = ls_new_array(allocator, uint32_t, count);
   if (w->crcs == NULL) return ls_out_of_memory();
+  if (ranks == 1 || count == 0) return ls_ok();
+  w->all = ls_new_array(allocator, uint32_t, ranks * count);
+  return w->all == NULL ? ls_out_of_memory() : ls_ok();
+}
+
+static ls_status begin_both(writing *w, const char *folder, bool is_there) {
+  LS_RETURN_IF_ERROR(prepare(w, folder));
   if (is_there) LS_RETURN_IF_ERROR(read_before(w, folder));
-  const ls_status status = w->before != NULL ? write_over(w) : write_new(w);
+  return create_values(w, false);
+}
+
+static ls_status write_both(writing *w, const char *folder, bool is_there) {
+  const ls_snapshot *values = &w->content->values;
+  ls_status status = ls_ranks_agree(w->ranks, begin_both(w, folder, is_there));
+  if (ls_status_is_ok(status))
+    status = meet_written(w, write_and_sum(w->files, w->file, values, w->crcs));
+  if (ls_status_is_ok(status))
+    status = w->before != NULL ? write_over(w) : write_new(w);
   return ls_status_join(status, end_values(w, false));
+}
+
+static ls_status write_part(writing *w) {
+  const ls_snapshot *values = &w->content->values;
+  LS_RETURN_IF_ERROR(create_values(w, true));
+  LS_RETURN_IF_ERROR(write_and_sum(w->files, w->file, values, w->crcs));
+  return end_values(w, true);
+}
+
+static ls_status help(writing *w, const char *folder) {
+  // Rank 0 has made the file.
+  ls_status status = ls_ranks_agree(w->ranks, prepare(w, folder));
+  if (ls_status_is_ok(status)) status = meet_written(w, write_part(w));
+  return ls_status_join(status, end_values(w, false));
+}
+
+static void init(writing *w, ls_runtime *runtime,
+                 const ls_checkpoint_content *content, ls_ranks *ranks) {
+  *w = (writing){.runtime = runtime,
+                 .files = ls_runtime_files(runtime),
+                 .content = content,
+                 .ranks = ranks};
+  ls_text_init(&w->values_path, ls_runtime_allocator(runtime));
+  ls_text_init(&w->notes_path, ls_runtime_allocator(runtime));
+}
+
+static void deinit(writing *w) {
+  ls_allocator *allocator = ls_runtime_allocator(w->runtime);
+  ls_text_deinit(&w->values_path);
+  ls_text_deinit(&w->notes_path);
+  ls_release(allocator, w->crcs);
+  ls_release(allocator, w->all);
+  ls_release(allocator, w->before);
 }
 
 ls_status ls_checkpoint_file_write(ls_runtime *runtime, const char *folder,
                                    const ls_checkpoint_content *content,
-                                   bool is_there) {
-  ls_allocator *allocator = ls_runtime_allocator(runtime);
-  writing w = {.runtime = runtime,
-               .files = ls_runtime_files(runtime),
-               .content = content,
-               .crcs =
-                   ls_new_array(allocator, uint32_t, content->values.count)};
-  ls_text_init(&w.values_path, allocator);
-  ls_text_init(&w.notes_path, allocator);
+                                   bool is_there, ls_ranks *ranks) {
+  writing w;
+  init(&w, runtime, content, ranks);
   const ls_status status = write_both(&w, folder, is_there);
-  ls_text_deinit(&w.values_path);
-  ls_text_deinit(&w.notes_path);
-  ls_release(allocator, w.crcs);
-  ls_release(allocator, w.before);
+  deinit(&w);
+  return status;
+}
+
+ls_status ls_checkpoint_file_help(ls_runtime *runtime, const char *folder,
+                                  const ls_checkpoint_content *content,
+                                  ls_ranks *ranks) {
+  writing w;
+  init(&w, runtime, content, ranks);
+  const ls_status status = help(&w, folder);
+  deinit(&w);
   return status;
 }

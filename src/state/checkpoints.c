@@ -21,11 +21,24 @@ static void release_content(ls_checkpoints *self) {
   *content = (ls_checkpoint_content){.values = values};
 }
 
-static ls_status write_content(ls_checkpoints *self) {
+// The share of this rank.
+static ls_status write_share(ls_checkpoints *self) {
+  ls_ranks alone = {0};
+  ls_ranks *ranks = self->shares ? &self->writers : &alone;
+  const ls_checkpoint_content *content = &self->content;
+  if (!ls_checkpoints_leads(self))
+    return self->shares ? ls_checkpoint_file_help(self->runtime, self->folder,
+                                                  content, ranks)
+                        : ls_ok();
   LS_RETURN_IF_ERROR(ls_checkpoint_file_write(
-      self->runtime, self->folder, &self->content,
-      ls_checkpoint_list_has(&self->list, self->content.step)));
-  return ls_checkpoint_list_add(self, &self->content);
+      self->runtime, self->folder, content,
+      ls_checkpoint_list_has(&self->list, content->step), ranks));
+  return ls_checkpoint_list_add(self, content);
+}
+
+static ls_status write_content(ls_checkpoints *self) {
+  const ls_status status = ls_ranks_agree(&self->writers, write_share(self));
+  return ls_status_join(status, ls_checkpoints_send_list(self, &self->writers));
 }
 
 // The writer's thread.
@@ -118,7 +131,8 @@ static void with_defaults(ls_checkpoints_options *o) {
     o->every_seconds = LS_SOME(DEFAULT_SECONDS);
 }
 
-static ls_status open_folder(ls_checkpoints *self) {
+// What this rank does by itself.
+static ls_status open_own(ls_checkpoints *self) {
   const size_t length = strlen(self->options.folder) + 1;
   self->folder = ls_allocate(self->allocator, length);
   if (self->folder == NULL) return ls_out_of_memory();
@@ -127,10 +141,30 @@ static ls_status open_folder(ls_checkpoints *self) {
   self->saved_nanos = ls_runtime_now(self->runtime);
   LS_RETURN_IF_ERROR(ls_mutex_init(&self->lock));
   LS_RETURN_IF_ERROR(ls_condition_init(&self->moved));
-  LS_RETURN_IF_ERROR(ls_checkpoint_list_open(self));
-  return self->options.background == LS_FLAG_OFF
-             ? ls_ok()
-             : ls_thread_start(&self->thread, "ls-save", write_always, self);
+  return ls_checkpoints_leads(self) ? ls_checkpoint_list_open(self) : ls_ok();
+}
+
+static ls_status open_ranks(ls_checkpoints *self) {
+  enum { CALLER, WRITER };
+  if (self->options.ranks != LS_FLAG_ON) return ls_ok();
+  const char *name = self->options.folder;
+  ls_status status = ls_ranks_init(&self->ranks, self->runtime, name, CALLER);
+  if (ls_status_is_ok(status))
+    status = ls_ranks_init(&self->writers, self->runtime, name, WRITER);
+  ls_trunk *trunk = ls_runtime_trunk(self->runtime);
+  // The others would wait for this one.
+  if (!ls_status_is_ok(status) && trunk != NULL) trunk->cancel(trunk, status);
+  return status;
+}
+
+static ls_status open_folder(ls_checkpoints *self) {
+  LS_RETURN_IF_ERROR(open_ranks(self));
+  LS_RETURN_IF_ERROR(ls_ranks_agree(&self->ranks, open_own(self)));
+  LS_RETURN_IF_ERROR(ls_checkpoints_meet(self));
+  ls_status status = ls_ok();
+  if (self->options.background != LS_FLAG_OFF)
+    status = ls_thread_start(&self->thread, "ls-save", write_always, self);
+  return ls_ranks_agree(&self->ranks, status);
 }
 
 ls_status ls_checkpoints_open(const ls_checkpoints_options *options,
@@ -173,6 +207,8 @@ ls_status ls_checkpoints_close(ls_checkpoints *checkpoints) {
   ls_condition_deinit(&self->moved);
   ls_mutex_deinit(&self->lock);
   ls_snapshot_deinit(&self->content.values);
+  ls_ranks_deinit(&self->ranks);
+  ls_ranks_deinit(&self->writers);
   ls_release(self->allocator, self->list.items);
   ls_release(self->allocator, self->folder);
   ls_release(self->allocator, self);
@@ -180,7 +216,7 @@ ls_status ls_checkpoints_close(ls_checkpoints *checkpoints) {
 }
 
 // ---- Saving ----------------------------------------------------------------
-bool ls_checkpoints_due(const ls_checkpoints *checkpoints, int64_t step) {
+static bool is_due(const ls_checkpoints *checkpoints, int64_t step) {
   const ls_checkpoints_options *o = &checkpoints->options;
   const int64_t nanos =
       ls_runtime_now(checkpoints->runtime) - checkpoints->saved_nanos;
@@ -188,6 +224,16 @@ bool ls_checkpoints_due(const ls_checkpoints *checkpoints, int64_t step) {
           step - checkpoints->saved_step >= o->every_steps.value) ||
          (o->every_seconds.set &&
           (double)nanos >= (double)o->every_seconds.value * 1e9);
+}
+
+// Where ranks cannot meet, the save will say why.
+bool ls_checkpoints_due(const ls_checkpoints *checkpoints, int64_t step) {
+  ls_ranks *ranks = (ls_ranks *)(uintptr_t)&checkpoints->ranks;
+  char due = (char)is_due(checkpoints, step);
+  const ls_status status = ls_ranks_send(ranks, &due, sizeof(due));
+  if (!ls_status_is_ok(status)) due = 1;
+  ls_status_free(status);
+  return due != 0;
 }
 
 static ls_status copy_metrics(ls_checkpoints *self,
@@ -233,8 +279,28 @@ static ls_status fill_content(ls_checkpoints *self, int64_t step,
     LS_RETURN_IF_ERROR(
         ls_record_copy(content->identity, self->options.identity));
   }
+  // Who has no part in the writing has an empty one.
+  const size_t parts = self->shares ? ls_ranks_count(&self->ranks) : 1;
+  const size_t part = self->shares || ls_checkpoints_leads(self)
+                          ? ls_ranks_own(&self->ranks)
+                          : parts;
   return ls_snapshot_take(&content->values, self->runtime, self->options.values,
-                          NULL, 0, 0, 1);
+                          NULL, 0, part, parts);
+}
+
+// All ranks have their part of the same values, or none of them saves.
+static ls_status fill_all(ls_checkpoints *self, int64_t step,
+                          const ls_checkpoint_metric *metrics,
+                          size_t num_metrics) {
+  LS_RETURN_IF_ERROR(ls_ranks_gather_parts(&self->ranks, self->options.values));
+  const ls_status status = fill_content(self, step, metrics, num_metrics);
+  const ls_snapshot *values = &self->content.values;
+  LS_RETURN_IF_ERROR(ls_ranks_agree_on(
+      &self->ranks, status, ls_status_is_ok(status) ? values->header_crc : 0,
+      "variables"));
+  // Rank 0's clock counts.
+  return ls_ranks_send(&self->ranks, &self->content.wall,
+                       sizeof(self->content.wall));
 }
 
 static ls_status hand_over(ls_checkpoints *self) {
@@ -259,7 +325,7 @@ ls_status ls_checkpoints_save(ls_checkpoints *checkpoints, int64_t step,
     return ls_invalid_argument("there is no checkpoint of step %lld",
                                (long long)step);
   LS_RETURN_IF_ERROR(ls_checkpoints_wait(checkpoints));
-  ls_status status = fill_content(checkpoints, step, metrics, num_metrics);
+  ls_status status = fill_all(checkpoints, step, metrics, num_metrics);
   if (!ls_status_is_ok(status)) {
     release_content(checkpoints);
   } else {

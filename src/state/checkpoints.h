@@ -26,6 +26,8 @@ struct ls_checkpoints {
   char *folder;
   int64_t saved_step, saved_nanos;  // Of the last save, or from opening.
   ls_checkpoint_list list;          // The writer's while it writes.
+  ls_ranks ranks, writers;          // Those of callers, and of writers.
+  bool shares;                      // All ranks see this folder.
   ls_thread thread;
   ls_mutex lock;  // Guards what follows.
   ls_condition moved;
@@ -37,10 +39,26 @@ struct ls_checkpoints {
 // ---- What is there (checkpoint_list.c) -------------------------------------
 // Reads the folder, and clears it of what is no whole pair of files.
 LS_MUST_USE ls_status ls_checkpoint_list_open(ls_checkpoints *self);
+// Removes both files of a step; what is not there is fine.
+LS_MUST_USE ls_status ls_checkpoint_list_remove(ls_checkpoints *self,
+                                                int64_t step);
 bool ls_checkpoint_list_has(const ls_checkpoint_list *list, int64_t step);
 // Adds what has just been written, drops what is not kept any more, and writes
 // the list.
 LS_MUST_USE ls_status ls_checkpoint_list_add(
     ls_checkpoints *self, const ls_checkpoint_content *content);
+
+// ---- Several ranks (checkpoint_ranks.c) ------------------------------------
+// Whether this one writes the list and all that is not shared out.
+bool ls_checkpoints_leads(const ls_checkpoints *self);
+// All learn what is there, and whether they see the same folder.
+LS_MUST_USE ls_status ls_checkpoints_meet(ls_checkpoints *self);
+// All have rank 0's list.
+LS_MUST_USE ls_status ls_checkpoints_send_list(ls_checkpoints *self,
+                                               ls_ranks *ranks);
+// Those who do not see rank 0's folder get a copy of a checkpoint into theirs,
+// and take it away again.
+LS_MUST_USE ls_status ls_checkpoints_bring(ls_checkpoints *self, int64_t step);
+void ls_checkpoints_take_back(ls_checkpoints *self, int64_t step);
 
 #endif  // LS_STATE_CHECKPOINTS_H_

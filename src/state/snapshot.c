@@ -6,9 +6,10 @@
 #include "state/saver_file.h"
 #include "state/value.h"
 
-// Bytes that a worker copies at least, and below which the caller copies all.
+// Bytes that a worker copies at least and to whose multiples parts are cut, and
+// below which the caller copies all.
 enum { CHUNK = 1 << 20, LEAST_SHARED = 2 << 20 };
-// Bytes that are written at a time, and to whose multiples parts are cut.
+// Bytes that are written at a time.
 enum { PIECE = 4 << 20 };
 
 // Where entries come from, while a snapshot is taken.
@@ -120,10 +121,10 @@ static size_t find_entry(const ls_snapshot *self, size_t at) {
   return low;
 }
 
-// Part `part` of `parts`, which begins at a whole piece.
-static size_t begin_of(size_t size, size_t part, size_t parts) {
-  if (part == parts) return size;
-  return (size_t)((double)size / (double)parts * (double)part) / PIECE * PIECE;
+// At a whole chunk.
+size_t ls_snapshot_begin_of(size_t size, size_t part, size_t parts) {
+  if (part >= parts) return size;
+  return (size_t)((double)size / (double)parts * (double)part) / CHUNK * CHUNK;
 }
 
 static ls_status make_room(ls_snapshot *self) {
@@ -148,8 +149,8 @@ static ls_status lay_out(ls_snapshot *self, const ls_safetensors_note *notes,
                                             notes, num_notes, &self->size);
   if (ls_status_is_ok(status)) {
     self->header_crc = ls_crc32c(0, header.data, header.size);
-    self->begin = begin_of(self->size, part, parts);
-    self->end = begin_of(self->size, part + 1, parts);
+    self->begin = ls_snapshot_begin_of(self->size, part, parts);
+    self->end = ls_snapshot_begin_of(self->size, part + 1, parts);
     status = make_room(self);
   }
   if (ls_status_is_ok(status) && self->begin < header.size) {

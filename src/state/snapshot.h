@@ -28,7 +28,7 @@ typedef struct ls_snapshot {
 } ls_snapshot;
 
 // Takes what a saver saves. Of `parts` equal parts of the file it keeps number
-// `part`.
+// `part`; number `parts` is empty.
 //   as ls_saver_save says
 LS_MUST_USE ls_status ls_snapshot_take(ls_snapshot *self, ls_runtime *runtime,
                                        const ls_saver *saver,
@@ -41,6 +41,8 @@ LS_MUST_USE ls_status ls_snapshot_write(const ls_snapshot *self,
                                         const ls_file_system *files,
                                         void *file);
 void ls_snapshot_sum(const ls_snapshot *self, uint32_t *crcs);
+// Where part number `part` of a file of this size begins.
+size_t ls_snapshot_begin_of(size_t size, size_t part, size_t parts);
 // How many bytes of an entry are in the file's bytes from `begin` to `end`.
 size_t ls_snapshot_overlap(const ls_safetensors_entry *entry, size_t begin,
                            size_t end);
