@@ -58,6 +58,7 @@ typedef enum figure {
   RESTORE_DISK,
   STEP,       // A step of a model, alone,
   STEP_SAVE,  //   and while a checkpoint is written.
+  BESIDE,     // Until that one is on the disk.
   FIGURES
 } figure;
 static double times[FIGURES][MOST_ROUNDS];
@@ -137,14 +138,17 @@ static void make_trainer(trainer *t) {
   ls_nest_release(batch);
 }
 
-// Seconds of a step, over steps that end when so much time has passed.
+// Seconds of a step, over steps until so much time has passed.
 static double run_steps(trainer *t, double seconds) {
   const double begin = machine_seconds();
   double now = begin;
   int steps = 0;
-  for (; now - begin < seconds; ++steps, now = machine_seconds())
+  do {
     check(ls_strategy_run(t->strategy, ls_traced(t->function), t->args,
                           &t->results));
+    ++steps;
+    now = machine_seconds();
+  } while (now - begin < seconds);
   return (now - begin) / steps;
 }
 
@@ -231,14 +235,21 @@ static void open_and_measure_memory(world *w, const char *folder) {
   (void)save(w, 2);
 }
 
-// While the writer is at work, and for no longer: a save that has ended would
-// flatter the steps beside it.
+// Steps from the beginning of a save until it is on the disk: its .json is
+// there. Also how long that took.
 static double steps_beside_a_save(world *w, trainer *t, int64_t step,
-                                  double durable) {
+                                  double *out_durable) {
+  char path[4200];
+  snprintf(path, sizeof(path), "%s/model.ckpt-%lld.json", w->folder,
+           (long long)step);
   (void)save(w, step);
-  const double beside = run_steps(t, durable * 0.8);
+  const double begin = machine_seconds();
+  int steps = 0;
+  for (; steps == 0 || access(path, F_OK) != 0; ++steps)
+    (void)run_steps(t, 0);
+  *out_durable = machine_seconds() - begin;
   check(ls_checkpoints_wait(w->checkpoints));
-  return beside;
+  return *out_durable / steps;
 }
 
 // So that nobody pays for what another has left to do, such as blocks that were
@@ -266,7 +277,7 @@ static void run_round(world *w, trainer *t, const options *o, int i) {
   times[READ][i] = read_file(path, o->bytes);
   times[RESTORE][i] = restore(w);
   times[STEP][i] = run_steps(t, times[DURABLE][i] * 0.8);
-  times[STEP_SAVE][i] = steps_beside_a_save(w, t, step + 1, times[DURABLE][i]);
+  times[STEP_SAVE][i] = steps_beside_a_save(w, t, step + 1, &times[BESIDE][i]);
 }
 
 // ---- What came out ---------------------------------------------------------
@@ -288,7 +299,8 @@ static void print(const world *w, const options *o) {
                                       "read from the disk",
                                       "restore from the disk",
                                       "step",
-                                      "step beside a save"};
+                                      "step beside a save",
+                                      "durable beside steps"};
   if (o->json) {
     printf("{\"mib\": %.0f, \"threads\": %d", mib, o->threads);
     for (int f = 0; f < FIGURES; ++f)

