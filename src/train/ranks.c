@@ -3,9 +3,7 @@
 
 #include <string.h>
 
-#include "graph/variable.h"
-#include "state/saver_file.h"
-#include "state/value.h"
+#include "state/ranks.h"
 
 static const char name[] = "a run's ranks";
 
@@ -74,74 +72,11 @@ ls_status ls_run_ranks_agree(ls_run_ranks *ranks, ls_status own) {
 }
 
 // ---- Components ------------------------------------------------------------
-// Those that are not shared, one behind the other.
-typedef struct parts {
-  ls_store *store;
-  ls_variable **components;
-  ls_array **values;
-  ls_trunk_piece *pieces;
-  size_t count;
-} parts;
-
-static size_t count_parts(const ls_store *store, const ls_saver *values) {
-  size_t count = 0;
-  for (size_t i = 0; i < values->num_variables; ++i)
-    count += ls_state_parts(store, values->variables[i]);
-  return count;
-}
-
-static int32_t rank_of(const ls_trunk *trunk, size_t replica, size_t replicas) {
-  int32_t rank = 0;
-  while (rank + 1 < trunk->ranks &&
-         replica >= (size_t)ls_trunk_first(trunk, rank + 1, (int32_t)replicas))
-    ++rank;
-  return rank;
-}
-
-static ls_status read_parts(const ls_trunk *trunk, const ls_variable *variable,
-                            parts *all) {
-  const size_t count = ls_state_parts(all->store, variable);
-  for (size_t r = 0; r < count; ++r, ++all->count) {
-    ls_array **value = &all->values[all->count];
-    all->components[all->count] = variable->components[r];
-    LS_RETURN_IF_ERROR(
-        ls_store_read(all->store, variable->components[r], value));
-    all->pieces[all->count] =
-        (ls_trunk_piece){ls_array_mutable_data(*value), ls_array_size(*value),
-                         rank_of(trunk, r, count)};
-  }
-  return ls_ok();
-}
-
-static ls_status gather(ls_run_ranks *ranks, const ls_saver *values,
-                        parts *all) {
-  for (size_t i = 0; i < values->num_variables; ++i)
-    LS_RETURN_IF_ERROR(read_parts(ranks->trunk, values->variables[i], all));
-  LS_RETURN_IF_ERROR(exchange(ranks, all->pieces, all->count));
-  for (size_t i = 0; i < all->count; ++i)
-    if (all->pieces[i].rank != ranks->trunk->rank)
-      LS_RETURN_IF_ERROR(
-          ls_store_write(all->store, all->components[i], all->values[i]));
-  return ls_ok();
-}
-
 ls_status ls_run_ranks_gather(ls_run_ranks *ranks, const ls_saver *values) {
   if (ranks->trunk == NULL) return ls_ok();
-  parts all = {0};
-  LS_RETURN_IF_ERROR(ls_saver_open(values, &all.store));
-  const size_t count = count_parts(all.store, values);
-  if (count == 0) return ls_ok();
-  all.components = ls_new_array(ranks->allocator, ls_variable *, count);
-  all.values = ls_new_array(ranks->allocator, ls_array *, count);
-  all.pieces = ls_new_array(ranks->allocator, ls_trunk_piece, count);
-  ls_status status =
-      all.components == NULL || all.values == NULL || all.pieces == NULL
-          ? ls_out_of_memory()
-          : gather(ranks, values, &all);
-  for (size_t i = 0; all.values != NULL && i < count; ++i)
-    ls_array_release(all.values[i]);
-  ls_release(ranks->allocator, all.components);
-  ls_release(ranks->allocator, all.values);
-  ls_release(ranks->allocator, all.pieces);
+  ls_ranks parts;
+  ls_status status = ls_ranks_init(&parts, ls_runtime_current(), name, 0);
+  if (ls_status_is_ok(status)) status = ls_ranks_gather_parts(&parts, values);
+  ls_ranks_deinit(&parts);
   return status;
 }
