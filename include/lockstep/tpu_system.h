@@ -4,12 +4,12 @@
 // TPU systems: finding one by name, asking what it has, initializing it.
 //
 // A name is one of
-//   ""  "local"                            this machine's pod: 8 cores, one
-//   host virtual:AxB[xC][,cores=N][,hosts=H]    a pod of A x B x C chips of N
-//   cores
-//                                          (default 2), split along x over H
-//                                          hosts (default 1)
-//   grpc://HOST[:PORT],...                 addresses of workers
+//   "" or "local"              this machine's pod: 8 cores of one host
+//   virtual:AxB[xC][,cores=N][,hosts=H]
+//                              a pod of A x B x C chips of N cores (default 2),
+//                              split along x over H hosts (default 1); for
+//                              ,fault= see ls_pod_inject
+//   grpc://HOST[:PORT],...     addresses of workers
 // or any other, which a service of the caller's looks up. Local and virtual
 // pods have the names, shapes and rules of real ones, and compute on this
 // machine. Addresses are parsed and shown; nothing is connected to.
@@ -85,7 +85,6 @@ typedef struct ls_tpu_resolver_options {
   // LS_LOCAL_POD, else "2x2".
   const char *local;
   int32_t queue_depth;  // Tuples that an infeed or outfeed holds. Default 64.
-  int64_t hbm_bytes;    // Memory of a core. Default: as much as is needed.
   // How often a question is asked again for devices, and for metadata; how long
   // to wait before. Defaults 120, 288 and 1000.
   ls_opt device_retries, metadata_retries, retry_ms;
@@ -197,9 +196,9 @@ LS_API void ls_tpu_metadata_destroy(ls_tpu_metadata *metadata);
 //   LS_UNIMPLEMENTED  addresses, and no query: names the first.
 LS_API LS_MUST_USE ls_status ls_tpu_connect(const ls_tpu_resolver *resolver);
 // Initializes the system; from then on its devices are there and compute. A
-// second time warns, as what is on the devices may be lost; what was compiled
-// for them before is not run any more. While a function is being traced nothing
-// is done but giving the topology. The caller releases it.
+// second time warns, as what is on the devices may be lost: queues are empty
+// and open again, ops are compiled anew. While a function is being traced
+// nothing is done but giving the topology. The caller releases it.
 //   LS_NOT_FOUND      it has no TPUs: lists the devices.
 //   LS_UNIMPLEMENTED  as above.
 LS_API LS_MUST_USE ls_status ls_tpu_initialize(ls_tpu_resolver *resolver,
@@ -255,6 +254,53 @@ LS_API void ls_pod_release(ls_pod *pod);  // NULL is fine.
 // Draws its mesh, hosts and cores; the caller gives the text back with the
 // runtime's allocator.
 LS_API LS_MUST_USE ls_status ls_pod_print(const ls_pod *pod, char **out_text);
+
+// ---- Faults ----------------------------------------------------------------
+// What can go wrong with a pod, planned: a condition at a door through which
+// runs pass. Steps are what passes there, counted from 0 since the fault was
+// planned or the system was initialized: a call of a traced function by a TPU
+// strategy in eager, each take of a tuple from an infeed, each put of one into
+// an infeed or outfeed.
+typedef enum ls_pod_fault_kind {
+  // The host is gone: calls and takes end with UNAVAILABLE, which names it. So
+  // is a core. Variables are what the last whole step has left. It comes back
+  // when the system is initialized anew.
+  LS_POD_HOST_PREEMPTED,
+  LS_POD_CORE_LOST,
+  // Of the tuples that are put into a core's infeed one does not arrive, comes
+  // late, is of another type (a byte), or is the last: the infeed closes.
+  LS_POD_TUPLE_LOST,
+  LS_POD_TUPLE_LATE,
+  LS_POD_TUPLE_CHANGED,
+  LS_POD_INFEED_CLOSED,
+  // A core takes its time with a step, by the runtime's clock, and a line in
+  // the log says so; or fails to put a tuple into its outfeed, with ABORTED and
+  // the fault's text.
+  LS_POD_CORE_SLOW,
+  LS_POD_OUTFEED_FAILS,
+} ls_pod_fault_kind;
+
+// Zero in a field means what it says.
+typedef struct ls_pod_fault {
+  ls_pod_fault_kind kind;
+  int32_t host, core;  // The core by its number on the host; of a host any.
+  int64_t at_step;     // Steps before it happens.
+  int64_t every;       // And then at each so-manieth; 0: once.
+  int64_t nanos;       // How late or slow. Needed there.
+  const char *text;    // What the outfeed says. NULL: "planned". Copied.
+} ls_pod_fault;
+
+// Plans a fault. A name can do so too, behind the rest and as often as wanted:
+//   ,fault=KIND@hostH[.coreC][:stepK][:everyN][:DURATION]
+// KIND is preempt, lost, drop, late, change, close, slow or fail, as above, and
+// DURATION a number of ns, us, ms or s:
+// "virtual:4x4,fault=preempt@host0:step9".
+//   LS_INVALID_ARGUMENT  no such kind, host or core; a number below 0; nothing
+//                        that says how late or slow.
+LS_API LS_MUST_USE ls_status ls_pod_inject(ls_pod *pod,
+                                           const ls_pod_fault *fault);
+// Nothing is wrong any more, also what has happened.
+LS_API void ls_pod_heal(ls_pod *pod);
 
 #ifdef __cplusplus
 }

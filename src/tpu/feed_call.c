@@ -278,19 +278,37 @@ static void fill(const ls_host_call *call, size_t replica, ls_nest tuple) {
   }
 }
 
+// Through the door of the pod, where another tuple may come in place of this.
+static ls_status pass_put(ls_feed_call *self, ls_core_queue *queue) {
+  LS_RETURN_IF_ERROR(ls_pod_pass(
+      queue->core, queue->is_outfeed ? LS_DOOR_OUTFEED : LS_DOOR_ENQUEUE,
+      &self->passing));
+  if (!self->passing.changes) return ls_ok();
+  static const ls_type byte = {LS_DTYPE_U8, {.rank = 0}};
+  ls_core_queue_give_back(queue, self->tuples[0]);
+  self->tuples[0] = ls_none();
+  return ls_core_queue_make_tuple(queue, &byte, 1, &self->tuples[0]);
+}
+
 static bool step_put(ls_feed_call *self) {
   const ls_host_call *call = self->call;
   while (self->at < self->count) {
     ls_core_queue *queue = ls_feed_queue_at(self, self->at);
     ls_nest *tuple = &self->tuples[0];
+    ls_status status = ls_ok();
     if (tuple->kind == LS_KIND_NONE) {
-      const ls_status status = ls_core_queue_make_tuple(
-          queue, call->input_types, call->num_inputs, tuple);
+      status = ls_core_queue_make_tuple(queue, call->input_types,
+                                        call->num_inputs, tuple);
       if (!ls_status_is_ok(status)) return fail(self, status);
       fill(call, self->at, *tuple);
+      status = pass_put(self, queue);
+      if (!ls_status_is_ok(status)) return fail(self, status);
     }
-    bool pushed = false;
-    const ls_status status = ls_queue_try_push(queue->tuples, *tuple, &pushed);
+    bool pushed = self->passing.loses;
+    if (pushed)
+      ls_core_queue_give_back(queue, *tuple);
+    else
+      status = ls_queue_try_push(queue->tuples, *tuple, &pushed);
     if (!ls_status_is_ok(status)) {
       ls_status_free(status);
       return fail(self, ls_failed_precondition("the %s was closed",
@@ -299,6 +317,7 @@ static bool step_put(ls_feed_call *self) {
     if (pushed) {
       *tuple = ls_none();
       ++self->at;
+      if (self->passing.closes) ls_core_queue_close(queue);
       continue;
     }
     self->waiter = (ls_queue_waiter){.ready = go_on, .user = self};

@@ -5,6 +5,7 @@
 #define LS_TPU_FEED_CALL_H_
 
 #include "tpu/feed.h"
+#include "tpu/pod_fault.h"
 
 // Of the feed's pool. How it went is told when its results are taken: until
 // then it can be cancelled.
@@ -18,9 +19,10 @@ struct ls_feed_call {
   ls_mutex lock;  // Guards what follows.
   size_t at;      // What is tried or waited for.
   bool is_cancelled, is_over;
-  uint64_t closings;  // Seen so far; see wait_for_tuple.
-  bool has_tuples;    // Of INFEED_READY: its result.
-  ls_nest *tuples;    // Taken; of enqueues the first is to be put.
+  uint64_t closings;       // Seen so far; see wait_for_tuple.
+  bool has_tuples;         // Of INFEED_READY: its result.
+  ls_nest *tuples;         // Taken; of enqueues the first is to be put.
+  ls_pod_passing passing;  // What goes wrong with that.
   size_t most_tuples;
   ls_status status;
 };

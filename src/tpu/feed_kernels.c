@@ -9,11 +9,25 @@ static size_t most_tuples(const ls_host_call *call) {
   return (size_t)(call->num_replicas * ls_feed_of(call)->num_cores);
 }
 
+// Cores begin a step where they take their tuples.
+static ls_status pass_take(const ls_feed_call *self) {
+  ls_pod_passing passing;
+  for (size_t i = 0; i < self->count && self->feed->kind == LS_INFEED_DEQUEUE;
+       ++i)
+    LS_RETURN_IF_ERROR(ls_pod_pass(ls_feed_queue_at(self, i)->core,
+                                   LS_DOOR_DEQUEUE, &passing));
+  return ls_ok();
+}
+
 static ls_status start_take(ls_host_call *call) {
   ls_feed_call *self = NULL;
   LS_RETURN_IF_ERROR(ls_feed_call_begin(call, most_tuples(call), &self));
-  ls_feed_call_go_on(self);
-  return ls_ok();
+  const ls_status status = pass_take(self);
+  if (ls_status_is_ok(status))
+    ls_feed_call_go_on(self);
+  else
+    ls_status_free(ls_feed_call_end(self, 0));  // It has begun nothing.
+  return status;
 }
 
 // With a condition that does not hold there is nothing to wait for.

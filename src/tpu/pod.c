@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/device_parts.h"
+#include "tpu/pod_fault.h"
 #include "tpu/topology.h"
 
 // ---- The table -------------------------------------------------------------
@@ -70,11 +71,14 @@ static void destroy_pod(ls_object *object) {
   const int32_t count = pod->cores == NULL ? 0 : ls_pod_num_cores(pod);
   for (int32_t i = 0; pod->queues != NULL && i < count; ++i)
     pod->queues->destroy(&pod->cores[i]);
+  if (pod->faults != NULL) ls_pod_heal(pod);
+  ls_release(pod->allocator, pod->faults);
   ls_mutex_deinit(&pod->lock);
   ls_topology_release(pod->topology);
   ls_release(pod->allocator, pod->cores);
   ls_release(pod->allocator, pod->name);
   ls_release(pod->allocator, pod->job);
+  ls_release(pod->allocator, pod->planned);
   ls_release(pod->allocator, pod);
 }
 
@@ -139,6 +143,20 @@ static ls_status check_shape(const char *name, const ls_pod_shape *shape) {
   return ls_ok();
 }
 
+// Each is behind a ",fault=".
+static ls_status plan_faults(ls_pod *pod) {
+  for (const char *at = pod->planned; *at != '\0';) {
+    ls_pod_fault fault;
+    at += strlen(",fault=");
+    const size_t size = strcspn(at, ",");
+    const char *wrong = ls_pod_fault_parse(at, size, &fault);
+    if (wrong != NULL) return ls_internal("'%s' %s", at, wrong);
+    LS_RETURN_IF_ERROR(ls_pod_inject(pod, &fault));
+    at += size;
+  }
+  return ls_ok();
+}
+
 static ls_status make_pod(ls_runtime *runtime, const char *name,
                           const char *job, const ls_pod_shape *shape,
                           ls_pod **out_pod) {
@@ -150,21 +168,24 @@ static ls_status make_pod(ls_runtime *runtime, const char *name,
   pod->allocator = allocator;
   pod->queue_depth =
       shape->queue_depth > 0 ? shape->queue_depth : LS_INFEED_DEPTH;
-  pod->hbm_bytes = shape->hbm_bytes;
   memcpy(pod->mesh, shape->mesh, sizeof(pod->mesh));
   pod->num_hosts = shape->hosts;
   pod->cores_per_host = shape->mesh[0] * shape->mesh[1] * shape->mesh[2] *
                         shape->mesh[3] / shape->hosts;
   pod->name = ls_copy_text(allocator, name, strlen(name));
   pod->job = ls_copy_text(allocator, job, strlen(job));
+  const char *faults = shape->faults != NULL ? shape->faults : "";
+  pod->planned = ls_copy_text(allocator, faults, strlen(faults));
   pod->cores = ls_new_array(allocator, ls_core, (size_t)ls_pod_num_cores(pod));
-  ls_status status = pod->name == NULL || pod->job == NULL || pod->cores == NULL
+  ls_status status = pod->name == NULL || pod->job == NULL ||
+                             pod->planned == NULL || pod->cores == NULL
                          ? ls_out_of_memory()
                          : ls_mutex_init(&pod->lock);
   if (ls_status_is_ok(status)) {
     place_cores(pod);
     status = make_topology(pod);
   }
+  if (ls_status_is_ok(status)) status = plan_faults(pod);
   if (ls_status_is_ok(status))
     *out_pod = pod;
   else
@@ -196,15 +217,15 @@ static ls_status check_same(const ls_pod *pod, const ls_pod_shape *shape) {
         pod->name, ls_sizes_text(pod->mesh, LS_MESH_RANK, there),
         pod->num_hosts, ls_sizes_text(shape->mesh, LS_MESH_RANK, wanted),
         shape->hosts);
+  if (shape->faults != NULL && shape->faults[0] != '\0' &&
+      strcmp(shape->faults, pod->planned) != 0)
+    return ls_failed_precondition(
+        "pod '%s' was made with faults '%s', not '%s': shut it down first",
+        pod->name, pod->planned, shape->faults);
   if (shape->queue_depth > 0 && shape->queue_depth != pod->queue_depth)
     return ls_failed_precondition(
         "pod '%s' has queues of %d tuples, not of %d: shut it down first",
         pod->name, pod->queue_depth, shape->queue_depth);
-  if (shape->hbm_bytes > 0 && shape->hbm_bytes != pod->hbm_bytes)
-    return ls_failed_precondition(
-        "pod '%s' has %lld bytes of memory a core, not %lld: shut it down "
-        "first",
-        pod->name, (long long)pod->hbm_bytes, (long long)shape->hbm_bytes);
   return ls_ok();
 }
 
@@ -230,6 +251,7 @@ void ls_pod_initialize(ls_pod *pod) {
   if (find_in(state, pod->name, pod->job) == pod)
     __atomic_store_n(&pod->generation, ++state->generations, __ATOMIC_RELEASE);
   ls_runtime_unlock(pod->runtime);
+  ls_pod_restart_faults(pod);
   ls_mutex_lock(&pod->lock);
   const ls_core_queues *queues = pod->queues;
   ls_mutex_unlock(&pod->lock);

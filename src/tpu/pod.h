@@ -48,9 +48,9 @@ struct ls_pod {
   int32_t mesh[LS_MESH_RANK];  // Chips by x, y and z, cores of a chip.
   int32_t num_hosts, cores_per_host;
   int32_t queue_depth;  // Tuples a queue holds.
-  int64_t hbm_bytes;    // Of a core; 0: as much as is asked for.
   ls_core *cores;       // By host, then by ordinal.
   ls_topology *topology;
+  char *planned;  // The faults that it was made with; "" for none.
 
   ls_mutex lock;  // Guards what follows, and the cores' queues.
   // Of its initializations; 0: not initialized now. Larger than that of every
@@ -58,7 +58,9 @@ struct ls_pod {
   uint64_t generation;
   // Queues that were closed so far. Atomic: read without the lock.
   uint64_t closings;
-  const ls_core_queues *queues;  // NULL: no core has a queue.
+  const ls_core_queues *queues;        // NULL: no core has a queue.
+  struct ls_planned_fault *faults;     // See pod_fault.h.
+  size_t num_faults, faults_capacity;  // The number also atomic.
 };
 
 // ---- The table -------------------------------------------------------------
@@ -67,10 +69,11 @@ typedef struct ls_pod_shape {
   int32_t mesh[LS_MESH_RANK];  // Each at least 1.
   int32_t hosts;               // Divides mesh[0]: they split x.
   int32_t queue_depth;         // Tuples a queue holds; 0: the default.
-  int64_t hbm_bytes;           // Of a core; 0: as much as is asked for.
+  const char *faults;          // ",fault=...,fault=..."; NULL or "": none.
 } ls_pod_shape;
 
-// Reads "4x4x2,cores=2,hosts=4", which stands behind "virtual:" in `name`.
+// Reads "4x4x2,cores=2,hosts=4", which stands behind "virtual:" in `name`; what
+// it says of faults is lent by `text`.
 //   LS_INVALID_ARGUMENT  names the text, the part and what is accepted.
 LS_MUST_USE ls_status ls_pod_shape_parse(const char *name, const char *text,
                                          ls_pod_shape *out_shape);

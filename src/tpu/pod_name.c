@@ -2,7 +2,7 @@
 // Names of virtual pods: what stands behind "virtual:".
 #include <ctype.h>
 
-#include "tpu/pod.h"
+#include "tpu/pod_fault.h"
 
 // A name under way.
 typedef struct reader {
@@ -15,7 +15,7 @@ static ls_status refuse(const reader *in, const char *part, size_t length,
   return ls_invalid_argument(
       "TPU name '%s': '%.*s' %s; accepted is AxB[xC][,cores=N][,hosts=H], with "
       "A, B and C chips along x, y and z, N cores a chip, and H hosts that "
-      "divide A",
+      "divide A, and behind it ,fault=KIND@hostH[.coreC][:stepK]...",
       in->name, (int)length, part, wanted);
 }
 
@@ -74,13 +74,35 @@ static ls_status read_word(reader *in, ls_pod_shape *out, unsigned *seen) {
   return refuse(in, part, part_length(part), "is an unknown word");
 }
 
+// Faults, up to the end: of hosts and cores that there are.
+static ls_status check_faults(const reader *in, const ls_pod_shape *shape) {
+  static const char word[] = ",fault=";
+  const int32_t *mesh = shape->mesh;
+  const int32_t cores = mesh[0] * mesh[1] * mesh[2] * mesh[3] / shape->hosts;
+  for (const char *at = in->at; *at != '\0';) {
+    const char *part = at + 1;
+    const size_t length = part_length(part);
+    ls_pod_fault fault;
+    if (strncmp(at, word, strlen(word)) != 0)
+      return refuse(in, part, length, "stands behind faults");
+    at += strlen(word);
+    const char *wrong =
+        ls_pod_fault_parse(at, length - (strlen(word) - 1), &fault);
+    if (wrong != NULL) return refuse(in, part, length, wrong);
+    if (fault.host >= shape->hosts || fault.core >= cores)
+      return refuse(in, part, length, "is of a host or core that is not there");
+    at = part + length;
+  }
+  return ls_ok();
+}
+
 ls_status ls_pod_shape_parse(const char *name, const char *text,
                              ls_pod_shape *out_shape) {
   reader in = {name, text};
   unsigned seen = 0;
   *out_shape = (ls_pod_shape){.mesh = {1, 1, 1, 2}, .hosts = 1};
   LS_RETURN_IF_ERROR(read_mesh(&in, out_shape));
-  while (*in.at == ',')
+  while (*in.at == ',' && strncmp(in.at, ",fault=", 7) != 0)
     LS_RETURN_IF_ERROR(read_word(&in, out_shape, &seen));
   const int32_t *mesh = out_shape->mesh;
   const int64_t chips = (int64_t)mesh[0] * mesh[1];
@@ -89,6 +111,8 @@ ls_status ls_pod_shape_parse(const char *name, const char *text,
                                "cores",
                                name, text, LS_MAX_POD_CORES);
   const char *hosts = strstr(text, "hosts=");
-  if (mesh[0] % out_shape->hosts == 0) return ls_ok();
-  return refuse(&in, hosts, part_length(hosts), "does not divide A");
+  if (mesh[0] % out_shape->hosts != 0)
+    return refuse(&in, hosts, part_length(hosts), "does not divide A");
+  out_shape->faults = in.at;
+  return check_faults(&in, out_shape);
 }

@@ -66,12 +66,9 @@ static void print_facts(ls_text *out, const ls_pod *pod) {
   if (pod->num_hosts > 1)
     ls_text_append_format(out, " to /task:%d", pod->num_hosts - 1);
   count(out, "\nqueues  ", pod->queue_depth, "tuple");
-  ls_text_append(out, " each\nmemory  ");
-  if (pod->hbm_bytes > 0)
-    ls_text_append_format(out, "%.1f MiB a core\n",
-                          (double)pod->hbm_bytes / (1 << 20));
-  else
-    ls_text_append(out, "as much as is needed\n");
+  ls_text_append(out, " each\n");
+  if (pod->planned[0] != '\0')
+    ls_text_append_format(out, "faults  %s\n", pod->planned + 1);
   ls_text_append(out, mesh[3] == 1 ? "\nChips, as HOST:CORE.\n"
                                    : "\nChips, as HOST:CORES.\n");
 }

@@ -34,6 +34,12 @@ static bool is_given(const char *text) {
   return text != NULL && text[0] != '\0';
 }
 
+static ls_status keep(ls_arena *arena, const char **text) {
+  if (*text == NULL) return ls_ok();
+  *text = ls_arena_string(arena, *text);
+  return *text != NULL ? ls_ok() : ls_out_of_memory();
+}
+
 static ls_status given_name(const ls_tpu_resolver_options *options,
                             const char **out_name) {
   *out_name = options->name;
@@ -115,17 +121,13 @@ static ls_status read_name(ls_tpu_resolver *resolver) {
   const char *shape = resolver->options.local;
   if (!is_given(shape))
     shape = ls_runtime_environment(resolver->runtime, "LS_LOCAL_POD");
-  return ls_pod_shape_parse("local", is_given(shape) ? shape : local_shape,
-                            &resolver->shape);
+  shape =
+      ls_arena_string(&resolver->arena, is_given(shape) ? shape : local_shape);
+  return shape != NULL ? ls_pod_shape_parse("local", shape, &resolver->shape)
+                       : ls_out_of_memory();
 }
 
 // ---- Making ----------------------------------------------------------------
-static ls_status keep(ls_arena *arena, const char **text) {
-  if (*text == NULL) return ls_ok();
-  *text = ls_arena_string(arena, *text);
-  return *text != NULL ? ls_ok() : ls_out_of_memory();
-}
-
 static ls_status set_coordinator(ls_tpu_resolver *resolver) {
   resolver->coordinator = resolver->options.coordinator;
   resolver->coordinator_address = resolver->options.coordinator_address;
@@ -152,11 +154,9 @@ static ls_status check_numbers(const ls_tpu_resolver_options *options) {
                                  "possible",
                                  i == 2 ? "retry_ms" : "retries",
                                  numbers[i].value, INT32_MAX);
-  if (options->queue_depth < 0 || options->hbm_bytes < 0)
-    return ls_invalid_argument("a TPU resolver with queues of %d tuples and "
-                               "%lld bytes of memory a core",
-                               options->queue_depth,
-                               (long long)options->hbm_bytes);
+  if (options->queue_depth < 0)
+    return ls_invalid_argument("a TPU resolver with queues of %d tuples",
+                               options->queue_depth);
   return ls_ok();
 }
 
@@ -173,13 +173,13 @@ static ls_status init_resolver(ls_tpu_resolver *resolver) {
   resolver->job = is_given(options->job) ? options->job : "worker";
   LS_RETURN_IF_ERROR(ls_mutex_init(&resolver->lock));
   LS_RETURN_IF_ERROR(find_name(resolver));
+  LS_RETURN_IF_ERROR(keep(&resolver->arena, &resolver->name));
   LS_RETURN_IF_ERROR(read_name(resolver));
   LS_RETURN_IF_ERROR(set_coordinator(resolver));
   resolver->shape.queue_depth = options->queue_depth;
-  resolver->shape.hbm_bytes = options->hbm_bytes;
-  const char **texts[] = {
-      &resolver->name, &resolver->zone,        &resolver->project,
-      &resolver->job,  &resolver->coordinator, &resolver->coordinator_address};
+  const char **texts[] = {&resolver->zone, &resolver->project, &resolver->job,
+                          &resolver->coordinator,
+                          &resolver->coordinator_address};
   for (size_t i = 0; i < LS_COUNT_OF(texts); ++i)
     LS_RETURN_IF_ERROR(keep(&resolver->arena, texts[i]));
   resolver->task_type = resolver->job;

@@ -5,6 +5,7 @@
 #include "distribute/replicas/context.h"
 #include "lockstep/regroup.h"
 #include "lockstep/replicate.h"
+#include "tpu/pod_fault.h"
 #include "tpu/strategy.h"
 
 typedef struct run {
@@ -278,6 +279,10 @@ ls_status ls_tpu_class_run(ls_strategy *strategy, ls_crossing *crossing,
                               .trace = trace,
                               .call = call,
                               .self = strategy};
+    if (ls_graph_is_eager(ls_graph_current()))
+      LS_RETURN_IF_ERROR(ls_pod_pass_all(strategy->runtime,
+                                         ls_strategy_devices(strategy),
+                                         strategy->num_replicas, LS_DOOR_RUN));
     return ls_function_call_by(callable.traced, &tracer, args, results);
   }
   if (ls_graph_is_eager(ls_graph_current()))

@@ -25,13 +25,11 @@ static void a_pod_is_drawn_by_layers_and_hosts(void **state) {
   counted c = counted_begin(1);
   expect_drawn(&(ls_tpu_resolver_options){.name = "virtual:4x1x2,hosts=2",
                                           .job = "w",
-                                          .queue_depth = 1,
-                                          .hbm_bytes = 3 << 19},
+                                          .queue_depth = 1},
                "TPU system 'virtual:4x1x2,hosts=2', not initialized\n"
                "mesh    4 x 1 x 2: 8 chips of 2 cores, 16 cores\n"
                "hosts   2 hosts of 8 cores: /job:w/task:0 to /task:1\n"
                "queues  1 tuple each\n"
-               "memory  1.5 MiB a core\n"
                "\n"
                "Chips, as HOST:CORES.\n"
                "\n"
@@ -45,20 +43,21 @@ static void a_pod_is_drawn_by_layers_and_hosts(void **state) {
                "mesh    2 x 2 x 1: 4 chips of 3 cores, 12 cores\n"
                "hosts   1 host of 12 cores: /job:localhost/task:0\n"
                "queues  64 tuples each\n"
-               "memory  as much as is needed\n"
                "\n"
                "Chips, as HOST:CORES.\n"
                "y 0  0: 0-2   0: 3-5\n"
                "y 1  0: 6-8   0: 9-11\n");
-  expect_drawn(&(ls_tpu_resolver_options){.name = "virtual:1x1,cores=1"},
-               "TPU system 'virtual:1x1,cores=1', not initialized\n"
-               "mesh    1 x 1 x 1: 1 chip of 1 core, 1 core\n"
-               "hosts   1 host of 1 core: /job:worker/task:0\n"
-               "queues  64 tuples each\n"
-               "memory  as much as is needed\n"
-               "\n"
-               "Chips, as HOST:CORE.\n"
-               "y 0  0:0\n");
+  expect_drawn(
+      &(ls_tpu_resolver_options){.name =
+                                     "virtual:1x1,cores=1,fault=drop@host0"},
+      "TPU system 'virtual:1x1,cores=1,fault=drop@host0', not initialized\n"
+      "mesh    1 x 1 x 1: 1 chip of 1 core, 1 core\n"
+      "hosts   1 host of 1 core: /job:worker/task:0\n"
+      "queues  64 tuples each\n"
+      "faults  fault=drop@host0\n"
+      "\n"
+      "Chips, as HOST:CORE.\n"
+      "y 0  0:0\n");
   counted_end(&c);
 }
 

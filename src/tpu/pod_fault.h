@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Doors of a pod, and the faults that stand there. See lockstep/tpu_system.h.
+//
+// Thread-safe.
+#ifndef LS_TPU_POD_FAULT_H_
+#define LS_TPU_POD_FAULT_H_
+
+#include "tpu/pod.h"
+
+typedef enum ls_pod_door {
+  LS_DOOR_RUN,      // A replica's core begins a step.
+  LS_DOOR_DEQUEUE,  // It takes a tuple from its infeed.
+  LS_DOOR_ENQUEUE,  // A host puts one there.
+  LS_DOOR_OUTFEED,  // It puts one into its outfeed.
+  LS_POD_DOORS,
+} ls_pod_door;
+
+// What happens to who passes, beside waiting.
+typedef struct ls_pod_passing {
+  bool loses, changes;  // The tuple.
+  bool closes;          // The infeed, behind it.
+} ls_pod_passing;
+
+// One step of a core through a door. Sleeps where the core is slow. Costs a
+// look while nothing is planned.
+//   LS_UNAVAILABLE  the host or core is gone; LS_ABORTED: the outfeed fails.
+LS_MUST_USE ls_status ls_pod_pass_slowly(ls_core *core, ls_pod_door door,
+                                         ls_pod_passing *out_passing);
+static inline ls_status ls_pod_pass(ls_core *core, ls_pod_door door,
+                                    ls_pod_passing *out_passing) {
+  *out_passing = (ls_pod_passing){0};
+  return __atomic_load_n(&core->pod->num_faults, __ATOMIC_ACQUIRE) == 0
+             ? ls_ok()
+             : ls_pod_pass_slowly(core, door, out_passing);
+}
+// The same of each core that a list of devices names and that is a pod's.
+LS_MUST_USE ls_status ls_pod_pass_all(ls_runtime *runtime,
+                                      const char *const *devices, int32_t count,
+                                      ls_pod_door door);
+
+// The system begins anew: what was gone is there, steps count from 0.
+void ls_pod_restart_faults(ls_pod *pod);
+
+// Reads what stands behind "fault=": "preempt@host1:step40". `name` is the
+// whole one, for messages; NULL: the part is fine, else what is wrong with it.
+// Texts are static.
+const char *ls_pod_fault_parse(const char *text, size_t size,
+                               ls_pod_fault *out_fault);
+
+#endif  // LS_TPU_POD_FAULT_H_
