@@ -268,6 +268,7 @@ static ls_status restore_found(restoring *self) {
                                    &file, self->report));
   self->file = &file;
   self->source = ls_value_source_of(&file.values);
+  self->source.check = NULL;  // They were all read.
   const ls_status status = restore_from(self);
   ls_checkpoint_file_deinit(&file);
   ls_checkpoints_take_back(self->checkpoints, self->report->step);

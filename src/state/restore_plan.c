@@ -125,6 +125,39 @@ static void plan_extras(ls_restore_plan *plan, const ls_value_choice *choice) {
   }
 }
 
+// ---- Values ----------------------------------------------------------------
+// Whether an entry is read: it is a variable's, or belongs to one that is.
+static bool is_read(const ls_restore_plan *plan, size_t index) {
+  const char *name = plan->source->entries[index].name;
+  const size_t whole = plan->saver->exact ? ls_saver_part_of(name) : 0;
+  for (size_t i = 0; i < plan->saver->num_variables; ++i) {
+    const ls_safetensors_entry *entry = plan->entries[i];
+    if (entry == NULL) continue;
+    if (entry == &plan->source->entries[index] ||
+        (whole > 0 && strncmp(entry->name, name, whole) == 0 &&
+         entry->name[whole] == '\0'))
+      return true;
+  }
+  return false;
+}
+
+// All that is to be set can be read.
+static ls_status check_values(ls_restore_plan *plan) {
+  const ls_value_source *source = plan->source;
+  ls_workers *workers = NULL;
+  if (source->check == NULL) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_runtime_workers(source->runtime, &workers));
+  ls_safetensors_wish *wishes = ls_arena_new_array(
+      &plan->arena, ls_safetensors_wish, source->num_entries);
+  if (wishes == NULL) return ls_out_of_memory();
+  size_t count = 0;
+  for (size_t i = 0; i < source->num_entries; ++i) {
+    if (is_read(plan, i)) wishes[count++].entry = &source->entries[i];
+  }
+  return ls_status_annotate(source->check(source->self, workers, wishes, count),
+                            "while restoring '%s'", source->path);
+}
+
 // ---- The whole -------------------------------------------------------------
 static ls_status allocate(ls_restore_plan *plan) {
   const size_t count = plan->saver->num_variables;
@@ -163,7 +196,8 @@ static ls_status make(ls_restore_plan *plan, const ls_value_choice *choice) {
   for (size_t i = 0; i < saver->num_variables; ++i)
     plan_variable(plan, choice, &names, i);
   plan_extras(plan, choice);
-  return take_fault(plan);
+  LS_RETURN_IF_ERROR(take_fault(plan));
+  return check_values(plan);
 }
 
 ls_status ls_restore_plan_make(const ls_saver *saver,

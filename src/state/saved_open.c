@@ -85,6 +85,13 @@ static ls_status get_checked(const void *self, ls_workers *workers,
   return ls_checkpoint_file_get(self, workers, wishes, count);
 }
 
+static ls_status check_entries(const void *self, ls_workers *workers,
+                               ls_safetensors_wish *wishes, size_t count) {
+  for (size_t i = 0; i < count; ++i)
+    wishes[i].data = NULL;
+  return ls_checkpoint_file_get(self, workers, wishes, count);
+}
+
 static ls_status open_checkpoint(ls_saved_file *self, const char *folder,
                                  int64_t step, bool read) {
   LS_RETURN_IF_ERROR(read ? ls_checkpoint_file_read(self->runtime, folder, step,
@@ -94,6 +101,7 @@ static ls_status open_checkpoint(ls_saved_file *self, const char *folder,
   self->source = ls_value_source_of(&self->checkpoint.values);
   self->source.self = &self->checkpoint;
   self->source.get = get_checked;
+  self->source.check = read ? NULL : check_entries;
   return take_notes(self);
 }
 
@@ -125,6 +133,20 @@ static ls_status get_npz(const void *self, ls_workers *workers,
   return ls_ok();
 }
 
+static ls_status check_npz(const void *self, ls_workers *workers,
+                           ls_safetensors_wish *wishes, size_t count) {
+  const ls_saved_npz *npz = self;
+  (void)workers;
+  for (size_t i = 0; i < count; ++i) {
+    void *data = ls_allocate(npz->zip.allocator, wishes[i].entry->size);
+    if (data == NULL) return ls_out_of_memory();
+    const ls_status status = ls_saved_npz_get(npz, wishes[i].entry, data);
+    ls_release(npz->zip.allocator, data);
+    LS_RETURN_IF_ERROR(status);
+  }
+  return ls_ok();
+}
+
 // `file` is taken over.
 static ls_status open_npz(ls_saved_file *self, ls_file *file) {
   LS_RETURN_IF_ERROR(ls_saved_npz_open(file, &self->npz));
@@ -133,7 +155,8 @@ static ls_status open_npz(ls_saved_file *self, ls_file *file) {
                                    .entries = self->npz.entries,
                                    .num_entries = self->npz.num_entries,
                                    .self = &self->npz,
-                                   .get = get_npz};
+                                   .get = get_npz,
+                                   .check = check_npz};
   return ls_ok();
 }
 

@@ -29,6 +29,10 @@ typedef struct ls_value_source {
   // Reads entries' elements, each to its wish's `data`, on all workers.
   ls_status (*get)(const void *self, ls_workers *workers,
                    ls_safetensors_wish *wishes, size_t count);
+  // Reads them and keeps nothing: what cannot be read, or is damaged, is found.
+  // NULL: that has been done.
+  ls_status (*check)(const void *self, ls_workers *workers,
+                     ls_safetensors_wish *wishes, size_t count);
 } ls_value_source;
 ls_value_source ls_value_source_of(const ls_safetensors_file *file);
 // The entry of this name; NULL without one.

@@ -178,13 +178,21 @@ static ls_status get_safetensors(const void *self, ls_workers *workers,
   return ls_safetensors_get_many(self, workers, wishes, count, false);
 }
 
+static ls_status check_safetensors(const void *self, ls_workers *workers,
+                                   ls_safetensors_wish *wishes, size_t count) {
+  for (size_t i = 0; i < count; ++i)
+    wishes[i].data = NULL;
+  return ls_safetensors_get_many(self, workers, wishes, count, false);
+}
+
 ls_value_source ls_value_source_of(const ls_safetensors_file *file) {
   return (ls_value_source){.runtime = file->runtime,
                            .path = file->path,
                            .entries = file->entries,
                            .num_entries = file->num_entries,
                            .self = file,
-                           .get = get_safetensors};
+                           .get = get_safetensors,
+                           .check = check_safetensors};
 }
 
 // ---- Restoring -------------------------------------------------------------

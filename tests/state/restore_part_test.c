@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/memory/allocator.h"
+#include "base/runtime_internal.h"
 #include "lockstep/function.h"
 #include "lockstep/saved_file.h"
 #include "support/replicas.h"
@@ -380,6 +381,72 @@ static void functions_and_sessions_see_what_was_restored(void **state) {
   ls_graph_destroy(graph);
 }
 
+// ---- What cannot be read ---------------------------------------------------
+static int64_t unreadable;  // From this byte on.
+
+static ls_status read_or_fail(void *user, void *file, int64_t offset,
+                              void *data, size_t size, size_t *out_size) {
+  if (offset + (int64_t)size > unreadable)
+    return LS_STATUS(LS_UNAVAILABLE, "a bad sector");
+  return ls_file_system_system()->read_at(user, file, offset, data, size,
+                                          out_size);
+}
+
+// The last array of a file cannot be read; those before it are not set either.
+static void nothing_is_set_before_all_has_been_read(void **state) {
+  (void)state;
+  ls_runtime *runtime = NULL;
+  ls_file_system files = *ls_file_system_system();
+  files.read_at = read_or_fail;
+  expect_ok(ls_runtime_create(&(ls_runtime_options){.file_system = &files},
+                              &runtime));
+  ls_runtime *before = ls_runtime_make_current(runtime);
+  unreadable = INT64_MAX;
+  FILE_OF(2, NAMES("a", "b"), 1, 2);
+  variables v = {0};
+  add(&v, plain("a", -1));
+  add(&v, plain("b", -2));
+  ls_saved_file *file = NULL;
+  ls_saved_entry entry;
+  ls_file_info info = {0};
+  void *handle = NULL;
+  expect_ok(files.open(files.user, path, &handle, &info));
+  files.close(files.user, handle);
+  expect_ok(ls_saved_file_open(path, &file));
+  expect_ok(ls_saved_file_entry(file, 1, &entry));
+  assert_string_equal(entry.name, "b");
+  unreadable = info.size - 1;
+  expect_status(ls_saved_file_restore(file, &v.saver), LS_UNAVAILABLE,
+                "a bad sector");
+  EXPECT_VALUES(&v, -1, -2);
+  // Who does not want it is not disturbed.
+  expect_ok(ls_saved_file_restore_part(file, &v.saver,
+                                       &(ls_value_choice){ONLY("a")}, NULL));
+  EXPECT_VALUES(&v, 1, -2);
+  unreadable = INT64_MAX;
+  // The same of a member of npz with another checksum.
+  expect_ok(ls_saved_file_write(file, "part.npz", NULL, NULL));
+  ls_saved_file_close(file);
+  char *data = NULL;
+  size_t size = 0;
+  expect_ok(files.read(files.user, "part.npz", SIZE_MAX, ls_allocator_system(),
+                       &data, &size));
+  for (size_t i = size - 1; i > 0; --i) {  // The last element of 'b', 2.0f.
+    if (memcmp(data + i, "\0\0\0\x40PK", 6) != 0) continue;
+    data[i] ^= 1;
+    break;
+  }
+  expect_ok(files.write(files.user, "part.npz", data, size));
+  ls_release(ls_allocator_system(), data);
+  set_variable(v.items[0], (double[]){-1});
+  expect_status(ls_saver_restore_part(&v.saver, "part.npz", NULL, NULL),
+                LS_DATA_LOSS, "'part.npz' is damaged: array 'b' has another");
+  EXPECT_VALUES(&v, -1, -2);
+  drop(&v);
+  ls_runtime_make_current(before);
+  expect_ok(ls_runtime_destroy(runtime));
+}
+
 // ---- Memory ----------------------------------------------------------------
 static ls_status restore_mapped(void *user) {
   variables v = {0};
@@ -413,6 +480,7 @@ int main(void) {
       cmocka_unit_test(replicas_are_restored_from_any_number_of_them),
       cmocka_unit_test(components_come_back_under_another_name),
       cmocka_unit_test(functions_and_sessions_see_what_was_restored),
+      cmocka_unit_test(nothing_is_set_before_all_has_been_read),
       cmocka_unit_test(failed_allocations_are_survived),
   };
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
