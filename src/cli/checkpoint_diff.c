@@ -11,6 +11,7 @@ typedef struct diff_flags {
   const char *only;
   cli_words words;
   int64_t most;
+  bool json;
 } diff_flags;
 
 // ---- The command -----------------------------------------------------------
@@ -20,13 +21,16 @@ static ls_status compare(const diff_flags *flags, const ls_saved_file *a,
   ls_saved_file_describe(a, &one);
   ls_saved_file_describe(b, &other);
   LS_RETURN_IF_ERROR(cli_words_check(&flags->words, a, b));
-  if (one.step >= 0 && other.step >= 0) {
+  if (one.step >= 0 && other.step >= 0 && !flags->json) {
     if (one.step != other.step)
       printf("step: %lld and %lld\n", (long long)one.step,
              (long long)other.step);
     LS_RETURN_IF_ERROR(cli_compare_notes(a, b, flags->words.count == 0));
   }
-  return cli_compare_files(a, b, &flags->words, NULL, (size_t)flags->most,
+  return cli_compare_files(a, b,
+                           &(cli_compare_options){.only = &flags->words,
+                                                  .most = (size_t)flags->most,
+                                                  .json = flags->json},
                            different);
 }
 
@@ -50,6 +54,12 @@ int cli_checkpoint_diff(int argc, char **argv) {
       CLI_ONLY_OPTION(&flags.only),
       {"most", CLI_COUNT, &flags.most, "N",
        "arrays that are named (default 1000)", 1},
+      {"json", CLI_FLAG, &flags.json, NULL,
+       "print of each array that differs a line of JSON: array,\n"
+       "type, elements, different, first, values, absolute,\n"
+       "relative, ulp, no_numbers; or array, types; or array,\n"
+       "only_in, type",
+       0},
   };
   const cli_syntax syntax = {
       .command = command,

@@ -153,12 +153,40 @@ static void print_difference(const char *indent, const char *name,
   printf("\n");
 }
 
+static void print_real(const char *key, double value) {
+  printf(",\"%s\":", key);
+  if (isfinite(value))
+    printf("%.17g", value);
+  else
+    printf("null");
+}
+
+static void print_json(const char *name, const ls_array *a, const ls_array *b,
+                       const cli_difference *it) {
+  char index[128], one[64], other[64];
+  const ls_shape shape = ls_array_shape(a);
+  cli_print_index(shape, it->first, index, sizeof(index));
+  cli_print_element(a, it->first, one, sizeof(one));
+  cli_print_element(b, it->first, other, sizeof(other));
+  printf("{\"array\":");
+  cli_print_json(name);
+  printf(",\"type\":\"%s\",\"elements\":%lld,\"different\":%lld,\"first\":%s,"
+         "\"values\":[\"%s\",\"%s\"]",
+         LS_SHAPE_TEXT(ls_array_dtype(a), shape),
+         (long long)ls_array_num_elements(a), (long long)it->count,
+         shape.rank > 0 ? index : "[]", one, other);
+  print_real("absolute", it->absolute);
+  print_real("relative", it->relative);
+  printf(",\"ulp\":%llu,\"no_numbers\":%lld}\n", (unsigned long long)it->ulp,
+         (long long)it->nans);
+}
+
 // ---- Files -----------------------------------------------------------------
 typedef struct comparing {
   const ls_saved_file *a, *b;
-  const cli_words *only;
-  const char *heading, *indent;
-  size_t most, different;
+  const cli_compare_options *options;
+  const char *indent;
+  size_t different;
 } comparing;
 
 static size_t count_of(const ls_saved_file *file) {
@@ -188,8 +216,39 @@ static ls_status find(const ls_saved_file *file, const char *name,
 
 // Whether one more array that differs is named.
 static bool is_shown(comparing *c) {
-  if (c->different == 0 && c->heading != NULL) printf("%s\n", c->heading);
-  return c->different++ < c->most;
+  if (c->different == 0 && c->options->heading != NULL)
+    printf("%s\n", c->options->heading);
+  return c->different++ < c->options->most;
+}
+
+static void print_alone(comparing *c, const ls_saved_entry *entry,
+                        const ls_saved_file *file) {
+  const char *type = LS_SHAPE_TEXT(entry->type.dtype, entry->type.shape);
+  if (!is_shown(c)) return;
+  if (!c->options->json) {
+    printf("%s%s: only in '%s', %s\n", c->indent, entry->name, path_of(file),
+           type);
+    return;
+  }
+  printf("{\"array\":");
+  cli_print_json(entry->name);
+  printf(",\"only_in\":");
+  cli_print_json(path_of(file));
+  printf(",\"type\":\"%s\"}\n", type);
+}
+
+static void print_types(comparing *c, const ls_saved_entry *a,
+                        const ls_saved_entry *b) {
+  const char *one = LS_SHAPE_TEXT(a->type.dtype, a->type.shape);
+  const char *other = LS_SHAPE_TEXT(b->type.dtype, b->type.shape);
+  if (!is_shown(c)) return;
+  if (!c->options->json) {
+    printf("%s%s: %s and %s\n", c->indent, a->name, one, other);
+    return;
+  }
+  printf("{\"array\":");
+  cli_print_json(a->name);
+  printf(",\"types\":[\"%s\",\"%s\"]}\n", one, other);
 }
 
 static ls_status compare_values(comparing *c, const char *name, size_t i,
@@ -199,7 +258,10 @@ static ls_status compare_values(comparing *c, const char *name, size_t i,
   if (ls_status_is_ok(status)) status = ls_saved_file_read(c->b, k, &b);
   if (ls_status_is_ok(status)) {
     const cli_difference it = cli_compare(a, b);
-    if (it.count > 0 && is_shown(c))
+    const bool shown = it.count > 0 && is_shown(c);
+    if (shown && c->options->json)
+      print_json(name, a, b, &it);
+    else if (shown)
       print_difference(c->indent, name, a, b, &it);
   }
   ls_array_release(a);
@@ -212,33 +274,26 @@ static ls_status compare_entry(comparing *c, size_t i) {
   size_t k = 0;
   bool found = false;
   LS_RETURN_IF_ERROR(ls_saved_file_entry(c->a, i, &a));
-  if (!cli_words_fit(c->only, a.name)) return ls_ok();
+  if (!cli_words_fit(c->options->only, a.name)) return ls_ok();
   LS_RETURN_IF_ERROR(find(c->b, a.name, &k, &b, &found));
   if (!found) {
-    if (is_shown(c))
-      printf("%s%s: only in '%s', %s\n", c->indent, a.name, path_of(c->a),
-             LS_SHAPE_TEXT(a.type.dtype, a.type.shape));
+    print_alone(c, &a, c->a);
     return ls_ok();
   }
   if (a.type.dtype == b.type.dtype &&
       ls_shape_equal(a.type.shape, b.type.shape))
     return compare_values(c, a.name, i, k);
-  if (is_shown(c))
-    printf("%s%s: %s and %s\n", c->indent, a.name,
-           LS_SHAPE_TEXT(a.type.dtype, a.type.shape),
-           LS_SHAPE_TEXT(b.type.dtype, b.type.shape));
+  print_types(c, &a, &b);
   return ls_ok();
 }
 
 ls_status cli_compare_files(const ls_saved_file *a, const ls_saved_file *b,
-                            const cli_words *only, const char *heading,
-                            size_t most, size_t *out_different) {
+                            const cli_compare_options *options,
+                            size_t *out_different) {
   comparing c = {.a = a,
                  .b = b,
-                 .only = only,
-                 .heading = heading,
-                 .indent = heading != NULL ? "  " : "",
-                 .most = most};
+                 .options = options,
+                 .indent = options->heading != NULL ? "  " : ""};
   const size_t counts[] = {count_of(a), count_of(b)};
   for (size_t i = 0; i < counts[0]; ++i)
     LS_RETURN_IF_ERROR(compare_entry(&c, i));
@@ -247,14 +302,12 @@ ls_status cli_compare_files(const ls_saved_file *a, const ls_saved_file *b,
     size_t k = 0;
     bool found = false;
     LS_RETURN_IF_ERROR(ls_saved_file_entry(b, i, &entry));
-    if (!cli_words_fit(only, entry.name)) continue;
+    if (!cli_words_fit(options->only, entry.name)) continue;
     LS_RETURN_IF_ERROR(find(a, entry.name, &k, &other, &found));
-    if (!found && is_shown(&c))
-      printf("%s%s: only in '%s', %s\n", c.indent, entry.name, path_of(b),
-             LS_SHAPE_TEXT(entry.type.dtype, entry.type.shape));
+    if (!found) print_alone(&c, &entry, b);
   }
-  if (c.different > most)
-    printf("%sand %zu more\n", c.indent, c.different - most);
+  if (c.different > options->most && !options->json)
+    printf("%sand %zu more\n", c.indent, c.different - options->most);
   *out_different = c.different;
   return ls_ok();
 }

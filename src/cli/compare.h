@@ -23,11 +23,16 @@ void cli_print_element(const ls_array *array, int64_t index, char *text,
 // "[2,7]"; "" for a scalar.
 void cli_print_index(ls_shape shape, int64_t index, char *text, size_t size);
 
-// Prints how two files differ, at most `most` arrays, by these patterns, and
-// tells how many do. With a `heading`, that is printed before, if any does.
+typedef struct cli_compare_options {
+  const cli_words *only;  // Arrays by these patterns.
+  const char *heading;    // Printed before, if any differs. NULL: nothing.
+  size_t most;            // Arrays that are named.
+  bool json;              // A line of JSON each.
+} cli_compare_options;
+// Prints how two files differ, and tells how many arrays do.
 ls_status cli_compare_files(const ls_saved_file *a, const ls_saved_file *b,
-                            const cli_words *only, const char *heading,
-                            size_t most, size_t *out_different);
+                            const cli_compare_options *options,
+                            size_t *out_different);
 
 // Prints a line for each member in which two JSON objects differ.
 void cli_compare_members(const char *what, const char *a, const char *b);

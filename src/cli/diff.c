@@ -202,8 +202,11 @@ static ls_status compare_values(comparing *c, ls_saved_file *files[2],
   char heading[80];
   size_t different = 0;
   snprintf(heading, sizeof(heading), "%s differs:", what);
-  LS_RETURN_IF_ERROR(cli_compare_files(files[0], files[1], &all, heading,
-                                       MOST_NAMED, &different));
+  LS_RETURN_IF_ERROR(cli_compare_files(
+      files[0], files[1],
+      &(cli_compare_options){
+          .only = &all, .heading = heading, .most = MOST_NAMED},
+      &different));
   c->different |= different > 0;
   ++c->checkpoints;
   return ls_ok();

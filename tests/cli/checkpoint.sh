@@ -82,6 +82,11 @@ tells 0 '^state run nanos: [0-9]+ and [0-9]+$' checkpoint diff run same
 tells 1 '^and 2 more$' checkpoint diff run other --most 2
 tells 1 "^sgd/step: only in 'run/model.ckpt-20.safetensors', i64\[\]$" \
   checkpoint diff run run/model.safetensors
+tells 1 '^\{"array":"logits/bias","type":"f32\[4\]","elements":4,"different":4,"first":\[0\],"values":\["-?[0-9.e-]+ \(0x[0-9a-f]{8}\)",".*"\],"absolute":[0-9.e-]+,"relative":[0-9.e-]+,"ulp":[0-9]+,"no_numbers":0\}$' \
+  checkpoint diff run other --json
+grep -qv '^{' out.txt && fail "--json prints other lines, too"
+tells 1 '^\{"array":"sgd/step","only_in":"run/model.ckpt-20.safetensors","type":"i64\[\]"\}$' \
+  checkpoint diff run run/model.safetensors --json
 "$lockstep" checkpoint diff run same --only 'logits/*' >out.txt 2>err.txt &&
   [ ! -s out.txt ] && [ ! -s err.txt ] || fail "equal checkpoints differ"
 
