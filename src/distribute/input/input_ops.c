@@ -5,7 +5,8 @@
 //
 // What was read lies in a reading, which all ops of one get_next share. Each
 // element has a token there, which goes from op to op: so they run one behind
-// the other, and an op does not give the element of another run.
+// the other, and an op does not give the element of another run. Those of a few
+// runs at the same time are there side by side.
 #include <stdio.h>
 #include <string.h>
 
@@ -18,14 +19,23 @@
 #include "lockstep/host.h"
 
 // ---- What is read -----------------------------------------------------------
+typedef struct slot {
+  ls_nest element;  // None: the end.
+  int64_t token;    // 0: of no run.
+  size_t given;     // Values; all of them: it may be written anew.
+} slot;
+
+// Runs may leave out values, so that their elements stay until there is no
+// other slot.
+enum { SLOTS = 4 };
 typedef struct reading {
   ls_object object;
   ls_allocator *allocator;
   ls_distributed_iterator *iterator;
   bool is_optional;
-  ls_mutex lock;    // Guards what follows.
-  ls_nest element;  // None: the end.
-  int64_t token;
+  ls_mutex lock;  // Guards what follows.
+  slot slots[SLOTS];
+  int64_t last_token;
 } reading;
 
 typedef struct value {
@@ -37,7 +47,8 @@ typedef struct value {
 
 static void destroy_reading(ls_object *object) {
   reading *self = (reading *)object;
-  ls_nest_release(self->element);
+  for (size_t i = 0; i < SLOTS; ++i)
+    ls_nest_release(self->slots[i].element);
   ls_mutex_deinit(&self->lock);
   ls_distributed_iterator_release(self->iterator);
   ls_release(self->allocator, self);
@@ -77,21 +88,57 @@ static ls_status infer_read(const ls_object *state, const ls_type *in,
   return ls_ok();
 }
 
+// The slot that nobody needs any more, or NULL; `oldest`: else the one that has
+// been there longest. The lock is held.
+static slot *find_slot(reading *self, bool oldest) {
+  slot *found = &self->slots[0];
+  for (size_t i = 0; i < SLOTS; ++i) {
+    slot *it = &self->slots[i];
+    if (it->token == 0 || it->given >= self->iterator->data->num_replicas)
+      return it;
+    if (it->token < found->token) found = it;
+  }
+  return oldest ? found : NULL;
+}
+
+// An element to be written anew, or none.
+static ls_nest take_used(reading *self) {
+  ls_nest element = ls_none();
+  ls_mutex_lock(&self->lock);
+  slot *it = find_slot(self, false);
+  if (it != NULL) {
+    element = it->element;
+    *it = (slot){0};
+  }
+  ls_mutex_unlock(&self->lock);
+  return element;
+}
+
+static int64_t put_element(reading *self, ls_nest element) {
+  ls_mutex_lock(&self->lock);
+  slot *it = find_slot(self, true);
+  ls_nest_release(it->element);
+  *it = (slot){.element = element, .token = ++self->last_token};
+  const int64_t token = it->token;
+  ls_mutex_unlock(&self->lock);
+  return token;
+}
+
+// Who waits for data keeps nobody from giving values.
 static ls_status read_next(reading *self, int64_t *token, bool *out_has) {
   ls_mutex_lock(&self->iterator->lock);
-  ls_mutex_lock(&self->lock);
-  ls_status status = ls_input_advance(self->iterator, &self->element);
+  ls_nest element = take_used(self);
+  ls_status status = ls_input_advance(self->iterator, &element);
   *out_has = ls_status_is_ok(status);
   if (!*out_has) {
-    ls_nest_release(self->element);
-    self->element = ls_none();
+    ls_nest_release(element);
+    element = ls_none();
   }
   if (self->is_optional && ls_status_code(status) == LS_OUT_OF_RANGE) {
     ls_status_free(status);
     status = ls_ok();
   }
-  *token = ++self->token;
-  ls_mutex_unlock(&self->lock);
+  if (ls_status_is_ok(status)) *token = put_element(self, element);
   ls_mutex_unlock(&self->iterator->lock);
   return status;
 }
@@ -157,13 +204,16 @@ static ls_status give_leaves(const value *self, ls_host_call *call) {
   reading *of = self->of;
   int64_t token = 0;
   memcpy(&token, call->inputs[0], sizeof(token));
-  if (token != of->token)
+  slot *at = NULL;
+  for (size_t i = 0; i < SLOTS; ++i)
+    if (of->slots[i].token == token) at = &of->slots[i];
+  if (at == NULL)
     return ls_failed_precondition(
-        "iterator '%s' was read by another run at the same time: one run at a "
-        "time reads it",
-        of->iterator->name);
+        "iterator '%s' was read by too many runs at the same time: %d may",
+        of->iterator->name, SLOTS);
+  ++at->given;
   // Without a value outputs are zeros, and strings are empty.
-  if (of->element.kind == LS_KIND_NONE) {
+  if (at->element.kind == LS_KIND_NONE) {
     for (size_t l = 0; l < call->num_outputs; ++l) {
       const ls_type *type = &call->output_types[l];
       memset(call->outputs[l], 0,
@@ -173,7 +223,7 @@ static ls_status give_leaves(const value *self, ls_host_call *call) {
     return ls_ok();
   }
   ls_nest *leaves = NULL;
-  ls_status status = ls_input_leaves(of->iterator, of->element, &leaves);
+  ls_status status = ls_input_leaves(of->iterator, at->element, &leaves);
   for (size_t l = 0; l < call->num_outputs && ls_status_is_ok(status); ++l)
     status = give_leaf(self, call, l, leaves[l]);
   ls_release(of->iterator->allocator, leaves);
