@@ -103,17 +103,17 @@ static ls_tensor make_transpose(const ls_tensor *in) {
 #define NN(m, n, k)                                                            \
   {                                                                            \
     "product " #m "x" #n "x" #k, make_nn, {LS_SHAPE(m, k), LS_SHAPE(k, n)},    \
-        PRODUCT(m, n, k)                                                       \
+        PRODUCT(m, n, k), false                                                \
   }
 #define TN(m, n, k)                                                            \
   {                                                                            \
     "product " #m "x" #n "x" #k " TN", make_tn,                                \
-        {LS_SHAPE(k, m), LS_SHAPE(k, n)}, PRODUCT(m, n, k)                     \
+        {LS_SHAPE(k, m), LS_SHAPE(k, n)}, PRODUCT(m, n, k), false              \
   }
 #define NT(m, n, k)                                                            \
   {                                                                            \
     "product " #m "x" #n "x" #k " NT", make_nt,                                \
-        {LS_SHAPE(m, k), LS_SHAPE(n, k)}, PRODUCT(m, n, k)                     \
+        {LS_SHAPE(m, k), LS_SHAPE(n, k)}, PRODUCT(m, n, k), false              \
   }
 
 // 3x3 on b images of s by s with i channels, to o channels.
@@ -121,19 +121,20 @@ static ls_tensor make_transpose(const ls_tensor *in) {
 #define CONV(b, s, i, o)                                                       \
   {                                                                            \
     "conv " #b "x" #s "x" #s "x" #i " to " #o, make_conv,                      \
-        {LS_SHAPE(b, s, s, i), LS_SHAPE(3, 3, i, o)}, CONV_FLOPS(b, s, i, o)   \
+        {LS_SHAPE(b, s, s, i), LS_SHAPE(3, 3, i, o)}, CONV_FLOPS(b, s, i, o),  \
+        false                                                                  \
   }
 #define CONV_DX(b, s, i, o)                                                    \
   {                                                                            \
     "conv " #b "x" #s "x" #s "x" #i " to " #o " dx", make_conv_dx,             \
         {LS_SHAPE(b, s, s, o), LS_SHAPE(3, 3, i, o), LS_SHAPE(b, s, s, i)},    \
-        CONV_FLOPS(b, s, i, o)                                                 \
+        CONV_FLOPS(b, s, i, o), false                                          \
   }
 #define CONV_DW(b, s, i, o)                                                    \
   {                                                                            \
     "conv " #b "x" #s "x" #s "x" #i " to " #o " dw", make_conv_dw,             \
         {LS_SHAPE(b, s, s, i), LS_SHAPE(b, s, s, o), LS_SHAPE(3, 3, i, o)},    \
-        CONV_FLOPS(b, s, i, o)                                                 \
+        CONV_FLOPS(b, s, i, o), false                                          \
   }
 
 static const op_row ops[] = {
@@ -168,25 +169,27 @@ static const op_row ops[] = {
     {"attention 16x128x256",
      make_attention,
      {LS_SHAPE(16, 128, 768)},
-     2.0 * 2 * 16 * 128 * 128 * 256},
-    {"add", make_add, {LS_SHAPE(LARGE), LS_SHAPE(LARGE)}, 0},
-    {"relu", make_relu, {LS_SHAPE(LARGE)}, 0},
-    {"exp", make_exp, {LS_SHAPE(LARGE)}, 0},
-    {"tanh", make_tanh, {LS_SHAPE(LARGE)}, 0},
-    {"gelu", make_gelu, {LS_SHAPE(LARGE)}, 0},
-    {"softmax of rows", make_softmax, {LS_SHAPE(LARGE / 256, 256)}, 0},
+     2.0 * 2 * 16 * 128 * 128 * 256,
+     false},
+    {"add", make_add, {LS_SHAPE(LARGE), LS_SHAPE(LARGE)}, 0, false},
+    {"relu", make_relu, {LS_SHAPE(LARGE)}, 0, false},
+    {"exp", make_exp, {LS_SHAPE(LARGE)}, 0, false},
+    {"tanh", make_tanh, {LS_SHAPE(LARGE)}, 0, false},
+    {"gelu", make_gelu, {LS_SHAPE(LARGE)}, 0, false},
+    {"softmax of rows", make_softmax, {LS_SHAPE(LARGE / 256, 256)}, 0, false},
     {"layer norm of rows",
      make_layer_norm,
      {LS_SHAPE(LARGE / 256, 256), LS_SHAPE(256), LS_SHAPE(256)},
-     0},
+     0,
+     false},
     // The first time for the moments.
     {"batch norm, x read twice",
      make_batch_norm,
      {LS_SHAPE(LARGE / 64, 64), LS_SHAPE(64), LS_SHAPE(64)},
      0,
      .twice = true},
-    {"sum of rows", make_sum, {LS_SHAPE(LARGE / 1024, 1024)}, 0},
-    {"transpose", make_transpose, {LS_SHAPE(4096, 4096)}, 0},
+    {"sum of rows", make_sum, {LS_SHAPE(LARGE / 1024, 1024)}, 0, false},
+    {"transpose", make_transpose, {LS_SHAPE(4096, 4096)}, 0, false},
 };
 
 static ls_nest call_op(ls_nest args, void *user) {

@@ -57,7 +57,8 @@ endforeach()
 
 # The yardstick in bench/data, which knows nothing of the library.
 add_executable(bench_feed_plain
-               "${PROJECT_SOURCE_DIR}/bench/contestants/feed_plain.c")
+               "${PROJECT_SOURCE_DIR}/bench/contestants/feed_plain.c"
+               "${PROJECT_SOURCE_DIR}/bench/contestants/feed_images.c")
 set_target_properties(bench_feed_plain PROPERTIES
   OUTPUT_NAME feed_plain
   RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/contestants")

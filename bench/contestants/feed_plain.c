@@ -12,23 +12,13 @@
 
 #define _GNU_SOURCE
 #include <fcntl.h>
-#include <math.h>
-#include <setjmp.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#ifdef LS_HAVE_PNG
-#include <png.h>
-#endif
-#ifdef LS_HAVE_TURBOJPEG
-#include <turbojpeg.h>
-#endif
-
-#include "common/feed.h"
+#include "feed_plain.h"
 
 static char path[4096];
 
@@ -44,14 +34,14 @@ static void *room(size_t size) {
   exit(EXIT_FAILURE);
 }
 
-static void failed(const char *what) {
+void feed_failed(const char *what) {
   perror(what);
   exit(EXIT_FAILURE);
 }
 
 static uint32_t drawn = 1;
 
-static uint32_t draw(void) {
+uint32_t feed_draw(void) {
   drawn ^= drawn << 13;
   drawn ^= drawn >> 17;
   drawn ^= drawn << 5;
@@ -85,7 +75,7 @@ static void read_part(const char *name, size_t skip, void *to, size_t size) {
   FILE *file = fopen(name, "rb");
   if (file == NULL || fseek(file, (long)skip, SEEK_SET) != 0 ||
       fread(to, size, 1, file) != 1)
-    failed(name);
+    feed_failed(name);
   fclose(file);
 }
 
@@ -99,7 +89,7 @@ static void open_arrays(const char *folder) {
 
 static void shuffle(void) {
   for (uint32_t i = 0; i < FEED_IMAGES; ++i) {
-    const uint32_t place = (uint32_t)((uint64_t)draw() * (i + 1) >> 32);
+    const uint32_t place = (uint32_t)((uint64_t)feed_draw() * (i + 1) >> 32);
     order[i] = order[place];
     order[place] = i;
   }
@@ -191,7 +181,7 @@ static unsigned char held[FEED_HELD][FEED_PIXELS];
 static int64_t held_labels[FEED_HELD];
 static int64_t num_held;
 
-static void damaged(void) {
+void feed_damaged(void) {
   fputs("a record is damaged\n", stderr);
   exit(EXIT_FAILURE);
 }
@@ -204,9 +194,10 @@ static bool next_record(const unsigned char **out, size_t *out_size) {
     if (left >= 12) {
       const size_t size = (size_t)load(at, 8);
       if (masked_crc(at, 8) != load(at + 8, 4) || size > READ_AT_ONCE)
-        damaged();
+        feed_damaged();
       if (left >= size + 16) {
-        if (masked_crc(at + 12, size) != load(at + 12 + size, 4)) damaged();
+        if (masked_crc(at + 12, size) != load(at + 12 + size, 4))
+          feed_damaged();
         *out = at + 12;
         *out_size = size;
         used += size + 16;
@@ -234,14 +225,14 @@ static uint64_t varint(span *in) {
     value |= (uint64_t)(byte & 0x7f) << shift;
     if (byte < 0x80) return value;
   }
-  damaged();
+  feed_damaged();
   return 0;
 }
 
 // The next field, which must be of bytes: its number.
 static unsigned next_field(span *in, span *out) {
   const uint64_t tag = varint(in), size = varint(in);
-  if ((tag & 7) != 2 || size > (uint64_t)(in->end - in->at)) damaged();
+  if ((tag & 7) != 2 || size > (uint64_t)(in->end - in->at)) feed_damaged();
   *out = (span){in->at, in->at + size};
   in->at += size;
   return (unsigned)(tag >> 3);
@@ -260,11 +251,11 @@ static void parse_entry(span entry, unsigned char *image, int64_t *label) {
   if (length == 5 && memcmp(name.at, "image", 5) == 0) {
     if (next_field(&feature, &list) != 1 || next_field(&list, &value) != 1 ||
         value.end - value.at != FEED_PIXELS)
-      damaged();
+      feed_damaged();
     memcpy(image, value.at, FEED_PIXELS);
   } else if (length == 5 && memcmp(name.at, "label", 5) == 0) {
     if (next_field(&feature, &list) != 3 || next_field(&list, &value) != 1)
-      damaged();
+      feed_damaged();
     *label = (int64_t)varint(&value);
   }
 }
@@ -275,7 +266,7 @@ static bool hold_record(int64_t place) {
   size_t size;
   if (!next_record(&data, &size)) return false;
   example = (span){data, data + size};
-  if (next_field(&example, &features) != 1) damaged();
+  if (next_field(&example, &features) != 1) feed_damaged();
   while (features.at < features.end) {
     next_field(&features, &entry);
     parse_entry(entry, held[place], &held_labels[place]);
@@ -285,7 +276,7 @@ static bool hold_record(int64_t place) {
 
 static void open_records(const char *folder) {
   records = open(in_folder(folder, "records"), O_RDONLY);
-  if (records < 0) failed(path);
+  if (records < 0) feed_failed(path);
 }
 
 static int64_t next_of_records(void *user, double *sum) {
@@ -295,7 +286,7 @@ static int64_t next_of_records(void *user, double *sum) {
   int64_t count = 0;
   for (; count < FEED_BATCH && num_held > 0; ++count) {
     const int64_t place =
-        (int64_t)((uint64_t)draw() * (uint64_t)num_held >> 32);
+        (int64_t)((uint64_t)feed_draw() * (uint64_t)num_held >> 32);
     scale(held[place], values + count * FEED_PIXELS);
     labels[count] = held_labels[place];
     if (hold_record(place)) continue;
@@ -312,138 +303,9 @@ static int64_t next_of_records(void *user, double *sum) {
   return count;
 }
 
-// ---- Images ----------------------------------------------------------------
-enum { SIZE = FEED_SIDE * FEED_SIDE * 3 };
-static unsigned char batch[FEED_IMAGE_BATCH][SIZE];
-static int num_files, next_file;
-static const char *kind, *root;
-static unsigned char file_bytes[1 << 20];
-
-static size_t read_file(int number) {
-  snprintf(path, sizeof(path), "%s/%s/class/%04d.%s", root, kind, number, kind);
-  const int file = open(path, O_RDONLY);
-  const ssize_t size =
-      file < 0 ? -1 : read(file, file_bytes, sizeof(file_bytes));
-  if (size <= 0) failed(path);
-  close(file);
-  return (size_t)size;
-}
-
-static int64_t next_of_files(void (*decode)(size_t size, unsigned char *to),
-                             double *sum) {
-  int64_t count = 0;
-  for (; count < FEED_IMAGE_BATCH && next_file < num_files; ++count)
-    decode(read_file(next_file++), batch[count]);
-  if (count == 0) next_file = 0;
-  if (sum != NULL && count > 0)
-    *sum += feed_sum_bytes(batch[0], (size_t)count * SIZE) / SIZE;
-  return count;
-}
-
-static void open_files(const char *folder, const char *files, int count) {
-  root = folder;
-  kind = files;
-  num_files = count;
-}
-
-// Smooth colors with some noise: packs about as well as a photo does.
-static void paint(unsigned char *at, int number) {
-  for (int y = 0; y < FEED_SIDE; ++y) {
-    for (int x = 0; x < FEED_SIDE; ++x) {
-      for (int c = 0; c < 3; ++c) {
-        const double wave = sin((x + 9 * c + number) * 0.11) +
-                            cos((y - 5 * c) * (0.03 + number % 64 * 0.001)) +
-                            0.1 * (draw() >> 24) / 255;
-        *at++ = (unsigned char)(120 + 55 * wave);
-      }
-    }
-  }
-}
-
-#ifdef LS_HAVE_TURBOJPEG
-static tjhandle decoder;
-
-static void decode_jpeg(size_t size, unsigned char *to) {
-  int width, height, sampling, colors;
-  if (tjDecompressHeader3(decoder, file_bytes, size, &width, &height, &sampling,
-                          &colors) != 0 ||
-      width != FEED_SIDE || height != FEED_SIDE ||
-      tjDecompress2(decoder, file_bytes, size, to, width, 3 * width, height,
-                    TJPF_RGB, 0) != 0)
-    damaged();
-}
-
-static int64_t next_of_jpegs(void *user, double *sum) {
-  (void)user;
-  return next_of_files(decode_jpeg, sum);
-}
-
-static void open_jpegs(const char *folder) {
-  decoder = tjInitDecompress();
-  open_files(folder, "jpeg", FEED_JPEGS);
-}
-
-static void make_jpeg(const char *name) {
-  unsigned char *bytes = NULL;
-  unsigned long size = 0;
-  tjhandle encoder = tjInitCompress();
-  FILE *file = fopen(name, "wb");
-  if (file == NULL ||
-      tjCompress2(encoder, batch[0], FEED_SIDE, 0, FEED_SIDE, TJPF_RGB, &bytes,
-                  &size, TJSAMP_420, 90, 0) != 0 ||
-      fwrite(bytes, size, 1, file) != 1 || fclose(file) != 0)
-    failed(name);
-  tjFree(bytes);
-  tjDestroy(encoder);
-}
-#endif
-
-#ifdef LS_HAVE_PNG
-static void read_source(png_structp png, png_bytep to, size_t size) {
-  const unsigned char **from = png_get_io_ptr(png);
-  memcpy(to, *from, size);
-  *from += size;
-}
-
-static void decode_png(size_t size, unsigned char *to) {
-  (void)size;
-  const unsigned char *from = file_bytes;
-  png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, 0, 0, 0);
-  png_infop info = png_create_info_struct(png);
-  if (setjmp(png_jmpbuf(png)) != 0) damaged();
-  png_set_read_fn(png, &from, read_source);
-  png_read_info(png, info);
-  if (png_get_rowbytes(png, info) != FEED_SIDE * 3 ||
-      png_get_image_height(png, info) != FEED_SIDE)
-    damaged();
-  for (int y = 0; y < FEED_SIDE; ++y)
-    png_read_row(png, to + (size_t)y * FEED_SIDE * 3, NULL);
-  png_read_end(png, NULL);
-  png_destroy_read_struct(&png, &info, NULL);
-}
-
-static int64_t next_of_pngs(void *user, double *sum) {
-  (void)user;
-  return next_of_files(decode_png, sum);
-}
-
-static void open_pngs(const char *folder) {
-  open_files(folder, "png", FEED_PNGS);
-}
-
-static void make_png(const char *name) {
-  png_image image = {.version = PNG_IMAGE_VERSION,
-                     .width = FEED_SIDE,
-                     .height = FEED_SIDE,
-                     .format = PNG_FORMAT_RGB};
-  if (!png_image_write_to_file(&image, name, 0, batch[0], 0, NULL))
-    failed(name);
-}
-#endif
-
 // ---- Making the files ------------------------------------------------------
 static void put(FILE *file, const void *bytes, size_t size) {
-  if (fwrite(bytes, size, 1, file) != 1) failed("write");
+  if (fwrite(bytes, size, 1, file) != 1) feed_failed("write");
 }
 
 static void make_idx(const char *folder) {
@@ -453,17 +315,17 @@ static void make_idx(const char *folder) {
       {0, 0, 8, 1, 0, 0, FEED_IMAGES >> 8, FEED_IMAGES & 0xff}};
   FILE *first = fopen(in_folder(folder, "images.idx"), "wb");
   FILE *second = fopen(in_folder(folder, "labels"), "wb");
-  if (first == NULL || second == NULL) failed(folder);
+  if (first == NULL || second == NULL) feed_failed(folder);
   put(first, heads[0], 16);
   put(second, heads[1], 8);
   for (int i = 0; i < FEED_IMAGES; ++i) {
-    unsigned char image[FEED_PIXELS], label = (unsigned char)(draw() % 10);
+    unsigned char image[FEED_PIXELS], label = (unsigned char)(feed_draw() % 10);
     for (int k = 0; k < FEED_PIXELS; ++k)
-      image[k] = (unsigned char)draw();
+      image[k] = (unsigned char)feed_draw();
     put(first, image, FEED_PIXELS);
     put(second, &label, 1);
   }
-  if (fclose(first) != 0 || fclose(second) != 0) failed(folder);
+  if (fclose(first) != 0 || fclose(second) != 0) feed_failed(folder);
 }
 
 // Makes `size` bytes at `at` a field of a message; returns its size.
@@ -492,13 +354,13 @@ static size_t make_entry(unsigned char *at, const char *name,
 
 static void make_records(const char *folder) {
   FILE *file = fopen(in_folder(folder, "records"), "wb");
-  if (file == NULL) failed(path);
+  if (file == NULL) feed_failed(path);
   for (int i = 0; i < FEED_RECORDS; ++i) {
     unsigned char record[2 * FEED_PIXELS], *at = record + 12;
     for (int k = 0; k < FEED_PIXELS; ++k)
-      at[k] = (unsigned char)draw();
+      at[k] = (unsigned char)feed_draw();
     size_t size = make_entry(at, "image", 0x0a, FEED_PIXELS);
-    at[size] = (unsigned char)(draw() % 10);
+    at[size] = (unsigned char)(feed_draw() % 10);
     size += make_entry(at + size, "label", 0x1a, 1);
     size = wrap(at, 0x0a, size);
     store(record, 8, size);
@@ -506,31 +368,13 @@ static void make_records(const char *folder) {
     store(at + size, 4, masked_crc(at, size));
     put(file, record, size + 16);
   }
-  if (fclose(file) != 0) failed(path);
-}
-
-static void make_images(const char *folder, const char *files, int count,
-                        void (*make)(const char *name)) {
-  mkdir(in_folder(folder, files), 0777);
-  snprintf(path, sizeof(path), "%s/%s/class", folder, files);
-  if (mkdir(path, 0777) != 0) failed(path);
-  for (int i = 0; i < count; ++i) {
-    paint(batch[0], i);
-    snprintf(path, sizeof(path), "%s/%s/class/%04d.%s", folder, files, i,
-             files);
-    make(path);
-  }
+  if (fclose(file) != 0) feed_failed(path);
 }
 
 static int make_all(const char *folder) {
   make_idx(folder);
   make_records(folder);
-#ifdef LS_HAVE_TURBOJPEG
-  make_images(folder, "jpeg", FEED_JPEGS, make_jpeg);
-#endif
-#ifdef LS_HAVE_PNG
-  make_images(folder, "png", FEED_PNGS, make_png);
-#endif
+  feed_make_images(folder);
   return EXIT_SUCCESS;
 }
 
@@ -542,10 +386,10 @@ static const struct {
     {"arrays", open_arrays, next_of_arrays},
     {"tfrecord", open_records, next_of_records},
 #ifdef LS_HAVE_TURBOJPEG
-    {"jpeg", open_jpegs, next_of_jpegs},
+    {"jpeg", feed_open_jpegs, feed_next_of_jpegs},
 #endif
 #ifdef LS_HAVE_PNG
-    {"png", open_pngs, next_of_pngs},
+    {"png", feed_open_pngs, feed_next_of_pngs},
 #endif
 };
 
