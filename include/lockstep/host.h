@@ -41,6 +41,14 @@ typedef struct ls_host_call {
 // Ends a call, from `start` or later from any thread. Takes the status over.
 LS_API void ls_host_done(ls_host_call *call, ls_status status);
 
+// Instead of writing an output, in `take` of a kernel with LS_HOST_GIVES: its
+// value is what stands at `data`, dense, row by row, which stays as it is until
+// `end`. The run reads it there. Where it must lie elsewhere it is copied: as a
+// result of the run, the value of a variable or of a loop, the part of a
+// replica, strings, and what is not aligned to 64 bytes.
+LS_API LS_MUST_USE ls_status ls_host_give(ls_host_call *call, size_t output,
+                                          const void *data);
+
 enum {
   LS_HOST_MAY_BE_DROPPED = 1 << 0,  // Pure: no result wanted, no call.
   // `start` takes microseconds and calls no function of a user's: it is called
@@ -61,6 +69,10 @@ enum {
   // OUT_OF_RANGE from it is the end of data, to which all ranks come in the
   // same run: they stay in step.
   LS_HOST_ENDS = 1 << 4,
+  // `take` writes no output but hands each one over by ls_host_give. Needs
+  // `take` and `end`, which comes when the run does not need the values any
+  // more: at its end, or before the op is called again.
+  LS_HOST_GIVES = 1 << 5,
 };
 
 struct ls_host_kernel {
@@ -89,8 +101,9 @@ struct ls_host_kernel {
   // its inputs are there (`inputs` and `outputs` are NULL). For kernels without
   // outputs; as a summary that is not due. NULL: none would.
   bool (*skips)(const ls_host_call *call);
-  // Called once behind `take`, when strings that it has given are copied: drops
-  // what `room` holds. NULL: nothing.
+  // Called once behind `take`, when strings that it has given are copied, and
+  // what else it has given is not needed any more: drops what `room` holds.
+  // NULL: nothing.
   void (*end)(ls_host_call *call);
   // What a call of the op waits for, in a line for the table of who is where:
   // from any thread, while calls go on. NULL: the table says how long alone.
@@ -102,7 +115,8 @@ struct ls_host_kernel {
 };
 
 // Adds a call of `kernel` on `inputs`. `state` is retained, NULL for none.
-//   LS_INVALID_ARGUMENT  a kernel that waits cannot be cancelled.
+//   LS_INVALID_ARGUMENT  a kernel that waits cannot be cancelled, or one that
+//                        gives has no `take` or `end`.
 LS_PLACED ls_op ls_host_call_add(const ls_host_kernel *kernel, ls_object *state,
                                  const ls_tensor *inputs, size_t num_inputs);
 

@@ -179,7 +179,7 @@ bool ls_ahead_is_ready(ls_ahead *self, void (*ready)(void *user), void *user) {
     is = ls_ahead_is_done(self);
     if (self->was_full && !is) ls_ahead_grow(self);
     ls_ahead_top_up(self);
-    ls_ahead_call(self);
+    if (!is) ls_ahead_call(self);
   }
   if (!is) {
     self->ready = ready;

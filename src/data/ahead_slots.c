@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/ahead_slots.h"
 
+enum { SMALL = 8 << 20 };  // Bytes of a line that caches hold.
+
 // ---- With the lock held ----------------------------------------------------
 static ls_nest take_spare(ls_ahead *self) {
   return self->num_spares > 0 ? self->spares[--self->num_spares] : ls_none();
@@ -136,25 +138,43 @@ int64_t ls_ahead_count_busy(const ls_ahead *self) {
   return self->pending - (self->options.parallel ? self->waiting : 0);
 }
 
-void ls_ahead_call(ls_ahead *self) {
+static bool must_be_called(const ls_ahead *self) {
   const bool waits =
       self->options.parallel ? self->waiting > 0 : self->series_waits;
-  if (waits && ls_ahead_count_busy(self) == 0)
-    ls_input_threads_call(self->options.work->threads);
+  return waits && ls_ahead_count_busy(self) == 0;
+}
+
+void ls_ahead_call(ls_ahead *self) {
+  if (must_be_called(self)) ls_input_threads_call(self->options.work->threads);
+}
+
+// Twice as many slots, up to so many, if that is not too much memory.
+static void grow_to(ls_ahead *self, int64_t most) {
+  if (most > self->options.most) most = self->options.most;
+  const int64_t wanted = 2 * self->capacity < most ? 2 * self->capacity : most;
+  if (wanted > self->capacity &&
+      ls_allowance_is_small(&self->allowance, wanted))
+    self->capacity = wanted;
 }
 
 void ls_ahead_call_in_time(ls_ahead *self) {
   const int64_t there = self->queued - self->next - self->pending;
   const bool fixed = self->options.most == self->options.capacity;
-  if (fixed || there <= self->capacity / 2) ls_ahead_call(self);
+  if (!fixed && there > (self->capacity < 8 ? 1 : self->capacity / 4)) return;
+  if (!fixed && !must_be_called(self)) return;
+  // Whoever is called shall have something to do.
+  if (!fixed && self->allowance.guess <= SMALL / self->options.most) {
+    grow_to(self, self->options.most);
+    ls_ahead_top_up(self);
+  }
+  ls_ahead_call(self);
 }
 
+// More would no longer be in caches while it is made and read.
 void ls_ahead_grow(ls_ahead *self) {
-  const int64_t wanted = 2 * self->capacity < self->options.most
-                             ? 2 * self->capacity
-                             : self->options.most;
+  const int64_t threads = ls_input_threads_count(self->options.work->threads);
   self->was_full = false;
-  if (ls_allowance_is_small(&self->allowance, wanted)) self->capacity = wanted;
+  if (self->capacity < 2 * threads) grow_to(self, 2 * threads);
 }
 
 // ---- On threads ------------------------------------------------------------

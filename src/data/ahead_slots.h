@@ -87,10 +87,12 @@ void ls_ahead_top_up(ls_ahead *self);
 int64_t ls_ahead_count_busy(const ls_ahead *self);
 // Calls a thread to what waits, if none is there; for who goes away.
 void ls_ahead_call(ls_ahead *self);
-// The same, not before half of what there was is used up, where nobody has said
-// how many shall be there: one call serves for several elements then.
+// The same, where nobody has said how many shall be there not before most of
+// what was is used up, and with more slots if elements are small: one call
+// serves for several of them then.
 void ls_ahead_call_in_time(ls_ahead *self);
-// More slots, where there have been too few.
+// More slots, where there have been too few: for each thread to begin the next
+// one before its last one is taken.
 void ls_ahead_grow(ls_ahead *self);
 // Sleeps until that one is done.
 void ls_ahead_sleep(ls_ahead *self, int64_t number);

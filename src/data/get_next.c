@@ -52,10 +52,12 @@ static ls_status check_sizes(const ls_iterator *self, ls_host_call *call) {
   return status;
 }
 
+// With the lock of calls held.
 static ls_status read_element(ls_iterator *self, ls_host_call *call) {
-  *element_of(call) = ls_none();
-  LS_RETURN_IF_ERROR(ls_iterator_next(self, element_of(call)));
-  const ls_status status = check_sizes(self, call);
+  *element_of(call) =
+      self->num_returned > 0 ? self->returned[--self->num_returned] : ls_none();
+  ls_status status = ls_iterator_next(self, element_of(call));
+  if (ls_status_is_ok(status)) status = check_sizes(self, call);
   if (!ls_status_is_ok(status)) {
     ls_nest_release(*element_of(call));
     *element_of(call) = ls_none();
@@ -63,24 +65,31 @@ static ls_status read_element(ls_iterator *self, ls_host_call *call) {
   return status;
 }
 
+// The run reads the element's arrays where they are.
 static ls_status take_element(ls_host_call *call) {
   const ls_iterator *self = (const ls_iterator *)call->state;
   ls_nest room[ROOM];
   const ls_nest *leaves = arrays_of(self, call, room);
-  for (size_t i = 0;
-       call->outputs != NULL && leaves != NULL && i < call->num_outputs; ++i) {
-    const ls_array *array = ls_nest_as_array(leaves[i]);
-    if (call->outputs[i] != NULL)
-      memcpy(call->outputs[i], ls_array_data(array), ls_array_size(array));
-  }
-  const ls_status status = leaves == NULL ? ls_out_of_memory() : ls_ok();
+  ls_status status = leaves == NULL ? ls_out_of_memory() : ls_ok();
+  for (size_t i = 0; call->outputs != NULL && i < call->num_outputs &&
+                     ls_status_is_ok(status);
+       ++i)
+    status = ls_host_give(call, i, ls_array_data(ls_nest_as_array(leaves[i])));
   drop_arrays(self, leaves, room);
   return status;
 }
 
 static void drop_element(ls_host_call *call) {
-  ls_nest_release(*element_of(call));
+  ls_iterator *self = (ls_iterator *)call->state;
+  ls_nest element = *element_of(call);
   *element_of(call) = ls_none();
+  ls_mutex_lock(&self->calls_lock);
+  if (self->num_returned < LS_RETURNED && element.kind != LS_KIND_NONE) {
+    self->returned[self->num_returned++] = element;
+    element = ls_none();
+  }
+  ls_mutex_unlock(&self->calls_lock);
+  ls_nest_release(element);
 }
 
 static void tell(const ls_object *state, char *buffer, size_t size) {
@@ -239,7 +248,7 @@ static const ls_host_kernel inline_kernel = {
     .name = "iterator_get_next",
     .infer = infer_element,
     .start = start_inline,
-    .flags = LS_HOST_INLINE | LS_HOST_WAITS | LS_HOST_ENDS,
+    .flags = LS_HOST_INLINE | LS_HOST_WAITS | LS_HOST_ENDS | LS_HOST_GIVES,
     .take = take_element,
     .cancel = cancel_call,
     .end = drop_element,
@@ -249,7 +258,7 @@ static const ls_host_kernel host_kernel = {
     .name = "iterator_get_next_on_host",
     .infer = infer_element,
     .start = start_here,
-    .flags = LS_HOST_ENDS,
+    .flags = LS_HOST_ENDS | LS_HOST_GIVES,
     .take = take_element,
     .end = drop_element,
     .tell = tell,

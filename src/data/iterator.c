@@ -3,7 +3,12 @@
 
 #include "base/require.h"
 
-enum { DEFAULT_PREFETCH = 2, LEAST_ANCHOR_DISTANCE = 8, MOST_DESCRIBED = 480 };
+enum {
+  DEFAULT_PREFETCH = 2,
+  MOST_PREFETCH = 8,
+  LEAST_ANCHOR_DISTANCE = 8,
+  MOST_DESCRIBED = 480
+};
 
 // ---- Elements --------------------------------------------------------------
 // Who reads takes OUT_OF_RANGE for the end; a function of a user's may have
@@ -60,6 +65,8 @@ static void destroy_iterator(ls_object *object) {
   ls_stage_close(self->stage);
   for (int i = 0; i < LS_ANCHORS; ++i)
     ls_record_destroy(self->anchors[i].record);
+  for (int i = 0; i < self->num_returned; ++i)
+    ls_nest_release(self->returned[i]);
   ls_mutex_deinit(&self->calls_lock);
   ls_release(allocator, self->stats);
   ls_work_deinit(&self->work);
@@ -74,13 +81,12 @@ static void print_iterator(const ls_object *object, char *buffer, size_t size) {
 static const ls_object_type iterator_type = {
     .name = "iterator", .destroy = destroy_iterator, .print = print_iterator};
 
-// What it may become where nobody says: enough for each thread to begin the
-// next one before its last one is taken. More would no longer be in caches.
+// What it may become where nobody says.
 static int64_t most_prefetch(const ls_iterator *self) {
   if (!self->may_grow || self->work.threads == NULL) return 0;
   if (self->stage != NULL) return LEAST_ANCHOR_DISTANCE;
   const int threads = ls_input_threads_count(self->work.threads);
-  return 2 * (threads > DEFAULT_PREFETCH ? threads : DEFAULT_PREFETCH);
+  return 2 * threads > MOST_PREFETCH ? 2 * threads : MOST_PREFETCH;
 }
 
 // How many elements ahead the pipeline asks for; of several stages the last.

@@ -13,7 +13,7 @@ typedef struct ls_anchor {
   ls_record *record;
 } ls_anchor;
 
-enum { LS_ANCHORS = 3 };
+enum { LS_ANCHORS = 3, LS_RETURNED = 4 };
 
 struct ls_iterator {
   ls_object object;
@@ -32,6 +32,9 @@ struct ls_iterator {
   ls_mutex calls_lock;
   ls_host_call *first_call, *last_call;
   bool wished;  // Somebody will be told of the next element.
+  // Elements that runs have read, to be written anew.
+  ls_nest returned[LS_RETURNED];
+  int num_returned;
   int num_ops;  // Made while graphs are built. Atomic.
 };
 

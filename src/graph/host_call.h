@@ -6,8 +6,11 @@
 
 #include "lockstep/host.h"
 
-// `ls_host_call.engine` points to a struct whose first member is one of these:
-// what ls_host_done calls, so that every engine can have its own.
-typedef void (*ls_host_done_function)(ls_host_call *call, ls_status status);
+// What `ls_host_call.engine` points to: what ls_host_done and ls_host_give
+// call, so that every engine can have its own.
+typedef struct ls_host_engine {
+  void (*done)(ls_host_call *call, ls_status status);
+  ls_status (*give)(ls_host_call *call, size_t output, const void *data);
+} ls_host_engine;
 
 #endif  // LS_GRAPH_HOST_CALL_H_

@@ -19,6 +19,14 @@ ls_op ls_host_call_add(const ls_host_kernel *kernel, ls_object *state,
                                        kernel->name));
     return (ls_op){0};
   }
+  if (kernel != NULL && (kernel->flags & LS_HOST_GIVES) != 0 &&
+      (kernel->take == NULL || kernel->end == NULL)) {
+    ls_make_failed(kernel->name,
+                   ls_invalid_argument("host kernel '%s' gives its outputs, so "
+                                       "it needs `take` and `end`",
+                                       kernel->name));
+    return (ls_op){0};
+  }
   const ls_attr attrs[] = {
       {.name = "kernel", .kind = LS_ATTR_KERNEL, .as.kernel = kernel},
       LS_OWN_O(STATE, state)};
@@ -31,9 +39,11 @@ ls_op ls_host_call_add(const ls_host_kernel *kernel, ls_object *state,
 }
 
 void ls_host_done(ls_host_call *call, ls_status status) {
-  ls_host_done_function done = NULL;
-  memcpy(&done, call->engine, sizeof(done));
-  done(call, status);
+  ((const ls_host_engine *)call->engine)->done(call, status);
+}
+
+ls_status ls_host_give(ls_host_call *call, size_t output, const void *data) {
+  return ((const ls_host_engine *)call->engine)->give(call, output, data);
 }
 
 // A text that an op carries.

@@ -24,6 +24,7 @@ typedef enum ls_cpu_home {
   LS_CPU_OUTPUT,
   LS_CPU_VARIABLE,
   LS_CPU_NEW_VALUE,  // Of a variable, if the program keeps them apart.
+  LS_CPU_GIVEN,      // By a host call, where that has it.
   LS_CPU_SPLIT,
   LS_CPU_GATHERED,
   LS_CPU_CONTRIBUTION,  // Scratch, but on some lanes a merge's stack.
@@ -259,6 +260,11 @@ void ls_cpu_collect_accesses(ls_cpu_compiler *self);
 void ls_cpu_forget_accesses(ls_cpu_compiler *self);
 // Drops copies and lets kernels work in place. Operands are roots from then on.
 void ls_cpu_share_storages(ls_cpu_compiler *self);
+
+// ---- given.c ----------------------------------------------------------------
+// Results of host calls that need no place of their own: for share_storages,
+// once copies have gone.
+void ls_cpu_find_given(ls_cpu_compiler *self);
 uint32_t ls_cpu_root(const ls_cpu_compiler *self, uint32_t storage);
 // The positions that a root storage lives from and to; false: none.
 bool ls_cpu_extent(const ls_cpu_compiler *self, uint32_t root,

@@ -239,6 +239,7 @@ static void place_bases(ls_cpu_compiler *self) {
       [LS_CPU_OUTPUT] = ls_cpu_base_outputs(out),
       [LS_CPU_VARIABLE] = ls_cpu_base_variables(out),
       [LS_CPU_NEW_VALUE] = ls_cpu_base_new_values(out),
+      [LS_CPU_GIVEN] = ls_cpu_base_given(out),
       [LS_CPU_SPLIT] = ls_cpu_base_split(out),
       [LS_CPU_GATHERED] = ls_cpu_base_gathered(out),
       [LS_CPU_CONTRIBUTION] = ls_cpu_base_contributions(out),

@@ -361,6 +361,7 @@ static void work_in_place(ls_cpu_compiler *self, uint32_t position,
 void ls_cpu_share_storages(ls_cpu_compiler *self) {
   if (ls_cpu_failed(self)) return;
   drop_copies(self);
+  ls_cpu_find_given(self);
   for (uint32_t i = 0; i < self->num_instructions; ++i)
     for (uint32_t k = 0; k < LS_COUNT_OF(self->origins->in_place); ++k)
       work_in_place(self, i, k);

@@ -62,9 +62,9 @@ typedef struct ls_cpu_place {
 } ls_cpu_place;
 
 // The first bases; inputs, outputs, variables, their new values if these are
-// kept apart, split arguments, gathered results and contributions to merges
-// follow, in this order.
-enum { LS_CPU_NO_SITE = UINT32_MAX };
+// kept apart, what host calls give, split arguments, gathered results and
+// contributions to merges follow, in this order.
+enum { LS_CPU_NO_SITE = UINT32_MAX, LS_CPU_NOT_GIVEN = UINT32_MAX };
 enum {
   LS_CPU_BASE_CONSTANTS,
   LS_CPU_BASE_SHARED,
@@ -140,6 +140,9 @@ typedef struct ls_cpu_host {
   bool is_inline;      // On the run's own thread, with the operands themselves;
   bool ends_at_once;   // ... and over when it returns.
   bool copies_in, copies_out;
+  // Of each output that the kernel gives and that may lie where it is: the
+  // number of its base, or LS_CPU_NOT_GIVEN. NULL: there is none such.
+  uint32_t *given;
   uint32_t site;    // Among those of the shared stream; NONE: lane code's.
   uint32_t number;  // By which ranks know it, as they do a slot.
 } ls_cpu_host;
@@ -245,6 +248,7 @@ struct ls_executable {
   char *constants;
   size_t *spare_offsets;  // Where outputs go that a run does not want.
   size_t spare_bytes;
+  uint32_t num_given;  // Values that lie where host calls have them.
   uint32_t num_split, num_gathered, num_contributions;  // The most of any.
   uint32_t num_slots;
   uint32_t num_parts;      // The most of any launch.
@@ -274,9 +278,12 @@ static inline uint32_t ls_cpu_base_variables(const ls_executable *self) {
 static inline uint32_t ls_cpu_base_new_values(const ls_executable *self) {
   return ls_cpu_base_variables(self) + (uint32_t)self->program->num_uses;
 }
-static inline uint32_t ls_cpu_base_split(const ls_executable *self) {
+static inline uint32_t ls_cpu_base_given(const ls_executable *self) {
   return ls_cpu_base_new_values(self) +
          (self->program->apart ? (uint32_t)self->program->num_uses : 0);
+}
+static inline uint32_t ls_cpu_base_split(const ls_executable *self) {
+  return ls_cpu_base_given(self) + self->num_given;
 }
 static inline uint32_t ls_cpu_base_gathered(const ls_executable *self) {
   return ls_cpu_base_split(self) + self->num_split;

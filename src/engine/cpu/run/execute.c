@@ -424,6 +424,7 @@ ls_status ls_cpu_finish_run(ls_instance *self, bool *out_keeps) {
         with_call(status, ls_cpu_drain_host(self, ls_status_code(status) !=
                                                       LS_DEADLINE_EXCEEDED));
   }
+  ls_cpu_end_all_lent(self);
   LS_CPU_SET(self->running, false);
   if (self->steps != NULL && steps_of(self) > *self->steps)
     *self->steps = steps_of(self);

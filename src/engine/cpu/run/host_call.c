@@ -32,7 +32,7 @@ static void close_with_lock(ls_cpu_host_record *record) {
 // lock is open the call, and with it the run, may be gone.
 static void record_done(ls_host_call *call, ls_status status) {
   ls_cpu_host_record *record =
-      (void *)((char *)call->engine - offsetof(ls_cpu_host_record, done));
+      (void *)((char *)call->engine - offsetof(ls_cpu_host_record, engine));
   const ls_cpu_host *host = record->host;
   if (__atomic_exchange_n(&record->is_done, true, __ATOMIC_ACQ_REL)) {
     ls_status_free(status);  // Done twice: the first one counts.
@@ -104,7 +104,9 @@ static ls_status set_arguments(ls_cpu_host_record *record,
 static void fill_record(ls_instance *self, ls_cpu_host_record *record,
                         const ls_cpu_host *host, int32_t replica) {
   const ls_executable *executable = self->executable;
+  ls_cpu_end_lent(record);
   record->host = host;
+  record->engine = (ls_host_engine){record_done, ls_cpu_give};
   record->job.label = host->label;
   record->float_mode = self->float_mode;
   record->run = self->run;
@@ -123,7 +125,7 @@ static void fill_record(ls_instance *self, ls_cpu_host_record *record,
       .input_strides = host->strides,
       .num_outputs = host->num_out,
       .output_types = host->types + host->num_in,
-      .engine = &record->done,
+      .engine = &record->engine,
   };
 }
 
@@ -163,7 +165,6 @@ static void start_call(ls_instance *self, ls_cpu_host_record *record,
   ++self->host_running;
   if (record->is_out != NULL) LS_CPU_SET(*record->is_out, true);
   ls_mutex_unlock(&threads->lock);
-  record->done = record_done;
   record->job.fn = run_call;
   record->queued = ls_cpu_span_begin(self);
   if (ls_status_is_ok(status) && record->host->is_inline) {
@@ -187,7 +188,6 @@ static void start_at_once(ls_instance *self, ls_cpu_host_record *record,
                           const ls_cpu_host *host, int32_t first,
                           void *const *operands) {
   const int32_t count = num_calls(host);
-  record->done = record_done;
   for (int32_t i = 0; i < count; ++i) {
     fill_record(self, record, host, first + i);
     if (is_skipped(record)) continue;

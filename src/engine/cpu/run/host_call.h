@@ -27,8 +27,8 @@
 
 // Guarded by the host threads' lock, once the call has begun.
 struct ls_cpu_host_record {
-  ls_host_job job;             // First: an abandoned record is a job.
-  ls_host_done_function done;  // What `call.engine` points to.
+  ls_host_job job;        // First: an abandoned record is a job.
+  ls_host_engine engine;  // What `call.engine` points to.
   ls_host_call call;
   ls_host_threads *threads;
   ls_instance *instance;      // NULL: abandoned ...
@@ -44,6 +44,9 @@ struct ls_cpu_host_record {
                         // is still to come.
   bool is_done;         // Atomic.
   bool is_to_take;      // The kernel's `take` has not been called.
+  bool is_lent;         // It has given what is read where it is, till `end`.
+  char **copies;        // Of outputs that may not stay where they are; of each
+                        // site with such, NULL until it is needed.
   bool *is_out;         // Tells who looks on. Atomic.
   ls_status status;
 };
@@ -73,6 +76,12 @@ ls_status ls_cpu_keep_operands(ls_cpu_host_record *record, size_t begin,
 // Lets the kernel take the results, of which strings are kept, or leave them:
 // `outputs` NULL.
 ls_status ls_cpu_let_take(ls_cpu_host_record *record, void *const *outputs);
+
+// What a kernel gives: see ls_host_give.
+ls_status ls_cpu_give(ls_host_call *call, size_t output, const void *data);
+// What the call, or all calls of a run, have given is not needed any more.
+void ls_cpu_end_lent(ls_cpu_host_record *record);
+void ls_cpu_end_all_lent(ls_instance *self);
 
 // ---- host_call.c ------------------------------------------------------------
 // Starts the call, or calls, of an instruction.

@@ -12,6 +12,10 @@ static void destroy_record(ls_allocator *allocator,
   ls_arena_deinit(&record->strings);
   ls_release(allocator, record->operands);
   ls_release(allocator, record->data);
+  const uint32_t copies = record->copies == NULL ? 0 : record->host->num_out;
+  for (uint32_t i = 0; i < copies; ++i)
+    ls_release(allocator, record->copies[i]);
+  ls_release(allocator, record->copies);
   ls_release(allocator, record);
 }
 
@@ -43,8 +47,65 @@ ls_status ls_cpu_let_take(ls_cpu_host_record *record, void *const *outputs) {
   if (ls_status_is_ok(status) && outputs != NULL)
     status = ls_cpu_keep_operands(record, host->num_in,
                                   host->num_in + host->num_out);
-  if (host->kernel->end != NULL) host->kernel->end(&record->call);
+  if (!ls_status_is_ok(status)) record->is_lent = false;
+  if (host->kernel->end != NULL && !record->is_lent)
+    host->kernel->end(&record->call);
   return status;
+}
+
+// ---- What is given ---------------------------------------------------------
+// A copy in memory of the record's, for what is not aligned.
+static ls_status copy_given(ls_cpu_host_record *record, size_t output,
+                            const void **data) {
+  const ls_cpu_host *host = record->host;
+  ls_allocator *allocator = record->threads->allocator;
+  const size_t size = host->sizes[host->num_in + output];
+  if (record->copies == NULL)
+    record->copies = ls_new_array(allocator, char *, host->num_out);
+  if (record->copies != NULL && record->copies[output] == NULL)
+    record->copies[output] = ls_allocate_large(allocator, size);
+  if (record->copies == NULL || record->copies[output] == NULL)
+    return ls_out_of_memory();
+  memcpy(record->copies[output], *data, size);
+  *data = record->copies[output];
+  return ls_ok();
+}
+
+ls_status ls_cpu_give(ls_host_call *call, size_t output, const void *data) {
+  ls_cpu_host_record *record =
+      (void *)((char *)call->engine - offsetof(ls_cpu_host_record, engine));
+  const ls_cpu_host *host = record->host;
+  const uint32_t base =
+      host->given == NULL ? LS_CPU_NOT_GIVEN : host->given[output];
+  if (call->outputs == NULL) return ls_ok();
+  if (base == LS_CPU_NOT_GIVEN) {
+    if (call->outputs[output] != NULL)
+      memcpy(call->outputs[output], data,
+             ls_cpu_operand_bytes(host, host->num_in + (uint32_t)output));
+    return ls_ok();
+  }
+  if ((uintptr_t)data % LS_CACHE_LINE != 0)
+    LS_RETURN_IF_ERROR(copy_given(record, output, &data));
+  ls_instance *self = record->instance;
+  self->workers[0].bases[ls_cpu_base_given(self->executable) + base] =
+      (char *)(uintptr_t)data;  // Nothing writes there.
+  record->is_lent = true;
+  return ls_ok();
+}
+
+void ls_cpu_end_lent(ls_cpu_host_record *record) {
+  if (!record->is_lent) return;
+  record->is_lent = false;
+  record->host->kernel->end(&record->call);
+}
+
+void ls_cpu_end_all_lent(ls_instance *self) {
+  const ls_executable *executable = self->executable;
+  if (executable->num_given == 0 || self->sites == NULL) return;
+  for (uint32_t k = 0; k < executable->num_sites; ++k)
+    for (uint32_t i = 0; i < self->sites[k].count; ++i)
+      if (self->sites[k].records[i] != NULL)
+        ls_cpu_end_lent(self->sites[k].records[i]);
 }
 
 // ---- Strings ---------------------------------------------------------------
