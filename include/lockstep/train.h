@@ -185,7 +185,7 @@ typedef struct ls_train_options {
   // run goes on from what it has saved. Default: with their own.
   const ls_warm_start *warm_start;
   // When it is saved, besides the end. Default: each 60 seconds, if no steps
-  // are said.
+  // are said. By steps a save waits for the one before.
   int64_t save_seconds, save_steps;
   bool save_goes_on;        // A save that failed is a warning in the log.
   ls_flag save_background;  // Off: a step waits for its save. Default on.

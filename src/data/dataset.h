@@ -70,6 +70,8 @@ typedef struct ls_dataset_class {
                     struct ls_stage **out_stage);
 
   // ---- Sources that read files ----
+  // Of those that have a file for each element: appends its path. NULL: others.
+  void (*file_of)(const ls_dataset *dataset, int64_t index, ls_text *path);
   // How many, and file number `i`; NULL: it reads none.
   size_t (*num_files)(const ls_dataset *dataset);
   const char *(*file)(const ls_dataset *dataset, size_t i);

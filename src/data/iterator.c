@@ -243,8 +243,9 @@ static bool wait_to_be_told(ls_ahead *ahead, bool (*stops)(void *user),
 bool ls_iterator_wait(ls_iterator *iterator, bool (*stops)(void *user),
                       void *user) {
   if (stops(user)) return false;
-  if (!ls_ahead_has_threads(iterator->ahead) ||
-      ls_ahead_is_ready(iterator->ahead, NULL, NULL))
+  // Asking has threads begin.
+  if (ls_ahead_is_ready(iterator->ahead, NULL, NULL) ||
+      !ls_ahead_has_threads(iterator->ahead))
     return true;
   ls_runtime *runtime = iterator->work.runtime;
   const int64_t began = ls_runtime_now(runtime);

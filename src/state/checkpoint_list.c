@@ -219,6 +219,12 @@ static ls_status drop_others(ls_checkpoints *self) {
   return ls_ok();
 }
 
+ls_status ls_checkpoint_list_tidy(ls_checkpoints *self) {
+  const size_t before = self->list.count;
+  LS_RETURN_IF_ERROR(drop_others(self));
+  return self->list.count == before ? ls_ok() : write_list(self);
+}
+
 ls_status ls_checkpoint_list_add(ls_checkpoints *self,
                                  const ls_checkpoint_content *content) {
   ls_checkpoint_info info = {
@@ -230,7 +236,5 @@ ls_status ls_checkpoint_list_add(ls_checkpoints *self,
   }
   if (!add(self, info)) return ls_out_of_memory();
   LS_RETURN_IF_ERROR(write_list(self));
-  const size_t before = self->list.count;
-  LS_RETURN_IF_ERROR(drop_others(self));
-  return self->list.count == before ? ls_ok() : write_list(self);
+  return ls_checkpoint_list_tidy(self);
 }

@@ -122,6 +122,7 @@ static ls_status check_identity(const ls_checkpoints *self,
   const ls_record *own = self->options.identity;
   size_t at = 0;
   ls_map_item item;
+  char other[1200] = "";
   while (own != NULL && ls_map_next(&own->entries, &at, &item)) {
     const ls_record_entry *wanted = item.value;
     const ls_record_entry *has = ls_map_find_text(&saved->entries, item.key);
@@ -129,11 +130,14 @@ static ls_status check_identity(const ls_checkpoints *self,
     char is[200], was[200];
     print_entry(wanted, is, sizeof(is));
     print_entry(has, was, sizeof(was));
-    return ls_invalid_argument(
-        "'%s' is of another run: its %s is %s, here it is %s", file->path,
-        (const char *)item.key, was, is);
+    const size_t end = strlen(other);
+    ls_format(other + end, sizeof(other) - end,
+              "%s its %s is %s, here it is %s", end > 0 ? ";" : "",
+              (const char *)item.key, was, is);
   }
-  return ls_ok();
+  return other[0] == '\0' ? ls_ok()
+                          : ls_invalid_argument("'%s' is of another run:%s",
+                                                file->path, other);
 }
 
 static ls_status check_run(ls_checkpoints *self, const ls_checkpoint_file *file,
@@ -272,6 +276,8 @@ static ls_status restore_found(restoring *self) {
   const ls_status status = restore_from(self);
   ls_checkpoint_file_deinit(&file);
   ls_checkpoints_take_back(self->checkpoints, self->report->step);
+  self->checkpoints->tidies =
+      ls_status_is_ok(status) && !self->options->step.set;
   return status;
 }
 

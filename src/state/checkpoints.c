@@ -30,10 +30,15 @@ static ls_status write_share(ls_checkpoints *self) {
     return self->shares ? ls_checkpoint_file_help(self->runtime, self->folder,
                                                   content, ranks)
                         : ls_ok();
-  LS_RETURN_IF_ERROR(ls_checkpoint_file_write(
+  // Other ranks come to write, whatever becomes of this.
+  const ls_status tidied =
+      self->tidies ? ls_checkpoint_list_tidy(self) : ls_ok();
+  self->tidies = false;
+  ls_status status = ls_checkpoint_file_write(
       self->runtime, self->folder, content,
-      ls_checkpoint_list_has(&self->list, content->step), ranks));
-  return ls_checkpoint_list_add(self, content);
+      ls_checkpoint_list_has(&self->list, content->step), ranks);
+  if (ls_status_is_ok(status)) status = ls_checkpoint_list_add(self, content);
+  return ls_status_join(status, tidied);
 }
 
 static ls_status write_content(ls_checkpoints *self) {
@@ -216,6 +221,13 @@ ls_status ls_checkpoints_close(ls_checkpoints *checkpoints) {
 }
 
 // ---- Saving ----------------------------------------------------------------
+bool ls_checkpoints_are_writing(ls_checkpoints *self) {
+  ls_mutex_lock(&self->lock);
+  const bool writing = self->writing;
+  ls_mutex_unlock(&self->lock);
+  return writing;
+}
+
 static bool is_due(const ls_checkpoints *checkpoints, int64_t step) {
   const ls_checkpoints_options *o = &checkpoints->options;
   const int64_t nanos =

@@ -28,6 +28,9 @@ struct ls_checkpoints {
   ls_checkpoint_list list;          // The writer's while it writes.
   ls_ranks ranks, writers;          // Those of callers, and of writers.
   bool shares;                      // All ranks see this folder.
+  // The newest was restored: what writers that were killed have left of others
+  // goes before the next save.
+  bool tidies;
   ls_thread thread;
   ls_mutex lock;  // Guards what follows.
   ls_condition moved;
@@ -36,6 +39,9 @@ struct ls_checkpoints {
   ls_status failure;  // Of the last save in the background, until it is told.
 };
 
+// Whether a save is under way, which another one would wait for.
+bool ls_checkpoints_are_writing(ls_checkpoints *self);
+
 // ---- What is there (checkpoint_list.c) -------------------------------------
 // Reads the folder, and clears it of what is no whole pair of files.
 LS_MUST_USE ls_status ls_checkpoint_list_open(ls_checkpoints *self);
@@ -43,6 +49,8 @@ LS_MUST_USE ls_status ls_checkpoint_list_open(ls_checkpoints *self);
 LS_MUST_USE ls_status ls_checkpoint_list_remove(ls_checkpoints *self,
                                                 int64_t step);
 bool ls_checkpoint_list_has(const ls_checkpoint_list *list, int64_t step);
+// Drops what is not kept any more. The newest one is known to be whole.
+LS_MUST_USE ls_status ls_checkpoint_list_tidy(ls_checkpoints *self);
 // Adds what has just been written, drops what is not kept any more, and writes
 // the list.
 LS_MUST_USE ls_status ls_checkpoint_list_add(

@@ -9,7 +9,7 @@
 // ---- Data ------------------------------------------------------------------
 // A file of at most WHOLE bytes is read; of a longer one PIECES, the first and
 // the last among them.
-enum { WHOLE = 1 << 24, PIECE = 1 << 16, PIECES = 64 };
+enum { WHOLE = 1 << 24, PIECE = 1 << 16, PIECES = 64, MOST_FILES = 64 };
 
 typedef struct reading {
   const ls_file_system *files;
@@ -44,6 +44,25 @@ static ls_status add_file(reading *it, const char *path) {
   return status;
 }
 
+// Where each element is a file: some of them, from the first to the last.
+static ls_status add_elements(reading *it, const ls_dataset *dataset) {
+  const int64_t size = dataset->size;
+  const int64_t files = size < MOST_FILES ? size : MOST_FILES;
+  ls_text path;
+  ls_text_init(&path, dataset->allocator);
+  ls_status status = ls_ok();
+  for (int64_t i = 0; i < files && ls_status_is_ok(status); ++i) {
+    const int64_t index =
+        files < MOST_FILES ? i : i * ((size - 1) / (MOST_FILES - 1));
+    ls_text_clear(&path);
+    dataset->kind->file_of(dataset, index, &path);
+    status = ls_text_status(&path);
+    if (ls_status_is_ok(status)) status = add_file(it, ls_text_data(&path));
+  }
+  ls_text_deinit(&path);
+  return status;
+}
+
 static ls_status add_files(reading *it, const ls_dataset *dataset) {
   for (size_t i = 0; i < dataset->num_inputs; ++i)
     LS_RETURN_IF_ERROR(add_files(it, dataset->inputs[i]));
@@ -51,7 +70,7 @@ static ls_status add_files(reading *it, const ls_dataset *dataset) {
   const size_t count = kind->num_files == NULL ? 0 : kind->num_files(dataset);
   for (size_t i = 0; i < count; ++i)
     LS_RETURN_IF_ERROR(add_file(it, kind->file(dataset, i)));
-  return ls_ok();
+  return kind->file_of != NULL ? add_elements(it, dataset) : ls_ok();
 }
 
 ls_status ls_train_identify_data(ls_runtime *runtime, const ls_dataset *dataset,

@@ -276,11 +276,12 @@ static ls_status epoch_steps(ls_loop *it) {
     LS_RETURN_IF_ERROR(step(it));
     if (it->logged.steps == it->plan.options.log_every)
       LS_RETURN_IF_ERROR(log_window(it));
+    describe(it, &it->epoch);
+    show(it);
+    // What the caller counts by reports is saved as it is behind this one.
     const int64_t began = ls_runtime_now(it->runtime);
     LS_RETURN_IF_ERROR(ls_loop_save_if_due(it));
     spend(it, 0, 0, ls_runtime_now(it->runtime) - began);
-    describe(it, &it->epoch);
-    show(it);
   }
   return ls_ok();
 }
@@ -315,10 +316,9 @@ static ls_status epoch(ls_loop *it, int64_t number) {
     LS_RETURN_IF_ERROR(
         ls_run_events_log_weights(&it->events, it->result->steps));
   if (!stop_requested(it)) LS_RETURN_IF_ERROR(test(it));
-  LS_RETURN_IF_ERROR(save_tested(it));
   it->report.epoch_end = true;
   show(it);
-  return ls_ok();
+  return save_tested(it);
 }
 
 // A run that goes on at the end of an epoch may have been stopped before its

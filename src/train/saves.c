@@ -8,6 +8,7 @@
 #include "engine/backend.h"
 #include "runtime/state.h"
 #include "state/checkpoint_file.h"
+#include "state/checkpoints.h"
 #include "state/record.h"
 #include "train/saved_values.h"
 
@@ -419,12 +420,15 @@ ls_status ls_saves_check(ls_saves *saves) {
                                     : ls_ok();
 }
 
-// Not what may be of another program.
+// Not what may be of another program; and by time alone not while the last one
+// is being written, so that no step waits for the disk.
 bool ls_saves_due(const ls_saves *saves, int64_t step) {
   const bool known =
       saves->program.all[0] != '\0' || saves->wanted.all[0] == '\0';
   return saves->checkpoints != NULL && known &&
-         ls_checkpoints_due(saves->checkpoints, step);
+         ls_checkpoints_due(saves->checkpoints, step) &&
+         (saves->plan->options.save_steps > 0 ||
+          !ls_checkpoints_are_writing(saves->checkpoints));
 }
 
 ls_status ls_saves_save(ls_saves *saves, int64_t step,

@@ -91,6 +91,36 @@ ends 1 "'nowhere' is no run folder: it has no config.json" \
 trains --resume longer
 same "after refusals" straight longer
 
+# Files of the same size and name with other numbers are other data.
+csv() {
+  awk -v seed="$1" 'BEGIN {
+    srand(seed)
+    for (i = 0; i < 40; ++i) {
+      for (k = 0; k < 16; ++k) printf "0.%03d,", int(rand() * 1000)
+      print i % 4
+    }
+  }' >made.csv
+}
+rm -rf stopped
+csv 1
+trains --model tiny --data made.csv --steps 2 --run-dir stopped
+csv 2
+ends 1 "'stopped/model.ckpt-2.json' is of another run: its hash of the data is" \
+  train --resume stopped --steps 4
+"$lockstep" train --resume stopped --steps 4 --allow-inexact --quiet \
+  >out.txt 2>err.txt || fail "--allow-inexact is refused"
+grep -q 'so results will differ: .* its hash of the data is' err.txt ||
+  fail "--allow-inexact says nothing"
+# Others than the run had are taken only so, and kept.
+"$lockstep" train --resume stopped --steps 6 --replicas 2 --batch-size 16 \
+  --allow-inexact --keep 1 --quiet >out.txt 2>err.txt ||
+  fail "other replicas are refused"
+grep -q '"replicas":2,.*"batch_size":16,.*"keep":1' stopped/config.json ||
+  fail "other replicas are not kept"
+[ "$(ls stopped/model.ckpt-*.json)" = stopped/model.ckpt-6.json ] ||
+  fail "more than one checkpoint is kept"
+trains --resume stopped --steps 7
+
 # Math is the run's: kept in config.json, and what it goes on with.
 cnn="--model cnn --data synthetic --batch-size 8 --schedule constant"
 rm -rf straight stopped

@@ -129,6 +129,7 @@ typedef struct life {
   net *model;
   ls_train_stop stop;
   int64_t made;  // Atomic: examples that were.
+  bool saved;    // Atomic: the run was stopped, and is.
   FILE *log;
   bool goes_on;  // From what the log has.
   float taken[RESUMABLE_EXAMPLES];
@@ -147,8 +148,7 @@ static ls_status add_noise(ls_nest element, ls_nest out,
   life *it = user;
   const int64_t made = __atomic_add_fetch(&it->made, 1, __ATOMIC_RELAXED);
   while (it->run->slow_from > 0 && made >= it->run->slow_from &&
-         !ls_train_stop_requested(it->run->stop != NULL ? it->run->stop
-                                                        : &it->stop))
+         !__atomic_load_n(&it->saved, __ATOMIC_RELAXED))
     usleep(1000);
   const float *from = ls_nest_data(element, 0);
   float *to = ls_nest_data(out, 0);
@@ -318,6 +318,7 @@ void expect_each_example_once(const char *log, int64_t steps) {
 static void watch(void *user, const ls_train_report *report) {
   life *it = user;
   if (it->run->reported != NULL) it->run->reported(report);
+  if (report->stopped) __atomic_store_n(&it->saved, true, __ATOMIC_RELAXED);
   if (report->stopped || report->epoch_end) return;
   if (it->log != NULL && !ls_status_is_ok(log_step(it, report->step))) abort();
   if (report->step == it->run->stop_at) ls_train_stop_request(&it->stop);

@@ -31,10 +31,11 @@ typedef struct resumable {
   ls_opt keep;
   const char *keep_best;
   bool with_test;
-  bool stream;        // The data are read from the start to the end.
-  int64_t slow_from;  // The input hangs from this example on, counted as they
-                      // are made; 0: never.
-  int test_micros;    // What each example of the test set takes to be made.
+  bool stream;  // The data are read from the start to the end.
+  // From this example on, counted as they are made, the input hangs until the
+  // run has been stopped and is saved; 0: never.
+  int64_t slow_from;
+  int test_micros;  // What each example of the test set takes to be made.
   const ls_train_stop *stop;
   int64_t stop_at;    // After this step; 0: never.
   int stops_on_rank;  // That one alone.

@@ -27,7 +27,7 @@ static void change(const char *from, const char *to) {
 }
 
 // As former versions wrote it.
-static void write_former(const ls_model *model) {
+static void write_former(const ls_model *model, const char *to) {
   static const ls_safetensors_note notes[] = {
       {"model", "tiny"},   {"step", "7"}, {"replicas", "2"},
       {"batch_size", "8"}, {"seed", "0"}, {"examples", "64"},
@@ -37,7 +37,7 @@ static void write_former(const ls_model *model) {
   expect_ok(ls_train_variables(ls_runtime_current(), model, true, &variables,
                                &saver.num_variables));
   saver.variables = variables;
-  expect_ok(ls_saver_save_with(&saver, path, notes, LS_COUNT_OF(notes)));
+  expect_ok(ls_saver_save_with(&saver, to, notes, LS_COUNT_OF(notes)));
   ls_release(ls_runtime_allocator(ls_runtime_current()), variables);
 }
 
@@ -47,7 +47,7 @@ static void a_checkpoint_says_how_long_the_run_took(void **state) {
   expect_ok(ls_model_create(ls_model_find("tiny"), NULL, &model));
   ls_former_notes notes = {
       .replicas = 2, .batch_size = 8, .examples = 64, .seconds = 9};
-  write_former(&model);
+  write_former(&model, path);
   expect_ok(
       ls_former_checkpoint_read(ls_runtime_current(), path, &model, &notes));
   assert_int_equal(notes.steps, 7);
@@ -71,9 +71,73 @@ static void a_checkpoint_says_how_long_the_run_took(void **state) {
   ls_model_destroy(&model);
 }
 
+// ---- A run of a former version ---------------------------------------------
+// Of tiny on 64 examples with 2 replicas.
+static ls_status train(ls_model *model, const char *folder, int64_t steps,
+                       bool resume) {
+  ls_strategy *strategy = NULL;
+  ls_dataset *data = ls_dataset_synthetic(&(ls_synthetic_options){
+      .size = 64, .shape = LS_SHAPE(16), .num_classes = 4});
+  expect_ok(ls_mirrored_strategy_create(
+      &(ls_mirrored_options){.num_replicas = LS_SOME(2)}, &strategy));
+  expect_ok(ls_model_create(ls_model_find("tiny"),
+                            &(ls_model_options){.metrics = true}, model));
+  ls_train_result result;
+  const ls_status status = ls_train(&(ls_train_options){.model = model,
+                                                        .strategy = strategy,
+                                                        .train = data,
+                                                        .batch_size = 8,
+                                                        .steps = steps,
+                                                        .run_folder = folder,
+                                                        .overwrite = !resume,
+                                                        .resume = resume},
+                                    &result);
+  ls_strategy_release(strategy);
+  ls_dataset_release(data);
+  return status;
+}
+
+static bool is_there(const char *name) {
+  bool exists = false;
+  expect_ok(ls_file_system_system()->exists(NULL, name, &exists));
+  return exists;
+}
+
+static void a_run_of_a_former_version_goes_on(void **state) {
+  (void)state;
+  static const char *const gone[] = {
+      "former/model.ckpt-7.json", "former/model.ckpt-7.safetensors",
+      "former/checkpoint", "former/model.safetensors"};
+  const ls_file_system *files = ls_file_system_system();
+  ls_model model;
+  expect_ok(train(&model, "straight", 20, false));
+  ls_model_destroy(&model);
+  expect_ok(train(&model, "former", 7, false));
+  for (size_t i = 0; i < LS_COUNT_OF(gone); ++i)
+    expect_ok(files->remove(NULL, gone[i]));
+  write_former(&model, "former/checkpoint.safetensors");
+  ls_model_destroy(&model);
+  expect_ok(train(&model, "former", 20, true));
+  ls_model_destroy(&model);
+  // It is taken over at the step that it was of.
+  assert_true(is_there("former/model.ckpt-7.json"));
+  assert_false(is_there("former/checkpoint.safetensors"));
+  char *left = NULL, *right = NULL;
+  size_t sizes[2] = {0};
+  expect_ok(files->read(NULL, "straight/model.safetensors", SIZE_MAX,
+                        ls_allocator_system(), &left, &sizes[0]));
+  expect_ok(files->read(NULL, "former/model.safetensors", SIZE_MAX,
+                        ls_allocator_system(), &right, &sizes[1]));
+  assert_int_equal(sizes[0], sizes[1]);
+  assert_memory_equal(left, right, sizes[0]);
+  ls_release(ls_allocator_system(), left);
+  ls_release(ls_allocator_system(), right);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_checkpoint_says_how_long_the_run_took),
+      cmocka_unit_test(a_run_of_a_former_version_goes_on),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

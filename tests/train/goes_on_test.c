@@ -140,6 +140,9 @@ static void another_run_is_refused_by_name(void **state) {
       {{.replicas = 2, .math = LS_MATH_DIRECT},
        "its math is 'fast', here it is 'direct'"},
       {{.replicas = 2, .data_seed = 1}, "its hash of the data is '"},
+      {{.replicas = 1, .batch_size = 4},
+       "its number of replicas is 2, here it is 1; its batch size is 8, here "
+       "it is 4"},
       {{.replicas = 2, .rate = 0.25}, "'another' is of another program: that "},
   };
   ls_train_result result;

@@ -95,7 +95,9 @@ typedef struct run_options {
   int64_t accumulate;
   int64_t stop_at;  // 0: never.
   bool resume;
-  int64_t save_seconds;
+  int64_t save_seconds, save_steps;
+  bool save_goes_on;
+  ls_flag save_background;
   const ls_runtime_options *runtime;
 } run_options;
 
@@ -144,6 +146,9 @@ static ls_status train(const run_options *r, ls_train_result *result) {
                                    .overwrite = !r->resume,
                                    .resume = r->resume,
                                    .save_seconds = r->save_seconds,
+                                   .save_steps = r->save_steps,
+                                   .save_goes_on = r->save_goes_on,
+                                   .save_background = r->save_background,
                                    .log_every = 4,
                                    .stop = &w.stop,
                                    .report = watch,
@@ -363,6 +368,7 @@ static void a_run_is_saved_now_and_then(void **state) {
                    .folder = "saved",
                    .replicas = 1,
                    .save_seconds = 1000000,
+                   .save_background = LS_FLAG_OFF,
                    .runtime = &options};
   ls_train_result result;
   expect_ok(run(&r, &result));
@@ -371,6 +377,10 @@ static void a_run_is_saved_now_and_then(void **state) {
   r.save_seconds = 1;
   expect_ok(run(&r, &result));
   assert_int_equal(w.checkpoints, NUM_STEPS);
+}
+
+static void count_warnings(void *user, const ls_log_line *line) {
+  *(int *)user += line->level == LS_LOG_WARNING;
 }
 
 static void what_cannot_be_written_leaves_the_last_checkpoint(void **state) {
@@ -401,6 +411,33 @@ static void what_cannot_be_written_leaves_the_last_checkpoint(void **state) {
   w.refused = NULL;
   expect_ok(run(&r, &result));
   expect_same_file("straight", "full", "model.safetensors");
+}
+
+// Written in the background: the step behind knows of it, or one more.
+static void a_save_that_failed_ends_the_run_or_is_told(void **state) {
+  (void)state;
+  world w = {.refused = ".ckpt-"};
+  ls_file_system files = *ls_file_system_system();
+  files.write = write_or_refuse;
+  files.create = create_or_refuse;
+  files.user = &w;
+  int warnings = 0;
+  const ls_runtime_options options = {
+      .file_system = &files, .log = count_warnings, .log_user = &warnings};
+  run_options r = {.optimizer = "sgd",
+                   .folder = "unsaved",
+                   .replicas = 1,
+                   .save_steps = 5,
+                   .runtime = &options};
+  ls_train_result result;
+  expect_status(run(&r, &result), LS_UNAVAILABLE,
+                "while saving the checkpoint of step 5");
+  assert_in_range(result.steps, 5, 10);
+  assert_int_equal(warnings, 0);
+  r.save_goes_on = true;
+  expect_ok(run(&r, &result));
+  assert_int_equal(result.steps, NUM_STEPS);
+  assert_int_equal(warnings, NUM_STEPS / 5 + 1);
 }
 
 static void a_run_that_cannot_begin_leaves_no_folder(void **state) {
@@ -498,6 +535,7 @@ int main(void) {
       cmocka_unit_test(the_metrics_are_those_of_one_run),
       cmocka_unit_test(a_run_is_saved_now_and_then),
       cmocka_unit_test(what_cannot_be_written_leaves_the_last_checkpoint),
+      cmocka_unit_test(a_save_that_failed_ends_the_run_or_is_told),
       cmocka_unit_test(a_run_that_cannot_begin_leaves_no_folder),
       cmocka_unit_test(another_run_is_not_gone_on_with),
       cmocka_unit_test(a_damaged_checkpoint_is_refused),

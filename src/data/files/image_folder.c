@@ -217,12 +217,21 @@ static ls_status get_image(const ls_dataset *dataset, ls_fetch *fetch,
   return status;
 }
 
+static void name_file(const ls_dataset *dataset, int64_t index, ls_text *path) {
+  const image_folder *self = (const image_folder *)dataset;
+  ls_text_append_format(path, "%s/%s/%s", self->folder,
+                        self->classes[label_of(self, index)].name,
+                        self->names.data + self->starts[index]);
+}
+
 static const ls_dataset_class sized_class = {.name = "image_folder",
+                                             .file_of = name_file,
                                              .destroy = destroy,
                                              .describe = describe,
                                              .read = read_images};
 // Of images as they are.
 static const ls_dataset_class any_size_class = {.name = "image_folder",
+                                                .file_of = name_file,
                                                 .destroy = destroy,
                                                 .describe = describe,
                                                 .get = get_image};
