@@ -370,6 +370,7 @@ static ls_status train(life *it, const parts *p) {
                           .overwrite = r->overwrite,
                           .resume = r->resume,
                           .inexact = r->inexact,
+                          .warm_start = r->warm_start,
                           .save_steps = r->save_steps,
                           .keep = r->keep,
                           .keep_best = r->keep_best,

@@ -27,6 +27,7 @@ typedef struct resumable {
   int64_t batch_size;
   int64_t steps;  // Default RESUMABLE_STEPS.
   bool resume, inexact, overwrite;
+  const ls_warm_start *warm_start;
   int64_t save_steps;
   ls_opt keep;
   const char *keep_best;

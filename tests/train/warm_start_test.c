@@ -8,6 +8,7 @@
 #include "base/runtime_internal.h"
 #include "lockstep/train.h"
 #include "support/expect.h"
+#include "support/resumable.h"
 
 enum { VARIABLES = 4, MOST = 256 };
 
@@ -218,6 +219,43 @@ static void the_optimizers_variables_start_anew(void **state) {
                    0);
 }
 
+// All ranks read it; what one of them cannot is told to all.
+static void ranks_start_with_it_together(void **state) {
+  (void)state;
+  ls_train_result result;
+  remove_folder("first");
+  expect_ok(resumable_run(
+      &(resumable){.folder = "first", .replicas = 4, .steps = 5}, &result));
+  const ls_warm_start from = {.path = "first"};
+  resumable warm = {
+      .folder = "one", .replicas = 4, .steps = 5, .warm_start = &from};
+  remove_folder("one");
+  expect_ok(resumable_run(&warm, &result));
+  warm.folder = "two";
+  warm.ranks = 2;
+  remove_folder("two");
+  expect_ok(resumable_run(&warm, &result));
+  expect_same_file("one", "two", "model.safetensors");
+  // It began elsewhere than a run of its own.
+  warm.folder = "own";
+  warm.warm_start = NULL;
+  remove_folder("own");
+  expect_ok(resumable_run(&warm, &result));
+  assert_int_not_equal(
+      system("cmp -s own/model.safetensors two/model.safetensors"), 0);
+  warm.folder = "refused";
+  warm.warm_start = &(ls_warm_start){.path = "no-such"};
+  remove_folder("refused");
+  expect_status(resumable_run(&warm, &result), LS_NOT_FOUND, "no-such");
+  // One that has saved nothing begins with it again, on all ranks.
+  warm.folder = "two";
+  warm.warm_start = &from;
+  warm.resume = true;
+  assert_int_equal(system("rm two/model.* two/checkpoint"), 0);
+  expect_ok(resumable_run(&warm, &result));
+  expect_same_file("one", "two", "model.safetensors");
+}
+
 static void what_is_not_there_leaves_no_run(void **state) {
   (void)state;
   clear("none");
@@ -243,6 +281,7 @@ int main(void) {
       cmocka_unit_test(some_of_them_under_other_names_and_from_npz),
       cmocka_unit_test(a_run_that_goes_on_is_not_warmed_up_again),
       cmocka_unit_test(the_optimizers_variables_start_anew),
+      cmocka_unit_test(ranks_start_with_it_together),
       cmocka_unit_test(what_is_not_there_leaves_no_run),
   };
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
