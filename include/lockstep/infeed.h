@@ -60,6 +60,21 @@ LS_PLACED ls_op ls_outfeed_dequeue_tuple_at(ls_tensor ordinal,
 LS_PLACED ls_op ls_infeed_close(int64_t ordinal);
 LS_PLACED ls_op ls_outfeed_close(int64_t ordinal);
 
+// ---- Without ops -----------------------------------------------------------
+// For a thread that has arrays, as of an iterator: hands a tuple over to the
+// infeed of a core, "/job:worker/task:1/device:TPU:3", waiting while that is
+// full. `tuple` is lent: a nest of arrays, in the order of flattening, or one.
+// The arrays are kept, not copied, until the core has taken them.
+//   LS_NOT_FOUND            there is no such core
+//   LS_FAILED_PRECONDITION  it is not initialized, or its infeed is closed
+//   LS_CANCELLED            the thread's cancel was requested
+LS_API LS_MUST_USE ls_status ls_infeed_put(const char *device, ls_nest tuple);
+// Takes a tuple of arrays from the outfeed of a core, waiting while that is
+// empty. It is the caller's.
+//   LS_OUT_OF_RANGE  it is closed, and there are no more
+LS_API LS_MUST_USE ls_status ls_outfeed_take(const char *device,
+                                             ls_nest *out_tuple);
+
 // ---- Sharding policies -----------------------------------------------------
 // How a value is cut over replicas: into how many equal shards along which
 // dimension, and of how many partitions each is one. Zeroed: nothing is said.

@@ -164,7 +164,8 @@ ls_status ls_core_queue_make_tuple(ls_core_queue *queue, const ls_type *types,
 
 void ls_core_queue_give_back(ls_core_queue *queue, ls_nest tuple) {
   ls_mutex_lock(&queue->lock);
-  const bool is_kept = queue->num_spares < queue->most_spares;
+  const bool is_kept =
+      tuple.kind == LS_KIND_TUPLE && queue->num_spares < queue->most_spares;
   if (is_kept) queue->spares[queue->num_spares++] = tuple;
   ls_mutex_unlock(&queue->lock);
   if (!is_kept) ls_nest_release(tuple);

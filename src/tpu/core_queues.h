@@ -37,7 +37,7 @@ LS_MUST_USE ls_status ls_core_queue_make_tuple(ls_core_queue *queue,
                                                const ls_type *types,
                                                size_t count,
                                                ls_nest *out_tuple);
-// Takes back a tuple that the queue had made.
+// Takes back what was taken.
 void ls_core_queue_give_back(ls_core_queue *queue, ls_nest tuple);
 
 #endif  // LS_TPU_CORE_QUEUES_H_

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tuples that a thread of the caller's hands over, or takes, without an op.
+#include "base/cancel.h"
+#include "base/require.h"
+#include "base/runtime_internal.h"
+#include "lockstep/infeed.h"
+#include "tpu/core_queues.h"
+
+static ls_status find(const char *device, bool is_outfeed,
+                      ls_core_queue **out_queue) {
+  ls_core *core = NULL;
+  LS_RETURN_IF_ERROR(ls_pod_lookup_core(ls_runtime_current(), device, &core));
+  if (!ls_pod_is_initialized(core->pod))
+    return ls_failed_precondition("the TPU system '%s' of device '%s' is not "
+                                  "initialized",
+                                  core->pod->name, device);
+  return ls_core_queue_of(core, is_outfeed, out_queue);
+}
+
+// ---- Waiting ---------------------------------------------------------------
+// Who waits here is a thread; it also looks at its cancel now and then.
+typedef struct sleeper {
+  ls_mutex lock;
+  ls_condition event;
+  bool is_told;
+} sleeper;
+
+static ls_status begin_sleep(sleeper *self) {
+  *self = (sleeper){.is_told = false};
+  LS_RETURN_IF_ERROR(ls_mutex_init(&self->lock));
+  const ls_status status = ls_condition_init(&self->event);
+  if (!ls_status_is_ok(status)) ls_mutex_deinit(&self->lock);
+  return status;
+}
+
+static void end_sleep(sleeper *self) {
+  ls_condition_deinit(&self->event);
+  ls_mutex_deinit(&self->lock);
+}
+
+static void tell(void *user) {
+  sleeper *self = user;
+  ls_mutex_lock(&self->lock);
+  self->is_told = true;
+  ls_condition_signal(&self->event);
+  ls_mutex_unlock(&self->lock);
+}
+
+// Until a try is worth while. False: cancelled.
+static bool wait_for(sleeper *self, const ls_core_queue *queue,
+                     ls_queue_side side) {
+  enum { LOOK_NANOS = 20 * 1000 * 1000 };
+  const ls_cancel *cancel = ls_cancel_current();
+  ls_queue_waiter waiter = {.ready = tell, .user = self};
+  self->is_told = false;
+  if (!ls_queue_on_ready(queue->tuples, side, &waiter)) return true;
+  bool is_cancelled = false;
+  ls_mutex_lock(&self->lock);
+  while (!self->is_told && !is_cancelled) {
+    ls_condition_wait_for(&self->event, &self->lock, LOOK_NANOS);
+    is_cancelled = cancel != NULL && ls_cancel_is_requested(cancel);
+  }
+  ls_mutex_unlock(&self->lock);
+  if (!is_cancelled || ls_queue_withdraw(queue->tuples, side, &waiter))
+    return !is_cancelled;
+  ls_mutex_lock(&self->lock);  // It is being told: not before that is over.
+  while (!self->is_told)
+    ls_condition_wait(&self->event, &self->lock);
+  ls_mutex_unlock(&self->lock);
+  return false;
+}
+
+static ls_status cancelled(const ls_core_queue *queue) {
+  return LS_STATUS(LS_CANCELLED, "%s was cancelled: the %s",
+                   queue->is_outfeed ? "Outfeed" : "Infeed",
+                   ls_core_queue_name(queue));
+}
+
+// ---- Putting ---------------------------------------------------------------
+// A list: so that nobody fills what somebody else may hold.
+static ls_status as_list(ls_nest tuple, ls_nest *out_list) {
+  const bool is_node = ls_nest_is_node(tuple);
+  const size_t count = is_node ? ls_nest_num_leaves(tuple) : 1;
+  ls_allocator *allocator = ls_current_allocator();
+  ls_nest *items = ls_new_array(allocator, ls_nest, count + 1);
+  if (items == NULL) return ls_out_of_memory();
+  ls_nest_flatten(tuple, items, count);
+  ls_status status = count > 0 ? ls_ok()
+                               : ls_invalid_argument("a tuple has at least one "
+                                                     "element");
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+    char text[200];
+    if (items[i].kind != LS_KIND_ARRAY)
+      status =
+          ls_invalid_argument("element %zu of a tuple for an infeed is no "
+                              "array: %s",
+                              i, ls_nest_print(items[i], text, sizeof(text)));
+  }
+  if (ls_status_is_ok(status)) {
+    for (size_t i = 0; i < count; ++i)
+      items[i] = ls_nest_retain(items[i]);
+    *out_list = ls_nest_sequence(LS_KIND_LIST, items, count);
+    status = ls_nest_status(*out_list);
+  }
+  ls_release(allocator, items);
+  return status;
+}
+
+static ls_status put(const ls_core_queue *queue, sleeper *self, ls_nest list) {
+  for (;;) {
+    bool pushed = false;
+    const ls_status status = ls_queue_try_push(queue->tuples, list, &pushed);
+    if (!ls_status_is_ok(status)) {
+      ls_status_free(status);
+      return ls_failed_precondition("the %s was closed",
+                                    ls_core_queue_name(queue));
+    }
+    if (pushed) return ls_ok();
+    if (!wait_for(self, queue, LS_QUEUE_PUSH)) return cancelled(queue);
+  }
+}
+
+ls_status ls_infeed_put(const char *device, ls_nest tuple) {
+  LS_REQUIRE(device);
+  ls_core_queue *queue = NULL;
+  ls_nest list = ls_none();
+  sleeper self;
+  LS_RETURN_IF_ERROR(find(device, false, &queue));
+  LS_RETURN_IF_ERROR(as_list(tuple, &list));
+  ls_status status = begin_sleep(&self);
+  if (ls_status_is_ok(status)) {
+    status = put(queue, &self, list);
+    end_sleep(&self);
+  }
+  if (ls_status_is_ok(status))
+    ls_runtime_note_input(ls_runtime_current());
+  else
+    ls_nest_release(list);
+  return status;
+}
+
+// ---- Taking ----------------------------------------------------------------
+static ls_status take(const ls_core_queue *queue, sleeper *self,
+                      ls_nest *out_tuple) {
+  for (;;) {
+    bool popped = false;
+    const ls_status status =
+        ls_queue_try_pop(queue->tuples, out_tuple, &popped);
+    if (!ls_status_is_ok(status)) {
+      ls_status_free(status);
+      return ls_out_of_range("outfeed closed: there are no more tuples in the "
+                             "%s",
+                             ls_core_queue_name(queue));
+    }
+    if (popped) return ls_ok();
+    if (!wait_for(self, queue, LS_QUEUE_POP)) return cancelled(queue);
+  }
+}
+
+ls_status ls_outfeed_take(const char *device, ls_nest *out_tuple) {
+  LS_REQUIRE(device);
+  LS_REQUIRE(out_tuple);
+  *out_tuple = ls_none();
+  ls_core_queue *queue = NULL;
+  sleeper self;
+  LS_RETURN_IF_ERROR(find(device, true, &queue));
+  LS_RETURN_IF_ERROR(begin_sleep(&self));
+  const ls_status status = take(queue, &self, out_tuple);
+  end_sleep(&self);
+  if (ls_status_is_ok(status)) ls_runtime_note_input(ls_runtime_current());
+  return status;
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tuples that threads hand over and take without ops.
+#include <pthread.h>
+#include <sched.h>
+
+#include "lockstep/cancel.h"
+#include "support/pod_runs.h"
+
+static const ls_runtime_options usual = {.threads = 1, .stall_ms = 20000};
+static const char first_core[] = "/device:TPU:0";
+
+static ls_nest number_array(double value) {
+  const ls_nest made = ls_nest_zeros(LS_DTYPE_F32, LS_SCALAR);
+  ls_array_set_f64(ls_nest_as_array(made), 0, value);
+  return made;
+}
+
+static void arrays_are_kept_until_they_are_taken(void **state) {
+  (void)state;
+  LS_SPEC("O141");
+  pod_runs f = pod_runs_begin(2, 2, usual);
+  ls_nest take = ls_none();
+  {
+    LS_GRAPH_SCOPE(f.graph);
+    take = ls_leaf(take_number(1, 0));
+  }
+  const ls_nest array = number_array(7), other = number_array(8);
+  expect_ok(ls_infeed_put("/task:1/device:TPU:0", array));
+  const ls_nest list = LS_LIST(ls_nest_retain(other));
+  expect_ok(ls_infeed_put("/task:1/device:TPU:0", list));
+  ls_nest_release(list);
+  assert_false(ls_array_is_unique(ls_nest_as_array(array)));
+  for (int k = 0; k < 2; ++k) {
+    pod_runs_do(&f, ls_nest_retain(take));
+    assert_true(pod_runs_number(&f, 0) == 7 + k);
+  }
+  // They are the caller's again, as they were.
+  assert_true(ls_array_is_unique(ls_nest_as_array(array)));
+  assert_true(ls_array_f64(ls_nest_as_array(array), 0) == 7);
+  ls_nest_release(array);
+  ls_nest_release(other);
+  ls_nest_release(take);
+  pod_runs_end(&f);
+}
+
+static void what_is_no_tuple_is_refused(void **state) {
+  (void)state;
+  pod_runs f = pod_runs_begin(1, 1, usual);
+  const ls_nest empty = ls_nest_sequence(LS_KIND_LIST, NULL, 0);
+  expect_status(ls_infeed_put(first_core, empty), LS_INVALID_ARGUMENT,
+                "at least one");
+  expect_status(ls_infeed_put(first_core, ls_nest_i64(3)), LS_INVALID_ARGUMENT,
+                "no array");
+  const ls_nest array = number_array(1);
+  expect_status(ls_infeed_put("/device:TPU:5", array), LS_NOT_FOUND, "TPU:5");
+  expect_status(ls_infeed_put("/device:CPU:0", array), LS_NOT_FOUND, "CPU");
+  ls_nest close = ls_none();
+  {
+    LS_GRAPH_SCOPE(f.graph);
+    close = LS_LIST(ls_nest_op(ls_infeed_close(0)),
+                    ls_nest_op(ls_outfeed_close(0)));
+  }
+  pod_runs_do(&f, close);
+  expect_status(ls_infeed_put(first_core, array), LS_FAILED_PRECONDITION,
+                "closed");
+  ls_nest tuple = ls_none();
+  expect_status(ls_outfeed_take(first_core, &tuple), LS_OUT_OF_RANGE,
+                "outfeed closed");
+  assert_true(ls_array_is_unique(ls_nest_as_array(array)));
+  ls_nest_release(array);
+  ls_nest_release(empty);
+  pod_runs_end(&f);
+}
+
+// ---- Threads ---------------------------------------------------------------
+enum { TUPLES = 500 };
+
+typedef struct feeder {
+  ls_runtime *runtime;
+  ls_cancel *cancel;
+  ls_status status;
+  int put;  // Atomic.
+} feeder;
+
+static void *feed(void *user) {
+  feeder *self = user;
+  ls_runtime *before = ls_runtime_make_current(self->runtime);
+  (void)ls_cancel_make_current(self->cancel);
+  for (int i = 0; i < TUPLES && ls_status_is_ok(self->status); ++i) {
+    const ls_nest array = number_array(i);
+    self->status = ls_infeed_put(first_core, array);
+    ls_nest_release(array);
+    __atomic_fetch_add(&self->put, 1, __ATOMIC_RELAXED);
+  }
+  (void)ls_cancel_make_current(NULL);
+  (void)ls_runtime_make_current(before);
+  return NULL;
+}
+
+// A run takes each and gives it back through the outfeed, to another thread.
+static void threads_feed_and_read_a_core(void **state) {
+  (void)state;
+  LS_SPEC("O141");
+  pod_runs f = pod_runs_begin(1, 1, usual);
+  ls_nest step = ls_none();
+  {
+    LS_GRAPH_SCOPE(f.graph);
+    step = ls_nest_op(give_tensor(0, 0, take_number(0, 0)));
+  }
+  feeder self = {.runtime = f.c.runtime};
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, feed, &self), 0);
+  for (int i = 0; i < TUPLES; ++i) {
+    pod_runs_do(&f, ls_nest_retain(step));
+    ls_nest tuple = ls_none();
+    expect_ok(ls_outfeed_take(first_core, &tuple));
+    const ls_nest item = ls_nest_item(tuple, 0);
+    assert_true(ls_array_f64(ls_nest_as_array(item), 0) == i);
+    ls_nest_release(tuple);
+  }
+  assert_int_equal(pthread_join(thread, NULL), 0);
+  expect_ok(self.status);
+  ls_nest_release(step);
+  pod_runs_end(&f);
+}
+
+static void a_cancelled_thread_stops_waiting(void **state) {
+  (void)state;
+  LS_SPEC("O143");
+  pod_runs f = pod_runs_begin(1, 1, usual);
+  feeder self = {.runtime = f.c.runtime};
+  expect_ok(ls_cancel_create(f.c.runtime, &self.cancel));
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, feed, &self), 0);
+  while (__atomic_load_n(&self.put, __ATOMIC_RELAXED) < 64)
+    sched_yield();
+  ls_cancel_request(self.cancel);
+  assert_int_equal(pthread_join(thread, NULL), 0);
+  expect_status(self.status, LS_CANCELLED, "Infeed was cancelled");
+  assert_int_equal(self.put, 65);
+  (void)ls_cancel_make_current(self.cancel);
+  ls_nest tuple = ls_none();
+  expect_status(ls_outfeed_take(first_core, &tuple), LS_CANCELLED,
+                "Outfeed was cancelled");
+  (void)ls_cancel_make_current(NULL);
+  ls_cancel_destroy(self.cancel);
+  pod_runs_end(&f);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(arrays_are_kept_until_they_are_taken),
+      cmocka_unit_test(what_is_no_tuple_is_refused),
+      cmocka_unit_test(threads_feed_and_read_a_core),
+      cmocka_unit_test(a_cancelled_thread_stops_waiting),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
