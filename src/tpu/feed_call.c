@@ -5,8 +5,8 @@
 // One call is for all replicas. It takes tuples once there is one for each, so
 // that one which is cancelled takes none; it puts one after the other.
 //
-// A call has a lock, held by who tries and by who cancels it. No other call is
-// told while two locks are held in another order: who is told is not trying.
+// One thread at a time tries: the one that makes the call, then whoever is told
+// that a try is worth while. Its lock is between them and who cancels.
 #include "tpu/feed_call.h"
 
 #include <inttypes.h>
@@ -63,7 +63,8 @@ static ls_status enter(ls_host_call *call, size_t num_tuples,
   self->feed = feed;
   self->call = call;
   self->at = 0;
-  self->is_cancelled = self->is_over = self->has_tuples = false;
+  self->is_cancelled = self->has_tuples = false;
+  self->waits_for = NULL;
   self->closings = 0;
   self->status = NULL;
   if (!ls_grow(feed->allocator, &self->tuples, &self->most_tuples, num_tuples,
@@ -109,9 +110,8 @@ const char *ls_feed_word(const ls_feed_state *feed) {
   return ls_feed_is_outfeed(feed->kind) ? "outfeed" : "infeed";
 }
 
-static bool is_left(ls_feed_call *self) {
-  return self->is_cancelled &&
-         fail(self, LS_STATUS(LS_CANCELLED, "%s was cancelled",
+static bool fail_cancelled(ls_feed_call *self) {
+  return fail(self, LS_STATUS(LS_CANCELLED, "%s was cancelled",
                               ls_feed_is_outfeed(self->feed->kind) ? "Outfeed"
                                                                    : "Infeed"));
 }
@@ -120,13 +120,37 @@ static bool step(ls_feed_call *self);
 
 // Tries, until it is over or waits. Nothing of the call may be touched once it
 // waits, or once it has been told to be over.
-static void go_on(void *user) {
+static void go_on(ls_feed_call *self) {
+  if (step(self)) ls_host_done(self->call, ls_ok());
+}
+
+// Who has begun to wait is done with the call before another one goes on.
+static void told(void *user) {
   ls_feed_call *self = user;
   ls_mutex_lock(&self->lock);
-  const bool is_over = !self->is_over && step(self);
-  self->is_over |= is_over;
   ls_mutex_unlock(&self->lock);
-  if (is_over) ls_host_done(self->call, ls_ok());
+  go_on(self);
+}
+
+typedef enum outcome { WAITS, TRIES, ENDS } outcome;
+
+// Waits for what it is at; it ends if it is cancelled. `times` is what
+// ls_queue_told has given; NULL: it waits for nothing else.
+static outcome wait_here(ls_feed_call *self, ls_queue_side side,
+                         const uint64_t *times) {
+  ls_queue *queue = ls_feed_queue_at(self, self->at)->tuples;
+  outcome next = ENDS;
+  ls_mutex_lock(&self->lock);
+  if (!self->is_cancelled) {
+    self->waits_for = queue;
+    self->waiter = (ls_queue_waiter){.ready = told, .user = self};
+    const bool waits = times == NULL
+                           ? ls_queue_on_ready(queue, side, &self->waiter)
+                           : ls_queue_on_told(queue, *times, &self->waiter);
+    next = waits ? WAITS : TRIES;
+  }
+  ls_mutex_unlock(&self->lock);
+  return next;
 }
 
 static bool is_drained(ls_queue *queue) {
@@ -151,10 +175,9 @@ static ls_core_queue *find_drained(const ls_feed_call *self) {
 
 // Tells of a queue that has ended instead of waiting for another one: that
 // would be in vain. Each close tells who waits anywhere in the pod.
-typedef enum outcome { WAITS, TRIES, ENDS } outcome;
 static outcome wait_for_tuple(ls_feed_call *self, ls_core_queue **out_drained) {
-  ls_queue *queue = ls_feed_queue_at(self, self->at)->tuples;
-  const uint64_t told = ls_queue_told(queue);
+  const uint64_t times =
+      ls_queue_told(ls_feed_queue_at(self, self->at)->tuples);
   const uint64_t closings =
       __atomic_load_n(&self->targets->pod->closings, __ATOMIC_SEQ_CST);
   if (closings != self->closings) {
@@ -162,11 +185,11 @@ static outcome wait_for_tuple(ls_feed_call *self, ls_core_queue **out_drained) {
     if (*out_drained != NULL) return ENDS;
     self->closings = closings;
   }
-  self->waiter = (ls_queue_waiter){.ready = go_on, .user = self};
-  return ls_queue_on_told(queue, told, &self->waiter) ? WAITS : TRIES;
+  return wait_here(self, LS_QUEUE_POP, &times);
 }
 
-// Whether there is a tuple for each; ENDS: there will not be.
+// Whether there is a tuple for each; ENDS: there will not be, as a queue has
+// ended, or as the call is cancelled.
 static outcome look(ls_feed_call *self, ls_core_queue **out_drained) {
   while (self->at < self->count) {
     ls_queue *queue = ls_feed_queue_at(self, self->at)->tuples;
@@ -228,7 +251,9 @@ static bool step_take(ls_feed_call *self) {
     ls_core_queue *drained = NULL;
     const outcome next = look(self, &drained);
     if (next == WAITS) return false;
-    if (next == ENDS) return fail(self, end_of(drained));
+    if (next == ENDS)
+      return drained == NULL ? fail_cancelled(self)
+                             : fail(self, end_of(drained));
     for (size_t i = 0; i < self->count && self->at == self->count; ++i) {
       bool popped =
           self->tuples[i].kind != LS_KIND_NONE || !ls_feed_is_used(self, i);
@@ -263,6 +288,7 @@ static bool step_ready(ls_feed_call *self) {
   ls_core_queue *drained = NULL;
   const outcome next = look(self, &drained);
   if (next == WAITS) return false;
+  if (next == ENDS && drained == NULL) return fail_cancelled(self);
   self->has_tuples = next == TRIES;
   if (!self->has_tuples) drop_surplus(self);
   return true;
@@ -320,15 +346,14 @@ static bool step_put(ls_feed_call *self) {
       if (self->passing.closes) ls_core_queue_close(queue);
       continue;
     }
-    self->waiter = (ls_queue_waiter){.ready = go_on, .user = self};
-    if (ls_queue_on_ready(queue->tuples, LS_QUEUE_PUSH, &self->waiter))
-      return false;
+    const outcome next = wait_here(self, LS_QUEUE_PUSH, NULL);
+    if (next == WAITS) return false;
+    if (next == ENDS) return fail_cancelled(self);
   }
   return true;
 }
 
 static bool step(ls_feed_call *self) {
-  if (is_left(self)) return true;
   switch (self->feed->kind) {
   case LS_INFEED_DEQUEUE:
   case LS_OUTFEED_DEQUEUE:
@@ -367,17 +392,14 @@ ls_status ls_feed_call_end(ls_feed_call *self, size_t num_tuples) {
 }
 
 void ls_feed_call_cancel(ls_feed_call *self) {
+  const bool takes =
+      ls_feed_takes(self->feed->kind) || self->feed->kind == LS_INFEED_READY;
   ls_mutex_lock(&self->lock);
   self->is_cancelled = true;
   const bool waits =
-      !self->is_over && self->at < self->count &&
-      ls_queue_withdraw(ls_feed_queue_at(self, self->at)->tuples,
-                        ls_feed_takes(self->feed->kind) ||
-                                self->feed->kind == LS_INFEED_READY
-                            ? LS_QUEUE_POP
-                            : LS_QUEUE_PUSH,
+      self->waits_for != NULL &&
+      ls_queue_withdraw(self->waits_for, takes ? LS_QUEUE_POP : LS_QUEUE_PUSH,
                         &self->waiter);
-  if (waits) self->is_over = is_left(self);
   ls_mutex_unlock(&self->lock);
-  if (waits) ls_host_done(self->call, ls_ok());
+  if (waits && fail_cancelled(self)) ls_host_done(self->call, ls_ok());
 }

@@ -15,10 +15,12 @@ struct ls_feed_call {
   ls_host_call *call;
   ls_feed_targets *targets;
   size_t first, count;  // Of the targets.
+  size_t at;            // What is tried or waited for.
+  ls_mutex lock;  // Guards what follows, and is held where it begins to wait.
   ls_queue_waiter waiter;
-  ls_mutex lock;  // Guards what follows.
-  size_t at;      // What is tried or waited for.
-  bool is_cancelled, is_over;
+  ls_queue *waits_for;  // Where the waiter is, or was.
+  bool is_cancelled;
+  // Of who tries, or has found it waiting and has withdrawn the waiter.
   uint64_t closings;       // Seen so far; see wait_for_tuple.
   bool has_tuples;         // Of INFEED_READY: its result.
   ls_nest *tuples;         // Taken; of enqueues the first is to be put.

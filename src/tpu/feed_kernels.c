@@ -36,7 +36,6 @@ static ls_status start_ready(ls_host_call *call) {
   const bool is_wanted =
       call->num_inputs == 0 || *(const uint8_t *)call->inputs[0] != 0;
   LS_RETURN_IF_ERROR(ls_feed_call_begin(call, most_tuples(call), &self));
-  self->is_over = !is_wanted;
   if (is_wanted)
     ls_feed_call_go_on(self);
   else
