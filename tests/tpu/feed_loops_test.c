@@ -2,9 +2,12 @@
 //
 // Loops of hosts and of the device in one session run: they go side by side on
 // one thread, however deep their queues are.
-#include <stdio.h>
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "lockstep/cancel.h"
 #include "lockstep/distributed.h"
 #include "lockstep/eager.h"
 #include "lockstep/flow.h"
@@ -163,6 +166,65 @@ static void tuples_are_filled_again(void **state) {
   assert_int_equal(allocations(600), allocations(300));
 }
 
+// ---- Cancelling ------------------------------------------------------------
+static void *request(void *cancel) {
+  usleep((useconds_t)(rand() % 700));
+  ls_cancel_request(cancel);
+  return NULL;
+}
+
+// Loops of three hosts and the device that go on and on, and others that end.
+static void a_cancelled_run_ends_wherever_it_is(void **state) {
+  (void)state;
+  LS_SPEC("O143");
+  enum { HOSTS = 3, TIMES = 100 };
+  const char *times = getenv("LS_TEST_CANCELS");
+  const int count = times != NULL ? atoi(times) : TIMES;
+  pod_runs f = pod_runs_begin(
+      HOSTS, 1, (ls_runtime_options){.threads = 1, .stall_ms = 20000});
+  loops endless = {.steps = 1 << 30, .replicas = HOSTS, .gives = true};
+  loops l = {.steps = 20, .replicas = HOSTS, .gives = true};
+  host hosts[2 * HOSTS];
+  ls_nest all[2];
+  {
+    LS_GRAPH_SCOPE(f.graph);
+    for (int k = 0; k < 2; ++k) {
+      loops *these = k == 0 ? &endless : &l;
+      ls_nest fetches[2 * HOSTS + 1];
+      for (int i = 0; i < 2 * HOSTS; ++i) {
+        hosts[i] = (host){i / 2, i % 2 == 1};
+        fetches[i] = ls_leaf(host_loop(&hosts[i], these->steps));
+      }
+      fetches[2 * HOSTS] = device_loop(these);
+      all[k] = ls_nest_sequence(LS_KIND_LIST, fetches, 2 * HOSTS + 1);
+    }
+  }
+  ls_cancel *cancel = NULL;
+  expect_ok(ls_cancel_create(f.c.runtime, &cancel));
+  for (int i = 0; i < count; ++i) {
+    pthread_t thread;
+    assert_null(ls_cancel_make_current(cancel));
+    assert_int_equal(pthread_create(&thread, NULL, request, cancel), 0);
+    expect_status(pod_runs_try(&f, ls_nest_retain(all[0])), LS_CANCELLED,
+                  "cancelled");
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_ptr_equal(ls_cancel_make_current(NULL), cancel);
+    ls_cancel_reset(cancel);
+    ls_pod_initialize(f.pod);
+    pod_runs_do(&f, ls_nest_retain(all[1]));
+    const ls_nest of = ls_nest_item(f.results, 2 * HOSTS);
+    const ls_nest item = ls_nest_item(ls_nest_item(of, 1), 0);
+    assert_true(ls_array_f64(ls_nest_as_array(item), 0) == 19 * 20 / 2);
+  }
+  assert_int_equal(ls_runtime_abandoned_calls(f.c.runtime), 0);
+  ls_cancel_destroy(cancel);
+  ls_nest_release(all[0]);
+  ls_nest_release(all[1]);
+  ls_infeed_queue_release(endless.queue);
+  ls_infeed_queue_release(l.queue);
+  pod_runs_end(&f);
+}
+
 // ---- Nobody at the other end -----------------------------------------------
 static void a_queue_that_nobody_feeds_is_named(void **state) {
   (void)state;
@@ -292,6 +354,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(many_hosts_and_the_device_go_side_by_side),
       cmocka_unit_test(tuples_are_filled_again),
+      cmocka_unit_test(a_cancelled_run_ends_wherever_it_is),
       cmocka_unit_test(a_queue_that_nobody_feeds_is_named),
       cmocka_unit_test(replicas_that_go_their_own_ways_take_their_tuples),
       cmocka_unit_test(replicas_of_a_mirrored_strategy_are_the_first_cores),
