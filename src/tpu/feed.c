@@ -247,10 +247,10 @@ static bool is_current(const ls_feed_targets *targets, size_t least) {
          targets->generation > 0;
 }
 
-static ls_status find_all(ls_feed_state *feed, ls_runtime *runtime,
-                          size_t first, size_t count) {
+// With the lock held. `pod` is what was found where there are no targets.
+static ls_status find_all(ls_feed_state *feed, ls_pod *pod, size_t first,
+                          size_t count) {
   if (!is_current(feed->targets, first + count)) {
-    ls_pod *pod = find_pod(feed, runtime);
     LS_RETURN_IF_ERROR(check_pod(feed, pod));
     if (first + count > (size_t)ls_pod_num_cores(pod))
       return ls_feed_is_on_host(feed->kind)
@@ -269,15 +269,24 @@ static ls_status find_all(ls_feed_state *feed, ls_runtime *runtime,
   return ls_ok();
 }
 
+// The system is looked for without the lock: who looks takes the runtime's.
 ls_status ls_feed_find(ls_feed_state *feed, ls_runtime *runtime, int64_t first,
                        size_t count, ls_feed_targets **out_targets) {
-  ls_mutex_lock(&feed->lock);
-  const ls_status status =
-      first < 0 ? ls_invalid_argument("%s: there is no TPU with ordinal "
-                                      "%" PRId64,
-                                      names[feed->kind], first)
-                : find_all(feed, runtime, (size_t)first, count);
-  *out_targets = feed->targets;
-  ls_mutex_unlock(&feed->lock);
+  if (first < 0)
+    return ls_invalid_argument("%s: there is no TPU with ordinal %" PRId64,
+                               names[feed->kind], first);
+  ls_status status = ls_ok();
+  bool is_known = false, is_lost = false;  // Initialized anew in between.
+  do {
+    ls_mutex_lock(&feed->lock);
+    is_known = is_current(feed->targets, (size_t)first + count);
+    ls_mutex_unlock(&feed->lock);
+    ls_pod *pod = is_known ? NULL : find_pod(feed, runtime);
+    ls_mutex_lock(&feed->lock);
+    is_lost = is_known && !is_current(feed->targets, (size_t)first + count);
+    if (!is_lost) status = find_all(feed, pod, (size_t)first, count);
+    *out_targets = feed->targets;
+    ls_mutex_unlock(&feed->lock);
+  } while (is_lost);
   return status;
 }
