@@ -5,6 +5,7 @@
 #include "base/runtime_internal.h"
 #include "lockstep/infeed.h"
 #include "tpu/core_queues.h"
+#include "tpu/pod_fault.h"
 
 static ls_status find(const char *device, bool is_outfeed,
                       ls_core_queue **out_queue) {
@@ -120,23 +121,38 @@ static ls_status put(const ls_core_queue *queue, sleeper *self, ls_nest list) {
   }
 }
 
+// Through the door of the pod, where another tuple may come in place of this,
+// which is taken over.
+static ls_status pass(ls_core *core, ls_nest *list, ls_pod_passing *passing) {
+  LS_RETURN_IF_ERROR(ls_pod_pass(core, LS_DOOR_ENQUEUE, passing));
+  if (!passing->changes) return ls_ok();
+  ls_nest_release(*list);
+  *list = ls_none();
+  const ls_nest other = ls_nest_zeros(LS_DTYPE_U8, LS_SCALAR);
+  *list = LS_LIST(other);
+  return ls_nest_status(*list);
+}
+
 ls_status ls_infeed_put(const char *device, ls_nest tuple) {
   LS_REQUIRE(device);
   ls_core_queue *queue = NULL;
   ls_nest list = ls_none();
+  ls_pod_passing passing = {0};
   sleeper self;
   LS_RETURN_IF_ERROR(find(device, false, &queue));
   LS_RETURN_IF_ERROR(as_list(tuple, &list));
-  ls_status status = begin_sleep(&self);
-  if (ls_status_is_ok(status)) {
+  ls_status status = pass(queue->core, &list, &passing);
+  const bool is_lost = passing.loses || !ls_status_is_ok(status);
+  if (!is_lost) status = begin_sleep(&self);
+  if (!is_lost && ls_status_is_ok(status)) {
     status = put(queue, &self, list);
     end_sleep(&self);
   }
-  if (ls_status_is_ok(status))
-    ls_runtime_note_input(ls_runtime_current());
-  else
-    ls_nest_release(list);
-  return status;
+  if (is_lost || !ls_status_is_ok(status)) ls_nest_release(list);
+  LS_RETURN_IF_ERROR(status);
+  if (passing.closes) ls_core_queue_close(queue);
+  ls_runtime_note_input(ls_runtime_current());
+  return ls_ok();
 }
 
 // ---- Taking ----------------------------------------------------------------

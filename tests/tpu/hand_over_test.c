@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include "lockstep/cancel.h"
+#include "lockstep/tpu_system.h"
 #include "support/pod_runs.h"
 
 static const ls_runtime_options usual = {.threads = 1, .stall_ms = 20000};
@@ -70,6 +71,37 @@ static void what_is_no_tuple_is_refused(void **state) {
   assert_true(ls_array_is_unique(ls_nest_as_array(array)));
   ls_nest_release(array);
   ls_nest_release(empty);
+  pod_runs_end(&f);
+}
+
+// ---- Faults ----------------------------------------------------------------
+// Of four tuples the second is lost, and the third the last one.
+static void faults_of_a_pod_meet_what_is_handed_over(void **state) {
+  (void)state;
+  pod_runs f = pod_runs_begin(1, 1, usual);
+  ls_nest take = ls_none();
+  {
+    LS_GRAPH_SCOPE(f.graph);
+    take = ls_leaf(take_number(0, 0));
+  }
+  expect_ok(ls_pod_inject(
+      f.pod, &(ls_pod_fault){.kind = LS_POD_TUPLE_LOST, .at_step = 1}));
+  expect_ok(ls_pod_inject(
+      f.pod, &(ls_pod_fault){.kind = LS_POD_INFEED_CLOSED, .at_step = 2}));
+  for (int i = 0; i < 3; ++i) {
+    const ls_nest array = number_array(i);
+    expect_ok(ls_infeed_put(first_core, array));
+    ls_nest_release(array);
+  }
+  const ls_nest late = number_array(3);
+  expect_status(ls_infeed_put(first_core, late), LS_FAILED_PRECONDITION,
+                "closed");
+  ls_nest_release(late);
+  for (int i = 0; i < 3; i += 2) {
+    pod_runs_do(&f, ls_nest_retain(take));
+    assert_true(pod_runs_number(&f, 0) == i);
+  }
+  expect_status(pod_runs_try(&f, take), LS_OUT_OF_RANGE, "infeed closed");
   pod_runs_end(&f);
 }
 
@@ -152,6 +184,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(arrays_are_kept_until_they_are_taken),
       cmocka_unit_test(what_is_no_tuple_is_refused),
+      cmocka_unit_test(faults_of_a_pod_meet_what_is_handed_over),
       cmocka_unit_test(threads_feed_and_read_a_core),
       cmocka_unit_test(a_cancelled_thread_stops_waiting),
   };
