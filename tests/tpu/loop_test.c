@@ -108,7 +108,7 @@ static void a_loop_goes_round_while_the_condition_holds(void **state) {
   (void)state;
   LS_SPEC("O168");
   for (int replicas = 0; replicas <= 3; replicas += 3) {
-    pod_runs f = pod_runs_begin(1, replicas > 0 ? replicas : 1, one_thread);
+    pod_runs f = pod_runs_begin(1, 4, one_thread);
     job j = {.loop = {.condition = below_seven, .body = add_up},
              .num_inputs = 2};
     ls_nest outputs = ls_none();
