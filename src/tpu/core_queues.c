@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/values/array_internal.h"
+#include "base/values/nest_internal.h"
 #include "lockstep/device_name.h"
 
 static ls_core_queue **place_of(ls_core *core, bool is_outfeed) {
@@ -138,8 +139,8 @@ static ls_status make_new(const ls_core_queue *queue, const ls_type *types,
     items[made] = array == NULL ? ls_none() : ls_nest_array(array);
   }
   if (ls_status_is_ok(status)) {
-    *out_tuple = ls_nest_sequence(LS_KIND_TUPLE, items, count);
-    status = ls_nest_status(*out_tuple);
+    status =
+        ls_take_nest(ls_nest_sequence(LS_KIND_TUPLE, items, count), out_tuple);
   } else {
     for (size_t i = 0; i < made; ++i)
       ls_nest_release(items[i]);

@@ -3,6 +3,7 @@
 #include "base/cancel.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_internal.h"
 #include "lockstep/infeed.h"
 #include "tpu/core_queues.h"
 #include "tpu/pod_fault.h"
@@ -100,8 +101,8 @@ static ls_status as_list(ls_nest tuple, ls_nest *out_list) {
   if (ls_status_is_ok(status)) {
     for (size_t i = 0; i < count; ++i)
       items[i] = ls_nest_retain(items[i]);
-    *out_list = ls_nest_sequence(LS_KIND_LIST, items, count);
-    status = ls_nest_status(*out_list);
+    status =
+        ls_take_nest(ls_nest_sequence(LS_KIND_LIST, items, count), out_list);
   }
   ls_release(allocator, items);
   return status;
@@ -128,9 +129,7 @@ static ls_status pass(ls_core *core, ls_nest *list, ls_pod_passing *passing) {
   if (!passing->changes) return ls_ok();
   ls_nest_release(*list);
   *list = ls_none();
-  const ls_nest other = ls_nest_zeros(LS_DTYPE_U8, LS_SCALAR);
-  *list = LS_LIST(other);
-  return ls_nest_status(*list);
+  return ls_take_nest(LS_LIST(ls_nest_zeros(LS_DTYPE_U8, LS_SCALAR)), list);
 }
 
 ls_status ls_infeed_put(const char *device, ls_nest tuple) {

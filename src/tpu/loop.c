@@ -290,8 +290,8 @@ static ls_status build_here(building *b, ls_nest inputs, ls_nest *outputs) {
                                     loop->infeed, true));
   LS_RETURN_IF_ERROR(take_inputs(b, inputs));
   LS_RETURN_IF_ERROR(prepare_infeed(b));
-  ls_nest made = initial_values(b);
-  LS_RETURN_IF_ERROR(ls_nest_status(made));
+  ls_nest made = ls_none();
+  LS_RETURN_IF_ERROR(ls_take_nest(initial_values(b), &made));
   made = ls_step_while(condition_of, body_of, b, made, 0);
   ls_status status = ls_nest_status(made);
   if (ls_status_is_ok(status)) status = give_outputs(b, made, outputs);
