@@ -14,6 +14,8 @@
 #ifndef LOCKSTEP_REPLICATE_H_
 #define LOCKSTEP_REPLICATE_H_
 
+#include "lockstep/parameters.h"
+#include "lockstep/topology.h"
 #include "lockstep/variable.h"
 
 #ifdef __cplusplus
@@ -22,6 +24,13 @@ extern "C" {
 
 // How to replicate. Zero in a field means its default.
 typedef struct ls_replicate_options {
+  // What the callback takes, to be held against the number of inputs. Default:
+  // anything. Inputs that may be left out, and are, come as none.
+  const ls_parameters *parameters;
+  // Which cores each replica has, lent for the call. Default: one core, of the
+  // local system if there is one; then there are as many replicas as cores, or
+  // one.
+  const ls_device_assignment *assignment;
   // Whether ops that no core runs (strings, summaries, prints) go to the host
   // by themselves. Default off.
   ls_flag soft_placement;
@@ -66,6 +75,14 @@ ls_split_compile_and_replicate(ls_callback fn, void *user, ls_nest inputs,
 // can be fed and fetched. Outside of computations `fn` is just called.
 //   LS_UNIMPLEMENTED  inside of another such call; `fn` has left a scope open.
 LS_API ls_nest ls_outside_compilation(ls_callback fn, void *user, ls_nest args);
+
+// How many replicas the computation has that ops are made for here, which is
+// what collectives count by; 0: none. In the scope it is `count`, for ops that
+// are put into a computation by hand.
+//   LS_UNIMPLEMENTED      in the scope: it is set already.
+//   LS_INVALID_ARGUMENT   in the scope: less than 1.
+LS_API int32_t ls_num_shards(void);
+LS_API void ls_shard_scope_begin(ls_scope *scope, int32_t count);
 
 // Whether the op is of a replicated computation.
 LS_API bool ls_op_is_replicated(ls_op op);

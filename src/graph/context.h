@@ -80,6 +80,7 @@ typedef struct ls_scope_state {
   // The policy of the export (distribute/variables/export.c), + 1; 0: none.
   int8_t exporting;
   bool primaries_only;  // In it, a distributed variable is its first component.
+  int32_t shards;  // Of what a replicated computation is cut into; 0: nothing.
 } ls_scope_state;
 
 // What an ls_scope is.

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The inputs of a replicated computation.
+#include <stdio.h>
+
 #include "base/runtime_internal.h"
 #include "graph/region.h"
+#include "tpu/pod.h"
 #include "tpu/replicate.h"
 
 static bool is_sequence(ls_nest nest) {
@@ -48,6 +51,7 @@ static const char *types_of(ls_replication *r, size_t replica) {
         &r->memory, "%s%s%s", text, i == 0 ? "" : ", ",
         value.ref == 0 ? "none" : ls_dtype_name(ls_tensor_dtype(value)));
   }
+  if (text != NULL) text = ls_arena_format(&r->memory, "%s)", text);
   return text == NULL ? "" : text;
 }
 
@@ -96,17 +100,77 @@ static ls_status check_types(ls_replication *r) {
   return ls_ok();
 }
 
+// What a callback of such parameters needs and these inputs are not; an empty
+// text: nothing.
+static void complain(const ls_parameters *p, size_t supplied, char *text,
+                     size_t size) {
+  const size_t least = p->count - p->num_optional;
+  const bool open = p->num_optional > 0 || p->variadic;
+  text[0] = '\0';
+  size_t wanted = least;
+  const char *how = NULL;
+  if (supplied < least) {
+    how = open ? "at least" : "exactly";
+  } else if (!p->variadic && supplied > p->count) {
+    how = open ? "at most" : "exactly";
+    wanted = p->count;
+  }
+  if (how != NULL)
+    snprintf(text, size, "%s %zu argument%s", how, wanted,
+             wanted == 1 ? "" : "s");
+}
+
+static ls_status check_arity(const ls_replication *r) {
+  char wanted[64], names[300] = "";
+  const size_t supplied = ls_nest_count(r->first);
+  if (r->options->parameters == NULL) return ls_ok();
+  complain(r->options->parameters, supplied, wanted, sizeof(wanted));
+  if (wanted[0] == '\0') return ls_ok();
+  return ls_invalid_argument(
+      "the computation cannot be called with %zu inputs, %s: it takes %s",
+      supplied, ls_nest_print(r->first, names, sizeof(names)), wanted);
+}
+
+// As many replicas as the assignment has; else as the local system has cores,
+// or one.
+static ls_status check_cores(const ls_replication *r) {
+  const ls_device_assignment *assignment = r->options->assignment;
+  if (assignment != NULL) {
+    const int32_t replicas = ls_device_assignment_num_replicas(assignment);
+    if ((size_t)replicas == r->replicas) return ls_ok();
+    return ls_invalid_argument(
+        "inputs for %zu replicas, and a device assignment of %d with %d cores "
+        "each",
+        r->replicas, replicas,
+        ls_device_assignment_num_cores_per_replica(assignment));
+  }
+  const ls_pod *pod = ls_pod_of_job(r->graph->runtime, "");
+  if (pod == NULL || r->replicas == 1 ||
+      r->replicas == (size_t)ls_pod_num_cores(pod))
+    return ls_ok();
+  return ls_invalid_argument(
+      "%zu replicas without a device assignment on a system of %d cores (%d "
+      "hosts with %d each): one is possible, or one on each core",
+      r->replicas, ls_pod_num_cores(pod), pod->num_hosts, pod->cores_per_host);
+}
+
 ls_status ls_replication_take_inputs(ls_replication *r, ls_nest inputs) {
   r->first = ls_none();
   r->replicas = 1;
-  if (inputs.kind == LS_KIND_NONE) return ls_ok();
+  if (inputs.kind == LS_KIND_NONE) {
+    LS_RETURN_IF_ERROR(check_arity(r));
+    return check_cores(r);
+  }
   LS_RETURN_IF_ERROR(check_form(inputs));
   r->replicas = ls_nest_count(inputs);
+  if (r->replicas == 0) return ls_ok();
   if (r->replicas > LS_MAX_REPLICAS)
     return ls_invalid_argument("inputs for %zu replicas: at most %d are "
                                "possible",
                                r->replicas, LS_MAX_REPLICAS);
   r->first = ls_nest_item(inputs, 0);
+  LS_RETURN_IF_ERROR(check_arity(r));
+  LS_RETURN_IF_ERROR(check_cores(r));
   r->num_inputs = ls_nest_num_leaves(r->first);
   r->values = ls_arena_new_array(&r->memory, ls_tensor,
                                  r->num_inputs * r->replicas + 1);

@@ -17,6 +17,24 @@ bool ls_op_is_replicated(ls_op op) {
   return node != NULL && ls_node_mark(node, LS_MARK_REPLICATE) != NULL;
 }
 
+int32_t ls_num_shards(void) { return ls_context_current()->scoped.shards; }
+
+void ls_shard_scope_begin(ls_scope *scope, int32_t count) {
+  const int32_t around = ls_num_shards();
+  if (around != 0 || count < 1) {
+    ls_context_refuse(
+        scope, around != 0
+                   ? ls_unimplemented("tpu_shard_context cannot be nested: it "
+                                      "is of %d shards here",
+                                      around)
+                   : ls_invalid_argument("a computation of %d shards: at least "
+                                         "one is needed",
+                                         count));
+    return;
+  }
+  ls_context_open(scope, LS_SCOPE_FLOW)->scoped.shards = count;
+}
+
 // ---- Around it -------------------------------------------------------------
 static ls_status add_inputs(ls_replication *r) {
   r->inputs = ls_arena_new_array(&r->memory, ls_tensor, r->num_inputs + 1);
@@ -58,14 +76,55 @@ static ls_status begin_context(ls_replication *r) {
   return ls_tpu_context_init(&r->context, name, (int32_t)r->replicas, pivot);
 }
 
+// What is said of the assignment: cores of a replica, four numbers a core, and
+// the topology's bytes.
+typedef struct placement {
+  int64_t cores;
+  int64_t *numbers;
+  size_t count;
+  ls_attr topology;
+} placement;
+
+static ls_status find_placement(ls_replication *r, placement *out) {
+  const ls_device_assignment *assignment = r->options->assignment;
+  *out = (placement){.cores = 1,
+                     .topology = {.name = "topology",
+                                  .kind = LS_ATTR_STRING,
+                                  .as.string = ""}};
+  if (assignment == NULL) return ls_ok();
+  out->cores = ls_device_assignment_num_cores_per_replica(assignment);
+  out->numbers = ls_arena_new_array(&r->memory, int64_t,
+                                    r->replicas * (size_t)out->cores * 4);
+  if (out->numbers == NULL) return ls_out_of_memory();
+  for (size_t replica = 0; replica < r->replicas; ++replica)
+    for (int64_t core = 0; core < out->cores; ++core) {
+      ls_coordinate place;
+      LS_RETURN_IF_ERROR(ls_device_assignment_place(
+          assignment, (int32_t)replica, (int32_t)core, &place));
+      for (int i = 0; i < LS_MESH_RANK; ++i)
+        out->numbers[out->count++] = place.at[i];
+    }
+  size_t size = 0;
+  const void *bytes =
+      ls_topology_serialized(ls_device_assignment_topology(assignment), &size);
+  ls_array *array = NULL;
+  LS_RETURN_IF_ERROR(ls_array_create_copy(LS_DTYPE_U8, LS_SHAPE((int64_t)size),
+                                          bytes, &array));
+  out->topology =
+      (ls_attr){.name = "topology", .kind = LS_ATTR_ARRAY, .as.array = array};
+  return ls_ok();
+}
+
 static ls_status add_metadata(ls_replication *r) {
   const ls_replicate_options *o = r->options;
+  placement where;
+  LS_RETURN_IF_ERROR(find_placement(r, &where));
   const ls_attr attrs[] = {
       LS_OWN_I(NUM_REPLICAS, (int64_t)r->replicas),
       LS_OWN_B(USE_TPU, true),
-      LS_OWN_I(NUM_CORES_PER_REPLICA, 1),
-      {.name = "topology", .kind = LS_ATTR_STRING, .as.string = ""},
-      LS_OWN_IS(DEVICE_ASSIGNMENT, NULL, 0),
+      LS_OWN_I(NUM_CORES_PER_REPLICA, where.cores),
+      where.topology,
+      LS_OWN_IS(DEVICE_ASSIGNMENT, where.numbers, where.count),
       {.name = LS_MARK_HOST_CORES, .kind = LS_ATTR_STRINGS},
       LS_OWN_S(STEP_MARKER_LOCATION, "STEP_MARK_AT_ENTRY"),
       LS_OWN_B(ALLOW_SOFT_PLACEMENT, o->soft_placement == LS_FLAG_ON),
@@ -73,6 +132,8 @@ static ls_status add_metadata(ls_replication *r) {
   r->metadata = ls_op_add(&(ls_op_spec){.type = LS_OP_TPU_REPLICATE_METADATA,
                                         .attrs = attrs,
                                         .num_attrs = LS_COUNT_OF(attrs)});
+  if (where.topology.kind == LS_ATTR_ARRAY)
+    ls_array_release(where.topology.as.array);
   return ls_op_is_failed(r->metadata) ? ls_graph_error(r->graph) : ls_ok();
 }
 
@@ -106,7 +167,15 @@ static ls_status enter_inputs(ls_replication *r, ls_nest *out_args) {
   *out_args = r->first.kind == LS_KIND_NONE
                   ? ls_nest_sequence(LS_KIND_TUPLE, NULL, 0)
                   : ls_nest_pack(r->first, leaves, r->num_inputs);
-  return ls_nest_status(*out_args);
+  LS_RETURN_IF_ERROR(ls_nest_status(*out_args));
+  if (r->options->parameters == NULL) return ls_ok();
+  ls_nest bound = ls_none();
+  const ls_status status =
+      ls_parameters_bind(r->options->parameters, "a replicated computation",
+                         *out_args, ls_none(), &bound);
+  ls_nest_release(*out_args);
+  *out_args = bound;
+  return status;
 }
 
 static ls_status build_inside(ls_replication *r, ls_callback fn, void *user,
@@ -114,7 +183,9 @@ static ls_status build_inside(ls_replication *r, ls_callback fn, void *user,
   ls_nest args = ls_none(), made = ls_none();
   LS_RETURN_IF_ERROR(add_metadata(r));
   LS_CONTROL_SCOPE(&r->metadata, 1);
-  ls_status status = enter_inputs(r, &args);
+  LS_SCOPE_(ls_shard_scope_begin, (int32_t)r->replicas);
+  ls_status status = ls_scope_status();
+  if (ls_status_is_ok(status)) status = enter_inputs(r, &args);
   if (ls_status_is_ok(status)) {
     made = fn(args, user);
     // An op maker's failure inside is the first cause.
