@@ -294,6 +294,10 @@ LS_API LS_MUST_USE ls_status ls_graph_print(const ls_graph *graph,
                                             char **out_text);
 LS_API LS_MUST_USE ls_status ls_graph_print_dot(const ls_graph *graph,
                                                 char **out_text);
+// The same text with replicated computations (lockstep/replicate.h) as they are
+// run: each is one replicate op, whose region holds its ops.
+LS_API LS_MUST_USE ls_status ls_graph_print_gathered(const ls_graph *graph,
+                                                     char **out_text);
 LS_API void ls_text_release(char *text);
 // Makes a graph from its text. `kernels` names the host kernels that may occur
 // (NULL, 0: none). The caller owns the graph.

@@ -245,6 +245,7 @@ typedef struct cli_step_options {
   int64_t replicas;       // Required.
   int64_t batch_size;     // Default: the model's.
   const char *precision;  // Default "f32".
+  bool tpu;               // Of a TPU strategy on so many cores.
 } cli_step_options;
 ls_status cli_step_open(const ls_model_type *type,
                         const cli_step_options *options, cli_step *out_step);

@@ -6,7 +6,7 @@
 
 typedef struct graph_flags {
   const char *model, *precision, *math;
-  bool lowered, plan, dot, cost;
+  bool lowered, plan, dot, cost, tpu, gathered;
   int64_t replicas, threads, batch_size;
 } graph_flags;
 
@@ -35,7 +35,8 @@ static ls_status print(const graph_flags *flags, const ls_model_type *type,
       cli_step_open(type,
                     &(cli_step_options){.replicas = flags->replicas,
                                         .batch_size = flags->batch_size,
-                                        .precision = flags->precision},
+                                        .precision = flags->precision,
+                                        .tpu = flags->tpu || flags->gathered},
                     step));
   LS_RETURN_IF_ERROR(run_once(step));
   char *text = NULL;
@@ -48,8 +49,9 @@ static ls_status print(const graph_flags *flags, const ls_model_type *type,
     LS_RETURN_IF_ERROR(ls_function_print_cost(step->function, &text));
   } else {
     const ls_graph *graph = ls_function_graph(step->function);
-    LS_RETURN_IF_ERROR(flags->dot ? ls_graph_print_dot(graph, &text)
-                                  : ls_graph_print(graph, &text));
+    LS_RETURN_IF_ERROR(flags->dot        ? ls_graph_print_dot(graph, &text)
+                       : flags->gathered ? ls_graph_print_gathered(graph, &text)
+                                         : ls_graph_print(graph, &text));
   }
   fputs(text, stdout);
   ls_text_release(text);
@@ -69,6 +71,10 @@ int cli_graph(int argc, char **argv) {
        0},
       {"dot", CLI_FLAG, &flags.dot, NULL,
        "the built graph as a drawing for Graphviz", 0},
+      {"tpu", CLI_FLAG, &flags.tpu, NULL,
+       "the step of a TPU strategy: a replicated computation", 0},
+      {"gathered", CLI_FLAG, &flags.gathered, NULL,
+       "the same graph with its computation as one op, as it is run", 0},
       {"replicas", CLI_COUNT, &flags.replicas, "N",
        "replicas of the step (default 1)", 1},
       CLI_THREADS_OPTION(&flags.threads),
@@ -87,9 +93,10 @@ int cli_graph(int argc, char **argv) {
       .operand = &flags.model};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
-  if (flags.lowered + flags.plan + flags.dot + flags.cost > 1) {
-    cli_say("graph",
-            "--lowered, --plan, --cost and --dot are four prints; give one");
+  if (flags.lowered + flags.plan + flags.dot + flags.cost + flags.gathered >
+      1) {
+    cli_say("graph", "--lowered, --plan, --cost, --dot and --gathered are five "
+                     "prints; give one");
     return CLI_USAGE;
   }
   if (!cli_check_arithmetic("graph", flags.precision, &flags.math))

@@ -169,15 +169,46 @@ int cli_runtime_close(const char *command, ls_runtime *runtime, int code) {
 }
 
 // ---- A step ----------------------------------------------------------------
+// On a row of cores that one host has.
+static ls_status create_tpu_strategy(int32_t replicas,
+                                     ls_strategy **out_strategy) {
+  const int32_t mesh[LS_MESH_RANK] = {replicas, 1, 1, 1};
+  ls_array *places = NULL;
+  ls_topology *topology = NULL;
+  ls_device_assignment *assignment = NULL;
+  LS_RETURN_IF_ERROR(ls_array_create(
+      LS_DTYPE_I32, LS_SHAPE(1, replicas, LS_MESH_RANK), &places));
+  for (int32_t r = 0; r < replicas; ++r)
+    ls_array_set_i64(places, (int64_t)r * LS_MESH_RANK, r);
+  ls_status status = ls_topology_create(mesh, LS_MESH_RANK, places, &topology);
+  if (ls_status_is_ok(status))
+    status = ls_device_assignment_build(
+        topology,
+        &(ls_device_assignment_options){.num_replicas = LS_SOME(replicas),
+                                        .order = LS_DEVICE_ORDER_MESH},
+        &assignment);
+  if (ls_status_is_ok(status))
+    status = ls_tpu_strategy_create(&(ls_tpu_options){.assignment = assignment},
+                                    out_strategy);
+  ls_device_assignment_release(assignment);
+  ls_topology_release(topology);
+  ls_array_release(places);
+  return status;
+}
+
 static ls_status fill_step(const ls_model_type *type,
                            const cli_step_options *options, int64_t batch_size,
                            cli_step *step) {
   ls_model_options model = {0};
   if (options->precision != NULL)
     LS_RETURN_IF_ERROR(cli_precision(options->precision, &model.dtype));
-  LS_RETURN_IF_ERROR(ls_mirrored_strategy_create(
-      &(ls_mirrored_options){.num_replicas = LS_SOME(options->replicas)},
-      &step->strategy));
+  LS_RETURN_IF_ERROR(
+      options->tpu
+          ? create_tpu_strategy((int32_t)options->replicas, &step->strategy)
+          : ls_mirrored_strategy_create(
+                &(ls_mirrored_options){.num_replicas =
+                                           LS_SOME(options->replicas)},
+                &step->strategy));
   LS_RETURN_IF_ERROR(ls_model_create(type, &model, &step->model));
   LS_RETURN_IF_ERROR(
       ls_function_create(&(ls_function_options){.call = type->train_step,

@@ -3,6 +3,7 @@
 
 #include "base/runtime_internal.h"
 #include "graph/equal.h"
+#include "graph/gather/gather.h"
 #include "lower/ops.h"
 
 static const ls_lower_function lower_table[LS_OP_COUNT] = {
@@ -119,8 +120,13 @@ static ls_status lower_one(ls_lower_scope *scope, ls_node *node) {
   if (ls_status_is_ok(status)) status = lower_table[node->type](scope, node);
   if (ls_status_is_ok(status)) return status;
   char text[LS_MAX_FULL_NAME];
-  return ls_status_annotate(
+  status = ls_status_annotate(
       status, "in %s", ls_node_describe(scope->from, node, text, sizeof(text)));
+  const char *outside = ls_node_mark(node, LS_MARK_OUTSIDE);
+  return outside == NULL
+             ? status
+             : ls_status_annotate(status, "in outside compiled cluster '%s'",
+                                  outside);
 }
 
 ls_status ls_lower_nodes(ls_lower_scope *scopes, size_t num_scopes,

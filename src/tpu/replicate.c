@@ -11,6 +11,7 @@
 #include "graph/make/make.h"
 #include "graph/region.h"
 #include "graph/trial.h"
+#include "tpu/log.h"
 
 bool ls_op_is_replicated(ls_op op) {
   const ls_node *node = ls_graph_node(op.graph, op.id);
@@ -178,11 +179,28 @@ static ls_status enter_inputs(ls_replication *r, ls_nest *out_args) {
   return status;
 }
 
+// A variable inside is made whole.
+static ls_status create_whole(const ls_creator *next,
+                              const ls_variable_options *options, void *user,
+                              ls_variable **out_variable) {
+  const ls_replication *r = user;
+  ls_variable_options whole = *options;
+  if (whole.partitioner != NULL)
+    ls_tpu_log(r->graph->runtime, LS_LOG_WARNING,
+               "the partitioner of variable '%s' is left out: variables of "
+               "computation '%s' are made whole",
+               options->name != NULL ? options->name : "Variable",
+               r->context.name);
+  whole.partitioner = NULL;
+  return ls_creator_create(next, &whole, out_variable);
+}
+
 static ls_status build_inside(ls_replication *r, ls_callback fn, void *user,
                               ls_outputs *outputs) {
   ls_nest args = ls_none(), made = ls_none();
   LS_RETURN_IF_ERROR(add_metadata(r));
   LS_CONTROL_SCOPE(&r->metadata, 1);
+  LS_CREATOR_SCOPE(create_whole, r);
   LS_SCOPE_(ls_shard_scope_begin, (int32_t)r->replicas);
   ls_status status = ls_scope_status();
   if (ls_status_is_ok(status)) status = enter_inputs(r, &args);

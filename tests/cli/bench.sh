@@ -44,6 +44,8 @@ prints "read_variable" graph tiny
 prints "^graph lowered" graph tiny --lowered
 prints "^digraph" graph tiny --dot
 prints "all_reduce" graph tiny --replicas 2 --plan
+prints "tpu_replicated_output" graph tiny --replicas 2 --tpu
+prints "= replicate\\(.*num_split = 2" graph tiny --replicas 2 --gathered
 
 # The cost of a step: its memory, the machine, a table of kernels.
 count='[0-9]+\.[0-9]+'

@@ -5,6 +5,7 @@
 
 #include "base/runtime_internal.h"
 #include "graph/gather/copy.h"
+#include "graph/variable.h"
 #include "lockstep/host.h"
 
 // Ops of the computation, at any depth: `visit` is asked of each, with the
@@ -149,6 +150,59 @@ static ls_status check_ops(const ls_copying *c, const ls_cluster *cluster) {
   return ls_ok();
 }
 
+// ---- Variables -------------------------------------------------------------
+// What is compiled and what is outside use other variables: nobody orders the
+// two.
+typedef struct variable_check {
+  const ls_cluster *cluster;
+  ls_map compiled;  // Families that compiled ops use.
+} variable_check;
+
+static const ls_variable *variable_of(const ls_node *node) {
+  const ls_attr *attr = ls_node_attr(node, LS_ATTR_ID_VARIABLE);
+  return attr == NULL ? NULL : (const ls_variable *)attr->as.object;
+}
+
+static ls_status note_variable(void *self, ls_graph *graph, ls_node *node,
+                               const char *outside) {
+  variable_check *check = self;
+  const ls_variable *variable = variable_of(node);
+  (void)graph;
+  if (variable == NULL || outside != NULL) return ls_ok();
+  return ls_map_insert_u64(&check->compiled, variable->family, check)
+             ? ls_ok()
+             : ls_out_of_memory();
+}
+
+static ls_status check_variable(void *self, ls_graph *graph, ls_node *node,
+                                const char *outside) {
+  variable_check *check = self;
+  const ls_variable *variable = variable_of(node);
+  char text[LS_MAX_FULL_NAME];
+  if (variable == NULL || outside == NULL) return ls_ok();
+  const bool on_device =
+      variable->num_components > 0 || variable->container != NULL;
+  if (!on_device && ls_map_find_u64(&check->compiled, variable->family) == NULL)
+    return ls_ok();
+  return ls_invalid_argument(
+      "variable '%s' %s, and outside compiled cluster '%s' of computation '%s' "
+      "uses it in %s: read it outside of the cluster and hand its value over",
+      variable->name,
+      on_device ? "lives on the devices" : "is used by compiled ops", outside,
+      check->cluster->name, ls_node_describe(graph, node, text, sizeof(text)));
+}
+
+static ls_status check_variables(const ls_copying *c,
+                                 const ls_cluster *cluster) {
+  variable_check check = {.cluster = cluster};
+  ls_map_init(&check.compiled, c->from->allocator);
+  ls_status status = visit_members(c, cluster, note_variable, &check);
+  if (ls_status_is_ok(status))
+    status = visit_members(c, cluster, check_variable, &check);
+  ls_map_deinit(&check.compiled);
+  return status;
+}
+
 // ---- Edges -----------------------------------------------------------------
 static ls_cluster *any_cluster(const ls_copying *c, size_t place) {
   return place == SIZE_MAX || c->cluster_of[place] == 0
@@ -207,6 +261,7 @@ ls_status ls_check_clusters(const ls_copying *c) {
     if (!c->needed[place]) continue;
     LS_RETURN_IF_ERROR(check_cores(cluster));
     LS_RETURN_IF_ERROR(check_ops(c, cluster));
+    LS_RETURN_IF_ERROR(check_variables(c, cluster));
   }
   return ls_ok();
 }

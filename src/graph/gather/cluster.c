@@ -294,6 +294,7 @@ ls_status ls_copy_cluster(ls_copying *c, ls_cluster *cluster) {
   ls_copying_init(&b.inner, c, c->from, region, c->memory);
   b.inner.is_body = true;
   b.inner.inside = cluster->name;
+  if (c->shows_copies > 0) b.inner.shows_copies = cluster->replicas;
   const ls_status status = make(&b);
   ls_graph_free(b.inner.to);
   ls_copying_deinit(&b.inner);

@@ -7,7 +7,8 @@ void ls_copying_init(ls_copying *c, ls_copying *outer, ls_graph *from,
                     .from = from,
                     .to = to,
                     .memory = memory,
-                    .inside = outer != NULL ? outer->inside : NULL};
+                    .inside = outer != NULL ? outer->inside : NULL,
+                    .shows_copies = outer != NULL ? outer->shows_copies : 0};
   ls_map_init(&c->refs, from->allocator);
   ls_map_init(&c->ids, from->allocator);
 }
@@ -178,6 +179,31 @@ static void dress(const ls_copying *c, const ls_node *node, ls_node *copy) {
   copy->origin = ls_node_source(c->from, node);
 }
 
+// An op outside has a copy for each replica, on that one's host.
+static ls_status show_copies(ls_copying *c, ls_node *node, ls_node *copy) {
+  const size_t count = c->shows_copies;
+  if (count == 0 || ls_node_mark(node, LS_MARK_OUTSIDE) == NULL) return ls_ok();
+  const char *name = ls_node_name(c->from, node);
+  const char **names = ls_arena_new_array(c->memory, const char *, count);
+  int64_t *ids = ls_arena_new_array(c->memory, int64_t, count);
+  if (names == NULL || ids == NULL) return ls_out_of_memory();
+  for (size_t r = 0; r < count; ++r) {
+    ids[r] = (int64_t)r;
+    names[r] =
+        count == 1 ? name : ls_arena_format(c->memory, "%s/R%zu", name, r);
+    if (names[r] == NULL) return ls_out_of_memory();
+  }
+  LS_RETURN_IF_ERROR(
+      ls_node_set_attr(c->to, copy,
+                       &(ls_attr){.name = "_xla_replica_id",
+                                  .kind = LS_ATTR_INTS,
+                                  .as.ints = {.items = ids, .count = count}}));
+  return ls_node_set_attr(c->to, copy,
+                          &(ls_attr){.name = "_copies",
+                                     .kind = LS_ATTR_STRINGS,
+                                     .as.strings = {names, count}});
+}
+
 static ls_status add(ls_copying *c, ls_node *node, ls_graph **regions) {
   ls_op_spec spec = {.type = node->type,
                      .attrs = node->attrs,
@@ -193,6 +219,7 @@ static ls_status add(ls_copying *c, ls_node *node, ls_graph **regions) {
   if (copy == NULL) return ls_out_of_memory();
   memset(regions, 0, node->num_regions * sizeof(*regions));  // It has them.
   dress(c, node, copy);
+  LS_RETURN_IF_ERROR(show_copies(c, node, copy));
   LS_RETURN_IF_ERROR(ls_copying_set_op(c, node->id, copy->id));
   for (unsigned i = 0; i < node->num_outputs; ++i)
     if (!c->is_body ||

@@ -26,7 +26,8 @@ typedef struct ls_copying {
   // The members of a cluster on their way into its region: `from` is that of
   // `outer`.
   bool is_body;
-  ls_map refs, ids;  // What became of values and ops.
+  size_t shows_copies;  // So many, of each op outside; 0: none are shown.
+  ls_map refs, ids;     // What became of values and ops.
   // Of this level: its clusters, by place 1 + which an op is of, and what is
   // needed and done.
   ls_cluster *clusters;

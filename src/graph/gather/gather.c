@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/gather/gather.h"
 
+#include "base/require.h"
 #include "graph/gather/copy.h"
 
 const char *ls_node_mark(const ls_node *node, const char *name) {
@@ -108,11 +109,39 @@ ls_status ls_graph_gather(const ls_gather_request *request, ls_arena *memory,
       ls_graph_make(from->kind, from->name, from->runtime, NULL, &to));
   ls_copying c;
   ls_copying_init(&c, NULL, from, to, memory);
+  c.shows_copies = request->shows_copies;
   const ls_status status = gather(&c, request, out);
   ls_copying_deinit(&c);
   if (ls_status_is_ok(status))
     out->graph = to;
   else
     ls_graph_free(to);
+  return status;
+}
+
+ls_status ls_graph_print_gathered(const ls_graph *graph, char **out_text) {
+  LS_REQUIRE(graph);
+  LS_REQUIRE(out_text);
+  *out_text = NULL;
+  const ls_gather_request request = {
+      .graph = ls_graph_resolve((ls_graph *)(uintptr_t)graph),
+      .fetches = graph->results,
+      .num_fetches = graph->num_results,
+      .feeds = graph->parameters,
+      .num_feeds = graph->num_declared,
+      .effects_are_roots = true,
+      .shows_copies = true};
+  ls_arena memory;
+  ls_gathered gathered;
+  ls_arena_init(&memory, graph->allocator);
+  ls_status status = ls_graph_gather(&request, &memory, &gathered);
+  if (ls_status_is_ok(status) && gathered.graph != NULL)
+    status = ls_graph_set_results(gathered.graph, gathered.fetches,
+                                  request.num_fetches);
+  if (ls_status_is_ok(status))
+    status = ls_graph_print(gathered.graph != NULL ? gathered.graph : graph,
+                            out_text);
+  ls_graph_free(gathered.graph);
+  ls_arena_deinit(&memory);
   return status;
 }

@@ -34,6 +34,9 @@ typedef struct ls_gather_request {
   const ls_op *targets;
   size_t num_targets;
   bool effects_are_roots;
+  // Says of outside compiled ops what their copies are called and which replica
+  // each is of: for who prints the copy.
+  bool shows_copies;
 } ls_gather_request;
 
 // The copy, and the request in it.
