@@ -74,7 +74,7 @@ int cli_graph(int argc, char **argv) {
       {"tpu", CLI_FLAG, &flags.tpu, NULL,
        "the step of a TPU strategy: a replicated computation", 0},
       {"gathered", CLI_FLAG, &flags.gathered, NULL,
-       "the same graph with its computation as one op, as it is run", 0},
+       "the same, its computation gathered: as it is run", 0},
       {"replicas", CLI_COUNT, &flags.replicas, "N",
        "replicas of the step (default 1)", 1},
       CLI_THREADS_OPTION(&flags.threads),

@@ -60,7 +60,7 @@ refuses "lockstep bench: MODEL is missing" bench
 refuses "there is no model 'none'; there are:" bench none
 refuses "lockstep graph: MODEL is missing" graph --dot
 refuses "give one" graph tiny --dot --plan
-refuses "--lowered, --plan, --cost and --dot are four prints; give one" \
+refuses "--lowered, --plan, --cost, --dot and --gathered are five prints; give one" \
   graph cnn --cost --dot
 refuses "'x' is one word too many" devices x
 refuses "--replicas is '0', expected" devices --replicas 0

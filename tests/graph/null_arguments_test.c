@@ -39,6 +39,10 @@ static void calls_of_graph_refuse_null(void **state) {
               "ls_graph_record_loss_reduction: reduction is NULL");
   expect_null(ls_graph_print(NULL, some), "ls_graph_print: graph is NULL");
   expect_null(ls_graph_print(some, NULL), "ls_graph_print: out_text is NULL");
+  expect_null(ls_graph_print_gathered(NULL, some),
+              "ls_graph_print_gathered: graph is NULL");
+  expect_null(ls_graph_print_gathered(some, NULL),
+              "ls_graph_print_gathered: out_text is NULL");
   expect_null(ls_graph_print_dot(NULL, some),
               "ls_graph_print_dot: graph is NULL");
   expect_null(ls_graph_print_dot(some, NULL),

@@ -484,6 +484,30 @@ static void eager_has_no_computations(void **state) {
                 LS_FAILED_PRECONDITION, "in eager there is none");
 }
 
+static void what_is_needed_is_not_null(void **state) {
+  (void)state;
+  computation c;
+  computation_open(&c);
+  ls_tensor told;
+  expect_status(ls_replicate(NULL, NULL, ls_none(), NULL, &c.outputs),
+                LS_INVALID_ARGUMENT, "ls_replicate: fn is NULL");
+  expect_status(ls_replicate(count_calls, NULL, ls_none(), NULL, NULL),
+                LS_INVALID_ARGUMENT, "ls_replicate: outputs is NULL");
+  expect_status(ls_split_compile_and_replicate(count_calls, NULL, ls_none(),
+                                               NULL, NULL, &c.outputs),
+                LS_INVALID_ARGUMENT,
+                "ls_split_compile_and_replicate: compile_status is NULL");
+  expect_status(ls_split_compile_and_replicate(count_calls, NULL, ls_none(),
+                                               NULL, &told, NULL),
+                LS_INVALID_ARGUMENT,
+                "ls_split_compile_and_replicate: outputs is NULL");
+  const ls_nest made = ls_outside_compilation(NULL, NULL, ls_none());
+  expect_status(ls_nest_status(made), LS_INVALID_ARGUMENT,
+                "ls_outside_compilation: fn is NULL");
+  ls_nest_release(made);
+  computation_close(&c);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(inputs_are_a_list_for_each_replica),
@@ -499,6 +523,7 @@ int main(void) {
       cmocka_unit_test(an_assignment_is_part_of_the_metadata),
       cmocka_unit_test(the_number_of_shards_is_that_of_replicas),
       cmocka_unit_test(eager_has_no_computations),
+      cmocka_unit_test(what_is_needed_is_not_null),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
