@@ -14,8 +14,8 @@
 #ifndef LOCKSTEP_REPLICATE_H_
 #define LOCKSTEP_REPLICATE_H_
 
+#include "lockstep/infeed.h"
 #include "lockstep/parameters.h"
-#include "lockstep/topology.h"
 #include "lockstep/variable.h"
 
 #ifdef __cplusplus
@@ -27,6 +27,12 @@ typedef struct ls_replicate_options {
   // What the callback takes, to be held against the number of inputs. Default:
   // anything. Inputs that may be left out, and are, come as none.
   const ls_parameters *parameters;
+  // Each replica takes a tuple of it, whose elements are arguments behind the
+  // inputs. Its number of shards becomes that of the replicas.
+  ls_infeed_queue *infeed;
+  // Whether the callback is a training loop, at each of whose trips a step
+  // begins. Default off: the computation is a step.
+  ls_flag on_device_loop;
   // Which cores each replica has, lent for the call. Default: one core, of the
   // local system if there is one; then there are as many replicas as cores, or
   // one.

@@ -121,14 +121,21 @@ static void complain(const ls_parameters *p, size_t supplied, char *text,
 }
 
 static ls_status check_arity(const ls_replication *r) {
-  char wanted[64], names[300] = "";
-  const size_t supplied = ls_nest_count(r->first);
+  char wanted[64], names[300] = "", infeed[80] = "";
+  const ls_infeed_queue *queue = r->options->infeed;
+  const size_t elements =
+      queue != NULL ? ls_infeed_queue_num_elements(queue) : 0;
+  const size_t supplied = ls_nest_count(r->first) + elements;
   if (r->options->parameters == NULL) return ls_ok();
   complain(r->options->parameters, supplied, wanted, sizeof(wanted));
   if (wanted[0] == '\0') return ls_ok();
+  if (queue != NULL)
+    snprintf(infeed, sizeof(infeed), " and %zu elements of its infeed",
+             elements);
   return ls_invalid_argument(
-      "the computation cannot be called with %zu inputs, %s: it takes %s",
-      supplied, ls_nest_print(r->first, names, sizeof(names)), wanted);
+      "the computation cannot be called with %zu inputs, %s%s: it takes %s",
+      supplied - elements, ls_nest_print(r->first, names, sizeof(names)),
+      infeed, wanted);
 }
 
 // As many replicas as the assignment has; else as the local system has cores,

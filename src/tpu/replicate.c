@@ -127,7 +127,9 @@ static ls_status add_metadata(ls_replication *r) {
       where.topology,
       LS_OWN_IS(DEVICE_ASSIGNMENT, where.numbers, where.count),
       {.name = LS_MARK_HOST_CORES, .kind = LS_ATTR_STRINGS},
-      LS_OWN_S(STEP_MARKER_LOCATION, "STEP_MARK_AT_ENTRY"),
+      LS_OWN_S(STEP_MARKER_LOCATION, o->on_device_loop == LS_FLAG_ON
+                                         ? "STEP_MARK_AT_TOP_LEVEL_WHILE_LOOP"
+                                         : "STEP_MARK_AT_ENTRY"),
       LS_OWN_B(ALLOW_SOFT_PLACEMENT, o->soft_placement == LS_FLAG_ON),
       LS_OWN_B(USE_SPMD, o->spmd != LS_FLAG_OFF)};
   r->metadata = ls_op_add(&(ls_op_spec){.type = LS_OP_TPU_REPLICATE_METADATA,
@@ -152,6 +154,43 @@ static ls_status finish_metadata(const ls_replication *r) {
                          context->num_host_compute_cores}});
 }
 
+// ---- Arguments -------------------------------------------------------------
+// Elements of a tuple of the infeed behind the others.
+static ls_status append_infeed(ls_replication *r, ls_nest *args) {
+  ls_infeed_queue *queue = r->options->infeed;
+  ls_nest tuple = ls_none();
+  if (queue == NULL) return ls_ok();
+  LS_RETURN_IF_ERROR(
+      ls_infeed_queue_set_num_shards(queue, (int64_t)r->replicas));
+  LS_RETURN_IF_ERROR(ls_infeed_queue_dequeue(queue, -1, &tuple));
+  const size_t given = ls_nest_count(*args), more = ls_nest_count(tuple);
+  ls_nest *items = ls_arena_new_array(&r->memory, ls_nest, given + more + 1);
+  ls_status status = items == NULL ? ls_out_of_memory() : ls_ok();
+  if (ls_status_is_ok(status)) {
+    for (size_t i = 0; i < given + more; ++i)
+      items[i] = ls_nest_retain(i < given ? ls_nest_item(*args, i)
+                                          : ls_nest_item(tuple, i - given));
+    const ls_nest all = ls_nest_sequence(args->kind, items, given + more);
+    ls_nest_release(*args);
+    *args = all;
+    status = ls_nest_status(all);
+  }
+  ls_nest_release(tuple);
+  return status;
+}
+
+// As the callback gets them.
+static ls_status bind(const ls_replication *r, ls_nest *args) {
+  ls_nest bound = ls_none();
+  if (r->options->parameters == NULL) return ls_ok();
+  const ls_status status =
+      ls_parameters_bind(r->options->parameters, "a replicated computation",
+                         *args, ls_none(), &bound);
+  ls_nest_release(*args);
+  *args = bound;
+  return status;
+}
+
 // ---- Inside ----------------------------------------------------------------
 // Through an op each, so that unused inputs are consumed as well.
 static ls_status enter_inputs(ls_replication *r, ls_nest *out_args) {
@@ -169,14 +208,8 @@ static ls_status enter_inputs(ls_replication *r, ls_nest *out_args) {
                   ? ls_nest_sequence(LS_KIND_TUPLE, NULL, 0)
                   : ls_nest_pack(r->first, leaves, r->num_inputs);
   LS_RETURN_IF_ERROR(ls_nest_status(*out_args));
-  if (r->options->parameters == NULL) return ls_ok();
-  ls_nest bound = ls_none();
-  const ls_status status =
-      ls_parameters_bind(r->options->parameters, "a replicated computation",
-                         *out_args, ls_none(), &bound);
-  ls_nest_release(*out_args);
-  *out_args = bound;
-  return status;
+  LS_RETURN_IF_ERROR(append_infeed(r, out_args));
+  return bind(r, out_args);
 }
 
 // A variable inside is made whole.
@@ -251,6 +284,9 @@ static ls_status check_options(const ls_replicate_options *options) {
   if ((unsigned)options->soft_placement > LS_FLAG_OFF)
     return ls_invalid_argument("soft_placement %d is no flag",
                                (int)options->soft_placement);
+  if ((unsigned)options->on_device_loop > LS_FLAG_OFF)
+    return ls_invalid_argument("on_device_loop %d is no flag",
+                               (int)options->on_device_loop);
   if ((unsigned)options->spmd > LS_FLAG_OFF)
     return ls_invalid_argument("spmd %d is no flag", (int)options->spmd);
   return ls_ok();

@@ -107,7 +107,7 @@ static ls_nest add_up(ls_nest args, void *user) {
 static void a_loop_goes_round_while_the_condition_holds(void **state) {
   (void)state;
   LS_SPEC("O168");
-  for (int replicas = 0; replicas <= 3; replicas += 3) {
+  for (int replicas = 0; replicas <= 4; replicas += 4) {
     pod_runs f = pod_runs_begin(1, 4, one_thread);
     job j = {.loop = {.condition = below_seven, .body = add_up},
              .num_inputs = 2};
