@@ -15,6 +15,14 @@
 extern "C" {
 #endif
 
+// How several gradients of one value are added up.
+enum {
+  LS_AGGREGATE_ADD_N = 0,  // By one op.
+  LS_AGGREGATE_DEFAULT = LS_AGGREGATE_ADD_N,
+  LS_AGGREGATE_EXPERIMENTAL_TREE = 1,          // By two at a time, as a tree.
+  LS_AGGREGATE_EXPERIMENTAL_ACCUMULATE_N = 2,  // As each is there.
+};
+
 // Zero in a field means its default.
 typedef struct ls_gradient_options {
   const ls_nest *grad_ys;         // One a y, none for ones. Default: all ones.
@@ -22,7 +30,7 @@ typedef struct ls_gradient_options {
   bool colocate_with_ops;         // Gradient ops beside their forward ops.
   bool gate;                      // All of an op's gradients before any is
                                   // used.
-  int aggregation;                // 0 add_n, 1 tree, 2 accumulate_n.
+  int aggregation;                // LS_AGGREGATE_...
   const ls_nest *stop_gradients;  // Not differentiated through.
   size_t num_stop_gradients;
   bool unconnected_zero;  // Zeros for an unconnected x, not none.

@@ -325,6 +325,63 @@ static void values_of_one_name_are_two(void **state) {
   computation_close(&c);
 }
 
+// ---- Gradients -------------------------------------------------------------
+static ls_nest differentiate(ls_nest args, void *user) {
+  const ls_nest x = ls_nest_item(args, 0);
+  const ls_nest y =
+      ls_leaf(ls_mul(ls_square(x.as.tensor), ls_exp(x.as.tensor)));
+  ls_nest made = ls_none();
+  expect_ok(ls_gradients(
+      &y, 1, &x, 1,
+      &(ls_gradient_options){.aggregation = LS_AGGREGATE_EXPERIMENTAL_TREE},
+      &made));
+  const ls_tpu_context *context = ls_tpu_context_current();
+  if (context != NULL) {
+    const ls_op metadata = ls_op_control_input(ls_tensor_op(f32_of(1)), 0);
+    assert_string_equal(ls_op_name(ls_op_control_input(metadata, 0)),
+                        (const char *)user);
+    assert_string_equal(ls_op_name(context->pivot), (const char *)user);
+  }
+  return LS_LIST(made);
+}
+
+static ls_nest replicate_gradient(ls_nest values, void *user) {
+  (void)user;
+  const ls_nest inputs =
+      LS_LIST(LS_LIST(ls_nest_retain(ls_nest_item(values, 0))),
+              LS_LIST(ls_leaf(f32_of(3))));
+  ls_nest outputs = ls_none();
+  char pivot[] = "cluster/pivot";
+  expect_ok(ls_replicate(differentiate, pivot, inputs, NULL, &outputs));
+  ls_nest_release(inputs);
+  const ls_nest next =
+      LS_LIST(ls_nest_retain(ls_nest_item(ls_nest_item(outputs, 0), 0)));
+  ls_nest_release(outputs);
+  return next;
+}
+
+static void gradients_inside_are_those_outside(void **state) {
+  (void)state;
+  LS_SPEC("O7 O12");
+  assert_int_equal(LS_AGGREGATE_ADD_N, 0);
+  assert_int_equal(LS_AGGREGATE_DEFAULT, LS_AGGREGATE_ADD_N);
+  assert_int_equal(LS_AGGREGATE_EXPERIMENTAL_TREE, 1);
+  assert_int_equal(LS_AGGREGATE_EXPERIMENTAL_ACCUMULATE_N, 2);
+  computation c;
+  computation_open(&c);
+  const ls_nest x = LS_LIST(ls_leaf(f32_of(0.3)));
+  const ls_nest alone = differentiate(x, NULL);
+  // One trip of a loop, in which it is taken.
+  const ls_nest looped =
+      ls_while(below_100, replicate_gradient, NULL, ls_nest_retain(x), 1);
+  assert_true(computation_fetch(&c, ls_nest_tensor(alone, 0)) ==
+              computation_fetch(&c, ls_nest_tensor(looped, 0)));
+  ls_nest_release(x);
+  ls_nest_release(alone);
+  ls_nest_release(looped);
+  computation_close(&c);
+}
+
 // ---- Functions -------------------------------------------------------------
 static ls_nest cube(ls_nest args, void *user) {
   (void)user;
@@ -479,6 +536,46 @@ static void nobody_waits_for_good(void **state) {
     }
 }
 
+// Clusters that do not need each other, and one that needs both.
+static ls_nest independent_clusters(ls_nest args, void *user) {
+  const ls_nest x = ls_nest_item(args, 0);
+  const ls_nest a = ls_outside_compilation(copy_on_host, user, x);
+  const ls_nest b = ls_outside_compilation(copy_on_host, user, x);
+  const ls_nest sum = ls_leaf(ls_add(a.as.tensor, b.as.tensor));
+  return LS_LIST(ls_outside_compilation(copy_on_host, user, sum));
+}
+
+static ls_nest replicate_clusters(ls_nest args, void *user) {
+  const ls_nest inputs = LS_LIST(LS_LIST(ls_nest_retain(ls_nest_item(args, 0))),
+                                 LS_LIST(ls_nest_f64(3)));
+  ls_nest outputs = ls_none();
+  const ls_status status =
+      ls_replicate(independent_clusters, user, inputs, NULL, &outputs);
+  ls_nest_release(inputs);
+  return ls_status_is_ok(status) ? outputs : ls_fail(status);
+}
+
+static void one_program_comes_of_independent_clusters(void **state) {
+  (void)state;
+  LS_SPEC("O73");
+  char *texts[3] = {0};
+  for (int i = 0; i < 3; ++i) {
+    ls_function *f = function_of(replicate_clusters, NULL);
+    const ls_nest args = LS_TUPLE(
+        ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){5})));
+    ls_nest result = ls_none();
+    expect_ok(ls_function_call(f, args, &result));
+    assert_true(ls_nest_number(ls_nest_item(ls_nest_item(result, 0), 0)) == 10);
+    expect_ok(ls_function_print_lowered(f, &texts[i]));
+    assert_string_equal(texts[0], texts[i]);
+    ls_nest_release(result);
+    ls_nest_release(args);
+    ls_function_release(f);
+  }
+  for (int i = 0; i < 3; ++i)
+    ls_text_release(texts[i]);
+}
+
 // ---- Shapes ----------------------------------------------------------------
 static ls_status unknown_type(const ls_object *state, const ls_type *in,
                               size_t num_in, ls_type *out, size_t *num_out) {
@@ -572,6 +669,8 @@ int main(void) {
       cmocka_unit_test(computations_do_not_nest),
       cmocka_unit_test(in_a_loop_it_runs_each_trip),
       cmocka_unit_test(values_of_one_name_are_two),
+      cmocka_unit_test(gradients_inside_are_those_outside),
+      cmocka_unit_test(one_program_comes_of_independent_clusters),
       cmocka_unit_test(functions_called_inside_are_part_of_it),
       cmocka_unit_test(other_contexts_pass_gradients_on),
       cmocka_unit_test(nobody_waits_for_good),
