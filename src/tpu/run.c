@@ -185,6 +185,7 @@ static ls_nest join_leaf(const run *r, ls_nest outputs, size_t i,
 static ls_status join(const run *r, ls_nest outputs, ls_nest *out_result) {
   ls_allocator *allocator = r->strategy->allocator;
   const size_t replicas = (size_t)r->strategy->num_replicas;
+  if (r->like.kind == LS_KIND_NONE) return ls_ok();  // Nothing, or an op.
   ls_nest *leaves = ls_new_array(allocator, ls_nest, r->num_leaves);
   ls_nest *room = ls_new_array(allocator, ls_nest, replicas);
   ls_nest made = ls_none();

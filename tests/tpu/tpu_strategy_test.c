@@ -9,31 +9,8 @@
 #include "support/function.h"
 #include "support/mlp.h"
 #include "support/spec.h"
+#include "support/tpu_strategies.h"
 #include "support/values.h"
-
-// Cores of a mesh of one task, a replica on each.
-static ls_strategy *tpu_of(int replicas) {
-  const int32_t mesh[] = {replicas, 1, 1, 1};
-  ls_topology *topology = NULL;
-  ls_device_assignment *assignment = NULL;
-  ls_strategy *strategy = NULL;
-  ls_array *places = NULL;
-  expect_ok(ls_array_create(LS_DTYPE_I32, LS_SHAPE(1, replicas, 4), &places));
-  for (int r = 0; r < replicas; ++r)
-    ls_array_set_i64(places, 4 * r, r);
-  expect_ok(ls_topology_create(mesh, 4, places, &topology));
-  expect_ok(ls_device_assignment_build(
-      topology,
-      &(ls_device_assignment_options){.num_replicas = LS_SOME(replicas),
-                                      .order = LS_DEVICE_ORDER_MESH},
-      &assignment));
-  expect_ok(ls_tpu_strategy_create(&(ls_tpu_options){.assignment = assignment},
-                                   &strategy));
-  ls_device_assignment_release(assignment);
-  ls_topology_release(topology);
-  ls_array_release(places);
-  return strategy;
-}
 
 static ls_strategy *mirrored_of(int replicas) {
   ls_strategy *strategy = NULL;
@@ -87,9 +64,10 @@ static void train(ls_strategy *strategy, outcome *out) {
 
 static void a_step_is_the_mirrored_strategys(void **state) {
   (void)state;
+  LS_SPEC("T197");
   static outcome tpu, mirrored;
   for (int replicas = 1; replicas <= 8; replicas *= 2) {
-    ls_strategy *a = tpu_of(replicas), *b = mirrored_of(replicas);
+    ls_strategy *a = tpu_strategy_of(replicas), *b = mirrored_of(replicas);
     train(a, &tpu);
     train(b, &mirrored);
     assert_int_equal(tpu.count, mirrored.count);

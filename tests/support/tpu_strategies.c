@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/tpu_strategies.h"
+
+#include "support/expect.h"
+
+ls_strategy *tpu_strategy_of(int replicas) {
+  const int32_t mesh[] = {replicas, 1, 1, 1};
+  ls_topology *topology = NULL;
+  ls_device_assignment *assignment = NULL;
+  ls_strategy *strategy = NULL;
+  ls_array *places = NULL;
+  expect_ok(ls_array_create(LS_DTYPE_I32, LS_SHAPE(1, replicas, 4), &places));
+  for (int r = 0; r < replicas; ++r)
+    ls_array_set_i64(places, 4 * r, r);
+  expect_ok(ls_topology_create(mesh, 4, places, &topology));
+  expect_ok(ls_device_assignment_build(
+      topology,
+      &(ls_device_assignment_options){.num_replicas = LS_SOME(replicas),
+                                      .order = LS_DEVICE_ORDER_MESH},
+      &assignment));
+  expect_ok(ls_tpu_strategy_create(&(ls_tpu_options){.assignment = assignment},
+                                   &strategy));
+  ls_device_assignment_release(assignment);
+  ls_topology_release(topology);
+  ls_array_release(places);
+  return strategy;
+}
