@@ -223,11 +223,42 @@ static void the_ops_of_a_computation_have_their_names_and_marks(void **state) {
   ls_graph_destroy(graph);
 }
 
+// The text holds all of it: what is read back runs alike.
+static void it_is_read_back_from_text(void **state) {
+  (void)state;
+  ls_graph *graph = NULL, *parsed = NULL;
+  ls_session *session = NULL;
+  ls_nest outputs, result = ls_none();
+  char *text = NULL, *again = NULL;
+  expect_ok(ls_graph_create("g", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    replicate(sum_and_double, NULL, inputs_of(3), &outputs);
+  }
+  expect_ok(ls_graph_print(graph, &text));
+  expect_ok(ls_graph_parse(text, NULL, 0, &parsed));
+  expect_ok(ls_graph_print(parsed, &again));
+  assert_string_equal(text, again);
+  expect_ok(ls_session_create(parsed, &session));
+  const ls_op op = op_named(parsed, "output_0_shard_2");
+  expect_ok(
+      ls_session_run(session, ls_leaf(ls_op_output(op, 0)), NULL, 0, &result));
+  assert_true(ls_nest_number(result) == 6);
+  ls_nest_release(result);
+  ls_nest_release(outputs);
+  ls_session_destroy(session);
+  ls_graph_destroy(parsed);
+  ls_graph_destroy(graph);
+  ls_text_release(text);
+  ls_text_release(again);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_replica_runs_it_on_its_own_values),
       cmocka_unit_test(it_is_part_of_a_traced_function),
       cmocka_unit_test(how_compiling_went_is_told_without_running),
+      cmocka_unit_test(it_is_read_back_from_text),
       cmocka_unit_test(the_ops_of_a_computation_have_their_names_and_marks),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
