@@ -661,6 +661,56 @@ static void a_variable_is_used_on_one_side(void **state) {
   }
 }
 
+// v = 2 v + x on each replica, one after the other.
+static ls_nest fold_outside(ls_nest args, void *user) {
+  ls_variable *v = user;
+  const ls_tensor old = ls_variable_read(v);
+  return ls_leaf(
+      ls_variable_assign(v, ls_add(ls_add(old, old), args.as.tensor)));
+}
+
+static ls_nest fold(ls_nest args, void *user) {
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  const ls_nest given = ls_leaf(ls_add(x, x));
+  const ls_nest made = ls_outside_compilation(fold_outside, user, given);
+  return LS_LIST(ls_leaf(ls_neg(made.as.tensor)));
+}
+
+static void replicas_write_a_variable_of_the_host_in_order(void **state) {
+  (void)state;
+  LS_SPEC("O90");
+  for (int threads = 1; threads <= 3; threads += 2)
+    for (size_t replicas = 1; replicas <= 5; ++replicas) {
+      logs l;
+      computation c;
+      open_logs(&l, threads);
+      computation_open(&c);
+      ls_variable *v =
+          variable_of("v", LS_DTYPE_F32, LS_SCALAR, (const double[]){1});
+      computation_replicate(&c, replicas, fold, v);
+      computation_initialize(&c, v);
+      expect_ok(computation_run(&c, c.outputs));
+      double wanted = 1;
+      for (int run = 0; run < 2; ++run) {
+        for (size_t r = 0; r < replicas; ++r)
+          wanted = 2 * wanted + 2 * ((double)r + 1);
+        ls_array *value = NULL;
+        expect_ok(ls_session_variable_value(c.session, v, &value));
+        assert_true(ls_array_f64(value, 0) == wanted);
+        ls_array_release(value);
+        if (run == 1) break;
+        // Another run goes on; the last replica has the last value.
+        double next = wanted;
+        for (size_t r = 0; r < replicas; ++r)
+          next = 2 * next + 2 * ((double)r + 1);
+        assert_true(computation_output(&c, replicas - 1, 0) == -next);
+      }
+      computation_close(&c);
+      ls_variable_release(v);
+      close_logs(&l);
+    }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_no_core_runs_is_told_at_the_end),
@@ -676,6 +726,7 @@ int main(void) {
       cmocka_unit_test(nobody_waits_for_good),
       cmocka_unit_test(what_enters_has_a_known_shape),
       cmocka_unit_test(a_variable_is_used_on_one_side),
+      cmocka_unit_test(replicas_write_a_variable_of_the_host_in_order),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -114,8 +114,11 @@ static ls_status copy_members(body *b) {
     if (ls_cluster_at(b->c, i) != b->cluster ||
         node->type == LS_OP_TPU_REPLICATE_METADATA)
       continue;
+    bool is_merged = false;
     LS_RETURN_IF_ERROR(take_common(b, node));
-    LS_RETURN_IF_ERROR(ls_copy_node(&b->inner, node));
+    LS_RETURN_IF_ERROR(
+        ls_copy_host_cluster(&b->inner, b->cluster, i, &is_merged));
+    if (!is_merged) LS_RETURN_IF_ERROR(ls_copy_node(&b->inner, node));
   }
   return ls_ok();
 }

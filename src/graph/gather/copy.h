@@ -53,6 +53,11 @@ ls_status ls_copy_level(ls_copying *c, const ls_gather_request *request);
 // Makes the replicate op of a cluster whose outer values are there.
 ls_status ls_copy_cluster(ls_copying *c, ls_cluster *cluster);
 
+// If the member at `place` is of an outside compiled cluster that writes
+// variables: at its last op the merge call that stands for all of it.
+ls_status ls_copy_host_cluster(ls_copying *around, const ls_cluster *cluster,
+                               size_t place, bool *out_is_one);
+
 // Finds the clusters of a level and what they hold.
 ls_status ls_find_clusters(ls_copying *c);
 // What a request needs.
