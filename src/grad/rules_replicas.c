@@ -85,6 +85,26 @@ ls_status gradient_all_reduce(ls_gradient *g) {
   return ls_ok();
 }
 
+// The same op of the gradients.
+ls_status gradient_cross_replica_sum(ls_gradient *g) {
+  static const ls_attr_id own[] = {LS_ATTR_ID_REDUCE, LS_ATTR_ID_REPLICAS,
+                                   LS_ATTR_ID_GROUPS, LS_ATTR_ID_GROUP_SIZE};
+  ls_attr attrs[LS_COUNT_OF(own)];
+  size_t count = 0;
+  for (size_t i = 0; i < LS_COUNT_OF(own); ++i) {
+    const ls_attr *attr = ls_node_attr(g->node, own[i]);
+    if (attr != NULL) attrs[count++] = *attr;
+  }
+  g->din[0] =
+      ls_op_output(ls_op_add(&(ls_op_spec){.type = LS_OP_CROSS_REPLICA_SUM,
+                                           .inputs = &g->dout[0],
+                                           .num_inputs = 1,
+                                           .attrs = attrs,
+                                           .num_attrs = count}),
+                   0);
+  return ls_ok();
+}
+
 // Each replica's rows are in every replica's result: what comes back for them
 // is added up, and each takes its own.
 ls_status gradient_all_gather(ls_gradient *g) {

@@ -39,6 +39,16 @@ ls_flow *ls_flow_replicated(void) {
   return at == NULL ? NULL : at->flow;
 }
 
+ls_tensor ls_flow_read(ls_variable *variable) {
+  const ls_flow_entry *at = find_here(ls_context_current()->scoped.flow);
+  for (; at != NULL; at = find_here(at->outer)) {
+    if (at->flow->type->read == NULL) continue;
+    const ls_tensor given = at->flow->type->read(at->flow, variable);
+    if (!ls_tensor_is_failed(given)) return given;
+  }
+  return ls_failed_tensor();
+}
+
 // ---- Ops -------------------------------------------------------------------
 ls_status ls_flow_admit(ls_op_spec *spec, ls_arena *memory) {
   ls_scope_state *scoped = &ls_context_current()->scoped;

@@ -32,6 +32,8 @@ typedef struct ls_flow_type {
   // feed and fetch. A refusal takes it back. Makes no ops. A copy of an op that
   // was made in the flow (gradients of loops make some) comes with its marks.
   ls_status (*mark)(ls_flow *self, ls_op op);
+  // What stands for a read of the variable; a failed tensor: its read does.
+  ls_tensor (*read)(ls_flow *self, ls_variable *variable);
   // Gradient ops that follow are beside `op`, and were asked for by the call
   // that `uid` tells from others; in between the flow may change what scopes
   // say. leave_gradient is told of each that was not refused, the last one
@@ -61,6 +63,10 @@ void ls_flow_begin(ls_scope *scope, ls_flow *flow);
 void ls_flow_alone_begin(ls_scope *scope);
 // The innermost replicated flow here; NULL: there is none.
 ls_flow *ls_flow_replicated(void);
+
+// What the innermost flow that knows gives for a read of the variable; a failed
+// tensor: none does.
+ls_tensor ls_flow_read(ls_variable *variable);
 
 // ---- Doors -----------------------------------------------------------------
 // Of op_add.c, where there are flows.

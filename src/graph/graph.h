@@ -287,6 +287,8 @@ void ls_name_scope_print(const ls_name_scope *scope, char *buffer, size_t size);
 // Sets or replaces an attribute: the last one then. The array of those that
 // were there stays as it was.
 ls_status ls_node_set_attr(ls_graph *graph, ls_node *node, const ls_attr *attr);
+// Takes away an attribute that no op has of its own, if it is there.
+void ls_node_drop_mark(ls_node *node, const char *name);
 void ls_node_retain_attrs(const ls_node *node);
 // An own attribute of the node, or NULL.
 static inline const ls_attr *ls_node_attr(const ls_node *node, ls_attr_id id) {

@@ -421,3 +421,12 @@ ls_status ls_graph_lookup_op(const ls_graph *graph, const char *name,
   }
   return ls_not_found("graph '%s' has no op named '%s'", graph->name, name);
 }
+
+void ls_node_drop_mark(ls_node *node, const char *name) {
+  ls_attr *attrs = (ls_attr *)(uintptr_t)node->attrs;  // The graph's own.
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < node->num_attrs; ++i)
+    if (attrs[i].id != 0 || strcmp(attrs[i].name, name) != 0)
+      attrs[count++] = attrs[i];
+  node->num_attrs = count;
+}

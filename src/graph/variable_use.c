@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Reading and writing variables: ops, or what a variable's rules make of it.
+#include "graph/flow.h"
 #include "graph/make/make.h"
 #include "graph/variable.h"
 
@@ -25,6 +26,8 @@ ls_tensor ls_variable_scatter_op(ls_variable *variable, ls_scatter_op op,
 ls_tensor ls_variable_read(ls_variable *variable) {
   if (variable == NULL) return no_variable("read_variable");
   variable = ls_variable_meant(variable);
+  const ls_tensor given = ls_flow_read(variable);
+  if (!ls_tensor_is_failed(given)) return given;
   return variable->rules != NULL ? variable->rules->read(variable)
                                  : ls_variable_op(LS_OP_READ, variable, NULL);
 }
@@ -32,6 +35,8 @@ ls_tensor ls_variable_read(ls_variable *variable) {
 ls_tensor ls_variable_as_tensor(ls_variable *variable) {
   if (variable == NULL) return no_variable("read_variable");
   variable = ls_variable_meant(variable);
+  const ls_tensor given = ls_flow_read(variable);
+  if (!ls_tensor_is_failed(given)) return given;
   return variable->rules != NULL ? variable->rules->as_tensor(variable)
                                  : ls_variable_op(LS_OP_READ, variable, NULL);
 }

@@ -73,6 +73,19 @@ ls_status lower_all_reduce(ls_lower_scope *scope, ls_node *node) {
   return lower_copy(scope, node);
 }
 
+// An all-reduce under the name that replicated computations have for it.
+ls_status lower_expand_cross_replica_sum(ls_lower_scope *scope, ls_node *node) {
+  if (scope->replicas == 0 || ls_node_attr(node, LS_ATTR_ID_GROUPS) != NULL)
+    return lower_all_reduce(scope, node);
+  LS_RETURN_IF_ERROR(ls_lower_check_operand(scope, node, -1));
+  const uint64_t operand = ls_lowered(scope, node->inputs[0]);
+  const ls_attr attr = LS_OWN_S(REDUCE, "sum");
+  uint64_t ref = 0;
+  LS_RETURN_IF_ERROR(ls_lower_make(scope, LS_OP_ALL_REDUCE, &operand, 1, &attr,
+                                   1, node, &ref));
+  return ls_lower_map(scope, ls_ref(node->id, 0), ref);
+}
+
 // Dimension `axis` goes first, or the first one back to `axis`.
 static ls_status move_axis(ls_lower_scope *scope, const ls_node *node,
                            int64_t axis, bool back, uint64_t *ref) {

@@ -228,6 +228,21 @@ static ls_status create_whole(const ls_creator *next,
   return ls_creator_create(next, &whole, out_variable);
 }
 
+// The callback, told how many replicas it is built for.
+static ls_nest call(const ls_replication *r, ls_callback fn, void *user,
+                    ls_nest args) {
+  ls_context *context = ls_context_current();
+  if (context->replicas > 0)
+    return LS_FAIL(LS_UNIMPLEMENTED,
+                   "tpu_shard_context cannot be nested: this is one of %d "
+                   "replicas already",
+                   context->replicas);
+  context->replicas = (int32_t)r->replicas;
+  const ls_nest made = fn(args, user);
+  context->replicas = 0;
+  return made;
+}
+
 static ls_status build_inside(ls_replication *r, ls_callback fn, void *user,
                               ls_outputs *outputs) {
   ls_nest args = ls_none(), made = ls_none();
@@ -238,7 +253,7 @@ static ls_status build_inside(ls_replication *r, ls_callback fn, void *user,
   ls_status status = ls_scope_status();
   if (ls_status_is_ok(status)) status = enter_inputs(r, &args);
   if (ls_status_is_ok(status)) {
-    made = fn(args, user);
+    made = call(r, fn, user, args);
     // An op maker's failure inside is the first cause.
     status = ls_graph_error(r->graph);
   }

@@ -76,6 +76,10 @@ static const named_test value_tests[] = {
      "an_op_initializes_the_system_when_it_is_run"},
     {LS_OP_SHUTDOWN_DISTRIBUTED_TPU, "tpu/system_ops_test.c",
      "an_op_shuts_the_system_down_when_it_is_run"},
+    {LS_OP_CROSS_REPLICA_SUM, "tpu/collectives_test.c",
+     "a_sum_is_of_the_replicas_group"},
+    {LS_OP_GUARANTEE_CONST, "tpu/forms_test.c",
+     "what_serves_reads_its_variables_outside"},
 };
 
 static const named_test gradient_tests[] = {

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Collectives of replicated computations, and what they refuse.
+#include "lockstep/cross_replica.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "lockstep/gradients.h"
+#include "lockstep/replicate.h"
+#include "lockstep/session.h"
+#include "support/placed.h"
+#include "support/spec.h"
+#include "support/values.h"
+
+enum { REPLICAS = 4, WIDTH = 4 };
+
+static const int32_t pairs_of[] = {0, 2, 1, 3};
+static const ls_replica_groups pairs_groups = {pairs_of, 2, 2};
+
+// ---- Running ---------------------------------------------------------------
+// Replica r's x: 10 r + 0 to 10 r + 3.
+static ls_nest inputs(void) {
+  ls_nest each[REPLICAS];
+  for (int r = 0; r < REPLICAS; ++r) {
+    double x[WIDTH];
+    for (int i = 0; i < WIDTH; ++i)
+      x[i] = 10.0 * r + i;
+    ls_array *array = array_of(LS_DTYPE_F32, LS_SHAPE(WIDTH), x);
+    each[r] = LS_LIST(ls_leaf(ls_constant(array)));
+    ls_array_release(array);
+  }
+  return ls_nest_sequence(LS_KIND_LIST, each, REPLICAS);
+}
+
+// What `fn` gives on each replica, [replica][WIDTH].
+static void run(ls_callback fn, double got[REPLICAS][WIDTH]) {
+  ls_graph *graph = NULL;
+  ls_session *session = NULL;
+  ls_nest outputs = ls_none(), results = ls_none();
+  expect_ok(ls_graph_create("g", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    const ls_nest in = inputs();
+    expect_ok(ls_replicate(fn, NULL, in, NULL, &outputs));
+    ls_nest_release(in);
+  }
+  expect_ok(ls_graph_verify(graph));
+  expect_ok(ls_session_create(graph, &session));
+  expect_ok(ls_session_run(session, outputs, NULL, 0, &results));
+  for (size_t r = 0; r < REPLICAS; ++r) {
+    const ls_array *array =
+        ls_nest_as_array(ls_nest_item(ls_nest_item(results, r), 0));
+    assert_int_equal(ls_array_num_elements(array), WIDTH);
+    for (int i = 0; i < WIDTH; ++i)
+      got[r][i] = ls_array_f64(array, i);
+  }
+  ls_nest_release(results);
+  ls_nest_release(outputs);
+  ls_session_destroy(session);
+  ls_graph_destroy(graph);
+}
+
+// The computation is refused with this text.
+static void expect_refused(ls_callback fn, const void *user, const char *says) {
+  ls_graph *graph = NULL;
+  ls_nest outputs = ls_none();
+  expect_ok(ls_graph_create("g", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    const ls_nest in = inputs();
+    expect_status(ls_replicate(fn, (void *)(uintptr_t)user, in, NULL, &outputs),
+                  LS_INVALID_ARGUMENT, says);
+    ls_nest_release(in);
+  }
+  ls_graph_destroy(graph);
+}
+
+// ---- Sums ------------------------------------------------------------------
+static ls_nest sum_all(ls_nest args, void *user) {
+  (void)user;
+  return ls_leaf(ls_cross_replica_sum(ls_nest_tensor(args, 0), NULL));
+}
+
+static ls_nest sum_pairs(ls_nest args, void *user) {
+  (void)user;
+  return ls_leaf(ls_cross_replica_sum(ls_nest_tensor(args, 0), &pairs_groups));
+}
+
+static void a_sum_is_of_the_replicas_group(void **state) {
+  LS_SPEC("O130 O131");
+  (void)state;
+  double got[REPLICAS][WIDTH];
+  run(sum_all, got);
+  for (int r = 0; r < REPLICAS; ++r)
+    for (int i = 0; i < WIDTH; ++i)
+      assert_true(got[r][i] == 60 + 4.0 * i);
+  run(sum_pairs, got);
+  for (int r = 0; r < REPLICAS; ++r)
+    for (int i = 0; i < WIDTH; ++i)
+      assert_true(got[r][i] == (r % 2 == 0 ? 20 : 40) + 2.0 * i);
+}
+
+// d sum_i w_i sum_group(x)_i / dx, with weights of the replica: the sum of the
+// group's weights.
+static ls_nest gradient_of_sum(ls_nest args, void *user) {
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  const ls_tensor weight = ls_convert(
+      ls_add(ls_replica_id(), ls_scalar(LS_DTYPE_I32, 1)), LS_DTYPE_F32);
+  const ls_tensor y = ls_mul(ls_cross_replica_sum(x, user), weight);
+  const ls_nest xs = ls_leaf(x), ys = ls_leaf(y);
+  ls_nest gradient = ls_none();
+  const ls_status status = ls_gradients(&ys, 1, &xs, 1, NULL, &gradient);
+  return ls_status_is_ok(status) ? gradient : ls_fail(status);
+}
+
+static ls_nest gradient_of_all(ls_nest args, void *user) {
+  (void)user;
+  return gradient_of_sum(args, NULL);
+}
+
+static ls_nest gradient_of_pairs(ls_nest args, void *user) {
+  (void)user;
+  return gradient_of_sum(args, (void *)(uintptr_t)&pairs_groups);
+}
+
+static void the_gradient_of_a_sum_is_the_sum_of_gradients(void **state) {
+  LS_SPEC("O131");
+  (void)state;
+  double got[REPLICAS][WIDTH];
+  run(gradient_of_all, got);
+  for (int r = 0; r < REPLICAS; ++r)
+    assert_true(got[r][0] == 10);
+  run(gradient_of_pairs, got);
+  for (int r = 0; r < REPLICAS; ++r)
+    assert_true(got[r][0] == (r % 2 == 0 ? 4 : 6));
+}
+
+static ls_nest sum_flags(ls_nest args, void *user) {
+  (void)user;
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  return ls_leaf(ls_cross_replica_sum(ls_greater(x, x), NULL));
+}
+
+static void what_is_no_number_is_not_added(void **state) {
+  LS_SPEC("O131");
+  (void)state;
+  expect_refused(sum_flags, NULL, "cross_replica_sum of bool");
+}
+
+static void outside_of_a_computation_replica_0_is_alone(void **state) {
+  LS_SPEC("O130");
+  (void)state;
+  logged_runtime logged;
+  logged_runtime_begin(&logged);
+  ls_graph *graph = NULL;
+  ls_session *session = NULL;
+  ls_nest result = ls_none();
+  ls_tensor sum = {0};
+  expect_ok(ls_graph_create("g", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    sum = ls_cross_replica_sum(ls_scalar(LS_DTYPE_F32, 3), NULL);
+  }
+  assert_int_equal(count_logged(&logged, "replica 0 alone"), 1);
+  expect_ok(ls_session_create(graph, &session));
+  expect_ok(ls_session_run(session, ls_leaf(sum), NULL, 0, &result));
+  assert_true(ls_nest_number(result) == 3);
+  ls_nest_release(result);
+  ls_session_destroy(session);
+  ls_graph_destroy(graph);
+  logged_runtime_end(&logged);
+}
+
+// ---- Groups ----------------------------------------------------------------
+static ls_nest sum_in(ls_nest args, void *user) {
+  return ls_leaf(ls_cross_replica_sum(ls_nest_tensor(args, 0), user));
+}
+
+static void groups_are_a_partition(void **state) {
+  LS_SPEC("O135");
+  (void)state;
+  const struct {
+    int32_t members[4];
+    size_t size, count;
+    const char *says;
+  } cases[] = {
+      {{0, 1, 2, 4},
+       2,
+       2,
+       "replica 4 is in a group; there are replicas 0 to 3"},
+      {{0, 1, 1, 3}, 2, 2, "replica 1 is in two groups"},
+      {{0, 1}, 2, 1, "replica 2 is in no group"},
+      {{0}, 0, 0, "groups of 0 members"},
+  };
+  for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); ++i)
+    expect_refused(
+        sum_in,
+        &(ls_replica_groups){cases[i].members, cases[i].size, cases[i].count},
+        cases[i].says);
+}
+
+// ---- Exchanges -------------------------------------------------------------
+static ls_nest exchange_all(ls_nest args, void *user) {
+  (void)user;
+  return ls_leaf(
+      ls_cross_replica_all_to_all(ls_nest_tensor(args, 0), 0, 0, 4, NULL));
+}
+
+static ls_nest exchange_pairs(ls_nest args, void *user) {
+  (void)user;
+  return ls_leaf(ls_cross_replica_all_to_all(ls_nest_tensor(args, 0), 0, 0, 2,
+                                             &pairs_groups));
+}
+
+static void parts_go_to_the_members_of_a_group(void **state) {
+  LS_SPEC("O132");
+  (void)state;
+  double got[REPLICAS][WIDTH];
+  run(exchange_all, got);
+  for (int r = 0; r < REPLICAS; ++r)
+    for (int i = 0; i < WIDTH; ++i)
+      assert_true(got[r][i] == 10.0 * i + r);
+  run(exchange_pairs, got);
+  for (int r = 0; r < REPLICAS; ++r) {
+    const int place = r / 2, first = r % 2;
+    for (int i = 0; i < WIDTH; ++i)
+      assert_true(got[r][i] ==
+                  10.0 * (first + 2 * (i / 2)) + place * 2 + i % 2);
+  }
+}
+
+typedef struct exchange_case {
+  int concat_axis, split_axis;
+  int64_t split_count;
+  bool in_pairs;
+  const char *says;
+} exchange_case;
+
+static ls_nest exchange_as(ls_nest args, void *user) {
+  const exchange_case *c = user;
+  return ls_leaf(ls_cross_replica_all_to_all(
+      ls_nest_tensor(args, 0), c->concat_axis, c->split_axis, c->split_count,
+      c->in_pairs ? &pairs_groups : NULL));
+}
+
+static ls_nest exchange_three(ls_nest args, void *user) {
+  (void)user;
+  return ls_leaf(ls_cross_replica_all_to_all(
+      ls_slice_axis(ls_nest_tensor(args, 0), 0, 0, 3), 0, 0, 4, NULL));
+}
+
+static void
+exchanges_that_cannot_be_are_refused_with_their_numbers(void **state) {
+  LS_SPEC("O133");
+  (void)state;
+  const exchange_case cases[] = {
+      {0, 0, 0, false, "split count 0 is less than 1"},
+      {0, 0, 3, true, "split count 3 for groups of 2 members"},
+      {1, 0, 4, false, "concat axis 1 of a value of rank 1"},
+      {0, -1, 4, false, "split axis -1 of a value of rank 1"},
+  };
+  for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); ++i)
+    expect_refused(exchange_as, &cases[i], cases[i].says);
+  expect_refused(exchange_three, NULL,
+                 "dimension 0 of size 3 cannot be split into 4 parts");
+}
+
+static ls_nest permute(ls_nest args, void *user) {
+  (void)user;
+  static const int32_t pairs[][2] = {{0, 3}, {3, 1}};
+  return ls_leaf(ls_cross_replica_permute(ls_nest_tensor(args, 0), pairs, 2));
+}
+
+static ls_nest permute_twice(ls_nest args, void *user) {
+  (void)user;
+  static const int32_t pairs[][2] = {{0, 3}, {0, 1}};
+  return ls_leaf(ls_cross_replica_permute(ls_nest_tensor(args, 0), pairs, 2));
+}
+
+static ls_nest gradient_of_permute(ls_nest args, void *user) {
+  (void)user;
+  static const int32_t pairs[][2] = {{0, 3}, {3, 1}};
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  const ls_tensor weight = ls_convert(ls_replica_id(), LS_DTYPE_F32);
+  const ls_tensor y = ls_mul(ls_cross_replica_permute(x, pairs, 2), weight);
+  const ls_nest xs = ls_leaf(x), ys = ls_leaf(y);
+  ls_nest gradient = ls_none();
+  const ls_status status = ls_gradients(&ys, 1, &xs, 1, NULL, &gradient);
+  return ls_status_is_ok(status) ? gradient : ls_fail(status);
+}
+
+static void a_target_gets_its_sources_value(void **state) {
+  LS_SPEC("O134");
+  (void)state;
+  double got[REPLICAS][WIDTH];
+  run(permute, got);
+  for (int i = 0; i < WIDTH; ++i) {
+    assert_true(got[0][i] == 0);
+    assert_true(got[1][i] == 30 + i);
+    assert_true(got[2][i] == 0);
+    assert_true(got[3][i] == i);
+  }
+  run(gradient_of_permute, got);
+  assert_true(got[0][0] == 3);
+  assert_true(got[1][0] == 0);
+  assert_true(got[2][0] == 0);
+  assert_true(got[3][0] == 1);
+  expect_refused(permute_twice, NULL, "replica 0 to 1");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_sum_is_of_the_replicas_group),
+      cmocka_unit_test(the_gradient_of_a_sum_is_the_sum_of_gradients),
+      cmocka_unit_test(what_is_no_number_is_not_added),
+      cmocka_unit_test(outside_of_a_computation_replica_0_is_alone),
+      cmocka_unit_test(groups_are_a_partition),
+      cmocka_unit_test(parts_go_to_the_members_of_a_group),
+      cmocka_unit_test(exchanges_that_cannot_be_are_refused_with_their_numbers),
+      cmocka_unit_test(a_target_gets_its_sources_value),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
