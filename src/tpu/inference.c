@@ -82,12 +82,10 @@ static const ls_flow_type serving = {.name = "a computation for inference",
 
 static ls_nest call(ls_nest args, void *user) {
   inference *self = user;
-  ls_scope scope = {0};
+  LS_SCOPE_BLOCK_(scope);
   ls_flow_begin(&scope, &self->flow);
   LS_CREATOR_SCOPE(note_made, self);
-  const ls_nest made = self->fn(args, self->user);
-  ls_scope_end(&scope);
-  return made;
+  return self->fn(args, self->user);
 }
 
 ls_status ls_rewrite_for_inference(ls_callback fn, void *user, ls_nest inputs,

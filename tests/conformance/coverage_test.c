@@ -78,7 +78,7 @@ static const named_test value_tests[] = {
      "an_op_shuts_the_system_down_when_it_is_run"},
     {LS_OP_CROSS_REPLICA_SUM, "tpu/collectives_test.c",
      "a_sum_is_of_the_replicas_group"},
-    {LS_OP_GUARANTEE_CONST, "tpu/forms_test.c",
+    {LS_OP_GUARANTEE_CONST, "tpu/inference_test.c",
      "what_serves_reads_its_variables_outside"},
 };
 
@@ -89,6 +89,10 @@ static const named_test gradient_tests[] = {
      "a_collective_has_one_gradient_in_every_way"},
     {LS_OP_CONVERT, "conformance/gradients_test.c",
      "conversions_pass_gradients_on_between_floats"},
+    {LS_OP_CROSS_REPLICA_SUM, "tpu/collectives_test.c",
+     "the_gradient_of_a_sum_is_the_sum_of_gradients"},
+    {LS_OP_GUARANTEE_CONST, "tpu/inference_test.c",
+     "gradients_pass_the_promise"},
     {LS_OP_READ, "grad/flow_test.c",
      "gradients_use_what_a_variable_was_when_it_was_read"},
 };

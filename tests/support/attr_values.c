@@ -49,8 +49,12 @@ static void add(attr_values *v, const ls_attr_info *info, ls_attr attr) {
 static void add_numbers(attr_values *v, const ls_attr_info *info, int64_t value,
                         size_t count) {
   static int64_t items[ATTR_VALUES][LS_MAX_REPLICAS + 1];
+  static int64_t many[2][LS_MAX_OPERANDS + 1];  // One attribute has as many.
   static size_t next;
-  int64_t *to = items[next++ % ATTR_VALUES];
+  const size_t at = next++;
+  assert_true(count <= LS_MAX_OPERANDS + 1);
+  int64_t *to =
+      count <= LS_MAX_REPLICAS + 1 ? items[at % ATTR_VALUES] : many[at % 2];
   for (size_t i = 0; i < count; ++i)
     to[i] = value;
   add(v, info, (ls_attr){.as.ints = {to, count}});

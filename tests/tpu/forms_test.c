@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Computations over parts of their inputs, of one replica, and for inference.
+// Computations over parts of their inputs, and of one replica.
 #include "lockstep/shard.h"
 
 #include <string.h>
 
 #include "lockstep/session.h"
-#include "support/placed.h"
 #include "support/spec.h"
 #include "support/values.h"
 
@@ -273,111 +272,6 @@ a_rewritten_computation_gives_what_its_one_replica_has(void **state) {
   ls_nest_release(dict);
 }
 
-// ---- Inference -------------------------------------------------------------
-static ls_variable *weight;
-
-static ls_nest serve(ls_nest args, void *user) {
-  (void)user;
-  const ls_status status = ls_variable_create(
-      &(ls_variable_options){.name = "w",
-                             .initial_value = ls_scalar(LS_DTYPE_F32, 3)},
-      &weight);
-  if (!ls_status_is_ok(status)) return ls_fail(status);
-  const ls_tensor w = ls_variable_read(weight);
-  return ls_leaf(ls_mul(ls_mul(ls_nest_tensor(args, 0), w),
-                        ls_variable_as_tensor(weight)));
-}
-
-static void what_serves_reads_its_variables_outside(void **state) {
-  LS_SPEC("O128");
-  sharded *s = *state;
-  ls_nest outputs = ls_none();
-  expect_status(ls_validate_inference_rewrite(s->graph), LS_FAILED_PRECONDITION,
-                "graph 'g'");
-  {
-    LS_GRAPH_SCOPE(s->graph);
-    const ls_nest x = LS_LIST(ls_nest_item(s->inputs, 0));
-    expect_ok(ls_rewrite_for_inference(serve, NULL, x, NULL, &outputs));
-    ls_nest_release(x);
-  }
-  expect_ok(ls_validate_inference_rewrite(s->graph));
-  ls_op guarantee = {0};
-  expect_ok(ls_graph_lookup_op(s->graph, "w/GuaranteeConst", &guarantee));
-  assert_false(ls_op_is_replicated(guarantee));
-  ls_nest_release(fetch(s, ls_nest_op(ls_variable_initializer(weight))));
-  const ls_nest results = fetch(s, outputs);
-  expect_array(ls_nest_item(results, 0), LS_SHAPE(4, 2),
-               (const double[]){0, 9, 18, 27, 36, 45, 54, 63});
-  ls_nest_release(results);
-  ls_nest_release(outputs);
-  ls_variable_release(weight);
-}
-
-static ls_nest write_it(ls_nest args, void *user) {
-  const ls_nest made = serve(args, user);
-  ls_nest_release(made);
-  return ls_leaf(ls_variable_assign(weight, ls_scalar(LS_DTYPE_F32, 1)));
-}
-
-static ls_nest read_other(ls_nest args, void *user) {
-  (void)args;
-  return ls_leaf(ls_variable_read(user));
-}
-
-static void what_serves_neither_writes_nor_reads_other_variables(void **state) {
-  LS_SPEC("O128");
-  sharded *s = *state;
-  LS_GRAPH_SCOPE(s->graph);
-  ls_variable *other = NULL;
-  expect_ok(ls_variable_create(
-      &(ls_variable_options){.name = "other",
-                             .initial_value = ls_scalar(LS_DTYPE_F32, 3)},
-      &other));
-  const ls_nest x = LS_LIST(ls_nest_item(s->inputs, 0));
-  ls_nest outputs = ls_none();
-  expect_status(ls_rewrite_for_inference(write_it, NULL, x, NULL, &outputs),
-                LS_UNIMPLEMENTED, "assign 'assign' of variable 'w'");
-  expect_status(ls_rewrite_for_inference(read_other, other, x, NULL, &outputs),
-                LS_UNIMPLEMENTED, "read_variable");
-  ls_nest_release(x);
-  ls_variable_release(weight);
-  ls_variable_release(other);
-}
-
-// ---- Pruning ---------------------------------------------------------------
-static ls_op used, unused;
-
-static ls_nest hold_placeholders(ls_nest args, void *user) {
-  (void)args, (void)user;
-  const ls_tensor a = ls_placeholder(LS_DTYPE_F32, LS_SCALAR, "used");
-  used = ls_tensor_op(a);
-  unused = ls_tensor_op(ls_placeholder(LS_DTYPE_F32, LS_SCALAR, "unused"));
-  return ls_leaf(ls_neg(a));
-}
-
-static void what_nobody_uses_leaves_its_computation(void **state) {
-  LS_SPEC("O129");
-  (void)state;
-  logged_runtime logged;
-  logged_runtime_begin(&logged);
-  ls_graph *graph = NULL;
-  ls_nest outputs = ls_none();
-  expect_ok(ls_graph_create("g", &graph));
-  {
-    LS_GRAPH_SCOPE(graph);
-    expect_ok(ls_replicate(hold_placeholders, NULL, ls_none(), NULL, &outputs));
-  }
-  assert_true(ls_op_is_replicated(used) && ls_op_is_replicated(unused));
-  expect_ok(ls_prune_unconnected_ops(graph));
-  assert_true(ls_op_is_replicated(used));
-  assert_false(ls_op_is_replicated(unused));
-  assert_int_equal(count_logged(&logged, "'unused' (placeholder)"), 1);
-  expect_ok(ls_graph_verify(graph));
-  ls_nest_release(outputs);
-  ls_graph_destroy(graph);
-  logged_runtime_end(&logged);
-}
-
 #define SHARDED(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void) {
@@ -390,9 +284,6 @@ int main(void) {
       SHARDED(a_batch_is_cut_and_joined_along_dimension_0),
       SHARDED(the_compile_status_is_given_besides),
       SHARDED(a_rewritten_computation_gives_what_its_one_replica_has),
-      SHARDED(what_serves_reads_its_variables_outside),
-      SHARDED(what_serves_neither_writes_nor_reads_other_variables),
-      cmocka_unit_test(what_nobody_uses_leaves_its_computation),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
