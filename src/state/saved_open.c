@@ -61,9 +61,7 @@ ls_status ls_saved_steps(const char *folder, int64_t *steps, size_t capacity,
 static ls_status take_notes(ls_saved_file *self) {
   const ls_json *root = self->checkpoint.root;
   const ls_json *wall = ls_json_find(root, "wall");
-  const ls_json *step = ls_json_find(root, "step");
   const ls_json *metrics = ls_json_find(root, "metrics");
-  self->step = step->integer;
   if (wall != NULL && wall->is_integer) self->wall = wall->integer;
   size_t count = 0;
   for (const ls_json *it = metrics == NULL ? NULL : metrics->first; it != NULL;
@@ -98,6 +96,7 @@ static ls_status open_checkpoint(ls_saved_file *self, const char *folder,
                                                     &self->checkpoint)
                           : ls_checkpoint_file_open(self->runtime, folder, step,
                                                     &self->checkpoint));
+  self->step = step;
   self->source = ls_value_source_of(&self->checkpoint.values);
   self->source.self = &self->checkpoint;
   self->source.get = get_checked;
