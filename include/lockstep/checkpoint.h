@@ -15,7 +15,8 @@
 // is what is there.
 //
 // A save copies the values and returns; a thread writes them while the run goes
-// on. What goes wrong meanwhile is the status of the next call.
+// on, and gives way to its steps until somebody waits. What goes wrong
+// meanwhile is the status of the next call.
 //
 // Threads: checkpoints belong to one thread at a time.
 #ifndef LOCKSTEP_CHECKPOINT_H_
@@ -74,7 +75,7 @@ LS_API LS_MUST_USE ls_status ls_checkpoints_open(
 LS_API LS_MUST_USE ls_status ls_checkpoints_close(ls_checkpoints *checkpoints);
 
 // Whether so many steps or seconds have passed since the last save, or since
-// they were opened.
+// they were opened; of ranks, as rank 0 says.
 LS_API bool ls_checkpoints_due(const ls_checkpoints *checkpoints, int64_t step);
 
 // Saves what is now as the checkpoint of `step`, in place of one of the same

@@ -25,6 +25,7 @@ typedef struct ls_checkpoint_content {
   ls_record *identity, *state;  // The caller's.
   ls_checkpoint_metric *metrics;
   size_t num_metrics;
+  ls_pause pause;
 } ls_checkpoint_content;
 
 // FOLDER/model.ckpt-<step>.EXTENSION

@@ -41,21 +41,6 @@ static void sum_up(void *user) {
   ls_snapshot_sum(self->values, self->crcs);
 }
 
-static ls_status write_and_sum(const ls_file_system *files, void *file,
-                               const ls_snapshot *values, uint32_t *crcs) {
-  enum { LEAST_BESIDE = 8 << 20 };
-  summing sums = {.values = values, .crcs = crcs};
-  ls_status failure = ls_ok();
-  const bool beside = values->end - values->begin >= LEAST_BESIDE;
-  if (beside) failure = ls_thread_start(&sums.thread, "ls-sum", sum_up, &sums);
-  // Without a thread by this one.
-  if (!beside || !ls_status_is_ok(failure)) ls_snapshot_sum(values, crcs);
-  ls_status_free(failure);
-  const ls_status status = ls_snapshot_write(values, files, file);
-  ls_thread_join(&sums.thread);
-  return status;
-}
-
 // ---- The rest --------------------------------------------------------------
 static void print_values(ls_json_writer *json, const uint32_t *crcs,
                          const ls_snapshot *values) {
@@ -216,6 +201,22 @@ static ls_status create_values(writing *w, bool join) {
   return w->files->create(w->files->user, path, join, &w->file);
 }
 
+static ls_status write_and_sum(const writing *w) {
+  const ls_snapshot *values = &w->content->values;
+  enum { LEAST_BESIDE = 8 << 20 };
+  summing sums = {.values = values, .crcs = w->crcs};
+  ls_status failure = ls_ok();
+  const bool beside = values->end - values->begin >= LEAST_BESIDE;
+  if (beside) failure = ls_thread_start(&sums.thread, "ls-sum", sum_up, &sums);
+  // Without a thread by this one.
+  if (!beside || !ls_status_is_ok(failure)) ls_snapshot_sum(values, w->crcs);
+  ls_status_free(failure);
+  const ls_status status =
+      ls_snapshot_write(values, w->files, w->file, w->content->pause);
+  ls_thread_join(&sums.thread);
+  return status;
+}
+
 static ls_status prepare(writing *w, const char *folder) {
   const int64_t step = w->content->step;
   const size_t count = w->content->values.count;
@@ -239,19 +240,16 @@ static ls_status begin_both(writing *w, const char *folder, bool is_there) {
 }
 
 static ls_status write_both(writing *w, const char *folder, bool is_there) {
-  const ls_snapshot *values = &w->content->values;
   ls_status status = ls_ranks_agree(w->ranks, begin_both(w, folder, is_there));
-  if (ls_status_is_ok(status))
-    status = meet_written(w, write_and_sum(w->files, w->file, values, w->crcs));
+  if (ls_status_is_ok(status)) status = meet_written(w, write_and_sum(w));
   if (ls_status_is_ok(status))
     status = w->before != NULL ? write_over(w) : write_new(w);
   return ls_status_join(status, end_values(w, false));
 }
 
 static ls_status write_part(writing *w) {
-  const ls_snapshot *values = &w->content->values;
   LS_RETURN_IF_ERROR(create_values(w, true));
-  LS_RETURN_IF_ERROR(write_and_sum(w->files, w->file, values, w->crcs));
+  LS_RETURN_IF_ERROR(write_and_sum(w));
   return end_values(w, true);
 }
 

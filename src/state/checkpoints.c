@@ -85,6 +85,8 @@ static ls_status take_failure(ls_checkpoints *self) {
 
 static void wait_for_writer(ls_checkpoints *self) {
   ls_mutex_lock(&self->lock);
+  self->awaited = true;
+  ls_condition_broadcast(&self->moved);
   while (self->writing)
     ls_condition_wait(&self->moved, &self->lock);
   ls_mutex_unlock(&self->lock);
@@ -203,7 +205,7 @@ ls_status ls_checkpoints_close(ls_checkpoints *checkpoints) {
   if (self == NULL) return ls_ok();
   if (self->thread.made) {
     ls_mutex_lock(&self->lock);
-    self->stop = true;
+    self->stop = self->awaited = true;
     ls_condition_broadcast(&self->moved);
     ls_mutex_unlock(&self->lock);
     ls_thread_join(&self->thread);
@@ -315,10 +317,23 @@ static ls_status fill_all(ls_checkpoints *self, int64_t step,
                        sizeof(self->content.wall));
 }
 
+// Steps that go on meanwhile have the machine for themselves now and then, as
+// long as nobody waits.
+static void pause_writing(void *user) {
+  enum { PAUSE_NANOS = 3000000 };
+  ls_checkpoints *self = user;
+  ls_mutex_lock(&self->lock);
+  if (!self->awaited)
+    (void)ls_condition_wait_for(&self->moved, &self->lock, PAUSE_NANOS);
+  ls_mutex_unlock(&self->lock);
+}
+
 static ls_status hand_over(ls_checkpoints *self) {
   if (self->thread.made) {
     ls_mutex_lock(&self->lock);
     self->writing = true;
+    self->awaited = false;
+    self->content.pause = (ls_pause){pause_writing, self};
     ls_condition_broadcast(&self->moved);
     ls_mutex_unlock(&self->lock);
     return ls_ok();

@@ -36,6 +36,7 @@ struct ls_checkpoints {
   ls_condition moved;
   ls_checkpoint_content content;  // To be written.
   bool writing, stop;
+  bool awaited;       // Somebody waits until it is written.
   ls_status failure;  // Of the last save in the background, until it is told.
 };
 

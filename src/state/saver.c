@@ -73,7 +73,7 @@ static ls_status write_snapshot(const ls_snapshot *snapshot,
   if (files->create == NULL)
     return ls_unimplemented("the file system has no writing in parts");
   LS_RETURN_IF_ERROR(files->create(files->user, path, false, &file));
-  ls_status status = ls_snapshot_write(snapshot, files, file);
+  ls_status status = ls_snapshot_write(snapshot, files, file, (ls_pause){0});
   const bool keep = ls_status_is_ok(status);
   return ls_status_join(status, files->finish(files->user, file, keep));
 }

@@ -279,9 +279,11 @@ void ls_snapshot_sum(const ls_snapshot *self, uint32_t *crcs) {
 }
 
 ls_status ls_snapshot_write(const ls_snapshot *self,
-                            const ls_file_system *files, void *file) {
+                            const ls_file_system *files, void *file,
+                            ls_pause pause) {
   for (size_t at = self->begin; at < self->end; at += PIECE) {
     const size_t left = self->end - at;
+    if (at > self->begin && pause.call != NULL) pause.call(pause.user);
     LS_RETURN_IF_ERROR(files->write_at(files->user, file, (int64_t)at,
                                        self->bytes + (at - self->begin),
                                        left < PIECE ? left : PIECE));

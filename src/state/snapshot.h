@@ -35,11 +35,16 @@ LS_MUST_USE ls_status ls_snapshot_take(ls_snapshot *self, ls_runtime *runtime,
                                        const ls_safetensors_note *notes,
                                        size_t num_notes, size_t part,
                                        size_t parts);
+// Called between pieces that are written, to give way to others.
+typedef struct ls_pause {
+  void (*call)(void *user);  // NULL: nobody wants that.
+  void *user;
+} ls_pause;
 // Writes the part where it belongs in an open file. And the CRC-32C of what the
 // part has of each entry, which another thread may look for meanwhile.
 LS_MUST_USE ls_status ls_snapshot_write(const ls_snapshot *self,
-                                        const ls_file_system *files,
-                                        void *file);
+                                        const ls_file_system *files, void *file,
+                                        ls_pause pause);
 void ls_snapshot_sum(const ls_snapshot *self, uint32_t *crcs);
 // Where part number `part` of a file of this size begins.
 size_t ls_snapshot_begin_of(size_t size, size_t part, size_t parts);

@@ -229,7 +229,11 @@ static ls_status on_runtime(ls_trunk *trunk, job *work,
   ls_runtime *runtime = NULL;
   LS_RETURN_IF_ERROR(ls_runtime_create(
       &(ls_runtime_options){
-          .threads = 2, .trunk = trunk, .clock = &clock, .file_system = system},
+          // The files of tests count calls, by one thread at a time.
+          .threads = work->files != NULL ? 1 : 2,
+          .trunk = trunk,
+          .clock = &clock,
+          .file_system = system},
       &runtime));
   ls_runtime *before = ls_runtime_make_current(runtime);
   const ls_status status = drop(&self, act(&self, trunk));
