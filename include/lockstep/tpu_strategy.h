@@ -15,7 +15,7 @@
 #define LOCKSTEP_TPU_STRATEGY_H_
 
 #include "lockstep/strategy.h"
-#include "lockstep/topology.h"
+#include "lockstep/tpu_system.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -24,14 +24,40 @@ extern "C" {
 // How to make one. Zero in a field means its default.
 typedef struct ls_tpu_options {
   const char *name;  // In its label. Default: a number of its own.
-  // Where replicas are, retained. Default: one on each core of the local pod.
+  // Which system, retained; it is asked for its metadata once, here, and need
+  // not be initialized before. Default: one without a name, the local system.
+  ls_tpu_resolver *resolver;
+  // Where replicas are, retained. Default: one on each core of the system.
   ls_device_assignment *assignment;
 } ls_tpu_options;
 
 // Creates a strategy. The caller owns a reference.
-//   LS_NOT_FOUND  no assignment, and no TPU in the local system.
+//   LS_NOT_FOUND      no TPU in the system: names its master and its devices.
+//   LS_UNIMPLEMENTED  the system stands behind addresses; see tpu_system.h.
 LS_API LS_MUST_USE ls_status ls_tpu_strategy_create(
     const ls_tpu_options *options, ls_strategy **out_strategy);
+
+// What it was made with; of the default it is the resolver that was made. NULL:
+// it is no TPU strategy. Lent. The metadata is as it was then.
+LS_API ls_tpu_resolver *ls_tpu_strategy_resolver(const ls_strategy *strategy);
+LS_API const ls_tpu_metadata *
+ls_tpu_strategy_metadata(const ls_strategy *strategy);
+// The canonical name of a replica's logical core.
+//   LS_INVALID_ARGUMENT  no TPU strategy, or no such replica or core.
+LS_API LS_MUST_USE ls_status ls_tpu_strategy_device(const ls_strategy *strategy,
+                                                    int32_t replica,
+                                                    int32_t core,
+                                                    ls_device_name *out_name);
+// The CPU of the host of the first replica's first core.
+//   LS_INVALID_ARGUMENT  no TPU strategy.
+LS_API LS_MUST_USE ls_status ls_tpu_strategy_host(const ls_strategy *strategy,
+                                                  ls_device_name *out_name);
+// Hosts that replicas have their first cores on, without an assignment those of
+// the system; and replicas that fit on a host of the system, which says nothing
+// of how they are spread. 0: it is no TPU strategy.
+LS_API int32_t ls_tpu_strategy_num_hosts(const ls_strategy *strategy);
+LS_API int32_t
+ls_tpu_strategy_num_replicas_per_host(const ls_strategy *strategy);
 
 #ifdef __cplusplus
 }

@@ -81,8 +81,8 @@ typedef struct ls_tpu_resolver_options {
   ls_status (*query)(void *user, const ls_tpu_question *question,
                      ls_tpu_answer *out_answer);
   void *user;
-  // The local system's shape, as behind "virtual:". Default: the environment's
-  // LS_LOCAL_POD, else "2x2".
+  // The local system's shape, as behind "virtual:". Default: what it has, if it
+  // is there; else the environment's LS_LOCAL_POD, else "2x2".
   const char *local;
   int32_t queue_depth;  // Tuples that an infeed or outfeed holds. Default 64.
   // How often a question is asked again for devices, and for metadata; how long

@@ -3,37 +3,107 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
-#include "tpu/pod.h"
+#include "tpu/assignment.h"
+#include "tpu/resolver.h"
+
+static void destroy(ls_strategy *strategy) {
+  ls_tpu_strategy *self = (ls_tpu_strategy *)strategy;
+  ls_tpu_metadata_destroy(self->metadata);
+  ls_tpu_resolver_release(self->resolver);
+  ls_device_assignment_release(self->assignment);
+}
 
 // ---- Where its replicas are -------------------------------------------------
-static ls_status place_by_assignment(ls_strategy *strategy,
-                                     const ls_device_assignment *assignment) {
-  for (int32_t r = 0; r < strategy->num_replicas; ++r) {
-    ls_device_name name;
-    LS_RETURN_IF_ERROR(
-        ls_device_assignment_device(assignment, r, 0, NULL, &name));
-    LS_RETURN_IF_ERROR(ls_strategy_place(strategy, r, name.text));
-  }
+static ls_status refuse_system(const ls_tpu_resolver *resolver,
+                               const ls_tpu_metadata *metadata) {
+  const ls_tpu_devices devices = {
+      .names = (ls_device_name *)(uintptr_t)metadata->devices,
+      .count = metadata->num_devices};
+  char text[LS_DEVICES_TEXT];
+  ls_master master;
+  LS_RETURN_IF_ERROR(
+      ls_tpu_resolver_master(resolver, NULL, (ls_opt){0}, &master));
+  return ls_not_found("a TPU strategy on the system at '%s', which has no TPU: "
+                      "its devices are %s",
+                      master.text, ls_tpu_devices_text(&devices, text));
+}
+
+// All that is asked of the system.
+static ls_status ask(const ls_tpu_options *options, ls_tpu_resolver **resolver,
+                     ls_tpu_metadata **metadata) {
+  *resolver = ls_tpu_resolver_retain(options->resolver);
+  if (*resolver == NULL)
+    LS_RETURN_IF_ERROR(ls_tpu_resolver_create(NULL, resolver));
+  LS_RETURN_IF_ERROR(ls_tpu_metadata_query(*resolver, false, metadata));
+  return (*metadata)->num_cores > 0 ? ls_ok()
+                                    : refuse_system(*resolver, *metadata);
+}
+
+static bool is_core(const ls_device_name *device) {
+  return strstr(device->text, "/device:TPU:") != NULL;
+}
+
+// The job is that of the system's first core.
+static ls_status set_job(ls_tpu_strategy *self) {
+  const ls_device_name *first = self->metadata->devices;
+  ls_device_parts parts;
+  while (!is_core(first))
+    ++first;
+  LS_RETURN_IF_ERROR(ls_device_parse(first->text, &parts));
+  memcpy(self->job, parts.job, sizeof(self->job));
   return ls_ok();
 }
 
-static ls_status place_on_pod(ls_strategy *strategy, const ls_pod *pod) {
-  for (int32_t r = 0; r < strategy->num_replicas; ++r) {
-    ls_device_name name;
-    ls_core_device(&pod->cores[r], &name);
-    LS_RETURN_IF_ERROR(ls_strategy_place(strategy, r, name.text));
+static ls_status name_assigned(const ls_tpu_strategy *self, int32_t replica,
+                               int32_t core, ls_device_name *out_name) {
+  ls_device_name name;
+  LS_RETURN_IF_ERROR(ls_device_assignment_device(self->assignment, replica,
+                                                 core, self->job, &name));
+  return ls_device_canonical(name.text, NULL, out_name);
+}
+
+static ls_status place_replicas(ls_tpu_strategy *self) {
+  const ls_device_name *next = self->metadata->devices;
+  for (int32_t r = 0; r < self->base.num_replicas; ++r) {
+    ls_device_name device;
+    while (self->assignment == NULL && !is_core(next))
+      ++next;
+    if (self->assignment == NULL)
+      device = *next++;
+    else
+      LS_RETURN_IF_ERROR(name_assigned(self, r, 0, &device));
+    LS_RETURN_IF_ERROR(ls_strategy_place(&self->base, r, device.text));
   }
   return ls_ok();
 }
 
 // Cores of a pod compute, unlike other devices that are no CPUs.
-static ls_status place(ls_strategy *strategy, const ls_tpu_options *options,
-                       const ls_pod *pod) {
-  LS_RETURN_IF_ERROR(options->assignment != NULL
-                         ? place_by_assignment(strategy, options->assignment)
-                         : place_on_pod(strategy, pod));
-  strategy->no_cpu = NULL;
-  return ls_strategy_set_label(strategy, options->name);
+static ls_status place(ls_tpu_strategy *self, const char *name) {
+  LS_RETURN_IF_ERROR(set_job(self));
+  LS_RETURN_IF_ERROR(place_replicas(self));
+  self->base.no_cpu = NULL;
+  LS_RETURN_IF_ERROR(ls_strategy_set_label(&self->base, name));
+  return ls_strategy_set_cross_device(&self->base, NULL);
+}
+
+static ls_status make(const ls_tpu_options *options, ls_tpu_resolver *resolver,
+                      ls_tpu_metadata *metadata, ls_tpu_strategy **out) {
+  ls_device_assignment *assignment = options->assignment;
+  const int32_t replicas = assignment != NULL
+                               ? ls_device_assignment_num_replicas(assignment)
+                               : metadata->num_cores;
+  ls_strategy *strategy = NULL;
+  if (replicas < 1 || replicas > LS_MAX_REPLICAS)
+    return ls_invalid_argument(
+        "a TPU strategy of %d replicas: 1 to %d are possible", replicas,
+        LS_MAX_REPLICAS);
+  LS_RETURN_IF_ERROR(ls_strategy_make(
+      &ls_tpu_strategy_class, ls_runtime_current(), replicas, &strategy));
+  *out = (ls_tpu_strategy *)strategy;
+  (*out)->assignment = ls_device_assignment_retain(assignment);
+  (*out)->resolver = resolver;
+  (*out)->metadata = metadata;
+  return ls_ok();
 }
 
 ls_status ls_tpu_strategy_create(const ls_tpu_options *options,
@@ -41,32 +111,109 @@ ls_status ls_tpu_strategy_create(const ls_tpu_options *options,
   static const ls_tpu_options defaults;
   LS_REQUIRE(out_strategy);
   *out_strategy = NULL;
-  ls_runtime *runtime = ls_runtime_current();
-  if (runtime == NULL) return ls_out_of_memory();
   if (options == NULL) options = &defaults;
-  const ls_pod *pod =
-      options->assignment == NULL ? ls_pod_of_job(runtime, "") : NULL;
-  if (options->assignment == NULL && pod == NULL)
-    return ls_not_found("a TPU strategy without an assignment: there is no TPU "
-                        "in the local system");
-  const int32_t replicas =
-      pod != NULL ? ls_pod_num_cores(pod)
-                  : ls_device_assignment_num_replicas(options->assignment);
-  if (replicas < 1 || replicas > LS_MAX_REPLICAS)
-    return ls_invalid_argument(
-        "a TPU strategy of %d replicas: 1 to %d are possible", replicas,
-        LS_MAX_REPLICAS);
-  ls_strategy *strategy = NULL;
-  LS_RETURN_IF_ERROR(
-      ls_strategy_make(&ls_tpu_strategy_class, runtime, replicas, &strategy));
-  ls_status status = place(strategy, options, pod);
+  ls_tpu_resolver *resolver = NULL;
+  ls_tpu_metadata *metadata = NULL;
+  ls_tpu_strategy *self = NULL;
+  ls_status status = ask(options, &resolver, &metadata);
   if (ls_status_is_ok(status))
-    status = ls_strategy_set_cross_device(strategy, NULL);
+    status = make(options, resolver, metadata, &self);
+  if (self == NULL) {
+    ls_tpu_metadata_destroy(metadata);
+    ls_tpu_resolver_release(resolver);
+    return status;
+  }
+  status = place(self, options->name);
   if (ls_status_is_ok(status))
-    *out_strategy = strategy;
+    *out_strategy = &self->base;
   else
-    ls_strategy_release(strategy);
+    ls_strategy_release(&self->base);
   return status;
+}
+
+// ---- What it is ------------------------------------------------------------
+ls_tpu_resolver *ls_tpu_strategy_resolver(const ls_strategy *strategy) {
+  const ls_tpu_strategy *self = ls_tpu_strategy_of(strategy);
+  return self != NULL ? self->resolver : NULL;
+}
+
+const ls_tpu_metadata *ls_tpu_strategy_metadata(const ls_strategy *strategy) {
+  const ls_tpu_strategy *self = ls_tpu_strategy_of(strategy);
+  return self != NULL ? self->metadata : NULL;
+}
+
+ls_status ls_tpu_strategy_device(const ls_strategy *strategy, int32_t replica,
+                                 int32_t core, ls_device_name *out_name) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(out_name);
+  out_name->text[0] = '\0';
+  const ls_tpu_strategy *self = ls_tpu_strategy_of(strategy);
+  if (self == NULL)
+    return ls_invalid_argument("%s is no TPU strategy: it has no logical cores",
+                               strategy->label);
+  if (self->assignment != NULL)
+    return name_assigned(self, replica, core, out_name);
+  if (replica < 0 || replica >= strategy->num_replicas || core != 0)
+    return ls_invalid_argument("there is no replica %d logical core %d in %s: "
+                               "it has %d replicas of 1 core",
+                               replica, core, strategy->label,
+                               strategy->num_replicas);
+  return ls_device_canonical(ls_strategy_device(strategy, replica), NULL,
+                             out_name);
+}
+
+ls_status ls_tpu_strategy_host(const ls_strategy *strategy,
+                               ls_device_name *out_name) {
+  ls_device_name first;
+  LS_REQUIRE(out_name);
+  LS_RETURN_IF_ERROR(ls_tpu_strategy_device(strategy, 0, 0, &first));
+  return ls_device_host(first.text, out_name);
+}
+
+// The task of a replica's first core.
+static int32_t task_of(const ls_device_assignment *assignment,
+                       int32_t replica) {
+  int32_t task = 0;
+  ls_coordinate at;
+  ls_status status = ls_device_assignment_place(assignment, replica, 0, &at);
+  if (ls_status_is_ok(status))
+    status = ls_topology_task_at(assignment->topology, at, &task);
+  ls_status_free(status);  // An assignment is of places that there are.
+  return task;
+}
+
+int32_t ls_tpu_strategy_num_hosts(const ls_strategy *strategy) {
+  const ls_tpu_strategy *self = ls_tpu_strategy_of(strategy);
+  if (self == NULL) return 0;
+  if (self->assignment == NULL) return self->metadata->num_hosts;
+  int32_t count = 0;
+  for (int32_t r = 0; r < strategy->num_replicas; ++r) {
+    bool is_first = true;
+    for (int32_t k = 0; k < r && is_first; ++k)
+      is_first = task_of(self->assignment, k) != task_of(self->assignment, r);
+    count += is_first;
+  }
+  return count;
+}
+
+int32_t ls_tpu_strategy_num_replicas_per_host(const ls_strategy *strategy) {
+  const ls_tpu_strategy *self = ls_tpu_strategy_of(strategy);
+  if (self == NULL) return 0;
+  const int32_t cores = self->metadata->num_of_cores_per_host;
+  if (self->assignment == NULL) return cores;
+  const int32_t fit = cores / self->assignment->cores_per_replica;
+  return fit < strategy->num_replicas ? fit : strategy->num_replicas;
+}
+
+ls_status ls_tpu_strategy_initialize_system(ls_strategy *strategy) {
+  const ls_tpu_strategy *self = ls_tpu_strategy_of(strategy);
+  if (self == NULL)
+    return ls_invalid_argument("%s is no TPU strategy: it has no TPU system",
+                               strategy->label);
+  ls_topology *topology = NULL;
+  LS_RETURN_IF_ERROR(ls_tpu_initialize(self->resolver, &topology));
+  ls_topology_release(topology);
+  return ls_ok();
 }
 
 // ---- Its class -------------------------------------------------------------
@@ -89,4 +236,5 @@ const ls_strategy_class ls_tpu_strategy_class = {
     .create_variable = ls_mirrored_create_variable,
     .distribute = ls_mirrored_distribute,
     .non_slot_devices = ls_mirrored_non_slot_devices,
+    .destroy = destroy,
 };

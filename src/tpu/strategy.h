@@ -4,14 +4,28 @@
 #ifndef LS_TPU_STRATEGY_H_
 #define LS_TPU_STRATEGY_H_
 
+#include "base/device_parts.h"
 #include "distribute/strategies/strategy.h"
 #include "lockstep/tpu_strategy.h"
 
+extern const ls_strategy_class ls_tpu_strategy_class;
+
 typedef struct ls_tpu_strategy {
   ls_strategy base;
+  ls_tpu_resolver *resolver;
+  ls_tpu_metadata *metadata;         // As it was made.
+  ls_device_assignment *assignment;  // NULL: one replica on each core.
+  char job[LS_MAX_DEVICE_PART];      // Of its cores.
 } ls_tpu_strategy;
 
-extern const ls_strategy_class ls_tpu_strategy_class;
+// NULL: it is of another kind.
+static inline ls_tpu_strategy *ls_tpu_strategy_of(const ls_strategy *strategy) {
+  return strategy->kind == &ls_tpu_strategy_class
+             ? (ls_tpu_strategy *)(uintptr_t)strategy
+             : NULL;
+}
+// Initializes the system of its own resolver.
+LS_MUST_USE ls_status ls_tpu_strategy_initialize_system(ls_strategy *strategy);
 
 // What the class does, where it is not what mirrored strategies do.
 ls_status ls_tpu_class_run(ls_strategy *strategy, ls_crossing *crossing,

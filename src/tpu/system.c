@@ -159,8 +159,17 @@ void ls_tpu_systems_destroy(ls_tpu_systems *data) {
 
 // ---- Systems of resolvers --------------------------------------------------
 ls_status ls_tpu_open_pod(const ls_tpu_resolver *resolver, ls_pod **out_pod) {
-  return ls_pod_open(resolver->runtime, ls_tpu_pod_name(resolver),
-                     ls_tpu_pod_job(resolver), &resolver->shape, out_pod);
+  const char *name = ls_tpu_pod_name(resolver), *job = ls_tpu_pod_job(resolver);
+  ls_pod_shape shape = resolver->shape;
+  // Who says nothing of the local pod takes it as it is.
+  const ls_pod *there = ls_pod_find(resolver->runtime, name, job);
+  if (there != NULL && resolver->kind == LS_TPU_LOCAL &&
+      resolver->options.local == NULL) {
+    memcpy(shape.mesh, there->mesh, sizeof(shape.mesh));
+    shape.hosts = there->num_hosts;
+    shape.faults = there->planned;
+  }
+  return ls_pod_open(resolver->runtime, name, job, &shape, out_pod);
 }
 
 ls_status ls_tpu_pod(const ls_tpu_resolver *resolver, ls_pod **out_pod) {

@@ -78,6 +78,8 @@ typedef struct ls_strategy_class {
                                 ls_variable *const *variables,
                                 size_t num_variables, const char **devices,
                                 size_t capacity, size_t *out_count);
+  // Of what it keeps beyond an ls_strategy, half-made too. NULL: nothing.
+  void (*destroy)(ls_strategy *strategy);
 } ls_strategy_class;
 
 // Makes one of a kind; what the kind knows beyond an ls_strategy is zero. A

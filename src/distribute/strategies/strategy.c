@@ -11,6 +11,7 @@
 
 static void destroy_strategy(ls_object *object) {
   ls_strategy *strategy = (ls_strategy *)object;
+  if (strategy->kind->destroy != NULL) strategy->kind->destroy(strategy);
   ls_fiber_pool_destroy(strategy->fibers);
   ls_replicas_free(strategy);
   ls_mutex_deinit(&strategy->lock);
