@@ -4,8 +4,10 @@
 
 static ls_status next_parts(ls_stage *stage, ls_nest *element) {
   ls_nest whole = ls_none();
-  LS_RETURN_IF_ERROR(ls_stage_next(stage->inputs[0], &whole));
-  const ls_status status = ls_parts_split(stage->dataset, whole, element);
+  // A batch that fails may have taken memory.
+  ls_status status = ls_stage_next(stage->inputs[0], &whole);
+  if (ls_status_is_ok(status))
+    status = ls_parts_split(stage->dataset, whole, element);
   ls_nest_release(whole);
   return status;
 }

@@ -158,8 +158,9 @@ static ls_status next_of(ls_distributed_iterator *it, size_t pipeline,
 static ls_status fill_one(ls_distributed_iterator *it, size_t replica) {
   ls_nest element = ls_none(), *leaves = NULL;
   const size_t pipeline = ls_input_pipeline_of(it->data, replica);
-  LS_RETURN_IF_ERROR(next_of(it, pipeline, &element));
-  const ls_status status = ls_input_leaves(it, element, &leaves);
+  // An element that fails may have taken memory.
+  ls_status status = next_of(it, pipeline, &element);
+  if (ls_status_is_ok(status)) status = ls_input_leaves(it, element, &leaves);
   for (size_t l = 0; ls_status_is_ok(status) && l < it->data->num_leaves; ++l)
     *part_of(it, l, replica) = ls_nest_retain(leaves[l]);
   ls_release(it->allocator, leaves);
