@@ -194,7 +194,9 @@ LS_API void ls_distributed_iterator_release(ls_distributed_iterator *iterator);
 // nest).
 //   LS_OUT_OF_RANGE         the end, again and again. `*element` stays.
 //   LS_FAILED_PRECONDITION  inside of a replica; one that is not initialized.
-// A failure is that element's: the next call gives the one behind it.
+// A failure is that element's: the next call gives the one behind it. Of ranks
+// that read rows of their own it ends the job: the others would be a step
+// ahead.
 LS_API LS_MUST_USE ls_status ls_distributed_iterator_next(
     ls_distributed_iterator *iterator, ls_nest *element);
 // The same where the end is a value: `*out_has_value` is false, `*element`

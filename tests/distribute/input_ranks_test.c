@@ -273,6 +273,56 @@ static void a_rank_reads_its_replicas_rows_alone(void **state) {
     assert_int_equal(self.reads[k], 22);
 }
 
+// ---- Rows that fail ---------------------------------------------------------
+static ls_status refuse_one(void *user, int64_t index, ls_nest out) {
+  LS_RETURN_IF_ERROR(read_row(user, index, out));
+  return index == 14 ? ls_invalid_argument("row 14 is refused") : ls_ok();
+}
+
+// Row 14 is of the last replica: the others have rows of their own, and would
+// go on.
+static ls_status read_refused(ls_trunk *trunk, void *user) {
+  const bool *whole = user;
+  ls_runtime *runtime = NULL;
+  LS_RETURN_IF_ERROR(ls_runtime_create(
+      &(ls_runtime_options){.threads = 1, .trunk = trunk}, &runtime));
+  ls_runtime *before = ls_runtime_make_current(runtime);
+  ls_strategy *two = mirrored_of(2);
+  ls_nest element = ls_none();
+  ls_distributed_iterator *iterator = iterator_on(distributed(
+      two,
+      ls_dataset_batch(ls_dataset_from_function(&(ls_index_options){
+                           .size = 24,
+                           .element = ls_nest_spec(LS_DTYPE_F32, LS_SHAPE(3)),
+                           .get = refuse_one}),
+                       &(ls_batch_options){.size = *whole ? 2 : 4}),
+      &(ls_input_options){.whole_elements = *whole}));
+  for (int i = 0; i < 6; ++i) {
+    const ls_status status = ls_distributed_iterator_next(iterator, &element);
+    assert_int_equal(ls_status_is_ok(status), trunk->rank == 0 || i != 3);
+    ls_status_free(status);
+  }
+  // Whoever meets the others learns of it.
+  int64_t word = 0;
+  ls_trunk_piece pieces[] = {{&word, sizeof(word), 0}, {&word, 0, 1}};
+  expect_status(trunk->exchange(trunk, &(ls_trunk_name){0}, pieces, 2),
+                LS_INVALID_ARGUMENT, "row 14 is refused");
+  ls_nest_release(element);
+  ls_distributed_iterator_release(iterator);
+  ls_strategy_release(two);
+  ls_runtime_make_current(before);
+  return ls_runtime_destroy(runtime);
+}
+
+static void a_row_that_fails_on_one_rank_ends_the_job(void **state) {
+  (void)state;
+  for (int i = 0; i < 2; ++i) {
+    bool whole = i == 1;
+    expect_status(ls_standin_run(2, read_refused, &whole), LS_INVALID_ARGUMENT,
+                  "on rank 1 of 2");
+  }
+}
+
 // ---- Pipelines of ranks -----------------------------------------------------
 static ls_nest make_rows(ls_input_context context, void *user) {
   const job *self = user;
@@ -552,6 +602,7 @@ int main(void) {
       cmocka_unit_test(batches_on_ranks_give_the_bytes_of_one),
       cmocka_unit_test(whole_elements_on_ranks_give_the_bytes_of_one),
       cmocka_unit_test(a_rank_reads_its_replicas_rows_alone),
+      cmocka_unit_test(a_row_that_fails_on_one_rank_ends_the_job),
       cmocka_unit_test(ranks_with_pipelines_of_their_own_end_together),
       cmocka_unit_test(ranks_agree_on_what_is_empty),
       cmocka_unit_test(ranks_are_hosts_that_read_by_themselves),

@@ -9,6 +9,7 @@
 #include "distribute/input/input.h"
 #include "distribute/input/sizes.h"
 #include "distribute/strategies/strategy.h"
+#include "lockstep/trunk.h"
 
 static ls_nest *part_of(ls_distributed_iterator *it, size_t leaf,
                         size_t replica) {
@@ -234,10 +235,22 @@ static ls_status fill_turns(ls_distributed_iterator *it) {
   return ls_ok();
 }
 
+// Other ranks read rows of their own of the step, which fails here alone: all
+// are told, or they would go on without this one.
+static ls_status fill_apart(ls_distributed_iterator *it) {
+  const ls_status status = it->data->is_turns ? fill_turns(it) : fill_parts(it);
+  ls_trunk *trunk = ls_runtime_trunk(it->data->runtime);
+  if (ls_status_is_ok(status) || ls_status_code(status) == LS_OUT_OF_RANGE ||
+      trunk == NULL)
+    return status;
+  trunk->cancel(trunk, status);
+  return status;
+}
+
 ls_status ls_input_fill(ls_distributed_iterator *it) {
   const ls_distributed_dataset *data = it->data;
+  if (data->is_turns || data->is_part) return fill_apart(it);
   if (data->cut == LS_INPUT_SPLIT) return fill_parts(it);
-  if (data->is_turns) return fill_turns(it);
   ls_status status = fill_own(it);
   if (data->end_own - data->first_own < data->num_replicas)
     status = ls_input_meet(it, status);
