@@ -162,8 +162,12 @@ void ls_ahead_call_in_time(ls_ahead *self) {
   const bool fixed = self->options.most == self->options.capacity;
   if (!fixed && there > (self->capacity < 8 ? 1 : self->capacity / 4)) return;
   if (!fixed && !must_be_called(self)) return;
-  // Whoever is called shall have something to do.
-  if (!fixed && self->allowance.guess <= SMALL / self->options.most) {
+  // Whoever is called shall have something to do; but who asks and waits gains
+  // nothing by it.
+  const bool waited = self->helped != self->helped_then;
+  self->helped_then = self->helped;
+  if (!fixed && !waited &&
+      self->allowance.guess <= SMALL / self->options.most) {
     grow_to(self, self->options.most);
     ls_ahead_top_up(self);
   }

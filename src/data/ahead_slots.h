@@ -49,7 +49,8 @@ struct ls_ahead {
   int64_t pending;      // Those, and those that are being made.
   bool was_full;        // A thread had nothing to do for want of slots.
   int64_t helped;       // Times that who asks has made one,
-  int64_t seen;         // ... when a thread began one last.
+  int64_t seen;         // ... when a thread began one last,
+  int64_t helped_then;  // ... when he called one last.
   ls_allowance allowance;
   ls_input_task series;  // In series.
   bool series_waits, series_runs;
