@@ -137,7 +137,9 @@ static bool help(ls_ahead *self) {
         !ls_input_threads_withdraw(threads, &it->task))
       continue;
     ++self->helped;
+    self->helps = true;
     ls_ahead_make(self, it);
+    self->helps = false;
     return true;
   }
   return false;
@@ -147,12 +149,14 @@ static ls_status next_of_line(ls_ahead *self, ls_nest *element) {
   if (self->was_full && !ls_ahead_is_done(self)) ls_ahead_grow(self);
   ls_ahead_top_up(self);
   bool here = false;
+  self->asks = true;
   while (!here && !ls_ahead_is_done(self)) {
     here = can_make_here(self);
     if (!here && !help(self)) ls_ahead_sleep(self, self->next);
   }
   const ls_status status =
       here ? next_here(self, element) : take_slot(self, element);
+  self->asks = false;
   ls_ahead_count_spares(self);
   ls_ahead_call_in_time(self);
   return status;

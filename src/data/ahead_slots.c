@@ -198,9 +198,14 @@ void ls_ahead_run_slot(ls_input_task *task) {
   ls_ahead_cell *it = (ls_ahead_cell *)(void *)task;
   ls_ahead *self = it->ahead;
   ls_mutex_lock(&self->lock);
-  // Others have work, too, and who asks does not do it.
-  if (self->waiting > 1 && self->helped == self->seen)
-    ls_input_threads_call(self->options.work->threads);
+  // There is more to do, and not as many at work as there are threads: who asks
+  // counts, also where he will be back soon.
+  const bool counts =
+      !self->helps && (self->asks || self->helped != self->seen);
+  const int64_t at_work = ls_ahead_count_busy(self) + 1 + counts;
+  ls_input_threads *threads = self->options.work->threads;
+  if (self->waiting > 1 && at_work < ls_input_threads_count(threads))
+    ls_input_threads_call(threads);
   self->seen = self->helped;
   ls_ahead_make(self, it);
   if (self->pending == 0)

@@ -48,6 +48,8 @@ struct ls_ahead {
   int64_t waiting;      // Slots that wait for a thread.
   int64_t pending;      // Those, and those that are being made.
   bool was_full;        // A thread had nothing to do for want of slots.
+  bool asks;            // Somebody does: he is as one of the threads,
+  bool helps;           // ... and makes one in a slot.
   int64_t helped;       // Times that who asks has made one,
   int64_t seen;         // ... when a thread began one last,
   int64_t helped_then;  // ... when he called one last.
