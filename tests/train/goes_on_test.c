@@ -138,7 +138,7 @@ static void another_run_is_refused_by_name(void **state) {
       {{.replicas = 2, .batch_size = 4}, "its batch size is 8, here it is 4"},
       {{.replicas = 2, .seed = 8}, "its seed is 0, here it is 8"},
       {{.replicas = 2, .math = LS_MATH_DIRECT},
-       "its math is 'fast', here it is 'direct'"},
+       "its math is 'fast', here it is 'direct'; its numerics is 'lockstep-"},
       {{.replicas = 2, .data_seed = 1}, "its hash of the data is '"},
       {{.replicas = 1, .batch_size = 4},
        "its number of replicas is 2, here it is 1; its batch size is 8, here "
