@@ -232,16 +232,23 @@ static ls_nest call_replica(ls_nest inputs, void *user) {
   return made;
 }
 
+static ls_device_assignment *assignment_of(const ls_strategy *strategy) {
+  const ls_tpu_strategy *self = ls_tpu_strategy_of(strategy);
+  return self->assignment != NULL ? self->assignment : self->all_cores;
+}
+
 static ls_status build(ls_strategy *strategy, ls_callback fn, void *user,
                        ls_nest args, ls_nest *out_result) {
   run r = {.strategy = strategy, .fn = fn, .user = user, .args = args};
   ls_nest inputs = ls_none(), outputs = ls_none();
   ls_status status = list_inputs(&r, &inputs);
   if (ls_status_is_ok(status))
-    status = ls_replicate(call_replica, &r, inputs,
-                          &(ls_replicate_options){.soft_placement = LS_FLAG_ON,
-                                                  .spmd = LS_FLAG_OFF},
-                          &outputs);
+    status = ls_replicate(
+        call_replica, &r, inputs,
+        &(ls_replicate_options){.assignment = assignment_of(strategy),
+                                .soft_placement = LS_FLAG_ON,
+                                .spmd = LS_FLAG_OFF},
+        &outputs);
   if (ls_status_is_ok(status)) status = join(&r, outputs, out_result);
   ls_nest_release(inputs);
   ls_nest_release(outputs);

@@ -11,6 +11,7 @@ static void destroy(ls_strategy *strategy) {
   ls_tpu_metadata_destroy(self->metadata);
   ls_tpu_resolver_release(self->resolver);
   ls_device_assignment_release(self->assignment);
+  ls_device_assignment_release(self->all_cores);
 }
 
 // ---- Where its replicas are -------------------------------------------------
@@ -77,10 +78,29 @@ static ls_status place_replicas(ls_tpu_strategy *self) {
   return ls_ok();
 }
 
+// A replica on each core of a pod, host by host.
+static ls_status assign_all(ls_tpu_strategy *self) {
+  ls_pod *pod = NULL;
+  if (!ls_tpu_is_pod(self->resolver)) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_tpu_open_pod(self->resolver, &pod));
+  const size_t count = (size_t)ls_pod_num_cores(pod);
+  ls_coordinate *places = ls_new_array(pod->allocator, ls_coordinate, count);
+  ls_status status = ls_out_of_memory();
+  if (places != NULL) {
+    memcpy(places, pod->topology->places, count * sizeof(*places));
+    ls_status_free(status);
+    status = ls_device_assignment_make(pod->topology, (int32_t)count, 1, places,
+                                       &self->all_cores);
+  }
+  ls_pod_release(pod);
+  return status;
+}
+
 // Cores of a pod compute, unlike other devices that are no CPUs.
 static ls_status place(ls_tpu_strategy *self, const char *name) {
   LS_RETURN_IF_ERROR(set_job(self));
   LS_RETURN_IF_ERROR(place_replicas(self));
+  if (self->assignment == NULL) LS_RETURN_IF_ERROR(assign_all(self));
   self->base.no_cpu = NULL;
   LS_RETURN_IF_ERROR(ls_strategy_set_label(&self->base, name));
   return ls_strategy_set_cross_device(&self->base, NULL);

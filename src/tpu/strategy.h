@@ -15,7 +15,9 @@ typedef struct ls_tpu_strategy {
   ls_tpu_resolver *resolver;
   ls_tpu_metadata *metadata;         // As it was made.
   ls_device_assignment *assignment;  // NULL: one replica on each core.
-  char job[LS_MAX_DEVICE_PART];      // Of its cores.
+  // The same as one, for computations; NULL: the system is not of this process.
+  ls_device_assignment *all_cores;
+  char job[LS_MAX_DEVICE_PART];  // Of its cores.
 } ls_tpu_strategy;
 
 // NULL: it is of another kind.
