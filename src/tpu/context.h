@@ -11,6 +11,7 @@
 
 #include "graph/flow.h"
 #include "graph/gather/gather.h"
+#include "lockstep/topology.h"
 
 // The uid of a call of gradients that has none.
 #define LS_NO_GRADIENT_UID "__unsupported__"
@@ -20,6 +21,8 @@ typedef struct ls_tpu_context {
   ls_allocator *allocator;
   char *name;  // The cluster's.
   int32_t num_replicas;
+  // Of their cores, lent; NULL: they follow each other.
+  const ls_device_assignment *assignment;
   ls_op pivot;
 
   bool was_entered;

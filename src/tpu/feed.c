@@ -110,7 +110,8 @@ ls_status ls_feed_create(const ls_feed_options *options,
   feed->is_declared = options->types != NULL;
   feed->num_cores = 1;
   if (options->assignment != NULL)
-    feed->assignment = ls_device_assignment_retain(options->assignment);
+    feed->assignment = ls_device_assignment_retain(
+        (ls_device_assignment *)(uintptr_t)options->assignment);
   ls_status status = ls_mutex_init(&feed->lock);
   if (ls_status_is_ok(status)) status = set_device(feed, options->device);
   if (ls_status_is_ok(status) && options->types != NULL)

@@ -70,7 +70,7 @@ typedef struct ls_feed_options {
   ls_feed_kind kind;
   const char *device;  // "" and NULL: none.
   int64_t ordinal;
-  ls_device_assignment *assignment;
+  const ls_device_assignment *assignment;
   const ls_type *types;   // NULL: not known.
   const ls_shape *parts;  // NULL: values are not cut.
   size_t count;

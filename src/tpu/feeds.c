@@ -4,6 +4,7 @@
 #include "graph/context.h"
 #include "graph/make/make.h"
 #include "lockstep/infeed.h"
+#include "tpu/context.h"
 #include "tpu/feed.h"
 
 // ---- What all share --------------------------------------------------------
@@ -31,6 +32,10 @@ static ls_op add(ls_feed_options options, const char *name,
                  const ls_tensor *inputs, size_t num_inputs) {
   ls_feed_state *feed = NULL;
   options.device = ls_context_current()->scoped.device;
+  const ls_tpu_context *context = ls_tpu_context_current();
+  if (options.assignment == NULL && context != NULL &&
+      !ls_feed_is_on_host(options.kind))
+    options.assignment = context->assignment;
   const ls_status status = ls_feed_create(&options, &feed);
   if (!ls_status_is_ok(status)) return failed(name, status);
   const ls_op op = ls_feed_op_add(name, feed, inputs, num_inputs);

@@ -10,9 +10,9 @@
 #include "graph/make/make.h"
 #include "graph/region.h"
 #include "lockstep/flow.h"
+#include "lockstep/replicate.h"
 #include "lockstep/training_loop.h"
 #include "tpu/arity.h"
-#include "tpu/context.h"
 #include "tpu/infeed_queue.h"
 
 // What goes round: a counter if it is counted, then the inputs; a zero alone if
@@ -251,14 +251,13 @@ static ls_nest body_of(ls_nest values, void *user) {
 // ---- The loop --------------------------------------------------------------
 static ls_status prepare_infeed(const building *b) {
   if (b->queue == NULL) return ls_ok();
-  const ls_tpu_context *context = ls_tpu_context_current();
-  if (context == NULL)
+  const int32_t shards = ls_num_shards();
+  if (shards == 0)
     return ls_failed_precondition(
         "a training loop with an infeed cannot be built where there is no "
         "tpu_shard_context: is it built directly, rather than inside of "
         "rewrite, batch_parallel, shard or replicate?");
-  LS_RETURN_IF_ERROR(
-      ls_infeed_queue_set_num_shards(b->queue, context->num_replicas));
+  LS_RETURN_IF_ERROR(ls_infeed_queue_set_num_shards(b->queue, shards));
   return ls_infeed_queue_freeze(b->queue);
 }
 

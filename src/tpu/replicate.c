@@ -74,7 +74,10 @@ static ls_status begin_context(ls_replication *r) {
   const ls_op pivot = ls_op_add(&(ls_op_spec){
       .type = LS_OP_NO_OP, .name = "pivot", .attrs = &attr, .num_attrs = 1});
   if (ls_op_is_failed(pivot)) return ls_graph_error(r->graph);
-  return ls_tpu_context_init(&r->context, name, (int32_t)r->replicas, pivot);
+  LS_RETURN_IF_ERROR(
+      ls_tpu_context_init(&r->context, name, (int32_t)r->replicas, pivot));
+  r->context.assignment = r->options->assignment;
+  return ls_ok();
 }
 
 // What is said of the assignment: cores of a replica, four numbers a core, and

@@ -7,6 +7,7 @@
 #include "lockstep/flow.h"
 #include "lockstep/replicate.h"
 #include "lockstep/training_loop.h"
+#include "support/assignments.h"
 #include "support/pod_runs.h"
 
 static const ls_runtime_options one_thread = {.threads = 1, .stall_ms = 20000};
@@ -562,6 +563,92 @@ static void ops_of_a_trip_run_before_the_next_one(void **state) {
   pod_runs_end(&f);
 }
 
+// ---- Marks and places ------------------------------------------------------
+static const char *marker_of(const ls_graph *graph, size_t from) {
+  for (size_t i = from; i < ls_graph_num_ops(graph); ++i) {
+    const ls_op op = ls_graph_op(graph, i);
+    const ls_attr *attr = NULL;
+    if (strcmp(ls_op_type_name(op), "tpu_replicate_metadata") != 0) continue;
+    expect_ok(ls_op_attr(op, "step_marker_location", &attr));
+    return attr->as.string;
+  }
+  return "no such op";
+}
+
+static void a_computation_can_be_marked_as_a_loop(void **state) {
+  (void)state;
+  LS_SPEC("O174");
+  pod_runs f = pod_runs_begin(1, 1, one_thread);
+  LS_GRAPH_SCOPE(f.graph);
+  for (int marked = 0; marked < 2; ++marked) {
+    job j = {
+        .loop = {.body = one_more, .user = &j}, .times = 3, .num_inputs = 1};
+    const size_t from = ls_graph_num_ops(f.graph);
+    ls_nest outputs = ls_none();
+    expect_ok(ls_replicate(
+        compute, &j, ls_none(),
+        &(ls_replicate_options){.on_device_loop =
+                                    marked ? LS_FLAG_ON : LS_FLAG_DEFAULT},
+        &outputs));
+    assert_string_equal(marker_of(f.graph, from),
+                        marked ? "STEP_MARK_AT_TOP_LEVEL_WHILE_LOOP"
+                               : "STEP_MARK_AT_ENTRY");
+    ls_nest_release(outputs);
+  }
+  pod_runs_end(&f);
+}
+
+// Replicas take from and give to the cores that they are assigned.
+static void feeds_follow_the_assignment_of_a_computation(void **state) {
+  (void)state;
+  LS_SPEC("O141 O162");
+  static const int at[][2] = {{1, 1}, {0, 1}, {1, 0}, {0, 0}};
+  pod_runs f = pod_runs_begin(2, 2, one_thread);
+  ls_topology *topology = make_topology(2, 2);
+  ls_device_assignment *assignment = make_assignment(topology, 4, 1, at);
+  ls_infeed_queue *queue = make_queue(4);
+  job j = {.loop = {.body = give_sum, .infeed = queue, .user = &j},
+           .times = 2,
+           .num_inputs = 1};
+  ls_nest outputs = ls_none(), ops = ls_none(), gets[4];
+  {
+    LS_GRAPH_SCOPE(f.graph);
+    const ls_tensor whole =
+        ls_add_scalar(ls_iota(LS_DTYPE_F32, LS_SHAPE(4), 0), 1);
+    ls_infeed_queue *feeding = make_queue(4);
+    const ls_nest whole_list = LS_LIST(ls_leaf(whole));
+    expect_ok(ls_infeed_queue_set_num_shards(feeding, 4));
+    expect_ok(ls_infeed_queue_split_and_enqueue(
+        feeding, whole_list, &(ls_infeed_places){.assignment = assignment},
+        &ops));
+    ls_nest_release(whole_list);
+    ls_infeed_queue_release(feeding);
+    ls_nest items[4];
+    for (int r = 0; r < 4; ++r) {
+      items[r] = LS_LIST(ls_leaf(pod_number(r)));
+      gets[r] = ls_leaf(get_number(at[r][0], at[r][1]));
+    }
+    const ls_nest inputs = ls_nest_sequence(LS_KIND_LIST, items, 4);
+    expect_ok(ls_replicate(compute, &j, inputs,
+                           &(ls_replicate_options){.assignment = assignment},
+                           &outputs));
+    ls_nest_release(inputs);
+  }
+  pod_runs_do(&f, ls_nest_retain(ops));
+  pod_runs_do(&f, ops);
+  pod_runs_do(&f, outputs);
+  for (int r = 0; r < 4; ++r)
+    assert_true(result_of(&f, (size_t)r, 0) == 2 * (r + 1));
+  for (int r = 0; r < 4; ++r) {
+    pod_runs_do(&f, gets[r]);
+    assert_true(pod_runs_number(&f, 0) == r + 1);
+  }
+  ls_infeed_queue_release(queue);
+  ls_device_assignment_release(assignment);
+  ls_topology_release(topology);
+  pod_runs_end(&f);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_loop_goes_round_while_the_condition_holds),
@@ -573,6 +660,8 @@ int main(void) {
       cmocka_unit_test(a_closed_infeed_ends_the_loop),
       cmocka_unit_test(a_dequeue_elsewhere_fails_the_run),
       cmocka_unit_test(ops_of_a_trip_run_before_the_next_one),
+      cmocka_unit_test(a_computation_can_be_marked_as_a_loop),
+      cmocka_unit_test(feeds_follow_the_assignment_of_a_computation),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
