@@ -214,11 +214,9 @@ static ls_nest call_replica(ls_nest inputs, void *user) {
   replica->graph = ls_graph_resolve(ls_graph_current());
   replica->examples = find_examples(r, inputs);
   ls_distribution entry = {.strategy = r->strategy, .replica = replica};
-  const int32_t around = context->replicas;
   const ls_nest args = args_of(r, inputs);
   ls_nest made = ls_none();
   ls_distribution_push(context, &entry);
-  context->replicas = r->strategy->num_replicas;
   if (ls_nest_is_failed(args)) {
     made = ls_nest_retain(args);
   } else {
@@ -226,7 +224,6 @@ static ls_nest call_replica(ls_nest inputs, void *user) {
   }
   made = flatten(r, made);
   context->scoped.distribution = entry.outer;
-  context->replicas = around;
   ls_nest_release(args);
   ls_replicas_give(r->strategy, replica);
   return made;
