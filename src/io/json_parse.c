@@ -5,7 +5,9 @@
 #include "base/plain.h"
 #include "io/json.h"
 
-enum { MAX_DEPTH = 64, MAX_VALUES = 65536 };
+// Values: so many, and one more for each so many bytes. A text takes memory as
+// it is long, whatever is in it.
+enum { MAX_DEPTH = 64, MAX_VALUES = 65536, BYTES_A_VALUE = 8 };
 
 typedef struct parser {
   ls_arena *arena;
@@ -227,7 +229,8 @@ static ls_status parse_key(parser *p, ls_map *keys, const char **out_key) {
 // An item or, with keys, a member.
 static ls_status parse_item(parser *p, int depth, ls_map *keys,
                             ls_json **out_item) {
-  if (++p->num_values > MAX_VALUES) return wrong(p, "at most 65536 values");
+  if (++p->num_values > MAX_VALUES + (size_t)(p->end - p->text) / BYTES_A_VALUE)
+    return wrong(p, "fewer values in a text of its size");
   ls_json *item = *out_item = ls_arena_new(p->arena, ls_json);
   if (item == NULL) return ls_out_of_memory();
   if (keys != NULL) LS_RETURN_IF_ERROR(parse_key(p, keys, &item->key));
