@@ -241,6 +241,7 @@ const ls_strategy_class ls_tpu_strategy_class = {
     .name = "TPU strategy",
     .size = sizeof(ls_tpu_strategy),
     .distributes = true,
+    .has_host_tables = true,
     .classes = &ls_mirrored_classes,
     .policies = &ls_mirrored_policies,
     .run = ls_tpu_class_run,

@@ -4,12 +4,17 @@
 #include "support/expect.h"
 
 ls_strategy *tpu_strategy_of(int replicas) {
+  return tpu_strategy_on(1, replicas);
+}
+
+ls_strategy *tpu_strategy_on(int hosts, int each) {
+  const int replicas = hosts * each;
   const int32_t mesh[] = {replicas, 1, 1, 1};
   ls_topology *topology = NULL;
   ls_device_assignment *assignment = NULL;
   ls_strategy *strategy = NULL;
   ls_array *places = NULL;
-  expect_ok(ls_array_create(LS_DTYPE_I32, LS_SHAPE(1, replicas, 4), &places));
+  expect_ok(ls_array_create(LS_DTYPE_I32, LS_SHAPE(hosts, each, 4), &places));
   for (int r = 0; r < replicas; ++r)
     ls_array_set_i64(places, 4 * r, r);
   expect_ok(ls_topology_create(mesh, 4, places, &topology));

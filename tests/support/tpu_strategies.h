@@ -7,5 +7,7 @@
 
 // A replica on each core of a row of cores that one task has. The caller's.
 ls_strategy *tpu_strategy_of(int replicas);
+// The same row, of so many hosts with so many cores each.
+ls_strategy *tpu_strategy_on(int hosts, int each);
 
 #endif  // LS_TESTS_SUPPORT_TPU_STRATEGIES_H_
