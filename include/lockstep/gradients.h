@@ -26,6 +26,7 @@ enum {
 // Zero in a field means its default.
 typedef struct ls_gradient_options {
   const ls_nest *grad_ys;         // One a y, none for ones. Default: all ones.
+  size_t num_grad_ys;             // Checked to be the ys'. Default: not.
   const char *name;               // Name scope. Default "gradients".
   bool colocate_with_ops;         // Gradient ops beside their forward ops.
   bool gate;                      // All of an op's gradients before any is

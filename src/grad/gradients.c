@@ -297,8 +297,17 @@ static ls_status walk_in_graph(request *r) {
   return ls_trial_end(&trial, status);
 }
 
+static ls_status check_lengths(const request *r) {
+  const size_t count = r->options.num_grad_ys;
+  if (r->options.grad_ys == NULL || count == 0 || count == r->num_ys)
+    return ls_ok();
+  return ls_invalid_argument("Length mismatch: %zu ys and %zu grad_ys",
+                             r->num_ys, count);
+}
+
 static ls_status run_request(request *r) {
   LS_RETURN_IF_ERROR(check_aggregation(r->options.aggregation));
+  LS_RETURN_IF_ERROR(check_lengths(r));
   LS_RETURN_IF_ERROR(list_spans(r));
   LS_RETURN_IF_ERROR(list_goals(r));
   LS_RETURN_IF_ERROR(check_ys(r));

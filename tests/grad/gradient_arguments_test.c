@@ -88,6 +88,27 @@ static void gradients_are_refused_in_an_eager_graph(void **state) {
   ls_graph_begin(&f->scope, f->graph);
 }
 
+static void there_are_as_many_grad_ys_as_ys(void **state) {
+  LS_SPEC("O182");
+  (void)state;
+  const ls_tensor x = gradient_input("x");
+  const ls_nest given[] = {ls_leaf(x), ls_leaf(x)};
+  expect_status(
+      refusal(ls_exp(x), x,
+              &(ls_gradient_options){.grad_ys = given, .num_grad_ys = 2}),
+      LS_INVALID_ARGUMENT, "Length mismatch: 1 ys and 2 grad_ys");
+  // None for all is what there is without any.
+  const ls_nest y = ls_leaf(ls_exp(x)), xs = ls_leaf(x), none = ls_none();
+  ls_nest grads[2];
+  expect_ok(ls_gradients(&y, 1, &xs, 1, NULL, &grads[0]));
+  expect_ok(ls_gradients(
+      &y, 1, &xs, 1, &(ls_gradient_options){.grad_ys = &none, .num_grad_ys = 1},
+      &grads[1]));
+  for (int i = 0; i < 2; ++i)
+    assert_string_equal(
+        ls_op_type_name(ls_tensor_op(ls_nest_tensor(grads[i], 0))), "mul");
+}
+
 static void an_unknown_aggregation_is_refused(void **state) {
   LS_SPEC("O180");
   gradient_graph *f = *state;
@@ -184,6 +205,7 @@ int main(void) {
       TEST(each_call_takes_a_name_of_its_own_as_uid),
       TEST(gradients_of_several_ys_add_up_and_an_x_given_twice_agrees),
       TEST(gradients_are_refused_in_an_eager_graph),
+      TEST(there_are_as_many_grad_ys_as_ys),
       TEST(an_unknown_aggregation_is_refused),
       TEST(values_out_of_reach_are_refused_by_name),
       TEST(a_given_gradient_is_passed_through_a_named_identity),
