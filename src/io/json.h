@@ -69,7 +69,7 @@ struct ls_json {
 // messages call the text.
 //   LS_INVALID_ARGUMENT  names the line, what stands there and what would be
 //                        right; also a key given twice, deeper nesting than 64
-//                        and more values than 65536 and one for each 8
+//                        and more values than 65536 and one for each 24
 //                        bytes.
 LS_MUST_USE ls_status ls_json_parse(ls_arena *arena, const char *name,
                                     const char *text, size_t size,

@@ -7,7 +7,7 @@
 
 // Values: so many, and one more for each so many bytes. A text takes memory as
 // it is long, whatever is in it.
-enum { MAX_DEPTH = 64, MAX_VALUES = 65536, BYTES_A_VALUE = 8 };
+enum { MAX_DEPTH = 64, MAX_VALUES = 65536, BYTES_A_VALUE = 24 };
 
 typedef struct parser {
   ls_arena *arena;

@@ -188,7 +188,7 @@ static void many_values_are_refused(void **state) {
   expect_status(ls_json_parse(&arena, "t", text, SIZE, &value),
                 LS_INVALID_ARGUMENT, "fewer values in a text of its size");
   assert_null(value);
-  assert_true(ls_arena_bytes(&arena) < 12 * (size_t)SIZE);
+  assert_true(ls_arena_bytes(&arena) < 5 * (size_t)SIZE);
   ls_arena_deinit(&arena);
   free(text);
 }
