@@ -22,11 +22,14 @@ static ls_nest make_nothing(void *user, int64_t index) {
 static ls_dataset *dataset_number(int which) {
   static ls_dataset *datasets[DATASETS];
   if (datasets[which] != NULL) return datasets[which];
-  ls_nest element = ls_nest_spec(LS_DTYPE_F32, LS_SHAPE(3));
-  if (which == 1)
+  ls_nest element = ls_none();
+  if (which == 0)
+    element = ls_nest_spec(LS_DTYPE_F32, LS_SHAPE(3));
+  else if (which == 1)
     element = LS_TUPLE(ls_nest_spec(LS_DTYPE_STRING, LS_SHAPE(2)),
                        ls_nest_spec(LS_DTYPE_U8, LS_SHAPE(-1, 2)));
-  if (which == 2) element = ls_nest_spec(LS_DTYPE_BOOL, LS_SHAPE(-1));
+  else
+    element = ls_nest_spec(LS_DTYPE_BOOL, LS_SHAPE(-1));
   datasets[which] = ls_dataset_from_function(
       &(ls_index_options){.size = 1, .element = element, .make = make_nothing});
   if (!ls_status_is_ok(ls_dataset_status(datasets[which]))) abort();
