@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The inputs of a replicated computation.
-#include <stdio.h>
-
 #include "base/runtime_internal.h"
 #include "graph/region.h"
+#include "tpu/arity.h"
 #include "tpu/pod.h"
 #include "tpu/replicate.h"
 
@@ -100,42 +99,9 @@ static ls_status check_types(ls_replication *r) {
   return ls_ok();
 }
 
-// What a callback of such parameters needs and these inputs are not; an empty
-// text: nothing.
-static void complain(const ls_parameters *p, size_t supplied, char *text,
-                     size_t size) {
-  const size_t least = p->count - p->num_optional;
-  const bool open = p->num_optional > 0 || p->variadic;
-  text[0] = '\0';
-  size_t wanted = least;
-  const char *how = NULL;
-  if (supplied < least) {
-    how = open ? "at least" : "exactly";
-  } else if (!p->variadic && supplied > p->count) {
-    how = open ? "at most" : "exactly";
-    wanted = p->count;
-  }
-  if (how != NULL)
-    snprintf(text, size, "%s %zu argument%s", how, wanted,
-             wanted == 1 ? "" : "s");
-}
-
 static ls_status check_arity(const ls_replication *r) {
-  char wanted[64], names[300] = "", infeed[80] = "";
-  const ls_infeed_queue *queue = r->options->infeed;
-  const size_t elements =
-      queue != NULL ? ls_infeed_queue_num_elements(queue) : 0;
-  const size_t supplied = ls_nest_count(r->first) + elements;
-  if (r->options->parameters == NULL) return ls_ok();
-  complain(r->options->parameters, supplied, wanted, sizeof(wanted));
-  if (wanted[0] == '\0') return ls_ok();
-  if (queue != NULL)
-    snprintf(infeed, sizeof(infeed), " and %zu elements of its infeed",
-             elements);
-  return ls_invalid_argument(
-      "the computation cannot be called with %zu inputs, %s%s: it takes %s",
-      supplied - elements, ls_nest_print(r->first, names, sizeof(names)),
-      infeed, wanted);
+  return ls_check_arity(r->options->parameters, "the computation", r->first,
+                        r->options->infeed, true);
 }
 
 // As many replicas as the assignment has; else as the local system has cores,

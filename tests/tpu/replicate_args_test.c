@@ -179,13 +179,13 @@ static void the_number_of_inputs_fits_what_is_declared(void **state) {
       expect_ok(status);
     } else {
       char supplied[40];
-      snprintf(supplied, sizeof(supplied), "with %zu inputs", rows[i].inputs);
+      snprintf(supplied, sizeof(supplied), "given %zu input%s (",
+               rows[i].inputs, rows[i].inputs == 1 ? "" : "s");
       assert_non_null(strstr(ls_status_message(status), supplied));
       assert_non_null(strstr(ls_status_message(status), "constant"));
       const char *at = strstr(ls_status_message(status), rows[i].complaint);
       assert_non_null(at);
-      assert_true(at[strlen(rows[i].complaint)] == '\0' ||
-                  at[strlen(rows[i].complaint)] == '\n');
+      assert_int_equal(at[strlen(rows[i].complaint)], ';');
       expect_status(status, LS_INVALID_ARGUMENT, "");
     }
     ls_nest_release(inputs);

@@ -138,9 +138,9 @@ static void elements_of_an_infeed_count_as_arguments(void **state) {
       if (count == 2) {
         expect_ok(status);
       } else {
-        assert_non_null(strstr(ls_status_message(status), "1 inputs"));
+        assert_non_null(strstr(ls_status_message(status), "given 1 input ("));
         assert_non_null(
-            strstr(ls_status_message(status), "1 elements of its infeed"));
+            strstr(ls_status_message(status), "1 element of infeed queue '"));
         expect_status(status, LS_INVALID_ARGUMENT,
                       count == 1 ? "exactly 1 argument"
                                  : "exactly 3 arguments");
