@@ -248,8 +248,11 @@ typedef struct ls_train_result {
 // anything starts anew; one that has a `checkpoint.safetensors`, as former
 // versions left, goes on from that.
 //
-// Of ranks that train together, rank 0 alone writes; they all read its folder
-// to resume. Whoever is asked to stop, all stop after the same step.
+// Of ranks that train together, rank 0 has the run folder; each writes its part
+// of the checkpoints, which are those of one rank, unless the others do not see
+// that folder: then rank 0 writes all, and sends what they go on from. Whoever
+// is asked to stop, all stop after the same step; what one of them cannot write
+// ends the run of all, and names it.
 //
 // Steps before an error are in metrics.jsonl; a run that has none leaves
 // nothing, and what it was to overwrite is kept.

@@ -77,8 +77,9 @@ static ls_status take_failure(ls_checkpoints *self) {
   self->failure = ls_ok();
   if (ls_status_is_ok(status) || self->options.goes_on != LS_FLAG_ON)
     return status;
-  ls_runtime_log(self->runtime, LS_LOG_WARNING, "checkpoint", "%s",
-                 ls_status_message(status));
+  if (ls_checkpoints_leads(self))
+    ls_runtime_log(self->runtime, LS_LOG_WARNING, "checkpoint", "%s",
+                   ls_status_message(status));
   ls_status_free(status);
   return ls_ok();
 }
@@ -100,11 +101,8 @@ ls_status ls_checkpoints_wait(ls_checkpoints *checkpoints) {
 
 ls_status ls_checkpoints_check(ls_checkpoints *checkpoints) {
   LS_REQUIRE(checkpoints);
-  ls_mutex_lock(&checkpoints->lock);
-  const bool known =
-      !checkpoints->writing && !ls_status_is_ok(checkpoints->failure);
-  ls_mutex_unlock(&checkpoints->lock);
-  return known ? take_failure(checkpoints) : ls_ok();
+  return ls_checkpoints_have_failed(checkpoints) ? take_failure(checkpoints)
+                                                 : ls_ok();
 }
 
 // ---- Opening ---------------------------------------------------------------
@@ -230,12 +228,18 @@ bool ls_checkpoints_are_writing(ls_checkpoints *self) {
   return writing;
 }
 
-static bool is_due(const ls_checkpoints *checkpoints, int64_t step) {
-  const ls_checkpoints_options *o = &checkpoints->options;
-  const int64_t nanos =
-      ls_runtime_now(checkpoints->runtime) - checkpoints->saved_nanos;
+bool ls_checkpoints_have_failed(ls_checkpoints *self) {
+  ls_mutex_lock(&self->lock);
+  const bool known = !self->writing && !ls_status_is_ok(self->failure);
+  ls_mutex_unlock(&self->lock);
+  return known;
+}
+
+bool ls_checkpoints_are_due(const ls_checkpoints *self, int64_t step) {
+  const ls_checkpoints_options *o = &self->options;
+  const int64_t nanos = ls_runtime_now(self->runtime) - self->saved_nanos;
   return (o->every_steps.set && o->every_steps.value > 0 &&
-          step - checkpoints->saved_step >= o->every_steps.value) ||
+          step - self->saved_step >= o->every_steps.value) ||
          (o->every_seconds.set &&
           (double)nanos >= (double)o->every_seconds.value * 1e9);
 }
@@ -243,7 +247,7 @@ static bool is_due(const ls_checkpoints *checkpoints, int64_t step) {
 // Where ranks cannot meet, the save will say why.
 bool ls_checkpoints_due(const ls_checkpoints *checkpoints, int64_t step) {
   ls_ranks *ranks = (ls_ranks *)(uintptr_t)&checkpoints->ranks;
-  char due = (char)is_due(checkpoints, step);
+  char due = (char)ls_checkpoints_are_due(checkpoints, step);
   const ls_status status = ls_ranks_send(ranks, &due, sizeof(due));
   if (!ls_status_is_ok(status)) due = 1;
   ls_status_free(status);

@@ -42,6 +42,10 @@ struct ls_checkpoints {
 
 // Whether a save is under way, which another one would wait for.
 bool ls_checkpoints_are_writing(ls_checkpoints *self);
+// Whether the last save is known to have failed, which nobody was told yet.
+bool ls_checkpoints_have_failed(ls_checkpoints *self);
+// Whether one is due as this rank sees it, without asking the others.
+bool ls_checkpoints_are_due(const ls_checkpoints *self, int64_t step);
 
 // ---- What is there (checkpoint_list.c) -------------------------------------
 // Reads the folder, and clears it of what is no whole pair of files.

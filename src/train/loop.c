@@ -204,15 +204,21 @@ static void show(ls_loop *it) {
 // ---- Epochs ----------------------------------------------------------------
 // All ranks come here the same number of times, and go the same way.
 static bool stop_requested(ls_loop *it) {
-  enum { STOP = 1, DUE = 2 };
+  enum { STOP = 1, DUE = 2, FAILED = 4 };
   if (it->result->stopped) return true;
   if (ls_train_stop_requested(it->plan.options.stop)) it->asked = true;
   int64_t first = 0, bits = 0;
-  const bool due =
-      it->ranks.trunk != NULL && ls_saves_due(&it->saves, it->result->steps);
-  it->unmet = ls_run_ranks_tell(
-      &it->ranks, (it->asked ? STOP : 0) | (due ? DUE : 0), &first, &bits);
+  // What is done behind the next step.
+  const bool due = it->ranks.trunk != NULL &&
+                   ls_saves_due(&it->saves, it->result->steps + 1);
+  const bool failed =
+      it->ranks.trunk != NULL && ls_saves_have_failed(&it->saves);
+  it->unmet = ls_run_ranks_tell(&it->ranks,
+                                (it->asked ? STOP : 0) | (due ? DUE : 0) |
+                                    (failed ? FAILED : 0),
+                                &first, &bits);
   it->due = (first & DUE) != 0;
+  it->failed = (bits & FAILED) != 0;
   it->result->stopped = (bits & STOP) != 0 || !ls_status_is_ok(it->unmet);
   return it->result->stopped;
 }

@@ -31,10 +31,12 @@ typedef struct ls_loop {
   // there still.
   bool continues;
   int64_t resumed;
+  bool replaces;  // A former run is there, on rank 0, until the first step.
   ls_saves saves;
   ls_run_ranks ranks;
   bool asked;       // This rank was asked to stop.
-  bool due;         // Rank 0 is to save.
+  bool due;         // Rank 0 is to save, behind the next step.
+  bool failed;      // Some rank knows of a save that failed.
   ls_status unmet;  // Ranks could not agree.
   ls_run_events events;
   ls_nest args, results;  // `args`: a batch, dealt to replicas.

@@ -6,18 +6,6 @@
 #include "train/warm_start.h"
 
 // ---- Beginning -------------------------------------------------------------
-// On the rank that writes.
-static ls_status enter(ls_loop *it, int64_t *out_steps) {
-  LS_RETURN_IF_ERROR(ls_run_folder_enter(&it->folder));
-  LS_RETURN_IF_ERROR(ls_saves_resume(&it->saves, out_steps));
-  if (*out_steps > it->plan.num_steps)
-    return ls_invalid_argument(
-        "the run in '%s' is at step %lld already, beyond the %lld asked for",
-        it->folder.path, (long long)*out_steps, (long long)it->plan.num_steps);
-  it->continues = true;
-  return ls_ok();
-}
-
 static ls_status warm_up(ls_loop *it) {
   const ls_train_options *o = &it->plan.options;
   if (o->warm_start == NULL) return ls_ok();
@@ -25,49 +13,49 @@ static ls_status warm_up(ls_loop *it) {
       &it->ranks, ls_warm_start_apply(it->runtime, o->model, o->warm_start));
 }
 
-// What a run began with is in what it has saved.
-static ls_status warm_up_again(ls_loop *it, int64_t saved, int64_t steps) {
-  int64_t first = 0, bits = 0;
-  if (saved >= 0 || it->plan.options.warm_start == NULL) return ls_ok();
-  LS_RETURN_IF_ERROR(ls_run_ranks_tell(&it->ranks, steps, &first, &bits));
-  return first == 0 ? warm_up(it) : ls_ok();
-}
-
-// The others read what rank 0 has chosen, before it writes.
 static ls_status resume(ls_loop *it) {
   const bool writes = ls_run_ranks_writes(&it->ranks);
-  int64_t steps = 0, saved = 0, bits = 0;
-  LS_RETURN_IF_ERROR(
-      ls_run_ranks_agree(&it->ranks, writes ? enter(it, &steps) : ls_ok()));
-  LS_RETURN_IF_ERROR(
-      ls_run_ranks_tell(&it->ranks, it->saves.saved, &saved, &bits));
-  const bool follows = !writes && saved >= 0;
+  int64_t steps = 0;
   LS_RETURN_IF_ERROR(ls_run_ranks_agree(
-      &it->ranks, follows ? ls_saves_follow(&it->saves, saved) : ls_ok()));
-  LS_RETURN_IF_ERROR(warm_up_again(it, saved, steps));
-  if (follows) steps = saved;
+      &it->ranks, writes ? ls_run_folder_enter(&it->folder) : ls_ok()));
+  LS_RETURN_IF_ERROR(ls_saves_resume(&it->saves, &it->ranks, &steps));
+  if (steps > it->plan.num_steps)
+    return ls_invalid_argument(
+        "the run in '%s' is at step %lld already, beyond the %lld asked for",
+        it->saves.folder, (long long)steps, (long long)it->plan.num_steps);
+  // What a run began with is in what it has saved.
+  if (it->saves.saved < 0) LS_RETURN_IF_ERROR(warm_up(it));
+  it->continues = writes;
   it->result->steps = it->resumed = steps;
   it->began -= (int64_t)(it->saves.seconds * 1e9);
   return ls_ok();
 }
 
-static ls_status start_alone(ls_loop *it) {
-  LS_RETURN_IF_ERROR(ls_run_folder_start(&it->folder, &it->plan.config,
-                                         it->plan.options.overwrite));
-  return it->folder.replaces ? ls_ok() : ls_saves_open(&it->saves);
-}
-
 static ls_status start(ls_loop *it) {
   const bool writes = ls_run_ranks_writes(&it->ranks);
+  int64_t replaces = 0, bits = 0;
   LS_RETURN_IF_ERROR(warm_up(it));
-  return ls_run_ranks_agree(&it->ranks, writes ? start_alone(it) : ls_ok());
+  LS_RETURN_IF_ERROR(ls_run_ranks_agree(
+      &it->ranks, writes ? ls_run_folder_start(&it->folder, &it->plan.config,
+                                               it->plan.options.overwrite)
+                         : ls_ok()));
+  LS_RETURN_IF_ERROR(
+      ls_run_ranks_tell(&it->ranks, it->folder.replaces, &replaces, &bits));
+  it->replaces = replaces != 0;
+  return it->replaces ? ls_ok() : ls_saves_open(&it->saves, &it->ranks);
+}
+
+static ls_status replace(ls_loop *it) {
+  LS_RETURN_IF_ERROR(ls_run_events_clear(it->runtime, it->folder.path));
+  return ls_run_folder_commit(&it->folder, &it->plan.config);
 }
 
 ls_status ls_loop_settle(ls_loop *it) {
-  if (it->folder.replaces) {
-    LS_RETURN_IF_ERROR(ls_run_events_clear(it->runtime, it->folder.path));
-    LS_RETURN_IF_ERROR(ls_run_folder_commit(&it->folder, &it->plan.config));
-    return ls_saves_open(&it->saves);
+  if (it->replaces) {
+    LS_RETURN_IF_ERROR(ls_run_ranks_agree(
+        &it->ranks, ls_run_ranks_writes(&it->ranks) ? replace(it) : ls_ok()));
+    it->replaces = false;
+    return ls_saves_open(&it->saves, &it->ranks);
   }
   if (!it->continues) return ls_ok();
   LS_RETURN_IF_ERROR(
@@ -103,21 +91,23 @@ ls_status ls_loop_save(ls_loop *it) {
   const size_t count = list_metrics(it, metrics);
   const int64_t began = ls_span_begin(it->runtime);
   it->saves.seconds = ls_loop_seconds(it, it->began);
-  ls_status status = ls_run_ranks_gather(&it->ranks, &it->saves.values);
-  if (ls_status_is_ok(status))
-    status = ls_saves_save(&it->saves, it->result->steps, metrics, count);
+  const ls_status status =
+      ls_saves_save(&it->saves, it->result->steps, metrics, count);
   it->kept = (ls_window){0};
   it->due = false;
   ls_loop_end_span(it, "save", began, it->result->steps);
   return status;
 }
 
-// Ranks agree on it beside the stop.
+// Ranks have agreed on it beside the stop.
 ls_status ls_loop_save_if_due(ls_loop *it) {
-  LS_RETURN_IF_ERROR(ls_saves_check(&it->saves));
-  if (it->ranks.trunk == NULL)
+  if (it->ranks.trunk == NULL) {
+    it->failed = ls_saves_have_failed(&it->saves);
     it->due = ls_saves_due(&it->saves, it->result->steps);
-  return it->due ? ls_loop_save(it) : ls_ok();
+  }
+  if (it->failed) LS_RETURN_IF_ERROR(ls_saves_wait(&it->saves));
+  it->failed = false;
+  return it->due && ls_saves_are_known(&it->saves) ? ls_loop_save(it) : ls_ok();
 }
 
 ls_status ls_loop_save_all(ls_loop *it) {

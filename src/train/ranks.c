@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "state/ranks.h"
-
 static const char name[] = "a run's ranks";
 
 ls_status ls_run_ranks_init(ls_run_ranks *ranks, ls_runtime *runtime,
@@ -69,14 +67,4 @@ ls_status ls_run_ranks_agree(ls_run_ranks *ranks, ls_status own) {
                                 : own;
   trunk->cancel(trunk, own);
   return own;
-}
-
-// ---- Components ------------------------------------------------------------
-ls_status ls_run_ranks_gather(ls_run_ranks *ranks, const ls_saver *values) {
-  if (ranks->trunk == NULL) return ls_ok();
-  ls_ranks parts;
-  ls_status status = ls_ranks_init(&parts, ls_runtime_current(), name, 0);
-  if (ls_status_is_ok(status)) status = ls_ranks_gather_parts(&parts, values);
-  ls_ranks_deinit(&parts);
-  return status;
 }

@@ -4,7 +4,6 @@
 #define LS_TRAIN_RANKS_H_
 
 #include "base/runtime_internal.h"
-#include "lockstep/saver.h"
 #include "lockstep/strategy.h"
 #include "lockstep/trunk.h"
 
@@ -30,8 +29,5 @@ LS_MUST_USE ls_status ls_run_ranks_tell(ls_run_ranks *ranks, int64_t own,
                                         int64_t *out_first, int64_t *out_bits);
 // Waits until all is well on all of them. What is not on one, all are told.
 LS_MUST_USE ls_status ls_run_ranks_agree(ls_run_ranks *ranks, ls_status own);
-// All learn the values of components that only their replicas' ranks know.
-LS_MUST_USE ls_status ls_run_ranks_gather(ls_run_ranks *ranks,
-                                          const ls_saver *values);
 
 #endif  // LS_TRAIN_RANKS_H_

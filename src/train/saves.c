@@ -244,7 +244,7 @@ static bool is_high(const char *metric) {
   return metric != NULL && strstr(metric, "accuracy") != NULL;
 }
 
-ls_status ls_saves_open(ls_saves *saves) {
+ls_status ls_saves_open(ls_saves *saves, const ls_run_ranks *ranks) {
   const ls_train_options *o = &saves->plan->options;
   if (saves->folder == NULL) return ls_ok();
   ls_checkpoints_options options = {
@@ -258,6 +258,7 @@ ls_status ls_saves_open(ls_saves *saves) {
       .best_metric = o->keep_best,
       .best_is_high = is_high(o->keep_best) ? LS_FLAG_ON : LS_FLAG_OFF,
       .background = o->save_background,
+      .ranks = ranks->trunk != NULL ? LS_FLAG_ON : LS_FLAG_OFF,
       .goes_on = o->save_goes_on ? LS_FLAG_ON : LS_FLAG_OFF};
   if (o->save_steps > 0) options.every_steps = LS_SOME(o->save_steps);
   if (o->save_seconds > 0) options.every_seconds = LS_SOME(o->save_seconds);
@@ -326,61 +327,68 @@ static ls_status read_former(ls_saves *it, const char *path,
 
 // What a former version has left is read once, and its file taken away when
 // there is a checkpoint of the same step.
-static ls_status take_over(ls_saves *it, const char *path, bool read,
-                           int64_t *out_steps) {
+static ls_status take_over(ls_saves *it, ls_run_ranks *ranks, const char *path,
+                           bool read, int64_t *out_steps) {
   const ls_file_system *files = ls_runtime_files(it->runtime);
   if (read) {
-    LS_RETURN_IF_ERROR(read_former(it, path, out_steps));
+    LS_RETURN_IF_ERROR(
+        ls_run_ranks_agree(ranks, read_former(it, path, out_steps)));
     LS_RETURN_IF_ERROR(ls_saves_save(it, *out_steps, NULL, 0));
     LS_RETURN_IF_ERROR(ls_saves_wait(it));
   }
-  return files->remove(files->user, path);
+  return ls_run_ranks_agree(ranks, ls_run_ranks_writes(ranks)
+                                       ? files->remove(files->user, path)
+                                       : ls_ok());
 }
 
-static ls_status restore(ls_saves *it, ls_opt step, int64_t *out_steps) {
+static ls_status restore(ls_saves *it, int64_t *out_steps) {
   ls_restore_report report;
   const ls_status status = ls_checkpoints_restore(
       it->checkpoints,
-      &(ls_restore_options){.step = step,
-                            .inexact = it->plan->options.inexact ? LS_FLAG_ON
+      &(ls_restore_options){.inexact = it->plan->options.inexact ? LS_FLAG_ON
                                                                  : LS_FLAG_OFF},
       &report);
   if (ls_status_is_ok(status)) *out_steps = it->saved = report.step;
   return status;
 }
 
-static ls_status resume(ls_saves *it, ls_text *path, int64_t *out_steps) {
-  size_t count = 0;
+// What is in rank 0's folder besides checkpoints.
+enum { HAS_MODEL = 1, HAS_FORMER = 2 };
+static ls_status look(const ls_saves *it, ls_text *path, int64_t *out_has) {
   bool former = false, model = false;
-  LS_RETURN_IF_ERROR(ls_checkpoints_list(it->checkpoints, NULL, 0, &count));
   LS_RETURN_IF_ERROR(look_for(it, model_name, path, &model));
   LS_RETURN_IF_ERROR(look_for(it, former_name, path, &former));
-  if (model && !former && count == 0)
+  *out_has = (model ? HAS_MODEL : 0) | (former ? HAS_FORMER : 0);
+  return ls_ok();
+}
+
+static ls_status resume(ls_saves *it, ls_run_ranks *ranks, ls_text *path,
+                        int64_t *out_steps) {
+  size_t count = 0;
+  int64_t has = 0, bits = 0;
+  LS_RETURN_IF_ERROR(ls_checkpoints_list(it->checkpoints, NULL, 0, &count));
+  LS_RETURN_IF_ERROR(ls_run_ranks_agree(ranks, look(it, path, &has)));
+  LS_RETURN_IF_ERROR(ls_run_ranks_tell(ranks, has, &has, &bits));
+  const bool former = (has & HAS_FORMER) != 0;
+  if ((has & HAS_MODEL) != 0 && !former && count == 0)
     return ls_not_found("the run in '%s' cannot be resumed: its checkpoints "
                         "are gone",
                         it->folder);
-  if (count > 0) LS_RETURN_IF_ERROR(restore(it, (ls_opt){0}, out_steps));
-  return former ? take_over(it, ls_text_data(path), count == 0, out_steps)
-                : ls_ok();
+  if (count > 0) LS_RETURN_IF_ERROR(restore(it, out_steps));
+  return former
+             ? take_over(it, ranks, ls_text_data(path), count == 0, out_steps)
+             : ls_ok();
 }
 
-ls_status ls_saves_resume(ls_saves *saves, int64_t *out_steps) {
+ls_status ls_saves_resume(ls_saves *saves, ls_run_ranks *ranks,
+                          int64_t *out_steps) {
   *out_steps = 0;
-  LS_RETURN_IF_ERROR(ls_saves_open(saves));
+  LS_RETURN_IF_ERROR(ls_saves_open(saves, ranks));
   ls_text path;
   ls_text_init(&path, ls_runtime_allocator(saves->runtime));
-  const ls_status status = resume(saves, &path, out_steps);
+  const ls_status status = resume(saves, ranks, &path, out_steps);
   ls_text_deinit(&path);
   return status;
-}
-
-ls_status ls_saves_follow(ls_saves *saves, int64_t step) {
-  int64_t steps = 0;
-  LS_RETURN_IF_ERROR(ls_saves_open(saves));
-  const ls_status status = restore(saves, LS_SOME(step), &steps);
-  ls_checkpoints *checkpoints = saves->checkpoints;
-  saves->checkpoints = NULL;
-  return ls_status_join(status, ls_checkpoints_close(checkpoints));
 }
 
 // ---- The program -----------------------------------------------------------
@@ -415,20 +423,23 @@ ls_status ls_saves_check_program(ls_saves *saves, int64_t examples) {
 }
 
 // ---- Saving ----------------------------------------------------------------
-ls_status ls_saves_check(ls_saves *saves) {
-  return saves->checkpoints != NULL ? ls_checkpoints_check(saves->checkpoints)
-                                    : ls_ok();
+bool ls_saves_have_failed(const ls_saves *saves) {
+  return saves->checkpoints != NULL &&
+         ls_checkpoints_have_failed(saves->checkpoints);
 }
 
-// Not what may be of another program; and by time alone not while the last one
-// is being written, so that no step waits for the disk.
+// By time alone not while the last one is being written, so that no step waits
+// for the disk.
 bool ls_saves_due(const ls_saves *saves, int64_t step) {
-  const bool known =
-      saves->program.all[0] != '\0' || saves->wanted.all[0] == '\0';
-  return saves->checkpoints != NULL && known &&
-         ls_checkpoints_due(saves->checkpoints, step) &&
+  return saves->checkpoints != NULL &&
+         ls_checkpoints_are_due(saves->checkpoints, step) &&
          (saves->plan->options.save_steps > 0 ||
           !ls_checkpoints_are_writing(saves->checkpoints));
+}
+
+// Not what may be of another program.
+bool ls_saves_are_known(const ls_saves *saves) {
+  return saves->program.all[0] != '\0' || saves->wanted.all[0] == '\0';
 }
 
 ls_status ls_saves_save(ls_saves *saves, int64_t step,

@@ -10,6 +10,7 @@
 
 #include "lockstep/iterator.h"
 #include "train/identity.h"
+#include "train/ranks.h"
 #include "train/run_plan.h"
 
 enum { LS_RUN_STATES = 3, LS_RUN_METRICS = 4 };
@@ -47,24 +48,28 @@ LS_MUST_USE ls_status ls_saves_init(ls_saves *saves, ls_runtime *runtime,
 // Waits for what is being written; the status is that of the last save.
 LS_MUST_USE ls_status ls_saves_deinit(ls_saves *saves);
 
-// Begins to save, in a folder without checkpoints of another run.
-LS_MUST_USE ls_status ls_saves_open(ls_saves *saves);
+// Begins to save, in a folder without checkpoints of another run. Of several
+// ranks each writes its part from now on: all come to each save, and to what
+// begins and waits for them.
+LS_MUST_USE ls_status ls_saves_open(ls_saves *saves, const ls_run_ranks *ranks);
 // Takes away those of a run that was there, the list too. They are not open.
 LS_MUST_USE ls_status ls_saves_clear(ls_runtime *runtime, const char *folder);
 
 // Opens them and sets all to the newest that is whole, and `*out_steps` to its
 // step: 0 where the run has saved none, and has a model.safetensors nowhere.
-LS_MUST_USE ls_status ls_saves_resume(ls_saves *saves, int64_t *out_steps);
-// The same on a rank that does not write: that of a step.
-LS_MUST_USE ls_status ls_saves_follow(ls_saves *saves, int64_t step);
+LS_MUST_USE ls_status ls_saves_resume(ls_saves *saves, ls_run_ranks *ranks,
+                                      int64_t *out_steps);
 
 // The step's function has run on a batch of so many examples: whether it is
 // what the run had before.
 LS_MUST_USE ls_status ls_saves_check_program(ls_saves *saves, int64_t examples);
 
-// What went wrong with the last save, if that is known.
-LS_MUST_USE ls_status ls_saves_check(ls_saves *saves);
+// Whether the last save is known to have failed: the wait tells by what.
+bool ls_saves_have_failed(const ls_saves *saves);
+// Whether a save is due, as this rank sees it; and whether the run is known to
+// be the one that goes on, so that it may be saved.
 bool ls_saves_due(const ls_saves *saves, int64_t step);
+bool ls_saves_are_known(const ls_saves *saves);
 LS_MUST_USE ls_status ls_saves_save(ls_saves *saves, int64_t step,
                                     const ls_checkpoint_metric *metrics,
                                     size_t count);

@@ -20,16 +20,19 @@ enum { FEATURES = 6, UNITS = 5, CLASSES = 3 };
 
 typedef struct net {
   ls_dense_layer *hidden, *logits;
+  ls_conv_layer *conv;  // In place of `hidden`; NULL: it is that.
   ls_optimizer *optimizer;
   ls_variable *taken;  // How often each example was.
   ls_variable *total;  // Of this replica's examples.
   double rate;
+  int64_t inputs;  // Of the last layer.
 } net;
 
 static void destroy_net(void *self) {
   net *n = self;
   if (n == NULL) return;
   ls_dense_layer_destroy(n->hidden);
+  ls_conv_layer_destroy(n->conv);
   ls_dense_layer_destroy(n->logits);
   ls_variable_release(n->taken);
   ls_variable_release(n->total);
@@ -37,15 +40,35 @@ static void destroy_net(void *self) {
   free(n);
 }
 
+// Whose model the thread makes.
+static _Thread_local const resumable *making;
+
+static ls_status create_layers(net *n, const resumable *r) {
+  const int64_t units = r->units > 0 ? r->units : UNITS;
+  const int64_t inputs = r->convolves ? units * FEATURES : units;
+  if (r->convolves)
+    LS_RETURN_IF_ERROR(ls_conv_layer_create(
+        &(ls_conv_options){.name = "hidden",
+                           .channels = 1,
+                           .filters = units,
+                           .window = LS_SHAPE(2, 2),
+                           .how = {.padding = LS_PADDING_SAME}},
+        &n->conv));
+  else
+    LS_RETURN_IF_ERROR(ls_dense_layer_create(
+        &(ls_dense_options){
+            .name = "hidden", .inputs = FEATURES, .units = units},
+        &n->hidden));
+  n->inputs = inputs;
+  return ls_dense_layer_create(
+      &(ls_dense_options){.name = "logits", .inputs = inputs, .units = CLASSES},
+      &n->logits);
+}
+
 static ls_status create_net(const ls_model_options *options, void **out_self) {
   net *n = *out_self = calloc(1, sizeof(*n));
   n->optimizer = ls_optimizer_retain(options->optimizer);
-  LS_RETURN_IF_ERROR(ls_dense_layer_create(
-      &(ls_dense_options){.name = "hidden", .inputs = FEATURES, .units = UNITS},
-      &n->hidden));
-  LS_RETURN_IF_ERROR(ls_dense_layer_create(
-      &(ls_dense_options){.name = "logits", .inputs = UNITS, .units = CLASSES},
-      &n->logits));
+  LS_RETURN_IF_ERROR(create_layers(n, making));
   LS_RETURN_IF_ERROR(ls_variable_create(
       &(ls_variable_options){.name = "taken",
                              .dtype = LS_DTYPE_F32,
@@ -65,7 +88,14 @@ static ls_status create_net(const ls_model_options *options, void **out_self) {
 // The first feature is the example's number.
 static ls_tensor apply(const net *n, ls_tensor x, bool training) {
   x = ls_slice(x, LS_SHAPE(0, 1), LS_SHAPE(-1, -1), LS_SCALAR);
-  x = ls_relu(ls_dense_layer_apply(n->hidden, x));
+  if (n->conv != NULL)
+    x = ls_reshape(
+        ls_conv_layer_apply(n->conv,
+                            ls_reshape(x, LS_SHAPE(-1, 2, FEATURES / 2, 1))),
+        LS_SHAPE(-1, n->inputs));
+  else
+    x = ls_dense_layer_apply(n->hidden, x);
+  x = ls_relu(x);
   return ls_dense_layer_apply(n->logits,
                               ls_dropout(x, n->rate, training, NULL));
 }
@@ -94,7 +124,8 @@ static ls_nest net_logits(ls_nest args, void *self) {
 static size_t net_variables(void *self, ls_variable **out, size_t capacity) {
   const net *n = self;
   ls_variable *all[6] = {NULL};
-  size_t count = ls_dense_layer_variables(n->hidden, all, 2);
+  size_t count = n->conv != NULL ? ls_conv_layer_variables(n->conv, all, 2)
+                                 : ls_dense_layer_variables(n->hidden, all, 2);
   count += ls_dense_layer_variables(n->logits, all + count, 2);
   all[count++] = n->taken;
   all[count++] = n->total;
@@ -347,6 +378,7 @@ static ls_status make(life *it, parts *p) {
       &p->optimizer));
   LS_STRATEGY_SCOPE(p->strategy);
   LS_RETURN_IF_ERROR(ls_scope_status());
+  making = r;
   LS_RETURN_IF_ERROR(ls_model_create(
       &net_type, &(ls_model_options){.optimizer = p->optimizer}, &p->model));
   it->model = p->model.self;
@@ -374,6 +406,8 @@ static ls_status train(life *it, const parts *p) {
                           .save_steps = r->save_steps,
                           .keep = r->keep,
                           .keep_best = r->keep_best,
+                          .save_goes_on = r->save_goes_on,
+                          .save_background = r->save_background,
                           .states = &log,
                           .num_states = 1,
                           .log_every = 4,
@@ -407,12 +441,15 @@ static ls_status live(const resumable *r, ls_trunk *trunk,
       .run = r, .result = result, .writes = trunk == NULL || trunk->rank == 0};
   ls_runtime *runtime = NULL;
   LS_RETURN_IF_ERROR(ls_runtime_create(
-      &(ls_runtime_options){.threads = r->threads > 0 ? r->threads : 2,
-                            .math = r->math,
-                            .file_system = r->files,
-                            .log = r->log_line,
-                            .log_user = r->log_user,
-                            .trunk = trunk},
+      &(ls_runtime_options){
+          .threads = r->threads > 0 ? r->threads : 2,
+          .math = r->math,
+          .file_system = r->rank_files != NULL
+                             ? &r->rank_files[trunk != NULL ? trunk->rank : 0]
+                             : r->files,
+          .log = r->log_line,
+          .log_user = r->log_user,
+          .trunk = trunk},
       &runtime));
   ls_runtime *outside = ls_runtime_make_current(runtime);
   const ls_status status = run_in_runtime(&it);

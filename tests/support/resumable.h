@@ -31,6 +31,10 @@ typedef struct resumable {
   int64_t save_steps;
   ls_opt keep;
   const char *keep_best;
+  bool save_goes_on;
+  ls_flag save_background;
+  bool convolves;  // The first layer is a convolution.
+  int64_t units;   // Of the first layer, or its filters. Default 5.
   bool with_test;
   bool stream;  // The data are read from the start to the end.
   // From this example on, counted as they are made, the input hangs until the
@@ -41,6 +45,7 @@ typedef struct resumable {
   int64_t stop_at;    // After this step; 0: never.
   int stops_on_rank;  // That one alone.
   const ls_file_system *files;
+  const ls_file_system *rank_files;  // One a rank, in place of `files`.
   void (*log_line)(void *user, const ls_log_line *line);
   void *log_user;
   void (*reported)(const ls_train_report *report);

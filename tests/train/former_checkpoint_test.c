@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "lockstep/trunk.h"
 #include "state/saver_file.h"
 #include "support/expect.h"
 
@@ -103,8 +104,20 @@ static bool is_there(const char *name) {
   return exists;
 }
 
-static void a_run_of_a_former_version_goes_on(void **state) {
-  (void)state;
+static ls_status go_on_as_rank(ls_trunk *trunk, void *user) {
+  (void)user;
+  ls_runtime *runtime = NULL;
+  ls_model model = {0};
+  LS_RETURN_IF_ERROR(ls_runtime_create(
+      &(ls_runtime_options){.threads = 1, .trunk = trunk}, &runtime));
+  ls_runtime *before = ls_runtime_make_current(runtime);
+  const ls_status status = train(&model, "former", 20, true);
+  ls_model_destroy(&model);
+  ls_runtime_make_current(before);
+  return ls_status_join(status, ls_runtime_destroy(runtime));
+}
+
+static void go_on(int32_t ranks) {
   static const char *const gone[] = {
       "former/model.ckpt-7.json", "former/model.ckpt-7.safetensors",
       "former/checkpoint", "former/model.safetensors"};
@@ -117,8 +130,7 @@ static void a_run_of_a_former_version_goes_on(void **state) {
     expect_ok(files->remove(NULL, gone[i]));
   write_former(&model, "former/checkpoint.safetensors");
   ls_model_destroy(&model);
-  expect_ok(train(&model, "former", 20, true));
-  ls_model_destroy(&model);
+  expect_ok(ls_standin_run(ranks, go_on_as_rank, NULL));
   // It is taken over at the step that it was of.
   assert_true(is_there("former/model.ckpt-7.json"));
   assert_false(is_there("former/checkpoint.safetensors"));
@@ -132,6 +144,12 @@ static void a_run_of_a_former_version_goes_on(void **state) {
   assert_memory_equal(left, right, sizes[0]);
   ls_release(ls_allocator_system(), left);
   ls_release(ls_allocator_system(), right);
+}
+
+static void a_run_of_a_former_version_goes_on(void **state) {
+  (void)state;
+  for (int32_t ranks = 1; ranks <= 2; ++ranks)
+    go_on(ranks);
 }
 
 int main(void) {
