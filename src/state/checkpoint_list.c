@@ -73,9 +73,12 @@ static ls_status write_list(ls_checkpoints *self) {
   ls_text text, path;
   ls_text_init(&text, self->allocator);
   ls_text_init(&path, self->allocator);
-  if (list->count > 0)
+  size_t newest = list->count;  // That is whole, as far as is known.
+  while (newest > 1 && list->items[newest - 1].is_damaged)
+    --newest;
+  if (newest > 0)
     ls_text_append_format(&text, "model_checkpoint_path: \"model.ckpt-%lld\"\n",
-                          (long long)list->items[list->count - 1].step);
+                          (long long)list->items[newest - 1].step);
   for (size_t i = 0; i < list->count; ++i)
     ls_text_append_format(&text,
                           "all_model_checkpoint_paths: \"model.ckpt-%lld\"\n",
@@ -106,6 +109,7 @@ static ls_status read_info(ls_checkpoints *self, int64_t step,
   ls_checkpoint_file file;
   const ls_status status =
       ls_checkpoint_file_read_notes(self->runtime, self->folder, step, &file);
+  info.is_damaged = ls_status_code(status) == LS_DATA_LOSS;
   if (ls_status_is_ok(status)) {
     const ls_json *wall = ls_json_find(file.root, "wall");
     if (wall != NULL && wall->is_integer) info.wall = wall->integer;

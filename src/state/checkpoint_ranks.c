@@ -60,23 +60,30 @@ static ls_status look_for_others(ls_checkpoints *self, const char *path) {
   return status;
 }
 
+// Ranks of one host may have one folder that rank 0 does not see.
+static ls_status name_copies(ls_checkpoints *self) {
+  const size_t room = strlen(self->folder) + 32;
+  if (self->shares || ls_checkpoints_leads(self)) return ls_ok();
+  self->copies = ls_allocate(self->allocator, room);
+  if (self->copies == NULL) return ls_out_of_memory();
+  snprintf(self->copies, room, "%s/rank-%zu", self->folder,
+           ls_ranks_own(&self->ranks));
+  return ls_ok();
+}
+
 ls_status ls_checkpoints_meet(ls_checkpoints *self) {
-  const ls_file_system *files = ls_runtime_files(self->runtime);
   if (self->ranks.trunk == NULL) return ls_ok();
   LS_RETURN_IF_ERROR(ls_checkpoints_send_list(self, &self->ranks));
-  // Where it is not rank 0's there may be copies of what is restored.
-  ls_status status = ls_ok();
-  if (!ls_checkpoints_leads(self))
-    status = files->make_directories(files->user, self->folder);
   ls_text path;
   ls_text_init(&path, self->allocator);
   ls_text_append_format(&path, "%s/%s", self->folder, LS_CHECKPOINT_NONCE);
-  if (ls_status_is_ok(status)) status = ls_text_status(&path);
-  status = ls_ranks_agree(&self->ranks, status);
+  ls_status status = ls_ranks_agree(&self->ranks, ls_text_status(&path));
   if (ls_status_is_ok(status))
     status = look_for_others(self, ls_text_data(&path));
   ls_text_deinit(&path);
-  return status;
+  return ls_status_is_ok(status)
+             ? ls_ranks_agree(&self->ranks, name_copies(self))
+             : status;
 }
 
 // ---- The list --------------------------------------------------------------
@@ -156,7 +163,7 @@ static ls_status bring_file(ls_checkpoints *self, int64_t step,
                             const char *extension) {
   ls_text path;
   ls_text_init(&path, self->allocator);
-  ls_checkpoint_path(&path, self->folder, step, extension);
+  ls_checkpoint_path(&path, ls_checkpoints_reads_from(self), step, extension);
   copy c = {.checkpoints = self, .files = ls_runtime_files(self->runtime)};
   ls_status status = ls_ranks_agree(&self->ranks, ls_text_status(&path));
   c.path = ls_text_data(&path);
@@ -173,17 +180,33 @@ static ls_status bring_file(ls_checkpoints *self, int64_t step,
   return ls_ranks_agree(&self->ranks, status);
 }
 
-static bool has_copies(const ls_checkpoints *self) {
-  return self->ranks.trunk != NULL && !self->shares;
+const char *ls_checkpoints_reads_from(const ls_checkpoints *self) {
+  return self->copies != NULL ? self->copies : self->folder;
 }
 
 ls_status ls_checkpoints_bring(ls_checkpoints *self, int64_t step) {
-  if (!has_copies(self)) return ls_ok();
+  const ls_file_system *files = ls_runtime_files(self->runtime);
+  if (self->ranks.trunk == NULL || self->shares) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_ranks_agree(
+      &self->ranks, self->copies != NULL
+                        ? files->make_directories(files->user, self->copies)
+                        : ls_ok()));
   LS_RETURN_IF_ERROR(bring_file(self, step, "safetensors"));
   return bring_file(self, step, "json");
 }
 
+// Folders too, if nothing else is in them.
 void ls_checkpoints_take_back(ls_checkpoints *self, int64_t step) {
-  if (has_copies(self) && !ls_checkpoints_leads(self))
-    ls_status_free(ls_checkpoint_list_remove(self, step));
+  static const char *const extensions[] = {"json", "safetensors"};
+  const ls_file_system *files = ls_runtime_files(self->runtime);
+  if (self->copies == NULL) return;
+  ls_text path;
+  ls_text_init(&path, self->allocator);
+  for (size_t i = 0; i < LS_COUNT_OF(extensions); ++i) {
+    ls_checkpoint_path(&path, self->copies, step, extensions[i]);
+    ls_status_free(files->remove(files->user, ls_text_data(&path)));
+  }
+  ls_text_deinit(&path);
+  ls_status_free(files->remove(files->user, self->copies));
+  ls_status_free(files->remove(files->user, self->folder));
 }

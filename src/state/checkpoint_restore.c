@@ -24,11 +24,12 @@ typedef struct restoring {
 // What the system cannot read may be whole all the same: it is asked twice.
 static ls_status read_whole(const ls_checkpoints *self, int64_t step,
                             ls_checkpoint_file *out) {
+  const char *folder = ls_checkpoints_reads_from(self);
   const ls_status status =
-      ls_checkpoint_file_read(self->runtime, self->folder, step, out);
+      ls_checkpoint_file_read(self->runtime, folder, step, out);
   if (ls_status_code(status) != LS_UNAVAILABLE) return status;
   ls_status_free(status);
-  return ls_checkpoint_file_read(self->runtime, self->folder, step, out);
+  return ls_checkpoint_file_read(self->runtime, folder, step, out);
 }
 
 // Reads that of a step; otherwise newer ones that are damaged are passed over.

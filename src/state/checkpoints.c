@@ -216,6 +216,7 @@ ls_status ls_checkpoints_close(ls_checkpoints *checkpoints) {
   ls_ranks_deinit(&self->writers);
   ls_release(self->allocator, self->list.items);
   ls_release(self->allocator, self->folder);
+  ls_release(self->allocator, self->copies);
   ls_release(self->allocator, self);
   return status;
 }

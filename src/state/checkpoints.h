@@ -28,6 +28,9 @@ struct ls_checkpoints {
   ls_checkpoint_list list;          // The writer's while it writes.
   ls_ranks ranks, writers;          // Those of callers, and of writers.
   bool shares;                      // All ranks see this folder.
+  // Of a rank other than 0 where they do not: where copies of rank 0's files
+  // are while they are restored. NULL: they are in the folder.
+  char *copies;
   // The newest was restored: what writers that were killed have left of others
   // goes before the next save.
   bool tidies;
@@ -71,6 +74,7 @@ LS_MUST_USE ls_status ls_checkpoints_send_list(ls_checkpoints *self,
                                                ls_ranks *ranks);
 // Those who do not see rank 0's folder get a copy of a checkpoint into theirs,
 // and take it away again.
+const char *ls_checkpoints_reads_from(const ls_checkpoints *self);
 LS_MUST_USE ls_status ls_checkpoints_bring(ls_checkpoints *self, int64_t step);
 void ls_checkpoints_take_back(ls_checkpoints *self, int64_t step);
 
