@@ -59,6 +59,7 @@
 #include "lockstep/shard.h"
 #include "lockstep/slices.h"
 #include "lockstep/sparse.h"
+#include "lockstep/steps.h"
 #include "lockstep/strategy.h"
 #include "lockstep/streams.h"
 #include "lockstep/strings.h"

@@ -18,6 +18,8 @@ typedef struct ls_tpu_strategy {
   // The same as one, for computations; NULL: the system is not of this process.
   ls_device_assignment *all_cores;
   char job[LS_MAX_DEVICE_PART];  // Of its cores.
+  int64_t steps_per_run;         // Of steps on an iterator; 0: 1.
+  struct ls_tpu_steps *steps;    // Being built, see steps.c.
 } ls_tpu_strategy;
 
 // NULL: it is of another kind.

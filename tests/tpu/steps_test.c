@@ -1,0 +1,656 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Steps on an iterator: what is built, what comes out, what is refused.
+#include <string.h>
+
+#include "lockstep/replicate.h"
+#include "lockstep/steps.h"
+#include "lockstep/training_loop.h"
+#include "support/computation.h"
+#include "support/function.h"
+#include "support/inputs.h"
+#include "support/replicas.h"
+#include "support/tpu_strategies.h"
+#include "tpu/strategy.h"
+
+// ---- A test's steps --------------------------------------------------------
+typedef struct job {
+  ls_strategy *strategy;
+  ls_variable *counter;  // Steps done. NULL: not counted.
+  ls_variable *total;    // Of all that replica 0 was given.
+  ls_distributed_iterator *iterator;
+  ls_step_context *context;
+  int calls, leaves;
+} job;
+
+// Each step has one number a replica.
+static void begin(job *j, int replicas, int64_t steps_per_run, int64_t count) {
+  *j = (job){.strategy = tpu_strategy_of(replicas)};
+  ls_tpu_strategy_of(j->strategy)->steps_per_run = steps_per_run;
+  const ls_nest data =
+      distributed(j->strategy, whole_batches(count * replicas, replicas), NULL);
+  expect_ok(ls_distributed_iterator_create(
+      data, &(ls_distributed_iterator_options){.kind = LS_ITERATOR_ONE_SHOT},
+      &j->iterator));
+  ls_nest_release(data);
+}
+
+static ls_variable *number_variable(const char *name) {
+  ls_variable *variable = NULL;
+  ls_array *zero = array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){0});
+  expect_ok(ls_variable_create(&(ls_variable_options){.name = name,
+                                                      .initial_array = zero,
+                                                      .trainable = LS_FLAG_OFF},
+                               &variable));
+  ls_array_release(zero);
+  return variable;
+}
+
+static void end(job *j) {
+  ls_step_context_release(j->context);
+  ls_distributed_iterator_release(j->iterator);
+  ls_variable_release(j->counter);
+  ls_variable_release(j->total);
+  ls_strategy_release(j->strategy);
+}
+
+static ls_tensor number_of_input(ls_nest inputs) {
+  return ls_reshape(ls_convert(ls_nest_tensor(inputs, 0), LS_DTYPE_F32),
+                    LS_SCALAR);
+}
+
+static ls_op count_step(const job *j) {
+  const ls_tensor next = ls_variable_assign_add(j->counter, f32_of(1));
+  return ls_tensor_op(next);
+}
+
+// Two outputs, in another order than their names have.
+static ls_nest step(ls_step_context *context, ls_nest inputs, void *user) {
+  job *j = user;
+  ++j->calls;
+  assert_true(ls_strategy_current() == j->strategy);
+  assert_true(ls_in_cross_replica_context());
+  const ls_tensor x = number_of_input(inputs);
+  expect_ok(
+      ls_step_context_set_output(context, "own", ls_leaf(x), (ls_opt){0}));
+  expect_ok(ls_step_context_set_output(context, "less", ls_leaf(ls_neg(x)),
+                                       (ls_opt){0}));
+  expect_ok(
+      ls_step_context_set_non_tensor_output(context, "note", ls_nest_i64(42)));
+  return ls_nest_op(count_step(j));
+}
+
+static ls_status build(job *j, ls_step_function fn, ls_opt iterations,
+                       ls_nest initial) {
+  ls_step_context_release(j->context);
+  return ls_strategy_run_steps(j->strategy,
+                               &(ls_steps){.fn = fn,
+                                           .user = j,
+                                           .iterator = j->iterator,
+                                           .iterations = iterations,
+                                           .initial = initial},
+                               &j->context);
+}
+
+static ls_nest zeros(size_t count) {
+  ls_nest items[8];
+  for (size_t i = 0; i < count; ++i)
+    items[i] = ls_leaf(f32_of(-(double)i - 1));
+  return ls_nest_sequence(LS_KIND_LIST, items, count);
+}
+
+// What is fetched: the run's op and, of each output, all parts.
+static ls_nest all_of(const job *j) {
+  ls_nest items[33] = {ls_nest_op(ls_step_context_run_op(j->context))};
+  size_t count = 1;
+  const ls_nest outputs = ls_step_context_outputs(j->context);
+  for (size_t i = 0; i < ls_nest_count(outputs); ++i) {
+    const ls_nest output = ls_nest_item(outputs, i);
+    const size_t parts = ls_distributed_count(output);
+    for (size_t r = 0; r < parts; ++r)
+      items[count++] = ls_nest_retain(ls_distributed_component(output, r));
+    if (parts == 0) items[count++] = ls_nest_retain(output);
+  }
+  ls_nest_release(outputs);
+  return ls_nest_sequence(LS_KIND_LIST, items, count);
+}
+
+// All but the first; `fetches` is taken over.
+static ls_status fetch(computation *c, ls_nest fetches, double *numbers) {
+  if (c->session == NULL) expect_ok(ls_session_create(c->graph, &c->session));
+  ls_nest results = ls_none();
+  const ls_status status =
+      ls_session_run(c->session, fetches, NULL, 0, &results);
+  ls_nest_release(fetches);
+  for (size_t i = 1; i < ls_nest_count(results) && numbers != NULL; ++i)
+    numbers[i - 1] = ls_nest_number(ls_nest_item(results, i));
+  ls_nest_release(results);
+  return status;
+}
+
+static ls_status run(computation *c, const job *j, double *numbers) {
+  return fetch(c, all_of(j), numbers);
+}
+
+// ---- What is run -----------------------------------------------------------
+static void a_run_makes_its_steps_on_the_next_elements(void **state) {
+  (void)state;
+  LS_SPEC("T157 T158 T159 T163 T164 T4");
+  for (int replicas = 1; replicas <= 4; replicas *= 2)
+    for (int per_run = 0; per_run <= 2; ++per_run)
+      for (int iterations = 1; iterations <= 3; ++iterations) {
+        const int steps = per_run == 2 ? iterations : 1;
+        job j;
+        computation c;
+        double got[8];
+        begin(&j, replicas, per_run, 3 * steps);
+        computation_open(&c);
+        j.counter = number_variable("counter");
+        const ls_nest initial = zeros(2);
+        expect_ok(build(&j, step, LS_SOME(iterations), initial));
+        ls_nest_release(initial);
+        computation_initialize(&c, j.counter);
+        assert_int_equal(j.calls, 1);
+        const ls_nest outputs = ls_step_context_outputs(j.context);
+        assert_int_equal(outputs.kind, LS_KIND_DICT);
+        assert_int_equal(ls_nest_count(outputs), 2);
+        assert_int_equal(ls_distributed_count(ls_nest_find(outputs, "own")),
+                         replicas);
+        ls_nest_release(outputs);
+        // Each run goes on behind the one before.
+        for (int k = 1; k <= 3; ++k) {
+          expect_ok(run(&c, &j, got));
+          for (int r = 0; r < replicas; ++r) {
+            const double want = (k * steps - 1) * replicas + r;
+            assert_true(got[r] == -want);
+            assert_true(got[replicas + r] == want);
+          }
+          assert_true(computation_fetch(&c, ls_variable_read(j.counter)) ==
+                      k * steps);
+        }
+        // The end of the data is the run's.
+        expect_status(run(&c, &j, NULL), LS_OUT_OF_RANGE, "at the end");
+        computation_close(&c);
+        end(&j);
+      }
+}
+
+static void steps_before_the_end_of_the_data_stay(void **state) {
+  (void)state;
+  LS_SPEC("T166");
+  job j;
+  computation c;
+  begin(&j, 2, 100, 5);
+  computation_open(&c);
+  j.counter = number_variable("counter");
+  const ls_nest initial = zeros(2);
+  expect_ok(build(&j, step, LS_SOME(4), initial));
+  ls_nest_release(initial);
+  computation_initialize(&c, j.counter);
+  expect_ok(run(&c, &j, NULL));
+  expect_status(run(&c, &j, NULL), LS_OUT_OF_RANGE, "at the end");
+  assert_true(computation_fetch(&c, ls_variable_read(j.counter)) == 5);
+  computation_close(&c);
+  end(&j);
+}
+
+static void everything_stands_on_the_host(void **state) {
+  (void)state;
+  LS_SPEC("T158 T159");
+  for (int per_run = 1; per_run <= 2; ++per_run) {
+    job j;
+    computation c;
+    begin(&j, 2, per_run, 4);
+    computation_open(&c);
+    j.counter = number_variable("counter");
+    const ls_nest initial = zeros(2);
+    expect_ok(build(&j, step, LS_SOME(2), initial));
+    ls_nest_release(initial);
+    ls_device_name host;
+    expect_ok(ls_tpu_strategy_host(j.strategy, &host));
+    const ls_op op = ls_step_context_run_op(j.context);
+    assert_string_equal(ls_op_device(op), host.text);
+    assert_false(ls_op_is_replicated(op));
+    // The computation is on the strategy's cores; sizes are as they are.
+    const ls_attr *attr = NULL;
+    static const int64_t cores[] = {0, 0, 0, 0, 1, 0, 0, 0};
+    if (per_run == 1) {
+      const ls_op metadata = op_named(c.graph, "tpu_replicate_metadata");
+      expect_ok(ls_op_attr(metadata, "device_assignment", &attr));
+      assert_int_equal(attr->as.ints.count, 8);
+      assert_memory_equal(attr->as.ints.items, cores, sizeof(cores));
+    }
+    computation_close(&c);
+    end(&j);
+  }
+}
+
+// In a traced function, which gives the outputs.
+static ls_nest traced_steps(ls_nest args, void *user) {
+  job *j = user;
+  (void)args;
+  const ls_nest initial = zeros(2);
+  const ls_status status = build(j, step, LS_SOME(3), initial);
+  ls_nest_release(initial);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  const ls_nest outputs = ls_step_context_outputs(j->context);
+  const ls_nest own = ls_nest_find(outputs, "own");
+  const ls_nest made =
+      LS_LIST(ls_nest_retain(ls_distributed_component(own, 0)),
+              ls_nest_retain(ls_distributed_component(own, 1)));
+  ls_nest_release(outputs);
+  return made;
+}
+
+static void a_traced_function_can_hold_steps(void **state) {
+  (void)state;
+  LS_SPEC("T157 T158 T164");
+  job j;
+  begin(&j, 2, 3, 6);
+  j.counter = number_variable("counter");
+  ls_function *f = function_of(traced_steps, &j);
+  ls_nest results = ls_none();
+  for (int k = 1; k <= 2; ++k) {
+    expect_ok(ls_function_call(f, ls_none(), &results));
+    assert_true(ls_nest_number(ls_nest_item(results, 0)) == 6 * k - 2);
+    assert_true(ls_nest_number(ls_nest_item(results, 1)) == 6 * k - 1);
+  }
+  assert_int_equal(j.calls, 1);
+  ls_nest_release(results);
+  ls_function_release(f);
+  end(&j);
+}
+
+// ---- Outputs ---------------------------------------------------------------
+static ls_nest no_outputs(ls_step_context *context, ls_nest inputs,
+                          void *user) {
+  const job *j = user;
+  (void)context;
+  return LS_KIND_NONE == inputs.kind ? ls_none() : ls_nest_op(count_step(j));
+}
+
+static void steps_without_outputs_are_an_op(void **state) {
+  (void)state;
+  LS_SPEC("T160 T163 T164 T170");
+  for (int per_run = 1; per_run <= 2; ++per_run) {
+    job j;
+    computation c;
+    begin(&j, 2, per_run, 4);
+    computation_open(&c);
+    j.counter = number_variable("counter");
+    expect_ok(build(&j, no_outputs, LS_SOME(2), ls_none()));
+    computation_initialize(&c, j.counter);
+    const ls_nest outputs = ls_step_context_outputs(j.context);
+    assert_int_equal(outputs.kind, LS_KIND_DICT);
+    assert_int_equal(ls_nest_count(outputs), 0);
+    ls_nest_release(outputs);
+    expect_ok(run(&c, &j, NULL));
+    assert_true(computation_fetch(&c, ls_variable_read(j.counter)) == per_run);
+    computation_close(&c);
+    end(&j);
+  }
+}
+
+static ls_nest an_op_before_a_tensor(ls_nest args, void *user) {
+  (void)user;
+  const ls_tensor next = ls_add_scalar(ls_nest_tensor(args, 0), 1);
+  return LS_LIST(ls_nest_op(ls_tensor_op(next)), ls_leaf(next));
+}
+
+static void a_loop_of_steps_gives_tensors_and_then_ops(void **state) {
+  (void)state;
+  LS_SPEC("T170");
+  computation c;
+  computation_open(&c);
+  const ls_nest initial = LS_LIST(ls_leaf(f32_of(0)));
+  expect_status(
+      ls_training_repeat(2, &(ls_training_loop){.body = an_op_before_a_tensor},
+                         initial, &c.outputs),
+      LS_INVALID_ARGUMENT, "followed by zero or more Operations");
+  ls_nest_release(initial);
+  computation_close(&c);
+}
+
+static void without_a_trip_outputs_are_the_initial_values(void **state) {
+  (void)state;
+  LS_SPEC("T161 T170");
+  job j;
+  computation c;
+  double got[6];
+  begin(&j, 3, 10, 1);
+  computation_open(&c);
+  j.counter = number_variable("counter");
+  const ls_nest initial = zeros(2);
+  expect_ok(build(&j, step, LS_SOME(0), initial));
+  ls_nest_release(initial);
+  computation_initialize(&c, j.counter);
+  expect_ok(run(&c, &j, got));
+  for (int r = 0; r < 3; ++r) {
+    assert_true(got[r] == -1);
+    assert_true(got[3 + r] == -2);
+  }
+  assert_true(computation_fetch(&c, ls_variable_read(j.counter)) == 0);
+  computation_close(&c);
+  end(&j);
+}
+
+static void initial_values_are_like_the_outputs(void **state) {
+  (void)state;
+  LS_SPEC("T161");
+  job j;
+  computation c;
+  begin(&j, 2, 10, 1);
+  computation_open(&c);
+  j.counter = number_variable("counter");
+  // Too few, none, and others.
+  const ls_nest one = zeros(1);
+  expect_status(build(&j, step, LS_SOME(2), one), LS_INVALID_ARGUMENT,
+                "(f32, f32) and (f32, f32, f32, f32)");
+  assert_null(j.context);
+  expect_status(build(&j, step, LS_SOME(2), ls_none()), LS_INVALID_ARGUMENT,
+                "() and (f32, f32, f32, f32)");
+  const ls_nest other =
+      LS_LIST(ls_leaf(f32_of(0)), ls_leaf(ls_scalar(LS_DTYPE_I32, 0)));
+  expect_status(build(&j, step, LS_SOME(2), other), LS_INVALID_ARGUMENT,
+                "(f32, i32, f32, i32) and (f32, f32, f32, f32)");
+  // Without a loop nobody looks at them.
+  ls_tpu_strategy_of(j.strategy)->steps_per_run = 1;
+  expect_ok(build(&j, step, LS_SOME(2), other));
+  ls_nest_release(one);
+  ls_nest_release(other);
+  computation_close(&c);
+  end(&j);
+}
+
+// ---- What a step returns ---------------------------------------------------
+static ls_nest sets_and_returns_a_tensor(ls_step_context *context,
+                                         ls_nest inputs, void *user) {
+  (void)user;
+  const ls_tensor x = number_of_input(inputs);
+  expect_ok(ls_step_context_set_output(
+      context, "x", LS_TUPLE(ls_leaf(x), ls_leaf(ls_add_scalar(x, 1))),
+      (ls_opt){0}));
+  return ls_leaf(ls_neg(x));
+}
+
+static ls_nest sets_and_returns_none(ls_step_context *context, ls_nest inputs,
+                                     void *user) {
+  ls_nest_release(sets_and_returns_a_tensor(context, inputs, user));
+  return ls_none();
+}
+
+static ls_nest sets_and_returns_a_list(ls_step_context *context, ls_nest inputs,
+                                       void *user) {
+  return LS_LIST(sets_and_returns_a_tensor(context, inputs, user));
+}
+
+static ls_nest returns_a_tensor(ls_step_context *context, ls_nest inputs,
+                                void *user) {
+  (void)context, (void)user;
+  return ls_leaf(number_of_input(inputs));
+}
+
+static ls_nest fails(ls_step_context *context, ls_nest inputs, void *user) {
+  (void)context, (void)inputs, (void)user;
+  return LS_FAIL(LS_DATA_LOSS, "as the step says");
+}
+
+static void a_step_returns_an_op_a_tensor_or_none(void **state) {
+  (void)state;
+  LS_SPEC("T160");
+  job j;
+  computation c;
+  double got[4];
+  begin(&j, 2, 1, 2);
+  computation_open(&c);
+  expect_status(build(&j, sets_and_returns_none, (ls_opt){0}, ls_none()),
+                LS_INVALID_ARGUMENT, "returns an op or a tensor");
+  expect_status(build(&j, sets_and_returns_a_list, (ls_opt){0}, ls_none()),
+                LS_INVALID_ARGUMENT, "returns an op or a tensor");
+  expect_status(build(&j, returns_a_tensor, (ls_opt){0}, ls_none()),
+                LS_INVALID_ARGUMENT, "returns an op or none");
+  expect_status(build(&j, fails, (ls_opt){0}, ls_none()), LS_DATA_LOSS,
+                "as the step says");
+  // A nest is one output; its leaves have replicas of their own.
+  expect_ok(build(&j, sets_and_returns_a_tensor, (ls_opt){0}, ls_none()));
+  const ls_nest outputs = ls_step_context_outputs(j.context);
+  const ls_nest pair = ls_nest_find(outputs, "x");
+  ls_nest parts[5] = {ls_nest_op(ls_step_context_run_op(j.context))};
+  assert_int_equal(pair.kind, LS_KIND_TUPLE);
+  for (size_t i = 0; i < 4; ++i)
+    parts[1 + i] = ls_nest_retain(
+        ls_distributed_component(ls_nest_item(pair, i / 2), i % 2));
+  ls_nest_release(outputs);
+  expect_ok(fetch(&c, ls_nest_sequence(LS_KIND_LIST, parts, 5), got));
+  for (int i = 0; i < 4; ++i)
+    assert_true(got[i] == i / 2 + i % 2);
+  computation_close(&c);
+  end(&j);
+}
+
+// The outputs wait for the result: a fetched output has run the step.
+static void outputs_wait_for_the_result(void **state) {
+  (void)state;
+  LS_SPEC("T160");
+  job j;
+  computation c;
+  begin(&j, 2, 1, 4);
+  computation_open(&c);
+  j.counter = number_variable("counter");
+  expect_ok(build(&j, step, (ls_opt){0}, ls_none()));
+  computation_initialize(&c, j.counter);
+  const ls_nest outputs = ls_step_context_outputs(j.context);
+  const ls_tensor own =
+      ls_distributed_component(ls_nest_find(outputs, "own"), 1).as.tensor;
+  ls_nest_release(outputs);
+  assert_true(computation_fetch(&c, own) == 1);
+  assert_true(computation_fetch(&c, ls_variable_read(j.counter)) == 1);
+  computation_close(&c);
+  end(&j);
+}
+
+// ---- The context -----------------------------------------------------------
+static ls_nest equal_on_all(ls_step_context *context, ls_nest inputs,
+                            void *user) {
+  (void)user;
+  const ls_opt mean = LS_SOME(LS_REDUCE_MEAN);
+  const ls_tensor x = number_of_input(inputs);
+  expect_status(ls_step_context_set_output(context, "m", ls_leaf(x),
+                                           LS_SOME(LS_REDUCE_MAX)),
+                LS_INVALID_ARGUMENT, "'m'");
+  // The last one of a name stays, and its reduction.
+  expect_ok(ls_step_context_set_output(context, "a", ls_leaf(x), (ls_opt){0}));
+  expect_ok(ls_step_context_set_output(context, "a", ls_leaf(f32_of(3)), mean));
+  expect_ok(ls_step_context_set_output(context, "b", ls_leaf(f32_of(4)), mean));
+  expect_ok(ls_step_context_set_output(context, "b", ls_leaf(x), (ls_opt){0}));
+  return ls_leaf(x);
+}
+
+static void what_was_reduced_is_one_tensor(void **state) {
+  (void)state;
+  LS_SPEC("T165 T167");
+  job j;
+  computation c;
+  begin(&j, 2, 1, 2);
+  computation_open(&c);
+  expect_ok(build(&j, equal_on_all, (ls_opt){0}, ls_none()));
+  const ls_nest outputs = ls_step_context_outputs(j.context);
+  assert_int_equal(ls_nest_count(outputs), 2);
+  const ls_nest a = ls_nest_find(outputs, "a"), b = ls_nest_find(outputs, "b");
+  assert_int_equal(a.kind, LS_KIND_TENSOR);
+  assert_true(computation_fetch(&c, a.as.tensor) == 3);
+  assert_int_equal(b.kind, LS_KIND_DISTRIBUTED);
+  assert_int_equal(ls_distributed_kind_of(b), LS_PER_REPLICA);
+  ls_nest_release(outputs);
+  computation_close(&c);
+  end(&j);
+}
+
+static void others_stay_as_they_were_given(void **state) {
+  (void)state;
+  LS_SPEC("T169");
+  job j;
+  computation c;
+  begin(&j, 2, 1, 2);
+  computation_open(&c);
+  j.counter = number_variable("counter");
+  expect_ok(build(&j, step, (ls_opt){0}, ls_none()));
+  const ls_nest others = ls_step_context_non_tensor_outputs(j.context);
+  assert_int_equal(ls_nest_count(others), 1);
+  assert_true(ls_nest_number(ls_nest_find(others, "note")) == 42);
+  ls_nest_release(others);
+  // All at once: a dict.
+  const ls_nest list = LS_LIST(ls_nest_i64(1));
+  expect_status(ls_step_context_set_outputs(j.context, list),
+                LS_INVALID_ARGUMENT, "are a dict");
+  ls_nest_release(list);
+  ls_nest dict = ls_nest_dict("", (const char *const[]){"k"},
+                              (const ls_nest[]){ls_nest_i64(7)}, 1);
+  expect_ok(ls_step_context_set_outputs(j.context, dict));
+  ls_nest_release(dict);
+  dict = ls_step_context_outputs(j.context);
+  assert_true(ls_nest_number(ls_nest_find(dict, "k")) == 7);
+  ls_nest_release(dict);
+  computation_close(&c);
+  end(&j);
+}
+
+// ---- Where they are --------------------------------------------------------
+static ls_nest look_around(ls_step_context *context, ls_nest inputs,
+                           void *user) {
+  const job *j = user;
+  (void)context, (void)inputs;
+  const ls_steps_place place = ls_strategy_steps_place(j->strategy);
+  assert_non_null(place.graph);
+  assert_string_equal(place.computation, "cluster");
+  // The loop's body is another graph.
+  const bool is_loop = ls_tpu_strategy_of(j->strategy)->steps_per_run > 1;
+  assert_int_equal(place.graph != ls_graph_current(), is_loop);
+  return ls_none();
+}
+
+static void a_step_sees_where_it_is_built(void **state) {
+  (void)state;
+  LS_SPEC("T162");
+  for (int per_run = 1; per_run <= 2; ++per_run) {
+    job j;
+    computation c;
+    begin(&j, 2, per_run, 2);
+    computation_open(&c);
+    expect_ok(build(&j, look_around, (ls_opt){0}, ls_none()));
+    assert_null(ls_strategy_steps_place(j.strategy).graph);
+    assert_null(ls_strategy_steps_place(j.strategy).computation);
+    expect_status(build(&j, fails, (ls_opt){0}, ls_none()), LS_DATA_LOSS, "");
+    assert_null(ls_strategy_steps_place(j.strategy).graph);
+    computation_close(&c);
+    end(&j);
+  }
+}
+
+static ls_nest steps_in_a_replica(ls_nest args, void *user) {
+  job *j = user;
+  (void)args;
+  expect_status(build(j, step, (ls_opt){0}, ls_none()), LS_FAILED_PRECONDITION,
+                "ls_strategy_run_steps");
+  return ls_none();
+}
+
+static void steps_are_refused_elsewhere(void **state) {
+  (void)state;
+  LS_SPEC("T157");
+  job j;
+  begin(&j, 2, 1, 2);
+  // In eager, before anything is read.
+  expect_status(build(&j, step, (ls_opt){0}, ls_none()), LS_FAILED_PRECONDITION,
+                "part of a graph");
+  assert_int_equal(ls_distributed_iterator_position(j.iterator), 0);
+  ls_step_context *context = NULL;
+  ls_strategy *mirrored = mirrored_of(2);
+  computation c;
+  computation_open(&c);
+  expect_status(
+      ls_strategy_run_steps(
+          mirrored, &(ls_steps){.fn = step, .iterator = j.iterator}, &context),
+      LS_UNIMPLEMENTED, "TPU strategies alone");
+  assert_null(context);
+  ls_nest results = ls_none();
+  expect_ok(ls_strategy_run(j.strategy, ls_plain(steps_in_a_replica, &j),
+                            ls_none(), &results));
+  ls_nest_release(results);
+  computation_close(&c);
+  ls_strategy_release(mirrored);
+  end(&j);
+}
+
+// ---- A run on the next element ---------------------------------------------
+static ls_nest twice(ls_nest args, void *user) {
+  (void)user;
+  assert_int_equal(ls_nest_count(args), 1);
+  return ls_leaf(ls_add(ls_nest_tensor(args, 0), ls_nest_tensor(args, 0)));
+}
+
+static ls_nest seven(ls_nest args, void *user) {
+  (void)user;
+  assert_int_equal(ls_nest_count(args), 0);
+  return ls_leaf(f32_of(7));
+}
+
+static void a_run_can_take_the_next_element(void **state) {
+  (void)state;
+  LS_SPEC("T171");
+  job j;
+  ls_nest results = ls_none();
+  begin(&j, 2, 1, 2);
+  ls_function *f = function_of(twice, NULL), *g = function_of(seven, NULL);
+  for (int k = 0; k < 2; ++k) {
+    expect_ok(
+        ls_strategy_run_next(j.strategy, ls_traced(f), j.iterator, &results));
+    for (size_t r = 0; r < 2; ++r)
+      assert_true(ls_nest_number(ls_distributed_component(results, r)) ==
+                  2 * (2 * k + (int)r));
+  }
+  expect_status(
+      ls_strategy_run_next(j.strategy, ls_traced(f), j.iterator, &results),
+      LS_OUT_OF_RANGE, "at the end");
+  ls_nest_release(results);
+  results = ls_none();
+  expect_ok(ls_strategy_run_next(j.strategy, ls_traced(g), NULL, &results));
+  assert_true(ls_nest_number(ls_distributed_component(results, 1)) == 7);
+  ls_nest_release(results);
+  ls_function_release(f);
+  ls_function_release(g);
+  end(&j);
+  // In a graph: an op that reads.
+  computation c;
+  begin(&j, 2, 1, 2);
+  computation_open(&c);
+  expect_ok(ls_strategy_run_next(j.strategy, ls_plain(twice, NULL), j.iterator,
+                                 &c.outputs));
+  for (int k = 0; k < 2; ++k)
+    assert_true(computation_fetch(
+                    &c, ls_distributed_component(c.outputs, 1).as.tensor) ==
+                2 * (2 * k + 1));
+  computation_close(&c);
+  end(&j);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_run_makes_its_steps_on_the_next_elements),
+      cmocka_unit_test(steps_before_the_end_of_the_data_stay),
+      cmocka_unit_test(everything_stands_on_the_host),
+      cmocka_unit_test(a_traced_function_can_hold_steps),
+      cmocka_unit_test(steps_without_outputs_are_an_op),
+      cmocka_unit_test(a_loop_of_steps_gives_tensors_and_then_ops),
+      cmocka_unit_test(without_a_trip_outputs_are_the_initial_values),
+      cmocka_unit_test(initial_values_are_like_the_outputs),
+      cmocka_unit_test(a_step_returns_an_op_a_tensor_or_none),
+      cmocka_unit_test(outputs_wait_for_the_result),
+      cmocka_unit_test(what_was_reduced_is_one_tensor),
+      cmocka_unit_test(others_stay_as_they_were_given),
+      cmocka_unit_test(a_step_sees_where_it_is_built),
+      cmocka_unit_test(steps_are_refused_elsewhere),
+      cmocka_unit_test(a_run_can_take_the_next_element),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
