@@ -25,10 +25,12 @@
 
 #include "lockstep/data.h"
 #include "lockstep/function.h"
+#include "lockstep/infeed.h"
 #include "lockstep/iterator.h"
 #include "lockstep/layers.h"
 #include "lockstep/optimizers.h"
 #include "lockstep/strategy.h"
+#include "lockstep/tpu_strategy.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -93,6 +95,11 @@ LS_BAG_MAKER_(ls_function, ls_function, ls_function_options,
               ls_function_release)
 LS_BAG_MAKER_(ls_mirrored_strategy, ls_strategy, ls_mirrored_options,
               ls_strategy_release)
+LS_BAG_MAKER_(ls_tpu_resolver, ls_tpu_resolver, ls_tpu_resolver_options,
+              ls_tpu_resolver_release)
+LS_BAG_MAKER_(ls_tpu_strategy, ls_strategy, ls_tpu_options, ls_strategy_release)
+LS_BAG_MAKER_(ls_infeed_queue, ls_infeed_queue, ls_infeed_options,
+              ls_infeed_queue_release)
 #undef LS_BAG_MAKER_
 #undef LS_BAG_CXX_MAKER_
 
@@ -144,6 +151,12 @@ ls_iterator_in(ls_bag *bag, ls_dataset *dataset,
   ls_function_in_((bag), &(ls_function_options){__VA_ARGS__})
 #define ls_mirrored_strategy_in(bag, ...)                                      \
   ls_mirrored_strategy_in_((bag), &(ls_mirrored_options){__VA_ARGS__})
+#define ls_tpu_resolver_in(bag, ...)                                           \
+  ls_tpu_resolver_in_((bag), &(ls_tpu_resolver_options){__VA_ARGS__})
+#define ls_tpu_strategy_in(bag, ...)                                           \
+  ls_tpu_strategy_in_((bag), &(ls_tpu_options){__VA_ARGS__})
+#define ls_infeed_queue_in(bag, ...)                                           \
+  ls_infeed_queue_in_((bag), &(ls_infeed_options){__VA_ARGS__})
 #define ls_iterator_in(bag, dataset, ...)                                      \
   ls_iterator_in_((bag), (dataset), &(ls_iterator_options){__VA_ARGS__})
 #endif  // __cplusplus

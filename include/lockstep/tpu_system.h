@@ -198,7 +198,8 @@ LS_API LS_MUST_USE ls_status ls_tpu_connect(const ls_tpu_resolver *resolver);
 // Initializes the system; from then on its devices are there and compute. A
 // second time warns, as what is on the devices may be lost: queues are empty
 // and open again, ops are compiled anew. While a function is being traced
-// nothing is done but giving the topology. The caller releases it.
+// nothing is done but giving the topology. The caller releases it; NULL: it is
+// not wanted.
 //   LS_NOT_FOUND      it has no TPUs: lists the devices.
 //   LS_UNIMPLEMENTED  as above.
 LS_API LS_MUST_USE ls_status ls_tpu_initialize(ls_tpu_resolver *resolver,

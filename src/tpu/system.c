@@ -272,14 +272,18 @@ static void keep_topology(ls_tpu_resolver *resolver, ls_topology *topology) {
 
 ls_status ls_tpu_initialize(ls_tpu_resolver *resolver,
                             ls_topology **out_topology) {
-  LS_REQUIRE(out_topology);
-  *out_topology = NULL;
+  ls_topology *topology = NULL;
+  if (out_topology != NULL) *out_topology = NULL;
   LS_REQUIRE(resolver);
   const bool tracing = is_tracing();
   LS_RETURN_IF_ERROR(ls_tpu_is_pod(resolver)
-                         ? initialize_pod(resolver, tracing, out_topology)
-                         : initialize_remote(resolver, tracing, out_topology));
-  if (!tracing) keep_topology(resolver, *out_topology);
+                         ? initialize_pod(resolver, tracing, &topology)
+                         : initialize_remote(resolver, tracing, &topology));
+  if (!tracing) keep_topology(resolver, topology);
+  if (out_topology != NULL)
+    *out_topology = topology;
+  else
+    ls_topology_release(topology);
   return ls_ok();
 }
 

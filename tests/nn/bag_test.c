@@ -54,6 +54,8 @@ static ls_status fill(ls_bag *bag) {
   ls_embedding_layer_in(bag, .rows = 4, .width = 2);
   ls_sgd_in(bag, .learning_rate = 0.1);
   ls_mirrored_strategy_in(bag, .num_replicas = LS_SOME(2));
+  ls_tpu_strategy_in(bag, .resolver = ls_tpu_resolver_in(bag));
+  ls_infeed_queue_in(bag, .num_elements = LS_SOME(1));
   ls_function *function = ls_function_in(bag, .call = twice);
   ls_nest *args =
       ls_nest_in(bag, LS_TUPLE(ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(2))));
