@@ -129,20 +129,27 @@ LS_API LS_MUST_USE ls_status ls_function_measure(ls_function *function,
 LS_API LS_MUST_USE ls_status ls_function_print_cost(const ls_function *function,
                                                     char **out_text);
 
-// What a strategy runs: a traced function, or a plain callback that eager runs
-// op by op at each call.
+// What a strategy runs: a traced function, concrete ones too; an object that is
+// called by one (ls_object_type.call_entry); or a plain callback, which is
+// called at each run, in eager op by op. A function is known by itself, not by
+// where it lies: what was traced of it goes with it.
 typedef struct ls_callable {
   ls_function *traced;
   ls_callback plain;
   void *user;
   const ls_parameters *parameters;  // Of the plain one; NULL: nothing declared.
+  ls_object *object;                // NULL, or what stands for `traced`.
 } ls_callable;
 static inline ls_callable ls_traced(ls_function *function) {
-  const ls_callable callable = {function, NULL, NULL, NULL};
+  const ls_callable callable = {function, NULL, NULL, NULL, NULL};
   return callable;
 }
 static inline ls_callable ls_plain(ls_callback callback, void *user) {
-  const ls_callable callable = {NULL, callback, user, NULL};
+  const ls_callable callable = {NULL, callback, user, NULL, NULL};
+  return callable;
+}
+static inline ls_callable ls_called(ls_object *object) {
+  const ls_callable callable = {NULL, NULL, NULL, NULL, object};
   return callable;
 }
 

@@ -26,6 +26,9 @@ typedef struct ls_object_type {
   // Whether two of this type mean the same; NULL: each means itself alone.
   bool (*equal)(const ls_object *a, const ls_object *b);
   bool is_distributed_table;  // Has a table on each host.
+  // The traced function that it is called by, lent for the object's life. NULL
+  // or a NULL: it cannot be called.
+  struct ls_function *(*call_entry)(ls_object *object);
 } ls_object_type;
 
 struct ls_object {

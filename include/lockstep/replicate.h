@@ -16,7 +16,7 @@
 
 #include "lockstep/infeed.h"
 #include "lockstep/parameters.h"
-#include "lockstep/variable.h"
+#include "lockstep/strategy.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -40,8 +40,7 @@ typedef struct ls_replicate_options {
   // Whether ops that no core runs (strings, summaries, prints) go to the host
   // by themselves. Default off.
   ls_flag soft_placement;
-  // Whether a replica's cores are one to the computation. Default on.
-  ls_flag spmd;
+  ls_xla_options xla;
 } ls_replicate_options;
 
 // Builds the computation that `fn` makes in the current graph, a build graph or

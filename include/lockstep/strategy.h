@@ -152,6 +152,13 @@ LS_API ls_reduce_op ls_loss_reduction(void);
 LS_API LS_MUST_USE ls_status ls_strategy_run(ls_strategy *strategy,
                                              ls_callable callable, ls_nest args,
                                              ls_nest *results);
+// How a replicated computation is compiled. Zero in a field means its default.
+typedef struct ls_xla_options {
+  // Whether a replica's cores are one to the computation. Default on.
+  ls_flag spmd;
+  // Whether ops see the real sizes of what is padded. Default on.
+  ls_flag dynamic_padder;
+} ls_xla_options;
 // How to run. Zero in a field means its default.
 typedef struct ls_run_options {
   // Whether replicas of a plain callback may run at the same time. Default on.
@@ -160,6 +167,19 @@ typedef struct ls_run_options {
   ls_flag run_concurrently;
   // Arguments by name, a dict, lent: see parameters.h.
   ls_nest named;
+  // The others are for TPU strategies, and refused by those of other kinds.
+  //
+  // Whether sizes of arguments may differ between replicas, or be unknown while
+  // building. Default on.
+  ls_flag dynamic_batch;
+  // Whether these are padded to powers of two, so that fewer programs are
+  // compiled. Default off.
+  ls_flag bucketize;
+  // Lent, and taken whole. Default: SPMD as the strategy was made with, and the
+  // dynamic padder.
+  const ls_xla_options *xla;
+  // Whether ops that no core runs go to the host by themselves. Default on.
+  ls_flag soft_placement;
 } ls_run_options;
 LS_API LS_MUST_USE ls_status ls_strategy_run_with(ls_strategy *strategy,
                                                   ls_callable callable,

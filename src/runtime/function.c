@@ -16,6 +16,7 @@ typedef struct trace {
   struct trace *next;  // Newest first. Stays: a search may stand here.
   struct trace *next_dropped;
   uint64_t tracer_key;
+  uint64_t options;
   int32_t replicas;
   int32_t exporting;  // See graph/context.h.
   ls_signature signature;
@@ -247,6 +248,7 @@ static ls_status add_trace(ls_function *function, const ls_tracer *tracer,
   trace *t = ls_new(function->allocator, trace);
   if (t == NULL) return ls_out_of_memory();
   t->tracer_key = tracer->key;
+  t->options = tracer->options;
   t->replicas = tracer->replicas > 0 ? tracer->replicas : 1;
   t->exporting = ls_context_current()->scoped.exporting;
   const int64_t began = ls_span_begin(function->runtime);
@@ -289,8 +291,8 @@ static trace *find_trace(ls_function *function, const ls_tracer *tracer,
   const int32_t replicas = tracer->replicas > 0 ? tracer->replicas : 1;
   const int32_t exporting = ls_context_current()->scoped.exporting;
   for (; t != NULL; t = t->next)
-    if (t->tracer_key == tracer->key && t->replicas == replicas &&
-        t->exporting == exporting &&
+    if (t->tracer_key == tracer->key && t->options == tracer->options &&
+        t->replicas == replicas && t->exporting == exporting &&
         ls_signature_matches(&t->signature, args, leaves) &&
         ls_compiled_fits(t->compiled, state->store))
       return t;

@@ -13,6 +13,7 @@
 typedef struct ls_tracer {
   uint64_t key;      // Part of a trace's key: the strategy's id, never 0.
   int32_t replicas;  // Also part of it. 0: 1.
+  uint64_t options;  // Also part of it: what `self` was told.
   // Traces `function` into `graph`: a function graph that is not yet current,
   // or one being built, which is. In `args` arrays and tensors have become
   // tensors of the graph; distributed leaves are distributed tensors.

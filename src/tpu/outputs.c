@@ -130,6 +130,7 @@ static ls_status give_one(const ls_replication *r, const ls_outputs *outputs,
   LS_CONTROL_SCOPE(outputs->ops, outputs->num_ops);
   for (size_t replica = 0; replica < r->replicas; ++replica) {
     snprintf(name, sizeof(name), "output_%zu_shard_%zu", i, replica);
+    LS_DEVICE_SCOPE(r->devices != NULL ? r->devices[replica] : "");
     results[replica] =
         ls_identity_named(ls_op_output(op, (unsigned)replica), name);
     if (ls_tensor_is_failed(results[replica])) return ls_graph_error(r->graph);

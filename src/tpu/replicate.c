@@ -134,7 +134,7 @@ static ls_status add_metadata(ls_replication *r) {
                                          ? "STEP_MARK_AT_TOP_LEVEL_WHILE_LOOP"
                                          : "STEP_MARK_AT_ENTRY"),
       LS_OWN_B(ALLOW_SOFT_PLACEMENT, o->soft_placement == LS_FLAG_ON),
-      LS_OWN_B(USE_SPMD, o->spmd != LS_FLAG_OFF)};
+      LS_OWN_B(USE_SPMD, o->xla.spmd != LS_FLAG_OFF)};
   r->metadata = ls_op_add(&(ls_op_spec){.type = LS_OP_TPU_REPLICATE_METADATA,
                                         .attrs = attrs,
                                         .num_attrs = LS_COUNT_OF(attrs)});
@@ -298,6 +298,15 @@ static ls_status add_compile_status(const ls_replication *r,
 }
 
 // ---- The calls -------------------------------------------------------------
+ls_status ls_check_xla_options(const ls_xla_options *options) {
+  if ((unsigned)options->spmd > LS_FLAG_OFF)
+    return ls_invalid_argument("spmd %d is no flag", (int)options->spmd);
+  if ((unsigned)options->dynamic_padder > LS_FLAG_OFF)
+    return ls_invalid_argument("dynamic_padder %d is no flag",
+                               (int)options->dynamic_padder);
+  return ls_ok();
+}
+
 static ls_status check_options(const ls_replicate_options *options) {
   if ((unsigned)options->soft_placement > LS_FLAG_OFF)
     return ls_invalid_argument("soft_placement %d is no flag",
@@ -305,8 +314,9 @@ static ls_status check_options(const ls_replicate_options *options) {
   if ((unsigned)options->on_device_loop > LS_FLAG_OFF)
     return ls_invalid_argument("on_device_loop %d is no flag",
                                (int)options->on_device_loop);
-  if ((unsigned)options->spmd > LS_FLAG_OFF)
-    return ls_invalid_argument("spmd %d is no flag", (int)options->spmd);
+  LS_RETURN_IF_ERROR(ls_check_xla_options(&options->xla));
+  if (options->xla.dynamic_padder == LS_FLAG_OFF)
+    return ls_unimplemented("a computation without the dynamic padder");
   return ls_ok();
 }
 
@@ -324,7 +334,8 @@ static ls_status replicate_here(ls_replication *r, ls_callback fn, void *user,
                                 : add_compile_status(r, compile_status);
 }
 
-static ls_status replicate(ls_callback fn, void *user, ls_nest inputs,
+static ls_status replicate(const char *const *devices, ls_callback fn,
+                           void *user, ls_nest inputs,
                            const ls_replicate_options *options,
                            ls_tensor *compile_status, ls_nest *outputs) {
   static const ls_replicate_options defaults;
@@ -336,6 +347,7 @@ static ls_status replicate(ls_callback fn, void *user, ls_nest inputs,
                                   "is being built: in eager there is none; use "
                                   "a traced function");
   ls_replication r = {.options = options != NULL ? options : &defaults,
+                      .devices = devices,
                       .graph = graph,
                       .context.allocator = graph->allocator};
   ls_arena_init(&r.memory, graph->allocator);
@@ -357,7 +369,14 @@ ls_status ls_replicate(ls_callback fn, void *user, ls_nest inputs,
                        const ls_replicate_options *options, ls_nest *outputs) {
   LS_REQUIRE(fn);
   LS_REQUIRE(outputs);
-  return replicate(fn, user, inputs, options, NULL, outputs);
+  return replicate(NULL, fn, user, inputs, options, NULL, outputs);
+}
+
+ls_status ls_replicate_at(const char *const *devices, ls_callback fn,
+                          void *user, ls_nest inputs,
+                          const ls_replicate_options *options,
+                          ls_nest *outputs) {
+  return replicate(devices, fn, user, inputs, options, NULL, outputs);
 }
 
 ls_status ls_split_compile_and_replicate(ls_callback fn, void *user,
@@ -369,5 +388,5 @@ ls_status ls_split_compile_and_replicate(ls_callback fn, void *user,
   LS_REQUIRE(compile_status);
   LS_REQUIRE(outputs);
   *compile_status = ls_failed_tensor();
-  return replicate(fn, user, inputs, options, compile_status, outputs);
+  return replicate(NULL, fn, user, inputs, options, compile_status, outputs);
 }

@@ -10,6 +10,7 @@
 
 typedef struct ls_replication {
   const ls_replicate_options *options;  // Not NULL.
+  const char *const *devices;           // As below.
   ls_graph *graph;
   ls_arena memory;
   size_t replicas;
@@ -20,6 +21,16 @@ typedef struct ls_replication {
   ls_tpu_context context;
   ls_op metadata;
 } ls_replication;
+
+//   LS_INVALID_ARGUMENT  no flag: names it.
+ls_status ls_check_xla_options(const ls_xla_options *options);
+
+// ls_replicate, with what replica r gives on devices[r]. NULL: where the
+// computation stands.
+ls_status ls_replicate_at(const char *const *devices, ls_callback fn,
+                          void *user, ls_nest inputs,
+                          const ls_replicate_options *options,
+                          ls_nest *outputs);
 
 // Checks the inputs and takes their values: inputs.c.
 ls_status ls_replication_take_inputs(ls_replication *r, ls_nest inputs);

@@ -2,112 +2,14 @@
 //
 // Runs of a TPU strategy: a callable as a replicated computation of the current
 // graph, and its results put together.
+#include "tpu/run.h"
+
 #include "distribute/replicas/context.h"
 #include "lockstep/regroup.h"
-#include "lockstep/replicate.h"
 #include "tpu/pod_fault.h"
-#include "tpu/strategy.h"
+#include "tpu/replicate.h"
 
-typedef struct run {
-  ls_strategy *strategy;
-  ls_callback fn;
-  void *user;
-  ls_nest args;  // Of all replicas.
-  ls_nest like;  // The structure of what `fn` has returned.
-  size_t num_leaves;
-} run;
-
-// ---- Arguments -------------------------------------------------------------
-// An argument that begins with a distributed variable is handed over as it is.
-static bool is_bound(ls_nest arg) {
-  while (ls_nest_is_node(arg) && ls_nest_count(arg) > 0) {
-    ls_nest first;
-    if (arg.kind != LS_KIND_DICT) {
-      arg = ls_nest_item(arg, 0);
-    } else {
-      ls_nest_flatten(arg, &first, 1);
-      arg = first;
-    }
-  }
-  return ls_is_distributed_variable(arg);
-}
-
-typedef struct selection {
-  size_t replica;
-} selection;
-
-static ls_nest select_leaf(ls_nest leaf, void *user) {
-  const size_t replica = ((const selection *)user)->replica;
-  if (leaf.kind != LS_KIND_DISTRIBUTED) return ls_nest_retain(leaf);
-  char text[120];
-  if (replica >= ls_distributed_count(leaf))
-    return LS_FAIL(LS_INVALID_ARGUMENT,
-                   "the argument %s has no component for replica %zu",
-                   ls_nest_print(leaf, text, sizeof(text)), replica);
-  return ls_nest_retain(ls_distributed_component(leaf, replica));
-}
-
-// What replica r is given: its id, and the arguments that are not bound.
-static ls_nest inputs_of(const run *r, size_t replica, ls_nest *room) {
-  selection s = {replica};
-  size_t count = 0;
-  room[count++] = ls_nest_i64((int64_t)replica);
-  for (size_t i = 0; i < ls_nest_count(r->args); ++i)
-    if (!is_bound(ls_nest_item(r->args, i)))
-      room[count++] = ls_nest_map(ls_nest_item(r->args, i), select_leaf, &s);
-  return ls_nest_sequence(LS_KIND_LIST, room, count);
-}
-
-static ls_status list_inputs(const run *r, ls_nest *out_inputs) {
-  const size_t replicas = (size_t)r->strategy->num_replicas;
-  ls_allocator *allocator = r->strategy->allocator;
-  ls_nest *each = ls_new_array(allocator, ls_nest, replicas);
-  ls_nest *room = ls_new_array(allocator, ls_nest, ls_nest_count(r->args) + 1);
-  ls_nest made = ls_fail(ls_out_of_memory());
-  if (each != NULL && room != NULL) {
-    for (size_t i = 0; i < replicas; ++i)
-      each[i] = inputs_of(r, i, room);
-    ls_nest_release(made);
-    made = ls_nest_sequence(LS_KIND_LIST, each, replicas);
-  }
-  ls_release(allocator, each);
-  ls_release(allocator, room);
-  return ls_take_nest(made, out_inputs);
-}
-
-// The arguments as the callback gets them: bound ones where they were.
-static ls_nest args_of(const run *r, ls_nest inputs) {
-  const size_t count = ls_nest_count(r->args);
-  ls_nest *items = ls_new_array(r->strategy->allocator, ls_nest, count);
-  if (items == NULL) return ls_fail(ls_out_of_memory());
-  size_t next = 1;  // Behind the id.
-  for (size_t i = 0; i < count; ++i) {
-    const ls_nest arg = ls_nest_item(r->args, i);
-    items[i] =
-        ls_nest_retain(is_bound(arg) ? arg : ls_nest_item(inputs, next++));
-  }
-  const ls_nest made = r->args.kind == LS_KIND_NONE
-                           ? ls_none()
-                           : ls_nest_sequence(r->args.kind, items, count);
-  ls_release(r->strategy->allocator, items);
-  return made;
-}
-
-// The first value that has rows for each replica, where their number differs.
-static ls_nest find_examples(const run *r, ls_nest inputs) {
-  size_t next = 1;
-  for (size_t i = 0; i < ls_nest_count(r->args); ++i) {
-    const ls_nest arg = ls_nest_item(r->args, i);
-    if (is_bound(arg)) continue;
-    const ls_nest value = ls_nest_item(inputs, next++);
-    if (arg.kind != LS_KIND_DISTRIBUTED || value.kind != LS_KIND_TENSOR)
-      continue;
-    const ls_shape shape = ls_tensor_shape(value.as.tensor);
-    if (shape.rank < 1) continue;
-    return shape.dim[0] == LS_UNKNOWN_DIM ? value : ls_none();
-  }
-  return ls_none();
-}
+typedef ls_tpu_run run;
 
 // ---- Results ---------------------------------------------------------------
 // How many of a top-level list are values: ops stand behind them.
@@ -212,9 +114,9 @@ static ls_nest call_replica(ls_nest inputs, void *user) {
   if (!ls_status_is_ok(status)) return ls_fail(status);
   ls_context *context = ls_context_current();
   replica->graph = ls_graph_resolve(ls_graph_current());
-  replica->examples = find_examples(r, inputs);
+  replica->examples = ls_tpu_run_examples(r, inputs);
   ls_distribution entry = {.strategy = r->strategy, .replica = replica};
-  const ls_nest args = args_of(r, inputs);
+  const ls_nest args = ls_tpu_run_args(r, inputs);
   ls_nest made = ls_none();
   ls_distribution_push(context, &entry);
   if (ls_nest_is_failed(args)) {
@@ -234,18 +136,20 @@ static ls_device_assignment *assignment_of(const ls_strategy *strategy) {
   return self->assignment != NULL ? self->assignment : self->all_cores;
 }
 
-static ls_status build(ls_strategy *strategy, ls_callback fn, void *user,
+static ls_status build(const ls_tpu_way *way, ls_callback fn, void *user,
                        ls_nest args, ls_nest *out_result) {
-  run r = {.strategy = strategy, .fn = fn, .user = user, .args = args};
+  ls_strategy *strategy = way->strategy;
+  run r = {
+      .way = way, .strategy = strategy, .fn = fn, .user = user, .args = args};
+  const ls_replicate_options options = {
+      .assignment = assignment_of(strategy),
+      .soft_placement = way->soft_placement ? LS_FLAG_ON : LS_FLAG_OFF,
+      .xla = way->xla};
   ls_nest inputs = ls_none(), outputs = ls_none();
-  ls_status status = list_inputs(&r, &inputs);
+  ls_status status = ls_tpu_run_inputs(&r, &inputs);
   if (ls_status_is_ok(status))
-    status = ls_replicate(
-        call_replica, &r, inputs,
-        &(ls_replicate_options){.assignment = assignment_of(strategy),
-                                .soft_placement = LS_FLAG_ON,
-                                .spmd = LS_FLAG_OFF},
-        &outputs);
+    status = ls_replicate_at(ls_strategy_devices(strategy), call_replica, &r,
+                             inputs, &options, &outputs);
   if (ls_status_is_ok(status)) status = join(&r, outputs, out_result);
   ls_nest_release(inputs);
   ls_nest_release(outputs);
@@ -270,31 +174,60 @@ static ls_status trace(const ls_tracer *tracer, ls_graph *graph,
 static ls_status call(const ls_tracer *tracer,
                       const ls_function_options *function, ls_nest args,
                       ls_nest *out_result) {
-  return ls_replicas_call(tracer->self, function->call, args, function->user,
+  const ls_tpu_way *way = tracer->self;
+  return ls_replicas_call(way->strategy, function->call, args, function->user,
                           out_result);
 }
 
+// ---- The way ---------------------------------------------------------------
+static ls_status find_way(ls_strategy *strategy, const ls_run_request *request,
+                          ls_tpu_way *out) {
+  const ls_run_options *o = request->options;
+  *out = (ls_tpu_way){.strategy = strategy,
+                      .dynamic_batch = o->dynamic_batch != LS_FLAG_OFF,
+                      .bucketize = o->bucketize == LS_FLAG_ON,
+                      .soft_placement = o->soft_placement != LS_FLAG_OFF,
+                      .has_names = request->has_names};
+  const bool spmd = o->xla != NULL ? o->xla->spmd != LS_FLAG_OFF
+                                   : ls_tpu_strategy_of(strategy)->spmd;
+  const bool padder = o->xla == NULL || o->xla->dynamic_padder != LS_FLAG_OFF;
+  out->xla.spmd = spmd ? LS_FLAG_ON : LS_FLAG_OFF;
+  out->xla.dynamic_padder = padder ? LS_FLAG_ON : LS_FLAG_OFF;
+  if (!out->dynamic_batch || out->bucketize)
+    return ls_unimplemented("a run on a TPU strategy with dynamic_batch off, "
+                            "or with bucketize on");
+  return ls_ok();
+}
+
+// What traces of it differ by, as a number.
+static uint64_t key_of(const ls_tpu_way *way) {
+  const bool bits[] = {
+      way->xla.spmd == LS_FLAG_ON, way->xla.dynamic_padder == LS_FLAG_ON,
+      way->dynamic_batch,          way->bucketize,
+      way->soft_placement,         way->has_names};
+  uint64_t key = 0;
+  for (size_t i = 0; i < LS_COUNT_OF(bits); ++i)
+    key |= (uint64_t)bits[i] << i;
+  return key;
+}
+
 ls_status ls_tpu_class_run(ls_strategy *strategy, ls_crossing *crossing,
-                           ls_callable callable, ls_nest args,
-                           ls_nest *results) {
+                           const ls_run_request *request, ls_nest *results) {
+  const ls_callable callable = request->callable;
+  ls_tpu_way way;
   (void)crossing;  // Replicas run inside of it.
-  if (callable.traced != NULL) {
-    const ls_tracer tracer = {.key = strategy->id,
-                              .replicas = strategy->num_replicas,
-                              .trace = trace,
-                              .call = call,
-                              .self = strategy};
-    if (ls_graph_is_eager(ls_graph_current()))
-      LS_RETURN_IF_ERROR(ls_pod_pass_all(strategy->runtime,
-                                         ls_strategy_devices(strategy),
-                                         strategy->num_replicas, LS_DOOR_RUN));
-    return ls_function_call_by(callable.traced, &tracer, args, results);
-  }
+  LS_RETURN_IF_ERROR(find_way(strategy, request, &way));
+  if (callable.traced == NULL)
+    return build(&way, callable.plain, callable.user, request->args, results);
+  const ls_tracer tracer = {.key = strategy->id,
+                            .replicas = strategy->num_replicas,
+                            .options = key_of(&way),
+                            .trace = trace,
+                            .call = call,
+                            .self = &way};
   if (ls_graph_is_eager(ls_graph_current()))
-    return ls_unimplemented("ls_strategy_run of a plain callback on %s in "
-                            "eager: wrap the callback in a traced function "
-                            "(ls_function_create), or run it from inside of "
-                            "one",
-                            strategy->label);
-  return build(strategy, callable.plain, callable.user, args, results);
+    LS_RETURN_IF_ERROR(ls_pod_pass_all(strategy->runtime,
+                                       ls_strategy_devices(strategy),
+                                       strategy->num_replicas, LS_DOOR_RUN));
+  return ls_function_call_by(callable.traced, &tracer, request->args, results);
 }

@@ -5,6 +5,7 @@
 #include "base/runtime_internal.h"
 #include "tpu/assignment.h"
 #include "tpu/resolver.h"
+#include "tpu/run.h"
 
 static void destroy(ls_strategy *strategy) {
   ls_tpu_strategy *self = (ls_tpu_strategy *)strategy;
@@ -244,6 +245,7 @@ const ls_strategy_class ls_tpu_strategy_class = {
     .has_host_tables = true,
     .classes = &ls_mirrored_classes,
     .policies = &ls_mirrored_policies,
+    .check_run = ls_tpu_class_check_run,
     .run = ls_tpu_class_run,
     .reduce = ls_mirrored_reduce,
     .reduce_to = ls_mirrored_reduce_to,

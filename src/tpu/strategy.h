@@ -20,6 +20,7 @@ typedef struct ls_tpu_strategy {
   char job[LS_MAX_DEVICE_PART];  // Of its cores.
   int64_t steps_per_run;         // Of steps on an iterator; 0: 1.
   struct ls_tpu_steps *steps;    // Being built, see steps.c.
+  bool spmd;  // Whether a replica's cores are one, where a run does not say.
 } ls_tpu_strategy;
 
 // NULL: it is of another kind.
@@ -33,7 +34,6 @@ LS_MUST_USE ls_status ls_tpu_strategy_initialize_system(ls_strategy *strategy);
 
 // What the class does, where it is not what mirrored strategies do.
 ls_status ls_tpu_class_run(ls_strategy *strategy, ls_crossing *crossing,
-                           ls_callable callable, ls_nest args,
-                           ls_nest *results);
+                           const ls_run_request *request, ls_nest *results);
 
 #endif  // LS_TPU_STRATEGY_H_

@@ -12,10 +12,9 @@ typedef struct counting {
 } counting;
 
 static ls_status count_run(ls_strategy *strategy, ls_crossing *crossing,
-                           ls_callable callable, ls_nest args,
-                           ls_nest *results) {
+                           const ls_run_request *request, ls_nest *results) {
   ++((counting *)strategy)->runs;
-  return ls_mirrored_run(strategy, crossing, callable, args, results);
+  return ls_mirrored_run(strategy, crossing, request, results);
 }
 
 static ls_status count_variable(ls_strategy *strategy, const ls_creator *next,

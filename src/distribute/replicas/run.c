@@ -76,13 +76,25 @@ void ls_strategy_tell_ranks(const ls_strategy *strategy, ls_status status) {
 }
 
 ls_status ls_mirrored_run(ls_strategy *strategy, ls_crossing *crossing,
-                          ls_callable callable, ls_nest args,
-                          ls_nest *results) {
+                          const ls_run_request *request, ls_nest *results) {
+  const ls_callable callable = request->callable;
   (void)crossing;  // Replicas run inside of it.
   return callable.traced != NULL
-             ? run_traced(strategy, callable.traced, args, results)
-             : ls_replicas_call(strategy, callable.plain, args, callable.user,
-                                results);
+             ? run_traced(strategy, callable.traced, request->args, results)
+             : ls_replicas_call(strategy, callable.plain, request->args,
+                                callable.user, results);
+}
+
+// Running an object is running what it is called by.
+static ls_status find_entry(ls_callable *callable) {
+  ls_object *object = callable->object;
+  if (object == NULL) return ls_ok();
+  if (object->type->call_entry != NULL)
+    callable->traced = object->type->call_entry(object);
+  if (callable->traced != NULL) return ls_ok();
+  return ls_invalid_argument("a %s is no function that can be run: it has no "
+                             "call entry (ls_object_type)",
+                             object->type->name);
 }
 
 static ls_status check_run(ls_callable callable, ls_nest args) {
@@ -98,17 +110,17 @@ static ls_status check_run(ls_callable callable, ls_nest args) {
                              ls_nest_print(args, text, sizeof(text)));
 }
 
-static ls_status run_bound(ls_strategy *strategy, ls_callable callable,
-                           ls_nest args, ls_nest *results) {
+static ls_status run_bound(ls_strategy *strategy, const ls_run_request *request,
+                           ls_nest *results) {
   ls_crossing crossing;
   LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, strategy, "run"));
   // A traced function fills the results of the call before, a plain callback
   // makes new ones.
-  const bool plain = callable.traced == NULL;
+  const bool plain = request->callable.traced == NULL;
   ls_nest made = ls_none();
   ls_status status = check_devices(strategy);
   if (ls_status_is_ok(status))
-    status = strategy->kind->run(strategy, &crossing, callable, args,
+    status = strategy->kind->run(strategy, &crossing, request,
                                  plain ? &made : results);
   status = ls_cross_replica_end(&crossing, status, plain ? &made : NULL);
   if (plain && ls_status_is_ok(status)) {
@@ -118,29 +130,64 @@ static ls_status run_bound(ls_strategy *strategy, ls_callable callable,
   return status;
 }
 
+static ls_status check_flag(const char *name, ls_flag flag) {
+  return (unsigned)flag <= LS_FLAG_OFF
+             ? ls_ok()
+             : ls_invalid_argument("%s %d is no flag", name, (int)flag);
+}
+
+static ls_status check_options(const ls_strategy *strategy,
+                               const ls_run_options *options) {
+  LS_RETURN_IF_ERROR(check_flag("run_concurrently", options->run_concurrently));
+  LS_RETURN_IF_ERROR(check_flag("dynamic_batch", options->dynamic_batch));
+  LS_RETURN_IF_ERROR(check_flag("bucketize", options->bucketize));
+  LS_RETURN_IF_ERROR(check_flag("soft_placement", options->soft_placement));
+  const bool for_tpus = options->dynamic_batch != LS_FLAG_DEFAULT ||
+                        options->bucketize != LS_FLAG_DEFAULT ||
+                        options->soft_placement != LS_FLAG_DEFAULT ||
+                        options->xla != NULL;
+  if (!for_tpus || strategy->kind->check_run != NULL) return ls_ok();
+  return ls_invalid_argument("a run on %s with options dynamic_batch, "
+                             "bucketize, soft_placement or xla: they are for "
+                             "TPU strategies",
+                             strategy->label);
+}
+
 // With the arguments as the callable gets them.
 static ls_status run(ls_strategy *strategy, ls_callable callable, ls_nest args,
-                     ls_nest named, ls_nest *results) {
+                     const ls_run_options *options, ls_nest *results) {
+  LS_RETURN_IF_ERROR(find_entry(&callable));
   LS_RETURN_IF_ERROR(check_run(callable, args));
-  const ls_function_options *options =
+  LS_RETURN_IF_ERROR(check_options(strategy, options));
+  const ls_function_options *function =
       callable.traced != NULL ? ls_function_options_of(callable.traced) : NULL;
   const ls_parameters *parameters =
-      options != NULL ? options->parameters : callable.parameters;
-  if (ls_arguments_are_bound(parameters, args, named))
-    return run_bound(strategy, callable, args, results);
-  ls_nest bound = ls_none();
-  ls_status status = ls_parameters_bind(
-      parameters, options != NULL ? options->name : "a run's callback", args,
-      named, &bound);
-  if (ls_status_is_ok(status))
-    status = run_bound(strategy, callable, bound, results);
-  ls_nest_release(bound);
+      function != NULL ? function->parameters : callable.parameters;
+  const char *what = function != NULL ? function->name : "a run's callback";
+  ls_run_request request = {
+      .callable = callable, .args = args, .options = options};
+  if (strategy->kind->check_run != NULL)
+    LS_RETURN_IF_ERROR(
+        strategy->kind->check_run(strategy, &request, parameters, what));
+  if (ls_arguments_are_bound(parameters, args, options->named))
+    return run_bound(strategy, &request, results);
+  ls_status status =
+      ls_parameters_bind(parameters, what, args, options->named, &request.args);
+  request.has_names = parameters != NULL ? parameters->any_names
+                                         : ls_nest_count(options->named) > 0;
+  if (ls_status_is_ok(status)) status = run_bound(strategy, &request, results);
+  ls_nest_release(request.args);
   return status;
 }
 
-static ls_status run_named(ls_strategy *strategy, ls_callable callable,
-                           ls_nest args, ls_nest named, ls_nest *results) {
-  const ls_status status = run(strategy, callable, args, named, results);
+ls_status ls_strategy_run_with(ls_strategy *strategy, ls_callable callable,
+                               ls_nest args, const ls_run_options *options,
+                               ls_nest *results) {
+  static const ls_run_options defaults;
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(results);
+  const ls_status status = run(strategy, callable, args,
+                               options != NULL ? options : &defaults, results);
   ls_strategy_tell_ranks(strategy, status);
   return status;
 }
@@ -149,19 +196,7 @@ ls_status ls_strategy_run(ls_strategy *strategy, ls_callable callable,
                           ls_nest args, ls_nest *results) {
   LS_REQUIRE(strategy);
   LS_REQUIRE(results);
-  return run_named(strategy, callable, args, ls_none(), results);
-}
-
-ls_status ls_strategy_run_with(ls_strategy *strategy, ls_callable callable,
-                               ls_nest args, const ls_run_options *options,
-                               ls_nest *results) {
-  LS_REQUIRE(strategy);
-  LS_REQUIRE(results);
-  if (options != NULL && (unsigned)options->run_concurrently > LS_FLAG_OFF)
-    return ls_invalid_argument("run_concurrently %d is no flag",
-                               (int)options->run_concurrently);
-  return run_named(strategy, callable, args,
-                   options != NULL ? options->named : ls_none(), results);
+  return ls_strategy_run_with(strategy, callable, args, NULL, results);
 }
 
 ls_status ls_strategy_call_for_each_replica(ls_strategy *strategy,

@@ -26,6 +26,15 @@ typedef struct ls_input_request {
   const struct ls_input_options *options;  // Not NULL; see distribute_input.h.
 } ls_input_request;
 
+// A run of a callable, with the arguments as it gets them.
+typedef struct ls_run_request {
+  ls_callable callable;
+  ls_nest args;
+  // The last of them is a dict of arguments by name: an argument each.
+  bool has_names;
+  const ls_run_options *options;  // Not NULL.
+} ls_run_request;
+
 typedef struct ls_strategy_class {
   const char *name;  // Of labels; devices follow where there are any.
   size_t size;       // Of its struct, which begins with an ls_strategy.
@@ -39,10 +48,17 @@ typedef struct ls_strategy_class {
   const ls_variable_class_map *classes;
   const ls_variable_policy_map *policies;
 
+  // Checks a run before anything of it is done: its arguments are not yet bound
+  // to `parameters`, which may be NULL. `what` is what runs, for messages.
+  // NULL: there is nothing to check, and options for TPU strategies are
+  // refused.
+  ls_status (*check_run)(const ls_strategy *strategy,
+                         const ls_run_request *request,
+                         const ls_parameters *parameters, const char *what);
   // On the replicas, from cross-replica context. Plain callables make new
   // `results`, traced ones fill those of the call before.
   ls_status (*run)(ls_strategy *strategy, ls_crossing *crossing,
-                   ls_callable callable, ls_nest args, ls_nest *results);
+                   const ls_run_request *request, ls_nest *results);
 
   // In cross-replica context. A nest or a batch of leaves in, one out.
   ls_status (*reduce)(ls_strategy *strategy, ls_reduce_op op, ls_nest value,
@@ -96,7 +112,7 @@ extern const ls_strategy_class ls_mirrored_strategy_class;
 
 // ---- What strategies with a device for each replica do ----------------------
 ls_status ls_mirrored_run(ls_strategy *strategy, ls_crossing *crossing,
-                          ls_callable callable, ls_nest args, ls_nest *results);
+                          const ls_run_request *request, ls_nest *results);
 ls_status ls_mirrored_reduce(ls_strategy *strategy, ls_reduce_op op,
                              ls_nest value, const ls_reduce_options *options,
                              ls_nest *out_value);

@@ -50,13 +50,15 @@ ls_status ls_strategy_default(ls_strategy **out_strategy) {
 // ---- Running ---------------------------------------------------------------
 // Outside of any scope, as without a strategy.
 static ls_status run(ls_strategy *strategy, ls_crossing *crossing,
-                     ls_callable callable, ls_nest args, ls_nest *results) {
+                     const ls_run_request *request, ls_nest *results) {
+  const ls_callable callable = request->callable;
   (void)strategy;
   ls_scope_end(&crossing->scope);
   return callable.traced != NULL
-             ? ls_function_call_by(callable.traced, &(ls_tracer){0}, args,
-                                   results)
-             : ls_take_nest(callable.plain(args, callable.user), results);
+             ? ls_function_call_by(callable.traced, &(ls_tracer){0},
+                                   request->args, results)
+             : ls_take_nest(callable.plain(request->args, callable.user),
+                            results);
 }
 
 static ls_status update(const ls_update_call *call, ls_variable *variable,
