@@ -178,7 +178,8 @@ static ls_nest build_step(ls_nest values, void *user) {
         call_step, (void *)(uintptr_t)s, inputs,
         &(ls_replicate_options){.assignment = assignment_of(s->strategy),
                                 .soft_placement = LS_FLAG_ON,
-                                .spmd = LS_FLAG_OFF},
+                                .xla.spmd = s->strategy->spmd ? LS_FLAG_ON
+                                                              : LS_FLAG_OFF},
         &outputs);
   const ls_nest made =
       ls_status_is_ok(status) ? flatten(s, outputs) : ls_fail(status);
