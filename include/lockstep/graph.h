@@ -202,7 +202,8 @@ LS_API LS_MUST_USE ls_status ls_op_set_attr(ls_op op, const ls_attr *attr);
 LS_API ls_tensor ls_at_tensor(ls_tensor value, const char *file, int line);
 LS_API ls_op ls_at_op(ls_op value, const char *file, int line);
 LS_API ls_nest ls_at_nest(ls_nest value, const char *file, int line);
-LS_API ls_status ls_at_status(ls_status value, const char *file, int line);
+LS_API LS_MUST_USE ls_status ls_at_status(ls_status value, const char *file,
+                                          int line);
 
 // ---- Scopes ----------------------------------------------------------------
 // An open scope. The storage is the caller's; begin and end calls nest. A

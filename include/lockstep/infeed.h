@@ -186,9 +186,9 @@ LS_API LS_MUST_USE ls_status ls_infeed_queue_freeze(ls_infeed_queue *queue);
 // Freezes the queue and makes the op `NAME/dequeue`, on logical core `core` of
 // the replica; -1: where device scopes say. The tuple of its results.
 //   LS_FAILED_PRECONDITION  it has been made already, and no function is traced
-LS_API LS_MUST_USE ls_status ls_infeed_queue_dequeue(ls_infeed_queue *queue,
-                                                     int32_t core,
-                                                     ls_nest *out_tuple);
+LS_PLACED LS_MUST_USE ls_status ls_infeed_queue_dequeue(ls_infeed_queue *queue,
+                                                        int32_t core,
+                                                        ls_nest *out_tuple);
 
 // Where the enqueue ops of shards go. Zero in a field means its default.
 typedef struct ls_infeed_places {
@@ -214,11 +214,11 @@ typedef struct ls_infeed_places {
 //   LS_FAILED_PRECONDITION  they have been made already, and no function is
 //                           traced
 //   LS_INVALID_ARGUMENT     inputs of a shard on different devices
-LS_API LS_MUST_USE ls_status
+LS_PLACED LS_MUST_USE ls_status
 ls_infeed_queue_enqueue(ls_infeed_queue *queue, ls_nest shards,
                         const ls_infeed_places *places, ls_nest *out_ops);
 // The same from a list of whole tensors, which are cut by ops `NAME/split/i`.
-LS_API LS_MUST_USE ls_status ls_infeed_queue_split_and_enqueue(
+LS_PLACED LS_MUST_USE ls_status ls_infeed_queue_split_and_enqueue(
     ls_infeed_queue *queue, ls_nest inputs, const ls_infeed_places *places,
     ls_nest *out_ops);
 

@@ -58,14 +58,13 @@ typedef struct ls_replicate_options {
 //   LS_FAILED_PRECONDITION  in eager.
 //   LS_INVALID_ARGUMENT     inputs or results of other forms; in a replicated
 //                           computation. The graph is as it was.
-LS_API LS_MUST_USE ls_status ls_replicate(ls_callback fn, void *user,
-                                          ls_nest inputs,
-                                          const ls_replicate_options *options,
-                                          ls_nest *outputs);
+LS_PLACED LS_MUST_USE ls_status
+ls_replicate(ls_callback fn, void *user, ls_nest inputs,
+             const ls_replicate_options *options, ls_nest *outputs);
 // The same, with a string tensor that tells how compiling it went: empty when
 // it went well, else protobuf's form of a code (1) and a message (2). Fetching
 // it alone runs nothing.
-LS_API LS_MUST_USE ls_status
+LS_PLACED LS_MUST_USE ls_status
 ls_split_compile_and_replicate(ls_callback fn, void *user, ls_nest inputs,
                                const ls_replicate_options *options,
                                ls_tensor *compile_status, ls_nest *outputs);

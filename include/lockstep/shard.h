@@ -33,32 +33,32 @@ typedef struct ls_shard_options {
 // a vector, others one behind the other; a list with an op where it has none.
 //   LS_INVALID_ARGUMENT  less than one shard, another number of axes, a size
 //                        that the shards do not divide: names the numbers.
-LS_API LS_MUST_USE ls_status ls_shard(ls_callback fn, void *user,
-                                      ls_nest inputs,
-                                      const ls_shard_options *options,
-                                      ls_nest *outputs);
+LS_PLACED LS_MUST_USE ls_status ls_shard(ls_callback fn, void *user,
+                                         ls_nest inputs,
+                                         const ls_shard_options *options,
+                                         ls_nest *outputs);
 // The same, with the compile status of ls_split_compile_and_replicate.
-LS_API LS_MUST_USE ls_status ls_split_compile_and_shard(
+LS_PLACED LS_MUST_USE ls_status ls_split_compile_and_shard(
     ls_callback fn, void *user, ls_nest inputs, const ls_shard_options *options,
     ls_tensor *compile_status, ls_nest *outputs);
 // ls_shard along dimension 0 of everything.
-LS_API LS_MUST_USE ls_status ls_batch_parallel(
+LS_PLACED LS_MUST_USE ls_status ls_batch_parallel(
     ls_callback fn, void *user, ls_nest inputs, int64_t num_shards,
     const ls_replicate_options *options, ls_nest *outputs);
 
 // One replica. `inputs` is a list or tuple, or none; `*outputs` what the one
 // replica has: a list of tensors, a nest, or an op.
-LS_API LS_MUST_USE ls_status ls_rewrite(ls_callback fn, void *user,
-                                        ls_nest inputs,
-                                        const ls_replicate_options *options,
-                                        ls_nest *outputs);
+LS_PLACED LS_MUST_USE ls_status ls_rewrite(ls_callback fn, void *user,
+                                           ls_nest inputs,
+                                           const ls_replicate_options *options,
+                                           ls_nest *outputs);
 
 // ls_rewrite of what serves and never trains: variables that `fn` makes are
 // read outside of the computation, through an op `<variable>/GuaranteeConst`
 // that promises that they do not change.
 //   LS_UNIMPLEMENTED  `fn` writes a variable, or reads one that it has not
 //                     made: names the op.
-LS_API LS_MUST_USE ls_status
+LS_PLACED LS_MUST_USE ls_status
 ls_rewrite_for_inference(ls_callback fn, void *user, ls_nest inputs,
                          const ls_replicate_options *options, ls_nest *outputs);
 //   LS_FAILED_PRECONDITION  no variable of the graph is read in that way.

@@ -46,14 +46,14 @@ typedef struct ls_training_loop {
 //   LS_INVALID_ARGUMENT     another number of arguments than is declared;
 //                           results that are not values and then ops, or not of
 //                           the inputs' types
-LS_API LS_MUST_USE ls_status ls_training_while(const ls_training_loop *loop,
-                                               ls_nest inputs,
-                                               ls_nest *outputs);
+LS_PLACED LS_MUST_USE ls_status ls_training_while(const ls_training_loop *loop,
+                                                  ls_nest inputs,
+                                                  ls_nest *outputs);
 // The same so many times; 0 and below: never. The condition is not looked at.
-LS_API LS_MUST_USE ls_status ls_training_repeat(int64_t times,
-                                                const ls_training_loop *loop,
-                                                ls_nest inputs,
-                                                ls_nest *outputs);
+LS_PLACED LS_MUST_USE ls_status ls_training_repeat(int64_t times,
+                                                   const ls_training_loop *loop,
+                                                   ls_nest inputs,
+                                                   ls_nest *outputs);
 
 #ifdef __cplusplus
 }
