@@ -43,9 +43,10 @@ typedef struct ls_feed {
   const ls_array *value;  // Lent.
 } ls_feed;
 
-// Runs what the fetches need. `fetches` is a lent nest of tensors and ops
-// (run for their effect: none in the results); `*results` gets the same
-// structure with arrays, in-out as in ls_function_call.
+// Runs what the fetches need. `fetches` is a lent nest of tensors, distributed
+// values of tensors, and ops (run for their effect: none in the results);
+// `*results` gets the same structure with arrays, in-out as in
+// ls_function_call.
 // Parts that need nothing of each other go on side by side where they wait, as
 // for a queue (LS_HOST_WAITS in host.h): on this thread, in turns.
 //   LS_CANCELLED            it was, by the thread's cancel (cancel.h) or by

@@ -117,8 +117,26 @@ static ls_status check_fetch(const request *r, ls_nest leaf) {
       graph == NULL ? "(failed)" : graph->name, own->name);
 }
 
-static ls_nest fetch_leaf(ls_nest leaf, void *user) {
+static ls_status refuse_fetch(ls_nest leaf) {
   char text[200];
+  return ls_invalid_argument("%s cannot be fetched: tensors and ops can (read "
+                             "a variable with ls_variable_read)",
+                             ls_nest_print(leaf, text, sizeof(text)));
+}
+
+// The components of a distributed value.
+static ls_nest fetch_components(const request *r, ls_nest leaf) {
+  const size_t count = ls_distributed_count(leaf);
+  for (size_t i = 0; i < count; ++i) {
+    const ls_nest part = ls_distributed_component(leaf, i);
+    const ls_status status =
+        part.kind == LS_KIND_TENSOR ? check_fetch(r, part) : refuse_fetch(leaf);
+    if (!ls_status_is_ok(status)) return ls_fail(status);
+  }
+  return ls_nest_retain(leaf);
+}
+
+static ls_nest fetch_leaf(ls_nest leaf, void *user) {
   ls_status status = ls_ok();
   switch (leaf.kind) {
   case LS_KIND_TENSOR:
@@ -127,14 +145,22 @@ static ls_nest fetch_leaf(ls_nest leaf, void *user) {
     return ls_status_is_ok(status) ? leaf : ls_fail(status);
   case LS_KIND_NONE:
     return leaf;
+  case LS_KIND_DISTRIBUTED:
+    return fetch_components(user, leaf);
   case LS_KIND_FAILED:
     return ls_nest_retain(leaf);
   default:
-    return LS_FAIL(LS_INVALID_ARGUMENT,
-                   "%s cannot be fetched: tensors and ops can (read a "
-                   "variable with ls_variable_read)",
-                   ls_nest_print(leaf, text, sizeof(text)));
+    return ls_fail(refuse_fetch(leaf));
   }
+}
+
+static size_t count_values(const ls_nest *leaves, size_t count) {
+  size_t values = 0;
+  for (size_t i = 0; i < count; ++i)
+    values += leaves[i].kind == LS_KIND_DISTRIBUTED
+                  ? ls_distributed_count(leaves[i])
+                  : leaves[i].kind == LS_KIND_TENSOR;
+  return values;
 }
 
 static ls_status gather_fetches(request *r, ls_nest fetches) {
@@ -142,18 +168,21 @@ static ls_status gather_fetches(request *r, ls_nest fetches) {
   LS_RETURN_IF_ERROR(ls_nest_status(r->fetches));
   r->num_leaves = ls_nest_num_leaves(r->fetches);
   r->leaves = ls_arena_new_array(&r->memory, ls_nest, 2 * r->num_leaves + 1);
-  r->refs = ls_arena_new_array(&r->memory, uint64_t, r->num_leaves + 1);
   r->targets = ls_arena_new_array(&r->memory, ls_op, r->num_leaves + 1);
-  r->outputs = ls_arena_new_array(&r->memory, void *, r->num_leaves + 1);
-  if (r->leaves == NULL || r->refs == NULL || r->targets == NULL ||
-      r->outputs == NULL)
-    return ls_out_of_memory();
+  if (r->leaves == NULL || r->targets == NULL) return ls_out_of_memory();
   ls_nest_flatten(r->fetches, r->leaves, r->num_leaves);
+  const size_t values = count_values(r->leaves, r->num_leaves);
+  r->refs = ls_arena_new_array(&r->memory, uint64_t, values + 1);
+  r->outputs = ls_arena_new_array(&r->memory, void *, values + 1);
+  if (r->refs == NULL || r->outputs == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < r->num_leaves; ++i) {
-    if (r->leaves[i].kind == LS_KIND_TENSOR)
-      r->refs[r->num_refs++] = r->leaves[i].as.tensor.ref;
-    if (r->leaves[i].kind == LS_KIND_OP)
-      r->targets[r->num_targets++] = r->leaves[i].as.op;
+    const ls_nest leaf = r->leaves[i];
+    const size_t parts = ls_distributed_count(leaf);
+    for (size_t k = 0; k < parts; ++k)
+      r->refs[r->num_refs++] = ls_distributed_component(leaf, k).as.tensor.ref;
+    if (leaf.kind == LS_KIND_TENSOR)
+      r->refs[r->num_refs++] = leaf.as.tensor.ref;
+    if (leaf.kind == LS_KIND_OP) r->targets[r->num_targets++] = leaf.as.op;
   }
   return ls_ok();
 }

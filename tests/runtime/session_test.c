@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/session.h"
 
+#include "lockstep/distributed.h"
 #include "lockstep/gradients.h"
 #include "support/expect.h"
 
@@ -82,6 +83,47 @@ static void a_run_does_what_its_fetches_need(void **state) {
   assert_true(ls_array_f64(w, 0) == 3 - 15.0 / 4);
   ls_array_release(w);
   ls_nest_release(both);
+  ls_nest_release(result);
+  ls_array_release(x);
+  teardown(&n);
+}
+
+static void a_distributed_value_comes_with_all_its_components(void **state) {
+  (void)state;
+  net n;
+  setup(&n);
+  init(&n);
+  ls_array *x = array_of(2, (double[]){1, 2});
+  const ls_feed feed = {n.x, x};
+  const ls_nest parts[] = {ls_leaf(n.y), ls_leaf(n.loss), ls_leaf(n.y)};
+  const ls_nest all =
+      LS_LIST(ls_nest_op(n.step), ls_nest_distributed(LS_PER_REPLICA, parts, 3),
+              ls_leaf(n.loss));
+  ls_nest result = {0};
+  for (int run = 0; run < 2; ++run) {  // Anew, and in place.
+    init(&n);
+    expect_ok(ls_session_run(n.session, all, &feed, 1, &result));
+    const ls_nest value = ls_nest_item(result, 1);
+    assert_int_equal(ls_distributed_count(value), 3);
+    assert_int_equal(ls_distributed_kind_of(value), LS_PER_REPLICA);
+    assert_true(item(ls_distributed_component(value, 0), 1) == 6);
+    assert_true(item(ls_distributed_component(value, 1), 0) == 22.5);
+    assert_ptr_equal(ls_nest_as_array(ls_distributed_component(value, 2)),
+                     ls_nest_as_array(ls_distributed_component(value, 0)));
+    assert_true(item(ls_nest_item(result, 2), 0) == 22.5);
+  }
+  // Components that are no tensors, or of another graph.
+  const ls_nest numbers[] = {ls_leaf(n.y), ls_nest_i64(1)};
+  const ls_nest failed[] = {ls_leaf(n.y), ls_leaf(ls_failed_tensor())};
+  const ls_nest bad[] = {ls_nest_distributed(LS_PER_REPLICA, numbers, 2),
+                         ls_nest_distributed(LS_MIRRORED, failed, 2)};
+  static const char *const says[] = {"cannot be fetched", "(failed)"};
+  for (int i = 0; i < 2; ++i) {
+    expect_status(ls_session_run(n.session, bad[i], &feed, 1, &result),
+                  LS_INVALID_ARGUMENT, says[i]);
+    ls_nest_release(bad[i]);
+  }
+  ls_nest_release(all);
   ls_nest_release(result);
   ls_array_release(x);
   teardown(&n);
@@ -343,6 +385,7 @@ static void each_run_sees_whether_a_variable_has_a_value(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_run_does_what_its_fetches_need),
+      cmocka_unit_test(a_distributed_value_comes_with_all_its_components),
       cmocka_unit_test(a_failed_run_leaves_the_results_as_they_were),
       cmocka_unit_test(a_batch_of_another_size_is_another_program),
       cmocka_unit_test(two_sessions_have_their_own_values),
