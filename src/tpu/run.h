@@ -24,6 +24,7 @@ typedef struct ls_tpu_run {
   ls_nest args;  // Of all replicas.
   ls_nest like;  // The structure of what `fn` has returned.
   size_t num_leaves;
+  uint8_t *parts;  // How many values each leaf is: slices are more than one.
 } ls_tpu_run;
 
 // All replicas' inputs, as ls_replicate takes them.
@@ -33,6 +34,14 @@ ls_status ls_tpu_run_inputs(const ls_tpu_run *run, ls_nest *out_inputs);
 ls_nest ls_tpu_run_args(const ls_tpu_run *run, ls_nest inputs);
 // The first input that has rows for each replica, where their number differs.
 ls_nest ls_tpu_run_examples(const ls_tpu_run *run, ls_nest inputs);
+
+// Inside of the computation: what `fn` has returned (taken over), as values and
+// ops behind each other; keeps its structure. run_results.c.
+ls_nest ls_tpu_run_flatten(ls_tpu_run *run, ls_nest made);
+// Outside: the replicas' results in that structure; `outputs` has a list of
+// values for each.
+ls_status ls_tpu_run_join(const ls_tpu_run *run, ls_nest outputs,
+                          ls_nest *out_result);
 
 // Of the strategies' class: check_run.
 ls_status ls_tpu_class_check_run(const ls_strategy *strategy,
