@@ -41,6 +41,9 @@ typedef struct ls_replicate_options {
   // by themselves. Default off.
   ls_flag soft_placement;
   ls_xla_options xla;
+  // Whether it is for TPUs. Default on; off, it is for the hosts' CPUs: every
+  // op has a form, and nothing is told of compiling it.
+  ls_flag use_tpu;
 } ls_replicate_options;
 
 // Builds the computation that `fn` makes in the current graph, a build graph or
@@ -62,8 +65,12 @@ LS_PLACED LS_MUST_USE ls_status
 ls_replicate(ls_callback fn, void *user, ls_nest inputs,
              const ls_replicate_options *options, ls_nest *outputs);
 // The same, with a string tensor that tells how compiling it went: empty when
-// it went well, else protobuf's form of a code (1) and a message (2). Fetching
-// it alone runs nothing.
+// it went well, else protobuf's form of a code (1) and a message (2). Where a
+// session fetches it alone, the computation is compiled, with all that it
+// gives, and not run: what the session fetches of it later takes that, if
+// nothing else is fetched along and feeds are of the same types. Placeholders
+// of known size need not be fed for that. With use_tpu off there is no tensor
+// (zeroed) but an op "compilation_status", which does nothing.
 LS_PLACED LS_MUST_USE ls_status
 ls_split_compile_and_replicate(ls_callback fn, void *user, ls_nest inputs,
                                const ls_replicate_options *options,

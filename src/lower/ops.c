@@ -5,6 +5,7 @@
 
 #include "base/runtime_internal.h"
 #include "base/values/half.h"
+#include "graph/gather/gather.h"
 
 ls_status ls_lower_scalar(ls_lower_scope *scope, ls_dtype dtype, double value,
                           const ls_node *origin, uint64_t *out_ref) {
@@ -360,11 +361,14 @@ ls_status lower_of_cluster(ls_lower_scope *scope, ls_node *node) {
                              ls_node_info(node)->name);
 }
 
-// A program that can give it has been compiled: an empty message.
+// What it was, or, as a program that can give it has been compiled, an empty
+// message.
 ls_status lower_compilation_result(ls_lower_scope *scope, ls_node *node) {
-  ls_array *array = NULL;
+  const ls_attr *told = ls_node_attr_named(node, LS_MARK_TOLD);
+  ls_array *array = told != NULL ? ls_array_retain(told->as.array) : NULL;
   uint64_t ref = 0;
-  LS_RETURN_IF_ERROR(ls_array_create(LS_DTYPE_STRING, LS_SCALAR, &array));
+  if (array == NULL)
+    LS_RETURN_IF_ERROR(ls_array_create(LS_DTYPE_STRING, LS_SCALAR, &array));
   const ls_attr attr = LS_OWN_A(VALUE, array);
   const ls_status status =
       ls_lower_make(scope, LS_OP_CONSTANT, NULL, 0, &attr, 1, node, &ref);

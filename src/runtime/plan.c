@@ -2,7 +2,10 @@
 #include "runtime/plan.h"
 
 #include "base/runtime_internal.h"
+#include "base/values/array_internal.h"
+#include "graph/gather/gather.h"
 #include "runtime/parts.h"
+#include "runtime/precompiled.h"
 #include "runtime/run.h"
 
 void ls_plan_destroy(ls_plan *plan) {
@@ -14,6 +17,7 @@ void ls_plan_destroy(ls_plan *plan) {
       ls_compiled_release(plan->parts[i]);
     }
     ls_release(plan->allocator, plan->parts);
+    ls_release(plan->allocator, plan->feeds);
     ls_result_map_deinit(&plan->results, plan->allocator);
     ls_release(plan->allocator, plan);
     plan = next;
@@ -70,19 +74,56 @@ static ls_status compile(ls_plan *plan, const ls_lower_request *all,
                               plan->num_parts);
 }
 
+static bool has_cluster(const ls_graph *graph, const char *cluster) {
+  for (size_t i = 0; i < graph->num_nodes; ++i) {
+    const ls_node *node = graph->nodes[i];
+    const char *mark = ls_node_mark(node, LS_MARK_REPLICATE);
+    if (mark != NULL && strcmp(mark, cluster) == 0) return true;
+    for (uint32_t r = 0; r < node->num_regions; ++r)
+      if (has_cluster(ls_graph_resolve(node->regions[r]), cluster)) return true;
+  }
+  return false;
+}
+
+// How computations compile that the gathered graph asks for and does not hold.
+static ls_status tell_compiled(ls_plan *plan, const ls_lower_request *all,
+                               ls_precompiled **precompiled, ls_graph *gathered,
+                               ls_arena *memory) {
+  for (size_t i = 0; i < gathered->num_nodes; ++i) {
+    ls_node *node = gathered->nodes[i];
+    if (node->type != LS_OP_TPU_COMPILATION_RESULT) continue;
+    const char *cluster = ls_node_mark(node, LS_MARK_COMPILED);
+    if (cluster == NULL || has_cluster(gathered, cluster)) continue;
+    ls_array *told = NULL;
+    LS_RETURN_IF_ERROR(
+        ls_precompile(precompiled, all, cluster, plan->store, memory, &told));
+    const ls_attr attr = {
+        .name = LS_MARK_TOLD, .kind = LS_ATTR_ARRAY, .as.array = told};
+    const ls_status status = ls_node_set_attr(gathered, node, &attr);
+    ls_array_release(told);
+    LS_RETURN_IF_ERROR(status);
+  }
+  return ls_ok();
+}
+
 // With its replicated computations gathered.
 static ls_status compile_gathered(ls_plan *plan, const ls_lower_request *all,
+                                  ls_precompiled **precompiled,
                                   ls_arena *memory) {
   ls_lower_request request = *all;
   ls_graph *copy = NULL;
   LS_RETURN_IF_ERROR(ls_lower_gather(&request, memory, &copy));
-  const ls_status status = compile(plan, &request, memory);
+  ls_status status = ls_ok();
+  if (copy != NULL && precompiled != NULL)
+    status = tell_compiled(plan, all, precompiled, copy, memory);
+  if (ls_status_is_ok(status)) status = compile(plan, &request, memory);
   ls_graph_free(copy);
   return status;
 }
 
 ls_status ls_plan_create(const ls_lower_request *request, ls_store *store,
-                         ls_arena *memory, ls_plan **out_plan) {
+                         ls_precompiled **precompiled, ls_arena *memory,
+                         ls_plan **out_plan) {
   ls_allocator *allocator = request->graph->allocator;
   ls_plan *plan = ls_new(allocator, ls_plan);
   if (plan == NULL) return ls_out_of_memory();
@@ -90,7 +131,8 @@ ls_status ls_plan_create(const ls_lower_request *request, ls_store *store,
   plan->store = store;
   ls_status status =
       ls_result_map_init(&plan->results, allocator, request->num_fetches);
-  if (ls_status_is_ok(status)) status = compile_gathered(plan, request, memory);
+  if (ls_status_is_ok(status))
+    status = compile_gathered(plan, request, precompiled, memory);
   if (ls_status_is_ok(status))
     *out_plan = plan;
   else
@@ -134,8 +176,44 @@ static ls_status run_parts(const ls_plan *plan, ls_run_args args,
   return status;
 }
 
-ls_status ls_plan_run(const ls_plan *plan, const ls_run_args *args,
-                      ls_arena *memory, bool *out_stale) {
+static ls_status run(const ls_plan *plan, const ls_run_args *args,
+                     ls_arena *memory, bool *out_stale) {
   if (plan->num_parts > 1) return run_parts(plan, *args, memory, out_stale);
   return ls_compiled_run(plan->parts[0], plan->store, args, out_stale);
+}
+
+// Programs of a whole computation: inputs in their order, and outputs that
+// nobody has asked for.
+static ls_status run_shared(const ls_plan *plan, ls_run_args args,
+                            ls_arena *memory, bool *out_stale) {
+  const ls_result_map *map = &plan->results;
+  const void **inputs =
+      ls_arena_new_array(memory, const void *, plan->num_feeds + 1);
+  ls_array **spare =
+      ls_arena_new_array(memory, ls_array *, map->num_outputs + 1);
+  void **outputs = ls_arena_new_array(memory, void *, map->num_outputs + 1);
+  if (inputs == NULL || spare == NULL || outputs == NULL)
+    return ls_out_of_memory();
+  for (size_t i = 0; i < plan->num_feeds; ++i)
+    inputs[i] = args.inputs[plan->feeds[i]];
+  memcpy(outputs, args.outputs, map->num_outputs * sizeof(*outputs));
+  args.inputs = inputs;
+  args.outputs = outputs;
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < map->num_outputs && ls_status_is_ok(status); ++i) {
+    if (map->uses[i] > 0) continue;
+    status = ls_array_create_unwritten(map->types[i].dtype, map->types[i].shape,
+                                       &spare[i]);
+    if (ls_status_is_ok(status)) outputs[i] = ls_array_mutable_data(spare[i]);
+  }
+  if (ls_status_is_ok(status)) status = run(plan, &args, memory, out_stale);
+  for (size_t i = 0; i < map->num_outputs; ++i)
+    ls_array_release(spare[i]);
+  return status;
+}
+
+ls_status ls_plan_run(const ls_plan *plan, const ls_run_args *args,
+                      ls_arena *memory, bool *out_stale) {
+  return plan->feeds != NULL ? run_shared(plan, *args, memory, out_stale)
+                             : run(plan, args, memory, out_stale);
 }

@@ -15,13 +15,20 @@ typedef struct ls_plan {
   size_t num_parts;
   ls_compiled **parts;
   ls_result_map results;
+  uint32_t *feeds;  // Of each input; NULL: input i is feed i.
+  size_t num_feeds;
 } ls_plan;
 
+typedef struct ls_precompiled ls_precompiled;  // See precompiled.h.
+
 // Compiles a request, whose `outputs` are the plan's to fill. `memory` is for
-// what is needed meanwhile.
+// what is needed meanwhile. Where it asks how a computation compiles that it
+// does not need, that is compiled too and goes to `precompiled`; NULL: it does
+// not.
 LS_MUST_USE ls_status ls_plan_create(const ls_lower_request *request,
-                                     ls_store *store, ls_arena *memory,
-                                     ls_plan **out_plan);
+                                     ls_store *store,
+                                     ls_precompiled **precompiled,
+                                     ls_arena *memory, ls_plan **out_plan);
 // It and those behind it. NULL is fine.
 void ls_plan_destroy(ls_plan *plan);
 

@@ -150,7 +150,7 @@ ls_status ls_results_open(ls_nest structure, const ls_result_map *map,
     *results = made;
   }
   for (size_t i = 0; i < map->num_outputs; ++i)
-    outputs[i] = ls_array_mutable_data(outputs[i]);
+    if (outputs[i] != NULL) outputs[i] = ls_array_mutable_data(outputs[i]);
   return ls_ok();
 }
 

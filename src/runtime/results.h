@@ -34,9 +34,9 @@ ls_status ls_result_map_finish(ls_result_map *map, ls_allocator *allocator,
 
 // Makes `*results` a nest of arrays, one an output, reusing what is there if it
 // fits and nobody else holds it. `outputs[i]` is where output i goes: data of
-// its array. `leaves` is scratch with room for as many leaves as the structure
-// has, twice. What was there is in `*out_former`, for ls_results_close, which
-// must follow unless this fails.
+// its array, NULL if no value is it. `leaves` is scratch with room for as many
+// leaves as the structure has, twice. What was there is in `*out_former`, for
+// ls_results_close, which must follow unless this fails.
 typedef struct ls_former_results {
   ls_nest nest;
   bool replaced;

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "base/threads/thread_state.h"
 #include "base/trace.h"
-#include "runtime/plan.h"
+#include "runtime/precompiled.h"
 #include "runtime/results.h"
 #include "runtime/state.h"
 
@@ -21,6 +21,7 @@ struct ls_session {
   ls_store *store;
   ls_mutex lock;  // Guards the plans.
   ls_map plans;   // Key -> plan.
+  ls_precompiled *precompiled;
   uint64_t runs;  // So far; those of a loop that counts steps are as many.
   // Closing: what ends the runs that are under way, how many they are (atomic),
   // and word of the last one.
@@ -62,6 +63,7 @@ void ls_session_destroy(ls_session *session) {
   for (size_t at = 0; ls_map_next(&session->plans, &at, &item);)
     ls_plan_destroy(item.value);
   ls_map_deinit(&session->plans);
+  ls_precompiled_destroy(session->precompiled);
   ls_store_destroy(session->store);
   ls_cancel_destroy(session->closing);
   ls_condition_deinit(&session->idle);
@@ -224,17 +226,22 @@ static ls_status gather_feeds(request *r, const ls_feed *feeds, size_t count) {
 
 static ls_status make_plan(request *r, ls_plan **out_plan) {
   ls_session *session = r->session;
-  return ls_plan_create(
-      &(ls_lower_request){.graph = session->graph,
-                          .fetches = r->refs,
-                          .num_fetches = r->num_refs,
-                          .feeds = r->feed_refs,
-                          .feed_types = r->feed_types,
-                          .num_feeds = r->num_feeds,
-                          .targets = r->targets,
-                          .num_targets = r->num_targets,
-                          .variables = ls_store_states(session->store)},
-      session->store, &r->memory, out_plan);
+  const ls_lower_request wanted = {.graph = session->graph,
+                                   .fetches = r->refs,
+                                   .num_fetches = r->num_refs,
+                                   .feeds = r->feed_refs,
+                                   .feed_types = r->feed_types,
+                                   .num_feeds = r->num_feeds,
+                                   .targets = r->targets,
+                                   .num_targets = r->num_targets,
+                                   .variables =
+                                       ls_store_states(session->store)};
+  LS_RETURN_IF_ERROR(
+      ls_plan_from_precompiled(session->precompiled, &wanted, out_plan));
+  return *out_plan != NULL
+             ? ls_ok()
+             : ls_plan_create(&wanted, session->store, &session->precompiled,
+                              &r->memory, out_plan);
 }
 
 static ls_status find_plan(request *r, ls_plan **out_plan) {
@@ -302,6 +309,10 @@ static ls_status run_plan(request *r, ls_nest *results, bool *out_stale) {
   ls_session *session = r->session;
   uint64_t step = __atomic_fetch_add(&session->runs, 1, __ATOMIC_RELAXED);
   if (ls_plan_draws(p)) LS_RETURN_IF_ERROR(read_global_step(session, &step));
+  if (p->results.num_outputs > r->num_leaves) {
+    r->outputs = ls_arena_new_array(&r->memory, void *, p->results.num_outputs);
+    if (r->outputs == NULL) return ls_out_of_memory();
+  }
   uint64_t steps = 1;
   ls_former_results former;
   LS_RETURN_IF_ERROR(ls_results_open(r->fetches, &p->results, r->leaves,

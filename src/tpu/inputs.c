@@ -118,7 +118,7 @@ static ls_status check_cores(const ls_replication *r) {
         ls_device_assignment_num_cores_per_replica(assignment));
   }
   const ls_pod *pod = ls_pod_of_job(r->graph->runtime, "");
-  if (pod == NULL || r->replicas == 1 ||
+  if (pod == NULL || r->replicas == 1 || r->options->use_tpu == LS_FLAG_OFF ||
       r->replicas == (size_t)ls_pod_num_cores(pod))
     return ls_ok();
   return ls_invalid_argument(

@@ -125,7 +125,7 @@ static ls_status add_metadata(ls_replication *r) {
   LS_RETURN_IF_ERROR(find_placement(r, &where));
   const ls_attr attrs[] = {
       LS_OWN_I(NUM_REPLICAS, (int64_t)r->replicas),
-      LS_OWN_B(USE_TPU, true),
+      LS_OWN_B(USE_TPU, o->use_tpu != LS_FLAG_OFF),
       LS_OWN_I(NUM_CORES_PER_REPLICA, where.cores),
       where.topology,
       LS_OWN_IS(DEVICE_ASSIGNMENT, where.numbers, where.count),
@@ -285,10 +285,16 @@ ls_status ls_replication_build(ls_replication *r, ls_callback fn, void *user,
 
 static ls_status add_compile_status(const ls_replication *r,
                                     ls_tensor *out_status) {
-  const ls_attr attr = {.name = "_tpu_compilation_status",
+  const ls_attr attr = {.name = LS_MARK_COMPILED,
                         .kind = LS_ATTR_STRING,
                         .as.string = r->context.name};
   LS_CONTROL_SCOPE(&r->metadata, 1);
+  if (r->options->use_tpu == LS_FLAG_OFF) {
+    *out_status = (ls_tensor){0};
+    const ls_op op = ls_op_add(
+        &(ls_op_spec){.type = LS_OP_NO_OP, .name = "compilation_status"});
+    return ls_op_is_failed(op) ? ls_graph_error(r->graph) : ls_ok();
+  }
   *out_status =
       ls_op_output(ls_op_add(&(ls_op_spec){.type = LS_OP_TPU_COMPILATION_RESULT,
                                            .attrs = &attr,
@@ -314,6 +320,8 @@ static ls_status check_options(const ls_replicate_options *options) {
   if ((unsigned)options->on_device_loop > LS_FLAG_OFF)
     return ls_invalid_argument("on_device_loop %d is no flag",
                                (int)options->on_device_loop);
+  if ((unsigned)options->use_tpu > LS_FLAG_OFF)
+    return ls_invalid_argument("use_tpu %d is no flag", (int)options->use_tpu);
   LS_RETURN_IF_ERROR(ls_check_xla_options(&options->xla));
   if (options->xla.dynamic_padder == LS_FLAG_OFF)
     return ls_unimplemented("a computation without the dynamic padder");

@@ -11,8 +11,9 @@ typedef ls_tpu_run run;
 
 enum { MOST_PARTS = 3 };
 
-// ---- Inside ------------------------------------------------------------------
-// How many of a top-level list are values: ops stand behind them.
+// ---- Inside
+// ------------------------------------------------------------------ How many
+// of a top-level list are values: ops stand behind them.
 static size_t count_values(ls_nest list) {
   size_t count = ls_nest_count(list);
   while (count > 0 && ls_nest_item(list, count - 1).kind == LS_KIND_OP)
@@ -98,15 +99,15 @@ ls_nest ls_tpu_run_flatten(run *r, ls_nest made) {
   return flat;
 }
 
-// ---- Outside -----------------------------------------------------------------
-// A replica's leaf whose first value is number `at`.
+// ---- Outside
+// ----------------------------------------------------------------- A replica's
+// leaf whose first value is number `at`.
 static ls_nest leaf_of(const run *r, ls_nest values, size_t i, size_t at) {
   if (r->parts[i] == 1) return ls_nest_retain(ls_nest_item(values, at));
-  return ls_nest_slices(ls_nest_item(values, at + 1),
-                        ls_nest_tensor(values, at),
-                        r->parts[i] == MOST_PARTS
-                            ? ls_nest_tensor(values, at + 2)
-                            : (ls_tensor){0});
+  return ls_nest_slices(
+      ls_nest_item(values, at + 1), ls_nest_tensor(values, at),
+      r->parts[i] == MOST_PARTS ? ls_nest_tensor(values, at + 2)
+                                : (ls_tensor){0});
 }
 
 // Leaf i of all replicas.
@@ -133,8 +134,8 @@ ls_status ls_tpu_run_join(const run *r, ls_nest outputs, ls_nest *out_result) {
     for (size_t i = 0; i < r->num_leaves; at += r->parts[i++])
       leaves[i] = join_leaf(r, outputs, i, at, room);
     ls_status_free(status);
-    status = ls_take_nest(ls_nest_pack(r->like, leaves, r->num_leaves),
-                          out_result);
+    status =
+        ls_take_nest(ls_nest_pack(r->like, leaves, r->num_leaves), out_result);
   }
   ls_release(allocator, leaves);
   ls_release(allocator, room);

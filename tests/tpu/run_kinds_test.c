@@ -11,7 +11,6 @@
 #include "support/tpu_runs.h"
 #include "support/tpu_strategies.h"
 
-
 // ---- Kinds of callables -----------------------------------------------------
 static int num_calls;
 static ls_nest add_number(ls_nest args, void *user) {
@@ -38,8 +37,8 @@ static const ls_object_type thing_type = {.name = "thing", .destroy = keep};
 
 static ls_function *concrete_of(ls_function *f) {
   ls_function *concrete = NULL;
-  const ls_nest like = LS_TUPLE(ls_nest_array(
-      array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){0})));
+  const ls_nest like = LS_TUPLE(
+      ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){0})));
   expect_ok(ls_function_make_concrete(f, like, &concrete));
   ls_nest_release(like);
   return concrete;
@@ -115,8 +114,7 @@ static void a_new_function_is_traced_anew_wherever_it_lies(void **state) {
   for (int i = 0; i < 20; ++i) {
     number = i;
     ls_function *f = function_of(add_number, &number);
-    expect_ok(
-        ls_strategy_run(runs.strategy, ls_traced(f), args, &runs.result));
+    expect_ok(ls_strategy_run(runs.strategy, ls_traced(f), args, &runs.result));
     assert_true(tpu_runs_number(&runs, -1, 1) == 6 + i);
     ls_function_release(f);
   }
@@ -140,9 +138,8 @@ static void run_two_callbacks(tpu_runs *runs) {
     for (int second = 0; second < 2; ++second) {
       ls_nest result = ls_none();
       const ls_callable callable =
-          runs->in_graph
-              ? ls_plain(return_constant, second ? &two : &one)
-              : ls_traced(second ? g : f);
+          runs->in_graph ? ls_plain(return_constant, second ? &two : &one)
+                         : ls_traced(second ? g : f);
       expect_ok(ls_strategy_run(runs->strategy, callable, ls_none(), &result));
       ls_nest_release(runs->result);
       runs->result = result;
@@ -159,7 +156,8 @@ static void callbacks_of_one_signature_stay_distinct(void **state) {
   tpu_runs_all(run_two_callbacks);
 }
 
-// ---- Where a run is refused ---------------------------------------------------
+// ---- Where a run is refused
+// ---------------------------------------------------
 typedef struct inner_run {
   ls_strategy *strategy;
   bool replicates;
@@ -208,10 +206,9 @@ static void refuse_inside(tpu_runs *runs) {
     LS_STRATEGY_SCOPE(other);
     ls_function *f = function_of(give_back, NULL);
     const ls_nest args = LS_TUPLE(tpu_runs_per_replica(runs, 1));
-    expect_status(
-        ls_strategy_run(runs->strategy, ls_traced(f), args, &result),
-        LS_FAILED_PRECONDITION,
-        ls_strategy_label(named ? other : runs->strategy));
+    expect_status(ls_strategy_run(runs->strategy, ls_traced(f), args, &result),
+                  LS_FAILED_PRECONDITION,
+                  ls_strategy_label(named ? other : runs->strategy));
     ls_nest_release(args);
     ls_function_release(f);
   }
@@ -229,21 +226,21 @@ static void runs_do_not_nest(void **state) {
   tpu_runs_all(refuse_inside);
 }
 
-// ---- Arguments of all replicas ------------------------------------------------
+// ---- Arguments of all replicas
+// ------------------------------------------------
 static ls_nest two_types(const tpu_runs *runs) {
   ls_nest items[TPU_RUNS_REPLICAS];
   for (int r = 0; r < runs->replicas; ++r)
-    items[r] = ls_nest_array(
-        array_of(r == 1 ? LS_DTYPE_I32 : LS_DTYPE_F32, LS_SCALAR,
-                 (const double[]){r}));
+    items[r] = ls_nest_array(array_of(r == 1 ? LS_DTYPE_I32 : LS_DTYPE_F32,
+                                      LS_SCALAR, (const double[]){r}));
   return ls_nest_distributed(LS_PER_REPLICA, items, (size_t)runs->replicas);
 }
 
 static ls_nest two_structures(const tpu_runs *runs) {
   ls_nest items[TPU_RUNS_REPLICAS];
   for (int r = 0; r < runs->replicas; ++r) {
-    const ls_nest leaf = ls_nest_array(
-        array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){r}));
+    const ls_nest leaf =
+        ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){r}));
     items[r] = r == 1 ? LS_TUPLE(leaf, ls_nest_f64(1)) : LS_TUPLE(leaf);
   }
   return ls_nest_distributed(LS_PER_REPLICA, items, (size_t)runs->replicas);
@@ -251,17 +248,17 @@ static ls_nest two_structures(const tpu_runs *runs) {
 
 static void refuse_differences(tpu_runs *runs) {
   if (runs->replicas == 1) return;
-  expect_status(tpu_runs_call(runs, give_back, NULL, NULL,
-                              LS_TUPLE(tpu_runs_per_replica(runs, 1),
-                                       two_types(runs)),
-                              ls_none()),
-                LS_INVALID_ARGUMENT,
-                "replica 0 has (i32, f32, f32), replica 1 has (i32, f32, i32)");
+  expect_status(
+      tpu_runs_call(runs, give_back, NULL, NULL,
+                    LS_TUPLE(tpu_runs_per_replica(runs, 1), two_types(runs)),
+                    ls_none()),
+      LS_INVALID_ARGUMENT,
+      "replica 0 has (i32, f32, f32), replica 1 has (i32, f32, i32)");
   if (!runs->in_graph) return;
   const ls_nest different = two_structures(runs);
   if (ls_nest_is_failed(different)) return;
-  expect_status(tpu_runs_call(runs, give_back, NULL, NULL,
-                              LS_TUPLE(different), ls_none()),
+  expect_status(tpu_runs_call(runs, give_back, NULL, NULL, LS_TUPLE(different),
+                              ls_none()),
                 LS_INVALID_ARGUMENT, "in input 1 of replica 1");
 }
 
@@ -275,19 +272,18 @@ static void replicas_have_the_same_inputs(void **state) {
   const ls_nest inputs =
       LS_LIST(LS_LIST(ls_nest_f64(1)), LS_LIST(ls_nest_f64(1), ls_nest_f64(2)));
   expect_status(ls_replicate(give_back, NULL, inputs, NULL, &c.outputs),
-                LS_INVALID_ARGUMENT,
-                "replica 0 has 1 inputs, replica 1 has 2");
+                LS_INVALID_ARGUMENT, "replica 0 has 1 inputs, replica 1 has 2");
   ls_nest_release(inputs);
   computation_close(&c);
 }
 
-// ---- Results ------------------------------------------------------------------
+// ---- Results
+// ------------------------------------------------------------------
 static ls_nest return_all_kinds(ls_nest args, void *user) {
   tpu_runs *runs = user;
   return LS_TUPLE(
       tpu_runs_variable(runs), ls_nest_f64(2.5), ls_nest_i64(4),
-      ls_nest_array(
-          array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){8})),
+      ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){8})),
       ls_nest_retain(ls_nest_item(args, 0)));
 }
 
@@ -322,10 +318,10 @@ static void refuse_other_results(tpu_runs *runs) {
 static ls_nest return_slices(ls_nest args, void *user) {
   const bool *const has_shape = user;
   const ls_tensor x = ls_nest_tensor(args, 0);
-  const ls_tensor rows = ls_concatenate(
-      (const ls_tensor[]){ls_reshape(x, LS_SHAPE(1)),
-                          ls_fill(LS_DTYPE_F32, LS_SHAPE(1), 9)},
-      2, 0);
+  const ls_tensor rows =
+      ls_concatenate((const ls_tensor[]){ls_reshape(x, LS_SHAPE(1)),
+                                         ls_fill(LS_DTYPE_F32, LS_SHAPE(1), 9)},
+                     2, 0);
   const ls_tensor indices = ls_iota(LS_DTYPE_I32, LS_SHAPE(2), 0);
   const ls_tensor shape = ls_fill(LS_DTYPE_I32, LS_SHAPE(1), 3);
   return LS_TUPLE(ls_leaf(ls_neg(x)),
@@ -337,9 +333,9 @@ static ls_nest return_slices(ls_nest args, void *user) {
 static void return_composites(tpu_runs *runs) {
   for (int with_shape = 0; with_shape < 2; ++with_shape) {
     bool has_shape = with_shape;
-    const ls_status status = tpu_runs_call(
-        runs, return_slices, &has_shape, NULL,
-        LS_TUPLE(tpu_runs_per_replica(runs, 1)), ls_none());
+    const ls_status status =
+        tpu_runs_call(runs, return_slices, &has_shape, NULL,
+                      LS_TUPLE(tpu_runs_per_replica(runs, 1)), ls_none());
     if (!runs->in_graph) {
       expect_status(status, LS_UNIMPLEMENTED, "slices as a result");
       continue;

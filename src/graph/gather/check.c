@@ -138,11 +138,15 @@ static ls_status check_op(void *self, ls_graph *graph, ls_node *node,
 }
 
 static ls_status check_ops(const ls_copying *c, const ls_cluster *cluster) {
-  op_check check = {.cluster = cluster,
-                    .soft = ls_node_int(cluster->metadata,
-                                        LS_ATTR_ID_ALLOW_SOFT_PLACEMENT) != 0};
+  const ls_node *metadata = cluster->metadata;
+  const ls_attr *use_tpu = ls_node_attr(metadata, LS_ATTR_ID_USE_TPU);
+  const bool on_cpus = use_tpu != NULL && use_tpu->as.i == 0;
+  op_check check = {
+      .cluster = cluster,
+      .soft = on_cpus ||
+              ls_node_int(metadata, LS_ATTR_ID_ALLOW_SOFT_PLACEMENT) != 0};
   LS_RETURN_IF_ERROR(visit_members(c, cluster, check_op, &check));
-  if (check.num_moved == 0) return ls_ok();
+  if (check.num_moved == 0 || on_cpus) return ls_ok();
   ls_log_limited(c->from->runtime, cluster->name, 1, LS_LOG_INFO, "tpu",
                  "%zu ops of computation '%s' have no form for a TPU and run "
                  "on its hosts",

@@ -20,6 +20,9 @@
 // The marks.
 #define LS_MARK_REPLICATE "_tpu_replicate"
 #define LS_MARK_OUTSIDE "_xla_outside_compilation"
+// Of what came of compiling a cluster: which, and in a copy what it was.
+#define LS_MARK_COMPILED "_tpu_compilation_status"
+#define LS_MARK_TOLD "_told"
 // Of metadata: on which core of each replica an outside compiled cluster
 // exchanges values, "cluster:core" each.
 #define LS_MARK_HOST_CORES "host_compute_core"
