@@ -73,6 +73,9 @@ enum {
   // `take` and `end`, which comes when the run does not need the values any
   // more: at its end, or before the op is called again.
   LS_HOST_GIVES = 1 << 5,
+  // Cores of a TPU have it too: in a computation for them it need not be
+  // outside.
+  LS_HOST_ON_CORES = 1 << 6,
 };
 
 struct ls_host_kernel {

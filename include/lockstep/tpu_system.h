@@ -85,6 +85,9 @@ typedef struct ls_tpu_resolver_options {
   // is there; else the environment's LS_LOCAL_POD, else "2x2".
   const char *local;
   int32_t queue_depth;  // Tuples that an infeed or outfeed holds. Default 64.
+  // Memory of a core: programs that need more do not compile. Default: no
+  // limit.
+  int64_t core_bytes;
   // How often a question is asked again for devices, and for metadata; how long
   // to wait before. Defaults 120, 288 and 1000.
   ls_opt device_retries, metadata_retries, retry_ms;
@@ -259,9 +262,13 @@ LS_API LS_MUST_USE ls_status ls_pod_print(const ls_pod *pod, char **out_text);
 // ---- Faults ----------------------------------------------------------------
 // What can go wrong with a pod, planned: a condition at a door through which
 // runs pass. Steps are what passes there, counted from 0 since the fault was
-// planned or the system was initialized: a call of a traced function by a TPU
-// strategy in eager, each take of a tuple from an infeed, each put of one into
-// an infeed or outfeed.
+// planned or the system was initialized: each compilation of a program with a
+// computation for its cores, each run of one, each take of a tuple from an
+// infeed, each put of one into an infeed or outfeed, each question for a host's
+// health.
+//
+// A run that was under way when the system was initialized anew is refused at
+// the next queue where it waits; later runs are compiled anew.
 typedef enum ls_pod_fault_kind {
   // The host is gone: calls and takes end with UNAVAILABLE, which names it. So
   // is a core. Variables are what the last whole step has left. It comes back
@@ -279,6 +286,16 @@ typedef enum ls_pod_fault_kind {
   // the fault's text.
   LS_POD_CORE_SLOW,
   LS_POD_OUTFEED_FAILS,
+  // A program for a core of the host does not compile: INVALID_ARGUMENT with
+  // the fault's text. Or a core has `bytes` of memory: what needs more does
+  // not compile.
+  LS_POD_COMPILE_FAILS,
+  LS_POD_MEMORY_SHORT,
+  // What the host says of its health: that it will go soon, nothing, or that it
+  // cannot tell.
+  LS_POD_HOST_LAME,
+  LS_POD_HOST_SILENT,
+  LS_POD_NO_HEARTBEAT,
 } ls_pod_fault_kind;
 
 // Zero in a field means what it says.
@@ -288,20 +305,44 @@ typedef struct ls_pod_fault {
   int64_t at_step;     // Steps before it happens.
   int64_t every;       // And then at each so-manieth; 0: once.
   int64_t nanos;       // How late or slow. Needed there.
-  const char *text;    // What the outfeed says. NULL: "planned". Copied.
+  int64_t bytes;       // What memory there is. Needed there.
+  const char *text;    // What the outfeed, or who compiles, says. NULL:
+                       // "planned". Copied.
 } ls_pod_fault;
 
 // Plans a fault. A name can do so too, behind the rest and as often as wanted:
-//   ,fault=KIND@hostH[.coreC][:stepK][:everyN][:DURATION]
-// KIND is preempt, lost, drop, late, change, close, slow or fail, as above, and
-// DURATION a number of ns, us, ms or s:
+//   ,fault=KIND@hostH[.coreC][:stepK][:everyN][:DURATION][:BYTES]
+// KIND is preempt, lost, drop, late, change, close, slow, fail, compile,
+// memory, lame, silent or noheartbeat, as above, DURATION a number of ns, us,
+// ms or s, and BYTES one of B, KiB, MiB or GiB:
 // "virtual:4x4,fault=preempt@host0:step9".
 //   LS_INVALID_ARGUMENT  no such kind, host or core; a number below 0; nothing
-//                        that says how late or slow.
+//                        that says how late or slow, or how much.
 LS_API LS_MUST_USE ls_status ls_pod_inject(ls_pod *pod,
                                            const ls_pod_fault *fault);
 // Nothing is wrong any more, also what has happened.
 LS_API void ls_pod_heal(ls_pod *pod);
+
+// ---- Hosts -----------------------------------------------------------------
+LS_API int32_t ls_pod_num_hosts(const ls_pod *pod);
+
+typedef enum ls_pod_health {
+  LS_POD_HEALTHY,
+  LS_POD_LAME,  // The host will go soon: save, and shut it down.
+} ls_pod_health;
+
+// Asks a host how it is, for at most `timeout_nanos` of the runtime's clock.
+//   LS_INVALID_ARGUMENT   no such host; a time below 1.
+//   LS_UNIMPLEMENTED      it cannot tell.
+//   LS_DEADLINE_EXCEEDED  it did not answer in time.
+//   LS_UNAVAILABLE        it is gone.
+LS_API LS_MUST_USE ls_status ls_pod_ask_health(ls_pod *pod, int32_t host,
+                                               int64_t timeout_nanos,
+                                               ls_pod_health *out_health);
+// Has a host go now: as if it were preempted, until the system is initialized
+// anew.
+//   LS_INVALID_ARGUMENT  no such host.
+LS_API LS_MUST_USE ls_status ls_pod_shut_down_host(ls_pod *pod, int32_t host);
 
 #ifdef __cplusplus
 }

@@ -35,6 +35,7 @@ static void free_runtime(ls_runtime *runtime) {
   ls_input_threads_destroy(runtime->inputs);
   ls_map_deinit(&runtime->log_counts);
   ls_span_seats_destroy(runtime);
+  ls_mutex_deinit(&runtime->timers.lock);
   ls_mutex_deinit(&runtime->lock);
   ls_debug_deinit(&runtime->debug, runtime->own);
   ls_counting_allocator_destroy(runtime->counting);
@@ -62,6 +63,7 @@ static ls_status init_runtime(ls_runtime *runtime,
       options->environment ? options->environment : system_environment;
   runtime->environment_user = options->environment_user;
   runtime->allocator = runtime->own;
+  LS_RETURN_IF_ERROR(ls_mutex_init(&runtime->timers.lock));
   LS_RETURN_IF_ERROR(ls_mutex_init_recursive(&runtime->lock));
   LS_RETURN_IF_ERROR(
       ls_debug_init(&runtime->debug, runtime->own, runtime->environment,

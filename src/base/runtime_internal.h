@@ -12,6 +12,7 @@
 #include "base/threads/host_threads.h"
 #include "base/threads/input_threads.h"
 #include "base/threads/threads.h"
+#include "base/threads/timers.h"
 #include "base/threads/workers.h"
 #include "lockstep/runtime.h"
 
@@ -61,12 +62,17 @@ struct ls_runtime {
   // Whether a device is a core of a TPU system that is initialized and stands
   // in this process. Set by who keeps such systems; NULL: there is none.
   bool (*has_core)(ls_runtime *runtime, const char *device);
+  // How programs for such systems are launched: engine/launch.h. NULL: no
+  // system was there yet.
+  const struct ls_launch_type *launches;
   int callbacks;             // Of users' that run now, but those of host calls.
   uint64_t progress;         // See below.
   int waiting_runs;          // For the host. Atomic.
   int64_t waited[LS_WAITS];  // Atomic: nanoseconds. See base/trace.h.
   struct ls_trace_log *trace;  // Atomic. NULL: nobody traces. See base/trace.h.
   struct ls_span_seats *span_seats;  // From the first trace on.
+
+  ls_timers timers;
 
   ls_mutex lock;    // Recursive. Guards what follows.
   ls_cores *cores;  // Looked at for the number of threads; the workers' then.

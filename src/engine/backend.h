@@ -78,6 +78,8 @@ typedef struct ls_program {
   ls_use *uses;
   ls_expectation *expects;
   size_t num_expects, expects_capacity;
+  ls_object **launches;  // Of its computations for cores: engine/launch.h.
+  size_t num_launches, launches_capacity;
   bool apart;  // New values go to buffers of their own; see `rebind`.
   uint64_t fingerprint[2];  // Of the body; see graph/identity.h.
 } ls_program;

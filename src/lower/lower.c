@@ -33,6 +33,9 @@ static void destroy_program(ls_object *object) {
   for (size_t i = 0; i < program->num_expects; ++i)
     ls_object_release(program->expects[i].variable);
   ls_release(allocator, program->expects);
+  for (size_t i = 0; i < program->num_launches; ++i)
+    ls_object_release(program->launches[i]);
+  ls_release(allocator, program->launches);
   ls_graph_free(program->body);
   ls_release(allocator, program);
 }
@@ -202,8 +205,10 @@ ls_status ls_lower(ls_backend *backend, const ls_lower_request *request,
                      .program = program,
                      .variables = &request->variables};
   ls_map_init(&all.stacks, allocator);
+  ls_text_init(&all.launched, allocator);
   const ls_status status = lower_request(backend, &all, request);
   ls_map_deinit(&all.stacks);
+  ls_text_deinit(&all.launched);
   ls_release(allocator, all.containers);
   ls_release(allocator, all.met);
   if (ls_status_is_ok(status))

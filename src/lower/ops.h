@@ -11,6 +11,10 @@
 #include "lockstep/ops.def"
 #undef LS_OP
 
+// Lists the launch of the computation that a node is of, if it is for cores and
+// not listed yet.
+ls_status ls_lower_launch(ls_lower_scope *scope, ls_node *node);
+
 // The type of the node's first result from what its operands are now.
 ls_status ls_lower_infer(ls_lower_scope *scope, const ls_node *node,
                          ls_type *out_type);

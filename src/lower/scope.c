@@ -117,6 +117,7 @@ static ls_status lower_one(ls_lower_scope *scope, ls_node *node) {
   ls_status status = ls_ok();
   if ((ls_node_info(node)->traits & LS_OP_BUILD_ONLY) && node->num_regions == 0)
     status = ls_lower_infer(scope, node, &unused);
+  if (ls_status_is_ok(status)) status = ls_lower_launch(scope, node);
   if (ls_status_is_ok(status)) status = lower_table[node->type](scope, node);
   if (ls_status_is_ok(status)) return status;
   char text[LS_MAX_FULL_NAME];

@@ -3,6 +3,7 @@
 
 #include "base/runtime_internal.h"
 #include "base/trace.h"
+#include "engine/launch.h"
 #include "graph/text/print.h"
 #include "runtime/state.h"
 
@@ -75,6 +76,8 @@ static ls_status cache_key(const ls_program *program, ls_text *key) {
                          sizeof(expects->initialized));
   }
   key_objects(program->body, key);
+  for (size_t i = 0; i < program->num_launches; ++i)
+    program->runtime->launches->identify(program->launches[i], key);
   return ls_text_status(key);
 }
 
@@ -171,6 +174,18 @@ static ls_status make_executable(ls_compiled *compiled) {
   return backend->vtable->compile(backend, program, &compiled->executable);
 }
 
+// Of its computations for cores.
+static ls_status check_launches(const ls_compiled *compiled) {
+  const ls_program *program = compiled->program;
+  if (program->num_launches == 0) return ls_ok();
+  const ls_plan_facts facts =
+      compiled->backend->vtable->facts(compiled->executable);
+  for (size_t i = 0; i < program->num_launches; ++i)
+    LS_RETURN_IF_ERROR(program->runtime->launches->check(program->launches[i],
+                                                         program, &facts));
+  return ls_ok();
+}
+
 static ls_status compile(ls_backend *backend, ls_program *program,
                          ls_compiled **out_compiled) {
   ls_allocator *allocator = ls_runtime_allocator(backend->runtime);
@@ -183,6 +198,7 @@ static ls_status compile(ls_backend *backend, ls_program *program,
   compiled->draws = draws(program->body);
   ls_status status = list_touches(compiled);
   if (ls_status_is_ok(status)) status = make_executable(compiled);
+  if (ls_status_is_ok(status)) status = check_launches(compiled);
   if (ls_status_is_ok(status))
     *out_compiled = compiled;
   else

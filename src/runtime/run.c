@@ -4,6 +4,7 @@
 // turn at the gate.
 #include "runtime/run.h"
 #include "base/cancel.h"
+#include "engine/launch.h"
 #include "graph/text/print.h"
 #include "runtime/compiled.h"
 
@@ -113,8 +114,28 @@ static bool is_settled(const ls_compiled *compiled, const ls_store *store) {
          ls_store_changes(store);
 }
 
+// Whether what its computations are launched by still stands for it.
+static bool can_launch(const ls_program *program) {
+  for (size_t i = 0; i < program->num_launches; ++i)
+    if (!program->runtime->launches->is_current(program->launches[i]))
+      return false;
+  return true;
+}
+
+// Each of its computations for cores begins.
+static ls_status launch(const ls_program *program, bool *out_stale) {
+  if (program->num_launches == 0) return ls_ok();
+  *out_stale = !can_launch(program);
+  if (*out_stale)
+    return LS_STATUS(LS_ABORTED, "a system was initialized anew meanwhile");
+  for (size_t i = 0; i < program->num_launches; ++i)
+    LS_RETURN_IF_ERROR(program->runtime->launches->pass(program->launches[i]));
+  return ls_ok();
+}
+
 bool ls_compiled_fits(const ls_compiled *compiled, const ls_store *store) {
   const ls_program *program = compiled->program;
+  if (program->num_launches > 0 && !can_launch(program)) return false;
   if (is_settled(compiled, store)) return true;
   for (size_t i = 0; i < program->num_expects; ++i)
     if (ls_store_has_value(store,
@@ -254,7 +275,8 @@ ls_status ls_run_start(ls_run *run, ls_compiled *compiled, ls_store *store,
                                                               : LS_HOLD_SHORT}};
   run->args.cancels[0] = ls_cancel_current();
   run->access.cancels = run->args.cancels;
-  ls_status status = begin(run, out_stale);
+  ls_status status = launch(compiled->program, out_stale);
+  if (ls_status_is_ok(status)) status = begin(run, out_stale);
   if (*out_stale && args->steps != NULL) *args->steps = 0;
   if (ls_status_is_ok(status))
     status = compiled->backend->vtable->start(run->bound->instance, &run->args);

@@ -10,6 +10,7 @@
 #include "tpu/feed_call.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 
 #include "base/runtime_internal.h"
 
@@ -63,7 +64,7 @@ static ls_status enter(ls_host_call *call, size_t num_tuples,
   self->feed = feed;
   self->call = call;
   self->at = 0;
-  self->is_cancelled = self->has_tuples = false;
+  self->is_cancelled = self->is_parked = self->has_tuples = false;
   self->waits_for = NULL;
   self->closings = 0;
   self->status = NULL;
@@ -130,6 +131,27 @@ static void told(void *user) {
   ls_mutex_lock(&self->lock);
   ls_mutex_unlock(&self->lock);
   go_on(self);
+}
+
+// The time has passed for which it was parked.
+static void unpark(ls_timer *timer) {
+  ls_feed_call *self =
+      (ls_feed_call *)((char *)timer - offsetof(ls_feed_call, timer));
+  ls_mutex_lock(&self->lock);
+  self->is_parked = false;
+  ls_mutex_unlock(&self->lock);
+  go_on(self);
+}
+
+// Leaves it alone for a time: as one that waits. False: it is cancelled.
+static bool park(ls_feed_call *self, int64_t nanos) {
+  ls_mutex_lock(&self->lock);
+  const bool is_parked = !self->is_cancelled;
+  self->is_parked = is_parked;
+  self->timer.fn = unpark;
+  if (is_parked) ls_timer_set(self->call->runtime, &self->timer, nanos);
+  ls_mutex_unlock(&self->lock);
+  return is_parked;
 }
 
 typedef enum outcome { WAITS, TRIES, ENDS } outcome;
@@ -329,6 +351,8 @@ static bool step_put(ls_feed_call *self) {
       fill(call, self->at, *tuple);
       status = pass_put(self, queue);
       if (!ls_status_is_ok(status)) return fail(self, status);
+      if (self->passing.nanos > 0)
+        return !park(self, self->passing.nanos) && fail_cancelled(self);
     }
     bool pushed = self->passing.loses;
     if (pushed)
@@ -353,7 +377,22 @@ static bool step_put(ls_feed_call *self) {
   return true;
 }
 
+// What was waited for is another system's by now.
+static bool is_over(const ls_feed_call *self) {
+  const ls_feed_targets *targets = self->targets;
+  return ls_pod_generation(targets->pod) != targets->generation;
+}
+
 static bool step(ls_feed_call *self) {
+  if (is_over(self))
+    return fail(self, ls_failed_precondition(
+                          "the TPU system '%s' was %s while a run waited for "
+                          "its %s",
+                          self->targets->pod->name,
+                          ls_pod_is_initialized(self->targets->pod)
+                              ? "initialized anew"
+                              : "shut down",
+                          ls_feed_word(self->feed)));
   switch (self->feed->kind) {
   case LS_INFEED_DEQUEUE:
   case LS_OUTFEED_DEQUEUE:
@@ -365,7 +404,12 @@ static bool step(ls_feed_call *self) {
   }
 }
 
-void ls_feed_call_go_on(ls_feed_call *self) { go_on(self); }
+void ls_feed_call_go_on(ls_feed_call *self, int64_t nanos) {
+  if (nanos == 0)
+    go_on(self);
+  else if (!park(self, nanos) && fail_cancelled(self))
+    ls_host_done(self->call, ls_ok());
+}
 
 // ---- Beginning and ending --------------------------------------------------
 ls_status ls_feed_call_begin(ls_host_call *call, size_t num_tuples,
@@ -397,9 +441,12 @@ void ls_feed_call_cancel(ls_feed_call *self) {
   ls_mutex_lock(&self->lock);
   self->is_cancelled = true;
   const bool waits =
-      self->waits_for != NULL &&
-      ls_queue_withdraw(self->waits_for, takes ? LS_QUEUE_POP : LS_QUEUE_PUSH,
-                        &self->waiter);
+      self->is_parked
+          ? ls_timer_clear(self->call->runtime, &self->timer)
+          : self->waits_for != NULL &&
+                ls_queue_withdraw(self->waits_for,
+                                  takes ? LS_QUEUE_POP : LS_QUEUE_PUSH,
+                                  &self->waiter);
   ls_mutex_unlock(&self->lock);
   if (waits && fail_cancelled(self)) ls_host_done(self->call, ls_ok());
 }

@@ -4,6 +4,7 @@
 #ifndef LS_TPU_FEED_CALL_H_
 #define LS_TPU_FEED_CALL_H_
 
+#include "base/threads/timers.h"
 #include "tpu/feed.h"
 #include "tpu/pod_fault.h"
 
@@ -19,7 +20,8 @@ struct ls_feed_call {
   ls_mutex lock;  // Guards what follows, and is held where it begins to wait.
   ls_queue_waiter waiter;
   ls_queue *waits_for;  // Where the waiter is, or was.
-  bool is_cancelled;
+  bool is_cancelled, is_parked;
+  ls_timer timer;  // Parked: until it is called.
   // Of who tries, or has found it waiting and has withdrawn the waiter.
   uint64_t closings;       // Seen so far; see wait_for_tuple.
   bool has_tuples;         // Of INFEED_READY: its result.
@@ -48,8 +50,8 @@ bool ls_feed_piece_at(const ls_feed_call *self, size_t i, size_t k,
 // A call with its queues, and room for so many tuples.
 LS_MUST_USE ls_status ls_feed_call_begin(ls_host_call *call, size_t num_tuples,
                                          ls_feed_call **out_call);
-// Tries, until it is over or waits.
-void ls_feed_call_go_on(ls_feed_call *self);
+// Tries, until it is over or waits; begins to when so much time has passed.
+void ls_feed_call_go_on(ls_feed_call *self, int64_t nanos);
 // Ends one that waits.
 void ls_feed_call_cancel(ls_feed_call *self);
 // How it went. Gives the tuples back that there are, and the call.

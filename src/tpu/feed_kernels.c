@@ -9,22 +9,25 @@ static size_t most_tuples(const ls_host_call *call) {
   return (size_t)(call->num_replicas * ls_feed_of(call)->num_cores);
 }
 
-// Cores begin a step where they take their tuples.
-static ls_status pass_take(const ls_feed_call *self) {
+// Cores begin a step where they take their tuples: as late as the slowest.
+static ls_status pass_take(const ls_feed_call *self, int64_t *out_nanos) {
   ls_pod_passing passing;
   for (size_t i = 0; i < self->count && self->feed->kind == LS_INFEED_DEQUEUE;
-       ++i)
+       ++i) {
     LS_RETURN_IF_ERROR(ls_pod_pass(ls_feed_queue_at(self, i)->core,
                                    LS_DOOR_DEQUEUE, &passing));
+    if (passing.nanos > *out_nanos) *out_nanos = passing.nanos;
+  }
   return ls_ok();
 }
 
 static ls_status start_take(ls_host_call *call) {
   ls_feed_call *self = NULL;
   LS_RETURN_IF_ERROR(ls_feed_call_begin(call, most_tuples(call), &self));
-  const ls_status status = pass_take(self);
+  int64_t nanos = 0;
+  const ls_status status = pass_take(self, &nanos);
   if (ls_status_is_ok(status))
-    ls_feed_call_go_on(self);
+    ls_feed_call_go_on(self, nanos);
   else
     ls_status_free(ls_feed_call_end(self, 0));  // It has begun nothing.
   return status;
@@ -37,7 +40,7 @@ static ls_status start_ready(ls_host_call *call) {
       call->num_inputs == 0 || *(const uint8_t *)call->inputs[0] != 0;
   LS_RETURN_IF_ERROR(ls_feed_call_begin(call, most_tuples(call), &self));
   if (is_wanted)
-    ls_feed_call_go_on(self);
+    ls_feed_call_go_on(self, 0);
   else
     ls_host_done(call, ls_ok());
   return ls_ok();
@@ -71,7 +74,7 @@ static ls_status start_put(ls_host_call *call) {
   ls_feed_call *self = NULL;
   LS_RETURN_IF_ERROR(check_inputs(call));
   LS_RETURN_IF_ERROR(ls_feed_call_begin(call, 1, &self));
-  ls_feed_call_go_on(self);
+  ls_feed_call_go_on(self, 0);
   return ls_ok();
 }
 
@@ -190,20 +193,23 @@ static uint64_t order(const ls_object *state) {
   return hash | 1;
 }
 
-enum { WAITS_HERE = LS_HOST_INLINE | LS_HOST_WAITS };
+enum {
+  WAITS_HERE = LS_HOST_INLINE | LS_HOST_WAITS,
+  ON_CORES = WAITS_HERE | LS_HOST_ALL | LS_HOST_ON_CORES,
+};
 
 static const ls_host_kernel kernels[] = {
     [LS_INFEED_DEQUEUE] = {.name = "infeed_dequeue",
                            .infer = infer_types,
                            .start = start_take,
-                           .flags = WAITS_HERE | LS_HOST_ALL | LS_HOST_ENDS,
+                           .flags = ON_CORES | LS_HOST_ENDS,
                            .take = take_tuples,
                            .cancel = cancel_call,
                            .tell = tell,
                            .order = order},
     [LS_OUTFEED_ENQUEUE] = {.name = "outfeed_enqueue",
                             .start = start_put,
-                            .flags = WAITS_HERE | LS_HOST_ALL,
+                            .flags = ON_CORES,
                             .take = leave_put,
                             .cancel = cancel_call,
                             .tell = tell,
@@ -211,7 +217,7 @@ static const ls_host_kernel kernels[] = {
     [LS_INFEED_READY] = {.name = "infeed_ready",
                          .infer = infer_ready,
                          .start = start_ready,
-                         .flags = WAITS_HERE | LS_HOST_ALL,
+                         .flags = ON_CORES,
                          .take = take_ready,
                          .cancel = cancel_call,
                          .tell = tell,

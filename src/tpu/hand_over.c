@@ -126,6 +126,7 @@ static ls_status put(const ls_core_queue *queue, sleeper *self, ls_nest list) {
 // which is taken over.
 static ls_status pass(ls_core *core, ls_nest *list, ls_pod_passing *passing) {
   LS_RETURN_IF_ERROR(ls_pod_pass(core, LS_DOOR_ENQUEUE, passing));
+  if (passing->nanos > 0) ls_runtime_sleep(core->pod->runtime, passing->nanos);
   if (!passing->changes) return ls_ok();
   ls_nest_release(*list);
   *list = ls_none();

@@ -49,6 +49,14 @@ ls_pod *ls_pod_next(ls_runtime *runtime, size_t *position) {
   return pod;
 }
 
+static void reset_queues(ls_pod *pod) {
+  ls_mutex_lock(&pod->lock);
+  const ls_core_queues *queues = pod->queues;
+  ls_mutex_unlock(&pod->lock);
+  for (int32_t i = 0; queues != NULL && i < ls_pod_num_cores(pod); ++i)
+    queues->reset(&pod->cores[i]);
+}
+
 void ls_pod_shut_down(ls_pod *pod) {
   ls_runtime_lock(pod->runtime);
   ls_tpu_state *state = ls_tpu_state_find(pod->runtime);
@@ -60,7 +68,9 @@ void ls_pod_shut_down(ls_pod *pod) {
   if (was_there) --state->num_pods;
   __atomic_store_n(&pod->generation, 0, __ATOMIC_RELEASE);
   ls_runtime_unlock(pod->runtime);
-  if (was_there) ls_object_release(pod);
+  if (!was_there) return;
+  reset_queues(pod);  // Who waits there waits in vain.
+  ls_object_release(pod);
 }
 
 // ---- Making ----------------------------------------------------------------
@@ -168,6 +178,7 @@ static ls_status make_pod(ls_runtime *runtime, const char *name,
   pod->allocator = allocator;
   pod->queue_depth =
       shape->queue_depth > 0 ? shape->queue_depth : LS_INFEED_DEPTH;
+  pod->core_bytes = shape->core_bytes;
   memcpy(pod->mesh, shape->mesh, sizeof(pod->mesh));
   pod->num_hosts = shape->hosts;
   pod->cores_per_host = shape->mesh[0] * shape->mesh[1] * shape->mesh[2] *
@@ -226,6 +237,10 @@ static ls_status check_same(const ls_pod *pod, const ls_pod_shape *shape) {
     return ls_failed_precondition(
         "pod '%s' has queues of %d tuples, not of %d: shut it down first",
         pod->name, pod->queue_depth, shape->queue_depth);
+  if (shape->core_bytes > 0 && shape->core_bytes != pod->core_bytes)
+    return ls_failed_precondition(
+        "pod '%s' has cores of %lld bytes, not of %lld: shut it down first",
+        pod->name, (long long)pod->core_bytes, (long long)shape->core_bytes);
   return ls_ok();
 }
 
@@ -252,11 +267,7 @@ void ls_pod_initialize(ls_pod *pod) {
     __atomic_store_n(&pod->generation, ++state->generations, __ATOMIC_RELEASE);
   ls_runtime_unlock(pod->runtime);
   ls_pod_restart_faults(pod);
-  ls_mutex_lock(&pod->lock);
-  const ls_core_queues *queues = pod->queues;
-  ls_mutex_unlock(&pod->lock);
-  for (int32_t i = 0; queues != NULL && i < ls_pod_num_cores(pod); ++i)
-    queues->reset(&pod->cores[i]);
+  reset_queues(pod);
 }
 
 static ls_status no_such_core(const char *device, const ls_device_parts *parts,

@@ -48,6 +48,7 @@ struct ls_pod {
   int32_t mesh[LS_MESH_RANK];  // Chips by x, y and z, cores of a chip.
   int32_t num_hosts, cores_per_host;
   int32_t queue_depth;  // Tuples a queue holds.
+  int64_t core_bytes;   // Memory of a core; 0: no limit.
   ls_core *cores;       // By host, then by ordinal.
   ls_topology *topology;
   char *planned;  // The faults that it was made with; "" for none.
@@ -69,6 +70,7 @@ typedef struct ls_pod_shape {
   int32_t mesh[LS_MESH_RANK];  // Each at least 1.
   int32_t hosts;               // Divides mesh[0]: they split x.
   int32_t queue_depth;         // Tuples a queue holds; 0: the default.
+  int64_t core_bytes;          // Memory of a core; 0: no limit.
   const char *faults;          // ",fault=...,fault=..."; NULL or "": none.
 } ls_pod_shape;
 

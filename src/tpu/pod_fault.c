@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tpu/pod_fault.h"
 
-#include <ctype.h>
-#include <stdio.h>
-
 #include "base/require.h"
+#include "tpu/pod_fault_kinds.h"
 
 // A fault that is planned.
 struct ls_planned_fault {
@@ -15,39 +13,12 @@ struct ls_planned_fault {
   bool happened;
 };
 
-// ---- The table of them -----------------------------------------------------
-// Where each kind stands, and what a name calls it.
-typedef struct kind_row {
-  const char *name;
-  unsigned doors;
-  bool of_host;  // Any of its cores.
-  bool stays;    // Until the system begins anew.
-  bool needs_nanos;
-} kind_row;
-
-enum {
-  RUN = 1 << LS_DOOR_RUN,
-  DEQUEUE = 1 << LS_DOOR_DEQUEUE,
-  ENQUEUE = 1 << LS_DOOR_ENQUEUE,
-  OUTFEED = 1 << LS_DOOR_OUTFEED,
-};
-
-static const kind_row kinds[] = {
-    [LS_POD_HOST_PREEMPTED] = {"preempt", RUN | DEQUEUE, true, true, false},
-    [LS_POD_CORE_LOST] = {"lost", RUN | DEQUEUE, false, true, false},
-    [LS_POD_TUPLE_LOST] = {"drop", ENQUEUE, false, false, false},
-    [LS_POD_TUPLE_LATE] = {"late", ENQUEUE, false, false, true},
-    [LS_POD_TUPLE_CHANGED] = {"change", ENQUEUE, false, false, false},
-    [LS_POD_INFEED_CLOSED] = {"close", ENQUEUE, false, false, false},
-    [LS_POD_CORE_SLOW] = {"slow", RUN | DEQUEUE, false, false, true},
-    [LS_POD_OUTFEED_FAILS] = {"fail", OUTFEED, false, false, false},
-};
-
+// ---- Planning ----------------------------------------------------------------
 static ls_status check_fault(const ls_pod *pod, const ls_pod_fault *fault) {
-  if ((size_t)fault->kind >= LS_COUNT_OF(kinds))
+  if ((unsigned)fault->kind >= LS_POD_FAULT_KINDS)
     return ls_invalid_argument("there is no kind %d of fault",
                                (int)fault->kind);
-  const kind_row *row = &kinds[fault->kind];
+  const ls_pod_fault_row *row = &ls_pod_fault_rows[fault->kind];
   if (fault->host < 0 || fault->host >= pod->num_hosts || fault->core < 0 ||
       fault->core >= pod->cores_per_host)
     return ls_invalid_argument(
@@ -55,22 +26,25 @@ static ls_status check_fault(const ls_pod *pod, const ls_pod_fault *fault) {
         "0 to %d of cores 0 to %d",
         row->name, fault->host, fault->core, pod->name, pod->num_hosts - 1,
         pod->cores_per_host - 1);
-  if (fault->at_step < 0 || fault->every < 0 || fault->nanos < 0)
+  if (fault->at_step < 0 || fault->every < 0 || fault->nanos < 0 ||
+      fault->bytes < 0)
     return ls_invalid_argument(
-        "fault %s at step %lld, every %lld, for %lld ns: "
-        "none can be below 0",
+        "fault %s at step %lld, every %lld, for %lld ns, of %lld bytes: none "
+        "can be below 0",
         row->name, (long long)fault->at_step, (long long)fault->every,
-        (long long)fault->nanos);
+        (long long)fault->nanos, (long long)fault->bytes);
   if (row->needs_nanos && fault->nanos == 0)
     return ls_invalid_argument("fault %s says nothing of how long: it needs "
                                "nanos",
                                row->name);
+  if (row->needs_bytes && fault->bytes == 0)
+    return ls_invalid_argument("fault %s says nothing of how much: it needs "
+                               "bytes",
+                               row->name);
   return ls_ok();
 }
 
-ls_status ls_pod_inject(ls_pod *pod, const ls_pod_fault *fault) {
-  LS_REQUIRE(pod);
-  LS_REQUIRE(fault);
+static ls_status plan(ls_pod *pod, const ls_pod_fault *fault, bool happened) {
   LS_RETURN_IF_ERROR(check_fault(pod, fault));
   const char *text = fault->text != NULL ? fault->text : "planned";
   char *kept = ls_copy_text(pod->allocator, text, strlen(text));
@@ -80,7 +54,8 @@ ls_status ls_pod_inject(ls_pod *pod, const ls_pod_fault *fault) {
                             pod->num_faults + 1, sizeof(*pod->faults));
   if (fits) {
     struct ls_planned_fault *planned = &pod->faults[pod->num_faults];
-    *planned = (struct ls_planned_fault){.fault = *fault};
+    *planned = (struct ls_planned_fault){.fault = *fault,
+                                         .happened = happened};
     planned->fault.text = kept;
     __atomic_store_n(&pod->num_faults, pod->num_faults + 1, __ATOMIC_RELEASE);
   }
@@ -88,6 +63,12 @@ ls_status ls_pod_inject(ls_pod *pod, const ls_pod_fault *fault) {
   if (fits) return ls_ok();
   ls_release(pod->allocator, kept);
   return ls_out_of_memory();
+}
+
+ls_status ls_pod_inject(ls_pod *pod, const ls_pod_fault *fault) {
+  LS_REQUIRE(pod);
+  LS_REQUIRE(fault);
+  return plan(pod, fault, false);
 }
 
 void ls_pod_heal(ls_pod *pod) {
@@ -120,10 +101,12 @@ void ls_pod_restart_faults(ls_pod *pod) {
 static bool happens(struct ls_planned_fault *planned, const ls_core *core,
                     ls_pod_door door) {
   const ls_pod_fault *fault = &planned->fault;
-  const kind_row *row = &kinds[fault->kind];
-  if ((row->doors & 1u << door) == 0 || core->host != fault->host ||
+  const ls_pod_fault_row *row = &ls_pod_fault_rows[fault->kind];
+  if (((row->doors | row->felt) & 1u << door) == 0 ||
+      core->host != fault->host ||
       (!row->of_host && core->ordinal != fault->core))
     return false;
+  if ((row->doors & 1u << door) == 0) return planned->happened;
   if (planned->counted == NULL) planned->counted = core;
   if (planned->happened && row->stays) return true;
   if (planned->counted != core) return false;
@@ -137,7 +120,6 @@ static bool happens(struct ls_planned_fault *planned, const ls_core *core,
 // What comes of all that happen at once.
 typedef struct effect {
   ls_status status;  // The first.
-  int64_t nanos;
   ls_pod_passing passing;
 } effect;
 
@@ -175,7 +157,27 @@ static void apply(const struct ls_planned_fault *planned, const ls_core *core,
     break;
   case LS_POD_TUPLE_LATE:
   case LS_POD_CORE_SLOW:
-    out->nanos += fault->nanos;
+    out->passing.nanos += fault->nanos;
+    break;
+  case LS_POD_COMPILE_FAILS:
+    out->status = ls_status_join(
+        out->status,
+        ls_invalid_argument("compilation for host %d of TPU system '%s' "
+                            "failed: %s",
+                            core->host, core->pod->name, fault->text));
+    break;
+  case LS_POD_MEMORY_SHORT:
+    if (out->passing.bytes == 0 || fault->bytes < out->passing.bytes)
+      out->passing.bytes = fault->bytes;
+    break;
+  case LS_POD_HOST_LAME:
+    out->passing.lame = true;
+    break;
+  case LS_POD_HOST_SILENT:
+    out->passing.silent = true;
+    break;
+  case LS_POD_NO_HEARTBEAT:
+    out->passing.tells = false;
     break;
   case LS_POD_OUTFEED_FAILS: {
     ls_device_name name;
@@ -191,110 +193,79 @@ static void apply(const struct ls_planned_fault *planned, const ls_core *core,
 ls_status ls_pod_pass_slowly(ls_core *core, ls_pod_door door,
                              ls_pod_passing *out_passing) {
   ls_pod *pod = core->pod;
-  effect all = {0};
+  effect all = {.passing = {.tells = true}};
   ls_mutex_lock(&pod->lock);
   for (size_t i = 0; i < pod->num_faults; ++i)
     if (happens(&pod->faults[i], core, door))
       apply(&pod->faults[i], core, &all);
   ls_mutex_unlock(&pod->lock);
   *out_passing = all.passing;
-  if (all.nanos > 0) {
+  if (all.passing.nanos > 0) {
     ls_device_name name;
     ls_core_device(core, &name);
     ls_runtime_log(pod->runtime, LS_LOG_WARNING, "tpu",
                    "%s of %s takes %.3f ms longer than others",
                    door == LS_DOOR_ENQUEUE ? "a tuple" : "a step", name.text,
-                   (double)all.nanos * 1e-6);
-    ls_runtime_sleep(pod->runtime, all.nanos);
+                   (double)all.passing.nanos * 1e-6);
   }
   return all.status;
 }
 
 ls_status ls_pod_pass_all(ls_runtime *runtime, const char *const *devices,
                           int32_t count, ls_pod_door door) {
+  int64_t nanos = 0;
   for (int32_t i = 0; i < count; ++i) {
     ls_core *core = NULL;
     ls_pod_passing passing;
     ls_status_free(ls_pod_lookup_core(runtime, devices[i], &core));
-    if (core != NULL) LS_RETURN_IF_ERROR(ls_pod_pass(core, door, &passing));
+    if (core == NULL) continue;
+    LS_RETURN_IF_ERROR(ls_pod_pass(core, door, &passing));
+    if (passing.nanos > nanos) nanos = passing.nanos;
   }
+  if (nanos > 0) ls_runtime_sleep(runtime, nanos);
   return ls_ok();
 }
 
-// ---- In names --------------------------------------------------------------
-// Reads a word and a number of up to 31 bits behind it: "host12".
-static bool read_number(const char **at, const char *end, const char *word,
-                        int64_t *out) {
-  const size_t length = strlen(word);
-  const char *next = *at + length;
-  if ((size_t)(end - *at) <= length || strncmp(*at, word, length) != 0 ||
-      !isdigit((unsigned char)*next))
-    return false;
-  int64_t value = 0;
-  for (; next < end && isdigit((unsigned char)*next); ++next)
-    if (value <= INT32_MAX) value = 10 * value + (*next - '0');
-  if (value > INT32_MAX) return false;
-  *out = value;
-  *at = next;
-  return true;
+// ---- Hosts -----------------------------------------------------------------
+int32_t ls_pod_num_hosts(const ls_pod *pod) { return pod->num_hosts; }
+
+static ls_status check_host(const ls_pod *pod, int32_t host) {
+  if (host >= 0 && host < pod->num_hosts) return ls_ok();
+  return ls_invalid_argument("there is no host %d: pod '%s' has hosts 0 to %d",
+                             host, pod->name, pod->num_hosts - 1);
 }
 
-static bool read_duration(const char **at, const char *end, int64_t *out) {
-  static const struct {
-    const char *unit;
-    int64_t nanos;
-  } units[] = {{"ns", 1}, {"us", 1000}, {"ms", 1000000}, {"s", 1000000000}};
-  int64_t value = 0;
-  if (!read_number(at, end, "", &value)) return false;
-  for (size_t i = 0; i < LS_COUNT_OF(units); ++i) {
-    const size_t length = strlen(units[i].unit);
-    if ((size_t)(end - *at) < length ||
-        strncmp(*at, units[i].unit, length) != 0)
-      continue;
-    *at += length;
-    *out = value * units[i].nanos;
-    return true;
+ls_status ls_pod_ask_health(ls_pod *pod, int32_t host, int64_t timeout_nanos,
+                            ls_pod_health *out_health) {
+  LS_REQUIRE(pod);
+  LS_REQUIRE(out_health);
+  *out_health = LS_POD_HEALTHY;
+  LS_RETURN_IF_ERROR(check_host(pod, host));
+  if (timeout_nanos < 1)
+    return ls_invalid_argument("a time of %lld ns to answer in: it is at least "
+                               "1",
+                               (long long)timeout_nanos);
+  ls_pod_passing passing;
+  LS_RETURN_IF_ERROR(
+      ls_pod_pass(ls_pod_core(pod, host, 0), LS_DOOR_HEALTH, &passing));
+  if (!passing.tells)
+    return ls_unimplemented("host %d of TPU system '%s' cannot tell how it is: "
+                            "it has no heartbeat",
+                            host, pod->name);
+  if (passing.silent) {
+    ls_runtime_sleep(pod->runtime, timeout_nanos);
+    return LS_STATUS(LS_DEADLINE_EXCEEDED,
+                     "host %d of TPU system '%s' has not said within %.3f s "
+                     "how it is",
+                     host, pod->name, (double)timeout_nanos * 1e-9);
   }
-  return false;
+  if (passing.lame) *out_health = LS_POD_LAME;
+  return ls_ok();
 }
 
-static bool read_kind(const char **at, const char *end,
-                      ls_pod_fault_kind *out) {
-  for (size_t i = 0; i < LS_COUNT_OF(kinds); ++i) {
-    const size_t length = strlen(kinds[i].name);
-    if ((size_t)(end - *at) <= length || (*at)[length] != '@' ||
-        strncmp(*at, kinds[i].name, length) != 0)
-      continue;
-    *out = (ls_pod_fault_kind)i;
-    *at += length + 1;
-    return true;
-  }
-  return false;
-}
-
-const char *ls_pod_fault_parse(const char *text, size_t size,
-                               ls_pod_fault *out_fault) {
-  const char *at = text, *end = text + size;
-  int64_t host = 0, core = 0;
-  *out_fault = (ls_pod_fault){0};
-  if (!read_kind(&at, end, &out_fault->kind))
-    return "is no fault: its kinds are preempt, lost, drop, late, change, "
-           "close, slow and fail, followed by @";
-  if (!read_number(&at, end, "host", &host))
-    return "has no host: hostH or hostH.coreC stands behind the @";
-  (void)(at < end && *at == '.' && read_number(&at, end, ".core", &core));
-  out_fault->host = (int32_t)host;
-  out_fault->core = (int32_t)core;
-  while (at < end) {
-    const bool reads =
-        *at++ == ':' && (read_number(&at, end, "step", &out_fault->at_step) ||
-                         read_number(&at, end, "every", &out_fault->every) ||
-                         read_duration(&at, end, &out_fault->nanos));
-    if (!reads)
-      return "is no fault: behind the host may stand :stepK, :everyN and a "
-             "duration such as :5ms";
-  }
-  return kinds[out_fault->kind].needs_nanos && out_fault->nanos == 0
-             ? "says nothing of how long: a duration such as :5ms"
-             : NULL;
+ls_status ls_pod_shut_down_host(ls_pod *pod, int32_t host) {
+  LS_REQUIRE(pod);
+  LS_RETURN_IF_ERROR(check_host(pod, host));
+  return plan(
+      pod, &(ls_pod_fault){.kind = LS_POD_HOST_PREEMPTED, .host = host}, true);
 }

@@ -8,32 +8,39 @@
 #include "tpu/pod.h"
 
 typedef enum ls_pod_door {
-  LS_DOOR_RUN,      // A replica's core begins a step.
+  LS_DOOR_COMPILE,  // A program for it is compiled.
+  LS_DOOR_RUN,      // A replica's core begins a run.
   LS_DOOR_DEQUEUE,  // It takes a tuple from its infeed.
   LS_DOOR_ENQUEUE,  // A host puts one there.
   LS_DOOR_OUTFEED,  // It puts one into its outfeed.
+  LS_DOOR_HEALTH,   // Its host is asked how it is.
   LS_POD_DOORS,
 } ls_pod_door;
 
-// What happens to who passes, beside waiting.
+// What happens to who passes.
 typedef struct ls_pod_passing {
-  bool loses, changes;  // The tuple.
-  bool closes;          // The infeed, behind it.
+  int64_t nanos;             // It takes so long.
+  bool loses, changes;       // The tuple.
+  bool closes;               // The infeed, behind it.
+  int64_t bytes;             // What memory there is; 0: enough.
+  bool lame, silent, tells;  // Of the host's health.
 } ls_pod_passing;
 
-// One step of a core through a door. Sleeps where the core is slow. Costs a
-// look while nothing is planned.
-//   LS_UNAVAILABLE  the host or core is gone; LS_ABORTED: the outfeed fails.
+// One step of a core through a door. Who passes waits for `nanos`; costs a look
+// while nothing is planned.
+//   LS_UNAVAILABLE  the host or core is gone; LS_ABORTED: the outfeed fails;
+//   LS_INVALID_ARGUMENT: it does not compile.
 LS_MUST_USE ls_status ls_pod_pass_slowly(ls_core *core, ls_pod_door door,
                                          ls_pod_passing *out_passing);
 static inline ls_status ls_pod_pass(ls_core *core, ls_pod_door door,
                                     ls_pod_passing *out_passing) {
-  *out_passing = (ls_pod_passing){0};
+  *out_passing = (ls_pod_passing){.tells = true};
   return __atomic_load_n(&core->pod->num_faults, __ATOMIC_ACQUIRE) == 0
              ? ls_ok()
              : ls_pod_pass_slowly(core, door, out_passing);
 }
-// The same of each core that a list of devices names and that is a pod's.
+// The same of each core that a list of devices names and that is a pod's, side
+// by side; waits.
 LS_MUST_USE ls_status ls_pod_pass_all(ls_runtime *runtime,
                                       const char *const *devices, int32_t count,
                                       ls_pod_door door);

@@ -67,6 +67,10 @@ static void print_facts(ls_text *out, const ls_pod *pod) {
     ls_text_append_format(out, " to /task:%d", pod->num_hosts - 1);
   count(out, "\nqueues  ", pod->queue_depth, "tuple");
   ls_text_append(out, " each\n");
+  if (pod->core_bytes > 0) {
+    count(out, "memory  ", pod->core_bytes, "byte");
+    ls_text_append(out, " of each core\n");
+  }
   if (pod->planned[0] != '\0')
     ls_text_append_format(out, "faults  %s\n", pod->planned + 1);
   ls_text_append(out, mesh[3] == 1 ? "\nChips, as HOST:CORE.\n"

@@ -11,6 +11,7 @@
 #include "graph/make/make.h"
 #include "graph/region.h"
 #include "graph/trial.h"
+#include "tpu/launch.h"
 #include "tpu/log.h"
 
 bool ls_op_is_replicated(ls_op op) {
@@ -143,9 +144,21 @@ static ls_status add_metadata(ls_replication *r) {
   return ls_op_is_failed(r->metadata) ? ls_graph_error(r->graph) : ls_ok();
 }
 
+// Whose cores it is for.
+static ls_status mark_job(const ls_replication *r) {
+  const char *job =
+      ls_launch_job(r->graph->runtime, r->options->assignment);
+  if (job[0] == '\0') return ls_ok();
+  return ls_node_set_attr(
+      r->graph, ls_graph_node(r->metadata.graph, r->metadata.id),
+      &(ls_attr){
+          .name = LS_MARK_JOB, .kind = LS_ATTR_STRING, .as.string = job});
+}
+
 // What was asked for while the computation was built.
 static ls_status finish_metadata(const ls_replication *r) {
   const ls_tpu_context *context = &r->context;
+  LS_RETURN_IF_ERROR(mark_job(r));
   if (context->num_host_compute_cores == 0) return ls_ok();
   ls_node *node = ls_graph_node(r->metadata.graph, r->metadata.id);
   return ls_node_set_attr(

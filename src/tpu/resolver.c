@@ -157,6 +157,9 @@ static ls_status check_numbers(const ls_tpu_resolver_options *options) {
   if (options->queue_depth < 0)
     return ls_invalid_argument("a TPU resolver with queues of %d tuples",
                                options->queue_depth);
+  if (options->core_bytes < 0)
+    return ls_invalid_argument("a TPU resolver with cores of %lld bytes",
+                               (long long)options->core_bytes);
   return ls_ok();
 }
 
@@ -177,6 +180,7 @@ static ls_status init_resolver(ls_tpu_resolver *resolver) {
   LS_RETURN_IF_ERROR(read_name(resolver));
   LS_RETURN_IF_ERROR(set_coordinator(resolver));
   resolver->shape.queue_depth = options->queue_depth;
+  resolver->shape.core_bytes = options->core_bytes;
   const char **texts[] = {&resolver->zone, &resolver->project, &resolver->job,
                           &resolver->coordinator,
                           &resolver->coordinator_address};

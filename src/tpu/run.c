@@ -86,6 +86,10 @@ static ls_status call(const ls_tracer *tracer,
                       const ls_function_options *function, ls_nest args,
                       ls_nest *out_result) {
   const ls_tpu_way *way = tracer->self;
+  ls_strategy *strategy = way->strategy;
+  LS_RETURN_IF_ERROR(ls_pod_pass_all(strategy->runtime,
+                                     ls_strategy_devices(strategy),
+                                     strategy->num_replicas, LS_DOOR_RUN));
   return ls_replicas_call(way->strategy, function->call, args, function->user,
                           out_result);
 }
@@ -136,9 +140,5 @@ ls_status ls_tpu_class_run(ls_strategy *strategy, ls_crossing *crossing,
                             .trace = trace,
                             .call = call,
                             .self = &way};
-  if (ls_graph_is_eager(ls_graph_current()))
-    LS_RETURN_IF_ERROR(ls_pod_pass_all(strategy->runtime,
-                                       ls_strategy_devices(strategy),
-                                       strategy->num_replicas, LS_DOOR_RUN));
   return ls_function_call_by(callable.traced, &tracer, request->args, results);
 }

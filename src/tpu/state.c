@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tpu/state.h"
 
+#include "tpu/launch.h"
 #include "tpu/system.h"
 
 static ls_status destroy_state(void *pointer) {
@@ -23,5 +24,6 @@ ls_tpu_state *ls_tpu_state_get(ls_runtime *runtime) {
   state->allocator = ls_runtime_allocator(runtime);
   ls_runtime_set_slot(runtime, LS_SLOT_TPU, state, destroy_state);
   runtime->has_core = ls_pod_has_core;
+  runtime->launches = &ls_tpu_launches;
   return state;
 }

@@ -100,13 +100,11 @@ static bool is_collective(const ls_node *node) {
 }
 
 // Whether a core has no form of it: texts, and calls of the host, but for those
-// that are the core's side of a queue.
+// that say so.
 static bool has_no_device_form(const ls_node *node) {
-  if (node->type == LS_OP_HOST) {
-    const char *name = ls_node_attr(node, LS_ATTR_ID_KERNEL)->as.kernel->name;
-    return strncmp(name, "infeed_", 7) != 0 &&
-           strncmp(name, "outfeed_", 8) != 0;
-  }
+  if (node->type == LS_OP_HOST)
+    return (ls_node_attr(node, LS_ATTR_ID_KERNEL)->as.kernel->flags &
+            LS_HOST_ON_CORES) == 0;
   for (uint32_t i = 0; i < node->num_outputs; ++i)
     if (node->outputs[i].dtype == LS_DTYPE_STRING) return true;
   return false;

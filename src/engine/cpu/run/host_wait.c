@@ -54,23 +54,41 @@ static bool any_failed(ls_instance *const *instances, size_t count) {
   return false;
 }
 
+// With the lock held, which is left meanwhile. Who has a timer waits for that.
+// True: some were called, or the clock was put forward to the next.
+static bool turn_timers(ls_host_threads *threads, ls_runtime *runtime) {
+  const int64_t left = ls_timers_left(runtime);
+  if (left == INT64_MAX) return false;
+  ls_mutex_unlock(&threads->lock);
+  const bool moves = left == 0 || ls_timers_skip(runtime);
+  if (moves) ls_timers_call(runtime);
+  ls_mutex_lock(&threads->lock);
+  return moves;
+}
+
 // With the lock held. The runtime's clock may be a test's, so it is looked at
 // now and then. False: nothing has gone on for too long.
 static bool wait_for_any(ls_instance *const *instances, size_t count) {
   enum { LOOK_NANOS = 20 * 1000 * 1000 };
-  const ls_runtime *runtime = instances[0]->executable->backend->runtime;
+  ls_host_threads *threads = instances[0]->host_threads;
+  ls_runtime *runtime = instances[0]->executable->backend->runtime;
   const int64_t limit = ls_runtime_stall_nanos(runtime);
   int64_t begin = ls_runtime_now(runtime);
   uint64_t progress = 0;
   (void)ls_runtime_goes_on(runtime, &progress);
   while (!can_any(instances, count)) {
+    const bool moves = turn_timers(threads, runtime);
     const int64_t now = ls_runtime_now(runtime);
     const bool goes_on = ls_runtime_goes_on(runtime, &progress);
-    if (goes_on && !any_failed(instances, count)) begin = now;
-    const int64_t left = limit - (now - begin);
+    const int64_t timer = ls_timers_left(runtime);
+    if ((goes_on || timer != INT64_MAX || moves) &&
+        !any_failed(instances, count))
+      begin = now;
+    if (moves) continue;
+    int64_t left = limit - (now - begin);
     if (left <= 0) return false;
-    ls_host_threads_wait(instances[0]->host_threads,
-                         left < LOOK_NANOS ? left : LOOK_NANOS);
+    if (left > timer) left = timer;
+    ls_host_threads_wait(threads, left < LOOK_NANOS ? left : LOOK_NANOS);
   }
   return true;
 }
