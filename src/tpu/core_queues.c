@@ -33,7 +33,9 @@ static void reset_queues(ls_core *core) {
     ls_mutex_lock(&pod->lock);
     const ls_core_queue *queue = *place_of(core, i == 1);
     ls_mutex_unlock(&pod->lock);
-    if (queue != NULL) ls_queue_reset(queue->tuples);
+    if (queue == NULL) continue;
+    ls_queue_reset(queue->tuples);
+    ls_queue_tell(queue->tuples);
   }
 }
 

@@ -8,6 +8,7 @@
 #include "lockstep/distributed.h"
 #include "lockstep/flow.h"
 #include "lockstep/ops.h"
+#include "lockstep/host.h"
 #include "support/computation.h"
 #include "support/spec.h"
 
@@ -166,6 +167,39 @@ static void what_no_core_runs_is_refused_or_goes_to_the_host(void **state) {
   }
 }
 
+// Which calls a core has they say themselves; names say nothing.
+static ls_status end_at_once(ls_host_call *call) {
+  ls_host_done(call, ls_ok());
+  return ls_ok();
+}
+static const ls_host_kernel on_hosts = {
+    .name = "infeed_of_hosts", .start = end_at_once, .flags = LS_HOST_INLINE};
+static const ls_host_kernel on_cores = {
+    .name = "of_cores",
+    .start = end_at_once,
+    .flags = LS_HOST_INLINE | LS_HOST_ON_CORES};
+
+static ls_nest call_it(ls_nest args, void *user) {
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  return LS_LIST(ls_leaf(ls_neg(x)),
+                 ls_nest_op(ls_host_call_add(user, NULL, &x, 1)));
+}
+
+static void calls_say_whether_cores_have_them(void **state) {
+  (void)state;
+  for (int i = 0; i < 2; ++i) {
+    computation c;
+    computation_open(&c);
+    computation_replicate(&c, 2, call_it, (void *)(uintptr_t)(i == 0 ? &on_hosts : &on_cores));
+    if (i == 0)
+      expect_status(computation_run(&c, c.outputs), LS_INVALID_ARGUMENT,
+                    "has no form for a TPU");
+    else
+      expect_ok(computation_run(&c, c.outputs));
+    computation_close(&c);
+  }
+}
+
 static ls_nest reduce(ls_nest args, void *user) {
   (void)user;
   return ls_leaf(ls_all_reduce(LS_REDUCE_SUM, args.as.tensor));
@@ -288,6 +322,7 @@ int main(void) {
       cmocka_unit_test(what_lies_outside_is_used_by_as_many_replicas),
       cmocka_unit_test(broken_marks_are_named),
       cmocka_unit_test(what_no_core_runs_is_refused_or_goes_to_the_host),
+      cmocka_unit_test(calls_say_whether_cores_have_them),
       cmocka_unit_test(replicas_put_nothing_together_outside),
       cmocka_unit_test(a_placeholder_inside_is_never_fed),
       cmocka_unit_test(computations_follow_each_other),

@@ -55,6 +55,8 @@ static void what_cannot_go_wrong_is_refused(void **state) {
       {{.every = -1}, "none can be below 0"},
       {{.kind = LS_POD_TUPLE_LATE}, "needs nanos"},
       {{.kind = LS_POD_CORE_SLOW}, "needs nanos"},
+      {{.kind = LS_POD_MEMORY_SHORT}, "needs bytes"},
+      {{.kind = LS_POD_MEMORY_SHORT, .bytes = -1}, "none can be below 0"},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i)
     expect_status(ls_pod_inject(f.pod, &rows[i].fault), LS_INVALID_ARGUMENT,
@@ -87,6 +89,19 @@ static void a_name_can_plan_faults(void **state) {
       {"virtual:2x2,fault=drop@host0", {.kind = LS_POD_TUPLE_LOST}},
       {"virtual:2x2,fault=close@host0", {.kind = LS_POD_INFEED_CLOSED}},
       {"virtual:2x2,fault=fail@host0", {.kind = LS_POD_OUTFEED_FAILS}},
+      {"virtual:2x2,fault=compile@host0:step1",
+       {.kind = LS_POD_COMPILE_FAILS, .at_step = 1}},
+      {"virtual:2x2,fault=memory@host0.core7:64MiB",
+       {.kind = LS_POD_MEMORY_SHORT, .core = 7, .bytes = 64 << 20}},
+      {"virtual:2x2,fault=memory@host0:16GiB",
+       {.kind = LS_POD_MEMORY_SHORT, .bytes = (int64_t)16 << 30}},
+      {"virtual:2x2,fault=memory@host0:3KiB",
+       {.kind = LS_POD_MEMORY_SHORT, .bytes = 3072}},
+      {"virtual:2x2,fault=memory@host0:99B",
+       {.kind = LS_POD_MEMORY_SHORT, .bytes = 99}},
+      {"virtual:2x2,fault=lame@host0", {.kind = LS_POD_HOST_LAME}},
+      {"virtual:2x2,fault=silent@host0", {.kind = LS_POD_HOST_SILENT}},
+      {"virtual:2x2,fault=noheartbeat@host0", {.kind = LS_POD_NO_HEARTBEAT}},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
     ls_pod_fault got;
@@ -99,6 +114,7 @@ static void a_name_can_plan_faults(void **state) {
     assert_int_equal(got.at_step, wanted->at_step);
     assert_int_equal(got.every, wanted->every);
     assert_int_equal(got.nanos, wanted->nanos);
+    assert_int_equal(got.bytes, wanted->bytes);
     ls_tpu_resolver *resolver = NULL;
     ls_pod *pod = NULL;
     expect_ok(ls_tpu_resolver_create(
@@ -125,6 +141,8 @@ static void a_name_can_plan_faults(void **state) {
       {"virtual:2x2,fault=lost@host0:step4x", "may stand :stepK"},
       {"virtual:2x2,fault=lost@host0:5", "may stand :stepK"},
       {"virtual:2x2,fault=slow@host0", "says nothing of how long"},
+      {"virtual:2x2,fault=memory@host0", "says nothing of how much"},
+      {"virtual:2x2,fault=memory@host0:5MB", "may stand :stepK"},
       {"virtual:2x2,fault=lost@host0,cores=2", "stands behind faults"},
   };
   for (size_t i = 0; i < LS_COUNT_OF(refused); ++i) {
@@ -146,7 +164,8 @@ static const char *passes(ls_core *core, ls_pod_door door, int count) {
   for (int i = 0; i < count; ++i) {
     const ls_status status = ls_pod_pass(core, door, &passing);
     const bool is_wrong =
-        status != NULL || passing.loses || passing.changes || passing.closes;
+        status != NULL || passing.loses || passing.changes || passing.closes ||
+        passing.bytes > 0 || passing.lame;
     text[i] = is_wrong ? 'X' : '.';
     ls_status_free(status);
   }
@@ -200,6 +219,27 @@ static void faults_happen_at_their_steps(void **state) {
        0,
        0,
        "....X..."},
+      {{.kind = LS_POD_COMPILE_FAILS, .host = 1, .at_step = 2},
+       LS_DOOR_COMPILE,
+       1,
+       1,
+       "..X....."},
+      {{.kind = LS_POD_MEMORY_SHORT, .host = 1, .at_step = 2, .bytes = 8},
+       LS_DOOR_COMPILE,
+       1,
+       0,
+       "..XXXXXX"},
+      {{.kind = LS_POD_HOST_LAME, .host = 1, .at_step = 5},
+       LS_DOOR_HEALTH,
+       1,
+       0,
+       ".....XXX"},
+      // What is gone is gone elsewhere too, but does not count there.
+      {{.kind = LS_POD_HOST_PREEMPTED, .host = 1, .at_step = 2},
+       LS_DOOR_ENQUEUE,
+       1,
+       0,
+       "........"},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
     inject(f.pod, rows[i].fault);
