@@ -19,7 +19,8 @@ static ls_node *find_in(ls_graph *graph, const char *name) {
 }
 
 // The op that knows the computation's metadata: of several replicas the
-// replicate op, of one that which stands where it was built; NULL: none is left.
+// replicate op, of one that which stands where it was built; NULL: none is
+// left.
 static ls_node *find_metadata(const ls_lower_scope *scope, ls_node *node,
                               const char *name) {
   if (node->type == LS_OP_REPLICATE) return node;

@@ -26,7 +26,7 @@ typedef struct ls_lowering {
   ls_met_value *met;  // In the replicate op at hand.
   size_t num_met, met_capacity;
   ls_text launched;  // Names of computations whose launches are listed.
-  ls_map stacks;  // Lowered (graph, ref) of a stack -> what is known of it.
+  ls_map stacks;     // Lowered (graph, ref) of a stack -> what is known of it.
 } ls_lowering;
 
 // One graph or region on its way.

@@ -294,25 +294,14 @@ static bool step_take(ls_feed_call *self) {
   }
 }
 
-// What is left for cores whose others have none comes to nothing.
-static void drop_surplus(const ls_feed_call *self) {
-  for (size_t i = 0; i < self->count; ++i) {
-    ls_core_queue *queue = ls_feed_queue_at(self, i);
-    for (bool popped = ls_feed_is_used(self, i); popped;) {
-      ls_nest tuple = ls_none();
-      ls_status_free(ls_queue_try_pop(queue->tuples, &tuple, &popped));
-      if (popped) ls_core_queue_give_back(queue, tuple);
-    }
-  }
-}
-
+// What is left for cores whose others have none stays for who takes of those
+// cores alone.
 static bool step_ready(ls_feed_call *self) {
   ls_core_queue *drained = NULL;
   const outcome next = look(self, &drained);
   if (next == WAITS) return false;
   if (next == ENDS && drained == NULL) return fail_cancelled(self);
   self->has_tuples = next == TRIES;
-  if (!self->has_tuples) drop_surplus(self);
   return true;
 }
 

@@ -33,8 +33,8 @@ static bool is_of(const ls_pod *pod, const ls_topology *topology) {
   const ls_topology *own = pod->topology;
   return own == topology ||
          (own->serialized_size == topology->serialized_size &&
-          memcmp(own->serialized, topology->serialized,
-                 own->serialized_size) == 0);
+          memcmp(own->serialized, topology->serialized, own->serialized_size) ==
+              0);
 }
 
 const char *ls_launch_job(ls_runtime *runtime,
@@ -65,7 +65,8 @@ static const ls_core *core_at(const ls_pod *pod, const ls_attr *numbers,
   } else {
     ls_coordinate place;
     for (int k = 0; k < LS_MESH_RANK; ++k)
-      place.at[k] = (int32_t)numbers->as.ints.items[i * LS_MESH_RANK + (size_t)k];
+      place.at[k] =
+          (int32_t)numbers->as.ints.items[i * LS_MESH_RANK + (size_t)k];
     ls_status_free(ls_topology_owner(pod->topology, place, &owner));
   }
   return owner < 0 ? NULL : &pod->cores[owner];

@@ -16,8 +16,8 @@ int64_t ls_core_memory_bytes(const ls_core_memory *memory) {
     bytes += bytes_of(program->uses[i].type);
   // What all replicas share is spread over them, and what one works with over
   // its cores.
-  const int64_t shared =
-      (int64_t)facts->shared_bytes / memory->replicas + (int64_t)facts->frame_bytes;
+  const int64_t shared = (int64_t)facts->shared_bytes / memory->replicas +
+                         (int64_t)facts->frame_bytes;
   return bytes + shared / memory->cores_per_replica;
 }
 

@@ -13,7 +13,8 @@ struct ls_planned_fault {
   bool happened;
 };
 
-// ---- Planning ----------------------------------------------------------------
+// ---- Planning
+// ----------------------------------------------------------------
 static ls_status check_fault(const ls_pod *pod, const ls_pod_fault *fault) {
   if ((unsigned)fault->kind >= LS_POD_FAULT_KINDS)
     return ls_invalid_argument("there is no kind %d of fault",
@@ -54,8 +55,7 @@ static ls_status plan(ls_pod *pod, const ls_pod_fault *fault, bool happened) {
                             pod->num_faults + 1, sizeof(*pod->faults));
   if (fits) {
     struct ls_planned_fault *planned = &pod->faults[pod->num_faults];
-    *planned = (struct ls_planned_fault){.fault = *fault,
-                                         .happened = happened};
+    *planned = (struct ls_planned_fault){.fault = *fault, .happened = happened};
     planned->fault.text = kept;
     __atomic_store_n(&pod->num_faults, pod->num_faults + 1, __ATOMIC_RELEASE);
   }
@@ -266,6 +266,6 @@ ls_status ls_pod_ask_health(ls_pod *pod, int32_t host, int64_t timeout_nanos,
 ls_status ls_pod_shut_down_host(ls_pod *pod, int32_t host) {
   LS_REQUIRE(pod);
   LS_RETURN_IF_ERROR(check_host(pod, host));
-  return plan(
-      pod, &(ls_pod_fault){.kind = LS_POD_HOST_PREEMPTED, .host = host}, true);
+  return plan(pod, &(ls_pod_fault){.kind = LS_POD_HOST_PREEMPTED, .host = host},
+              true);
 }

@@ -146,8 +146,7 @@ static ls_status add_metadata(ls_replication *r) {
 
 // Whose cores it is for.
 static ls_status mark_job(const ls_replication *r) {
-  const char *job =
-      ls_launch_job(r->graph->runtime, r->options->assignment);
+  const char *job = ls_launch_job(r->graph->runtime, r->options->assignment);
   if (job[0] == '\0') return ls_ok();
   return ls_node_set_attr(
       r->graph, ls_graph_node(r->metadata.graph, r->metadata.id),

@@ -7,8 +7,8 @@
 #include "graph/gather/gather.h"
 #include "lockstep/distributed.h"
 #include "lockstep/flow.h"
-#include "lockstep/ops.h"
 #include "lockstep/host.h"
+#include "lockstep/ops.h"
 #include "support/computation.h"
 #include "support/spec.h"
 
@@ -174,10 +174,10 @@ static ls_status end_at_once(ls_host_call *call) {
 }
 static const ls_host_kernel on_hosts = {
     .name = "infeed_of_hosts", .start = end_at_once, .flags = LS_HOST_INLINE};
-static const ls_host_kernel on_cores = {
-    .name = "of_cores",
-    .start = end_at_once,
-    .flags = LS_HOST_INLINE | LS_HOST_ON_CORES};
+static const ls_host_kernel on_cores = {.name = "of_cores",
+                                        .start = end_at_once,
+                                        .flags =
+                                            LS_HOST_INLINE | LS_HOST_ON_CORES};
 
 static ls_nest call_it(ls_nest args, void *user) {
   const ls_tensor x = ls_nest_tensor(args, 0);
@@ -190,7 +190,8 @@ static void calls_say_whether_cores_have_them(void **state) {
   for (int i = 0; i < 2; ++i) {
     computation c;
     computation_open(&c);
-    computation_replicate(&c, 2, call_it, (void *)(uintptr_t)(i == 0 ? &on_hosts : &on_cores));
+    computation_replicate(&c, 2, call_it,
+                          (void *)(uintptr_t)(i == 0 ? &on_hosts : &on_cores));
     if (i == 0)
       expect_status(computation_run(&c, c.outputs), LS_INVALID_ARGUMENT,
                     "has no form for a TPU");

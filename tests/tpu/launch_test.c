@@ -17,7 +17,8 @@
 #include "support/pod_runs.h"
 #include "tpu/pod_fault.h"
 
-// ---- A clock that nobody waits for, and the last warning ---------------------
+// ---- A clock that nobody waits for, and the last warning
+// ---------------------
 static int64_t now;
 static char warning[256];
 static int64_t look(void *user) {
@@ -47,7 +48,8 @@ static void inject(ls_pod *pod, ls_pod_fault fault) {
   expect_ok(ls_pod_inject(pod, &fault));
 }
 
-// ---- Ways to run a computation -----------------------------------------------
+// ---- Ways to run a computation
+// -----------------------------------------------
 static ls_nest count_up(ls_nest args, void *user) {
   const ls_tensor one = ls_scalar(LS_DTYPE_F32, 1);
   (void)args;
@@ -77,11 +79,10 @@ static ls_nest traced(ls_nest args, void *user) {
 }
 
 static void make_variable(counting *c) {
-  expect_ok(
-      ls_variable_create(&(ls_variable_options){.dtype = LS_DTYPE_F32,
-                                                .shape = LS_SCALAR,
-                                                .name = "count"},
-                         &c->variable));
+  expect_ok(ls_variable_create(&(ls_variable_options){.dtype = LS_DTYPE_F32,
+                                                      .shape = LS_SCALAR,
+                                                      .name = "count"},
+                               &c->variable));
 }
 
 static counting counting_begin(pod_runs *f, size_t replicas, bool in_session) {
@@ -137,7 +138,8 @@ static void in_all_ways(void (*check)(pod_runs *f, counting *c)) {
   }
 }
 
-// ---- Beginning ---------------------------------------------------------------
+// ---- Beginning
+// ---------------------------------------------------------------
 static void lose_a_host(pod_runs *f, counting *c) {
   inject(f->pod, (ls_pod_fault){.kind = LS_POD_HOST_PREEMPTED, .at_step = 2});
   expect_ok(count_once(f, c));
@@ -190,7 +192,8 @@ static void other_cores_do_not_matter(void **state) {
   pod_runs_end(&f);
 }
 
-// ---- Compiling ---------------------------------------------------------------
+// ---- Compiling
+// ---------------------------------------------------------------
 static void fail_to_compile(pod_runs *f, counting *c) {
   inject(f->pod,
          (ls_pod_fault){.kind = LS_POD_COMPILE_FAILS, .text = "no registers"});
@@ -251,7 +254,8 @@ static void a_system_that_was_shut_down_runs_nothing(void **state) {
   }
 }
 
-// ---- Memory ------------------------------------------------------------------
+// ---- Memory
+// ------------------------------------------------------------------
 enum { ROWS = 1000 };  // Of 4 bytes.
 
 static ls_nest scale(ls_nest args, void *user) {
@@ -269,11 +273,11 @@ static void what_does_not_fit_a_core_does_not_compile(void **state) {
     {
       LS_GRAPH_SCOPE(f.graph);
       const ls_nest inputs = computation_inputs(replicas);
-      expect_ok(ls_variable_create(
-          &(ls_variable_options){.dtype = LS_DTYPE_F32,
-                                 .shape = LS_SHAPE(ROWS),
-                                 .name = "weights"},
-          &variable));
+      expect_ok(
+          ls_variable_create(&(ls_variable_options){.dtype = LS_DTYPE_F32,
+                                                    .shape = LS_SHAPE(ROWS),
+                                                    .name = "weights"},
+                             &variable));
       expect_ok(ls_replicate(scale, variable, inputs, NULL, &outputs));
       ls_nest_release(inputs);
       pod_runs_do(&f, ls_nest_op(ls_variable_initializer(variable)));
@@ -297,8 +301,8 @@ static void what_does_not_fit_a_core_does_not_compile(void **state) {
                     "4000 of variable 'weights'");
     }
     ls_pod_heal(f.pod);
-    inject(f.pod, (ls_pod_fault){.kind = LS_POD_MEMORY_SHORT,
-                                 .bytes = 3 * 4 * ROWS});
+    inject(f.pod,
+           (ls_pod_fault){.kind = LS_POD_MEMORY_SHORT, .bytes = 3 * 4 * ROWS});
     pod_runs_do(&f, ls_nest_retain(outputs));
     ls_nest_release(outputs);
     ls_variable_release(variable);
@@ -323,11 +327,10 @@ static void cores_have_the_memory_that_a_resolver_says(void **state) {
                                    &strategy));
   {
     LS_STRATEGY_SCOPE(strategy);
-    expect_ok(
-        ls_variable_create(&(ls_variable_options){.dtype = LS_DTYPE_F32,
-                                                  .shape = LS_SHAPE(ROWS),
-                                                  .name = "weights"},
-                           &variable));
+    expect_ok(ls_variable_create(&(ls_variable_options){.dtype = LS_DTYPE_F32,
+                                                        .shape = LS_SHAPE(ROWS),
+                                                        .name = "weights"},
+                                 &variable));
   }
   ls_function *f = function_of(scale, variable);
   ls_nest results = ls_none();
@@ -350,7 +353,8 @@ static void cores_have_the_memory_that_a_resolver_says(void **state) {
   counted_end(&c);
 }
 
-// ---- Whose system ------------------------------------------------------------
+// ---- Whose system
+// ------------------------------------------------------------
 static ls_nest one(ls_nest args, void *user) {
   (void)args, (void)user;
   return LS_LIST(ls_leaf(ls_scalar(LS_DTYPE_F32, 1)));
@@ -397,7 +401,8 @@ static void a_strategy_passes_the_doors_of_its_own_system(void **state) {
   counted_end(&c);
 }
 
-// ---- Time --------------------------------------------------------------------
+// ---- Time
+// --------------------------------------------------------------------
 static int64_t stamped;
 static ls_status stamp(ls_host_call *call) {
   stamped = now;
@@ -416,12 +421,12 @@ static void who_is_late_keeps_nobody_waiting(void **state) {
   ls_nest late = ls_none(), soon = ls_none();
   {
     LS_GRAPH_SCOPE(f.graph);
-    late = LS_LIST(ls_nest_op(put_number(0, 0, 1)),
-                   ls_leaf(take_number(0, 0)));
+    late = LS_LIST(ls_nest_op(put_number(0, 0, 1)), ls_leaf(take_number(0, 0)));
     // Of the other part: it takes what it gives itself.
     const ls_tensor taken = take_number(0, 1);
-    soon = LS_LIST(ls_nest_op(put_number(0, 1, 2)),
-                   ls_nest_op(ls_host_call_add(&stamp_kernel, NULL, &taken, 1)));
+    soon =
+        LS_LIST(ls_nest_op(put_number(0, 1, 2)),
+                ls_nest_op(ls_host_call_add(&stamp_kernel, NULL, &taken, 1)));
   }
   stamped = -1;
   pod_runs_do(&f, LS_LIST(late, soon));  // An hour, and nobody waits for it.
@@ -435,15 +440,13 @@ static void who_is_late_can_be_cancelled(void **state) {
   (void)state;
   pod_runs f = begin(1, 2);
   inject(f.pod, (ls_pod_fault){.kind = LS_POD_CORE_SLOW, .nanos = 1000000});
-  inject(f.pod, (ls_pod_fault){.kind = LS_POD_TUPLE_LATE,
-                               .core = 1,
-                               .nanos = 1000});
+  inject(f.pod,
+         (ls_pod_fault){.kind = LS_POD_TUPLE_LATE, .core = 1, .nanos = 1000});
   inject(f.pod, (ls_pod_fault){.kind = LS_POD_TUPLE_CHANGED, .core = 1});
   ls_nest both = ls_none();
   {
     LS_GRAPH_SCOPE(f.graph);
-    both = LS_LIST(ls_leaf(take_number(0, 0)),
-                   ls_nest_op(put_number(0, 1, 2)),
+    both = LS_LIST(ls_leaf(take_number(0, 0)), ls_nest_op(put_number(0, 1, 2)),
                    ls_leaf(take_number(0, 1)));
   }
   expect_status(pod_runs_try(&f, both), LS_INVALID_ARGUMENT,
@@ -452,7 +455,8 @@ static void who_is_late_can_be_cancelled(void **state) {
   pod_runs_end(&f);
 }
 
-// ---- Beginning anew ----------------------------------------------------------
+// ---- Beginning anew
+// ----------------------------------------------------------
 typedef struct waiting {
   pod_runs *runs;
   ls_nest fetch;
@@ -476,8 +480,8 @@ static void a_run_does_not_go_on_in_another_system(void **state) {
     waiting w = {.runs = &f};
     {
       LS_GRAPH_SCOPE(f.graph);
-      w.fetch = puts ? ls_nest_op(put_number(0, 0, 1))
-                     : ls_leaf(take_number(0, 0));
+      w.fetch =
+          puts ? ls_nest_op(put_number(0, 0, 1)) : ls_leaf(take_number(0, 0));
     }
     for (int i = 0; puts && i < LS_INFEED_DEPTH; ++i)
       pod_runs_do(&f, ls_nest_retain(w.fetch));
@@ -505,7 +509,8 @@ static void a_run_does_not_go_on_in_another_system(void **state) {
   }
 }
 
-// ---- Health ------------------------------------------------------------------
+// ---- Health
+// ------------------------------------------------------------------
 enum { SECOND = 1000 * 1000 * 1000 };
 
 static void hosts_say_how_they_are(void **state) {
@@ -528,8 +533,9 @@ static void hosts_say_how_they_are(void **state) {
   inject(f.pod, (ls_pod_fault){.kind = LS_POD_HOST_SILENT, .host = 0});
   const int64_t before = now;
   expect_status(ls_pod_ask_health(f.pod, 0, 5 * (int64_t)SECOND, &health),
-                LS_DEADLINE_EXCEEDED, "host 0 of TPU system 'virtual' has not "
-                                      "said within 5.000 s");
+                LS_DEADLINE_EXCEEDED,
+                "host 0 of TPU system 'virtual' has not "
+                "said within 5.000 s");
   assert_true(now - before == 5 * (int64_t)SECOND);
   inject(f.pod, (ls_pod_fault){.kind = LS_POD_NO_HEARTBEAT, .host = 2});
   expect_status(ls_pod_ask_health(f.pod, 2, SECOND, &health), LS_UNIMPLEMENTED,
@@ -547,8 +553,8 @@ static void hosts_say_how_they_are(void **state) {
   pod_runs_end(&f);
 }
 
-static void a_host_that_is_shut_down_is_gone_until_the_next_beginning(
-    void **state) {
+static void
+a_host_that_is_shut_down_is_gone_until_the_next_beginning(void **state) {
   (void)state;
   pod_runs f = begin(2, 2);
   counting c = counting_begin(&f, 4, true);
@@ -573,7 +579,8 @@ static void a_host_that_is_shut_down_is_gone_until_the_next_beginning(
   pod_runs_end(&f);
 }
 
-// ---- Memory that there is not --------------------------------------------------
+// ---- Memory that there is not
+// --------------------------------------------------
 static ls_status play(void *user) {
   (void)user;
   const ls_pod_shape shape = {.mesh = {1, 2, 1, 1}, .hosts = 1};
@@ -585,8 +592,8 @@ static ls_status play(void *user) {
       ls_pod_open(ls_runtime_current(), "virtual", "w", &shape, &pod);
   if (ls_status_is_ok(status)) {
     ls_pod_initialize(pod);
-    status = ls_pod_inject(pod, &(ls_pod_fault){.kind = LS_POD_MEMORY_SHORT,
-                                                .bytes = 1000000});
+    status = ls_pod_inject(
+        pod, &(ls_pod_fault){.kind = LS_POD_MEMORY_SHORT, .bytes = 1000000});
   }
   if (ls_status_is_ok(status)) status = ls_graph_create("g", &graph);
   if (ls_status_is_ok(status)) {

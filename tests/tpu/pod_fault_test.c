@@ -163,9 +163,8 @@ static const char *passes(ls_core *core, ls_pod_door door, int count) {
   ls_pod_passing passing;
   for (int i = 0; i < count; ++i) {
     const ls_status status = ls_pod_pass(core, door, &passing);
-    const bool is_wrong =
-        status != NULL || passing.loses || passing.changes || passing.closes ||
-        passing.bytes > 0 || passing.lame;
+    const bool is_wrong = status != NULL || passing.loses || passing.changes ||
+                          passing.closes || passing.bytes > 0 || passing.lame;
     text[i] = is_wrong ? 'X' : '.';
     ls_status_free(status);
   }
