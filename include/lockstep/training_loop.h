@@ -8,7 +8,7 @@
 // either every replica has its tuple and the trip begins, or none begins it,
 // which is so once an infeed is closed and empty. Then the loop has ended, with
 // the values of the trip before and no effect of another one; tuples that other
-// cores have left are dropped.
+// cores have left stay in their queues.
 //
 // Threads: a graph belongs to the threads that build it, one at a time.
 #ifndef LOCKSTEP_TRAINING_LOOP_H_
