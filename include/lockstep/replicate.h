@@ -22,6 +22,12 @@
 extern "C" {
 #endif
 
+// What padded dimensions without a given maximum become.
+typedef enum ls_padding_policy {
+  LS_PADDING_AUTO,          // The largest size over the replicas.
+  LS_PADDING_POWER_OF_TWO,  // ... rounded up to a power of two.
+} ls_padding_policy;
+
 // How to replicate. Zero in a field means its default.
 typedef struct ls_replicate_options {
   // What the callback takes, to be held against the number of inputs. Default:
@@ -44,7 +50,21 @@ typedef struct ls_replicate_options {
   // Whether it is for TPUs. Default on; off, it is for the hosts' CPUs: every
   // op has a form, and nothing is told of compiling it.
   ls_flag use_tpu;
+  // The largest shapes that inputs may have, lent: a nest like one replica's
+  // inputs with an ls_maximum_shape for each, or none for one that is not
+  // padded. A dimension is padded that is unknown, or differs between replicas:
+  // to its maximum, or if that is unknown to the largest size over all
+  // replicas, and to 2 at least. Each replica is then given the real sizes too.
+  // Without the dynamic padder the computation sees zeros behind the elements;
+  // with it real sizes, to the bits of a run without padding. Default: nothing
+  // is padded.
+  ls_nest maximum_shapes;
+  ls_padding_policy padding;  // Of sizes with an unknown maximum.
 } ls_replicate_options;
+
+// A leaf of `maximum_shapes`; LS_UNKNOWN_DIM in a dimension: whatever the
+// largest is.
+LS_API ls_nest ls_maximum_shape(ls_shape shape);
 
 // Builds the computation that `fn` makes in the current graph, a build graph or
 // that of a function, loop or branch. `inputs` is a list with a list or tuple
@@ -60,7 +80,9 @@ typedef struct ls_replicate_options {
 // such a nest.
 //   LS_FAILED_PRECONDITION  in eager.
 //   LS_INVALID_ARGUMENT     inputs or results of other forms; in a replicated
-//                           computation. The graph is as it was.
+//                           computation; maximum shapes of another structure,
+//                           that do not fit, or beside an infeed. The graph is
+//                           as it was.
 LS_PLACED LS_MUST_USE ls_status
 ls_replicate(ls_callback fn, void *user, ls_nest inputs,
              const ls_replicate_options *options, ls_nest *outputs);

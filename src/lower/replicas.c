@@ -82,6 +82,7 @@ static ls_status open_body(replicate *self, size_t k) {
   ++self->num_bodies;
   inner->replicas = (int32_t)self->replicas;
   inner->in_classes = self->num_classes > 1;
+  inner->holder = self->f->node;
   inner->bodies = self->bodies;
   inner->num_bodies = self->num_classes;
   inner->classes = self->classes;

@@ -107,7 +107,9 @@ ls_status ls_lower_infer(ls_lower_scope *scope, const ls_node *node,
                     .out = out_type,
                     .num_out = 1,
                     .arena = &scope->to->arena};
-  return ls_infer_run(&infer);
+  LS_RETURN_IF_ERROR(ls_infer_run(&infer));
+  if (infer.num_out > 0) *out_type = infer.out[0];
+  return ls_ok();
 }
 
 // What goes is held to its shape rule once more, now that shapes are known;

@@ -44,6 +44,7 @@ typedef struct ls_lower_scope {
   bool in_steps;     // In a loop whose trips are steps, at any depth.
   // In the body itself: those of all classes, lowered together, and one of this
   // one's replicas.
+  const ls_node *holder;  // The replicate op.
   struct ls_lower_scope *bodies;
   size_t num_bodies;
   const int64_t *classes;  // Of each replica: its body.

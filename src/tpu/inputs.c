@@ -132,7 +132,8 @@ ls_status ls_replication_take_inputs(ls_replication *r, ls_nest inputs) {
   r->replicas = 1;
   if (inputs.kind == LS_KIND_NONE) {
     LS_RETURN_IF_ERROR(check_arity(r));
-    return check_cores(r);
+    LS_RETURN_IF_ERROR(check_cores(r));
+    return ls_replication_pad(r);
   }
   LS_RETURN_IF_ERROR(check_form(inputs));
   r->replicas = ls_nest_count(inputs);
@@ -144,11 +145,12 @@ ls_status ls_replication_take_inputs(ls_replication *r, ls_nest inputs) {
   r->first = ls_nest_item(inputs, 0);
   LS_RETURN_IF_ERROR(check_arity(r));
   LS_RETURN_IF_ERROR(check_cores(r));
-  r->num_inputs = ls_nest_num_leaves(r->first);
+  r->num_inputs = r->num_leaves = ls_nest_num_leaves(r->first);
   r->values = ls_arena_new_array(&r->memory, ls_tensor,
                                  r->num_inputs * r->replicas + 1);
   if (r->values == NULL) return ls_out_of_memory();
   for (size_t replica = 0; replica < r->replicas; ++replica)
     LS_RETURN_IF_ERROR(take_replica(r, ls_nest_item(inputs, replica), replica));
-  return check_types(r);
+  LS_RETURN_IF_ERROR(check_types(r));
+  return ls_replication_pad(r);
 }

@@ -123,6 +123,9 @@ static ls_status find_placement(ls_replication *r, placement *out) {
 static ls_status add_metadata(ls_replication *r) {
   const ls_replicate_options *o = r->options;
   placement where;
+  int64_t *padding = NULL;
+  size_t num_padding = 0;
+  LS_RETURN_IF_ERROR(ls_replication_padding_map(r, &padding, &num_padding));
   LS_RETURN_IF_ERROR(find_placement(r, &where));
   const ls_attr attrs[] = {
       LS_OWN_I(NUM_REPLICAS, (int64_t)r->replicas),
@@ -135,10 +138,12 @@ static ls_status add_metadata(ls_replication *r) {
                                          ? "STEP_MARK_AT_TOP_LEVEL_WHILE_LOOP"
                                          : "STEP_MARK_AT_ENTRY"),
       LS_OWN_B(ALLOW_SOFT_PLACEMENT, o->soft_placement == LS_FLAG_ON),
-      LS_OWN_B(USE_SPMD, o->xla.spmd != LS_FLAG_OFF)};
-  r->metadata = ls_op_add(&(ls_op_spec){.type = LS_OP_TPU_REPLICATE_METADATA,
-                                        .attrs = attrs,
-                                        .num_attrs = LS_COUNT_OF(attrs)});
+      LS_OWN_B(USE_SPMD, o->xla.spmd != LS_FLAG_OFF),
+      LS_OWN_IS(PADDING_MAP, padding, num_padding)};
+  r->metadata = ls_op_add(
+      &(ls_op_spec){.type = LS_OP_TPU_REPLICATE_METADATA,
+                    .attrs = attrs,
+                    .num_attrs = LS_COUNT_OF(attrs) - (num_padding == 0)});
   if (where.topology.kind == LS_ATTR_ARRAY)
     ls_array_release(where.topology.as.array);
   return ls_op_is_failed(r->metadata) ? ls_graph_error(r->graph) : ls_ok();
@@ -209,19 +214,23 @@ static ls_status bind(const ls_replication *r, ls_nest *args) {
 // ---- Inside ----------------------------------------------------------------
 // Through an op each, so that unused inputs are consumed as well.
 static ls_status enter_inputs(ls_replication *r, ls_nest *out_args) {
-  ls_nest *leaves = ls_arena_new_array(&r->memory, ls_nest, r->num_inputs + 1);
-  if (leaves == NULL) return ls_out_of_memory();
+  ls_nest *leaves = ls_arena_new_array(&r->memory, ls_nest, r->num_leaves + 1);
+  ls_tensor *values =
+      ls_arena_new_array(&r->memory, ls_tensor, r->num_inputs + 1);
+  if (leaves == NULL || values == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < r->num_inputs; ++i) {
     if (r->inputs[i].ref == 0) continue;
     char name[40];
     snprintf(name, sizeof(name), "replicated_input_%zu", i);
-    const ls_tensor value = ls_identity_named(r->inputs[i], name);
-    if (ls_tensor_is_failed(value)) return ls_graph_error(r->graph);
-    leaves[i] = ls_leaf(value);
+    values[i] = ls_identity_named(r->inputs[i], name);
+    if (ls_tensor_is_failed(values[i])) return ls_graph_error(r->graph);
   }
+  LS_RETURN_IF_ERROR(ls_replication_unpad(r, values));
+  for (size_t i = 0; i < r->num_leaves; ++i)
+    if (values[i].ref != 0) leaves[i] = ls_leaf(values[i]);
   *out_args = r->first.kind == LS_KIND_NONE
                   ? ls_nest_sequence(LS_KIND_TUPLE, NULL, 0)
-                  : ls_nest_pack(r->first, leaves, r->num_inputs);
+                  : ls_nest_pack(r->first, leaves, r->num_leaves);
   LS_RETURN_IF_ERROR(ls_nest_status(*out_args));
   LS_RETURN_IF_ERROR(append_infeed(r, out_args));
   return bind(r, out_args);
@@ -335,8 +344,9 @@ static ls_status check_options(const ls_replicate_options *options) {
   if ((unsigned)options->use_tpu > LS_FLAG_OFF)
     return ls_invalid_argument("use_tpu %d is no flag", (int)options->use_tpu);
   LS_RETURN_IF_ERROR(ls_check_xla_options(&options->xla));
-  if (options->xla.dynamic_padder == LS_FLAG_OFF)
-    return ls_unimplemented("a computation without the dynamic padder");
+  if ((unsigned)options->padding > LS_PADDING_POWER_OF_TWO)
+    return ls_invalid_argument("padding %d is no policy",
+                               (int)options->padding);
   return ls_ok();
 }
 

@@ -8,16 +8,24 @@
 #include "lockstep/replicate.h"
 #include "tpu/context.h"
 
+// Which axes of an input are padded, and which input is the first's real size.
+typedef struct ls_padded {
+  int64_t axes[LS_MAX_RANK];
+  size_t count, first_size;
+} ls_padded;
+
 typedef struct ls_replication {
   const ls_replicate_options *options;  // Not NULL.
   const char *const *devices;           // As below.
   ls_graph *graph;
   ls_arena memory;
   size_t replicas;
-  ls_nest first;      // Replica 0's inputs, lent.
-  size_t num_inputs;  // Leaves of it.
-  ls_tensor *values;  // [input][replica]; zeroed: none.
-  ls_tensor *inputs;  // What the computation sees.
+  ls_nest first;       // Replica 0's inputs, lent.
+  size_t num_leaves;   // Of it; each is an input. Behind them are real sizes of
+  size_t num_inputs;   // what is padded.
+  ls_tensor *values;   // [input][replica]; zeroed: none.
+  ls_padded *padding;  // Of each leaf; NULL: none is padded.
+  ls_tensor *inputs;   // What the computation sees.
   ls_tpu_context context;
   ls_op metadata;
 } ls_replication;
@@ -37,6 +45,20 @@ ls_status ls_replication_take_inputs(ls_replication *r, ls_nest inputs);
 // Builds the computation and what is around it.
 ls_status ls_replication_build(ls_replication *r, ls_callback fn, void *user,
                                ls_nest *outputs);
+
+// Of replicas' inputs: maximum shapes of their ranks, with unknown sizes alone;
+// the caller's. Whether all sizes are known and equal.
+//   LS_INVALID_ARGUMENT  a tensor without a rank; a size that is not. Names it.
+ls_status ls_maximum_shapes_of(ls_nest inputs, ls_nest *out_maxima);
+ls_status ls_check_static_shapes(ls_nest inputs);
+
+// Pads what is to be, where its maximum shapes say so: padding.c. The numbers
+// of which input's axis has which input as its size are the arena's.
+ls_status ls_replication_pad(ls_replication *r);
+ls_status ls_replication_padding_map(ls_replication *r, int64_t **out_numbers,
+                                     size_t *out_count);
+// In the computation: its inputs as they really are.
+ls_status ls_replication_unpad(const ls_replication *r, ls_tensor *values);
 
 // What a computation returns: outputs.c.
 typedef struct ls_outputs {

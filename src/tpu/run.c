@@ -47,17 +47,23 @@ static ls_status build(const ls_tpu_way *way, ls_callback fn, void *user,
   ls_strategy *strategy = way->strategy;
   run r = {
       .way = way, .strategy = strategy, .fn = fn, .user = user, .args = args};
-  const ls_replicate_options options = {
+  ls_replicate_options options = {
       .assignment = assignment_of(strategy),
       .soft_placement = way->soft_placement ? LS_FLAG_ON : LS_FLAG_OFF,
-      .xla = way->xla};
+      .xla = way->xla,
+      .padding = way->bucketize ? LS_PADDING_POWER_OF_TWO : LS_PADDING_AUTO};
   ls_nest inputs = ls_none(), outputs = ls_none();
   ls_status status = ls_tpu_run_inputs(&r, &inputs);
+  if (ls_status_is_ok(status))
+    status = way->dynamic_batch
+                 ? ls_maximum_shapes_of(inputs, &options.maximum_shapes)
+                 : ls_check_static_shapes(inputs);
   if (ls_status_is_ok(status))
     status = ls_replicate_at(ls_strategy_devices(strategy), call_replica, &r,
                              inputs, &options, &outputs);
   if (ls_status_is_ok(status))
     status = ls_tpu_run_join(&r, outputs, out_result);
+  ls_nest_release(options.maximum_shapes);
   ls_nest_release(inputs);
   ls_nest_release(outputs);
   ls_nest_release(r.like);
@@ -108,9 +114,6 @@ static ls_status find_way(ls_strategy *strategy, const ls_run_request *request,
   const bool padder = o->xla == NULL || o->xla->dynamic_padder != LS_FLAG_OFF;
   out->xla.spmd = spmd ? LS_FLAG_ON : LS_FLAG_OFF;
   out->xla.dynamic_padder = padder ? LS_FLAG_ON : LS_FLAG_OFF;
-  if (!out->dynamic_batch || out->bucketize)
-    return ls_unimplemented("a run on a TPU strategy with dynamic_batch off, "
-                            "or with bucketize on");
   return ls_ok();
 }
 

@@ -207,6 +207,105 @@ ls_status infer_replicated_input(ls_infer *infer) {
   return ls_ok();
 }
 
+// Of the operands along an axis: their largest size, unknown if one is.
+static ls_status largest(const ls_infer *infer, int64_t axis, int64_t most,
+                         int64_t *out_size) {
+  int64_t size = 0;
+  bool is_known = true;
+  for (size_t r = 0; r < infer->num_in; ++r) {
+    const int64_t own = infer->in[r].shape.dim[axis];
+    is_known &= own != LS_UNKNOWN_DIM;
+    if (own > size) size = own;
+    if (most >= 0 && own > most)
+      return ls_invalid_argument("%s: axis %lld of %s on replica %zu is longer "
+                                 "than the maximum that was given, %lld",
+                                 infer->op_name, (long long)axis,
+                                 LS_OPERAND_TEXT(infer, r), r, (long long)most);
+  }
+  *out_size = is_known ? size : LS_UNKNOWN_DIM;
+  return ls_ok();
+}
+
+static int64_t padded_size(int64_t size, int64_t most, bool power_of_two) {
+  enum { LEAST = 2 };
+  if (most >= 0) size = most;
+  if (size == LS_UNKNOWN_DIM) return size;
+  if (most >= 0 || !power_of_two) return size < LEAST ? LEAST : size;
+  int64_t power = LEAST;
+  while (power < size)
+    power *= 2;
+  return power;
+}
+
+static ls_status check_padded(const ls_infer *infer, const ls_attr *axes,
+                              const ls_attr *maxima) {
+  if (axes->as.ints.count != maxima->as.ints.count)
+    return ls_invalid_argument("%s: %zu axes and %zu maxima", infer->op_name,
+                               axes->as.ints.count, maxima->as.ints.count);
+  for (size_t r = 0; r < infer->num_in; ++r) {
+    const ls_type own = infer->in[r], first = infer->in[0];
+    if (own.dtype != first.dtype || own.shape.rank < 0 ||
+        own.shape.rank != first.shape.rank)
+      return ls_invalid_argument(
+          "%s: the value is %s on replica 0 and %s on replica %zu: one rank is "
+          "needed",
+          infer->op_name, LS_OPERAND_TEXT(infer, 0), LS_OPERAND_TEXT(infer, r),
+          r);
+  }
+  for (size_t i = 0; i < axes->as.ints.count; ++i)
+    if (axes->as.ints.items[i] >= infer->in[0].shape.rank)
+      return ls_invalid_argument("%s: axis %lld of %s", infer->op_name,
+                                 (long long)axes->as.ints.items[i],
+                                 LS_OPERAND_TEXT(infer, 0));
+  return ls_ok();
+}
+
+// The padded values, then for each axis the sizes.
+ls_status infer_padded_input(ls_infer *infer) {
+  const ls_attr *axes = ls_infer_attr(infer, LS_ATTR_ID_AXES);
+  const ls_attr *maxima = ls_infer_attr(infer, LS_ATTR_ID_MAXIMA);
+  const size_t replicas = infer->num_in, count = axes->as.ints.count;
+  LS_RETURN_IF_ERROR(check_padded(infer, axes, maxima));
+  LS_RETURN_IF_ERROR(ls_infer_outputs(infer, replicas * (1 + count)));
+  for (size_t r = 0; r < replicas; ++r)
+    infer->out[r] = infer->in[r];
+  for (size_t i = 0; i < count; ++i) {
+    const int64_t axis = axes->as.ints.items[i];
+    const int64_t most = maxima->as.ints.items[i];
+    int64_t size = 0;
+    LS_RETURN_IF_ERROR(largest(infer, axis, most, &size));
+    size = padded_size(size, most,
+                       ls_infer_int(infer, LS_ATTR_ID_POWER_OF_TWO) != 0);
+    for (size_t r = 0; r < replicas; ++r) {
+      infer->out[r].shape.dim[axis] = size;
+      infer->out[(1 + i) * replicas + r] = (ls_type){LS_DTYPE_I32, LS_SCALAR};
+    }
+  }
+  return ls_ok();
+}
+
+// How much of a padded axis is real a run says.
+ls_status infer_real_part(ls_infer *infer) {
+  const ls_attr *axes = ls_infer_attr(infer, LS_ATTR_ID_AXES);
+  if (axes->as.ints.count != infer->num_in - 1)
+    return ls_invalid_argument("%s: %zu axes and %zu sizes", infer->op_name,
+                               axes->as.ints.count, infer->num_in - 1);
+  infer->out[0] = infer->in[0];
+  for (size_t i = 0; i < axes->as.ints.count; ++i) {
+    const int64_t axis = axes->as.ints.items[i];
+    const ls_type size = infer->in[1 + i];
+    if (size.dtype != LS_DTYPE_I32 || size.shape.rank != 0)
+      return ls_invalid_argument("%s: a size is %s, and is to be i32[]",
+                                 infer->op_name, LS_OPERAND_TEXT(infer, 1 + i));
+    if (infer->in[0].shape.rank >= 0 && axis >= infer->in[0].shape.rank)
+      return ls_invalid_argument("%s: axis %lld of %s", infer->op_name,
+                                 (long long)axis, LS_OPERAND_TEXT(infer, 0));
+    if (infer->in[0].shape.rank >= 0)
+      infer->out[0].shape.dim[axis] = LS_UNKNOWN_DIM;
+  }
+  return ls_ok();
+}
+
 // A result that is not known before may have another shape on each.
 ls_status infer_replicated_output(ls_infer *infer) {
   const size_t count = (size_t)ls_infer_int(infer, LS_ATTR_ID_NUM_REPLICAS);
