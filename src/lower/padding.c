@@ -3,6 +3,7 @@
 // How inputs of replicated computations that differ in size are lowered. Where
 // ops are to see real sizes no padding is ever made: replicas of other shapes
 // are other classes (replicas.c).
+#include "base/runtime_internal.h"
 #include "lower/ops.h"
 
 // Zeros behind the value, up to `shape`.
@@ -26,10 +27,21 @@ static ls_status pad(ls_lower_scope *scope, const ls_node *node, uint64_t ref,
                        node, out_ref);
 }
 
+// Powers of two are there to share programs.
+static void say_no_buckets(const ls_lower_scope *scope, const ls_node *node) {
+  const char *name = scope->from->name;
+  if (!ls_node_int(node, LS_ATTR_ID_POWER_OF_TWO)) return;
+  ls_log_limited(scope->to->runtime, name, 1, LS_LOG_INFO, "tpu",
+                 "'%s' is to run in buckets, but its ops have no rule for rows "
+                 "that are padding: each size has a program of its own",
+                 name);
+}
+
 ls_status lower_padded_input(ls_lower_scope *scope, ls_node *node) {
   const ls_attr *axes = ls_node_attr(node, LS_ATTR_ID_AXES);
   const bool keeps = ls_node_int(node, LS_ATTR_ID_DYNAMIC_PADDER) != 0;
   const uint32_t replicas = node->num_inputs;
+  if (keeps) say_no_buckets(scope, node);
   ls_type padded;  // Of each replica: axes that are not padded are of one size.
   LS_RETURN_IF_ERROR(ls_lower_infer(scope, node, &padded));
   for (uint32_t r = 0; r < replicas; ++r) {

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/runtime_internal.h"
+#include "base/values/nest_internal.h"
 #include "graph/make/make.h"
 #include "tpu/replicate.h"
 
@@ -20,8 +21,9 @@ ls_nest ls_maximum_shape(ls_shape shape) {
   return made;
 }
 
-// ---- Shapes of a run's inputs ------------------------------------------------
-// Whether a leaf becomes a tensor, and of which shape; none is of rank 0.
+// ---- Shapes of a run's inputs
+// ------------------------------------------------ Whether a leaf becomes a
+// tensor, and of which shape; none is of rank 0.
 static bool has_shape(ls_nest leaf, ls_shape *out_shape) {
   *out_shape = LS_SCALAR;
   switch (leaf.kind) {

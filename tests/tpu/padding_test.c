@@ -9,6 +9,7 @@
 #include "lockstep/infeed.h"
 #include "lockstep/ops.h"
 #include "support/computation.h"
+#include "support/fault.h"
 #include "support/function.h"
 #include "support/spec.h"
 
@@ -99,13 +100,14 @@ static ls_nest replicate_all(ls_nest args, void *user) {
                         c->maximum == 0 ? LS_UNKNOWN_DIM : c->maximum, -1)),
                     ls_maximum_shape(LS_SCALAR))
           : ls_none();
-  const ls_status status = ls_replicate(
-      look, self, inputs,
-      &(ls_replicate_options){
-          .maximum_shapes = maxima,
-          .padding = c->policy,
-          .xla.dynamic_padder = self->sees_real ? LS_FLAG_DEFAULT : LS_FLAG_OFF},
-      &outputs);
+  const ls_status status =
+      ls_replicate(look, self, inputs,
+                   &(ls_replicate_options){.maximum_shapes = maxima,
+                                           .padding = c->policy,
+                                           .xla.dynamic_padder =
+                                               self->sees_real ? LS_FLAG_DEFAULT
+                                                               : LS_FLAG_OFF},
+                   &outputs);
   ls_nest_release(inputs);
   ls_nest_release(maxima);
   return ls_status_is_ok(status) ? outputs : ls_fail(status);
@@ -363,6 +365,12 @@ static ls_nest two_of(int64_t first, int64_t second) {
 
 static ls_nest unknown(void) { return ls_maximum_shape(LS_SHAPE(-1)); }
 
+static ls_nest size_of_first(ls_nest args, void *user) {
+  (void)user;
+  return LS_LIST(ls_leaf(
+      ls_dim_size(ls_nest_item(ls_nest_item(args, 0), 0).as.tensor, 0)));
+}
+
 static void maximum_shapes_mirror_the_inputs_and_fit(void **state) {
   (void)state;
   LS_SPEC("O118");
@@ -449,6 +457,73 @@ static void not_with_an_infeed(void **state) {
   computation_close(&g);
 }
 
+// ---- Memory
+// ------------------------------------------------------------------
+typedef struct job {
+  ls_graph *graph;
+  ls_session *session;
+  ls_nest result;
+} job;
+
+static ls_status begin(void *self) {
+  return ls_graph_create("g", &((job *)self)->graph);
+}
+
+static ls_status build(job *j, ls_nest *outputs) {
+  LS_GRAPH_SCOPE(j->graph);
+  const ls_nest inputs = two_of(2, 3);
+  const ls_nest maxima = LS_LIST(LS_TUPLE(ls_none()), unknown());
+  const ls_nest sized = LS_LIST(LS_TUPLE(unknown()), unknown());
+  ls_status status = ls_status_join(
+      ls_nest_status(inputs),
+      ls_status_join(ls_nest_status(maxima), ls_nest_status(sized)));
+  for (int i = 0; i < 2 && ls_status_is_ok(status); ++i)
+    status = ls_replicate(
+        size_of_first, NULL, inputs,
+        &(ls_replicate_options){.maximum_shapes = i == 0 ? maxima : sized,
+                                .xla.dynamic_padder =
+                                    i == 0 ? LS_FLAG_ON : LS_FLAG_OFF},
+        outputs);
+  ls_nest_release(inputs);
+  ls_nest_release(maxima);
+  ls_nest_release(sized);
+  return ls_status_join(status, ls_graph_take_error(j->graph));
+}
+
+static ls_status act(void *self) {
+  job *j = self;
+  ls_nest outputs = ls_none();
+  ls_status status = build(j, &outputs);
+  if (ls_status_is_ok(status) && j->session == NULL)
+    status = ls_session_create(j->graph, &j->session);
+  if (ls_status_is_ok(status))
+    status = ls_session_run(j->session, outputs, NULL, 0, &j->result);
+  ls_nest_release(outputs);
+  return status;
+}
+
+static double outcome(void *self) {
+  return ls_nest_number(
+      ls_nest_item(ls_nest_item(((job *)self)->result, 0), 0));
+}
+
+static void end(void *self) {
+  job *j = self;
+  ls_nest_release(j->result);
+  ls_session_destroy(j->session);
+  ls_graph_destroy(j->graph);
+}
+
+static void padding_survives_any_failed_request(void **state) {
+  (void)state;
+  expect_faults_survived(&(fault_scenario){.name = "padded computation",
+                                           .size = sizeof(job),
+                                           .begin = begin,
+                                           .act = act,
+                                           .outcome = outcome,
+                                           .end = end});
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_computation_sees_real_sizes),
@@ -457,6 +532,7 @@ int main(void) {
       cmocka_unit_test(the_padding_is_read_back_from_text),
       cmocka_unit_test(maximum_shapes_mirror_the_inputs_and_fit),
       cmocka_unit_test(not_with_an_infeed),
+      cmocka_unit_test(padding_survives_any_failed_request),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
