@@ -44,7 +44,8 @@ LS_API const char *ls_update_device(void);
 // How many replicas the current replica's step runs on; 1 outside.
 LS_API int32_t ls_num_replicas(void);
 // The replica's id as a plain number: 0 where no strategy is in force, -1 in a
-// cross-replica context. (The tensor is ls_replica_id.)
+// cross-replica context and where it is not known while tracing: in a run of a
+// TPU strategy, which is traced once for all. (The tensor is ls_replica_id.)
 LS_API int32_t ls_replica_number(void);
 
 // ---- A replica context -----------------------------------------------------

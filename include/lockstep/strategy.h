@@ -83,8 +83,9 @@ ls_strategy_worker_devices(const ls_strategy *strategy, const char **devices,
 LS_API LS_MUST_USE ls_status
 ls_strategy_parameter_devices(const ls_strategy *strategy, const char **devices,
                               size_t capacity, size_t *out_count);
-// Where state that belongs to no variable lives: all devices; on the default
-// strategy the device of the variable with the smallest name.
+// Where state that belongs to no variable lives: all devices; on a TPU strategy
+// the host of the first one; on the default strategy the device of the variable
+// with the smallest name.
 LS_API LS_MUST_USE ls_status ls_strategy_non_slot_devices(
     const ls_strategy *strategy, ls_variable *const *variables,
     size_t num_variables, const char **devices, size_t capacity,
@@ -186,7 +187,9 @@ LS_API LS_MUST_USE ls_status ls_strategy_run_with(ls_strategy *strategy,
                                                   ls_nest args,
                                                   const ls_run_options *options,
                                                   ls_nest *results);
-// The same for a plain callback.
+// The same for a plain callback. A TPU strategy calls it once, as replica 0,
+// with the arguments as they are, and gives what it returns: it is for the
+// cross-replica context of a step.
 LS_API LS_MUST_USE ls_status
 ls_strategy_call_for_each_replica(ls_strategy *strategy, ls_callback callback,
                                   ls_nest args, void *user, ls_nest *results);

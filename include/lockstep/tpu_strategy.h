@@ -10,6 +10,14 @@
 // With the same data and number of replicas the bits are those of a mirrored
 // strategy.
 //
+// In a run's cross-replica context (a merge call) values are the replica's own:
+// ls_strategy_reduce and its kin add over all replicas, destinations do not
+// count, broadcast_to gives all the first replica's value, and an update calls
+// its function once, with the variable as a whole. Outside values have
+// components, mirrored ones too, which are put together on the first replica's
+// host, no more than 200 in one op, and go where they shall be from there; a
+// value without components is one for all. What replicas gather has one shape.
+//
 // Threads: as of all strategies.
 #ifndef LOCKSTEP_TPU_STRATEGY_H_
 #define LOCKSTEP_TPU_STRATEGY_H_

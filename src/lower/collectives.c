@@ -3,6 +3,7 @@
 // How what replicas do together is lowered: to merges, and to what each replica
 // takes of their results. Outside of replicas there is one.
 #include "base/runtime_internal.h"
+#include "graph/gather/gather.h"
 #include "lower/ops.h"
 
 ls_status lower_replica_id(ls_lower_scope *scope, ls_node *node) {
@@ -121,7 +122,9 @@ ls_status lower_all_gather(ls_lower_scope *scope, ls_node *node) {
   int64_t *rows = NULL;
   if (ls_node_attr(node, LS_ATTR_ID_GROUPS) != NULL)
     return ls_lower_grouped(scope, node);
-  LS_RETURN_IF_ERROR(ls_lower_check_operand(scope, node, axis));
+  // In a replicated computation all parts are equally long.
+  const bool equal = ls_node_mark(node, LS_MARK_REPLICATE) != NULL;
+  LS_RETURN_IF_ERROR(ls_lower_check_operand(scope, node, equal ? -1 : axis));
   LS_RETURN_IF_ERROR(ls_lower_sizes_on_all(scope, node, 0, axis, &rows));
   uint64_t ref = ls_lowered(scope, node->inputs[0]);
   LS_RETURN_IF_ERROR(move_axis(scope, node, axis, false, &ref));

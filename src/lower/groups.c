@@ -222,8 +222,43 @@ ls_status ls_lower_grouped(ls_lower_scope *scope, ls_node *node) {
   return ls_lower_map(scope, ls_ref(node->id, 0), ref);
 }
 
+// Whether each replica gives all others the same row, as a broadcast does; and
+// the row. Then all get the same rows, which are gathered once.
+static bool gives_one_row(const ls_lower_scope *scope, const ls_node *node,
+                          uint64_t *out_row) {
+  const uint64_t ref = ls_lowered(scope, node->inputs[0]);
+  const ls_node *copies = ls_graph_node(scope->to, ls_ref_id(ref));
+  if (copies->type != LS_OP_BROADCAST ||
+      ls_node_attr(node, LS_ATTR_ID_GROUPS) != NULL ||
+      ls_node_int(node, LS_ATTR_ID_SPLIT_AXIS) != 0 ||
+      ls_node_int(node, LS_ATTR_ID_CONCAT_AXIS) != 0)
+    return false;
+  *out_row = copies->inputs[0];
+  const ls_shape row = ls_lowered_type(scope, *out_row).shape;
+  ls_shape all = ls_lowered_type(scope, ref).shape;
+  if (row.rank != all.rank || all.dim[0] != scope->replicas) return false;
+  all.dim[0] = 1;
+  return ls_shape_equal(row, all);
+}
+
+static ls_status gather_rows(ls_lower_scope *scope, const ls_node *node,
+                             uint64_t row) {
+  int64_t *rows =
+      ls_arena_new_array(&scope->to->arena, int64_t, (size_t)scope->replicas);
+  uint64_t ref = 0;
+  if (rows == NULL) return ls_out_of_memory();
+  for (int32_t r = 0; r < scope->replicas; ++r)
+    rows[r] = 1;
+  LS_RETURN_IF_ERROR(ls_lower_check_operand(scope, node, -1));
+  LS_RETURN_IF_ERROR(
+      ls_lower_gather_all(scope, row, rows, scope->replicas, node, &ref));
+  return ls_lower_map(scope, ls_ref(node->id, 0), ref);
+}
+
 ls_status lower_expand_all_to_all(ls_lower_scope *scope, ls_node *node) {
+  uint64_t row = 0;
   if (scope->replicas == 0) return lower_forward(scope, node);
+  if (gives_one_row(scope, node, &row)) return gather_rows(scope, node, row);
   groups g;
   LS_RETURN_IF_ERROR(stack_values(scope, node, &g));
   const int64_t axis = ls_node_int(node, LS_ATTR_ID_SPLIT_AXIS);

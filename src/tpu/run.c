@@ -4,9 +4,9 @@
 // graph, and its results put together.
 #include "tpu/run.h"
 
-#include "distribute/replicas/context.h"
 #include "lockstep/slices.h"
 #include "tpu/pod_fault.h"
+#include "tpu/replica.h"
 #include "tpu/replicate.h"
 
 typedef ls_tpu_run run;
@@ -15,25 +15,20 @@ typedef ls_tpu_run run;
 // The callback once for all of them, in a replica's context.
 static ls_nest call_replica(ls_nest inputs, void *user) {
   run *r = user;
-  ls_replica *replica = NULL;
-  ls_status status = ls_replicas_take(r->strategy, &replica);
+  ls_tpu_replica replica;
+  const ls_status status = ls_tpu_replica_begin(&replica, r->strategy);
   if (!ls_status_is_ok(status)) return ls_fail(status);
-  ls_context *context = ls_context_current();
-  replica->graph = ls_graph_resolve(ls_graph_current());
-  replica->examples = ls_tpu_run_examples(r, inputs);
-  ls_distribution entry = {.strategy = r->strategy, .replica = replica};
+  replica.replica->examples = ls_tpu_run_examples(r, inputs);
   const ls_nest args = ls_tpu_run_args(r, inputs);
   ls_nest made = ls_none();
-  ls_distribution_push(context, &entry);
   if (ls_nest_is_failed(args)) {
     made = ls_nest_retain(args);
   } else {
     made = r->fn(args, r->user);
   }
   made = ls_tpu_run_flatten(r, made);
-  context->scoped.distribution = entry.outer;
+  ls_tpu_replica_end(&replica);
   ls_nest_release(args);
-  ls_replicas_give(r->strategy, replica);
   return made;
 }
 

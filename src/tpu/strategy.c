@@ -4,8 +4,11 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "tpu/assignment.h"
+#include "tpu/replica.h"
 #include "tpu/resolver.h"
 #include "tpu/run.h"
+#include "tpu/update.h"
+#include "tpu/values.h"
 
 static void destroy(ls_strategy *strategy) {
   ls_tpu_strategy *self = (ls_tpu_strategy *)strategy;
@@ -104,7 +107,12 @@ static ls_status place(ls_tpu_strategy *self, const char *name) {
   if (self->assignment == NULL) LS_RETURN_IF_ERROR(assign_all(self));
   self->base.no_cpu = NULL;
   LS_RETURN_IF_ERROR(ls_strategy_set_label(&self->base, name));
-  return ls_strategy_set_cross_device(&self->base, NULL);
+  LS_RETURN_IF_ERROR(ls_tpu_strategy_host(&self->base, &self->host));
+  ls_cross_device *ops = NULL;
+  LS_RETURN_IF_ERROR(ls_tpu_cross_device_create(self->host.text, &ops));
+  const ls_status status = ls_strategy_set_cross_device(&self->base, ops);
+  ls_cross_device_release(ops);
+  return status;
 }
 
 static ls_status make(const ls_tpu_options *options, ls_tpu_resolver *resolver,
@@ -243,21 +251,24 @@ const ls_strategy_class ls_tpu_strategy_class = {
     .size = sizeof(ls_tpu_strategy),
     .distributes = true,
     .has_host_tables = true,
+    .gathers_equal = true,
+    .most_inputs = 200,
     .classes = &ls_mirrored_classes,
     .policies = &ls_mirrored_policies,
     .check_run = ls_tpu_class_check_run,
     .run = ls_tpu_class_run,
-    .reduce = ls_mirrored_reduce,
-    .reduce_to = ls_mirrored_reduce_to,
-    .batch_reduce_to = ls_mirrored_batch_reduce_to,
-    .broadcast_to = ls_mirrored_broadcast_to,
-    .gather = ls_mirrored_gather,
+    .call_each = ls_tpu_class_call_each,
+    .reduce = ls_tpu_class_reduce,
+    .reduce_to = ls_tpu_class_reduce_to,
+    .batch_reduce_to = ls_tpu_class_batch_reduce_to,
+    .broadcast_to = ls_tpu_class_broadcast_to,
+    .gather = ls_tpu_class_gather,
     .fetch = ls_mirrored_fetch,
-    .update = ls_mirrored_update,
-    .update_non_slot = ls_mirrored_update_non_slot,
+    .update = ls_tpu_class_update,
+    .update_non_slot = ls_tpu_class_update_non_slot,
     .map = ls_mirrored_map,
     .create_variable = ls_mirrored_create_variable,
     .distribute = ls_mirrored_distribute,
-    .non_slot_devices = ls_mirrored_non_slot_devices,
+    .non_slot_devices = ls_tpu_class_non_slot_devices,
     .destroy = destroy,
 };

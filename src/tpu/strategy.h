@@ -21,6 +21,7 @@ typedef struct ls_tpu_strategy {
   int64_t steps_per_run;         // Of steps on an iterator; 0: 1.
   struct ls_tpu_steps *steps;    // Being built, see steps.c.
   bool spmd;  // Whether a replica's cores are one, where a run does not say.
+  ls_device_name host;  // Of the first replica's first core.
 } ls_tpu_strategy;
 
 // NULL: it is of another kind.

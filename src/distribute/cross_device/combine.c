@@ -9,6 +9,7 @@
 #include "base/runtime_internal.h"
 #include "base/values/half.h"
 #include "distribute/cross_device/cross_device.h"
+#include "distribute/replicas/context.h"
 #include "graph/make/make.h"
 #include "graph/region.h"
 #include "graph/trial.h"
@@ -106,13 +107,55 @@ ls_tensor ls_mean_of_sum(ls_tensor sum, double total, bool divide) {
 }
 
 // ---- Sums ------------------------------------------------------------------
+// Of an add or a concatenation of the strategy in force.
+static size_t most_inputs(void) {
+  const ls_distribution *entry = ls_distribution_current();
+  const size_t most = entry != NULL ? entry->strategy->kind->most_inputs : 0;
+  return most != 0 ? most : SIZE_MAX;
+}
+
+// Sums of chunks, then their sum: the chunks are parts of the tree.
+static ls_tensor sum_in_chunks(const ls_tensor *items, size_t count,
+                               size_t most) {
+  if (count <= most) return ls_add_n(items, count);
+  size_t size = 1;
+  while (size * 2 <= most)
+    size *= 2;
+  ls_allocator *allocator = ls_current_allocator();
+  ls_tensor *sums =
+      ls_new_array(allocator, ls_tensor, (count + size - 1) / size);
+  if (sums == NULL) return ls_make_failed("add_n", ls_out_of_memory());
+  size_t num_sums = 0;
+  for (size_t i = 0; i < count; i += size)
+    sums[num_sums++] = ls_add_n(items + i, count - i < size ? count - i : size);
+  const ls_tensor sum = sum_in_chunks(sums, num_sums, most);
+  ls_release(allocator, sums);
+  return sum;
+}
+
+// 16-bit floats are rounded once, behind the last one.
+static ls_tensor add_all(const ls_tensor *items, size_t count) {
+  const size_t most = most_inputs();
+  const ls_dtype dtype = ls_tensor_dtype(items[0]);
+  if (count <= most || !ls_is_half(dtype))
+    return sum_in_chunks(items, count, most);
+  ls_allocator *allocator = ls_current_allocator();
+  ls_tensor *wide = ls_new_array(allocator, ls_tensor, count);
+  if (wide == NULL) return ls_make_failed("add_n", ls_out_of_memory());
+  for (size_t i = 0; i < count; ++i)
+    wide[i] = ls_convert(items[i], LS_DTYPE_F32);
+  const ls_tensor sum = sum_in_chunks(wide, count, most);
+  ls_release(allocator, wide);
+  return ls_convert(sum, dtype);
+}
+
 // Along the canonical tree; failed tensors are absent, failed if all are.
 static ls_tensor tree_sum(const ls_tensor *items, size_t count) {
   size_t present = 0, half = 1;
   for (size_t i = 0; i < count; ++i)
     present += items[i].ref != 0;
   if (present == 0) return ls_failed_tensor();
-  if (present == count) return ls_add_n(items, count);
+  if (present == count) return add_all(items, count);
   while (half * 2 < count)
     half *= 2;
   const ls_tensor a = tree_sum(items, half);
@@ -293,6 +336,25 @@ ls_status ls_sum_gradient(const ls_tensor *items, size_t count, bool mean,
 }
 
 // ---- Gathering -------------------------------------------------------------
+// Behind the first chunk comes what is there with the next ones.
+static ls_tensor concatenate_in_chunks(const ls_tensor *items, size_t count,
+                                       int axis) {
+  const size_t most = most_inputs();
+  if (count <= most) return ls_concatenate(items, count, axis);
+  ls_allocator *allocator = ls_current_allocator();
+  ls_tensor *chunk = ls_new_array(allocator, ls_tensor, most);
+  if (chunk == NULL) return ls_make_failed("concatenate", ls_out_of_memory());
+  ls_tensor made = ls_concatenate(items, most, axis);
+  for (size_t i = most; i < count; i += most - 1) {
+    const size_t more = count - i < most - 1 ? count - i : most - 1;
+    chunk[0] = made;
+    memcpy(chunk + 1, items + i, more * sizeof(*items));
+    made = ls_concatenate(chunk, more + 1, axis);
+  }
+  ls_release(allocator, chunk);
+  return made;
+}
+
 ls_status ls_gather_tensors(const ls_tensor *items, size_t count, int axis,
                             ls_tensor *out_tensor) {
   *out_tensor = ls_failed_tensor();
@@ -319,7 +381,7 @@ ls_status ls_gather_tensors(const ls_tensor *items, size_t count, int axis,
           known, LS_SHAPE_TEXT(ls_tensor_dtype(items[known]), first), i,
           LS_SHAPE_TEXT(ls_tensor_dtype(items[i]), shape));
   }
-  *out_tensor =
-      count == 1 ? ls_identity(items[0]) : ls_concatenate(items, count, axis);
+  *out_tensor = count == 1 ? ls_identity(items[0])
+                           : concatenate_in_chunks(items, count, axis);
   return ls_made_status(*out_tensor);
 }

@@ -8,13 +8,14 @@
 #include "base/runtime_internal.h"
 #include "distribute/cross_device/within.h"
 #include "distribute/replicas/context.h"
+#include "graph/flow.h"
 #include "lockstep/eager.h"
 
 bool ls_has_components(ls_nest leaf) {
   return leaf.kind == LS_KIND_DISTRIBUTED || ls_is_distributed_variable(leaf);
 }
 
-static bool is_host_zero(ls_nest leaf) {
+bool ls_is_host_zero(ls_nest leaf) {
   return leaf.kind == LS_KIND_SCALAR && ls_nest_number(leaf) == 0;
 }
 
@@ -23,7 +24,7 @@ static bool holds_arrays(ls_nest leaf) {
          ls_distributed_component(leaf, 0).kind == LS_KIND_ARRAY;
 }
 
-static bool has_axes(const ls_reduction *r) {
+bool ls_has_axes(const ls_reduction *r) {
   return r->options->axes != NULL && r->options->num_axes > 0;
 }
 
@@ -54,7 +55,7 @@ ls_status ls_reduce_by_ops(const ls_reduction *r, ls_reduce_op op,
 static ls_status reduce_parts_of(const ls_reduction *r, ls_nest leaf,
                                  ls_nest *out_value) {
   const bool weighted = r->options->weights != NULL;
-  if (!has_axes(r) && !weighted)
+  if (!ls_has_axes(r) && !weighted)
     return ls_reduce_by_ops(r, r->op, leaf, out_value);
   ls_within within;
   LS_RETURN_IF_ERROR(weighted ? ls_weigh(leaf, r->options, &within)
@@ -105,7 +106,7 @@ ls_status ls_wrap_one(const ls_strategy *strategy, ls_nest leaf,
                       out_value);
 }
 
-static ls_status refuse_sum(const ls_reduction *r, ls_nest leaf) {
+ls_status ls_refuse_sum(const ls_reduction *r, ls_nest leaf) {
   LS_RETURN_IF_ERROR(ls_nest_status(leaf));
   char text[200];
   return ls_invalid_argument(
@@ -119,8 +120,8 @@ static ls_status refuse_sum(const ls_reduction *r, ls_nest leaf) {
 ls_status ls_reduce_one_value(const ls_reduction *r, ls_nest leaf,
                               ls_nest *out_value) {
   const bool sum = r->op == LS_REDUCE_SUM;
-  if (sum && r->strategy->num_replicas > 1 && !is_host_zero(leaf))
-    return refuse_sum(r, leaf);
+  if (sum && r->strategy->num_replicas > 1 && !ls_is_host_zero(leaf))
+    return ls_refuse_sum(r, leaf);
   ls_nest value = ls_nest_retain(leaf);
   if (ls_has_components(leaf)) {
     ls_tensor tensor;
@@ -129,7 +130,7 @@ ls_status ls_reduce_one_value(const ls_reduction *r, ls_nest leaf,
     value = ls_leaf(tensor);
   }
   ls_status status = ls_ok();
-  if (has_axes(r) || (sum && value.kind == LS_KIND_TENSOR)) {
+  if (ls_has_axes(r) || (sum && value.kind == LS_KIND_TENSOR)) {
     ls_nest wrapped = ls_none();
     status = ls_wrap_one(r->strategy, value, &wrapped);
     if (ls_status_is_ok(status))
@@ -163,6 +164,11 @@ static const char *result_device(void) {
                         : "/job:localhost/replica:0/task:0/device:CPU:0";
 }
 
+// Ops of a replicated computation stay where it is.
+static const char *scope_device(void) {
+  return ls_flow_replicated() != NULL ? "" : result_device();
+}
+
 ls_status ls_mirrored_reduce(ls_strategy *strategy, ls_reduce_op op,
                              ls_nest value, const ls_reduce_options *options,
                              ls_nest *out_value) {
@@ -186,7 +192,7 @@ ls_status ls_strategy_reduce_with(ls_strategy *strategy, ls_reduce_op op,
   LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, strategy, "reduce"));
   ls_status status = ls_ok();
   {
-    LS_DEVICE_SCOPE(result_device());
+    LS_DEVICE_SCOPE(scope_device());
     status = strategy->kind->reduce(strategy, op, value, options, out_value);
   }
   return ls_cross_replica_end(&crossing, status, out_value);
@@ -272,7 +278,7 @@ ls_status ls_strategy_gather(ls_strategy *strategy, ls_nest value, int axis,
   LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, strategy, "gather"));
   ls_status status = ls_ok();
   {
-    LS_DEVICE_SCOPE(result_device());
+    LS_DEVICE_SCOPE(scope_device());
     status = strategy->kind->gather(strategy, value, axis, out_value);
   }
   return ls_cross_replica_end(&crossing, status, out_value);

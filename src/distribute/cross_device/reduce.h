@@ -14,6 +14,8 @@ typedef struct ls_reduction {
 } ls_reduction;
 
 bool ls_has_components(ls_nest leaf);
+bool ls_has_axes(const ls_reduction *r);
+bool ls_is_host_zero(ls_nest leaf);
 // Whether a leaf is a value of each replica, not one that is the same on all.
 bool ls_is_of_replicas(ls_nest leaf);
 // What is on one device is that device's value; takes `value` over.
@@ -29,6 +31,7 @@ ls_status ls_reduce_by_ops(const ls_reduction *r, ls_reduce_op op,
                            ls_nest value, ls_nest *out_value);
 ls_status ls_reduce_components(const ls_reduction *r, ls_nest leaf,
                                ls_nest *out_value);
+ls_status ls_refuse_sum(const ls_reduction *r, ls_nest leaf);
 ls_status ls_reduce_one_value(const ls_reduction *r, ls_nest leaf,
                               ls_nest *out_value);
 

@@ -59,6 +59,7 @@ ls_status ls_mirrored_reduce_to(ls_strategy *strategy, ls_reduce_op op,
                                 ls_nest *out_value) {
   const ls_reduction r = {strategy, op, &no_options, where};
   ls_nest given = ls_none();
+  LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
   LS_RETURN_IF_ERROR(for_ops(strategy, value, &given));
   const ls_status status = given.kind == LS_KIND_NONE
                                ? copy_one_value(&r, value, out_value)
@@ -73,7 +74,6 @@ ls_status ls_strategy_reduce_to(ls_strategy *strategy, ls_reduce_op op,
   LS_REQUIRE(strategy);
   LS_REQUIRE(out_value);
   *out_value = ls_none();
-  LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
   ls_crossing crossing;
   LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, strategy, "reduce_to"));
   const ls_status status =
@@ -129,6 +129,7 @@ ls_status ls_mirrored_batch_reduce_to(ls_strategy *strategy, ls_reduce_op op,
                                       const ls_nest *values,
                                       const ls_destinations *where,
                                       size_t count, ls_nest *results) {
+  LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
   ls_allocator *allocator = strategy->allocator;
   ls_nest *room = ls_new_array(allocator, ls_nest, 2 * count);
   ls_destinations *chosen = ls_new_array(allocator, ls_destinations, count);
@@ -175,7 +176,6 @@ ls_status ls_strategy_batch_reduce_to(ls_strategy *strategy, ls_reduce_op op,
   LS_REQUIRE_ITEMS(values, count);
   LS_REQUIRE_ITEMS(destinations, count);
   *out_list = ls_none();
-  LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
   ls_crossing crossing;
   LS_RETURN_IF_ERROR(
       ls_cross_replica_begin(&crossing, strategy, "batch_reduce_to"));

@@ -10,6 +10,7 @@
 #include "base/runtime_internal.h"
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/replicas/rounds.h"
+#include "graph/flow.h"
 #include "graph/make/make.h"
 
 typedef struct replica_call {
@@ -385,6 +386,18 @@ static ls_nest reduce_together(ls_replica *replica, ls_reduce_op op,
   return made;
 }
 
+// Called for all of them outside of a computation: there is one value.
+static bool has_no_others(const ls_replica *replica) {
+  return replica->is_alone && ls_flow_replicated() == NULL;
+}
+
+static ls_nest reduce_alone(ls_strategy *strategy, ls_nest nest, void *user) {
+  ls_nest made = ls_none();
+  const ls_status status =
+      ls_strategy_reduce(strategy, *(const ls_reduce_op *)user, nest, &made);
+  return ls_status_is_ok(status) ? made : ls_fail(status);
+}
+
 static bool is_sum_or_mean(ls_reduce_op op) {
   return op == LS_REDUCE_SUM || op == LS_REDUCE_MEAN;
 }
@@ -405,6 +418,8 @@ ls_nest ls_replica_all_reduce(ls_replica *replica, ls_reduce_op op,
     return LS_FAIL(LS_INVALID_ARGUMENT,
                    "all_reduce by %s, which is neither SUM nor MEAN",
                    LS_REDUCE_OP_TEXT(op));
+  if (has_no_others(replica))
+    return ls_default_merge(replica->strategy, reduce_alone, nest, &op);
   // A table of the user's own is called by all replicas together.
   const ls_cross_device *ops = replica->strategy->cross_device;
   return ls_context_current()->hooks != NULL || (ops != NULL && !ops->built_in)
@@ -412,11 +427,15 @@ ls_nest ls_replica_all_reduce(ls_replica *replica, ls_reduce_op op,
              : ls_nest_map(nest, all_reduce_leaf, &op);
 }
 
+typedef struct gathering {
+  int axis;
+  const ls_replica *replica;
+} gathering;
+
 static ls_nest all_gather_leaf(ls_nest leaf, void *user) {
   ls_tensor x;
-  const int axis = *(const int *)user;
-  if (ls_nest_has_slices(leaf))
-    return LS_FAIL(LS_UNIMPLEMENTED, "all_gather of IndexedSlices");
+  const gathering *g = user;
+  const int axis = g->axis;
   const ls_status status = ls_distributed_as_tensor(leaf, &x);
   if (!ls_status_is_ok(status)) return ls_fail(status);
   const int32_t rank = ls_tensor_shape(x).rank;
@@ -424,12 +443,19 @@ static ls_nest all_gather_leaf(ls_nest leaf, void *user) {
     return LS_FAIL(LS_INVALID_ARGUMENT,
                    "all_gather along axis %d of rank %d; 0 to %d are possible",
                    axis, rank, rank - 1);
-  return ls_leaf(ls_all_gather(x, axis));
+  return g->replica->count == 1 ? ls_nest_retain(leaf)
+                                : ls_leaf(ls_all_gather(x, axis));
 }
 
 ls_nest ls_replica_all_gather(ls_replica *replica, ls_nest nest, int axis) {
   const ls_status status = ls_replica_check(replica, "all_gather");
   if (!ls_status_is_ok(status)) return ls_fail(status);
-  if (replica->count == 1) return ls_nest_retain(nest);
-  return ls_nest_map(nest, all_gather_leaf, &axis);
+  if (ls_nest_has_slices(nest))
+    return LS_FAIL(LS_UNIMPLEMENTED, "all_gather of IndexedSlices");
+  if (has_no_others(replica) && replica->count > 1)
+    return LS_FAIL(LS_FAILED_PRECONDITION,
+                   "all_gather of %d replicas where one is called for all: it "
+                   "is for a run (ls_strategy_run)",
+                   replica->count);
+  return ls_nest_map(nest, all_gather_leaf, &(gathering){axis, replica});
 }

@@ -79,7 +79,9 @@ int32_t ls_num_replicas(void) {
 int32_t ls_replica_number(void) {
   const ls_distribution *entry = ls_distribution_current();
   if (entry == NULL) return 0;
-  return entry->replica == NULL ? -1 : entry->replica->id;
+  return entry->replica == NULL || entry->replica->device_of_all != NULL
+             ? -1
+             : entry->replica->id;
 }
 
 // ---- Refusals --------------------------------------------------------------
@@ -380,7 +382,9 @@ ls_status ls_replica_device(const ls_replica *replica,
                             const char **out_device) {
   *out_device = "";
   LS_RETURN_IF_ERROR(ls_replica_check(replica, "the device of a replica"));
-  *out_device = ls_strategy_device(replica->strategy, replica->id);
+  *out_device = replica->device_of_all != NULL
+                    ? replica->device_of_all
+                    : ls_strategy_device(replica->strategy, replica->id);
   return ls_ok();
 }
 
@@ -388,7 +392,8 @@ ls_status ls_replica_id_in_sync_group(const ls_replica *replica,
                                       ls_tensor *out_id) {
   *out_id = ls_failed_tensor();
   LS_RETURN_IF_ERROR(ls_replica_check(replica, "the id of a replica"));
-  *out_id = ls_replica_id();
+  *out_id = replica->is_alone ? ls_scalar_i64(LS_DTYPE_I32, replica->id)
+                              : ls_replica_id();
   return ls_ok();
 }
 

@@ -110,13 +110,27 @@ ls_nest ls_all_reduce_merged(ls_strategy *strategy, ls_reduce_op op,
 }
 
 // ---- Gathering -------------------------------------------------------------
+static ls_status check_equal(const ls_strategy *strategy, ls_nest all) {
+  ls_tensor *items = NULL;
+  size_t count = 0;
+  ls_status status =
+      ls_component_tensors(all, strategy->allocator, &items, &count);
+  if (ls_status_is_ok(status)) status = ls_check_same_shapes(items, count);
+  ls_release(strategy->allocator, items);
+  return status;
+}
+
 static ls_nest gather_leaf(ls_nest leaf, void *user) {
   const merged *m = user;
   ls_nest made = ls_none();
   const ls_nest all = of_all(m->strategy, leaf);
   if (ls_nest_is_failed(all)) return all;
-  const ls_status status = ls_cross_device_gather(
-      m->strategy->cross_device, all, m->axis, all_devices(m->strategy), &made);
+  ls_status status = m->strategy->kind->gathers_equal
+                         ? check_equal(m->strategy, all)
+                         : ls_ok();
+  if (ls_status_is_ok(status))
+    status = ls_cross_device_gather(m->strategy->cross_device, all, m->axis,
+                                    all_devices(m->strategy), &made);
   ls_nest_release(all);
   return ls_status_is_ok(status) ? made : ls_fail(status);
 }

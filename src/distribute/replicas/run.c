@@ -205,5 +205,19 @@ ls_status ls_strategy_call_for_each_replica(ls_strategy *strategy,
   LS_REQUIRE(strategy);
   LS_REQUIRE(callback);
   LS_REQUIRE(results);
-  return ls_strategy_run(strategy, ls_plain(callback, user), args, results);
+  const ls_callable callable = ls_plain(callback, user);
+  if (strategy->kind->call_each == NULL)
+    return ls_strategy_run(strategy, callable, args, results);
+  LS_RETURN_IF_ERROR(check_run(callable, args));
+  ls_crossing crossing;
+  ls_nest made = ls_none();
+  LS_RETURN_IF_ERROR(
+      ls_cross_replica_begin(&crossing, strategy, "call_for_each_replica"));
+  ls_status status =
+      strategy->kind->call_each(strategy, callback, args, user, &made);
+  status = ls_cross_replica_end(&crossing, status, &made);
+  LS_RETURN_IF_ERROR(status);
+  ls_nest_release(*results);
+  *results = made;
+  return ls_ok();
 }

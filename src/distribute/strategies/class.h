@@ -44,6 +44,9 @@ typedef struct ls_strategy_class {
   // Else there is one replica, for which they are what they are.
   bool distributes;
   bool has_host_tables;  // A table made in its scope is one on each host.
+  bool gathers_equal;    // What its replicas gather has one shape on all.
+  // Of an add or a concatenation over components; 0: any number.
+  size_t most_inputs;
   // Of its variables; NULL: they are plain.
   const ls_variable_class_map *classes;
   const ls_variable_policy_map *policies;
@@ -59,10 +62,14 @@ typedef struct ls_strategy_class {
   // `results`, traced ones fill those of the call before.
   ls_status (*run)(ls_strategy *strategy, ls_crossing *crossing,
                    const ls_run_request *request, ls_nest *results);
+  // A plain callback for each replica. NULL: that is to run it.
+  ls_status (*call_each)(ls_strategy *strategy, ls_callback callback,
+                         ls_nest args, void *user, ls_nest *results);
 
   // In cross-replica context. A nest or a batch of leaves in, one out.
   ls_status (*reduce)(ls_strategy *strategy, ls_reduce_op op, ls_nest value,
                       const ls_reduce_options *options, ls_nest *out_value);
+  // These two check `op` themselves.
   ls_status (*reduce_to)(ls_strategy *strategy, ls_reduce_op op, ls_nest value,
                          ls_destinations where, ls_nest *out_value);
   ls_status (*batch_reduce_to)(ls_strategy *strategy, ls_reduce_op op,

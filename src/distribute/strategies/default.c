@@ -120,8 +120,8 @@ static ls_status reduce_to(ls_strategy *strategy, ls_reduce_op op,
                            ls_nest value, ls_destinations where,
                            ls_nest *out_value) {
   (void)strategy;
-  (void)op;
   (void)where;
+  LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
   *out_value = ls_nest_retain(value);
   return ls_ok();
 }
@@ -131,8 +131,8 @@ static ls_status batch_reduce_to(ls_strategy *strategy, ls_reduce_op op,
                                  const ls_destinations *where, size_t count,
                                  ls_nest *results) {
   (void)strategy;
-  (void)op;
   (void)where;
+  LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
   for (size_t i = 0; i < count; ++i)
     results[i] = ls_nest_retain(values[i]);
   return ls_ok();

@@ -44,7 +44,11 @@ struct ls_replica {
   bool runs;
   struct ls_replica *next_idle;  // Of replica 0, whom the others lie behind.
   struct ls_replica_task *task;  // Its fiber; NULL: it is the only one.
-  ls_graph *graph;               // Its trace; NULL: eager or a built graph.
+  // It stands for all, whose ids are known when they run: where each says that
+  // it is. NULL: its id is known.
+  const char *device_of_all;
+  bool is_alone;    // Called once, as replica 0, where the others are not.
+  ls_graph *graph;  // Its trace; NULL: eager or a built graph.
   // Where replicas have different numbers of examples: this one's, an array or
   // tensor of which they are dimension 0. What the step has given goes before.
   ls_nest examples;  // Lent; none: all have the same number.

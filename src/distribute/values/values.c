@@ -92,6 +92,17 @@ static ls_status no_component(ls_nest leaf, const char *device) {
                              device, has, here);
 }
 
+// A trace for all replicas cannot tell which component is its own.
+static ls_status check_captured(const ls_replica *replica, ls_nest leaf) {
+  if (replica->device_of_all == NULL || ls_distributed_count(leaf) < 2 ||
+      ls_distributed_kind_of(leaf) == LS_MIRRORED)
+    return ls_ok();
+  return ls_failed_precondition(
+      "a PerReplica from around a run of %s, which is traced once for all "
+      "replicas: hand it over as an argument (ls_strategy_run)",
+      replica->strategy->label);
+}
+
 ls_status ls_distributed_get(ls_nest leaf, const char *device,
                              ls_nest *out_component) {
   LS_REQUIRE(out_component);
@@ -108,6 +119,8 @@ ls_status ls_distributed_get(ls_nest leaf, const char *device,
     return ls_failed_precondition(
         "a PerReplica has one value in a replica only: use run "
         "(ls_strategy_run), or name a device");
+  if (device == NULL && in_replica)
+    LS_RETURN_IF_ERROR(check_captured(entry->replica, leaf));
   ls_device_name name;
   LS_RETURN_IF_ERROR(ls_device_canonical(
       device != NULL ? device : device_here(), NULL, &name));
@@ -133,6 +146,7 @@ static ls_status component_here(ls_nest leaf, ls_nest *out_component) {
   size_t index = 0;
   const bool in_force = entry != NULL && entry->strategy->kind->distributes;
   if (in_force && entry->replica != NULL) {
+    LS_RETURN_IF_ERROR(check_captured(entry->replica, leaf));
     index = (size_t)entry->replica->id;
   } else if (in_force && entry->is_update) {
     index = (size_t)entry->update_id;

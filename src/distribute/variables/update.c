@@ -12,7 +12,7 @@
 #include "graph/same.h"
 
 // ---- Updating --------------------------------------------------------------
-static ls_status check_args(ls_nest args) {
+ls_status ls_update_check_args(ls_nest args, bool mirrored) {
   if (args.kind != LS_KIND_NONE && args.kind != LS_KIND_TUPLE &&
       args.kind != LS_KIND_LIST) {
     LS_RETURN_IF_ERROR(ls_nest_status(args));
@@ -21,7 +21,7 @@ static ls_status check_args(ls_nest args) {
         "the arguments of an update are a list or a tuple, got %s",
         ls_nest_print(args, text, sizeof(text)));
   }
-  return ls_assert_mirrored(args);
+  return mirrored ? ls_assert_mirrored(args) : ls_ok();
 }
 
 // (first, arguments...); `first` is lent, none: left out.
@@ -43,9 +43,9 @@ ls_nest ls_update_args(const ls_update_call *call, ls_nest first,
   return made;
 }
 
-static ls_status call_once(const ls_update_call *call, ls_nest first,
-                           bool has_first, size_t position, int32_t id,
-                           const char *device, ls_nest *out_result) {
+ls_status ls_update_call_once(const ls_update_call *call, ls_nest first,
+                              bool has_first, size_t position, int32_t id,
+                              const char *device, ls_nest *out_result) {
   const ls_nest args = ls_update_args(call, first, has_first, position);
   ls_status status = ls_nest_status(args);
   char name[32];
@@ -65,9 +65,8 @@ static ls_status call_once(const ls_update_call *call, ls_nest first,
   return status;
 }
 
-static ls_status regroup_and_free(const ls_update_call *call, ls_nest *results,
-                                  size_t count, ls_status status,
-                                  ls_nest *out_value) {
+ls_status ls_update_end(const ls_update_call *call, ls_nest *results,
+                        size_t count, ls_status status, ls_nest *out_value) {
   if (ls_status_is_ok(status))
     status = ls_update_regroup(call->strategy, results, count, call->group,
                                out_value);
@@ -95,10 +94,10 @@ static ls_status update_components(const ls_update_call *call,
                           .as.ref = variable->components[i]};
     const int32_t id =
         ls_strategy_device_index(call->strategy, ls_variable_device(component));
-    status = call_once(call, leaf, true, i, id, ls_variable_device(component),
-                       &results[i]);
+    status = ls_update_call_once(call, leaf, true, i, id,
+                                 ls_variable_device(component), &results[i]);
   }
-  return regroup_and_free(call, results, count, status, out_value);
+  return ls_update_end(call, results, count, status, out_value);
 }
 
 // In a replica an update is a merge call.
@@ -178,12 +177,21 @@ static ls_nest merge_update(ls_strategy *strategy, ls_nest args, void *user) {
   return ls_status_is_ok(status) ? result : ls_fail(status);
 }
 
-static ls_status update_in_replica(ls_replica *replica, replica_update *u,
-                                   ls_nest args, ls_nest *out_value) {
+bool ls_update_is_in_replica(const ls_update_call *call) {
+  const ls_replica *replica = ls_replica_context();
+  return ls_has_strategy() && replica != NULL &&
+         replica->strategy == call->strategy;
+}
+
+ls_status ls_update_in_replica(const ls_update_call *call,
+                               ls_variable *variable, ls_nest *out_value) {
+  replica_update u = {variable, call->fn, call->user, call->group};
   const ls_nest given =
-      LS_TUPLE(ls_nest_retain(args), ls_nest_map(args, is_same, NULL));
+      LS_TUPLE(ls_nest_retain(call->args),
+               ls_nest_map(call->args, is_same, ls_replica_context()));
   const ls_status status = ls_take_nest(
-      ls_replica_merge_call(replica, merge_update, given, u), out_value);
+      ls_replica_merge_call(ls_replica_context(), merge_update, given, &u),
+      out_value);
   ls_nest_release(given);
   return status;
 }
@@ -196,14 +204,11 @@ ls_status ls_mirrored_update(const ls_update_call *call, ls_variable *variable,
         "update of '%s', which is a %s, not a distributed variable",
         variable->name,
         variable->container != NULL ? "component of one" : "plain variable");
-  ls_replica *replica = ls_replica_context();
-  if (ls_has_strategy() && replica != NULL && replica->strategy == strategy) {
-    replica_update u = {variable, call->fn, call->user, call->group};
-    return update_in_replica(replica, &u, call->args, out_value);
-  }
+  if (ls_update_is_in_replica(call))
+    return ls_update_in_replica(call, variable, out_value);
   ls_crossing crossing;
   LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, strategy, "update"));
-  ls_status status = check_args(call->args);
+  ls_status status = ls_update_check_args(call->args, true);
   if (ls_status_is_ok(status))
     status = update_components(call, variable, out_value);
   return ls_cross_replica_end(&crossing, status, out_value);
@@ -236,9 +241,10 @@ static ls_status update_devices(const ls_update_call *call,
       status = ls_invalid_argument("'%s' is no device of %s", devices[i],
                                    call->strategy->label);
     if (ls_status_is_ok(status))
-      status = call_once(call, ls_none(), false, i, id, name.text, &results[i]);
+      status = ls_update_call_once(call, ls_none(), false, i, id, name.text,
+                                   &results[i]);
   }
-  return regroup_and_free(call, results, count, status, out_value);
+  return ls_update_end(call, results, count, status, out_value);
 }
 
 ls_status ls_mirrored_update_non_slot(const ls_update_call *call,
@@ -249,7 +255,7 @@ ls_status ls_mirrored_update_non_slot(const ls_update_call *call,
   ls_crossing crossing;
   LS_RETURN_IF_ERROR(
       ls_cross_replica_begin(&crossing, call->strategy, "update_non_slot"));
-  ls_status status = check_args(call->args);
+  ls_status status = ls_update_check_args(call->args, true);
   if (ls_status_is_ok(status))
     status = update_devices(call, devices, num_devices, out_value);
   return ls_cross_replica_end(&crossing, status, out_value);
@@ -328,7 +334,7 @@ ls_status ls_mirrored_map(const ls_update_call *call, const ls_nest *items,
                           size_t num_items, ls_nest *out_value) {
   ls_crossing crossing;
   LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, call->strategy, "map"));
-  ls_status status = check_args(call->args);
+  ls_status status = ls_update_check_args(call->args, true);
   if (ls_status_is_ok(status))
     status = map_all(call, items, num_items, out_value);
   return ls_cross_replica_end(&crossing, status, out_value);

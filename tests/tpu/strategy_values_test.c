@@ -1,0 +1,760 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reducing, gathering and broadcasting of TPU strategies.
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lockstep/gradients.h"
+#include "lockstep/ops.h"
+#include "lockstep/regroup.h"
+#include "support/function.h"
+#include "support/placed.h"
+#include "support/spec.h"
+#include "support/tpu_ways.h"
+
+static const double thirds[TPU_RUN_REPLICAS] = {0.1, 0.7, -1.3, 2.9,
+                                                3.1, 0.3, -0.9, 5.5};
+
+// Along the canonical tree.
+static float tree_sum(const double *x, int count) {
+  int half = 1;
+  if (count == 1) return (float)x[0];
+  while (half * 2 < count)
+    half *= 2;
+  return tree_sum(x, half) + tree_sum(x + half, count - half);
+}
+
+static float tree_mean(const double *x, int count) {
+  return tree_sum(x, count) * (1.0f / (float)count);
+}
+
+static int replicas_of(const tpu_run *run) {
+  return ls_strategy_num_replicas(run->strategy);
+}
+
+// What a merge function does, in a replica.
+typedef ls_status (*across)(ls_strategy *strategy, ls_nest value,
+                            ls_nest *out_value);
+
+static ls_nest call_across(ls_strategy *strategy, ls_nest args, void *user) {
+  ls_nest made = ls_none();
+  const ls_status status =
+      (*(const across *)user)(strategy, ls_nest_item(args, 0), &made);
+  return ls_status_is_ok(status) ? made : ls_fail(status);
+}
+
+static ls_nest merge(ls_nest args, void *user) {
+  return ls_replica_merge_call(ls_replica_context(), call_across, args, user);
+}
+
+// ---- Reducing in a computation ---------------------------------------------
+static const ls_destinations nowhere = {.device = "no device//at all"};
+
+static ls_status reduce_both(ls_strategy *s, ls_nest value, ls_nest *out) {
+  ls_nest sum = ls_none(), mean = ls_none(), again = ls_none();
+  LS_RETURN_IF_ERROR(
+      ls_strategy_reduce_to(s, LS_REDUCE_SUM, value, nowhere, &sum));
+  LS_RETURN_IF_ERROR(
+      ls_strategy_reduce_to(s, LS_REDUCE_MEAN, value, nowhere, &mean));
+  LS_RETURN_IF_ERROR(ls_strategy_reduce(s, LS_REDUCE_MEAN, value, &again));
+  assert_int_equal(sum.kind, LS_KIND_TENSOR);
+  assert_string_equal(ls_op_device(ls_tensor_op(again.as.tensor)),
+                      ls_op_device(ls_tensor_op(sum.as.tensor)));
+  *out = LS_LIST(sum, mean, again);
+  return ls_ok();
+}
+
+static void all_have_the_sum(tpu_run *run) {
+  const int n = replicas_of(run);
+  for (int r = 0; r < n; ++r) {
+    assert_true(tpu_run_number(run, r, 0, 0) == tree_sum(thirds, n));
+    assert_true(tpu_run_number(run, r, 1, 0) == tree_mean(thirds, n));
+    assert_true(tpu_run_number(run, r, 2, 0) == tree_mean(thirds, n));
+  }
+  assert_int_equal(count_ops(tpu_run_graph(run), "cross_replica_sum", NULL), 3);
+  assert_int_equal(count_ops(tpu_run_graph(run), "add_n", NULL), 0);
+}
+
+static void all_have_the_mean_of_integers(tpu_run *run) {
+  const int n = replicas_of(run);
+  for (int r = 0; r < n; ++r) {
+    assert_int_equal(ls_array_dtype(tpu_run_array(run, r, 0)), LS_DTYPE_I32);
+    assert_int_equal(ls_array_dtype(tpu_run_array(run, r, 1)), LS_DTYPE_F64);
+    assert_true(tpu_run_number(run, r, 0, 0) == n * (n + 1) / 2);
+    assert_true(tpu_run_number(run, r, 1, 0) == (n + 1) / 2.0);
+  }
+}
+
+static const double counted[] = {1, 2, 3, 4, 5, 6, 7, 8};
+
+// Of 16-bit floats both are rounded once, from f32.
+static void all_have_what_is_rounded_once(tpu_run *run) {
+  const int n = replicas_of(run);
+  static const double big[] = {256, 257, 1, 2, 3, 4, 5, 6};
+  double values[TPU_RUN_REPLICAS];
+  for (int r = 0; r < n; ++r)
+    values[r] = r == 1 ? 256 : big[r];  // 257 is none of bf16.
+  for (int r = 0; r < n; ++r) {
+    ls_array *wide =
+        array_of(LS_DTYPE_F32, LS_SHAPE(2),
+                 (const double[]){tree_sum(values, n), tree_mean(values, n)});
+    ls_array *rounded = array_of(
+        LS_DTYPE_BF16, LS_SHAPE(2),
+        (const double[]){ls_array_f64(wide, 0), ls_array_f64(wide, 1)});
+    for (size_t i = 0; i < 2; ++i)
+      assert_true(tpu_run_number(run, r, i, 0) ==
+                  ls_array_f64(rounded, (int64_t)i));
+    ls_array_release(wide);
+    ls_array_release(rounded);
+  }
+}
+
+static ls_status reduce_by_max(ls_strategy *s, ls_nest value, ls_nest *out) {
+  return ls_strategy_reduce_to(s, LS_REDUCE_MAX, value, nowhere, out);
+}
+
+static ls_status strategy_reduce_by_max(ls_strategy *s, ls_nest value,
+                                        ls_nest *out) {
+  return ls_strategy_reduce(s, LS_REDUCE_MAX, value, out);
+}
+
+static void replicas_reduce_together(void **state) {
+  (void)state;
+  LS_SPEC("T173 T176");
+  static const double halves[] = {256, 257, 1, 2, 3, 4, 5, 6};
+  static const across both = reduce_both, by_max = reduce_by_max,
+                      strategy_by_max = strategy_reduce_by_max;
+  tpu_step step = {
+      .fn = merge, .user = (void *)(uintptr_t)&both, .numbers = thirds};
+  tpu_run_all(&step, all_have_the_sum);
+  step.numbers = counted;
+  step.dtype = LS_DTYPE_I32;
+  tpu_run_all(&step, all_have_the_mean_of_integers);
+  step.numbers = halves;
+  step.dtype = LS_DTYPE_BF16;
+  tpu_run_all(&step, all_have_what_is_rounded_once);
+  step.user = (void *)(uintptr_t)&by_max;
+  tpu_run_refused(&step, 2, LS_UNIMPLEMENTED, "reduce_to by MAX");
+  step.user = (void *)(uintptr_t)&strategy_by_max;
+  tpu_run_refused(&step, 2, LS_INVALID_ARGUMENT, "MAX");
+}
+
+// ---- Slices ----------------------------------------------------------------
+// Rows 0 and r of a [5, 2], each of this replica's number; twice the same row
+// on replica 0.
+static ls_nest slices_of(ls_nest value, bool has_shape) {
+  const ls_tensor x = ls_nest_tensor(value, 0);
+  const ls_tensor rows = ls_broadcast(x, LS_SHAPE(2, 2));
+  const ls_tensor at[] = {
+      ls_reshape(ls_scalar_i64(LS_DTYPE_I32, 0), LS_SHAPE(1)),
+      ls_reshape(ls_replica_id(), LS_SHAPE(1))};
+  ls_array *sizes = array_of(LS_DTYPE_I64, LS_SHAPE(2), (const double[]){5, 2});
+  const ls_nest made =
+      ls_nest_slices(ls_leaf(rows), ls_concatenate(at, 2, 0),
+                     has_shape ? ls_constant(sizes) : ls_failed_tensor());
+  ls_array_release(sizes);
+  return made;
+}
+
+static ls_status reduce_slices(ls_strategy *s, ls_nest value, bool has_shape,
+                               ls_nest *out) {
+  const ls_nest slices = slices_of(value, has_shape);
+  ls_nest sum = ls_none(), mean = ls_none();
+  ls_status status =
+      ls_strategy_reduce_to(s, LS_REDUCE_SUM, slices, nowhere, &sum);
+  if (ls_status_is_ok(status))
+    status = ls_strategy_reduce_to(s, LS_REDUCE_MEAN, slices, nowhere, &mean);
+  ls_nest_release(slices);
+  LS_RETURN_IF_ERROR(status);
+  *out = LS_LIST(sum, mean);
+  return ls_ok();
+}
+
+static ls_status reduce_known(ls_strategy *s, ls_nest value, ls_nest *out) {
+  return reduce_slices(s, value, true, out);
+}
+
+static ls_status reduce_unknown(ls_strategy *s, ls_nest value, ls_nest *out) {
+  return reduce_slices(s, value, false, out);
+}
+
+static void all_have_dense_rows(tpu_run *run) {
+  const int n = replicas_of(run);
+  for (int r = 0; r < n; ++r)
+    for (int row = 0; row < 5; ++row) {
+      double own[TPU_RUN_REPLICAS];
+      for (int k = 0; k < n; ++k)
+        own[k] = (row == 0 ? 1 : 0) * counted[k] + (row == k ? counted[k] : 0);
+      assert_true(tpu_run_number(run, r, 0, 2 * row) == tree_sum(own, n));
+      assert_true(tpu_run_number(run, r, 1, 2 * row + 1) == tree_mean(own, n));
+    }
+}
+
+static void slices_are_made_dense(void **state) {
+  (void)state;
+  LS_SPEC("T173");
+  static const across known = reduce_known, unknown = reduce_unknown;
+  tpu_step step = {
+      .fn = merge, .user = (void *)(uintptr_t)&known, .numbers = counted};
+  tpu_run_all(&step, all_have_dense_rows);
+  step.user = (void *)(uintptr_t)&unknown;
+  tpu_run_refused(&step, 2, LS_INVALID_ARGUMENT, "dense shape");
+}
+
+// ---- Along axes ------------------------------------------------------------
+static ls_status reduce_along(ls_strategy *s, ls_nest value, ls_nest *out) {
+  static const int axis = -1;
+  static const double weights[TPU_RUN_REPLICAS] = {1, 1, 1, 1, 1, 1, 1, 1};
+  const ls_reduce_options options = {.axes = &axis, .num_axes = 1};
+  const ls_reduce_options weighted = {
+      .weights = weights, .num_weights = (size_t)ls_strategy_num_replicas(s)};
+  ls_nest sum = ls_none(), mean = ls_none(), none = ls_none();
+  expect_status(
+      ls_strategy_reduce_with(s, LS_REDUCE_MEAN, value, &weighted, &none),
+      LS_UNIMPLEMENTED, "ls_replica_weighted_mean");
+  LS_RETURN_IF_ERROR(
+      ls_strategy_reduce_with(s, LS_REDUCE_SUM, value, &options, &sum));
+  LS_RETURN_IF_ERROR(
+      ls_strategy_reduce_with(s, LS_REDUCE_MEAN, value, &options, &mean));
+  *out = LS_LIST(sum, mean);
+  return ls_ok();
+}
+
+static void all_have_divided_once(tpu_run *run) {
+  const int n = replicas_of(run);
+  for (int r = 0; r < n; ++r) {
+    assert_int_equal(ls_array_dtype(tpu_run_array(run, r, 1)), LS_DTYPE_F64);
+    for (int row = 0; row < 2; ++row) {
+      double total = 0;
+      for (int k = 0; k < n; ++k)
+        for (int i = 0; i < 3; ++i)
+          total += 6 * k + 3 * row + i;
+      assert_true(tpu_run_number(run, r, 0, row) == total);
+      assert_true(tpu_run_number(run, r, 1, row) == total / (3 * n));
+    }
+  }
+}
+
+static void a_mean_along_an_axis_divides_once(void **state) {
+  (void)state;
+  LS_SPEC("T176");
+  static const across along = reduce_along;
+  double numbers[6 * TPU_RUN_REPLICAS];
+  for (int i = 0; i < 6 * TPU_RUN_REPLICAS; ++i)
+    numbers[i] = i;
+  const tpu_step step = {.fn = merge,
+                         .user = (void *)(uintptr_t)&along,
+                         .numbers = numbers,
+                         .shape = LS_SHAPE(2, 3),
+                         .dtype = LS_DTYPE_I32};
+  tpu_run_all(&step, all_have_divided_once);
+}
+
+// ---- What has no components ------------------------------------------------
+static ls_status reduce_numbers(ls_strategy *s, ls_nest value, ls_nest *out) {
+  const int n = ls_strategy_num_replicas(s);
+  ls_nest made = ls_none();
+  (void)value;
+  for (int mean = 0; mean < 2; ++mean) {
+    const ls_reduce_op op = mean ? LS_REDUCE_MEAN : LS_REDUCE_SUM;
+    LS_RETURN_IF_ERROR(
+        ls_strategy_reduce_to(s, op, ls_nest_i64(0), nowhere, &made));
+    assert_int_equal(made.kind, LS_KIND_SCALAR);
+    assert_true(ls_nest_number(made) == 0);
+  }
+  LS_RETURN_IF_ERROR(ls_strategy_reduce_to(s, LS_REDUCE_MEAN, ls_nest_f64(2.5),
+                                           nowhere, &made));
+  assert_int_equal(made.kind, LS_KIND_SCALAR);
+  assert_true(ls_nest_number(made) == 2.5);
+  const ls_destinations here = {.device = "/device:CPU:0"};
+  const ls_status status =
+      ls_strategy_reduce_to(s, LS_REDUCE_SUM, ls_nest_f64(2.5), here, &made);
+  if (n > 1) {
+    expect_status(status, LS_INVALID_ARGUMENT, "SUM of 2.5");
+    *out = ls_leaf(f32_of(2.5));
+    return ls_ok();
+  }
+  *out = made;
+  return status;
+}
+
+static void a_number_is_what_it_is(tpu_run *run) {
+  assert_true(tpu_run_number(run, 0, 0, 0) == 2.5);
+}
+
+static void a_tensor_is_what_it_is(ls_strategy *s, ls_tensor x) {
+  const int n = ls_strategy_num_replicas(s);
+  const ls_destinations there = {.device = "/device:CPU:1"};
+  ls_nest made = ls_none();
+  expect_ok(ls_strategy_reduce_to(s, LS_REDUCE_MEAN, ls_leaf(x), there, &made));
+  assert_true(made.kind == LS_KIND_TENSOR && made.as.tensor.ref == x.ref);
+  const ls_status status =
+      ls_strategy_reduce_to(s, LS_REDUCE_SUM, ls_leaf(x), there, &made);
+  if (n > 1) {
+    expect_status(status, LS_INVALID_ARGUMENT, "SUM of ");
+    return;
+  }
+  expect_ok(status);
+  assert_true(made.as.tensor.ref != x.ref);
+  assert_string_equal(ls_op_device(ls_tensor_op(made.as.tensor)),
+                      LOCAL_DEVICE "CPU:1");
+}
+
+static void one_value_is_the_same_on_all(void **state) {
+  (void)state;
+  LS_SPEC("T174");
+  static const across numbers = reduce_numbers;
+  const tpu_step step = {
+      .fn = merge, .user = (void *)(uintptr_t)&numbers, .numbers = NULL};
+  tpu_run_all(&step, a_number_is_what_it_is);
+  for (int n = 1; n <= 3; n += 2) {
+    ls_strategy *s = tpu_strategy_of(n);
+    ls_nest made = ls_none();
+    a_tensor_is_what_it_is(s, f32_of(3));  // In eager.
+    expect_ok(reduce_numbers(s, ls_none(), &made));
+    expect_status(
+        ls_strategy_reduce_to(s, LS_REDUCE_MAX, ls_nest_i64(0), nowhere, &made),
+        LS_INVALID_ARGUMENT, "MAX");
+    computation c;
+    computation_open(&c);
+    a_tensor_is_what_it_is(s, f32_of(3));
+    expect_ok(reduce_numbers(s, ls_none(), &made));
+    assert_true(computation_fetch(&c, ls_nest_tensor(made, 0)) == 2.5);
+    computation_close(&c);
+    ls_strategy_release(s);
+  }
+}
+
+// ---- Components ------------------------------------------------------------
+enum { MANY = 450 };
+
+static double number_at(size_t i) { return 0.1 + 0.37 * (double)(i * i % 91); }
+
+// So many numbers, as a value of a device or none each.
+static ls_nest components(ls_dtype dtype, size_t count) {
+  ls_nest items[MANY];
+  for (size_t i = 0; i < count; ++i)
+    items[i] = ls_leaf(ls_reshape(ls_scalar(dtype, number_at(i)), LS_SHAPE(1)));
+  return ls_nest_distributed(LS_PER_REPLICA, items, count);
+}
+
+// The numbers of operands of ops of a type, as text.
+static void list_inputs(const ls_graph *graph, const char *type, char *text) {
+  text[0] = '\0';
+  for (size_t i = 0; i < ls_graph_num_ops(graph); ++i) {
+    const ls_op op = ls_graph_op(graph, i);
+    if (strcmp(ls_op_type_name(op), type) == 0)
+      sprintf(text + strlen(text), "%zu ", ls_op_num_inputs(op));
+  }
+}
+
+static const struct {
+  size_t count;
+  const char *adds, *concatenations;
+} chunk_cases[] = {{2, "2 ", "2 "},
+                   {200, "200 ", "200 "},
+                   {201, "128 73 2 ", "200 2 "},
+                   {450, "128 128 128 66 4 ", "200 200 52 "}};
+
+static void many_components_are_added_in_chunks(void **state) {
+  (void)state;
+  LS_SPEC("T175");
+  ls_strategy *s = tpu_strategy_of(2);
+  for (size_t i = 0; i < sizeof(chunk_cases) / sizeof(*chunk_cases); ++i) {
+    const size_t count = chunk_cases[i].count;
+    double x[MANY];
+    char text[200];
+    for (size_t k = 0; k < count; ++k)
+      x[k] = (float)number_at(k);
+    for (int mean = 0; mean < 2; ++mean) {
+      const ls_reduce_op op = mean ? LS_REDUCE_MEAN : LS_REDUCE_SUM;
+      const float wanted =
+          mean ? tree_mean(x, (int)count) : tree_sum(x, (int)count);
+      computation c;
+      computation_open(&c);
+      ls_nest made = ls_none(), value = components(LS_DTYPE_F32, count);
+      const ls_destinations host = {.device = "/device:CPU:0"};
+      expect_ok(ls_strategy_reduce_to(s, op, value, host, &made));
+      assert_true((float)computation_fetch(&c, made.as.tensor) == wanted);
+      list_inputs(c.graph, "add_n", text);
+      assert_string_equal(text, chunk_cases[i].adds);
+      assert_int_equal(count_ops(c.graph, "mul", NULL), mean);
+      ls_nest_release(value);
+      computation_close(&c);
+      // In eager.
+      value = components(LS_DTYPE_F32, count);
+      expect_ok(ls_strategy_reduce(s, op, value, &made));
+      assert_true((float)item_of(made.as.tensor) == wanted);
+      ls_nest_release(value);
+    }
+  }
+  ls_strategy_release(s);
+}
+
+static void halves_are_rounded_behind_the_last_chunk(void **state) {
+  (void)state;
+  LS_SPEC("T175");
+  ls_strategy *s = tpu_strategy_of(2);
+  double x[MANY];
+  for (size_t k = 0; k < 201; ++k) {
+    ls_array *half =
+        array_of(LS_DTYPE_BF16, LS_SCALAR, (const double[]){number_at(k)});
+    x[k] = ls_array_f64(half, 0);
+    ls_array_release(half);
+  }
+  ls_array *wanted =
+      array_of(LS_DTYPE_BF16, LS_SCALAR, (const double[]){tree_sum(x, 201)});
+  computation c;
+  computation_open(&c);
+  ls_nest made = ls_none();
+  const ls_nest value = components(LS_DTYPE_BF16, 201);
+  expect_ok(ls_strategy_reduce_to(s, LS_REDUCE_SUM, value,
+                                  (ls_destinations){.device = "/device:CPU:0"},
+                                  &made));
+  assert_string_equal(ls_op_type_name(ls_tensor_op(made.as.tensor)), "convert");
+  assert_true(computation_fetch(&c, made.as.tensor) == ls_array_f64(wanted, 0));
+  for (size_t i = 0; i < ls_graph_num_ops(c.graph); ++i) {
+    const ls_op op = ls_graph_op(c.graph, i);
+    if (strcmp(ls_op_type_name(op), "add_n") == 0)
+      assert_int_equal(ls_tensor_dtype(ls_op_output(op, 0)), LS_DTYPE_F32);
+  }
+  ls_nest_release(value);
+  computation_close(&c);
+  ls_array_release(wanted);
+  ls_strategy_release(s);
+}
+
+// What is mirrored has components, too.
+static void components_of_all_kinds_are_added(void **state) {
+  (void)state;
+  LS_SPEC("T175 T176");
+  ls_strategy *s = tpu_strategy_of(3);
+  ls_variable *v = NULL;
+  ls_nest made = ls_none();
+  {
+    LS_STRATEGY_SCOPE(s);
+    v = variable_of("v", LS_DTYPE_F32, LS_SCALAR, (const double[]){2});
+  }
+  const ls_nest leaf =
+      ls_nest_object(LS_KIND_VARIABLE, (ls_object *)ls_variable_retain(v));
+  expect_ok(ls_strategy_reduce(s, LS_REDUCE_SUM, leaf, &made));
+  assert_true(item_of(made.as.tensor) == 6);
+  expect_ok(ls_strategy_reduce(s, LS_REDUCE_MEAN, leaf, &made));
+  assert_true(item_of(made.as.tensor) == 2);
+  ls_nest_release(leaf);
+  const ls_nest integers = ls_nest_distributed(
+      LS_PER_REPLICA,
+      (const ls_nest[]){ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 1)),
+                        ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 2))},
+      2);
+  expect_ok(ls_strategy_reduce(s, LS_REDUCE_MEAN, integers, &made));
+  assert_int_equal(ls_tensor_dtype(made.as.tensor), LS_DTYPE_F64);
+  assert_true(item_of(made.as.tensor) == 1.5);
+  ls_nest_release(integers);
+  ls_variable_release(v);
+  ls_strategy_release(s);
+}
+
+// ---- Gathering -------------------------------------------------------------
+static void many_components_are_gathered_in_chunks(void **state) {
+  (void)state;
+  LS_SPEC("T178");
+  ls_strategy *s = tpu_strategy_of(2);
+  for (size_t i = 0; i < sizeof(chunk_cases) / sizeof(*chunk_cases); ++i) {
+    const size_t count = chunk_cases[i].count;
+    char text[200];
+    for (int eager = 0; eager < 2; ++eager) {
+      computation c;
+      ls_nest made = ls_none(), result = ls_none();
+      if (!eager) computation_open(&c);
+      const ls_nest value = components(LS_DTYPE_F32, count);
+      expect_ok(ls_strategy_gather(s, value, 0, &made));
+      ls_array *array = NULL;
+      if (eager) {
+        expect_ok(ls_tensor_value(made.as.tensor, &array));
+      } else {
+        expect_ok(ls_session_create(c.graph, &c.session));
+        expect_ok(ls_session_run(c.session, made, NULL, 0, &result));
+        array =
+            ls_array_retain((ls_array *)(uintptr_t)ls_nest_as_array(result));
+        list_inputs(c.graph, "concatenate", text);
+        assert_string_equal(text, chunk_cases[i].concatenations);
+      }
+      assert_int_equal(ls_array_num_elements(array), count);
+      for (size_t k = 0; k < count; ++k)
+        assert_true((float)ls_array_f64(array, (int64_t)k) ==
+                    (float)number_at(k));
+      ls_array_release(array);
+      ls_nest_release(result);
+      ls_nest_release(value);
+      if (!eager) computation_close(&c);
+    }
+  }
+  const ls_tensor x = f32_of(1);
+  ls_nest made = ls_none();
+  expect_ok(ls_strategy_gather(s, ls_leaf(x), 0, &made));
+  assert_true(made.as.tensor.ref == x.ref);
+  expect_ok(ls_strategy_gather(s, ls_nest_i64(4), 0, &made));
+  assert_true(made.kind == LS_KIND_SCALAR && ls_nest_number(made) == 4);
+  ls_strategy_release(s);
+}
+
+static ls_nest pair_of(ls_tensor a, ls_tensor b) {
+  return ls_nest_distributed(LS_PER_REPLICA,
+                             (const ls_nest[]){ls_leaf(a), ls_leaf(b)}, 2);
+}
+
+static ls_tensor zeros_of(ls_shape shape) {
+  return ls_broadcast(f32_of(0), shape);
+}
+
+static void gathers_are_refused(ls_strategy *s) {
+  ls_nest made = ls_none();
+  const struct {
+    ls_shape a, b;
+    int axis;
+    const char *says;
+  } cases[] = {{LS_SHAPE(2, 3), LS_SHAPE(2, 4), 0, "axis 0"},
+               {LS_SHAPE(2, 3), LS_SHAPE(3), 0, "axis 0"},
+               {LS_SHAPE(2, 3), LS_SHAPE(2, 3), 2, "axis 2"},
+               {LS_SHAPE(2, 3), LS_SHAPE(2, 3), -1, "axis -1"},
+               {LS_SCALAR, LS_SCALAR, 0, "scalars"}};
+  for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); ++i) {
+    const ls_nest value = pair_of(zeros_of(cases[i].a), zeros_of(cases[i].b));
+    expect_status(ls_strategy_gather(s, value, cases[i].axis, &made),
+                  LS_INVALID_ARGUMENT, cases[i].says);
+    ls_nest_release(value);
+  }
+  const ls_nest slices =
+      ls_nest_slices(ls_leaf(zeros_of(LS_SHAPE(1, 2))),
+                     ls_broadcast(ls_scalar_i64(LS_DTYPE_I32, 0), LS_SHAPE(1)),
+                     ls_failed_tensor());
+  expect_status(ls_strategy_gather(s, slices, 0, &made), LS_UNIMPLEMENTED,
+                "gather of IndexedSlices");
+  ls_nest_release(slices);
+}
+
+static ls_nest gather_in_replica(ls_nest args, void *user) {
+  ls_nest made = ls_none();
+  (void)user;
+  const ls_status status = ls_strategy_gather(ls_strategy_current(),
+                                              ls_nest_item(args, 0), 0, &made);
+  return ls_status_is_ok(status) ? made : ls_fail(status);
+}
+
+static ls_nest broadcast_in_replica(ls_nest args, void *user) {
+  ls_nest made = ls_none();
+  (void)user;
+  const ls_status status =
+      ls_strategy_broadcast_to(ls_strategy_current(), ls_nest_item(args, 0),
+                               (ls_destinations){0}, &made);
+  return ls_status_is_ok(status) ? made : ls_fail(status);
+}
+
+static void what_cannot_be_gathered_is_refused(void **state) {
+  (void)state;
+  LS_SPEC("T179");
+  ls_strategy *s = tpu_strategy_of(2);
+  gathers_are_refused(s);
+  computation c;
+  computation_open(&c);
+  gathers_are_refused(s);
+  // Where it goes.
+  ls_nest made = ls_none();
+  const ls_nest value = pair_of(zeros_of(LS_SHAPE(1)), zeros_of(LS_SHAPE(2)));
+  expect_ok(ls_strategy_gather(s, value, 0, &made));
+  assert_string_equal(ls_op_device(ls_tensor_op(made.as.tensor)),
+                      LOCAL_DEVICE "CPU:0");
+  {
+    LS_DEVICE_SCOPE("/device:TPU:1");
+    expect_ok(ls_strategy_gather(s, value, 0, &made));
+  }
+  assert_string_equal(ls_op_device(ls_tensor_op(made.as.tensor)),
+                      LOCAL_DEVICE "TPU:1");
+  ls_nest_release(value);
+  computation_close(&c);
+  const tpu_step step = {.fn = gather_in_replica, .shape = LS_SHAPE(2)};
+  tpu_run_refused(&step, 1, LS_FAILED_PRECONDITION, "all_gather");
+  tpu_run_refused(&step, 2, LS_FAILED_PRECONDITION, "all_gather");
+  ls_strategy_release(s);
+}
+
+// ---- Destinations ----------------------------------------------------------
+typedef ls_status (*to_places)(ls_strategy *s, ls_nest value, ls_nest *out);
+
+static void results_go_where_they_shall_be(void **state) {
+  (void)state;
+  LS_SPEC("T180");
+  ls_strategy *s = tpu_strategy_of(2);
+  ls_device_name host;
+  expect_ok(ls_tpu_strategy_host(s, &host));
+  const char *both[] = {"/device:TPU:1", host.text};
+  computation c;
+  computation_open(&c);
+  const ls_nest value = pair_of(f32_of(1), f32_of(2));
+  ls_nest made = ls_none();
+  // The host's name in another way of writing it.
+  expect_ok(ls_strategy_reduce_to(s, LS_REDUCE_SUM, value,
+                                  (ls_destinations){.device = "cpu:0"}, &made));
+  assert_string_equal(ls_op_type_name(ls_tensor_op(made.as.tensor)), "add_n");
+  assert_string_equal(ls_op_device(ls_tensor_op(made.as.tensor)), host.text);
+  expect_ok(ls_strategy_reduce_to(s, LS_REDUCE_SUM, value,
+                                  (ls_destinations){.device = "/device:TPU:1"},
+                                  &made));
+  const ls_op copy = ls_tensor_op(made.as.tensor);
+  assert_string_equal(ls_op_type_name(copy), "identity");
+  assert_string_equal(ls_op_device(copy), LOCAL_DEVICE "TPU:1");
+  assert_string_equal(ls_op_device(ls_tensor_op(ls_op_input(copy, 0))),
+                      host.text);
+  assert_true(computation_fetch(&c, made.as.tensor) == 3);
+  expect_ok(ls_strategy_reduce_to(
+      s, LS_REDUCE_SUM, value,
+      (ls_destinations){.devices = both, .num_devices = 2}, &made));
+  assert_int_equal(ls_distributed_kind_of(made), LS_MIRRORED);
+  assert_string_equal(component_on(made, 0), "TPU:1");
+  assert_string_equal(component_on(made, 1), "CPU:0");
+  ls_nest_release(made);
+  // Another host than the first replica's.
+  const ls_nest rows = pair_of(zeros_of(LS_SHAPE(1)), zeros_of(LS_SHAPE(2)));
+  {
+    LS_DEVICE_SCOPE("/task:1/device:CPU:0");
+    expect_ok(ls_strategy_gather(s, rows, 0, &made));
+  }
+  const ls_op moved = ls_tensor_op(made.as.tensor);
+  assert_string_equal(ls_op_type_name(moved), "identity");
+  assert_non_null(strstr(ls_op_device(moved), "/task:1/"));
+  expect_ok(ls_strategy_gather(s, rows, 0, &made));
+  assert_string_equal(ls_op_type_name(ls_tensor_op(made.as.tensor)),
+                      "concatenate");
+  ls_nest pairs = ls_none();
+  const ls_nest values[] = {value, ls_nest_i64(0)};
+  const ls_destinations where[] = {{.device = "/device:CPU:0"},
+                                   {.device = "/device:CPU:0"}};
+  expect_ok(
+      ls_strategy_batch_reduce_to(s, LS_REDUCE_SUM, values, where, 2, &pairs));
+  assert_true(computation_fetch(&c, ls_nest_tensor(pairs, 0)) == 3);
+  assert_int_equal(ls_nest_item(pairs, 1).kind, LS_KIND_SCALAR);
+  ls_nest_release(pairs);
+  ls_nest_release(rows);
+  ls_nest_release(value);
+  computation_close(&c);
+  ls_strategy_release(s);
+}
+
+// ---- Broadcasting ----------------------------------------------------------
+static ls_status broadcast_all(ls_strategy *s, ls_nest value, ls_nest *out) {
+  ls_nest one = ls_none(), number = ls_none();
+  LS_RETURN_IF_ERROR(ls_strategy_broadcast_to(s, value, nowhere, &one));
+  LS_RETURN_IF_ERROR(
+      ls_strategy_broadcast_to(s, ls_nest_i64(7), nowhere, &number));
+  assert_int_equal(number.kind, LS_KIND_SCALAR);
+  LS_RETURN_IF_ERROR(
+      ls_strategy_broadcast_to(s, ls_nest_f64(7.5), nowhere, &number));
+  assert_int_equal(number.kind, LS_KIND_SCALAR);
+  *out = one;
+  return ls_ok();
+}
+
+static void all_have_the_first_ones(tpu_run *run) {
+  const ls_graph *graph = tpu_run_graph(run);
+  for (int r = 0; r < replicas_of(run); ++r)
+    for (int i = 0; i < 2; ++i)
+      assert_true((float)tpu_run_number(run, r, 0, i) ==
+                  (i == 0 ? 0.5f : -0.0f));
+  assert_true(signbit(tpu_run_number(run, replicas_of(run) - 1, 0, 1)));
+  assert_int_equal(count_ops(graph, "all_to_all", NULL), 1);
+}
+
+static void the_first_replicas_value_is_broadcast(void **state) {
+  (void)state;
+  LS_SPEC("T181");
+  static const across all = broadcast_all;
+  static const double numbers[2 * TPU_RUN_REPLICAS] = {0.5, -0.0, 3, 4, 5,
+                                                       6,   7,    8, 9, 10};
+  tpu_step step = {.fn = merge,
+                   .user = (void *)(uintptr_t)&all,
+                   .numbers = numbers,
+                   .shape = LS_SHAPE(2)};
+  tpu_run_all(&step, all_have_the_first_ones);
+  step.fn = broadcast_in_replica;
+  tpu_run_refused(&step, 1, LS_FAILED_PRECONDITION, "broadcast_to");
+  tpu_run_refused(&step, 2, LS_FAILED_PRECONDITION, "broadcast_to");
+  ls_strategy *s = tpu_strategy_of(2);
+  for (int eager = 0; eager < 2; ++eager) {
+    computation c;
+    if (!eager) computation_open(&c);
+    const ls_tensor x = f32_of(4);
+    ls_nest made = ls_none();
+    expect_ok(ls_strategy_broadcast_to(s, ls_leaf(x), nowhere, &made));
+    assert_true(made.kind == LS_KIND_TENSOR && made.as.tensor.ref == x.ref);
+    expect_ok(ls_strategy_broadcast_to(s, ls_nest_i64(7), nowhere, &made));
+    assert_true(made.kind == LS_KIND_SCALAR && ls_nest_number(made) == 7);
+    if (!eager) computation_close(&c);
+  }
+  ls_strategy_release(s);
+}
+
+// ---- Local results ---------------------------------------------------------
+static void local_results_are_components(void **state) {
+  (void)state;
+  LS_SPEC("T186");
+  for (int n = 1; n <= 3; ++n) {
+    ls_strategy *s = tpu_strategy_of(n);
+    for (int eager = 0; eager < 2; ++eager) {
+      computation c;
+      if (!eager) computation_open(&c);
+      ls_tensor x[3];
+      ls_nest items[3], tuple = ls_none();
+      for (int r = 0; r < n; ++r) {
+        x[r] = f32_of(r);
+        items[r] = ls_leaf(x[r]);
+      }
+      const ls_nest value =
+          ls_nest_distributed(LS_PER_REPLICA, items, (size_t)n);
+      expect_ok(ls_strategy_local_results(s, value, &tuple));
+      assert_int_equal(tuple.kind, LS_KIND_TUPLE);
+      assert_int_equal(ls_nest_count(tuple), n);
+      for (int r = 0; r < n; ++r)
+        assert_true(ls_nest_tensor(tuple, (size_t)r).ref == x[r].ref);
+      ls_nest_release(tuple);
+      const ls_nest nest = LS_LIST(value, ls_nest_i64(9));
+      expect_ok(ls_strategy_local_results(s, nest, &tuple));
+      assert_int_equal(tuple.kind, LS_KIND_TUPLE);
+      assert_int_equal(ls_nest_count(tuple), n);
+      for (int r = 0; r < n; ++r) {
+        const ls_nest own = ls_nest_item(tuple, (size_t)r);
+        assert_int_equal(own.kind, LS_KIND_LIST);
+        assert_true(ls_nest_tensor(own, 0).ref == x[r].ref);
+        assert_true(ls_nest_number(ls_nest_item(own, 1)) == 9);
+      }
+      ls_nest_release(tuple);
+      ls_nest_release(nest);
+      expect_ok(ls_strategy_local_results(s, ls_leaf(x[0]), &tuple));
+      assert_int_equal(tuple.kind, LS_KIND_TUPLE);
+      assert_int_equal(ls_nest_count(tuple), 1);
+      assert_true(ls_nest_tensor(tuple, 0).ref == x[0].ref);
+      ls_nest_release(tuple);
+      if (!eager) computation_close(&c);
+    }
+    ls_strategy_release(s);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(replicas_reduce_together),
+      cmocka_unit_test(slices_are_made_dense),
+      cmocka_unit_test(a_mean_along_an_axis_divides_once),
+      cmocka_unit_test(one_value_is_the_same_on_all),
+      cmocka_unit_test(many_components_are_added_in_chunks),
+      cmocka_unit_test(halves_are_rounded_behind_the_last_chunk),
+      cmocka_unit_test(components_of_all_kinds_are_added),
+      cmocka_unit_test(many_components_are_gathered_in_chunks),
+      cmocka_unit_test(what_cannot_be_gathered_is_refused),
+      cmocka_unit_test(results_go_where_they_shall_be),
+      cmocka_unit_test(the_first_replicas_value_is_broadcast),
+      cmocka_unit_test(local_results_are_components),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
