@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lockstep/gradients.h"
+#include "distribute/strategies/strategy.h"
+#include "lockstep/handles.h"
 #include "lockstep/ops.h"
 #include "lockstep/regroup.h"
 #include "support/function.h"
@@ -580,9 +581,67 @@ static void what_cannot_be_gathered_is_refused(void **state) {
   ls_strategy_release(s);
 }
 
-// ---- Destinations ----------------------------------------------------------
-typedef ls_status (*to_places)(ls_strategy *s, ls_nest value, ls_nest *out);
+// ---- Packed variables ------------------------------------------------------
+typedef struct packed_sum {
+  ls_strategy *strategy;
+  ls_variable *variable;
+} packed_sum;
 
+static ls_nest reduce_and_gather(ls_nest args, void *user) {
+  const packed_sum *p = user;
+  ls_nest sum = ls_none(), mean = ls_none(), rows = ls_none();
+  (void)args;
+  const ls_nest leaf = ls_nest_object(
+      LS_KIND_VARIABLE, (ls_object *)ls_variable_retain(p->variable));
+  expect_ok(ls_strategy_reduce(p->strategy, LS_REDUCE_SUM, leaf, &sum));
+  expect_ok(ls_strategy_reduce(p->strategy, LS_REDUCE_MEAN, leaf, &mean));
+  expect_ok(ls_strategy_gather(p->strategy, leaf, 0, &rows));
+  ls_nest_release(leaf);
+  return LS_LIST(sum, mean, rows);
+}
+
+static void packed_components_have_their_order(void **state) {
+  (void)state;
+  LS_SPEC("T177");
+  ls_strategy *s = tpu_strategy_of(3);
+  s->packs_variables = true;
+  packed_sum p = {.strategy = s};
+  {
+    LS_STRATEGY_SCOPE(s);
+    p.variable = variable_of("v", LS_DTYPE_F32, LS_SHAPE(1), thirds);
+  }
+  assert_non_null(ls_variable_packed(p.variable));
+  for (size_t i = 0; i < 3; ++i)
+    set_variable(ls_variable_component(p.variable, i), thirds + i);
+  for (int traced = 0; traced < 2; ++traced) {
+    ls_nest made = ls_none();
+    ls_function *f = function_of(reduce_and_gather, &p);
+    if (traced)
+      expect_ok(ls_function_call(f, ls_none(), &made));
+    else
+      made = reduce_and_gather(ls_none(), &p);
+    const float wanted[] = {tree_sum(thirds, 3), tree_mean(thirds, 3)};
+    for (size_t k = 0; k < 3; ++k) {
+      ls_array *array = NULL;
+      const ls_nest leaf = ls_nest_item(made, k);
+      if (traced)
+        array = ls_array_retain((ls_array *)(uintptr_t)ls_nest_as_array(leaf));
+      else
+        expect_ok(ls_tensor_value(leaf.as.tensor, &array));
+      assert_int_equal(ls_array_num_elements(array), k == 2 ? 3 : 1);
+      for (int64_t i = 0; i < ls_array_num_elements(array); ++i)
+        assert_true((float)ls_array_f64(array, i) ==
+                    (k == 2 ? (float)thirds[i] : wanted[k]));
+      ls_array_release(array);
+    }
+    ls_nest_release(made);
+    ls_function_release(f);
+  }
+  ls_variable_release(p.variable);
+  ls_strategy_release(s);
+}
+
+// ---- Destinations ----------------------------------------------------------
 static void results_go_where_they_shall_be(void **state) {
   (void)state;
   LS_SPEC("T180");
@@ -696,46 +755,61 @@ static void the_first_replicas_value_is_broadcast(void **state) {
 }
 
 // ---- Local results ---------------------------------------------------------
+static void look_at_local_results(ls_strategy *s) {
+  const int n = ls_strategy_num_replicas(s);
+  ls_tensor x[3];
+  ls_nest items[3], tuple = ls_none();
+  for (int r = 0; r < n; ++r) {
+    x[r] = f32_of(r);
+    items[r] = ls_leaf(x[r]);
+  }
+  const ls_nest value = ls_nest_distributed(LS_PER_REPLICA, items, (size_t)n);
+  expect_ok(ls_strategy_local_results(s, value, &tuple));
+  assert_int_equal(tuple.kind, LS_KIND_TUPLE);
+  assert_int_equal(ls_nest_count(tuple), n);
+  for (int r = 0; r < n; ++r)
+    assert_true(ls_nest_tensor(tuple, (size_t)r).ref == x[r].ref);
+  ls_nest_release(tuple);
+  const ls_nest nest = LS_LIST(value, ls_nest_i64(9));
+  expect_ok(ls_strategy_local_results(s, nest, &tuple));
+  assert_int_equal(tuple.kind, LS_KIND_TUPLE);
+  assert_int_equal(ls_nest_count(tuple), n);
+  for (int r = 0; r < n; ++r) {
+    const ls_nest own = ls_nest_item(tuple, (size_t)r);
+    assert_int_equal(own.kind, LS_KIND_LIST);
+    assert_true(ls_nest_tensor(own, 0).ref == x[r].ref);
+    assert_true(ls_nest_number(ls_nest_item(own, 1)) == 9);
+  }
+  ls_nest_release(tuple);
+  ls_nest_release(nest);
+  expect_ok(ls_strategy_local_results(s, ls_leaf(x[0]), &tuple));
+  assert_int_equal(tuple.kind, LS_KIND_TUPLE);
+  assert_int_equal(ls_nest_count(tuple), 1);
+  assert_true(ls_nest_tensor(tuple, 0).ref == x[0].ref);
+  ls_nest_release(tuple);
+}
+
+static ls_nest local_results_here(ls_nest args, void *user) {
+  (void)user;
+  look_at_local_results(ls_strategy_current());
+  return ls_nest_retain(ls_nest_item(args, 0));
+}
+
 static void local_results_are_components(void **state) {
   (void)state;
   LS_SPEC("T186");
   for (int n = 1; n <= 3; ++n) {
     ls_strategy *s = tpu_strategy_of(n);
-    for (int eager = 0; eager < 2; ++eager) {
-      computation c;
-      if (!eager) computation_open(&c);
-      ls_tensor x[3];
-      ls_nest items[3], tuple = ls_none();
-      for (int r = 0; r < n; ++r) {
-        x[r] = f32_of(r);
-        items[r] = ls_leaf(x[r]);
-      }
-      const ls_nest value =
-          ls_nest_distributed(LS_PER_REPLICA, items, (size_t)n);
-      expect_ok(ls_strategy_local_results(s, value, &tuple));
-      assert_int_equal(tuple.kind, LS_KIND_TUPLE);
-      assert_int_equal(ls_nest_count(tuple), n);
-      for (int r = 0; r < n; ++r)
-        assert_true(ls_nest_tensor(tuple, (size_t)r).ref == x[r].ref);
-      ls_nest_release(tuple);
-      const ls_nest nest = LS_LIST(value, ls_nest_i64(9));
-      expect_ok(ls_strategy_local_results(s, nest, &tuple));
-      assert_int_equal(tuple.kind, LS_KIND_TUPLE);
-      assert_int_equal(ls_nest_count(tuple), n);
-      for (int r = 0; r < n; ++r) {
-        const ls_nest own = ls_nest_item(tuple, (size_t)r);
-        assert_int_equal(own.kind, LS_KIND_LIST);
-        assert_true(ls_nest_tensor(own, 0).ref == x[r].ref);
-        assert_true(ls_nest_number(ls_nest_item(own, 1)) == 9);
-      }
-      ls_nest_release(tuple);
-      ls_nest_release(nest);
-      expect_ok(ls_strategy_local_results(s, ls_leaf(x[0]), &tuple));
-      assert_int_equal(tuple.kind, LS_KIND_TUPLE);
-      assert_int_equal(ls_nest_count(tuple), 1);
-      assert_true(ls_nest_tensor(tuple, 0).ref == x[0].ref);
-      ls_nest_release(tuple);
-      if (!eager) computation_close(&c);
+    look_at_local_results(s);
+    computation c;
+    computation_open(&c);
+    look_at_local_results(s);
+    computation_close(&c);
+    for (int way = 0; way < NUM_TPU_WAYS; ++way) {
+      tpu_run run;
+      expect_ok(
+          tpu_run_begin(&run, way, s, &(tpu_step){.fn = local_results_here}));
+      tpu_run_end(&run);
     }
     ls_strategy_release(s);
   }
@@ -752,6 +826,7 @@ int main(void) {
       cmocka_unit_test(components_of_all_kinds_are_added),
       cmocka_unit_test(many_components_are_gathered_in_chunks),
       cmocka_unit_test(what_cannot_be_gathered_is_refused),
+      cmocka_unit_test(packed_components_have_their_order),
       cmocka_unit_test(results_go_where_they_shall_be),
       cmocka_unit_test(the_first_replicas_value_is_broadcast),
       cmocka_unit_test(local_results_are_components),

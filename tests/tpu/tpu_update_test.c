@@ -97,6 +97,25 @@ static ls_nest update_here(ls_nest args, void *user) {
   return made;
 }
 
+static ls_variable *make_plain(void *user) {
+  updating *u = user;
+  ls_array *initial = array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){100});
+  expect_ok(ls_variable_create(
+      &(ls_variable_options){.name = "plain",
+                             .initial_array = initial,
+                             .single_device = "/device:CPU:0"},
+      &u->variable));
+  ls_array_release(initial);
+  assert_int_equal(ls_variable_num_components(u->variable), 0);
+  return u->variable;
+}
+
+static void all_have_added_to_one(tpu_run *run) {
+  const int n = replicas_of(run);
+  for (int r = 0; r < n; ++r)
+    assert_true(tpu_run_number(run, r, 0, 0) == 100 + n * (n + 1) / 2);
+}
+
 static void all_have_added(tpu_run *run) {
   const int n = replicas_of(run);
   for (int r = 0; r < n; ++r) {
@@ -127,7 +146,11 @@ static void a_computation_updates_once(void **state) {
       step.fn = update_here;
       tpu_run_all(&step, all_have_added);
     }
-  updating u = {.fails = true, .group = true};
+  updating u = {.group = true};
+  const tpu_step plain = {
+      .fn = sum_and_update, .user = &u, .numbers = counted, .make = make_plain};
+  tpu_run_all(&plain, all_have_added_to_one);
+  u.fails = true;
   tpu_run_refused(
       &(tpu_step){.fn = sum_and_update, .user = &u, .make = make_variable}, 2,
       LS_ABORTED, "the function's own");
@@ -374,6 +397,12 @@ static void refuse_others(computation *c) {
   if (c != NULL) expect_ok(computation_run(c, made));
   assert_true(component_value(c, u.variable) == 101);
   ls_nest_release(made);
+  // Of a mirrored strategy it is refused.
+  made = ls_none();
+  expect_status(ls_strategy_update(mirrored, u.variable, add_component, args,
+                                   &u, true, &made),
+                LS_INVALID_ARGUMENT, "plain variable");
+  assert_int_equal(u.calls, 1);
   ls_variable_release(u.variable);
   ls_nest_release(args);
   ls_nest_release(one);
