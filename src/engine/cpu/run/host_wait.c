@@ -93,9 +93,12 @@ static bool wait_for_any(ls_instance *const *instances, size_t count) {
   return true;
 }
 
-static ls_status why_it_ended(ls_instance *self) {
+// What is told is the first one's.
+static ls_status why_it_ended(ls_instance *self, ls_instance *const *instances,
+                              size_t count) {
   ls_status status = ls_cpu_failed_call(self);
-  return ls_status_is_ok(status) ? ls_cpu_stalled(self) : status;
+  if (!ls_status_is_ok(status)) return status;
+  return ls_cpu_stalled(self, instances, self == instances[0] ? count : 0);
 }
 
 void ls_cpu_wait_for_host(ls_instance *const *instances, size_t count) {
@@ -109,7 +112,7 @@ void ls_cpu_wait_for_host(ls_instance *const *instances, size_t count) {
   __atomic_fetch_sub(&runtime->waiting_runs, 1, __ATOMIC_RELAXED);
   ls_wait_end(runtime, LS_WAIT_HOST, began);
   for (size_t i = 0; !goes_on && i < count; ++i)
-    ls_cpu_worker_fail(&instances[i]->workers[0], why_it_ended(instances[i]));
+    ls_cpu_worker_fail(&instances[i]->workers[0], why_it_ended(instances[i], instances, count));
 }
 
 // ---- Runs that have failed -------------------------------------------------

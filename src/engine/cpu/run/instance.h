@@ -148,8 +148,10 @@ bool ls_cpu_run_stream(ls_instance *self, ls_cpu_worker *worker,
 void ls_cpu_print_whereabouts(const ls_instance *self, ls_text *text);
 // FAILED_PRECONDITION: the streams wait for each other.
 ls_status ls_cpu_deadlock(const ls_instance *self);
-// DEADLINE_EXCEEDED: they wait for a host call that does not end.
-ls_status ls_cpu_stalled(const ls_instance *self);
+// DEADLINE_EXCEEDED: they wait for a host call that does not end, as others do
+// that are driven beside it.
+ls_status ls_cpu_stalled(const ls_instance *self, ls_instance *const *parts,
+                         size_t count);
 
 // ---- backend.c: all instances, for who looks on
 // ------------------------------

@@ -284,7 +284,7 @@ static void print_events(const ls_instance *self,
 }
 
 // ---- The table -------------------------------------------------------------
-void ls_cpu_print_whereabouts(const ls_instance *self, ls_text *text) {
+static void print_places(const ls_instance *self, ls_text *text) {
   const uint32_t pc = LS_CPU_SEEN(self->main.pc);
   const ls_cpu_instruction *at = &self->executable->instructions[pc];
   ls_text_append_format(text, "step %llu\n",
@@ -303,6 +303,10 @@ void ls_cpu_print_whereabouts(const ls_instance *self, ls_text *text) {
     print_all_lanes(self, launch->params, text);
     print_merges(self, launch->params, text);
   }
+}
+
+void ls_cpu_print_whereabouts(const ls_instance *self, ls_text *text) {
+  print_places(self, text);
   for (int i = 0; i < self->num_workers; ++i)
     print_events(self, &self->workers[i].recorder, text);
 }
@@ -324,11 +328,34 @@ ls_status ls_cpu_deadlock(const ls_instance *self) {
                     "same collectives");
 }
 
-ls_status ls_cpu_stalled(const ls_instance *self) {
+// Where the parts of a run are that wait beside one.
+static ls_status add_others(ls_status status, const ls_instance *self,
+                            ls_instance *const *parts, size_t count) {
+  ls_text text;
+  ls_text_init(&text, self->allocator);
+  for (size_t i = 0; i < count; ++i) {
+    if (parts[i] == self) continue;
+    ls_text_append(&text, "\nand another part in ");
+    print_places(parts[i], &text);
+    if (text.size > 0) text.data[--text.size] = '\0';  // The last newline.
+  }
+  ls_status all = status;
+  if (text.size > 0) {
+    all = LS_STATUS(LS_DEADLINE_EXCEEDED, "%s%s", ls_status_message(status),
+                    ls_text_data(&text));
+    ls_status_free(status);
+  }
+  ls_text_deinit(&text);
+  return all;
+}
+
+ls_status ls_cpu_stalled(const ls_instance *self, ls_instance *const *parts,
+                         size_t count) {
   char what[128];
   ls_format(what, sizeof(what),
             "nothing has gone on for %.3g s; who waits where:",
             (double)ls_runtime_stall_nanos(self->executable->backend->runtime) *
                 1e-9);
-  return with_table(self, LS_DEADLINE_EXCEEDED, what);
+  const ls_status status = with_table(self, LS_DEADLINE_EXCEEDED, what);
+  return count < 2 ? status : add_others(status, self, parts, count);
 }
