@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "lockstep/eager.h"
 #include "lockstep/flow.h"
@@ -40,6 +41,7 @@ typedef struct plan {
   int steps, chunk;  // In all, and of a run of a loop.
   bool begins_anew;  // Instead of healing alone.
   ls_pod_fault fault;
+  ls_pod_fault delay;  // Beside it, which changes nothing. Nanos 0: none.
 } plan;
 
 static uint64_t draw(uint64_t *state, uint64_t below) {
@@ -79,14 +81,46 @@ static plan plan_of(uint64_t seed) {
                         p.fault.kind == LS_POD_MEMORY_SHORT;
   p.fault.at_step =
       (int64_t)draw(&state, compiles ? 2 : (uint64_t)p.steps + 1);
+  if (draw(&state, 2) == 1 && p.fault.kind != LS_POD_TUPLE_LOST)
+    p.delay =
+        (ls_pod_fault){.kind = LS_POD_CORE_SLOW,
+                       .host = (int32_t)draw(&state, (uint64_t)p.hosts),
+                       .core = (int32_t)draw(&state, (uint64_t)p.cores),
+                       .at_step = (int64_t)draw(&state, (uint64_t)p.steps),
+                       .every = 1 + (int64_t)draw(&state, 3),
+                       .nanos = 1 + (int64_t)draw(&state, 1 << 30)};
   return p;
 }
 
 // ---- Its trial ---------------------------------------------------------------
-static int64_t now;  // A clock that nobody waits for.
+// A clock that nobody waits for; a tuple that never comes is found missing by
+// the time that really passes, which is made a hundred times as long then.
+static int64_t now;
+static bool is_fast;
+static pthread_mutex_t fast_lock = PTHREAD_MUTEX_INITIALIZER;
+static int64_t fast_began, fast_passed;
+
+static int64_t real_now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+static void set_fast(bool fast) {
+  pthread_mutex_lock(&fast_lock);
+  if (is_fast) fast_passed += 100 * (real_now() - fast_began);
+  is_fast = fast;
+  fast_began = real_now();
+  pthread_mutex_unlock(&fast_lock);
+}
+
 static int64_t look(void *user) {
   (void)user;
-  return __atomic_load_n(&now, __ATOMIC_RELAXED);
+  pthread_mutex_lock(&fast_lock);
+  int64_t passed = fast_passed;
+  if (is_fast) passed += 100 * (real_now() - fast_began);
+  pthread_mutex_unlock(&fast_lock);
+  return passed + __atomic_load_n(&now, __ATOMIC_RELAXED);
 }
 static void pass(void *user, int64_t nanos) {
   (void)user;
@@ -381,13 +415,9 @@ static void open_pod(trial *t) {
 
 static void trial_begin(trial *t, const plan *p) {
   static const ls_clock clock = {look, look, pass, NULL};
-  // A tuple that never comes is found missing by the real clock.
-  const bool stalls = p->fault.kind == LS_POD_TUPLE_LOST;
   *t = (trial){.plan = p};
   t->c = counted_begin_with(
-      (ls_runtime_options){.threads = p->threads,
-                           .clock = stalls ? NULL : &clock,
-                           .stall_ms = stalls ? 200 : 0});
+      (ls_runtime_options){.threads = p->threads, .clock = &clock});
   open_pod(t);
   if (p->way == STRATEGY) {
     expect_ok(ls_tpu_strategy_create(NULL, &t->strategy));
@@ -517,7 +547,10 @@ static bool disturb(const plan *p, const values *wanted) {
   int64_t done = 0;
   trial_begin(&t, p);
   expect_ok(ls_pod_inject(t.pod, &p->fault));
+  if (p->delay.nanos > 0) expect_ok(ls_pod_inject(t.pod, &p->delay));
+  set_fast(p->fault.kind == LS_POD_TUPLE_LOST);
   const ls_status status = go_on(&t, &done);
+  set_fast(false);
   const bool has_failed = !ls_status_is_ok(status);
   assert_int_equal(has_failed, must_fail(p));
   if (has_failed) {
