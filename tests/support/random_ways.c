@@ -9,6 +9,8 @@
 #include "lockstep/session.h"
 #include "lockstep/strategy.h"
 #include "support/expect.h"
+#include "support/outside.h"
+#include "support/tpu_strategies.h"
 
 // A program in the way it runs, under its runtime.
 typedef struct running {
@@ -58,6 +60,18 @@ static ls_nest results_of(const running *self, const random_values *values) {
   return ls_nest_sequence(LS_KIND_LIST, leaves, RANDOM_RESULTS);
 }
 
+// Ops stand behind values in one list.
+static ls_nest with_op(ls_nest results, ls_nest update) {
+  ls_nest items[RANDOM_RESULTS + 1];
+  const size_t count = ls_nest_count(results);
+  for (size_t i = 0; i < count; ++i)
+    items[i] = ls_nest_retain(ls_nest_item(results, i));
+  ls_nest_release(results);
+  items[count] = update;
+  return ls_nest_sequence(LS_KIND_LIST, items,
+                          count + (update.kind != LS_KIND_NONE));
+}
+
 static ls_nest step_in_graph(ls_nest args, void *user) {
   const running *self = user;
   random_values values = {.count = 0};
@@ -69,6 +83,7 @@ static ls_nest step_in_graph(ls_nest args, void *user) {
   if (self->program->trains)
     update = ls_nest_op(ls_optimizer_minimize(self->optimizer, values.loss));
   const ls_nest results = results_of(self, &values);
+  if (self->way->is_tpu) return with_op(results, update);
   return is_built(self) ? LS_TUPLE(results, update) : results;
 }
 
@@ -186,6 +201,9 @@ static ls_status build_graph(running *self, ls_op *out_initializer) {
   ls_nest_release(made);
   LS_RETURN_IF_ERROR(ls_nest_status(self->fetches));
   *out_initializer = ls_global_initializer();
+  if (self->way->outside != 0)
+    self->out->num_outside =
+        put_some_outside(ls_graph_current(), self->way->outside);
   return ls_graph_error(ls_graph_current());
 }
 
@@ -206,7 +224,9 @@ static ls_status create_session(running *self) {
 
 static ls_status create(running *self) {
   create_args(self);
-  if (is_distributed(self))
+  if (self->way->is_tpu)
+    self->strategy = tpu_strategy_of(self->way->replicas);
+  else if (is_distributed(self))
     LS_RETURN_IF_ERROR(ls_mirrored_strategy_create(
         &(ls_mirrored_options){.num_replicas = LS_SOME(self->way->replicas)},
         &self->strategy));
@@ -296,7 +316,9 @@ static ls_status run_step(running *self, int step) {
   case RANDOM_STRATEGY_SESSION:
     LS_RETURN_IF_ERROR(ls_session_run(self->session, self->fetches, self->feeds,
                                       self->num_feeds, &self->results));
-    return keep_results(self, step, ls_nest_item(self->results, 0));
+    return keep_results(self, step,
+                        self->way->is_tpu ? self->results
+                                          : ls_nest_item(self->results, 0));
   case RANDOM_FUNCTION:
     LS_RETURN_IF_ERROR(
         ls_function_call(self->function, self->args, &self->results));

@@ -36,6 +36,8 @@ typedef struct random_way {
   int replicas;    // Of a strategy.
   bool same_args;  // All replicas get replica 0's arguments.
   random_fetch fetch;
+  bool is_tpu;              // A TPU strategy, in a session.
+  uint64_t outside;         // Its ops that this draws are put outside. 0: none.
   const char *isa, *lanes;  // Values of LS_ISA and LS_LANES. NULL: default.
 } random_way;
 
@@ -49,6 +51,7 @@ typedef struct random_bytes {
 typedef struct random_outcome {
   ls_code code;
   char message[RANDOM_TEXT];  // Of the failure.
+  size_t num_outside;         // Ops that were put there.
   const char *names[RANDOM_RESULTS];
   random_bytes results[RANDOM_STEPS][RANDOM_REPLICAS][RANDOM_RESULTS];
   random_bytes variables[RANDOM_MOST_VARIABLES];

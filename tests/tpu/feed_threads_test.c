@@ -103,8 +103,8 @@ static int threads_of(int hosts, int cores, int threads) {
     LS_GRAPH_SCOPE(f.graph);
     for (int i = 0; i < hosts; ++i) {
       all[i] = (host){i, cores};
-      const ls_nest made = ls_while(
-          always, feed, &all[i], LS_LIST(ls_leaf(pod_number(0))), STEPS);
+      const ls_nest made = ls_while(always, feed, &all[i],
+                                    LS_LIST(ls_leaf(pod_number(0))), STEPS);
       fetches[i] = ls_leaf(ls_nest_tensor(made, 0));
       ls_nest_release(made);
     }
@@ -114,9 +114,9 @@ static int threads_of(int hosts, int cores, int threads) {
   pod_runs_do(&f, ls_nest_sequence(LS_KIND_LIST, fetches, (size_t)hosts + 1));
   const ls_nest of = ls_nest_item(f.results, (size_t)hosts);
   for (size_t r = 0; r < (size_t)(hosts * cores); ++r)
-    assert_true(ls_array_f64(
-                    ls_nest_as_array(ls_nest_item(ls_nest_item(of, r), 0)),
-                    0) == STEPS * (STEPS - 1) / 2);
+    assert_true(
+        ls_array_f64(ls_nest_as_array(ls_nest_item(ls_nest_item(of, r), 0)),
+                     0) == STEPS * (STEPS - 1) / 2);
   ls_infeed_queue_release(queue);
   pod_runs_end(&f);
   assert_int_equal(count_threads(), before);

@@ -28,7 +28,8 @@
 
 enum { FEW = 40, WIDE = 3, MOST_HOSTS = 4, MOST_CORES = 8 };
 
-// ---- What is drawn -----------------------------------------------------------
+// ---- What is drawn
+// -----------------------------------------------------------
 typedef enum way { STRATEGY, SESSION, LOOP, BY_HAND, WAYS } way;
 static const char *const way_names[] = {"strategy", "session", "loop",
                                         "by hand"};
@@ -79,8 +80,7 @@ static plan plan_of(uint64_t seed) {
                            .text = "as planned"};
   const bool compiles = p.fault.kind == LS_POD_COMPILE_FAILS ||
                         p.fault.kind == LS_POD_MEMORY_SHORT;
-  p.fault.at_step =
-      (int64_t)draw(&state, compiles ? 2 : (uint64_t)p.steps + 1);
+  p.fault.at_step = (int64_t)draw(&state, compiles ? 2 : (uint64_t)p.steps + 1);
   if (draw(&state, 2) == 1 && p.fault.kind != LS_POD_TUPLE_LOST)
     p.delay =
         (ls_pod_fault){.kind = LS_POD_CORE_SLOW,
@@ -92,9 +92,10 @@ static plan plan_of(uint64_t seed) {
   return p;
 }
 
-// ---- Its trial ---------------------------------------------------------------
-// A clock that nobody waits for; a tuple that never comes is found missing by
-// the time that really passes, which is made a hundred times as long then.
+// ---- Its trial
+// --------------------------------------------------------------- A clock that
+// nobody waits for; a tuple that never comes is found missing by the time that
+// really passes, which is made a hundred times as long then.
 static int64_t now;
 static bool is_fast;
 static pthread_mutex_t fast_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -137,8 +138,8 @@ typedef struct trial {
   ls_tpu_resolver *resolver;
   ls_function *function;
   ls_variable *weights, *speed, *count;
-  ls_tensor step;      // A placeholder.
-  ls_nest outputs;     // Of a step in a session.
+  ls_tensor step;   // A placeholder.
+  ls_nest outputs;  // Of a step in a session.
   ls_infeed_queue *queue;
   int64_t first, trips;  // Of the loop that is being built, or fed by hand.
 } trial;
@@ -153,11 +154,10 @@ static ls_tensor train(trial *t, ls_tensor x) {
   ls_tensor error = ls_sub(w, x);
   if (t->plan->model == 1) error = ls_tanh(error);
   if (t->plan->model == 2)
-    error = ls_reshape(
-        ls_matmul(ls_reshape(error, LS_SHAPE(1, WIDE)),
-                  ls_add(ls_reshape(x, LS_SHAPE(WIDE, 1)),
-                         ls_reshape(w, LS_SHAPE(1, WIDE)))),
-        LS_SHAPE(WIDE));
+    error = ls_reshape(ls_matmul(ls_reshape(error, LS_SHAPE(1, WIDE)),
+                                 ls_add(ls_reshape(x, LS_SHAPE(WIDE, 1)),
+                                        ls_reshape(w, LS_SHAPE(1, WIDE)))),
+                       LS_SHAPE(WIDE));
   const ls_tensor gradient = ls_all_reduce(LS_REDUCE_MEAN, error);
   const ls_tensor speed =
       ls_add(ls_mul_scalar(ls_variable_read(t->speed), 0.9), gradient);
@@ -194,7 +194,8 @@ static void make_variables(trial *t) {
         variables[i]));
 }
 
-// ---- Steps of a strategy -------------------------------------------------------
+// ---- Steps of a strategy
+// -------------------------------------------------------
 static ls_nest strategy_step(ls_nest args, void *user) {
   const ls_tensor id = ls_convert(ls_replica_id(), LS_DTYPE_F32);
   return ls_leaf(train(user, wide_of(data_of(ls_nest_tensor(args, 0), id))));
@@ -210,7 +211,8 @@ static ls_status step_of_strategy(trial *t, int64_t step) {
   return status;
 }
 
-// ---- Steps in a session --------------------------------------------------------
+// ---- Steps in a session
+// --------------------------------------------------------
 static ls_nest session_step(ls_nest args, void *user) {
   return LS_LIST(ls_leaf(train(user, wide_of(ls_nest_tensor(args, 0)))));
 }
@@ -237,7 +239,8 @@ static ls_status step_in_session(trial *t, int64_t step) {
   return status;
 }
 
-// ---- Loops -------------------------------------------------------------------
+// ---- Loops
+// -------------------------------------------------------------------
 static ls_nest trip(ls_nest args, void *user) {
   trial *t = user;
   const ls_tensor x = ls_reshape(ls_nest_tensor(args, 1), LS_SCALAR);
@@ -323,8 +326,8 @@ static void *put_by_hand(void *user) {
       char device[80];
       snprintf(device, sizeof(device), "/task:%d/device:TPU:%d",
                r / t->plan->cores, r % t->plan->cores);
-      const ls_nest tuple = LS_LIST(
-          number_of_shape(LS_SHAPE(1), 0.125 * (double)k + 0.375 * r));
+      const ls_nest tuple =
+          LS_LIST(number_of_shape(LS_SHAPE(1), 0.125 * (double)k + 0.375 * r));
       status = ls_infeed_put(device, tuple);
       ls_nest_release(tuple);
     }
@@ -365,7 +368,8 @@ static ls_status run_loop(trial *t, int64_t first, int64_t trips) {
   return status;
 }
 
-// ---- All of it ---------------------------------------------------------------
+// ---- All of it
+// ---------------------------------------------------------------
 static void read_floats(const trial *t, ls_variable *variable, float *out) {
   ls_array *value = NULL;
   expect_ok(t->plan->way == STRATEGY
@@ -469,7 +473,8 @@ static ls_status go_on(trial *t, int64_t *done) {
   return status;
 }
 
-// ---- What must come of it ------------------------------------------------------
+// ---- What must come of it
+// ------------------------------------------------------
 static ls_code code_of(ls_pod_fault_kind kind) {
   switch (kind) {
   case LS_POD_HOST_PREEMPTED:
@@ -491,7 +496,8 @@ static ls_code code_of(ls_pod_fault_kind kind) {
   }
 }
 
-// Whether it must happen: programs are compiled once, or for each run of a loop.
+// Whether it must happen: programs are compiled once, or for each run of a
+// loop.
 static bool must_fail(const plan *p) {
   const int64_t at = p->fault.at_step;
   switch (p->fault.kind) {

@@ -112,7 +112,8 @@ void ls_cpu_wait_for_host(ls_instance *const *instances, size_t count) {
   __atomic_fetch_sub(&runtime->waiting_runs, 1, __ATOMIC_RELAXED);
   ls_wait_end(runtime, LS_WAIT_HOST, began);
   for (size_t i = 0; !goes_on && i < count; ++i)
-    ls_cpu_worker_fail(&instances[i]->workers[0], why_it_ended(instances[i], instances, count));
+    ls_cpu_worker_fail(&instances[i]->workers[0],
+                       why_it_ended(instances[i], instances, count));
 }
 
 // ---- Runs that have failed -------------------------------------------------
