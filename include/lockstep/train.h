@@ -168,15 +168,26 @@ typedef struct ls_warm_start {
 
 // What to train and how. Zero in a field means its default.
 typedef struct ls_train_options {
-  const ls_model *model;   // Required; made with `.metrics`. Lent.
-  ls_strategy *strategy;   // Required. Lent.
-  ls_dataset *train;       // Required: examples and labels. Lent.
-  int64_t num_examples;    // In it. Default: they are counted.
-  ls_dataset *test;        // Evaluated after each epoch. Default: none.
-  int64_t batch_size;      // Of all replicas. Default: the model's.
-  int64_t epochs;          // Default: the model's, or as `steps` needs.
-  int64_t steps;           // End after so many. Default: no limit.
-  int64_t seed;            // Of the order of examples and of random ops.
+  const ls_model *model;  // Required; made with `.metrics`. Lent.
+  ls_strategy *strategy;  // Required. Lent.
+  ls_dataset *train;      // Required: examples and labels. Lent.
+  int64_t num_examples;   // In it. Default: they are counted.
+  ls_dataset *test;       // Evaluated after each epoch. Default: none.
+  int64_t batch_size;     // Of all replicas. Default: the model's.
+  int64_t epochs;         // Default: the model's, or as `steps` needs.
+  int64_t steps;          // End after so many. Default: no limit.
+  int64_t seed;           // Of the order of examples and of random ops.
+  // Steps that run as one program, a training loop in the replicas: to the same
+  // bits. A loop ends before its time where something is done between steps: at
+  // the end of an epoch, at a line of metrics.jsonl, at a save by steps, at a
+  // stop. Steps on the first batch and on one that is not full are runs of
+  // their own, and so are all where replicas get parts of other sizes; then a
+  // line in the log tells. Default 1.
+  int64_t iterations_per_loop;
+  // Whether each trip takes its batch from the infeeds of the strategy's cores,
+  // which a thread feeds meanwhile; off: a loop's batches are its arguments.
+  // Default: on where the strategy is one of TPU cores of this process.
+  ls_flag loop_infeed;
   const char *run_folder;  // Default: none is written.
   bool overwrite;          // Replace a run that is there, after a step.
   bool resume;             // Go on with the run that is there.

@@ -132,9 +132,10 @@ static ls_status prepare(const train_flags *flags, const ls_model_type *type,
   const ls_train_config *config = &run->config;
   run->classes =
       (cli_classes){.names = config->classes, .may_find = run->resumed == NULL};
-  LS_RETURN_IF_ERROR(ls_mirrored_strategy_create(
-      &(ls_mirrored_options){.num_replicas = LS_SOME(config->replicas)},
-      &run->strategy));
+  if (run->strategy == NULL)
+    LS_RETURN_IF_ERROR(ls_mirrored_strategy_create(
+        &(ls_mirrored_options){.num_replicas = LS_SOME(config->replicas)},
+        &run->strategy));
   LS_RETURN_IF_ERROR(
       cli_open_data(&(cli_data){.data = run->data,
                                 .test = run->test_data,
@@ -175,6 +176,7 @@ static ls_status train_from(const train_flags *flags,
                           .epochs = config->epochs,
                           .steps = config->steps,
                           .seed = config->seed,
+                          .iterations_per_loop = flags->iterations,
                           .run_folder = run->run_folder,
                           .overwrite = flags->overwrite,
                           .resume = run->resumed != NULL,
@@ -237,7 +239,6 @@ static void end(session *run) {
   ls_model_destroy(&run->model);
   ls_dataset_release(run->train);
   ls_dataset_release(run->test);
-  ls_strategy_release(run->strategy);
   cli_release(run->classes.found);
 }
 
@@ -283,7 +284,39 @@ static int run_session(const train_flags *flags, session *run) {
   return cli_trace_end("train", trace, code);
 }
 
-static int run_train(const cli_syntax *syntax, const train_flags *flags) {
+// The strategy with a replica on each core of the system, which is asked for
+// instead of replicas, or as many of them.
+static ls_status open_tpu(train_flags *flags, session *run) {
+  if (flags->tpu == NULL) return ls_ok();
+  ls_tpu_resolver *resolver = NULL;
+  // A batch or two ahead of the cores keep these busy.
+  ls_status status = ls_tpu_resolver_connect(
+      &(ls_tpu_resolver_options){.name = flags->tpu, .queue_depth = 2},
+      &resolver);
+  if (ls_status_is_ok(status))
+    status = ls_tpu_strategy_create(&(ls_tpu_options){.resolver = resolver},
+                                    &run->strategy);
+  ls_tpu_resolver_release(resolver);
+  LS_RETURN_IF_ERROR(status);
+  const int64_t cores = ls_strategy_num_replicas(run->strategy);
+  const int64_t asked = flags->asked.replicas;
+  flags->asked.replicas = cores;
+  if (asked != 0 && asked != cores)
+    return ls_invalid_argument("--replicas is %lld, but --tpu %s has %lld "
+                               "cores, with a replica on each: leave "
+                               "--replicas out",
+                               (long long)asked, flags->tpu, (long long)cores);
+  if (run->resumed != NULL && run->resumed->replicas != cores &&
+      !flags->inexact)
+    return ls_invalid_argument(
+        "--tpu %s has %lld cores, the run in '%s' has %lld replicas: it can "
+        "only go on as it began, but with --allow-inexact",
+        flags->tpu, (long long)cores, flags->resume,
+        (long long)run->resumed->replicas);
+  return ls_ok();
+}
+
+static int run_train(const cli_syntax *syntax, train_flags *flags) {
   session run = {0};
   int code = CLI_OK;
   const char *model = NULL;
@@ -296,6 +329,10 @@ static int run_train(const cli_syntax *syntax, const train_flags *flags) {
                          &run.resumed);
   if (!ls_status_is_ok(status)) {
     code = cli_report("train", status);
+  } else if (!ls_status_is_ok(status = open_tpu(flags, &run))) {
+    const bool misused = ls_status_code(status) == LS_INVALID_ARGUMENT;
+    code = cli_report("train", status);
+    if (misused) code = CLI_USAGE;
   } else if (run.resumed == NULL) {
     run.config = cli_train_fresh(flags);
     code = run_session(flags, &run);
@@ -307,6 +344,7 @@ static int run_train(const cli_syntax *syntax, const train_flags *flags) {
   } else {
     code = CLI_USAGE;
   }
+  ls_strategy_release(run.strategy);
   ls_train_config_destroy(run.resumed);
   return cli_runtime_close("train", run.runtime, code);
 }
@@ -338,6 +376,17 @@ int cli_train(int argc, char **argv) {
       CLI_FEATURES_OPTION(&asked->features),
       {"replicas", CLI_COUNT, &asked->replicas, "N",
        "replicas that share each batch (default 1)", 1},
+      {"tpu", CLI_TEXT, &flags.tpu, "NAME",
+       "a replica on each core of this TPU system, to the same\n"
+       "bits: virtual:2x2 for chips of 2 cores, with ,cores=N\n"
+       "and ,hosts=N for others; '': the local one",
+       0},
+      {"iterations-per-loop", CLI_COUNT, &flags.iterations, "N",
+       "steps that run as one program (default 1), to the\n"
+       "same bits; less where something comes between them:\n"
+       "the end of an epoch, a save by steps, a line of\n"
+       "metrics.jsonl",
+       1},
       CLI_THREADS_OPTION(&asked->threads),
       CLI_BATCH_OPTION(&asked->batch_size),
       {"epochs", CLI_COUNT, &asked->epochs, "N",
@@ -426,12 +475,14 @@ int cli_train(int argc, char **argv) {
           "folder gets\nconfig.json, metrics.jsonl, checkpoints to resume from "
           "(model.ckpt-STEP.*)\nand, at the end, model.safetensors. Ctrl-C "
           "ends "
-          "the run after the step it is in,\nsaves it and exits with code 130, "
-          "SIGTERM and SIGHUP with 143 and 129; before\nthe first step there "
-          "is no run. A second signal, or --grace that has passed,\nends it at "
-          "once: with code 3 if it was not saved, so that the checkpoint\n"
-          "before it stands. Ctrl-\\ tells where its replicas are. A --trace "
-          "is\nwritten however the run ends.",
+          "the run after the step it is in,\nof a loop after those that have "
+          "their batches, saves it and exits with code 130,\nSIGTERM and "
+          "SIGHUP "
+          "with 143 and 129; before the first step there is no run. A\nsecond "
+          "signal, or --grace that has passed, ends it at once: with code 3 if "
+          "it\nwas not saved, so that the checkpoint before it stands. Ctrl-\\ "
+          "tells where its\nreplicas are. A --trace is written however the run "
+          "ends.",
       .options = options,
       .num_options = sizeof(options) / sizeof(options[0])};
   int code = CLI_OK;

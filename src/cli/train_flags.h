@@ -8,8 +8,8 @@
 // What was asked for. A zero, or -1 as `seed` or `keep`, is not given.
 typedef struct train_flags {
   ls_train_config asked;
-  const char *run_folder, *resume, *trace, *events;
-  int64_t save_seconds, save_steps, grace;
+  const char *run_folder, *resume, *trace, *events, *tpu;
+  int64_t save_seconds, save_steps, grace, iterations;
   bool overwrite, quiet, inexact;
 } train_flags;
 

@@ -213,7 +213,7 @@ typedef struct giving {
 static ls_nest give_leaf(const giving *g, size_t leaf, bool is_reduced) {
   if (is_reduced) return ls_nest_retain(g->values[leaf]);
   for (size_t r = 0; r < g->replicas; ++r)
-    g->room[r] = g->values[r * g->leaves + leaf];
+    g->room[r] = ls_nest_retain(g->values[r * g->leaves + leaf]);
   return ls_nest_distributed(LS_PER_REPLICA, g->room, g->replicas);
 }
 

@@ -5,6 +5,7 @@
 
 #include "data/dataset.h"
 #include "graph/identity.h"
+#include "runtime/function.h"
 
 // ---- Data ------------------------------------------------------------------
 // A file of at most WHOLE bytes is read; of a longer one PIECES, the first and
@@ -99,6 +100,19 @@ static void print_identity(const uint64_t identity[2], char out[33]) {
            (unsigned long long)identity[1]);
 }
 
+static ls_status identify_lowered(ls_compiled *compiled, ls_store *store,
+                                  void *user) {
+  ls_program_identity *out = user;
+  const ls_graph *body = ls_compiled_program(compiled)->body;
+  uint64_t identity[2];
+  (void)store;
+  ls_graph_identify(body, identity);
+  print_identity(identity, out->lowered);
+  ls_graph_identify_ops(body, identity);
+  print_identity(identity, out->lowered_ops);
+  return ls_ok();
+}
+
 void ls_train_identify_program(const ls_function *function,
                                ls_program_identity *out) {
   uint64_t identity[2];
@@ -106,4 +120,6 @@ void ls_train_identify_program(const ls_function *function,
   print_identity(identity, out->all);
   ls_graph_identify_ops(ls_function_graph(function), identity);
   print_identity(identity, out->ops);
+  // Without a program it is what was built alone.
+  ls_status_free(ls_function_look(function, identify_lowered, out));
 }

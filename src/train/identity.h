@@ -13,10 +13,12 @@ LS_MUST_USE ls_status ls_train_identify_data(ls_runtime *runtime,
                                              const ls_dataset *dataset,
                                              uint64_t *out_contents);
 
-// A function's newest trace, as it was built.
+// A function's newest trace, as it was built, and as it runs: strategies of
+// several kinds build other graphs, to the same program.
 typedef struct ls_program_identity {
   char all[33];  // Hexadecimal; "": not known.
   char ops[33];  // Without the numbers in constants, such as rates.
+  char lowered[33], lowered_ops[33];
 } ls_program_identity;
 void ls_train_identify_program(const ls_function *function,
                                ls_program_identity *out);

@@ -17,7 +17,10 @@
 // ---- Making ----------------------------------------------------------------
 // What is quick is dealt between steps by all threads, which have nothing else
 // to do then: making it ahead would take them from the steps.
-static ls_opt ahead_of(const ls_dataset *batches) {
+static ls_opt ahead_of(const ls_loop *it) {
+  const ls_dataset *batches = it->batches;
+  // While a loop of steps runs, another thread reads.
+  if (it->plan.options.iterations_per_loop > 1) return (ls_opt){0};
   const bool quick = batches != NULL && ls_status_is_ok(batches->failure) &&
                      ls_dataset_is_quick(batches);
   return quick ? LS_SOME(0) : (ls_opt){0};
@@ -30,9 +33,8 @@ static ls_status make_input(ls_loop *it) {
   if (replicas > 1) it->batches = ls_dataset_parts(it->batches, replicas);
   LS_RETURN_IF_ERROR(ls_iterator_create(
       it->batches,
-      &(ls_iterator_options){.name = "train",
-                             .seed = (uint64_t)o->seed,
-                             .prefetch = ahead_of(it->batches)},
+      &(ls_iterator_options){
+          .name = "train", .seed = (uint64_t)o->seed, .prefetch = ahead_of(it)},
       &it->input));
   return ls_iterator_let_help(it->input);
 }
@@ -43,6 +45,7 @@ static ls_status make(const ls_train_options *options, ls_loop *it) {
   LS_RETURN_IF_ERROR(ls_run_plan_make(options, it->runtime, &it->plan));
   LS_RETURN_IF_ERROR(
       ls_run_ranks_init(&it->ranks, it->runtime, options->strategy));
+  LS_RETURN_IF_ERROR(ls_stretch_check(it));
   LS_RETURN_IF_ERROR(make_input(it));
   const ls_train_options *o = &it->plan.options;
   const ls_model *model = o->model;
@@ -74,6 +77,7 @@ static ls_status begin(const ls_train_options *options, ls_loop *it) {
 static void end(ls_loop *it) {
   ls_run_ranks_deinit(&it->ranks);
   ls_run_folder_deinit(&it->folder);
+  ls_device_loop_destroy(it->device_loop);
   ls_nest_release(it->args);
   ls_nest_release(it->results);
   ls_evaluator_destroy(it->evaluator);
@@ -114,14 +118,23 @@ static ls_status no_number(const ls_loop *it, double loss) {
       (long long)it->result->steps + 1, rate);
 }
 
-// Adds to what the windows' steps have taken so far.
-static void spend(ls_loop *it, int64_t input, int64_t run, int64_t save) {
+void ls_loop_spend(ls_loop *it, int64_t input, int64_t run, int64_t save) {
   ls_budget *const budgets[] = {&it->epoch.budget, &it->logged.budget};
   for (size_t i = 0; i < LS_COUNT_OF(budgets); ++i) {
     budgets[i]->input += input;
     budgets[i]->run += run;
     budgets[i]->save += save;
   }
+}
+
+ls_status ls_loop_count(ls_loop *it, int64_t examples, double loss,
+                        double accuracy) {
+  if (!isfinite(loss)) return no_number(it, loss);
+  add(&it->epoch, examples, loss, accuracy);
+  add(&it->logged, examples, loss, accuracy);
+  add(&it->kept, examples, loss, accuracy);
+  ++it->result->steps;
+  return ls_ok();
 }
 
 static ls_status take_step(ls_loop *it) {
@@ -133,7 +146,7 @@ static ls_status take_step(ls_loop *it) {
   LS_RETURN_IF_ERROR(ls_strategy_run(it->plan.options.strategy,
                                      ls_traced(it->function), it->args,
                                      &it->results));
-  spend(it, dealt - began, ls_runtime_now(it->runtime) - dealt, 0);
+  ls_loop_spend(it, dealt - began, ls_runtime_now(it->runtime) - dealt, 0);
   if (!it->checked)
     LS_RETURN_IF_ERROR(
         ls_train_check_step(it->plan.options.model, it->function, it->results));
@@ -143,11 +156,9 @@ static ls_status take_step(ls_loop *it) {
   double loss, accuracy;
   LS_RETURN_IF_ERROR(scalar(it, "loss", &loss));
   LS_RETURN_IF_ERROR(scalar(it, "accuracy", &accuracy));
-  if (!isfinite(loss)) return no_number(it, loss);
-  add(&it->epoch, ls_train_batch_size(it->args), loss, accuracy);
-  add(&it->logged, ls_train_batch_size(it->args), loss, accuracy);
-  add(&it->kept, ls_train_batch_size(it->args), loss, accuracy);
-  ++it->result->steps;
+  LS_RETURN_IF_ERROR(
+      ls_loop_count(it, ls_train_batch_size(it->args), loss, accuracy));
+  LS_RETURN_IF_ERROR(ls_stretch_prepare(it));
   return ls_loop_settle(it);
 }
 
@@ -199,6 +210,14 @@ static ls_status log_window(ls_loop *it) {
 static void show(ls_loop *it) {
   if (it->plan.options.report != NULL)
     it->plan.options.report(it->plan.options.report_user, &it->report);
+}
+
+ls_status ls_loop_tell(ls_loop *it) {
+  if (it->logged.steps == it->plan.options.log_every)
+    LS_RETURN_IF_ERROR(log_window(it));
+  describe(it, &it->epoch);
+  show(it);
+  return ls_ok();
 }
 
 // ---- Epochs ----------------------------------------------------------------
@@ -264,7 +283,7 @@ static void wait_for_input(ls_loop *it) {
   const ls_train_stop *stop = it->plan.options.stop;
   const bool ready =
       ls_iterator_wait(it->input, ls_train_stop_asked, (void *)(uintptr_t)stop);
-  spend(it, ls_runtime_now(it->runtime) - began, 0, 0);
+  ls_loop_spend(it, ls_runtime_now(it->runtime) - began, 0, 0);
   it->saves.input_stalls = !ready;
   if (!ready) it->asked = true;
 }
@@ -279,15 +298,17 @@ static bool goes_on(ls_loop *it) {
 
 static ls_status epoch_steps(ls_loop *it) {
   while (goes_on(it)) {
-    LS_RETURN_IF_ERROR(step(it));
-    if (it->logged.steps == it->plan.options.log_every)
-      LS_RETURN_IF_ERROR(log_window(it));
-    describe(it, &it->epoch);
-    show(it);
+    const int64_t length = ls_stretch_length(it);
+    if (length > 1) {
+      LS_RETURN_IF_ERROR(ls_stretch_run(it, length));
+    } else {
+      LS_RETURN_IF_ERROR(step(it));
+      LS_RETURN_IF_ERROR(ls_loop_tell(it));
+    }
     // What the caller counts by reports is saved as it is behind this one.
     const int64_t began = ls_runtime_now(it->runtime);
     LS_RETURN_IF_ERROR(ls_loop_save_if_due(it));
-    spend(it, 0, 0, ls_runtime_now(it->runtime) - began);
+    ls_loop_spend(it, 0, 0, ls_runtime_now(it->runtime) - began);
   }
   return ls_ok();
 }

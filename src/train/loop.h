@@ -5,6 +5,7 @@
 
 #include "base/trace.h"
 #include "train/budget.h"
+#include "train/device_loop.h"
 #include "train/ranks.h"
 #include "train/run_events.h"
 #include "train/run_folder.h"
@@ -25,7 +26,8 @@ typedef struct ls_loop {
   bool checked;  // The first step was one.
   ls_dataset *batches;
   ls_iterator *input;
-  ls_evaluator *evaluator;  // NULL: no test set.
+  ls_device_loop *device_loop;  // NULL: each step is a run.
+  ls_evaluator *evaluator;      // NULL: no test set.
   ls_run_folder folder;
   // What the folder says of the steps behind those that it went on from is
   // there still.
@@ -62,6 +64,27 @@ static inline void ls_loop_end_span(const ls_loop *it, const char *kind,
                                         .of = LS_SPAN_OF_STEP,
                                         .number = step});
 }
+
+// ---- Its steps (loop.c) ----------------------------------------------------
+// One was made: it counts.
+//   LS_OUT_OF_RANGE  its loss is no number.
+LS_MUST_USE ls_status ls_loop_count(ls_loop *it, int64_t examples, double loss,
+                                    double accuracy);
+// Tells of the last one that counts.
+LS_MUST_USE ls_status ls_loop_tell(ls_loop *it);
+// Adds to what the windows' steps have taken so far.
+void ls_loop_spend(ls_loop *it, int64_t input, int64_t run, int64_t save);
+
+// ---- Many steps in one run (stretch.c) -------------------------------------
+// Whether the options can be.
+LS_MUST_USE ls_status ls_stretch_check(const ls_loop *it);
+// Behind a step that is a run of its own: what follows may be such a stretch.
+LS_MUST_USE ls_status ls_stretch_prepare(ls_loop *it);
+// How many steps the next run is to make: none of them goes over what is done
+// between steps. 1: it is a step of its own.
+int64_t ls_stretch_length(const ls_loop *it);
+// Makes them, or fewer where a stop is asked for.
+LS_MUST_USE ls_status ls_stretch_run(ls_loop *it, int64_t steps);
 
 // ---- Its folder (loop_folder.c) --------------------------------------------
 // Begins there, or goes on with what is there.

@@ -52,6 +52,9 @@ static ls_status check_options(const ls_train_options *o) {
         "epochs and steps cannot be negative and a batch needs at least one "
         "example, got %lld, %lld and %lld",
         (long long)o->epochs, (long long)o->steps, (long long)o->batch_size);
+  if (o->iterations_per_loop < 1 || o->iterations_per_loop > INT32_MAX)
+    return ls_invalid_argument("a loop of %lld steps: 1 to %d are possible",
+                               (long long)o->iterations_per_loop, INT32_MAX);
   LS_RETURN_IF_ERROR(check_keeping(o));
   return ls_train_check_data(o->model->type, o->train);
 }
@@ -86,6 +89,7 @@ ls_status ls_run_plan_make(const ls_train_options *options, ls_runtime *runtime,
   const ls_model_type *type = o->model->type;
   if (o->batch_size == 0) o->batch_size = type->batch_size;
   if (o->log_every == 0) o->log_every = 100;
+  if (o->iterations_per_loop == 0) o->iterations_per_loop = 1;
   if (!o->keep.set) o->keep = LS_SOME(DEFAULT_KEEP);
   if (o->keep_best != NULL && o->keep_best[0] == '\0') o->keep_best = NULL;
   LS_RETURN_IF_ERROR(check_options(o));

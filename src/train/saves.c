@@ -84,8 +84,23 @@ static ls_status save_run(void *self, ls_record *record) {
       ls_record_set_i64(record, "nanos", (int64_t)(it->seconds * 1e9)));
   LS_RETURN_IF_ERROR(ls_record_set_text(record, "program", program->all));
   LS_RETURN_IF_ERROR(ls_record_set_text(record, "program ops", program->ops));
+  LS_RETURN_IF_ERROR(
+      ls_record_set_text(record, "program lowered", program->lowered));
+  LS_RETURN_IF_ERROR(
+      ls_record_set_text(record, "program lowered ops", program->lowered_ops));
   return ls_record_set_i64(record, "steps",
                            known ? it->plan->num_steps : it->wanted_steps);
+}
+
+// Of a former version: not known.
+static ls_status restore_lowered(const ls_record *record, const char *name,
+                                 char out[33]) {
+  const char *text = "";
+  const ls_status status = ls_record_get_text(record, name, &text);
+  snprintf(out, 33, "%s", ls_status_is_ok(status) ? text : "");
+  if (ls_status_code(status) != LS_NOT_FOUND) return status;
+  ls_status_free(status);
+  return ls_ok();
 }
 
 static ls_status restore_run(void *self, const ls_record *record) {
@@ -99,7 +114,9 @@ static ls_status restore_run(void *self, const ls_record *record) {
   it->seconds = (double)nanos * 1e-9;
   snprintf(it->wanted.all, sizeof(it->wanted.all), "%s", all);
   snprintf(it->wanted.ops, sizeof(it->wanted.ops), "%s", ops);
-  return ls_ok();
+  LS_RETURN_IF_ERROR(
+      restore_lowered(record, "program lowered", it->wanted.lowered));
+  return restore_lowered(record, "program lowered ops", it->wanted.lowered_ops);
 }
 
 // Random ops draw by these.
@@ -397,7 +414,11 @@ static ls_status compare_programs(const ls_saves *it) {
   const bool all = it->wanted_steps == it->plan->num_steps;
   const char *was = all ? it->wanted.all : it->wanted.ops;
   const char *is = all ? it->program.all : it->program.ops;
+  const char *ran = all ? it->wanted.lowered : it->wanted.lowered_ops;
+  const char *runs = all ? it->program.lowered : it->program.lowered_ops;
   if (was[0] == '\0' || strcmp(is, was) == 0) return ls_ok();
+  // A strategy of another kind may build the same otherwise.
+  if (ran[0] != '\0' && strcmp(runs, ran) == 0) return ls_ok();
   return ls_invalid_argument(
       "the run in '%s' is of another program: that of its step is %s, here "
       "it is %s",

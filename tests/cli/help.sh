@@ -40,7 +40,8 @@ for command in train eval checkpoint diff bench graph devices help; do
 done
 for flag in model data replicas threads batch-size epochs steps optimizer \
             warm-start only map learning-rate schedule warmup weight-decay clip-norm accumulate \
-            precision math seed run-dir overwrite resume save-every trace quiet; do
+            precision math seed run-dir overwrite resume save-every trace quiet tpu \
+            iterations-per-loop; do
   explains "--$flag" train --help
 done
 for field in model replicas threads precision math batch_size steps min_ms \

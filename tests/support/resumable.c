@@ -12,6 +12,7 @@
 #include "lockstep/eager.h"
 #include "lockstep/nn.h"
 #include "lockstep/streams.h"
+#include "lockstep/tpu_strategy.h"
 #include "lockstep/trunk.h"
 #include "support/expect.h"
 
@@ -362,14 +363,26 @@ typedef struct parts {
   ls_dataset *train, *test;
 } parts;
 
+static ls_status make_strategy(const resumable *r, ls_strategy **out) {
+  if (r->tpu == NULL)
+    return ls_mirrored_strategy_create(
+        &(ls_mirrored_options){.num_replicas =
+                                   LS_SOME(r->replicas > 0 ? r->replicas : 1)},
+        out);
+  ls_tpu_resolver *resolver = NULL;
+  LS_RETURN_IF_ERROR(ls_tpu_resolver_connect(
+      &(ls_tpu_resolver_options){.name = r->tpu, .queue_depth = 2}, &resolver));
+  const ls_status status =
+      ls_tpu_strategy_create(&(ls_tpu_options){.resolver = resolver}, out);
+  ls_tpu_resolver_release(resolver);
+  return status;
+}
+
 static ls_status make(life *it, parts *p) {
   const resumable *r = it->run;
   p->train = training_data(it);
   if (r->with_test) p->test = test_data(it);
-  LS_RETURN_IF_ERROR(ls_mirrored_strategy_create(
-      &(ls_mirrored_options){.num_replicas =
-                                 LS_SOME(r->replicas > 0 ? r->replicas : 1)},
-      &p->strategy));
+  LS_RETURN_IF_ERROR(make_strategy(r, &p->strategy));
   LS_RETURN_IF_ERROR(ls_optimizer_create(
       "adam",
       &(ls_optimizer_options){
@@ -398,6 +411,8 @@ static ls_status train(life *it, const parts *p) {
                           .batch_size = r->batch_size,
                           .steps = r->steps > 0 ? r->steps : RESUMABLE_STEPS,
                           .seed = r->seed,
+                          .iterations_per_loop = r->iterations,
+                          .loop_infeed = r->loop_infeed,
                           .run_folder = r->folder,
                           .overwrite = r->overwrite,
                           .resume = r->resume,

@@ -33,6 +33,9 @@ typedef struct resumable {
   const char *keep_best;
   bool save_goes_on;
   ls_flag save_background;
+  const char *tpu;     // The system whose cores the replicas are on.
+  int64_t iterations;  // Steps in a loop.
+  ls_flag loop_infeed;
   bool convolves;  // The first layer is a convolution.
   int64_t units;   // Of the first layer, or its filters. Default 5.
   bool with_test;

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What goes round is how many steps were made, and what each of them gave.
+#include "train/device_loop.h"
+
+#include "base/runtime_internal.h"
+#include "base/values/nest_internal.h"
+#include "lockstep/infeed.h"
+#include "lockstep/training_loop.h"
+
+enum { ELEMENTS = 2, NUMBERS = 2 };  // Examples and labels; loss and accuracy.
+static const char *const keys[NUMBERS] = {"loss", "accuracy"};
+
+struct ls_device_loop {
+  ls_allocator *allocator;
+  ls_device_loop_options options;
+  ls_type elements[ELEMENTS];  // Of a replica's part.
+  ls_dtype numbers[NUMBERS];
+  ls_function *function;
+  ls_feeder *feeder;  // NULL: batches are arguments.
+  ls_nest batch;      // That is copied to the arguments.
+  ls_nest args;       // How many steps and, as arguments, batches.
+  ls_nest results;
+};
+
+static size_t replicas_of(const ls_device_loop *self) {
+  return (size_t)ls_strategy_num_replicas(self->options.from.strategy);
+}
+
+// ---- Tracing ---------------------------------------------------------------
+typedef struct tracing {
+  const ls_device_loop *loop;
+  ls_tensor steps;
+  ls_tensor batches[ELEMENTS];  // Where they are arguments.
+} tracing;
+
+static ls_nest is_wanted(ls_nest values, void *user) {
+  const tracing *t = user;
+  return ls_leaf(ls_less(ls_nest_tensor(values, 0), t->steps));
+}
+
+// Batch `i` of those that are arguments.
+static ls_nest batch_at(const tracing *t, ls_tensor i) {
+  ls_nest items[ELEMENTS];
+  const ls_tensor zero = ls_scalar(LS_DTYPE_I64, 0);
+  for (size_t e = 0; e < ELEMENTS; ++e) {
+    const ls_shape shape = t->loop->elements[e].shape;
+    ls_tensor starts[LS_MAX_RANK] = {i};
+    ls_shape sizes = {.rank = shape.rank + 1, .dim = {1}};
+    for (int d = 0; d < shape.rank; ++d) {
+      starts[d + 1] = zero;
+      sizes.dim[d + 1] = shape.dim[d];
+    }
+    items[e] = ls_leaf(
+        ls_reshape(ls_dynamic_slice(t->batches[e], starts, sizes), shape));
+  }
+  return ls_nest_sequence(LS_KIND_TUPLE, items, ELEMENTS);
+}
+
+static ls_nest elements_of(const tracing *t, ls_nest values) {
+  if (t->loop->feeder == NULL) return batch_at(t, ls_nest_tensor(values, 0));
+  ls_nest items[ELEMENTS];
+  for (size_t e = 0; e < ELEMENTS; ++e)
+    items[e] = ls_nest_retain(ls_nest_item(values, 1 + NUMBERS + e));
+  return ls_nest_sequence(LS_KIND_TUPLE, items, ELEMENTS);
+}
+
+static ls_nest make_step(ls_nest values, void *user) {
+  const tracing *t = user;
+  const ls_model *model = &t->loop->options.model;
+  const ls_tensor i = ls_nest_tensor(values, 0);
+  const ls_nest elements = elements_of(t, values);
+  const ls_nest made = ls_nest_is_failed(elements)
+                           ? ls_nest_retain(elements)
+                           : model->type->train_step(elements, model->self);
+  ls_nest_release(elements);
+  if (ls_nest_is_failed(made)) return made;
+  ls_nest next[1 + NUMBERS] = {ls_leaf(ls_add_scalar(i, 1))};
+  for (size_t k = 0; k < NUMBERS; ++k) {
+    const ls_nest number = ls_nest_find(made, keys[k]);
+    next[1 + k] = ls_leaf(ls_dynamic_update_slice(
+        ls_nest_tensor(values, 1 + k),
+        ls_reshape(ls_nest_tensor(number, 0), LS_SHAPE(1)), &i));
+  }
+  ls_nest_release(made);
+  return ls_nest_sequence(LS_KIND_LIST, next, 1 + NUMBERS);
+}
+
+static ls_status make_queue(const ls_device_loop *self,
+                            ls_infeed_queue **out_queue) {
+  ls_dtype dtypes[ELEMENTS];
+  ls_shape shapes[ELEMENTS];  // Of all replicas together.
+  for (size_t e = 0; e < ELEMENTS; ++e) {
+    dtypes[e] = self->elements[e].dtype;
+    shapes[e] = self->elements[e].shape;
+    shapes[e].dim[0] *= (int64_t)replicas_of(self);
+  }
+  return ls_infeed_queue_create(&(ls_infeed_options){.dtypes = dtypes,
+                                                     .num_dtypes = ELEMENTS,
+                                                     .shapes = shapes,
+                                                     .num_shapes = ELEMENTS},
+                                out_queue);
+}
+
+// A replica's steps.
+static ls_nest make_steps(ls_nest args, void *user) {
+  const ls_device_loop *self = user;
+  tracing t = {.loop = self, .steps = ls_nest_tensor(args, 0)};
+  ls_training_loop loop = {
+      .condition = is_wanted, .body = make_step, .user = &t};
+  ls_nest items[1 + NUMBERS] = {ls_leaf(ls_scalar(LS_DTYPE_I64, 0))};
+  for (size_t k = 0; k < NUMBERS; ++k)
+    items[1 + k] =
+        ls_leaf(ls_fill(self->numbers[k], LS_SHAPE(self->options.most), 0));
+  for (size_t e = 0; e < ELEMENTS && self->feeder == NULL; ++e)
+    t.batches[e] = ls_nest_tensor(args, 1 + e);
+  const ls_nest inputs = ls_nest_sequence(LS_KIND_LIST, items, 1 + NUMBERS);
+  ls_nest outputs = ls_none();
+  ls_status status = ls_nest_status(inputs);
+  if (ls_status_is_ok(status) && self->feeder != NULL)
+    status = make_queue(self, &loop.infeed);
+  if (ls_status_is_ok(status))
+    status = ls_training_while(&loop, inputs, &outputs);
+  ls_infeed_queue_release(loop.infeed);
+  ls_nest_release(inputs);
+  return ls_status_is_ok(status) ? outputs : ls_fail(status);
+}
+
+// ---- Batches as arguments --------------------------------------------------
+static ls_nest part_of(ls_nest leaf, size_t replica) {
+  return leaf.kind == LS_KIND_DISTRIBUTED
+             ? ls_distributed_component(leaf, replica)
+             : leaf;
+}
+
+// Room for a run's batches, of one leaf.
+static ls_nest make_room(const ls_device_loop *self, size_t element) {
+  const size_t replicas = replicas_of(self);
+  const ls_type *type = &self->elements[element];
+  ls_shape shape = {.rank = type->shape.rank + 1, .dim = {self->options.most}};
+  for (int d = 0; d < type->shape.rank; ++d)
+    shape.dim[d + 1] = type->shape.dim[d];
+  ls_nest *parts = ls_new_array(self->allocator, ls_nest, replicas);
+  if (parts == NULL) return ls_fail(ls_out_of_memory());
+  for (size_t r = 0; r < replicas; ++r)
+    parts[r] = ls_nest_zeros(type->dtype, shape);
+  const ls_nest made =
+      replicas == 1 ? parts[0]
+                    : ls_nest_distributed(LS_PER_REPLICA, parts, replicas);
+  ls_release(self->allocator, parts);
+  return made;
+}
+
+static void copy_batch(const ls_device_loop *self, int64_t k) {
+  for (size_t e = 0; e < ELEMENTS; ++e)
+    for (size_t r = 0; r < replicas_of(self); ++r) {
+      const ls_array *from =
+          ls_nest_as_array(part_of(ls_nest_item(self->batch, e), r));
+      const ls_nest to = part_of(ls_nest_item(self->args, 1 + e), r);
+      const size_t size = ls_array_size(from);
+      memcpy((char *)ls_nest_data(to, 0) + (size_t)k * size,
+             ls_array_data(from), size);
+    }
+}
+
+static ls_status take_batches(ls_device_loop *self, int64_t steps,
+                              ls_fed *out) {
+  while (out->batches < steps &&
+         ls_feed_next(&self->options.from, NULL, &self->batch, out))
+    copy_batch(self, out->batches - 1);
+  return out->status;
+}
+
+// ---- Running ---------------------------------------------------------------
+static ls_status run(ls_device_loop *self, int64_t steps) {
+  ls_array_set_i64(ls_nest_as_array(ls_nest_item(self->args, 0)), 0, steps);
+  return ls_strategy_run(self->options.from.strategy, ls_traced(self->function),
+                         self->args, &self->results);
+}
+
+static ls_status run_fed(ls_device_loop *self, int64_t steps, ls_fed *out) {
+  ls_feeder_begin(self->feeder, steps);
+  const ls_status status = run(self, steps);
+  ls_feeder_end(self->feeder, !ls_status_is_ok(status), out);
+  if (ls_status_is_ok(status)) return status;
+  ls_status_free(out->status);  // As nobody has taken its batches.
+  out->status = ls_ok();
+  return status;
+}
+
+static ls_status run_given(ls_device_loop *self, int64_t steps, ls_fed *out) {
+  const ls_status status = take_batches(self, steps, out);
+  out->status = status;  // Of the batch behind those that are run.
+  if (out->batches == 0) return ls_ok();
+  const ls_status ran = run(self, out->batches);
+  if (ls_status_is_ok(ran)) return ran;
+  ls_status_free(out->status);
+  out->status = ls_ok();
+  return ran;
+}
+
+ls_status ls_device_loop_run(ls_device_loop *self, int64_t steps,
+                             uint64_t step_number, ls_fed *out) {
+  *out = (ls_fed){0};
+  ls_function_set_steps(self->function, step_number);
+  return self->feeder != NULL ? run_fed(self, steps, out)
+                              : run_given(self, steps, out);
+}
+
+// As ls_train_mean of a step's own results, all of which have as many examples.
+static ls_status mean(const ls_device_loop *self, size_t which, int64_t k,
+                      double *out_mean) {
+  const ls_nest leaf = ls_nest_item(self->results, 1 + which);
+  const size_t replicas = replicas_of(self);
+  const int64_t rows = self->elements[0].shape.dim[0];
+  double sum = 0;
+  for (size_t r = 0; r < replicas; ++r) {
+    const ls_array *array = ls_nest_as_array(part_of(leaf, r));
+    if (array == NULL) return ls_internal("a loop of steps gives no numbers");
+    const double value = ls_array_f64(array, k);
+    if (replicas == 1) {
+      *out_mean = value;
+      return ls_ok();
+    }
+    sum += value * (double)rows;
+  }
+  *out_mean = sum / (double)(rows * (int64_t)replicas);
+  return ls_ok();
+}
+
+ls_status ls_device_loop_numbers(const ls_device_loop *self, int64_t k,
+                                 ls_step_numbers *out) {
+  LS_RETURN_IF_ERROR(mean(self, 0, k, &out->loss));
+  return mean(self, 1, k, &out->accuracy);
+}
+
+// ---- Making ----------------------------------------------------------------
+static ls_status find_types(ls_device_loop *self, ls_nest results) {
+  for (size_t e = 0; e < ELEMENTS; ++e) {
+    const ls_array *array =
+        ls_nest_as_array(part_of(ls_nest_item(self->options.from.like, e), 0));
+    self->elements[e] = (ls_type){ls_array_dtype(array), ls_array_shape(array)};
+    if (self->elements[e].shape.rank == LS_MAX_RANK && self->feeder == NULL)
+      return ls_unimplemented("examples of %d dimensions as arguments of a "
+                              "loop of steps: %d are possible",
+                              LS_MAX_RANK, LS_MAX_RANK - 1);
+  }
+  for (size_t k = 0; k < NUMBERS; ++k) {
+    const ls_array *array =
+        ls_nest_as_array(part_of(ls_nest_find(results, keys[k]), 0));
+    if (array == NULL || ls_array_num_elements(array) != 1)
+      return ls_invalid_argument("\"%s\" of a step is no number", keys[k]);
+    self->numbers[k] = ls_array_dtype(array);
+  }
+  return ls_ok();
+}
+
+static ls_status make_args(ls_device_loop *self) {
+  ls_nest items[1 + ELEMENTS] = {ls_nest_zeros(LS_DTYPE_I64, LS_SCALAR)};
+  size_t count = 1;
+  for (size_t e = 0; e < ELEMENTS && self->feeder == NULL; ++e)
+    items[count++] = make_room(self, e);
+  return ls_take_nest(ls_nest_sequence(LS_KIND_TUPLE, items, count),
+                      &self->args);
+}
+
+static ls_status fill(ls_device_loop *self, ls_nest results) {
+  const ls_device_loop_options *o = &self->options;
+  if (o->by_infeed)
+    LS_RETURN_IF_ERROR(ls_feeder_create(&o->from, &self->feeder));
+  LS_RETURN_IF_ERROR(find_types(self, results));
+  LS_RETURN_IF_ERROR(make_args(self));
+  return ls_function_create(&(ls_function_options){.call = make_steps,
+                                                   .user = self,
+                                                   .name = "train_steps",
+                                                   .seed = o->seed},
+                            &self->function);
+}
+
+ls_status ls_device_loop_create(const ls_device_loop_options *options,
+                                ls_device_loop **out_loop) {
+  ls_allocator *allocator = ls_runtime_allocator(options->from.runtime);
+  ls_device_loop *self = ls_new(allocator, ls_device_loop);
+  *out_loop = self;
+  if (self == NULL) return ls_out_of_memory();
+  self->allocator = allocator;
+  self->options = *options;
+  self->options.from.like = ls_nest_retain(options->from.like);
+  const ls_status status = fill(self, options->results);
+  self->options.results = ls_none();
+  if (ls_status_is_ok(status)) return status;
+  ls_device_loop_destroy(self);
+  *out_loop = NULL;
+  return status;
+}
+
+void ls_device_loop_destroy(ls_device_loop *self) {
+  if (self == NULL) return;
+  ls_feeder_destroy(self->feeder);
+  ls_function_release(self->function);
+  ls_nest_release(self->options.from.like);
+  ls_nest_release(self->batch);
+  ls_nest_release(self->args);
+  ls_nest_release(self->results);
+  ls_release(self->allocator, self);
+}

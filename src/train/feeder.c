@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/feeder.h"
+
+#include "base/cancel.h"
+#include "base/runtime_internal.h"
+#include "base/threads/threads.h"
+#include "data/iterator.h"
+#include "distribute/strategies/strategy.h"
+#include "lockstep/infeed.h"
+#include "tpu/core_queues.h"
+
+struct ls_feeder {
+  ls_allocator *allocator;
+  ls_feeder_options options;
+  ls_core_queue **queues;  // One a replica.
+  // Batches that are on their way: arrays of one are written anew once its
+  // tuples were taken.
+  ls_nest *batches;
+  size_t num_batches, next;
+  ls_cancel *cancel;
+  ls_thread thread;
+  bool has_thread;
+  ls_mutex lock;  // Guards what follows.
+  ls_condition event;
+  int64_t wanted;  // -1: no job.
+  bool quits;
+  ls_fed fed;
+};
+
+// ---- Batches ---------------------------------------------------------------
+// One part of a leaf; a leaf that is not dealt is the only one.
+static const ls_array *part_of(ls_nest leaf, size_t replica) {
+  return ls_nest_as_array(leaf.kind == LS_KIND_DISTRIBUTED
+                              ? ls_distributed_component(leaf, replica)
+                              : leaf);
+}
+
+static bool is_part_like(const ls_array *a, const ls_array *b) {
+  return a != NULL && b != NULL && ls_array_dtype(a) == ls_array_dtype(b) &&
+         ls_shape_equal(ls_array_shape(a), ls_array_shape(b));
+}
+
+static bool is_like(ls_nest args, ls_nest like) {
+  bool same = ls_nest_count(args) == ls_nest_count(like);
+  for (size_t i = 0; same && i < ls_nest_count(args); ++i) {
+    const ls_nest leaf = ls_nest_item(args, i);
+    const size_t parts =
+        leaf.kind == LS_KIND_DISTRIBUTED ? ls_distributed_count(leaf) : 1;
+    for (size_t r = 0; r < parts && same; ++r)
+      same = is_part_like(part_of(leaf, r), part_of(ls_nest_item(like, i), 0));
+  }
+  return same;
+}
+
+bool ls_batch_is_even(ls_nest args) { return is_like(args, args); }
+
+typedef struct wait {
+  const ls_feeder_options *from;
+  const ls_cancel *cancel;
+} wait;
+
+// Who waits for a core's tuple meanwhile does not wait in vain.
+static bool stops(void *user) {
+  const wait *w = user;
+  ls_runtime_note_input(w->from->runtime);
+  return ls_train_stop_requested(w->from->stop) ||
+         (w->cancel != NULL && ls_cancel_is_requested(w->cancel));
+}
+
+bool ls_feed_next(const ls_feeder_options *from, const ls_cancel *cancel,
+                  ls_nest *args, ls_fed *out) {
+  wait w = {from, cancel};
+  const bool ready = ls_iterator_wait(from->input, stops, &w);
+  out->stalls = !ready;
+  out->asked = !ready || ls_train_stop_requested(from->stop);
+  if (out->asked) return false;
+  out->status = ls_iterator_next(from->input, args);
+  if (ls_status_is_ok(out->status))
+    out->status = ls_train_check_labels(from->type, *args);
+  char a[200];
+  if (ls_status_is_ok(out->status) && !is_like(*args, from->like))
+    out->status = ls_invalid_argument(
+        "a batch in a loop of steps is %s, of another shape than those before",
+        ls_nest_print(*args, a, sizeof(a)));
+  if (ls_status_is_ok(out->status)) ++out->batches;
+  return ls_status_is_ok(out->status);
+}
+
+// ---- Feeding ---------------------------------------------------------------
+static ls_status put_part(const ls_feeder *self, ls_nest args, int32_t r) {
+  ls_nest parts[2];
+  for (size_t i = 0; i < 2; ++i) {
+    const ls_nest leaf = ls_nest_item(args, i);
+    parts[i] = ls_nest_retain(leaf.kind == LS_KIND_DISTRIBUTED
+                                  ? ls_distributed_component(leaf, (size_t)r)
+                                  : leaf);
+  }
+  const ls_nest tuple = ls_nest_sequence(LS_KIND_TUPLE, parts, 2);
+  ls_status status = ls_nest_status(tuple);
+  if (ls_status_is_ok(status))
+    status =
+        ls_infeed_put(ls_strategy_device(self->options.strategy, r), tuple);
+  ls_nest_release(tuple);
+  return status;
+}
+
+static ls_status put(const ls_feeder *self, ls_nest args) {
+  const int32_t replicas = ls_strategy_num_replicas(self->options.strategy);
+  for (int32_t r = 0; r < replicas; ++r)
+    LS_RETURN_IF_ERROR(put_part(self, args, r));
+  return ls_ok();
+}
+
+static ls_fed feed(ls_feeder *self, int64_t wanted) {
+  ls_fed fed = {0};
+  while (fed.batches < wanted) {
+    ls_nest *batch = &self->batches[self->next++ % self->num_batches];
+    if (!ls_feed_next(&self->options, self->cancel, batch, &fed)) break;
+    fed.status = put(self, *batch);
+    if (ls_status_is_ok(fed.status)) continue;
+    --fed.batches;
+    break;
+  }
+  if (fed.batches < wanted) ls_core_queue_close(self->queues[0]);
+  return fed;
+}
+
+static void work(void *user) {
+  ls_feeder *self = user;
+  (void)ls_runtime_make_current(self->options.runtime);
+  (void)ls_cancel_make_current(self->cancel);
+  ls_mutex_lock(&self->lock);
+  while (!self->quits) {
+    if (self->wanted < 0) {
+      ls_condition_wait(&self->event, &self->lock);
+      continue;
+    }
+    const int64_t wanted = self->wanted;
+    ls_mutex_unlock(&self->lock);
+    const ls_fed fed = feed(self, wanted);
+    ls_mutex_lock(&self->lock);
+    self->fed = fed;
+    self->wanted = -1;
+    ls_condition_broadcast(&self->event);
+  }
+  ls_mutex_unlock(&self->lock);
+  (void)ls_cancel_make_current(NULL);
+  (void)ls_runtime_make_current(NULL);
+}
+
+void ls_feeder_begin(ls_feeder *self, int64_t batches) {
+  ls_mutex_lock(&self->lock);
+  self->wanted = batches;
+  ls_condition_broadcast(&self->event);
+  ls_mutex_unlock(&self->lock);
+}
+
+// What is left in them is of nobody.
+static void reset_queues(const ls_feeder *self) {
+  const int32_t replicas = ls_strategy_num_replicas(self->options.strategy);
+  for (int32_t r = 0; r < replicas; ++r)
+    ls_queue_reset(self->queues[r]->tuples);
+}
+
+void ls_feeder_end(ls_feeder *self, bool fails, ls_fed *out_fed) {
+  if (fails) ls_cancel_request(self->cancel);
+  ls_mutex_lock(&self->lock);
+  while (self->wanted >= 0)
+    ls_condition_wait(&self->event, &self->lock);
+  *out_fed = self->fed;
+  self->fed = (ls_fed){0};
+  ls_mutex_unlock(&self->lock);
+  if (fails) ls_cancel_reset(self->cancel);
+  if (fails || ls_queue_is_closed(self->queues[0]->tuples)) reset_queues(self);
+}
+
+// ---- Making ----------------------------------------------------------------
+static ls_status find_queues(ls_feeder *self) {
+  const ls_feeder_options *o = &self->options;
+  const int32_t replicas = ls_strategy_num_replicas(o->strategy);
+  self->queues =
+      ls_new_array(self->allocator, ls_core_queue *, (size_t)replicas);
+  if (self->queues == NULL) return ls_out_of_memory();
+  for (int32_t r = 0; r < replicas; ++r) {
+    ls_core *core = NULL;
+    LS_RETURN_IF_ERROR(ls_pod_lookup_core(
+        o->runtime, ls_strategy_device(o->strategy, r), &core));
+    LS_RETURN_IF_ERROR(ls_core_queue_of(core, false, &self->queues[r]));
+  }
+  // Beside those that lie in a queue, one is taken, and one is dealt.
+  self->num_batches = (size_t)self->queues[0]->core->pod->queue_depth + 2;
+  self->batches = ls_new_array(self->allocator, ls_nest, self->num_batches);
+  return self->batches == NULL ? ls_out_of_memory() : ls_ok();
+}
+
+static ls_status fill(ls_feeder *self) {
+  LS_RETURN_IF_ERROR(ls_mutex_init(&self->lock));
+  LS_RETURN_IF_ERROR(ls_condition_init(&self->event));
+  LS_RETURN_IF_ERROR(find_queues(self));
+  LS_RETURN_IF_ERROR(ls_cancel_create(self->options.runtime, &self->cancel));
+  LS_RETURN_IF_ERROR(ls_thread_start(&self->thread, "feeder", work, self));
+  self->has_thread = true;
+  return ls_ok();
+}
+
+ls_status ls_feeder_create(const ls_feeder_options *options,
+                           ls_feeder **out_feeder) {
+  ls_allocator *allocator = ls_runtime_allocator(options->runtime);
+  ls_feeder *self = ls_new(allocator, ls_feeder);
+  *out_feeder = self;
+  if (self == NULL) return ls_out_of_memory();
+  self->allocator = allocator;
+  self->options = *options;
+  self->options.like = ls_nest_retain(options->like);
+  self->wanted = -1;
+  const ls_status status = fill(self);
+  if (ls_status_is_ok(status)) return status;
+  ls_feeder_destroy(self);
+  *out_feeder = NULL;
+  return status;
+}
+
+void ls_feeder_destroy(ls_feeder *self) {
+  if (self == NULL) return;
+  if (self->has_thread) {
+    ls_mutex_lock(&self->lock);
+    self->quits = true;
+    ls_condition_broadcast(&self->event);
+    ls_mutex_unlock(&self->lock);
+    ls_thread_join(&self->thread);
+  }
+  for (size_t i = 0; self->batches != NULL && i < self->num_batches; ++i)
+    ls_nest_release(self->batches[i]);
+  ls_cancel_destroy(self->cancel);
+  ls_nest_release(self->options.like);
+  ls_release(self->allocator, self->batches);
+  ls_release(self->allocator, self->queues);
+  ls_condition_deinit(&self->event);
+  ls_mutex_deinit(&self->lock);
+  ls_release(self->allocator, self);
+}

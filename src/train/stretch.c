@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Many steps in one run. What is done between steps is done at its ends.
+#include "base/runtime_internal.h"
+#include "distribute/strategies/strategy.h"
+#include "lockstep/trunk.h"
+#include "tpu/pod.h"
+#include "train/loop.h"
+
+// Whether all replicas are on cores of pods, which have infeeds.
+static bool has_infeeds(const ls_loop *it) {
+  const ls_strategy *strategy = it->plan.options.strategy;
+  const int32_t replicas = ls_strategy_num_replicas(strategy);
+  bool has = ls_strategy_devices(strategy) != NULL;
+  for (int32_t r = 0; r < replicas && has; ++r)
+    has = ls_pod_has_core(it->runtime, ls_strategy_device(strategy, r));
+  return has;
+}
+
+ls_status ls_stretch_check(const ls_loop *it) {
+  const ls_train_options *o = &it->plan.options;
+  if (o->iterations_per_loop == 1) return ls_ok();
+  if (it->ranks.trunk != NULL)
+    return ls_unimplemented("loops of %lld steps on %d ranks: there a step is "
+                            "a run of its own (iterations_per_loop 1)",
+                            (long long)o->iterations_per_loop,
+                            it->ranks.trunk->ranks);
+  if (o->loop_infeed != LS_FLAG_ON || has_infeeds(it)) return ls_ok();
+  return ls_invalid_argument(
+      "loops of steps are to be fed by infeeds, but %s is not on cores of a "
+      "TPU system that is initialized in this process",
+      ls_strategy_label(o->strategy));
+}
+
+static bool is_by_infeed(const ls_loop *it) {
+  const ls_flag flag = it->plan.options.loop_infeed;
+  return flag == LS_FLAG_DEFAULT ? has_infeeds(it) : flag == LS_FLAG_ON;
+}
+
+// A batch that is full says what all others of a loop are like.
+ls_status ls_stretch_prepare(ls_loop *it) {
+  const ls_train_options *o = &it->plan.options;
+  const int64_t examples = ls_train_batch_size(it->args);
+  if (o->iterations_per_loop == 1 || it->device_loop != NULL ||
+      examples != o->batch_size)
+    return ls_ok();
+  if (!ls_batch_is_even(it->args)) {
+    ls_log_limited(it->runtime, "parts of other sizes in a loop", 1,
+                   LS_LOG_INFO, "train",
+                   "batches of %lld examples are dealt to %d replicas in parts "
+                   "of other sizes: steps run one by one, not in loops of %lld",
+                   (long long)examples, ls_strategy_num_replicas(o->strategy),
+                   (long long)o->iterations_per_loop);
+    return ls_ok();
+  }
+  return ls_device_loop_create(
+      &(ls_device_loop_options){.from = {.runtime = it->runtime,
+                                         .strategy = o->strategy,
+                                         .type = o->model->type,
+                                         .input = it->input,
+                                         .stop = o->stop,
+                                         .like = it->args},
+                                .results = it->results,
+                                .model = *o->model,
+                                .seed = o->seed,
+                                .most = o->iterations_per_loop,
+                                .by_infeed = is_by_infeed(it)},
+      &it->device_loop);
+}
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+int64_t ls_stretch_length(const ls_loop *it) {
+  const ls_train_options *o = &it->plan.options;
+  const ls_run_plan *plan = &it->plan;
+  if (it->device_loop == NULL) return 1;
+  int64_t left = it->report.steps_per_epoch - it->epoch_first - it->epoch.steps;
+  const bool is_whole = it->report.steps_per_epoch == plan->steps_per_epoch;
+  const bool last_is_full = plan->examples % o->batch_size == 0;
+  if (is_whole && !last_is_full) --left;
+  left = least(left, o->iterations_per_loop);
+  left = least(left, o->log_every - it->logged.steps);
+  if (o->save_steps > 0) {
+    const int64_t saved = it->saves.saved > 0 ? it->saves.saved : 0;
+    left = least(left, saved + o->save_steps - it->result->steps);
+  }
+  return left > 1 ? left : 1;
+}
+
+static ls_status count(ls_loop *it, int64_t steps) {
+  const int64_t examples = it->plan.options.batch_size;
+  for (int64_t k = 0; k < steps; ++k) {
+    ls_step_numbers numbers;
+    LS_RETURN_IF_ERROR(ls_device_loop_numbers(it->device_loop, k, &numbers));
+    LS_RETURN_IF_ERROR(
+        ls_loop_count(it, examples, numbers.loss, numbers.accuracy));
+    LS_RETURN_IF_ERROR(ls_loop_tell(it));
+  }
+  return ls_ok();
+}
+
+ls_status ls_stretch_run(ls_loop *it, int64_t steps) {
+  const uint64_t number = ls_function_steps(it->function);
+  const int64_t traced = ls_span_begin(it->runtime);
+  const int64_t began = ls_runtime_now(it->runtime);
+  ls_fed fed;
+  LS_RETURN_IF_ERROR(ls_device_loop_run(it->device_loop, steps, number, &fed));
+  ls_loop_spend(it, 0, ls_runtime_now(it->runtime) - began, 0);
+  ls_loop_end_span(it, "loop", traced, it->result->steps + fed.batches);
+  ls_function_set_steps(it->function, number + (uint64_t)fed.batches);
+  if (fed.asked) it->asked = true;
+  it->saves.input_stalls = fed.stalls;
+  return ls_status_join(count(it, fed.batches), fed.status);
+}
