@@ -143,9 +143,12 @@ typedef struct ls_train_config {
 } ls_train_config;
 
 // Reads config.json of a run folder. What it does not say has its default, and
-// texts are never NULL. The caller owns the result, texts included.
+// texts are never NULL. The caller owns the result, texts included. Where it is
+// not as it was written, what the newest checkpoint keeps of it counts, with a
+// line in the log.
 //   LS_NOT_FOUND         there is no run.
-//   LS_INVALID_ARGUMENT  it is damaged: names the line or the entry.
+//   LS_INVALID_ARGUMENT  what is in it cannot be: names the line or the entry.
+//   LS_DATA_LOSS         its checksum is another, and no checkpoint has it.
 LS_API LS_MUST_USE ls_status ls_train_config_read(const char *run_folder,
                                                   ls_train_config **out_config);
 LS_API void ls_train_config_destroy(ls_train_config *config);  // NULL is fine.

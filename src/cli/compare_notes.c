@@ -20,6 +20,8 @@ static void compare(const char *what, const char *a, const char *b, int depth) {
   char key[200];
   for (const char *at = a; cli_json_next(&at, &one);) {
     snprintf(key, sizeof(key), "%.*s", (int)one.key_size, one.key);
+    // A file's own, which says nothing more.
+    if (depth == 1 && strcmp(key, "crc32c") == 0) continue;
     if (!cli_json_find(b, key, &other)) {
       printf("%s %s: only in the first\n", what, key);
     } else if (one.value_size == other.value_size &&

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/config.h"
 
+#include <stdio.h>
+
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "io/crc32c.h"
 #include "io/json.h"
+#include "state/record.h"
+#include "state/saved.h"
 
 // A longer file is no config.
 static const size_t most_bytes = 1 << 20;
@@ -39,6 +44,7 @@ static const struct {
 
 // ---- Writing ---------------------------------------------------------------
 void ls_train_config_print(const ls_train_config *config, ls_text *text) {
+  const size_t begin = text->size;
   ls_json_writer json = {.text = text};
   ls_json_begin(&json, '{');
   for (size_t i = 0; i < LS_COUNT_OF(entries); ++i) {
@@ -53,8 +59,10 @@ void ls_train_config_print(const ls_train_config *config, ls_text *text) {
       ls_json_string(&json, value != NULL ? value : entries[i].text);
     }
   }
-  ls_json_end(&json, '}');
-  ls_text_append_char(text, '\n');
+  // The checksum is of all that stands before it.
+  if (!ls_status_is_ok(ls_text_status(text))) return;
+  const uint32_t crc = ls_crc32c(0, text->data + begin, text->size - begin);
+  ls_text_append_format(text, LS_CHECKPOINT_TAIL "\n", crc);
 }
 
 // ---- Reading ---------------------------------------------------------------
@@ -93,12 +101,33 @@ static ls_status read_entry(const char *path, const char *key, entry_kind kind,
   return ls_ok();
 }
 
+// Whether it is as it was written. One that says nothing is as it is meant.
+static ls_status check_sum(const char *path, const ls_json *json,
+                           const char *bytes, size_t size) {
+  enum { TAIL = LS_CHECKPOINT_TAIL_SIZE + 1 };
+  char tail[TAIL + 1];
+  if (ls_json_find(json, "crc32c") == NULL) return ls_ok();
+  if (size >= TAIL) {
+    snprintf(tail, sizeof(tail), LS_CHECKPOINT_TAIL "\n",
+             ls_crc32c(0, bytes, size - TAIL));
+    if (memcmp(tail, bytes + size - TAIL, TAIL) == 0) return ls_ok();
+  }
+  return LS_STATUS(LS_DATA_LOSS,
+                   "'%s' is damaged: its checksum is another; who edits it "
+                   "takes its \"crc32c\" out",
+                   path);
+}
+
 static ls_status parse(read_config *read, const char *path, const char *bytes,
-                       size_t size) {
-  const ls_json *json = NULL;
-  LS_RETURN_IF_ERROR(ls_json_parse(&read->arena, path, bytes, size, &json));
-  if (json->kind != LS_JSON_OBJECT)
-    return ls_invalid_argument("'%s' holds no JSON object", path);
+                       size_t size, const ls_json **out_json) {
+  LS_RETURN_IF_ERROR(ls_json_parse(&read->arena, path, bytes, size, out_json));
+  return (*out_json)->kind == LS_JSON_OBJECT
+             ? check_sum(path, *out_json, bytes, size)
+             : ls_invalid_argument("'%s' holds no JSON object", path);
+}
+
+static ls_status read_entries(read_config *read, const char *path,
+                              const ls_json *json) {
   read->config.keep = default_keep;
   for (size_t i = 0; i < LS_COUNT_OF(entries); ++i) {
     void *to = (char *)&read->config + entries[i].offset;
@@ -114,6 +143,68 @@ static ls_status parse(read_config *read, const char *path, const char *bytes,
   return ls_ok();
 }
 
+// ---- What checkpoints keep --------------------------------------------------
+static ls_status find_kept(const ls_checkpoint_file *file, ls_record *state,
+                           const char **out_text) {
+  const ls_record *run = NULL;
+  const ls_json *member = ls_json_find(file->root, "state");
+  if (member == NULL) return ls_not_found("'%s' has no states", file->path);
+  LS_RETURN_IF_ERROR(ls_record_read(state, file->path, member));
+  LS_RETURN_IF_ERROR(ls_record_find(state, LS_CONFIG_STATE, &run));
+  return ls_record_get_text(run, LS_CONFIG_ENTRY, out_text);
+}
+
+static ls_status read_kept(const ls_checkpoint_file *file, read_config *read) {
+  const char *text = NULL;
+  const ls_json *json = NULL;
+  ls_record *state = NULL;
+  LS_RETURN_IF_ERROR(ls_record_create(&state));
+  ls_status status = find_kept(file, state, &text);
+  if (ls_status_is_ok(status))
+    status = parse(read, file->path, text, strlen(text), &json);
+  if (ls_status_is_ok(status)) status = read_entries(read, file->path, json);
+  ls_record_destroy(state);
+  return status;
+}
+
+// What the newest checkpoint has of it, if any has.
+static ls_status read_newest(ls_runtime *runtime, const char *run_folder,
+                             read_config *read, int64_t *out_step) {
+  int64_t *steps = NULL;
+  size_t count = 0;
+  LS_RETURN_IF_ERROR(ls_saved_find_steps(runtime, run_folder, &steps, &count));
+  ls_status status = ls_not_found("no checkpoint has it");
+  for (size_t i = count; i > 0 && !ls_status_is_ok(status); --i) {
+    ls_checkpoint_file file;
+    ls_status_free(status);
+    *out_step = steps[i - 1];
+    status =
+        ls_checkpoint_file_read_notes(runtime, run_folder, *out_step, &file);
+    if (!ls_status_is_ok(status)) continue;
+    status = read_kept(&file, read);
+    ls_checkpoint_file_deinit(&file);
+  }
+  ls_release(ls_runtime_allocator(runtime), steps);
+  return status;
+}
+
+// `why` the file is none.
+static ls_status take_kept(ls_runtime *runtime, const char *run_folder,
+                           read_config *read, ls_status why) {
+  int64_t step = 0;
+  const ls_status kept = read_newest(runtime, run_folder, read, &step);
+  if (!ls_status_is_ok(kept)) {
+    ls_status_free(kept);
+    return why;
+  }
+  ls_runtime_log(runtime, LS_LOG_WARNING, "train",
+                 "what the checkpoint of step %lld says of the run counts: %s",
+                 (long long)step, ls_status_message(why));
+  ls_status_free(why);
+  return kept;
+}
+
+// ---- The file --------------------------------------------------------------
 static ls_status read_file(ls_runtime *runtime, const char *run_folder,
                            read_config *read) {
   const ls_file_system *files = ls_runtime_files(runtime);
@@ -129,9 +220,13 @@ static ls_status read_file(ls_runtime *runtime, const char *run_folder,
   size_t size = 0;
   LS_RETURN_IF_ERROR(files->read(files->user, path, most_bytes, read->allocator,
                                  &bytes, &size));
-  const ls_status status = parse(read, path, bytes, size);
+  const ls_json *json = NULL;
+  const ls_status status = parse(read, path, bytes, size, &json);
   ls_release(read->allocator, bytes);
-  return status;
+  if (ls_status_is_ok(status)) return read_entries(read, path, json);
+  return ls_status_code(status) == LS_RESOURCE_EXHAUSTED
+             ? status
+             : take_kept(runtime, run_folder, read, status);
 }
 
 ls_status ls_train_config_read(const char *run_folder,

@@ -10,6 +10,7 @@
 #include "state/checkpoint_file.h"
 #include "state/checkpoints.h"
 #include "state/record.h"
+#include "train/config.h"
 #include "train/saved_values.h"
 
 static const char former_name[] = "checkpoint.safetensors";
@@ -76,10 +77,22 @@ static ls_status find_optional(const ls_record *record, const char *name,
   return ls_ok();
 }
 
+static ls_status save_config(const ls_saves *it, ls_record *record) {
+  ls_text text;
+  ls_text_init(&text, ls_runtime_allocator(it->runtime));
+  ls_train_config_print(&it->plan->config, &text);
+  ls_status status = ls_text_status(&text);
+  if (ls_status_is_ok(status))
+    status = ls_record_set_text(record, LS_CONFIG_ENTRY, ls_text_data(&text));
+  ls_text_deinit(&text);
+  return status;
+}
+
 static ls_status save_run(void *self, ls_record *record) {
   const ls_saves *it = self;
   const bool known = it->program.all[0] != '\0';
   const ls_program_identity *program = known ? &it->program : &it->wanted;
+  LS_RETURN_IF_ERROR(save_config(it, record));
   LS_RETURN_IF_ERROR(
       ls_record_set_i64(record, "nanos", (int64_t)(it->seconds * 1e9)));
   LS_RETURN_IF_ERROR(ls_record_set_text(record, "program", program->all));
@@ -192,7 +205,7 @@ static ls_status restore_input(void *self, const ls_record *record) {
 static ls_status list_states(ls_saves *it) {
   const ls_train_options *o = &it->plan->options;
   const ls_saveable own[LS_RUN_STATES] = {
-      {"run", it, save_run, restore_run},
+      {LS_CONFIG_STATE, it, save_run, restore_run},
       {"functions", it, save_functions, restore_functions},
       {"input", it, save_input, restore_input}};
   it->states = ls_new_array(ls_runtime_allocator(it->runtime), ls_saveable,

@@ -144,7 +144,7 @@ cmp -s straight/model.safetensors stopped/model.safetensors &&
   fail "both maths give the same bits"
 "$lockstep" eval stopped --math fast >out.txt 2>err.txt ||
   fail "eval --math fails"
-sed -i 's/"math":"direct"/"math":"slow"/' stopped/config.json
+sed -i 's/"math":"direct"/"math":"slow"/; s/,"crc32c":.*/}/' stopped/config.json
 ends 1 "'stopped/config.json': \"math\" is 'slow', expected fast, direct, bf16 or bf16-direct" \
   train --resume stopped
 

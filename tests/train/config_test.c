@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // config.json: what is written reads back, and what is wrong is named.
-#include "support/expect.h"
-
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/runtime_internal.h"
+#include "support/expect.h"
+#include "support/resumable.h"
 #include "train/config.h"
 
 static void write_config(const char *text) {
@@ -93,6 +95,88 @@ static void what_is_wrong_is_named(void **state) {
                 "'no such folder' is no run folder");
 }
 
+// ---- Not as it was written -------------------------------------------------
+static void note_line(void *user, const ls_log_line *line) {
+  snprintf(user, 400, "%.399s", line->text);
+}
+
+// What is read prints as `wanted`; `*out_line`: what was said about it.
+static void expect_read(const char *wanted, char line[400]) {
+  ls_runtime *runtime = NULL;
+  line[0] = '\0';
+  expect_ok(ls_runtime_create(
+      &(ls_runtime_options){.threads = 1, .log = note_line, .log_user = line},
+      &runtime));
+  ls_runtime *outside = ls_runtime_make_current(runtime);
+  ls_train_config *read = NULL;
+  expect_ok(ls_train_config_read("kept", &read));
+  ls_text again;
+  ls_text_init(&again, ls_allocator_system());
+  ls_train_config_print(read, &again);
+  assert_string_equal(ls_text_data(&again), wanted);
+  ls_text_deinit(&again);
+  ls_train_config_destroy(read);
+  ls_runtime_make_current(outside);
+  expect_ok(ls_runtime_destroy(runtime));
+}
+
+static void what_is_damaged_is_what_the_checkpoint_says(void **state) {
+  (void)state;
+  const ls_file_system *files = ls_file_system_system();
+  ls_train_result result;
+  remove_folder("kept");
+  expect_ok(resumable_run(&(resumable){.folder = "kept", .steps = 4}, &result));
+  size_t size = 0;
+  char *text = read_folder_file("kept", "config.json", &size), line[400];
+  char *other = malloc(size + 1);
+  for (size_t i = 0; i < size; ++i) {
+    memcpy(other, text, size);
+    other[i] = (char)(other[i] ^ 1 << i % 7);
+    expect_ok(files->write(NULL, "kept/config.json", other, size));
+    expect_read(text, line);
+    // Where the checksum lost its name, all else is right.
+    if (line[0] != '\0')
+      expect_contains(line, "kept/config.json");
+    else
+      assert_true(i > size - 22 && i < size - 11);
+  }
+  for (size_t cut = 0; cut < size; cut += 40) {
+    expect_ok(files->write(NULL, "kept/config.json", text, cut));
+    expect_read(text, line);
+    expect_contains(line, "the checkpoint of step 4 says");
+  }
+  // Without a checkpoint there is nothing to say.
+  expect_ok(files->remove(NULL, "kept/model.ckpt-4.json"));
+  other[20] = '~';
+  memcpy(other + 21, text + 21, size - 21);
+  expect_ok(files->write(NULL, "kept/config.json", other, size));
+  ls_train_config *read = NULL;
+  ls_status status = ls_train_config_read("kept", &read);
+  assert_false(ls_status_is_ok(status));
+  expect_contains(ls_status_message(status), "kept/config.json");
+  ls_status_free(status);
+  free(other);
+  ls_release(ls_allocator_system(), text);
+}
+
+static void who_edits_it_takes_the_checksum_out(void **state) {
+  (void)state;
+  const ls_file_system *files = ls_file_system_system();
+  ls_train_result result;
+  remove_folder("kept");
+  expect_ok(resumable_run(&(resumable){.folder = "kept", .steps = 4}, &result));
+  const char *edited = "{\"model\":\"resumable\",\"steps\":9}\n";
+  expect_ok(files->write(NULL, "kept/config.json", edited, strlen(edited)));
+  ls_train_config *read = NULL;
+  expect_ok(ls_train_config_read("kept", &read));
+  assert_int_equal(read->steps, 9);
+  ls_train_config_destroy(read);
+  const char *wrong = "{\"model\":\"resumable\",\"steps\":\"9\"}\n";
+  expect_ok(files->write(NULL, "kept/config.json", wrong, strlen(wrong)));
+  expect_status(ls_train_config_read("kept", &read), LS_INVALID_ARGUMENT,
+                "\"steps\" is not a whole number");
+}
+
 // A file that is no config is not taken into memory first.
 static void a_longer_file_is_refused_unread(void **state) {
   (void)state;
@@ -144,6 +228,8 @@ int main(void) {
       cmocka_unit_test(what_is_written_reads_back),
       cmocka_unit_test(what_is_not_said_has_its_default),
       cmocka_unit_test(what_is_wrong_is_named),
+      cmocka_unit_test(what_is_damaged_is_what_the_checkpoint_says),
+      cmocka_unit_test(who_edits_it_takes_the_checksum_out),
       cmocka_unit_test(a_longer_file_is_refused_unread),
       cmocka_unit_test(no_memory_is_a_status),
   };
