@@ -119,7 +119,9 @@ typedef struct ls_restore_report {
   ls_value_report values;    // What became of each variable.
 } ls_restore_report;
 // Sets variables and states to what a checkpoint holds, or those that are
-// wanted. Nothing is set before all of it has been read and found to fit.
+// wanted. Nothing is set before all of it has been read and found to fit. What
+// cannot be read any more when it is to be set is passed over, too; where there
+// is none before it, variables that were not read to their end have no value.
 // `options` and `report` may be NULL.
 //   LS_NOT_FOUND         there is none, or none of that step.
 //   LS_DATA_LOSS         none is whole: names the file and the entry.

@@ -3,7 +3,7 @@
 // with the size of a JSON header, the header, the elements, little-endian.
 //
 // Elements stand without gaps, arrays with wider elements first, so that each
-// one is aligned for its type.
+// one is aligned for its type; the first one at a cache line.
 #ifndef LS_IO_SAFETENSORS_H_
 #define LS_IO_SAFETENSORS_H_
 

@@ -78,8 +78,12 @@ ls_status ls_many_enter(ls_store *store, ls_variable *const *variables,
 }
 
 void ls_many_leave(ls_many *many, bool wrote) {
-  for (size_t i = 0; i < many->count && wrote; ++i)
-    ls_store_note_write(many->store, many->variables[i]);
+  for (size_t i = 0; i < many->count && many->written; ++i) {
+    if (wrote)
+      ls_store_note_write(many->store, many->variables[i]);
+    else
+      ls_store_mark_lost(many->store, many->variables[i]);
+  }
   ls_gate_leave(ls_store_gate(many->store), &many->access);
   drop(many);
 }

@@ -26,7 +26,8 @@ typedef struct ls_many {
 LS_MUST_USE ls_status ls_many_enter(ls_store *store,
                                     ls_variable *const *variables, size_t count,
                                     bool written, ls_many *out_many);
-// Leaves; `wrote`: what was written becomes the variables' values.
+// Leaves; `wrote`: what was written becomes the variables' values, else those
+// that were to be written have none.
 void ls_many_leave(ls_many *many, bool wrote);
 
 #endif  // LS_RUNTIME_MANY_H_

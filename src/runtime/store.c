@@ -237,6 +237,11 @@ void ls_store_mark_written(ls_store *store, const ls_variable *variable) {
   if (place != NULL) set(store, &place->written, true);
 }
 
+void ls_store_mark_lost(ls_store *store, const ls_variable *variable) {
+  ls_place *place = find_own(store, variable);
+  if (place != NULL) set(store, &place->written, false);
+}
+
 void ls_store_set_shared(ls_store *store, const ls_variable *container,
                          bool shared) {
   ls_place *place = find_own(store, container);

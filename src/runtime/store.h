@@ -77,6 +77,8 @@ void ls_store_note_write(ls_store *store, ls_variable *variable);
 // Whether it was ever written, and that it now is.
 bool ls_store_has_value(const ls_store *store, const ls_variable *variable);
 void ls_store_mark_written(ls_store *store, const ls_variable *variable);
+// It has none any more: a write that came to no end has left parts of two.
+void ls_store_mark_lost(ls_store *store, const ls_variable *variable);
 // Whether the container's components have one buffer.
 bool ls_store_is_shared(const ls_store *store, const ls_variable *container);
 // What a program is lowered for: what is so now.

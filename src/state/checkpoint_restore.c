@@ -18,6 +18,8 @@ typedef struct restoring {
   uint64_t started;           // By which number variables know it; 0: by none.
   const ls_record **records;  // Of each state; NULL: it is let be.
   ls_saver values;            // What is restored.
+  int64_t below;  // Only checkpoints of steps before this one are looked at.
+  bool setting;   // All was found to fit, and is being set.
 } restoring;
 
 // ---- Which -----------------------------------------------------------------
@@ -33,13 +35,25 @@ static ls_status read_whole(const ls_checkpoints *self, int64_t step,
 }
 
 // Reads that of a step; otherwise newer ones that are damaged are passed over.
-static ls_status find(ls_checkpoints *self, ls_opt step,
+static void pass_over(ls_checkpoints *self, int64_t step, ls_status why,
+                      ls_restore_report *report) {
+  ls_checkpoint_list *list = &self->list;
+  ++report->damaged;
+  for (size_t i = 0; i < list->count; ++i)
+    if (list->items[i].step == step) list->items[i].is_damaged = true;
+  if (ls_checkpoints_leads(self))
+    ls_runtime_log(self->runtime, LS_LOG_WARNING, "checkpoint",
+                   "the checkpoint of step %lld is passed over: %s",
+                   (long long)step, ls_status_message(why));
+}
+
+static ls_status find(ls_checkpoints *self, ls_opt step, int64_t below,
                       ls_checkpoint_file *out, ls_restore_report *report) {
   ls_checkpoint_list *list = &self->list;
   ls_status first = ls_ok();
   for (size_t i = list->count; i > 0; --i) {
     const int64_t of = list->items[i - 1].step;
-    if (step.set && of != step.value) continue;
+    if (of >= below || (step.set && of != step.value)) continue;
     const ls_status status = read_whole(self, of, out);
     report->step = of;
     if (ls_status_is_ok(status)) {
@@ -48,11 +62,7 @@ static ls_status find(ls_checkpoints *self, ls_opt step,
     }
     if (step.set || ls_status_code(status) == LS_RESOURCE_EXHAUSTED)
       return ls_status_join(status, first);
-    ++report->damaged;
-    list->items[i - 1].is_damaged = true;
-    ls_runtime_log(self->runtime, LS_LOG_WARNING, "checkpoint",
-                   "the checkpoint of step %lld is passed over: %s",
-                   (long long)of, ls_status_message(status));
+    pass_over(self, of, status, report);
     first = ls_status_join(first, status);
   }
   if (!ls_status_is_ok(first)) return first;
@@ -62,7 +72,7 @@ static ls_status find(ls_checkpoints *self, ls_opt step,
 }
 
 // Rank 0 finds it, the others read the same one.
-static ls_status find_on_ranks(ls_checkpoints *self, ls_opt step,
+static ls_status find_on_ranks(ls_checkpoints *self, ls_opt step, int64_t below,
                                ls_checkpoint_file *out,
                                ls_restore_report *report) {
   struct {
@@ -72,7 +82,7 @@ static ls_status find_on_ranks(ls_checkpoints *self, ls_opt step,
   const bool leads = ls_checkpoints_leads(self);
   *out = (ls_checkpoint_file){0};
   ls_status status = ls_ranks_agree(
-      &self->ranks, leads ? find(self, step, out, report) : ls_ok());
+      &self->ranks, leads ? find(self, step, below, out, report) : ls_ok());
   found.step = report->step;
   found.damaged = report->damaged;
   if (ls_status_is_ok(status))
@@ -201,7 +211,7 @@ static ls_status restore_states(const restoring *self) {
 
 // ---- All -------------------------------------------------------------------
 // States first: they may yet refuse, and variables are known to fit.
-static ls_status restore_all(const restoring *self, ls_status status) {
+static ls_status restore_all(restoring *self, ls_status status) {
   ls_restore_report *report = self->report;
   ls_record *all = NULL;
   ls_restore_plan plan = {0};
@@ -215,6 +225,7 @@ static ls_status restore_all(const restoring *self, ls_status status) {
   // What does not fit on one rank is restored on none.
   status = ls_ranks_agree(&self->checkpoints->ranks, status);
   if (ls_status_is_ok(status)) status = restore_states(self);
+  self->setting = ls_status_is_ok(status);
   if (ls_status_is_ok(status)) status = ls_restore_plan_run(&plan);
   status = ls_ranks_agree(&self->checkpoints->ranks, status);
   if (ls_status_is_ok(status))
@@ -267,19 +278,57 @@ static ls_status restore_open(restoring *self, const ls_saved_file *file) {
   return restore_from(self);
 }
 
-static ls_status restore_found(restoring *self) {
+static ls_status restore_one(restoring *self) {
   ls_checkpoint_file file;
   LS_RETURN_IF_ERROR(find_on_ranks(self->checkpoints, self->options->step,
-                                   &file, self->report));
+                                   self->below, &file, self->report));
   self->file = &file;
   self->source = ls_value_source_of(&file.values);
   self->source.check = NULL;  // They were all read.
+  self->report->states = 0;
   const ls_status status = restore_from(self);
   ls_checkpoint_file_deinit(&file);
   ls_checkpoints_take_back(self->checkpoints, self->report->step);
-  self->checkpoints->tidies =
-      ls_status_is_ok(status) && !self->options->step.set;
   return status;
+}
+
+// Whether one that was whole a moment ago cannot be read any more, and the one
+// before it is to be taken: as rank 0 says.
+static ls_status ask_again(const restoring *self, ls_status status,
+                           bool *out_again) {
+  const ls_code code = ls_status_code(status);
+  char again = self->setting && !self->options->step.set &&
+               (code == LS_UNAVAILABLE || code == LS_DATA_LOSS);
+  const ls_status sent =
+      ls_ranks_send(&self->checkpoints->ranks, &again, sizeof(again));
+  *out_again = ls_status_is_ok(sent) && again != 0;
+  return ls_status_join(status, sent);
+}
+
+static ls_status restore_found(restoring *self) {
+  ls_checkpoints *checkpoints = self->checkpoints;
+  ls_status first = ls_ok();
+  self->below = INT64_MAX;
+  for (;;) {
+    bool again = false;
+    self->setting = false;
+    ls_status status = restore_one(self);
+    checkpoints->tidies = ls_status_is_ok(status) && !self->options->step.set;
+    if (!ls_status_is_ok(status)) status = ask_again(self, status, &again);
+    if (again) {
+      self->below = self->report->step;
+      pass_over(checkpoints, self->below, status, self->report);
+    } else if (ls_status_is_ok(status)) {
+      ls_status_free(first);
+      return status;
+    }
+    // Behind a failure that there is none before it says nothing.
+    if (ls_status_is_ok(first))
+      first = status;
+    else
+      ls_status_free(status);
+    if (!again) return first;
+  }
 }
 
 ls_status ls_checkpoints_restore(ls_checkpoints *checkpoints,

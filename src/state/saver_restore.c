@@ -35,6 +35,12 @@ typedef struct stored {
   ls_variable **variables;
   ls_safetensors_wish *wishes;
   size_t count, variables_capacity, wishes_capacity;
+  // Others are read to arrays first, and set behind these.
+  struct made {
+    ls_variable *variable;
+    ls_array *value;
+  } * made;
+  size_t num_made, made_capacity;
 } stored;
 
 static ls_status add_stored(stored *all, ls_variable *variable,
@@ -59,25 +65,38 @@ static ls_status read_stored(const ls_restore_plan *plan, const stored *all) {
       ls_many_enter(plan->store, all->variables, all->count, true, &many));
   for (size_t i = 0; i < all->count; ++i)
     all->wishes[i].data = many.data[i];
-  const ls_status status =
+  ls_status status =
       source->get(source->self, workers, all->wishes, all->count);
+  // What the system cannot read may be whole all the same.
+  if (ls_status_code(status) == LS_UNAVAILABLE) {
+    ls_status_free(status);
+    status = source->get(source->self, workers, all->wishes, all->count);
+  }
   ls_many_leave(&many, ls_status_is_ok(status));
   return status;
 }
 
-// Of one that stands for others or keeps shares: through an array.
-static ls_status set_from(const ls_restore_plan *plan,
-                          const ls_safetensors_entry *entry,
-                          ls_variable *variable) {
-  ls_array *value = NULL;
+// Of one that stands for others or keeps shares.
+static ls_status add_made(const ls_restore_plan *plan, stored *all,
+                          ls_variable *variable,
+                          const ls_safetensors_entry *entry) {
+  if (!ls_grow(all->allocator, &all->made, &all->made_capacity,
+               all->num_made + 1, sizeof(*all->made)))
+    return ls_out_of_memory();
+  struct made *it = &all->made[all->num_made];
+  *it = (struct made){.variable = variable};
   LS_RETURN_IF_ERROR(
-      ls_array_create_unwritten(entry->dtype, entry->shape, &value));
-  ls_status status =
-      ls_value_source_get(plan->source, entry, ls_array_mutable_data(value));
-  if (ls_status_is_ok(status))
-    status = ls_state_write(plan->store, variable, value);
-  ls_array_release(value);
-  return status;
+      ls_array_create_unwritten(entry->dtype, entry->shape, &it->value));
+  ++all->num_made;
+  return ls_value_source_get(plan->source, entry,
+                             ls_array_mutable_data(it->value));
+}
+
+static ls_status set_made(const ls_restore_plan *plan, const stored *all) {
+  for (size_t i = 0; i < all->num_made; ++i)
+    LS_RETURN_IF_ERROR(
+        ls_state_write(plan->store, all->made[i].variable, all->made[i].value));
+  return ls_ok();
 }
 
 static ls_status add_parts(const ls_restore_plan *plan, stored *all,
@@ -110,7 +129,7 @@ static ls_status restore_one(const ls_restore_plan *plan, ls_arena *arena,
     LS_RETURN_IF_ERROR(add_parts(plan, all, arena, index, &done));
   if (done) return ls_ok();
   return ls_state_is_stored(variable) ? add_stored(all, variable, entry)
-                                      : set_from(plan, entry, variable);
+                                      : add_made(plan, all, variable, entry);
 }
 
 static ls_status restore_all(const ls_restore_plan *plan, ls_arena *arena) {
@@ -120,9 +139,13 @@ static ls_status restore_all(const ls_restore_plan *plan, ls_arena *arena) {
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
     status = restore_one(plan, arena, i, &all);
   if (ls_status_is_ok(status)) status = read_stored(plan, &all);
+  if (ls_status_is_ok(status)) status = set_made(plan, &all);
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
     if (plan->entries[i] != NULL) plan->saver->variables[i]->restored_from = 0;
   }
+  for (size_t i = 0; i < all.num_made; ++i)
+    ls_array_release(all.made[i].value);
+  ls_release(all.allocator, all.made);
   ls_release(all.allocator, all.variables);
   ls_release(all.allocator, all.wishes);
   return status;
