@@ -138,8 +138,8 @@ typedef struct ls_train_config {
   const char *keep_best;
   double keep_every_hours;
   // What its model started with, "": nothing else; which variables, "a,b/*",
-  // and other names, "old=new,x/=y/".
-  const char *warm_start, *warm_only, *warm_map;
+  // and which not, and other names, "old=new,x/=y/".
+  const char *warm_start, *warm_only, *warm_except, *warm_map;
 } ls_train_config;
 
 // Reads config.json of a run folder. What it does not say has its default, and

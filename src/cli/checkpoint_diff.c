@@ -25,7 +25,7 @@ static ls_status compare(const diff_flags *flags, const ls_saved_file *a,
     if (one.step != other.step)
       printf("step: %lld and %lld\n", (long long)one.step,
              (long long)other.step);
-    LS_RETURN_IF_ERROR(cli_compare_notes(a, b, flags->words.count == 0));
+    LS_RETURN_IF_ERROR(cli_compare_notes(a, b, flags->words.count == 0, false));
   }
   return cli_compare_files(a, b,
                            &(cli_compare_options){.only = &flags->words,

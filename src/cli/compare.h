@@ -25,7 +25,7 @@ void cli_print_index(ls_shape shape, int64_t index, char *text, size_t size);
 
 typedef struct cli_compare_options {
   const cli_words *only;  // Arrays by these patterns.
-  const char *heading;    // Printed before, if any differs. NULL: nothing.
+  const char *heading;    // A line before, if any differs. NULL: none.
   size_t most;            // Arrays that are named.
   bool json;              // A line of JSON each.
 } cli_compare_options;
@@ -34,11 +34,13 @@ ls_status cli_compare_files(const ls_saved_file *a, const ls_saved_file *b,
                             const cli_compare_options *options,
                             size_t *out_different);
 
-// Prints a line for each member in which two JSON objects differ.
-void cli_compare_members(const char *what, const char *a, const char *b);
+// Prints a line for each member in which two JSON objects differ, with `json`
+// one of JSON: in, member, values, where null is none.
+void cli_compare_members(const char *what, const char *a, const char *b,
+                         bool json);
 // The same of what two checkpoints say of their runs and, with `states`, of the
 // states in them.
 ls_status cli_compare_notes(const ls_saved_file *a, const ls_saved_file *b,
-                            bool states);
+                            bool states, bool json);
 
 #endif  // LS_CLI_COMPARE_H_

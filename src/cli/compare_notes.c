@@ -13,8 +13,40 @@ static int shown(size_t size) {
 }
 static const char *cut(size_t size) { return size > MOST_VALUE ? "..." : ""; }
 
+// NULL: there is none.
+static void print_json(const char *what, const char *key, const cli_member *one,
+                       const cli_member *other) {
+  const cli_member *const both[] = {one, other};
+  printf("{\"in\":");
+  cli_print_json(what);
+  printf(",\"member\":");
+  cli_print_json(key);
+  printf(",\"values\":[");
+  for (int i = 0; i < 2; ++i) {
+    const cli_member *it = both[i];
+    printf("%s%.*s", i == 0 ? "" : ",", it != NULL ? (int)it->value_size : 4,
+           it != NULL ? it->value : "null");
+  }
+  printf("]}\n");
+}
+
+static void print_text(const char *what, const char *key, const cli_member *one,
+                       const cli_member *other) {
+  if (one == NULL || other == NULL)
+    printf("%s %s: only in the %s\n", what, key,
+           other == NULL ? "first" : "second");
+  else
+    printf("%s %s: %.*s%s and %.*s%s\n", what, key, shown(one->value_size),
+           one->value, cut(one->value_size), shown(other->value_size),
+           other->value, cut(other->value_size));
+}
+
+typedef void (*print_member)(const char *what, const char *key,
+                             const cli_member *one, const cli_member *other);
+
 // Lines of `what`; of members that are objects on both sides those inside.
-static void compare(const char *what, const char *a, const char *b, int depth) {
+static void compare(const char *what, const char *a, const char *b, int depth,
+                    print_member print) {
   enum { DEEPEST = 8 };
   cli_member one, other;
   char key[200];
@@ -23,53 +55,51 @@ static void compare(const char *what, const char *a, const char *b, int depth) {
     // A file's own, which says nothing more.
     if (depth == 1 && strcmp(key, "crc32c") == 0) continue;
     if (!cli_json_find(b, key, &other)) {
-      printf("%s %s: only in the first\n", what, key);
+      print(what, key, &one, NULL);
     } else if (one.value_size == other.value_size &&
                memcmp(one.value, other.value, one.value_size) == 0) {
       continue;
     } else if (*one.value == '{' && *other.value == '{' && depth < DEEPEST) {
       char inner[400];
       snprintf(inner, sizeof(inner), "%s %s", what, key);
-      compare(inner, one.value, other.value, depth + 1);
+      compare(inner, one.value, other.value, depth + 1, print);
     } else {
-      printf("%s %s: %.*s%s and %.*s%s\n", what, key, shown(one.value_size),
-             one.value, cut(one.value_size), shown(other.value_size),
-             other.value, cut(other.value_size));
+      print(what, key, &one, &other);
     }
   }
   for (const char *at = b; cli_json_next(&at, &other);) {
     snprintf(key, sizeof(key), "%.*s", (int)other.key_size, other.key);
-    if (!cli_json_find(a, key, &one))
-      printf("%s %s: only in the second\n", what, key);
+    if (!cli_json_find(a, key, &one)) print(what, key, NULL, &other);
   }
 }
 
-void cli_compare_members(const char *what, const char *a, const char *b) {
-  compare(what, a, b, 1);
+void cli_compare_members(const char *what, const char *a, const char *b,
+                         bool json) {
+  compare(what, a, b, 1, json ? print_json : print_text);
 }
 
 static ls_status compare_records(const char *what, const ls_record *a,
-                                 const ls_record *b) {
+                                 const ls_record *b, bool json) {
   char *one = NULL, *other = NULL;
   size_t size = 0;
   ls_status status = ls_record_to_text(a, &one, &size);
   if (ls_status_is_ok(status)) status = ls_record_to_text(b, &other, &size);
-  if (ls_status_is_ok(status)) cli_compare_members(what, one, other);
+  if (ls_status_is_ok(status)) cli_compare_members(what, one, other, json);
   ls_text_release(one);
   ls_text_release(other);
   return status;
 }
 
 ls_status cli_compare_notes(const ls_saved_file *a, const ls_saved_file *b,
-                            bool states) {
+                            bool states, bool json) {
   ls_record *identity[2] = {NULL}, *state[2] = {NULL};
   ls_status status = ls_saved_file_records(a, &identity[0], &state[0]);
   if (ls_status_is_ok(status))
     status = ls_saved_file_records(b, &identity[1], &state[1]);
   if (ls_status_is_ok(status))
-    status = compare_records("run", identity[0], identity[1]);
+    status = compare_records("run", identity[0], identity[1], json);
   if (ls_status_is_ok(status) && states)
-    status = compare_records("state", state[0], state[1]);
+    status = compare_records("state", state[0], state[1], json);
   for (int i = 0; i < 2; ++i) {
     ls_record_destroy(identity[i]);
     ls_record_destroy(state[i]);

@@ -16,7 +16,7 @@ static const char *const times[] = {"seconds", "examples_per_second", "budget",
 typedef struct comparing {
   const char *folders[2];
   int64_t lines, checkpoints;  // That were compared and are equal.
-  bool different;
+  bool different, json;
 } comparing;
 
 // ---- Files -----------------------------------------------------------------
@@ -72,7 +72,7 @@ static ls_status compare_configs(comparing *c) {
   }
   // What was asked for may differ where the results do not.
   if (ls_status_is_ok(status))
-    cli_compare_members("config.json", texts[0], texts[1]);
+    cli_compare_members("config.json", texts[0], texts[1], c->json);
   release_both(texts);
   return status;
 }
@@ -115,8 +115,21 @@ static void print_number(const cli_member *member) {
   printf("%s (0x%016llx)", text, (unsigned long long)bits);
 }
 
+// The same as JSON, beside its bits.
+static void print_members(const line *a, const char *key, const cli_member *one,
+                          const cli_member *other) {
+  printf("{\"in\":\"metrics.jsonl\",\"step\":%lld,\"member\":",
+         (long long)a->step);
+  cli_print_json(key);
+  printf(",\"values\":[\"");
+  print_number(one);
+  printf("\",\"");
+  print_number(other);
+  printf("\"]}\n");
+}
+
 // The first member in which two lines differ is printed.
-static bool lines_are_equal(const line *a, const line *b) {
+static bool lines_are_equal(const comparing *c, const line *a, const line *b) {
   cli_member one, other;
   for (const char *at = a->text; cli_json_next(&at, &one);) {
     char key[64];
@@ -128,6 +141,10 @@ static bool lines_are_equal(const line *a, const line *b) {
     if (one.value_size == other.value_size &&
         memcmp(one.value, other.value, one.value_size) == 0)
       continue;
+    if (c->json) {
+      print_members(a, key, &one, &other);
+      return false;
+    }
     printf("metrics.jsonl: first at step %lld: %s is ", (long long)a->step,
            key);
     print_number(&one);
@@ -145,6 +162,31 @@ static bool can_be_compared(const line *a, const line *b) {
   return a->tested || a->before == b->before;
 }
 
+static void tell_longer(const comparing *c, int which, int64_t step) {
+  if (!c->json) {
+    printf("metrics.jsonl: '%s' goes on at step %lld, '%s' has ended\n",
+           c->folders[which], (long long)step, c->folders[1 - which]);
+    return;
+  }
+  printf("{\"in\":\"metrics.jsonl\",\"step\":%lld,\"only_in\":",
+         (long long)step);
+  cli_print_json(c->folders[which]);
+  printf("}\n");
+}
+
+static void tell_alone(const comparing *c, int which, int64_t lines) {
+  if (!c->json) {
+    printf("metrics.jsonl: %lld line%s of '%s' are of steps that the other "
+           "has none of\n",
+           (long long)lines, lines == 1 ? "" : "s", c->folders[which]);
+    return;
+  }
+  printf("{\"in\":\"metrics.jsonl\",\"lines\":%lld,\"only_in\":",
+         (long long)lines);
+  cli_print_json(c->folders[which]);
+  printf("}\n");
+}
+
 static ls_status compare_metrics(comparing *c) {
   char *texts[2];
   LS_RETURN_IF_ERROR(read_both(c, "metrics.jsonl", texts));
@@ -157,7 +199,7 @@ static ls_status compare_metrics(comparing *c) {
   while (a.text != NULL && b.text != NULL && !c->different) {
     const int which = order(&a, &b);
     if (which == 0 && can_be_compared(&a, &b)) {
-      c->different = !lines_are_equal(&a, &b);
+      c->different = !lines_are_equal(c, &a, &b);
       ++c->lines;
     }
     alone[0] += which < 0;
@@ -168,16 +210,11 @@ static ls_status compare_metrics(comparing *c) {
   for (int i = 0; i < 2 && both && !c->different; ++i) {
     const line *longer = i == 0 ? &a : &b;
     if (longer->text == NULL) continue;
-    printf("metrics.jsonl: '%s' goes on at step %lld, '%s' has ended\n",
-           c->folders[i], (long long)longer->step, c->folders[1 - i]);
+    tell_longer(c, i, longer->step);
     c->different = true;
   }
-  for (int i = 0; i < 2; ++i) {
-    if (alone[i] > 0)
-      printf("metrics.jsonl: %lld line%s of '%s' are of steps that the other "
-             "has none of\n",
-             (long long)alone[i], alone[i] == 1 ? "" : "s", c->folders[i]);
-  }
+  for (int i = 0; i < 2; ++i)
+    if (alone[i] > 0) tell_alone(c, i, alone[i]);
   release_both(texts);
   return ls_ok();
 }
@@ -201,11 +238,14 @@ static ls_status compare_values(comparing *c, ls_saved_file *files[2],
   static const cli_words all;
   char heading[80];
   size_t different = 0;
-  snprintf(heading, sizeof(heading), "%s differs:", what);
+  snprintf(heading, sizeof(heading),
+           c->json ? "{\"different\":\"%s\"}" : "%s differs:", what);
   LS_RETURN_IF_ERROR(cli_compare_files(
       files[0], files[1],
-      &(cli_compare_options){
-          .only = &all, .heading = heading, .most = MOST_NAMED},
+      &(cli_compare_options){.only = &all,
+                             .heading = heading,
+                             .most = c->json ? SIZE_MAX : MOST_NAMED,
+                             .json = c->json},
       &different));
   c->different |= different > 0;
   ++c->checkpoints;
@@ -218,7 +258,7 @@ static ls_status compare_step(comparing *c, int64_t step) {
   snprintf(what, sizeof(what), "checkpoint of step %lld", (long long)step);
   ls_status status = open_step(c, step, files);
   if (ls_status_is_ok(status) && c->checkpoints == 0)
-    status = cli_compare_notes(files[0], files[1], false);
+    status = cli_compare_notes(files[0], files[1], false, c->json);
   if (ls_status_is_ok(status)) status = compare_values(c, files, what);
   ls_saved_file_close(files[0]);
   ls_saved_file_close(files[1]);
@@ -276,7 +316,11 @@ static ls_status compare(comparing *c) {
     return ls_not_found("'%s' and '%s' have no step in common that could be "
                         "compared",
                         c->folders[0], c->folders[1]);
-  if (!c->different)
+  if (c->json)
+    printf("{\"equal\":%s,\"lines\":%lld,\"files\":%lld}\n",
+           c->different ? "false" : "true", (long long)c->lines,
+           (long long)c->checkpoints);
+  else if (!c->different)
     printf("equal: %lld line%s of metrics, %lld file%s of values\n",
            (long long)c->lines, c->lines == 1 ? "" : "s",
            (long long)c->checkpoints, c->checkpoints == 1 ? "" : "s");
@@ -286,8 +330,19 @@ static ls_status compare(comparing *c) {
 int cli_diff(int argc, char **argv) {
   const char **folders = cli_checkpoint_paths(argc);
   size_t count = 0;
+  bool json = false;
+  const cli_option options[] = {
+      {"json", CLI_FLAG, &json, NULL,
+       "print lines of JSON: of each member that differs in,\n"
+       "step, member, values or only_in; of the first checkpoint\n"
+       "that does its name, and of its arrays what 'checkpoint\n"
+       "diff --json' prints; at the end equal, lines, files",
+       0},
+  };
   const cli_syntax syntax = {
       .command = command,
+      .options = options,
+      .num_options = sizeof(options) / sizeof(options[0]),
       .about =
           "Tells where two runs part: the first line of metrics.jsonl that "
           "differs, and the\nfirst checkpoint of those that both have, with "
@@ -302,7 +357,7 @@ int cli_diff(int argc, char **argv) {
   if (folders == NULL) return cli_report(command, ls_out_of_memory());
   if (cli_parse(&syntax, argc, argv, &code)) {
     ls_runtime *runtime = NULL;
-    comparing c = {.folders = {folders[0], folders[1]}};
+    comparing c = {.folders = {folders[0], folders[1]}, .json = json};
     if (count != 2) {
       cli_say(command, "give two run folders, got %zu", count);
       code = CLI_USAGE;

@@ -195,17 +195,22 @@ static ls_status train_from(const train_flags *flags,
       &run->result);
 }
 
+static bool open_words(const char *flag, const char *text, bool maps,
+                       cli_words *out) {
+  return cli_words_open("train", flag, text[0] != '\0' ? text : NULL, maps,
+                        out);
+}
+
 // The configuration's lists were looked at, unless it is a file's.
 static ls_status train_warm(const train_flags *flags,
                             const ls_train_config *config,
                             const ls_train_stop *stop, session *run) {
   if (config->warm_start[0] == '\0') return train_from(flags, NULL, stop, run);
-  const char *only = config->warm_only, *map = config->warm_map;
-  cli_words names = {0}, maps = {0};
+  cli_words names = {0}, others = {0}, maps = {0};
   ls_status status = ls_ok();
-  if (!cli_words_open("train", "only", only[0] != '\0' ? only : NULL, false,
-                      &names) ||
-      !cli_words_open("train", "map", map[0] != '\0' ? map : NULL, true, &maps))
+  if (!open_words("only", config->warm_only, false, &names) ||
+      !open_words("except", config->warm_except, false, &others) ||
+      !open_words("map", config->warm_map, true, &maps))
     status = ls_invalid_argument("config.json is damaged: what the run is to "
                                  "start with cannot be read");
   else
@@ -213,10 +218,13 @@ static ls_status train_warm(const train_flags *flags,
                         &(ls_warm_start){.path = config->warm_start,
                                          .values = {.only = names.items,
                                                     .num_only = names.count,
+                                                    .except = others.items,
+                                                    .num_except = others.count,
                                                     .names = maps.maps,
                                                     .num_names = maps.count}},
                         stop, run);
   cli_words_close(&names);
+  cli_words_close(&others);
   cli_words_close(&maps);
   return status;
 }
@@ -434,6 +442,7 @@ int cli_train(int argc, char **argv) {
        0},
       {"only", CLI_TEXT, &asked->warm_only, "A,B",
        "these variables alone: 'dense/*,head/bias'", 0},
+      {"except", CLI_TEXT, &asked->warm_except, "A,B", "but not these", 0},
       {"map", CLI_TEXT, &asked->warm_map, "OLD=NEW,...",
        "what the file calls OLD is NEW here; where both end in\n"
        "/, all names below, and / alone is the root",

@@ -99,11 +99,16 @@ static bool check_optimizer(const ls_train_config *asked) {
 // What a model starts with is said together, and of a new run.
 static bool check_warm_start(const train_flags *flags) {
   const ls_train_config *asked = &flags->asked;
-  const bool named = asked->warm_only != NULL || asked->warm_map != NULL;
-  cli_words only, maps;
-  if (named && asked->warm_start == NULL) {
-    cli_say("train", "--%s is for --warm-start",
-            asked->warm_only != NULL ? "only" : "map");
+  const struct {
+    const char *flag, *words;
+    bool maps;
+  } lists[] = {{"only", asked->warm_only, false},
+               {"except", asked->warm_except, false},
+               {"map", asked->warm_map, true}};
+  const size_t count = sizeof(lists) / sizeof(*lists);
+  for (size_t i = 0; i < count; ++i) {
+    if (lists[i].words == NULL || asked->warm_start != NULL) continue;
+    cli_say("train", "--%s is for --warm-start", lists[i].flag);
     return false;
   }
   if (asked->warm_start != NULL && flags->resume != NULL) {
@@ -111,13 +116,14 @@ static bool check_warm_start(const train_flags *flags) {
                      "no place beside it");
     return false;
   }
-  const bool good =
-      cli_words_open("train", "only", asked->warm_only, false, &only);
-  const bool both =
-      good && cli_words_open("train", "map", asked->warm_map, true, &maps);
-  if (good) cli_words_close(&maps);
-  cli_words_close(&only);
-  return both;
+  bool good = true;
+  for (size_t i = 0; i < count && good; ++i) {
+    cli_words words;
+    good = cli_words_open("train", lists[i].flag, lists[i].words, lists[i].maps,
+                          &words);
+    cli_words_close(&words);
+  }
+  return good;
 }
 
 bool cli_train_check(train_flags *flags) {
@@ -163,6 +169,7 @@ ls_train_config cli_train_fresh(const train_flags *flags) {
   if (config.features == NULL) config.features = "";
   if (config.warm_start == NULL) config.warm_start = "";
   if (config.warm_only == NULL) config.warm_only = "";
+  if (config.warm_except == NULL) config.warm_except = "";
   if (config.warm_map == NULL) config.warm_map = "";
   if (config.replicas == 0) config.replicas = 1;
   if (config.seed < 0) config.seed = 0;

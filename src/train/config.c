@@ -39,7 +39,7 @@ static const struct {
     ENTRY(TEXT, classes, ""),         ENTRY(WHOLE, keep, NULL),
     ENTRY(TEXT, keep_best, ""),       ENTRY(REAL, keep_every_hours, NULL),
     ENTRY(TEXT, warm_start, ""),      ENTRY(TEXT, warm_only, ""),
-    ENTRY(TEXT, warm_map, ""),
+    ENTRY(TEXT, warm_except, ""),     ENTRY(TEXT, warm_map, ""),
 };
 
 // ---- Writing ---------------------------------------------------------------

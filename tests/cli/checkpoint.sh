@@ -98,6 +98,17 @@ tells 1 '^metrics.jsonl: first at step 20: loss is [0-9.]+ \(0x[0-9a-f]{16}\) an
 tells 1 '^checkpoint of step 5 differs:$' diff run other
 tells 1 '^  hidden1/kernel: 256 of 256 elements of f32\[16,16\]; first hidden1/kernel\[0,0\] is ' \
   diff run other
+tells 0 '^\{"in":"config.json","member":"threads","values":\[[0-9]+,1\]\}$' \
+  diff run same --json
+tells 0 '^\{"equal":true,"lines":[0-9]+,"files":4\}$' diff run same --json
+for line in '\{"in":"config.json","member":"seed","values":\[0,3\]\}' \
+            '\{"in":"metrics.jsonl","step":20,"member":"loss","values":\["[0-9.]+ \(0x[0-9a-f]{16}\)",".*"\]\}' \
+            '\{"different":"checkpoint of step 5"\}' \
+            '\{"array":"hidden1/kernel","type":"f32\[16,16\]","elements":256,.*\}' \
+            '\{"equal":false,"lines":1,"files":1\}'; do
+  tells 1 "^$line\$" diff run other --json
+done
+grep -qv '^{' out.txt && fail "diff --json prints other lines, too"
 # Parted at a step in between.
 cp -r run resumed
 cp other/model.ckpt-15.* resumed

@@ -48,8 +48,8 @@ ends 1 "the run folder 'run' holds a run already" \
 "$lockstep" eval run >out.txt 2>err.txt || fail "eval beside a run fails"
 kill -s KILL $process
 wait $process
-step=$(sed -n 's/^model_checkpoint_path: "model.ckpt-\([0-9]*\)"$/\1/p' \
-         run/checkpoint)
+# The list may be of the one before.
+step=$(ls run | sed -n 's/^model.ckpt-\([0-9]*\).json$/\1/p' | sort -n | tail -n 1)
 "$lockstep" train --resume run --steps $((step + 10)) --quiet >out.txt \
   2>err.txt || fail "a run whose process was killed cannot go on"
 [ ! -e run/lock ] || fail "a lock is left"

@@ -60,7 +60,7 @@ works eval own --model tiny
 # Whatever the folder says, the command is one that can be typed, and the
 # terminal stays what it is.
 cp -r run hostile
-sed -i 's|"model":"[^"]*"|"model":"/x; rm -rf \\u001b[2J it'"'"'s/a.so"|' \
+sed -i 's|"model":"[^"]*"|"model":"/x; rm -rf \\u001b[2J it'"'"'s/a.so"|; s|,"crc32c":.*|}|' \
   hostile/config.json
 ends 2 "--model '/x; rm -rf ?[2J it'\\''s/a.so'" eval hostile
 untouched

@@ -6,7 +6,7 @@
 
 # shellcheck source=tests/support/cli.sh
 . "$(dirname "$0")/../support/cli.sh"
-rm -rf base warm part mapped twin other.npz
+rm -rf base warm part most again mapped twin other.npz
 
 # trains FOLDER FLAG...
 trains() {
@@ -41,6 +41,18 @@ has "2 of 4 variables start with" err.txt
 has '"warm_only":"hidden1/*"' part/config.json
 equal base part 'hidden1/*'
 differ base part 'logits/*'
+# shellcheck disable=SC2086
+trains most $still --seed 5 --warm-start base --except 'logits/*,*/bias'
+has "1 of 4 variables start with" err.txt
+has '"warm_except":"logits/*,*/bias"' most/config.json
+equal base most 'hidden1/kernel'
+differ base most 'logits/*'
+# One that has saved nothing starts so again.
+cp -r most again
+rm again/model.* again/checkpoint
+"$lockstep" train --resume again --quiet >out.txt 2>err.txt ||
+  fail "a run that saved nothing does not begin again"
+equal most again '*'
 "$lockstep" checkpoint convert base other.npz --map /=old/ >out.txt 2>err.txt ||
   fail "convert"
 # shellcheck disable=SC2086
@@ -66,6 +78,9 @@ ends 1 "holds no array 'x/hidden1/kernel'" train --model tiny \
 ends 2 "--map has 'a', expected OLD=NEW" train --warm-start base --map a
 ends 2 "--only is for --warm-start" train --only a
 ends 2 "--map is for --warm-start" train --map a=b
+ends 2 "--except is for --warm-start" train --except a
+ends 1 "'dense/*' fits no variable of 4: 'hidden1/kernel'" train --model tiny \
+  --data synthetic --quiet --run-dir none --warm-start base --except 'dense/*'
 ends 2 "--resume goes on with what the run has; --warm-start has no place" \
   train --resume base --warm-start base
 
