@@ -19,6 +19,7 @@
 #ifndef LOCKSTEP_SESSION_H_
 #define LOCKSTEP_SESSION_H_
 
+#include "lockstep/cluster.h"
 #include "lockstep/variable.h"
 
 #ifdef __cplusplus
@@ -27,9 +28,31 @@ extern "C" {
 
 typedef struct ls_session ls_session;
 
+// How a session runs. Zero in a field means its default. What cannot be had is
+// refused when a session is made of it.
+typedef struct ls_session_config {
+  // Whether variables are the session's own. Default on; off is UNIMPLEMENTED.
+  ls_flag isolate_session_state;
+  // Whether ops run where they can, whatever device they name. Default on; off
+  // is UNIMPLEMENTED.
+  ls_flag soft_placement;
+  // Whom the session would connect to, its own: a copy (ls_cluster_spec_copy).
+  // Default: nobody; other processes are UNIMPLEMENTED.
+  ls_cluster_spec *cluster;
+} ls_session_config;
+// A copy, its cluster too. NULL gives the defaults.
+LS_API LS_MUST_USE ls_status ls_session_config_copy(
+    const ls_session_config *config, ls_session_config *out_copy);
+// Gives back what it has; it is zero afterwards. NULL is fine.
+LS_API void ls_session_config_deinit(ls_session_config *config);
+
 // Creates a session on a build graph, which must outlive it.
 LS_API LS_MUST_USE ls_status ls_session_create(ls_graph *graph,
                                                ls_session **out_session);
+//   LS_INVALID_ARGUMENT  a flag that is none.
+//   LS_UNIMPLEMENTED     what cannot be had: names the field.
+LS_API LS_MUST_USE ls_status ls_session_create_with(
+    ls_graph *graph, const ls_session_config *config, ls_session **out_session);
 LS_API void ls_session_destroy(ls_session *session);
 // Ends the runs that are under way with LS_CANCELLED and waits for them; later
 // ones are refused with LS_FAILED_PRECONDITION. Variables can still be looked

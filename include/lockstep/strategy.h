@@ -99,6 +99,17 @@ LS_API bool ls_strategy_should_checkpoint(const ls_strategy *strategy);
 LS_API bool ls_strategy_should_save_summary(const ls_strategy *strategy);
 LS_API bool ls_strategy_is_multi_worker(const ls_strategy *strategy);
 LS_API bool ls_strategy_has_global_batches(const ls_strategy *strategy);
+// Whether replicas without data get empty values where rows come unevenly.
+LS_API bool ls_strategy_allows_partial_batches(const ls_strategy *strategy);
+// Whether its programs want shapes that are known while building.
+LS_API bool ls_strategy_needs_static_shapes(const ls_strategy *strategy);
+// Whether a distributed variable that is made in eager gets one packed handle,
+// for functions to capture in place of one a replica. No result depends on it.
+// For variables that are made later.
+LS_API bool ls_strategy_packs_variables(const ls_strategy *strategy);
+LS_API void ls_strategy_set_packs_variables(ls_strategy *strategy, bool packs);
+// Whether its variables are of one class, with a policy each.
+LS_API bool ls_strategy_uses_policies(const ls_strategy *strategy);
 // Its cross-device ops, lent until they are replaced; NULL on the default
 // strategy.
 LS_API ls_cross_device *ls_strategy_cross_device(const ls_strategy *strategy);
@@ -237,6 +248,10 @@ LS_API LS_MUST_USE ls_status ls_strategy_group(ls_strategy *strategy,
 LS_API LS_MUST_USE ls_status ls_distributed_get(ls_nest leaf,
                                                 const char *device,
                                                 ls_nest *out_component);
+// What a component is to the strategy: on a mirrored one its container
+// (ls_value_container), on others, as every other value, itself. Lent.
+LS_API ls_nest ls_strategy_value_container(const ls_strategy *strategy,
+                                           ls_nest leaf);
 // Whether a component is on the device.
 LS_API bool ls_distributed_is_on(ls_nest leaf, const char *device);
 // A distributed leaf (or any other) as a tensor where the thread is.

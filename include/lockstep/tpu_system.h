@@ -19,6 +19,7 @@
 #ifndef LOCKSTEP_TPU_SYSTEM_H_
 #define LOCKSTEP_TPU_SYSTEM_H_
 
+#include "lockstep/cluster.h"
 #include "lockstep/graph.h"
 #include "lockstep/topology.h"
 
@@ -130,24 +131,12 @@ LS_API const char *ls_tpu_resolver_hardware(const ls_tpu_resolver *resolver,
                                             size_t *out_size);
 
 // ---- Clusters --------------------------------------------------------------
-typedef struct ls_cluster_job {
-  const char *name;
-  const char *const *addresses;  // By task: "10.0.0.1:8470".
-  size_t num_addresses;
-} ls_cluster_job;
-
-typedef struct ls_cluster_spec {
-  const ls_cluster_job *jobs;
-  size_t num_jobs;
-} ls_cluster_spec;
-
 // Its workers, asked for anew each time, and its coordinator. Local and virtual
 // systems have none. Given back with ls_cluster_spec_destroy.
 //   LS_INVALID_ARGUMENT     the name is unknown.
 //   LS_FAILED_PRECONDITION  the TPU is not READY.
 LS_API LS_MUST_USE ls_status ls_tpu_resolver_cluster_spec(
     const ls_tpu_resolver *resolver, ls_cluster_spec **out_spec);
-LS_API void ls_cluster_spec_destroy(ls_cluster_spec *spec);
 
 enum { LS_MAX_MASTER = 512 };
 typedef struct ls_master {

@@ -34,6 +34,7 @@ static void free_runtime(ls_runtime *runtime) {
   ls_host_threads_destroy(runtime->host_threads);
   ls_input_threads_destroy(runtime->inputs);
   ls_map_deinit(&runtime->log_counts);
+  ls_gauges_deinit(runtime);
   ls_span_seats_destroy(runtime);
   ls_mutex_deinit(&runtime->timers.lock);
   ls_mutex_deinit(&runtime->lock);
@@ -90,6 +91,7 @@ static ls_status init_runtime(ls_runtime *runtime,
   runtime->eager = ls_library_layers.eager;
   LS_RETURN_IF_ERROR(install_fault(runtime));
   ls_map_init(&runtime->log_counts, runtime->allocator);
+  ls_map_init(&runtime->gauges, runtime->allocator);
   return ls_ok();
 }
 

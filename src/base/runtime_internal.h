@@ -14,6 +14,7 @@
 #include "base/threads/threads.h"
 #include "base/threads/timers.h"
 #include "base/threads/workers.h"
+#include "lockstep/gauge.h"
 #include "lockstep/runtime.h"
 
 // Whose state: one slot per layer that keeps some, from low to high.
@@ -80,6 +81,7 @@ struct ls_runtime {
   ls_host_threads *host_threads;
   ls_input_threads *inputs;
   ls_map log_counts;  // Times a limited line was written, by its key.
+  ls_map gauges;      // Values of cells; see lockstep/gauge.h.
   ls_runtime_slot_state slots[LS_SLOT_COUNT];
 };
 
@@ -158,6 +160,13 @@ void ls_log_v(ls_runtime *runtime, ls_log_level level, const char *source,
 void ls_log_limited(ls_runtime *runtime, const char *key, int limit,
                     ls_log_level level, const char *source, const char *format,
                     ...) LS_PRINTF(6, 7);
+
+// ---- Gauges ----------------------------------------------------------------
+LS_MUST_USE ls_status ls_gauge_set(ls_runtime *runtime, const char *gauge,
+                                   const char *cell,
+                                   const ls_gauge_value *value);
+// Frees them, with the runtime.
+void ls_gauges_deinit(ls_runtime *runtime);
 
 // ---- Slots -----------------------------------------------------------------
 // A layer's state, NULL before it was set. Cheap; needs no lock.

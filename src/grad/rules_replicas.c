@@ -4,6 +4,7 @@
 #include "base/runtime_internal.h"
 #include "grad/rules.h"
 #include "grad/walk.h"
+#include "graph/gather/gather.h"
 #include "graph/make/make.h"
 
 // The op's groups, for another op; NULL: one of all.
@@ -82,6 +83,24 @@ ls_status gradient_all_reduce(ls_gradient *g) {
                   ? ls_all_reduce_met(op, g->dout[0])
                   : ls_all_reduce_in(op, g->dout[0], groups);
   drop_groups(&own);
+  return ls_ok();
+}
+
+// It lies where the value does.
+ls_status gradient_sharding(ls_gradient *g) {
+  static const ls_attr_id own[] = {LS_ATTR_ID_SHARDING, LS_ATTR_ID_TILE,
+                                   LS_ATTR_ID_TILE_DEVICES};
+  const char *mark = ls_node_mark(g->node, LS_MARK_SHARDING);
+  ls_attr attrs[LS_COUNT_OF(own) + 1];
+  size_t count = 0;
+  for (size_t i = 0; i < LS_COUNT_OF(own); ++i) {
+    const ls_attr *attr = ls_node_attr(g->node, own[i]);
+    if (attr != NULL) attrs[count++] = *attr;
+  }
+  if (mark != NULL)
+    attrs[count++] = (ls_attr){
+        .name = LS_MARK_SHARDING, .kind = LS_ATTR_STRING, .as.string = mark};
+  g->din[0] = ls_make(LS_OP_SHARDING, &g->dout[0], 1, attrs, count);
   return ls_ok();
 }
 

@@ -28,6 +28,7 @@ typedef enum ls_scope_kind {
   LS_SCOPE_SCALE_LOSS,
   LS_SCOPE_SUMMARY,
   LS_SCOPE_FLOW,
+  LS_SCOPE_COLUMN,
   LS_SCOPE_EXPORT,
   LS_SCOPE_REFUSED,
 } ls_scope_kind;
@@ -71,6 +72,8 @@ typedef struct ls_scope_state {
   const struct ls_distribution *distribution;
   const ls_creator_entry *creators;  // Innermost first.
   const struct ls_flow_entry *flow;  // The innermost; see graph/flow.h.
+  // Columns of strategies' devices; see distribute/strategies/columns.c.
+  const struct ls_column_entry *columns;
   // Strategies whose losses are scaled; see
   // distribute/strategies/loss_reduction.c.
   const struct ls_loss_scaling *loss_scaling;

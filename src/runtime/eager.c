@@ -360,6 +360,7 @@ static ls_status run_any(ls_graph *graph, const ls_op_spec *spec,
       break;
     case LS_OP_IDENTITY:
     case LS_OP_STOP_GRADIENT:
+    case LS_OP_SHARDING:
       values[0] = ls_array_retain(in[0]);
       break;
     case LS_OP_BARRIER:

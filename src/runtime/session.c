@@ -12,6 +12,7 @@
 #include "base/trace.h"
 #include "runtime/precompiled.h"
 #include "runtime/results.h"
+#include "runtime/session_config.h"
 #include "runtime/state.h"
 
 struct ls_session {
@@ -33,10 +34,19 @@ struct ls_session {
 ls_status ls_session_create(ls_graph *graph, ls_session **out_session) {
   LS_REQUIRE(graph);
   LS_REQUIRE(out_session);
+  return ls_session_create_with(graph, NULL, out_session);
+}
+
+ls_status ls_session_create_with(ls_graph *graph,
+                                 const ls_session_config *config,
+                                 ls_session **out_session) {
+  LS_REQUIRE(graph);
+  LS_REQUIRE(out_session);
   *out_session = NULL;
   if (graph == NULL || graph->kind != LS_GRAPH_BUILD)
     return ls_invalid_argument("a session needs a build graph made by "
                                "ls_graph_create");
+  LS_RETURN_IF_ERROR(ls_session_config_check(config));
   ls_session *session = ls_new(graph->allocator, ls_session);
   if (session == NULL) return ls_out_of_memory();
   session->runtime = graph->runtime;

@@ -120,30 +120,25 @@ static ls_status list_workers(const ls_tpu_resolver *resolver, ls_arena *arena,
 }
 
 // ---- Specs -----------------------------------------------------------------
-// A spec and its memory.
-typedef struct cluster {
-  ls_cluster_spec spec;
-  ls_arena arena;
-} cluster;
-
-static ls_status fill_spec(const ls_tpu_resolver *resolver, cluster *made) {
+static ls_status fill_spec(const ls_tpu_resolver *resolver, ls_arena *arena,
+                           ls_cluster_spec *out) {
   if (ls_tpu_is_pod(resolver)) return ls_ok();
-  ls_cluster_job *jobs = ls_arena_new_array(&made->arena, ls_cluster_job, 2);
-  const char **coordinator = ls_arena_new(&made->arena, const char *);
+  ls_cluster_job *jobs = ls_arena_new_array(arena, ls_cluster_job, 2);
+  const char **coordinator = ls_arena_new(arena, const char *);
   if (jobs == NULL || coordinator == NULL) return ls_out_of_memory();
-  made->spec.jobs = jobs;
-  jobs[0].name = ls_arena_string(&made->arena, resolver->job);
+  out->jobs = jobs;
+  jobs[0].name = ls_arena_string(arena, resolver->job);
   if (jobs[0].name == NULL) return ls_out_of_memory();
-  LS_RETURN_IF_ERROR(list_workers(resolver, &made->arena, &jobs[0].addresses,
+  LS_RETURN_IF_ERROR(list_workers(resolver, arena, &jobs[0].addresses,
                                   &jobs[0].num_addresses));
-  made->spec.num_jobs = 1;
+  out->num_jobs = 1;
   if (resolver->coordinator_address == NULL) return ls_ok();
-  jobs[1].name = ls_arena_string(&made->arena, resolver->coordinator);
-  *coordinator = ls_arena_string(&made->arena, resolver->coordinator_address);
+  jobs[1].name = ls_arena_string(arena, resolver->coordinator);
+  *coordinator = ls_arena_string(arena, resolver->coordinator_address);
   if (jobs[1].name == NULL || *coordinator == NULL) return ls_out_of_memory();
   jobs[1].addresses = coordinator;
   jobs[1].num_addresses = 1;
-  made->spec.num_jobs = 2;
+  out->num_jobs = 2;
   return ls_ok();
 }
 
@@ -152,24 +147,13 @@ ls_status ls_tpu_resolver_cluster_spec(const ls_tpu_resolver *resolver,
   LS_REQUIRE(out_spec);
   *out_spec = NULL;
   LS_REQUIRE(resolver);
-  ls_allocator *allocator = resolver->arena.allocator;
-  cluster *made = ls_new(allocator, cluster);
-  if (made == NULL) return ls_out_of_memory();
-  ls_arena_init(&made->arena, allocator);
-  const ls_status status = fill_spec(resolver, made);
-  if (ls_status_is_ok(status))
-    *out_spec = &made->spec;
-  else
-    ls_cluster_spec_destroy(&made->spec);
+  ls_arena arena;
+  ls_cluster_spec spec = {0};
+  ls_arena_init(&arena, resolver->arena.allocator);
+  ls_status status = fill_spec(resolver, &arena, &spec);
+  if (ls_status_is_ok(status)) status = ls_cluster_spec_copy(&spec, out_spec);
+  ls_arena_deinit(&arena);
   return status;
-}
-
-void ls_cluster_spec_destroy(ls_cluster_spec *spec) {
-  if (spec == NULL) return;
-  cluster *made = (cluster *)spec;
-  ls_allocator *allocator = made->arena.allocator;
-  ls_arena_deinit(&made->arena);
-  ls_release(allocator, made);
 }
 
 // ---- Masters ---------------------------------------------------------------

@@ -18,18 +18,29 @@ static bool is_flat(ls_nest made) {
   return true;
 }
 
-// On its own device, else on a replica's first core: a replicated input that is
-// returned as it is goes through the computation.
-static ls_status take_tensor(ls_tensor value, ls_tensor *out_tensor) {
+// Whether all of a replica's cores have a part in each value.
+static bool is_partitioned(const ls_replication *r) {
+  const ls_device_assignment *assignment = r->options->assignment;
+  return r->options->xla.spmd != LS_FLAG_OFF && assignment != NULL &&
+         ls_device_assignment_num_cores_per_replica(assignment) > 1;
+}
+
+// On its own device, else on a replica's first core, unless it is of all: a
+// replicated input that is returned as it is goes through the computation.
+static ls_status take_tensor(const ls_replication *r, ls_tensor value,
+                             ls_tensor *out_tensor) {
   const char *device = ls_op_device(ls_tensor_op(value));
   LS_DEVICE_SCOPE(NULL);
-  LS_DEVICE_SCOPE(device[0] != '\0' ? device : "/device:TPU_REPLICATED_CORE:0");
+  LS_DEVICE_SCOPE(is_partitioned(r)   ? NULL
+                  : device[0] != '\0' ? device
+                                      : "/device:TPU_REPLICATED_CORE:0");
   *out_tensor = ls_identity(value);
   return ls_tensor_is_failed(*out_tensor) ? ls_graph_error(ls_graph_current())
                                           : ls_ok();
 }
 
-static ls_status take_leaf(ls_outputs *out, size_t i, bool flat) {
+static ls_status take_leaf(const ls_replication *r, ls_outputs *out, size_t i,
+                           bool flat) {
   const ls_nest leaf = out->leaves[i];
   char text[160];
   if (leaf.kind == LS_KIND_NONE) return ls_ok();
@@ -52,7 +63,7 @@ static ls_status take_leaf(ls_outputs *out, size_t i, bool flat) {
   ls_tensor value;
   LS_RETURN_IF_ERROR(
       ls_status_annotate(ls_region_tensor(leaf, &value), "in result %zu", i));
-  return take_tensor(value, &out->tensors[i]);
+  return take_tensor(r, value, &out->tensors[i]);
 }
 
 // Fetching anything of the computation runs all of it, and so what it waits for
@@ -93,7 +104,7 @@ ls_status ls_outputs_take(ls_replication *r, ls_nest made, ls_outputs *out) {
   out->num_leaves = count;
   ls_nest_flatten(made, out->leaves, count);
   for (size_t i = 0; i < count; ++i)
-    LS_RETURN_IF_ERROR(take_leaf(out, i, flat));
+    LS_RETURN_IF_ERROR(take_leaf(r, out, i, flat));
   LS_RETURN_IF_ERROR(add_end(r, &out->ops[out->num_ops]));
   // Ops are not returned; they are behind all values.
   if (flat) out->num_leaves = count - out->num_ops;

@@ -67,17 +67,20 @@ static ls_status name_assigned(const ls_tpu_strategy *self, int32_t replica,
   return ls_device_canonical(name.text, NULL, out_name);
 }
 
+// A column for each logical core.
 static ls_status place_replicas(ls_tpu_strategy *self) {
   const ls_device_name *next = self->metadata->devices;
-  for (int32_t r = 0; r < self->base.num_replicas; ++r) {
+  const int32_t replicas = self->base.num_replicas;
+  for (int32_t i = 0; i < replicas * self->base.num_columns; ++i) {
     ls_device_name device;
     while (self->assignment == NULL && !is_core(next))
       ++next;
     if (self->assignment == NULL)
       device = *next++;
     else
-      LS_RETURN_IF_ERROR(name_assigned(self, r, 0, &device));
-    LS_RETURN_IF_ERROR(ls_strategy_place(&self->base, r, device.text));
+      LS_RETURN_IF_ERROR(
+          name_assigned(self, i % replicas, i / replicas, &device));
+    LS_RETURN_IF_ERROR(ls_strategy_place(&self->base, i, device.text));
   }
   return ls_ok();
 }
@@ -115,7 +118,8 @@ static ls_status place(ls_tpu_strategy *self, const char *name) {
   return status;
 }
 
-static ls_status make(const ls_tpu_options *options, ls_tpu_resolver *resolver,
+static ls_status make(const ls_tpu_options *options,
+                      const ls_tpu_flavour *flavour, ls_tpu_resolver *resolver,
                       ls_tpu_metadata *metadata, ls_tpu_strategy **out) {
   ls_device_assignment *assignment = options->assignment;
   const int32_t replicas = assignment != NULL
@@ -129,29 +133,38 @@ static ls_status make(const ls_tpu_options *options, ls_tpu_resolver *resolver,
   LS_RETURN_IF_ERROR(ls_strategy_make(
       &ls_tpu_strategy_class, ls_runtime_current(), replicas, &strategy));
   *out = (ls_tpu_strategy *)strategy;
+  (*out)->flavour = flavour;
+  (*out)->spmd = options->spmd == LS_FLAG_ON;
   (*out)->assignment = ls_device_assignment_retain(assignment);
   (*out)->resolver = resolver;
   (*out)->metadata = metadata;
+  if (assignment != NULL)
+    strategy->num_columns =
+        ls_device_assignment_num_cores_per_replica(assignment);
+  strategy->packs_variables = true;
+  strategy->uses_policies = !(*out)->spmd;
   return ls_ok();
 }
 
-ls_status ls_tpu_strategy_create(const ls_tpu_options *options,
-                                 ls_strategy **out_strategy) {
-  static const ls_tpu_options defaults;
-  LS_REQUIRE(out_strategy);
-  *out_strategy = NULL;
-  if (options == NULL) options = &defaults;
+ls_status ls_tpu_strategy_make(const ls_tpu_options *options,
+                               const ls_tpu_flavour *flavour,
+                               int64_t steps_per_run,
+                               ls_strategy **out_strategy) {
+  if ((unsigned)options->spmd > LS_FLAG_OFF)
+    return ls_invalid_argument("spmd %d of a TPU strategy is no flag",
+                               (int)options->spmd);
   ls_tpu_resolver *resolver = NULL;
   ls_tpu_metadata *metadata = NULL;
   ls_tpu_strategy *self = NULL;
   ls_status status = ask(options, &resolver, &metadata);
   if (ls_status_is_ok(status))
-    status = make(options, resolver, metadata, &self);
+    status = make(options, flavour, resolver, metadata, &self);
   if (self == NULL) {
     ls_tpu_metadata_destroy(metadata);
     ls_tpu_resolver_release(resolver);
     return status;
   }
+  self->steps_per_run = steps_per_run;
   status = place(self, options->name);
   if (ls_status_is_ok(status))
     *out_strategy = &self->base;
@@ -253,6 +266,7 @@ const ls_strategy_class ls_tpu_strategy_class = {
     .has_host_tables = true,
     .gathers_equal = true,
     .most_inputs = 200,
+    .needs_static_shapes = true,
     .classes = &ls_mirrored_classes,
     .policies = &ls_mirrored_policies,
     .check_run = ls_tpu_class_check_run,

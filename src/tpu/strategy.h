@@ -10,15 +10,26 @@
 
 extern const ls_strategy_class ls_tpu_strategy_class;
 
+// Of one class, they differ in what users see of them: flavours.c.
+typedef struct ls_tpu_flavour {
+  const char *name;     // In messages.
+  const char *version;  // The cell of the gauge "strategy".
+  // What log lines call it, and what is to be used instead. NULL: it is the
+  // one to use.
+  const char *symbol, *instead;
+  bool has_logical_devices;
+} ls_tpu_flavour;
+
 typedef struct ls_tpu_strategy {
   ls_strategy base;
+  const ls_tpu_flavour *flavour;
   ls_tpu_resolver *resolver;
   ls_tpu_metadata *metadata;         // As it was made.
   ls_device_assignment *assignment;  // NULL: one replica on each core.
   // The same as one, for computations; NULL: the system is not of this process.
   ls_device_assignment *all_cores;
   char job[LS_MAX_DEVICE_PART];  // Of its cores.
-  int64_t steps_per_run;         // Of steps on an iterator; 0: 1.
+  int64_t steps_per_run;         // Of steps on an iterator.
   struct ls_tpu_steps *steps;    // Being built, see steps.c.
   bool spmd;  // Whether a replica's cores are one, where a run does not say.
   ls_device_name host;  // Of the first replica's first core.
@@ -32,6 +43,12 @@ static inline ls_tpu_strategy *ls_tpu_strategy_of(const ls_strategy *strategy) {
 }
 // Initializes the system of its own resolver.
 LS_MUST_USE ls_status ls_tpu_strategy_initialize_system(ls_strategy *strategy);
+
+// Makes one of a flavour. `options` is not NULL.
+LS_MUST_USE ls_status ls_tpu_strategy_make(const ls_tpu_options *options,
+                                           const ls_tpu_flavour *flavour,
+                                           int64_t steps_per_run,
+                                           ls_strategy **out_strategy);
 
 // What the class does, where it is not what mirrored strategies do.
 ls_status ls_tpu_class_run(ls_strategy *strategy, ls_crossing *crossing,

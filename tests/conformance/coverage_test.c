@@ -84,6 +84,8 @@ static const named_test value_tests[] = {
      "a_sum_is_of_the_replicas_group"},
     {LS_OP_GUARANTEE_CONST, "tpu/inference_test.c",
      "what_serves_reads_its_variables_outside"},
+    {LS_OP_SHARDING, "tpu/logical_device_test.c",
+     "an_annotation_is_an_op_of_the_same_value"},
 };
 
 static const named_test gradient_tests[] = {
@@ -97,6 +99,8 @@ static const named_test gradient_tests[] = {
      "the_gradient_of_a_sum_is_the_sum_of_gradients"},
     {LS_OP_GUARANTEE_CONST, "tpu/inference_test.c",
      "gradients_pass_the_promise"},
+    {LS_OP_SHARDING, "tpu/logical_device_test.c",
+     "a_gradient_lies_where_its_value_does"},
     {LS_OP_READ, "grad/flow_test.c",
      "gradients_use_what_a_variable_was_when_it_was_read"},
 };

@@ -91,6 +91,12 @@ static void calls_of_session_refuse_null(void **state) {
               "ls_session_create: graph is NULL");
   expect_null(ls_session_create(some, NULL),
               "ls_session_create: out_session is NULL");
+  expect_null(ls_session_create_with(NULL, NULL, some),
+              "ls_session_create_with: graph is NULL");
+  expect_null(ls_session_create_with(some, NULL, NULL),
+              "ls_session_create_with: out_session is NULL");
+  expect_null(ls_session_config_copy(NULL, NULL),
+              "ls_session_config_copy: out_copy is NULL");
   expect_null(ls_session_run(NULL, (ls_nest){0}, some, 1, some),
               "ls_session_run: session is NULL");
   expect_null(ls_session_run(some, (ls_nest){0}, some, 1, NULL),

@@ -269,6 +269,7 @@ ls_status ls_strategy_gather(ls_strategy *strategy, ls_nest value, int axis,
   LS_REQUIRE(strategy);
   LS_REQUIRE(out_value);
   *out_value = ls_none();
+  LS_RETURN_IF_ERROR(ls_strategy_check_has(strategy, "gather"));
   const ls_distribution *entry = ls_distribution_current();
   if (entry != NULL && entry->strategy == strategy && entry->replica != NULL &&
       strategy->kind->distributes)

@@ -186,6 +186,8 @@ static const char *kind_name(ls_scope_kind kind) {
     return "a replicated computation";
   case LS_SCOPE_EXPORT:
     return "an export";
+  case LS_SCOPE_COLUMN:
+    return "a scope of a logical device";
   default:
     return "a scope";
   }
@@ -384,7 +386,7 @@ ls_status ls_replica_device(const ls_replica *replica,
   LS_RETURN_IF_ERROR(ls_replica_check(replica, "the device of a replica"));
   *out_device = replica->device_of_all != NULL
                     ? replica->device_of_all
-                    : ls_strategy_device(replica->strategy, replica->id);
+                    : ls_strategy_device_here(replica->strategy, replica->id);
   return ls_ok();
 }
 

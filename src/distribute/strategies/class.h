@@ -47,6 +47,7 @@ typedef struct ls_strategy_class {
   bool gathers_equal;    // What its replicas gather has one shape on all.
   // Of an add or a concatenation over components; 0: any number.
   size_t most_inputs;
+  bool needs_static_shapes;  // Of what replicas are given, but for batches.
   // Of its variables; NULL: they are plain.
   const ls_variable_class_map *classes;
   const ls_variable_policy_map *policies;
@@ -96,6 +97,8 @@ typedef struct ls_strategy_class {
                                ls_variable **out_variable);
   ls_status (*distribute)(ls_strategy *strategy,
                           const ls_input_request *request, ls_nest *out_value);
+  // What a value is to others; NULL: itself.
+  ls_nest (*value_container)(ls_nest leaf);
   // As ls_strategy_non_slot_devices.
   ls_status (*non_slot_devices)(const ls_strategy *strategy,
                                 ls_variable *const *variables,
@@ -110,8 +113,10 @@ typedef struct ls_strategy_class {
 // ls_strategy_set_label.
 ls_status ls_strategy_make(const ls_strategy_class *kind, ls_runtime *runtime,
                            int32_t num_replicas, ls_strategy **out_strategy);
+// Where replica `index` is; from num_replicas on the next column, if there are
+// several.
 //   LS_INVALID_ARGUMENT  no name of a device.
-ls_status ls_strategy_place(ls_strategy *strategy, int32_t replica,
+ls_status ls_strategy_place(ls_strategy *strategy, int32_t index,
                             const char *device);
 
 extern const ls_strategy_class ls_default_strategy_class;

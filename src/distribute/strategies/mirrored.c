@@ -212,5 +212,6 @@ const ls_strategy_class ls_mirrored_strategy_class = {
     .map = ls_mirrored_map,
     .create_variable = ls_mirrored_create_variable,
     .distribute = ls_mirrored_distribute,
+    .value_container = ls_value_container,
     .non_slot_devices = ls_mirrored_non_slot_devices,
 };

@@ -9,6 +9,10 @@
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/replicas/context.h"
 
+static int32_t num_devices(const ls_strategy *strategy) {
+  return strategy->num_replicas * strategy->num_columns;
+}
+
 static void destroy_strategy(ls_object *object) {
   ls_strategy *strategy = (ls_strategy *)object;
   if (strategy->kind->destroy != NULL) strategy->kind->destroy(strategy);
@@ -16,7 +20,7 @@ static void destroy_strategy(ls_object *object) {
   ls_replicas_free(strategy);
   ls_mutex_deinit(&strategy->lock);
   ls_cross_device_release(strategy->cross_device);
-  for (int32_t i = 0; strategy->devices != NULL && i < strategy->num_replicas;
+  for (int32_t i = 0; strategy->devices != NULL && i < num_devices(strategy);
        ++i)
     ls_release(strategy->allocator, strategy->devices[i]);
   ls_release(strategy->allocator, strategy->devices);
@@ -50,6 +54,7 @@ ls_status ls_strategy_make(const ls_strategy_class *kind, ls_runtime *runtime,
   strategy->kind = kind;
   strategy->id = next_id();
   strategy->num_replicas = num_replicas;
+  strategy->num_columns = 1;
   ls_status status = ls_fiber_pool_create(allocator, &strategy->fibers);
   if (ls_status_is_ok(status)) status = ls_mutex_init(&strategy->lock);
   if (ls_status_is_ok(status))
@@ -59,17 +64,17 @@ ls_status ls_strategy_make(const ls_strategy_class *kind, ls_runtime *runtime,
   return status;
 }
 
-ls_status ls_strategy_place(ls_strategy *strategy, int32_t replica,
+ls_status ls_strategy_place(ls_strategy *strategy, int32_t index,
                             const char *device) {
   ls_device_name name;
   if (strategy->devices == NULL)
     strategy->devices = ls_new_array(strategy->allocator, char *,
-                                     (size_t)strategy->num_replicas);
+                                     (size_t)num_devices(strategy));
   if (strategy->devices == NULL) return ls_out_of_memory();
   LS_RETURN_IF_ERROR(ls_device_canonical(device, NULL, &name));
   char *text = ls_copy_text(strategy->allocator, name.text, strlen(name.text));
   if (text == NULL) return ls_out_of_memory();
-  strategy->devices[replica] = text;
+  strategy->devices[index] = text;
   if (strategy->no_cpu == NULL && strstr(text, "/device:CPU:") == NULL)
     strategy->no_cpu = text;
   return ls_ok();
@@ -100,9 +105,10 @@ const char *ls_strategy_device(const ls_strategy *strategy, int32_t replica) {
 
 int32_t ls_strategy_device_index(const ls_strategy *strategy,
                                  const char *device) {
-  for (int32_t i = 0; strategy->devices != NULL && i < strategy->num_replicas;
+  for (int32_t i = 0; strategy->devices != NULL && i < num_devices(strategy);
        ++i)
-    if (strcmp(strategy->devices[i], device) == 0) return i;
+    if (strcmp(strategy->devices[i], device) == 0)
+      return i % strategy->num_replicas;
   return -1;
 }
 
@@ -119,7 +125,7 @@ static ls_status all_devices(const ls_strategy *strategy, const char *what,
   LS_RETURN_IF_ERROR(check_devices(strategy, what));
   *out_count = (size_t)strategy->num_replicas;
   for (size_t i = 0; i < *out_count && i < capacity; ++i)
-    devices[i] = strategy->devices[i];
+    devices[i] = ls_strategy_device_here(strategy, (int32_t)i);
   return ls_ok();
 }
 
@@ -214,6 +220,34 @@ bool ls_strategy_is_multi_worker(const ls_strategy *strategy) {
 bool ls_strategy_has_global_batches(const ls_strategy *strategy) {
   (void)strategy;
   return true;
+}
+
+bool ls_strategy_allows_partial_batches(const ls_strategy *strategy) {
+  (void)strategy;
+  return true;
+}
+
+bool ls_strategy_needs_static_shapes(const ls_strategy *strategy) {
+  return strategy->kind->needs_static_shapes;
+}
+
+bool ls_strategy_packs_variables(const ls_strategy *strategy) {
+  return strategy->packs_variables;
+}
+
+void ls_strategy_set_packs_variables(ls_strategy *strategy, bool packs) {
+  strategy->packs_variables = packs;
+}
+
+ls_status ls_strategy_check_has(const ls_strategy *strategy, const char *what) {
+  return strategy->is_v1
+             ? ls_unimplemented("%s of %s: it is of version 1, which has none",
+                                what, strategy->label)
+             : ls_ok();
+}
+
+bool ls_strategy_uses_policies(const ls_strategy *strategy) {
+  return strategy->uses_policies;
 }
 
 ls_cross_device *ls_strategy_cross_device(const ls_strategy *strategy) {

@@ -24,11 +24,15 @@ struct ls_strategy {
   char *label;         // For messages.
   char *scope_prefix;  // Of the name scopes of replicas; NULL: "replica".
   int32_t num_replicas;
-  char **devices;  // Canonical, one a replica; NULL: none. Behind accessors.
+  // Canonical; NULL: none. Behind accessors. One a replica, and then as many
+  // for each further column: where replicas have several devices each.
+  char **devices;
+  int32_t num_columns;
   const char *no_cpu;     // The first device that is none; NULL: all are.
   char *default_device;   // Ops get it in the scope. NULL: none.
   bool packs_variables;   // Those made in eager get a packed handle.
   bool uses_policies;     // Variables are of one class, with a policy each.
+  bool is_v1;             // Has no gather and no values from functions.
   ls_fiber_pool *fibers;  // Stacks for replicas' callbacks.
   ls_cross_device *cross_device;  // NULL: none.
   ls_flag prefetch;
@@ -65,6 +69,8 @@ void ls_replicas_give(ls_strategy *strategy, ls_replica *replicas);  // Or NULL.
 // Frees them, with the strategy.
 void ls_replicas_free(ls_strategy *strategy);
 
+// UNIMPLEMENTED if it has no such call, whose name is `what`.
+ls_status ls_strategy_check_has(const ls_strategy *strategy, const char *what);
 // Makes the label; `name` is the user's, NULL: none. Its devices are known.
 ls_status ls_strategy_set_label(ls_strategy *strategy, const char *name);
 // The runtime's default strategy. NULL: no memory.
@@ -73,7 +79,17 @@ ls_strategy *ls_default_strategy(ls_runtime *runtime);
 // then "".
 const char *const *ls_strategy_devices(const ls_strategy *strategy);
 const char *ls_strategy_device(const ls_strategy *strategy, int32_t replica);
-// The number of the strategy's device with this canonical name, or -1.
+// That of a replica in a column, and in the column that is meant where the
+// thread is: column 0 but in a scope that has pushed one of this strategy's.
+const char *ls_strategy_column_device(const ls_strategy *strategy,
+                                      int32_t column, int32_t replica);
+int32_t ls_strategy_column(const ls_strategy *strategy);
+const char *ls_strategy_device_here(const ls_strategy *strategy,
+                                    int32_t replica);
+// In a scope that is open and has no entry of its own yet.
+void ls_column_push(ls_scope *scope, const ls_strategy *strategy,
+                    int32_t column);
+// The replica that has the device with this canonical name, or -1.
 int32_t ls_strategy_device_index(const ls_strategy *strategy,
                                  const char *device);
 

@@ -3,6 +3,7 @@
 // Parts of distributed values, and what may be asked about them.
 #include "base/require.h"
 #include "base/values/nest_internal.h"
+#include "distribute/strategies/strategy.h"
 #include "graph/variable.h"
 #include "lockstep/regroup.h"
 
@@ -41,6 +42,12 @@ ls_nest ls_value_container(ls_nest leaf) {
   ls_variable *variable = ls_nest_as_variable(leaf);
   if (variable == NULL || variable->container == NULL) return leaf;
   return (ls_nest){.kind = LS_KIND_VARIABLE, .as.ref = variable->container};
+}
+
+ls_nest ls_strategy_value_container(const ls_strategy *strategy, ls_nest leaf) {
+  return strategy->kind->value_container != NULL
+             ? strategy->kind->value_container(leaf)
+             : leaf;
 }
 
 bool ls_is_distributed_variable(ls_nest leaf) {

@@ -473,6 +473,8 @@ ls_status ls_strategy_values_from_function(ls_strategy *strategy,
   *out_value = ls_none();
   if (function == NULL)
     return ls_invalid_argument("the function of values is NULL");
+  LS_RETURN_IF_ERROR(
+      ls_strategy_check_has(strategy, "distribute_values_from_function"));
   ls_crossing crossing;
   LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, strategy,
                                             "distribute_values_from_function"));

@@ -89,6 +89,19 @@ static size_t find_component(const ls_variable *container, const char *device) {
   return i;
 }
 
+// That of a replica: on the device that is meant here, else on the first of its
+// devices that has one.
+static size_t find_of_replica(const ls_variable *container,
+                              const ls_strategy *strategy, int32_t replica) {
+  const size_t count = container->num_components;
+  size_t index =
+      find_component(container, ls_strategy_device_here(strategy, replica));
+  for (int32_t k = 0; k < strategy->num_columns && index == count; ++k)
+    index = find_component(container,
+                           ls_strategy_column_device(strategy, k, replica));
+  return index;
+}
+
 ls_status ls_place_of(const ls_variable *container, bool foreign,
                       ls_place *out_place) {
   const ls_strategy *strategy = ls_strategy_of(container);
@@ -105,12 +118,13 @@ ls_status ls_place_of(const ls_variable *container, bool foreign,
     out_place->replica = entry->replica;
     out_place->kind =
         entry->replica->graph != NULL ? LS_PLACE_TRACE : LS_PLACE_REPLICA;
-    const char *device = ls_strategy_device(strategy, entry->replica->id);
-    out_place->index = find_component(container, device);
+    const int32_t id = entry->replica->id;
+    out_place->index = find_of_replica(container, strategy, id);
     if (out_place->index == count)
       return ls_invalid_argument("variable '%s' has no component on '%s', the "
                                  "device of replica %d",
-                                 container->name, device, entry->replica->id);
+                                 container->name,
+                                 ls_strategy_device(strategy, id), id);
   } else if (entry->is_update) {
     out_place->kind = LS_PLACE_UPDATE;
     out_place->index = find_component(container, entry->update_device);

@@ -113,7 +113,7 @@ static const char *place_of_component(const ls_strategy *strategy,
                                       size_t index) {
   const ls_variable *beside = options->colocate_with;
   if (options->devices != NULL) return options->devices[index];
-  if (beside == NULL) return ls_strategy_device(strategy, (int32_t)index);
+  if (beside == NULL) return ls_strategy_device_here(strategy, (int32_t)index);
   return ls_variable_device(
       beside->num_components > 0 ? beside->components[index] : beside);
 }

@@ -8,6 +8,9 @@
 #include "lockstep/host.h"
 #include "lockstep/ops.h"
 
+// What an op says of where its value is on a replica's cores.
+#define LS_MARK_SHARDING "_XlaSharding"
+
 // Adds an op with these operands and attributes and gives its first output.
 ls_tensor ls_make(uint16_t type, const ls_tensor *inputs, size_t num_inputs,
                   const ls_attr *attrs, size_t num_attrs);
