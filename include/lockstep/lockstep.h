@@ -31,6 +31,7 @@
 #include "lockstep/distribute_input.h"
 #include "lockstep/distributed.h"
 #include "lockstep/eager.h"
+#include "lockstep/estimator_config.h"
 #include "lockstep/events.h"
 #include "lockstep/export.h"
 #include "lockstep/files.h"

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The context that users' functions are given.
+#include "estimator/context.h"
+
+static ls_status refuse_model(const ls_user_context *user, const char *what) {
+  return user->is_input ? ls_ok()
+                        : ls_failed_precondition(
+                              "%s must not be called from model_fn", what);
+}
+
+ls_status ls_user_context_deployment(const ls_user_context *user,
+                                     ls_input_deployment *out) {
+  *out = (ls_input_deployment){0};
+  LS_RETURN_IF_ERROR(refuse_model(user, "current_input_fn_deployment"));
+  ls_estimator_input input;
+  int64_t hosts = 0, replicas = 0, each = 0;
+  LS_RETURN_IF_ERROR(ls_estimator_input_of(user->context, &input));
+  LS_RETURN_IF_ERROR(ls_estimator_num_hosts(user->context, &hosts));
+  LS_RETURN_IF_ERROR(ls_estimator_num_replicas(user->context, &replicas));
+  LS_RETURN_IF_ERROR(ls_estimator_replicas_per_host(user->context, &each));
+  out->host = user->host;
+  out->invocation = user->invocation;
+  if (input.per_core) {
+    out->num_invocations = hosts * each;
+    out->num_replicas = 1;
+  } else if (input.broadcast) {
+    out->num_invocations = 1;
+    out->num_replicas = replicas;
+  } else if (input.replica_across_hosts) {
+    out->num_invocations = replicas;
+    out->num_replicas = 1;
+  } else {
+    out->num_invocations = hosts;
+    out->num_replicas = each;
+  }
+  return ls_ok();
+}
+
+ls_status ls_user_context_host(const ls_user_context *user,
+                               ls_device_name *out_host) {
+  *out_host = (ls_device_name){0};
+  LS_RETURN_IF_ERROR(refuse_model(user, "current_host"));
+  *out_host = user->host;
+  return ls_ok();
+}
+
+ls_status ls_user_context_assignment(const ls_user_context *user,
+                                     ls_device_assignment **out_assignment) {
+  *out_assignment = NULL;
+  return user->is_input
+             ? ls_failed_precondition("device_assignment must not be called "
+                                      "from input_fn")
+             : ls_estimator_assignment(user->context, out_assignment);
+}
+
+ls_status ls_user_context_replicas_per_host(const ls_user_context *user,
+                                            int64_t *out_count) {
+  *out_count = 0;
+  return ls_estimator_is_model_parallel(user->context)
+             ? ls_invalid_argument(
+                   "num_of_replicas_per_host is not known where "
+                   "replicas have several cores")
+             : ls_estimator_replicas_per_host(user->context, out_count);
+}

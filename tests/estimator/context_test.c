@@ -1,0 +1,871 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What follows from an estimator's configuration and its system.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory/allocator.h"
+#include "estimator/context.h"
+#include "support/counted.h"
+#include "support/expect.h"
+#include "support/spec.h"
+
+// ---- A world that is ours --------------------------------------------------
+typedef struct world {
+  counted runtime;
+  int warnings;
+  char last_warning[300];
+  // A system that answers: hosts with so many cores each, in a row.
+  int hosts, each, queries, topologies;
+  const char *devices[64];
+  char names[64][64];
+  ls_topology *topology;
+  ls_tpu_resolver *resolver;
+  ls_run_config *config;
+  ls_estimator_context context;
+} world;
+
+static void note(void *user, const ls_log_line *line) {
+  world *w = user;
+  if (line->level != LS_LOG_WARNING) return;
+  ++w->warnings;
+  snprintf(w->last_warning, sizeof(w->last_warning), "%s", line->text);
+}
+
+static const char *no_environment(void *user, const char *name) {
+  (void)user;
+  (void)name;
+  return NULL;
+}
+
+static ls_status query(void *user, const ls_tpu_question *question,
+                       ls_tpu_answer *out) {
+  world *w = user;
+  ++w->queries;
+  out->devices = w->devices;
+  size_t count = 0;
+  for (int h = 0; h < w->hosts; ++h) {
+    snprintf(w->names[count], 64, "/job:worker/task:%d/device:CPU:0", h);
+    ++count;
+    for (int i = 0; i < w->each; ++i, ++count)
+      snprintf(w->names[count], 64, "/job:worker/task:%d/device:TPU:%d", h, i);
+  }
+  for (size_t i = 0; i < count; ++i)
+    w->devices[i] = w->names[i];
+  out->num_devices = count;
+  if (!question->wants_topology) return ls_ok();
+  ++w->topologies;
+  out->topology = ls_topology_serialized(w->topology, &out->topology_size);
+  return ls_ok();
+}
+
+// Hosts split x; chips have two cores.
+static ls_topology *topology_of(int hosts, int each) {
+  const int32_t mesh[] = {hosts * each / 4, 2, 1, 2};
+  ls_array *places = NULL;
+  ls_topology *topology = NULL;
+  expect_ok(ls_array_create(LS_DTYPE_I32, LS_SHAPE(hosts, each, 4), &places));
+  for (int i = 0; i < hosts * each; ++i) {
+    ls_array_set_i64(places, 4 * i, i / 4);
+    ls_array_set_i64(places, 4 * i + 1, i / 2 % 2);
+    ls_array_set_i64(places, 4 * i + 2, 0);
+    ls_array_set_i64(places, 4 * i + 3, i % 2);
+  }
+  expect_ok(ls_topology_create(mesh, 4, places, &topology));
+  ls_array_release(places);
+  return topology;
+}
+
+typedef struct facts {
+  int hosts, each;  // 0 hosts: the local system.
+  ls_tpu_config tpu;
+  ls_opt train, eval, predict;
+  ls_flag use_tpu, eval_on_tpu;
+  bool any_batch;
+  const char *evaluation_master, *master;
+} facts;
+
+static void begin(world *w, facts f) {
+  *w = (world){.hosts = f.hosts, .each = f.each};
+  w->runtime = counted_begin_with((ls_runtime_options){
+      .threads = 1, .log = note, .log_user = w, .environment = no_environment});
+  if (f.hosts > 0) {
+    if (f.each > 0 && f.each % 4 == 0)
+      w->topology = topology_of(f.hosts, f.each);
+    expect_ok(ls_tpu_resolver_create(
+        &(ls_tpu_resolver_options){
+            .name = "grpc://h0,h1,h2,h3", .query = query, .user = w},
+        &w->resolver));
+  }
+  expect_ok(ls_tpu_run_config_create(
+      &(ls_run_config_options){.resolver = w->resolver,
+                               .master = f.master,
+                               .evaluation_master = f.evaluation_master,
+                               .tpu = &f.tpu},
+      &w->config));
+  expect_ok(ls_estimator_context_init(
+      &(ls_estimator_facts){.config = w->config,
+                            .train_batch_size = f.train,
+                            .eval_batch_size = f.eval,
+                            .predict_batch_size = f.predict,
+                            .use_tpu = f.use_tpu,
+                            .eval_on_tpu = f.eval_on_tpu,
+                            .any_batch = f.any_batch},
+      &w->context));
+}
+
+static void end(world *w) {
+  ls_estimator_context_deinit(&w->context);
+  ls_run_config_release(w->config);
+  if (w->resolver != NULL) ls_tpu_resolver_release(w->resolver);
+  if (w->topology != NULL) ls_topology_release(w->topology);
+  counted_end(&w->runtime);
+}
+
+static ls_estimator_context in(const world *w, ls_estimator_mode mode) {
+  return ls_estimator_with_mode(w->context, mode, false);
+}
+
+static bool is_cpu(ls_estimator_context context) {
+  bool out = false;
+  expect_ok(ls_estimator_runs_on_cpu(context, &out));
+  return out;
+}
+
+static void expect_invalid(facts f, ls_estimator_mode mode, ls_code code,
+                           const char *says) {
+  world w;
+  bool out = false;
+  begin(&w, f);
+  expect_status(ls_estimator_runs_on_cpu(in(&w, mode), &out), code, says);
+  end(&w);
+}
+
+// ---- The system ------------------------------------------------------------
+static void one_shard_is_one_core(void **state) {
+  (void)state;
+  LS_SPEC("E34");
+  world w;
+  begin(&w, (facts){.tpu.num_shards = LS_SOME(1), .train = LS_SOME(3)});
+  assert_int_equal(w.warnings, 1);
+  assert_non_null(strstr(w.last_warning, "num_shards is 1"));
+  const ls_tpu_metadata *m = NULL;
+  expect_ok(ls_estimator_metadata(in(&w, LS_MODE_TRAIN), &m));
+  assert_int_equal(m->num_cores, 1);
+  assert_int_equal(m->num_hosts, 1);
+  assert_int_equal(m->num_of_cores_per_host, 1);
+  assert_false(is_cpu(in(&w, LS_MODE_TRAIN)));
+  end(&w);
+  // With model parallelism it is a number as any other.
+  begin(&w, (facts){.hosts = 1,
+                    .each = 4,
+                    .tpu = {.num_shards = LS_SOME(1),
+                            .num_cores_per_replica = LS_SOME(4)}});
+  assert_int_equal(w.warnings, 0);
+  expect_ok(ls_estimator_metadata(in(&w, LS_MODE_TRAIN), &m));
+  assert_int_equal(m->num_cores, 4);
+  end(&w);
+}
+
+static void a_mode_is_needed_and_copies_share_what_was_asked(void **state) {
+  (void)state;
+  LS_SPEC("E35 E36");
+  world w;
+  begin(&w, (facts){.hosts = 2, .each = 4});
+  const ls_tpu_metadata *m = NULL, *same = NULL;
+  int64_t count = 0;
+  bool cpu = false;
+  ls_opt size;
+  const char *text = NULL;
+  ls_estimator_input input;
+  const struct {
+    ls_status status;
+  } early[] = {{ls_estimator_metadata(w.context, &m)},
+               {ls_estimator_master(w.context, &text)},
+               {ls_estimator_num_replicas(w.context, &count)},
+               {ls_estimator_num_hosts(w.context, &count)},
+               {ls_estimator_replicas_per_host(w.context, &count)},
+               {ls_estimator_input_of(w.context, &input)},
+               {ls_estimator_runs_on_cpu(w.context, &cpu)},
+               {ls_estimator_input_batch_size(w.context, &size)},
+               {ls_estimator_model_batch_size(w.context, &size)},
+               {ls_estimator_job(w.context, &text)}};
+  for (size_t i = 0; i < LS_COUNT_OF(early); ++i)
+    expect_status(early[i].status, LS_FAILED_PRECONDITION, "mode");
+  assert_int_equal(w.queries, 0);
+  // Once, whatever the mode and however often.
+  for (int i = 0; i < 2; ++i)
+    for (ls_estimator_mode mode = LS_MODE_TRAIN; mode < LS_NUM_MODES; ++mode) {
+      expect_ok(ls_estimator_metadata(in(&w, mode), &m));
+      if (same == NULL) same = m;
+      assert_ptr_equal(m, same);
+    }
+  assert_int_equal(w.queries, 1);
+  assert_int_equal(w.topologies, 0);
+  end(&w);
+  // Evaluation has a master of its own, which is asked by itself.
+  begin(&w, (facts){.hosts = 2, .each = 4, .evaluation_master = ""});
+  expect_ok(ls_estimator_metadata(in(&w, LS_MODE_TRAIN), &same));
+  expect_ok(ls_estimator_metadata(in(&w, LS_MODE_EVAL), &m));
+  assert_int_equal(same->num_hosts, 2);
+  assert_int_equal(m->num_hosts, 1);  // The local system.
+  assert_int_equal(w.queries, 1);
+  expect_ok(ls_estimator_metadata(in(&w, LS_MODE_PREDICT), &m));
+  assert_ptr_equal(m, same);
+  end(&w);
+  // A topology is asked for where replicas have several cores, and only there.
+  begin(
+      &w,
+      (facts){.hosts = 2, .each = 4, .tpu.num_cores_per_replica = LS_SOME(2)});
+  expect_ok(ls_estimator_metadata(in(&w, LS_MODE_TRAIN), &m));
+  assert_int_equal(w.topologies, 1);
+  end(&w);
+}
+
+// ---- Replicas --------------------------------------------------------------
+static void model_parallelism_deals_cores_to_replicas(void **state) {
+  (void)state;
+  LS_SPEC("E37 E38");
+  static const struct {
+    int64_t cores, replicas, per_host;
+    int32_t last[4];  // Of replica 0: relative to its first.
+  } rows[] = {{1, 8, 4, {0, 0, 0, 0}},
+              {2, 4, 2, {0, 0, 0, 1}},
+              {4, 2, 1, {0, 1, 0, 1}},
+              {8, 1, 0, {1, 1, 0, 1}}};
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
+    world w;
+    int64_t count = 0;
+    begin(&w, (facts){.hosts = 2,
+                      .each = 4,
+                      .tpu.num_cores_per_replica = LS_SOME(rows[i].cores)});
+    const ls_estimator_context train = in(&w, LS_MODE_TRAIN);
+    assert_true(ls_estimator_is_model_parallel(train));
+    expect_ok(ls_estimator_num_replicas(train, &count));
+    assert_int_equal(count, rows[i].replicas);
+    expect_ok(ls_estimator_replicas_per_host(train, &count));
+    assert_int_equal(count, rows[i].per_host);
+    ls_device_assignment *assignment = NULL, *same = NULL;
+    expect_ok(ls_estimator_assignment(train, &assignment));
+    expect_ok(ls_estimator_assignment(in(&w, LS_MODE_EVAL), &same));
+    assert_ptr_equal(assignment, same);
+    assert_int_equal(ls_device_assignment_num_replicas(assignment),
+                     rows[i].replicas);
+    assert_int_equal(ls_device_assignment_num_cores_per_replica(assignment),
+                     rows[i].cores);
+    ls_coordinate first, last;
+    expect_ok(ls_device_assignment_place(assignment, 0, 0, &first));
+    expect_ok(ls_device_assignment_place(assignment, 0,
+                                         (int32_t)rows[i].cores - 1, &last));
+    // The ring order goes round the block; a small one is a row.
+    if (rows[i].cores <= 2)
+      for (int k = 0; k < 4; ++k)
+        assert_int_equal(last.at[k] - first.at[k], rows[i].last[k]);
+    end(&w);
+  }
+  // Without it there is no assignment, and each core is a replica.
+  world w;
+  int64_t count = 0;
+  ls_device_assignment *none = NULL;
+  begin(&w, (facts){.hosts = 2, .each = 4});
+  assert_false(ls_estimator_is_model_parallel(w.context));
+  expect_ok(ls_estimator_assignment(in(&w, LS_MODE_TRAIN), &none));
+  assert_null(none);
+  expect_ok(ls_estimator_num_replicas(in(&w, LS_MODE_TRAIN), &count));
+  assert_int_equal(count, 8);
+  expect_ok(ls_estimator_replicas_per_host(in(&w, LS_MODE_TRAIN), &count));
+  assert_int_equal(count, 4);
+  end(&w);
+  begin(&w, (facts){.hosts = 2,
+                    .each = 4,
+                    .use_tpu = LS_FLAG_OFF,
+                    .tpu.num_cores_per_replica = LS_SOME(2)});
+  assert_false(ls_estimator_is_model_parallel(w.context));
+  end(&w);
+  // More cores than there are, or a number that does not divide them.
+  expect_invalid(
+      (facts){.hosts = 2, .each = 4, .tpu.num_cores_per_replica = LS_SOME(16)},
+      LS_MODE_TRAIN, LS_INVALID_ARGUMENT, "is 16, the system has 8 cores");
+  expect_invalid(
+      (facts){.hosts = 3, .each = 4, .tpu.num_cores_per_replica = LS_SOME(8)},
+      LS_MODE_TRAIN, LS_FAILED_PRECONDITION,
+      "is 8, which does not divide the system's 12 cores");
+}
+
+static void every_shape_of_a_replica_is_known(void **state) {
+  (void)state;
+  LS_SPEC("E37");
+  static const struct {
+    int64_t cores;
+    const char *pod;
+    int32_t blocks[4];
+  } rows[] = {
+      {1, "virtual:8x8", {1, 1, 1, 1}},  {2, "virtual:8x8", {1, 1, 1, 2}},
+      {4, "virtual:8x8", {1, 2, 1, 2}},  {8, "virtual:8x8", {2, 2, 1, 2}},
+      {16, "virtual:8x8", {4, 2, 1, 2}}, {32, "virtual:8x8", {4, 4, 1, 2}},
+      {64, "virtual:8x8", {8, 4, 1, 2}}, {128, "virtual:8x8", {8, 8, 1, 2}}};
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
+    world w;
+    begin(&w, (facts){.master = rows[i].pod,
+                      .tpu.num_cores_per_replica = LS_SOME(rows[i].cores)});
+    ls_device_assignment *assignment = NULL;
+    expect_ok(ls_estimator_assignment(in(&w, LS_MODE_TRAIN), &assignment));
+    // Its cores fill a block of that shape.
+    for (int axis = 0; axis < 4; ++axis) {
+      int32_t least = INT32_MAX, most = 0;
+      for (int32_t c = 0; c < (int32_t)rows[i].cores; ++c) {
+        ls_coordinate at;
+        expect_ok(ls_device_assignment_place(assignment, 0, c, &at));
+        least = at.at[axis] < least ? at.at[axis] : least;
+        most = at.at[axis] > most ? at.at[axis] : most;
+      }
+      assert_int_equal(most - least + 1, rows[i].blocks[axis]);
+    }
+    end(&w);
+  }
+}
+
+// ---- Input -----------------------------------------------------------------
+static void how_input_is_fed_follows_from_mode_and_configuration(void **state) {
+  (void)state;
+  LS_SPEC("E39");
+  for (ls_input_pipeline p = LS_INPUT_PER_SHARD_V1; p <= LS_INPUT_BROADCAST;
+       ++p)
+    for (int sliced = 0; sliced < 2; ++sliced)
+      for (ls_estimator_mode mode = LS_MODE_TRAIN; mode < LS_NUM_MODES;
+           ++mode) {
+        world w;
+        begin(&w, (facts){.hosts = 2,
+                          .each = 4,
+                          .tpu = {.per_host_input = p,
+                                  .eval_training_input =
+                                      sliced ? LS_INPUT_SLICED : 0}});
+        ls_estimator_input input;
+        expect_ok(ls_estimator_input_of(in(&w, mode), &input));
+        const bool trains = mode == LS_MODE_TRAIN;
+        assert_int_equal(input.per_core, trains && p == LS_INPUT_PER_SHARD_V1);
+        assert_int_equal(input.per_host_v2, p == LS_INPUT_PER_HOST_V2);
+        assert_int_equal(input.sliced, sliced && !trains);
+        assert_int_equal(input.broadcast,
+                         p == LS_INPUT_BROADCAST || (sliced && !trains));
+        assert_false(input.replica_across_hosts);
+        end(&w);
+      }
+  for (int64_t cores = 4; cores <= 8; cores *= 2) {
+    world w;
+    begin(&w, (facts){.hosts = 2,
+                      .each = 4,
+                      .tpu.num_cores_per_replica = LS_SOME(cores)});
+    ls_estimator_input input;
+    expect_ok(ls_estimator_input_of(in(&w, LS_MODE_TRAIN), &input));
+    assert_int_equal(input.replica_across_hosts, cores == 8);
+    end(&w);
+  }
+}
+
+static void what_runs_on_cpus_is_not_checked(void **state) {
+  (void)state;
+  LS_SPEC("E40");
+  world w;
+  // A configuration that cannot be on a TPU.
+  const facts wrong = {.hosts = 2,
+                       .each = 4,
+                       .tpu.num_shards = LS_SOME(3),
+                       .eval_on_tpu = LS_FLAG_OFF};
+  begin(&w, wrong);
+  bool cpu = false;
+  assert_true(is_cpu(in(&w, LS_MODE_EVAL)));
+  for (ls_estimator_mode mode = LS_MODE_TRAIN; mode < LS_NUM_MODES; ++mode)
+    assert_true(is_cpu(ls_estimator_with_mode(w.context, mode, true)));
+  assert_int_equal(w.queries, 0);
+  expect_status(ls_estimator_runs_on_cpu(in(&w, LS_MODE_TRAIN), &cpu),
+                LS_INVALID_ARGUMENT, "num_shards");
+  end(&w);
+  facts off = wrong;
+  off.use_tpu = LS_FLAG_OFF;
+  off.eval_on_tpu = LS_FLAG_DEFAULT;
+  begin(&w, off);
+  assert_int_equal(w.warnings, 1);
+  assert_non_null(strstr(w.last_warning, "eval_on_tpu"));
+  for (ls_estimator_mode mode = LS_MODE_TRAIN; mode < LS_NUM_MODES; ++mode)
+    assert_true(is_cpu(in(&w, mode)));
+  assert_int_equal(w.queries, 0);
+  end(&w);
+  // What can be is checked once for each mode.
+  begin(&w, (facts){.hosts = 2,
+                    .each = 4,
+                    .tpu.per_host_input = LS_INPUT_PER_HOST_V2,
+                    .eval = LS_SOME(8)});
+  for (int i = 0; i < 3; ++i)
+    assert_false(is_cpu(in(&w, LS_MODE_EVAL)));
+  assert_int_equal(w.warnings, 1);  // Of PER_HOST_V2 on two hosts.
+  end(&w);
+}
+
+static void expect_sizes(facts f, ls_estimator_mode mode, int64_t input,
+                         int64_t model) {
+  world w;
+  ls_opt size;
+  f.train = f.eval = f.predict = (ls_opt)LS_SOME(64);
+  begin(&w, f);
+  expect_ok(ls_estimator_input_batch_size(in(&w, mode), &size));
+  assert_true(size.set);
+  assert_int_equal(size.value, input);
+  expect_ok(ls_estimator_model_batch_size(in(&w, mode), &size));
+  assert_true(size.set);
+  assert_int_equal(size.value, model);
+  end(&w);
+}
+
+static void batches_are_shared_out(void **state) {
+  (void)state;
+  LS_SPEC("E41");
+  const facts two_hosts = {.hosts = 2, .each = 4};
+  facts f = two_hosts;
+  expect_sizes(f, LS_MODE_TRAIN, 32, 8);  // By host.
+  f.tpu.per_host_input = LS_INPUT_PER_SHARD_V1;
+  expect_sizes(f, LS_MODE_TRAIN, 8, 8);
+  f.tpu.per_host_input = LS_INPUT_PER_HOST_V2;
+  expect_sizes(f, LS_MODE_TRAIN, 8, 8);
+  expect_sizes(f, LS_MODE_EVAL, 8, 8);
+  f.tpu.per_host_input = LS_INPUT_BROADCAST;
+  expect_sizes(f, LS_MODE_TRAIN, 64, 64);
+  expect_sizes(f, LS_MODE_PREDICT, 64, 64);
+  f = two_hosts;
+  f.tpu.eval_training_input = LS_INPUT_SLICED;
+  expect_sizes(f, LS_MODE_EVAL, 64, 8);
+  f = two_hosts;
+  f.tpu.num_cores_per_replica = (ls_opt)LS_SOME(2);
+  expect_sizes(f, LS_MODE_TRAIN, 32, 16);
+  f.tpu.num_cores_per_replica = (ls_opt)LS_SOME(8);  // Across hosts.
+  f.tpu.per_host_input = LS_INPUT_PER_HOST_V2;
+  expect_sizes(f, LS_MODE_TRAIN, 64, 64);
+  f = two_hosts;
+  f.use_tpu = LS_FLAG_OFF;
+  expect_sizes(f, LS_MODE_TRAIN, 64, 64);
+  // Not given, on a CPU.
+  world w;
+  ls_opt size;
+  begin(&w, f);
+  expect_ok(ls_estimator_input_batch_size(in(&w, LS_MODE_TRAIN), &size));
+  assert_false(size.set);
+  expect_ok(ls_estimator_model_batch_size(in(&w, LS_MODE_TRAIN), &size));
+  assert_false(size.set);
+  end(&w);
+}
+
+// ---- Validation ------------------------------------------------------------
+static void a_system_that_does_not_fit_is_refused_in_order(void **state) {
+  (void)state;
+  LS_SPEC("E42");
+  // No cores: whatever num_shards says.
+  expect_invalid((facts){.hosts = 2, .tpu.num_shards = LS_SOME(3)},
+                 LS_MODE_TRAIN, LS_NOT_FOUND,
+                 "/job:worker/replica:0/task:1/device:CPU:0");
+  expect_invalid((facts){.hosts = 2,
+                         .each = 4,
+                         .tpu.num_shards = LS_SOME(3),
+                         .train = LS_SOME(7)},
+                 LS_MODE_TRAIN, LS_INVALID_ARGUMENT,
+                 "num_shards is not set correctly for the system at "
+                 "'grpc://h0:8470': expected 8, got 3");
+  expect_invalid((facts){.hosts = 2,
+                         .each = 4,
+                         .tpu = {.num_shards = LS_SOME(3),
+                                 .num_cores_per_replica = LS_SOME(8)}},
+                 LS_MODE_TRAIN, LS_INVALID_ARGUMENT, "expected 1, got 3");
+  expect_invalid(
+      (facts){.hosts = 2, .each = 4, .tpu.num_cores_per_replica = LS_SOME(8)},
+      LS_MODE_TRAIN, LS_INVALID_ARGUMENT,
+      "num_cores_per_replica is 8, a host has 4 cores");
+  world w;
+  begin(&w, (facts){.hosts = 2,
+                    .each = 4,
+                    .tpu = {.num_shards = LS_SOME(1),
+                            .num_cores_per_replica = LS_SOME(8),
+                            .per_host_input = LS_INPUT_PER_HOST_V2}});
+  assert_false(is_cpu(in(&w, LS_MODE_TRAIN)));
+  end(&w);
+}
+
+static void a_batch_that_cannot_be_shared_out_is_refused(void **state) {
+  (void)state;
+  LS_SPEC("E43");
+  const facts one_host = {.hosts = 1, .each = 4};
+  facts f = one_host;
+  f.train = (ls_opt)LS_SOME(6);
+  expect_invalid(f, LS_MODE_TRAIN, LS_INVALID_ARGUMENT,
+                 "train batch size 6 is not divisible by 4");
+  f = one_host;
+  expect_invalid(f, LS_MODE_EVAL, LS_INVALID_ARGUMENT, "eval_batch_size");
+  expect_invalid(f, LS_MODE_PREDICT, LS_INVALID_ARGUMENT, "predict_batch_size");
+  f.eval = f.predict = (ls_opt)LS_SOME(5);
+  expect_invalid(f, LS_MODE_EVAL, LS_INVALID_ARGUMENT, "eval batch size 5");
+  expect_invalid(f, LS_MODE_PREDICT, LS_INVALID_ARGUMENT,
+                 "predict batch size 5");
+  // Broadcast, or told that any can be.
+  f.train = (ls_opt)LS_SOME(6);
+  for (int i = 0; i < 2; ++i) {
+    world w;
+    f.any_batch = i == 0;
+    f.tpu.per_host_input = i == 0 ? 0 : LS_INPUT_BROADCAST;
+    begin(&w, f);
+    for (ls_estimator_mode mode = LS_MODE_TRAIN; mode < LS_NUM_MODES; ++mode)
+      assert_false(is_cpu(in(&w, mode)));
+    end(&w);
+  }
+}
+
+static void several_hosts_need_a_way_to_feed_them(void **state) {
+  (void)state;
+  LS_SPEC("E44");
+  const facts two_hosts = {.hosts = 2,
+                           .each = 4,
+                           .train = LS_SOME(8),
+                           .eval = LS_SOME(8),
+                           .predict = LS_SOME(8)};
+  facts f = two_hosts;
+  static const char *const says[] = {"one host", "BROADCAST", "PER_HOST_V2",
+                                     "on 2 hosts with 8 replicas"};
+  for (size_t i = 0; i < LS_COUNT_OF(says); ++i) {
+    expect_invalid(f, LS_MODE_EVAL, LS_INVALID_ARGUMENT, says[i]);
+    expect_invalid(f, LS_MODE_PREDICT, LS_INVALID_ARGUMENT, says[i]);
+  }
+  expect_invalid(f, LS_MODE_EVAL, LS_INVALID_ARGUMENT, "mode eval");
+  expect_invalid(f, LS_MODE_PREDICT, LS_INVALID_ARGUMENT, "mode predict");
+  f.tpu.per_host_input = LS_INPUT_PER_HOST_V2;
+  expect_invalid(f, LS_MODE_PREDICT, LS_INVALID_ARGUMENT, "mode predict");
+  world w;
+  begin(&w, f);
+  assert_false(is_cpu(in(&w, LS_MODE_EVAL)));
+  assert_int_equal(w.warnings, 1);
+  assert_non_null(strstr(w.last_warning, "PER_HOST_V2"));
+  end(&w);
+  // One replica over both hosts can predict.
+  f.tpu.num_cores_per_replica = (ls_opt)LS_SOME(8);
+  begin(&w, f);
+  assert_false(is_cpu(in(&w, LS_MODE_PREDICT)));
+  end(&w);
+  f = two_hosts;
+  f.tpu.per_host_input = LS_INPUT_BROADCAST;
+  begin(&w, f);
+  for (ls_estimator_mode mode = LS_MODE_TRAIN; mode < LS_NUM_MODES; ++mode)
+    assert_false(is_cpu(in(&w, mode)));
+  assert_int_equal(w.warnings, 0);
+  end(&w);
+  // Training needs none of it.
+  begin(&w, two_hosts);
+  assert_false(is_cpu(in(&w, LS_MODE_TRAIN)));
+  end(&w);
+}
+
+// ---- Places ----------------------------------------------------------------
+static void expect_job(const char *master, const char *given,
+                       const ls_cluster_spec *cluster, const char *wanted) {
+  counted c = counted_begin_with(
+      (ls_runtime_options){.threads = 1, .environment = no_environment});
+  ls_run_config *config = NULL;
+  ls_estimator_context context;
+  ls_session_config session = {0};
+  expect_ok(ls_cluster_spec_copy(cluster, &session.cluster));
+  expect_ok(ls_tpu_run_config_create(
+      &(ls_run_config_options){.master = master,
+                               .session_config = &session,
+                               .tpu = &(ls_tpu_config){.tpu_job_name = given}},
+      &config));
+  ls_session_config_deinit(&session);
+  expect_ok(ls_estimator_context_init(&(ls_estimator_facts){.config = config},
+                                      &context));
+  const char *job = NULL;
+  const ls_status status = ls_estimator_job(
+      ls_estimator_with_mode(context, LS_MODE_TRAIN, false), &job);
+  if (wanted != NULL && wanted[0] == '!') {
+    expect_status(status, LS_INVALID_ARGUMENT, "tpu_job_name");
+  } else {
+    expect_ok(status);
+    if (wanted == NULL)
+      assert_null(job);
+    else
+      assert_string_equal(job, wanted);
+  }
+  ls_estimator_context_deinit(&context);
+  ls_run_config_release(config);
+  counted_end(&c);
+}
+
+static void the_job_follows_from_master_and_cluster(void **state) {
+  (void)state;
+  LS_SPEC("E45");
+  static const char *const addresses[] = {"a:1"};
+  const ls_cluster_job jobs[] = {{"coordinator", addresses, 1},
+                                 {"pod", addresses, 1},
+                                 {"other", addresses, 1}};
+  const ls_cluster_job worker = {"tpu_worker", addresses, 1};
+  const ls_cluster_spec one = {jobs + 1, 1}, two = {jobs, 2},
+                        no_coordinator = {jobs + 1, 2}, three = {jobs, 3},
+                        reserved = {&worker, 1};
+  expect_job("", "mine", NULL, "mine");
+  expect_job("grpc://a:1", "mine", &three, "mine");
+  expect_job("", NULL, &three, NULL);
+  expect_job("local", NULL, &three, NULL);
+  expect_job("grpc://a:1", NULL, NULL, "tpu_worker");
+  expect_job("grpc://a:1", NULL, &one, "pod");
+  expect_job("grpc://a:1", NULL, &two, "pod");
+  expect_job("grpc://a:1", NULL, &no_coordinator, "!");
+  expect_job("grpc://a:1", NULL, &three, "!");
+  expect_job("grpc://a:1", NULL, &reserved, "!");
+  expect_job("virtual:2x1", NULL, NULL, "worker");
+}
+
+static void expect_host(const world *w, ls_opt host, ls_opt replica,
+                        const char *wanted) {
+  ls_device_name name;
+  expect_ok(
+      ls_estimator_place_host(in(w, LS_MODE_TRAIN), host, replica, &name));
+  assert_string_equal(name.text, wanted);
+}
+
+static void hosts_and_cores_have_their_places(void **state) {
+  (void)state;
+  LS_SPEC("E46");
+  world w;
+  ls_device_name name;
+  const ls_opt none = {0};
+  begin(&w, (facts){.hosts = 2, .each = 4});
+  expect_host(&w, (ls_opt)LS_SOME(1), none, "/job:worker/task:1/device:CPU:0");
+  expect_host(&w, none, (ls_opt)LS_SOME(3), "/job:worker/task:0/device:CPU:0");
+  expect_host(&w, none, (ls_opt)LS_SOME(4), "/job:worker/task:1/device:CPU:0");
+  expect_status(ls_estimator_place_host(in(&w, LS_MODE_TRAIN),
+                                        (ls_opt)LS_SOME(0), (ls_opt)LS_SOME(0),
+                                        &name),
+                LS_FAILED_PRECONDITION, "host 0 and by replica 0");
+  expect_ok(ls_estimator_place_core(in(&w, LS_MODE_TRAIN), 6, &name));
+  assert_string_equal(name.text, "/job:worker/task:1/device:TPU:2");
+  expect_status(ls_estimator_place_core(in(&w, LS_MODE_TRAIN), 8, &name),
+                LS_INVALID_ARGUMENT, "core 8");
+  end(&w);
+  // Without a job.
+  begin(&w, (facts){0});
+  expect_host(&w, none, none, "/replica:0/task:0/device:CPU:0");
+  expect_host(&w, none, (ls_opt)LS_SOME(3), "/replica:0/task:0/device:CPU:0");
+  expect_ok(ls_estimator_place_core(in(&w, LS_MODE_TRAIN), 3, &name));
+  assert_string_equal(name.text, "/task:0/device:TPU:3");
+  end(&w);
+  // By the assignment.
+  begin(
+      &w,
+      (facts){.hosts = 2, .each = 4, .tpu.num_cores_per_replica = LS_SOME(4)});
+  ls_device_assignment *assignment = NULL;
+  expect_ok(ls_estimator_assignment(in(&w, LS_MODE_TRAIN), &assignment));
+  for (int32_t r = 0; r < 2; ++r) {
+    expect_ok(ls_device_assignment_host(assignment, r, 0, "worker", &name));
+    expect_host(&w, none, (ls_opt)LS_SOME(r), name.text);
+  }
+  end(&w);
+}
+
+static void shards_have_cores_on_their_host(void **state) {
+  (void)state;
+  LS_SPEC("E47");
+  world w;
+  ls_device_name name, wanted;
+  int64_t ordinal = 0;
+  begin(&w, (facts){.hosts = 2, .each = 4});
+  for (int64_t shard = 0; shard < 6; ++shard) {
+    expect_ok(ls_estimator_ordinal(in(&w, LS_MODE_TRAIN), 1, shard, &ordinal));
+    assert_int_equal(ordinal, shard % 4);
+  }
+  for (int64_t r = 0; r < 8; ++r) {
+    char text[64];
+    expect_ok(ls_estimator_device_for_replica(in(&w, LS_MODE_TRAIN), r, &name,
+                                              &ordinal));
+    snprintf(text, sizeof(text), "/job:worker/task:%d/device:CPU:0",
+             (int)(r / 4));
+    assert_string_equal(name.text, text);
+    assert_int_equal(ordinal, r % 4);
+  }
+  expect_status(ls_estimator_device_for_replica(in(&w, LS_MODE_TRAIN), 8, &name,
+                                                &ordinal),
+                LS_INVALID_ARGUMENT, "replica 8 of 8");
+  end(&w);
+  begin(
+      &w,
+      (facts){.hosts = 2, .each = 4, .tpu.num_cores_per_replica = LS_SOME(2)});
+  ls_device_assignment *assignment = NULL;
+  expect_ok(ls_estimator_assignment(in(&w, LS_MODE_TRAIN), &assignment));
+  for (int64_t host = 0; host < 2; ++host) {
+    int32_t replicas[4], of_core = 0;
+    size_t count = 0;
+    expect_ok(ls_device_assignment_replicas_on(assignment, (int32_t)host, 0,
+                                               replicas, 4, &count));
+    for (size_t i = 0; i < count; ++i) {
+      expect_ok(
+          ls_device_assignment_ordinal(assignment, replicas[i], 0, &of_core));
+      expect_ok(ls_estimator_ordinal(in(&w, LS_MODE_TRAIN), host, (int64_t)i,
+                                     &ordinal));
+      assert_int_equal(ordinal, of_core);
+      expect_ok(ls_estimator_device_for_replica(in(&w, LS_MODE_TRAIN),
+                                                replicas[i], &name, &ordinal));
+      expect_ok(ls_device_assignment_host(assignment, replicas[i], 0, "worker",
+                                          &wanted));
+      assert_string_equal(name.text, wanted.text);
+      assert_int_equal(ordinal, of_core);
+    }
+    expect_status(ls_estimator_ordinal(in(&w, LS_MODE_TRAIN), host,
+                                       (int64_t)count, &ordinal),
+                  LS_INVALID_ARGUMENT, "shard");
+  }
+  end(&w);
+}
+
+// ---- As users see it -------------------------------------------------------
+static void expect_deployment(facts f, int64_t invocations, int64_t replicas) {
+  world w;
+  ls_input_deployment d;
+  begin(&w, f);
+  const ls_user_context user = {.context = in(&w, LS_MODE_TRAIN),
+                                .is_input = true,
+                                .host = {"/job:worker/task:1/device:CPU:0"},
+                                .invocation = 1};
+  expect_ok(ls_user_context_deployment(&user, &d));
+  assert_string_equal(d.host.text, "/job:worker/task:1/device:CPU:0");
+  assert_int_equal(d.invocation, 1);
+  assert_int_equal(d.num_invocations, invocations);
+  assert_int_equal(d.num_replicas, replicas);
+  end(&w);
+}
+
+static void a_deployment_says_how_often_input_is_made(void **state) {
+  (void)state;
+  LS_SPEC("E49");
+  const facts two_hosts = {.hosts = 2, .each = 4};
+  facts f = two_hosts;
+  expect_deployment(f, 2, 4);
+  f.tpu.per_host_input = LS_INPUT_PER_SHARD_V1;
+  expect_deployment(f, 8, 1);
+  f.tpu.per_host_input = LS_INPUT_PER_HOST_V2;
+  expect_deployment(f, 2, 4);
+  f.tpu.per_host_input = LS_INPUT_BROADCAST;
+  expect_deployment(f, 1, 8);
+  f = two_hosts;
+  f.tpu.num_cores_per_replica = (ls_opt)LS_SOME(2);
+  expect_deployment(f, 2, 2);
+  f.tpu.num_cores_per_replica = (ls_opt)LS_SOME(8);
+  expect_deployment(f, 1, 1);
+}
+
+static void each_function_may_ask_what_is_its_own(void **state) {
+  (void)state;
+  LS_SPEC("E50");
+  world w;
+  ls_input_deployment deployment;
+  ls_device_name host;
+  ls_device_assignment *assignment = NULL;
+  int64_t count = 0;
+  begin(&w, (facts){.hosts = 2, .each = 4});
+  ls_user_context model = {.context = in(&w, LS_MODE_TRAIN)};
+  ls_user_context input = {
+      .context = in(&w, LS_MODE_TRAIN), .is_input = true, .host = {"here"}};
+  expect_status(ls_user_context_deployment(&model, &deployment),
+                LS_FAILED_PRECONDITION, "must not be called from model_fn");
+  expect_status(ls_user_context_host(&model, &host), LS_FAILED_PRECONDITION,
+                "must not be called from model_fn");
+  expect_ok(ls_user_context_host(&input, &host));
+  assert_string_equal(host.text, "here");
+  expect_status(ls_user_context_assignment(&input, &assignment),
+                LS_FAILED_PRECONDITION, "must not be called from input_fn");
+  expect_ok(ls_user_context_assignment(&model, &assignment));
+  assert_null(assignment);
+  // What both may.
+  ls_user_context *const both[] = {&model, &input};
+  for (size_t i = 0; i < 2; ++i) {
+    expect_ok(ls_user_context_replicas_per_host(both[i], &count));
+    assert_int_equal(count, 4);
+    expect_ok(ls_estimator_num_replicas(both[i]->context, &count));
+    assert_int_equal(count, 8);
+    expect_ok(ls_estimator_num_hosts(both[i]->context, &count));
+    assert_int_equal(count, 2);
+    expect_ok(
+        ls_estimator_device_for_replica(both[i]->context, 0, &host, &count));
+    expect_ok(ls_estimator_place_host(both[i]->context, (ls_opt){0},
+                                      (ls_opt){0}, &host));
+  }
+  end(&w);
+  begin(
+      &w,
+      (facts){.hosts = 2, .each = 4, .tpu.num_cores_per_replica = LS_SOME(2)});
+  model.context = in(&w, LS_MODE_TRAIN);
+  expect_status(ls_user_context_replicas_per_host(&model, &count),
+                LS_INVALID_ARGUMENT, "num_of_replicas_per_host");
+  expect_ok(ls_user_context_assignment(&model, &assignment));
+  assert_non_null(assignment);
+  end(&w);
+}
+
+static void a_plain_configuration_is_refused(void **state) {
+  (void)state;
+  ls_run_config *config = NULL;
+  ls_estimator_context context;
+  expect_ok(ls_run_config_create(NULL, &config));
+  expect_status(ls_estimator_context_init(
+                    &(ls_estimator_facts){.config = config}, &context),
+                LS_INVALID_ARGUMENT, "config is no configuration of a TPU run");
+  ls_estimator_context_deinit(&context);
+  ls_run_config_release(config);
+}
+
+static ls_status ask_all(void *user) {
+  (void)user;
+  ls_run_config *config = NULL;
+  ls_estimator_context context = {0};
+  ls_device_assignment *assignment = NULL;
+  int64_t ordinal = 0;
+  ls_opt size;
+  LS_RETURN_IF_ERROR(ls_tpu_run_config_create(
+      &(ls_run_config_options){
+          .master = "virtual:2x2",
+          .tpu = &(ls_tpu_config){.num_cores_per_replica = LS_SOME(2)}},
+      &config));
+  ls_status status = ls_estimator_context_init(
+      &(ls_estimator_facts){.config = config, .train_batch_size = LS_SOME(8)},
+      &context);
+  const ls_estimator_context train =
+      ls_estimator_with_mode(context, LS_MODE_TRAIN, false);
+  if (ls_status_is_ok(status))
+    status = ls_estimator_assignment(train, &assignment);
+  if (ls_status_is_ok(status))
+    status = ls_estimator_ordinal(train, 0, 1, &ordinal);
+  if (ls_status_is_ok(status))
+    status = ls_estimator_input_batch_size(train, &size);
+  ls_estimator_context_deinit(&context);
+  ls_run_config_release(config);
+  return status;
+}
+
+static void failed_allocations_are_survived(void **state) {
+  (void)state;
+  expect_memory_failures_survived(ask_all, NULL);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(one_shard_is_one_core),
+      cmocka_unit_test(a_mode_is_needed_and_copies_share_what_was_asked),
+      cmocka_unit_test(model_parallelism_deals_cores_to_replicas),
+      cmocka_unit_test(every_shape_of_a_replica_is_known),
+      cmocka_unit_test(how_input_is_fed_follows_from_mode_and_configuration),
+      cmocka_unit_test(what_runs_on_cpus_is_not_checked),
+      cmocka_unit_test(batches_are_shared_out),
+      cmocka_unit_test(a_system_that_does_not_fit_is_refused_in_order),
+      cmocka_unit_test(a_batch_that_cannot_be_shared_out_is_refused),
+      cmocka_unit_test(several_hosts_need_a_way_to_feed_them),
+      cmocka_unit_test(the_job_follows_from_master_and_cluster),
+      cmocka_unit_test(hosts_and_cores_have_their_places),
+      cmocka_unit_test(shards_have_cores_on_their_host),
+      cmocka_unit_test(a_deployment_says_how_often_input_is_made),
+      cmocka_unit_test(each_function_may_ask_what_is_its_own),
+      cmocka_unit_test(a_plain_configuration_is_refused),
+      cmocka_unit_test(failed_allocations_are_survived),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
