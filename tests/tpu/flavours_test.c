@@ -400,6 +400,84 @@ static void version_1_lacks_what_came_later(void **state) {
   }
 }
 
+// ---- Running ---------------------------------------------------------------
+// The variable comes whole, the value is the replica's own.
+static ls_nest add_bound(ls_nest args, void *user) {
+  assert_ptr_equal(ls_nest_as_variable(ls_nest_item(args, 0)), user);
+  return ls_leaf(ls_add(ls_variable_read(user), ls_nest_tensor(args, 1)));
+}
+
+static ls_variable *three_in(ls_strategy *strategy) {
+  ls_variable *v = NULL;
+  ls_array *initial = array_of(LS_DTYPE_F32, LS_SHAPE(1), (const double[]){3});
+  {
+    LS_STRATEGY_SCOPE(strategy);
+    expect_ok(ls_variable_create(
+        &(ls_variable_options){.initial_array = initial}, &v));
+  }
+  ls_array_release(initial);
+  return v;
+}
+
+static bool flag_of(const computation *c, const char *name) {
+  const ls_attr *attr = NULL;
+  expect_ok(
+      ls_op_attr(op_named(c->graph, "tpu_replicate_metadata"), name, &attr));
+  return attr->as.i != 0;
+}
+
+static void run_in_eager(ls_strategy *strategy) {
+  ls_variable *v = three_in(strategy);
+  ls_function *f = function_of(add_bound, v);
+  const ls_nest args = LS_TUPLE(ls_nest_variable(v), pair_of(2));
+  ls_nest result = ls_none();
+  expect_status(
+      ls_strategy_run(strategy, ls_plain(add_bound, v), args, &result),
+      LS_UNIMPLEMENTED, "wrap the callback");
+  expect_ok(ls_strategy_run(strategy, ls_traced(f), args, &result));
+  for (size_t r = 0; r < 2; ++r)
+    assert_true(ls_array_f64(ls_distributed_component(result, r).as.ref, 0) ==
+                (double)r + 4);
+  ls_nest_release(result);
+  ls_nest_release(args);
+  ls_function_release(f);
+  ls_variable_release(v);
+}
+
+static void run_in_graph(ls_strategy *strategy) {
+  computation c;
+  computation_open(&c);
+  ls_variable *v = three_in(strategy);
+  computation_initialize(&c, v);
+  const ls_nest values = ls_nest_distributed(
+      LS_PER_REPLICA, (const ls_nest[]){ls_leaf(f32_of(1)), ls_leaf(f32_of(2))},
+      2);
+  const ls_nest args = LS_TUPLE(ls_nest_variable(v), values);
+  expect_ok(
+      ls_strategy_run(strategy, ls_plain(add_bound, v), args, &c.outputs));
+  // Without options they are the usual ones.
+  assert_false(flag_of(&c, "use_spmd"));
+  assert_true(flag_of(&c, "allow_soft_placement"));
+  for (size_t r = 0; r < 2; ++r)
+    assert_true(computation_fetch(
+                    &c, ls_distributed_component(c.outputs, r).as.tensor) ==
+                (double)r + 4);
+  ls_nest_release(args);
+  ls_variable_release(v);
+  computation_close(&c);
+}
+
+static void all_flavours_run_alike(void **state) {
+  (void)state;
+  LS_SPEC("T59");
+  for (strategy_flavour f = 0; f < NUM_FLAVOURS; ++f) {
+    ls_strategy *strategy = logical_strategy(f, 2, 1, LS_FLAG_DEFAULT);
+    run_in_eager(strategy);
+    run_in_graph(strategy);
+    ls_strategy_release(strategy);
+  }
+}
+
 static void what_is_null_is_refused(void **state) {
   (void)state;
   ls_session_config config = {0};
@@ -442,6 +520,7 @@ int main(void) {
       cmocka_unit_test(variables_are_packed_unless_told_otherwise),
       cmocka_unit_test(each_says_which_resolver_it_has),
       cmocka_unit_test(version_1_lacks_what_came_later),
+      cmocka_unit_test(all_flavours_run_alike),
       cmocka_unit_test(what_is_null_is_refused),
       cmocka_unit_test(failed_allocations_are_survived),
   };
