@@ -80,6 +80,10 @@ typedef struct ls_program {
   size_t num_expects, expects_capacity;
   ls_object **launches;  // Of its computations for cores: engine/launch.h.
   size_t num_launches, launches_capacity;
+  // Which inputs have rows of padding. Behind all of them are their real rows,
+  // an i32 scalar each: the program is one for several sizes.
+  uint32_t *padded;
+  size_t num_padded;
   bool apart;  // New values go to buffers of their own; see `rebind`.
   uint64_t fingerprint[2];  // Of the body; see graph/identity.h.
 } ls_program;
@@ -100,11 +104,14 @@ typedef struct ls_instance ls_instance;
 // One run. Everything is lent for the call.
 typedef struct ls_run_args {
   const void *const *inputs;  // Data of each input, dense.
-  void *const *outputs;       // Where each output goes; NULL: not wanted.
-  uint64_t step;              // For random ops.
-  uint64_t *steps;            // Becomes how many steps the run was, if that is
-                              // more: the most trips of a loop that counts
-                              // them, at least 1. NULL: nobody asks.
+  // Of each as it is given, for a program that pads some: the runtime's alone,
+  // which also adds their rows. NULL: none is padded.
+  const ls_type *given;
+  void *const *outputs;  // Where each output goes; NULL: not wanted.
+  uint64_t step;         // For random ops.
+  uint64_t *steps;       // Becomes how many steps the run was, if that is
+                         // more: the most trips of a loop that counts
+                         // them, at least 1. NULL: nobody asks.
   uint64_t seed;
   int32_t replica;  // That a program without a replicate op is run by.
   uint64_t run;     // What its host calls find in base/threads/thread_state.h.

@@ -2,6 +2,8 @@
 //
 // A program from a request: parameters, nodes, results, then what nothing uses
 // is dropped and the whole is checked.
+#include <stdio.h>
+
 #include "base/runtime_internal.h"
 #include "graph/gather/gather.h"
 #include "graph/identity.h"
@@ -9,7 +11,7 @@
 #include "graph/passes/rewrite.h"
 #include "lower/ops.h"
 
-// ---- Uses ------------------------------------------------------------------
+// ---- Uses -----------------------------------------------------------------
 // A use is a read when its parameter has a user: an op, or a result other than
 // its own final value.
 static ls_status mark_reads(ls_program *program) {
@@ -23,13 +25,14 @@ static ls_status mark_reads(ls_program *program) {
   return ls_rewrite_end(&r, status);
 }
 
-// ---- Making ----------------------------------------------------------------
+// ---- Making ---------------------------------------------------------------
 static void destroy_program(ls_object *object) {
   ls_program *program = (ls_program *)object;
   ls_allocator *allocator = ls_runtime_allocator(program->runtime);
   for (size_t i = 0; i < program->num_uses; ++i)
     ls_object_release(program->uses[i].variable);
   ls_release(allocator, program->uses);
+  ls_release(allocator, program->padded);
   for (size_t i = 0; i < program->num_expects; ++i)
     ls_object_release(program->expects[i].variable);
   ls_release(allocator, program->expects);
@@ -72,10 +75,33 @@ static ls_status add_inputs(ls_lower_scope *scope,
           ls_tensor_name((ls_tensor){request->graph, request->feeds[i]}),
           LS_SHAPE_TEXT(built.dtype, built.shape),
           LS_SHAPE_TEXT(given.dtype, given.shape));
+    const ls_buckets *buckets = scope->all->buckets;
+    ls_type type = given;
+    if (buckets != NULL && buckets->padded[i] != 0)
+      type.shape.dim[0] = buckets->padded[i];
     ls_tensor parameter;
     LS_RETURN_IF_ERROR(
-        ls_graph_add_parameter(scope->to, given, NULL, &parameter));
+        ls_graph_add_parameter(scope->to, type, NULL, &parameter));
     LS_RETURN_IF_ERROR(ls_lower_map(scope, request->feeds[i], parameter.ref));
+  }
+  return ls_ok();
+}
+
+// Behind the inputs, real sizes of those that are padded.
+static ls_status add_sizes(ls_lower_scope *scope) {
+  const ls_buckets *buckets = scope->all->buckets;
+  ls_program *program = scope->all->program;
+  if (buckets == NULL) return ls_ok();
+  program->padded =
+      ls_new_array(scope->all->allocator, uint32_t, buckets->num_padded);
+  if (program->padded == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < buckets->num_feeds; ++i) {
+    ls_tensor parameter;
+    if (buckets->padded[i] == 0) continue;
+    LS_RETURN_IF_ERROR(ls_graph_add_parameter(
+        scope->to, (ls_type){LS_DTYPE_I32, LS_SCALAR}, NULL, &parameter));
+    buckets->sizes[i] = parameter.ref;
+    program->padded[program->num_padded++] = (uint32_t)i;
   }
   return ls_ok();
 }
@@ -153,6 +179,7 @@ static ls_status lower_request(ls_backend *backend, ls_lowering *all,
   LS_RETURN_IF_ERROR(
       ls_lower_scope_init(&scope, all, NULL, request->graph, program->body));
   ls_status status = add_inputs(&scope, request);
+  if (ls_status_is_ok(status)) status = add_sizes(&scope);
   if (ls_status_is_ok(status))
     status = ls_lower_nodes(&scope, 1, request->fetches, request->num_fetches,
                             request->targets, request->num_targets,
@@ -160,7 +187,7 @@ static ls_status lower_request(ls_backend *backend, ls_lowering *all,
   if (ls_status_is_ok(status)) status = set_results(&scope, request);
   ls_lower_scope_deinit(&scope);
   LS_RETURN_IF_ERROR(status);
-  program->num_inputs = request->num_feeds;
+  program->num_inputs = request->num_feeds + program->num_padded;
   return finish(backend, program);
 }
 
@@ -189,11 +216,8 @@ ls_status ls_lower_gather(ls_lower_request *request, ls_arena *memory,
   return ls_ok();
 }
 
-ls_status ls_lower(ls_backend *backend, const ls_lower_request *request,
-                   ls_program **out_program) {
-  *out_program = NULL;
-  if (request->graph->error != NULL)
-    return ls_status_clone(request->graph->error);
+static ls_status lower(ls_backend *backend, const ls_lower_request *request,
+                       const ls_buckets *buckets, ls_program **out_program) {
   ls_runtime *runtime = backend->runtime;
   ls_allocator *allocator = ls_runtime_allocator(runtime);
   ls_program *program = ls_new(allocator, ls_program);
@@ -203,6 +227,7 @@ ls_status ls_lower(ls_backend *backend, const ls_lower_request *request,
   ls_lowering all = {.runtime = runtime,
                      .allocator = allocator,
                      .program = program,
+                     .buckets = buckets,
                      .variables = &request->variables};
   ls_map_init(&all.stacks, allocator);
   ls_text_init(&all.launched, allocator);
@@ -211,6 +236,67 @@ ls_status ls_lower(ls_backend *backend, const ls_lower_request *request,
   ls_text_deinit(&all.launched);
   ls_release(allocator, all.containers);
   ls_release(allocator, all.met);
+  if (ls_status_is_ok(status))
+    *out_program = program;
+  else
+    ls_object_release(program);
+  return status;
+}
+
+// ---- Buckets --------------------------------------------------------------
+// The program for all sizes of a bucket, in place of the one of these sizes.
+static ls_status lower_bucket(ls_backend *backend,
+                              const ls_lower_request *request, ls_arena *memory,
+                              ls_program **program) {
+  ls_buckets buckets;
+  ls_lower_request own = *request;
+  ls_program *made = NULL;
+  LS_RETURN_IF_ERROR(ls_find_buckets(request, memory, &buckets));
+  if (buckets.count == 0) return ls_ok();
+  if (request->outputs != NULL) {
+    own.outputs =
+        ls_arena_new_array(memory, uint32_t, request->num_fetches + 1);
+    if (own.outputs == NULL) return ls_out_of_memory();
+  }
+  LS_RETURN_IF_ERROR(lower(backend, &own, &buckets, &made));
+  if (request->outputs != NULL)
+    memcpy(request->outputs, own.outputs,
+           request->num_fetches * sizeof(*own.outputs));
+  ls_object_release(*program);
+  *program = made;
+  return ls_ok();
+}
+
+static void say_no_bucket(const ls_lower_request *request, ls_status status) {
+  const char *name = request->graph->name;
+  char key[700], why[500];
+  snprintf(why, sizeof(why), "%s", ls_status_message(status));
+  for (char *at = why; (at = strchr(at, '\n')) != NULL;)
+    *at = ' ';  // One line.
+  snprintf(key, sizeof(key), "no bucket of '%.150s': %s", name, why);
+  ls_log_limited(request->graph->runtime, key, 1, LS_LOG_INFO, "lower",
+                 "'%s' has a program for each size, not one for the sizes of a "
+                 "bucket: %s",
+                 name, why);
+}
+
+ls_status ls_lower(ls_backend *backend, const ls_lower_request *request,
+                   ls_program **out_program) {
+  *out_program = NULL;
+  if (request->graph->error != NULL)
+    return ls_status_clone(request->graph->error);
+  ls_program *program = NULL;
+  LS_RETURN_IF_ERROR(lower(backend, request, NULL, &program));
+  ls_arena memory;
+  ls_arena_init(&memory, ls_runtime_allocator(backend->runtime));
+  ls_status status = lower_bucket(backend, request, &memory, &program);
+  ls_arena_deinit(&memory);
+  if (!ls_status_is_ok(status) &&
+      ls_status_code(status) != LS_RESOURCE_EXHAUSTED) {
+    say_no_bucket(request, status);
+    ls_status_free(status);
+    status = ls_ok();
+  }
   if (ls_status_is_ok(status))
     *out_program = program;
   else

@@ -60,8 +60,8 @@ static ls_status lowered_inputs(ls_lower_scope *scope, const ls_node *node,
 }
 
 // Replaces sizes that come from operands by numbers and drops those operands.
-static ls_status lower_sized(ls_lower_scope *scope, ls_node *node,
-                             const uint64_t *inputs, uint64_t *out_ref) {
+static ls_status make_sized(ls_lower_scope *scope, ls_node *node,
+                            const uint64_t *inputs, uint64_t *out_ref) {
   ls_type type;
   LS_RETURN_IF_ERROR(ls_lower_infer(scope, node, &type));
   const bool reshapes =
@@ -69,7 +69,7 @@ static ls_status lower_sized(ls_lower_scope *scope, ls_node *node,
   if (reshapes &&
       ls_shape_equal(type.shape, ls_lowered_type(scope, inputs[0]).shape)) {
     *out_ref = inputs[0];
-    return ls_ok();
+    return ls_mask_check_same(scope, inputs[0]);
   }
   ls_size sizes[LS_MAX_RANK];
   ls_attr *attrs =
@@ -82,6 +82,14 @@ static ls_status lower_sized(ls_lower_scope *scope, ls_node *node,
   return ls_lower_make(scope, node->type, inputs,
                        ls_op_most(ls_node_info(node)), attrs, node->num_attrs,
                        node, out_ref);
+}
+
+static ls_status lower_sized(ls_lower_scope *scope, ls_node *node,
+                             const uint64_t *inputs, uint64_t *out_ref) {
+  LS_RETURN_IF_ERROR(ls_mask_begin_sizes(scope, node));
+  const ls_status status = make_sized(scope, node, inputs, out_ref);
+  ls_mask_end_sizes(scope);
+  return status;
 }
 
 // Operands of elementwise ops get the result's shape, but scalars.
@@ -209,8 +217,12 @@ ls_status lower_dim_size(ls_lower_scope *scope, ls_node *node) {
   if (axis < 0 || axis >= shape.rank)
     return ls_invalid_argument("dim_size: axis %lld of rank %d",
                                (long long)axis, shape.rank);
-  LS_RETURN_IF_ERROR(ls_lower_scalar(scope, LS_DTYPE_I64,
-                                     (double)shape.dim[axis], node, &ref));
+  const ls_mask *mask = ls_mask_of(scope, ls_lowered(scope, node->inputs[0]));
+  LS_RETURN_IF_ERROR(mask != NULL && axis == 0
+                         ? ls_mask_rows(scope, mask, node, &ref)
+                         : ls_lower_scalar(scope, LS_DTYPE_I64,
+                                           (double)shape.dim[axis], node,
+                                           &ref));
   return ls_lower_map(scope, ls_ref(node->id, 0), ref);
 }
 
@@ -275,6 +287,25 @@ static ls_status converted(ls_lower_scope *scope, uint64_t x, ls_dtype dtype,
   return ls_lower_make(scope, LS_OP_CONVERT, &x, 1, &attr, 1, node, out);
 }
 
+// 1 / how many elements a sum from `before` to `after` takes in.
+static ls_status make_factor(ls_lower_scope *scope, ls_node *node,
+                             uint64_t before, uint64_t after, ls_dtype wide,
+                             uint64_t *out_ref) {
+  const ls_shape from = ls_lowered_type(scope, before).shape;
+  const int64_t all = ls_shape_num_elements(from);
+  const int64_t left =
+      ls_shape_num_elements(ls_lowered_type(scope, after).shape);
+  const ls_mask *mask = ls_mask_of(scope, before);
+  if (mask != NULL && ls_mask_of(scope, after) == NULL && left > 0)
+    return ls_mask_one_over(scope, mask, all / left / from.dim[0], wide, node,
+                            out_ref);
+  const double count = left == 0 ? 1 : (double)all / (double)left;
+  return ls_lower_scalar(scope, wide,
+                         wide == LS_DTYPE_F64 ? 1.0 / count
+                                              : (double)(1.0f / (float)count),
+                         node, out_ref);
+}
+
 // 16-bit floats are added and scaled in f32: their sum may be too large where
 // their mean is not.
 ls_status lower_expand_reduce_mean(ls_lower_scope *scope, ls_node *node) {
@@ -289,14 +320,7 @@ ls_status lower_expand_reduce_mean(ls_lower_scope *scope, ls_node *node) {
   LS_RETURN_IF_ERROR(converted(scope, x, wide, node, &x));
   LS_RETURN_IF_ERROR(ls_lower_make(scope, LS_OP_REDUCE_SUM, &x, 1, node->attrs,
                                    node->num_attrs, node, &sum));
-  const int64_t before = ls_shape_num_elements(type.shape);
-  const int64_t after =
-      ls_shape_num_elements(ls_lowered_type(scope, sum).shape);
-  const double count = after == 0 ? 1 : (double)before / (double)after;
-  LS_RETURN_IF_ERROR(ls_lower_scalar(
-      scope, wide,
-      wide == LS_DTYPE_F64 ? 1.0 / count : (double)(1.0f / (float)count), node,
-      &factor));
+  LS_RETURN_IF_ERROR(make_factor(scope, node, x, sum, wide, &factor));
   const uint64_t operands[] = {sum, factor};
   LS_RETURN_IF_ERROR(
       ls_lower_make(scope, LS_OP_MUL, operands, 2, NULL, 0, node, &mean));

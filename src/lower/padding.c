@@ -2,8 +2,7 @@
 //
 // How inputs of replicated computations that differ in size are lowered. Where
 // ops are to see real sizes no padding is ever made: replicas of other shapes
-// are other classes (replicas.c).
-#include "base/runtime_internal.h"
+// are other classes (replicas.c), or masks say what is real (mask.h).
 #include "lower/ops.h"
 
 // Zeros behind the value, up to `shape`.
@@ -27,21 +26,26 @@ static ls_status pad(ls_lower_scope *scope, const ls_node *node, uint64_t ref,
                        node, out_ref);
 }
 
-// Powers of two are there to share programs.
-static void say_no_buckets(const ls_lower_scope *scope, const ls_node *node) {
-  const char *name = scope->from->name;
-  if (!ls_node_int(node, LS_ATTR_ID_POWER_OF_TWO)) return;
-  ls_log_limited(scope->to->runtime, name, 1, LS_LOG_INFO, "tpu",
-                 "'%s' is to run in buckets, but its ops have no rule for rows "
-                 "that are padding: each size has a program of its own",
-                 name);
+// In a program for several sizes: padding and real sizes come from outside.
+static ls_status take_bucket(ls_lower_scope *scope, const ls_node *node,
+                             const ls_bucket *bucket) {
+  const uint32_t replicas = node->num_inputs;
+  for (uint32_t r = 0; r < replicas; ++r) {
+    const uint64_t feed = bucket->sizes_of->inputs[r];
+    LS_RETURN_IF_ERROR(ls_lower_map(scope, ls_ref(node->id, r),
+                                    ls_lowered(scope, node->inputs[r])));
+    LS_RETURN_IF_ERROR(ls_lower_map(scope, ls_ref(node->id, replicas + r),
+                                    ls_bucket_size(scope->all->buckets, feed)));
+  }
+  return ls_ok();
 }
 
 ls_status lower_padded_input(ls_lower_scope *scope, ls_node *node) {
   const ls_attr *axes = ls_node_attr(node, LS_ATTR_ID_AXES);
   const bool keeps = ls_node_int(node, LS_ATTR_ID_DYNAMIC_PADDER) != 0;
   const uint32_t replicas = node->num_inputs;
-  if (keeps) say_no_buckets(scope, node);
+  const ls_bucket *bucket = ls_bucket_of(scope->all->buckets, node);
+  if (bucket != NULL) return take_bucket(scope, node, bucket);
   ls_type padded;  // Of each replica: axes that are not padded are of one size.
   LS_RETURN_IF_ERROR(ls_lower_infer(scope, node, &padded));
   for (uint32_t r = 0; r < replicas; ++r) {
@@ -61,26 +65,36 @@ ls_status lower_padded_input(ls_lower_scope *scope, ls_node *node) {
   return ls_ok();
 }
 
-// Whether a value of replicas comes from where it could have been padded.
-static bool is_padded_input(const ls_lower_scope *scope, uint64_t ref) {
+// Where a value of replicas could have been padded; NULL: nowhere.
+static const ls_node *find_padded_input(const ls_lower_scope *scope,
+                                        uint64_t ref) {
   const ls_graph *from = scope->from;
   const ls_node *node = ls_graph_node_of(from, ref);
   while (node->type == LS_OP_IDENTITY)
     node = ls_graph_node_of(from, node->inputs[0]);
-  if (node->type != LS_OP_PARAMETER || scope->holder == NULL) return false;
+  if (node->type != LS_OP_PARAMETER || scope->holder == NULL) return NULL;
   const size_t s = (size_t)ls_node_int(node, LS_ATTR_ID_INDEX);
   const ls_node *holder = scope->holder;
-  if (s >= (size_t)ls_node_int(holder, LS_ATTR_ID_NUM_SPLIT)) return false;
+  if (s >= (size_t)ls_node_int(holder, LS_ATTR_ID_NUM_SPLIT)) return NULL;
   const ls_node *outer = ls_graph_node_of(
       scope->outer->from, holder->inputs[s * (size_t)scope->replicas]);
   return outer->type == LS_OP_TPU_PADDED_INPUT &&
-         ls_node_int(outer, LS_ATTR_ID_DYNAMIC_PADDER) != 0;
+                 ls_node_int(outer, LS_ATTR_ID_DYNAMIC_PADDER) != 0
+             ? outer
+             : NULL;
 }
 
-// What was not padded is real.
+// What was not padded is real; what was carries a mask.
 ls_status lower_real_part(ls_lower_scope *scope, ls_node *node) {
-  if (!is_padded_input(scope, node->inputs[0]))
+  const ls_node *padded = find_padded_input(scope, node->inputs[0]);
+  if (padded == NULL)
     return ls_invalid_argument("its operand is no input of a replicated "
                                "computation that was padded");
+  const ls_bucket *bucket = ls_bucket_of(scope->all->buckets, padded);
+  if (bucket != NULL)
+    LS_RETURN_IF_ERROR(
+        ls_mask_set(scope, ls_lowered(scope, node->inputs[0]),
+                    &(ls_mask){.source = bucket->sizes_of,
+                               .size = ls_lowered(scope, node->inputs[1])}));
   return lower_forward(scope, node);
 }

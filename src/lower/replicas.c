@@ -83,6 +83,10 @@ static ls_status open_body(replicate *self, size_t k) {
   inner->replicas = (int32_t)self->replicas;
   inner->in_classes = self->num_classes > 1;
   inner->holder = self->f->node;
+  if (self->f->scope->all->buckets != NULL) {
+    inner->masks = ls_masks_create(inner);
+    if (inner->masks == NULL) return ls_out_of_memory();
+  }
   inner->bodies = self->bodies;
   inner->num_bodies = self->num_classes;
   inner->classes = self->classes;
@@ -197,8 +201,10 @@ static ls_status list_some(replicate *self, bool common, ls_ref_list *lists,
                            uint64_t *refs) {
   const ls_graph *from = self->f->node->regions[0];
   for (size_t i = 0; i < from->num_results; ++i) {
-    for (size_t k = 0; k < self->num_classes; ++k)
+    for (size_t k = 0; k < self->num_classes; ++k) {
       refs[k] = ls_lowered(&self->bodies[k], from->results[i]);
+      LS_RETURN_IF_ERROR(ls_mask_check_result(&self->bodies[k], refs[k]));
+    }
     if (is_common(self, refs) != common) continue;
     self->place[i] = find_all(lists, refs, self->num_classes);
     if (self->place[i] < lists[0].count) continue;

@@ -37,6 +37,7 @@ void ls_lower_scope_deinit(ls_lower_scope *scope) {
   ls_map_deinit(&scope->variables);
   ls_map_deinit(&scope->known);
   ls_text_deinit(&scope->key);
+  ls_masks_destroy(scope->masks);
 }
 
 uint64_t ls_lowered(const ls_lower_scope *scope, uint64_t ref) {
@@ -120,6 +121,8 @@ static ls_status lower_one(ls_lower_scope *scope, ls_node *node) {
   if ((ls_node_info(node)->traits & LS_OP_BUILD_ONLY) && node->num_regions == 0)
     status = ls_lower_infer(scope, node, &unused);
   if (ls_status_is_ok(status)) status = ls_lower_launch(scope, node);
+  if (ls_status_is_ok(status))
+    status = ls_mask_admit(scope, node, lower_table[node->type]);
   if (ls_status_is_ok(status)) status = lower_table[node->type](scope, node);
   if (ls_status_is_ok(status)) return status;
   char text[LS_MAX_FULL_NAME];
@@ -232,7 +235,9 @@ ls_status ls_lower_append(ls_lower_scope *scope, const ls_op_spec *wanted,
                           ls_node **out_node) {
   ls_op_spec own = *wanted;
   const ls_op_spec *spec = &own;
+  const ls_mask *mask = NULL;
   LS_RETURN_IF_ERROR(drop_marks(scope, &own));
+  LS_RETURN_IF_ERROR(ls_mask_operands(scope, spec, &inputs, origin, &mask));
   const bool pure = make_key(scope, spec, inputs);
   if (pure) {
     // Without it the program would be another one than it is elsewhere.
@@ -241,7 +246,7 @@ ls_status ls_lower_append(ls_lower_scope *scope, const ls_op_spec *wanted,
         &scope->known, scope->key.data, scope->key.size);
     if (id != 0) {
       *out_node = ls_graph_node(scope->to, id);
-      return ls_ok();
+      return ls_mask_results(scope, *out_node, false, mask);
     }
   }
   ls_arena memory;
@@ -268,7 +273,7 @@ ls_status ls_lower_append(ls_lower_scope *scope, const ls_op_spec *wanted,
   if (pure && !ls_map_insert(&scope->known, scope->key.data, scope->key.size,
                              (void *)(uintptr_t)node->id))
     return ls_out_of_memory();
-  return ls_ok();
+  return ls_mask_results(scope, node, true, mask);
 }
 
 ls_status ls_lower_make(ls_lower_scope *scope, uint16_t type,

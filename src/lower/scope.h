@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "lower/lower.h"
+#include "lower/mask.h"
 
 // A variable's value that a merge has read in the body of a replicate.
 typedef struct ls_met_value {
@@ -27,10 +28,11 @@ typedef struct ls_lowering {
   size_t num_met, met_capacity;
   ls_text launched;  // Names of computations whose launches are listed.
   ls_map stacks;     // Lowered (graph, ref) of a stack -> what is known of it.
+  const ls_buckets *buckets;  // NULL: sizes are what they are.
 } ls_lowering;
 
 // One graph or region on its way.
-typedef struct ls_lower_scope {
+struct ls_lower_scope {
   ls_lowering *all;
   struct ls_lower_scope *outer;  // NULL at the top.
   ls_graph *from, *to;
@@ -52,9 +54,8 @@ typedef struct ls_lower_scope {
   ls_variable *const *own;
   size_t num_own;
   int32_t replica;
-} ls_lower_scope;
-
-typedef ls_status (*ls_lower_function)(ls_lower_scope *scope, ls_node *node);
+  ls_masks *masks;  // Of values with padding. NULL: there are none.
+};
 
 ls_status ls_lower_scope_init(ls_lower_scope *scope, ls_lowering *all,
                               ls_lower_scope *outer, ls_graph *from,

@@ -14,6 +14,7 @@ typedef struct ls_bound {
   ls_instance *instance;
   ls_place **places;    // One a use.
   ls_buffer **buffers;  // Those of the uses, then those that are borrowed.
+  struct ls_padded_inputs *padded;  // NULL: the program pads none.
 } ls_bound;
 
 struct ls_compiled {
@@ -32,6 +33,16 @@ struct ls_compiled {
   uint64_t settled;  // A store's changes as they were when all that is asked
                      // before a run, and noted after it, was so. Atomic.
 };
+
+// Room for a program's inputs with their padding: pad.c. NULL if it pads none.
+ls_status ls_padded_inputs_create(const ls_program *program,
+                                  ls_allocator *allocator,
+                                  struct ls_padded_inputs **out);
+void ls_padded_inputs_destroy(struct ls_padded_inputs *padded);
+// Copies what a run is given there, with zeros behind it, and has the run take
+// that in its place, with the numbers of rows.
+ls_status ls_padded_inputs_fill(struct ls_padded_inputs *padded,
+                                ls_run_args *args);
 
 // Destroys a list of instances.
 void ls_compiled_drop_bound(const ls_compiled *compiled, ls_bound *list);

@@ -312,6 +312,7 @@ static ls_status run_trace(ls_function *function, const trace *t,
   uint64_t steps = 1;
   const ls_run_args args = {
       .inputs = room->inputs,
+      .given = t->signature.types,
       .outputs = room->outputs,
       .step = __atomic_fetch_add(&function->step, 1, __ATOMIC_RELAXED),
       .steps = &steps,

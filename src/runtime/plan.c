@@ -189,15 +189,19 @@ static ls_status run_shared(const ls_plan *plan, ls_run_args args,
   const ls_result_map *map = &plan->results;
   const void **inputs =
       ls_arena_new_array(memory, const void *, plan->num_feeds + 1);
+  ls_type *given = ls_arena_new_array(memory, ls_type, plan->num_feeds + 1);
   ls_array **spare =
       ls_arena_new_array(memory, ls_array *, map->num_outputs + 1);
   void **outputs = ls_arena_new_array(memory, void *, map->num_outputs + 1);
-  if (inputs == NULL || spare == NULL || outputs == NULL)
+  if (inputs == NULL || given == NULL || spare == NULL || outputs == NULL)
     return ls_out_of_memory();
-  for (size_t i = 0; i < plan->num_feeds; ++i)
+  for (size_t i = 0; i < plan->num_feeds; ++i) {
     inputs[i] = args.inputs[plan->feeds[i]];
+    given[i] = args.given[plan->feeds[i]];
+  }
   memcpy(outputs, args.outputs, map->num_outputs * sizeof(*outputs));
   args.inputs = inputs;
+  args.given = given;
   args.outputs = outputs;
   ls_status status = ls_ok();
   for (size_t i = 0; i < map->num_outputs && ls_status_is_ok(status); ++i) {

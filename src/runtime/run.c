@@ -15,6 +15,7 @@ void ls_compiled_drop_bound(const ls_compiled *compiled, ls_bound *b) {
       compiled->backend->vtable->destroy_instance(b->instance);
     ls_release(compiled->allocator, b->places);
     ls_release(compiled->allocator, b->buffers);
+    ls_padded_inputs_destroy(b->padded);
     ls_release(compiled->allocator, b);
     b = next;
   }
@@ -42,6 +43,8 @@ static ls_status make_bound(const ls_compiled *compiled, ls_store *store,
   for (size_t i = 0; i < count; ++i)
     LS_RETURN_IF_ERROR(ls_store_place(
         store, (ls_variable *)program->uses[i].variable, &b->places[i]));
+  LS_RETURN_IF_ERROR(
+      ls_padded_inputs_create(program, compiled->allocator, &b->padded));
   LS_RETURN_IF_ERROR(look_up(compiled, store, b));
   return compiled->backend->vtable->bind(compiled->executable, b->buffers,
                                          &b->instance);
@@ -278,6 +281,8 @@ ls_status ls_run_start(ls_run *run, ls_compiled *compiled, ls_store *store,
   ls_status status = launch(compiled->program, out_stale);
   if (ls_status_is_ok(status)) status = begin(run, out_stale);
   if (*out_stale && args->steps != NULL) *args->steps = 0;
+  if (ls_status_is_ok(status) && run->bound->padded != NULL)
+    status = ls_padded_inputs_fill(run->bound->padded, &run->args);
   if (ls_status_is_ok(status))
     status = compiled->backend->vtable->start(run->bound->instance, &run->args);
   if (!ls_status_is_ok(status)) end(run, false);

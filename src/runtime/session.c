@@ -328,6 +328,7 @@ static ls_status run_plan(request *r, ls_nest *results, bool *out_stale) {
   LS_RETURN_IF_ERROR(ls_results_open(r->fetches, &p->results, r->leaves,
                                      results, r->outputs, &former));
   const ls_run_args args = {.inputs = r->inputs,
+                            .given = r->feed_types,
                             .outputs = r->outputs,
                             .step = step,
                             .steps = &steps,

@@ -21,9 +21,8 @@ ls_nest ls_maximum_shape(ls_shape shape) {
   return made;
 }
 
-// ---- Shapes of a run's inputs
-// ------------------------------------------------ Whether a leaf becomes a
-// tensor, and of which shape; none is of rank 0.
+// ---- Shapes of a run's inputs ---------------------------------------------
+// Whether a leaf becomes a tensor, and of which shape; none is of rank 0.
 static bool has_shape(ls_nest leaf, ls_shape *out_shape) {
   *out_shape = LS_SCALAR;
   switch (leaf.kind) {
@@ -97,7 +96,7 @@ ls_status ls_check_static_shapes(ls_nest inputs) {
   return status;
 }
 
-// ---- Maximum shapes --------------------------------------------------------
+// ---- Maximum shapes -------------------------------------------------------
 static bool is_sequence(ls_nest nest) {
   return nest.kind == LS_KIND_LIST || nest.kind == LS_KIND_TUPLE;
 }
@@ -170,7 +169,7 @@ static ls_status check_fits(const ls_replication *r, size_t i,
   return ls_ok();
 }
 
-// ---- Padding ---------------------------------------------------------------
+// ---- Padding --------------------------------------------------------------
 // A dimension is padded that differs from what it was on replicas before, or is
 // unknown; with one replica none is.
 static void find_axes(const ls_replication *r, size_t i, ls_padded *out) {
@@ -223,6 +222,11 @@ static ls_status pad_input(ls_replication *r, size_t i, ls_shape maximum) {
                                            .attrs = attrs,
                                            .num_attrs = LS_COUNT_OF(attrs)});
   if (ls_op_is_failed(op)) return ls_graph_error(r->graph);
+  if (r->options->xla.dynamic_padder != LS_FLAG_OFF) {
+    // No padding is made that could be looked at.
+    ls_op_prevent_feeding(op);
+    ls_op_prevent_fetching(op);
+  }
   for (size_t replica = 0; replica < r->replicas; ++replica)
     values[replica] = ls_op_output(op, (unsigned)replica);
   ls_tensor *sizes = &r->values[padding->first_size * r->replicas];
@@ -274,7 +278,7 @@ ls_status ls_replication_padding_map(ls_replication *r, int64_t **out_numbers,
   return ls_ok();
 }
 
-// ---- Inside ----------------------------------------------------------------
+// ---- Inside ---------------------------------------------------------------
 ls_status ls_replication_unpad(const ls_replication *r, ls_tensor *values) {
   if (r->options->xla.dynamic_padder == LS_FLAG_OFF) return ls_ok();
   for (size_t i = 0; r->padding != NULL && i < r->num_leaves; ++i) {

@@ -29,7 +29,7 @@ static ls_nest rows_of(const batch *b, int r) {
   return array;
 }
 
-// ---- The replicas' part -----------------------------------------------------
+// ---- The replicas' part ---------------------------------------------------
 static ls_shape seen;
 
 // Size, sum, mean over all replicas, and a value for each row.
@@ -242,7 +242,7 @@ static void the_policy_is_by_the_options(void **state) {
     }
 }
 
-// ---- Maximum shapes ---------------------------------------------------------
+// ---- Maximum shapes -------------------------------------------------------
 static size_t count_ops(const ls_graph *graph, const char *type) {
   size_t count = 0;
   for (size_t i = 0; i < ls_graph_num_ops(graph); ++i)

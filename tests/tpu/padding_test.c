@@ -62,8 +62,7 @@ static ls_nest array_of_replica(const padding_case *c, int r) {
   return array;
 }
 
-// ---- One computation
-// ---------------------------------------------------------
+// ---- One computation ------------------------------------------------------
 typedef struct looking {
   const padding_case *c;
   bool pads, sees_real;
@@ -175,7 +174,7 @@ static void expect_same(const padding_case *c, const ls_array *got,
              LS_SHAPE_TEXT(ls_array_dtype(got), ls_array_shape(got)));
 }
 
-// ---- With the padder --------------------------------------------------------
+// ---- With the padder ------------------------------------------------------
 static void a_computation_sees_real_sizes(void **state) {
   (void)state;
   LS_SPEC("O120 T90 T93 T94");
@@ -207,8 +206,7 @@ static void expect_about(double got, double wanted) {
     fail_msg("%g is not about %g", got, wanted);
 }
 
-// ---- Without it
-// --------------------------------------------------------------
+// ---- Without it -----------------------------------------------------------
 static void without_the_padder_it_sees_zeros(void **state) {
   (void)state;
   LS_SPEC("O119 O120 T91 T93");
@@ -244,8 +242,7 @@ static void without_the_padder_it_sees_zeros(void **state) {
   }
 }
 
-// ---- The graph
-// ---------------------------------------------------------------
+// ---- The graph ------------------------------------------------------------
 static ls_nest add_all(ls_nest args, void *user) {
   (void)user;
   return LS_LIST(ls_leaf(ls_reduce_sum(ls_nest_tensor(args, 1), LS_ALL_AXES)),
@@ -260,9 +257,21 @@ static int64_t number_of(ls_op op, const char *name, size_t i) {
   return attr->as.ints.items[i];
 }
 
-static void real_sizes_are_inputs_behind_the_others(void **state) {
-  (void)state;
-  LS_SPEC("T90 T92");
+// Each replica's, of input 1.
+static void expect_sizes(computation *g, bool sees_real) {
+  static const double sizes[] = {5, 4, 6, 7};
+  const ls_op op = op_named(g->graph, "padded_input1");
+  for (unsigned i = 0; i < 4; ++i) {
+    const ls_tensor size = ls_op_output(op, 2 + i);
+    if (sees_real)
+      expect_status(computation_run(g, ls_leaf(size)), LS_INVALID_ARGUMENT,
+                    "not fetchable");
+    else
+      assert_true(computation_fetch(g, size) == sizes[i]);
+  }
+}
+
+static void expect_inputs_with_sizes(bool sees_real) {
   computation g;
   computation_open(&g);
   // Input 0 differs in dimension 1, input 1 in both, input 2 in none.
@@ -275,9 +284,12 @@ static void real_sizes_are_inputs_behind_the_others(void **state) {
   const ls_nest maxima = LS_LIST(ls_maximum_shape(LS_SHAPE(-1, -1)),
                                  ls_maximum_shape(LS_SHAPE(-1, 9)),
                                  ls_maximum_shape(LS_SHAPE(-1)));
-  expect_ok(ls_replicate(add_all, NULL, inputs,
-                         &(ls_replicate_options){.maximum_shapes = maxima},
-                         &g.outputs));
+  expect_ok(ls_replicate(
+      add_all, NULL, inputs,
+      &(ls_replicate_options){.maximum_shapes = maxima,
+                              .xla.dynamic_padder =
+                                  sees_real ? LS_FLAG_DEFAULT : LS_FLAG_OFF},
+      &g.outputs));
   assert_true(computation_output(&g, 0, 0) == 30);
   assert_true(computation_output(&g, 1, 0) == 28);
   static const int64_t map[] = {0, 1, 3, 1, 0, 4, 1, 1, 5};
@@ -304,11 +316,19 @@ static void real_sizes_are_inputs_behind_the_others(void **state) {
   char *text = NULL;
   expect_ok(ls_graph_print_gathered(g.graph, &text));
   assert_non_null(strstr(text, "tpu_padded_input"));
-  assert_non_null(strstr(text, "tpu_real_part"));
+  assert_true((strstr(text, "tpu_real_part") != NULL) == sees_real);
   ls_text_release(text);
+  expect_sizes(&g, sees_real);
   ls_nest_release(inputs);
   ls_nest_release(maxima);
   computation_close(&g);
+}
+
+static void real_sizes_are_inputs_behind_the_others(void **state) {
+  (void)state;
+  LS_SPEC("T90 T92");
+  expect_inputs_with_sizes(true);
+  expect_inputs_with_sizes(false);
 }
 
 // The real sizes are values that a run is given.
@@ -339,8 +359,7 @@ static void the_padding_is_read_back_from_text(void **state) {
   computation_close(&g);
 }
 
-// ---- What is refused
-// ---------------------------------------------------------
+// ---- What is refused ------------------------------------------------------
 static void refuse(computation *g, ls_nest inputs, ls_nest maxima,
                    const char *says) {
   const size_t ops = ls_graph_num_ops(g->graph);
@@ -457,8 +476,7 @@ static void not_with_an_infeed(void **state) {
   computation_close(&g);
 }
 
-// ---- Memory
-// ------------------------------------------------------------------
+// ---- Memory ---------------------------------------------------------------
 typedef struct job {
   ls_graph *graph;
   ls_session *session;

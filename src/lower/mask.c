@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rules for values whose rows are partly padding.
+//
+// The bits are those of the real rows alone: what treats rows apart has the
+// same bits for each whatever others there are (LS_OP_ROWS and its kin), and a
+// sum over rows begins at +0 and goes in their order, so that zeros behind them
+// change nothing. Sums so long that a kernel would cut them by their length
+// have no rule.
+#include "lower/mask.h"
+
+#include <math.h>
+
+#include "base/runtime_internal.h"
+#include "lower/ops.h"
+
+enum { LONG_SUM = 2048 };
+
+ls_masks *ls_masks_create(ls_lower_scope *scope) {
+  ls_masks *masks = ls_new(scope->all->allocator, ls_masks);
+  if (masks != NULL) ls_map_init(&masks->of, scope->all->allocator);
+  return masks;
+}
+
+void ls_masks_destroy(ls_masks *masks) {
+  if (masks == NULL) return;
+  ls_allocator *allocator = masks->of.allocator;
+  ls_map_deinit(&masks->of);
+  ls_release(allocator, masks);
+}
+
+const ls_mask *ls_mask_of(const ls_lower_scope *scope, uint64_t ref) {
+  return scope->masks == NULL ? NULL : ls_map_find_u64(&scope->masks->of, ref);
+}
+
+ls_status ls_mask_set(ls_lower_scope *scope, uint64_t ref,
+                      const ls_mask *mask) {
+  ls_mask *kept = ls_arena_new(&scope->to->arena, ls_mask);
+  if (kept == NULL) return ls_out_of_memory();
+  *kept = *mask;
+  return ls_map_insert_u64(&scope->masks->of, ref, kept) ? ls_ok()
+                                                         : ls_out_of_memory();
+}
+
+static ls_status no_rule(const char *op) {
+  return LS_STATUS(LS_ABORTED, "%s has no rule for rows that are padding", op);
+}
+
+ls_status ls_mask_admit(const ls_lower_scope *scope, ls_node *node,
+                        ls_lower_function function) {
+  static const ls_lower_function with_rules[] = {
+      lower_copy,          lower_forward,
+      lower_dim_size,      lower_expand_reduce_mean,
+      lower_expand_sum_to, lower_custom_gradient,
+  };
+  if (scope->masks == NULL) return ls_ok();
+  bool has_padding = false;
+  for (uint32_t i = 0; i < node->num_inputs && !has_padding; ++i)
+    has_padding = ls_mask_of(scope, ls_lowered(scope, node->inputs[i])) != NULL;
+  if (!has_padding) return ls_ok();
+  for (size_t i = 0; i < LS_COUNT_OF(with_rules); ++i)
+    if (function == with_rules[i]) return ls_ok();
+  return no_rule(ls_node_info(node)->name);
+}
+
+// ---- Masking --------------------------------------------------------------
+// Whether each element is of a real row.
+static ls_status make_condition(ls_lower_scope *scope, ls_shape shape,
+                                const ls_mask *mask, const ls_node *origin,
+                                uint64_t *out_ref) {
+  const ls_size rows = {LS_SIZE_CONSTANT, shape.dim[0]};
+  const ls_attr attrs[] = {LS_OWN_SZ(SIZES, &rows, 1),
+                           LS_OWN_T(DTYPE, LS_DTYPE_I32), LS_OWN_I(AXIS, 0)};
+  uint64_t operands[] = {0, mask->size};
+  ls_shape column = shape;
+  for (int32_t i = 1; i < shape.rank; ++i)
+    column.dim[i] = 1;
+  LS_RETURN_IF_ERROR(ls_lower_make(scope, LS_OP_IOTA, NULL, 0, attrs,
+                                   LS_COUNT_OF(attrs), origin, &operands[0]));
+  LS_RETURN_IF_ERROR(
+      ls_lower_make(scope, LS_OP_LESS, operands, 2, NULL, 0, origin, out_ref));
+  LS_RETURN_IF_ERROR(
+      ls_lower_reshape(scope, *out_ref, column, origin, out_ref));
+  return ls_lower_broadcast(scope, *out_ref, shape, origin, out_ref);
+}
+
+static ls_status make_masked(ls_lower_scope *scope, uint64_t ref,
+                             const ls_mask *mask, double filler,
+                             const ls_node *origin, uint64_t *out_ref) {
+  const ls_type type = ls_lowered_type(scope, ref);
+  uint64_t operands[] = {0, ref, 0};
+  LS_RETURN_IF_ERROR(
+      make_condition(scope, type.shape, mask, origin, &operands[0]));
+  LS_RETURN_IF_ERROR(
+      ls_lower_scalar(scope, type.dtype, filler, origin, &operands[2]));
+  return ls_lower_make(scope, LS_OP_SELECT, operands, 3, NULL, 0, origin,
+                       out_ref);
+}
+
+// The value with `filler` in place of its padding.
+static ls_status masked(ls_lower_scope *scope, uint64_t ref,
+                        const ls_mask *mask, double filler,
+                        const ls_node *origin, uint64_t *out_ref) {
+  scope->masks->is_masking = true;
+  const ls_status status =
+      make_masked(scope, ref, mask, filler, origin, out_ref);
+  scope->masks->is_masking = false;
+  return status;
+}
+
+static ls_status make_rows(ls_lower_scope *scope, const ls_mask *mask,
+                           const ls_node *origin, uint64_t *out_rows) {
+  const ls_attr attr = LS_OWN_T(DTYPE, LS_DTYPE_I64);
+  return ls_lower_make(scope, LS_OP_CONVERT, &mask->size, 1, &attr, 1, origin,
+                       out_rows);
+}
+
+ls_status ls_mask_rows(ls_lower_scope *scope, const ls_mask *mask,
+                       const ls_node *origin, uint64_t *out_rows) {
+  scope->masks->is_masking = true;
+  const ls_status status = make_rows(scope, mask, origin, out_rows);
+  scope->masks->is_masking = false;
+  return status;
+}
+
+static ls_status make_one_over(ls_lower_scope *scope, const ls_mask *mask,
+                               int64_t others, ls_dtype dtype,
+                               const ls_node *origin, uint64_t *out_ref) {
+  uint64_t operands[2] = {0};
+  LS_RETURN_IF_ERROR(make_rows(scope, mask, origin, &operands[0]));
+  LS_RETURN_IF_ERROR(ls_lower_scalar(scope, LS_DTYPE_I64, (double)others,
+                                     origin, &operands[1]));
+  LS_RETURN_IF_ERROR(ls_lower_make(scope, LS_OP_MUL, operands, 2, NULL, 0,
+                                   origin, &operands[1]));
+  const ls_attr attr = LS_OWN_T(DTYPE, dtype);
+  LS_RETURN_IF_ERROR(ls_lower_make(scope, LS_OP_CONVERT, &operands[1], 1, &attr,
+                                   1, origin, &operands[1]));
+  LS_RETURN_IF_ERROR(ls_lower_scalar(scope, dtype, 1, origin, &operands[0]));
+  return ls_lower_make(scope, LS_OP_DIV, operands, 2, NULL, 0, origin, out_ref);
+}
+
+ls_status ls_mask_one_over(ls_lower_scope *scope, const ls_mask *mask,
+                           int64_t others, ls_dtype dtype,
+                           const ls_node *origin, uint64_t *out_ref) {
+  scope->masks->is_masking = true;
+  const ls_status status =
+      make_one_over(scope, mask, others, dtype, origin, out_ref);
+  scope->masks->is_masking = false;
+  return status;
+}
+
+// ---- Sizes of operands ----------------------------------------------------
+ls_status ls_mask_begin_sizes(ls_lower_scope *scope, const ls_node *node) {
+  ls_masks *masks = scope->masks;
+  if (masks == NULL) return ls_ok();
+  const ls_attr *attr = ls_node_attr(node, LS_ATTR_ID_SIZES);
+  masks->has_sizes = true;
+  masks->infers = false;
+  masks->sized = NULL;
+  for (size_t i = 0; i < attr->as.sizes.count; ++i) {
+    const ls_size size = attr->as.sizes.items[i];
+    if (size.operand == LS_SIZE_CONSTANT) {
+      masks->infers |= i == 0 && size.value == LS_UNKNOWN_DIM;
+      continue;
+    }
+    const ls_mask *mask =
+        ls_mask_of(scope, ls_lowered(scope, node->inputs[size.operand]));
+    if (mask == NULL || size.value != 0) continue;
+    if (i != 0) return no_rule(ls_node_info(node)->name);
+    masks->sized = mask;
+  }
+  return ls_ok();
+}
+
+void ls_mask_end_sizes(ls_lower_scope *scope) {
+  if (scope->masks != NULL) scope->masks->has_sizes = false;
+}
+
+ls_status ls_mask_check_same(const ls_lower_scope *scope, uint64_t ref) {
+  const ls_masks *masks = scope->masks;
+  if (masks == NULL) return ls_ok();
+  const ls_mask *mask = ls_mask_of(scope, ref);
+  if (mask == NULL ? masks->sized == NULL
+                   : masks->sized != NULL || masks->infers)
+    return ls_ok();
+  return no_rule("a change of shape");
+}
+
+ls_status ls_mask_check_result(const ls_lower_scope *scope, uint64_t ref) {
+  return ls_mask_of(scope, ref) == NULL
+             ? ls_ok()
+             : no_rule("a result with a row for each "
+                       "example");
+}
+
+// ---- Rules ----------------------------------------------------------------
+typedef struct rule {
+  ls_lower_scope *scope;
+  const ls_op_spec *spec;
+  const uint64_t *inputs;
+  const ls_node *origin;
+  const ls_mask *mask;  // Of the operands that have one.
+} rule;
+
+static ls_status refuse(const rule *r) {
+  return no_rule(ls_op_table[r->spec->type].name);
+}
+
+static const ls_mask *mask_of(const rule *r, size_t i) {
+  return ls_mask_of(r->scope, r->inputs[i]);
+}
+
+static ls_shape shape_of(const rule *r, size_t i) {
+  return ls_lowered_type(r->scope, r->inputs[i]).shape;
+}
+
+// Whether all rows of an operand are one, repeated.
+static bool is_repeated(const rule *r, size_t i) {
+  const ls_node *node = ls_graph_node_of(r->scope->to, r->inputs[i]);
+  if (node->type != LS_OP_BROADCAST) return false;
+  const ls_shape from = ls_lowered_type(r->scope, node->inputs[0]).shape;
+  return from.rank < shape_of(r, i).rank || from.dim[0] == 1;
+}
+
+static ls_status elementwise(const rule *r) {
+  for (size_t i = 0; i < r->spec->num_inputs; ++i)
+    if (mask_of(r, i) == NULL && shape_of(r, i).rank != 0 && !is_repeated(r, i))
+      return refuse(r);
+  return ls_ok();
+}
+
+// Operands from `first` on to `end` have rows, others none.
+static ls_status rows_of(const rule *r, size_t first, size_t end,
+                         int32_t least_rank) {
+  for (size_t i = 0; i < r->spec->num_inputs; ++i)
+    if ((mask_of(r, i) != NULL) != (i >= first && i < end)) return refuse(r);
+  return shape_of(r, first).rank >= least_rank ? ls_ok() : refuse(r);
+}
+
+static bool reduces_rows(const rule *r) {
+  const ls_attr *axes =
+      ls_attr_find(r->spec->attrs, r->spec->num_attrs, LS_ATTR_ID_AXES);
+  for (size_t i = 0; i < axes->as.ints.count; ++i)
+    if (axes->as.ints.items[i] == 0) return true;
+  return false;
+}
+
+// Operands with `filler` for padding: the result has none.
+static ls_status take_masked(rule *r, double filler, const uint64_t **inputs) {
+  const size_t count = r->spec->num_inputs;
+  uint64_t *made =
+      ls_arena_new_array(&r->scope->to->arena, uint64_t, count + 1);
+  if (made == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(
+        masked(r->scope, r->inputs[i], r->mask, filler, r->origin, &made[i]));
+  *inputs = made;
+  r->mask = NULL;
+  return ls_ok();
+}
+
+static ls_status product(rule *r, const uint64_t **inputs) {
+  const ls_op_spec *spec = r->spec;
+  const bool a = mask_of(r, 0) != NULL, b = mask_of(r, 1) != NULL;
+  const bool turns_a =
+      ls_attr_int(spec->attrs, spec->num_attrs, LS_ATTR_ID_TRANSPOSE_A) != 0;
+  const bool turns_b =
+      ls_attr_int(spec->attrs, spec->num_attrs, LS_ATTR_ID_TRANSPOSE_B) != 0;
+  if (shape_of(r, 0).rank != 2 || shape_of(r, 1).rank != 2) return refuse(r);
+  if (a && !b && !turns_a) return rows_of(r, 0, 1, 2);
+  if (a && b && turns_a && !turns_b && spec->num_inputs == 2 &&
+      shape_of(r, 0).dim[0] <= LONG_SUM)
+    return take_masked(r, 0, inputs);
+  return refuse(r);
+}
+
+// What padding is to a reduction over rows: nothing.
+static ls_status reduction(rule *r, const uint64_t **inputs) {
+  const ls_dtype dtype = ls_lowered_type(r->scope, r->inputs[0]).dtype;
+  if (!reduces_rows(r)) return ls_ok();
+  if (r->spec->type == LS_OP_REDUCE_SUM) return take_masked(r, 0, inputs);
+  if (!ls_dtype_is_float(dtype)) return refuse(r);
+  if (r->spec->type == LS_OP_REDUCE_MAX)
+    return take_masked(r, -INFINITY, inputs);
+  return r->spec->type == LS_OP_REDUCE_MIN ? take_masked(r, INFINITY, inputs)
+                                           : refuse(r);
+}
+
+// What the op's sizes say of its rows.
+static ls_status sized(rule *r) {
+  const ls_masks *masks = r->scope->masks;
+  const ls_mask *from = r->spec->num_inputs == 0 ? NULL : mask_of(r, 0);
+  const ls_mask *wanted = masks->has_sizes ? masks->sized : NULL;
+  const ls_attr *sizes =
+      ls_attr_find(r->spec->attrs, r->spec->num_attrs, LS_ATTR_ID_SIZES);
+  const bool keeps = from != NULL && sizes->as.sizes.count > 0 &&
+                     sizes->as.sizes.items[0].value == shape_of(r, 0).dim[0];
+  switch (r->spec->type) {
+  case LS_OP_RESHAPE:
+    if (!keeps || (masks->has_sizes && wanted == NULL && !masks->infers))
+      return refuse(r);
+    return ls_ok();
+  case LS_OP_BROADCAST:
+    if (from == NULL) {
+      r->mask = wanted;
+      return ls_ok();
+    }
+    return keeps && (!masks->has_sizes || wanted != NULL) &&
+                   (int32_t)sizes->as.sizes.count == shape_of(r, 0).rank
+               ? ls_ok()
+               : refuse(r);
+  case LS_OP_IOTA:
+    r->mask = wanted;
+    return ls_ok();
+  default:
+    return refuse(r);
+  }
+}
+
+static ls_status by_rows(rule *r, const uint64_t **inputs) {
+  const unsigned traits = ls_op_table[r->spec->type].traits;
+  const size_t count = r->spec->num_inputs;
+  switch (traits & LS_OP_ALL_ROWS) {
+  case LS_OP_ROWS:
+    return rows_of(r, 0, count, 1);
+  case LS_OP_ROWS_OF_FIRST:
+    return rows_of(r, 0, 1, 1);
+  case LS_OP_ROWS_BUT_LAST:
+    return rows_of(r, 0, count - 1, 1);
+  case LS_OP_ROWS_OF_INDICES:
+    return ls_attr_int(r->spec->attrs, r->spec->num_attrs, LS_ATTR_ID_AXIS) == 0
+               ? rows_of(r, 1, 2, 1)
+               : refuse(r);
+  case LS_OP_ROWS_IF_KEPT:
+    return reduction(r, inputs);
+  case LS_OP_ROWS_OF_PRODUCT:
+    return product(r, inputs);
+  case LS_OP_LINES:
+    return rows_of(r, 0, count, 2);
+  case LS_OP_LINES_OF_FIRST:
+    return rows_of(r, 0, 1, 2);
+  default:
+    return refuse(r);
+  }
+}
+
+ls_status ls_mask_operands(ls_lower_scope *scope, const ls_op_spec *spec,
+                           const uint64_t **inputs, const ls_node *origin,
+                           const ls_mask **out_mask) {
+  rule r = {.scope = scope, .spec = spec, .inputs = *inputs, .origin = origin};
+  const unsigned traits = ls_op_table[spec->type].traits;
+  *out_mask = NULL;
+  if (scope->masks == NULL || scope->masks->is_masking) return ls_ok();
+  for (size_t i = 0; i < spec->num_inputs; ++i) {
+    const ls_mask *mask = mask_of(&r, i);
+    if (mask == NULL) continue;
+    if (r.mask != NULL && r.mask->source != mask->source) return refuse(&r);
+    r.mask = mask;
+  }
+  const bool is_sized = scope->masks->has_sizes && scope->masks->sized != NULL;
+  if (r.mask == NULL && !is_sized) return ls_ok();
+  if (traits & (LS_OP_RANDOM | LS_OP_EFFECT | LS_OP_ON_HOST | LS_OP_MERGE |
+                LS_OP_REGIONS))
+    return refuse(&r);
+  ls_status status = ls_ok();
+  if (traits & LS_OP_SIZED)
+    status = sized(&r);
+  else if (traits & LS_OP_ELEMENTWISE)
+    status = elementwise(&r);
+  else
+    status = by_rows(&r, inputs);
+  *out_mask = r.mask;
+  return status;
+}
+
+ls_status ls_mask_results(ls_lower_scope *scope, const ls_node *made,
+                          bool is_new, const ls_mask *mask) {
+  if (scope->masks == NULL) return ls_ok();
+  for (unsigned i = 0; i < made->num_outputs; ++i) {
+    const ls_mask *has = ls_mask_of(scope, ls_ref(made->id, i));
+    // The same node for what has padding and what has none.
+    if (!is_new && ((has == NULL) != (mask == NULL) ||
+                    (has != NULL && has->source != mask->source)))
+      return no_rule(ls_node_info(made)->name);
+    if (is_new && mask != NULL)
+      LS_RETURN_IF_ERROR(ls_mask_set(scope, ls_ref(made->id, i), mask));
+  }
+  return ls_ok();
+}
