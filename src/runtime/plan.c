@@ -100,6 +100,7 @@ static ls_status tell_compiled(ls_plan *plan, const ls_lower_request *all,
     const ls_attr attr = {
         .name = LS_MARK_TOLD, .kind = LS_ATTR_ARRAY, .as.array = told};
     const ls_status status = ls_node_set_attr(gathered, node, &attr);
+    plan->tells_failure |= ((const ls_bytes *)ls_array_data(told))->size > 0;
     ls_array_release(told);
     LS_RETURN_IF_ERROR(status);
   }
@@ -142,6 +143,7 @@ ls_status ls_plan_create(const ls_lower_request *request, ls_store *store,
 
 // ---- Running ---------------------------------------------------------------
 bool ls_plan_fits(const ls_plan *plan) {
+  if (plan->tells_failure) return false;
   for (size_t i = 0; i < plan->num_parts; ++i)
     if (!ls_compiled_fits(plan->parts[i], plan->store)) return false;
   return true;

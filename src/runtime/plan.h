@@ -17,6 +17,7 @@ typedef struct ls_plan {
   ls_result_map results;
   uint32_t *feeds;  // Of each input; NULL: input i is feed i.
   size_t num_feeds;
+  bool tells_failure;  // Of a compilation, which may go well another time.
 } ls_plan;
 
 typedef struct ls_precompiled ls_precompiled;  // See precompiled.h.

@@ -25,6 +25,7 @@ struct ls_feed_call {
   // Of who tries, or has found it waiting and has withdrawn the waiter.
   uint64_t closings;       // Seen so far; see wait_for_tuple.
   bool has_tuples;         // Of INFEED_READY: its result.
+  bool has_yielded;        // Of enqueues: all is put, others have gone on.
   ls_nest *tuples;         // Taken; of enqueues the first is to be put.
   ls_pod_passing passing;  // What goes wrong with that.
   size_t most_tuples;

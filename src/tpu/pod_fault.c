@@ -13,8 +13,7 @@ struct ls_planned_fault {
   bool happened;
 };
 
-// ---- Planning
-// ----------------------------------------------------------------
+// ---- Planning --------------------------------------------------------------
 static ls_status check_fault(const ls_pod *pod, const ls_pod_fault *fault) {
   if ((unsigned)fault->kind >= LS_POD_FAULT_KINDS)
     return ls_invalid_argument("there is no kind %d of fault",

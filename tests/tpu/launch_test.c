@@ -17,8 +17,7 @@
 #include "support/pod_runs.h"
 #include "tpu/pod_fault.h"
 
-// ---- A clock that nobody waits for, and the last warning
-// ---------------------
+// ---- A clock that nobody waits for, and the last warning -------------------
 static int64_t now;
 static char warning[256];
 static int64_t look(void *user) {
@@ -48,8 +47,7 @@ static void inject(ls_pod *pod, ls_pod_fault fault) {
   expect_ok(ls_pod_inject(pod, &fault));
 }
 
-// ---- Ways to run a computation
-// -----------------------------------------------
+// ---- Ways to run a computation ---------------------------------------------
 static ls_nest count_up(ls_nest args, void *user) {
   const ls_tensor one = ls_scalar(LS_DTYPE_F32, 1);
   (void)args;
@@ -138,8 +136,7 @@ static void in_all_ways(void (*check)(pod_runs *f, counting *c)) {
   }
 }
 
-// ---- Beginning
-// ---------------------------------------------------------------
+// ---- Beginning -------------------------------------------------------------
 static void lose_a_host(pod_runs *f, counting *c) {
   inject(f->pod, (ls_pod_fault){.kind = LS_POD_HOST_PREEMPTED, .at_step = 2});
   expect_ok(count_once(f, c));
@@ -192,8 +189,7 @@ static void other_cores_do_not_matter(void **state) {
   pod_runs_end(&f);
 }
 
-// ---- Compiling
-// ---------------------------------------------------------------
+// ---- Compiling -------------------------------------------------------------
 static void fail_to_compile(pod_runs *f, counting *c) {
   inject(f->pod,
          (ls_pod_fault){.kind = LS_POD_COMPILE_FAILS, .text = "no registers"});
@@ -254,8 +250,58 @@ static void a_system_that_was_shut_down_runs_nothing(void **state) {
   }
 }
 
-// ---- Memory
-// ------------------------------------------------------------------
+// What is told of how it compiles is what would fail a run: its code and text,
+// as a serialized {1: code, 2: message}.
+static void a_compilation_that_fails_is_told(void **state) {
+  (void)state;
+  LS_SPEC("O114");
+  static const struct {
+    ls_pod_fault fault;
+    int code;
+    const char *part;
+  } rows[] = {
+      {{.kind = LS_POD_COMPILE_FAILS, .text = "no registers"},
+       LS_INVALID_ARGUMENT,
+       "no registers"},
+      {{.kind = LS_POD_MEMORY_SHORT, .bytes = 3},
+       LS_RESOURCE_EXHAUSTED,
+       "which has 3; its largest values: 4 of variable 'count'"},
+  };
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
+    pod_runs f = begin(2, 2);
+    counting c = {.replicas = 4};
+    ls_tensor told = {0};
+    {
+      LS_GRAPH_SCOPE(f.graph);
+      make_variable(&c);
+      const ls_nest inputs = computation_inputs(c.replicas);
+      expect_ok(ls_split_compile_and_replicate(count_up, c.variable, inputs,
+                                               NULL, &told, &c.fetch));
+      ls_nest_release(inputs);
+      pod_runs_do(&f, ls_nest_op(ls_variable_initializer(c.variable)));
+    }
+    inject(f.pod, rows[i].fault);
+    pod_runs_do(&f, ls_leaf(told));
+    const ls_bytes *bytes = ls_array_data(ls_nest_as_array(f.results));
+    char text[1024] = {0};
+    assert_in_range(bytes->size, 5, sizeof(text) - 1);
+    memcpy(text, bytes->data, bytes->size);
+    assert_int_equal(text[0], 8);
+    assert_int_equal(text[1], rows[i].code);
+    expect_contains(text + 3, rows[i].part);
+    assert_true(counted_so_far(&f, &c) == 0);
+    ls_pod_heal(f.pod);
+    pod_runs_do(&f, ls_leaf(told));
+    bytes = ls_array_data(ls_nest_as_array(f.results));
+    assert_int_equal(bytes->size, 0);
+    expect_ok(count_once(&f, &c));
+    assert_true(counted_so_far(&f, &c) == 1);
+    counting_end(&c);
+    pod_runs_end(&f);
+  }
+}
+
+// ---- Memory ----------------------------------------------------------------
 enum { ROWS = 1000 };  // Of 4 bytes.
 
 static ls_nest scale(ls_nest args, void *user) {
@@ -353,8 +399,7 @@ static void cores_have_the_memory_that_a_resolver_says(void **state) {
   counted_end(&c);
 }
 
-// ---- Whose system
-// ------------------------------------------------------------
+// ---- Whose system ----------------------------------------------------------
 static ls_nest one(ls_nest args, void *user) {
   (void)args, (void)user;
   return LS_LIST(ls_leaf(ls_scalar(LS_DTYPE_F32, 1)));
@@ -401,8 +446,7 @@ static void a_strategy_passes_the_doors_of_its_own_system(void **state) {
   counted_end(&c);
 }
 
-// ---- Time
-// --------------------------------------------------------------------
+// ---- Time ------------------------------------------------------------------
 static int64_t stamped;
 static ls_status stamp(ls_host_call *call) {
   stamped = now;
@@ -455,8 +499,7 @@ static void who_is_late_can_be_cancelled(void **state) {
   pod_runs_end(&f);
 }
 
-// ---- Beginning anew
-// ----------------------------------------------------------
+// ---- Beginning anew --------------------------------------------------------
 typedef struct waiting {
   pod_runs *runs;
   ls_nest fetch;
@@ -509,8 +552,7 @@ static void a_run_does_not_go_on_in_another_system(void **state) {
   }
 }
 
-// ---- Health
-// ------------------------------------------------------------------
+// ---- Health ----------------------------------------------------------------
 enum { SECOND = 1000 * 1000 * 1000 };
 
 static void hosts_say_how_they_are(void **state) {
@@ -579,8 +621,7 @@ a_host_that_is_shut_down_is_gone_until_the_next_beginning(void **state) {
   pod_runs_end(&f);
 }
 
-// ---- Memory that there is not
-// --------------------------------------------------
+// ---- Memory that there is not ----------------------------------------------
 static ls_status play(void *user) {
   (void)user;
   const ls_pod_shape shape = {.mesh = {1, 2, 1, 1}, .hosts = 1};
@@ -630,6 +671,7 @@ int main(void) {
       cmocka_unit_test(a_computation_can_fail_to_compile),
       cmocka_unit_test(a_system_that_begins_anew_has_programs_compiled_anew),
       cmocka_unit_test(a_system_that_was_shut_down_runs_nothing),
+      cmocka_unit_test(a_compilation_that_fails_is_told),
       cmocka_unit_test(what_does_not_fit_a_core_does_not_compile),
       cmocka_unit_test(cores_have_the_memory_that_a_resolver_says),
       cmocka_unit_test(a_strategy_passes_the_doors_of_its_own_system),

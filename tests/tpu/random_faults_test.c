@@ -28,8 +28,7 @@
 
 enum { FEW = 40, WIDE = 3, MOST_HOSTS = 4, MOST_CORES = 8 };
 
-// ---- What is drawn
-// -----------------------------------------------------------
+// ---- What is drawn ---------------------------------------------------------
 typedef enum way { STRATEGY, SESSION, LOOP, BY_HAND, WAYS } way;
 static const char *const way_names[] = {"strategy", "session", "loop",
                                         "by hand"};
@@ -194,8 +193,7 @@ static void make_variables(trial *t) {
         variables[i]));
 }
 
-// ---- Steps of a strategy
-// -------------------------------------------------------
+// ---- Steps of a strategy ---------------------------------------------------
 static ls_nest strategy_step(ls_nest args, void *user) {
   const ls_tensor id = ls_convert(ls_replica_id(), LS_DTYPE_F32);
   return ls_leaf(train(user, wide_of(data_of(ls_nest_tensor(args, 0), id))));
@@ -211,8 +209,7 @@ static ls_status step_of_strategy(trial *t, int64_t step) {
   return status;
 }
 
-// ---- Steps in a session
-// --------------------------------------------------------
+// ---- Steps in a session ----------------------------------------------------
 static ls_nest session_step(ls_nest args, void *user) {
   return LS_LIST(ls_leaf(train(user, wide_of(ls_nest_tensor(args, 0)))));
 }
@@ -239,8 +236,7 @@ static ls_status step_in_session(trial *t, int64_t step) {
   return status;
 }
 
-// ---- Loops
-// -------------------------------------------------------------------
+// ---- Loops -----------------------------------------------------------------
 static ls_nest trip(ls_nest args, void *user) {
   trial *t = user;
   const ls_tensor x = ls_reshape(ls_nest_tensor(args, 1), LS_SCALAR);
@@ -368,8 +364,7 @@ static ls_status run_loop(trial *t, int64_t first, int64_t trips) {
   return status;
 }
 
-// ---- All of it
-// ---------------------------------------------------------------
+// ---- All of it -------------------------------------------------------------
 static void read_floats(const trial *t, ls_variable *variable, float *out) {
   ls_array *value = NULL;
   expect_ok(t->plan->way == STRATEGY
@@ -473,8 +468,7 @@ static ls_status go_on(trial *t, int64_t *done) {
   return status;
 }
 
-// ---- What must come of it
-// ------------------------------------------------------
+// ---- What must come of it --------------------------------------------------
 static ls_code code_of(ls_pod_fault_kind kind) {
   switch (kind) {
   case LS_POD_HOST_PREEMPTED:

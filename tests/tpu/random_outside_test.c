@@ -176,8 +176,7 @@ static void cases_give_the_same_bytes_outside(void **state) {
            all.trials, all.refused, all.outside);
 }
 
-// ---- Random programs
-// ---------------------------------------------------------
+// ---- Random programs -------------------------------------------------------
 static void random_programs_give_the_same_bytes_outside(void **state) {
   (void)state;
   LS_SPEC("O66");
@@ -217,8 +216,7 @@ static void random_programs_give_the_same_bytes_outside(void **state) {
            count, failed, compared, outside);
 }
 
-// ---- Clusters of gradients
-// ---------------------------------------------------
+// ---- Clusters of gradients -------------------------------------------------
 enum { MOST_VALUES = 24, MOST_CALLS = 3 };
 
 typedef struct drawing {
