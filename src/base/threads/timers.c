@@ -39,10 +39,11 @@ int64_t ls_timers_left(ls_runtime *runtime) {
 }
 
 bool ls_timers_skip(ls_runtime *runtime) {
+  enum { LOOK_NANOS = 20 * 1000 * 1000 };
   const int64_t left = ls_timers_left(runtime);
   if (left == INT64_MAX || runtime->clock.sleep == ls_clock_system()->sleep)
     return false;
-  ls_runtime_sleep(runtime, left);
+  ls_runtime_sleep(runtime, left < LOOK_NANOS ? left : LOOK_NANOS);
   return ls_timers_left(runtime) < left;
 }
 

@@ -28,8 +28,9 @@ bool ls_timer_clear(ls_runtime *runtime, ls_timer *timer);
 
 // Nanoseconds until the next one; INT64_MAX without one.
 int64_t ls_timers_left(ls_runtime *runtime);
-// Waits until the next one is due, if the runtime's clock is a caller's: then
-// nobody need wait for real. False: there is none, or that clock stands still.
+// Waits for the next one, for a moment, if the runtime's clock is a caller's:
+// then nobody need wait for real. False: there is none, or that clock stands
+// still.
 bool ls_timers_skip(ls_runtime *runtime);
 // Calls what is due, with no lock held.
 void ls_timers_call(ls_runtime *runtime);
