@@ -2,7 +2,6 @@
 //
 // How many threads there are while a pod trains: those that compute, whatever
 // the number of hosts, cores and loops.
-#include <dirent.h>
 #include <stdlib.h>
 
 #include "lockstep/flow.h"
@@ -10,23 +9,14 @@
 #include "lockstep/replicate.h"
 #include "lockstep/training_loop.h"
 #include "support/pod_runs.h"
+#include "support/thread_count.h"
 
 enum { STEPS = 20, MOST_HOSTS = 64 };
-
-static int count_threads(void) {
-  int count = 0;
-  DIR *folder = opendir("/proc/self/task");
-  assert_non_null(folder);
-  for (const struct dirent *it; (it = readdir(folder)) != NULL;)
-    count += it->d_name[0] != '.';
-  closedir(folder);
-  return count;
-}
 
 // Looked at in each trip.
 static int most_threads;
 static ls_status look_around(ls_host_call *call) {
-  const int count = count_threads();
+  const int count = thread_count();
   if (count > most_threads) most_threads = count;
   ls_host_done(call, ls_ok());
   return ls_ok();
@@ -86,7 +76,7 @@ static ls_nest feed(ls_nest values, void *user) {
 
 // The most threads that there were beside those before; T compute.
 static int threads_of(int hosts, int cores, int threads) {
-  const int before = count_threads();
+  const int before = thread_count();
   pod_runs f = pod_runs_begin(
       hosts, cores,
       (ls_runtime_options){.threads = threads, .stall_ms = 60000});
@@ -119,7 +109,7 @@ static int threads_of(int hosts, int cores, int threads) {
                      0) == STEPS * (STEPS - 1) / 2);
   ls_infeed_queue_release(queue);
   pod_runs_end(&f);
-  assert_int_equal(count_threads(), before);
+  assert_int_equal(thread_count(), before);
   assert_true(most_threads >= before);
   return most_threads - before;
 }

@@ -6,7 +6,6 @@
 //
 // A few in each run of the tests, more with LS_TEST_FAULTS=1000, from number
 // LS_TEST_SEED on.
-#include <dirent.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -23,6 +22,7 @@
 #include "lockstep/training_loop.h"
 #include "support/function.h"
 #include "support/pod_runs.h"
+#include "support/thread_count.h"
 #include "support/values.h"
 #include "tpu/pod_fault.h"
 
@@ -520,16 +520,6 @@ static void expect_cause(const plan *p, ls_status status) {
   expect_status(status, code_of(fault->kind), "");
 }
 
-static int count_threads(void) {
-  int count = 0;
-  DIR *folder = opendir("/proc/self/task");
-  assert_non_null(folder);
-  for (const struct dirent *it; (it = readdir(folder)) != NULL;)
-    count += it->d_name[0] != '.';
-  closedir(folder);
-  return count;
-}
-
 static values undisturbed(const plan *p) {
   trial t;
   int64_t done = 0;
@@ -591,13 +581,13 @@ static void whatever_goes_wrong_can_be_gone_on_from(void **state) {
              p.steps, p.chunk, (int)p.fault.kind, p.fault.host, p.fault.core,
              p.fault.at_step);
     if (getenv("LS_TEST_TELLS") != NULL) fprintf(stderr, "%s\n", what);
-    const int threads = count_threads();
+    const int threads = thread_count();
     const values wanted = undisturbed(&p);
     const bool has_failed = disturb(&p, &wanted);
     failed += has_failed;
     by_way[p.way] += has_failed;
-    if (count_threads() != threads)
-      fail_msg("%s: %d threads are left of %d", what, count_threads(), threads);
+    if (thread_count() != threads)
+      fail_msg("%s: %d threads are left of %d", what, thread_count(), threads);
   }
   if (tells)
     printf("%d faults, of which %d failed a run: strategy %d, session %d, loop "
