@@ -72,6 +72,7 @@
 #include "lockstep/topology.h"
 #include "lockstep/tpu_strategy.h"
 #include "lockstep/tpu_system.h"
+#include "lockstep/tpu_variable.h"
 #include "lockstep/trace.h"
 #include "lockstep/train.h"
 #include "lockstep/training_loop.h"

@@ -84,6 +84,9 @@ typedef struct ls_variable_options {
   size_t num_devices;
   // In a strategy: no distributed variable but a plain one, there.
   const char *single_device;
+  // In a strategy: no distributed variable but what the next creator out makes,
+  // which does not see this.
+  bool skip_mirrored;
   // What its value becomes after an optimizer has moved it: args is the value,
   // the result a tensor of the same type. Default: stays.
   ls_callback constraint;
@@ -149,7 +152,8 @@ LS_API ls_variable_aggregation
 ls_variable_aggregation_of(const ls_variable *variable);
 // The canonical name of its device, lent; "" when it has none. Of a distributed
 // variable: in a replica or update the device of that component, else of the
-// one on the current device, else of the first.
+// one on the current device, else of the first; in a computation of a TPU
+// strategy it is on none.
 LS_API const char *ls_variable_device(const ls_variable *variable);
 // Of a distributed variable, the container: how many components it has, and the
 // i-th, lent (NULL when there is none). 0 of any other.

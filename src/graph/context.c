@@ -66,10 +66,14 @@ void ls_scope_end(ls_scope *scope) {
   if (opened == context->refused) forget_refusal(context);
   if (opened->kind == LS_SCOPE_COLOCATE && opened->own.colocate.flow != NULL)
     ls_flow_leave_gradient(opened);
+  const struct ls_distribution *left =
+      opened->kind == LS_SCOPE_STRATEGY ? context->scoped.distribution : NULL;
   context->scoped = opened->before;
   if (opened->kind == LS_SCOPE_CACHING) ++context->caching_left;
   context->top = opened->outer;
   opened->kind = LS_SCOPE_CLOSED;
+  if (left != NULL && context->leave_strategy != NULL)
+    context->leave_strategy(left);
 }
 
 ls_status ls_scope_status(void) {

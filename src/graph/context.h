@@ -134,6 +134,8 @@ typedef struct ls_context {
       caching_left;               // Scopes of handle.c so far.
   uint64_t caching_scope;         // Of the last one: a number of its own.
   const ls_replica_hooks *hooks;  // NULL: they are ops of the current graph.
+  // Told of the strategy that was in force in a scope that was left.
+  void (*leave_strategy)(const struct ls_distribution *entry);
   // Of a replica's fiber. Else all 0.
   int32_t replicas;   // How many there are; 1 also in the trace of one alone.
   int32_t replica;    // Its id + 1.

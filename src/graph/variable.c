@@ -19,6 +19,7 @@ static void destroy_variable(ls_object *object) {
     ls_variable_release(variable->components[i]);
   }
   ls_release(variable->allocator, variable->components);
+  ls_release(variable->allocator, variable->own);
   ls_release(variable->allocator, variable->policy);
   for (size_t i = 0; i < variable->num_targets; ++i)
     ls_variable_release(variable->targets[i]);

@@ -14,6 +14,9 @@ extern const ls_object_type ls_variable_object_type;
 typedef struct ls_variable_rules ls_variable_rules;
 struct ls_variable_rules {
   const char *class_name;
+  // Of strategies whose replicas are replicated computations (flow.h): in one
+  // all accesses are of the replica's own, through its handle.
+  bool replicates;
   ls_tensor (*read)(ls_variable *container);
   ls_tensor (*as_tensor)(ls_variable *container);
   ls_tensor (*write)(ls_variable *container, uint16_t op, ls_tensor value);
@@ -28,6 +31,11 @@ struct ls_variable_rules {
   ls_status (*share_saved)(ls_variable *container, const ls_array *value,
                            ls_array **out_share);
 };
+
+// Who keeps the first values of variables that get them later, all at once.
+typedef struct ls_late_values {
+  ls_status (*initialize)(struct ls_late_values *self);
+} ls_late_values;
 
 struct ls_variable {
   ls_object object;
@@ -56,6 +64,7 @@ struct ls_variable {
   const ls_variable_rules *rules;
   ls_variable **components;
   size_t num_components;
+  size_t *own;  // Which one is replica r's. NULL: number r.
   ls_variable *container;
   uint64_t family;  // The id of its container, even of one that has gone; else
                     // its own.
@@ -69,6 +78,9 @@ struct ls_variable {
   ls_slice_info *slice;  // NULL: none.
   uint64_t restored_from;  // The file that it started with and that has not
                            // been restored since (state/saved_file.c); or 0.
+  // Of one whose first value has not been stored, and of its components: before
+  // the first read or write it is. The strategy's, NULL: it is there.
+  ls_late_values *late;
   bool joining;  // Will be a component: a value of its own is not stored yet.
   bool is_dropped;  // Its ops went with the refused call that made it.
 };
@@ -78,6 +90,12 @@ struct ls_variable {
 void ls_beside_begin(ls_scope *scope, const ls_variable *variable);
 #define LS_BESIDE_SCOPE(variable) LS_SCOPE_(ls_beside_begin, variable)
 
+// The component of a container that is a replica's own.
+static inline ls_variable *ls_variable_own(const ls_variable *container,
+                                           size_t replica) {
+  return container
+      ->components[container->own == NULL ? replica : container->own[replica]];
+}
 // The plain variable that this one is where the thread is: of a container the
 // component of the replica or update, across replicas that on the current
 // device, else the first; of a handle what it stands for.
@@ -86,6 +104,11 @@ ls_variable *ls_variable_here(const ls_variable *variable);
 // nothing of components the first one, for a container and its packed handle;
 // else itself.
 ls_variable *ls_variable_meant(const ls_variable *variable);
+// Before a read or write: gives it its first value, with all that wait.
+static inline ls_status ls_variable_settle(const ls_variable *variable) {
+  ls_late_values *late = __atomic_load_n(&variable->late, __ATOMIC_ACQUIRE);
+  return late == NULL ? ls_ok() : late->initialize(late);
+}
 // Whether variables that are made here are a strategy's.
 bool ls_in_strategy_scope(void);
 // A variable without ops or value: what the parser and the maker use.

@@ -91,6 +91,13 @@ ls_status ls_variable_set_initializer(ls_variable *variable, ls_op op) {
 
 ls_tensor ls_variable_initial_value(const ls_variable *variable) {
   const ls_variable *here = ls_variable_here(variable);
+  if (here->num_components > 0)
+    return ls_make_failed(
+        "initial_value",
+        ls_failed_precondition("initial_value of variable '%s' in a replicated "
+                               "computation: only its components have one, "
+                               "which are not at hand there",
+                               variable->name));
   return here->graph != NULL
              ? here->initial_value
              : ls_make_failed("initial_value",

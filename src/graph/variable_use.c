@@ -28,6 +28,8 @@ ls_tensor ls_variable_read(ls_variable *variable) {
   variable = ls_variable_meant(variable);
   const ls_tensor given = ls_flow_read(variable);
   if (!ls_tensor_is_failed(given)) return given;
+  const ls_status status = ls_variable_settle(variable);
+  if (!ls_status_is_ok(status)) return ls_make_failed("read_variable", status);
   return variable->rules != NULL ? variable->rules->read(variable)
                                  : ls_variable_op(LS_OP_READ, variable, NULL);
 }
@@ -52,6 +54,8 @@ static ls_tensor write_any(uint16_t type, ls_variable *variable,
                            ls_tensor value, const char *what) {
   if (variable == NULL) return no_variable(what);
   variable = ls_variable_meant(variable);
+  const ls_status status = ls_variable_settle(variable);
+  if (!ls_status_is_ok(status)) return ls_make_failed(what, status);
   return variable->rules != NULL ? variable->rules->write(variable, type, value)
                                  : ls_variable_op(type, variable, &value);
 }

@@ -70,7 +70,7 @@ bool ls_lower_is_apart(const ls_lower_scope *scope,
 }
 
 static ls_status read_component(ls_lower_scope *scope,
-                                const ls_variable *component, int32_t index,
+                                const ls_variable *component, int32_t replica,
                                 uint64_t *out_ref) {
   const size_t replicas = component->container->num_components;
   uint64_t ref = 0;
@@ -84,20 +84,20 @@ static ls_status read_component(ls_lower_scope *scope,
   LS_RETURN_IF_ERROR(ls_lower_flatten(scope, ref, NULL, &ref));
   LS_RETURN_IF_ERROR(
       ls_lower_gather_all(scope, ref, rows, (int32_t)replicas, NULL, &ref));
-  LS_RETURN_IF_ERROR(ls_lower_elements(scope, ref, index * count,
-                                       (index + 1) * count, NULL, &ref));
+  LS_RETURN_IF_ERROR(ls_lower_elements(scope, ref, replica * count,
+                                       (replica + 1) * count, NULL, &ref));
   return ls_lower_reshape(scope, ref, shape, NULL, out_ref);
 }
 
 static ls_status write_component(ls_lower_scope *scope,
-                                 const ls_variable *component, int32_t index,
+                                 const ls_variable *component, int32_t replica,
                                  uint64_t ref) {
   uint64_t inputs[3] = {0, ref, 0}, ids[2] = {0};
   LS_RETURN_IF_ERROR(ls_lower_read(scope, component->container, &inputs[2]));
   LS_RETURN_IF_ERROR(
       ls_lower_make(scope, LS_OP_REPLICA_ID, NULL, 0, NULL, 0, NULL, &ids[0]));
   LS_RETURN_IF_ERROR(
-      ls_lower_scalar(scope, LS_DTYPE_I32, index, NULL, &ids[1]));
+      ls_lower_scalar(scope, LS_DTYPE_I32, replica, NULL, &ids[1]));
   LS_RETURN_IF_ERROR(
       ls_lower_make(scope, LS_OP_EQUAL, ids, 2, NULL, 0, NULL, &inputs[0]));
   LS_RETURN_IF_ERROR(
@@ -105,12 +105,12 @@ static ls_status write_component(ls_lower_scope *scope,
   return ls_lower_write(scope, component->container, ref);
 }
 
-static int32_t index_of(const ls_variable *component) {
-  const ls_variable *container = component->container;
-  size_t index = 0;
-  while (container->components[index] != component)
-    ++index;
-  return (int32_t)index;
+// Whose own it is.
+static int32_t replica_of(const ls_variable *component) {
+  size_t replica = 0;
+  while (ls_variable_own(component->container, replica) != component)
+    ++replica;
+  return (int32_t)replica;
 }
 
 // Also in a merge these are ops of the replicas.
@@ -120,7 +120,7 @@ ls_status ls_lower_read_own_component(ls_lower_scope *scope,
   const bool in_merge = scope->in_merge;
   scope->in_merge = false;
   const ls_status status =
-      read_component(scope, component, index_of(component), out_ref);
+      read_component(scope, component, replica_of(component), out_ref);
   scope->in_merge = in_merge;
   return status;
 }
@@ -131,7 +131,7 @@ ls_status ls_lower_write_own_component(ls_lower_scope *scope,
   const bool in_merge = scope->in_merge;
   scope->in_merge = false;
   const ls_status status =
-      write_component(scope, component, index_of(component), ref);
+      write_component(scope, component, replica_of(component), ref);
   scope->in_merge = in_merge;
   return status;
 }

@@ -332,8 +332,8 @@ static ls_status list_inputs(replicate *self) {
   for (size_t i = 0; i < self->own->count; ++i)
     for (size_t r = 0; r < self->replicas; ++r) {
       uint64_t ref = 0;
-      LS_RETURN_IF_ERROR(
-          ls_lower_read(f->scope, self->own->items[i]->components[r], &ref));
+      LS_RETURN_IF_ERROR(ls_lower_read(
+          f->scope, ls_variable_own(self->own->items[i], r), &ref));
       LS_RETURN_IF_ERROR(ls_ref_list_push(&f->inputs, ref));
     }
   return ls_ok();
@@ -374,7 +374,7 @@ static ls_status take_written(const replicate *self) {
       LS_RETURN_IF_ERROR(ls_lower_write(f->scope, f->written[i], refs[0]));
     for (size_t r = 0; at < self->num_gathered && r < self->replicas; ++r)
       LS_RETURN_IF_ERROR(
-          ls_lower_write(f->scope, f->written[i]->components[r], refs[r]));
+          ls_lower_write(f->scope, ls_variable_own(f->written[i], r), refs[r]));
   }
   return ls_ok();
 }

@@ -93,8 +93,12 @@ static ls_status read_container(ls_lower_scope *scope, ls_variable *container,
   LS_RETURN_IF_ERROR(read_components(scope, container, &refs, &differs));
   *out_ref = refs[0];
   if (!differs) return ls_ok();
-  if (count == (size_t)scope->replicas)
+  if (count == (size_t)scope->replicas) {
+    for (size_t r = 0; container->own != NULL && r < count; ++r)
+      LS_RETURN_IF_ERROR(
+          ls_lower_read(scope, ls_variable_own(container, r), &refs[r]));
     return ls_lower_take_own(scope, refs, NULL, out_ref);
+  }
   return ls_unimplemented("variable '%s' has a value for each of its %zu "
                           "replicas, and is read where "
                           "there are %d",

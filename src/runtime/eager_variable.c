@@ -98,6 +98,7 @@ ls_status ls_variable_value(ls_variable *variable, ls_array **out_array) {
                             "(ls_session_variable_value)",
                             variable->name, variable->graph->name);
   ls_runtime_state *state = NULL;
+  LS_RETURN_IF_ERROR(ls_variable_settle(variable));
   LS_RETURN_IF_ERROR(ls_runtime_state_get(variable->runtime, &state));
   if (variable->num_components > 0 &&
       (variable->synchronization == LS_SYNCHRONIZATION_ON_READ ||
@@ -111,6 +112,7 @@ ls_status ls_variable_set_value(ls_variable *variable, const ls_array *array) {
   LS_REQUIRE(array);
   ls_runtime_state *state = NULL;
   variable = ls_variable_meant(variable);
+  LS_RETURN_IF_ERROR(ls_variable_settle(variable));
   LS_RETURN_IF_ERROR(ls_runtime_state_get(variable->runtime, &state));
   return ls_store_write(state->store, variable, array);
 }

@@ -366,6 +366,17 @@ ls_status ls_store_read(ls_store *store, ls_variable *variable,
   return status;
 }
 
+ls_status ls_store_take(ls_store *store, ls_variable *variable,
+                        ls_array **out_array) {
+  one use;
+  LS_RETURN_IF_ERROR(enter(store, variable, true, &use));
+  const ls_status status = read_value(store, variable, out_array);
+  if (ls_status_is_ok(status))
+    set(store, &find(store, variable)->written, false);
+  leave(store, &use);
+  return status;
+}
+
 ls_status ls_store_read_count(ls_store *store, const ls_variable *variable,
                               int64_t *out_value) {
   *out_value = 0;

@@ -109,6 +109,9 @@ ls_status ls_store_read(ls_store *store, ls_variable *variable,
 //   LS_FAILED_PRECONDITION  it is no scalar of i64 or i32.
 ls_status ls_store_read_count(ls_store *store, const ls_variable *variable,
                               int64_t *out_value);
+// Takes the value out: there is none then, as before the first write.
+ls_status ls_store_take(ls_store *store, ls_variable *variable,
+                        ls_array **out_array);
 //   LS_INVALID_ARGUMENT  another dtype or shape.
 ls_status ls_store_write(ls_store *store, ls_variable *variable,
                          const ls_array *array);

@@ -80,6 +80,12 @@ static ls_status replace_control(ls_tpu_context *self, ls_op_spec *spec,
 static ls_status admit(ls_flow *flow, ls_op_spec *spec, ls_arena *memory) {
   ls_op *ops = ls_arena_new_array(memory, ls_op, spec->num_control + 1);
   if (ops == NULL) return ls_out_of_memory();
+  ls_variable *variable = ls_tpu_handled_variable(spec->attrs, spec->num_attrs);
+  if (variable != NULL) {
+    ls_op handle;
+    LS_RETURN_IF_ERROR(
+        ls_tpu_context_handle((ls_tpu_context *)flow, variable, &handle));
+  }
   return replace_control((ls_tpu_context *)flow, spec, ops);
 }
 
@@ -127,6 +133,13 @@ static ls_status mark(ls_flow *flow, ls_op op) {
     LS_RETURN_IF_ERROR(set_mark(op, LS_MARK_REPLICATE, self->name));
     if (self->outside != NULL)
       LS_RETURN_IF_ERROR(set_mark(op, LS_MARK_OUTSIDE, self->outside));
+  }
+  const ls_node *node = ls_graph_node(op.graph, op.id);
+  ls_variable *variable = ls_tpu_handled_variable(node->attrs, node->num_attrs);
+  if (variable != NULL) {
+    ls_op handle;
+    LS_RETURN_IF_ERROR(ls_tpu_context_handle(self, variable, &handle));
+    LS_RETURN_IF_ERROR(set_mark(op, LS_MARK_HANDLE, ls_op_name(handle)));
   }
   LS_RETURN_IF_ERROR(note_op(self, op));
   if (self->num_replicas > 1 || mark_of(op, LS_MARK_OUTSIDE) == NULL) {
@@ -294,6 +307,7 @@ void ls_tpu_context_deinit(ls_tpu_context *self) {
   ls_release(self->allocator, self->host_compute_cores);
   ls_release(self->allocator, self->unsupported);
   ls_release(self->allocator, self->waits);
+  ls_release(self->allocator, self->handles);
 }
 
 void ls_tpu_context_enter(ls_scope *scope, ls_tpu_context *self) {

@@ -16,6 +16,12 @@
 // The uid of a call of gradients that has none.
 #define LS_NO_GRADIENT_UID "__unsupported__"
 
+// The replicated handle of a variable of a TPU strategy.
+typedef struct ls_tpu_handle {
+  const ls_variable *variable;
+  ls_op op;
+} ls_tpu_handle;
+
 typedef struct ls_tpu_context {
   ls_flow flow;
   ls_allocator *allocator;
@@ -46,6 +52,8 @@ typedef struct ls_tpu_context {
   size_t num_unsupported, unsupported_capacity;
   ls_op *waits;  // What all of it waits for, which has no value.
   size_t num_waits, waits_capacity;
+  ls_tpu_handle *handles;  // One a variable that it uses.
+  size_t num_handles, handles_capacity;
 } ls_tpu_context;
 
 // A context of the current graph. The pivot may be no op yet.
@@ -69,6 +77,17 @@ ls_status ls_tpu_context_enter_gradient(ls_tpu_context *context, ls_op op,
                                         const char *uid);
 ls_status ls_tpu_context_exit_gradient(ls_tpu_context *context, ls_op op,
                                        const char *uid);
+
+// The handle of a variable in the computation: an op around it,
+// "<name>/handle", that is made once. Ops of the variable name it in
+// LS_MARK_HANDLE. See variable_handles.c.
+//   LS_INVALID_ARGUMENT  no copy is on a core of some replica: names it.
+ls_status ls_tpu_context_handle(ls_tpu_context *context, ls_variable *variable,
+                                ls_op *out_op);
+#define LS_MARK_HANDLE "_handle"
+// Of an op that is being made: the variable whose handle it goes through; NULL:
+// none.
+ls_variable *ls_tpu_handled_variable(const ls_attr *attrs, size_t count);
 
 // Logs what was collected that no core runs.
 void ls_tpu_context_report(const ls_tpu_context *context);

@@ -109,6 +109,7 @@ static ls_status place(ls_tpu_strategy *self, const char *name) {
   LS_RETURN_IF_ERROR(place_replicas(self));
   if (self->assignment == NULL) LS_RETURN_IF_ERROR(assign_all(self));
   self->base.no_cpu = NULL;
+  ls_tpu_late_init(self);
   LS_RETURN_IF_ERROR(ls_strategy_set_label(&self->base, name));
   LS_RETURN_IF_ERROR(ls_tpu_strategy_host(&self->base, &self->host));
   ls_cross_device *ops = NULL;
@@ -267,8 +268,9 @@ const ls_strategy_class ls_tpu_strategy_class = {
     .gathers_equal = true,
     .most_inputs = 200,
     .needs_static_shapes = true,
-    .classes = &ls_mirrored_classes,
-    .policies = &ls_mirrored_policies,
+    .beside_components = true,
+    .classes = &ls_tpu_classes,
+    .policies = &ls_tpu_policies,
     .check_run = ls_tpu_class_check_run,
     .run = ls_tpu_class_run,
     .call_each = ls_tpu_class_call_each,
@@ -278,6 +280,8 @@ const ls_strategy_class ls_tpu_strategy_class = {
     .broadcast_to = ls_tpu_class_broadcast_to,
     .gather = ls_tpu_class_gather,
     .fetch = ls_mirrored_fetch,
+    .adopt = ls_tpu_class_adopt,
+    .leave = ls_tpu_class_leave,
     .update = ls_tpu_class_update,
     .update_non_slot = ls_tpu_class_update_non_slot,
     .map = ls_mirrored_map,

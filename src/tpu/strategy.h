@@ -20,6 +20,18 @@ typedef struct ls_tpu_flavour {
   bool has_logical_devices;
 } ls_tpu_flavour;
 
+// First values that wait: lazy_variables.c. Guarded by the strategy's lock.
+typedef struct ls_tpu_late_value {
+  ls_variable *variable;
+  ls_array *value;
+} ls_tpu_late_value;
+typedef struct ls_tpu_late {
+  ls_late_values base;
+  struct ls_tpu_strategy *owner;
+  ls_tpu_late_value *items;
+  size_t count, capacity;
+} ls_tpu_late;
+
 typedef struct ls_tpu_strategy {
   ls_strategy base;
   const ls_tpu_flavour *flavour;
@@ -33,6 +45,7 @@ typedef struct ls_tpu_strategy {
   struct ls_tpu_steps *steps;    // Being built, see steps.c.
   bool spmd;  // Whether a replica's cores are one, where a run does not say.
   ls_device_name host;  // Of the first replica's first core.
+  ls_tpu_late late;
 } ls_tpu_strategy;
 
 // NULL: it is of another kind.
@@ -53,5 +66,14 @@ LS_MUST_USE ls_status ls_tpu_strategy_make(const ls_tpu_options *options,
 // What the class does, where it is not what mirrored strategies do.
 ls_status ls_tpu_class_run(ls_strategy *strategy, ls_crossing *crossing,
                            const ls_run_request *request, ls_nest *results);
+
+// Of its variables: variables.c, variable_handles.c, lazy_variables.c.
+extern const ls_variable_class_map ls_tpu_classes;
+extern const ls_variable_policy_map ls_tpu_policies;
+void ls_tpu_late_init(ls_tpu_strategy *strategy);
+ls_status ls_tpu_class_adopt(ls_strategy *strategy,
+                             const ls_variable_options *options,
+                             ls_variable *container);
+void ls_tpu_class_leave(ls_strategy *strategy);
 
 #endif  // LS_TPU_STRATEGY_H_

@@ -115,6 +115,11 @@ static void push_creator(strategy_entry *entry, ls_strategy *strategy) {
                          .is_strategy = !is_default(strategy)});
 }
 
+static void leave_strategy(const ls_distribution *entry) {
+  const ls_strategy_class *kind = entry->strategy->kind;
+  if (kind->leave != NULL) kind->leave(entry->strategy);
+}
+
 static void open_strategy(ls_scope *scope, ls_strategy *strategy) {
   const char *device = ls_context_current()->scoped.device;
   if (strategy->default_device != NULL && ls_graph_current() != NULL) {
@@ -126,6 +131,7 @@ static void open_strategy(ls_scope *scope, ls_strategy *strategy) {
     }
   }
   ls_context *context = ls_context_open(scope, LS_SCOPE_STRATEGY);
+  context->leave_strategy = leave_strategy;
   strategy_entry *entry = LS_SCOPE_ENTRY(strategy_entry, scope);
   entry->distribution = (ls_distribution){.strategy = strategy};
   ls_distribution_push(context, &entry->distribution);
@@ -262,6 +268,7 @@ static void drop_set(ls_context *context) {
     context->scoped.distribution = NULL;
     context->scoped.creators = set->in_force.creator.outer;
   }
+  leave_strategy(&set->in_force.distribution);
   ls_strategy_release(set->in_force.distribution.strategy);
   ls_release(set->allocator, set);
   this_thread()->set = NULL;

@@ -43,6 +43,8 @@ typedef struct ls_strategy_class {
   // Values and variables have a component for each replica, on its device.
   // Else there is one replica, for which they are what they are.
   bool distributes;
+  // Variables can be put beside a component of another one, as beside all.
+  bool beside_components;
   bool has_host_tables;  // A table made in its scope is one on each host.
   bool gathers_equal;    // What its replicas gather has one shape on all.
   // Of an add or a concatenation over components; 0: any number.
@@ -99,6 +101,11 @@ typedef struct ls_strategy_class {
                           const ls_input_request *request, ls_nest *out_value);
   // What a value is to others; NULL: itself.
   ls_nest (*value_container)(ls_nest leaf);
+  // After a container and its components have been made; NULL: nothing.
+  ls_status (*adopt)(ls_strategy *strategy, const ls_variable_options *options,
+                     ls_variable *container);
+  // After a scope of it was left; NULL: nothing.
+  void (*leave)(ls_strategy *strategy);
   // As ls_strategy_non_slot_devices.
   ls_status (*non_slot_devices)(const ls_strategy *strategy,
                                 ls_variable *const *variables,

@@ -8,9 +8,11 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
+#include "distribute/cross_device/cross_device.h"
 #include "distribute/replicas/call.h"
 #include "distribute/replicas/context.h"
 #include "distribute/variables/update.h"
+#include "distribute/variables/variable.h"
 #include "graph/region.h"
 
 // ---- Devices ---------------------------------------------------------------
@@ -111,6 +113,12 @@ ls_status ls_distributed_get(ls_nest leaf, const char *device,
     *out_component = ls_nest_retain(leaf);
     return ls_ok();
   }
+  if (ls_is_distributed_variable(leaf) &&
+      ls_variable_is_replicated(leaf.as.ref))
+    return ls_unimplemented(
+        "a component of variable '%s' in a replicated computation, where it is "
+        "each replica's own: take it outside",
+        ls_variable_name(leaf.as.ref));
   const ls_distribution *entry = ls_distribution_current();
   const bool in_replica = entry != NULL && entry->replica != NULL;
   if (device == NULL && !in_replica && leaf.kind == LS_KIND_DISTRIBUTED &&
@@ -186,7 +194,14 @@ ls_status ls_distributed_as_tensor_of(ls_nest leaf, ls_dtype dtype,
   *out_tensor = ls_failed_tensor();
   ls_trial_begin(&trial);
   ls_status status = ls_distributed_as_tensor(leaf, &tensor);
-  if (ls_status_is_ok(status) && ls_tensor_dtype(tensor) != dtype)
+  const bool converts = ls_is_distributed_variable(leaf) &&
+                        ls_variable_is_replicated(leaf.as.ref);
+  const bool differs =
+      ls_status_is_ok(status) && ls_tensor_dtype(tensor) != dtype;
+  if (differs && converts) {
+    tensor = ls_convert(tensor, dtype);
+    status = ls_made_status(tensor);
+  } else if (differs)
     status = ls_invalid_argument("a value of type %s is used as %s",
                                  ls_dtype_name(ls_tensor_dtype(tensor)),
                                  ls_dtype_name(dtype));

@@ -10,6 +10,7 @@
 #include "base/runtime_internal.h"
 #include "distribute/replicas/context.h"
 #include "distribute/variables/update.h"
+#include "graph/flow.h"
 #include "graph/region.h"
 
 ls_strategy *ls_variable_strategy(const ls_variable *variable) {
@@ -89,24 +90,52 @@ static size_t find_component(const ls_variable *container, const char *device) {
   return i;
 }
 
-// That of a replica: on the device that is meant here, else on the first of its
-// devices that has one.
-static size_t find_of_replica(const ls_variable *container,
-                              const ls_strategy *strategy, int32_t replica) {
+// Mostly components are in the order of the replicas.
+static size_t find_of_replica(const ls_variable *container, size_t replica,
+                              const char *device) {
   const size_t count = container->num_components;
-  size_t index =
-      find_component(container, ls_strategy_device_here(strategy, replica));
-  for (int32_t k = 0; k < strategy->num_columns && index == count; ++k)
-    index = find_component(container,
-                           ls_strategy_column_device(strategy, k, replica));
-  return index;
+  const char *own =
+      replica < count ? container->components[replica]->device : NULL;
+  return own != NULL && strcmp(own, device) == 0
+             ? replica
+             : find_component(container, device);
+}
+
+ls_status ls_variable_own_index(const ls_variable *container, int32_t replica,
+                                size_t *out_index) {
+  const ls_strategy *strategy = ls_strategy_of(container);
+  const size_t count = container->num_components;
+  // On the device that is meant here, else on the first that has one.
+  const char *device = ls_strategy_device_here(strategy, replica);
+  *out_index = find_of_replica(container, (size_t)replica, device);
+  for (int32_t k = 0; k < strategy->num_columns && *out_index == count; ++k)
+    *out_index =
+        find_of_replica(container, (size_t)replica,
+                        ls_strategy_column_device(strategy, k, replica));
+  return *out_index < count
+             ? ls_ok()
+             : ls_invalid_argument("variable '%s' has no component on '%s', "
+                                   "the device of replica %d",
+                                   container->name, device, replica);
+}
+
+bool ls_variable_is_replicated(const ls_variable *variable) {
+  return variable->num_components > 0 && variable->rules->replicates &&
+         !ls_context_current()->scoped.primaries_only &&
+         ls_flow_replicated() != NULL;
 }
 
 ls_status ls_place_of(const ls_variable *container, bool foreign,
                       ls_place *out_place) {
   const ls_strategy *strategy = ls_strategy_of(container);
   const ls_distribution *entry = ls_distribution_current();
+  const bool is_replicated = ls_variable_is_replicated(container);
   *out_place = (ls_place){.kind = LS_PLACE_CROSS};
+  if (is_replicated) {
+    out_place->kind = LS_PLACE_TRACE;
+    out_place->entered = true;
+    out_place->count = ls_context_replicas();
+  }
   if (entry == NULL || !entry->strategy->kind->distributes) return ls_ok();
   out_place->entered = true;
   if (entry->strategy != strategy)
@@ -116,16 +145,19 @@ ls_status ls_place_of(const ls_variable *container, bool foreign,
   const size_t count = container->num_components;
   if (entry->replica != NULL) {
     out_place->replica = entry->replica;
+    out_place->count = entry->replica->count;
+    if (is_replicated) return ls_ok();
     out_place->kind =
         entry->replica->graph != NULL ? LS_PLACE_TRACE : LS_PLACE_REPLICA;
-    const int32_t id = entry->replica->id;
-    out_place->index = find_of_replica(container, strategy, id);
-    if (out_place->index == count)
-      return ls_invalid_argument("variable '%s' has no component on '%s', the "
-                                 "device of replica %d",
-                                 container->name,
-                                 ls_strategy_device(strategy, id), id);
-  } else if (entry->is_update) {
+    return ls_variable_own_index(container, entry->replica->id,
+                                 &out_place->index);
+  }
+  if (is_replicated && !entry->is_update) {
+    for (; entry != NULL; entry = entry->outer)
+      out_place->in_merge |= entry->replica != NULL;
+    return ls_ok();
+  }
+  if (entry->is_update) {
     out_place->kind = LS_PLACE_UPDATE;
     out_place->index = find_component(container, entry->update_device);
     if (out_place->index == count) out_place->index = (size_t)entry->update_id;
@@ -150,6 +182,8 @@ size_t ls_component_here(const ls_variable *container) {
 
 ls_variable *ls_container_here(const ls_variable *container) {
   ls_place place;
+  if (ls_variable_is_replicated(container))
+    return (ls_variable *)(uintptr_t)container;
   const ls_status status = ls_place_of(container, true, &place);
   // Elsewhere, and without a strategy in force, it is the first.
   size_t index = 0;
@@ -163,6 +197,7 @@ ls_variable *ls_container_here(const ls_variable *container) {
 
 static bool is_across(const ls_variable *variable) {
   return ls_variable_meant(variable)->num_components > 0 &&
+         !ls_variable_is_replicated(variable) &&
          ls_in_cross_replica_context() && !ls_update_replica_id().set;
 }
 
@@ -185,7 +220,7 @@ ls_status ls_variable_as_reference(ls_variable *variable,
   LS_REQUIRE(out_reference);
   *out_reference = NULL;
   variable = ls_variable_meant(variable);
-  if (variable->num_components > 0)
+  if (variable->num_components > 0 && !ls_variable_is_replicated(variable))
     return ls_invalid_argument(
         "distributed variable '%s' cannot be converted to a reference; use its "
         "value, read_value (ls_variable_read)",
@@ -195,8 +230,10 @@ ls_status ls_variable_as_reference(ls_variable *variable,
 }
 
 ls_op_description ls_variable_op_description(const ls_variable *variable) {
-  const ls_variable *of = is_across(variable) ? variable->components[0]
-                                              : ls_variable_here(variable);
+  const bool by_first = is_across(variable) || (variable->num_components > 0 &&
+                                                variable->rules->replicates);
+  const ls_variable *of =
+      by_first ? variable->components[0] : ls_variable_here(variable);
   return (ls_op_description){of->name, "variable", of->graph};
 }
 

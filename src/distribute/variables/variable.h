@@ -22,6 +22,9 @@ typedef struct ls_place {
   ls_place_kind kind;
   bool entered;  // A strategy is in force; else the default state.
   size_t index;
+  int32_t count;  // In a replica or its trace: of how many.
+  bool in_merge;  // In a computation: what is given there is one for all.
+  // NULL also in a computation that a strategy has not begun.
   ls_replica *replica;
 } ls_place;
 
@@ -32,6 +35,13 @@ static inline ls_strategy *ls_strategy_of(const ls_variable *container) {
 // another strategy will do, too.
 ls_status ls_place_of(const ls_variable *container, bool foreign,
                       ls_place *out_place);
+// Which component is a replica's own: that on its device.
+//   LS_INVALID_ARGUMENT  none is: names the replica.
+ls_status ls_variable_own_index(const ls_variable *container, int32_t replica,
+                                size_t *out_index);
+// Whether the thread is in a replicated computation, in which the variable is
+// the replica's own.
+bool ls_variable_is_replicated(const ls_variable *variable);
 // Across replicas: the component on the current device, else the first.
 size_t ls_component_here(const ls_variable *container);
 const char *ls_aggregation_name(ls_variable_aggregation aggregation);

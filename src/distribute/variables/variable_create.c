@@ -315,6 +315,31 @@ static void take_components(ls_component_list *list, ls_variable *container) {
   *list = (ls_component_list){.allocator = list->allocator};
 }
 
+// Notes whose own each component is, where they do not lie in the order of the
+// replicas. Those of which some replica has none are nobody's.
+static ls_status note_own(ls_variable *container) {
+  const ls_strategy *strategy = ls_strategy_of(container);
+  const size_t count = container->num_components;
+  bool in_order = true, is_whole = count == (size_t)strategy->num_replicas;
+  size_t *own = ls_new_array(container->allocator, size_t, count);
+  bool *taken = ls_new_array(container->allocator, bool, count);
+  const bool has_room = own != NULL && taken != NULL;
+  for (size_t r = 0; has_room && is_whole && r < count; ++r) {
+    const ls_status status =
+        ls_variable_own_index(container, (int32_t)r, &own[r]);
+    is_whole = ls_status_is_ok(status) && !taken[own[r]];
+    ls_status_free(status);
+    if (is_whole) taken[own[r]] = true;
+    in_order = in_order && own[r] == r;
+  }
+  ls_release(container->allocator, taken);
+  if (has_room && is_whole && !in_order)
+    container->own = own;
+  else
+    ls_release(container->allocator, own);
+  return has_room ? ls_ok() : ls_out_of_memory();
+}
+
 static ls_status make_container(const ls_variable_recipe *recipe,
                                 const ls_variable_options *options, nature is,
                                 ls_component_list *components,
@@ -331,6 +356,9 @@ static ls_status make_container(const ls_variable_recipe *recipe,
   ls_status status = set_nature(recipe, options, is, container);
   if (ls_status_is_ok(status)) {
     take_components(components, container);
+    status = note_own(container);
+  }
+  if (ls_status_is_ok(status)) {
     {
       LS_INIT_SCOPE;
       // Components of which each was stored by itself stay so.
@@ -342,6 +370,9 @@ static ls_status make_container(const ls_variable_recipe *recipe,
       if (ls_status_is_ok(status) && recipe->strategy->packs_variables &&
           container->graph == NULL)
         status = ls_variable_pack(container);
+      if (ls_status_is_ok(status) && recipe->strategy->kind->adopt != NULL)
+        status =
+            recipe->strategy->kind->adopt(recipe->strategy, options, container);
     }
   }
   if (ls_status_is_ok(status))
@@ -457,5 +488,10 @@ ls_status ls_strategy_create_variable(const ls_creator *next,
   *out_variable = NULL;
   if (current == NULL) return ls_out_of_memory();
   if (current != strategy) return ls_mixing_error(current, strategy);
+  if (options->skip_mirrored) {
+    ls_variable_options plain = *options;
+    plain.skip_mirrored = false;
+    return ls_creator_create(next, &plain, out_variable);
+  }
   return strategy->kind->create_variable(strategy, next, options, out_variable);
 }

@@ -86,8 +86,11 @@ void ls_sync_on_read_scope_begin(ls_scope *scope) {
   ls_context_open(scope, LS_SCOPE_SYNC_ON_READ)->scoped.sync_on_read = true;
 }
 
-static bool is_synchronized(const ls_place *place) {
+// In a computation each replica has its own, whatever the scope.
+static bool is_synchronized(const ls_variable *container,
+                            const ls_place *place) {
   return ls_context_current()->scoped.sync_on_read &&
+         !container->rules->replicates &&
          (place->kind == LS_PLACE_REPLICA || place->kind == LS_PLACE_TRACE);
 }
 
@@ -95,7 +98,8 @@ ls_tensor ls_use_on_read(ls_variable *container) {
   ls_place place;
   const ls_status status = ls_place_of(container, false, &place);
   if (!ls_status_is_ok(status)) return fail_read(status);
-  if (is_synchronized(&place)) return read_synchronized(container, &place);
+  if (is_synchronized(container, &place))
+    return read_synchronized(container, &place);
   return place.kind == LS_PLACE_CROSS ? read_aggregated(container)
                                       : read_here(container, &place);
 }
@@ -104,7 +108,7 @@ ls_tensor ls_read_on_read(ls_variable *container) {
   ls_place place;
   const ls_status status = ls_place_of(container, false, &place);
   if (!ls_status_is_ok(status)) return fail_read(status);
-  if (is_synchronized(&place))
+  if (is_synchronized(container, &place))
     return fail_read(ls_unimplemented(
         "read_value of '%s' in a variable_sync_on_read_context; use it as a "
         "tensor (ls_variable_as_tensor)",

@@ -125,7 +125,7 @@ static ls_status scatter_in_trace(const scattering *s, const ls_place *place,
     indices = ls_select(ls_broadcast_like(is_first, indices), indices,
                         ls_broadcast_like(ls_scalar_i64(dtype, -1), indices));
   }
-  if (place->replica->count > 1) {
+  if (place->count > 1) {
     indices = ls_all_gather(indices, 0);
     updates = ls_all_gather(updates, 0);
   }
@@ -136,15 +136,26 @@ static ls_status scatter_in_trace(const scattering *s, const ls_place *place,
   return ls_made_status(out_value->as.tensor);
 }
 
+// Of computations: in one rows are written raw or not at all, elsewhere for
+// each aggregation.
+static bool is_refused(const scattering *s, const ls_place *place) {
+  const ls_variable_aggregation aggregation = s->variable->aggregation;
+  if (s->variable->rules->replicates)
+    return aggregation != LS_AGGREGATION_NONE &&
+           (place->kind == LS_PLACE_TRACE || place->kind == LS_PLACE_REPLICA);
+  return (s->op == LS_SCATTER_MIN || s->op == LS_SCATTER_MAX ||
+          s->op == LS_SCATTER_UPDATE) &&
+         (aggregation == LS_AGGREGATION_SUM ||
+          aggregation == LS_AGGREGATION_MEAN);
+}
+
 static ls_status scatter_any(const scattering *s, ls_tensor indices,
                              ls_tensor updates, ls_nest *out_value) {
   const ls_variable *variable = s->variable;
   const ls_variable_aggregation aggregation = variable->aggregation;
   ls_place place;
   LS_RETURN_IF_ERROR(ls_place_of(variable, false, &place));
-  if ((s->op == LS_SCATTER_MIN || s->op == LS_SCATTER_MAX ||
-       s->op == LS_SCATTER_UPDATE) &&
-      (aggregation == LS_AGGREGATION_SUM || aggregation == LS_AGGREGATION_MEAN))
+  if (is_refused(s, &place))
     return ls_unimplemented("scatter_%s of '%s', whose aggregation is %s",
                             ls_scatter_name(s->op), variable->name,
                             ls_aggregation_name(aggregation));

@@ -22,9 +22,15 @@ typedef struct said_entry {
 
 static ls_status check_in_force(const ls_strategy *strategy, const char *what) {
   if (strategy == NULL) return ls_invalid_argument("the strategy is NULL");
-  if (ls_strategy_current() == strategy) return ls_ok();
-  return ls_failed_precondition("%s of %s: it is not in force here, which is "
-                                "for its scope",
+  const ls_strategy *current = ls_strategy_current();
+  if (current == strategy) return ls_ok();
+  if (current == NULL) return ls_out_of_memory();
+  if (current->kind->distributes)
+    return ls_status_annotate(ls_mixing_error(current, strategy),
+                              "%s of %s: need to be inside scope", what,
+                              strategy->label);
+  return ls_failed_precondition("%s of %s: need to be inside scope, it is not "
+                                "in force here",
                                 what, strategy->label);
 }
 
@@ -138,13 +144,26 @@ static ls_status check_value(const ls_strategy *strategy, ls_nest with) {
   return status;
 }
 
+// Without a strategy's components any variable will do.
+static ls_status check_variable(const ls_strategy *strategy, ls_nest with) {
+  char text[200];
+  if (strategy->kind->distributes)
+    return strategy->kind->beside_components
+               ? ls_validate_colocate(with, strategy)
+               : ls_validate_colocate_distributed_variable(with, strategy);
+  return ls_nest_as_variable(with) != NULL
+             ? ls_ok()
+             : ls_invalid_argument("%s takes a variable, got %s", colocate,
+                                   ls_nest_print(with, text, sizeof(text)));
+}
+
 void ls_colocate_variables_scope_begin(ls_scope *scope, ls_strategy *strategy,
                                        ls_nest with) {
   ls_status status = check_in_force(strategy, colocate);
   if (ls_status_is_ok(status))
-    status = with.kind == LS_KIND_DISTRIBUTED
+    status = with.kind == LS_KIND_DISTRIBUTED && strategy->kind->distributes
                  ? check_value(strategy, with)
-                 : ls_validate_colocate(with, strategy);
+                 : check_variable(strategy, with);
   begin(scope, create_colocated, (said){.strategy = strategy, .with = with},
         status);
 }

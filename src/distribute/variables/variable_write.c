@@ -67,6 +67,9 @@ static ls_status write_one(const ls_writing *w, ls_variable *target,
     LS_DEVICE_SCOPE(device_of(target));
     status = ls_value_as_tensor(w->variable, value, &tensor);
     if (ls_status_is_ok(status)) {
+      if (ls_variable_is_replicated(target) &&
+          ls_tensor_dtype(tensor) != target->type.dtype)
+        tensor = ls_convert(tensor, target->type.dtype);
       made = write_op(w, target, tensor);
       status = finish_one(w, made, out_value);
     }
@@ -175,6 +178,10 @@ static ls_nest merge_write(ls_strategy *strategy, ls_nest args, void *user) {
 // replicated computation lies flat in its graph: its ops have a mark.
 static bool is_from_outside(const ls_replica *replica, ls_tensor tensor) {
   const ls_graph *graph = ls_graph_resolve(tensor.graph);
+  if (replica == NULL)  // A computation that no strategy has begun.
+    return graph->kind != LS_GRAPH_REGION &&
+           ls_node_mark(ls_graph_node_of(graph, tensor.ref),
+                        LS_MARK_REPLICATE) == NULL;
   if (graph == replica->graph && !graph->is_replica)
     return ls_node_mark(ls_graph_node_of(graph, tensor.ref),
                         LS_MARK_REPLICATE) == NULL;
@@ -184,20 +191,24 @@ static bool is_from_outside(const ls_replica *replica, ls_tensor tensor) {
 }
 
 // Whether what a replica gives is one value, the same on all.
-static bool is_one(const ls_replica *replica, ls_nest value) {
-  if (replica->count == 1) return true;
-  if (value.kind == LS_KIND_TENSOR)
-    return is_from_outside(replica, value.as.tensor);
-  return !ls_value_has_parts(value);
+static bool is_one(const ls_writing *w, const ls_place *place, ls_nest value) {
+  if (place->count == 1) return true;
+  const bool is_tensor = value.kind == LS_KIND_TENSOR;
+  // A computation makes no difference between tensors.
+  if (w->variable->rules->replicates)
+    return !is_tensor && value.kind != LS_KIND_VARIABLE;
+  return is_tensor ? is_from_outside(place->replica, value.as.tensor)
+                   : !ls_value_has_parts(value);
 }
 
 static ls_status write_in_trace(const ls_writing *w, const ls_place *place,
                                 ls_nest value, ls_nest *out_value) {
   const ls_variable *variable = w->variable;
   if (variable->aggregation == LS_AGGREGATION_NONE ||
-      variable->synchronization == LS_SYNCHRONIZATION_ON_READ)
+      variable->synchronization == LS_SYNCHRONIZATION_ON_READ ||
+      place->in_merge)
     return write_one(w, w->variable, value, out_value);
-  if (is_one(place->replica, value)) {
+  if (is_one(w, place, value)) {
     LS_RETURN_IF_ERROR(ls_write_check_one(w, value));
     return write_one(w, w->variable, value, out_value);
   }
@@ -220,8 +231,7 @@ static ls_status write_parts_in_trace(const ls_writing *w,
                                       const ls_place *place, ls_nest value,
                                       ls_nest *out_value) {
   ls_nest one = ls_none();
-  for (size_t i = 0;
-       place->replica->count > 1 && i < ls_distributed_count(value); ++i) {
+  for (size_t i = 0; place->count > 1 && i < ls_distributed_count(value); ++i) {
     const ls_nest part = ls_distributed_component(value, i);
     if (part.kind == LS_KIND_TENSOR &&
         !is_from_outside(place->replica, part.as.tensor))
@@ -382,6 +392,7 @@ ls_status ls_variable_write(ls_variable *variable, ls_write_op op,
     return ls_invalid_argument("a write needs a variable and an operation");
   variable = ls_variable_meant(variable);
   if (variable->num_targets > 0) variable = ls_variable_here(variable);
+  LS_RETURN_IF_ERROR(ls_variable_settle(variable));
   const ls_writing w = {variable, ops[op], options};
   return write_any(&w, value, out_value);
 }

@@ -187,7 +187,27 @@ ls_status infer_replica_broadcast(ls_infer *infer) { return infer_same(infer); }
 
 // ---- Replicated computations ------------------------------------------------
 // What is known of all replicas' values.
+// A variable's handle has no operands.
+static ls_status infer_handle(ls_infer *infer) {
+  ls_variable *variable = NULL;
+  LS_RETURN_IF_ERROR(ls_infer_variable(infer, &variable));
+  infer->out[0] = (ls_type){LS_DTYPE_RESOURCE, LS_SCALAR};
+  return infer->num_in == 0
+             ? ls_ok()
+             : ls_invalid_argument("%s: the handle of variable '%s' has no "
+                                   "operands, got %zu",
+                                   infer->op_name, ls_variable_name(variable),
+                                   infer->num_in);
+}
+
 ls_status infer_replicated_input(ls_infer *infer) {
+  if (ls_attr_find(infer->spec->attrs, infer->spec->num_attrs,
+                   LS_ATTR_ID_VARIABLE) != NULL)
+    return infer_handle(infer);
+  if (infer->num_in == 0)
+    return ls_invalid_argument("%s: a value for each replica, or a variable, "
+                               "is needed",
+                               infer->op_name);
   ls_type type = infer->in[0];
   for (size_t r = 1; r < infer->num_in; ++r) {
     const ls_type other = infer->in[r];

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Replicated handles: of each variable that a computation uses one op around
+// it, in which the copies of all replicas come together. The computation's ops
+// of the variable name it; that they work on the replica's own copy follows
+// from gathering, where the container stands for that.
+#include <stdio.h>
+
+#include "base/require.h"
+#include "base/runtime_internal.h"
+#include "distribute/variables/variable.h"
+#include "graph/make/make.h"
+#include "lockstep/tpu_variable.h"
+#include "tpu/context.h"
+#include "tpu/strategy.h"
+
+ls_variable *ls_tpu_handled_variable(const ls_attr *attrs, size_t count) {
+  const ls_attr *attr = ls_attr_find(attrs, count, LS_ATTR_ID_VARIABLE);
+  ls_variable *variable =
+      attr == NULL ? NULL : (ls_variable *)(uintptr_t)attr->as.object;
+  return variable != NULL && variable->num_components > 0 &&
+                 variable->rules->replicates
+             ? variable
+             : NULL;
+}
+
+// ---- Whose copy is where ---------------------------------------------------
+static bool is_on(const ls_variable *container, size_t index,
+                  const char *device) {
+  const char *at = container->components[index]->device;
+  return at != NULL && strcmp(at, device) == 0;
+}
+
+static ls_status core_of(const ls_device_assignment *assignment,
+                         const ls_tpu_strategy *strategy, int32_t replica,
+                         int32_t core, ls_device_name *out_name) {
+  ls_device_name name;
+  LS_RETURN_IF_ERROR(ls_device_assignment_device(assignment, replica, core,
+                                                 strategy->job, &name));
+  return ls_device_canonical(name.text, NULL, out_name);
+}
+
+// The first copy on any core of the replica, by an assignment that is not that
+// of the variable's strategy.
+static ls_status find_copy(const ls_device_assignment *assignment,
+                           const ls_variable *container, int32_t replica,
+                           size_t *out_index) {
+  const ls_tpu_strategy *strategy =
+      ls_tpu_strategy_of(ls_strategy_of(container));
+  const int32_t cores = ls_device_assignment_num_cores_per_replica(assignment);
+  for (int32_t k = 0; k < cores; ++k) {
+    ls_device_name name;
+    LS_RETURN_IF_ERROR(core_of(assignment, strategy, replica, k, &name));
+    for (size_t i = 0; i < container->num_components; ++i) {
+      *out_index = i;
+      if (is_on(container, i, name.text)) return ls_ok();
+    }
+  }
+  return ls_invalid_argument("variable '%s' has no component on any core of "
+                             "replica %d",
+                             container->name, replica);
+}
+
+// The copies in the order of the replicas, where there is an assignment.
+static ls_status order_copies(const ls_tpu_context *self,
+                              const ls_variable *container, int64_t *copies,
+                              size_t *out_count) {
+  *out_count = 0;
+  if (self->assignment == NULL) return ls_ok();
+  const ls_tpu_strategy *strategy =
+      ls_tpu_strategy_of(ls_strategy_of(container));
+  const bool is_own = self->assignment == strategy->assignment ||
+                      self->assignment == strategy->all_cores;
+  for (int32_t r = 0; r < self->num_replicas; ++r) {
+    size_t index = 0;
+    LS_RETURN_IF_ERROR(is_own
+                           ? ls_variable_own_index(container, r, &index)
+                           : find_copy(self->assignment, container, r, &index));
+    copies[r] = (int64_t)index;
+    const size_t own = container->own == NULL ? (size_t)r : container->own[r];
+    if (index != own)
+      return ls_unimplemented(
+          "variable '%s' in computation '%s', where replica %d is on the core "
+          "of copy %zu: in the strategy that made it that is another "
+          "replica's",
+          container->name, self->name, r, index);
+  }
+  *out_count = (size_t)self->num_replicas;
+  return ls_ok();
+}
+
+// ---- The op ----------------------------------------------------------------
+static ls_status add_op(const ls_tpu_context *self, ls_variable *variable,
+                        const int64_t *copies, size_t count, ls_op *out_op) {
+  const bool is_packed = variable->packed != NULL;
+  const ls_attr attrs[] = {
+      LS_OWN_O(VARIABLE, &variable->object),
+      {.name = "is_mirrored",
+       .kind = LS_ATTR_BOOL,
+       .as.i = variable->synchronization != LS_SYNCHRONIZATION_ON_READ},
+      {.name = "is_packed", .kind = LS_ATTR_BOOL, .as.i = is_packed},
+      {.name = "copies",
+       .kind = LS_ATTR_INTS,
+       .as.ints = {.items = copies, .count = count}}};
+  char name[LS_MAX_FULL_NAME + 2];
+  snprintf(name, sizeof(name), "%s/", variable->name);
+  ls_graph *graph =
+      self->pivot.id != 0 ? self->pivot.graph : ls_graph_current();
+  ls_scope scope = {0};
+  ls_context_enter_graph(&scope, graph);
+  {
+    LS_CONTROL_SCOPE(NULL, 0);
+    LS_NAME_SCOPE(name);
+    *out_op = ls_op_add(&(ls_op_spec){
+        .type = LS_OP_TPU_REPLICATED_INPUT,
+        .name = "handle",
+        .attrs = attrs,
+        .num_attrs = LS_COUNT_OF(attrs) - (count == 0 || is_packed ? 1 : 0)});
+  }
+  ls_scope_end(&scope);
+  return ls_op_is_failed(*out_op) ? ls_graph_error(graph) : ls_ok();
+}
+
+// It may have gone with a refused call that used it first.
+static bool is_there(const ls_tpu_handle *handle) {
+  const ls_node *node = ls_graph_node(handle->op.graph, handle->op.id);
+  return node != NULL && node->type == LS_OP_TPU_REPLICATED_INPUT &&
+         ls_tpu_handled_variable(node->attrs, node->num_attrs) ==
+             handle->variable;
+}
+
+ls_status ls_tpu_context_handle(ls_tpu_context *self, ls_variable *variable,
+                                ls_op *out_op) {
+  size_t at = 0;
+  while (at < self->num_handles && self->handles[at].variable != variable)
+    ++at;
+  if (at < self->num_handles && is_there(&self->handles[at])) {
+    *out_op = self->handles[at].op;
+    return ls_ok();
+  }
+  *out_op = (ls_op){0};
+  if (!ls_grow(self->allocator, &self->handles, &self->handles_capacity,
+               self->num_handles + 1, sizeof(*self->handles)))
+    return ls_out_of_memory();
+  int64_t *copies =
+      ls_new_array(self->allocator, int64_t, (size_t)self->num_replicas);
+  if (copies == NULL) return ls_out_of_memory();
+  size_t count = 0;
+  ls_status status = order_copies(self, variable, copies, &count);
+  if (ls_status_is_ok(status))
+    status = add_op(self, variable, copies, count, out_op);
+  ls_release(self->allocator, copies);
+  LS_RETURN_IF_ERROR(status);
+  self->handles[at] = (ls_tpu_handle){variable, *out_op};
+  if (at == self->num_handles) ++self->num_handles;
+  return ls_ok();
+}
+
+ls_status ls_tpu_variable_handle(ls_variable *variable, ls_op *out_op) {
+  LS_REQUIRE(variable);
+  LS_REQUIRE(out_op);
+  *out_op = (ls_op){0};
+  ls_tpu_context *context = ls_tpu_context_current();
+  if (variable->num_components == 0 || !variable->rules->replicates)
+    return ls_invalid_argument("variable '%s' is of no TPU strategy: it has no "
+                               "replicated handle",
+                               variable->name);
+  if (context == NULL)
+    return ls_failed_precondition(
+        "the replicated handle of variable '%s' outside of a computation: "
+        "there it is that of a component (ls_variable_handle)",
+        variable->name);
+  return ls_tpu_context_handle(context, variable, out_op);
+}

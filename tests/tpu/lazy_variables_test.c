@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Variables that get their first values together.
+#include "lockstep/handles.h"
+#include "lockstep/ops.h"
+#include "lockstep/regroup.h"
+#include "lockstep/variable_recipe.h"
+#include "support/function.h"
+#include "support/tpu_steps.h"
+#include "support/tpu_strategies.h"
+#include "support/values.h"
+
+static const double firsts[] = {3, 4};
+static int calls;
+
+static ls_nest first_value(ls_nest args, void *user) {
+  (void)args;
+  ++calls;
+  return ls_leaf(f32_of(*(const double *)user));
+}
+
+static ls_status make_lazy(int which, ls_variable **out_variable) {
+  return ls_variable_create(
+      &(ls_variable_options){.name = which == 0 ? "a" : "b",
+                             .dtype = LS_DTYPE_F32,
+                             .initializer = first_value,
+                             .initializer_user =
+                                 (void *)(uintptr_t)&firsts[which],
+                             .batch_initialization = true},
+      out_variable);
+}
+
+// Two variables that wait, and a scope of their strategy that is open.
+typedef struct waiting {
+  ls_strategy *s;
+  ls_scope scope;
+  ls_variable *a, *b;
+} waiting;
+
+static void waiting_open(waiting *w, int replicas) {
+  *w = (waiting){.s = tpu_strategy_of(replicas)};
+  expect_ok(ls_frame_begin());
+  calls = 0;
+  ls_strategy_scope_begin(&w->scope, w->s);
+  expect_ok(make_lazy(0, &w->a));
+  expect_ok(make_lazy(1, &w->b));
+  assert_string_equal(ls_variable_class_name(w->a),
+                      "TPULazyDistributedVariable");
+}
+
+static void waiting_close(waiting *w) {
+  ls_scope_end(&w->scope);
+  ls_variable_release(w->a);
+  ls_variable_release(w->b);
+  expect_ok(ls_frame_end(NULL));
+  ls_strategy_release(w->s);
+}
+
+static bool is_there(ls_variable *v) {
+  return item_of(ls_variable_is_initialized(v, NULL)) == 1;
+}
+
+static void expect_waits(const waiting *w) {
+  for (size_t i = 0; i < ls_variable_num_components(w->a); ++i) {
+    assert_false(is_there(ls_variable_component(w->a, i)));
+    assert_false(is_there(ls_variable_component(w->b, i)));
+  }
+  assert_false(is_there(w->a));
+}
+
+static void expect_there(const waiting *w, double a, double b) {
+  assert_true(is_there(w->a) && is_there(w->b));
+  for (size_t i = 0; i < ls_variable_num_components(w->a); ++i) {
+    assert_true(
+        item_of(ls_variable_as_tensor(ls_variable_component(w->a, i))) == a);
+    assert_true(
+        item_of(ls_variable_as_tensor(ls_variable_component(w->b, i))) == b);
+  }
+}
+
+static void they_wait_with_their_first_values(void **state) {
+  (void)state;
+  LS_SPEC("V147 V148");
+  for (int replicas = 1; replicas <= 3; ++replicas) {
+    waiting w;
+    waiting_open(&w, replicas);
+    assert_int_equal(calls, 2);
+    expect_waits(&w);
+    // Its value alone is not there, and does not come by being looked at.
+    expect_status(ls_tensor_status(ls_variable_as_tensor(w.b)),
+                  LS_FAILED_PRECONDITION, "'b'");
+    expect_waits(&w);
+    assert_true(item_of(ls_variable_read(w.b)) == 4);
+    expect_there(&w, 3, 4);
+    assert_int_equal(calls, 2);
+    // Those made later wait again.
+    ls_variable *late = NULL;
+    expect_ok(make_lazy(0, &late));
+    assert_false(is_there(late));
+    assert_true(item_of(ls_variable_read(w.a)) == 3);
+    assert_false(is_there(late));
+    ls_variable_release(late);
+    waiting_close(&w);
+  }
+}
+
+// What is done to a variable for the first time.
+static void read_it(ls_variable *v) { (void)ls_variable_read(v); }
+static void assign_it(ls_variable *v) { ls_variable_assign(v, f32_of(10)); }
+static void add_to_it(ls_variable *v) { ls_variable_assign_add(v, f32_of(10)); }
+static void take_from_it(ls_variable *v) {
+  ls_variable_assign_sub(v, f32_of(10));
+}
+static void write_it(ls_variable *v) {
+  ls_nest made = ls_none();
+  expect_ok(
+      ls_variable_write(v, LS_WRITE_ASSIGN, ls_nest_f64(10), NULL, &made));
+  ls_nest_release(made);
+}
+static void set_it(ls_variable *v) { set_variable(v, (double[]){10}); }
+static void take_its_value(ls_variable *v) {
+  double value = 0;
+  read_variable(v, &value, 1);
+  assert_true(value == 4);
+}
+
+static void the_first_use_of_one_gives_all_theirs(void **state) {
+  (void)state;
+  LS_SPEC("V148");
+  static const struct {
+    void (*use)(ls_variable *v);
+    double after;
+  } uses[] = {{read_it, 4},       {assign_it, 10}, {add_to_it, 14},
+              {take_from_it, -6}, {write_it, 10},  {set_it, 10},
+              {take_its_value, 4}};
+  for (size_t u = 0; u < sizeof(uses) / sizeof(*uses); ++u)
+    for (int of_part = 0; of_part < 2; ++of_part) {
+      waiting w;
+      waiting_open(&w, 2);
+      uses[u].use(of_part ? ls_variable_component(w.b, 1) : w.b);
+      if (!of_part) {
+        expect_there(&w, 3, uses[u].after);
+      } else {
+        expect_components(w.a, (double[]){3, 3}, 2);
+        expect_components(w.b, (double[]){4, uses[u].after}, 2);
+      }
+      waiting_close(&w);
+    }
+}
+
+static void so_does_the_end_of_a_scope(void **state) {
+  (void)state;
+  LS_SPEC("V148");
+  for (int again = 0; again < 2; ++again) {
+    waiting w;
+    waiting_open(&w, 2);
+    if (again) {
+      LS_STRATEGY_SCOPE(w.s);
+      expect_waits(&w);
+    } else {
+      ls_scope_end(&w.scope);
+    }
+    expect_there(&w, 3, 4);
+    waiting_close(&w);
+  }
+  // Also of what was put in force without one.
+  ls_strategy *s = tpu_strategy_of(2);
+  ls_variable *v = NULL;
+  expect_ok(ls_strategy_set_current(s));
+  expect_ok(make_lazy(1, &v));
+  expect_ok(ls_strategy_set_current(NULL));
+  expect_components(v, (double[]){4, 4}, 2);
+  ls_variable_release(v);
+  ls_strategy_release(s);
+}
+
+static ls_nest read_both(ls_nest args, void *user) {
+  (void)args;
+  const waiting *w = user;
+  return ls_leaf(ls_add(ls_variable_read(w->a), ls_variable_read(w->b)));
+}
+
+static void a_step_finds_their_values(void **state) {
+  (void)state;
+  LS_SPEC("V148");
+  waiting w;
+  waiting_open(&w, 2);
+  ls_function *f = function_of(read_both, &w);
+  ls_nest result = ls_none();
+  expect_ok(ls_strategy_run(w.s, ls_traced(f), ls_none(), &result));
+  assert_true(ls_nest_number(ls_distributed_component(result, 1)) == 7);
+  ls_nest_release(result);
+  ls_function_release(f);
+  expect_there(&w, 3, 4);
+  waiting_close(&w);
+}
+
+static void in_a_graph_they_have_initializers(void **state) {
+  (void)state;
+  LS_SPEC("V147");
+  ls_strategy *s = tpu_strategy_of(2);
+  computation c;
+  ls_variable *v = NULL;
+  computation_open(&c);
+  calls = 0;
+  {
+    LS_STRATEGY_SCOPE(s);
+    expect_ok(make_lazy(1, &v));
+  }
+  assert_int_equal(calls, 1);
+  expect_status(computation_run(&c, ls_leaf(ls_variable_read(v))),
+                LS_FAILED_PRECONDITION, "'b'");
+  computation_initialize(&c, v);
+  for (size_t i = 0; i < 2; ++i)
+    assert_true(computation_fetch(
+                    &c, ls_variable_read(ls_variable_component(v, i))) == 4);
+  ls_variable_release(v);
+  computation_close(&c);
+  ls_strategy_release(s);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(they_wait_with_their_first_values),
+      cmocka_unit_test(the_first_use_of_one_gives_all_theirs),
+      cmocka_unit_test(so_does_the_end_of_a_scope),
+      cmocka_unit_test(a_step_finds_their_values),
+      cmocka_unit_test(in_a_graph_they_have_initializers),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
