@@ -11,6 +11,7 @@
 #include "lockstep/tpu_variable.h"
 #include "support/computation.h"
 #include "support/function.h"
+#include "support/logical_strategies.h"
 #include "support/replicas.h"
 #include "support/spec.h"
 #include "support/tpu_steps.h"
@@ -181,6 +182,64 @@ static void loops_share_it(void **state) {
   }
 }
 
+// ---- In computations that no strategy has begun ----------------------------
+static ls_nest add_own(ls_nest args, void *user) {
+  const pair *p = user;
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  return LS_LIST(ls_leaf(ls_variable_assign_add(p->a, x)),
+                 ls_leaf(ls_variable_assign_add(p->b, x)));
+}
+
+static void any_computation_uses_the_replicas_own(void **state) {
+  (void)state;
+  LS_SPEC("T123 T124 T126 V143");
+  for (int in_scope = 0; in_scope < 2; ++in_scope) {
+    ls_strategy *s = tpu_strategy_of(2);
+    computation c;
+    computation_open(&c);
+    const pair p = {
+        variable_in(s, (variable_kind){.name = "a", .initial = 10}),
+        variable_in(s, (variable_kind){.name = "b",
+                                       .initial = 10,
+                                       .aggregation = LS_AGGREGATION_SUM})};
+    computation_initialize(&c, p.a);
+    computation_initialize(&c, p.b);
+    ls_device_assignment *cores = logical_assignment(2, 1);
+    const ls_nest inputs = computation_inputs(2);
+    {
+      LS_STRATEGY_SCOPE(in_scope ? s : ls_strategy_current());
+      expect_ok(ls_replicate(add_own, (void *)(uintptr_t)&p, inputs,
+                             &(ls_replicate_options){.assignment = cores},
+                             &c.outputs));
+    }
+    ls_nest_release(inputs);
+    ls_device_assignment_release(cores);
+    op_named(c.graph, "a/handle");
+    op_named(c.graph, "b/handle");
+    assert_true(computation_output(&c, 1, 0) == 12);
+    assert_true(computation_fetch(
+                    &c, ls_variable_read(ls_variable_component(p.a, 0))) == 11);
+    for (size_t r = 0; r < 2; ++r)
+      assert_true(computation_fetch(&c, ls_variable_read(ls_variable_component(
+                                            p.b, r))) == 13);
+    // The flat graph is read back from its text.
+    char *text = NULL, *again = NULL;
+    ls_graph *read = NULL;
+    expect_ok(ls_graph_print(c.graph, &text));
+    assert_non_null(strstr(text, "a/handle"));
+    expect_ok(ls_graph_parse(text, NULL, 0, &read));
+    expect_ok(ls_graph_print(read, &again));
+    assert_non_null(strstr(again, "a/handle"));
+    ls_graph_destroy(read);
+    ls_text_release(text);
+    ls_text_release(again);
+    ls_variable_release(p.a);
+    ls_variable_release(p.b);
+    computation_close(&c);
+    ls_strategy_release(s);
+  }
+}
+
 // ---- Copies in another order -----------------------------------------------
 static ls_nest write_own(ls_nest args, void *user) {
   const tpu_step *w = user;
@@ -297,6 +356,7 @@ int main(void) {
       cmocka_unit_test(elsewhere_it_is_a_components),
       cmocka_unit_test(equal_names_do_not_clash),
       cmocka_unit_test(loops_share_it),
+      cmocka_unit_test(any_computation_uses_the_replicas_own),
       cmocka_unit_test(a_replicas_copy_is_that_on_its_core),
       cmocka_unit_test(a_replica_without_a_copy_is_named),
       cmocka_unit_test(reads_have_gradients),
