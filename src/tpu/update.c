@@ -166,6 +166,7 @@ ls_status ls_tpu_class_update_non_slot(const ls_update_call *call,
   ls_status status = ls_update_check_args(call->args, false);
   {
     LS_DEVICE_SCOPE(ls_tpu_strategy_of(call->strategy)->host.text);
+    if (ls_status_is_ok(status)) status = ls_scope_status();
     if (ls_status_is_ok(status)) status = call_whole(call, NULL, &result);
   }
   if (ls_status_is_ok(status) && !call->group) {

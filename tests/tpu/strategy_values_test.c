@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "distribute/strategies/strategy.h"
+#include "lockstep/gradients.h"
 #include "lockstep/handles.h"
 #include "lockstep/ops.h"
 #include "lockstep/regroup.h"
@@ -754,6 +755,78 @@ static void the_first_replicas_value_is_broadcast(void **state) {
   ls_strategy_release(s);
 }
 
+// ---- Gradients -------------------------------------------------------------
+static ls_status mean_of(ls_strategy *s, ls_nest value, ls_nest *out) {
+  return ls_strategy_reduce_to(s, LS_REDUCE_MEAN, value, nowhere, out);
+}
+
+static ls_status first_of(ls_strategy *s, ls_nest value, ls_nest *out) {
+  return ls_strategy_broadcast_to(s, value, nowhere, out);
+}
+
+// d (r + 1) y / dx, y being what all have made of x.
+static ls_nest gradient_through(ls_nest args, void *user) {
+  const ls_nest made = merge(args, user);
+  if (ls_nest_is_failed(made)) return made;
+  const ls_tensor weight = ls_convert(
+      ls_add(ls_replica_id(), ls_scalar_i64(LS_DTYPE_I32, 1)), LS_DTYPE_F32);
+  const ls_nest xs = ls_nest_item(args, 0);
+  const ls_nest ys = ls_leaf(ls_mul(made.as.tensor, weight));
+  ls_nest gradient = ls_none();
+  const ls_status status = ls_gradients(&ys, 1, &xs, 1, NULL, &gradient);
+  return ls_status_is_ok(status) ? gradient : ls_fail(status);
+}
+
+static void gradients_are_means(tpu_run *run) {
+  const int n = replicas_of(run);
+  for (int r = 0; r < n; ++r)
+    assert_true(tpu_run_number(run, r, 0, 0) == tree_mean(counted, n));
+}
+
+static void the_first_ones_gradient_is_the_sum(tpu_run *run) {
+  const int n = replicas_of(run);
+  for (int r = 0; r < n; ++r)
+    assert_true(tpu_run_number(run, r, 0, 0) ==
+                (r == 0 ? tree_sum(counted, n) : 0));
+}
+
+static void gradients_pass_what_replicas_do_together(void **state) {
+  (void)state;
+  static const across mean = mean_of, first = first_of;
+  tpu_step step = {.fn = gradient_through,
+                   .user = (void *)(uintptr_t)&mean,
+                   .numbers = thirds};
+  tpu_run_all(&step, gradients_are_means);
+  step.user = (void *)(uintptr_t)&first;
+  tpu_run_all(&step, the_first_ones_gradient_is_the_sum);
+}
+
+// Everybody's values are gathered once for all, whoever asks for the first.
+static void a_broadcast_is_one_value_for_all(void **state) {
+  (void)state;
+  static const across first = first_of;
+  const tpu_step step = {.fn = merge,
+                         .user = (void *)(uintptr_t)&first,
+                         .numbers = thirds,
+                         .shape = LS_SHAPE(1)};
+  size_t sizes[2];
+  for (int i = 0; i < 2; ++i) {
+    ls_strategy *s = tpu_strategy_of(2 + 6 * i);
+    tpu_run run;
+    char *text = NULL;
+    expect_ok(tpu_run_begin(&run, TPU_TRACED, s, &step));
+    expect_ok(ls_function_print_lowered(run.function, &text));
+    expect_contains(text, "all_gather");
+    sizes[i] = 0;
+    for (const char *at = text; *at != '\0'; ++at)
+      sizes[i] += *at == '\n';
+    ls_text_release(text);
+    tpu_run_end(&run);
+    ls_strategy_release(s);
+  }
+  assert_int_equal(sizes[0] + 6, sizes[1]);  // A parameter each.
+}
+
 // ---- Local results ---------------------------------------------------------
 static void look_at_local_results(ls_strategy *s) {
   const int n = ls_strategy_num_replicas(s);
@@ -829,6 +902,8 @@ int main(void) {
       cmocka_unit_test(packed_components_have_their_order),
       cmocka_unit_test(results_go_where_they_shall_be),
       cmocka_unit_test(the_first_replicas_value_is_broadcast),
+      cmocka_unit_test(gradients_pass_what_replicas_do_together),
+      cmocka_unit_test(a_broadcast_is_one_value_for_all),
       cmocka_unit_test(local_results_are_components),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lockstep/eager.h"
 #include "lockstep/gradients.h"
 #include "lockstep/ops.h"
 #include "lockstep/slices.h"
@@ -423,6 +424,13 @@ static void replicas_gather_in_their_order(void **state) {
   for (int way = 0; way < NUM_TPU_WAYS; ++way)
     expect_status(gather_uneven(way, s), LS_INVALID_ARGUMENT,
                   "one shape on all");
+  // Under a tape replicas run op by op.
+  ls_tape *tape = NULL;
+  expect_ok(ls_tape_begin(&tape));
+  expect_status(gather_uneven(TPU_TRACED, s), LS_INVALID_ARGUMENT,
+                "on replica 1");
+  expect_ok(ls_tape_end(tape));
+  ls_tape_release(tape);
   ls_strategy_release(s);
 }
 
