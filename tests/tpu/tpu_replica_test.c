@@ -232,6 +232,21 @@ static ls_nest sum_alone(ls_nest args, void *user) {
                                ls_nest_item(args, 0));
 }
 
+static ls_nest meet_alone(ls_nest args, void *user) {
+  ls_replica *replica = ls_replica_context();
+  static const double weights[3] = {1, 2, 3};
+  ls_nest made = ls_replica_all_gather(replica, ls_nest_item(args, 0), 0);
+  (void)user;
+  expect_status(ls_nest_status(made), LS_FAILED_PRECONDITION,
+                "all_gather of 3 replicas");
+  ls_nest_release(made);
+  made = ls_replica_weighted_mean(replica, ls_nest_item(args, 0), weights, 3);
+  expect_status(ls_nest_status(made), LS_FAILED_PRECONDITION,
+                "weighted_mean of 3 replicas");
+  ls_nest_release(made);
+  return ls_none();
+}
+
 static ls_nest call_in_merge(ls_strategy *s, ls_nest args, void *user) {
   ls_nest made = ls_none();
   const ls_status status =
@@ -271,6 +286,9 @@ static void one_is_called_for_all(void **state) {
       expect_status(status, LS_INVALID_ARGUMENT, "SUM of");
     else
       expect_ok(status);
+    if (n > 1)
+      expect_ok(
+          ls_strategy_call_for_each_replica(s, meet_alone, args, NULL, &made));
     ls_nest_release(made);
     ls_nest_release(args);
     computation c;

@@ -4,6 +4,7 @@
 #include "base/values/half.h"
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/cross_device/within.h"
+#include "distribute/replicas/call.h"
 #include "distribute/replicas/context.h"
 #include "graph/make/make.h"
 #include "graph/same.h"
@@ -48,6 +49,8 @@ ls_nest ls_replica_weighted_mean(ls_replica *replica, ls_nest nest,
                                  const double *weights, size_t num_weights) {
   ls_status status = ls_replica_check(replica, "weighted_mean");
   weighting w = {.weights = weights, .count = num_weights};
+  if (ls_status_is_ok(status))
+    status = ls_replica_check_others(replica, "weighted_mean");
   if (ls_status_is_ok(status) && weights == NULL)
     status = ls_invalid_argument("the weights are NULL");
   if (ls_status_is_ok(status))

@@ -391,6 +391,14 @@ static bool has_no_others(const ls_replica *replica) {
   return replica->is_alone && ls_flow_replicated() == NULL;
 }
 
+ls_status ls_replica_check_others(const ls_replica *replica, const char *what) {
+  if (!has_no_others(replica) || replica->count == 1) return ls_ok();
+  return ls_failed_precondition(
+      "%s of %d replicas where one is called for all: it is for a run "
+      "(ls_strategy_run)",
+      what, replica->count);
+}
+
 static ls_nest reduce_alone(ls_strategy *strategy, ls_nest nest, void *user) {
   ls_nest made = ls_none();
   const ls_status status =
@@ -452,10 +460,7 @@ ls_nest ls_replica_all_gather(ls_replica *replica, ls_nest nest, int axis) {
   if (!ls_status_is_ok(status)) return ls_fail(status);
   if (ls_nest_has_slices(nest))
     return LS_FAIL(LS_UNIMPLEMENTED, "all_gather of IndexedSlices");
-  if (has_no_others(replica) && replica->count > 1)
-    return LS_FAIL(LS_FAILED_PRECONDITION,
-                   "all_gather of %d replicas where one is called for all: it "
-                   "is for a run (ls_strategy_run)",
-                   replica->count);
+  const ls_status others = ls_replica_check_others(replica, "all_gather");
+  if (!ls_status_is_ok(others)) return ls_fail(others);
   return ls_nest_map(nest, all_gather_leaf, &(gathering){axis, replica});
 }

@@ -24,6 +24,8 @@ ls_nest ls_merge_meeting(const ls_rounds *rounds, ls_nest args, ls_nest made);
 ls_status ls_merge_gradient(const ls_tensor *given, size_t num_given,
                             const ls_tensor *got, const ls_tensor *gradients,
                             size_t num_got, ls_tensor *out_gradients);
+// OK unless the replica is called for all where there is no computation.
+ls_status ls_replica_check_others(const ls_replica *replica, const char *what);
 // ls_all_reduce where replicas meet: by the strategy's table.
 ls_tensor ls_replica_table_reduce(ls_reduce_op op, ls_tensor x);
 // The merged part of all_reduce and all_gather: each leaf is one value a
