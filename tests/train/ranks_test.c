@@ -3,6 +3,7 @@
 // Ranks that train together save together: each writes its part of the same
 // files that one would write, at the same steps, and what goes wrong on one is
 // told on all.
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -252,6 +253,102 @@ static void a_run_in_rank_0s_folder_alone_goes_on(void **state) {
     crash_files_clear(&files[k]);
 }
 
+// ---- Hosts -----------------------------------------------------------------
+// A host's files are in a folder of its name.
+static const char *on_host(const char *host, const char *path,
+                           char place[256]) {
+  snprintf(place, 256, "%s/%s", host, path);
+  return place;
+}
+
+#define ON_HOST(call, ...)                                                     \
+  char place[256];                                                             \
+  return ls_file_system_system()->call(NULL, on_host(user, path, place),       \
+                                       ##__VA_ARGS__)
+
+static ls_status host_read(void *user, const char *path, size_t most,
+                           ls_allocator *allocator, char **out_data,
+                           size_t *out_size) {
+  ON_HOST(read, most, allocator, out_data, out_size);
+}
+static ls_status host_exists(void *user, const char *path, bool *out_exists) {
+  ON_HOST(exists, out_exists);
+}
+static ls_status host_write(void *user, const char *path, const void *data,
+                            size_t size) {
+  ON_HOST(write, data, size);
+}
+static ls_status host_append(void *user, const char *path, const void *data,
+                             size_t size) {
+  ON_HOST(append, data, size);
+}
+static ls_status host_make(void *user, const char *path) {
+  ON_HOST(make_directories);
+}
+static ls_status host_remove(void *user, const char *path) { ON_HOST(remove); }
+static ls_status host_open(void *user, const char *path, void **out_file,
+                           ls_file_info *out_info) {
+  ON_HOST(open, out_file, out_info);
+}
+static ls_status host_list(void *user, const char *path,
+                           ls_allocator *allocator, ls_file_entry **out_entries,
+                           size_t *out_count) {
+  ON_HOST(list, allocator, out_entries, out_count);
+}
+static ls_status host_create(void *user, const char *path, bool join,
+                             void **out_file) {
+  ON_HOST(create, join, out_file);
+}
+
+static ls_file_system files_of_host(const char *host) {
+  ls_file_system files = *ls_file_system_system();
+  files.read = host_read;
+  files.exists = host_exists;
+  files.write = host_write;
+  files.append = host_append;
+  files.make_directories = host_make;
+  files.remove = host_remove;
+  files.open = host_open;
+  files.list = host_list;
+  files.create = host_create;
+  files.lock = NULL;
+  files.unlock = NULL;
+  files.user = (void *)(uintptr_t)host;
+  return files;
+}
+
+// Ranks 2 and 3 have one folder, which is not that of ranks 0 and 1.
+static void ranks_of_another_host_go_on_side_by_side(void **state) {
+  (void)state;
+  ls_train_result result;
+  const ls_file_system *files = ls_file_system_system();
+  remove_folder("host-0/own");
+  for (int k = 0; k < MOST_RANKS; ++k)
+    systems[k] = files_of_host(k < 2 ? "host-0" : "host-1");
+  expect_ok(files->make_directories(NULL, "host-1"));
+  resumable r = {.folder = "own",
+                 .replicas = 4,
+                 .threads = 1,
+                 .ranks = 4,
+                 .rank_files = systems,
+                 .save_steps = 10,
+                 .stop_at = 17};
+  expect_ok(resumable_run(&r, &result));
+  r.stop_at = 0;
+  r.resume = true;
+  expect_ok(resumable_run(&r, &result));
+  assert_int_equal(result.steps, RESUMABLE_STEPS);
+  expect_ok(run((resumable){.replicas = 4}, "alone"));
+  expect_same_file("alone", "host-0/own", "model.safetensors");
+  // What was copied is gone.
+  ls_file_entry *entries = NULL;
+  size_t count = 0;
+  expect_ok(
+      files->list(NULL, "host-1", ls_allocator_system(), &entries, &count));
+  assert_int_equal(count, 0);
+  ls_release(ls_allocator_system(), entries);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_rank_writes_its_part_of_the_files_of_one),
@@ -260,6 +357,7 @@ int main(void) {
       cmocka_unit_test(what_one_cannot_write_ends_the_run_and_names_it),
       cmocka_unit_test(where_saves_may_fail_one_line_tells),
       cmocka_unit_test(a_run_in_rank_0s_folder_alone_goes_on),
+      cmocka_unit_test(ranks_of_another_host_go_on_side_by_side),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
