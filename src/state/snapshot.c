@@ -153,7 +153,8 @@ static ls_status lay_out(ls_snapshot *self, const ls_safetensors_note *notes,
     self->end = ls_snapshot_begin_of(self->size, part + 1, parts);
     status = make_room(self);
   }
-  if (ls_status_is_ok(status) && self->begin < header.size) {
+  if (ls_status_is_ok(status) && self->begin < header.size &&
+      self->begin < self->end) {
     const size_t left = header.size - self->begin;
     const size_t here = self->end - self->begin;
     memcpy(self->bytes, header.data + self->begin, left < here ? left : here);
