@@ -108,6 +108,11 @@ LS_API LS_MUST_USE ls_status ls_graph_take_error(ls_graph *graph);
 // The same, and the graph keeps it.
 LS_API LS_MUST_USE ls_status ls_graph_error(const ls_graph *graph);
 
+// From now on no op can be added to a build graph: makers fail with
+// LS_FAILED_PRECONDITION. Sessions run it as before.
+LS_API void ls_graph_freeze(ls_graph *graph);
+LS_API bool ls_graph_is_frozen(const ls_graph *graph);
+
 // Number of ops, and the i-th in order of creation.
 LS_API size_t ls_graph_num_ops(const ls_graph *graph);
 LS_API ls_op ls_graph_op(const ls_graph *graph, size_t index);

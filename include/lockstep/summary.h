@@ -46,6 +46,9 @@ LS_API void ls_summary_writer_set_every(ls_summary_writer *writer,
 LS_API void ls_summary_scope_begin(ls_scope *scope, ls_summary_writer *writer);
 #define LS_SUMMARY_SCOPE(writer) LS_SCOPE_(ls_summary_scope_begin, writer)
 
+// Where a build graph lists the summaries that are made in it.
+#define LS_COLLECTION_SUMMARIES "summaries"
+
 // Records a value of any numeric type and shape. Without a writer, and on other
 // replicas than 0, nothing is done: a failed op then, and no error.
 LS_PLACED ls_op ls_summary(const char *tag, ls_tensor value);

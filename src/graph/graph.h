@@ -148,6 +148,7 @@ struct ls_graph {
   size_t num_stubs, stubs_capacity;
   const void *owner;  // Function, replica: whoever traces it.
   ls_losses losses;
+  bool frozen;             // No op comes any more.
   bool trains;             // An optimizer's step is in it, at any depth.
   const char *unsaveable;  // See ls_graph_note_unsaveable. NULL: it can.
   uint32_t num_trials;     // Under way; see graph/trial.h.

@@ -163,7 +163,19 @@ static ls_status dress(addition *a, ls_node *node, const ls_op *outside,
                               : ls_flow_mark((ls_op){a->graph, node->id});
 }
 
+void ls_graph_freeze(ls_graph *graph) { graph->frozen = true; }
+
+bool ls_graph_is_frozen(const ls_graph *graph) { return graph->frozen; }
+
+static ls_status refuse_frozen(const ls_graph *graph) {
+  return ls_failed_precondition("graph '%s' is frozen: no op can be added to it "
+                                "any more (make it before the session, as in a "
+                                "hook's begin)",
+                                graph->name);
+}
+
 static ls_status append(addition *a, ls_node **out_node) {
+  if (a->graph->frozen) return refuse_frozen(a->graph);
   const ls_graph_rollback_point before = ls_graph_mark(a->graph);
   const ls_op *outside = NULL;
   size_t num_outside = 0;

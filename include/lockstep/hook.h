@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layer: train
+//
+// Hooks: what is done around the runs of a training, by who does not know what
+// the runs are: saving, stopping, counting, logging.
+//
+//   begin                 once, before the session: may add to the graph
+//   after_create_session  each time that there is a session whose variables
+//                         have values: again when one was lost
+//   session_lost          before another one is made in its place
+//   before_run            what else shall be run and fed
+//   after_run             with what came of it
+//   end                   once, when the loop ends without a failure
+//
+// Those of a list are called in its order. What a hook reads in the graph by an
+// op that it makes at its begin is what the run has made of it. A session with
+// hooks is a monitored
+// one (lockstep/monitored_session.h).
+//
+// Threads: a hook is used by one session at a time, and called by its thread.
+#ifndef LOCKSTEP_HOOK_H_
+#define LOCKSTEP_HOOK_H_
+
+#include "lockstep/checkpoint.h"
+#include "lockstep/events.h"
+#include "lockstep/session.h"
+#include "lockstep/summary.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// ---- Steps -----------------------------------------------------------------
+#define LS_COLLECTION_LOCAL_VARIABLES "local_variables"
+#define LS_COLLECTION_EVAL_STEP "eval_step"
+
+// Makes the variable 'global_step' of a build graph, an i64 scalar that begins
+// at 0, in the root name scope, in the collections "variables" and
+// "global_step". The graph has it; the result is lent.
+//   LS_FAILED_PRECONDITION  there is one.
+LS_API LS_MUST_USE ls_status ls_global_step_create(ls_graph *graph,
+                                                   ls_variable **out_step);
+// The one there is, lent.
+//   LS_FAILED_PRECONDITION  there is none, or several.
+LS_API LS_MUST_USE ls_status ls_global_step_get(ls_graph *graph,
+                                                ls_variable **out_step);
+// The variable 'eval_step', which counts batches of an evaluation, made if
+// there is none: an i64 scalar in "local_variables" and "eval_step". Lent.
+//   LS_FAILED_PRECONDITION  there are several.
+LS_API LS_MUST_USE ls_status ls_eval_step_get(ls_graph *graph,
+                                              ls_variable **out_step);
+
+// ---- Timers ----------------------------------------------------------------
+// Says when something is due: each so many steps, or seconds of the runtime's
+// clock; the first time asked, and never twice for a step.
+typedef struct ls_step_timer {
+  int64_t every_steps;  // One of the two. Default: never.
+  double every_seconds;
+  int64_t last_step;    // -1: never yet.
+  int64_t last_moment;  // Of the clock.
+} ls_step_timer;
+
+//   LS_INVALID_ARGUMENT  both are set, or less than 0.
+LS_API LS_MUST_USE ls_status ls_step_timer_begin(ls_step_timer *timer,
+                                                 ls_opt every_steps,
+                                                 ls_opt every_seconds);
+LS_API bool ls_step_timer_is_due(const ls_step_timer *timer, int64_t step);
+// It was done at `step`: whether it was before, and then how many seconds and
+// steps ago.
+LS_API bool ls_step_timer_done(ls_step_timer *timer, int64_t step,
+                               double *out_seconds, int64_t *out_steps);
+
+// ---- Hooks -----------------------------------------------------------------
+typedef struct ls_hook ls_hook;
+
+// Where a hook is called.
+typedef struct ls_run_context ls_run_context;
+LS_API ls_session *ls_run_context_session(const ls_run_context *context);
+LS_API ls_graph *ls_run_context_graph(const ls_run_context *context);
+// No run after this one.
+LS_API void ls_run_context_request_stop(ls_run_context *context);
+LS_API bool ls_run_context_stop_requested(const ls_run_context *context);
+// What the caller fetches in this run, lent.
+LS_API ls_nest ls_run_context_fetches(const ls_run_context *context);
+
+// What a hook adds to a run. All of it is the hook's, and stays until
+// after_run.
+typedef struct ls_run_wish {
+  ls_nest fetches;
+  const ls_feed *feeds;
+  size_t num_feeds;
+} ls_run_wish;
+
+// What one does; NULL: nothing. Names are those of the moments above.
+typedef struct ls_hook_options {
+  const char *name;  // For messages. Default "hook".
+  void *user;
+  ls_status (*begin)(void *user);
+  ls_status (*after_create_session)(void *user, ls_run_context *context);
+  // What goes on for the session ends, as threads and files that it has open.
+  void (*session_lost)(void *user);
+  ls_status (*before_run)(void *user, ls_run_context *context,
+                          ls_run_wish *wish);
+  // `results` is what the hook's own fetches gave, lent.
+  ls_status (*after_run)(void *user, ls_run_context *context, ls_nest results);
+  ls_status (*end)(void *user, ls_run_context *context);
+  void (*destroy)(void *user);
+} ls_hook_options;
+
+LS_API LS_MUST_USE ls_status ls_hook_create(const ls_hook_options *options,
+                                            ls_hook **out_hook);
+LS_API ls_hook *ls_hook_retain(ls_hook *hook);
+LS_API void ls_hook_release(ls_hook *hook);  // NULL is fine.
+LS_API const char *ls_hook_name(const ls_hook *hook);
+
+// ---- Ready-made ------------------------------------------------------------
+// Zero in a field of options means its default, everywhere.
+
+// Stops behind the run in which the global step comes to `last_step`, or to so
+// many steps more than the session began with. One of the two.
+LS_API LS_MUST_USE ls_status ls_stop_at_step_hook(ls_opt num_steps,
+                                                  ls_opt last_step,
+                                                  ls_hook **out_hook);
+
+// Told of saves.
+typedef struct ls_save_listener {
+  void *user;
+  ls_status (*begin)(void *user);
+  ls_status (*before_save)(void *user, ls_session *session, int64_t step);
+  // May ask for a stop.
+  ls_status (*after_save)(void *user, ls_session *session, int64_t step,
+                          bool *out_stop);
+  ls_status (*end)(void *user, ls_session *session, int64_t step);
+} ls_save_listener;
+
+typedef struct ls_saver_hook_options {
+  const char *folder;  // Required.
+  // What is saved. Default: the collection "variables".
+  ls_variable *const *variables;
+  size_t num_variables;
+  const ls_saveable *states;  // Lent.
+  size_t num_states;
+  ls_opt every_steps, every_seconds;  // One of the two. Default: 600 seconds.
+  ls_opt steps_per_run;               // Default 1.
+  ls_opt keep;                        // Default 5.
+  double keep_every_hours;            // Default: none.
+  ls_flag graph_text;  // The graph is written too, as graph.ls. Default on.
+  const ls_save_listener *listeners;  // Copied.
+  size_t num_listeners;
+} ls_saver_hook_options;
+// Saves checkpoints: once there is a session, when one is due, and at the end
+// if the last step was not saved.
+//   LS_INVALID_ARGUMENT  no folder; steps and seconds.
+LS_API LS_MUST_USE ls_status ls_saver_hook(const ls_saver_hook_options *options,
+                                           ls_hook **out_hook);
+// Listeners to a saver that is there already, as one of a list.
+//   LS_INVALID_ARGUMENT  no hook of the list saves.
+LS_API LS_MUST_USE ls_status ls_saver_hooks_add_listeners(
+    ls_hook *const *hooks, size_t num_hooks, const ls_save_listener *listeners,
+    size_t num_listeners);
+
+typedef struct ls_counter_hook_options {
+  ls_opt every_steps, every_seconds;  // One of the two. Default: 100 steps.
+  ls_opt steps_per_run;               // Default 1.
+  ls_event_writer *writer;            // Lent. Default: only the log hears it.
+  double batch_size;  // Examples a second are told too. Default: they are not.
+} ls_counter_hook_options;
+// Steps a second, as "global_step/sec".
+LS_API LS_MUST_USE ls_status
+ls_counter_hook(const ls_counter_hook_options *options, ls_hook **out_hook);
+
+typedef struct ls_log_hook_options {
+  const char *const *names;  // What the values are called; as many.
+  const ls_tensor *values;
+  size_t num_values;
+  ls_opt every_steps, every_seconds;  // Runs; at most one of the two.
+  bool at_end;                        // Also, or only, at the end.
+  // The line, instead of "name = value, name = value (s sec)".
+  void (*format)(void *user, const char *const *names, const ls_nest *values,
+                 size_t num_values, char *buffer, size_t size);
+  void *user;
+} ls_log_hook_options;
+// Logs values of the graph.
+//   LS_INVALID_ARGUMENT  neither at the end nor at any time, or both intervals.
+LS_API LS_MUST_USE ls_status ls_log_hook(const ls_log_hook_options *options,
+                                         ls_hook **out_hook);
+
+// A loss that is no number fails the run (LS_FAILED_PRECONDITION, "NaN loss
+// during training"), or stops with a warning.
+LS_API LS_MUST_USE ls_status ls_nan_hook(ls_tensor loss, ls_flag fails,
+                                         ls_hook **out_hook);
+
+typedef struct ls_summary_hook_options {
+  const ls_op *ops;  // The summaries, as of ls_summary. Required.
+  size_t num_ops;
+  ls_summary_writer *writer;          // That they write to: is set to the step.
+  ls_opt every_steps, every_seconds;  // One of the two. Required.
+} ls_summary_hook_options;
+// Runs summaries in the first run, and when they are due.
+LS_API LS_MUST_USE ls_status
+ls_summary_hook(const ls_summary_hook_options *options, ls_hook **out_hook);
+
+// Runs a nest of tensors and ops once at the end; `*out_values` gets them, and
+// is the caller's. With feeds, which are lent.
+LS_API LS_MUST_USE ls_status ls_final_ops_hook(ls_nest fetches,
+                                               const ls_feed *feeds,
+                                               size_t num_feeds,
+                                               ls_nest *out_values,
+                                               ls_hook **out_hook);
+// Feeds each run what `feed` writes, at most `capacity`.
+typedef ls_status (*ls_feed_function)(void *user, ls_feed *feeds,
+                                      size_t capacity, size_t *out_count);
+LS_API LS_MUST_USE ls_status ls_feed_hook(ls_feed_function feed, void *user,
+                                          ls_hook **out_hook);
+// Waits before the first run until the global step is there, which other
+// threads move: looks each half second of the runtime's clock.
+LS_API LS_MUST_USE ls_status ls_wait_for_step_hook(int64_t step,
+                                                   ls_hook **out_hook);
+// Traces a run when it is due, into `folder`/timeline-<step>.json.
+LS_API LS_MUST_USE ls_status ls_profiler_hook(const char *folder,
+                                              ls_opt every_steps,
+                                              ls_opt every_seconds,
+                                              ls_hook **out_hook);
+
+#ifdef __cplusplus
+}
+#endif
+#endif  // LOCKSTEP_HOOK_H_

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Counts steps a second.
+#include "base/plain.h"
+#include "train/hooks/hook.h"
+
+typedef struct counter {
+  ls_counter_hook_options is;
+  ls_step_timer timer;
+  ls_tensor step;
+  int64_t last;  // The step that the run before has read; -1: none.
+  int warnings;
+  char tag[80];
+} counter;
+
+static ls_status counter_begin(void *user) {
+  counter *self = user;
+  ls_variable *variable = NULL;
+  LS_RETURN_IF_ERROR(ls_global_step_read(&self->step));
+  LS_RETURN_IF_ERROR(ls_global_step_get(ls_graph_current(), &variable));
+  ls_format(self->tag, sizeof(self->tag), "%s/sec", ls_variable_name(variable));
+  return ls_ok();
+}
+
+static ls_status counter_before_run(void *user, ls_run_context *context,
+                                    ls_run_wish *wish) {
+  (void)context;
+  wish->fetches = ls_leaf(((counter *)user)->step);
+  return ls_ok();
+}
+
+static ls_status tell(const counter *self, const ls_run_context *context,
+                      const char *tag, int64_t step, double value) {
+  ls_runtime_log(context->runtime, LS_LOG_INFO, "train", "%s: %g", tag, value);
+  return self->is.writer == NULL
+             ? ls_ok()
+             : ls_event_writer_scalar(self->is.writer, tag, step, value);
+}
+
+static ls_status count(counter *self, const ls_run_context *context) {
+  double seconds = 0;
+  int64_t now = 0, steps = 0;
+  LS_RETURN_IF_ERROR(ls_run_context_step(context, self->step, &now));
+  if (!ls_step_timer_is_due(&self->timer, now) ||
+      !ls_step_timer_done(&self->timer, now, &seconds, &steps) || seconds <= 0)
+    return ls_ok();
+  const double speed = (double)steps / seconds;
+  LS_RETURN_IF_ERROR(tell(self, context, self->tag, now, speed));
+  return self->is.batch_size > 0 ? tell(self, context, "examples/sec", now,
+                                        speed * self->is.batch_size)
+                                 : ls_ok();
+}
+
+static ls_status counter_after_run(void *user, ls_run_context *context,
+                                   ls_nest results) {
+  enum { MOST_WARNINGS = 5 };
+  counter *self = user;
+  const int64_t read = ls_result_count(results);
+  if (ls_step_timer_is_due(&self->timer, read + self->is.steps_per_run.value))
+    LS_RETURN_IF_ERROR(count(self, context));
+  if (read == self->last && self->warnings < MOST_WARNINGS) {
+    ++self->warnings;
+    ls_runtime_log(context->runtime, LS_LOG_WARNING, "train",
+                   "the global step has not grown in a run: it is still %lld "
+                   "(does the train op add to it?)",
+                   (long long)read);
+  }
+  self->last = read;
+  return ls_ok();
+}
+
+ls_status ls_counter_hook(const ls_counter_hook_options *options,
+                          ls_hook **out_hook) {
+  static const ls_counter_hook_options defaults;
+  counter *self = ls_hook_state(sizeof(*self));
+  if (self == NULL) return ls_out_of_memory();
+  self->is = options != NULL ? *options : defaults;
+  self->last = -1;
+  if (!self->is.every_steps.set && !self->is.every_seconds.set)
+    self->is.every_steps = LS_SOME(100);
+  if (!self->is.steps_per_run.set) self->is.steps_per_run = LS_SOME(1);
+  const ls_status status = ls_step_timer_begin(
+      &self->timer, self->is.every_steps, self->is.every_seconds);
+  if (!ls_status_is_ok(status)) {
+    ls_hook_free(self);
+    return status;
+  }
+  return ls_hook_of_state(&(ls_hook_options){.name = "step counter",
+                                             .user = self,
+                                             .begin = counter_begin,
+                                             .before_run = counter_before_run,
+                                             .after_run = counter_after_run,
+                                             .destroy = ls_hook_free},
+                          out_hook);
+}

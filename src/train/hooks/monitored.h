@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// A monitored session inside.
+#ifndef LS_TRAIN_HOOKS_MONITORED_H_
+#define LS_TRAIN_HOOKS_MONITORED_H_
+
+#include "lockstep/monitored_session.h"
+#include "train/hooks/saved.h"
+
+struct ls_monitored_session {
+  ls_monitored_options is;
+  char *checkpoints;
+  ls_scaffold own;
+  ls_scaffold *scaffold;
+  ls_hook **hooks;  // Retained.
+  size_t num_hooks;
+  ls_run_context context;
+  ls_saved_values values;
+  // What a run asks for: the caller's fetches, and each hook's. Kept as long as
+  // all ask for the same.
+  ls_nest *wanted, *asked;  // Those of this run, lent; those of `fetches`.
+  ls_nest fetches, results;
+  ls_feed *feeds;
+  size_t num_feeds, feeds_capacity;
+};
+
+// A session whose variables have values, and that the hooks know.
+// (new_session.c)
+LS_MUST_USE ls_status ls_monitored_open(ls_monitored_session *self);
+// The same again and again, as long as it is lost and there is time.
+LS_MUST_USE ls_status ls_monitored_reopen(ls_monitored_session *self);
+// Whether what a session ran on was lost, so that a new one may do.
+bool ls_monitored_is_lost(ls_status status);
+void ls_monitored_drop_session(ls_monitored_session *self);
+
+#endif  // LS_TRAIN_HOOKS_MONITORED_H_

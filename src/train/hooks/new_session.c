@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How a monitored session comes by a session: by a checkpoint or the initial
+// values, and once everything has a value.
+#include "base/text.h"
+#include "train/hooks/monitored.h"
+
+// ---- Checkpoints -----------------------------------------------------------
+static ls_status restore_newest(ls_checkpoints *checkpoints,
+                                const ls_run_context *context, bool *out_done) {
+  ls_restore_report report;
+  size_t count = 0;
+  LS_RETURN_IF_ERROR(ls_checkpoints_list(checkpoints, NULL, 0, &count));
+  if (count == 0) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_checkpoints_restore(checkpoints, NULL, &report));
+  ls_runtime_log(context->runtime, LS_LOG_INFO, "train",
+                 "restored the checkpoint of step %lld",
+                 (long long)report.step);
+  *out_done = true;
+  return ls_ok();
+}
+
+static ls_status restore(ls_monitored_session *self, bool *out_done) {
+  const ls_scaffold *s = self->scaffold;
+  ls_checkpoints *checkpoints = NULL;
+  if (self->checkpoints == NULL) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_saved_values_take(&self->values, self->context.graph,
+                                          self->context.session, s->saved,
+                                          s->num_saved));
+  LS_RETURN_IF_ERROR(ls_checkpoints_open(
+      &(ls_checkpoints_options){.folder = self->checkpoints,
+                                .values = &self->values.saver,
+                                .states = self->is.states,
+                                .num_states = self->is.num_states,
+                                .keep = LS_SOME(0)},
+      &checkpoints));
+  const ls_status status =
+      restore_newest(checkpoints, &self->context, out_done);
+  return ls_status_join(status, ls_checkpoints_close(checkpoints));
+}
+
+// ---- Values ----------------------------------------------------------------
+static ls_status run_op(ls_monitored_session *self, ls_op op,
+                        const ls_feed *feeds, size_t num_feeds) {
+  ls_nest nothing = ls_none();
+  if (op.id == 0) return ls_ok();
+  const ls_status status = ls_session_run(self->context.session, ls_nest_op(op),
+                                          feeds, num_feeds, &nothing);
+  ls_nest_release(nothing);
+  return status;
+}
+
+static ls_status initialize(ls_monitored_session *self) {
+  const ls_scaffold *s = self->scaffold;
+  LS_RETURN_IF_ERROR(
+      run_op(self, s->init_op, s->init_feeds, s->num_init_feeds));
+  return s->init_fn == NULL ? ls_ok()
+                            : s->init_fn(s->init_user, self->context.session);
+}
+
+static ls_status name_missing(const ls_array *names, const char *when) {
+  const ls_bytes *items = ls_array_data(names);
+  ls_text text;
+  size_t count = 0;
+  ls_text_init(&text, ls_current_allocator());
+  for (int64_t i = 0; i < ls_array_num_elements(names); ++i) {
+    if (items[i].size == 0) continue;
+    ls_text_append(&text, count++ > 0 ? ", " : "");
+    ls_text_append_bytes(&text, items[i].data, items[i].size);
+  }
+  const ls_status status =
+      count == 0 ? ls_ok()
+                 : ls_failed_precondition("%zu variables have no value %s: %s",
+                                          count, when, ls_text_data(&text));
+  ls_text_deinit(&text);
+  return status;
+}
+
+static ls_status check_ready(ls_monitored_session *self, ls_tensor report,
+                             const char *when) {
+  ls_nest names = ls_none();
+  LS_RETURN_IF_ERROR(
+      ls_session_run(self->context.session, ls_leaf(report), NULL, 0, &names));
+  const ls_status status = name_missing(ls_nest_as_array(names), when);
+  ls_nest_release(names);
+  return status;
+}
+
+static ls_status give_values(ls_monitored_session *self) {
+  const ls_scaffold *s = self->scaffold;
+  bool restored = false;
+  LS_RETURN_IF_ERROR(restore(self, &restored));
+  if (!restored) LS_RETURN_IF_ERROR(initialize(self));
+  LS_RETURN_IF_ERROR(check_ready(self, s->ready_for_local_init_op,
+                                 restored ? "after a checkpoint was restored"
+                                          : "after init_op"));
+  LS_RETURN_IF_ERROR(run_op(self, s->local_init_op, NULL, 0));
+  return check_ready(self, s->ready_op, "after local_init_op");
+}
+
+// ---- Sessions --------------------------------------------------------------
+void ls_monitored_drop_session(ls_monitored_session *self) {
+  if (self->context.session == NULL) return;
+  for (size_t i = 0; i < self->num_hooks; ++i)
+    if (self->hooks[i]->is.session_lost != NULL)
+      self->hooks[i]->is.session_lost(self->hooks[i]->is.user);
+  ls_status_free(ls_session_close(self->context.session));
+  ls_session_destroy(self->context.session);
+  self->context.session = NULL;
+}
+
+ls_status ls_monitored_open(ls_monitored_session *self) {
+  LS_RETURN_IF_ERROR(
+      ls_session_create(self->context.graph, &self->context.session));
+  LS_RETURN_IF_ERROR(give_values(self));
+  for (size_t i = 0; i < self->num_hooks; ++i) {
+    const ls_hook_options *hook = &self->hooks[i]->is;
+    if (hook->after_create_session != NULL)
+      LS_RETURN_IF_ERROR(ls_status_annotate(
+          hook->after_create_session(hook->user, &self->context),
+          "in hook '%s', after a session was made", hook->name));
+  }
+  return ls_ok();
+}
+
+bool ls_monitored_is_lost(ls_status status) {
+  return ls_status_code(status) == LS_ABORTED ||
+         ls_status_code(status) == LS_UNAVAILABLE;
+}
+
+ls_status ls_monitored_reopen(ls_monitored_session *self) {
+  enum { WAIT_NANOS = 1000 * 1000 * 1000, TIMEOUT = 7200 };
+  const ls_opt limit = self->is.creation_timeout_seconds;
+  const double seconds = limit.set ? (double)limit.value : TIMEOUT;
+  ls_runtime *runtime = self->context.runtime;
+  const int64_t began = ls_runtime_now(runtime);
+  for (;;) {
+    ls_monitored_drop_session(self);
+    const ls_status status = ls_monitored_open(self);
+    const double waited = (double)(ls_runtime_now(runtime) - began) * 1e-9;
+    if (!ls_monitored_is_lost(status) || waited >= seconds ||
+        ls_monitored_session_should_stop(self))
+      return status;
+    ls_status_free(status);
+    ls_runtime_sleep(runtime, WAIT_NANOS);
+  }
+}

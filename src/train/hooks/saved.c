@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/hooks/saved.h"
+
+ls_status ls_collection_variables(const ls_graph *graph, const char *name,
+                                  ls_variable ***out_variables,
+                                  size_t *out_count) {
+  ls_allocator *allocator = ls_current_allocator();
+  const size_t count = ls_graph_collection(graph, name, NULL, 0);
+  ls_nest *leaves = ls_new_array(allocator, ls_nest, count + 1);
+  ls_variable **found = ls_new_array(allocator, ls_variable *, count + 1);
+  if (leaves == NULL || found == NULL) {
+    ls_release(allocator, leaves);
+    ls_release(allocator, found);
+    return ls_out_of_memory();
+  }
+  (void)ls_graph_collection(graph, name, leaves, count);
+  *out_count = 0;
+  for (size_t i = 0; i < count; ++i) {
+    ls_variable *variable = ls_nest_as_variable(leaves[i]);
+    if (variable != NULL) found[(*out_count)++] = variable;
+  }
+  ls_release(allocator, leaves);
+  *out_variables = found;
+  return ls_ok();
+}
+
+ls_status ls_saved_values_take(ls_saved_values *values, ls_graph *graph,
+                               ls_session *session,
+                               ls_variable *const *variables, size_t count) {
+  ls_saved_values_drop(values);
+  if (variables == NULL) {
+    LS_RETURN_IF_ERROR(ls_collection_variables(
+        graph, LS_COLLECTION_GLOBAL_VARIABLES, &values->variables, &count));
+    variables = values->variables;
+  }
+  values->saver = (ls_saver){.variables = variables,
+                             .num_variables = count,
+                             .session = session,
+                             .exact = true};
+  return ls_ok();
+}
+
+void ls_saved_values_drop(ls_saved_values *values) {
+  ls_release(ls_current_allocator(), values->variables);
+  *values = (ls_saved_values){0};
+}

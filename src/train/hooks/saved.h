@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What of a session is saved and restored.
+#ifndef LS_TRAIN_HOOKS_SAVED_H_
+#define LS_TRAIN_HOOKS_SAVED_H_
+
+#include "train/hooks/hook.h"
+
+typedef struct ls_saved_values {
+  ls_saver saver;  // Of variables in the session, exact.
+  ls_variable **variables;
+} ls_saved_values;
+
+// These, lent, or where there are none all in the graph's "variables". In place
+// of what it was; zeroed is fine.
+LS_MUST_USE ls_status ls_saved_values_take(ls_saved_values *values,
+                                           ls_graph *graph, ls_session *session,
+                                           ls_variable *const *variables,
+                                           size_t count);
+void ls_saved_values_drop(ls_saved_values *values);
+
+// The variables of a collection, lent: a list of the caller's.
+LS_MUST_USE ls_status ls_collection_variables(const ls_graph *graph,
+                                              const char *name,
+                                              ls_variable ***out_variables,
+                                              size_t *out_count);
+
+#endif  // LS_TRAIN_HOOKS_SAVED_H_

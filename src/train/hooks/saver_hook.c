@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// Saves checkpoints of a session.
+#include <string.h>
+
+#include "base/require.h"
+#include "base/text.h"
+#include "train/hooks/saved.h"
+
+typedef struct saver {
+  ls_saver_hook_options is;
+  char *folder;
+  ls_save_listener *listeners;
+  size_t num_listeners, capacity;
+  ls_step_timer timer;
+  ls_tensor step;
+  ls_saved_values values;
+  ls_checkpoints *checkpoints;  // Of the session at hand.
+} saver;
+
+// ---- Listeners -------------------------------------------------------------
+static ls_status tell_before(const saver *self, ls_session *session,
+                             int64_t step) {
+  for (size_t i = 0; i < self->num_listeners; ++i)
+    if (self->listeners[i].before_save != NULL)
+      LS_RETURN_IF_ERROR(self->listeners[i].before_save(self->listeners[i].user,
+                                                        session, step));
+  return ls_ok();
+}
+
+static ls_status tell_after(const saver *self, ls_run_context *context,
+                            int64_t step) {
+  for (size_t i = 0; i < self->num_listeners; ++i) {
+    bool stop = false;
+    if (self->listeners[i].after_save == NULL) continue;
+    LS_RETURN_IF_ERROR(self->listeners[i].after_save(
+        self->listeners[i].user, context->session, step, &stop));
+    if (stop) ls_run_context_request_stop(context);
+  }
+  return ls_ok();
+}
+
+// ---- Saving ----------------------------------------------------------------
+static ls_status save(saver *self, ls_run_context *context, int64_t step) {
+  LS_RETURN_IF_ERROR(tell_before(self, context->session, step));
+  LS_RETURN_IF_ERROR(ls_checkpoints_save(self->checkpoints, step, NULL, 0));
+  return tell_after(self, context, step);
+}
+
+static ls_status write_graph(const saver *self, const ls_run_context *context) {
+  const ls_file_system *files = ls_runtime_files(context->runtime);
+  ls_text path;
+  char *text = NULL;
+  if (self->is.graph_text == LS_FLAG_OFF) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_graph_print(context->graph, &text));
+  ls_text_init(&path, ls_current_allocator());
+  ls_text_append_format(&path, "%s/graph.ls", self->folder);
+  ls_status status = ls_text_status(&path);
+  if (ls_status_is_ok(status))
+    status = files->write(files->user, ls_text_data(&path), text, strlen(text));
+  ls_text_deinit(&path);
+  ls_text_release(text);
+  return status;
+}
+
+static ls_status open_checkpoints(saver *self, const ls_run_context *context) {
+  LS_RETURN_IF_ERROR(ls_saved_values_take(&self->values, context->graph,
+                                          context->session, self->is.variables,
+                                          self->is.num_variables));
+  return ls_checkpoints_open(
+      &(ls_checkpoints_options){.folder = self->folder,
+                                .values = &self->values.saver,
+                                .states = self->is.states,
+                                .num_states = self->is.num_states,
+                                .keep = self->is.keep,
+                                .keep_every_hours = self->is.keep_every_hours,
+                                .every_steps = LS_SOME(0)},
+      &self->checkpoints);
+}
+
+// ---- The hook --------------------------------------------------------------
+static ls_status saver_begin(void *user) {
+  saver *self = user;
+  LS_RETURN_IF_ERROR(ls_global_step_read(&self->step));
+  for (size_t i = 0; i < self->num_listeners; ++i)
+    if (self->listeners[i].begin != NULL)
+      LS_RETURN_IF_ERROR(self->listeners[i].begin(self->listeners[i].user));
+  return ls_ok();
+}
+
+// What a lost session was writing is whole, or is not there.
+static void saver_lost(void *user) {
+  saver *self = user;
+  ls_status_free(ls_checkpoints_close(self->checkpoints));
+  self->checkpoints = NULL;
+}
+
+static ls_status saver_after_create(void *user, ls_run_context *context) {
+  saver *self = user;
+  int64_t step = 0;
+  LS_RETURN_IF_ERROR(ls_run_context_step(context, self->step, &step));
+  LS_RETURN_IF_ERROR(open_checkpoints(self, context));
+  LS_RETURN_IF_ERROR(write_graph(self, context));
+  LS_RETURN_IF_ERROR(save(self, context, step));
+  (void)ls_step_timer_done(&self->timer, step, NULL, NULL);
+  return ls_ok();
+}
+
+static ls_status saver_before_run(void *user, ls_run_context *context,
+                                  ls_run_wish *wish) {
+  (void)context;
+  wish->fetches = ls_leaf(((saver *)user)->step);
+  return ls_ok();
+}
+
+// What was read in the run may be from before its steps: the true one is looked
+// at only when a save is due then.
+static ls_status saver_after_run(void *user, ls_run_context *context,
+                                 ls_nest results) {
+  saver *self = user;
+  int64_t step = ls_result_count(results);
+  if (!ls_step_timer_is_due(&self->timer, step + self->is.steps_per_run.value))
+    return ls_checkpoints_check(self->checkpoints);
+  LS_RETURN_IF_ERROR(ls_run_context_step(context, self->step, &step));
+  if (!ls_step_timer_is_due(&self->timer, step)) return ls_ok();
+  (void)ls_step_timer_done(&self->timer, step, NULL, NULL);
+  return save(self, context, step);
+}
+
+static ls_status saver_end(void *user, ls_run_context *context) {
+  saver *self = user;
+  int64_t step = 0;
+  LS_RETURN_IF_ERROR(ls_run_context_step(context, self->step, &step));
+  if (self->timer.last_step != step)
+    LS_RETURN_IF_ERROR(save(self, context, step));
+  const ls_status status = ls_checkpoints_close(self->checkpoints);
+  self->checkpoints = NULL;
+  LS_RETURN_IF_ERROR(status);
+  for (size_t i = 0; i < self->num_listeners; ++i)
+    if (self->listeners[i].end != NULL)
+      LS_RETURN_IF_ERROR(self->listeners[i].end(self->listeners[i].user,
+                                                context->session, step));
+  return ls_ok();
+}
+
+static void saver_destroy(void *user) {
+  saver *self = user;
+  ls_allocator *allocator = ls_current_allocator();
+  saver_lost(self);
+  ls_saved_values_drop(&self->values);
+  ls_release(allocator, self->folder);
+  ls_release(allocator, self->listeners);
+  ls_hook_free(self);
+}
+
+static ls_status add_listeners(saver *self, const ls_save_listener *listeners,
+                               size_t count) {
+  if (!ls_grow(ls_current_allocator(), &self->listeners, &self->capacity,
+               self->num_listeners + count, sizeof(*listeners)))
+    return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i)
+    self->listeners[self->num_listeners++] = listeners[i];
+  return ls_ok();
+}
+
+static ls_status fill(saver *self, const ls_saver_hook_options *options) {
+  self->is = *options;
+  if (!self->is.every_steps.set && !self->is.every_seconds.set)
+    self->is.every_seconds = LS_SOME(600);
+  if (!self->is.steps_per_run.set) self->is.steps_per_run = LS_SOME(1);
+  LS_RETURN_IF_ERROR(ls_step_timer_begin(&self->timer, self->is.every_steps,
+                                         self->is.every_seconds));
+  self->folder = ls_copy_text(ls_current_allocator(), options->folder,
+                              strlen(options->folder));
+  if (self->folder == NULL) return ls_out_of_memory();
+  return add_listeners(self, options->listeners, options->num_listeners);
+}
+
+ls_status ls_saver_hook(const ls_saver_hook_options *options,
+                        ls_hook **out_hook) {
+  LS_REQUIRE(options);
+  LS_REQUIRE(options->folder);
+  LS_REQUIRE_ITEMS(options->listeners, options->num_listeners);
+  LS_REQUIRE_ITEMS(options->variables, options->num_variables);
+  LS_REQUIRE_ITEMS(options->states, options->num_states);
+  saver *self = ls_hook_state(sizeof(*self));
+  if (self == NULL) return ls_out_of_memory();
+  const ls_status status = fill(self, options);
+  if (!ls_status_is_ok(status)) {
+    saver_destroy(self);
+    return status;
+  }
+  return ls_hook_of_state(
+      &(ls_hook_options){.name = "checkpoint saver",
+                         .user = self,
+                         .begin = saver_begin,
+                         .after_create_session = saver_after_create,
+                         .session_lost = saver_lost,
+                         .before_run = saver_before_run,
+                         .after_run = saver_after_run,
+                         .end = saver_end,
+                         .destroy = saver_destroy},
+      out_hook);
+}
+
+ls_status ls_saver_hooks_add_listeners(ls_hook *const *hooks, size_t num_hooks,
+                                       const ls_save_listener *listeners,
+                                       size_t num_listeners) {
+  LS_REQUIRE_ITEMS(hooks, num_hooks);
+  LS_REQUIRE_ITEMS(listeners, num_listeners);
+  for (size_t i = 0; i < num_hooks; ++i)
+    if (hooks[i]->is.begin == saver_begin)
+      return add_listeners(hooks[i]->is.user, listeners, num_listeners);
+  return ls_invalid_argument(
+      "there are %zu listeners to saves and no hook that "
+      "saves, among %zu",
+      num_listeners, num_hooks);
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hooks that look at values: a loss that is no number, and lines in the log.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/require.h"
+#include "base/text.h"
+#include "train/hooks/hook.h"
+
+// ---- No number -------------------------------------------------------------
+typedef struct nan_guard {
+  ls_tensor loss;
+  bool fails;
+} nan_guard;
+
+static ls_status nan_before_run(void *user, ls_run_context *context,
+                                ls_run_wish *wish) {
+  (void)context;
+  wish->fetches = ls_leaf(((nan_guard *)user)->loss);
+  return ls_ok();
+}
+
+static ls_status nan_after_run(void *user, ls_run_context *context,
+                               ls_nest results) {
+  const nan_guard *self = user;
+  if (!isnan(ls_array_f64(ls_nest_as_array(results), 0))) return ls_ok();
+  if (self->fails)
+    return ls_failed_precondition("NaN loss during training: '%s' is no number",
+                                  ls_tensor_name(self->loss));
+  ls_runtime_log(context->runtime, LS_LOG_WARNING, "train",
+                 "NaN loss during training: '%s' is no number; stopping",
+                 ls_tensor_name(self->loss));
+  ls_run_context_request_stop(context);
+  return ls_ok();
+}
+
+ls_status ls_nan_hook(ls_tensor loss, ls_flag fails, ls_hook **out_hook) {
+  nan_guard *self = ls_hook_state(sizeof(*self));
+  if (self == NULL) return ls_out_of_memory();
+  *self = (nan_guard){loss, fails != LS_FLAG_OFF};
+  return ls_hook_of_state(&(ls_hook_options){.name = "NaN guard",
+                                             .user = self,
+                                             .before_run = nan_before_run,
+                                             .after_run = nan_after_run,
+                                             .destroy = ls_hook_free},
+                          out_hook);
+}
+
+// ---- Lines -----------------------------------------------------------------
+typedef struct logger {
+  ls_log_hook_options is;
+  const char **names;  // Copies.
+  ls_tensor *values;
+  ls_nest fetches;  // The list of them.
+  ls_nest *results;
+  ls_step_timer timer;
+  int64_t runs;
+  bool wanted;  // By this run.
+} logger;
+
+static void log_destroy(void *user) {
+  logger *self = user;
+  ls_allocator *allocator = ls_current_allocator();
+  for (size_t i = 0; self->names != NULL && i < self->is.num_values; ++i)
+    ls_release(allocator, self->names[i]);
+  ls_release(allocator, self->names);
+  ls_release(allocator, self->results);
+  ls_nest_release(self->fetches);
+  ls_hook_free(self);
+}
+
+static ls_status log_begin(void *user) {
+  logger *self = user;
+  self->runs = 0;
+  return ls_step_timer_begin(&self->timer, self->is.every_steps,
+                             self->is.every_seconds);
+}
+
+static ls_status log_before_run(void *user, ls_run_context *context,
+                                ls_run_wish *wish) {
+  logger *self = user;
+  (void)context;
+  self->wanted = ls_step_timer_is_due(&self->timer, self->runs);
+  if (self->wanted) wish->fetches = self->fetches;
+  return ls_ok();
+}
+
+static void append_value(ls_text *text, ls_nest value) {
+  char line[200];
+  const ls_array *array = ls_nest_as_array(value);
+  if (array != NULL && ls_array_num_elements(array) == 1 &&
+      ls_array_dtype(array) != LS_DTYPE_STRING)
+    ls_text_append_format(text, "%g", ls_array_f64(array, 0));
+  else
+    ls_text_append(text, ls_nest_print(value, line, sizeof(line)));
+}
+
+static void write_line(logger *self, const ls_run_context *context,
+                       double seconds, bool timed) {
+  char line[1000];
+  ls_text text;
+  if (self->is.format != NULL) {
+    self->is.format(self->is.user, self->names, self->results,
+                    self->is.num_values, line, sizeof(line));
+    ls_runtime_log(context->runtime, LS_LOG_INFO, "train", "%s", line);
+    return;
+  }
+  ls_text_init(&text, ls_current_allocator());
+  for (size_t i = 0; i < self->is.num_values; ++i) {
+    ls_text_append_format(&text, "%s%s = ", i > 0 ? ", " : "", self->names[i]);
+    append_value(&text, self->results[i]);
+  }
+  if (timed) ls_text_append_format(&text, " (%.3f sec)", seconds);
+  if (text.data != NULL)
+    ls_runtime_log(context->runtime, LS_LOG_INFO, "train", "%s", text.data);
+  ls_text_deinit(&text);
+}
+
+static void log_results(logger *self, const ls_run_context *context,
+                        ls_nest results) {
+  double seconds = 0;
+  const bool timed =
+      ls_step_timer_done(&self->timer, self->runs, &seconds, NULL);
+  for (size_t i = 0; i < self->is.num_values; ++i)
+    self->results[i] = ls_nest_item(results, i);
+  write_line(self, context, seconds, timed);
+}
+
+static ls_status log_after_run(void *user, ls_run_context *context,
+                               ls_nest results) {
+  logger *self = user;
+  if (self->wanted) log_results(self, context, results);
+  ++self->runs;
+  return ls_ok();
+}
+
+static ls_status log_end(void *user, ls_run_context *context) {
+  logger *self = user;
+  ls_nest results = ls_none();
+  if (!self->is.at_end) return ls_ok();
+  LS_RETURN_IF_ERROR(
+      ls_session_run(context->session, self->fetches, NULL, 0, &results));
+  log_results(self, context, results);
+  ls_nest_release(results);
+  return ls_ok();
+}
+
+typedef struct named {
+  const char *name;
+  ls_tensor value;
+} named;
+
+static int compare_names(const void *a, const void *b) {
+  return strcmp(((const named *)a)->name, ((const named *)b)->name);
+}
+
+// Sorted by name, which are copied.
+static ls_status keep_values(logger *self, const ls_log_hook_options *options) {
+  ls_allocator *allocator = ls_current_allocator();
+  const size_t count = options->num_values;
+  named *all = ls_new_array(allocator, named, count + 1);
+  ls_nest *leaves = ls_new_array(allocator, ls_nest, count + 1);
+  self->names = ls_new_array(allocator, const char *, count + 1);
+  self->results = ls_new_array(allocator, ls_nest, count + 1);
+  ls_status status = ls_out_of_memory();
+  if (all != NULL && leaves != NULL && self->names != NULL &&
+      self->results != NULL) {
+    for (size_t i = 0; i < count; ++i)
+      all[i] = (named){options->names[i], options->values[i]};
+    qsort(all, count, sizeof(*all), compare_names);
+    bool whole = true;
+    for (size_t i = 0; i < count; ++i) {
+      self->names[i] =
+          ls_copy_text(allocator, all[i].name, strlen(all[i].name));
+      whole &= self->names[i] != NULL;
+      leaves[i] = ls_leaf(all[i].value);
+    }
+    self->fetches = ls_nest_sequence(LS_KIND_LIST, leaves, count);
+    if (whole) {
+      ls_status_free(status);
+      status = ls_nest_status(self->fetches);
+    }
+  }
+  ls_release(allocator, all);
+  ls_release(allocator, leaves);
+  return status;
+}
+
+ls_status ls_log_hook(const ls_log_hook_options *options, ls_hook **out_hook) {
+  LS_REQUIRE(options);
+  LS_REQUIRE_ITEMS(options->names, options->num_values);
+  LS_REQUIRE_ITEMS(options->values, options->num_values);
+  const bool timed = options->every_steps.set || options->every_seconds.set;
+  if (!timed && !options->at_end)
+    return ls_invalid_argument(
+        "a hook that logs %zu values: say when, each so many steps or seconds "
+        "or at the end",
+        options->num_values);
+  ls_step_timer timer;
+  LS_RETURN_IF_ERROR(ls_step_timer_begin(&timer, options->every_steps,
+                                         options->every_seconds));
+  logger *self = ls_hook_state(sizeof(*self));
+  if (self == NULL) return ls_out_of_memory();
+  self->is = *options;
+  const ls_status status = keep_values(self, options);
+  if (!ls_status_is_ok(status)) {
+    log_destroy(self);
+    return status;
+  }
+  return ls_hook_of_state(&(ls_hook_options){.name = "logger",
+                                             .user = self,
+                                             .begin = log_begin,
+                                             .before_run = log_before_run,
+                                             .after_run = log_after_run,
+                                             .end = log_end,
+                                             .destroy = log_destroy},
+                          out_hook);
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/monitored_runs.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int64_t now;
+static char lines[20000];
+
+static int64_t read_clock(void *user) {
+  (void)user;
+  return now;
+}
+
+static void (*on_sleep)(void *user);
+static void *on_sleep_user;
+
+static void pass(void *user, int64_t nanos) {
+  (void)user;
+  now += nanos;
+  if (on_sleep != NULL) on_sleep(on_sleep_user);
+}
+
+void monitored_runs_on_sleep(void (*call)(void *user), void *user) {
+  on_sleep = call;
+  on_sleep_user = user;
+}
+
+double monitored_runs_now(void) { return (double)now * 1e-9; }
+
+static void keep_line(void *user, const ls_log_line *line) {
+  (void)user;
+  const size_t used = strlen(lines);
+  snprintf(lines + used, sizeof(lines) - used, "%s\n", line->text);
+}
+
+void monitored_runs_pass(double seconds) { now += (int64_t)(seconds * 1e9); }
+
+const char *monitored_runs_log(void) {
+  static char seen[sizeof(lines)];
+  memcpy(seen, lines, sizeof(seen));
+  lines[0] = '\0';
+  return seen;
+}
+
+static void build(monitored_runs *self) {
+  expect_ok(ls_graph_create("monitored", &self->graph));
+  expect_ok(ls_global_step_create(self->graph, &self->step));
+  LS_GRAPH_SCOPE(self->graph);
+  expect_ok(ls_variable_create(
+      &(ls_variable_options){.name = "weight",
+                             .initial_value = ls_scalar(LS_DTYPE_F32, 5)},
+      &self->weight));
+  self->input = ls_placeholder(LS_DTYPE_F32, LS_SCALAR, "input");
+  const ls_tensor at = ls_convert(ls_variable_read(self->step), LS_DTYPE_F32);
+  self->loss = ls_div(ls_scalar(LS_DTYPE_F32, 1), ls_add_scalar(at, 1));
+  const ls_op next = ls_tensor_op(
+      ls_variable_assign_add(self->step, ls_scalar(LS_DTYPE_I64, 1)));
+  LS_CONTROL_SCOPE(&next, 1);
+  self->train = ls_tensor_op(
+      ls_variable_assign_add(self->weight, ls_scalar(LS_DTYPE_F32, 2)));
+}
+
+void monitored_runs_begin(monitored_runs *self) {
+  *self = (monitored_runs){.results = ls_none()};
+  now = 0;
+  lines[0] = '\0';
+  expect_ok(ls_runtime_create(
+      &(ls_runtime_options){
+          .clock =
+              &(ls_clock){.now = read_clock, .wall = read_clock, .sleep = pass},
+          .log = keep_line},
+      &self->runtime));
+  ls_runtime_make_current(self->runtime);
+  build(self);
+}
+
+static void drop_graph(monitored_runs *self) {
+  ls_variable_release(self->weight);
+  ls_graph_destroy(self->graph);
+}
+
+void monitored_runs_renew(monitored_runs *self) {
+  drop_graph(self);
+  build(self);
+}
+
+void monitored_runs_end(monitored_runs *self) {
+  drop_graph(self);
+  ls_runtime_make_current(NULL);
+  expect_ok(ls_runtime_destroy(self->runtime));
+}
+
+void monitored_runs_open(monitored_runs *self, ls_hook *const *hooks,
+                         size_t num_hooks, const char *checkpoints) {
+  expect_ok(ls_monitored_session_create(
+      &(ls_monitored_options){.graph = self->graph,
+                              .hooks = hooks,
+                              .num_hooks = num_hooks,
+                              .checkpoints = checkpoints},
+      &self->session));
+  for (size_t i = 0; i < num_hooks; ++i)
+    ls_hook_release(hooks[i]);
+}
+
+ls_status monitored_runs_try(monitored_runs *self) {
+  return ls_monitored_session_run(self->session, ls_nest_op(self->train), NULL,
+                                  0, &self->results);
+}
+
+int monitored_runs_all(monitored_runs *self, int most) {
+  int runs = 0;
+  while (runs < most && !ls_monitored_session_should_stop(self->session)) {
+    expect_ok(monitored_runs_try(self));
+    ++runs;
+  }
+  return runs;
+}
+
+void monitored_runs_close(monitored_runs *self) {
+  expect_ok(ls_monitored_session_close(self->session, ls_ok()));
+  self->session = NULL;
+}
+
+int64_t monitored_runs_step(monitored_runs *self) {
+  ls_array *value = NULL;
+  expect_ok(ls_session_variable_value(ls_monitored_session_now(self->session),
+                                      self->step, &value));
+  const int64_t step = (int64_t)ls_array_f64(value, 0);
+  ls_array_release(value);
+  return step;
+}

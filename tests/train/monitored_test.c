@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Monitored sessions: how they begin, what hooks see, how they begin again.
+#include "lockstep/monitored_session.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "support/monitored_runs.h"
+
+// ---- A hook that tells -----------------------------------------------------
+typedef struct teller {
+  const char *name;
+  char *to;  // What was called, "a.begin a.before ...".
+  ls_nest wish;
+  int fails_at;  // The run that fails, with `code`; 0: none.
+  ls_code code;
+  int runs;
+  double seen;
+  bool stops;
+  ls_feed feed;
+} teller;
+
+static void tell(const teller *t, const char *what) {
+  sprintf(t->to + strlen(t->to), "%s.%s ", t->name, what);
+}
+
+static ls_status begin(void *user) {
+  tell(user, "begin");
+  return ls_ok();
+}
+
+static ls_status created(void *user, ls_run_context *context) {
+  assert_non_null(ls_run_context_session(context));
+  tell(user, "created");
+  return ls_ok();
+}
+
+static ls_status before(void *user, ls_run_context *context,
+                        ls_run_wish *wish) {
+  teller *t = user;
+  (void)context;
+  tell(t, "before");
+  wish->fetches = t->wish;
+  if (t->feed.value != NULL) {
+    wish->feeds = &t->feed;
+    wish->num_feeds = 1;
+  }
+  if (++t->runs == t->fails_at) return LS_STATUS(t->code, "planned");
+  return ls_ok();
+}
+
+static ls_status after(void *user, ls_run_context *context, ls_nest results) {
+  teller *t = user;
+  tell(t, "after");
+  if (results.kind == LS_KIND_ARRAY)
+    t->seen = ls_array_f64(ls_nest_as_array(results), 0);
+  if (t->stops) ls_run_context_request_stop(context);
+  return ls_ok();
+}
+
+static ls_status end(void *user, ls_run_context *context) {
+  (void)context;
+  tell(user, "end");
+  return ls_ok();
+}
+
+static ls_hook *hook_of(teller *t) {
+  ls_hook *hook = NULL;
+  expect_ok(ls_hook_create(&(ls_hook_options){.name = t->name,
+                                              .user = t,
+                                              .begin = begin,
+                                              .after_create_session = created,
+                                              .before_run = before,
+                                              .after_run = after,
+                                              .end = end},
+                           &hook));
+  assert_string_equal(ls_hook_name(hook), t->name);
+  return hook;
+}
+
+static void hooks_are_called_in_order(void **state) {
+  (void)state;
+  LS_SPEC("E181 E182");
+  char said[500] = "";
+  teller a = {.name = "a", .to = said, .wish = ls_none()},
+         b = {.name = "b", .to = said, .wish = ls_none()};
+  monitored_runs f;
+  monitored_runs_begin(&f);
+  b.wish = ls_leaf(f.loss);
+  monitored_runs_open(&f, (ls_hook *[]){hook_of(&a), hook_of(&b)}, 2, NULL);
+  expect_ok(monitored_runs_try(&f));
+  assert_true(b.seen == 1);
+  expect_ok(monitored_runs_try(&f));
+  assert_true(b.seen == 0.5);
+  assert_int_equal(monitored_runs_step(&f), 2);
+  a.stops = true;
+  expect_ok(monitored_runs_try(&f));  // It is asked for behind this one.
+  assert_true(ls_monitored_session_should_stop(f.session));
+  expect_status(monitored_runs_try(&f), LS_FAILED_PRECONDITION, "stop");
+  monitored_runs_close(&f);
+  assert_string_equal(said, "a.begin b.begin a.created b.created "
+                            "a.before b.before a.after b.after "
+                            "a.before b.before a.after b.after "
+                            "a.before b.before a.after b.after a.end b.end ");
+  monitored_runs_end(&f);
+}
+
+static void no_op_can_be_added_any_more(void **state) {
+  (void)state;
+  LS_SPEC("E181");
+  monitored_runs f;
+  monitored_runs_begin(&f);
+  assert_false(ls_graph_is_frozen(f.graph));
+  monitored_runs_open(&f, NULL, 0, NULL);
+  assert_true(ls_graph_is_frozen(f.graph));
+  {
+    LS_GRAPH_SCOPE(f.graph);
+    assert_true(ls_tensor_is_failed(ls_scalar(LS_DTYPE_F32, 3)));
+    expect_status(ls_graph_take_error(f.graph), LS_FAILED_PRECONDITION,
+                  "frozen");
+  }
+  expect_ok(monitored_runs_try(&f));
+  monitored_runs_close(&f);
+  monitored_runs_end(&f);
+}
+
+static void values_begin_as_the_scaffold_says(void **state) {
+  (void)state;
+  LS_SPEC("E181 E213");
+  monitored_runs f;
+  monitored_runs_begin(&f);
+  ls_variable *local = NULL;
+  static const char *const in[] = {LS_COLLECTION_LOCAL_VARIABLES};
+  ls_scaffold scaffold = {0};
+  {
+    LS_GRAPH_SCOPE(f.graph);
+    expect_ok(ls_variable_create(
+        &(ls_variable_options){.name = "local",
+                               .initial_value = ls_variable_read(f.weight),
+                               .collections = in,
+                               .num_collections = 1},
+        &local));
+    // Two entries are refused, and named.
+    for (int i = 0; i < 2; ++i)
+      expect_ok(
+          ls_graph_add_to_collection(f.graph, LS_COLLECTION_LOCAL_INIT_OP,
+                                     ls_nest_op(ls_group(NULL, 0, "other"))));
+  }
+  expect_status(ls_scaffold_finalize(&scaffold, f.graph),
+                LS_FAILED_PRECONDITION, "local_init_op");
+  assert_false(ls_graph_is_frozen(f.graph));
+  ls_nest leaves[2];
+  assert_int_equal(
+      ls_graph_collection(f.graph, LS_COLLECTION_LOCAL_INIT_OP, leaves, 2), 2);
+  ls_graph_remove_from_collection(f.graph, LS_COLLECTION_LOCAL_INIT_OP,
+                                  leaves[1]);
+  // What it finds is an op that does nothing, so the local one has no value.
+  ls_monitored_session *session = NULL;
+  expect_status(ls_monitored_session_create(
+                    &(ls_monitored_options){.graph = f.graph}, &session),
+                LS_FAILED_PRECONDITION, "local");
+  assert_null(session);
+  ls_variable_release(local);
+  monitored_runs_renew(&f);
+  monitored_runs_open(&f, NULL, 0, NULL);
+  monitored_runs_close(&f);
+  monitored_runs_end(&f);
+}
+
+static ls_status set_weight(void *user, ls_session *session) {
+  monitored_runs *f = user;
+  ls_array *value = NULL;
+  LS_RETURN_IF_ERROR(ls_array_create(LS_DTYPE_F32, LS_SCALAR, &value));
+  const ls_status status =
+      ls_session_set_variable_value(session, f->weight, value);
+  ls_array_release(value);
+  return status;
+}
+
+static double weight_of(monitored_runs *f) {
+  ls_array *value = NULL;
+  expect_ok(ls_session_variable_value(ls_monitored_session_now(f->session),
+                                      f->weight, &value));
+  const double weight = ls_array_f64(value, 0);
+  ls_array_release(value);
+  return weight;
+}
+
+static void a_scaffold_can_say_how(void **state) {
+  (void)state;
+  LS_SPEC("E213");
+  monitored_runs f;
+  monitored_runs_begin(&f);
+  ls_scaffold mine = {0}, theirs = {.init_fn = set_weight, .init_user = &f};
+  ls_scaffold_copy(&mine, &theirs);
+  expect_ok(ls_monitored_session_create(
+      &(ls_monitored_options){.graph = f.graph, .scaffold = &mine},
+      &f.session));
+  assert_true(weight_of(&f) == 0);  // Behind init_op.
+  assert_string_equal(ls_op_name(mine.init_op), "init");
+  assert_true(mine.ready_op.ref != 0 && mine.finalized);
+  assert_int_equal(mine.summary_op.id, 0);
+  // Made once.
+  const ls_tensor ready = mine.ready_op;
+  expect_ok(ls_scaffold_finalize(&mine, f.graph));
+  assert_true(ls_tensor_equal(ready, mine.ready_op));
+  monitored_runs_close(&f);
+  monitored_runs_end(&f);
+}
+
+static void a_lost_session_is_made_again(void **state) {
+  (void)state;
+  LS_SPEC("E183");
+  static const ls_code codes[] = {LS_ABORTED, LS_UNAVAILABLE};
+  for (int i = 0; i < 2; ++i) {
+    char said[500] = "";
+    monitored_runs f;
+    monitored_runs_begin(&f);
+    teller a = {.name = "a",
+                .to = said,
+                .wish = ls_none(),
+                .fails_at = 3,
+                .code = codes[i]};
+    monitored_runs_open(&f, (ls_hook *[]){hook_of(&a)}, 1, NULL);
+    expect_ok(monitored_runs_try(&f));
+    expect_ok(monitored_runs_try(&f));
+    expect_ok(monitored_runs_try(&f));             // Fails, and is made again.
+    assert_int_equal(monitored_runs_step(&f), 1);  // Without a checkpoint.
+    expect_contains(monitored_runs_log(), "new session");
+    expect_ok(ls_monitored_session_close(f.session, ls_ok()));
+    assert_string_equal(said,
+                        "a.begin a.created a.before a.after a.before a.after "
+                        "a.before a.created a.before a.after a.end ");
+    monitored_runs_end(&f);
+  }
+}
+
+static void other_failures_skip_the_end(void **state) {
+  (void)state;
+  LS_SPEC("E183");
+  char said[500] = "";
+  monitored_runs f;
+  monitored_runs_begin(&f);
+  teller a = {.name = "a",
+              .to = said,
+              .wish = ls_none(),
+              .fails_at = 1,
+              .code = LS_DATA_LOSS};
+  monitored_runs_open(&f, (ls_hook *[]){hook_of(&a)}, 1, NULL);
+  const ls_status status = monitored_runs_try(&f);
+  expect_contains(ls_status_message(status), "in hook 'a', before a run");
+  expect_status(ls_monitored_session_close(f.session, status), LS_DATA_LOSS,
+                "planned");
+  assert_string_equal(said, "a.begin a.created a.before ");
+  // The end of data is none.
+  monitored_runs_renew(&f);
+  said[0] = '\0';
+  a.runs = 0;
+  a.code = LS_OUT_OF_RANGE;
+  monitored_runs_open(&f, (ls_hook *[]){hook_of(&a)}, 1, NULL);
+  expect_ok(ls_monitored_session_close(f.session, monitored_runs_try(&f)));
+  assert_string_equal(said, "a.begin a.created a.before a.end ");
+  monitored_runs_end(&f);
+}
+
+static void hooks_feed_runs(void **state) {
+  (void)state;
+  LS_SPEC("E182");
+  char said[500] = "";
+  monitored_runs f;
+  monitored_runs_begin(&f);
+  ls_array *two = NULL;
+  expect_ok(ls_array_create_copy(LS_DTYPE_F32, LS_SCALAR, (float[]){2}, &two));
+  teller a = {.name = "a", .to = said, .wish = ls_leaf(f.input)};
+  a.feed = (ls_feed){f.input, two};
+  monitored_runs_open(&f, (ls_hook *[]){hook_of(&a)}, 1, NULL);
+  expect_ok(monitored_runs_try(&f));
+  assert_true(a.seen == 2);
+  expect_status(ls_monitored_session_run(f.session, ls_nest_op(f.train),
+                                         &a.feed, 1, &f.results),
+                LS_INVALID_ARGUMENT, "fed twice");
+  monitored_runs_close(&f);
+  ls_array_release(two);
+  monitored_runs_end(&f);
+}
+
+static void a_stop_can_be_asked_for_from_outside(void **state) {
+  (void)state;
+  LS_SPEC("E182");
+  monitored_runs f;
+  monitored_runs_begin(&f);
+  ls_train_stop stop = {0};
+  expect_ok(ls_monitored_session_create(
+      &(ls_monitored_options){.graph = f.graph, .stop = &stop}, &f.session));
+  expect_ok(monitored_runs_try(&f));
+  ls_train_stop_request(&stop);
+  assert_true(ls_monitored_session_should_stop(f.session));
+  expect_status(monitored_runs_try(&f), LS_FAILED_PRECONDITION, "stop");
+  monitored_runs_close(&f);
+  monitored_runs_end(&f);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(hooks_are_called_in_order),
+      cmocka_unit_test(no_op_can_be_added_any_more),
+      cmocka_unit_test(values_begin_as_the_scaffold_says),
+      cmocka_unit_test(a_scaffold_can_say_how),
+      cmocka_unit_test(a_lost_session_is_made_again),
+      cmocka_unit_test(other_failures_skip_the_end),
+      cmocka_unit_test(hooks_feed_runs),
+      cmocka_unit_test(a_stop_can_be_asked_for_from_outside),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
