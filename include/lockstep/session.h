@@ -59,6 +59,8 @@ LS_API void ls_session_destroy(ls_session *session);
 // at. Called in a function on the host, which may be part of such a run, it
 // does not wait. Closing again does nothing.
 LS_API LS_MUST_USE ls_status ls_session_close(ls_session *session);
+// The same without waiting, from anywhere.
+LS_API void ls_session_request_close(ls_session *session);
 
 // A value for a placeholder (or any other tensor) in one run.
 typedef struct ls_feed {

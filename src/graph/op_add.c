@@ -168,10 +168,11 @@ void ls_graph_freeze(ls_graph *graph) { graph->frozen = true; }
 bool ls_graph_is_frozen(const ls_graph *graph) { return graph->frozen; }
 
 static ls_status refuse_frozen(const ls_graph *graph) {
-  return ls_failed_precondition("graph '%s' is frozen: no op can be added to it "
-                                "any more (make it before the session, as in a "
-                                "hook's begin)",
-                                graph->name);
+  return ls_failed_precondition(
+      "graph '%s' is frozen: no op can be added to it "
+      "any more (make it before the session, as in a "
+      "hook's begin)",
+      graph->name);
 }
 
 static ls_status append(addition *a, ls_node **out_node) {

@@ -375,6 +375,10 @@ static void leave(ls_session *session) {
   __atomic_sub_fetch(&session->num_running, 1, __ATOMIC_SEQ_CST);
 }
 
+void ls_session_request_close(ls_session *session) {
+  ls_cancel_request(session->closing);
+}
+
 ls_status ls_session_close(ls_session *session) {
   enum { LOOK_NANOS = 20 * 1000 * 1000 };
   LS_REQUIRE(session);

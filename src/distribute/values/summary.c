@@ -155,7 +155,7 @@ ls_op ls_summary(const char *tag, ls_tensor value) {
   const ls_op op = ls_host_call_add(&summary_kernel, &s->object, &value, 1);
   ls_object_release(s);
   if (op.id != 0 && op.graph->kind == LS_GRAPH_BUILD)
-    ls_status_free(ls_graph_add_to_collection(
-        op.graph, LS_COLLECTION_SUMMARIES, ls_nest_op(op)));
+    ls_status_free(ls_graph_add_to_collection(op.graph, LS_COLLECTION_SUMMARIES,
+                                              ls_nest_op(op)));
   return op;
 }

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/rendezvous.h"
+
+#include <string.h>
+
+#include "base/require.h"
+#include "base/runtime_internal.h"
+#include "base/threads/timers.h"
+
+typedef struct source {
+  char *name;
+  ls_status status;  // Kept; NULL: it has ended well.
+} source;
+
+struct ls_rendezvous {
+  ls_runtime *runtime;
+  ls_allocator *allocator;
+  ls_mutex lock;
+  source *sources;  // In the order in which they said something.
+  size_t num_sources, capacity, wanted;
+  ls_timer timer;  // Closes `session`.
+  ls_session *session;
+};
+
+ls_status ls_rendezvous_create(size_t num_sources, ls_rendezvous **out) {
+  LS_REQUIRE(out);
+  *out = NULL;
+  ls_allocator *allocator = ls_current_allocator();
+  ls_rendezvous *self = ls_new(allocator, ls_rendezvous);
+  if (self == NULL) return ls_out_of_memory();
+  self->runtime = ls_runtime_current();
+  self->allocator = allocator;
+  self->wanted = num_sources;
+  const ls_status status = ls_mutex_init(&self->lock);
+  if (ls_status_is_ok(status))
+    *out = self;
+  else
+    ls_release(allocator, self);
+  return status;
+}
+
+void ls_rendezvous_destroy(ls_rendezvous *self) {
+  if (self == NULL) return;
+  if (self->session != NULL) (void)ls_timer_clear(self->runtime, &self->timer);
+  for (size_t i = 0; i < self->num_sources; ++i) {
+    ls_status_free(self->sources[i].status);
+    ls_release(self->allocator, self->sources[i].name);
+  }
+  ls_release(self->allocator, self->sources);
+  ls_mutex_deinit(&self->lock);
+  ls_release(self->allocator, self);
+}
+
+// ---- Recording -------------------------------------------------------------
+// The entry of that name, made if there is none; NULL without memory.
+static source *entry_of(ls_rendezvous *self, const char *name) {
+  for (size_t i = 0; i < self->num_sources; ++i)
+    if (strcmp(self->sources[i].name, name) == 0) return &self->sources[i];
+  char *copy = ls_copy_text(self->allocator, name, strlen(name));
+  if (copy == NULL || !ls_grow(self->allocator, &self->sources, &self->capacity,
+                               self->num_sources + 1, sizeof(*self->sources))) {
+    ls_release(self->allocator, copy);
+    return NULL;
+  }
+  source *made = &self->sources[self->num_sources++];
+  *made = (source){.name = copy};
+  return made;
+}
+
+static void close_session(ls_timer *timer) {
+  ls_rendezvous *self =
+      (ls_rendezvous *)((char *)timer - offsetof(ls_rendezvous, timer));
+  ls_runtime_log(self->runtime, LS_LOG_WARNING, "estimator",
+                 "closing the session: a source has failed");
+  ls_session_request_close(self->session);
+}
+
+static bool is_recovered(ls_status status) {
+  return ls_status_code(status) == LS_ABORTED ||
+         ls_status_code(status) == LS_UNAVAILABLE;
+}
+
+// An assertion in the run itself, which ends by it.
+static bool is_check_of_numbers(ls_status status) {
+  return strstr(ls_status_message(status), "is NaN") != NULL;
+}
+
+// Without memory for the entry the failure is told by the log alone.
+static void keep(ls_rendezvous *self, const char *name, ls_status status) {
+  source *of = entry_of(self, name);
+  if (of != NULL) {
+    ls_status_free(of->status);
+    of->status = status;
+    return;
+  }
+  ls_runtime_log(self->runtime, LS_LOG_ERROR, "estimator", "%s: %s", name,
+                 ls_status_message(status));
+  ls_status_free(status);
+}
+
+void ls_rendezvous_record(ls_rendezvous *self, const char *name,
+                          ls_status status, ls_session *session) {
+  if (ls_status_is_ok(status)) return;
+  if (is_recovered(status)) {
+    ls_runtime_log(self->runtime, LS_LOG_INFO, "estimator",
+                   "%s: %s; the session recovers", name,
+                   ls_status_message(status));
+    ls_status_free(status);
+    return;
+  }
+  const bool closes = session != NULL && !is_check_of_numbers(status);
+  ls_mutex_lock(&self->lock);
+  keep(self, name, status);
+  const bool begins = closes && self->session == NULL;
+  if (begins) self->session = session;
+  ls_mutex_unlock(&self->lock);
+  self->timer.fn = close_session;
+  if (begins) ls_timer_set(self->runtime, &self->timer, 5000000000);
+}
+
+void ls_rendezvous_record_done(ls_rendezvous *self, const char *name) {
+  ls_mutex_lock(&self->lock);
+  (void)entry_of(self, name);
+  ls_mutex_unlock(&self->lock);
+}
+
+// ---- Reporting -------------------------------------------------------------
+static size_t count_sources(ls_rendezvous *self) {
+  ls_mutex_lock(&self->lock);
+  const size_t count = self->num_sources;
+  ls_mutex_unlock(&self->lock);
+  return count;
+}
+
+static ls_status best(const ls_rendezvous *self) {
+  ls_status cancelled = ls_ok();
+  for (size_t i = 0; i < self->num_sources; ++i) {
+    const ls_status status = self->sources[i].status;
+    if (ls_status_is_ok(status)) continue;
+    if (ls_status_code(status) != LS_CANCELLED) return ls_status_clone(status);
+    if (ls_status_is_ok(cancelled)) cancelled = status;
+  }
+  return ls_status_clone(cancelled);
+}
+
+ls_status ls_rendezvous_status(ls_rendezvous *self, double seconds) {
+  enum { LOOK_NANOS = 10 * 1000 * 1000 };
+  LS_REQUIRE(self);
+  const int64_t until =
+      ls_runtime_now(self->runtime) + (int64_t)(seconds * 1e9);
+  while (count_sources(self) < self->wanted &&
+         ls_runtime_now(self->runtime) < until)
+    ls_runtime_sleep(self->runtime, LOOK_NANOS);
+  ls_mutex_lock(&self->lock);
+  const ls_status status = best(self);
+  ls_mutex_unlock(&self->lock);
+  return status;
+}

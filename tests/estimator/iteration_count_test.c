@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How many steps fit into a time.
+#include "lockstep/iteration_count.h"
+
+#include "support/expect.h"
+#include "support/spec.h"
+
+static int64_t count_of(ls_iteration_count *self, double seconds) {
+  int64_t steps = 0;
+  expect_ok(ls_iteration_count_get(self, seconds, &steps));
+  return steps;
+}
+
+static void samples_are_a_ring(void **state) {
+  (void)state;
+  LS_SPEC("E197");
+  ls_iteration_count *self = NULL;
+  expect_status(ls_iteration_count_create(LS_SOME(0), &self),
+                LS_INVALID_ARGUMENT, "at least 1");
+  expect_ok(ls_iteration_count_create(LS_SOME(2), &self));
+  ls_iteration_count_update(self, 0, 5);  // Nothing is learnt from these.
+  ls_iteration_count_update(self, -1, 5);
+  ls_iteration_count_update(self, 1, 0);
+  assert_int_equal(count_of(self, 10), 1);
+  ls_iteration_count_update(self, 4, 1);
+  ls_iteration_count_update(self, 2, 1);
+  assert_int_equal(count_of(self, 30), 10);  // 3 seconds a step.
+  ls_iteration_count_update(self, 4, 1);     // The first is forgotten.
+  ls_iteration_count_update(self, 4, 1);
+  assert_int_equal(count_of(self, 21), 5);
+  ls_iteration_count_destroy(self);
+  // By default the last 20.
+  expect_ok(ls_iteration_count_create((ls_opt){0}, &self));
+  ls_iteration_count_update(self, 100, 1);
+  for (int i = 0; i < 20; ++i)
+    ls_iteration_count_update(self, 1 + i % 2, 1);
+  assert_int_equal(count_of(self, 15), 10);
+  ls_iteration_count_destroy(self);
+}
+
+static void counts_are_rounded_and_at_least_one(void **state) {
+  (void)state;
+  LS_SPEC("E198");
+  ls_iteration_count *self = NULL;
+  int64_t steps = 0;
+  expect_ok(ls_iteration_count_create((ls_opt){0}, &self));
+  expect_status(ls_iteration_count_get(self, 0, &steps), LS_INVALID_ARGUMENT,
+                "more than 0");
+  expect_status(ls_iteration_count_get(self, -3, &steps), LS_INVALID_ARGUMENT,
+                "-3");
+  assert_int_equal(count_of(self, 100), 1);
+  ls_iteration_count_update(self, 8, 4);
+  assert_int_equal(count_of(self, 5), 3);  // 2.5
+  assert_int_equal(count_of(self, 4.8), 2);
+  assert_int_equal(count_of(self, 0.1), 1);
+  ls_iteration_count_destroy(self);
+}
+
+static void counts_stay_once_they_are_stable(void **state) {
+  (void)state;
+  LS_SPEC("E199");
+  ls_iteration_count *self = NULL;
+  expect_ok(ls_iteration_count_create(LS_SOME(3), &self));
+  for (int i = 0; i < 3; ++i)
+    ls_iteration_count_update(self, 10, 1000);
+  assert_int_equal(count_of(self, 10.5), 1050);  // As many samples as fit.
+  ls_iteration_count_update(self, 10, 1000);
+  assert_int_equal(count_of(self, 10.9), 1050);  // Within 10 %.
+  assert_int_equal(count_of(self, 12), 1200);    // Not.
+  // The last run was off, the mean of all is within 5 %.
+  ls_iteration_count_update(self, 12, 1200);
+  assert_int_equal(count_of(self, 10.4), 1200);
+  // Steps that take unequally long.
+  ls_iteration_count_update(self, 100, 1000);
+  assert_int_equal(count_of(self, 100), 2500);
+  ls_iteration_count_destroy(self);
+  // Stable before it was asked at all.
+  expect_ok(ls_iteration_count_create(LS_SOME(1), &self));
+  ls_iteration_count_update(self, 10, 1000);
+  ls_iteration_count_update(self, 10, 1000);
+  assert_int_equal(count_of(self, 10), 1);
+  ls_iteration_count_destroy(self);
+}
+
+static void numbers_are_within_percents(void **state) {
+  (void)state;
+  LS_SPEC("E200");
+  bool is = false;
+  expect_ok(ls_within_percent(95, 100, 5, &is));
+  assert_true(is);
+  expect_ok(ls_within_percent(106, 100, 5, &is));
+  assert_false(is);
+  expect_status(ls_within_percent(0, 100, 5, &is), LS_INVALID_ARGUMENT, "0");
+  expect_status(ls_within_percent(1, 0, 5, &is), LS_INVALID_ARGUMENT, "0");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(samples_are_a_ring),
+      cmocka_unit_test(counts_are_rounded_and_at_least_one),
+      cmocka_unit_test(counts_stay_once_they_are_stable),
+      cmocka_unit_test(numbers_are_within_percents),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

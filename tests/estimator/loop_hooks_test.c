@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How many steps a run of a loop makes, and when there is no other run.
+#include "lockstep/estimator_hooks.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "lockstep/flow.h"
+#include "support/monitored_runs.h"
+
+// ---- The variable ----------------------------------------------------------
+static void a_graph_has_one_loop_variable(void **state) {
+  (void)state;
+  LS_SPEC("E10 E11");
+  monitored_runs f;
+  monitored_runs_begin(&f);
+  ls_variable *variable = NULL, *again = NULL;
+  {
+    LS_GRAPH_SCOPE(f.graph);
+    LS_NAME_SCOPE("deep");
+    expect_ok(ls_iterations_per_loop(f.graph, &variable));
+  }
+  expect_ok(ls_iterations_per_loop(f.graph, &again));
+  assert_ptr_equal(variable, again);
+  assert_string_equal(ls_variable_name(variable),
+                      "tpu_estimator/iterations_per_loop");
+  assert_int_equal(ls_variable_dtype(variable), LS_DTYPE_I32);
+  assert_int_equal(ls_variable_shape(variable).rank, 0);
+  assert_false(ls_variable_is_trainable(variable));
+  static const char *const in[] = {"tpu_estimator_iterations_per_loop",
+                                   "local_variables"};
+  for (int i = 0; i < 2; ++i) {
+    ls_nest leaf = ls_none();
+    assert_int_equal(ls_graph_collection(f.graph, in[i], &leaf, 1), 1);
+    assert_ptr_equal(ls_nest_as_variable(leaf), variable);
+  }
+  const ls_attr *beside = NULL;
+  expect_ok(ls_op_attr(ls_variable_initializer(variable), "_class", &beside));
+  assert_int_equal(beside->as.strings.count, 1);
+  expect_contains(beside->as.strings.items[0], "global_step");
+  const ls_nest leaf = ls_nest_variable(f.weight);
+  expect_ok(ls_graph_add_to_collection(f.graph, in[0], leaf));
+  ls_nest_release(leaf);
+  expect_status(ls_iterations_per_loop(f.graph, &again), LS_FAILED_PRECONDITION,
+                "Multiple iterations_per_loop_var in collection");
+  ls_graph *other = NULL;
+  expect_ok(ls_graph_create("other", &other));
+  expect_status(ls_iterations_per_loop(other, &again), LS_FAILED_PRECONDITION,
+                "Global step");
+  ls_graph_destroy(other);
+  monitored_runs_end(&f);
+}
+
+// ---- A loop of as many steps as the variable says --------------------------
+enum { MOST_RUNS = 20 };
+typedef struct device_loop {
+  monitored_runs runs;
+  ls_variable *iterations;
+  ls_op train;  // Adds as many to the global step.
+  int64_t made[MOST_RUNS];
+  int count;
+} device_loop;
+
+static void begin(device_loop *d) {
+  *d = (device_loop){.count = 0};
+  monitored_runs_begin(&d->runs);
+  expect_ok(ls_iterations_per_loop(d->runs.graph, &d->iterations));
+  LS_GRAPH_SCOPE(d->runs.graph);
+  d->train = ls_tensor_op(ls_variable_assign_add(
+      d->runs.step, ls_convert(ls_variable_read(d->iterations), LS_DTYPE_I64)));
+}
+
+static int64_t next_steps(const device_loop *d, ls_session *session) {
+  ls_array *value = NULL;
+  expect_ok(ls_session_variable_value(session, d->iterations, &value));
+  const int64_t steps = (int64_t)ls_array_f64(value, 0);
+  ls_array_release(value);
+  return steps;
+}
+
+// Notes what each run makes.
+static void run_all(device_loop *d) {
+  ls_monitored_session *session = d->runs.session;
+  ls_nest results = ls_none();
+  while (!ls_monitored_session_should_stop(session)) {
+    assert_true(d->count < MOST_RUNS);
+    d->made[d->count++] = next_steps(d, ls_monitored_session_now(session));
+    expect_ok(ls_monitored_session_run(session, ls_nest_op(d->train), NULL, 0,
+                                       &results));
+  }
+}
+
+static void a_plan_ends_at_the_last_step(void **state) {
+  (void)state;
+  LS_SPEC("E13 E69 E70 E71");
+  ls_hook *hook = NULL;
+  const ls_loop_length four = {.steps = 4};
+  expect_status(ls_tpu_stop_hook(four, (ls_opt){0}, (ls_opt){0}, &hook),
+                LS_INVALID_ARGUMENT, "One of num_steps or last_step must be");
+  expect_status(ls_tpu_stop_hook(four, LS_SOME(1), LS_SOME(1), &hook),
+                LS_INVALID_ARGUMENT, "Only one of num_steps or last_step");
+  for (int by_last = 0; by_last < 2; ++by_last) {
+    device_loop d;
+    begin(&d);
+    expect_ok(by_last
+                  ? ls_tpu_stop_hook(four, (ls_opt){0}, LS_SOME(10), &hook)
+                  : ls_tpu_stop_hook(four, LS_SOME(10), (ls_opt){0}, &hook));
+    monitored_runs_open(&d.runs, &hook, 1, NULL);
+    run_all(&d);
+    assert_int_equal(d.count, 3);
+    assert_int_equal(d.made[0], 4);
+    assert_int_equal(d.made[1], 4);
+    assert_int_equal(d.made[2], 2);
+    assert_int_equal(monitored_runs_step(&d.runs), 10);
+    monitored_runs_close(&d.runs);
+    monitored_runs_end(&d.runs);
+  }
+}
+
+static void a_graph_without_steps_is_refused(void **state) {
+  (void)state;
+  LS_SPEC("E70");
+  ls_graph *graph = NULL;
+  ls_hook *hook = NULL;
+  ls_monitored_session *session = NULL;
+  expect_ok(ls_graph_create("other", &graph));
+  expect_ok(ls_tpu_stop_hook((ls_loop_length){.steps = 4}, LS_SOME(10),
+                             (ls_opt){0}, &hook));
+  expect_status(ls_monitored_session_create(
+                    &(ls_monitored_options){
+                        .graph = graph, .hooks = &hook, .num_hooks = 1},
+                    &session),
+                LS_FAILED_PRECONDITION, "Global step should be created");
+  ls_hook_release(hook);
+  ls_graph_destroy(graph);
+}
+
+// Each step takes two seconds.
+static ls_status take_time(void *user, ls_run_context *context,
+                           ls_run_wish *wish) {
+  (void)wish;
+  monitored_runs_pass(
+      2.0 * (double)next_steps(user, ls_run_context_session(context)));
+  return ls_ok();
+}
+
+static void a_time_is_filled_with_steps(void **state) {
+  (void)state;
+  LS_SPEC("E72");
+  device_loop d;
+  ls_hook *hooks[2] = {NULL};
+  begin(&d);
+  expect_ok(ls_tpu_stop_hook((ls_loop_length){.seconds = 20}, LS_SOME(25),
+                             (ls_opt){0}, &hooks[0]));
+  expect_ok(ls_hook_create(
+      &(ls_hook_options){.user = &d, .before_run = take_time}, &hooks[1]));
+  monitored_runs_open(&d.runs, hooks, 2, NULL);
+  run_all(&d);
+  assert_int_equal(d.count, 4);
+  assert_int_equal(d.made[0], 1);
+  assert_int_equal(d.made[1], 10);
+  assert_int_equal(d.made[2], 10);
+  assert_int_equal(d.made[3], 4);
+  monitored_runs_close(&d.runs);
+  monitored_runs_end(&d.runs);
+}
+
+// An op that counts an evaluation.
+static ls_op count_evaluation(monitored_runs *f) {
+  ls_variable *evals = NULL;
+  expect_ok(ls_eval_step_get(f->graph, &evals));
+  LS_GRAPH_SCOPE(f->graph);
+  return ls_tensor_op(
+      ls_variable_assign_add(evals, ls_scalar(LS_DTYPE_I64, 1)));
+}
+
+static void an_evaluation_is_one_run(void **state) {
+  (void)state;
+  LS_SPEC("E15 E73 E75");
+  device_loop d;
+  ls_hook *hooks[2] = {NULL};
+  begin(&d);
+  ls_op more;
+  {
+    LS_GRAPH_SCOPE(d.runs.graph);
+    expect_ok(ls_increase_eval_step(ls_variable_read(d.iterations), &more));
+  }
+  const ls_op one = count_evaluation(&d.runs);  // As the evaluator does.
+  expect_status(ls_eval_iterations_hook(0, &hooks[0]), LS_INVALID_ARGUMENT,
+                "Eval steps");
+  expect_ok(ls_eval_iterations_hook(7, &hooks[0]));
+  expect_ok(ls_stop_after_evals_hook(7, &hooks[1]));
+  monitored_runs_open(&d.runs, hooks, 2, NULL);
+  assert_int_equal(next_steps(&d, ls_monitored_session_now(d.runs.session)), 7);
+  const ls_nest both = LS_LIST(ls_nest_op(more), ls_nest_op(one));
+  ls_nest results = ls_none();
+  expect_ok(ls_monitored_session_run(d.runs.session, both, NULL, 0, &results));
+  assert_true(ls_monitored_session_should_stop(d.runs.session));
+  expect_contains(monitored_runs_log(), "Evaluation [7/7]");
+  ls_nest_release(both);
+  monitored_runs_close(&d.runs);
+  monitored_runs_end(&d.runs);
+}
+
+static void evaluations_are_counted_in_the_log(void **state) {
+  (void)state;
+  LS_SPEC("E75");
+  static const int rows[][3] = {// Asked for, runs, lines.
+                                {0, 30, 30},
+                                {19, 19, 19},
+                                {25, 25, 13}};
+  for (int i = 0; i < 3; ++i) {
+    monitored_runs f;
+    monitored_runs_begin(&f);
+    ls_hook *hook = NULL;
+    const ls_op one = count_evaluation(&f);
+    expect_ok(ls_stop_after_evals_hook(rows[i][0], &hook));
+    monitored_runs_open(&f, &hook, 1, NULL);
+    (void)monitored_runs_log();
+    int runs = 0, lines = 0;
+    for (; runs < 30 && !ls_monitored_session_should_stop(f.session); ++runs)
+      expect_ok(ls_monitored_session_run(f.session, ls_nest_op(one), NULL, 0,
+                                         &f.results));
+    for (const char *at = monitored_runs_log();
+         (at = strstr(at, "Evaluation [")) != NULL; ++at)
+      ++lines;
+    assert_int_equal(runs, rows[i][1]);
+    assert_int_equal(lines, rows[i][2]);
+    monitored_runs_close(&f);
+    monitored_runs_end(&f);
+  }
+}
+
+static ls_status run_fed(monitored_runs *f, float value) {
+  ls_array *fed = NULL;
+  expect_ok(ls_array_create_copy(LS_DTYPE_F32, LS_SCALAR, &value, &fed));
+  const ls_feed feed = {f->input, fed};
+  const ls_status status = ls_monitored_session_run(
+      f->session, ls_leaf(f->input), &feed, 1, &f->results);
+  ls_array_release(fed);
+  return status;
+}
+
+static void a_prediction_ends_by_its_signal(void **state) {
+  (void)state;
+  LS_SPEC("E74");
+  device_loop d;
+  begin(&d);
+  monitored_runs *f = &d.runs;
+  ls_hook *hook = NULL;
+  ls_tensor stopping;
+  {
+    LS_GRAPH_SCOPE(f->graph);
+    stopping = ls_greater(f->input, ls_scalar(LS_DTYPE_F32, 0));
+  }
+  expect_ok(ls_predict_stop_hook(stopping, &hook));
+  monitored_runs_open(f, &hook, 1, NULL);
+  assert_int_equal(next_steps(&d, ls_monitored_session_now(f->session)), 1);
+  expect_ok(run_fed(f, 0));
+  const ls_status status = run_fed(f, 1);
+  assert_int_equal(ls_status_code(status), LS_OUT_OF_RANGE);
+  expect_contains(ls_status_message(status), "Stopped by stopping signal.");
+  expect_ok(ls_monitored_session_close(f->session, status));
+  monitored_runs_end(f);
+}
+
+// ---- Beside the loop -------------------------------------------------------
+static void set_weight(monitored_runs *f, float value) {
+  ls_array *array = NULL;
+  expect_ok(ls_array_create_copy(LS_DTYPE_F32, LS_SCALAR, &value, &array));
+  expect_ok(ls_session_set_variable_value(ls_monitored_session_now(f->session),
+                                          f->weight, array));
+  ls_array_release(array);
+}
+
+static void variables_that_are_no_numbers_fail_the_run(void **state) {
+  (void)state;
+  LS_SPEC("E14");
+  for (int broadcast = 0; broadcast < 2; ++broadcast) {
+    monitored_runs f;
+    monitored_runs_begin(&f);
+    ls_nest ops = ls_none(), results = ls_none();
+    ls_variable *count = NULL;
+    {
+      LS_GRAPH_SCOPE(f.graph);
+      expect_ok(ls_variable_create(
+          &(ls_variable_options){.name = "count",
+                                 .initial_value = ls_scalar(LS_DTYPE_I32, 1)},
+          &count));
+    }
+    expect_ok(ls_tpu_sync_ops(f.graph, broadcast, &ops));
+    assert_int_equal(ls_nest_count(ops), 1);  // Of floats alone, or a no-op.
+    monitored_runs_open(&f, NULL, 0, NULL);
+    expect_ok(ls_monitored_session_run(f.session, ops, NULL, 0, &results));
+    static const float bad[] = {NAN, INFINITY};
+    for (int i = 0; i < 2; ++i) {
+      set_weight(&f, bad[i]);
+      const ls_status status =
+          ls_monitored_session_run(f.session, ops, NULL, 0, &results);
+      expect_status(status, broadcast ? LS_OK : LS_INVALID_ARGUMENT,
+                    broadcast ? "" : "Gradient for weight:0 is NaN");
+    }
+    ls_nest_release(ops);
+    monitored_runs_close(&f);
+    ls_variable_release(count);
+    monitored_runs_end(&f);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_graph_has_one_loop_variable),
+      cmocka_unit_test(a_plan_ends_at_the_last_step),
+      cmocka_unit_test(a_graph_without_steps_is_refused),
+      cmocka_unit_test(a_time_is_filled_with_steps),
+      cmocka_unit_test(an_evaluation_is_one_run),
+      cmocka_unit_test(evaluations_are_counted_in_the_log),
+      cmocka_unit_test(a_prediction_ends_by_its_signal),
+      cmocka_unit_test(variables_that_are_no_numbers_fail_the_run),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

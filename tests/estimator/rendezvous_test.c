@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is told of several failures.
+#include "lockstep/rendezvous.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include "lockstep/cancel.h"
+#include "lockstep/host.h"
+#include "support/monitored_runs.h"
+
+static void record(ls_rendezvous *r, const char *source, ls_code code,
+                   const char *text) {
+  ls_rendezvous_record(r, source, LS_STATUS(code, "%s", text), NULL);
+}
+
+static void the_first_cause_is_told(void **state) {
+  (void)state;
+  LS_SPEC("E188 E189");
+  ls_rendezvous *r = NULL;
+  expect_ok(ls_rendezvous_create(3, &r));
+  expect_ok(ls_rendezvous_status(r, 0));
+  // A session recovers from these.
+  record(r, "infeed", LS_ABORTED, "a");
+  record(r, "infeed", LS_UNAVAILABLE, "b");
+  expect_ok(ls_rendezvous_status(r, 0));
+  record(r, "outfeed", LS_CANCELLED, "first cancelled");
+  record(r, "other", LS_CANCELLED, "second cancelled");
+  expect_status(ls_rendezvous_status(r, 0), LS_CANCELLED, "first cancelled");
+  record(r, "training_loop", LS_DATA_LOSS, "lost");
+  expect_status(ls_rendezvous_status(r, 0), LS_DATA_LOSS, "lost");
+  // In the order of the sources, each with what it said last.
+  record(r, "outfeed", LS_NOT_FOUND, "early");
+  record(r, "outfeed", LS_NOT_FOUND, "late");
+  expect_status(ls_rendezvous_status(r, 0), LS_NOT_FOUND, "late");
+  ls_rendezvous_record_done(r, "outfeed");  // Which keeps it.
+  expect_status(ls_rendezvous_status(r, 0), LS_NOT_FOUND, "late");
+  ls_rendezvous_destroy(r);
+}
+
+static ls_rendezvous *waited_for;
+
+static void say(void *user) {
+  (void)user;
+  if (monitored_runs_now() >= 2)
+    record(waited_for, "late", LS_NOT_FOUND, "late");
+}
+
+static void it_waits_for_all_sources(void **state) {
+  (void)state;
+  LS_SPEC("E189");
+  monitored_runs f;
+  monitored_runs_begin(&f);
+  expect_ok(ls_rendezvous_create(2, &waited_for));
+  ls_rendezvous_record_done(waited_for, "early");
+  expect_ok(ls_rendezvous_status(waited_for, 1));  // Not long enough.
+  monitored_runs_on_sleep(say, NULL);
+  expect_status(ls_rendezvous_status(waited_for, 10), LS_NOT_FOUND, "late");
+  assert_true(monitored_runs_now() < 3);
+  monitored_runs_on_sleep(NULL, NULL);
+  ls_rendezvous_destroy(waited_for);
+  monitored_runs_end(&f);
+}
+
+static ls_status never_ends(ls_host_call *call) {
+  (void)call;
+  return ls_ok();
+}
+static void end_it(ls_host_call *call) {
+  ls_host_done(call, LS_STATUS(LS_CANCELLED, "asked to end"));
+}
+static const ls_host_kernel stuck = {.name = "stuck",
+                                     .start = never_ends,
+                                     .flags = LS_HOST_INLINE | LS_HOST_WAITS,
+                                     .cancel = end_it};
+
+static ls_status run_stuck(monitored_runs *f, ls_rendezvous *r,
+                           const char *text) {
+  ls_session *session = NULL;
+  ls_nest results = ls_none();
+  ls_op op;
+  {
+    LS_GRAPH_SCOPE(f->graph);
+    op = ls_host_call_add(&stuck, NULL, NULL, 0);
+  }
+  expect_ok(ls_session_create(f->graph, &session));
+  ls_rendezvous_record(r, "infeed", LS_STATUS(LS_INVALID_ARGUMENT, "%s", text),
+                       session);
+  const ls_status status =
+      ls_session_run(session, ls_nest_op(op), NULL, 0, &results);
+  ls_session_destroy(session);
+  return status;
+}
+
+// A run that nothing would ever end is ended five seconds after a failure.
+static void a_failure_closes_the_session(void **state) {
+  (void)state;
+  LS_SPEC("E188");
+  monitored_runs f;
+  monitored_runs_begin(&f);
+  ls_rendezvous *r = NULL;
+  expect_ok(ls_rendezvous_create(1, &r));
+  expect_status(run_stuck(&f, r, "no such file"), LS_CANCELLED, "");
+  assert_true(monitored_runs_now() >= 5 && monitored_runs_now() < 6);
+  expect_contains(monitored_runs_log(), "closing the session");
+  expect_status(ls_rendezvous_status(r, 0), LS_INVALID_ARGUMENT, "no such");
+  ls_rendezvous_destroy(r);
+  monitored_runs_end(&f);
+}
+
+static void *request(void *cancel) {
+  usleep(20000);
+  ls_cancel_request(cancel);
+  return NULL;
+}
+
+// A check of numbers ends its own run.
+static void a_check_of_numbers_closes_nothing(void **state) {
+  (void)state;
+  LS_SPEC("E188");
+  monitored_runs f;
+  monitored_runs_begin(&f);
+  ls_rendezvous *r = NULL;
+  ls_cancel *cancel = NULL;
+  pthread_t thread;
+  expect_ok(ls_rendezvous_create(1, &r));
+  expect_ok(ls_cancel_create(f.runtime, &cancel));
+  ls_cancel *outer = ls_cancel_make_current(cancel);
+  assert_int_equal(pthread_create(&thread, NULL, request, cancel), 0);
+  expect_status(run_stuck(&f, r, "Gradient for w:0 is NaN"), LS_CANCELLED, "");
+  (void)ls_cancel_make_current(outer);
+  pthread_join(thread, NULL);
+  assert_true(monitored_runs_now() < 5);
+  expect_status(ls_rendezvous_status(r, 0), LS_INVALID_ARGUMENT, "Gradient");
+  ls_cancel_destroy(cancel);
+  ls_rendezvous_destroy(r);
+  monitored_runs_end(&f);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_first_cause_is_told),
+      cmocka_unit_test(it_waits_for_all_sources),
+      cmocka_unit_test(a_failure_closes_the_session),
+      cmocka_unit_test(a_check_of_numbers_closes_nothing),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
