@@ -33,6 +33,7 @@
 #include "lockstep/eager.h"
 #include "lockstep/estimator_config.h"
 #include "lockstep/estimator_hooks.h"
+#include "lockstep/estimator_spec.h"
 #include "lockstep/events.h"
 #include "lockstep/export.h"
 #include "lockstep/files.h"

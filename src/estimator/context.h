@@ -11,14 +11,7 @@
 #define LS_ESTIMATOR_CONTEXT_H_
 
 #include "lockstep/estimator_config.h"
-
-typedef enum ls_estimator_mode {
-  LS_MODE_NONE,
-  LS_MODE_TRAIN,
-  LS_MODE_EVAL,
-  LS_MODE_PREDICT,
-  LS_NUM_MODES,
-} ls_estimator_mode;
+#include "lockstep/estimator_spec.h"
 
 // What an estimator is made with. Zero in a field means its default.
 typedef struct ls_estimator_facts {

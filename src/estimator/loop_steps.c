@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How many steps a run of a loop makes.
+#include "estimator/loop_steps.h"
 #include "base/require.h"
 #include "base/text.h"
-#include "estimator/loop_steps.h"
 
 // ---- The variable ----------------------------------------------------------
 // Says that it is beside the global step.

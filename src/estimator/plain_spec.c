@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// A spec for TPUs as CPUs use it: what the host does is part of each run.
+#include "base/require.h"
+#include "estimator/spec.h"
+#include "train/hooks/hook.h"
+
+// ---- What a host call gives ------------------------------------------------
+typedef struct host_call {
+  ls_nest fetches;
+} host_call;
+
+static ls_status add_to_run(void *user, ls_run_context *context,
+                            ls_run_wish *wish) {
+  (void)context;
+  wish->fetches = ((host_call *)user)->fetches;
+  return ls_ok();
+}
+
+static void destroy(void *user) {
+  ls_nest_release(((host_call *)user)->fetches);
+  ls_hook_free(user);
+}
+
+// Takes `fetches` over.
+static ls_status make_hook(ls_nest fetches, ls_hook **out_hook) {
+  host_call *self = ls_hook_state(sizeof(*self));
+  if (self == NULL) {
+    ls_nest_release(fetches);
+    return ls_out_of_memory();
+  }
+  self->fetches = fetches;
+  return ls_hook_of_state(&(ls_hook_options){.name = "host call",
+                                             .user = self,
+                                             .before_run = add_to_run,
+                                             .destroy = destroy},
+                          out_hook);
+}
+
+// ---- The spec --------------------------------------------------------------
+// The list with one more behind it.
+static ls_status append(ls_arena *memory, ls_hook *const **hooks, size_t *count,
+                        ls_hook *hook) {
+  ls_hook **longer = ls_arena_new_array(memory, ls_hook *, *count + 1);
+  if (longer == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < *count; ++i)
+    longer[i] = (*hooks)[i];
+  longer[(*count)++] = hook;
+  *hooks = longer;
+  return ls_ok();
+}
+
+static ls_status add_hook(ls_estimator_spec_options *o, ls_arena *memory,
+                          ls_hook *hook) {
+  LS_RETURN_IF_ERROR(
+      append(memory, &o->training_hooks, &o->num_training_hooks, hook));
+  LS_RETURN_IF_ERROR(
+      append(memory, &o->evaluation_hooks, &o->num_evaluation_hooks, hook));
+  return append(memory, &o->prediction_hooks, &o->num_prediction_hooks, hook);
+}
+
+// Calls the host's functions; `*out_hook` is the caller's, or NULL.
+static ls_status call_functions(const ls_estimator_spec_options *from,
+                                ls_nest *out_metrics, ls_hook **out_hook) {
+  if (from->eval_metrics.call != NULL) {
+    *out_metrics = ls_host_function_call(&from->eval_metrics, "eval_metrics");
+    LS_RETURN_IF_ERROR(ls_nest_status(*out_metrics));
+  }
+  if (from->host_call.call == NULL) return ls_ok();
+  const ls_nest made = ls_host_function_call(&from->host_call, "host_call");
+  const ls_status status = ls_nest_status(made);
+  if (ls_status_is_ok(status)) return make_hook(made, out_hook);
+  ls_nest_release(made);
+  return status;
+}
+
+static ls_status make_plain(const ls_estimator_spec_options *from,
+                            ls_nest metrics, ls_hook *hook, ls_arena *memory,
+                            ls_estimator_spec **out_plain) {
+  ls_estimator_spec_options o = *from;
+  ls_scaffold scaffold = {0};
+  o.eval_metrics = o.host_call = (ls_host_function){0};
+  o.scaffold_fn = NULL;
+  o.cache = NULL;
+  o.cache_size = 0;
+  o.eval_metric_ops = metrics;
+  o.scaffold = &scaffold;
+  if (hook != NULL) LS_RETURN_IF_ERROR(add_hook(&o, memory, hook));
+  if (from->scaffold_fn != NULL)
+    LS_RETURN_IF_ERROR(from->scaffold_fn(from->scaffold_user, &scaffold));
+  return ls_estimator_spec_create(&o, out_plain);
+}
+
+ls_status ls_estimator_spec_as_plain(ls_estimator_spec *spec,
+                                     ls_estimator_spec **out_plain) {
+  LS_REQUIRE(out_plain);
+  *out_plain = NULL;
+  LS_REQUIRE(spec);
+  if (!spec->is_tpu) {
+    *out_plain = ls_estimator_spec_retain(spec);
+    return ls_ok();
+  }
+  ls_nest metrics = ls_none();
+  ls_hook *hook = NULL;
+  ls_arena memory;
+  ls_arena_init(&memory, ls_current_allocator());
+  ls_status status = call_functions(&spec->is, &metrics, &hook);
+  if (ls_status_is_ok(status))
+    status = make_plain(&spec->is, metrics, hook, &memory, out_plain);
+  ls_arena_deinit(&memory);
+  ls_nest_release(metrics);
+  ls_hook_release(hook);
+  return status;
+}

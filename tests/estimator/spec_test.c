@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a model function gives back.
+#include "lockstep/estimator_spec.h"
+
+#include <string.h>
+
+#include "support/monitored_runs.h"
+
+static ls_estimator_spec *spec_of(const ls_estimator_spec_options *options,
+                                  bool tpu) {
+  ls_estimator_spec *spec = NULL;
+  expect_ok(tpu ? ls_tpu_estimator_spec_create(options, &spec)
+                : ls_estimator_spec_create(options, &spec));
+  assert_int_equal(ls_estimator_spec_is_tpu(spec), tpu);
+  return spec;
+}
+
+// Of both kinds.
+static void expect_refused(const ls_estimator_spec_options *options,
+                           const char *says) {
+  ls_estimator_spec *spec = NULL;
+  expect_status(ls_estimator_spec_create(options, &spec), LS_INVALID_ARGUMENT,
+                says);
+  assert_null(spec);
+  expect_status(ls_tpu_estimator_spec_create(options, &spec),
+                LS_INVALID_ARGUMENT, says);
+  assert_null(spec);
+}
+
+static void each_mode_needs_its_fields(void **state) {
+  (void)state;
+  LS_SPEC("E53");
+  monitored_runs f;
+  monitored_runs_begin(&f);
+  LS_GRAPH_SCOPE(f.graph);
+  ls_estimator_spec_options o = {.mode = LS_MODE_TRAIN, .loss = f.loss};
+  expect_refused(&o, "Missing train_op");
+  o = (ls_estimator_spec_options){.mode = LS_MODE_TRAIN, .train_op = f.train};
+  expect_refused(&o, "Missing loss");
+  o = (ls_estimator_spec_options){.mode = LS_MODE_EVAL};
+  expect_refused(&o, "Missing loss");
+  o = (ls_estimator_spec_options){.mode = LS_MODE_PREDICT, .loss = f.loss};
+  expect_refused(&o, "Missing predictions");
+  o = (ls_estimator_spec_options){.loss = f.loss};
+  expect_refused(&o, "mode");
+  o = (ls_estimator_spec_options){.mode = LS_MODE_PREDICT,
+                                  .predictions = ls_nest_i64(3)};
+  expect_refused(&o, "predictions");
+  for (int tpu = 0; tpu < 2; ++tpu) {
+    o = (ls_estimator_spec_options){.mode = LS_MODE_EVAL, .loss = f.loss};
+    ls_estimator_spec *spec = spec_of(&o, tpu);
+    const ls_nest predictions = ls_estimator_spec_values(spec)->predictions;
+    assert_int_equal(predictions.kind, LS_KIND_DICT);
+    assert_int_equal(ls_nest_count(predictions), 0);
+    ls_estimator_spec_release(spec);
+  }
+  monitored_runs_end(&f);
+}
+
+static void a_loss_has_one_element(void **state) {
+  (void)state;
+  LS_SPEC("E54");
+  monitored_runs f;
+  monitored_runs_begin(&f);
+  ls_graph *other = NULL;
+  ls_tensor elsewhere;
+  ls_op far;
+  expect_ok(ls_graph_create("other", &other));
+  {
+    LS_GRAPH_SCOPE(other);
+    elsewhere = ls_scalar(LS_DTYPE_F32, 1);
+    far = ls_group(NULL, 0, "far");
+  }
+  {
+    LS_GRAPH_SCOPE(f.graph);
+    ls_estimator_spec_options o = {
+        .mode = LS_MODE_EVAL, .loss = ls_fill(LS_DTYPE_F32, LS_SHAPE(2, 1), 0)};
+    expect_refused(&o, "must be scalar");
+    o.loss = ls_reshape(f.loss, LS_SHAPE(1));
+    ls_estimator_spec *spec = spec_of(&o, true);
+    assert_int_equal(ls_tensor_shape(ls_estimator_spec_values(spec)->loss).rank,
+                     0);
+    ls_estimator_spec_release(spec);
+    o.loss = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(LS_UNKNOWN_DIM), "loss");
+    ls_estimator_spec_release(spec_of(&o, true));
+    o.loss = elsewhere;
+    expect_refused(&o, "loss 'constant:0'");
+    o = (ls_estimator_spec_options){
+        .mode = LS_MODE_TRAIN, .loss = f.loss, .train_op = far};
+    expect_refused(&o, "train_op 'far'");
+    const char *const key = "y";
+    const ls_nest value = ls_leaf(elsewhere);
+    o = (ls_estimator_spec_options){.mode = LS_MODE_PREDICT,
+                                    .predictions =
+                                        ls_nest_dict("", &key, &value, 1)};
+    expect_refused(&o, "predictions 'constant:0'");
+    ls_nest_release(o.predictions);
+  }
+  ls_graph_destroy(other);
+  monitored_runs_end(&f);
+}
+
+static ls_hook *any_hook(void) {
+  ls_hook *hook = NULL;
+  expect_ok(ls_hook_create(&(ls_hook_options){.name = "any"}, &hook));
+  return hook;
+}
+
+static void specs_keep_what_they_are_given(void **state) {
+  (void)state;
+  LS_SPEC("E51 E52 E55");
+  monitored_runs f;
+  monitored_runs_begin(&f);
+  LS_GRAPH_SCOPE(f.graph);
+  ls_hook *hook = any_hook(), *nothing = NULL;
+  ls_estimator_spec_options o = {.mode = LS_MODE_TRAIN,
+                                 .loss = f.loss,
+                                 .train_op = f.train,
+                                 .training_hooks = &nothing,
+                                 .num_training_hooks = 1};
+  expect_refused(&o, "All hooks must be hooks: training_hooks[0]");
+  o.training_hooks = &hook;
+  o.cache = &f.loss;
+  o.cache_size = 1;
+  ls_estimator_spec *spec = spec_of(&o, true);
+  const ls_estimator_spec_options *is = ls_estimator_spec_values(spec);
+  ls_hook *kept = hook;
+  hook = NULL;  // The list is a copy.
+  assert_ptr_equal(is->training_hooks[0], kept);
+  assert_int_equal(is->num_evaluation_hooks + is->num_prediction_hooks, 0);
+  assert_true(ls_tensor_equal(is->cache[0], f.loss));
+  ls_hook_release(kept);  // The spec has it still.
+  assert_string_equal(ls_hook_name(is->training_hooks[0]), "any");
+  ls_estimator_spec_release(spec);
+  // Fields of the other kind.
+  o = (ls_estimator_spec_options){
+      .mode = LS_MODE_EVAL, .loss = f.loss, .cache = &f.loss, .cache_size = 1};
+  spec = NULL;
+  expect_status(ls_estimator_spec_create(&o, &spec), LS_INVALID_ARGUMENT,
+                "cache is no field of a plain spec");
+  ls_scaffold scaffold = {.init_user = &f};
+  o = (ls_estimator_spec_options){
+      .mode = LS_MODE_EVAL, .loss = f.loss, .scaffold = &scaffold};
+  expect_status(ls_tpu_estimator_spec_create(&o, &spec), LS_INVALID_ARGUMENT,
+                "scaffold is no field of a spec for TPUs");
+  spec = spec_of(&o, false);
+  assert_ptr_equal(ls_estimator_spec_values(spec)->scaffold->init_user, &f);
+  ls_estimator_spec_release(spec);
+  o.scaffold = NULL;  // A fresh one.
+  spec = spec_of(&o, false);
+  assert_null(ls_estimator_spec_values(spec)->scaffold->init_user);
+  ls_estimator_spec_release(spec);
+  monitored_runs_end(&f);
+}
+
+static void metrics_are_pairs(void **state) {
+  (void)state;
+  LS_SPEC("E55");
+  monitored_runs f;
+  monitored_runs_begin(&f);
+  LS_GRAPH_SCOPE(f.graph);
+  const char *const key = "mean";
+  const ls_nest good = LS_TUPLE(ls_leaf(f.loss), ls_nest_op(f.train));
+  const ls_nest bad = LS_TUPLE(ls_leaf(f.loss));
+  ls_estimator_spec_options o = {.mode = LS_MODE_EVAL,
+                                 .loss = f.loss,
+                                 .eval_metric_ops =
+                                     ls_nest_dict("", &key, &bad, 1)};
+  ls_estimator_spec *spec = NULL;
+  expect_status(ls_estimator_spec_create(&o, &spec), LS_INVALID_ARGUMENT,
+                "eval_metric_ops['mean']");
+  ls_nest_release(o.eval_metric_ops);
+  o.eval_metric_ops = ls_nest_dict("", &key, &good, 1);
+  ls_estimator_spec_release(spec_of(&o, false));
+  ls_nest_release(o.eval_metric_ops);
+  monitored_runs_end(&f);
+}
+
+static void what_is_predicted_is_served(void **state) {
+  (void)state;
+  LS_SPEC("E56");
+  monitored_runs f;
+  monitored_runs_begin(&f);
+  LS_GRAPH_SCOPE(f.graph);
+  const char *const key = "y";
+  const ls_nest value = ls_leaf(f.loss);
+  const ls_nest y = ls_nest_dict("", &key, &value, 1);
+  ls_estimator_spec_options o = {.mode = LS_MODE_PREDICT, .predictions = y};
+  ls_estimator_spec *spec = spec_of(&o, true);
+  const ls_estimator_spec_options *is = ls_estimator_spec_values(spec);
+  assert_int_equal(is->num_export_outputs, 1);
+  assert_string_equal(is->export_outputs[0].key, "serving_default");
+  assert_int_equal(is->export_outputs[0].kind, LS_EXPORT_PREDICT);
+  assert_ptr_equal(is->export_outputs[0].tensors.as.ref, y.as.ref);
+  ls_estimator_spec_release(spec);
+  // One under another key is served too.
+  const ls_export_output two[] = {{"a", LS_EXPORT_PREDICT, y},
+                                  {"b", LS_EXPORT_PREDICT, y}};
+  o.export_outputs = two;
+  o.num_export_outputs = 1;
+  spec = spec_of(&o, false);
+  is = ls_estimator_spec_values(spec);
+  assert_int_equal(is->num_export_outputs, 2);
+  assert_string_equal(is->export_outputs[0].key, "a");
+  assert_string_equal(is->export_outputs[1].key, "serving_default");
+  ls_estimator_spec_release(spec);
+  o.num_export_outputs = 2;
+  expect_refused(&o, "serving_default");
+  const ls_export_output none = {"a", LS_EXPORT_PREDICT, ls_none()};
+  o.export_outputs = &none;
+  o.num_export_outputs = 1;
+  expect_refused(&o, "no export output");
+  ls_nest_release(y);
+  monitored_runs_end(&f);
+}
+
+// ---- Functions on the host -------------------------------------------------
+static ls_nest metrics(ls_nest tensors, void *user) {
+  static const char *const key = "mean";
+  ++*(int *)user;
+  const ls_nest pair = LS_TUPLE(ls_leaf(ls_nest_tensor(tensors, 0)),
+                                ls_nest_op(ls_group(NULL, 0, "update")));
+  return ls_nest_dict("", &key, &pair, 1);
+}
+
+static ls_nest count_steps(ls_nest tensors, void *user) {
+  ls_variable *counter = user;
+  (void)tensors;
+  return ls_leaf(ls_variable_assign_add(counter, ls_scalar(LS_DTYPE_F32, 1)));
+}
+
+static ls_nest look_for(ls_nest tensors, void *user) {
+  const ls_nest found = ls_nest_find(tensors, user);
+  return found.kind == LS_KIND_TENSOR
+             ? found
+             : LS_FAIL(LS_NOT_FOUND, "no '%s'", (const char *)user);
+}
+
+static void functions_fit_their_tensors(void **state) {
+  (void)state;
+  LS_SPEC("E139 E140");
+  monitored_runs f;
+  monitored_runs_begin(&f);
+  LS_GRAPH_SCOPE(f.graph);
+  const ls_nest one = LS_LIST(ls_leaf(f.loss));
+  const ls_nest tuple = LS_TUPLE(ls_leaf(f.loss));
+  for (int k = 0; k < 2; ++k) {
+    const char *name = k == 0 ? "eval_metrics" : "host_call";
+    int calls = 0;
+    ls_estimator_spec_options o = {.mode = LS_MODE_EVAL, .loss = f.loss};
+    ls_host_function *function = k == 0 ? &o.eval_metrics : &o.host_call;
+    ls_estimator_spec *spec = NULL;
+    *function = (ls_host_function){.tensors = one};
+    ls_status status = ls_tpu_estimator_spec_create(&o, &spec);
+    expect_contains(ls_status_message(status), name);
+    expect_status(status, LS_INVALID_ARGUMENT, "[0] should be callable");
+    *function = (ls_host_function){.call = metrics, .tensors = tuple};
+    status = ls_tpu_estimator_spec_create(&o, &spec);
+    expect_contains(ls_status_message(status), name);
+    expect_status(status, LS_INVALID_ARGUMENT, "[1] should be a list or");
+    *function = (ls_host_function){metrics, &calls, one, LS_SOME(3)};
+    status = ls_tpu_estimator_spec_create(&o, &spec);
+    expect_contains(ls_status_message(status), name);
+    expect_status(status, LS_FAILED_PRECONDITION,
+                  "takes 3 arguments and is given 1");
+    function->num_arguments = LS_SOME(1);
+    ls_estimator_spec_release(spec_of(&o, true));
+    function->num_arguments = (ls_opt){0};  // Any number.
+    ls_estimator_spec_release(spec_of(&o, true));
+    assert_int_equal(calls, 0);
+  }
+  ls_nest_release(one);
+  ls_nest_release(tuple);
+  monitored_runs_end(&f);
+}
+
+static void names_that_do_not_fit_are_found_at_the_call(void **state) {
+  (void)state;
+  LS_SPEC("E141");
+  monitored_runs f;
+  monitored_runs_begin(&f);
+  LS_GRAPH_SCOPE(f.graph);
+  const char *const key = "loss";
+  const ls_nest value = ls_leaf(f.loss);
+  const ls_nest named = ls_nest_dict("", &key, &value, 1);
+  ls_estimator_spec_options o = {
+      .mode = LS_MODE_EVAL,
+      .loss = f.loss,
+      .host_call = {look_for, (void *)(uintptr_t) "other", named,
+                    LS_SOME(7)}};  // Its number is not looked at.
+  ls_estimator_spec *spec = spec_of(&o, true), *plain = NULL;
+  expect_status(ls_estimator_spec_as_plain(spec, &plain), LS_NOT_FOUND,
+                "other");
+  expect_contains(monitored_runs_log(), "host_call[1]");
+  ls_estimator_spec_release(spec);
+  o.host_call.user = (void *)(uintptr_t) "loss";
+  spec = spec_of(&o, true);
+  expect_ok(ls_estimator_spec_as_plain(spec, &plain));
+  ls_estimator_spec_release(plain);
+  ls_estimator_spec_release(spec);
+  ls_nest_release(named);
+  monitored_runs_end(&f);
+}
+
+static ls_status give_scaffold(void *user, ls_scaffold *scaffold) {
+  scaffold->init_user = user;
+  return ls_ok();
+}
+
+static void cpus_use_a_plain_spec(void **state) {
+  (void)state;
+  LS_SPEC("E57");
+  monitored_runs f;
+  monitored_runs_begin(&f);
+  int calls = 0;
+  ls_variable *counter = NULL;
+  ls_estimator_spec *plain = NULL, *again = NULL;
+  {
+    LS_GRAPH_SCOPE(f.graph);
+    expect_ok(ls_variable_create(
+        &(ls_variable_options){.name = "counter",
+                               .initial_value = ls_scalar(LS_DTYPE_F32, 0)},
+        &counter));
+    const ls_nest one = LS_LIST(ls_leaf(f.loss));
+    ls_hook *hook = any_hook();
+    ls_estimator_spec *spec = spec_of(
+        &(ls_estimator_spec_options){
+            .mode = LS_MODE_TRAIN,
+            .loss = f.loss,
+            .train_op = f.train,
+            .training_hooks = &hook,
+            .num_training_hooks = 1,
+            .eval_metrics = {metrics, &calls, one, {0}},
+            .host_call = {count_steps, counter, one, {0}},
+            .scaffold_fn = give_scaffold,
+            .scaffold_user = &f},
+        true);
+    expect_ok(ls_estimator_spec_as_plain(spec, &plain));
+    ls_estimator_spec_release(spec);
+    ls_hook_release(hook);
+    ls_nest_release(one);
+  }
+  const ls_estimator_spec_options *is = ls_estimator_spec_values(plain);
+  assert_false(ls_estimator_spec_is_tpu(plain));
+  assert_int_equal(calls, 1);
+  assert_true(ls_nest_find(is->eval_metric_ops, "mean").kind == LS_KIND_TUPLE);
+  assert_ptr_equal(is->scaffold->init_user, &f);
+  assert_int_equal(is->num_training_hooks, 2);  // Its own, and the host call's.
+  assert_int_equal(is->num_evaluation_hooks, 1);
+  assert_int_equal(is->num_prediction_hooks, 1);
+  assert_true(is->train_op.id == f.train.id);
+  expect_ok(ls_estimator_spec_as_plain(plain, &again));
+  assert_ptr_equal(plain, again);
+  ls_estimator_spec_release(again);
+  // Each run does what the host call gave.
+  ls_hook *hooks[] = {ls_hook_retain(is->training_hooks[0]),
+                      ls_hook_retain(is->training_hooks[1])};
+  monitored_runs_open(&f, hooks, 2, NULL);
+  for (int i = 0; i < 3; ++i)
+    expect_ok(monitored_runs_try(&f));
+  ls_array *value = NULL;
+  expect_ok(ls_session_variable_value(ls_monitored_session_now(f.session),
+                                      counter, &value));
+  assert_true(ls_array_f64(value, 0) == 3);
+  ls_array_release(value);
+  monitored_runs_close(&f);
+  ls_estimator_spec_release(plain);
+  ls_variable_release(counter);
+  monitored_runs_end(&f);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(each_mode_needs_its_fields),
+      cmocka_unit_test(a_loss_has_one_element),
+      cmocka_unit_test(specs_keep_what_they_are_given),
+      cmocka_unit_test(metrics_are_pairs),
+      cmocka_unit_test(what_is_predicted_is_served),
+      cmocka_unit_test(functions_fit_their_tensors),
+      cmocka_unit_test(names_that_do_not_fit_are_found_at_the_call),
+      cmocka_unit_test(cpus_use_a_plain_spec),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
