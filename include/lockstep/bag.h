@@ -30,6 +30,7 @@
 #include "lockstep/layers.h"
 #include "lockstep/optimizers.h"
 #include "lockstep/strategy.h"
+#include "lockstep/summary.h"
 #include "lockstep/tpu_strategy.h"
 
 #ifdef __cplusplus
@@ -103,12 +104,24 @@ LS_BAG_MAKER_(ls_infeed_queue, ls_infeed_queue, ls_infeed_options,
 #undef LS_BAG_MAKER_
 #undef LS_BAG_CXX_MAKER_
 
-// A data set, taken over, and an iterator on one, which it retains.
+// A writer of summaries; a data set, taken over, and an iterator on one, which
+// it retains.
 static inline void ls_dataset_drop_(void *thing) {
   ls_dataset_release((ls_dataset *)thing);
 }
 static inline void ls_iterator_drop_(void *thing) {
   ls_iterator_release((ls_iterator *)thing);
+}
+static inline void ls_summary_writer_drop_(void *thing) {
+  ls_summary_writer_release((ls_summary_writer *)thing);
+}
+static inline ls_summary_writer *
+ls_summary_writer_in(ls_bag *bag, ls_summary_function function, void *user) {
+  ls_summary_writer *made = NULL;
+  if (bag->error != NULL) return NULL;
+  const ls_status status = ls_summary_writer_create(function, user, &made);
+  return (ls_summary_writer *)ls_bag_keep(bag, status, made,
+                                          ls_summary_writer_drop_);
 }
 static inline ls_dataset *ls_dataset_in(ls_bag *bag, ls_dataset *dataset) {
   const ls_status status = ls_dataset_status(dataset);
