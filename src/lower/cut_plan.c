@@ -75,6 +75,39 @@ static void join_segments(const ls_cut_graph *g) {
       g->kind[i] = LS_CUT_SEGMENT;
 }
 
+// What costs little where it is used, where it is part of another kernel, and a
+// value in memory elsewhere.
+static bool is_fused(const ls_node *node) {
+  return (ls_node_info(node)->traits & (LS_OP_ELEMENTWISE | LS_OP_RANDOM)) !=
+             0 &&
+         !ls_node_has_effects(node);
+}
+
+// Such a node goes as far behind as the first that uses it.
+static ls_status sink(const ls_cut_graph *g) {
+  const ls_graph *from = g->from;
+  uint32_t *first_use =
+      ls_arena_new_array(g->memory, uint32_t, from->num_nodes + 1);
+  if (first_use == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < from->num_nodes; ++i)
+    first_use[i] = UINT32_MAX;
+  for (size_t i = 0; i < from->num_results; ++i)
+    first_use[ls_cut_place(g, from->results[i])] = 0;
+  for (size_t i = from->num_nodes; i-- > 0;) {
+    const ls_node *node = from->nodes[i];
+    const bool may = (g->kind[i] == LS_CUT_OUTER ||  //
+                      g->kind[i] == LS_CUT_SEGMENT) &&
+                     is_fused(node);
+    if (may && first_use[i] != UINT32_MAX && first_use[i] > g->level[i])
+      g->level[i] = first_use[i];
+    for (uint32_t k = 0; k < node->num_inputs; ++k) {
+      const size_t place = ls_cut_place(g, node->inputs[k]);
+      if (g->level[i] < first_use[place]) first_use[place] = g->level[i];
+    }
+  }
+  return ls_ok();
+}
+
 ls_status ls_cut_plan(ls_cut_graph *g) {
   const ls_graph *from = g->from;
   g->kind = ls_arena_new_array(g->memory, uint8_t, from->num_nodes + 1);
@@ -95,6 +128,7 @@ ls_status ls_cut_plan(ls_cut_graph *g) {
       g->kind[i] = is_outer(g, i) ? LS_CUT_OUTER : LS_CUT_SEGMENT;
     }
   }
+  LS_RETURN_IF_ERROR(sink(g));
   join_segments(g);
   return ls_ok();
 }

@@ -4,16 +4,26 @@
 #include "base/runtime_internal.h"
 #include "distribute/strategies/strategy.h"
 #include "lockstep/trunk.h"
-#include "tpu/pod.h"
+#include "tpu/feed.h"
 #include "train/loop.h"
 
-// Whether all replicas are on cores of pods, which have infeeds.
+// Whether all replicas are on cores of the pod whose infeeds a computation
+// means that names no job.
 static bool has_infeeds(const ls_loop *it) {
   const ls_strategy *strategy = it->plan.options.strategy;
   const int32_t replicas = ls_strategy_num_replicas(strategy);
-  bool has = ls_strategy_devices(strategy) != NULL;
-  for (int32_t r = 0; r < replicas && has; ++r)
-    has = ls_pod_has_core(it->runtime, ls_strategy_device(strategy, r));
+  const ls_pod *meant = ls_pod_of_job(it->runtime, "");
+  if (meant == NULL) meant = ls_feed_system(it->runtime);
+  bool has = meant != NULL && ls_strategy_devices(strategy) != NULL;
+  for (int32_t r = 0; r < replicas && has; ++r) {
+    const char *device = ls_strategy_device(strategy, r);
+    ls_core *core = NULL;
+    has = ls_pod_has_core(it->runtime, device);
+    if (!has) break;
+    const ls_status status = ls_pod_lookup_core(it->runtime, device, &core);
+    has = ls_status_is_ok(status) && core->pod == meant;
+    ls_status_free(status);
+  }
   return has;
 }
 
@@ -27,8 +37,9 @@ ls_status ls_stretch_check(const ls_loop *it) {
                             it->ranks.trunk->ranks);
   if (o->loop_infeed != LS_FLAG_ON || has_infeeds(it)) return ls_ok();
   return ls_invalid_argument(
-      "loops of steps are to be fed by infeeds, but %s is not on cores of a "
-      "TPU system that is initialized in this process",
+      "loops of steps are to be fed by infeeds, but %s is not on cores of the "
+      "TPU system that infeeds are of, the local one or the one initialized "
+      "last in this process",
       ls_strategy_label(o->strategy));
 }
 

@@ -486,6 +486,69 @@ static void what_was_reduced_is_one_tensor(void **state) {
   end(&j);
 }
 
+// In a replica, and between replicas: values of all, put together once.
+static ls_nest in_replica(ls_nest args, void *user) {
+  ls_step_context *context = user;
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  assert_false(ls_in_cross_replica_context());
+  expect_status(
+      ls_step_context_set_output(context, "s", ls_leaf(x), (ls_opt){0}),
+      LS_INVALID_ARGUMENT, "'s' of a step is set in a replica");
+  expect_ok(ls_step_context_set_output(context, "s", ls_leaf(x),
+                                       LS_SOME(LS_REDUCE_SUM)));
+  expect_ok(
+      ls_step_context_set_non_tensor_output(context, "note", ls_nest_i64(7)));
+  return ls_leaf(x);
+}
+
+static ls_nest reduced_step(ls_step_context *context, ls_nest inputs,
+                            void *user) {
+  const job *j = user;
+  const ls_tensor x = number_of_input(inputs);
+  const ls_nest args = LS_TUPLE(ls_leaf(x));
+  ls_nest made = ls_none();
+  expect_ok(ls_strategy_call_for_each_replica(j->strategy, in_replica, args,
+                                              context, &made));
+  ls_nest_release(args);
+  expect_ok(ls_step_context_set_output(context, "m", ls_leaf(x),
+                                       LS_SOME(LS_REDUCE_MEAN)));
+  return made;
+}
+
+static void replicas_put_their_outputs_together(void **state) {
+  (void)state;
+  LS_SPEC("T165 T167 T168 T169");
+  for (int per_run = 1; per_run <= 2; ++per_run) {
+    job j;
+    computation c;
+    double got[2];
+    begin(&j, 4, per_run, 6);
+    computation_open(&c);
+    const ls_nest initial = zeros(2);
+    expect_ok(build(&j, reduced_step, LS_SOME(2), initial));
+    ls_nest_release(initial);
+    const ls_nest others = ls_step_context_non_tensor_outputs(j.context);
+    const ls_nest note = ls_nest_find(others, "note");
+    assert_int_equal(note.kind, LS_KIND_TUPLE);
+    assert_int_equal(ls_nest_count(note), 1);
+    assert_true(ls_nest_number(ls_nest_item(note, 0)) == 7);
+    ls_nest_release(others);
+    const ls_nest outputs = ls_step_context_outputs(j.context);
+    assert_int_equal(ls_nest_find(outputs, "s").kind, LS_KIND_TENSOR);
+    assert_int_equal(ls_nest_find(outputs, "m").kind, LS_KIND_TENSOR);
+    ls_nest_release(outputs);
+    for (int k = 1; k <= 3; ++k) {
+      // By name: the mean, then the sum.
+      const double first = 4.0 * (k * per_run - 1);
+      expect_ok(run(&c, &j, got));
+      assert_true(got[0] == first + 1.5);
+      assert_true(got[1] == 4 * first + 6);
+    }
+    computation_close(&c);
+    end(&j);
+  }
+}
+
 static void others_stay_as_they_were_given(void **state) {
   (void)state;
   LS_SPEC("T169");
@@ -647,6 +710,7 @@ int main(void) {
       cmocka_unit_test(a_step_returns_an_op_a_tensor_or_none),
       cmocka_unit_test(outputs_wait_for_the_result),
       cmocka_unit_test(what_was_reduced_is_one_tensor),
+      cmocka_unit_test(replicas_put_their_outputs_together),
       cmocka_unit_test(others_stay_as_they_were_given),
       cmocka_unit_test(a_step_sees_where_it_is_built),
       cmocka_unit_test(steps_are_refused_elsewhere),

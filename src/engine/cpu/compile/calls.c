@@ -9,10 +9,14 @@
 // another host call. So a run computes the same, and calls begin in the order
 // of the program, each when those before it have ended.
 //
+// Elementwise work for what needs the results stays with that, of which it
+// becomes a part: elsewhere it would be written to memory and read again.
+//
 // What may fail, a call or a check of labels, ends before the first variable
 // gets its new value, of a loop's trip too, or, if it looks at new values,
 // begins behind the last, wherever that can be. See trips.c.
 #include "engine/cpu/compile/compile.h"
+#include "engine/cpu/kernels/element/fused.h"
 
 static bool is_passed(const ls_cpu_compiler *self, uint32_t i) {
   const ls_cpu_code code = self->instructions[i].code;
@@ -32,6 +36,8 @@ typedef struct side {
   bool *is_read, *is_written;  // By root: of those that stay.
   uint32_t *stay, *pass;       // Positions.
   uint32_t num_stay, num_pass;
+  bool *is_kept;         // By position: it stays for those that it is part of.
+  bool *is_passed_read;  // By root: of those that pass.
 } side;
 
 static void add(side *s, uint32_t i) {
@@ -67,7 +73,8 @@ static void forget(side *s) {
 
 // `keeps_values`: what gives a variable its value of the trip stays too.
 static void sort_out(side *s, uint32_t i, bool keeps_values) {
-  if (hangs_together(s, i) || (keeps_values && ls_cpu_commits(s->self, i)))
+  if (s->is_kept[i] || hangs_together(s, i) ||
+      (keeps_values && ls_cpu_commits(s->self, i)))
     add(s, i);
   else
     s->pass[s->num_pass++] = i;
@@ -140,8 +147,44 @@ static bool go_up(side *s, uint32_t begin, uint32_t end, bool *out_looks) {
   return put(s, first, s->stay, s->num_stay, s->pass, s->num_pass);
 }
 
-// What does not need what stands from `begin` to `end` goes before it.
-static bool go_down(side *s, uint32_t begin, uint32_t end, bool keeps_values) {
+// Whether its results are read, and by those that stay alone.
+static bool is_part(const side *s, uint32_t i) {
+  const ls_cpu_compiler *self = s->self;
+  const ls_cpu_instruction *at = &self->instructions[i];
+  bool is_part = at->code == LS_CPU_KERNEL && at->loop == ls_elementwise_loop;
+  for (uint32_t k = at->num_in; k < count_operands(at) && is_part; ++k) {
+    const uint32_t root = self->operands[at->operand + k];
+    is_part = s->is_read[root] && !s->is_passed_read[root];
+  }
+  return is_part;
+}
+
+// Finds what is part of those that stay. True: there is something.
+static bool keep_parts(side *s) {
+  const ls_cpu_compiler *self = s->self;
+  bool found = false;
+  for (uint32_t n = s->num_pass; n-- > 0;) {
+    const uint32_t i = s->pass[n];
+    const ls_cpu_instruction *at = &self->instructions[i];
+    const bool stays = is_part(s, i);
+    s->is_kept[i] = stays;
+    found |= stays;
+    for (uint32_t k = 0; k < at->num_in && count_operands(at) > 0; ++k)
+      (stays ? s->is_read
+             : s->is_passed_read)[self->operands[at->operand + k]] = true;
+  }
+  for (uint32_t n = 0; n < s->num_pass; ++n) {
+    const ls_cpu_instruction *at = &self->instructions[s->pass[n]];
+    for (uint32_t k = 0; k < count_operands(at); ++k) {
+      const uint32_t root = self->operands[at->operand + k];
+      s->is_passed_read[root] = s->is_read[root] = false;
+    }
+  }
+  return found;
+}
+
+static void sort_out_from(side *s, uint32_t begin, uint32_t end,
+                          bool keeps_values) {
   const ls_cpu_compiler *self = s->self;
   for (uint32_t i = begin; i <= end; ++i)
     add(s, i);
@@ -149,6 +192,17 @@ static bool go_down(side *s, uint32_t begin, uint32_t end, bool keeps_values) {
        i < self->num_instructions && !s->is_target[i] && is_passed(self, i);
        ++i)
     sort_out(s, i, keeps_values);
+}
+
+// What does not need what stands from `begin` to `end` goes before it.
+static bool go_down(side *s, uint32_t begin, uint32_t end, bool keeps_values) {
+  sort_out_from(s, begin, end, keeps_values);
+  if (keep_parts(s)) {
+    forget(s);
+    sort_out_from(s, begin, end, keeps_values);
+    for (uint32_t n = 0; n < s->num_stay; ++n)
+      s->is_kept[s->stay[n]] = false;
+  }
   if (s->num_pass == 0) {
     forget(s);
     return true;
@@ -200,10 +254,13 @@ void ls_cpu_spread_calls(ls_cpu_compiler *self) {
       .is_written = ls_arena_new_array(temp, bool, self->num_storages),
       .stay = ls_arena_new_array(temp, uint32_t, count),
       .pass = ls_arena_new_array(temp, uint32_t, count),
+      .is_kept = ls_arena_new_array(temp, bool, count),
+      .is_passed_read = ls_arena_new_array(temp, bool, self->num_storages),
   };
   bool *looks = ls_arena_new_array(temp, bool, self->out->num_sites + 1);
   if (s.is_target == NULL || s.is_read == NULL || s.is_written == NULL ||
-      s.stay == NULL || s.pass == NULL || looks == NULL || !spread(&s, looks)) {
+      s.stay == NULL || s.pass == NULL || s.is_kept == NULL ||
+      s.is_passed_read == NULL || looks == NULL || !spread(&s, looks)) {
     ls_cpu_fail(self, ls_out_of_memory());
     return;
   }
