@@ -70,7 +70,8 @@ LS_API void ls_step_context_release(ls_step_context *context);  // NULL is fine.
 // The op that makes the steps; no op before they are built.
 LS_API ls_op ls_step_context_run_op(const ls_step_context *context);
 
-// Sets the output of that name, a nest of tensors, in place of one set before.
+// Sets the output of that name, a nest of tensors (lent), in place of one set
+// before.
 // `reduce`: LS_SOME(LS_REDUCE_SUM) or MEAN of the replicas' values; unset: each
 // replica has its own, which only code between replicas can say.
 //   LS_INVALID_ARGUMENT  no reduction, in a replica; another one.
@@ -85,8 +86,8 @@ ls_step_context_set_outputs(ls_step_context *context, ls_nest outputs);
 // it was reduced. Without tensors, an empty dict.
 LS_API ls_nest ls_step_context_outputs(const ls_step_context *context);
 
-// Anything that is no tensor, which stays as it is: set between replicas, what
-// was given; in a replica, the tuple of what all replicas gave.
+// Anything that is no tensor (lent), which stays as it is: set between
+// replicas, what was given; in a replica, the tuple of what all replicas gave.
 LS_API LS_MUST_USE ls_status ls_step_context_set_non_tensor_output(
     ls_step_context *context, const char *name, ls_nest output);
 // By name, a dict of the caller's.

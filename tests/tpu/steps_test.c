@@ -367,9 +367,9 @@ static ls_nest sets_and_returns_a_tensor(ls_step_context *context,
                                          ls_nest inputs, void *user) {
   (void)user;
   const ls_tensor x = number_of_input(inputs);
-  expect_ok(ls_step_context_set_output(
-      context, "x", LS_TUPLE(ls_leaf(x), ls_leaf(ls_add_scalar(x, 1))),
-      (ls_opt){0}));
+  const ls_nest pair = LS_TUPLE(ls_leaf(x), ls_leaf(ls_add_scalar(x, 1)));
+  expect_ok(ls_step_context_set_output(context, "x", pair, (ls_opt){0}));
+  ls_nest_release(pair);
   return ls_leaf(ls_neg(x));
 }
 
