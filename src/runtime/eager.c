@@ -146,6 +146,7 @@ static ls_status find_op(ls_runtime_state *state, const ls_op_spec *spec,
       if (ls_status_is_ok(status) && !ls_map_insert(&state->eager_ops, key.data,
                                                     key.size, *out_compiled)) {
         ls_compiled_release(*out_compiled);
+        *out_compiled = NULL;
         status = ls_out_of_memory();
       }
     }
