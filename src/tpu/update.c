@@ -110,11 +110,17 @@ static ls_status call_whole(const ls_update_call *call,
   return status;
 }
 
+// Nothing that is written in it is aggregated.
 static ls_status update_whole(const ls_update_call *call, ls_variable *variable,
                               ls_nest *out_value) {
   LS_RETURN_IF_ERROR(ls_update_check_args(call->args, false));
   ls_nest result = ls_none();
-  LS_RETURN_IF_ERROR(call_whole(call, variable, &result));
+  ls_context *context = ls_context_current();
+  ls_distribution entry = {.strategy = call->strategy, .is_whole_update = true};
+  ls_distribution_push(context, &entry);
+  const ls_status status = call_whole(call, variable, &result);
+  context->scoped.distribution = entry.outer;
+  LS_RETURN_IF_ERROR(status);
   return ls_take_nest(call->group ? result
                                   : ls_nest_sequence(LS_KIND_TUPLE, &result, 1),
                       out_value);

@@ -164,8 +164,60 @@ static void replicas_update_with_what_is_one_for_all(void **state) {
   tpu_step step = {
       .fn = update_here, .user = &u, .numbers = counted, .make = make_variable};
   tpu_run_all(&step, each_has_added_its_own);
+  u.synchronization = LS_SYNCHRONIZATION_ON_READ;
   u.aggregation = LS_AGGREGATION_SUM;
+  tpu_run_all(&step, each_has_added_its_own);
+  u.synchronization = LS_SYNCHRONIZATION_AUTO;
   tpu_run_refused(&step, 2, LS_INVALID_ARGUMENT, "is not mirrored");
+}
+
+// Nor is anything aggregated where no replica is entered, as in steps on an
+// iterator.
+typedef struct across_update {
+  ls_strategy *strategy;
+  updating of;
+} across_update;
+
+static ls_nest update_across(ls_nest args, void *user) {
+  across_update *a = user;
+  ls_nest made = ls_none();
+  const ls_nest given = LS_TUPLE(ls_nest_retain(ls_nest_item(args, 0)));
+  LS_STRATEGY_SCOPE(a->strategy);
+  a->of.calls = 0;
+  const ls_status status = ls_strategy_update(
+      a->strategy, a->of.variable, add_whole, given, &a->of, true, &made);
+  ls_nest_release(given);
+  assert_int_equal(a->of.calls, 1);
+  return ls_status_is_ok(status) ? made : ls_fail(status);
+}
+
+static void an_update_aggregates_nothing(void **state) {
+  (void)state;
+  LS_SPEC("V204");
+  static const ls_variable_aggregation all[] = {LS_AGGREGATION_SUM,
+                                                LS_AGGREGATION_MEAN};
+  for (size_t i = 0; i < 2; ++i) {
+    across_update a = {.strategy = tpu_strategy_of(8),
+                       .of.aggregation = all[i]};
+    computation c;
+    computation_open(&c);
+    {
+      LS_STRATEGY_SCOPE(a.strategy);
+      make_variable(&a.of);
+    }
+    computation_initialize(&c, a.of.variable);
+    ls_nest each[8];
+    for (int r = 0; r < 8; ++r)
+      each[r] = LS_LIST(ls_leaf(f32_of(5)));
+    const ls_nest inputs = ls_nest_sequence(LS_KIND_LIST, each, 8);
+    expect_ok(ls_replicate(update_across, &a, inputs, NULL, &c.outputs));
+    ls_nest_release(inputs);
+    for (size_t r = 0; r < 8; ++r)
+      assert_true(computation_output(&c, r, 0) == 105 + 5 * (double)r);
+    ls_variable_release(a.of.variable);
+    computation_close(&c);
+    ls_strategy_release(a.strategy);
+  }
 }
 
 // ---- Outside ---------------------------------------------------------------
@@ -536,6 +588,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_computation_updates_once),
       cmocka_unit_test(replicas_update_with_what_is_one_for_all),
+      cmocka_unit_test(an_update_aggregates_nothing),
       cmocka_unit_test(each_component_is_updated_outside),
       cmocka_unit_test(a_function_updates_each_component),
       cmocka_unit_test(updates_that_give_ops_are_grouped),

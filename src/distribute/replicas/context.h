@@ -20,6 +20,7 @@ typedef struct ls_distribution {
   const char *update_device;  // NULL: not in an update function.
   int32_t update_id;
   bool is_update, by_set;
+  bool is_whole_update;  // In a computation: of a variable as a whole.
 } ls_distribution;
 
 // The current entry; NULL in the default state.

@@ -154,7 +154,7 @@ ls_status ls_place_of(const ls_variable *container, bool foreign,
   }
   if (is_replicated && !entry->is_update) {
     for (; entry != NULL; entry = entry->outer)
-      out_place->in_merge |= entry->replica != NULL;
+      out_place->in_merge |= entry->replica != NULL || entry->is_whole_update;
     return ls_ok();
   }
   if (entry->is_update) {
