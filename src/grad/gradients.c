@@ -37,22 +37,6 @@ static ls_status check_aggregation(int aggregation) {
       aggregation);
 }
 
-// The first cause: the op's own failure in eager, else the graph's error.
-static ls_status why_failed(const request *r, ls_tensor tensor,
-                            const char *what, size_t index) {
-  const ls_node *node =
-      tensor.graph == NULL ? NULL : ls_graph_node_of(tensor.graph, tensor.ref);
-  if (node != NULL && node->failure != NULL)
-    return ls_status_clone(node->failure);
-  const ls_status status = r->current->kind == LS_GRAPH_EAGER
-                               ? ls_graph_take_error(r->current)
-                               : ls_graph_error(r->current);
-  return !ls_status_is_ok(status)
-             ? status
-             : ls_invalid_argument("gradients: %s %zu is a failed tensor", what,
-                                   index);
-}
-
 // The tensor of a leaf, if the walk goes over its graph.
 static ls_status take_tensor(const request *r, ls_nest leaf, const char *what,
                              size_t index, ls_tensor *out_tensor) {
@@ -62,7 +46,8 @@ static ls_status take_tensor(const request *r, ls_nest leaf, const char *what,
         "gradients: %s %zu must be a tensor or a variable, is %s", what, index,
         ls_nest_print(leaf, text, sizeof(text)));
   ls_tensor tensor = leaf.as.tensor;
-  if (ls_tensor_is_failed(tensor)) return why_failed(r, tensor, what, index);
+  if (ls_tensor_is_failed(tensor))
+    return ls_gradient_why_failed(tensor, what, index);
   tensor.graph = ls_graph_resolve(tensor.graph);
   if (ls_graph_node_of(tensor.graph, tensor.ref) == NULL)
     return ls_invalid_argument("gradients: %s %zu is a stale handle", what,
@@ -150,94 +135,14 @@ static ls_status check_ys(request *r) {
 }
 
 // ---- Where the walk starts -------------------------------------------------
-static bool is_number(ls_dtype dtype) {
-  return ls_dtype_is_float(dtype) || ls_dtype_is_integer(dtype);
-}
-
-static ls_status check_types(const request *r, size_t i, ls_dtype given) {
-  const ls_tensor y = r->y_values[i];
-  const ls_dtype dtype = ls_tensor_dtype(y);
-  const char *wanted = NULL;
-  if (is_number(dtype))
-    wanted = is_number(given) ? NULL : "real or integer";
-  else if (ls_dtype_is_complex(dtype))
-    wanted = ls_dtype_is_complex(given) ? NULL : "complex";
-  else if (dtype == LS_DTYPE_VARIANT)
-    wanted = given == LS_DTYPE_VARIANT ? NULL : "variant";
-  else if (dtype == LS_DTYPE_RESOURCE)
-    wanted = given == LS_DTYPE_RESOURCE ? "no resource" : NULL;
-  else
-    return ls_invalid_argument(
-        "gradients: y %zu, '%s', is %s, its grad_ys %s: it must be numeric", i,
-        ls_tensor_name(y), ls_dtype_name(dtype), ls_dtype_name(given));
-  if (wanted == NULL) return ls_ok();
-  return ls_invalid_argument(
-      "gradients: y %zu, '%s', is %s, its grad_ys %s: it must be %s", i,
-      ls_tensor_name(y), ls_dtype_name(dtype), ls_dtype_name(given), wanted);
-}
-
-static ls_tensor filled_like(ls_tensor like, double value) {
-  return ls_broadcast_like(ls_scalar(ls_tensor_dtype(like), value), like);
-}
-
-// The gradient of y number i that was given, or ones.
-static ls_status make_gradient(const request *r, size_t i,
-                               ls_tensor *out_gradient) {
-  const ls_tensor y = r->y_values[i];
-  const ls_nest given =
-      r->options.grad_ys != NULL ? r->options.grad_ys[i] : ls_none();
-  switch (given.kind) {
-  case LS_KIND_NONE:
-    if (ls_dtype_is_complex(ls_tensor_dtype(y)) ||
-        ls_tensor_dtype(y) == LS_DTYPE_VARIANT)
-      return ls_invalid_argument(
-          "Gradients of %s tensors must set grad_ys: y %zu, '%s', is %s",
-          ls_tensor_dtype(y) == LS_DTYPE_VARIANT ? "variant" : "complex", i,
-          ls_tensor_name(y), ls_dtype_name(ls_tensor_dtype(y)));
-    *out_gradient = filled_like(y, 1);
-    return ls_ok();
-  case LS_KIND_TENSOR:
-    *out_gradient = given.as.tensor;
-    break;
-  case LS_KIND_ARRAY:
-    *out_gradient = ls_constant(ls_nest_as_array(given));
-    break;
-  case LS_KIND_SCALAR:
-    *out_gradient =
-        filled_like(y, ls_dtype_is_float(given.dtype) ? given.as.f64
-                                                      : (double)given.as.i64);
-    return ls_ok();
-  case LS_KIND_SLICES:
-    return ls_unimplemented("gradients: grad_ys %zu is sparse slices", i);
-  default: {
-    char text[200];
-    return ls_invalid_argument(
-        "gradients: grad_ys %zu must be a tensor, an array or a number, is "
-        "%s",
-        i, ls_nest_print(given, text, sizeof(text)));
-  }
-  }
-  if (ls_tensor_is_failed(*out_gradient))
-    return why_failed(r, *out_gradient, "grad_ys", i);
-  return check_types(r, i, ls_tensor_dtype(*out_gradient));
-}
-
 static ls_status make_seeds(request *r) {
+  ls_tensor *gradients = ls_arena_new_array(&r->arena, ls_tensor, r->num_ys);
   r->seeds = ls_arena_new_array(&r->arena, ls_gradient_seed, r->num_ys);
-  if (r->seeds == NULL) return ls_out_of_memory();
-  for (size_t i = 0; i < r->num_ys; ++i) {
-    ls_scope beside = {0};
-    ls_gradient_begin_beside(&r->context, &beside,
-                             ls_tensor_op(r->y_values[i]));
-    ls_tensor gradient = ls_failed_tensor();
-    ls_status status = make_gradient(r, i, &gradient);
-    char name[40];
-    snprintf(name, sizeof(name), "grad_ys_%zu", i);
-    if (ls_status_is_ok(status)) gradient = ls_identity_named(gradient, name);
-    ls_scope_end(&beside);
-    LS_RETURN_IF_ERROR(status);
-    r->seeds[i] = (ls_gradient_seed){r->y_values[i], gradient};
-  }
+  if (r->seeds == NULL || gradients == NULL) return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(ls_gradient_fill(&r->context, r->options.grad_ys,
+                                      r->y_values, r->num_ys, gradients));
+  for (size_t i = 0; i < r->num_ys; ++i)
+    r->seeds[i] = (ls_gradient_seed){r->y_values[i], gradients[i]};
   r->walk.seeds = r->seeds;
   r->walk.num_seeds = r->num_ys;
   return ls_graph_error(r->current);
@@ -273,7 +178,7 @@ static ls_status walk_in_scope(request *r) {
     ls_gradient_goal *goal = &r->goals[i];
     if (goal->gradient.ref != 0) continue;
     goal->gradient = goal->variable == NULL
-                         ? filled_like(goal->tensor, 0)
+                         ? ls_gradient_filled(goal->tensor, 0)
                          : ls_fill(ls_variable_dtype(goal->variable),
                                    ls_variable_shape(goal->variable), 0);
   }

@@ -21,10 +21,14 @@ static bool in_eager(void) {
   return graph != NULL && graph->kind == LS_GRAPH_EAGER;
 }
 
+static const char *uid_of(const ls_gradient_context *context) {
+  return context->uid != NULL ? context->uid : LS_NO_GRADIENT_UID;
+}
+
 // The one way into a colocation for gradients: a flow around is told of it.
 static void begin_colocation(const ls_gradient_context *context,
                              ls_scope *scope, ls_op op) {
-  ls_flow_gradient_begin(scope, op, context->uid);
+  ls_flow_gradient_begin(scope, op, uid_of(context));
 }
 
 void ls_gradient_begin_beside(const ls_gradient_context *context,
@@ -35,7 +39,7 @@ void ls_gradient_begin_beside(const ls_gradient_context *context,
 void ls_gradient_begin_inside(const ls_gradient_context *context,
                               ls_scope *scope, ls_op op) {
   if (context->colocate && !in_eager())
-    ls_flow_gradient_inside_begin(scope, op, context->uid);
+    ls_flow_gradient_inside_begin(scope, op, uid_of(context));
 }
 
 // Leaves all device and colocation scopes.

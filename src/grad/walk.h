@@ -24,7 +24,8 @@ typedef struct ls_gradient_context {
   bool gate, colocate;
   bool in_replica;  // Where replicas have met, they meet again; elsewhere the
                     // gradient passes through what was done for all.
-  const char *uid;  // Tells this call's gradient ops from another's.
+  const char *uid;  // Tells this call's gradient ops from another's. NULL:
+                    // nothing does, which flows may not take.
 } ls_gradient_context;
 
 // Where the walk starts: a y and its gradient.
@@ -94,6 +95,18 @@ bool ls_gradient_walk_reads(const ls_gradient_walk *walk, const ls_node *node);
 // Adds what the op being visited contributes to a goal that is a variable.
 ls_status ls_gradient_walk_contribute(ls_gradient_walk *walk, size_t goal,
                                       ls_tensor gradient);
+
+// ---- What it starts with (grad_ys.c) ----------------------------------------
+// The gradients of ys, as they were given (NULL: none was) or ones. Of the
+// context it needs `colocate` and the uid, which may be left out.
+ls_status ls_gradient_fill(const ls_gradient_context *context,
+                           const ls_nest *grad_ys, const ls_tensor *ys,
+                           size_t count, ls_tensor *gradients);
+ls_tensor ls_gradient_filled(ls_tensor like, double value);
+// Why `what` number `index` is no tensor: the op's own failure in eager, else
+// the graph's error.
+ls_status ls_gradient_why_failed(ls_tensor tensor, const char *what,
+                                 size_t index);
 
 // ---- Scopes and sums (sum.c) -----------------------------------------------
 // Opens the scope in which gradient ops of `op` are made, if they are to be

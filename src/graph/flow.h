@@ -68,6 +68,9 @@ ls_flow *ls_flow_replicated(void);
 // tensor: none does.
 ls_tensor ls_flow_read(ls_variable *variable);
 
+// The uid of a call of gradients that has none.
+#define LS_NO_GRADIENT_UID "__unsupported__"
+
 // ---- Doors -----------------------------------------------------------------
 // Of op_add.c, where there are flows.
 ls_status ls_flow_admit(ls_op_spec *spec, ls_arena *memory);

@@ -13,9 +13,6 @@
 #include "graph/gather/gather.h"
 #include "lockstep/topology.h"
 
-// The uid of a call of gradients that has none.
-#define LS_NO_GRADIENT_UID "__unsupported__"
-
 // The replicated handle of a variable of a TPU strategy.
 typedef struct ls_tpu_handle {
   const ls_variable *variable;
