@@ -159,6 +159,19 @@ static ls_status mark_job(const ls_replication *r) {
           .name = LS_MARK_JOB, .kind = LS_ATTR_STRING, .as.string = job});
 }
 
+// Of replicas' cores, where these are several.
+static ls_status note_hosts(ls_replication *r) {
+  const char *const *hosts = NULL;
+  size_t count = 0;
+  LS_RETURN_IF_ERROR(ls_replication_hosts(r, &hosts, &count));
+  if (count == 0) return ls_ok();
+  return ls_node_set_attr(r->graph,
+                          ls_graph_node(r->metadata.graph, r->metadata.id),
+                          &(ls_attr){.name = LS_MARK_HOSTS,
+                                     .kind = LS_ATTR_STRINGS,
+                                     .as.strings = {hosts, count}});
+}
+
 // What was asked for while the computation was built.
 static ls_status finish_metadata(const ls_replication *r) {
   const ls_tpu_context *context = &r->context;
@@ -271,6 +284,7 @@ static ls_status build_inside(ls_replication *r, ls_callback fn, void *user,
                               ls_outputs *outputs) {
   ls_nest args = ls_none(), made = ls_none();
   LS_RETURN_IF_ERROR(add_metadata(r));
+  LS_RETURN_IF_ERROR(note_hosts(r));
   LS_CONTROL_SCOPE(&r->metadata, 1);
   LS_CREATOR_SCOPE(create_whole, r);
   LS_SCOPE_(ls_shard_scope_begin, (int32_t)r->replicas);

@@ -42,6 +42,10 @@ ls_status ls_replicate_at(const char *const *devices, ls_callback fn,
 
 // Checks the inputs and takes their values: inputs.c.
 ls_status ls_replication_take_inputs(ls_replication *r, ls_nest inputs);
+// The hosts of the replicas' cores, of all cores of replica 0 first; none where
+// all are on one: hosts.c.
+ls_status ls_replication_hosts(ls_replication *r, const char *const **out_hosts,
+                               size_t *out_count);
 // Builds the computation and what is around it.
 ls_status ls_replication_build(ls_replication *r, ls_callback fn, void *user,
                                ls_nest *outputs);

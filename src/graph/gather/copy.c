@@ -186,7 +186,15 @@ static ls_status show_copies(ls_copying *c, ls_node *node, ls_node *copy) {
   const char *name = ls_node_name(c->from, node);
   const char **names = ls_arena_new_array(c->memory, const char *, count);
   int64_t *ids = ls_arena_new_array(c->memory, int64_t, count);
+  const char **places = NULL;
   if (names == NULL || ids == NULL) return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(ls_copy_places(c, node, count, &places));
+  if (places != NULL)
+    LS_RETURN_IF_ERROR(
+        ls_node_set_attr(c->to, copy,
+                         &(ls_attr){.name = "_places",
+                                    .kind = LS_ATTR_STRINGS,
+                                    .as.strings = {places, count}}));
   for (size_t r = 0; r < count; ++r) {
     ids[r] = (int64_t)r;
     names[r] =

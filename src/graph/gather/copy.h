@@ -58,6 +58,11 @@ ls_status ls_copy_cluster(ls_copying *c, ls_cluster *cluster);
 ls_status ls_copy_host_cluster(ls_copying *around, const ls_cluster *cluster,
                                size_t place, bool *out_is_one);
 
+// Where the copies of an outside compiled op are, one for each of `count`
+// replicas: places.c. NULL: all on one host.
+ls_status ls_copy_places(ls_copying *c, const ls_node *node, size_t count,
+                         const char ***out_places);
+
 // Finds the clusters of a level and what they hold.
 ls_status ls_find_clusters(ls_copying *c);
 // What a request needs.

@@ -26,6 +26,8 @@
 // Of metadata: on which core of each replica an outside compiled cluster
 // exchanges values, "cluster:core" each.
 #define LS_MARK_HOST_CORES "host_compute_core"
+// Of metadata, where cores are on several hosts: each replica's cores' hosts.
+#define LS_MARK_HOSTS "_hosts"
 
 // What is asked of a graph: as in an ls_lower_request.
 typedef struct ls_gather_request {
