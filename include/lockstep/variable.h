@@ -119,6 +119,18 @@ typedef struct ls_variable_options {
 LS_API LS_MUST_USE ls_status ls_variable_create(
     const ls_variable_options *options, ls_variable **out_variable);
 
+// Creates a variable and gives its value where the thread is: a cast of it,
+// where a scope of bfloat16 stores it otherwise.
+LS_API LS_MUST_USE ls_status ls_get_variable(const ls_variable_options *options,
+                                             ls_variable **out_variable,
+                                             ls_tensor *out_value);
+// Inside, what ls_get_variable makes of bf16 is stored as f32, so that small
+// changes add up, and its value is bf16; initial values are converted. Names
+// get the prefix of the name scope `name`, NULL or "": none. The pair of
+// ls_scope_end.
+LS_API void ls_bfloat16_scope_begin(ls_scope *scope, const char *name);
+#define LS_BFLOAT16_SCOPE(name) LS_SCOPE_(ls_bfloat16_scope_begin, name)
+
 // ---- Creators --------------------------------------------------------------
 // What makes variables inside of a scope: the innermost creator first, each
 // asking the next one out; the last makes a plain variable.

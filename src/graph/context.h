@@ -82,7 +82,9 @@ typedef struct ls_scope_state {
   bool unrecorded;    // No tape records eager ops.
   // The policy of the export (distribute/variables/export.c), + 1; 0: none.
   int8_t exporting;
-  bool primaries_only;  // In it, a distributed variable is its first component.
+  // In it, a distributed variable is its first component.
+  bool primaries_only : 1;
+  bool stores_f32 : 1;  // For new variables of bf16: get_variable.c.
   int32_t shards;  // Of what a replicated computation is cut into; 0: nothing.
 } ls_scope_state;
 

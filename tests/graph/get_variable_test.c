@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Variables as their values, and scopes in which bf16 is stored as f32.
+#include <string.h>
+
+#include "lockstep/eager.h"
+#include "lockstep/ops.h"
+#include "support/computation.h"
+#include "support/function.h"
+#include "support/spec.h"
+
+static ls_nest third_of_bf16(ls_nest args, void *user) {
+  (void)args, (void)user;
+  return ls_leaf(ls_scalar(LS_DTYPE_BF16, 1.0 / 3));
+}
+
+// The ways to say what a variable begins with: 1/3, rounded to bf16.
+enum { BY_ARRAY, BY_TENSOR, BY_CALLBACK, NUM_WAYS_TO_BEGIN };
+static const double third = 0.333984375;
+
+static ls_tensor make(int how, ls_dtype dtype, ls_variable **variable) {
+  ls_tensor value;
+  ls_array *array = array_of(dtype, LS_SCALAR, (const double[]){1.0 / 3});
+  ls_variable_options options = {.name = "w"};
+  if (how == BY_ARRAY) options.initial_array = array;
+  if (how == BY_TENSOR) options.initial_value = ls_scalar(dtype, 1.0 / 3);
+  if (how == BY_CALLBACK) {
+    options.dtype = dtype;
+    options.initializer = third_of_bf16;
+  }
+  expect_ok(ls_get_variable(&options, variable, &value));
+  ls_array_release(array);
+  return value;
+}
+
+static double number_of(computation *c, ls_tensor value) {
+  ls_array *array = NULL;
+  const ls_tensor wide = ls_convert(value, LS_DTYPE_F32);
+  if (c != NULL) return computation_fetch(c, wide);
+  expect_ok(ls_tensor_value(wide, &array));
+  const double number = ls_array_f64(array, 0);
+  ls_array_release(array);
+  return number;
+}
+
+// `c` NULL: in eager.
+static void store_wide(computation *c) {
+  for (int how = 0; how < NUM_WAYS_TO_BEGIN; ++how) {
+    LS_BFLOAT16_SCOPE(NULL);
+    ls_variable *w = NULL;
+    const ls_tensor value = make(how, LS_DTYPE_BF16, &w);
+    assert_int_equal(ls_variable_dtype(w), LS_DTYPE_F32);
+    assert_int_equal(ls_tensor_dtype(value), LS_DTYPE_BF16);
+    if (c != NULL) computation_initialize(c, w);
+    assert_true(number_of(c, value) == third);
+    // What bf16 would lose adds up.
+    const ls_tensor sum = ls_variable_assign_add(w, f32_of(1e-5));
+    assert_true(number_of(c, sum) > third);
+    ls_variable_release(w);
+  }
+}
+
+static void bf16_is_stored_as_f32_and_read_as_bf16(void **state) {
+  (void)state;
+  LS_SPEC("O203");
+  computation c;
+  store_wide(NULL);
+  computation_open(&c);
+  store_wide(&c);
+  computation_close(&c);
+}
+
+static ls_nest read_in_function(ls_nest args, void *user) {
+  (void)args;
+  LS_BFLOAT16_SCOPE("net");
+  return ls_leaf(make(BY_CALLBACK, LS_DTYPE_BF16, user));
+}
+
+static void a_function_makes_such_variables_where_it_stands(void **state) {
+  (void)state;
+  LS_SPEC("O203");
+  ls_variable *w = NULL;
+  ls_function *f = function_of(read_in_function, &w);
+  ls_nest result = ls_none();
+  expect_ok(ls_function_call(f, ls_none(), &result));
+  assert_int_equal(ls_array_dtype(ls_nest_as_array(result)), LS_DTYPE_BF16);
+  assert_true(ls_nest_number(result) == third);
+  assert_int_equal(ls_variable_dtype(w), LS_DTYPE_F32);
+  ls_nest_release(result);
+  ls_function_release(f);
+  ls_variable_release(w);
+}
+
+static void names_have_the_scopes_prefix(void **state) {
+  (void)state;
+  LS_SPEC("O203");
+  computation c;
+  computation_open(&c);
+  ls_variable *variables[3] = {NULL};
+  {
+    LS_NAME_SCOPE("around");
+    {
+      LS_BFLOAT16_SCOPE("");
+      make(BY_ARRAY, LS_DTYPE_BF16, &variables[0]);
+      assert_string_equal(ls_name_scope_current(), "around/");
+    }
+    LS_BFLOAT16_SCOPE("half");
+    assert_string_equal(ls_name_scope_current(), "around/half/");
+    make(BY_ARRAY, LS_DTYPE_BF16, &variables[1]);
+    assert_string_equal(ls_op_name(ls_tensor_op(ls_neg(f32_of(1)))),
+                        "around/half/neg");
+  }
+  assert_string_equal(ls_variable_name(variables[0]), "around/w");
+  assert_string_equal(ls_variable_name(variables[1]), "around/half/w");
+  // Outside of it nothing is changed.
+  make(BY_ARRAY, LS_DTYPE_BF16, &variables[2]);
+  assert_int_equal(ls_variable_dtype(variables[2]), LS_DTYPE_BF16);
+  for (int i = 0; i < 3; ++i)
+    ls_variable_release(variables[i]);
+  computation_close(&c);
+}
+
+static void other_types_are_as_they_are(void **state) {
+  (void)state;
+  LS_SPEC("O203");
+  static const ls_dtype dtypes[] = {LS_DTYPE_F32, LS_DTYPE_F64, LS_DTYPE_F16};
+  LS_BFLOAT16_SCOPE(NULL);
+  for (size_t i = 0; i < sizeof(dtypes) / sizeof(*dtypes); ++i)
+    for (int how = 0; how < BY_CALLBACK; ++how) {
+      ls_variable *w = NULL;
+      const ls_tensor value = make(how, dtypes[i], &w);
+      assert_int_equal(ls_variable_dtype(w), dtypes[i]);
+      assert_int_equal(ls_tensor_dtype(value), dtypes[i]);
+      ls_variable_release(w);
+    }
+  // One that is made otherwise too.
+  ls_variable *plain = NULL;
+  expect_ok(ls_variable_create(&(ls_variable_options){.dtype = LS_DTYPE_BF16},
+                               &plain));
+  assert_int_equal(ls_variable_dtype(plain), LS_DTYPE_BF16);
+  ls_variable_release(plain);
+}
+
+static void what_cannot_be_made_is_refused(void **state) {
+  (void)state;
+  ls_variable *w = NULL;
+  ls_tensor value;
+  LS_BFLOAT16_SCOPE(NULL);
+  expect_status(ls_get_variable(NULL, &w, &value), LS_INVALID_ARGUMENT,
+                "dtype");
+  assert_null(w);
+  assert_true(ls_tensor_is_failed(value));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(bf16_is_stored_as_f32_and_read_as_bf16),
+      cmocka_unit_test(a_function_makes_such_variables_where_it_stands),
+      cmocka_unit_test(names_have_the_scopes_prefix),
+      cmocka_unit_test(other_types_are_as_they_are),
+      cmocka_unit_test(what_cannot_be_made_is_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
