@@ -222,7 +222,7 @@ static ls_status run_request(request *r) {
       .aggregation = r->options.aggregation,
       .gate = r->options.gate,
       .colocate = r->options.colocate_with_ops,
-      .in_replica = ls_context_current()->replicas > 0,
+      .in_replica = ls_context_replicas_here() > 0,
   };
   r->walk.context = &r->context;
   r->walk.forward = ls_forward_plain(&r->arena);

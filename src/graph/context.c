@@ -211,6 +211,7 @@ void ls_init_scope_begin(ls_scope *scope) {
   context->scoped.control = NULL;
   context->scoped.colocate = NULL;
   context->scoped.flow = NULL;
+  context->scoped.shards = 0;
   if (!leaves) return;
   context->scoped.names = NULL;
   // The device's name is a text of the graph that is left, which may go first.

@@ -158,9 +158,15 @@ static inline int32_t ls_context_replica(void) {
   const int32_t replica = ls_context_current()->replica;
   return replica > 0 ? replica - 1 : 0;
 }
-// How many replicas the callback at hand is one of; 1 outside.
+// How many replicas the code at hand is for: those that its callback is one of,
+// or those of the replicated computation that is being built; 0: neither.
+static inline int32_t ls_context_replicas_here(void) {
+  const ls_context *context = ls_context_current();
+  return context->replicas > 0 ? context->replicas : context->scoped.shards;
+}
+// The same; 1 outside.
 static inline int32_t ls_context_replicas(void) {
-  const int32_t replicas = ls_context_current()->replicas;
+  const int32_t replicas = ls_context_replicas_here();
   return replicas > 0 ? replicas : 1;
 }
 // For a new fiber: starts as a copy of what the current one builds, with no

@@ -21,9 +21,8 @@ static ls_status check_place(const char *what) {
 }
 
 static void warn_of_one(const char *what) {
-  const ls_context *context = ls_context_current();
   ls_graph *graph = ls_graph_current();
-  if (context->replicas > 0 || graph == NULL) return;
+  if (ls_context_replicas_here() > 0 || graph == NULL) return;
   ls_tpu_log(graph->runtime, LS_LOG_WARNING,
              "%s outside of a replicated computation: it is of replica 0 alone",
              what);

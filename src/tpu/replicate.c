@@ -22,7 +22,7 @@ bool ls_op_is_replicated(ls_op op) {
 int32_t ls_num_shards(void) { return ls_context_current()->scoped.shards; }
 
 void ls_shard_scope_begin(ls_scope *scope, int32_t count) {
-  const int32_t around = ls_num_shards();
+  const int32_t around = ls_context_replicas_here();
   if (around != 0 || count < 1) {
     ls_context_refuse(
         scope, around != 0
@@ -265,21 +265,6 @@ static ls_status create_whole(const ls_creator *next,
   return ls_creator_create(next, &whole, out_variable);
 }
 
-// The callback, told how many replicas it is built for.
-static ls_nest call(const ls_replication *r, ls_callback fn, void *user,
-                    ls_nest args) {
-  ls_context *context = ls_context_current();
-  if (context->replicas > 0)
-    return LS_FAIL(LS_UNIMPLEMENTED,
-                   "tpu_shard_context cannot be nested: this is one of %d "
-                   "replicas already",
-                   context->replicas);
-  context->replicas = (int32_t)r->replicas;
-  const ls_nest made = fn(args, user);
-  context->replicas = 0;
-  return made;
-}
-
 static ls_status build_inside(ls_replication *r, ls_callback fn, void *user,
                               ls_outputs *outputs) {
   ls_nest args = ls_none(), made = ls_none();
@@ -291,7 +276,7 @@ static ls_status build_inside(ls_replication *r, ls_callback fn, void *user,
   ls_status status = ls_scope_status();
   if (ls_status_is_ok(status)) status = enter_inputs(r, &args);
   if (ls_status_is_ok(status)) {
-    made = call(r, fn, user, args);
+    made = fn(args, user);
     // An op maker's failure inside is the first cause.
     status = ls_graph_error(r->graph);
   }

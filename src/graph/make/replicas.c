@@ -96,7 +96,7 @@ ls_dtype ls_mean_dtype(ls_dtype dtype) {
 
 bool ls_divides_integers(ls_reduce_op op, ls_tensor x) {
   const ls_dtype dtype = ls_tensor_dtype(x);
-  return op == LS_REDUCE_MEAN && ls_context_current()->replicas > 0 &&
+  return op == LS_REDUCE_MEAN && ls_context_replicas_here() > 0 &&
          ls_mean_dtype(dtype) != dtype;
 }
 
