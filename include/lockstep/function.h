@@ -97,6 +97,17 @@ LS_API LS_MUST_USE ls_status ls_function_call_named(ls_function *function,
 LS_API LS_MUST_USE ls_status ls_function_make_concrete(
     ls_function *function, ls_nest args, ls_function **out_function);
 
+// A concrete function from the text of a function's graph, as ls_graph_print
+// gives it of ls_function_graph or of what an export holds
+// (lockstep/export.h). It takes a list or tuple with a tensor for each
+// parameter, in order, and gives a list of the results. `kernels` names the
+// host kernels that may occur (NULL, 0: none). The caller owns a reference.
+//   LS_INVALID_ARGUMENT  as ls_graph_parse; the graph is no function's.
+//   LS_UNIMPLEMENTED     it uses a variable, whose value no text has.
+LS_API LS_MUST_USE ls_status
+ls_function_load(const char *text, const ls_host_kernel *const *kernels,
+                 size_t num_kernels, ls_function **out_function);
+
 // Calls so far, and setting their number; a call with a loop of k steps
 // (ls_step_while) is k. Random ops draw by it: a run that is continued in
 // another process goes on where their streams stood.

@@ -109,6 +109,18 @@ ls_split_compile_and_replicate(ls_callback fn, void *user, ls_nest inputs,
 //   LS_UNIMPLEMENTED  inside of another such call; `fn` has left a scope open.
 LS_API ls_nest ls_outside_compilation(ls_callback fn, void *user, ls_nest args);
 
+// The same, for values that are cut over a replica's cores
+// (ls_split_to_logical_devices) where these are one to the computation
+// (ls_xla_options.spmd): `fn` is called for each part, on the host of the core
+// that has it, with all else that is in `args` as it is, and what it gives,
+// which is of the same rank, is put together as the values are cut. Where
+// nothing is cut it is called once. Its ops carry
+// `_xla_map_outside_compilation`, true, as well.
+//   LS_INVALID_ARGUMENT  values that are cut in different ways.
+//   LS_UNIMPLEMENTED     one that is cut along a dimension of unknown size.
+LS_API ls_nest ls_map_outside_compilation(ls_callback fn, void *user,
+                                          ls_nest args);
+
 // How many replicas the computation has that ops are made for here, which is
 // what collectives count by; 0: none. In the scope it is `count`, for ops that
 // are put into a computation by hand.

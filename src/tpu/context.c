@@ -97,6 +97,14 @@ static ls_status set_mark(ls_op op, const char *name, const char *text) {
       &(ls_attr){.name = name, .kind = LS_ATTR_STRING, .as.string = text});
 }
 
+static ls_status set_map_mark(ls_op op) {
+  ls_graph *graph = ls_graph_resolve(op.graph);
+  return ls_node_set_attr(graph, ls_graph_node(graph, op.id),
+                          &(ls_attr){.name = LS_MARK_MAP_OUTSIDE,
+                                     .kind = LS_ATTR_BOOL,
+                                     .as.i = true});
+}
+
 // Prints and summaries, which no core runs.
 static bool is_unsupported(const ls_node *node) {
   static const char *const names[] = {"print", "summary"};
@@ -133,6 +141,8 @@ static ls_status mark(ls_flow *flow, ls_op op) {
     LS_RETURN_IF_ERROR(set_mark(op, LS_MARK_REPLICATE, self->name));
     if (self->outside != NULL)
       LS_RETURN_IF_ERROR(set_mark(op, LS_MARK_OUTSIDE, self->outside));
+    if (self->outside != NULL && self->maps)
+      LS_RETURN_IF_ERROR(set_map_mark(op));
   }
   const ls_node *node = ls_graph_node(op.graph, op.id);
   ls_variable *variable = ls_tpu_handled_variable(node->attrs, node->num_attrs);

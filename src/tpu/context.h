@@ -12,6 +12,7 @@
 #include "graph/flow.h"
 #include "graph/gather/gather.h"
 #include "lockstep/topology.h"
+#include "lockstep/variable.h"
 
 // The replicated handle of a variable of a TPU strategy.
 typedef struct ls_tpu_handle {
@@ -23,6 +24,7 @@ typedef struct ls_tpu_context {
   ls_flow flow;
   ls_allocator *allocator;
   char *name;  // The cluster's.
+  bool spmd;   // A replica's cores are one to it.
   int32_t num_replicas;
   // Of their cores, lent; NULL: they follow each other.
   const ls_device_assignment *assignment;
@@ -36,6 +38,7 @@ typedef struct ls_tpu_context {
   char *outside;
   const char *inner_device;
   uint32_t outside_counter;
+  bool maps;  // Ops outside are a mapped function's: see outside_map.c.
 
   // Gradients that are being built: what they lie beside, and which of it has
   // opened the cluster at hand (id 0: none).
@@ -68,6 +71,10 @@ ls_tpu_context *ls_tpu_context_current(void);
 ls_status ls_tpu_context_enter_outside(ls_tpu_context *context,
                                        const char *name);
 ls_status ls_tpu_context_exit_outside(ls_tpu_context *context);
+
+// ls_outside_compilation; with `maps` ops say that they are mapped: outside.c.
+ls_nest ls_outside_compilation_marked(ls_callback fn, void *user, ls_nest args,
+                                      bool maps);
 
 // What flows are told of gradients (graph/flow.h). A zeroed op: nothing.
 ls_status ls_tpu_context_enter_gradient(ls_tpu_context *context, ls_op op,

@@ -30,9 +30,8 @@ static ls_status check_same_place(const ls_scope_state *before) {
                                 "scope");
 }
 
-ls_nest ls_outside_compilation(ls_callback fn, void *user, ls_nest args) {
-  if (fn == NULL)
-    return LS_FAIL(LS_INVALID_ARGUMENT, "ls_outside_compilation: fn is NULL");
+ls_nest ls_outside_compilation_marked(ls_callback fn, void *user, ls_nest args,
+                                      bool maps) {
   ls_tpu_context *const replicated = ls_tpu_context_current();
   if (replicated == NULL) return call_alone(fn, user, args);
   ls_scope scope = {0};
@@ -41,7 +40,9 @@ ls_nest ls_outside_compilation(ls_callback fn, void *user, ls_nest args) {
   ls_nest made = ls_none();
   if (ls_status_is_ok(status)) {
     const ls_scope_state before = ls_context_current()->scoped;
+    replicated->maps = maps;
     made = fn(args, user);
+    replicated->maps = false;
     status = ls_nest_is_failed(made) ? ls_ok() : check_same_place(&before);
     status = ls_status_join(status, ls_tpu_context_exit_outside(replicated));
   }
@@ -49,4 +50,10 @@ ls_nest ls_outside_compilation(ls_callback fn, void *user, ls_nest args) {
   if (ls_status_is_ok(status)) return made;
   ls_nest_release(made);
   return ls_fail(status);
+}
+
+ls_nest ls_outside_compilation(ls_callback fn, void *user, ls_nest args) {
+  return fn != NULL ? ls_outside_compilation_marked(fn, user, args, false)
+                    : LS_FAIL(LS_INVALID_ARGUMENT,
+                              "ls_outside_compilation: fn is NULL");
 }

@@ -78,6 +78,7 @@ static ls_status begin_context(ls_replication *r) {
   LS_RETURN_IF_ERROR(
       ls_tpu_context_init(&r->context, name, (int32_t)r->replicas, pivot));
   r->context.assignment = r->options->assignment;
+  r->context.spmd = r->options->xla.spmd != LS_FLAG_OFF;
   return ls_ok();
 }
 

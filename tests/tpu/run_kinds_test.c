@@ -274,6 +274,11 @@ static void replicas_have_the_same_inputs(void **state) {
   expect_status(ls_replicate(give_back, NULL, inputs, NULL, &c.outputs),
                 LS_INVALID_ARGUMENT, "replica 0 has 1 inputs, replica 1 has 2");
   ls_nest_release(inputs);
+  const ls_nest nested = LS_LIST(LS_LIST(LS_TUPLE(ls_nest_f64(1))),
+                                 LS_LIST(LS_LIST(ls_nest_f64(1))));
+  expect_status(ls_replicate(give_back, NULL, nested, NULL, &c.outputs),
+                LS_INVALID_ARGUMENT, "in input 0 of replica 1");
+  ls_nest_release(nested);
   computation_close(&c);
 }
 

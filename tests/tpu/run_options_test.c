@@ -23,6 +23,7 @@ static bool flag_of(const ls_graph *graph, const char *attr_name) {
 }
 
 static const ls_xla_options all_defaults = {0};
+static const ls_xla_options all_on = {LS_FLAG_ON, LS_FLAG_ON};
 static const ls_xla_options cores_apart = {.spmd = LS_FLAG_OFF};
 
 // XLA options are taken whole: left out, a strategy's own, whose SPMD is off.
@@ -35,6 +36,7 @@ static const struct {
     {{.xla = &cores_apart}, false, true},
     {{.soft_placement = LS_FLAG_OFF}, false, false},
     {{.dynamic_batch = LS_FLAG_ON, .bucketize = LS_FLAG_OFF}, false, true},
+    {{.xla = &all_on}, true, true},
 };
 enum { NUM_WAYS_TO_RUN = sizeof(ways_to_run) / sizeof(*ways_to_run) };
 
@@ -80,12 +82,13 @@ static void xla_options_are_the_callers_or_the_strategys(void **state) {
 
 static void a_function_keeps_a_trace_for_each_way(void **state) {
   (void)state;
-  LS_SPEC("T72");
+  LS_SPEC("T70 T72");
   ls_strategy *s = tpu_strategy_of(2), *other = tpu_strategy_of(2);
   ls_function *f = function_of(add_one, NULL);
   const ls_nest args = LS_TUPLE(ls_nest_f64(4));
-  // The first, third and fifth mean the same.
-  static const int traces[NUM_WAYS_TO_RUN] = {1, 2, 2, 3, 3};
+  // The first, third and fifth mean the same, and the second and sixth: what is
+  // not said is as it is said there.
+  static const int traces[NUM_WAYS_TO_RUN] = {1, 2, 2, 3, 3, 3};
   num_calls = 0;
   ls_nest result = ls_none();
   for (int round = 0; round < 2; ++round)

@@ -23,6 +23,8 @@
 // Of what came of compiling a cluster: which, and in a copy what it was.
 #define LS_MARK_COMPILED "_tpu_compilation_status"
 #define LS_MARK_TOLD "_told"
+// Of an op outside: its function is called for each part of what is cut.
+#define LS_MARK_MAP_OUTSIDE "_xla_map_outside_compilation"
 // Of metadata: on which core of each replica an outside compiled cluster
 // exchanges values, "cluster:core" each.
 #define LS_MARK_HOST_CORES "host_compute_core"
