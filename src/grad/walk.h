@@ -96,7 +96,7 @@ bool ls_gradient_walk_reads(const ls_gradient_walk *walk, const ls_node *node);
 ls_status ls_gradient_walk_contribute(ls_gradient_walk *walk, size_t goal,
                                       ls_tensor gradient);
 
-// ---- What it starts with (grad_ys.c) ----------------------------------------
+// ---- What it starts with (grad_ys.c) --------------------------------------
 // The gradients of ys, as they were given (NULL: none was) or ones. Of the
 // context it needs `colocate` and the uid, which may be left out.
 ls_status ls_gradient_fill(const ls_gradient_context *context,
@@ -108,7 +108,7 @@ ls_tensor ls_gradient_filled(ls_tensor like, double value);
 ls_status ls_gradient_why_failed(ls_tensor tensor, const char *what,
                                  size_t index);
 
-// ---- Scopes and sums (sum.c) -----------------------------------------------
+// ---- Scopes and sums (sum.c) ----------------------------------------------
 // Opens the scope in which gradient ops of `op` are made, if they are to be
 // beside it.
 void ls_gradient_begin_beside(const ls_gradient_context *context,

@@ -20,8 +20,7 @@ static void destroy(void *user) {
   ls_release(l->allocator, l);
 }
 
-// ---- Calling
-// -----------------------------------------------------------------
+// ---- Calling --------------------------------------------------------------
 static ls_status take_arguments(const loaded *l, ls_nest args,
                                 ls_tensor *tensors) {
   const ls_graph *graph = l->graph;
@@ -72,8 +71,8 @@ static ls_nest call(ls_nest args, void *user) {
   return made;
 }
 
-// ---- Loading
-// ----------------------------------------------------------------- A variable
+// ---- Loading --------------------------------------------------------------
+// A variable
 // that an op uses, at any depth; NULL: none does.
 static const ls_variable *find_variable(const ls_graph *graph) {
   for (size_t i = 0; i < graph->num_nodes; ++i) {

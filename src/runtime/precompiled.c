@@ -19,8 +19,7 @@ void ls_precompiled_destroy(ls_precompiled *list) {
   }
 }
 
-// ---- What a computation gives
-// ------------------------------------------------
+// ---- What a computation gives ---------------------------------------------
 static bool is_of(const ls_node *node, const char *cluster) {
   const char *mark = ls_node_mark(node, LS_MARK_REPLICATE);
   return mark != NULL && strcmp(mark, cluster) == 0;
@@ -63,8 +62,7 @@ static ls_status list_results(ls_precompiled *a, ls_graph *graph) {
   return ls_ok();
 }
 
-// ---- What it will be fed
-// -----------------------------------------------------
+// ---- What it will be fed --------------------------------------------------
 typedef struct needing {
   ls_precompiled *entry;
   const ls_graph *graph;
@@ -140,8 +138,7 @@ static ls_status list_feeds(ls_precompiled *a, const ls_lower_request *request,
   return ls_ok();
 }
 
-// ---- Compiling
-// ---------------------------------------------------------------
+// ---- Compiling ------------------------------------------------------------
 static bool is_feed_of(const ls_precompiled *a, const ls_lower_request *request,
                        size_t i, uint32_t *out_place) {
   for (size_t k = 0; k < a->num_feeds; ++k)
@@ -161,6 +158,14 @@ static bool feeds_fit(const ls_precompiled *a, const ls_lower_request *request,
   for (size_t i = 0; i < request->num_feeds; ++i)
     if (!is_feed_of(a, request, i, &place)) return false;
   return !all || a->num_feeds == request->num_feeds;
+}
+
+// Then nothing has been found out.
+static bool is_lack_of_memory(ls_status status) {
+  const ls_status lack = ls_out_of_memory();
+  const char *text = ls_status_message(lack);
+  return ls_status_code(status) == ls_status_code(lack) &&
+         strncmp(ls_status_message(status), text, strlen(text)) == 0;
 }
 
 // How a failure is told.
@@ -220,11 +225,10 @@ ls_status ls_precompile(ls_precompiled **list, const ls_lower_request *request,
   } else {
     ls_precompiled_destroy(a);
   }
-  return tell(status, out_told);
+  return is_lack_of_memory(status) ? status : tell(status, out_told);
 }
 
-// ---- Taking it
-// ---------------------------------------------------------------
+// ---- Taking it ------------------------------------------------------------
 static bool find_fetch(const ls_precompiled *a, uint64_t ref,
                        size_t *out_place) {
   for (*out_place = 0; *out_place < a->num_fetches; ++*out_place)

@@ -24,8 +24,7 @@ typedef struct mapping {
   size_t part;  // At hand.
 } mapping;
 
-// ---- What is cut
-// -------------------------------------------------------------
+// ---- What is cut ----------------------------------------------------------
 static tiling tiling_of(ls_tensor x) {
   const ls_op op = ls_tensor_op(x);
   const ls_node *node = ls_graph_node(op.graph, op.id);
@@ -74,8 +73,8 @@ static ls_status find_cut(mapping *m, ls_nest args) {
                                    ls_tensor_name(args.as.tensor));
 }
 
-// ---- Parts
-// ------------------------------------------------------------------- Where
+// ---- Parts ----------------------------------------------------------------
+// Where
 // part number `part` is along a dimension.
 static int64_t place_of(const tiling *cut, size_t part, size_t dimension) {
   for (size_t d = cut->rank; --d > dimension;)
@@ -111,8 +110,8 @@ static ls_nest call_part(mapping *m, ls_nest args) {
   return made;
 }
 
-// ---- Put together
-// ------------------------------------------------------------ Joins runs of
+// ---- Put together ---------------------------------------------------------
+// Joins runs of
 // `count` neighbours along a dimension; gives how many are left.
 static size_t join_along(ls_tensor *parts, size_t num, size_t count,
                          size_t dimension) {

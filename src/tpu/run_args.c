@@ -20,7 +20,7 @@ static bool is_bound(ls_nest arg) {
   return ls_is_distributed_variable(arg);
 }
 
-// ---- Checks ----------------------------------------------------------------
+// ---- Checks ---------------------------------------------------------------
 typedef struct variables {
   size_t by_position, by_name;
 } variables;
@@ -93,7 +93,7 @@ ls_status ls_tpu_class_check_run(const ls_strategy *strategy,
   return check_variables(parameters, what, request->args, options->named);
 }
 
-// ---- What replicas are given ------------------------------------------------
+// ---- What replicas are given ----------------------------------------------
 typedef struct selection {
   size_t replica;
 } selection;
@@ -170,7 +170,7 @@ ls_status ls_tpu_run_inputs(const ls_tpu_run *run, ls_nest *out_inputs) {
   return ls_take_nest(made, out_inputs);
 }
 
-// ---- What the callback is given ---------------------------------------------
+// ---- What the callback is given -------------------------------------------
 // Those by name again: what is not bound is in `values`.
 static ls_nest all_names(const ls_tpu_run *run, ls_nest named, ls_nest values) {
   ls_allocator *allocator = run->strategy->allocator;
@@ -212,7 +212,7 @@ ls_nest ls_tpu_run_args(const ls_tpu_run *run, ls_nest inputs) {
   return made;
 }
 
-// ---- Examples ---------------------------------------------------------------
+// ---- Examples -------------------------------------------------------------
 static bool has_rows(ls_nest arg, ls_nest value) {
   return arg.kind == LS_KIND_DISTRIBUTED && value.kind == LS_KIND_TENSOR &&
          ls_tensor_shape(value.as.tensor).rank >= 1;

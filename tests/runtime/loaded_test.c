@@ -105,8 +105,7 @@ static void strategies_run_loaded_functions(void **state) {
   }
 }
 
-// ---- Refusals
-// -------------------------------------------------------------------
+// ---- Refusals -------------------------------------------------------------
 static ls_variable *variable;
 static ls_nest use_variable(ls_nest args, void *user) {
   (void)user;

@@ -8,11 +8,11 @@
 #include "lockstep/trace.h"
 #include "support/computation.h"
 #include "support/counted.h"
+#include "support/pod_runs.h"
 #include "support/spec.h"
 #include "support/trace_events.h"
 
-// ---- A computation that is asked about
-// ---------------------------------------
+// ---- A computation that is asked about ------------------------------------
 typedef struct asked {
   counted world;
   memory_files files;
@@ -123,8 +123,7 @@ static void expect_outputs(asked *a, int r) {
   ls_nest_release(result);
 }
 
-// ---- Compiled once
-// -------------------------------------------------------------
+// ---- Compiled once --------------------------------------------------------
 static void what_was_asked_about_is_compiled_once(void **state) {
   (void)state;
   LS_SPEC("O114");
@@ -183,8 +182,7 @@ static void another_size_is_another_program(void **state) {
   close_asked(&a, 2 + 2 + 1);
 }
 
-// ---- What fails
-// ------------------------------------------------------------------
+// ---- What fails -----------------------------------------------------------
 static ls_nest print_it(ls_nest args, void *user) {
   (void)user;
   ls_print("x is", ls_nest_tensor(args, 0));
@@ -205,8 +203,39 @@ static void a_failure_is_told_by_code_and_text(void **state) {
   }
 }
 
-// ---- Without a TPU
-// -----------------------------------------------------------------
+static ls_nest give_back(ls_nest args, void *user) {
+  (void)user;
+  return ls_nest_retain(args);
+}
+
+// A failure that goes away: who asks again is told so.
+static void who_asks_again_is_told_how_it_is_now(void **state) {
+  (void)state;
+  pod_runs f = pod_runs_begin(1, 2, (ls_runtime_options){0});
+  ls_nest outputs = ls_none(), result = ls_none();
+  ls_tensor told;
+  {
+    LS_GRAPH_SCOPE(f.graph);
+    const ls_nest inputs = computation_inputs(2);
+    expect_ok(ls_split_compile_and_replicate(give_back, NULL, inputs, NULL,
+                                             &told, &outputs));
+    ls_nest_release(inputs);
+  }
+  expect_ok(ls_pod_inject(
+      f.pod, &(ls_pod_fault){.kind = LS_POD_COMPILE_FAILS, .text = "broken"}));
+  for (int i = 0; i < 2; ++i) {
+    expect_ok(ls_session_run(f.session, ls_leaf(told), NULL, 0, &result));
+    const ls_bytes *bytes = ls_array_data(ls_nest_as_array(result));
+    assert_int_equal(bytes->size > 0, i == 0);
+  }
+  expect_ok(ls_session_run(f.session, outputs, NULL, 0, &result));
+  assert_true(ls_nest_number(ls_nest_item(ls_nest_item(result, 1), 0)) == 2);
+  ls_nest_release(result);
+  ls_nest_release(outputs);
+  pod_runs_end(&f);
+}
+
+// ---- Without a TPU --------------------------------------------------------
 static void without_a_tpu_there_is_an_op_and_no_text(void **state) {
   (void)state;
   LS_SPEC("O101 O114");
@@ -235,6 +264,7 @@ int main(void) {
       cmocka_unit_test(who_does_not_ask_compiles_what_is_fetched),
       cmocka_unit_test(another_size_is_another_program),
       cmocka_unit_test(a_failure_is_told_by_code_and_text),
+      cmocka_unit_test(who_asks_again_is_told_how_it_is_now),
       cmocka_unit_test(without_a_tpu_there_is_an_op_and_no_text),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

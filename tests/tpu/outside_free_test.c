@@ -10,8 +10,7 @@
 #include "support/counted.h"
 #include "support/spec.h"
 
-// ---- A function on the host that notes its calls
-// ------------------------------
+// ---- A function on the host that notes its calls --------------------------
 static int num_calls;
 
 static ls_status like_input(const ls_object *state, const ls_type *in,

@@ -21,8 +21,7 @@ static ls_tensor cut(ls_tensor x, const int64_t *parts, size_t rank,
   return made;
 }
 
-// ---- A mapped function
-// ------------------------------------------------------------
+// ---- A mapped function ----------------------------------------------------
 typedef struct mapped {
   int64_t parts[2];
   int num_calls;
@@ -146,8 +145,7 @@ static void it_is_called_for_each_part_of_what_is_cut(void **state) {
     }
 }
 
-// ---- Elsewhere, and refusals
-// ------------------------------------------------------
+// ---- Elsewhere, and refusals ----------------------------------------------
 static ls_nest give_back(ls_nest args, void *user) {
   (void)user;
   return ls_nest_retain(args);

@@ -20,7 +20,7 @@ static ls_tensor sum_of(ls_nest nest) {
   return sum;
 }
 
-// ---- What is handed over ----------------------------------------------------
+// ---- What is handed over --------------------------------------------------
 static ls_nest look_at_bound(ls_nest args, void *user) {
   const tpu_runs *runs = user;
   const ls_nest bound = ls_nest_item(args, 0), read = ls_nest_item(args, 1);
@@ -91,8 +91,7 @@ static void each_argument_by_name_is_bound_alone(void **state) {
   tpu_runs_all(bind_undeclared_names);
 }
 
-// ---- Declared parameters
-// ------------------------------------------------------
+// ---- Declared parameters --------------------------------------------------
 static const char *const abc[] = {"a", "b", "c"};
 
 static ls_nest take_declared(ls_nest args, void *user) {
@@ -166,8 +165,7 @@ static void more_arguments_than_parameters_are_refused(void **state) {
   tpu_runs_all(refuse_too_many);
 }
 
-// ---- More by position
-// ---------------------------------------------------------
+// ---- More by position -----------------------------------------------------
 static ls_nest take_tail(ls_nest args, void *user) {
   (void)user;
   return ls_leaf(sum_of(args));
@@ -240,8 +238,7 @@ static void variables_and_positional_only_parameters_do_not_mix(void **state) {
   tpu_runs_all(refuse_positional_only);
 }
 
-// ---- One function
-// ---------------------------------------------------------------
+// ---- One function ---------------------------------------------------------
 static int num_calls;
 static ls_nest add_to(ls_nest args, void *user) {
   (void)user;

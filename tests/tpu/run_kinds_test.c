@@ -11,7 +11,7 @@
 #include "support/tpu_runs.h"
 #include "support/tpu_strategies.h"
 
-// ---- Kinds of callables -----------------------------------------------------
+// ---- Kinds of callables ---------------------------------------------------
 static int num_calls;
 static ls_nest add_number(ls_nest args, void *user) {
   ++num_calls;
@@ -156,8 +156,7 @@ static void callbacks_of_one_signature_stay_distinct(void **state) {
   tpu_runs_all(run_two_callbacks);
 }
 
-// ---- Where a run is refused
-// ---------------------------------------------------
+// ---- Where a run is refused -----------------------------------------------
 typedef struct inner_run {
   ls_strategy *strategy;
   bool replicates;
@@ -226,8 +225,7 @@ static void runs_do_not_nest(void **state) {
   tpu_runs_all(refuse_inside);
 }
 
-// ---- Arguments of all replicas
-// ------------------------------------------------
+// ---- Arguments of all replicas --------------------------------------------
 static ls_nest two_types(const tpu_runs *runs) {
   ls_nest items[TPU_RUNS_REPLICAS];
   for (int r = 0; r < runs->replicas; ++r)
@@ -282,8 +280,7 @@ static void replicas_have_the_same_inputs(void **state) {
   computation_close(&c);
 }
 
-// ---- Results
-// ------------------------------------------------------------------
+// ---- Results --------------------------------------------------------------
 static ls_nest return_all_kinds(ls_nest args, void *user) {
   tpu_runs *runs = user;
   return LS_TUPLE(

@@ -11,8 +11,7 @@
 #include "support/tpu_runs.h"
 #include "support/tpu_strategies.h"
 
-// ---- Cores
-// -------------------------------------------------------------------
+// ---- Cores ----------------------------------------------------------------
 typedef struct seen_ops {
   ls_op made, output;
 } seen_ops;
@@ -71,8 +70,7 @@ static void results_lie_on_their_replicas_cores(void **state) {
   tpu_runs_all(look_inside);
 }
 
-// ---- Ops without a form for a core
-// ----------------------------------------------
+// ---- Ops without a form for a core ----------------------------------------
 static ls_nest print_it(ls_nest args, void *user) {
   (void)user;
   const ls_tensor x = ls_nest_tensor(args, 0);
