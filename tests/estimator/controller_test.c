@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Threads that are told how often.
+#include "estimator/controller.h"
+
+#include <string.h>
+
+#include "support/counted.h"
+#include "support/expect.h"
+#include "support/spec.h"
+
+typedef struct reader {
+  int64_t counts[100];
+  int num_counts;
+  bool had_runtime;
+  ls_runtime *runtime;
+  bool read_again;  // Behind the end.
+} reader;
+
+static void read_all(ls_controller *controller, void *user) {
+  reader *r = user;
+  int64_t count = 0;
+  r->had_runtime = ls_runtime_current() == r->runtime;
+  while (ls_controller_next(controller, &count))
+    r->counts[r->num_counts++] = count;
+  r->read_again = ls_controller_next(controller, &count);
+}
+
+static reader run(const int64_t *counts, int num_counts, int stop_before,
+                  bool once) {
+  counted c = counted_begin(1);
+  reader r = {.runtime = c.runtime};
+  ls_controller *controller = NULL;
+  expect_ok(
+      ls_controller_start("InfeedController", read_all, &r, once, &controller));
+  for (int i = 0; i < num_counts; ++i) {
+    if (i == stop_before) ls_controller_stop(controller);
+    expect_ok(ls_controller_send(controller, counts[i]));
+  }
+  ls_controller_join(controller);
+  counted_end(&c);
+  assert_true(r.had_runtime);
+  assert_false(r.read_again);
+  return r;
+}
+
+static void counts_are_read_in_order(void **state) {
+  (void)state;
+  LS_SPEC("E3 E76 E77");
+  static const int64_t counts[] = {5, 1, 7, 3};
+  const reader all = run(counts, 4, -1, false);
+  assert_int_equal(all.num_counts, 4);
+  assert_memory_equal(all.counts, counts, sizeof(counts));
+  // What is behind the stop stays unread.
+  const reader two = run(counts, 4, 2, false);
+  assert_int_equal(two.num_counts, 2);
+  assert_memory_equal(two.counts, counts, 2 * sizeof(counts[0]));
+  assert_int_equal(run(NULL, 0, -1, false).num_counts, 0);
+}
+
+static void one_count_is_enough_for_some(void **state) {
+  (void)state;
+  LS_SPEC("E78");
+  static const int64_t counts[] = {5, 1, 7};
+  const reader one = run(counts, 3, -1, true);
+  assert_int_equal(one.num_counts, 1);
+  assert_int_equal(one.counts[0], 5);
+  assert_int_equal(run(counts, 3, 0, true).num_counts, 0);
+}
+
+// More than there ever is room for at once.
+static void counts_have_no_limit(void **state) {
+  (void)state;
+  LS_SPEC("E76");
+  int64_t counts[90];
+  for (int i = 0; i < 90; ++i)
+    counts[i] = i + 1;
+  const reader all = run(counts, 90, -1, false);
+  assert_int_equal(all.num_counts, 90);
+  assert_memory_equal(all.counts, counts, sizeof(counts));
+}
+
+static ls_status start_and_join(void *user) {
+  reader r = {.runtime = ls_runtime_current()};
+  ls_controller *controller = NULL;
+  (void)user;
+  LS_RETURN_IF_ERROR(
+      ls_controller_start("controller", read_all, &r, false, &controller));
+  const ls_status status = ls_controller_send(controller, 3);
+  ls_controller_join(controller);
+  return status;
+}
+
+static void memory_that_fails_is_survived(void **state) {
+  (void)state;
+  expect_memory_failures_survived(start_and_join, NULL);
+  ls_controller_join(NULL);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(counts_are_read_in_order),
+      cmocka_unit_test(one_count_is_enough_for_some),
+      cmocka_unit_test(counts_have_no_limit),
+      cmocka_unit_test(memory_that_fails_is_survived),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
