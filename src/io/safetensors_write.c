@@ -5,8 +5,8 @@
 #include "io/safetensors_dtype.h"
 
 static const char reserved_name[] = "__metadata__";
-// Of the first element in the file: the system copies whole cache lines a third
-// faster.
+// Of the first element in the file: the system copies whole cache lines faster,
+// which shows where nothing else is done with them.
 enum { ALIGNMENT = 64 };
 
 // ---- Layout ----------------------------------------------------------------
