@@ -50,6 +50,7 @@
 #include "lockstep/iteration_count.h"
 #include "lockstep/iterator.h"
 #include "lockstep/logical_device.h"
+#include "lockstep/metrics.h"
 #include "lockstep/models.h"
 #include "lockstep/monitored_session.h"
 #include "lockstep/nest.h"

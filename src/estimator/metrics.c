@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Metrics are sums in variables and a quotient of them. Sums are in f64, so
+// that counts of examples stay exact.
+#include "lockstep/metrics.h"
+
+#include "base/runtime_internal.h"
+
+enum { MOST_SUMS = 4 };
+
+// ---- Sums ------------------------------------------------------------------
+// A sum of one shape that batches are added to.
+typedef struct sum {
+  ls_variable *variable;  // The graph has it.
+  ls_tensor before;       // Its value, where the metric is read.
+  ls_tensor after;        // Behind an update.
+} sum;
+
+static ls_status make_sum(const char *name, ls_tensor of_batch, sum *out) {
+  static const char *const collections[] = {LS_COLLECTION_LOCAL_VARIABLES,
+                                            LS_COLLECTION_METRIC_VARIABLES};
+  LS_RETURN_IF_ERROR(ls_variable_create(
+      &(ls_variable_options){.name = name,
+                             .dtype = LS_DTYPE_F64,
+                             .shape = ls_tensor_shape(of_batch),
+                             .trainable = LS_FLAG_OFF,
+                             .collections = collections,
+                             .num_collections = 2},
+      &out->variable));
+  ls_variable_release(out->variable);
+  out->before = ls_variable_read(out->variable);
+  out->after = ls_variable_assign_add(out->variable, of_batch);
+  return ls_ok();
+}
+
+static bool is_given(ls_tensor weights) { return weights.graph != NULL; }
+
+static ls_tensor as_f64(ls_tensor x) { return ls_convert(x, LS_DTYPE_F64); }
+
+// How much each element of `values` counts.
+static ls_tensor weights_like(ls_tensor weights, ls_tensor values) {
+  return ls_broadcast_like(
+      is_given(weights) ? as_f64(weights) : ls_scalar(LS_DTYPE_F64, 1), values);
+}
+
+// ---- Pairs -----------------------------------------------------------------
+// x / y, and 0 where y is.
+static ls_tensor quotient(ls_tensor x, ls_tensor y) {
+  const ls_tensor zero = ls_scalar(LS_DTYPE_F64, 0);
+  const ls_tensor is_some = ls_greater(y, zero);
+  const ls_tensor safe = ls_select(is_some, y, ls_scalar(LS_DTYPE_F64, 1));
+  return ls_select(is_some, ls_div(x, safe), zero);
+}
+
+static ls_nest pair_of(ls_tensor value, const sum *sums, size_t count) {
+  ls_op ops[MOST_SUMS];
+  for (size_t i = 0; i < count; ++i)
+    ops[i] = ls_tensor_op(sums[i].after);
+  const ls_tensor result = ls_convert(value, LS_DTYPE_F32);
+  const ls_op update = ls_group(ops, count, "update");
+  const ls_status status = ls_graph_take_error(ls_graph_current());
+  return ls_status_is_ok(status) ? LS_TUPLE(ls_leaf(result), ls_nest_op(update))
+                                 : ls_fail(status);
+}
+
+// The sums of some values, or a failure of making them.
+static ls_nest make_metric(const char *const *names, const ls_tensor *of_batch,
+                           size_t count,
+                           ls_tensor (*value_of)(const ls_tensor *sums)) {
+  sum sums[MOST_SUMS];
+  ls_tensor before[MOST_SUMS] = {{0}};
+  for (size_t i = 0; i < count; ++i) {
+    ls_status status = ls_tensor_is_failed(of_batch[i])
+                           ? ls_graph_take_error(ls_graph_current())
+                           : make_sum(names[i], of_batch[i], &sums[i]);
+    if (!ls_status_is_ok(status)) return ls_fail(status);
+    if (ls_tensor_is_failed(of_batch[i]))
+      return LS_FAIL(LS_INVALID_ARGUMENT, "a metric of a failed tensor");
+    before[i] = sums[i].before;
+  }
+  return pair_of(value_of(before), sums, count);
+}
+
+// ---- Sums and means --------------------------------------------------------
+static ls_tensor first_of(const ls_tensor *sums) { return sums[0]; }
+static ls_tensor mean_of(const ls_tensor *sums) {
+  return quotient(sums[0], sums[1]);
+}
+static ls_tensor root_of_mean(const ls_tensor *sums) {
+  return ls_sqrt(mean_of(sums));
+}
+
+static ls_tensor add_up(ls_tensor values, ls_tensor weights) {
+  return ls_reduce_sum(ls_mul(as_f64(values), weights), LS_ALL_AXES);
+}
+
+static ls_nest mean_metric(ls_tensor values, ls_tensor weights,
+                           ls_tensor (*value_of)(const ls_tensor *sums)) {
+  static const char *const names[] = {"total", "count"};
+  const ls_tensor each = weights_like(weights, values);
+  const ls_tensor batch[] = {add_up(values, each),
+                             ls_reduce_sum(each, LS_ALL_AXES)};
+  return make_metric(names, batch, 2, value_of);
+}
+
+ls_nest ls_metric_sum(ls_tensor values, ls_tensor weights, const char *name) {
+  static const char *const names[] = {"total"};
+  LS_NAME_SCOPE(name != NULL ? name : "sum");
+  const ls_tensor batch[] = {add_up(values, weights_like(weights, values))};
+  return make_metric(names, batch, 1, first_of);
+}
+
+ls_nest ls_metric_mean(ls_tensor values, ls_tensor weights, const char *name) {
+  LS_NAME_SCOPE(name != NULL ? name : "mean");
+  return mean_metric(values, weights, mean_of);
+}
+
+ls_nest ls_metric_accuracy(ls_tensor labels, ls_tensor predictions,
+                           ls_tensor weights, const char *name) {
+  LS_NAME_SCOPE(name != NULL ? name : "accuracy");
+  return mean_metric(ls_equal(labels, predictions), weights, mean_of);
+}
+
+ls_nest ls_metric_rmse(ls_tensor labels, ls_tensor predictions,
+                       ls_tensor weights, const char *name) {
+  LS_NAME_SCOPE(name != NULL ? name : "root_mean_squared_error");
+  const ls_tensor off = ls_sub(as_f64(labels), as_f64(predictions));
+  return mean_metric(ls_square(off), weights, root_of_mean);
+}
+
+// ---- Positives -------------------------------------------------------------
+// How much there is of both bools, and of the first without the second.
+static ls_nest share_metric(ls_tensor of, ls_tensor that, ls_tensor weights,
+                            const char *both, const char *one) {
+  const char *const names[] = {both, one};
+  const ls_tensor each = weights_like(weights, of);
+  const ls_tensor hit = add_up(ls_and(of, that), each);
+  const ls_tensor batch[] = {hit, add_up(of, each)};
+  return make_metric(names, batch, 2, mean_of);
+}
+
+ls_nest ls_metric_precision(ls_tensor labels, ls_tensor predictions,
+                            ls_tensor weights, const char *name) {
+  LS_NAME_SCOPE(name != NULL ? name : "precision");
+  return share_metric(predictions, labels, weights, "true_positives",
+                      "positives");
+}
+
+ls_nest ls_metric_recall(ls_tensor labels, ls_tensor predictions,
+                         ls_tensor weights, const char *name) {
+  LS_NAME_SCOPE(name != NULL ? name : "recall");
+  return share_metric(labels, predictions, weights, "true_positives", "true");
+}
+
+// ---- Curves ----------------------------------------------------------------
+// [thresholds, 1]: the first and the last are beyond all predictions.
+static ls_tensor make_thresholds(int64_t count) {
+  const double beyond = 1e-7;
+  ls_array *array = NULL;
+  const ls_status status =
+      ls_array_create(LS_DTYPE_F64, LS_SHAPE(count, 1), &array);
+  if (!ls_status_is_ok(status)) {
+    ls_status_free(status);
+    return ls_failed_tensor();
+  }
+  double *values = ls_array_mutable_data(array);
+  for (int64_t i = 0; i < count; ++i)
+    values[i] = (double)i / (double)(count - 1);
+  values[0] = -beyond;
+  values[count - 1] = 1 + beyond;
+  const ls_tensor made = ls_constant(array);
+  ls_array_release(array);
+  return made;
+}
+
+// Of each threshold: true and false positives, and all that is and is not so.
+static ls_tensor area_of(const ls_tensor *sums) {
+  const double tiny = 1e-7;
+  const ls_tensor tpr =
+      ls_div(ls_add_scalar(sums[0], tiny), ls_add_scalar(sums[2], tiny));
+  const ls_tensor fpr = ls_div(sums[1], ls_add_scalar(sums[3], tiny));
+  const int64_t count = ls_tensor_shape(tpr).dim[0];
+  const ls_tensor width = ls_sub(ls_slice_axis(fpr, 0, 0, count - 1),
+                                 ls_slice_axis(fpr, 0, 1, count));
+  const ls_tensor height = ls_add(ls_slice_axis(tpr, 0, 0, count - 1),
+                                  ls_slice_axis(tpr, 0, 1, count));
+  return ls_mul_scalar(ls_reduce_sum(ls_mul(width, height), LS_ALL_AXES), 0.5);
+}
+
+ls_nest ls_metric_auc(ls_tensor labels, ls_tensor predictions,
+                      ls_tensor weights, ls_opt num_thresholds,
+                      const char *name) {
+  enum { THRESHOLDS = 200 };
+  static const char *const names[] = {"true_positives", "false_positives",
+                                      "true", "false"};
+  const int64_t count = num_thresholds.set ? num_thresholds.value : THRESHOLDS;
+  if (count < 2)
+    return LS_FAIL(LS_INVALID_ARGUMENT,
+                   "an area under a curve by %lld thresholds: at least 2 are "
+                   "needed",
+                   (long long)count);
+  LS_NAME_SCOPE(name != NULL ? name : "auc");
+  const ls_tensor each =
+      ls_reshape(weights_like(weights, labels), LS_SHAPE(1, -1));
+  const ls_tensor so = ls_reshape(labels, LS_SHAPE(1, -1));
+  const ls_tensor above = ls_greater(
+      ls_reshape(as_f64(predictions), LS_SHAPE(1, -1)), make_thresholds(count));
+  const ls_tensor true_positive = ls_mul(as_f64(ls_and(above, so)), each);
+  const ls_tensor false_positive =
+      ls_mul(as_f64(ls_and(above, ls_not(so))), each);
+  const ls_tensor batch[] = {ls_reduce_sum(true_positive, LS_AXES(1)),
+                             ls_reduce_sum(false_positive, LS_AXES(1)),
+                             add_up(so, each), add_up(ls_not(so), each)};
+  return make_metric(names, batch, 4, area_of);
+}
