@@ -392,6 +392,8 @@ LS_API void ls_sync_on_read_scope_begin(ls_scope *scope);
 // What a variable is for raw access, lent: itself, or in a replica, an update
 // or outside of strategies its component.
 //   LS_FAILED_PRECONDITION  a distributed variable in a cross-replica context.
+//   LS_UNIMPLEMENTED        of a replicated variable (lockstep/tpu_variable.h),
+//                           outside of computations and exports.
 LS_API LS_MUST_USE ls_status ls_variable_handle(ls_variable *variable,
                                                 ls_variable **out_handle);
 // A variable as a reference that others write through: itself.

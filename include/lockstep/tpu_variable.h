@@ -32,6 +32,32 @@ LS_API LS_MUST_USE ls_status ls_tpu_variable_handle(ls_variable *variable,
 LS_API LS_MUST_USE ls_status ls_tpu_read_variable(ls_nest leaf,
                                                   ls_tensor *out_value);
 
+// ---- On several cores ------------------------------------------------------
+// Of a strategy that is made with `spmd`, and has several logical cores for
+// each replica, a component (ls_variable_component) is itself a replicated
+// variable, "<name>/r:<replica>": a variable on each core of the replica. As
+// cores never differ there, one has the value, and the others are handles over
+// it, each on its core's device.
+//
+// Reading and saving one takes the value of core 0, writing and restoring it
+// reaches all. Its synchronization and aggregation are NONE. Its handle
+// (ls_variable_handle) is there in computations and exports alone, else it is
+// LS_UNIMPLEMENTED.
+
+// Creates one over the variables of some leaves, that of core 0 first; type and
+// flags are the first's. `name` may be NULL: the first's. The caller owns a
+// reference.
+//   LS_INVALID_ARGUMENT  no leaf, or one that is no plain variable; several
+//                        dtypes, shapes or graphs: says which.
+LS_API LS_MUST_USE ls_status
+ls_replicated_variable_create(const char *name, const ls_nest *leaves,
+                              size_t count, ls_variable **out_variable);
+// On how many cores it is; 0 of any other variable.
+LS_API size_t ls_replicated_variable_num_cores(const ls_variable *variable);
+// That on a core, lent; NULL: there is none.
+LS_API ls_variable *ls_replicated_variable_on_core(const ls_variable *variable,
+                                                   size_t core);
+
 #ifdef __cplusplus
 }
 #endif

@@ -92,6 +92,9 @@ size_t ls_gradient_goal_of_read(const ls_gradient_walk *walk,
   const ls_variable *read = (const ls_variable *)attr->as.object;
   for (size_t i = 0; i < walk->num_goals; ++i) {
     const ls_variable *goal = (const ls_variable *)walk->goals[i].variable;
+    // What is read of a handle is what it stands for.
+    while (goal != NULL && goal->num_targets > 0)
+      goal = goal->targets[0];
     // A component that is read stands for the whole.
     if (goal != NULL && (goal == read || goal == read->container)) return i;
   }

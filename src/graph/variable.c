@@ -18,6 +18,13 @@ static void destroy_variable(ls_object *object) {
     variable->components[i]->container = NULL;
     ls_variable_release(variable->components[i]);
   }
+  for (size_t i = 0; i < variable->num_components; ++i) {
+    ls_variable *seen =
+        variable->replicated != NULL ? variable->replicated[i] : NULL;
+    if (seen != NULL) seen->container = NULL;
+    ls_variable_release(seen);
+  }
+  ls_release(variable->allocator, variable->replicated);
   ls_release(variable->allocator, variable->components);
   ls_release(variable->allocator, variable->own);
   ls_release(variable->allocator, variable->policy);
@@ -44,7 +51,7 @@ static void print_variable(const ls_object *object, char *buffer, size_t size) {
   for (size_t i = 0;
        i < variable->num_components && at > 0 && (size_t)at < size; ++i) {
     char text[LS_MAX_NAME];
-    print_variable(&variable->components[i]->object, text, sizeof(text));
+    print_variable(&ls_variable_seen(variable, i)->object, text, sizeof(text));
     at += snprintf(buffer + at, size - (size_t)at, "%s\n  %zu: %s",
                    i == 0 ? "" : ",", i, text);
   }

@@ -17,6 +17,9 @@ struct ls_variable_rules {
   // Of strategies whose replicas are replicated computations (flow.h): in one
   // all accesses are of the replica's own, through its handle.
   bool replicates;
+  // Of a handle: it is all of its targets, not one of them, and has itself a
+  // handle in replicated computations and exports only.
+  bool is_replicated;
   ls_tensor (*read)(ls_variable *container);
   ls_tensor (*as_tensor)(ls_variable *container);
   ls_tensor (*write)(ls_variable *container, uint16_t op, ls_tensor value);
@@ -74,8 +77,11 @@ struct ls_variable {
   ls_variable **targets;
   size_t num_targets;
   ls_object *kept;
-  ls_variable *packed;   // Of a container: a packed handle over its components.
-  ls_slice_info *slice;  // NULL: none.
+  ls_variable *packed;  // Of a container: a packed handle over its components.
+  // Of a container whose replicas have several cores: for each component the
+  // handle over the replica's cores, which is what users see of it. NULL: none.
+  ls_variable **replicated;
+  ls_slice_info *slice;    // NULL: none.
   uint64_t restored_from;  // The file that it started with and that has not
                            // been restored since (state/saved_file.c); or 0.
   // Of one whose first value has not been stored, and of its components: before
@@ -90,6 +96,12 @@ struct ls_variable {
 void ls_beside_begin(ls_scope *scope, const ls_variable *variable);
 #define LS_BESIDE_SCOPE(variable) LS_SCOPE_(ls_beside_begin, variable)
 
+// A component as users see it.
+static inline ls_variable *ls_variable_seen(const ls_variable *container,
+                                            size_t index) {
+  return container->replicated != NULL ? container->replicated[index]
+                                       : container->components[index];
+}
 // The component of a container that is a replica's own.
 static inline ls_variable *ls_variable_own(const ls_variable *container,
                                            size_t replica) {

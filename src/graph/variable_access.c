@@ -47,7 +47,9 @@ ls_variable_aggregation_of(const ls_variable *variable) {
 }
 
 const char *ls_variable_device(const ls_variable *variable) {
-  const ls_variable *here = ls_variable_here(variable);
+  // Of handles only a core's is on a device of its own.
+  const bool is_core = variable->num_targets > 0 && variable->device != NULL;
+  const ls_variable *here = is_core ? variable : ls_variable_here(variable);
   return here->device != NULL ? here->device : "";
 }
 
@@ -58,8 +60,9 @@ ls_graph *ls_variable_graph(const ls_variable *variable) {
 // That of the first component, or of what a handle stands for.
 static ls_variable *primary(const ls_variable *variable) {
   if (variable->num_components > 0) return variable->components[0];
-  return variable->num_targets > 0 ? variable->targets[0]
-                                   : (ls_variable *)(uintptr_t)variable;
+  while (variable->num_targets > 0)
+    variable = variable->targets[0];
+  return (ls_variable *)(uintptr_t)variable;
 }
 
 uint64_t ls_variable_id(const ls_variable *variable) {
@@ -71,7 +74,8 @@ size_t ls_variable_num_components(const ls_variable *variable) {
 }
 
 ls_variable *ls_variable_component(const ls_variable *variable, size_t index) {
-  return index < variable->num_components ? variable->components[index] : NULL;
+  return index < variable->num_components ? ls_variable_seen(variable, index)
+                                          : NULL;
 }
 
 ls_op ls_variable_initializer(const ls_variable *variable) {

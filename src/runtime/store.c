@@ -404,17 +404,19 @@ ls_status ls_store_read_count(ls_store *store, const ls_variable *variable,
 
 ls_status ls_store_write(ls_store *store, ls_variable *variable,
                          const ls_array *array) {
+  const ls_variable *given = variable;
   if (variable->num_targets > 0) variable = ls_variable_here(variable);
   one use;
   LS_RETURN_IF_ERROR(enter(store, variable, true, &use));
   const ls_status status = write_value(store, variable, array);
   leave(store, &use);
-  return status;
+  return ls_status_is_ok(status) ? ls_store_write_others(store, given) : status;
 }
 
 ls_status ls_store_update(ls_store *store, ls_variable *variable,
                           ls_store_change change, void *user,
                           ls_array **out_after) {
+  const ls_variable *given = variable;
   if (variable->num_targets > 0) variable = ls_variable_here(variable);
   one use;
   ls_array *before = NULL;
@@ -425,11 +427,12 @@ ls_status ls_store_update(ls_store *store, ls_variable *variable,
     status = write_value(store, variable, *out_after);
   leave(store, &use);
   ls_array_release(before);
-  return status;
+  return ls_status_is_ok(status) ? ls_store_write_others(store, given) : status;
 }
 
 ls_status ls_store_fill(ls_store *store, ls_variable *variable,
                         ls_compiled *compiled, uint64_t step) {
+  const ls_variable *given = variable;
   if (variable->num_targets > 0) variable = ls_variable_here(variable);
   one use;
   ls_buffer *buffer = NULL;
@@ -440,7 +443,7 @@ ls_status ls_store_fill(ls_store *store, ls_variable *variable,
     status = ls_compiled_fill(compiled, buffer, step);
   if (ls_status_is_ok(status)) ls_store_note_write(store, variable);
   leave(store, &use);
-  return status;
+  return ls_status_is_ok(status) ? ls_store_write_others(store, given) : status;
 }
 
 ls_status ls_store_add_zero(ls_store *store, ls_variable *variable) {

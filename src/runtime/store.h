@@ -115,6 +115,8 @@ ls_status ls_store_take(ls_store *store, ls_variable *variable,
 //   LS_INVALID_ARGUMENT  another dtype or shape.
 ls_status ls_store_write(ls_store *store, ls_variable *variable,
                          const ls_array *array);
+// What a handle that is all of its targets has got reaches the others.
+ls_status ls_store_write_others(ls_store *store, const ls_variable *handle);
 // What `change` makes of the value becomes the value, and is given to the
 // caller; nobody writes in between. It uses no variable.
 typedef ls_status (*ls_store_change)(ls_array *before, void *user,

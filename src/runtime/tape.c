@@ -164,7 +164,7 @@ size_t ls_tape_variables(const ls_tape *tape, ls_variable **variables,
     const size_t parts = in_replica ? 0 : whole->num_components;
     for (size_t c = 0; c < (parts == 0 ? 1 : parts); ++c, ++count)
       if (count < capacity)
-        variables[count] = parts == 0 ? whole : whole->components[c];
+        variables[count] = parts == 0 ? whole : ls_variable_seen(whole, c);
   }
   return count;
 }

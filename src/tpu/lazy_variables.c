@@ -37,6 +37,7 @@ ls_status ls_tpu_class_adopt(ls_strategy *strategy,
                              const ls_variable_options *options,
                              ls_variable *container) {
   ls_tpu_strategy *self = ls_tpu_strategy_of(strategy);
+  LS_RETURN_IF_ERROR(ls_tpu_replicate_components(self, container));
   if (!options->batch_initialization || !strategy->uses_policies ||
       container->graph != NULL)
     return ls_ok();

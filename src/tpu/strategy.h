@@ -67,7 +67,8 @@ LS_MUST_USE ls_status ls_tpu_strategy_make(const ls_tpu_options *options,
 ls_status ls_tpu_class_run(ls_strategy *strategy, ls_crossing *crossing,
                            const ls_run_request *request, ls_nest *results);
 
-// Of its variables: variables.c, variable_handles.c, lazy_variables.c.
+// Of its variables: variables.c, variable_handles.c, lazy_variables.c,
+// replicated_variable.c.
 extern const ls_variable_class_map ls_tpu_classes;
 extern const ls_variable_policy_map ls_tpu_policies;
 void ls_tpu_late_init(ls_tpu_strategy *strategy);
@@ -75,5 +76,9 @@ ls_status ls_tpu_class_adopt(ls_strategy *strategy,
                              const ls_variable_options *options,
                              ls_variable *container);
 void ls_tpu_class_leave(ls_strategy *strategy);
+// Where a replica's cores are one and several, each component of the container
+// is a replicated variable.
+ls_status ls_tpu_replicate_components(const ls_tpu_strategy *strategy,
+                                      ls_variable *container);
 
 #endif  // LS_TPU_STRATEGY_H_

@@ -137,7 +137,7 @@ static ls_status update_each(const ls_update_call *call, ls_variable *variable,
   ls_nest *results = ls_new_array(call->strategy->allocator, ls_nest, count);
   ls_status status = results == NULL ? ls_out_of_memory() : ls_ok();
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
-    ls_variable *component = plain ? variable : variable->components[i];
+    ls_variable *component = plain ? variable : ls_variable_seen(variable, i);
     const ls_nest leaf = {.kind = LS_KIND_VARIABLE, .as.ref = component};
     status = ls_update_call_once(call, leaf, true, i, (int32_t)i,
                                  ls_variable_device(component), &results[i]);

@@ -80,7 +80,7 @@ ls_status ls_component_tensors(ls_nest leaf, ls_allocator *allocator,
     for (size_t i = 0; i < variable->num_components && ls_status_is_ok(status);
          ++i)
       status = push(&list, (ls_nest){.kind = LS_KIND_VARIABLE,
-                                     .as.ref = variable->components[i]});
+                                     .as.ref = ls_variable_seen(variable, i)});
   else
     status = push(&list, leaf);
   if (ls_status_is_ok(status) && list.count == 0) status = nothing_left();

@@ -19,7 +19,7 @@ static ls_nest of_all(const ls_strategy *strategy, ls_nest leaf) {
     items[i] =
         ls_nest_retain(variable != NULL && variable->num_components == count
                            ? (ls_nest){.kind = LS_KIND_VARIABLE,
-                                       .as.ref = variable->components[i]}
+                                       .as.ref = ls_variable_seen(variable, i)}
                            : leaf);
   const ls_nest made = ls_nest_distributed_on(
       LS_PER_REPLICA, items, ls_strategy_devices(strategy), count);

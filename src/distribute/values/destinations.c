@@ -68,9 +68,10 @@ static bool is_whole(ls_nest value) {
 
 static ls_nest component(ls_nest value, size_t index) {
   const ls_variable *variable = ls_nest_as_variable(value);
-  return variable != NULL ? (ls_nest){.kind = LS_KIND_VARIABLE,
-                                      .as.ref = variable->components[index]}
-                          : ls_distributed_component(value, index);
+  return variable != NULL
+             ? (ls_nest){.kind = LS_KIND_VARIABLE,
+                         .as.ref = ls_variable_seen(variable, index)}
+             : ls_distributed_component(value, index);
 }
 
 // Where slices are: beside their values.

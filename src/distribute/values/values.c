@@ -36,7 +36,7 @@ static ls_nest component_of(ls_nest leaf, size_t index) {
   if (variable == NULL) return ls_distributed_component(leaf, index);
   if (index >= variable->num_components) return ls_none();
   return (ls_nest){.kind = LS_KIND_VARIABLE,
-                   .as.ref = variable->components[index]};
+                   .as.ref = ls_variable_seen(variable, index)};
 }
 
 ls_status ls_component_device(ls_nest value, size_t index,

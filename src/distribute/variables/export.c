@@ -62,8 +62,9 @@ ls_status ls_export_resource(const ls_variable *variable,
   *out_resource = NULL;
   LS_RETURN_IF_ERROR(check_in_export("the exported resource of a variable"));
   const bool expands = policy_here() == LS_EXPORT_EXPAND_DISTRIBUTED_VARIABLES;
-  const ls_variable *at =
-      variable->num_targets > 0 ? variable->targets[0] : variable;
+  const ls_variable *at = variable;
+  while (at->num_targets > 0)
+    at = at->targets[0];
   const ls_variable *whole = at->container;
   if (whole != NULL && (whole->packed == variable || !expands)) at = whole;
   if (at->num_components > 0) at = at->components[0];
@@ -79,7 +80,7 @@ static ls_status describe_component(const ls_variable *container, size_t index,
                                     ls_record *list) {
   char key[24];
   ls_record *record = NULL;
-  const ls_variable *component = container->components[index];
+  const ls_variable *component = ls_variable_seen(container, index);
   snprintf(key, sizeof(key), "%zu", index);
   LS_RETURN_IF_ERROR(ls_record_add(list, key, &record));
   LS_RETURN_IF_ERROR(ls_record_set_text(record, "name", component->name));

@@ -14,9 +14,9 @@
 #include "lockstep/eager.h"
 
 // As a handle shows itself: type and flags of its first target.
-static ls_status make_handle(const char *name, ls_variable *const *targets,
-                             size_t count, const ls_variable_rules *rules,
-                             ls_variable **out_handle) {
+ls_status ls_handle_make(const char *name, ls_variable *const *targets,
+                         size_t count, const ls_variable_rules *rules,
+                         ls_variable **out_handle) {
   const ls_variable *first = targets[0];
   ls_variable *handle = NULL;
   LS_RETURN_IF_ERROR(ls_variable_make(first->runtime,
@@ -58,7 +58,7 @@ static ls_tensor scatter_target(ls_variable *handle, ls_scatter_op op,
   return ls_variable_scatter(ls_variable_here(handle), op, indices, updates);
 }
 
-static ls_status check_target(ls_nest leaf, size_t position) {
+ls_status ls_handle_check_target(ls_nest leaf, size_t position) {
   const ls_variable *variable = ls_nest_as_variable(leaf);
   if (variable != NULL && variable->num_components == 0 &&
       variable->num_targets == 0)
@@ -184,10 +184,11 @@ ls_status ls_caching_variable_create(ls_variable *variable,
   LS_REQUIRE(variable);
   LS_REQUIRE(out_variable);
   *out_variable = NULL;
-  LS_RETURN_IF_ERROR(
-      check_target((ls_nest){.kind = LS_KIND_VARIABLE, .as.ref = variable}, 0));
+  LS_RETURN_IF_ERROR(ls_handle_check_target(
+      (ls_nest){.kind = LS_KIND_VARIABLE, .as.ref = variable}, 0));
   ls_variable *handle = NULL;
-  LS_RETURN_IF_ERROR(make_handle(NULL, &variable, 1, &caching_rules, &handle));
+  LS_RETURN_IF_ERROR(
+      ls_handle_make(NULL, &variable, 1, &caching_rules, &handle));
   cache *c = ls_new(handle->allocator, cache);
   if (c == NULL) {
     ls_variable_release(handle);
@@ -284,8 +285,8 @@ ls_variable *ls_variable_packed(const ls_variable *variable) {
 ls_status ls_variable_pack(ls_variable *container) {
   char name[LS_MAX_FULL_NAME + 16];
   snprintf(name, sizeof(name), "%s/packed/", container->name);
-  return make_handle(name, container->components, container->num_components,
-                     &packed_rules, &container->packed);
+  return ls_handle_make(name, container->components, container->num_components,
+                        &packed_rules, &container->packed);
 }
 
 ls_status ls_packed_variable_create(const char *name, const ls_nest *leaves,
@@ -302,14 +303,14 @@ ls_status ls_packed_variable_create(const char *name, const ls_nest *leaves,
   if (count == 0)
     return ls_invalid_argument("a packed variable of no variables");
   for (size_t i = 0; i < count; ++i)
-    LS_RETURN_IF_ERROR(check_target(leaves[i], i));
+    LS_RETURN_IF_ERROR(ls_handle_check_target(leaves[i], i));
   ls_allocator *allocator = graph->allocator;
   ls_variable **targets = ls_new_array(allocator, ls_variable *, count);
   if (targets == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < count; ++i)
     targets[i] = ls_nest_as_variable(leaves[i]);
   const ls_status status =
-      make_handle(name, targets, count, &packed_rules, out_variable);
+      ls_handle_make(name, targets, count, &packed_rules, out_variable);
   ls_release(allocator, targets);
   return status;
 }

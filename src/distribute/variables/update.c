@@ -91,7 +91,7 @@ static ls_status update_components(const ls_update_call *call,
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
     const ls_variable *component = variable->components[i];
     const ls_nest leaf = {.kind = LS_KIND_VARIABLE,
-                          .as.ref = variable->components[i]};
+                          .as.ref = ls_variable_seen(variable, i)};
     const int32_t id =
         ls_strategy_device_index(call->strategy, ls_variable_device(component));
     status = ls_update_call_once(call, leaf, true, i, id,

@@ -12,6 +12,7 @@
 #include "distribute/variables/update.h"
 #include "graph/flow.h"
 #include "graph/region.h"
+#include "lockstep/export.h"
 
 ls_strategy *ls_variable_strategy(const ls_variable *variable) {
   return (ls_strategy *)variable->strategy;
@@ -209,6 +210,14 @@ ls_status ls_variable_handle(ls_variable *variable, ls_variable **out_handle) {
     return ls_failed_precondition(
         "the handle of variable '%s' in a cross-replica context: take it in a "
         "replica context, or in an update function (ls_strategy_update)",
+        variable->name);
+  const bool is_replicated =
+      variable->replicated != NULL ||
+      (variable->rules != NULL && variable->rules->is_replicated);
+  if (is_replicated && !ls_in_export() && ls_flow_replicated() == NULL)
+    return ls_unimplemented(
+        "the handle of variable '%s', which is one on each core of a replica, "
+        "outside of a computation (lockstep/replicate.h) and of an export",
         variable->name);
   *out_handle = ls_variable_here(variable);
   return ls_ok();

@@ -45,6 +45,13 @@ bool ls_variable_is_replicated(const ls_variable *variable);
 // Across replicas: the component on the current device, else the first.
 size_t ls_component_here(const ls_variable *container);
 const char *ls_aggregation_name(ls_variable_aggregation aggregation);
+// A handle with these rules that shows itself as its first target does. `name`
+// may be NULL: the first's. The caller owns a reference.
+ls_status ls_handle_make(const char *name, ls_variable *const *targets,
+                         size_t count, const ls_variable_rules *rules,
+                         ls_variable **out_handle);
+// A leaf that a handle can stand for: a plain variable.
+ls_status ls_handle_check_target(ls_nest leaf, size_t position);
 // Gives a container a packed handle over its components.
 ls_status ls_variable_pack(ls_variable *container);
 // The CPU of a device's host: the device's name up to its type.

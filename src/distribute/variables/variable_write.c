@@ -77,6 +77,19 @@ static ls_status write_one(const ls_writing *w, ls_variable *target,
   return status;
 }
 
+// To a handle that is all of its targets, whose rules say how. The name is that
+// of an op behind all.
+static ls_status write_replicated(const ls_writing *w, ls_nest value,
+                                  ls_nest *out_value) {
+  ls_tensor tensor = ls_failed_tensor();
+  LS_RETURN_IF_ERROR(ls_value_as_tensor(w->variable, value, &tensor));
+  ls_tensor made = w->variable->rules->write(w->variable, w->op, tensor);
+  const char *name = w->options != NULL ? w->options->name : NULL;
+  if (name != NULL && !ls_tensor_is_failed(made))
+    made = ls_identity_named(made, name);
+  return finish_one(w, made, out_value);
+}
+
 // ---- All components --------------------------------------------------------
 static ls_status write_component(const ls_writing *w, size_t index,
                                  ls_nest value, ls_nest *out_value) {
@@ -371,7 +384,8 @@ static ls_status write_any(const ls_writing *w, ls_nest value,
   *out_value = ls_none();
   ls_trial_begin(&trial);
   const ls_status status =
-      w->variable->num_components == 0
+      w->variable->num_targets > 0 ? write_replicated(w, value, out_value)
+      : w->variable->num_components == 0
           ? write_one(w, w->variable, value, out_value)
       : w->variable->synchronization == LS_SYNCHRONIZATION_ON_READ
           ? write_on_read(w, value, out_value)
@@ -391,7 +405,8 @@ ls_status ls_variable_write(ls_variable *variable, ls_write_op op,
   if (variable == NULL || (unsigned)op >= LS_COUNT_OF(ops))
     return ls_invalid_argument("a write needs a variable and an operation");
   variable = ls_variable_meant(variable);
-  if (variable->num_targets > 0) variable = ls_variable_here(variable);
+  if (variable->num_targets > 0 && !variable->rules->is_replicated)
+    variable = ls_variable_here(variable);
   LS_RETURN_IF_ERROR(ls_variable_settle(variable));
   const ls_writing w = {variable, ops[op], options};
   return write_any(&w, value, out_value);
