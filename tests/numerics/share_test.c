@@ -99,7 +99,7 @@ static double handover_seconds(void) {
 
 // On a thread of its own, which is bound to the first core once the pool has
 // bound the worker to the second: two that share one have to sleep.
-enum { ATTEMPTS = 400, RUNS = 50, FEW = 2 };
+enum { POOLS = 4, ATTEMPTS = 200, RUNS = 50, FEW = 2 };
 static void count_switches(void *user) {
   long *fewest = user;
   ls_workers *workers = make(2);
@@ -121,14 +121,17 @@ static void count_switches(void *user) {
 }
 
 // Nobody goes to sleep between runs that follow one another. Another process on
-// the cores can make them, so that one quiet attempt must do.
+// the cores can make them, or who has the machine can take a core away for
+// seconds, so that one quiet attempt of one pool must do.
 static void runs_that_follow_one_another_wake_nobody(void **state) {
   (void)state;
   if (ls_real_cores() < 2) skip();
-  ls_thread thread = {0};
   long fewest = RUNS;
-  expect_ok(ls_thread_start(&thread, "caller", count_switches, &fewest));
-  ls_thread_join(&thread);
+  for (int i = 0; i < POOLS && fewest > FEW; ++i) {
+    ls_thread thread = {0};
+    expect_ok(ls_thread_start(&thread, "caller", count_switches, &fewest));
+    ls_thread_join(&thread);
+  }
   if (fewest <= FEW) return;
   const double handover = handover_seconds();
   if (handover > 20e-6) {
