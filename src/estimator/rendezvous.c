@@ -22,6 +22,14 @@ struct ls_rendezvous {
   ls_session *session;
 };
 
+static void close_session(ls_timer *timer) {
+  ls_rendezvous *self =
+      (ls_rendezvous *)((char *)timer - offsetof(ls_rendezvous, timer));
+  ls_runtime_log(self->runtime, LS_LOG_WARNING, "estimator",
+                 "closing the session: a source has failed");
+  ls_session_request_close(self->session);
+}
+
 ls_status ls_rendezvous_create(size_t num_sources, ls_rendezvous **out) {
   LS_REQUIRE(out);
   *out = NULL;
@@ -31,6 +39,7 @@ ls_status ls_rendezvous_create(size_t num_sources, ls_rendezvous **out) {
   self->runtime = ls_runtime_current();
   self->allocator = allocator;
   self->wanted = num_sources;
+  self->timer.fn = close_session;
   const ls_status status = ls_mutex_init(&self->lock);
   if (ls_status_is_ok(status))
     *out = self;
@@ -65,14 +74,6 @@ static source *entry_of(ls_rendezvous *self, const char *name) {
   source *made = &self->sources[self->num_sources++];
   *made = (source){.name = copy};
   return made;
-}
-
-static void close_session(ls_timer *timer) {
-  ls_rendezvous *self =
-      (ls_rendezvous *)((char *)timer - offsetof(ls_rendezvous, timer));
-  ls_runtime_log(self->runtime, LS_LOG_WARNING, "estimator",
-                 "closing the session: a source has failed");
-  ls_session_request_close(self->session);
 }
 
 static bool is_recovered(ls_status status) {
@@ -114,7 +115,6 @@ void ls_rendezvous_record(ls_rendezvous *self, const char *name,
   const bool begins = closes && self->session == NULL;
   if (begins) self->session = session;
   ls_mutex_unlock(&self->lock);
-  self->timer.fn = close_session;
   if (begins) ls_timer_set(self->runtime, &self->timer, 5000000000);
 }
 
