@@ -32,6 +32,7 @@
 #include "lockstep/distributed.h"
 #include "lockstep/eager.h"
 #include "lockstep/estimator_config.h"
+#include "lockstep/estimator_functions.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/estimator_spec.h"
 #include "lockstep/events.h"

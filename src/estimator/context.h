@@ -10,8 +10,9 @@
 #ifndef LS_ESTIMATOR_CONTEXT_H_
 #define LS_ESTIMATOR_CONTEXT_H_
 
-#include "lockstep/estimator_config.h"
-#include "lockstep/estimator_spec.h"
+#include "base/runtime_internal.h"
+#include "lockstep/estimator_functions.h"
+#include "lockstep/object.h"
 
 // What an estimator is made with. Zero in a field means its default.
 typedef struct ls_estimator_facts {
@@ -102,28 +103,15 @@ ls_estimator_device_for_replica(ls_estimator_context context, int64_t replica,
 
 // ---- As users see it -------------------------------------------------------
 // A call of an input function, or of a model function.
-typedef struct ls_user_context {
+struct ls_user_context {
+  ls_object object;
   ls_estimator_context context;
   bool is_input;
   // Of an input function.
   ls_device_name host;
   int64_t invocation;
-} ls_user_context;
-
-typedef struct ls_input_deployment {
-  ls_device_name host;
-  int64_t invocation, num_invocations, num_replicas;  // Fed by it.
-} ls_input_deployment;
-//   LS_FAILED_PRECONDITION  it is that of a model function.
-LS_MUST_USE ls_status ls_user_context_deployment(
-    const ls_user_context *user, ls_input_deployment *out_deployment);
-LS_MUST_USE ls_status ls_user_context_host(const ls_user_context *user,
-                                           ls_device_name *out_host);
-//   LS_FAILED_PRECONDITION  it is that of an input function.
-LS_MUST_USE ls_status ls_user_context_assignment(
-    const ls_user_context *user, ls_device_assignment **out_assignment);
-//   LS_INVALID_ARGUMENT  replicas have several cores.
-LS_MUST_USE ls_status ls_user_context_replicas_per_host(
-    const ls_user_context *user, int64_t *out_count);
+};
+// One of these, copied, as a leaf.
+ls_nest ls_user_context_leaf(const ls_user_context *like);
 
 #endif  // LS_ESTIMATOR_CONTEXT_H_

@@ -1,8 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The context that users' functions are given.
+#include "base/require.h"
 #include "estimator/context.h"
+#include "estimator/params.h"
 
+// ---- An object among the parameters ----------------------------------------
+static void destroy(ls_object *object) {
+  ls_release(ls_current_allocator(), object);
+}
+
+static const ls_object_type user_context_type = {.name = "context",
+                                                 .destroy = destroy};
+
+ls_nest ls_user_context_leaf(const ls_user_context *like) {
+  ls_user_context *self = ls_new(ls_current_allocator(), ls_user_context);
+  if (self == NULL) return ls_fail(ls_out_of_memory());
+  *self = *like;
+  ls_object_init(&self->object, &user_context_type);
+  return ls_nest_object(LS_KIND_OBJECT, &self->object);
+}
+
+const ls_user_context *ls_params_context(ls_nest params) {
+  const ls_nest leaf = params.kind == LS_KIND_DICT
+                           ? ls_nest_find(params, LS_PARAM_CONTEXT)
+                           : ls_none();
+  const ls_object *object = leaf.kind == LS_KIND_OBJECT ? leaf.as.ref : NULL;
+  return object != NULL && object->type == &user_context_type ? leaf.as.ref
+                                                              : NULL;
+}
+
+// ---- What it says ----------------------------------------------------------
 static ls_status refuse_model(const ls_user_context *user, const char *what) {
   return user->is_input ? ls_ok()
                         : ls_failed_precondition(
@@ -62,4 +90,31 @@ ls_status ls_user_context_replicas_per_host(const ls_user_context *user,
                    "num_of_replicas_per_host is not known where "
                    "replicas have several cores")
              : ls_estimator_replicas_per_host(user->context, out_count);
+}
+
+ls_status ls_user_context_num_replicas(const ls_user_context *user,
+                                       int64_t *out_count) {
+  LS_REQUIRE(user);
+  return ls_estimator_num_replicas(user->context, out_count);
+}
+
+ls_status ls_user_context_num_hosts(const ls_user_context *user,
+                                    int64_t *out_count) {
+  LS_REQUIRE(user);
+  return ls_estimator_num_hosts(user->context, out_count);
+}
+
+ls_status ls_user_context_device_for_replica(const ls_user_context *user,
+                                             int64_t replica,
+                                             ls_device_name *out_host,
+                                             int64_t *out_ordinal) {
+  LS_REQUIRE(user);
+  return ls_estimator_device_for_replica(user->context, replica, out_host,
+                                         out_ordinal);
+}
+
+ls_status ls_user_context_place_host(const ls_user_context *user, ls_opt host,
+                                     ls_opt replica, ls_device_name *out_name) {
+  LS_REQUIRE(user);
+  return ls_estimator_place_host(user->context, host, replica, out_name);
 }
