@@ -17,6 +17,7 @@
 #define LOCKSTEP_OPTIMIZERS_H_
 
 #include "lockstep/eager.h"
+#include "lockstep/flow.h"
 #include "lockstep/variable.h"
 
 #ifdef __cplusplus
@@ -209,6 +210,31 @@ ls_optimizer_create(const char *kind, const ls_optimizer_options *options,
                     ls_optimizer **out_optimizer);
 // The name of kind `index`, NULL behind the last one. Static.
 LS_API const char *ls_optimizer_kind(size_t index);
+
+// How to make an optimizer around another. Zero in a field means its default.
+typedef struct ls_cross_shard_options {
+  ls_optimizer *optimizer;  // What it is around; required, retained.
+  ls_gradients_over_replicas reduction;  // The mean, which is default, or sum.
+  const ls_replica_groups *groups;       // Lent. Default: one of all replicas.
+} ls_cross_shard_options;
+// For replicated computations without a strategy, where an optimizer alone
+// leaves each replica its own gradient: each gradient goes through one
+// ls_cross_replica_sum beside the op that made it, and, for the mean, is
+// multiplied by 1 / the number of replicas in a group; the loss is never
+// scaled. Where replicas have given numbers of examples (LS_EXAMPLES_SCOPE,
+// ls_replica_examples) they count by these. What comes out moves the variables
+// by the optimizer inside, which has the slots and names them: the bits are
+// those that it makes on a mirrored strategy. In a strategy's replicas it takes
+// the place of what the optimizer inside does there. Where there is no shard
+// (ls_num_shards, ls_num_replicas) there is one, and a line in the log says so.
+//
+// Groups are looked at where gradients are applied: LS_INVALID_ARGUMENT unless
+// each replica is in one. Replicas that run op by op have one group of all, or
+// LS_UNIMPLEMENTED. Across replicas (ls_optimizer_apply_across) it is refused.
+//   LS_INVALID_ARGUMENT  another reduction; around another such optimizer, or
+//                        one whose own `over_replicas` is not the default.
+LS_API LS_MUST_USE ls_status ls_cross_shard_create(
+    const ls_cross_shard_options *options, ls_optimizer **out_optimizer);
 
 LS_API ls_optimizer *ls_optimizer_retain(ls_optimizer *optimizer);
 LS_API void ls_optimizer_release(ls_optimizer *optimizer);  // NULL is fine.

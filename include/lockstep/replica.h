@@ -76,6 +76,14 @@ LS_API bool ls_replica_examples(ls_tensor *out_count);
 LS_API LS_MUST_USE ls_status ls_replica_set_examples(ls_replica *replica,
                                                      ls_tensor count);
 
+// Inside, the number of this replica's examples is `count`, also where no
+// strategy is in force, as in a computation that ls_replicate makes, and
+// whatever the step has given: for who builds a step around a user's. It holds
+// in the graph where it is opened and inside of that; the pair of ls_scope_end.
+//   LS_INVALID_ARGUMENT  as above.
+LS_API void ls_examples_scope_begin(ls_scope *scope, ls_tensor count);
+#define LS_EXAMPLES_SCOPE(examples) LS_SCOPE_(ls_examples_scope_begin, examples)
+
 // What all replicas do together, in cross-replica context. `args` is lent; the
 // result is the caller's. ls_fail refuses.
 typedef ls_nest (*ls_merge_function)(ls_strategy *strategy, ls_nest args,

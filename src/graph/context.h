@@ -30,6 +30,7 @@ typedef enum ls_scope_kind {
   LS_SCOPE_FLOW,
   LS_SCOPE_COLUMN,
   LS_SCOPE_EXPORT,
+  LS_SCOPE_EXAMPLES,
   LS_SCOPE_REFUSED,
 } ls_scope_kind;
 
@@ -77,6 +78,8 @@ typedef struct ls_scope_state {
   // Strategies whose losses are scaled; see
   // distribute/strategies/loss_reduction.c.
   const struct ls_loss_scaling *loss_scaling;
+  // Numbers of examples that were said; see distribute/replicas/examples.c.
+  const struct ls_examples_entry *examples;
   struct ls_summary_writer *summary_writer;  // NULL: nobody wants any.
   bool sync_on_read;  // Replicas use such variables as the value of all.
   bool unrecorded;    // No tape records eager ops.

@@ -131,6 +131,7 @@ ls_status ls_optimizer_check_gradient(const ls_variable *variable,
 // ---- Applying --------------------------------------------------------------
 // What a step works on: the variables that have a gradient.
 typedef struct step {
+  const ls_optimizer *over;  // The cross-shard one around; else the optimizer.
   ls_optimizer *optimizer;
   ls_step_scalars scalars;
   ls_shares shares;
@@ -182,7 +183,9 @@ static ls_status move_one(step *s, size_t i) {
 
 // What the replicas' gradients make together, where the user has ops for it.
 static ls_status reduce_by_own(step *s) {
-  const bool mean = s->optimizer->over_replicas == LS_GRADIENTS_MEAN;
+  if (ls_cross_shard_sums(s->over))
+    return ls_cross_shard_find(s->over, &s->shares);
+  const bool mean = s->over->over_replicas == LS_GRADIENTS_MEAN;
   s->shares = ls_shares_find(mean);
   s->reduced = ls_shares_has_own_ops(&s->shares);
   return s->reduced
@@ -190,10 +193,12 @@ static ls_status reduce_by_own(step *s) {
              : ls_ok();
 }
 
-static ls_tensor gradient_of_all(const step *s, size_t i) {
-  return s->reduced
-             ? s->gradients[i]
-             : ls_gradient_of_all(s->optimizer, &s->shares, s->gradients[i]);
+static ls_status gradient_of_all(step *s, size_t i) {
+  if (ls_cross_shard_sums(s->over))
+    return ls_cross_shard_reduce(s->over, &s->shares, &s->gradients[i]);
+  if (!s->reduced)
+    s->gradients[i] = ls_gradient_of_all(s->over, &s->shares, s->gradients[i]);
+  return ls_ok();
 }
 
 // Adds all updates. A global norm needs every gradient before the first
@@ -202,10 +207,11 @@ static ls_status move_all(step *s) {
   const ls_clip *clip = &s->optimizer->clip;
   const bool wait = clip->global_norm > 0;
   for (size_t i = 0; i < s->count; ++i) {
-    s->gradients[i] = ls_optimizer_holds(s->optimizer)
-                          ? ls_held_mean(s->gradients[i], s->share,
-                                         ls_variable_dtype(s->variables[i]))
-                          : gradient_of_all(s, i);
+    if (ls_optimizer_holds(s->optimizer))
+      s->gradients[i] = ls_held_mean(s->gradients[i], s->share,
+                                     ls_variable_dtype(s->variables[i]));
+    else
+      LS_RETURN_IF_ERROR(gradient_of_all(s, i));
     s->gradients[i] = ls_clip_one(clip, s->gradients[i]);
     if (!wait) LS_RETURN_IF_ERROR(move_one(s, i));
   }
@@ -231,8 +237,8 @@ static ls_status hold_all(step *s) {
     ls_variable **slots = NULL;
     LS_RETURN_IF_ERROR(
         ls_optimizer_slots(s->optimizer, s->variables[i], &slots));
-    s->gradients[i] =
-        ls_hold_gradient(s->optimizer, slots, gradient_of_all(s, i));
+    LS_RETURN_IF_ERROR(gradient_of_all(s, i));
+    s->gradients[i] = ls_hold_gradient(s->optimizer, slots, s->gradients[i]);
   }
   return ls_ok();
 }
@@ -255,11 +261,13 @@ static ls_op failed(ls_status status) {
   return ls_tensor_op(ls_make_failed("optimizer", status));
 }
 
-static ls_status apply(ls_optimizer *optimizer, ls_variable *const *variables,
+static ls_status apply(ls_optimizer *over, ls_variable *const *variables,
                        const ls_nest *gradients, size_t count, ls_op *out_op) {
+  ls_optimizer *optimizer = over->inner != NULL ? over->inner : over;
   ls_allocator *allocator = optimizer->allocator;
   const size_t room = count * (1 + optimizer->num_slots) + 1;
-  step s = {.optimizer = optimizer,
+  step s = {.over = over,
+            .optimizer = optimizer,
             .variables = ls_new_array(allocator, ls_variable *, count),
             .gradients = ls_new_array(allocator, ls_tensor, count),
             .squares = ls_new_array(allocator, ls_tensor, count),
@@ -271,12 +279,14 @@ static ls_status apply(ls_optimizer *optimizer, ls_variable *const *variables,
                          : ls_ok();
   if (ls_status_is_ok(status)) {
     {
+      LS_SCOPE_BLOCK_(shards);
       LS_NAME_SCOPE(optimizer->name);
       status = take_pairs(&s, variables, gradients, count);
+      if (ls_status_is_ok(status)) status = ls_cross_shard_begin(over, &shards);
       if (ls_status_is_ok(status))
         status = ls_optimizer_meets(s.variables, s.count)
-                     ? ls_optimizer_apply_met(optimizer, s.variables,
-                                              s.gradients, s.count, out_op)
+                     ? ls_optimizer_apply_met(over, s.variables, s.gradients,
+                                              s.count, out_op)
                      : move_here(&s, out_op);
     }
   }

@@ -13,6 +13,7 @@
 #include "nn/update_ops.h"
 
 typedef struct across {
+  ls_gradients_over_replicas over_replicas;
   ls_optimizer *optimizer;
   ls_strategy *strategy;
   ls_variable *global_step;
@@ -132,8 +133,8 @@ static ls_status reduce_all(across *a) {
   for (size_t i = 0; i < a->count; ++i)
     where[i].value =
         (ls_nest){.kind = LS_KIND_VARIABLE, .as.ref = a->variables[i]};
-  const bool mean = a->optimizer->over_replicas == LS_GRADIENTS_MEAN &&
-                    a->total.kind == LS_KIND_NONE;
+  const bool mean =
+      a->over_replicas == LS_GRADIENTS_MEAN && a->total.kind == LS_KIND_NONE;
   ls_nest reduced = ls_none();
   ls_status status = ls_strategy_batch_reduce_to(
       a->strategy, mean ? LS_REDUCE_MEAN : LS_REDUCE_SUM, a->gradients, where,
@@ -360,12 +361,18 @@ ls_status ls_optimizer_apply_across(ls_optimizer *optimizer,
   *out_op = (ls_op){0};
   ls_strategy *strategy = ls_strategy_current();
   if (strategy == NULL) return ls_out_of_memory();
+  if (optimizer->inner != NULL)
+    return ls_failed_precondition(
+        "a cross-shard optimizer works in replicas, with ls_optimizer_apply or "
+        "ls_optimizer_minimize: across replicas take the optimizer inside");
   if (!ls_in_cross_replica_context() || ls_strategy_devices(strategy) == NULL)
     return ls_failed_precondition(
         "ls_optimizer_apply_across works in the cross-replica context of a "
         "mirrored strategy; in replicas use ls_optimizer_apply");
-  across a = {
-      .optimizer = optimizer, .strategy = strategy, .global_step = global_step};
+  across a = {.over_replicas = optimizer->over_replicas,
+              .optimizer = optimizer,
+              .strategy = strategy,
+              .global_step = global_step};
   ls_trial trial;
   ls_trial_begin(&trial);
   return ls_trial_end(&trial, apply(&a, variables, gradients, count, out_op));
@@ -392,8 +399,11 @@ static ls_status one_variable(ls_nest leaf, size_t index,
 
 // args: variables, gradients, examples of all.
 static ls_nest apply_merged(ls_strategy *strategy, ls_nest args, void *user) {
-  across a = {
-      .optimizer = user, .strategy = strategy, .total = ls_nest_item(args, 2)};
+  ls_optimizer *over = user;
+  across a = {.over_replicas = over->over_replicas,
+              .optimizer = over->inner != NULL ? over->inner : over,
+              .strategy = strategy,
+              .total = ls_nest_item(args, 2)};
   const ls_nest listed = ls_nest_item(args, 0), given = ls_nest_item(args, 1);
   ls_allocator *allocator = a.optimizer->allocator;
   const size_t count = ls_nest_count(listed);
@@ -414,12 +424,12 @@ static ls_nest apply_merged(ls_strategy *strategy, ls_nest args, void *user) {
   return ls_graph_is_eager(ls_graph_current()) ? ls_none() : ls_nest_op(op);
 }
 
-ls_status ls_optimizer_apply_met(ls_optimizer *optimizer,
+ls_status ls_optimizer_apply_met(ls_optimizer *over,
                                  ls_variable *const *variables,
                                  const ls_tensor *gradients, size_t count,
                                  ls_op *out_op) {
-  ls_allocator *allocator = optimizer->allocator;
-  const bool mean = optimizer->over_replicas == LS_GRADIENTS_MEAN;
+  ls_allocator *allocator = over->allocator;
+  const bool mean = over->over_replicas == LS_GRADIENTS_MEAN;
   const ls_shares shares = ls_shares_find(mean);
   ls_nest *items = ls_new_array(allocator, ls_nest, 2 * count);
   if (items == NULL) return ls_out_of_memory();
@@ -433,10 +443,9 @@ ls_status ls_optimizer_apply_met(ls_optimizer *optimizer,
                mean && shares.differ ? ls_leaf(shares.total) : ls_none());
   ls_release(allocator, items);
   ls_nest made = ls_none();
-  const ls_status status =
-      ls_take_nest(ls_replica_merge_call(ls_replica_context(), apply_merged,
-                                         args, optimizer),
-                   &made);
+  const ls_status status = ls_take_nest(
+      ls_replica_merge_call(ls_replica_context(), apply_merged, args, over),
+      &made);
   ls_nest_release(args);
   LS_RETURN_IF_ERROR(status);
   *out_op = made.kind == LS_KIND_OP

@@ -28,6 +28,9 @@ static void destroy_optimizer(ls_object *object) {
   ls_map_deinit(&optimizer->slots);
   ls_variable_release(optimizer->step);
   ls_variable_release(optimizer->calls);
+  ls_optimizer_release(optimizer->inner);
+  ls_release(optimizer->allocator,
+             (void *)(uintptr_t)optimizer->groups.members);
   ls_release(optimizer->allocator, optimizer->name_text);
   ls_release(optimizer->allocator, optimizer);
 }
@@ -43,12 +46,17 @@ void ls_optimizer_release(ls_optimizer *optimizer) {
   ls_object_release(optimizer);
 }
 
+// What a cross-shard optimizer is around; else the optimizer.
+static const ls_optimizer *inside(const ls_optimizer *optimizer) {
+  return optimizer->inner != NULL ? optimizer->inner : optimizer;
+}
+
 double ls_optimizer_learning_rate(const ls_optimizer *optimizer) {
-  return optimizer->learning_rate;
+  return inside(optimizer)->learning_rate;
 }
 
 ls_schedule ls_optimizer_schedule(const ls_optimizer *optimizer) {
-  return optimizer->schedule;
+  return inside(optimizer)->schedule;
 }
 
 // ---- Options ---------------------------------------------------------------
@@ -197,6 +205,7 @@ ls_status ls_optimizer_slot(const ls_optimizer *optimizer,
   LS_REQUIRE(name);
   LS_REQUIRE(out_slot);
   *out_slot = NULL;
+  optimizer = inside(optimizer);
   const ls_variable *whole =
       variable->container != NULL ? variable->container : variable;
   ls_variable **slots = known_slots(optimizer, whole);
@@ -244,6 +253,7 @@ ls_status ls_optimizer_prepare(ls_optimizer *optimizer,
                                ls_variable *const *variables, size_t count) {
   LS_REQUIRE(optimizer);
   LS_REQUIRE_ITEMS(variables, count);
+  if (optimizer->inner != NULL) optimizer = optimizer->inner;
   ls_trial trial;
   ls_trial_begin(&trial);
   ls_status status = ls_optimizer_count_steps(optimizer);
@@ -257,6 +267,7 @@ ls_status ls_optimizer_prepare(ls_optimizer *optimizer,
 size_t ls_optimizer_variables(const ls_optimizer *optimizer,
                               ls_variable **variables, size_t capacity) {
   size_t count = 0;
+  optimizer = inside(optimizer);
   ls_variable *const counts[] = {optimizer->step, optimizer->calls};
   for (size_t i = 0; i < LS_COUNT_OF(counts); ++i) {
     if (!is_there(counts[i])) continue;
@@ -274,6 +285,7 @@ size_t ls_optimizer_variables(const ls_optimizer *optimizer,
 }
 
 ls_tensor ls_optimizer_rate(ls_optimizer *optimizer) {
+  if (optimizer->inner != NULL) optimizer = optimizer->inner;
   const ls_tensor rate = ls_scalar(LS_DTYPE_F64, optimizer->learning_rate);
   if (!ls_schedule_changes(&optimizer->schedule)) return rate;
   const ls_status status = ls_optimizer_count_steps(optimizer);

@@ -58,6 +58,10 @@ struct ls_optimizer {
   // Of the rules.
   double momentum, beta1, beta2, epsilon, initial;
   bool nesterov, centered, no_momentum;
+  // Of a cross-shard one: the optimizer that it is around, which has all of the
+  // above but `over_replicas`, and its groups; without members one of all.
+  ls_optimizer *inner;
+  ls_replica_groups groups;
 };
 
 // Creates an optimizer from options that begin with LS_OPTIMIZER_FIELDS (NULL:
@@ -152,6 +156,22 @@ void ls_update_move_rows(const ls_update *update, const ls_update_rows *rows,
 // put one behind the other, replica by replica, where all parts are alike.
 ls_tensor ls_gradient_of_all(const ls_optimizer *optimizer,
                              const ls_shares *shares, ls_tensor gradient);
+
+// ---- Across shards ---------------------------------------------------------
+// Whether gradients go through cross_replica_sum here: replicas that run op by
+// op meet as they do without it.
+bool ls_cross_shard_sums(const ls_optimizer *optimizer);
+// Refuses what it cannot do here; says so where there are no shards, and then
+// opens a scope of one. The scope is the caller's to end.
+LS_MUST_USE ls_status ls_cross_shard_begin(const ls_optimizer *optimizer,
+                                           ls_scope *scope);
+// This replica's share in the batch of its group.
+LS_MUST_USE ls_status ls_cross_shard_find(const ls_optimizer *optimizer,
+                                          ls_shares *out_shares);
+// What the group's gradients make together.
+LS_MUST_USE ls_status ls_cross_shard_reduce(const ls_optimizer *optimizer,
+                                            const ls_shares *shares,
+                                            ls_tensor *gradient);
 
 // ---- Over several calls ----------------------------------------------------
 // Whether several calls make one step.

@@ -124,6 +124,7 @@ static ls_status last_rate(const ls_model *model, bool *out_known,
   *out_known = optimizer != NULL;
   *out_rate = 0;
   if (optimizer == NULL) return ls_ok();
+  if (optimizer->inner != NULL) optimizer = optimizer->inner;
   *out_rate = optimizer->learning_rate;
   if (!ls_schedule_changes(&optimizer->schedule) || optimizer->step == NULL)
     return ls_ok();

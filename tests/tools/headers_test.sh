@@ -41,10 +41,12 @@ cat >"$work/scopes.c" <<EOF
 #include "lockstep/lockstep.h"
 void begin(ls_graph *graph, ls_op op, const ls_op *ops, ls_strategy *strategy,
            ls_nest with, ls_summary_writer *writer, ls_variable_creator create,
-           ls_export_policy policy, const ls_replica *replica, int32_t k);
+           ls_export_policy policy, const ls_replica *replica, int32_t k,
+           ls_tensor examples);
 void begin(ls_graph *graph, ls_op op, const ls_op *ops, ls_strategy *strategy,
            ls_nest with, ls_summary_writer *writer, ls_variable_creator create,
-           ls_export_policy policy, const ls_replica *replica, int32_t k) {
+           ls_export_policy policy, const ls_replica *replica, int32_t k,
+           ls_tensor examples) {
   const char *name = "a", *device = "/CPU:0";
   const ls_reduce_op method = LS_REDUCE_SUM;
   const size_t count = 1;
