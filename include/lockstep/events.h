@@ -2,7 +2,7 @@
 // Layer: train
 //
 // Event files, which TensorBoard shows: numbers over the steps of a run,
-// histograms, images, texts, and the graph of a step.
+// histograms, images, texts, and the graph of a step. Numbers are read again.
 //
 //   ls_event_writer *writer = NULL;
 //   ls_status status = ls_event_writer_open(
@@ -94,6 +94,31 @@ LS_API LS_MUST_USE ls_status ls_event_writer_graph(ls_event_writer *writer,
 // summary writer. See ls_event_writer_flush for failures.
 LS_API void ls_event_writer_record(void *writer,
                                    const ls_summary_record *record);
+
+// ---- Reading ---------------------------------------------------------------
+// What an event file says of a number.
+typedef struct ls_event_number {
+  const char *tag;
+  int64_t step;
+  double value;    // As it was written: of 32 bits.
+  double seconds;  // Since 1970.
+} ls_event_number;
+
+// By step, then by tag; of those that are said twice the last alone.
+typedef struct ls_event_numbers {
+  const ls_event_number *items;
+  size_t count;
+} ls_event_numbers;
+
+// What all event files of a folder, whoever has written them, say of numbers
+// under a tag; NULL: under all. As when it is shown, a run that has begun
+// again at a step takes back what was said of it and of later ones before.
+// Where a file is damaged or cut off, what is behind that is passed over, with
+// a line in the log, once for each file. A folder that is not there has none.
+// Given back with ls_event_numbers_destroy.
+LS_API LS_MUST_USE ls_status ls_events_read(const char *folder, const char *tag,
+                                            ls_event_numbers **out_numbers);
+LS_API void ls_event_numbers_destroy(ls_event_numbers *numbers);
 
 #ifdef __cplusplus
 }

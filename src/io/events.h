@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Event files: TFRecords of tensorflow.Event messages, as TensorBoard reads
-// them.
+// them; and what of a record is read again.
 //
-// Each call appends one record, ready to be written. A scalar and a histogram
-// are fields of their own, which all readers know; images and texts are tensors
-// of strings that name the plugin which shows them. Memory that runs out is
-// told by the text.
+// Each call but the last appends one record, ready to be written. A scalar and
+// a histogram are fields of their own, which all readers know; images and texts
+// are tensors of strings that name the plugin which shows them. Memory that
+// runs out is told by the text.
 //
 // Thread-compatible.
 #ifndef LS_IO_EVENTS_H_
@@ -52,5 +52,18 @@ void ls_events_add_texts(ls_text *out, ls_event_time at, const char *tag,
 // A GraphDef.
 void ls_events_add_graph(ls_text *out, ls_event_time at, const void *graph,
                          size_t size);
+
+// ---- Reading ---------------------------------------------------------------
+// Told what a record says: a scalar under a tag, which is lent; that a run
+// begins or goes on, as of ls_events_add_start.
+typedef struct ls_events_visitor {
+  void (*scalar)(void *user, ls_event_time at, ls_bytes tag, double value);
+  void (*start)(void *user, ls_event_time at);
+  void *user;
+} ls_events_visitor;
+
+// Reads a record's bytes. What else it may say is passed over. NULL: all is
+// read; else what is wrong with it, static text, and nobody was told anything.
+const char *ls_events_visit(ls_bytes record, const ls_events_visitor *visitor);
 
 #endif  // LS_IO_EVENTS_H_
