@@ -9,6 +9,7 @@
 #define LOCKSTEP_ESTIMATOR_SPEC_H_
 
 #include "lockstep/monitored_session.h"
+#include "lockstep/serving.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -32,19 +33,6 @@ typedef struct ls_host_function {
   ls_nest tensors;
   ls_opt num_arguments;  // That it takes of a list. Default: any number.
 } ls_host_function;
-
-// ---- What is exported ------------------------------------------------------
-typedef enum ls_export_kind {
-  LS_EXPORT_PREDICT,         // A dict of tensors.
-  LS_EXPORT_CLASSIFICATION,  // "scores", "classes", or both.
-  LS_EXPORT_REGRESSION,      // "value".
-} ls_export_kind;
-typedef struct ls_export_output {
-  const char *key;  // The signature's.
-  ls_export_kind kind;
-  ls_nest tensors;  // A dict, by the names above.
-} ls_export_output;
-#define LS_SERVING_DEFAULT "serving_default"
 
 // ---- Specs -----------------------------------------------------------------
 // Zero in a field means that it is not given. Everything is lent: lists are

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The folder of an export: everything is checked and made before the folder
+// gets its name, and what failed leaves nothing.
+#include <stdio.h>
+
+#include "base/require.h"
+#include "base/runtime_internal.h"
+#include "graph/text/print.h"
+#include "serve/prune.h"
+#include "serve/serving.h"
+#include "serve/values.h"
+
+static const char assets_name[] = "assets.extra";
+enum { TRIES = 10, NANOS = 1000000000 };
+
+// One graph, ready to be written.
+typedef struct part {
+  const char *name;  // serve+tpu
+  ls_graph *copy;
+  ls_text text;
+} part;
+
+typedef struct export {
+  const ls_serving_options *options;
+  ls_runtime *runtime;
+  const ls_file_system *files;
+  ls_arena memory;
+  part *parts;
+  ls_variable **variables;  // Of all graphs but those that share.
+  size_t num_variables;
+  ls_serve_signatures first;  // Of the first graph.
+  // Where it is made.
+  const char *temporary, *folder;
+  const char **made;  // Files and folders, to be taken away again.
+  size_t num_made, capacity;
+}
+export;
+
+static const char *const default_tags[] = {LS_SERVING_TAG};
+
+static void tags_of(const ls_serving_graph *graph, const char *const **out_tags,
+                    size_t *out_count) {
+  const bool given = graph->num_tags > 0 || graph->tags != NULL;
+  *out_tags = given ? graph->tags : default_tags;
+  *out_count = given ? graph->num_tags : 1;
+}
+
+// ---- Graphs ----------------------------------------------------------------
+static ls_status add_variables(export *e, const ls_graph *graph) {
+  ls_variable **list = NULL;
+  size_t count = 0;
+  LS_RETURN_IF_ERROR(ls_serve_variables(graph, &e->memory, &list, &count));
+  ls_variable **all = ls_arena_new_array(&e->memory, ls_variable *,
+                                         e->num_variables + count + 1);
+  if (all == NULL) return ls_out_of_memory();
+  if (e->num_variables > 0)
+    memcpy(all, e->variables, e->num_variables * sizeof(*all));
+  memcpy(all + e->num_variables, list, count * sizeof(*all));
+  e->variables = all;
+  e->num_variables += count;
+  return ls_ok();
+}
+
+static ls_status prepare(export *e, size_t index) {
+  const ls_serving_graph *given = &e->options->graphs[index];
+  part *p = &e->parts[index];
+  const char *const *tags = NULL;
+  size_t num_tags = 0;
+  tags_of(given, &tags, &num_tags);
+  LS_RETURN_IF_ERROR(ls_serve_tags_name(tags, num_tags, &e->memory, &p->name));
+  for (size_t i = 0; i < index; ++i)
+    if (strcmp(e->parts[i].name, p->name) == 0)
+      return ls_invalid_argument("two graphs of an export have the tags '%s'",
+                                 p->name);
+  ls_serve_signatures signatures;
+  LS_RETURN_IF_ERROR(ls_serve_check(given, &e->memory, &signatures));
+  if (index == 0) e->first = signatures;
+  LS_RETURN_IF_ERROR(ls_serve_prune((ls_graph *)(uintptr_t)given->graph,
+                                    &signatures, &e->memory, &p->copy));
+  if (!given->shares_variables) LS_RETURN_IF_ERROR(add_variables(e, p->copy));
+  char *text = NULL;
+  LS_RETURN_IF_ERROR(ls_graph_print(p->copy, &text));
+  ls_serve_write_head(&signatures, tags, num_tags, &p->text);
+  ls_text_append(&p->text, text);
+  ls_text_release(text);
+  return ls_text_status(&p->text);
+}
+
+// ---- The folder ------------------------------------------------------------
+static ls_status check_asset(const ls_serving_asset *asset) {
+  const char *name = asset->name;
+  if (name == NULL || asset->path == NULL)
+    return ls_invalid_argument("an asset needs a name and a path");
+  bool ok = name[0] != '\0' && name[0] != '/';
+  for (const char *at = name; ok && at != NULL;) {
+    const size_t size = strcspn(at, "/");
+    ok = size > 0 && !(size == 1 && at[0] == '.') &&
+         !(size == 2 && at[0] == '.' && at[1] == '.');
+    at = at[size] == '/' ? at + size + 1 : NULL;
+  }
+  return ok ? ls_ok()
+            : ls_invalid_argument("asset '%.200s': it must be a path inside of "
+                                  "%s",
+                                  name, assets_name);
+}
+
+static ls_status exists(const export *e, const char *path, bool *out_exists) {
+  return e->files->exists(e->files->user, path, out_exists);
+}
+
+// Finds a second that no export has.
+static ls_status choose_folder(export *e) {
+  const char *base = e->options->base;
+  for (int i = 0; i < TRIES; ++i) {
+    if (i > 0) ls_runtime_sleep(e->runtime, NANOS);
+    const long long now = (long long)(ls_runtime_wall(e->runtime) / NANOS);
+    e->folder = ls_arena_format(&e->memory, "%s/%lld", base, now);
+    e->temporary = ls_arena_format(&e->memory, "%s/temp-%lld", base, now);
+    if (e->folder == NULL || e->temporary == NULL) return ls_out_of_memory();
+    bool there = false, begun = false;
+    LS_RETURN_IF_ERROR(exists(e, e->folder, &there));
+    LS_RETURN_IF_ERROR(exists(e, e->temporary, &begun));
+    if (!there && !begun) return ls_ok();
+    ls_runtime_log(e->runtime, LS_LOG_WARNING, "serve",
+                   "'%s' is there already: waiting for the next second (try %d "
+                   "of %d)",
+                   there ? e->folder : e->temporary, i + 1, TRIES);
+  }
+  return LS_STATUS(LS_FAILED_PRECONDITION,
+                   "no folder for an export under '%s' in %d tries: '%s' is "
+                   "there, too",
+                   base, TRIES, e->folder);
+}
+
+static ls_status note_made(export *e, const char *path) {
+  if (!ls_grow(e->memory.allocator, &e->made, &e->capacity, e->num_made + 1,
+               sizeof(*e->made)))
+    return ls_out_of_memory();
+  e->made[e->num_made++] = path;
+  return ls_ok();
+}
+
+static ls_status name_file(export *e, const char *name, const char **out_path) {
+  *out_path = ls_arena_format(&e->memory, "%s/%s", e->temporary, name);
+  return *out_path == NULL ? ls_out_of_memory() : note_made(e, *out_path);
+}
+
+static ls_status write_text(export *e, const part *p) {
+  const char *path = NULL;
+  const char *name = ls_arena_format(&e->memory, "%s.ls", p->name);
+  if (name == NULL) return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(name_file(e, name, &path));
+  return e->files->write(e->files->user, path, ls_text_data(&p->text),
+                         p->text.size);
+}
+
+// The folders of a path below `temporary`.
+static ls_status make_folders(export *e, const char *path) {
+  for (const char *at = path + strlen(e->temporary) + 1;
+       (at = strchr(at, '/')) != NULL; ++at) {
+    char *folder = ls_arena_string(&e->memory, path);
+    bool there = false;
+    if (folder == NULL) return ls_out_of_memory();
+    folder[at - path] = '\0';
+    LS_RETURN_IF_ERROR(exists(e, folder, &there));
+    if (there) continue;
+    LS_RETURN_IF_ERROR(e->files->make_directories(e->files->user, folder));
+    LS_RETURN_IF_ERROR(note_made(e, folder));
+  }
+  return ls_ok();
+}
+
+static ls_status copy_asset(export *e, const ls_serving_asset *asset) {
+  char *data = NULL;
+  size_t size = 0;
+  const char *path = ls_arena_format(&e->memory, "%s/%s/%s", e->temporary,
+                                     assets_name, asset->name);
+  bool there = false;
+  if (path == NULL) return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(exists(e, path, &there));
+  if (there)
+    return ls_invalid_argument("there are two assets '%s'", asset->name);
+  LS_RETURN_IF_ERROR(make_folders(e, path));
+  ls_allocator *allocator = e->memory.allocator;
+  LS_RETURN_IF_ERROR(
+      ls_status_annotate(e->files->read(e->files->user, asset->path, SIZE_MAX,
+                                        allocator, &data, &size),
+                         "asset '%s'", asset->name));
+  ls_status status = note_made(e, path);
+  if (ls_status_is_ok(status))
+    status = e->files->write(e->files->user, path, data, size);
+  ls_release(allocator, data);
+  return status;
+}
+
+static ls_status fill(export *e) {
+  const ls_serving_options *o = e->options;
+  const char *path = NULL;
+  LS_RETURN_IF_ERROR(name_file(e, LS_SERVE_VALUES_NAME, &path));
+  LS_RETURN_IF_ERROR(ls_serve_write_values(o, e->variables, e->num_variables,
+                                           &e->memory, path));
+  for (size_t i = 0; i < o->num_graphs; ++i)
+    LS_RETURN_IF_ERROR(write_text(e, &e->parts[i]));
+  for (size_t i = 0; i < o->num_assets; ++i)
+    LS_RETURN_IF_ERROR(copy_asset(e, &o->assets[i]));
+  return ls_ok();
+}
+
+// What failed leaves nothing; its own failures are not the first.
+static void take_away(const export *e) {
+  for (size_t i = e->num_made; i-- > 0;)
+    ls_status_free(e->files->remove(e->files->user, e->made[i]));
+}
+
+static ls_status make(export *e) {
+  LS_RETURN_IF_ERROR(choose_folder(e));
+  LS_RETURN_IF_ERROR(note_made(e, e->temporary));
+  ls_status status = e->files->make_directories(e->files->user, e->temporary);
+  if (ls_status_is_ok(status)) status = fill(e);
+  if (ls_status_is_ok(status))
+    status = e->files->rename(e->files->user, e->temporary, e->folder);
+  if (!ls_status_is_ok(status)) take_away(e);
+  return status;
+}
+
+// ---- All of it -------------------------------------------------------------
+static ls_status check_options(const export *e) {
+  const ls_serving_options *o = e->options;
+  if (o->base == NULL || o->base[0] == '\0')
+    return ls_invalid_argument("an export needs a base folder");
+  if (o->num_graphs == 0) return ls_invalid_argument("an export needs a graph");
+  if (o->batch_size < 0)
+    return ls_invalid_argument("batch size %lld of an export's StableHLO: it "
+                               "is at least 1",
+                               (long long)o->batch_size);
+  if (e->files->rename == NULL)
+    return ls_unimplemented("the file system does not rename, which exports "
+                            "need");
+  for (size_t i = 0; i < o->num_assets; ++i)
+    LS_RETURN_IF_ERROR(check_asset(&o->assets[i]));
+  return ls_ok();
+}
+
+static ls_status run(export *e, char **out_path) {
+  LS_RETURN_IF_ERROR(check_options(e));
+  const size_t count = e->options->num_graphs;
+  e->parts = ls_arena_new_array(&e->memory, part, count);
+  if (e->parts == NULL) return ls_out_of_memory();
+  memset(e->parts, 0, count * sizeof(*e->parts));
+  for (size_t i = 0; i < count; ++i)
+    ls_text_init(&e->parts[i].text, e->memory.allocator);
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
+    status = prepare(e, i);
+  if (ls_status_is_ok(status)) status = make(e);
+  for (size_t i = 0; i < count; ++i) {
+    ls_text_deinit(&e->parts[i].text);
+    ls_graph_free(e->parts[i].copy);
+  }
+  LS_RETURN_IF_ERROR(status);
+  ls_text path;
+  ls_print_begin(&path, e->memory.allocator);
+  ls_text_append(&path, e->folder);
+  return ls_print_end(&path, out_path);
+}
+
+ls_status ls_serving_export(const ls_serving_options *options,
+                            char **out_path) {
+  LS_REQUIRE(options);
+  LS_REQUIRE(out_path);
+  LS_REQUIRE_ITEMS(options->graphs, options->num_graphs);
+  LS_REQUIRE_ITEMS(options->assets, options->num_assets);
+  *out_path = NULL;
+  ls_runtime *runtime = ls_runtime_current();
+  if (runtime == NULL) return ls_out_of_memory();
+  export e = {.options = options,
+              .runtime = runtime,
+              .files = ls_runtime_files(runtime)};
+  ls_arena_init(&e.memory, ls_runtime_allocator(runtime));
+  const ls_status status = run(&e, out_path);
+  ls_release(e.memory.allocator, e.made);
+  ls_arena_deinit(&e.memory);
+  return status;
+}

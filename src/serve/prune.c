@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/prune.h"
+
+#include "graph/gather/copy.h"
+#include "graph/variable.h"
+
+// ---- What is needed --------------------------------------------------------
+// Notes what one signature needs, computations whole. A placeholder must be one
+// of its inputs.
+static ls_status find_needed(ls_graph *graph, const ls_serve_signature *s,
+                             ls_arena *memory, bool *needed) {
+  uint64_t *fetches = ls_arena_new_array(memory, uint64_t, s->num_outputs + 1);
+  if (fetches == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < s->num_outputs; ++i)
+    fetches[i] = s->outputs[i].tensor.ref;
+  ls_copying c;
+  ls_copying_init(&c, NULL, graph, graph, memory);
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < s->num_inputs && ls_status_is_ok(status); ++i)
+    status =
+        ls_copying_set(&c, s->inputs[i].tensor.ref, s->inputs[i].tensor.ref);
+  if (ls_status_is_ok(status)) status = ls_find_clusters(&c);
+  if (ls_status_is_ok(status))
+    status =
+        ls_find_needed(&c, &(ls_gather_request){.graph = graph,
+                                                .fetches = fetches,
+                                                .num_fetches = s->num_outputs});
+  for (size_t i = 0; i < graph->num_nodes && ls_status_is_ok(status); ++i) {
+    if (!c.needed[i]) continue;
+    needed[i] = true;
+    if (graph->nodes[i]->type == LS_OP_PLACEHOLDER)
+      status = ls_invalid_argument(
+          "signature '%s' needs placeholder '%s', which is none of its inputs",
+          s->key, ls_node_name(graph, graph->nodes[i]));
+  }
+  ls_copying_deinit(&c);
+  return status;
+}
+
+static ls_status find_all(ls_graph *graph, const ls_serve_signatures *all,
+                          ls_arena *memory, bool *needed) {
+  for (size_t i = 0; i < all->count; ++i)
+    LS_RETURN_IF_ERROR(find_needed(graph, &all->items[i], memory, needed));
+  for (size_t i = 0; i < all->count; ++i)
+    for (size_t k = 0; k < all->items[i].num_inputs; ++k)
+      needed[ls_graph_position(
+          graph, ls_ref_id(all->items[i].inputs[k].tensor.ref))] = true;
+  return ls_ok();
+}
+
+// ---- Copying ---------------------------------------------------------------
+static ls_status check_attrs(ls_graph *graph, ls_node *node) {
+  char text[LS_MAX_FULL_NAME];
+  for (uint32_t i = 0; i < node->num_attrs; ++i) {
+    const ls_attr *attr = &node->attrs[i];
+    if (attr->kind == LS_ATTR_OBJECT && attr->as.object != NULL &&
+        attr->as.object->type != &ls_variable_object_type)
+      return ls_unimplemented("an export of %s (%s), whose '%s' is an object "
+                              "of this process ('%s')",
+                              ls_node_describe(graph, node, text, sizeof(text)),
+                              ls_node_info(node)->name, attr->name,
+                              attr->as.object->type->name);
+  }
+  for (uint32_t r = 0; r < node->num_regions; ++r) {
+    ls_graph *region = ls_graph_resolve(node->regions[r]);
+    for (size_t i = 0; i < region->num_nodes; ++i)
+      LS_RETURN_IF_ERROR(check_attrs(region, region->nodes[i]));
+  }
+  return ls_ok();
+}
+
+// One with gradients of its own has none here: it is its later operands.
+static ls_status pass_through(ls_copying *c, ls_node *node) {
+  const uint32_t first = (uint32_t)ls_node_int(node, LS_ATTR_ID_NUM_INPUTS);
+  for (uint32_t i = 0; i < node->num_outputs; ++i) {
+    uint64_t ref = 0;
+    LS_RETURN_IF_ERROR(ls_copied(c, node, node->inputs[first + i], &ref));
+    LS_RETURN_IF_ERROR(ls_copying_set(c, ls_ref(node->id, i), ref));
+  }
+  return ls_ok();
+}
+
+static bool is_output(const ls_serve_signatures *all, uint64_t id) {
+  for (size_t i = 0; i < all->count; ++i)
+    for (size_t k = 0; k < all->items[i].num_outputs; ++k)
+      if (ls_ref_id(all->items[i].outputs[k].tensor.ref) == id) return true;
+  return false;
+}
+
+// As an op, since its name is asked for.
+static ls_status stand_in(ls_copying *c, ls_node *node) {
+  if (node->num_outputs != 1)
+    return ls_unimplemented(
+        "an export of '%s', which has a gradient of its own "
+        "and %u results",
+        ls_node_name(c->from, node), node->num_outputs);
+  const uint32_t first = (uint32_t)ls_node_int(node, LS_ATTR_ID_NUM_INPUTS);
+  ls_node as = *node;
+  as.type = LS_OP_IDENTITY;
+  as.inputs = &node->inputs[first];
+  as.num_inputs = 1;
+  as.num_attrs = 0;
+  return ls_copy_node(c, &as);
+}
+
+static ls_status copy_one(ls_copying *c, ls_node *node,
+                          const ls_serve_signatures *all) {
+  if (node->type == LS_OP_CUSTOM_GRADIENT)
+    return is_output(all, node->id) ? stand_in(c, node) : pass_through(c, node);
+  LS_RETURN_IF_ERROR(check_attrs(c->from, node));
+  return ls_copy_node(c, node);
+}
+
+static ls_status copy_needed(ls_graph *graph, const ls_serve_signatures *all,
+                             ls_arena *memory, ls_graph *copy) {
+  bool *needed = ls_arena_new_array(memory, bool, graph->num_nodes + 1);
+  if (needed == NULL) return ls_out_of_memory();
+  memset(needed, 0, graph->num_nodes * sizeof(*needed));
+  LS_RETURN_IF_ERROR(find_all(graph, all, memory, needed));
+  ls_copying c;
+  ls_copying_init(&c, NULL, graph, copy, memory);
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < graph->num_nodes && ls_status_is_ok(status); ++i)
+    if (needed[i]) status = copy_one(&c, graph->nodes[i], all);
+  ls_copying_deinit(&c);
+  return status;
+}
+
+ls_status ls_serve_prune(ls_graph *graph, const ls_serve_signatures *signatures,
+                         ls_arena *memory, ls_graph **out_copy) {
+  ls_graph *copy = NULL;
+  *out_copy = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_graph_make(graph->kind, graph->name, graph->runtime, NULL, &copy));
+  const ls_status status = copy_needed(graph, signatures, memory, copy);
+  if (ls_status_is_ok(status))
+    *out_copy = copy;
+  else
+    ls_graph_free(copy);
+  return status;
+}
+
+// ---- Variables -------------------------------------------------------------
+typedef struct listing {
+  ls_map seen;
+  ls_variable **list;  // NULL: they are counted.
+  size_t count;
+} listing;
+
+static bool list_variables(listing *l, const ls_graph *graph) {
+  for (size_t i = 0; i < graph->num_nodes; ++i) {
+    const ls_node *node = graph->nodes[i];
+    const ls_attr *attr = ls_node_attr(node, LS_ATTR_ID_VARIABLE);
+    if (attr != NULL) {
+      const uint64_t key = (uint64_t)(uintptr_t)attr->as.object;
+      if (ls_map_find_u64(&l->seen, key) == NULL) {
+        if (!ls_map_insert_u64(&l->seen, key, attr->as.object)) return false;
+        if (l->list != NULL) l->list[l->count] = (ls_variable *)attr->as.object;
+        ++l->count;
+      }
+    }
+    for (uint32_t r = 0; r < node->num_regions; ++r)
+      if (!list_variables(l, ls_graph_resolve(node->regions[r]))) return false;
+  }
+  return true;
+}
+
+ls_status ls_serve_variables(const ls_graph *graph, ls_arena *memory,
+                             ls_variable ***out_list, size_t *out_count) {
+  listing l = {0};
+  *out_list = NULL;
+  ls_map_init(&l.seen, graph->allocator);
+  bool ok = list_variables(&l, graph);
+  ls_map_deinit(&l.seen);
+  if (ok) {
+    l = (listing){.list =
+                      ls_arena_new_array(memory, ls_variable *, l.count + 1)};
+    ls_map_init(&l.seen, graph->allocator);
+    ok = l.list != NULL && list_variables(&l, graph);
+    ls_map_deinit(&l.seen);
+  }
+  *out_list = l.list;
+  *out_count = l.count;
+  return ok ? ls_ok() : ls_out_of_memory();
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Export outputs in a computation for inference.
+#include "lockstep/estimator_export.h"
+
+#include "lockstep/lockstep.h"
+#include "support/spec.h"
+#include "support/values.h"
+
+typedef struct model {
+  int calls;
+  ls_variable *w;
+  ls_tensor inside[4];
+} model;
+
+static ls_nest dict_of(const char *name, ls_nest leaf) {
+  return ls_nest_dict("", &name, &leaf, 1);
+}
+
+static ls_status build(void *user, ls_nest inputs, ls_estimator_spec **out) {
+  model *m = user;
+  ++m->calls;
+  ls_array *two = array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){2});
+  const ls_status status = ls_variable_create(
+      &(ls_variable_options){.name = "w", .initial_array = two}, &m->w);
+  ls_array_release(two);
+  LS_RETURN_IF_ERROR(status);
+  const ls_tensor y = ls_mul(ls_nest_tensor(inputs, 0), ls_variable_read(m->w));
+  m->inside[0] = y;
+  m->inside[1] = ls_neg(y);
+  m->inside[2] = ls_add(y, y);
+  const char *const names[] = {"a", "b"};
+  const ls_nest leaves[] = {ls_leaf(m->inside[1]), ls_leaf(m->inside[2])};
+  const ls_nest scores = dict_of("scores", ls_leaf(y)),
+                value = dict_of("value", ls_leaf(m->inside[2])),
+                both = ls_nest_dict("", names, leaves, 2);
+  const ls_export_output outputs[] = {
+      {"classes", LS_EXPORT_CLASSIFICATION, scores},
+      {"value", LS_EXPORT_REGRESSION, value},
+      {"serving_default", LS_EXPORT_PREDICT, both}};
+  ls_estimator_spec_options options = {.mode = LS_MODE_PREDICT,
+                                       .predictions = both,
+                                       .export_outputs = outputs,
+                                       .num_export_outputs = 3};
+  const ls_status made = ls_tpu_estimator_spec_create(&options, out);
+  ls_nest_release(scores);
+  ls_nest_release(value);
+  ls_nest_release(both);
+  return made;
+}
+
+static double fetch(ls_session *session, ls_nest fetch_of) {
+  ls_nest results = ls_none();
+  expect_ok(ls_session_run(session, fetch_of, NULL, 0, &results));
+  const ls_array *array = ls_nest_as_array(results);
+  const double number = array != NULL ? ls_array_f64(array, 0) : 0;
+  ls_nest_release(results);
+  return number;
+}
+
+static void expect_host_copy(ls_session *session, const model *m, ls_nest leaf,
+                             double value) {
+  assert_int_equal(leaf.kind, LS_KIND_TENSOR);
+  assert_false(ls_op_is_replicated(ls_tensor_op(leaf.as.tensor)));
+  for (size_t i = 0; i < 3; ++i) {
+    assert_true(ls_op_is_replicated(ls_tensor_op(m->inside[i])));
+    assert_false(ls_tensor_equal(m->inside[i], leaf.as.tensor));
+  }
+  assert_true(fetch(session, leaf) == value);
+}
+
+static void outputs_become_copies_on_the_host(void **state) {
+  LS_SPEC("E195");
+  (void)state;
+  ls_graph *graph = NULL;
+  ls_session *session = NULL;
+  ls_export_outputs outputs;
+  model m = {0};
+  expect_ok(ls_graph_create("g", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    const ls_nest x = LS_LIST(ls_leaf(ls_scalar(LS_DTYPE_F32, 3)));
+    expect_ok(ls_rewrite_model_for_inference(LS_REWRITE_FOR_INFERENCE_MODE,
+                                             build, &m, x, NULL, &outputs));
+    ls_nest_release(x);
+  }
+  assert_int_equal(m.calls, 1);
+  expect_ok(ls_validate_inference_rewrite(graph));
+  expect_ok(ls_session_create(graph, &session));
+  fetch(session, ls_nest_op(ls_variable_initializer(m.w)));
+  assert_int_equal(outputs.count, 3);
+  assert_string_equal(outputs.items[0].key, "classes");
+  assert_int_equal(outputs.items[0].kind, LS_EXPORT_CLASSIFICATION);
+  // What is absent stays absent.
+  assert_int_equal(ls_nest_count(outputs.items[0].tensors), 1);
+  expect_host_copy(session, &m,
+                   ls_nest_find(outputs.items[0].tensors, "scores"), 6);
+  assert_int_equal(outputs.items[1].kind, LS_EXPORT_REGRESSION);
+  expect_host_copy(session, &m, ls_nest_find(outputs.items[1].tensors, "value"),
+                   12);
+  assert_int_equal(outputs.items[2].kind, LS_EXPORT_PREDICT);
+  assert_string_equal(outputs.items[2].key, "serving_default");
+  expect_host_copy(session, &m, ls_nest_find(outputs.items[2].tensors, "a"),
+                   -6);
+  expect_host_copy(session, &m, ls_nest_find(outputs.items[2].tensors, "b"),
+                   12);
+  ls_export_outputs_release(&outputs);
+  ls_session_destroy(session);
+  ls_variable_release(m.w);
+  ls_graph_destroy(graph);
+}
+
+static void other_modes_and_kinds_are_refused(void **state) {
+  LS_SPEC("E195");
+  (void)state;
+  ls_graph *graph = NULL;
+  ls_export_outputs outputs;
+  model m = {0};
+  expect_ok(ls_graph_create("g", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    const ls_nest x = LS_LIST(ls_leaf(ls_scalar(LS_DTYPE_F32, 3)));
+    expect_status(ls_rewrite_model_for_inference(LS_MODE_EVAL, build, &m, x,
+                                                 NULL, &outputs),
+                  LS_INVALID_ARGUMENT, "mode 2");
+    assert_int_equal(m.calls, 0);
+    assert_int_equal(outputs.count, 0);
+    ls_nest_release(x);
+  }
+  ls_graph_destroy(graph);
+  const ls_nest one = dict_of("x", ls_none());
+  const ls_export_output odd = {"odd", (ls_export_kind)9, one};
+  const ls_nest list = ls_export_output_tensors(&odd);
+  expect_status(ls_nest_status(list), LS_INVALID_ARGUMENT,
+                "'odd' is of kind 9");
+  ls_nest_release(list);
+  ls_export_output made;
+  expect_status(ls_export_output_with(&odd, ls_none(), &made),
+                LS_INVALID_ARGUMENT, "'odd' is of kind 9");
+  ls_nest_release(one);
+}
+
+// Two of a classification, one of a regression.
+static void outputs_are_rebuilt_of_as_many_tensors(void **state) {
+  LS_SPEC("E195");
+  (void)state;
+  ls_graph *graph = NULL;
+  expect_ok(ls_graph_create("g", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    const ls_nest t = ls_leaf(ls_scalar(LS_DTYPE_F32, 3));
+    const ls_nest scores = dict_of("scores", t), value = dict_of("value", t);
+    const ls_export_output classes = {"c", LS_EXPORT_CLASSIFICATION, scores};
+    const ls_export_output number = {"r", LS_EXPORT_REGRESSION, value};
+    const ls_nest one = LS_LIST(t), two = LS_LIST(t, ls_none());
+    ls_export_output made;
+    expect_status(ls_export_output_with(&classes, one, &made),
+                  LS_INVALID_ARGUMENT, "'c' has 2 tensors, got 1");
+    expect_status(ls_export_output_with(&number, two, &made),
+                  LS_INVALID_ARGUMENT, "'r' has 1 tensors, got 2");
+    expect_ok(ls_export_output_with(&classes, two, &made));
+    assert_int_equal(ls_nest_count(made.tensors), 1);
+    ls_nest_release(made.tensors);
+    expect_ok(ls_export_output_with(&number, one, &made));
+    assert_int_equal(ls_nest_count(made.tensors), 1);
+    ls_nest_release(made.tensors);
+    ls_nest_release(one);
+    ls_nest_release(two);
+    ls_nest_release(scores);
+    ls_nest_release(value);
+  }
+  ls_graph_destroy(graph);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(outputs_become_copies_on_the_host),
+      cmocka_unit_test(other_modes_and_kinds_are_refused),
+      cmocka_unit_test(outputs_are_rebuilt_of_as_many_tensors),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Folders of exports, and what is refused.
+#include "lockstep/serving.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lockstep/lockstep.h"
+#include "support/counted.h"
+#include "support/served_model.h"
+#include "support/spec.h"
+
+// ---- Folders ---------------------------------------------------------------
+typedef struct hands {
+  int64_t seconds;
+  int sleeps;
+} hands;
+static int64_t clock_now(void *user) {
+  return ((hands *)user)->seconds * 1000000000;
+}
+static void clock_sleep(void *user, int64_t nanos) {
+  hands *h = user;
+  assert_int_equal(nanos, 1000000000);
+  ++h->seconds;
+  ++h->sleeps;
+}
+
+static void log_line(void *user, const ls_log_line *line) {
+  char *text = user;
+  const size_t size = strlen(text);
+  snprintf(text + size, 4000 - size, "%d %s\n", (int)line->level, line->text);
+}
+
+static void take_second(int64_t second) {
+  char path[100];
+  snprintf(path, sizeof(path), "mkdir '%s/%lld'", served_folder,
+           (long long)second);
+  assert_int_equal(system(path), 0);
+}
+
+static void a_folder_that_is_there_is_waited_for(void **state) {
+  LS_SPEC("E196");
+  (void)state;
+  served_make_folder();
+  hands h = {.seconds = 1700000000};
+  const ls_clock clock = {clock_now, clock_now, clock_sleep, &h};
+  static char log[4000];
+  log[0] = '\0';
+  const counted c = counted_begin_with(
+      (ls_runtime_options){.clock = &clock, .log = log_line, .log_user = log});
+  served_model m = served_open_model();
+  served_request r;
+  served_ask(&r, &m);
+  char *path = NULL, wanted[100];
+  expect_ok(ls_serving_export(&r.options, &path));
+  snprintf(wanted, sizeof(wanted), "%s/1700000000", served_folder);
+  assert_string_equal(path, wanted);
+  assert_int_equal(h.sleeps, 0);
+  ls_text_release(path);
+  take_second(1700000001);
+  expect_ok(ls_serving_export(&r.options, &path));
+  snprintf(wanted, sizeof(wanted), "%s/1700000002", served_folder);
+  assert_string_equal(path, wanted);
+  assert_int_equal(h.sleeps, 2);
+  expect_contains(log, "1 '");
+  ls_text_release(path);
+  for (int64_t i = 3; i < 12; ++i)
+    take_second(1700000000 + i);
+  h.sleeps = 0;
+  expect_status(ls_serving_export(&r.options, &path), LS_FAILED_PRECONDITION,
+                "in 10 tries");
+  assert_int_equal(h.sleeps, 9);
+  assert_null(path);
+  served_drop(&r);
+  served_close_model(&m);
+  counted copy = c;
+  counted_end(&copy);
+  served_remove_folder(served_folder);
+}
+
+static void assets_lie_beside_the_program(void **state) {
+  LS_SPEC("E196");
+  (void)state;
+  served_make_folder();
+  char source[100];
+  snprintf(source, sizeof(source), "%s/words", served_folder);
+  FILE *file = fopen(source, "w");
+  assert_non_null(file);
+  fputs("a b c", file);
+  fclose(file);
+  served_model m = served_open_model();
+  served_request r;
+  served_ask(&r, &m);
+  ls_serving_asset assets[] = {{"words.txt", source}, {"more/words", source}};
+  r.options.assets = assets;
+  r.options.num_assets = 2;
+  char *path = NULL;
+  expect_ok(ls_serving_export(&r.options, &path));
+  assert_true(served_is_there(path, "assets.extra/words.txt"));
+  assert_true(served_is_there(path, "assets.extra/more/words"));
+  ls_text_release(path);
+  static const char *const bad[] = {"", "/x", "../x", "a//b", "a/./b", "a/.."};
+  for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); ++i) {
+    assets[0].name = bad[i];
+    expect_status(ls_serving_export(&r.options, &path), LS_INVALID_ARGUMENT,
+                  "inside of assets.extra");
+  }
+  served_drop(&r);
+  served_close_model(&m);
+  served_remove_folder(served_folder);
+}
+
+static void what_failed_leaves_nothing(void **state) {
+  (void)state;
+  served_make_folder();
+  served_model m = served_open_model();
+  served_request r;
+  served_ask(&r, &m);
+  const ls_serving_asset assets[] = {{"sub/words.txt", "no-such-file"}};
+  r.options.assets = assets;
+  r.options.num_assets = 1;
+  char *path = NULL;
+  expect_status(ls_serving_export(&r.options, &path), LS_NOT_FOUND,
+                "asset 'sub/words.txt'");
+  assert_true(served_is_empty(served_folder));
+  served_drop(&r);
+  served_close_model(&m);
+  served_remove_folder(served_folder);
+}
+
+// ---- Signatures ------------------------------------------------------------
+static void signatures_that_cannot_serve_are_left_out(void **state) {
+  LS_SPEC("E196");
+  (void)state;
+  served_make_folder();
+  static char log[4000];
+  log[0] = '\0';
+  counted c = counted_begin_with(
+      (ls_runtime_options){.log = log_line, .log_user = log});
+  served_model m = served_open_model();
+  served_request r;
+  served_ask(&r, &m);
+  const ls_nest value = served_dict_of("value", ls_leaf(m.y));
+  const ls_serving_signature signatures[] = {
+      {{"a", LS_EXPORT_REGRESSION, value}, r.inputs},
+      {{"b", LS_EXPORT_CLASSIFICATION, value}, r.inputs},
+      {{"c", LS_EXPORT_REGRESSION, r.outputs}, r.inputs}};
+  r.graph.signatures = signatures;
+  r.graph.num_signatures = 3;
+  char *path = NULL;
+  expect_ok(ls_serving_export(&r.options, &path));
+  expect_contains(log, "1 signature 'b' (classification) is left out");
+  expect_contains(log, "1 signature 'c' (regression) is left out");
+  ls_serving *s = NULL;
+  ls_serving_info info;
+  expect_ok(ls_serving_load(path, NULL, &s));
+  assert_int_equal(ls_serving_num_signatures(s), 1);
+  expect_ok(ls_serving_signature_info(s, 0, &info));
+  assert_int_equal(info.kind, LS_EXPORT_REGRESSION);
+  ls_nest outputs = ls_none();
+  expect_status(ls_serving_run(s, NULL, ls_none(), &outputs), LS_NOT_FOUND,
+                "'serving_default'; there are: 'a'");
+  expect_status(ls_serving_run(s, "a", ls_none(), &outputs),
+                LS_INVALID_ARGUMENT, "dict");
+  ls_serving_destroy(s);
+  ls_text_release(path);
+  assert_null(strstr(log, "no signature that can serve"));
+  r.graph.num_signatures = 0;
+  r.options.base = "other-export";
+  expect_ok(ls_serving_export(&r.options, &path));
+  expect_contains(log, "1 the export of graph 'model' has no signature");
+  ls_text_release(path);
+  ls_nest_release(value);
+  served_drop(&r);
+  served_close_model(&m);
+  counted_end(&c);
+  served_remove_folder(served_folder);
+  served_remove_folder("other-export");
+}
+
+static void expect_refused(const served_request *r, ls_code code,
+                           const char *what) {
+  char *path = NULL;
+  expect_status(ls_serving_export(&r->options, &path), code, what);
+  assert_null(path);
+  assert_true(served_is_empty(served_folder));
+}
+
+static void signatures_that_do_not_fit_are_refused(void **state) {
+  (void)state;
+  served_make_folder();
+  served_model m = served_open_model();
+  served_request r;
+  served_ask(&r, &m);
+  r.signature.inputs = ls_none();
+  expect_refused(&r, LS_INVALID_ARGUMENT, "needs placeholder 'x'");
+  const ls_nest inner = served_dict_of("y", ls_leaf(m.y));
+  r.signature.inputs = inner;
+  expect_refused(&r, LS_INVALID_ARGUMENT, "must be a placeholder");
+  r.signature.inputs = r.inputs;
+  const ls_serving_signature twice[] = {r.signature, r.signature};
+  r.graph.signatures = twice;
+  r.graph.num_signatures = 2;
+  expect_refused(&r, LS_INVALID_ARGUMENT, "two signatures 'serving_default'");
+  r.graph.signatures = &r.signature;
+  r.graph.num_signatures = 1;
+  const char *tag = "a/b";
+  r.graph.tags = &tag;
+  r.graph.num_tags = 1;
+  expect_refused(&r, LS_INVALID_ARGUMENT, "tag 'a/b'");
+  r.graph.tags = NULL;
+  r.graph.num_tags = 0;
+  const ls_serving_graph graphs[] = {r.graph, r.graph};
+  r.options.graphs = graphs;
+  r.options.num_graphs = 2;
+  expect_refused(&r, LS_INVALID_ARGUMENT, "have the tags 'serve'");
+  r.options.graphs = &r.graph;
+  r.options.num_graphs = 1;
+  r.signature.output.kind = (ls_export_kind)7;
+  expect_refused(&r, LS_INVALID_ARGUMENT, "is of kind 7");
+  r.signature.output.kind = LS_EXPORT_PREDICT;
+  r.graph.graph = NULL;
+  expect_refused(&r, LS_INVALID_ARGUMENT, "build graph");
+  ls_nest_release(inner);
+  served_drop(&r);
+  served_close_model(&m);
+  served_remove_folder(served_folder);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_folder_that_is_there_is_waited_for),
+      cmocka_unit_test(assets_lie_beside_the_program),
+      cmocka_unit_test(what_failed_leaves_nothing),
+      cmocka_unit_test(signatures_that_cannot_serve_are_left_out),
+      cmocka_unit_test(signatures_that_do_not_fit_are_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
