@@ -13,11 +13,15 @@
 //   end                   once, when the loop ends without a failure
 //
 // Those of a list are called in its order. What a hook reads in the graph by an
-// op that it makes at its begin is what the run has made of it. A session with
-// hooks is a monitored
-// one (lockstep/monitored_session.h).
+// op that it makes at its begin is what the run has made of it.
 //
-// Threads: a hook is used by one session at a time, and called by its thread.
+// A session with hooks is a monitored one (lockstep/monitored_session.h). Where
+// a loop calls functions (ls_train_options.hooks) there is neither session nor
+// graph, and a run is a call: it gives its results, by name, and makes one step
+// or, in a loop of steps, several. The moments are the same; nothing is ever
+// lost there, and what goes on ends behind the last run.
+//
+// Threads: a hook is used by one loop at a time, and called by its thread.
 #ifndef LOCKSTEP_HOOK_H_
 #define LOCKSTEP_HOOK_H_
 
@@ -75,8 +79,24 @@ typedef struct ls_hook ls_hook;
 
 // Where a hook is called.
 typedef struct ls_run_context ls_run_context;
+// NULL: functions are called.
 LS_API ls_session *ls_run_context_session(const ls_run_context *context);
 LS_API ls_graph *ls_run_context_graph(const ls_run_context *context);
+// How many steps have been made: as the loop counts them, or the global step
+// now.
+//   LS_FAILED_PRECONDITION  the graph has none.
+LS_API LS_MUST_USE ls_status ls_run_context_steps(const ls_run_context *context,
+                                                  int64_t *out_steps);
+// What the run gave its caller, lent until the next one: the step's results, or
+// of several steps the last one's "loss" and "accuracy"; in a session what the
+// caller fetched. None before.
+LS_API ls_nest ls_run_context_results(const ls_run_context *context);
+// One of them that is a number, by its name; its mean over the batch, where
+// functions are called in replicas.
+//   LS_NOT_FOUND         there is none: names those that there are.
+//   LS_INVALID_ARGUMENT  it is no number.
+LS_API LS_MUST_USE ls_status ls_run_context_number(
+    const ls_run_context *context, const char *name, double *out_number);
 // No run after this one.
 LS_API void ls_run_context_request_stop(ls_run_context *context);
 LS_API bool ls_run_context_stop_requested(const ls_run_context *context);
@@ -86,9 +106,12 @@ LS_API ls_nest ls_run_context_fetches(const ls_run_context *context);
 // What a hook adds to a run. All of it is the hook's, and stays until
 // after_run.
 typedef struct ls_run_wish {
-  ls_nest fetches;
-  const ls_feed *feeds;
+  ls_nest fetches;  // Where functions are called, a hook that wishes to fetch
+  const ls_feed *feeds;  //   or feed is refused.
   size_t num_feeds;
+  // The run makes at most so many steps, where the loop has the choice: that of
+  // a session is its caller's. Default: as many as it likes.
+  int64_t most_steps;
 } ls_run_wish;
 
 // What one does; NULL: nothing. Names are those of the moments above.
@@ -114,7 +137,9 @@ LS_API void ls_hook_release(ls_hook *hook);  // NULL is fine.
 LS_API const char *ls_hook_name(const ls_hook *hook);
 
 // ---- Ready-made ------------------------------------------------------------
-// Zero in a field of options means its default, everywhere.
+// Zero in a field of options means its default, everywhere. Those with tensors,
+// ops or feeds are for sessions, and waiting for a step is; the others are for
+// functions, too.
 
 // Stops behind the run in which the global step comes to `last_step`, or to so
 // many steps more than the session began with. One of the two.
@@ -122,7 +147,7 @@ LS_API LS_MUST_USE ls_status ls_stop_at_step_hook(ls_opt num_steps,
                                                   ls_opt last_step,
                                                   ls_hook **out_hook);
 
-// Told of saves.
+// Told of saves; `session` is NULL where functions are called.
 typedef struct ls_save_listener {
   void *user;
   ls_status (*begin)(void *user);
@@ -135,7 +160,8 @@ typedef struct ls_save_listener {
 
 typedef struct ls_saver_hook_options {
   const char *folder;  // Required.
-  // What is saved. Default: the collection "variables".
+  // What is saved. Default: the collection "variables"; of functions, those of
+  // the model and its optimizer.
   ls_variable *const *variables;
   size_t num_variables;
   const ls_saveable *states;  // Lent.
@@ -144,12 +170,15 @@ typedef struct ls_saver_hook_options {
   ls_opt steps_per_run;               // Default 1.
   ls_opt keep;                        // Default 5.
   double keep_every_hours;            // Default: none.
-  ls_flag graph_text;  // The graph is written too, as graph.ls. Default on.
+  // The graph is written too, as graph.ls; a function's once it was called.
+  // Default on.
+  ls_flag graph_text;
   const ls_save_listener *listeners;  // Copied.
   size_t num_listeners;
 } ls_saver_hook_options;
 // Saves checkpoints: once there is a session, when one is due, and at the end
-// if the last step was not saved.
+// if the last step was not saved. Of ranks that train together each writes its
+// part, so that saves can only be due by steps.
 //   LS_INVALID_ARGUMENT  no folder; steps and seconds.
 LS_API LS_MUST_USE ls_status ls_saver_hook(const ls_saver_hook_options *options,
                                            ls_hook **out_hook);
@@ -171,6 +200,7 @@ ls_counter_hook(const ls_counter_hook_options *options, ls_hook **out_hook);
 
 typedef struct ls_log_hook_options {
   const char *const *names;  // What the values are called; as many.
+  // Default: what the caller of a run gets by these names.
   const ls_tensor *values;
   size_t num_values;
   ls_opt every_steps, every_seconds;  // Runs; at most one of the two.
@@ -180,7 +210,7 @@ typedef struct ls_log_hook_options {
                  size_t num_values, char *buffer, size_t size);
   void *user;
 } ls_log_hook_options;
-// Logs values of the graph.
+// Logs values of the graph, or of what a run gives.
 //   LS_INVALID_ARGUMENT  neither at the end nor at any time, or both intervals.
 LS_API LS_MUST_USE ls_status ls_log_hook(const ls_log_hook_options *options,
                                          ls_hook **out_hook);
@@ -189,10 +219,13 @@ LS_API LS_MUST_USE ls_status ls_log_hook(const ls_log_hook_options *options,
 // during training"), or stops with a warning.
 LS_API LS_MUST_USE ls_status ls_nan_hook(ls_tensor loss, ls_flag fails,
                                          ls_hook **out_hook);
+// The same of what the caller of a run gets by that name.
+LS_API LS_MUST_USE ls_status ls_nan_hook_named(const char *name, ls_flag fails,
+                                               ls_hook **out_hook);
 
 typedef struct ls_summary_hook_options {
-  const ls_op *ops;  // The summaries, as of ls_summary. Required.
-  size_t num_ops;
+  const ls_op *ops;  // The summaries, as of ls_summary. Default: those that a
+  size_t num_ops;    //   function makes, whose writer is let write when due.
   ls_summary_writer *writer;          // That they write to: is set to the step.
   ls_opt every_steps, every_seconds;  // One of the two. Required.
 } ls_summary_hook_options;

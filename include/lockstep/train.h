@@ -14,6 +14,7 @@
 
 #include "lockstep/checkpoint.h"
 #include "lockstep/data.h"
+#include "lockstep/hook.h"
 #include "lockstep/models.h"
 #include "lockstep/strategy.h"
 
@@ -222,6 +223,12 @@ typedef struct ls_train_options {
   const ls_train_stop *stop;  // Default: never.
   void (*report)(void *user, const ls_train_report *report);  // Default: none.
   void *report_user;
+  // Called around its runs, in this order: behind the report, before a save.
+  // Each must be one for functions (lockstep/hook.h). Where one guards the loss
+  // (ls_nan_hook_named), what becomes of a loss that is no number is its
+  // choice. Default: none.
+  ls_hook *const *hooks;  // Retained.
+  size_t num_hooks;
 } ls_train_options;
 
 // How it went.
@@ -272,7 +279,8 @@ typedef struct ls_train_result {
 // nothing, and what it was to overwrite is kept.
 //   LS_INVALID_ARGUMENT  what the replicas cannot share evenly, a dataset that
 //                        does not fit, a run to resume that is another one, and
-//                        other options that cannot be. After the first step: a
+//                        other options that cannot be, as a hook for sessions.
+//                        After the first step: a
 //                        model without variables, or whose step gives no "loss"
 //                        or "accuracy" or changes nothing that is trained; a
 //                        run to resume that is of another program.
@@ -283,6 +291,7 @@ typedef struct ls_train_result {
 //                        not there, or lacks a variable.
 //   LS_DATA_LOSS         no checkpoint is whole.
 //   LS_OUT_OF_RANGE      the loss is no number any more.
+// A hook's failure is the run's, with the hook's name.
 LS_API LS_MUST_USE ls_status ls_train(const ls_train_options *options,
                                       ls_train_result *out_result);
 

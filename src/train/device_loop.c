@@ -21,6 +21,7 @@ struct ls_device_loop {
   ls_nest batch;      // That is copied to the arguments.
   ls_nest args;       // How many steps and, as arguments, batches.
   ls_nest results;
+  ls_nest told;  // The numbers that were asked for last.
 };
 
 static size_t replicas_of(const ls_device_loop *self) {
@@ -231,7 +232,16 @@ static ls_status mean(const ls_device_loop *self, size_t which, int64_t k,
 ls_status ls_device_loop_numbers(const ls_device_loop *self, int64_t k,
                                  ls_step_numbers *out) {
   LS_RETURN_IF_ERROR(mean(self, 0, k, &out->loss));
-  return mean(self, 1, k, &out->accuracy);
+  LS_RETURN_IF_ERROR(mean(self, 1, k, &out->accuracy));
+  const double numbers[NUMBERS] = {out->loss, out->accuracy};
+  for (size_t i = 0; i < NUMBERS; ++i)
+    ls_array_set_f64(ls_nest_as_array(ls_nest_item(self->told, i)), 0,
+                     numbers[i]);
+  return ls_ok();
+}
+
+ls_nest ls_device_loop_results(const ls_device_loop *self) {
+  return self->told;
 }
 
 // ---- Making ----------------------------------------------------------------
@@ -264,12 +274,20 @@ static ls_status make_args(ls_device_loop *self) {
                       &self->args);
 }
 
+static ls_status make_told(ls_device_loop *self) {
+  ls_nest items[NUMBERS];
+  for (size_t i = 0; i < NUMBERS; ++i)
+    items[i] = ls_nest_zeros(LS_DTYPE_F64, LS_SCALAR);
+  return ls_take_nest(ls_nest_dict("", keys, items, NUMBERS), &self->told);
+}
+
 static ls_status fill(ls_device_loop *self, ls_nest results) {
   const ls_device_loop_options *o = &self->options;
   if (o->by_infeed)
     LS_RETURN_IF_ERROR(ls_feeder_create(&o->from, &self->feeder));
   LS_RETURN_IF_ERROR(find_types(self, results));
   LS_RETURN_IF_ERROR(make_args(self));
+  LS_RETURN_IF_ERROR(make_told(self));
   return ls_function_create(&(ls_function_options){.call = make_steps,
                                                    .user = self,
                                                    .name = "train_steps",
@@ -302,5 +320,6 @@ void ls_device_loop_destroy(ls_device_loop *self) {
   ls_nest_release(self->batch);
   ls_nest_release(self->args);
   ls_nest_release(self->results);
+  ls_nest_release(self->told);
   ls_release(self->allocator, self);
 }

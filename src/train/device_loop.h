@@ -34,4 +34,7 @@ typedef struct ls_step_numbers {
 LS_MUST_USE ls_status ls_device_loop_numbers(const ls_device_loop *loop,
                                              int64_t k, ls_step_numbers *out);
 
+// Those of the step that was asked for last, a dict as the step gives it; lent.
+ls_nest ls_device_loop_results(const ls_device_loop *loop);
+
 #endif  // LS_TRAIN_DEVICE_LOOP_H_

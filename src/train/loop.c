@@ -46,6 +46,9 @@ static ls_status make(const ls_train_options *options, ls_loop *it) {
   LS_RETURN_IF_ERROR(
       ls_run_ranks_init(&it->ranks, it->runtime, options->strategy));
   LS_RETURN_IF_ERROR(ls_stretch_check(it));
+  LS_RETURN_IF_ERROR(
+      ls_hook_list_init(&it->hooks, options->hooks, options->num_hooks));
+  LS_RETURN_IF_ERROR(ls_hook_list_check_called(&it->hooks));
   LS_RETURN_IF_ERROR(make_input(it));
   const ls_train_options *o = &it->plan.options;
   const ls_model *model = o->model;
@@ -59,9 +62,22 @@ static ls_status make(const ls_train_options *options, ls_loop *it) {
                          : ls_ok();
 }
 
+static void begin_hooks(ls_loop *it) {
+  const ls_trunk *trunk = it->ranks.trunk;
+  it->hooks.context.called =
+      (ls_called_step){.model = it->plan.options.model,
+                       .step = it->function,
+                       .rank = trunk != NULL ? trunk->rank : 0,
+                       .num_ranks = trunk != NULL ? trunk->ranks : 1};
+  for (size_t i = 0; i < it->hooks.count; ++i)
+    it->is_guarded |= ls_hook_guards_loss(it->hooks.hooks[i]);
+}
+
 static ls_status begin(const ls_train_options *options, ls_loop *it) {
   it->tested = -1;
   LS_RETURN_IF_ERROR(make(options, it));
+  begin_hooks(it);
+  LS_RETURN_IF_ERROR(ls_hook_list_begin(&it->hooks));
   const ls_train_options *o = &it->plan.options;
   LS_RETURN_IF_ERROR(ls_saves_init(
       &it->saves, it->runtime, &it->plan, o->run_folder, it->function,
@@ -71,7 +87,9 @@ static ls_status begin(const ls_train_options *options, ls_loop *it) {
   if (!writes) it->plan.options.events = NULL;
   ls_run_folder_init(&it->folder, it->runtime, writes ? o->run_folder : NULL);
   it->began = ls_runtime_now(it->runtime);
-  return ls_loop_begin(it);
+  LS_RETURN_IF_ERROR(ls_loop_begin(it));
+  it->hooks.context.steps = it->result->steps;
+  return ls_hook_list_create(&it->hooks);
 }
 
 static void end(ls_loop *it) {
@@ -129,7 +147,7 @@ void ls_loop_spend(ls_loop *it, int64_t input, int64_t run, int64_t save) {
 
 ls_status ls_loop_count(ls_loop *it, int64_t examples, double loss,
                         double accuracy) {
-  if (!isfinite(loss)) return no_number(it, loss);
+  if (!it->is_guarded && !isfinite(loss)) return no_number(it, loss);
   add(&it->epoch, examples, loss, accuracy);
   add(&it->logged, examples, loss, accuracy);
   add(&it->kept, examples, loss, accuracy);
@@ -225,7 +243,9 @@ ls_status ls_loop_tell(ls_loop *it) {
 static bool stop_requested(ls_loop *it) {
   enum { STOP = 1, DUE = 2, FAILED = 4 };
   if (it->result->stopped) return true;
-  if (ls_train_stop_requested(it->plan.options.stop)) it->asked = true;
+  if (ls_train_stop_requested(it->plan.options.stop) ||
+      ls_run_context_stop_requested(&it->hooks.context))
+    it->asked = true;
   int64_t first = 0, bits = 0;
   // What is done behind the next step.
   const bool due = it->ranks.trunk != NULL &&
@@ -296,15 +316,31 @@ static bool goes_on(ls_loop *it) {
   return !stop_requested(it);
 }
 
+static ls_status make_steps(ls_loop *it, int64_t count) {
+  if (count > 1) return ls_stretch_run(it, count);
+  LS_RETURN_IF_ERROR(step(it));
+  return ls_loop_tell(it);
+}
+
+// One step, or several, and what hooks do around them.
+static ls_status run_steps(ls_loop *it) {
+  ls_run_context *context = &it->hooks.context;
+  LS_RETURN_IF_ERROR(ls_hook_list_before(&it->hooks));
+  int64_t count = ls_stretch_length(it);
+  LS_RETURN_IF_ERROR(ls_hook_list_count_steps(&it->hooks, &count));
+  LS_RETURN_IF_ERROR(make_steps(it, count));
+  // A loop of steps may have been stopped before its first.
+  if (context->steps == it->result->steps) return ls_ok();
+  context->steps = it->result->steps;
+  context->called.args = it->args;
+  context->results =
+      count > 1 ? ls_device_loop_results(it->device_loop) : it->results;
+  return ls_hook_list_after(&it->hooks, ls_none(), 0);
+}
+
 static ls_status epoch_steps(ls_loop *it) {
   while (goes_on(it)) {
-    const int64_t length = ls_stretch_length(it);
-    if (length > 1) {
-      LS_RETURN_IF_ERROR(ls_stretch_run(it, length));
-    } else {
-      LS_RETURN_IF_ERROR(step(it));
-      LS_RETURN_IF_ERROR(ls_loop_tell(it));
-    }
+    LS_RETURN_IF_ERROR(run_steps(it));
     // What the caller counts by reports is saved as it is behind this one.
     const int64_t began = ls_runtime_now(it->runtime);
     LS_RETURN_IF_ERROR(ls_loop_save_if_due(it));
@@ -381,6 +417,7 @@ static ls_status run(ls_loop *it) {
   LS_RETURN_IF_ERROR(it->unmet);
   LS_RETURN_IF_ERROR(find_last_stop(it));
   it->result->seconds = ls_loop_seconds(it, it->began);
+  LS_RETURN_IF_ERROR(ls_hook_list_end(&it->hooks));
   // A run without a single step is no run.
   const bool none = it->result->steps == 0 && it->result->stopped;
   if (!none) LS_RETURN_IF_ERROR(ls_loop_save_all(it));
@@ -402,12 +439,14 @@ ls_status ls_train(const ls_train_options *options,
   LS_REQUIRE(options->model->type->name);
   LS_REQUIRE(options->model->type->train_step);
   LS_REQUIRE(options->model->type->variables);
+  LS_REQUIRE_ITEMS(options->hooks, options->num_hooks);
   ls_loop it = {.result = out_result};
   ls_status status = begin(options, &it);
   if (ls_status_is_ok(status)) {
     status = run(&it);
     status = ls_status_join(status, ls_run_events_close(&it.events));
   }
+  ls_hook_list_deinit(&it.hooks);
   status = ls_status_join(status, ls_saves_deinit(&it.saves));
   if (!ls_status_is_ok(status) && out_result->steps == 0 && !options->resume)
     ls_run_folder_abandon(&it.folder);

@@ -6,6 +6,7 @@
 #include "base/trace.h"
 #include "train/budget.h"
 #include "train/device_loop.h"
+#include "train/hooks/list.h"
 #include "train/ranks.h"
 #include "train/run_events.h"
 #include "train/run_folder.h"
@@ -41,6 +42,8 @@ typedef struct ls_loop {
   bool failed;      // Some rank knows of a save that failed.
   ls_status unmet;  // Ranks could not agree.
   ls_run_events events;
+  ls_hook_list hooks;     // The caller's.
+  bool is_guarded;        // One of them judges the loss.
   ls_nest args, results;  // `args`: a batch, dealt to replicas.
   ls_window epoch, logged;
   ls_window kept;       // Since the last save.

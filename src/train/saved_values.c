@@ -29,6 +29,23 @@ ls_status ls_train_variables(ls_runtime *runtime, const ls_model *model,
   return ls_ok();
 }
 
+ls_status ls_train_prepare_optimizer(ls_runtime *runtime,
+                                     const ls_model *model) {
+  if (model->type->optimizer == NULL) return ls_ok();
+  size_t all = 0, count = 0;
+  ls_variable **variables = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_train_variables(runtime, model, false, &variables, &all));
+  for (size_t i = 0; i < all; ++i) {
+    if (ls_variable_is_trainable(variables[i]))
+      variables[count++] = variables[i];
+  }
+  const ls_status status = ls_optimizer_prepare(
+      model->type->optimizer(model->self), variables, count);
+  ls_release(ls_runtime_allocator(runtime), variables);
+  return status;
+}
+
 static ls_status restore(ls_runtime *runtime, const ls_model *model, bool all,
                          const ls_safetensors_file *file) {
   ls_saver saver = {.exact = all};

@@ -15,6 +15,11 @@ LS_MUST_USE ls_status ls_train_variables(ls_runtime *runtime,
                                          ls_variable ***out_variables,
                                          size_t *out_count);
 
+// The optimizer's are made, so that there is something to set or save; the
+// first step would have made the same ones.
+LS_MUST_USE ls_status ls_train_prepare_optimizer(ls_runtime *runtime,
+                                                 const ls_model *model);
+
 // Writes the model's variables at `steps`, as model.safetensors has them.
 LS_MUST_USE ls_status ls_model_file_write(ls_runtime *runtime, const char *path,
                                           const ls_model *model, int64_t steps);

@@ -218,24 +218,6 @@ static ls_status list_states(ls_saves *it) {
 }
 
 // ---- Making ----------------------------------------------------------------
-// The optimizer's variables are made here, so that there is something to set;
-// the first step would have made the same ones.
-static ls_status prepare_optimizer(ls_runtime *runtime, const ls_model *model) {
-  if (model->type->optimizer == NULL) return ls_ok();
-  size_t all = 0, count = 0;
-  ls_variable **variables = NULL;
-  LS_RETURN_IF_ERROR(
-      ls_train_variables(runtime, model, false, &variables, &all));
-  for (size_t i = 0; i < all; ++i) {
-    if (ls_variable_is_trainable(variables[i]))
-      variables[count++] = variables[i];
-  }
-  const ls_status status = ls_optimizer_prepare(
-      model->type->optimizer(model->self), variables, count);
-  ls_release(ls_runtime_allocator(runtime), variables);
-  return status;
-}
-
 ls_status ls_saves_init(ls_saves *saves, ls_runtime *runtime,
                         const ls_run_plan *plan, const char *folder,
                         ls_function *step, ls_function *evaluate,
@@ -248,7 +230,7 @@ ls_status ls_saves_init(ls_saves *saves, ls_runtime *runtime,
                       .input = input,
                       .saved = -1};
   if (folder == NULL) return ls_ok();
-  LS_RETURN_IF_ERROR(prepare_optimizer(runtime, plan->options.model));
+  LS_RETURN_IF_ERROR(ls_train_prepare_optimizer(runtime, plan->options.model));
   LS_RETURN_IF_ERROR(ls_train_variables(runtime, plan->options.model, true,
                                         &saves->variables,
                                         &saves->values.num_variables));

@@ -399,7 +399,7 @@ static ls_status make(life *it, parts *p) {
   return ls_ok();
 }
 
-static ls_status train(life *it, const parts *p) {
+static ls_status train(life *it, const parts *p, ls_hook *hook) {
   const resumable *r = it->run;
   const ls_saveable log = {"log", it, save_log, restore_log};
   return ls_train(
@@ -428,8 +428,18 @@ static ls_status train(life *it, const parts *p) {
                           .log_every = 4,
                           .stop = r->stop != NULL ? r->stop : &it->stop,
                           .report = watch,
-                          .report_user = it},
+                          .report_user = it,
+                          .hooks = &hook,
+                          .num_hooks = hook != NULL ? 1 : 0},
       it->result);
+}
+
+static ls_status train_with_hook(life *it, const parts *p) {
+  ls_hook *hook = NULL;
+  if (it->run->make_hook != NULL) LS_RETURN_IF_ERROR(it->run->make_hook(&hook));
+  const ls_status status = train(it, p, hook);
+  ls_hook_release(hook);
+  return status;
 }
 
 static ls_status run_in_runtime(life *it) {
@@ -440,7 +450,7 @@ static ls_status run_in_runtime(life *it) {
   if (r->log != NULL && it->writes && it->log == NULL)
     it->log = fopen(r->log, "w+");
   ls_status status = make(it, &p);
-  if (ls_status_is_ok(status)) status = train(it, &p);
+  if (ls_status_is_ok(status)) status = train_with_hook(it, &p);
   ls_model_destroy(&p.model);
   ls_optimizer_release(p.optimizer);
   ls_dataset_release(p.train);

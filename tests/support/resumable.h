@@ -52,6 +52,7 @@ typedef struct resumable {
   void (*log_line)(void *user, const ls_log_line *line);
   void *log_user;
   void (*reported)(const ls_train_report *report);
+  ls_status (*make_hook)(ls_hook **out_hook);  // One a rank. Default: none.
 } resumable;
 
 // Runs under runtimes of its own, as other processes would.

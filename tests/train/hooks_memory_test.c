@@ -99,6 +99,8 @@ static void null_arguments_are_refused(void **state) {
   expect_status(ls_saver_hook(&(ls_saver_hook_options){0}, &hook),
                 LS_INVALID_ARGUMENT, "folder");
   expect_status(ls_log_hook(NULL, &hook), LS_INVALID_ARGUMENT, "options");
+  expect_status(ls_nan_hook_named(NULL, LS_FLAG_DEFAULT, &hook),
+                LS_INVALID_ARGUMENT, "name");
   expect_status(ls_feed_hook(NULL, NULL, &hook), LS_INVALID_ARGUMENT, "feed");
   expect_status(ls_profiler_hook(NULL, LS_SOME(1), (ls_opt){0}, &hook),
                 LS_INVALID_ARGUMENT, "folder");

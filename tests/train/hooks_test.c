@@ -319,6 +319,30 @@ static void values_are_logged(void **state) {
   monitored_runs_end(&f);
 }
 
+// What the caller of a run gets is found by its names, as of a function.
+static void what_the_caller_fetches_has_names(void **state) {
+  (void)state;
+  monitored_runs f;
+  monitored_runs_begin(&f);
+  ls_hook *hooks[2] = {NULL};
+  const char *const names[] = {"rate"};
+  expect_ok(ls_log_hook(&(ls_log_hook_options){.names = names,
+                                               .num_values = 1,
+                                               .every_steps = LS_SOME(1)},
+                        &hooks[0]));
+  expect_ok(ls_nan_hook_named("rate", LS_FLAG_DEFAULT, &hooks[1]));
+  monitored_runs_open(&f, hooks, 2, NULL);
+  (void)monitored_runs_log();
+  const ls_nest fetches =
+      ls_nest_dict("", names, (const ls_nest[]){ls_leaf(f.loss)}, 1);
+  expect_ok(ls_monitored_session_run(f.session, fetches, NULL, 0, &f.results));
+  expect_contains(monitored_runs_log(), "rate = 1\n");
+  expect_status(monitored_runs_try(&f), LS_NOT_FOUND, "\"rate\"");
+  ls_nest_release(fetches);
+  expect_ok(ls_monitored_session_close(f.session, ls_ok()));
+  monitored_runs_end(&f);
+}
+
 static void count_record(void *user, const ls_summary_record *record) {
   int64_t *steps = user;
   assert_string_equal(record->tag, "loss");
@@ -486,6 +510,7 @@ int main(void) {
       cmocka_unit_test(a_lost_session_goes_on_from_the_checkpoint),
       cmocka_unit_test(steps_a_second_are_told),
       cmocka_unit_test(values_are_logged),
+      cmocka_unit_test(what_the_caller_fetches_has_names),
       cmocka_unit_test(summaries_are_recorded_when_due),
       cmocka_unit_test(a_loss_that_is_no_number_ends_the_training),
       cmocka_unit_test(what_is_fed_and_what_is_run_at_the_end),

@@ -6,25 +6,18 @@
 typedef struct counter {
   ls_counter_hook_options is;
   ls_step_timer timer;
-  ls_tensor step;
   int64_t last;  // The step that the run before has read; -1: none.
   int warnings;
   char tag[80];
 } counter;
 
-static ls_status counter_begin(void *user) {
+static ls_status counter_after_create(void *user, ls_run_context *context) {
   counter *self = user;
   ls_variable *variable = NULL;
-  LS_RETURN_IF_ERROR(ls_global_step_read(&self->step));
-  LS_RETURN_IF_ERROR(ls_global_step_get(ls_graph_current(), &variable));
-  ls_format(self->tag, sizeof(self->tag), "%s/sec", ls_variable_name(variable));
-  return ls_ok();
-}
-
-static ls_status counter_before_run(void *user, ls_run_context *context,
-                                    ls_run_wish *wish) {
-  (void)context;
-  wish->fetches = ls_leaf(((counter *)user)->step);
+  if (context->graph != NULL)
+    LS_RETURN_IF_ERROR(ls_global_step_get(context->graph, &variable));
+  ls_format(self->tag, sizeof(self->tag), "%s/sec",
+            variable != NULL ? ls_variable_name(variable) : "global_step");
   return ls_ok();
 }
 
@@ -39,7 +32,7 @@ static ls_status tell(const counter *self, const ls_run_context *context,
 static ls_status count(counter *self, const ls_run_context *context) {
   double seconds = 0;
   int64_t now = 0, steps = 0;
-  LS_RETURN_IF_ERROR(ls_run_context_step(context, self->step, &now));
+  LS_RETURN_IF_ERROR(ls_run_context_steps(context, &now));
   if (!ls_step_timer_is_due(&self->timer, now) ||
       !ls_step_timer_done(&self->timer, now, &seconds, &steps) || seconds <= 0)
     return ls_ok();
@@ -54,7 +47,8 @@ static ls_status counter_after_run(void *user, ls_run_context *context,
                                    ls_nest results) {
   enum { MOST_WARNINGS = 5 };
   counter *self = user;
-  const int64_t read = ls_result_count(results);
+  const int64_t read = context->steps;
+  (void)results;
   if (ls_step_timer_is_due(&self->timer, read + self->is.steps_per_run.value))
     LS_RETURN_IF_ERROR(count(self, context));
   if (read == self->last && self->warnings < MOST_WARNINGS) {
@@ -84,11 +78,11 @@ ls_status ls_counter_hook(const ls_counter_hook_options *options,
     ls_hook_free(self);
     return status;
   }
-  return ls_hook_of_state(&(ls_hook_options){.name = "step counter",
-                                             .user = self,
-                                             .begin = counter_begin,
-                                             .before_run = counter_before_run,
-                                             .after_run = counter_after_run,
-                                             .destroy = ls_hook_free},
-                          out_hook);
+  return ls_hook_of_steps(
+      &(ls_hook_options){.name = "step counter",
+                         .user = self,
+                         .after_create_session = counter_after_create,
+                         .after_run = counter_after_run,
+                         .destroy = ls_hook_free},
+      false, out_hook);
 }

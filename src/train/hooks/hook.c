@@ -5,6 +5,7 @@
 
 #include "base/require.h"
 #include "lockstep/ops.h"
+#include "lockstep/train.h"
 
 // ---- Hooks -----------------------------------------------------------------
 static void destroy(ls_object *object) {
@@ -50,10 +51,30 @@ void *ls_hook_state(size_t size) {
 
 void ls_hook_free(void *state) { ls_release(ls_current_allocator(), state); }
 
-ls_status ls_hook_of_state(const ls_hook_options *options, ls_hook **out_hook) {
+static ls_status make(const ls_hook_options *options, bool counts,
+                      bool needs_session, ls_hook **out_hook) {
   const ls_status status = ls_hook_create(options, out_hook);
-  if (!ls_status_is_ok(status)) options->destroy(options->user);
-  return status;
+  if (!ls_status_is_ok(status)) {
+    options->destroy(options->user);
+    return status;
+  }
+  (*out_hook)->counts = counts;
+  (*out_hook)->needs_session = needs_session;
+  return ls_ok();
+}
+
+ls_status ls_hook_of_state(const ls_hook_options *options, ls_hook **out_hook) {
+  return make(options, false, true, out_hook);
+}
+
+ls_status ls_hook_of_both(const ls_hook_options *options, bool needs_session,
+                          ls_hook **out_hook) {
+  return make(options, false, needs_session, out_hook);
+}
+
+ls_status ls_hook_of_steps(const ls_hook_options *options, bool needs_session,
+                           ls_hook **out_hook) {
+  return make(options, true, needs_session, out_hook);
 }
 
 // ---- Contexts --------------------------------------------------------------
@@ -77,7 +98,78 @@ ls_nest ls_run_context_fetches(const ls_run_context *context) {
   return context->fetches;
 }
 
+ls_nest ls_run_context_results(const ls_run_context *context) {
+  return context->results;
+}
+
+ls_status ls_run_context_number(const ls_run_context *context, const char *name,
+                                double *out_number) {
+  LS_REQUIRE(name);
+  LS_REQUIRE(out_number);
+  return ls_named_result_number(&(ls_named_result){.name = name}, context,
+                                out_number);
+}
+
+// ---- Results by name -------------------------------------------------------
+static ls_status no_such_result(const char *name, ls_nest results) {
+  char text[200];
+  if (results.kind == LS_KIND_NONE)
+    return ls_not_found("there is no result \"%s\" yet: no run was made", name);
+  return ls_not_found("there is no result \"%s\" in what a run gave: %s", name,
+                      ls_nest_print(results, text, sizeof(text)));
+}
+
+ls_status ls_named_result_find(ls_named_result *result, ls_nest results,
+                               ls_nest *out_leaf) {
+  const char *key = ls_nest_key(results, result->index);
+  if (key == NULL || strcmp(key, result->name) != 0) {
+    const size_t count = ls_nest_count(results);
+    size_t i = 0;
+    for (; i < count; ++i) {
+      key = ls_nest_key(results, i);
+      if (key != NULL && strcmp(key, result->name) == 0) break;
+    }
+    if (i == count) return no_such_result(result->name, results);
+    result->index = i;
+  }
+  *out_leaf = ls_nest_item(results, result->index);
+  return ls_ok();
+}
+
+ls_status ls_result_number(ls_nest leaf, const ls_run_context *context,
+                           double *out_number) {
+  if (leaf.kind == LS_KIND_DISTRIBUTED && context->session == NULL)
+    return ls_train_mean(context->called.args, leaf, out_number);
+  const ls_array *array = ls_nest_as_array(leaf);
+  if (array == NULL || ls_array_num_elements(array) != 1 ||
+      ls_array_dtype(array) == LS_DTYPE_STRING)
+    return ls_invalid_argument("what a run gave is no number");
+  *out_number = ls_array_f64(array, 0);
+  return ls_ok();
+}
+
+ls_status ls_named_result_number(ls_named_result *result,
+                                 const ls_run_context *context,
+                                 double *out_number) {
+  ls_nest leaf = ls_none();
+  LS_RETURN_IF_ERROR(ls_named_result_find(result, context->results, &leaf));
+  const ls_status status = ls_result_number(leaf, context, out_number);
+  return ls_status_is_ok(status)
+             ? status
+             : ls_status_annotate(status, "of result \"%s\"", result->name);
+}
+
 // ---- Steps -----------------------------------------------------------------
+ls_status ls_run_context_steps(const ls_run_context *context,
+                               int64_t *out_steps) {
+  LS_REQUIRE(out_steps);
+  *out_steps = context->steps;
+  if (context->session == NULL) return ls_ok();
+  if (!context->has_step)
+    return ls_failed_precondition("no hook of this session counts steps");
+  return ls_run_context_step(context, context->step, out_steps);
+}
+
 int64_t ls_result_count(ls_nest result) {
   const ls_array *array = ls_nest_as_array(result);
   return array == NULL ? 0 : (int64_t)ls_array_f64(array, 0);

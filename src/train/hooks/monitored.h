@@ -4,6 +4,7 @@
 #define LS_TRAIN_HOOKS_MONITORED_H_
 
 #include "lockstep/monitored_session.h"
+#include "train/hooks/list.h"
 #include "train/hooks/saved.h"
 
 struct ls_monitored_session {
@@ -11,12 +12,10 @@ struct ls_monitored_session {
   char *checkpoints;
   ls_scaffold own;
   ls_scaffold *scaffold;
-  ls_hook **hooks;  // Retained.
-  size_t num_hooks;
-  ls_run_context context;
+  ls_hook_list hooks;
   ls_saved_values values;
-  // What a run asks for: the caller's fetches, and each hook's. Kept as long as
-  // all ask for the same.
+  // What a run asks for: the caller's fetches, the step if a hook counts, and
+  // what each hook wishes. Kept as long as all ask for the same.
   ls_nest *wanted, *asked;  // Those of this run, lent; those of `fetches`.
   ls_nest fetches, results;
   ls_feed *feeds;

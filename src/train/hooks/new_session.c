@@ -24,9 +24,8 @@ static ls_status restore(ls_monitored_session *self, bool *out_done) {
   const ls_scaffold *s = self->scaffold;
   ls_checkpoints *checkpoints = NULL;
   if (self->checkpoints == NULL) return ls_ok();
-  LS_RETURN_IF_ERROR(ls_saved_values_take(&self->values, self->context.graph,
-                                          self->context.session, s->saved,
-                                          s->num_saved));
+  LS_RETURN_IF_ERROR(ls_saved_values_take(&self->values, &self->hooks.context,
+                                          s->saved, s->num_saved));
   LS_RETURN_IF_ERROR(ls_checkpoints_open(
       &(ls_checkpoints_options){.folder = self->checkpoints,
                                 .values = &self->values.saver,
@@ -35,7 +34,7 @@ static ls_status restore(ls_monitored_session *self, bool *out_done) {
                                 .keep = LS_SOME(0)},
       &checkpoints));
   const ls_status status =
-      restore_newest(checkpoints, &self->context, out_done);
+      restore_newest(checkpoints, &self->hooks.context, out_done);
   return ls_status_join(status, ls_checkpoints_close(checkpoints));
 }
 
@@ -44,8 +43,8 @@ static ls_status run_op(ls_monitored_session *self, ls_op op,
                         const ls_feed *feeds, size_t num_feeds) {
   ls_nest nothing = ls_none();
   if (op.id == 0) return ls_ok();
-  const ls_status status = ls_session_run(self->context.session, ls_nest_op(op),
-                                          feeds, num_feeds, &nothing);
+  const ls_status status = ls_session_run(
+      self->hooks.context.session, ls_nest_op(op), feeds, num_feeds, &nothing);
   ls_nest_release(nothing);
   return status;
 }
@@ -54,8 +53,9 @@ static ls_status initialize(ls_monitored_session *self) {
   const ls_scaffold *s = self->scaffold;
   LS_RETURN_IF_ERROR(
       run_op(self, s->init_op, s->init_feeds, s->num_init_feeds));
-  return s->init_fn == NULL ? ls_ok()
-                            : s->init_fn(s->init_user, self->context.session);
+  return s->init_fn == NULL
+             ? ls_ok()
+             : s->init_fn(s->init_user, self->hooks.context.session);
 }
 
 static ls_status name_missing(const ls_array *names, const char *when) {
@@ -79,8 +79,8 @@ static ls_status name_missing(const ls_array *names, const char *when) {
 static ls_status check_ready(ls_monitored_session *self, ls_tensor report,
                              const char *when) {
   ls_nest names = ls_none();
-  LS_RETURN_IF_ERROR(
-      ls_session_run(self->context.session, ls_leaf(report), NULL, 0, &names));
+  LS_RETURN_IF_ERROR(ls_session_run(self->hooks.context.session,
+                                    ls_leaf(report), NULL, 0, &names));
   const ls_status status = name_missing(ls_nest_as_array(names), when);
   ls_nest_release(names);
   return status;
@@ -100,27 +100,19 @@ static ls_status give_values(ls_monitored_session *self) {
 
 // ---- Sessions --------------------------------------------------------------
 void ls_monitored_drop_session(ls_monitored_session *self) {
-  if (self->context.session == NULL) return;
-  for (size_t i = 0; i < self->num_hooks; ++i)
-    if (self->hooks[i]->is.session_lost != NULL)
-      self->hooks[i]->is.session_lost(self->hooks[i]->is.user);
-  ls_status_free(ls_session_close(self->context.session));
-  ls_session_destroy(self->context.session);
-  self->context.session = NULL;
+  ls_run_context *context = &self->hooks.context;
+  if (context->session == NULL) return;
+  ls_hook_list_lose(&self->hooks);
+  ls_status_free(ls_session_close(context->session));
+  ls_session_destroy(context->session);
+  context->session = NULL;
 }
 
 ls_status ls_monitored_open(ls_monitored_session *self) {
   LS_RETURN_IF_ERROR(
-      ls_session_create(self->context.graph, &self->context.session));
+      ls_session_create(self->is.graph, &self->hooks.context.session));
   LS_RETURN_IF_ERROR(give_values(self));
-  for (size_t i = 0; i < self->num_hooks; ++i) {
-    const ls_hook_options *hook = &self->hooks[i]->is;
-    if (hook->after_create_session != NULL)
-      LS_RETURN_IF_ERROR(ls_status_annotate(
-          hook->after_create_session(hook->user, &self->context),
-          "in hook '%s', after a session was made", hook->name));
-  }
-  return ls_ok();
+  return ls_hook_list_create(&self->hooks);
 }
 
 bool ls_monitored_is_lost(ls_status status) {
@@ -132,7 +124,7 @@ ls_status ls_monitored_reopen(ls_monitored_session *self) {
   enum { WAIT_NANOS = 1000 * 1000 * 1000, TIMEOUT = 7200 };
   const ls_opt limit = self->is.creation_timeout_seconds;
   const double seconds = limit.set ? (double)limit.value : TIMEOUT;
-  ls_runtime *runtime = self->context.runtime;
+  ls_runtime *runtime = self->hooks.context.runtime;
   const int64_t began = ls_runtime_now(runtime);
   for (;;) {
     ls_monitored_drop_session(self);

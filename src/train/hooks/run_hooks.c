@@ -13,28 +13,22 @@ typedef struct summaries {
   ls_summary_hook_options is;
   ls_op *ops;
   ls_step_timer timer;
-  ls_tensor step;
-  ls_nest with, without;  // What is fetched when they are due, and else.
+  ls_nest all;  // What is fetched when they are due.
   bool due;
+  bool holds;    // The writer, until they are.
   int64_t next;  // The step that the next run makes; -1: not known.
 } summaries;
 
 static ls_status summary_begin(void *user) {
   summaries *self = user;
   self->next = -1;
-  LS_RETURN_IF_ERROR(ls_global_step_read(&self->step));
-  ls_op all;
-  {
-    LS_NAME_SCOPE("");
-    all = ls_group(self->ops, self->is.num_ops, "summaries");
-  }
+  self->all = ls_none();
+  if (self->is.num_ops == 0) return ls_ok();
+  LS_NAME_SCOPE("");
+  const ls_op all = ls_group(self->ops, self->is.num_ops, "summaries");
   if (ls_op_is_failed(all)) return ls_graph_take_error(ls_graph_current());
-  ls_nest_release(self->with);
-  ls_nest_release(self->without);
-  self->without = LS_LIST(ls_leaf(self->step));
-  self->with = LS_LIST(ls_leaf(self->step), ls_nest_op(all));
-  LS_RETURN_IF_ERROR(ls_nest_status(self->without));
-  return ls_nest_status(self->with);
+  self->all = ls_nest_op(all);
+  return ls_ok();
 }
 
 // It may be at another step than the one before.
@@ -44,33 +38,51 @@ static ls_status summary_after_create(void *user, ls_run_context *context) {
   return ls_ok();
 }
 
+// A step that writes them is a run of its own: what it has of them writes
+// wherever it runs, if it is let.
+static void choose_steps(summaries *self, ls_run_wish *wish) {
+  const ls_step_timer *timer = &self->timer;
+  self->holds = true;
+  ls_summary_writer_set_every(self->is.writer, self->due ? 1 : INT64_MAX);
+  if (self->due)
+    wish->most_steps = 1;
+  else if (timer->every_steps > 0)
+    wish->most_steps = timer->last_step + timer->every_steps - self->next;
+}
+
 static ls_status summary_before_run(void *user, ls_run_context *context,
                                     ls_run_wish *wish) {
   summaries *self = user;
   if (self->next < 0) {
-    LS_RETURN_IF_ERROR(ls_run_context_step(context, self->step, &self->next));
+    LS_RETURN_IF_ERROR(ls_run_context_steps(context, &self->next));
     ++self->next;
   }
   self->due = ls_step_timer_is_due(&self->timer, self->next);
   if (self->due && self->is.writer != NULL)
     ls_summary_writer_set_step(self->is.writer, self->next);
-  wish->fetches = self->due ? self->with : self->without;
+  if (self->due) wish->fetches = self->all;
+  if (context->session == NULL) choose_steps(self, wish);
   return ls_ok();
 }
 
 static ls_status summary_after_run(void *user, ls_run_context *context,
                                    ls_nest results) {
   summaries *self = user;
-  (void)context;
+  (void)results;
   if (self->due) (void)ls_step_timer_done(&self->timer, self->next, NULL, NULL);
-  self->next = ls_result_count(ls_nest_item(results, 0)) + 1;
+  self->next = context->steps + 1;
   return ls_ok();
+}
+
+// What was held back writes again.
+static void summary_lost(void *user) {
+  summaries *self = user;
+  if (self->holds) ls_summary_writer_set_every(self->is.writer, 1);
+  self->holds = false;
 }
 
 static void summary_destroy(void *user) {
   summaries *self = user;
-  ls_nest_release(self->with);
-  ls_nest_release(self->without);
   ls_release(ls_current_allocator(), self->ops);
   ls_hook_free(self);
 }
@@ -98,15 +110,16 @@ ls_status ls_summary_hook(const ls_summary_hook_options *options,
   }
   for (size_t i = 0; i < options->num_ops; ++i)
     self->ops[i] = options->ops[i];
-  return ls_hook_of_state(
+  return ls_hook_of_steps(
       &(ls_hook_options){.name = "summary saver",
                          .user = self,
                          .begin = summary_begin,
                          .after_create_session = summary_after_create,
+                         .session_lost = summary_lost,
                          .before_run = summary_before_run,
                          .after_run = summary_after_run,
                          .destroy = summary_destroy},
-      out_hook);
+      options->num_ops > 0 || options->writer == NULL, out_hook);
 }
 
 // ---- The end ---------------------------------------------------------------
@@ -176,15 +189,13 @@ ls_status ls_feed_hook(ls_feed_function feed, void *user, ls_hook **out_hook) {
 typedef struct profiler {
   char *folder;
   ls_step_timer timer;
-  ls_tensor step;
   int64_t next;  // As of summaries.
   ls_trace *trace;
 } profiler;
 
 static ls_status profile_begin(void *user) {
-  profiler *self = user;
-  self->next = -1;
-  return ls_global_step_read(&self->step);
+  ((profiler *)user)->next = -1;
+  return ls_ok();
 }
 
 static ls_status profile_after_create(void *user, ls_run_context *context) {
@@ -196,12 +207,14 @@ static ls_status profile_after_create(void *user, ls_run_context *context) {
 static ls_status profile_before_run(void *user, ls_run_context *context,
                                     ls_run_wish *wish) {
   profiler *self = user;
-  wish->fetches = ls_leaf(self->step);
+  (void)wish;
   if (self->next < 0) {
-    LS_RETURN_IF_ERROR(ls_run_context_step(context, self->step, &self->next));
+    LS_RETURN_IF_ERROR(ls_run_context_steps(context, &self->next));
     ++self->next;
   }
-  if (!ls_step_timer_is_due(&self->timer, self->next)) return ls_ok();
+  if (context->called.rank > 0 ||
+      !ls_step_timer_is_due(&self->timer, self->next))
+    return ls_ok();
   ls_trace_destroy(self->trace);
   self->trace = NULL;
   return ls_trace_begin(context->runtime, NULL, &self->trace);
@@ -229,7 +242,8 @@ static ls_status profile_write(profiler *self, const ls_run_context *context,
 static ls_status profile_after_run(void *user, ls_run_context *context,
                                    ls_nest results) {
   profiler *self = user;
-  const int64_t step = ls_result_count(results);
+  const int64_t step = context->steps;
+  (void)results;
   self->next = step + 1;
   if (self->trace == NULL) return ls_ok();
   (void)ls_step_timer_done(&self->timer, step, NULL, NULL);
@@ -256,7 +270,7 @@ ls_status ls_profiler_hook(const char *folder, ls_opt every_steps,
     profile_destroy(self);
     return ls_out_of_memory();
   }
-  return ls_hook_of_state(
+  return ls_hook_of_steps(
       &(ls_hook_options){.name = "profiler",
                          .user = self,
                          .begin = profile_begin,
@@ -264,5 +278,5 @@ ls_status ls_profiler_hook(const char *folder, ls_opt every_steps,
                          .before_run = profile_before_run,
                          .after_run = profile_after_run,
                          .destroy = profile_destroy},
-      out_hook);
+      false, out_hook);
 }

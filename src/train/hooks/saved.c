@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/hooks/saved.h"
 
+#include "train/saved_values.h"
+
 ls_status ls_collection_variables(const ls_graph *graph, const char *name,
                                   ls_variable ***out_variables,
                                   size_t *out_count) {
@@ -24,18 +26,29 @@ ls_status ls_collection_variables(const ls_graph *graph, const char *name,
   return ls_ok();
 }
 
-ls_status ls_saved_values_take(ls_saved_values *values, ls_graph *graph,
-                               ls_session *session,
+static ls_status find_all(ls_saved_values *values,
+                          const ls_run_context *context, size_t *out_count) {
+  const ls_model *model = context->called.model;
+  if (context->graph != NULL)
+    return ls_collection_variables(context->graph,
+                                   LS_COLLECTION_GLOBAL_VARIABLES,
+                                   &values->variables, out_count);
+  LS_RETURN_IF_ERROR(ls_train_prepare_optimizer(context->runtime, model));
+  return ls_train_variables(context->runtime, model, true, &values->variables,
+                            out_count);
+}
+
+ls_status ls_saved_values_take(ls_saved_values *values,
+                               const ls_run_context *context,
                                ls_variable *const *variables, size_t count) {
   ls_saved_values_drop(values);
   if (variables == NULL) {
-    LS_RETURN_IF_ERROR(ls_collection_variables(
-        graph, LS_COLLECTION_GLOBAL_VARIABLES, &values->variables, &count));
+    LS_RETURN_IF_ERROR(find_all(values, context, &count));
     variables = values->variables;
   }
   values->saver = (ls_saver){.variables = variables,
                              .num_variables = count,
-                             .session = session,
+                             .session = context->session,
                              .exact = true};
   return ls_ok();
 }

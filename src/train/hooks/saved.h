@@ -10,10 +10,11 @@ typedef struct ls_saved_values {
   ls_variable **variables;
 } ls_saved_values;
 
-// These, lent, or where there are none all in the graph's "variables". In place
-// of what it was; zeroed is fine.
+// These, lent, or where there are none all in the graph's "variables"; of
+// functions, all of the model and its optimizer. In place of what it was;
+// zeroed is fine.
 LS_MUST_USE ls_status ls_saved_values_take(ls_saved_values *values,
-                                           ls_graph *graph, ls_session *session,
+                                           const ls_run_context *context,
                                            ls_variable *const *variables,
                                            size_t count);
 void ls_saved_values_drop(ls_saved_values *values);

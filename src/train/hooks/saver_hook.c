@@ -12,9 +12,9 @@ typedef struct saver {
   ls_save_listener *listeners;
   size_t num_listeners, capacity;
   ls_step_timer timer;
-  ls_tensor step;
   ls_saved_values values;
   ls_checkpoints *checkpoints;  // Of the session at hand.
+  bool has_graph;               // It is written.
 } saver;
 
 // ---- Listeners -------------------------------------------------------------
@@ -46,12 +46,22 @@ static ls_status save(saver *self, ls_run_context *context, int64_t step) {
   return tell_after(self, context, step);
 }
 
-static ls_status write_graph(const saver *self, const ls_run_context *context) {
+// Of a function there is one once it was called.
+static const ls_graph *graph_of(const ls_run_context *context) {
+  return context->graph != NULL ? context->graph
+                                : ls_function_graph(context->called.step);
+}
+
+static ls_status write_graph(saver *self, const ls_run_context *context) {
   const ls_file_system *files = ls_runtime_files(context->runtime);
+  const ls_graph *graph = graph_of(context);
   ls_text path;
   char *text = NULL;
-  if (self->is.graph_text == LS_FLAG_OFF) return ls_ok();
-  LS_RETURN_IF_ERROR(ls_graph_print(context->graph, &text));
+  if (graph == NULL) return ls_ok();
+  self->has_graph = true;
+  if (self->is.graph_text == LS_FLAG_OFF || context->called.rank > 0)
+    return ls_ok();
+  LS_RETURN_IF_ERROR(ls_graph_print(graph, &text));
   ls_text_init(&path, ls_current_allocator());
   ls_text_append_format(&path, "%s/graph.ls", self->folder);
   ls_status status = ls_text_status(&path);
@@ -62,10 +72,23 @@ static ls_status write_graph(const saver *self, const ls_run_context *context) {
   return status;
 }
 
+static bool has_ranks(const ls_run_context *context) {
+  return context->called.num_ranks > 1;
+}
+
+// All come to a save, or none.
+static ls_status check_ranks(const saver *self, const ls_run_context *context) {
+  return !has_ranks(context) || self->timer.every_steps > 0
+             ? ls_ok()
+             : ls_unimplemented("saves by time on %d ranks, each with a clock "
+                                "of its own: say every_steps",
+                                context->called.num_ranks);
+}
+
 static ls_status open_checkpoints(saver *self, const ls_run_context *context) {
-  LS_RETURN_IF_ERROR(ls_saved_values_take(&self->values, context->graph,
-                                          context->session, self->is.variables,
-                                          self->is.num_variables));
+  LS_RETURN_IF_ERROR(check_ranks(self, context));
+  LS_RETURN_IF_ERROR(ls_saved_values_take(
+      &self->values, context, self->is.variables, self->is.num_variables));
   return ls_checkpoints_open(
       &(ls_checkpoints_options){.folder = self->folder,
                                 .values = &self->values.saver,
@@ -73,14 +96,15 @@ static ls_status open_checkpoints(saver *self, const ls_run_context *context) {
                                 .num_states = self->is.num_states,
                                 .keep = self->is.keep,
                                 .keep_every_hours = self->is.keep_every_hours,
-                                .every_steps = LS_SOME(0)},
+                                .every_steps = LS_SOME(0),
+                                .ranks = has_ranks(context) ? LS_FLAG_ON
+                                                            : LS_FLAG_OFF},
       &self->checkpoints);
 }
 
 // ---- The hook --------------------------------------------------------------
 static ls_status saver_begin(void *user) {
   saver *self = user;
-  LS_RETURN_IF_ERROR(ls_global_step_read(&self->step));
   for (size_t i = 0; i < self->num_listeners; ++i)
     if (self->listeners[i].begin != NULL)
       LS_RETURN_IF_ERROR(self->listeners[i].begin(self->listeners[i].user));
@@ -97,7 +121,7 @@ static void saver_lost(void *user) {
 static ls_status saver_after_create(void *user, ls_run_context *context) {
   saver *self = user;
   int64_t step = 0;
-  LS_RETURN_IF_ERROR(ls_run_context_step(context, self->step, &step));
+  LS_RETURN_IF_ERROR(ls_run_context_steps(context, &step));
   LS_RETURN_IF_ERROR(open_checkpoints(self, context));
   LS_RETURN_IF_ERROR(write_graph(self, context));
   LS_RETURN_IF_ERROR(save(self, context, step));
@@ -107,9 +131,15 @@ static ls_status saver_after_create(void *user, ls_run_context *context) {
 
 static ls_status saver_before_run(void *user, ls_run_context *context,
                                   ls_run_wish *wish) {
-  (void)context;
-  wish->fetches = ls_leaf(((saver *)user)->step);
+  const ls_step_timer *timer = &((saver *)user)->timer;
+  if (timer->every_steps > 0)
+    wish->most_steps = timer->last_step + timer->every_steps - context->steps;
   return ls_ok();
+}
+
+// What has gone wrong on one of several ranks, the next save tells all.
+static ls_status check(const saver *self, const ls_run_context *context) {
+  return has_ranks(context) ? ls_ok() : ls_checkpoints_check(self->checkpoints);
 }
 
 // What was read in the run may be from before its steps: the true one is looked
@@ -117,10 +147,12 @@ static ls_status saver_before_run(void *user, ls_run_context *context,
 static ls_status saver_after_run(void *user, ls_run_context *context,
                                  ls_nest results) {
   saver *self = user;
-  int64_t step = ls_result_count(results);
+  int64_t step = context->steps;
+  (void)results;
+  if (!self->has_graph) LS_RETURN_IF_ERROR(write_graph(self, context));
   if (!ls_step_timer_is_due(&self->timer, step + self->is.steps_per_run.value))
-    return ls_checkpoints_check(self->checkpoints);
-  LS_RETURN_IF_ERROR(ls_run_context_step(context, self->step, &step));
+    return check(self, context);
+  LS_RETURN_IF_ERROR(ls_run_context_steps(context, &step));
   if (!ls_step_timer_is_due(&self->timer, step)) return ls_ok();
   (void)ls_step_timer_done(&self->timer, step, NULL, NULL);
   return save(self, context, step);
@@ -129,7 +161,7 @@ static ls_status saver_after_run(void *user, ls_run_context *context,
 static ls_status saver_end(void *user, ls_run_context *context) {
   saver *self = user;
   int64_t step = 0;
-  LS_RETURN_IF_ERROR(ls_run_context_step(context, self->step, &step));
+  LS_RETURN_IF_ERROR(ls_run_context_steps(context, &step));
   if (self->timer.last_step != step)
     LS_RETURN_IF_ERROR(save(self, context, step));
   const ls_status status = ls_checkpoints_close(self->checkpoints);
@@ -189,7 +221,7 @@ ls_status ls_saver_hook(const ls_saver_hook_options *options,
     saver_destroy(self);
     return status;
   }
-  return ls_hook_of_state(
+  return ls_hook_of_steps(
       &(ls_hook_options){.name = "checkpoint saver",
                          .user = self,
                          .begin = saver_begin,
@@ -199,7 +231,7 @@ ls_status ls_saver_hook(const ls_saver_hook_options *options,
                          .after_run = saver_after_run,
                          .end = saver_end,
                          .destroy = saver_destroy},
-      out_hook);
+      false, out_hook);
 }
 
 ls_status ls_saver_hooks_add_listeners(ls_hook *const *hooks, size_t num_hooks,

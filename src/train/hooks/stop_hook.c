@@ -6,27 +6,21 @@
 typedef struct stop_at {
   ls_opt num_steps, last_step;
   int64_t last;  // -1: not known yet.
-  ls_tensor step;
 } stop_at;
-
-static ls_status stop_begin(void *user) {
-  return ls_global_step_read(&((stop_at *)user)->step);
-}
 
 // So many steps are counted from the first session on, also in a later one.
 static ls_status stop_after_create(void *user, ls_run_context *context) {
   stop_at *self = user;
   int64_t now = 0;
   if (self->last >= 0) return ls_ok();
-  LS_RETURN_IF_ERROR(ls_run_context_step(context, self->step, &now));
+  LS_RETURN_IF_ERROR(ls_run_context_steps(context, &now));
   self->last = now + self->num_steps.value;
   return ls_ok();
 }
 
 static ls_status stop_before_run(void *user, ls_run_context *context,
                                  ls_run_wish *wish) {
-  (void)context;
-  wish->fetches = ls_leaf(((stop_at *)user)->step);
+  wish->most_steps = ((stop_at *)user)->last - context->steps;
   return ls_ok();
 }
 
@@ -35,9 +29,10 @@ static ls_status stop_before_run(void *user, ls_run_context *context,
 static ls_status stop_after_run(void *user, ls_run_context *context,
                                 ls_nest results) {
   const stop_at *self = user;
-  int64_t now = ls_result_count(results);
+  int64_t now = context->steps;
+  (void)results;
   if (now + 1 < self->last) return ls_ok();
-  LS_RETURN_IF_ERROR(ls_run_context_step(context, self->step, &now));
+  LS_RETURN_IF_ERROR(ls_run_context_steps(context, &now));
   if (now >= self->last) ls_run_context_request_stop(context);
   return ls_ok();
 }
@@ -56,29 +51,22 @@ ls_status ls_stop_at_step_hook(ls_opt num_steps, ls_opt last_step,
                                num_steps.set ? "num_steps" : "last_step");
   stop_at *self = ls_hook_state(sizeof(*self));
   if (self == NULL) return ls_out_of_memory();
-  *self = (stop_at){num_steps, last_step, last_step.set ? last_step.value : -1,
-                    ls_failed_tensor()};
-  return ls_hook_of_state(
+  *self = (stop_at){num_steps, last_step, last_step.set ? last_step.value : -1};
+  return ls_hook_of_steps(
       &(ls_hook_options){.name = "stop at step",
                          .user = self,
-                         .begin = stop_begin,
                          .after_create_session = stop_after_create,
                          .before_run = stop_before_run,
                          .after_run = stop_after_run,
                          .destroy = ls_hook_free},
-      out_hook);
+      false, out_hook);
 }
 
 // ---- Waiting ---------------------------------------------------------------
 typedef struct waiter {
   int64_t until;
   bool done;
-  ls_tensor step;
 } waiter;
-
-static ls_status wait_begin(void *user) {
-  return ls_global_step_read(&((waiter *)user)->step);
-}
 
 static ls_status wait_before_run(void *user, ls_run_context *context,
                                  ls_run_wish *wish) {
@@ -88,7 +76,7 @@ static ls_status wait_before_run(void *user, ls_run_context *context,
   while (!self->done && self->until > 0 &&
          !ls_run_context_stop_requested(context)) {
     int64_t now = 0;
-    LS_RETURN_IF_ERROR(ls_run_context_step(context, self->step, &now));
+    LS_RETURN_IF_ERROR(ls_run_context_steps(context, &now));
     self->done = now >= self->until;
     if (!self->done) ls_runtime_sleep(context->runtime, LOOK_NANOS);
   }
@@ -99,10 +87,9 @@ ls_status ls_wait_for_step_hook(int64_t step, ls_hook **out_hook) {
   waiter *self = ls_hook_state(sizeof(*self));
   if (self == NULL) return ls_out_of_memory();
   *self = (waiter){.until = step};
-  return ls_hook_of_state(&(ls_hook_options){.name = "wait for step",
+  return ls_hook_of_steps(&(ls_hook_options){.name = "wait for step",
                                              .user = self,
-                                             .begin = wait_begin,
                                              .before_run = wait_before_run,
                                              .destroy = ls_hook_free},
-                          out_hook);
+                          true, out_hook);
 }

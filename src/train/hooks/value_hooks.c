@@ -10,49 +10,89 @@
 
 // ---- No number -------------------------------------------------------------
 typedef struct nan_guard {
-  ls_tensor loss;
+  ls_tensor loss;          // Of a graph; or
+  ls_named_result result;  //   what the caller gets by this name.
+  char *name;
   bool fails;
 } nan_guard;
 
 static ls_status nan_before_run(void *user, ls_run_context *context,
                                 ls_run_wish *wish) {
+  const nan_guard *self = user;
   (void)context;
-  wish->fetches = ls_leaf(((nan_guard *)user)->loss);
+  if (self->name == NULL) wish->fetches = ls_leaf(self->loss);
+  return ls_ok();
+}
+
+static ls_status find_loss(nan_guard *self, const ls_run_context *context,
+                           ls_nest results, double *out_loss) {
+  if (self->name != NULL)
+    return ls_named_result_number(&self->result, context, out_loss);
+  *out_loss = ls_array_f64(ls_nest_as_array(results), 0);
   return ls_ok();
 }
 
 static ls_status nan_after_run(void *user, ls_run_context *context,
                                ls_nest results) {
-  const nan_guard *self = user;
-  if (!isnan(ls_array_f64(ls_nest_as_array(results), 0))) return ls_ok();
+  nan_guard *self = user;
+  double loss = 0;
+  LS_RETURN_IF_ERROR(find_loss(self, context, results, &loss));
+  if (!isnan(loss)) return ls_ok();
+  const char *name =
+      self->name != NULL ? self->name : ls_tensor_name(self->loss);
   if (self->fails)
     return ls_failed_precondition("NaN loss during training: '%s' is no number",
-                                  ls_tensor_name(self->loss));
+                                  name);
   ls_runtime_log(context->runtime, LS_LOG_WARNING, "train",
-                 "NaN loss during training: '%s' is no number; stopping",
-                 ls_tensor_name(self->loss));
+                 "NaN loss during training: '%s' is no number; stopping", name);
   ls_run_context_request_stop(context);
   return ls_ok();
+}
+
+static void nan_destroy(void *user) {
+  ls_release(ls_current_allocator(), ((nan_guard *)user)->name);
+  ls_hook_free(user);
+}
+
+static ls_status make_guard(nan_guard *self, ls_hook **out_hook) {
+  return ls_hook_of_both(&(ls_hook_options){.name = "NaN guard",
+                                            .user = self,
+                                            .before_run = nan_before_run,
+                                            .after_run = nan_after_run,
+                                            .destroy = nan_destroy},
+                         self->name == NULL, out_hook);
 }
 
 ls_status ls_nan_hook(ls_tensor loss, ls_flag fails, ls_hook **out_hook) {
   nan_guard *self = ls_hook_state(sizeof(*self));
   if (self == NULL) return ls_out_of_memory();
-  *self = (nan_guard){loss, fails != LS_FLAG_OFF};
-  return ls_hook_of_state(&(ls_hook_options){.name = "NaN guard",
-                                             .user = self,
-                                             .before_run = nan_before_run,
-                                             .after_run = nan_after_run,
-                                             .destroy = ls_hook_free},
-                          out_hook);
+  *self = (nan_guard){.loss = loss, .fails = fails != LS_FLAG_OFF};
+  return make_guard(self, out_hook);
+}
+
+ls_status ls_nan_hook_named(const char *name, ls_flag fails,
+                            ls_hook **out_hook) {
+  LS_REQUIRE(name);
+  nan_guard *self = ls_hook_state(sizeof(*self));
+  if (self == NULL) return ls_out_of_memory();
+  self->fails = fails != LS_FLAG_OFF;
+  self->name = ls_copy_text(ls_current_allocator(), name, strlen(name));
+  self->result.name = self->name;
+  if (self->name != NULL) return make_guard(self, out_hook);
+  nan_destroy(self);
+  return ls_out_of_memory();
+}
+
+bool ls_hook_guards_loss(const ls_hook *hook) {
+  return hook->is.after_run == nan_after_run;
 }
 
 // ---- Lines -----------------------------------------------------------------
 typedef struct logger {
   ls_log_hook_options is;
   const char **names;  // Copies.
-  ls_tensor *values;
-  ls_nest fetches;  // The list of them.
+  ls_nest fetches;     // The list of values; none: the caller's, by name.
+  ls_named_result *found;
   ls_nest *results;
   ls_step_timer timer;
   int64_t runs;
@@ -66,6 +106,7 @@ static void log_destroy(void *user) {
     ls_release(allocator, self->names[i]);
   ls_release(allocator, self->names);
   ls_release(allocator, self->results);
+  ls_release(allocator, self->found);
   ls_nest_release(self->fetches);
   ls_hook_free(self);
 }
@@ -86,14 +127,16 @@ static ls_status log_before_run(void *user, ls_run_context *context,
   return ls_ok();
 }
 
-static void append_value(ls_text *text, ls_nest value) {
+static void append_value(ls_text *text, ls_nest value,
+                         const ls_run_context *context) {
   char line[200];
-  const ls_array *array = ls_nest_as_array(value);
-  if (array != NULL && ls_array_num_elements(array) == 1 &&
-      ls_array_dtype(array) != LS_DTYPE_STRING)
-    ls_text_append_format(text, "%g", ls_array_f64(array, 0));
+  double number = 0;
+  const ls_status status = ls_result_number(value, context, &number);
+  if (ls_status_is_ok(status))
+    ls_text_append_format(text, "%g", number);
   else
     ls_text_append(text, ls_nest_print(value, line, sizeof(line)));
+  ls_status_free(status);
 }
 
 static void write_line(logger *self, const ls_run_context *context,
@@ -109,7 +152,7 @@ static void write_line(logger *self, const ls_run_context *context,
   ls_text_init(&text, ls_current_allocator());
   for (size_t i = 0; i < self->is.num_values; ++i) {
     ls_text_append_format(&text, "%s%s = ", i > 0 ? ", " : "", self->names[i]);
-    append_value(&text, self->results[i]);
+    append_value(&text, self->results[i], context);
   }
   if (timed) ls_text_append_format(&text, " (%.3f sec)", seconds);
   if (text.data != NULL)
@@ -117,20 +160,31 @@ static void write_line(logger *self, const ls_run_context *context,
   ls_text_deinit(&text);
 }
 
-static void log_results(logger *self, const ls_run_context *context,
-                        ls_nest results) {
+static ls_status find_results(logger *self, const ls_run_context *context,
+                              ls_nest results) {
+  for (size_t i = 0; i < self->is.num_values; ++i) {
+    self->results[i] = ls_nest_item(results, i);
+    if (self->found != NULL)
+      LS_RETURN_IF_ERROR(ls_named_result_find(&self->found[i], context->results,
+                                              &self->results[i]));
+  }
+  return ls_ok();
+}
+
+static ls_status log_results(logger *self, const ls_run_context *context,
+                             ls_nest results) {
   double seconds = 0;
+  LS_RETURN_IF_ERROR(find_results(self, context, results));
   const bool timed =
       ls_step_timer_done(&self->timer, self->runs, &seconds, NULL);
-  for (size_t i = 0; i < self->is.num_values; ++i)
-    self->results[i] = ls_nest_item(results, i);
   write_line(self, context, seconds, timed);
+  return ls_ok();
 }
 
 static ls_status log_after_run(void *user, ls_run_context *context,
                                ls_nest results) {
   logger *self = user;
-  if (self->wanted) log_results(self, context, results);
+  if (self->wanted) LS_RETURN_IF_ERROR(log_results(self, context, results));
   ++self->runs;
   return ls_ok();
 }
@@ -138,12 +192,14 @@ static ls_status log_after_run(void *user, ls_run_context *context,
 static ls_status log_end(void *user, ls_run_context *context) {
   logger *self = user;
   ls_nest results = ls_none();
-  if (!self->is.at_end) return ls_ok();
-  LS_RETURN_IF_ERROR(
-      ls_session_run(context->session, self->fetches, NULL, 0, &results));
-  log_results(self, context, results);
+  if (!self->is.at_end || (self->found != NULL && self->runs == 0))
+    return ls_ok();
+  if (self->found == NULL)
+    LS_RETURN_IF_ERROR(
+        ls_session_run(context->session, self->fetches, NULL, 0, &results));
+  const ls_status status = log_results(self, context, results);
   ls_nest_release(results);
-  return ls_ok();
+  return status;
 }
 
 typedef struct named {
@@ -155,7 +211,23 @@ static int compare_names(const void *a, const void *b) {
   return strcmp(((const named *)a)->name, ((const named *)b)->name);
 }
 
-// Sorted by name, which are copied.
+// In their order; names are copied.
+static ls_status keep_sorted(logger *self, const named *all, ls_nest *leaves) {
+  ls_allocator *allocator = ls_current_allocator();
+  const size_t count = self->is.num_values;
+  for (size_t i = 0; i < count; ++i) {
+    self->names[i] = ls_copy_text(allocator, all[i].name, strlen(all[i].name));
+    if (self->names[i] == NULL) return ls_out_of_memory();
+    if (self->found != NULL)
+      self->found[i].name = self->names[i];
+    else
+      leaves[i] = ls_leaf(all[i].value);
+  }
+  if (self->found != NULL) return ls_ok();
+  self->fetches = ls_nest_sequence(LS_KIND_LIST, leaves, count);
+  return ls_nest_status(self->fetches);
+}
+
 static ls_status keep_values(logger *self, const ls_log_hook_options *options) {
   ls_allocator *allocator = ls_current_allocator();
   const size_t count = options->num_values;
@@ -163,24 +235,19 @@ static ls_status keep_values(logger *self, const ls_log_hook_options *options) {
   ls_nest *leaves = ls_new_array(allocator, ls_nest, count + 1);
   self->names = ls_new_array(allocator, const char *, count + 1);
   self->results = ls_new_array(allocator, ls_nest, count + 1);
-  ls_status status = ls_out_of_memory();
-  if (all != NULL && leaves != NULL && self->names != NULL &&
-      self->results != NULL) {
+  const bool by_name = options->values == NULL;
+  if (by_name)
+    self->found = ls_new_array(allocator, ls_named_result, count + 1);
+  ls_status status = ls_ok();
+  if (all == NULL || leaves == NULL || self->names == NULL ||
+      self->results == NULL || (by_name && self->found == NULL)) {
+    status = ls_out_of_memory();
+  } else {
     for (size_t i = 0; i < count; ++i)
-      all[i] = (named){options->names[i], options->values[i]};
+      all[i] = (named){options->names[i],
+                       by_name ? ls_failed_tensor() : options->values[i]};
     qsort(all, count, sizeof(*all), compare_names);
-    bool whole = true;
-    for (size_t i = 0; i < count; ++i) {
-      self->names[i] =
-          ls_copy_text(allocator, all[i].name, strlen(all[i].name));
-      whole &= self->names[i] != NULL;
-      leaves[i] = ls_leaf(all[i].value);
-    }
-    self->fetches = ls_nest_sequence(LS_KIND_LIST, leaves, count);
-    if (whole) {
-      ls_status_free(status);
-      status = ls_nest_status(self->fetches);
-    }
+    status = keep_sorted(self, all, leaves);
   }
   ls_release(allocator, all);
   ls_release(allocator, leaves);
@@ -190,7 +257,6 @@ static ls_status keep_values(logger *self, const ls_log_hook_options *options) {
 ls_status ls_log_hook(const ls_log_hook_options *options, ls_hook **out_hook) {
   LS_REQUIRE(options);
   LS_REQUIRE_ITEMS(options->names, options->num_values);
-  LS_REQUIRE_ITEMS(options->values, options->num_values);
   const bool timed = options->every_steps.set || options->every_seconds.set;
   if (!timed && !options->at_end)
     return ls_invalid_argument(
@@ -208,12 +274,12 @@ ls_status ls_log_hook(const ls_log_hook_options *options, ls_hook **out_hook) {
     log_destroy(self);
     return status;
   }
-  return ls_hook_of_state(&(ls_hook_options){.name = "logger",
-                                             .user = self,
-                                             .begin = log_begin,
-                                             .before_run = log_before_run,
-                                             .after_run = log_after_run,
-                                             .end = log_end,
-                                             .destroy = log_destroy},
-                          out_hook);
+  return ls_hook_of_both(&(ls_hook_options){.name = "logger",
+                                            .user = self,
+                                            .begin = log_begin,
+                                            .before_run = log_before_run,
+                                            .after_run = log_after_run,
+                                            .end = log_end,
+                                            .destroy = log_destroy},
+                         self->found == NULL, out_hook);
 }
