@@ -10,6 +10,7 @@
 //   session_lost          before another one is made in its place
 //   before_run            what else shall be run and fed
 //   after_run             with what came of it
+//   run_failed            when it has failed, or what hooks did around it
 //   end                   once, when the loop ends without a failure
 //
 // Those of a list are called in its order. What a hook reads in the graph by an
@@ -126,6 +127,9 @@ typedef struct ls_hook_options {
                           ls_run_wish *wish);
   // `results` is what the hook's own fetches gave, lent.
   ls_status (*after_run)(void *user, ls_run_context *context, ls_nest results);
+  // What is told of the failure, taken over: who has made the run end by
+  // closing its session knows better.
+  ls_status (*run_failed)(void *user, ls_status status);
   ls_status (*end)(void *user, ls_run_context *context);
   void (*destroy)(void *user);
 } ls_hook_options;

@@ -23,12 +23,15 @@ LS_API void ls_rendezvous_destroy(ls_rendezvous *rendezvous);  // NULL is fine.
 
 // Keeps what went wrong with a source, in place of what it said before.
 // `status` is taken over. What a session recovers from, ABORTED and
-// UNAVAILABLE, is not kept. With a session, lent until the rendezvous is
-// destroyed: once, it is closed 5 seconds later, so that who runs it does not
-// wait for ever; not for a number that was found not to be finite, which ends
-// the run by itself.
+// UNAVAILABLE, is not kept. With a session, lent until it is forgotten or the
+// rendezvous destroyed: once, it is closed 5 seconds later, so that who runs it
+// does not wait for ever; not for a number that was found not to be finite,
+// which ends the run by itself.
 LS_API void ls_rendezvous_record(ls_rendezvous *rendezvous, const char *source,
                                  ls_status status, ls_session *session);
+// The session goes: it is not closed any more. Another one may be.
+LS_API void ls_rendezvous_forget(ls_rendezvous *rendezvous,
+                                 ls_session *session);
 // The source has ended; what it has recorded stays.
 LS_API void ls_rendezvous_record_done(ls_rendezvous *rendezvous,
                                       const char *source);

@@ -6,6 +6,7 @@ enum { STOP = -2 };  // Signals are below 0, counts above.
 struct ls_controller {
   ls_allocator *allocator;
   ls_runtime *runtime;
+  const char *name;
   ls_mutex lock;
   ls_condition told;
   int64_t *counts;  // From `first` on they are not read yet.
@@ -32,7 +33,7 @@ bool ls_controller_next(ls_controller *self, int64_t *out_count) {
   if (!self->stopped && *out_count == STOP) {
     self->stopped = true;  // What is behind it stays unread.
     ls_runtime_log(self->runtime, LS_LOG_INFO, "estimator",
-                   "%s read its stop signal", self->thread.name);
+                   "%s read its stop signal", self->name);
   }
   const bool more = !self->stopped;
   ls_mutex_unlock(&self->lock);
@@ -83,6 +84,7 @@ ls_status ls_controller_start(const char *name, ls_controller_function fn,
   if (self == NULL) return ls_out_of_memory();
   self->allocator = allocator;
   self->runtime = ls_runtime_current();
+  self->name = name;
   self->fn = fn;
   self->user = user;
   self->once = once;

@@ -15,8 +15,8 @@ typedef struct ls_controller ls_controller;
 // Runs on the thread until the controller is stopped, reading counts.
 typedef void (*ls_controller_function)(ls_controller *controller, void *user);
 
-// Begins the thread, which has the runtime of the caller. `once`: the first
-// count is passed on alone, later ones are dropped.
+// Begins the thread, which has the runtime of the caller. `name` is lent.
+// `once`: the first count is passed on alone, later ones are dropped.
 LS_MUST_USE ls_status ls_controller_start(const char *name,
                                           ls_controller_function fn, void *user,
                                           bool once, ls_controller **out);

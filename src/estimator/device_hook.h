@@ -12,10 +12,15 @@
 // Nests, the rendezvous and the configuration are lent for the hook's life.
 typedef struct ls_device_hook_options {
   ls_estimator_context context;
+  // Lists of ops. What feeds; what takes, once a step; what says to all cores
+  // that there is nothing more.
   ls_nest enqueue_ops, dequeue_ops, close_ops;
+  // See ls_split_compile_and_replicate; of no graph: there is none.
   ls_tensor compile_status;
   bool each_step;  // A run of the enqueue ops feeds one step, not a loop.
   bool predicts;   // They are run once, and have the program with them.
+  // The end of the input goes to the rendezvous, as an error.
+  bool input_end_fails;
   ls_rendezvous *rendezvous;
   // What an end of the input sets: then no run comes behind this one. May be
   // looked at by the driver once the loop has ended.
@@ -27,5 +32,9 @@ LS_MUST_USE ls_status ls_device_hook(const ls_device_hook_options *options,
 // Waits until what was sent has been fed, so that the places of iterators are
 // those of the steps that were made. Of another hook: nothing.
 void ls_device_hook_settle(ls_hook *hook);
+// Why the program does not compile, where the environment's
+// TPU_SPLIT_COMPILE_AND_EXECUTE is 1, so that this was asked before the first
+// run; then there is no run. NULL: nothing is wrong. Lent for the hook's life.
+const char *ls_device_hook_compile_error(const ls_hook *hook);
 
 #endif  // LS_ESTIMATOR_DEVICE_HOOK_H_

@@ -18,16 +18,31 @@ struct ls_rendezvous {
   ls_mutex lock;
   source *sources;  // In the order in which they said something.
   size_t num_sources, capacity, wanted;
-  ls_timer timer;  // Closes `session`.
-  ls_session *session;
+  ls_timer timer;       // Closes `session`.
+  ls_session *session;  // NULL: none is to be closed.
+  bool waits;           // The timer is set. Atomic: the last that it touches.
 };
 
 static void close_session(ls_timer *timer) {
   ls_rendezvous *self =
       (ls_rendezvous *)((char *)timer - offsetof(ls_rendezvous, timer));
-  ls_runtime_log(self->runtime, LS_LOG_WARNING, "estimator",
-                 "closing the session: a source has failed");
-  ls_session_request_close(self->session);
+  ls_mutex_lock(&self->lock);
+  if (self->session != NULL) {
+    ls_runtime_log(self->runtime, LS_LOG_WARNING, "estimator",
+                   "closing the session: a source has failed");
+    ls_session_request_close(self->session);
+  }
+  ls_mutex_unlock(&self->lock);
+  __atomic_store_n(&self->waits, false, __ATOMIC_RELEASE);
+}
+
+// Behind this nobody calls it.
+static void clear_timer(ls_rendezvous *self) {
+  while (__atomic_load_n(&self->waits, __ATOMIC_ACQUIRE))
+    if (ls_timer_clear(self->runtime, &self->timer))
+      __atomic_store_n(&self->waits, false, __ATOMIC_RELEASE);
+    else
+      ls_spin_pause();
 }
 
 ls_status ls_rendezvous_create(size_t num_sources, ls_rendezvous **out) {
@@ -50,7 +65,7 @@ ls_status ls_rendezvous_create(size_t num_sources, ls_rendezvous **out) {
 
 void ls_rendezvous_destroy(ls_rendezvous *self) {
   if (self == NULL) return;
-  if (self->session != NULL) (void)ls_timer_clear(self->runtime, &self->timer);
+  clear_timer(self);
   for (size_t i = 0; i < self->num_sources; ++i) {
     ls_status_free(self->sources[i].status);
     ls_release(self->allocator, self->sources[i].name);
@@ -113,9 +128,20 @@ void ls_rendezvous_record(ls_rendezvous *self, const char *name,
   ls_mutex_lock(&self->lock);
   keep(self, name, status);
   const bool begins = closes && self->session == NULL;
-  if (begins) self->session = session;
+  if (begins) {
+    self->session = session;
+    __atomic_store_n(&self->waits, true, __ATOMIC_RELEASE);
+    ls_timer_set(self->runtime, &self->timer, 5000000000);
+  }
   ls_mutex_unlock(&self->lock);
-  if (begins) ls_timer_set(self->runtime, &self->timer, 5000000000);
+}
+
+void ls_rendezvous_forget(ls_rendezvous *self, ls_session *session) {
+  ls_mutex_lock(&self->lock);
+  const bool is_it = session != NULL && self->session == session;
+  if (is_it) self->session = NULL;
+  ls_mutex_unlock(&self->lock);
+  if (is_it) clear_timer(self);
 }
 
 void ls_rendezvous_record_done(ls_rendezvous *self, const char *name) {

@@ -83,6 +83,14 @@ static ls_status find_resolver(const ls_run_values *values, const char *master,
       out_resolver);
 }
 
+ls_status ls_estimator_resolver(ls_estimator_context context,
+                                ls_tpu_resolver **out_resolver) {
+  const char *master = NULL;
+  *out_resolver = NULL;
+  LS_RETURN_IF_ERROR(ls_estimator_master(context, &master));
+  return find_resolver(ls_estimator_config(context), master, out_resolver);
+}
+
 static ls_status ask(ls_estimator_context context,
                      ls_estimator_system *system) {
   ls_tpu_resolver *resolver = NULL;

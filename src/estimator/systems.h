@@ -31,6 +31,10 @@ LS_MUST_USE ls_status ls_estimator_check_mode(ls_estimator_context context);
 // Of the mode's master; asked for its metadata.
 LS_MUST_USE ls_status ls_estimator_system_of(ls_estimator_context context,
                                              ls_estimator_system **out_system);
+// Of the mode's master: the configuration's own, where that is its master; else
+// one of the name. The caller's.
+LS_MUST_USE ls_status ls_estimator_resolver(ls_estimator_context context,
+                                            ls_tpu_resolver **out_resolver);
 // Whether what was configured can be: validate.c.
 LS_MUST_USE ls_status ls_estimator_validate(ls_estimator_context context);
 // Of a mode, as it was given.

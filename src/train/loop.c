@@ -340,7 +340,7 @@ static ls_status run_steps(ls_loop *it) {
 
 static ls_status epoch_steps(ls_loop *it) {
   while (goes_on(it)) {
-    LS_RETURN_IF_ERROR(run_steps(it));
+    LS_RETURN_IF_ERROR(ls_hook_list_judge(&it->hooks, run_steps(it)));
     // What the caller counts by reports is saved as it is behind this one.
     const int64_t began = ls_runtime_now(it->runtime);
     LS_RETURN_IF_ERROR(ls_loop_save_if_due(it));

@@ -109,6 +109,36 @@ static void a_failure_closes_the_session(void **state) {
   monitored_runs_end(&f);
 }
 
+// One that is forgotten is left alone; the next failure closes another one.
+static void a_session_that_is_forgotten_stays_open(void **state) {
+  (void)state;
+  monitored_runs f;
+  monitored_runs_begin(&f);
+  ls_rendezvous *r = NULL;
+  ls_session *session = NULL;
+  ls_nest results = ls_none();
+  ls_tensor one;
+  {
+    LS_GRAPH_SCOPE(f.graph);
+    one = ls_scalar(LS_DTYPE_F32, 1);
+  }
+  expect_ok(ls_rendezvous_create(1, &r));
+  expect_ok(ls_session_create(f.graph, &session));
+  ls_rendezvous_record(r, "infeed", LS_STATUS(LS_DATA_LOSS, "bad"), session);
+  ls_rendezvous_forget(r, NULL);
+  ls_rendezvous_forget(r, session);
+  monitored_runs_pass(10);
+  expect_ok(ls_session_run(session, ls_leaf(one), NULL, 0, &results));
+  ls_session_destroy(session);
+  const double began = monitored_runs_now();
+  expect_status(run_stuck(&f, r, "no such file"), LS_CANCELLED, "");
+  assert_true(monitored_runs_now() >= began + 5);
+  expect_contains(monitored_runs_log(), "closing the session");
+  ls_nest_release(results);
+  ls_rendezvous_destroy(r);
+  monitored_runs_end(&f);
+}
+
 static void *request(void *cancel) {
   usleep(20000);
   ls_cancel_request(cancel);
@@ -143,6 +173,7 @@ int main(void) {
       cmocka_unit_test(the_first_cause_is_told),
       cmocka_unit_test(it_waits_for_all_sources),
       cmocka_unit_test(a_failure_closes_the_session),
+      cmocka_unit_test(a_session_that_is_forgotten_stays_open),
       cmocka_unit_test(a_check_of_numbers_closes_nothing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

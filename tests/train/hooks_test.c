@@ -250,6 +250,44 @@ static void a_lost_session_goes_on_from_the_checkpoint(void **state) {
   monitored_runs_end(&f);
 }
 
+// Says once why a run has failed that another hook has made fail.
+static ls_status know_better(void *user, ls_status status) {
+  bool *knows = user;
+  if (!*knows) return status;
+  *knows = false;
+  ls_status_free(status);
+  return LS_STATUS(LS_UNAVAILABLE, "it will be well again");
+}
+
+static ls_status fail_badly(void *user, ls_run_context *context,
+                            ls_nest results) {
+  int *left = user;
+  (void)context, (void)results;
+  return (*left)-- > 0 ? LS_STATUS(LS_DATA_LOSS, "a bad run") : ls_ok();
+}
+
+static void a_hook_may_know_why_a_run_has_failed(void **state) {
+  (void)state;
+  monitored_runs f;
+  monitored_runs_begin(&f);
+  ls_hook *hooks[2] = {NULL};
+  bool knows = true;
+  int left = 1;
+  expect_ok(ls_hook_create(
+      &(ls_hook_options){.user = &left, .after_run = fail_badly}, &hooks[0]));
+  expect_ok(ls_hook_create(
+      &(ls_hook_options){.user = &knows, .run_failed = know_better},
+      &hooks[1]));
+  monitored_runs_open(&f, hooks, 2, NULL);
+  expect_ok(monitored_runs_try(&f));  // In a new session.
+  expect_contains(monitored_runs_log(), "it will be well again");
+  assert_false(knows);
+  left = 1;
+  expect_status(monitored_runs_try(&f), LS_DATA_LOSS, "a bad run");
+  monitored_runs_close(&f);
+  monitored_runs_end(&f);
+}
+
 // ---- Telling ---------------------------------------------------------------
 static void steps_a_second_are_told(void **state) {
   (void)state;
@@ -508,6 +546,7 @@ int main(void) {
       cmocka_unit_test(training_stops_at_a_step),
       cmocka_unit_test(a_saver_saves_when_it_is_due),
       cmocka_unit_test(a_lost_session_goes_on_from_the_checkpoint),
+      cmocka_unit_test(a_hook_may_know_why_a_run_has_failed),
       cmocka_unit_test(steps_a_second_are_told),
       cmocka_unit_test(values_are_logged),
       cmocka_unit_test(what_the_caller_fetches_has_names),

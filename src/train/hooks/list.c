@@ -100,6 +100,14 @@ ls_status ls_hook_list_before(ls_hook_list *list) {
   return ls_ok();
 }
 
+ls_status ls_hook_list_judge(ls_hook_list *list, ls_status status) {
+  for (size_t i = 0; i < list->count && !ls_status_is_ok(status); ++i) {
+    const ls_hook_options *hook = &list->hooks[i]->is;
+    if (hook->run_failed != NULL) status = hook->run_failed(hook->user, status);
+  }
+  return status;
+}
+
 ls_status ls_hook_list_after(ls_hook_list *list, ls_nest results,
                              size_t first) {
   for (size_t i = 0; i < list->count; ++i) {

@@ -25,6 +25,9 @@ LS_MUST_USE ls_status ls_hook_list_begin(ls_hook_list *list);
 LS_MUST_USE ls_status ls_hook_list_create(ls_hook_list *list);
 void ls_hook_list_lose(ls_hook_list *list);
 LS_MUST_USE ls_status ls_hook_list_before(ls_hook_list *list);
+// What is told of a run and what they do around it: `status`, taken over,
+// unless a hook knows better why it has failed.
+LS_MUST_USE ls_status ls_hook_list_judge(ls_hook_list *list, ls_status status);
 // Item `first` + i of `results` is hook i's.
 LS_MUST_USE ls_status ls_hook_list_after(ls_hook_list *list, ls_nest results,
                                          size_t first);

@@ -170,7 +170,8 @@ ls_status ls_monitored_session_run(ls_monitored_session *session,
     return ls_failed_precondition("a run of a monitored session after a stop "
                                   "was requested");
   for (;;) {
-    const ls_status status = run(session, fetches, feeds, num_feeds);
+    const ls_status status = ls_hook_list_judge(
+        &session->hooks, run(session, fetches, feeds, num_feeds));
     if (ls_status_is_ok(status))
       *results = ls_nest_item(session->results, CALLERS);
     if (!ls_monitored_is_lost(status)) return status;

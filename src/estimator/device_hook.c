@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "estimator/device_hook.h"
+
+#include <string.h>
+
+#include "base/require.h"
+#include "estimator/device_system.h"
+#include "estimator/device_threads.h"
+#include "lockstep/estimator_hooks.h"
+#include "train/hooks/hook.h"
+
+typedef struct device_hook {
+  ls_device_hook_options is;
+  ls_runtime *runtime;
+  bool initializes;           // The system, and shuts it down.
+  ls_tensor count;            // Steps of the next run.
+  ls_nest counted;            // What it was.
+  ls_nest fed, taken;         // What the threads' runs gave.
+  ls_nest finalizers;         // Ops.
+  int64_t take_every, sleep;  // Steps; nanoseconds.
+  char *compile_error;
+  bool input_ended, closed_outfeeds;  // Atomic; the second: one thread's.
+  ls_device_threads threads;
+} device_hook;
+
+// Ops for their effect; an empty list is nothing to do.
+static ls_status run_ops(ls_session *session, ls_nest ops, ls_nest *results) {
+  return ls_nest_num_leaves(ops) == 0
+             ? ls_ok()
+             : ls_session_run(session, ops, NULL, 0, results);
+}
+
+// ---- The thread that feeds -------------------------------------------------
+// In pieces, so that it can be ended.
+static ls_status sleep_first(void *user) {
+  enum { PIECE_NANOS = 50 * 1000 * 1000 };
+  const device_hook *self = user;
+  for (int64_t left = self->sleep; left > 0; left -= PIECE_NANOS) {
+    if (ls_device_threads_should_end(&self->threads))
+      return LS_STATUS(LS_CANCELLED, "ended before anything was fed");
+    ls_runtime_sleep(self->runtime, left < PIECE_NANOS ? left : PIECE_NANOS);
+  }
+  return ls_ok();
+}
+
+static ls_status feed(void *user, int64_t count) {
+  device_hook *self = user;
+  const int64_t runs = self->is.each_step ? count : 1;
+  for (int64_t i = 0; i < runs; ++i)
+    LS_RETURN_IF_ERROR(
+        run_ops(self->threads.session, self->is.enqueue_ops, &self->fed));
+  return ls_ok();
+}
+
+// The end of the input is none of the loop's: the cores are told, who then stop
+// behind the last whole step.
+static ls_status judge_feeding(void *user, ls_status status) {
+  device_hook *self = user;
+  ls_nest results = ls_none();
+  if (ls_status_code(status) != LS_OUT_OF_RANGE || self->is.predicts)
+    return status;
+  ls_runtime_log(self->runtime, LS_LOG_INFO, "estimator",
+                 "the input has ended: %s", ls_status_message(status));
+  if (self->is.input_ended != NULL)
+    __atomic_store_n(self->is.input_ended, true, __ATOMIC_RELEASE);
+  __atomic_store_n(&self->input_ended, true, __ATOMIC_RELEASE);
+  if (self->is.input_end_fails)
+    ls_rendezvous_record(
+        self->is.rendezvous, "infeed",
+        ls_status_annotate(ls_status_clone(status), "where it shall not end"),
+        NULL);
+  ls_status_free(status);
+  status = run_ops(self->threads.session, self->is.close_ops, &results);
+  ls_nest_release(results);
+  return status;
+}
+
+// ---- The thread that takes -------------------------------------------------
+static ls_status begin_to_take(void *user) {
+  (void)user;
+  return ls_ok();
+}
+
+static ls_status take(void *user, int64_t count) {
+  device_hook *self = user;
+  for (int64_t i = 0; i < count; i += self->take_every)
+    LS_RETURN_IF_ERROR(
+        run_ops(self->threads.session, self->is.dequeue_ops, &self->taken));
+  return ls_ok();
+}
+
+// Once the program has ended before its time, it has all there was.
+static ls_status judge_taking(void *user, ls_status status) {
+  const device_hook *self = user;
+  if (ls_status_code(status) != LS_OUT_OF_RANGE ||
+      !__atomic_load_n(&self->closed_outfeeds, __ATOMIC_ACQUIRE))
+    return status;
+  ls_status_free(status);
+  return ls_ok();
+}
+
+// In the order of ls_device_thread_id; those that feed once behind the others.
+static const ls_device_work works[] = {
+    {"InfeedController", "infeed", false, sleep_first, feed, judge_feeding},
+    {"OutfeedController", "outfeed", false, begin_to_take, take, judge_taking}};
+static const ls_device_work prediction_works[] = {
+    {"InfeedController", "infeed", true, sleep_first, feed, judge_feeding},
+    {"OutfeedController", "outfeed", false, begin_to_take, take, judge_taking}};
+
+// ---- The graph -------------------------------------------------------------
+static ls_status begin(void *user) {
+  device_hook *self = user;
+  ls_graph *graph = ls_graph_current();
+  ls_variable *iterations = NULL;
+  const char *job = NULL;
+  LS_RETURN_IF_ERROR(ls_iterations_per_loop(graph, &iterations));
+  LS_RETURN_IF_ERROR(ls_estimator_job(self->is.context, &job));
+  LS_NAME_SCOPE("");
+  self->count = ls_variable_read(iterations);
+  if (self->initializes) {
+    ls_nest_release(self->finalizers);
+    self->finalizers = LS_LIST(ls_nest_op(ls_tpu_shutdown_op(job)));
+  }
+  LS_RETURN_IF_ERROR(ls_graph_error(graph) != NULL ? ls_graph_take_error(graph)
+                                                   : ls_ok());
+  return ls_nest_status(self->finalizers);
+}
+
+// ---- A session begins ------------------------------------------------------
+static bool asks_compiler(const device_hook *self) {
+  const char *text =
+      ls_runtime_environment(self->runtime, "TPU_SPLIT_COMPILE_AND_EXECUTE");
+  return text != NULL && strcmp(text, "1") == 0 &&
+         self->is.compile_status.graph != NULL;
+}
+
+static ls_status ask_compiler(device_hook *self, ls_run_context *context) {
+  ls_nest told = ls_none();
+  char *text = NULL;
+  LS_RETURN_IF_ERROR(ls_session_run(
+      context->session, ls_leaf(self->is.compile_status), NULL, 0, &told));
+  const ls_status status =
+      ls_device_system_compile_error(ls_nest_as_array(told), &text);
+  ls_nest_release(told);
+  LS_RETURN_IF_ERROR(status);
+  ls_release(ls_current_allocator(), self->compile_error);
+  self->compile_error = NULL;
+  if (text[0] == '\0') {
+    ls_release(ls_current_allocator(), text);
+    ls_runtime_log(self->runtime, LS_LOG_INFO, "estimator",
+                   "the program compiles");
+    return ls_ok();
+  }
+  self->compile_error = text;
+  ls_runtime_log(self->runtime, LS_LOG_ERROR, "estimator",
+                 "Compilation failed: %s", text);
+  ls_run_context_request_stop(context);
+  return ls_ok();
+}
+
+static ls_status after_create(void *user, ls_run_context *context) {
+  device_hook *self = user;
+  ls_device_threads_stop(&self->threads);
+  __atomic_store_n(&self->input_ended, false, __ATOMIC_RELAXED);
+  __atomic_store_n(&self->closed_outfeeds, false, __ATOMIC_RELAXED);
+  if (self->initializes)
+    LS_RETURN_IF_ERROR(ls_device_system_begin(self->is.context));
+  if (asks_compiler(self)) LS_RETURN_IF_ERROR(ask_compiler(self, context));
+  return ls_device_threads_start(&self->threads, context->session);
+}
+
+static void session_lost(void *user) {
+  ls_device_threads_stop(&((device_hook *)user)->threads);
+}
+
+// ---- A run -----------------------------------------------------------------
+static ls_status before_run(void *user, ls_run_context *context,
+                            ls_run_wish *wish) {
+  device_hook *self = user;
+  (void)wish;
+  LS_RETURN_IF_ERROR(ls_session_run(context->session, ls_leaf(self->count),
+                                    NULL, 0, &self->counted));
+  return ls_device_threads_tell(&self->threads, ls_result_count(self->counted));
+}
+
+static ls_status after_run(void *user, ls_run_context *context,
+                           ls_nest results) {
+  device_hook *self = user;
+  (void)results;
+  LS_RETURN_IF_ERROR(ls_device_threads_run_ended(&self->threads, ls_ok()));
+  if (!__atomic_load_n(&self->input_ended, __ATOMIC_ACQUIRE)) return ls_ok();
+  ls_run_context_request_stop(context);
+  if (ls_nest_num_leaves(self->is.dequeue_ops) == 0) return ls_ok();
+  __atomic_store_n(&self->closed_outfeeds, true, __ATOMIC_RELEASE);
+  return ls_device_system_close_outfeeds(self->is.context);
+}
+
+static ls_status run_failed(void *user, ls_status status) {
+  return ls_device_threads_run_ended(&((device_hook *)user)->threads, status);
+}
+
+void ls_device_hook_settle(ls_hook *hook) {
+  if (hook == NULL || hook->is.before_run != before_run) return;
+  device_hook *self = hook->is.user;
+  if (!self->is.predicts)
+    ls_device_threads_settle(&self->threads, LS_INFEED_THREAD);
+}
+
+// ---- The end ---------------------------------------------------------------
+static ls_status end(void *user, ls_run_context *context) {
+  device_hook *self = user;
+  ls_nest results = ls_none();
+  // A prediction that is left early would go on for ever.
+  if (self->is.predicts) ls_cancel_request(self->threads.cancel);
+  ls_device_threads_join(&self->threads, LS_INFEED_THREAD);
+  ls_rendezvous_record_done(self->is.rendezvous, "infeed");
+  ls_device_threads_join(&self->threads, LS_OUTFEED_THREAD);
+  ls_rendezvous_record_done(self->is.rendezvous, "outfeed");
+  ls_rendezvous_forget(self->is.rendezvous, context->session);
+  const ls_status status = ls_device_threads_unkept(&self->threads);
+  const ls_status ran = run_ops(context->session, self->finalizers, &results);
+  ls_nest_release(results);
+  return ls_status_join(status, ran);
+}
+
+static void destroy(void *user) {
+  device_hook *self = user;
+  ls_device_threads_deinit(&self->threads);
+  ls_nest_release(self->counted);
+  ls_nest_release(self->fed);
+  ls_nest_release(self->taken);
+  ls_nest_release(self->finalizers);
+  ls_release(ls_current_allocator(), self->compile_error);
+  ls_hook_free(self);
+}
+
+const char *ls_device_hook_compile_error(const ls_hook *hook) {
+  return hook != NULL && hook->is.before_run == before_run
+             ? ((const device_hook *)hook->is.user)->compile_error
+             : NULL;
+}
+
+// ---- Making ----------------------------------------------------------------
+static ls_status fill(device_hook *self,
+                      const ls_device_hook_options *options) {
+  ls_estimator_input input;
+  self->is = *options;
+  self->runtime = ls_runtime_current();
+  self->counted = self->fed = self->taken = self->finalizers = ls_none();
+  LS_RETURN_IF_ERROR(ls_device_threads_init(
+      &self->threads, options->predicts ? prediction_works : works, self,
+      options->rendezvous));
+  LS_RETURN_IF_ERROR(ls_estimator_input_of(options->context, &input));
+  const ls_tpu_config *tpu = ls_estimator_config(options->context)->tpu;
+  self->initializes =
+      !input.broadcast || !ls_estimator_is_model_parallel(options->context);
+  const ls_opt every = tpu->host_call_every_n_steps;
+  const bool trains = options->context.mode == LS_MODE_TRAIN;
+  self->take_every = trains && every.set && every.value > 1 ? every.value : 1;
+  self->sleep = tpu->initial_infeed_sleep_secs.value * 1000000000;
+  return ls_ok();
+}
+
+ls_status ls_device_hook(const ls_device_hook_options *options,
+                         ls_hook **out_hook) {
+  LS_REQUIRE(out_hook);
+  *out_hook = NULL;
+  LS_REQUIRE(options);
+  LS_REQUIRE(options->rendezvous);
+  device_hook *self = ls_hook_state(sizeof(*self));
+  if (self == NULL) return ls_out_of_memory();
+  const ls_status status = fill(self, options);
+  if (!ls_status_is_ok(status)) {
+    destroy(self);
+    return status;
+  }
+  return ls_hook_of_state(
+      &(ls_hook_options){.name = "infeed and outfeed",
+                         .user = self,
+                         .begin = begin,
+                         .after_create_session = after_create,
+                         .session_lost = session_lost,
+                         .before_run = before_run,
+                         .after_run = after_run,
+                         .run_failed = run_failed,
+                         .end = end,
+                         .destroy = destroy},
+      out_hook);
+}

@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The threads beside a program on cores: what they are told, what they do, and
+// how they end.
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "support/device_runs.h"
+#include "support/thread_count.h"
+#include "tpu/pod.h"
+
+static ls_hook *stop_hook(int64_t iterations, int64_t last) {
+  ls_hook *hook = NULL;
+  expect_ok(ls_tpu_stop_hook((ls_loop_length){.steps = iterations}, (ls_opt){0},
+                             LS_SOME(last), &hook));
+  return hook;
+}
+
+// A session that makes `last` steps, in runs of so many.
+static void open_runs(device_runs *d, int64_t iterations, int64_t last) {
+  ls_hook *stop = stop_hook(iterations, last);
+  device_runs_open(d, &stop, 1);
+}
+
+// ---- Counts ----------------------------------------------------------------
+static void steps_are_fed_and_taken_beside_the_program(void **state) {
+  (void)state;
+  LS_SPEC("E83 E84 E85 E87");
+  for (int loops = 0; loops < 2; ++loops) {
+    device_runs d;
+    device_runs_begin(
+        &d, &(device_runs_options){.hosts = 2, .cores = 2, .loops = loops});
+    open_runs(&d, 4, 10);
+    for (int run = 0; run < 3; ++run) {
+      expect_ok(device_runs_try(&d));
+      ls_device_hook_settle(d.hook);
+      assert_int_equal(d.source.count, run < 2 ? 4 * (run + 1) : 10);
+    }
+    assert_true(ls_monitored_session_should_stop(d.session));
+    assert_int_equal(device_runs_step(&d), 10);
+    assert_true(device_runs_total(&d) == 55);
+    (void)device_runs_log();
+    expect_ok(device_runs_close(&d, ls_ok()));
+    assert_int_equal(d.sink.count, 10);
+    assert_int_equal(d.sink.wrong, 0);
+    const char *log = device_runs_log();
+    const char *first = strstr(log, "InfeedController read its stop signal");
+    assert_non_null(first);
+    expect_contains(first, "OutfeedController read its stop signal");
+    expect_ok(ls_rendezvous_status(d.rendezvous, 0));
+    assert_false(d.input_ended);
+    device_runs_end(&d);
+  }
+}
+
+// Takes its time with each step: all are taken before a hook behind is ended.
+static int64_t taken_at_end;
+static ls_status look_at_end(void *user, ls_run_context *context) {
+  (void)context;
+  taken_at_end = ((const device_runs *)user)->sink.count;
+  return ls_ok();
+}
+
+static ls_status open_with_look(device_runs *d) {
+  ls_hook *look = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_hook_create(&(ls_hook_options){.user = d, .end = look_at_end}, &look));
+  ls_hook *hooks[] = {stop_hook(1, 20), d->hook, look};
+  const ls_status status = ls_monitored_session_create(
+      &(ls_monitored_options){
+          .graph = d->graph, .hooks = hooks, .num_hooks = 3},
+      &d->session);
+  ls_hook_release(hooks[0]);
+  ls_hook_release(look);
+  return status;
+}
+
+static void all_is_taken_before_later_hooks_end(void **state) {
+  (void)state;
+  LS_SPEC("E87");
+  device_runs d;
+  device_runs_begin(&d, &(device_runs_options){.hosts = 1});
+  d.sink.micros = 1000;
+  device_runs_make_hook(&d);
+  expect_ok(open_with_look(&d));
+  expect_ok(device_runs_all(&d));
+  expect_ok(device_runs_close(&d, ls_ok()));
+  assert_int_equal(taken_at_end, 20);
+  device_runs_end(&d);
+}
+
+static void steps_that_say_nothing_are_counted_too(void **state) {
+  (void)state;
+  LS_SPEC("E85");
+  device_runs d;
+  device_runs_begin(&d, &(device_runs_options){.hosts = 1, .silent = true});
+  open_runs(&d, 3, 9);
+  expect_ok(device_runs_all(&d));
+  assert_true(device_runs_total(&d) == 45);
+  expect_ok(device_runs_close(&d, ls_ok()));
+  device_runs_end(&d);
+}
+
+// At steps 0, 3, 6, ... of each run.
+static void hosts_are_called_each_so_many_steps(void **state) {
+  (void)state;
+  LS_SPEC("E85");
+  const ls_tpu_config tpu = {.host_call_every_n_steps = LS_SOME(3)};
+  device_runs d;
+  device_runs_begin(&d, &(device_runs_options){.hosts = 1, .tpu = &tpu});
+  open_runs(&d, 4, 10);
+  expect_ok(device_runs_all(&d));
+  expect_ok(device_runs_close(&d, ls_ok()));
+  assert_int_equal(d.sink.count, 2 + 2 + 1);
+  device_runs_end(&d);
+}
+
+static void feeding_may_begin_later(void **state) {
+  (void)state;
+  LS_SPEC("E84");
+  const ls_tpu_config tpu = {.initial_infeed_sleep_secs = LS_SOME(30)};
+  device_runs d;
+  device_runs_begin(&d, &(device_runs_options){.hosts = 1, .tpu = &tpu});
+  open_runs(&d, 2, 6);
+  expect_ok(device_runs_all(&d));
+  assert_true(device_runs_now() >= 30 && device_runs_now() < 60);
+  expect_ok(device_runs_close(&d, ls_ok()));
+  device_runs_end(&d);
+}
+
+// ---- The system ------------------------------------------------------------
+static void the_system_lives_as_long_as_the_loop(void **state) {
+  (void)state;
+  LS_SPEC("E79");
+  device_runs d;
+  device_runs_begin(&d, &(device_runs_options){.hosts = 2});
+  for (int time = 0; time < 2; ++time) {
+    open_runs(&d, 2, 4);
+    ls_pod *pod = device_runs_pod(&d);
+    assert_true(ls_pod_is_initialized(pod));
+    ls_pod_release(pod);
+    expect_contains(device_runs_log(), "initialized the TPU system in ");
+    expect_ok(device_runs_all(&d));
+    expect_ok(device_runs_close(&d, ls_ok()));
+    assert_null(device_runs_pod(&d));
+    device_runs_renew(&d);
+  }
+  device_runs_end(&d);
+}
+
+static void a_program_that_does_not_compile_is_not_run(void **state) {
+  (void)state;
+  LS_SPEC("E82");
+  for (int fails = 0; fails < 2; ++fails) {
+    device_runs d;
+    device_runs_begin(
+        &d, &(device_runs_options){.hosts = 1, .asks_compiler = true});
+    ls_pod *pod = device_runs_pod(&d);
+    if (fails)
+      expect_ok(ls_pod_inject(pod, &(ls_pod_fault){.kind = LS_POD_COMPILE_FAILS,
+                                                   .text = "no way"}));
+    ls_pod_release(pod);
+    open_runs(&d, 2, 4);
+    expect_contains(device_runs_log(),
+                    fails ? "Compilation failed: " : "the program compiles");
+    assert_int_equal(ls_monitored_session_should_stop(d.session), fails);
+    expect_ok(device_runs_all(&d));
+    assert_int_equal(device_runs_step(&d), fails ? 0 : 4);
+    const char *error = ls_device_hook_compile_error(d.hook);
+    assert_int_equal(error != NULL, fails);
+    if (fails) expect_contains(error, "no way");
+    expect_ok(device_runs_close(&d, ls_ok()));
+    assert_null(device_runs_pod(&d));
+    expect_ok(ls_rendezvous_status(d.rendezvous, 0));
+    device_runs_end(&d);
+  }
+}
+
+// ---- The end of the input --------------------------------------------------
+static void the_end_of_the_input_ends_the_loop(void **state) {
+  (void)state;
+  for (int way = 0; way < 8; ++way) {
+    const bool loops = way & 1, fails = way & 2;
+    const int64_t steps = way & 4 ? 8 : 6;  // In a run, or between two.
+    device_runs d;
+    device_runs_begin(&d, &(device_runs_options){.hosts = 2,
+                                                 .cores = 2,
+                                                 .loops = loops,
+                                                 .input_end_fails = fails});
+    d.source.at = steps;
+    d.source.code = LS_OUT_OF_RANGE;
+    open_runs(&d, 4, 100);
+    expect_ok(device_runs_all(&d));
+    ls_device_hook_settle(d.hook);
+    assert_true(d.input_ended);
+    assert_int_equal(device_runs_step(&d), steps);
+    assert_true(device_runs_total(&d) == (double)(steps * (steps + 1) / 2));
+    expect_contains(device_runs_log(), "the input has ended");
+    expect_ok(device_runs_close(&d, ls_ok()));
+    assert_int_equal(d.sink.count, steps);
+    assert_int_equal(d.sink.wrong, 0);
+    expect_status(ls_rendezvous_status(d.rendezvous, 0),
+                  fails ? LS_OUT_OF_RANGE : LS_OK,
+                  fails ? "the source has failed" : "");
+    device_runs_end(&d);
+  }
+}
+
+// ---- Failures --------------------------------------------------------------
+// A thread that was joined may be seen for a moment.
+static void expect_threads(int count) {
+  for (int i = 0; i < 1000 && thread_count() != count; ++i)
+    usleep(1000);
+  assert_int_equal(thread_count(), count);
+}
+
+// What a call says whose loop has ended by `status`.
+static ls_status end_of(device_runs *d, ls_status status) {
+  ls_status_free(device_runs_close(d, status));
+  return ls_rendezvous_status(d->rendezvous, 0);
+}
+
+static void a_failing_input_ends_the_run(void **state) {
+  (void)state;
+  LS_SPEC("E86");
+  for (int loops = 0; loops < 2; ++loops) {
+    const int before = thread_count();
+    device_runs d;
+    device_runs_begin(
+        &d, &(device_runs_options){.hosts = 2, .cores = 2, .loops = loops});
+    d.source.at = 5;
+    d.source.code = LS_DATA_LOSS;
+    open_runs(&d, 4, 100);
+    const ls_status status = device_runs_all(&d);
+    assert_int_equal(ls_status_code(status), LS_CANCELLED);
+    assert_true(device_runs_now() >= 5 && device_runs_now() < 6);
+    expect_status(end_of(&d, status), LS_DATA_LOSS, "the source has failed");
+    assert_int_equal(d.sink.wrong, 0);
+    device_runs_end(&d);
+    expect_threads(before);
+  }
+}
+
+static void a_failing_host_function_ends_the_loop(void **state) {
+  (void)state;
+  LS_SPEC("E86");
+  for (int last = 0; last < 2; ++last) {
+    device_runs d;
+    device_runs_begin(&d, &(device_runs_options){.hosts = 2, .cores = 2});
+    d.sink.at = 5;
+    d.sink.code = LS_DATA_LOSS;
+    open_runs(&d, 4, last ? 8 : 1000000);
+    const ls_status status = device_runs_all(&d);
+    if (last)
+      expect_ok(ls_status_clone(status));  // May be told once it has ended.
+    else
+      assert_false(ls_status_is_ok(status));
+    expect_status(end_of(&d, status), LS_DATA_LOSS, "the sink has failed");
+    device_runs_end(&d);
+  }
+}
+
+// What may be well again ends the session; another one goes on.
+static void what_can_be_recovered_from_is(void **state) {
+  (void)state;
+  LS_SPEC("E88");
+  for (int way = 0; way < 4; ++way) {
+    const int before = thread_count();
+    device_runs d;
+    device_runs_begin(
+        &d, &(device_runs_options){.hosts = 2, .cores = 2, .loops = way & 1});
+    device_end *of = way & 2 ? &d.sink : &d.source;
+    of->at = 5;
+    of->code = LS_UNAVAILABLE;
+    of->once = true;
+    const int64_t last = way & 2 ? 400 : 12;
+    open_runs(&d, 4, last);
+    expect_ok(device_runs_all(&d));
+    assert_int_equal(device_runs_step(&d), last);
+    expect_contains(device_runs_log(), "made again in a new session");
+    expect_ok(end_of(&d, ls_ok()));
+    device_runs_end(&d);
+    expect_threads(before);
+  }
+}
+
+static void a_lost_core_comes_back_with_the_session(void **state) {
+  (void)state;
+  LS_SPEC("E88");
+  for (int way = 0; way < 2; ++way) {
+    const int before = thread_count();
+    device_runs d;
+    device_runs_begin(&d, &(device_runs_options){.hosts = 2, .cores = 2});
+    open_runs(&d, 4, 12);
+    ls_pod *pod = device_runs_pod(&d);
+    expect_ok(ls_pod_inject(
+        pod, &(ls_pod_fault){.kind = way == 0 ? LS_POD_CORE_LOST
+                                              : LS_POD_HOST_PREEMPTED,
+                             .host = 1,
+                             .at_step = 6}));
+    ls_pod_release(pod);
+    expect_ok(device_runs_all(&d));
+    assert_int_equal(device_runs_step(&d), 12);
+    expect_contains(device_runs_log(), "made again in a new session");
+    expect_ok(end_of(&d, ls_ok()));
+    device_runs_end(&d);
+    expect_threads(before);
+  }
+}
+
+static void *close_later(void *session) {
+  usleep(20000);
+  ls_session_request_close(session);
+  return NULL;
+}
+
+// An input, or a function on the host, that waits and waits.
+static void what_waits_for_ever_is_ended(void **state) {
+  (void)state;
+  LS_SPEC("E88");
+  for (int loops = 0; loops < 2; ++loops) {
+    const int before = thread_count();
+    pthread_t thread;
+    device_runs d;
+    device_runs_begin(
+        &d, &(device_runs_options){
+                .hosts = 2, .cores = 2, .loops = loops, .real_clock = true});
+    d.source.at = 5;
+    open_runs(&d, 4, 100);
+    assert_int_equal(pthread_create(&thread, NULL, close_later,
+                                    ls_monitored_session_now(d.session)),
+                     0);
+    const ls_status status = device_runs_all(&d);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    expect_status(ls_status_clone(status), LS_CANCELLED, "session was closed");
+    ls_status_free(device_runs_close(&d, status));
+    device_runs_end(&d);
+    expect_threads(before);
+  }
+}
+
+// ---- Prediction ------------------------------------------------------------
+static void a_prediction_is_fed_by_one_run(void **state) {
+  (void)state;
+  LS_SPEC("E89");
+  const int before = thread_count();
+  device_runs d;
+  device_runs_begin(
+      &d, &(device_runs_options){
+              .hosts = 2, .cores = 2, .loops = true, .predicts = true});
+  ls_hook *one = NULL;
+  expect_ok(ls_eval_iterations_hook(1, &one));
+  device_runs_open(&d, &one, 1);
+  for (int k = 0; k < 100; ++k) {
+    expect_ok(device_runs_try(&d));
+    assert_true(ls_array_f64(ls_nest_as_array(d.results), 0) == k + 1);
+    ls_device_hook_settle(d.hook);  // Nothing to wait for.
+  }
+  // Left early: the program would go on and on.
+  expect_ok(end_of(&d, ls_ok()));
+  device_runs_end(&d);
+  expect_threads(before);
+}
+
+// ---- Making ----------------------------------------------------------------
+static ls_status make_hook(void *user) {
+  ls_hook *hook = NULL;
+  device_runs *d = user;
+  ls_rendezvous *rendezvous = NULL;
+  ls_run_config *config = NULL;
+  ls_estimator_context context = {0};
+  (void)d;
+  ls_status status = ls_rendezvous_create(3, &rendezvous);
+  if (ls_status_is_ok(status)) status = ls_tpu_run_config_create(NULL, &config);
+  if (ls_status_is_ok(status))
+    status = ls_estimator_context_init(&(ls_estimator_facts){.config = config},
+                                       &context);
+  if (ls_status_is_ok(status))
+    status = ls_device_hook(
+        &(ls_device_hook_options){
+            .context = ls_estimator_with_mode(context, LS_MODE_TRAIN, false),
+            .enqueue_ops = ls_none(),
+            .dequeue_ops = ls_none(),
+            .close_ops = ls_none(),
+            .rendezvous = rendezvous},
+        &hook);
+  ls_hook_release(hook);
+  ls_estimator_context_deinit(&context);
+  ls_run_config_release(config);
+  ls_rendezvous_destroy(rendezvous);
+  return status;
+}
+
+static void memory_that_fails_is_survived(void **state) {
+  (void)state;
+  expect_memory_failures_survived(make_hook, NULL);
+}
+
+static void other_hooks_have_nothing_to_settle(void **state) {
+  (void)state;
+  ls_hook *hook = stop_hook(1, 2);
+  ls_device_hook_settle(hook);
+  ls_device_hook_settle(NULL);
+  assert_null(ls_device_hook_compile_error(hook));
+  assert_null(ls_device_hook_compile_error(NULL));
+  ls_hook_release(hook);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(steps_are_fed_and_taken_beside_the_program),
+      cmocka_unit_test(all_is_taken_before_later_hooks_end),
+      cmocka_unit_test(steps_that_say_nothing_are_counted_too),
+      cmocka_unit_test(hosts_are_called_each_so_many_steps),
+      cmocka_unit_test(feeding_may_begin_later),
+      cmocka_unit_test(the_system_lives_as_long_as_the_loop),
+      cmocka_unit_test(a_program_that_does_not_compile_is_not_run),
+      cmocka_unit_test(the_end_of_the_input_ends_the_loop),
+      cmocka_unit_test(a_failing_input_ends_the_run),
+      cmocka_unit_test(a_failing_host_function_ends_the_loop),
+      cmocka_unit_test(what_can_be_recovered_from_is),
+      cmocka_unit_test(a_lost_core_comes_back_with_the_session),
+      cmocka_unit_test(what_waits_for_ever_is_ended),
+      cmocka_unit_test(a_prediction_is_fed_by_one_run),
+      cmocka_unit_test(memory_that_fails_is_survived),
+      cmocka_unit_test(other_hooks_have_nothing_to_settle),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
