@@ -418,11 +418,12 @@ ls_status ls_iterator_restore(ls_iterator *iterator, const ls_record *record) {
   ls_ahead_pause(iterator->ahead);
   const int64_t before = iterator->epoch;
   iterator->epoch = epoch;
-  if (iterator->stage == NULL) {
+  ls_status status = ls_ok();
+  if (iterator->stage == NULL)
     ls_ahead_seek(iterator->ahead, position, end);
-    return ls_ok();
-  }
-  const ls_status status = restore_stream(iterator, record, position);
+  else
+    status = restore_stream(iterator, record, position);
+  iterator->restores += ls_status_is_ok(status);
   if (ls_status_is_ok(status)) return status;
   // Stages are where nobody knows.
   return ls_status_join(status, ls_iterator_seek_epoch(iterator, before));

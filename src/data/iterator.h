@@ -23,6 +23,7 @@ struct ls_iterator {
   int64_t prefetch;
   bool may_grow;  // It is nobody's wish.
   int64_t epoch;
+  int64_t restores;               // How often it was restored.
   ls_stage *stage;                // Of a stream; else NULL.
   ls_anchor anchors[LS_ANCHORS];  // The maker's; read while it pauses.
   int64_t anchor_every;

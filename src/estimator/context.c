@@ -98,11 +98,18 @@ ls_opt ls_estimator_batch_size(ls_estimator_context context) {
                                         : facts->predict_batch_size;
 }
 
-static ls_status share(ls_opt batch, int64_t parts, ls_opt *out_size) {
-  if (batch.set && parts < 1)
+// Rounded up where parts that are not full are padded.
+static ls_status share(ls_estimator_context context, int64_t parts,
+                       ls_opt *out_size) {
+  const ls_opt batch = ls_estimator_batch_size(context);
+  *out_size = batch;
+  if (!batch.set) return ls_ok();
+  if (parts < 1)
     return ls_invalid_argument("a batch of %lld for %lld parts",
                                (long long)batch.value, (long long)parts);
-  *out_size = batch.set ? (ls_opt){true, batch.value / parts} : batch;
+  const bool more =
+      context.systems->facts.any_batch && batch.value % parts != 0;
+  out_size->value = batch.value / parts + more;
   return ls_ok();
 }
 
@@ -112,9 +119,8 @@ ls_status ls_estimator_input_batch_size(ls_estimator_context context,
   ls_estimator_input input;
   *out_size = (ls_opt){0};
   LS_RETURN_IF_ERROR(ls_estimator_runs_on_cpu(context, &is_cpu));
-  const ls_opt batch = ls_estimator_batch_size(context);
   if (is_cpu) {
-    *out_size = batch;
+    *out_size = ls_estimator_batch_size(context);
     return ls_ok();
   }
   LS_RETURN_IF_ERROR(ls_estimator_input_of(context, &input));
@@ -127,7 +133,7 @@ ls_status ls_estimator_input_batch_size(ls_estimator_context context,
   } else {
     LS_RETURN_IF_ERROR(ls_estimator_num_hosts(context, &parts));
   }
-  return share(batch, parts, out_size);
+  return share(context, parts, out_size);
 }
 
 ls_status ls_estimator_model_batch_size(ls_estimator_context context,
@@ -140,7 +146,7 @@ ls_status ls_estimator_model_batch_size(ls_estimator_context context,
   if (!is_cpu) LS_RETURN_IF_ERROR(ls_estimator_input_of(context, &input));
   if (!is_cpu && (!input.broadcast || input.sliced))
     LS_RETURN_IF_ERROR(ls_estimator_num_replicas(context, &parts));
-  return share(ls_estimator_batch_size(context), parts, out_size);
+  return share(context, parts, out_size);
 }
 
 // ---- Where -----------------------------------------------------------------

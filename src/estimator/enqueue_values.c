@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ways to feed: a call for each core, one element for a host's replicas,
+// one for each of them, one for all.
+#include <stdio.h>
+
+#include "base/values/nest_internal.h"
+#include "estimator/enqueue.h"
+#include "estimator/stopping_signals.h"
+#include "estimator/systems.h"
+
+// A list of so many lists, taken over.
+static ls_status list_of(ls_nest *lists, int64_t count, ls_nest *out_all) {
+  return ls_take_nest(ls_nest_sequence(LS_KIND_LIST, lists, (size_t)count),
+                      out_all);
+}
+
+static void drop_lists(ls_allocator *allocator, ls_nest *lists, int64_t count) {
+  for (int64_t i = 0; lists != NULL && i < count; ++i)
+    ls_nest_release(lists[i]);
+  ls_release(allocator, lists);
+}
+
+// ---- A call for each core --------------------------------------------------
+static ls_status core_values(ls_enqueue *self, int64_t core,
+                             ls_nest *out_list) {
+  const int64_t invocation = self->is.host * self->num_replicas + core;
+  char name[40];
+  ls_nest made = ls_none();
+  ls_feed_source source = {0};
+  ls_fed fed = {0};
+  snprintf(name, sizeof(name), "ordinal_%lld", (long long)core);
+  LS_NAME_SCOPE(name);
+  LS_RETURN_IF_ERROR(ls_enqueue_call_input(self, invocation, &made));
+  ls_status status =
+      ls_nest_as_dataset(made) == NULL
+          ? ls_feed_source_of(&source, made)
+          : ls_invalid_argument(
+                "input_fn gives a Dataset, and is called for each core: "
+                "TPUConfig.per_host_input_for_training must be PER_HOST_V1 or "
+                "PER_HOST_V2 for it");
+  if (ls_status_is_ok(status))
+    status = ls_enqueue_next(self, &source,
+                             (ls_batch_padding){1, self->model_rows}, &fed);
+  if (ls_status_is_ok(status))
+    status = ls_recorder_flatten(self->is.recorder, &fed, out_list);
+  ls_fed_drop(&fed);
+  ls_feed_source_deinit(&source);
+  ls_nest_release(made);
+  return status;
+}
+
+ls_status ls_enqueue_of_cores(ls_enqueue *self, ls_nest *out_ops) {
+  const int64_t count = self->num_replicas;
+  ls_nest *lists = ls_new_array(self->allocator, ls_nest, (size_t)count + 1);
+  if (lists == NULL) return ls_out_of_memory();
+  ls_nest all = ls_none();
+  ls_status status = ls_ok();
+  for (int64_t i = 0; i < count && ls_status_is_ok(status); ++i)
+    status = core_values(self, i, &lists[i]);
+  if (!ls_status_is_ok(status)) {
+    drop_lists(self->allocator, lists, count);
+    return status;
+  }
+  status = list_of(lists, count, &all);
+  if (ls_status_is_ok(status))
+    status = ls_enqueue_put(self, all, false, out_ops);
+  ls_nest_release(all);
+  ls_release(self->allocator, lists);
+  return status;
+}
+
+// ---- One element for the replicas of a host --------------------------------
+static ls_status put_split(ls_enqueue *self, ls_nest *out_ops,
+                           ls_nest *out_signals) {
+  ls_fed fed;
+  ls_nest list = ls_none();
+  LS_RETURN_IF_ERROR(ls_enqueue_next(
+      self, &self->source,
+      (ls_batch_padding){self->num_replicas, self->model_rows}, &fed));
+  ls_status status = ls_recorder_flatten(self->is.recorder, &fed, &list);
+  if (ls_status_is_ok(status))
+    status = ls_enqueue_put(self, list, true, out_ops);
+  if (ls_status_is_ok(status)) *out_signals = ls_nest_retain(fed.signals);
+  ls_nest_release(list);
+  ls_fed_drop(&fed);
+  return status;
+}
+
+ls_status ls_enqueue_of_host(ls_enqueue *self, ls_nest *out_ops,
+                             ls_nest *out_signals) {
+  return put_split(self, out_ops, out_signals);
+}
+
+// ---- One element for each replica ------------------------------------------
+// The op that gave the first of the tensors.
+static ls_op giver(ls_nest list) {
+  const ls_nest first = ls_nest_item(list, 0);
+  return first.kind == LS_KIND_TENSOR ? ls_tensor_op(first.as.tensor)
+                                      : (ls_op){0};
+}
+
+// All replicas stop when the first one does.
+static ls_status share_stopping(ls_fed *fed, ls_nest first) {
+  static const char *const keys[] = {LS_SIGNAL_STOPPING, LS_SIGNAL_PADDING};
+  if (fed->signals.kind == LS_KIND_NONE || first.kind == LS_KIND_NONE)
+    return ls_ok();
+  const ls_nest mask = ls_nest_find(fed->signals, LS_SIGNAL_PADDING);
+  const ls_nest items[] = {
+      ls_nest_retain(ls_nest_find(first, LS_SIGNAL_STOPPING)),
+      ls_nest_retain(mask)};
+  const ls_nest made =
+      ls_nest_dict("", keys, items, mask.kind == LS_KIND_NONE ? 1 : 2);
+  ls_nest_release(fed->signals);
+  fed->signals = made;
+  return ls_nest_status(made);
+}
+
+static ls_status replica_values(ls_enqueue *self, ls_nest *signals,
+                                ls_nest *out_list) {
+  ls_fed fed;
+  LS_RETURN_IF_ERROR(ls_enqueue_next(
+      self, &self->source, (ls_batch_padding){1, self->model_rows}, &fed));
+  ls_status status = share_stopping(&fed, *signals);
+  if (ls_status_is_ok(status))
+    status = ls_recorder_flatten(self->is.recorder, &fed, out_list);
+  if (ls_status_is_ok(status) && signals->kind == LS_KIND_NONE)
+    *signals = ls_nest_retain(fed.signals);
+  ls_fed_drop(&fed);
+  return status;
+}
+
+// Each waits for the one before, so that the first replica gets the first.
+static ls_status all_values(ls_enqueue *self, ls_nest *lists, ls_op *givers,
+                            ls_nest *signals) {
+  const bool in_order =
+      ls_estimator_config(self->is.calls->context)->tpu->parallel_get_next !=
+      LS_FLAG_ON;
+  for (int64_t i = 0; i < self->num_replicas; ++i) {
+    LS_CONTROL_SCOPE(givers, in_order && i > 0 ? (size_t)i : 0);
+    LS_RETURN_IF_ERROR(replica_values(self, signals, &lists[i]));
+    givers[i] = giver(lists[i]);
+  }
+  return ls_ok();
+}
+
+// Nobody is fed before all have something.
+static ls_status put_all(ls_enqueue *self, ls_nest all, const ls_op *givers,
+                         ls_nest *out_ops) {
+  LS_CONTROL_SCOPE(givers, (size_t)self->num_replicas);
+  return ls_enqueue_put(self, all, false, out_ops);
+}
+
+ls_status ls_enqueue_of_replicas(ls_enqueue *self, ls_nest *out_ops,
+                                 ls_nest *out_signals) {
+  const int64_t count = self->num_replicas;
+  ls_nest *lists = ls_new_array(self->allocator, ls_nest, (size_t)count + 1);
+  ls_op *givers = ls_new_array(self->allocator, ls_op, (size_t)count + 1);
+  ls_nest all = ls_none(), signals = ls_none();
+  ls_status status = lists == NULL || givers == NULL
+                         ? ls_out_of_memory()
+                         : all_values(self, lists, givers, &signals);
+  if (ls_status_is_ok(status)) {
+    status = list_of(lists, count, &all);
+    ls_release(self->allocator, lists);
+    if (ls_status_is_ok(status)) status = put_all(self, all, givers, out_ops);
+  } else {
+    drop_lists(self->allocator, lists, count);
+  }
+  if (ls_status_is_ok(status))
+    *out_signals = signals;
+  else
+    ls_nest_release(signals);
+  ls_release(self->allocator, givers);
+  ls_nest_release(all);
+  return status;
+}
+
+// ---- One element for all replicas ------------------------------------------
+static ls_status put_same(ls_enqueue *self, ls_nest *out_ops,
+                          ls_nest *out_signals) {
+  const int64_t count = self->num_replicas;
+  ls_fed fed;
+  ls_nest list = ls_none(), all = ls_none();
+  LS_RETURN_IF_ERROR(ls_enqueue_next(
+      self, &self->source, (ls_batch_padding){1, self->model_rows}, &fed));
+  ls_nest *lists = ls_new_array(self->allocator, ls_nest, (size_t)count + 1);
+  ls_status status = lists == NULL
+                         ? ls_out_of_memory()
+                         : ls_recorder_flatten(self->is.recorder, &fed, &list);
+  for (int64_t i = 0; i < count && ls_status_is_ok(status); ++i)
+    lists[i] = ls_nest_retain(list);
+  if (ls_status_is_ok(status)) status = list_of(lists, count, &all);
+  if (ls_status_is_ok(status))
+    status = ls_enqueue_put(self, all, false, out_ops);
+  if (ls_status_is_ok(status)) *out_signals = ls_nest_retain(fed.signals);
+  ls_release(self->allocator, lists);
+  ls_nest_release(all);
+  ls_nest_release(list);
+  ls_fed_drop(&fed);
+  return status;
+}
+
+ls_status ls_enqueue_to_all(ls_enqueue *self, ls_nest *out_ops,
+                            ls_nest *out_signals) {
+  return self->kind.sliced ? put_split(self, out_ops, out_signals)
+                           : put_same(self, out_ops, out_signals);
+}
