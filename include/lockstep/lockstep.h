@@ -71,6 +71,7 @@
 #include "lockstep/serving.h"
 #include "lockstep/session.h"
 #include "lockstep/shard.h"
+#include "lockstep/shutdown_hooks.h"
 #include "lockstep/slices.h"
 #include "lockstep/sparse.h"
 #include "lockstep/steps.h"

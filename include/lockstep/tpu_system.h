@@ -75,7 +75,7 @@ typedef struct ls_tpu_resolver_options {
                                     // if it has an address.
   const char *coordinator_address;  // Default: a free port of this machine, if
                                     // there is a coordinator.
-  // Looks a name up. NOT_FOUND says that there is none.
+  // Looks a name up, on any thread. NOT_FOUND says that there is none.
   ls_status (*lookup)(void *user, const char *name, const char *zone,
                       const char *project, ls_tpu_node *out_node);
   // Asks the system behind a master. DEADLINE_EXCEEDED is tried again.
@@ -332,6 +332,10 @@ LS_API LS_MUST_USE ls_status ls_pod_ask_health(ls_pod *pod, int32_t host,
 // anew.
 //   LS_INVALID_ARGUMENT  no such host.
 LS_API LS_MUST_USE ls_status ls_pod_shut_down_host(ls_pod *pod, int32_t host);
+// From now on a host of which nobody has heard for so long how it is goes by
+// itself, as if it were preempted; 0: none does any more.
+//   LS_INVALID_ARGUMENT  a time below 0.
+LS_API LS_MUST_USE ls_status ls_pod_watch(ls_pod *pod, int64_t timeout_nanos);
 
 #ifdef __cplusplus
 }

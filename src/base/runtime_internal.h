@@ -25,6 +25,7 @@ typedef enum ls_slot {
   LS_SLOT_DATA,
   LS_SLOT_DISTRIBUTE,
   LS_SLOT_TPU,
+  LS_SLOT_ESTIMATOR,
   LS_SLOT_COUNT,
 } ls_slot;
 

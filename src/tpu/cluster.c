@@ -68,7 +68,7 @@ ls_status ls_tpu_split_addresses(ls_arena *arena, const char *name,
 }
 
 // ---- Looking up ------------------------------------------------------------
-static ls_status look_up(const ls_tpu_resolver *resolver, ls_tpu_node *out) {
+static ls_status ask_lookup(const ls_tpu_resolver *resolver, ls_tpu_node *out) {
   const ls_tpu_resolver_options *options = &resolver->options;
   const char *name = resolver->name;
   if (options->lookup == NULL)
@@ -84,13 +84,34 @@ static ls_status look_up(const ls_tpu_resolver *resolver, ls_tpu_node *out) {
     ls_status_free(status);
     return unknown;
   }
-  LS_RETURN_IF_ERROR(ls_status_annotate(status, "looking up TPU '%s'", name));
+  return ls_status_annotate(status, "looking up TPU '%s'", name);
+}
+
+static ls_status look_up(const ls_tpu_resolver *resolver, ls_tpu_node *out) {
+  const char *name = resolver->name;
+  LS_RETURN_IF_ERROR(ask_lookup(resolver, out));
   const char *state = out->state != NULL ? out->state : "";
   if (strcmp(state, "READY") != 0)
     return ls_failed_precondition("TPU '%s' is in state %s, not READY", name,
                                   state[0] != '\0' ? state : "(none)");
   if (out->num_endpoints == 0 && out->single.address == NULL)
     return ls_invalid_argument("TPU '%s' is READY and has no address", name);
+  return ls_ok();
+}
+
+ls_status ls_tpu_resolver_is_lost(const ls_tpu_resolver *resolver,
+                                  bool *out_lost, const char **out_state) {
+  ls_tpu_node node = {0};
+  *out_lost = false;
+  *out_state = "";
+  if (resolver->kind != LS_TPU_NAMED) return ls_ok();
+  LS_RETURN_IF_ERROR(ask_lookup(resolver, &node));
+  static const char *const lost[] = {"TERMINATED", "PREEMPTED"};
+  for (size_t i = 0; node.state != NULL && i < LS_COUNT_OF(lost); ++i)
+    if (strcmp(node.state, lost[i]) == 0) {
+      *out_lost = true;
+      *out_state = lost[i];
+    }
   return ls_ok();
 }
 

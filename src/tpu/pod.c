@@ -83,6 +83,7 @@ static void destroy_pod(ls_object *object) {
     pod->queues->destroy(&pod->cores[i]);
   if (pod->faults != NULL) ls_pod_heal(pod);
   ls_release(pod->allocator, pod->faults);
+  ls_release(pod->allocator, pod->asked);
   ls_mutex_deinit(&pod->lock);
   ls_topology_release(pod->topology);
   ls_release(pod->allocator, pod->cores);
@@ -267,6 +268,7 @@ void ls_pod_initialize(ls_pod *pod) {
     __atomic_store_n(&pod->generation, ++state->generations, __ATOMIC_RELEASE);
   ls_runtime_unlock(pod->runtime);
   ls_pod_restart_faults(pod);
+  ls_pod_restart_watch(pod);
   reset_queues(pod);
 }
 

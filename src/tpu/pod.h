@@ -62,6 +62,8 @@ struct ls_pod {
   const ls_core_queues *queues;        // NULL: no core has a queue.
   struct ls_planned_fault *faults;     // See pod_fault.h.
   size_t num_faults, faults_capacity;  // The number also atomic.
+  int64_t watched;                     // See pod_watch.c. Atomic.
+  int64_t *asked;  // When a host was, last; NULL: never watched.
 };
 
 // ---- The table -------------------------------------------------------------

@@ -193,6 +193,8 @@ ls_status ls_pod_pass_slowly(ls_core *core, ls_pod_door door,
                              ls_pod_passing *out_passing) {
   ls_pod *pod = core->pod;
   effect all = {.passing = {.tells = true}};
+  *out_passing = all.passing;
+  LS_RETURN_IF_ERROR(ls_pod_check_watch(pod, core->host));
   ls_mutex_lock(&pod->lock);
   for (size_t i = 0; i < pod->num_faults; ++i)
     if (happens(&pod->faults[i], core, door))
@@ -258,6 +260,7 @@ ls_status ls_pod_ask_health(ls_pod *pod, int32_t host, int64_t timeout_nanos,
                      "how it is",
                      host, pod->name, (double)timeout_nanos * 1e-9);
   }
+  ls_pod_note_asked(pod, host);
   if (passing.lame) *out_health = LS_POD_LAME;
   return ls_ok();
 }

@@ -35,7 +35,8 @@ LS_MUST_USE ls_status ls_pod_pass_slowly(ls_core *core, ls_pod_door door,
 static inline ls_status ls_pod_pass(ls_core *core, ls_pod_door door,
                                     ls_pod_passing *out_passing) {
   *out_passing = (ls_pod_passing){.tells = true};
-  return __atomic_load_n(&core->pod->num_faults, __ATOMIC_ACQUIRE) == 0
+  return __atomic_load_n(&core->pod->num_faults, __ATOMIC_ACQUIRE) == 0 &&
+                 __atomic_load_n(&core->pod->watched, __ATOMIC_RELAXED) == 0
              ? ls_ok()
              : ls_pod_pass_slowly(core, door, out_passing);
 }
@@ -47,6 +48,11 @@ LS_MUST_USE ls_status ls_pod_pass_all(ls_runtime *runtime,
 
 // The system begins anew: what was gone is there, steps count from 0.
 void ls_pod_restart_faults(ls_pod *pod);
+
+// Of a pod that is watched: has the host go, unless it was asked in time.
+LS_MUST_USE ls_status ls_pod_check_watch(ls_pod *pod, int32_t host);
+void ls_pod_note_asked(ls_pod *pod, int32_t host);
+void ls_pod_restart_watch(ls_pod *pod);  // All were asked now.
 
 // Reads what stands behind "fault=": "preempt@host1:step40". `name` is the
 // whole one, for messages; NULL: the part is fine, else what is wrong with it.

@@ -49,6 +49,12 @@ LS_MUST_USE ls_status ls_tpu_split_addresses(ls_arena *arena, const char *name,
                                              const char *const **out_addresses,
                                              size_t *out_count);
 
+// Whether the lookup of a name says that its system is gone for good, and its
+// state then, static text. Others are there.
+LS_MUST_USE ls_status ls_tpu_resolver_is_lost(const ls_tpu_resolver *resolver,
+                                              bool *out_lost,
+                                              const char **out_state);
+
 // What a system answered, in an arena of the caller's.
 typedef struct ls_tpu_devices {
   ls_device_name *names;  // Canonical, sorted.

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/monitored_runs.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-static int64_t now;
+static int64_t now;  // Atomic.
 static char lines[20000];
+static pthread_mutex_t lines_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static int64_t read_clock(void *user) {
   (void)user;
-  return now;
+  return __atomic_load_n(&now, __ATOMIC_RELAXED);
 }
 
 static void (*on_sleep)(void *user);
@@ -17,7 +19,7 @@ static void *on_sleep_user;
 
 static void pass(void *user, int64_t nanos) {
   (void)user;
-  now += nanos;
+  __atomic_fetch_add(&now, nanos, __ATOMIC_RELAXED);
   if (on_sleep != NULL) on_sleep(on_sleep_user);
 }
 
@@ -26,20 +28,26 @@ void monitored_runs_on_sleep(void (*call)(void *user), void *user) {
   on_sleep_user = user;
 }
 
-double monitored_runs_now(void) { return (double)now * 1e-9; }
+double monitored_runs_now(void) { return (double)read_clock(NULL) * 1e-9; }
 
 static void keep_line(void *user, const ls_log_line *line) {
   (void)user;
+  pthread_mutex_lock(&lines_lock);
   const size_t used = strlen(lines);
   snprintf(lines + used, sizeof(lines) - used, "%s\n", line->text);
+  pthread_mutex_unlock(&lines_lock);
 }
 
-void monitored_runs_pass(double seconds) { now += (int64_t)(seconds * 1e9); }
+void monitored_runs_pass(double seconds) {
+  __atomic_fetch_add(&now, (int64_t)(seconds * 1e9), __ATOMIC_RELAXED);
+}
 
 const char *monitored_runs_log(void) {
   static char seen[sizeof(lines)];
+  pthread_mutex_lock(&lines_lock);
   memcpy(seen, lines, sizeof(seen));
   lines[0] = '\0';
+  pthread_mutex_unlock(&lines_lock);
   return seen;
 }
 

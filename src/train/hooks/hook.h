@@ -25,6 +25,7 @@ typedef struct ls_called_step {
 } ls_called_step;
 
 struct ls_run_context {
+  struct ls_monitored_session *of;  // NULL: functions are called.
   ls_runtime *runtime;
   ls_graph *graph;  // NULL: functions are called.
   ls_session *session;
@@ -60,6 +61,14 @@ LS_MUST_USE ls_status ls_run_context_step(const ls_run_context *context,
                                           ls_tensor step, int64_t *out_step);
 // The global step of the current graph, read.
 LS_MUST_USE ls_status ls_global_step_read(ls_tensor *out_step);
+// The hooks of the context's session that save checkpoints: their number, and
+// the first of them, lent; NULL without one.
+size_t ls_run_context_savers(const ls_run_context *context,
+                             ls_hook **out_saver);
+// Has such a hook save now; all is on the disk then.
+LS_MUST_USE ls_status ls_saver_hook_save(ls_hook *saver,
+                                         ls_run_context *context,
+                                         int64_t *out_step);
 // The integer in a result.
 int64_t ls_result_count(ls_nest result);
 

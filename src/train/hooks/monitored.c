@@ -14,6 +14,7 @@ static ls_status copy_options(ls_monitored_session *self) {
   LS_RETURN_IF_ERROR(
       ls_hook_list_init(&self->hooks, self->is.hooks, self->is.num_hooks));
   self->hooks.context.graph = self->is.graph;
+  self->hooks.context.of = self;
   self->wanted = ls_new_array(allocator, ls_nest, count);
   self->asked = ls_new_array(allocator, ls_nest, count);
   if (self->wanted == NULL || self->asked == NULL) return ls_out_of_memory();

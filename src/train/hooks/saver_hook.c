@@ -4,7 +4,7 @@
 
 #include "base/require.h"
 #include "base/text.h"
-#include "train/hooks/saved.h"
+#include "train/hooks/monitored.h"
 
 typedef struct saver {
   ls_saver_hook_options is;
@@ -232,6 +232,29 @@ ls_status ls_saver_hook(const ls_saver_hook_options *options,
                          .end = saver_end,
                          .destroy = saver_destroy},
       false, out_hook);
+}
+
+// ---- Savers of a session ---------------------------------------------------
+size_t ls_run_context_savers(const ls_run_context *context,
+                             ls_hook **out_saver) {
+  const ls_hook_list *list = &context->of->hooks;
+  size_t count = 0;
+  *out_saver = NULL;
+  for (size_t i = 0; i < list->count; ++i)
+    if (list->hooks[i]->is.begin == saver_begin && count++ == 0)
+      *out_saver = list->hooks[i];
+  return count;
+}
+
+ls_status ls_saver_hook_save(ls_hook *hook, ls_run_context *context,
+                             int64_t *out_step) {
+  saver *self = hook->is.user;
+  LS_RETURN_IF_ERROR(ls_run_context_steps(context, out_step));
+  if (self->timer.last_step != *out_step) {
+    (void)ls_step_timer_done(&self->timer, *out_step, NULL, NULL);
+    LS_RETURN_IF_ERROR(save(self, context, *out_step));
+  }
+  return ls_checkpoints_wait(self->checkpoints);
 }
 
 ls_status ls_saver_hooks_add_listeners(ls_hook *const *hooks, size_t num_hooks,
