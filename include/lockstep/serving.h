@@ -149,6 +149,25 @@ LS_API LS_MUST_USE ls_status ls_serving_run(ls_serving *serving,
                                             const char *key, ls_nest inputs,
                                             ls_nest *outputs);
 
+// ---- For others ------------------------------------------------------------
+// Writes a signature as ONNX (opset 17), with the values of its variables. An
+// input or output is called what it is called here, but "NAME/output" if an
+// input has its name; the first dimension, where it is unknown, is "batch".
+//   LS_NOT_FOUND      no such signature.
+//   LS_UNIMPLEMENTED  an op that ONNX cannot hold, or that depends on the batch
+//                     size other than by a factor: names it; another unknown
+//                     size; a file of 2 GiB.
+LS_API LS_MUST_USE ls_status ls_serving_write_onnx(const ls_serving *serving,
+                                                   const char *key,
+                                                   const char *path);
+// Writes a signature as StableHLO: a function "main" of the inputs and, behind
+// them, the variables, which `ls.input` and `ls.variable` name; `ls.output`
+// names results. The first dimension is `batch_size` wherever it is unknown.
+//   as above
+LS_API LS_MUST_USE ls_status
+ls_serving_write_stablehlo(const ls_serving *serving, const char *key,
+                           int64_t batch_size, const char *path);
+
 #ifdef __cplusplus
 }
 #endif

@@ -7,6 +7,9 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "graph/text/print.h"
+#include "graph/variable.h"
+#include "io/safetensors.h"
+#include "serve/languages.h"
 #include "serve/prune.h"
 #include "serve/serving.h"
 #include "serve/values.h"
@@ -194,6 +197,69 @@ static ls_status copy_asset(export *e, const ls_serving_asset *asset) {
   return status;
 }
 
+// ---- For others ------------------------------------------------------------
+static ls_status of_file(void *user, ls_variable *variable,
+                         ls_array **out_array) {
+  const ls_safetensors_file *file = user;
+  const ls_safetensors_entry *entry =
+      ls_safetensors_entry_of(file, variable->name);
+  ls_array *array = NULL;
+  if (entry == NULL)
+    return LS_STATUS(LS_NOT_FOUND, "'%s' has no variable '%s'", file->path,
+                     variable->name);
+  LS_RETURN_IF_ERROR(ls_array_create(entry->dtype, entry->shape, &array));
+  const ls_status status =
+      ls_safetensors_get(file, entry, ls_array_mutable_data(array), NULL);
+  if (ls_status_is_ok(status))
+    *out_array = array;
+  else
+    ls_array_release(array);
+  return status;
+}
+
+// BEGIN.END, or with the key of another signature than the default
+// BEGIN.KEY.END
+static ls_status name_translation(export *e, const ls_serve_signature *s,
+                                  const char *begin, const char *end,
+                                  const char **out_path) {
+  const bool plain = strcmp(s->key, LS_SERVING_DEFAULT) == 0;
+  if (strchr(s->key, '/') != NULL)
+    return ls_unimplemented("a file for signature '%s', whose key has a '/'",
+                            s->key);
+  const char *name =
+      plain ? ls_arena_format(&e->memory, "%s.%s", begin, end)
+            : ls_arena_format(&e->memory, "%s.%s.%s", begin, s->key, end);
+  return name == NULL ? ls_out_of_memory() : name_file(e, name, out_path);
+}
+
+static ls_status write_onnx(export *e, ls_graph *graph, const char *values) {
+  ls_safetensors_file file;
+  LS_RETURN_IF_ERROR(ls_safetensors_open(e->runtime, values, &file));
+  const ls_serve_source source = {of_file, &file};
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < e->first.count && ls_status_is_ok(status); ++i) {
+    const char *path = NULL;
+    status = name_translation(e, &e->first.items[i], "model", "onnx", &path);
+    if (ls_status_is_ok(status))
+      status = ls_serve_write_onnx(graph, &e->first.items[i], &source, path);
+  }
+  ls_safetensors_close(&file);
+  return status;
+}
+
+static ls_status write_stablehlo(export *e, ls_graph *graph) {
+  const int64_t batch = e->options->batch_size;
+  for (size_t i = 0; i < e->first.count; ++i) {
+    const char *path = NULL;
+    LS_RETURN_IF_ERROR(name_translation(e, &e->first.items[i], "serve",
+                                        "stablehlo.mlir", &path));
+    LS_RETURN_IF_ERROR(ls_serve_write_stablehlo(graph, &e->first.items[i],
+                                                batch > 0 ? batch : 1, path));
+  }
+  return ls_ok();
+}
+
+// ---- All files -------------------------------------------------------------
 static ls_status fill(export *e) {
   const ls_serving_options *o = e->options;
   const char *path = NULL;
@@ -204,7 +270,9 @@ static ls_status fill(export *e) {
     LS_RETURN_IF_ERROR(write_text(e, &e->parts[i]));
   for (size_t i = 0; i < o->num_assets; ++i)
     LS_RETURN_IF_ERROR(copy_asset(e, &o->assets[i]));
-  return ls_ok();
+  ls_graph *first = (ls_graph *)(uintptr_t)o->graphs[0].graph;
+  if (o->onnx == LS_FLAG_ON) LS_RETURN_IF_ERROR(write_onnx(e, first, path));
+  return o->stablehlo == LS_FLAG_ON ? write_stablehlo(e, first) : ls_ok();
 }
 
 // What failed leaves nothing; its own failures are not the first.

@@ -39,8 +39,8 @@ served_model served_open_model(void) {
     m.b = make_variable("layer/b", LS_SHAPE(2), 2);
     m.other = make_variable("other", LS_SHAPE(2), 3);
     m.x = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(-1, 3), "x");
-    m.y = ls_relu(
-        ls_add(ls_matmul(m.x, ls_variable_read(m.w)), ls_variable_read(m.b)));
+    const ls_tensor product = ls_matmul(m.x, ls_variable_read(m.w));
+    m.y = ls_relu(ls_add(product, ls_variable_read(m.b)));
     m.loss =
         ls_reduce_sum(ls_mul(m.y, ls_variable_read(m.other)), LS_AXES(0, 1));
   }

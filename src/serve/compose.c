@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/compose.h"
+
+#include <math.h>
+
+#include "base/runtime_internal.h"
+
+// ---- Numbers ---------------------------------------------------------------
+int64_t ls_emit_size(ls_emitter *e, ls_dim dim) {
+  if (dim.scale != 0)
+    ls_emit_refuse(e, "a size that it computes with is that of any batch");
+  return dim.scale != 0 ? 1 : dim.offset;
+}
+
+ls_emitted ls_emit_wide(ls_emitter *e, ls_emitted x) {
+  const ls_dtype dtype = ls_dtype_at(e, x);
+  const bool narrow = dtype == LS_DTYPE_F16 || dtype == LS_DTYPE_BF16;
+  return narrow ? ls_emit_convert(e, x, LS_DTYPE_F32) : x;
+}
+
+static ls_emitted number(ls_emitter *e, ls_emitted like, double value) {
+  return ls_emit_scalar(e, ls_dtype_at(e, like), value);
+}
+
+static ls_emitted relu(ls_emitter *e, ls_emitted x) {
+  return ls_emit_2(e, LS_OP_MAXIMUM, x, number(e, x, 0));
+}
+
+ls_emitted ls_emit_activation(ls_emitter *e, ls_emitted x) {
+  return ls_node_attr(e->node, LS_ATTR_ID_ACTIVATION) != NULL ? relu(e, x) : x;
+}
+
+// x sigmoid(2u), u = sqrt(2 / pi) (x + 0.044715 x^3).
+static ls_emitted gelu(ls_emitter *e, ls_emitted x) {
+  const ls_emitted square = ls_emit_2(e, LS_OP_MUL, x, x);
+  const ls_emitted inner = ls_emit_2(
+      e, LS_OP_ADD, ls_emit_2(e, LS_OP_MUL, square, number(e, x, 0.044715)),
+      number(e, x, 1));
+  const double factor = 2 * sqrt(2 / 3.14159265358979323846);
+  const ls_emitted u = ls_emit_2(
+      e, LS_OP_MUL, ls_emit_2(e, LS_OP_MUL, x, inner), number(e, x, factor));
+  return ls_emit_2(e, LS_OP_MUL, x, ls_emit_1(e, LS_OP_SIGMOID, u));
+}
+
+// max(x, 0) + log(1 + e^-|x|).
+static ls_emitted softplus(ls_emitter *e, ls_emitted x) {
+  const ls_emitted below = ls_emit_1(e, LS_OP_NEG, ls_emit_1(e, LS_OP_ABS, x));
+  return ls_emit_2(e, LS_OP_ADD, relu(e, x),
+                   ls_emit_1(e, LS_OP_LOG1P, ls_emit_1(e, LS_OP_EXP, below)));
+}
+
+static ls_emitted add_all(ls_emitter *e) {
+  ls_emitted sum = ls_operand(e, 0);
+  for (uint32_t i = 1; i < e->node->num_inputs; ++i)
+    sum = ls_emit_2(e, LS_OP_ADD, sum, ls_operand(e, i));
+  return sum;
+}
+
+static ls_emitted clamp(ls_emitter *e) {
+  const ls_emitted above =
+      ls_emit_2(e, LS_OP_MAXIMUM, ls_operand(e, 1), ls_operand(e, 0));
+  return ls_emit_2(e, LS_OP_MINIMUM, above, ls_operand(e, 2));
+}
+
+static bool compose_element(ls_emitter *e) {
+  const uint16_t op = e->node->type;
+  const bool unary = op == LS_OP_RELU || op == LS_OP_GELU ||
+                     op == LS_OP_SOFTPLUS || op == LS_OP_RSQRT ||
+                     op == LS_OP_ERFC;
+  if (op == LS_OP_ADD_N || op == LS_OP_CLAMP) {
+    ls_give(e, op == LS_OP_CLAMP ? clamp(e) : add_all(e));
+    return true;
+  }
+  if (!unary) return false;
+  const ls_emitted given = ls_operand(e, 0);
+  const ls_emitted x = ls_emit_wide(e, given);
+  ls_emitted y = 0;
+  if (op == LS_OP_RELU)
+    y = relu(e, x);
+  else if (op == LS_OP_GELU)
+    y = gelu(e, x);
+  else if (op == LS_OP_SOFTPLUS)
+    y = softplus(e, x);
+  else if (op == LS_OP_RSQRT)
+    y = ls_emit_2(e, LS_OP_DIV, number(e, x, 1), ls_emit_1(e, LS_OP_SQRT, x));
+  else
+    y = ls_emit_2(e, LS_OP_SUB, number(e, x, 1), ls_emit_1(e, LS_OP_ERF, x));
+  ls_give(e, ls_emit_convert(e, y, ls_dtype_at(e, given)));
+  return true;
+}
+
+// ---- Shapes ----------------------------------------------------------------
+static const int64_t *numbers(const ls_emitter *e, ls_attr_id id,
+                              size_t *out_count) {
+  const ls_attr *attr = ls_node_attr(e->node, id);
+  if (out_count != NULL) *out_count = attr->as.ints.count;
+  return attr->as.ints.items;
+}
+
+static ls_emitted emit_slice(ls_emitter *e) {
+  const ls_emitted x = ls_operand(e, 0);
+  const ls_emitted out =
+      ls_emit_value(e, ls_dtype_at(e, x), ls_result_dims(e), NULL);
+  if (ls_status_is_ok(e->status))
+    e->language->slice(e, x, numbers(e, LS_ATTR_ID_STARTS, NULL),
+                       numbers(e, LS_ATTR_ID_STRIDES, NULL), out);
+  return out;
+}
+
+static ls_emitted emit_pad(ls_emitter *e) {
+  const ls_emitted x = ls_operand(e, 0);
+  const ls_emitted out =
+      ls_emit_value(e, ls_dtype_at(e, x), ls_result_dims(e), NULL);
+  if (ls_status_is_ok(e->status) &&
+      !e->language->pad(e, x, ls_operand(e, 1),
+                        numbers(e, LS_ATTR_ID_PAD_LOW, NULL),
+                        numbers(e, LS_ATTR_ID_PAD_HIGH, NULL),
+                        numbers(e, LS_ATTR_ID_INTERIOR, NULL), out))
+    ls_emit_refuse(e, "there is no padding between elements");
+  return out;
+}
+
+static ls_emitted emit_concatenate(ls_emitter *e) {
+  const uint32_t count = e->node->num_inputs;
+  ls_emitted *in = ls_arena_new_array(e->memory, ls_emitted, count);
+  if (in == NULL) {
+    ls_emit_fail(e, ls_out_of_memory());
+    return 0;
+  }
+  for (uint32_t i = 0; i < count; ++i)
+    in[i] = ls_operand(e, i);
+  const ls_emitted out =
+      ls_emit_value(e, ls_dtype_at(e, in[0]), ls_result_dims(e), NULL);
+  if (ls_status_is_ok(e->status))
+    e->language->concatenate(e, in, count,
+                             ls_node_int(e->node, LS_ATTR_ID_AXIS), out);
+  return out;
+}
+
+static ls_emitted emit_reverse(ls_emitter *e) {
+  const ls_emitted x = ls_operand(e, 0);
+  size_t count = 0;
+  const int64_t *axes = numbers(e, LS_ATTR_ID_AXES, &count);
+  const ls_emitted out =
+      ls_emit_value(e, ls_dtype_at(e, x), ls_dims_at(e, x), NULL);
+  if (ls_status_is_ok(e->status)) e->language->reverse(e, x, axes, count, out);
+  return out;
+}
+
+// Indices out of range are those at the ends.
+static ls_emitted emit_gather(ls_emitter *e) {
+  const ls_emitted x = ls_operand(e, 0);
+  const int64_t axis = ls_node_int(e->node, LS_ATTR_ID_AXIS);
+  const int64_t size = ls_emit_size(e, ls_dims_at(e, x).dim[axis]);
+  ls_emitted at = ls_operand(e, 1);
+  if (ls_dtype_at(e, at) != LS_DTYPE_I32 && ls_dtype_at(e, at) != LS_DTYPE_I64)
+    at = ls_emit_convert(e, at, LS_DTYPE_I64);
+  at = ls_emit_2(e, LS_OP_MINIMUM, at, number(e, at, (double)(size - 1)));
+  at = ls_emit_2(e, LS_OP_MAXIMUM, at, number(e, at, 0));
+  const ls_emitted out =
+      ls_emit_value(e, ls_dtype_at(e, x), ls_result_dims(e), NULL);
+  if (ls_status_is_ok(e->status)) e->language->gather(e, x, at, axis, out);
+  return out;
+}
+
+static void emit_barrier(ls_emitter *e) {
+  for (uint32_t i = 0; i < e->node->num_inputs; ++i)
+    ls_emit_bind(e, ls_ref(e->node->id, i), ls_operand(e, i));
+}
+
+// 1 where the index is that of the place.
+static ls_emitted one_hot_of(ls_emitter *e, ls_emitted indices, ls_dim depth,
+                             ls_dtype dtype) {
+  ls_dims column = ls_dims_at(e, indices);
+  column.dim[column.rank++] = ls_dim_of(1);
+  const ls_dims line = {.rank = 1, .dim = {depth}};
+  const ls_emitted at = ls_emit_convert(e, indices, LS_DTYPE_I64);
+  const ls_emitted is =
+      ls_emit_2(e, LS_OP_EQUAL, ls_emit_reshape(e, at, column),
+                ls_emit_iota(e, LS_DTYPE_I64, line, 0));
+  return ls_emit_convert(e, is, dtype);
+}
+
+static bool compose_shape(ls_emitter *e) {
+  switch (e->node->type) {
+  case LS_OP_RESHAPE:
+    ls_give(e, ls_emit_reshape(e, ls_operand(e, 0), ls_result_dims(e)));
+    return true;
+  case LS_OP_BROADCAST:
+    ls_give(e, ls_emit_broadcast(e, ls_operand(e, 0), ls_result_dims(e)));
+    return true;
+  case LS_OP_TRANSPOSE:
+    ls_give(e, ls_emit_transpose(e, ls_operand(e, 0),
+                                 numbers(e, LS_ATTR_ID_PERMUTATION, NULL)));
+    return true;
+  case LS_OP_SLICE:
+    ls_give(e, emit_slice(e));
+    return true;
+  case LS_OP_PAD:
+    ls_give(e, emit_pad(e));
+    return true;
+  case LS_OP_CONCATENATE:
+    ls_give(e, emit_concatenate(e));
+    return true;
+  case LS_OP_REVERSE:
+    ls_give(e, emit_reverse(e));
+    return true;
+  case LS_OP_GATHER:
+    ls_give(e, emit_gather(e));
+    return true;
+  case LS_OP_IOTA:
+    ls_give(e, ls_emit_iota(e, e->node->outputs[0].dtype, ls_result_dims(e),
+                            ls_node_int(e->node, LS_ATTR_ID_AXIS)));
+    return true;
+  case LS_OP_ONE_HOT:
+    ls_give(e, one_hot_of(e, ls_operand(e, 0),
+                          ls_dim_of(ls_node_int(e->node, LS_ATTR_ID_DEPTH)),
+                          e->node->outputs[0].dtype));
+    return true;
+  case LS_OP_BARRIER:
+    emit_barrier(e);
+    return true;
+  default:
+    return false;
+  }
+}
+
+// ---- Reductions ------------------------------------------------------------
+static ls_emitted last_reduced(ls_emitter *e, uint16_t op, ls_emitted x) {
+  const int64_t axis = ls_dims_at(e, x).rank - 1;
+  return ls_emit_reduce(e, op, x, &axis, 1, true);
+}
+
+ls_emitted ls_emit_softmax(ls_emitter *e, ls_emitted x, bool log) {
+  const ls_emitted below =
+      ls_emit_2(e, LS_OP_SUB, x, last_reduced(e, LS_OP_REDUCE_MAX, x));
+  const ls_emitted power = ls_emit_1(e, LS_OP_EXP, below);
+  const ls_emitted sum = last_reduced(e, LS_OP_REDUCE_SUM, power);
+  return log ? ls_emit_2(e, LS_OP_SUB, below, ls_emit_1(e, LS_OP_LOG, sum))
+             : ls_emit_2(e, LS_OP_DIV, power, sum);
+}
+
+static void emit_softmax(ls_emitter *e, bool log) {
+  const ls_emitted x = ls_operand(e, 0);
+  ls_give(e, ls_emit_convert(e, ls_emit_softmax(e, ls_emit_wide(e, x), log),
+                             ls_dtype_at(e, x)));
+}
+
+// -log_softmax(x)[label] of each row: labels out of range are none.
+static ls_emitted cross_entropy(ls_emitter *e) {
+  const ls_emitted x = ls_operand(e, 0);
+  const ls_emitted rows = ls_emit_softmax(e, ls_emit_wide(e, x), true);
+  const ls_dims dims = ls_dims_at(e, rows);
+  const ls_emitted hot = one_hot_of(
+      e, ls_operand(e, 1), dims.dim[dims.rank - 1], ls_dtype_at(e, rows));
+  const int64_t axis = dims.rank - 1;
+  const ls_emitted sum = ls_emit_reduce(
+      e, LS_OP_REDUCE_SUM, ls_emit_2(e, LS_OP_MUL, rows, hot), &axis, 1, false);
+  return ls_emit_convert(e, ls_emit_1(e, LS_OP_NEG, sum),
+                         e->node->outputs[0].dtype);
+}
+
+// The first place of the largest or least; a nan is one.
+static ls_emitted arg_extreme(ls_emitter *e) {
+  const ls_emitted x = ls_operand(e, 0);
+  const int64_t axis = ls_node_int(e->node, LS_ATTR_ID_AXIS);
+  const ls_dims dims = ls_dims_at(e, x);
+  const uint16_t op =
+      e->node->type == LS_OP_ARGMAX ? LS_OP_REDUCE_MAX : LS_OP_REDUCE_MIN;
+  ls_emitted is =
+      ls_emit_2(e, LS_OP_EQUAL, x, ls_emit_reduce(e, op, x, &axis, 1, true));
+  if (ls_dtype_is_float(ls_dtype_at(e, x)))
+    is = ls_emit_2(e, LS_OP_OR, is, ls_emit_2(e, LS_OP_NOT_EQUAL, x, x));
+  ls_dims line = {.rank = dims.rank};
+  for (int32_t i = 0; i < line.rank; ++i)
+    line.dim[i] = i == axis ? dims.dim[i] : ls_dim_of(1);
+  const ls_emitted places[] = {
+      is, ls_emit_iota(e, LS_DTYPE_I64, line, axis),
+      ls_emit_scalar(e, LS_DTYPE_I64, (double)LS_MAX_SIZE)};
+  return ls_emit_reduce(e, LS_OP_REDUCE_MIN,
+                        ls_emit_element(e, LS_OP_SELECT, places, 3), &axis, 1,
+                        false);
+}
+
+static ls_emitted emit_reduction(ls_emitter *e) {
+  size_t count = 0;
+  const int64_t *axes = numbers(e, LS_ATTR_ID_AXES, &count);
+  return ls_emit_reduce(e, e->node->type, ls_operand(e, 0), axes, count,
+                        ls_node_int(e->node, LS_ATTR_ID_KEEP_DIMS) != 0);
+}
+
+static bool compose_reduction(ls_emitter *e) {
+  switch (e->node->type) {
+  case LS_OP_REDUCE_SUM:
+  case LS_OP_REDUCE_MAX:
+  case LS_OP_REDUCE_MIN:
+  case LS_OP_REDUCE_PRODUCT:
+  case LS_OP_REDUCE_AND:
+  case LS_OP_REDUCE_OR:
+    ls_give(e, emit_reduction(e));
+    return true;
+  case LS_OP_ARGMAX:
+  case LS_OP_ARGMIN:
+    ls_give(e, arg_extreme(e));
+    return true;
+  case LS_OP_SOFTMAX:
+  case LS_OP_LOG_SOFTMAX:
+    emit_softmax(e, e->node->type == LS_OP_LOG_SOFTMAX);
+    return true;
+  case LS_OP_CROSS_ENTROPY:
+    ls_give(e, cross_entropy(e));
+    return true;
+  default:
+    return false;
+  }
+}
+
+// ---- Products --------------------------------------------------------------
+// All leading dimensions as one.
+static ls_emitted as_matrix(ls_emitter *e, ls_emitted x) {
+  const ls_dims dims = ls_dims_at(e, x);
+  ls_dim rows = ls_dim_of(1);
+  for (int32_t i = 0; i + 1 < dims.rank; ++i) {
+    const ls_dim d = dims.dim[i];
+    if (rows.scale != 0 && d.scale != 0)
+      ls_emit_refuse(e, "two of its sizes are those of any batch");
+    rows = (ls_dim){.scale = rows.scale * d.offset + rows.offset * d.scale,
+                    .offset = rows.offset * d.offset};
+  }
+  return ls_emit_reshape(
+      e, x, (ls_dims){.rank = 2, .dim = {rows, dims.dim[dims.rank - 1]}});
+}
+
+ls_emitted ls_emit_product(ls_emitter *e, ls_emitted a, ls_emitted b) {
+  ls_dims dims = ls_dims_at(e, a);
+  const ls_dims right = ls_dims_at(e, b);
+  if (dims.rank == right.rank) return ls_emit_dot(e, a, b);
+  dims.dim[dims.rank - 1] = right.dim[1];
+  return ls_emit_reshape(e, ls_emit_dot(e, as_matrix(e, a), b), dims);
+}
+
+static ls_emitted last_swapped(ls_emitter *e, ls_emitted x) {
+  int64_t permutation[LS_MAX_RANK];
+  const int32_t rank = ls_dims_at(e, x).rank;
+  for (int32_t i = 0; i < rank; ++i)
+    permutation[i] = i;
+  permutation[rank - 2] = rank - 1;
+  permutation[rank - 1] = rank - 2;
+  return ls_emit_transpose(e, x, permutation);
+}
+
+static bool compose_product(ls_emitter *e) {
+  const ls_node *node = e->node;
+  if (node->type != LS_OP_MATMUL && node->type != LS_OP_DENSE) return false;
+  ls_emitted a = ls_operand(e, 0), b = ls_operand(e, 1);
+  if (node->type == LS_OP_MATMUL) {
+    if (ls_node_int(node, LS_ATTR_ID_TRANSPOSE_A)) a = last_swapped(e, a);
+    if (ls_node_int(node, LS_ATTR_ID_TRANSPOSE_B)) b = last_swapped(e, b);
+    ls_give(e, ls_emit_product(e, a, b));
+    return true;
+  }
+  ls_emitted y = ls_emit_product(e, a, b);
+  if (node->num_inputs == 3) y = ls_emit_2(e, LS_OP_ADD, y, ls_operand(e, 2));
+  ls_give(e, ls_emit_activation(e, y));
+  return true;
+}
+
+bool ls_emit_composed(ls_emitter *e) {
+  return compose_element(e) || compose_shape(e) || compose_reduction(e) ||
+         compose_product(e) || ls_compose_nn(e);
+}

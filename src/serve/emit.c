@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/emit.h"
+
+#include "base/runtime_internal.h"
+
+void ls_emitter_init(ls_emitter *e, const ls_emit_language *language,
+                     const ls_lowered_signature *program, ls_arena *memory,
+                     void *self) {
+  *e = (ls_emitter){.language = language,
+                    .program = program,
+                    .memory = memory,
+                    .status = ls_ok(),
+                    .self = self};
+  ls_map_init(&e->refs, memory->allocator);
+  // Number 0 stands for what failed: of a shape that all can look at.
+  ls_dims dims = {.rank = 4};
+  for (int32_t i = 0; i < dims.rank; ++i)
+    dims.dim[i] = ls_dim_of(1);
+  ls_emit_value(e, LS_DTYPE_F32, dims, "");
+}
+
+void ls_emitter_deinit(ls_emitter *e) {
+  ls_map_deinit(&e->refs);
+  ls_release(e->memory->allocator, e->values);
+  ls_status_free(e->status);
+}
+
+// ---- Values ----------------------------------------------------------------
+void ls_emit_fail(ls_emitter *e, ls_status status) {
+  if (ls_status_is_ok(e->status))
+    e->status = status;
+  else
+    ls_status_free(status);
+}
+
+void ls_emit_refuse(ls_emitter *e, const char *why) {
+  char text[LS_MAX_FULL_NAME];
+  if (e->node == NULL)
+    ls_emit_fail(e, ls_unimplemented("%s: %s", e->language->name, why));
+  else
+    ls_emit_fail(e, ls_unimplemented("%s of %s: %s", e->language->name,
+                                     ls_lowered_describe(e->program, e->node,
+                                                         text, sizeof(text)),
+                                     why));
+}
+
+ls_emitted ls_emit_value(ls_emitter *e, ls_dtype dtype, ls_dims dims,
+                         const char *name) {
+  if (!ls_grow(e->memory->allocator, &e->values, &e->capacity,
+               e->num_values + 1, sizeof(*e->values))) {
+    ls_emit_fail(e, ls_out_of_memory());
+    return 0;
+  }
+  e->values[e->num_values] =
+      (ls_emitted_value){.dtype = dtype, .dims = dims, .name = name};
+  return (ls_emitted)e->num_values++;
+}
+
+void ls_emit_name(const ls_emitter *e, ls_emitted value, ls_text *out) {
+  const char *name = ls_emit_look(e, value)->name;
+  if (name != NULL) {
+    ls_text_append(out, name);
+    return;
+  }
+  ls_text_append(out, e->language->prefix);
+  ls_text_append_i64(out, value);
+}
+
+ls_emitted ls_emit_of(ls_emitter *e, uint64_t ref) {
+  return (ls_emitted)(uintptr_t)ls_map_find_u64(&e->refs, ref);
+}
+
+void ls_emit_bind(ls_emitter *e, uint64_t ref, ls_emitted value) {
+  if (!ls_map_insert_u64(&e->refs, ref, (void *)(uintptr_t)value))
+    ls_emit_fail(e, ls_out_of_memory());
+}
+
+bool ls_dims_equal(const ls_dims *a, const ls_dims *b) {
+  if (a->rank != b->rank) return false;
+  for (int32_t i = 0; i < a->rank; ++i)
+    if (!ls_dim_equal(a->dim[i], b->dim[i])) return false;
+  return true;
+}
+
+static bool is_ok(const ls_emitter *e) { return ls_status_is_ok(e->status); }
+
+// ---- Shapes ----------------------------------------------------------------
+ls_emitted ls_emit_reshape(ls_emitter *e, ls_emitted x, ls_dims dims) {
+  const ls_emitted_value *from = ls_emit_look(e, x);
+  if (!is_ok(e) || ls_dims_equal(&from->dims, &dims)) return x;
+  const ls_emitted out = ls_emit_value(e, from->dtype, dims, NULL);
+  if (is_ok(e)) e->language->reshape(e, x, out);
+  return out;
+}
+
+// With ones in front.
+static ls_emitted add_rank(ls_emitter *e, ls_emitted x, int32_t rank) {
+  const ls_dims from = ls_emit_look(e, x)->dims;
+  ls_dims dims = {.rank = rank};
+  const int32_t more = rank - from.rank;
+  for (int32_t i = 0; i < rank; ++i)
+    dims.dim[i] = i < more ? ls_dim_of(1) : from.dim[i - more];
+  return ls_emit_reshape(e, x, dims);
+}
+
+ls_emitted ls_emit_broadcast(ls_emitter *e, ls_emitted x, ls_dims dims) {
+  if (!is_ok(e)) return 0;
+  x = add_rank(e, x, dims.rank);
+  const ls_emitted_value *from = ls_emit_look(e, x);
+  if (!is_ok(e) || ls_dims_equal(&from->dims, &dims)) return x;
+  const ls_emitted out = ls_emit_value(e, from->dtype, dims, NULL);
+  if (is_ok(e)) e->language->broadcast(e, x, out);
+  return out;
+}
+
+ls_emitted ls_emit_transpose(ls_emitter *e, ls_emitted x,
+                             const int64_t *permutation) {
+  if (!is_ok(e)) return 0;
+  const ls_emitted_value from = *ls_emit_look(e, x);
+  ls_dims dims = {.rank = from.dims.rank};
+  for (int32_t i = 0; i < dims.rank; ++i)
+    dims.dim[i] = from.dims.dim[permutation[i]];
+  const ls_emitted out = ls_emit_value(e, from.dtype, dims, NULL);
+  if (is_ok(e)) e->language->transpose(e, x, permutation, out);
+  return out;
+}
+
+// ---- Elementwise -----------------------------------------------------------
+// The shape that operands have together.
+static ls_dims together(const ls_emitter *e, const ls_emitted *in,
+                        size_t count) {
+  ls_dims dims = {0};
+  for (size_t k = 0; k < count; ++k) {
+    const ls_dims *x = &ls_emit_look(e, in[k])->dims;
+    if (x->rank > dims.rank) {
+      const int32_t more = x->rank - dims.rank;
+      for (int32_t i = x->rank - 1; i >= 0; --i)
+        dims.dim[i] = i >= more ? dims.dim[i - more] : ls_dim_of(1);
+      dims.rank = x->rank;
+    }
+    for (int32_t i = 0; i < x->rank; ++i) {
+      ls_dim *at = &dims.dim[dims.rank - x->rank + i];
+      if (ls_dim_is(*at, 1)) *at = x->dim[i];
+    }
+  }
+  return dims;
+}
+
+static bool gives_bool(uint16_t op) {
+  return (op >= LS_OP_EQUAL && op <= LS_OP_GREATER_EQUAL) ||
+         op == LS_OP_IS_FINITE;
+}
+
+static ls_emitted element_of(ls_emitter *e, uint16_t op, ls_dtype dtype,
+                             const ls_emitted *in, size_t count) {
+  ls_emitted aligned[LS_MAX_RANK] = {0};
+  if (!is_ok(e) || count > LS_MAX_RANK) return 0;
+  const ls_dims dims = together(e, in, count);
+  for (size_t k = 0; k < count; ++k)
+    aligned[k] =
+        e->language->equal_shapes ? ls_emit_broadcast(e, in[k], dims) : in[k];
+  const ls_emitted out = ls_emit_value(e, dtype, dims, NULL);
+  if (!is_ok(e)) return 0;
+  if (!e->language->element(e, op, aligned, count, out))
+    ls_emit_refuse(e, "there is no such op");
+  return out;
+}
+
+ls_emitted ls_emit_element(ls_emitter *e, uint16_t op, const ls_emitted *in,
+                           size_t count) {
+  const ls_dtype dtype = gives_bool(op)
+                             ? LS_DTYPE_BOOL
+                             : ls_emit_look(e, in[op == LS_OP_SELECT])->dtype;
+  return element_of(e, op, dtype, in, count);
+}
+
+ls_emitted ls_emit_1(ls_emitter *e, uint16_t op, ls_emitted x) {
+  return ls_emit_element(e, op, &x, 1);
+}
+
+ls_emitted ls_emit_2(ls_emitter *e, uint16_t op, ls_emitted x, ls_emitted y) {
+  return ls_emit_element(e, op, (const ls_emitted[]){x, y}, 2);
+}
+
+ls_emitted ls_emit_convert(ls_emitter *e, ls_emitted x, ls_dtype dtype) {
+  if (ls_emit_look(e, x)->dtype == dtype) return x;
+  return element_of(e, LS_OP_CONVERT, dtype, &x, 1);
+}
+
+ls_emitted ls_emit_constant(ls_emitter *e, const ls_array *array) {
+  const ls_shape shape = ls_array_shape(array);
+  ls_dims dims = {.rank = shape.rank};
+  for (int32_t i = 0; i < shape.rank; ++i)
+    dims.dim[i] = ls_dim_of(shape.dim[i]);
+  const ls_emitted out = ls_emit_value(e, ls_array_dtype(array), dims, NULL);
+  if (is_ok(e)) e->language->constant(e, array, out);
+  return out;
+}
+
+ls_emitted ls_emit_scalar(ls_emitter *e, ls_dtype dtype, double value) {
+  ls_array *array = NULL;
+  if (!is_ok(e)) return 0;
+  ls_emit_fail(e, ls_array_create(dtype, LS_SCALAR, &array));
+  if (!is_ok(e)) return 0;
+  if (ls_dtype_is_float(dtype))
+    ls_array_set_f64(array, 0, value);
+  else
+    ls_array_set_i64(array, 0, (int64_t)value);
+  const ls_emitted out = ls_emit_constant(e, array);
+  ls_array_release(array);
+  return out;
+}
+
+// ---- Others ----------------------------------------------------------------
+ls_emitted ls_emit_reduce(ls_emitter *e, uint16_t op, ls_emitted x,
+                          const int64_t *axes, size_t count, bool keep) {
+  if (!is_ok(e)) return 0;
+  const ls_emitted_value from = *ls_emit_look(e, x);
+  ls_dims kept = from.dims, dims = {0};
+  for (size_t i = 0; i < count; ++i)
+    kept.dim[axes[i]] = ls_dim_of(1);
+  for (int32_t i = 0; i < from.dims.rank; ++i) {
+    bool goes = false;
+    for (size_t k = 0; k < count; ++k)
+      goes |= axes[k] == i;
+    if (!goes) dims.dim[dims.rank++] = from.dims.dim[i];
+  }
+  ls_emitted out = x;
+  if (count > 0) {
+    out = ls_emit_value(e, from.dtype, dims, NULL);
+    if (is_ok(e) && !e->language->reduce(e, op, x, axes, count, out))
+      ls_emit_refuse(e, "there is no such reduction");
+  }
+  return keep ? ls_emit_reshape(e, out, kept) : out;
+}
+
+ls_emitted ls_emit_dot(ls_emitter *e, ls_emitted a, ls_emitted b) {
+  if (!is_ok(e)) return 0;
+  const ls_emitted_value left = *ls_emit_look(e, a);
+  const ls_dims right = ls_emit_look(e, b)->dims;
+  ls_dims dims = left.dims;
+  dims.dim[dims.rank - 1] = right.dim[right.rank - 1];
+  const ls_emitted out = ls_emit_value(e, left.dtype, dims, NULL);
+  if (is_ok(e)) e->language->dot(e, a, b, out);
+  return out;
+}
+
+ls_emitted ls_emit_iota(ls_emitter *e, ls_dtype dtype, ls_dims dims,
+                        int64_t axis) {
+  const ls_emitted out = ls_emit_value(e, dtype, dims, NULL);
+  if (is_ok(e)) e->language->iota(e, axis, out);
+  return out;
+}
+
+// ---- Whole programs --------------------------------------------------------
+static void emit_constant(ls_emitter *e, const ls_node *node) {
+  ls_emit_bind(
+      e, ls_ref(node->id, 0),
+      ls_emit_constant(e, ls_node_attr(node, LS_ATTR_ID_VALUE)->as.array));
+}
+
+static bool is_element(const ls_node *node) {
+  return (ls_node_info(node)->traits & LS_OP_ELEMENTWISE) != 0 &&
+         node->num_outputs == 1 && node->num_inputs <= LS_MAX_RANK;
+}
+
+// An elementwise op of the language's own.
+static void emit_element(ls_emitter *e, const ls_node *node) {
+  ls_emitted in[LS_MAX_RANK] = {0};
+  for (uint32_t i = 0; i < node->num_inputs; ++i)
+    in[i] = ls_emit_of(e, node->inputs[i]);
+  ls_emitted out =
+      element_of(e, node->type, node->outputs[0].dtype, in, node->num_inputs);
+  ls_emit_bind(e, ls_ref(node->id, 0), out);
+}
+
+ls_status ls_emit_program(ls_emitter *e) {
+  const ls_graph *body = ls_lowered_body(e->program);
+  for (size_t i = 0; i < body->num_nodes && is_ok(e); ++i) {
+    const ls_node *node = body->nodes[i];
+    e->node = node;
+    if (node->type == LS_OP_PARAMETER) continue;
+    if (node->type == LS_OP_CONSTANT)
+      emit_constant(e, node);
+    else if (!ls_emit_composed(e)) {
+      if (is_element(node))
+        emit_element(e, node);
+      else
+        ls_emit_refuse(e, "there is no form of this op");
+    }
+  }
+  e->node = NULL;
+  return ls_status_clone(e->status);
+}

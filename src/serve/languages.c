@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/languages.h"
+
+#include "base/require.h"
+#include "base/runtime_internal.h"
+#include "graph/variable.h"
+#include "serve/emit.h"
+#include "serve/serving.h"
+
+static ls_status write_file(const ls_text *text, const char *path) {
+  const ls_file_system *files = ls_runtime_files(ls_runtime_current());
+  return files->write(files->user, path, ls_text_data(text), text->size);
+}
+
+// ---- ONNX ------------------------------------------------------------------
+static ls_status get_values(const ls_program *program,
+                            const ls_serve_source *source, ls_array **values) {
+  for (size_t i = 0; i < program->num_uses; ++i)
+    if (program->uses[i].read)
+      LS_RETURN_IF_ERROR(source->get(
+          source->user, (ls_variable *)program->uses[i].variable, &values[i]));
+  return ls_ok();
+}
+
+static ls_status to_onnx(const ls_lowered_signature *lowered,
+                         const ls_serve_source *source, ls_arena *memory,
+                         const char *path) {
+  const ls_program *program = lowered->programs[0];
+  ls_array **values =
+      ls_arena_new_array(memory, ls_array *, program->num_uses + 1);
+  if (values == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < program->num_uses; ++i)
+    values[i] = NULL;
+  ls_text text;
+  ls_text_init(&text, memory->allocator);
+  ls_status status = get_values(program, source, values);
+  if (ls_status_is_ok(status))
+    status = ls_write_onnx(lowered, values, memory, &text);
+  for (size_t i = 0; i < program->num_uses; ++i)
+    ls_array_release(values[i]);
+  if (ls_status_is_ok(status)) status = write_file(&text, path);
+  ls_text_deinit(&text);
+  return status;
+}
+
+ls_status ls_serve_write_onnx(ls_graph *graph,
+                              const ls_serve_signature *signature,
+                              const ls_serve_source *source, const char *path) {
+  ls_arena memory;
+  ls_lowered_signature lowered;
+  ls_arena_init(&memory, graph->allocator);
+  ls_status status = ls_lower_signature(graph, signature, 0, &memory, &lowered);
+  if (ls_status_is_ok(status))
+    status = to_onnx(&lowered, source, &memory, path);
+  ls_lowered_signature_deinit(&lowered);
+  ls_arena_deinit(&memory);
+  return ls_status_annotate(status, "signature '%s' as ONNX", signature->key);
+}
+
+// ---- StableHLO -------------------------------------------------------------
+ls_status ls_serve_write_stablehlo(ls_graph *graph,
+                                   const ls_serve_signature *signature,
+                                   int64_t batch_size, const char *path) {
+  ls_arena memory;
+  ls_lowered_signature lowered;
+  ls_text text;
+  ls_arena_init(&memory, graph->allocator);
+  ls_text_init(&text, graph->allocator);
+  ls_status status =
+      ls_lower_signature(graph, signature, batch_size, &memory, &lowered);
+  if (ls_status_is_ok(status))
+    status = ls_write_stablehlo(&lowered, &memory, &text);
+  if (ls_status_is_ok(status)) status = write_file(&text, path);
+  ls_text_deinit(&text);
+  ls_lowered_signature_deinit(&lowered);
+  ls_arena_deinit(&memory);
+  return ls_status_annotate(status, "signature '%s' as StableHLO",
+                            signature->key);
+}
+
+// ---- Of what was loaded ----------------------------------------------------
+static ls_status of_session(void *user, ls_variable *variable,
+                            ls_array **out_array) {
+  return ls_session_variable_value(user, variable, out_array);
+}
+
+ls_status ls_serving_write_onnx(const ls_serving *serving, const char *key,
+                                const char *path) {
+  LS_REQUIRE(serving);
+  LS_REQUIRE(path);
+  const ls_serve_signature *signature = NULL;
+  LS_RETURN_IF_ERROR(ls_serve_find(&serving->signatures, key, &signature));
+  return ls_serve_write_onnx(serving->graph, signature,
+                             &(ls_serve_source){of_session, serving->session},
+                             path);
+}
+
+ls_status ls_serving_write_stablehlo(const ls_serving *serving, const char *key,
+                                     int64_t batch_size, const char *path) {
+  LS_REQUIRE(serving);
+  LS_REQUIRE(path);
+  const ls_serve_signature *signature = NULL;
+  if (batch_size < 1)
+    return ls_invalid_argument("batch size %lld: it is at least 1",
+                               (long long)batch_size);
+  LS_RETURN_IF_ERROR(ls_serve_find(&serving->signatures, key, &signature));
+  return ls_serve_write_stablehlo(serving->graph, signature, batch_size, path);
+}

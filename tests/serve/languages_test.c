@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Exports as ONNX and StableHLO: what is written, and what cannot be. That
+// others run them is held by interop/serving_test.
+#define _GNU_SOURCE
+#include "lockstep/serving.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lockstep/lockstep.h"
+#include "support/served_model.h"
+#include "support/spec.h"
+
+// ---- What is written -------------------------------------------------------
+static char *read_text(const char *base, const char *name, size_t *out_size) {
+  char path[300];
+  snprintf(path, sizeof(path), "%s/%s", base, name);
+  FILE *file = fopen(path, "rb");
+  assert_non_null(file);
+  char *text = calloc(1, 1 << 16);
+  assert_non_null(text);
+  const size_t size = fread(text, 1, (1 << 16) - 1, file);
+  fclose(file);
+  if (out_size != NULL) *out_size = size;
+  return text;
+}
+
+static void a_signature_is_written_as_stablehlo(void **state) {
+  (void)state;
+  served_make_folder();
+  served_model m = served_open_model();
+  served_request r;
+  served_ask(&r, &m);
+  r.options.stablehlo = LS_FLAG_ON;
+  r.options.batch_size = 5;
+  char *path = NULL;
+  expect_ok(ls_serving_export(&r.options, &path));
+  char *text = read_text(path, "serve.stablehlo.mlir", NULL);
+  assert_string_equal(
+      text,
+      "module @lockstep {\n"
+      "  func.func public @main(%arg0: tensor<5x3xf32> {ls.input = "
+      "\"features\"}, %arg1: tensor<3x2xf32> {ls.variable = \"layer/w\"}, "
+      "%arg2: tensor<2xf32> {ls.variable = \"layer/b\"}) -> "
+      "(tensor<5x2xf32> {ls.output = \"y\"}) {\n"
+      "    %v4 = stablehlo.dot_general %arg0, %arg1, contracting_dims = [1] x "
+      "[0], precision = [HIGHEST, HIGHEST] : (tensor<5x3xf32>, "
+      "tensor<3x2xf32>) -> tensor<5x2xf32>\n"
+      "    %v5 = stablehlo.reshape %arg2 : (tensor<2xf32>) -> "
+      "tensor<1x2xf32>\n"
+      "    %v6 = stablehlo.broadcast_in_dim %v5, dims = [0, 1] : "
+      "(tensor<1x2xf32>) -> tensor<5x2xf32>\n"
+      "    %v7 = stablehlo.add %v4, %v6 : tensor<5x2xf32>\n"
+      "    %v8 = stablehlo.constant dense<\"0x00000000\"> : tensor<f32>\n"
+      "    %v9 = stablehlo.reshape %v8 : (tensor<f32>) -> tensor<1x1xf32>\n"
+      "    %v10 = stablehlo.broadcast_in_dim %v9, dims = [0, 1] : "
+      "(tensor<1x1xf32>) -> tensor<5x2xf32>\n"
+      "    %v11 = stablehlo.maximum %v7, %v10 : tensor<5x2xf32>\n"
+      "    return %v11 : tensor<5x2xf32>\n"
+      "  }\n"
+      "}\n");
+  free(text);
+  ls_text_release(path);
+  served_drop(&r);
+  served_close_model(&m);
+  served_remove_folder(served_folder);
+}
+
+static bool holds(const char *bytes, size_t size, const char *part) {
+  return memmem(bytes, size, part, strlen(part)) != NULL;
+}
+
+static void a_signature_is_written_as_onnx(void **state) {
+  (void)state;
+  served_make_folder();
+  served_model m = served_open_model();
+  served_request r;
+  served_ask(&r, &m);
+  const ls_serving_signature two[] = {
+      r.signature, {{"again", LS_EXPORT_PREDICT, r.outputs}, r.inputs}};
+  r.graph.signatures = two;
+  r.graph.num_signatures = 2;
+  r.options.onnx = LS_FLAG_ON;
+  char *path = NULL, file[200];
+  expect_ok(ls_serving_export(&r.options, &path));
+  size_t size = 0, again = 0;
+  char *bytes = read_text(path, "model.onnx", &size);
+  static const char *const parts[] = {"lockstep", "MatMul",  "features",
+                                      "layer/w",  "layer/b", "batch"};
+  for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); ++i)
+    assert_true(holds(bytes, size, parts[i]));
+  free(bytes);
+  free(read_text(path, "model.again.onnx", NULL));
+  // Of what was loaded it is the same.
+  ls_serving *s = NULL;
+  expect_ok(ls_serving_load(path, NULL, &s));
+  snprintf(file, sizeof(file), "%s/here.onnx", path);
+  expect_ok(ls_serving_write_onnx(s, NULL, file));
+  bytes = read_text(path, "model.onnx", &size);
+  char *other = read_text(path, "here.onnx", &again);
+  assert_int_equal(size, again);
+  assert_memory_equal(bytes, other, size);
+  free(bytes);
+  free(other);
+  snprintf(file, sizeof(file), "%s/here.mlir", path);
+  expect_ok(ls_serving_write_stablehlo(s, "again", 3, file));
+  expect_status(ls_serving_write_stablehlo(s, "again", 0, file),
+                LS_INVALID_ARGUMENT, "at least 1");
+  expect_status(ls_serving_write_onnx(s, "other", file), LS_NOT_FOUND,
+                "'serving_default', 'again'");
+  ls_serving_destroy(s);
+  ls_text_release(path);
+  served_drop(&r);
+  served_close_model(&m);
+  served_remove_folder(served_folder);
+}
+
+// ---- What cannot be --------------------------------------------------------
+typedef ls_tensor (*make_function)(ls_tensor x);
+
+static ls_tensor make_random(ls_tensor x) {
+  LS_NAME_SCOPE("dice");
+  return ls_mul(x, ls_random_uniform(LS_DTYPE_F32, LS_SCALAR, 0, 1, NULL));
+}
+static ls_tensor make_order(ls_tensor x) {
+  LS_NAME_SCOPE("order");
+  return ls_sort(x, 1, false);
+}
+static ls_nest smaller(ls_nest carried, void *user) {
+  (void)user;
+  return ls_leaf(
+      ls_less(ls_nest_tensor(carried, 0), ls_scalar(LS_DTYPE_F32, 9)));
+}
+static ls_nest doubled(ls_nest carried, void *user) {
+  (void)user;
+  const ls_tensor x = ls_nest_tensor(carried, 0);
+  return LS_LIST(ls_leaf(ls_add(x, x)));
+}
+static ls_tensor make_loop(ls_tensor x) {
+  const ls_nest start = LS_LIST(ls_leaf(ls_reduce_max(x, LS_ALL_AXES)));
+  const ls_nest made = ls_while(smaller, doubled, NULL, start, 0);
+  const ls_tensor y = ls_nest_tensor(made, 0);
+  ls_nest_release(made);
+  return y;
+}
+// 1 / the batch size is a constant.
+static ls_tensor make_mean(ls_tensor x) {
+  LS_NAME_SCOPE("average");
+  return ls_reduce_mean(x, LS_AXES(0));
+}
+static ls_tensor make_square(ls_tensor x) {
+  LS_NAME_SCOPE("square");
+  return ls_reshape(ls_matmul_transposed(x, false, x, true), LS_SHAPE(-1));
+}
+
+// Exports what `make` gives of x f32[?,3].
+static ls_status try(make_function make, ls_shape shape, bool onnx) {
+  ls_graph *graph = NULL;
+  char *path = NULL;
+  ls_nest inputs, outputs;
+  expect_ok(ls_graph_create("g", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    const ls_tensor x = ls_placeholder(LS_DTYPE_F32, shape, "x");
+    inputs = served_dict_of("x", ls_leaf(x));
+    outputs = served_dict_of("y", ls_leaf(make(x)));
+  }
+  expect_ok(ls_graph_take_error(graph));
+  const ls_serving_signature signature = {
+      {LS_SERVING_DEFAULT, LS_EXPORT_PREDICT, outputs}, inputs};
+  const ls_serving_graph one = {
+      .graph = graph, .signatures = &signature, .num_signatures = 1};
+  const ls_status status = ls_serving_export(
+      &(ls_serving_options){.base = served_folder,
+                            .graphs = &one,
+                            .num_graphs = 1,
+                            .onnx = onnx ? LS_FLAG_ON : LS_FLAG_OFF,
+                            .stablehlo = onnx ? LS_FLAG_OFF : LS_FLAG_ON},
+      &path);
+  ls_text_release(path);
+  ls_nest_release(inputs);
+  ls_nest_release(outputs);
+  ls_graph_destroy(graph);
+  return status;
+}
+
+static void what_cannot_be_written_is_named(void **state) {
+  (void)state;
+  served_make_folder();
+  const ls_shape rows = LS_SHAPE(-1, 3);
+  static const struct {
+    make_function make;
+    const char *says;
+  } both[] = {{make_random, "op 'dice/random_uniform' (random_uniform)"},
+              {make_order, "(sort): there is no form of this op"},
+              {make_loop, "(while): there is no form of this op"}};
+  for (size_t i = 0; i < sizeof(both) / sizeof(*both); ++i)
+    for (int onnx = 0; onnx < 2; ++onnx)
+      expect_status(try(both[i].make, rows, onnx != 0), LS_UNIMPLEMENTED,
+                    both[i].says);
+  // Any batch: sizes that are no multiple of it, and constants.
+  expect_status(try(make_mean, rows, true), LS_UNIMPLEMENTED,
+                "'average/reduce_mean'");
+  expect_status(try(make_square, rows, true), LS_UNIMPLEMENTED,
+                "size depends on the batch size other than by a factor");
+  expect_ok(try(make_mean, rows, false));
+  expect_ok(try(make_mean, LS_SHAPE(2, 3), true));
+  expect_status(try(ls_relu, LS_SHAPE(2, -1), true), LS_UNIMPLEMENTED,
+                "input 'x' is f32[2,?]");
+  expect_status(try(ls_relu, LS_SHAPE_UNKNOWN, false), LS_UNIMPLEMENTED,
+                "input 'x'");
+  served_remove_folder(served_folder);
+}
+
+static void signatures_that_write_are_refused(void **state) {
+  (void)state;
+  served_make_folder();
+  served_model m = served_open_model();
+  ls_tensor y;
+  {
+    LS_GRAPH_SCOPE(m.graph);
+    const ls_tensor sum = ls_reduce_sum(m.x, LS_AXES(0));
+    y = ls_variable_assign_add(m.other, ls_slice_axis(sum, 0, 0, 2));
+  }
+  served_request r;
+  served_ask(&r, &m);
+  const ls_nest outputs = served_dict_of("y", ls_leaf(y));
+  r.signature.output.tensors = outputs;
+  char *path = NULL;
+  expect_ok(ls_serving_export(&r.options, &path));  // As our own.
+  ls_text_release(path);
+  path = NULL;
+  r.options.base = "written-export";
+  r.options.onnx = LS_FLAG_ON;
+  expect_status(ls_serving_export(&r.options, &path), LS_UNIMPLEMENTED,
+                "writes variable 'other'");
+  assert_true(served_is_empty("written-export"));
+  ls_nest_release(outputs);
+  served_drop(&r);
+  served_close_model(&m);
+  served_remove_folder(served_folder);
+  served_remove_folder("written-export");
+}
+
+// ---- Memory ----------------------------------------------------------------
+static ls_tensor make_net(ls_tensor x) {
+  const ls_tensor hot = ls_one_hot(ls_argmax(x, 1), 3, LS_DTYPE_F32);
+  return ls_gelu(ls_softmax(ls_add(ls_matmul_transposed(hot, false, x, true),
+                                   ls_scalar(LS_DTYPE_F32, 1))));
+}
+
+static ls_status write_both(void *user) {
+  (void)user;
+  ls_graph *graph = NULL;
+  ls_nest inputs = ls_none(), outputs = ls_none();
+  LS_RETURN_IF_ERROR(ls_graph_create("g", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    const ls_tensor x = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(2, 3), "x");
+    inputs = served_dict_of("x", ls_leaf(x));
+    outputs = served_dict_of("y", ls_leaf(make_net(x)));
+  }
+  ls_status status = ls_graph_take_error(graph);
+  if (ls_status_is_ok(status)) status = ls_nest_status(inputs);
+  if (ls_status_is_ok(status)) status = ls_nest_status(outputs);
+  const ls_serving_signature signature = {
+      {LS_SERVING_DEFAULT, LS_EXPORT_PREDICT, outputs}, inputs};
+  const ls_serving_graph one = {
+      .graph = graph, .signatures = &signature, .num_signatures = 1};
+  static int count;
+  char base[100], *path = NULL;
+  snprintf(base, sizeof(base), "%s/%d", served_folder, count++);
+  if (ls_status_is_ok(status))
+    status = ls_serving_export(&(ls_serving_options){.base = base,
+                                                     .graphs = &one,
+                                                     .num_graphs = 1,
+                                                     .onnx = LS_FLAG_ON,
+                                                     .stablehlo = LS_FLAG_ON},
+                               &path);
+  ls_text_release(path);
+  ls_nest_release(inputs);
+  ls_nest_release(outputs);
+  ls_graph_destroy(graph);
+  return status;
+}
+
+static void any_allocation_may_fail(void **state) {
+  (void)state;
+  served_make_folder();
+  expect_memory_failures_survived(write_both, NULL);
+  served_remove_folder(served_folder);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_signature_is_written_as_stablehlo),
+      cmocka_unit_test(a_signature_is_written_as_onnx),
+      cmocka_unit_test(what_cannot_be_written_is_named),
+      cmocka_unit_test(signatures_that_write_are_refused),
+      cmocka_unit_test(any_allocation_may_fail),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
