@@ -42,11 +42,15 @@ typedef struct ls_event_writer_options {
   // How long what is added may stay in memory: when more is added later than
   // that, all is written. LS_SOME(0): at once. Default 5.
   ls_opt flush_seconds;
+  ls_opt max_queue;    // So many that were added are written at once. Default:
+                       // any number may stay.
+  const char *suffix;  // Of the files' names. Default: none.
 } ls_event_writer_options;
 
 // Opens a writer. Nothing is in the folder before something is written; what is
 // written there then is a file events.out.tfevents.SECONDS.HOST.PROCESS.NUMBER,
 // whose name sorts behind those of all others that are there.
+//   LS_INVALID_ARGUMENT  a number that is too small; a suffix with a '/'.
 LS_API LS_MUST_USE ls_status ls_event_writer_open(
     const ls_event_writer_options *options, ls_event_writer **out_writer);
 // Writes what is left and frees. NULL is fine. The first failure of

@@ -79,6 +79,7 @@
 #include "lockstep/streams.h"
 #include "lockstep/strings.h"
 #include "lockstep/summary.h"
+#include "lockstep/summary_ops.h"
 #include "lockstep/table.h"
 #include "lockstep/topology.h"
 #include "lockstep/tpu_strategy.h"

@@ -21,11 +21,20 @@ extern "C" {
 // Where summaries go. Counted; the ops that write to it keep it.
 typedef struct ls_summary_writer ls_summary_writer;
 
+// What a value is to be shown as.
+typedef enum ls_summary_kind {
+  LS_SUMMARY_BY_VALUE,  // By its type and shape: of ls_summary.
+  LS_SUMMARY_SCALAR,    // The others are of lockstep/summary_ops.h.
+  LS_SUMMARY_HISTOGRAM,
+  LS_SUMMARY_IMAGE,
+} ls_summary_kind;
+
 // One recorded value, lent for the call.
 typedef struct ls_summary_record {
   const char *tag;  // With the name scope of the op: "train/loss".
-  int64_t step;     // The writer's.
+  int64_t step;     // The writer's, or the op's own.
   const ls_array *value;
+  ls_summary_kind kind;
 } ls_summary_record;
 // Called from any thread, one call at a time.
 typedef void (*ls_summary_function)(void *user,

@@ -2,12 +2,45 @@
 // A spec for TPUs as CPUs use it: what the host does is part of each run.
 #include "base/require.h"
 #include "estimator/spec.h"
+#include "lockstep/summary_ops.h"
 #include "train/hooks/hook.h"
 
 // ---- What a host call gives ------------------------------------------------
+// Beside it, the graph's writers of summaries are looked after.
 typedef struct host_call {
   ls_nest fetches;
+  ls_nest initializers, flushers;  // Of the writers, once it has begun.
 } host_call;
+
+static void drop_writers(host_call *self) {
+  ls_nest_release(self->initializers);
+  ls_nest_release(self->flushers);
+  self->initializers = self->flushers = ls_none();
+}
+
+static ls_status find_writers(void *user) {
+  host_call *self = user;
+  drop_writers(self);
+  return ls_file_writers_of(ls_graph_current(), &self->initializers,
+                            &self->flushers);
+}
+
+static ls_status run_all(const ls_run_context *context, ls_nest ops) {
+  if (ls_nest_count(ops) == 0) return ls_ok();
+  ls_nest nothing = ls_none();
+  const ls_status status =
+      ls_session_run(context->session, ops, NULL, 0, &nothing);
+  ls_nest_release(nothing);
+  return status;
+}
+
+static ls_status initialize_writers(void *user, ls_run_context *context) {
+  return run_all(context, ((const host_call *)user)->initializers);
+}
+
+static ls_status flush_writers(void *user, ls_run_context *context) {
+  return run_all(context, ((const host_call *)user)->flushers);
+}
 
 static ls_status add_to_run(void *user, ls_run_context *context,
                             ls_run_wish *wish) {
@@ -17,6 +50,7 @@ static ls_status add_to_run(void *user, ls_run_context *context,
 }
 
 static void destroy(void *user) {
+  drop_writers(user);
   ls_nest_release(((host_call *)user)->fetches);
   ls_hook_free(user);
 }
@@ -29,11 +63,15 @@ static ls_status make_hook(ls_nest fetches, ls_hook **out_hook) {
     return ls_out_of_memory();
   }
   self->fetches = fetches;
-  return ls_hook_of_state(&(ls_hook_options){.name = "host call",
-                                             .user = self,
-                                             .before_run = add_to_run,
-                                             .destroy = destroy},
-                          out_hook);
+  return ls_hook_of_state(
+      &(ls_hook_options){.name = "host call",
+                         .user = self,
+                         .begin = find_writers,
+                         .after_create_session = initialize_writers,
+                         .before_run = add_to_run,
+                         .end = flush_writers,
+                         .destroy = destroy},
+      out_hook);
 }
 
 // ---- The spec --------------------------------------------------------------

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "estimator/spec.h"
+#include "graph/trial.h"
 
 // ---- Functions on the host -------------------------------------------------
 ls_status ls_host_function_check(const ls_host_function *function,
@@ -24,9 +25,51 @@ ls_status ls_host_function_check(const ls_host_function *function,
   return ls_ok();
 }
 
+// The first summary of the old style behind the first `before`, which other
+// steps than the host's would write; zeroed: none.
+static ls_op new_summary(const ls_graph *graph, size_t before) {
+  const size_t count =
+      ls_graph_collection(graph, LS_COLLECTION_SUMMARIES, NULL, 0);
+  ls_allocator *allocator = ls_current_allocator();
+  ls_nest *leaves =
+      count > before ? ls_new_array(allocator, ls_nest, count) : NULL;
+  if (leaves == NULL) return (ls_op){0};
+  ls_graph_collection(graph, LS_COLLECTION_SUMMARIES, leaves, count);
+  const ls_op op =
+      leaves[before].kind == LS_KIND_OP ? leaves[before].as.op : (ls_op){0};
+  ls_release(allocator, leaves);
+  return op;
+}
+
+// Calls it; what it makes must not be of the old style.
+static ls_nest call(const ls_host_function *function, const char *name) {
+  const ls_graph *graph = ls_graph_current();
+  while (graph->kind != LS_GRAPH_BUILD && graph->parent != NULL)
+    graph = graph->parent;
+  const size_t before =
+      ls_graph_collection(graph, LS_COLLECTION_SUMMARIES, NULL, 0);
+  const ls_nest made = function->call(function->tensors, function->user);
+  if (ls_nest_is_failed(made) ||
+      ls_graph_collection(graph, LS_COLLECTION_SUMMARIES, NULL, 0) <= before)
+    return made;
+  const ls_op summary = new_summary(graph, before);
+  ls_nest_release(made);
+  return LS_FAIL(LS_INVALID_ARGUMENT,
+                 "the function of %s makes a summary of ls_summary ('%s'), "
+                 "which nobody writes there: make those that a writer writes "
+                 "(ls_summary_scalar and others, lockstep/summary_ops.h, with "
+                 "a writer of ls_file_writer_create)",
+                 name, ls_op_is_failed(summary) ? "?" : ls_op_name(summary));
+}
+
 ls_nest ls_host_function_call(const ls_host_function *function,
                               const char *name) {
-  const ls_nest made = function->call(function->tensors, function->user);
+  ls_trial trial;
+  ls_trial_begin(&trial);
+  ls_nest made = call(function, name);
+  const ls_status status =
+      ls_trial_end_with(&trial, ls_nest_status(made), &made);
+  if (!ls_status_is_ok(status)) made = ls_fail(status);
   if (ls_nest_is_failed(made) && function->tensors.kind == LS_KIND_DICT)
     ls_runtime_log(ls_runtime_current(), LS_LOG_WARNING, "estimator",
                    "the function of %s has failed: the names in %s[1] may not "

@@ -80,6 +80,7 @@ typedef struct ls_scope_state {
   const struct ls_loss_scaling *loss_scaling;
   // Numbers of examples that were said; see distribute/replicas/examples.c.
   const struct ls_examples_entry *examples;
+  int64_t records_every;  // Steps of summaries that are recorded; 0: none are.
   struct ls_summary_writer *summary_writer;  // NULL: nobody wants any.
   bool sync_on_read;  // Replicas use such variables as the value of all.
   bool unrecorded;    // No tape records eager ops.

@@ -24,11 +24,14 @@ struct ls_event_writer {
   ls_allocator *allocator;
   int64_t first_step;
   int64_t flush_nanos;
+  int64_t max_queue;
+  ls_text suffix;
   ls_mutex lock;  // Guards what follows.
   ls_text path;   // Of the folder, and of the file in it, if there is one.
   size_t folder;  // The folder's part.
   bool has_file;
-  ls_text records;   // Not yet written.
+  ls_text records;   // Not yet written,
+  int64_t queued;    // so many.
   ls_text graph;     // Being printed.
   int64_t flushed;   // When they were last written, of the clock.
   ls_status status;  // Of what was recorded.
@@ -38,10 +41,25 @@ struct ls_event_writer {
 static void destroy(ls_event_writer *writer) {
   ls_mutex_deinit(&writer->lock);
   ls_text_deinit(&writer->path);
+  ls_text_deinit(&writer->suffix);
   ls_text_deinit(&writer->records);
   ls_text_deinit(&writer->graph);
   ls_status_free(writer->status);
   ls_release(writer->allocator, writer);
+}
+
+static ls_status check(const ls_event_writer_options *options) {
+  const ls_opt seconds = options->flush_seconds, queue = options->max_queue;
+  if (seconds.set && (seconds.value < 0 || seconds.value > INT32_MAX))
+    return ls_invalid_argument("flush_seconds is %lld, expected 0 or more",
+                               seconds.value);
+  if (queue.set && queue.value < 1)
+    return ls_invalid_argument("max_queue is %lld, expected 1 or more",
+                               queue.value);
+  if (options->suffix != NULL && strchr(options->suffix, '/') != NULL)
+    return ls_invalid_argument("suffix '%s' of a file's name has a '/'",
+                               options->suffix);
+  return ls_ok();
 }
 
 ls_status ls_event_writer_open(const ls_event_writer_options *options,
@@ -50,10 +68,8 @@ ls_status ls_event_writer_open(const ls_event_writer_options *options,
   LS_REQUIRE(options->folder);
   LS_REQUIRE(out_writer);
   *out_writer = NULL;
+  LS_RETURN_IF_ERROR(check(options));
   const ls_opt seconds = options->flush_seconds;
-  if (seconds.set && (seconds.value < 0 || seconds.value > INT32_MAX))
-    return ls_invalid_argument("flush_seconds is %lld, expected 0 or more",
-                               seconds.value);
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
   ls_allocator *allocator = ls_runtime_allocator(runtime);
@@ -64,19 +80,26 @@ ls_status ls_event_writer_open(const ls_event_writer_options *options,
       .allocator = allocator,
       .first_step = options->first_step,
       .flush_nanos = (seconds.set ? seconds.value : FLUSH_SECONDS) * 1000000000,
+      .max_queue =
+          options->max_queue.set ? options->max_queue.value : INT64_MAX,
       .folder = strlen(options->folder),
       .flushed = ls_runtime_now(runtime)};
   ls_text_init(&writer->path, allocator);
   ls_text_init(&writer->records, allocator);
   ls_text_init(&writer->graph, allocator);
+  ls_text_init(&writer->suffix, allocator);
   ls_text_append(&writer->path, options->folder);
+  ls_text_append(&writer->suffix,
+                 options->suffix != NULL ? options->suffix : "");
   ls_status status = ls_mutex_init(&writer->lock);
   if (!ls_status_is_ok(status)) {
     ls_text_deinit(&writer->path);
+    ls_text_deinit(&writer->suffix);
     ls_release(allocator, writer);
     return status;
   }
   status = ls_text_status(&writer->path);
+  if (ls_status_is_ok(status)) status = ls_text_status(&writer->suffix);
   if (ls_status_is_ok(status))
     *out_writer = writer;
   else
@@ -126,6 +149,7 @@ static ls_status make_file(ls_event_writer *writer) {
                         (long long)seconds, host[0] != '\0' ? host : "host",
                         (long)getpid(),
                         __atomic_fetch_add(&made, 1, __ATOMIC_RELAXED));
+  ls_text_append(path, ls_text_data(&writer->suffix));
   LS_RETURN_IF_ERROR(ls_text_status(path));
   ls_text head;
   ls_text_init(&head, writer->allocator);
@@ -158,6 +182,7 @@ static ls_status write_out(ls_event_writer *writer) {
 static ls_status flush(ls_event_writer *writer) {
   const ls_status status = write_out(writer);
   ls_text_clear(&writer->records);
+  writer->queued = 0;
   writer->flushed = ls_runtime_now(writer->runtime);
   return status;
 }
@@ -188,6 +213,7 @@ ls_status ls_event_writer_close(ls_event_writer *writer) {
 // Behind a record that was added.
 static ls_status end_record(ls_event_writer *writer) {
   if (!writer->records.failed && writer->records.size < MOST_BUFFERED &&
+      ++writer->queued < writer->max_queue &&
       ls_runtime_now(writer->runtime) - writer->flushed < writer->flush_nanos)
     return ls_ok();
   return flush(writer);
@@ -372,6 +398,10 @@ ls_status ls_event_writer_image(ls_event_writer *writer, const char *tag,
 static ls_status record(ls_event_writer *writer, const ls_summary_record *it) {
   const ls_dtype dtype = ls_array_dtype(it->value);
   const ls_shape shape = ls_array_shape(it->value);
+  if (it->kind == LS_SUMMARY_HISTOGRAM)
+    return ls_event_writer_histogram(writer, it->tag, it->step, it->value);
+  if (it->kind == LS_SUMMARY_IMAGE)
+    return ls_event_writer_image(writer, it->tag, it->step, it->value);
   if (dtype == LS_DTYPE_STRING)
     return add_texts(writer, it->tag, it->step, shape,
                      ls_array_data(it->value));

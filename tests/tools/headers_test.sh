@@ -42,11 +42,11 @@ cat >"$work/scopes.c" <<EOF
 void begin(ls_graph *graph, ls_op op, const ls_op *ops, ls_strategy *strategy,
            ls_nest with, ls_summary_writer *writer, ls_variable_creator create,
            ls_export_policy policy, const ls_replica *replica, int32_t k,
-           ls_tensor examples);
+           ls_tensor examples, int64_t steps);
 void begin(ls_graph *graph, ls_op op, const ls_op *ops, ls_strategy *strategy,
            ls_nest with, ls_summary_writer *writer, ls_variable_creator create,
            ls_export_policy policy, const ls_replica *replica, int32_t k,
-           ls_tensor examples) {
+           ls_tensor examples, int64_t steps) {
   const char *name = "a", *device = "/CPU:0";
   const ls_reduce_op method = LS_REDUCE_SUM;
   const size_t count = 1;

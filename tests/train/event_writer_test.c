@@ -13,63 +13,8 @@
 #include "lockstep/eager.h"
 #include "lockstep/image.h"
 #include "lockstep/lockstep.h"
-#include "support/counted.h"
-#include "support/event_records.h"
+#include "support/event_files.h"
 #include "support/expect.h"
-#include "support/memory_files.h"
-
-enum { MOST_EVENTS = 4096, SECONDS = 1700000000 };
-
-// A runtime over files in memory, whose clocks stand still.
-typedef struct setup {
-  memory_files files;
-  counted memory;
-  int64_t nanos;
-  ls_bytes events[MOST_EVENTS];
-} setup;
-
-static int64_t now(void *user) { return ((const setup *)user)->nanos; }
-static int64_t wall(void *user) {
-  return ((const setup *)user)->nanos + INT64_C(1000000000) * SECONDS;
-}
-static void sleep_on(void *user, int64_t nanos) {
-  ((setup *)user)->nanos += nanos;
-}
-
-static void begin(setup *s) {
-  *s = (setup){.nanos = 500000000};
-  static ls_file_system files;
-  files = memory_files_system(&s->files);
-  const ls_clock clock = {now, wall, sleep_on, s};
-  s->memory = counted_begin_with((ls_runtime_options){
-      .file_system = &files, .clock = &clock, .threads = 1});
-}
-
-static void end(setup *s) {
-  counted_end(&s->memory);
-  memory_files_clear(&s->files);
-}
-
-// The nth event file, in the order of names; NULL: there is none.
-static const memory_file *event_file(const setup *s, size_t nth) {
-  const memory_file *found[MEMORY_FILES_MOST] = {NULL};
-  size_t count = 0;
-  for (size_t i = 0; i < s->files.count; ++i) {
-    const memory_file *file = &s->files.items[i];
-    if (file->folder || strstr(file->path, "events.out") == NULL) continue;
-    size_t at = count++;
-    for (; at > 0 && strcmp(found[at - 1]->path, file->path) > 0; --at)
-      found[at] = found[at - 1];
-    found[at] = file;
-  }
-  return nth < count ? found[nth] : NULL;
-}
-
-static size_t read_events(setup *s, size_t nth) {
-  const memory_file *file = event_file(s, nth);
-  assert_non_null(file);
-  return event_records(file->data, file->size, s->events, MOST_EVENTS);
-}
 
 static ls_event_writer *writer_of(ls_event_writer_options options) {
   ls_event_writer *writer = NULL;
@@ -88,15 +33,15 @@ static ls_array *array_of(ls_dtype dtype, ls_shape shape, const void *data) {
 static void
 a_file_begins_with_its_version_and_where_the_run_does(void **state) {
   (void)state;
-  setup s;
-  begin(&s);
+  event_files s;
+  event_files_begin(&s);
   ls_event_writer *writer = writer_of((ls_event_writer_options){0});
-  assert_null(event_file(&s, 0));  // Nothing was written.
+  assert_null(event_files_nth(&s, 0));  // Nothing was written.
   expect_ok(ls_event_writer_scalar(writer, "loss", 7, 0.25));
-  assert_null(event_file(&s, 0));
+  assert_null(event_files_nth(&s, 0));
   expect_ok(ls_event_writer_flush(writer));
-  assert_int_equal(read_events(&s, 0), 3);
-  assert_non_null(strstr(event_file(&s, 0)->path,
+  assert_int_equal(event_files_read(&s, 0), 3);
+  assert_non_null(strstr(event_files_nth(&s, 0)->path,
                          "events/events.out.tfevents.1700000000."));
   assert_true(proto_is(PROTO_AT(s.events[0], 3), "brain.Event:2"));
   assert_true(proto_f64(s.events[0], 1) == 1700000000.5);
@@ -105,14 +50,14 @@ a_file_begins_with_its_version_and_where_the_run_does(void **state) {
   const ls_bytes value = event_value(s.events, 3, "loss", 7);
   assert_true(proto_f64(value, 2) == 0.25);
   expect_ok(ls_event_writer_close(writer));
-  assert_int_equal(read_events(&s, 0), 3);
-  end(&s);
+  assert_int_equal(event_files_read(&s, 0), 3);
+  event_files_end(&s);
 }
 
 static void a_later_writer_has_a_file_that_is_read_later(void **state) {
   (void)state;
-  setup s;
-  begin(&s);
+  event_files s;
+  event_files_begin(&s);
   for (int i = 0; i < 3; ++i) {
     // The clock goes back: the second is taken after all.
     s.nanos -= INT64_C(7000000000) * i;
@@ -122,49 +67,49 @@ static void a_later_writer_has_a_file_that_is_read_later(void **state) {
     expect_ok(ls_event_writer_close(writer));
   }
   for (int i = 0; i < 3; ++i) {
-    assert_int_equal(read_events(&s, (size_t)i), 3);
+    assert_int_equal(event_files_read(&s, (size_t)i), 3);
     assert_int_equal(proto_i64(s.events[1], 2), 100 * i);
     assert_true(proto_f64(event_value(s.events, 3, "x", 100 * i), 2) == i);
   }
-  end(&s);
+  event_files_end(&s);
 }
 
 static void records_are_written_when_they_are_old_or_many(void **state) {
   (void)state;
-  setup s;
-  begin(&s);
+  event_files s;
+  event_files_begin(&s);
   ls_event_writer *writer =
       writer_of((ls_event_writer_options){.flush_seconds = LS_SOME(3)});
   expect_ok(ls_event_writer_scalar(writer, "x", 1, 1));
   s.nanos += INT64_C(2999999999);
   expect_ok(ls_event_writer_scalar(writer, "x", 2, 1));
-  assert_null(event_file(&s, 0));
+  assert_null(event_files_nth(&s, 0));
   s.nanos += 1;
   expect_ok(ls_event_writer_scalar(writer, "x", 3, 1));
-  assert_int_equal(read_events(&s, 0), 5);
+  assert_int_equal(event_files_read(&s, 0), 5);
   static char text[(1 << 20) + 1];
   memset(text, 'a', sizeof(text) - 1);
   expect_ok(ls_event_writer_text(writer, "long", 4, text));
-  assert_int_equal(read_events(&s, 0), 6);
+  assert_int_equal(event_files_read(&s, 0), 6);
   expect_ok(ls_event_writer_close(writer));
 
   writer = writer_of((ls_event_writer_options){.flush_seconds = LS_SOME(0)});
   expect_ok(ls_event_writer_scalar(writer, "x", 1, 1));
-  assert_int_equal(read_events(&s, 1), 3);
+  assert_int_equal(event_files_read(&s, 1), 3);
   expect_ok(ls_event_writer_close(writer));
   expect_status(
       ls_event_writer_open(
           &(ls_event_writer_options){"events", .flush_seconds = LS_SOME(-1)},
           &writer),
       LS_INVALID_ARGUMENT, "flush_seconds is -1");
-  end(&s);
+  event_files_end(&s);
 }
 
 static void a_file_that_could_not_be_written_is_left_behind(void **state) {
   (void)state;
   for (int at = 1; at <= 5; ++at) {
-    setup s;
-    begin(&s);
+    event_files s;
+    event_files_begin(&s);
     ls_event_writer *writer =
         writer_of((ls_event_writer_options){.first_step = 9});
     s.files.fail_at = at;  // A folder, a list, a head, a record; then another.
@@ -181,8 +126,8 @@ static void a_file_that_could_not_be_written_is_left_behind(void **state) {
     expect_ok(ls_event_writer_close(writer));
     // What was written well is whole, and no start stands behind it.
     size_t starts = 0, values = 0;
-    for (size_t file = 0; event_file(&s, file) != NULL; ++file) {
-      const size_t count = read_events(&s, file);
+    for (size_t file = 0; event_files_nth(&s, file) != NULL; ++file) {
+      const size_t count = event_files_read(&s, file);
       for (size_t i = 0; i < count; ++i) {
         proto_field field;
         starts += proto_find(s.events[i], 7, 0, &field);
@@ -191,45 +136,46 @@ static void a_file_that_could_not_be_written_is_left_behind(void **state) {
     }
     assert_int_equal(values, 2);
     assert_int_equal(starts, 1);
-    end(&s);
+    event_files_end(&s);
   }
 }
 
 static void a_cut_record_is_the_last_that_is_read(void **state) {
   (void)state;
-  setup s;
-  begin(&s);
+  event_files s;
+  event_files_begin(&s);
   ls_event_writer *writer = writer_of((ls_event_writer_options){0});
   for (int i = 0; i < 20; ++i)
     expect_ok(ls_event_writer_scalar(writer, "x", i, i));
   expect_ok(ls_event_writer_close(writer));
-  const memory_file *file = event_file(&s, 0);
+  const memory_file *file = event_files_nth(&s, 0);
   size_t last = 0;
   for (size_t size = 0; size <= file->size; ++size) {
-    const size_t count = event_records(file->data, size, s.events, MOST_EVENTS);
+    const size_t count =
+        event_records(file->data, size, s.events, EVENT_FILES_MOST);
     assert_true(count == last || count == last + 1);
     last = count;
   }
   assert_int_equal(last, 22);
-  end(&s);
+  event_files_end(&s);
 }
 
 // ---- Values ----------------------------------------------------------------
 static void bytes_that_are_no_text_become_text(void **state) {
   (void)state;
-  setup s;
-  begin(&s);
+  event_files s;
+  event_files_begin(&s);
   ls_event_writer *writer = writer_of((ls_event_writer_options){0});
   expect_ok(ls_event_writer_scalar(writer, "a\xff\xc3\xa4\xe2\x82", 1, NAN));
   expect_ok(ls_event_writer_scalar(writer, "", -5, -INFINITY));
   expect_ok(ls_event_writer_flush(writer));
-  assert_int_equal(read_events(&s, 0), 4);
+  assert_int_equal(event_files_read(&s, 0), 4);
   const ls_bytes odd = event_value(
       s.events, 4, "a\xef\xbf\xbd\xc3\xa4\xef\xbf\xbd\xef\xbf\xbd", 1);
   assert_true(isnan(proto_f64(odd, 2)));
   assert_true(proto_f64(event_value(s.events, 4, "", -5), 2) == -INFINITY);
   expect_ok(ls_event_writer_close(writer));
-  end(&s);
+  event_files_end(&s);
 }
 
 static double packed(ls_bytes list, size_t index) {
@@ -239,15 +185,15 @@ static double packed(ls_bytes list, size_t index) {
   return value;
 }
 
-static ls_bytes histogram_at(setup *s, int64_t step) {
-  const size_t count = read_events(s, 0);
+static ls_bytes histogram_at(event_files *s, int64_t step) {
+  const size_t count = event_files_read(s, 0);
   return PROTO_AT(event_value(s->events, count, "h", step), 5);
 }
 
 static void a_histogram_counts_what_is_finite(void **state) {
   (void)state;
-  setup s;
-  begin(&s);
+  event_files s;
+  event_files_begin(&s);
   ls_event_writer *writer =
       writer_of((ls_event_writer_options){.flush_seconds = LS_SOME(0)});
   float values[3002];
@@ -297,7 +243,7 @@ static void a_histogram_counts_what_is_finite(void **state) {
                 LS_INVALID_ARGUMENT, "histogram 'h' is of c64[]");
   ls_array_release(array);
   expect_ok(ls_event_writer_close(writer));
-  end(&s);
+  event_files_end(&s);
 }
 
 // The nth string of a value's tensor.
@@ -326,8 +272,8 @@ static void expect_pixels(ls_bytes png, ls_dtype dtype, const void *want,
 
 static void images_are_png_files(void **state) {
   (void)state;
-  setup s;
-  begin(&s);
+  event_files s;
+  event_files_begin(&s);
   ls_event_writer *writer = writer_of((ls_event_writer_options){0});
   unsigned char bytes[2 * 3 * 2 * 3];
   for (size_t i = 0; i < sizeof(bytes); ++i)
@@ -347,7 +293,7 @@ static void images_are_png_files(void **state) {
   expect_status(ls_event_writer_image(writer, "i", 3, arrays[4]),
                 LS_INVALID_ARGUMENT, "image 'i' is i32[1,1,1], expected");
   expect_ok(ls_event_writer_close(writer));
-  assert_int_equal(read_events(&s, 0), 5);
+  assert_int_equal(event_files_read(&s, 0), 5);
   ls_bytes value = event_value(s.events, 5, "i", 0);
   assert_true(proto_is(PROTO_AT(value, 9, 1, 1), "images"));
   assert_true(proto_is(string_at(value, 0), "2"));  // The width.
@@ -361,7 +307,7 @@ static void images_are_png_files(void **state) {
   expect_pixels(string_at(value, 2), LS_DTYPE_U16, words, sizeof(words));
   for (int i = 0; i < 5; ++i)
     ls_array_release(arrays[i]);
-  end(&s);
+  event_files_end(&s);
 }
 
 // ---- Graphs ----------------------------------------------------------------
@@ -406,8 +352,8 @@ static ls_bytes attr_of(ls_bytes node, const char *key) {
 
 static void a_graph_has_its_scopes_shapes_and_devices(void **state) {
   (void)state;
-  setup s;
-  begin(&s);
+  event_files s;
+  event_files_begin(&s);
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
@@ -426,7 +372,7 @@ static void a_graph_has_its_scopes_shapes_and_devices(void **state) {
   expect_status(ls_event_writer_graph(writer, ls_graph_current()),
                 LS_FAILED_PRECONDITION, "eager");
   expect_ok(ls_event_writer_close(writer));
-  assert_int_equal(read_events(&s, 0), 3);
+  assert_int_equal(event_files_read(&s, 0), 3);
   const ls_bytes found = PROTO_AT(s.events[2], 4);
   assert_true(proto_i64(PROTO_AT(found, 4), 1) > 0);
   const ls_bytes node = node_of(found, "layer/exp");
@@ -442,13 +388,13 @@ static void a_graph_has_its_scopes_shapes_and_devices(void **state) {
   assert_int_equal(proto_i64(size.bytes, 1), 3);
   assert_true(has_input(node_of(found, "layer/reduce_sum"), "^layer/exp"));
   ls_graph_destroy(graph);
-  end(&s);
+  event_files_end(&s);
 }
 
 static void what_a_loop_holds_stands_in_its_scope(void **state) {
   (void)state;
-  setup s;
-  begin(&s);
+  event_files s;
+  event_files_begin(&s);
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
@@ -461,7 +407,7 @@ static void what_a_loop_holds_stands_in_its_scope(void **state) {
   ls_event_writer *writer = writer_of((ls_event_writer_options){0});
   expect_ok(ls_event_writer_graph(writer, graph));
   expect_ok(ls_event_writer_close(writer));
-  assert_int_equal(read_events(&s, 0), 3);
+  assert_int_equal(event_files_read(&s, 0), 3);
   const ls_bytes found = PROTO_AT(s.events[2], 4);
   const ls_bytes sum = node_of(found, "while/while_body/add");
   assert_true(has_input(sum, "while/while_body/parameter"));
@@ -487,14 +433,14 @@ static void what_a_loop_holds_stands_in_its_scope(void **state) {
     }
   }
   ls_graph_destroy(graph);
-  end(&s);
+  event_files_end(&s);
 }
 
 // ---- Summaries -------------------------------------------------------------
 static void summaries_become_what_they_are(void **state) {
   (void)state;
-  setup s;
-  begin(&s);
+  event_files s;
+  event_files_begin(&s);
   ls_event_writer *writer = writer_of((ls_event_writer_options){0});
   const ls_bytes words[] = {{"a", 1}, {"*b*", 3}};
   ls_array *arrays[] = {
@@ -506,9 +452,11 @@ static void summaries_become_what_they_are(void **state) {
   static const char *const tags[] = {"scalar", "bools", "image", "text",
                                      "no image"};
   for (size_t i = 0; i < LS_COUNT_OF(arrays); ++i)
-    ls_event_writer_record(writer, &(ls_summary_record){tags[i], 4, arrays[i]});
+    ls_event_writer_record(
+        writer,
+        &(ls_summary_record){.tag = tags[i], .step = 4, .value = arrays[i]});
   expect_ok(ls_event_writer_flush(writer));
-  assert_int_equal(read_events(&s, 0), 7);
+  assert_int_equal(event_files_read(&s, 0), 7);
   assert_true(proto_f64(event_value(s.events, 7, "scalar", 4), 2) == -3);
   assert_true(proto_f64(PROTO_AT(event_value(s.events, 7, "bools", 4), 5), 4) ==
               3);
@@ -522,23 +470,25 @@ static void summaries_become_what_they_are(void **state) {
       proto_f64(PROTO_AT(event_value(s.events, 7, "no image", 4), 5), 3) == 10);
   // What goes wrong is told later, once.
   ls_array *wrong = array_of(LS_DTYPE_C64, LS_SCALAR, (float[]){1, 2});
-  ls_event_writer_record(writer, &(ls_summary_record){"c", 5, wrong});
+  ls_event_writer_record(
+      writer, &(ls_summary_record){.tag = "c", .step = 5, .value = wrong});
   expect_status(ls_event_writer_flush(writer), LS_INVALID_ARGUMENT,
                 "histogram 'c'");
   expect_ok(ls_event_writer_flush(writer));
-  ls_event_writer_record(writer, &(ls_summary_record){"d", 5, wrong});
+  ls_event_writer_record(
+      writer, &(ls_summary_record){.tag = "d", .step = 5, .value = wrong});
   expect_status(ls_event_writer_close(writer), LS_INVALID_ARGUMENT,
                 "histogram 'd'");
   ls_array_release(wrong);
   for (size_t i = 0; i < LS_COUNT_OF(arrays); ++i)
     ls_array_release(arrays[i]);
-  end(&s);
+  event_files_end(&s);
 }
 
 static void a_summary_of_a_step_is_an_event(void **state) {
   (void)state;
-  setup s;
-  begin(&s);
+  event_files s;
+  event_files_begin(&s);
   ls_event_writer *writer = writer_of((ls_event_writer_options){0});
   ls_summary_writer *summaries = NULL;
   expect_ok(
@@ -551,10 +501,10 @@ static void a_summary_of_a_step_is_an_event(void **state) {
   }
   ls_summary_writer_release(summaries);
   expect_ok(ls_event_writer_close(writer));
-  const size_t count = read_events(&s, 0);
+  const size_t count = event_files_read(&s, 0);
   assert_true(proto_f64(event_value(s.events, count, "train/loss", 12), 2) ==
               0.5);
-  end(&s);
+  event_files_end(&s);
 }
 
 // ---- Threads and memory ----------------------------------------------------
@@ -571,8 +521,8 @@ static void *add_many(void *user) {
 
 static void threads_share_a_writer(void **state) {
   (void)state;
-  setup s;
-  begin(&s);
+  event_files s;
+  event_files_begin(&s);
   ls_event_writer *writer = writer_of((ls_event_writer_options){0});
   pthread_t threads[THREADS];
   for (int i = 0; i < THREADS; ++i)
@@ -580,8 +530,8 @@ static void threads_share_a_writer(void **state) {
   for (int i = 0; i < THREADS; ++i)
     pthread_join(threads[i], NULL);
   expect_ok(ls_event_writer_close(writer));
-  assert_int_equal(read_events(&s, 0), 2 + THREADS * EACH);
-  end(&s);
+  assert_int_equal(event_files_read(&s, 0), 2 + THREADS * EACH);
+  event_files_end(&s);
 }
 
 static ls_status write_all_kinds(void *user) {

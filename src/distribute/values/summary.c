@@ -3,27 +3,17 @@
 // Summaries are host calls. Replicas that run op by op leave them out but for
 // replica 0; in a trace all replicas have the same ops, and the call itself
 // sees where it is.
-#include "lockstep/summary.h"
+#include "distribute/values/summary.h"
 
 #include <stdio.h>
 
 #include "base/require.h"
-#include "base/runtime_internal.h"
 #include "distribute/replicas/context.h"
 #include "graph/make/make.h"
-#include "lockstep/host.h"
-
-struct ls_summary_writer {
-  ls_object object;
-  ls_allocator *allocator;
-  ls_summary_function function;
-  void *user;
-  int64_t step, every;
-  ls_mutex lock;  // One record at a time.
-};
 
 static void destroy_writer(ls_object *object) {
   ls_summary_writer *writer = (ls_summary_writer *)object;
+  if (writer->kind != NULL) writer->kind->destroy(writer->user);
   ls_mutex_deinit(&writer->lock);
   ls_release(writer->allocator, writer);
 }
@@ -31,13 +21,9 @@ static void destroy_writer(ls_object *object) {
 static const ls_object_type writer_type = {.name = "summary writer",
                                            .destroy = destroy_writer};
 
-ls_status ls_summary_writer_create(ls_summary_function function, void *user,
-                                   ls_summary_writer **out_writer) {
-  LS_REQUIRE(function);
-  LS_REQUIRE(out_writer);
-  *out_writer = NULL;
-  if (function == NULL)
-    return ls_invalid_argument("a summary writer without a function");
+ls_status ls_summary_writer_make(const ls_summary_writer_kind *kind,
+                                 ls_summary_function function, void *user,
+                                 ls_summary_writer **out_writer) {
   ls_allocator *allocator = ls_current_allocator();
   ls_summary_writer *writer = ls_new(allocator, ls_summary_writer);
   if (writer == NULL) return ls_out_of_memory();
@@ -48,11 +34,20 @@ ls_status ls_summary_writer_create(ls_summary_function function, void *user,
   }
   ls_object_init(&writer->object, &writer_type);
   writer->allocator = allocator;
+  writer->kind = kind;
   writer->function = function;
   writer->user = user;
   writer->every = 1;
   *out_writer = writer;
   return ls_ok();
+}
+
+ls_status ls_summary_writer_create(ls_summary_function function, void *user,
+                                   ls_summary_writer **out_writer) {
+  LS_REQUIRE(function);
+  LS_REQUIRE(out_writer);
+  *out_writer = NULL;
+  return ls_summary_writer_make(NULL, function, user, out_writer);
 }
 
 ls_summary_writer *ls_summary_writer_retain(ls_summary_writer *writer) {
@@ -108,18 +103,29 @@ static bool is_not_due(const ls_host_call *call) {
              0;
 }
 
-static ls_status record(ls_host_call *call) {
-  const summary *s = (const summary *)call->state;
+ls_status ls_summary_record_call(const ls_host_call *call,
+                                 ls_summary_writer *writer,
+                                 ls_summary_kind kind, const char *tag,
+                                 int64_t step) {
+  if (writer->kind != NULL)
+    LS_RETURN_IF_ERROR(writer->kind->ready(writer->user));
   ls_array *view = NULL;
   LS_RETURN_IF_ERROR(ls_array_create_view(
       call->input_types[0].dtype, call->input_types[0].shape,
       (void *)(uintptr_t)call->inputs[0], NULL, NULL, &view));
-  const ls_summary_record made = {
-      s->tag, __atomic_load_n(&s->writer->step, __ATOMIC_RELAXED), view};
-  ls_mutex_lock(&s->writer->lock);
-  s->writer->function(s->writer->user, &made);
-  ls_mutex_unlock(&s->writer->lock);
+  const ls_summary_record made = {tag, step, view, kind};
+  ls_mutex_lock(&writer->lock);
+  writer->function(writer->user, &made);
+  ls_mutex_unlock(&writer->lock);
   ls_array_release(view);
+  return ls_ok();
+}
+
+static ls_status record(ls_host_call *call) {
+  const summary *s = (const summary *)call->state;
+  LS_RETURN_IF_ERROR(ls_summary_record_call(
+      call, s->writer, LS_SUMMARY_BY_VALUE, s->tag,
+      __atomic_load_n(&s->writer->step, __ATOMIC_RELAXED)));
   ls_host_done(call, ls_ok());
   return ls_ok();
 }
@@ -129,8 +135,7 @@ static const ls_host_kernel summary_kernel = {.name = "summary",
                                               .flags = LS_HOST_ALL,
                                               .skips = is_not_due};
 
-// A replica whose ops are its own, and that is not the first.
-static bool is_left_out(void) {
+bool ls_summary_is_left_out(void) {
   const ls_distribution *entry = ls_distribution_current();
   return entry != NULL && entry->replica != NULL &&
          entry->replica->graph == NULL && entry->replica->id > 0;
@@ -138,7 +143,7 @@ static bool is_left_out(void) {
 
 ls_op ls_summary(const char *tag, ls_tensor value) {
   ls_summary_writer *writer = ls_context_current()->scoped.summary_writer;
-  if (writer == NULL || ls_tensor_is_failed(value) || is_left_out())
+  if (writer == NULL || ls_tensor_is_failed(value) || ls_summary_is_left_out())
     return (ls_op){0};
   const char *scope = ls_name_scope_current();
   const size_t size = strlen(scope) + strlen(tag) + 1;

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writers of event files in graphs: an op says when one begins, an op when what
+// it holds is written.
+#include "base/require.h"
+#include "base/values/nest_internal.h"
+#include "distribute/values/summary.h"
+#include "graph/trial.h"
+#include "lockstep/events.h"
+#include "lockstep/nest.h"
+#include "lockstep/summary_ops.h"
+
+typedef struct file_writer {
+  ls_allocator *allocator;
+  ls_runtime *runtime;
+  ls_event_writer *events;
+  ls_op initializer, flusher;  // Of a build graph.
+  bool ready;                  // Atomic.
+  char folder[];
+} file_writer;
+
+// ---- A kind of writers -----------------------------------------------------
+static void record(void *user, const ls_summary_record *it) {
+  ls_event_writer_record(((file_writer *)user)->events, it);
+}
+
+static ls_status is_ready(void *user) {
+  const file_writer *self = user;
+  if (__atomic_load_n(&self->ready, __ATOMIC_ACQUIRE)) return ls_ok();
+  return ls_failed_precondition(
+      "the writer of event files in '%s' is not initialized: run its "
+      "initializer first (ls_file_writer_initializer, and all in collection "
+      "'" LS_COLLECTION_SUMMARY_WRITER_INIT "')",
+      self->folder);
+}
+
+static void destroy(void *user) {
+  file_writer *self = user;
+  const ls_status status = ls_event_writer_close(self->events);
+  if (!ls_status_is_ok(status))
+    ls_runtime_log(self->runtime, LS_LOG_WARNING, "train",
+                   "the last summaries of '%s' are lost: %s", self->folder,
+                   ls_status_message(status));
+  ls_status_free(status);
+  ls_release(self->allocator, self);
+}
+
+static const ls_summary_writer_kind kind = {
+    .name = "file writer", .ready = is_ready, .destroy = destroy};
+
+static file_writer *files_of(const ls_summary_writer *writer) {
+  return writer != NULL && writer->kind == &kind ? writer->user : NULL;
+}
+
+// ---- Its ops ---------------------------------------------------------------
+static uint64_t order(const ls_object *state) {
+  return (uint64_t)(uintptr_t)state;
+}
+
+static ls_status initialize(ls_host_call *call) {
+  file_writer *self =
+      files_of((const ls_summary_writer *)(const void *)call->state);
+  __atomic_store_n(&self->ready, true, __ATOMIC_RELEASE);
+  ls_host_done(call, ls_ok());
+  return ls_ok();
+}
+
+static ls_status flush(ls_host_call *call) {
+  const file_writer *self =
+      files_of((const ls_summary_writer *)(const void *)call->state);
+  LS_RETURN_IF_ERROR(ls_event_writer_flush(self->events));
+  ls_host_done(call, ls_ok());
+  return ls_ok();
+}
+
+static const ls_host_kernel initialize_kernel = {
+    .name = "initialize summary writer",
+    .start = initialize,
+    .flags = LS_HOST_ALL,
+    .order = order};
+static const ls_host_kernel flush_kernel = {.name = "flush summary writer",
+                                            .start = flush,
+                                            .flags = LS_HOST_ALL,
+                                            .order = order};
+
+static ls_status add_op(ls_summary_writer *writer, const ls_host_kernel *kernel,
+                        const char *collection, ls_op *out_op) {
+  *out_op = ls_host_call_add(kernel, &writer->object, NULL, 0);
+  // The trial around has the reason.
+  if (ls_op_is_failed(*out_op)) return ls_ok();
+  return ls_graph_add_to_collection(out_op->graph, collection,
+                                    ls_nest_op(*out_op));
+}
+
+static ls_status add_ops(ls_summary_writer *writer) {
+  file_writer *self = writer->user;
+  LS_RETURN_IF_ERROR(add_op(writer, &initialize_kernel,
+                            LS_COLLECTION_SUMMARY_WRITER_INIT,
+                            &self->initializer));
+  return add_op(writer, &flush_kernel, LS_COLLECTION_SUMMARY_WRITER_FLUSH,
+                &self->flusher);
+}
+
+// Where what is made for good is made: outside of functions and computations.
+static ls_status add_outside(ls_summary_writer *writer) {
+  LS_INIT_SCOPE;
+  if (ls_graph_is_eager(ls_graph_current())) {
+    ((file_writer *)writer->user)->ready = true;
+    return ls_ok();
+  }
+  ls_trial trial;
+  ls_trial_begin(&trial);
+  return ls_trial_end(&trial, add_ops(writer));
+}
+
+// ---- Making one ------------------------------------------------------------
+static ls_status open_events(file_writer *self,
+                             const ls_file_writer_options *options) {
+  const ls_opt queue = options->max_queue, seconds = options->flush_seconds;
+  return ls_event_writer_open(
+      &(ls_event_writer_options){
+          .folder = self->folder,
+          .first_step = INT64_MAX,  // Says nothing of what is there.
+          .flush_seconds = seconds.set ? seconds : LS_SOME(120),
+          .max_queue = queue.set ? queue : LS_SOME(10),
+          .suffix = options->suffix},
+      &self->events);
+}
+
+ls_status ls_file_writer_create(const ls_file_writer_options *options,
+                                ls_summary_writer **out_writer) {
+  LS_REQUIRE(out_writer);
+  *out_writer = NULL;
+  LS_REQUIRE(options);
+  LS_REQUIRE(options->folder);
+  ls_runtime *runtime = ls_runtime_current();
+  if (runtime == NULL) return ls_out_of_memory();
+  ls_allocator *allocator = ls_runtime_allocator(runtime);
+  const size_t size = strlen(options->folder) + 1;
+  file_writer *self = ls_allocate_zeroed(allocator, 1, sizeof(*self) + size);
+  if (self == NULL) return ls_out_of_memory();
+  self->allocator = allocator;
+  self->runtime = runtime;
+  memcpy(self->folder, options->folder, size);
+  ls_summary_writer *writer = NULL;
+  ls_status status = open_events(self, options);
+  if (ls_status_is_ok(status))
+    status = ls_summary_writer_make(&kind, record, self, &writer);
+  if (!ls_status_is_ok(status)) {
+    destroy(self);
+    return status;
+  }
+  status = add_outside(writer);
+  if (ls_status_is_ok(status))
+    *out_writer = writer;
+  else
+    ls_summary_writer_release(writer);
+  return status;
+}
+
+// ---- Asking ----------------------------------------------------------------
+ls_op ls_file_writer_initializer(const ls_summary_writer *writer) {
+  const file_writer *self = files_of(writer);
+  return self != NULL ? self->initializer : (ls_op){0};
+}
+
+ls_op ls_file_writer_flusher(const ls_summary_writer *writer) {
+  const file_writer *self = files_of(writer);
+  return self != NULL ? self->flusher : (ls_op){0};
+}
+
+ls_status ls_file_writer_flush(ls_summary_writer *writer) {
+  LS_REQUIRE(writer);
+  const file_writer *self = files_of(writer);
+  return self != NULL
+             ? ls_event_writer_flush(self->events)
+             : ls_invalid_argument("a summary writer that writes no files "
+                                   "cannot be flushed");
+}
+
+static ls_status list_of(const ls_graph *graph, const char *collection,
+                         ls_nest *out_list) {
+  if (out_list == NULL) return ls_ok();
+  *out_list = ls_none();
+  const size_t count = ls_graph_collection(graph, collection, NULL, 0);
+  ls_allocator *allocator = ls_current_allocator();
+  ls_nest *leaves = ls_new_array(allocator, ls_nest, count);
+  if (leaves == NULL) return ls_out_of_memory();
+  ls_graph_collection(graph, collection, leaves, count);
+  const ls_status status =
+      ls_take_nest(ls_nest_sequence(LS_KIND_LIST, leaves, count), out_list);
+  ls_release(allocator, leaves);
+  return status;
+}
+
+ls_status ls_file_writers_of(const ls_graph *graph, ls_nest *out_initializers,
+                             ls_nest *out_flushers) {
+  LS_REQUIRE(graph);
+  LS_RETURN_IF_ERROR(
+      list_of(graph, LS_COLLECTION_SUMMARY_WRITER_INIT, out_initializers));
+  const ls_status status =
+      list_of(graph, LS_COLLECTION_SUMMARY_WRITER_FLUSH, out_flushers);
+  if (!ls_status_is_ok(status) && out_initializers != NULL) {
+    ls_nest_release(*out_initializers);
+    *out_initializers = ls_none();
+  }
+  return status;
+}
