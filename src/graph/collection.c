@@ -82,6 +82,12 @@ size_t ls_graph_collection(const ls_graph *graph, const char *name,
   return c == NULL ? 0 : c->count;
 }
 
+const ls_nest *ls_collection_leaves(const void *value, size_t *out_count) {
+  const collection *c = value;
+  *out_count = c->count;
+  return c->leaves;
+}
+
 void ls_graph_drop_collections(ls_graph *graph) {
   ls_map_item item;
   for (size_t at = 0; ls_map_next(&graph->collections, &at, &item);) {

@@ -167,6 +167,8 @@ uint64_t ls_graph_last_id(void);
 // Destroys any graph with its regions. NULL is fine.
 void ls_graph_free(ls_graph *graph);
 void ls_graph_drop_collections(ls_graph *graph);
+// The leaves of a collection, the value of an item of `collections`.
+const ls_nest *ls_collection_leaves(const void *value, size_t *out_count);
 // An optimizer takes a step in `graph`, and so in those around it.
 void ls_graph_note_training(ls_graph *graph);
 // A graph that is built cannot be exported as it is, for this reason; the first

@@ -128,3 +128,78 @@ graph function "f" {
 }
 ---- INVALID_ARGUMENT
 only an op 'parameter' captures
+==== a collection of a function
+graph function "f" {
+}
+collection "losses" = op %1
+---- INVALID_ARGUMENT
+line 3: collection "losses" of a graph that is no build graph
+==== a collection before its graph
+collection "losses" = op %1
+graph build "g" {
+}
+---- INVALID_ARGUMENT
+line 1: 'collection' stands where 'graph' should
+==== a collection without a name
+graph build "g" {
+}
+collection losses = op %1
+---- INVALID_ARGUMENT
+line 3: 'losses' stands where a collection's name should
+==== a collection of nothing
+graph build "g" {
+}
+collection "losses" =
+---- INVALID_ARGUMENT
+line 4: the text ends where '%' should stand
+==== a collection of an op that there is not
+graph build "g" {
+  %1 = no_op()
+}
+collection "ops" = op %1,
+  op %2
+---- INVALID_ARGUMENT
+line 5: op %2 of a collection is no op of graph 'g'
+==== a collection of an output of an op
+graph build "g" {
+  %1 = constant() {value = f32[] [1]} : f32[]
+}
+collection "ops" = op %1:1
+---- INVALID_ARGUMENT
+line 4: op %1 of a collection is no op
+==== a collection of a value that there is not
+graph build "g" {
+  %1 = no_op()
+}
+collection "losses" = %1
+---- INVALID_ARGUMENT
+line 4: %1:0 is no output of an op
+==== a collection of a variable that there is not
+graph build "g" {
+}
+collection "variables" = @"w"
+---- INVALID_ARGUMENT
+line 3: a collection has a variable that is not declared before the graph
+==== a collection that has something twice
+variable @"w" : f32[]
+graph build "g" {
+}
+collection "variables" = @"w",
+  @"w"
+---- INVALID_ARGUMENT
+line 5: entry 2 of collection "variables" is one before it
+==== a collection that is there twice
+variable @"w" : f32[]
+graph build "g" {
+}
+collection "variables" = @"w"
+collection "variables" = @"w"
+---- INVALID_ARGUMENT
+line 5: collection "variables" is there twice
+==== something behind a collection
+variable @"w" : f32[]
+graph build "g" {
+}
+collection "variables" = @"w" @"w"
+---- INVALID_ARGUMENT
+line 4: '@' stands where the end of the text should

@@ -52,6 +52,40 @@ static void a_graph_has_one_loop_variable(void **state) {
   monitored_runs_end(&f);
 }
 
+static void a_loaded_graph_has_it_too(void **state) {
+  (void)state;
+  LS_SPEC("E12");
+  monitored_runs f;
+  monitored_runs_begin(&f);
+  ls_variable *variable = NULL, *again = NULL, *step = NULL;
+  ls_graph *copy = NULL;
+  char *text = NULL;
+  expect_ok(ls_iterations_per_loop(f.graph, &variable));
+  expect_ok(ls_graph_print(f.graph, &text));
+  expect_ok(ls_graph_parse(text, NULL, 0, &copy));
+  ls_nest leaf = ls_none();
+  assert_int_equal(
+      ls_graph_collection(copy, LS_COLLECTION_ITERATIONS_PER_LOOP, &leaf, 1),
+      1);
+  again = ls_nest_as_variable(leaf);
+  assert_non_null(again);
+  assert_string_equal(ls_variable_name(again),
+                      "tpu_estimator/iterations_per_loop");
+  assert_int_equal(ls_variable_dtype(again), LS_DTYPE_I32);
+  // It is what is found from then on, and not made anew.
+  const size_t ops = ls_graph_num_ops(copy);
+  expect_ok(ls_iterations_per_loop(copy, &variable));
+  assert_ptr_equal(variable, again);
+  assert_int_equal(ls_graph_num_ops(copy), ops);
+  expect_ok(ls_global_step_get(copy, &step));
+  assert_int_equal(
+      ls_graph_collection(copy, LS_COLLECTION_LOCAL_VARIABLES, &leaf, 1), 1);
+  assert_ptr_equal(ls_nest_as_variable(leaf), again);
+  ls_graph_destroy(copy);
+  ls_text_release(text);
+  monitored_runs_end(&f);
+}
+
 // ---- A loop of as many steps as the variable says --------------------------
 enum { MOST_RUNS = 20 };
 typedef struct device_loop {
@@ -311,6 +345,7 @@ static void variables_that_are_no_numbers_fail_the_run(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_graph_has_one_loop_variable),
+      cmocka_unit_test(a_loaded_graph_has_it_too),
       cmocka_unit_test(a_plan_ends_at_the_last_step),
       cmocka_unit_test(a_graph_without_steps_is_refused),
       cmocka_unit_test(a_time_is_filled_with_steps),

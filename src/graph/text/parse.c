@@ -131,9 +131,8 @@ static ls_status give_variables(ls_parser *parser, ls_graph *graph) {
 }
 
 // ---- References ------------------------------------------------------------
-// %3 or %3:1. With a graph it must be a value there.
-static ls_status parse_ref(ls_parser *parser, const ls_graph *graph,
-                           uint64_t *out_ref) {
+ls_status ls_parse_ref(ls_parser *parser, const ls_graph *graph,
+                       uint64_t *out_ref) {
   ls_lexer *lexer = &parser->lexer;
   const int line = lexer->token.line;
   int64_t id = 0, output = 0;
@@ -158,7 +157,7 @@ static ls_status parse_refs(ls_parser *parser, const ls_graph *graph,
   do {
     uint64_t *ref = ls_parse_push(parser, list, sizeof(*ref));
     if (ref == NULL) return ls_out_of_memory();
-    LS_RETURN_IF_ERROR(parse_ref(parser, graph, ref));
+    LS_RETURN_IF_ERROR(ls_parse_ref(parser, graph, ref));
   } while (ls_lexer_accept(&parser->lexer, ","));
   return ls_ok();
 }
@@ -228,7 +227,8 @@ static ls_status parse_captures(ls_parser *parser, const ls_graph *graph,
   op->captures = true;
   LS_RETURN_IF_ERROR(ls_lexer_expect(lexer, "("));
   if (!ls_lexer_accept(lexer, "outer")) op->captured.graph = graph->parent;
-  LS_RETURN_IF_ERROR(parse_ref(parser, op->captured.graph, &op->captured.ref));
+  LS_RETURN_IF_ERROR(
+      ls_parse_ref(parser, op->captured.graph, &op->captured.ref));
   return ls_lexer_expect(lexer, ")");
 }
 
@@ -452,6 +452,7 @@ static ls_status parse(ls_parser *parser, ls_graph **out_graph) {
   while (ls_lexer_accept(&parser->lexer, "variable"))
     LS_RETURN_IF_ERROR(parse_declaration(parser));
   LS_RETURN_IF_ERROR(parse_graph(parser, NULL, out_graph));
+  LS_RETURN_IF_ERROR(ls_parse_collections(parser, *out_graph));
   if (parser->lexer.token.kind != LS_TOKEN_END)
     return ls_lexer_wanted(&parser->lexer, "the end of the text");
   LS_RETURN_IF_ERROR(give_variables(parser, *out_graph));

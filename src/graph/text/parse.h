@@ -40,6 +40,11 @@ ls_status ls_parse_array(ls_parser *parser, ls_type type, ls_array **out_array);
 // and objects in them hold a reference: see ls_parse_release_attrs.
 ls_status ls_parse_attrs(ls_parser *parser, ls_parse_list *out_attrs);
 void ls_parse_release_attrs(const ls_parse_list *attrs);
+// %3 or %3:1. With a graph it must be a value there.
+ls_status ls_parse_ref(ls_parser *parser, const ls_graph *graph,
+                       uint64_t *out_ref);
+// The collections behind a graph, which gets them.
+ls_status ls_parse_collections(ls_parser *parser, ls_graph *graph);
 // @"name" or @"name"#2: NULL when it was not declared. The variable is lent.
 ls_status ls_parse_variable(ls_parser *parser, ls_variable **out_variable);
 

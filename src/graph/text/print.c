@@ -58,9 +58,35 @@ static bool add_variable(printer *p, const ls_object *object) {
   return ls_map_insert(&p->variables, &object, sizeof(object), (void *)number);
 }
 
+// What a leaf of a collection is in the text, NULL if it is no variable: what
+// makes of several one is not there, so it is the first of these.
+static const ls_variable *collected(ls_nest leaf) {
+  if (leaf.kind != LS_KIND_VARIABLE) return NULL;
+  const ls_variable *variable = leaf.as.ref;
+  return variable->num_components > 0 ? variable->components[0] : variable;
+}
+
+static bool find_collected(printer *p) {
+  ls_map_item item;
+  for (size_t at = 0; ls_map_next(&p->root->collections, &at, &item);) {
+    size_t count = 0;
+    const ls_nest *leaves = ls_collection_leaves(item.value, &count);
+    for (size_t i = 0; i < count; ++i) {
+      const ls_variable *variable = collected(leaves[i]);
+      if (variable != NULL &&
+          !add_variable(p, (const ls_object *)(const void *)variable))
+        return false;
+    }
+  }
+  return true;
+}
+
 static bool find_variables(printer *p, const ls_graph *graph) {
-  for (size_t i = 0; i < graph->num_variables; ++i)
+  for (size_t i = 0; i < graph->num_variables; ++i) {
+    const ls_variable *variable = as_variable(graph->variables[i]);
+    if (variable != NULL && variable->num_components > 0) continue;
     if (!add_variable(p, graph->variables[i])) return false;
+  }
   for (size_t i = 0; i < graph->num_nodes; ++i) {
     const ls_node *node = graph->nodes[i];
     for (uint32_t k = 0; k < node->num_attrs; ++k)
@@ -250,6 +276,44 @@ static void print_graph(printer *p, const ls_graph *graph,
   ls_text_append_char(p->out, '}');
 }
 
+// ---- Collections -----------------------------------------------------------
+// What stands in a text: variables, and ops and values of the graph itself.
+static bool has_text(const printer *p, ls_nest leaf) {
+  return collected(leaf) != NULL ||
+         (leaf.kind == LS_KIND_TENSOR && leaf.as.tensor.graph == p->root) ||
+         (leaf.kind == LS_KIND_OP && leaf.as.op.graph == p->root);
+}
+
+static void print_leaf(printer *p, ls_nest leaf) {
+  if (leaf.kind == LS_KIND_TENSOR)
+    ls_print_ref(p->out, p->root, leaf.as.tensor.ref);
+  else if (leaf.kind == LS_KIND_OP)
+    ls_text_append_format(p->out, "op %%%llu",
+                          (unsigned long long)leaf.as.op.id);
+  else
+    print_variable(p, collected(leaf));
+}
+
+static void print_collections(printer *p) {
+  ls_map_item item;
+  for (size_t at = 0; ls_map_next(&p->root->collections, &at, &item);) {
+    size_t count = 0, printed = 0;
+    const ls_nest *leaves = ls_collection_leaves(item.value, &count);
+    for (size_t i = 0; i < count; ++i) {
+      if (!has_text(p, leaves[i])) continue;
+      if (printed++ == 0) {
+        ls_text_append(p->out, "collection ");
+        ls_print_string(p->out, item.key, item.size);
+        ls_text_append(p->out, " = ");
+      } else {
+        ls_text_append(p->out, ", ");
+      }
+      print_leaf(p, leaves[i]);
+    }
+    if (printed > 0) ls_text_append_char(p->out, '\n');
+  }
+}
+
 ls_status ls_graph_print(const ls_graph *graph, char **out_text) {
   LS_REQUIRE(graph);
   LS_REQUIRE(out_text);
@@ -263,11 +327,12 @@ ls_status ls_graph_print(const ls_graph *graph, char **out_text) {
   printer p = {.out = &text, .root = graph};
   ls_print_begin(&text, graph->allocator);
   ls_map_init(&p.variables, graph->allocator);
-  const bool found = find_variables(&p, graph);
+  const bool found = find_variables(&p, graph) && find_collected(&p);
   if (found) {
     print_declarations(&p);
     print_graph(&p, graph, NULL);
     ls_text_append_char(&text, '\n');
+    print_collections(&p);
   } else {
     text.failed = true;
   }

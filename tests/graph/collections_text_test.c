@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collections go through the text of their graph.
+#include <string.h>
+
+#include "base/memory/allocator.h"
+#include "lockstep/session.h"
+#include "support/computation.h"
+#include "support/replicas.h"
+
+static ls_graph *loaded(const ls_graph *graph, char **out_text) {
+  ls_graph *copy = NULL;
+  char *again = NULL;
+  expect_ok(ls_graph_print(graph, out_text));
+  expect_ok(ls_graph_parse(*out_text, NULL, 0, &copy));
+  expect_ok(ls_graph_print(copy, &again));
+  assert_string_equal(*out_text, again);
+  ls_text_release(again);
+  return copy;
+}
+
+static ls_variable *new_variable(const char *name, double value) {
+  ls_variable *variable = NULL;
+  expect_ok(ls_variable_create(
+      &(ls_variable_options){.name = name,
+                             .initial_value = ls_scalar(LS_DTYPE_F32, value)},
+      &variable));
+  return variable;
+}
+
+static void entries_are_again_what_they_were(void **state) {
+  (void)state;
+  LS_SPEC("E12");
+  ls_graph *graph = NULL;
+  char *text = NULL;
+  expect_ok(ls_graph_create("g", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    ls_variable *a = new_variable("w", 3), *b = new_variable("w", 4);
+    const ls_tensor sum = ls_add(ls_variable_read(a), ls_variable_read(b));
+    const ls_nest dict_of_names = ls_nest_i64(7);
+    const ls_nest leaves[] = {ls_nest_variable(b), ls_leaf(sum),
+                              ls_nest_op(ls_tensor_op(sum)), dict_of_names};
+    for (size_t i = 0; i < LS_COUNT_OF(leaves); ++i) {
+      expect_ok(ls_graph_add_to_collection(graph, "all kinds", leaves[i]));
+      ls_nest_release(leaves[i]);
+    }
+    expect_ok(
+        ls_graph_add_to_collection(graph, "only a number", ls_nest_i64(1)));
+    ls_variable_release(a);
+    ls_variable_release(b);
+  }
+  ls_graph *copy = loaded(graph, &text);
+  expect_contains(text, "collection \"all kinds\" = @\"w_1\", %");
+  assert_null(strstr(text, "only a number"));
+  ls_graph_destroy(graph);  // The copy stands alone.
+  ls_nest leaves[4];
+  assert_int_equal(ls_graph_collection(copy, "all kinds", leaves, 4), 3);
+  ls_variable *again = ls_nest_as_variable(leaves[0]);
+  assert_non_null(again);
+  assert_string_equal(ls_variable_name(again), "w_1");
+  assert_int_equal(leaves[1].kind, LS_KIND_TENSOR);
+  assert_int_equal(leaves[2].kind, LS_KIND_OP);
+  const ls_tensor sum = leaves[1].as.tensor;
+  // It is a graph to run: what is in "variables" gets its first values.
+  computation c = {.graph = copy};
+  ls_graph_begin(&c.scope, copy);
+  ls_nest variables[3];
+  assert_int_equal(
+      ls_graph_collection(copy, LS_COLLECTION_GLOBAL_VARIABLES, variables, 3),
+      2);
+  assert_int_equal(
+      ls_graph_collection(copy, LS_COLLECTION_TRAINABLE_VARIABLES, NULL, 0), 2);
+  expect_ok(ls_session_create(copy, &c.session));
+  for (size_t i = 0; i < 2; ++i)
+    computation_initialize(&c, ls_nest_as_variable(variables[i]));
+  assert_true(computation_fetch(&c, sum) == 7);
+  computation_close(&c);
+  ls_text_release(text);
+}
+
+static void a_variable_that_only_a_collection_has_is_declared(void **state) {
+  (void)state;
+  LS_SPEC("E12");
+  ls_graph *graph = NULL;
+  char *text = NULL;
+  ls_variable *eager =
+      variable_of("elsewhere", LS_DTYPE_F32, LS_SHAPE(2), (double[]){1, 2});
+  expect_ok(ls_graph_create("g", &graph));
+  expect_ok(ls_graph_add_to_collection(
+      graph, "far", (ls_nest){.kind = LS_KIND_VARIABLE, .as.ref = eager}));
+  ls_graph *copy = loaded(graph, &text);
+  ls_nest leaf = ls_none();
+  assert_int_equal(ls_graph_collection(copy, "far", &leaf, 1), 1);
+  assert_string_equal(ls_variable_name(ls_nest_as_variable(leaf)), "elsewhere");
+  ls_text_release(text);
+  ls_graph_destroy(copy);
+  ls_graph_destroy(graph);
+  ls_variable_release(eager);
+}
+
+// Of a variable with components the first stands there.
+static void a_distributed_variable_is_its_first_component(void **state) {
+  (void)state;
+  LS_SPEC("E12");
+  ls_strategy *strategy = mirrored_of(2);
+  ls_graph *graph = NULL;
+  char *text = NULL;
+  expect_ok(ls_graph_create("g", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    ls_variable_release(variable_in(strategy, (variable_kind){.name = "w"}));
+  }
+  ls_graph *copy = loaded(graph, &text);
+  ls_nest leaves[2];
+  assert_int_equal(
+      ls_graph_collection(copy, LS_COLLECTION_GLOBAL_VARIABLES, leaves, 2), 1);
+  assert_string_equal(ls_variable_name(ls_nest_as_variable(leaves[0])), "w");
+  assert_null(strstr(text, "#2"));
+  ls_text_release(text);
+  ls_graph_destroy(copy);
+  ls_graph_destroy(graph);
+  ls_strategy_release(strategy);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(entries_are_again_what_they_were),
+      cmocka_unit_test(a_variable_that_only_a_collection_has_is_declared),
+      cmocka_unit_test(a_distributed_variable_is_its_first_component),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
