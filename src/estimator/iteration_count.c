@@ -5,6 +5,7 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "estimator/positive.h"
 
 typedef struct sample {
   double seconds;  // Of all its steps.
@@ -23,10 +24,8 @@ ls_status ls_iteration_count_create(ls_opt capacity, ls_iteration_count **out) {
   enum { CAPACITY = 20 };
   LS_REQUIRE(out);
   *out = NULL;
-  if (capacity.set && capacity.value < 1)
-    return ls_invalid_argument("an iteration count of %lld samples: at least 1 "
-                               "is possible",
-                               (long long)capacity.value);
+  if (capacity.set)
+    LS_RETURN_IF_ERROR(ls_check_positive("capacity", capacity.value));
   ls_allocator *allocator = ls_current_allocator();
   const size_t size = capacity.set ? (size_t)capacity.value : CAPACITY;
   ls_iteration_count *self = ls_new(allocator, ls_iteration_count);

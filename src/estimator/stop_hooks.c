@@ -2,6 +2,7 @@
 // Hooks that say how many steps a run makes, and when there is no other one.
 #include "base/require.h"
 #include "estimator/loop_steps.h"
+#include "estimator/positive.h"
 #include "lockstep/iteration_count.h"
 #include "train/hooks/hook.h"
 
@@ -122,9 +123,7 @@ static ls_status setter_after_create(void *user, ls_run_context *context) {
 }
 
 ls_status ls_eval_iterations_hook(int64_t steps, ls_hook **out_hook) {
-  if (steps < 1)
-    return ls_invalid_argument("Eval steps must be positive, got %lld",
-                               (long long)steps);
+  LS_RETURN_IF_ERROR(ls_check_positive("Eval steps", steps));
   setter *self = ls_hook_state(sizeof(*self));
   if (self == NULL) return ls_out_of_memory();
   self->steps = steps;

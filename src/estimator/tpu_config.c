@@ -2,6 +2,7 @@
 //
 // How an estimator uses a TPU system.
 #include "base/require.h"
+#include "estimator/positive.h"
 #include "estimator/run_config.h"
 
 // ---- Lengths of loops ------------------------------------------------------
@@ -76,9 +77,8 @@ static ls_status check(const ls_tpu_config *tpu) {
   const ls_opt shards = tpu->num_shards, calls = tpu->host_call_every_n_steps;
   const ls_opt sleep = tpu->initial_infeed_sleep_secs;
   LS_RETURN_IF_ERROR(ls_loop_length_parse(tpu->iterations_per_loop, &length));
-  if (shards.set && shards.value <= 0)
-    return ls_invalid_argument("num_shards must be positive, got %lld",
-                               (long long)shards.value);
+  if (shards.set)
+    LS_RETURN_IF_ERROR(ls_check_positive("num_shards", shards.value));
   LS_RETURN_IF_ERROR(check_pipeline("per_host_input", tpu->per_host_input));
   LS_RETURN_IF_ERROR(check_partition(tpu));
   LS_RETURN_IF_ERROR(check_cores(tpu->num_cores_per_replica));
@@ -91,10 +91,9 @@ static ls_status check(const ls_tpu_config *tpu) {
     return ls_invalid_argument("eval_training_input is %d, must be PER_HOST_V1 "
                                "(2) or SLICED (5)",
                                (int)tpu->eval_training_input);
-  if (calls.set && calls.value <= 0)
-    return ls_invalid_argument("host_call_every_n_steps must be positive, got "
-                               "%lld",
-                               (long long)calls.value);
+  if (calls.set)
+    LS_RETURN_IF_ERROR(
+        ls_check_positive("host_call_every_n_steps", calls.value));
   return (unsigned)tpu->parallel_get_next <= LS_FLAG_OFF
              ? ls_ok()
              : ls_invalid_argument("parallel_get_next %d is no flag",

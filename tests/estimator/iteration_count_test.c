@@ -17,7 +17,7 @@ static void samples_are_a_ring(void **state) {
   LS_SPEC("E197");
   ls_iteration_count *self = NULL;
   expect_status(ls_iteration_count_create(LS_SOME(0), &self),
-                LS_INVALID_ARGUMENT, "at least 1");
+                LS_INVALID_ARGUMENT, "capacity must be positive");
   expect_ok(ls_iteration_count_create(LS_SOME(2), &self));
   ls_iteration_count_update(self, 0, 5);  // Nothing is learnt from these.
   ls_iteration_count_update(self, -1, 5);
