@@ -28,6 +28,7 @@
 #include "lockstep/device_name.h"
 #include "lockstep/estimator_config.h"
 #include "lockstep/estimator_spec.h"
+#include "lockstep/optimizers.h"
 #include "lockstep/parameters.h"
 
 #ifdef __cplusplus
@@ -101,9 +102,13 @@ typedef struct ls_input_function {
 // ---- Models ----------------------------------------------------------------
 typedef struct ls_model_call {
   ls_nest features, labels;  // Lent. No labels: none.
-  // With any size of batch (ls_estimator_options.any_batch): f32 [batch], 1 for
-  // an example and 0 for what fills the batch up. The loss is the mean over the
-  // examples (ls_weighted_mean). Else failed.
+  // With any size of batch (ls_estimator_options.any_batch), but in a
+  // prediction: f32 [batch], 1 for an example and 0 for what fills the batch
+  // up. The loss is the mean over the examples, by which gradients and losses
+  // of replicas are weighted then; one of a replica without any counts for
+  // nothing, whatever it is. Functions of eval_metrics are given the masks of
+  // all replicas behind the tensors of a list, or as "mask" in a dict: weights
+  // of metrics. Else failed, as ls_no_weights().
   ls_tensor mask;
   ls_estimator_mode mode;
   ls_nest params;               // The call's own.
@@ -119,6 +124,15 @@ typedef struct ls_model_function {
   // for the estimator's life. Default: all.
   const ls_parameters *arguments;
 } ls_model_function;
+
+// What a model function gives as `train_op`, on any system: a step of the
+// optimizer down the gradient of `loss` in all that was read on the way to it
+// (ls_optimizer_minimize), then the global step is one more. Whoever makes such
+// an op in another way adds 1 to the global step too: it is what ends a
+// training, names checkpoints and says what random ops draw. On TPUs the
+// optimizer is one of ls_cross_shard_create.
+//   LS_FAILED_PRECONDITION  the graph has no global step.
+LS_PLACED ls_op ls_train_op(ls_optimizer *optimizer, ls_tensor loss);
 
 // What a loop's first step has as its cache, a list of tensors; `batch_size` is
 // that of a replica.

@@ -8,6 +8,9 @@
 #include "estimator/calls.h"
 #include "estimator/input_feed.h"
 
+// What predictions of a run are to stay below, in bytes.
+#define LS_ONE_GIGABYTE 1073741824
+
 typedef struct ls_program_options {
   const ls_estimator_calls *calls;
   const ls_input_feed *feed;
@@ -17,22 +20,53 @@ typedef struct ls_program_options {
 } ls_program_options;
 
 typedef struct ls_estimator_program {
-  ls_op run;                 // All of it, but for the host's part.
-  ls_tensor loss;            // Of the last step, or of all. Failed: none.
-  ls_tensor steps;           // How many the run has made, i64.
+  // All of it, but for the host's part: the loop, then checks of variables; in
+  // an evaluation the steps are counted, and in a prediction outfeeds are
+  // closed behind the last batch.
+  ls_op run;
+  // Of the last step of a training, the mean over all examples; of all steps of
+  // an evaluation. Failed: none. What waits for it waits for the loop alone,
+  // but in an evaluation without metrics for all of `run`.
+  ls_tensor loss;
+  ls_tensor steps;  // How many the run has made, i64.
+  bool reduces;     // Something goes through ls_cross_replica_sum in it.
   ls_tensor compile_status;  // A string: see ls_split_compile_and_replicate.
   ls_estimator_spec *spec;   // Of the model function. Counted.
   // What the hosts make of the steps' host functions: ops to be run once a
-  // step, as a list; results of those in predictions.
+  // step (with host_call_every_n_steps n, of a training: once in n of a run's),
+  // as a list; and what the host call has given. In a prediction the stopping
+  // signal waits for them.
   ls_nest host_ops, host_results;
-  ls_nest metrics;      // Of an evaluation: a dict of (value, update op).
-  ls_nest predictions;  // A dict.
-  ls_tensor stopping, padding;  // Of a prediction.
+  // Of an evaluation: a dict of (value, update op); the op is `run`, and values
+  // are read once the hosts have done all steps. None without metrics.
+  ls_nest metrics;
+  // Of a prediction, of all replicas: a dict, all rows, and how they are
+  // padded.
+  ls_nest predictions;
+  ls_tensor stopping, padding;  // A bool scalar, and i32 [rows] or failed.
 } ls_estimator_program;
 
-// Builds the program of the calls' mode in the current graph.
+// Builds the program of the calls' mode in the current graph, a build graph
+// with a global step.
 LS_MUST_USE ls_status ls_program_build(const ls_program_options *options,
                                        ls_estimator_program *out_program);
 void ls_program_drop(ls_estimator_program *program);  // Zeroed is fine.
+
+// ---- Scaffolds -------------------------------------------------------------
+typedef enum ls_scaffold_stretch {
+  LS_IN_SCAFFOLD_FN,
+  LS_IN_SCAFFOLD_FINALIZE,
+} ls_scaffold_stretch;
+// Until ls_scope_end ops of the current graph, and of those inside, are refused
+// that use what was made inside of a program: naming both.
+void ls_scaffold_scope_begin(ls_scope *scope, ls_scaffold_stretch stretch);
+// The scaffold of a spec: what its scaffold_fn makes in the graph, in such a
+// scope, or a zeroed one.
+LS_MUST_USE ls_status ls_program_scaffold(const ls_estimator_spec *spec,
+                                          ls_graph *graph,
+                                          ls_scaffold *out_scaffold);
+// ls_scaffold_finalize in such a scope.
+LS_MUST_USE ls_status ls_program_finalize(ls_scaffold *scaffold,
+                                          ls_graph *graph);
 
 #endif  // LS_ESTIMATOR_PROGRAM_H_

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Programs that train: loops of steps on the cores of virtual pods.
+#include <math.h>
+#include <string.h>
+
+#include "estimator/captured.h"
+#include "support/linear_model.h"
+
+static const int counts[] = {1, 3, 8};
+
+typedef struct job {
+  linear_model m;
+  int calls;
+} job;
+
+static ls_status train_model(void *user, ls_model_call *call,
+                             ls_estimator_spec **out_spec) {
+  job *j = user;
+  ++j->calls;
+  const ls_tensor loss = linear_model_loss(&j->m, call);
+  return ls_tpu_estimator_spec_create(
+      &(ls_estimator_spec_options){.mode = call->mode,
+                                   .loss = loss,
+                                   .train_op =
+                                       ls_train_op(j->m.optimizer, loss)},
+      out_spec);
+}
+
+static void begin(programs *p, job *j, int replicas, programs_options options) {
+  *j = (job){0};
+  options.mode = LS_MODE_TRAIN;
+  options.replicas = replicas;
+  options.user = j;
+  if (options.model == NULL) options.model = train_model;
+  linear_program_begin(p, &j->m, options);
+}
+
+static void end(programs *p, job *j) {
+  linear_model_drop(&j->m);
+  programs_end(p);
+}
+
+// Fetches the loss and the number of steps.
+static void run(programs *p, int64_t steps) {
+  programs_set_steps(p, steps);
+  programs_run(p, LS_LIST(ls_leaf(p->program.loss), ls_leaf(p->program.steps),
+                          ls_nest_op(p->program.run)));
+}
+
+// ---- Steps -----------------------------------------------------------------
+static void a_loop_of_steps_has_the_bits_of_mirrored_steps(void **state) {
+  (void)state;
+  LS_SPEC("E132 E137");
+  for (size_t i = 0; i < LS_COUNT_OF(counts); ++i) {
+    programs p;
+    job j;
+    linear_reference r;
+    begin(&p, &j, counts[i], (programs_options){0});
+    assert_int_equal(j.calls, 1);
+    assert_true(p.program.reduces);
+    linear_reference_begin(&r, counts[i]);
+    int64_t at = 0;
+    for (int steps = 1; steps < 5; ++steps) {
+      float loss = 0;
+      for (int k = 0; k < steps; ++k)
+        programs_put_all(&p, at + k);
+      run(&p, steps);
+      for (int k = 0; k < steps; ++k)
+        loss = linear_reference_train(&r, &p, at + k);
+      at += steps;
+      assert_true((float)programs_number(&p, 0) == loss);
+      assert_true(programs_number(&p, 1) == steps);
+      linear_expect_same(&p, &j.m, &r);
+      ls_array *step = programs_value(&p, p.global_step);
+      assert_int_equal(ls_array_i64(step, 0), at);
+      ls_array_release(step);
+    }
+    linear_reference_end(&r);
+    end(&p, &j);
+  }
+}
+
+static void without_a_step_the_loss_is_what_it_begins_with(void **state) {
+  (void)state;
+  LS_SPEC("E132");
+  for (int any = 0; any < 2; ++any)
+    for (size_t i = 0; i < LS_COUNT_OF(counts); ++i) {
+      programs p;
+      job j;
+      begin(&p, &j, counts[i], (programs_options){.any_batch = any});
+      run(&p, 0);
+      assert_true(programs_number(&p, 0) == 1e7);
+      assert_true(programs_number(&p, 1) == 0);
+      end(&p, &j);
+    }
+}
+
+static void the_loop_ends_with_the_data_behind_a_whole_step(void **state) {
+  (void)state;
+  for (size_t i = 0; i < LS_COUNT_OF(counts); ++i) {
+    programs p;
+    job j;
+    linear_reference r;
+    begin(&p, &j, counts[i], (programs_options){0});
+    linear_reference_begin(&r, counts[i]);
+    programs_put_all(&p, 0);
+    programs_put_all(&p, 1);
+    if (counts[i] > 1) programs_put(&p, 2, 0, 0, false);
+    programs_close(&p);
+    run(&p, 5);
+    (void)linear_reference_train(&r, &p, 0);
+    assert_true((float)programs_number(&p, 0) ==
+                linear_reference_train(&r, &p, 1));
+    assert_true(programs_number(&p, 1) == 2);
+    linear_expect_same(&p, &j.m, &r);
+    linear_reference_end(&r);
+    end(&p, &j);
+  }
+}
+
+static void the_loss_of_replica_0_is_an_option(void **state) {
+  (void)state;
+  LS_SPEC("E137");
+  for (size_t i = 0; i < LS_COUNT_OF(counts); ++i) {
+    programs p;
+    job j;
+    linear_reference r;
+    float losses[PROGRAMS_MOST];
+    begin(&p, &j, counts[i], (programs_options){.replica_0_loss = true});
+    linear_reference_begin(&r, counts[i]);
+    programs_put_all(&p, 0);
+    run(&p, 1);
+    linear_reference_losses(&r, &p, 0, losses);
+    assert_true((float)programs_number(&p, 0) == losses[0]);
+    linear_reference_end(&r);
+    end(&p, &j);
+  }
+}
+
+// ---- Caches ----------------------------------------------------------------
+typedef struct cached {
+  linear_model m;
+  int64_t batch;
+  int wrong;  // 1: too few, 2: of another type.
+} cached;
+
+// A sum of the labels of a loop's steps, and how many there were.
+static ls_nest first_cache(void *user, int64_t batch_size) {
+  ((cached *)user)->batch = batch_size;
+  return LS_LIST(ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(batch_size, 1), 100)),
+                 ls_leaf(ls_scalar_i64(LS_DTYPE_I64, 0)));
+}
+
+static ls_status cache_model(void *user, ls_model_call *call,
+                             ls_estimator_spec **out_spec) {
+  cached *c = user;
+  const ls_nest cache = ls_nest_find(call->params, "cache");
+  assert_int_equal(cache.kind, LS_KIND_LIST);
+  assert_int_equal(ls_nest_count(cache), 2);
+  const ls_tensor sum =
+      ls_add(ls_nest_tensor(cache, 0), call->labels.as.tensor);
+  const ls_tensor count =
+      ls_add(ls_nest_tensor(cache, 1), ls_scalar_i64(LS_DTYPE_I64, 1));
+  const ls_tensor next[] = {sum, c->wrong == 2 ? ls_convert(count, LS_DTYPE_F32)
+                                               : count};
+  // What is reported is made of the cache alone.
+  const ls_tensor loss =
+      ls_add(ls_reduce_sum(sum, LS_ALL_AXES),
+             ls_mul_scalar(ls_convert(count, LS_DTYPE_F32), 1000));
+  return ls_tpu_estimator_spec_create(
+      &(ls_estimator_spec_options){.mode = call->mode,
+                                   .loss = loss,
+                                   .train_op = ls_tensor_op(loss),
+                                   .cache = next,
+                                   .cache_size = c->wrong == 1 ? 1 : 2},
+      out_spec);
+}
+
+static double cache_of(const programs *p, int64_t first, int steps,
+                       int replica) {
+  float sums[PROGRAMS_ROWS] = {100, 100};
+  for (int k = 0; k < steps; ++k) {
+    ls_array *labels = programs_fed(p, first + k, replica, 1);
+    for (int i = 0; i < PROGRAMS_ROWS; ++i)
+      sums[i] += (float)ls_array_f64(labels, i);
+    ls_array_release(labels);
+  }
+  return (float)(sums[0] + sums[1]) + 1000.0f * (float)steps;
+}
+
+static void a_cache_goes_round_in_a_run_and_no_further(void **state) {
+  (void)state;
+  LS_SPEC("E133 E134");
+  static const ls_estimator_mode modes[] = {LS_MODE_TRAIN, LS_MODE_EVAL};
+  for (size_t i = 0; i < LS_COUNT_OF(counts); ++i)
+    for (size_t k = 0; k < LS_COUNT_OF(modes); ++k) {
+      programs p;
+      cached c = {.batch = 0};
+      linear_program_begin(&p, &c.m,
+                           (programs_options){.mode = modes[k],
+                                              .replicas = counts[i],
+                                              .model = cache_model,
+                                              .user = &c,
+                                              .cache = first_cache,
+                                              .replica_0_loss = true});
+      assert_int_equal(c.batch, PROGRAMS_ROWS);
+      int64_t at = 0;
+      for (int steps = 1; steps < 4; ++steps) {
+        double wanted = 0, total = 0;
+        for (int s = 0; s < steps; ++s)
+          programs_put_all(&p, at + s);
+        run(&p, steps);
+        for (int s = 1; s <= steps; ++s) {
+          wanted = cache_of(&p, at, s, 0);
+          total += wanted;
+        }
+        if (modes[k] == LS_MODE_EVAL) wanted = total / steps;
+        assert_true(fabs(programs_number(&p, 0) - wanted) < 1e-3 * wanted);
+        at += steps;
+      }
+      end(&p, (job *)&c);
+    }
+}
+
+// Each replica has its own.
+static void a_cache_is_a_replicas_own(void **state) {
+  (void)state;
+  LS_SPEC("E133");
+  programs p;
+  cached c = {.batch = 0};
+  float each[PROGRAMS_MOST];
+  linear_program_begin(&p, &c.m,
+                       (programs_options){.mode = LS_MODE_TRAIN,
+                                          .replicas = 8,
+                                          .model = cache_model,
+                                          .user = &c,
+                                          .cache = first_cache});
+  for (int s = 0; s < 3; ++s)
+    programs_put_all(&p, s);
+  run(&p, 3);
+  for (int r = 0; r < 8; ++r)
+    each[r] = (float)cache_of(&p, 0, 3, r);
+  assert_true((float)programs_number(&p, 0) ==
+              canonical_sum(each, 8) * (1.0f / 8));
+  end(&p, (job *)&c);
+}
+
+static void a_cache_of_another_form_is_refused(void **state) {
+  (void)state;
+  LS_SPEC("E133");
+  static const char *const says[][2] = {
+      {"2 tensors", "has 1"}, {"tensor 1 of the cache is i64", "f32"}};
+  for (int wrong = 1; wrong < 3; ++wrong)
+    for (int k = 0; k < 2; ++k) {
+      programs p;
+      cached c = {.wrong = wrong};
+      programs_begin(&p, (programs_options){.mode = LS_MODE_TRAIN,
+                                            .replicas = 3,
+                                            .model = cache_model,
+                                            .user = &c,
+                                            .cache = first_cache});
+      const size_t before = ls_graph_num_ops(p.graph);
+      expect_status(programs_try(&p), LS_INVALID_ARGUMENT, says[wrong - 1][k]);
+      assert_true(ls_graph_num_ops(p.graph) <= before + 3);
+      programs_end(&p);
+    }
+}
+
+// ---- What is captured ------------------------------------------------------
+static void what_is_captured_is_captured_once_and_read_then(void **state) {
+  (void)state;
+  LS_SPEC("E138");
+  ls_captured captured = {0};
+  void *value = NULL;
+  int thing = 0;
+  expect_status(ls_captured_get(&captured, "the spec", &value),
+                LS_FAILED_PRECONDITION, "InternalError");
+  expect_ok(ls_captured_set(&captured, "the spec", &thing));
+  expect_status(ls_captured_set(&captured, "the spec", &thing),
+                LS_FAILED_PRECONDITION, "InternalError");
+  expect_ok(ls_captured_get(&captured, "the spec", &value));
+  assert_ptr_equal(value, &thing);
+  // The spec of a model is one: what it has is read behind the program.
+  programs p;
+  job j;
+  begin(&p, &j, 3, (programs_options){0});
+  assert_non_null(p.program.spec);
+  assert_int_equal(j.calls, 1);
+  end(&p, &j);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_loop_of_steps_has_the_bits_of_mirrored_steps),
+      cmocka_unit_test(without_a_step_the_loss_is_what_it_begins_with),
+      cmocka_unit_test(the_loop_ends_with_the_data_behind_a_whole_step),
+      cmocka_unit_test(the_loss_of_replica_0_is_an_option),
+      cmocka_unit_test(a_cache_goes_round_in_a_run_and_no_further),
+      cmocka_unit_test(a_cache_is_a_replicas_own),
+      cmocka_unit_test(a_cache_of_another_form_is_refused),
+      cmocka_unit_test(what_is_captured_is_captured_once_and_read_then),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

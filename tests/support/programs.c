@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/programs.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "estimator/loop_steps.h"
+#include "lockstep/tpu_system.h"
+
+static void note(void *user, const ls_log_line *line) {
+  programs *self = user;
+  if (line->level != LS_LOG_WARNING) return;
+  ++self->warnings;
+  snprintf(self->last_warning, sizeof(self->last_warning), "%s", line->text);
+}
+
+static const char *no_environment(void *user, const char *name) {
+  (void)user, (void)name;
+  return NULL;
+}
+
+static ls_nest no_input(void *user, ls_input_call *call) {
+  (void)user, (void)call;
+  return ls_none();
+}
+
+// ---- The feed --------------------------------------------------------------
+// What a tuple has, in order.
+static ls_nest structure_of(const programs_options *is) {
+  static const char *const keys[] = {"features", "labels", "mask", "signals"};
+  static const char *const signals[] = {"padding_mask", "stopping"};
+  const char *used[4];
+  ls_nest items[4];
+  size_t count = 0;
+  used[count] = keys[0];
+  items[count++] = ls_nest_i64(0);
+  if (!is->no_labels) {
+    used[count] = keys[1];
+    items[count++] = ls_nest_i64(0);
+  }
+  if (is->any_batch) {
+    used[count] = keys[2];
+    items[count++] = ls_nest_i64(0);
+  }
+  if (is->mode == LS_MODE_PREDICT) {
+    const ls_nest values[] = {ls_nest_i64(0), ls_nest_i64(0)};
+    used[count] = keys[3];
+    items[count++] = ls_nest_dict("", is->pads ? signals : signals + 1, values,
+                                  is->pads ? 2 : 1);
+  }
+  return ls_nest_dict("", used, items, count);
+}
+
+static void make_queue(programs *self) {
+  const programs_options *is = &self->is;
+  const int64_t rows = (int64_t)is->replicas * is->rows;
+  ls_dtype dtypes[5];
+  ls_shape shapes[5];
+  size_t count = 0;
+  dtypes[count] = LS_DTYPE_F32;
+  shapes[count++] = LS_SHAPE(rows, PROGRAMS_COLUMNS);
+  if (!is->no_labels) {
+    dtypes[count] = LS_DTYPE_F32;
+    shapes[count++] = LS_SHAPE(rows, 1);
+  }
+  if (is->any_batch) {
+    dtypes[count] = LS_DTYPE_F32;
+    shapes[count++] = LS_SHAPE(rows);
+  }
+  if (is->mode == LS_MODE_PREDICT && is->pads) {
+    dtypes[count] = LS_DTYPE_I32;
+    shapes[count++] = LS_SHAPE(rows);
+  }
+  if (is->mode == LS_MODE_PREDICT) {
+    dtypes[count] = LS_DTYPE_BOOL;
+    shapes[count++] = LS_SHAPE(rows, 1);
+  }
+  expect_ok(ls_infeed_queue_create(&(ls_infeed_options){.dtypes = dtypes,
+                                                        .num_dtypes = count,
+                                                        .shapes = shapes,
+                                                        .num_shapes = count},
+                                   &self->feed.queue));
+  self->feed.structure = structure_of(is);
+}
+
+ls_array *programs_fed(const programs *self, int64_t step, int replica,
+                       int which) {
+  const int rows = self->is.rows;
+  return array_of_numbers(LS_DTYPE_F32,
+                          LS_SHAPE(rows, which == 0 ? PROGRAMS_COLUMNS : 1),
+                          (uint32_t)(1 + 100 * step + 2 * replica + which));
+}
+
+// `count` numbers: `first` of one, the others of another.
+static ls_nest flags_of(ls_dtype dtype, ls_shape shape, int count, int first,
+                        double one, double other) {
+  double values[64];
+  for (int i = 0; i < count; ++i)
+    values[i] = i < first ? one : other;
+  return ls_nest_array(array_of(dtype, shape, values));
+}
+
+void programs_put(programs *self, int64_t step, int replica, int real,
+                  bool stops) {
+  const programs_options *is = &self->is;
+  ls_nest items[5];
+  size_t count = 0;
+  ls_device_name device;
+  items[count++] = ls_nest_array(programs_fed(self, step, replica, 0));
+  if (!is->no_labels)
+    items[count++] = ls_nest_array(programs_fed(self, step, replica, 1));
+  if (is->any_batch)
+    items[count++] =
+        flags_of(LS_DTYPE_F32, LS_SHAPE(is->rows), is->rows, real, 1, 0);
+  if (is->mode == LS_MODE_PREDICT && is->pads)
+    items[count++] =
+        flags_of(LS_DTYPE_I32, LS_SHAPE(is->rows), is->rows, real, 0, 1);
+  if (is->mode == LS_MODE_PREDICT)
+    items[count++] = flags_of(LS_DTYPE_BOOL, LS_SHAPE(is->rows, 1), is->rows,
+                              is->rows, stops, stops);
+  const ls_nest tuple = ls_nest_sequence(LS_KIND_LIST, items, count);
+  expect_ok(ls_estimator_place_core(self->context, replica, &device));
+  expect_ok(ls_infeed_put(device.text, tuple));
+  ls_nest_release(tuple);
+}
+
+void programs_put_all(programs *self, int64_t step) {
+  for (int r = 0; r < self->is.replicas; ++r)
+    programs_put(self, step, r, self->is.rows, false);
+}
+
+void programs_close(programs *self) {
+  ls_nest ops[PROGRAMS_MOST];
+  ls_graph *graph = NULL;
+  ls_session *session = NULL;
+  ls_nest results = ls_none();
+  expect_ok(ls_graph_create("close", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    for (int r = 0; r < self->is.replicas; ++r) {
+      ls_device_name host;
+      int64_t ordinal = 0;
+      expect_ok(
+          ls_estimator_device_for_replica(self->context, r, &host, &ordinal));
+      LS_DEVICE_SCOPE(host.text);
+      ops[r] = ls_nest_op(ls_infeed_close(ordinal));
+    }
+  }
+  expect_ok(ls_session_create(graph, &session));
+  const ls_nest all =
+      ls_nest_sequence(LS_KIND_LIST, ops, (size_t)self->is.replicas);
+  expect_ok(ls_session_run(session, all, NULL, 0, &results));
+  ls_nest_release(all);
+  ls_nest_release(results);
+  ls_session_destroy(session);
+  ls_graph_destroy(graph);
+}
+
+// ---- The world -------------------------------------------------------------
+static void make_system(programs *self) {
+  const bool predicts = self->is.mode == LS_MODE_PREDICT;
+  const char *name = self->is.replicas == 3   ? "virtual:3x1,cores=1"
+                     : self->is.replicas == 1 ? "virtual:1x1,cores=1"
+                     : predicts               ? "virtual:2x2"
+                                              : "virtual:2x2,hosts=2";
+  // What evaluations on several hosts are fed by.
+  if (self->is.mode == LS_MODE_EVAL && self->is.replicas == 8 &&
+      self->is.tpu.per_host_input == 0)
+    self->is.tpu.per_host_input = LS_INPUT_PER_HOST_V2;
+  expect_ok(ls_tpu_resolver_create(&(ls_tpu_resolver_options){.name = name},
+                                   &self->resolver));
+  expect_ok(ls_tpu_initialize(self->resolver, NULL));
+  expect_ok(ls_tpu_run_config_create(
+      &(ls_run_config_options){.resolver = self->resolver,
+                               .tpu = &self->is.tpu},
+      &self->config));
+  const ls_opt batch = {true, (int64_t)self->is.replicas * self->is.rows};
+  expect_ok(ls_estimator_context_init(
+      &(ls_estimator_facts){.config = self->config,
+                            .train_batch_size = batch,
+                            .eval_batch_size = batch,
+                            .predict_batch_size = batch,
+                            .any_batch = self->is.any_batch},
+      &self->context));
+  self->context = ls_estimator_with_mode(self->context, self->is.mode, false);
+}
+
+void programs_begin(programs *self, programs_options options) {
+  *self = (programs){.is = options};
+  if (options.rows == 0) self->is.rows = PROGRAMS_ROWS;
+  self->runtime =
+      counted_begin_with((ls_runtime_options){.threads = 1,
+                                              .stall_ms = 20000,
+                                              .log = note,
+                                              .log_user = self,
+                                              .environment = no_environment});
+  make_system(self);
+  self->model = (ls_model_function){.call = options.model,
+                                    .user = options.user,
+                                    .arguments = options.arguments};
+  self->input = (ls_input_function){.call = no_input};
+  self->calls = (ls_estimator_calls){.context = self->context,
+                                     .model = &self->model,
+                                     .input = &self->input,
+                                     .config = self->config};
+  expect_ok(ls_graph_create("g", &self->graph));
+  expect_ok(ls_global_step_create(self->graph, &self->global_step));
+  make_queue(self);
+}
+
+void programs_end(programs *self) {
+  ls_nest_release(self->results);
+  ls_program_drop(&self->program);
+  ls_infeed_queue_release(self->feed.queue);
+  ls_nest_release(self->feed.structure);
+  ls_session_destroy(self->session);
+  ls_graph_destroy(self->graph);
+  ls_estimator_context_deinit(&self->context);
+  ls_run_config_release(self->config);
+  ls_tpu_resolver_release(self->resolver);
+  counted_end(&self->runtime);
+}
+
+ls_status programs_try(programs *self) {
+  LS_GRAPH_SCOPE(self->graph);
+  return ls_program_build(
+      &(ls_program_options){.calls = &self->calls,
+                            .feed = &self->feed,
+                            .cache = {self->is.cache, self->is.user},
+                            .any_batch = self->is.any_batch,
+                            .replica_0_loss = self->is.replica_0_loss},
+      &self->program);
+}
+
+void programs_build(programs *self) {
+  expect_ok(programs_try(self));
+  programs_initialize(self);
+}
+
+// ---- Runs ------------------------------------------------------------------
+void programs_initialize(programs *self) {
+  ls_nest init = ls_none();
+  {
+    LS_GRAPH_SCOPE(self->graph);
+    init = ls_nest_op(ls_global_initializer());
+  }
+  expect_ok(ls_session_create(self->graph, &self->session));
+  programs_run(self, init);
+}
+
+void programs_set_steps(programs *self, int64_t count) {
+  ls_variable *iterations = NULL;
+  ls_array *value = NULL;
+  const int32_t number = (int32_t)count;
+  expect_ok(ls_iterations_per_loop(self->graph, &iterations));
+  expect_ok(ls_array_create_copy(LS_DTYPE_I32, LS_SCALAR, &number, &value));
+  expect_ok(ls_session_set_variable_value(self->session, iterations, value));
+  ls_array_release(value);
+}
+
+ls_status programs_try_run(programs *self, ls_nest fetches) {
+  const ls_status status =
+      ls_session_run(self->session, fetches, NULL, 0, &self->results);
+  ls_nest_release(fetches);
+  return status;
+}
+
+void programs_run(programs *self, ls_nest fetches) {
+  expect_ok(programs_try_run(self, fetches));
+}
+
+const ls_array *programs_array(const programs *self, int index) {
+  const ls_nest item =
+      index < 0 ? self->results : ls_nest_item(self->results, (size_t)index);
+  const ls_array *array = ls_nest_as_array(item);
+  assert_non_null(array);
+  return array;
+}
+
+double programs_number(const programs *self, int index) {
+  return ls_array_f64(programs_array(self, index), 0);
+}
+
+ls_array *programs_value(programs *self, ls_variable *variable) {
+  ls_array *value = NULL;
+  expect_ok(ls_session_variable_value(self->session, variable, &value));
+  return value;
+}
