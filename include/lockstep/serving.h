@@ -79,7 +79,7 @@ typedef struct ls_serving_options {
   // ls_saved_file_open, or a session's. Required if there are variables.
   const char *checkpoint;
   ls_session *session;
-  const char *mode;  // What messages say the graphs are for. Default "predict".
+  const char *mode;  // What the graphs are for. Default "predict".
   const ls_serving_asset *assets;
   size_t num_assets;
   ls_flag onnx, stablehlo;  // Of the first graph. Default off.
@@ -99,7 +99,8 @@ typedef struct ls_serving_options {
 //                           that is no input; a tensor of another graph;
 //                           another type in the checkpoint; no values.
 //   LS_UNIMPLEMENTED        an op that a text, or ONNX or StableHLO, cannot
-//                           hold: names it.
+//                           hold: names it; a graph with the tag "tpu" of
+//                           another mode than "predict": names that.
 LS_API LS_MUST_USE ls_status
 ls_serving_export(const ls_serving_options *options, char **out_path);
 

@@ -34,6 +34,7 @@ int cli_signals_first(void);
 // `argv` holds what follows the command's name. Each returns an exit code.
 int cli_train(int argc, char **argv);
 int cli_eval(int argc, char **argv);
+int cli_export(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_data_command(int argc, char **argv);
 int cli_checkpoint(int argc, char **argv);

@@ -292,6 +292,20 @@ static ls_status make(export *e) {
   return status;
 }
 
+// A computation for TPUs is one for inference.
+static ls_status check_mode(const export *e, const ls_serving_graph *graph) {
+  const char *mode = e->options->mode;
+  if (mode == NULL || strcmp(mode, "predict") == 0) return ls_ok();
+  for (size_t i = 0; i < graph->num_tags && graph->tags != NULL; ++i)
+    if (graph->tags[i] != NULL &&
+        strcmp(graph->tags[i], LS_SERVING_TPU_TAG) == 0)
+      return ls_unimplemented(
+          "an export for TPUs of mode '%s': there are those "
+          "of mode 'predict'",
+          mode);
+  return ls_ok();
+}
+
 // ---- All of it -------------------------------------------------------------
 static ls_status check_options(const export *e) {
   const ls_serving_options *o = e->options;
@@ -307,6 +321,8 @@ static ls_status check_options(const export *e) {
                             "need");
   for (size_t i = 0; i < o->num_assets; ++i)
     LS_RETURN_IF_ERROR(check_asset(&o->assets[i]));
+  for (size_t i = 0; i < o->num_graphs; ++i)
+    LS_RETURN_IF_ERROR(check_mode(e, &o->graphs[i]));
   return ls_ok();
 }
 

@@ -225,29 +225,21 @@ static void gather(ls_emitter *e, ls_emitted x, ls_emitted indices,
 
 // A line of numbers, repeated along the other axes.
 static void iota(ls_emitter *e, int64_t axis, ls_emitted out) {
+  ls_onnx *o = onnx_of(e);
   const ls_emitted_value value = *ls_emit_look(e, out);
-  if (value.dims.dim[axis].scale != 0) {
-    ls_emit_refuse(e, "it counts up to the batch size");
-    return;
-  }
-  ls_array *array = NULL;
-  ls_shape shape = {.rank = value.dims.rank};
-  for (int32_t i = 0; i < shape.rank; ++i)
-    shape.dim[i] = i == axis ? value.dims.dim[i].offset : 1;
-  ls_emit_fail(e, ls_array_create(value.dtype, shape, &array));
-  if (!ls_status_is_ok(e->status)) return;
-  for (int64_t i = 0; i < shape.dim[axis]; ++i)
-    if (ls_dtype_is_float(value.dtype))
-      ls_array_set_f64(array, i, (double)i);
-    else
-      ls_array_set_i64(array, i, i);
-  ls_dims line = {.rank = shape.rank};
-  for (int32_t i = 0; i < shape.rank; ++i)
-    line.dim[i] = ls_dim_of(shape.dim[i]);
-  const ls_emitted made = ls_emit_value(e, value.dtype, line, NULL);
-  constant(e, array, made);
-  ls_array_release(array);
-  broadcast(e, made, out);
+  const ls_dims scalar = {0}, line = {.rank = 1, .dim = {value.dims.dim[axis]}};
+  ls_dims aligned = value.dims;
+  for (int32_t i = 0; i < aligned.rank; ++i)
+    if (i != axis) aligned.dim[i] = ls_dim_of(1);
+  const ls_emitted in[] = {
+      ls_emit_scalar(e, LS_DTYPE_I64, 0),
+      ls_emit_reshape(e, ls_onnx_sizes(o, line.dim, 1), scalar),
+      ls_emit_scalar(e, LS_DTYPE_I64, 1)};
+  const ls_emitted counted = ls_emit_value(e, LS_DTYPE_I64, line, NULL);
+  ls_onnx_node(o, "Range", in, 3, counted);
+  broadcast(
+      e, ls_emit_reshape(e, ls_emit_convert(e, counted, value.dtype), aligned),
+      out);
 }
 
 // ---- Sums and products -----------------------------------------------------

@@ -26,9 +26,10 @@ typedef struct owner {
 static ls_status check_value(const owner *o, const char *name, ls_nest leaf,
                              ls_serve_value *out) {
   char text[200];
-  if (name == NULL || name[0] == '\0')
-    return ls_invalid_argument("an %s of signature '%s' has no name", o->what,
-                               o->key);
+  if (name == NULL || name[0] == '\0' || !ls_json_is_utf8(name))
+    return ls_invalid_argument("an %s of signature '%s' has no name, or one "
+                               "that is no UTF-8",
+                               o->what, o->key);
   if (leaf.kind != LS_KIND_TENSOR)
     return ls_invalid_argument(
         "%s '%s' of signature '%s' is %s: it must be a tensor", o->what, name,
@@ -42,6 +43,10 @@ static ls_status check_value(const owner *o, const char *name, ls_nest leaf,
   if (ls_graph_node_of(o->graph, tensor.ref) == NULL)
     return ls_invalid_argument("%s '%s' of signature '%s' is a stale handle",
                                o->what, name, o->key);
+  if (!ls_json_is_utf8(ls_tensor_name(tensor)))
+    return ls_unimplemented("%s '%s' of signature '%s' is a tensor whose name "
+                            "is no UTF-8",
+                            o->what, name, o->key);
   out->tensor = tensor;
   out->name = ls_arena_string(o->memory, name);
   return out->name != NULL ? ls_ok() : ls_out_of_memory();
@@ -192,9 +197,9 @@ static void write_values(ls_json_writer *json, const char *key,
     if (tensor[0] == '\0') json->text->failed = true;  // No memory for it.
     ls_json_begin(json, '{');
     ls_json_key(json, "name");
-    ls_json_any_string(json, values[i].name);
+    ls_json_string(json, values[i].name);
     ls_json_key(json, "tensor");
-    ls_json_any_string(json, tensor);
+    ls_json_string(json, tensor);
     ls_json_end(json, '}');
   }
   ls_json_end(json, ']');
@@ -251,7 +256,10 @@ static ls_status bad_head(const reader *r, const char *what) {
 static const char *string_of(const ls_json *object, const char *key) {
   const ls_json *value =
       object->kind == LS_JSON_OBJECT ? ls_json_find(object, key) : NULL;
-  return value != NULL && value->kind == LS_JSON_STRING ? value->string : NULL;
+  return value != NULL && value->kind == LS_JSON_STRING &&
+                 ls_json_is_utf8(value->string)
+             ? value->string
+             : NULL;
 }
 
 static const ls_json *list_of(const ls_json *object, const char *key,

@@ -146,6 +146,7 @@ static void make_shapes(graph *g) {
                     &(ls_attention_options){.num_heads = 2, .causal = true}));
   give(g, "packed",
        ls_attention_packed(x, &(ls_attention_options){.num_heads = 2}));
+  give(g, "places", ls_argmax(x, 0));
   give(g, "iota", ls_mul(x, ls_iota(LS_DTYPE_F32, LS_SHAPE(4, 6), 1)));
 }
 

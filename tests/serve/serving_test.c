@@ -148,6 +148,10 @@ static void two_graphs_share_their_variables(void **state) {
   r.options.graphs = graphs;
   r.options.num_graphs = 2;
   char *path = NULL;
+  r.options.mode = "eval";
+  expect_status(ls_serving_export(&r.options, &path), LS_UNIMPLEMENTED,
+                "mode 'eval'");
+  r.options.mode = NULL;
   expect_ok(ls_serving_export(&r.options, &path));
   assert_true(served_is_there(path, "serve.ls"));
   assert_true(served_is_there(path, "serve+tpu.ls"));
