@@ -20,6 +20,7 @@ typedef struct device_hook {
   int64_t take_every, sleep;  // Steps; nanoseconds.
   char *compile_error;
   bool input_ended, closed_outfeeds;  // Atomic; the second: one thread's.
+  ls_device_work works[LS_DEVICE_THREADS];
   ls_device_threads threads;
 } device_hook;
 
@@ -99,13 +100,16 @@ static ls_status judge_taking(void *user, ls_status status) {
   return ls_ok();
 }
 
-// In the order of ls_device_thread_id; those that feed once behind the others.
-static const ls_device_work works[] = {
-    {"InfeedController", "infeed", false, sleep_first, feed, judge_feeding},
-    {"OutfeedController", "outfeed", false, begin_to_take, take, judge_taking}};
-static const ls_device_work prediction_works[] = {
-    {"InfeedController", "infeed", true, sleep_first, feed, judge_feeding},
-    {"OutfeedController", "outfeed", false, begin_to_take, take, judge_taking}};
+static const ls_device_work feeding = {.name = "InfeedController",
+                                       .source = "infeed",
+                                       .begin = sleep_first,
+                                       .work = feed,
+                                       .judge = judge_feeding};
+static const ls_device_work taking = {.name = "OutfeedController",
+                                      .source = "outfeed",
+                                      .begin = begin_to_take,
+                                      .work = take,
+                                      .judge = judge_taking};
 
 // ---- The graph -------------------------------------------------------------
 static ls_status begin(void *user) {
@@ -247,9 +251,15 @@ static ls_status fill(device_hook *self,
   self->is = *options;
   self->runtime = ls_runtime_current();
   self->counted = self->fed = self->taken = self->finalizers = ls_none();
-  LS_RETURN_IF_ERROR(ls_device_threads_init(
-      &self->threads, options->predicts ? prediction_works : works, self,
-      options->rendezvous));
+  self->works[LS_INFEED_THREAD] = feeding;
+  self->works[LS_INFEED_THREAD].once = options->predicts;
+  self->works[LS_INFEED_THREAD].helped =
+      options->each_step && !options->predicts;
+  self->works[LS_OUTFEED_THREAD] = taking;
+  self->works[LS_OUTFEED_THREAD].helped =
+      ls_nest_num_leaves(options->dequeue_ops) == 0;
+  LS_RETURN_IF_ERROR(ls_device_threads_init(&self->threads, self->works, self,
+                                            options->rendezvous));
   LS_RETURN_IF_ERROR(ls_estimator_input_of(options->context, &input));
   const ls_tpu_config *tpu = ls_estimator_config(options->context)->tpu;
   self->initializes =

@@ -29,18 +29,26 @@ static bool is_recovered(ls_status status) {
          ls_status_code(status) == LS_UNAVAILABLE;
 }
 
+static ls_status do_count(ls_device_thread *self, int64_t count) {
+  ls_device_threads *all = self->all;
+  LS_RETURN_IF_ERROR(self->is->work(all->user, count));
+  ls_mutex_lock(&all->lock);
+  ++self->done;
+  ls_condition_broadcast(&all->moved);
+  ls_mutex_unlock(&all->lock);
+  return ls_ok();
+}
+
 static ls_status read_counts(ls_device_thread *self,
                              ls_controller *controller) {
   ls_device_threads *all = self->all;
   int64_t count = 0;
   LS_RETURN_IF_ERROR(self->is->begin(all->user));
-  while (ls_controller_next(controller, &count)) {
-    LS_RETURN_IF_ERROR(self->is->work(all->user, count));
-    ls_mutex_lock(&all->lock);
-    ++self->done;
-    ls_condition_broadcast(&all->moved);
-    ls_mutex_unlock(&all->lock);
-  }
+  ls_mutex_lock(&all->lock);
+  self->begun = true;
+  ls_mutex_unlock(&all->lock);
+  while (ls_controller_next(controller, &count))
+    LS_RETURN_IF_ERROR(do_count(self, count));
   return ls_ok();
 }
 
@@ -54,6 +62,12 @@ static bool is_consequence(const ls_device_threads *all, ls_status status) {
 static void end(ls_device_thread *self, ls_status status) {
   ls_device_threads *all = self->all;
   ls_mutex_lock(&all->lock);
+  // Who has helped may have ended it already.
+  if (self->ended) {
+    ls_mutex_unlock(&all->lock);
+    ls_status_free(status);
+    return;
+  }
   if (is_consequence(all, status)) {
     ls_status_free(status);
     status = ls_ok();
@@ -132,17 +146,41 @@ ls_status ls_device_threads_unkept(const ls_device_threads *self) {
   return ls_ok();
 }
 
+// In its place, on the calling thread. A failure is told at once, so that no
+// session need be closed for it.
+static ls_status help(ls_device_thread *self) {
+  ls_device_threads *all = self->all;
+  ls_status status = do_count(self, 1);
+  if (ls_status_is_ok(status)) return status;
+  status = self->is->judge(all->user, status);
+  ls_mutex_lock(&all->lock);
+  self->ended = true;
+  self->failure = ls_status_clone(status);
+  ls_mutex_unlock(&all->lock);
+  ls_rendezvous_record(all->rendezvous, self->is->source,
+                       ls_status_clone(status), NULL);
+  return status;
+}
+
+static ls_status tell(ls_device_thread *self, int64_t count) {
+  ls_device_threads *all = self->all;
+  ls_mutex_lock(&all->lock);
+  const bool idle = self->begun && !self->ended && self->done == self->told;
+  if (self->told == 0 || !self->is->once) ++self->told;
+  ls_mutex_unlock(&all->lock);
+  return idle && count == 1 && self->is->helped
+             ? help(self)
+             : ls_controller_send(self->controller, count);
+}
+
 ls_status ls_device_threads_tell(ls_device_threads *self, int64_t count) {
   ls_mutex_lock(&self->lock);
   const ls_status status = failure_of(self);
   self->runs = ls_status_is_ok(status);
-  for (int i = 0; i < LS_DEVICE_THREADS && self->runs; ++i)
-    if (self->threads[i].told == 0 || !self->threads[i].is->once)
-      ++self->threads[i].told;
   ls_mutex_unlock(&self->lock);
   LS_RETURN_IF_ERROR(status);
   for (int i = 0; i < LS_DEVICE_THREADS; ++i)
-    LS_RETURN_IF_ERROR(ls_controller_send(self->threads[i].controller, count));
+    LS_RETURN_IF_ERROR(tell(&self->threads[i], count));
   return ls_ok();
 }
 

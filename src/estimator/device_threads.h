@@ -8,7 +8,9 @@
 // of the program that waits for the thread: its session is closed, and what
 // went wrong is told instead of that.
 //
-// One thread starts, tells and ends them: that of the session's hooks.
+// One thread starts, tells and ends them: that of the session's hooks. It does
+// itself what is to be done once, where a thread may be helped and has nothing
+// to do: waking that takes longer.
 #ifndef LS_ESTIMATOR_DEVICE_THREADS_H_
 #define LS_ESTIMATOR_DEVICE_THREADS_H_
 
@@ -26,6 +28,7 @@ typedef enum ls_device_thread_id {
 typedef struct ls_device_work {
   const char *name, *source;       // The thread's; in the rendezvous. Static.
   bool once;                       // One count is all it is told.
+  bool helped;                     // It can be done before the run begins.
   ls_status (*begin)(void *user);  // Before anything else.
   ls_status (*work)(void *user, int64_t count);
   // By what it has ended; OK: that is no failure. Takes the status over.
@@ -39,7 +42,7 @@ typedef struct ls_device_thread {
   ls_controller *controller;  // NULL: it is not there.
   // By the lock of all.
   int64_t told, done;  // Counts.
-  bool ended;
+  bool begun, ended;
   ls_status failure;
 } ls_device_thread;
 

@@ -27,15 +27,16 @@ static void open_runs(device_runs *d, int64_t iterations, int64_t last) {
 static void steps_are_fed_and_taken_beside_the_program(void **state) {
   (void)state;
   LS_SPEC("E83 E84 E85 E87");
-  for (int loops = 0; loops < 2; ++loops) {
+  for (int way = 0; way < 4; ++way) {
+    const int64_t each = way & 2 ? 4 : 1;
     device_runs d;
     device_runs_begin(
-        &d, &(device_runs_options){.hosts = 2, .cores = 2, .loops = loops});
-    open_runs(&d, 4, 10);
-    for (int run = 0; run < 3; ++run) {
+        &d, &(device_runs_options){.hosts = 2, .cores = 2, .loops = way & 1});
+    open_runs(&d, each, 10);
+    for (int64_t fed = each; fed < 10 + each; fed += each) {
       expect_ok(device_runs_try(&d));
       ls_device_hook_settle(d.hook);
-      assert_int_equal(d.source.count, run < 2 ? 4 * (run + 1) : 10);
+      assert_int_equal(d.source.count, fed < 10 ? fed : 10);
     }
     assert_true(ls_monitored_session_should_stop(d.session));
     assert_int_equal(device_runs_step(&d), 10);
@@ -180,9 +181,10 @@ static void a_program_that_does_not_compile_is_not_run(void **state) {
 // ---- The end of the input --------------------------------------------------
 static void the_end_of_the_input_ends_the_loop(void **state) {
   (void)state;
-  for (int way = 0; way < 8; ++way) {
+  for (int way = 0; way < 16; ++way) {
     const bool loops = way & 1, fails = way & 2;
     const int64_t steps = way & 4 ? 8 : 6;  // In a run, or between two.
+    const int64_t each = way & 8 ? 4 : 1;
     device_runs d;
     device_runs_begin(&d, &(device_runs_options){.hosts = 2,
                                                  .cores = 2,
@@ -190,7 +192,7 @@ static void the_end_of_the_input_ends_the_loop(void **state) {
                                                  .input_end_fails = fails});
     d.source.at = steps;
     d.source.code = LS_OUT_OF_RANGE;
-    open_runs(&d, 4, 100);
+    open_runs(&d, each, 100);
     expect_ok(device_runs_all(&d));
     ls_device_hook_settle(d.hook);
     assert_true(d.input_ended);
@@ -233,13 +235,30 @@ static void a_failing_input_ends_the_run(void **state) {
     d.source.code = LS_DATA_LOSS;
     open_runs(&d, 4, 100);
     const ls_status status = device_runs_all(&d);
-    assert_int_equal(ls_status_code(status), LS_CANCELLED);
+    assert_false(ls_status_is_ok(status));  // It, or the next, was ended.
     assert_true(device_runs_now() >= 5 && device_runs_now() < 6);
     expect_status(end_of(&d, status), LS_DATA_LOSS, "the source has failed");
     assert_int_equal(d.sink.wrong, 0);
     device_runs_end(&d);
     expect_threads(before);
   }
+}
+
+// Where nobody waits for it, its failure is told at once.
+static void a_failing_input_of_single_steps_is_told(void **state) {
+  (void)state;
+  LS_SPEC("E86");
+  device_runs d;
+  device_runs_begin(&d, &(device_runs_options){.hosts = 2, .cores = 2});
+  d.source.at = 500;
+  d.source.code = LS_DATA_LOSS;
+  open_runs(&d, 1, 1000);
+  const ls_status status = device_runs_all(&d);
+  assert_int_equal(ls_status_code(status), LS_DATA_LOSS);
+  assert_int_equal(device_runs_step(&d), 500);
+  assert_true(device_runs_now() < 5);
+  expect_status(end_of(&d, status), LS_DATA_LOSS, "the source has failed");
+  device_runs_end(&d);
 }
 
 static void a_failing_host_function_ends_the_loop(void **state) {
@@ -265,7 +284,7 @@ static void a_failing_host_function_ends_the_loop(void **state) {
 static void what_can_be_recovered_from_is(void **state) {
   (void)state;
   LS_SPEC("E88");
-  for (int way = 0; way < 4; ++way) {
+  for (int way = 0; way < 8; ++way) {
     const int before = thread_count();
     device_runs d;
     device_runs_begin(
@@ -275,7 +294,7 @@ static void what_can_be_recovered_from_is(void **state) {
     of->code = LS_UNAVAILABLE;
     of->once = true;
     const int64_t last = way & 2 ? 400 : 12;
-    open_runs(&d, 4, last);
+    open_runs(&d, way & 4 ? 4 : 1, last);
     expect_ok(device_runs_all(&d));
     assert_int_equal(device_runs_step(&d), last);
     expect_contains(device_runs_log(), "made again in a new session");
@@ -418,6 +437,7 @@ int main(void) {
       cmocka_unit_test(a_program_that_does_not_compile_is_not_run),
       cmocka_unit_test(the_end_of_the_input_ends_the_loop),
       cmocka_unit_test(a_failing_input_ends_the_run),
+      cmocka_unit_test(a_failing_input_of_single_steps_is_told),
       cmocka_unit_test(a_failing_host_function_ends_the_loop),
       cmocka_unit_test(what_can_be_recovered_from_is),
       cmocka_unit_test(a_lost_core_comes_back_with_the_session),
