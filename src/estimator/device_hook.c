@@ -6,6 +6,7 @@
 #include "base/require.h"
 #include "estimator/device_system.h"
 #include "estimator/device_threads.h"
+#include "estimator/setting.h"
 #include "lockstep/estimator_hooks.h"
 #include "train/hooks/hook.h"
 
@@ -132,9 +133,9 @@ static ls_status begin(void *user) {
 
 // ---- A session begins ------------------------------------------------------
 static bool asks_compiler(const device_hook *self) {
-  const char *text =
-      ls_runtime_environment(self->runtime, "TPU_SPLIT_COMPILE_AND_EXECUTE");
-  return text != NULL && strcmp(text, "1") == 0 &&
+  ls_setting setting;
+  ls_setting_read(self->runtime, "TPU_SPLIT_COMPILE_AND_EXECUTE", &setting);
+  return setting.value != NULL && strcmp(setting.value, "1") == 0 &&
          self->is.compile_status.graph != NULL;
 }
 
@@ -170,7 +171,8 @@ static ls_status after_create(void *user, ls_run_context *context) {
   if (self->initializes)
     LS_RETURN_IF_ERROR(ls_device_system_begin(self->is.context));
   if (asks_compiler(self)) LS_RETURN_IF_ERROR(ask_compiler(self, context));
-  return ls_device_threads_start(&self->threads, context->session);
+  LS_RETURN_IF_ERROR(ls_device_threads_start(&self->threads, context->session));
+  return ls_device_system_watch(self->is.context);
 }
 
 static void session_lost(void *user) {

@@ -4,6 +4,7 @@
 #include "io/protobuf_read.h"
 #include "lockstep/infeed.h"
 #include "lockstep/session.h"
+#include "lockstep/shutdown_hooks.h"
 
 // ---- Runs of their own -----------------------------------------------------
 // Makes what is to be fetched in the current graph.
@@ -63,6 +64,14 @@ ls_status ls_device_system_begin(ls_estimator_context context) {
     ls_runtime_log(runtime, LS_LOG_INFO, "estimator",
                    "initialized the TPU system in %.3f seconds",
                    (double)(ls_runtime_now(runtime) - began) * 1e-9);
+  return status;
+}
+
+ls_status ls_device_system_watch(ls_estimator_context context) {
+  ls_tpu_resolver *resolver = NULL;
+  LS_RETURN_IF_ERROR(ls_estimator_resolver(context, &resolver));
+  const ls_status status = ls_watchdog_start_by_environment(resolver);
+  ls_tpu_resolver_release(resolver);
   return status;
 }
 

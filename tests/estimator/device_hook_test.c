@@ -178,6 +178,23 @@ static void a_program_that_does_not_compile_is_not_run(void **state) {
   }
 }
 
+static void hosts_are_watched_where_it_is_asked_for(void **state) {
+  (void)state;
+  for (int watches = 0; watches < 2; ++watches) {
+    device_runs d;
+    device_runs_begin(&d, &(device_runs_options){.hosts = 2,
+                                                 .watches = watches,
+                                                 .real_clock = true});
+    open_runs(&d, 2, 4);
+    const bool said =
+        strstr(device_runs_log(), "watchdog of 70 seconds") != NULL;
+    assert_int_equal(said, watches);
+    expect_ok(device_runs_all(&d));
+    expect_ok(device_runs_close(&d, ls_ok()));
+    device_runs_end(&d);
+  }
+}
+
 // ---- The end of the input --------------------------------------------------
 static void the_end_of_the_input_ends_the_loop(void **state) {
   (void)state;
@@ -435,6 +452,7 @@ int main(void) {
       cmocka_unit_test(feeding_may_begin_later),
       cmocka_unit_test(the_system_lives_as_long_as_the_loop),
       cmocka_unit_test(a_program_that_does_not_compile_is_not_run),
+      cmocka_unit_test(hosts_are_watched_where_it_is_asked_for),
       cmocka_unit_test(the_end_of_the_input_ends_the_loop),
       cmocka_unit_test(a_failing_input_ends_the_run),
       cmocka_unit_test(a_failing_input_of_single_steps_is_told),

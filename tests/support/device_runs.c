@@ -15,7 +15,7 @@
 static int64_t now;  // Atomic.
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char lines[40000];
-static bool splits;
+static bool splits, watches;
 
 static int64_t read_clock(void *user) {
   (void)user;
@@ -48,8 +48,8 @@ const char *device_runs_log(void) {
 
 static const char *environment(void *user, const char *name) {
   (void)user;
-  return splits && strcmp(name, "TPU_SPLIT_COMPILE_AND_EXECUTE") == 0 ? "1"
-                                                                      : NULL;
+  if (splits && strcmp(name, "TPU_SPLIT_COMPILE_AND_EXECUTE") == 0) return "1";
+  return watches && strcmp(name, "TF_TPU_WATCHDOG_TIMEOUT") == 0 ? "70" : NULL;
 }
 
 // ---- Ends on the host ------------------------------------------------------
@@ -318,6 +318,7 @@ void device_runs_begin(device_runs *self, const device_runs_options *options) {
   (void)device_runs_log();
   __atomic_store_n(&now, 0, __ATOMIC_RELAXED);
   splits = options->asks_compiler;
+  watches = options->watches;
   const ls_clock clock = {.now = read_clock, .wall = read_clock, .sleep = pass};
   self->world = counted_begin_with(
       (ls_runtime_options){.threads = 2,

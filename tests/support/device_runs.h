@@ -37,7 +37,7 @@ typedef struct device_runs_options {
   bool silent;    // The cores say nothing.
   bool predicts;  // The program is one of the enqueue ops, and goes on up to a
                   // number that is 0; a run takes what one step says.
-  bool asks_compiler;
+  bool asks_compiler, watches;
   bool real_clock;  // Else that of the test, which moves when one sleeps.
   bool input_end_fails;
   int64_t core_bytes;  // Of a core. Default: enough.
