@@ -322,6 +322,7 @@ void device_runs_begin(device_runs *self, const device_runs_options *options) {
   const ls_clock clock = {.now = read_clock, .wall = read_clock, .sleep = pass};
   self->world = counted_begin_with(
       (ls_runtime_options){.threads = 2,
+                           .stall_ms = options->stall_ms,
                            .clock = options->real_clock ? NULL : &clock,
                            .environment = environment,
                            .log = keep_line});
