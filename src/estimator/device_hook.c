@@ -4,21 +4,23 @@
 #include <string.h>
 
 #include "base/require.h"
+#include "base/threads/timers.h"
 #include "estimator/device_system.h"
 #include "estimator/device_threads.h"
 #include "estimator/setting.h"
 #include "lockstep/estimator_hooks.h"
+#include "lockstep/summary_ops.h"
 #include "train/hooks/hook.h"
 
 typedef struct device_hook {
   ls_device_hook_options is;
   ls_runtime *runtime;
-  bool initializes;           // The system, and shuts it down.
-  ls_tensor count;            // Steps of the next run.
-  ls_nest counted;            // What it was.
-  ls_nest fed, taken;         // What the threads' runs gave.
-  ls_nest finalizers;         // Ops.
-  int64_t take_every, sleep;  // Steps; nanoseconds.
+  bool initializes;                  // The system, and shuts it down.
+  ls_tensor count;                   // Steps of the next run.
+  ls_nest counted;                   // What it was.
+  ls_nest fed, taken;                // What the threads' runs gave.
+  ls_nest initializers, finalizers;  // Ops.
+  int64_t take_every, sleep;         // Steps; nanoseconds.
   char *compile_error;
   bool input_ended, closed_outfeeds;  // Atomic; the second: one thread's.
   ls_device_work works[LS_DEVICE_THREADS];
@@ -113,25 +115,70 @@ static const ls_device_work taking = {.name = "OutfeedController",
                                       .judge = judge_taking};
 
 // ---- The graph -------------------------------------------------------------
+static ls_status make_finalizers(device_hook *self, ls_nest flushers) {
+  const char *job = NULL;
+  const size_t count = ls_nest_count(flushers);
+  LS_RETURN_IF_ERROR(ls_estimator_job(self->is.context, &job));
+  ls_nest *items = ls_new_array(ls_current_allocator(), ls_nest, count + 1);
+  size_t made = 0;
+  if (items == NULL) return ls_out_of_memory();
+  if (self->initializes) items[made++] = ls_nest_op(ls_tpu_shutdown_op(job));
+  for (size_t i = 0; i < count; ++i)
+    items[made++] = ls_nest_item(flushers, i);
+  ls_nest_release(self->finalizers);
+  self->finalizers = ls_nest_sequence(LS_KIND_LIST, items, made);
+  ls_release(ls_current_allocator(), items);
+  return ls_nest_status(self->finalizers);
+}
+
 static ls_status begin(void *user) {
   device_hook *self = user;
   ls_graph *graph = ls_graph_current();
   ls_variable *iterations = NULL;
-  const char *job = NULL;
+  ls_nest flushers = ls_none();
   LS_RETURN_IF_ERROR(ls_iterations_per_loop(graph, &iterations));
-  LS_RETURN_IF_ERROR(ls_estimator_job(self->is.context, &job));
   LS_NAME_SCOPE("");
   self->count = ls_variable_read(iterations);
-  if (self->initializes) {
-    ls_nest_release(self->finalizers);
-    self->finalizers = LS_LIST(ls_nest_op(ls_tpu_shutdown_op(job)));
-  }
-  LS_RETURN_IF_ERROR(ls_graph_error(graph) != NULL ? ls_graph_take_error(graph)
-                                                   : ls_ok());
-  return ls_nest_status(self->finalizers);
+  ls_nest_release(self->initializers);
+  self->initializers = ls_none();
+  LS_RETURN_IF_ERROR(ls_file_writers_of(graph, &self->initializers, &flushers));
+  const ls_status status = make_finalizers(self, flushers);
+  ls_nest_release(flushers);
+  LS_RETURN_IF_ERROR(status);
+  return ls_graph_take_error(graph);
 }
 
 // ---- A session begins ------------------------------------------------------
+// Ends a run by closing its session.
+typedef struct limit {
+  ls_timer timer;
+  ls_session *session;
+  bool reached;  // Atomic: the last that is touched.
+} limit;
+
+static void reach(ls_timer *timer) {
+  limit *self = (limit *)timer;
+  ls_session_request_close(self->session);
+  __atomic_store_n(&self->reached, true, __ATOMIC_RELEASE);
+}
+
+static ls_status initialize_writers(device_hook *self, ls_session *session) {
+  enum { MINUTES = 5 };
+  limit most = {.timer.fn = reach, .session = session};
+  ls_nest results = ls_none();
+  ls_timer_set(self->runtime, &most.timer, MINUTES * INT64_C(60000000000));
+  const ls_status status = run_ops(session, self->initializers, &results);
+  ls_nest_release(results);
+  if (ls_timer_clear(self->runtime, &most.timer)) return status;
+  while (!__atomic_load_n(&most.reached, __ATOMIC_ACQUIRE))
+    ls_spin_pause();
+  ls_status_free(status);
+  return LS_STATUS(LS_DEADLINE_EXCEEDED,
+                   "initializing %zu writers of summaries took more than %d "
+                   "minutes",
+                   ls_nest_count(self->initializers), MINUTES);
+}
+
 static bool asks_compiler(const device_hook *self) {
   ls_setting setting;
   ls_setting_read(self->runtime, "TPU_SPLIT_COMPILE_AND_EXECUTE", &setting);
@@ -170,6 +217,7 @@ static ls_status after_create(void *user, ls_run_context *context) {
   __atomic_store_n(&self->closed_outfeeds, false, __ATOMIC_RELAXED);
   if (self->initializes)
     LS_RETURN_IF_ERROR(ls_device_system_begin(self->is.context));
+  LS_RETURN_IF_ERROR(initialize_writers(self, context->session));
   if (asks_compiler(self)) LS_RETURN_IF_ERROR(ask_compiler(self, context));
   LS_RETURN_IF_ERROR(ls_device_threads_start(&self->threads, context->session));
   return ls_device_system_watch(self->is.context);
@@ -235,6 +283,7 @@ static void destroy(void *user) {
   ls_nest_release(self->counted);
   ls_nest_release(self->fed);
   ls_nest_release(self->taken);
+  ls_nest_release(self->initializers);
   ls_nest_release(self->finalizers);
   ls_release(ls_current_allocator(), self->compile_error);
   ls_hook_free(self);
@@ -252,7 +301,8 @@ static ls_status fill(device_hook *self,
   ls_estimator_input input;
   self->is = *options;
   self->runtime = ls_runtime_current();
-  self->counted = self->fed = self->taken = self->finalizers = ls_none();
+  self->counted = self->fed = self->taken = ls_none();
+  self->initializers = self->finalizers = ls_none();
   self->works[LS_INFEED_THREAD] = feeding;
   self->works[LS_INFEED_THREAD].once = options->predicts;
   self->works[LS_INFEED_THREAD].helped =

@@ -130,71 +130,6 @@ static void feeding_may_begin_later(void **state) {
   device_runs_end(&d);
 }
 
-// ---- The system ------------------------------------------------------------
-static void the_system_lives_as_long_as_the_loop(void **state) {
-  (void)state;
-  LS_SPEC("E79");
-  device_runs d;
-  device_runs_begin(&d, &(device_runs_options){.hosts = 2});
-  for (int time = 0; time < 2; ++time) {
-    open_runs(&d, 2, 4);
-    ls_pod *pod = device_runs_pod(&d);
-    assert_true(ls_pod_is_initialized(pod));
-    ls_pod_release(pod);
-    expect_contains(device_runs_log(), "initialized the TPU system in ");
-    expect_ok(device_runs_all(&d));
-    expect_ok(device_runs_close(&d, ls_ok()));
-    assert_null(device_runs_pod(&d));
-    device_runs_renew(&d);
-  }
-  device_runs_end(&d);
-}
-
-static void a_program_that_does_not_compile_is_not_run(void **state) {
-  (void)state;
-  LS_SPEC("E82");
-  for (int fails = 0; fails < 2; ++fails) {
-    device_runs d;
-    device_runs_begin(
-        &d, &(device_runs_options){.hosts = 1, .asks_compiler = true});
-    ls_pod *pod = device_runs_pod(&d);
-    if (fails)
-      expect_ok(ls_pod_inject(pod, &(ls_pod_fault){.kind = LS_POD_COMPILE_FAILS,
-                                                   .text = "no way"}));
-    ls_pod_release(pod);
-    open_runs(&d, 2, 4);
-    expect_contains(device_runs_log(),
-                    fails ? "Compilation failed: " : "the program compiles");
-    assert_int_equal(ls_monitored_session_should_stop(d.session), fails);
-    expect_ok(device_runs_all(&d));
-    assert_int_equal(device_runs_step(&d), fails ? 0 : 4);
-    const char *error = ls_device_hook_compile_error(d.hook);
-    assert_int_equal(error != NULL, fails);
-    if (fails) expect_contains(error, "no way");
-    expect_ok(device_runs_close(&d, ls_ok()));
-    assert_null(device_runs_pod(&d));
-    expect_ok(ls_rendezvous_status(d.rendezvous, 0));
-    device_runs_end(&d);
-  }
-}
-
-static void hosts_are_watched_where_it_is_asked_for(void **state) {
-  (void)state;
-  for (int watches = 0; watches < 2; ++watches) {
-    device_runs d;
-    device_runs_begin(&d, &(device_runs_options){.hosts = 2,
-                                                 .watches = watches,
-                                                 .real_clock = true});
-    open_runs(&d, 2, 4);
-    const bool said =
-        strstr(device_runs_log(), "watchdog of 70 seconds") != NULL;
-    assert_int_equal(said, watches);
-    expect_ok(device_runs_all(&d));
-    expect_ok(device_runs_close(&d, ls_ok()));
-    device_runs_end(&d);
-  }
-}
-
 // ---- The end of the input --------------------------------------------------
 static void the_end_of_the_input_ends_the_loop(void **state) {
   (void)state;
@@ -450,9 +385,6 @@ int main(void) {
       cmocka_unit_test(steps_that_say_nothing_are_counted_too),
       cmocka_unit_test(hosts_are_called_each_so_many_steps),
       cmocka_unit_test(feeding_may_begin_later),
-      cmocka_unit_test(the_system_lives_as_long_as_the_loop),
-      cmocka_unit_test(a_program_that_does_not_compile_is_not_run),
-      cmocka_unit_test(hosts_are_watched_where_it_is_asked_for),
       cmocka_unit_test(the_end_of_the_input_ends_the_loop),
       cmocka_unit_test(a_failing_input_ends_the_run),
       cmocka_unit_test(a_failing_input_of_single_steps_is_told),

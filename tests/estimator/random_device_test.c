@@ -57,13 +57,13 @@ static plan plan_of(uint64_t seed) {
   p.end = (device_end){.at = (int64_t)draw(&state, MOST_STEPS),
                        .code = (int32_t)codes[draw(&state, LS_COUNT_OF(codes))],
                        .once = true};
-  p.fault = (ls_pod_fault){
-      .kind = kinds[draw(&state, LS_COUNT_OF(kinds))],
-      .host = (int32_t)draw(&state, (uint64_t)p.options.hosts),
-      .core = (int32_t)draw(&state, (uint64_t)p.options.cores),
-      .at_step = (int64_t)draw(&state, MOST_STEPS),
-      .nanos = 1000000,
-      .text = "as planned"};
+  p.fault =
+      (ls_pod_fault){.kind = kinds[draw(&state, LS_COUNT_OF(kinds))],
+                     .host = (int32_t)draw(&state, (uint64_t)p.options.hosts),
+                     .core = (int32_t)draw(&state, (uint64_t)p.options.cores),
+                     .at_step = (int64_t)draw(&state, MOST_STEPS),
+                     .nanos = 1000000,
+                     .text = "as planned"};
   // Then nothing moves any more.
   if (p.cause == POD && p.fault.kind == LS_POD_TUPLE_LOST) {
     p.options.real_clock = true;
@@ -146,7 +146,8 @@ static void check(const plan *p, const device_runs *d, int64_t step,
   if (p->cause == NOTHING || ended) assert_int_equal(code, LS_OK);
   if (ended) assert_int_equal(step, p->end.at);
   if (ended) assert_true(d->input_ended);
-  if (code == LS_OK && !ended && ls_device_hook_compile_error(d->hook) == NULL &&
+  if (code == LS_OK && !ended &&
+      ls_device_hook_compile_error(d->hook) == NULL &&
       !(p->cause == POD && (p->fault.kind == LS_POD_COMPILE_FAILS ||
                             p->fault.kind == LS_POD_INFEED_CLOSED)))
     assert_int_equal(step, p->last);
@@ -210,7 +211,8 @@ static void what_fails_leaves_nothing_behind(void **state) {
   const uint64_t count = number_of("LS_TEST_FAULTS", FEW);
   const bool tells = getenv("LS_TEST_FAULTS") != NULL;
   for (uint64_t i = 0; i < count; ++i) {
-    if (tells) fprintf(stderr, "number %llu\n", (unsigned long long)(first + i));
+    if (tells)
+      fprintf(stderr, "number %llu\n", (unsigned long long)(first + i));
     try_one(first + i);
   }
 }

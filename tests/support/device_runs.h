@@ -40,7 +40,7 @@ typedef struct device_runs_options {
   bool asks_compiler, watches;
   bool real_clock;  // Else that of the test, which moves when one sleeps.
   bool input_end_fails;
-  int64_t stall_ms;  // As of ls_runtime_options.
+  int64_t stall_ms;    // As of ls_runtime_options.
   int64_t core_bytes;  // Of a core. Default: enough.
 } device_runs_options;
 

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is done to the system and its hosts around a program on cores.
+#include <string.h>
+
+#include "base/text.h"
+#include "lockstep/events.h"
+#include "lockstep/summary_ops.h"
+#include "support/device_runs.h"
+#include "tpu/pod.h"
+
+// A session that makes `last` steps, in runs of so many.
+static void open_runs(device_runs *d, int64_t iterations, int64_t last) {
+  ls_hook *stop = NULL;
+  expect_ok(ls_tpu_stop_hook((ls_loop_length){.steps = iterations}, (ls_opt){0},
+                             LS_SOME(last), &stop));
+  device_runs_open(d, &stop, 1);
+}
+
+// ---- The system ------------------------------------------------------------
+static void the_system_lives_as_long_as_the_loop(void **state) {
+  (void)state;
+  LS_SPEC("E79");
+  device_runs d;
+  device_runs_begin(&d, &(device_runs_options){.hosts = 2});
+  for (int time = 0; time < 2; ++time) {
+    open_runs(&d, 2, 4);
+    ls_pod *pod = device_runs_pod(&d);
+    assert_true(ls_pod_is_initialized(pod));
+    ls_pod_release(pod);
+    expect_contains(device_runs_log(), "initialized the TPU system in ");
+    expect_ok(device_runs_all(&d));
+    expect_ok(device_runs_close(&d, ls_ok()));
+    assert_null(device_runs_pod(&d));
+    device_runs_renew(&d);
+  }
+  device_runs_end(&d);
+}
+
+static void a_program_that_does_not_compile_is_not_run(void **state) {
+  (void)state;
+  LS_SPEC("E82");
+  for (int fails = 0; fails < 2; ++fails) {
+    device_runs d;
+    device_runs_begin(
+        &d, &(device_runs_options){.hosts = 1, .asks_compiler = true});
+    ls_pod *pod = device_runs_pod(&d);
+    if (fails)
+      expect_ok(ls_pod_inject(pod, &(ls_pod_fault){.kind = LS_POD_COMPILE_FAILS,
+                                                   .text = "no way"}));
+    ls_pod_release(pod);
+    open_runs(&d, 2, 4);
+    expect_contains(device_runs_log(),
+                    fails ? "Compilation failed: " : "the program compiles");
+    assert_int_equal(ls_monitored_session_should_stop(d.session), fails);
+    expect_ok(device_runs_all(&d));
+    assert_int_equal(device_runs_step(&d), fails ? 0 : 4);
+    const char *error = ls_device_hook_compile_error(d.hook);
+    assert_int_equal(error != NULL, fails);
+    if (fails) expect_contains(error, "no way");
+    expect_ok(device_runs_close(&d, ls_ok()));
+    assert_null(device_runs_pod(&d));
+    expect_ok(ls_rendezvous_status(d.rendezvous, 0));
+    device_runs_end(&d);
+  }
+}
+
+static void hosts_are_watched_where_it_is_asked_for(void **state) {
+  (void)state;
+  for (int watches = 0; watches < 2; ++watches) {
+    device_runs d;
+    device_runs_begin(&d, &(device_runs_options){.hosts = 2,
+                                                 .watches = watches,
+                                                 .real_clock = true});
+    open_runs(&d, 2, 4);
+    const bool said =
+        strstr(device_runs_log(), "watchdog of 70 seconds") != NULL;
+    assert_int_equal(said, watches);
+    expect_ok(device_runs_all(&d));
+    expect_ok(device_runs_close(&d, ls_ok()));
+    device_runs_end(&d);
+  }
+}
+
+// One that is to be fed the same on all cores, of which replicas have several,
+// is somebody else's.
+static void some_systems_are_left_alone(void **state) {
+  (void)state;
+  LS_SPEC("E79");
+  for (int way = 0; way < 4; ++way) {
+    const ls_tpu_config tpu = {
+        .num_cores_per_replica = way & 1 ? (ls_opt)LS_SOME(2) : (ls_opt){0},
+        .per_host_input = way & 2 ? LS_INPUT_BROADCAST : LS_INPUT_PER_HOST_V1};
+    device_runs d;
+    device_runs_begin(
+        &d, &(device_runs_options){.hosts = 1, .cores = 2, .tpu = &tpu});
+    open_runs(&d, 2, 4);
+    ls_pod *pod = device_runs_pod(&d);
+    assert_int_equal(ls_pod_is_initialized(pod), way != 3);
+    ls_pod_release(pod);
+    expect_ok(device_runs_close(&d, ls_ok()));
+    pod = device_runs_pod(&d);
+    assert_int_equal(pod != NULL, way == 3);
+    ls_pod_release(pod);
+    device_runs_end(&d);
+  }
+}
+
+static void a_session_begins_in_order(void **state) {
+  (void)state;
+  LS_SPEC("E81");
+  device_runs d;
+  char *text = NULL;
+  device_runs_begin(&d, &(device_runs_options){.hosts = 2,
+                                               .asks_compiler = true,
+                                               .watches = true,
+                                               .real_clock = true});
+  open_runs(&d, 2, 4);
+  const char *at = device_runs_log();
+  static const char *const lines[] = {"initialized the TPU system in ",
+                                      "the program compiles",
+                                      "watchdog of 70 seconds"};
+  for (size_t i = 0; i < 3; ++i) {
+    at = strstr(at, lines[i]);
+    assert_non_null(at);
+  }
+  // In a graph of its own.
+  expect_ok(ls_graph_print(d.graph, &text));
+  assert_null(strstr(text, "configure_distributed_tpu"));
+  assert_non_null(strstr(text, "shutdown_distributed_tpu"));
+  ls_text_release(text);
+  expect_ok(device_runs_all(&d));
+  expect_ok(device_runs_close(&d, ls_ok()));
+  device_runs_end(&d);
+}
+
+// ---- Writers of summaries --------------------------------------------------
+static void writers_are_initialized_and_flushed(void **state) {
+  (void)state;
+  LS_SPEC("E80");
+  static const char folder[] = "device_system_events";
+  device_runs d;
+  ls_summary_writer *writer = NULL;
+  ls_event_numbers *numbers = NULL;
+  device_runs_begin(&d, &(device_runs_options){.hosts = 1});
+  {
+    LS_GRAPH_SCOPE(d.graph);
+    expect_ok(ls_file_writer_create(&(ls_file_writer_options){.folder = folder},
+                                    &writer));
+    LS_SUMMARY_SCOPE(writer);
+    LS_RECORD_SUMMARIES_SCOPE(1);
+    ls_nest_release(d.dequeue);
+    d.dequeue = LS_LIST(ls_nest_op(
+        ls_summary_scalar("said", d.said, ls_variable_read(d.step))));
+  }
+  open_runs(&d, 1, 3);
+  expect_ok(device_runs_all(&d));
+  expect_ok(device_runs_close(&d, ls_ok()));
+  expect_ok(ls_events_read(folder, "said", &numbers));
+  assert_true(numbers->count > 0);
+  assert_true(numbers->items[numbers->count - 1].value == 3);
+  ls_event_numbers_destroy(numbers);
+  ls_summary_writer_release(writer);
+  device_runs_end(&d);
+}
+
+static ls_status never_ends(ls_host_call *call) {
+  (void)call;
+  return ls_ok();
+}
+static void end_it(ls_host_call *call) {
+  ls_host_done(call, LS_STATUS(LS_CANCELLED, "asked to end"));
+}
+static const ls_host_kernel stuck = {.name = "device_system_stuck",
+                                     .start = never_ends,
+                                     .flags = LS_HOST_INLINE | LS_HOST_WAITS,
+                                     .cancel = end_it};
+
+static void writers_have_five_minutes_to_begin(void **state) {
+  (void)state;
+  LS_SPEC("E81");
+  device_runs d;
+  device_runs_begin(&d, &(device_runs_options){.hosts = 1, .stall_ms = -1});
+  {
+    LS_GRAPH_SCOPE(d.graph);
+    expect_ok(ls_graph_add_to_collection(
+        d.graph, LS_COLLECTION_SUMMARY_WRITER_INIT,
+        ls_nest_op(ls_host_call_add(&stuck, NULL, NULL, 0))));
+  }
+  expect_status(device_runs_try_open(&d, NULL, 0), LS_DEADLINE_EXCEEDED,
+                "more than 5 minutes");
+  assert_true(device_runs_now() >= 300 && device_runs_now() < 310);
+  device_runs_end(&d);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_system_lives_as_long_as_the_loop),
+      cmocka_unit_test(a_program_that_does_not_compile_is_not_run),
+      cmocka_unit_test(hosts_are_watched_where_it_is_asked_for),
+      cmocka_unit_test(some_systems_are_left_alone),
+      cmocka_unit_test(a_session_begins_in_order),
+      cmocka_unit_test(writers_are_initialized_and_flushed),
+      cmocka_unit_test(writers_have_five_minutes_to_begin),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
