@@ -31,6 +31,7 @@
 #include "lockstep/distribute_input.h"
 #include "lockstep/distributed.h"
 #include "lockstep/eager.h"
+#include "lockstep/early_stopping.h"
 #include "lockstep/estimator_config.h"
 #include "lockstep/estimator_export.h"
 #include "lockstep/estimator_functions.h"
