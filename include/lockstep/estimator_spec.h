@@ -89,7 +89,8 @@ LS_API void ls_estimator_spec_release(ls_estimator_spec *spec);
 
 // A plain spec of one for TPUs, for use on CPUs: its functions on the host are
 // called at once, in the current graph; what a host call gives is run by a hook
-// with each step. A plain one is retained.
+// with each step, and so is what tensor tracing says (tensor_tracer.h), if that
+// is on. A plain one is retained.
 LS_API LS_MUST_USE ls_status ls_estimator_spec_as_plain(
     ls_estimator_spec *spec, ls_estimator_spec **out_plain);
 

@@ -3,6 +3,7 @@
 #include "base/require.h"
 #include "estimator/spec.h"
 #include "lockstep/summary_ops.h"
+#include "lockstep/tensor_tracer.h"
 #include "train/hooks/hook.h"
 
 // ---- What a host call gives ------------------------------------------------
@@ -96,24 +97,61 @@ static ls_status add_hook(ls_estimator_spec_options *o, ls_arena *memory,
   return append(memory, &o->prediction_hooks, &o->num_prediction_hooks, hook);
 }
 
-// Calls the host's functions; `*out_hook` is the caller's, or NULL.
-static ls_status call_functions(const ls_estimator_spec_options *from,
-                                ls_nest *out_metrics, ls_hook **out_hook) {
-  if (from->eval_metrics.call != NULL) {
-    *out_metrics = ls_host_function_call(&from->eval_metrics, "eval_metrics");
-    LS_RETURN_IF_ERROR(ls_nest_status(*out_metrics));
-  }
-  if (from->host_call.call == NULL) return ls_ok();
-  const ls_nest made = ls_host_function_call(&from->host_call, "host_call");
+// Hooks that run what host calls give: the model's, and the tracer's.
+enum { MOST_HOOKS = 2 };
+typedef struct host_hooks {
+  ls_hook *items[MOST_HOOKS];
+  size_t count;
+} host_hooks;
+
+static ls_status call_host(const ls_host_function *function, const char *name,
+                           host_hooks *hooks) {
+  if (function->call == NULL) return ls_ok();
+  const ls_nest made = ls_host_function_call(function, name);
   const ls_status status = ls_nest_status(made);
-  if (ls_status_is_ok(status)) return make_hook(made, out_hook);
+  if (ls_status_is_ok(status)) {
+    LS_RETURN_IF_ERROR(make_hook(made, &hooks->items[hooks->count]));
+    ++hooks->count;
+    return ls_ok();
+  }
   ls_nest_release(made);
   return status;
 }
 
+// Of what the spec gives, and what that needs.
+static ls_status trace(const ls_estimator_spec_options *from,
+                       host_hooks *hooks) {
+  if (!ls_tensor_tracer_is_on()) return ls_ok();
+  const bool has_loss = !ls_tensor_is_failed(from->loss);
+  const ls_nest all[] = {has_loss ? ls_leaf(from->loss) : ls_none(),
+                         from->train_op.id != 0 ? ls_nest_op(from->train_op)
+                                                : ls_none(),
+                         ls_nest_retain(from->predictions)};
+  const ls_nest fetches = ls_nest_sequence(LS_KIND_LIST, all, 3);
+  ls_host_function call = {.tensors = ls_none()};
+  ls_status status = ls_nest_status(fetches);
+  if (ls_status_is_ok(status)) status = ls_trace_cpu(fetches, &call);
+  if (ls_status_is_ok(status))
+    status = call_host(&call, "tensor_tracer", hooks);
+  ls_trace_cpu_end(&call);
+  ls_nest_release(fetches);
+  return status;
+}
+
+// Calls the host's functions; the hooks are the caller's.
+static ls_status call_functions(const ls_estimator_spec_options *from,
+                                ls_nest *out_metrics, host_hooks *hooks) {
+  if (from->eval_metrics.call != NULL) {
+    *out_metrics = ls_host_function_call(&from->eval_metrics, "eval_metrics");
+    LS_RETURN_IF_ERROR(ls_nest_status(*out_metrics));
+  }
+  LS_RETURN_IF_ERROR(call_host(&from->host_call, "host_call", hooks));
+  return trace(from, hooks);
+}
+
 static ls_status make_plain(const ls_estimator_spec_options *from,
-                            ls_nest metrics, ls_hook *hook, ls_arena *memory,
-                            ls_estimator_spec **out_plain) {
+                            ls_nest metrics, const host_hooks *hooks,
+                            ls_arena *memory, ls_estimator_spec **out_plain) {
   ls_estimator_spec_options o = *from;
   ls_scaffold scaffold = {0};
   o.eval_metrics = o.host_call = (ls_host_function){0};
@@ -122,7 +160,8 @@ static ls_status make_plain(const ls_estimator_spec_options *from,
   o.cache_size = 0;
   o.eval_metric_ops = metrics;
   o.scaffold = &scaffold;
-  if (hook != NULL) LS_RETURN_IF_ERROR(add_hook(&o, memory, hook));
+  for (size_t i = 0; i < hooks->count; ++i)
+    LS_RETURN_IF_ERROR(add_hook(&o, memory, hooks->items[i]));
   if (from->scaffold_fn != NULL)
     LS_RETURN_IF_ERROR(from->scaffold_fn(from->scaffold_user, &scaffold));
   return ls_estimator_spec_create(&o, out_plain);
@@ -138,14 +177,15 @@ ls_status ls_estimator_spec_as_plain(ls_estimator_spec *spec,
     return ls_ok();
   }
   ls_nest metrics = ls_none();
-  ls_hook *hook = NULL;
+  host_hooks hooks = {.count = 0};
   ls_arena memory;
   ls_arena_init(&memory, ls_current_allocator());
-  ls_status status = call_functions(&spec->is, &metrics, &hook);
+  ls_status status = call_functions(&spec->is, &metrics, &hooks);
   if (ls_status_is_ok(status))
-    status = make_plain(&spec->is, metrics, hook, &memory, out_plain);
+    status = make_plain(&spec->is, metrics, &hooks, &memory, out_plain);
   ls_arena_deinit(&memory);
   ls_nest_release(metrics);
-  ls_hook_release(hook);
+  for (size_t i = 0; i < hooks.count; ++i)
+    ls_hook_release(hooks.items[i]);
   return status;
 }
