@@ -14,8 +14,9 @@ static int64_t waited_for(const ls_runtime *runtime, int32_t rank) {
   return __atomic_load_n(&trunk->waited_for[rank], __ATOMIC_RELAXED);
 }
 
-void ls_budget_begin(const ls_runtime *runtime, ls_budget *budget) {
-  *budget = (ls_budget){.began = ls_runtime_now(runtime)};
+void ls_budget_begin(const ls_runtime *runtime, const ls_spent *spent,
+                     ls_budget *budget) {
+  *budget = (ls_budget){.began = ls_runtime_now(runtime), .spent = *spent};
   for (int i = 0; i < LS_WAITS; ++i)
     budget->waited[i] = ls_runtime_waited(runtime, (ls_wait)i);
   for (int32_t k = 0; k < LS_BUDGET_RANKS; ++k)
@@ -44,19 +45,19 @@ static double since(const ls_runtime *runtime, const ls_budget *budget,
 static double at_least_0(double seconds) { return seconds > 0 ? seconds : 0; }
 
 // Runs of others under the same runtime may wait, too: no part is below 0.
-ls_train_budget ls_budget_of(const ls_runtime *runtime, const ls_budget *budget,
-                             ls_iterator *input) {
+ls_train_budget ls_budget_of(const ls_runtime *runtime, const ls_spent *spent,
+                             const ls_budget *budget, ls_iterator *input) {
   ls_iterator_stats stats = {.slowest = ""};
   ls_status_free(ls_iterator_get_stats(input, &stats));
   ls_train_budget it = {
       .whole = (double)(ls_runtime_now(runtime) - budget->began) * 1e-9,
-      .input = (double)budget->input * 1e-9,
+      .input = (double)(spent->input - budget->spent.input) * 1e-9,
       .input_stage = stats.slowest,
       .collective = since(runtime, budget, LS_WAIT_RANKS),
       .slowest_rank = slowest_rank(runtime, budget),
       .host = since(runtime, budget, LS_WAIT_HOST),
-      .save = (double)budget->save * 1e-9};
-  const double run = (double)budget->run * 1e-9;
+      .save = (double)(spent->save - budget->spent.save) * 1e-9};
+  const double run = (double)(spent->run - budget->spent.run) * 1e-9;
   const double variables = since(runtime, budget, LS_WAIT_VARIABLES);
   it.compute = at_least_0(run - it.collective - it.host - variables);
   it.rest = at_least_0(it.whole - it.input - it.compute - it.collective -

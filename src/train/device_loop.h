@@ -5,6 +5,7 @@
 #define LS_TRAIN_DEVICE_LOOP_H_
 
 #include "train/feeder.h"
+#include "train/run_place.h"
 
 typedef struct ls_device_loop ls_device_loop;
 
@@ -27,10 +28,7 @@ void ls_device_loop_destroy(ls_device_loop *loop);  // NULL is fine.
 // failure, none is known to have been.
 LS_MUST_USE ls_status ls_device_loop_run(ls_device_loop *loop, int64_t steps,
                                          uint64_t step_number, ls_fed *out);
-// The mean over the examples of step `k` of that run.
-typedef struct ls_step_numbers {
-  double loss, accuracy;
-} ls_step_numbers;
+// Those of step `k` of that run.
 LS_MUST_USE ls_status ls_device_loop_numbers(const ls_device_loop *loop,
                                              int64_t k, ls_step_numbers *out);
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run and its folder: beginning there, going on, saving.
-#include <math.h>
-
+// A run and its folder: beginning there, or going on.
 #include "train/loop.h"
 #include "train/warm_start.h"
 
@@ -26,8 +24,8 @@ static ls_status resume(ls_loop *it) {
   // What a run began with is in what it has saved.
   if (it->saves.saved < 0) LS_RETURN_IF_ERROR(warm_up(it));
   it->continues = writes;
-  it->result->steps = it->resumed = steps;
-  it->began -= (int64_t)(it->saves.seconds * 1e9);
+  it->place.steps = it->resumed = steps;
+  it->place.began -= (int64_t)(it->saves.seconds * 1e9);
   return ls_ok();
 }
 
@@ -66,55 +64,4 @@ ls_status ls_loop_settle(ls_loop *it) {
 
 ls_status ls_loop_begin(ls_loop *it) {
   return it->plan.options.resume ? resume(it) : start(it);
-}
-
-// ---- Saving ----------------------------------------------------------------
-static size_t list_metrics(const ls_loop *it, ls_checkpoint_metric *out) {
-  const double examples = (double)it->kept.examples;
-  const ls_evaluation *test = &it->result->test;
-  size_t count = 0;
-  if (it->kept.examples > 0) {
-    out[count++] = (ls_checkpoint_metric){"loss", it->kept.loss / examples};
-    if (!isnan(it->kept.accuracy))
-      out[count++] =
-          (ls_checkpoint_metric){"accuracy", it->kept.accuracy / examples};
-  }
-  if (it->tested == it->result->steps) {
-    out[count++] = (ls_checkpoint_metric){"test_loss", test->loss};
-    out[count++] = (ls_checkpoint_metric){"test_accuracy", test->accuracy};
-  }
-  return count;
-}
-
-ls_status ls_loop_save(ls_loop *it) {
-  ls_checkpoint_metric metrics[LS_RUN_METRICS];
-  const size_t count = list_metrics(it, metrics);
-  const int64_t began = ls_span_begin(it->runtime);
-  it->saves.seconds = ls_loop_seconds(it, it->began);
-  const ls_status status =
-      ls_saves_save(&it->saves, it->result->steps, metrics, count);
-  it->kept = (ls_window){0};
-  it->due = false;
-  ls_loop_end_span(it, "save", began, it->result->steps);
-  return status;
-}
-
-// Ranks have agreed on it beside the stop.
-ls_status ls_loop_save_if_due(ls_loop *it) {
-  if (it->ranks.trunk == NULL) {
-    it->failed = ls_saves_have_failed(&it->saves);
-    it->due = ls_saves_due(&it->saves, it->result->steps);
-  }
-  if (it->failed) LS_RETURN_IF_ERROR(ls_saves_wait(&it->saves));
-  it->failed = false;
-  return it->due && ls_saves_are_known(&it->saves) ? ls_loop_save(it) : ls_ok();
-}
-
-ls_status ls_loop_save_all(ls_loop *it) {
-  if (it->saves.folder == NULL) return ls_ok();
-  if (it->saves.saved != it->result->steps)
-    LS_RETURN_IF_ERROR(ls_loop_save(it));
-  LS_RETURN_IF_ERROR(ls_saves_wait(&it->saves));
-  return ls_run_folder_save_model(&it->folder, it->plan.options.model,
-                                  it->result->steps);
 }

@@ -59,6 +59,19 @@ ls_status ls_run_ranks_tell(ls_run_ranks *ranks, int64_t own,
   return ls_ok();
 }
 
+ls_status ls_run_ranks_ask(ls_run_ranks *ranks, bool stops, bool *out_stops) {
+  const ls_rank_party *party = &ranks->party;
+  int64_t first = 0, bits = 0;
+  *out_stops = stops;
+  if (ranks->trunk == NULL) return ls_ok();
+  const int64_t told = party->tell != NULL ? party->tell(party->user) : 0;
+  const ls_status status = ls_run_ranks_tell(
+      ranks, (int64_t)((uint64_t)told << 1) | stops, &first, &bits);
+  *out_stops = (bits & 1) != 0;
+  if (party->hear != NULL) party->hear(party->user, first >> 1, bits >> 1);
+  return status;
+}
+
 ls_status ls_run_ranks_agree(ls_run_ranks *ranks, ls_status own) {
   int64_t first = 0, bits = 0;
   ls_trunk *trunk = ranks->trunk;

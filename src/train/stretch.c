@@ -51,17 +51,16 @@ static bool is_by_infeed(const ls_loop *it) {
 // A batch that is full says what all others of a loop are like.
 ls_status ls_stretch_prepare(ls_loop *it) {
   const ls_train_options *o = &it->plan.options;
-  const int64_t examples = ls_train_batch_size(it->args);
-  if (o->iterations_per_loop == 1 || it->device_loop != NULL ||
-      examples != o->batch_size)
+  if (o->iterations_per_loop == 1 || it->device_loop != NULL || !it->checked ||
+      ls_train_batch_size(it->args) != o->batch_size)
     return ls_ok();
   if (!ls_batch_is_even(it->args)) {
-    ls_log_limited(it->runtime, "parts of other sizes in a loop", 1,
-                   LS_LOG_INFO, "train",
-                   "batches of %lld examples are dealt to %d replicas in parts "
-                   "of other sizes: steps run one by one, not in loops of %lld",
-                   (long long)examples, ls_strategy_num_replicas(o->strategy),
-                   (long long)o->iterations_per_loop);
+    ls_log_limited(
+        it->runtime, "parts of other sizes in a loop", 1, LS_LOG_INFO, "train",
+        "batches of %lld examples are dealt to %d replicas in parts "
+        "of other sizes: steps run one by one, not in loops of %lld",
+        (long long)o->batch_size, ls_strategy_num_replicas(o->strategy),
+        (long long)o->iterations_per_loop);
     return ls_ok();
   }
   return ls_device_loop_create(
@@ -82,31 +81,26 @@ ls_status ls_stretch_prepare(ls_loop *it) {
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 int64_t ls_stretch_length(const ls_loop *it) {
-  const ls_train_options *o = &it->plan.options;
   const ls_run_plan *plan = &it->plan;
+  const ls_run_place *place = &it->place;
+  const int64_t batch = plan->options.batch_size;
   if (it->device_loop == NULL) return 1;
-  int64_t left = it->report.steps_per_epoch - it->epoch_first - it->epoch.steps;
-  const bool is_whole = it->report.steps_per_epoch == plan->steps_per_epoch;
-  const bool last_is_full = plan->examples % o->batch_size == 0;
+  int64_t left =
+      place->steps_per_epoch - place->epoch_first - place->epoch_steps;
+  const bool is_whole = place->steps_per_epoch == plan->steps_per_epoch;
+  const bool last_is_full = plan->examples % batch == 0;
   if (is_whole && !last_is_full) --left;
-  left = least(left, o->iterations_per_loop);
-  left = least(left, o->log_every - it->logged.steps);
-  if (o->save_steps > 0) {
-    const int64_t saved = it->saves.saved > 0 ? it->saves.saved : 0;
-    left = least(left, saved + o->save_steps - it->result->steps);
-  }
+  left = least(left, plan->options.iterations_per_loop);
   return left > 1 ? left : 1;
 }
 
-static ls_status count(ls_loop *it, int64_t steps) {
-  const int64_t examples = it->plan.options.batch_size;
-  for (int64_t k = 0; k < steps; ++k) {
-    ls_step_numbers numbers;
-    LS_RETURN_IF_ERROR(ls_device_loop_numbers(it->device_loop, k, &numbers));
+static ls_status take_numbers(ls_loop *it, int64_t steps) {
+  if (!ls_grow(ls_runtime_allocator(it->runtime), &it->numbers,
+               &it->numbers_capacity, (size_t)steps, sizeof(*it->numbers)))
+    return ls_out_of_memory();
+  for (int64_t k = 0; k < steps; ++k)
     LS_RETURN_IF_ERROR(
-        ls_loop_count(it, examples, numbers.loss, numbers.accuracy));
-    LS_RETURN_IF_ERROR(ls_loop_tell(it));
-  }
+        ls_device_loop_numbers(it->device_loop, k, &it->numbers[k]));
   return ls_ok();
 }
 
@@ -116,10 +110,13 @@ ls_status ls_stretch_run(ls_loop *it, int64_t steps) {
   const int64_t began = ls_runtime_now(it->runtime);
   ls_fed fed;
   LS_RETURN_IF_ERROR(ls_device_loop_run(it->device_loop, steps, number, &fed));
-  ls_loop_spend(it, 0, ls_runtime_now(it->runtime) - began, 0);
-  ls_loop_end_span(it, "loop", traced, it->result->steps + fed.batches);
+  it->place.spent.run += ls_runtime_now(it->runtime) - began;
+  ls_run_end_span(&it->place, "loop", traced, it->place.steps + fed.batches);
   ls_function_set_steps(it->function, number + (uint64_t)fed.batches);
   if (fed.asked) it->asked = true;
-  it->saves.input_stalls = fed.stalls;
-  return ls_status_join(count(it, fed.batches), fed.status);
+  it->place.stalls = fed.stalls;
+  ls_status status = take_numbers(it, fed.batches);
+  if (ls_status_is_ok(status))
+    status = ls_loop_count(it, fed.batches, it->plan.options.batch_size);
+  return ls_status_join(status, fed.status);
 }

@@ -107,8 +107,9 @@ static ls_status meet(ls_trunk *trunk, void *user) {
       &(ls_runtime_options){.threads = 1, .trunk = trunk}, &runtime));
   ls_runtime *before = ls_runtime_make_current(runtime);
   ls_iterator *input = pipeline_iterator(count_to(1), LS_SOME(0));
+  const ls_spent spent = {0};
   ls_budget budget;
-  ls_budget_begin(runtime, &budget);
+  ls_budget_begin(runtime, &spent, &budget);
   for (uint64_t i = 0; i < 10; ++i) {
     int64_t words[RANKS];
     ls_trunk_piece pieces[RANKS];
@@ -118,7 +119,7 @@ static ls_status meet(ls_trunk *trunk, void *user) {
     expect_ok(trunk->exchange(trunk, &(ls_trunk_name){.iteration = i}, pieces,
                               RANKS));
   }
-  out[trunk->rank] = ls_budget_of(runtime, &budget, input);
+  out[trunk->rank] = ls_budget_of(runtime, &spent, &budget, input);
   ls_iterator_release(input);
   ls_runtime_make_current(before);
   return ls_runtime_destroy(runtime);
@@ -136,11 +137,12 @@ static void the_rank_that_others_wait_for_is_named(void **state) {
   if (budgets[SLOW].slowest_rank.set)
     assert_int_not_equal(budgets[SLOW].slowest_rank.value, SLOW);
   // Without others there is none.
+  const ls_spent spent = {0};
   ls_budget budget;
   ls_iterator *input = pipeline_iterator(count_to(1), LS_SOME(0));
-  ls_budget_begin(ls_runtime_current(), &budget);
-  assert_false(
-      ls_budget_of(ls_runtime_current(), &budget, input).slowest_rank.set);
+  ls_budget_begin(ls_runtime_current(), &spent, &budget);
+  assert_false(ls_budget_of(ls_runtime_current(), &spent, &budget, input)
+                   .slowest_rank.set);
   ls_iterator_release(input);
 }
 

@@ -310,6 +310,44 @@ static void what_is_in_a_graph_is_refused_by_name(void **state) {
   end(&s);
 }
 
+// ---- Saves -----------------------------------------------------------------
+static ls_status save_count(void *self, ls_record *record) {
+  return ls_record_set_i64(record, "afters", ((heard *)self)->afters);
+}
+
+static ls_status restore_count(void *self, const ls_record *record) {
+  return ls_record_get_i64(record, "afters", &((heard *)self)->afters);
+}
+
+static void what_hooks_count_is_saved_as_it_is_behind_the_step(void **state) {
+  (void)state;
+  setup s;
+  heard h = {0};
+  const ls_saveable count = {"count", &h, save_count, restore_count};
+  begin(&s, 1, 0);
+  s.options.run_folder = "train_hooks_states";
+  s.options.overwrite = true;
+  s.options.steps = 12;
+  s.options.save_steps = 5;
+  s.options.states = &count;
+  s.options.num_states = 1;
+  s.options.num_hooks = 1;
+  s.hooks[0] = listen(&h, NULL);
+  h.fails = LS_ABORTED;  // Behind the fifth step, before it is saved.
+  expect_status(ls_train(&s.options, &s.result), LS_ABORTED, "no more");
+  h.fails = LS_OK;
+  h.afters = 0;
+  expect_trains(&s);
+  assert_int_equal(h.afters, 12);
+  s.options.overwrite = false;
+  s.options.resume = true;
+  s.options.steps = 14;
+  h.afters = 0;
+  expect_trains(&s);
+  assert_int_equal(h.afters, 14);
+  end(&s);
+}
+
 // ---- Ready-made ones -------------------------------------------------------
 static void a_run_stops_at_a_step(void **state) {
   (void)state;
@@ -569,6 +607,7 @@ int main(void) {
       cmocka_unit_test(a_loop_of_steps_is_one_run_as_long_as_hooks_wish),
       cmocka_unit_test(what_hooks_want_ends_the_run),
       cmocka_unit_test(what_is_in_a_graph_is_refused_by_name),
+      cmocka_unit_test(what_hooks_count_is_saved_as_it_is_behind_the_step),
       cmocka_unit_test(a_run_stops_at_a_step),
       cmocka_unit_test(a_saver_saves_what_the_model_has),
       cmocka_unit_test(a_loss_that_is_no_number_is_its_guards_to_judge),

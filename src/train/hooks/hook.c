@@ -119,8 +119,8 @@ static ls_status no_such_result(const char *name, ls_nest results) {
                       ls_nest_print(results, text, sizeof(text)));
 }
 
-ls_status ls_named_result_find(ls_named_result *result, ls_nest results,
-                               ls_nest *out_leaf) {
+bool ls_named_result_has(ls_named_result *result, ls_nest results,
+                         ls_nest *out_leaf) {
   const char *key = ls_nest_key(results, result->index);
   if (key == NULL || strcmp(key, result->name) != 0) {
     const size_t count = ls_nest_count(results);
@@ -129,11 +129,18 @@ ls_status ls_named_result_find(ls_named_result *result, ls_nest results,
       key = ls_nest_key(results, i);
       if (key != NULL && strcmp(key, result->name) == 0) break;
     }
-    if (i == count) return no_such_result(result->name, results);
+    if (i == count) return false;
     result->index = i;
   }
   *out_leaf = ls_nest_item(results, result->index);
-  return ls_ok();
+  return true;
+}
+
+ls_status ls_named_result_find(ls_named_result *result, ls_nest results,
+                               ls_nest *out_leaf) {
+  return ls_named_result_has(result, results, out_leaf)
+             ? ls_ok()
+             : no_such_result(result->name, results);
 }
 
 ls_status ls_result_number(ls_nest leaf, const ls_run_context *context,

@@ -85,6 +85,8 @@ typedef struct ls_named_result {
   const char *name;
   size_t index;
 } ls_named_result;
+bool ls_named_result_has(ls_named_result *result, ls_nest results,
+                         ls_nest *out_leaf);
 //   LS_NOT_FOUND  there is none: names those that there are.
 LS_MUST_USE ls_status ls_named_result_find(ls_named_result *result,
                                            ls_nest results, ls_nest *out_leaf);

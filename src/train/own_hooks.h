@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// The hooks that make a run what it is: lines and events, reports, saves,
+// evaluations. What a run does around its steps is theirs, each in its place in
+// the list; see src/train/README.md.
+#ifndef LS_TRAIN_OWN_HOOKS_H_
+#define LS_TRAIN_OWN_HOOKS_H_
+
+#include "train/hooks/list.h"
+#include "train/ranks.h"
+#include "train/run_events.h"
+#include "train/run_folder.h"
+#include "train/run_place.h"
+#include "train/saves.h"
+
+// Lines of metrics.jsonl, and event files. (own_lines.c)
+typedef struct ls_own_lines {
+  const ls_run_place *place;
+  ls_run_folder *folder;
+  ls_run_events events;
+  ls_window window;  // Since the last line.
+  int64_t tested;    // The step of the last evaluation that was told; -1.
+} ls_own_lines;
+
+// What the caller hears. (own_reports.c)
+typedef struct ls_own_reports {
+  const ls_run_place *place;
+  ls_window window;  // Of this epoch.
+  ls_train_report report;
+} ls_own_reports;
+
+// Checkpoints, and the model at the end. (own_saver.c)
+typedef struct ls_own_saver {
+  ls_run_place *place;
+  ls_saves *saves;
+  ls_run_folder *folder;
+  ls_run_ranks *ranks;
+  ls_window kept;  // Since the last save.
+  bool due;        // As rank 0 sees it.
+  bool failed;     // Some rank knows of a save that failed.
+} ls_own_saver;
+
+// What is tested behind an epoch. (own_tests.c)
+typedef struct ls_own_tests {
+  ls_run_place *place;
+  ls_evaluator *evaluator;  // NULL: no test set.
+} ls_own_tests;
+
+typedef struct ls_own_hooks {
+  ls_own_lines lines;
+  ls_own_reports reports;
+  ls_own_saver saver;
+  ls_own_tests tests;
+} ls_own_hooks;
+
+// Makes `list` of them all and those of the caller, in the order of the list in
+// the README. What they stand on has been filled in, and outlives the list.
+LS_MUST_USE ls_status ls_own_hooks_list(ls_own_hooks *own,
+                                        ls_hook *const *hooks, size_t count,
+                                        ls_hook_list *list);
+// The end of the run, also of one that fails: the steps behind the last line
+// have one of their own, and files are closed.
+LS_MUST_USE ls_status ls_own_lines_close(ls_own_lines *lines);
+
+// ---- One by one ------------------------------------------------------------
+ls_hook_options ls_own_lines_of_steps(ls_own_lines *self);
+ls_hook_options ls_own_lines_of_rest(ls_own_lines *self);  // Behind an epoch.
+ls_hook_options ls_own_lines_of_tests(ls_own_lines *self);
+ls_hook_options ls_own_reports_of_steps(ls_own_reports *self);
+ls_hook_options ls_own_reports_at_end(ls_own_reports *self);     // Of an epoch,
+ls_hook_options ls_own_reports_of_epochs(ls_own_reports *self);  //   and told.
+ls_hook_options ls_own_reports_of_stop(ls_own_reports *self);
+ls_hook_options ls_own_saver_of_steps(ls_own_saver *self);
+ls_hook_options ls_own_saver_of_tests(ls_own_saver *self);  // And the end.
+ls_hook_options ls_own_tests_of_epochs(ls_own_tests *self);
+
+#endif  // LS_TRAIN_OWN_HOOKS_H_

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/own_hooks.h"
+
+static void show(const ls_own_reports *self) {
+  const ls_train_options *o = &self->place->plan->options;
+  if (o->report != NULL) o->report(o->report_user, &self->report);
+}
+
+static void describe(ls_own_reports *self, int64_t behind) {
+  self->report = ls_window_describe(&self->window, self->place, behind);
+}
+
+// ---- Of steps --------------------------------------------------------------
+static ls_status before_steps(void *user, ls_run_context *context,
+                              ls_run_wish *wish) {
+  ls_own_reports *self = user;
+  (void)context, (void)wish;
+  if (self->place->epoch_steps == 0)
+    ls_window_begin_epoch(&self->window, self->place);
+  return ls_ok();
+}
+
+static ls_status after_steps(void *user, ls_run_context *context,
+                             ls_nest results) {
+  ls_own_reports *self = user;
+  const int64_t made = self->place->made;
+  (void)context, (void)results;
+  for (int64_t k = 0; k < made; ++k) {
+    ls_window_add(&self->window, self->place, k);
+    describe(self, made - 1 - k);
+    show(self);
+  }
+  return ls_ok();
+}
+
+ls_hook_options ls_own_reports_of_steps(ls_own_reports *self) {
+  return (ls_hook_options){
+      .user = self, .before_run = before_steps, .after_run = after_steps};
+}
+
+// ---- Of epochs -------------------------------------------------------------
+// Before the evaluation, which is no part of the epoch's time.
+static ls_status after_end(void *user, ls_run_context *context,
+                           ls_nest results) {
+  ls_own_reports *self = user;
+  (void)context, (void)results;
+  if (ls_run_epoch_is_over(self->place)) describe(self, 0);
+  return ls_ok();
+}
+
+ls_hook_options ls_own_reports_at_end(ls_own_reports *self) {
+  return (ls_hook_options){.user = self, .after_run = after_end};
+}
+
+static ls_status after_epochs(void *user, ls_run_context *context,
+                              ls_nest results) {
+  ls_own_reports *self = user;
+  const ls_run_place *place = self->place;
+  (void)context, (void)results;
+  if (!ls_run_epoch_is_over(place)) return ls_ok();
+  if (place->tested == place->steps) {
+    self->report.tested = true;
+    self->report.test = place->test;
+    self->report.seconds = ls_run_seconds(place, place->began);
+  }
+  self->report.epoch_end = true;
+  show(self);
+  return ls_ok();
+}
+
+// Of one that was stopped.
+static ls_status end_epochs(void *user, ls_run_context *context) {
+  ls_own_reports *self = user;
+  (void)context;
+  if (self->place->epoch_steps == 0 || ls_run_epoch_is_over(self->place))
+    return ls_ok();
+  describe(self, 0);
+  self->report.epoch_end = true;
+  show(self);
+  return ls_ok();
+}
+
+ls_hook_options ls_own_reports_of_epochs(ls_own_reports *self) {
+  return (ls_hook_options){
+      .user = self, .after_run = after_epochs, .end = end_epochs};
+}
+
+// ---- Of the stop -----------------------------------------------------------
+static ls_status end_stop(void *user, ls_run_context *context) {
+  ls_own_reports *self = user;
+  (void)context;
+  if (!self->place->stopped) return ls_ok();
+  // Of an epoch that has no step yet nothing was told.
+  if (self->report.epoch != self->place->epoch + 1)
+    self->report = ls_window_describe(&(ls_window){0}, self->place, 0);
+  self->report.stopped = true;
+  show(self);
+  return ls_ok();
+}
+
+ls_hook_options ls_own_reports_of_stop(ls_own_reports *self) {
+  return (ls_hook_options){.user = self, .end = end_stop};
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <math.h>
+#include <string.h>
+
+#include "train/own_hooks.h"
+
+// ---- A save ----------------------------------------------------------------
+static size_t list_metrics(const ls_own_saver *self,
+                           ls_checkpoint_metric *out) {
+  const ls_run_place *place = self->place;
+  const ls_window *kept = &self->kept;
+  const double examples = (double)kept->examples;
+  size_t count = 0;
+  if (kept->examples > 0) {
+    out[count++] = (ls_checkpoint_metric){"loss", kept->loss / examples};
+    if (!isnan(kept->accuracy))
+      out[count++] =
+          (ls_checkpoint_metric){"accuracy", kept->accuracy / examples};
+  }
+  if (place->tested == place->steps) {
+    out[count++] = (ls_checkpoint_metric){"test_loss", place->test.loss};
+    out[count++] =
+        (ls_checkpoint_metric){"test_accuracy", place->test.accuracy};
+  }
+  return count;
+}
+
+static ls_status save(ls_own_saver *self) {
+  const ls_run_place *place = self->place;
+  ls_checkpoint_metric metrics[LS_RUN_METRICS];
+  const size_t count = list_metrics(self, metrics);
+  const int64_t began = ls_span_begin(place->runtime);
+  self->saves->seconds = ls_run_seconds(place, place->began);
+  self->saves->input_stalls = place->stalls;
+  const ls_status status =
+      ls_saves_save(self->saves, place->steps, metrics, count);
+  self->kept = (ls_window){0};
+  self->due = false;
+  ls_run_end_span(place, "save", began, place->steps);
+  return status;
+}
+
+// Ranks have agreed on it beside the stop.
+static ls_status save_if_due(ls_own_saver *self) {
+  if (self->ranks->trunk == NULL) {
+    self->failed = ls_saves_have_failed(self->saves);
+    self->due = ls_saves_due(self->saves, self->place->steps);
+  }
+  if (self->failed) LS_RETURN_IF_ERROR(ls_saves_wait(self->saves));
+  self->failed = false;
+  return self->due && ls_saves_are_known(self->saves) ? save(self) : ls_ok();
+}
+
+// ---- Of steps --------------------------------------------------------------
+enum { DUE = 1, FAILED = 2 };
+
+// What is done behind the next step.
+static int64_t tell_ranks(void *user) {
+  const ls_own_saver *self = user;
+  return (ls_saves_due(self->saves, self->place->steps + 1) ? DUE : 0) |
+         (ls_saves_have_failed(self->saves) ? FAILED : 0);
+}
+
+static void hear_ranks(void *user, int64_t first, int64_t bits) {
+  ls_own_saver *self = user;
+  self->due = (first & DUE) != 0;
+  self->failed = (bits & FAILED) != 0;
+}
+
+static ls_status join_ranks(void *user, ls_run_context *context) {
+  ls_own_saver *self = user;
+  (void)context;
+  self->ranks->party = (ls_rank_party){self, tell_ranks, hear_ranks};
+  return ls_ok();
+}
+
+static ls_status before_steps(void *user, ls_run_context *context,
+                              ls_run_wish *wish) {
+  const ls_own_saver *self = user;
+  const int64_t every = self->place->plan->options.save_steps;
+  const int64_t saved = self->saves->saved > 0 ? self->saves->saved : 0;
+  (void)context;
+  if (every > 0) wish->most_steps = saved + every - self->place->steps;
+  return ls_ok();
+}
+
+static ls_status after_steps(void *user, ls_run_context *context,
+                             ls_nest results) {
+  ls_own_saver *self = user;
+  (void)context, (void)results;
+  for (int64_t k = 0; k < self->place->made; ++k)
+    ls_window_add(&self->kept, self->place, k);
+  const int64_t began = ls_runtime_now(self->place->runtime);
+  const ls_status status = save_if_due(self);
+  self->place->spent.save += ls_runtime_now(self->place->runtime) - began;
+  return status;
+}
+
+ls_hook_options ls_own_saver_of_steps(ls_own_saver *self) {
+  return (ls_hook_options){.user = self,
+                           .after_create_session = join_ranks,
+                           .before_run = before_steps,
+                           .after_run = after_steps};
+}
+
+// ---- Of evaluations, and the end -------------------------------------------
+// The best by an evaluation is one that was saved with it.
+static ls_status after_tests(void *user, ls_run_context *context,
+                             ls_nest results) {
+  ls_own_saver *self = user;
+  const ls_run_place *place = self->place;
+  const char *best = place->plan->options.keep_best;
+  (void)context, (void)results;
+  const bool wanted = best != NULL && strncmp(best, "test_", 5) == 0;
+  return wanted && ls_run_epoch_is_over(place) && !place->stops(place->loop)
+             ? save(self)
+             : ls_ok();
+}
+
+// A run without a single step is no run.
+static ls_status end_all(void *user, ls_run_context *context) {
+  ls_own_saver *self = user;
+  const ls_run_place *place = self->place;
+  (void)context;
+  if (place->steps == 0 && place->stopped) {
+    if (!place->plan->options.resume) ls_run_folder_abandon(self->folder);
+    return ls_ok();
+  }
+  if (self->saves->folder == NULL) return ls_ok();
+  if (self->saves->saved != place->steps) LS_RETURN_IF_ERROR(save(self));
+  LS_RETURN_IF_ERROR(ls_saves_wait(self->saves));
+  return ls_run_folder_save_model(self->folder, place->plan->options.model,
+                                  place->steps);
+}
+
+ls_hook_options ls_own_saver_of_tests(ls_own_saver *self) {
+  return (ls_hook_options){
+      .user = self, .after_run = after_tests, .end = end_all};
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/own_hooks.h"
+
+static ls_status test(ls_own_tests *self, ls_run_context *context) {
+  ls_run_place *place = self->place;
+  ls_evaluation evaluation;
+  const int64_t began = ls_span_begin(place->runtime);
+  const ls_status status =
+      ls_evaluator_run(self->evaluator, place->plan->options.stop, &evaluation);
+  ls_run_end_span(place, "evaluate", began, place->steps);
+  if (ls_status_code(status) == LS_CANCELLED) {
+    ls_status_free(status);
+    ls_run_context_request_stop(context);
+    return ls_ok();
+  }
+  LS_RETURN_IF_ERROR(status);
+  place->test = evaluation;
+  place->tested = place->steps;
+  return ls_ok();
+}
+
+// A run that goes on at the end of an epoch may have been stopped before its
+// evaluation.
+static ls_status create(void *user, ls_run_context *context) {
+  ls_own_tests *self = user;
+  return self->evaluator != NULL && self->place->again ? test(self, context)
+                                                       : ls_ok();
+}
+
+// All ranks ask whether they stop, also those without a test set.
+static ls_status after(void *user, ls_run_context *context, ls_nest results) {
+  ls_own_tests *self = user;
+  const ls_run_place *place = self->place;
+  (void)results;
+  if (!ls_run_epoch_is_over(place) || place->stops(place->loop)) return ls_ok();
+  return self->evaluator != NULL ? test(self, context) : ls_ok();
+}
+
+ls_hook_options ls_own_tests_of_epochs(ls_own_tests *self) {
+  return (ls_hook_options){
+      .user = self, .after_create_session = create, .after_run = after};
+}
