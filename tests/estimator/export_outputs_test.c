@@ -3,6 +3,9 @@
 // Export outputs in a computation for inference.
 #include "lockstep/estimator_export.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "lockstep/lockstep.h"
 #include "support/spec.h"
 #include "support/values.h"
@@ -172,11 +175,92 @@ static void outputs_are_rebuilt_of_as_many_tensors(void **state) {
   ls_graph_destroy(graph);
 }
 
+// ---- Exported --------------------------------------------------------------
+// As an estimator does: a graph for CPUs, whose variables have values, and one
+// for TPUs, which reads them.
+static void a_model_is_exported_for_cpus_and_tpus(void **state) {
+  LS_SPEC("E194");
+  (void)state;
+  ls_graph *graphs[2] = {NULL, NULL};
+  ls_tensor x[2];
+  ls_nest inputs[2], tensors[2];
+  ls_session *session = NULL;
+  ls_export_outputs outputs;
+  model m[2] = {{0}, {0}};
+  for (int i = 0; i < 2; ++i) {
+    expect_ok(ls_graph_create(i == 0 ? "cpu" : "tpu", &graphs[i]));
+    LS_GRAPH_SCOPE(graphs[i]);
+    x[i] = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(-1), "x");
+    const ls_nest args = LS_LIST(ls_leaf(x[i]));
+    ls_estimator_spec *spec = NULL;
+    if (i == 0) {
+      expect_ok(build(&m[0], args, &spec));
+      tensors[0] = ls_nest_retain(
+          ls_estimator_spec_values(spec)->export_outputs[2].tensors);
+      ls_estimator_spec_release(spec);
+    } else {
+      expect_ok(ls_rewrite_model_for_inference(
+          LS_REWRITE_FOR_INFERENCE_MODE, build, &m[1], args, NULL, &outputs));
+      tensors[1] = ls_nest_retain(outputs.items[2].tensors);
+      ls_export_outputs_release(&outputs);
+    }
+    inputs[i] = dict_of("x", ls_leaf(x[i]));
+    ls_nest_release(args);
+  }
+  expect_ok(ls_session_create(graphs[0], &session));
+  fetch(session, ls_nest_op(ls_variable_initializer(m[0].w)));
+  const char *const tags[] = {LS_SERVING_TAG, LS_SERVING_TPU_TAG};
+  const ls_serving_signature signatures[] = {
+      {{LS_SERVING_DEFAULT, LS_EXPORT_PREDICT, tensors[0]}, inputs[0]},
+      {{LS_SERVING_DEFAULT, LS_EXPORT_PREDICT, tensors[1]}, inputs[1]}};
+  const ls_serving_graph both[] = {
+      {.graph = graphs[0], .signatures = &signatures[0], .num_signatures = 1},
+      {.graph = graphs[1],
+       .tags = tags,
+       .num_tags = 2,
+       .signatures = &signatures[1],
+       .num_signatures = 1,
+       .shares_variables = true}};
+  char base[] = "estimator-XXXXXX", *path = NULL;
+  assert_non_null(mkdtemp(base));
+  expect_ok(ls_serving_export(
+      &(ls_serving_options){
+          .base = base, .graphs = both, .num_graphs = 2, .session = session},
+      &path));
+  for (size_t i = 1; i <= 2; ++i) {
+    ls_serving *s = NULL;
+    expect_ok(ls_serving_load(
+        path, &(ls_serving_load_options){.tags = tags, .num_tags = i}, &s));
+    const ls_nest given =
+        dict_of("x", ls_nest_array(array_of(LS_DTYPE_F32, LS_SHAPE(2),
+                                            (const double[]){3, 5})));
+    ls_nest results = ls_none();
+    expect_ok(ls_serving_run(s, NULL, given, &results));
+    const ls_array *b = ls_nest_as_array(ls_nest_find(results, "b"));
+    assert_true(ls_array_f64(b, 0) == 12 && ls_array_f64(b, 1) == 20);
+    ls_nest_release(results);
+    ls_nest_release(given);
+    ls_serving_destroy(s);
+  }
+  char command[100];
+  snprintf(command, sizeof(command), "rm -rf '%s'", base);
+  assert_int_equal(system(command), 0);
+  ls_text_release(path);
+  ls_session_destroy(session);
+  for (int i = 0; i < 2; ++i) {
+    ls_nest_release(inputs[i]);
+    ls_nest_release(tensors[i]);
+    ls_variable_release(m[i].w);
+    ls_graph_destroy(graphs[i]);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(outputs_become_copies_on_the_host),
       cmocka_unit_test(other_modes_and_kinds_are_refused),
       cmocka_unit_test(outputs_are_rebuilt_of_as_many_tensors),
+      cmocka_unit_test(a_model_is_exported_for_cpus_and_tpus),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
