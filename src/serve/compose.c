@@ -282,11 +282,17 @@ static ls_emitted arg_extreme(ls_emitter *e) {
                         false);
 }
 
+// Sums and products of 16-bit floats are f32's.
 static ls_emitted emit_reduction(ls_emitter *e) {
   size_t count = 0;
+  const uint16_t op = e->node->type;
   const int64_t *axes = numbers(e, LS_ATTR_ID_AXES, &count);
-  return ls_emit_reduce(e, e->node->type, ls_operand(e, 0), axes, count,
-                        ls_node_int(e->node, LS_ATTR_ID_KEEP_DIMS) != 0);
+  const bool sums = op == LS_OP_REDUCE_SUM || op == LS_OP_REDUCE_PRODUCT;
+  const ls_emitted x = ls_operand(e, 0);
+  const ls_emitted y =
+      ls_emit_reduce(e, op, sums ? ls_emit_wide(e, x) : x, axes, count,
+                     ls_node_int(e->node, LS_ATTR_ID_KEEP_DIMS) != 0);
+  return ls_emit_convert(e, y, ls_dtype_at(e, x));
 }
 
 static bool compose_reduction(ls_emitter *e) {

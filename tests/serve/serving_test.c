@@ -179,105 +179,6 @@ static void two_graphs_share_their_variables(void **state) {
   served_remove_folder(served_folder);
 }
 
-// ---- The host --------------------------------------------------------------
-static ls_status same_type(const ls_object *state, const ls_type *in,
-                           size_t num_in, ls_type *out, size_t *num_out) {
-  (void)state, (void)num_in;
-  *num_out = 1;
-  out[0] = in[0];
-  return ls_ok();
-}
-
-static ls_status add_one(ls_host_call *call) {
-  const ls_type type = call->input_types[0];
-  const float *in = call->inputs[0];
-  float *out = call->outputs[0];
-  for (int64_t i = 0; i < type.shape.dim[0] * 3; ++i)
-    out[i] = in[i] + 1;
-  ls_host_done(call, ls_ok());
-  return ls_ok();
-}
-
-static const ls_host_kernel plus_one = {
-    .name = "plus_one", .infer = same_type, .start = add_one};
-
-// A function on the host is found by its name; what it keeps is not exported.
-static void functions_on_the_host_are_given_again(void **state) {
-  (void)state;
-  served_make_folder();
-  served_model m = served_open_model();
-  served_request r;
-  served_ask(&r, &m);
-  ls_tensor y;
-  {
-    LS_GRAPH_SCOPE(m.graph);
-    y = ls_relu(ls_op_output(ls_host_call_add(&plus_one, NULL, &m.x, 1), 0));
-  }
-  const ls_nest outputs = served_dict_of("y", ls_leaf(y));
-  r.signature.output.tensors = outputs;
-  char *path = NULL;
-  expect_ok(ls_serving_export(&r.options, &path));
-  ls_serving *s = NULL;
-  expect_status(ls_serving_load(path, NULL, &s), LS_INVALID_ARGUMENT,
-                "plus_one");
-  const ls_host_kernel *const kernels[] = {&plus_one};
-  expect_ok(ls_serving_load(
-      path, &(ls_serving_load_options){.kernels = kernels, .num_kernels = 1},
-      &s));
-  ls_nest results = ls_none();
-  const ls_nest inputs = served_dict_of(
-      "features", ls_nest_array(array_of(LS_DTYPE_F32, LS_SHAPE(1, 3),
-                                         (const double[]){1, -3, 2})));
-  expect_ok(ls_serving_run(s, NULL, inputs, &results));
-  const ls_array *got = ls_nest_as_array(ls_nest_find(results, "y"));
-  assert_true(ls_array_f64(got, 0) == 2 && ls_array_f64(got, 1) == 0 &&
-              ls_array_f64(got, 2) == 3);
-  ls_serving_destroy(s);
-  ls_text_release(path);
-  path = NULL;
-  r.options.base = "host-export";
-  r.options.onnx = LS_FLAG_ON;
-  expect_status(ls_serving_export(&r.options, &path), LS_UNIMPLEMENTED,
-                "(host)");
-  assert_true(served_is_empty("host-export"));
-  ls_nest_release(results);
-  ls_nest_release(inputs);
-  ls_nest_release(outputs);
-  served_drop(&r);
-  served_close_model(&m);
-  served_remove_folder(served_folder);
-  served_remove_folder("host-export");
-}
-
-static void keep(ls_object *object) { (void)object; }
-
-static void objects_of_a_process_are_refused(void **state) {
-  (void)state;
-  static const ls_object_type kept_type = {.name = "kept", .destroy = keep};
-  ls_object kept;
-  ls_object_init(&kept, &kept_type);
-  served_make_folder();
-  served_model m = served_open_model();
-  served_request r;
-  served_ask(&r, &m);
-  ls_tensor y;
-  {
-    LS_GRAPH_SCOPE(m.graph);
-    y = ls_op_output(ls_host_call_add(&plus_one, &kept, &m.x, 1), 0);
-  }
-  const ls_nest outputs = served_dict_of("y", ls_leaf(y));
-  r.signature.output.tensors = outputs;
-  char *path = NULL;
-  expect_status(ls_serving_export(&r.options, &path), LS_UNIMPLEMENTED,
-                "is an object of this process");
-  assert_true(served_is_empty(served_folder));
-  ls_nest_release(outputs);
-  served_drop(&r);
-  served_close_model(&m);
-  assert_true(ls_object_is_unique(&kept));
-  served_remove_folder(served_folder);
-}
-
 // ---- Threads ---------------------------------------------------------------
 enum { THREADS = 4, CALLS = 20 };
 
@@ -443,8 +344,6 @@ int main(void) {
       cmocka_unit_test(what_nobody_asks_for_is_not_exported),
       cmocka_unit_test(values_come_from_a_checkpoint),
       cmocka_unit_test(two_graphs_share_their_variables),
-      cmocka_unit_test(functions_on_the_host_are_given_again),
-      cmocka_unit_test(objects_of_a_process_are_refused),
       cmocka_unit_test(threads_serve_side_by_side),
       cmocka_unit_test(damaged_programs_are_refused),
       cmocka_unit_test(any_allocation_may_fail),
