@@ -205,7 +205,9 @@ static ls_nest masked_specs(const ls_dataset *dataset,
                             ls_batch_padding padding) {
   const ls_nest all = ls_dataset_spec_nest(dataset);
   ls_nest features, labels;
-  const ls_status status = ls_returned_split(all, &features, &labels);
+  ls_status status = ls_nest_status(all);
+  if (ls_status_is_ok(status))
+    status = ls_returned_split(all, &features, &labels);
   const ls_nest made =
       !ls_status_is_ok(status)
           ? ls_fail(status)
@@ -235,7 +237,10 @@ static ls_nest make_nothing(void *user, int64_t index) {
 
 static ls_dataset *nothing(ls_nest specs, ls_batch_padding padding,
                            int64_t count) {
-  masked *self = new_masked(padding, ls_nest_map(specs, zeros_of, NULL));
+  const ls_nest zeros = ls_nest_is_failed(specs)
+                            ? ls_nest_retain(specs)
+                            : ls_nest_map(specs, zeros_of, NULL);
+  masked *self = new_masked(padding, zeros);
   if (self == NULL) {
     ls_nest_release(specs);
     return NULL;

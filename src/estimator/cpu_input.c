@@ -116,7 +116,9 @@ static ls_status make_fed(ls_cpu_input *input, ls_nest *out_element) {
   LS_RETURN_IF_ERROR(status);
   placing p = {made, 0};
   const ls_nest specs = ls_dataset_spec_nest(dataset);
-  status = ls_take_nest(ls_nest_map(specs, place_leaf, &p), out_element);
+  status = ls_nest_status(specs);
+  if (ls_status_is_ok(status))
+    status = ls_take_nest(ls_nest_map(specs, place_leaf, &p), out_element);
   ls_nest_release(specs);
   if (!ls_status_is_ok(status)) {
     destroy_feeder(made);
@@ -126,9 +128,12 @@ static ls_status make_fed(ls_cpu_input *input, ls_nest *out_element) {
 }
 
 int64_t ls_cpu_input_rows(const ls_cpu_input *input) {
-  const bool feeds =
-      input->hook != NULL && input->hook->is.before_run == feed_next;
-  return feeds ? ((const feeder *)input->hook->is.user)->rows : 0;
+  const ls_batch_padding all = {1, INT64_MAX};
+  int64_t rows = 0;
+  if (input->hook != NULL && input->hook->is.before_run == feed_next)
+    return ((const feeder *)input->hook->is.user)->rows;
+  ls_status_free(ls_padding_count(all, input->features, &rows));
+  return rows;
 }
 
 // ---- Data sets -------------------------------------------------------------
@@ -197,7 +202,8 @@ ls_status ls_cpu_input_make(const ls_estimator_calls *calls,
                                "which is for replicas on TPUs: leave it unset "
                                "where CPUs evaluate or predict");
   LS_RETURN_IF_ERROR(ls_call_input(calls, NULL, &made));
-  const ls_status status = make(calls, made, out_input);
+  ls_status status = ls_graph_error(ls_graph_current());
+  if (ls_status_is_ok(status)) status = make(calls, made, out_input);
   ls_nest_release(made);
   if (!ls_status_is_ok(status)) ls_cpu_input_drop(out_input);
   return status;

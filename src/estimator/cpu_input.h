@@ -23,8 +23,8 @@ typedef struct ls_cpu_input {
 LS_MUST_USE ls_status ls_cpu_input_make(const ls_estimator_calls *calls,
                                         ls_cpu_input *out_input);
 void ls_cpu_input_drop(ls_cpu_input *input);  // Zeroed is fine.
-// Examples in the batch that was fed last; 0: it is not known, or the graph
-// knows.
+// Examples in a batch: in the one that was fed last, or in each; 0: it is not
+// known.
 int64_t ls_cpu_input_rows(const ls_cpu_input *input);
 
 #endif  // LS_ESTIMATOR_CPU_INPUT_H_

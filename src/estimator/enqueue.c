@@ -57,12 +57,18 @@ static ls_status find_sizes(ls_enqueue *self) {
 }
 
 // ---- Input -----------------------------------------------------------------
+// What the user's makers failed with comes before what we would say of it.
 ls_status ls_enqueue_call_input(const ls_enqueue *self, int64_t invocation,
                                 ls_nest *out_made) {
-  return ls_call_input(
+  LS_RETURN_IF_ERROR(ls_call_input(
       self->is.calls,
       &(ls_input_place){.host = self->place, .invocation = invocation},
-      out_made);
+      out_made));
+  const ls_status status = ls_graph_error(ls_graph_current());
+  if (ls_status_is_ok(status)) return status;
+  ls_nest_release(*out_made);
+  *out_made = ls_none();
+  return status;
 }
 
 static bool predicts(const ls_enqueue *self) {

@@ -63,6 +63,8 @@ ls_status ls_enqueue_loop(ls_enqueue *enqueue, ls_tensor *out_last) {
   }
   const ls_tensor first =
       ls_scalar(l.predicts ? LS_DTYPE_BOOL : LS_DTYPE_I32, 0);
+  // The bodies of the loop would hear of it, and know no reason.
+  LS_RETURN_IF_ERROR(ls_graph_error(ls_graph_current()));
   const ls_nest made =
       ls_while(goes_on, feed_once, &l, LS_LIST(ls_leaf(first)), 0);
   const ls_status status = ls_nest_status(made);

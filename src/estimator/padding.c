@@ -16,6 +16,10 @@ typedef struct walk {
   int64_t count;
 } walk;
 
+static bool has_leaves(ls_nest nest) {
+  return nest.kind != LS_KIND_NONE && !ls_nest_is_failed(nest);
+}
+
 // ---- How many --------------------------------------------------------------
 static bool shape_of(ls_nest leaf, ls_shape *out_shape) {
   const ls_array *array = ls_nest_as_array(leaf);
@@ -92,7 +96,7 @@ static ls_nest pad_array(ls_nest leaf, void *user) {
 
 ls_nest ls_pad_arrays(ls_batch_padding padding, ls_nest arrays, int64_t count) {
   walk w = {padding, count};
-  if (arrays.kind == LS_KIND_NONE) return ls_none();
+  if (!has_leaves(arrays)) return ls_nest_retain(arrays);
   return ls_nest_map(arrays, pad_array, &w);
 }
 
@@ -131,7 +135,7 @@ static ls_nest pad_tensor(ls_nest leaf, void *user) {
 ls_nest ls_pad_tensors(ls_batch_padding padding, ls_nest tensors,
                        int64_t count) {
   walk w = {padding, count};
-  if (tensors.kind == LS_KIND_NONE) return ls_none();
+  if (!has_leaves(tensors)) return ls_nest_retain(tensors);
   return ls_nest_map(tensors, pad_tensor, &w);
 }
 
@@ -152,7 +156,7 @@ static ls_nest pad_spec(ls_nest leaf, void *user) {
 
 ls_nest ls_pad_specs(ls_batch_padding padding, ls_nest specs) {
   walk w = {padding, 0};
-  if (specs.kind == LS_KIND_NONE) return ls_none();
+  if (!has_leaves(specs)) return ls_nest_retain(specs);
   return ls_nest_map(specs, pad_spec, &w);
 }
 

@@ -77,7 +77,9 @@ static ls_nest signalled_specs(const ls_dataset *dataset,
   const ls_nest all = ls_dataset_spec_nest(dataset);
   const bool pads = options->pads;
   ls_nest features, labels;
-  ls_status status = ls_returned_split(all, &features, &labels);
+  ls_status status = ls_nest_status(all);
+  if (ls_status_is_ok(status))
+    status = ls_returned_split(all, &features, &labels);
   if (ls_status_is_ok(status) && pads && ls_nest_num_leaves(features) == 0)
     status = ls_invalid_argument("Cannot find any Tensor in the features, "
                                  "whose first dimension would be the batch "

@@ -38,7 +38,7 @@ static void expect_shapes(const ls_infeed_queue *queue, const char *first,
 // ---- Making ----------------------------------------------------------------
 static void the_number_of_elements_is_given_or_inferred(void **state) {
   (void)state;
-  LS_SPEC("O152");
+  LS_SPEC("O152 E107");
   static const int64_t dimensions[] = {0, 1, 0};
   const struct {
     ls_infeed_options options;
@@ -123,7 +123,7 @@ static void a_queue_tells_what_is_set(void **state) {
 
 static void setters_refuse_other_lengths_and_what_is_frozen(void **state) {
   (void)state;
-  LS_SPEC("O154");
+  LS_SPEC("O154 E108");
   ls_infeed_queue *queue = make_two();
   static const ls_dtype none[] = {LS_DTYPE_F32, LS_DTYPE_NONE};
   static const ls_dtype odd[] = {LS_DTYPE_F32, (ls_dtype)77};
@@ -235,7 +235,7 @@ static void a_queue_is_configured_from_whole_tensors(void **state) {
 
 static void a_queue_is_configured_from_shards(void **state) {
   (void)state;
-  LS_SPEC("O157");
+  LS_SPEC("O157 E109");
   pod_runs f = pod_runs_begin(1, 1, (ls_runtime_options){.threads = 1});
   ls_infeed_queue *queue = make_two();
   {
@@ -249,6 +249,9 @@ static void a_queue_is_configured_from_shards(void **state) {
         LS_LIST(list_of(shard, 2), list_of(shard, 2), list_of(shard, 2));
     const ls_nest mixed = LS_LIST(list_of(shard, 2), list_of(other, 2));
     const ls_nest uneven = LS_LIST(list_of(shard, 2), list_of(longer, 2));
+    const ls_tensor deeper[] = {shard[0],
+                                ls_fill(LS_DTYPE_I32, LS_SHAPE(2, 1), 1)};
+    const ls_nest other_rank = LS_LIST(list_of(shard, 2), list_of(deeper, 2));
     const ls_nest ragged = LS_LIST(list_of(shard, 2), list_of(shard, 1));
     const ls_nest four = LS_LIST(list_of(shard, 2), list_of(shard, 2),
                                  list_of(shard, 2), list_of(shard, 2));
@@ -260,6 +263,8 @@ static void a_queue_is_configured_from_shards(void **state) {
     expect_status(ls_infeed_queue_configure_from_shards(queue, mixed),
                   LS_INVALID_ARGUMENT, "not consistent");
     expect_status(ls_infeed_queue_configure_from_shards(queue, uneven),
+                  LS_INVALID_ARGUMENT, "element 1");
+    expect_status(ls_infeed_queue_configure_from_shards(queue, other_rank),
                   LS_INVALID_ARGUMENT, "element 1");
     expect_status(ls_infeed_queue_configure_from_shards(queue, ragged),
                   LS_INVALID_ARGUMENT, "2 elements");
@@ -275,6 +280,7 @@ static void a_queue_is_configured_from_shards(void **state) {
     ls_nest_release(three);
     ls_nest_release(mixed);
     ls_nest_release(uneven);
+    ls_nest_release(other_rank);
     ls_nest_release(ragged);
     ls_nest_release(four);
   }
@@ -284,7 +290,7 @@ static void a_queue_is_configured_from_shards(void **state) {
 
 static void freezing_needs_types_and_shapes(void **state) {
   (void)state;
-  LS_SPEC("O158");
+  LS_SPEC("O158 E107 E108");
   ls_infeed_queue *queue =
       make(&(ls_infeed_options){.num_elements = LS_SOME(2)});
   expect_status(ls_infeed_queue_freeze(queue), LS_FAILED_PRECONDITION,
@@ -302,8 +308,10 @@ static void freezing_needs_types_and_shapes(void **state) {
   expect_ok(ls_infeed_queue_set_shapes(queue, known, 2));
   expect_ok(ls_infeed_queue_freeze(queue));
   assert_true(ls_infeed_queue_is_frozen(queue));
-  for (size_t i = 0; i < 2; ++i)
+  for (size_t i = 0; i < 2; ++i) {
     assert_true(ls_infeed_queue_policy(queue, i)->frozen);
+    assert_int_equal(ls_infeed_queue_dimension(queue, i).value, 0);
+  }
   assert_int_equal(ls_infeed_queue_num_shards(queue).value, 1);
   ls_infeed_queue_release(queue);
 }
@@ -320,7 +328,7 @@ static ls_nest dequeue_in_function(ls_nest args, void *user) {
 
 static void a_queue_makes_one_dequeue(void **state) {
   (void)state;
-  LS_SPEC("O159");
+  LS_SPEC("O159 E110");
   pod_runs f = pod_runs_begin(1, 1, (ls_runtime_options){.threads = 1});
   ls_infeed_queue *queue = make_two(), *other = make_two();
   ls_infeed_queue *unset =
@@ -431,7 +439,7 @@ static void expect_op(ls_nest ops, size_t i, const char *name,
 
 static void a_queue_makes_an_enqueue_for_each_shard(void **state) {
   (void)state;
-  LS_SPEC("O161");
+  LS_SPEC("O161 E110 E111");
   pod_runs f = pod_runs_begin(1, 4, (ls_runtime_options){.threads = 1});
   ls_infeed_queue *queue = make_two(), *placed = make_two(), *torn = make_two();
   ls_nest ops = ls_none(), run = ls_none();
@@ -510,7 +518,7 @@ static ls_tensor counted_to(ls_dtype dtype, ls_shape shape) {
 
 static void whole_inputs_are_split_over_the_cores(void **state) {
   (void)state;
-  LS_SPEC("O162 O163");
+  LS_SPEC("O162 O163 E110 E111");
   pod_runs f = pod_runs_begin(2, 2, (ls_runtime_options){.threads = 1});
   ls_infeed_queue *queue = make_two(), *one = make_two();
   ls_nest ops = ls_none(), one_op = ls_none();

@@ -10,7 +10,7 @@
 // ---- Pieces ----------------------------------------------------------------
 static void uneven_pieces_are_greedy(void **state) {
   (void)state;
-  LS_SPEC("O165");
+  LS_SPEC("O165 E113");
   const struct {
     int64_t size, parts, sizes[4];
   } rows[] = {{5, 4, {2, 2, 1, 0}}, {14, 4, {4, 4, 4, 2}},
@@ -65,7 +65,7 @@ static void end(fixture *x) {
 
 static void parts_are_checked(void **state) {
   (void)state;
-  LS_SPEC("O164");
+  LS_SPEC("O164 E112");
   fixture x = begin();
   const struct {
     ls_shape parts, shape;
@@ -146,7 +146,7 @@ static void expect_op(ls_nest ops, size_t i, const char *name,
 
 static void each_core_gets_an_enqueue_of_its_pieces(void **state) {
   (void)state;
-  LS_SPEC("O166");
+  LS_SPEC("O166 E112 E114");
   fixture x = begin();
   ls_infeed_queue *queue = make_queue(&x, 1);
   assert_string_equal(ls_infeed_queue_name(queue), "PartitionedInfeedQueue");
@@ -205,7 +205,7 @@ static const char *tag_of(ls_nest tuple, size_t i) {
 // In replica 0, which is what a plain graph is.
 static void the_dequeue_gives_whole_values(void **state) {
   (void)state;
-  LS_SPEC("O167");
+  LS_SPEC("O167 E114");
   fixture x = begin();
   ls_infeed_queue *queue = make_queue(&x, 0);
   ls_nest ops = ls_none(), tuple = ls_none();

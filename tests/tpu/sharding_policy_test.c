@@ -125,7 +125,7 @@ static void expect_shape(ls_shape got, const char *wanted) {
 
 static void shards_are_equal_parts_of_one_dimension(void **state) {
   (void)state;
-  LS_SPEC("O149");
+  LS_SPEC("O149 E109");
   static const shape_case cases[] = {
       {1, 0, {0}, "f32[]", "f32[]", {0}},
       {1, 5, {0}, "f32[3,?]", "f32[3,?]", {0}},
