@@ -7,7 +7,6 @@
 #include "base/runtime_internal.h"
 #include "estimator/spec.h"
 #include "lockstep/infeed.h"
-#include "lockstep/summary.h"
 
 ls_status ls_host_calls_init(ls_host_calls *calls,
                              ls_estimator_context context) {
@@ -208,30 +207,6 @@ static ls_status tensors_of(const ls_host_calls *calls,
   return ls_nest_status(*out_nest);
 }
 
-// A summary of the graph is run with the training's own runs, where there is no
-// tuple for it.
-static ls_status check_summaries(const char *name, size_t before) {
-  const size_t now =
-      ls_graph_collection(ls_graph_current(), LS_COLLECTION_SUMMARIES, NULL, 0);
-  return now == before
-             ? ls_ok()
-             : ls_invalid_argument("%s makes %zu summaries (ls_summary), which "
-                                   "are no part of its steps: use those of a "
-                                   "file writer",
-                                   name, now - before);
-}
-
-static ls_status call_function(const ls_host_function *function,
-                               const char *name, ls_nest *out_made) {
-  ls_graph *graph = ls_graph_current();
-  const size_t summaries =
-      ls_graph_collection(graph, LS_COLLECTION_SUMMARIES, NULL, 0);
-  *out_made = ls_host_function_call(function, name);
-  LS_RETURN_IF_ERROR(ls_nest_status(*out_made));
-  LS_RETURN_IF_ERROR(ls_graph_take_error(graph));
-  return check_summaries(name, summaries);
-}
-
 ls_status ls_host_calls_call(const ls_host_calls *calls, const char *name,
                              ls_nest *out_made) {
   size_t i = 0;
@@ -249,7 +224,10 @@ ls_status ls_host_calls_call(const ls_host_calls *calls, const char *name,
     *out_made = ls_nest_retain(function.tensors);
   } else if (ls_status_is_ok(status)) {
     LS_DEVICE_SCOPE(host.text);
-    status = call_function(&function, name, out_made);
+    *out_made = ls_host_function_call(&function, name);
+    status = ls_nest_status(*out_made);
+    if (ls_status_is_ok(status))
+      status = ls_graph_take_error(ls_graph_current());
   }
   ls_nest_release(function.tensors);
   if (!ls_status_is_ok(status)) {

@@ -49,8 +49,6 @@ LS_MUST_USE ls_status ls_host_calls_take(ls_host_calls *calls,
 LS_MUST_USE ls_status ls_host_calls_close(const ls_host_calls *calls,
                                           ls_nest *out_ops);
 // Calls the function of that name there; none if none was recorded.
-//   LS_INVALID_ARGUMENT  it makes a summary (lockstep/summary.h), which would
-//                        be run without the step that it is of.
 LS_MUST_USE ls_status ls_host_calls_call(const ls_host_calls *calls,
                                          const char *name, ls_nest *out_made);
 

@@ -8,6 +8,7 @@
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/flow.h"
 #include "lockstep/replica.h"
+#include "lockstep/tensor_tracer.h"
 #include "lockstep/training_loop.h"
 
 ls_status ls_steps_init(ls_steps *steps, const ls_program_options *options) {
@@ -175,14 +176,41 @@ static ls_status tell_hosts(step *s) {
 }
 
 // ---- Modes -----------------------------------------------------------------
-// Variables move before hosts hear of the step, and that before its loss is
-// there.
-static ls_status train_step(step *s) {
-  LS_CONTROL_SCOPE(&s->is->train_op, 1);
+// What there is to trace on the way to the loss, and the train op: a list.
+static ls_status trace(const step *s, ls_tensor *loss, ls_nest *out_ops) {
+  *loss = s->is->loss;
+  *out_ops = ls_none();
+  return ls_tensor_tracer_is_on()
+             ? ls_trace_tpu(*loss, s->is->train_op, loss, out_ops)
+             : ls_ok();
+}
+
+// Behind these ops hosts hear of the step, and behind that its loss is there.
+static ls_status finish_training(step *s, const ls_op *ops, size_t count,
+                                 ls_tensor loss) {
+  LS_CONTROL_SCOPE(ops, count);
   LS_RETURN_IF_ERROR(tell_hosts(s));
   LS_CONTROL_SCOPE(&s->told, s->told.id != 0);
-  return ls_carried_add_loss(s->steps, ls_identity(s->is->loss), s->examples,
+  return ls_carried_add_loss(s->steps, ls_identity(loss), s->examples,
                              &s->carried);
+}
+
+static ls_status train_step(step *s) {
+  ls_nest traced = ls_none();
+  ls_tensor loss;
+  LS_RETURN_IF_ERROR(trace(s, &loss, &traced));
+  const size_t count = ls_nest_count(traced);
+  ls_op *ops = ls_new_array(s->steps->allocator, ls_op, count + 1);
+  ls_status status = ops != NULL ? ls_ok() : ls_out_of_memory();
+  if (ls_status_is_ok(status)) {
+    ops[0] = s->is->train_op;
+    for (size_t i = 0; i < count; ++i)
+      ops[1 + i] = ls_nest_item(traced, i).as.op;
+    status = finish_training(s, ops, count + 1, loss);
+  }
+  ls_release(s->steps->allocator, ops);
+  ls_nest_release(traced);
+  return status;
 }
 
 static ls_status eval_step(step *s) {

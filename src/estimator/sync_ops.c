@@ -47,7 +47,9 @@ ls_status ls_tpu_sync_ops(ls_graph *graph, bool broadcast, ls_nest *out_ops) {
   ls_allocator *allocator = ls_current_allocator();
   ls_variable **variables = NULL;
   size_t count = 0, made = 0;
-  LS_GRAPH_SCOPE(graph);
+  // The current one is not entered again: its control scopes count.
+  LS_SCOPE_BLOCK_(scope);
+  if (graph != ls_graph_current()) ls_graph_begin(&scope, graph);
   if (broadcast) {
     *out_ops = LS_LIST(ls_nest_op(ls_group(NULL, 0, "no_op")));
     return ls_nest_status(*out_ops);

@@ -138,6 +138,132 @@ static void the_loss_of_replica_0_is_an_option(void **state) {
   }
 }
 
+// ---- Batches of any size ---------------------------------------------------
+// Each example counts once, for the loss and for the gradients: as in a batch
+// that one replica has whole, but for rounding.
+static void a_short_batch_weighs_by_its_examples(void **state) {
+  (void)state;
+  static const int shares[][PROGRAMS_MOST] = {{2, 2, 2, 2, 2, 2, 2, 2},
+                                              {2, 1, 1, 1, 1, 1, 1, 1},
+                                              {1, 1, 1, 0, 0, 0, 0, 0},
+                                              {1, 0, 0, 0, 0, 0, 0, 0}};
+  for (size_t i = 0; i < LS_COUNT_OF(counts); ++i) {
+    programs p;
+    job j;
+    double w[3] = {0.5, -0.25, 1}, v[3] = {0}, loss = 0;
+    begin(&p, &j, counts[i], (programs_options){.any_batch = true});
+    for (size_t s = 0; s < LS_COUNT_OF(shares); ++s) {
+      double gradient[3] = {0};
+      int examples = 0;
+      loss = 0;
+      for (int r = 0; r < counts[i]; ++r) {
+        ls_array *x = programs_fed(&p, (int64_t)s, r, 0);
+        ls_array *y = programs_fed(&p, (int64_t)s, r, 1);
+        examples += shares[s][r];
+        for (int row = 0; row < shares[s][r]; ++row) {
+          double off = -ls_array_f64(y, row);
+          for (int k = 0; k < 3; ++k)
+            off += w[k] * ls_array_f64(x, row * 3 + k);
+          loss += off * off;
+          for (int k = 0; k < 3; ++k)
+            gradient[k] += 2 * off * ls_array_f64(x, row * 3 + k);
+        }
+        ls_array_release(x);
+        ls_array_release(y);
+        programs_put(&p, (int64_t)s, r, shares[s][r], false);
+      }
+      loss /= examples;
+      for (int k = 0; k < 3; ++k) {
+        v[k] = 0.9 * v[k] + gradient[k] / examples;
+        w[k] -= 0.1 * v[k];
+      }
+    }
+    run(&p, LS_COUNT_OF(shares));
+    assert_true(fabs(programs_number(&p, 0) - loss) < 1e-5);
+    ls_array *value = programs_value(&p, j.m.w);
+    for (int k = 0; k < 3; ++k)
+      assert_true(fabs(ls_array_f64(value, k) - w[k]) < 1e-5);
+    ls_array_release(value);
+    end(&p, &j);
+  }
+}
+
+// ---- Random ops, tracing ---------------------------------------------------
+static ls_status random_model(void *user, ls_model_call *call,
+                              ls_estimator_spec **out_spec) {
+  job *j = user;
+  const ls_tensor noise =
+      ls_random_uniform(LS_DTYPE_F32, LS_SHAPE(PROGRAMS_ROWS, 1), -1, 1, NULL);
+  const ls_tensor made = linear_model_output(&j->m, call->features);
+  const ls_tensor off = ls_sub(ls_add(made, noise), call->labels.as.tensor);
+  const ls_tensor loss = ls_reduce_mean(ls_mul(off, off), LS_ALL_AXES);
+  return ls_tpu_estimator_spec_create(
+      &(ls_estimator_spec_options){.mode = call->mode,
+                                   .loss = loss,
+                                   .train_op =
+                                       ls_train_op(j->m.optimizer, loss)},
+      out_spec);
+}
+
+// The loss and the bits of the variable behind twelve steps, so many a run.
+static double run_random(int replicas, int each, ls_array **out_value) {
+  programs p;
+  job j;
+  begin(&p, &j, replicas, (programs_options){.model = random_model});
+  for (int s = 0; s < 12; ++s) {
+    programs_put_all(&p, s);
+    if ((s + 1) % each == 0) run(&p, each);
+  }
+  const double loss = programs_number(&p, 0);
+  ls_array *value = programs_value(&p, j.m.w);
+  double w[3];
+  for (int k = 0; k < 3; ++k)
+    w[k] = ls_array_f64(value, k);
+  ls_array_release(value);
+  end(&p, &j);
+  *out_value = array_of(LS_DTYPE_F32, LS_SHAPE(3), w);
+  return loss;
+}
+
+static void a_loop_draws_what_single_steps_draw(void **state) {
+  (void)state;
+  for (size_t i = 0; i < LS_COUNT_OF(counts); ++i) {
+    static const int each[] = {3, 12};
+    ls_array *wanted = NULL, *got = NULL;
+    const double loss = run_random(counts[i], 1, &wanted);
+    for (size_t k = 0; k < LS_COUNT_OF(each); ++k) {
+      assert_true(run_random(counts[i], each[k], &got) == loss);
+      assert_memory_equal(ls_array_data(got), ls_array_data(wanted), 12);
+      ls_array_release(got);
+    }
+    ls_array_release(wanted);
+  }
+}
+
+static void tensors_on_the_way_to_the_loss_are_traced(void **state) {
+  (void)state;
+  LS_SPEC("E201");
+  for (size_t i = 0; i < LS_COUNT_OF(counts); ++i) {
+    programs p;
+    job j;
+    linear_reference r;
+    begin(&p, &j, counts[i],
+          (programs_options){.tracer_flags = "--enable --trace_mode=norm"});
+    linear_reference_begin(&r, counts[i]);
+    programs_put_all(&p, 0);
+    programs_put_all(&p, 1);
+    run(&p, 2);
+    // The output, what it is off by, and its square, of each replica's steps.
+    assert_true(p.traced >= 3 * 2 * counts[i]);
+    (void)linear_reference_train(&r, &p, 0);
+    assert_true((float)programs_number(&p, 0) ==
+                linear_reference_train(&r, &p, 1));
+    linear_expect_same(&p, &j.m, &r);
+    linear_reference_end(&r);
+    end(&p, &j);
+  }
+}
+
 // ---- Caches ----------------------------------------------------------------
 typedef struct cached {
   linear_model m;
@@ -296,6 +422,9 @@ int main(void) {
       cmocka_unit_test(without_a_step_the_loss_is_what_it_begins_with),
       cmocka_unit_test(the_loop_ends_with_the_data_behind_a_whole_step),
       cmocka_unit_test(the_loss_of_replica_0_is_an_option),
+      cmocka_unit_test(a_short_batch_weighs_by_its_examples),
+      cmocka_unit_test(a_loop_draws_what_single_steps_draw),
+      cmocka_unit_test(tensors_on_the_way_to_the_loss_are_traced),
       cmocka_unit_test(a_cache_goes_round_in_a_run_and_no_further),
       cmocka_unit_test(a_cache_is_a_replicas_own),
       cmocka_unit_test(a_cache_of_another_form_is_refused),

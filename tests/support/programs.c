@@ -9,14 +9,16 @@
 
 static void note(void *user, const ls_log_line *line) {
   programs *self = user;
+  self->traced += strncmp(line->text, "replica ", 8) == 0;
   if (line->level != LS_LOG_WARNING) return;
   ++self->warnings;
   snprintf(self->last_warning, sizeof(self->last_warning), "%s", line->text);
 }
 
-static const char *no_environment(void *user, const char *name) {
-  (void)user, (void)name;
-  return NULL;
+static const char *environment(void *user, const char *name) {
+  const programs *self = user;
+  return strcmp(name, "TENSOR_TRACER_FLAGS") == 0 ? self->is.tracer_flags
+                                                  : NULL;
 }
 
 static ls_nest no_input(void *user, ls_input_call *call) {
@@ -193,7 +195,8 @@ void programs_begin(programs *self, programs_options options) {
                                               .stall_ms = 20000,
                                               .log = note,
                                               .log_user = self,
-                                              .environment = no_environment});
+                                              .environment = environment,
+                                              .environment_user = self});
   make_system(self);
   self->model = (ls_model_function){.call = options.model,
                                     .user = options.user,

@@ -24,6 +24,7 @@ typedef struct programs_options {
   const ls_parameters *arguments;
   ls_nest (*cache)(void *user, int64_t batch_size);
   bool any_batch, replica_0_loss, no_labels, pads;
+  const char *tracer_flags;  // Of the environment. Default: none.
 } programs_options;
 
 typedef struct programs {
@@ -40,8 +41,8 @@ typedef struct programs {
   ls_estimator_calls calls;
   ls_input_feed feed;
   ls_estimator_program program;
-  ls_nest results;  // Of the last run.
-  int warnings;
+  ls_nest results;       // Of the last run.
+  int warnings, traced;  // Lines of the log: of the tracer, those.
   char last_warning[300];
 } programs;
 

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What models train by, wherever they are.
+#include "lockstep/estimator_functions.h"
+#include "lockstep/session.h"
+#include "support/expect.h"
+#include "support/replicas.h"
+#include "support/values.h"
+
+typedef struct job {
+  ls_variable *w;
+  ls_optimizer *optimizer;
+  ls_nest made;
+} job;
+
+static ls_nest step(ls_nest args, void *user) {
+  const job *j = user;
+  (void)args;
+  const ls_tensor w = ls_variable_read(j->w);
+  return ls_nest_op(ls_train_op(j->optimizer, ls_mul(w, w)));
+}
+
+static void make(job *j) {
+  static const double one = 1;
+  j->w = variable_of("w", LS_DTYPE_F32, LS_SCALAR, &one);
+  expect_ok(
+      ls_sgd_create(&(ls_sgd_options){.learning_rate = 0.25}, &j->optimizer));
+}
+
+static double value_of(ls_session *session, ls_variable *variable) {
+  ls_array *value = NULL;
+  expect_ok(ls_session_variable_value(session, variable, &value));
+  const double number = ls_array_f64(value, 0);
+  ls_array_release(value);
+  return number;
+}
+
+// Alone and in replicas that share a graph.
+static void a_train_op_moves_variables_and_the_global_step(void **state) {
+  (void)state;
+  for (int replicas = 1; replicas <= 3; ++replicas) {
+    job j = {0};
+    ls_strategy *strategy = mirrored_of(replicas);
+    ls_graph *graph = NULL;
+    ls_session *session = NULL;
+    ls_variable *global_step = NULL;
+    ls_nest init = ls_none(), results = ls_none();
+    expect_ok(ls_graph_create("g", &graph));
+    {
+      LS_GRAPH_SCOPE(graph);
+      LS_STRATEGY_SCOPE(strategy);
+      expect_ok(ls_global_step_create(graph, &global_step));
+      make(&j);
+      expect_ok(
+          ls_strategy_run(strategy, ls_plain(step, &j), ls_none(), &j.made));
+      init = ls_nest_op(ls_global_initializer());
+    }
+    expect_ok(ls_session_create(graph, &session));
+    expect_ok(ls_session_run(session, init, NULL, 0, &results));
+    ls_nest fetches[3];
+    for (int r = 0; r < replicas; ++r)
+      expect_ok(ls_strategy_replica_result(strategy, j.made, r, &fetches[r]));
+    const ls_nest all =
+        ls_nest_sequence(LS_KIND_LIST, fetches, (size_t)replicas);
+    for (int i = 1; i < 4; ++i) {
+      expect_ok(ls_session_run(session, all, NULL, 0, &results));
+      assert_true(value_of(session, global_step) == i);
+    }
+    assert_true(value_of(session, j.w) == 0.125);
+    ls_nest_release(all);
+    ls_nest_release(results);
+    ls_nest_release(j.made);
+    ls_variable_release(j.w);
+    ls_optimizer_release(j.optimizer);
+    ls_session_destroy(session);
+    ls_graph_destroy(graph);
+    ls_strategy_release(strategy);
+  }
+}
+
+static void a_train_op_needs_a_global_step(void **state) {
+  (void)state;
+  job j = {0};
+  ls_graph *graph = NULL;
+  expect_ok(ls_graph_create("g", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    make(&j);
+    const size_t before = ls_graph_num_ops(graph);
+    const ls_tensor w = ls_variable_read(j.w);
+    const ls_op op = ls_train_op(j.optimizer, ls_mul(w, w));
+    assert_true(ls_op_is_failed(op));
+    expect_status(ls_graph_take_error(graph), LS_FAILED_PRECONDITION,
+                  "Global step should be created");
+    assert_int_equal(ls_graph_num_ops(graph), before + 2);  // As it was.
+    assert_true(ls_op_is_failed(ls_train_op(NULL, w)));
+    expect_status(ls_graph_take_error(graph), LS_INVALID_ARGUMENT,
+                  "needs an optimizer");
+  }
+  ls_variable_release(j.w);
+  ls_optimizer_release(j.optimizer);
+  ls_graph_destroy(graph);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_train_op_moves_variables_and_the_global_step),
+      cmocka_unit_test(a_train_op_needs_a_global_step),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
