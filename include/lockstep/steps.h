@@ -35,6 +35,10 @@ typedef struct ls_step_context ls_step_context;
 // which has its own part of an element (lent) as `inputs`. Where it has set
 // outputs, it returns an op or a tensor, behind which they are taken; else an
 // op or none.
+//
+// Of a mirrored strategy it is built across replicas, which it calls itself
+// (ls_strategy_run): `inputs` has a value for each, and it returns an op, a
+// tensor, such ones of each replica, or none.
 typedef ls_nest (*ls_step_function)(ls_step_context *context, ls_nest inputs,
                                     void *user);
 
@@ -43,11 +47,13 @@ typedef struct ls_steps {
   ls_step_function fn;  // Required.
   void *user;
   ls_distributed_iterator *iterator;  // Required. The graph retains it.
-  // How many steps a run makes, where the strategy makes several
-  // (steps_per_run); else a run is one step. 0 and below: none. Default 1.
+  // How many steps a run makes. 0 and below: none. Default 1. Of a TPU strategy
+  // that makes one (steps_per_run) a run is one step.
   ls_opt iterations;
   // What the outputs are before the first step: a nest with as many leaves of
-  // the same dtypes, lent. Not looked at without a loop. Default: none.
+  // the same dtypes, lent; of a mirrored strategy those with a value for each
+  // replica where the outputs have. Not looked at without a loop. Default:
+  // none.
   ls_nest initial;
 } ls_steps;
 
@@ -56,7 +62,7 @@ typedef struct ls_steps {
 // reads elements in the loop, one a step; a step that fails, as at the end of
 // the data (OUT_OF_RANGE), ends the run with its status, and what the steps
 // before it did stays.
-//   LS_UNIMPLEMENTED        a strategy of another kind.
+//   LS_UNIMPLEMENTED        a strategy that is neither a TPU's nor mirrored.
 //   LS_FAILED_PRECONDITION  in eager; inside of a replica.
 //   LS_INVALID_ARGUMENT     `fn` returns something else; initial values that
 //                           are not like the outputs: names both types.

@@ -7,6 +7,7 @@
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
 #include "lockstep/strategy.h"
+#include "tpu/strategy.h"
 
 // ---- The object ------------------------------------------------------------
 static void destroy(ls_object *object) {
@@ -126,11 +127,27 @@ static ls_nest merge_output(ls_strategy *strategy, ls_nest args, void *user) {
   return ls_status_is_ok(status) ? ls_none() : ls_fail(status);
 }
 
+// A tuple of what each replica has given; a TPU strategy's are called once.
+static ls_status values_of_all(ls_strategy *strategy, ls_nest given,
+                               ls_nest *out_values) {
+  if (ls_tpu_strategy_of(strategy) != NULL || ls_distributed_count(given) > 0)
+    return ls_strategy_local_results(strategy, given, out_values);
+  const size_t count = (size_t)ls_strategy_num_replicas(strategy);
+  ls_allocator *allocator = ls_current_allocator();
+  ls_nest *items = ls_new_array(allocator, ls_nest, count);
+  if (items == NULL) return ls_out_of_memory();
+  for (size_t r = 0; r < count; ++r)
+    items[r] = ls_nest_retain(given);  // It is the same on all.
+  const ls_status status =
+      ls_take_nest(ls_nest_sequence(LS_KIND_TUPLE, items, count), out_values);
+  ls_release(allocator, items);
+  return status;
+}
+
 static ls_nest merge_other(ls_strategy *strategy, ls_nest args, void *user) {
   const setting *s = user;
   ls_nest values = ls_none();
-  ls_status status =
-      ls_strategy_local_results(strategy, ls_nest_item(args, 0), &values);
+  ls_status status = values_of_all(strategy, ls_nest_item(args, 0), &values);
   if (ls_status_is_ok(status))
     status = put(s->context, &s->context->others, s->name, values);
   return ls_status_is_ok(status) ? ls_none() : ls_fail(status);

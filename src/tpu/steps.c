@@ -2,6 +2,7 @@
 //
 // Steps on an iterator: one replicated computation on the next element, once or
 // in a loop on the host.
+#include "tpu/steps.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
@@ -264,9 +265,9 @@ static ls_status build(const steps *s) {
 
 static ls_status check(ls_strategy *strategy, steps *s) {
   s->strategy = ls_tpu_strategy_of(strategy);
-  if (s->strategy == NULL)
-    return ls_unimplemented("steps on an iterator of %s: TPU strategies alone "
-                            "have them",
+  if (s->strategy == NULL && ls_strategy_devices(strategy) == NULL)
+    return ls_unimplemented("steps on an iterator of %s: TPU strategies and "
+                            "mirrored ones alone have them",
                             strategy->label);
   if (ls_graph_is_eager(ls_graph_current()))
     return ls_failed_precondition("steps on an iterator are part of a graph "
@@ -290,11 +291,13 @@ ls_status ls_strategy_run_steps(ls_strategy *strategy, const ls_steps *options,
   LS_RETURN_IF_ERROR(
       ls_cross_replica_begin(&crossing, strategy, "ls_strategy_run_steps"));
   ls_status status = check(strategy, &s);
-  if (ls_status_is_ok(status)) {
+  if (ls_status_is_ok(status)) status = ls_step_context_make(&s.context);
+  if (ls_status_is_ok(status) && s.strategy == NULL) {
+    status = ls_steps_build_across(strategy, options, s.context);
+  } else if (ls_status_is_ok(status)) {
     s.is_loop = s.strategy->steps_per_run > 1;
-    status = ls_step_context_make(&s.context);
+    status = build(&s);
   }
-  if (ls_status_is_ok(status)) status = build(&s);
   status = ls_cross_replica_end(&crossing, status, NULL);
   if (ls_status_is_ok(status))
     *out = s.context;
