@@ -77,6 +77,7 @@
 #include "lockstep/sparse.h"
 #include "lockstep/steps.h"
 #include "lockstep/strategy.h"
+#include "lockstep/strategy_step.h"
 #include "lockstep/streams.h"
 #include "lockstep/strings.h"
 #include "lockstep/summary.h"
