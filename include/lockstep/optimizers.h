@@ -229,8 +229,10 @@ typedef struct ls_cross_shard_options {
 // (ls_num_shards, ls_num_replicas) there is one, and a line in the log says so.
 //
 // Groups are looked at where gradients are applied: LS_INVALID_ARGUMENT unless
-// each replica is in one. Replicas that run op by op have one group of all, or
-// LS_UNIMPLEMENTED. Across replicas (ls_optimizer_apply_across) it is refused.
+// each replica is in one. What several groups make differs between them, so it
+// moves variables of which each replica has its own. Replicas that run op by op
+// have one group of all, or LS_UNIMPLEMENTED. Across replicas
+// (ls_optimizer_apply_across) it is refused.
 //   LS_INVALID_ARGUMENT  another reduction; around another such optimizer, or
 //                        one whose own `over_replicas` is not the default.
 LS_API LS_MUST_USE ls_status ls_cross_shard_create(

@@ -46,6 +46,13 @@ static ls_status keep_groups(ls_optimizer *optimizer,
   int32_t *members = ls_new_array(optimizer->allocator, int32_t, count);
   if (members == NULL) return ls_out_of_memory();
   memcpy(members, groups->members, count * sizeof(*members));
+  optimizer->one_group = groups->count == 1;
+  for (size_t i = 0; i < count && optimizer->one_group; ++i) {
+    size_t at = 0;
+    while (at < count && members[at] != (int32_t)i)
+      ++at;
+    optimizer->one_group = at < count;
+  }
   optimizer->groups = *groups;
   optimizer->groups.members = members;
   return ls_ok();
@@ -92,8 +99,14 @@ ls_status ls_cross_shard_begin(const ls_optimizer *optimizer, ls_scope *scope) {
   return ls_scope_status();
 }
 
+// One group of all is as none: then it is known that all get the same.
 static const ls_replica_groups *groups_of(const ls_optimizer *optimizer) {
-  return optimizer->groups.members == NULL ? NULL : &optimizer->groups;
+  const ls_replica_groups *groups = &optimizer->groups;
+  return groups->members == NULL ||
+                 (optimizer->one_group &&
+                  groups->size == (size_t)ls_context_replicas())
+             ? NULL
+             : groups;
 }
 
 static ls_status sum(const ls_optimizer *optimizer, ls_tensor *x) {

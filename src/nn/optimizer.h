@@ -62,6 +62,7 @@ struct ls_optimizer {
   // above but `over_replicas`, and its groups; without members one of all.
   ls_optimizer *inner;
   ls_replica_groups groups;
+  bool one_group;  // They are one, of 0 to its size less 1.
 };
 
 // Creates an optimizer from options that begin with LS_OPTIMIZER_FIELDS (NULL:

@@ -147,7 +147,8 @@ static ls_status find_step(const char *tag, ls_tensor *step) {
 
 static summary *make_state(ls_summary_kind kind, const char *tag) {
   const ls_context *context = ls_context_current();
-  const char *scope = ls_name_scope_current();
+  char scope[LS_MAX_FULL_NAME];
+  ls_name_scope_print(context->scoped.names, scope, sizeof(scope));
   const size_t size = strlen(scope) + strlen(tag) + 1;
   ls_allocator *allocator = ls_current_allocator();
   summary *s = ls_allocate_zeroed(allocator, 1, sizeof(*s) + size);
