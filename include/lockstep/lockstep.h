@@ -32,6 +32,7 @@
 #include "lockstep/distributed.h"
 #include "lockstep/eager.h"
 #include "lockstep/early_stopping.h"
+#include "lockstep/estimator.h"
 #include "lockstep/estimator_config.h"
 #include "lockstep/estimator_export.h"
 #include "lockstep/estimator_functions.h"

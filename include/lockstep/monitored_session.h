@@ -76,6 +76,7 @@ typedef struct ls_monitored_options {
   const ls_train_stop *stop;  // Lent.
   // How long a lost session is tried to be made again. Default 7200.
   ls_opt creation_timeout_seconds;
+  const ls_session_config *config;  // Of sessions. Lent.
 } ls_monitored_options;
 
 // Calls the hooks' begin, finalizes the scaffold, and makes the session.

@@ -257,7 +257,8 @@ ls_status ls_call_model(const ls_estimator_calls *calls,
   ls_status status = model_params(calls, inputs, on_cpu, &params);
   if (ls_status_is_ok(status))
     status = call_model(calls, inputs, params, out_spec);
-  if (ls_status_is_ok(status)) status = finish(calls, on_cpu, out_spec);
+  if (ls_status_is_ok(status) && !(on_cpu && inputs->keeps_kind))
+    status = finish(calls, on_cpu, out_spec);
   ls_nest_release(params);
   if (!ls_status_is_ok(status)) {
     ls_estimator_spec_release(*out_spec);

@@ -36,6 +36,7 @@ LS_MUST_USE ls_status ls_call_input(const ls_estimator_calls *calls,
 typedef struct ls_model_inputs {
   ls_nest features, labels, cache;
   ls_tensor mask;
+  bool keeps_kind;  // On a CPU a spec for TPUs stays one.
 } ls_model_inputs;
 // Calls the model function: for a CPU or an export where the context says so.
 // There a spec for TPUs becomes a plain one; on TPUs one that does not fit is

@@ -90,6 +90,7 @@ typedef struct ls_wait_outside {
 typedef struct ls_losses {
   const char *reduction;  // Of the last one; NULL: there was none.
   bool scaled;            // An optimizer has scaled it.
+  bool summed;            // It takes the sum of the replicas' gradients.
 } ls_losses;
 
 // A value around a graph, as the key of what stands for it inside.
@@ -171,6 +172,10 @@ void ls_graph_drop_collections(ls_graph *graph);
 const ls_nest *ls_collection_leaves(const void *value, size_t *out_count);
 // An optimizer takes a step in `graph`, and so in those around it.
 void ls_graph_note_training(ls_graph *graph);
+// The last optimizer takes the sum of the replicas' gradients of a loss that is
+// not scaled for it.
+void ls_graph_set_gradients_summed(ls_graph *graph, bool summed);
+bool ls_graph_sums_gradients(const ls_graph *graph);
 // A graph that is built cannot be exported as it is, for this reason; the first
 // one stays. No effect in an export.
 LS_MUST_USE ls_status ls_graph_note_unsaveable(ls_graph *graph,

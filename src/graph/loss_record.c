@@ -34,6 +34,14 @@ bool ls_graph_is_loss_scaled(const ls_graph *graph) {
   return ls_graph_resolve((ls_graph *)(uintptr_t)graph)->losses.scaled;
 }
 
+void ls_graph_set_gradients_summed(ls_graph *graph, bool summed) {
+  ls_graph_resolve(graph)->losses.summed = summed;
+}
+
+bool ls_graph_sums_gradients(const ls_graph *graph) {
+  return ls_graph_resolve((ls_graph *)(uintptr_t)graph)->losses.summed;
+}
+
 void ls_graph_note_training(ls_graph *graph) {
   for (; graph != NULL; graph = graph->parent) {
     graph = ls_graph_resolve(graph);

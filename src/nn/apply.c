@@ -354,6 +354,9 @@ ls_tensor ls_optimizer_scale_loss(const ls_optimizer *optimizer,
   const bool scaled = optimizer->over_replicas == LS_GRADIENTS_LIKE_LOSS &&
                       replicas > 1 && ls_loss_reduction() == LS_REDUCE_MEAN;
   ls_graph_set_loss_scaled(ls_graph_current(), scaled);
+  ls_graph_set_gradients_summed(ls_graph_current(),
+                                optimizer->over_replicas != LS_GRADIENTS_MEAN &&
+                                    !scaled);
   return scaled ? ls_mul_scalar(loss, 1.0 / replicas) : loss;
 }
 

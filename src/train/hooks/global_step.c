@@ -9,14 +9,15 @@ static ls_status make(ls_graph *graph, const char *name,
                       ls_variable **out_variable) {
   LS_GRAPH_SCOPE(graph);
   LS_NAME_SCOPE("");
-  LS_RETURN_IF_ERROR(
-      ls_variable_create(&(ls_variable_options){.name = name,
-                                                .dtype = LS_DTYPE_I64,
-                                                .shape = LS_SCALAR,
-                                                .trainable = LS_FLAG_OFF,
-                                                .collections = collections,
-                                                .num_collections = count},
-                         out_variable));
+  LS_RETURN_IF_ERROR(ls_variable_create(
+      &(ls_variable_options){.name = name,
+                             .dtype = LS_DTYPE_I64,
+                             .shape = LS_SCALAR,
+                             .trainable = LS_FLAG_OFF,
+                             .aggregation = LS_AGGREGATION_ONLY_FIRST_REPLICA,
+                             .collections = collections,
+                             .num_collections = count},
+      out_variable));
   ls_variable_release(*out_variable);
   return ls_ok();
 }

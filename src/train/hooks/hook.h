@@ -69,6 +69,8 @@ size_t ls_run_context_savers(const ls_run_context *context,
 LS_MUST_USE ls_status ls_saver_hook_save(ls_hook *saver,
                                          ls_run_context *context,
                                          int64_t *out_step);
+// Whether one of them saves checkpoints. (saver_hook.c)
+bool ls_hooks_have_saver(ls_hook *const *hooks, size_t count);
 // The integer in a result.
 int64_t ls_result_count(ls_nest result);
 

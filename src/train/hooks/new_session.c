@@ -109,8 +109,8 @@ void ls_monitored_drop_session(ls_monitored_session *self) {
 }
 
 ls_status ls_monitored_open(ls_monitored_session *self) {
-  LS_RETURN_IF_ERROR(
-      ls_session_create(self->is.graph, &self->hooks.context.session));
+  LS_RETURN_IF_ERROR(ls_session_create_with(self->is.graph, self->is.config,
+                                            &self->hooks.context.session));
   LS_RETURN_IF_ERROR(give_values(self));
   return ls_hook_list_create(&self->hooks);
 }

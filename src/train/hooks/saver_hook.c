@@ -257,6 +257,12 @@ ls_status ls_saver_hook_save(ls_hook *hook, ls_run_context *context,
   return ls_checkpoints_wait(self->checkpoints);
 }
 
+bool ls_hooks_have_saver(ls_hook *const *hooks, size_t count) {
+  for (size_t i = 0; i < count; ++i)
+    if (hooks[i]->is.begin == saver_begin) return true;
+  return false;
+}
+
 ls_status ls_saver_hooks_add_listeners(ls_hook *const *hooks, size_t num_hooks,
                                        const ls_save_listener *listeners,
                                        size_t num_listeners) {

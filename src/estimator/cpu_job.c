@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job on a CPU: one model, step by step.
+#include "estimator/job.h"
+
+static const char *mode_name(ls_estimator_mode mode) {
+  return mode == LS_MODE_TRAIN  ? "train"
+         : mode == LS_MODE_EVAL ? "eval"
+                                : "predict";
+}
+
+ls_status ls_job_build_on_cpu(ls_job *job) {
+  ls_runtime_log(job->estimator->runtime, LS_LOG_INFO, "estimator",
+                 "Running %s on CPU", mode_name(job->calls.context.mode));
+  LS_RETURN_IF_ERROR(ls_cpu_input_make(&job->calls, &job->cpu_input));
+  LS_RETURN_IF_ERROR(
+      ls_call_model(&job->calls,
+                    &(ls_model_inputs){.features = job->cpu_input.features,
+                                       .labels = job->cpu_input.labels,
+                                       .mask = ls_failed_tensor()},
+                    &job->spec));
+  LS_RETURN_IF_ERROR(ls_graph_error(job->graph));
+  const ls_estimator_spec_options *is = ls_estimator_spec_values(job->spec);
+  job->loss = is->loss;
+  job->train_op = is->train_op;
+  if (is->scaffold != NULL) ls_scaffold_copy(&job->scaffold, is->scaffold);
+  return ls_ok();
+}

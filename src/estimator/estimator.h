@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// An estimator inside.
+#ifndef LS_ESTIMATOR_ESTIMATOR_H_
+#define LS_ESTIMATOR_ESTIMATOR_H_
+
+#include "estimator/calls.h"
+#include "lockstep/estimator.h"
+
+struct ls_estimator {
+  ls_runtime *runtime;
+  ls_model_function model_fn;
+  ls_cache_function train_cache, eval_cache;
+  char *model_dir;
+  // With log_step_count_steps unset: what it was is `log_steps`.
+  ls_run_config *config;
+  ls_opt log_steps;
+  ls_nest params;
+  bool has_params;
+  ls_estimator_context context;
+  int64_t *batch_axis;
+  size_t num_batch_axes;
+  bool exports_to_tpu, any_batch, replica_0_loss, input_end_fails;
+  ls_warm_start warm_start;  // Lent; path NULL: none.
+  bool has_predictions;      // Some are open.
+};
+
+static inline const ls_run_values *
+ls_estimator_run_values(const ls_estimator *self) {
+  return ls_run_config_values(self->config);
+}
+
+// The step of the newest checkpoint in the model's folder; -1: there is none.
+LS_MUST_USE ls_status ls_estimator_saved_step(const ls_estimator *self,
+                                              int64_t *out_step);
+
+#endif  // LS_ESTIMATOR_ESTIMATOR_H_

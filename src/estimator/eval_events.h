@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef LS_ESTIMATOR_EVAL_EVENTS_H_
+#define LS_ESTIMATOR_EVAL_EVENTS_H_
+
+#include "estimator/estimator.h"
+
+// Writes what an evaluation says to event files in the model's eval, or
+// eval_NAME. `checkpoint` NULL: there was none.
+LS_MUST_USE ls_status ls_write_eval_events(const ls_estimator *self,
+                                           const char *name,
+                                           const char *checkpoint,
+                                           ls_nest metrics);
+
+#endif  // LS_ESTIMATOR_EVAL_EVENTS_H_

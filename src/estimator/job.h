@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One call of an estimator: the graph that it builds, what is around its runs,
+// and what went wrong.
+#ifndef LS_ESTIMATOR_JOB_H_
+#define LS_ESTIMATOR_JOB_H_
+
+#include "estimator/cpu_input.h"
+#include "estimator/device_hook.h"
+#include "estimator/estimator.h"
+#include "estimator/job_hooks.h"
+#include "estimator/program.h"
+#include "lockstep/monitored_session.h"
+
+typedef struct ls_job {
+  ls_estimator *estimator;
+  ls_estimator_calls calls;
+  ls_input_function input;
+  bool on_cpu;
+  ls_graph *graph;
+  ls_rendezvous *rendezvous;
+  const ls_train_stop *stop;
+
+  // On TPUs.
+  ls_input_feed feed;
+  ls_estimator_program program;
+  ls_hook *device_hook;  // Retained.
+  bool input_ended;
+  // On CPUs, and in the replicas of a strategy.
+  ls_cpu_input cpu_input;
+  ls_strategy *strategy;  // Lent; NULL: none.
+  ls_nest metrics;        // Of an evaluation in it,
+  ls_nest losses;         //   and each replica's, with its examples.
+
+  // What the model gave, and what a run of it fetches: the value told of it,
+  // and how many steps that is for (failed: one).
+  ls_estimator_spec *spec;
+  ls_tensor loss, steps;
+  ls_op train_op;
+
+  ls_job_hooks hooks, chief_hooks;
+  ls_scaffold scaffold;
+  ls_status (*init_fn)(void *user, ls_session *session);  // The user's.
+  void *init_user;
+  const char *checkpoint;  // To begin with in place of the newest. Lent.
+  ls_event_writer *events;
+  ls_summary_writer *summaries;
+  ls_saveable state;  // Of the input.
+  bool afresh;    // The input is to be that of the epoch behind what was saved.
+  bool restored;  // It goes on where it was saved.
+} ls_job;
+
+// Makes graph, global step and rendezvous of a call in a mode.
+LS_MUST_USE ls_status ls_job_begin(ls_job *job, ls_estimator *estimator,
+                                   ls_estimator_mode mode,
+                                   const ls_input_function *input);
+// What went wrong, of all threads, with what the loop has ended with, which is
+// taken over; and frees everything.
+LS_MUST_USE ls_status ls_job_end(ls_job *job, const char *source,
+                                 ls_status status);
+
+// Builds the model in the job's graph. (tpu_job.c, cpu_job.c, strategy_job.c)
+LS_MUST_USE ls_status ls_job_build_on_tpu(ls_job *job);
+LS_MUST_USE ls_status ls_job_build_on_cpu(ls_job *job);
+LS_MUST_USE ls_status ls_job_build_in_strategy(ls_job *job);
+// Hooks of a program on cores, in their order.
+LS_MUST_USE ls_status ls_job_add_device_hooks(ls_job *job);
+
+// Values before the first run: a checkpoint's, without its states, or initial
+// ones; a warm start where there is no checkpoint. (job_values.c)
+LS_MUST_USE ls_status ls_job_set_values(ls_job *job, bool from_checkpoint);
+// The place in the input, as part of checkpoints. (input_state.c)
+void ls_job_set_state(ls_job *job);
+
+// The event files of the call: `folder` below the model's, "" for that itself.
+LS_MUST_USE ls_status ls_job_open_events(ls_job *job, const char *folder);
+LS_MUST_USE ls_status ls_job_session(ls_job *job, bool restores,
+                                     ls_monitored_session **out_session);
+
+#endif  // LS_ESTIMATOR_JOB_H_

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+// Prediction: what a model makes of each example, as it is asked for.
+#include <string.h>
+
+#include "base/require.h"
+#include "estimator/job.h"
+#include "lockstep/estimator_hooks.h"
+#include "lockstep/ops.h"
+
+struct ls_predictions {
+  ls_job job;
+  ls_monitored_session *session;
+  char checkpoint[1024];
+  bool batches;
+  ls_nest fetches;
+  ls_nest batch;        // The run's predictions that are wanted. Lent.
+  int64_t next, count;  // Rows of it.
+  ls_status ended;      // How, once it has.
+  bool has_ended;
+};
+
+// ---- What is wanted --------------------------------------------------------
+static bool is_wanted(const ls_estimator_prediction *is, const char *key) {
+  for (size_t i = 0; i < is->num_keys; ++i)
+    if (strcmp(is->keys[i], key) == 0) return true;
+  return is->num_keys == 0;
+}
+
+static ls_status choose(const ls_estimator_prediction *is, ls_nest predictions,
+                        ls_nest *out) {
+  if (predictions.kind != LS_KIND_DICT) {
+    *out = ls_nest_retain(predictions);
+    return is->num_keys == 0
+               ? ls_ok()
+               : ls_invalid_argument("keys of predictions that are no dict");
+  }
+  ls_allocator *allocator = ls_current_allocator();
+  const size_t count = ls_nest_count(predictions);
+  const char **keys = ls_new_array(allocator, const char *, count + 1);
+  ls_nest *items = ls_new_array(allocator, ls_nest, count + 1);
+  size_t kept = 0;
+  ls_status status = ls_out_of_memory();
+  if (keys != NULL && items != NULL) {
+    for (size_t i = 0; i < count; ++i) {
+      if (!is_wanted(is, ls_nest_key(predictions, i))) continue;
+      keys[kept] = ls_nest_key(predictions, i);
+      items[kept++] = ls_nest_item(predictions, i);
+    }
+    *out = ls_nest_dict("", keys, items, kept);
+    status =
+        kept == 0
+            ? ls_invalid_argument("none of the %zu keys is one of a prediction",
+                                  is->num_keys)
+            : ls_nest_status(*out);
+  }
+  ls_release(allocator, keys);
+  ls_release(allocator, items);
+  return status;
+}
+
+// The predictions, and behind them the padding and what host calls give.
+static ls_status make_fetches(ls_predictions *self,
+                              const ls_estimator_prediction *is) {
+  const ls_job *job = &self->job;
+  ls_nest wanted = ls_none();
+  ls_status status =
+      choose(is,
+             job->on_cpu ? ls_estimator_spec_values(job->spec)->predictions
+                         : job->program.predictions,
+             &wanted);
+  if (!ls_status_is_ok(status)) {
+    ls_nest_release(wanted);
+    return status;
+  }
+  self->fetches = LS_LIST(
+      wanted,
+      job->on_cpu || ls_tensor_is_failed(job->program.padding)
+          ? ls_none()
+          : ls_leaf(job->program.padding),
+      job->on_cpu ? ls_none() : ls_nest_retain(job->program.host_results));
+  return ls_nest_status(self->fetches);
+}
+
+// ---- Hooks -----------------------------------------------------------------
+static ls_status add_hooks(ls_job *job, const ls_estimator_prediction *is) {
+  const ls_estimator_spec_options *spec = ls_estimator_spec_values(job->spec);
+  ls_hook *hook = NULL;
+  LS_GRAPH_SCOPE(job->graph);
+  if (job->on_cpu) {
+    LS_RETURN_IF_ERROR(
+        ls_job_hooks_add(&job->hooks, ls_hook_retain(job->cpu_input.hook)));
+  }
+  LS_RETURN_IF_ERROR(
+      ls_job_hooks_add_all(&job->hooks, is->hooks, is->num_hooks));
+  if (!job->on_cpu) {
+    LS_RETURN_IF_ERROR(ls_predict_stop_hook(job->program.stopping, &hook));
+    LS_RETURN_IF_ERROR(ls_job_hooks_add(&job->hooks, hook));
+    LS_RETURN_IF_ERROR(ls_job_add_device_hooks(job));
+  }
+  return ls_job_hooks_add_all(&job->hooks, spec->prediction_hooks,
+                              spec->num_prediction_hooks);
+}
+
+static ls_status begin(ls_predictions *self,
+                       const ls_estimator_prediction *is) {
+  ls_job *job = &self->job;
+  {
+    LS_GRAPH_SCOPE(job->graph);
+    LS_RETURN_IF_ERROR(job->on_cpu ? ls_job_build_on_cpu(job)
+                                   : ls_job_build_on_tpu(job));
+  }
+  LS_RETURN_IF_ERROR(make_fetches(self, is));
+  LS_RETURN_IF_ERROR(ls_job_set_values(job, job->checkpoint != NULL));
+  LS_RETURN_IF_ERROR(add_hooks(job, is));
+  return ls_job_session(job, false, &self->session);
+}
+
+// ---- The end ---------------------------------------------------------------
+// Takes `how` over; keeps it for who asks again.
+static void end(ls_predictions *self, ls_status how) {
+  if (self->has_ended) {
+    ls_status_free(how);
+    return;
+  }
+  const ls_status status = ls_monitored_session_close(self->session, how);
+  self->session = NULL;
+  ls_nest_release(self->fetches);
+  self->fetches = ls_none();
+  self->job.estimator->has_predictions = false;
+  self->ended = ls_job_end(&self->job, "prediction_loop", status);
+  self->has_ended = true;
+}
+
+ls_status ls_estimator_predict(ls_estimator *estimator,
+                               const ls_estimator_prediction *prediction,
+                               ls_predictions **out_predictions) {
+  LS_REQUIRE(out_predictions);
+  *out_predictions = NULL;
+  LS_REQUIRE(estimator);
+  LS_REQUIRE(prediction);
+  LS_REQUIRE_ITEMS(prediction->keys, prediction->num_keys);
+  LS_REQUIRE_ITEMS(prediction->hooks, prediction->num_hooks);
+  if (estimator->has_predictions)
+    return ls_failed_precondition("predictions of this estimator are open: "
+                                  "close them first (ls_predictions_close)");
+  ls_predictions *self = ls_new(ls_current_allocator(), ls_predictions);
+  if (self == NULL) return ls_out_of_memory();
+  self->batches = prediction->batches;
+  self->job.stop = prediction->stop;
+  ls_status status =
+      ls_job_begin(&self->job, estimator, LS_MODE_PREDICT, &prediction->input);
+  self->job.estimator = estimator;
+  estimator->has_predictions = true;
+  if (ls_status_is_ok(status))
+    status = ls_estimator_latest_checkpoint(estimator, self->checkpoint,
+                                            sizeof(self->checkpoint));
+  self->job.checkpoint = prediction->checkpoint != NULL ? prediction->checkpoint
+                         : self->checkpoint[0] != 0     ? self->checkpoint
+                                                        : NULL;
+  if (ls_status_is_ok(status)) status = begin(self, prediction);
+  if (ls_status_is_ok(status)) {
+    *out_predictions = self;
+    return status;
+  }
+  end(self, status);
+  status = self->ended;
+  ls_release(ls_current_allocator(), self);
+  return status;
+}
+
+// ---- Rows ------------------------------------------------------------------
+// Row `index` of an array, or a none for a leaf that is no array.
+static ls_nest row_of(ls_nest leaf, void *user) {
+  const int64_t index = *(const int64_t *)user;
+  const ls_array *from = ls_nest_as_array(leaf);
+  ls_array *row = NULL;
+  if (from == NULL) return ls_none();
+  const ls_shape whole = ls_array_shape(from);
+  ls_shape shape = {.rank = whole.rank - 1};
+  for (int32_t i = 1; i < whole.rank; ++i)
+    shape.dim[i - 1] = whole.dim[i];
+  const size_t size =
+      whole.dim[0] > 0 ? ls_array_size(from) / (size_t)whole.dim[0] : 0;
+  const ls_status status = ls_array_create_copy(
+      ls_array_dtype(from), shape,
+      (const char *)ls_array_data(from) + size * (size_t)index, &row);
+  return ls_status_is_ok(status) ? ls_nest_array(row) : ls_fail(status);
+}
+
+static ls_status first_dimension(const char *key, ls_nest leaf,
+                                 int64_t *count) {
+  const ls_array *array = ls_nest_as_array(leaf);
+  const ls_shape shape = array != NULL ? ls_array_shape(array) : LS_SCALAR;
+  if (shape.rank < 1)
+    return ls_invalid_argument("prediction '%s' has no rows", key);
+  if (*count >= 0 && shape.dim[0] != *count)
+    return ls_invalid_argument(
+        "prediction '%s' has %lld rows, others have %lld", key,
+        (long long)shape.dim[0], (long long)*count);
+  *count = shape.dim[0];
+  return ls_ok();
+}
+
+// How many rows a batch has, all of one number, without those that pad it.
+static ls_status count_rows(ls_nest batch, ls_nest padding,
+                            int64_t *out_count) {
+  int64_t count = -1;
+  *out_count = 0;
+  if (batch.kind == LS_KIND_DICT)
+    for (size_t i = 0; i < ls_nest_count(batch); ++i)
+      LS_RETURN_IF_ERROR(first_dimension(ls_nest_key(batch, i),
+                                         ls_nest_item(batch, i), &count));
+  else
+    LS_RETURN_IF_ERROR(first_dimension("predictions", batch, &count));
+  const ls_array *mask = ls_nest_as_array(padding);
+  for (int64_t i = 0; mask != NULL && i < ls_array_num_elements(mask); ++i)
+    count -= ls_array_i64(mask, i) != 0;
+  *out_count = count > 0 ? count : 0;
+  return ls_ok();
+}
+
+static ls_status next_batch(ls_predictions *self) {
+  ls_nest results = ls_none();
+  if (ls_monitored_session_should_stop(self->session))
+    return LS_STATUS(LS_OUT_OF_RANGE, "predictions have ended");
+  LS_RETURN_IF_ERROR(ls_monitored_session_run(self->session, self->fetches,
+                                              NULL, 0, &results));
+  self->batch = ls_nest_item(results, 0);
+  self->next = 0;
+  self->count = 1;
+  return self->batches
+             ? ls_ok()
+             : count_rows(self->batch, ls_nest_item(results, 1), &self->count);
+}
+
+static ls_status take(ls_predictions *self, ls_nest *row) {
+  const int64_t index = self->next++;
+  const ls_nest made = self->batches
+                           ? ls_nest_retain(self->batch)
+                           : ls_nest_map(self->batch, row_of, (void *)&index);
+  const ls_status status = ls_nest_status(made);
+  ls_nest_release(ls_status_is_ok(status) ? *row : made);
+  if (ls_status_is_ok(status)) *row = made;
+  return status;
+}
+
+ls_status ls_predictions_next(ls_predictions *predictions, ls_nest *row) {
+  LS_REQUIRE(predictions);
+  LS_REQUIRE(row);
+  ls_status status = ls_ok();
+  while (!predictions->has_ended && predictions->next >= predictions->count) {
+    status = next_batch(predictions);
+    if (!ls_status_is_ok(status)) end(predictions, status);
+  }
+  if (!predictions->has_ended) return take(predictions, row);
+  return ls_status_is_ok(predictions->ended)
+             ? LS_STATUS(LS_OUT_OF_RANGE, "there are no more predictions")
+             : ls_status_clone(predictions->ended);
+}
+
+ls_status ls_predictions_close(ls_predictions *predictions) {
+  if (predictions == NULL) return ls_ok();
+  end(predictions, ls_ok());
+  const ls_status status = predictions->ended;
+  ls_release(ls_current_allocator(), predictions);
+  return status;
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Input of replicas in a graph: placeholders for the parts of a batch, which a
+// hook feeds from a data set of whole batches.
+#include "estimator/strategy_input.h"
+
+#include "base/values/nest_internal.h"
+#include "data/dataset.h"
+#include "estimator/begin_hook.h"
+#include "estimator/returned.h"
+#include "lockstep/distributed.h"
+#include "lockstep/ops.h"
+#include "train/hooks/hook.h"
+
+// Feeds stand leaf by leaf, each with all replicas; behind them, where parts
+// may differ, how many examples each replica has.
+typedef struct feeder {
+  ls_hook *begin;  // Its iterator.
+  ls_iterator *iterator;
+  ls_strategy *strategy;
+  size_t num_leaves, num_replicas;
+  bool counts;
+  int64_t rows;
+  ls_nest element;
+  ls_nest *leaves;  // Of the element, lent,
+  ls_nest *parts;   //   and each split.
+  ls_array **numbers;
+  ls_feed *feeds;
+  size_t num_feeds;
+  ls_allocator *allocator;
+} feeder;
+
+static void destroy(void *user) {
+  feeder *self = user;
+  for (size_t i = 0; self->parts != NULL && i < self->num_leaves; ++i)
+    ls_nest_release(self->parts[i]);
+  for (size_t r = 0; self->numbers != NULL && r < self->num_replicas; ++r)
+    ls_array_release(self->numbers[r]);
+  ls_hook_release(self->begin);
+  ls_iterator_release(self->iterator);
+  ls_strategy_release(self->strategy);
+  ls_nest_release(self->element);
+  ls_release(self->allocator, self->leaves);
+  ls_release(self->allocator, self->parts);
+  ls_release(self->allocator, self->numbers);
+  ls_release(self->allocator, self->feeds);
+  ls_hook_free(self);
+}
+
+static ls_status begin(void *user, ls_run_context *context) {
+  const ls_hook_options *first = &((feeder *)user)->begin->is;
+  return first->after_create_session(first->user, context);
+}
+
+static ls_nest part_of(const feeder *self, ls_nest split, size_t replica) {
+  return self->num_replicas == 1 && ls_distributed_count(split) == 0
+             ? split
+             : ls_distributed_component(split, replica);
+}
+
+static ls_status feed_leaf(feeder *self, size_t leaf) {
+  ls_array *whole = ls_nest_as_array(self->leaves[leaf]);
+  if (whole == NULL || ls_array_shape(whole).rank < 1)
+    return ls_invalid_argument("element %zu of the input has no rows to be "
+                               "shared out among %zu replicas",
+                               leaf, self->num_replicas);
+  ls_nest split = ls_none();
+  LS_RETURN_IF_ERROR(ls_strategy_split(self->strategy, whole, &split));
+  ls_nest_release(self->parts[leaf]);
+  self->parts[leaf] = split;
+  if (leaf == 0) self->rows = ls_array_shape(whole).dim[0];
+  for (size_t r = 0; r < self->num_replicas; ++r)
+    self->feeds[leaf * self->num_replicas + r].value =
+        ls_nest_as_array(part_of(self, split, r));
+  return ls_ok();
+}
+
+static ls_status feed_next(void *user, ls_run_context *context,
+                           ls_run_wish *wish) {
+  feeder *self = user;
+  (void)context;
+  LS_RETURN_IF_ERROR(ls_iterator_next(self->iterator, &self->element));
+  ls_nest_flatten(self->element, self->leaves, self->num_leaves);
+  for (size_t i = 0; i < self->num_leaves; ++i)
+    LS_RETURN_IF_ERROR(feed_leaf(self, i));
+  for (size_t r = 0; self->counts && r < self->num_replicas; ++r)
+    ls_array_set_i64(self->numbers[r], 0,
+                     ls_array_shape(self->feeds[r].value).dim[0]);
+  wish->feeds = self->feeds;
+  wish->num_feeds = self->num_feeds;
+  return ls_ok();
+}
+
+static ls_status make_room(feeder *self) {
+  const size_t all = (self->num_leaves + 1) * self->num_replicas;
+  self->leaves = ls_new_array(self->allocator, ls_nest, self->num_leaves + 1);
+  self->parts = ls_new_array(self->allocator, ls_nest, self->num_leaves + 1);
+  self->numbers = ls_new_array(self->allocator, ls_array *, self->num_replicas);
+  self->feeds = ls_new_array(self->allocator, ls_feed, all);
+  return self->leaves != NULL && self->parts != NULL && self->numbers != NULL &&
+                 self->feeds != NULL
+             ? ls_ok()
+             : ls_out_of_memory();
+}
+
+// ---- Placeholders ----------------------------------------------------------
+// Even parts of a known size have it.
+static ls_shape part_shape(const feeder *self, ls_shape whole) {
+  const int64_t replicas = (int64_t)self->num_replicas;
+  if (whole.rank > 0)
+    whole.dim[0] = self->counts ? LS_UNKNOWN_DIM : whole.dim[0] / replicas;
+  return whole;
+}
+
+// PerReplica, of which the feeds know the tensors.
+static ls_nest place(feeder *self, ls_dtype dtype, ls_shape shape,
+                     const char *name) {
+  ls_nest *made = ls_new_array(self->allocator, ls_nest, self->num_replicas);
+  if (made == NULL) return ls_fail(ls_out_of_memory());
+  for (size_t r = 0; r < self->num_replicas; ++r) {
+    const ls_tensor tensor = ls_placeholder(dtype, shape, name);
+    self->feeds[self->num_feeds++].tensor = tensor;
+    made[r] = ls_leaf(tensor);
+  }
+  const ls_nest all =
+      self->num_replicas == 1
+          ? made[0]
+          : ls_nest_distributed(LS_PER_REPLICA, made, self->num_replicas);
+  ls_release(self->allocator, made);
+  return all;
+}
+
+static ls_nest place_leaf(ls_nest leaf, void *user) {
+  feeder *self = user;
+  const ls_leaf_spec *spec = ls_nest_as_spec(leaf);
+  if (spec->kind != LS_LEAF_DENSE)
+    return LS_FAIL(LS_INVALID_ARGUMENT,
+                   "a leaf of the input's elements is sparse or ragged: make "
+                   "it dense in the data set");
+  return place(self, spec->type.dtype, part_shape(self, spec->type.shape),
+               "input");
+}
+
+static ls_status place_examples(feeder *self, ls_strategy_input *input) {
+  if (!self->counts) return ls_ok();
+  for (size_t r = 0; r < self->num_replicas; ++r) {
+    LS_RETURN_IF_ERROR(
+        ls_array_create(LS_DTYPE_I64, LS_SCALAR, &self->numbers[r]));
+    self->feeds[self->num_leaves * self->num_replicas + r].value =
+        self->numbers[r];
+  }
+  input->examples = place(self, LS_DTYPE_I64, LS_SCALAR, "examples");
+  return ls_nest_status(input->examples);
+}
+
+// ---- Making ----------------------------------------------------------------
+static bool is_even(const ls_dataset *dataset, size_t replicas) {
+  for (size_t i = 0; i < dataset->num_leaves; ++i) {
+    const ls_shape shape = dataset->leaves[i].type.shape;
+    if (!ls_shape_is_known(shape) || shape.rank < 1 ||
+        shape.dim[0] % (int64_t)replicas != 0)
+      return false;
+  }
+  return true;
+}
+
+static ls_status place_all(feeder *self, ls_strategy_input *input) {
+  ls_nest element = ls_none(), features, labels;
+  const ls_nest specs =
+      ls_dataset_spec_nest(ls_iterator_dataset(self->iterator));
+  ls_status status =
+      ls_take_nest(ls_nest_map(specs, place_leaf, self), &element);
+  ls_nest_release(specs);
+  if (ls_status_is_ok(status)) status = place_examples(self, input);
+  if (ls_status_is_ok(status))
+    status = ls_returned_split(element, &features, &labels);
+  if (ls_status_is_ok(status)) {
+    input->is.features = ls_nest_retain(features);
+    input->is.labels = ls_nest_retain(labels);
+  }
+  ls_nest_release(element);
+  return status;
+}
+
+static ls_status make_feeder(ls_strategy *strategy, ls_strategy_input *input) {
+  ls_dataset *dataset = ls_iterator_dataset(input->is.iterator);
+  feeder *self = ls_hook_state(sizeof(*self));
+  if (self == NULL) return ls_out_of_memory();
+  self->allocator = ls_current_allocator();
+  self->iterator = ls_iterator_retain(input->is.iterator);
+  self->strategy = ls_strategy_retain(strategy);
+  self->num_leaves = dataset->num_leaves;
+  self->num_replicas = (size_t)ls_strategy_num_replicas(strategy);
+  self->counts = !is_even(dataset, self->num_replicas);
+  ls_status status = make_room(self);
+  if (ls_status_is_ok(status))
+    status = ls_begin_hook(&self->iterator, 1, &self->begin);
+  if (ls_status_is_ok(status)) status = place_all(self, input);
+  if (!ls_status_is_ok(status)) {
+    destroy(self);
+    return status;
+  }
+  return ls_hook_of_state(&(ls_hook_options){.name = "data set of the input",
+                                             .user = self,
+                                             .after_create_session = begin,
+                                             .before_run = feed_next,
+                                             .destroy = destroy},
+                          &input->is.hook);
+}
+
+ls_status ls_strategy_input_make(const ls_estimator_calls *calls,
+                                 ls_strategy *strategy,
+                                 ls_strategy_input *out_input) {
+  const ls_opt seed = ls_run_config_values(calls->config)->random_seed;
+  ls_nest made = ls_none();
+  *out_input = (ls_strategy_input){0};
+  LS_RETURN_IF_ERROR(ls_call_input(calls, NULL, &made));
+  ls_dataset *dataset = ls_nest_as_dataset(made);
+  ls_status status =
+      dataset == NULL
+          ? ls_invalid_argument("input_fn must give a Dataset (ls_nest_dataset)"
+                                " where a strategy trains or evaluates")
+          : ls_iterator_create(dataset,
+                               &(ls_iterator_options){
+                                   .name = "input",
+                                   .seed = seed.set ? (uint64_t)seed.value : 0},
+                               &out_input->is.iterator);
+  ls_nest_release(made);
+  if (ls_status_is_ok(status)) status = make_feeder(strategy, out_input);
+  if (!ls_status_is_ok(status)) ls_strategy_input_drop(out_input);
+  return status;
+}
+
+void ls_strategy_input_drop(ls_strategy_input *input) {
+  ls_nest_release(input->examples);
+  ls_cpu_input_drop(&input->is);
+  *input = (ls_strategy_input){0};
+}

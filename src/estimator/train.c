@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training.
+#include <string.h>
+
+#include "base/require.h"
+#include "estimator/job.h"
+#include "estimator/log_hooks.h"
+#include "estimator/systems.h"
+#include "lockstep/estimator_hooks.h"
+#include "lockstep/ops.h"
+#include "train/hooks/hook.h"
+
+// ---- What is refused -------------------------------------------------------
+static ls_status check_count(ls_opt count, const char *name) {
+  return count.set && count.value < 1
+             ? ls_invalid_argument("Must specify %s > 0, got %lld", name,
+                                   (long long)count.value)
+             : ls_ok();
+}
+
+static ls_status check(const ls_estimator *self,
+                       const ls_estimator_training *t) {
+  const char *task = ls_estimator_run_values(self)->task_type;
+  if (strcmp(task, "evaluator") == 0 || strcmp(task, "ps") == 0)
+    return ls_invalid_argument("a task of type '%s' does not train", task);
+  if (t->steps.set && t->max_steps.set)
+    return ls_invalid_argument("Can not provide both steps and max_steps");
+  LS_RETURN_IF_ERROR(check_count(t->steps, "steps"));
+  return check_count(t->max_steps, "max_steps");
+}
+
+// Whether there is no step to make, by what was saved.
+static ls_status is_done(const ls_estimator *self,
+                         const ls_estimator_training *t, bool *out_done,
+                         int64_t *out_step) {
+  LS_RETURN_IF_ERROR(ls_estimator_saved_step(self, out_step));
+  *out_done = t->max_steps.set && *out_step >= t->max_steps.value;
+  if (*out_done)
+    ls_runtime_log(self->runtime, LS_LOG_INFO, "estimator",
+                   "Skipping training since max_steps %lld has been reached",
+                   (long long)t->max_steps.value);
+  return ls_ok();
+}
+
+// ---- The model -------------------------------------------------------------
+static bool has_summary(const ls_graph *graph, const char *tag) {
+  ls_nest leaves[64];
+  size_t count =
+      ls_graph_collection(graph, LS_COLLECTION_SUMMARIES, leaves, 64);
+  if (count > 64) count = 64;
+  for (size_t i = 0; i < count; ++i) {
+    const char *name = ls_op_name(leaves[i].as.op);
+    if (leaves[i].kind == LS_KIND_OP && strcmp(name, tag) == 0) return true;
+  }
+  return false;
+}
+
+static ls_status build(ls_job *job) {
+  LS_GRAPH_SCOPE(job->graph);
+  LS_RETURN_IF_ERROR(ls_job_open_events(job, ""));
+  if (job->on_cpu) {
+    LS_SUMMARY_SCOPE(job->summaries);
+    LS_RETURN_IF_ERROR(job->strategy != NULL ? ls_job_build_in_strategy(job)
+                                             : ls_job_build_on_cpu(job));
+  } else {
+    LS_RETURN_IF_ERROR(ls_job_build_on_tpu(job));
+  }
+  LS_SUMMARY_SCOPE(job->summaries);
+  if (!has_summary(job->graph, "loss")) (void)ls_summary("loss", job->loss);
+  return ls_graph_take_error(job->graph);
+}
+
+// ---- Hooks -----------------------------------------------------------------
+static ls_loop_length length_of(const ls_job *job) {
+  ls_loop_length length = {.steps = 1};
+  const ls_run_values *config = ls_estimator_run_values(job->estimator);
+  if (!job->on_cpu)
+    ls_status_free(
+        ls_loop_length_parse(config->tpu->iterations_per_loop, &length));
+  return length;
+}
+
+// With a loop of so many seconds nobody knows: then it is looked each time.
+static int64_t steps_per_run(const ls_job *job) {
+  const ls_loop_length length = length_of(job);
+  return length.steps > 0 ? length.steps : INT32_MAX;
+}
+
+static ls_status add_saver(ls_job *job, const ls_estimator_training *t) {
+  const ls_run_values *config = ls_estimator_run_values(job->estimator);
+  const ls_estimator_spec_options *is = ls_estimator_spec_values(job->spec);
+  const bool by_steps = config->save_checkpoints_steps.set &&
+                        config->save_checkpoints_steps.value > 0;
+  const bool by_seconds = config->save_checkpoints_secs.set &&
+                          config->save_checkpoints_secs.value > 0;
+  ls_hook *saver = NULL;
+  if ((!by_steps && !by_seconds) ||
+      ls_hooks_have_saver(is->training_hooks, is->num_training_hooks) ||
+      ls_hooks_have_saver(t->hooks, t->num_hooks))
+    return ls_ok();
+  LS_RETURN_IF_ERROR(ls_saver_hook(
+      &(ls_saver_hook_options){
+          .folder = job->estimator->model_dir,
+          .variables = job->scaffold.saved,
+          .num_variables = job->scaffold.num_saved,
+          .states = &job->state,
+          .num_states = 1,
+          .every_steps =
+              by_steps ? config->save_checkpoints_steps : (ls_opt){0},
+          .every_seconds =
+              by_seconds ? config->save_checkpoints_secs : (ls_opt){0},
+          .steps_per_run = LS_SOME(steps_per_run(job)),
+          .keep = config->keep_checkpoint_max,
+          .keep_every_hours =
+              (double)config->keep_checkpoint_every_n_hours.value,
+          .graph_text =
+              config->checkpoint_save_graph_def ? LS_FLAG_ON : LS_FLAG_OFF,
+      },
+      &saver));
+  return ls_job_hooks_add(&job->chief_hooks, saver);
+}
+
+// All summaries of the graph, in one hook.
+static ls_status add_summaries(ls_job *job) {
+  const ls_opt every =
+      ls_estimator_run_values(job->estimator)->save_summary_steps;
+  ls_allocator *allocator = ls_current_allocator();
+  const size_t count =
+      ls_graph_collection(job->graph, LS_COLLECTION_SUMMARIES, NULL, 0);
+  ls_hook *hook = NULL;
+  if (!every.set || every.value < 1 || count == 0) return ls_ok();
+  ls_nest *leaves = ls_new_array(allocator, ls_nest, count);
+  ls_op *ops = ls_new_array(allocator, ls_op, count);
+  ls_status status = ls_out_of_memory();
+  if (leaves != NULL && ops != NULL) {
+    (void)ls_graph_collection(job->graph, LS_COLLECTION_SUMMARIES, leaves,
+                              count);
+    for (size_t i = 0; i < count; ++i)
+      ops[i] = leaves[i].as.op;
+    status =
+        ls_summary_hook(&(ls_summary_hook_options){.ops = ops,
+                                                   .num_ops = count,
+                                                   .writer = job->summaries,
+                                                   .every_steps = every},
+                        &hook);
+  }
+  ls_release(allocator, leaves);
+  ls_release(allocator, ops);
+  LS_RETURN_IF_ERROR(status);
+  return ls_job_hooks_add(&job->hooks, hook);
+}
+
+static ls_status add_stop(ls_job *job, const ls_estimator_training *t) {
+  ls_hook *hook = NULL;
+  if (!job->on_cpu && !t->steps.set && !t->max_steps.set)
+    return ls_invalid_argument("one of `steps` or `max_steps` must be set "
+                               "where training is on TPUs");
+  if (!job->on_cpu)
+    LS_RETURN_IF_ERROR(
+        ls_tpu_stop_hook(length_of(job), t->steps, t->max_steps, &hook));
+  else if (t->steps.set || t->max_steps.set)
+    LS_RETURN_IF_ERROR(ls_stop_at_step_hook(t->steps, t->max_steps, &hook));
+  return ls_job_hooks_add(&job->hooks, hook);
+}
+
+static ls_status add_nan_guard(ls_job *job) {
+  ls_hook *hook = NULL;
+  LS_RETURN_IF_ERROR(ls_nan_hook(job->loss, LS_FLAG_DEFAULT, &hook));
+  return ls_job_hooks_add(&job->hooks, hook);
+}
+
+// Those that tell how it goes.
+static ls_status add_tellers(ls_job *job) {
+  const ls_estimator *e = job->estimator;
+  ls_hook *hook = NULL;
+  ls_opt batch = {0};
+  if (!job->on_cpu) {
+    LS_RETURN_IF_ERROR(
+        ls_loss_log_hook(job->loss, length_of(job), e->log_steps, &hook));
+    LS_RETURN_IF_ERROR(ls_job_hooks_add(&job->hooks, hook));
+  }
+  batch = ls_estimator_batch_size(job->calls.context);
+  LS_RETURN_IF_ERROR(ls_examples_hook(e->log_steps, steps_per_run(job),
+                                      (double)batch.value, job->events, &hook));
+  return ls_job_hooks_add(&job->hooks, hook);
+}
+
+static ls_status add_hooks(ls_job *job, const ls_estimator_training *t) {
+  const ls_estimator_spec_options *is = ls_estimator_spec_values(job->spec);
+  ls_job_hooks *hooks = &job->hooks;
+  LS_GRAPH_SCOPE(job->graph);
+  LS_RETURN_IF_ERROR(add_saver(job, t));
+  LS_RETURN_IF_ERROR(ls_job_hooks_add_all(&job->chief_hooks,
+                                          is->training_chief_hooks,
+                                          is->num_training_chief_hooks));
+  LS_RETURN_IF_ERROR(add_summaries(job));
+  if (job->on_cpu)
+    LS_RETURN_IF_ERROR(
+        ls_job_hooks_add(hooks, ls_hook_retain(job->cpu_input.hook)));
+  LS_RETURN_IF_ERROR(ls_job_hooks_add_all(hooks, t->hooks, t->num_hooks));
+  LS_RETURN_IF_ERROR(add_stop(job, t));
+  LS_RETURN_IF_ERROR(add_nan_guard(job));
+  if (!job->on_cpu) LS_RETURN_IF_ERROR(ls_job_add_device_hooks(job));
+  LS_RETURN_IF_ERROR(add_tellers(job));
+  LS_RETURN_IF_ERROR(
+      ls_job_hooks_add_all(hooks, is->training_hooks, is->num_training_hooks));
+  return ls_ok();
+}
+
+// Listeners go to the first saver there is.
+static ls_status add_listeners(ls_job *job, const ls_estimator_training *t) {
+  if (t->num_listeners == 0) return ls_ok();
+  const ls_job_hooks *chief = &job->chief_hooks;
+  return ls_hooks_have_saver(chief->items, chief->count)
+             ? ls_saver_hooks_add_listeners(chief->items, chief->count,
+                                            t->listeners, t->num_listeners)
+             : ls_saver_hooks_add_listeners(job->hooks.items, job->hooks.count,
+                                            t->listeners, t->num_listeners);
+}
+
+// ---- Runs ------------------------------------------------------------------
+static ls_nest fetches_of(const ls_job *job) {
+  return ls_tensor_is_failed(job->steps)
+             ? LS_LIST(ls_leaf(job->loss), ls_nest_op(job->train_op))
+             : LS_LIST(ls_leaf(job->loss), ls_nest_op(job->train_op),
+                       ls_leaf(job->steps));
+}
+
+static void take(const ls_job *job, ls_nest results, ls_training_end *end) {
+  if (!ls_tensor_is_failed(job->steps) &&
+      ls_nest_number(ls_nest_item(results, 2)) < 1)
+    return;
+  end->loss = ls_nest_number(ls_nest_item(results, 0));
+  end->has_loss = true;
+}
+
+static ls_status run_all(ls_job *job, ls_monitored_session *session,
+                         ls_training_end *end) {
+  const ls_nest fetches = fetches_of(job);
+  ls_status status = ls_nest_status(fetches);
+  while (ls_status_is_ok(status) &&
+         !ls_monitored_session_should_stop(session)) {
+    ls_nest results = ls_none();
+    status = ls_monitored_session_run(session, fetches, NULL, 0, &results);
+    if (ls_status_is_ok(status)) take(job, results, end);
+  }
+  if (ls_status_code(status) == LS_OUT_OF_RANGE) job->input_ended = true;
+  ls_nest_release(fetches);
+  return status;
+}
+
+static ls_status train(ls_job *job, const ls_estimator_training *t,
+                       bool has_checkpoint, ls_training_end *end) {
+  ls_monitored_session *session = NULL;
+  ls_hook *last = NULL;
+  ls_nest step = ls_none();
+  ls_tensor read;
+  LS_RETURN_IF_ERROR(build(job));
+  ls_job_set_state(job);
+  if (!has_checkpoint) LS_RETURN_IF_ERROR(ls_job_set_values(job, false));
+  LS_RETURN_IF_ERROR(add_hooks(job, t));
+  LS_RETURN_IF_ERROR(add_listeners(job, t));
+  {
+    LS_GRAPH_SCOPE(job->graph);
+    LS_RETURN_IF_ERROR(ls_global_step_read(&read));
+  }
+  LS_RETURN_IF_ERROR(ls_final_ops_hook(ls_leaf(read), NULL, 0, &step, &last));
+  LS_RETURN_IF_ERROR(ls_job_hooks_add(&job->hooks, last));
+  LS_RETURN_IF_ERROR(ls_job_session(job, true, &session));
+  const ls_status status =
+      ls_monitored_session_close(session, run_all(job, session, end));
+  if (ls_status_is_ok(status)) end->step = (int64_t)ls_nest_number(step);
+  ls_nest_release(step);
+  return status;
+}
+
+// `*again`: the data had ended where it was left, and there was no step.
+static ls_status train_once(ls_estimator *self, const ls_estimator_training *t,
+                            bool has_checkpoint, bool afresh,
+                            ls_training_end *end, bool *again) {
+  ls_job job = {.stop = t->stop, .afresh = afresh};
+  ls_status status = ls_job_begin(&job, self, LS_MODE_TRAIN, &t->input);
+  if (ls_status_is_ok(status)) status = train(&job, t, has_checkpoint, end);
+  end->input_ended = job.input_ended;
+  end->stopped = ls_train_stop_requested(t->stop);
+  *again = !afresh && job.restored && job.input_ended && !end->has_loss;
+  return ls_job_end(&job, "training_loop", status);
+}
+
+ls_status ls_estimator_train(ls_estimator *estimator,
+                             const ls_estimator_training *training,
+                             ls_training_end *out_end) {
+  ls_training_end end = {0};
+  bool done = false, again = false;
+  int64_t step = -1;
+  if (out_end != NULL) *out_end = end;
+  LS_REQUIRE(estimator);
+  LS_REQUIRE(training);
+  LS_REQUIRE_ITEMS(training->hooks, training->num_hooks);
+  LS_REQUIRE_ITEMS(training->listeners, training->num_listeners);
+  LS_RETURN_IF_ERROR(check(estimator, training));
+  LS_RETURN_IF_ERROR(is_done(estimator, training, &done, &step));
+  end.step = step;
+  if (!done)
+    LS_RETURN_IF_ERROR(
+        train_once(estimator, training, step >= 0, false, &end, &again));
+  if (again)
+    LS_RETURN_IF_ERROR(
+        train_once(estimator, training, true, true, &end, &again));
+  if (!done && !end.has_loss)
+    ls_runtime_log(estimator->runtime, LS_LOG_WARNING, "estimator",
+                   "training has made no step");
+  if (out_end != NULL) *out_end = end;
+  return end.input_ended && estimator->input_end_fails
+             ? LS_STATUS(LS_OUT_OF_RANGE,
+                         "the input ended at step %lld, before the training",
+                         (long long)end.step)
+             : ls_ok();
+}

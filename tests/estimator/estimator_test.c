@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training, evaluation and prediction, on every path.
+#include <math.h>
+#include <stdio.h>
+
+#include "support/estimators.h"
+
+static void a_model_is_trained_evaluated_and_used(void **state) {
+  (void)state;
+  for (int way = 0; way < 3; ++way) {
+    for (int replicas = 1; replicas <= 3; replicas += 2) {
+      if (way == ON_CPU && replicas > 1) continue;
+      char folder[40];
+      snprintf(folder, sizeof(folder), "whole-%d-%d", way, replicas);
+      estimator_case c = {.way = (estimator_way)way,
+                          .replicas = replicas,
+                          .folder = folder,
+                          .repeats = true};
+      estimator_case_begin(&c);
+      const ls_training_end end = estimator_case_train(&c, 20);
+      assert_int_equal(end.step, 20);
+      assert_true(end.has_loss && end.loss < 1.2);
+      ls_nest metrics = ls_none();
+      expect_ok(ls_estimator_evaluate(
+          c.estimator,
+          &(ls_estimator_evaluation){.input = estimator_input(&c),
+                                     .steps = LS_SOME(4)},
+          &metrics));
+      assert_true(estimator_metric(metrics, "global_step") == 20);
+      assert_true(estimator_metric(metrics, "accuracy") > 0.3);
+      assert_true(fabs(estimator_metric(metrics, "loss") -
+                       estimator_metric(metrics, "mean")) < 1e-5);
+      ls_nest_release(metrics);
+      estimator_case_end(&c);
+    }
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_model_is_trained_evaluated_and_used),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
