@@ -15,9 +15,9 @@
 //                               model.KEY.onnx and serve.KEY.stablehlo.mlir
 //
 // A .ls file is a graph's text (ls_graph_parse reads it) behind a comment, its
-// first line, that holds the signatures. Placeholders of unknown size take any
-// size where a program is run by ls_serving_run or from ONNX; StableHLO is of
-// one batch size, the first dimension wherever that is unknown.
+// first line, that holds the signatures. Placeholders of unknown sizes take any
+// by ls_serving_run. For others there is one unknown size, that of the batch,
+// the first dimension: any in ONNX, a given one in StableHLO.
 //
 // Threads: of a loaded program any number of threads may run signatures at the
 // same time.

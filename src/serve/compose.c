@@ -163,6 +163,18 @@ static ls_emitted emit_gather(ls_emitter *e) {
   return out;
 }
 
+static void emit_top_k(ls_emitter *e) {
+  const ls_emitted x = ls_operand(e, 0);
+  const ls_dims dims = ls_result_dims(e);
+  const ls_emitted values = ls_emit_value(e, ls_dtype_at(e, x), dims, NULL);
+  const ls_emitted indices = ls_emit_value(e, LS_DTYPE_I32, dims, NULL);
+  if (ls_status_is_ok(e->status))
+    e->language->top_k(e, x, ls_node_int(e->node, LS_ATTR_ID_K), values,
+                       indices);
+  ls_give(e, values);
+  ls_emit_bind(e, ls_ref(e->node->id, 1), indices);
+}
+
 static void emit_barrier(ls_emitter *e) {
   for (uint32_t i = 0; i < e->node->num_inputs; ++i)
     ls_emit_bind(e, ls_ref(e->node->id, i), ls_operand(e, i));
@@ -216,6 +228,9 @@ static bool compose_shape(ls_emitter *e) {
     ls_give(e, one_hot_of(e, ls_operand(e, 0),
                           ls_dim_of(ls_node_int(e->node, LS_ATTR_ID_DEPTH)),
                           e->node->outputs[0].dtype));
+    return true;
+  case LS_OP_TOP_K:
+    emit_top_k(e);
     return true;
   case LS_OP_BARRIER:
     emit_barrier(e);

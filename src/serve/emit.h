@@ -64,6 +64,9 @@ typedef struct ls_emit_language {
                  ls_emitted out);
   // 0, 1, 2, ... along an axis.
   void (*iota)(ls_emitter *e, int64_t axis, ls_emitted out);
+  // The k largest of the last axis, equal ones by index, and their i32 indices.
+  void (*top_k)(ls_emitter *e, ls_emitted x, int64_t k, ls_emitted values,
+                ls_emitted indices);
 } ls_emit_language;
 
 struct ls_emitter {

@@ -242,6 +242,21 @@ static void iota(ls_emitter *e, int64_t axis, ls_emitted out) {
       out);
 }
 
+static void top_k(ls_emitter *e, ls_emitted x, int64_t k, ls_emitted values,
+                  ls_emitted indices) {
+  ls_onnx *o = onnx_of(e);
+  const ls_emitted count = ls_onnx_i64s(o, &k, 1);
+  const ls_emitted places =
+      ls_emit_value(e, LS_DTYPE_I64, ls_emit_look(e, indices)->dims, NULL);
+  ls_onnx_begin(o, "TopK");
+  ls_onnx_input(o, x);
+  ls_onnx_input(o, count);
+  ls_onnx_output(o, values);
+  ls_onnx_output(o, places);
+  ls_onnx_end(o);
+  special(e, LS_OP_CONVERT, &places, indices);
+}
+
 // ---- Sums and products -----------------------------------------------------
 static void reduce_by(ls_onnx *o, const char *op, ls_emitted x,
                       const int64_t *axes, size_t count, ls_emitted out) {
@@ -388,4 +403,5 @@ const ls_emit_language ls_onnx_language = {.name = "ONNX",
                                            .concatenate = concatenate,
                                            .reverse = reverse,
                                            .gather = gather,
-                                           .iota = iota};
+                                           .iota = iota,
+                                           .top_k = top_k};

@@ -22,4 +22,31 @@ void ls_hlo_name(ls_hlo *h, ls_emitted value);
 // "a\22b"
 void ls_hlo_string(ls_text *out, const char *text);
 
+// ---- Lines -----------------------------------------------------------------
+static inline ls_hlo *ls_hlo_of(ls_emitter *e) { return (ls_hlo *)e->self; }
+// "    %v3 = OP"
+ls_text *ls_hlo_begin(ls_emitter *e, const char *op, ls_emitted out);
+// " : (types) -> type" and the line's end.
+void ls_hlo_finish(ls_emitter *e, const ls_emitted *in, size_t count,
+                   ls_emitted out);
+// "[1, 2]"
+void ls_hlo_list(ls_text *text, const int64_t *values, size_t count);
+// ", key = [1, 2]"
+void ls_hlo_attr(ls_text *text, const char *key, const int64_t *values,
+                 size_t count);
+// "key = array<i64: 1, 2>"
+void ls_hlo_array(ls_text *text, const char *key, const int64_t *values,
+                  size_t count);
+
+// What adds two up in a reduction, NULL: there is no such one; and what it
+// begins with.
+const char *ls_hlo_reducer(uint16_t op);
+ls_emitted ls_hlo_first(ls_emitter *e, uint16_t op, ls_dtype dtype);
+
+// As in the table of a language.
+bool ls_hlo_convolve(ls_emitter *e, ls_emitted x, ls_emitted w,
+                     const ls_window *window, int64_t groups, ls_emitted out);
+bool ls_hlo_slide(ls_emitter *e, uint16_t op, ls_emitted x, const ls_window *w,
+                  ls_emitted out);
+
 #endif  // LS_SERVE_STABLEHLO_H_

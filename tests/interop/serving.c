@@ -146,6 +146,9 @@ static void make_shapes(graph *g) {
                     &(ls_attention_options){.num_heads = 2, .causal = true}));
   give(g, "packed",
        ls_attention_packed(x, &(ls_attention_options){.num_heads = 2}));
+  const ls_op best = ls_top_k(x, 3);
+  give(g, "top_k", ls_op_output(best, 0));
+  give(g, "top_k_at", ls_op_output(best, 1));
   give(g, "places", ls_argmax(x, 0));
   give(g, "iota", ls_mul(x, ls_iota(LS_DTYPE_F32, LS_SHAPE(4, 6), 1)));
 }

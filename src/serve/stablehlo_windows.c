@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// StableHLO's convolutions and windows.
+#include "serve/stablehlo.h"
+
+// "[b, 0, 1, f]"
+static void places(ls_text *text, const char *first, int32_t rank,
+                   const char *last) {
+  ls_text_append_format(text, "[%s", first);
+  for (int32_t i = 0; i < rank; ++i)
+    ls_text_append_format(text, "%s%d", i > 0 || first[0] != '\0' ? ", " : "",
+                          i);
+  ls_text_append_format(text, ", %s]", last);
+}
+
+static void padding(ls_text *text, const ls_window *w, bool all) {
+  ls_text_append(text, all ? "[[0, 0]" : "[");
+  for (int32_t i = 0; i < w->rank; ++i)
+    ls_text_append_format(text, "%s[%lld, %lld]", i > 0 || all ? ", " : "",
+                          (long long)w->low[i], (long long)w->high[i]);
+  ls_text_append(text, all ? ", [0, 0]]" : "]");
+}
+
+bool ls_hlo_convolve(ls_emitter *e, ls_emitted x, ls_emitted w,
+                     const ls_window *window, int64_t groups, ls_emitted out) {
+  const ls_emitted in[] = {x, w};
+  const size_t rank = (size_t)window->rank;
+  ls_text *text = ls_hlo_begin(e, "stablehlo.convolution(", out);
+  ls_hlo_name(ls_hlo_of(e), x);
+  ls_text_append(text, ", ");
+  ls_hlo_name(ls_hlo_of(e), w);
+  ls_text_append(text, ") dim_numbers = ");
+  places(text, "b", window->rank, "f");
+  ls_text_append_char(text, 'x');
+  places(text, "", window->rank, "i, o");
+  ls_text_append(text, "->");
+  places(text, "b", window->rank, "f");
+  ls_text_append(text, ", window = {stride = ");
+  ls_hlo_list(text, window->strides, rank);
+  ls_text_append(text, ", pad = ");
+  padding(text, window, false);
+  ls_hlo_attr(text, "lhs_dilate", window->input_dilations, rank);
+  ls_hlo_attr(text, "rhs_dilate", window->dilations, rank);
+  ls_text_append_format(text,
+                        "} {batch_group_count = 1 : i64, feature_group_count "
+                        "= %lld : i64, precision_config = "
+                        "[#stablehlo<precision HIGHEST>, "
+                        "#stablehlo<precision HIGHEST>]}",
+                        (long long)groups);
+  ls_hlo_finish(e, in, 2, out);
+  return true;
+}
+
+// Numbers of the spatial dimensions, 1 around them.
+static void around(ls_text *text, const char *key, const int64_t *values,
+                   int32_t rank) {
+  int64_t all[LS_MAX_RANK];
+  all[0] = all[rank + 1] = 1;
+  for (int32_t i = 0; i < rank; ++i)
+    all[i + 1] = values[i];
+  ls_hlo_array(text, key, all, (size_t)rank + 2);
+}
+
+bool ls_hlo_slide(ls_emitter *e, uint16_t op, ls_emitted x, const ls_window *w,
+                  ls_emitted out) {
+  const ls_dtype dtype = ls_emit_look(e, x)->dtype;
+  const ls_emitted in[] = {x, ls_hlo_first(e, op, dtype)};
+  const ls_dims scalar = {0};
+  ls_text *text = ls_hlo_begin(e, "\"stablehlo.reduce_window\"(", out);
+  ls_hlo_name(ls_hlo_of(e), x);
+  ls_text_append(text, ", ");
+  ls_hlo_name(ls_hlo_of(e), in[1]);
+  ls_text_append(text, ") <{");
+  around(text, "window_dimensions", w->taps, w->rank);
+  ls_text_append(text, ", ");
+  around(text, "window_strides", w->strides, w->rank);
+  ls_text_append(text, ", ");
+  around(text, "window_dilations", w->dilations, w->rank);
+  ls_text_append(text, ", padding = dense<");
+  padding(text, w, true);
+  ls_text_append_format(
+      text, "> : tensor<%dx2xi64>}> ({\n    ^bb0(%%a: ", w->rank + 2);
+  ls_hlo_type_of(text, dtype, &scalar);
+  ls_text_append(text, ", %b: ");
+  ls_hlo_type_of(text, dtype, &scalar);
+  ls_text_append_format(text,
+                        "):\n      %%c = %s %%a, %%b : ", ls_hlo_reducer(op));
+  ls_hlo_type_of(text, dtype, &scalar);
+  ls_text_append(text, "\n      stablehlo.return %c : ");
+  ls_hlo_type_of(text, dtype, &scalar);
+  ls_text_append(text, "\n    })");
+  ls_hlo_finish(e, in, 2, out);
+  return true;
+}
