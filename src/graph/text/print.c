@@ -175,6 +175,7 @@ static void print_attrs(printer *p, const ls_node *node) {
 static void print_name(printer *p, const ls_graph *graph, ls_node *node) {
   if (node->base == NULL) return;
   const char *name = ls_node_name((ls_graph *)(uintptr_t)graph, node);
+  if (node->rendered == NULL) p->out->failed = true;  // A part of it stands in.
   ls_text_append(p->out, " # ");
   ls_print_string(p->out, name, strlen(name));
 }
