@@ -19,10 +19,14 @@ static ls_tensor batch_loss(ls_tensor loss) {
   return sums ? ls_shares_sum(&shares, loss) : ls_shares_mean(&shares, loss);
 }
 
-// What a step adds to the losses of an evaluation.
-static ls_tensor eval_loss(ls_tensor loss, bool counts) {
+// What a step adds to the losses of an evaluation: where parts differ, times
+// its examples.
+static ls_tensor eval_loss(ls_tensor loss, ls_nest examples) {
+  if (examples.kind == LS_KIND_NONE) return loss;
   const ls_shares shares = ls_shares_find(false);
-  return counts ? ls_shares_given(&shares, true, loss) : loss;
+  if (shares.replicas > 1) return ls_shares_given(&shares, true, loss);
+  return ls_mul(loss,
+                ls_convert(ls_nest_tensor(examples, 0), ls_tensor_dtype(loss)));
 }
 
 static ls_nest results_of(const ls_job *job, const ls_estimator_spec *spec,
@@ -35,7 +39,7 @@ static ls_nest results_of(const ls_job *job, const ls_estimator_spec *spec,
                    "eval_metric_ops in the replicas of a strategy, each of "
                    "which sees a part of the examples: give eval_metrics "
                    "(ls_tpu_estimator_spec_create)");
-  return LS_TUPLE(ls_leaf(eval_loss(is->loss, examples.kind != LS_KIND_NONE)),
+  return LS_TUPLE(ls_leaf(eval_loss(is->loss, examples)),
                   ls_nest_retain(examples),
                   ls_nest_retain(is->eval_metrics.tensors));
 }

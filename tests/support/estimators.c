@@ -70,13 +70,16 @@ static ls_nest metrics(ls_nest tensors, void *user) {
   const size_t count = ls_nest_count(tensors);
   const ls_tensor mask =
       count > 3 ? ls_nest_tensor(tensors, 3) : ls_no_weights();
+  const ls_tensor one =
+      ls_add_scalar(ls_mul_scalar(ls_nest_tensor(tensors, 2), 0), 1);
   return ls_nest_dict(
-      "", (const char *const[]){"accuracy", "mean"},
+      "", (const char *const[]){"accuracy", "mean", "count"},
       (ls_nest[]){ls_metric_accuracy(ls_nest_tensor(tensors, 0),
                                      ls_nest_tensor(tensors, 1), mask,
                                      "accuracy"),
-                  ls_metric_mean(ls_nest_tensor(tensors, 2), mask, "mean")},
-      2);
+                  ls_metric_mean(ls_nest_tensor(tensors, 2), mask, "mean"),
+                  ls_metric_sum(one, mask, "count")},
+      3);
 }
 
 static ls_status train_op(ls_tensor loss, ls_op *out) {

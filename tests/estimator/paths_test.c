@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// What cores of a system, replicas of a strategy and a CPU make of one model.
+#include <math.h>
+#include <string.h>
+
+#include "support/estimators.h"
+
+typedef struct outcome {
+  double train_loss, loss, accuracy, mean, count;
+} outcome;
+
+static ls_nest evaluate(estimator_case *c, ls_opt steps) {
+  ls_nest metrics = ls_none();
+  expect_ok(ls_estimator_evaluate(
+      c->estimator,
+      &(ls_estimator_evaluation){.input = estimator_input(c), .steps = steps},
+      &metrics));
+  return metrics;
+}
+
+static outcome evaluated(estimator_case *c, ls_opt steps) {
+  const ls_nest metrics = evaluate(c, steps);
+  const outcome o = {.loss = estimator_metric(metrics, "loss"),
+                     .accuracy = estimator_metric(metrics, "accuracy"),
+                     .mean = estimator_metric(metrics, "mean"),
+                     .count = estimator_metric(metrics, "count")};
+  ls_nest_release(metrics);
+  return o;
+}
+
+// ---- The same bytes --------------------------------------------------------
+static outcome run(estimator_case *c) {
+  estimator_case_begin(c);
+  const ls_training_end end = estimator_case_train(c, 120);
+  assert_int_equal(end.step, 120);
+  outcome o = evaluated(c, LS_SOME(4));
+  o.train_loss = end.loss;
+  return o;
+}
+
+static void cores_and_replicas_of_a_strategy_make_the_same_bytes(void **state) {
+  LS_SPEC("E174 E137");
+  static const int counts[] = {1, 3, 8};
+  static const char *const lengths[] = {"1", "50"};
+  (void)state;
+  for (int r = 0; r < 3; ++r) {
+    estimator_case mirrored = {.way = IN_STRATEGY,
+                               .replicas = counts[r],
+                               .folder = "bytes-mirrored",
+                               .repeats = true};
+    const outcome wanted = run(&mirrored);
+    for (int l = 0; l < 2; ++l) {
+      estimator_case cores = {.way = ON_TPU,
+                              .replicas = counts[r],
+                              .folder = "bytes-cores",
+                              .iterations = lengths[l],
+                              .repeats = true};
+      const outcome got = run(&cores);
+      assert_memory_equal(&got, &wanted, sizeof(got));
+      estimator_cases_expect_equal(&mirrored, &cores, 0);
+      estimator_case_end(&cores);
+    }
+    estimator_case_end(&mirrored);
+  }
+}
+
+static void a_cpu_makes_the_same_to_rounding(void **state) {
+  LS_SPEC("E175 E178");
+  (void)state;
+  estimator_case cpu = {
+      .way = ON_CPU, .folder = "rounding-cpu", .repeats = true};
+  estimator_case core = {
+      .way = ON_TPU, .folder = "rounding-core", .repeats = true};
+  const outcome a = run(&cpu), b = run(&core);
+  assert_true(fabs(a.train_loss - b.train_loss) < 1e-5);
+  assert_true(fabs(a.loss - b.loss) < 1e-5);
+  assert_true(fabs(a.mean - b.mean) < 1e-5);
+  assert_true(a.accuracy == b.accuracy);
+  estimator_cases_expect_equal(&cpu, &core, 1e-5);
+  estimator_case_end(&cpu);
+  estimator_case_end(&core);
+}
+
+// ---- Any batch -------------------------------------------------------------
+// Evaluates all of the data, by the values that training has left in `folder`.
+static outcome evaluate_all(estimator_way way, int replicas, int64_t batch,
+                            const char *folder) {
+  estimator_case c = {.way = way,
+                      .replicas = replicas,
+                      .batch = batch,
+                      .examples = 10007,
+                      .any_batch = way == ON_TPU,
+                      .folder = folder,
+                      .goes_on = true};
+  estimator_case_begin(&c);
+  const outcome o = evaluated(&c, (ls_opt){0});
+  estimator_case_end(&c);
+  return o;
+}
+
+static void expect_all_once(outcome o, outcome wanted) {
+  assert_true(o.count == 10007);
+  assert_true(o.accuracy == wanted.accuracy);
+  assert_true(fabs(o.mean - wanted.mean) < 1e-6);
+  assert_true(fabs(o.loss - wanted.mean) < 1e-5);
+}
+
+static void each_example_counts_once_whatever_the_batches(void **state) {
+  LS_SPEC("E214");
+  static const int counts[] = {1, 3, 8};
+  static const int64_t batches[] = {1, 64, 1000};
+  (void)state;
+  estimator_case trained = {.folder = "once", .repeats = true};
+  estimator_case_begin(&trained);
+  (void)estimator_case_train(&trained, 20);
+  estimator_case_end(&trained);
+  const outcome wanted = evaluate_all(ON_CPU, 1, 10007, "once");
+  for (int r = 0; r < 3; ++r)
+    for (int b = 0; b < 3; ++b) {
+      expect_all_once(evaluate_all(ON_TPU, counts[r], batches[b], "once"),
+                      wanted);
+      expect_all_once(evaluate_all(IN_STRATEGY, counts[r], batches[b], "once"),
+                      wanted);
+    }
+}
+
+// Steps on batches of 10, 10 and 3 of 23 examples on 4 cores: parts of 3, 3, 2
+// and 2, and of 1, 1, 1 and none.
+static void a_short_batch_has_the_gradient_of_its_examples(void **state) {
+  LS_SPEC("E214");
+  (void)state;
+  estimator_case cpu = {.batch = 10, .examples = 23, .folder = "short-cpu"};
+  estimator_case cores = {.way = ON_TPU,
+                          .replicas = 4,
+                          .batch = 10,
+                          .examples = 23,
+                          .any_batch = true,
+                          .folder = "short-cores"};
+  estimator_case_begin(&cpu);
+  estimator_case_begin(&cores);
+  const ls_training_end a = estimator_case_train(&cpu, 100);
+  const ls_training_end b = estimator_case_train(&cores, 100);
+  assert_true(a.input_ended && b.input_ended);
+  assert_int_equal(a.step, 3);
+  assert_int_equal(b.step, 3);
+  assert_true(fabs(a.loss - b.loss) < 1e-5);
+  estimator_cases_expect_equal(&cpu, &cores, 1e-5);
+  estimator_case_end(&cpu);
+  estimator_case_end(&cores);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(cores_and_replicas_of_a_strategy_make_the_same_bytes),
+      cmocka_unit_test(a_cpu_makes_the_same_to_rounding),
+      cmocka_unit_test(each_example_counts_once_whatever_the_batches),
+      cmocka_unit_test(a_short_batch_has_the_gradient_of_its_examples),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
