@@ -154,11 +154,14 @@ static ls_status help(ls_device_thread *self) {
   if (ls_status_is_ok(status)) return status;
   status = self->is->judge(all->user, status);
   ls_mutex_lock(&all->lock);
+  // The other one's failure, which has closed the session, is told then.
+  const bool follows = is_consequence(all, status);
   self->ended = true;
-  self->failure = ls_status_clone(status);
+  if (!follows) self->failure = ls_status_clone(status);
   ls_mutex_unlock(&all->lock);
-  ls_rendezvous_record(all->rendezvous, self->is->source,
-                       ls_status_clone(status), NULL);
+  if (!follows)
+    ls_rendezvous_record(all->rendezvous, self->is->source,
+                         ls_status_clone(status), NULL);
   return status;
 }
 
