@@ -45,9 +45,12 @@ typedef struct ls_event_writer_options {
   ls_opt max_queue;    // So many that were added are written at once. Default:
                        // any number may stay.
   const char *suffix;  // Of the files' names. Default: none.
+  bool begins;         // The file is made at once: those that other writers of
+                       // the folder make later stand behind it.
 } ls_event_writer_options;
 
-// Opens a writer. Nothing is in the folder before something is written; what is
+// Opens a writer. Nothing is in the folder before something is written, unless
+// it begins at once; what is
 // written there then is a file events.out.tfevents.SECONDS.HOST.PROCESS.NUMBER,
 // whose name sorts behind those of all others that are there.
 //   LS_INVALID_ARGUMENT  a number that is too small; a suffix with a '/'.

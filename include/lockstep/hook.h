@@ -45,7 +45,8 @@ extern "C" {
 //   LS_FAILED_PRECONDITION  there is one.
 LS_API LS_MUST_USE ls_status ls_global_step_create(ls_graph *graph,
                                                    ls_variable **out_step);
-// The one there is, lent.
+// The one there is in a graph or, of a loop or a branch, in the whole one.
+// Lent.
 //   LS_FAILED_PRECONDITION  there is none, or several.
 LS_API LS_MUST_USE ls_status ls_global_step_get(ls_graph *graph,
                                                 ls_variable **out_step);

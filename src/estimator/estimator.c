@@ -179,6 +179,7 @@ void ls_estimator_destroy(ls_estimator *self) {
   ls_nest_release(self->params);
   ls_release(allocator, self->batch_axis);
   ls_release(allocator, self->model_dir);
+  ls_release(allocator, self->compile_error);
   ls_release(allocator, self);
 }
 
@@ -193,6 +194,10 @@ const ls_run_config *ls_estimator_run_config(const ls_estimator *self) {
 
 ls_nest ls_estimator_params(const ls_estimator *self) {
   return ls_params_copy(self->params);
+}
+
+const char *ls_estimator_last_compile_error(const ls_estimator *estimator) {
+  return estimator != NULL ? estimator->compile_error : NULL;
 }
 
 // ---- What was trained ------------------------------------------------------

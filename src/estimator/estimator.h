@@ -22,6 +22,7 @@ struct ls_estimator {
   bool exports_to_tpu, any_batch, replica_0_loss, input_end_fails;
   ls_warm_start warm_start;  // Lent; path NULL: none.
   bool has_predictions;      // Some are open.
+  char *compile_error;       // Of the last program; NULL: none.
 };
 
 static inline const ls_run_values *

@@ -70,7 +70,11 @@ ls_status ls_write_eval_events(const ls_estimator *self, const char *name,
   ls_status status = ls_text_status(&folder);
   if (ls_status_is_ok(status))
     status = ls_event_writer_open(
-        &(ls_event_writer_options){.folder = ls_text_data(&folder)}, &writer);
+        &(ls_event_writer_options){
+            .folder = ls_text_data(&folder),
+            .first_step = INT64_MAX,  // Others before stay.
+        },
+        &writer);
   ls_text_deinit(&folder);
   LS_RETURN_IF_ERROR(status);
   status = write_all(self, writer, checkpoint, metrics);

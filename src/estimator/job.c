@@ -35,13 +35,17 @@ ls_status ls_job_begin(ls_job *job, ls_estimator *estimator,
 // ---- Events ----------------------------------------------------------------
 ls_status ls_job_open_events(ls_job *job, const char *folder) {
   ls_text path;
+  int64_t saved = -1;
+  LS_RETURN_IF_ERROR(ls_estimator_saved_step(job->estimator, &saved));
   ls_text_init(&path, ls_current_allocator());
   ls_text_append_format(&path, folder[0] != 0 ? "%s/%s" : "%s%s",
                         job->estimator->model_dir, folder);
   ls_status status = ls_text_status(&path);
   if (ls_status_is_ok(status))
     status = ls_event_writer_open(
-        &(ls_event_writer_options){.folder = ls_text_data(&path)},
+        &(ls_event_writer_options){.folder = ls_text_data(&path),
+                                   .first_step = saved + 1,
+                                   .begins = true},
         &job->events);
   ls_text_deinit(&path);
   LS_RETURN_IF_ERROR(status);
@@ -93,7 +97,20 @@ static void drop(ls_job *job) {
   ls_rendezvous_destroy(job->rendezvous);
 }
 
+// What the program's compiler has said outlives the job.
+static ls_status keep_compile_error(ls_job *job) {
+  ls_allocator *allocator = ls_current_allocator();
+  ls_estimator *of = job->estimator;
+  const char *text = ls_device_hook_compile_error(job->device_hook);
+  ls_release(allocator, of->compile_error);
+  of->compile_error =
+      text != NULL ? ls_copy_text(allocator, text, strlen(text)) : NULL;
+  return text == NULL || of->compile_error != NULL ? ls_ok()
+                                                   : ls_out_of_memory();
+}
+
 ls_status ls_job_end(ls_job *job, const char *source, ls_status status) {
+  status = ls_status_join(status, keep_compile_error(job));
   if (job->rendezvous == NULL) {
     drop(job);
     return status;

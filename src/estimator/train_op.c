@@ -2,7 +2,6 @@
 // What models train by.
 #include "base/runtime_internal.h"
 #include "graph/make/make.h"
-#include "graph/region.h"
 #include "graph/trial.h"
 #include "lockstep/estimator_functions.h"
 #include "lockstep/ops.h"
@@ -11,8 +10,7 @@ static ls_status make(ls_optimizer *optimizer, ls_tensor loss, ls_op *out_op) {
   ls_variable *step = NULL;
   if (optimizer == NULL)
     return ls_invalid_argument("a train op needs an optimizer");
-  LS_RETURN_IF_ERROR(
-      ls_global_step_get(ls_graph_whole(ls_graph_current()), &step));
+  LS_RETURN_IF_ERROR(ls_global_step_get(ls_graph_current(), &step));
   const ls_op ops[] = {ls_optimizer_minimize(optimizer, loss),
                        ls_tensor_op(ls_variable_assign_add(
                            step, ls_scalar_i64(LS_DTYPE_I64, 1)))};

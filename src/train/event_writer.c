@@ -37,6 +37,66 @@ struct ls_event_writer {
   ls_status status;  // Of what was recorded.
 };
 
+// ---- The file --------------------------------------------------------------
+static ls_event_time now(const ls_event_writer *writer, int64_t step) {
+  return (ls_event_time){(double)ls_runtime_wall(writer->runtime) * 1e-9, step};
+}
+
+// Readers go through files in the order of their names: the seconds in that of
+// a new one are later than those of all that are there.
+static ls_status choose_seconds(ls_event_writer *writer, int64_t *out_seconds) {
+  const ls_file_system *files = ls_runtime_files(writer->runtime);
+  *out_seconds = ls_runtime_wall(writer->runtime) / 1000000000;
+  if (files->list == NULL) return ls_ok();
+  ls_file_entry *entries = NULL;
+  size_t count = 0;
+  LS_RETURN_IF_ERROR(files->list(files->user, ls_text_data(&writer->path),
+                                 writer->allocator, &entries, &count));
+  for (size_t i = 0; i < count; ++i) {
+    if (strncmp(entries[i].name, prefix, sizeof(prefix) - 1) != 0) continue;
+    const long long found =
+        strtoll(entries[i].name + sizeof(prefix) - 1, NULL, 10);
+    // Ten digits are compared as texts are.
+    if (found >= *out_seconds && found < 9999999999) *out_seconds = found + 1;
+  }
+  ls_release(writer->allocator, entries);
+  return ls_ok();
+}
+
+static ls_status make_file(ls_event_writer *writer) {
+  static int made;  // No two of a process have the same name.
+  const ls_file_system *files = ls_runtime_files(writer->runtime);
+  ls_text *path = &writer->path;
+  path->data[writer->folder] = '\0';
+  path->size = writer->folder;
+  path->failed = false;
+  LS_RETURN_IF_ERROR(files->make_directories(files->user, path->data));
+  int64_t seconds = 0;
+  LS_RETURN_IF_ERROR(choose_seconds(writer, &seconds));
+  char host[65] = "";
+  (void)!gethostname(host, sizeof(host) - 1);
+  ls_text_append_format(path, "/%s%010lld.%s.%ld.%d", prefix,
+                        (long long)seconds, host[0] != '\0' ? host : "host",
+                        (long)getpid(),
+                        __atomic_fetch_add(&made, 1, __ATOMIC_RELAXED));
+  ls_text_append(path, ls_text_data(&writer->suffix));
+  LS_RETURN_IF_ERROR(ls_text_status(path));
+  ls_text head;
+  ls_text_init(&head, writer->allocator);
+  ls_events_add_version(&head, now(writer, 0));
+  // One that follows a file of this writer goes on where that ended.
+  if (writer->first_step != INT64_MAX)
+    ls_events_add_start(&head, now(writer, writer->first_step));
+  ls_status status = ls_text_status(&head);
+  if (ls_status_is_ok(status))
+    status = files->append(files->user, path->data, head.data, head.size);
+  ls_text_deinit(&head);
+  LS_RETURN_IF_ERROR(status);
+  writer->has_file = true;
+  writer->first_step = INT64_MAX;
+  return ls_ok();
+}
+
 // ---- Opening ---------------------------------------------------------------
 static void destroy(ls_event_writer *writer) {
   ls_mutex_deinit(&writer->lock);
@@ -100,6 +160,7 @@ ls_status ls_event_writer_open(const ls_event_writer_options *options,
   }
   status = ls_text_status(&writer->path);
   if (ls_status_is_ok(status)) status = ls_text_status(&writer->suffix);
+  if (ls_status_is_ok(status) && options->begins) status = make_file(writer);
   if (ls_status_is_ok(status))
     *out_writer = writer;
   else
@@ -107,66 +168,7 @@ ls_status ls_event_writer_open(const ls_event_writer_options *options,
   return status;
 }
 
-// ---- The file --------------------------------------------------------------
-static ls_event_time now(const ls_event_writer *writer, int64_t step) {
-  return (ls_event_time){(double)ls_runtime_wall(writer->runtime) * 1e-9, step};
-}
-
-// Readers go through files in the order of their names: the seconds in that of
-// a new one are later than those of all that are there.
-static ls_status choose_seconds(ls_event_writer *writer, int64_t *out_seconds) {
-  const ls_file_system *files = ls_runtime_files(writer->runtime);
-  *out_seconds = ls_runtime_wall(writer->runtime) / 1000000000;
-  if (files->list == NULL) return ls_ok();
-  ls_file_entry *entries = NULL;
-  size_t count = 0;
-  LS_RETURN_IF_ERROR(files->list(files->user, ls_text_data(&writer->path),
-                                 writer->allocator, &entries, &count));
-  for (size_t i = 0; i < count; ++i) {
-    if (strncmp(entries[i].name, prefix, sizeof(prefix) - 1) != 0) continue;
-    const long long found =
-        strtoll(entries[i].name + sizeof(prefix) - 1, NULL, 10);
-    // Ten digits are compared as texts are.
-    if (found >= *out_seconds && found < 9999999999) *out_seconds = found + 1;
-  }
-  ls_release(writer->allocator, entries);
-  return ls_ok();
-}
-
-static ls_status make_file(ls_event_writer *writer) {
-  static int made;  // No two of a process have the same name.
-  const ls_file_system *files = ls_runtime_files(writer->runtime);
-  ls_text *path = &writer->path;
-  path->data[writer->folder] = '\0';
-  path->size = writer->folder;
-  path->failed = false;
-  LS_RETURN_IF_ERROR(files->make_directories(files->user, path->data));
-  int64_t seconds = 0;
-  LS_RETURN_IF_ERROR(choose_seconds(writer, &seconds));
-  char host[65] = "";
-  (void)!gethostname(host, sizeof(host) - 1);
-  ls_text_append_format(path, "/%s%010lld.%s.%ld.%d", prefix,
-                        (long long)seconds, host[0] != '\0' ? host : "host",
-                        (long)getpid(),
-                        __atomic_fetch_add(&made, 1, __ATOMIC_RELAXED));
-  ls_text_append(path, ls_text_data(&writer->suffix));
-  LS_RETURN_IF_ERROR(ls_text_status(path));
-  ls_text head;
-  ls_text_init(&head, writer->allocator);
-  ls_events_add_version(&head, now(writer, 0));
-  // One that follows a file of this writer goes on where that ended.
-  if (writer->first_step != INT64_MAX)
-    ls_events_add_start(&head, now(writer, writer->first_step));
-  ls_status status = ls_text_status(&head);
-  if (ls_status_is_ok(status))
-    status = files->append(files->user, path->data, head.data, head.size);
-  ls_text_deinit(&head);
-  LS_RETURN_IF_ERROR(status);
-  writer->has_file = true;
-  writer->first_step = INT64_MAX;
-  return ls_ok();
-}
-
+// ---- Writing ---------------------------------------------------------------
 static ls_status write_out(ls_event_writer *writer) {
   const ls_file_system *files = ls_runtime_files(writer->runtime);
   LS_RETURN_IF_ERROR(ls_text_status(&writer->records));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Variables that count steps.
 #include "base/require.h"
+#include "graph/region.h"
 #include "lockstep/hook.h"
 
 // An i64 scalar that begins at 0, in the root scope; the graph holds it.
@@ -50,7 +51,8 @@ ls_status ls_global_step_get(ls_graph *graph, ls_variable **out_step) {
   LS_REQUIRE(out_step);
   *out_step = NULL;
   LS_REQUIRE(graph);
-  const size_t count = look(graph, LS_COLLECTION_GLOBAL_STEP, out_step);
+  const size_t count =
+      look(ls_graph_whole(graph), LS_COLLECTION_GLOBAL_STEP, out_step);
   if (count == 1 && *out_step != NULL) return ls_ok();
   *out_step = NULL;
   return ls_failed_precondition(

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What an estimator's hosts hear and write while cores train.
+#define _GNU_SOURCE
+#include <stdlib.h>
+
+#include "lockstep/events.h"
+#include "support/estimators.h"
+
+// ---- Event files -----------------------------------------------------------
+static size_t count_numbers(const char *folder, const char *tag) {
+  ls_event_numbers *numbers = NULL;
+  expect_ok(ls_events_read(folder, tag, &numbers));
+  const size_t count = numbers->count;
+  ls_event_numbers_destroy(numbers);
+  return count;
+}
+
+static void evaluate(estimator_case *c) {
+  ls_nest metrics = ls_none();
+  expect_ok(ls_estimator_evaluate(
+      c->estimator,
+      &(ls_estimator_evaluation){.input = estimator_input(c),
+                                 .steps = LS_SOME(2)},
+      &metrics));
+  ls_nest_release(metrics);
+}
+
+// What goes on behind a checkpoint adds to what there is.
+static void later_events_stand_behind_former_ones(void **state) {
+  (void)state;
+  estimator_case c = {.way = ON_TPU,
+                      .folder = "host_loop_events",
+                      .repeats = true,
+                      .save_steps = LS_SOME(2),
+                      .config = {.save_summary_steps = LS_SOME(1)}};
+  estimator_case_begin(&c);
+  for (int64_t step = 4; step <= 8; step += 4) {
+    estimator_case_train(&c, step);
+    evaluate(&c);
+  }
+  assert_int_equal(count_numbers("host_loop_events", "loss"), 4);
+  assert_int_equal(count_numbers("host_loop_events/eval", "loss"), 2);
+  estimator_case_end(&c);
+}
+
+// ---- Compiling -------------------------------------------------------------
+static void what_does_not_compile_is_told(void **state) {
+  (void)state;
+  LS_SPEC("E82");
+  estimator_case c = {
+      .way = ON_TPU,
+      .folder = "host_loop_compile",
+      .config = {.master = "virtual:1x1,cores=1,fault=compile@host0"}};
+  estimator_case_begin(&c);
+  assert_null(ls_estimator_last_compile_error(c.estimator));
+  setenv("TPU_SPLIT_COMPILE_AND_EXECUTE", "1", 1);
+  const ls_training_end end = estimator_case_train(&c, 4);
+  unsetenv("TPU_SPLIT_COMPILE_AND_EXECUTE");
+  assert_false(end.has_loss);
+  assert_int_equal(end.step, 0);
+  assert_non_null(ls_estimator_last_compile_error(c.estimator));
+  expect_contains(ls_estimator_last_compile_error(c.estimator), "planned");
+  estimator_case_end(&c);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(later_events_stand_behind_former_ones),
+      cmocka_unit_test(what_does_not_compile_is_told),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
