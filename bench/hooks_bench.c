@@ -7,7 +7,7 @@
 // are due each so many steps.
 //
 // Usage: hooks_bench [-m MODEL] [-t THREADS] [-k STEPS_A_RUN] [-n ROUNDS]
-//                    [-s STEPS_A_ROUND] [-e EVERY] [-o MASK]
+//                    [-s STEPS_A_ROUND] [-e EVERY] [-b BATCH] [-o MASK]
 //   -o  which hooks: bits of 1 saver, 2 counter, 4 summaries, 8 logger,
 //       16 guard; default 31
 
@@ -25,8 +25,16 @@ enum { SAVER = 1, COUNTER = 2, SUMMARIES = 4, LOGGER = 8, GUARD = 16 };
 
 typedef struct options {
   const char *model;
-  int threads, per_run, rounds, steps, every, mask;
+  int threads, per_run, rounds, steps, every, mask, batch;
 } options;
+
+// A loop of steps tells of all of them at its end: rounds are whole loops,
+// which lines and summaries end.
+static int first_step(const options *o) {
+  return o->per_run == 1
+             ? WARM
+             : WARM * (o->per_run > o->every ? o->per_run : o->every);
+}
 
 static char folder[] = "/tmp/hooks_bench.XXXXXX";
 
@@ -195,6 +203,7 @@ static ls_nest step_with_summary(ls_nest args, void *self) {
 static void make(contestant *c, way w, const options *o, ls_nest batch) {
   c->options = o;
   c->type = *trained;
+  c->type.batch_size = o->batch;
   check(ls_summary_writer_create(ls_event_writer_record, events, &c->writer));
   if (w <= MONITORED) {
     build(c, batch);
@@ -213,7 +222,7 @@ static void make(contestant *c, way w, const options *o, ls_nest batch) {
       &(ls_function_options){.call = c->type.train_step, .user = c->model.self},
       &c->function));
   c->data = ls_dataset_synthetic(&(ls_synthetic_options){
-      .size = c->type.batch_size * (o->steps + WARM * o->per_run + 1),
+      .size = c->type.batch_size * (o->steps + first_step(o)),
       .shape = c->type.example_shape,
       .num_classes = c->type.num_classes});
 }
@@ -235,8 +244,7 @@ static void release(contestant *c) {
 static void look(void *user, const ls_train_report *report) {
   contestant *c = user;
   const options *o = c->options;
-  // The first step is a run of its own, and compiles; the next run, too.
-  const int64_t first = 1 + (int64_t)WARM * o->per_run;
+  const int64_t first = first_step(o);  // What is compiled is by then.
   if (report->epoch_end) return;
   if (report->step == first) c->began = machine_seconds();
   if (report->step == first + o->steps) c->began = machine_seconds() - c->began;
@@ -252,24 +260,23 @@ static double train(contestant *c, way w) {
   const size_t count = w == HOOKED ? make_hooks(o, &v, hooks) : 0;
   const bool writes = w == HOOKED && (o->mask & SUMMARIES) != 0;
   LS_SUMMARY_SCOPE(writes ? c->writer : NULL);
-  check(ls_train(
-      &(ls_train_options){.model = &c->model,
-                          .strategy = c->strategy,
-                          .train = c->data,
-                          .num_examples = c->type.batch_size *
-                                          (o->steps + WARM * o->per_run + 1),
-                          .steps = 1 + WARM * o->per_run + o->steps,
-                          .iterations_per_loop = o->per_run,
-                          .run_folder = w == FOLDER ? path : NULL,
-                          .overwrite = true,
-                          .save_seconds = 600,
-                          .events = w == FOLDER ? "" : NULL,
-                          .log_every = o->every,
-                          .report = look,
-                          .report_user = c,
-                          .hooks = hooks,
-                          .num_hooks = count},
-      &result));
+  check(ls_train(&(ls_train_options){.model = &c->model,
+                                     .strategy = c->strategy,
+                                     .train = c->data,
+                                     .num_examples = c->type.batch_size *
+                                                     (o->steps + first_step(o)),
+                                     .steps = first_step(o) + o->steps,
+                                     .iterations_per_loop = o->per_run,
+                                     .run_folder = w == FOLDER ? path : NULL,
+                                     .overwrite = true,
+                                     .save_seconds = 600,
+                                     .events = w == FOLDER ? "" : NULL,
+                                     .log_every = o->every,
+                                     .report = look,
+                                     .report_user = c,
+                                     .hooks = hooks,
+                                     .num_hooks = count},
+                 &result));
   release_hooks(hooks, count);
   return c->began / o->steps;
 }
@@ -300,11 +307,19 @@ static double median(const double *times, int n) {
   return machine_median(copy, (size_t)n);
 }
 
-// Against the contestant before which does the same without.
+static double least(const double *times, int n) {
+  double result = times[0];
+  for (int i = 1; i < n; ++i)
+    if (times[i] < result) result = times[i];
+  return result;
+}
+
+// Against the contestant before which does the same without: medians over the
+// rounds, and least to least.
 static void print(const contestant *all, const options *o) {
   static const way against[] = {SESSION, SESSION, STEP, STEP, TRAIN, TRAIN};
-  printf("%-22s %12s %12s %12s %10s\n", "", "us a step", "us more", "us a run",
-         "ratio");
+  printf("%-22s %12s %12s %12s %10s %12s\n", "", "us a step", "us more",
+         "us a run", "ratio", "least more");
   for (int w = 0; w < WAYS; ++w) {
     double more[MOST_ROUNDS], ratios[MOST_ROUNDS];
     const double *base = all[against[w]].times;
@@ -312,18 +327,19 @@ static void print(const contestant *all, const options *o) {
       more[i] = (all[w].times[i] - base[i]) * 1e6;
       ratios[i] = all[w].times[i] / base[i];
     }
-    printf("%-22s %12.2f %12.2f %12.2f %10.4f\n", names_of_ways[w],
+    printf("%-22s %12.2f %12.2f %12.2f %10.4f %12.2f\n", names_of_ways[w],
            median(all[w].times, o->rounds) * 1e6, median(more, o->rounds),
-           median(more, o->rounds) * o->per_run, median(ratios, o->rounds));
+           median(more, o->rounds) * o->per_run, median(ratios, o->rounds),
+           (least(all[w].times, o->rounds) - least(base, o->rounds)) * 1e6);
   }
-  printf("%s, %d steps a run, %d a round, %d rounds, due each %d\n", o->model,
-         o->per_run, o->steps, o->rounds, o->every);
+  printf("%s, %d steps a run, %d a round, %d rounds, due each %d, batch %d\n",
+         o->model, o->per_run, o->steps, o->rounds, o->every, o->batch);
 }
 
 static options parse(int argc, char **argv) {
-  options o = {"mlp", 1, 1, 15, 300, 100, 31};
+  options o = {"mlp", 1, 1, 15, 300, 100, 31, 0};
   int c = 0;
-  while ((c = getopt(argc, argv, "m:t:k:n:s:e:o:")) != -1) {
+  while ((c = getopt(argc, argv, "m:t:k:n:s:e:o:b:")) != -1) {
     const int number = optarg == NULL ? 0 : atoi(optarg);
     if (c == 'm') o.model = optarg;
     if (c == 't') o.threads = number;
@@ -332,6 +348,7 @@ static options parse(int argc, char **argv) {
     if (c == 's') o.steps = number;
     if (c == 'e') o.every = number;
     if (c == 'o') o.mask = number;
+    if (c == 'b') o.batch = number;
     if (c == '?') exit(2);
   }
   if (o.rounds < 1 || o.rounds > MOST_ROUNDS || o.per_run < 1 ||
@@ -341,7 +358,7 @@ static options parse(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-  const options o = parse(argc, argv);
+  options o = parse(argc, argv);
   ls_runtime *runtime = NULL;
   ls_nest batch = ls_none();
   if (mkdtemp(folder) == NULL) return 1;
@@ -351,7 +368,8 @@ int main(int argc, char **argv) {
   check(ls_event_writer_open(&(ls_event_writer_options){.folder = folder},
                              &events));
   trained = ls_model_find(o.model);
-  check(ls_model_synthetic_batch(trained, trained->batch_size, &batch));
+  if (o.batch == 0) o.batch = (int)trained->batch_size;
+  check(ls_model_synthetic_batch(trained, o.batch, &batch));
   contestant *all = calloc(WAYS, sizeof(*all));
   if (all == NULL) return 1;
   for (int w = 0; w < WAYS; ++w)
