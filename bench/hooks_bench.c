@@ -20,7 +20,7 @@
 #include "common/machine.h"
 #include "lockstep/lockstep.h"
 
-enum { MOST_ROUNDS = 1000, HOOKS = 5, WARM = 2 };
+enum { MOST_ROUNDS = 1000, HOOKS = 5 };
 enum { SAVER = 1, COUNTER = 2, SUMMARIES = 4, LOGGER = 8, GUARD = 16 };
 
 typedef struct options {
@@ -29,11 +29,10 @@ typedef struct options {
 } options;
 
 // A loop of steps tells of all of them at its end: rounds are whole loops,
-// which lines and summaries end.
+// which lines and summaries end. What is compiled is by then, and what the
+// saver has saved at the start is written.
 static int first_step(const options *o) {
-  return o->per_run == 1
-             ? WARM
-             : WARM * (o->per_run > o->every ? o->per_run : o->every);
+  return o->per_run > o->every ? o->per_run : o->every;
 }
 
 static char folder[] = "/tmp/hooks_bench.XXXXXX";
@@ -244,7 +243,7 @@ static void release(contestant *c) {
 static void look(void *user, const ls_train_report *report) {
   contestant *c = user;
   const options *o = c->options;
-  const int64_t first = first_step(o);  // What is compiled is by then.
+  const int64_t first = first_step(o);
   if (report->epoch_end) return;
   if (report->step == first) c->began = machine_seconds();
   if (report->step == first + o->steps) c->began = machine_seconds() - c->began;
