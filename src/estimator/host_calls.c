@@ -198,6 +198,7 @@ ls_status ls_host_calls_close(const ls_host_calls *calls, ls_nest *out_ops) {
 // The function's tensors, as the hosts have them.
 static ls_status tensors_of(const ls_host_calls *calls,
                             const ls_recorded_call *call, ls_nest *out_nest) {
+  *out_nest = ls_none();
   ls_nest *leaves = ls_new_array(calls->allocator, ls_nest, call->count + 1);
   if (leaves == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < call->count; ++i)

@@ -8,9 +8,9 @@
 #include "estimator/steps.h"
 #include "estimator/stopping_signals.h"
 #include "graph/graph.h"
-#include "graph/trial.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/replicate.h"
+#include "tpu/infeed_queue.h"
 
 void ls_program_drop(ls_estimator_program *program) {
   ls_estimator_spec_release(program->spec);
@@ -296,7 +296,6 @@ static ls_status check(const ls_program_options *options) {
 }
 
 static ls_status build(ls_steps *steps, ls_estimator_program *out) {
-  LS_RETURN_IF_ERROR(check(steps->options));
   LS_RETURN_IF_ERROR(replicate(steps, out));
   LS_RETURN_IF_ERROR(sync(steps, out));
   if (ls_steps_predict(steps)) LS_RETURN_IF_ERROR(close_outfeeds(steps, out));
@@ -305,13 +304,16 @@ static ls_status build(ls_steps *steps, ls_estimator_program *out) {
 
 ls_status ls_program_build(const ls_program_options *options,
                            ls_estimator_program *out_program) {
-  ls_steps steps;
-  ls_trial trial;
+  ls_steps steps = {0};
+  ls_infeed_attempt attempt;
+  ls_nest none = ls_none();
   *out_program = (ls_estimator_program){0};
-  ls_trial_begin(&trial);
+  LS_RETURN_IF_ERROR(check(options));
+  LS_RETURN_IF_ERROR(ls_infeed_attempt_begin(&attempt, options->feed->queue));
   ls_status status = ls_steps_init(&steps, options);
   if (ls_status_is_ok(status)) status = build(&steps, out_program);
-  status = ls_trial_end(&trial, status);
+  // What is refused leaves the graph as it was, and the queue.
+  status = ls_infeed_attempt_end(&attempt, status, &none);
   ls_steps_deinit(&steps);
   if (!ls_status_is_ok(status)) ls_program_drop(out_program);
   return status;

@@ -246,7 +246,6 @@ static void metrics_that_are_no_pairs_are_refused(void **state) {
 // replicas have one row, or none.
 static void batches_of_any_size_count_each_example_once(void **state) {
   (void)state;
-  LS_SPEC("E214");
   for (size_t i = 0; i < LS_COUNT_OF(counts); ++i)
     for (int by_name = 0; by_name < 2; ++by_name) {
       programs p;

@@ -176,27 +176,37 @@ static void make_system(programs *self) {
       &(ls_run_config_options){.resolver = self->resolver,
                                .tpu = &self->is.tpu},
       &self->config));
-  const ls_opt batch = {true, (int64_t)self->is.replicas * self->is.rows};
+  const ls_opt batch = {!self->is.no_batch,
+                        (int64_t)self->is.replicas * self->is.rows};
   expect_ok(ls_estimator_context_init(
       &(ls_estimator_facts){.config = self->config,
                             .train_batch_size = batch,
                             .eval_batch_size = batch,
                             .predict_batch_size = batch,
+                            .use_tpu =
+                                self->is.on_cpu ? LS_FLAG_OFF : LS_FLAG_DEFAULT,
                             .any_batch = self->is.any_batch},
       &self->context));
   self->context = ls_estimator_with_mode(self->context, self->is.mode, false);
 }
 
 void programs_begin(programs *self, programs_options options) {
+  // The runtime may ask for its environment at once.
   *self = (programs){.is = options};
-  if (options.rows == 0) self->is.rows = PROGRAMS_ROWS;
-  self->runtime =
+  const counted runtime =
       counted_begin_with((ls_runtime_options){.threads = 1,
                                               .stall_ms = 20000,
                                               .log = note,
                                               .log_user = self,
                                               .environment = environment,
                                               .environment_user = self});
+  programs_begin_here(self, options);
+  self->runtime = runtime;
+}
+
+void programs_begin_here(programs *self, programs_options options) {
+  *self = (programs){.is = options};
+  if (options.rows == 0) self->is.rows = PROGRAMS_ROWS;
   make_system(self);
   self->model = (ls_model_function){.call = options.model,
                                     .user = options.user,
@@ -212,6 +222,11 @@ void programs_begin(programs *self, programs_options options) {
 }
 
 void programs_end(programs *self) {
+  programs_end_here(self);
+  counted_end(&self->runtime);
+}
+
+void programs_end_here(programs *self) {
   ls_nest_release(self->results);
   ls_program_drop(&self->program);
   ls_infeed_queue_release(self->feed.queue);
@@ -221,7 +236,6 @@ void programs_end(programs *self) {
   ls_estimator_context_deinit(&self->context);
   ls_run_config_release(self->config);
   ls_tpu_resolver_release(self->resolver);
-  counted_end(&self->runtime);
 }
 
 ls_status programs_try(programs *self) {

@@ -25,6 +25,7 @@ typedef struct programs_options {
   ls_nest (*cache)(void *user, int64_t batch_size);
   bool any_batch, replica_0_loss, no_labels, pads;
   const char *tracer_flags;  // Of the environment. Default: none.
+  bool on_cpu, no_batch;     // For a CPU; no batch size is given.
 } programs_options;
 
 typedef struct programs {
@@ -50,6 +51,9 @@ typedef struct programs {
 // labels f32 [rows, 1].
 void programs_begin(programs *self, programs_options options);
 void programs_end(programs *self);
+// The same in the current runtime.
+void programs_begin_here(programs *self, programs_options options);
+void programs_end_here(programs *self);
 ls_status programs_try(programs *self);
 void programs_build(programs *self);
 
