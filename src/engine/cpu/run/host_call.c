@@ -261,10 +261,11 @@ static ls_status take_results(ls_cpu_host_record *record,
   for (uint32_t i = 0; i < host->num_out; ++i) {
     const uint32_t k = host->num_in + i;
     char *to = (char *)outputs[i] + part * host->strides[k];
+    const size_t size = ls_cpu_operand_bytes(host, k);
     if (record->is_to_take)
       record->operands[k] = to;
-    else if (host->copies_out)
-      memcpy(to, record->operands[k], ls_cpu_operand_bytes(host, k));
+    else if (host->copies_out && size > 0)
+      memcpy(to, record->operands[k], size);
   }
   if (!record->is_to_take) return ls_ok();
   return in_call(record,
