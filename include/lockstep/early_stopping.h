@@ -60,8 +60,8 @@ typedef struct ls_early_stopping_options {
   ls_opt run_every_steps;  // Instead.
 } ls_early_stopping_options;
 
-// Makes the hook of a training. The chief's sets the variable when it stops,
-// and clears it when a training begins.
+// Makes the hook of a training. The chief's sets the variable when it stops;
+// it is a local one, and in no checkpoint.
 //   LS_INVALID_ARGUMENT  both of run_every_secs and run_every_steps; a rule
 //                        without its fields, or with fields of another: names
 //                        the field.

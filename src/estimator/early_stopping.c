@@ -14,18 +14,18 @@ typedef struct early {
   bool is_chief;
   ls_step_timer timer;
   ls_tensor stop;  // The variable, read.
-  ls_op set, clear;
+  ls_op set;
 } early;
 
 // ---- The variable ----------------------------------------------------------
 static ls_variable *find_variable(const ls_graph *graph) {
   ls_variable *found = NULL;
   const size_t count =
-      ls_graph_collection(graph, LS_COLLECTION_GLOBAL_VARIABLES, NULL, 0);
+      ls_graph_collection(graph, LS_COLLECTION_LOCAL_VARIABLES, NULL, 0);
   ls_allocator *allocator = ls_current_allocator();
   ls_nest *leaves = ls_new_array(allocator, ls_nest, count + 1);
   if (leaves == NULL) return NULL;
-  (void)ls_graph_collection(graph, LS_COLLECTION_GLOBAL_VARIABLES, leaves,
+  (void)ls_graph_collection(graph, LS_COLLECTION_LOCAL_VARIABLES, leaves,
                             count);
   for (size_t i = 0; i < count && found == NULL; ++i) {
     ls_variable *variable = ls_nest_as_variable(leaves[i]);
@@ -37,9 +37,10 @@ static ls_variable *find_variable(const ls_graph *graph) {
   return found;
 }
 
-// The graph has it; the result is lent.
+// The graph has it; the result is lent. It is in no checkpoint: what stopped a
+// former training is not about this one.
 static ls_status make_variable(ls_variable **out) {
-  static const char *const collections[] = {LS_COLLECTION_GLOBAL_VARIABLES};
+  static const char *const collections[] = {LS_COLLECTION_LOCAL_VARIABLES};
   LS_RETURN_IF_ERROR(
       ls_variable_create(&(ls_variable_options){.name = LS_STOP_VARIABLE,
                                                 .dtype = LS_DTYPE_BOOL,
@@ -61,11 +62,8 @@ static ls_status early_begin(void *user) {
   self->stop = ls_variable_read(variable);
   self->set =
       ls_tensor_op(ls_variable_assign(variable, ls_scalar(LS_DTYPE_BOOL, 1)));
-  self->clear =
-      ls_tensor_op(ls_variable_assign(variable, ls_scalar(LS_DTYPE_BOOL, 0)));
   self->timer.last_step = -1;
-  return ls_tensor_is_failed(self->stop) || self->set.id == 0 ||
-                 self->clear.id == 0
+  return ls_tensor_is_failed(self->stop) || self->set.id == 0
              ? ls_graph_take_error(graph)
              : ls_ok();
 }
@@ -79,12 +77,6 @@ static ls_status run_op(const ls_run_context *context, ls_op op) {
 }
 
 // ---- The chief -------------------------------------------------------------
-// What stopped a former training, and is in its checkpoint, is not about this
-// one.
-static ls_status chief_after_create(void *user, ls_run_context *context) {
-  return run_op(context, ((early *)user)->clear);
-}
-
 static ls_status ask(early *self, bool *out_stop) {
   return self->is.rule == LS_STOP_BY_FUNCTION
              ? self->is.should_stop(self->is.user, out_stop)
@@ -183,14 +175,12 @@ ls_status ls_early_stopping_hook(const ls_early_stopping_options *options,
     return status;
   }
   if (self->is_chief)
-    return ls_hook_of_steps(
-        &(ls_hook_options){.name = "early stopping",
-                           .user = self,
-                           .begin = early_begin,
-                           .after_create_session = chief_after_create,
-                           .after_run = chief_after_run,
-                           .destroy = early_destroy},
-        true, out_hook);
+    return ls_hook_of_steps(&(ls_hook_options){.name = "early stopping",
+                                               .user = self,
+                                               .begin = early_begin,
+                                               .after_run = chief_after_run,
+                                               .destroy = early_destroy},
+                            true, out_hook);
   return ls_hook_of_state(&(ls_hook_options){.name = "early stopping",
                                              .user = self,
                                              .begin = early_begin,

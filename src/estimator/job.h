@@ -26,6 +26,7 @@ typedef struct ls_job {
   ls_estimator_program program;
   ls_hook *device_hook;  // Retained.
   bool input_ended;
+  bool user_saves;  // A hook of the model's, or of the caller's, does.
   // On CPUs, and in the replicas of a strategy.
   ls_cpu_input cpu_input;
   ls_strategy *strategy;  // Lent; NULL: none.
@@ -65,6 +66,10 @@ LS_MUST_USE ls_status ls_job_build_on_cpu(ls_job *job);
 LS_MUST_USE ls_status ls_job_build_in_strategy(ls_job *job);
 // Hooks of a program on cores, in their order.
 LS_MUST_USE ls_status ls_job_add_device_hooks(ls_job *job);
+// Hooks of a training on systems that go: what stands before the program's, and
+// behind. (shutdown_job.c)
+LS_MUST_USE ls_status ls_job_add_shutdown_hook(ls_job *job);
+LS_MUST_USE ls_status ls_job_add_preemption_hook(ls_job *job);
 
 // Values before the first run: a checkpoint's, without its states, or initial
 // ones; a warm start where there is no checkpoint. (job_values.c)

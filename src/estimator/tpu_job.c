@@ -96,6 +96,7 @@ ls_status ls_job_build_on_tpu(ls_job *job) {
 ls_status ls_job_add_device_hooks(ls_job *job) {
   LS_RETURN_IF_ERROR(
       ls_job_hooks_add(&job->hooks, ls_hook_retain(job->feed.hook)));
+  LS_RETURN_IF_ERROR(ls_job_add_shutdown_hook(job));
   LS_RETURN_IF_ERROR(ls_device_hook(
       &(ls_device_hook_options){
           .context = job->calls.context,
@@ -110,5 +111,7 @@ ls_status ls_job_add_device_hooks(ls_job *job) {
           .input_ended = &job->input_ended,
       },
       &job->device_hook));
-  return ls_job_hooks_add(&job->hooks, ls_hook_retain(job->device_hook));
+  LS_RETURN_IF_ERROR(
+      ls_job_hooks_add(&job->hooks, ls_hook_retain(job->device_hook)));
+  return ls_job_add_preemption_hook(job);
 }

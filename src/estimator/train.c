@@ -94,10 +94,10 @@ static ls_status add_saver(ls_job *job, const ls_estimator_training *t) {
   const bool by_seconds = config->save_checkpoints_secs.set &&
                           config->save_checkpoints_secs.value > 0;
   ls_hook *saver = NULL;
-  if ((!by_steps && !by_seconds) ||
+  job->user_saves =
       ls_hooks_have_saver(is->training_hooks, is->num_training_hooks) ||
-      ls_hooks_have_saver(t->hooks, t->num_hooks))
-    return ls_ok();
+      ls_hooks_have_saver(t->hooks, t->num_hooks);
+  if ((!by_steps && !by_seconds) || job->user_saves) return ls_ok();
   LS_RETURN_IF_ERROR(ls_saver_hook(
       &(ls_saver_hook_options){
           .folder = job->estimator->model_dir,

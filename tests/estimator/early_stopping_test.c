@@ -252,7 +252,7 @@ static bool stop_value(monitored_runs *f) {
   ls_variable *stop = NULL;
   ls_nest leaves[8];
   const size_t count =
-      ls_graph_collection(f->graph, LS_COLLECTION_GLOBAL_VARIABLES, leaves, 8);
+      ls_graph_collection(f->graph, LS_COLLECTION_LOCAL_VARIABLES, leaves, 8);
   for (size_t i = 0; i < count; ++i)
     if (strcmp(ls_variable_name(ls_nest_as_variable(leaves[i])),
                "signal_early_stopping/STOP") == 0)
@@ -334,7 +334,7 @@ static ls_status set_stop(void *user, ls_run_context *context,
   ls_nest leaves[8];
   (void)results;
   const size_t count =
-      ls_graph_collection(f->graph, LS_COLLECTION_GLOBAL_VARIABLES, leaves, 8);
+      ls_graph_collection(f->graph, LS_COLLECTION_LOCAL_VARIABLES, leaves, 8);
   const bool yes = monitored_runs_step(f) >= 3;
   ls_array *array = NULL;
   expect_ok(ls_array_create_copy(LS_DTYPE_BOOL, LS_SCALAR, &yes, &array));
