@@ -94,6 +94,7 @@ ls_status ls_job_build_on_tpu(ls_job *job) {
 
 // ---- Hooks -----------------------------------------------------------------
 ls_status ls_job_add_device_hooks(ls_job *job) {
+  const bool predicts = job->calls.context.mode == LS_MODE_PREDICT;
   LS_RETURN_IF_ERROR(
       ls_job_hooks_add(&job->hooks, ls_hook_retain(job->feed.hook)));
   LS_RETURN_IF_ERROR(ls_job_add_shutdown_hook(job));
@@ -101,11 +102,12 @@ ls_status ls_job_add_device_hooks(ls_job *job) {
       &(ls_device_hook_options){
           .context = job->calls.context,
           .enqueue_ops = job->feed.ops,
-          .dequeue_ops = job->program.host_ops,
+          // Those of a prediction are part of the runs that fetch it.
+          .dequeue_ops = predicts ? ls_none() : job->program.host_ops,
           .close_ops = job->feed.close_ops,
           .compile_status = job->program.compile_status,
           .each_step = job->feed.each_step,
-          .predicts = job->calls.context.mode == LS_MODE_PREDICT,
+          .predicts = predicts,
           .input_end_fails = job->estimator->input_end_fails,
           .rendezvous = job->rendezvous,
           .input_ended = &job->input_ended,
