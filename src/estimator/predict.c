@@ -4,6 +4,7 @@
 
 #include "base/require.h"
 #include "estimator/job.h"
+#include "estimator/prediction_rows.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/ops.h"
 
@@ -212,11 +213,7 @@ static ls_status count_rows(ls_nest batch, ls_nest padding,
                                          ls_nest_item(batch, i), &count));
   else
     LS_RETURN_IF_ERROR(first_dimension("predictions", batch, &count));
-  const ls_array *mask = ls_nest_as_array(padding);
-  for (int64_t i = 0; mask != NULL && i < ls_array_num_elements(mask); ++i)
-    count -= ls_array_i64(mask, i) != 0;
-  *out_count = count > 0 ? count : 0;
-  return ls_ok();
+  return ls_predictions_keep(batch, padding, out_count);
 }
 
 static ls_status next_batch(ls_predictions *self) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "lockstep/streams.h"
 #include "support/estimators.h"
 
 typedef struct way {
@@ -111,6 +112,40 @@ static void every_row_is_predicted_once_in_its_place(void **state) {
     }
 }
 
+// Five rows, then a full batch: those of the second replica would stand behind
+// the padding of the first one.
+static ls_nest uneven(void *user, ls_input_call *call) {
+  const ls_input_function rows = estimator_input(user);
+  const ls_nest full = rows.call(rows.user, call);
+  ls_dataset *all =
+      ls_dataset_unbatch(ls_dataset_retain(ls_nest_as_dataset(full)));
+  ls_dataset *few =
+      ls_dataset_batch(ls_dataset_take(all, 5), &(ls_batch_options){.size = 5});
+  const ls_nest made = ls_nest_dataset(
+      ls_dataset_concatenate(few, ls_dataset_retain(ls_nest_as_dataset(full))));
+  ls_nest_release(full);
+  return made;
+}
+
+static void rows_behind_padding_are_refused(void **state) {
+  (void)state;
+  LS_SPEC("E97");
+  ls_predictions *predictions = NULL;
+  ls_nest row = ls_none();
+  estimator_case c = case_of(&ways[1].tpu, 2);
+  train_once();
+  estimator_case_begin(&c);
+  expect_ok(ls_estimator_predict(
+      c.estimator,
+      &(ls_estimator_prediction){.input = {.call = uneven, .user = &c}},
+      &predictions));
+  expect_status(ls_predictions_next(predictions, &row), LS_INVALID_ARGUMENT,
+                "stands behind padding");
+  ls_status_free(ls_predictions_close(predictions));
+  ls_nest_release(row);
+  estimator_case_end(&c);
+}
+
 // ---- Evaluation ------------------------------------------------------------
 static ls_nest evaluate(estimator_case *c) {
   ls_nest metrics = ls_none();
@@ -160,6 +195,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(replicas_learn_the_same_from_their_own_elements),
       cmocka_unit_test(every_row_is_predicted_once_in_its_place),
+      cmocka_unit_test(rows_behind_padding_are_refused),
       cmocka_unit_test(every_example_is_evaluated_once),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
