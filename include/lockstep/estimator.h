@@ -62,7 +62,8 @@ typedef struct ls_estimator_options {
   bool any_batch;
   // The loss that is told is replica 0's, instead of the mean over examples.
   bool replica_0_loss;
-  // The end of the input while training or evaluating on TPUs is an error.
+  // The end of the input before the steps that a training or an evaluation was
+  // to make is an error (LS_OUT_OF_RANGE). Default: it ends them.
   bool input_end_fails;
 } ls_estimator_options;
 

@@ -73,7 +73,8 @@ typedef struct ls_monitored_options {
                               // initial values.
   const ls_saveable *states;  // What else they hold. Lent.
   size_t num_states;
-  const ls_train_stop *stop;  // Lent.
+  const ls_train_stop *stop;        // Lent.
+  const ls_train_stop *other_stop;  // The same, of somebody else.
   // How long a lost session is tried to be made again. Default 7200.
   ls_opt creation_timeout_seconds;
   const ls_session_config *config;  // Of sessions. Lent.

@@ -64,6 +64,9 @@ static ls_status check(const ls_estimator_options *o) {
     return ls_invalid_argument("config must be a TPU run configuration "
                                "(ls_tpu_run_config_create)");
   LS_RETURN_IF_ERROR(check_params(o->params));
+  if (o->warm_start != NULL &&
+      (o->warm_start->path == NULL || o->warm_start->path[0] == 0))
+    return ls_invalid_argument("a warm start needs a checkpoint's path");
   if (o->use_tpu != LS_FLAG_OFF) {
     LS_RETURN_IF_ERROR(check_strategies(config));
     LS_RETURN_IF_ERROR(check_batches(o, config));

@@ -200,8 +200,7 @@ static ls_status run_all(ls_job *job, ls_monitored_session *session,
     status = ls_monitored_session_run(session, e->fetches, NULL, 0, &results);
     if (ls_status_is_ok(status)) status = take(job, results, e);
   }
-  if (ls_status_code(status) == LS_OUT_OF_RANGE) job->input_ended = true;
-  return status;
+  return ls_job_judge_runs(job, status);
 }
 
 static double mean_loss(const ls_job *job, eval_run *e) {
@@ -212,6 +211,7 @@ static double mean_loss(const ls_job *job, eval_run *e) {
 static ls_status evaluate(ls_job *job, eval_run *e, ls_nest *out_metrics) {
   ls_monitored_session *session = NULL;
   ls_nest wanted = ls_none(), values = ls_none();
+  job->input_end_fails = job->estimator->input_end_fails && e->is->steps.set;
   LS_RETURN_IF_ERROR(build(job, e));
   LS_RETURN_IF_ERROR(ls_job_set_values(job, job->checkpoint != NULL));
   ls_status status = final_values(job, e->metrics, &wanted);
@@ -219,6 +219,7 @@ static ls_status evaluate(ls_job *job, eval_run *e, ls_nest *out_metrics) {
   if (ls_status_is_ok(status)) status = ls_job_session(job, false, &session);
   if (ls_status_is_ok(status))
     status = ls_monitored_session_close(session, run_all(job, session, e));
+  if (ls_status_is_ok(status)) status = ls_job_check_input_end(job);
   if (ls_status_is_ok(status))
     status = ls_params_set(&values, "loss", ls_nest_f64(mean_loss(job, e)));
   if (ls_status_is_ok(status)) {

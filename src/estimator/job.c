@@ -62,6 +62,11 @@ ls_status ls_job_session(ls_job *job, bool restores,
                                           job->chief_hooks.count);
   if (ls_status_is_ok(status))
     status = ls_job_hooks_add_all(&all, job->hooks.items, job->hooks.count);
+  if (ls_status_is_ok(status) && !job->on_cpu) {
+    ls_hook *hook = NULL;
+    status = ls_job_finalize_hook(job, &hook);
+    if (ls_status_is_ok(status)) status = ls_job_hooks_add(&all, hook);
+  }
   if (ls_status_is_ok(status))
     status = ls_monitored_session_create(
         &(ls_monitored_options){
@@ -73,12 +78,29 @@ ls_status ls_job_session(ls_job *job, bool restores,
             .states = &job->state,
             .num_states = restores ? 1 : 0,
             .stop = job->stop,
+            .other_stop = &job->system_gone,
             .creation_timeout_seconds = config->session_creation_timeout_secs,
             .config = config->session_config,
         },
         out_session);
   ls_job_hooks_deinit(&all);
   return status;
+}
+
+ls_status ls_job_judge_runs(ls_job *job, ls_status status) {
+  if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
+  if (job->on_cpu)
+    ls_runtime_log(job->estimator->runtime, LS_LOG_INFO, "estimator",
+                   "the input has ended: %s", ls_status_message(status));
+  job->input_ended = true;
+  return status;
+}
+
+ls_status ls_job_check_input_end(const ls_job *job) {
+  return job->on_cpu && job->input_ended && job->input_end_fails
+             ? LS_STATUS(LS_OUT_OF_RANGE,
+                         "the input has ended, where it shall not end")
+             : ls_ok();
 }
 
 // ---- The end ---------------------------------------------------------------

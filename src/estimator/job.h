@@ -26,7 +26,9 @@ typedef struct ls_job {
   ls_estimator_program program;
   ls_hook *device_hook;  // Retained.
   bool input_ended;
-  bool user_saves;  // A hook of the model's, or of the caller's, does.
+  bool user_saves;       // A hook of the model's, or of the caller's, does.
+  bool input_end_fails;  // As there are steps to make behind it.
+  ls_train_stop system_gone;  // Asked to, by who sees that.
   // On CPUs, and in the replicas of a strategy.
   ls_cpu_input cpu_input;
   ls_strategy *strategy;  // Lent; NULL: none.
@@ -70,6 +72,9 @@ LS_MUST_USE ls_status ls_job_add_device_hooks(ls_job *job);
 // behind. (shutdown_job.c)
 LS_MUST_USE ls_status ls_job_add_shutdown_hook(ls_job *job);
 LS_MUST_USE ls_status ls_job_add_preemption_hook(ls_job *job);
+// The one, behind all others, that finalizes the job's scaffold: where nothing
+// it makes may reach into the program. (finalize_hook.c)
+LS_MUST_USE ls_status ls_job_finalize_hook(ls_job *job, ls_hook **out_hook);
 
 // Values before the first run: a checkpoint's, without its states, or initial
 // ones; a warm start where there is no checkpoint. (job_values.c)
@@ -81,5 +86,10 @@ void ls_job_set_state(ls_job *job);
 LS_MUST_USE ls_status ls_job_open_events(ls_job *job, const char *folder);
 LS_MUST_USE ls_status ls_job_session(ls_job *job, bool restores,
                                      ls_monitored_session **out_session);
+// How the runs have ended: with OUT_OF_RANGE the input has, of which the log is
+// told. Taken over, and given back.
+LS_MUST_USE ls_status ls_job_judge_runs(ls_job *job, ls_status status);
+// Where that was an end too soon.
+LS_MUST_USE ls_status ls_job_check_input_end(const ls_job *job);
 
 #endif  // LS_ESTIMATOR_JOB_H_

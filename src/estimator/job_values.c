@@ -87,8 +87,6 @@ ls_status ls_job_set_values(ls_job *job, bool from_checkpoint) {
   if (from_checkpoint) {
     job->scaffold.init_fn = restore_checkpoint;
   } else if (warm->path != NULL) {
-    if (warm->path[0] == 0)
-      return ls_invalid_argument("a warm start needs a checkpoint's path");
     job->scaffold.init_fn = start_warm;
   } else {
     job->scaffold.init_fn = job->init_fn;

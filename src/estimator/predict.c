@@ -15,6 +15,7 @@ struct ls_predictions {
   bool batches;
   ls_nest fetches;
   ls_nest batch;        // The run's predictions that are wanted. Lent.
+  ls_nest whole;        // The same without rows that fill it up.
   int64_t next, count;  // Rows of it.
   ls_status ended;      // How, once it has.
   bool has_ended;
@@ -24,14 +25,14 @@ struct ls_predictions {
 static bool is_wanted(const ls_estimator_prediction *is, const char *key) {
   for (size_t i = 0; i < is->num_keys; ++i)
     if (strcmp(is->keys[i], key) == 0) return true;
-  return is->num_keys == 0;
+  return is->keys == NULL;
 }
 
 static ls_status choose(const ls_estimator_prediction *is, ls_nest predictions,
                         ls_nest *out) {
   if (predictions.kind != LS_KIND_DICT) {
     *out = ls_nest_retain(predictions);
-    return is->num_keys == 0
+    return is->keys == NULL
                ? ls_ok()
                : ls_invalid_argument("keys of predictions that are no dict");
   }
@@ -87,10 +88,9 @@ static ls_status add_hooks(ls_job *job, const ls_estimator_prediction *is) {
   const ls_estimator_spec_options *spec = ls_estimator_spec_values(job->spec);
   ls_hook *hook = NULL;
   LS_GRAPH_SCOPE(job->graph);
-  if (job->on_cpu) {
+  if (job->on_cpu)
     LS_RETURN_IF_ERROR(
         ls_job_hooks_add(&job->hooks, ls_hook_retain(job->cpu_input.hook)));
-  }
   LS_RETURN_IF_ERROR(
       ls_job_hooks_add_all(&job->hooks, is->hooks, is->num_hooks));
   if (!job->on_cpu) {
@@ -127,8 +127,15 @@ static void end(ls_predictions *self, ls_status how) {
   self->session = NULL;
   ls_nest_release(self->fetches);
   self->fetches = ls_none();
+  ls_nest_release(self->whole);
+  self->whole = ls_none();
   self->job.estimator->has_predictions = false;
   self->ended = ls_job_end(&self->job, "prediction_loop", status);
+  // Without any data there is nothing that says stop.
+  if (ls_status_code(self->ended) == LS_OUT_OF_RANGE) {
+    ls_status_free(self->ended);
+    self->ended = ls_ok();
+  }
   self->has_ended = true;
 }
 
@@ -216,24 +223,37 @@ static ls_status count_rows(ls_nest batch, ls_nest padding,
   return ls_predictions_keep(batch, padding, out_count);
 }
 
+// A batch of which no row is real is none.
+static ls_status take_batch(ls_predictions *self, ls_nest padding) {
+  ls_nest_release(self->whole);
+  self->whole = ls_none();
+  self->count = 1;
+  if (padding.kind == LS_KIND_NONE) {
+    self->whole = ls_nest_retain(self->batch);
+    return ls_ok();
+  }
+  LS_RETURN_IF_ERROR(ls_predictions_keep(self->batch, padding, &self->count));
+  self->count = self->count > 0;
+  return ls_predictions_rows(self->batch, padding, false, &self->whole);
+}
+
 static ls_status next_batch(ls_predictions *self) {
   ls_nest results = ls_none();
   if (ls_monitored_session_should_stop(self->session))
     return LS_STATUS(LS_OUT_OF_RANGE, "predictions have ended");
   LS_RETURN_IF_ERROR(ls_monitored_session_run(self->session, self->fetches,
                                               NULL, 0, &results));
+  const ls_nest padding = ls_nest_item(results, 1);
   self->batch = ls_nest_item(results, 0);
   self->next = 0;
-  self->count = 1;
-  return self->batches
-             ? ls_ok()
-             : count_rows(self->batch, ls_nest_item(results, 1), &self->count);
+  return self->batches ? take_batch(self, padding)
+                       : count_rows(self->batch, padding, &self->count);
 }
 
 static ls_status take(ls_predictions *self, ls_nest *row) {
   const int64_t index = self->next++;
   const ls_nest made = self->batches
-                           ? ls_nest_retain(self->batch)
+                           ? ls_nest_retain(self->whole)
                            : ls_nest_map(self->batch, row_of, (void *)&index);
   const ls_status status = ls_nest_status(made);
   ls_nest_release(ls_status_is_ok(status) ? *row : made);

@@ -30,6 +30,7 @@ ls_status ls_job_add_preemption_hook(ls_job *job) {
   LS_RETURN_IF_ERROR(ls_estimator_resolver(job->calls.context, &resolver));
   const ls_status status = ls_preemption_hook(
       &(ls_preemption_options){.resolver = resolver,
+                               .stop = &job->system_gone,
                                .folder = job->estimator->model_dir},
       &hook);
   ls_tpu_resolver_release(resolver);

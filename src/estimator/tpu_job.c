@@ -93,27 +93,36 @@ ls_status ls_job_build_on_tpu(ls_job *job) {
 }
 
 // ---- Hooks -----------------------------------------------------------------
-ls_status ls_job_add_device_hooks(ls_job *job) {
+// What a prediction says is taken by the runs that fetch it, and by nobody
+// else.
+static ls_status add_device_hook(ls_job *job) {
   const bool predicts = job->calls.context.mode == LS_MODE_PREDICT;
-  LS_RETURN_IF_ERROR(
-      ls_job_hooks_add(&job->hooks, ls_hook_retain(job->feed.hook)));
-  LS_RETURN_IF_ERROR(ls_job_add_shutdown_hook(job));
   LS_RETURN_IF_ERROR(ls_device_hook(
       &(ls_device_hook_options){
           .context = job->calls.context,
           .enqueue_ops = job->feed.ops,
-          // Those of a prediction are part of the runs that fetch it.
           .dequeue_ops = predicts ? ls_none() : job->program.host_ops,
           .close_ops = job->feed.close_ops,
           .compile_status = job->program.compile_status,
           .each_step = job->feed.each_step,
           .predicts = predicts,
-          .input_end_fails = job->estimator->input_end_fails,
+          .input_end_fails = job->input_end_fails,
           .rendezvous = job->rendezvous,
           .input_ended = &job->input_ended,
       },
       &job->device_hook));
-  LS_RETURN_IF_ERROR(
-      ls_job_hooks_add(&job->hooks, ls_hook_retain(job->device_hook)));
+  return ls_job_hooks_add(&job->hooks, ls_hook_retain(job->device_hook));
+}
+
+ls_status ls_job_add_device_hooks(ls_job *job) {
+  const bool trains = job->calls.context.mode == LS_MODE_TRAIN;
+  ls_hook *feed = job->feed.hook;
+  if (!trains) {
+    LS_RETURN_IF_ERROR(add_device_hook(job));
+    return ls_job_hooks_add(&job->hooks, ls_hook_retain(feed));
+  }
+  LS_RETURN_IF_ERROR(ls_job_hooks_add(&job->hooks, ls_hook_retain(feed)));
+  LS_RETURN_IF_ERROR(ls_job_add_shutdown_hook(job));
+  LS_RETURN_IF_ERROR(add_device_hook(job));
   return ls_job_add_preemption_hook(job);
 }

@@ -29,6 +29,14 @@ static ls_status check(const ls_estimator *self,
   return check_count(t->max_steps, "max_steps");
 }
 
+static ls_status check_steps(const ls_job *job,
+                             const ls_estimator_training *t) {
+  return job->on_cpu || t->steps.set || t->max_steps.set
+             ? ls_ok()
+             : ls_invalid_argument("one of `steps` or `max_steps` must be set "
+                                   "where training is on TPUs");
+}
+
 // Whether there is no step to make, by what was saved.
 static ls_status is_done(const ls_estimator *self,
                          const ls_estimator_training *t, bool *out_done,
@@ -152,9 +160,6 @@ static ls_status add_summaries(ls_job *job) {
 
 static ls_status add_stop(ls_job *job, const ls_estimator_training *t) {
   ls_hook *hook = NULL;
-  if (!job->on_cpu && !t->steps.set && !t->max_steps.set)
-    return ls_invalid_argument("one of `steps` or `max_steps` must be set "
-                               "where training is on TPUs");
   if (!job->on_cpu)
     LS_RETURN_IF_ERROR(
         ls_tpu_stop_hook(length_of(job), t->steps, t->max_steps, &hook));
@@ -170,19 +175,33 @@ static ls_status add_nan_guard(ls_job *job) {
 }
 
 // Those that tell how it goes.
-static ls_status add_tellers(ls_job *job) {
-  const ls_estimator *e = job->estimator;
+static ls_status add_loss_log(ls_job *job) {
   ls_hook *hook = NULL;
-  ls_opt batch = {0};
-  if (!job->on_cpu) {
-    LS_RETURN_IF_ERROR(
-        ls_loss_log_hook(job->loss, length_of(job), e->log_steps, &hook));
-    LS_RETURN_IF_ERROR(ls_job_hooks_add(&job->hooks, hook));
-  }
-  batch = ls_estimator_batch_size(job->calls.context);
-  LS_RETURN_IF_ERROR(ls_examples_hook(e->log_steps, steps_per_run(job),
-                                      (double)batch.value, job->events, &hook));
+  LS_RETURN_IF_ERROR(ls_loss_log_hook(job->loss, length_of(job),
+                                      job->estimator->log_steps, &hook));
   return ls_job_hooks_add(&job->hooks, hook);
+}
+
+static ls_status add_examples(ls_job *job) {
+  const ls_opt batch = ls_estimator_batch_size(job->calls.context);
+  ls_hook *hook = NULL;
+  LS_RETURN_IF_ERROR(ls_examples_hook(job->estimator->log_steps,
+                                      steps_per_run(job), (double)batch.value,
+                                      job->events, &hook));
+  return ls_job_hooks_add(&job->hooks, hook);
+}
+
+// The model's come last on cores; on CPUs examples are counted behind them.
+static ls_status add_models(ls_job *job) {
+  const ls_estimator_spec_options *is = ls_estimator_spec_values(job->spec);
+  if (!job->on_cpu) {
+    LS_RETURN_IF_ERROR(ls_job_add_device_hooks(job));
+    LS_RETURN_IF_ERROR(add_loss_log(job));
+    LS_RETURN_IF_ERROR(add_examples(job));
+  }
+  LS_RETURN_IF_ERROR(ls_job_hooks_add_all(&job->hooks, is->training_hooks,
+                                          is->num_training_hooks));
+  return job->on_cpu ? add_examples(job) : ls_ok();
 }
 
 static ls_status add_hooks(ls_job *job, const ls_estimator_training *t) {
@@ -200,11 +219,7 @@ static ls_status add_hooks(ls_job *job, const ls_estimator_training *t) {
   LS_RETURN_IF_ERROR(ls_job_hooks_add_all(hooks, t->hooks, t->num_hooks));
   LS_RETURN_IF_ERROR(add_stop(job, t));
   LS_RETURN_IF_ERROR(add_nan_guard(job));
-  if (!job->on_cpu) LS_RETURN_IF_ERROR(ls_job_add_device_hooks(job));
-  LS_RETURN_IF_ERROR(add_tellers(job));
-  LS_RETURN_IF_ERROR(
-      ls_job_hooks_add_all(hooks, is->training_hooks, is->num_training_hooks));
-  return ls_ok();
+  return add_models(job);
 }
 
 // Listeners go to the first saver there is.
@@ -244,9 +259,8 @@ static ls_status run_all(ls_job *job, ls_monitored_session *session,
     status = ls_monitored_session_run(session, fetches, NULL, 0, &results);
     if (ls_status_is_ok(status)) take(job, results, end);
   }
-  if (ls_status_code(status) == LS_OUT_OF_RANGE) job->input_ended = true;
   ls_nest_release(fetches);
-  return status;
+  return ls_job_judge_runs(job, status);
 }
 
 static ls_status train(ls_job *job, const ls_estimator_training *t,
@@ -255,6 +269,9 @@ static ls_status train(ls_job *job, const ls_estimator_training *t,
   ls_hook *last = NULL;
   ls_nest step = ls_none();
   ls_tensor read;
+  LS_RETURN_IF_ERROR(check_steps(job, t));
+  job->input_end_fails =
+      job->estimator->input_end_fails && (t->steps.set || t->max_steps.set);
   LS_RETURN_IF_ERROR(build(job));
   ls_job_set_state(job);
   if (!has_checkpoint) LS_RETURN_IF_ERROR(ls_job_set_values(job, false));
@@ -271,7 +288,7 @@ static ls_status train(ls_job *job, const ls_estimator_training *t,
       ls_monitored_session_close(session, run_all(job, session, end));
   if (ls_status_is_ok(status)) end->step = (int64_t)ls_nest_number(step);
   ls_nest_release(step);
-  return status;
+  return ls_status_is_ok(status) ? ls_job_check_input_end(job) : status;
 }
 
 // `*again`: the data had ended where it was left, and there was no step.
@@ -311,9 +328,5 @@ ls_status ls_estimator_train(ls_estimator *estimator,
     ls_runtime_log(estimator->runtime, LS_LOG_WARNING, "estimator",
                    "training has made no step");
   if (out_end != NULL) *out_end = end;
-  return end.input_ended && estimator->input_end_fails
-             ? LS_STATUS(LS_OUT_OF_RANGE,
-                         "the input ended at step %lld, before the training",
-                         (long long)end.step)
-             : ls_ok();
+  return ls_ok();
 }

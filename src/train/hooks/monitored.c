@@ -68,7 +68,8 @@ ls_status ls_monitored_session_create(const ls_monitored_options *options,
 // ---- Stopping --------------------------------------------------------------
 bool ls_monitored_session_should_stop(const ls_monitored_session *session) {
   return ls_run_context_stop_requested(&session->hooks.context) ||
-         ls_train_stop_requested(session->is.stop);
+         ls_train_stop_requested(session->is.stop) ||
+         ls_train_stop_requested(session->is.other_stop);
 }
 
 void ls_monitored_session_request_stop(ls_monitored_session *session) {

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// Predictions: rows, batches, their end, and their beginning.
+#include <math.h>
+#include <string.h>
+
+#include "support/counted.h"
+#include "support/estimator_ways.h"
+
+static ls_predictions *predict(estimator_case *c, ls_estimator_prediction is) {
+  ls_predictions *made = NULL;
+  is.input = estimator_input(c);
+  expect_ok(ls_estimator_predict(c->estimator, &is, &made));
+  return made;
+}
+
+static void all_rows_come_and_none_that_fills_a_batch_up(void **state) {
+  LS_SPEC("E97 E168");
+  (void)state;
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    for (int batches = 0; batches < 2; ++batches) {
+      estimator_case c = estimator_case_of(i);
+      c.folder = "predicted";
+      c.examples = 55;  // Two batches of 24, and 7.
+      estimator_case_begin(&c);
+      ls_predictions *p = predict(
+          &c,
+          (ls_estimator_prediction){.keys = (const char *const[]){"classes"},
+                                    .num_keys = 1,
+                                    .batches = batches == 1});
+      ls_nest row = ls_none();
+      int64_t rows = 0, calls = 0;
+      ls_status status = ls_predictions_next(p, &row);
+      for (; ls_status_is_ok(status); status = ls_predictions_next(p, &row)) {
+        assert_int_equal(ls_nest_count(row), 1);
+        const ls_array *is = ls_nest_as_array(ls_nest_find(row, "classes"));
+        assert_int_equal(ls_array_shape(is).rank, batches);
+        rows += ls_array_num_elements(is);
+        ++calls;
+      }
+      expect_status(status, LS_OUT_OF_RANGE, "");
+      assert_int_equal(rows, 55);
+      assert_int_equal(calls, batches == 1 ? 3 : 55);
+      ls_nest_release(row);
+      expect_ok(ls_predictions_close(p));
+      estimator_case_end(&c);
+    }
+  }
+}
+
+static void keys_must_be_some_of_those_that_there_are(void **state) {
+  (void)state;
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    estimator_case c = estimator_case_of(i);
+    ls_predictions *p = NULL;
+    c.folder = "keys";
+    estimator_case_begin(&c);
+    for (size_t num = 0; num < 2; ++num)
+      expect_status(
+          ls_estimator_predict(c.estimator,
+                               &(ls_estimator_prediction){
+                                   .input = estimator_input(&c),
+                                   .keys = (const char *const[]){"weights"},
+                                   .num_keys = num},
+                               &p),
+          LS_INVALID_ARGUMENT, "keys");
+    assert_null(p);
+    estimator_case_end(&c);
+  }
+}
+
+static void predictions_of_nothing_are_none(void **state) {
+  LS_SPEC("E179");
+  (void)state;
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    estimator_case c = estimator_case_of(i);
+    ls_nest row = ls_none();
+    c.folder = "nothing";
+    estimator_case_begin(&c);
+    c.examples = 0;
+    ls_predictions *p = predict(&c, (ls_estimator_prediction){0});
+    expect_status(ls_predictions_next(p, &row), LS_OUT_OF_RANGE, "");
+    expect_ok(ls_predictions_close(p));
+    ls_nest_release(row);
+    estimator_case_end(&c);
+  }
+}
+
+static void predictions_are_left_early_and_made_one_at_a_time(void **state) {
+  LS_SPEC("E169");
+  (void)state;
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    estimator_case c = estimator_case_of(i);
+    ls_predictions *other = NULL;
+    ls_nest row = ls_none();
+    c.folder = "early";
+    c.repeats = true;
+    estimator_case_begin(&c);
+    for (int taken = 0; taken < 3; ++taken) {
+      ls_predictions *p = predict(&c, (ls_estimator_prediction){0});
+      for (int k = 0; k < 20 * taken; ++k)
+        expect_ok(ls_predictions_next(p, &row));
+      expect_status(
+          ls_estimator_predict(
+              c.estimator,
+              &(ls_estimator_prediction){.input = estimator_input(&c)}, &other),
+          LS_FAILED_PRECONDITION, "close them first");
+      expect_ok(ls_predictions_close(p));
+    }
+    ls_nest_release(row);
+    estimator_case_end(&c);
+  }
+}
+
+static void note(void *user, const ls_log_line *line) {
+  if (strstr(line->text, "never end") != NULL) ++*(int *)user;
+}
+
+static void predictions_of_endless_data_stop_when_asked(void **state) {
+  LS_SPEC("E177");
+  (void)state;
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    int warnings = 0;
+    counted runtime = counted_begin_with(
+        (ls_runtime_options){.log = note, .log_user = &warnings});
+    estimator_case c = estimator_case_of(i);
+    ls_train_stop stop = {0};
+    ls_nest row = ls_none();
+    c.folder = "endless";
+    c.repeats = true;
+    estimator_case_begin(&c);
+    ls_predictions *p =
+        predict(&c, (ls_estimator_prediction){.stop = &stop, .batches = true});
+    expect_ok(ls_predictions_next(p, &row));
+    ls_train_stop_request(&stop);
+    expect_status(ls_predictions_next(p, &row), LS_OUT_OF_RANGE, "");
+    expect_ok(ls_predictions_close(p));
+    // Asked before the first run.
+    p = predict(&c, (ls_estimator_prediction){.stop = &stop});
+    expect_status(ls_predictions_next(p, &row), LS_OUT_OF_RANGE, "");
+    expect_ok(ls_predictions_close(p));
+    ls_nest_release(row);
+    estimator_case_end(&c);
+    assert_int_equal(warnings, 0);
+    counted_end(&runtime);
+  }
+}
+
+static void what_cores_learn_a_cpu_uses(void **state) {
+  LS_SPEC("E178");
+  (void)state;
+  for (int replicas = 1; replicas <= 3; replicas += 2) {
+    float told[2][55 * ESTIMATOR_CLASSES];
+    for (int way = 0; way < 2; ++way) {
+      estimator_case c = {.way = way == 0 ? ON_TPU : ON_CPU,
+                          .replicas = way == 0 ? replicas : 1,
+                          .repeats = way == 0,
+                          .folder = "learned",
+                          .goes_on = way == 1};
+      ls_nest row = ls_none();
+      estimator_case_begin(&c);
+      if (way == 0) (void)estimator_case_train(&c, 10);
+      c.repeats = false;
+      c.examples = 55;
+      ls_predictions *p = predict(&c, (ls_estimator_prediction){0});
+      for (int k = 0; k < 55; ++k) {
+        expect_ok(ls_predictions_next(p, &row));
+        memcpy(
+            told[way] + k * ESTIMATOR_CLASSES,
+            ls_array_data(ls_nest_as_array(ls_nest_find(row, "probabilities"))),
+            sizeof(float) * ESTIMATOR_CLASSES);
+      }
+      expect_ok(ls_predictions_close(p));
+      ls_nest_release(row);
+      estimator_case_end(&c);
+    }
+    assert_memory_equal(told[0], told[1], sizeof(told[0]));
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(all_rows_come_and_none_that_fills_a_batch_up),
+      cmocka_unit_test(keys_must_be_some_of_those_that_there_are),
+      cmocka_unit_test(predictions_of_nothing_are_none),
+      cmocka_unit_test(predictions_are_left_early_and_made_one_at_a_time),
+      cmocka_unit_test(predictions_of_endless_data_stop_when_asked),
+      cmocka_unit_test(what_cores_learn_a_cpu_uses),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training: what is refused, how it ends, and who is told.
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "support/counted.h"
+#include "support/estimator_ways.h"
+
+static ls_status train(estimator_case *c, ls_estimator_training is,
+                       ls_training_end *end) {
+  is.input = estimator_input(c);
+  return ls_estimator_train(c->estimator, &is, end);
+}
+
+static void numbers_of_steps_are_checked(void **state) {
+  LS_SPEC("E66");
+  (void)state;
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    estimator_case c = estimator_case_of(i);
+    ls_training_end end;
+    c.folder = "numbers";
+    estimator_case_begin(&c);
+    expect_status(train(&c,
+                        (ls_estimator_training){.steps = LS_SOME(1),
+                                                .max_steps = LS_SOME(1)},
+                        &end),
+                  LS_INVALID_ARGUMENT, "both steps and max_steps");
+    expect_status(train(&c, (ls_estimator_training){.steps = LS_SOME(0)}, &end),
+                  LS_INVALID_ARGUMENT, "Must specify steps > 0");
+    expect_status(
+        train(&c, (ls_estimator_training){.max_steps = LS_SOME(-1)}, &end),
+        LS_INVALID_ARGUMENT, "Must specify max_steps > 0");
+    if (c.way == ON_TPU)
+      expect_status(train(&c, (ls_estimator_training){0}, &end),
+                    LS_INVALID_ARGUMENT,
+                    "one of `steps` or `max_steps` must be set");
+    assert_int_equal(c.input_calls, 0);
+    assert_int_equal(c.model_calls, 0);
+    estimator_case_end(&c);
+  }
+}
+
+static void steps_add_and_a_limit_that_is_reached_is_no_failure(void **state) {
+  (void)state;
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    estimator_case c = estimator_case_of(i);
+    ls_training_end end;
+    c.folder = "adds";
+    c.repeats = true;
+    estimator_case_begin(&c);
+    for (int k = 1; k <= 2; ++k) {
+      expect_ok(train(&c, (ls_estimator_training){.steps = LS_SOME(3)}, &end));
+      assert_int_equal(end.step, 3 * k);
+      assert_true(end.has_loss);
+    }
+    c.input_calls = 0;
+    expect_ok(
+        train(&c, (ls_estimator_training){.max_steps = LS_SOME(6)}, &end));
+    assert_int_equal(end.step, 6);
+    assert_false(end.has_loss);
+    assert_int_equal(c.input_calls, 0);
+    expect_ok(
+        train(&c, (ls_estimator_training){.max_steps = LS_SOME(7)}, &end));
+    assert_int_equal(end.step, 7);
+    estimator_case_end(&c);
+  }
+}
+
+typedef struct lines {
+  int ended, none, warnings;
+} lines;
+
+static void note(void *user, const ls_log_line *line) {
+  lines *self = user;
+  self->ended += strstr(line->text, "the input has ended") != NULL;
+  self->none += strstr(line->text, "training has made no step") != NULL &&
+                line->level == LS_LOG_WARNING;
+}
+
+static void the_end_of_the_input_ends_a_training(void **state) {
+  LS_SPEC("E173");
+  (void)state;
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    for (int fails = 0; fails < 2; ++fails) {
+      lines told = {0};
+      counted runtime = counted_begin_with(
+          (ls_runtime_options){.log = note, .log_user = &told});
+      estimator_case c = estimator_case_of(i);
+      ls_training_end end;
+      c.folder = "ended";
+      c.more.input_end_fails = fails == 1;
+      estimator_case_begin(&c);
+      const ls_status status =
+          train(&c, (ls_estimator_training){.max_steps = LS_SOME(9)}, &end);
+      if (fails == 1) {
+        expect_status(status, LS_OUT_OF_RANGE, "shall not end");
+      } else {
+        expect_ok(status);
+        assert_int_equal(end.step, 4);
+        assert_true(end.input_ended && end.has_loss && !end.stopped);
+      }
+      assert_int_equal(told.ended, 1);
+      estimator_case_end(&c);
+      counted_end(&runtime);
+    }
+  }
+}
+
+// ---- Stops -----------------------------------------------------------------
+typedef struct watch {
+  ls_train_stop *stop;
+  int runs, ends;
+} watch;
+
+static ls_status after_run(void *user, ls_run_context *context,
+                           ls_nest results) {
+  watch *self = user;
+  (void)context, (void)results;
+  if (++self->runs == 2 && self->stop != NULL)
+    ls_train_stop_request(self->stop);
+  return ls_ok();
+}
+
+static ls_status at_end(void *user, ls_run_context *context) {
+  (void)context;
+  ++((watch *)user)->ends;
+  return ls_ok();
+}
+
+static ls_hook *watching(watch *self) {
+  ls_hook *hook = NULL;
+  expect_ok(ls_hook_create(
+      &(ls_hook_options){.user = self, .after_run = after_run, .end = at_end},
+      &hook));
+  return hook;
+}
+
+static void a_training_that_is_asked_to_stop_saves_and_says_so(void **state) {
+  LS_SPEC("E166");
+  (void)state;
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    lines told = {0};
+    counted runtime = counted_begin_with(
+        (ls_runtime_options){.log = note, .log_user = &told});
+    estimator_case c = estimator_case_of(i);
+    ls_train_stop stop = {0};
+    watch seen = {.stop = &stop};
+    ls_training_end end;
+    char path[300];
+    c.folder = "stopped";
+    c.repeats = true;
+    estimator_case_begin(&c);
+    ls_hook *hook = watching(&seen);
+    expect_ok(train(&c,
+                    (ls_estimator_training){.max_steps = LS_SOME(20),
+                                            .hooks = &hook,
+                                            .num_hooks = 1,
+                                            .stop = &stop},
+                    &end));
+    const int step = c.way == ON_TPU ? 4 : 2;
+    assert_int_equal(end.step, step);
+    assert_true(end.stopped && end.has_loss);
+    assert_int_equal(seen.ends, 1);
+    expect_ok(ls_estimator_latest_checkpoint(c.estimator, path, sizeof(path)));
+    expect_contains(path, c.way == ON_TPU ? "model.ckpt-4" : "model.ckpt-2");
+    assert_int_equal(told.none, 0);
+    // Asked before the first run.
+    expect_ok(train(&c,
+                    (ls_estimator_training){.max_steps = LS_SOME(20),
+                                            .hooks = &hook,
+                                            .num_hooks = 1,
+                                            .stop = &stop},
+                    &end));
+    assert_int_equal(end.step, step);
+    assert_true(end.stopped && !end.has_loss);
+    assert_int_equal(seen.runs, 2);
+    assert_int_equal(seen.ends, 2);
+    assert_int_equal(told.none, 1);
+    ls_hook_release(hook);
+    estimator_case_end(&c);
+    counted_end(&runtime);
+  }
+}
+
+// ---- Listeners -------------------------------------------------------------
+static ls_status after_save(void *user, ls_session *session, int64_t step,
+                            bool *out_stop) {
+  (void)session, (void)step, (void)out_stop;
+  ++*(int *)user;
+  return ls_ok();
+}
+
+static void listeners_go_to_the_first_saver(void **state) {
+  LS_SPEC("E165");
+  (void)state;
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    for (int savers = 0; savers < 3; ++savers) {
+      estimator_case c = estimator_case_of(i);
+      int saves = 0;
+      const ls_save_listener listener = {.user = &saves,
+                                         .after_save = after_save};
+      ls_hook *hook = NULL;
+      ls_training_end end;
+      c.folder = "listened";
+      c.repeats = true;
+      c.config.checkpoints = savers == 1 ? LS_FLAG_DEFAULT : LS_FLAG_OFF;
+      estimator_case_begin(&c);
+      if (savers == 2)
+        expect_ok(
+            ls_saver_hook(&(ls_saver_hook_options){.folder = "listened",
+                                                   .every_steps = LS_SOME(100)},
+                          &hook));
+      const ls_status status =
+          train(&c,
+                (ls_estimator_training){.max_steps = LS_SOME(4),
+                                        .hooks = &hook,
+                                        .num_hooks = savers == 2,
+                                        .listeners = &listener,
+                                        .num_listeners = 1},
+                &end);
+      if (savers == 0)
+        expect_status(status, LS_INVALID_ARGUMENT, "listeners");
+      else
+        expect_ok(status);
+      assert_int_equal(saves > 0, savers > 0);
+      ls_hook_release(hook);
+      estimator_case_end(&c);
+    }
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(numbers_of_steps_are_checked),
+      cmocka_unit_test(steps_add_and_a_limit_that_is_reached_is_no_failure),
+      cmocka_unit_test(the_end_of_the_input_ends_a_training),
+      cmocka_unit_test(a_training_that_is_asked_to_stop_saves_and_says_so),
+      cmocka_unit_test(listeners_go_to_the_first_saver),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
