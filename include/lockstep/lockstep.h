@@ -91,6 +91,7 @@
 #include "lockstep/tpu_variable.h"
 #include "lockstep/trace.h"
 #include "lockstep/train.h"
+#include "lockstep/train_and_evaluate.h"
 #include "lockstep/training_loop.h"
 #include "lockstep/trunk.h"
 #include "lockstep/variable.h"

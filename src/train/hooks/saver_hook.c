@@ -43,6 +43,9 @@ static ls_status tell_after(const saver *self, ls_run_context *context,
 static ls_status save(saver *self, ls_run_context *context, int64_t step) {
   LS_RETURN_IF_ERROR(tell_before(self, context->session, step));
   LS_RETURN_IF_ERROR(ls_checkpoints_save(self->checkpoints, step, NULL, 0));
+  // Who is told that it is saved may look at it.
+  if (self->num_listeners > 0)
+    LS_RETURN_IF_ERROR(ls_checkpoints_wait(self->checkpoints));
   return tell_after(self, context, step);
 }
 

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Evaluates checkpoints as they come.
+#include "estimator/eval_rounds.h"
+
+#include <string.h>
+
+#include "base/text.h"
+#include "estimator/params.h"
+
+enum {
+  SECOND = 1000000000,
+  STEPS = 100,
+  START_DELAY = 120,
+  THROTTLE = 600,
+  WARN_EACH = 600,
+};
+
+int64_t ls_eval_rounds_throttle(const ls_eval_spec *eval) {
+  return eval->throttle_secs.set ? eval->throttle_secs.value : THROTTLE;
+}
+
+bool ls_eval_rounds_wait(const ls_runtime *runtime, int64_t nanos,
+                         const ls_train_stop *stop) {
+  const int64_t until = ls_runtime_now(runtime) + nanos;
+  for (;;) {
+    const int64_t left = until - ls_runtime_now(runtime);
+    if (ls_train_stop_requested(stop)) return false;
+    if (left <= 0) return true;
+    ls_runtime_sleep(runtime, left < SECOND ? left : SECOND);
+  }
+}
+
+void ls_eval_rounds_drop_exports(ls_train_and_evaluation *result) {
+  for (size_t i = 0; i < result->num_exports; ++i)
+    ls_text_release(result->exports[i]);
+  ls_release(ls_current_allocator(), result->exports);
+  result->exports = NULL;
+  result->num_exports = 0;
+}
+
+void ls_eval_rounds_deinit(ls_eval_rounds *self) {
+  ls_release(ls_current_allocator(), self->previous);
+}
+
+// ---- One evaluation --------------------------------------------------------
+static bool is_final(const ls_eval_rounds *self) {
+  return self->max_steps.set && ls_params_i64(self->out->metrics, "global_step",
+                                              0) >= self->max_steps.value;
+}
+
+static ls_status export_all(ls_eval_rounds *self, const char *checkpoint) {
+  ls_train_and_evaluation *out = self->out;
+  const size_t count = self->eval->num_exporters;
+  out->exports = ls_new_array(ls_current_allocator(), char *, count + 1);
+  if (out->exports == NULL) return ls_out_of_memory();
+  out->num_exports = count;
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(
+        ls_exporter_export(self->eval->exporters[i], self->estimator,
+                           &(ls_exporter_call){.checkpoint = checkpoint,
+                                               .metrics = out->metrics,
+                                               .evaluation = self->eval->name,
+                                               .is_final = is_final(self)},
+                           &out->exports[i]));
+  return ls_ok();
+}
+
+static ls_status evaluate(ls_eval_rounds *self, const char *checkpoint) {
+  const ls_eval_spec *eval = self->eval;
+  ls_nest metrics = ls_none();
+  ls_opt steps = eval->steps;
+  if (!steps.set && !eval->whole_input) steps = LS_SOME(STEPS);
+  LS_RETURN_IF_ERROR(ls_estimator_evaluate(
+      self->estimator,
+      &(ls_estimator_evaluation){.input = eval->input,
+                                 .steps = steps,
+                                 .hooks = eval->hooks,
+                                 .num_hooks = eval->num_hooks,
+                                 .checkpoint = checkpoint,
+                                 .name = eval->name,
+                                 .stop = self->stop},
+      &metrics));
+  ls_nest_release(self->out->metrics);
+  ls_eval_rounds_drop_exports(self->out);
+  self->out->metrics = metrics;
+  ++self->out->num_evaluations;
+  return export_all(self, checkpoint);
+}
+
+ls_status ls_eval_rounds_run(ls_eval_rounds *self, bool *out_is_new) {
+  char newest[1024];
+  *out_is_new = false;
+  LS_RETURN_IF_ERROR(
+      ls_estimator_latest_checkpoint(self->estimator, newest, sizeof(newest)));
+  if (newest[0] == 0 ||
+      (self->previous != NULL && strcmp(newest, self->previous) == 0))
+    return ls_ok();
+  char *copy = ls_copy_text(ls_current_allocator(), newest, strlen(newest));
+  if (copy == NULL) return ls_out_of_memory();
+  ls_release(ls_current_allocator(), self->previous);
+  self->previous = copy;
+  *out_is_new = true;
+  return evaluate(self, newest);
+}
+
+// ---- Again and again -------------------------------------------------------
+static void warn(ls_eval_rounds *self) {
+  ls_runtime *runtime = self->estimator->runtime;
+  const int64_t now = ls_runtime_now(runtime);
+  if (self->has_warned && now - self->warned < (int64_t)WARN_EACH * SECOND)
+    return;
+  self->has_warned = true;
+  self->warned = now;
+  ls_runtime_log(runtime, LS_LOG_WARNING, "estimator",
+                 self->previous == NULL
+                     ? "there is no checkpoint to be evaluated in %s yet"
+                     : "there is no new checkpoint to be evaluated in %s",
+                 ls_estimator_model_dir(self->estimator));
+}
+
+ls_status ls_eval_rounds_go_on(ls_eval_rounds *self) {
+  const ls_runtime *runtime = self->estimator->runtime;
+  const ls_opt delay = self->eval->start_delay_secs;
+  const int64_t throttle = ls_eval_rounds_throttle(self->eval) * SECOND;
+  int64_t wait = (delay.set ? delay.value : START_DELAY) * (int64_t)SECOND;
+  while (ls_eval_rounds_wait(runtime, wait, self->stop)) {
+    const int64_t began = ls_runtime_now(runtime);
+    bool is_new = false;
+    LS_RETURN_IF_ERROR(ls_eval_rounds_run(self, &is_new));
+    if (is_new && is_final(self)) return ls_ok();
+    if (!is_new) warn(self);
+    wait = throttle - (ls_runtime_now(runtime) - began);
+    // Who does not throttle waits for what is new.
+    if (!is_new && wait < SECOND) wait = SECOND;
+  }
+  return ls_ok();
+}

@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trainings with evaluations on their way, and what is exported of them.
+#include "lockstep/train_and_evaluate.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory/allocator.h"
+#include "support/estimators.h"
+#include "support/waits.h"
+
+// ---- Local -----------------------------------------------------------------
+static ls_status count_begin(void *user) {
+  ++*(int *)user;
+  return ls_ok();
+}
+
+static void what_is_saved_is_evaluated_and_exported(void **state) {
+  LS_SPEC("E207 E208");
+  (void)state;
+  for (int way = 0; way < 3; ++way) {
+    waits w;
+    int begins = 0;
+    ls_hook *hook = NULL;
+    waits_begin(&w, NULL);
+    estimator_case c = {.way = (estimator_way)way,
+                        .replicas = way == ON_CPU ? 1 : 2,
+                        .folder = "evaluated",
+                        .repeats = true,
+                        .save_steps = LS_SOME(2)};
+    estimator_case plain = c;
+    plain.folder = "not-evaluated";
+    estimator_case_begin(&c);
+    ls_exporter *exporters[] = {
+        waits_exporter(
+            (ls_exporter_options){.kind = LS_EXPORTER_FINAL, .name = "final"}),
+        waits_exporter(
+            (ls_exporter_options){.name = "latest", .keep = LS_SOME(3)})};
+    expect_ok(ls_hook_create(
+        &(ls_hook_options){.user = &begins, .begin = count_begin}, &hook));
+    ls_train_and_evaluation result;
+    expect_ok(
+        ls_train_and_evaluate(c.estimator,
+                              &(ls_train_spec){.input = estimator_input(&c),
+                                               .max_steps = LS_SOME(8),
+                                               .hooks = &hook,
+                                               .num_hooks = 1},
+                              &(ls_eval_spec){.input = estimator_input(&c),
+                                              .steps = LS_SOME(4),
+                                              .throttle_secs = LS_SOME(0),
+                                              .exporters = exporters,
+                                              .num_exporters = 2},
+                              &result));
+    // Of steps 0, 2, 4, 6 and 8 all but the first.
+    assert_int_equal(result.num_evaluations, 4);
+    assert_int_equal(result.training.step, 8);
+    assert_true(estimator_metric(result.metrics, "global_step") == 8);
+    assert_int_equal(result.num_exports, 2);
+    assert_non_null(result.exports[0]);
+    assert_non_null(result.exports[1]);
+    expect_contains(result.exports[0], "evaluated/export/final/17000000");
+    assert_int_equal(waits_count_in("evaluated/export/final"), 1);
+    assert_int_equal(waits_count_in("evaluated/export/latest"), 3);
+    if (way != ON_TPU) {
+      assert_int_equal(begins, 1);
+      assert_int_equal(c.input_calls, 5);
+    }
+    ls_train_and_evaluation_deinit(&result);
+    ls_hook_release(hook);
+    for (int i = 0; i < 2; ++i)
+      ls_exporter_destroy(exporters[i]);
+    // What was trained is what it is without evaluations.
+    estimator_case_begin(&plain);
+    estimator_case_train(&plain, 8);
+    estimator_cases_expect_equal(&c, &plain, 0);
+    estimator_case_end(&plain);
+    estimator_case_end(&c);
+    waits_end(&w);
+  }
+}
+
+static ls_status pass_some(void *user, ls_run_context *context,
+                           ls_nest results) {
+  (void)context;
+  (void)results;
+  waits_pass(user, 100 * (int64_t)SECOND);
+  return ls_ok();
+}
+
+static void evaluations_are_throttled(void **state) {
+  LS_SPEC("E207");
+  (void)state;
+  static const struct {
+    ls_opt throttle;
+    int64_t evaluations;
+  } rows[] = {
+      // Runs take 100 seconds: step 4 at 300 seconds, step 7 at 600, the end.
+      {{true, 250}, 3},
+      // 600: step 7, and the end.
+      {{false, 0}, 2},
+      {{true, 5000}, 1},
+      {{true, 0}, 8},
+  };
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
+    waits w;
+    ls_hook *hook = NULL;
+    ls_train_and_evaluation result;
+    waits_begin(&w, NULL);
+    estimator_case c = {
+        .folder = "throttled", .repeats = true, .save_steps = LS_SOME(1)};
+    estimator_case_begin(&c);
+    expect_ok(ls_hook_create(
+        &(ls_hook_options){.user = &w, .after_run = pass_some}, &hook));
+    expect_ok(ls_train_and_evaluate(
+        c.estimator,
+        &(ls_train_spec){.input = estimator_input(&c),
+                         .max_steps = LS_SOME(8),
+                         .hooks = &hook,
+                         .num_hooks = 1},
+        &(ls_eval_spec){.input = estimator_input(&c),
+                        .steps = LS_SOME(1),
+                        .throttle_secs = rows[i].throttle},
+        &result));
+    assert_int_equal(result.num_evaluations, rows[i].evaluations);
+    assert_true(estimator_metric(result.metrics, "global_step") == 8);
+    ls_train_and_evaluation_deinit(&result);
+    ls_hook_release(hook);
+    estimator_case_end(&c);
+    waits_end(&w);
+  }
+}
+
+static void a_training_that_saves_elsewhere_is_not_evaluated(void **state) {
+  LS_SPEC("E207");
+  (void)state;
+  estimator_case c = {.folder = "elsewhere", .repeats = true};
+  ls_hook *saver = NULL;
+  estimator_case_begin(&c);
+  expect_ok(ls_saver_hook(&(ls_saver_hook_options){.folder = "elsewhere-saved",
+                                                   .every_steps = LS_SOME(1)},
+                          &saver));
+  expect_status(ls_train_and_evaluate(
+                    c.estimator,
+                    &(ls_train_spec){.input = estimator_input(&c),
+                                     .max_steps = LS_SOME(2),
+                                     .hooks = &saver,
+                                     .num_hooks = 1},
+                    &(ls_eval_spec){.input = estimator_input(&c)}, NULL),
+                LS_FAILED_PRECONDITION, "no new checkpoint");
+  ls_hook_release(saver);
+  estimator_case_end(&c);
+}
+
+// ---- One of several --------------------------------------------------------
+static void an_evaluator_takes_checkpoints_as_they_come(void **state) {
+  LS_SPEC("E207");
+  (void)state;
+  waits w;
+  estimator_case first = {.folder = "come", .repeats = true};
+  waits_begin(&w, NULL);
+  estimator_case_begin(&first);
+  estimator_case_train(&first, 4);
+  assert_int_equal(system("rm -rf came && cp -r come came"), 0);
+  estimator_case_train(&first, 8);
+  estimator_case_end(&first);
+  waits_end(&w);
+  waits_begin(&w, "{\"cluster\":{\"chief\":[\"a:1\"]},"
+                  "\"task\":{\"type\":\"evaluator\",\"index\":0}}");
+  w.copy = "cp come/* came/ 2>/dev/null; true";
+  w.copies_at = 1000;
+  estimator_case c = {.folder = "came", .goes_on = true};
+  ls_train_and_evaluation result;
+  estimator_case_begin(&c);
+  expect_ok(ls_train_and_evaluate(
+      c.estimator,
+      &(ls_train_spec){.input = estimator_input(&c), .max_steps = LS_SOME(8)},
+      &(ls_eval_spec){.input = estimator_input(&c),
+                      .steps = LS_SOME(2),
+                      .throttle_secs = LS_SOME(300)},
+      &result));
+  assert_int_equal(result.num_evaluations, 2);
+  assert_true(estimator_metric(result.metrics, "global_step") == 8);
+  // 120 seconds, then each 300: the checkpoint of 1000 is seen at 1020.
+  assert_int_equal(w.now / SECOND, 1020);
+  ls_train_and_evaluation_deinit(&result);
+  estimator_case_end(&c);
+  waits_end(&w);
+}
+
+static void an_evaluator_warns_now_and_then_and_can_be_stopped(void **state) {
+  LS_SPEC("E207");
+  (void)state;
+  waits w;
+  ls_train_and_evaluation result;
+  waits_begin(&w, "{\"cluster\":{\"chief\":[\"a:1\"]},"
+                  "\"task\":{\"type\":\"evaluator\",\"index\":0}}");
+  w.stops_at = 2000;
+  estimator_case c = {.folder = "waits"};
+  estimator_case_begin(&c);
+  expect_ok(
+      ls_train_and_evaluate(c.estimator,
+                            &(ls_train_spec){.input = estimator_input(&c),
+                                             .max_steps = LS_SOME(8),
+                                             .stop = &w.stop},
+                            &(ls_eval_spec){.input = estimator_input(&c),
+                                            .throttle_secs = LS_SOME(300)},
+                            &result));
+  // At 120, 720, 1320 and 1920 seconds, of looks each 300.
+  assert_int_equal(w.warnings, 4);
+  assert_int_equal(w.now / SECOND, 2000);
+  assert_int_equal(result.num_evaluations, 0);
+  ls_train_and_evaluation_deinit(&result);
+  estimator_case_end(&c);
+  waits_end(&w);
+}
+
+static void workers_wait_before_they_train(void **state) {
+  LS_SPEC("E207");
+  (void)state;
+  static const struct {
+    const char *task;
+    int64_t seconds;
+  } rows[] = {
+      {"\"chief\",\"index\":0", 0},
+      {"\"worker\",\"index\":0", 5},
+      {"\"worker\",\"index\":1", 10},
+      {"\"worker\",\"index\":12", 60},
+  };
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
+    waits w;
+    char config[400];
+    ls_train_and_evaluation result;
+    snprintf(config, sizeof(config),
+             "{\"cluster\":{\"chief\":[\"a:1\"],\"worker\":[\"b:1\",\"b:2\","
+             "\"b:3\",\"b:4\",\"b:5\",\"b:6\",\"b:7\",\"b:8\",\"b:9\",\"c:1\","
+             "\"c:2\",\"c:3\",\"c:4\"]},\"task\":{\"type\":%s}}",
+             rows[i].task);
+    waits_begin(&w, config);
+    estimator_case c = {.folder = "worker", .repeats = true};
+    estimator_case_begin(&c);
+    expect_ok(ls_train_and_evaluate(
+        c.estimator,
+        &(ls_train_spec){.input = estimator_input(&c), .max_steps = LS_SOME(2)},
+        &(ls_eval_spec){.input = estimator_input(&c)}, &result));
+    assert_int_equal(w.now / SECOND, rows[i].seconds);
+    assert_int_equal(result.training.step, 2);
+    assert_int_equal(result.num_evaluations, 0);
+    ls_train_and_evaluation_deinit(&result);
+    estimator_case_end(&c);
+    waits_end(&w);
+  }
+}
+
+static void other_tasks_are_refused(void **state) {
+  LS_SPEC("E207");
+  (void)state;
+  static const struct {
+    const char *config;
+    ls_code code;
+    const char *part;
+  } rows[] = {
+      {"{\"cluster\":{\"chief\":[\"a:1\"]},"
+       "\"task\":{\"type\":\"evaluator\",\"index\":1}}",
+       LS_INVALID_ARGUMENT, "only be one evaluator"},
+      {"{\"cluster\":{\"chief\":[\"a:1\"],\"ps\":[\"b:1\"]},"
+       "\"task\":{\"type\":\"ps\",\"index\":0}}",
+       LS_UNIMPLEMENTED, "'ps'"},
+  };
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
+    waits w;
+    waits_begin(&w, rows[i].config);
+    estimator_case c = {.folder = "tasks"};
+    estimator_case_begin(&c);
+    expect_status(ls_train_and_evaluate(
+                      c.estimator,
+                      &(ls_train_spec){.input = estimator_input(&c)},
+                      &(ls_eval_spec){.input = estimator_input(&c)}, NULL),
+                  rows[i].code, rows[i].part);
+    estimator_case_end(&c);
+    waits_end(&w);
+  }
+}
+
+// ---- What is refused -------------------------------------------------------
+static void expect_refused(estimator_case *c, ls_train_spec train,
+                           ls_eval_spec eval, const char *part) {
+  expect_status(ls_train_and_evaluate(c->estimator, &train, &eval, NULL),
+                LS_INVALID_ARGUMENT, part);
+  assert_int_equal(c->input_calls, 0);
+}
+
+static void specs_that_cannot_be_are_refused(void **state) {
+  LS_SPEC("E206");
+  (void)state;
+  estimator_case c = {.folder = "specs"};
+  estimator_case_begin(&c);
+  const ls_input_function input = estimator_input(&c);
+  const ls_train_spec train = {.input = input};
+  const ls_eval_spec eval = {.input = input};
+  expect_refused(&c, (ls_train_spec){.max_steps = LS_SOME(1)}, eval,
+                 "training needs an input_fn");
+  expect_refused(&c, (ls_train_spec){.input = input, .max_steps = LS_SOME(0)},
+                 eval, "Must specify max_steps > 0");
+  expect_refused(&c, train, (ls_eval_spec){.steps = LS_SOME(1)},
+                 "evaluation needs an input_fn");
+  expect_refused(&c, train, (ls_eval_spec){.input = input, .steps = LS_SOME(0)},
+                 "Must specify steps > 0");
+  expect_refused(
+      &c, train,
+      (ls_eval_spec){.input = input, .start_delay_secs = LS_SOME(-1)},
+      "start_delay_secs >= 0");
+  expect_refused(&c, train,
+                 (ls_eval_spec){.input = input, .throttle_secs = LS_SOME(-1)},
+                 "throttle_secs >= 0");
+  ls_exporter *twice[] = {waits_exporter((ls_exporter_options){.name = "a"}),
+                          waits_exporter((ls_exporter_options){.name = "a"})};
+  expect_refused(
+      &c, train,
+      (ls_eval_spec){.input = input, .exporters = twice, .num_exporters = 2},
+      "called 'a'");
+  ls_exporter_destroy(twice[0]);
+  ls_exporter_destroy(twice[1]);
+  estimator_case_end(&c);
+}
+
+static ls_status count_run(void *user, ls_run_context *context,
+                           ls_nest results) {
+  (void)context;
+  (void)results;
+  ++*(int *)user;
+  return ls_ok();
+}
+
+static void an_evaluation_has_a_hundred_steps(void **state) {
+  LS_SPEC("E206");
+  (void)state;
+  for (int whole = 0; whole < 2; ++whole) {
+    int runs = 0;
+    ls_hook *hook = NULL;
+    estimator_case c = {.folder = "hundred", .repeats = !whole};
+    estimator_case_begin(&c);
+    expect_ok(ls_hook_create(
+        &(ls_hook_options){.user = &runs, .after_run = count_run}, &hook));
+    expect_ok(ls_train_and_evaluate(
+        c.estimator,
+        &(ls_train_spec){.input = estimator_input(&c), .max_steps = LS_SOME(2)},
+        &(ls_eval_spec){.input = estimator_input(&c),
+                        .whole_input = whole,
+                        .hooks = &hook,
+                        .num_hooks = 1},
+        NULL));
+    // 96 examples in batches of 24.
+    assert_int_equal(runs, whole ? 4 : 100);
+    ls_hook_release(hook);
+    estimator_case_end(&c);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(what_is_saved_is_evaluated_and_exported),
+      cmocka_unit_test(evaluations_are_throttled),
+      cmocka_unit_test(a_training_that_saves_elsewhere_is_not_evaluated),
+      cmocka_unit_test(an_evaluator_takes_checkpoints_as_they_come),
+      cmocka_unit_test(an_evaluator_warns_now_and_then_and_can_be_stopped),
+      cmocka_unit_test(workers_wait_before_they_train),
+      cmocka_unit_test(other_tasks_are_refused),
+      cmocka_unit_test(specs_that_cannot_be_are_refused),
+      cmocka_unit_test(an_evaluation_has_a_hundred_steps),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
