@@ -53,10 +53,7 @@ static ls_array *features_of(void) {
 
 static ls_nest rows(void *user, ls_input_call *call) {
   (void)user;
-  ls_array *x = features_of();
-  const ls_nest arrays = ls_nest_array(x);
-  ls_dataset *data = ls_dataset_from_arrays(arrays);
-  ls_nest_release(arrays);
+  ls_dataset *data = ls_dataset_from_arrays(ls_nest_array(features_of()));
   return ls_nest_dataset(ls_dataset_batch(
       data, &(ls_batch_options){
                 .size = ls_params_i64(call->params, "batch_size", ROWS)}));
