@@ -67,7 +67,6 @@ struct ls_runtime {
   // How programs for such systems are launched: engine/launch.h. NULL: no
   // system was there yet.
   const struct ls_launch_type *launches;
-  bool wraps_input;          // See estimator/input_feed.h.
   int callbacks;             // Of users' that run now, but those of host calls.
   uint64_t progress;         // See below.
   int waiting_runs;          // For the host. Atomic.

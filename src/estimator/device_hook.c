@@ -61,8 +61,12 @@ static ls_status feed(void *user, int64_t count) {
 static ls_status judge_feeding(void *user, ls_status status) {
   device_hook *self = user;
   ls_nest results = ls_none();
-  if (ls_status_code(status) != LS_OUT_OF_RANGE || self->is.predicts)
-    return status;
+  if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
+  if (self->is.predicts) {
+    // Without an element there is no stop: who waits for predictions is told.
+    ls_status_free(status);
+    return ls_device_system_close_outfeeds(self->is.context);
+  }
   ls_runtime_log(self->runtime, LS_LOG_INFO, "estimator",
                  "the input has ended: %s", ls_status_message(status));
   if (self->is.input_ended != NULL)
@@ -237,6 +241,10 @@ static ls_status before_run(void *user, ls_run_context *context,
   return ls_device_threads_tell(&self->threads, ls_result_count(self->counted));
 }
 
+static size_t num_ops(ls_nest ops) {
+  return ops.kind == LS_KIND_NONE ? 0 : ls_nest_num_leaves(ops);
+}
+
 static ls_status after_run(void *user, ls_run_context *context,
                            ls_nest results) {
   device_hook *self = user;
@@ -244,7 +252,7 @@ static ls_status after_run(void *user, ls_run_context *context,
   LS_RETURN_IF_ERROR(ls_device_threads_run_ended(&self->threads, ls_ok()));
   if (!__atomic_load_n(&self->input_ended, __ATOMIC_ACQUIRE)) return ls_ok();
   ls_run_context_request_stop(context);
-  if (ls_nest_num_leaves(self->is.dequeue_ops) == 0) return ls_ok();
+  if (num_ops(self->is.dequeue_ops) == 0) return ls_ok();
   __atomic_store_n(&self->closed_outfeeds, true, __ATOMIC_RELEASE);
   return ls_device_system_close_outfeeds(self->is.context);
 }
@@ -308,8 +316,7 @@ static ls_status fill(device_hook *self,
   self->works[LS_INFEED_THREAD].helped =
       options->each_step && !options->predicts;
   self->works[LS_OUTFEED_THREAD] = taking;
-  self->works[LS_OUTFEED_THREAD].helped =
-      ls_nest_num_leaves(options->dequeue_ops) == 0;
+  self->works[LS_OUTFEED_THREAD].helped = num_ops(options->dequeue_ops) == 0;
   LS_RETURN_IF_ERROR(ls_device_threads_init(&self->threads, self->works, self,
                                             options->rendezvous));
   LS_RETURN_IF_ERROR(ls_estimator_input_of(options->context, &input));

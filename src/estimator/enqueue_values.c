@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/values/nest_internal.h"
+#include "data/iterator.h"
 #include "estimator/enqueue.h"
 #include "estimator/stopping_signals.h"
 #include "estimator/systems.h"
@@ -129,9 +130,11 @@ static ls_status replica_values(ls_enqueue *self, ls_nest *signals,
   return status;
 }
 
-// Each waits for the one before, so that the first replica gets the first.
+// Each waits for the one before, so that the first replica gets the first. That
+// an iterator has so many ops is meant here, and no reason for its warning.
 static ls_status all_values(ls_enqueue *self, ls_nest *lists, ls_op *givers,
                             ls_nest *signals) {
+  self->source.iterator->num_ops -= (int)self->num_replicas;
   const bool in_order =
       ls_estimator_config(self->is.calls->context)->tpu->parallel_get_next !=
       LS_FLAG_ON;

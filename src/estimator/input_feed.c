@@ -10,6 +10,7 @@
 #include "estimator/begin_hook.h"
 #include "estimator/enqueue.h"
 #include "estimator/enqueue_loop.h"
+#include "estimator/state.h"
 #include "estimator/stopping_signals.h"
 #include "estimator/systems.h"
 #include "graph/make/make.h"
@@ -28,9 +29,23 @@ typedef struct making {
   ls_allocator *allocator;
 } making;
 
-void ls_input_feed_set_loops(bool on) {
+ls_status ls_input_feed_set_loops(bool on) {
   ls_runtime *runtime = ls_runtime_current();
-  if (runtime != NULL) runtime->wraps_input = on;
+  if (runtime == NULL) return ls_out_of_memory();
+  ls_runtime_lock(runtime);
+  ls_estimator_state *state = ls_estimator_state_get(runtime);
+  if (state != NULL) state->wraps_input = on;
+  ls_runtime_unlock(runtime);
+  return state != NULL ? ls_ok() : ls_out_of_memory();
+}
+
+static bool wraps_input(void) {
+  ls_runtime *runtime = ls_runtime_current();
+  ls_runtime_lock(runtime);
+  const ls_estimator_state *state = ls_runtime_slot(runtime, LS_SLOT_ESTIMATOR);
+  const bool wraps = state != NULL && state->wraps_input;
+  ls_runtime_unlock(runtime);
+  return wraps;
 }
 
 // ---- Hosts -----------------------------------------------------------------
@@ -51,7 +66,7 @@ static ls_status host_of_replica(const making *m, int64_t replica,
 // The ops of one enqueue function, as a list.
 static ls_status build_ops(making *m, ls_enqueue *enqueue, ls_nest *out_ops) {
   const bool has_data = enqueue->source.iterator != NULL;
-  m->feed->each_step = !has_data && !ls_runtime_current()->wraps_input;
+  m->feed->each_step = !has_data && !wraps_input();
   if (m->feed->each_step) {
     ls_nest signals = ls_none();
     const ls_status status = ls_enqueue_build(enqueue, out_ops, &signals);
@@ -249,9 +264,8 @@ static ls_status check_runners(void) {
   ls_nest first;
   if (ls_graph_collection(ls_graph_current(), "queue_runners", &first, 1) == 0)
     return ls_ok();
-  ls_runtime *runtime = ls_runtime_current();
-  if (runtime->wraps_input) return ls_failed_precondition("%s", text);
-  ls_runtime_log(runtime, LS_LOG_WARNING, "estimator", "%s", text);
+  if (wraps_input()) return ls_failed_precondition("%s", text);
+  ls_runtime_log(ls_runtime_current(), LS_LOG_WARNING, "estimator", "%s", text);
   return ls_ok();
 }
 

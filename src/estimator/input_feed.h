@@ -65,6 +65,6 @@ LS_MUST_USE ls_status ls_input_feed_unpack(const ls_input_feed *feed,
 // ---- For tests -------------------------------------------------------------
 // Whether ops of values that are no data set's go into loops on the hosts, too.
 // Default off; of the current runtime.
-void ls_input_feed_set_loops(bool on);
+LS_MUST_USE ls_status ls_input_feed_set_loops(bool on);
 
 #endif  // LS_ESTIMATOR_INPUT_FEED_H_

@@ -156,8 +156,8 @@ static ls_status cut_fed(ls_recorder *self, const ls_fed *fed, size_t leaves) {
 // ---- Noting ----------------------------------------------------------------
 ls_status ls_recorder_note(ls_recorder *self, const ls_fed *fed) {
   if (self->structure.kind != LS_KIND_NONE) return ls_ok();
-  const ls_nest all = dict_of(fed);
-  LS_RETURN_IF_ERROR(ls_nest_status(all));
+  ls_nest all = ls_none();
+  LS_RETURN_IF_ERROR(ls_take_nest(dict_of(fed), &all));
   ls_status status = self->dims.kind == LS_KIND_NONE
                          ? ls_ok()
                          : cut_fed(self, fed, ls_nest_num_leaves(all));
@@ -180,8 +180,8 @@ static ls_nest as_tensor(ls_nest leaf, void *user) {
 ls_status ls_recorder_flatten(const ls_recorder *self, const ls_fed *fed,
                               ls_nest *out_list) {
   *out_list = ls_none();
-  const ls_nest all = dict_of(fed);
-  LS_RETURN_IF_ERROR(ls_nest_status(all));
+  ls_nest all = ls_none();
+  LS_RETURN_IF_ERROR(ls_take_nest(dict_of(fed), &all));
   ls_status status =
       ls_status_annotate(ls_nest_same_structure(self->structure, all),
                          "what input functions give differs");

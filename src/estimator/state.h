@@ -12,6 +12,7 @@ struct ls_watchdog;
 typedef struct ls_estimator_state {
   ls_allocator *allocator;
   struct ls_watchdog *watchdog;  // NULL: none is at work.
+  bool wraps_input;              // See ls_input_feed_set_loops.
 } ls_estimator_state;
 
 // Made on first use; NULL without memory. Hold the runtime's lock.

@@ -4,6 +4,7 @@
 #include "estimator/steps.h"
 
 #include "base/runtime_internal.h"
+#include "base/values/nest_internal.h"
 #include "estimator/stopping_signals.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/flow.h"
@@ -88,9 +89,10 @@ static ls_status with_mask(const step *s, ls_nest tensors, ls_nest *out_nest) {
     }
     items[count] = ls_leaf(s->fed.mask);
     keys[count] = "mask";
-    *out_nest = is_dict ? ls_nest_dict("", keys, items, count + 1)
-                        : ls_nest_sequence(LS_KIND_LIST, items, count + 1);
-    status = ls_nest_status(*out_nest);
+    status =
+        ls_take_nest(is_dict ? ls_nest_dict("", keys, items, count + 1)
+                             : ls_nest_sequence(LS_KIND_LIST, items, count + 1),
+                     out_nest);
   }
   ls_release(allocator, items);
   ls_release(allocator, keys);
@@ -280,8 +282,7 @@ static ls_status make_body(step *s, ls_nest args, ls_nest *out_next) {
   ls_carried_read(steps, args, &s->carried);
   LS_RETURN_IF_ERROR(unpack(steps, args, carried, &s->fed));
   LS_RETURN_IF_ERROR(make_step(s));
-  *out_next = ls_carried_list(steps, &s->carried);
-  return ls_nest_status(*out_next);
+  return ls_take_nest(ls_carried_list(steps, &s->carried), out_next);
 }
 
 static ls_nest body(ls_nest args, void *user) {
@@ -318,11 +319,11 @@ static ls_status compute(ls_steps *steps, ls_nest *out_results) {
   LS_RETURN_IF_ERROR(run_loop(steps, &values));
   ls_carried_read(steps, values, &last);
   ls_nest_release(values);
-  *out_results = ls_steps_predict(steps)
-                     ? LS_LIST(ls_leaf(last.count))
-                     : LS_LIST(ls_leaf(last.count),
-                               ls_leaf(ls_reported_loss(steps, &last)));
-  return ls_nest_status(*out_results);
+  return ls_take_nest(ls_steps_predict(steps)
+                          ? LS_LIST(ls_leaf(last.count))
+                          : LS_LIST(ls_leaf(last.count),
+                                    ls_leaf(ls_reported_loss(steps, &last))),
+                      out_results);
 }
 
 ls_nest ls_steps_compute(ls_nest args, void *steps) {

@@ -2,6 +2,7 @@
 // Ops beside a loop on the device.
 #include "base/require.h"
 #include "base/text.h"
+#include "base/values/nest_internal.h"
 #include "estimator/loop_steps.h"
 #include "lockstep/ops.h"
 #include "train/hooks/saved.h"
@@ -50,19 +51,16 @@ ls_status ls_tpu_sync_ops(ls_graph *graph, bool broadcast, ls_nest *out_ops) {
   // The current one is not entered again: its control scopes count.
   LS_SCOPE_BLOCK_(scope);
   if (graph != ls_graph_current()) ls_graph_begin(&scope, graph);
-  if (broadcast) {
-    *out_ops = LS_LIST(ls_nest_op(ls_group(NULL, 0, "no_op")));
-    return ls_nest_status(*out_ops);
-  }
+  if (broadcast)
+    return ls_take_nest(LS_LIST(ls_nest_op(ls_group(NULL, 0, "no_op"))),
+                        out_ops);
   LS_RETURN_IF_ERROR(ls_collection_variables(
       graph, LS_COLLECTION_TRAINABLE_VARIABLES, &variables, &count));
   ls_nest *ops = ls_new_array(allocator, ls_nest, count + 1);
   ls_status status = ops != NULL ? check_all(variables, count, ops, &made)
                                  : ls_out_of_memory();
-  if (ls_status_is_ok(status)) {
-    *out_ops = ls_nest_sequence(LS_KIND_LIST, ops, made);
-    status = ls_nest_status(*out_ops);
-  }
+  if (ls_status_is_ok(status))
+    status = ls_take_nest(ls_nest_sequence(LS_KIND_LIST, ops, made), out_ops);
   ls_release(allocator, ops);
   ls_release(allocator, variables);
   return status;

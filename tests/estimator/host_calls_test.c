@@ -114,10 +114,8 @@ static void expect_array(const ls_array *got, ls_array *wanted) {
 
 // What a replica has said; the caller's.
 static ls_nest take(const programs *p, int replica) {
-  ls_device_name device;
   ls_nest tuple = ls_none();
-  expect_ok(ls_estimator_place_core(p->context, replica, &device));
-  expect_ok(ls_outfeed_take(device.text, &tuple));
+  expect_ok(ls_outfeed_take(programs_core(p, replica).text, &tuple));
   return tuple;
 }
 
@@ -223,6 +221,48 @@ static void replicas_parts_are_put_together_in_their_order(void **state) {
     }
     end(&p, &j);
   }
+}
+
+// Each has two, on the hosts of an assignment; the first takes and says.
+static void replicas_of_several_cores_say_it_from_their_first(void **state) {
+  (void)state;
+  LS_SPEC("E142 E143");
+  programs p;
+  linear_reference r;
+  job j = {.tells = ROWS};
+  begin(&p, &j, LS_MODE_TRAIN, 4,
+        (programs_options){.tpu = {.num_cores_per_replica = LS_SOME(2),
+                                   .per_host_input = LS_INPUT_PER_HOST_V2}});
+  programs_build(&p);
+  linear_reference_begin(&r, 4);
+  for (int s = 0; s < 3; ++s) {
+    programs_put_all(&p, s);
+    (void)linear_reference_train(&r, &p, s);
+  }
+  run(&p, 3);
+  linear_expect_same(&p, &j.m, &r);
+  for (int s = 0; s < 2; ++s)
+    for (int replica = 0; replica < 4; ++replica) {
+      const ls_nest tuple = take(&p, replica);
+      expect_array(ls_nest_as_array(ls_nest_item(tuple, 0)),
+                   programs_fed(&p, s, replica, 1));
+      ls_nest_release(tuple);
+    }
+  // Or by the hosts' ops.
+  programs_run(&p,
+               LS_LIST(ls_leaf(ls_op_input(
+                           ls_tensor_op(p.program.host_results.as.tensor), 0)),
+                       ls_nest_retain(p.program.host_ops)));
+  for (int replica = 0; replica < 4; ++replica) {
+    ls_array *fed = programs_fed(&p, 2, replica, 1);
+    for (int k = 0; k < PROGRAMS_ROWS; ++k)
+      assert_true(
+          ls_array_f64(programs_array(&p, 0), replica * PROGRAMS_ROWS + k) ==
+          ls_array_f64(fed, k));
+    ls_array_release(fed);
+  }
+  linear_reference_end(&r);
+  end(&p, &j);
 }
 
 static void a_scalar_cannot_be_put_together(void **state) {
@@ -378,6 +418,7 @@ int main(void) {
       cmocka_unit_test(all_tensors_leave_in_one_tuple_a_step),
       cmocka_unit_test(who_has_nothing_to_say_leaves_no_tuple),
       cmocka_unit_test(replicas_parts_are_put_together_in_their_order),
+      cmocka_unit_test(replicas_of_several_cores_say_it_from_their_first),
       cmocka_unit_test(a_scalar_cannot_be_put_together),
       cmocka_unit_test(of_input_for_all_replicas_one_is_heard),
       cmocka_unit_test(a_dict_that_does_not_fit_is_warned_of),

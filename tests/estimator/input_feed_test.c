@@ -270,6 +270,23 @@ static void elements_go_to_replicas_in_order(void **state) {
                 mode == LS_MODE_PREDICT ? "Dataset" : "PER_HOST_V2");
 }
 
+// A warning of many reads is not for these.
+static void a_host_may_have_many_replicas(void **state) {
+  (void)state;
+  fed f;
+  fed_begin(&f, (fed_facts){.pod = "virtual:8x8,cores=1",
+                            .mode = LS_MODE_TRAIN,
+                            .batch = 128,
+                            .tpu.per_host_input = LS_INPUT_PER_HOST_V2,
+                            .input = rows});
+  assert_int_equal(f.warnings, 0);
+  expect_ok(fed_run(&f, 2));
+  for (int i = 0; i < 64; i += 21)
+    for (int k = 0; k < 2; ++k)
+      FED_EXPECT(&f, 0, i, 128 * k + 2 * i, 128 * k + 2 * i + 1);
+  fed_close(&f);
+}
+
 // ---- The same for all ------------------------------------------------------
 static void one_element_goes_to_all_replicas(void **state) {
   (void)state;
@@ -463,7 +480,7 @@ static void queue_runners_are_told(void **state) {
   expect_contains(f.last_warning, "QueueRunners");
   fed_close(&f);
   fed_open(&f, facts);
-  ls_input_feed_set_loops(true);
+  expect_ok(ls_input_feed_set_loops(true));
   expect_status(fed_make(&f), LS_FAILED_PRECONDITION, "QueueRunners");
   fed_close(&f);
 }
@@ -478,7 +495,7 @@ static void a_switch_puts_values_into_loops(void **state) {
                            .batch = 8,
                            .tpu.per_host_input = LS_INPUT_PER_SHARD_V1,
                            .input = values});
-  ls_input_feed_set_loops(true);
+  expect_ok(ls_input_feed_set_loops(true));
   expect_ok(fed_make(&f));
   assert_false(f.feed.each_step);
   assert_int_equal(f.num_calls, 4);
@@ -498,6 +515,7 @@ int main(void) {
       cmocka_unit_test(batches_are_cut_along_the_axes_that_are_said),
       cmocka_unit_test(each_core_has_an_input_of_its_own),
       cmocka_unit_test(elements_go_to_replicas_in_order),
+      cmocka_unit_test(a_host_may_have_many_replicas),
       cmocka_unit_test(one_element_goes_to_all_replicas),
       cmocka_unit_test(slices_of_one_element_go_to_replicas),
       cmocka_unit_test(a_last_short_batch_is_left_out),

@@ -102,12 +102,23 @@ static ls_nest flags_of(ls_dtype dtype, ls_shape shape, int count, int first,
   return ls_nest_array(array_of(dtype, shape, values));
 }
 
+ls_device_name programs_core(const programs *self, int replica) {
+  ls_device_name host, core;
+  int64_t ordinal = 0;
+  int task = 0;
+  expect_ok(
+      ls_estimator_device_for_replica(self->context, replica, &host, &ordinal));
+  assert_int_equal(sscanf(host.text, "/job:worker/task:%d/", &task), 1);
+  snprintf(core.text, sizeof(core.text), "/job:worker/task:%d/device:TPU:%d",
+           task, (int)ordinal);
+  return core;
+}
+
 void programs_put(programs *self, int64_t step, int replica, int real,
                   bool stops) {
   const programs_options *is = &self->is;
   ls_nest items[5];
   size_t count = 0;
-  ls_device_name device;
   items[count++] = ls_nest_array(programs_fed(self, step, replica, 0));
   if (!is->no_labels)
     items[count++] = ls_nest_array(programs_fed(self, step, replica, 1));
@@ -121,8 +132,7 @@ void programs_put(programs *self, int64_t step, int replica, int real,
     items[count++] = flags_of(LS_DTYPE_BOOL, LS_SHAPE(is->rows, 1), is->rows,
                               is->rows, stops, stops);
   const ls_nest tuple = ls_nest_sequence(LS_KIND_LIST, items, count);
-  expect_ok(ls_estimator_place_core(self->context, replica, &device));
-  expect_ok(ls_infeed_put(device.text, tuple));
+  expect_ok(ls_infeed_put(programs_core(self, replica).text, tuple));
   ls_nest_release(tuple);
 }
 

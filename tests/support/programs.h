@@ -16,7 +16,7 @@ enum { PROGRAMS_ROWS = 2, PROGRAMS_COLUMNS = 3, PROGRAMS_MOST = 8 };
 
 typedef struct programs_options {
   ls_estimator_mode mode;
-  int replicas;  // 1, 3 (of one host) or 8 (of two).
+  int replicas;  // 1, 3 (of one host), 8 (of two) or, of two cores each, 4.
   int rows;      // Of a replica's batch. Default 2.
   ls_tpu_config tpu;
   ls_status (*model)(void *user, ls_model_call *call, ls_estimator_spec **out);
@@ -61,6 +61,8 @@ void programs_build(programs *self);
 // many rows are, where that is said; `stops`: of a prediction.
 void programs_put(programs *self, int64_t step, int replica, int real,
                   bool stops);
+// Its first core.
+ls_device_name programs_core(const programs *self, int replica);
 void programs_put_all(programs *self, int64_t step);
 void programs_close(programs *self);  // No more tuples.
 // The features (0) or labels (1) that replica r gets; the caller's.

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What an estimator learns and says does not depend on the way in which its
+// cores are fed.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory/allocator.h"
+#include "lockstep/streams.h"
+#include "support/estimators.h"
+
+typedef struct way {
+  const char *name;
+  ls_tpu_config tpu;
+} way;
+
+static const way ways[] = {
+    {"host", {.num_shards = {0}}},
+    {"replicas", {.per_host_input = LS_INPUT_PER_HOST_V2}},
+    {"slices", {.eval_training_input = LS_INPUT_SLICED}},
+    {"all", {.per_host_input = LS_INPUT_BROADCAST}},
+};
+
+static estimator_case case_of(const ls_tpu_config *tpu, int replicas) {
+  return (estimator_case){
+      .way = tpu == NULL ? ON_CPU : ON_TPU,
+      .replicas = replicas,
+      .folder = "trained",
+      .goes_on = true,
+      .config.tpu = tpu,
+  };
+}
+
+// ---- Training --------------------------------------------------------------
+static void replicas_learn_the_same_from_their_own_elements(void **state) {
+  (void)state;
+  LS_SPEC("E99 E101");
+  estimator_case cases[2];
+  for (int i = 0; i < 2; ++i) {
+    cases[i] = case_of(&ways[i].tpu, 3);
+    cases[i].folder = ways[i].name;
+    cases[i].goes_on = false;
+    cases[i].repeats = true;
+    estimator_case_begin(&cases[i]);
+    const ls_training_end end = estimator_case_train(&cases[i], 7);
+    assert_int_equal(end.step, 7);
+  }
+  estimator_cases_expect_equal(&cases[0], &cases[1], 0);
+  for (int i = 0; i < 2; ++i)
+    estimator_case_end(&cases[i]);
+}
+
+// ---- Prediction ------------------------------------------------------------
+enum { ROWS = 50 };
+
+// Classes and first probabilities of all rows; how many.
+static int predict(estimator_case *c, int64_t *classes, double *first) {
+  ls_predictions *predictions = NULL;
+  ls_nest row = ls_none();
+  int count = 0;
+  expect_ok(ls_estimator_predict(
+      c->estimator, &(ls_estimator_prediction){.input = estimator_input(c)},
+      &predictions));
+  ls_status status = ls_ok();
+  while (ls_status_is_ok(status = ls_predictions_next(predictions, &row))) {
+    assert_true(count < ROWS);
+    classes[count] =
+        ls_array_i64(ls_nest_as_array(ls_nest_find(row, "classes")), 0);
+    first[count++] =
+        ls_array_f64(ls_nest_as_array(ls_nest_find(row, "probabilities")), 0);
+  }
+  expect_status(status, LS_OUT_OF_RANGE, "");
+  expect_ok(ls_predictions_close(predictions));
+  ls_nest_release(row);
+  return count;
+}
+
+static void train_once(void) {
+  estimator_case c = case_of(NULL, 1);
+  c.goes_on = false;
+  c.repeats = true;
+  estimator_case_begin(&c);
+  (void)estimator_case_train(&c, 20);
+  estimator_case_end(&c);
+}
+
+static void every_row_is_predicted_once_in_its_place(void **state) {
+  (void)state;
+  LS_SPEC("E92 E97 E100 E102 E104 E105 E179");
+  int64_t wanted[ROWS], classes[ROWS];
+  double numbers[ROWS], first[ROWS];
+  train_once();
+  estimator_case on_cpu = case_of(NULL, 1);
+  on_cpu.examples = ROWS;
+  estimator_case_begin(&on_cpu);
+  assert_int_equal(predict(&on_cpu, wanted, numbers), ROWS);
+  estimator_case_end(&on_cpu);
+  for (size_t w = 0; w < LS_COUNT_OF(ways); ++w)
+    for (int replicas = 1; replicas <= 3; ++replicas) {
+      estimator_case c = case_of(&ways[w].tpu, replicas);
+      c.examples = ROWS;
+      estimator_case_begin(&c);
+      assert_int_equal(predict(&c, classes, first), ROWS);
+      for (int i = 0; i < ROWS; ++i) {
+        assert_int_equal(classes[i], wanted[i]);
+        assert_true(first[i] == numbers[i]);
+      }
+      // Of nothing there are no predictions.
+      c.examples = 0;
+      assert_int_equal(predict(&c, classes, first), 0);
+      estimator_case_end(&c);
+    }
+}
+
+// Five rows, then a full batch: those of the second replica would stand behind
+// the padding of the first one.
+static ls_nest uneven(void *user, ls_input_call *call) {
+  const ls_input_function rows = estimator_input(user);
+  const ls_nest full = rows.call(rows.user, call);
+  ls_dataset *all =
+      ls_dataset_unbatch(ls_dataset_retain(ls_nest_as_dataset(full)));
+  ls_dataset *few =
+      ls_dataset_batch(ls_dataset_take(all, 5), &(ls_batch_options){.size = 5});
+  const ls_nest made = ls_nest_dataset(
+      ls_dataset_concatenate(few, ls_dataset_retain(ls_nest_as_dataset(full))));
+  ls_nest_release(full);
+  return made;
+}
+
+static void rows_behind_padding_are_refused(void **state) {
+  (void)state;
+  LS_SPEC("E97");
+  ls_predictions *predictions = NULL;
+  ls_nest row = ls_none();
+  estimator_case c = case_of(&ways[1].tpu, 2);
+  train_once();
+  estimator_case_begin(&c);
+  expect_ok(ls_estimator_predict(
+      c.estimator,
+      &(ls_estimator_prediction){.input = {.call = uneven, .user = &c}},
+      &predictions));
+  expect_status(ls_predictions_next(predictions, &row), LS_INVALID_ARGUMENT,
+                "stands behind padding");
+  ls_status_free(ls_predictions_close(predictions));
+  ls_nest_release(row);
+  estimator_case_end(&c);
+}
+
+// ---- Evaluation ------------------------------------------------------------
+static ls_nest evaluate(estimator_case *c) {
+  ls_nest metrics = ls_none();
+  expect_ok(ls_estimator_evaluate(
+      c->estimator, &(ls_estimator_evaluation){.input = estimator_input(c)},
+      &metrics));
+  return metrics;
+}
+
+static void every_example_is_evaluated_once(void **state) {
+  (void)state;
+  LS_SPEC("E214");
+  enum { EXAMPLES = 10007 };
+  static const int64_t batches[] = {1, 64, 1000};
+  static const int counts[] = {1, 3, 8};
+  train_once();
+  estimator_case on_cpu = case_of(NULL, 1);
+  on_cpu.examples = EXAMPLES;
+  on_cpu.batch = 1000;
+  estimator_case_begin(&on_cpu);
+  const ls_nest wanted = evaluate(&on_cpu);
+  estimator_case_end(&on_cpu);
+  for (size_t b = 0; b < LS_COUNT_OF(batches); ++b)
+    for (size_t r = 0; r < LS_COUNT_OF(counts); ++r) {
+      estimator_case c = case_of(&ways[0].tpu, counts[r]);
+      c.examples = EXAMPLES;
+      c.batch = batches[b];
+      c.any_batch = true;
+      estimator_case_begin(&c);
+      const ls_nest got = evaluate(&c);
+      static const char *const names[] = {"accuracy", "mean", "loss"};
+      for (int i = 0; i < 3; ++i) {
+        const double a = estimator_metric(got, names[i]);
+        const double z = estimator_metric(wanted, names[i]);
+        if (a < z - 1e-4 || a > z + 1e-4)
+          print_error("%s: %.9g, wanted %.9g, batches of %lld on %d\n",
+                      names[i], a, z, (long long)batches[b], counts[r]);
+        assert_true(a >= z - 1e-4 && a <= z + 1e-4);
+      }
+      ls_nest_release(got);
+      estimator_case_end(&c);
+    }
+  ls_nest_release(wanted);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(replicas_learn_the_same_from_their_own_elements),
+      cmocka_unit_test(every_row_is_predicted_once_in_its_place),
+      cmocka_unit_test(rows_behind_padding_are_refused),
+      cmocka_unit_test(every_example_is_evaluated_once),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
