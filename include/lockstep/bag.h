@@ -92,6 +92,8 @@ LS_BAG_MAKER_(ls_recurrent_layer, ls_recurrent_layer, ls_recurrent_options,
 LS_BAG_MAKER_(ls_sgd, ls_optimizer, ls_sgd_options, ls_optimizer_release)
 LS_BAG_MAKER_(ls_adam, ls_optimizer, ls_adam_options, ls_optimizer_release)
 LS_BAG_MAKER_(ls_adamw, ls_optimizer, ls_adam_options, ls_optimizer_release)
+LS_BAG_MAKER_(ls_cross_shard, ls_optimizer, ls_cross_shard_options,
+              ls_optimizer_release)
 LS_BAG_MAKER_(ls_function, ls_function, ls_function_options,
               ls_function_release)
 LS_BAG_MAKER_(ls_mirrored_strategy, ls_strategy, ls_mirrored_options,
@@ -160,6 +162,8 @@ ls_iterator_in(ls_bag *bag, ls_dataset *dataset,
 #define ls_adam_in(bag, ...) ls_adam_in_((bag), &(ls_adam_options){__VA_ARGS__})
 #define ls_adamw_in(bag, ...)                                                  \
   ls_adamw_in_((bag), &(ls_adam_options){__VA_ARGS__})
+#define ls_cross_shard_in(bag, ...)                                            \
+  ls_cross_shard_in_((bag), &(ls_cross_shard_options){__VA_ARGS__})
 #define ls_function_in(bag, ...)                                               \
   ls_function_in_((bag), &(ls_function_options){__VA_ARGS__})
 #define ls_mirrored_strategy_in(bag, ...)                                      \

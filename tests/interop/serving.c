@@ -196,17 +196,15 @@ static void make_model(graph *g, const char *name, ls_model *model) {
   g->num_variables = type->variables(model->self, g->variables, 200);
 }
 
-// ---- Exporting -------------------------------------------------------------
-static ls_array *values_for(ls_nest leaf, int64_t batch) {
-  ls_shape shape = ls_tensor_shape(leaf.as.tensor);
-  const ls_dtype dtype = ls_tensor_dtype(leaf.as.tensor);
+// ---- Answers ---------------------------------------------------------------
+static ls_array *values_for(ls_type type, int64_t batch) {
   ls_array *array = NULL;
-  shape.dim[0] = batch;
-  must(ls_array_create(dtype, shape, &array));
+  type.shape.dim[0] = batch;
+  must(ls_array_create(type.dtype, type.shape, &array));
   uint32_t state = 12345;
   for (int64_t i = 0; i < ls_array_num_elements(array); ++i) {
     state = state * 1664525 + 1013904223;
-    if (dtype == LS_DTYPE_F32)
+    if (type.dtype == LS_DTYPE_F32)
       ls_array_set_f64(array, i, (double)(state >> 8) / (1 << 23) - 1);
     else
       ls_array_set_i64(array, i, (int64_t)(state >> 16) % 8);
@@ -214,25 +212,38 @@ static ls_array *values_for(ls_nest leaf, int64_t batch) {
   return array;
 }
 
-static void save_batch(ls_serving *s, const graph *g, const char *folder,
-                       const char *name, int64_t batch) {
+static void find_default(const ls_serving *s, ls_serving_info *info) {
+  for (size_t i = 0; i < ls_serving_num_signatures(s); ++i) {
+    must(ls_serving_signature_info(s, i, info));
+    if (strcmp(info->key, LS_SERVING_DEFAULT) == 0) return;
+  }
+}
+
+// What it is asked, "in/NAME", and answers, "out/NAME".
+static void save_batch(ls_serving *s, const char *folder, const char *name,
+                       int64_t batch) {
   char path[500], keys[2 * MOST][80];
-  const char *pointers[2 * MOST];
+  const char *pointers[2 * MOST], *names[MOST];
   ls_nest inputs[MOST], all[2 * MOST], results = ls_none();
-  for (size_t i = 0; i < g->num_inputs; ++i)
-    inputs[i] = ls_nest_array(values_for(g->inputs[i], batch));
-  const ls_nest dict = ls_nest_dict("", g->input_names, inputs, g->num_inputs);
+  ls_serving_info info = {0};
+  find_default(s, &info);
+  for (size_t i = 0; i < info.num_inputs; ++i) {
+    names[i] = info.inputs[i].name;
+    inputs[i] = ls_nest_array(values_for(info.inputs[i].type, batch));
+  }
+  const ls_nest dict = ls_nest_dict("", names, inputs, info.num_inputs);
   must(ls_nest_status(dict));
   must(ls_serving_run(s, NULL, dict, &results));
   size_t count = 0;
-  for (size_t i = 0; i < g->num_inputs + g->count; ++i) {
-    const bool is_input = i < g->num_inputs;
-    const size_t k = is_input ? i : i - g->num_inputs;
+  for (size_t i = 0; i < info.num_inputs + info.num_outputs; ++i) {
+    const bool is_input = i < info.num_inputs;
+    const char *of =
+        is_input ? names[i] : info.outputs[i - info.num_inputs].name;
     snprintf(keys[count], sizeof(keys[count]), "%s/%s", is_input ? "in" : "out",
-             is_input ? g->input_names[k] : g->names[k]);
+             of);
     pointers[count] = keys[count];
-    all[count++] = ls_nest_retain(
-        is_input ? ls_nest_item(dict, k) : ls_nest_find(results, g->names[k]));
+    all[count++] = ls_nest_retain(is_input ? ls_nest_item(dict, i)
+                                           : ls_nest_find(results, of));
   }
   const ls_nest both = ls_nest_dict("", pointers, all, count);
   must(ls_nest_status(both));
@@ -243,6 +254,16 @@ static void save_batch(ls_serving *s, const graph *g, const char *folder,
   ls_nest_release(results);
 }
 
+static void save_answers(const char *export, const char *folder,
+                         const char *name) {
+  ls_serving *serving = NULL;
+  must(ls_serving_load(export, NULL, &serving));
+  save_batch(serving, folder, name, 4);
+  save_batch(serving, folder, name, 7);
+  ls_serving_destroy(serving);
+}
+
+// ---- Exporting -------------------------------------------------------------
 static void initialize(const graph *g, ls_session *session) {
   ls_nest results = ls_none();
   for (size_t i = 0; i < g->num_variables; ++i) {
@@ -256,7 +277,6 @@ static void initialize(const graph *g, ls_session *session) {
 static void export(graph *g, ls_graph *of, const char *folder,
                    const char *name) {
   ls_session *session = NULL;
-  ls_serving *serving = NULL;
   char base[400], *path = NULL;
   must(ls_session_create(of, &session));
   initialize(g, session);
@@ -276,10 +296,7 @@ static void export(graph *g, ls_graph *of, const char *folder,
                                                .stablehlo = LS_FLAG_ON,
                                                .batch_size = 4},
                          &path));
-  must(ls_serving_load(path, NULL, &serving));
-  save_batch(serving, g, folder, name, 4);
-  save_batch(serving, g, folder, name, 7);
-  ls_serving_destroy(serving);
+  save_answers(path, folder, name);
   ls_text_release(path);
   ls_nest_release(inputs);
   ls_nest_release(outputs);
@@ -297,8 +314,12 @@ int main(int argc, char **argv) {
              {"cnn", NULL},
              {"resnet20", NULL},
              {"gpt", NULL}};
+  if (argc == 4) {
+    save_answers(argv[2], argv[1], argv[3]);
+    return 0;
+  }
   if (argc != 2) {
-    fprintf(stderr, "usage: serving FOLDER\n");
+    fprintf(stderr, "usage: serving FOLDER [EXPORT NAME]\n");
     return 2;
   }
   for (size_t i = 0; i < sizeof(all) / sizeof(*all); ++i) {
