@@ -3,8 +3,8 @@
 
 // ---- Making ----------------------------------------------------------------
 ls_status ls_device_threads_init(ls_device_threads *self,
-                                 const ls_device_work works[LS_DEVICE_THREADS],
-                                 void *user, ls_rendezvous *rendezvous) {
+                                 const ls_device_work *works, void *user,
+                                 ls_rendezvous *rendezvous) {
   *self = (ls_device_threads){
       .runtime = ls_runtime_current(), .rendezvous = rendezvous, .user = user};
   for (int i = 0; i < LS_DEVICE_THREADS; ++i) {

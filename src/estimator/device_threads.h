@@ -60,9 +60,10 @@ struct ls_device_threads {
 };
 
 // Zeroed storage can be deinited.
-LS_MUST_USE ls_status ls_device_threads_init(
-    ls_device_threads *self, const ls_device_work works[LS_DEVICE_THREADS],
-    void *user, ls_rendezvous *rendezvous);
+LS_MUST_USE ls_status ls_device_threads_init(ls_device_threads *self,
+                                             const ls_device_work *works,
+                                             void *user,
+                                             ls_rendezvous *rendezvous);
 void ls_device_threads_deinit(ls_device_threads *self);
 
 LS_MUST_USE ls_status ls_device_threads_start(ls_device_threads *self,

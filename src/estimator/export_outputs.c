@@ -34,7 +34,7 @@ static ls_status names_of(const ls_export_output *output, kind_names *out) {
 }
 
 static ls_status list_tensors(const ls_export_output *output, ls_nest *leaves) {
-  kind_names names;
+  kind_names names = {0};
   LS_RETURN_IF_ERROR(names_of(output, &names));
   const size_t count = ls_nest_count(output->tensors);
   const size_t slots = names.count > 0 ? names.count : count;
@@ -100,7 +100,7 @@ ls_status ls_export_output_with(const ls_export_output *output, ls_nest tensors,
                                 ls_export_output *out_output) {
   LS_REQUIRE(output);
   LS_REQUIRE(out_output);
-  kind_names names;
+  kind_names names = {0};
   *out_output = (ls_export_output){0};
   LS_RETURN_IF_ERROR(names_of(output, &names));
   const size_t wanted = num_tensors(output), count = ls_nest_count(tensors);

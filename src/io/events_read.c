@@ -37,7 +37,7 @@ static const char *read_value(const visit *self, ls_proto_input in) {
   double scalar = 0;
   bool has_scalar = false;
   while (in.at < in.end) {
-    ls_proto_field field;
+    ls_proto_field field = {0};
     const char *wrong = ls_proto_read_field(&in, &field);
     if (wrong != NULL) return wrong;
     if (is(&field, VALUE_TAG, LS_PROTO_BYTES))
@@ -54,7 +54,7 @@ static const char *read_value(const visit *self, ls_proto_input in) {
 
 static const char *read_summary(const visit *self, ls_proto_input in) {
   while (in.at < in.end) {
-    ls_proto_field field;
+    ls_proto_field field = {0};
     const char *wrong = ls_proto_read_field(&in, &field);
     if (wrong == NULL && is(&field, SUMMARY_VALUE, LS_PROTO_BYTES))
       wrong = read_value(self, inside(&field));
@@ -65,7 +65,7 @@ static const char *read_summary(const visit *self, ls_proto_input in) {
 
 static const char *read_session(const visit *self, ls_proto_input in) {
   while (in.at < in.end) {
-    ls_proto_field field;
+    ls_proto_field field = {0};
     const char *wrong = ls_proto_read_field(&in, &field);
     if (wrong != NULL) return wrong;
     if (self->visitor != NULL && is(&field, SESSION_STATUS, LS_PROTO_VARINT) &&
@@ -78,7 +78,7 @@ static const char *read_session(const visit *self, ls_proto_input in) {
 // When it was may stand behind what it says: the first time finds that.
 static const char *read_event(visit *self, ls_proto_input in) {
   while (in.at < in.end) {
-    ls_proto_field field;
+    ls_proto_field field = {0};
     const char *wrong = ls_proto_read_field(&in, &field);
     if (wrong != NULL) return wrong;
     if (is(&field, EVENT_SECONDS, LS_PROTO_FIXED_64))

@@ -297,7 +297,7 @@ static void gather(ls_emitter *e, ls_emitted x, ls_emitted indices,
   const ls_emitted in[] = {x, indices};
   const ls_dims dims = ls_emit_look(e, x)->dims;
   const int64_t rank = rank_of(e, indices);
-  int64_t offsets[LS_MAX_RANK], sizes[LS_MAX_RANK];
+  int64_t offsets[LS_MAX_RANK], sizes[LS_MAX_RANK] = {0};
   size_t count = 0;
   for (int32_t i = 0; i < dims.rank; ++i) {
     sizes[i] = i == axis ? 1 : dims.dim[i].offset;
