@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training: what is refused, how it ends, and who is told.
-#include <math.h>
-#include <stdio.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "support/counted.h"
@@ -14,7 +13,7 @@ static ls_status train(estimator_case *c, ls_estimator_training is,
 }
 
 static void numbers_of_steps_are_checked(void **state) {
-  LS_SPEC("E66");
+  LS_SPEC("E66 E162");
   (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     estimator_case c = estimator_case_of(i);
@@ -38,6 +37,33 @@ static void numbers_of_steps_are_checked(void **state) {
     assert_int_equal(c.input_calls, 0);
     assert_int_equal(c.model_calls, 0);
     estimator_case_end(&c);
+  }
+}
+
+static const char *task_of(void *user, const char *name) {
+  return strcmp(name, "TF_CONFIG") == 0 ? user : NULL;
+}
+
+static void evaluators_and_parameter_servers_do_not_train(void **state) {
+  (void)state;
+  static char tasks[2][120] = {
+      "{\"cluster\": {\"chief\": [\"a:1\"], \"worker\": [\"b:1\"]}, "
+      "\"task\": {\"type\": \"evaluator\", \"index\": 0}}",
+      "{\"cluster\": {\"chief\": [\"a:1\"], \"ps\": [\"b:1\"]}, "
+      "\"task\": {\"type\": \"ps\", \"index\": 0}}"};
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    for (int t = 0; t < 2; ++t) {
+      counted runtime = counted_begin_with((ls_runtime_options){
+          .environment = task_of, .environment_user = tasks[t]});
+      estimator_case c = estimator_case_of(i);
+      c.folder = "tasks";
+      estimator_case_begin(&c);
+      expect_status(
+          train(&c, (ls_estimator_training){.max_steps = LS_SOME(1)}, NULL),
+          LS_INVALID_ARGUMENT, t == 0 ? "'evaluator'" : "'ps'");
+      estimator_case_end(&c);
+      counted_end(&runtime);
+    }
   }
 }
 
@@ -113,12 +139,20 @@ typedef struct watch {
   int runs, ends;
 } watch;
 
+static void *ask(void *stop) {
+  ls_train_stop_request(stop);
+  return NULL;
+}
+
+// From another thread.
 static ls_status after_run(void *user, ls_run_context *context,
                            ls_nest results) {
   watch *self = user;
+  pthread_t thread;
   (void)context, (void)results;
-  if (++self->runs == 2 && self->stop != NULL)
-    ls_train_stop_request(self->stop);
+  if (++self->runs != 2 || self->stop == NULL) return ls_ok();
+  assert_int_equal(pthread_create(&thread, NULL, ask, self->stop), 0);
+  assert_int_equal(pthread_join(thread, NULL), 0);
   return ls_ok();
 }
 
@@ -137,7 +171,7 @@ static ls_hook *watching(watch *self) {
 }
 
 static void a_training_that_is_asked_to_stop_saves_and_says_so(void **state) {
-  LS_SPEC("E166");
+  LS_SPEC("E166 E216");
   (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     lines told = {0};
@@ -233,6 +267,7 @@ static void listeners_go_to_the_first_saver(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(numbers_of_steps_are_checked),
+      cmocka_unit_test(evaluators_and_parameter_servers_do_not_train),
       cmocka_unit_test(steps_add_and_a_limit_that_is_reached_is_no_failure),
       cmocka_unit_test(the_end_of_the_input_ends_a_training),
       cmocka_unit_test(a_training_that_is_asked_to_stop_saves_and_says_so),

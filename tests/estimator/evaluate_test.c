@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Evaluations: what is refused, how they end, what they are of.
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lockstep/metrics.h"
+#include "support/counted.h"
+#include "support/estimator_ways.h"
+
+static ls_status evaluate(estimator_case *c, ls_estimator_evaluation is,
+                          ls_nest *metrics) {
+  is.input = estimator_input(c);
+  return ls_estimator_evaluate(c->estimator, &is, metrics);
+}
+
+static void steps_are_needed_on_cores_and_must_be_positive(void **state) {
+  LS_SPEC("E67");
+  (void)state;
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    estimator_case c = estimator_case_of(i);
+    ls_nest metrics = ls_none();
+    c.folder = "refused";
+    c.iterations = "3";
+    estimator_case_begin(&c);
+    if (c.way == ON_TPU)
+      expect_status(evaluate(&c, (ls_estimator_evaluation){0}, &metrics),
+                    LS_INVALID_ARGUMENT, "Eval steps");
+    for (int steps = -1; steps <= 0; ++steps)
+      expect_status(evaluate(&c,
+                             (ls_estimator_evaluation){.steps = LS_SOME(steps)},
+                             &metrics),
+                    LS_INVALID_ARGUMENT,
+                    c.way == ON_TPU ? "Eval steps" : "Must specify steps > 0");
+    assert_int_equal(metrics.kind, LS_KIND_NONE);
+    assert_int_equal(c.input_calls, 0);
+    // All steps are one run, whatever those of a training are.
+    expect_ok(
+        evaluate(&c, (ls_estimator_evaluation){.steps = LS_SOME(4)}, &metrics));
+    assert_true(fabs(estimator_metric(metrics, "loss") -
+                     estimator_metric(metrics, "mean")) < 1e-5);
+    ls_nest_release(metrics);
+    estimator_case_end(&c);
+  }
+}
+
+typedef struct watch {
+  int runs, ends;
+} watch;
+
+static ls_status after_run(void *user, ls_run_context *context,
+                           ls_nest results) {
+  (void)context, (void)results;
+  ++((watch *)user)->runs;
+  return ls_ok();
+}
+
+static ls_status at_end(void *user, ls_run_context *context) {
+  (void)context;
+  ++((watch *)user)->ends;
+  return ls_ok();
+}
+
+static void an_evaluation_ends_with_its_input(void **state) {
+  LS_SPEC("E68");
+  (void)state;
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    for (int fails = 0; fails < 2; ++fails) {
+      estimator_case c = estimator_case_of(i);
+      watch seen = {0};
+      ls_hook *hook = NULL;
+      ls_nest metrics = ls_none();
+      c.folder = "whole";
+      c.more.input_end_fails = fails == 1;
+      estimator_case_begin(&c);
+      expect_ok(ls_hook_create(&(ls_hook_options){.user = &seen,
+                                                  .after_run = after_run,
+                                                  .end = at_end},
+                               &hook));
+      ls_estimator_evaluation is = {
+          .hooks = &hook, .num_hooks = 1, .steps = LS_SOME(9)};
+      if (fails == 1) {
+        expect_status(evaluate(&c, is, &metrics), LS_OUT_OF_RANGE,
+                      "shall not end");
+        assert_int_equal(metrics.kind, LS_KIND_NONE);
+      } else {
+        expect_ok(evaluate(&c, is, &metrics));
+        assert_int_equal(seen.runs, c.way == ON_TPU ? 1 : 4);
+      }
+      // On CPUs that is what no number of steps means.
+      is.steps = (ls_opt){0};
+      if (c.way != ON_TPU) {
+        seen = (watch){0};
+        expect_ok(evaluate(&c, is, &metrics));
+        assert_int_equal(seen.runs, 4);
+        assert_int_equal(seen.ends, 1);
+      }
+      ls_nest_release(metrics);
+      ls_hook_release(hook);
+      estimator_case_end(&c);
+    }
+  }
+}
+
+static void an_evaluation_that_is_asked_to_stop_ends(void **state) {
+  LS_SPEC("E216");
+  (void)state;
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    estimator_case c = estimator_case_of(i);
+    ls_train_stop stop = {0};
+    watch seen = {0};
+    ls_hook *hook = NULL;
+    ls_nest metrics = ls_none();
+    c.folder = "stopped";
+    c.repeats = true;
+    estimator_case_begin(&c);
+    expect_ok(ls_hook_create(&(ls_hook_options){.user = &seen,
+                                                .after_run = after_run,
+                                                .end = at_end},
+                             &hook));
+    ls_train_stop_request(&stop);
+    expect_ok(evaluate(
+        &c,
+        (ls_estimator_evaluation){
+            .steps = LS_SOME(4), .hooks = &hook, .num_hooks = 1, .stop = &stop},
+        &metrics));
+    assert_int_equal(seen.runs, 0);
+    assert_int_equal(seen.ends, 1);
+    assert_true(isnan(estimator_metric(metrics, "loss")));
+    ls_nest_release(metrics);
+    ls_hook_release(hook);
+    estimator_case_end(&c);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(steps_are_needed_on_cores_and_must_be_positive),
+      cmocka_unit_test(an_evaluation_ends_with_its_input),
+      cmocka_unit_test(an_evaluation_that_is_asked_to_stop_ends),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

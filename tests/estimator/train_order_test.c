@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training: in which order hooks are called, what its graph holds, and how
+// failures of threads and values come out.
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lockstep/events.h"
+#include "lockstep/losses.h"
+#include "lockstep/optimizers.h"
+#include "support/counted.h"
+#include "support/estimator_ways.h"
+
+// ---- Order -----------------------------------------------------------------
+typedef struct watched {
+  estimator_case is;
+  char order[400];  // What happened, a letter each.
+  ls_hook *models;
+  int enqueues, train_ops, saved_at_end;
+  bool spoils;
+} watched;
+
+static void happen(watched *w, char what) {
+  const size_t length = strlen(w->order);
+  if (length + 1 < sizeof(w->order)) w->order[length] = what;
+}
+
+static ls_status users_begin(void *user) {
+  watched *w = user;
+  ls_graph *graph = ls_graph_current();
+  w->enqueues = (int)ls_graph_collection(graph, "_tpu_enqueue_ops", NULL, 0);
+  w->train_ops = (int)ls_graph_collection(graph, "_tpu_train_op", NULL, 0);
+  happen(w, 'b');
+  return ls_ok();
+}
+
+static ls_status users_after(void *user, ls_run_context *context,
+                             ls_nest results) {
+  (void)results;
+  happen(user, ls_run_context_stop_requested(context) ? 'U' : 'u');
+  return ls_ok();
+}
+
+static ls_status users_end(void *user, ls_run_context *context) {
+  watched *w = user;
+  char path[300];
+  (void)context;
+  LS_RETURN_IF_ERROR(
+      ls_estimator_latest_checkpoint(w->is.estimator, path, sizeof(path)));
+  w->saved_at_end = strstr(path, "model.ckpt-4") != NULL;
+  return ls_ok();
+}
+
+static ls_status models_after(void *user, ls_run_context *context,
+                              ls_nest results) {
+  (void)results;
+  happen(user, ls_run_context_stop_requested(context) ? 'M' : 'm');
+  return ls_ok();
+}
+
+static ls_status model(void *user, ls_model_call *call,
+                       ls_estimator_spec **out) {
+  watched *w = user;
+  ls_estimator_spec *made = NULL;
+  const ls_model_function base = estimator_model(&w->is);
+  happen(w, 'f');
+  LS_RETURN_IF_ERROR(base.call(base.user, call, &made));
+  ls_estimator_spec_options o = *ls_estimator_spec_values(made);
+  o.training_hooks = &w->models;
+  o.num_training_hooks = 1;
+  if (w->spoils) o.loss = ls_mul(o.loss, ls_scalar(LS_DTYPE_F32, NAN));
+  const ls_status status = ls_tpu_estimator_spec_create(&o, out);
+  ls_estimator_spec_release(made);
+  return status;
+}
+
+static ls_nest input(void *user, ls_input_call *call) {
+  watched *w = user;
+  const ls_input_function base = estimator_input(&w->is);
+  happen(w, 'i');
+  return base.call(base.user, call);
+}
+
+static void note(void *user, const ls_log_line *line) {
+  if (strstr(line->text, "examples/sec") != NULL) happen(user, 'e');
+}
+
+static ls_status run(watched *w) {
+  ls_hook *users = NULL;
+  expect_ok(ls_hook_create(&(ls_hook_options){.user = w,
+                                              .begin = users_begin,
+                                              .after_run = users_after,
+                                              .end = users_end},
+                           &users));
+  expect_ok(ls_hook_create(
+      &(ls_hook_options){.user = w, .after_run = models_after}, &w->models));
+  w->is.repeats = true;
+  w->is.more.model_fn = (ls_model_function){.call = model, .user = w};
+  estimator_case_begin(&w->is);
+  const ls_status status = ls_estimator_train(
+      w->is.estimator,
+      &(ls_estimator_training){.input = {.call = input, .user = w},
+                               .max_steps = LS_SOME(4),
+                               .hooks = &users,
+                               .num_hooks = 1},
+      NULL);
+  ls_hook_release(users);
+  ls_hook_release(w->models);
+  estimator_case_end(&w->is);
+  return status;
+}
+
+static void hooks_are_called_in_their_order(void **state) {
+  LS_SPEC("E152 E153 E164");
+  (void)state;
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    watched w = {.is = estimator_case_of(i)};
+    counted runtime =
+        counted_begin_with((ls_runtime_options){.log = note, .log_user = &w});
+    w.is.folder = "order";
+    w.is.config.log_step_count_steps = LS_SOME(2);
+    expect_ok(run(&w));
+    const bool cores = w.is.way == ON_TPU;
+    // The caller's, the stop, the model's: and examples before those on cores,
+    // behind them elsewhere.
+    const char *runs = strchr(w.order, 'u');
+    assert_non_null(runs);
+    if (cores)
+      assert_string_equal(runs, "umueM");
+    else
+      assert_string_equal(runs, "umumumeuM");
+    assert_true(strchr(w.order, 'i') < strchr(w.order, 'f'));
+    assert_true(strchr(w.order, 'f') < strchr(w.order, 'b'));
+    assert_int_equal(w.enqueues > 0, cores);
+    assert_int_equal(w.train_ops, cores);
+    assert_int_equal(w.saved_at_end, 1);
+    counted_end(&runtime);
+  }
+}
+
+static void a_loss_that_is_no_number_ends_a_training(void **state) {
+  (void)state;
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    watched w = {.is = estimator_case_of(i), .spoils = true};
+    counted runtime = counted_begin_with((ls_runtime_options){0});
+    w.is.folder = "nan";
+    expect_status(run(&w), LS_FAILED_PRECONDITION, "NaN loss");
+    // The caller's hooks have seen the run, the model's have not.
+    assert_non_null(strchr(w.order, 'u'));
+    assert_null(strchr(w.order, 'm'));
+    counted_end(&runtime);
+  }
+}
+
+// ---- Sums over replicas ----------------------------------------------------
+static ls_status alone(void *user, ls_model_call *call,
+                       ls_estimator_spec **out) {
+  estimator_case *c = user;
+  const ls_model_function base = estimator_model(c);
+  ls_estimator_spec *made = NULL;
+  ls_optimizer *sgd = NULL;
+  ls_model_call evaluates = *call;
+  evaluates.mode = LS_MODE_EVAL;
+  LS_RETURN_IF_ERROR(base.call(base.user, &evaluates, &made));
+  ls_estimator_spec_options o = {.mode = call->mode,
+                                 .loss = ls_estimator_spec_values(made)->loss};
+  ls_estimator_spec_release(made);
+  LS_RETURN_IF_ERROR(
+      ls_sgd_create(&(ls_sgd_options){.learning_rate = 0.1}, &sgd));
+  o.train_op = ls_train_op(sgd, o.loss);
+  ls_optimizer_release(sgd);
+  return ls_tpu_estimator_spec_create(&o, out);
+}
+
+static void gradients_must_be_summed_over_several_replicas(void **state) {
+  LS_SPEC("E155");
+  (void)state;
+  for (int replicas = 1; replicas <= 3; replicas += 2) {
+    estimator_case c = {.way = ON_TPU,
+                        .replicas = replicas,
+                        .folder = "alone",
+                        .repeats = true};
+    ls_event_numbers *numbers = NULL;
+    c.more.model_fn = (ls_model_function){.call = alone, .user = &c};
+    estimator_case_begin(&c);
+    const ls_status status = ls_estimator_train(
+        c.estimator,
+        &(ls_estimator_training){.input = estimator_input(&c),
+                                 .max_steps = LS_SOME(2)},
+        NULL);
+    if (replicas > 1) {
+      expect_status(status, LS_INVALID_ARGUMENT,
+                    "CrossShardOptimizer must be used");
+    } else {
+      expect_ok(status);
+      expect_ok(ls_events_read("alone", "loss", &numbers));
+      assert_true(numbers->count > 0);
+      ls_event_numbers_destroy(numbers);
+    }
+    estimator_case_end(&c);
+  }
+}
+
+// ---- Input that fails ------------------------------------------------------
+static ls_status fail_late(void *user, int64_t index, ls_nest out) {
+  float *x = ls_nest_data(out, 0);
+  (void)user;
+  for (int i = 0; i < ESTIMATOR_WIDTH; ++i)
+    x[i] = 1;
+  *(int32_t *)ls_nest_data(out, 1) = 0;
+  return index == 60 ? LS_STATUS(LS_DATA_LOSS, "example 60 is torn") : ls_ok();
+}
+
+static ls_nest torn(void *user, ls_input_call *call) {
+  const estimator_case *c = user;
+  ls_dataset *data = ls_dataset_from_function(&(ls_index_options){
+      .size = 96,
+      .element = LS_TUPLE(ls_nest_spec(LS_DTYPE_F32, LS_SHAPE(ESTIMATOR_WIDTH)),
+                          ls_nest_spec(LS_DTYPE_I32, LS_SCALAR)),
+      .get = fail_late});
+  return ls_nest_dataset(ls_dataset_batch(
+      data, &(ls_batch_options){
+                .size = ls_params_i64(call->params, "batch_size", c->batch)}));
+}
+
+static void what_fails_in_a_thread_fails_the_call(void **state) {
+  LS_SPEC("E172");
+  (void)state;
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    estimator_case c = estimator_case_of(i);
+    ls_nest metrics = ls_none(), row = ls_none();
+    ls_predictions *p = NULL;
+    counted runtime = counted_begin_with((ls_runtime_options){0});
+    c.folder = "torn";
+    estimator_case_begin(&c);
+    const ls_input_function from = {.call = torn, .user = &c};
+    expect_status(
+        ls_estimator_train(
+            c.estimator,
+            &(ls_estimator_training){.input = from, .max_steps = LS_SOME(4)},
+            NULL),
+        LS_DATA_LOSS, "example 60 is torn");
+    expect_status(ls_estimator_evaluate(c.estimator,
+                                        &(ls_estimator_evaluation){
+                                            .input = from, .steps = LS_SOME(4)},
+                                        &metrics),
+                  LS_DATA_LOSS, "example 60 is torn");
+    expect_ok(ls_estimator_predict(
+        c.estimator, &(ls_estimator_prediction){.input = from}, &p));
+    ls_status status = ls_ok();
+    while (ls_status_is_ok(status))
+      status = ls_predictions_next(p, &row);
+    expect_status(status, LS_DATA_LOSS, "example 60 is torn");
+    ls_status_free(ls_predictions_close(p));
+    ls_nest_release(row);
+    estimator_case_end(&c);
+    counted_end(&runtime);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(hooks_are_called_in_their_order),
+      cmocka_unit_test(a_loss_that_is_no_number_ends_a_training),
+      cmocka_unit_test(gradients_must_be_summed_over_several_replicas),
+      cmocka_unit_test(what_fails_in_a_thread_fails_the_call),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
