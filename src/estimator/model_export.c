@@ -131,13 +131,21 @@ static ls_status build_on_tpu(side *s) {
   return make_signatures(s, s->outputs.items, s->outputs.count);
 }
 
+static ls_status build_in(side *s, const ls_estimator_exporting *e) {
+  LS_GRAPH_SCOPE(s->job.graph);
+  LS_RETURN_IF_ERROR(receive(s, &e->receiver));
+  return s->is_tpu ? build_on_tpu(s) : build_on_cpu(s);
+}
+
 static ls_status build(side *s, ls_estimator *estimator, ls_estimator_mode mode,
                        const ls_estimator_exporting *e) {
   LS_RETURN_IF_ERROR(begin(s, estimator, mode));
-  LS_GRAPH_SCOPE(s->job.graph);
-  LS_RETURN_IF_ERROR(receive(s, &e->receiver));
-  LS_RETURN_IF_ERROR(s->is_tpu ? build_on_tpu(s) : build_on_cpu(s));
-  return ls_graph_take_error(s->job.graph);
+  const ls_status status = build_in(s, e),
+                  first = ls_graph_take_error(s->job.graph);
+  // What failed in the graph is the cause of what a model says then.
+  if (ls_status_is_ok(first)) return status;
+  ls_status_free(status);
+  return first;
 }
 
 static void drop(side *s) {

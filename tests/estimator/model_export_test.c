@@ -395,6 +395,73 @@ static void an_evaluation_is_exported_where_no_tpu_is(void **state) {
   estimator_case_end(&c);
 }
 
+// ---- Memory ----------------------------------------------------------------
+// The first layer of the model alone.
+static ls_status hidden(void *user, ls_model_call *call,
+                        ls_estimator_spec **out_spec) {
+  ls_variable *w = NULL;
+  (void)user;
+  LS_RETURN_IF_ERROR(ls_variable_create(
+      &(ls_variable_options){.name = "hidden",
+                             .dtype = LS_DTYPE_F32,
+                             .shape = LS_SHAPE(ESTIMATOR_WIDTH, 8)},
+      &w));
+  const ls_nest predictions =
+      ls_nest_dict("", (const char *const[]){"y"},
+                   (ls_nest[]){ls_leaf(ls_matmul(call->features.as.tensor,
+                                                 ls_variable_read(w)))},
+                   1);
+  ls_variable_release(w);
+  ls_status status = ls_nest_status(predictions);
+  if (ls_status_is_ok(status))
+    status = ls_tpu_estimator_spec_create(
+        &(ls_estimator_spec_options){.mode = call->mode,
+                                     .predictions = predictions},
+        out_spec);
+  ls_nest_release(predictions);
+  return status;
+}
+
+static ls_status export_both(ls_run_config *config) {
+  ls_estimator *estimator = NULL;
+  receiving r = {0};
+  char *path = NULL;
+  LS_RETURN_IF_ERROR(ls_estimator_create(
+      &(ls_estimator_options){.model_fn = {.call = hidden},
+                              .model_dir = "scarce",
+                              .config = config,
+                              .train_batch_size = LS_SOME(24)},
+      &estimator));
+  const ls_status status = ls_estimator_export(
+      estimator,
+      &(ls_estimator_exporting){.base = "scarce-exports",
+                                .receiver = {.call = receive, .user = &r}},
+      &path);
+  ls_text_release(path);
+  ls_estimator_destroy(estimator);
+  clear("scarce-exports");
+  return status;
+}
+
+static ls_status export_anew(void *user) {
+  (void)user;
+  ls_run_config *config = NULL;
+  LS_RETURN_IF_ERROR(ls_tpu_run_config_create(
+      &(ls_run_config_options){.master = "virtual:1x1,cores=1"}, &config));
+  const ls_status status = export_both(config);
+  ls_run_config_release(config);
+  return status;
+}
+
+static void exports_survive_memory_that_fails(void **state) {
+  (void)state;
+  estimator_case c = {.folder = "scarce", .repeats = true};
+  estimator_case_begin(&c);
+  estimator_case_train(&c, 2);
+  expect_memory_failures_survived(export_anew, NULL);
+  estimator_case_end(&c);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(exports_predict_what_the_estimator_does),
@@ -405,6 +472,7 @@ int main(void) {
       cmocka_unit_test(what_cannot_be_exported_is_refused),
       cmocka_unit_test(a_variable_that_was_not_saved_is_named),
       cmocka_unit_test(an_evaluation_is_exported_where_no_tpu_is),
+      cmocka_unit_test(exports_survive_memory_that_fails),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
