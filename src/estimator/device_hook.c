@@ -16,6 +16,7 @@ typedef struct device_hook {
   ls_device_hook_options is;
   ls_runtime *runtime;
   bool initializes;                  // The system, and shuts it down.
+  bool has_begun;                    // It is initialized, by this hook.
   ls_tensor count;                   // Steps of the next run.
   ls_nest counted;                   // What it was.
   ls_nest fed, taken;                // What the threads' runs gave.
@@ -56,16 +57,29 @@ static ls_status feed(void *user, int64_t count) {
   return ls_ok();
 }
 
-// The end of the input is none of the loop's: the cores are told, who then stop
-// behind the last whole step.
+// Who waits for what is not fed any more is told, and ends: the loop behind its
+// last whole step.
+static ls_status tell_of_end(device_hook *self) {
+  ls_nest results = ls_none();
+  if (self->is.predicts)
+    return ls_device_system_close_outfeeds(self->is.context);
+  const ls_status status =
+      run_ops(self->threads.session, self->is.close_ops, &results);
+  ls_nest_release(results);
+  return status;
+}
+
+// The end of the input is none of the loop's; what failed is, at once.
 static ls_status judge_feeding(void *user, ls_status status) {
   device_hook *self = user;
-  ls_nest results = ls_none();
-  if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
+  if (ls_status_code(status) != LS_OUT_OF_RANGE) {
+    if (!ls_status_is_ok(status)) ls_status_free(tell_of_end(self));
+    return status;
+  }
   if (self->is.predicts) {
     // Without an element there is no stop: who waits for predictions is told.
     ls_status_free(status);
-    return ls_device_system_close_outfeeds(self->is.context);
+    return tell_of_end(self);
   }
   ls_runtime_log(self->runtime, LS_LOG_INFO, "estimator",
                  "the input has ended: %s", ls_status_message(status));
@@ -78,9 +92,7 @@ static ls_status judge_feeding(void *user, ls_status status) {
         ls_status_annotate(ls_status_clone(status), "where it shall not end"),
         NULL);
   ls_status_free(status);
-  status = run_ops(self->threads.session, self->is.close_ops, &results);
-  ls_nest_release(results);
-  return status;
+  return tell_of_end(self);
 }
 
 // ---- The thread that takes -------------------------------------------------
@@ -219,8 +231,10 @@ static ls_status after_create(void *user, ls_run_context *context) {
   ls_device_threads_stop(&self->threads);
   __atomic_store_n(&self->input_ended, false, __ATOMIC_RELAXED);
   __atomic_store_n(&self->closed_outfeeds, false, __ATOMIC_RELAXED);
-  if (self->initializes)
+  if (self->initializes) {
     LS_RETURN_IF_ERROR(ls_device_system_begin(self->is.context));
+    self->has_begun = true;
+  }
   LS_RETURN_IF_ERROR(initialize_writers(self, context->session));
   if (asks_compiler(self)) LS_RETURN_IF_ERROR(ask_compiler(self, context));
   LS_RETURN_IF_ERROR(ls_device_threads_start(&self->threads, context->session));
@@ -281,6 +295,7 @@ static ls_status end(void *user, ls_run_context *context) {
   ls_rendezvous_forget(self->is.rendezvous, context->session);
   const ls_status status = ls_device_threads_unkept(&self->threads);
   const ls_status ran = run_ops(context->session, self->finalizers, &results);
+  if (ls_status_is_ok(ran)) self->has_begun = false;
   ls_nest_release(results);
   return ls_status_join(status, ran);
 }
@@ -288,6 +303,8 @@ static ls_status end(void *user, ls_run_context *context) {
 static void destroy(void *user) {
   device_hook *self = user;
   ls_device_threads_deinit(&self->threads);
+  // There is no end after a failure; who comes next may want another system.
+  if (self->has_begun) ls_status_free(ls_device_system_end(self->is.context));
   ls_nest_release(self->counted);
   ls_nest_release(self->fed);
   ls_nest_release(self->taken);

@@ -67,6 +67,17 @@ ls_status ls_device_system_begin(ls_estimator_context context) {
   return status;
 }
 
+static ls_status build_end(ls_estimator_context context, ls_nest *out_fetches) {
+  const char *job = NULL;
+  LS_RETURN_IF_ERROR(ls_estimator_job(context, &job));
+  *out_fetches = ls_nest_op(ls_tpu_shutdown_op(job));
+  return ls_ok();
+}
+
+ls_status ls_device_system_end(ls_estimator_context context) {
+  return run_alone(context, build_end);
+}
+
 ls_status ls_device_system_watch(ls_estimator_context context) {
   ls_tpu_resolver *resolver = NULL;
   LS_RETURN_IF_ERROR(ls_estimator_resolver(context, &resolver));

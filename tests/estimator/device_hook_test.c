@@ -188,7 +188,7 @@ static void a_failing_input_ends_the_run(void **state) {
     open_runs(&d, 4, 100);
     const ls_status status = device_runs_all(&d);
     assert_false(ls_status_is_ok(status));  // It, or the next, was ended.
-    assert_true(device_runs_now() >= 5 && device_runs_now() < 6);
+    assert_true(device_runs_now() < 6);     // At the latest.
     expect_status(end_of(&d, status), LS_DATA_LOSS, "the source has failed");
     assert_int_equal(d.sink.wrong, 0);
     device_runs_end(&d);

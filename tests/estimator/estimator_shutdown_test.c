@@ -24,17 +24,23 @@ static bool has_checkpoint(const char *folder, int step) {
   return access(path, F_OK) == 0;
 }
 
-static void begin(estimator_case *c, const char *folder, const char *master,
-                  bool saves) {
+static void begin_again(estimator_case *c, const char *folder,
+                        const char *master, bool saves, bool goes_on) {
   *c = (estimator_case){
       .way = ON_TPU,
       .replicas = REPLICAS,
       .folder = folder,
+      .goes_on = goes_on,
       .repeats = true,
       .save_steps = saves ? LS_SOME(100) : (ls_opt){0},
       .config = {.master = master,
                  .checkpoints = saves ? LS_FLAG_DEFAULT : LS_FLAG_OFF}};
   estimator_case_begin(c);
+}
+
+static void begin(estimator_case *c, const char *folder, const char *master,
+                  bool saves) {
+  begin_again(c, folder, master, saves, false);
 }
 
 static ls_status train(estimator_case *c, ls_training_end *end) {
@@ -77,6 +83,9 @@ static void a_computation_that_is_shut_down_can_go_on_later(void **state) {
                 "coordinator shutdown: hosts 1 of the TPU system are lame");
   assert_true(has_checkpoint("all", 4));
   assert_false(has_checkpoint("all", 6));
+  // The system was shut down: another one goes on.
+  estimator_case_end(&c);
+  begin_again(&c, "all", "virtual:3x1,cores=1,hosts=3", true, true);
   expect_ok(train(&c, &end));
   assert_int_equal(end.step, LAST);
   estimator_cases_expect_equal(&whole, &c, 0);

@@ -36,9 +36,42 @@ static void a_model_is_trained_evaluated_and_used(void **state) {
   }
 }
 
+// ---- After a failure -------------------------------------------------------
+static ls_status fail_after(void *user, ls_run_context *context,
+                            ls_nest results) {
+  (void)user, (void)context, (void)results;
+  return LS_STATUS(LS_INTERNAL, "a hook of the test");
+}
+
+// The system of a call that failed is not in the way of the next one.
+static void another_system_can_be_used_after_a_failure(void **state) {
+  (void)state;
+  ls_hook *hook = NULL;
+  estimator_case one = {.way = ON_TPU, .repeats = true, .folder = "one"};
+  estimator_case three = {
+      .way = ON_TPU, .replicas = 3, .repeats = true, .folder = "three"};
+  estimator_case_begin(&one);
+  expect_ok(ls_hook_create(
+      &(ls_hook_options){.name = "fails", .after_run = fail_after}, &hook));
+  expect_status(ls_estimator_train(
+                    one.estimator,
+                    &(ls_estimator_training){.input = estimator_input(&one),
+                                             .max_steps = LS_SOME(8),
+                                             .hooks = &hook,
+                                             .num_hooks = 1},
+                    NULL),
+                LS_INTERNAL, "a hook of the test");
+  estimator_case_end(&one);
+  estimator_case_begin(&three);
+  assert_int_equal(estimator_case_train(&three, 8).step, 8);
+  estimator_case_end(&three);
+  ls_hook_release(hook);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_model_is_trained_evaluated_and_used),
+      cmocka_unit_test(another_system_can_be_used_after_a_failure),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
