@@ -91,6 +91,7 @@ static void an_evaluation_ends_with_its_input(void **state) {
       is.steps = (ls_opt){0};
       if (c.way != ON_TPU) {
         seen = (watch){0};
+        ls_nest_release(metrics);
         expect_ok(evaluate(&c, is, &metrics));
         assert_int_equal(seen.runs, 4);
         assert_int_equal(seen.ends, 1);
