@@ -12,7 +12,8 @@
 //   be
 //                           there
 //   a folder, such as that  its newest checkpoint that is whole; without any,
-//   of a run                its model.safetensors
+//   of a run                its model.safetensors, or the variables.safetensors
+//                           of an export
 //
 // Threads: an open file may be read by any threads at the same time.
 #ifndef LOCKSTEP_SAVED_FILE_H_

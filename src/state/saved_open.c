@@ -210,12 +210,15 @@ static bool names_checkpoint(const ls_saved_file *self, const char *path,
 
 static ls_status open_folder(ls_saved_file *self, const char *path, bool read,
                              const int64_t *steps, size_t count) {
+  // A run's, and those of an export.
+  static const char *const names[] = {"model", "variables"};
   char model[PATH_MAX];
   if (count > 0) return open_newest(self, path, steps, count, read);
-  if (ls_format(model, sizeof(model), "%s/model.safetensors", path) <
-          (int)sizeof(model) &&
-      is_there(self, model))
-    return open_file(self, model);
+  for (size_t i = 0; i < LS_COUNT_OF(names); ++i)
+    if (ls_format(model, sizeof(model), "%s/%s.safetensors", path, names[i]) <
+            (int)sizeof(model) &&
+        is_there(self, model))
+      return open_file(self, model);
   return ls_not_found("'%s' holds no checkpoint and no model.safetensors",
                       path);
 }

@@ -1,0 +1,479 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an estimator takes from checkpoints: an evaluation's values, variables
+// by name, and what another model starts with.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "estimator/eval_events.h"
+#include "lockstep/estimator_export.h"
+#include "lockstep/events.h"
+#include "lockstep/ops.h"
+#include "support/counted.h"
+#include "support/estimator_ways.h"
+
+static ls_array *value_of(const estimator_case *c, const char *name) {
+  ls_array *array = NULL;
+  expect_ok(ls_estimator_variable_value(c->estimator, name, &array));
+  return array;
+}
+
+static bool same_value(const estimator_case *a, const estimator_case *b,
+                       const char *name) {
+  ls_array *x = value_of(a, name), *y = value_of(b, name);
+  const bool same =
+      ls_array_size(x) == ls_array_size(y) &&
+      memcmp(ls_array_data(x), ls_array_data(y), ls_array_size(x)) == 0;
+  ls_array_release(x);
+  ls_array_release(y);
+  return same;
+}
+
+static bool holds(const char *pattern, const char *files) {
+  char command[300];
+  snprintf(command, sizeof(command), "grep -qe '%s' %s", pattern, files);
+  return system(command) == 0;
+}
+
+// ---- Evaluations -----------------------------------------------------------
+typedef struct told {
+  int fresh, warm, not_written;
+} told;
+
+static void note(void *user, const ls_log_line *line) {
+  told *self = user;
+  self->fresh += strstr(line->text, "there is no checkpoint in") != NULL;
+  self->warm += strstr(line->text, "variables start with those of") != NULL;
+  self->not_written += line->level == LS_LOG_WARNING &&
+                       strstr(line->text, "is not written") != NULL;
+}
+
+static ls_nest evaluate(estimator_case *c, const char *checkpoint,
+                        const char *name) {
+  ls_nest metrics = ls_none();
+  expect_ok(ls_estimator_evaluate(
+      c->estimator,
+      &(ls_estimator_evaluation){.input = estimator_input(c),
+                                 .steps = LS_SOME(4),
+                                 .checkpoint = checkpoint,
+                                 .name = name},
+      &metrics));
+  // Its metrics, the mean loss and the global step.
+  assert_int_equal(ls_nest_count(metrics), 5);
+  assert_true(estimator_metric(metrics, "count") == 96);
+  assert_true(fabs(estimator_metric(metrics, "loss") -
+                   estimator_metric(metrics, "mean")) < 1e-5);
+  return metrics;
+}
+
+// The loss is in the folder's event files at this step, the step is not.
+static void expect_written(const char *folder, int64_t step, double loss) {
+  ls_event_numbers *numbers = NULL;
+  bool found = false;
+  expect_ok(ls_events_read(folder, "loss", &numbers));
+  for (size_t i = 0; i < numbers->count; ++i)
+    found |= numbers->items[i].step == step &&
+             fabs(numbers->items[i].value - loss) < 1e-6;
+  assert_true(found);
+  ls_event_numbers_destroy(numbers);
+  expect_ok(ls_events_read(folder, "global_step", &numbers));
+  assert_int_equal(numbers->count, 0);
+  ls_event_numbers_destroy(numbers);
+}
+
+static void evaluations_are_of_a_checkpoint_or_of_fresh_values(void **state) {
+  LS_SPEC("E167");
+  (void)state;
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    told lines = {0};
+    counted runtime = counted_begin_with(
+        (ls_runtime_options){.log = note, .log_user = &lines});
+    estimator_case c = estimator_case_of(i);
+    c.folder = "rows-evaluated";
+    c.repeats = true;
+    c.save_steps = LS_SOME(2);
+    estimator_case_begin(&c);
+    const ls_nest fresh = evaluate(&c, NULL, NULL);
+    assert_int_equal(lines.fresh, 1);
+    assert_true(estimator_metric(fresh, "global_step") == 0);
+    assert_false(holds("checkpoint_path", "rows-evaluated/eval/*"));
+    (void)estimator_case_train(&c, 8);
+    const ls_nest newest = evaluate(&c, NULL, NULL);
+    const ls_nest second =
+        evaluate(&c, "rows-evaluated/model.ckpt-4", "second");
+    assert_int_equal(lines.fresh, 1);
+    assert_true(estimator_metric(newest, "global_step") == 8);
+    assert_true(estimator_metric(second, "global_step") == 4);
+    const double first_loss = estimator_metric(fresh, "loss");
+    const double newest_loss = estimator_metric(newest, "loss");
+    const double second_loss = estimator_metric(second, "loss");
+    assert_true(first_loss != second_loss && second_loss != newest_loss);
+    expect_written("rows-evaluated/eval", 0, first_loss);
+    expect_written("rows-evaluated/eval", 8, newest_loss);
+    expect_written("rows-evaluated/eval_second", 4, second_loss);
+    assert_true(holds("checkpoint_path", "rows-evaluated/eval/*"));
+    assert_true(holds("rows-evaluated/model.ckpt-8", "rows-evaluated/eval/*"));
+    assert_true(
+        holds("rows-evaluated/model.ckpt-4", "rows-evaluated/eval_second/*"));
+    // Fresh values are a warm start's, where there is one.
+    estimator_case warm = estimator_case_of(i);
+    const ls_warm_start from = {.path = "rows-evaluated"};
+    warm.folder = "rows-evaluated-warm";
+    warm.more.warm_start = &from;
+    estimator_case_begin(&warm);
+    const ls_nest started = evaluate(&warm, NULL, NULL);
+    assert_int_equal(lines.fresh, 2);
+    assert_int_equal(lines.warm, 1);
+    assert_true(estimator_metric(started, "loss") == newest_loss);
+    assert_true(estimator_metric(started, "global_step") == 0);
+    estimator_case_end(&warm);
+    ls_nest_release(started);
+    ls_nest_release(second);
+    ls_nest_release(newest);
+    ls_nest_release(fresh);
+    estimator_case_end(&c);
+    counted_end(&runtime);
+  }
+}
+
+static const char *taken_name;
+
+static ls_nest taken_metrics(ls_nest tensors, void *user) {
+  (void)user;
+  const ls_nest value = ls_leaf(ls_nest_tensor(tensors, 2));
+  const ls_nest metric = LS_TUPLE(value, ls_none());
+  return ls_nest_dict("", &taken_name, &metric, 1);
+}
+
+static ls_status taken_model(void *user, ls_model_call *call,
+                             ls_estimator_spec **out) {
+  ls_estimator_spec *made = NULL;
+  const ls_model_function base = estimator_model(user);
+  LS_RETURN_IF_ERROR(base.call(base.user, call, &made));
+  ls_estimator_spec_options o = *ls_estimator_spec_values(made);
+  o.eval_metrics.call = taken_metrics;
+  const ls_status status = ls_tpu_estimator_spec_create(&o, out);
+  ls_estimator_spec_release(made);
+  return status;
+}
+
+static void names_of_what_each_evaluation_has_are_refused(void **state) {
+  LS_SPEC("E167");
+  static const char *const names[] = {"loss", "global_step"};
+  (void)state;
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i)
+    for (int n = 0; n < 2; ++n) {
+      estimator_case c = estimator_case_of(i);
+      ls_nest metrics = ls_none();
+      c.folder = "rows-taken";
+      c.more.model_fn = (ls_model_function){.call = taken_model, .user = &c};
+      taken_name = names[n];
+      estimator_case_begin(&c);
+      expect_status(ls_estimator_evaluate(
+                        c.estimator,
+                        &(ls_estimator_evaluation){.input = estimator_input(&c),
+                                                   .steps = LS_SOME(1)},
+                        &metrics),
+                    LS_INVALID_ARGUMENT, names[n]);
+      assert_int_equal(metrics.kind, LS_KIND_NONE);
+      estimator_case_end(&c);
+    }
+}
+
+static void what_is_written_depends_on_its_type(void **state) {
+  LS_SPEC("E167");
+  (void)state;
+  told lines = {0};
+  counted runtime =
+      counted_begin_with((ls_runtime_options){.log = note, .log_user = &lines});
+  estimator_case c = {.folder = "rows-types"};
+  estimator_case_begin(&c);
+  ls_array *vector = NULL, *texts = NULL;
+  const ls_bytes both[] = {{"red", 3}, {"green", 5}};
+  expect_ok(ls_array_create_copy(LS_DTYPE_F32, LS_SHAPE(3), (float[]){1, 2, 3},
+                                 &vector));
+  expect_ok(ls_array_create_copy(LS_DTYPE_STRING, LS_SHAPE(2), both, &texts));
+  const ls_nest metrics = ls_nest_dict(
+      "",
+      (const char *const[]){"real", "whole", "vector", "text", "pair",
+                            "global_step"},
+      (ls_nest[]){ls_nest_f64(0.5), ls_nest_i64(7), ls_nest_array(vector),
+                  ls_nest_array(texts), LS_LIST(ls_nest_i64(1), ls_nest_i64(2)),
+                  ls_nest_i64(3)},
+      6);
+  expect_ok(ls_write_eval_events(c.estimator, "kinds", NULL, metrics));
+  assert_int_equal(lines.not_written, 1);
+  ls_event_numbers *numbers = NULL;
+  expect_ok(ls_events_read("rows-types/eval_kinds", NULL, &numbers));
+  assert_int_equal(numbers->count, 2);
+  assert_string_equal(numbers->items[0].tag, "real");
+  assert_true(numbers->items[0].value == 0.5 && numbers->items[0].step == 3);
+  assert_string_equal(numbers->items[1].tag, "whole");
+  assert_true(numbers->items[1].value == 7);
+  ls_event_numbers_destroy(numbers);
+  assert_true(holds("vector", "rows-types/eval_kinds/*"));
+  assert_true(holds("text/0", "rows-types/eval_kinds/*"));
+  assert_true(holds("text/1", "rows-types/eval_kinds/*"));
+  assert_true(holds("green", "rows-types/eval_kinds/*"));
+  assert_false(holds("pair", "rows-types/eval_kinds/*"));
+  ls_nest_release(metrics);
+  estimator_case_end(&c);
+  counted_end(&runtime);
+}
+
+// ---- Variables by name -----------------------------------------------------
+static bool has_name(char *const *names, size_t count, const char *name) {
+  for (size_t i = 0; i < count; ++i)
+    if (strcmp(names[i], name) == 0) return true;
+  return false;
+}
+
+static void expect_no_model(const estimator_case *c) {
+  char **names = NULL, path[200] = "x";
+  size_t count = 1;
+  ls_array *array = NULL;
+  ls_status status = ls_estimator_variable_names(c->estimator, &names, &count);
+  assert_non_null(strstr(ls_status_message(status), c->folder));
+  expect_status(status, LS_FAILED_PRECONDITION, "Could not find trained model");
+  assert_int_equal(count, 0);
+  status = ls_estimator_variable_value(c->estimator, "hidden", &array);
+  assert_non_null(strstr(ls_status_message(status), c->folder));
+  expect_status(status, LS_FAILED_PRECONDITION, "Could not find trained model");
+  assert_null(array);
+  expect_ok(ls_estimator_latest_checkpoint(c->estimator, path, sizeof(path)));
+  assert_string_equal(path, "");
+}
+
+static void variables_of_a_trained_model_are_read_by_name(void **state) {
+  LS_SPEC("E170");
+  (void)state;
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    estimator_case c = estimator_case_of(i);
+    char **names = NULL, path[200];
+    size_t count = 0;
+    ls_array *array = NULL;
+    c.folder = "rows-names";
+    c.repeats = true;
+    c.save_steps = LS_SOME(2);
+    estimator_case_begin(&c);
+    expect_no_model(&c);
+    (void)estimator_case_train(&c, 4);
+    expect_ok(ls_estimator_variable_names(c.estimator, &names, &count));
+    assert_true(has_name(names, count, "hidden"));
+    assert_true(has_name(names, count, "out"));
+    assert_true(has_name(names, count, "global_step"));
+    for (size_t n = 0; n < count; ++n)
+      ls_array_release(value_of(&c, names[n]));
+    ls_estimator_free_names(names, count);
+    array = value_of(&c, "hidden");
+    const ls_shape shape = ls_array_shape(array);
+    assert_int_equal(shape.rank, 2);
+    assert_int_equal(shape.dim[0], ESTIMATOR_WIDTH);
+    assert_int_equal(shape.dim[1], 8);
+    ls_array_release(array);
+    array = value_of(&c, "global_step");
+    assert_true(ls_array_f64(array, 0) == 4);
+    ls_array_release(array);
+    expect_status(ls_estimator_variable_value(c.estimator, "none", &array),
+                  LS_NOT_FOUND, "'none'");
+    expect_ok(ls_estimator_latest_checkpoint(c.estimator, path, sizeof(path)));
+    assert_string_equal(path, "rows-names/model.ckpt-4");
+    // The list file has names without a folder.
+    assert_true(holds("model.ckpt-2", "rows-names/checkpoint"));
+    assert_true(holds("model.ckpt-4", "rows-names/checkpoint"));
+    assert_false(holds("rows-names", "rows-names/checkpoint"));
+    estimator_case_end(&c);
+  }
+}
+
+// ---- Warm starts -----------------------------------------------------------
+// What is saved before the first step.
+static void start(estimator_case *c, const ls_warm_start *from) {
+  c->folder = "rows-warm";
+  c->repeats = true;
+  c->save_steps = LS_SOME(100);
+  c->more.warm_start = from;
+  estimator_case_begin(c);
+  expect_ok(ls_estimator_train(
+      c->estimator,
+      &(ls_estimator_training){.input = estimator_input(c),
+                               .max_steps = LS_SOME(2),
+                               .stop = &(ls_train_stop){.requested = 1}},
+      NULL));
+}
+
+static void expect_start(const estimator_case *old, estimator_case c,
+                         const ls_warm_start *from, bool hidden, bool out,
+                         bool slots) {
+  start(&c, from);
+  assert_int_equal(same_value(old, &c, "hidden"), hidden);
+  assert_int_equal(same_value(old, &c, "out"), out);
+  char **names = NULL;
+  size_t count = 0;
+  expect_ok(ls_estimator_variable_names(c.estimator, &names, &count));
+  size_t others = 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (strcmp(names[i], "hidden") == 0 || strcmp(names[i], "out") == 0 ||
+        strcmp(names[i], "global_step") == 0)
+      continue;
+    ++others;
+    assert_int_equal(same_value(old, &c, names[i]), slots);
+  }
+  assert_int_equal(others, 2);
+  ls_estimator_free_names(names, count);
+  // Never the step.
+  ls_array *step = value_of(&c, "global_step");
+  assert_true(ls_array_f64(step, 0) == 0);
+  ls_array_release(step);
+  estimator_case_end(&c);
+}
+
+// Names are of any variables.
+static void expect_list(const estimator_case *old, estimator_case c) {
+  char **names = NULL;
+  size_t count = 0, slot = 0;
+  expect_ok(ls_estimator_variable_names(old->estimator, &names, &count));
+  for (size_t i = 0; i < count; ++i)
+    if (strncmp(names[i], "hidden/", 7) == 0) slot = i;
+  assert_true(slot > 0);
+  const char *const list[] = {"out", names[slot]};
+  const ls_warm_start from = {.path = "rows-warm-old",
+                              .values = {.only = list, .num_only = 2}};
+  start(&c, &from);
+  assert_true(same_value(old, &c, "out"));
+  assert_true(same_value(old, &c, names[slot]));
+  assert_false(same_value(old, &c, "hidden"));
+  estimator_case_end(&c);
+  ls_estimator_free_names(names, count);
+}
+
+static ls_status receive(void *user, ls_serving_receiver *out) {
+  (void)user;
+  out->features = ls_leaf(ls_placeholder(
+      LS_DTYPE_F32, LS_SHAPE(LS_UNKNOWN_DIM, ESTIMATOR_WIDTH), "x"));
+  return ls_ok();
+}
+
+static void models_start_with_what_others_have_learnt(void **state) {
+  LS_SPEC("E171");
+  (void)state;
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    const estimator_case fresh = estimator_case_of(i);
+    estimator_case old = fresh;
+    char *path = NULL;
+    old.folder = "rows-warm-old";
+    old.repeats = true;
+    estimator_case_begin(&old);
+    (void)estimator_case_train(&old, 4);
+    expect_start(&old, fresh, &(ls_warm_start){.path = "rows-warm-old"}, true,
+                 true, true);
+    expect_start(&old, fresh,
+                 &(ls_warm_start){.path = "rows-warm-old/model.ckpt-4"}, true,
+                 true, true);
+    // Patterns are of what is trained: an optimizer's variables stay.
+    const char *const any[] = {"*"}, *const some[] = {"hid*"};
+    expect_start(&old, fresh,
+                 &(ls_warm_start){.path = "rows-warm-old",
+                                  .values = {.only = any, .num_only = 1}},
+                 true, true, false);
+    expect_start(&old, fresh,
+                 &(ls_warm_start){.path = "rows-warm-old",
+                                  .values = {.only = some, .num_only = 1}},
+                 true, false, false);
+    expect_list(&old, fresh);
+    // An export has no optimizer's variables.
+    expect_ok(ls_estimator_export(
+        old.estimator,
+        &(ls_estimator_exporting){.base = "rows-warm-exports",
+                                  .receiver = {.call = receive}},
+        &path));
+    expect_start(
+        &old, fresh,
+        &(ls_warm_start){.path = path, .values = {.only = any, .num_only = 1}},
+        true, true, false);
+    expect_start(
+        &old, fresh,
+        &(ls_warm_start){.path = path, .values = {.missing = LS_FLAG_ON}}, true,
+        true, false);
+    ls_text_release(path);
+    estimator_case_end(&old);
+  }
+}
+
+static ls_status renamed_model(void *user, ls_model_call *call,
+                               ls_estimator_spec **out) {
+  const ls_model_function base = estimator_model(user);
+  LS_NAME_SCOPE("body");
+  return base.call(base.user, call, out);
+}
+
+static void
+names_of_a_warm_start_are_renamed_and_its_path_is_needed(void **state) {
+  LS_SPEC("E171");
+  (void)state;
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    estimator_case old = estimator_case_of(i), c = old;
+    old.folder = "rows-warm-old";
+    old.repeats = true;
+    estimator_case_begin(&old);
+    (void)estimator_case_train(&old, 4);
+    const ls_name_map names[] = {{"out", "hidden"}, {"hidden", "out"}};
+    const char *const one[] = {"hidden"};
+    // Of another shape: it was looked for under the other name.
+    const ls_warm_start crossed = {
+        .path = "rows-warm-old",
+        .values = {.only = one, .num_only = 1, .names = names, .num_names = 2}};
+    estimator_case other = c;
+    other.folder = "rows-warm-crossed";
+    other.repeats = true;
+    other.more.warm_start = &crossed;
+    estimator_case_begin(&other);
+    expect_status(ls_estimator_train(
+                      other.estimator,
+                      &(ls_estimator_training){.input = estimator_input(&other),
+                                               .max_steps = LS_SOME(1)},
+                      NULL),
+                  LS_INVALID_ARGUMENT, "out");
+    estimator_case_end(&other);
+    const ls_name_map below[] = {{"/", "body/"}};
+    const char *const any[] = {"*"};
+    const ls_warm_start from = {
+        .path = "rows-warm-old",
+        .values = {.only = any, .num_only = 1, .names = below, .num_names = 1}};
+    c.more.model_fn = (ls_model_function){.call = renamed_model, .user = &c};
+    start(&c, &from);
+    ls_array *a = value_of(&old, "hidden"), *b = value_of(&c, "body/hidden");
+    assert_memory_equal(ls_array_data(a), ls_array_data(b), ls_array_size(a));
+    ls_array_release(a);
+    ls_array_release(b);
+    estimator_case_end(&c);
+    // No path.
+    ls_estimator *refused = NULL;
+    for (int p = 0; p < 2; ++p)
+      expect_status(
+          ls_estimator_create(
+              &(ls_estimator_options){
+                  .model_fn = estimator_model(&old),
+                  .config = old.made_config,
+                  .model_dir = "rows-warm-none",
+                  .use_tpu = LS_FLAG_OFF,
+                  .warm_start = &(ls_warm_start){.path = p == 0 ? "" : NULL}},
+              &refused),
+          LS_INVALID_ARGUMENT, "a warm start needs a checkpoint's path");
+    estimator_case_end(&old);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(evaluations_are_of_a_checkpoint_or_of_fresh_values),
+      cmocka_unit_test(names_of_what_each_evaluation_has_are_refused),
+      cmocka_unit_test(what_is_written_depends_on_its_type),
+      cmocka_unit_test(variables_of_a_trained_model_are_read_by_name),
+      cmocka_unit_test(models_start_with_what_others_have_learnt),
+      cmocka_unit_test(
+          names_of_a_warm_start_are_renamed_and_its_path_is_needed),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
