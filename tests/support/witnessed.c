@@ -16,12 +16,18 @@
 
 static witnessed *now;  // The one that trains.
 
+static ls_status meet(const witnessed *w, const char *what) {
+  if (w->fault.asks == NULL) return LS_STATUS(LS_DATA_LOSS, "%s fails", what);
+  ls_train_stop_request(w->fault.asks);
+  return ls_ok();
+}
+
 // ---- Input -----------------------------------------------------------------
 static ls_status make_example(void *user, int64_t index, ls_nest out) {
   witnessed *w = user;
   const int64_t made = __atomic_add_fetch(&w->made, 1, __ATOMIC_RELAXED);
   if (w->fault.input_at > 0 && made == w->fault.input_at)
-    return LS_STATUS(LS_DATA_LOSS, "example %lld is damaged", (long long)index);
+    LS_RETURN_IF_ERROR(meet(w, "an example"));
   const bool is_bad = w->fault.nan_at > 0 && made >= w->fault.nan_at;
   const ls_nest features = ls_nest_item(out, 0);
   float *x = ls_nest_data(features, 0);
@@ -60,7 +66,7 @@ static ls_status note(ls_host_call *call) {
   const int64_t *ids = call->inputs[1];
   int used = snprintf(line, sizeof(line), "%" PRId64 ":", step);
   if (now->fault.host_at > 0 && step == now->fault.host_at)
-    return LS_STATUS(LS_DATA_LOSS, "the host fails at step %" PRId64, step);
+    LS_RETURN_IF_ERROR(meet(now, "the host"));
   for (int64_t i = 0; i < ls_shape_num_elements(call->input_types[1].shape);
        ++i)
     used +=
@@ -102,8 +108,7 @@ static ls_status model(void *user, ls_model_call *call,
                        ls_estimator_spec **out) {
   const witnessed *w = user;
   ls_variable *weights = NULL, *steps = NULL;
-  if (w->fault.in_trace)
-    return LS_STATUS(LS_DATA_LOSS, "the model is not there");
+  if (w->fault.in_trace) LS_RETURN_IF_ERROR(meet(w, "the model"));
   LS_RETURN_IF_ERROR(ls_weight_create(
       &(ls_weight_options){.name = "weights",
                            .shape =
@@ -128,18 +133,21 @@ static ls_status model(void *user, ls_model_call *call,
 
 // ---- All of it -------------------------------------------------------------
 ls_status witnessed_train(witnessed *w, ls_training_end *out_end) {
-  char name[80];
+  char name[120];
   ls_run_config *config = NULL;
   ls_estimator *estimator = NULL;
   now = w;
   w->made = 0;
-  snprintf(name, sizeof(name), "virtual:%dx1,cores=1", w->replicas);
+  snprintf(name, sizeof(name), "virtual:%dx1,cores=1%s%s", w->replicas,
+           w->fault.pod != NULL ? "," : "",
+           w->fault.pod != NULL ? w->fault.pod : "");
   const ls_tpu_config tpu = {.iterations_per_loop =
                                  w->iterations != NULL ? w->iterations : "7"};
   ls_status status = ls_tpu_run_config_create(
       &(ls_run_config_options){.master = name,
                                .model_dir = w->folder,
                                .random_seed = LS_SOME(11),
+                               .session_creation_timeout_secs = LS_SOME(1),
                                .save_checkpoints_steps = LS_SOME(w->save_steps),
                                .tpu = &tpu},
       &config);

@@ -7,12 +7,14 @@
 
 enum { WITNESSED_BATCH = 24, WITNESSED_STEPS = 45, WITNESSED_EXAMPLES = 250 };
 
-// What goes wrong, once. Zeroed: nothing.
+// What goes wrong, or where it is asked to end. Zeroed: nothing.
 typedef struct witnessed_fault {
-  int64_t input_at;  // The input fails when it makes so-manieth example;
-  int64_t host_at;   // the host's function when it hears of that step;
-  bool in_trace;     // the model's function itself;
-  int64_t nan_at;    // an example from there on has no numbers.
+  int64_t input_at;     // The input fails when it makes so-manieth example;
+  int64_t host_at;      // the host's function when it hears of that step;
+  bool in_trace;        // the model's function itself;
+  int64_t nan_at;       // examples from there on have no numbers.
+  const char *pod;      // As in the name of a system: "fault=lost@host0:step9".
+  ls_train_stop *asks;  // The first three ask it to end, and do not fail.
 } witnessed_fault;
 
 typedef struct witnessed {
