@@ -69,13 +69,10 @@ static ls_status tell_of_end(device_hook *self) {
   return status;
 }
 
-// The end of the input is none of the loop's; what failed is, at once.
+// The end of the input is none of the loop's.
 static ls_status judge_feeding(void *user, ls_status status) {
   device_hook *self = user;
-  if (ls_status_code(status) != LS_OUT_OF_RANGE) {
-    if (!ls_status_is_ok(status)) ls_status_free(tell_of_end(self));
-    return status;
-  }
+  if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
   if (self->is.predicts) {
     // Without an element there is no stop: who waits for predictions is told.
     ls_status_free(status);

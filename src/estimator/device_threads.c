@@ -74,7 +74,8 @@ static void end(ls_device_thread *self, ls_status status) {
   }
   self->ended = true;
   self->failure = ls_status_clone(status);
-  const bool loses = is_recovered(status) && all->runs && !all->lost;
+  // The run under way has no use any more, whether or not it is made again.
+  const bool loses = !ls_status_is_ok(status) && all->runs && !all->lost;
   if (loses) all->lost = true;
   ls_condition_broadcast(&all->moved);
   ls_mutex_unlock(&all->lock);

@@ -147,7 +147,6 @@ ls_status witnessed_train(witnessed *w, ls_training_end *out_end) {
       &(ls_run_config_options){.master = name,
                                .model_dir = w->folder,
                                .random_seed = LS_SOME(11),
-                               .session_creation_timeout_secs = LS_SOME(1),
                                .save_checkpoints_steps = LS_SOME(w->save_steps),
                                .tpu = &tpu},
       &config);

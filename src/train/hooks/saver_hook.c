@@ -40,12 +40,27 @@ static ls_status tell_after(const saver *self, ls_run_context *context,
 }
 
 // ---- Saving ----------------------------------------------------------------
+// A disk that is full is no session that was lost: another one would not help.
+static ls_status for_good(const ls_run_context *context, ls_status status) {
+  const ls_code code = ls_status_code(status);
+  if (context->session == NULL ||
+      (code != LS_UNAVAILABLE && code != LS_ABORTED))
+    return status;
+  const ls_status told = ls_failed_precondition("a checkpoint cannot be saved: "
+                                                "%s",
+                                                ls_status_message(status));
+  ls_status_free(status);
+  return told;
+}
+
 static ls_status save(saver *self, ls_run_context *context, int64_t step) {
   LS_RETURN_IF_ERROR(tell_before(self, context->session, step));
-  LS_RETURN_IF_ERROR(ls_checkpoints_save(self->checkpoints, step, NULL, 0));
+  LS_RETURN_IF_ERROR(
+      for_good(context, ls_checkpoints_save(self->checkpoints, step, NULL, 0)));
   // Who is told that it is saved may look at it.
   if (self->num_listeners > 0)
-    LS_RETURN_IF_ERROR(ls_checkpoints_wait(self->checkpoints));
+    LS_RETURN_IF_ERROR(
+        for_good(context, ls_checkpoints_wait(self->checkpoints)));
   return tell_after(self, context, step);
 }
 
@@ -125,8 +140,8 @@ static ls_status saver_after_create(void *user, ls_run_context *context) {
   saver *self = user;
   int64_t step = 0;
   LS_RETURN_IF_ERROR(ls_run_context_steps(context, &step));
-  LS_RETURN_IF_ERROR(open_checkpoints(self, context));
-  LS_RETURN_IF_ERROR(write_graph(self, context));
+  LS_RETURN_IF_ERROR(for_good(context, open_checkpoints(self, context)));
+  LS_RETURN_IF_ERROR(for_good(context, write_graph(self, context)));
   LS_RETURN_IF_ERROR(save(self, context, step));
   (void)ls_step_timer_done(&self->timer, step, NULL, NULL);
   return ls_ok();
@@ -142,7 +157,9 @@ static ls_status saver_before_run(void *user, ls_run_context *context,
 
 // What has gone wrong on one of several ranks, the next save tells all.
 static ls_status check(const saver *self, const ls_run_context *context) {
-  return has_ranks(context) ? ls_ok() : ls_checkpoints_check(self->checkpoints);
+  return has_ranks(context)
+             ? ls_ok()
+             : for_good(context, ls_checkpoints_check(self->checkpoints));
 }
 
 // What was read in the run may be from before its steps: the true one is looked
@@ -257,7 +274,7 @@ ls_status ls_saver_hook_save(ls_hook *hook, ls_run_context *context,
     (void)ls_step_timer_done(&self->timer, *out_step, NULL, NULL);
     LS_RETURN_IF_ERROR(save(self, context, *out_step));
   }
-  return ls_checkpoints_wait(self->checkpoints);
+  return for_good(context, ls_checkpoints_wait(self->checkpoints));
 }
 
 bool ls_hooks_have_saver(ls_hook *const *hooks, size_t count) {
