@@ -94,6 +94,14 @@ static int64_t steps_per_run(const ls_job *job) {
   return length.steps > 0 ? length.steps : INT32_MAX;
 }
 
+// Ours keeps the first of each stretch, the configuration's default is one of
+// more than a year that keeps none.
+static double kept_hours(const ls_run_values *config) {
+  enum { NEVER = 10000 };
+  const int64_t hours = config->keep_checkpoint_every_n_hours.value;
+  return hours >= NEVER ? 0 : (double)hours;
+}
+
 static ls_status add_saver(ls_job *job, const ls_estimator_training *t) {
   const ls_run_values *config = ls_estimator_run_values(job->estimator);
   const ls_estimator_spec_options *is = ls_estimator_spec_values(job->spec);
@@ -119,8 +127,7 @@ static ls_status add_saver(ls_job *job, const ls_estimator_training *t) {
               by_seconds ? config->save_checkpoints_secs : (ls_opt){0},
           .steps_per_run = LS_SOME(steps_per_run(job)),
           .keep = config->keep_checkpoint_max,
-          .keep_every_hours =
-              (double)config->keep_checkpoint_every_n_hours.value,
+          .keep_every_hours = kept_hours(config),
           .graph_text =
               config->checkpoint_save_graph_def ? LS_FLAG_ON : LS_FLAG_OFF,
       },
