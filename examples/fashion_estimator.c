@@ -72,8 +72,9 @@ static ls_status run(ls_estimator *e, int epochs) {
   char *path = NULL;
   for (int i = 1; i <= epochs; ++i) {
     const ls_estimator_training more = {
-        .input = {input, "train"}, .max_steps = LS_SOME(i * STEPS_AN_EPOCH)};
-    const ls_estimator_evaluation all = {.input = {input}};
+        .input = {.call = input, .user = "train"},
+        .max_steps = LS_SOME(i * STEPS_AN_EPOCH)};
+    const ls_estimator_evaluation all = {.input = {.call = input}};
     LS_RETURN_IF_ERROR(ls_estimator_train(e, &more, NULL));
     LS_RETURN_IF_ERROR(ls_estimator_evaluate(e, &all, &now));
     const double right = ls_nest_number(ls_nest_find(now, "accuracy"));
@@ -82,7 +83,7 @@ static ls_status run(ls_estimator *e, int epochs) {
     if (right < 0.8) return LS_STATUS(LS_INTERNAL, "it has not learnt");
   }
   const ls_estimator_exporting to = {.base = "fashion.exports",
-                                     .receiver = {receive},
+                                     .receiver = {.call = receive},
                                      .onnx = LS_FLAG_ON,
                                      .stablehlo = LS_FLAG_ON,
                                      .batch_size = SERVED};
@@ -102,7 +103,7 @@ int main(int argc, char **argv) {
       &config);
   if (ls_status_is_ok(status))
     status = ls_estimator_create(
-        &(ls_estimator_options){.model_fn = {model, "accuracy"},
+        &(ls_estimator_options){.model_fn = {.call = model, .user = "accuracy"},
                                 .config = config,
                                 .train_batch_size = LS_SOME(BATCH),
                                 .eval_batch_size = LS_SOME(1000),
