@@ -9,6 +9,7 @@
 #include "base/require.h"
 #include "base/text.h"
 #include "estimator/params.h"
+#include "estimator/positive.h"
 #include "lockstep/saved_file.h"
 
 // ---- What is refused -------------------------------------------------------
@@ -28,10 +29,7 @@ static ls_status check_params(ls_nest params) {
 }
 
 static ls_status check_size(ls_opt size, const char *name) {
-  return size.set && size.value < 1
-             ? ls_invalid_argument("%s must be positive, got %lld", name,
-                                   (long long)size.value)
-             : ls_ok();
+  return size.set ? ls_check_positive(name, size.value) : ls_ok();
 }
 
 static ls_status check_batches(const ls_estimator_options *o,

@@ -20,7 +20,6 @@ typedef struct feeder {
   ls_strategy *strategy;
   size_t num_leaves, num_replicas;
   bool counts;
-  int64_t rows;
   ls_nest element;
   ls_nest *leaves;  // Of the element, lent,
   ls_nest *parts;   //   and each split.
@@ -68,7 +67,6 @@ static ls_status feed_leaf(feeder *self, size_t leaf) {
   LS_RETURN_IF_ERROR(ls_strategy_split(self->strategy, whole, &split));
   ls_nest_release(self->parts[leaf]);
   self->parts[leaf] = split;
-  if (leaf == 0) self->rows = ls_array_shape(whole).dim[0];
   for (size_t r = 0; r < self->num_replicas; ++r)
     self->feeds[leaf * self->num_replicas + r].value =
         ls_nest_as_array(part_of(self, split, r));
