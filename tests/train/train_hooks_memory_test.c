@@ -21,13 +21,18 @@ static void forget(void *user, const ls_summary_record *record) {
   (void)user, (void)record;
 }
 
-// All that are for functions, but a profiler; `every` so many steps.
+// All that are for functions, but a profiler; `every` so many steps. A save
+// with a listener is waited for: what writes it takes memory beside some later
+// step.
 static ls_status make_hooks(int64_t every, ls_summary_writer *writer,
                             ls_hook **hooks) {
   static const char *const names[] = {"loss", "accuracy"};
+  static const ls_save_listener nobody;
   LS_RETURN_IF_ERROR(
       ls_saver_hook(&(ls_saver_hook_options){.folder = "train_hooks_memory",
-                                             .every_steps = LS_SOME(every)},
+                                             .every_steps = LS_SOME(every),
+                                             .listeners = &nobody,
+                                             .num_listeners = 1},
                     &hooks[0]));
   LS_RETURN_IF_ERROR(ls_counter_hook(
       &(ls_counter_hook_options){.every_steps = LS_SOME(every)}, &hooks[1]));
