@@ -53,8 +53,10 @@ typedef struct ls_estimator_options {
   size_t num_batch_axes;
   ls_flag eval_on_tpu, export_to_tpu;  // Default on.
   // What a training begins with that has no checkpoint: all variables but the
-  // global step; with patterns those that are trained. Lent for the
-  // estimator's life.
+  // global step; with patterns those that are trained. Where values are all
+  // there is, as in an export, variables that are not trained may be missing,
+  // an optimizer's: they begin with their own values, and the log tells, unless
+  // `values.missing` is off. Lent for the estimator's life.
   const ls_warm_start *warm_start;
 
   // Training and evaluation on TPUs take batches of any size, which are filled

@@ -74,6 +74,10 @@ typedef struct ls_run_config ls_run_config;
 // All is copied, objects are retained.
 typedef struct ls_run_config_options {
   const char *model_dir;
+  // Of all that a call draws, on CPUs, on cores and in a strategy: the seed of
+  // its input's iterators, and of the graph that it builds or exports
+  // (ls_graph_set_seed), so of random ops and of initial values, beside seeds
+  // of their own. Default 0.
   ls_opt random_seed;
   ls_opt save_summary_steps;  // Default 100.
   // One of both; with neither a checkpoint each 600 seconds, unless

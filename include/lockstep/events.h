@@ -77,6 +77,12 @@ LS_API LS_MUST_USE ls_status ls_event_writer_histogram(ls_event_writer *writer,
                                                        const char *tag,
                                                        int64_t step,
                                                        const ls_array *values);
+// The elements as they are, of any type and shape: kept for programs that read
+// them, TensorBoard draws nothing of them.
+LS_API LS_MUST_USE ls_status ls_event_writer_tensor(ls_event_writer *writer,
+                                                    const char *tag,
+                                                    int64_t step,
+                                                    const ls_array *values);
 // An image [height, width, channels], of 1 to 4 channels as in image.h, or
 // several in [n, height, width, channels]. u8 or u16; floats are 0 to 1, and
 // what is beyond is cut off.

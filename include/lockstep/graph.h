@@ -113,6 +113,14 @@ LS_API LS_MUST_USE ls_status ls_graph_error(const ls_graph *graph);
 LS_API void ls_graph_freeze(ls_graph *graph);
 LS_API bool ls_graph_is_frozen(const ls_graph *graph);
 
+// The seed of all random ops that are made in a build graph from now on, of
+// weights' initial values too: their numbers depend on it as on their own seed
+// (ls_random_options, ls_weight_options). What is made in its loops, branches,
+// replicas and computations is made in it; functions that are traced apart
+// have seeds of their own (ls_function_options). Default 0.
+//   LS_INVALID_ARGUMENT  the graph is no build graph.
+LS_API LS_MUST_USE ls_status ls_graph_set_seed(ls_graph *graph, int64_t seed);
+
 // Number of ops, and the i-th in order of creation.
 LS_API size_t ls_graph_num_ops(const ls_graph *graph);
 LS_API ls_op ls_graph_op(const ls_graph *graph, size_t index);

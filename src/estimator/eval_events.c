@@ -36,7 +36,7 @@ static ls_status write_value(const ls_estimator *self, ls_event_writer *writer,
   if (array != NULL && ls_array_dtype(array) == LS_DTYPE_STRING)
     return write_texts(writer, key, step, array);
   if (array != NULL && ls_array_shape(array).rank > 0)
-    return ls_event_writer_histogram(writer, key, step, array);
+    return ls_event_writer_tensor(writer, key, step, array);
   const ls_status status = ls_nest_to_number(value, &number);
   if (ls_status_is_ok(status))
     return ls_event_writer_scalar(writer, key, step, number);

@@ -4,6 +4,12 @@
 
 #include "base/text.h"
 
+ls_status ls_job_make_graph(ls_job *job, const char *name) {
+  const ls_opt seed = ls_estimator_run_values(job->estimator)->random_seed;
+  LS_RETURN_IF_ERROR(ls_graph_create(name, &job->graph));
+  return seed.set ? ls_graph_set_seed(job->graph, seed.value) : ls_ok();
+}
+
 ls_status ls_job_begin(ls_job *job, ls_estimator *estimator,
                        ls_estimator_mode mode, const ls_input_function *input) {
   enum { SOURCES = 3 };  // The loop, and who feeds and takes.
@@ -20,7 +26,7 @@ ls_status ls_job_begin(ls_job *job, ls_estimator *estimator,
   LS_RETURN_IF_ERROR(ls_rendezvous_create(SOURCES, &job->rendezvous));
   LS_RETURN_IF_ERROR(
       ls_estimator_runs_on_cpu(job->calls.context, &job->on_cpu));
-  LS_RETURN_IF_ERROR(ls_graph_create("estimator", &job->graph));
+  LS_RETURN_IF_ERROR(ls_job_make_graph(job, "estimator"));
   const ls_run_values *config = ls_estimator_run_values(estimator);
   job->strategy = !job->on_cpu            ? NULL
                   : mode == LS_MODE_TRAIN ? config->train_distribute

@@ -57,6 +57,8 @@ typedef struct ls_job {
 LS_MUST_USE ls_status ls_job_begin(ls_job *job, ls_estimator *estimator,
                                    ls_estimator_mode mode,
                                    const ls_input_function *input);
+// A graph alone, with the configuration's seed.
+LS_MUST_USE ls_status ls_job_make_graph(ls_job *job, const char *name);
 // What went wrong, of all threads, with what the loop has ended with, which is
 // taken over; and frees everything.
 LS_MUST_USE ls_status ls_job_end(ls_job *job, const char *source,

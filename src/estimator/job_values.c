@@ -3,6 +3,7 @@
 // values.
 #include <string.h>
 
+#include "base/plain.h"
 #include "base/text.h"
 #include "estimator/job.h"
 #include "lockstep/saved_file.h"
@@ -30,23 +31,90 @@ static size_t without_step(ls_graph *graph, ls_variable **variables,
   return kept;
 }
 
+// ---- Values alone ----------------------------------------------------------
+// An export, or a file of values, has what a model is: what its optimizer keeps
+// begins with its own values, unless the user says that nothing may be missing.
+typedef struct values_alone {
+  const ls_value_choice *users;
+  ls_variable **trained;
+  size_t num_trained;
+  ls_status fault;  // The first that is trained, and not there.
+  size_t others;    // Not there either; one of them is
+  char other[128];
+  const char *path;
+} values_alone;
+
+static bool is_trained(const values_alone *self, const char *name) {
+  for (size_t i = 0; i < self->num_trained; ++i)
+    if (strcmp(ls_variable_name(self->trained[i]), name) == 0) return true;
+  return false;
+}
+
+static void look_at(void *user, const ls_value_note *note) {
+  values_alone *self = user;
+  const ls_value_choice *users = self->users;
+  if (users->tell != NULL) users->tell(users->user, note);
+  if (note->fate != LS_VALUE_MISSING) return;
+  if (!is_trained(self, note->variable)) {
+    if (self->others++ == 0)
+      ls_format(self->other, sizeof(self->other), "%s", note->variable);
+  } else if (ls_status_is_ok(self->fault)) {
+    self->fault = ls_not_found(
+        "'%s' holds no array '%s', which variable '%s' of %s needs", self->path,
+        note->entry, note->variable,
+        LS_SHAPE_TEXT(note->type.dtype, note->type.shape));
+  }
+}
+
+// Whether `choice` is of all there is in a file without a checkpoint's notes.
+static bool takes_values_alone(const ls_saved_info *info,
+                               const ls_value_choice *choice) {
+  return info->step < 0 && choice->only == NULL &&
+         choice->missing == LS_FLAG_DEFAULT;
+}
+
+static ls_status restore_values(ls_job *job, const ls_saved_file *file,
+                                const ls_saver *saver,
+                                const ls_value_choice *choice) {
+  ls_saved_info info;
+  ls_value_report report;
+  ls_saved_file_describe(file, &info);
+  if (!takes_values_alone(&info, choice))
+    return ls_saved_file_restore_part(file, saver, choice, &report);
+  values_alone it = {.users = choice, .path = info.path};
+  LS_RETURN_IF_ERROR(ls_collection_variables(job->graph,
+                                             LS_COLLECTION_TRAINABLE_VARIABLES,
+                                             &it.trained, &it.num_trained));
+  ls_value_choice all = *choice;
+  all.missing = LS_FLAG_ON;
+  all.tell = look_at;
+  all.user = &it;
+  const ls_status status =
+      ls_saved_file_restore_part(file, saver, &all, &report);
+  ls_release(ls_current_allocator(), it.trained);
+  if (it.others > 0)
+    ls_runtime_log(job->estimator->runtime, LS_LOG_INFO, "estimator",
+                   "'%s' has no values of %zu variables that are not trained, "
+                   "'%s' the first: they begin with their own",
+                   info.path, it.others, it.other);
+  return ls_status_join(status, it.fault);
+}
+
 static ls_status restore_from(ls_job *job, ls_session *session,
                               const char *path, const char *collection,
                               const ls_value_choice *choice, bool with_step) {
   ls_saved_file *file = NULL;
   ls_variable **variables = NULL;
   size_t count = 0;
-  ls_value_report report;
   LS_RETURN_IF_ERROR(ls_saved_file_open(path, &file));
   ls_status status =
       ls_collection_variables(job->graph, collection, &variables, &count);
   if (ls_status_is_ok(status)) {
     if (!with_step) count = without_step(job->graph, variables, count);
-    status = ls_saved_file_restore_part(file,
-                                        &(ls_saver){.variables = variables,
-                                                    .num_variables = count,
-                                                    .session = session},
-                                        choice, &report);
+    const ls_saver saver = {
+        .variables = variables, .num_variables = count, .session = session};
+    status = with_step ? ls_saved_file_restore_part(file, &saver, choice, NULL)
+                       : restore_values(job, file, &saver, choice);
   }
   ls_release(ls_current_allocator(), variables);
   ls_saved_file_close(file);

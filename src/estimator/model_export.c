@@ -45,7 +45,7 @@ static ls_status begin(side *s, ls_estimator *estimator,
       .config = estimator->config,
       .params = estimator->params,
   };
-  LS_RETURN_IF_ERROR(ls_graph_create("export", &job->graph));
+  LS_RETURN_IF_ERROR(ls_job_make_graph(job, "export"));
   return ls_global_step_create(job->graph, &step);
 }
 

@@ -12,8 +12,15 @@ static ls_shape shape_of(ls_nest leaf) {
                                      : LS_SHAPE_UNKNOWN;
 }
 
+// A tensor whose size is not known yet is looked at when it is an array.
+static bool is_unknown(ls_nest leaf, ls_shape shape) {
+  return leaf.kind == LS_KIND_TENSOR &&
+         (shape.rank < 0 || (shape.rank > 0 && shape.dim[0] < 0));
+}
+
 static ls_status check_leaf(const char *key, ls_nest leaf, int64_t rows) {
   const ls_shape shape = shape_of(leaf);
+  if (is_unknown(leaf, shape)) return ls_ok();
   return shape.rank > 0 && shape.dim[0] == rows
              ? ls_ok()
              : ls_invalid_argument("prediction '%s' is of shape %s: its first "

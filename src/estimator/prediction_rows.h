@@ -7,7 +7,7 @@
 #include "lockstep/nest.h"
 
 // Whether predictions, a dict of tensors or arrays, have a row for each element
-// of the mask that came with their batch.
+// of the mask that came with their batch; of tensors as far as that is known.
 //   LS_INVALID_ARGUMENT  names the key of one that has not
 LS_MUST_USE ls_status ls_predictions_check(ls_nest predictions, int64_t rows);
 

@@ -5,6 +5,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/text.h"
+#include "estimator/prediction_rows.h"
 #include "estimator/steps.h"
 #include "estimator/stopping_signals.h"
 #include "graph/graph.h"
@@ -239,7 +240,13 @@ static ls_status take_signals(ls_nest signals, ls_estimator_program *out) {
   out->padding = ls_nest_tensor(ls_nest_find(signals, LS_SIGNAL_PADDING), 0);
   out->stopping = ls_stopping_signal(
       ls_nest_tensor(ls_nest_find(signals, LS_SIGNAL_STOPPING), 0));
-  return ls_graph_take_error(ls_graph_current());
+  LS_RETURN_IF_ERROR(ls_graph_take_error(ls_graph_current()));
+  if (ls_tensor_is_failed(out->padding)) return ls_ok();
+  // Rows that fill a batch up are cut off by this mask.
+  const ls_shape mask = ls_tensor_shape(out->padding);
+  return mask.rank != 1 || mask.dim[0] < 0
+             ? ls_ok()
+             : ls_predictions_check(out->predictions, mask.dim[0]);
 }
 
 // `told` waits in the signal: a run that fetches it runs the host's function.

@@ -145,6 +145,7 @@ struct ls_graph {
   bool error_unplaced;  // It waits for the user's source line.
   uint64_t placed;      // Ops up to this id have been offered a place.
   uint32_t num_random;  // Random ops so far: the next stream number.
+  int64_t seed;         // Of all random ops, beside their own.
   ls_graph **stubs;     // Forwarded segments that handles may still name.
   size_t num_stubs, stubs_capacity;
   const void *owner;  // Function, replica: whoever traces it.

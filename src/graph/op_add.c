@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "graph/control.h"
 #include "graph/eager_vtable.h"
@@ -166,6 +167,16 @@ static ls_status dress(addition *a, ls_node *node, const ls_op *outside,
 void ls_graph_freeze(ls_graph *graph) { graph->frozen = true; }
 
 bool ls_graph_is_frozen(const ls_graph *graph) { return graph->frozen; }
+
+ls_status ls_graph_set_seed(ls_graph *graph, int64_t seed) {
+  LS_REQUIRE(graph);
+  if (graph->kind != LS_GRAPH_BUILD)
+    return ls_invalid_argument("graph '%s' is no build graph: only those have "
+                               "a seed",
+                               graph->name);
+  graph->seed = seed;
+  return ls_ok();
+}
 
 static ls_status refuse_frozen(const ls_graph *graph) {
   return ls_failed_precondition(

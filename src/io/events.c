@@ -85,7 +85,19 @@ void ls_events_add_histogram(ls_text *out, ls_event_time at, const char *tag,
   end_value(out, it);
 }
 
-// ---- Strings ---------------------------------------------------------------
+// ---- Tensors ---------------------------------------------------------------
+int64_t ls_events_type_of(ls_dtype dtype) {
+  static const unsigned char numbers[LS_DTYPE_COUNT] = {
+      [LS_DTYPE_F64] = 2,   [LS_DTYPE_F32] = 1,       [LS_DTYPE_F16] = 19,
+      [LS_DTYPE_BF16] = 14, [LS_DTYPE_I8] = 6,        [LS_DTYPE_I16] = 5,
+      [LS_DTYPE_I32] = 3,   [LS_DTYPE_I64] = 9,       [LS_DTYPE_U8] = 4,
+      [LS_DTYPE_U16] = 17,  [LS_DTYPE_U32] = 22,      [LS_DTYPE_U64] = 23,
+      [LS_DTYPE_BOOL] = 10, [LS_DTYPE_STRING] = 7,    [LS_DTYPE_C64] = 8,
+      [LS_DTYPE_C128] = 18, [LS_DTYPE_RESOURCE] = 20, [LS_DTYPE_VARIANT] = 21,
+  };
+  return numbers[dtype];
+}
+
 static void add_metadata(ls_text *out, const char *plugin, int64_t class) {
   const size_t metadata = ls_proto_begin(out, VALUE_METADATA);
   const size_t began = ls_proto_begin(out, METADATA_PLUGIN);
@@ -95,10 +107,11 @@ static void add_metadata(ls_text *out, const char *plugin, int64_t class) {
   ls_proto_end(out, metadata);
 }
 
-// A tensor of strings, which the caller adds and ends.
-static size_t begin_tensor(ls_text *out, const int64_t *sizes, int rank) {
+// A tensor, whose elements the caller adds, and ends it.
+static size_t begin_tensor(ls_text *out, ls_dtype dtype, const int64_t *sizes,
+                           int rank) {
   const size_t tensor = ls_proto_begin(out, VALUE_TENSOR);
-  ls_proto_i64(out, TENSOR_TYPE, TYPE_STRING);
+  ls_proto_i64(out, TENSOR_TYPE, ls_events_type_of(dtype));
   const size_t shape = ls_proto_begin(out, TENSOR_SHAPE);
   for (int i = 0; i < rank; ++i) {
     const size_t size = ls_proto_begin(out, SHAPE_SIZE);
@@ -115,7 +128,7 @@ void ls_events_add_images(ls_text *out, ls_event_time at, const char *tag,
   const value it = begin_value(out, at, tag);
   add_metadata(out, "images", CLASS_BLOBS);
   const int64_t size = 2 + (int64_t)count;
-  const size_t tensor = begin_tensor(out, &size, 1);
+  const size_t tensor = begin_tensor(out, LS_DTYPE_STRING, &size, 1);
   char text[24];
   ls_proto_string(out, TENSOR_STRINGS, ls_print_i64(width, text));
   ls_proto_string(out, TENSOR_STRINGS, ls_print_i64(height, text));
@@ -129,12 +142,30 @@ void ls_events_add_texts(ls_text *out, ls_event_time at, const char *tag,
                          ls_shape shape, const ls_bytes *texts) {
   const value it = begin_value(out, at, tag);
   add_metadata(out, "text", CLASS_TENSOR);
-  const size_t tensor = begin_tensor(out, shape.dim, shape.rank);
+  const size_t tensor =
+      begin_tensor(out, LS_DTYPE_STRING, shape.dim, shape.rank);
   size_t count = 1;
   for (int i = 0; i < shape.rank; ++i)
     count *= (size_t)shape.dim[i];
   for (size_t i = 0; i < count; ++i)
     ls_proto_bytes(out, TENSOR_STRINGS, texts[i].data, texts[i].size);
+  ls_proto_end(out, tensor);
+  end_value(out, it);
+}
+
+void ls_events_add_tensor(ls_text *out, ls_event_time at, const char *tag,
+                          const ls_array *array) {
+  const ls_shape shape = ls_array_shape(array);
+  const ls_dtype dtype = ls_array_dtype(array);
+  const value it = begin_value(out, at, tag);
+  const size_t tensor = begin_tensor(out, dtype, shape.dim, shape.rank);
+  const ls_bytes *texts = ls_array_data(array);
+  if (dtype != LS_DTYPE_STRING)
+    ls_proto_bytes(out, TENSOR_CONTENT, ls_array_data(array),
+                   ls_array_size(array));
+  else
+    for (int64_t i = 0; i < ls_array_num_elements(array); ++i)
+      ls_proto_bytes(out, TENSOR_STRINGS, texts[i].data, texts[i].size);
   ls_proto_end(out, tensor);
   end_value(out, it);
 }

@@ -4,7 +4,8 @@
 //
 // Each call but the last appends one record, ready to be written. A scalar and
 // a histogram are fields of their own, which all readers know; images and texts
-// are tensors of strings that name the plugin which shows them. Memory that
+// are tensors of strings that name the plugin which shows them; a tensor names
+// none. Memory that
 // runs out is told by the text.
 //
 // Thread-compatible.
@@ -48,6 +49,12 @@ void ls_events_add_images(ls_text *out, ls_event_time at, const char *tag,
 // Texts in Markdown, a table of that shape.
 void ls_events_add_texts(ls_text *out, ls_event_time at, const char *tag,
                          ls_shape shape, const ls_bytes *texts);
+
+// Any array, for who asks for its elements: as it is, of any shape.
+void ls_events_add_tensor(ls_text *out, ls_event_time at, const char *tag,
+                          const ls_array *array);
+// What TensorFlow's messages call a type.
+int64_t ls_events_type_of(ls_dtype dtype);
 
 // A GraphDef.
 void ls_events_add_graph(ls_text *out, ls_event_time at, const void *graph,

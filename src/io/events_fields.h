@@ -28,8 +28,8 @@ enum {
   PLUGIN_NAME = 1,
   TENSOR_TYPE = 1,
   TENSOR_SHAPE = 2,
+  TENSOR_CONTENT = 4,
   TENSOR_STRINGS = 8,
-  TYPE_STRING = 7,  // A type.
   SHAPE_SIZE = 2,
   SIZE_SIZE = 1,
 };

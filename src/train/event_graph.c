@@ -9,6 +9,7 @@
 #include "graph/graph.h"
 #include "graph/text/print.h"
 #include "graph/variable.h"
+#include "io/events.h"
 #include "io/protobuf.h"
 
 enum {
@@ -35,19 +36,6 @@ enum {
   PRODUCER = 1882,  // Of 2024: what readers hold against what they know.
   LONGEST_VALUE = 512,
 };
-
-// TensorFlow's numbers.
-static int64_t type_number(ls_dtype dtype) {
-  static const unsigned char numbers[LS_DTYPE_COUNT] = {
-      [LS_DTYPE_F64] = 2,   [LS_DTYPE_F32] = 1,       [LS_DTYPE_F16] = 19,
-      [LS_DTYPE_BF16] = 14, [LS_DTYPE_I8] = 6,        [LS_DTYPE_I16] = 5,
-      [LS_DTYPE_I32] = 3,   [LS_DTYPE_I64] = 9,       [LS_DTYPE_U8] = 4,
-      [LS_DTYPE_U16] = 17,  [LS_DTYPE_U32] = 22,      [LS_DTYPE_U64] = 23,
-      [LS_DTYPE_BOOL] = 10, [LS_DTYPE_STRING] = 7,    [LS_DTYPE_C64] = 8,
-      [LS_DTYPE_C128] = 18, [LS_DTYPE_RESOURCE] = 20, [LS_DTYPE_VARIANT] = 21,
-  };
-  return numbers[dtype];
-}
 
 // Where nodes of a graph stand: in the scope of the op that holds it.
 typedef struct place {
@@ -134,7 +122,7 @@ static void add_attr(printer *p, const ls_attr *attr) {
     ls_proto_string(out, VALUE_STRING, attr->as.string);
     break;
   case LS_ATTR_DTYPE:
-    ls_proto_i64(out, VALUE_TYPE, type_number(attr->as.dtype));
+    ls_proto_i64(out, VALUE_TYPE, ls_events_type_of(attr->as.dtype));
     break;
   case LS_ATTR_SHAPE:
     add_shape(out, VALUE_SHAPE, attr->as.shape);
@@ -159,7 +147,7 @@ static void add_attrs(printer *p, const ls_node *node) {
   }
   if (node->num_outputs == 0) return;
   attr_place it = begin_attr(out, "T");
-  ls_proto_i64(out, VALUE_TYPE, type_number(node->outputs[0].dtype));
+  ls_proto_i64(out, VALUE_TYPE, ls_events_type_of(node->outputs[0].dtype));
   end_attr(out, it);
   // What edges are labeled with.
   it = begin_attr(out, "_output_shapes");

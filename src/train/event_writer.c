@@ -252,6 +252,18 @@ ls_status ls_event_writer_histogram(ls_event_writer *writer, const char *tag,
   return status;
 }
 
+ls_status ls_event_writer_tensor(ls_event_writer *writer, const char *tag,
+                                 int64_t step, const ls_array *values) {
+  LS_REQUIRE(writer);
+  LS_REQUIRE(tag);
+  LS_REQUIRE(values);
+  ls_mutex_lock(&writer->lock);
+  ls_events_add_tensor(&writer->records, now(writer, step), tag, values);
+  const ls_status status = end_record(writer);
+  ls_mutex_unlock(&writer->lock);
+  return status;
+}
+
 // Texts of a table, or one.
 static ls_status add_texts(ls_event_writer *writer, const char *tag,
                            int64_t step, ls_shape shape,

@@ -9,9 +9,11 @@
 #include "estimator/eval_events.h"
 #include "lockstep/estimator_export.h"
 #include "lockstep/events.h"
+#include "lockstep/metrics.h"
 #include "lockstep/ops.h"
 #include "support/counted.h"
 #include "support/estimator_ways.h"
+#include "support/event_records.h"
 
 static ls_array *value_of(const estimator_case *c, const char *name) {
   ls_array *array = NULL;
@@ -38,13 +40,14 @@ static bool holds(const char *pattern, const char *files) {
 
 // ---- Evaluations -----------------------------------------------------------
 typedef struct told {
-  int fresh, warm, not_written;
+  int fresh, warm, own, not_written;
 } told;
 
 static void note(void *user, const ls_log_line *line) {
   told *self = user;
   self->fresh += strstr(line->text, "there is no checkpoint in") != NULL;
   self->warm += strstr(line->text, "variables start with those of") != NULL;
+  self->own += strstr(line->text, "2 variables that are not trained") != NULL;
   self->not_written += line->level == LS_LOG_WARNING &&
                        strstr(line->text, "is not written") != NULL;
 }
@@ -181,6 +184,96 @@ static void names_of_what_each_evaluation_has_are_refused(void **state) {
     }
 }
 
+// The value of a tag at a step in an evaluation's only file: the message's
+// tensor, i32 or f32, is this array.
+static void expect_tensor(const char *folder, const char *tag, int64_t step,
+                          const ls_array *want) {
+  static char data[1 << 16];
+  ls_bytes events[64];
+  char command[200];
+  snprintf(command, sizeof(command), "cat %s/*", folder);
+  FILE *file = popen(command, "r");
+  assert_non_null(file);
+  const size_t size = fread(data, 1, sizeof(data), file);
+  assert_int_equal(pclose(file), 0);
+  const size_t count = event_records(data, size, events, 64);
+  const ls_bytes value = event_value(events, count, tag, step);
+  const ls_bytes tensor = PROTO_AT(value, 8), content = PROTO_AT(tensor, 4);
+  proto_field dim;
+  assert_false(proto_find(value, 5, 0, &dim));  // No histogram.
+  assert_int_equal(proto_i64(tensor, 1),
+                   ls_array_dtype(want) == LS_DTYPE_F32 ? 1 : 3);
+  for (int i = 0; i < ls_array_shape(want).rank; ++i) {
+    assert_true(proto_find(PROTO_AT(tensor, 2), 2, (size_t)i, &dim));
+    assert_int_equal(proto_i64(dim.bytes, 1), ls_array_shape(want).dim[i]);
+  }
+  assert_int_equal(content.size, ls_array_size(want));
+  assert_memory_equal(content.data, ls_array_data(want), content.size);
+}
+
+// A metric that is an array: two of one number each, side by side.
+static ls_op update_of(ls_nest metric) {
+  const ls_nest update = ls_nest_item(metric, 1);
+  return update.kind == LS_KIND_OP ? update.as.op
+                                   : ls_tensor_op(update.as.tensor);
+}
+
+static ls_nest array_metrics(ls_nest tensors, void *user) {
+  (void)user;
+  const ls_tensor labels = ls_nest_tensor(tensors, 0),
+                  classes = ls_nest_tensor(tensors, 1);
+  ls_nest parts[] = {
+      ls_metric_accuracy(labels, classes, ls_no_weights(), "right"),
+      ls_metric_sum(ls_convert(labels, LS_DTYPE_F32), ls_no_weights(), "sum")};
+  ls_tensor values[2];
+  ls_op updates[2];
+  for (int i = 0; i < 2; ++i) {
+    values[i] = ls_reshape(
+        ls_convert(ls_nest_tensor(ls_nest_item(parts[i], 0), 0), LS_DTYPE_F32),
+        LS_SHAPE(1));
+    updates[i] = update_of(parts[i]);
+    ls_nest_release(parts[i]);
+  }
+  const ls_nest pair = LS_TUPLE(ls_leaf(ls_concatenate(values, 2, 0)),
+                                ls_nest_op(ls_group(updates, 2, NULL)));
+  return ls_nest_dict("", (const char *const[]){"both"}, &pair, 1);
+}
+
+static ls_status array_model(void *user, ls_model_call *call,
+                             ls_estimator_spec **out) {
+  ls_estimator_spec *made = NULL;
+  const ls_model_function base = estimator_model(user);
+  LS_RETURN_IF_ERROR(base.call(base.user, call, &made));
+  ls_estimator_spec_options o = *ls_estimator_spec_values(made);
+  o.eval_metrics.call = array_metrics;
+  const ls_status status = ls_tpu_estimator_spec_create(&o, out);
+  ls_estimator_spec_release(made);
+  return status;
+}
+
+static void metrics_that_are_arrays_are_written_as_tensors(void **state) {
+  LS_SPEC("E167");
+  (void)state;
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    estimator_case c = estimator_case_of(i);
+    ls_nest metrics = ls_none();
+    c.folder = "rows-arrays";
+    c.more.model_fn = (ls_model_function){.call = array_model, .user = &c};
+    estimator_case_begin(&c);
+    expect_ok(ls_estimator_evaluate(
+        c.estimator,
+        &(ls_estimator_evaluation){.input = estimator_input(&c),
+                                   .steps = LS_SOME(4)},
+        &metrics));
+    const ls_array *both = ls_nest_as_array(ls_nest_find(metrics, "both"));
+    assert_int_equal(ls_array_shape(both).rank, 1);
+    assert_true(ls_array_f64(both, 1) == 96);  // Of labels 0, 1 and 2.
+    expect_tensor("rows-arrays/eval", "both", 0, both);
+    ls_nest_release(metrics);
+    estimator_case_end(&c);
+  }
+}
+
 static void what_is_written_depends_on_its_type(void **state) {
   LS_SPEC("E167");
   (void)state;
@@ -212,7 +305,7 @@ static void what_is_written_depends_on_its_type(void **state) {
   assert_string_equal(numbers->items[1].tag, "whole");
   assert_true(numbers->items[1].value == 7);
   ls_event_numbers_destroy(numbers);
-  assert_true(holds("vector", "rows-types/eval_kinds/*"));
+  expect_tensor("rows-types/eval_kinds", "vector", 3, vector);
   assert_true(holds("text/0", "rows-types/eval_kinds/*"));
   assert_true(holds("text/1", "rows-types/eval_kinds/*"));
   assert_true(holds("green", "rows-types/eval_kinds/*"));
@@ -329,6 +422,21 @@ static void expect_start(const estimator_case *old, estimator_case c,
   estimator_case_end(&c);
 }
 
+static void expect_refused(estimator_case c, const ls_warm_start *from,
+                           ls_code code, const char *text) {
+  c.folder = "rows-warm";
+  c.repeats = true;
+  c.more.warm_start = from;
+  estimator_case_begin(&c);
+  expect_status(
+      ls_estimator_train(c.estimator,
+                         &(ls_estimator_training){.input = estimator_input(&c),
+                                                  .max_steps = LS_SOME(2)},
+                         NULL),
+      code, text);
+  estimator_case_end(&c);
+}
+
 // Names are of any variables.
 static void expect_list(const estimator_case *old, estimator_case c) {
   char **names = NULL;
@@ -392,10 +500,27 @@ static void models_start_with_what_others_have_learnt(void **state) {
         &old, fresh,
         &(ls_warm_start){.path = path, .values = {.only = any, .num_only = 1}},
         true, true, false);
+    // So it gives what it has, and the log tells of what begins by itself.
+    told lines = {0};
+    counted runtime = counted_begin_with(
+        (ls_runtime_options){.log = note, .log_user = &lines});
+    expect_start(&old, fresh, &(ls_warm_start){.path = path}, true, true,
+                 false);
+    assert_int_equal(lines.own, 1);
+    counted_end(&runtime);
     expect_start(
         &old, fresh,
         &(ls_warm_start){.path = path, .values = {.missing = LS_FLAG_ON}}, true,
         true, false);
+    expect_refused(
+        fresh,
+        &(ls_warm_start){.path = path, .values = {.missing = LS_FLAG_OFF}},
+        LS_NOT_FOUND, "/momentum'");
+    const ls_name_map wrong[] = {{"hidden_before", "hidden"}};
+    expect_refused(fresh,
+                   &(ls_warm_start){.path = path,
+                                    .values = {.names = wrong, .num_names = 1}},
+                   LS_NOT_FOUND, "no array 'hidden_before'");
     ls_text_release(path);
     estimator_case_end(&old);
   }
@@ -470,6 +595,7 @@ int main(void) {
       cmocka_unit_test(evaluations_are_of_a_checkpoint_or_of_fresh_values),
       cmocka_unit_test(names_of_what_each_evaluation_has_are_refused),
       cmocka_unit_test(what_is_written_depends_on_its_type),
+      cmocka_unit_test(metrics_that_are_arrays_are_written_as_tensors),
       cmocka_unit_test(variables_of_a_trained_model_are_read_by_name),
       cmocka_unit_test(models_start_with_what_others_have_learnt),
       cmocka_unit_test(

@@ -74,6 +74,8 @@ int main(int argc, char **argv) {
   must(ls_event_writer_histogram(writer, "weights", 12, floats));
   ls_array *none = made(LS_DTYPE_F32, LS_SHAPE(0), 1);
   must(ls_event_writer_histogram(writer, "none", 12, none));
+  must(ls_event_writer_tensor(writer, "plain", 12, floats));
+  must(ls_event_writer_tensor(writer, "nothing", 12, none));
   ls_array *bytes = made(LS_DTYPE_U8, LS_SHAPE(2, 4, 5, 3), 2);
   must(ls_event_writer_image(writer, "pictures", 13, bytes));
   must(ls_event_writer_text(writer, "note", 14, "**bold**, \xc3\xa4"));

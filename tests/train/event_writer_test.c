@@ -185,6 +185,64 @@ static double packed(ls_bytes list, size_t index) {
   return value;
 }
 
+// As TensorFlow's types are numbered; elements of 8, 16 and 3 bytes.
+static void a_tensor_is_written_as_it_is(void **state) {
+  (void)state;
+  const ls_bytes texts[] = {{"red", 3}, {"", 0}, {"gr\0n", 4}};
+  static const struct {
+    ls_dtype dtype;
+    int type, rank;
+    int64_t size[2];
+  } rows[] = {{LS_DTYPE_F32, 1, 2, {2, 3}}, {LS_DTYPE_F64, 2, 1, {4}},
+              {LS_DTYPE_I32, 3, 2, {3, 1}}, {LS_DTYPE_I64, 9, 0, {0}},
+              {LS_DTYPE_U8, 4, 1, {5}},     {LS_DTYPE_BOOL, 10, 1, {2}},
+              {LS_DTYPE_F16, 19, 1, {3}},   {LS_DTYPE_BF16, 14, 1, {3}},
+              {LS_DTYPE_C64, 8, 1, {2}},    {LS_DTYPE_F32, 1, 2, {0, 7}},
+              {LS_DTYPE_STRING, 7, 1, {3}}};
+  static const unsigned char bytes[64] = {1, 0, 1, 77, 200};
+  event_files s;
+  event_files_begin(&s);
+  ls_event_writer *writer =
+      writer_of((ls_event_writer_options){.flush_seconds = LS_SOME(0)});
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
+    ls_shape shape = {.rank = rows[i].rank};
+    for (int k = 0; k < shape.rank; ++k)
+      shape.dim[k] = rows[i].size[k];
+    const bool is_text = rows[i].dtype == LS_DTYPE_STRING;
+    ls_array *array =
+        array_of(rows[i].dtype, shape, is_text ? (const void *)texts : bytes);
+    const int64_t step = (int64_t)i;
+    expect_ok(ls_event_writer_tensor(writer, "t", step, array));
+    const size_t count = event_files_read(&s, 0);
+    const ls_bytes tensor =
+        PROTO_AT(event_value(s.events, count, "t", step), 8);
+    assert_int_equal(proto_i64(tensor, 1), rows[i].type);
+    proto_field field;
+    for (int k = 0; k < shape.rank; ++k) {
+      assert_true(proto_find(PROTO_AT(tensor, 2), 2, (size_t)k, &field));
+      assert_int_equal(proto_i64(field.bytes, 1), shape.dim[k]);
+    }
+    assert_false(
+        proto_find(PROTO_AT(tensor, 2), 2, (size_t)shape.rank, &field));
+    if (!is_text) {
+      const ls_bytes content = PROTO_AT(tensor, 4);
+      assert_int_equal(content.size, ls_array_size(array));
+      if (content.size > 0)
+        assert_memory_equal(content.data, bytes, content.size);
+    } else {
+      for (size_t k = 0; k < 3; ++k) {
+        assert_true(proto_find(tensor, 8, k, &field));
+        assert_int_equal(field.bytes.size, texts[k].size);
+        if (field.bytes.size > 0)
+          assert_memory_equal(field.bytes.data, texts[k].data, texts[k].size);
+      }
+    }
+    ls_array_release(array);
+  }
+  expect_ok(ls_event_writer_close(writer));
+  event_files_end(&s);
+}
+
 static ls_bytes histogram_at(event_files *s, int64_t step) {
   const size_t count = event_files_read(s, 0);
   return PROTO_AT(event_value(s->events, count, "h", step), 5);
@@ -582,6 +640,7 @@ int main(void) {
       cmocka_unit_test(a_file_that_could_not_be_written_is_left_behind),
       cmocka_unit_test(a_cut_record_is_the_last_that_is_read),
       cmocka_unit_test(bytes_that_are_no_text_become_text),
+      cmocka_unit_test(a_tensor_is_written_as_it_is),
       cmocka_unit_test(a_histogram_counts_what_is_finite),
       cmocka_unit_test(images_are_png_files),
       cmocka_unit_test(a_graph_has_its_scopes_shapes_and_devices),

@@ -124,6 +124,15 @@ ls_tensor ls_iota(ls_dtype dtype, ls_shape shape, int axis) {
 
 enum { MAX_RANDOM_ATTRS = 9 };
 
+// An op's seed and that of the graph that it is made in, which regions and
+// replicas share: as an op's and a function's are put together when it runs.
+static int64_t seed_of(const ls_random_options *options, ls_graph *graph) {
+  const uint64_t whole =
+      graph != NULL ? (uint64_t)ls_graph_whole(graph)->seed : 0;
+  return (int64_t)((uint64_t)options->seed +
+                   whole * UINT64_C(0x9E3779B97F4A7C15));
+}
+
 // What random numbers depend on, and what they are: attributes.
 static size_t random_attrs(ls_dtype dtype, ls_attr sizes, const ls_attr *own,
                            size_t num_own, const ls_random_options *options,
@@ -138,7 +147,7 @@ static size_t random_attrs(ls_dtype dtype, ls_attr sizes, const ls_attr *own,
   attrs[count++] = sizes;
   for (size_t i = 0; i < num_own; ++i)
     attrs[count++] = own[i];
-  attrs[count++] = LS_OWN_I(SEED, options->seed);
+  attrs[count++] = LS_OWN_I(SEED, seed_of(options, graph));
   attrs[count++] = LS_OWN_I(STREAM, stream);
   attrs[count++] = LS_OWN_B(FIXED, options->fixed);
   return count;
