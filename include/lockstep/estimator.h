@@ -48,7 +48,9 @@ typedef struct ls_estimator_options {
   ls_nest params;   // A dict of numbers, arrays and nests. Default: empty.
   ls_flag use_tpu;  // Default on.
   ls_opt train_batch_size, eval_batch_size, predict_batch_size;  // Global.
-  // Along which axis each tensor of a host's batch is split. Default: 0.
+  // Along which axis the examples of each tensor of a batch lie, features
+  // before labels: there a host's batch is split, or a strategy's, and filled
+  // up. Default: 0. Not with predictions of LS_INPUT_PER_HOST_V1.
   const int64_t *batch_axis;
   size_t num_batch_axes;
   ls_flag eval_on_tpu, export_to_tpu;  // Default on.
@@ -60,7 +62,9 @@ typedef struct ls_estimator_options {
   const ls_warm_start *warm_start;
 
   // Training and evaluation on TPUs take batches of any size, which are filled
-  // up and masked (ls_model_call.mask).
+  // up and masked (ls_model_call.mask). Where hosts have data of their own, one
+  // whose data end before the others' feeds batches without an example until
+  // all have ended. Without this the first that ends ends the input.
   bool any_batch;
   // The loss that is told is replica 0's, instead of the mean over examples.
   bool replica_0_loss;

@@ -52,7 +52,10 @@ typedef struct ls_estimator_spec_options {
   size_t num_prediction_hooks;
 
   // Of a plain spec.
-  ls_nest eval_metric_ops;  // A dict of (value, update op) tuples.
+  // A dict of (value, update op) tuples. In the replicas of a strategy each
+  // makes its own: what is told is the first one's value, and all update.
+  // Values of ls_metric_... (metrics.h) are of all replicas' examples there.
+  ls_nest eval_metric_ops;
   ls_hook *const *training_chief_hooks;
   size_t num_training_chief_hooks;
   const ls_scaffold *scaffold;  // Default: a fresh one.

@@ -10,7 +10,9 @@
 //
 // What it has seen is in variables that are no part of checkpoints, in the
 // collections "local_variables" and "metric_variables". Before the first batch
-// the value is 0. A value is of all examples together, whatever the batches.
+// the value is 0. A value is of all examples together, whatever the batches. In
+// a replica of a strategy the op adds what that replica has seen, to a variable
+// with a component for each (ON_READ, SUM), and the value is of all of them.
 //
 // `weights` say how much an example counts, broadcast to the values, 0: not at
 // all; a zeroed tensor (ls_no_weights): each counts once. `name` is that of the

@@ -40,14 +40,6 @@ static full *new_full(int64_t rows, const int64_t *axes, size_t num_axes) {
   return self;
 }
 
-static int axis_of(const int64_t *axes, size_t num_axes, size_t leaf) {
-  return leaf < num_axes ? (int)axes[leaf] : 0;
-}
-
-static bool has_axis(ls_shape shape, int axis) {
-  return axis >= 0 && axis < shape.rank;
-}
-
 static void tell_left_out(int64_t count, int64_t rows) {
   ls_runtime_log(ls_runtime_current(), LS_LOG_INFO, "estimator",
                  "a last batch of %lld examples is left out: steps take %lld "
@@ -68,8 +60,8 @@ static ls_status keep_full(ls_nest element, const ls_map_call *call, void *user,
   ls_status status = ls_ok();
   for (size_t i = 0; i < count && *out_keep && ls_status_is_ok(status); ++i) {
     const ls_array *array = ls_nest_as_array(leaves[i]);
-    const int axis = axis_of(self->axes, self->num_axes, i);
-    if (array == NULL || !has_axis(ls_array_shape(array), axis)) continue;
+    const int axis = ls_batch_axis(self->axes, self->num_axes, i);
+    if (array == NULL || !ls_has_axis(ls_array_shape(array), axis)) continue;
     const int64_t rows = ls_array_shape(array).dim[axis];
     if (rows > self->rows)
       status = ls_invalid_argument(
@@ -99,8 +91,8 @@ static ls_nest full_specs(const ls_dataset *dataset, int64_t rows,
   if (leaves == NULL) return ls_fail(ls_out_of_memory());
   for (size_t i = 0; i < count; ++i) {
     ls_leaf_spec spec = dataset->leaves[i];
-    const int axis = axis_of(axes, num_axes, i);
-    if (has_axis(spec.type.shape, axis) &&
+    const int axis = ls_batch_axis(axes, num_axes, i);
+    if (ls_has_axis(spec.type.shape, axis) &&
         spec.type.shape.dim[axis] == LS_UNKNOWN_DIM) {
       spec.type.shape.dim[axis] = rows;
       *is_same = false;
@@ -165,7 +157,9 @@ ls_dataset *ls_full_batches(ls_dataset *dataset, int64_t rows,
 typedef struct masked {
   ls_allocator *allocator;
   ls_batch_padding padding;
+  bool tells_end;   // Elements say whether they are behind it.
   ls_nest element;  // Of padding alone: what it is made of.
+  int64_t axes[];
 } masked;
 
 static void release_masked(void *user) {
@@ -174,47 +168,78 @@ static void release_masked(void *user) {
   ls_release(self->allocator, self);
 }
 
-static masked *new_masked(ls_batch_padding padding, ls_nest element) {
+// Takes `element` over.
+static masked *new_masked(ls_batch_padding padding, bool tells_end,
+                          ls_nest element) {
   ls_allocator *allocator = ls_current_allocator();
-  masked *self = ls_new(allocator, masked);
+  const size_t bytes = padding.num_axes * sizeof(*padding.axes);
+  masked *self = ls_allocate(allocator, sizeof(masked) + bytes);
   if (self == NULL) {
     ls_nest_release(element);
     return NULL;
   }
-  *self = (masked){allocator, padding, element};
+  *self = (masked){.allocator = allocator,
+                   .padding = padding,
+                   .tells_end = tells_end,
+                   .element = element};
+  if (bytes > 0) memcpy(self->axes, padding.axes, bytes);
+  self->padding.axes = self->axes;
   return self;
+}
+
+// Takes all of it over; no `ended`: none.
+static ls_nest masked_dict(ls_nest features, ls_nest labels, ls_nest mask,
+                           ls_nest ended) {
+  const char *keys[4] = {"features"};
+  ls_nest items[4] = {features};
+  const ls_nest more[] = {labels, mask, ended};
+  static const char *const names[] = {"labels", "mask", "ended"};
+  size_t count = 1;
+  for (size_t i = 0; i < LS_COUNT_OF(more); ++i) {
+    if (more[i].kind == LS_KIND_NONE) continue;
+    keys[count] = names[i];
+    items[count++] = more[i];
+  }
+  return ls_nest_dict("", keys, items, count);
 }
 
 static ls_nest mask_element(ls_nest element, const ls_map_call *call,
                             void *user) {
   const masked *self = user;
+  const ls_batch_padding padding = self->padding;
   ls_nest features, labels;
   int64_t count = 0;
   (void)call;
   ls_status status = ls_returned_split(element, &features, &labels);
   if (ls_status_is_ok(status))
-    status = ls_padding_count(self->padding, features, &count);
+    status = ls_padding_count(padding, features, &count);
   if (!ls_status_is_ok(status)) return ls_fail(status);
-  return ls_returned_dict(ls_pad_arrays(self->padding, features, count),
-                          ls_pad_arrays(self->padding, labels, count), "mask",
-                          ls_padding_real(self->padding, count));
+  const size_t leaves = ls_nest_num_leaves(features);
+  return masked_dict(
+      ls_pad_arrays(padding, features, count),
+      ls_pad_arrays(ls_padding_behind(padding, leaves), labels, count),
+      ls_padding_real(padding, count),
+      self->tells_end ? ls_nest_zeros(LS_DTYPE_BOOL, LS_SCALAR) : ls_none());
 }
 
 // What padded elements are.
-static ls_nest masked_specs(const ls_dataset *dataset,
-                            ls_batch_padding padding) {
+static ls_nest masked_specs(const ls_dataset *dataset, ls_batch_padding padding,
+                            bool tells_end) {
   const ls_nest all = ls_dataset_spec_nest(dataset);
   ls_nest features, labels;
   ls_status status = ls_nest_status(all);
   if (ls_status_is_ok(status))
     status = ls_returned_split(all, &features, &labels);
-  const ls_nest made =
-      !ls_status_is_ok(status)
-          ? ls_fail(status)
-          : ls_returned_dict(
-                ls_pad_specs(padding, features), ls_pad_specs(padding, labels),
-                "mask",
-                ls_nest_spec(LS_DTYPE_F32, LS_SHAPE(ls_padding_size(padding))));
+  if (!ls_status_is_ok(status)) {
+    ls_nest_release(all);
+    return ls_fail(status);
+  }
+  const size_t leaves = ls_nest_num_leaves(features);
+  const ls_nest made = masked_dict(
+      ls_pad_specs(padding, features),
+      ls_pad_specs(ls_padding_behind(padding, leaves), labels),
+      ls_nest_spec(LS_DTYPE_F32, LS_SHAPE(ls_padding_size(padding))),
+      tells_end ? ls_nest_spec(LS_DTYPE_BOOL, LS_SCALAR) : ls_none());
   ls_nest_release(all);
   return made;
 }
@@ -235,12 +260,18 @@ static ls_nest make_nothing(void *user, int64_t index) {
   return ls_nest_retain(((const masked *)user)->element);
 }
 
+// What padding alone is, of such specs.
+static ls_nest nothing_of(ls_nest specs) {
+  if (ls_nest_is_failed(specs)) return ls_nest_retain(specs);
+  const ls_nest zeros = ls_nest_map(specs, zeros_of, NULL);
+  ls_array *ended = ls_nest_as_array(ls_nest_find(zeros, "ended"));
+  if (ended != NULL) ls_array_set_i64(ended, 0, 1);
+  return zeros;
+}
+
 static ls_dataset *nothing(ls_nest specs, ls_batch_padding padding,
                            int64_t count) {
-  const ls_nest zeros = ls_nest_is_failed(specs)
-                            ? ls_nest_retain(specs)
-                            : ls_nest_map(specs, zeros_of, NULL);
-  masked *self = new_masked(padding, zeros);
+  masked *self = new_masked(padding, false, nothing_of(specs));
   if (self == NULL) {
     ls_nest_release(specs);
     return NULL;
@@ -257,10 +288,11 @@ static ls_dataset *nothing(ls_nest specs, ls_batch_padding padding,
 ls_dataset *ls_masked_batches(ls_dataset *dataset, ls_batch_padding padding,
                               int64_t more) {
   if (dataset == NULL || !ls_status_is_ok(dataset->failure)) return dataset;
-  const ls_nest specs = masked_specs(dataset, padding);
+  const bool tells_end = more == LS_INFINITE, pads = more > 0 || tells_end;
+  const ls_nest specs = masked_specs(dataset, padding, tells_end);
   ls_dataset *behind =
-      more > 0 ? nothing(ls_nest_retain(specs), padding, more) : NULL;
-  masked *self = new_masked(padding, ls_none());
+      pads ? nothing(ls_nest_retain(specs), padding, more) : NULL;
+  masked *self = new_masked(padding, tells_end, ls_none());
   if (self == NULL) {
     ls_nest_release(specs);
     ls_dataset_release(behind);
@@ -271,5 +303,5 @@ ls_dataset *ls_masked_batches(ls_dataset *dataset, ls_batch_padding padding,
                                                       .user = self,
                                                       .release = release_masked,
                                                       .result = specs});
-  return more > 0 ? ls_dataset_concatenate(dataset, behind) : dataset;
+  return pads ? ls_dataset_concatenate(dataset, behind) : dataset;
 }

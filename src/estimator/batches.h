@@ -15,7 +15,8 @@ ls_dataset *ls_full_batches(ls_dataset *dataset, int64_t rows,
 
 // Batches of any size, padded, as dicts of "features", "labels" and "mask",
 // f32, which is 1 for real examples. Behind the last one come `more`, of
-// padding alone. Takes the data set over.
+// padding alone; LS_INFINITE: without an end, and each element has "ended" too,
+// a bool scalar, whether it is one of those. Takes the data set over.
 ls_dataset *ls_masked_batches(ls_dataset *dataset, ls_batch_padding padding,
                               int64_t more);
 

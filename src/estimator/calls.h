@@ -14,6 +14,9 @@ typedef struct ls_estimator_calls {
   const ls_input_function *input;
   const ls_run_config *config;
   ls_nest params;  // The estimator's.
+  // Along which axis the examples of each tensor of a batch lie; of others: 0.
+  const int64_t *batch_axis;
+  size_t num_batch_axes;
 } ls_estimator_calls;
 
 // Whether functions declare what they may, and take what they must: those of

@@ -22,7 +22,8 @@ typedef struct feeder {
   ls_nest *leaves;  // Room for those.
   ls_feed *feeds;
   size_t count;
-  int64_t rows;  // Of the last one.
+  int64_t axis;  // Of the first feature's examples,
+  int64_t rows;  // and how many the last one has.
   ls_allocator *allocator;
 } feeder;
 
@@ -41,6 +42,15 @@ static ls_status begin_feeder(void *user, ls_run_context *context) {
   return begin->after_create_session(begin->user, context);
 }
 
+// 0: it is not known.
+static int64_t count_rows(ls_nest features, const int64_t *axis) {
+  const ls_batch_padding all = {
+      .parts = 1, .rows = INT64_MAX, .axes = axis, .num_axes = 1};
+  int64_t rows = 0;
+  ls_status_free(ls_padding_count(all, features, &rows));
+  return rows;
+}
+
 static ls_status feed_next(void *user, ls_run_context *context,
                            ls_run_wish *wish) {
   feeder *self = user;
@@ -51,21 +61,21 @@ static ls_status feed_next(void *user, ls_run_context *context,
   ls_nest_flatten(self->element, self->leaves, self->count);
   for (size_t i = 0; i < self->count; ++i)
     self->feeds[i].value = ls_nest_as_array(self->leaves[i]);
-  const ls_batch_padding all = {1, INT64_MAX};
-  ls_status_free(ls_padding_count(all, features, &self->rows));
+  self->rows = count_rows(features, &self->axis);
   wish->feeds = self->feeds;
   wish->num_feeds = self->count;
   return ls_ok();
 }
 
 static ls_status new_feeder(ls_iterator *iterator, ls_hook *begin, size_t count,
-                            feeder **out_feeder) {
+                            int64_t axis, feeder **out_feeder) {
   feeder *self = ls_hook_state(sizeof(*self));
   *out_feeder = NULL;
   if (self == NULL) return ls_out_of_memory();
   *self = (feeder){.begin = ls_hook_retain(begin),
                    .iterator = ls_iterator_retain(iterator),
                    .count = count,
+                   .axis = axis,
                    .allocator = ls_current_allocator()};
   self->leaves = ls_new_array(self->allocator, ls_nest, count + 1);
   self->feeds = ls_new_array(self->allocator, ls_feed, count + 1);
@@ -110,8 +120,8 @@ static ls_status make_fed(ls_cpu_input *input, ls_nest *out_element) {
   ls_hook *begin = NULL;
   feeder *made = NULL;
   LS_RETURN_IF_ERROR(ls_begin_hook(&input->iterator, 1, &begin));
-  ls_status status =
-      new_feeder(input->iterator, begin, dataset->num_leaves, &made);
+  ls_status status = new_feeder(input->iterator, begin, dataset->num_leaves,
+                                input->axis, &made);
   ls_hook_release(begin);
   LS_RETURN_IF_ERROR(status);
   placing p = {made, 0};
@@ -128,12 +138,9 @@ static ls_status make_fed(ls_cpu_input *input, ls_nest *out_element) {
 }
 
 int64_t ls_cpu_input_rows(const ls_cpu_input *input) {
-  const ls_batch_padding all = {1, INT64_MAX};
-  int64_t rows = 0;
   if (input->hook != NULL && input->hook->is.before_run == feed_next)
     return ((const feeder *)input->hook->is.user)->rows;
-  ls_status_free(ls_padding_count(all, input->features, &rows));
-  return rows;
+  return count_rows(input->features, &input->axis);
 }
 
 // ---- Data sets -------------------------------------------------------------
@@ -195,7 +202,8 @@ ls_status ls_cpu_input_make(const ls_estimator_calls *calls,
                             ls_cpu_input *out_input) {
   ls_nest made = ls_none();
   ls_estimator_input kind;
-  *out_input = (ls_cpu_input){0};
+  *out_input = (ls_cpu_input){
+      .axis = ls_batch_axis(calls->batch_axis, calls->num_batch_axes, 0)};
   LS_RETURN_IF_ERROR(ls_estimator_input_of(calls->context, &kind));
   if (kind.sliced)
     return ls_invalid_argument("eval_training_input_configuration is SLICED, "

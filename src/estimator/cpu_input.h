@@ -16,6 +16,8 @@ typedef struct ls_cpu_input {
   // else the graph reads them. NULL: there is none.
   ls_hook *hook;
   ls_iterator *iterator;
+  // Which dimension of the first feature says how many examples there are.
+  int64_t axis;
 } ls_cpu_input;
 
 // Calls the input function.

@@ -81,6 +81,19 @@ static int64_t num_shards(const ls_enqueue *self) {
   return self->kind.per_host_v2 ? 1 : self->num_replicas;
 }
 
+// What is cut along the first axis is not filled up along another one.
+static ls_status check_axes(const ls_enqueue *self) {
+  const ls_input_feed_options *options = self->is.options;
+  for (size_t i = 0; i < options->num_batch_axes; ++i)
+    if (options->batch_axis[i] != 0)
+      return ls_invalid_argument(
+          "batch_axis is %lld for tensor %zu, and eval_training_input is "
+          "SLICED, which cuts along axis 0: any_batch needs the same axis for "
+          "both",
+          (long long)options->batch_axis[i], i);
+  return ls_ok();
+}
+
 static ls_status check_source(const ls_enqueue *self, bool is_dataset) {
   if (predicts(self) && !is_dataset)
     return ls_invalid_argument("input_fn must give a Dataset to predict with "
@@ -91,16 +104,21 @@ static ls_status check_source(const ls_enqueue *self, bool is_dataset) {
                                "leave it unset");
   if (self->kind.per_host_v2 && !self->kind.broadcast && !is_dataset)
     return ls_invalid_argument("input_fn must give a Dataset with PER_HOST_V2");
-  if (self->is.options->any_batch && self->is.options->batch_axis != NULL)
-    return ls_unimplemented("any_batch with batch_axis: batches of any size "
-                            "are padded along axis 0");
-  return ls_ok();
+  return self->is.options->any_batch && self->kind.sliced ? check_axes(self)
+                                                          : ls_ok();
+}
+
+ls_batch_padding ls_enqueue_padding(const ls_enqueue *self, int64_t parts) {
+  return (ls_batch_padding){.parts = parts,
+                            .rows = self->model_rows,
+                            .axes = self->is.options->batch_axis,
+                            .num_axes = self->is.options->num_batch_axes};
 }
 
 // Elements of the shapes that the program is made for.
 static ls_status prepare(ls_enqueue *self) {
   ls_feed_source *source = &self->source;
-  const ls_batch_padding padding = {num_shards(self), self->model_rows};
+  const ls_batch_padding padding = ls_enqueue_padding(self, num_shards(self));
   const int64_t at_once =
       self->kind.per_host_v2 && !self->kind.broadcast ? self->num_replicas : 1;
   if (source->dataset == NULL) return ls_ok();
@@ -110,13 +128,15 @@ static ls_status prepare(ls_enqueue *self) {
         source, LS_SOURCE_SIGNALLED,
         ls_signalled_batches(
             dataset,
-            &(ls_signal_options){.padding = {1, ls_padding_size(padding)},
-                                 .pads = true,
-                                 .at_once = at_once}));
+            &(ls_signal_options){
+                .padding = {.parts = 1, .rows = ls_padding_size(padding)},
+                .pads = true,
+                .at_once = at_once}));
   if (self->is.options->any_batch)
     return ls_feed_source_become(
         source, LS_SOURCE_MASKED,
-        ls_masked_batches(dataset, padding, at_once - 1));
+        ls_masked_batches(dataset, padding,
+                          self->is.meets ? LS_INFINITE : at_once - 1));
   return ls_feed_source_become(
       source, LS_SOURCE_PLAIN,
       ls_full_batches(dataset, self->rows, self->is.options->batch_axis,
@@ -150,7 +170,16 @@ ls_status ls_enqueue_init(ls_enqueue *self, const ls_enqueue_options *options) {
   return self->kind.per_core ? ls_ok() : make_source(self);
 }
 
+static void drop_values(ls_enqueue_values *values) {
+  ls_nest_release(values->values);
+  ls_nest_release(values->givers);
+  ls_nest_release(values->signals);
+  ls_nest_release(values->ended);
+  *values = (ls_enqueue_values){0};
+}
+
 void ls_enqueue_deinit(ls_enqueue *self) {
+  drop_values(&self->read);
   ls_feed_source_deinit(&self->source);
   ls_infeed_queue_release(self->queue);
   if (self->allocator == NULL) return;
@@ -159,19 +188,24 @@ void ls_enqueue_deinit(ls_enqueue *self) {
   *self = (ls_enqueue){0};
 }
 
-ls_status ls_enqueue_build(ls_enqueue *self, ls_nest *out_ops,
-                           ls_nest *out_signals) {
-  *out_ops = *out_signals = ls_none();
-  if (self->queue != NULL)
+ls_status ls_enqueue_read(ls_enqueue *self) {
+  if (self->queue != NULL || self->read.values.kind != LS_KIND_NONE)
     return ls_failed_precondition("InternalError: the ops that feed host %lld "
                                   "are built twice",
                                   (long long)self->is.host);
-  if (self->kind.per_core) return ls_enqueue_of_cores(self, out_ops);
-  if (self->kind.broadcast)
-    return ls_enqueue_to_all(self, out_ops, out_signals);
-  return self->kind.per_host_v2
-             ? ls_enqueue_of_replicas(self, out_ops, out_signals)
-             : ls_enqueue_of_host(self, out_ops, out_signals);
+  if (self->kind.per_core) return ls_enqueue_of_cores(self);
+  if (self->kind.broadcast) return ls_enqueue_to_all(self);
+  return self->kind.per_host_v2 ? ls_enqueue_of_replicas(self)
+                                : ls_enqueue_of_host(self);
+}
+
+ls_status ls_enqueue_build(ls_enqueue *self, ls_nest *out_ops,
+                           ls_nest *out_signals) {
+  *out_ops = *out_signals = ls_none();
+  LS_RETURN_IF_ERROR(ls_enqueue_read(self));
+  LS_RETURN_IF_ERROR(ls_enqueue_feed(self, out_ops));
+  *out_signals = ls_nest_retain(self->read.signals);
+  return ls_ok();
 }
 
 // ---- Values ----------------------------------------------------------------
@@ -179,10 +213,12 @@ ls_status ls_enqueue_build(ls_enqueue *self, ls_nest *out_ops,
 static ls_status pad(ls_batch_padding padding, ls_fed *fed) {
   int64_t count = 0;
   LS_RETURN_IF_ERROR(ls_padding_count(padding, fed->features, &count));
-  const ls_fed padded = {.features =
-                             ls_pad_tensors(padding, fed->features, count),
-                         .labels = ls_pad_tensors(padding, fed->labels, count),
-                         .mask = ls_padding_real(padding, count)};
+  const size_t leaves = ls_nest_num_leaves(fed->features);
+  const ls_fed padded = {
+      .features = ls_pad_tensors(padding, fed->features, count),
+      .labels = ls_pad_tensors(ls_padding_behind(padding, leaves), fed->labels,
+                               count),
+      .mask = ls_padding_real(padding, count)};
   ls_fed_drop(fed);
   *fed = padded;
   return ls_status_join(ls_nest_status(padded.features),
@@ -234,20 +270,34 @@ ls_status ls_enqueue_make_queue(const ls_enqueue *self,
       out_queue);
 }
 
+// A mask, behind what the user gives, has one axis.
+static ls_status set_axes(const ls_enqueue *self, ls_infeed_queue *queue) {
+  const ls_input_feed_options *options = self->is.options;
+  const size_t count = options->num_batch_axes, all = count + 1;
+  if (!options->any_batch)
+    return ls_infeed_queue_set_dimensions(queue, options->batch_axis, count);
+  if (all != ls_infeed_queue_num_elements(queue))
+    return ls_invalid_argument("axes for %zu tensors, where input_fn gives %zu",
+                               count, ls_infeed_queue_num_elements(queue) - 1);
+  int64_t *axes = ls_new_array(self->allocator, int64_t, all);
+  if (axes == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i)
+    axes[i] = options->batch_axis[i];
+  const ls_status status = ls_infeed_queue_set_dimensions(queue, axes, all);
+  ls_release(self->allocator, axes);
+  return status;
+}
+
 static ls_status split(ls_enqueue *self, ls_infeed_queue *queue, ls_nest values,
                        const ls_infeed_places *places, ls_nest *out_ops) {
-  const ls_input_feed_options *options = self->is.options;
-  if (options->batch_axis != NULL && !self->kind.broadcast)
-    LS_RETURN_IF_ERROR(ls_status_annotate(
-        ls_infeed_queue_set_dimensions(queue, options->batch_axis,
-                                       options->num_batch_axes),
-        "batch_axis"));
+  if (self->is.options->batch_axis != NULL && !self->kind.broadcast)
+    LS_RETURN_IF_ERROR(ls_status_annotate(set_axes(self, queue), "batch_axis"));
   LS_RETURN_IF_ERROR(ls_infeed_queue_set_num_shards(queue, self->num_replicas));
   return ls_infeed_queue_split_and_enqueue(queue, values, places, out_ops);
 }
 
-ls_status ls_enqueue_put(ls_enqueue *self, ls_nest values, bool splits,
-                         ls_nest *out_ops) {
+static ls_status put(ls_enqueue *self, ls_nest *out_ops) {
+  const ls_nest values = self->read.values;
   const ls_infeed_places places = {.ordinal_of = ordinal_of,
                                    .place_of = place_of,
                                    .user = self,
@@ -256,11 +306,48 @@ ls_status ls_enqueue_put(ls_enqueue *self, ls_nest values, bool splits,
   ls_infeed_queue *queue = NULL;
   LS_RETURN_IF_ERROR(ls_enqueue_make_queue(self, &queue));
   const ls_status status =
-      splits ? split(self, queue, values, &places, out_ops)
-             : ls_infeed_queue_enqueue(queue, values, &places, out_ops);
+      self->read.splits
+          ? split(self, queue, values, &places, out_ops)
+          : ls_infeed_queue_enqueue(queue, values, &places, out_ops);
   if (ls_status_is_ok(status))
     self->queue = queue;
   else
     ls_infeed_queue_release(queue);
+  return status;
+}
+
+// Nobody is fed before all have something.
+ls_status ls_enqueue_feed(ls_enqueue *self, ls_nest *out_ops) {
+  const ls_nest givers = self->read.givers;
+  const size_t count = ls_nest_count(givers);
+  *out_ops = ls_none();
+  ls_op *ops = ls_new_array(self->allocator, ls_op, count + 1);
+  if (ops == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i)
+    ops[i] = ls_nest_item(givers, i).as.op;
+  ls_status status;
+  {
+    LS_CONTROL_SCOPE(ops, count);
+    status = put(self, out_ops);
+  }
+  ls_release(self->allocator, ops);
+  return status;
+}
+
+ls_status ls_join_op_lists(const ls_nest *lists, size_t count,
+                           ls_nest *out_list) {
+  ls_allocator *allocator = ls_current_allocator();
+  size_t all = 0;
+  for (size_t i = 0; i < count; ++i)
+    all += ls_nest_count(lists[i]);
+  ls_nest *items = ls_new_array(allocator, ls_nest, all + 1);
+  if (items == NULL) return ls_out_of_memory();
+  all = 0;
+  for (size_t i = 0; i < count; ++i)
+    for (size_t k = 0; k < ls_nest_count(lists[i]); ++k)
+      items[all++] = ls_nest_retain(ls_nest_item(lists[i], k));
+  const ls_status status =
+      ls_take_nest(ls_nest_sequence(LS_KIND_LIST, items, all), out_list);
+  ls_release(allocator, items);
   return status;
 }

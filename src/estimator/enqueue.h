@@ -5,6 +5,9 @@
 // One is made by calling the input function, where that is called once for
 // several replicas; its ops are built later, maybe in the body of a loop, and
 // once: the queue that they go to is captured then.
+//
+// Where hosts' data may end at other times, what each takes is read first; then
+// all are fed, unless there is nothing real for anyone (enqueue_loop.h).
 #ifndef LS_ESTIMATOR_ENQUEUE_H_
 #define LS_ESTIMATOR_ENQUEUE_H_
 
@@ -21,7 +24,19 @@ typedef struct ls_enqueue_options {
   // Of replicas that are on several hosts: the one that is fed. Else all of
   // the host.
   ls_opt replica;
+  // Behind the end of its data set it goes on with padding, and says so, until
+  // those of all others have ended.
+  bool meets;
 } ls_enqueue_options;
+
+// What a step feeds, once it is read. Counted.
+typedef struct ls_enqueue_values {
+  ls_nest values;  // A list of tensors, or one of lists; none: not read yet.
+  bool splits;     // Each is cut over the replicas.
+  ls_nest givers;  // A list of ops, behind which all of them are there.
+  ls_nest signals;
+  ls_nest ended;  // A list of bool scalars: all true, if all is padding.
+} ls_enqueue_values;
 
 typedef struct ls_enqueue {
   ls_enqueue_options is;
@@ -35,6 +50,7 @@ typedef struct ls_enqueue {
   int64_t model_rows;      // A replica's.
   ls_feed_source source;   // Of a core each: that of the first.
   ls_infeed_queue *queue;  // Captured; NULL: not built yet.
+  ls_enqueue_values read;
   ls_allocator *allocator;
 } ls_enqueue;
 
@@ -46,21 +62,27 @@ void ls_enqueue_deinit(ls_enqueue *self);  // Zeroed is fine.
 //   LS_FAILED_PRECONDITION  they were built already
 LS_MUST_USE ls_status ls_enqueue_build(ls_enqueue *self, ls_nest *out_ops,
                                        ls_nest *out_signals);
+// The same in two parts: what is read, which stays in `read`, and feeding that.
+LS_MUST_USE ls_status ls_enqueue_read(ls_enqueue *self);
+LS_MUST_USE ls_status ls_enqueue_feed(ls_enqueue *self, ls_nest *out_ops);
 
 // ---- Parts of it -----------------------------------------------------------
-// Each feeds in its way: takes elements, and gives ops and signals.
-LS_MUST_USE ls_status ls_enqueue_of_cores(ls_enqueue *self, ls_nest *out_ops);
-LS_MUST_USE ls_status ls_enqueue_of_host(ls_enqueue *self, ls_nest *out_ops,
-                                         ls_nest *out_signals);
-LS_MUST_USE ls_status ls_enqueue_of_replicas(ls_enqueue *self, ls_nest *out_ops,
-                                             ls_nest *out_signals);
-LS_MUST_USE ls_status ls_enqueue_to_all(ls_enqueue *self, ls_nest *out_ops,
-                                        ls_nest *out_signals);
+// Each takes elements in its way, into `read`.
+LS_MUST_USE ls_status ls_enqueue_of_cores(ls_enqueue *self);
+LS_MUST_USE ls_status ls_enqueue_of_host(ls_enqueue *self);
+LS_MUST_USE ls_status ls_enqueue_of_replicas(ls_enqueue *self);
+LS_MUST_USE ls_status ls_enqueue_to_all(ls_enqueue *self);
+
+// The ops of several lists, as one.
+LS_MUST_USE ls_status ls_join_op_lists(const ls_nest *lists, size_t count,
+                                       ls_nest *out_list);
 
 // Calls the input function for one invocation.
 LS_MUST_USE ls_status ls_enqueue_call_input(const ls_enqueue *self,
                                             int64_t invocation,
                                             ls_nest *out_made);
+// What a batch for so many parts becomes, where sizes may be any.
+ls_batch_padding ls_enqueue_padding(const ls_enqueue *self, int64_t parts);
 // What a source gives, padded where it is the graph's, noted, as a list.
 LS_MUST_USE ls_status ls_enqueue_next(ls_enqueue *self, ls_feed_source *source,
                                       ls_batch_padding padding,
@@ -69,9 +91,5 @@ LS_MUST_USE ls_status ls_enqueue_next(ls_enqueue *self, ls_feed_source *source,
 // replica's cores is set.
 LS_MUST_USE ls_status ls_enqueue_make_queue(const ls_enqueue *self,
                                             ls_infeed_queue **out_queue);
-// A list of tensors, or one of lists, to the queue, which is captured.
-// `splits`: each is cut over the replicas.
-LS_MUST_USE ls_status ls_enqueue_put(ls_enqueue *self, ls_nest values,
-                                     bool splits, ls_nest *out_ops);
 
 #endif  // LS_ESTIMATOR_ENQUEUE_H_

@@ -40,8 +40,7 @@ static ls_status core_values(ls_enqueue *self, int64_t core,
                 "TPUConfig.per_host_input_for_training must be PER_HOST_V1 or "
                 "PER_HOST_V2 for it");
   if (ls_status_is_ok(status))
-    status = ls_enqueue_next(self, &source,
-                             (ls_batch_padding){1, self->model_rows}, &fed);
+    status = ls_enqueue_next(self, &source, ls_enqueue_padding(self, 1), &fed);
   if (ls_status_is_ok(status))
     status = ls_recorder_flatten(self->is.recorder, &fed, out_list);
   ls_fed_drop(&fed);
@@ -50,11 +49,10 @@ static ls_status core_values(ls_enqueue *self, int64_t core,
   return status;
 }
 
-ls_status ls_enqueue_of_cores(ls_enqueue *self, ls_nest *out_ops) {
+ls_status ls_enqueue_of_cores(ls_enqueue *self) {
   const int64_t count = self->num_replicas;
   ls_nest *lists = ls_new_array(self->allocator, ls_nest, (size_t)count + 1);
   if (lists == NULL) return ls_out_of_memory();
-  ls_nest all = ls_none();
   ls_status status = ls_ok();
   for (int64_t i = 0; i < count && ls_status_is_ok(status); ++i)
     status = core_values(self, i, &lists[i]);
@@ -62,37 +60,43 @@ ls_status ls_enqueue_of_cores(ls_enqueue *self, ls_nest *out_ops) {
     drop_lists(self->allocator, lists, count);
     return status;
   }
-  status = list_of(lists, count, &all);
-  if (ls_status_is_ok(status))
-    status = ls_enqueue_put(self, all, false, out_ops);
-  ls_nest_release(all);
+  status = list_of(lists, count, &self->read.values);
   ls_release(self->allocator, lists);
   return status;
 }
 
 // ---- One element for the replicas of a host --------------------------------
-static ls_status put_split(ls_enqueue *self, ls_nest *out_ops,
-                           ls_nest *out_signals) {
+static ls_status note_end(ls_enqueue *self, const ls_fed *fed) {
+  return fed->ended.kind == LS_KIND_NONE
+             ? ls_ok()
+             : ls_take_nest(LS_LIST(ls_nest_retain(fed->ended)),
+                            &self->read.ended);
+}
+
+static ls_status read_split(ls_enqueue *self) {
   ls_fed fed;
-  ls_nest list = ls_none();
   LS_RETURN_IF_ERROR(ls_enqueue_next(
-      self, &self->source,
-      (ls_batch_padding){self->num_replicas, self->model_rows}, &fed));
-  ls_status status = ls_recorder_flatten(self->is.recorder, &fed, &list);
-  if (ls_status_is_ok(status))
-    status = ls_enqueue_put(self, list, true, out_ops);
-  if (ls_status_is_ok(status)) *out_signals = ls_nest_retain(fed.signals);
-  ls_nest_release(list);
+      self, &self->source, ls_enqueue_padding(self, self->num_replicas), &fed));
+  ls_status status =
+      ls_recorder_flatten(self->is.recorder, &fed, &self->read.values);
+  if (ls_status_is_ok(status)) status = note_end(self, &fed);
+  self->read.splits = true;
+  self->read.signals = ls_nest_retain(fed.signals);
   ls_fed_drop(&fed);
   return status;
 }
 
-ls_status ls_enqueue_of_host(ls_enqueue *self, ls_nest *out_ops,
-                             ls_nest *out_signals) {
-  return put_split(self, out_ops, out_signals);
-}
+ls_status ls_enqueue_of_host(ls_enqueue *self) { return read_split(self); }
 
 // ---- One element for each replica ------------------------------------------
+// What comes of each: lists, the ops that gave the first tensor of each, and
+// whether it is behind the end.
+typedef struct replica_lists {
+  ls_nest *lists, *ended;
+  ls_op *givers;
+  size_t num_ended;
+} replica_lists;
+
 // The op that gave the first of the tensors.
 static ls_op giver(ls_nest list) {
   const ls_nest first = ls_nest_item(list, 0);
@@ -116,95 +120,101 @@ static ls_status share_stopping(ls_fed *fed, ls_nest first) {
   return ls_nest_status(made);
 }
 
-static ls_status replica_values(ls_enqueue *self, ls_nest *signals,
-                                ls_nest *out_list) {
+static ls_status replica_values(ls_enqueue *self, replica_lists *all,
+                                int64_t replica) {
   ls_fed fed;
-  LS_RETURN_IF_ERROR(ls_enqueue_next(
-      self, &self->source, (ls_batch_padding){1, self->model_rows}, &fed));
+  ls_nest *signals = &self->read.signals;
+  LS_RETURN_IF_ERROR(
+      ls_enqueue_next(self, &self->source, ls_enqueue_padding(self, 1), &fed));
   ls_status status = share_stopping(&fed, *signals);
   if (ls_status_is_ok(status))
-    status = ls_recorder_flatten(self->is.recorder, &fed, out_list);
+    status = ls_recorder_flatten(self->is.recorder, &fed, &all->lists[replica]);
   if (ls_status_is_ok(status) && signals->kind == LS_KIND_NONE)
     *signals = ls_nest_retain(fed.signals);
+  if (ls_status_is_ok(status) && fed.ended.kind != LS_KIND_NONE)
+    all->ended[all->num_ended++] = fed.ended;  // The graph's: not counted.
+  all->givers[replica] = giver(all->lists[replica]);
   ls_fed_drop(&fed);
   return status;
 }
 
 // Each waits for the one before, so that the first replica gets the first. That
 // an iterator has so many ops is meant here, and no reason for its warning.
-static ls_status all_values(ls_enqueue *self, ls_nest *lists, ls_op *givers,
-                            ls_nest *signals) {
+static ls_status all_values(ls_enqueue *self, replica_lists *all) {
   self->source.iterator->num_ops -= (int)self->num_replicas;
   const bool in_order =
       ls_estimator_config(self->is.calls->context)->tpu->parallel_get_next !=
       LS_FLAG_ON;
   for (int64_t i = 0; i < self->num_replicas; ++i) {
-    LS_CONTROL_SCOPE(givers, in_order && i > 0 ? (size_t)i : 0);
-    LS_RETURN_IF_ERROR(replica_values(self, signals, &lists[i]));
-    givers[i] = giver(lists[i]);
+    LS_CONTROL_SCOPE(all->givers, in_order && i > 0 ? (size_t)i : 0);
+    LS_RETURN_IF_ERROR(replica_values(self, all, i));
   }
   return ls_ok();
 }
 
-// Nobody is fed before all have something.
-static ls_status put_all(ls_enqueue *self, ls_nest all, const ls_op *givers,
-                         ls_nest *out_ops) {
-  LS_CONTROL_SCOPE(givers, (size_t)self->num_replicas);
-  return ls_enqueue_put(self, all, false, out_ops);
+static ls_status list_ops(ls_allocator *allocator, const ls_op *ops,
+                          int64_t count, ls_nest *out_list) {
+  ls_nest *items = ls_new_array(allocator, ls_nest, (size_t)count + 1);
+  if (items == NULL) return ls_out_of_memory();
+  for (int64_t i = 0; i < count; ++i)
+    items[i] = ls_nest_op(ops[i]);
+  const ls_status status = list_of(items, count, out_list);
+  ls_release(allocator, items);
+  return status;
 }
 
-ls_status ls_enqueue_of_replicas(ls_enqueue *self, ls_nest *out_ops,
-                                 ls_nest *out_signals) {
+// Takes the lists over.
+static ls_status keep_values(ls_enqueue *self, replica_lists *all) {
   const int64_t count = self->num_replicas;
-  ls_nest *lists = ls_new_array(self->allocator, ls_nest, (size_t)count + 1);
-  ls_op *givers = ls_new_array(self->allocator, ls_op, (size_t)count + 1);
-  ls_nest all = ls_none(), signals = ls_none();
-  ls_status status = lists == NULL || givers == NULL
-                         ? ls_out_of_memory()
-                         : all_values(self, lists, givers, &signals);
-  if (ls_status_is_ok(status)) {
-    status = list_of(lists, count, &all);
-    ls_release(self->allocator, lists);
-    if (ls_status_is_ok(status)) status = put_all(self, all, givers, out_ops);
-  } else {
-    drop_lists(self->allocator, lists, count);
-  }
-  if (ls_status_is_ok(status))
-    *out_signals = signals;
-  else
-    ls_nest_release(signals);
-  ls_release(self->allocator, givers);
-  ls_nest_release(all);
+  const ls_status status = list_of(all->lists, count, &self->read.values);
+  ls_release(self->allocator, all->lists);
+  all->lists = NULL;
+  LS_RETURN_IF_ERROR(status);
+  LS_RETURN_IF_ERROR(
+      list_ops(self->allocator, all->givers, count, &self->read.givers));
+  return list_of(all->ended, (int64_t)all->num_ended, &self->read.ended);
+}
+
+ls_status ls_enqueue_of_replicas(ls_enqueue *self) {
+  const size_t room = (size_t)self->num_replicas + 1;
+  replica_lists all = {
+      .lists = ls_new_array(self->allocator, ls_nest, room),
+      .ended = ls_new_array(self->allocator, ls_nest, room),
+      .givers = ls_new_array(self->allocator, ls_op, room),
+  };
+  ls_status status =
+      all.lists == NULL || all.ended == NULL || all.givers == NULL
+          ? ls_out_of_memory()
+          : all_values(self, &all);
+  if (ls_status_is_ok(status)) status = keep_values(self, &all);
+  drop_lists(self->allocator, all.lists, self->num_replicas);
+  ls_release(self->allocator, all.ended);
+  ls_release(self->allocator, all.givers);
   return status;
 }
 
 // ---- One element for all replicas ------------------------------------------
-static ls_status put_same(ls_enqueue *self, ls_nest *out_ops,
-                          ls_nest *out_signals) {
+static ls_status read_same(ls_enqueue *self) {
   const int64_t count = self->num_replicas;
   ls_fed fed;
-  ls_nest list = ls_none(), all = ls_none();
-  LS_RETURN_IF_ERROR(ls_enqueue_next(
-      self, &self->source, (ls_batch_padding){1, self->model_rows}, &fed));
+  ls_nest list = ls_none();
+  LS_RETURN_IF_ERROR(
+      ls_enqueue_next(self, &self->source, ls_enqueue_padding(self, 1), &fed));
   ls_nest *lists = ls_new_array(self->allocator, ls_nest, (size_t)count + 1);
   ls_status status = lists == NULL
                          ? ls_out_of_memory()
                          : ls_recorder_flatten(self->is.recorder, &fed, &list);
   for (int64_t i = 0; i < count && ls_status_is_ok(status); ++i)
     lists[i] = ls_nest_retain(list);
-  if (ls_status_is_ok(status)) status = list_of(lists, count, &all);
   if (ls_status_is_ok(status))
-    status = ls_enqueue_put(self, all, false, out_ops);
-  if (ls_status_is_ok(status)) *out_signals = ls_nest_retain(fed.signals);
+    status = list_of(lists, count, &self->read.values);
+  self->read.signals = ls_nest_retain(fed.signals);
   ls_release(self->allocator, lists);
-  ls_nest_release(all);
   ls_nest_release(list);
   ls_fed_drop(&fed);
   return status;
 }
 
-ls_status ls_enqueue_to_all(ls_enqueue *self, ls_nest *out_ops,
-                            ls_nest *out_signals) {
-  return self->kind.sliced ? put_split(self, out_ops, out_signals)
-                           : put_same(self, out_ops, out_signals);
+ls_status ls_enqueue_to_all(ls_enqueue *self) {
+  return self->kind.sliced ? read_split(self) : read_same(self);
 }

@@ -8,6 +8,7 @@ void ls_fed_drop(ls_fed *fed) {
   ls_nest_release(fed->features);
   ls_nest_release(fed->labels);
   ls_nest_release(fed->mask);
+  ls_nest_release(fed->ended);
   ls_nest_release(fed->signals);
   *fed = (ls_fed){0};
 }
@@ -73,6 +74,7 @@ static ls_status take(ls_feed_source *self, ls_nest element, ls_fed *out) {
   out->features = ls_nest_retain(ls_nest_find(element, "features"));
   out->labels = ls_nest_retain(ls_nest_find(element, "labels"));
   out->mask = ls_nest_retain(ls_nest_find(element, "mask"));
+  out->ended = ls_nest_retain(ls_nest_find(element, "ended"));
   self->signals = ls_nest_retain(ls_nest_find(element, "signals"));
   self->has_signals = self->kind == LS_SOURCE_SIGNALLED;
   return ls_ok();

@@ -13,7 +13,8 @@
 // What comes together. Nests are the caller's; what is not there is none.
 typedef struct ls_fed {
   ls_nest features, labels;
-  ls_nest mask;  // A leaf.
+  ls_nest mask;   // A leaf.
+  ls_nest ended;  // The same: whether all of it is padding behind the end.
   ls_nest signals;
 } ls_fed;
 void ls_fed_drop(ls_fed *fed);

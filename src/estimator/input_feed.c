@@ -23,6 +23,7 @@ typedef struct making {
   ls_recorder recorder;
   ls_estimator_input kind;
   int64_t num_enqueues;
+  bool meets;  // Data of hosts may end at different times.
   ls_enqueue *enqueues;
   size_t num_ops;
   ls_nest *ops;  // Lists, one an enqueue function.
@@ -63,10 +64,13 @@ static ls_status host_of_replica(const making *m, int64_t replica,
   return ls_ok();
 }
 
+static bool has_data(const ls_enqueue *enqueue) {
+  return enqueue->source.iterator != NULL;
+}
+
 // The ops of one enqueue function, as a list.
 static ls_status build_ops(making *m, ls_enqueue *enqueue, ls_nest *out_ops) {
-  const bool has_data = enqueue->source.iterator != NULL;
-  m->feed->each_step = !has_data && !wraps_input();
+  m->feed->each_step = !has_data(enqueue) && !wraps_input();
   if (m->feed->each_step) {
     ls_nest signals = ls_none();
     const ls_status status = ls_enqueue_build(enqueue, out_ops, &signals);
@@ -74,7 +78,7 @@ static ls_status build_ops(making *m, ls_enqueue *enqueue, ls_nest *out_ops) {
     return status;
   }
   ls_tensor last;
-  LS_RETURN_IF_ERROR(ls_enqueue_loop(enqueue, &last));
+  LS_RETURN_IF_ERROR(ls_enqueue_loop(enqueue, 1, &last));
   if (m->calls->context.mode == LS_MODE_PREDICT &&
       ls_tensor_is_failed(m->feed->stopping))
     m->feed->stopping = last;
@@ -89,6 +93,7 @@ static ls_status make_there(making *m, const ls_enqueue_options *options,
            (long long)options->host);
   LS_NAME_SCOPE(m->kind.broadcast ? NULL : name);
   LS_RETURN_IF_ERROR(ls_enqueue_init(enqueue, options));
+  if (options->meets) return ls_ok();
   LS_DEVICE_SCOPE(enqueue->place.text);
   return build_ops(m, enqueue, &m->ops[index]);
 }
@@ -97,7 +102,8 @@ static ls_status make_host(making *m, int64_t index) {
   ls_enqueue_options options = {.calls = m->calls,
                                 .options = m->options,
                                 .recorder = &m->recorder,
-                                .host = index};
+                                .host = index,
+                                .meets = m->meets};
   if (m->kind.replica_across_hosts) {
     options.replica = LS_SOME(index);
     LS_RETURN_IF_ERROR(host_of_replica(m, index, &options.host));
@@ -115,34 +121,44 @@ static ls_status count_enqueues(making *m) {
              : ls_estimator_num_hosts(context, &m->num_enqueues);
 }
 
+// Of hosts with data sets, one loop for all. Values have no end.
+static ls_status make_meeting(making *m) {
+  bool has_some = false, has_all = true;
+  for (int64_t i = 0; i < m->num_enqueues; ++i) {
+    has_some = has_some || has_data(&m->enqueues[i]);
+    has_all = has_all && has_data(&m->enqueues[i]);
+  }
+  LS_DEVICE_SCOPE(m->enqueues[0].place.text);
+  if (has_some && !has_all)
+    return ls_invalid_argument("input_fn gives a Dataset for one host, and "
+                               "none for another");
+  if (has_some) {
+    ls_tensor last;
+    LS_RETURN_IF_ERROR(
+        ls_enqueue_loop(m->enqueues, (size_t)m->num_enqueues, &last));
+    return ls_take_nest(LS_LIST(ls_nest_op(ls_tensor_op(last))), &m->ops[0]);
+  }
+  for (int64_t i = 0; i < m->num_enqueues; ++i) {
+    LS_DEVICE_SCOPE(m->enqueues[i].place.text);
+    LS_RETURN_IF_ERROR(build_ops(m, &m->enqueues[i], &m->ops[i]));
+  }
+  return ls_ok();
+}
+
 static ls_status make_all(making *m) {
   LS_RETURN_IF_ERROR(count_enqueues(m));
+  m->meets = m->num_enqueues > 1 && m->options->any_batch &&
+             !m->kind.per_core && m->calls->context.mode != LS_MODE_PREDICT;
   const size_t count = (size_t)m->num_enqueues;
   m->enqueues = ls_new_array(m->allocator, ls_enqueue, count);
   m->ops = ls_new_array(m->allocator, ls_nest, count);
   if (m->enqueues == NULL || m->ops == NULL) return ls_out_of_memory();
   for (int64_t i = 0; i < m->num_enqueues; ++i)
     LS_RETURN_IF_ERROR(make_host(m, i));
-  return ls_ok();
+  return m->meets ? make_meeting(m) : ls_ok();
 }
 
 // ---- Together --------------------------------------------------------------
-static ls_status join_ops(making *m) {
-  size_t count = 0;
-  for (int64_t i = 0; i < m->num_enqueues; ++i)
-    count += ls_nest_count(m->ops[i]);
-  ls_nest *all = ls_new_array(m->allocator, ls_nest, count + 1);
-  if (all == NULL) return ls_out_of_memory();
-  count = 0;
-  for (int64_t i = 0; i < m->num_enqueues; ++i)
-    for (size_t k = 0; k < ls_nest_count(m->ops[i]); ++k)
-      all[count++] = ls_nest_retain(ls_nest_item(m->ops[i], k));
-  const ls_status status =
-      ls_take_nest(ls_nest_sequence(LS_KIND_LIST, all, count), &m->feed->ops);
-  ls_release(m->allocator, all);
-  return status;
-}
-
 static ls_status take_iterators(making *m) {
   ls_input_feed *feed = m->feed;
   feed->iterators =
@@ -272,7 +288,8 @@ static ls_status check_runners(void) {
 static ls_status make(making *m) {
   LS_RETURN_IF_ERROR(make_all(m));
   LS_RETURN_IF_ERROR(check_runners());
-  LS_RETURN_IF_ERROR(join_ops(m));
+  LS_RETURN_IF_ERROR(
+      ls_join_op_lists(m->ops, (size_t)m->num_enqueues, &m->feed->ops));
   LS_RETURN_IF_ERROR(take_iterators(m));
   LS_RETURN_IF_ERROR(make_queue(m));
   LS_RETURN_IF_ERROR(make_closes(m));

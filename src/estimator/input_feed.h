@@ -11,14 +11,15 @@
 #include "lockstep/iterator.h"
 
 typedef struct ls_input_feed_options {
-  // One a tensor, lent. Default: 0. Looked at where one element is for the
-  // replicas of a host.
+  // One a tensor, lent. Default: 0. Along it batches are filled up, and cut
+  // where one element is for the replicas of a host.
   const int64_t *batch_axis;
   size_t num_batch_axes;
   // Batches of any size, a last one too, are padded to those of the program,
   // and come with a mask. Of a batch for several replicas each gets its even
   // share (sizes differ by at most one, larger ones first), which stands at the
-  // beginning of what it is fed.
+  // beginning of what it is fed. Hosts whose data have ended are fed padding
+  // until those of all others have.
   bool any_batch;
 } ls_input_feed_options;
 

@@ -22,6 +22,8 @@ ls_status ls_job_begin(ls_job *job, ls_estimator *estimator,
       .input = &job->input,
       .config = estimator->config,
       .params = estimator->params,
+      .batch_axis = estimator->batch_axis,
+      .num_batch_axes = estimator->num_batch_axes,
   };
   LS_RETURN_IF_ERROR(ls_rendezvous_create(SOURCES, &job->rendezvous));
   LS_RETURN_IF_ERROR(

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Metrics are sums in variables and a quotient of them. Sums are in f64, so
-// that counts of examples stay exact.
+// that counts of examples stay exact. In replicas each has sums of its own,
+// which are added where the metric is read.
 #include "lockstep/metrics.h"
 
 #include "base/runtime_internal.h"
+#include "lockstep/replica.h"
 
 enum { MOST_SUMS = 4 };
 
@@ -19,16 +21,22 @@ typedef struct sum {
 static ls_status make_sum(const char *name, ls_tensor of_batch, sum *out) {
   static const char *const collections[] = {LS_COLLECTION_LOCAL_VARIABLES,
                                             LS_COLLECTION_METRIC_VARIABLES};
+  const bool has_others = ls_num_replicas() > 1;
   LS_RETURN_IF_ERROR(ls_variable_create(
-      &(ls_variable_options){.name = name,
-                             .dtype = LS_DTYPE_F64,
-                             .shape = ls_tensor_shape(of_batch),
-                             .trainable = LS_FLAG_OFF,
-                             .collections = collections,
-                             .num_collections = 2},
+      &(ls_variable_options){
+          .name = name,
+          .dtype = LS_DTYPE_F64,
+          .shape = ls_tensor_shape(of_batch),
+          .trainable = LS_FLAG_OFF,
+          .synchronization =
+              has_others ? LS_SYNCHRONIZATION_ON_READ : LS_SYNCHRONIZATION_AUTO,
+          .aggregation = has_others ? LS_AGGREGATION_SUM : LS_AGGREGATION_NONE,
+          .collections = collections,
+          .num_collections = 2},
       &out->variable));
   ls_variable_release(out->variable);
   out->before = ls_variable_read(out->variable);
+  if (has_others) out->before = ls_all_reduce(LS_REDUCE_SUM, out->before);
   out->after = ls_variable_assign_add(out->variable, of_batch);
   return ls_ok();
 }

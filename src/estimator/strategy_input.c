@@ -4,9 +4,11 @@
 // hook feeds from a data set of whole batches.
 #include "estimator/strategy_input.h"
 
+#include "base/values/array_internal.h"
 #include "base/values/nest_internal.h"
 #include "data/dataset.h"
 #include "estimator/begin_hook.h"
+#include "estimator/padding.h"
 #include "estimator/returned.h"
 #include "lockstep/distributed.h"
 #include "lockstep/ops.h"
@@ -24,6 +26,7 @@ typedef struct feeder {
   ls_nest *leaves;  // Of the element, lent,
   ls_nest *parts;   //   and each split.
   ls_array **numbers;
+  int64_t *axes;  // Of the leaves' examples.
   ls_feed *feeds;
   size_t num_feeds;
   ls_allocator *allocator;
@@ -42,6 +45,7 @@ static void destroy(void *user) {
   ls_release(self->allocator, self->leaves);
   ls_release(self->allocator, self->parts);
   ls_release(self->allocator, self->numbers);
+  ls_release(self->allocator, self->axes);
   ls_release(self->allocator, self->feeds);
   ls_hook_free(self);
 }
@@ -57,14 +61,60 @@ static ls_nest part_of(const feeder *self, ls_nest split, size_t replica) {
              : ls_distributed_component(split, replica);
 }
 
+// A copy of so many examples behind `first`.
+static ls_nest copy_part(const ls_array *whole, int axis, int64_t first,
+                         int64_t count) {
+  ls_shape shape = ls_array_shape(whole);
+  const int64_t all = shape.dim[axis];
+  size_t before = 1;
+  for (int i = 0; i < axis; ++i)
+    before *= (size_t)shape.dim[i];
+  shape.dim[axis] = count;
+  const ls_nest made = ls_nest_zeros(ls_array_dtype(whole), shape);
+  if (ls_nest_is_failed(made) || ls_array_size(ls_nest_as_array(made)) == 0)
+    return made;
+  const size_t row = ls_array_size(whole) / before / (size_t)all;
+  const char *from = (const char *)ls_array_data(whole) + (size_t)first * row;
+  char *to = ls_nest_data(made, 0);
+  for (size_t i = 0; i < before; ++i)
+    memcpy(to + i * (size_t)count * row, from + i * (size_t)all * row,
+           (size_t)count * row);
+  return made;
+}
+
+static ls_status split_along(const feeder *self, const ls_array *whole,
+                             int axis, ls_nest *out_split) {
+  const int64_t parts = (int64_t)self->num_replicas;
+  if (ls_dtype_owns_elements(ls_array_dtype(whole)))
+    return ls_invalid_argument("only arrays of numbers are shared out along "
+                               "axis %d (batch_axis)",
+                               axis);
+  ls_nest *items = ls_new_array(self->allocator, ls_nest, self->num_replicas);
+  if (items == NULL) return ls_out_of_memory();
+  int64_t first = 0;
+  for (int64_t r = 0; r < parts; ++r) {
+    const int64_t count =
+        ls_part_rows(ls_array_shape(whole).dim[axis], parts, r);
+    items[r] = copy_part(whole, axis, first, count);
+    first += count;
+  }
+  const ls_nest made =
+      ls_nest_distributed(LS_PER_REPLICA, items, self->num_replicas);
+  ls_release(self->allocator, items);
+  return ls_take_nest(made, out_split);
+}
+
 static ls_status feed_leaf(feeder *self, size_t leaf) {
+  const int axis = (int)self->axes[leaf];
   ls_array *whole = ls_nest_as_array(self->leaves[leaf]);
-  if (whole == NULL || ls_array_shape(whole).rank < 1)
-    return ls_invalid_argument("element %zu of the input has no rows to be "
-                               "shared out among %zu replicas",
-                               leaf, self->num_replicas);
+  if (whole == NULL || !ls_has_axis(ls_array_shape(whole), axis))
+    return ls_invalid_argument("element %zu of the input has no rows along "
+                               "axis %d to be shared out among %zu replicas",
+                               leaf, axis, self->num_replicas);
   ls_nest split = ls_none();
-  LS_RETURN_IF_ERROR(ls_strategy_split(self->strategy, whole, &split));
+  LS_RETURN_IF_ERROR(axis == 0
+                         ? ls_strategy_split(self->strategy, whole, &split)
+                         : split_along(self, whole, axis, &split));
   ls_nest_release(self->parts[leaf]);
   self->parts[leaf] = split;
   for (size_t r = 0; r < self->num_replicas; ++r)
@@ -83,30 +133,34 @@ static ls_status feed_next(void *user, ls_run_context *context,
     LS_RETURN_IF_ERROR(feed_leaf(self, i));
   for (size_t r = 0; self->counts && r < self->num_replicas; ++r)
     ls_array_set_i64(self->numbers[r], 0,
-                     ls_array_shape(self->feeds[r].value).dim[0]);
+                     ls_array_shape(self->feeds[r].value).dim[self->axes[0]]);
   wish->feeds = self->feeds;
   wish->num_feeds = self->num_feeds;
   return ls_ok();
 }
 
-static ls_status make_room(feeder *self) {
+static ls_status make_room(feeder *self, const ls_estimator_calls *calls) {
   const size_t all = (self->num_leaves + 1) * self->num_replicas;
   self->leaves = ls_new_array(self->allocator, ls_nest, self->num_leaves + 1);
   self->parts = ls_new_array(self->allocator, ls_nest, self->num_leaves + 1);
   self->numbers = ls_new_array(self->allocator, ls_array *, self->num_replicas);
+  self->axes = ls_new_array(self->allocator, int64_t, self->num_leaves + 1);
   self->feeds = ls_new_array(self->allocator, ls_feed, all);
-  return self->leaves != NULL && self->parts != NULL && self->numbers != NULL &&
-                 self->feeds != NULL
-             ? ls_ok()
-             : ls_out_of_memory();
+  if (self->leaves == NULL || self->parts == NULL || self->numbers == NULL ||
+      self->axes == NULL || self->feeds == NULL)
+    return ls_out_of_memory();
+  for (size_t i = 0; i < self->num_leaves; ++i)
+    self->axes[i] = ls_batch_axis(calls->batch_axis, calls->num_batch_axes, i);
+  return ls_ok();
 }
 
 // ---- Placeholders ----------------------------------------------------------
 // Even parts of a known size have it.
-static ls_shape part_shape(const feeder *self, ls_shape whole) {
+static ls_shape part_shape(const feeder *self, ls_shape whole, int axis) {
   const int64_t replicas = (int64_t)self->num_replicas;
-  if (whole.rank > 0)
-    whole.dim[0] = self->counts ? LS_UNKNOWN_DIM : whole.dim[0] / replicas;
+  if (ls_has_axis(whole, axis))
+    whole.dim[axis] =
+        self->counts ? LS_UNKNOWN_DIM : whole.dim[axis] / replicas;
   return whole;
 }
 
@@ -135,7 +189,9 @@ static ls_nest place_leaf(ls_nest leaf, void *user) {
     return LS_FAIL(LS_INVALID_ARGUMENT,
                    "a leaf of the input's elements is sparse or ragged: make "
                    "it dense in the data set");
-  return place(self, spec->type.dtype, part_shape(self, spec->type.shape),
+  const size_t next = self->num_feeds / self->num_replicas;
+  return place(self, spec->type.dtype,
+               part_shape(self, spec->type.shape, (int)self->axes[next]),
                "input");
 }
 
@@ -152,11 +208,12 @@ static ls_status place_examples(feeder *self, ls_strategy_input *input) {
 }
 
 // ---- Making ----------------------------------------------------------------
-static bool is_even(const ls_dataset *dataset, size_t replicas) {
+static bool is_even(const feeder *self, const ls_dataset *dataset) {
   for (size_t i = 0; i < dataset->num_leaves; ++i) {
     const ls_shape shape = dataset->leaves[i].type.shape;
-    if (!ls_shape_is_known(shape) || shape.rank < 1 ||
-        shape.dim[0] % (int64_t)replicas != 0)
+    const int axis = (int)self->axes[i];
+    if (!ls_shape_is_known(shape) || !ls_has_axis(shape, axis) ||
+        shape.dim[axis] % (int64_t)self->num_replicas != 0)
       return false;
   }
   return true;
@@ -180,7 +237,8 @@ static ls_status place_all(feeder *self, ls_strategy_input *input) {
   return status;
 }
 
-static ls_status make_feeder(ls_strategy *strategy, ls_strategy_input *input) {
+static ls_status make_feeder(const ls_estimator_calls *calls,
+                             ls_strategy *strategy, ls_strategy_input *input) {
   ls_dataset *dataset = ls_iterator_dataset(input->is.iterator);
   feeder *self = ls_hook_state(sizeof(*self));
   if (self == NULL) return ls_out_of_memory();
@@ -189,8 +247,8 @@ static ls_status make_feeder(ls_strategy *strategy, ls_strategy_input *input) {
   self->strategy = ls_strategy_retain(strategy);
   self->num_leaves = dataset->num_leaves;
   self->num_replicas = (size_t)ls_strategy_num_replicas(strategy);
-  self->counts = !is_even(dataset, self->num_replicas);
-  ls_status status = make_room(self);
+  ls_status status = make_room(self, calls);
+  self->counts = ls_status_is_ok(status) && !is_even(self, dataset);
   if (ls_status_is_ok(status))
     status = ls_begin_hook(&self->iterator, 1, &self->begin);
   if (ls_status_is_ok(status)) status = place_all(self, input);
@@ -224,7 +282,7 @@ ls_status ls_strategy_input_make(const ls_estimator_calls *calls,
                                    .seed = seed.set ? (uint64_t)seed.value : 0},
                                &out_input->is.iterator);
   ls_nest_release(made);
-  if (ls_status_is_ok(status)) status = make_feeder(strategy, out_input);
+  if (ls_status_is_ok(status)) status = make_feeder(calls, strategy, out_input);
   if (!ls_status_is_ok(status)) ls_strategy_input_drop(out_input);
   return status;
 }

@@ -34,14 +34,10 @@ static ls_nest results_of(const ls_job *job, const ls_estimator_spec *spec,
   const ls_estimator_spec_options *is = ls_estimator_spec_values(spec);
   if (job->calls.context.mode == LS_MODE_TRAIN)
     return LS_TUPLE(ls_leaf(batch_loss(is->loss)), ls_nest_op(is->train_op));
-  if (!ls_estimator_spec_is_tpu(spec) && ls_nest_count(is->eval_metric_ops) > 0)
-    return LS_FAIL(LS_UNIMPLEMENTED,
-                   "eval_metric_ops in the replicas of a strategy, each of "
-                   "which sees a part of the examples: give eval_metrics "
-                   "(ls_tpu_estimator_spec_create)");
   return LS_TUPLE(ls_leaf(eval_loss(is->loss, examples)),
                   ls_nest_retain(examples),
-                  ls_nest_retain(is->eval_metrics.tensors));
+                  ls_nest_retain(is->eval_metrics.tensors),
+                  ls_nest_retain(is->eval_metric_ops));
 }
 
 // The spec of the first is kept.
@@ -94,12 +90,47 @@ static ls_nest gather_leaf(ls_nest leaf, void *user) {
   return ls_status_is_ok(status) ? all : ls_fail(status);
 }
 
+// A metric that each replica has made: the first one's value, as they are the
+// same where they are ls_metric_...'s, and all updates together.
+static ls_nest join_metric(ls_job *job, const char *name, ls_nest pair) {
+  const ls_nest value = ls_nest_item(pair, 0);
+  const ls_nest update = ls_nest_item(pair, 1);
+  ls_op all = {0};
+  const ls_status status = ls_strategy_group(job->strategy, update, name, &all);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  const bool differs = ls_distributed_count(value) > 0;
+  return LS_TUPLE(
+      ls_nest_retain(differs ? ls_distributed_component(value, 0) : value),
+      ls_nest_op(all));
+}
+
+static ls_status join_metrics(ls_job *job, ls_nest made) {
+  ls_allocator *allocator = ls_current_allocator();
+  const size_t count = ls_nest_count(made);
+  const char **keys = ls_new_array(allocator, const char *, count + 1);
+  ls_nest *pairs = ls_new_array(allocator, ls_nest, count + 1);
+  ls_status status = ls_out_of_memory();
+  if (keys != NULL && pairs != NULL) {
+    for (size_t i = 0; i < count; ++i) {
+      keys[i] = ls_nest_key(made, i);
+      pairs[i] = join_metric(job, keys[i], ls_nest_item(made, i));
+    }
+    job->metrics = ls_nest_dict("", keys, pairs, count);
+    status = ls_nest_status(job->metrics);
+  }
+  ls_release(allocator, keys);
+  ls_release(allocator, pairs);
+  return status;
+}
+
 // Metrics are of the examples of all replicas, in their order.
 static ls_status take_evaluation(ls_job *job, ls_nest results) {
   const ls_estimator_spec_options *is = ls_estimator_spec_values(job->spec);
   job->losses = LS_TUPLE(ls_nest_retain(ls_nest_item(results, 0)),
                          ls_nest_retain(ls_nest_item(results, 1)));
-  if (is->eval_metrics.call == NULL) return ls_nest_status(job->losses);
+  LS_RETURN_IF_ERROR(ls_nest_status(job->losses));
+  if (is->eval_metrics.call == NULL)
+    return join_metrics(job, ls_nest_item(results, 3));
   ls_host_function function = is->eval_metrics;
   function.tensors = ls_nest_map(ls_nest_item(results, 2), gather_leaf, job);
   ls_status status = ls_nest_status(function.tensors);

@@ -82,8 +82,11 @@ static ls_status check_hosts(ls_estimator_context context, int64_t hosts,
     if (!predicts)
       ls_runtime_log(context.systems->runtime, LS_LOG_WARNING, "estimator",
                      "evaluating on %lld hosts with PER_HOST_V2: each host "
-                     "has its own input, which is to be as long as the others",
-                     (long long)hosts);
+                     "has its own input, %s",
+                     (long long)hosts,
+                     context.systems->facts.any_batch
+                         ? "which may end before the others"
+                         : "and the first that ends ends the evaluation");
     return ls_ok();
   }
   return ls_invalid_argument(

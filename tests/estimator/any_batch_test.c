@@ -178,7 +178,7 @@ static void values_are_padded_in_the_graph(void **state) {
   for (int i = 0; i < 3; ++i)
     FED_EXPECT(&f, 0, i, 1, 2, 3, 4, 5, 6, 7, 0);
   fed_close(&f);
-  // More than there is room for, and axes of batches, are refused.
+  // More than there is room for is refused.
   e.rows = 10;
   const fed_facts facts = {.pod = "virtual:3x1,cores=1",
                            .mode = LS_MODE_TRAIN,
@@ -187,11 +187,6 @@ static void values_are_padded_in_the_graph(void **state) {
                            .input = make_examples,
                            .user = &e};
   fed_refused(facts, LS_INVALID_ARGUMENT, "The real batch size");
-  static const int64_t axes[] = {0};
-  fed_facts other = facts;
-  other.options.batch_axis = axes;
-  other.options.num_batch_axes = 1;
-  fed_refused(other, LS_UNIMPLEMENTED, "batch_axis");
 }
 
 // A prediction's padded size is a multiple of the replicas.

@@ -63,8 +63,9 @@ static void a_stop_comes_behind_the_last_batch(void **state) {
       int count = 0;
       ls_iterator *iterator = iterate(ls_signalled_batches(
           fed_rows(cases[i].rows, 4),
-          &(ls_signal_options){
-              .padding = {1, 4}, .pads = pads, .at_once = cases[i].at_once}));
+          &(ls_signal_options){.padding = {.parts = 1, .rows = 4},
+                               .pads = pads,
+                               .at_once = cases[i].at_once}));
       ls_status status = ls_ok();
       while (ls_status_is_ok(status = ls_iterator_next(iterator, &element))) {
         const ls_array *mask = array_of(element, "signals", LS_SIGNAL_PADDING);
@@ -94,7 +95,7 @@ static void a_stop_comes_behind_the_last_batch(void **state) {
     }
   // Two are made ahead.
   ls_dataset *made = ls_signalled_batches(
-      fed_rows(8, 4), &(ls_signal_options){.padding = {1, 4}});
+      fed_rows(8, 4), &(ls_signal_options){.padding = {.parts = 1, .rows = 4}});
   assert_int_equal(made->prefetch, 2);
   ls_dataset_release(made);
   counted_end(&c);
@@ -119,7 +120,7 @@ static void elements_are_features_or_pairs(void **state) {
   LS_SPEC("E93");
   counted c = counted_begin(1);
   const ls_signal_options options = {
-      .padding = {1, 4}, .pads = true, .at_once = 1};
+      .padding = {.parts = 1, .rows = 4}, .pads = true, .at_once = 1};
   ls_nest element = ls_none();
   ls_iterator *iterator = iterate(ls_signalled_batches(
       ls_dataset_map(fed_rows(4, 2), &(ls_map_options){.call = pair_of}),
@@ -245,7 +246,8 @@ static void a_source_is_asked_in_order(void **state) {
         &source, LS_SOURCE_SIGNALLED,
         ls_signalled_batches(
             ls_dataset_retain(data),
-            &(ls_signal_options){.padding = {1, 4}, .pads = true})));
+            &(ls_signal_options){.padding = {.parts = 1, .rows = 4},
+                                 .pads = true})));
     expect_ok(ls_feed_source_begin(&source, "x", 0));
     expect_status(ls_feed_source_signals(&source, &signals),
                   LS_FAILED_PRECONDITION, "before the features");
@@ -286,7 +288,7 @@ static void short_batches_get_zeros_behind(void **state) {
   (void)state;
   LS_SPEC("E96");
   counted c = counted_begin(1);
-  const ls_batch_padding four = {1, 4};
+  const ls_batch_padding four = {.parts = 1, .rows = 4};
   static const char *const keys[] = {"b", "a"};
   int64_t count = 0;
   // The first in the order of flattening says how many.
@@ -304,9 +306,11 @@ static void short_batches_get_zeros_behind(void **state) {
   EXPECT_NUMBERS(ls_nest_as_array(mask), 0, 0, 1, 1);
   assert_int_equal(ls_array_dtype(ls_nest_as_array(mask)), LS_DTYPE_I32);
   // What is full stays.
-  const ls_nest same = ls_pad_arrays((ls_batch_padding){1, 2}, features, 2);
+  const ls_nest same =
+      ls_pad_arrays((ls_batch_padding){.parts = 1, .rows = 2}, features, 2);
   assert_ptr_equal(array_of(same, "a", NULL), array_of(features, "a", NULL));
-  expect_status(ls_padding_count((ls_batch_padding){1, 1}, features, &count),
+  expect_status(ls_padding_count((ls_batch_padding){.parts = 1, .rows = 1},
+                                 features, &count),
                 LS_INVALID_ARGUMENT,
                 "The real batch size should not be greater than batch_size");
   const ls_nest nothing = LS_LIST(ls_none());
