@@ -51,10 +51,12 @@ typedef struct ls_tpu_config {
   // How features, and labels, are cut over a replica's cores: a list of one or
   // two, lent. Needs LS_INPUT_PER_HOST_V2 and num_cores_per_replica.
   ls_nest input_partition_dims;
-  ls_input_pipeline per_host_input;       // Default LS_INPUT_PER_HOST_V1.
-  ls_input_pipeline eval_training_input;  // The same; or LS_INPUT_SLICED.
-  ls_opt host_call_every_n_steps;         // Default 1.
-  ls_flag parallel_get_next;              // Default off.
+  ls_input_pipeline per_host_input;  // Default LS_INPUT_PER_HOST_V1.
+  // The same default; or LS_INPUT_SLICED: one host reads, and each replica gets
+  // a part.
+  ls_input_pipeline eval_training_input;
+  ls_opt host_call_every_n_steps;  // Default 1.
+  ls_flag parallel_get_next;       // Default off.
 } ls_tpu_config;
 
 // What iterations_per_loop says: a number of either, else 0.

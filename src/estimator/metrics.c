@@ -21,7 +21,7 @@ typedef struct sum {
 static ls_status make_sum(const char *name, ls_tensor of_batch, sum *out) {
   static const char *const collections[] = {LS_COLLECTION_LOCAL_VARIABLES,
                                             LS_COLLECTION_METRIC_VARIABLES};
-  const bool has_others = ls_num_replicas() > 1;
+  const bool has_others = ls_has_strategy() && ls_num_replicas() > 1;
   LS_RETURN_IF_ERROR(ls_variable_create(
       &(ls_variable_options){
           .name = name,

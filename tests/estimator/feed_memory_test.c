@@ -36,7 +36,7 @@ typedef struct way {
   ls_estimator_mode mode;
   ls_tpu_config tpu;
   ls_input_function input;
-  bool any_batch, on_cpu;
+  bool any_batch, on_cpu, has_axes;
 } way;
 
 static ls_status make_graph(const way *w, const ls_estimator_calls *calls) {
@@ -46,16 +46,17 @@ static ls_status make_graph(const way *w, const ls_estimator_calls *calls) {
   {
     LS_GRAPH_SCOPE(graph);
     ls_variable *step = NULL;
+    static const int64_t axes[] = {0, 0};
+    const ls_input_feed_options options = {
+        .any_batch = w->any_batch,
+        .batch_axis = w->has_axes ? axes : NULL,
+        .num_batch_axes = w->has_axes ? 2 : 0};
     ls_input_feed feed = {0};
     ls_cpu_input input = {0};
     status = ls_global_step_create(graph, &step);
     if (ls_status_is_ok(status))
-      status =
-          w->on_cpu
-              ? ls_cpu_input_make(calls, &input)
-              : ls_input_feed_make(
-                    calls, &(ls_input_feed_options){.any_batch = w->any_batch},
-                    &feed);
+      status = w->on_cpu ? ls_cpu_input_make(calls, &input)
+                         : ls_input_feed_make(calls, &options, &feed);
     if (ls_status_is_ok(status)) status = ls_graph_error(graph);
     ls_cpu_input_drop(&input);
     ls_input_feed_drop(&feed);
@@ -115,11 +116,18 @@ static ls_status make(void *user) {
 static void refused_memory_is_survived(void **state) {
   (void)state;
   static const char *const two = "virtual:2x1,cores=1";
+  static const char *const hosts = "virtual:2x1,cores=1,hosts=2";
   const way ways[] = {
       {two, LS_MODE_TRAIN, .input = {.call = data}},
       {two, LS_MODE_TRAIN, .input = {.call = values}, .any_batch = true},
       {two, LS_MODE_EVAL, .tpu.per_host_input = LS_INPUT_PER_HOST_V2,
        .input = {.call = data}, .any_batch = true},
+      {hosts, LS_MODE_EVAL, .tpu.per_host_input = LS_INPUT_PER_HOST_V2,
+       .input = {.call = data}, .any_batch = true},
+      {hosts, LS_MODE_TRAIN, .input = {.call = data}, .any_batch = true,
+       .has_axes = true},
+      {two, LS_MODE_TRAIN, .input = {.call = values}, .any_batch = true,
+       .has_axes = true},
       {two, LS_MODE_PREDICT, .input = {.call = data}},
       {two, LS_MODE_PREDICT, .tpu.per_host_input = LS_INPUT_BROADCAST,
        .input = {.call = data}},

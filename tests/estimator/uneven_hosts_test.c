@@ -218,6 +218,34 @@ static void each_example_of_each_host_is_evaluated_once(void **state) {
   }
 }
 
+// What one host reads, and all are given parts of.
+static void slices_on_several_hosts_are_evaluated_once(void **state) {
+  (void)state;
+  LS_SPEC("E214");
+  static const char *const pods[] = {"virtual:2x1,cores=1,hosts=2",
+                                     "virtual:4x2,cores=1,hosts=4"};
+  for (size_t i = 0; i < LS_COUNT_OF(pods); ++i)
+    for (int64_t batch = 7; batch <= 70; batch += 63) {
+      ls_nest metrics = ls_none();
+      estimator_case c = {.way = ON_TPU,
+                          .examples = 10007,
+                          .batch = batch,
+                          .any_batch = true,
+                          .config.tpu = &(ls_tpu_config){.eval_training_input =
+                                                             LS_INPUT_SLICED},
+                          .config.master = pods[i]};
+      estimator_case_begin(&c);
+      expect_ok(ls_estimator_evaluate(
+          c.estimator, &(ls_estimator_evaluation){.input = estimator_input(&c)},
+          &metrics));
+      assert_true(estimator_metric(metrics, "count") == 10007);
+      assert_true(fabs(estimator_metric(metrics, "loss") -
+                       estimator_metric(metrics, "mean")) < 1e-5);
+      ls_nest_release(metrics);
+      estimator_case_end(&c);
+    }
+}
+
 // As many steps as are asked for, and not more.
 static void an_evaluation_of_some_steps_takes_those_of_all_hosts(void **state) {
   (void)state;
@@ -450,6 +478,7 @@ slices_on_several_hosts_are_predicted_with_their_rest(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_example_of_each_host_is_evaluated_once),
+      cmocka_unit_test(slices_on_several_hosts_are_evaluated_once),
       cmocka_unit_test(an_evaluation_of_some_steps_takes_those_of_all_hosts),
       cmocka_unit_test(hosts_without_examples_count_nothing_in_a_step),
       cmocka_unit_test(a_training_goes_on_where_some_hosts_have_ended),
