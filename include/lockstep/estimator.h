@@ -136,10 +136,14 @@ typedef struct ls_estimator_evaluation {
 
 // Evaluates. `*out_metrics`, the caller's, is a dict of metrics by name, with
 // "loss", a mean, and "global_step"; they are written to event files in
-// `model_dir`/eval, or /eval_NAME.
+// `model_dir`/eval, or /eval_NAME. Where no example was evaluated, as a stop
+// was requested before or the input has none, there is "global_step" alone, a
+// warning, and nothing is written.
 LS_API LS_MUST_USE ls_status ls_estimator_evaluate(
     ls_estimator *estimator, const ls_estimator_evaluation *evaluation,
     ls_nest *out_metrics);
+// Whether such metrics are of an example at least.
+LS_API bool ls_estimator_has_evaluated(ls_nest metrics);
 
 // ---- Prediction ------------------------------------------------------------
 typedef struct ls_estimator_prediction {

@@ -84,10 +84,10 @@ typedef struct ls_preemption_options {
 } ls_preemption_options;
 
 // A hook with a thread that asks the resolver's lookup for the state of the
-// system. Where that is PREEMPTED or TERMINATED, the training stops behind the
-// run it is in, its checkpoint is saved, and it ends with UNAVAILABLE, which
-// names system and state. `*out_hook` is NULL if the system is not one that is
-// looked up.
+// system, from the hook's begin on, before there is a session. Where that is
+// PREEMPTED or TERMINATED, the training stops behind the run it is in, its
+// checkpoint is saved, and it ends with UNAVAILABLE, which names system and
+// state. `*out_hook` is NULL if the system is not one that is looked up.
 LS_API LS_MUST_USE ls_status
 ls_preemption_hook(const ls_preemption_options *options, ls_hook **out_hook);
 

@@ -9,12 +9,14 @@
 #include "base/memory/allocator.h"
 #include "base/plain.h"
 #include "base/require.h"
+#include "base/status_cause.h"
 
 struct ls_status_object {
   ls_code code;
   int line;
   const char *file;  // Static text.
   const char *text;  // Owned, but for the static status.
+  ls_cause cause;
 };
 
 static struct ls_status_object out_of_memory = {
@@ -97,7 +99,8 @@ static ls_status make_status(ls_code code, const char *file, int line,
     ls_release(system, text);
     return ls_out_of_memory();
   }
-  *status = (struct ls_status_object){code, line, file, text};
+  *status = (struct ls_status_object){
+      .code = code, .line = line, .file = file, .text = text};
   return status;
 }
 
@@ -122,9 +125,20 @@ ls_status ls_null_argument(const char *function, const char *argument) {
 
 ls_status ls_status_clone(ls_status status) {
   if (status == NULL || status == &out_of_memory) return status;
-  return make_status(
-      status->code, status->file, status->line,
-      ls_copy_text(ls_allocator_system(), status->text, strlen(status->text)));
+  return ls_status_because(
+      make_status(status->code, status->file, status->line,
+                  ls_copy_text(ls_allocator_system(), status->text,
+                               strlen(status->text))),
+      status->cause);
+}
+
+ls_status ls_status_because(ls_status status, ls_cause cause) {
+  if (status != NULL && status != &out_of_memory) status->cause = cause;
+  return status;
+}
+
+ls_cause ls_status_cause(ls_status status) {
+  return status == NULL ? LS_CAUSE_UNKNOWN : status->cause;
 }
 
 void ls_status_free(ls_status status) {

@@ -231,6 +231,9 @@ static ls_status after_create(void *user, ls_run_context *context) {
   if (self->initializes) {
     LS_RETURN_IF_ERROR(ls_device_system_begin(self->is.context));
     self->has_begun = true;
+  } else {
+    // Others have used it: what they have left or closed is not this loop's.
+    LS_RETURN_IF_ERROR(ls_device_system_clear(self->is.context));
   }
   LS_RETURN_IF_ERROR(initialize_writers(self, context->session));
   if (asks_compiler(self)) LS_RETURN_IF_ERROR(ask_compiler(self, context));
@@ -256,20 +259,37 @@ static size_t num_ops(ls_nest ops) {
   return ops.kind == LS_KIND_NONE ? 0 : ls_nest_num_leaves(ops);
 }
 
-static ls_status after_run(void *user, ls_run_context *context,
-                           ls_nest results) {
-  device_hook *self = user;
-  (void)results;
-  LS_RETURN_IF_ERROR(ls_device_threads_run_ended(&self->threads, ls_ok()));
-  if (!__atomic_load_n(&self->input_ended, __ATOMIC_ACQUIRE)) return ls_ok();
-  ls_run_context_request_stop(context);
+static bool has_input_ended(const device_hook *self) {
+  return __atomic_load_n(&self->input_ended, __ATOMIC_ACQUIRE);
+}
+
+// There are fewer steps than the thread was told.
+static ls_status tell_who_takes(device_hook *self) {
   if (num_ops(self->is.dequeue_ops) == 0) return ls_ok();
   __atomic_store_n(&self->closed_outfeeds, true, __ATOMIC_RELEASE);
   return ls_device_system_close_outfeeds(self->is.context);
 }
 
+static ls_status after_run(void *user, ls_run_context *context,
+                           ls_nest results) {
+  device_hook *self = user;
+  (void)results;
+  LS_RETURN_IF_ERROR(ls_device_threads_run_ended(&self->threads, ls_ok()));
+  if (!has_input_ended(self)) return ls_ok();
+  ls_run_context_request_stop(context);
+  return tell_who_takes(self);
+}
+
+// A run without a step ends by the end of the input, and the loop with it.
 static ls_status run_failed(void *user, ls_status status) {
-  return ls_device_threads_run_ended(&((device_hook *)user)->threads, status);
+  device_hook *self = user;
+  status = ls_device_threads_run_ended(&self->threads, status);
+  if (ls_status_code(status) != LS_OUT_OF_RANGE || !has_input_ended(self))
+    return status;
+  const ls_status told = tell_who_takes(self);
+  if (ls_status_is_ok(told)) return status;
+  ls_status_free(status);
+  return told;
 }
 
 void ls_device_hook_settle(ls_hook *hook) {

@@ -5,6 +5,7 @@
 #include "lockstep/infeed.h"
 #include "lockstep/session.h"
 #include "lockstep/shutdown_hooks.h"
+#include "tpu/pod.h"
 
 // ---- Runs of their own -----------------------------------------------------
 // Makes what is to be fetched in the current graph.
@@ -65,6 +66,14 @@ ls_status ls_device_system_begin(ls_estimator_context context) {
                    "initialized the TPU system in %.3f seconds",
                    (double)(ls_runtime_now(runtime) - began) * 1e-9);
   return status;
+}
+
+ls_status ls_device_system_clear(ls_estimator_context context) {
+  const char *job = NULL;
+  LS_RETURN_IF_ERROR(ls_estimator_job(context, &job));
+  ls_pod *pod = ls_pod_of_job(context.systems->runtime, job != NULL ? job : "");
+  if (pod != NULL) ls_pod_reset_queues(pod);
+  return ls_ok();
 }
 
 static ls_status build_end(ls_estimator_context context, ls_nest *out_fetches) {

@@ -9,6 +9,8 @@
 
 // Connects to it, and initializes it anew.
 LS_MUST_USE ls_status ls_device_system_begin(ls_estimator_context context);
+// One that others have initialized: its queues are empty and open.
+LS_MUST_USE ls_status ls_device_system_clear(ls_estimator_context context);
 // Shuts it down.
 LS_MUST_USE ls_status ls_device_system_end(ls_estimator_context context);
 // Begins to ask its hosts how they are, where the environment says so.

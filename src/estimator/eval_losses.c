@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "estimator/eval_losses.h"
 
-#include <math.h>
-
 #include "base/memory/allocator.h"
 #include "lockstep/distributed.h"
 
@@ -48,9 +46,11 @@ static double tree_sum(const ls_eval_losses *self, size_t from, size_t count) {
                            tree_sum(self, from + left, count - left));
 }
 
-double ls_eval_losses_mean(ls_eval_losses *self) {
-  if (self->steps == 0 || (self->by_examples && self->examples == 0))
-    return (double)NAN;
+bool ls_eval_losses_any(const ls_eval_losses *self) {
+  return self->steps > 0 && (!self->by_examples || self->examples > 0);
+}
+
+double ls_eval_losses_mean(const ls_eval_losses *self) {
   const double sum = tree_sum(self, 0, self->count);
   const double parts =
       self->by_examples ? (double)self->examples : (double)self->count;

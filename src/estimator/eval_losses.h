@@ -20,8 +20,10 @@ typedef struct ls_eval_losses {
 // One step's: a value a replica, and the numbers of examples, or none.
 LS_MUST_USE ls_status ls_eval_losses_add(ls_eval_losses *self, ls_nest losses,
                                          ls_nest examples);
-// The mean over all; NaN without any.
-double ls_eval_losses_mean(ls_eval_losses *self);
+// Whether there was an example.
+bool ls_eval_losses_any(const ls_eval_losses *self);
+// The mean over all, where there was one.
+double ls_eval_losses_mean(const ls_eval_losses *self);
 void ls_eval_losses_drop(ls_eval_losses *self);
 
 #endif  // LS_ESTIMATOR_EVAL_LOSSES_H_

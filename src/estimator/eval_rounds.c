@@ -45,8 +45,7 @@ void ls_eval_rounds_deinit(ls_eval_rounds *self) {
 
 // ---- One evaluation --------------------------------------------------------
 static bool is_final(const ls_eval_rounds *self) {
-  return self->max_steps.set && ls_params_i64(self->out->metrics, "global_step",
-                                              0) >= self->max_steps.value;
+  return self->max_steps.set && self->step >= self->max_steps.value;
 }
 
 static ls_status export_all(ls_eval_rounds *self, const char *checkpoint) {
@@ -81,6 +80,12 @@ static ls_status evaluate(ls_eval_rounds *self, const char *checkpoint) {
                                  .name = eval->name,
                                  .stop = self->stop},
       &metrics));
+  self->step = ls_params_i64(metrics, "global_step", 0);
+  // There is nothing to export by.
+  if (!ls_estimator_has_evaluated(metrics)) {
+    ls_nest_release(metrics);
+    return ls_ok();
+  }
   ls_nest_release(self->out->metrics);
   ls_eval_rounds_drop_exports(self->out);
   self->out->metrics = metrics;

@@ -13,7 +13,8 @@ typedef struct ls_eval_rounds {
   ls_opt max_steps;
   const ls_train_stop *stop;
   ls_train_and_evaluation *out;
-  char *previous;  // The checkpoint that was evaluated last.
+  char *previous;  // The checkpoint that was evaluated last,
+  int64_t step;    //   and its step.
   int64_t warned;  // When it was said that there is none.
   bool has_warned;
 } ls_eval_rounds;

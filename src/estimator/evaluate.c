@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Evaluation.
-#include <math.h>
 #include <string.h>
 
 #include "base/require.h"
+#include "base/values/nest_internal.h"
 #include "estimator/eval_events.h"
 #include "estimator/eval_losses.h"
 #include "estimator/job.h"
@@ -203,9 +203,25 @@ static ls_status run_all(ls_job *job, ls_monitored_session *session,
   return ls_job_judge_runs(job, status);
 }
 
-static double mean_loss(const ls_job *job, eval_run *e) {
-  if (job->strategy != NULL) return ls_eval_losses_mean(&e->losses);
-  return e->weight > 0 ? e->loss : (double)NAN;
+// Where no example was evaluated no metric says anything, not even of a loss.
+static ls_status take_metrics(const ls_job *job, eval_run *e, ls_nest values,
+                              ls_nest *out_metrics) {
+  static const char *const step[] = {"global_step"};
+  const bool any =
+      job->strategy != NULL ? ls_eval_losses_any(&e->losses) : e->weight > 0;
+  if (!any) {
+    ls_runtime_log(job->estimator->runtime, LS_LOG_WARNING, "estimator",
+                   "nothing was evaluated: %s",
+                   ls_train_stop_requested(job->stop)
+                       ? "a stop was requested before"
+                       : "there was no example");
+    const ls_nest at = ls_nest_retain(ls_nest_find(values, step[0]));
+    return ls_take_nest(ls_nest_dict("", step, &at, 1), out_metrics);
+  }
+  const double loss =
+      job->strategy != NULL ? ls_eval_losses_mean(&e->losses) : e->loss;
+  *out_metrics = ls_nest_retain(values);
+  return ls_params_set(out_metrics, "loss", ls_nest_f64(loss));
 }
 
 static ls_status evaluate(ls_job *job, eval_run *e, ls_nest *out_metrics) {
@@ -221,11 +237,7 @@ static ls_status evaluate(ls_job *job, eval_run *e, ls_nest *out_metrics) {
     status = ls_monitored_session_close(session, run_all(job, session, e));
   if (ls_status_is_ok(status)) status = ls_job_check_input_end(job);
   if (ls_status_is_ok(status))
-    status = ls_params_set(&values, "loss", ls_nest_f64(mean_loss(job, e)));
-  if (ls_status_is_ok(status)) {
-    *out_metrics = values;
-    values = ls_none();
-  }
+    status = take_metrics(job, e, values, out_metrics);
   ls_nest_release(values);
   ls_nest_release(wanted);
   return status;
@@ -249,6 +261,10 @@ static ls_status evaluate_from(ls_estimator *self,
   return status;
 }
 
+bool ls_estimator_has_evaluated(ls_nest metrics) {
+  return ls_nest_find(metrics, "loss").kind != LS_KIND_NONE;
+}
+
 ls_status ls_estimator_evaluate(ls_estimator *estimator,
                                 const ls_estimator_evaluation *evaluation,
                                 ls_nest *out_metrics) {
@@ -270,5 +286,6 @@ ls_status ls_estimator_evaluate(ls_estimator *estimator,
                    "values",
                    estimator->model_dir);
   LS_RETURN_IF_ERROR(evaluate_from(estimator, evaluation, from, out_metrics));
+  if (!ls_estimator_has_evaluated(*out_metrics)) return ls_ok();
   return ls_write_eval_events(estimator, evaluation->name, from, *out_metrics);
 }

@@ -49,18 +49,22 @@ static const char *state_of(const preemption *self) {
 }
 
 // ---- The hook --------------------------------------------------------------
-static ls_status preemption_begin(void *user) {
-  preemption *self = user;
-  __atomic_store_n(&self->state, NULL, __ATOMIC_RELEASE);
-  return ls_ok();
+static void stop_polling(preemption *self) {
+  ls_poller_stop(self->poller);
+  self->poller = NULL;
 }
 
-// The thread goes on while a lost session is made again.
-static ls_status preemption_after_create(void *user, ls_run_context *context) {
+// The thread asks before there is a session, and while a lost one is made
+// again: for a system that is gone nobody shall wait.
+static ls_status preemption_begin(void *user) {
   preemption *self = user;
-  LS_RETURN_IF_ERROR(ls_last_save_check(&self->save, context));
-  if (self->poller != NULL) return ls_ok();
+  stop_polling(self);
+  __atomic_store_n(&self->state, NULL, __ATOMIC_RELEASE);
   return ls_poller_start("TPUPolling", self->nanos, poll, self, &self->poller);
+}
+
+static ls_status preemption_after_create(void *user, ls_run_context *context) {
+  return ls_last_save_check(&((preemption *)user)->save, context);
 }
 
 static ls_status preemption_after_run(void *user, ls_run_context *context,
@@ -68,11 +72,6 @@ static ls_status preemption_after_run(void *user, ls_run_context *context,
   (void)results;
   if (state_of(user) != NULL) ls_run_context_request_stop(context);
   return ls_ok();
-}
-
-static void stop_polling(preemption *self) {
-  ls_poller_stop(self->poller);
-  self->poller = NULL;
 }
 
 // Hooks that save have saved at their end.

@@ -5,6 +5,7 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/status_cause.h"
 #include "base/threads/timers.h"
 
 typedef struct source {
@@ -96,11 +97,6 @@ static bool is_recovered(ls_status status) {
          ls_status_code(status) == LS_UNAVAILABLE;
 }
 
-// An assertion in the run itself, which ends by it.
-static bool is_check_of_numbers(ls_status status) {
-  return strstr(ls_status_message(status), "is NaN") != NULL;
-}
-
 // Without memory for the entry the failure is told by the log alone.
 static void keep(ls_rendezvous *self, const char *name, ls_status status) {
   source *of = entry_of(self, name);
@@ -124,7 +120,9 @@ void ls_rendezvous_record(ls_rendezvous *self, const char *name,
     ls_status_free(status);
     return;
   }
-  const bool closes = session != NULL && !is_check_of_numbers(status);
+  // A check of numbers is in the run itself, which ends by it.
+  const bool closes =
+      session != NULL && ls_status_cause(status) != LS_CAUSE_NUMBERS;
   ls_mutex_lock(&self->lock);
   keep(self, name, status);
   const bool begins = closes && self->session == NULL;

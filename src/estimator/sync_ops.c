@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "base/values/nest_internal.h"
 #include "estimator/loop_steps.h"
+#include "graph/make/make.h"
 #include "lockstep/ops.h"
 #include "train/hooks/saved.h"
 
@@ -21,8 +22,8 @@ static ls_status check_variable(ls_variable *variable, ls_op *out_op) {
   ls_status status = ls_text_status(&message);
   if (ls_status_is_ok(status)) {
     const ls_tensor finite = ls_is_finite(ls_variable_read(variable));
-    *out_op = ls_assert_true(ls_reduce_and(finite, LS_ALL_AXES),
-                             ls_text_data(&message));
+    *out_op = ls_make_check_of_numbers(ls_reduce_and(finite, LS_ALL_AXES),
+                                       ls_text_data(&message));
     if (ls_op_is_failed(*out_op))
       status = ls_graph_take_error(ls_graph_current());
   }

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A job on the cores of a TPU system: what feeds them, their program, and what
 // is around it.
+#include <string.h>
+
 #include "estimator/job.h"
 #include "lockstep/estimator_hooks.h"
+#include "lockstep/host.h"
 #include "lockstep/ops.h"
 
 #define ENQUEUE_OPS "_tpu_enqueue_ops"
@@ -53,8 +56,31 @@ static ls_status check_reduces(const ls_job *job) {
                    (long long)replicas);
 }
 
+static ls_status check_steps(ls_host_call *call) {
+  int64_t steps = 0;
+  memcpy(&steps, call->inputs[0], sizeof(steps));
+  ls_host_done(call, steps > 0
+                         ? ls_ok()
+                         : ls_out_of_range("the input has ended before the "
+                                           "first step of a run"));
+  return ls_ok();
+}
+
+static const ls_host_kernel has_steps = {
+    .name = "has_steps", .start = check_steps, .flags = LS_HOST_INLINE};
+
+// What the loop begins with is no loss: a run that has made no step ends as one
+// on a CPU that finds no batch, and no hook sees it.
+static ls_status take_loss(ls_job *job) {
+  const ls_op made = ls_host_call_add(&has_steps, NULL, &job->program.steps, 1);
+  LS_CONTROL_SCOPE(&made, 1);
+  job->loss = ls_identity(job->program.loss);
+  return ls_graph_error(job->graph);
+}
+
 static ls_status finish_training(ls_job *job) {
   LS_RETURN_IF_ERROR(check_reduces(job));
+  LS_RETURN_IF_ERROR(take_loss(job));
   job->train_op = job->program.run;
   return ls_graph_add_to_collection(job->graph, TRAIN_OP,
                                     ls_nest_op(job->train_op));

@@ -242,16 +242,10 @@ static ls_status add_listeners(ls_job *job, const ls_estimator_training *t) {
 
 // ---- Runs ------------------------------------------------------------------
 static ls_nest fetches_of(const ls_job *job) {
-  return ls_tensor_is_failed(job->steps)
-             ? LS_LIST(ls_leaf(job->loss), ls_nest_op(job->train_op))
-             : LS_LIST(ls_leaf(job->loss), ls_nest_op(job->train_op),
-                       ls_leaf(job->steps));
+  return LS_LIST(ls_leaf(job->loss), ls_nest_op(job->train_op));
 }
 
-static void take(const ls_job *job, ls_nest results, ls_training_end *end) {
-  if (!ls_tensor_is_failed(job->steps) &&
-      ls_nest_number(ls_nest_item(results, 2)) < 1)
-    return;
+static void take(ls_nest results, ls_training_end *end) {
   end->loss = ls_nest_number(ls_nest_item(results, 0));
   end->has_loss = true;
 }
@@ -264,7 +258,7 @@ static ls_status run_all(ls_job *job, ls_monitored_session *session,
          !ls_monitored_session_should_stop(session)) {
     ls_nest results = ls_none();
     status = ls_monitored_session_run(session, fetches, NULL, 0, &results);
-    if (ls_status_is_ok(status)) take(job, results, end);
+    if (ls_status_is_ok(status)) take(results, end);
   }
   ls_nest_release(fetches);
   return ls_job_judge_runs(job, status);

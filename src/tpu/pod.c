@@ -49,7 +49,7 @@ ls_pod *ls_pod_next(ls_runtime *runtime, size_t *position) {
   return pod;
 }
 
-static void reset_queues(ls_pod *pod) {
+void ls_pod_reset_queues(ls_pod *pod) {
   ls_mutex_lock(&pod->lock);
   const ls_core_queues *queues = pod->queues;
   ls_mutex_unlock(&pod->lock);
@@ -69,7 +69,7 @@ void ls_pod_shut_down(ls_pod *pod) {
   __atomic_store_n(&pod->generation, 0, __ATOMIC_RELEASE);
   ls_runtime_unlock(pod->runtime);
   if (!was_there) return;
-  reset_queues(pod);  // Who waits there waits in vain.
+  ls_pod_reset_queues(pod);
   ls_object_release(pod);
 }
 
@@ -269,7 +269,7 @@ void ls_pod_initialize(ls_pod *pod) {
   ls_runtime_unlock(pod->runtime);
   ls_pod_restart_faults(pod);
   ls_pod_restart_watch(pod);
-  reset_queues(pod);
+  ls_pod_reset_queues(pod);
 }
 
 static ls_status no_such_core(const char *device, const ls_device_parts *parts,

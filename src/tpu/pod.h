@@ -35,8 +35,8 @@ struct ls_core {
 typedef struct ls_core_queues {
   // The pod goes: frees what stands, half-built too. Nobody waits any more.
   void (*destroy)(ls_core *core);
-  // The system is initialized anew: what stands is empty and open again, and
-  // who waits is told. Called without the pod's lock.
+  // What stands is empty and open again, and who waits is told. Called without
+  // the pod's lock.
   void (*reset)(ls_core *core);
 } ls_core_queues;
 
@@ -104,6 +104,8 @@ void ls_pod_shut_down(ls_pod *pod);
 // A new generation: what was compiled for the one before runs no longer, and
 // queues are empty and open again.
 void ls_pod_initialize(ls_pod *pod);
+// Queues alone are: who waits there waits in vain.
+void ls_pod_reset_queues(ls_pod *pod);
 static inline uint64_t ls_pod_generation(const ls_pod *pod) {
   return __atomic_load_n(&pod->generation, __ATOMIC_ACQUIRE);
 }

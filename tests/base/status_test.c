@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/status_cause.h"
 #include "support/expect.h"
 
 static void ok_is_null_and_has_nothing_to_say(void **state) {
@@ -132,12 +133,30 @@ static void an_optional_tells_zero_from_not_given(void **state) {
   assert_int_equal(LS_SOME(-3).value, -3);
 }
 
+static void a_cause_stays_with_clones_and_behind_notes(void **state) {
+  (void)state;
+  ls_status status =
+      ls_status_because(ls_invalid_argument("bad"), LS_CAUSE_NUMBERS);
+  status = ls_status_annotate(status, "on the way up");
+  const ls_status copy = ls_status_clone(status);
+  assert_int_equal(ls_status_cause(status), LS_CAUSE_NUMBERS);
+  assert_int_equal(ls_status_cause(copy), LS_CAUSE_NUMBERS);
+  ls_status_free(copy);
+  ls_status_free(status);
+  assert_int_equal(ls_status_cause(ls_ok()), LS_CAUSE_UNKNOWN);
+  // What all share has none.
+  assert_ptr_equal(ls_status_because(ls_out_of_memory(), LS_CAUSE_NUMBERS),
+                   ls_out_of_memory());
+  assert_int_equal(ls_status_cause(ls_out_of_memory()), LS_CAUSE_UNKNOWN);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(ok_is_null_and_has_nothing_to_say),
       cmocka_unit_test(a_status_keeps_code_text_and_place),
       cmocka_unit_test(notes_follow_one_a_line),
       cmocka_unit_test(a_clone_lives_on_its_own),
+      cmocka_unit_test(a_cause_stays_with_clones_and_behind_notes),
       cmocka_unit_test(out_of_memory_is_static_until_annotated),
       cmocka_unit_test(a_long_message_is_whole),
       cmocka_unit_test(every_code_has_its_name),

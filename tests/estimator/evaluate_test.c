@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "lockstep/metrics.h"
 #include "support/counted.h"
@@ -103,10 +104,18 @@ static void an_evaluation_ends_with_its_input(void **state) {
   }
 }
 
+static void note(void *user, const ls_log_line *line) {
+  *(int *)user += line->level == LS_LOG_WARNING &&
+                  strstr(line->text, "nothing was evaluated: a stop") != NULL;
+}
+
 static void an_evaluation_that_is_asked_to_stop_ends(void **state) {
   LS_SPEC("E216");
   (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    int warnings = 0;
+    counted runtime = counted_begin_with(
+        (ls_runtime_options){.log = note, .log_user = &warnings});
     estimator_case c = estimator_case_of(i);
     ls_train_stop stop = {0};
     watch seen = {0};
@@ -127,10 +136,16 @@ static void an_evaluation_that_is_asked_to_stop_ends(void **state) {
         &metrics));
     assert_int_equal(seen.runs, 0);
     assert_int_equal(seen.ends, 1);
-    assert_true(isnan(estimator_metric(metrics, "loss")));
+    // That nothing was evaluated is said, and written nowhere.
+    assert_false(ls_estimator_has_evaluated(metrics));
+    assert_int_equal(ls_nest_count(metrics), 1);
+    assert_true(estimator_metric(metrics, "global_step") == 0);
+    assert_int_not_equal(access("stopped/eval", F_OK), 0);
+    assert_int_equal(warnings, 1);
     ls_nest_release(metrics);
     ls_hook_release(hook);
     estimator_case_end(&c);
+    counted_end(&runtime);
   }
 }
 

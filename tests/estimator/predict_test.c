@@ -145,6 +145,64 @@ static void predictions_of_endless_data_stop_when_asked(void **state) {
   }
 }
 
+// All rows of an input; their classes, added.
+static int64_t predict_all(estimator_case *c, int64_t *out_rows) {
+  ls_predictions *p = predict(c, (ls_estimator_prediction){0});
+  ls_nest row = ls_none();
+  int64_t sum = 0;
+  *out_rows = 0;
+  ls_status status = ls_predictions_next(p, &row);
+  for (; ls_status_is_ok(status); status = ls_predictions_next(p, &row)) {
+    sum += ls_array_i64(ls_nest_as_array(ls_nest_find(row, "classes")), 0) *
+           ++*out_rows;
+  }
+  expect_status(status, LS_OUT_OF_RANGE, "");
+  ls_nest_release(row);
+  expect_ok(ls_predictions_close(p));
+  return sum;
+}
+
+// Which no call of the estimator initializes: each finds its queues empty and
+// open, however the one before has ended.
+static void calls_on_a_system_of_others_begin_anew(void **state) {
+  LS_SPEC("E79");
+  (void)state;
+  counted runtime = counted_begin_with((ls_runtime_options){0});
+  const ls_tpu_config tpu = {.num_cores_per_replica = LS_SOME(2),
+                             .per_host_input = LS_INPUT_BROADCAST,
+                             .iterations_per_loop = "3"};
+  ls_tpu_resolver *resolver = NULL;
+  expect_ok(ls_tpu_resolver_create(
+      &(ls_tpu_resolver_options){.name = "virtual:1x1,cores=2"}, &resolver));
+  expect_ok(ls_tpu_connect(resolver));
+  expect_ok(ls_tpu_initialize(resolver, NULL));
+  estimator_case c = {.way = ON_TPU,
+                      .folder = "of-others",
+                      .config = {.resolver = resolver, .tpu = &tpu}};
+  estimator_case_begin(&c);
+  // The end of the input closes what feeds, and what takes.
+  assert_int_equal(estimator_case_train(&c, 9).step, 4);
+  assert_int_equal(estimator_case_train(&c, 7).step, 7);
+  int64_t rows = 0, again = 0;
+  const int64_t first = predict_all(&c, &rows);
+  assert_int_equal(rows, 96);
+  for (int early = 0; early < 2; ++early) {
+    if (early) {
+      ls_predictions *p = predict(&c, (ls_estimator_prediction){0});
+      ls_nest row = ls_none();
+      expect_ok(ls_predictions_next(p, &row));
+      ls_nest_release(row);
+      expect_ok(ls_predictions_close(p));
+    }
+    assert_int_equal(predict_all(&c, &again), first);
+    assert_int_equal(again, rows);
+  }
+  estimator_case_end(&c);
+  expect_ok(ls_tpu_shutdown(resolver));
+  ls_tpu_resolver_release(resolver);
+  counted_end(&runtime);
+}
+
 static void what_cores_learn_a_cpu_uses(void **state) {
   LS_SPEC("E178");
   (void)state;
@@ -184,6 +242,7 @@ int main(void) {
       cmocka_unit_test(predictions_of_nothing_are_none),
       cmocka_unit_test(predictions_are_left_early_and_made_one_at_a_time),
       cmocka_unit_test(predictions_of_endless_data_stop_when_asked),
+      cmocka_unit_test(calls_on_a_system_of_others_begin_anew),
       cmocka_unit_test(what_cores_learn_a_cpu_uses),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

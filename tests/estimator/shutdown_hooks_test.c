@@ -507,6 +507,60 @@ static void a_stop_is_asked_for_from_outside_too(void **state) {
   monitored_runs_end(&f);
 }
 
+// A session that never comes, as hosts do not answer; the system is gone with
+// the third try.
+typedef struct absent {
+  service *cloud;
+  ls_train_stop *stop;
+  int tries;
+} absent;
+
+static ls_status no_hosts(void *user, ls_run_context *context) {
+  absent *self = user;
+  (void)context;
+  if (++self->tries == 3) {
+    const int asked = asked_so_far(self->cloud);
+    say(self->cloud, "PREEMPTED");
+    monitored_runs_pass(30);
+    for (int i = 0; i < 20000 && !ls_train_stop_requested(self->stop); ++i)
+      usleep(500);
+    assert_true(asked_so_far(self->cloud) > asked);
+  }
+  return LS_STATUS(LS_UNAVAILABLE, "the hosts do not answer");
+}
+
+static void who_waits_for_a_session_of_a_lost_system_ends(void **state) {
+  (void)state;
+  LS_SPEC("E193");
+  monitored_runs f;
+  service cloud = {.state = "READY"};
+  ls_train_stop stop = {0};
+  absent hosts = {&cloud, &stop, 0};
+  ls_hook *hooks[2] = {NULL};
+  ls_monitored_session *session = NULL;
+  monitored_runs_begin(&f);
+  ls_tpu_resolver *resolver = cloud_of(&cloud);
+  expect_ok(ls_hook_create(
+      &(ls_hook_options){.user = &hosts, .after_create_session = no_hosts},
+      &hooks[0]));
+  expect_ok(ls_preemption_hook(
+      &(ls_preemption_options){.resolver = resolver, .stop = &stop},
+      &hooks[1]));
+  expect_status(
+      ls_monitored_session_create(&(ls_monitored_options){.graph = f.graph,
+                                                          .hooks = hooks,
+                                                          .num_hooks = 2,
+                                                          .other_stop = &stop},
+                                  &session),
+      LS_UNAVAILABLE, "do not answer");
+  assert_int_equal(hosts.tries, 3);
+  assert_true(monitored_runs_now() < 60);
+  ls_hook_release(hooks[0]);
+  ls_hook_release(hooks[1]);
+  ls_tpu_resolver_release(resolver);
+  monitored_runs_end(&f);
+}
+
 static void only_a_system_that_is_looked_up_is_watched_so(void **state) {
   (void)state;
   LS_SPEC("E193");
@@ -576,6 +630,7 @@ int main(void) {
       cmocka_unit_test(a_system_that_is_gone_ends_the_training),
       cmocka_unit_test(a_thread_that_polls_ends_with_the_training),
       cmocka_unit_test(a_stop_is_asked_for_from_outside_too),
+      cmocka_unit_test(who_waits_for_a_session_of_a_lost_system_ends),
       cmocka_unit_test(only_a_system_that_is_looked_up_is_watched_so),
       cmocka_unit_test(failed_requests_for_memory_are_survived),
   };

@@ -94,14 +94,25 @@ static void steps_add_and_a_limit_that_is_reached_is_no_failure(void **state) {
 }
 
 typedef struct lines {
-  int ended, none, warnings;
+  int ended, none, losses, no_losses;
 } lines;
 
 static void note(void *user, const ls_log_line *line) {
   lines *self = user;
   self->ended += strstr(line->text, "the input has ended") != NULL;
+  self->losses += strstr(line->text, "loss = ") != NULL;
+  self->no_losses += strstr(line->text, "loss = 1e+07") != NULL;
   self->none += strstr(line->text, "training has made no step") != NULL &&
                 line->level == LS_LOG_WARNING;
+}
+
+static void expect_losses_below(const char *folder, double most) {
+  ls_event_numbers *losses = NULL;
+  expect_ok(ls_events_read(folder, "loss", &losses));
+  assert_true(losses->count > 0);
+  for (size_t i = 0; i < losses->count; ++i)
+    assert_true(losses->items[i].value < most);
+  ls_event_numbers_destroy(losses);
 }
 
 static void the_end_of_the_input_ends_a_training(void **state) {
@@ -116,6 +127,8 @@ static void the_end_of_the_input_ends_a_training(void **state) {
       ls_training_end end;
       c.folder = "ended";
       c.more.input_end_fails = fails == 1;
+      c.config.log_step_count_steps = LS_SOME(1);
+      c.config.save_summary_steps = LS_SOME(1);
       estimator_case_begin(&c);
       const ls_status status =
           train(&c, (ls_estimator_training){.max_steps = LS_SOME(9)}, &end);
@@ -127,6 +140,10 @@ static void the_end_of_the_input_ends_a_training(void **state) {
         assert_true(end.input_ended && end.has_loss && !end.stopped);
       }
       assert_int_equal(told.ended, 1);
+      // The run that made no step has no loss to be seen.
+      assert_int_equal(told.losses, c.way == ON_TPU ? 2 : 0);
+      assert_int_equal(told.no_losses, 0);
+      expect_losses_below("ended", 100);
       estimator_case_end(&c);
       counted_end(&runtime);
     }

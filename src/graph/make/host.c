@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/runtime_internal.h"
+#include "base/status_cause.h"
 #include "base/text.h"
 #include "graph/host_call.h"
 #include "graph/make/make.h"
@@ -147,16 +148,33 @@ ls_op ls_print(const char *text, ls_tensor value) {
 }
 
 // ---- Assert ----------------------------------------------------------------
-static ls_status assert_start(ls_host_call *call) {
+static ls_status end_assert(ls_host_call *call, ls_cause cause) {
   const bool holds = *(const uint8_t *)call->inputs[0] != 0;
-  ls_host_done(call, holds ? ls_ok()
-                           : ls_invalid_argument("assertion failed: %s",
-                                                 ls_label_text(call->state)));
+  ls_status status = ls_ok();
+  if (!holds)
+    status = ls_status_because(
+        ls_invalid_argument("assertion failed: %s", ls_label_text(call->state)),
+        cause);
+  ls_host_done(call, status);
   return ls_ok();
+}
+
+static ls_status assert_start(ls_host_call *call) {
+  return end_assert(call, LS_CAUSE_UNKNOWN);
+}
+
+static ls_status check_start(ls_host_call *call) {
+  return end_assert(call, LS_CAUSE_NUMBERS);
 }
 
 static const ls_host_kernel assert_kernel = {
     .name = "assert_true", .start = assert_start, .flags = LS_HOST_INLINE};
+static const ls_host_kernel check_kernel = {
+    .name = "check_numbers", .start = check_start, .flags = LS_HOST_INLINE};
+
+ls_op ls_make_check_of_numbers(ls_tensor finite, const char *message) {
+  return ls_make_labelled_call(&check_kernel, message, &finite, 1);
+}
 
 ls_op ls_assert_true(ls_tensor condition, const char *message) {
   const ls_type type = {ls_tensor_dtype(condition), ls_tensor_shape(condition)};

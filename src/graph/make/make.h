@@ -55,6 +55,9 @@ ls_tensor ls_all_reduce_met(ls_reduce_op op, ls_tensor x);
 ls_op ls_make_labelled_call(const ls_host_kernel *kernel, const char *text,
                             const ls_tensor *inputs, size_t num_inputs);
 const char *ls_label_text(const ls_object *state);
+// As ls_assert_true, of numbers that are to be finite: its failure is one by
+// LS_CAUSE_NUMBERS.
+ls_op ls_make_check_of_numbers(ls_tensor finite, const char *message);
 // The current graph fails with `status`, taken over; the result is failed.
 ls_tensor ls_make_failed(const char *op_name, ls_status status);
 // What a scatter op's attribute says; NULL, and why, if there is no such op.
