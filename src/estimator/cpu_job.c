@@ -8,9 +8,13 @@ static const char *mode_name(ls_estimator_mode mode) {
                                 : "predict";
 }
 
-ls_status ls_job_build_on_cpu(ls_job *job) {
+void ls_job_log_cpu(const ls_job *job) {
   ls_runtime_log(job->estimator->runtime, LS_LOG_INFO, "estimator",
                  "Running %s on CPU", mode_name(job->calls.context.mode));
+}
+
+ls_status ls_job_build_on_cpu(ls_job *job) {
+  ls_job_log_cpu(job);
   LS_RETURN_IF_ERROR(ls_cpu_input_make(&job->calls, &job->cpu_input));
   LS_RETURN_IF_ERROR(
       ls_call_model(&job->calls,

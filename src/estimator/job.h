@@ -68,6 +68,8 @@ LS_MUST_USE ls_status ls_job_end(ls_job *job, const char *source,
 LS_MUST_USE ls_status ls_job_build_on_tpu(ls_job *job);
 LS_MUST_USE ls_status ls_job_build_on_cpu(ls_job *job);
 LS_MUST_USE ls_status ls_job_build_in_strategy(ls_job *job);
+// Tells that it is not on cores.
+void ls_job_log_cpu(const ls_job *job);
 // Hooks of a program on cores, in their order.
 LS_MUST_USE ls_status ls_job_add_device_hooks(ls_job *job);
 // Hooks of a training on systems that go: what stands before the program's, and

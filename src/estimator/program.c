@@ -295,8 +295,10 @@ static ls_status call_hosts(ls_steps *steps, ls_estimator_program *out) {
 
 // ---- All of it -------------------------------------------------------------
 static ls_status check(const ls_program_options *options) {
-  if (options->feed->queue == NULL)
-    return ls_invalid_argument("a program needs what feeds it");
+  if (options->feed == NULL || options->feed->queue == NULL)
+    return ls_failed_precondition("InternalError: a program's features and "
+                                  "labels are what feeds it, which is not "
+                                  "made yet");
   return options->calls->context.mode != LS_MODE_NONE
              ? ls_ok()
              : ls_failed_precondition("a program is built in a mode");

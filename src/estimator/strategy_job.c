@@ -164,6 +164,7 @@ static ls_status run_model(ls_job *job, const ls_strategy_input *input) {
 
 ls_status ls_job_build_in_strategy(ls_job *job) {
   ls_strategy_input input = {0};
+  ls_job_log_cpu(job);
   LS_STRATEGY_SCOPE(job->strategy);
   ls_status status = ls_strategy_input_make(&job->calls, job->strategy, &input);
   if (ls_status_is_ok(status)) status = run_model(job, &input);

@@ -14,6 +14,7 @@
 #include "lockstep/optimizers.h"
 #include "support/counted.h"
 #include "support/estimator_ways.h"
+#include "tpu/resolver.h"
 #include "train/hooks/monitored.h"
 
 // ---- Arguments -------------------------------------------------------------
@@ -93,6 +94,11 @@ typedef struct watched {
   char order[400];  // What happened, a letter each.
   char names[400];  // Of all hooks, each with a comma.
   ls_hook *models;
+  // A system that is looked up by its name is not there to train on: this one,
+  // which is, says that it is one from when its program is built until the
+  // session begins. Lent; NULL: none.
+  ls_tpu_resolver *named;
+  ls_tpu_kind kind;  // What it is.
 } watched;
 
 static void happen(watched *w, char what) {
@@ -100,6 +106,11 @@ static void happen(watched *w, char what) {
   if (length + 1 < sizeof(w->order)) w->order[length] = what;
 }
 
+static ls_status users_begin(void *user) {
+  const watched *w = user;
+  if (w->named != NULL) w->named->kind = w->kind;
+  return ls_ok();
+}
 static ls_status users_session(void *user, ls_run_context *context) {
   watched *w = user;
   const ls_hook_list *all = &context->of->hooks;
@@ -149,6 +160,7 @@ static ls_status model(void *user, ls_model_call *call,
   const ls_model_function base = estimator_model(&w->is);
   LS_RETURN_IF_ERROR(base.call(base.user, call, &made));
   ls_estimator_spec_options o = *ls_estimator_spec_values(made);
+  if (w->named != NULL) w->named->kind = LS_TPU_NAMED;
   o.training_hooks = o.evaluation_hooks = o.prediction_hooks = &w->models;
   o.num_training_hooks = call->mode == LS_MODE_TRAIN;
   o.num_evaluation_hooks = call->mode == LS_MODE_EVAL;
@@ -170,6 +182,7 @@ static ls_hook *begin(watched *w) {
   expect_ok(
       ls_hook_create(&(ls_hook_options){.name = "users",
                                         .user = w,
+                                        .begin = users_begin,
                                         .after_create_session = users_session,
                                         .before_run = users_before,
                                         .after_run = users_after},
@@ -209,21 +222,36 @@ static void hooks_of_trainings_on_cores_have_their_order(void **state) {
   (void)state;
   static const char *const names[] = {DATA_SETS, "graceful shutdown", DEVICE};
   expect_device_hooks(LS_MODE_TRAIN, names, 3);
-  watched w = {.is = {.way = ON_TPU,
-                      .replicas = 2,
-                      .folder = "order-train",
-                      .repeats = true,
-                      .config = {.log_step_count_steps = LS_SOME(2)}}};
-  counted runtime =
-      counted_begin_with((ls_runtime_options){.log = note, .log_user = &w});
-  train(&w, 4);
-  // The device, the loss, examples, and the model's last.
-  assert_non_null(strstr(w.order, "CSc"));
-  assert_non_null(strstr(w.names,
-                         "NaN guard,data sets of the input,graceful shutdown,"
-                         "infeed and outfeed,logger,step counter,models,"));
-  assert_non_null(strstr(w.order, "ulem"));
-  counted_end(&runtime);
+  for (int named = 0; named < 2; ++named) {
+    watched w = {.is = {.way = ON_TPU,
+                        .replicas = 2,
+                        .folder = "order-train",
+                        .repeats = true,
+                        .save_steps = LS_SOME(100),
+                        .config = {.log_step_count_steps = LS_SOME(2)}}};
+    counted runtime =
+        counted_begin_with((ls_runtime_options){.log = note, .log_user = &w});
+    ls_tpu_resolver *resolver = NULL;
+    expect_ok(ls_tpu_resolver_create(
+        &(ls_tpu_resolver_options){.name = "virtual:2x1,cores=1"}, &resolver));
+    w.is.config.resolver = resolver;
+    w.kind = resolver->kind;
+    if (named == 1) w.named = resolver;
+    train(&w, 4);
+    // All of them: the saver, what the base adds, the system's, those that tell
+    // how it goes, the model's; and what ends it.
+    char wanted[400];
+    snprintf(wanted, sizeof(wanted),
+             "checkpoint saver,summary saver,users,TPU stop at step,NaN guard,"
+             "data sets of the input,graceful shutdown,infeed and outfeed,%s"
+             "logger,step counter,models,final ops,hook,",
+             named == 1 ? "preemption," : "");
+    assert_string_equal(w.names, wanted);
+    assert_non_null(strstr(w.order, "CSc"));
+    assert_non_null(strstr(w.order, "ulem"));
+    ls_tpu_resolver_release(resolver);
+    counted_end(&runtime);
+  }
 }
 
 static int checkpoints_in(const char *folder) {
@@ -298,6 +326,10 @@ static void hooks_of_evaluations_and_predictions_have_theirs(void **state) {
                                  .num_hooks = 1},
       &metrics));
   assert_string_equal(w.order, "CScUMum");
+  assert_string_equal(w.names,
+                      "users,stop after evaluations,evaluation's iterations,"
+                      "infeed and outfeed,data sets of the input,models,"
+                      "final ops,hook,");
   ls_nest_release(metrics);
   end(&w, users);
   w = (watched){.is = {.way = ON_TPU, .folder = "order-predict"}};
@@ -315,6 +347,9 @@ static void hooks_of_evaluations_and_predictions_have_theirs(void **state) {
   ls_nest_release(row);
   // What stops it is before the model's: they do not see the last run's end.
   assert_string_equal(w.order, "CScUMumUMumUMumUMumUMu");
+  assert_string_equal(w.names,
+                      "users,TPU stop at prediction's end,infeed and outfeed,"
+                      "data sets of the input,models,hook,");
   end(&w, users);
   counted_end(&runtime);
 }

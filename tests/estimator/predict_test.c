@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "lockstep/ops.h"
 #include "support/counted.h"
 #include "support/estimator_ways.h"
 
@@ -48,6 +49,7 @@ static void all_rows_come_and_none_that_fills_a_batch_up(void **state) {
 }
 
 static void keys_must_be_some_of_those_that_there_are(void **state) {
+  LS_SPEC("E168");
   (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     estimator_case c = estimator_case_of(i);
@@ -65,6 +67,122 @@ static void keys_must_be_some_of_those_that_there_are(void **state) {
           LS_INVALID_ARGUMENT, "keys");
     assert_null(p);
     estimator_case_end(&c);
+  }
+}
+
+// The model's predictions with other ones: twice as many "classes", or its
+// probabilities alone, in no dict.
+typedef struct changed {
+  estimator_case is;
+  bool no_dict;
+} changed;
+
+static ls_status changed_model(void *user, ls_model_call *call,
+                               ls_estimator_spec **out) {
+  changed *c = user;
+  ls_estimator_spec *made = NULL;
+  const ls_model_function base = estimator_model(&c->is);
+  LS_RETURN_IF_ERROR(base.call(base.user, call, &made));
+  ls_estimator_spec_options o = {.mode = call->mode};
+  const ls_nest was = ls_estimator_spec_values(made)->predictions;
+  const ls_tensor all = ls_nest_tensor(ls_nest_find(was, "probabilities"), 0);
+  const ls_tensor classes = ls_nest_tensor(ls_nest_find(was, "classes"), 0);
+  const ls_tensor twice[] = {classes, classes};
+  o.predictions =
+      c->no_dict
+          ? ls_leaf(all)
+          : ls_nest_dict(
+                "", (const char *const[]){"classes", "probabilities"},
+                (ls_nest[]){ls_leaf(ls_concatenate(twice, 2, 0)), ls_leaf(all)},
+                2);
+  const ls_status status = ls_tpu_estimator_spec_create(&o, out);
+  ls_nest_release(o.predictions);
+  ls_estimator_spec_release(made);
+  return status;
+}
+
+static void begin_changed(changed *c, int i, bool no_dict) {
+  *c = (changed){.is = estimator_case_of(i), .no_dict = no_dict};
+  c->is.folder = "changed";
+  c->is.more.model_fn = (ls_model_function){.call = changed_model, .user = c};
+  estimator_case_begin(&c->is);
+}
+
+static void rows_are_given_of_as_many_of_each_kind(void **state) {
+  LS_SPEC("E168");
+  (void)state;
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i)
+    for (int batches = 0; batches < 2; ++batches) {
+      changed c;
+      ls_predictions *p = NULL;
+      ls_nest row = ls_none();
+      begin_changed(&c, i, false);
+      const ls_estimator_prediction is = {.input = estimator_input(&c.is),
+                                          .batches = batches == 1};
+      const ls_status status = ls_estimator_predict(c.is.estimator, &is, &p);
+      if (c.is.way == ON_TPU) {
+        // There batches are cut to what is real, so it is known before a run.
+        expect_status(status, LS_INVALID_ARGUMENT, "prediction 'classes'");
+        assert_null(p);
+      } else {
+        expect_ok(status);
+        if (batches == 1) {
+          expect_ok(ls_predictions_next(p, &row));
+          assert_int_equal(ls_array_num_elements(
+                               ls_nest_as_array(ls_nest_find(row, "classes"))),
+                           2 * 24);
+          expect_ok(ls_predictions_close(p));
+        } else {
+          expect_status(ls_predictions_next(p, &row), LS_INVALID_ARGUMENT,
+                        "prediction 'probabilities' has 24 rows, others have "
+                        "48");
+          expect_status(ls_predictions_close(p), LS_INVALID_ARGUMENT,
+                        "'probabilities'");
+        }
+      }
+      ls_nest_release(row);
+      estimator_case_end(&c.is);
+    }
+}
+
+static void keys_are_of_dicts_alone(void **state) {
+  LS_SPEC("E130 E168");
+  (void)state;
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    changed c;
+    ls_predictions *p = NULL;
+    ls_nest row = ls_none();
+    begin_changed(&c, i, true);
+    ls_estimator_prediction is = {.input = estimator_input(&c.is),
+                                  .keys = (const char *const[]){"classes"},
+                                  .num_keys = 1};
+    expect_status(ls_estimator_predict(c.is.estimator, &is, &p),
+                  LS_INVALID_ARGUMENT, "dict");
+    assert_null(p);
+    // Without keys rows are of what there is; on cores there must be a dict.
+    is.keys = NULL;
+    is.num_keys = 0;
+    const ls_status status = ls_estimator_predict(c.is.estimator, &is, &p);
+    if (c.is.way == ON_TPU) {
+      expect_status(status, LS_INVALID_ARGUMENT, "dict");
+    } else {
+      expect_ok(status);
+      int rows = 0;
+      while (true) {
+        const ls_status next = ls_predictions_next(p, &row);
+        if (!ls_status_is_ok(next)) {
+          expect_status(next, LS_OUT_OF_RANGE, "no more");
+          break;
+        }
+        const ls_array *array = ls_nest_as_array(row);
+        assert_int_equal(ls_array_num_elements(array), ESTIMATOR_CLASSES);
+        ++rows;
+      }
+      assert_int_equal(rows, 96);
+      expect_ok(ls_predictions_close(p));
+    }
+    ls_nest_release(row);
+    estimator_case_end(&c.is);
   }
 }
 
@@ -239,6 +357,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(all_rows_come_and_none_that_fills_a_batch_up),
       cmocka_unit_test(keys_must_be_some_of_those_that_there_are),
+      cmocka_unit_test(rows_are_given_of_as_many_of_each_kind),
+      cmocka_unit_test(keys_are_of_dicts_alone),
       cmocka_unit_test(predictions_of_nothing_are_none),
       cmocka_unit_test(predictions_are_left_early_and_made_one_at_a_time),
       cmocka_unit_test(predictions_of_endless_data_stop_when_asked),

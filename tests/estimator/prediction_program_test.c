@@ -13,6 +13,7 @@ typedef struct job {
   linear_model m;
   bool has_host_call;
   int64_t size;         // Of a prediction that is large, in f32; 0: none.
+  int64_t rows;         // Of the same. Default: the batch's.
   ls_variable *called;  // Counts steps that the host call has seen.
 } job;
 
@@ -30,7 +31,9 @@ static ls_status model_of(void *user, ls_model_call *call,
   assert_int_equal(ls_nest_find(call->params, "cache").kind, LS_KIND_NONE);
   const ls_nest values[] = {
       ls_leaf(linear_model_output(&j->m, call->features)), call->features,
-      ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(PROGRAMS_ROWS, j->size / 2), 0))};
+      ls_leaf(ls_fill(
+          LS_DTYPE_F32,
+          LS_SHAPE(j->rows > 0 ? j->rows : PROGRAMS_ROWS, j->size / 2), 0))};
   const ls_nest predictions = ls_nest_dict("", keys, values, j->size ? 3 : 2);
   const ls_nest list = LS_LIST(values[0]);
   ls_estimator_spec_options o = {.mode = call->mode,
@@ -232,12 +235,56 @@ static void predictions_of_a_gigabyte_are_refused(void **state) {
   end(&p, &j);
 }
 
+// Only where rows that fill a batch up are to be cut off.
+static void
+predictions_with_other_rows_than_the_mask_are_refused(void **state) {
+  (void)state;
+  LS_SPEC("E97");
+  for (size_t i = 0; i < LS_COUNT_OF(counts); ++i)
+    for (int64_t rows = 1; rows <= 3; ++rows)
+      for (int pads = 0; pads < 2; ++pads) {
+        programs p;
+        job j = {.size = 4, .rows = rows};
+        begin(&p, &j, counts[i], (programs_options){.pads = pads == 1});
+        const size_t ops = ls_graph_num_ops(p.graph);
+        const ls_status status = programs_try(&p);
+        if (pads == 1 && rows != PROGRAMS_ROWS) {
+          expect_status(status, LS_INVALID_ARGUMENT, "prediction 'large'");
+          assert_int_equal(ls_graph_num_ops(p.graph), ops);
+        } else {
+          expect_ok(status);
+        }
+        end(&p, &j);
+      }
+}
+
+static void without_what_feeds_it_there_is_no_program(void **state) {
+  (void)state;
+  LS_SPEC("E152");
+  programs p;
+  job j = {0};
+  begin(&p, &j, 1, (programs_options){0});
+  ls_estimator_program made;
+  const ls_input_feed nothing = {0};
+  const ls_input_feed *const feeds[] = {NULL, &nothing};
+  for (int i = 0; i < 2; ++i) {
+    LS_GRAPH_SCOPE(p.graph);
+    expect_status(
+        ls_program_build(
+            &(ls_program_options){.calls = &p.calls, .feed = feeds[i]}, &made),
+        LS_FAILED_PRECONDITION, "InternalError");
+  }
+  end(&p, &j);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_run_gives_a_batch_until_the_stop_signal),
       cmocka_unit_test(without_a_batch_there_is_no_prediction),
       cmocka_unit_test(of_replicas_with_the_same_input_one_counts),
       cmocka_unit_test(predictions_of_a_gigabyte_are_refused),
+      cmocka_unit_test(predictions_with_other_rows_than_the_mask_are_refused),
+      cmocka_unit_test(without_what_feeds_it_there_is_no_program),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -138,6 +138,50 @@ static void hooks_are_called_in_their_order(void **state) {
   }
 }
 
+typedef struct said {
+  int times;
+  char last[40];
+} said;
+
+static void note_cpu(void *user, const ls_log_line *line) {
+  said *s = user;
+  if (strncmp(line->text, "Running ", 8) != 0) return;
+  ++s->times;
+  snprintf(s->last, sizeof(s->last), "%s", line->text);
+}
+
+static void what_runs_on_a_cpu_is_told(void **state) {
+  LS_SPEC("E152");
+  (void)state;
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    said s = {0};
+    counted runtime = counted_begin_with(
+        (ls_runtime_options){.log = note_cpu, .log_user = &s});
+    estimator_case c = estimator_case_of(i);
+    ls_nest metrics = ls_none();
+    ls_predictions *p = NULL;
+    c.folder = "told";
+    estimator_case_begin(&c);
+    (void)estimator_case_train(&c, 2);
+    if (c.way != ON_TPU) assert_string_equal(s.last, "Running train on CPU");
+    expect_ok(ls_estimator_evaluate(
+        c.estimator,
+        &(ls_estimator_evaluation){.input = estimator_input(&c),
+                                   .steps = LS_SOME(1)},
+        &metrics));
+    if (c.way != ON_TPU) assert_string_equal(s.last, "Running eval on CPU");
+    expect_ok(ls_estimator_predict(
+        c.estimator, &(ls_estimator_prediction){.input = estimator_input(&c)},
+        &p));
+    if (c.way != ON_TPU) assert_string_equal(s.last, "Running predict on CPU");
+    expect_ok(ls_predictions_close(p));
+    assert_int_equal(s.times, c.way == ON_TPU ? 0 : 3);
+    ls_nest_release(metrics);
+    estimator_case_end(&c);
+    counted_end(&runtime);
+  }
+}
+
 static void a_loss_that_is_no_number_ends_a_training(void **state) {
   (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
@@ -261,6 +305,7 @@ static void what_fails_in_a_thread_fails_the_call(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(hooks_are_called_in_their_order),
+      cmocka_unit_test(what_runs_on_a_cpu_is_told),
       cmocka_unit_test(a_loss_that_is_no_number_ends_a_training),
       cmocka_unit_test(gradients_must_be_summed_over_several_replicas),
       cmocka_unit_test(what_fails_in_a_thread_fails_the_call),
