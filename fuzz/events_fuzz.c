@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/bytes.h"
 #include "io/events.h"
 #include "io/tfrecord.h"
 
@@ -38,9 +39,34 @@ static void take_start(void *user, ls_event_time at) {
 
 static bool same(double a, double b) { return memcmp(&a, &b, sizeof(a)) == 0; }
 
+// As somebody's summary, each value of which becomes an event.
+static void copy_values(ls_bytes summary) {
+  ls_text text;
+  told seen = {0};
+  ls_text_init(&text, ls_allocator_system());
+  const size_t count =
+      ls_events_add_summary(&text, (ls_event_time){1, 2}, "x", 0, summary);
+  if (text.failed || (count == 0) != (text.size == 0)) abort();
+  size_t at = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const size_t left = text.size - at;
+    if (left < LS_TFRECORD_HEAD + LS_TFRECORD_FOOT) abort();
+    const size_t length = (size_t)ls_load_le64(text.data + at);
+    if (length > left - LS_TFRECORD_HEAD - LS_TFRECORD_FOOT) abort();
+    if (ls_events_visit((ls_bytes){text.data + at + LS_TFRECORD_HEAD, length},
+                        &(ls_events_visitor){take_number, take_start, &seen}) !=
+        NULL)
+      abort();
+    at += LS_TFRECORD_HEAD + length + LS_TFRECORD_FOOT;
+  }
+  if (at != text.size) abort();
+  ls_text_deinit(&text);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   told first = {0}, again = {0};
   const ls_bytes record = {(const char *)data, size};
+  copy_values(record);
   const char *wrong = ls_events_visit(
       record, &(ls_events_visitor){take_number, take_start, &first});
   if (wrong != NULL) {

@@ -83,6 +83,13 @@ LS_API LS_MUST_USE ls_status ls_event_writer_tensor(ls_event_writer *writer,
                                                     const char *tag,
                                                     int64_t step,
                                                     const ls_array *values);
+// What somebody else has put together: the values of a serialized
+// tensorflow.Summary, each under TAG/I, where I counts from `first`. How many
+// they are; 0: the bytes are no summary that shows anything, and nothing is
+// written.
+LS_API LS_MUST_USE ls_status
+ls_event_writer_summary(ls_event_writer *writer, const char *tag, int64_t step,
+                        int64_t first, ls_bytes summary, size_t *out_count);
 // An image [height, width, channels], of 1 to 4 channels as in image.h, or
 // several in [n, height, width, channels]. u8 or u16; floats are 0 to 1, and
 // what is beyond is cut off.

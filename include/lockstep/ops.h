@@ -43,7 +43,7 @@ LS_PLACED ls_tensor ls_iota(ls_dtype dtype, ls_shape shape, int axis);
 // that of random ops. In a loop made by ls_step_while it is one more each trip;
 // in others the trip is the iteration. Zero in a field means its default.
 typedef struct ls_random_options {
-  int64_t seed;               // Default 0.
+  int64_t seed;               // Default 0. Beside it: ls_graph_set_seed.
   ls_opt stream;              // Default: the op's number in its function.
   bool fixed;                 // The step does not count: the same each time.
   bool same_on_all_replicas;  // Default: each replica draws its own.

@@ -8,25 +8,37 @@
 #include "estimator/params.h"
 #include "lockstep/events.h"
 
-static ls_status write_texts(ls_event_writer *writer, const char *key,
-                             int64_t step, const ls_array *texts) {
-  const ls_bytes *items = ls_array_data(texts);
-  ls_status status = ls_ok();
-  for (int64_t i = 0;
-       i < ls_array_num_elements(texts) && ls_status_is_ok(status); ++i) {
-    ls_text tag, text;
-    ls_text_init(&tag, ls_current_allocator());
-    ls_text_init(&text, ls_current_allocator());
-    ls_text_append_format(&tag, "%s/%lld", key, (long long)i);
-    ls_text_append_bytes(&text, items[i].data, items[i].size);
-    status = ls_status_join(ls_text_status(&tag), ls_text_status(&text));
-    if (ls_status_is_ok(status))
-      status = ls_event_writer_text(writer, ls_text_data(&tag), step,
-                                    ls_text_data(&text));
-    ls_text_deinit(&text);
-    ls_text_deinit(&tag);
-  }
+static ls_status write_text(ls_event_writer *writer, const char *key,
+                            int64_t number, int64_t step, ls_bytes bytes) {
+  ls_text tag, text;
+  ls_text_init(&tag, ls_current_allocator());
+  ls_text_init(&text, ls_current_allocator());
+  ls_text_append_format(&tag, "%s/%lld", key, (long long)number);
+  ls_text_append_bytes(&text, bytes.data, bytes.size);
+  ls_status status =
+      ls_status_join(ls_text_status(&tag), ls_text_status(&text));
+  if (ls_status_is_ok(status))
+    status = ls_event_writer_text(writer, ls_text_data(&tag), step,
+                                  ls_text_data(&text));
+  ls_text_deinit(&text);
+  ls_text_deinit(&tag);
   return status;
+}
+
+// Summaries that were put together, value by value; other strings as texts.
+static ls_status write_strings(ls_event_writer *writer, const char *key,
+                               int64_t step, const ls_array *strings) {
+  const ls_bytes *items = ls_array_data(strings);
+  int64_t number = 0;
+  for (int64_t i = 0; i < ls_array_num_elements(strings); ++i) {
+    size_t count = 0;
+    LS_RETURN_IF_ERROR(
+        ls_event_writer_summary(writer, key, step, number, items[i], &count));
+    if (count == 0)
+      LS_RETURN_IF_ERROR(write_text(writer, key, number, step, items[i]));
+    number += count > 0 ? (int64_t)count : 1;
+  }
+  return ls_ok();
 }
 
 static ls_status write_value(const ls_estimator *self, ls_event_writer *writer,
@@ -34,7 +46,7 @@ static ls_status write_value(const ls_estimator *self, ls_event_writer *writer,
   const ls_array *array = ls_nest_as_array(value);
   double number = 0;
   if (array != NULL && ls_array_dtype(array) == LS_DTYPE_STRING)
-    return write_texts(writer, key, step, array);
+    return write_strings(writer, key, step, array);
   if (array != NULL && ls_array_shape(array).rank > 0)
     return ls_event_writer_tensor(writer, key, step, array);
   const ls_status status = ls_nest_to_number(value, &number);

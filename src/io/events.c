@@ -5,6 +5,7 @@
 
 #include "io/events_fields.h"
 #include "io/protobuf.h"
+#include "io/protobuf_read.h"
 #include "io/tfrecord.h"
 
 // ---- Records ---------------------------------------------------------------
@@ -168,6 +169,95 @@ void ls_events_add_tensor(ls_text *out, ls_event_time at, const char *tag,
       ls_proto_bytes(out, TENSOR_STRINGS, texts[i].data, texts[i].size);
   ls_proto_end(out, tensor);
   end_value(out, it);
+}
+
+// ---- Summaries of others ---------------------------------------------------
+static ls_proto_input inside(const ls_proto_field *field) {
+  return (ls_proto_input){field->at, field->at + field->value};
+}
+
+// Whether a field is one of a value, and whether it is what the value shows.
+static bool is_of_value(const ls_proto_field *field, bool *out_shows) {
+  enum { VALUE_OLD_HISTOGRAM = 3, VALUE_IMAGE = 4, VALUE_AUDIO = 6, NODE = 7 };
+  *out_shows = field->number != VALUE_TAG && field->number != NODE &&
+               field->number != VALUE_METADATA;
+  switch (field->number) {
+  case VALUE_SCALAR:
+    return field->type == LS_PROTO_FIXED_32;
+  case VALUE_TAG:
+  case NODE:
+  case VALUE_METADATA:
+  case VALUE_OLD_HISTOGRAM:
+  case VALUE_IMAGE:
+  case VALUE_HISTOGRAM:
+  case VALUE_AUDIO:
+  case VALUE_TENSOR:
+    return field->type == LS_PROTO_BYTES;
+  default:
+    return false;
+  }
+}
+
+// It shows something.
+static bool is_value(ls_proto_input in) {
+  bool shows = false;
+  while (in.at < in.end) {
+    ls_proto_field field = {0};
+    bool does = false;
+    if (ls_proto_read_field(&in, &field) != NULL || !is_of_value(&field, &does))
+      return false;
+    shows |= does;
+  }
+  return shows;
+}
+
+static size_t count_values(ls_bytes summary) {
+  const unsigned char *data = (const unsigned char *)summary.data;
+  ls_proto_input in = {data, data + summary.size};
+  size_t count = 0;
+  while (in.at < in.end) {
+    ls_proto_field field = {0};
+    if (ls_proto_read_field(&in, &field) != NULL ||
+        field.number != SUMMARY_VALUE || field.type != LS_PROTO_BYTES ||
+        !is_value(inside(&field)))
+      return 0;
+    ++count;
+  }
+  return count;
+}
+
+// All of a value but its tag.
+static void add_rest(ls_text *out, ls_proto_input in) {
+  while (in.at < in.end) {
+    const unsigned char *began = in.at;
+    ls_proto_field field = {0};
+    if (ls_proto_read_field(&in, &field) != NULL) return;
+    if (field.number != VALUE_TAG)
+      ls_text_append_bytes(out, began, (size_t)(in.at - began));
+  }
+}
+
+size_t ls_events_add_summary(ls_text *out, ls_event_time at, const char *tag,
+                             int64_t first, ls_bytes summary) {
+  const unsigned char *data = (const unsigned char *)summary.data;
+  ls_proto_input in = {data, data + summary.size};
+  const size_t count = count_values(summary);
+  if (count == 0) return 0;
+  ls_text name;
+  ls_text_init(&name, out->allocator);
+  for (size_t i = 0; i < count; ++i) {
+    ls_proto_field field = {0};
+    if (ls_proto_read_field(&in, &field) != NULL) break;
+    ls_text_clear(&name);
+    ls_text_append_format(&name, "%s/%lld", tag,
+                          (long long)first + (long long)i);
+    const value it = begin_value(out, at, ls_text_data(&name));
+    add_rest(out, inside(&field));
+    end_value(out, it);
+    out->failed |= name.failed;
+  }
+  ls_text_deinit(&name);
+  return count;
 }
 
 void ls_events_add_graph(ls_text *out, ls_event_time at, const void *graph,

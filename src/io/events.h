@@ -56,6 +56,12 @@ void ls_events_add_tensor(ls_text *out, ls_event_time at, const char *tag,
 // What TensorFlow's messages call a type.
 int64_t ls_events_type_of(ls_dtype dtype);
 
+// The values of a serialized Summary, as they are but for their tags: TAG/I,
+// where I counts from `first`. How many there are; 0: the bytes are no summary
+// that shows anything, and nothing is added.
+size_t ls_events_add_summary(ls_text *out, ls_event_time at, const char *tag,
+                             int64_t first, ls_bytes summary);
+
 // A GraphDef.
 void ls_events_add_graph(ls_text *out, ls_event_time at, const void *graph,
                          size_t size);

@@ -264,6 +264,21 @@ ls_status ls_event_writer_tensor(ls_event_writer *writer, const char *tag,
   return status;
 }
 
+ls_status ls_event_writer_summary(ls_event_writer *writer, const char *tag,
+                                  int64_t step, int64_t first, ls_bytes summary,
+                                  size_t *out_count) {
+  LS_REQUIRE(writer);
+  LS_REQUIRE(tag);
+  LS_REQUIRE(out_count);
+  LS_REQUIRE_ITEMS(summary.data, summary.size);
+  ls_mutex_lock(&writer->lock);
+  *out_count = ls_events_add_summary(&writer->records, now(writer, step), tag,
+                                     first, summary);
+  const ls_status status = *out_count > 0 ? end_record(writer) : ls_ok();
+  ls_mutex_unlock(&writer->lock);
+  return status;
+}
+
 // Texts of a table, or one.
 static ls_status add_texts(ls_event_writer *writer, const char *tag,
                            int64_t step, ls_shape shape,

@@ -14,6 +14,7 @@
 #include "support/counted.h"
 #include "support/estimator_ways.h"
 #include "support/event_records.h"
+#include "support/fault.h"
 
 static ls_array *value_of(const estimator_case *c, const char *name) {
   ls_array *array = NULL;
@@ -283,10 +284,14 @@ static void what_is_written_depends_on_its_type(void **state) {
   estimator_case c = {.folder = "rows-types"};
   estimator_case_begin(&c);
   ls_array *vector = NULL, *texts = NULL;
-  const ls_bytes both[] = {{"red", 3}, {"green", 5}};
+  // The second is a Summary of two values, 2 and 3.
+  static const char summary[] = "\x0a\x08\x0a\x01x\x15\x00\x00\x00\x40"
+                                "\x0a\x08\x0a\x01y\x15\x00\x00\x40\x40";
+  const ls_bytes both[] = {
+      {"red", 3}, {summary, sizeof(summary) - 1}, {"green", 5}};
   expect_ok(ls_array_create_copy(LS_DTYPE_F32, LS_SHAPE(3), (float[]){1, 2, 3},
                                  &vector));
-  expect_ok(ls_array_create_copy(LS_DTYPE_STRING, LS_SHAPE(2), both, &texts));
+  expect_ok(ls_array_create_copy(LS_DTYPE_STRING, LS_SHAPE(3), both, &texts));
   const ls_nest metrics = ls_nest_dict(
       "",
       (const char *const[]){"real", "whole", "vector", "text", "pair",
@@ -299,20 +304,56 @@ static void what_is_written_depends_on_its_type(void **state) {
   assert_int_equal(lines.not_written, 1);
   ls_event_numbers *numbers = NULL;
   expect_ok(ls_events_read("rows-types/eval_kinds", NULL, &numbers));
-  assert_int_equal(numbers->count, 2);
-  assert_string_equal(numbers->items[0].tag, "real");
-  assert_true(numbers->items[0].value == 0.5 && numbers->items[0].step == 3);
-  assert_string_equal(numbers->items[1].tag, "whole");
-  assert_true(numbers->items[1].value == 7);
+  static const struct {
+    const char *tag;
+    double value;
+  } wanted[] = {{"real", 0.5}, {"text/1", 2}, {"text/2", 3}, {"whole", 7}};
+  assert_int_equal(numbers->count, 4);
+  for (size_t i = 0; i < 4; ++i) {
+    assert_string_equal(numbers->items[i].tag, wanted[i].tag);
+    assert_true(numbers->items[i].value == wanted[i].value);
+    assert_int_equal(numbers->items[i].step, 3);
+  }
   ls_event_numbers_destroy(numbers);
   expect_tensor("rows-types/eval_kinds", "vector", 3, vector);
   assert_true(holds("text/0", "rows-types/eval_kinds/*"));
-  assert_true(holds("text/1", "rows-types/eval_kinds/*"));
+  assert_true(holds("text/3", "rows-types/eval_kinds/*"));
   assert_true(holds("green", "rows-types/eval_kinds/*"));
   assert_false(holds("pair", "rows-types/eval_kinds/*"));
   ls_nest_release(metrics);
   estimator_case_end(&c);
   counted_end(&runtime);
+}
+
+// ---- Memory ----------------------------------------------------------------
+static const ls_estimator *writes;
+
+static ls_status write_events(void *user) {
+  const ls_status status = ls_write_eval_events(
+      writes, "scarce", "a/model.ckpt-3", *(ls_nest *)user);
+  assert_int_equal(system("rm -rf rows-scarce/eval_scarce"), 0);
+  return status;
+}
+
+static void events_survive_memory_that_fails(void **state) {
+  (void)state;
+  estimator_case c = {.folder = "rows-scarce"};
+  static const char summary[] = "\x0a\x08\x0a\x01x\x15\x00\x00\x00\x40";
+  const ls_bytes both[] = {{"red", 3}, {summary, sizeof(summary) - 1}};
+  ls_array *vector = NULL, *texts = NULL;
+  estimator_case_begin(&c);
+  expect_ok(ls_array_create_copy(LS_DTYPE_F32, LS_SHAPE(3), (float[]){1, 2, 3},
+                                 &vector));
+  expect_ok(ls_array_create_copy(LS_DTYPE_STRING, LS_SHAPE(2), both, &texts));
+  ls_nest metrics = ls_nest_dict(
+      "", (const char *const[]){"real", "vector", "text", "global_step"},
+      (ls_nest[]){ls_nest_f64(0.5), ls_nest_array(vector), ls_nest_array(texts),
+                  ls_nest_i64(3)},
+      4);
+  writes = c.estimator;
+  expect_memory_failures_survived(write_events, &metrics);
+  ls_nest_release(metrics);
+  estimator_case_end(&c);
 }
 
 // ---- Variables by name -----------------------------------------------------
@@ -596,6 +637,7 @@ int main(void) {
       cmocka_unit_test(names_of_what_each_evaluation_has_are_refused),
       cmocka_unit_test(what_is_written_depends_on_its_type),
       cmocka_unit_test(metrics_that_are_arrays_are_written_as_tensors),
+      cmocka_unit_test(events_survive_memory_that_fails),
       cmocka_unit_test(variables_of_a_trained_model_are_read_by_name),
       cmocka_unit_test(models_start_with_what_others_have_learnt),
       cmocka_unit_test(

@@ -422,13 +422,15 @@ static ls_status hidden(void *user, ls_model_call *call,
   return status;
 }
 
-static ls_status export_both(ls_run_config *config) {
+// With a warm start there is no checkpoint.
+static ls_status export_both(ls_run_config *config, const ls_warm_start *warm) {
   ls_estimator *estimator = NULL;
   receiving r = {0};
   char *path = NULL;
   LS_RETURN_IF_ERROR(ls_estimator_create(
       &(ls_estimator_options){.model_fn = {.call = hidden},
-                              .model_dir = "scarce",
+                              .model_dir = warm != NULL ? "none" : "scarce",
+                              .warm_start = warm,
                               .config = config,
                               .train_batch_size = LS_SOME(24)},
       &estimator));
@@ -444,11 +446,10 @@ static ls_status export_both(ls_run_config *config) {
 }
 
 static ls_status export_anew(void *user) {
-  (void)user;
   ls_run_config *config = NULL;
   LS_RETURN_IF_ERROR(ls_tpu_run_config_create(
       &(ls_run_config_options){.master = "virtual:1x1,cores=1"}, &config));
-  const ls_status status = export_both(config);
+  const ls_status status = export_both(config, user);
   ls_run_config_release(config);
   return status;
 }
@@ -459,6 +460,19 @@ static void exports_survive_memory_that_fails(void **state) {
   estimator_case_begin(&c);
   estimator_case_train(&c, 2);
   expect_memory_failures_survived(export_anew, NULL);
+  // From the values alone that an export has.
+  receiving r = {0};
+  char *path = NULL;
+  expect_ok(ls_estimator_export(
+      c.estimator,
+      &(ls_estimator_exporting){.base = "scarce-first",
+                                .receiver = {.call = receive, .user = &r}},
+      &path));
+  ls_warm_start warm = {.path = path};
+  clear("none");
+  expect_memory_failures_survived(export_anew, &warm);
+  ls_text_release(path);
+  clear("scarce-first");
   estimator_case_end(&c);
 }
 

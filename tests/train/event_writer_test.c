@@ -243,6 +243,44 @@ static void a_tensor_is_written_as_it_is(void **state) {
   event_files_end(&s);
 }
 
+// A Summary of others: a number, and a tensor with its plugin.
+static void a_summarys_values_are_written_under_our_tags(void **state) {
+  (void)state;
+  static const char summary[] =
+      "\x0a\x09\x0a\x02xy\x15\x00\x00\x00\x40"  // "xy": 2
+      "\x0a\x0c\x42\x02\x08\x01\x4a\x02\x0a\x00\x0a\x02xy";
+  static const struct {
+    const char *data;
+    size_t size;
+  } none[] = {{"", 0},
+              {"hello", 5},
+              {summary, sizeof(summary) - 2},  // Cut off.
+              {"\x0a\x04\x0a\x02xy", 6},       // A tag alone.
+              {"\x0a\x02\x50\x01", 4},         // A field that none has.
+              {"\x12\x00", 2},
+              {"\nhello", 6}};
+  event_files s;
+  size_t count = 7;
+  event_files_begin(&s);
+  ls_event_writer *writer =
+      writer_of((ls_event_writer_options){.flush_seconds = LS_SOME(0)});
+  for (size_t i = 0; i < LS_COUNT_OF(none); ++i) {
+    expect_ok(ls_event_writer_summary(
+        writer, "s", 1, 0, (ls_bytes){none[i].data, none[i].size}, &count));
+    assert_int_equal(count, 0);
+  }
+  expect_ok(ls_event_writer_summary(
+      writer, "s", 1, 3, (ls_bytes){summary, sizeof(summary) - 1}, &count));
+  assert_int_equal(count, 2);
+  const size_t events = event_files_read(&s, 0);
+  assert_true(proto_f64(event_value(s.events, events, "s/3", 1), 2) == 2);
+  const ls_bytes second = event_value(s.events, events, "s/4", 1);
+  assert_int_equal(proto_i64(PROTO_AT(second, 8), 1), 1);
+  assert_int_equal(PROTO_AT(second, 9, 1).size, 0);
+  expect_ok(ls_event_writer_close(writer));
+  event_files_end(&s);
+}
+
 static ls_bytes histogram_at(event_files *s, int64_t step) {
   const size_t count = event_files_read(s, 0);
   return PROTO_AT(event_value(s->events, count, "h", step), 5);
@@ -641,6 +679,7 @@ int main(void) {
       cmocka_unit_test(a_cut_record_is_the_last_that_is_read),
       cmocka_unit_test(bytes_that_are_no_text_become_text),
       cmocka_unit_test(a_tensor_is_written_as_it_is),
+      cmocka_unit_test(a_summarys_values_are_written_under_our_tags),
       cmocka_unit_test(a_histogram_counts_what_is_finite),
       cmocka_unit_test(images_are_png_files),
       cmocka_unit_test(a_graph_has_its_scopes_shapes_and_devices),
