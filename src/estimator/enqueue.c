@@ -3,6 +3,7 @@
 #include "estimator/enqueue.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/values/nest_internal.h"
 #include "estimator/batches.h"
@@ -162,7 +163,10 @@ static ls_status make_source(ls_enqueue *self) {
 
 // ---- Making ----------------------------------------------------------------
 ls_status ls_enqueue_init(ls_enqueue *self, const ls_enqueue_options *options) {
+  const char *names = ls_name_scope_current();
   *self = (ls_enqueue){.is = *options, .allocator = ls_current_allocator()};
+  self->names = ls_copy_text(self->allocator, names, strlen(names));
+  if (self->names == NULL) return ls_out_of_memory();
   LS_RETURN_IF_ERROR(
       ls_estimator_input_of(options->calls->context, &self->kind));
   LS_RETURN_IF_ERROR(find_places(self));
@@ -183,6 +187,7 @@ void ls_enqueue_deinit(ls_enqueue *self) {
   ls_feed_source_deinit(&self->source);
   ls_infeed_queue_release(self->queue);
   if (self->allocator == NULL) return;
+  ls_release(self->allocator, self->names);
   ls_release(self->allocator, self->ordinals);
   ls_release(self->allocator, self->hosts);
   *self = (ls_enqueue){0};

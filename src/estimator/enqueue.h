@@ -42,6 +42,7 @@ typedef struct ls_enqueue {
   ls_enqueue_options is;
   ls_estimator_input kind;
   ls_device_name place;    // Of the host.
+  char *names;             // The name scope that it was made in.
   int64_t num_replicas;    // That are fed.
   int64_t *ordinals;       // Of their cores,
   ls_device_name *hosts;   // and, where it feeds several hosts, theirs. NULL:

@@ -66,6 +66,7 @@ static ls_status read_all(const looping *l, ls_op *out_meeting) {
   size_t count = 0;
   for (size_t i = 0; i < l->count; ++i) {
     ls_enqueue *one = &l->enqueues[i];
+    LS_NAME_SCOPE(one->names);
     LS_DEVICE_SCOPE(one->place.text);
     LS_RETURN_IF_ERROR(ls_enqueue_read(one));
     count += ls_nest_count(one->read.ended);
@@ -89,6 +90,7 @@ static ls_status feed_all(const looping *l, ls_op met, ls_nest *ops) {
   LS_CONTROL_SCOPE(&met, 1);
   ls_status status = ls_ok();
   for (size_t i = 0; i < l->count && ls_status_is_ok(status); ++i) {
+    LS_NAME_SCOPE(l->enqueues[i].names);
     LS_DEVICE_SCOPE(l->enqueues[i].place.text);
     status = ls_enqueue_feed(&l->enqueues[i], &ops[i]);
   }

@@ -189,6 +189,66 @@ static void values_are_padded_in_the_graph(void **state) {
   fed_refused(facts, LS_INVALID_ARGUMENT, "The real batch size");
 }
 
+// ---- Hosts ------------------------------------------------------------------
+// Five rows on the first host, two on the second.
+static ls_nest make_unevenly(void *user, ls_input_call *call) {
+  ls_input_deployment at;
+  (void)user;
+  expect_ok(ls_user_context_deployment(ls_params_context(call->params), &at));
+  return ls_nest_dataset(
+      fed_rows(at.invocation == 0 ? 5 : 2,
+               ls_params_i64(call->params, "batch_size", 0)));
+}
+
+static double real_of(fed *f, int host) {
+  const ls_nest tuple = fed_take(f, host, 0);
+  const ls_array *mask = ls_nest_as_array(ls_nest_item(tuple, 1));
+  const double real = ls_array_f64(mask, 0) + ls_array_f64(mask, 1);
+  ls_nest_release(tuple);
+  return real;
+}
+
+static void begin_unevenly(fed *f) {
+  fed_begin(f, (fed_facts){.pod = "virtual:2x1,cores=1,hosts=2",
+                           .mode = LS_MODE_TRAIN,
+                           .batch = 4,
+                           .tpu.per_host_input = LS_INPUT_PER_HOST_V2,
+                           .options.any_batch = true,
+                           .input = make_unevenly});
+}
+
+static void hosts_that_have_ended_are_fed_padding(void **state) {
+  (void)state;
+  LS_SPEC("E117");
+  fed f;
+  begin_unevenly(&f);
+  assert_string_equal(f.seen[0].scope, "input_pipeline_task0/");
+  assert_string_equal(f.seen[1].scope, "input_pipeline_task1/");
+  char *text = NULL;
+  expect_ok(ls_graph_print(f.graph, &text));
+  assert_non_null(strstr(text, "input_pipeline_task0/InfeedQueue/enqueue"));
+  assert_non_null(strstr(text, "input_pipeline_task1/InfeedQueue/enqueue"));
+  ls_text_release(text);
+  // More than there is: three steps, and the end.
+  expect_status(fed_run(&f, 5), LS_OUT_OF_RANGE, "all hosts have ended");
+  FED_EXPECT(&f, 0, 0, 0, 1);
+  FED_EXPECT(&f, 1, 0, 0, 1);
+  FED_EXPECT(&f, 0, 0, 2, 3);
+  FED_EXPECT(&f, 1, 0, 0, 0);
+  FED_EXPECT(&f, 0, 0, 4, 0);
+  FED_EXPECT(&f, 1, 0, 0, 0);
+  // Nobody was fed more. The end is told again and again.
+  expect_status(fed_run(&f, 1), LS_OUT_OF_RANGE, "all hosts have ended");
+  fed_close(&f);
+  begin_unevenly(&f);
+  expect_ok(fed_run(&f, 3));
+  static const double wanted[2][3] = {{2, 2, 1}, {2, 0, 0}};
+  for (int step = 0; step < 3; ++step)
+    for (int host = 0; host < 2; ++host)
+      assert_true(real_of(&f, host) == wanted[host][step]);
+  fed_close(&f);
+}
+
 // A prediction's padded size is a multiple of the replicas.
 static void predictions_of_any_size_are_shared_out(void **state) {
   (void)state;
@@ -314,6 +374,7 @@ int main(void) {
       cmocka_unit_test(each_example_is_fed_once),
       cmocka_unit_test(all_cores_get_the_padded_batch_that_is_broadcast),
       cmocka_unit_test(values_are_padded_in_the_graph),
+      cmocka_unit_test(hosts_that_have_ended_are_fed_padding),
       cmocka_unit_test(predictions_of_any_size_are_shared_out),
       cmocka_unit_test(sessions_read_from_where_they_were_restored),
   };
