@@ -163,12 +163,14 @@ if(LS_TESTS AND TARGET lockstep_cli)
     target_compile_definitions(cli_library_${name} PRIVATE ${variant})
     target_link_libraries(cli_library_${name} PRIVATE ls_flags lockstep)
   endforeach()
-  add_library(cli_library_convolves MODULE
-    "${PROJECT_SOURCE_DIR}/tests/cli/libraries/convolves.c")
-  set_target_properties(cli_library_convolves PROPERTIES
-    PREFIX "" OUTPUT_NAME convolves C_VISIBILITY_PRESET hidden
-    LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/cli/libraries")
-  target_link_libraries(cli_library_convolves PRIVATE ls_flags lockstep)
+  foreach(name convolves estimators)
+    add_library(cli_library_${name} MODULE
+      "${PROJECT_SOURCE_DIR}/tests/cli/libraries/${name}.c")
+    set_target_properties(cli_library_${name} PROPERTIES
+      PREFIX "" OUTPUT_NAME ${name} C_VISIBILITY_PRESET hidden
+      LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/cli/libraries")
+    target_link_libraries(cli_library_${name} PRIVATE ls_flags lockstep)
+  endforeach()
 endif()
 
 # Scripts. Those about the tree and the installed files say nothing new in a

@@ -38,6 +38,7 @@
 #include "lockstep/estimator_functions.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/estimator_spec.h"
+#include "lockstep/estimator_table.h"
 #include "lockstep/events.h"
 #include "lockstep/export.h"
 #include "lockstep/files.h"

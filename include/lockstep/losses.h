@@ -26,7 +26,7 @@ typedef enum ls_reduction {
 LS_PLACED ls_tensor ls_reduce_loss(ls_tensor losses, ls_reduction reduction);
 // sum(weights losses) / sum(weights), a scalar: for rows that count more or,
 // with a weight of 0, not at all. Weights are shaped as the losses; where their
-// sum is 0, so is the result.
+// sum is 0, so is the result. With ls_no_weights() it is the mean.
 LS_PLACED ls_tensor ls_weighted_mean(ls_tensor losses, ls_tensor weights);
 
 // By class. logits is [..., classes], labels [...] of integers, each the number

@@ -34,6 +34,7 @@ int cli_signals_first(void);
 // `argv` holds what follows the command's name. Each returns an exit code.
 int cli_train(int argc, char **argv);
 int cli_eval(int argc, char **argv);
+int cli_predict(int argc, char **argv);
 int cli_export(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_data_command(int argc, char **argv);
@@ -98,8 +99,17 @@ int cli_report(const char *command, ls_status status);
 void *cli_allocate(size_t size);
 void cli_release(void *memory);
 
+// Of the log of runtimes, from here on.
+void cli_show_warnings_alone(void);
+
 // Prints a text as JSON, with its quotes, to standard output.
 void cli_print_json(const char *text);
+void cli_print_json_bytes(const char *bytes, size_t size);
+
+// Prints arrays, and nests of them, as JSON; and of a dict of arrays one row,
+// without the brace behind it.
+void cli_print_values(ls_nest values);
+void cli_print_row(ls_nest values, int64_t row);
 
 // A runtime that only reads, by so many input threads (-1: as many as cores).
 ls_status cli_runtime_open_input(int64_t threads, ls_runtime **out_runtime);
@@ -146,6 +156,11 @@ bool cli_run_model(const char *command, const char *run_folder,
 // The same text with the whole path of a shared library, perhaps in `buffer`.
 const char *cli_full_model(const char *text, char *buffer, size_t size);
 
+// A folder of its own for a run that was not given one: the first of
+// runs/NAME-1, runs/NAME-2, ... that was not there, also where many runs begin
+// at once.
+ls_status cli_choose_folder(const char *name, char *buffer, size_t size);
+
 // Whether the value of a flag is one of these; says so if not.
 bool cli_choose(const char *command, const char *flag, const char *value,
                 const char *const *choices, size_t count);
@@ -188,6 +203,24 @@ bool cli_check_arithmetic(const char *command, const char *precision,
         "algorithm; direct: always as sums over the taps",                     \
         0                                                                      \
   }
+// Three rows; cli_check_export looks at them.
+#define CLI_EXPORT_OPTIONS(onnx_place, stablehlo_place, batch_place)           \
+  {"onnx",                                                                     \
+   CLI_FLAG,                                                                   \
+   (onnx_place),                                                               \
+   NULL,                                                                       \
+   "also as model.onnx, for any batch size",                                   \
+   0},                                                                         \
+      {"stablehlo",                                                            \
+       CLI_FLAG,                                                               \
+       (stablehlo_place),                                                      \
+       NULL,                                                                   \
+       "also as serve.stablehlo.mlir, for one batch size",                     \
+       0},                                                                     \
+  {                                                                            \
+    "batch-size", CLI_COUNT, (batch_place), "N",                               \
+        "the batch size of --stablehlo (default 1)", 1                         \
+  }
 #define CLI_FEATURES_OPTION(place)                                             \
   {                                                                            \
     "features", CLI_TEXT, (place), "A,B",                                      \
@@ -197,6 +230,8 @@ bool cli_check_arithmetic(const char *command, const char *precision,
         "image=u8[28,28],label=i64, image=image, '*=f32,label'",               \
         0                                                                      \
   }
+// Whether a batch size has what it is for.
+bool cli_check_export(int64_t batch_size, bool stablehlo);
 // The type of weights, and of all that is computed with them.
 ls_status cli_precision(const char *precision, ls_dtype *out_dtype);
 

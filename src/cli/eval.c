@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <stdio.h>
 
-#include "cli/cli.h"
+#include "cli/models.h"
 
 typedef struct eval_flags {
   const char *run_folder, *model, *data, *features, *math;
@@ -83,6 +83,9 @@ static int run(eval_flags *flags, const ls_train_config *config) {
 }
 
 int cli_eval(int argc, char **argv) {
+  const ls_estimator_type *estimator = NULL;
+  if (!cli_find_estimator("eval", argc, argv, &estimator)) return CLI_USAGE;
+  if (estimator != NULL) return cli_estimator_eval(estimator, argc, argv);
   eval_flags flags = {0};
   const cli_option options[] = {
       {"model", CLI_TEXT, &flags.model, "PATH",

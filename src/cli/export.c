@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli/models.h"
 
 typedef struct export_flags {
   const char *run_folder, *out, *model;
@@ -92,17 +92,22 @@ static int run(export_flags *flags, const ls_train_config *config) {
   return CLI_OK;
 }
 
+bool cli_check_export(int64_t batch_size, bool stablehlo) {
+  if (batch_size > 0 && !stablehlo)
+    cli_say("export", "--batch-size is that of --stablehlo, which is not "
+                      "given");
+  return batch_size == 0 || stablehlo;
+}
+
 int cli_export(int argc, char **argv) {
+  const ls_estimator_type *estimator = NULL;
+  if (!cli_find_estimator("export", argc, argv, &estimator)) return CLI_USAGE;
+  if (estimator != NULL) return cli_estimator_export(estimator, argc, argv);
   export_flags flags = {0};
   const cli_option options[] = {
       {"out", CLI_TEXT, &flags.out, "FOLDER",
        "where the export's folder is made (default: RUN)", 0},
-      {"onnx", CLI_FLAG, &flags.onnx, NULL,
-       "also as model.onnx, for any batch size", 0},
-      {"stablehlo", CLI_FLAG, &flags.stablehlo, NULL,
-       "also as serve.stablehlo.mlir, for one batch size", 0},
-      {"batch-size", CLI_COUNT, &flags.batch_size, "N",
-       "the batch size of --stablehlo (default 1)", 1},
+      CLI_EXPORT_OPTIONS(&flags.onnx, &flags.stablehlo, &flags.batch_size),
       {"model", CLI_TEXT, &flags.model, "PATH",
        "where the run's shared library of models is; none is\n"
        "loaded that is not named here",
@@ -119,11 +124,7 @@ int cli_export(int argc, char **argv) {
       .operand = &flags.run_folder};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
-  if (flags.batch_size > 0 && !flags.stablehlo) {
-    cli_say("export", "--batch-size is that of --stablehlo, which is not "
-                      "given");
-    return CLI_USAGE;
-  }
+  if (!cli_check_export(flags.batch_size, flags.stablehlo)) return CLI_USAGE;
   ls_runtime *runtime = NULL;
   ls_train_config *config = NULL;
   const ls_status status =

@@ -10,6 +10,7 @@
 const cli_command cli_commands[] = {
     {"train", "train a model", cli_train},
     {"eval", "evaluate a trained model", cli_eval},
+    {"predict", "print what a trained model predicts", cli_predict},
     {"export", "export a trained model, to be served", cli_export},
     {"data", "show what files hold, and how fast they are read",
      cli_data_command},

@@ -3,9 +3,12 @@
 // Where the model and the data of a run are: as its folder says, or as the user
 // says, for a run may have moved. Its folder may also be a stranger's, and a
 // library is code: which one is loaded, the user alone says.
+#define _GNU_SOURCE
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli/cli.h"
 
@@ -56,4 +59,28 @@ bool cli_run_model(const char *command, const char *run_folder,
           "began",
           named, run_folder, kept);
   return false;
+}
+
+// ---- Where a run is kept ---------------------------------------------------
+static ls_status make_folder(const char *path, bool *out_made) {
+  *out_made = mkdir(path, 0777) == 0;
+  if (*out_made || errno == EEXIST) return ls_ok();
+  char text[128] = "";
+  return LS_STATUS(LS_UNAVAILABLE, "cannot make folder '%s': %s", path,
+                   strerror_r(errno, text, sizeof(text)));
+}
+
+ls_status cli_choose_folder(const char *name, char *buffer, size_t size) {
+  static const char above[] = "runs";
+  bool made = false;
+  LS_RETURN_IF_ERROR(make_folder(above, &made));
+  made = false;
+  for (int number = 1; !made; ++number) {
+    snprintf(buffer, size, "%s/%s-%d", above, name, number);
+    for (char *at = buffer + sizeof(above); *at != '\0'; ++at) {
+      if (*at == '/') *at = '-';  // It is a folder in that one.
+    }
+    LS_RETURN_IF_ERROR(make_folder(buffer, &made));
+  }
+  return ls_ok();
 }

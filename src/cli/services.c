@@ -48,9 +48,9 @@ int cli_report(const char *command, ls_status status) {
   return CLI_FAILED;
 }
 
-void cli_print_json(const char *text) {
+void cli_print_json_bytes(const char *bytes, size_t size) {
   putchar('"');
-  for (const char *at = text; *at != '\0'; ++at) {
+  for (const char *at = bytes; at < bytes + size; ++at) {
     if (*at == '"' || *at == '\\')
       printf("\\%c", *at);
     else if ((unsigned char)*at < 0x20)
@@ -59,6 +59,10 @@ void cli_print_json(const char *text) {
       putchar(*at);
   }
   putchar('"');
+}
+
+void cli_print_json(const char *text) {
+  cli_print_json_bytes(text, strlen(text));
 }
 
 // ---- Memory ----------------------------------------------------------------
@@ -75,9 +79,14 @@ void cli_release(void *memory) {
 }
 
 // ---- Runtime ---------------------------------------------------------------
+static ls_log_level shown = LS_LOG_DEBUG;
+
+void cli_show_warnings_alone(void) { shown = LS_LOG_WARNING; }
+
 static void write_log(void *user, const ls_log_line *line) {
   static const char *const levels[] = {"error", "warning", "info", "debug"};
   (void)user;
+  if (line->level > shown) return;
   fprintf(stderr, "lockstep: %s: %s: %s\n", levels[line->level], line->source,
           line->text);
 }

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
-#include <errno.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/models.h"
+#include "cli/terminal.h"
 #include "cli/train_flags.h"
 #include "cli/words.h"
 
@@ -38,53 +37,16 @@ static void write_progress(void *user, const char *text) {
 }
 
 static int tell_width(void *user) {
-  struct winsize window = {0};
   (void)user;
-  (void)ioctl(STDERR_FILENO, TIOCGWINSZ, &window);
-  return window.ws_col;
-}
-
-// Whether a line can be rewritten there: by a terminal that knows how.
-static bool can_rewrite(const ls_runtime *runtime) {
-  const char *kind = ls_runtime_environment(runtime, "TERM");
-  return isatty(STDERR_FILENO) == 1 && kind != NULL &&
-         strcmp(kind, "dumb") != 0;
+  return cli_columns();
 }
 
 static ls_status open_progress(session *run) {
   return ls_progress_create(
       &(ls_progress_options){.write = write_progress,
-                             .terminal = can_rewrite(run->runtime),
+                             .terminal = cli_can_rewrite(run->runtime),
                              .width = tell_width},
       &run->progress);
-}
-
-static ls_status make_folder(const char *path, bool *out_made) {
-  *out_made = mkdir(path, 0777) == 0;
-  if (*out_made || errno == EEXIST) return ls_ok();
-  char text[128] = "";
-  return LS_STATUS(LS_UNAVAILABLE, "cannot make folder '%s': %s", path,
-                   strerror_r(errno, text, sizeof(text)));
-}
-
-// A folder of its own for a run that was not given one: the first of
-// runs/MODEL-1, runs/MODEL-2, ... that was not there, also where many runs
-// begin at once.
-static ls_status choose_folder(const ls_model_type *type, session *run) {
-  static const char above[] = "runs";
-  bool made = false;
-  LS_RETURN_IF_ERROR(make_folder(above, &made));
-  made = false;
-  for (int number = 1; !made; ++number) {
-    snprintf(run->chosen, sizeof(run->chosen), "%s/%s-%d", above, type->name,
-             number);
-    for (char *at = run->chosen + sizeof(above); *at != '\0'; ++at) {
-      if (*at == '/') *at = '-';  // It is a folder in that one.
-    }
-    LS_RETURN_IF_ERROR(make_folder(run->chosen, &made));
-  }
-  run->run_folder = run->chosen;
-  return ls_ok();
 }
 
 // ---- What the model takes --------------------------------------------------
@@ -234,7 +196,11 @@ static ls_status train(const train_flags *flags, const ls_model_type *type,
   const ls_train_config *config = &run->config;
   LS_RETURN_IF_ERROR(prepare(flags, type, run));
   const ls_train_stop *stop = cli_signals_defer((unsigned)flags->grace);
-  if (run->run_folder == NULL) LS_RETURN_IF_ERROR(choose_folder(type, run));
+  if (run->run_folder == NULL) {
+    LS_RETURN_IF_ERROR(
+        cli_choose_folder(type->name, run->chosen, sizeof(run->chosen)));
+    run->run_folder = run->chosen;
+  }
   const ls_status status = train_warm(flags, config, stop, run);
   // Only a folder that is empty: the run did not begin.
   if (!ls_status_is_ok(status) && run->chosen[0] != '\0')
@@ -358,12 +324,17 @@ static int run_train(const cli_syntax *syntax, train_flags *flags) {
 }
 
 int cli_train(int argc, char **argv) {
+  const ls_estimator_type *estimator = NULL;
+  if (!cli_find_estimator("train", argc, argv, &estimator)) return CLI_USAGE;
+  if (estimator != NULL) return cli_estimator_train(estimator, argc, argv);
   train_flags flags = {.asked = {.seed = -1, .keep = -1}, .grace = 30};
   ls_train_config *asked = &flags.asked;
   const cli_option options[] = {
       {"model", CLI_TEXT, &asked->model, "NAME",
        "what to train (default mlp); see 'lockstep help'; or\n"
-       "a shared library of models: ./mine.so, ./mine.so:NAME",
+       "a shared library of models: ./mine.so, ./mine.so:NAME;\n"
+       "or of estimators, which have flags of their own, for\n"
+       "--help behind it",
        0},
       {"data", CLI_TEXT, &asked->data, "NAME|PATH",
        "fashion-mnist (default), synthetic, a folder with the\n"

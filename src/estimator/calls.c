@@ -246,6 +246,17 @@ static ls_status finish(const ls_estimator_calls *calls, bool on_cpu,
   return ls_ok();
 }
 
+// What failed in the graph is the cause of what a model, or who looks at its
+// spec, says then: that an op is missing.
+static ls_status first_cause(ls_status status) {
+  ls_graph *graph = ls_graph_current();
+  if (ls_status_is_ok(status) || graph == NULL) return status;
+  const ls_status first = ls_graph_take_error(graph);
+  if (ls_status_is_ok(first)) return status;
+  ls_status_free(status);
+  return first;
+}
+
 ls_status ls_call_model(const ls_estimator_calls *calls,
                         const ls_model_inputs *inputs,
                         ls_estimator_spec **out_spec) {
@@ -256,7 +267,7 @@ ls_status ls_call_model(const ls_estimator_calls *calls,
   ls_nest params = ls_params_copy(calls->params);
   ls_status status = model_params(calls, inputs, on_cpu, &params);
   if (ls_status_is_ok(status))
-    status = call_model(calls, inputs, params, out_spec);
+    status = first_cause(call_model(calls, inputs, params, out_spec));
   if (ls_status_is_ok(status) && !(on_cpu && inputs->keeps_kind))
     status = finish(calls, on_cpu, out_spec);
   ls_nest_release(params);

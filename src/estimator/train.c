@@ -241,12 +241,15 @@ static ls_status add_listeners(ls_job *job, const ls_estimator_training *t) {
 }
 
 // ---- Runs ------------------------------------------------------------------
+// By name, for hooks too (ls_run_context_number).
 static ls_nest fetches_of(const ls_job *job) {
-  return LS_LIST(ls_leaf(job->loss), ls_nest_op(job->train_op));
+  const char *const names[] = {"loss", "train_op"};
+  const ls_nest items[] = {ls_leaf(job->loss), ls_nest_op(job->train_op)};
+  return ls_nest_dict("", names, items, 2);
 }
 
 static void take(ls_nest results, ls_training_end *end) {
-  end->loss = ls_nest_number(ls_nest_item(results, 0));
+  end->loss = ls_nest_number(ls_nest_find(results, "loss"));
   end->has_loss = true;
 }
 

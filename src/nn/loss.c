@@ -25,6 +25,8 @@ ls_tensor ls_reduce_loss(ls_tensor losses, ls_reduction reduction) {
 }
 
 ls_tensor ls_weighted_mean(ls_tensor losses, ls_tensor weights) {
+  if (ls_tensor_is_failed(weights))
+    return ls_reduce_loss(losses, LS_REDUCTION_MEAN);
   const ls_dtype dtype = ls_tensor_dtype(losses);
   weights = ls_convert(weights, dtype);
   const ls_tensor sum = ls_reduce_sum(ls_mul(losses, weights), LS_ALL_AXES);

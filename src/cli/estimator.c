@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/estimator.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- Flags -----------------------------------------------------------------
+bool cli_estimator_parse(const cli_syntax *syntax, const estimator_flags *flags,
+                         int argc, char **argv, int *out_code) {
+  if (!cli_parse(syntax, argc, argv, out_code)) return false;
+  *out_code = CLI_USAGE;
+  if (!cli_check_math(syntax->command, flags->math)) return false;
+  if (flags->tpu != NULL && flags->replicas != 0) {
+    cli_say(syntax->command,
+            "--replicas is for runs without --tpu, which has a replica on each "
+            "core");
+    return false;
+  }
+  if (flags->iterations != NULL && flags->tpu == NULL) {
+    cli_say(syntax->command, "--iterations-per-loop is for runs with --tpu");
+    return false;
+  }
+  *out_code = CLI_OK;
+  return true;
+}
+
+// "12" as a whole number, "0.5" as a real one; none: it is neither.
+static ls_nest number_of(const char *text) {
+  char *end = NULL;
+  errno = 0;
+  const long long whole = strtoll(text, &end, 10);
+  if (*end == '\0' && errno == 0) return ls_nest_i64(whole);
+  const double real = strtod(text, &end);
+  return *end == '\0' && isfinite(real) ? ls_nest_f64(real) : ls_none();
+}
+
+static ls_status read_params(const char *command, const char *text,
+                             ls_nest *params) {
+  cli_words words;
+  ls_status status = ls_ok();
+  if (!cli_words_open(command, "param", text, true, &words))
+    status = ls_invalid_argument("--param is a list, as in width=64,rate=0.5");
+  for (size_t i = 0; ls_status_is_ok(status) && i < words.count; ++i) {
+    const ls_nest number = number_of(words.maps[i].to);
+    status = number.kind == LS_KIND_NONE
+                 ? ls_invalid_argument("--param has '%s=%s', expected a number",
+                                       words.maps[i].from, words.maps[i].to)
+                 : ls_params_set(params, words.maps[i].from, number);
+  }
+  cli_words_close(&words);
+  return status;
+}
+
+// ---- Opening ---------------------------------------------------------------
+static ls_opt asked(int64_t count) {
+  return count > 0 ? (ls_opt)LS_SOME(count) : (ls_opt){0};
+}
+
+static ls_status make_config(const estimator_flags *flags, cli_estimator *e) {
+  ls_tpu_config tpu = e->type->tpu;
+  if (flags->iterations != NULL) tpu.iterations_per_loop = flags->iterations;
+  if (flags->replicas > 0)
+    LS_RETURN_IF_ERROR(ls_mirrored_strategy_create(
+        &(ls_mirrored_options){.num_replicas = LS_SOME(flags->replicas)},
+        &e->strategy));
+  const bool by_steps = flags->save_steps > 0;
+  return ls_tpu_run_config_create(
+      &(ls_run_config_options){
+          .model_dir = flags->folder,
+          .master = flags->tpu,
+          .random_seed =
+              flags->seed >= 0 ? (ls_opt)LS_SOME(flags->seed) : (ls_opt){0},
+          .save_checkpoints_steps = asked(flags->save_steps),
+          .save_checkpoints_secs =
+              by_steps
+                  ? (ls_opt){0}
+                  : (ls_opt)LS_SOME(
+                        flags->save_seconds > 0 ? flags->save_seconds : 60),
+          .keep_checkpoint_max =
+              flags->keep >= 0 ? (ls_opt)LS_SOME(flags->keep) : (ls_opt){0},
+          .train_distribute = e->strategy,
+          .eval_distribute = e->strategy,
+          .tpu = &tpu},
+      &e->config);
+}
+
+static ls_status make_warm_start(const char *command,
+                                 const estimator_flags *flags,
+                                 cli_estimator *e) {
+  if (!cli_words_open(command, "only", flags->warm_only, false,
+                      &e->warm_only) ||
+      !cli_words_open(command, "map", flags->warm_map, true, &e->warm_maps))
+    return ls_invalid_argument("--only is a list, as in dense/*,head/bias, "
+                               "--map one of OLD=NEW");
+  e->warm = (ls_warm_start){.path = flags->warm_start,
+                            .values = {.only = e->warm_only.items,
+                                       .num_only = e->warm_only.count,
+                                       .names = e->warm_maps.maps,
+                                       .num_names = e->warm_maps.count}};
+  return ls_ok();
+}
+
+static ls_status make_estimator(const estimator_flags *flags,
+                                ls_estimator_mode mode, cli_estimator *e) {
+  ls_estimator_options options = e->type->options;
+  ls_opt *const batch = mode == LS_MODE_TRAIN  ? &options.train_batch_size
+                        : mode == LS_MODE_EVAL ? &options.eval_batch_size
+                                               : &options.predict_batch_size;
+  // Of an export it is that of StableHLO.
+  if (flags->batch_size > 0 && !flags->stablehlo)
+    *batch = asked(flags->batch_size);
+  options.config = e->config;
+  options.params = e->params;
+  options.use_tpu = flags->tpu != NULL ? LS_FLAG_ON : LS_FLAG_OFF;
+  if (flags->tpu == NULL) options.eval_on_tpu = LS_FLAG_OFF;
+  options.warm_start = e->warm.path != NULL ? &e->warm : NULL;
+  return ls_estimator_create(&options, &e->is);
+}
+
+ls_status cli_estimator_open(const char *command, const estimator_flags *flags,
+                             const ls_estimator_type *type,
+                             ls_estimator_mode mode, cli_estimator *out) {
+  *out = (cli_estimator){.type = type};
+  cli_show_warnings_alone();  // What a training tells is in its line.
+  LS_RETURN_IF_ERROR(
+      cli_runtime_open(flags->threads, flags->math, &out->runtime));
+  LS_RETURN_IF_ERROR(cli_trace_begin(out->runtime, flags->trace, &out->trace));
+  LS_RETURN_IF_ERROR(cli_watch_begin(out->runtime));
+  LS_RETURN_IF_ERROR(read_params(command, flags->params, &out->params));
+  LS_RETURN_IF_ERROR(make_warm_start(command, flags, out));
+  LS_RETURN_IF_ERROR(make_config(flags, out));
+  return make_estimator(flags, mode, out);
+}
+
+int cli_estimator_close(const char *command, cli_estimator *e, int code) {
+  cli_watch_end();
+  ls_estimator_destroy(e->is);
+  ls_run_config_release(e->config);
+  ls_strategy_release(e->strategy);
+  ls_nest_release(e->params);
+  cli_words_close(&e->warm_only);
+  cli_words_close(&e->warm_maps);
+  code = cli_trace_end(command, e->trace, code);
+  return cli_runtime_close(command, e->runtime, code);
+}
+
+// ---- What was trained ------------------------------------------------------
+ls_status cli_estimator_newest(const cli_estimator *e, char *path,
+                               size_t size) {
+  return ls_estimator_latest_checkpoint(e->is, path, size);
+}
+
+ls_status cli_estimator_was_trained(const cli_estimator *e) {
+  char path[PATH_MAX];
+  LS_RETURN_IF_ERROR(cli_estimator_newest(e, path, sizeof(path)));
+  return path[0] != '\0'
+             ? ls_ok()
+             : LS_STATUS(LS_FAILED_PRECONDITION,
+                         "there is no run of an estimator in '%s': it has no "
+                         "checkpoint",
+                         ls_estimator_model_dir(e->is));
+}
+
+// ---- Metrics ---------------------------------------------------------------
+void cli_print_metrics(ls_nest metrics, bool json) {
+  if (json) {
+    cli_print_values(metrics);
+    putchar('\n');
+    return;
+  }
+  for (size_t i = 0; i < ls_nest_count(metrics); ++i) {
+    const ls_nest value = ls_nest_item(metrics, i);
+    const ls_array *array = ls_nest_as_array(value);
+    const bool is_real =
+        array != NULL && ls_array_shape(array).rank == 0
+            ? ls_dtype_is_float(ls_array_dtype(array))
+            : value.kind == LS_KIND_SCALAR && ls_dtype_is_float(value.dtype);
+    printf("%s: ", ls_nest_key(metrics, i));
+    if (is_real)
+      printf("%.4f", ls_nest_number(value));
+    else
+      cli_print_values(value);
+    putchar('\n');
+  }
+}

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// `lockstep train` of an estimator.
+#include <limits.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "cli/estimator.h"
+#include "cli/terminal.h"
+
+// A training, and the line that tells how far it is.
+typedef struct training {
+  cli_estimator e;
+  const estimator_flags *flags;
+  int64_t steps;  // In all; 0: as many as the input has.
+  char chosen[PATH_MAX];
+  cli_ticker ticker;
+  int64_t first;  // Step that it began with; -1: it has not.
+  ls_train_and_evaluation end;
+} training;
+
+// ---- Progress --------------------------------------------------------------
+static ls_status after_create(void *user, ls_run_context *context) {
+  training *it = user;
+  int64_t step = 0;
+  LS_RETURN_IF_ERROR(ls_run_context_steps(context, &step));
+  if (it->first < 0) {
+    it->first = step;
+    cli_ticker_begin(&it->ticker);
+  }
+  return ls_ok();
+}
+
+static ls_status after_run(void *user, ls_run_context *context,
+                           ls_nest results) {
+  training *it = user;
+  int64_t step = 0;
+  (void)results;
+  if (!cli_ticker_due(&it->ticker)) return ls_ok();
+  double loss = 0;
+  LS_RETURN_IF_ERROR(ls_run_context_steps(context, &step));
+  LS_RETURN_IF_ERROR(ls_run_context_number(context, "loss", &loss));
+  cli_ticker_show(&it->ticker, &(cli_place){.step = step,
+                                            .first = it->first,
+                                            .all = it->steps,
+                                            .loss = loss});
+  return ls_ok();
+}
+
+static ls_status make_progress(training *it, ls_hook **out_hook) {
+  it->first = -1;
+  it->ticker = (cli_ticker){.terminal = cli_can_rewrite(it->e.runtime)};
+  return ls_hook_create(&(ls_hook_options){.name = "progress",
+                                           .user = it,
+                                           .after_create_session = after_create,
+                                           .after_run = after_run},
+                        out_hook);
+}
+
+// ---- Training --------------------------------------------------------------
+// A new run is made where there is none, and only an old one goes on.
+static ls_status check_folder(const training *it) {
+  char path[PATH_MAX];
+  const char *folder = ls_estimator_model_dir(it->e.is);
+  LS_RETURN_IF_ERROR(cli_estimator_newest(&it->e, path, sizeof(path)));
+  if (it->flags->resume != NULL) return cli_estimator_was_trained(&it->e);
+  if (path[0] == '\0') return ls_ok();
+  return LS_STATUS(LS_ALREADY_EXISTS,
+                   "there is a run in '%s': --resume %s goes on with it",
+                   folder, folder);
+}
+
+static ls_status train_with(training *it, ls_hook *const *hooks,
+                            size_t num_hooks) {
+  const ls_estimator_type *type = it->e.type;
+  const ls_opt steps = it->steps > 0 ? (ls_opt)LS_SOME(it->steps) : (ls_opt){0};
+  const ls_train_stop *stop = cli_signals_defer((unsigned)it->flags->grace);
+  if (it->flags->eval_seconds == 0)
+    return ls_estimator_train(it->e.is,
+                              &(ls_estimator_training){.input = type->train,
+                                                       .max_steps = steps,
+                                                       .hooks = hooks,
+                                                       .num_hooks = num_hooks,
+                                                       .stop = stop},
+                              &it->end.training);
+  const bool counted = type->eval_steps > 0;
+  return ls_train_and_evaluate(
+      it->e.is,
+      &(ls_train_spec){.input = type->train,
+                       .max_steps = steps,
+                       .hooks = hooks,
+                       .num_hooks = num_hooks,
+                       .stop = stop},
+      &(ls_eval_spec){.input = type->eval,
+                      .steps = counted ? (ls_opt)LS_SOME(type->eval_steps)
+                                       : (ls_opt){0},
+                      .whole_input = !counted,
+                      .throttle_secs = LS_SOME(it->flags->eval_seconds)},
+      &it->end);
+}
+
+static ls_status train(training *it) {
+  ls_hook *progress = NULL;
+  LS_RETURN_IF_ERROR(check_folder(it));
+  if (!it->flags->quiet) LS_RETURN_IF_ERROR(make_progress(it, &progress));
+  const ls_status status = train_with(it, &progress, progress != NULL ? 1 : 0);
+  cli_ticker_end(&it->ticker);
+  ls_hook_release(progress);
+  return status;
+}
+
+static int tell(const training *it) {
+  const ls_training_end *end = &it->end.training;
+  const char *folder = ls_estimator_model_dir(it->e.is);
+  if (!it->flags->quiet)
+    cli_say("train", "%sstep %lld; the run is in %s%s",
+            end->stopped ? "stopped at " : "", (long long)end->step, folder,
+            end->stopped ? ", --resume goes on with it" : "");
+  if (it->end.metrics.kind == LS_KIND_DICT && !end->stopped)
+    cli_print_metrics(it->end.metrics, false);
+  else if (end->has_loss && !end->stopped)
+    printf("loss: %.4f\n", end->loss);
+  return end->stopped ? CLI_SIGNAL + cli_signals_first() : CLI_OK;
+}
+
+// ---- The command -----------------------------------------------------------
+static bool check_flags(const estimator_flags *flags,
+                        const ls_estimator_type *type) {
+  const char *says = NULL;
+  if (type->train.call == NULL)
+    says = "the estimator has no input to train with (its field 'train')";
+  else if (flags->eval_seconds > 0 && type->eval.call == NULL)
+    says = "--eval-every: the estimator has no input to evaluate with (its "
+           "field 'eval')";
+  else if (flags->resume != NULL && flags->run_folder != NULL)
+    says = "--resume goes on in its own folder; leave --run-dir out";
+  else if (flags->resume != NULL && flags->warm_start != NULL)
+    says = "--resume goes on with what the run has; --warm-start has no place "
+           "beside it";
+  else if (flags->warm_start == NULL &&
+           (flags->warm_only != NULL || flags->warm_map != NULL))
+    says = "--only and --map are for --warm-start";
+  else if (flags->save_seconds > 0 && flags->save_steps > 0)
+    says = "--save-every and --save-every-steps: say one of them";
+  else if (flags->tpu != NULL && flags->steps == 0 && type->train_steps == 0)
+    says = "--steps is missing: with --tpu a training does not end with its "
+           "input";
+  if (says != NULL) cli_say("train", "%s", says);
+  return says == NULL;
+}
+
+static int run(estimator_flags *flags, const ls_estimator_type *type) {
+  training it = {.flags = flags};
+  ls_status status = ls_ok();
+  it.steps = flags->steps > 0 ? flags->steps : type->train_steps;
+  flags->folder = flags->resume != NULL ? flags->resume : flags->run_folder;
+  if (flags->folder == NULL) {
+    status = cli_choose_folder(type->name, it.chosen, sizeof(it.chosen));
+    flags->folder = it.chosen;
+  }
+  if (ls_status_is_ok(status))
+    status = cli_estimator_open("train", flags, type, LS_MODE_TRAIN, &it.e);
+  if (ls_status_is_ok(status)) status = train(&it);
+  cli_signals_saved();
+  const int code =
+      ls_status_is_ok(status) ? tell(&it) : cli_report("train", status);
+  ls_train_and_evaluation_deinit(&it.end);
+  const int closed = cli_estimator_close("train", &it.e, code);
+  // Only a folder that is empty: the run did not begin.
+  if (closed != CLI_OK && it.chosen[0] != '\0') (void)rmdir(it.chosen);
+  return closed;
+}
+
+int cli_estimator_train(const ls_estimator_type *type, int argc, char **argv) {
+  estimator_flags flags = {.seed = -1, .keep = -1, .grace = 30};
+  const cli_option options[] = {
+      CLI_ESTIMATOR_MODEL_OPTION(&flags.model),
+      CLI_PARAM_OPTION(&flags.params),
+      CLI_TPU_OPTION(&flags.tpu),
+      {"iterations-per-loop", CLI_TEXT, &flags.iterations, "N|TIME",
+       "steps that run as one program on the TPU: 100, or as many\n"
+       "as a time has room for: 30s, 5m, 1h (default: the\n"
+       "estimator's)",
+       0},
+      {"replicas", CLI_COUNT, &flags.replicas, "N",
+       "replicas of a mirrored strategy that share each batch", 1},
+      CLI_THREADS_OPTION(&flags.threads),
+      {"batch-size", CLI_COUNT, &flags.batch_size, "N",
+       "examples a step, of all replicas (default: the\nestimator's)", 1},
+      {"steps", CLI_COUNT, &flags.steps, "N",
+       "end when there were so many steps in all (default: the\n"
+       "estimator's, else the end of the input)",
+       1},
+      CLI_MATH_OPTION(&flags.math),
+      {"seed", CLI_COUNT, &flags.seed, "N",
+       "of all that is random (default: the estimator's own)", 0},
+      {"eval-every", CLI_COUNT, &flags.eval_seconds, "SECONDS",
+       "evaluate at the end and on the way, so often at most", 1},
+      {"run-dir", CLI_TEXT, &flags.run_folder, "DIR",
+       "where the run is kept (default: a new runs/NAME-N)", 0},
+      {"resume", CLI_TEXT, &flags.resume, "DIR",
+       "go on with the run there, from its newest checkpoint, as\n"
+       "if it had not stopped",
+       0},
+      {"warm-start", CLI_TEXT, &flags.warm_start, "PATH",
+       "start with values of another run, a checkpoint, or a\n"
+       ".safetensors or .npz file",
+       0},
+      {"only", CLI_TEXT, &flags.warm_only, "A,B",
+       "these variables alone: 'dense/*,head/bias'", 0},
+      {"map", CLI_TEXT, &flags.warm_map, "OLD=NEW,...",
+       "what the file calls OLD is NEW here", 0},
+      {"save-every", CLI_COUNT, &flags.save_seconds, "SECONDS",
+       "how often a checkpoint is saved (default 60)", 1},
+      {"save-every-steps", CLI_COUNT, &flags.save_steps, "N",
+       "the same in steps, instead", 1},
+      {"keep", CLI_COUNT, &flags.keep, "N",
+       "how many checkpoints are kept, the newest ones\n(default 5; 0: all)",
+       0},
+      {"grace", CLI_COUNT, &flags.grace, "SECONDS",
+       "how long the run may take to end and save when a signal\n"
+       "asks it to (default 30; 0: as long as it takes)",
+       0},
+      CLI_TRACE_OPTION(&flags.trace),
+      {"quiet", CLI_FLAG, &flags.quiet, NULL, "show no progress", 0},
+  };
+  const cli_syntax syntax = {
+      .command = "train",
+      .about =
+          "Trains an estimator of a shared library: its model function on its "
+          "input, on\nthe CPU, on the cores of a TPU system, or in replicas. "
+          "Prints the last loss, or\nwhat --eval-every has found. The run "
+          "folder gets checkpoints, event files and\ngraph.ls. A signal ends "
+          "the run behind the loop of steps that it is in and saves\nit, as "
+          "that of models: see 'lockstep train --help'.",
+      .options = options,
+      .num_options = sizeof(options) / sizeof(options[0])};
+  int code = CLI_OK;
+  if (!cli_estimator_parse(&syntax, &flags, argc, argv, &code)) return code;
+  return check_flags(&flags, type) ? run(&flags, type) : CLI_USAGE;
+}

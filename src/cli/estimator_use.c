@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// `lockstep eval`, `predict` and `export` of an estimator that was trained.
+#include <stdio.h>
+
+#include "cli/estimator.h"
+
+// Its call: what the command is named, what it needs of the type, and how.
+typedef struct use {
+  const char *command;
+  ls_estimator_mode mode;
+  bool is_there;
+  const char *needs;
+  ls_status (*run)(const estimator_flags *flags, cli_estimator *e);
+} use;
+
+static int run_use(const use *it, const estimator_flags *flags,
+                   const ls_estimator_type *type) {
+  cli_estimator e;
+  if (!it->is_there) {
+    cli_say(it->command, "estimator '%s' has no %s", type->name, it->needs);
+    return CLI_USAGE;
+  }
+  ls_status status = cli_estimator_open(it->command, flags, type, it->mode, &e);
+  if (ls_status_is_ok(status) && flags->checkpoint == NULL)
+    status = cli_estimator_was_trained(&e);
+  if (ls_status_is_ok(status)) status = it->run(flags, &e);
+  int code = ls_status_is_ok(status) ? CLI_OK : cli_report(it->command, status);
+  if (code == CLI_OK && cli_signals_first() != 0)
+    code = CLI_SIGNAL + cli_signals_first();
+  return cli_estimator_close(it->command, &e, code);
+}
+
+// Nothing is to be saved: a signal ends the call as soon as may be.
+static const ls_train_stop *stop_at_once(void) {
+  const ls_train_stop *stop = cli_signals_defer(0);
+  cli_signals_saved();
+  return stop;
+}
+
+// ---- Evaluation ------------------------------------------------------------
+static ls_status evaluate(const estimator_flags *flags, cli_estimator *e) {
+  const int64_t steps = flags->steps > 0 ? flags->steps : e->type->eval_steps;
+  ls_nest metrics = ls_none();
+  LS_RETURN_IF_ERROR(ls_estimator_evaluate(
+      e->is,
+      &(ls_estimator_evaluation){.input = e->type->eval,
+                                 .steps = steps > 0 ? (ls_opt)LS_SOME(steps)
+                                                    : (ls_opt){0},
+                                 .checkpoint = flags->checkpoint,
+                                 .name = flags->name,
+                                 .stop = stop_at_once()},
+      &metrics));
+  if (cli_signals_first() == 0) cli_print_metrics(metrics, flags->json);
+  ls_nest_release(metrics);
+  return ls_ok();
+}
+
+int cli_estimator_eval(const ls_estimator_type *type, int argc, char **argv) {
+  estimator_flags flags = {.seed = -1, .keep = -1};
+  const cli_option options[] = {
+      CLI_ESTIMATOR_MODEL_OPTION(&flags.model),
+      CLI_PARAM_OPTION(&flags.params),
+      CLI_TPU_OPTION(&flags.tpu),
+      {"replicas", CLI_COUNT, &flags.replicas, "N",
+       "replicas of a mirrored strategy that share each batch", 1},
+      CLI_THREADS_OPTION(&flags.threads),
+      {"batch-size", CLI_COUNT, &flags.batch_size, "N",
+       "examples a step, of all replicas (default: the\nestimator's)", 1},
+      {"steps", CLI_COUNT, &flags.steps, "N",
+       "batches (default: the estimator's, else all of the input)", 1},
+      CLI_CHECKPOINT_OPTION(&flags.checkpoint),
+      {"name", CLI_TEXT, &flags.name, "NAME",
+       "event files go to RUN/eval_NAME (default: RUN/eval)", 0},
+      CLI_MATH_OPTION(&flags.math),
+      {"json", CLI_FLAG, &flags.json, NULL, "print one line of JSON", 0},
+  };
+  const cli_syntax syntax = {
+      .command = "eval",
+      .about = "Evaluates an estimator that was trained on its input for that, "
+               "and prints its\nmetrics.",
+      .options = options,
+      .num_options = sizeof(options) / sizeof(options[0]),
+      .operand_form = "RUN",
+      .operand = &flags.folder};
+  int code = CLI_OK;
+  if (!cli_estimator_parse(&syntax, &flags, argc, argv, &code)) return code;
+  return run_use(&(use){"eval", LS_MODE_EVAL, type->eval.call != NULL,
+                        "input to evaluate with (its field 'eval')", evaluate},
+                 &flags, type);
+}
+
+// ---- Prediction ------------------------------------------------------------
+static ls_status print_rows(const estimator_flags *flags,
+                            ls_predictions *predictions) {
+  ls_nest row = ls_none();
+  ls_status status = ls_ok();
+  int64_t count = 0;
+  while (flags->limit == 0 || count < flags->limit) {
+    status = ls_predictions_next(predictions, &row);
+    if (!ls_status_is_ok(status) || ferror(stdout) != 0) break;
+    cli_print_values(row);
+    putchar('\n');
+    ++count;
+  }
+  ls_nest_release(row);
+  if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
+  ls_status_free(status);  // There are no more.
+  return ls_ok();
+}
+
+static ls_status predict(const estimator_flags *flags, cli_estimator *e) {
+  cli_words keys;
+  ls_predictions *predictions = NULL;
+  if (!cli_words_open("predict", "keys", flags->keys, false, &keys))
+    return ls_invalid_argument("--keys is a list, as in classes,scores");
+  ls_status status = ls_estimator_predict(
+      e->is,
+      &(ls_estimator_prediction){.input = e->type->predict,
+                                 .keys = keys.items,
+                                 .num_keys = keys.count,
+                                 .checkpoint = flags->checkpoint,
+                                 .stop = stop_at_once()},
+      &predictions);
+  if (ls_status_is_ok(status)) status = print_rows(flags, predictions);
+  status = ls_status_join(status, ls_predictions_close(predictions));
+  cli_words_close(&keys);
+  return status;
+}
+
+int cli_estimator_predict(const ls_estimator_type *type, int argc,
+                          char **argv) {
+  estimator_flags flags = {.seed = -1, .keep = -1};
+  const cli_option options[] = {
+      CLI_ESTIMATOR_MODEL_OPTION(&flags.model),
+      CLI_PARAM_OPTION(&flags.params),
+      CLI_TPU_OPTION(&flags.tpu),
+      CLI_THREADS_OPTION(&flags.threads),
+      {"batch-size", CLI_COUNT, &flags.batch_size, "N",
+       "examples a step (default: the estimator's)", 1},
+      {"keys", CLI_TEXT, &flags.keys, "A,B",
+       "these predictions alone (default: all)", 0},
+      {"limit", CLI_COUNT, &flags.limit, "N", "so many at most", 1},
+      CLI_CHECKPOINT_OPTION(&flags.checkpoint),
+      CLI_MATH_OPTION(&flags.math),
+  };
+  const cli_syntax syntax = {
+      .command = "predict",
+      .about = "Prints what an estimator that was trained predicts of its "
+               "input for that: a line\nof JSON for each example.",
+      .options = options,
+      .num_options = sizeof(options) / sizeof(options[0]),
+      .operand_form = "RUN",
+      .operand = &flags.folder};
+  int code = CLI_OK;
+  if (!cli_estimator_parse(&syntax, &flags, argc, argv, &code)) return code;
+  return run_use(&(use){"predict", LS_MODE_PREDICT, type->predict.call != NULL,
+                        "input to predict with (its field 'predict')", predict},
+                 &flags, type);
+}
+
+// ---- Export ----------------------------------------------------------------
+static ls_status export(const estimator_flags *flags, cli_estimator *e) {
+  char *path = NULL;
+  LS_RETURN_IF_ERROR(ls_estimator_export(
+      e->is,
+      &(ls_estimator_exporting){
+          .base = flags->out != NULL ? flags->out : flags->folder,
+          .receiver = e->type->receiver,
+          .checkpoint = flags->checkpoint,
+          .onnx = flags->onnx ? LS_FLAG_ON : LS_FLAG_OFF,
+          .stablehlo = flags->stablehlo ? LS_FLAG_ON : LS_FLAG_OFF,
+          .batch_size = flags->batch_size},
+      &path));
+  printf("%s\n", path);
+  ls_text_release(path);
+  return ls_ok();
+}
+
+int cli_estimator_export(const ls_estimator_type *type, int argc, char **argv) {
+  estimator_flags flags = {.seed = -1, .keep = -1};
+  const cli_option options[] = {
+      CLI_ESTIMATOR_MODEL_OPTION(&flags.model),
+      CLI_PARAM_OPTION(&flags.params),
+      CLI_TPU_OPTION(&flags.tpu),
+      {"out", CLI_TEXT, &flags.out, "FOLDER",
+       "where the export's folder is made (default: RUN)", 0},
+      CLI_CHECKPOINT_OPTION(&flags.checkpoint),
+      CLI_EXPORT_OPTIONS(&flags.onnx, &flags.stablehlo, &flags.batch_size),
+  };
+  const cli_syntax syntax = {
+      .command = "export",
+      .about =
+          "Exports an estimator that was trained, as its receiver function "
+          "says: graphs as\ntext, and the values of their variables; with "
+          "--tpu one that computes there, too.\nPrints the folder, which "
+          "is named by the second.",
+      .options = options,
+      .num_options = sizeof(options) / sizeof(options[0]),
+      .operand_form = "RUN",
+      .operand = &flags.folder};
+  int code = CLI_OK;
+  if (!cli_estimator_parse(&syntax, &flags, argc, argv, &code)) return code;
+  if (!cli_check_export(flags.batch_size, flags.stablehlo)) return CLI_USAGE;
+  const use it = {"export", LS_MODE_PREDICT, type->receiver.call != NULL,
+                  "receiver function (its field 'receiver')", export};
+  return run_use(&it, &flags, type);
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arrays, and nests of them, as JSON.
+#include <math.h>
+#include <stdio.h>
+
+#include "cli/cli.h"
+
+// JSON has no word for what is no number.
+static void print_real(double value, int digits) {
+  if (isfinite(value))
+    printf("%.*g", digits, value);
+  else
+    printf("null");
+}
+
+static void print_text(const ls_bytes *text) {
+  cli_print_json_bytes(text->data, text->size);
+}
+
+static void print_element(const ls_array *array, int64_t index) {
+  const ls_dtype dtype = ls_array_dtype(array);
+  if (dtype == LS_DTYPE_STRING)
+    print_text(&((const ls_bytes *)ls_array_data(array))[index]);
+  else if (dtype == LS_DTYPE_BOOL)
+    printf("%s", ls_array_i64(array, index) != 0 ? "true" : "false");
+  else if (ls_dtype_is_float(dtype))
+    print_real(ls_array_f64(array, index), dtype == LS_DTYPE_F64 ? 17 : 9);
+  else if (ls_dtype_is_unsigned(dtype))
+    printf("%llu", (unsigned long long)ls_array_i64(array, index));
+  else
+    printf("%lld", (long long)ls_array_i64(array, index));
+}
+
+// Lists in lists, from the dimension `at` on; moves `*index` behind them.
+static void print_array(const ls_array *array, int at, int64_t *index) {
+  const ls_shape shape = ls_array_shape(array);
+  if (at == shape.rank) {
+    print_element(array, (*index)++);
+    return;
+  }
+  putchar('[');
+  for (int64_t i = 0; i < shape.dim[at]; ++i) {
+    if (i > 0) putchar(',');
+    print_array(array, at + 1, index);
+  }
+  putchar(']');
+}
+
+void cli_print_values(ls_nest values) {
+  const ls_array *array = ls_nest_as_array(values);
+  const bool is_dict = values.kind == LS_KIND_DICT;
+  int64_t index = 0;
+  if (array != NULL) {
+    print_array(array, 0, &index);
+  } else if (values.kind == LS_KIND_SCALAR) {
+    if (ls_dtype_is_float(values.dtype))
+      print_real(values.as.f64, 17);
+    else
+      printf("%lld", (long long)values.as.i64);
+  } else if (is_dict || values.kind == LS_KIND_LIST ||
+             values.kind == LS_KIND_TUPLE) {
+    putchar(is_dict ? '{' : '[');
+    for (size_t i = 0; i < ls_nest_count(values); ++i) {
+      if (i > 0) putchar(',');
+      if (is_dict) {
+        cli_print_json(ls_nest_key(values, i));
+        putchar(':');
+      }
+      cli_print_values(ls_nest_item(values, i));
+    }
+    putchar(is_dict ? '}' : ']');
+  } else {
+    printf("null");
+  }
+}
+
+void cli_print_row(ls_nest values, int64_t row) {
+  for (size_t i = 0; i < ls_nest_count(values); ++i) {
+    const ls_array *array = ls_nest_as_array(ls_nest_item(values, i));
+    const ls_shape shape = ls_array_shape(array);
+    int64_t index = row * (ls_array_num_elements(array) / shape.dim[0]);
+    putchar(i == 0 ? '{' : ',');
+    cli_print_json(ls_nest_key(values, i));
+    putchar(':');
+    print_array(array, 1, &index);
+  }
+}

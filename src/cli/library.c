@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shared libraries of a user's, with tables of models and of estimators.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/models.h"
+
+// ---- Names -----------------------------------------------------------------
+// "dir/mine.so" or "dir/mine.so:name": the file's part of the text, 0 where the
+// text is the name of a model. A file's name has a slash or ends in ".so".
+static size_t file_size(const char *text) {
+  const char *slash = strrchr(text, '/');
+  const char *colon = strchr(slash != NULL ? slash : text, ':');
+  const size_t size = colon != NULL ? (size_t)(colon - text) : strlen(text);
+  const bool library = size > 3 && memcmp(text + size - 3, ".so", 3) == 0;
+  return slash != NULL || library ? size : 0;
+}
+
+bool cli_is_library(const char *text) { return file_size(text) > 0; }
+
+const char *cli_full_model(const char *text, char *buffer, size_t size) {
+  const size_t file = file_size(text);
+  char path[PATH_MAX], full[PATH_MAX];
+  snprintf(path, sizeof(path), "%.*s", (int)file, text);
+  if (file == 0 || realpath(path, full) == NULL) return text;
+  snprintf(buffer, size, "%s%s", full, text + file);
+  return buffer;
+}
+
+// ---- Tables ----------------------------------------------------------------
+// Both kinds of tables begin alike, and so do their rows: with a name.
+typedef struct table {
+  uint32_t size, version, type_size, count;
+  const void *const *types;
+} table;
+
+static const char *name_of(const void *type) {
+  return *(const char *const *)type;
+}
+
+static const char *model_lacks(const void *row) {
+  const ls_model_type *type = row;
+  if (type->batch_size < 1) return "batch_size";
+  if (type->epochs < 1) return "epochs";
+  if (type->num_classes < 1) return "num_classes";
+  if (type->create == NULL) return "create";
+  if (type->destroy == NULL) return "destroy";
+  if (type->train_step == NULL) return "train_step";
+  if (type->logits == NULL) return "logits";
+  if (type->variables == NULL) return "variables";
+  return type->optimizer == NULL ? "optimizer" : NULL;
+}
+
+static const char *estimator_lacks(const void *row) {
+  const ls_estimator_type *type = row;
+  return type->options.model_fn.call == NULL ? "options.model_fn" : NULL;
+}
+
+static const struct {
+  const char *noun, *symbol;
+  uint32_t version;
+  size_t size, type_size;
+  const char *(*lacks)(const void *row);
+} kinds[] = {
+    {"model", "ls_exported_models", LS_MODEL_TABLE_VERSION,
+     sizeof(ls_model_table), sizeof(ls_model_type), model_lacks},
+    {"estimator", "ls_exported_estimators", LS_ESTIMATOR_TABLE_VERSION,
+     sizeof(ls_estimator_table), sizeof(ls_estimator_type), estimator_lacks},
+};
+enum { KINDS = sizeof(kinds) / sizeof(kinds[0]), MODELS = 0, ESTIMATORS = 1 };
+_Static_assert(sizeof(table) == sizeof(ls_model_table), "they begin alike");
+_Static_assert(sizeof(table) == sizeof(ls_estimator_table), "they begin alike");
+
+// False when the table cannot be used, which has been said.
+static bool read_table(const char *command, const char *path, size_t kind,
+                       const void *from, table *out) {
+  uint32_t head[2];
+  memcpy(head, from, sizeof(head));
+  if (head[1] != kinds[kind].version) {
+    cli_say(command,
+            "'%s' has %ss of version %u, this program takes %u: compile it "
+            "anew",
+            path, kinds[kind].noun, head[1], kinds[kind].version);
+    return false;
+  }
+  // What stands behind a table that is too small is not looked at.
+  const bool whole = head[0] >= sizeof(*out);
+  if (whole) memcpy(out, from, sizeof(*out));
+  if (!whole || out->type_size < kinds[kind].type_size) {
+    cli_say(command,
+            "'%s' has %ss of an older Lockstep (%s of %u bytes, at least %zu "
+            "are needed): compile it anew",
+            path, kinds[kind].noun, whole ? "types" : "a table",
+            whole ? out->type_size : head[0],
+            whole ? kinds[kind].type_size : sizeof(*out));
+    return false;
+  }
+  for (uint32_t i = 0; i < out->count; ++i) {
+    const void *type = out->types[i];
+    const char *missing = "type";
+    if (type != NULL) {
+      const char *name = name_of(type);
+      const bool named = name != NULL && name[0] != '\0';
+      missing = named ? kinds[kind].lacks(type) : "name";
+    }
+    if (missing == NULL) continue;
+    cli_say(command, "%s %u of '%s' lacks its '%s'", kinds[kind].noun, i + 1,
+            path, missing);
+    return false;
+  }
+  return true;
+}
+
+// ---- Loading ---------------------------------------------------------------
+// The library stays loaded until the program ends. A table that it does not
+// have is empty.
+static bool load(const char *command, const char *path, table tables[KINDS]) {
+  struct stat info;
+  if (stat(path, &info) != 0) {
+    cli_say(command, "cannot load models from '%s': %s", path, strerror(errno));
+    return false;
+  }
+  // A name without a slash would be looked for elsewhere.
+  char full[PATH_MAX];
+  const char *resolved = realpath(path, full);
+  void *library =
+      dlopen(resolved != NULL ? resolved : path, RTLD_NOW | RTLD_LOCAL);
+  if (library == NULL) {
+    cli_say(command, "cannot load models from '%s' as a shared library: %s",
+            path, dlerror());
+    return false;
+  }
+  bool has_some = false;
+  for (size_t i = 0; i < KINDS; ++i) {
+    const void *from = dlsym(library, kinds[i].symbol);
+    tables[i] = (table){0};
+    if (from == NULL) continue;
+    has_some = true;
+    if (!read_table(command, path, i, from, &tables[i])) return false;
+  }
+  if (!has_some)
+    cli_say(command,
+            "'%s' has no models: it does not export '%s'; see LS_EXPORT_MODELS "
+            "in lockstep/models.h, or LS_EXPORT_ESTIMATORS in "
+            "lockstep/estimator_table.h",
+            path, kinds[MODELS].symbol);
+  return has_some;
+}
+
+// ---- Finding ---------------------------------------------------------------
+// By name; "": the only one of all.
+static const void *find(const table tables[KINDS], const char *name,
+                        size_t *out_kind) {
+  const bool only =
+      name[0] == '\0' && tables[MODELS].count + tables[ESTIMATORS].count == 1;
+  for (size_t i = 0; i < KINDS; ++i) {
+    for (uint32_t k = 0; k < tables[i].count; ++k) {
+      const void *type = tables[i].types[k];
+      *out_kind = i;
+      if (only || strcmp(name_of(type), name) == 0) return type;
+    }
+  }
+  return NULL;
+}
+
+static void say_what_there_is(const char *command, const char *path,
+                              const char *name, const table tables[KINDS]) {
+  char all[256] = "";
+  for (size_t i = 0; i < KINDS; ++i) {
+    for (uint32_t k = 0; k < tables[i].count; ++k) {
+      const size_t at = strlen(all);
+      snprintf(all + at, sizeof(all) - at, "%s%s", at > 0 ? ", " : "",
+               name_of(tables[i].types[k]));
+    }
+  }
+  if (name[0] == '\0')
+    cli_say(command, "'%s' has %u models, say which one, as in '%s:NAME': %s",
+            path, tables[MODELS].count + tables[ESTIMATORS].count, path, all);
+  else
+    cli_say(command, "'%s' has no model '%s'; it has: %s", path, name, all);
+}
+
+bool cli_find_in_library(const char *command, const char *text,
+                         cli_found *out) {
+  char path[PATH_MAX];
+  table tables[KINDS];
+  size_t kind = 0;
+  const size_t size = file_size(text);
+  snprintf(path, sizeof(path), "%.*s", (int)size, text);
+  const char *name = text[size] == ':' ? text + size + 1 : "";
+  *out = (cli_found){0};
+  if (!load(command, path, tables)) return false;
+  const void *type = find(tables, name, &kind);
+  if (type == NULL)
+    say_what_there_is(command, path, name, tables);
+  else if (kind == MODELS)
+    out->model = type;
+  else
+    out->estimator = type;
+  return type != NULL;
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#define _GNU_SOURCE
+#include "cli/terminal.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+bool cli_can_rewrite(const ls_runtime *runtime) {
+  const char *kind = ls_runtime_environment(runtime, "TERM");
+  return isatty(STDERR_FILENO) == 1 && kind != NULL &&
+         strcmp(kind, "dumb") != 0;
+}
+
+int cli_columns(void) {
+  struct winsize window = {0};
+  (void)ioctl(STDERR_FILENO, TIOCGWINSZ, &window);
+  return window.ws_col;
+}
+
+// ---- Tickers ---------------------------------------------------------------
+static double now(void) {
+  struct timespec time = {0};
+  (void)clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
+void cli_ticker_begin(cli_ticker *ticker) {
+  ticker->began = now();
+  ticker->next = ticker->began + (ticker->terminal ? 0 : 5);
+}
+
+bool cli_ticker_due(const cli_ticker *ticker) { return now() >= ticker->next; }
+
+// Seconds as 0:07 or 1:02:03.
+static void print_left(double seconds, char *text, size_t size) {
+  const double most = 359999;  // 99:59:59 is long enough for anybody.
+  const long s = (long)(seconds < most ? seconds + 0.5 : most);
+  if (s >= 3600)
+    snprintf(text, size, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+  else
+    snprintf(text, size, "%ld:%02ld", s / 60, s % 60);
+}
+
+void cli_ticker_show(cli_ticker *ticker, const cli_place *place) {
+  const int64_t step = place->step, all = place->all;
+  const double at = now(), took = at - ticker->began;
+  const double rate = took > 0 ? (double)(step - place->first) / took : 0;
+  char line[160], end[24] = "", left[32];
+  if (all > 0) snprintf(end, sizeof(end), "/%lld", (long long)all);
+  int n = snprintf(line, sizeof(line), "step %lld%s, loss %.4f, %.*f steps/s",
+                   (long long)step, end, place->loss, rate < 10 ? 2 : 0, rate);
+  if (all > step && rate > 0) {
+    print_left((double)(all - step) / rate, left, sizeof(left));
+    n += snprintf(line + n, sizeof(line) - (size_t)n, ", eta %s", left);
+  }
+  const int columns = cli_columns();
+  // One column stays free: a full line would wrap.
+  if (ticker->terminal && columns > 1 && n >= columns) line[columns - 1] = '\0';
+  if (ticker->terminal)
+    fprintf(stderr, "\r%s\033[K", line);
+  else
+    fprintf(stderr, "%s\n", line);
+  ticker->line_open = ticker->terminal;
+  ticker->next = at + (ticker->terminal ? 0.1 : 5);
+}
+
+void cli_ticker_end(cli_ticker *ticker) {
+  if (ticker->line_open) fputc('\n', stderr);
+  ticker->line_open = false;
+}

@@ -1,0 +1,135 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Estimators of shared libraries: trained, stopped and resumed, evaluated,
+# asked, exported, on a CPU, on a TPU system and in replicas; and refused where
+# something is not as it should be.
+
+# shellcheck source=tests/support/cli.sh
+. "$(dirname "$0")/../support/cli.sh"
+libraries=${LS_BUILD_DIR:?}/tests/cli/libraries
+rm -rf cpu pod mirrored stopped straight told runs out e.so
+cp "$libraries/estimators.so" e.so
+cp "$libraries/mine.so" mine.so
+model="--model e.so:line"
+
+# does WANTED ARGUMENT...: prints that.
+does() {
+  wanted=$1
+  shift
+  # shellcheck disable=SC2086
+  if "$lockstep" "$@" $model >out.txt 2>err.txt &&
+     grep -qE -- "$wanted" out.txt; then
+    echo "ok   lockstep $*"
+  else
+    fail "lockstep $*: wanted: $wanted"
+  fi
+}
+
+# refused CODE WANTED ARGUMENT...: warnings may stand before the reason.
+refused() {
+  wanted_code=$1
+  wanted=$2
+  shift 2
+  # shellcheck disable=SC2086
+  "$lockstep" "$@" >out.txt 2>err.txt
+  code=$?
+  [ "$code" = "$wanted_code" ] && grep -qF -- "$wanted" err.txt ||
+    fail "lockstep $*: code $code, wanted $wanted_code and: $wanted"
+}
+
+# ---- Everywhere: the same, to what is printed ------------------------------
+loss='^loss: 0\.0463$'
+does "$loss" train --run-dir cpu
+does "$loss" train --run-dir pod --tpu virtual:2x2 --iterations-per-loop 7
+does '^accuracy: 0\.9961$' train --run-dir mirrored --replicas 3 --eval-every 60
+does '^accuracy: 0\.9961$' eval cpu
+does '"accuracy":0\.99609375,"global_step":40,' eval pod --json \
+  --tpu virtual:2x2 --batch-size 64
+does '^loss: ' eval mirrored --replicas 3 --steps 2 --name other
+[ -d mirrored/eval_other ] || fail "no mirrored/eval_other"
+does '^\{"class":0,"scores":\[0\.999[0-9]*,' predict cpu --limit 2
+[ "$(wc -l <out.txt)" = 2 ] || fail "--limit 2"
+"$lockstep" predict cpu $model --keys class >cpu.txt 2>err.txt ||
+  fail "predict cpu"
+"$lockstep" predict pod $model --keys class --tpu virtual:2x2 --batch-size 64 \
+  >pod.txt 2>err.txt || fail "predict pod"
+[ "$(wc -l <cpu.txt)" = 256 ] && cmp cpu.txt pod.txt || fail "predictions"
+does '^cpu/[0-9]+$' export cpu
+does '^out/[0-9]+$' export pod --out out --onnx --stablehlo --batch-size 8 \
+  --tpu virtual:2x2
+for file in model.onnx serve+tpu.ls serve.ls serve.stablehlo.mlir; do
+  [ -s "$(cat out.txt)/$file" ] || fail "no $file"
+done
+
+# ---- Parameters, seeds, warm starts ----------------------------------------
+does '^loss: ' train --param width=12,rate=0.01 --steps 3
+[ -s runs/line-1/model.ckpt-3.safetensors ] || fail "no runs/line-1"
+refused 1 "a/kernel" eval runs/line-1 $model
+does '^loss: ' eval runs/line-1 --param width=12
+does '^loss: ' train --warm-start cpu --only 'a/*' --steps 1 --quiet
+! grep -q 'the run is in' err.txt || fail "--quiet"
+
+# ---- Stopped, and resumed to the undisturbed bytes -------------------------
+# Shells start background programs with SIGINT ignored.
+# shellcheck disable=SC2086
+env --default-signal=INT "$lockstep" train $model --tpu virtual:2x2 \
+  --steps 100000000 --run-dir stopped >out.txt 2>err.txt &
+id=$!
+waits_for test -s stopped/model.ckpt-0.safetensors
+sleep 0.1
+kill -INT $id
+wait $id
+code=$?
+[ $code = 130 ] && grep -q 'stopped at step [0-9]*; .*--resume' err.txt ||
+  fail "SIGINT: code $code"
+step=$(sed -n 's/.*stopped at step \([0-9]*\);.*/\1/p' err.txt)
+[ -s "stopped/model.ckpt-$step.safetensors" ] || fail "step $step is not saved"
+end=$((step + 10))
+does '^loss: ' train --resume stopped --tpu virtual:2x2 --steps $end
+does '^loss: ' train --run-dir straight --tpu virtual:2x2 --steps $end
+cmp "stopped/model.ckpt-$end.safetensors" \
+  "straight/model.ckpt-$end.safetensors" || fail "a resumed run ends otherwise"
+
+# How far it is, where somebody looks.
+if command -v script >out.txt; then
+  TERM=xterm script -qec "stty cols 80; '$lockstep' train $model --steps 40 \
+    --run-dir told" typescript </dev/null >out.txt 2>err.txt
+  grep -qE 'step [0-9]+/40, loss [0-9]+\.[0-9]{4}, [0-9.]+ steps/s' typescript ||
+    fail "no progress: $(cat typescript)"
+fi
+
+# ---- Refused ---------------------------------------------------------------
+refused 2 "has 2 models, say which one, as in 'e.so:NAME': line, bare" \
+  train --model e.so
+refused 2 "has no model 'lime'; it has: line, bare" train --model e.so:lime
+refused 2 "there is no flag '--optimizer'" train $model --optimizer adam
+refused 2 "has no input to train with" train --model e.so:bare
+for command in eval predict export; do
+  refused 2 "estimator 'bare' has no" $command cpu --model e.so:bare
+done
+refused 1 "there is a run in 'cpu': --resume cpu goes on" \
+  train $model --run-dir cpu
+refused 1 "there is no run of an estimator in 'none'" \
+  train $model --resume none
+refused 1 "there is no run of an estimator in 'none'" eval none $model
+refused 2 "--iterations-per-loop is for runs with --tpu" \
+  train $model --iterations-per-loop 3
+refused 1 "--param has 'width=wide', expected a number" \
+  train $model --param width=wide
+refused 2 "'e.so:line' is an estimator" bench e.so:line
+refused 2 "--batch-size is that of --stablehlo" \
+  export cpu $model --batch-size 8
+"$lockstep" train $model --help | grep -q -- '--iterations-per-loop N|TIME' ||
+  fail "an estimator's --help"
+
+# ---- Predictions of a run of a model ---------------------------------------
+rm -rf run
+"$lockstep" train --model tiny --data synthetic --quiet --run-dir run \
+  --steps 5 >out.txt 2>err.txt || fail "train tiny"
+"$lockstep" predict run --limit 3 >out.txt 2>err.txt || fail "predict run"
+[ "$(grep -cE '^\{"class":[0-9]+,"probability":0\.[0-9]+\}$' out.txt)" = 3 ] ||
+  fail "predict run --limit 3"
+refused 1 "nowhere" predict nowhere
+
+exit $failed
