@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Models by name, of the library and of shared libraries of a user's.
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/models.h"
 
@@ -35,19 +37,38 @@ const ls_model_type *cli_find_model(const char *command, const char *text) {
   return found.model;
 }
 
+// The value of a flag at argv[at], NULL if it is another flag.
+static const char *value_at(int argc, char **argv, int at, const char *flag) {
+  const size_t size = strlen(flag);
+  if (strncmp(argv[at], flag, size) != 0) return NULL;
+  if (argv[at][size] == '=') return argv[at] + size + 1;
+  return argv[at][size] == '\0' && at + 1 < argc ? argv[at + 1] : NULL;
+}
+
+// Whether it is the folder of a run of a model, which an estimator has no part
+// in: what such a run takes is looked at before a library is loaded.
+static bool is_model_run(const char *folder) {
+  char path[PATH_MAX];
+  snprintf(path, sizeof(path), "%s/config.json", folder);
+  return access(path, F_OK) == 0;
+}
+
 bool cli_find_estimator(const char *command, int argc, char **argv,
                         const ls_estimator_type **out_type) {
-  static const char flag[] = "--model";
   const char *text = NULL;
+  bool is_run = false;
   cli_found found = {0};
   for (int i = 0; i < argc; ++i) {
-    if (strncmp(argv[i], flag, sizeof(flag) - 1) != 0) continue;
-    const char *behind = argv[i] + sizeof(flag) - 1;
-    if (*behind == '=') text = behind + 1;
-    if (*behind == '\0' && i + 1 < argc) text = argv[i + 1];
+    const char *model = value_at(argc, argv, i, "--model");
+    const char *resumed = value_at(argc, argv, i, "--resume");
+    if (model != NULL) text = model;
+    if (resumed != NULL) is_run = is_model_run(resumed);
+    // Others than `train` have their run as a word of its own.
+    if (argv[i][0] != '-' && strcmp(command, "train") != 0)
+      is_run |= is_model_run(argv[i]);
   }
   *out_type = NULL;
-  if (text == NULL || !cli_is_library(text)) return true;
+  if (is_run || text == NULL || !cli_is_library(text)) return true;
   if (!cli_find_in_library(command, text, &found)) return false;
   *out_type = found.estimator;
   return true;
