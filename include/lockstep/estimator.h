@@ -138,7 +138,8 @@ typedef struct ls_estimator_evaluation {
 // "loss", a mean, and "global_step"; they are written to event files in
 // `model_dir`/eval, or /eval_NAME. Where no example was evaluated, as a stop
 // was requested before or the input has none, there is "global_step" alone, a
-// warning, and nothing is written.
+// warning, and nothing is written. A stop on the way ends it: metrics are those
+// of the batches until then, which no event file says.
 LS_API LS_MUST_USE ls_status ls_estimator_evaluate(
     ls_estimator *estimator, const ls_estimator_evaluation *evaluation,
     ls_nest *out_metrics);

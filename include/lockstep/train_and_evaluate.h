@@ -116,11 +116,11 @@ LS_API void ls_train_and_evaluation_deinit(ls_train_and_evaluation *result);
 //   "evaluator"           evaluates and exports new checkpoints as they come,
 //                         until one has max_steps
 //   "chief", "worker"     trains; a worker begins min(60, 5 (index + 1))
-//   seconds
-//                         later
-// All waits are by the runtime's clock, and end when a stop is requested. Where
-// both go on on the same TPU system, a training is ended for an evaluation, and
-// goes on from its checkpoint: its hooks begin again. `out_result` may be NULL.
+//                         seconds later
+// All waits are by the runtime's clock, and end when a stop is requested,
+// behind which nothing is evaluated or exported. Where both go on on the same
+// TPU system, a training is ended for an evaluation, and goes on from its
+// checkpoint: its hooks begin again. `out_result` may be NULL.
 //   LS_INVALID_ARGUMENT     no input; numbers that are too small; names of
 //                           exporters that are equal; a second evaluator.
 //   LS_FAILED_PRECONDITION  there is no new checkpoint to be evaluated.

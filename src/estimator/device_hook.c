@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/nanos.h"
 #include "base/require.h"
 #include "base/threads/timers.h"
 #include "estimator/device_system.h"
@@ -360,7 +361,7 @@ static ls_status fill(device_hook *self,
   const ls_opt every = tpu->host_call_every_n_steps;
   const bool trains = options->context.mode == LS_MODE_TRAIN;
   self->take_every = trains && every.set && every.value > 1 ? every.value : 1;
-  self->sleep = tpu->initial_infeed_sleep_secs.value * 1000000000;
+  self->sleep = ls_nanos_of_seconds(tpu->initial_infeed_sleep_secs.value);
   return ls_ok();
 }
 

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "base/nanos.h"
 #include "base/text.h"
 #include "estimator/params.h"
 
@@ -17,7 +18,8 @@ enum {
 };
 
 int64_t ls_eval_rounds_throttle(const ls_eval_spec *eval) {
-  return eval->throttle_secs.set ? eval->throttle_secs.value : THROTTLE;
+  return ls_nanos_of_seconds(eval->throttle_secs.set ? eval->throttle_secs.value
+                                                     : THROTTLE);
 }
 
 bool ls_eval_rounds_wait(const ls_runtime *runtime, int64_t nanos,
@@ -81,8 +83,9 @@ static ls_status evaluate(ls_eval_rounds *self, const char *checkpoint) {
                                  .stop = self->stop},
       &metrics));
   self->step = ls_params_i64(metrics, "global_step", 0);
-  // There is nothing to export by.
-  if (!ls_estimator_has_evaluated(metrics)) {
+  // There is nothing to export by, or a part of it.
+  if (!ls_estimator_has_evaluated(metrics) ||
+      ls_train_stop_requested(self->stop)) {
     ls_nest_release(metrics);
     return ls_ok();
   }
@@ -127,8 +130,8 @@ static void warn(ls_eval_rounds *self) {
 ls_status ls_eval_rounds_go_on(ls_eval_rounds *self) {
   const ls_runtime *runtime = self->estimator->runtime;
   const ls_opt delay = self->eval->start_delay_secs;
-  const int64_t throttle = ls_eval_rounds_throttle(self->eval) * SECOND;
-  int64_t wait = (delay.set ? delay.value : START_DELAY) * (int64_t)SECOND;
+  const int64_t throttle = ls_eval_rounds_throttle(self->eval);
+  int64_t wait = ls_nanos_of_seconds(delay.set ? delay.value : START_DELAY);
   while (ls_eval_rounds_wait(runtime, wait, self->stop)) {
     const int64_t began = ls_runtime_now(runtime);
     bool is_new = false;

@@ -28,7 +28,7 @@ LS_MUST_USE ls_status ls_eval_rounds_run(ls_eval_rounds *self,
 LS_MUST_USE ls_status ls_eval_rounds_go_on(ls_eval_rounds *self);
 void ls_eval_rounds_deinit(ls_eval_rounds *self);
 
-// In seconds.
+// In nanoseconds.
 int64_t ls_eval_rounds_throttle(const ls_eval_spec *eval);
 // Whether all of it has passed, and no stop was requested.
 bool ls_eval_rounds_wait(const ls_runtime *runtime, int64_t nanos,

@@ -286,6 +286,9 @@ ls_status ls_estimator_evaluate(ls_estimator *estimator,
                    "values",
                    estimator->model_dir);
   LS_RETURN_IF_ERROR(evaluate_from(estimator, evaluation, from, out_metrics));
-  if (!ls_estimator_has_evaluated(*out_metrics)) return ls_ok();
+  // What a stop has cut short is no measure of the model.
+  if (!ls_estimator_has_evaluated(*out_metrics) ||
+      ls_train_stop_requested(evaluation->stop))
+    return ls_ok();
   return ls_write_eval_events(estimator, evaluation->name, from, *out_metrics);
 }

@@ -123,7 +123,9 @@ static void end(ls_predictions *self, ls_status how) {
     ls_status_free(how);
     return;
   }
-  const ls_status status = ls_monitored_session_close(self->session, how);
+  const ls_status status = self->session != NULL
+                               ? ls_monitored_session_close(self->session, how)
+                               : how;
   self->session = NULL;
   ls_nest_release(self->fetches);
   self->fetches = ls_none();
@@ -131,12 +133,16 @@ static void end(ls_predictions *self, ls_status how) {
   self->whole = ls_none();
   self->job.estimator->has_predictions = false;
   self->ended = ls_job_end(&self->job, "prediction_loop", status);
-  // Without any data there is nothing that says stop.
-  if (ls_status_code(self->ended) == LS_OUT_OF_RANGE) {
-    ls_status_free(self->ended);
-    self->ended = ls_ok();
-  }
   self->has_ended = true;
+}
+
+// The same of a session that there is. Without any data there is nothing that
+// says stop.
+static void end_runs(ls_predictions *self, ls_status how) {
+  end(self, how);
+  if (ls_status_code(self->ended) != LS_OUT_OF_RANGE) return;
+  ls_status_free(self->ended);
+  self->ended = ls_ok();
 }
 
 ls_status ls_estimator_predict(ls_estimator *estimator,
@@ -267,7 +273,7 @@ ls_status ls_predictions_next(ls_predictions *predictions, ls_nest *row) {
   ls_status status = ls_ok();
   while (!predictions->has_ended && predictions->next >= predictions->count) {
     status = next_batch(predictions);
-    if (!ls_status_is_ok(status)) end(predictions, status);
+    if (!ls_status_is_ok(status)) end_runs(predictions, status);
   }
   if (!predictions->has_ended) return take(predictions, row);
   return ls_status_is_ok(predictions->ended)
@@ -277,7 +283,7 @@ ls_status ls_predictions_next(ls_predictions *predictions, ls_nest *row) {
 
 ls_status ls_predictions_close(ls_predictions *predictions) {
   if (predictions == NULL) return ls_ok();
-  end(predictions, ls_ok());
+  end_runs(predictions, ls_ok());
   const ls_status status = predictions->ended;
   ls_release(ls_current_allocator(), predictions);
   return status;

@@ -9,6 +9,7 @@
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/ops.h"
 #include "train/hooks/hook.h"
+#include "train/hooks/saved.h"
 
 // ---- What is refused -------------------------------------------------------
 static ls_status check_count(ls_opt count, const char *name) {
@@ -51,16 +52,17 @@ static ls_status is_done(const ls_estimator *self,
 }
 
 // ---- The model -------------------------------------------------------------
-static bool has_summary(const ls_graph *graph, const char *tag) {
-  ls_nest leaves[64];
-  size_t count =
-      ls_graph_collection(graph, LS_COLLECTION_SUMMARIES, leaves, 64);
-  if (count > 64) count = 64;
-  for (size_t i = 0; i < count; ++i) {
-    const char *name = ls_op_name(leaves[i].as.op);
-    if (leaves[i].kind == LS_KIND_OP && strcmp(name, tag) == 0) return true;
-  }
-  return false;
+static ls_status add_loss_summary(const ls_job *job) {
+  ls_op *ops = NULL;
+  size_t count = 0;
+  bool has = false;
+  LS_RETURN_IF_ERROR(
+      ls_collection_ops(job->graph, LS_COLLECTION_SUMMARIES, &ops, &count));
+  for (size_t i = 0; i < count; ++i)
+    has = has || strcmp(ls_op_name(ops[i]), "loss") == 0;
+  ls_release(ls_current_allocator(), ops);
+  if (!has) (void)ls_summary("loss", job->loss);
+  return ls_graph_take_error(job->graph);
 }
 
 static ls_status build(ls_job *job) {
@@ -74,8 +76,7 @@ static ls_status build(ls_job *job) {
     LS_RETURN_IF_ERROR(ls_job_build_on_tpu(job));
   }
   LS_SUMMARY_SCOPE(job->summaries);
-  if (!has_summary(job->graph, "loss")) (void)ls_summary("loss", job->loss);
-  return ls_graph_take_error(job->graph);
+  return add_loss_summary(job);
 }
 
 // ---- Hooks -----------------------------------------------------------------
@@ -139,28 +140,21 @@ static ls_status add_saver(ls_job *job, const ls_estimator_training *t) {
 static ls_status add_summaries(ls_job *job) {
   const ls_opt every =
       ls_estimator_run_values(job->estimator)->save_summary_steps;
-  ls_allocator *allocator = ls_current_allocator();
-  const size_t count =
-      ls_graph_collection(job->graph, LS_COLLECTION_SUMMARIES, NULL, 0);
   ls_hook *hook = NULL;
-  if (!every.set || every.value < 1 || count == 0) return ls_ok();
-  ls_nest *leaves = ls_new_array(allocator, ls_nest, count);
-  ls_op *ops = ls_new_array(allocator, ls_op, count);
-  ls_status status = ls_out_of_memory();
-  if (leaves != NULL && ops != NULL) {
-    (void)ls_graph_collection(job->graph, LS_COLLECTION_SUMMARIES, leaves,
-                              count);
-    for (size_t i = 0; i < count; ++i)
-      ops[i] = leaves[i].as.op;
-    status =
-        ls_summary_hook(&(ls_summary_hook_options){.ops = ops,
-                                                   .num_ops = count,
-                                                   .writer = job->summaries,
-                                                   .every_steps = every},
-                        &hook);
-  }
-  ls_release(allocator, leaves);
-  ls_release(allocator, ops);
+  ls_op *ops = NULL;
+  size_t count = 0;
+  if (!every.set || every.value < 1) return ls_ok();
+  LS_RETURN_IF_ERROR(
+      ls_collection_ops(job->graph, LS_COLLECTION_SUMMARIES, &ops, &count));
+  const ls_status status =
+      count == 0
+          ? ls_ok()
+          : ls_summary_hook(&(ls_summary_hook_options){.ops = ops,
+                                                       .num_ops = count,
+                                                       .writer = job->summaries,
+                                                       .every_steps = every},
+                            &hook);
+  ls_release(ls_current_allocator(), ops);
   LS_RETURN_IF_ERROR(status);
   return ls_job_hooks_add(&job->hooks, hook);
 }

@@ -3,6 +3,7 @@
 // A training with its evaluations, in one process or as one of several.
 #include <string.h>
 
+#include "base/nanos.h"
 #include "base/require.h"
 #include "base/text.h"
 #include "estimator/eval_rounds.h"
@@ -70,8 +71,10 @@ typedef struct local {
   int64_t evaluated;  // At which step.
 } local;
 
+// A stop that was requested would cut the evaluation short.
 static ls_status evaluate_now(local *self, int64_t step) {
   bool is_new = false;
+  if (ls_train_stop_requested(self->train->stop)) return ls_ok();
   LS_RETURN_IF_ERROR(ls_eval_rounds_run(&self->evaluator, &is_new));
   self->last = ls_runtime_now(self->runtime);
   self->evaluated = step;
@@ -184,7 +187,7 @@ static ls_status train_and_evaluate(ls_estimator *estimator,
                               .out = out},
                 .runtime = estimator->runtime,
                 .train = train,
-                .throttle = ls_eval_rounds_throttle(eval) * SECOND,
+                .throttle = ls_eval_rounds_throttle(eval),
                 .evaluated = -1};
   LS_RETURN_IF_ERROR(share_cores(estimator, &self.between));
   const ls_status status = run_local(&self, &out->training);
@@ -205,7 +208,8 @@ static ls_status train_alone(ls_estimator *estimator,
     ls_runtime_log(estimator->runtime, LS_LOG_INFO, "estimator",
                    "worker %d waits %lld seconds before it trains",
                    (int)config->task_id, (long long)delay);
-  if (!ls_eval_rounds_wait(estimator->runtime, delay * SECOND, train->stop)) {
+  if (!ls_eval_rounds_wait(estimator->runtime, ls_nanos_of_seconds(delay),
+                           train->stop)) {
     out->training.stopped = true;
     return ls_ok();
   }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/nanos.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "io/png.h"
@@ -139,7 +140,8 @@ ls_status ls_event_writer_open(const ls_event_writer_options *options,
       .runtime = runtime,
       .allocator = allocator,
       .first_step = options->first_step,
-      .flush_nanos = (seconds.set ? seconds.value : FLUSH_SECONDS) * 1000000000,
+      .flush_nanos =
+          ls_nanos_of_seconds(seconds.set ? seconds.value : FLUSH_SECONDS),
       .max_queue =
           options->max_queue.set ? options->max_queue.value : INT64_MAX,
       .folder = strlen(options->folder),

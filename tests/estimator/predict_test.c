@@ -203,6 +203,32 @@ static void predictions_of_nothing_are_none(void **state) {
   }
 }
 
+static ls_nest give_out_of_range(void *user, ls_input_call *call) {
+  (void)user;
+  (void)call;
+  return LS_FAIL(LS_OUT_OF_RANGE, "the file has no line 7");
+}
+
+// It is no end of data either: nothing has begun.
+static void an_input_that_cannot_be_made_is_a_failure(void **state) {
+  (void)state;
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    estimator_case c = estimator_case_of(i);
+    ls_predictions *p = NULL;
+    c.folder = "no-input";
+    estimator_case_begin(&c);
+    expect_status(ls_estimator_predict(
+                      c.estimator,
+                      &(ls_estimator_prediction){.input = {give_out_of_range}},
+                      &p),
+                  LS_OUT_OF_RANGE, "no line 7");
+    assert_null(p);
+    p = predict(&c, (ls_estimator_prediction){0});
+    expect_ok(ls_predictions_close(p));
+    estimator_case_end(&c);
+  }
+}
+
 static void predictions_are_left_early_and_made_one_at_a_time(void **state) {
   LS_SPEC("E169");
   (void)state;
@@ -360,6 +386,7 @@ int main(void) {
       cmocka_unit_test(rows_are_given_of_as_many_of_each_kind),
       cmocka_unit_test(keys_are_of_dicts_alone),
       cmocka_unit_test(predictions_of_nothing_are_none),
+      cmocka_unit_test(an_input_that_cannot_be_made_is_a_failure),
       cmocka_unit_test(predictions_are_left_early_and_made_one_at_a_time),
       cmocka_unit_test(predictions_of_endless_data_stop_when_asked),
       cmocka_unit_test(calls_on_a_system_of_others_begin_anew),

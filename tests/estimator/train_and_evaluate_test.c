@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "lockstep/events.h"
 #include "support/estimators.h"
 #include "support/waits.h"
 
@@ -88,6 +89,14 @@ static ls_status pass_some(void *user, ls_run_context *context,
   return ls_ok();
 }
 
+static ls_status request_stop(void *user, ls_run_context *context,
+                              ls_nest results) {
+  (void)context;
+  (void)results;
+  ls_train_stop_request(user);
+  return ls_ok();
+}
+
 static void evaluations_are_throttled(void **state) {
   LS_SPEC("E207");
   (void)state;
@@ -100,6 +109,7 @@ static void evaluations_are_throttled(void **state) {
       // 600: step 7, and the end.
       {{false, 0}, 2},
       {{true, 5000}, 1},
+      {{true, INT64_MAX}, 1},
       {{true, 0}, 8},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
@@ -126,6 +136,63 @@ static void evaluations_are_throttled(void **state) {
     assert_true(estimator_metric(result.metrics, "global_step") == 8);
     ls_train_and_evaluation_deinit(&result);
     ls_hook_release(hook);
+    estimator_case_end(&c);
+    waits_end(&w);
+  }
+}
+
+// What a stop has cut short says nothing of a model.
+static void a_training_that_is_stopped_is_not_evaluated(void **state) {
+  (void)state;
+  for (int way = 0; way < 3; ++way) {
+    waits w;
+    ls_train_stop stop = {0};
+    ls_hook *hook = NULL;
+    ls_train_and_evaluation result;
+    waits_begin(&w, NULL);
+    estimator_case c = {.way = (estimator_way)way,
+                        .replicas = way == ON_CPU ? 1 : 2,
+                        .folder = "stopped",
+                        .repeats = true,
+                        .save_steps = LS_SOME(2)};
+    estimator_case_begin(&c);
+    ls_exporter *exporter = waits_exporter((ls_exporter_options){.name = "e"});
+    expect_ok(ls_hook_create(
+        &(ls_hook_options){.user = &stop, .after_run = request_stop}, &hook));
+    expect_ok(
+        ls_train_and_evaluate(c.estimator,
+                              &(ls_train_spec){.input = estimator_input(&c),
+                                               .max_steps = LS_SOME(40),
+                                               .hooks = &hook,
+                                               .num_hooks = 1,
+                                               .stop = &stop},
+                              &(ls_eval_spec){.input = estimator_input(&c),
+                                              .steps = LS_SOME(4),
+                                              .exporters = &exporter,
+                                              .num_exporters = 1},
+                              &result));
+    assert_true(result.training.stopped);
+    assert_int_equal(result.num_evaluations, 0);
+    assert_int_equal(result.metrics.kind, LS_KIND_NONE);
+    assert_int_equal(result.num_exports, 0);
+    ls_event_numbers *numbers = NULL;
+    expect_ok(ls_events_read("stopped/eval", NULL, &numbers));
+    assert_int_equal(numbers->count, 0);
+    ls_event_numbers_destroy(numbers);
+    // A caller's own evaluation gives what it has, and writes none of it.
+    ls_nest metrics = ls_none();
+    expect_ok(ls_estimator_evaluate(
+        c.estimator,
+        &(ls_estimator_evaluation){
+            .input = estimator_input(&c), .steps = LS_SOME(4), .stop = &stop},
+        &metrics));
+    ls_nest_release(metrics);
+    expect_ok(ls_events_read("stopped/eval", NULL, &numbers));
+    assert_int_equal(numbers->count, 0);
+    ls_event_numbers_destroy(numbers);
+    ls_train_and_evaluation_deinit(&result);
+    ls_hook_release(hook);
+    ls_exporter_destroy(exporter);
     estimator_case_end(&c);
     waits_end(&w);
   }
@@ -361,6 +428,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_is_saved_is_evaluated_and_exported),
       cmocka_unit_test(evaluations_are_throttled),
+      cmocka_unit_test(a_training_that_is_stopped_is_not_evaluated),
       cmocka_unit_test(a_training_that_saves_elsewhere_is_not_evaluated),
       cmocka_unit_test(an_evaluator_takes_checkpoints_as_they_come),
       cmocka_unit_test(an_evaluator_warns_now_and_then_and_can_be_stopped),

@@ -40,6 +40,62 @@ static void numbers_of_steps_are_checked(void **state) {
   }
 }
 
+static void
+as_many_steps_as_there_are_numbers_end_with_the_input(void **state) {
+  (void)state;
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    estimator_case c = estimator_case_of(i);
+    ls_training_end end;
+    c.folder = "many";
+    c.examples = 24 * 6;
+    estimator_case_begin(&c);
+    expect_ok(train(&c, (ls_estimator_training){.steps = LS_SOME(2)}, &end));
+    assert_int_equal(end.step, 2);
+    expect_ok(
+        train(&c, (ls_estimator_training){.steps = LS_SOME(INT64_MAX)}, &end));
+    assert_int_equal(end.step, 6);
+    assert_true(end.input_ended);
+    estimator_case_end(&c);
+  }
+}
+
+// ---- Summaries -------------------------------------------------------------
+typedef struct collecting {
+  ls_model_function model;
+  bool other;  // What is no op and no tensor.
+} collecting;
+
+static ls_status collect(void *user, ls_model_call *call,
+                         ls_estimator_spec **out_spec) {
+  collecting *self = user;
+  LS_RETURN_IF_ERROR(self->model.call(self->model.user, call, out_spec));
+  const ls_nest leaf = self->other
+                           ? ls_nest_f64(1)
+                           : ls_leaf(ls_estimator_spec_values(*out_spec)->loss);
+  return ls_graph_add_to_collection(ls_graph_current(), LS_COLLECTION_SUMMARIES,
+                                    leaf);
+}
+
+// As other systems keep them there.
+static void summaries_may_be_tensors_and_nothing_else(void **state) {
+  (void)state;
+  for (int other = 0; other < 2; ++other) {
+    estimator_case c = {.folder = "collected"};
+    collecting self = {.other = other == 1};
+    ls_training_end end;
+    self.model = estimator_model(&c);
+    c.more.model_fn = (ls_model_function){collect, &self, NULL};
+    estimator_case_begin(&c);
+    const ls_status status =
+        train(&c, (ls_estimator_training){.steps = LS_SOME(2)}, &end);
+    if (other == 0)
+      expect_ok(status);
+    else
+      expect_status(status, LS_INVALID_ARGUMENT, "collection 'summaries'");
+    estimator_case_end(&c);
+  }
+}
+
 static const char *task_of(void *user, const char *name) {
   return strcmp(name, "TF_CONFIG") == 0 ? user : NULL;
 }
@@ -284,6 +340,8 @@ static void listeners_go_to_the_first_saver(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(numbers_of_steps_are_checked),
+      cmocka_unit_test(as_many_steps_as_there_are_numbers_end_with_the_input),
+      cmocka_unit_test(summaries_may_be_tensors_and_nothing_else),
       cmocka_unit_test(evaluators_and_parameter_servers_do_not_train),
       cmocka_unit_test(steps_add_and_a_limit_that_is_reached_is_no_failure),
       cmocka_unit_test(the_end_of_the_input_ends_a_training),

@@ -99,4 +99,9 @@ LS_MUST_USE ls_status ls_named_result_number(ls_named_result *result,
 // Whether a loss that is no number is this hook's to judge. (value_hooks.c)
 bool ls_hook_guards_loss(const ls_hook *hook);
 
+// The step behind `more` from `step` on, if there are numbers for so many.
+static inline int64_t ls_steps_after(int64_t step, int64_t more) {
+  return more < INT64_MAX - step ? step + more : INT64_MAX;
+}
+
 #endif  // LS_TRAIN_HOOKS_HOOK_H_

@@ -26,6 +26,40 @@ ls_status ls_collection_variables(const ls_graph *graph, const char *name,
   return ls_ok();
 }
 
+static ls_status op_of(const char *name, ls_nest leaf, ls_op *out_op) {
+  char text[100];
+  if (leaf.kind == LS_KIND_OP)
+    *out_op = leaf.as.op;
+  else if (leaf.kind == LS_KIND_TENSOR)
+    *out_op = ls_tensor_op(leaf.as.tensor);
+  else
+    return ls_invalid_argument("collection '%s' has %s, which is no op", name,
+                               ls_nest_print(leaf, text, sizeof(text)));
+  return ls_ok();
+}
+
+ls_status ls_collection_ops(const ls_graph *graph, const char *name,
+                            ls_op **out_ops, size_t *out_count) {
+  ls_allocator *allocator = ls_current_allocator();
+  const size_t count = ls_graph_collection(graph, name, NULL, 0);
+  ls_nest *leaves = ls_new_array(allocator, ls_nest, count + 1);
+  ls_op *ops = ls_new_array(allocator, ls_op, count + 1);
+  ls_status status =
+      leaves != NULL && ops != NULL ? ls_ok() : ls_out_of_memory();
+  if (ls_status_is_ok(status))
+    (void)ls_graph_collection(graph, name, leaves, count);
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
+    status = op_of(name, leaves[i], &ops[i]);
+  ls_release(allocator, leaves);
+  if (!ls_status_is_ok(status)) {
+    ls_release(allocator, ops);
+    ops = NULL;
+  }
+  *out_ops = ops;
+  *out_count = ops != NULL ? count : 0;
+  return status;
+}
+
 static ls_status find_all(ls_saved_values *values,
                           const ls_run_context *context, size_t *out_count) {
   const ls_model *model = context->called.model;

@@ -24,5 +24,9 @@ LS_MUST_USE ls_status ls_collection_variables(const ls_graph *graph,
                                               const char *name,
                                               ls_variable ***out_variables,
                                               size_t *out_count);
+// The ops of one, those of its tensors too: as above.
+//   LS_INVALID_ARGUMENT  it has something else.
+LS_MUST_USE ls_status ls_collection_ops(const ls_graph *graph, const char *name,
+                                        ls_op **out_ops, size_t *out_count);
 
 #endif  // LS_TRAIN_HOOKS_SAVED_H_

@@ -97,21 +97,18 @@ static ls_status make_missing(ls_scaffold *s, const found *f) {
 }
 
 static ls_status merge_summaries(ls_scaffold *s, const ls_graph *graph) {
-  const size_t count =
-      ls_graph_collection(graph, LS_COLLECTION_SUMMARIES, NULL, 0);
-  if (s->summary_op.id != 0 || count == 0) return ls_ok();
-  ls_allocator *allocator = ls_current_allocator();
-  ls_nest *leaves = ls_new_array(allocator, ls_nest, count);
-  ls_op *ops = ls_new_array(allocator, ls_op, count);
-  if (leaves != NULL && ops != NULL) {
-    (void)ls_graph_collection(graph, LS_COLLECTION_SUMMARIES, leaves, count);
-    for (size_t i = 0; i < count; ++i)
-      ops[i] = leaves[i].as.op;
+  ls_op *ops = NULL;
+  size_t count = 0;
+  if (s->summary_op.id != 0 ||
+      ls_graph_collection(graph, LS_COLLECTION_SUMMARIES, NULL, 0) == 0)
+    return ls_ok();
+  LS_RETURN_IF_ERROR(
+      ls_collection_ops(graph, LS_COLLECTION_SUMMARIES, &ops, &count));
+  {
     LS_NAME_SCOPE("");
     s->summary_op = ls_group(ops, count, "merge_all_summaries");
   }
-  ls_release(allocator, leaves);
-  ls_release(allocator, ops);
+  ls_release(ls_current_allocator(), ops);
   const ls_status status = ls_graph_take_error(ls_graph_current());
   return s->summary_op.id != 0 || !ls_status_is_ok(status) ? status
                                                            : ls_out_of_memory();

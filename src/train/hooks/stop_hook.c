@@ -14,7 +14,7 @@ static ls_status stop_after_create(void *user, ls_run_context *context) {
   int64_t now = 0;
   if (self->last >= 0) return ls_ok();
   LS_RETURN_IF_ERROR(ls_run_context_steps(context, &now));
-  self->last = now + self->num_steps.value;
+  self->last = ls_steps_after(now, self->num_steps.value);
   return ls_ok();
 }
 
@@ -31,7 +31,7 @@ static ls_status stop_after_run(void *user, ls_run_context *context,
   const stop_at *self = user;
   int64_t now = context->steps;
   (void)results;
-  if (now + 1 < self->last) return ls_ok();
+  if (now < self->last - 1) return ls_ok();
   LS_RETURN_IF_ERROR(ls_run_context_steps(context, &now));
   if (now >= self->last) ls_run_context_request_stop(context);
   return ls_ok();

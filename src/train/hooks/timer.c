@@ -32,7 +32,7 @@ bool ls_step_timer_is_due(const ls_step_timer *timer, int64_t step) {
   const bool is_used = timer->every_steps > 0 || timer->every_seconds > 0;
   if (timer->last_step < 0) return is_used;
   if (timer->last_step == step || !is_used) return false;
-  return timer->every_steps > 0 ? step >= timer->last_step + timer->every_steps
+  return timer->every_steps > 0 ? step - timer->last_step >= timer->every_steps
                                 : seconds_since(timer) >= timer->every_seconds;
 }
 
