@@ -71,13 +71,14 @@ static bool is_at_work(ls_runtime *runtime, const ls_watchdog *self) {
          ls_pod_find(runtime, self->pod->name, self->pod->job) == self->pod;
 }
 
-// With the runtime's lock held, so that there is one.
+// With the runtime's lock held, so that there is one. The one before is the
+// caller's, who ends it without the lock, for which its thread may wait.
 static ls_status start(ls_runtime *runtime, ls_tpu_resolver *resolver,
-                       int64_t seconds) {
+                       int64_t seconds, ls_watchdog **out_before) {
   ls_estimator_state *state = ls_estimator_state_get(runtime);
   if (state == NULL) return ls_out_of_memory();
   if (is_at_work(runtime, state->watchdog)) return ls_ok();
-  ls_watchdog_destroy(state->watchdog);
+  *out_before = state->watchdog;
   state->watchdog = NULL;
   LS_RETURN_IF_ERROR(
       make(runtime, resolver, seconds * SECOND, &state->watchdog));
@@ -94,9 +95,11 @@ ls_status ls_watchdog_start(ls_tpu_resolver *resolver,
   if (timeout_seconds < 1 || timeout_seconds > INT32_MAX)
     return ls_invalid_argument("a watchdog of %lld seconds: expected 1 to %d",
                                (long long)timeout_seconds, INT32_MAX);
+  ls_watchdog *before = NULL;
   ls_runtime_lock(runtime);
-  const ls_status status = start(runtime, resolver, timeout_seconds);
+  const ls_status status = start(runtime, resolver, timeout_seconds, &before);
   ls_runtime_unlock(runtime);
+  ls_watchdog_destroy(before);
   return status;
 }
 

@@ -11,25 +11,25 @@
 #include "lockstep/tpu_variable.h"
 #include "tpu/strategy.h"
 
-// ---- Policies --------------------------------------------------------------
-static const ls_variable_rules on_write = {.class_name = "TPUOnWritePolicy",
-                                           .replicates = true,
-                                           .read = ls_read_mirrored,
-                                           .as_tensor = ls_use_mirrored,
-                                           .write = ls_write_as_maker,
-                                           .scatter = ls_scatter_mirrored,
-                                           .here = ls_container_here};
+// What a policy and a class have in common.
+#define ON_WRITE(name, scatter_rule)                                           \
+  {                                                                            \
+    .class_name = name, .replicates = true, .read = ls_read_mirrored,          \
+    .as_tensor = ls_use_mirrored, .write = ls_write_as_maker,                  \
+    .scatter = scatter_rule, .here = ls_container_here                         \
+  }
+#define ON_READ(name)                                                          \
+  {                                                                            \
+    .class_name = name, .replicates = true, .read = ls_read_on_read,           \
+    .as_tensor = ls_use_on_read, .write = ls_write_as_maker,                   \
+    .scatter = ls_scatter_on_read, .here = ls_container_here,                  \
+    .make_saved = ls_make_saved_on_read, .share_saved = ls_share_saved_on_read \
+  }
 
-static const ls_variable_rules on_read = {.class_name = "TPUOnReadPolicy",
-                                          .replicates = true,
-                                          .read = ls_read_on_read,
-                                          .as_tensor = ls_use_on_read,
-                                          .write = ls_write_as_maker,
-                                          .scatter = ls_scatter_on_read,
-                                          .here = ls_container_here,
-                                          .make_saved = ls_make_saved_on_read,
-                                          .share_saved =
-                                              ls_share_saved_on_read};
+// ---- Policies --------------------------------------------------------------
+static const ls_variable_rules on_write =
+    ON_WRITE("TPUOnWritePolicy", ls_scatter_mirrored);
+static const ls_variable_rules on_read = ON_READ("TPUOnReadPolicy");
 
 const ls_variable_policy_map ls_tpu_policies = {.on_write = &on_write,
                                                 .on_read = &on_read};
@@ -46,24 +46,9 @@ static ls_tensor refuse_scatter(ls_variable *container, ls_scatter_op op,
                        container->rules->class_name));
 }
 
-static const ls_variable_rules mirrored = {.class_name = "TPUMirroredVariable",
-                                           .replicates = true,
-                                           .read = ls_read_mirrored,
-                                           .as_tensor = ls_use_mirrored,
-                                           .write = ls_write_as_maker,
-                                           .scatter = refuse_scatter,
-                                           .here = ls_container_here};
-
-static const ls_variable_rules sync_on_read = {
-    .class_name = "TPUSyncOnReadVariable",
-    .replicates = true,
-    .read = ls_read_on_read,
-    .as_tensor = ls_use_on_read,
-    .write = ls_write_as_maker,
-    .scatter = ls_scatter_on_read,
-    .here = ls_container_here,
-    .make_saved = ls_make_saved_on_read,
-    .share_saved = ls_share_saved_on_read};
+static const ls_variable_rules mirrored =
+    ON_WRITE("TPUMirroredVariable", refuse_scatter);
+static const ls_variable_rules sync_on_read = ON_READ("TPUSyncOnReadVariable");
 
 const ls_variable_class_map ls_tpu_classes = {
     .on_write = &mirrored,

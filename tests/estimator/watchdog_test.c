@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "lockstep/shutdown_hooks.h"
+#include "support/counted.h"
 #include "support/monitored_runs.h"
 #include "tpu/pod.h"
 
@@ -229,6 +230,50 @@ static void a_runtime_has_one_watchdog(void **state) {
   end(&f);
 }
 
+// A sink of lines that takes its time, and uses the library.
+typedef struct slow_sink {
+  ls_runtime *runtime;
+  bool entered, starting;  // Atomic.
+} slow_sink;
+
+static void take_time(void *user, const ls_log_line *line) {
+  slow_sink *self = user;
+  if (strstr(line->text, "the watchdog goes on") == NULL ||
+      __atomic_exchange_n(&self->entered, true, __ATOMIC_ACQ_REL))
+    return;
+  while (!__atomic_load_n(&self->starting, __ATOMIC_ACQUIRE))
+    usleep(500);
+  usleep(20000);
+  assert_null(ls_pod_find(self->runtime, "none", "none"));
+}
+
+static void a_watchdog_that_is_replaced_may_still_be_asking(void **state) {
+  (void)state;
+  slow_sink sink = {0};
+  ls_tpu_resolver *resolver = NULL;
+  ls_pod *pod = NULL;
+  counted c = counted_begin_with(
+      (ls_runtime_options){.log = take_time, .log_user = &sink});
+  sink.runtime = c.runtime;
+  expect_ok(ls_tpu_resolver_create(
+      &(ls_tpu_resolver_options){.name = "virtual:2x1,hosts=2"}, &resolver));
+  expect_ok(ls_tpu_initialize(resolver, NULL));
+  expect_ok(ls_tpu_pod(resolver, &pod));
+  expect_ok(ls_pod_inject(
+      pod, &(ls_pod_fault){.kind = LS_POD_NO_HEARTBEAT, .host = 1}));
+  expect_ok(ls_watchdog_start(resolver, 600));
+  while (!__atomic_load_n(&sink.entered, __ATOMIC_ACQUIRE))
+    usleep(500);
+  expect_ok(ls_tpu_shutdown(resolver));
+  expect_ok(ls_tpu_initialize(resolver, NULL));
+  __atomic_store_n(&sink.starting, true, __ATOMIC_RELEASE);
+  expect_ok(ls_watchdog_start(resolver, 30));
+  ls_watchdog_stop();
+  ls_pod_release(pod);
+  ls_tpu_resolver_release(resolver);
+  counted_end(&c);
+}
+
 static void the_environment_starts_it(void **state) {
   (void)state;
   static const struct {
@@ -298,6 +343,7 @@ int main(void) {
       cmocka_unit_test(hosts_are_asked_each_tenth_of_the_time),
       cmocka_unit_test(hosts_that_do_not_answer_are_borne),
       cmocka_unit_test(a_stop_disarms_it),
+      cmocka_unit_test(a_watchdog_that_is_replaced_may_still_be_asking),
       cmocka_unit_test(a_runtime_has_one_watchdog),
       cmocka_unit_test(the_environment_starts_it),
       cmocka_unit_test(what_cannot_be_watched_is_refused),
