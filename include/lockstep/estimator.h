@@ -91,7 +91,8 @@ LS_API ls_nest ls_estimator_params(const ls_estimator *estimator);
 
 // Why the program of the last call on TPUs did not compile, where the
 // environment's TPU_SPLIT_COMPILE_AND_EXECUTE is 1: such a call makes no step
-// and is no failure. NULL: it did, or nobody asked. Lent until the next call.
+// and is no failure. NULL: it did, or nobody asked. Lent until the next call on
+// TPUs.
 LS_API const char *
 ls_estimator_last_compile_error(const ls_estimator *estimator);
 

@@ -127,8 +127,10 @@ static void drop(ls_job *job) {
   ls_rendezvous_destroy(job->rendezvous);
 }
 
-// What the program's compiler has said outlives the job.
+// What the program's compiler has said outlives the job, and those behind it
+// that have no program, such as an evaluation on a CPU.
 static ls_status keep_compile_error(ls_job *job) {
+  if (job->device_hook == NULL) return ls_ok();
   ls_allocator *allocator = ls_current_allocator();
   ls_estimator *of = job->estimator;
   const char *text = ls_device_hook_compile_error(job->device_hook);

@@ -51,6 +51,7 @@ static void what_does_not_compile_is_told(void **state) {
   estimator_case c = {
       .way = ON_TPU,
       .folder = "host_loop_compile",
+      .more = {.eval_on_tpu = LS_FLAG_OFF},
       .config = {.master = "virtual:1x1,cores=1,fault=compile@host0"}};
   estimator_case_begin(&c);
   assert_null(ls_estimator_last_compile_error(c.estimator));
@@ -60,6 +61,14 @@ static void what_does_not_compile_is_told(void **state) {
   assert_false(end.has_loss);
   assert_int_equal(end.step, 0);
   assert_non_null(ls_estimator_last_compile_error(c.estimator));
+  expect_contains(ls_estimator_last_compile_error(c.estimator), "planned");
+  // What is on a CPU, or on none, has no compiler of its own.
+  evaluate(&c);
+  expect_status(
+      ls_estimator_train(c.estimator,
+                         &(ls_estimator_training){.input = estimator_input(&c)},
+                         NULL),
+      LS_INVALID_ARGUMENT, "must be set");
   expect_contains(ls_estimator_last_compile_error(c.estimator), "planned");
   estimator_case_end(&c);
 }
