@@ -17,11 +17,11 @@ enable_testing()
 # Not with sanitizers: these compare numbers or whole runs of the program, take
 # long, and pass through no code that the other tests leave out.
 set(LS_LONG_TESTS
-  "^(models/(golden_|.*bits_test|lanes|scale|uneven|model_arith)|cli/(bench|resume)$|examples/unet$)")
+  "^(models/(golden_|.*bits_test|lanes|scale|uneven|model_arith)|cli/(bench|resume)$|examples/(unet|pod|fashion_estimator)$)")
 
 # They begin first, so that none of them is waited for alone at the end.
 set(LS_SLOW_TESTS
-  "^(models/(replica_bits|lanes|model|bits|memory|golden_gpt|steady|uneven)|engine/(loops_product|convolution_test|kernel_product)|faults/|net/ranks|cli/(train|resume|stranger)|examples/(unet|tagger|denoise))")
+  "^(models/(replica_bits|lanes|model|bits|memory|golden_gpt|steady|uneven|tpu_text)|engine/(loops_product|convolution_test|kernel_product)|data/(streams|flattened|shuffled|regrouped)_test|distribute/input_digest|distribute/two_sizes|estimator/(model_export|checkpoint_rows|paths)|faults/|net/ranks|state/snapshot|train/(interrupted|ranks|goes_on|device_loop)|cli/(train|resume|stranger|checkpoint|damage|interrupted)|tools/headers|tools/install|examples/(unet|tagger|denoise))")
 
 # Registers the test `name` that runs the rest of the arguments.
 function(ls_add_test name)
@@ -147,6 +147,11 @@ if(LS_TESTS AND CMOCKA_FOUND)
   target_link_libraries(unit_tests PRIVATE ls_defined)
   # Most of it runs once a build; what takes time is the library and support/.
   target_compile_options(unit_tests PRIVATE $<$<CONFIG:Debug>:-O0>)
+  # Their accesses are checked by calls, which are compiled sooner.
+  if(LS_SANITIZE MATCHES address AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(unit_tests PRIVATE
+      "SHELL:--param asan-instrumentation-with-call-threshold=0")
+  endif()
 endif()
 
 # Shared libraries of models, for the program to load: one source, compiled as

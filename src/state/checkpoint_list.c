@@ -138,6 +138,7 @@ static bool is_left_over(const ls_file_entry *entries, size_t count,
          ls_checkpoint_step_of(name, "json.tmp") >= 0 ||
          strcmp(name, "checkpoint.tmp") == 0 ||
          strcmp(name, LS_CHECKPOINT_NONCE) == 0 ||
+         strcmp(name, LS_CHECKPOINT_NONCE ".tmp") == 0 ||
          (step >= 0 && !has_name(entries, count, step, "json"));
 }
 

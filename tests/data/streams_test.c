@@ -215,7 +215,7 @@ static void streams_stand_behind_and_beside_each_other(void **state) {
 // ---- Map -------------------------------------------------------------------
 static void doze(uint64_t key) {
   const struct timespec some = {.tv_nsec = (long)(key % 300) * 1000};
-  if (key % 4 == 0) nanosleep(&some, NULL);
+  if (key % 16 == 0) nanosleep(&some, NULL);
 }
 
 // Takes its time; what comes out depends on the call's key, too.
