@@ -223,8 +223,9 @@ static ls_status place_all(feeder *self, ls_strategy_input *input) {
   ls_nest element = ls_none(), features, labels;
   const ls_nest specs =
       ls_dataset_spec_nest(ls_iterator_dataset(self->iterator));
-  ls_status status =
-      ls_take_nest(ls_nest_map(specs, place_leaf, self), &element);
+  ls_status status = ls_nest_status(specs);
+  if (ls_status_is_ok(status))
+    status = ls_take_nest(ls_nest_map(specs, place_leaf, self), &element);
   ls_nest_release(specs);
   if (ls_status_is_ok(status)) status = place_examples(self, input);
   if (ls_status_is_ok(status))
