@@ -77,6 +77,9 @@ typedef struct ls_monitored_options {
   const ls_train_stop *other_stop;  // The same, of somebody else.
   // How long a lost session is tried to be made again. Default 7200.
   ls_opt creation_timeout_seconds;
+  // How often a lost session is made again without a new global step. Default
+  // 3.
+  ls_opt most_losses;
   const ls_session_config *config;  // Of sessions. Lent.
 } ls_monitored_options;
 
@@ -90,7 +93,7 @@ ls_monitored_session_should_stop(const ls_monitored_session *session);
 LS_API void ls_monitored_session_request_stop(ls_monitored_session *session);
 // One run with all hooks, as ls_session_run. `*results` is lent until the next
 // run. A run that ends with ABORTED or UNAVAILABLE is made again in a new
-// session, which begins with the newest checkpoint.
+// session, which begins with the newest checkpoint; once too often, it is told.
 //   LS_FAILED_PRECONDITION  a stop was requested.
 //   LS_INVALID_ARGUMENT     something is fed twice.
 LS_API LS_MUST_USE ls_status ls_monitored_session_run(

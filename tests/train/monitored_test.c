@@ -236,6 +236,49 @@ static void a_lost_session_is_made_again(void **state) {
   }
 }
 
+static ls_status always_lost(void *user, ls_run_context *context,
+                             ls_run_wish *wish) {
+  int *calls = user;
+  (void)context;
+  (void)wish;
+  ++*calls;
+  return *calls > 2 ? LS_STATUS(LS_UNAVAILABLE, "gone as planned") : ls_ok();
+}
+
+static void
+what_is_lost_at_the_same_step_again_and_again_is_told(void **state) {
+  (void)state;
+  LS_SPEC("E183");
+  static const int64_t most[] = {0, 3, 7};
+  for (int i = 0; i < 3; ++i) {
+    int calls = 0;
+    ls_hook *hook = NULL;
+    monitored_runs f;
+    monitored_runs_begin(&f);
+    expect_ok(ls_hook_create(&(ls_hook_options){.name = "a",
+                                                .user = &calls,
+                                                .before_run = always_lost},
+                             &hook));
+    ls_hook *hooks[] = {hook};
+    const ls_opt wanted = most[i] == 3 ? (ls_opt){0} : LS_SOME(most[i]);
+    expect_ok(ls_monitored_session_create(
+        &(ls_monitored_options){.graph = f.graph,
+                                .hooks = hooks,
+                                .num_hooks = 1,
+                                .most_losses = wanted},
+        &f.session));
+    ls_hook_release(hook);
+    expect_ok(monitored_runs_try(&f));
+    expect_ok(monitored_runs_try(&f));
+    const ls_status status = monitored_runs_try(&f);
+    assert_int_equal(calls, 3 + most[i]);
+    expect_contains(ls_status_message(status), "sessions were lost, and none");
+    expect_status(ls_monitored_session_close(f.session, status), LS_UNAVAILABLE,
+                  "gone as planned");
+    monitored_runs_end(&f);
+  }
+}
+
 static void other_failures_skip_the_end(void **state) {
   (void)state;
   LS_SPEC("E183");
@@ -308,6 +351,7 @@ int main(void) {
       cmocka_unit_test(values_begin_as_the_scaffold_says),
       cmocka_unit_test(a_scaffold_can_say_how),
       cmocka_unit_test(a_lost_session_is_made_again),
+      cmocka_unit_test(what_is_lost_at_the_same_step_again_and_again_is_told),
       cmocka_unit_test(other_failures_skip_the_end),
       cmocka_unit_test(hooks_feed_runs),
       cmocka_unit_test(a_stop_can_be_asked_for_from_outside),

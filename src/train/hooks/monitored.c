@@ -95,7 +95,9 @@ static ls_status add_feeds(ls_monitored_session *self, const ls_feed *feeds,
 static ls_status gather_wishes(ls_monitored_session *self, ls_nest fetches) {
   const ls_hook_list *hooks = &self->hooks;
   self->wanted[CALLERS] = fetches;
-  self->wanted[STEP] = hooks->counts ? ls_leaf(hooks->context.step) : ls_none();
+  const bool counts =
+      hooks->counts || (self->has_lost && hooks->context.has_step);
+  self->wanted[STEP] = counts ? ls_leaf(hooks->context.step) : ls_none();
   for (size_t i = 0; i < hooks->count; ++i) {
     const ls_run_wish *wish = &hooks->wishes[i];
     self->wanted[FIRST_OF_HOOKS + i] = wish->fetches;
@@ -155,6 +157,28 @@ static ls_status run(ls_monitored_session *self, ls_nest fetches,
   return ls_hook_list_after(&self->hooks, self->results, FIRST_OF_HOOKS);
 }
 
+// ---- Losses ----------------------------------------------------------------
+// A step that nobody has come to before: it is not always the same that is
+// lost.
+static void note_step(ls_monitored_session *self) {
+  const int64_t steps = self->hooks.context.steps;
+  if (steps <= self->furthest) return;
+  self->furthest = steps;
+  self->losses = 0;
+}
+
+// OK: another session may be made.
+static ls_status judge_loss(ls_monitored_session *self, ls_status status) {
+  enum { MOST = 3 };
+  const ls_opt most = self->is.most_losses;
+  self->has_lost = true;
+  if (self->losses++ < (most.set ? most.value : MOST)) return ls_ok();
+  return ls_status_annotate(
+      ls_status_clone(status),
+      "%lld sessions were lost, and none has come beyond step %lld",
+      (long long)self->losses, (long long)self->furthest);
+}
+
 static void log_loss(const ls_monitored_session *self, ls_status status) {
   ls_runtime_log(self->hooks.context.runtime, LS_LOG_WARNING, "train",
                  "a run ended with %s: %s; it is made again in a new session",
@@ -174,11 +198,15 @@ ls_status ls_monitored_session_run(ls_monitored_session *session,
   for (;;) {
     const ls_status status = ls_hook_list_judge(
         &session->hooks, run(session, fetches, feeds, num_feeds));
-    if (ls_status_is_ok(status))
+    if (ls_status_is_ok(status)) {
       *results = ls_nest_item(session->results, CALLERS);
+      note_step(session);
+    }
     if (!ls_monitored_is_lost(status)) return status;
-    log_loss(session, status);
+    const ls_status judged = judge_loss(session, status);
+    if (ls_status_is_ok(judged)) log_loss(session, status);
     ls_status_free(status);
+    LS_RETURN_IF_ERROR(judged);
     LS_RETURN_IF_ERROR(ls_monitored_reopen(session));
   }
 }

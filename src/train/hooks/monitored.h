@@ -20,6 +20,10 @@ struct ls_monitored_session {
   ls_nest fetches, results;
   ls_feed *feeds;
   size_t num_feeds, feeds_capacity;
+  // Once one was lost: how many, since the last step that was the first to come
+  // there; and that step.
+  bool has_lost;
+  int64_t losses, furthest;
 };
 
 // A session whose variables have values, and that the hooks know.

@@ -126,13 +126,20 @@ ls_status ls_monitored_reopen(ls_monitored_session *self) {
   const double seconds = limit.set ? (double)limit.value : TIMEOUT;
   ls_runtime *runtime = self->hooks.context.runtime;
   const int64_t began = ls_runtime_now(runtime);
-  for (;;) {
+  for (int tries = 0;;) {
     ls_monitored_drop_session(self);
     const ls_status status = ls_monitored_open(self);
     const double waited = (double)(ls_runtime_now(runtime) - began) * 1e-9;
     if (!ls_monitored_is_lost(status) || waited >= seconds ||
         ls_monitored_session_should_stop(self))
       return status;
+    // Who looks on is told at the first time, and then each minute.
+    if (tries++ % 60 == 0)
+      ls_runtime_log(runtime, LS_LOG_WARNING, "train",
+                     "a session could not begin: %s: %s; it is tried again for "
+                     "%.0f seconds",
+                     ls_code_name(ls_status_code(status)),
+                     ls_status_message(status), seconds - waited);
     ls_status_free(status);
     ls_runtime_sleep(runtime, WAIT_NANOS);
   }
