@@ -10,6 +10,7 @@
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/ops.h"
 #include "train/hooks/hook.h"
+#include "train/hooks/monitored.h"
 
 // What is fetched in each run, and what comes of the losses.
 typedef struct eval_run {
@@ -18,6 +19,7 @@ typedef struct eval_run {
   ls_nest fetches;  // The loss, the steps, ops.
   double loss, weight;
   ls_eval_losses losses;  // Of the replicas of a strategy.
+  int64_t sessions;       // So many were made until these losses.
 } eval_run;
 
 // ---- What is refused -------------------------------------------------------
@@ -191,6 +193,15 @@ static ls_status take(const ls_job *job, ls_nest results, eval_run *e) {
   return ls_ok();
 }
 
+// A new session evaluates from the start.
+static void look_for_session(const ls_monitored_session *session, eval_run *e) {
+  const int64_t sessions = ls_monitored_sessions(session);
+  if (sessions == e->sessions) return;
+  e->sessions = sessions;
+  e->loss = e->weight = 0;
+  ls_eval_losses_drop(&e->losses);
+}
+
 static ls_status run_all(ls_job *job, ls_monitored_session *session,
                          eval_run *e) {
   ls_status status = ls_ok();
@@ -198,7 +209,10 @@ static ls_status run_all(ls_job *job, ls_monitored_session *session,
          !ls_monitored_session_should_stop(session)) {
     ls_nest results = ls_none();
     status = ls_monitored_session_run(session, e->fetches, NULL, 0, &results);
-    if (ls_status_is_ok(status)) status = take(job, results, e);
+    if (ls_status_is_ok(status)) {
+      look_for_session(session, e);
+      status = take(job, results, e);
+    }
   }
   return ls_job_judge_runs(job, status);
 }

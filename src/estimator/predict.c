@@ -7,6 +7,7 @@
 #include "estimator/prediction_rows.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/ops.h"
+#include "train/hooks/monitored.h"
 
 struct ls_predictions {
   ls_job job;
@@ -14,10 +15,12 @@ struct ls_predictions {
   char checkpoint[1024];
   bool batches;
   ls_nest fetches;
-  ls_nest batch;        // The run's predictions that are wanted. Lent.
-  ls_nest whole;        // The same without rows that fill it up.
-  int64_t next, count;  // Rows of it.
-  ls_status ended;      // How, once it has.
+  ls_nest batch;         // The run's predictions that are wanted. Lent.
+  ls_nest whole;         // The same without rows that fill it up.
+  int64_t next, count;   // Rows of it.
+  int64_t given, again;  // Batches; those that a new session makes once more.
+  int64_t sessions;      // So many were made.
+  ls_status ended;       // How, once it has.
   bool has_ended;
 };
 
@@ -243,12 +246,26 @@ static ls_status take_batch(ls_predictions *self, ls_nest padding) {
   return ls_predictions_rows(self->batch, padding, false, &self->whole);
 }
 
-static ls_status next_batch(ls_predictions *self) {
-  ls_nest results = ls_none();
+// A new session predicts from the start, of which the caller may have a part.
+static ls_status run_next(ls_predictions *self, ls_nest *out_results) {
   if (ls_monitored_session_should_stop(self->session))
     return LS_STATUS(LS_OUT_OF_RANGE, "predictions have ended");
   LS_RETURN_IF_ERROR(ls_monitored_session_run(self->session, self->fetches,
-                                              NULL, 0, &results));
+                                              NULL, 0, out_results));
+  const int64_t sessions = ls_monitored_sessions(self->session);
+  if (sessions != self->sessions) self->again = self->given;
+  self->sessions = sessions;
+  return ls_ok();
+}
+
+static ls_status next_batch(ls_predictions *self) {
+  ls_nest results = ls_none();
+  for (;;) {
+    LS_RETURN_IF_ERROR(run_next(self, &results));
+    if (self->again == 0) break;
+    --self->again;
+  }
+  ++self->given;
   const ls_nest padding = ls_nest_item(results, 1);
   self->batch = ls_nest_item(results, 0);
   self->next = 0;

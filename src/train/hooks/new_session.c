@@ -108,7 +108,12 @@ void ls_monitored_drop_session(ls_monitored_session *self) {
   context->session = NULL;
 }
 
+int64_t ls_monitored_sessions(const ls_monitored_session *self) {
+  return self->sessions;
+}
+
 ls_status ls_monitored_open(ls_monitored_session *self) {
+  ++self->sessions;
   LS_RETURN_IF_ERROR(ls_session_create_with(self->is.graph, self->is.config,
                                             &self->hooks.context.session));
   LS_RETURN_IF_ERROR(give_values(self));
