@@ -212,15 +212,25 @@ static ls_status find_newest(const ls_estimator *self,
   return ls_ok();
 }
 
+static int64_t close_with_step(ls_saved_file *file) {
+  ls_saved_info info;
+  ls_saved_file_describe(file, &info);
+  ls_saved_file_close(file);
+  return info.step;
+}
+
 ls_status ls_estimator_saved_step(const ls_estimator *self, int64_t *out_step) {
   ls_saved_file *file = NULL;
-  ls_saved_info info;
   *out_step = -1;
   LS_RETURN_IF_ERROR(find_newest(self, &file));
-  if (file == NULL) return ls_ok();
-  ls_saved_file_describe(file, &info);
-  *out_step = info.step;
-  ls_saved_file_close(file);
+  if (file != NULL) *out_step = close_with_step(file);
+  return ls_ok();
+}
+
+ls_status ls_estimator_whole_step(const ls_estimator *self, int64_t *out_step) {
+  ls_saved_file *file = NULL;
+  LS_RETURN_IF_ERROR(ls_saved_file_open(self->model_dir, &file));
+  *out_step = close_with_step(file);
   return ls_ok();
 }
 

@@ -33,5 +33,9 @@ ls_estimator_run_values(const ls_estimator *self) {
 // The step of the newest checkpoint in the model's folder; -1: there is none.
 LS_MUST_USE ls_status ls_estimator_saved_step(const ls_estimator *self,
                                               int64_t *out_step);
+// That of the newest of which every byte is as it was written.
+//   LS_DATA_LOSS  there is none like that.
+LS_MUST_USE ls_status ls_estimator_whole_step(const ls_estimator *self,
+                                              int64_t *out_step);
 
 #endif  // LS_ESTIMATOR_ESTIMATOR_H_

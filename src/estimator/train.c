@@ -38,11 +38,15 @@ static ls_status check_steps(const ls_job *job,
                                    "where training is on TPUs");
 }
 
-// Whether there is no step to make, by what was saved.
+// Whether there is no step to make, by what was saved. Whoever has nothing to
+// do has a checkpoint that is whole; behind one that is not there are steps to
+// be made again.
 static ls_status is_done(const ls_estimator *self,
                          const ls_estimator_training *t, bool *out_done,
                          int64_t *out_step) {
   LS_RETURN_IF_ERROR(ls_estimator_saved_step(self, out_step));
+  if (t->max_steps.set && *out_step >= t->max_steps.value)
+    LS_RETURN_IF_ERROR(ls_estimator_whole_step(self, out_step));
   *out_done = t->max_steps.set && *out_step >= t->max_steps.value;
   if (*out_done)
     ls_runtime_log(self->runtime, LS_LOG_INFO, "estimator",

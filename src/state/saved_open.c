@@ -235,7 +235,8 @@ static ls_status open_path(ls_saved_file *self, const char *path, bool read) {
     ls_release(ls_runtime_allocator(self->runtime), steps);
     return status;
   }
-  if (ls_status_code(status) == LS_RESOURCE_EXHAUSTED) return status;
+  const ls_code code = ls_status_code(status);
+  if (code != LS_NOT_FOUND && code != LS_UNIMPLEMENTED) return status;
   ls_status_free(status);  // It is no folder.
   return open_file(self, path);
 }
