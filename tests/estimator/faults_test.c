@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Random failures anywhere around trainings on cores: the call ends, with the
-// first cause or, where a session recovers, as if nothing had been; no thread
-// and no memory stays behind; and who goes on once all is well comes to the
+// first cause, told once, or, where a session recovers, as if nothing had been;
+// no thread and no memory stays behind; and who goes on once all is well, also
+// from a folder whose newest checkpoint was damaged meanwhile, comes to the
 // bytes, and the examples of each step, of an undisturbed training.
 //
 // A few in each run of the tests, more with LS_TEST_FAULTS=300, from number
@@ -11,37 +12,49 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/runtime_internal.h"
 #include "support/counted.h"
+#include "support/faulty_files.h"
 #include "support/resumable.h"
 #include "support/sanitizer.h"
 #include "support/thread_count.h"
 #include "support/witnessed.h"
 
-enum { FEW = 8 };  // Some wait for 5 seconds until the main loop is ended.
+enum {
+  FEW = LS_SANITIZED ? 6 : 12
+};  // Some wait for 5 seconds until the
+    // main loop is ended.
 static const char end_file[] = "model.ckpt-45.safetensors";
 
 // ---- What is drawn ---------------------------------------------------------
 typedef enum cause {
   INPUT,
+  INPUTS,  // Of several hosts, all at the same example.
   TRACE,
   HOST,
   NUMBERS,
-  DISK,
+  GRADIENT,
+  FILES,
+  HOOK,
   PREEMPTED,
   LOST,
+  BOTH,            // A host goes, and a core of another one.
+  INPUT_AND_LOST,  // A core goes, and another host's input fails.
   ASKED_FIRST,
   ASKED_TRACE,
   ASKED_INPUT,
   ASKED_HOST,
+  ASKED_SAVE,
   CAUSES
 } cause;
 static const char *const cause_names[] = {
-    "input",       "trace",       "host",      "numbers",
-    "disk",        "preempt",     "lost",      "asked first",
-    "asked trace", "asked input", "asked host"};
+    "input",      "inputs",      "trace",       "host",        "numbers",
+    "gradient",   "files",       "hook",        "preempt",     "lost",
+    "both",       "input, lost", "asked first", "asked trace", "asked input",
+    "asked host", "asked save"};
 
 static uint64_t draw(uint64_t *state, uint64_t below) {
   uint64_t z = (*state += 0x9e3779b97f4a7c15u);
@@ -50,159 +63,324 @@ static uint64_t draw(uint64_t *state, uint64_t below) {
   return (z ^ (z >> 31)) % below;
 }
 
-// ---- A disk that is full ---------------------------------------------------
-static ls_file_system real;
-static int writes_left;  // Below 0: any number.
-
-static bool is_full(void) {
-  const int left = __atomic_load_n(&writes_left, __ATOMIC_RELAXED);
-  if (left > 0) __atomic_sub_fetch(&writes_left, 1, __ATOMIC_RELAXED);
-  return left == 0;
-}
-static ls_status full(const char *path) {
-  return LS_STATUS(LS_UNAVAILABLE, "cannot write '%s': No space left", path);
-}
-static ls_status full_write(void *user, const char *path, const void *data,
-                            size_t size) {
-  return is_full() ? full(path) : real.write(user, path, data, size);
-}
-static ls_status full_append(void *user, const char *path, const void *data,
-                             size_t size) {
-  return is_full() ? full(path) : real.append(user, path, data, size);
-}
-
-static ls_file_system files(void) {
-  real = *ls_file_system_system();
-  ls_file_system made = real;
-  made.write = full_write;
-  made.append = full_append;
-  return made;
-}
-
-// ---- One of them -----------------------------------------------------------
 typedef struct trial {
+  uint64_t seed, state;
   cause cause;
   witnessed w;
   ls_train_stop stop;
-  char pod[60], text[80];
+  faulty_files files;
+  int threads;
+  bool begun;  // In a folder of a training that was asked to end.
+  int damage;  // What becomes of the newest checkpoint behind it; 0: nothing.
+  bool damaged;
+  char pod[100], text[80];
 } trial;
 
-static void set_fault(trial *t, uint64_t *state) {
+static const ls_code codes[] = {LS_DATA_LOSS, LS_UNAVAILABLE, LS_ABORTED,
+                                LS_CANCELLED, LS_INTERNAL};
+
+static void set_pod(trial *t, int64_t step) {
   witnessed_fault *f = &t->w.fault;
-  const int64_t examples = WITNESSED_STEPS * WITNESSED_BATCH;
-  const int64_t example = 1 + (int64_t)draw(state, (uint64_t)examples - 200);
-  const int64_t step = 1 + (int64_t)draw(state, WITNESSED_STEPS - 1);
-  writes_left = t->cause == DISK ? (int)draw(state, 12) : -1;
-  if (t->cause == INPUT || t->cause == ASKED_INPUT) f->input_at = example;
+  const int host = (int)draw(&t->state, (uint64_t)t->w.hosts);
+  const int other = (host + 1) % t->w.hosts;
+  const bool lost = t->cause == LOST || t->cause == INPUT_AND_LOST;
+  int used = snprintf(t->pod, sizeof(t->pod), "fault=%s@host%d%s:step%d",
+                      lost ? "lost" : "preempt", host, lost ? ".core0" : "",
+                      (int)step);
+  if (t->cause == BOTH)
+    snprintf(t->pod + used, sizeof(t->pod) - (size_t)used,
+             ",fault=lost@host%d.core0:step%d", other,
+             (int)step + (int)draw(&t->state, 3));
+  if (t->cause == INPUT_AND_LOST) f->hosts = 1u << other;
+  f->pod = t->pod;
+}
+
+static void set_files(trial *t) {
+  faulty_files *f = &t->files;
+  f->fails = true;
+  f->call = (faulty_call)draw(&t->state, FAULTY_CALLS);
+  f->at = 1 + (int)draw(&t->state, 12);
+  f->count = (int)draw(&t->state, 3);
+}
+
+static void set_hook(trial *t) {
+  witnessed_fault *f = &t->w.fault;
+  f->moment = (witnessed_moment)(1 + draw(&t->state, WITNESSED_MOMENTS - 1));
+  f->models = draw(&t->state, 2) == 1;
+  f->code = codes[draw(&t->state, LS_COUNT_OF(codes))];
+  f->at = (int)draw(&t->state, 6);
+}
+
+static void set_fault(trial *t) {
+  witnessed_fault *f = &t->w.fault;
+  const int64_t examples = WITNESSED_STEPS * WITNESSED_BATCH - 200;
+  const int64_t example =
+      1 + (int64_t)draw(&t->state, (uint64_t)(examples / t->w.hosts));
+  const int64_t step = 1 + (int64_t)draw(&t->state, WITNESSED_STEPS - 1);
+  f->hosts = 1u << draw(&t->state, (uint64_t)t->w.hosts);
+  if (t->cause == INPUTS) f->hosts = (1u << t->w.hosts) - 1;
+  if (t->cause == INPUT || t->cause == INPUTS || t->cause == INPUT_AND_LOST ||
+      t->cause == ASKED_INPUT)
+    f->input_at = example;
   if (t->cause == NUMBERS) f->nan_at = example;
+  if (t->cause == GRADIENT) f->zeros_at = example;
   if (t->cause == HOST || t->cause == ASKED_HOST) f->host_at = step;
   if (t->cause == TRACE || t->cause == ASKED_TRACE) f->in_trace = true;
-  if (t->cause >= ASKED_FIRST) f->asks = &t->stop;
+  if (t->cause == FILES) set_files(t);
+  if (t->cause == HOOK) set_hook(t);
+  if (t->cause >= PREEMPTED && t->cause <= INPUT_AND_LOST) set_pod(t, step);
+  if (t->cause >= ASKED_FIRST && t->cause <= ASKED_HOST) f->asks = &t->stop;
   if (t->cause == ASKED_FIRST) ls_train_stop_request(&t->stop);
-  if (t->cause == PREEMPTED || t->cause == LOST) {
-    snprintf(t->pod, sizeof(t->pod), "fault=%s@host%d%s:step%d",
-             t->cause == LOST ? "lost" : "preempt", 0,
-             t->cause == LOST ? ".core0" : "", (int)step);
-    f->pod = t->pod;
+  if (t->cause == ASKED_SAVE)
+    t->files = (faulty_files){.sync_micros = 1000 * (int)draw(&t->state, 30),
+                              .asks = &t->stop,
+                              .asks_at = 1 + (int)draw(&t->state, 10)};
+}
+
+static trial trial_of(uint64_t seed) {
+  static const int threads[] = {1, 2, 8};
+  static const int pods[][2] = {{1, 1}, {3, 1}, {3, 3}, {8, 1}, {8, 2}, {8, 4}};
+  trial t = {.seed = seed, .state = seed};
+  t.cause = (cause)draw(&t.state, CAUSES);
+  const int *pod = pods[draw(&t.state, LS_COUNT_OF(pods))];
+  t.w = (witnessed){.folder = "disturbed",
+                    .log = "disturbed.log",
+                    .replicas = pod[0],
+                    .hosts = pod[1],
+                    .save_steps = 1 + (int64_t)draw(&t.state, 20)};
+  t.threads = threads[draw(&t.state, 3)];
+  t.begun = draw(&t.state, 3) == 0;
+  t.damage = (int)draw(&t.state, 3) == 0 ? 1 + (int)draw(&t.state, 8) : 0;
+  return t;
+}
+
+// ---- What is told ----------------------------------------------------------
+static int count_in(const char *text, const char *part) {
+  int count = 0;
+  while ((text = strstr(text, part)) != NULL) {
+    text += strlen(part);
+    ++count;
   }
+  return count;
+}
+
+static void expect_told(ls_status status, ls_code code, const char *text) {
+  assert_int_equal(ls_status_code(status), code);
+  expect_contains(ls_status_message(status), text);
+}
+
+static void check_if_met(const trial *t, ls_status status, const char *text) {
+  if (t->w.faults > 0)
+    expect_told(status, LS_DATA_LOSS, text);
+  else
+    assert_int_equal(ls_status_code(status), LS_OK);
+}
+
+static void check_files(const trial *t, ls_status status) {
+  if (ls_status_is_ok(status)) return;
+  assert_true(t->files.failed > 0);
+  if (t->files.call != FAULTY_SHORT)
+    expect_contains(ls_status_message(status), "No space left");
+  else
+    assert_int_equal(ls_status_code(status), LS_DATA_LOSS);
+}
+
+static bool recovers(ls_code code) {
+  return code == LS_UNAVAILABLE || code == LS_ABORTED;
+}
+
+static void check_hook(const trial *t, ls_status status) {
+  const witnessed_fault *f = &t->w.fault;
+  const bool again = recovers(f->code) && f->moment >= WITNESSED_SESSION &&
+                     f->moment <= WITNESSED_AFTER;
+  if (again || t->w.faults == 0)
+    assert_int_equal(ls_status_code(status), LS_OK);
+  else
+    expect_told(status, f->code, "the hook fails");
 }
 
 static void check(const trial *t, ls_status status,
                   const ls_training_end *end) {
   const ls_code code = ls_status_code(status);
   const char *text = ls_status_message(status);
+  assert_in_range(count_in(text, "fails") + count_in(text, "No space left"), 0,
+                  1);
+  if (code == LS_OK && t->cause < ASKED_FIRST)
+    assert_int_equal(end->step, WITNESSED_STEPS);
   switch (t->cause) {
   case INPUT:
-    assert_int_equal(code, LS_DATA_LOSS);
-    expect_contains(text, "an example fails");
+  case INPUTS:
+    // What is made ahead may be of no step.
+    if (code != LS_OK || t->w.faults == 0)
+      check_if_met(t, status, "an example of");
     break;
   case TRACE:
-    assert_int_equal(code, LS_DATA_LOSS);
-    expect_contains(text, "the model fails");
+    expect_told(status, LS_DATA_LOSS, "the model fails");
     break;
   case HOST:
-    assert_int_equal(code, LS_DATA_LOSS);
-    expect_contains(text, "the host fails");
+    check_if_met(t, status, "the host fails");
     break;
   case NUMBERS:
-    assert_true(code == LS_INVALID_ARGUMENT || code == LS_FAILED_PRECONDITION);
-    expect_contains(text, "NaN");
+    if (code != LS_FAILED_PRECONDITION && code != LS_OK)
+      assert_int_equal(code, LS_INVALID_ARGUMENT);
+    if (code != LS_OK) expect_contains(text, "NaN");
     break;
-  case DISK:
-    if (code != LS_OK) expect_contains(text, "No space left");
+  case GRADIENT:
+    if (code != LS_OK)
+      expect_told(status, LS_INVALID_ARGUMENT, "Gradient for weights:0 is NaN");
     break;
-  case PREEMPTED:
-  case LOST:
-    assert_int_equal(code, LS_OK);
-    assert_int_equal(end->step, WITNESSED_STEPS);
+  case FILES:
+    check_files(t, status);
+    break;
+  case HOOK:
+    check_hook(t, status);
+    break;
+  case INPUT_AND_LOST:
+    if (code != LS_OK) expect_told(status, LS_DATA_LOSS, "an example of");
     break;
   default:
     assert_int_equal(code, LS_OK);
-    assert_true(end->stopped);
-    if (t->cause <= ASKED_TRACE) assert_int_equal(end->step, 0);
+    if (t->cause < ASKED_FIRST) break;
+    assert_int_equal(end->stopped, ls_train_stop_requested(&t->stop));
+    if (t->cause <= ASKED_TRACE && !t->begun) assert_int_equal(end->step, 0);
     break;
   }
 }
 
-static void try_one(uint64_t seed, bool tells) {
-  static const int threads[] = {1, 2, 8}, replicas[] = {1, 3, 8};
-  uint64_t state = seed;
-  char whole[40], whole_log[48];
-  int counts[WITNESSED_STEPS];
-  trial t = {.cause = (cause)draw(&state, CAUSES)};
-  t.w = (witnessed){.folder = "disturbed",
-                    .log = "disturbed.log",
-                    .replicas = replicas[draw(&state, 3)],
-                    .save_steps = 1 + (int64_t)draw(&state, 20),
-                    .stop = &t.stop};
-  snprintf(whole, sizeof(whole), "whole-%d", t.w.replicas);
-  snprintf(whole_log, sizeof(whole_log), "%s.log", whole);
-  set_fault(&t, &state);
-  remove_folder(t.w.folder);
-  fclose(fopen(t.w.log, "w"));
-  const int before = thread_count();
-  const ls_file_system system = files();
-  counted c = counted_begin_with((ls_runtime_options){
-      .threads = threads[draw(&state, 3)], .file_system = &system});
+// ---- Damage ----------------------------------------------------------------
+static void cut(const char *path, off_t size) {
+  assert_int_equal(truncate(path, size), 0);
+}
+
+static void flip(const char *path, long at) {
+  FILE *file = fopen(path, "r+b");
+  assert_non_null(file);
+  fseek(file, at, SEEK_SET);
+  const int byte = fgetc(file);
+  fseek(file, at, SEEK_SET);
+  fputc(byte ^ 4, file);
+  fclose(file);
+}
+
+static void damage_file(trial *t, const char *path, int how) {
+  struct stat info;
+  assert_int_equal(stat(path, &info), 0);
+  const off_t at = (off_t)draw(&t->state, (uint64_t)info.st_size);
+  if (how == 0) cut(path, at);
+  if (how == 1) flip(path, at);
+  if (how == 2) unlink(path);
+  if (how == 3) cut(path, 0);
+}
+
+// Of the newest checkpoint, where there is one before it.
+static void damage(trial *t) {
+  int newest = -1, count = 0;
+  char path[100];
+  for (int step = 0; step <= WITNESSED_STEPS; ++step) {
+    snprintf(path, sizeof(path), "%s/model.ckpt-%d.json", t->w.folder, step);
+    if (access(path, F_OK) != 0) continue;
+    newest = step;
+    ++count;
+  }
+  if (t->damage == 0 || count < 2) return;
+  t->damaged = true;
+  snprintf(path, sizeof(path), "%s/model.ckpt-%d.%s", t->w.folder, newest,
+           t->damage > 4 ? "json" : "safetensors");
+  damage_file(t, path, (t->damage - 1) % 4);
+  if (getenv("LS_TEST_FAULTS") != NULL)
+    fprintf(stderr, "  damage %d of %s\n", (t->damage - 1) % 4, path);
+}
+
+// ---- One of them -----------------------------------------------------------
+typedef struct whole {
+  char folder[40], log[48];
+} whole;
+
+// That of an undisturbed training, which is made by who is the first to ask.
+static whole whole_of(const witnessed *like) {
+  whole it;
   ls_training_end end;
+  snprintf(it.folder, sizeof(it.folder), "whole-%d-%d", like->replicas,
+           like->hosts);
+  snprintf(it.log, sizeof(it.log), "%s.log", it.folder);
+  static char made[9][5];
+  if (made[like->replicas][like->hosts]++ > 0) {
+    made[like->replicas][like->hosts] = 1;
+    return it;
+  }
+  remove_folder(it.folder);
+  unlink(it.log);
+  counted c = counted_begin(2);
+  witnessed w = {.folder = it.folder,
+                 .log = it.log,
+                 .replicas = like->replicas,
+                 .hosts = like->hosts,
+                 .save_steps = 1000};
+  expect_ok(witnessed_train(&w, &end));
+  counted_end(&c);
+  return it;
+}
+
+static void begin_folder(trial *t) {
+  ls_train_stop stop = {0};
+  ls_training_end end;
+  remove_folder(t->w.folder);
+  fclose(fopen(t->w.log, "w"));
+  if (!t->begun) return;
+  const witnessed_fault fault = {
+      .host_at = 1 + (int64_t)draw(&t->state, WITNESSED_STEPS / 2),
+      .asks = &stop};
+  t->w.fault = fault;
+  t->w.stop = &stop;
+  expect_ok(witnessed_train(&t->w, &end));
+  assert_true(end.stopped);
+  t->w.fault = (witnessed_fault){0};
+}
+
+static void disturb(trial *t, const ls_runtime *runtime, bool tells) {
+  ls_training_end end;
+  set_fault(t);
+  t->w.stop = &t->stop;
   if (tells)
-    fprintf(stderr, "number %llu: %s, %d cores, saves each %d: ",
-            (unsigned long long)seed, cause_names[t.cause], t.w.replicas,
-            (int)t.w.save_steps);
-  const ls_status status = witnessed_train(&t.w, &end);
+    fprintf(
+        stderr, "number %llu: %s %s, %d cores on %d hosts, saves each %d%s: ",
+        (unsigned long long)t->seed, cause_names[t->cause],
+        t->files.fails ? faulty_call_names[t->files.call] : "", t->w.replicas,
+        t->w.hosts, (int)t->w.save_steps, t->begun ? ", begun" : "");
+  const ls_status status = witnessed_train(&t->w, &end);
   if (tells)
     fprintf(stderr, "step %lld %s\n", (long long)end.step,
             ls_status_message(status));
-  check(&t, status, &end);
+  check(t, status, &end);
   ls_status_free(status);
-  assert_int_equal(ls_runtime_abandoned_calls(c.runtime), 0);
-  t.w.fault = (witnessed_fault){0};
-  t.stop = (ls_train_stop){0};
-  writes_left = -1;
+  assert_int_equal(ls_runtime_abandoned_calls((ls_runtime *)runtime), 0);
+  t->w.fault = (witnessed_fault){0};
+  t->stop = (ls_train_stop){0};
+  t->files = (faulty_files){0};
+}
+
+static void try_one(uint64_t seed, bool tells) {
+  int counts[WITNESSED_STEPS];
+  ls_training_end end;
+  trial t = trial_of(seed);
+  const int before = thread_count();
+  const whole other = whole_of(&t.w);
+  const ls_file_system system = faulty_files_system(&t.files);
+  counted c = counted_begin_with(
+      (ls_runtime_options){.threads = t.threads, .file_system = &system});
+  begin_folder(&t);
+  disturb(&t, c.runtime, tells);
+  damage(&t);
   expect_ok(witnessed_train(&t.w, &end));
+  assert_int_equal(end.step, WITNESSED_STEPS);
   counted_end(&c);
   for (int i = 0; i < 1000 && thread_count() != before; ++i)
     usleep(1000);
   assert_int_equal(thread_count(), before);
-  expect_same_file(whole, t.w.folder, end_file);
-  witnessed_expect_steps(t.w.log, whole_log, counts);
-  if (t.cause >= ASKED_FIRST)
-    for (int i = 0; i < WITNESSED_STEPS; ++i)
-      assert_int_equal(counts[i], 1);
-}
-
-static void make_whole(int replicas) {
-  char folder[40], log[48];
-  ls_training_end end;
-  snprintf(folder, sizeof(folder), "whole-%d", replicas);
-  snprintf(log, sizeof(log), "%s.log", folder);
-  remove_folder(folder);
-  unlink(log);
-  counted c = counted_begin(2);
-  witnessed w = {
-      .folder = folder, .log = log, .replicas = replicas, .save_steps = 1000};
-  expect_ok(witnessed_train(&w, &end));
-  counted_end(&c);
+  expect_same_file(other.folder, t.w.folder, end_file);
+  witnessed_expect_steps(t.w.log, other.log, counts);
+  for (int i = 0; i < WITNESSED_STEPS; ++i)
+    if (t.cause >= ASKED_FIRST && !t.damaged) assert_int_equal(counts[i], 1);
 }
 
 static uint64_t number_of(const char *name, uint64_t otherwise) {
@@ -215,9 +393,6 @@ static void what_fails_is_told_and_leaves_nothing_behind(void **state) {
   LS_SPEC("E215");
   const uint64_t first = number_of("LS_TEST_SEED", 1);
   const uint64_t count = number_of("LS_TEST_FAULTS", FEW);
-  make_whole(1);
-  make_whole(3);
-  make_whole(8);
   for (uint64_t i = 0; i < count; ++i)
     try_one(first + i, getenv("LS_TEST_FAULTS") != NULL);
 }

@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -92,8 +93,18 @@ static int64_t micros_now(void) {
 // ---- Many lives of a training ----------------------------------------------
 typedef struct tally {
   int lives, runs, unheard;
+  int saved;  // Lives that had saved before they were ended.
   unsigned seed;
 } tally;
+
+// When the list of its checkpoints was written; 0: there is none.
+static int64_t last_save(const char *folder) {
+  char path[100];
+  struct stat info;
+  snprintf(path, sizeof(path), "%s/checkpoint", folder);
+  if (stat(path, &info) != 0) return 0;
+  return (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec;
+}
 
 static void live_until_the_end(witnessed w, int sent, int64_t micros,
                                tally *t) {
@@ -102,12 +113,14 @@ static void live_until_the_end(witnessed w, int sent, int64_t micros,
   unlink(w.log);
   for (int life = 0; life < MOST_LIVES; ++life) {
     w.save_steps = 1 + rand_r(&t->seed) % 20;
+    const int64_t before = last_save(w.folder);
     const pid_t child = begin_life(&w, threads[rand_r(&t->seed) % 3]);
     usleep((useconds_t)rand_r(&t->seed) % (useconds_t)micros);
     kill(child, sent);
     const int code = end_life(child);
     if (code == ENDED) return;
     ++t->lives;
+    t->saved += last_save(w.folder) != before;
     assert_int_equal(code, sent == SIGKILL ? -SIGKILL : STOPPED);
   }
   fail_msg("the training in '%s' does not end", w.folder);
@@ -152,8 +165,9 @@ static void end_often(int sent, int lives) {
     check("ended.log", logs[i], sent, &t);
     ++t.runs;
   }
-  print_message("%d lives were ended in %d trainings; %d steps are unheard\n",
-                t.lives, t.runs, t.unheard);
+  print_message("%d lives were ended in %d trainings, %d of them behind their "
+                "first save; %d steps are unheard\n",
+                t.lives, t.runs, t.saved, t.unheard);
 }
 
 static int lives_wanted(void) {
