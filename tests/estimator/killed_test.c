@@ -115,7 +115,9 @@ static void live_until_the_end(witnessed w, int sent, int64_t micros,
     w.save_steps = 1 + rand_r(&t->seed) % 20;
     const int64_t before = last_save(w.folder);
     const pid_t child = begin_life(&w, threads[rand_r(&t->seed) % 3]);
-    usleep((useconds_t)rand_r(&t->seed) % (useconds_t)micros);
+    // Longer lives in time, on a machine that has become slower.
+    const int64_t most = micros + micros * life / 10;
+    usleep((useconds_t)(rand_r(&t->seed) % most));
     kill(child, sent);
     const int code = end_life(child);
     if (code == ENDED) return;
