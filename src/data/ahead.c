@@ -209,6 +209,19 @@ bool ls_ahead_withdraw(ls_ahead *self) {
 int64_t ls_ahead_number(const ls_ahead *self) { return self->next; }
 
 // ---- Stopping --------------------------------------------------------------
+// With the lock held, which is left meanwhile: a function of the user's that
+// does not return is named.
+static void tell_of_wait(ls_ahead *self) {
+  char text[400];
+  ls_work *work = self->options.work;
+  ls_mutex_unlock(&self->lock);
+  ls_work_tell(work, text, sizeof(text));
+  ls_runtime_log(work->runtime, LS_LOG_WARNING, "data",
+                 "what was made ahead cannot be given up before it is done: %s",
+                 text);
+  ls_mutex_lock(&self->lock);
+}
+
 // With the lock held: ends what threads do, and what waits for them.
 static void pause_work(ls_ahead *self) {
   ls_input_threads *threads = self->options.work->threads;
@@ -225,7 +238,10 @@ static void pause_work(ls_ahead *self) {
     --self->queued;
   }
   while (self->pending > 0 || self->series_waits || self->series_runs)
-    ls_ahead_sleep(self, LS_AHEAD_ANY);
+    if (!ls_ahead_sleep_for(
+            self, LS_AHEAD_ANY,
+            ls_runtime_stall_nanos(self->options.work->runtime)))
+      tell_of_wait(self);
   self->pausing = false;
 }
 

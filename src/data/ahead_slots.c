@@ -60,9 +60,18 @@ static void tell(ls_ahead *self, int64_t number) {
 }
 
 void ls_ahead_sleep(ls_ahead *self, int64_t number) {
+  (void)ls_ahead_sleep_for(self, number, INT64_MAX);
+}
+
+bool ls_ahead_sleep_for(ls_ahead *self, int64_t number, int64_t nanos) {
+  bool told = true;
   self->awaited = number;
-  ls_condition_wait(&self->done, &self->lock);
+  if (nanos == INT64_MAX)
+    ls_condition_wait(&self->done, &self->lock);
+  else
+    told = ls_condition_wait_for(&self->done, &self->lock, nanos);
   self->awaited = LS_AHEAD_NOBODY;
+  return told;
 }
 
 static void set_done(ls_ahead *self, ls_ahead_cell *it, ls_nest element,

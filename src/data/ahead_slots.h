@@ -99,5 +99,7 @@ void ls_ahead_call_in_time(ls_ahead *self);
 void ls_ahead_grow(ls_ahead *self);
 // Sleeps until that one is done.
 void ls_ahead_sleep(ls_ahead *self, int64_t number);
+// For at most so long, INT64_MAX for ever; false: that long.
+bool ls_ahead_sleep_for(ls_ahead *self, int64_t number, int64_t nanos);
 
 #endif  // LS_DATA_AHEAD_SLOTS_H_

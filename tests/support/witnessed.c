@@ -36,12 +36,12 @@ static ls_status meet_input(witnessed *w, int host, int64_t made) {
   const witnessed_fault *f = &w->fault;
   char what[40];
   const unsigned hosts = f->hosts != 0 ? f->hosts : 1;
-  if ((hosts & 1u << host) == 0) return ls_ok();
-  if (f->blocks_at > 0 && made >= f->blocks_at) {
+  if (f->blocks_at > 0 && made >= f->blocks_at && host == f->blocks_on) {
     __atomic_add_fetch(&w->blocked, 1, __ATOMIC_RELAXED);
     while (!__atomic_load_n(f->opened, __ATOMIC_ACQUIRE))
       usleep(1000);
   }
+  if ((hosts & 1u << host) == 0) return ls_ok();
   snprintf(what, sizeof(what), "an example of host %d", host);
   return f->input_at > 0 && made == f->input_at ? meet(w, what) : ls_ok();
 }

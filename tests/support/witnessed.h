@@ -32,6 +32,7 @@ typedef struct witnessed_fault {
   int64_t zeros_at;   //   or finite losses without a gradient;
   int64_t blocks_at;  // from there on they wait until this is set.
   const bool *opened;
+  int blocks_on;            //   On this host.
   witnessed_moment moment;  // A hook of the caller's, or the model's, fails
   bool models;              //   there, with this code: once,
   ls_code code;             //   in run `at` from 0 on.

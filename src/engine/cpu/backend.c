@@ -77,6 +77,24 @@ void ls_cpu_backend_remove(ls_instance *instance) {
   ls_mutex_unlock(&self->lock);
 }
 
+static bool is_part(const ls_instance *at, ls_instance *const *parts,
+                    size_t count) {
+  for (size_t i = 0; i < count; ++i)
+    if (parts[i] == at) return true;
+  return false;
+}
+
+void ls_cpu_backend_print_others(const ls_instance *self,
+                                 ls_instance *const *parts, size_t count,
+                                 ls_text *text) {
+  cpu_backend *backend = (cpu_backend *)self->executable->backend;
+  ls_mutex_lock(&backend->lock);
+  for (ls_instance *at = backend->instances; at != NULL; at = at->next)
+    if (LS_CPU_SEEN(at->running) && at != self && !is_part(at, parts, count))
+      ls_cpu_print_other(at, text);
+  ls_mutex_unlock(&backend->lock);
+}
+
 static void print_runs(cpu_backend *self, ls_text *text) {
   ls_mutex_lock(&self->lock);
   for (ls_instance *at = self->instances; at != NULL; at = at->next) {

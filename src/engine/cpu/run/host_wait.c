@@ -55,10 +55,14 @@ static bool any_failed(ls_instance *const *instances, size_t count) {
 }
 
 // With the lock held, which is left meanwhile. Who has a timer waits for that.
-// True: some were called, or the clock was put forward to the next.
+// True: some were called, or the clock was put forward to the next: by little
+// at a time where a function on the host is at work, whose time is real.
 static bool turn_timers(ls_host_threads *threads, ls_runtime *runtime) {
+  enum { WORK_NANOS = 1000 * 1000 };
   const int64_t left = ls_timers_left(runtime);
   if (left == INT64_MAX) return false;
+  if (left > 0 && (threads->running != NULL || threads->first != NULL))
+    ls_host_threads_wait(threads, WORK_NANOS);
   ls_mutex_unlock(&threads->lock);
   const bool moves = left == 0 || ls_timers_skip(runtime);
   if (moves) ls_timers_call(runtime);

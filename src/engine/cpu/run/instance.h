@@ -146,6 +146,7 @@ bool ls_cpu_run_stream(ls_instance *self, ls_cpu_worker *worker,
 // ---- whereabouts.c ----------------------------------------------------------
 // Who is where, line by line. From any thread, also while the instance runs.
 void ls_cpu_print_whereabouts(const ls_instance *self, ls_text *text);
+void ls_cpu_print_other(const ls_instance *self, ls_text *text);
 // FAILED_PRECONDITION: the streams wait for each other.
 ls_status ls_cpu_deadlock(const ls_instance *self);
 // DEADLINE_EXCEEDED: they wait for a host call that does not end, as others do
@@ -156,6 +157,10 @@ ls_status ls_cpu_stalled(const ls_instance *self, ls_instance *const *parts,
 // ---- backend.c: all instances, for who looks on
 // ------------------------------
 void ls_cpu_backend_add(ls_instance *instance);
+// Where the runs of its back end are but for itself and these.
+void ls_cpu_backend_print_others(const ls_instance *self,
+                                 ls_instance *const *parts, size_t count,
+                                 ls_text *text);
 void ls_cpu_backend_remove(ls_instance *instance);
 // Compares what all ranks compute with, once; see ls_cpu_ranks_compare.
 ls_status ls_cpu_backend_meet(ls_backend *backend, ls_trunk *trunk);

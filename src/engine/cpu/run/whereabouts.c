@@ -328,7 +328,14 @@ ls_status ls_cpu_deadlock(const ls_instance *self) {
                     "same collectives");
 }
 
-// Where the parts of a run are that wait beside one.
+void ls_cpu_print_other(const ls_instance *self, ls_text *text) {
+  ls_text_append(text, "\nand another run in ");
+  print_places(self, text);
+  if (text->size > 0) text->data[--text->size] = '\0';  // The last newline.
+}
+
+// Where the parts of a run are that wait beside one; a run is told of others,
+// for which it may be waiting.
 static ls_status add_others(ls_status status, const ls_instance *self,
                             ls_instance *const *parts, size_t count) {
   ls_text text;
@@ -339,6 +346,7 @@ static ls_status add_others(ls_status status, const ls_instance *self,
     print_places(parts[i], &text);
     if (text.size > 0) text.data[--text.size] = '\0';  // The last newline.
   }
+  ls_cpu_backend_print_others(self, parts, count, &text);
   ls_status all = status;
   if (text.size > 0) {
     all = LS_STATUS(LS_DEADLINE_EXCEEDED, "%s%s", ls_status_message(status),
@@ -357,5 +365,5 @@ ls_status ls_cpu_stalled(const ls_instance *self, ls_instance *const *parts,
             (double)ls_runtime_stall_nanos(self->executable->backend->runtime) *
                 1e-9);
   const ls_status status = with_table(self, LS_DEADLINE_EXCEEDED, what);
-  return count < 2 ? status : add_others(status, self, parts, count);
+  return count == 0 ? status : add_others(status, self, parts, count);
 }
