@@ -2,6 +2,7 @@
 // What a model function must give in each mode.
 #include <string.h>
 
+#include "base/require.h"
 #include "estimator/spec.h"
 #include "graph/trial.h"
 
@@ -221,6 +222,8 @@ static ls_status check_exports(const ls_estimator_spec_options *o) {
 
 ls_status ls_estimator_spec_check(const ls_estimator_spec_options *options,
                                   bool is_tpu) {
+  LS_REQUIRE_ITEMS(options->export_outputs, options->num_export_outputs);
+  LS_REQUIRE_ITEMS(options->cache, options->cache_size);
   LS_RETURN_IF_ERROR(
       ls_host_function_check(&options->eval_metrics, "eval_metrics"));
   LS_RETURN_IF_ERROR(ls_host_function_check(&options->host_call, "host_call"));

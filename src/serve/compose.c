@@ -261,16 +261,19 @@ static void emit_softmax(ls_emitter *e, bool log) {
                              ls_dtype_at(e, x)));
 }
 
-// -log_softmax(x)[label] of each row: labels out of range are none.
+// -log_softmax(x)[label] of each row: labels out of range are none. Others are
+// left out, not multiplied by 0: a class that cannot be is -inf.
 static ls_emitted cross_entropy(ls_emitter *e) {
   const ls_emitted x = ls_operand(e, 0);
   const ls_emitted rows = ls_emit_softmax(e, ls_emit_wide(e, x), true);
   const ls_dims dims = ls_dims_at(e, rows);
-  const ls_emitted hot = one_hot_of(
-      e, ls_operand(e, 1), dims.dim[dims.rank - 1], ls_dtype_at(e, rows));
+  const ls_emitted parts[] = {
+      one_hot_of(e, ls_operand(e, 1), dims.dim[dims.rank - 1], LS_DTYPE_BOOL),
+      rows, number(e, rows, 0)};
   const int64_t axis = dims.rank - 1;
   const ls_emitted sum = ls_emit_reduce(
-      e, LS_OP_REDUCE_SUM, ls_emit_2(e, LS_OP_MUL, rows, hot), &axis, 1, false);
+      e, LS_OP_REDUCE_SUM, ls_emit_element(e, LS_OP_SELECT, parts, 3), &axis, 1,
+      false);
   return ls_emit_convert(e, ls_emit_1(e, LS_OP_NEG, sum),
                          e->node->outputs[0].dtype);
 }

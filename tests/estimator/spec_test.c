@@ -237,6 +237,31 @@ static ls_nest look_for(ls_nest tensors, void *user) {
              : LS_FAIL(LS_NOT_FOUND, "no '%s'", (const char *)user);
 }
 
+static void lists_that_are_not_there_are_refused(void **state) {
+  (void)state;
+  ls_graph *graph = NULL;
+  ls_estimator_spec *spec = NULL;
+  expect_ok(ls_graph_create("lists", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    const ls_nest predictions = ls_leaf(ls_scalar(LS_DTYPE_F32, 1));
+    expect_status(ls_estimator_spec_create(
+                      &(ls_estimator_spec_options){.mode = LS_MODE_PREDICT,
+                                                   .predictions = predictions,
+                                                   .num_export_outputs = 2},
+                      &spec),
+                  LS_INVALID_ARGUMENT, "export_outputs");
+    expect_status(ls_tpu_estimator_spec_create(
+                      &(ls_estimator_spec_options){.mode = LS_MODE_PREDICT,
+                                                   .predictions = predictions,
+                                                   .cache_size = 1},
+                      &spec),
+                  LS_INVALID_ARGUMENT, "cache");
+    assert_null(spec);
+  }
+  ls_graph_destroy(graph);
+}
+
 static void functions_fit_their_tensors(void **state) {
   (void)state;
   LS_SPEC("E139 E140");
@@ -377,6 +402,7 @@ int main(void) {
       cmocka_unit_test(specs_keep_what_they_are_given),
       cmocka_unit_test(metrics_are_pairs),
       cmocka_unit_test(what_is_predicted_is_served),
+      cmocka_unit_test(lists_that_are_not_there_are_refused),
       cmocka_unit_test(functions_fit_their_tensors),
       cmocka_unit_test(names_that_do_not_fit_are_found_at_the_call),
       cmocka_unit_test(cpus_use_a_plain_spec),

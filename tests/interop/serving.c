@@ -6,6 +6,7 @@
 //
 //   FOLDER/NAME/SECONDS/   the export, StableHLO for a batch of 4
 //   FOLDER/NAME-4.npz      inputs ("in/...") and outputs ("out/...") of it
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -118,6 +119,12 @@ static void make_shapes(graph *g) {
   give(g, "argmin", ls_argmin(x, 1));
   give(g, "softmax", ls_softmax(x));
   give(g, "log_softmax", ls_log_softmax(x));
+  // Some classes cannot be.
+  const ls_tensor masked =
+      ls_select(ls_greater(x, ls_scalar(LS_DTYPE_F32, 0.5)),
+                ls_scalar(LS_DTYPE_F32, -HUGE_VAL), x);
+  give(g, "cross_entropy",
+       ls_softmax_cross_entropy(masked, ls_argmax(masked, 2)));
   give(g, "slice",
        ls_slice(x, LS_SHAPE(0, 1, 0), LS_SHAPE(-1, 4, 6), LS_SHAPE(1, 2, 3)));
   give(g, "pad",

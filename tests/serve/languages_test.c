@@ -68,6 +68,49 @@ static void a_signature_is_written_as_stablehlo(void **state) {
   served_remove_folder(served_folder);
 }
 
+// A class that cannot be, -inf, would make 0 * -inf of what is multiplied.
+static void a_loss_leaves_other_classes_out(void **state) {
+  (void)state;
+  served_make_folder();
+  ls_graph *graph = NULL;
+  ls_tensor x, labels, y;
+  expect_ok(ls_graph_create("loss", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    x = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(-1, 3), "x");
+    labels = ls_placeholder(LS_DTYPE_I32, LS_SHAPE(-1), "labels");
+    y = ls_softmax_cross_entropy(x, labels);
+  }
+  const ls_nest inputs = ls_nest_dict(
+                    "", (const char *const[]){"x", "labels"},
+                    (const ls_nest[]){ls_leaf(x), ls_leaf(labels)}, 2),
+                outputs = served_dict_of("loss", ls_leaf(y));
+  char *path = NULL;
+  expect_ok(ls_serving_export(
+      &(ls_serving_options){
+          .base = served_folder,
+          .graphs =
+              &(ls_serving_graph){.graph = graph,
+                                  .signatures =
+                                      &(ls_serving_signature){
+                                          .output = {.key = LS_SERVING_DEFAULT,
+                                                     .tensors = outputs},
+                                          .inputs = inputs},
+                                  .num_signatures = 1},
+          .num_graphs = 1,
+          .stablehlo = LS_FLAG_ON},
+      &path));
+  char *text = read_text(path, "serve.stablehlo.mlir", NULL);
+  assert_non_null(strstr(text, "stablehlo.select"));
+  assert_null(strstr(text, "stablehlo.multiply"));
+  free(text);
+  ls_text_release(path);
+  ls_nest_release(inputs);
+  ls_nest_release(outputs);
+  ls_graph_destroy(graph);
+  served_remove_folder(served_folder);
+}
+
 static bool holds(const char *bytes, size_t size, const char *part) {
   return memmem(bytes, size, part, strlen(part)) != NULL;
 }
@@ -296,6 +339,7 @@ static void any_allocation_may_fail(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_signature_is_written_as_stablehlo),
+      cmocka_unit_test(a_loss_leaves_other_classes_out),
       cmocka_unit_test(a_signature_is_written_as_onnx),
       cmocka_unit_test(what_cannot_be_written_is_named),
       cmocka_unit_test(signatures_that_write_are_refused),
