@@ -97,6 +97,14 @@ static ls_status feeder_hook(feeder *self, ls_hook **out_hook) {
       out_hook);
 }
 
+ls_status ls_input_check_leaf(const ls_leaf_spec *spec) {
+  return spec->kind == LS_LEAF_DENSE
+             ? ls_ok()
+             : ls_invalid_argument(
+                   "a leaf of the input's elements is sparse or "
+                   "ragged: make it dense in the data set");
+}
+
 typedef struct placing {
   feeder *feeder;
   size_t count;
@@ -105,10 +113,8 @@ typedef struct placing {
 static ls_nest place_leaf(ls_nest leaf, void *user) {
   placing *p = user;
   const ls_leaf_spec *spec = ls_nest_as_spec(leaf);
-  if (spec->kind != LS_LEAF_DENSE)
-    return LS_FAIL(LS_INVALID_ARGUMENT,
-                   "a leaf of the input's elements is sparse or ragged: make "
-                   "it dense in the data set");
+  const ls_status status = ls_input_check_leaf(spec);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
   const ls_tensor made =
       ls_placeholder(spec->type.dtype, spec->type.shape, "input");
   p->feeder->feeds[p->count++].tensor = made;
@@ -156,15 +162,20 @@ static ls_status make_read(ls_cpu_input *input, ls_nest *out_element) {
   return ls_begin_hook(&input->iterator, 1, &input->hook);
 }
 
-static ls_status make_element(const ls_estimator_calls *calls,
-                              ls_dataset *dataset, ls_cpu_input *input,
-                              ls_nest *out_element) {
+ls_status ls_input_iterator(const ls_estimator_calls *calls,
+                            ls_dataset *dataset, ls_iterator **out_iterator) {
   const ls_opt seed = ls_run_config_values(calls->config)->random_seed;
-  LS_RETURN_IF_ERROR(ls_iterator_create(
+  return ls_iterator_create(
       dataset,
       &(ls_iterator_options){.name = "input",
                              .seed = seed.set ? (uint64_t)seed.value : 0},
-      &input->iterator));
+      out_iterator);
+}
+
+static ls_status make_element(const ls_estimator_calls *calls,
+                              ls_dataset *dataset, ls_cpu_input *input,
+                              ls_nest *out_element) {
+  LS_RETURN_IF_ERROR(ls_input_iterator(calls, dataset, &input->iterator));
   LS_DEVICE_SCOPE("/device:CPU:0");
   return is_static(dataset) ? make_read(input, out_element)
                             : make_fed(input, out_element);

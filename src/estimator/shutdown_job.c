@@ -4,14 +4,9 @@
 #include "estimator/systems.h"
 #include "lockstep/shutdown_hooks.h"
 
-static bool trains(const ls_job *job) {
-  return job->calls.context.mode == LS_MODE_TRAIN;
-}
-
 ls_status ls_job_add_shutdown_hook(ls_job *job) {
   ls_tpu_resolver *resolver = NULL;
   ls_hook *hook = NULL;
-  if (!trains(job)) return ls_ok();
   LS_RETURN_IF_ERROR(ls_estimator_resolver(job->calls.context, &resolver));
   const ls_status status = ls_graceful_shutdown_hook(
       &(ls_graceful_shutdown_options){.resolver = resolver,
@@ -26,7 +21,6 @@ ls_status ls_job_add_shutdown_hook(ls_job *job) {
 ls_status ls_job_add_preemption_hook(ls_job *job) {
   ls_tpu_resolver *resolver = NULL;
   ls_hook *hook = NULL;
-  if (!trains(job)) return ls_ok();
   LS_RETURN_IF_ERROR(ls_estimator_resolver(job->calls.context, &resolver));
   const ls_status status = ls_preemption_hook(
       &(ls_preemption_options){.resolver = resolver,

@@ -185,10 +185,8 @@ static ls_nest place(feeder *self, ls_dtype dtype, ls_shape shape,
 static ls_nest place_leaf(ls_nest leaf, void *user) {
   feeder *self = user;
   const ls_leaf_spec *spec = ls_nest_as_spec(leaf);
-  if (spec->kind != LS_LEAF_DENSE)
-    return LS_FAIL(LS_INVALID_ARGUMENT,
-                   "a leaf of the input's elements is sparse or ragged: make "
-                   "it dense in the data set");
+  const ls_status status = ls_input_check_leaf(spec);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
   const size_t next = self->num_feeds / self->num_replicas;
   return place(self, spec->type.dtype,
                part_shape(self, spec->type.shape, (int)self->axes[next]),
@@ -268,7 +266,6 @@ static ls_status make_feeder(const ls_estimator_calls *calls,
 ls_status ls_strategy_input_make(const ls_estimator_calls *calls,
                                  ls_strategy *strategy,
                                  ls_strategy_input *out_input) {
-  const ls_opt seed = ls_run_config_values(calls->config)->random_seed;
   ls_nest made = ls_none();
   *out_input = (ls_strategy_input){0};
   LS_RETURN_IF_ERROR(ls_call_input(calls, NULL, &made));
@@ -277,11 +274,7 @@ ls_status ls_strategy_input_make(const ls_estimator_calls *calls,
       dataset == NULL
           ? ls_invalid_argument("input_fn must give a Dataset (ls_nest_dataset)"
                                 " where a strategy trains or evaluates")
-          : ls_iterator_create(dataset,
-                               &(ls_iterator_options){
-                                   .name = "input",
-                                   .seed = seed.set ? (uint64_t)seed.value : 0},
-                               &out_input->is.iterator);
+          : ls_input_iterator(calls, dataset, &out_input->is.iterator);
   ls_nest_release(made);
   if (ls_status_is_ok(status)) status = make_feeder(calls, strategy, out_input);
   if (!ls_status_is_ok(status)) ls_strategy_input_drop(out_input);
