@@ -3,6 +3,7 @@
 // Export outputs through the rewrite for inference.
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_internal.h"
 #include "lockstep/estimator_export.h"
 
 // The names of an output's tensors; 0: those that it has.
@@ -206,8 +207,8 @@ static ls_status replace(ls_export_outputs *outputs, ls_nest copies) {
   size_t next = 0;
   for (size_t i = 0; i < outputs->count; ++i) {
     ls_export_output *output = &outputs->items[i];
-    const ls_nest old = ls_export_output_tensors(output);
-    LS_RETURN_IF_ERROR(ls_nest_status(old));
+    ls_nest old = ls_none();
+    LS_RETURN_IF_ERROR(ls_take_nest(ls_export_output_tensors(output), &old));
     const size_t count = ls_nest_count(old);
     ls_allocator *allocator = ls_current_allocator();
     ls_nest *leaves = ls_new_array(allocator, ls_nest, count + 1);
