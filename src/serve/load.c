@@ -5,6 +5,7 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_internal.h"
 #include "lockstep/saver.h"
 #include "serve/prune.h"
 
@@ -226,8 +227,9 @@ static ls_status run(ls_serving *self, const ls_serve_signature *s,
     leaves[i] = ls_leaf(s->outputs[i].tensor);
     names[i] = s->outputs[i].name;
   }
-  const ls_nest fetches = ls_nest_dict("", names, leaves, s->num_outputs);
-  LS_RETURN_IF_ERROR(ls_nest_status(fetches));
+  ls_nest fetches = ls_none();
+  LS_RETURN_IF_ERROR(
+      ls_take_nest(ls_nest_dict("", names, leaves, s->num_outputs), &fetches));
   const ls_status status =
       ls_session_run(self->session, fetches, feeds, s->num_inputs, outputs);
   ls_nest_release(fetches);
