@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a training leaves behind, as its configuration says, and what it tells.
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/memory/allocator.h"
+#include "lockstep/saved_file.h"
+#include "support/estimator_ways.h"
+
+static bool is_saved(const char *folder, int64_t step) {
+  char path[100];
+  ls_saved_file *file = NULL;
+  snprintf(path, sizeof(path), "%s/model.ckpt-%lld", folder, (long long)step);
+  const ls_status status = ls_saved_file_open(path, &file);
+  const bool is_there = ls_status_is_ok(status);
+  ls_status_free(status);
+  ls_saved_file_close(file);
+  return is_there;
+}
+
+static void as_many_checkpoints_are_kept_as_are_wanted(void **state) {
+  (void)state;
+  static const struct {
+    ls_opt keep;
+    int64_t first;  // The oldest that is kept, of steps 0, 1 ... 8.
+  } rows[] = {{{true, 2}, 7}, {{false, 0}, 4}, {{true, 0}, 0}};
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i)
+    for (size_t k = 0; k < LS_COUNT_OF(rows); ++k) {
+      estimator_case c = estimator_case_of(i);
+      c.folder = "kept";
+      c.repeats = true;
+      c.iterations = "1";
+      c.save_steps = (ls_opt){true, 1};
+      c.config.keep_checkpoint_max = rows[k].keep;
+      estimator_case_begin(&c);
+      estimator_case_train(&c, 8);
+      for (int64_t step = 0; step <= 8; ++step)
+        assert_int_equal(is_saved("kept", step), step >= rows[k].first);
+      estimator_case_end(&c);
+    }
+}
+
+static void the_graph_is_written_unless_it_is_not_wanted(void **state) {
+  (void)state;
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i)
+    for (int wanted = 0; wanted < 2; ++wanted) {
+      estimator_case c = estimator_case_of(i);
+      c.folder = "graphs";
+      c.save_steps = (ls_opt){true, 2};
+      if (wanted == 0) c.config.checkpoint_save_graph_def = LS_FLAG_OFF;
+      estimator_case_begin(&c);
+      estimator_case_train(&c, 2);
+      assert_int_equal(access("graphs/graph.ls", R_OK) == 0, wanted);
+      estimator_case_end(&c);
+    }
+}
+
+// The values are the same, what is told is not.
+static void the_loss_of_the_first_replica_may_be_told(void **state) {
+  (void)state;
+  for (int replicas = 1; replicas <= 3; replicas += 2) {
+    estimator_case both[2];
+    double losses[2], evaluated[2];
+    for (int k = 0; k < 2; ++k) {
+      estimator_case *c = &both[k];
+      *c = (estimator_case){.way = ON_TPU,
+                            .replicas = replicas,
+                            .folder = k == 0 ? "mean" : "first",
+                            .save_steps = {true, 2}};
+      ls_nest metrics = ls_none();
+      c->more.replica_0_loss = k == 1;
+      estimator_case_begin(c);
+      losses[k] = estimator_case_train(c, 4).loss;
+      expect_ok(ls_estimator_evaluate(
+          c->estimator,
+          &(ls_estimator_evaluation){.input = estimator_input(c),
+                                     .steps = LS_SOME(4)},
+          &metrics));
+      evaluated[k] = estimator_metric(metrics, "loss");
+      ls_nest_release(metrics);
+    }
+    assert_int_equal(losses[0] == losses[1], replicas == 1);
+    assert_int_equal(evaluated[0] == evaluated[1], replicas == 1);
+    estimator_cases_expect_equal(&both[0], &both[1], 0);
+    for (int k = 0; k < 2; ++k)
+      estimator_case_end(&both[k]);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(as_many_checkpoints_are_kept_as_are_wanted),
+      cmocka_unit_test(the_graph_is_written_unless_it_is_not_wanted),
+      cmocka_unit_test(the_loss_of_the_first_replica_may_be_told),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
