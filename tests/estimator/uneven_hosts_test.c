@@ -63,6 +63,7 @@ static ls_nest make_rows(void *user, int64_t index) {
   const int64_t at = index * h->rows;
   const int64_t size = h->count - at < h->rows ? h->count - at : h->rows;
   const ls_nest made = batch_of(size);
+  if (ls_nest_is_failed(made)) return made;
   float *x = ls_nest_data(ls_nest_item(made, 0), 0);
   int32_t *y = ls_nest_data(ls_nest_item(made, 1), 0);
   for (int64_t i = 0; i < size; ++i)
@@ -109,6 +110,7 @@ static ls_nest make_step(void *user, int64_t step) {
   for (int h = 0; h < u->hosts; ++h)
     size += rows_in(u, h, step);
   const ls_nest made = batch_of(size);
+  if (ls_nest_is_failed(made)) return made;
   float *x = ls_nest_data(ls_nest_item(made, 0), 0);
   int32_t *y = ls_nest_data(ls_nest_item(made, 1), 0);
   for (int h = 0; h < u->hosts; ++h) {
