@@ -106,13 +106,12 @@ typedef struct ls_train_report {
   bool stopped;
 } ls_train_report;
 
-// Batches of at most `batch_size` of the data set's examples, in the model's
-// types and shapes: a tuple of examples, bytes of images as 0 to 1, and i32
-// labels. With `shuffle` each epoch has an order of its own. The data set is
-// retained, the batches are the caller's.
-LS_API ls_dataset *ls_train_batches(const ls_model_type *type,
-                                    ls_dataset *dataset, int64_t batch_size,
-                                    bool shuffle);
+// The data set's examples in the model's types and shapes: tuples of an
+// example, with bytes of images as 0 to 1, and i32 labels. With `shuffle` each
+// epoch has an order of its own. The data set is retained; what comes back,
+// which may have failed as in dataset.h, is the caller's.
+LS_API ls_dataset *ls_train_examples(const ls_model_type *type,
+                                     ls_dataset *dataset, bool shuffle);
 
 // How many examples a data set has. One that does not know is read to its end.
 //   LS_INVALID_ARGUMENT  it has no end, or none at all.

@@ -10,7 +10,8 @@
 
 // ---- Flags -----------------------------------------------------------------
 bool cli_estimator_parse(const cli_syntax *syntax, const estimator_flags *flags,
-                         int argc, char **argv, int *out_code) {
+                         const ls_estimator_type *type, int argc, char **argv,
+                         int *out_code) {
   if (!cli_parse(syntax, argc, argv, out_code)) return false;
   *out_code = CLI_USAGE;
   if (!cli_check_math(syntax->command, flags->math)) return false;
@@ -24,6 +25,7 @@ bool cli_estimator_parse(const cli_syntax *syntax, const estimator_flags *flags,
     cli_say(syntax->command, "--iterations-per-loop is for runs with --tpu");
     return false;
   }
+  if (!cli_linked_data(syntax->command, type, &flags->data)) return false;
   *out_code = CLI_OK;
   return true;
 }

@@ -17,6 +17,9 @@ typedef struct estimator_flags {
   bool quiet;
   // Of others.
   const char *checkpoint, *name, *keys, *out;
+  // Of those that are linked in.
+  bool estimator;
+  cli_data data;
   int64_t limit;
   bool json, onnx, stablehlo;
 } estimator_flags;
@@ -29,6 +32,33 @@ typedef struct estimator_flags {
         "./mine.so:NAME",                                                      \
         0                                                                      \
   }
+// Of estimators that are made of the library's models.
+#define CLI_LINKED_OPTION(place)                                               \
+  {                                                                            \
+    "estimator", CLI_FLAG, (place), NULL,                                      \
+        "--model is one of the library's, as an estimator", 0                  \
+  }
+#define CLI_LINKED_DATA_OPTIONS(place)                                         \
+  {"data",                                                                     \
+   CLI_TEXT,                                                                   \
+   &(place)->data,                                                             \
+   "NAME|PATH",                                                                \
+   "with --estimator: its data (default fashion-mnist); see\n"                 \
+   "'lockstep train --help'",                                                  \
+   0},                                                                         \
+      {"test",                                                                 \
+       CLI_TEXT,                                                               \
+       &(place)->test,                                                         \
+       "PATH",                                                                 \
+       "other files to evaluate and predict on",                               \
+       0},                                                                     \
+      {"split",                                                                \
+       CLI_REAL,                                                               \
+       &(place)->split,                                                        \
+       "X",                                                                    \
+       "how much of data without a test set is held out for that",             \
+       0},                                                                     \
+      CLI_FEATURES_OPTION(&(place)->features)
 #define CLI_PARAM_OPTION(place)                                                \
   {                                                                            \
     "param", CLI_TEXT, (place), "NAME=N,...",                                  \
@@ -80,7 +110,14 @@ ls_status cli_estimator_was_trained(const cli_estimator *estimator);
 
 // Reads a command's words. False: it ends, with `*out_code`.
 bool cli_estimator_parse(const cli_syntax *syntax, const estimator_flags *flags,
-                         int argc, char **argv, int *out_code);
+                         const ls_estimator_type *type, int argc, char **argv,
+                         int *out_code);
+
+// What --data and its kin say, for an estimator that is linked in. False: they
+// are not for this one, which has been said.
+bool cli_linked_data(const char *command, const ls_estimator_type *type,
+                     const cli_data *data);
+bool cli_is_linked(const ls_estimator_type *type);
 
 // Prints metrics, a line each, or one of JSON.
 void cli_print_metrics(ls_nest metrics, bool json);

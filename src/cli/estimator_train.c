@@ -141,6 +141,9 @@ static bool check_flags(const estimator_flags *flags,
     says = "--only and --map are for --warm-start";
   else if (flags->save_seconds > 0 && flags->save_steps > 0)
     says = "--save-every and --save-every-steps: say one of them";
+  else if (cli_is_linked(type) && flags->steps == 0)
+    says = "--steps is missing: data of --estimator are gone through again and "
+           "again";
   else if (flags->tpu != NULL && flags->steps == 0 && type->train_steps == 0)
     says = "--steps is missing: with --tpu a training does not end with its "
            "input";
@@ -174,6 +177,8 @@ int cli_estimator_train(const ls_estimator_type *type, int argc, char **argv) {
   estimator_flags flags = {.seed = -1, .keep = -1, .grace = 30};
   const cli_option options[] = {
       CLI_ESTIMATOR_MODEL_OPTION(&flags.model),
+      CLI_LINKED_OPTION(&flags.estimator),
+      CLI_LINKED_DATA_OPTIONS(&flags.data),
       CLI_PARAM_OPTION(&flags.params),
       CLI_TPU_OPTION(&flags.tpu),
       {"iterations-per-loop", CLI_TEXT, &flags.iterations, "N|TIME",
@@ -235,6 +240,7 @@ int cli_estimator_train(const ls_estimator_type *type, int argc, char **argv) {
       .options = options,
       .num_options = sizeof(options) / sizeof(options[0])};
   int code = CLI_OK;
-  if (!cli_estimator_parse(&syntax, &flags, argc, argv, &code)) return code;
+  if (!cli_estimator_parse(&syntax, &flags, type, argc, argv, &code))
+    return code;
   return check_flags(&flags, type) ? run(&flags, type) : CLI_USAGE;
 }

@@ -59,6 +59,8 @@ int cli_estimator_eval(const ls_estimator_type *type, int argc, char **argv) {
   estimator_flags flags = {.seed = -1, .keep = -1};
   const cli_option options[] = {
       CLI_ESTIMATOR_MODEL_OPTION(&flags.model),
+      CLI_LINKED_OPTION(&flags.estimator),
+      CLI_LINKED_DATA_OPTIONS(&flags.data),
       CLI_PARAM_OPTION(&flags.params),
       CLI_TPU_OPTION(&flags.tpu),
       {"replicas", CLI_COUNT, &flags.replicas, "N",
@@ -83,7 +85,8 @@ int cli_estimator_eval(const ls_estimator_type *type, int argc, char **argv) {
       .operand_form = "RUN",
       .operand = &flags.folder};
   int code = CLI_OK;
-  if (!cli_estimator_parse(&syntax, &flags, argc, argv, &code)) return code;
+  if (!cli_estimator_parse(&syntax, &flags, type, argc, argv, &code))
+    return code;
   return run_use(&(use){"eval", LS_MODE_EVAL, type->eval.call != NULL,
                         "input to evaluate with (its field 'eval')", evaluate},
                  &flags, type);
@@ -132,6 +135,8 @@ int cli_estimator_predict(const ls_estimator_type *type, int argc,
   estimator_flags flags = {.seed = -1, .keep = -1};
   const cli_option options[] = {
       CLI_ESTIMATOR_MODEL_OPTION(&flags.model),
+      CLI_LINKED_OPTION(&flags.estimator),
+      CLI_LINKED_DATA_OPTIONS(&flags.data),
       CLI_PARAM_OPTION(&flags.params),
       CLI_TPU_OPTION(&flags.tpu),
       CLI_THREADS_OPTION(&flags.threads),
@@ -152,7 +157,8 @@ int cli_estimator_predict(const ls_estimator_type *type, int argc,
       .operand_form = "RUN",
       .operand = &flags.folder};
   int code = CLI_OK;
-  if (!cli_estimator_parse(&syntax, &flags, argc, argv, &code)) return code;
+  if (!cli_estimator_parse(&syntax, &flags, type, argc, argv, &code))
+    return code;
   return run_use(&(use){"predict", LS_MODE_PREDICT, type->predict.call != NULL,
                         "input to predict with (its field 'predict')", predict},
                  &flags, type);
@@ -180,6 +186,7 @@ int cli_estimator_export(const ls_estimator_type *type, int argc, char **argv) {
   estimator_flags flags = {.seed = -1, .keep = -1};
   const cli_option options[] = {
       CLI_ESTIMATOR_MODEL_OPTION(&flags.model),
+      CLI_LINKED_OPTION(&flags.estimator),
       CLI_PARAM_OPTION(&flags.params),
       CLI_TPU_OPTION(&flags.tpu),
       {"out", CLI_TEXT, &flags.out, "FOLDER",
@@ -199,7 +206,8 @@ int cli_estimator_export(const ls_estimator_type *type, int argc, char **argv) {
       .operand_form = "RUN",
       .operand = &flags.folder};
   int code = CLI_OK;
-  if (!cli_estimator_parse(&syntax, &flags, argc, argv, &code)) return code;
+  if (!cli_estimator_parse(&syntax, &flags, type, argc, argv, &code))
+    return code;
   if (!cli_check_export(flags.batch_size, flags.stablehlo)) return CLI_USAGE;
   const use it = {"export", LS_MODE_PREDICT, type->receiver.call != NULL,
                   "receiver function (its field 'receiver')", export};

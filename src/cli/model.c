@@ -56,18 +56,25 @@ static bool is_model_run(const char *folder) {
 bool cli_find_estimator(const char *command, int argc, char **argv,
                         const ls_estimator_type **out_type) {
   const char *text = NULL;
-  bool is_run = false;
+  bool is_run = false, is_linked = false;
   cli_found found = {0};
   for (int i = 0; i < argc; ++i) {
     const char *model = value_at(argc, argv, i, "--model");
     const char *resumed = value_at(argc, argv, i, "--resume");
     if (model != NULL) text = model;
+    is_linked |= strcmp(argv[i], "--estimator") == 0;
     if (resumed != NULL) is_run = is_model_run(resumed);
     // Others than `train` have their run as a word of its own.
     if (argv[i][0] != '-' && strcmp(command, "train") != 0)
       is_run |= is_model_run(argv[i]);
   }
   *out_type = NULL;
+  if (is_linked && (text == NULL || !cli_is_library(text))) {
+    const ls_model_type *model = find_own(command, text != NULL ? text : "mlp");
+    if (model != NULL)
+      *out_type = cli_linked_estimator(model, strcmp(command, "train") == 0);
+    return model != NULL;
+  }
   if (is_run || text == NULL || !cli_is_library(text)) return true;
   if (!cli_find_in_library(command, text, &found)) return false;
   *out_type = found.estimator;

@@ -15,8 +15,13 @@ typedef struct cli_found {
 // none, which has been said.
 bool cli_find_in_library(const char *command, const char *text, cli_found *out);
 
-// The estimator that --model names among the words of a command, NULL if that
-// names something else. False: its library is of no use, which has been said.
+// One of the library's models as an estimator: the last one that was asked for.
+const ls_estimator_type *cli_linked_estimator(const ls_model_type *model,
+                                              bool trains);
+
+// The estimator that --model, or that with --estimator, names among the words
+// of a command, NULL if that names something else. False: its library is of no
+// use, which has been said.
 bool cli_find_estimator(const char *command, int argc, char **argv,
                         const ls_estimator_type **out_type);
 

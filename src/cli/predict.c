@@ -96,7 +96,8 @@ static ls_status open(const predict_flags *flags, const ls_train_config *config,
   // The optimizer's schedule plays no part here, but it needs its steps.
   LS_RETURN_IF_ERROR(cli_create_model(config, type, 1, &p->model));
   LS_RETURN_IF_ERROR(ls_train_load(flags->run_folder, &p->model));
-  p->batches = ls_train_batches(type, p->test, BATCH, false);
+  p->batches = ls_dataset_batch(ls_train_examples(type, p->test, false),
+                                &(ls_batch_options){.size = BATCH});
   LS_RETURN_IF_ERROR(ls_iterator_create(
       p->batches, &(ls_iterator_options){.name = "predict"}, &p->iterator));
   return ls_function_create(&(ls_function_options){.call = predict_batch,

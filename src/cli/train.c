@@ -336,6 +336,10 @@ int cli_train(int argc, char **argv) {
        "or of estimators, which have flags of their own, for\n"
        "--help behind it",
        0},
+      {"estimator", CLI_FLAG, &flags.estimator, NULL,
+       "train the model as an estimator: other flags, for --help\n"
+       "behind it",
+       0},
       {"data", CLI_TEXT, &asked->data, "NAME|PATH",
        "fashion-mnist (default), synthetic, a folder with the\n"
        "four IDX files of MNIST or its like or with a folder of\n"

@@ -11,6 +11,7 @@ typedef struct train_flags {
   const char *run_folder, *resume, *trace, *events, *tpu;
   int64_t save_seconds, save_steps, grace, iterations;
   bool overwrite, quiet, inexact;
+  bool estimator;  // Never here: others read it.
 } train_flags;
 
 // Whether the flags go together; says what does not.

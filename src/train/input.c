@@ -153,8 +153,8 @@ ls_status ls_train_count_examples(const ls_dataset *dataset,
 }
 
 // ---- Batches ---------------------------------------------------------------
-ls_dataset *ls_train_batches(const ls_model_type *type, ls_dataset *dataset,
-                             int64_t batch_size, bool shuffle) {
+ls_dataset *ls_train_examples(const ls_model_type *type, ls_dataset *dataset,
+                              bool shuffle) {
   ls_element_spec spec;
   ls_status status = ls_dataset_spec(dataset, &spec);
   const bool bytes =
@@ -172,9 +172,14 @@ ls_dataset *ls_train_batches(const ls_model_type *type, ls_dataset *dataset,
                             .scale =
                                 bytes && wanted != LS_DTYPE_I32 ? 1.0 / 255 : 0,
                             .shape = &type->example_shape});
-  made =
-      ls_dataset_convert(made, 1, &(ls_convert_options){.dtype = LS_DTYPE_I32});
-  return ls_dataset_batch(made, &(ls_batch_options){.size = batch_size});
+  return ls_dataset_convert(made, 1,
+                            &(ls_convert_options){.dtype = LS_DTYPE_I32});
+}
+
+ls_dataset *ls_train_batches(const ls_model_type *type, ls_dataset *dataset,
+                             int64_t batch_size, bool shuffle) {
+  return ls_dataset_batch(ls_train_examples(type, dataset, shuffle),
+                          &(ls_batch_options){.size = batch_size});
 }
 
 int64_t ls_train_batch_size(ls_nest batch) {

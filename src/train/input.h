@@ -5,6 +5,10 @@
 
 #include "lockstep/train.h"
 
+// Batches of at most `batch_size` of ls_train_examples.
+ls_dataset *ls_train_batches(const ls_model_type *type, ls_dataset *dataset,
+                             int64_t batch_size, bool shuffle);
+
 // Whether the labels of a batch are some that the model has.
 //   LS_INVALID_ARGUMENT  names the first that is not.
 LS_MUST_USE ls_status ls_train_check_labels(const ls_model_type *type,

@@ -123,6 +123,29 @@ refused 2 "--batch-size is that of --stablehlo" \
 "$lockstep" train $model --help | grep -q -- '--iterations-per-loop N|TIME' ||
   fail "an estimator's --help"
 
+# ---- Models of the library as estimators -----------------------------------
+rm -rf linked-*
+model="--estimator --model tiny"
+loss='^loss: 1\.2978$'
+data="--data synthetic --steps 40"
+# shellcheck disable=SC2086
+{
+  does "$loss" train $data --run-dir linked-cpu
+  does "$loss" train $data --run-dir linked-pod --tpu virtual:2x2 \
+    --iterations-per-loop 7
+  does "$loss" train $data --run-dir linked-mirrored --replicas 3
+}
+does '^accuracy: 0\.6611$' eval linked-cpu --data synthetic
+does '"accuracy":0\.6611' eval linked-pod --data synthetic --tpu virtual:2x2 \
+  --json
+does '^\{"class":1,"probability":0\.2' predict linked-pod --data synthetic \
+  --limit 1
+does '^linked-mirrored/[0-9]+$' export linked-mirrored --onnx
+refused 2 "--steps is missing" train $model --data synthetic
+refused 2 "estimator 'line' has input functions of its own" \
+  train --model e.so:line --data synthetic
+refused 2 "there is no model 'tinny'" train --estimator --model tinny
+
 # ---- Predictions of a run of a model ---------------------------------------
 rm -rf run
 "$lockstep" train --model tiny --data synthetic --quiet --run-dir run \

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The library's models as estimators (--estimator): a model function around a
+// model's step, input functions of the data that the commands read.
+#include <string.h>
+
+#include "cli/estimator.h"
+
+// The one that a command is about.
+static struct {
+  ls_estimator_type type;
+  const ls_model_type *model;
+  cli_data data;
+} linked;
+
+// ---- Input -----------------------------------------------------------------
+static ls_nest input(void *user, ls_input_call *call) {
+  const ls_model_type *model = linked.model;
+  const bool trains = call->mode == LS_MODE_TRAIN;
+  const int64_t size =
+      ls_params_i64(call->params, "batch_size", model->batch_size);
+  ls_dataset *found = NULL;
+  (void)user;
+  ls_status status = cli_open_data(&linked.data, model, trains ? &found : NULL,
+                                   trains ? NULL : &found);
+  if (ls_status_is_ok(status)) status = ls_train_check_data(model, found);
+  if (!ls_status_is_ok(status)) {
+    ls_dataset_release(found);
+    return ls_fail(status);
+  }
+  ls_dataset *made = ls_train_examples(model, found, trains);
+  ls_dataset_release(found);
+  if (trains) made = ls_dataset_repeat(made, LS_INFINITE);
+  return ls_nest_dataset(
+      ls_dataset_batch(made, &(ls_batch_options){.size = size}));
+}
+
+// ---- The model -------------------------------------------------------------
+// The model's own optimizer, for gradients of all replicas: that of a model
+// which is made for it alone.
+static ls_status make_optimizer(double rate, ls_optimizer **out_optimizer) {
+  ls_graph *graph = NULL;
+  ls_model model = {0};
+  LS_RETURN_IF_ERROR(ls_graph_create("optimizer", &graph));
+  ls_status status = ls_ok();
+  {
+    LS_GRAPH_SCOPE(graph);
+    status = ls_model_create(
+        linked.model, &(ls_model_options){.learning_rate = rate}, &model);
+    if (ls_status_is_ok(status))
+      status = ls_cross_shard_create(
+          &(ls_cross_shard_options){.optimizer =
+                                        linked.model->optimizer(model.self)},
+          out_optimizer);
+    ls_model_destroy(&model);
+  }
+  ls_graph_destroy(graph);
+  return status;
+}
+
+static ls_status make_model(const ls_model_call *call, ls_model *out) {
+  const double rate = ls_params_f64(call->params, "learning_rate", 0);
+  const ls_opt seed = ls_run_config_values(call->config)->random_seed;
+  ls_optimizer *optimizer = NULL;
+  LS_RETURN_IF_ERROR(make_optimizer(rate, &optimizer));
+  const ls_status status =
+      ls_model_create(linked.model,
+                      &(ls_model_options){.seed = seed.set ? seed.value : 0,
+                                          .optimizer = optimizer},
+                      out);
+  ls_optimizer_release(optimizer);
+  return status;
+}
+
+// All that a model's step has made is made before its train op, as in a
+// function.
+static ls_status group_from(const ls_graph *graph, size_t first,
+                            ls_op *out_op) {
+  const size_t count = ls_graph_num_ops(graph) - first;
+  ls_op *ops = cli_allocate(count * sizeof(*ops));
+  if (ops == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i)
+    ops[i] = ls_graph_op(graph, first + i);
+  *out_op = ls_group(ops, count, "train_op");
+  cli_release(ops);
+  return ls_ok();
+}
+
+static ls_status train(const ls_model *model, ls_nest args,
+                       ls_estimator_spec_options *spec) {
+  ls_variable *global_step = NULL;
+  ls_graph *graph = ls_graph_current();
+  LS_RETURN_IF_ERROR(ls_global_step_get(graph, &global_step));
+  const size_t first = ls_graph_num_ops(graph);
+  const ls_nest made = model->type->train_step(args, model->self);
+  LS_RETURN_IF_ERROR(ls_nest_status(made));
+  spec->loss = ls_nest_tensor(ls_nest_find(made, "loss"), 0);
+  ls_nest_release(made);
+  (void)ls_variable_assign_add(global_step, ls_scalar_i64(LS_DTYPE_I64, 1));
+  return group_from(graph, first, &spec->train_op);
+}
+
+static ls_nest metrics(ls_nest of, void *user) {
+  const ls_nest value =
+      ls_metric_accuracy(ls_nest_tensor(of, 0), ls_nest_tensor(of, 1),
+                         ls_nest_tensor(of, 2), "accuracy");
+  (void)user;
+  return ls_nest_dict("", &(const char *){"accuracy"}, &value, 1);
+}
+
+static ls_status use(const ls_model *model, const ls_model_call *call,
+                     ls_bag *bag, ls_estimator_spec_options *spec) {
+  const ls_nest args =
+      *ls_nest_in(bag, ls_nest_sequence(LS_KIND_TUPLE, &call->features, 1));
+  const ls_nest made = *ls_nest_in(bag, model->type->logits(args, model->self));
+  LS_RETURN_IF_ERROR(ls_bag_take_error(bag));
+  const ls_tensor logits = ls_nest_tensor(made, 0);
+  const int last = ls_tensor_shape(logits).rank - 1;
+  const ls_tensor best = ls_convert(ls_argmax(logits, last), LS_DTYPE_I32);
+  if (call->mode == LS_MODE_PREDICT) {
+    const char *const names[] = {"class", "probability"};
+    const ls_nest items[] = {
+        ls_leaf(best),
+        ls_leaf(ls_reduce_max(ls_softmax(logits), LS_AXES(last)))};
+    spec->predictions = *ls_nest_in(bag, ls_nest_dict("", names, items, 2));
+    return ls_ok();
+  }
+  const ls_tensor labels = call->labels.as.tensor;
+  ls_tensor losses = ls_softmax_cross_entropy(logits, labels);
+  while (ls_tensor_shape(losses).rank > 1)
+    losses = ls_reduce_mean(losses, LS_AXES(-1));
+  spec->loss = ls_weighted_mean(losses, call->mask);
+  spec->eval_metrics = (ls_host_function){
+      .call = metrics,
+      .tensors = *ls_nest_in(bag, LS_LIST(ls_leaf(labels), ls_leaf(best)))};
+  return ls_ok();
+}
+
+static ls_status model_of(void *user, ls_model_call *call,
+                          ls_estimator_spec **out) {
+  ls_bag bag = {0};
+  ls_model model = {0};
+  ls_estimator_spec_options spec = {.mode = call->mode};
+  (void)user;
+  ls_status status = make_model(call, &model);
+  if (ls_status_is_ok(status) && call->mode == LS_MODE_TRAIN) {
+    const ls_nest parts[] = {call->features, call->labels};
+    status = train(&model,
+                   *ls_nest_in(&bag, ls_nest_sequence(LS_KIND_TUPLE, parts, 2)),
+                   &spec);
+  } else if (ls_status_is_ok(status)) {
+    status = use(&model, call, &bag, &spec);
+  }
+  if (ls_status_is_ok(status))
+    status = ls_tpu_estimator_spec_create(&spec, out);
+  ls_bag_empty(&bag);
+  ls_model_destroy(&model);
+  return status;
+}
+
+// ---- Exports ---------------------------------------------------------------
+static ls_status receive(void *user, ls_serving_receiver *out) {
+  const ls_model_type *model = linked.model;
+  ls_shape shape = {.rank = model->example_shape.rank + 1};
+  (void)user;
+  shape.dim[0] = LS_UNKNOWN_DIM;
+  memcpy(shape.dim + 1, model->example_shape.dim,
+         (size_t)model->example_shape.rank * sizeof(*shape.dim));
+  out->features = ls_leaf(ls_placeholder(model->example_dtype == LS_DTYPE_NONE
+                                             ? LS_DTYPE_F32
+                                             : model->example_dtype,
+                                         shape, "examples"));
+  return ls_ok();
+}
+
+// ---- The estimator ---------------------------------------------------------
+const ls_estimator_type *cli_linked_estimator(const ls_model_type *model,
+                                              bool trains) {
+  const ls_opt batch = LS_SOME(model->batch_size);
+  const ls_input_function data = {.call = input};
+  linked.model = model;
+  // What a model's step computes is a mean over all that it is given; with
+  // masks it would be over what fills a batch up, too.
+  linked.type = (ls_estimator_type){.name = model->name,
+                                    .description = model->description,
+                                    .train = data,
+                                    .eval = data,
+                                    .predict = data,
+                                    .receiver = {.call = receive},
+                                    .options = {.model_fn = {.call = model_of},
+                                                .train_batch_size = batch,
+                                                .eval_batch_size = batch,
+                                                .predict_batch_size = batch,
+                                                .any_batch = !trains}};
+  return &linked.type;
+}
+
+bool cli_linked_data(const char *command, const ls_estimator_type *type,
+                     const cli_data *data) {
+  const bool given = data->data != NULL || data->test != NULL ||
+                     data->features != NULL || data->split != 0;
+  if (type != &linked.type) {
+    if (given)
+      cli_say(command,
+              "estimator '%s' has input functions of its own: --data and what "
+              "belongs to it are for --estimator",
+              type->name);
+    return !given;
+  }
+  linked.data = *data;
+  linked.data.command = command;
+  if (data->data == NULL) linked.data.data = "fashion-mnist";
+  if (data->split >= 1)
+    cli_say(command, "--split is '%g', expected a number between 0 and 1",
+            data->split);
+  return data->split < 1;
+}
+
+bool cli_is_linked(const ls_estimator_type *type) {
+  return type == &linked.type;
+}
