@@ -304,5 +304,11 @@ ls_status ls_estimator_evaluate(ls_estimator *estimator,
   if (!ls_estimator_has_evaluated(*out_metrics) ||
       ls_train_stop_requested(evaluation->stop))
     return ls_ok();
-  return ls_write_eval_events(estimator, evaluation->name, from, *out_metrics);
+  const ls_status status =
+      ls_write_eval_events(estimator, evaluation->name, from, *out_metrics);
+  if (!ls_status_is_ok(status)) {
+    ls_nest_release(*out_metrics);
+    *out_metrics = ls_none();
+  }
+  return status;
 }

@@ -141,7 +141,9 @@ static ls_status train_in_parts(local *self, const ls_save_listener *listeners,
       part.loss = end->loss;
     }
     *end = part;
-    if (part.has_loss && self->has_first && self->evaluated != part.step)
+    // Without a run there is one that was wanted, and would be again.
+    if ((part.has_loss || self->wants) && self->has_first &&
+        self->evaluated != part.step)
       LS_RETURN_IF_ERROR(evaluate_now(self, part.step));
   } while (self->wants && !end->stopped && !end->input_ended &&
            !(self->train->max_steps.set &&
