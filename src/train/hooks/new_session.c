@@ -20,6 +20,15 @@ static ls_status restore_newest(ls_checkpoints *checkpoints,
   return ls_ok();
 }
 
+// A folder that fails is no session that was lost: another one would not help.
+static ls_status for_good(ls_status status) {
+  if (!ls_monitored_is_lost(status)) return status;
+  const ls_status told = ls_failed_precondition(
+      "no checkpoint can be restored: %s", ls_status_message(status));
+  ls_status_free(status);
+  return told;
+}
+
 static ls_status restore(ls_monitored_session *self, bool *out_done) {
   const ls_scaffold *s = self->scaffold;
   ls_checkpoints *checkpoints = NULL;
@@ -89,7 +98,7 @@ static ls_status check_ready(ls_monitored_session *self, ls_tensor report,
 static ls_status give_values(ls_monitored_session *self) {
   const ls_scaffold *s = self->scaffold;
   bool restored = false;
-  LS_RETURN_IF_ERROR(restore(self, &restored));
+  LS_RETURN_IF_ERROR(for_good(restore(self, &restored)));
   if (!restored) LS_RETURN_IF_ERROR(initialize(self));
   LS_RETURN_IF_ERROR(check_ready(self, s->ready_for_local_init_op,
                                  restored ? "after a checkpoint was restored"
