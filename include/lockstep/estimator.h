@@ -159,7 +159,9 @@ typedef struct ls_estimator_prediction {
   const ls_train_stop *stop;
 } ls_estimator_prediction;
 
-// Predictions on their way. An estimator makes one at a time.
+// Predictions on their way. An estimator makes one at a time, must outlive it,
+// and while it is open refuses to train and evaluate on TPUs
+// (LS_FAILED_PRECONDITION).
 typedef struct ls_predictions ls_predictions;
 //   LS_FAILED_PRECONDITION  there is one that was not closed.
 LS_API LS_MUST_USE ls_status ls_estimator_predict(

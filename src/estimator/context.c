@@ -5,6 +5,12 @@
 
 #include "estimator/systems.h"
 
+const char *ls_estimator_mode_name(ls_estimator_mode mode) {
+  return mode == LS_MODE_TRAIN  ? "train"
+         : mode == LS_MODE_EVAL ? "eval"
+                                : "predict";
+}
+
 // ---- How many --------------------------------------------------------------
 ls_status ls_estimator_num_replicas(ls_estimator_context context,
                                     int64_t *out_count) {

@@ -38,6 +38,8 @@ void ls_estimator_context_deinit(ls_estimator_context *context);
 ls_estimator_context ls_estimator_with_mode(ls_estimator_context context,
                                             ls_estimator_mode mode,
                                             bool exports);
+// As messages and exports call it.
+const char *ls_estimator_mode_name(ls_estimator_mode mode);
 
 // All that follows refuses a context without a mode (FAILED_PRECONDITION), and
 // passes on what asking the system says.

@@ -42,13 +42,15 @@ static ls_status begin_feeder(void *user, ls_run_context *context) {
   return begin->after_create_session(begin->user, context);
 }
 
-// 0: it is not known.
+// -1: it is not known.
 static int64_t count_rows(ls_nest features, const int64_t *axis) {
   const ls_batch_padding all = {
       .parts = 1, .rows = INT64_MAX, .axes = axis, .num_axes = 1};
   int64_t rows = 0;
-  ls_status_free(ls_padding_count(all, features, &rows));
-  return rows;
+  const ls_status status = ls_padding_count(all, features, &rows);
+  const bool is_known = ls_status_is_ok(status);
+  ls_status_free(status);
+  return is_known ? rows : -1;
 }
 
 static ls_status feed_next(void *user, ls_run_context *context,

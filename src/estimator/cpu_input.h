@@ -25,7 +25,7 @@ typedef struct ls_cpu_input {
 LS_MUST_USE ls_status ls_cpu_input_make(const ls_estimator_calls *calls,
                                         ls_cpu_input *out_input);
 void ls_cpu_input_drop(ls_cpu_input *input);  // Zeroed is fine.
-// Examples in a batch: in the one that was fed last, or in each; 0: it is not
+// Examples in a batch: in the one that was fed last, or in each; -1: it is not
 // known.
 int64_t ls_cpu_input_rows(const ls_cpu_input *input);
 

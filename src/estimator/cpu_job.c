@@ -2,15 +2,10 @@
 // A job on a CPU: one model, step by step.
 #include "estimator/job.h"
 
-static const char *mode_name(ls_estimator_mode mode) {
-  return mode == LS_MODE_TRAIN  ? "train"
-         : mode == LS_MODE_EVAL ? "eval"
-                                : "predict";
-}
-
 void ls_job_log_cpu(const ls_job *job) {
   ls_runtime_log(job->estimator->runtime, LS_LOG_INFO, "estimator",
-                 "Running %s on CPU", mode_name(job->calls.context.mode));
+                 "Running %s on CPU",
+                 ls_estimator_mode_name(job->calls.context.mode));
 }
 
 ls_status ls_job_build_on_cpu(ls_job *job) {

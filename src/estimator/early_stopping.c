@@ -18,23 +18,24 @@ typedef struct early {
 } early;
 
 // ---- The variable ----------------------------------------------------------
-static ls_variable *find_variable(const ls_graph *graph) {
-  ls_variable *found = NULL;
+// NULL: there is none.
+static ls_status find_variable(const ls_graph *graph, ls_variable **out) {
+  *out = NULL;
   const size_t count =
       ls_graph_collection(graph, LS_COLLECTION_LOCAL_VARIABLES, NULL, 0);
   ls_allocator *allocator = ls_current_allocator();
   ls_nest *leaves = ls_new_array(allocator, ls_nest, count + 1);
-  if (leaves == NULL) return NULL;
+  if (leaves == NULL) return ls_out_of_memory();
   (void)ls_graph_collection(graph, LS_COLLECTION_LOCAL_VARIABLES, leaves,
                             count);
-  for (size_t i = 0; i < count && found == NULL; ++i) {
+  for (size_t i = 0; i < count && *out == NULL; ++i) {
     ls_variable *variable = ls_nest_as_variable(leaves[i]);
     if (variable != NULL &&
         strcmp(ls_variable_name(variable), LS_STOP_VARIABLE) == 0)
-      found = variable;
+      *out = variable;
   }
   ls_release(allocator, leaves);
-  return found;
+  return ls_ok();
 }
 
 // The graph has it; the result is lent. It is in no checkpoint: what stopped a
@@ -57,7 +58,8 @@ static ls_status early_begin(void *user) {
   early *self = user;
   ls_graph *graph = ls_graph_current();
   LS_NAME_SCOPE("");
-  ls_variable *variable = find_variable(graph);
+  ls_variable *variable = NULL;
+  LS_RETURN_IF_ERROR(find_variable(graph, &variable));
   if (variable == NULL) LS_RETURN_IF_ERROR(make_variable(&variable));
   self->stop = ls_variable_read(variable);
   self->set =

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Who a process is in its cluster, as TF_CONFIG in the environment says.
+#include <errno.h>
 #include <stdlib.h>
 
 #include "estimator/run_config.h"
@@ -116,6 +117,17 @@ typedef struct task {
   int64_t index;
 } task;
 
+// Nothing but digits behind at most one '-', and no more than there is room
+// for.
+static bool read_whole(const char *text, int64_t *out) {
+  const char *digits = text + (text[0] == '-');
+  char *end = NULL;
+  if (digits[0] < '0' || digits[0] > '9') return false;
+  errno = 0;
+  *out = strtoll(text, &end, 10);
+  return *end == '\0' && errno == 0;
+}
+
 static ls_status read_task(const ls_json *all, task *out) {
   const ls_json *object = NULL;
   LS_RETURN_IF_ERROR(find_object(all, "task", &object));
@@ -123,14 +135,11 @@ static ls_status read_task(const ls_json *all, task *out) {
   const ls_json *index = find(object, "index");
   if (index == NULL) return ls_ok();
   // Numbers as texts, as some schedulers write them, are understood.
-  char *end = NULL;
   out->has_index = true;
   out->index = index->integer;
   if (index->kind == LS_JSON_NUMBER && index->is_integer) return ls_ok();
-  if (index->kind == LS_JSON_STRING && index->string_size > 0) {
-    out->index = strtoll(index->string, &end, 10);
-    if (*end == '\0') return ls_ok();
-  }
+  if (index->kind == LS_JSON_STRING && read_whole(index->string, &out->index))
+    return ls_ok();
   return ls_invalid_argument("%s: the task's index is no whole number",
                              variable);
 }
@@ -160,7 +169,11 @@ static ls_status check_task(const ls_cluster_spec *cluster, const task *t) {
     return ls_invalid_argument("%s: with a cluster the index of task '%s' must "
                                "be set",
                                variable, t->type);
-  if (t->index < 0 || t->index > INT32_MAX)
+  if (t->index > INT32_MAX)
+    return ls_invalid_argument("%s: index %lld of task '%s' is above %d",
+                               variable, (long long)t->index, t->type,
+                               INT32_MAX);
+  if (t->index < 0)
     return ls_invalid_argument("%s: index %lld of task '%s' must not be "
                                "negative",
                                variable, (long long)t->index, t->type);

@@ -180,7 +180,7 @@ static ls_status take(const ls_job *job, ls_nest results, eval_run *e) {
                               ls_nest_item(first, 1));
   if (!ls_tensor_is_failed(job->steps)) {
     weight = ls_nest_number(ls_nest_item(results, 2));
-  } else if (job->on_cpu && ls_cpu_input_rows(&job->cpu_input) > 0) {
+  } else if (job->on_cpu && ls_cpu_input_rows(&job->cpu_input) >= 0) {
     weight = (double)ls_cpu_input_rows(&job->cpu_input);
   }
   if (!(weight > 0)) return ls_ok();

@@ -53,6 +53,13 @@ static ls_status restore_all(const ls_job *job, const ls_record *record) {
   return ls_ok();
 }
 
+// What says that the place is in another input: it is not there, or not of
+// this one. Of anything else nobody knows which input it was.
+static bool is_of_another(const ls_status status) {
+  const ls_code code = ls_status_code(status);
+  return code == LS_INVALID_ARGUMENT || code == LS_NOT_FOUND;
+}
+
 // Training goes on with another input from its start: users may mean that.
 static ls_status restore(void *self, const ls_record *record) {
   ls_job *job = self;
@@ -60,13 +67,14 @@ static ls_status restore(void *self, const ls_record *record) {
   ls_iterator *const *iterators = iterators_of(job, &count);
   const ls_status status = restore_all(job, record);
   const bool refused = !ls_status_is_ok(status);
+  job->restored = !refused;
+  if (refused && !is_of_another(status)) return status;
   if (refused)
     ls_runtime_log(job->estimator->runtime, LS_LOG_WARNING, "estimator",
                    "the input is another one than at the checkpoint, and "
                    "begins anew: %s",
                    ls_status_message(status));
   ls_status_free(status);
-  job->restored = !refused;
   if (refused)
     for (size_t i = 0; i < count; ++i)
       LS_RETURN_IF_ERROR(ls_iterator_seek_epoch(iterators[i], 0));

@@ -28,6 +28,10 @@ ls_status ls_job_begin(ls_job *job, ls_estimator *estimator,
   LS_RETURN_IF_ERROR(ls_rendezvous_create(SOURCES, &job->rendezvous));
   LS_RETURN_IF_ERROR(
       ls_estimator_runs_on_cpu(job->calls.context, &job->on_cpu));
+  if (estimator->has_predictions && !job->on_cpu)
+    return ls_failed_precondition("predictions of this estimator are open and "
+                                  "use its system: close them first "
+                                  "(ls_predictions_close)");
   LS_RETURN_IF_ERROR(ls_job_make_graph(job, "estimator"));
   const ls_run_values *config = ls_estimator_run_values(estimator);
   job->strategy = !job->on_cpu            ? NULL

@@ -6,6 +6,7 @@
 #include "lockstep/metrics.h"
 
 #include "base/runtime_internal.h"
+#include "graph/make/make.h"
 #include "lockstep/replica.h"
 
 enum { MOST_SUMS = 4 };
@@ -167,10 +168,7 @@ static ls_tensor make_thresholds(int64_t count) {
   ls_array *array = NULL;
   const ls_status status =
       ls_array_create(LS_DTYPE_F64, LS_SHAPE(count, 1), &array);
-  if (!ls_status_is_ok(status)) {
-    ls_status_free(status);
-    return ls_failed_tensor();
-  }
+  if (!ls_status_is_ok(status)) return ls_make_failed("auc", status);
   double *values = ls_array_mutable_data(array);
   for (int64_t i = 0; i < count; ++i)
     values[i] = (double)i / (double)(count - 1);

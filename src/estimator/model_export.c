@@ -23,12 +23,6 @@ typedef struct side {
   size_t num_signatures;
 } side;
 
-static const char *mode_name(ls_estimator_mode mode) {
-  return mode == LS_MODE_TRAIN  ? "train"
-         : mode == LS_MODE_EVAL ? "eval"
-                                : "predict";
-}
-
 // ---- A graph ---------------------------------------------------------------
 // What a job begins with, but nothing that is fed: nothing of the system is
 // looked at.
@@ -79,7 +73,8 @@ static ls_status call_model(void *user, ls_nest inputs,
   *out_spec = NULL;
   return ls_invalid_argument("model_fn gives a spec of mode '%s', called to "
                              "export in mode '%s'",
-                             mode_name(given), mode_name(wanted));
+                             ls_estimator_mode_name(given),
+                             ls_estimator_mode_name(wanted));
 }
 
 // ---- Signatures ------------------------------------------------------------
@@ -109,9 +104,10 @@ static ls_status take_values(side *s) {
   if (is->predictions.kind == LS_KIND_TENSOR)
     LS_RETURN_IF_ERROR(ls_params_set(&s->values, "predictions",
                                      ls_nest_retain(is->predictions)));
-  s->value = (ls_export_output){.key = mode_name(s->job.calls.context.mode),
-                                .kind = LS_EXPORT_PREDICT,
-                                .tensors = s->values};
+  s->value = (ls_export_output){
+      .key = ls_estimator_mode_name(s->job.calls.context.mode),
+      .kind = LS_EXPORT_PREDICT,
+      .tensors = s->values};
   return make_signatures(s, &s->value, 1);
 }
 
@@ -181,7 +177,7 @@ static ls_status write(side *sides, size_t count,
           .num_graphs = count,
           .checkpoint = checkpoint,
           .session = session,
-          .mode = mode_name(sides[0].job.calls.context.mode),
+          .mode = ls_estimator_mode_name(sides[0].job.calls.context.mode),
           .assets = e->assets,
           .num_assets = e->num_assets,
           .onnx = e->onnx,
@@ -216,7 +212,7 @@ static ls_status check(const ls_estimator_exporting *e, ls_estimator_mode mode,
   return to_tpu && mode != LS_MODE_PREDICT
              ? ls_unimplemented("an export for TPUs of mode '%s': there are "
                                 "those of mode 'predict'",
-                                mode_name(mode))
+                                ls_estimator_mode_name(mode))
              : ls_ok();
 }
 

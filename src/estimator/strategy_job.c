@@ -23,10 +23,10 @@ static ls_tensor batch_loss(ls_tensor loss) {
 // its examples.
 static ls_tensor eval_loss(ls_tensor loss, ls_nest examples) {
   if (examples.kind == LS_KIND_NONE) return loss;
-  const ls_shares shares = ls_shares_find(false);
-  if (shares.replicas > 1) return ls_shares_given(&shares, true, loss);
-  return ls_mul(loss,
-                ls_convert(ls_nest_tensor(examples, 0), ls_tensor_dtype(loss)));
+  const ls_shares shares = {.replicas = ls_num_replicas(),
+                            .differ = true,
+                            .count = ls_nest_tensor(examples, 0)};
+  return ls_shares_given(&shares, true, loss);
 }
 
 static ls_nest results_of(const ls_job *job, const ls_estimator_spec *spec,

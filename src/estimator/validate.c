@@ -4,12 +4,6 @@
 #include "base/text.h"
 #include "estimator/systems.h"
 
-static const char *mode_name(ls_estimator_context context) {
-  return context.mode == LS_MODE_TRAIN  ? "train"
-         : context.mode == LS_MODE_EVAL ? "eval"
-                                        : "predict";
-}
-
 // ---- The system ------------------------------------------------------------
 static ls_status refuse_system(ls_estimator_context context,
                                const ls_tpu_metadata *metadata) {
@@ -57,7 +51,7 @@ static ls_status check_cores(ls_estimator_context context,
 static ls_status check_batch(ls_estimator_context context, int64_t replicas,
                              bool broadcast) {
   const ls_opt batch = ls_estimator_batch_size(context);
-  const char *mode = mode_name(context);
+  const char *mode = ls_estimator_mode_name(context.mode);
   if (!batch.set)
     return context.mode == LS_MODE_TRAIN
                ? ls_ok()
@@ -93,7 +87,8 @@ static ls_status check_hosts(ls_estimator_context context, int64_t hosts,
       "mode %s on %lld hosts with %lld replicas: allowed are one host; input "
       "that is BROADCAST or SLICED; PER_HOST_V2 for eval, and for predict with "
       "one replica",
-      mode_name(context), (long long)hosts, (long long)replicas);
+      ls_estimator_mode_name(context.mode), (long long)hosts,
+      (long long)replicas);
 }
 
 ls_status ls_estimator_validate(ls_estimator_context context) {

@@ -156,13 +156,14 @@ static void slice(ls_emitter *e, ls_emitted x, const int64_t *starts,
   ls_onnx *o = onnx_of(e);
   const ls_dims dims = ls_emit_look(e, out)->dims;
   int64_t axes[LS_MAX_RANK];
+  // Up to where the next one would be, beyond the end too: one behind the last
+  // is below 0, from the end, where there is none.
   ls_dim ends[LS_MAX_RANK];
   for (int32_t i = 0; i < dims.rank; ++i) {
     const ls_dim size = dims.dim[i];
     axes[i] = i;
     ends[i] = (ls_dim){.scale = size.scale * strides[i],
                        .offset = size.offset * strides[i] + starts[i]};
-    if (strides[i] > 1) ends[i].offset -= strides[i] - 1;
   }
   const size_t count = (size_t)dims.rank;
   const ls_emitted in[] = {

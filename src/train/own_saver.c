@@ -80,7 +80,7 @@ static ls_status before_steps(void *user, ls_run_context *context,
   const int64_t every = self->place->plan->options.save_steps;
   const int64_t saved = self->saves->saved > 0 ? self->saves->saved : 0;
   (void)context;
-  if (every > 0) wish->most_steps = saved + every - self->place->steps;
+  if (every > 0) wish->most_steps = every - (self->place->steps - saved);
   return ls_ok();
 }
 

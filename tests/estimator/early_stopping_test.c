@@ -11,6 +11,7 @@
 
 #include "lockstep/events.h"
 #include "support/monitored_runs.h"
+#include "train/hooks/hook.h"
 
 // ---- Evaluations -----------------------------------------------------------
 typedef struct evaluation {
@@ -394,6 +395,48 @@ static void a_stop_is_not_that_of_the_next_training(void **state) {
   monitored_runs_end(&f);
 }
 
+// Of how many a graph has that two hooks have begun in.
+static size_t stops_of(const ls_graph *graph) {
+  ls_nest leaves[8];
+  size_t stops = 0;
+  const size_t count =
+      ls_graph_collection(graph, LS_COLLECTION_LOCAL_VARIABLES, leaves, 8);
+  for (size_t i = 0; i < count; ++i)
+    stops += strcmp(ls_variable_name(ls_nest_as_variable(leaves[i])),
+                    LS_STOP_VARIABLE) == 0;
+  return stops;
+}
+
+static ls_status begin_twice(void *user) {
+  ls_hook *hooks[2] = {NULL};
+  ls_graph *graph = NULL;
+  LS_RETURN_IF_ERROR(ls_graph_create("twice", &graph));
+  ls_status status = ls_ok();
+  {
+    LS_GRAPH_SCOPE(graph);
+    for (int i = 0; i < 2 && ls_status_is_ok(status); ++i) {
+      status = ls_early_stopping_hook(
+          &(ls_early_stopping_options){.should_stop = should_stop,
+                                       .user = user},
+          &hooks[i]);
+      if (ls_status_is_ok(status))
+        status = hooks[i]->is.begin(hooks[i]->is.user);
+    }
+    const size_t stops = stops_of(graph);
+    assert_true(stops == 1 || (stops == 0 && !ls_status_is_ok(status)));
+  }
+  ls_hook_release(hooks[0]);
+  ls_hook_release(hooks[1]);
+  ls_graph_destroy(graph);
+  return status;
+}
+
+static void hooks_share_one_variable_also_where_memory_fails(void **state) {
+  (void)state;
+  judge j = {0};
+  expect_memory_failures_survived(begin_twice, &j);
+}
+
 // ---- What is refused -------------------------------------------------------
 static void options_are_checked(void **state) {
   (void)state;
@@ -507,6 +550,7 @@ int main(void) {
       cmocka_unit_test(the_chief_can_ask_by_steps),
       cmocka_unit_test(others_stop_when_the_variable_says_so),
       cmocka_unit_test(a_stop_is_not_that_of_the_next_training),
+      cmocka_unit_test(hooks_share_one_variable_also_where_memory_fails),
       cmocka_unit_test(options_are_checked),
       cmocka_unit_test(failed_requests_for_memory_are_survived),
   };

@@ -191,11 +191,36 @@ static void what_does_not_fit_is_refused(void **state) {
   end(&f);
 }
 
+static ls_status make_area(void *user) {
+  ls_graph *graph = NULL;
+  (void)user;
+  LS_RETURN_IF_ERROR(ls_graph_create("area", &graph));
+  ls_status status = ls_ok();
+  {
+    LS_GRAPH_SCOPE(graph);
+    const ls_tensor labels =
+        ls_placeholder(LS_DTYPE_BOOL, LS_SHAPE(-1), "labels");
+    const ls_tensor x = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(-1), "x");
+    const ls_nest made =
+        ls_metric_auc(labels, x, ls_no_weights(), LS_SOME(11), NULL);
+    status = ls_nest_status(made);
+    ls_nest_release(made);
+  }
+  ls_graph_destroy(graph);
+  return status;
+}
+
+static void an_area_without_memory_says_so(void **state) {
+  (void)state;
+  expect_memory_failures_survived(make_area, NULL);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(values_are_of_all_examples),
       cmocka_unit_test(what_was_seen_is_local),
       cmocka_unit_test(what_does_not_fit_is_refused),
+      cmocka_unit_test(an_area_without_memory_says_so),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -229,6 +229,43 @@ static void an_input_that_cannot_be_made_is_a_failure(void **state) {
   }
 }
 
+static void a_system_is_not_shared_with_open_predictions(void **state) {
+  (void)state;
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    estimator_case c = estimator_case_of(i);
+    ls_nest metrics = ls_none(), row = ls_none();
+    ls_training_end reached;
+    c.folder = "beside";
+    estimator_case_begin(&c);
+    const ls_estimator_training training = {.input = estimator_input(&c),
+                                            .max_steps = LS_SOME(2)};
+    const ls_estimator_evaluation evaluation = {.input = estimator_input(&c),
+                                                .steps = LS_SOME(1)};
+    for (int open = 1; open >= 0; --open) {
+      ls_predictions *p =
+          open ? predict(&c, (ls_estimator_prediction){0}) : NULL;
+      const ls_status trained =
+          ls_estimator_train(c.estimator, &training, &reached);
+      const ls_status evaluated =
+          ls_estimator_evaluate(c.estimator, &evaluation, &metrics);
+      if (open && c.way == ON_TPU) {
+        expect_status(trained, LS_FAILED_PRECONDITION, "close them first");
+        expect_status(evaluated, LS_FAILED_PRECONDITION, "close them first");
+      } else {
+        expect_ok(trained);
+        expect_ok(evaluated);
+      }
+      ls_nest_release(metrics);
+      metrics = ls_none();
+      // What was refused has taken nothing from them.
+      if (open) expect_ok(ls_predictions_next(p, &row));
+      if (open) expect_ok(ls_predictions_close(p));
+    }
+    ls_nest_release(row);
+    estimator_case_end(&c);
+  }
+}
+
 static void predictions_are_left_early_and_made_one_at_a_time(void **state) {
   LS_SPEC("E169");
   (void)state;
@@ -387,6 +424,7 @@ int main(void) {
       cmocka_unit_test(keys_are_of_dicts_alone),
       cmocka_unit_test(predictions_of_nothing_are_none),
       cmocka_unit_test(an_input_that_cannot_be_made_is_a_failure),
+      cmocka_unit_test(a_system_is_not_shared_with_open_predictions),
       cmocka_unit_test(predictions_are_left_early_and_made_one_at_a_time),
       cmocka_unit_test(predictions_of_endless_data_stop_when_asked),
       cmocka_unit_test(calls_on_a_system_of_others_begin_anew),

@@ -217,6 +217,29 @@ static void a_saver_saves_when_it_is_due(void **state) {
   monitored_runs_end(&f);
 }
 
+// The steps of a run are bounded by what is left to the next save.
+static void a_save_may_be_as_far_away_as_numbers_go(void **state) {
+  (void)state;
+  char folder[20];
+  monitored_runs f;
+  folder_of(folder);
+  monitored_runs_begin(&f);
+  for (int again = 0; again < 2; ++again) {
+    ls_hook *hooks[2] = {NULL};
+    expect_ok(ls_saver_hook(
+        &(ls_saver_hook_options){.folder = folder,
+                                 .every_steps = LS_SOME(INT64_MAX)},
+        &hooks[0]));
+    expect_ok(ls_stop_at_step_hook(LS_SOME(3), (ls_opt){0}, &hooks[1]));
+    monitored_runs_open(&f, hooks, 2, folder);
+    assert_int_equal(monitored_runs_all(&f, 10), 3);
+    monitored_runs_close(&f);
+    assert_true(has(folder, again ? "model.ckpt-6.json" : "model.ckpt-3.json"));
+    if (!again) monitored_runs_renew(&f);
+  }
+  monitored_runs_end(&f);
+}
+
 static ls_status fail_once(void *user, ls_run_context *context,
                            ls_run_wish *wish) {
   int *left = user;
@@ -545,6 +568,7 @@ int main(void) {
       cmocka_unit_test(timers_are_due),
       cmocka_unit_test(training_stops_at_a_step),
       cmocka_unit_test(a_saver_saves_when_it_is_due),
+      cmocka_unit_test(a_save_may_be_as_far_away_as_numbers_go),
       cmocka_unit_test(a_lost_session_goes_on_from_the_checkpoint),
       cmocka_unit_test(a_hook_may_know_why_a_run_has_failed),
       cmocka_unit_test(steps_a_second_are_told),

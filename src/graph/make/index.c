@@ -23,7 +23,7 @@ static ls_attr numbers(ls_attr_id id, ls_shape values, int32_t rank,
       values.dim[i] = fallback;
   }
   memcpy(items, values.dim, (size_t)count * sizeof(*items));
-  return (ls_attr){LS_OWN_KEY(id), .kind = LS_ATTR_INTS,
+  return (ls_attr){LS_OWN_KEY((uint16_t)id), .kind = LS_ATTR_INTS,
                    .as.ints = {items, (size_t)count}};
 }
 

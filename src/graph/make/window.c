@@ -28,7 +28,7 @@ static void add_numbers(attr_list *attrs, ls_attr_id id, ls_shape numbers) {
     plain = plain && items[i] == 1;
   }
   if (!plain)
-    add_attr(attrs, (ls_attr){LS_OWN_KEY(id), .kind = LS_ATTR_INTS,
+    add_attr(attrs, (ls_attr){LS_OWN_KEY((uint16_t)id), .kind = LS_ATTR_INTS,
                               .as.ints = {items, (size_t)rank}});
 }
 

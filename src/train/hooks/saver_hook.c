@@ -151,7 +151,7 @@ static ls_status saver_before_run(void *user, ls_run_context *context,
                                   ls_run_wish *wish) {
   const ls_step_timer *timer = &((saver *)user)->timer;
   if (timer->every_steps > 0)
-    wish->most_steps = timer->last_step + timer->every_steps - context->steps;
+    wish->most_steps = timer->every_steps - (context->steps - timer->last_step);
   return ls_ok();
 }
 

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// The place in an input that a checkpoint has: another input's is left, and
+// what fails for another reason is told.
+#include "estimator/job.h"
+#include "lockstep/iterator.h"
+#include "support/expect.h"
+
+typedef struct place {
+  ls_record *record;
+  uint64_t seed;
+  bool fits;  // It is one of this seed.
+} place;
+
+static ls_status open_input(uint64_t seed, ls_iterator **out_iterator) {
+  ls_dataset *data = ls_dataset_range(0, 10, 1);
+  *out_iterator = NULL;
+  if (data == NULL) return ls_out_of_memory();
+  const ls_status status = ls_iterator_create(
+      data, &(ls_iterator_options){.name = "input", .seed = seed},
+      out_iterator);
+  ls_dataset_release(data);
+  return status;
+}
+
+static ls_status restore(void *user) {
+  const place *p = user;
+  ls_estimator estimator = {.runtime = ls_runtime_current()};
+  ls_job job = {.estimator = &estimator, .on_cpu = true};
+  ls_nest element = ls_none();
+  LS_RETURN_IF_ERROR(open_input(p->seed, &job.cpu_input.iterator));
+  ls_job_set_state(&job);
+  ls_status status = job.state.restore(job.state.self, p->record);
+  if (ls_status_is_ok(status)) assert_int_equal(job.restored, p->fits);
+  if (ls_status_is_ok(status))
+    status = ls_iterator_next(job.cpu_input.iterator, &element);
+  if (ls_status_is_ok(status))
+    assert_int_equal(*(const int64_t *)ls_nest_data(element, 0),
+                     p->fits ? 3 : 0);
+  ls_nest_release(element);
+  ls_iterator_release(job.cpu_input.iterator);
+  return status;
+}
+
+static void save(place *p) {
+  ls_estimator estimator = {.runtime = ls_runtime_current()};
+  ls_job job = {.estimator = &estimator, .on_cpu = true};
+  ls_nest element = ls_none();
+  expect_ok(open_input(1, &job.cpu_input.iterator));
+  for (int i = 0; i < 3; ++i)
+    expect_ok(ls_iterator_next(job.cpu_input.iterator, &element));
+  ls_nest_release(element);
+  ls_job_set_state(&job);
+  expect_ok(ls_record_create(&p->record));
+  expect_ok(job.state.save(job.state.self, p->record));
+  ls_iterator_release(job.cpu_input.iterator);
+}
+
+static void only_another_input_begins_anew(void **state) {
+  (void)state;
+  place p = {.seed = 1, .fits = true};
+  save(&p);
+  expect_memory_failures_survived(restore, &p);
+  p.seed = 2;
+  p.fits = false;
+  expect_memory_failures_survived(restore, &p);
+  ls_record_destroy(p.record);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(only_another_input_begins_anew),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
