@@ -127,6 +127,10 @@ static void make_shapes(graph *g) {
        ls_softmax_cross_entropy(masked, ls_argmax(masked, 2)));
   give(g, "slice",
        ls_slice(x, LS_SHAPE(0, 1, 0), LS_SHAPE(-1, 4, 6), LS_SHAPE(1, 2, 3)));
+  give(g, "every_second",
+       ls_slice(x, LS_SHAPE(0, 0, 0), LS_SHAPE(-1, 4, 5), LS_SHAPE(1, 3, 2)));
+  give(g, "hollow",
+       ls_slice(x, LS_SHAPE(0, 0, 0), LS_SHAPE(-1, 0, 5), LS_SHAPE(1, 2, 2)));
   give(g, "pad",
        ls_pad(x, ls_scalar(LS_DTYPE_F32, 7), LS_SHAPE(0, 1, -1),
               LS_SHAPE(0, 2, 1), LS_SCALAR));

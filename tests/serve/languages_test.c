@@ -198,10 +198,10 @@ static ls_tensor make_square(ls_tensor x) {
   return ls_reshape(ls_matmul_transposed(x, false, x, true), LS_SHAPE(-1));
 }
 
-// Exports what `make` gives of x f32[?,3].
-static ls_status try(make_function make, ls_shape shape, bool onnx) {
+// Exports what `make` gives of x f32[?,3]. The caller releases the path.
+static ls_status export_made(make_function make, ls_shape shape, bool onnx,
+                             char **out_path) {
   ls_graph *graph = NULL;
-  char *path = NULL;
   ls_nest inputs, outputs;
   expect_ok(ls_graph_create("g", &graph));
   {
@@ -221,11 +221,17 @@ static ls_status try(make_function make, ls_shape shape, bool onnx) {
                             .num_graphs = 1,
                             .onnx = onnx ? LS_FLAG_ON : LS_FLAG_OFF,
                             .stablehlo = onnx ? LS_FLAG_OFF : LS_FLAG_ON},
-      &path);
-  ls_text_release(path);
+      out_path);
   ls_nest_release(inputs);
   ls_nest_release(outputs);
   ls_graph_destroy(graph);
+  return status;
+}
+
+static ls_status try(make_function make, ls_shape shape, bool onnx) {
+  char *path = NULL;
+  const ls_status status = export_made(make, shape, onnx, &path);
+  ls_text_release(path);
   return status;
 }
 
@@ -254,6 +260,30 @@ static void what_cannot_be_written_is_named(void **state) {
                 "input 'x' is f32[2,?]");
   expect_status(try(ls_relu, LS_SHAPE_UNKNOWN, false), LS_UNIMPLEMENTED,
                 "input 'x'");
+  served_remove_folder(served_folder);
+}
+
+static ls_tensor make_hollow(ls_tensor x) {
+  return ls_slice(x, LS_SHAPE(0, 0), LS_SHAPE(2, 0), LS_SHAPE(1, 2));
+}
+
+static bool has_numbers(const char *bytes, size_t size, int64_t a, int64_t b) {
+  const int64_t wanted[] = {a, b};
+  return memmem(bytes, size, wanted, sizeof(wanted)) != NULL;
+}
+
+// An end below 0 would be one from the other side.
+static void slices_of_nothing_end_where_they_begin(void **state) {
+  (void)state;
+  char *path = NULL;
+  size_t size = 0;
+  served_make_folder();
+  expect_ok(export_made(make_hollow, LS_SHAPE(2, 3), true, &path));
+  char *bytes = read_text(path, "model.onnx", &size);
+  assert_true(has_numbers(bytes, size, 2, 0));
+  assert_false(has_numbers(bytes, size, 2, -1));
+  free(bytes);
+  ls_text_release(path);
   served_remove_folder(served_folder);
 }
 
@@ -342,6 +372,7 @@ int main(void) {
       cmocka_unit_test(a_loss_leaves_other_classes_out),
       cmocka_unit_test(a_signature_is_written_as_onnx),
       cmocka_unit_test(what_cannot_be_written_is_named),
+      cmocka_unit_test(slices_of_nothing_end_where_they_begin),
       cmocka_unit_test(signatures_that_write_are_refused),
       cmocka_unit_test(any_allocation_may_fail),
   };
