@@ -217,11 +217,12 @@ static void an_input_that_cannot_be_made_is_a_failure(void **state) {
     ls_predictions *p = NULL;
     c.folder = "no-input";
     estimator_case_begin(&c);
-    expect_status(ls_estimator_predict(
-                      c.estimator,
-                      &(ls_estimator_prediction){.input = {give_out_of_range}},
-                      &p),
-                  LS_OUT_OF_RANGE, "no line 7");
+    expect_status(
+        ls_estimator_predict(
+            c.estimator,
+            &(ls_estimator_prediction){.input = {.call = give_out_of_range}},
+            &p),
+        LS_OUT_OF_RANGE, "no line 7");
     assert_null(p);
     p = predict(&c, (ls_estimator_prediction){0});
     expect_ok(ls_predictions_close(p));
