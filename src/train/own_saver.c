@@ -80,7 +80,8 @@ static ls_status before_steps(void *user, ls_run_context *context,
   const int64_t every = self->place->plan->options.save_steps;
   const int64_t saved = self->saves->saved > 0 ? self->saves->saved : 0;
   (void)context;
-  if (every > 0) wish->most_steps = every - (self->place->steps - saved);
+  if (every > 0)
+    wish->most_steps = ls_steps_after(saved, every) - self->place->steps;
   return ls_ok();
 }
 

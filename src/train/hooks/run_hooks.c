@@ -47,7 +47,8 @@ static void choose_steps(summaries *self, ls_run_wish *wish) {
   if (self->due)
     wish->most_steps = 1;
   else if (timer->every_steps > 0)
-    wish->most_steps = timer->every_steps - (self->next - timer->last_step);
+    wish->most_steps =
+        ls_steps_after(timer->last_step, timer->every_steps) - self->next;
 }
 
 static ls_status summary_before_run(void *user, ls_run_context *context,

@@ -151,7 +151,8 @@ static ls_status saver_before_run(void *user, ls_run_context *context,
                                   ls_run_wish *wish) {
   const ls_step_timer *timer = &((saver *)user)->timer;
   if (timer->every_steps > 0)
-    wish->most_steps = timer->every_steps - (context->steps - timer->last_step);
+    wish->most_steps =
+        ls_steps_after(timer->last_step, timer->every_steps) - context->steps;
   return ls_ok();
 }
 
