@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "cli/terminal.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -48,17 +49,20 @@ void cli_ticker_show(cli_ticker *ticker, const cli_place *place) {
   const int64_t step = place->step, all = place->all;
   const double at = now(), took = at - ticker->began;
   const double rate = took > 0 ? (double)(step - place->first) / took : 0;
-  char line[160], end[24] = "", left[32];
+  char line[160], end[24] = "", left[32] = "", loss[32];
   if (all > 0) snprintf(end, sizeof(end), "/%lld", (long long)all);
-  int n = snprintf(line, sizeof(line), "step %lld%s, loss %.4f, %.*f steps/s",
-                   (long long)step, end, place->loss, rate < 10 ? 2 : 0, rate);
-  if (all > step && rate > 0) {
+  if (all > step && rate > 0)
     print_left((double)(all - step) / rate, left, sizeof(left));
-    n += snprintf(line + n, sizeof(line) - (size_t)n, ", eta %s", left);
-  }
+  // One that has run away may have hundreds of digits.
+  snprintf(loss, sizeof(loss), fabs(place->loss) < 1e9 ? "%.4f" : "%.4g",
+           place->loss);
+  snprintf(line, sizeof(line), "step %lld%s, loss %s, %.*f steps/s%s%s",
+           (long long)step, end, loss, rate < 10 ? 2 : 0, rate,
+           left[0] != '\0' ? ", eta " : "", left);
   const int columns = cli_columns();
   // One column stays free: a full line would wrap.
-  if (ticker->terminal && columns > 1 && n >= columns) line[columns - 1] = '\0';
+  if (ticker->terminal && columns > 1 && strlen(line) >= (size_t)columns)
+    line[columns - 1] = '\0';
   if (ticker->terminal)
     fprintf(stderr, "\r%s\033[K", line);
   else
