@@ -31,6 +31,15 @@ static bool is_wanted(const ls_estimator_prediction *is, const char *key) {
   return is->keys == NULL;
 }
 
+static ls_status no_keys(const ls_estimator_prediction *is,
+                         ls_nest predictions) {
+  char text[300];
+  return ls_invalid_argument(
+      "none of the keys that are wanted ('%s'%s) is one of the predictions %s",
+      is->num_keys > 0 ? is->keys[0] : "", is->num_keys > 1 ? ", ..." : "",
+      ls_nest_print(predictions, text, sizeof(text)));
+}
+
 static ls_status choose(const ls_estimator_prediction *is, ls_nest predictions,
                         ls_nest *out) {
   if (predictions.kind != LS_KIND_DICT) {
@@ -52,11 +61,7 @@ static ls_status choose(const ls_estimator_prediction *is, ls_nest predictions,
       items[kept++] = ls_nest_item(predictions, i);
     }
     *out = ls_nest_dict("", keys, items, kept);
-    status =
-        kept == 0
-            ? ls_invalid_argument("none of the %zu keys is one of a prediction",
-                                  is->num_keys)
-            : ls_nest_status(*out);
+    status = kept == 0 ? no_keys(is, predictions) : ls_nest_status(*out);
   }
   ls_release(allocator, keys);
   ls_release(allocator, items);
