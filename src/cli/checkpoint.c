@@ -234,11 +234,11 @@ static bool check_convert(const convert_flags *flags) {
 
 static bool open_words(convert_flags *flags) {
   static const char command[] = "checkpoint convert";
-  return cli_words_open(command, "only", flags->only, false,
+  return cli_words_open(command, "only", flags->only, NULL,
                         &flags->only_words) &&
-         cli_words_open(command, "except", flags->except, false,
+         cli_words_open(command, "except", flags->except, NULL,
                         &flags->except_words) &&
-         cli_words_open(command, "map", flags->map, true, &flags->maps);
+         cli_words_open(command, "map", flags->map, "OLD=NEW", &flags->maps);
 }
 
 static ls_status convert(const convert_flags *flags) {

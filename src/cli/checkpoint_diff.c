@@ -81,7 +81,7 @@ int cli_checkpoint_diff(int argc, char **argv) {
   if (parsed && flags.num_paths != 2) {
     cli_say(command, "give two PATHs, got %zu", flags.num_paths);
   } else if (parsed &&
-             cli_words_open(command, "only", flags.only, false, &flags.words)) {
+             cli_words_open(command, "only", flags.only, NULL, &flags.words)) {
     ls_runtime *runtime = NULL;
     bool equal = false;
     ls_status status = cli_saved_runtime(&runtime);

@@ -347,7 +347,7 @@ int cli_checkpoint_show(int argc, char **argv) {
       .operand = &flags.path};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
-  if (!cli_words_open("checkpoint show", "only", flags.only, false,
+  if (!cli_words_open("checkpoint show", "only", flags.only, NULL,
                       &flags.words)) {
     cli_words_close(&flags.words);
     return CLI_USAGE;

@@ -203,6 +203,24 @@ bool cli_check_arithmetic(const char *command, const char *precision,
         "algorithm; direct: always as sums over the taps",                     \
         0                                                                      \
   }
+// Of commands that take another table of flags with it.
+#define CLI_AS_ESTIMATOR_OPTION(place)                                         \
+  {                                                                            \
+    "estimator", CLI_FLAG, (place), NULL,                                      \
+        "the model as an estimator: other flags, for --help behind\n"          \
+        "it",                                                                  \
+        0                                                                      \
+  }
+#define CLI_RUN_MODEL_OPTIONS(model_place, estimator_place)                    \
+  {"model",                                                                    \
+   CLI_TEXT,                                                                   \
+   (model_place),                                                              \
+   "PATH",                                                                     \
+   "where the run's shared library of models is; none is\n"                    \
+   "loaded that is not named here; or that of an estimator,\n"                 \
+   "which has flags of its own, for --help behind it",                         \
+   0},                                                                         \
+      CLI_AS_ESTIMATOR_OPTION(estimator_place)
 // Three rows; cli_check_export looks at them.
 #define CLI_EXPORT_OPTIONS(onnx_place, stablehlo_place, batch_place)           \
   {"onnx",                                                                     \

@@ -9,6 +9,37 @@
 #include <string.h>
 
 // ---- Flags -----------------------------------------------------------------
+// "12" as a whole number, "0.5" as a real one; none: it is neither.
+static ls_nest number_of(const char *text) {
+  char *end = NULL;
+  errno = 0;
+  const long long whole = strtoll(text, &end, 10);
+  if (*end == '\0' && errno == 0) return ls_nest_i64(whole);
+  const double real = strtod(text, &end);
+  return *end == '\0' && isfinite(real) ? ls_nest_f64(real) : ls_none();
+}
+
+static bool open_params(const char *command, const char *text, cli_words *out) {
+  return cli_words_open(command, "param", text, "NAME=N", out);
+}
+
+static bool check_params(const char *command, const char *text,
+                         const ls_estimator_type *type) {
+  cli_words words;
+  bool good = open_params(command, text, &words);
+  for (size_t i = 0; good && i < words.count; ++i) {
+    const ls_name_map *it = &words.maps[i];
+    good = number_of(it->to).kind != LS_KIND_NONE;
+    if (!good)
+      cli_say(command, "--param has '%s=%s', expected a number", it->from,
+              it->to);
+    else
+      good = cli_linked_takes(command, type, it->from);
+  }
+  cli_words_close(&words);
+  return good;
+}
+
 bool cli_estimator_parse(const cli_syntax *syntax, const estimator_flags *flags,
                          const ls_estimator_type *type, int argc, char **argv,
                          int *out_code) {
@@ -25,39 +56,30 @@ bool cli_estimator_parse(const cli_syntax *syntax, const estimator_flags *flags,
     cli_say(syntax->command, "--iterations-per-loop is for runs with --tpu");
     return false;
   }
-  if (!cli_linked_data(syntax->command, type, &flags->data)) return false;
+  if (!check_params(syntax->command, flags->params, type) ||
+      !cli_words_read(syntax->command, "only", flags->warm_only, NULL) ||
+      !cli_words_read(syntax->command, "map", flags->warm_map, "OLD=NEW") ||
+      !cli_words_read(syntax->command, "keys", flags->keys, NULL) ||
+      !cli_linked_data(syntax->command, type, &flags->data))
+    return false;
   *out_code = CLI_OK;
   return true;
 }
 
-// "12" as a whole number, "0.5" as a real one; none: it is neither.
-static ls_nest number_of(const char *text) {
-  char *end = NULL;
-  errno = 0;
-  const long long whole = strtoll(text, &end, 10);
-  if (*end == '\0' && errno == 0) return ls_nest_i64(whole);
-  const double real = strtod(text, &end);
-  return *end == '\0' && isfinite(real) ? ls_nest_f64(real) : ls_none();
-}
-
+// ---- Opening ---------------------------------------------------------------
+// Looked at before, as all lists are: what fails here has no memory.
 static ls_status read_params(const char *command, const char *text,
                              ls_nest *params) {
   cli_words words;
-  ls_status status = ls_ok();
-  if (!cli_words_open(command, "param", text, true, &words))
-    status = ls_invalid_argument("--param is a list, as in width=64,rate=0.5");
-  for (size_t i = 0; ls_status_is_ok(status) && i < words.count; ++i) {
-    const ls_nest number = number_of(words.maps[i].to);
-    status = number.kind == LS_KIND_NONE
-                 ? ls_invalid_argument("--param has '%s=%s', expected a number",
-                                       words.maps[i].from, words.maps[i].to)
-                 : ls_params_set(params, words.maps[i].from, number);
-  }
+  ls_status status =
+      open_params(command, text, &words) ? ls_ok() : ls_out_of_memory();
+  for (size_t i = 0; ls_status_is_ok(status) && i < words.count; ++i)
+    status =
+        ls_params_set(params, words.maps[i].from, number_of(words.maps[i].to));
   cli_words_close(&words);
   return status;
 }
 
-// ---- Opening ---------------------------------------------------------------
 static ls_opt asked(int64_t count) {
   return count > 0 ? (ls_opt)LS_SOME(count) : (ls_opt){0};
 }
@@ -93,11 +115,10 @@ static ls_status make_config(const estimator_flags *flags, cli_estimator *e) {
 static ls_status make_warm_start(const char *command,
                                  const estimator_flags *flags,
                                  cli_estimator *e) {
-  if (!cli_words_open(command, "only", flags->warm_only, false,
-                      &e->warm_only) ||
-      !cli_words_open(command, "map", flags->warm_map, true, &e->warm_maps))
-    return ls_invalid_argument("--only is a list, as in dense/*,head/bias, "
-                               "--map one of OLD=NEW");
+  if (!cli_words_open(command, "only", flags->warm_only, NULL, &e->warm_only) ||
+      !cli_words_open(command, "map", flags->warm_map, "OLD=NEW",
+                      &e->warm_maps))
+    return ls_out_of_memory();
   e->warm = (ls_warm_start){.path = flags->warm_start,
                             .values = {.only = e->warm_only.items,
                                        .num_only = e->warm_only.count,

@@ -63,15 +63,16 @@ typedef struct estimator_flags {
   {                                                                            \
     "param", CLI_TEXT, (place), "NAME=N,...",                                  \
         "numbers for the model function and the input function, by\n"          \
-        "name: those of the training for all that comes behind it",            \
+        "name: those of the training for all that comes behind it;\n"          \
+        "with --estimator: learning_rate",                                     \
         0                                                                      \
   }
 #define CLI_TPU_OPTION(place)                                                  \
   {                                                                            \
     "tpu", CLI_TEXT, (place), "NAME",                                          \
         "on the cores of this TPU system: virtual:2x2 for chips of\n"          \
-        "2 cores, with ,cores=N and ,hosts=N for others; '': the\n"            \
-        "local one (default: on the CPU alone)",                               \
+        "2 cores, with ,cores=N and ,hosts=N for others; local:\n"             \
+        "this machine's (default: on the CPU alone)",                          \
         0                                                                      \
   }
 #define CLI_CHECKPOINT_OPTION(place)                                           \
@@ -118,6 +119,10 @@ bool cli_estimator_parse(const cli_syntax *syntax, const estimator_flags *flags,
 bool cli_linked_data(const char *command, const ls_estimator_type *type,
                      const cli_data *data);
 bool cli_is_linked(const ls_estimator_type *type);
+// Whether one that is linked in has a parameter of that name: others may have
+// any. Says so if not.
+bool cli_linked_takes(const char *command, const ls_estimator_type *type,
+                      const char *param);
 
 // Prints metrics, a line each, or one of JSON.
 void cli_print_metrics(ls_nest metrics, bool json);

@@ -114,16 +114,17 @@ static ls_status print_rows(const estimator_flags *flags,
 static ls_status predict(const estimator_flags *flags, cli_estimator *e) {
   cli_words keys;
   ls_predictions *predictions = NULL;
-  if (!cli_words_open("predict", "keys", flags->keys, false, &keys))
-    return ls_invalid_argument("--keys is a list, as in classes,scores");
-  ls_status status = ls_estimator_predict(
-      e->is,
-      &(ls_estimator_prediction){.input = e->type->predict,
-                                 .keys = keys.items,
-                                 .num_keys = keys.count,
-                                 .checkpoint = flags->checkpoint,
-                                 .stop = stop_at_once()},
-      &predictions);
+  ls_status status =
+      cli_words_open("predict", "keys", flags->keys, NULL, &keys)
+          ? ls_estimator_predict(
+                e->is,
+                &(ls_estimator_prediction){.input = e->type->predict,
+                                           .keys = keys.items,
+                                           .num_keys = keys.count,
+                                           .checkpoint = flags->checkpoint,
+                                           .stop = stop_at_once()},
+                &predictions)
+          : ls_out_of_memory();
   if (ls_status_is_ok(status)) status = print_rows(flags, predictions);
   status = ls_status_join(status, ls_predictions_close(predictions));
   cli_words_close(&keys);

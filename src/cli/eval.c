@@ -9,6 +9,7 @@ typedef struct eval_flags {
   bool kept;   // The features are the run's.
   int64_t threads;
   bool json;
+  bool estimator;  // Never here: others read it.
 } eval_flags;
 
 static ls_status evaluate(const ls_model *model, ls_dataset *test,
@@ -88,10 +89,7 @@ int cli_eval(int argc, char **argv) {
   if (estimator != NULL) return cli_estimator_eval(estimator, argc, argv);
   eval_flags flags = {0};
   const cli_option options[] = {
-      {"model", CLI_TEXT, &flags.model, "PATH",
-       "where the run's shared library of models is; none is\n"
-       "loaded that is not named here",
-       0},
+      CLI_RUN_MODEL_OPTIONS(&flags.model, &flags.estimator),
       {"data", CLI_TEXT, &flags.data, "NAME|PATH",
        "other data than the run's, all of what has no test set\n"
        "of its own; see 'lockstep train'",

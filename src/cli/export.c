@@ -8,6 +8,7 @@ typedef struct export_flags {
   const char *run_folder, *out, *model;
   bool onnx, stablehlo;
   int64_t batch_size;
+  bool estimator;  // Never here: others read it.
 } export_flags;
 
 // The model in a graph of its own, as it is used.
@@ -108,10 +109,7 @@ int cli_export(int argc, char **argv) {
       {"out", CLI_TEXT, &flags.out, "FOLDER",
        "where the export's folder is made (default: RUN)", 0},
       CLI_EXPORT_OPTIONS(&flags.onnx, &flags.stablehlo, &flags.batch_size),
-      {"model", CLI_TEXT, &flags.model, "PATH",
-       "where the run's shared library of models is; none is\n"
-       "loaded that is not named here",
-       0},
+      CLI_RUN_MODEL_OPTIONS(&flags.model, &flags.estimator),
   };
   const cli_syntax syntax = {
       .command = "export",

@@ -18,7 +18,8 @@ static void print_overview(void) {
          "env' the\nenvironment variables, 'lockstep --version' says which one "
          "this is.\n\n"
          "exit codes: 0, done; 1, it could not be done; 2, it was not asked "
-         "for rightly;\n128 + N, ended by signal N.\n");
+         "for rightly;\n3, ended before the run was saved; 128 + N, ended by "
+         "signal N.\n");
 }
 
 int cli_help(int argc, char **argv) {

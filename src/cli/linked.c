@@ -216,6 +216,15 @@ bool cli_linked_data(const char *command, const ls_estimator_type *type,
   return data->split < 1;
 }
 
+bool cli_linked_takes(const char *command, const ls_estimator_type *type,
+                      const char *param) {
+  if (!cli_is_linked(type) || strcmp(param, "learning_rate") == 0) return true;
+  cli_say(command,
+          "--param has '%s': models of the library take learning_rate alone",
+          param);
+  return false;
+}
+
 bool cli_is_linked(const ls_estimator_type *type) {
   return type == &linked.type;
 }

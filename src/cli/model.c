@@ -78,5 +78,9 @@ bool cli_find_estimator(const char *command, int argc, char **argv,
   if (is_run || text == NULL || !cli_is_library(text)) return true;
   if (!cli_find_in_library(command, text, &found)) return false;
   *out_type = found.estimator;
-  return true;
+  if (!is_linked || found.estimator != NULL) return true;
+  cli_say(command,
+          "--estimator is for models of the library: '%s' is of a shared one",
+          text);
+  return false;
 }

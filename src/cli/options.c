@@ -137,14 +137,14 @@ static const cli_option *find_option(const cli_syntax *syntax, const char *name,
 
 static int unknown_flag(const cli_syntax *syntax, const char *flag,
                         size_t size) {
-  enum { MOST = 32 };
-  const char *names[MOST];
-  size_t count = 0;
-  for (; count < syntax->num_options && count < MOST; ++count)
-    names[count] = syntax->options[count].name;
+  const size_t count = syntax->num_options;
+  const char **names = cli_allocate(count * sizeof(*names));
+  for (size_t i = 0; names != NULL && i < count; ++i)
+    names[i] = syntax->options[i].name;
   char name[MAX_WORD + 1] = "";
   if (size <= MAX_WORD) memcpy(name, flag, size);
-  const char *nearest = cli_nearest(name, names, count);
+  const char *nearest = names != NULL ? cli_nearest(name, names, count) : NULL;
+  cli_release((void *)names);
   if (nearest != NULL)
     cli_say(syntax->command, "there is no flag '--%.*s'; did you mean '--%s'?",
             (int)size, flag, nearest);
@@ -172,8 +172,9 @@ static int parse_flag(const cli_syntax *syntax, int argc, char **argv,
     *(bool *)option->value = true;
     return CLI_OK;
   }
+  // A flag is nobody's value; what looks like one stands behind a "=".
   if (value == NULL && *at + 1 < argc &&
-      (option->kind != CLI_MAYBE || argv[*at + 1][0] != '-'))
+      strncmp(argv[*at + 1], "--", option->kind == CLI_MAYBE ? 1 : 2) != 0)
     value = argv[++*at];
   if (value == NULL && option->kind == CLI_MAYBE) {
     *(const char **)option->value = "";

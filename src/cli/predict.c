@@ -7,6 +7,7 @@
 typedef struct predict_flags {
   const char *run_folder, *model, *data, *features, *math;
   int64_t threads, limit;
+  bool estimator;  // Never here: others read it.
 } predict_flags;
 
 enum { BATCH = 256 };
@@ -135,11 +136,7 @@ int cli_predict(int argc, char **argv) {
   if (estimator != NULL) return cli_estimator_predict(estimator, argc, argv);
   predict_flags flags = {0};
   const cli_option options[] = {
-      {"model", CLI_TEXT, &flags.model, "PATH",
-       "where the run's shared library of models is; none is\n"
-       "loaded that is not named here; or that of an estimator,\n"
-       "which has flags of its own, for --help behind it",
-       0},
+      CLI_RUN_MODEL_OPTIONS(&flags.model, &flags.estimator),
       {"data", CLI_TEXT, &flags.data, "NAME|PATH",
        "other data than the run's, all of what has no test set\n"
        "of its own; see 'lockstep train'",

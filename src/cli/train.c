@@ -157,10 +157,9 @@ static ls_status train_from(const train_flags *flags,
       &run->result);
 }
 
-static bool open_words(const char *flag, const char *text, bool maps,
+static bool open_words(const char *flag, const char *text, const char *map,
                        cli_words *out) {
-  return cli_words_open("train", flag, text[0] != '\0' ? text : NULL, maps,
-                        out);
+  return cli_words_open("train", flag, text[0] != '\0' ? text : NULL, map, out);
 }
 
 // The configuration's lists were looked at, unless it is a file's.
@@ -170,9 +169,9 @@ static ls_status train_warm(const train_flags *flags,
   if (config->warm_start[0] == '\0') return train_from(flags, NULL, stop, run);
   cli_words names = {0}, others = {0}, maps = {0};
   ls_status status = ls_ok();
-  if (!open_words("only", config->warm_only, false, &names) ||
-      !open_words("except", config->warm_except, false, &others) ||
-      !open_words("map", config->warm_map, true, &maps))
+  if (!open_words("only", config->warm_only, NULL, &names) ||
+      !open_words("except", config->warm_except, NULL, &others) ||
+      !open_words("map", config->warm_map, "OLD=NEW", &maps))
     status = ls_invalid_argument("config.json is damaged: what the run is to "
                                  "start with cannot be read");
   else
@@ -336,10 +335,7 @@ int cli_train(int argc, char **argv) {
        "or of estimators, which have flags of their own, for\n"
        "--help behind it",
        0},
-      {"estimator", CLI_FLAG, &flags.estimator, NULL,
-       "train the model as an estimator: other flags, for --help\n"
-       "behind it",
-       0},
+      CLI_AS_ESTIMATOR_OPTION(&flags.estimator),
       {"data", CLI_TEXT, &asked->data, "NAME|PATH",
        "fashion-mnist (default), synthetic, a folder with the\n"
        "four IDX files of MNIST or its like or with a folder of\n"
@@ -362,7 +358,7 @@ int cli_train(int argc, char **argv) {
       {"tpu", CLI_TEXT, &flags.tpu, "NAME",
        "a replica on each core of this TPU system, to the same\n"
        "bits: virtual:2x2 for chips of 2 cores, with ,cores=N\n"
-       "and ,hosts=N for others; '': the local one",
+       "and ,hosts=N for others; local: this machine's",
        0},
       {"iterations-per-loop", CLI_COUNT, &flags.iterations, "N",
        "steps that run as one program (default 1), to the\n"

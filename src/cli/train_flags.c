@@ -100,11 +100,10 @@ static bool check_optimizer(const ls_train_config *asked) {
 static bool check_warm_start(const train_flags *flags) {
   const ls_train_config *asked = &flags->asked;
   const struct {
-    const char *flag, *words;
-    bool maps;
-  } lists[] = {{"only", asked->warm_only, false},
-               {"except", asked->warm_except, false},
-               {"map", asked->warm_map, true}};
+    const char *flag, *words, *map;
+  } lists[] = {{"only", asked->warm_only, NULL},
+               {"except", asked->warm_except, NULL},
+               {"map", asked->warm_map, "OLD=NEW"}};
   const size_t count = sizeof(lists) / sizeof(*lists);
   for (size_t i = 0; i < count; ++i) {
     if (lists[i].words == NULL || asked->warm_start != NULL) continue;
@@ -117,12 +116,8 @@ static bool check_warm_start(const train_flags *flags) {
     return false;
   }
   bool good = true;
-  for (size_t i = 0; i < count && good; ++i) {
-    cli_words words;
-    good = cli_words_open("train", lists[i].flag, lists[i].words, lists[i].maps,
-                          &words);
-    cli_words_close(&words);
-  }
+  for (size_t i = 0; i < count && good; ++i)
+    good = cli_words_read("train", lists[i].flag, lists[i].words, lists[i].map);
   return good;
 }
 

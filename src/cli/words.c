@@ -12,13 +12,13 @@ static size_t count_words(const char *text) {
   return count;
 }
 
-// Cuts "OLD=NEW" in two.
-static bool cut_map(const char *command, const char *flag, char *word,
-                    ls_name_map *out) {
+// Cuts a word like `form`, "OLD=NEW", in two.
+static bool cut_map(const char *command, const char *flag, const char *form,
+                    char *word, ls_name_map *out) {
   char *equals = strchr(word, '=');
   if (equals == NULL || equals == word || equals[1] == '\0' ||
       strchr(equals + 1, '=') != NULL) {
-    cli_say(command, "--%s has '%s', expected OLD=NEW", flag, word);
+    cli_say(command, "--%s has '%s', expected %s", flag, word, form);
     return false;
   }
   *equals = '\0';
@@ -27,7 +27,7 @@ static bool cut_map(const char *command, const char *flag, char *word,
 }
 
 bool cli_words_open(const char *command, const char *flag, const char *text,
-                    bool maps, cli_words *out) {
+                    const char *map, cli_words *out) {
   *out = (cli_words){0};
   if (text == NULL) return true;
   const size_t count = count_words(text);
@@ -47,12 +47,20 @@ bool cli_words_open(const char *command, const char *flag, const char *text,
       return false;
     }
     out->items[out->count] = at;
-    if (maps && !cut_map(command, flag, at, &out->maps[out->count]))
+    if (map != NULL && !cut_map(command, flag, map, at, &out->maps[out->count]))
       return false;
     ++out->count;
     at = comma != NULL ? comma + 1 : NULL;
   }
   return true;
+}
+
+bool cli_words_read(const char *command, const char *flag, const char *text,
+                    const char *map) {
+  cli_words words;
+  const bool good = cli_words_open(command, flag, text, map, &words);
+  cli_words_close(&words);
+  return good;
 }
 
 void cli_words_close(cli_words *words) {

@@ -12,10 +12,14 @@ typedef struct cli_words {
   ls_name_map *maps;   // Of a list of maps.
   size_t count;
 } cli_words;
-// Reads the value of a flag; NULL: it was not given. False: something is wrong,
+// Reads the value of a flag; NULL: it was not given. `map` is what a word of a
+// list of maps is to be, "OLD=NEW"; NULL: of names. False: something is wrong,
 // which has been said, or there is no memory.
 bool cli_words_open(const char *command, const char *flag, const char *text,
-                    bool maps, cli_words *out);
+                    const char *map, cli_words *out);
+// Whether it can be read.
+bool cli_words_read(const char *command, const char *flag, const char *text,
+                    const char *map);
 void cli_words_close(cli_words *words);  // Zeroed is fine.
 // Whether a name fits one of the patterns, or there are none; and OK if each
 // pattern fits an array of one of the files, of which `b` may be NULL.

@@ -115,8 +115,20 @@ refused 1 "there is no run of an estimator in 'none'" \
 refused 1 "there is no run of an estimator in 'none'" eval none $model
 refused 2 "--iterations-per-loop is for runs with --tpu" \
   train $model --iterations-per-loop 3
-refused 1 "--param has 'width=wide', expected a number" \
+refused 2 "--param has 'width=wide', expected a number" \
   train $model --param width=wide
+refused 2 "--param has 'width', expected NAME=N" train $model --param width
+refused 2 "--only is ',', which has an empty name" \
+  train $model --warm-start cpu --only ,
+refused 2 "--map has 'a', expected OLD=NEW" \
+  train $model --warm-start cpu --map a
+refused 2 "--keys is ',', which has an empty name" predict cpu $model --keys ,
+[ "$(wc -l <err.txt)" = 1 ] || fail "--keys , in more than a line"
+refused 1 "none of the keys that are wanted ('klass') is one of" \
+  predict cpu $model --keys klass
+grep -q "'class': .*'scores': " err.txt || fail "--keys klass"
+refused 2 "--estimator is for models of the library: 'mine.so:line' is of a" \
+  train --model mine.so:line --estimator
 refused 2 "'e.so:line' is an estimator" bench e.so:line
 refused 2 "--batch-size is that of --stablehlo" \
   export cpu $model --batch-size 8
@@ -144,6 +156,8 @@ does '^linked-mirrored/[0-9]+$' export linked-mirrored --onnx
 refused 2 "--steps is missing" train $model --data synthetic
 refused 2 "estimator 'line' has input functions of its own" \
   train --model e.so:line --data synthetic
+refused 2 "--param has 'width': models of the library take learning_rate" \
+  train $model $data --param width=3
 refused 2 "there is no model 'tinny'" train --estimator --model tinny
 
 # ---- Predictions of a run of a model ---------------------------------------

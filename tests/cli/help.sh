@@ -26,7 +26,11 @@ explains() {
 explains "usage: lockstep COMMAND" help
 explains "usage: lockstep COMMAND" --help
 explains "usage: lockstep COMMAND" -h
+explains "3, ended before the run was saved" help
 explains "LS_THREADS=" help env
+for command in train eval predict export; do
+  explains "  --estimator " $command --help
+done
 version=$(sed -n 's/^#define LS_VERSION_M[AI][JN]OR //p' \
           "${LS_SOURCE_DIR:?}/include/lockstep/version.h" | paste -sd.)
 explains "lockstep $version." --version

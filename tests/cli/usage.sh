@@ -53,6 +53,8 @@ refuses "--save-every is '0', expected a whole number from 1 on" \
 refuses "lockstep eval: RUN is missing" eval
 refuses "there is no flag '--jsn'; did you mean '--json'?" eval run --jsn
 refuses "--run-dir is '', expected" train --run-dir ""
+refuses "--run-dir needs a value: DIR" train --run-dir --quiet
+refuses "there is no flag '--trac'; did you mean '--trace'?" train --trac x
 refuses "--quiet takes no value, got 'yes'" train --quiet=yes
 refuses "'mlp' is one word too many" train mlp
 refuses "there is no model 'mpl'; there are: tiny, mlp," train --model mpl
