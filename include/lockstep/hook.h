@@ -7,7 +7,8 @@
 //   begin                 once, before the session: may add to the graph
 //   after_create_session  each time that there is a session whose variables
 //                         have values: again when one was lost
-//   session_lost          before another one is made in its place
+//   session_lost          when that session goes: before another one is made in
+//                         its place, and at last, however the loop ended
 //   before_run            what else shall be run and fed
 //   after_run             with what came of it
 //   run_failed            when it has failed, or what hooks did around it
@@ -19,8 +20,8 @@
 // A session with hooks is a monitored one (lockstep/monitored_session.h). Where
 // a loop calls functions (ls_train_options.hooks) there is neither session nor
 // graph, and a run is a call: it gives its results, by name, and makes one step
-// or, in a loop of steps, several. The moments are the same; nothing is ever
-// lost there, and what goes on ends behind the last run.
+// or, in a loop of steps, several. The moments are the same: nothing is ever
+// lost there, and session_lost is behind the last run.
 //
 // Threads: a hook is used by one loop at a time, and called by its thread.
 #ifndef LOCKSTEP_HOOK_H_
@@ -81,7 +82,7 @@ typedef struct ls_hook ls_hook;
 
 // Where a hook is called.
 typedef struct ls_run_context ls_run_context;
-// NULL: functions are called.
+// Both are lent; NULL: functions are called.
 LS_API ls_session *ls_run_context_session(const ls_run_context *context);
 LS_API ls_graph *ls_run_context_graph(const ls_run_context *context);
 // How many steps have been made: as the loop counts them, or the global step
@@ -165,8 +166,8 @@ typedef struct ls_save_listener {
 
 typedef struct ls_saver_hook_options {
   const char *folder;  // Required.
-  // What is saved. Default: the collection "variables"; of functions, those of
-  // the model and its optimizer.
+  // What is saved. Lent. Default: the collection "variables"; of functions,
+  // those of the model and its optimizer.
   ls_variable *const *variables;
   size_t num_variables;
   const ls_saveable *states;  // Lent.
@@ -210,7 +211,8 @@ typedef struct ls_log_hook_options {
   size_t num_values;
   ls_opt every_steps, every_seconds;  // Runs; at most one of the two.
   bool at_end;                        // Also, or only, at the end.
-  // The line, instead of "name = value, name = value (s sec)".
+  // The line, instead of "name = value, name = value (s sec)"; both have the
+  // values in the order of their names.
   void (*format)(void *user, const char *const *names, const ls_nest *values,
                  size_t num_values, char *buffer, size_t size);
   void *user;
@@ -231,7 +233,8 @@ LS_API LS_MUST_USE ls_status ls_nan_hook_named(const char *name, ls_flag fails,
 typedef struct ls_summary_hook_options {
   const ls_op *ops;  // The summaries, as of ls_summary. Default: those that a
   size_t num_ops;    //   function makes, whose writer is let write when due.
-  ls_summary_writer *writer;          // That they write to: is set to the step.
+  ls_summary_writer *writer;          // That they write to, lent: its step is
+                                      // set.
   ls_opt every_steps, every_seconds;  // One of the two. Required.
 } ls_summary_hook_options;
 // Runs summaries in the first run, and when they are due.
@@ -245,7 +248,7 @@ LS_API LS_MUST_USE ls_status ls_final_ops_hook(ls_nest fetches,
                                                size_t num_feeds,
                                                ls_nest *out_values,
                                                ls_hook **out_hook);
-// Feeds each run what `feed` writes, at most `capacity`.
+// Feeds each run what `feed` writes, at most `capacity` (64).
 typedef ls_status (*ls_feed_function)(void *user, ls_feed *feeds,
                                       size_t capacity, size_t *out_count);
 LS_API LS_MUST_USE ls_status ls_feed_hook(ls_feed_function feed, void *user,
@@ -254,7 +257,9 @@ LS_API LS_MUST_USE ls_status ls_feed_hook(ls_feed_function feed, void *user,
 // threads move: looks each half second of the runtime's clock.
 LS_API LS_MUST_USE ls_status ls_wait_for_step_hook(int64_t step,
                                                    ls_hook **out_hook);
-// Traces a run when it is due, into `folder`/timeline-<step>.json.
+// Traces a run when it is due, into `folder`/timeline-<step>.json: by one of
+// the two, the first run too.
+//   LS_INVALID_ARGUMENT  neither or both.
 LS_API LS_MUST_USE ls_status ls_profiler_hook(const char *folder,
                                               ls_opt every_steps,
                                               ls_opt every_seconds,

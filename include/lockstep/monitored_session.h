@@ -9,7 +9,7 @@
 //   LS_RETURN_IF_ERROR(ls_monitored_session_create(&options, &session));
 //   ls_status status = ls_ok();
 //   while (ls_status_is_ok(status) &&
-//   !ls_monitored_session_should_stop(session))
+//          !ls_monitored_session_should_stop(session))
 //     status = ls_monitored_session_run(session, train, NULL, 0, &results);
 //   return ls_monitored_session_close(session, status);
 //
@@ -52,8 +52,7 @@ typedef struct ls_scaffold {
   bool finalized;
 } ls_scaffold;
 
-// Fills in what is not set in `from`'s place, and freezes the graph. Once done
-// it does nothing.
+// Fills in what is not set, and freezes the graph. Once done it does nothing.
 //   LS_FAILED_PRECONDITION  two entries in a collection: names it.
 LS_API LS_MUST_USE ls_status ls_scaffold_finalize(ls_scaffold *scaffold,
                                                   ls_graph *graph);

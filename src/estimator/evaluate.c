@@ -287,7 +287,8 @@ ls_status ls_estimator_evaluate(ls_estimator *estimator,
   *out_metrics = ls_none();
   LS_REQUIRE(estimator);
   LS_REQUIRE(evaluation);
-  LS_REQUIRE_ITEMS(evaluation->hooks, evaluation->num_hooks);
+  LS_RETURN_IF_ERROR(
+      ls_hooks_check("hooks", evaluation->hooks, evaluation->num_hooks));
   const char *from = evaluation->checkpoint;
   if (from == NULL) {
     LS_RETURN_IF_ERROR(

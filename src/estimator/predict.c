@@ -7,6 +7,7 @@
 #include "estimator/prediction_rows.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/ops.h"
+#include "train/hooks/hook.h"
 #include "train/hooks/monitored.h"
 
 struct ls_predictions {
@@ -161,7 +162,8 @@ ls_status ls_estimator_predict(ls_estimator *estimator,
   LS_REQUIRE(estimator);
   LS_REQUIRE(prediction);
   LS_REQUIRE_ITEMS(prediction->keys, prediction->num_keys);
-  LS_REQUIRE_ITEMS(prediction->hooks, prediction->num_hooks);
+  LS_RETURN_IF_ERROR(
+      ls_hooks_check("hooks", prediction->hooks, prediction->num_hooks));
   if (estimator->has_predictions)
     return ls_failed_precondition("predictions of this estimator are open: "
                                   "close them first (ls_predictions_close)");

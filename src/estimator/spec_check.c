@@ -5,6 +5,7 @@
 #include "base/require.h"
 #include "estimator/spec.h"
 #include "graph/trial.h"
+#include "train/hooks/hook.h"
 
 // ---- Functions on the host -------------------------------------------------
 ls_status ls_host_function_check(const ls_host_function *function,
@@ -142,15 +143,6 @@ static ls_status check_metrics(ls_nest metrics) {
   return ls_ok();
 }
 
-static ls_status check_hooks(const char *field, ls_hook *const *hooks,
-                             size_t count) {
-  for (size_t i = 0; i < count; ++i)
-    if (hooks == NULL || hooks[i] == NULL)
-      return ls_invalid_argument("All hooks must be hooks: %s[%zu] is NULL",
-                                 field, i);
-  return ls_ok();
-}
-
 // ---- Fields ----------------------------------------------------------------
 static ls_status check_kind(const ls_estimator_spec_options *o, bool is_tpu) {
   const char *field = NULL;
@@ -171,14 +163,14 @@ static ls_status check_kind(const ls_estimator_spec_options *o, bool is_tpu) {
 }
 
 static ls_status check_all_hooks(const ls_estimator_spec_options *o) {
-  LS_RETURN_IF_ERROR(
-      check_hooks("training_hooks", o->training_hooks, o->num_training_hooks));
-  LS_RETURN_IF_ERROR(check_hooks("evaluation_hooks", o->evaluation_hooks,
-                                 o->num_evaluation_hooks));
-  LS_RETURN_IF_ERROR(check_hooks("prediction_hooks", o->prediction_hooks,
-                                 o->num_prediction_hooks));
-  return check_hooks("training_chief_hooks", o->training_chief_hooks,
-                     o->num_training_chief_hooks);
+  LS_RETURN_IF_ERROR(ls_hooks_check("training_hooks", o->training_hooks,
+                                    o->num_training_hooks));
+  LS_RETURN_IF_ERROR(ls_hooks_check("evaluation_hooks", o->evaluation_hooks,
+                                    o->num_evaluation_hooks));
+  LS_RETURN_IF_ERROR(ls_hooks_check("prediction_hooks", o->prediction_hooks,
+                                    o->num_prediction_hooks));
+  return ls_hooks_check("training_chief_hooks", o->training_chief_hooks,
+                        o->num_training_chief_hooks);
 }
 
 static ls_status check_mode(const ls_estimator_spec_options *o) {

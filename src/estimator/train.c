@@ -315,7 +315,8 @@ ls_status ls_estimator_train(ls_estimator *estimator,
   if (out_end != NULL) *out_end = end;
   LS_REQUIRE(estimator);
   LS_REQUIRE(training);
-  LS_REQUIRE_ITEMS(training->hooks, training->num_hooks);
+  LS_RETURN_IF_ERROR(
+      ls_hooks_check("hooks", training->hooks, training->num_hooks));
   LS_REQUIRE_ITEMS(training->listeners, training->num_listeners);
   LS_RETURN_IF_ERROR(check(estimator, training));
   LS_RETURN_IF_ERROR(is_done(estimator, training, &done, &step));

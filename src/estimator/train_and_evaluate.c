@@ -7,6 +7,7 @@
 #include "base/require.h"
 #include "base/text.h"
 #include "estimator/eval_rounds.h"
+#include "train/hooks/hook.h"
 
 enum { SECOND = 1000000000, WORKER_STEP = 5, MOST_WORKER_DELAY = 60 };
 
@@ -39,7 +40,8 @@ static ls_status check(const ls_train_spec *train, const ls_eval_spec *eval) {
   if (train->max_steps.set && train->max_steps.value < 1)
     return ls_invalid_argument("Must specify max_steps > 0, got %lld",
                                (long long)train->max_steps.value);
-  LS_REQUIRE_ITEMS(train->hooks, train->num_hooks);
+  LS_RETURN_IF_ERROR(
+      ls_hooks_check("hooks of a training", train->hooks, train->num_hooks));
   LS_REQUIRE_ITEMS(train->listeners, train->num_listeners);
   if (eval->input.call == NULL)
     return ls_invalid_argument("an evaluation needs an input_fn");
@@ -49,7 +51,8 @@ static ls_status check(const ls_train_spec *train, const ls_eval_spec *eval) {
   if (eval->steps.set && eval->whole_input)
     return ls_invalid_argument("steps, %lld, and whole_input: give one of them",
                                (long long)eval->steps.value);
-  LS_REQUIRE_ITEMS(eval->hooks, eval->num_hooks);
+  LS_RETURN_IF_ERROR(
+      ls_hooks_check("hooks of an evaluation", eval->hooks, eval->num_hooks));
   LS_RETURN_IF_ERROR(check_delay(eval->start_delay_secs, "start_delay_secs"));
   LS_RETURN_IF_ERROR(check_delay(eval->throttle_secs, "throttle_secs"));
   return check_exporters(eval);

@@ -43,6 +43,7 @@ static bool stop_requested(void *user);
 // What they stand on is made behind them.
 static ls_status make_hooks(ls_loop *it) {
   const ls_train_options *o = &it->plan.options;
+  LS_RETURN_IF_ERROR(ls_hooks_check("hooks", o->hooks, o->num_hooks));
   ls_run_place *place = &it->place;
   place->stops = stop_requested;
   place->loop = it;

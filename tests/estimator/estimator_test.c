@@ -68,10 +68,44 @@ static void another_system_can_be_used_after_a_failure(void **state) {
   ls_hook_release(hook);
 }
 
+static void no_hook_in_a_list_is_refused(void **state) {
+  (void)state;
+  ls_hook *const none[] = {NULL};
+  estimator_case c = {.folder = "none"};
+  ls_nest metrics = ls_none();
+  ls_predictions *predictions = NULL;
+  estimator_case_begin(&c);
+  expect_status(
+      ls_estimator_train(c.estimator,
+                         &(ls_estimator_training){.input = estimator_input(&c),
+                                                  .max_steps = LS_SOME(8),
+                                                  .hooks = none,
+                                                  .num_hooks = 1},
+                         NULL),
+      LS_INVALID_ARGUMENT, "hooks[0] is NULL");
+  expect_status(ls_estimator_evaluate(
+                    c.estimator,
+                    &(ls_estimator_evaluation){.input = estimator_input(&c),
+                                               .hooks = none,
+                                               .num_hooks = 1},
+                    &metrics),
+                LS_INVALID_ARGUMENT, "hooks[0] is NULL");
+  expect_status(ls_estimator_predict(
+                    c.estimator,
+                    &(ls_estimator_prediction){.input = estimator_input(&c),
+                                               .hooks = none,
+                                               .num_hooks = 1},
+                    &predictions),
+                LS_INVALID_ARGUMENT, "hooks[0] is NULL");
+  assert_int_equal(c.model_calls, 0);
+  estimator_case_end(&c);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_model_is_trained_evaluated_and_used),
       cmocka_unit_test(another_system_can_be_used_after_a_failure),
+      cmocka_unit_test(no_hook_in_a_list_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -540,6 +540,69 @@ static void who_comes_later_waits(void **state) {
   monitored_runs_end(&f);
 }
 
+static ls_status feed_too_many(void *user, ls_feed *feeds, size_t capacity,
+                               size_t *out_count) {
+  (void)user;
+  (void)feeds;
+  *out_count = capacity + 1;
+  return ls_ok();
+}
+
+static void what_a_hook_cannot_do_is_refused(void **state) {
+  (void)state;
+  ls_hook *hook = NULL;
+  expect_status(ls_profiler_hook("here", (ls_opt){0}, (ls_opt){0}, &hook),
+                LS_INVALID_ARGUMENT, "say when");
+  assert_null(hook);
+  expect_status(ls_profiler_hook("here", LS_SOME(1), LS_SOME(1), &hook),
+                LS_INVALID_ARGUMENT, "one of the two");
+  monitored_runs f;
+  monitored_runs_begin(&f);
+  expect_ok(ls_feed_hook(feed_too_many, NULL, &hook));
+  monitored_runs_open(&f, &hook, 1, NULL);
+  const ls_status status = monitored_runs_try(&f);
+  expect_status(ls_monitored_session_close(f.session, status),
+                LS_INVALID_ARGUMENT, "65 feeds were written, of at most 64");
+  f.session = NULL;
+  ls_hook *const none[] = {NULL};
+  expect_status(ls_monitored_session_create(
+                    &(ls_monitored_options){
+                        .graph = f.graph, .hooks = none, .num_hooks = 1},
+                    &f.session),
+                LS_INVALID_ARGUMENT, "hooks[0] is NULL");
+  expect_status(ls_saver_hooks_add_listeners(none, 1, NULL, 0),
+                LS_INVALID_ARGUMENT, "hooks[0] is NULL");
+  monitored_runs_end(&f);
+}
+
+static int lost;
+static void count_lost(void *user) {
+  (void)user;
+  ++lost;
+}
+
+static void the_last_session_goes_as_lost_ones_do(void **state) {
+  (void)state;
+  for (int fails = 0; fails < 2; ++fails) {
+    monitored_runs f;
+    ls_hook *hook = NULL;
+    monitored_runs_begin(&f);
+    lost = 0;
+    expect_ok(
+        ls_hook_create(&(ls_hook_options){.session_lost = count_lost}, &hook));
+    monitored_runs_open(&f, &hook, 1, NULL);
+    expect_ok(monitored_runs_try(&f));
+    assert_int_equal(lost, 0);
+    const ls_status how = fails ? LS_STATUS(LS_INTERNAL, "no") : ls_ok();
+    const ls_status status = ls_monitored_session_close(f.session, how);
+    assert_int_equal(ls_status_is_ok(status), !fails);
+    ls_status_free(status);
+    f.session = NULL;
+    assert_int_equal(lost, 1);
+    monitored_runs_end(&f);
+  }
+}
+
 static void a_run_is_traced_when_due(void **state) {
   (void)state;
   LS_SPEC("E187");
@@ -579,6 +642,8 @@ int main(void) {
       cmocka_unit_test(what_is_fed_and_what_is_run_at_the_end),
       cmocka_unit_test(who_comes_later_waits),
       cmocka_unit_test(a_run_is_traced_when_due),
+      cmocka_unit_test(what_a_hook_cannot_do_is_refused),
+      cmocka_unit_test(the_last_session_goes_as_lost_ones_do),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -273,6 +273,16 @@ static void expect_refused(setup *s, const char *name) {
   s->hooks[0] = NULL;
 }
 
+static void no_hook_in_a_list_is_refused(void **state) {
+  (void)state;
+  setup s;
+  begin(&s, 1, 0);
+  s.options.num_hooks = 1;
+  expect_status(ls_train(&s.options, &s.result), LS_INVALID_ARGUMENT,
+                "hooks[0] is NULL");
+  end(&s);
+}
+
 static void what_is_in_a_graph_is_refused_by_name(void **state) {
   (void)state;
   setup s;
@@ -606,6 +616,7 @@ int main(void) {
       cmocka_unit_test(hooks_are_called_around_each_run),
       cmocka_unit_test(a_loop_of_steps_is_one_run_as_long_as_hooks_wish),
       cmocka_unit_test(what_hooks_want_ends_the_run),
+      cmocka_unit_test(no_hook_in_a_list_is_refused),
       cmocka_unit_test(what_is_in_a_graph_is_refused_by_name),
       cmocka_unit_test(what_hooks_count_is_saved_as_it_is_behind_the_step),
       cmocka_unit_test(a_run_stops_at_a_step),

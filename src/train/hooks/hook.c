@@ -43,6 +43,15 @@ void ls_hook_release(ls_hook *hook) { ls_object_release(hook); }
 
 const char *ls_hook_name(const ls_hook *hook) { return hook->is.name; }
 
+ls_status ls_hooks_check(const char *field, ls_hook *const *hooks,
+                         size_t count) {
+  for (size_t i = 0; i < count; ++i)
+    if (hooks == NULL || hooks[i] == NULL)
+      return ls_invalid_argument("All hooks must be hooks: %s[%zu] is NULL",
+                                 field, i);
+  return ls_ok();
+}
+
 // ---- Ready-made ones -------------------------------------------------------
 void *ls_hook_state(size_t size) {
   ls_allocator *allocator = ls_current_allocator();

@@ -69,6 +69,10 @@ size_t ls_run_context_savers(const ls_run_context *context,
 LS_MUST_USE ls_status ls_saver_hook_save(ls_hook *saver,
                                          ls_run_context *context,
                                          int64_t *out_step);
+// A list of hooks, which messages call `field`.
+//   LS_INVALID_ARGUMENT  one is NULL.
+LS_MUST_USE ls_status ls_hooks_check(const char *field, ls_hook *const *hooks,
+                                     size_t count);
 // Whether one of them saves checkpoints. (saver_hook.c)
 bool ls_hooks_have_saver(ls_hook *const *hooks, size_t count);
 // The integer in a result.

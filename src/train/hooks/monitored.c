@@ -52,7 +52,8 @@ ls_status ls_monitored_session_create(const ls_monitored_options *options,
   *out_session = NULL;
   LS_REQUIRE(options);
   LS_REQUIRE(options->graph);
-  LS_REQUIRE_ITEMS(options->hooks, options->num_hooks);
+  LS_RETURN_IF_ERROR(
+      ls_hooks_check("hooks", options->hooks, options->num_hooks));
   ls_monitored_session *self =
       ls_new(ls_current_allocator(), ls_monitored_session);
   if (self == NULL) return ls_out_of_memory();

@@ -170,7 +170,12 @@ static ls_status feed_before_run(void *user, ls_run_context *context,
   feeder *self = user;
   (void)context;
   wish->feeds = self->feeds;
-  return self->feed(self->user, self->feeds, MOST_FEEDS, &wish->num_feeds);
+  LS_RETURN_IF_ERROR(
+      self->feed(self->user, self->feeds, MOST_FEEDS, &wish->num_feeds));
+  return wish->num_feeds <= MOST_FEEDS
+             ? ls_ok()
+             : ls_invalid_argument("%zu feeds were written, of at most %d",
+                                   wish->num_feeds, MOST_FEEDS);
 }
 
 ls_status ls_feed_hook(ls_feed_function feed, void *user, ls_hook **out_hook) {
@@ -262,6 +267,10 @@ ls_status ls_profiler_hook(const char *folder, ls_opt every_steps,
                            ls_opt every_seconds, ls_hook **out_hook) {
   LS_REQUIRE(folder);
   ls_step_timer timer;
+  if (!every_steps.set && !every_seconds.set)
+    return ls_invalid_argument("a hook that traces runs into '%s': say when, "
+                               "each so many steps or seconds",
+                               folder);
   LS_RETURN_IF_ERROR(ls_step_timer_begin(&timer, every_steps, every_seconds));
   profiler *self = ls_hook_state(sizeof(*self));
   if (self == NULL) return ls_out_of_memory();

@@ -287,7 +287,7 @@ bool ls_hooks_have_saver(ls_hook *const *hooks, size_t count) {
 ls_status ls_saver_hooks_add_listeners(ls_hook *const *hooks, size_t num_hooks,
                                        const ls_save_listener *listeners,
                                        size_t num_listeners) {
-  LS_REQUIRE_ITEMS(hooks, num_hooks);
+  LS_RETURN_IF_ERROR(ls_hooks_check("hooks", hooks, num_hooks));
   LS_REQUIRE_ITEMS(listeners, num_listeners);
   for (size_t i = 0; i < num_hooks; ++i)
     if (hooks[i]->is.begin == saver_begin)
