@@ -51,6 +51,8 @@ typedef struct ls_user_context ls_user_context;
 // Lent; NULL: the call is for a CPU.
 LS_API const ls_user_context *ls_params_context(ls_nest params);
 
+// All that follow refuse a context that is NULL (LS_INVALID_ARGUMENT).
+
 // What a call of an input function feeds.
 typedef struct ls_input_deployment {
   ls_device_name host;

@@ -39,6 +39,8 @@ static ls_status refuse_model(const ls_user_context *user, const char *what) {
 
 ls_status ls_user_context_deployment(const ls_user_context *user,
                                      ls_input_deployment *out) {
+  LS_REQUIRE(user);
+  LS_REQUIRE(out);
   *out = (ls_input_deployment){0};
   LS_RETURN_IF_ERROR(refuse_model(user, "current_input_fn_deployment"));
   ls_estimator_input input;
@@ -67,6 +69,8 @@ ls_status ls_user_context_deployment(const ls_user_context *user,
 
 ls_status ls_user_context_host(const ls_user_context *user,
                                ls_device_name *out_host) {
+  LS_REQUIRE(user);
+  LS_REQUIRE(out_host);
   *out_host = (ls_device_name){0};
   LS_RETURN_IF_ERROR(refuse_model(user, "current_host"));
   *out_host = user->host;
@@ -75,6 +79,8 @@ ls_status ls_user_context_host(const ls_user_context *user,
 
 ls_status ls_user_context_assignment(const ls_user_context *user,
                                      ls_device_assignment **out_assignment) {
+  LS_REQUIRE(user);
+  LS_REQUIRE(out_assignment);
   *out_assignment = NULL;
   return user->is_input
              ? ls_failed_precondition("device_assignment must not be called "
@@ -84,6 +90,8 @@ ls_status ls_user_context_assignment(const ls_user_context *user,
 
 ls_status ls_user_context_replicas_per_host(const ls_user_context *user,
                                             int64_t *out_count) {
+  LS_REQUIRE(user);
+  LS_REQUIRE(out_count);
   *out_count = 0;
   return ls_estimator_is_model_parallel(user->context)
              ? ls_invalid_argument(
@@ -95,12 +103,14 @@ ls_status ls_user_context_replicas_per_host(const ls_user_context *user,
 ls_status ls_user_context_num_replicas(const ls_user_context *user,
                                        int64_t *out_count) {
   LS_REQUIRE(user);
+  LS_REQUIRE(out_count);
   return ls_estimator_num_replicas(user->context, out_count);
 }
 
 ls_status ls_user_context_num_hosts(const ls_user_context *user,
                                     int64_t *out_count) {
   LS_REQUIRE(user);
+  LS_REQUIRE(out_count);
   return ls_estimator_num_hosts(user->context, out_count);
 }
 
@@ -109,6 +119,8 @@ ls_status ls_user_context_device_for_replica(const ls_user_context *user,
                                              ls_device_name *out_host,
                                              int64_t *out_ordinal) {
   LS_REQUIRE(user);
+  LS_REQUIRE(out_host);
+  LS_REQUIRE(out_ordinal);
   return ls_estimator_device_for_replica(user->context, replica, out_host,
                                          out_ordinal);
 }
@@ -116,5 +128,6 @@ ls_status ls_user_context_device_for_replica(const ls_user_context *user,
 ls_status ls_user_context_place_host(const ls_user_context *user, ls_opt host,
                                      ls_opt replica, ls_device_name *out_name) {
   LS_REQUIRE(user);
+  LS_REQUIRE(out_name);
   return ls_estimator_place_host(user->context, host, replica, out_name);
 }

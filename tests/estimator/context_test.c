@@ -754,6 +754,28 @@ static void a_deployment_says_how_often_input_is_made(void **state) {
   expect_deployment(f, 1, 1);
 }
 
+// As it is on a CPU, where ls_params_context gives none.
+static void no_context_is_refused(void **state) {
+  (void)state;
+  const ls_user_context *none = ls_params_context(ls_none());
+  ls_input_deployment deployment;
+  ls_device_name host;
+  ls_device_assignment *assignment = NULL;
+  int64_t count = 0;
+  assert_null(none);
+  const ls_status refused[] = {
+      ls_user_context_deployment(none, &deployment),
+      ls_user_context_host(none, &host),
+      ls_user_context_assignment(none, &assignment),
+      ls_user_context_replicas_per_host(none, &count),
+      ls_user_context_num_replicas(none, &count),
+      ls_user_context_num_hosts(none, &count),
+      ls_user_context_device_for_replica(none, 0, &host, &count),
+      ls_user_context_place_host(none, (ls_opt){0}, (ls_opt){0}, &host)};
+  for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); ++i)
+    expect_status(refused[i], LS_INVALID_ARGUMENT, "user is NULL");
+}
+
 static void each_function_may_ask_what_is_its_own(void **state) {
   (void)state;
   LS_SPEC("E50");
@@ -863,6 +885,7 @@ int main(void) {
       cmocka_unit_test(hosts_and_cores_have_their_places),
       cmocka_unit_test(shards_have_cores_on_their_host),
       cmocka_unit_test(a_deployment_says_how_often_input_is_made),
+      cmocka_unit_test(no_context_is_refused),
       cmocka_unit_test(each_function_may_ask_what_is_its_own),
       cmocka_unit_test(a_plain_configuration_is_refused),
       cmocka_unit_test(failed_allocations_are_survived),
