@@ -16,7 +16,9 @@
 //
 // `weights` say how much an example counts, broadcast to the values, 0: not at
 // all; a zeroed tensor (ls_no_weights): each counts once. `name` is that of the
-// scope; NULL: the metric's. A failed operand gives a failed nest.
+// scope; NULL: the metric's. A failed operand gives a failed nest. Labels and
+// predictions have one shape: another one is LS_INVALID_ARGUMENT, and names
+// both.
 //
 // Threads: a graph belongs to the threads that build it, one at a time.
 #ifndef LOCKSTEP_METRICS_H_
@@ -38,7 +40,7 @@ LS_PLACED ls_nest ls_metric_sum(ls_tensor values, ls_tensor weights,
                                 const char *name);
 LS_PLACED ls_nest ls_metric_mean(ls_tensor values, ls_tensor weights,
                                  const char *name);
-// How many predictions are the labels: both of one type and shape.
+// How many predictions are the labels, of all: both of one type.
 LS_PLACED ls_nest ls_metric_accuracy(ls_tensor labels, ls_tensor predictions,
                                      ls_tensor weights, const char *name);
 // Of bools: how many of those predicted are so, and of those that are so are

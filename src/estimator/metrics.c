@@ -90,6 +90,23 @@ static ls_nest make_metric(const char *const *names, const ls_tensor *of_batch,
   return pair_of(value_of(before), sums, count);
 }
 
+// ---- What does not fit -----------------------------------------------------
+// One broadcast over the other would count each label several times. Failed
+// ones say so themselves.
+static bool is_alike(ls_tensor labels, ls_tensor predictions) {
+  return ls_tensor_is_failed(labels) || ls_tensor_is_failed(predictions) ||
+         ls_shape_compatible(ls_tensor_shape(labels),
+                             ls_tensor_shape(predictions));
+}
+
+static ls_nest refuse(const char *metric, ls_tensor labels, ls_tensor is) {
+  return LS_FAIL(
+      LS_INVALID_ARGUMENT,
+      "metric '%s' of labels %s and predictions %s: both have one shape",
+      metric, LS_SHAPE_TEXT(ls_tensor_dtype(labels), ls_tensor_shape(labels)),
+      LS_SHAPE_TEXT(ls_tensor_dtype(is), ls_tensor_shape(is)));
+}
+
 // ---- Sums and means --------------------------------------------------------
 static ls_tensor first_of(const ls_tensor *sums) { return sums[0]; }
 static ls_tensor mean_of(const ls_tensor *sums) {
@@ -126,12 +143,16 @@ ls_nest ls_metric_mean(ls_tensor values, ls_tensor weights, const char *name) {
 
 ls_nest ls_metric_accuracy(ls_tensor labels, ls_tensor predictions,
                            ls_tensor weights, const char *name) {
+  if (!is_alike(labels, predictions))
+    return refuse("accuracy", labels, predictions);
   LS_NAME_SCOPE(name != NULL ? name : "accuracy");
   return mean_metric(ls_equal(labels, predictions), weights, mean_of);
 }
 
 ls_nest ls_metric_rmse(ls_tensor labels, ls_tensor predictions,
                        ls_tensor weights, const char *name) {
+  if (!is_alike(labels, predictions))
+    return refuse("root_mean_squared_error", labels, predictions);
   LS_NAME_SCOPE(name != NULL ? name : "root_mean_squared_error");
   const ls_tensor off = ls_sub(as_f64(labels), as_f64(predictions));
   return mean_metric(ls_square(off), weights, root_of_mean);
@@ -150,6 +171,8 @@ static ls_nest share_metric(ls_tensor of, ls_tensor that, ls_tensor weights,
 
 ls_nest ls_metric_precision(ls_tensor labels, ls_tensor predictions,
                             ls_tensor weights, const char *name) {
+  if (!is_alike(labels, predictions))
+    return refuse("precision", labels, predictions);
   LS_NAME_SCOPE(name != NULL ? name : "precision");
   return share_metric(predictions, labels, weights, "true_positives",
                       "positives");
@@ -157,6 +180,8 @@ ls_nest ls_metric_precision(ls_tensor labels, ls_tensor predictions,
 
 ls_nest ls_metric_recall(ls_tensor labels, ls_tensor predictions,
                          ls_tensor weights, const char *name) {
+  if (!is_alike(labels, predictions))
+    return refuse("recall", labels, predictions);
   LS_NAME_SCOPE(name != NULL ? name : "recall");
   return share_metric(labels, predictions, weights, "true_positives", "true");
 }
@@ -205,6 +230,7 @@ ls_nest ls_metric_auc(ls_tensor labels, ls_tensor predictions,
                    "an area under a curve by %lld thresholds: at least 2 are "
                    "needed",
                    (long long)count);
+  if (!is_alike(labels, predictions)) return refuse("auc", labels, predictions);
   LS_NAME_SCOPE(name != NULL ? name : "auc");
   const ls_tensor each =
       ls_reshape(weights_like(weights, labels), LS_SHAPE(1, -1));

@@ -191,6 +191,35 @@ static void what_does_not_fit_is_refused(void **state) {
   end(&f);
 }
 
+// [8] against [8, 1] would be 64 comparisons.
+static void labels_are_not_broadcast(void **state) {
+  (void)state;
+  ls_graph *graph = NULL;
+  expect_ok(ls_graph_create("shapes", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    const ls_tensor no = ls_no_weights();
+    const ls_tensor labels = ls_placeholder(LS_DTYPE_BOOL, LS_SHAPE(8), "y"),
+                    column = ls_placeholder(LS_DTYPE_BOOL, LS_SHAPE(8, 1), "x"),
+                    some = ls_placeholder(LS_DTYPE_BOOL, LS_SHAPE(-1), "z"),
+                    score = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(8, 1), "s");
+    const ls_nest refused[] = {ls_metric_accuracy(labels, column, no, NULL),
+                               ls_metric_precision(labels, column, no, NULL),
+                               ls_metric_recall(labels, column, no, NULL),
+                               ls_metric_auc(labels, score, no, LS_SOME(9), ""),
+                               ls_metric_rmse(labels, score, no, NULL)};
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); ++i) {
+      expect_status(ls_nest_status(refused[i]), LS_INVALID_ARGUMENT,
+                    "of labels bool[8] and predictions");
+      ls_nest_release(refused[i]);
+    }
+    const ls_nest made = ls_metric_accuracy(labels, some, no, NULL);
+    expect_ok(ls_nest_status(made));
+    ls_nest_release(made);
+  }
+  ls_graph_destroy(graph);
+}
+
 static ls_status make_area(void *user) {
   ls_graph *graph = NULL;
   (void)user;
@@ -220,6 +249,7 @@ int main(void) {
       cmocka_unit_test(values_are_of_all_examples),
       cmocka_unit_test(what_was_seen_is_local),
       cmocka_unit_test(what_does_not_fit_is_refused),
+      cmocka_unit_test(labels_are_not_broadcast),
       cmocka_unit_test(an_area_without_memory_says_so),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
