@@ -25,14 +25,14 @@ extern "C" {
 
 // What the command makes an estimator of. Zero in a field means its default.
 typedef struct ls_estimator_type {
-  const char *name;  // Required.
-  const char *description;
+  const char *name;         // Required.
+  const char *description;  // Shown by --help.
   // Input to train, to evaluate and to predict with. Without one the command
   // does not do that.
   ls_input_function train, eval, predict;
   ls_receiver_function receiver;  // Of exports; the same.
   // As of ls_estimator_create, with defaults for what flags may say: batch
-  // sizes. Not set, since it is the command's: `config`, `model_dir`, `params`,
+  // sizes. Refused, since it is the command's: `config`, `model_dir`, `params`,
   // `use_tpu` and `warm_start`.
   ls_estimator_options options;
   ls_tpu_config tpu;  // Of runs with --tpu.

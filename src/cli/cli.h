@@ -73,6 +73,7 @@ typedef struct cli_option {
 typedef struct cli_syntax {
   const char *command;
   const char *about;  // What the command does: sentences, for its help.
+  const char *subject, *description;  // What it does that to. May be NULL.
   const cli_option *options;
   size_t num_options;
   const char *operand_form;  // "MODEL"; NULL: the command takes none.

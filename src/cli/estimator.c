@@ -43,7 +43,10 @@ static bool check_params(const char *command, const char *text,
 bool cli_estimator_parse(const cli_syntax *syntax, const estimator_flags *flags,
                          const ls_estimator_type *type, int argc, char **argv,
                          int *out_code) {
-  if (!cli_parse(syntax, argc, argv, out_code)) return false;
+  cli_syntax of_this = *syntax;
+  of_this.subject = type->name;
+  of_this.description = type->description;
+  if (!cli_parse(&of_this, argc, argv, out_code)) return false;
   *out_code = CLI_USAGE;
   if (!cli_check_math(syntax->command, flags->math)) return false;
   if (flags->tpu != NULL && flags->replicas != 0) {

@@ -62,20 +62,53 @@ static const char *estimator_lacks(const void *row) {
   return type->options.model_fn.call == NULL ? "options.model_fn" : NULL;
 }
 
+// A field that it sets, and that the command would take no notice of.
+static const char *estimator_oversteps(const void *row) {
+  const ls_estimator_options *options =
+      &((const ls_estimator_type *)row)->options;
+  if (options->config != NULL) return "options.config";
+  if (options->model_dir != NULL) return "options.model_dir";
+  if (options->params.kind != LS_KIND_NONE) return "options.params";
+  if (options->use_tpu != LS_FLAG_DEFAULT) return "options.use_tpu";
+  return options->warm_start != NULL ? "options.warm_start" : NULL;
+}
+
 static const struct {
   const char *noun, *symbol;
   uint32_t version;
   size_t size, type_size;
   const char *(*lacks)(const void *row);
+  const char *(*oversteps)(const void *row);  // May be NULL.
 } kinds[] = {
     {"model", "ls_exported_models", LS_MODEL_TABLE_VERSION,
-     sizeof(ls_model_table), sizeof(ls_model_type), model_lacks},
+     sizeof(ls_model_table), sizeof(ls_model_type), model_lacks, NULL},
     {"estimator", "ls_exported_estimators", LS_ESTIMATOR_TABLE_VERSION,
-     sizeof(ls_estimator_table), sizeof(ls_estimator_type), estimator_lacks},
+     sizeof(ls_estimator_table), sizeof(ls_estimator_type), estimator_lacks,
+     estimator_oversteps},
 };
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]), MODELS = 0, ESTIMATORS = 1 };
 _Static_assert(sizeof(table) == sizeof(ls_model_table), "they begin alike");
 _Static_assert(sizeof(table) == sizeof(ls_estimator_table), "they begin alike");
+
+// False when the row cannot be used, which has been said.
+static bool check_row(const char *command, const char *path, size_t kind,
+                      uint32_t number, const void *type) {
+  const char *missing = "type", *extra = NULL;
+  if (type != NULL) {
+    const char *name = name_of(type);
+    const bool named = name != NULL && name[0] != '\0';
+    missing = named ? kinds[kind].lacks(type) : "name";
+    if (missing == NULL && kinds[kind].oversteps != NULL)
+      extra = kinds[kind].oversteps(type);
+  }
+  if (missing != NULL)
+    cli_say(command, "%s %u of '%s' lacks its '%s'", kinds[kind].noun, number,
+            path, missing);
+  else if (extra != NULL)
+    cli_say(command, "%s %u of '%s' sets '%s', which is the command's",
+            kinds[kind].noun, number, path, extra);
+  return missing == NULL && extra == NULL;
+}
 
 // False when the table cannot be used, which has been said.
 static bool read_table(const char *command, const char *path, size_t kind,
@@ -101,19 +134,8 @@ static bool read_table(const char *command, const char *path, size_t kind,
             whole ? kinds[kind].type_size : sizeof(*out));
     return false;
   }
-  for (uint32_t i = 0; i < out->count; ++i) {
-    const void *type = out->types[i];
-    const char *missing = "type";
-    if (type != NULL) {
-      const char *name = name_of(type);
-      const bool named = name != NULL && name[0] != '\0';
-      missing = named ? kinds[kind].lacks(type) : "name";
-    }
-    if (missing == NULL) continue;
-    cli_say(command, "%s %u of '%s' lacks its '%s'", kinds[kind].noun, i + 1,
-            path, missing);
-    return false;
-  }
+  for (uint32_t i = 0; i < out->count; ++i)
+    if (!check_row(command, path, kind, i + 1, out->types[i])) return false;
   return true;
 }
 

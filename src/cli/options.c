@@ -59,6 +59,8 @@ static void print_help(const cli_syntax *syntax) {
          syntax->operand_form != NULL ? " " : "",
          syntax->operand_form != NULL ? syntax->operand_form : "",
          syntax->num_options > 0 ? " [FLAG...]" : "", syntax->about);
+  if (syntax->description != NULL)
+    printf("\n%s: %s\n", syntax->subject, syntax->description);
   if (syntax->num_options > 0) printf("\nflags:\n");
   for (size_t i = 0; i < syntax->num_options; ++i) {
     const cli_option *it = &syntax->options[i];

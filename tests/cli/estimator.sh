@@ -132,8 +132,11 @@ refused 2 "--estimator is for models of the library: 'mine.so:line' is of a" \
 refused 2 "'e.so:line' is an estimator" bench e.so:line
 refused 2 "--batch-size is that of --stablehlo" \
   export cpu $model --batch-size 8
-"$lockstep" train $model --help | grep -q -- '--iterations-per-loop N|TIME' ||
-  fail "an estimator's --help"
+"$lockstep" train $model --help >out.txt || fail "an estimator's --help"
+grep -q -- '--iterations-per-loop N|TIME' out.txt || fail "its flags"
+grep -q '^line: the line that divides examples$' out.txt || fail "what it is"
+refused 2 "estimator 1 of '$libraries/greedy.so' sets 'options.params', which" \
+  train --model "$libraries/greedy.so"
 
 # ---- Models of the library as estimators -----------------------------------
 rm -rf linked-*

@@ -77,6 +77,7 @@ static ls_status receive(void *user, ls_serving_receiver *out) {
 
 static const ls_estimator_type line = {
     .name = "line",
+    .description = "the line that divides examples",
     .train = {.call = input},
     .eval = {.call = input},
     .predict = {.call = input},
