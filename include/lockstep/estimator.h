@@ -82,7 +82,8 @@ LS_API LS_MUST_USE ls_status ls_estimator_create(
     const ls_estimator_options *options, ls_estimator **out_estimator);
 LS_API void ls_estimator_destroy(ls_estimator *estimator);  // NULL is fine.
 
-// Lent for the estimator's life.
+// Lent for the estimator's life. The configuration is a copy, in which
+// `log_step_count_steps` is unset: the estimator's own hooks tell that often.
 LS_API const char *ls_estimator_model_dir(const ls_estimator *estimator);
 LS_API const ls_run_config *
 ls_estimator_run_config(const ls_estimator *estimator);

@@ -92,7 +92,7 @@ typedef struct ls_run_config_options {
   ls_opt log_step_count_steps;           // Default 100.
   ls_opt session_creation_timeout_secs;  // Default 7200.
   ls_flag checkpoint_save_graph_def;     // Default on.
-  const char *protocol;                  // "grpc" or "grpc+verbs".
+  const char *protocol;  // "grpc" or "grpc+verbs": kept for who connects.
   // Training, and evaluating, go on in the scope of these.
   ls_strategy *train_distribute, *eval_distribute;
 

@@ -93,10 +93,11 @@ typedef struct ls_estimator_exporting {
 // is exported nothing depends on cores or on batch sizes: it is called as for
 // CPUs, with no `batch_size` in its parameters. `*out_path`, the caller's
 // (ls_text_release), is the folder.
-//   LS_INVALID_ARGUMENT     no receiver; what the receiver or the model gives
-//                           does not fit.
+//   LS_INVALID_ARGUMENT     no receiver or base; what the receiver or the model
+//                           gives does not fit.
 //   LS_FAILED_PRECONDITION  no checkpoint: names model_dir; a variable that is
-//                           not in it: names that, mode and path; no folder.
+//                           not in it: names that, mode and path; ten folders
+//                           are there, as of ls_serving_export.
 //   LS_UNIMPLEMENTED        another mode than a prediction for TPUs: names it.
 LS_API LS_MUST_USE ls_status
 ls_estimator_export(ls_estimator *estimator,

@@ -50,9 +50,9 @@ typedef struct ls_event_writer_options {
 } ls_event_writer_options;
 
 // Opens a writer. Nothing is in the folder before something is written, unless
-// it begins at once; what is
-// written there then is a file events.out.tfevents.SECONDS.HOST.PROCESS.NUMBER,
-// whose name sorts behind those of all others that are there.
+// it begins at once. What is there then is a file
+// events.out.tfevents.SECONDS.HOST.PROCESS.NUMBER, whose name sorts behind
+// those of all others that are there.
 //   LS_INVALID_ARGUMENT  a number that is too small; a suffix with a '/'.
 LS_API LS_MUST_USE ls_status ls_event_writer_open(
     const ls_event_writer_options *options, ls_event_writer **out_writer);

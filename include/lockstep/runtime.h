@@ -173,9 +173,8 @@ ls_runtime_create(const ls_runtime_options *options, ls_runtime **out_runtime);
 
 // Destroys a runtime; everything made under it must be gone but what it owns
 // itself. NULL destroys the default runtime, if there is one.
-//   LS_FAILED_PRECONDITION  something of it still runs: a callback, also the
-//   one
-//                           that calls this, or a host call, also one that a
+//   LS_FAILED_PRECONDITION  something of it still runs: a callback, also that
+//                           which calls this, or a host call, also one that a
 //                           run has abandoned; it stays.
 LS_API LS_MUST_USE ls_status ls_runtime_destroy(ls_runtime *runtime);
 

@@ -8,9 +8,8 @@
 //
 //   a .safetensors file     whoever has written it
 //   an .npz file            NumPy's
-//   DIR/model.ckpt-30       a checkpoint; .json or .safetensors behind it may
-//   be
-//                           there
+//   DIR/model.ckpt-30       a checkpoint; .json or .safetensors may be behind
+//                           it
 //   a folder, such as that  its newest checkpoint that is whole; without any,
 //   of a run                its model.safetensors, or the variables.safetensors
 //                           of an export

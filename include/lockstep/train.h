@@ -287,10 +287,10 @@ typedef struct ls_train_result {
 //   LS_INVALID_ARGUMENT  what the replicas cannot share evenly, a dataset that
 //                        does not fit, a run to resume that is another one, and
 //                        other options that cannot be, as a hook for sessions.
-//                        After the first step: a
-//                        model without variables, or whose step gives no "loss"
-//                        or "accuracy" or changes nothing that is trained; a
-//                        run to resume that is of another program.
+//                        After the first step: a model without variables, or
+//                        whose step gives no "loss" or "accuracy" or changes
+//                        nothing that is trained; a run to resume that is of
+//                        another program.
 //   LS_ALREADY_EXISTS    the folder holds a run.
 //   LS_FAILED_PRECONDITION  another run, of this process or of one that is
 //                        named, writes to the folder.

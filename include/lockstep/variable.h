@@ -113,9 +113,8 @@ typedef struct ls_variable_options {
 // Creates a variable where the init scope leads: in a build graph it gets an
 // initializer op, in eager it is initialized at once. The caller owns a
 // reference.
-//   LS_INVALID_ARGUMENT  no dtype, or an initial value of another type;
-//   no_value
-//                        and an initial value, or in a build graph.
+//   LS_INVALID_ARGUMENT  no dtype, or an initial value of another type; with
+//                        `no_value` an initial value, or a build graph.
 LS_API LS_MUST_USE ls_status ls_variable_create(
     const ls_variable_options *options, ls_variable **out_variable);
 
@@ -196,8 +195,9 @@ LS_PLACED ls_tensor ls_variable_initial_value(const ls_variable *variable);
 LS_API bool ls_variable_has_constraint(const ls_variable *variable);
 LS_PLACED ls_tensor ls_variable_constrain(const ls_variable *variable,
                                           ls_tensor value);
-// That a variable is a slice of a larger one, for who saves it. Of a
-// distributed variable set on every component.
+// That a variable is a slice of a larger one, kept for who asks: a saver writes
+// it by its own name and shape. Of a distributed variable set on every
+// component.
 typedef struct ls_slice_info {
   char full_name[256];  // Of the whole.
   ls_shape full_shape;
