@@ -164,11 +164,13 @@ static void a_parameter_is_set_or_added(void **state) {
   expect_ok(ls_params_set(&params, "a", ls_nest_i64(1)));
   expect_ok(ls_params_set(&params, "b", ls_nest_i64(2)));
   expect_ok(ls_params_set(&params, "a", ls_nest_f64(0.5)));
+  expect_ok(ls_params_set(&params, "c", ls_nest_i64(5)));
   expect_ok(ls_params_set(&params, "a", ls_nest_i64(3)));
-  assert_int_equal(ls_nest_count(params), 2);
+  assert_int_equal(ls_nest_count(params), 3);
   assert_int_equal(ls_params_i64(params, "a", 0), 3);
   assert_int_equal(ls_params_i64(params, "b", 0), 2);
-  assert_true(ls_params_f64(params, "c", 4.5) == 4.5);
+  assert_int_equal(ls_params_i64(params, "c", 0), 5);
+  assert_true(ls_params_f64(params, "d", 4.5) == 4.5);
   ls_nest_release(params);
   params = ls_nest_i64(1);
   expect_status(ls_params_set(&params, "a", ls_nest_i64(1)),
@@ -179,7 +181,7 @@ static void a_parameter_is_set_or_added(void **state) {
 
 static void what_a_call_changes_is_gone_at_the_next(void **state) {
   (void)state;
-  LS_SPEC("E124");
+  LS_SPEC("E124 E64");
   for (int which = 0; which < 2; ++which) {
     programs p;
     job j;

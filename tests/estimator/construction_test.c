@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an estimator is made with, and what is refused.
 #include <string.h>
+#include <unistd.h>
 
+#include "estimator/estimator.h"
 #include "support/counted.h"
 #include "support/estimators.h"
 
@@ -57,6 +59,12 @@ static void a_configuration_of_a_tpu_run_is_needed(void **state) {
       m.options.params = ls_nest_dict("", &reserved[i], &one, 1);
       expect_refused(&m, "batch_size and context are reserved");
       ls_nest_release(m.options.params);
+      // Wherever it stands.
+      const char *const keys[] = {"rate", reserved[i]};
+      const ls_nest two[] = {one, one};
+      m.options.params = ls_nest_dict("", keys, two, 2);
+      expect_refused(&m, reserved[i]);
+      ls_nest_release(m.options.params);
     }
     end(&m);
   }
@@ -94,6 +102,15 @@ static void batch_sizes_are_checked_where_cores_are_used(void **state) {
   m.options.use_tpu = LS_FLAG_OFF;
   expect_made(&m);
   end(&m);
+  // Each of the two alone can be.
+  for (int i = 0; i < 2; ++i) {
+    ls_tpu_config one = parallel;
+    if (i == 0) one.num_cores_per_replica = (ls_opt){0};
+    if (i == 1) one.per_host_input = LS_INPUT_PER_HOST_V1;
+    begin(&m, LS_FLAG_ON, (ls_run_config_options){.tpu = &one});
+    expect_made(&m);
+    end(&m);
+  }
 }
 
 static void note(void *user, const ls_log_line *line) {
@@ -111,7 +128,7 @@ static void a_models_arguments_are_checked(void **state) {
       (ls_runtime_options){.threads = 1, .log = note, .log_user = &warnings});
   begin(&m, LS_FLAG_ON, (ls_run_config_options){0});
   const struct {
-    const char *names[3];
+    const char *names[5];
     size_t count;
     const char *refused;
   } cases[] = {
@@ -119,6 +136,7 @@ static void a_models_arguments_are_checked(void **state) {
       {{"features", "params", "weights"}, 3, "weights"},
       {{"features", "labels"}, 2, "does not take params"},
       {{"features", "params"}, 2, NULL},
+      {{"features", "labels", "mode", "params", "config"}, 5, NULL},
   };
   const char *const key = "rate";
   for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
@@ -177,6 +195,32 @@ static void what_is_handed_out_is_a_copy(void **state) {
   end(&m);
 }
 
+// Not only the dict, but what is in it.
+static void arrays_that_are_handed_out_are_copies(void **state) {
+  LS_SPEC("E64");
+  (void)state;
+  made m;
+  ls_estimator *estimator = NULL;
+  const char *const key = "table";
+  begin(&m, LS_FLAG_ON, (ls_run_config_options){0});
+  const ls_nest table = ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(2));
+  ls_array_set_f64(ls_nest_as_array(table), 1, 5);
+  m.options.params = ls_nest_dict("", &key, &table, 1);
+  expect_ok(ls_estimator_create(&m.options, &estimator));
+  ls_array *given = ls_nest_as_array(ls_nest_find(m.options.params, key));
+  ls_array_set_f64(given, 1, 6);
+  for (int i = 0; i < 2; ++i) {
+    const ls_nest params = ls_estimator_params(estimator);
+    ls_array *mine = ls_nest_as_array(ls_nest_find(params, key));
+    assert_true(ls_array_f64(mine, 1) == 5);
+    ls_array_set_f64(mine, 1, 7);
+    ls_nest_release(params);
+  }
+  ls_nest_release(m.options.params);
+  ls_estimator_destroy(estimator);
+  end(&m);
+}
+
 static void note_folder(void *user, const ls_log_line *line) {
   if (line->level == LS_LOG_WARNING && strstr(line->text, "temporary") != NULL)
     ++*(int *)user;
@@ -187,7 +231,7 @@ static void a_models_folder_is_one_that_is_given_or_a_new_one(void **state) {
   (void)state;
   int warnings = 0;
   made m;
-  ls_estimator *estimator = NULL;
+  ls_estimator *estimator = NULL, *other = NULL;
   counted runtime = counted_begin_with((ls_runtime_options){
       .threads = 1, .log = note_folder, .log_user = &warnings});
   begin(&m, LS_FLAG_ON, (ls_run_config_options){.model_dir = "other"});
@@ -202,14 +246,21 @@ static void a_models_folder_is_one_that_is_given_or_a_new_one(void **state) {
   assert_false(ls_run_config_values(ls_estimator_run_config(estimator))
                    ->log_step_count_steps.set);
   assert_true(ls_run_config_values(m.config)->log_step_count_steps.set);
+  // It is remembered for the estimator's own.
+  assert_int_equal(estimator->log_steps.value, 100);
   ls_estimator_destroy(estimator);
   end(&m);
   assert_int_equal(warnings, 0);
   begin(&m, LS_FLAG_ON, (ls_run_config_options){0});
   m.options.model_dir = NULL;
   expect_ok(ls_estimator_create(&m.options, &estimator));
-  assert_true(strlen(ls_estimator_model_dir(estimator)) > 0);
+  assert_int_equal(access(ls_estimator_model_dir(estimator), W_OK), 0);
   assert_int_equal(warnings, 1);
+  expect_ok(ls_estimator_create(&m.options, &other));
+  assert_string_not_equal(ls_estimator_model_dir(estimator),
+                          ls_estimator_model_dir(other));
+  assert_int_equal(warnings, 2);
+  ls_estimator_destroy(other);
   ls_estimator_destroy(estimator);
   end(&m);
   counted_end(&runtime);
@@ -250,6 +301,7 @@ int main(void) {
       cmocka_unit_test(batch_sizes_are_checked_where_cores_are_used),
       cmocka_unit_test(a_models_arguments_are_checked),
       cmocka_unit_test(what_is_handed_out_is_a_copy),
+      cmocka_unit_test(arrays_that_are_handed_out_are_copies),
       cmocka_unit_test(a_models_folder_is_one_that_is_given_or_a_new_one),
       cmocka_unit_test(cores_and_a_strategy_together_are_refused),
       cmocka_unit_test(a_warm_start_needs_a_path),

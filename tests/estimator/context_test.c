@@ -15,7 +15,8 @@ typedef struct world {
   counted runtime;
   int warnings;
   char last_warning[300];
-  // A system that answers: hosts with so many cores each, in a row.
+  // A system that answers: hosts with so many cores each, in a row, or on odd
+  // hosts from the last to the first.
   int hosts, each, queries, topologies;
   const char *devices[64];
   char names[64][64];
@@ -60,16 +61,18 @@ static ls_status query(void *user, const ls_tpu_question *question,
 }
 
 // Hosts split x; chips have two cores.
-static ls_topology *topology_of(int hosts, int each) {
+static ls_topology *topology_of(int hosts, int each, bool turns) {
   const int32_t mesh[] = {hosts * each / 4, 2, 1, 2};
   ls_array *places = NULL;
   ls_topology *topology = NULL;
   expect_ok(ls_array_create(LS_DTYPE_I32, LS_SHAPE(hosts, each, 4), &places));
   for (int i = 0; i < hosts * each; ++i) {
-    ls_array_set_i64(places, 4 * i, i / 4);
-    ls_array_set_i64(places, 4 * i + 1, i / 2 % 2);
+    const int host = i / each, first = host * each;
+    const int at = turns && host % 2 == 1 ? first + each - 1 - i % each : i;
+    ls_array_set_i64(places, 4 * i, at / 4);
+    ls_array_set_i64(places, 4 * i + 1, at / 2 % 2);
     ls_array_set_i64(places, 4 * i + 2, 0);
-    ls_array_set_i64(places, 4 * i + 3, i % 2);
+    ls_array_set_i64(places, 4 * i + 3, at % 2);
   }
   expect_ok(ls_topology_create(mesh, 4, places, &topology));
   ls_array_release(places);
@@ -81,7 +84,7 @@ typedef struct facts {
   ls_tpu_config tpu;
   ls_opt train, eval, predict;
   ls_flag use_tpu, eval_on_tpu;
-  bool any_batch;
+  bool any_batch, turns;
   const char *evaluation_master, *master;
 } facts;
 
@@ -91,7 +94,7 @@ static void begin(world *w, facts f) {
       .threads = 1, .log = note, .log_user = w, .environment = no_environment});
   if (f.hosts > 0) {
     if (f.each > 0 && f.each % 4 == 0)
-      w->topology = topology_of(f.hosts, f.each);
+      w->topology = topology_of(f.hosts, f.each, f.turns);
     expect_ok(ls_tpu_resolver_create(
         &(ls_tpu_resolver_options){
             .name = "grpc://h0,h1,h2,h3", .query = query, .user = w},
@@ -156,7 +159,12 @@ static void one_shard_is_one_core(void **state) {
   assert_int_equal(m->num_of_cores_per_host, 1);
   assert_false(is_cpu(in(&w, LS_MODE_TRAIN)));
   end(&w);
-  // With model parallelism it is a number as any other.
+  // Two are a number as any other, and so is one with model parallelism.
+  begin(&w, (facts){.hosts = 1, .each = 2, .tpu.num_shards = LS_SOME(2)});
+  assert_int_equal(w.warnings, 0);
+  expect_ok(ls_estimator_metadata(in(&w, LS_MODE_TRAIN), &m));
+  assert_int_equal(m->num_cores, 2);
+  end(&w);
   begin(&w, (facts){.hosts = 1,
                     .each = 4,
                     .tpu = {.num_shards = LS_SOME(1),
@@ -399,6 +407,8 @@ static void what_runs_on_cpus_is_not_checked(void **state) {
   for (int i = 0; i < 3; ++i)
     assert_false(is_cpu(in(&w, LS_MODE_EVAL)));
   assert_int_equal(w.warnings, 1);  // Of PER_HOST_V2 on two hosts.
+  expect_status(ls_estimator_runs_on_cpu(in(&w, LS_MODE_PREDICT), &cpu),
+                LS_INVALID_ARGUMENT, "predict_batch_size");
   end(&w);
 }
 
@@ -648,6 +658,7 @@ static void hosts_and_cores_have_their_places(void **state) {
   begin(&w, (facts){0});
   expect_host(&w, none, none, "/replica:0/task:0/device:CPU:0");
   expect_host(&w, none, (ls_opt)LS_SOME(3), "/replica:0/task:0/device:CPU:0");
+  expect_host(&w, (ls_opt)LS_SOME(1), none, "/replica:0/task:0/device:CPU:0");
   expect_ok(ls_estimator_place_core(in(&w, LS_MODE_TRAIN), 3, &name));
   assert_string_equal(name.text, "/task:0/device:TPU:3");
   end(&w);
@@ -688,9 +699,12 @@ static void shards_have_cores_on_their_host(void **state) {
                                                 &ordinal),
                 LS_INVALID_ARGUMENT, "replica 8 of 8");
   end(&w);
-  begin(
-      &w,
-      (facts){.hosts = 2, .each = 4, .tpu.num_cores_per_replica = LS_SOME(2)});
+  // Those of the second host stand the other way round.
+  begin(&w, (facts){.hosts = 2,
+                    .each = 4,
+                    .turns = true,
+                    .tpu.num_cores_per_replica = LS_SOME(2)});
+  static const int64_t of_hosts[][2] = {{0, 2}, {3, 1}};
   ls_device_assignment *assignment = NULL;
   expect_ok(ls_estimator_assignment(in(&w, LS_MODE_TRAIN), &assignment));
   for (int64_t host = 0; host < 2; ++host) {
@@ -704,6 +718,7 @@ static void shards_have_cores_on_their_host(void **state) {
       expect_ok(ls_estimator_ordinal(in(&w, LS_MODE_TRAIN), host, (int64_t)i,
                                      &ordinal));
       assert_int_equal(ordinal, of_core);
+      assert_int_equal(ordinal, of_hosts[host][i]);
       expect_ok(ls_estimator_device_for_replica(in(&w, LS_MODE_TRAIN),
                                                 replicas[i], &name, &ordinal));
       expect_ok(ls_device_assignment_host(assignment, replicas[i], 0, "worker",
@@ -803,14 +818,16 @@ static void each_function_may_ask_what_is_its_own(void **state) {
   for (size_t i = 0; i < 2; ++i) {
     expect_ok(ls_user_context_replicas_per_host(both[i], &count));
     assert_int_equal(count, 4);
-    expect_ok(ls_estimator_num_replicas(both[i]->context, &count));
+    expect_ok(ls_user_context_num_replicas(both[i], &count));
     assert_int_equal(count, 8);
-    expect_ok(ls_estimator_num_hosts(both[i]->context, &count));
+    expect_ok(ls_user_context_num_hosts(both[i], &count));
     assert_int_equal(count, 2);
-    expect_ok(
-        ls_estimator_device_for_replica(both[i]->context, 0, &host, &count));
-    expect_ok(ls_estimator_place_host(both[i]->context, (ls_opt){0},
-                                      (ls_opt){0}, &host));
+    expect_ok(ls_user_context_device_for_replica(both[i], 6, &host, &count));
+    assert_string_equal(host.text, "/job:worker/task:1/device:CPU:0");
+    assert_int_equal(count, 2);
+    expect_ok(ls_user_context_place_host(both[i], (ls_opt){0},
+                                         (ls_opt)LS_SOME(3), &host));
+    assert_string_equal(host.text, "/job:worker/task:0/device:CPU:0");
   }
   end(&w);
   begin(

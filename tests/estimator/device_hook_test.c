@@ -49,7 +49,12 @@ static void steps_are_fed_and_taken_beside_the_program(void **state) {
     const char *first = strstr(log, "InfeedController read its stop signal");
     assert_non_null(first);
     expect_contains(first, "OutfeedController read its stop signal");
-    expect_ok(ls_rendezvous_status(d.rendezvous, 0));
+    // Both have said that they are done: who waits for all waits for the loop.
+    ls_rendezvous_record_done(d.rendezvous, "loop");
+    const double now = device_runs_now();
+    expect_ok(ls_rendezvous_status(d.rendezvous, 1000));
+    assert_true(device_runs_now() == now);
+    assert_null(device_runs_pod(&d));
     assert_false(d.input_ended);
     device_runs_end(&d);
   }
@@ -175,6 +180,14 @@ static ls_status end_of(device_runs *d, ls_status status) {
   return ls_rendezvous_status(d->rendezvous, 0);
 }
 
+// What was recorded is this one's: its last record counts.
+static void expect_source(device_runs *d, const char *name) {
+  ls_rendezvous_record(d->rendezvous, name,
+                       LS_STATUS(LS_INTERNAL, "recorded later"), NULL);
+  expect_status(ls_rendezvous_status(d->rendezvous, 0), LS_INTERNAL,
+                "recorded later");
+}
+
 static void a_failing_input_ends_the_run(void **state) {
   (void)state;
   LS_SPEC("E86");
@@ -190,6 +203,7 @@ static void a_failing_input_ends_the_run(void **state) {
     assert_false(ls_status_is_ok(status));  // It, or the next, was ended.
     assert_true(device_runs_now() < 6);     // At the latest.
     expect_status(end_of(&d, status), LS_DATA_LOSS, "the source has failed");
+    expect_source(&d, "infeed");
     assert_int_equal(d.sink.wrong, 0);
     device_runs_end(&d);
     expect_threads(before);
@@ -227,6 +241,7 @@ static void a_failing_host_function_ends_the_loop(void **state) {
     if (!last || !ls_status_is_ok(status))
       assert_int_equal(ls_status_code(status), LS_DATA_LOSS);
     expect_status(end_of(&d, status), LS_DATA_LOSS, "the sink has failed");
+    expect_source(&d, "outfeed");
     device_runs_end(&d);
   }
 }
@@ -333,6 +348,48 @@ static void a_prediction_is_fed_by_one_run(void **state) {
   expect_threads(before);
 }
 
+// ---- Ops that are counted --------------------------------------------------
+static ls_status count_call(ls_host_call *call) {
+  __atomic_fetch_add(&((device_end *)call->state)->count, 1, __ATOMIC_RELAXED);
+  ls_host_done(call, ls_ok());
+  return ls_ok();
+}
+static const ls_host_kernel counting = {.name = "device_hook_counting",
+                                        .start = count_call};
+
+// Its feed is not begun again by a later run; what is said is taken each time.
+static void a_prediction_is_launched_once(void **state) {
+  (void)state;
+  LS_SPEC("E89");
+  device_runs d;
+  ls_hook *one = NULL;
+  ls_tensor step;
+  device_runs_begin(&d, &(device_runs_options){.hosts = 1, .predicts = true});
+  ls_nest_release(d.enqueue);
+  {
+    LS_GRAPH_SCOPE(d.graph);
+    d.enqueue = LS_LIST(
+        ls_nest_op(ls_host_call_add(&counting, &d.source.object, NULL, 0)));
+    d.dequeue = LS_LIST(
+        ls_nest_op(ls_host_call_add(&counting, &d.sink.object, NULL, 0)));
+    step = ls_variable_read(d.step);
+  }
+  expect_ok(ls_eval_iterations_hook(1, &one));
+  device_runs_open(&d, &one, 1);
+  for (int k = 0; k < 5; ++k) {
+    expect_ok(ls_monitored_session_run(d.session, ls_leaf(step), NULL, 0,
+                                       &d.results));
+  }
+  // The end would be the end of the threads.
+  while (__atomic_load_n(&d.sink.count, __ATOMIC_RELAXED) < 5 ||
+         __atomic_load_n(&d.source.count, __ATOMIC_RELAXED) < 1)
+    usleep(100);
+  expect_ok(device_runs_close(&d, ls_ok()));
+  assert_int_equal(d.source.count, 1);
+  assert_int_equal(d.sink.count, 5);
+  device_runs_end(&d);
+}
+
 // ---- Making ----------------------------------------------------------------
 static ls_status make_hook(void *user) {
   ls_hook *hook = NULL;
@@ -392,6 +449,7 @@ int main(void) {
       cmocka_unit_test(a_lost_core_comes_back_with_the_session),
       cmocka_unit_test(what_waits_for_ever_is_ended),
       cmocka_unit_test(a_prediction_is_fed_by_one_run),
+      cmocka_unit_test(a_prediction_is_launched_once),
       cmocka_unit_test(memory_that_fails_is_survived),
       cmocka_unit_test(other_hooks_have_nothing_to_settle),
   };

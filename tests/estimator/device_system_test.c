@@ -2,11 +2,14 @@
 //
 // What is done to the system and its hosts around a program on cores.
 #include <string.h>
+#include <unistd.h>
 
+#include "base/memory/allocator.h"
 #include "base/text.h"
 #include "lockstep/events.h"
 #include "lockstep/summary_ops.h"
 #include "support/device_runs.h"
+#include "support/thread_count.h"
 #include "tpu/pod.h"
 
 // A session that makes `last` steps, in runs of so many.
@@ -50,8 +53,8 @@ static void a_program_that_does_not_compile_is_not_run(void **state) {
                                                    .text = "no way"}));
     ls_pod_release(pod);
     open_runs(&d, 2, 4);
-    expect_contains(device_runs_log(),
-                    fails ? "Compilation failed: " : "the program compiles");
+    expect_contains(device_runs_log(), fails ? "E Compilation failed: "
+                                             : "I the program compiles");
     assert_int_equal(ls_monitored_session_should_stop(d.session), fails);
     expect_ok(device_runs_all(&d));
     assert_int_equal(device_runs_step(&d), fails ? 0 : 4);
@@ -106,31 +109,93 @@ static void some_systems_are_left_alone(void **state) {
   }
 }
 
+// What happened, a letter each: the system, writers, the compiler, the
+// watchdog; and of the threads, where they are too early.
+static char order[20];
+static void happen(char what) {
+  const size_t length = strlen(order);
+  if (length + 1 < sizeof(order)) order[length] = what;
+}
+
+static int num_threads(void) {
+  return threads_called("InfeedControlle") + threads_called("OutfeedControll");
+}
+
+static void look_at_line(const char *line) {
+  if (strstr(line, "initialized the TPU system in ") != NULL) happen('S');
+  if (strstr(line, "watchdog of 70 seconds") != NULL) happen('D');
+  if (strstr(line, "the program compiles") == NULL) return;
+  happen('C');
+  if (num_threads() > 0) happen('T');
+}
+
+static ls_status begin_writer(ls_host_call *call) {
+  happen('W');
+  ls_host_done(call, ls_ok());
+  return ls_ok();
+}
+static const ls_host_kernel writing = {.name = "device_system_writer",
+                                       .start = begin_writer};
+
 static void a_session_begins_in_order(void **state) {
   (void)state;
   LS_SPEC("E81");
   device_runs d;
   char *text = NULL;
+  memset(order, 0, sizeof(order));
+  while (num_threads() > 0)  // One that was joined is seen for a moment.
+    usleep(1000);
+  device_runs_on_line(look_at_line);
   device_runs_begin(&d, &(device_runs_options){.hosts = 2,
                                                .asks_compiler = true,
                                                .watches = true,
                                                .real_clock = true});
-  open_runs(&d, 2, 4);
-  const char *at = device_runs_log();
-  static const char *const lines[] = {"initialized the TPU system in ",
-                                      "the program compiles",
-                                      "watchdog of 70 seconds"};
-  for (size_t i = 0; i < 3; ++i) {
-    at = strstr(at, lines[i]);
-    assert_non_null(at);
+  {
+    LS_GRAPH_SCOPE(d.graph);
+    expect_ok(ls_graph_add_to_collection(
+        d.graph, LS_COLLECTION_SUMMARY_WRITER_INIT,
+        ls_nest_op(ls_host_call_add(&writing, NULL, NULL, 0))));
   }
+  open_runs(&d, 2, 4);
+  assert_string_equal(order, "SWCD");
   // In a graph of its own.
   expect_ok(ls_graph_print(d.graph, &text));
   assert_null(strstr(text, "configure_distributed_tpu"));
   assert_non_null(strstr(text, "shutdown_distributed_tpu"));
   ls_text_release(text);
   expect_ok(device_runs_all(&d));
+  while (num_threads() < 2)  // One may not have got a turn yet.
+    usleep(1000);
   expect_ok(device_runs_close(&d, ls_ok()));
+  device_runs_on_line(NULL);
+  device_runs_end(&d);
+}
+
+static void only_a_1_asks_the_compiler(void **state) {
+  (void)state;
+  LS_SPEC("E81");
+  static const char *const says[] = {NULL, "", "0", "11", "1 ", "true", "1"};
+  for (size_t i = 0; i < LS_COUNT_OF(says); ++i) {
+    device_runs d;
+    device_runs_begin(&d, &(device_runs_options){.hosts = 1, .asks = says[i]});
+    open_runs(&d, 2, 4);
+    const bool asked = strstr(device_runs_log(), "the program compiles");
+    assert_int_equal(asked, i + 1 == LS_COUNT_OF(says));
+    expect_ok(device_runs_close(&d, ls_ok()));
+    device_runs_end(&d);
+  }
+}
+
+static void the_system_begins_in_a_session_of_the_configuration(void **state) {
+  (void)state;
+  LS_SPEC("E81");
+  device_runs d;
+  device_runs_begin(
+      &d, &(device_runs_options){.hosts = 1,
+                                 .session_config = &(ls_session_config){
+                                     .soft_placement = LS_FLAG_OFF}});
+  expect_status(device_runs_try_open(&d, NULL, 0), LS_UNIMPLEMENTED,
+                "soft_placement");
   device_runs_end(&d);
 }
 
@@ -157,6 +222,7 @@ static void writers_are_initialized_and_flushed(void **state) {
   open_runs(&d, 1, 3);
   expect_ok(device_runs_all(&d));
   expect_ok(device_runs_close(&d, ls_ok()));
+  assert_null(device_runs_pod(&d));  // It is shut down.
   expect_ok(ls_events_read(folder, "said", &numbers));
   assert_true(numbers->count > 0);
   assert_true(numbers->items[numbers->count - 1].value == 3);
@@ -201,6 +267,8 @@ int main(void) {
       cmocka_unit_test(hosts_are_watched_where_it_is_asked_for),
       cmocka_unit_test(some_systems_are_left_alone),
       cmocka_unit_test(a_session_begins_in_order),
+      cmocka_unit_test(only_a_1_asks_the_compiler),
+      cmocka_unit_test(the_system_begins_in_a_session_of_the_configuration),
       cmocka_unit_test(writers_are_initialized_and_flushed),
       cmocka_unit_test(writers_have_five_minutes_to_begin),
   };

@@ -16,7 +16,7 @@ static ls_status evaluate(estimator_case *c, ls_estimator_evaluation is,
 }
 
 static void steps_are_needed_on_cores_and_must_be_positive(void **state) {
-  LS_SPEC("E67");
+  LS_SPEC("E67 E68");
   (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     estimator_case c = estimator_case_of(i);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory/allocator.h"
 #include "estimator/estimator.h"
 #include "estimator/job.h"
 #include "lockstep/events.h"
@@ -23,6 +24,11 @@ static void expect_on_cores(const ls_estimator *e, ls_estimator_mode mode) {
   expect_ok(ls_estimator_runs_on_cpu(
       ls_estimator_with_mode(e->context, mode, false), &on_cpu));
   assert_false(on_cpu);
+}
+
+static ls_nest no_cache(void *user, int64_t batch_size) {
+  (void)user, (void)batch_size;
+  return ls_none();
 }
 
 static void arguments_have_their_defaults(void **state) {
@@ -53,15 +59,24 @@ static void arguments_have_their_defaults(void **state) {
   assert_null(e->train_cache.call);
   assert_null(e->eval_cache.call);
   assert_null(e->warm_start.path);
+  assert_false(e->any_batch);
   assert_int_equal(e->num_batch_axes, 0);
   assert_false(e->has_params);
   assert_int_equal(strncmp(ls_estimator_model_dir(e), "/tmp/", 5), 0);
   ls_estimator_destroy(e);
   o.export_to_tpu = LS_FLAG_OFF;
   o.eval_batch_size = LS_SOME(24);
+  o.train_cache = (ls_cache_function){.call = no_cache, .user = &c};
+  o.eval_cache = (ls_cache_function){.call = no_cache, .user = &o};
+  o.batch_axis = &(int64_t){1};
+  o.num_batch_axes = 1;
   expect_ok(ls_estimator_create(&o, &e));
   expect_on_cores(e, LS_MODE_EVAL);
   assert_false(e->exports_to_tpu);
+  assert_ptr_equal(e->train_cache.user, &c);
+  assert_ptr_equal(e->eval_cache.user, &o);
+  assert_int_equal(e->num_batch_axes, 1);
+  assert_int_equal(e->batch_axis[0], 1);
   ls_estimator_destroy(e);
   estimator_case_end(&c);
 }
@@ -252,6 +267,43 @@ static void hooks_of_trainings_on_cores_have_their_order(void **state) {
     ls_tpu_resolver_release(resolver);
     counted_end(&runtime);
   }
+}
+
+static int times(const char *text, const char *part) {
+  int count = 0;
+  for (; (text = strstr(text, part)) != NULL; ++text)
+    ++count;
+  return count;
+}
+
+// On cores with the configured loops; on CPUs there may be none, and then the
+// input's end is the training's.
+static void a_training_has_one_hook_that_stops_it(void **state) {
+  LS_SPEC("E66 E68");
+  (void)state;
+  static const ls_estimator_training ends[] = {
+      {.steps = LS_SOME(10)}, {.max_steps = LS_SOME(10)}, {.hooks = NULL}};
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i)
+    for (size_t k = 0; k < LS_COUNT_OF(ends); ++k) {
+      watched w = {.is = estimator_case_of(i)};
+      const bool on_cores = w.is.way == ON_TPU, never = k == 2;
+      ls_estimator_training is = ends[k];
+      ls_training_end end_of;
+      if (on_cores && never) continue;
+      w.is.folder = "order-stop";
+      w.is.iterations = "4";
+      w.is.repeats = !never;
+      ls_hook *users = begin(&w);
+      is.input = estimator_input(&w.is);
+      is.hooks = &users;
+      is.num_hooks = 1;
+      expect_ok(ls_estimator_train(w.is.estimator, &is, &end_of));
+      assert_int_equal(end_of.step, never ? 4 : 10);
+      assert_int_equal(times(w.order, "u"), on_cores ? 3 : never ? 4 : 10);
+      assert_int_equal(times(w.names, "TPU stop at step,"), on_cores);
+      assert_int_equal(times(w.names, ",stop at step,"), !on_cores && !never);
+      end(&w, users);
+    }
 }
 
 static int checkpoints_in(const char *folder) {
@@ -513,6 +565,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(arguments_have_their_defaults),
       cmocka_unit_test(hooks_of_trainings_on_cores_have_their_order),
+      cmocka_unit_test(a_training_has_one_hook_that_stops_it),
       cmocka_unit_test(a_training_has_one_saver_of_its_own),
       cmocka_unit_test(hooks_of_evaluations_and_predictions_have_theirs),
       cmocka_unit_test(a_trainings_seed_is_its_inputs),

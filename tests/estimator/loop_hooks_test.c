@@ -4,8 +4,10 @@
 #include "lockstep/estimator_hooks.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "base/memory/allocator.h"
 #include "lockstep/flow.h"
 #include "support/monitored_runs.h"
 
@@ -39,6 +41,29 @@ static void a_graph_has_one_loop_variable(void **state) {
   expect_ok(ls_op_attr(ls_variable_initializer(variable), "_class", &beside));
   assert_int_equal(beside->as.strings.count, 1);
   expect_contains(beside->as.strings.items[0], "global_step");
+  // Wherever that is.
+  ls_graph *placed = NULL;
+  ls_variable *step = NULL;
+  static const char *const steps = "global_step";
+  expect_ok(ls_graph_create("placed", &placed));
+  {
+    LS_GRAPH_SCOPE(placed);
+    LS_DEVICE_SCOPE("/device:CPU:1");
+    expect_ok(
+        ls_variable_create(&(ls_variable_options){.name = "steps",
+                                                  .dtype = LS_DTYPE_I64,
+                                                  .shape = LS_SCALAR,
+                                                  .trainable = LS_FLAG_OFF,
+                                                  .collections = &steps,
+                                                  .num_collections = 1},
+                           &step));
+    ls_variable_release(step);
+  }
+  expect_ok(ls_iterations_per_loop(placed, &again));
+  const char *place = ls_op_device(ls_variable_initializer(again));
+  expect_contains(place, "CPU:1");
+  assert_string_equal(place, ls_op_device(ls_variable_initializer(step)));
+  ls_graph_destroy(placed);
   const ls_nest leaf = ls_nest_variable(f.weight);
   expect_ok(ls_graph_add_to_collection(f.graph, in[0], leaf));
   ls_nest_release(leaf);
@@ -134,6 +159,10 @@ static void a_plan_ends_at_the_last_step(void **state) {
                 LS_INVALID_ARGUMENT, "One of num_steps or last_step must be");
   expect_status(ls_tpu_stop_hook(four, LS_SOME(1), LS_SOME(1), &hook),
                 LS_INVALID_ARGUMENT, "Only one of num_steps or last_step");
+  expect_status(
+      ls_tpu_stop_hook((ls_loop_length){0}, LS_SOME(1), (ls_opt){0}, &hook),
+      LS_INVALID_ARGUMENT, "without a step or a second");
+  assert_null(hook);
   for (int by_last = 0; by_last < 2; ++by_last) {
     device_loop d;
     begin(&d);
@@ -147,9 +176,62 @@ static void a_plan_ends_at_the_last_step(void **state) {
     assert_int_equal(d.made[1], 4);
     assert_int_equal(d.made[2], 2);
     assert_int_equal(monitored_runs_step(&d.runs), 10);
+    // At the end it is left as it was.
+    assert_int_equal(next_steps(&d, ls_monitored_session_now(d.runs.session)),
+                     2);
     monitored_runs_close(&d.runs);
     monitored_runs_end(&d.runs);
   }
+}
+
+// A session begins at a step of its own, and is lost once.
+typedef struct beginning {
+  device_loop loop;
+  int64_t first[2];  // Of each session.
+  int sessions;
+  bool lost;
+} beginning;
+
+static ls_status begin_at(void *user, ls_run_context *context) {
+  beginning *b = user;
+  ls_array *value = NULL;
+  LS_RETURN_IF_ERROR(ls_array_create_copy(LS_DTYPE_I64, LS_SCALAR,
+                                          &b->first[b->sessions++], &value));
+  const ls_status status = ls_session_set_variable_value(
+      ls_run_context_session(context), b->loop.runs.step, value);
+  ls_array_release(value);
+  return status;
+}
+
+static ls_status lose_once(void *user, ls_run_context *context,
+                           ls_nest results) {
+  beginning *b = user;
+  (void)context, (void)results;
+  if (b->lost) return ls_ok();
+  b->lost = true;
+  return LS_STATUS(LS_UNAVAILABLE, "lost");
+}
+
+// The last step follows from where the first session began.
+static void steps_are_counted_from_where_a_training_began(void **state) {
+  (void)state;
+  LS_SPEC("E70");
+  beginning b = {.first = {5, 8}};
+  device_loop *d = &b.loop;
+  ls_hook *hooks[2] = {NULL};
+  begin(d);
+  expect_ok(ls_hook_create(&(ls_hook_options){.user = &b,
+                                              .after_create_session = begin_at,
+                                              .after_run = lose_once},
+                           &hooks[0]));
+  expect_ok(ls_tpu_stop_hook((ls_loop_length){.steps = 4}, LS_SOME(10),
+                             (ls_opt){0}, &hooks[1]));
+  monitored_runs_open(&d->runs, hooks, 2, NULL);
+  run_all(d);
+  assert_int_equal(b.sessions, 2);
+  assert_int_equal(monitored_runs_step(&d->runs), 15);
+  monitored_runs_close(&d->runs);
+  monitored_runs_end(&d->runs);
 }
 
 static void a_graph_without_steps_is_refused(void **state) {
@@ -185,28 +267,26 @@ static void a_time_is_filled_with_steps(void **state) {
   device_loop d;
   ls_hook *hooks[2] = {NULL};
   begin(&d);
-  expect_ok(ls_tpu_stop_hook((ls_loop_length){.seconds = 20}, LS_SOME(25),
+  expect_ok(ls_tpu_stop_hook((ls_loop_length){.seconds = 20}, LS_SOME(45),
                              (ls_opt){0}, &hooks[0]));
   expect_ok(ls_hook_create(
       &(ls_hook_options){.user = &d, .before_run = take_time}, &hooks[1]));
   monitored_runs_open(&d.runs, hooks, 2, NULL);
   run_all(&d);
-  assert_int_equal(d.count, 4);
-  assert_int_equal(d.made[0], 1);
-  assert_int_equal(d.made[1], 10);
-  assert_int_equal(d.made[2], 10);
-  assert_int_equal(d.made[3], 4);
+  static const int64_t made[] = {1, 10, 10, 10, 10, 4};
+  assert_int_equal(d.count, LS_COUNT_OF(made));
+  assert_memory_equal(d.made, made, sizeof(made));
   monitored_runs_close(&d.runs);
   monitored_runs_end(&d.runs);
 }
 
-// An op that counts an evaluation.
-static ls_op count_evaluation(monitored_runs *f) {
+// An op that counts so many evaluations.
+static ls_op count_evaluations(monitored_runs *f, int count) {
   ls_variable *evals = NULL;
   expect_ok(ls_eval_step_get(f->graph, &evals));
   LS_GRAPH_SCOPE(f->graph);
   return ls_tensor_op(
-      ls_variable_assign_add(evals, ls_scalar(LS_DTYPE_I64, 1)));
+      ls_variable_assign_add(evals, ls_scalar(LS_DTYPE_I64, count)));
 }
 
 static void an_evaluation_is_one_run(void **state) {
@@ -220,7 +300,7 @@ static void an_evaluation_is_one_run(void **state) {
     LS_GRAPH_SCOPE(d.runs.graph);
     expect_ok(ls_increase_eval_step(ls_variable_read(d.iterations), &more));
   }
-  const ls_op one = count_evaluation(&d.runs);  // As the evaluator does.
+  const ls_op one = count_evaluations(&d.runs, 1);  // As the evaluator does.
   expect_status(ls_eval_iterations_hook(0, &hooks[0]), LS_INVALID_ARGUMENT,
                 "Eval steps");
   expect_ok(ls_eval_iterations_hook(7, &hooks[0]));
@@ -240,27 +320,29 @@ static void an_evaluation_is_one_run(void **state) {
 static void evaluations_are_counted_in_the_log(void **state) {
   (void)state;
   LS_SPEC("E75");
-  static const int rows[][3] = {// Asked for, runs, lines.
-                                {0, 30, 30},
-                                {19, 19, 19},
-                                {25, 25, 13}};
-  for (int i = 0; i < 3; ++i) {
+  static const int rows[][4] = {// Asked for, of a run, runs, lines.
+                                {0, 1, 30, 30},
+                                {1, 1, 1, 1},
+                                {7, 3, 3, 3},  // More are made than asked for.
+                                {19, 1, 19, 19},
+                                {25, 1, 25, 13}};
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
     monitored_runs f;
     monitored_runs_begin(&f);
     ls_hook *hook = NULL;
-    const ls_op one = count_evaluation(&f);
+    const ls_op some = count_evaluations(&f, rows[i][1]);
     expect_ok(ls_stop_after_evals_hook(rows[i][0], &hook));
     monitored_runs_open(&f, &hook, 1, NULL);
     (void)monitored_runs_log();
     int runs = 0, lines = 0;
     for (; runs < 30 && !ls_monitored_session_should_stop(f.session); ++runs)
-      expect_ok(ls_monitored_session_run(f.session, ls_nest_op(one), NULL, 0,
+      expect_ok(ls_monitored_session_run(f.session, ls_nest_op(some), NULL, 0,
                                          &f.results));
     for (const char *at = monitored_runs_log();
          (at = strstr(at, "Evaluation [")) != NULL; ++at)
       ++lines;
-    assert_int_equal(runs, rows[i][1]);
-    assert_int_equal(lines, rows[i][2]);
+    assert_int_equal(runs, rows[i][2]);
+    assert_int_equal(lines, rows[i][3]);
     monitored_runs_close(&f);
     monitored_runs_end(&f);
   }
@@ -342,17 +424,71 @@ static void variables_that_are_no_numbers_fail_the_run(void **state) {
   }
 }
 
+static void expect_checked(monitored_runs *f, ls_nest ops, ls_variable *of,
+                           float value, bool is_checked) {
+  ls_array *array = NULL;
+  ls_nest results = ls_none();
+  const float values[] = {1, value, 2};
+  char says[60] = "";
+  ls_session *session = ls_monitored_session_now(f->session);
+  if (is_checked)
+    snprintf(says, sizeof(says), "Gradient for %s:0 is NaN",
+             ls_variable_name(of));
+  expect_ok(ls_array_create_copy(LS_DTYPE_F32, LS_SHAPE(3), values, &array));
+  expect_ok(ls_session_set_variable_value(session, of, array));
+  expect_status(ls_monitored_session_run(f->session, ops, NULL, 0, &results),
+                is_checked ? LS_INVALID_ARGUMENT : LS_OK, says);
+  ls_array_set_f64(array, 1, 0);
+  expect_ok(ls_session_set_variable_value(session, of, array));
+  ls_array_release(array);
+}
+
+// Each is checked by an op of its own, of which one number is enough; what is
+// not trained is not.
+static void each_trainable_variable_is_checked(void **state) {
+  (void)state;
+  LS_SPEC("E14");
+  static const char *const names[] = {"first", "second", "kept"};
+  monitored_runs f;
+  monitored_runs_begin(&f);
+  ls_nest ops = ls_none();
+  ls_variable *all[3] = {NULL};
+  for (int i = 0; i < 3; ++i) {
+    LS_GRAPH_SCOPE(f.graph);
+    expect_ok(ls_variable_create(
+        &(ls_variable_options){
+            .name = names[i],
+            .initial_value = ls_fill(LS_DTYPE_F32, LS_SHAPE(3), 1),
+            .trainable = i == 2 ? LS_FLAG_OFF : LS_FLAG_DEFAULT},
+        &all[i]));
+  }
+  expect_ok(ls_tpu_sync_ops(f.graph, false, &ops));
+  assert_int_equal(ls_nest_count(ops), 3);  // With the weight.
+  monitored_runs_open(&f, NULL, 0, NULL);
+  for (int i = 0; i < 3; ++i) {
+    expect_checked(&f, ops, all[i], NAN, i < 2);
+    expect_checked(&f, ops, all[i], -INFINITY, i < 2);
+  }
+  ls_nest_release(ops);
+  monitored_runs_close(&f);
+  for (int i = 0; i < 3; ++i)
+    ls_variable_release(all[i]);
+  monitored_runs_end(&f);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_graph_has_one_loop_variable),
       cmocka_unit_test(a_loaded_graph_has_it_too),
       cmocka_unit_test(a_plan_ends_at_the_last_step),
+      cmocka_unit_test(steps_are_counted_from_where_a_training_began),
       cmocka_unit_test(a_graph_without_steps_is_refused),
       cmocka_unit_test(a_time_is_filled_with_steps),
       cmocka_unit_test(an_evaluation_is_one_run),
       cmocka_unit_test(evaluations_are_counted_in_the_log),
       cmocka_unit_test(a_prediction_ends_by_its_signal),
       cmocka_unit_test(variables_that_are_no_numbers_fail_the_run),
+      cmocka_unit_test(each_trainable_variable_is_checked),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -156,7 +156,8 @@ static void what_cannot_be_is_refused_by_field(void **state) {
                                     .session_creation_timeout_secs = LS_SOME(1),
                                     .protocol = "grpc+verbs"});
   ls_run_config_release(config);
-  config = make(&(ls_run_config_options){.protocol = "grpc"});
+  config = make(&(ls_run_config_options){.save_checkpoints_secs = LS_SOME(0),
+                                         .protocol = "grpc"});
   ls_run_config_release(config);
   counted_end(&w.runtime);
 }
@@ -189,8 +190,12 @@ static void replacing_gives_another_one(void **state) {
       .session_config = &(ls_session_config){.soft_placement = LS_FLAG_ON}});
   ls_run_config *second =
       replaced(first, "model_dir", &(ls_run_config_options){.model_dir = "n"});
-  ls_run_config_release(replaced(first, "random_seed",
-                                 &(ls_run_config_options){.model_dir = "x"}));
+  ls_run_config *same = replaced(first, "random_seed",
+                                 &(ls_run_config_options){.model_dir = "x"});
+  assert_string_equal(ls_run_config_values(same)->model_dir, "m");
+  assert_ptr_not_equal(ls_run_config_values(same)->model_dir,
+                       ls_run_config_values(first)->model_dir);
+  ls_run_config_release(same);
   const ls_run_values *a = ls_run_config_values(first),
                       *b = ls_run_config_values(second);
   assert_string_equal(a->model_dir, "m");
@@ -221,6 +226,15 @@ static void replacing_gives_another_one(void **state) {
   expect_number(ls_run_config_values(fourth)->save_checkpoints_secs, 8);
   assert_false(ls_run_config_values(fourth)->save_checkpoints_steps.set);
   ls_run_config_release(fourth);
+  // One that is not given leaves the other.
+  fourth =
+      replaced(second, "save_checkpoints_steps", &(ls_run_config_options){0});
+  expect_number(ls_run_config_values(fourth)->save_checkpoints_secs, 600);
+  ls_run_config_release(fourth);
+  fourth =
+      replaced(third, "save_checkpoints_secs", &(ls_run_config_options){0});
+  expect_number(ls_run_config_values(fourth)->save_checkpoints_steps, 9);
+  ls_run_config_release(fourth);
   fourth = NULL;
   static const char *const both[] = {"save_checkpoints_steps",
                                      "save_checkpoints_secs"};
@@ -237,8 +251,14 @@ static void replacing_gives_another_one(void **state) {
   // Others are refused, and what is replaced is checked.
   expect_not_replaced(third, "master", &(ls_run_config_options){0},
                       "'master' of a run configuration cannot be replaced");
-  expect_not_replaced(third, "is_chief", &(ls_run_config_options){0},
-                      "model_dir, random_seed, save_summary_steps");
+  expect_not_replaced(
+      third, "is_chief", &(ls_run_config_options){0},
+      "allowed are model_dir, random_seed, save_summary_steps, "
+      "save_checkpoints_steps, save_checkpoints_secs, session_config, "
+      "keep_checkpoint_max, keep_checkpoint_every_n_hours, "
+      "log_step_count_steps, session_creation_timeout_secs, "
+      "checkpoint_save_graph_def, protocol, train_distribute, "
+      "eval_distribute");
   expect_not_replaced(third, "tpu_config", &(ls_run_config_options){0},
                       "'tpu_config'");
   expect_not_replaced(third, "model_dir",

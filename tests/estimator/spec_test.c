@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "base/memory/allocator.h"
 #include "support/monitored_runs.h"
 
 static ls_estimator_spec *spec_of(const ls_estimator_spec_options *options,
@@ -46,7 +47,12 @@ static void each_mode_needs_its_fields(void **state) {
   expect_refused(&o, "mode");
   o = (ls_estimator_spec_options){.mode = LS_MODE_PREDICT,
                                   .predictions = ls_nest_i64(3)};
-  expect_refused(&o, "predictions");
+  expect_refused(&o, "predictions are neither");
+  const char *const key = "y";
+  const ls_nest number = ls_nest_i64(3);
+  o.predictions = ls_nest_dict("", &key, &number, 1);
+  expect_refused(&o, "predictions['y'] is no tensor");
+  ls_nest_release(o.predictions);
   for (int tpu = 0; tpu < 2; ++tpu) {
     o = (ls_estimator_spec_options){.mode = LS_MODE_EVAL, .loss = f.loss};
     ls_estimator_spec *spec = spec_of(&o, tpu);
@@ -96,15 +102,136 @@ static void a_loss_has_one_element(void **state) {
                                         ls_nest_dict("", &key, &value, 1)};
     expect_refused(&o, "predictions 'constant:0'");
     ls_nest_release(o.predictions);
+    o.predictions = value;
+    expect_refused(&o, "predictions 'constant:0'");
   }
   ls_graph_destroy(other);
   monitored_runs_end(&f);
 }
 
-static ls_hook *any_hook(void) {
+static ls_hook *hook_of(const char *name) {
   ls_hook *hook = NULL;
-  expect_ok(ls_hook_create(&(ls_hook_options){.name = "any"}, &hook));
+  expect_ok(ls_hook_create(&(ls_hook_options){.name = name}, &hook));
   return hook;
+}
+
+static ls_hook *any_hook(void) { return hook_of("any"); }
+
+// Three lists of two hooks, called by their place; of a plain spec four.
+enum { LISTS = 4, HOOKS = 2 * LISTS };
+static void expect_hooks(const ls_estimator_spec_options *is, int lists) {
+  ls_hook *const *const items[] = {is->training_hooks, is->evaluation_hooks,
+                                   is->prediction_hooks,
+                                   is->training_chief_hooks};
+  const size_t counts[] = {is->num_training_hooks, is->num_evaluation_hooks,
+                           is->num_prediction_hooks,
+                           is->num_training_chief_hooks};
+  for (int i = 0; i < LISTS; ++i) {
+    assert_int_equal(counts[i], i < lists ? 2 : 0);
+    for (size_t k = 0; k < counts[i]; ++k) {
+      const char name[] = {(char)('0' + i), k == 0 ? 'a' : 'b', '\0'};
+      assert_string_equal(ls_hook_name(items[i][k]), name);
+    }
+  }
+}
+
+static ls_nest nothing_at_all(ls_nest tensors, void *user) {
+  (void)tensors, (void)user;
+  return ls_none();
+}
+
+static void every_list_is_kept_in_its_order(void **state) {
+  (void)state;
+  LS_SPEC("E51 E55");
+  monitored_runs f;
+  monitored_runs_begin(&f);
+  LS_GRAPH_SCOPE(f.graph);
+  for (int tpu = 0; tpu < 2; ++tpu) {
+    ls_hook *hooks[HOOKS];
+    for (int i = 0; i < HOOKS; ++i) {
+      const char name[] = {(char)('0' + i / 2), i % 2 == 0 ? 'a' : 'b', '\0'};
+      hooks[i] = hook_of(name);
+    }
+    ls_tensor cache[] = {f.loss, f.input};
+    const ls_nest tensors[] = {LS_LIST(ls_leaf(f.loss)),
+                               LS_LIST(ls_leaf(f.input))};
+    ls_estimator_spec_options o = {.mode = LS_MODE_TRAIN,
+                                   .loss = f.loss,
+                                   .train_op = f.train,
+                                   .training_hooks = hooks,
+                                   .num_training_hooks = 2,
+                                   .evaluation_hooks = hooks + 2,
+                                   .num_evaluation_hooks = 2,
+                                   .prediction_hooks = hooks + 4,
+                                   .num_prediction_hooks = 2};
+    if (tpu) {
+      o.cache = cache;
+      o.cache_size = 2;
+      o.eval_metrics = (ls_host_function){nothing_at_all, &f, tensors[0], {0}};
+      o.host_call = (ls_host_function){nothing_at_all, &o, tensors[1], {0}};
+    } else {
+      o.training_chief_hooks = hooks + 6;
+      o.num_training_chief_hooks = 2;
+    }
+    ls_estimator_spec *spec = spec_of(&o, tpu);
+    const ls_estimator_spec_options *is = ls_estimator_spec_values(spec);
+    for (int i = 0; i < HOOKS; ++i) {
+      ls_hook_release(hooks[i]);  // The spec has what it was given.
+      hooks[i] = NULL;
+    }
+    expect_hooks(is, tpu ? LISTS - 1 : LISTS);
+    assert_int_equal(is->mode, LS_MODE_TRAIN);
+    assert_true(ls_tensor_equal(is->loss, f.loss));
+    assert_true(is->train_op.id == f.train.id);
+    if (tpu) {
+      cache[0] = cache[1] = ls_scalar(LS_DTYPE_F32, 0);
+      assert_int_equal(is->cache_size, 2);
+      assert_true(ls_tensor_equal(is->cache[0], f.loss));
+      assert_true(ls_tensor_equal(is->cache[1], f.input));
+      assert_ptr_equal(is->eval_metrics.tensors.as.ref, tensors[0].as.ref);
+      assert_ptr_equal(is->eval_metrics.user, &f);
+      assert_ptr_equal(is->host_call.tensors.as.ref, tensors[1].as.ref);
+      assert_ptr_equal(is->host_call.user, &o);
+    }
+    ls_nest_release(tensors[0]);
+    ls_nest_release(tensors[1]);
+    ls_estimator_spec_release(spec);
+  }
+  monitored_runs_end(&f);
+}
+
+// Functions on the host, hooks, then what the mode needs.
+static void what_is_wrong_is_found_in_order(void **state) {
+  (void)state;
+  LS_SPEC("E52");
+  monitored_runs f;
+  monitored_runs_begin(&f);
+  LS_GRAPH_SCOPE(f.graph);
+  ls_hook *nothing = NULL;
+  const ls_nest one = LS_LIST(ls_leaf(f.loss));
+  const ls_host_function bad = {.tensors = one};
+  ls_estimator_spec_options o = {.mode = LS_MODE_TRAIN,
+                                 .eval_metrics = bad,
+                                 .host_call = bad,
+                                 .training_hooks = &nothing,
+                                 .num_training_hooks = 1,
+                                 .evaluation_hooks = &nothing,
+                                 .num_evaluation_hooks = 1,
+                                 .prediction_hooks = &nothing,
+                                 .num_prediction_hooks = 1};
+  expect_refused(&o, "eval_metrics[0]");
+  o.eval_metrics = (ls_host_function){0};
+  expect_refused(&o, "host_call[0]");
+  o.host_call = (ls_host_function){0};
+  expect_refused(&o, "All hooks must be hooks: training_hooks[0]");
+  o.num_training_hooks = 0;
+  expect_refused(&o, "All hooks must be hooks: evaluation_hooks[0]");
+  o.num_evaluation_hooks = 0;
+  expect_refused(&o, "All hooks must be hooks: prediction_hooks[0]");
+  o.num_prediction_hooks = 0;
+  expect_refused(&o, "Missing train_op");
+  ls_nest_release(one);
+  monitored_runs_end(&f);
 }
 
 static void specs_keep_what_they_are_given(void **state) {
@@ -162,15 +289,22 @@ static void metrics_are_pairs(void **state) {
   LS_GRAPH_SCOPE(f.graph);
   const char *const key = "mean";
   const ls_nest good = LS_TUPLE(ls_leaf(f.loss), ls_nest_op(f.train));
-  const ls_nest bad = LS_TUPLE(ls_leaf(f.loss));
-  ls_estimator_spec_options o = {.mode = LS_MODE_EVAL,
-                                 .loss = f.loss,
-                                 .eval_metric_ops =
-                                     ls_nest_dict("", &key, &bad, 1)};
+  const ls_nest bad[] = {
+      LS_TUPLE(ls_leaf(f.loss)),
+      LS_TUPLE(ls_leaf(f.loss), ls_nest_op(f.train), ls_nest_op(f.train)),
+      LS_TUPLE(ls_nest_op(f.train), ls_nest_op(f.train)),
+      LS_TUPLE(ls_leaf(f.loss), ls_nest_i64(1)), ls_leaf(f.loss)};
+  ls_estimator_spec_options o = {.mode = LS_MODE_EVAL, .loss = f.loss};
   ls_estimator_spec *spec = NULL;
+  for (size_t i = 0; i < LS_COUNT_OF(bad); ++i) {
+    o.eval_metric_ops = ls_nest_dict("", &key, &bad[i], 1);
+    expect_status(ls_estimator_spec_create(&o, &spec), LS_INVALID_ARGUMENT,
+                  "eval_metric_ops['mean']");
+    ls_nest_release(o.eval_metric_ops);
+  }
+  o.eval_metric_ops = ls_leaf(f.loss);
   expect_status(ls_estimator_spec_create(&o, &spec), LS_INVALID_ARGUMENT,
-                "eval_metric_ops['mean']");
-  ls_nest_release(o.eval_metric_ops);
+                "eval_metric_ops are no dict");
   o.eval_metric_ops = ls_nest_dict("", &key, &good, 1);
   ls_estimator_spec_release(spec_of(&o, false));
   ls_nest_release(o.eval_metric_ops);
@@ -207,6 +341,22 @@ static void what_is_predicted_is_served(void **state) {
   ls_estimator_spec_release(spec);
   o.num_export_outputs = 2;
   expect_refused(&o, "serving_default");
+  // One that is under it already is alone. Other modes serve nothing.
+  const ls_export_output served = {"serving_default", LS_EXPORT_PREDICT, y};
+  o.export_outputs = &served;
+  o.num_export_outputs = 1;
+  spec = spec_of(&o, true);
+  assert_int_equal(ls_estimator_spec_values(spec)->num_export_outputs, 1);
+  ls_estimator_spec_release(spec);
+  for (size_t count = 0; count < 3; ++count) {
+    const ls_estimator_spec_options other = {.mode = LS_MODE_EVAL,
+                                             .loss = f.loss,
+                                             .export_outputs = two,
+                                             .num_export_outputs = count};
+    spec = spec_of(&other, true);
+    assert_int_equal(ls_estimator_spec_values(spec)->num_export_outputs, count);
+    ls_estimator_spec_release(spec);
+  }
   const ls_export_output none = {"a", LS_EXPORT_PREDICT, ls_none()};
   o.export_outputs = &none;
   o.num_export_outputs = 1;
@@ -349,13 +499,24 @@ static void cpus_use_a_plain_spec(void **state) {
         &counter));
     const ls_nest one = LS_LIST(ls_leaf(f.loss));
     ls_hook *hook = any_hook();
+    const char *const key = "y";
+    const ls_nest input = ls_leaf(f.input);
+    const ls_nest y = ls_nest_dict("", &key, &input, 1);
+    const ls_export_output output = {"served", LS_EXPORT_PREDICT, y};
     ls_estimator_spec *spec = spec_of(
         &(ls_estimator_spec_options){
             .mode = LS_MODE_TRAIN,
             .loss = f.loss,
             .train_op = f.train,
+            .predictions = y,
+            .export_outputs = &output,
+            .num_export_outputs = 1,
             .training_hooks = &hook,
             .num_training_hooks = 1,
+            .evaluation_hooks = &hook,
+            .num_evaluation_hooks = 1,
+            .prediction_hooks = &hook,
+            .num_prediction_hooks = 1,
             .eval_metrics = {metrics, &calls, one, {0}},
             .host_call = {count_steps, counter, one, {0}},
             .scaffold_fn = give_scaffold,
@@ -365,15 +526,29 @@ static void cpus_use_a_plain_spec(void **state) {
     ls_estimator_spec_release(spec);
     ls_hook_release(hook);
     ls_nest_release(one);
+    ls_nest_release(y);
   }
   const ls_estimator_spec_options *is = ls_estimator_spec_values(plain);
   assert_false(ls_estimator_spec_is_tpu(plain));
   assert_int_equal(calls, 1);
   assert_true(ls_nest_find(is->eval_metric_ops, "mean").kind == LS_KIND_TUPLE);
   assert_ptr_equal(is->scaffold->init_user, &f);
-  assert_int_equal(is->num_training_hooks, 2);  // Its own, and the host call's.
-  assert_int_equal(is->num_evaluation_hooks, 1);
-  assert_int_equal(is->num_prediction_hooks, 1);
+  // Its own hooks, and behind them the host call's.
+  assert_int_equal(is->num_training_hooks, 2);
+  assert_int_equal(is->num_evaluation_hooks, 2);
+  assert_int_equal(is->num_prediction_hooks, 2);
+  ls_hook *const *const lists[] = {is->training_hooks, is->evaluation_hooks,
+                                   is->prediction_hooks};
+  for (int i = 0; i < 3; ++i) {
+    assert_string_equal(ls_hook_name(lists[i][0]), "any");
+    assert_ptr_equal(lists[i][1], is->training_hooks[1]);
+  }
+  // What else there is goes through.
+  assert_int_equal(is->mode, LS_MODE_TRAIN);
+  assert_true(ls_tensor_equal(is->loss, f.loss));
+  assert_true(ls_tensor_equal(ls_nest_tensor(is->predictions, 0), f.input));
+  assert_int_equal(is->num_export_outputs, 1);
+  assert_string_equal(is->export_outputs[0].key, "served");
   assert_true(is->train_op.id == f.train.id);
   expect_ok(ls_estimator_spec_as_plain(plain, &again));
   assert_ptr_equal(plain, again);
@@ -399,6 +574,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_mode_needs_its_fields),
       cmocka_unit_test(a_loss_has_one_element),
+      cmocka_unit_test(every_list_is_kept_in_its_order),
+      cmocka_unit_test(what_is_wrong_is_found_in_order),
       cmocka_unit_test(specs_keep_what_they_are_given),
       cmocka_unit_test(metrics_are_pairs),
       cmocka_unit_test(what_is_predicted_is_served),

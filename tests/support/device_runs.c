@@ -15,7 +15,9 @@
 static int64_t now;  // Atomic.
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char lines[40000];
-static bool splits, watches;
+static const char *splits;
+static bool watches;
+static void (*on_line)(const char *line);
 
 static int64_t read_clock(void *user) {
   (void)user;
@@ -33,9 +35,16 @@ static void keep_line(void *user, const ls_log_line *line) {
   (void)user;
   pthread_mutex_lock(&lock);
   const size_t used = strlen(lines);
-  snprintf(lines + used, sizeof(lines) - used, "%s\n", line->text);
+  snprintf(lines + used, sizeof(lines) - used, "%c %s\n",
+           line->level == LS_LOG_ERROR     ? 'E'
+           : line->level == LS_LOG_WARNING ? 'W'
+                                           : 'I',
+           line->text);
   pthread_mutex_unlock(&lock);
+  if (on_line != NULL) on_line(line->text);
 }
+
+void device_runs_on_line(void (*call)(const char *line)) { on_line = call; }
 
 const char *device_runs_log(void) {
   static char seen[sizeof(lines)];
@@ -48,7 +57,7 @@ const char *device_runs_log(void) {
 
 static const char *environment(void *user, const char *name) {
   (void)user;
-  if (splits && strcmp(name, "TPU_SPLIT_COMPILE_AND_EXECUTE") == 0) return "1";
+  if (strcmp(name, "TPU_SPLIT_COMPILE_AND_EXECUTE") == 0) return splits;
   return watches && strcmp(name, "TF_TPU_WATCHDOG_TIMEOUT") == 0 ? "70" : NULL;
 }
 
@@ -285,7 +294,9 @@ static void find_system(device_runs *self) {
       &self->resolver));
   expect_ok(ls_tpu_connect(self->resolver));
   expect_ok(ls_tpu_run_config_create(
-      &(ls_run_config_options){.resolver = self->resolver, .tpu = self->is.tpu},
+      &(ls_run_config_options){.resolver = self->resolver,
+                               .tpu = self->is.tpu,
+                               .session_config = self->is.session_config},
       &self->config));
   ls_estimator_context context;
   expect_ok(ls_estimator_context_init(
@@ -317,7 +328,7 @@ void device_runs_begin(device_runs *self, const device_runs_options *options) {
   ls_object_init(&self->sink.object, &end_type);
   (void)device_runs_log();
   __atomic_store_n(&now, 0, __ATOMIC_RELAXED);
-  splits = options->asks_compiler;
+  splits = options->asks_compiler ? "1" : options->asks;
   watches = options->watches;
   const ls_clock clock = {.now = read_clock, .wall = read_clock, .sleep = pass};
   self->world = counted_begin_with(

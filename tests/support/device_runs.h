@@ -38,6 +38,8 @@ typedef struct device_runs_options {
   bool predicts;  // The program is one of the enqueue ops, and goes on up to a
                   // number that is 0; a run takes what one step says.
   bool asks_compiler, watches;
+  const char *asks;  // As the environment says it. Default: "1", or nothing.
+  const ls_session_config *session_config;
   bool real_clock;  // Else that of the test, which moves when one sleeps.
   bool input_end_fails;
   int64_t stall_ms;    // As of ls_runtime_options.
@@ -87,8 +89,10 @@ void device_runs_end(device_runs *self);
 int64_t device_runs_step(device_runs *self);
 double device_runs_total(device_runs *self);
 ls_pod *device_runs_pod(device_runs *self);  // The caller's; NULL: shut down.
-// What was logged since the last look.
+// What was logged since the last look, behind a letter for how serious it is.
 const char *device_runs_log(void);
+// Called with each line; NULL: nothing is.
+void device_runs_on_line(void (*call)(const char *line));
 double device_runs_now(void);  // The test's clock, in seconds.
 
 #endif  // LS_TESTS_SUPPORT_DEVICE_RUNS_H_

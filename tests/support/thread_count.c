@@ -4,6 +4,8 @@
 #include <dirent.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "support/expect.h"
 
@@ -22,6 +24,24 @@ int thread_count(void) {
   assert_non_null(folder);
   for (const struct dirent *it; (it = readdir(folder)) != NULL;)
     count += it->d_name[0] != '.';
+  closedir(folder);
+  return count;
+}
+
+int threads_called(const char *name) {
+  int count = 0;
+  DIR *folder = opendir("/proc/self/task");
+  assert_non_null(folder);
+  for (const struct dirent *it; (it = readdir(folder)) != NULL;) {
+    char path[300], line[32] = "";
+    snprintf(path, sizeof(path), "/proc/self/task/%s/comm", it->d_name);
+    FILE *file = fopen(path, "r");
+    if (file == NULL) continue;  // It has just ended, or is none.
+    if (fgets(line, sizeof(line), file) != NULL)
+      count +=
+          strncmp(line, name, strlen(name)) == 0 && line[strlen(name)] == '\n';
+    fclose(file);
+  }
   closedir(folder);
   return count;
 }

@@ -5,5 +5,7 @@
 
 // Those of a sanitizer, which begin with the first one, included.
 int thread_count(void);
+// Those of that name, of which the system keeps 15 characters.
+int threads_called(const char *name);
 
 #endif  // LS_TESTS_SUPPORT_THREAD_COUNT_H_

@@ -34,10 +34,12 @@ static void a_graph_has_one_global_step(void **state) {
   assert_int_equal(ls_variable_dtype(step), LS_DTYPE_I64);
   assert_int_equal(ls_variable_shape(step).rank, 0);
   assert_false(ls_variable_is_trainable(step));
-  ls_nest leaf = ls_none();
-  assert_int_equal(
-      ls_graph_collection(other, LS_COLLECTION_GLOBAL_VARIABLES, &leaf, 1), 1);
-  assert_ptr_equal(ls_nest_as_variable(leaf), step);
+  static const char *const in[] = {"variables", "global_step"};
+  for (int i = 0; i < 2; ++i) {
+    ls_nest leaf = ls_none();
+    assert_int_equal(ls_graph_collection(other, in[i], &leaf, 1), 1);
+    assert_ptr_equal(ls_nest_as_variable(leaf), step);
+  }
   ls_graph_destroy(other);
   monitored_runs_end(&f);
 }
