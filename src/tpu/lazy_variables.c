@@ -8,7 +8,10 @@
 #include "tpu/log.h"
 #include "tpu/strategy.h"
 
+// Of a variable that is queued, or its container. With the strategy's lock
+// held: another thread may give the values of all at any moment.
 static void set_late(ls_variable *variable, ls_late_values *late) {
+  if (variable->container != NULL) variable = variable->container;
   __atomic_store_n(&variable->late, late, __ATOMIC_RELEASE);
   for (size_t i = 0; i < variable->num_components; ++i)
     __atomic_store_n(&variable->components[i]->late, late, __ATOMIC_RELEASE);
@@ -24,9 +27,11 @@ static ls_status push(ls_tpu_strategy *self, ls_store *store,
   const bool has_room =
       ls_grow(self->base.allocator, &late->items, &late->capacity,
               late->count + 1, sizeof(*late->items));
-  if (has_room)
+  if (has_room) {
     late->items[late->count++] =
         (ls_tpu_late_value){ls_variable_retain(variable), value};
+    set_late(variable, &late->base);
+  }
   ls_mutex_unlock(&self->base.lock);
   if (has_room) return ls_ok();
   ls_array_release(value);
@@ -43,15 +48,12 @@ ls_status ls_tpu_class_adopt(ls_strategy *strategy,
     return ls_ok();
   ls_runtime_state *state = NULL;
   LS_RETURN_IF_ERROR(ls_runtime_state_get(strategy->runtime, &state));
+  if (ls_store_is_shared(state->store, container))
+    return push(self, state->store, container);
   ls_status status = ls_ok();
-  if (ls_store_is_shared(state->store, container)) {
-    status = push(self, state->store, container);
-  } else {
-    for (size_t i = 0; i < container->num_components && ls_status_is_ok(status);
-         ++i)
-      status = push(self, state->store, container->components[i]);
-  }
-  if (ls_status_is_ok(status)) set_late(container, &self->late.base);
+  for (size_t i = 0; i < container->num_components && ls_status_is_ok(status);
+       ++i)
+    status = push(self, state->store, container->components[i]);
   return status;
 }
 
@@ -73,9 +75,7 @@ static ls_status initialize(ls_late_values *base) {
   for (size_t i = 0; i < late->count; ++i) {
     if (ls_status_is_ok(status))
       status = store_value(state->store, &late->items[i]);
-    ls_variable *variable = late->items[i].variable;
-    set_late(variable->container != NULL ? variable->container : variable,
-             NULL);
+    set_late(late->items[i].variable, NULL);
   }
   ls_tpu_late_value *items = late->items;
   const size_t count = late->count;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Variables that get their first values together.
+#include <pthread.h>
+
+#include "graph/variable.h"
 #include "lockstep/handles.h"
 #include "lockstep/ops.h"
 #include "lockstep/regroup.h"
@@ -15,7 +18,7 @@ static int calls;
 
 static ls_nest first_value(ls_nest args, void *user) {
   (void)args;
-  ++calls;
+  __atomic_fetch_add(&calls, 1, __ATOMIC_RELAXED);
   return ls_leaf(f32_of(*(const double *)user));
 }
 
@@ -195,6 +198,49 @@ static void a_step_finds_their_values(void **state) {
   waiting_close(&w);
 }
 
+// ---- Threads ---------------------------------------------------------------
+enum { ROUNDS = 40000 };
+
+typedef struct maker {
+  ls_strategy *s;
+  pthread_t thread;
+  int waiting;  // That have their values, and wait for them.
+} maker;
+
+// Each end of a scope gives values to what the others have made meanwhile.
+static void *make_many(void *user) {
+  maker *self = user;
+  for (int i = 0; i < ROUNDS; ++i) {
+    ls_variable *v = NULL;
+    expect_ok(ls_frame_begin());
+    {
+      LS_STRATEGY_SCOPE(self->s);
+      expect_ok(make_lazy(0, &v));
+    }
+    assert_true(is_there(v));
+    self->waiting += v->late != NULL;
+    ls_variable_release(v);
+    expect_ok(ls_frame_end(NULL));
+  }
+  return NULL;
+}
+
+static void none_waits_for_a_value_that_it_has(void **state) {
+  (void)state;
+  maker makers[2];
+  ls_strategy *s = tpu_strategy_of(1);
+  for (int i = 0; i < 2; ++i) {
+    makers[i] = (maker){.s = s};
+    assert_int_equal(
+        pthread_create(&makers[i].thread, NULL, make_many, &makers[i]), 0);
+  }
+  for (int i = 0; i < 2; ++i) {
+    assert_int_equal(pthread_join(makers[i].thread, NULL), 0);
+    assert_int_equal(makers[i].waiting, 0);
+  }
+  ls_strategy_release(s);
+}
+
 static void in_a_graph_they_have_initializers(void **state) {
   (void)state;
   LS_SPEC("V147");
@@ -225,6 +271,7 @@ int main(void) {
       cmocka_unit_test(the_first_use_of_one_gives_all_theirs),
       cmocka_unit_test(so_does_the_end_of_a_scope),
       cmocka_unit_test(a_step_finds_their_values),
+      cmocka_unit_test(none_waits_for_a_value_that_it_has),
       cmocka_unit_test(in_a_graph_they_have_initializers),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
