@@ -83,7 +83,7 @@ LS_API ls_op ls_step_context_run_op(const ls_step_context *context);
 //   LS_INVALID_ARGUMENT  no reduction, in a replica; another one.
 LS_API LS_MUST_USE ls_status ls_step_context_set_output(
     ls_step_context *context, const char *name, ls_nest output, ls_opt reduce);
-// All outputs at once, a dict, lent.
+// All outputs at once, a dict, lent; none of them is reduced.
 //   LS_INVALID_ARGUMENT  no dict.
 LS_API LS_MUST_USE ls_status
 ls_step_context_set_outputs(ls_step_context *context, ls_nest outputs);

@@ -97,7 +97,6 @@ static ls_status put(const ls_step_context *self, ls_nest *dict,
   return ls_ok();
 }
 
-// Both or none.
 static ls_status put_output(ls_step_context *self, const char *name,
                             ls_nest output, ls_opt reduce) {
   LS_RETURN_IF_ERROR(put(self, &self->reductions, name,
@@ -213,9 +212,13 @@ ls_status ls_step_context_set_outputs(ls_step_context *context,
   if (outputs.kind != LS_KIND_DICT)
     return ls_invalid_argument("the outputs of a step are a dict, got %s",
                                ls_nest_print(outputs, text, sizeof(text)));
+  ls_nest reductions = ls_none();
+  LS_RETURN_IF_ERROR(empty_dict(&reductions));
   ls_nest_retain(outputs);
   ls_nest_release(context->outputs);
+  ls_nest_release(context->reductions);
   context->outputs = outputs;
+  context->reductions = reductions;
   return ls_ok();
 }
 

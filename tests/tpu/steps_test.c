@@ -466,6 +466,37 @@ static ls_nest equal_on_all(ls_step_context *context, ls_nest inputs,
   return ls_leaf(x);
 }
 
+static ls_nest replaced_at_once(ls_step_context *context, ls_nest inputs,
+                                void *user) {
+  (void)user;
+  const ls_tensor x = number_of_input(inputs);
+  expect_ok(ls_step_context_set_output(context, "a", ls_leaf(x),
+                                       LS_SOME(LS_REDUCE_MEAN)));
+  const ls_nest own = ls_leaf(x);
+  const ls_nest dict = ls_nest_dict("", (const char *const[]){"a"}, &own, 1);
+  expect_ok(ls_step_context_set_outputs(context, dict));
+  ls_nest_release(dict);
+  return ls_leaf(x);
+}
+
+static void outputs_set_at_once_are_not_reduced(void **state) {
+  (void)state;
+  LS_SPEC("T165");
+  job j;
+  computation c;
+  double got[2];
+  begin(&j, 2, 1, 2);
+  computation_open(&c);
+  expect_ok(build(&j, replaced_at_once, (ls_opt){0}, ls_none()));
+  const ls_nest outputs = ls_step_context_outputs(j.context);
+  assert_int_equal(ls_distributed_count(ls_nest_find(outputs, "a")), 2);
+  ls_nest_release(outputs);
+  expect_ok(run(&c, &j, got));
+  assert_true(got[0] == 0 && got[1] == 1);
+  computation_close(&c);
+  end(&j);
+}
+
 static void what_was_reduced_is_one_tensor(void **state) {
   (void)state;
   LS_SPEC("T165 T167");
@@ -708,6 +739,7 @@ int main(void) {
       cmocka_unit_test(initial_values_are_like_the_outputs),
       cmocka_unit_test(a_step_returns_an_op_a_tensor_or_none),
       cmocka_unit_test(outputs_wait_for_the_result),
+      cmocka_unit_test(outputs_set_at_once_are_not_reduced),
       cmocka_unit_test(what_was_reduced_is_one_tensor),
       cmocka_unit_test(replicas_put_their_outputs_together),
       cmocka_unit_test(others_stay_as_they_were_given),
