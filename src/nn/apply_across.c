@@ -94,17 +94,17 @@ static ls_status on_device(ls_nest leaf, const char *device,
 // What the replicas make together, on one device.
 static ls_status finish_device(across *a, ls_nest reduced, size_t device) {
   const char *name = ls_strategy_device(a->strategy, (int32_t)device);
-  ls_tensor *sums = a->sums + device * a->count, total;
+  const bool divides = a->total.kind != LS_KIND_NONE;
+  ls_tensor *sums = a->sums + device * a->count, total = ls_failed_tensor();
   ls_status status = ls_ok();
   {
     LS_DEVICE_SCOPE(name);
+    if (divides) status = on_device(a->total, name, &total);
     for (size_t i = 0; i < a->count && ls_status_is_ok(status); ++i) {
       status = on_device(ls_nest_item(reduced, i), name, &sums[i]);
-      if (ls_status_is_ok(status) && a->total.kind != LS_KIND_NONE) {
-        status = on_device(a->total, name, &total);
+      if (ls_status_is_ok(status) && divides)
         sums[i] = ls_shares_divided(total, sums[i],
                                     ls_variable_dtype(a->variables[i]));
-      }
     }
   }
   return status;
