@@ -73,6 +73,7 @@ ls_status ls_device_system_clear(ls_estimator_context context) {
   LS_RETURN_IF_ERROR(ls_estimator_job(context, &job));
   ls_pod *pod = ls_pod_of_job(context.systems->runtime, job != NULL ? job : "");
   if (pod != NULL) ls_pod_reset_queues(pod);
+  ls_object_release(pod);
   return ls_ok();
 }
 

@@ -67,8 +67,10 @@ static ls_status make(ls_runtime *runtime, ls_tpu_resolver *resolver,
 // ---- The runtime's ---------------------------------------------------------
 // Of a system that was shut down it has nothing to do any more.
 static bool is_at_work(ls_runtime *runtime, const ls_watchdog *self) {
-  return self != NULL &&
-         ls_pod_find(runtime, self->pod->name, self->pod->job) == self->pod;
+  if (self == NULL) return false;
+  ls_pod *there = ls_pod_find(runtime, self->pod->name, self->pod->job);
+  ls_object_release(there);
+  return there == self->pod;
 }
 
 // With the runtime's lock held, so that there is one. The one before is the

@@ -142,12 +142,14 @@ ls_pod *ls_feed_system(ls_runtime *runtime) {
   return found;
 }
 
-// Without a job, the system that was initialized last.
+// Without a job, the system that was initialized last. The caller retains it.
 static ls_pod *find_pod(const ls_feed_state *feed, ls_runtime *runtime) {
   const char *job = feed->device.job;
   if (strcmp(job, "localhost") == 0) job = "";
   ls_pod *found = ls_pod_of_job(runtime, job);
-  return found != NULL || job[0] != '\0' ? found : ls_feed_system(runtime);
+  return found != NULL || job[0] != '\0'
+             ? found
+             : ls_object_retain(ls_feed_system(runtime));
 }
 
 static ls_status check_pod(const ls_feed_state *feed, const ls_pod *pod) {
@@ -288,6 +290,7 @@ ls_status ls_feed_find(ls_feed_state *feed, ls_runtime *runtime, int64_t first,
     if (!is_lost) status = find_all(feed, pod, (size_t)first, count);
     *out_targets = feed->targets;
     ls_mutex_unlock(&feed->lock);
+    ls_object_release(pod);
   } while (is_lost);
   return status;
 }

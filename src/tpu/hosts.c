@@ -26,10 +26,9 @@ static ls_status host_of(const ls_replication *r, const ls_pod *pod,
   return ls_ok();
 }
 
-ls_status ls_replication_hosts(ls_replication *r, const char *const **out_hosts,
-                               size_t *out_count) {
+static ls_status list_hosts(ls_replication *r, const ls_pod *pod,
+                            const char *const **out_hosts, size_t *out_count) {
   const ls_device_assignment *assignment = r->options->assignment;
-  const ls_pod *pod = ls_pod_of_job(r->graph->runtime, "");
   *out_count = 0;
   const bool several =
       assignment != NULL
@@ -54,4 +53,12 @@ ls_status ls_replication_hosts(ls_replication *r, const char *const **out_hosts,
     }
   *out_hosts = hosts;
   return ls_ok();
+}
+
+ls_status ls_replication_hosts(ls_replication *r, const char *const **out_hosts,
+                               size_t *out_count) {
+  ls_pod *pod = ls_pod_of_job(r->graph->runtime, "");
+  const ls_status status = list_hosts(r, pod, out_hosts, out_count);
+  ls_object_release(pod);
+  return status;
 }

@@ -117,14 +117,17 @@ static ls_status check_cores(const ls_replication *r) {
         r->replicas, replicas,
         ls_device_assignment_num_cores_per_replica(assignment));
   }
-  const ls_pod *pod = ls_pod_of_job(r->graph->runtime, "");
-  if (pod == NULL || r->replicas == 1 || r->options->use_tpu == LS_FLAG_OFF ||
-      r->replicas == (size_t)ls_pod_num_cores(pod))
-    return ls_ok();
-  return ls_invalid_argument(
-      "%zu replicas without a device assignment on a system of %d cores (%d "
-      "hosts with %d each): one is possible, or one on each core",
-      r->replicas, ls_pod_num_cores(pod), pod->num_hosts, pod->cores_per_host);
+  if (r->replicas == 1 || r->options->use_tpu == LS_FLAG_OFF) return ls_ok();
+  ls_pod *pod = ls_pod_of_job(r->graph->runtime, "");
+  ls_status status = ls_ok();
+  if (pod != NULL && r->replicas != (size_t)ls_pod_num_cores(pod))
+    status = ls_invalid_argument(
+        "%zu replicas without a device assignment on a system of %d cores (%d "
+        "hosts with %d each): one is possible, or one on each core",
+        r->replicas, ls_pod_num_cores(pod), pod->num_hosts,
+        pod->cores_per_host);
+  ls_object_release(pod);
+  return status;
 }
 
 ls_status ls_replication_take_inputs(ls_replication *r, ls_nest inputs) {

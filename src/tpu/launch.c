@@ -41,8 +41,9 @@ const char *ls_launch_job(ls_runtime *runtime,
                           const ls_device_assignment *assignment) {
   const ls_pod *found = NULL;
   if (assignment == NULL) {
-    found = ls_pod_of_job(runtime, "");
-    if (found == NULL) found = ls_feed_system(runtime);
+    ls_pod *local = ls_pod_of_job(runtime, "");
+    ls_object_release(local);
+    if (local == NULL) found = ls_feed_system(runtime);
     return found == NULL ? "" : found->job;
   }
   size_t at = 0;
@@ -115,13 +116,10 @@ static ls_status find_pod(ls_runtime *runtime, const ls_node *node,
                                 job);
 }
 
-static ls_status make(ls_runtime *runtime, const ls_node *node,
-                      ls_object **out_launch) {
+// The pod is taken over.
+static ls_status make_on(ls_pod *pod, const ls_node *node,
+                         ls_object **out_launch) {
   static const ls_attr none;
-  ls_pod *pod = NULL;
-  *out_launch = NULL;
-  LS_RETURN_IF_ERROR(find_pod(runtime, node, &pod));
-  if (pod == NULL) return ls_ok();
   const bool is_several = node->type == LS_OP_REPLICATE;
   const int64_t replicas = ls_node_int(
       node, is_several ? LS_ATTR_ID_REPLICAS : LS_ATTR_ID_NUM_REPLICAS);
@@ -131,9 +129,12 @@ static ls_status make(ls_runtime *runtime, const ls_node *node,
   const size_t count = (size_t)(replicas * cores);
   launch *self = ls_allocate_zeroed(
       pod->allocator, 1, sizeof(*self) + count * sizeof(self->cores[0]));
-  if (self == NULL) return ls_out_of_memory();
+  if (self == NULL) {
+    ls_object_release(pod);
+    return ls_out_of_memory();
+  }
   ls_object_init(&self->object, &launch_type);
-  self->pod = ls_object_retain(pod);
+  self->pod = pod;
   self->generation = ls_pod_generation(pod);
   self->replicas = (int32_t)replicas;
   self->cores_per_replica = (int32_t)cores;
@@ -145,6 +146,14 @@ static ls_status make(ls_runtime *runtime, const ls_node *node,
   else
     ls_object_release(self);
   return status;
+}
+
+static ls_status make(ls_runtime *runtime, const ls_node *node,
+                      ls_object **out_launch) {
+  ls_pod *pod = NULL;
+  *out_launch = NULL;
+  LS_RETURN_IF_ERROR(find_pod(runtime, node, &pod));
+  return pod != NULL ? make_on(pod, node, out_launch) : ls_ok();
 }
 
 static void identify(const ls_object *object, ls_text *key) {

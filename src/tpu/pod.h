@@ -90,10 +90,10 @@ LS_MUST_USE ls_status ls_pod_shape_parse(const char *name, const char *text,
 LS_MUST_USE ls_status ls_pod_open(ls_runtime *runtime, const char *name,
                                   const char *job, const ls_pod_shape *shape,
                                   ls_pod **out_pod);
-// The same if there is one, else NULL; lent.
+// The same if there is one, else NULL. The caller retains it.
 ls_pod *ls_pod_find(ls_runtime *runtime, const char *name, const char *job);
 // The pod that a device of this job means: the one initialized last, or else
-// the one made last; NULL without one. Lent.
+// the one made last; NULL without one. The caller retains it.
 ls_pod *ls_pod_of_job(ls_runtime *runtime, const char *job);
 // Goes through all pods, in order of making: start with 0; NULL at the end.
 ls_pod *ls_pod_next(ls_runtime *runtime, size_t *position);

@@ -162,14 +162,17 @@ ls_status ls_tpu_open_pod(const ls_tpu_resolver *resolver, ls_pod **out_pod) {
   const char *name = ls_tpu_pod_name(resolver), *job = ls_tpu_pod_job(resolver);
   ls_pod_shape shape = resolver->shape;
   // Who says nothing of the local pod takes it as it is.
-  const ls_pod *there = ls_pod_find(resolver->runtime, name, job);
+  ls_pod *there = ls_pod_find(resolver->runtime, name, job);
   if (there != NULL && resolver->kind == LS_TPU_LOCAL &&
       resolver->options.local == NULL) {
     memcpy(shape.mesh, there->mesh, sizeof(shape.mesh));
     shape.hosts = there->num_hosts;
     shape.faults = there->planned;
   }
-  return ls_pod_open(resolver->runtime, name, job, &shape, out_pod);
+  const ls_status status =
+      ls_pod_open(resolver->runtime, name, job, &shape, out_pod);
+  ls_object_release(there);  // Whose faults the shape may have.
+  return status;
 }
 
 ls_status ls_tpu_pod(const ls_tpu_resolver *resolver, ls_pod **out_pod) {
@@ -300,7 +303,9 @@ ls_status ls_tpu_shutdown(ls_tpu_resolver *resolver) {
                     ? ls_pod_find(resolver->runtime, name, job)
                     : NULL;
   if (pod != NULL) {
-    LS_RETURN_IF_ERROR(ls_pod_stop(pod, &was));
+    const ls_status status = ls_pod_stop(pod, &was);
+    ls_object_release(pod);
+    LS_RETURN_IF_ERROR(status);
   } else {
     LS_RETURN_IF_ERROR(clear_caches(resolver->runtime));
     was = leave(resolver->runtime, name, job);

@@ -69,7 +69,7 @@ static ls_status make_job(const char *job, job_state **out_state) {
 // The pod of the op's job, made if it is the local one; the caller releases it.
 static ls_status find_pod(const ls_host_call *call, ls_pod **out_pod) {
   const char *job = ((const job_state *)call->state)->job;
-  *out_pod = ls_object_retain(ls_pod_of_job(call->runtime, job));
+  *out_pod = ls_pod_of_job(call->runtime, job);
   if (*out_pod != NULL) return ls_ok();
   if (job[0] != '\0')
     return ls_not_found("%s: there is no TPU system of job %s: connect to one, "
@@ -127,7 +127,9 @@ static ls_status shut_down(ls_host_call *call) {
   const char *job = ((const job_state *)call->state)->job;
   ls_pod *pod = ls_pod_of_job(call->runtime, job);
   bool was = false;
-  if (pod != NULL) LS_RETURN_IF_ERROR(ls_pod_stop(pod, &was));
+  const ls_status status = pod != NULL ? ls_pod_stop(pod, &was) : ls_ok();
+  ls_pod_release(pod);
+  LS_RETURN_IF_ERROR(status);
   if (!was)
     ls_runtime_log(call->runtime, LS_LOG_WARNING, "tpu",
                    "%s: the TPU system of job %s is shut down and was not "

@@ -12,8 +12,8 @@
 static bool has_infeeds(const ls_loop *it) {
   const ls_strategy *strategy = it->plan.options.strategy;
   const int32_t replicas = ls_strategy_num_replicas(strategy);
-  const ls_pod *meant = ls_pod_of_job(it->runtime, "");
-  if (meant == NULL) meant = ls_feed_system(it->runtime);
+  ls_pod *meant = ls_pod_of_job(it->runtime, "");
+  if (meant == NULL) meant = ls_object_retain(ls_feed_system(it->runtime));
   bool has = meant != NULL && ls_strategy_devices(strategy) != NULL;
   for (int32_t r = 0; r < replicas && has; ++r) {
     const char *device = ls_strategy_device(strategy, r);
@@ -24,6 +24,7 @@ static bool has_infeeds(const ls_loop *it) {
     has = ls_status_is_ok(status) && core->pod == meant;
     ls_status_free(status);
   }
+  ls_object_release(meant);
   return has;
 }
 

@@ -449,5 +449,5 @@ double device_runs_total(device_runs *self) {
 }
 
 ls_pod *device_runs_pod(device_runs *self) {
-  return ls_object_retain(ls_pod_of_job(self->world.runtime, "worker"));
+  return ls_pod_of_job(self->world.runtime, "worker");
 }
