@@ -66,12 +66,14 @@ LS_PLACED ls_op ls_outfeed_close(int64_t ordinal);
 // full. `tuple` is lent: a nest of arrays, in the order of flattening, or one.
 // The arrays are kept, not copied, until the core has taken them.
 //   LS_NOT_FOUND            there is no such core
-//   LS_FAILED_PRECONDITION  it is not initialized, or its infeed is closed
+//   LS_FAILED_PRECONDITION  it is not initialized, or shut down or initialized
+//                           anew meanwhile, or its infeed is closed
 //   LS_CANCELLED            the thread's cancel was requested
 LS_API LS_MUST_USE ls_status ls_infeed_put(const char *device, ls_nest tuple);
 // Takes a tuple of arrays from the outfeed of a core, waiting while that is
 // empty. It is the caller's.
 //   LS_OUT_OF_RANGE  it is closed, and there are no more
+//   and those of ls_infeed_put
 LS_API LS_MUST_USE ls_status ls_outfeed_take(const char *device,
                                              ls_nest *out_tuple);
 

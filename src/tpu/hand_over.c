@@ -8,15 +8,35 @@
 #include "tpu/core_queues.h"
 #include "tpu/pod_fault.h"
 
-static ls_status find(const char *device, bool is_outfeed,
-                      ls_core_queue **out_queue) {
+// A queue, of whose pod the caller releases the core, and which initialization
+// of that it is of.
+typedef struct place {
+  ls_core_queue *queue;
+  uint64_t generation;
+} place;
+
+static ls_status find(const char *device, bool is_outfeed, place *out) {
   ls_core *core = NULL;
   LS_RETURN_IF_ERROR(ls_pod_lookup_core(ls_runtime_current(), device, &core));
-  if (!ls_pod_is_initialized(core->pod))
-    return ls_failed_precondition("the TPU system '%s' of device '%s' is not "
-                                  "initialized",
-                                  core->pod->name, device);
-  return ls_core_queue_of(core, is_outfeed, out_queue);
+  out->generation = ls_pod_generation(core->pod);
+  ls_status status =
+      out->generation > 0
+          ? ls_core_queue_of(core, is_outfeed, &out->queue)
+          : ls_failed_precondition("the TPU system '%s' of device '%s' is not "
+                                   "initialized",
+                                   core->pod->name, device);
+  if (!ls_status_is_ok(status)) ls_core_release(core);
+  return status;
+}
+
+// Whether the system is what it was: what waits for another one waits in vain.
+static ls_status check_system(const place *at) {
+  const ls_pod *pod = at->queue->core->pod;
+  if (ls_pod_generation(pod) == at->generation) return ls_ok();
+  return ls_failed_precondition(
+      "the TPU system '%s' was %s while a thread waited for the %s", pod->name,
+      ls_pod_is_initialized(pod) ? "initialized anew" : "shut down",
+      ls_core_queue_name(at->queue));
 }
 
 // ---- Waiting ---------------------------------------------------------------
@@ -108,9 +128,11 @@ static ls_status as_list(ls_nest tuple, ls_nest *out_list) {
   return status;
 }
 
-static ls_status put(const ls_core_queue *queue, sleeper *self, ls_nest list) {
+static ls_status put(const place *at, sleeper *self, ls_nest list) {
+  ls_core_queue *queue = at->queue;
   for (;;) {
     bool pushed = false;
+    LS_RETURN_IF_ERROR(check_system(at));
     const ls_status status = ls_queue_try_push(queue->tuples, list, &pushed);
     if (!ls_status_is_ok(status)) {
       ls_status_free(status);
@@ -133,33 +155,40 @@ static ls_status pass(ls_core *core, ls_nest *list, ls_pod_passing *passing) {
   return ls_take_nest(LS_LIST(ls_nest_zeros(LS_DTYPE_U8, LS_SCALAR)), list);
 }
 
-ls_status ls_infeed_put(const char *device, ls_nest tuple) {
-  LS_REQUIRE(device);
-  ls_core_queue *queue = NULL;
+static ls_status pass_and_put(const place *at, ls_nest tuple) {
   ls_nest list = ls_none();
   ls_pod_passing passing = {0};
   sleeper self;
-  LS_RETURN_IF_ERROR(find(device, false, &queue));
   LS_RETURN_IF_ERROR(as_list(tuple, &list));
-  ls_status status = pass(queue->core, &list, &passing);
+  ls_status status = pass(at->queue->core, &list, &passing);
   const bool is_lost = passing.loses || !ls_status_is_ok(status);
   if (!is_lost) status = begin_sleep(&self);
   if (!is_lost && ls_status_is_ok(status)) {
-    status = put(queue, &self, list);
+    status = put(at, &self, list);
     end_sleep(&self);
   }
   if (is_lost || !ls_status_is_ok(status)) ls_nest_release(list);
   LS_RETURN_IF_ERROR(status);
-  if (passing.closes) ls_core_queue_close(queue);
+  if (passing.closes) ls_core_queue_close(at->queue);
   ls_runtime_note_input(ls_runtime_current());
   return ls_ok();
 }
 
+ls_status ls_infeed_put(const char *device, ls_nest tuple) {
+  LS_REQUIRE(device);
+  place at;
+  LS_RETURN_IF_ERROR(find(device, false, &at));
+  const ls_status status = pass_and_put(&at, tuple);
+  ls_core_release(at.queue->core);
+  return status;
+}
+
 // ---- Taking ----------------------------------------------------------------
-static ls_status take(const ls_core_queue *queue, sleeper *self,
-                      ls_nest *out_tuple) {
+static ls_status take(const place *at, sleeper *self, ls_nest *out_tuple) {
+  ls_core_queue *queue = at->queue;
   for (;;) {
     bool popped = false;
+    LS_RETURN_IF_ERROR(check_system(at));
     const ls_status status =
         ls_queue_try_pop(queue->tuples, out_tuple, &popped);
     if (!ls_status_is_ok(status)) {
@@ -177,12 +206,15 @@ ls_status ls_outfeed_take(const char *device, ls_nest *out_tuple) {
   LS_REQUIRE(device);
   LS_REQUIRE(out_tuple);
   *out_tuple = ls_none();
-  ls_core_queue *queue = NULL;
+  place at;
   sleeper self;
-  LS_RETURN_IF_ERROR(find(device, true, &queue));
-  LS_RETURN_IF_ERROR(begin_sleep(&self));
-  const ls_status status = take(queue, &self, out_tuple);
-  end_sleep(&self);
+  LS_RETURN_IF_ERROR(find(device, true, &at));
+  ls_status status = begin_sleep(&self);
+  if (ls_status_is_ok(status)) {
+    status = take(&at, &self, out_tuple);
+    end_sleep(&self);
+  }
+  ls_core_release(at.queue->core);
   if (ls_status_is_ok(status)) ls_runtime_note_input(ls_runtime_current());
   return status;
 }

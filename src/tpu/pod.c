@@ -288,11 +288,9 @@ static ls_status no_such_core(const char *device, const ls_device_parts *parts,
                       pod->cores_per_host - 1);
 }
 
-// The core of a pod that the caller releases, also after a failure.
-static ls_status find_core(ls_runtime *runtime, const char *device,
-                           ls_pod **out_pod, ls_core **out_core) {
+ls_status ls_pod_lookup_core(ls_runtime *runtime, const char *device,
+                             ls_core **out_core) {
   ls_device_parts parts;
-  *out_pod = NULL;
   *out_core = NULL;
   LS_RETURN_IF_ERROR(ls_device_parse(device, &parts));
   if (parts.type[0] != '\0' && strcmp(parts.type, "TPU") != 0)
@@ -300,28 +298,26 @@ static ls_status find_core(ls_runtime *runtime, const char *device,
                         "/job:JOB/task:HOST/device:TPU:CORE",
                         device);
   const bool is_local = strcmp(parts.job, "localhost") == 0;
-  ls_pod *pod = *out_pod = ls_pod_of_job(runtime, is_local ? "" : parts.job);
+  ls_pod *pod = ls_pod_of_job(runtime, is_local ? "" : parts.job);
   if (pod != NULL && (parts.replica == LS_LEFT_OUT || parts.replica == 0))
     *out_core = ls_pod_core(pod, parts.task == LS_LEFT_OUT ? 0 : parts.task,
                             parts.index == LS_LEFT_OUT ? 0 : parts.index);
-  return *out_core != NULL ? ls_ok() : no_such_core(device, &parts, pod);
-}
-
-ls_status ls_pod_lookup_core(ls_runtime *runtime, const char *device,
-                             ls_core **out_core) {
-  ls_pod *pod = NULL;
-  const ls_status status = find_core(runtime, device, &pod, out_core);
+  if (*out_core != NULL) return ls_ok();
+  const ls_status status = no_such_core(device, &parts, pod);
   ls_object_release(pod);
   return status;
 }
 
 bool ls_pod_has_core(ls_runtime *runtime, const char *device) {
-  ls_pod *pod = NULL;
   ls_core *core = NULL;
-  ls_status_free(find_core(runtime, device, &pod, &core));
-  const bool has = core != NULL && ls_pod_is_initialized(pod);
-  ls_object_release(pod);
+  ls_status_free(ls_pod_lookup_core(runtime, device, &core));
+  const bool has = core != NULL && ls_pod_is_initialized(core->pod);
+  ls_core_release(core);
   return has;
+}
+
+void ls_core_release(ls_core *core) {
+  if (core != NULL) ls_object_release(core->pod);
 }
 
 void ls_core_device(const ls_core *core, ls_device_name *out_name) {

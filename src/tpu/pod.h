@@ -124,14 +124,15 @@ static inline ls_core *ls_pod_core(ls_pod *pod, int64_t host, int64_t ordinal) {
   return &pod->cores[host * pod->cores_per_host + ordinal];
 }
 // The core that a device names, "/job:worker/task:1/device:TPU:3"; what a name
-// leaves out is of the local system, task 0 or index 0. Lent by the pod.
+// leaves out is of the local system, task 0 or index 0. The caller retains its
+// pod.
 //   LS_INVALID_ARGUMENT  no name of a device.
 //   LS_NOT_FOUND         no TPU, no pod of that job, no such host or core:
-//   names
-//                        what there is.
+//                        names what there is.
 LS_MUST_USE ls_status ls_pod_lookup_core(ls_runtime *runtime,
                                          const char *device,
                                          ls_core **out_core);
+void ls_core_release(ls_core *core);  // The pod of one so found. NULL is fine.
 // Whether a device is a core of a pod that is initialized.
 bool ls_pod_has_core(ls_runtime *runtime, const char *device);
 // The canonical name: "/job:worker/replica:0/task:1/device:TPU:3".

@@ -220,7 +220,9 @@ ls_status ls_pod_pass_all(ls_runtime *runtime, const char *const *devices,
     ls_pod_passing passing;
     ls_status_free(ls_pod_lookup_core(runtime, devices[i], &core));
     if (core == NULL) continue;
-    LS_RETURN_IF_ERROR(ls_pod_pass(core, door, &passing));
+    const ls_status status = ls_pod_pass(core, door, &passing);
+    ls_core_release(core);
+    LS_RETURN_IF_ERROR(status);
     if (passing.nanos > nanos) nanos = passing.nanos;
   }
   if (nanos > 0) ls_runtime_sleep(runtime, nanos);

@@ -187,7 +187,9 @@ static ls_status find_queues(ls_feeder *self) {
     ls_core *core = NULL;
     LS_RETURN_IF_ERROR(ls_pod_lookup_core(
         o->runtime, ls_strategy_device(o->strategy, r), &core));
-    LS_RETURN_IF_ERROR(ls_core_queue_of(core, false, &self->queues[r]));
+    const ls_status status = ls_core_queue_of(core, false, &self->queues[r]);
+    if (!ls_status_is_ok(status)) ls_core_release(core);
+    LS_RETURN_IF_ERROR(status);
   }
   // Beside those that lie in a queue, one is taken, and one is dealt.
   self->num_batches = (size_t)self->queues[0]->core->pod->queue_depth + 2;
@@ -236,6 +238,9 @@ void ls_feeder_destroy(ls_feeder *self) {
   ls_cancel_destroy(self->cancel);
   ls_nest_release(self->options.like);
   ls_release(self->allocator, self->batches);
+  const int32_t replicas = ls_strategy_num_replicas(self->options.strategy);
+  for (int32_t r = 0; self->queues != NULL && r < replicas; ++r)
+    if (self->queues[r] != NULL) ls_core_release(self->queues[r]->core);
   ls_release(self->allocator, self->queues);
   ls_condition_deinit(&self->event);
   ls_mutex_deinit(&self->lock);

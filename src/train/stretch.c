@@ -18,11 +18,9 @@ static bool has_infeeds(const ls_loop *it) {
   for (int32_t r = 0; r < replicas && has; ++r) {
     const char *device = ls_strategy_device(strategy, r);
     ls_core *core = NULL;
-    has = ls_pod_has_core(it->runtime, device);
-    if (!has) break;
-    const ls_status status = ls_pod_lookup_core(it->runtime, device, &core);
-    has = ls_status_is_ok(status) && core->pod == meant;
-    ls_status_free(status);
+    ls_status_free(ls_pod_lookup_core(it->runtime, device, &core));
+    has = core != NULL && core->pod == meant && ls_pod_is_initialized(meant);
+    ls_core_release(core);
   }
   ls_object_release(meant);
   return has;

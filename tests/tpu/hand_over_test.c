@@ -3,6 +3,7 @@
 // Tuples that threads hand over and take without ops.
 #include <pthread.h>
 #include <sched.h>
+#include <time.h>
 
 #include "lockstep/cancel.h"
 #include "lockstep/tpu_system.h"
@@ -180,6 +181,52 @@ static void a_cancelled_thread_stops_waiting(void **state) {
   pod_runs_end(&f);
 }
 
+static void *take_one(void *user) {
+  feeder *self = user;
+  ls_nest tuple = ls_none();
+  ls_runtime *before = ls_runtime_make_current(self->runtime);
+  self->status = ls_outfeed_take(first_core, &tuple);
+  ls_nest_release(tuple);
+  __atomic_fetch_add(&self->put, 1, __ATOMIC_RELAXED);
+  (void)ls_runtime_make_current(before);
+  return NULL;
+}
+
+// A thread that comes too late to wait finds no system.
+static void expect_gone(ls_status status) {
+  if (ls_status_code(status) == LS_NOT_FOUND)
+    ls_status_free(status);
+  else
+    expect_status(status, LS_FAILED_PRECONDITION, "was shut down while");
+}
+
+static void nobody_waits_for_a_system_that_has_gone(void **state) {
+  (void)state;
+  pod_runs f = pod_runs_begin(1, 1, usual);
+  feeder puts = {.runtime = f.c.runtime}, takes = puts;
+  pthread_t threads[2];
+  assert_int_equal(pthread_create(&threads[0], NULL, take_one, &takes), 0);
+  while (__atomic_load_n(&takes.put, __ATOMIC_RELAXED) == 0) {
+    ls_pod_initialize(f.pod);
+    sched_yield();
+  }
+  assert_int_equal(pthread_join(threads[0], NULL), 0);
+  expect_status(takes.status, LS_FAILED_PRECONDITION,
+                "was initialized anew while");
+  assert_int_equal(pthread_create(&threads[0], NULL, feed, &puts), 0);
+  assert_int_equal(pthread_create(&threads[1], NULL, take_one, &takes), 0);
+  while (__atomic_load_n(&puts.put, __ATOMIC_RELAXED) < 64)
+    sched_yield();
+  // Both wait by then, mostly.
+  (void)nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+  ls_pod_shut_down(f.pod);
+  for (int i = 0; i < 2; ++i)
+    assert_int_equal(pthread_join(threads[i], NULL), 0);
+  expect_gone(puts.status);
+  expect_gone(takes.status);
+  pod_runs_end(&f);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(arrays_are_kept_until_they_are_taken),
@@ -187,6 +234,7 @@ int main(void) {
       cmocka_unit_test(faults_of_a_pod_meet_what_is_handed_over),
       cmocka_unit_test(threads_feed_and_read_a_core),
       cmocka_unit_test(a_cancelled_thread_stops_waiting),
+      cmocka_unit_test(nobody_waits_for_a_system_that_has_gone),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,11 +79,13 @@ static void devices_name_cores(void **state) {
   expect_ok(
       ls_pod_lookup_core(c.runtime, "/job:worker/task:1/device:TPU:3", &core));
   assert_ptr_equal(core, ls_pod_core(pod, 1, 3));
+  ls_core_release(core);
   ls_device_name name;
   ls_core_device(core, &name);
   assert_string_equal(name.text, "/job:worker/replica:0/task:1/device:TPU:3");
   expect_ok(ls_pod_lookup_core(c.runtime, "/job:worker/tpu", &core));
   assert_ptr_equal(core, ls_pod_core(pod, 0, 0));
+  ls_core_release(core);
   static const struct {
     const char *device;
     ls_code code;
