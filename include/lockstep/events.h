@@ -43,7 +43,7 @@ typedef struct ls_event_writer_options {
   // that, all is written. LS_SOME(0): at once. Default 5.
   ls_opt flush_seconds;
   ls_opt max_queue;    // So many that were added are written at once. Default:
-                       // any number may stay.
+                       // any number may stay, up to 1 MiB.
   const char *suffix;  // Of the files' names. Default: none.
   bool begins;         // The file is made at once: those that other writers of
                        // the folder make later stand behind it.

@@ -5,10 +5,12 @@
 //
 //   ls_dataset *d = ls_dataset_tfrecords(LS_PATHS("data/train-*.tfrecord"),
 //       &(ls_tfrecord_options){
-//           .features = (ls_tfrecord_feature[]){
-//               {.name = "image", .dtype = LS_DTYPE_U8, .shape =
-//               LS_SHAPE(784)},
-//               {.name = "label", .dtype = LS_DTYPE_I64}},
+//           .features =
+//               (ls_tfrecord_feature[]){
+//                   {.name = "image",
+//                    .dtype = LS_DTYPE_U8,
+//                    .shape = LS_SHAPE(784)},
+//                   {.name = "label", .dtype = LS_DTYPE_I64}},
 //           .num_features = 2});
 //
 // A path's last part may be a pattern: `*`, `?` and `[a-z]` stand for the names

@@ -3,8 +3,8 @@
 //
 // Images: the pixels of PNG and JPEG files, and what a map over them does.
 //
-//   ls_array *photo = NULL, *small = NULL;  // u8 [h, w, 3], and u8 [224, 224,
-//   3] ls_status status = ls_decode_image(
+//   ls_array *photo = NULL, *small = ...;  // u8 [224, 224, 3]
+//   ls_status status = ls_decode_image(
 //       bytes, size, &(ls_image_options){.channels = 3, .name = path}, &photo);
 //   ...
 //   status = ls_resize_image(photo, NULL, small);
