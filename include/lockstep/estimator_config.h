@@ -42,11 +42,14 @@ typedef struct ls_tpu_config {
   // Steps of a run, or how long a run is to take: "100", "30s", "5m", "1h".
   // Default "2".
   const char *iterations_per_loop;
+  // How many replicas the system has, which is checked. 1, without
+  // num_cores_per_replica: one core of it is used.
   ls_opt num_shards;
   // One of 1, 2, 4, 8, 16, 32, 64 and 128.
   ls_opt num_cores_per_replica;
   // Of the system's workers. Default: as the environment says.
   const char *tpu_job_name;
+  // How long the thread that feeds waits at first. Default: not at all.
   ls_opt initial_infeed_sleep_secs;
   // How features, and labels, are cut over a replica's cores: a list of one or
   // two, lent. Needs LS_INPUT_PER_HOST_V2 and num_cores_per_replica.
@@ -55,8 +58,11 @@ typedef struct ls_tpu_config {
   // The same default; or LS_INPUT_SLICED: one host reads, and each replica gets
   // a part.
   ls_input_pipeline eval_training_input;
-  ls_opt host_call_every_n_steps;  // Default 1.
-  ls_flag parallel_get_next;       // Default off.
+  // In a training the host call is of steps 0, n, 2 n, ... of a run. Default 1.
+  ls_opt host_call_every_n_steps;
+  // Replicas of a host need not take the elements of its iterator in their
+  // order. Default off.
+  ls_flag parallel_get_next;
 } ls_tpu_config;
 
 // What iterations_per_loop says: a number of either, else 0.

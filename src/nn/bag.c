@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/bag.h"
 
+#include "base/require.h"
 #include "base/runtime_internal.h"
 
 typedef struct ls_bag_item {
@@ -69,6 +70,7 @@ ls_nest *ls_nest_in(ls_bag *bag, ls_nest nest) {
 
 // ---- The end ---------------------------------------------------------------
 ls_status ls_bag_take_error(ls_bag *bag) {
+  LS_REQUIRE(bag);
   const ls_status error = bag->error;
   bag->error = NULL;
   return error;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/memory/map.h"
+#include "base/require.h"
 #include "graph/context.h"
 #include "lockstep/weights.h"
 
@@ -52,6 +53,7 @@ static bool is_zeros(const ls_initializer *initializer) {
 
 ls_status ls_weight_create(const ls_weight_options *options,
                            ls_variable **out_variable) {
+  LS_REQUIRE(out_variable);
   *out_variable = NULL;
   ls_weight_options opts = options != NULL ? *options : (ls_weight_options){0};
   if (opts.name == NULL) opts.name = "weight";

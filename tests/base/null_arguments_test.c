@@ -3,6 +3,7 @@
 // A NULL where something is needed is refused by name.
 #include "lockstep/array.h"
 #include "lockstep/device_name.h"
+#include "lockstep/nest.h"
 #include "lockstep/runtime.h"
 #include "lockstep/shape.h"
 #include "support/expect.h"
@@ -56,12 +57,21 @@ static void calls_of_shape_refuse_null(void **state) {
               "ls_shape_parse: out_shape is NULL");
 }
 
+static void other_calls_of_base_refuse_null(void **state) {
+  (void)state;
+  expect_null(ls_counting_allocator_create(some, NULL),
+              "ls_counting_allocator_create: out_allocator is NULL");
+  expect_null(ls_nest_to_number((ls_nest){0}, NULL),
+              "ls_nest_to_number: out_number is NULL");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(calls_of_array_refuse_null),
       cmocka_unit_test(calls_of_device_name_refuse_null),
       cmocka_unit_test(calls_of_runtime_refuse_null),
       cmocka_unit_test(calls_of_shape_refuse_null),
+      cmocka_unit_test(other_calls_of_base_refuse_null),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

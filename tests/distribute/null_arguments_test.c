@@ -5,8 +5,10 @@
 #include "lockstep/export.h"
 #include "lockstep/handles.h"
 #include "lockstep/regroup.h"
+#include "lockstep/replica.h"
 #include "lockstep/strategy.h"
 #include "lockstep/summary.h"
+#include "lockstep/variable_recipe.h"
 #include "support/expect.h"
 
 // Something that is not NULL; nobody looks at it before all are there.
@@ -349,6 +351,30 @@ static void calls_of_summary_refuse_null(void **state) {
               "ls_summary_writer_create: out_writer is NULL");
 }
 
+static void calls_of_replica_refuse_null(void **state) {
+  (void)state;
+  expect_null(ls_replica_device(some, NULL),
+              "ls_replica_device: out_device is NULL");
+  expect_null(ls_replica_id_in_sync_group(some, NULL),
+              "ls_replica_id_in_sync_group: out_id is NULL");
+  expect_null(ls_replica_is_single(some, NULL),
+              "ls_replica_is_single: out_is_single is NULL");
+  expect_null(ls_strategy_replica_result(NULL, (ls_nest){0}, 0, some),
+              "ls_strategy_replica_result: strategy is NULL");
+  expect_null(ls_strategy_replica_result(some, (ls_nest){0}, 0, NULL),
+              "ls_strategy_replica_result: out_result is NULL");
+}
+
+static void calls_of_variable_recipe_refuse_null(void **state) {
+  (void)state;
+  expect_null(ls_component_list_add(NULL, NULL),
+              "ls_component_list_add: list is NULL");
+  expect_null(ls_create_mirrored_variable(NULL, some, some),
+              "ls_create_mirrored_variable: recipe is NULL");
+  expect_null(ls_create_mirrored_variable(some, some, NULL),
+              "ls_create_mirrored_variable: out_variable is NULL");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(calls_of_cross_device_refuse_null),
@@ -361,6 +387,8 @@ int main(void) {
       cmocka_unit_test(other_calls_of_strategy_refuse_null),
       cmocka_unit_test(calls_of_export_refuse_null),
       cmocka_unit_test(calls_of_summary_refuse_null),
+      cmocka_unit_test(calls_of_replica_refuse_null),
+      cmocka_unit_test(calls_of_variable_recipe_refuse_null),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

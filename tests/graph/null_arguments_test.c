@@ -2,6 +2,7 @@
 //
 // A NULL where something is needed is refused by name.
 #include "lockstep/graph.h"
+#include "lockstep/host.h"
 #include "lockstep/slices.h"
 #include "support/expect.h"
 
@@ -62,10 +63,16 @@ static void calls_of_slices_refuse_null(void **state) {
               "ls_slices_parts_of: out_parts is NULL");
 }
 
+static void calls_of_host_refuse_null(void **state) {
+  (void)state;
+  expect_null(ls_host_give(NULL, 0, some), "ls_host_give: call is NULL");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(calls_of_graph_refuse_null),
       cmocka_unit_test(calls_of_slices_refuse_null),
+      cmocka_unit_test(calls_of_host_refuse_null),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A NULL where something is needed is refused by name.
+#include "lockstep/bag.h"
 #include "lockstep/layers.h"
 #include "lockstep/losses.h"
 #include "lockstep/optimizers.h"
+#include "lockstep/weights.h"
 #include "support/expect.h"
 
 // Something that is not NULL; nobody looks at it before all are there.
@@ -86,11 +88,19 @@ static void calls_of_optimizers_refuse_null(void **state) {
               "ls_average_create: out_average is NULL");
 }
 
+static void other_calls_of_nn_refuse_null(void **state) {
+  (void)state;
+  expect_null(ls_bag_take_error(NULL), "ls_bag_take_error: bag is NULL");
+  expect_null(ls_weight_create(some, NULL),
+              "ls_weight_create: out_variable is NULL");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(calls_of_layers_refuse_null),
       cmocka_unit_test(calls_of_losses_refuse_null),
       cmocka_unit_test(calls_of_optimizers_refuse_null),
+      cmocka_unit_test(other_calls_of_nn_refuse_null),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A NULL where something is needed is refused by name.
+#include "lockstep/hook.h"
 #include "lockstep/train.h"
 #include "support/expect.h"
 
@@ -99,12 +100,22 @@ static void models_without_what_is_needed_are_refused(void **state) {
   expect_null(ls_train(&options, &result), "ls_train: options->train is NULL");
 }
 
+static void calls_of_hooks_refuse_null(void **state) {
+  (void)state;
+  double number = 0;
+  expect_null(ls_run_context_steps(NULL, some),
+              "ls_run_context_steps: context is NULL");
+  expect_null(ls_run_context_number(NULL, "loss", &number),
+              "ls_run_context_number: context is NULL");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(calls_of_evaluation_refuse_null),
       cmocka_unit_test(calls_of_training_refuse_null),
       cmocka_unit_test(calls_of_progress_refuse_null),
       cmocka_unit_test(models_without_what_is_needed_are_refused),
+      cmocka_unit_test(calls_of_hooks_refuse_null),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "base/require.h"
 #include "base/threads/threads.h"
 
 // ---- The system's ----------------------------------------------------------
@@ -136,6 +137,7 @@ static void counting_release(ls_allocator *self, void *memory) {
 
 ls_status ls_counting_allocator_create(ls_allocator *base,
                                        ls_counting_allocator **out_allocator) {
+  LS_REQUIRE(out_allocator);
   *out_allocator = NULL;
   if (base == NULL) base = ls_allocator_system();
   ls_counting_allocator *counting = ls_new(base, ls_counting_allocator);

@@ -10,6 +10,7 @@
 
 #include "base/layers.h"
 #include "base/memory/allocator.h"
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
 
@@ -410,6 +411,7 @@ void *ls_nest_data(ls_nest nest, size_t index) {
 }
 
 ls_status ls_nest_to_number(ls_nest nest, double *out_number) {
+  LS_REQUIRE(out_number);
   *out_number = (double)NAN;
   if (nest.kind == LS_KIND_SCALAR) {
     *out_number =

@@ -389,6 +389,7 @@ ls_status ls_replica_check(const ls_replica *replica, const char *what) {
 
 ls_status ls_replica_device(const ls_replica *replica,
                             const char **out_device) {
+  LS_REQUIRE(out_device);
   *out_device = "";
   LS_RETURN_IF_ERROR(ls_replica_check(replica, "the device of a replica"));
   *out_device = replica->device_of_all != NULL
@@ -399,6 +400,7 @@ ls_status ls_replica_device(const ls_replica *replica,
 
 ls_status ls_replica_id_in_sync_group(const ls_replica *replica,
                                       ls_tensor *out_id) {
+  LS_REQUIRE(out_id);
   *out_id = ls_failed_tensor();
   LS_RETURN_IF_ERROR(ls_replica_check(replica, "the id of a replica"));
   *out_id = replica->is_alone ? ls_scalar_i64(LS_DTYPE_I32, replica->id)
@@ -407,6 +409,7 @@ ls_status ls_replica_id_in_sync_group(const ls_replica *replica,
 }
 
 ls_status ls_replica_is_single(const ls_replica *replica, bool *out_is_single) {
+  LS_REQUIRE(out_is_single);
   *out_is_single = false;
   LS_RETURN_IF_ERROR(ls_replica_check(replica, "is_single_replica"));
   *out_is_single = replica->count == 1;

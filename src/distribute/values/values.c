@@ -428,6 +428,8 @@ static ls_nest result_leaf(ls_nest leaf, void *user) {
 
 ls_status ls_strategy_replica_result(ls_strategy *strategy, ls_nest results,
                                      int32_t replica, ls_nest *out_result) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(out_result);
   selecting s = {strategy, replica};
   *out_result = ls_none();
   if (replica < 0 || replica >= strategy->num_replicas)

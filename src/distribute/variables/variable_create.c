@@ -4,6 +4,7 @@
 // out, and a container around them.
 #include <stdio.h>
 
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "distribute/replicas/context.h"
 #include "distribute/variables/update.h"
@@ -68,6 +69,10 @@ static ls_dtype asked_dtype(const ls_variable_options *options) {
 // ---- Components ------------------------------------------------------------
 ls_status ls_component_list_add(ls_component_list *list,
                                 ls_variable *component) {
+  if (list == NULL) {
+    ls_variable_release(component);
+    return ls_null_argument(__func__, "list");
+  }
   if (!ls_grow(list->allocator, &list->items, &list->capacity, list->count + 1,
                sizeof(*list->items))) {
     ls_variable_release(component);
@@ -422,6 +427,8 @@ ls_status ls_create_mirrored_variable(const ls_variable_recipe *recipe,
                                       const ls_variable_options *options,
                                       ls_variable **out_variable) {
   static const ls_variable_options defaults;
+  LS_REQUIRE(recipe);
+  LS_REQUIRE(out_variable);
   *out_variable = NULL;
   if (recipe->strategy == NULL || recipe->create == NULL)
     return ls_invalid_argument("a recipe needs a strategy and a creator");

@@ -3,6 +3,7 @@
 // Host calls as ops, and the two every program wants: print and assert.
 #include <stdio.h>
 
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/status_cause.h"
 #include "base/text.h"
@@ -44,6 +45,7 @@ void ls_host_done(ls_host_call *call, ls_status status) {
 }
 
 ls_status ls_host_give(ls_host_call *call, size_t output, const void *data) {
+  LS_REQUIRE(call);
   return ((const ls_host_engine *)call->engine)->give(call, output, data);
 }
 

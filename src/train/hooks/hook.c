@@ -113,6 +113,7 @@ ls_nest ls_run_context_results(const ls_run_context *context) {
 
 ls_status ls_run_context_number(const ls_run_context *context, const char *name,
                                 double *out_number) {
+  LS_REQUIRE(context);
   LS_REQUIRE(name);
   LS_REQUIRE(out_number);
   return ls_named_result_number(&(ls_named_result){.name = name}, context,
@@ -178,6 +179,7 @@ ls_status ls_named_result_number(ls_named_result *result,
 // ---- Steps -----------------------------------------------------------------
 ls_status ls_run_context_steps(const ls_run_context *context,
                                int64_t *out_steps) {
+  LS_REQUIRE(context);
   LS_REQUIRE(out_steps);
   *out_steps = context->steps;
   if (context->session == NULL) return ls_ok();
