@@ -178,6 +178,7 @@ LS_API LS_MUST_USE ls_status ls_predictions_close(ls_predictions *predictions);
 // ---- What was trained ------------------------------------------------------
 // The newest checkpoint's path, "DIR/model.ckpt-7": the caller's, of
 // `capacity`; "" if there is none.
+//   LS_INVALID_ARGUMENT  there is no room for it.
 LS_API LS_MUST_USE ls_status ls_estimator_latest_checkpoint(
     const ls_estimator *estimator, char *path, size_t capacity);
 // The names of its variables, in order: a list of the caller's, that
@@ -186,6 +187,9 @@ LS_API LS_MUST_USE ls_status ls_estimator_latest_checkpoint(
 LS_API LS_MUST_USE ls_status ls_estimator_variable_names(
     const ls_estimator *estimator, char ***out_names, size_t *out_count);
 LS_API void ls_estimator_free_names(char **names, size_t count);
+// The value of one of them, the caller's.
+//   LS_FAILED_PRECONDITION  as above.
+//   LS_NOT_FOUND            no variable of that name is in it.
 LS_API LS_MUST_USE ls_status ls_estimator_variable_value(
     const ls_estimator *estimator, const char *name, ls_array **out_array);
 

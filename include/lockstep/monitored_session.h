@@ -74,7 +74,8 @@ typedef struct ls_monitored_options {
   size_t num_states;
   const ls_train_stop *stop;        // Lent.
   const ls_train_stop *other_stop;  // The same, of somebody else.
-  // How long a lost session is tried to be made again. Default 7200.
+  // How long a session that is lost, or is while it begins, also the first, is
+  // tried to be made again. Default 7200.
   ls_opt creation_timeout_seconds;
   // How often a lost session is made again without a new global step. Default
   // 3.

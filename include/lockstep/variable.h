@@ -61,8 +61,8 @@ typedef struct ls_variable_options {
   void *initializer_user;
   // What another variable started with; in place of the others.
   ls_variable *initial_of;
-  // Of which open file of saved values (lockstep/saver.h) `initial_array` is,
-  // by its number, which ls_saved_file_create_variable knows. 0: none.
+  // Of which open file of saved values (lockstep/saved_file.h) `initial_array`
+  // is, by its number, which ls_saved_file_create_variable knows. 0: none.
   uint64_t restored_from;
   // In eager: no value at all until it is assigned, only `dtype` and `shape`.
   // In a build graph no variable has one before its initializer has run.

@@ -409,6 +409,8 @@ static void variables_of_a_trained_model_are_read_by_name(void **state) {
     array = value_of(&c, "global_step");
     assert_true(ls_array_f64(array, 0) == 4);
     ls_array_release(array);
+    expect_status(ls_estimator_latest_checkpoint(c.estimator, path, 8),
+                  LS_INVALID_ARGUMENT, "does not fit into 8");
     expect_status(ls_estimator_variable_value(c.estimator, "none", &array),
                   LS_NOT_FOUND, "'none'");
     expect_ok(ls_estimator_latest_checkpoint(c.estimator, path, sizeof(path)));

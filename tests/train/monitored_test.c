@@ -344,6 +344,64 @@ static void a_stop_can_be_asked_for_from_outside(void **state) {
   monitored_runs_end(&f);
 }
 
+static ls_status never_begins(void *user, ls_run_context *context) {
+  ++*(int *)user;
+  (void)context;
+  return LS_STATUS(LS_UNAVAILABLE, "not there");
+}
+
+static void a_session_that_cannot_begin_is_tried_for_a_time(void **state) {
+  (void)state;
+  int tries = 0;
+  ls_hook *hook = NULL;
+  monitored_runs f;
+  monitored_runs_begin(&f);
+  expect_ok(ls_hook_create(
+      &(ls_hook_options){.user = &tries, .after_create_session = never_begins},
+      &hook));
+  expect_status(
+      ls_monitored_session_create(
+          &(ls_monitored_options){.graph = f.graph,
+                                  .hooks = &hook,
+                                  .num_hooks = 1,
+                                  .creation_timeout_seconds = LS_SOME(5)},
+          &f.session),
+      LS_UNAVAILABLE, "not there");
+  assert_null(f.session);
+  assert_int_equal(tries, 6);  // Each second.
+  assert_true(monitored_runs_now() == 5);
+  ls_hook_release(hook);
+  monitored_runs_end(&f);
+}
+
+static void an_init_op_is_fed(void **state) {
+  (void)state;
+  monitored_runs f;
+  ls_array *seven = NULL;
+  monitored_runs_begin(&f);
+  expect_ok(
+      ls_array_create_copy(LS_DTYPE_F32, LS_SCALAR, (float[]){7}, &seven));
+  const ls_feed feed = {f.input, seven};
+  ls_scaffold scaffold = {.init_feeds = &feed, .num_init_feeds = 1};
+  {
+    LS_GRAPH_SCOPE(f.graph);
+    const ls_op ops[] = {ls_variable_initializer(f.step),
+                         ls_tensor_op(ls_variable_assign(f.weight, f.input))};
+    scaffold.init_op = ls_group(ops, 2, "fed");
+  }
+  expect_ok(ls_monitored_session_create(
+      &(ls_monitored_options){.graph = f.graph, .scaffold = &scaffold},
+      &f.session));
+  ls_array *value = NULL;
+  expect_ok(ls_session_variable_value(ls_monitored_session_now(f.session),
+                                      f.weight, &value));
+  assert_true(ls_array_f64(value, 0) == 7);
+  ls_array_release(value);
+  ls_array_release(seven);
+  monitored_runs_close(&f);
+  monitored_runs_end(&f);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(hooks_are_called_in_order),
@@ -355,6 +413,8 @@ int main(void) {
       cmocka_unit_test(other_failures_skip_the_end),
       cmocka_unit_test(hooks_feed_runs),
       cmocka_unit_test(a_stop_can_be_asked_for_from_outside),
+      cmocka_unit_test(a_session_that_cannot_begin_is_tried_for_a_time),
+      cmocka_unit_test(an_init_op_is_fed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
