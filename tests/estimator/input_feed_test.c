@@ -407,6 +407,14 @@ static ls_nest other_types(void *user, ls_input_call *call) {
                          LS_SHAPE(4), 1));
 }
 
+static ls_nest other_shapes(void *user, ls_input_call *call) {
+  (void)user;
+  ls_input_deployment at = {0};
+  expect_ok(ls_user_context_deployment(ls_params_context(call->params), &at));
+  return ls_leaf(
+      ls_fill(LS_DTYPE_F32, LS_SHAPE(at.invocation == 0 ? 4 : 6), 1));
+}
+
 static void all_hosts_feed_the_same_types(void **state) {
   (void)state;
   LS_SPEC("E119");
@@ -414,6 +422,11 @@ static void all_hosts_feed_the_same_types(void **state) {
       (fed_facts){
           .pod = FOUR, .mode = LS_MODE_TRAIN, .batch = 8, .input = other_types},
       LS_INVALID_ARGUMENT, "i32[2] on host 1");
+  fed_refused((fed_facts){.pod = FOUR,
+                          .mode = LS_MODE_TRAIN,
+                          .batch = 8,
+                          .input = other_shapes},
+              LS_INVALID_ARGUMENT, "f32[3] on host 1");
   // The queue of the program is as the first host's, of all replicas.
   fed f;
   fed_begin(&f,

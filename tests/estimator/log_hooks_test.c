@@ -112,6 +112,25 @@ static void count_examples(int64_t each, const char *folder) {
   monitored_runs_end(&f);
 }
 
+// Also where the step is read before a run's op adds to it.
+static void late_steps_are_told_at_the_end_of_their_run(void **state) {
+  (void)state;
+  LS_SPEC("E159");
+  monitored_runs f;
+  ls_hook *hooks[2] = {NULL};
+  monitored_runs_begin(&f);
+  expect_ok(ls_examples_hook(LS_SOME(4), 4, 16, NULL, &hooks[0]));
+  hooks[1] = monitored_runs_late(&f, 4);
+  monitored_runs_open(&f, hooks, 2, NULL);
+  for (int run = 0; run < 2; ++run) {
+    monitored_runs_pass(2);
+    expect_ok(monitored_runs_try_late(&f));
+  }
+  expect_contains(monitored_runs_log(), "examples/sec: 32\n");
+  monitored_runs_close(&f);
+  monitored_runs_end(&f);
+}
+
 static void steps_and_examples_a_second_are_told(void **state) {
   (void)state;
   LS_SPEC("E159");
@@ -123,6 +142,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(losses_are_logged_by_runs),
       cmocka_unit_test(runs_of_a_time_are_logged_by_time),
+      cmocka_unit_test(late_steps_are_told_at_the_end_of_their_run),
       cmocka_unit_test(steps_and_examples_a_second_are_told),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

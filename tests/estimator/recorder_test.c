@@ -95,6 +95,11 @@ static void what_is_fed_has_one_structure(void **state) {
       expect_status(ls_recorder_unflatten(recorder.structure, one, &back),
                     LS_INVALID_ARGUMENT, "1 elements");
       ls_nest_release(one);
+      const ls_nest six = LS_LIST(value(1, 1), value(2, 1), value(3, 1),
+                                  value(4, 1), value(5, 1), value(6, 1));
+      expect_status(ls_recorder_unflatten(recorder.structure, six, &back),
+                    LS_INVALID_ARGUMENT, "6 elements");
+      ls_nest_release(six);
       // The first counts.
       ls_fed other = {.features = value(1, 1)};
       ls_nest more = ls_none();
@@ -370,6 +375,47 @@ static void replicas_on_several_hosts_have_an_input_each(void **state) {
   fed_close(&f);
 }
 
+// Of features that are one tensor, and of others that are dicts of dicts.
+static void partitions_of_other_structures_are_refused(void **state) {
+  (void)state;
+  LS_SPEC("E116");
+  counted c = counted_begin(1);
+  ls_graph *graph = NULL;
+  expect_ok(ls_graph_create("g", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    for (int deep = 0; deep < 2; ++deep)
+      for (int bad = 0; bad < 2; ++bad) {
+        const ls_nest inner =
+            deep == 0
+                ? (bad ? ls_none() : one(2))
+                : dict_of("x", dict_of("u", one(1), bad ? "w" : "v", one(2)),
+                          "y", one(2));
+        const ls_nest dims = LS_LIST(inner);
+        ls_recorder recorder = ls_recorder_begin(dims);
+        ls_fed all = {.features = value(1, 1)};
+        if (deep == 1) {
+          ls_nest_release(all.features);
+          all.features =
+              dict_of("x", dict_of("u", value(1, 1), "v", value(2, 1)), "y",
+                      value(3, 1));
+        }
+        const ls_status status = ls_recorder_note(&recorder, &all);
+        if (bad == 0)
+          expect_ok(status);
+        else
+          expect_status(status, LS_INVALID_ARGUMENT,
+                        deep == 0 ? "input_partition_dims[0] must not be none"
+                                  : "mismatched the structure of features");
+        ls_fed_drop(&all);
+        ls_recorder_deinit(&recorder);
+        ls_nest_release(dims);
+      }
+  }
+  ls_graph_destroy(graph);
+  counted_end(&c);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(keys_of_a_dict_are_sorted),
@@ -378,6 +424,7 @@ int main(void) {
       cmocka_unit_test(a_replicas_cores_get_their_pieces),
       cmocka_unit_test(signals_are_not_cut),
       cmocka_unit_test(replicas_on_several_hosts_have_an_input_each),
+      cmocka_unit_test(partitions_of_other_structures_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -111,6 +111,27 @@ void monitored_runs_open(monitored_runs *self, ls_hook *const *hooks,
     ls_hook_release(hooks[i]);
 }
 
+static ls_status make_late(void *user) {
+  monitored_runs *self = user;
+  self->late = ls_tensor_op(ls_variable_assign_add(
+      self->step, ls_scalar_i64(LS_DTYPE_I64, self->late_steps)));
+  return ls_ok();
+}
+
+ls_hook *monitored_runs_late(monitored_runs *self, int64_t steps) {
+  ls_hook *hook = NULL;
+  self->late_steps = steps;
+  expect_ok(ls_hook_create(
+      &(ls_hook_options){.name = "late", .user = self, .begin = make_late},
+      &hook));
+  return hook;
+}
+
+ls_status monitored_runs_try_late(monitored_runs *self) {
+  return ls_monitored_session_run(self->session, ls_nest_op(self->late), NULL,
+                                  0, &self->results);
+}
+
 ls_status monitored_runs_try(monitored_runs *self) {
   return ls_monitored_session_run(self->session, ls_nest_op(self->train), NULL,
                                   0, &self->results);

@@ -13,7 +13,9 @@ typedef struct monitored_runs {
   ls_runtime *runtime;
   ls_graph *graph;
   ls_variable *step, *weight;
-  ls_op train;      // step += 1, then weight += 2.
+  ls_op train;  // step += 1, then weight += 2.
+  ls_op late;   // step += late_steps, of the hook below.
+  int64_t late_steps;
   ls_tensor loss;   // 1 / (the step before + 1).
   ls_tensor input;  // A placeholder, f32.
   ls_monitored_session *session;
@@ -28,7 +30,11 @@ void monitored_runs_renew(monitored_runs *self);
 // A session with these hooks, which are taken over.
 void monitored_runs_open(monitored_runs *self, ls_hook *const *hooks,
                          size_t num_hooks, const char *checkpoints);
-ls_status monitored_runs_try(monitored_runs *self);  // A run of `train`.
+// A hook that makes `late`, behind what hooks before it have made: in its runs
+// they read the step from before.
+ls_hook *monitored_runs_late(monitored_runs *self, int64_t steps);
+ls_status monitored_runs_try_late(monitored_runs *self);  // A run of it.
+ls_status monitored_runs_try(monitored_runs *self);       // A run of `train`.
 // Runs until it should stop, at most so often; how often it ran.
 int monitored_runs_all(monitored_runs *self, int most);
 void monitored_runs_close(monitored_runs *self);

@@ -245,12 +245,44 @@ static void the_dequeue_gives_whole_values(void **state) {
   end(&x);
 }
 
+static void a_tag_says_how_often_each_dimension_is_cut(void **state) {
+  (void)state;
+  LS_SPEC("E114");
+  static const ls_shape parts[] = {{2, {4, 1}}, {2, {1, 4}}};
+  static const char *const tags[] = {"tiled [4,1] on 0..3",
+                                     "tiled [1,4] on 0..3"};
+  const ls_shape shapes[] = {LS_SHAPE(4, 4), LS_SHAPE(4, 4)};
+  const ls_dtype dtypes[] = {LS_DTYPE_F32, LS_DTYPE_F32};
+  fixture x = begin();
+  ls_infeed_queue *queue = NULL;
+  ls_nest tuple = ls_none();
+  expect_ok(ls_partitioned_infeed_create(
+      &(ls_partitioned_infeed_options){.queue = {.dtypes = dtypes,
+                                                 .num_dtypes = 2,
+                                                 .shapes = shapes,
+                                                 .num_shapes = 2},
+                                       .assignment = x.assignment,
+                                       .parts = parts,
+                                       .num_parts = 2},
+      &queue));
+  {
+    LS_GRAPH_SCOPE(x.f.graph);
+    expect_ok(ls_infeed_queue_dequeue(queue, 0, &tuple));
+    for (size_t i = 0; i < 2; ++i)
+      assert_string_equal(tag_of(tuple, i), tags[i]);
+  }
+  ls_nest_release(tuple);
+  ls_infeed_queue_release(queue);
+  end(&x);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(uneven_pieces_are_greedy),
       cmocka_unit_test(parts_are_checked),
       cmocka_unit_test(each_core_gets_an_enqueue_of_its_pieces),
       cmocka_unit_test(the_dequeue_gives_whole_values),
+      cmocka_unit_test(a_tag_says_how_often_each_dimension_is_cut),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -173,7 +173,7 @@ static ls_save_listener listener_of(heard *h) {
 
 static void a_saver_saves_when_it_is_due(void **state) {
   (void)state;
-  LS_SPEC("E185");
+  LS_SPEC("E181 E185");
   char folder[20];
   heard h = {.text = ""};
   monitored_runs f;
@@ -195,6 +195,7 @@ static void a_saver_saves_when_it_is_due(void **state) {
                 LS_INVALID_ARGUMENT, "no hook that saves");
   expect_ok(ls_saver_hooks_add_listeners(hooks, 2, &listener, 1));
   monitored_runs_open(&f, hooks, 2, NULL);
+  assert_true(has(folder, "graph.ls"));  // Before a run.
   assert_int_equal(monitored_runs_all(&f, 10), 5);
   monitored_runs_close(&f);
   assert_string_equal(h.text, "begin before 0 after 0 before 2 after 2 "
@@ -626,6 +627,49 @@ static void a_run_is_traced_when_due(void **state) {
   monitored_runs_end(&f);
 }
 
+// Where hooks read the step before a run's op adds to it.
+static void a_step_that_was_read_too_early_is_read_again(void **state) {
+  (void)state;
+  LS_SPEC("E185 E186 E187");
+  char folder[20];
+  monitored_runs f;
+  folder_of(folder);
+  monitored_runs_begin(&f);
+  ls_hook *hooks[3] = {NULL};
+  expect_ok(ls_stop_at_step_hook(LS_SOME(3), (ls_opt){0}, &hooks[0]));
+  hooks[1] = monitored_runs_late(&f, 1);
+  monitored_runs_open(&f, hooks, 2, NULL);
+  for (int run = 1; run <= 3; ++run) {
+    assert_false(ls_monitored_session_should_stop(f.session));
+    expect_ok(monitored_runs_try_late(&f));
+  }
+  assert_true(ls_monitored_session_should_stop(f.session));
+  monitored_runs_close(&f);
+  // Runs of 4 steps: what is due at the end of one is done there.
+  monitored_runs_renew(&f);
+  expect_ok(ls_saver_hook(&(ls_saver_hook_options){.folder = folder,
+                                                   .every_steps = LS_SOME(4),
+                                                   .steps_per_run = LS_SOME(4)},
+                          &hooks[0]));
+  expect_ok(
+      ls_counter_hook(&(ls_counter_hook_options){.every_steps = LS_SOME(4),
+                                                 .steps_per_run = LS_SOME(4)},
+                      &hooks[1]));
+  hooks[2] = monitored_runs_late(&f, 4);
+  monitored_runs_open(&f, hooks, 3, NULL);
+  (void)monitored_runs_log();
+  for (int run = 1; run <= 3; ++run) {
+    monitored_runs_pass(2);
+    expect_ok(monitored_runs_try_late(&f));
+    const char *log = monitored_runs_log();
+    if (run > 1) expect_contains(log, "global_step/sec: 2\n");
+  }
+  monitored_runs_close(&f);
+  assert_true(has(folder, "model.ckpt-4.safetensors"));
+  assert_true(has(folder, "model.ckpt-8.safetensors"));
+  monitored_runs_end(&f);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_graph_has_one_global_step),
@@ -646,6 +690,7 @@ int main(void) {
       cmocka_unit_test(a_run_is_traced_when_due),
       cmocka_unit_test(what_a_hook_cannot_do_is_refused),
       cmocka_unit_test(the_last_session_goes_as_lost_ones_do),
+      cmocka_unit_test(a_step_that_was_read_too_early_is_read_again),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 #include "lockstep/monitored_session.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "support/monitored_runs.h"
@@ -31,7 +32,10 @@ static ls_status begin(void *user) {
 }
 
 static ls_status created(void *user, ls_run_context *context) {
+  int64_t steps = -1;
   assert_non_null(ls_run_context_session(context));
+  // Variables have their values.
+  expect_ok(ls_run_context_steps(context, &steps));
   tell(user, "created");
   return ls_ok();
 }
@@ -402,6 +406,86 @@ static void an_init_op_is_fed(void **state) {
   monitored_runs_end(&f);
 }
 
+static void local_values_begin_behind_the_others(void **state) {
+  (void)state;
+  LS_SPEC("E181");
+  static const char *const in[] = {LS_COLLECTION_LOCAL_VARIABLES};
+  monitored_runs f;
+  ls_variable *local = NULL;
+  ls_array *value = NULL;
+  monitored_runs_begin(&f);
+  {
+    LS_GRAPH_SCOPE(f.graph);
+    expect_ok(ls_variable_create(
+        &(ls_variable_options){.name = "local",
+                               .initial_value = ls_variable_read(f.weight),
+                               .collections = in,
+                               .num_collections = 1},
+        &local));
+  }
+  monitored_runs_open(&f, NULL, 0, NULL);
+  expect_ok(ls_session_variable_value(ls_monitored_session_now(f.session),
+                                      local, &value));
+  assert_true(ls_array_f64(value, 0) == 5);
+  ls_array_release(value);
+  ls_variable_release(local);
+  monitored_runs_close(&f);
+  monitored_runs_end(&f);
+}
+
+typedef struct losing {
+  int calls;
+  bool loses_first;  // Of each two.
+} losing;
+
+static ls_status lose_each_other(void *user, ls_run_context *context,
+                                 ls_run_wish *wish) {
+  losing *self = user;
+  (void)context, (void)wish;
+  return ++self->calls % 2 == (self->loses_first ? 1 : 0)
+             ? LS_STATUS(LS_UNAVAILABLE, "gone as planned")
+             : ls_ok();
+}
+
+// So many losses are allowed until a run comes to a step that none had come to.
+static void losses_are_counted_from_the_furthest_step_on(void **state) {
+  (void)state;
+  LS_SPEC("E183");
+  for (int goes_on = 0; goes_on < 2; ++goes_on) {
+    losing l = {.loses_first = goes_on == 1};
+    char folder[] = "losses-XXXXXX";
+    ls_hook *hooks[2] = {NULL};
+    monitored_runs f;
+    assert_non_null(mkdtemp(folder));
+    monitored_runs_begin(&f);
+    expect_ok(ls_hook_create(
+        &(ls_hook_options){.user = &l, .before_run = lose_each_other},
+        &hooks[0]));
+    expect_ok(ls_saver_hook(
+        &(ls_saver_hook_options){.folder = folder, .every_steps = LS_SOME(1)},
+        &hooks[1]));
+    expect_ok(ls_monitored_session_create(
+        &(ls_monitored_options){.graph = f.graph,
+                                .hooks = hooks,
+                                .num_hooks = 2,
+                                .checkpoints = goes_on ? folder : NULL,
+                                .most_losses = LS_SOME(goes_on ? 1 : 2)},
+        &f.session));
+    ls_hook_release(hooks[0]);
+    ls_hook_release(hooks[1]);
+    ls_status status = ls_ok();
+    int runs = 0;
+    for (; runs < 6 && ls_status_is_ok(status); ++runs)
+      status = monitored_runs_try(&f);
+    // Without checkpoints each session makes the first step again.
+    assert_int_equal(runs, goes_on ? 6 : 4);
+    assert_int_equal(ls_status_is_ok(status), goes_on);
+    if (goes_on) assert_int_equal(monitored_runs_step(&f), 6);
+    ls_status_free(ls_monitored_session_close(f.session, status));
+    monitored_runs_end(&f);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(hooks_are_called_in_order),
@@ -415,6 +499,8 @@ int main(void) {
       cmocka_unit_test(a_stop_can_be_asked_for_from_outside),
       cmocka_unit_test(a_session_that_cannot_begin_is_tried_for_a_time),
       cmocka_unit_test(an_init_op_is_fed),
+      cmocka_unit_test(local_values_begin_behind_the_others),
+      cmocka_unit_test(losses_are_counted_from_the_furthest_step_on),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
