@@ -67,11 +67,23 @@ static ls_nest input_of(void *user, ls_input_call *call) {
                            : ls_leaf(one);
 }
 
+// It is none of an input's.
+static void expect_models_context(const ls_user_context *context) {
+  int64_t count = 0;
+  ls_device_name host;
+  if (context == NULL) return;
+  expect_ok(ls_user_context_num_replicas(context, &count));
+  assert_int_equal(count, 8);
+  expect_status(ls_user_context_host(context, &host), LS_FAILED_PRECONDITION,
+                "model_fn");
+}
+
 static ls_status model_of(void *user, ls_model_call *call,
                           ls_estimator_spec **out_spec) {
   static const char *const key = "out";
   job *j = user;
   note(j, &call->params);
+  expect_models_context(ls_params_context(call->params));
   j->mode = call->mode;
   j->config = call->config;
   const ls_tensor x = ls_scalar(LS_DTYPE_F32, 1);
@@ -431,7 +443,7 @@ static void a_model_that_gives_no_spec_of_its_mode_is_refused(void **state) {
 // ---- Input -----------------------------------------------------------------
 static void input_functions_are_called_where_they_feed(void **state) {
   (void)state;
-  LS_SPEC("E131 E48");
+  LS_SPEC("E131 E48 E99");
   for (int on_cpu = 0; on_cpu < 2; ++on_cpu) {
     programs p;
     job j = {.gives = GIVES_TPU};

@@ -15,6 +15,58 @@ static ls_status evaluate(estimator_case *c, ls_estimator_evaluation is,
   return ls_estimator_evaluate(c->estimator, &is, metrics);
 }
 
+typedef struct watch {
+  int runs, ends;
+} watch;
+
+static ls_status after_run(void *user, ls_run_context *context,
+                           ls_nest results) {
+  (void)context, (void)results;
+  ++((watch *)user)->runs;
+  return ls_ok();
+}
+
+static ls_status at_end(void *user, ls_run_context *context) {
+  (void)context;
+  ++((watch *)user)->ends;
+  return ls_ok();
+}
+
+static void look_for_count(void *user, const ls_log_line *line) {
+  *(int *)user += strcmp(line->text, "Evaluation [5/5]") == 0;
+}
+
+// All steps are one run, whatever those of a training are.
+static void an_evaluation_on_cores_is_one_run(void **state) {
+  LS_SPEC("E67");
+  (void)state;
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    int lines = 0;
+    counted runtime = counted_begin_with(
+        (ls_runtime_options){.log = look_for_count, .log_user = &lines});
+    estimator_case c = estimator_case_of(i);
+    watch seen = {0};
+    ls_hook *hook = NULL;
+    ls_nest metrics = ls_none();
+    c.folder = "one-run";
+    c.iterations = "3";
+    c.repeats = true;
+    estimator_case_begin(&c);
+    expect_ok(ls_hook_create(
+        &(ls_hook_options){.user = &seen, .after_run = after_run}, &hook));
+    expect_ok(evaluate(&c,
+                       (ls_estimator_evaluation){
+                           .steps = LS_SOME(5), .hooks = &hook, .num_hooks = 1},
+                       &metrics));
+    assert_int_equal(seen.runs, c.way == ON_TPU ? 1 : 5);
+    assert_int_equal(lines, 1);
+    ls_nest_release(metrics);
+    ls_hook_release(hook);
+    estimator_case_end(&c);
+    counted_end(&runtime);
+  }
+}
+
 static void steps_are_needed_on_cores_and_must_be_positive(void **state) {
   LS_SPEC("E67 E68");
   (void)state;
@@ -35,7 +87,6 @@ static void steps_are_needed_on_cores_and_must_be_positive(void **state) {
                     c.way == ON_TPU ? "Eval steps" : "Must specify steps > 0");
     assert_int_equal(metrics.kind, LS_KIND_NONE);
     assert_int_equal(c.input_calls, 0);
-    // All steps are one run, whatever those of a training are.
     expect_ok(
         evaluate(&c, (ls_estimator_evaluation){.steps = LS_SOME(4)}, &metrics));
     assert_true(fabs(estimator_metric(metrics, "loss") -
@@ -43,23 +94,6 @@ static void steps_are_needed_on_cores_and_must_be_positive(void **state) {
     ls_nest_release(metrics);
     estimator_case_end(&c);
   }
-}
-
-typedef struct watch {
-  int runs, ends;
-} watch;
-
-static ls_status after_run(void *user, ls_run_context *context,
-                           ls_nest results) {
-  (void)context, (void)results;
-  ++((watch *)user)->runs;
-  return ls_ok();
-}
-
-static ls_status at_end(void *user, ls_run_context *context) {
-  (void)context;
-  ++((watch *)user)->ends;
-  return ls_ok();
 }
 
 static void an_evaluation_ends_with_its_input(void **state) {
@@ -151,6 +185,7 @@ static void an_evaluation_that_is_asked_to_stop_ends(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(an_evaluation_on_cores_is_one_run),
       cmocka_unit_test(steps_are_needed_on_cores_and_must_be_positive),
       cmocka_unit_test(an_evaluation_ends_with_its_input),
       cmocka_unit_test(an_evaluation_that_is_asked_to_stop_ends),

@@ -62,7 +62,7 @@ static ls_nest turned(void *user, ls_input_call *call) {
 // ---- One call a host -------------------------------------------------------
 static void a_host_shares_its_batch_out(void **state) {
   (void)state;
-  LS_SPEC("E99 E117 E118");
+  LS_SPEC("E99 E106 E117 E118");
   fed f;
   fed_begin(&f,
             (fed_facts){
@@ -117,7 +117,7 @@ static void other_modes_are_fed_by_hosts(void **state) {
 
 static void values_are_fed_a_step_a_run(void **state) {
   (void)state;
-  LS_SPEC("E90 E91 E118 E110 E111");
+  LS_SPEC("E90 E91 E106 E118 E110 E111");
   fed f;
   fed_begin(
       &f, (fed_facts){
@@ -253,6 +253,13 @@ static void elements_go_to_replicas_in_order(void **state) {
                           .input = rows});
     assert_int_equal(f.num_calls, 2);
     assert_int_equal(f.seen[1].batch_size, 2);
+    // The second read waits for the first.
+    char *text = NULL;
+    expect_ok(ls_graph_print(f.graph, &text));
+    const bool waits =
+        strstr(text, "() ^%2 {kernel = kernel \"iterator_get_next\"") != NULL;
+    assert_int_equal(waits, !parallel);
+    ls_text_release(text);
     expect_ok(fed_run(&f, 3));
     for (int k = 0; k < 3 && !parallel; ++k)
       for (int i = 0; i < 4; ++i)
@@ -446,14 +453,19 @@ static void all_hosts_feed_the_same_types(void **state) {
 static void ops_of_a_host_are_built_once(void **state) {
   (void)state;
   LS_SPEC("E106");
-  static const ls_estimator_mode modes[] = {LS_MODE_TRAIN, LS_MODE_PREDICT};
-  for (int i = 0; i < 2; ++i) {
+  static const ls_input_pipeline ways[] = {
+      LS_INPUT_PER_HOST_V1, LS_INPUT_PER_HOST_V2, LS_INPUT_BROADCAST};
+  for (int i = 0; i < 6; ++i) {
+    const bool predicts = i % 2 == 1;
     fed f;
     ls_enqueue enqueue;
     ls_recorder recorder;
     ls_nest ops = ls_none(), signals = ls_none(), more = ls_none();
-    fed_open(&f, (fed_facts){
-                     .pod = TWO, .mode = modes[i], .batch = 4, .input = rows});
+    fed_open(&f, (fed_facts){.pod = TWO,
+                             .mode = predicts ? LS_MODE_PREDICT : LS_MODE_TRAIN,
+                             .batch = 4,
+                             .tpu.per_host_input = ways[i / 2],
+                             .input = rows});
     recorder = ls_recorder_begin(ls_none());
     const ls_enqueue_options options = {
         .calls = &f.calls, .options = &f.facts.options, .recorder = &recorder};
@@ -464,7 +476,7 @@ static void ops_of_a_host_are_built_once(void **state) {
     assert_non_null(enqueue.queue);
     assert_int_equal(ops.kind, LS_KIND_LIST);
     assert_int_equal(ls_nest_count(ops), 2);
-    assert_int_equal(signals.kind, i == 0 ? LS_KIND_NONE : LS_KIND_DICT);
+    assert_int_equal(signals.kind, predicts ? LS_KIND_DICT : LS_KIND_NONE);
     expect_status(ls_enqueue_build(&enqueue, &more, &more),
                   LS_FAILED_PRECONDITION, "InternalError");
     ls_nest_release(ops);
@@ -495,6 +507,13 @@ static void queue_runners_are_told(void **state) {
   fed_open(&f, facts);
   expect_ok(ls_input_feed_set_loops(true));
   expect_status(fed_make(&f), LS_FAILED_PRECONDITION, "QueueRunners");
+  fed_close(&f);
+  // Taken back, it is as before.
+  fed_open(&f, facts);
+  expect_ok(ls_input_feed_set_loops(true));
+  expect_ok(ls_input_feed_set_loops(false));
+  expect_ok(fed_make(&f));
+  assert_true(f.feed.each_step);
   fed_close(&f);
 }
 

@@ -163,22 +163,24 @@ static void a_plan_ends_at_the_last_step(void **state) {
       ls_tpu_stop_hook((ls_loop_length){0}, LS_SOME(1), (ls_opt){0}, &hook),
       LS_INVALID_ARGUMENT, "without a step or a second");
   assert_null(hook);
-  for (int by_last = 0; by_last < 2; ++by_last) {
+  for (int way = 0; way < 6; ++way) {
+    const bool by_last = way % 2 == 1;
+    const int rest = way / 2;  // 4, 4, and so many.
+    const ls_opt steps = LS_SOME(8 + rest), none = {0};
     device_loop d;
     begin(&d);
-    expect_ok(by_last
-                  ? ls_tpu_stop_hook(four, (ls_opt){0}, LS_SOME(10), &hook)
-                  : ls_tpu_stop_hook(four, LS_SOME(10), (ls_opt){0}, &hook));
+    expect_ok(ls_tpu_stop_hook(four, by_last ? none : steps,
+                               by_last ? steps : none, &hook));
     monitored_runs_open(&d.runs, &hook, 1, NULL);
     run_all(&d);
-    assert_int_equal(d.count, 3);
+    assert_int_equal(d.count, rest > 0 ? 3 : 2);
     assert_int_equal(d.made[0], 4);
     assert_int_equal(d.made[1], 4);
-    assert_int_equal(d.made[2], 2);
-    assert_int_equal(monitored_runs_step(&d.runs), 10);
+    assert_int_equal(d.made[2], rest);
+    assert_int_equal(monitored_runs_step(&d.runs), 8 + rest);
     // At the end it is left as it was.
     assert_int_equal(next_steps(&d, ls_monitored_session_now(d.runs.session)),
-                     2);
+                     rest > 0 ? rest : 4);
     monitored_runs_close(&d.runs);
     monitored_runs_end(&d.runs);
   }
