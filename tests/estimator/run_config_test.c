@@ -810,6 +810,11 @@ static void the_workers_job_may_come_from_the_environment(void **state) {
       replaced(config, "random_seed", &(ls_run_config_options){0});
   assert_string_equal(ls_run_config_values(other)->tpu->tpu_job_name, "pod");
   ls_run_config_release(other);
+  other = replaced(
+      config, "tpu_config",
+      &(ls_run_config_options){.tpu = &(ls_tpu_config){.num_shards = {0}}});
+  assert_string_equal(ls_run_config_values(other)->tpu->tpu_job_name, "pod");
+  ls_run_config_release(other);
   ls_run_config_release(config);
   config = make_tpu(&(ls_run_config_options){
       .tpu = &(ls_tpu_config){.tpu_job_name = "mine"}});

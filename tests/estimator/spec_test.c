@@ -234,6 +234,58 @@ static void what_is_wrong_is_found_in_order(void **state) {
   monitored_runs_end(&f);
 }
 
+static ls_status no_scaffold(void *user, ls_scaffold *scaffold) {
+  (void)user, (void)scaffold;
+  return ls_ok();
+}
+
+static void fields_are_of_one_kind_of_spec(void **state) {
+  (void)state;
+  LS_SPEC("E51 E55");
+  monitored_runs f;
+  monitored_runs_begin(&f);
+  LS_GRAPH_SCOPE(f.graph);
+  ls_estimator_spec *spec = NULL;
+  ls_estimator_spec_options o;
+  ls_hook *chief = any_hook();
+  const ls_nest one = LS_LIST(ls_leaf(f.loss));
+  const char *const key = "mean";
+  const ls_nest pair = LS_TUPLE(ls_leaf(f.loss), ls_nest_op(f.train));
+  const ls_nest pairs = ls_nest_dict("", &key, &pair, 1);
+  const struct {
+    ls_estimator_spec_options options;
+    const char *says;
+    bool tpu;
+  } rows[] = {
+      {{.training_chief_hooks = &chief, .num_training_chief_hooks = 1},
+       "training_chief_hooks is no field of a spec for TPUs",
+       true},
+      {{.eval_metric_ops = pairs}, "eval_metric_ops is no field of a", true},
+      {{.eval_metrics = {nothing_at_all, NULL, one, {0}}},
+       "eval_metrics is no field of a plain spec",
+       false},
+      {{.host_call = {nothing_at_all, NULL, one, {0}}},
+       "host_call is no field of a plain spec",
+       false},
+      {{.scaffold_fn = no_scaffold}, "scaffold_fn is no field of a", false},
+  };
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
+    o = rows[i].options;
+    o.mode = LS_MODE_EVAL;
+    o.loss = f.loss;
+    spec = NULL;
+    expect_status(rows[i].tpu ? ls_tpu_estimator_spec_create(&o, &spec)
+                              : ls_estimator_spec_create(&o, &spec),
+                  LS_INVALID_ARGUMENT, rows[i].says);
+    if (rows[i].options.scaffold_fn == NULL)
+      ls_estimator_spec_release(spec_of(&o, !rows[i].tpu));
+  }
+  ls_hook_release(chief);
+  ls_nest_release(one);
+  ls_nest_release(pairs);
+  monitored_runs_end(&f);
+}
+
 static void specs_keep_what_they_are_given(void **state) {
   (void)state;
   LS_SPEC("E51 E52 E55");
@@ -576,6 +628,7 @@ int main(void) {
       cmocka_unit_test(a_loss_has_one_element),
       cmocka_unit_test(every_list_is_kept_in_its_order),
       cmocka_unit_test(what_is_wrong_is_found_in_order),
+      cmocka_unit_test(fields_are_of_one_kind_of_spec),
       cmocka_unit_test(specs_keep_what_they_are_given),
       cmocka_unit_test(metrics_are_pairs),
       cmocka_unit_test(what_is_predicted_is_served),

@@ -400,6 +400,9 @@ static void only_real_rows_are_kept(void **state) {
   expect_ok(ls_predictions_rows(all, some, true, &got));
   assert_ptr_equal(array_of(got, "x", NULL), array_of(all, "x", NULL));
   ls_nest_release(got);
+  expect_ok(ls_predictions_rows(all, odd, true, &got));
+  assert_ptr_equal(array_of(got, "x", NULL), array_of(all, "x", NULL));
+  ls_nest_release(got);
   expect_ok(ls_predictions_rows(all, ls_none(), false, &got));
   assert_ptr_equal(array_of(got, "x", NULL), array_of(all, "x", NULL));
   ls_nest_release(got);
