@@ -218,7 +218,7 @@ static ls_status reduce_one(const ls_reduction *r, ls_nest value,
   }
   if (r->strategy->num_replicas > 1) return ls_refuse_sum(r, value);
   ls_device_set devices;
-  ls_nest one = ls_nest_retain(value), made = ls_none();
+  ls_nest one = value, made = ls_none();
   ls_destinations where = r->where;
   if (ls_destinations_is_none(where)) {
     where.devices = ls_strategy_devices(r->strategy);
@@ -227,14 +227,12 @@ static ls_status reduce_one(const ls_reduction *r, ls_nest value,
   LS_RETURN_IF_ERROR(ls_destination_set(where, value, &devices));
   ls_status status = ls_ok();
   if (value.kind != LS_KIND_SLICES) {
-    ls_tensor x;
-    ls_nest_release(one);
+    ls_tensor x = ls_failed_tensor();
     status = ls_distributed_as_tensor(value, &x);
     one = ls_leaf(x);
   }
   if (ls_status_is_ok(status)) status = ls_copy_to(one, &devices, &made);
   if (ls_status_is_ok(status)) *out_value = ls_without_wrapper(made);
-  ls_nest_release(one);
   ls_device_set_deinit(&devices);
   return status;
 }

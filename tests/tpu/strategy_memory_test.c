@@ -4,6 +4,7 @@
 #include "lockstep/flow.h"
 #include "lockstep/ops.h"
 #include "lockstep/session.h"
+#include "support/counted.h"
 #include "support/fault.h"
 #include "support/tpu_strategies.h"
 
@@ -168,9 +169,28 @@ static void values_survive_any_failed_request(void **state) {
                                            .end = end});
 }
 
+static void a_refused_destination_leaves_nothing(void **state) {
+  (void)state;
+  counted c = counted_begin(1);
+  ls_strategy *s = tpu_strategy_of(1);
+  const ls_nest value = ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(3));
+  const ls_destinations nowhere = {.device = "no device//at all"};
+  ls_nest made = ls_none();
+  {
+    LS_STRATEGY_SCOPE(s);
+    expect_status(
+        ls_strategy_reduce_to(s, LS_REDUCE_SUM, value, nowhere, &made),
+        LS_INVALID_ARGUMENT, "no device");
+  }
+  ls_nest_release(value);
+  ls_strategy_release(s);
+  counted_end(&c);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(values_survive_any_failed_request),
+      cmocka_unit_test(a_refused_destination_leaves_nothing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
