@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Outputs of steps that are built across replicas, as plain values, and back.
+// Outputs of steps as plain values, and back.
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
 #include "lockstep/strategy.h"
@@ -123,4 +123,45 @@ ls_status ls_step_parts_give(const ls_step_parts *parts, const ls_nest *values,
   ls_nest_release(context->outputs);
   context->outputs = dict;
   return ls_ok();
+}
+
+// ---- Of one computation ----------------------------------------------------
+// From replica by replica to leaf by leaf.
+static void sort_values(const ls_step_context *context, const ls_nest *values,
+                        size_t leaves, size_t replicas, ls_step_parts *parts,
+                        ls_nest *sorted) {
+  for (size_t i = 0; i < ls_nest_count(context->outputs); ++i) {
+    const named n = output_at(context, i);
+    const size_t size = n.is_reduced ? 0 : replicas;
+    for (size_t k = ls_nest_num_leaves(n.output); k > 0; --k) {
+      const ls_nest *value = values + parts->num_leaves;
+      parts->sizes[parts->num_leaves++] = size;
+      for (size_t r = 0; r < (size == 0 ? 1 : size); ++r)
+        sorted[parts->num_values++] = value[r * leaves];
+    }
+  }
+}
+
+ls_status ls_step_context_give(ls_step_context *context, const ls_nest *values,
+                               size_t count, size_t replicas) {
+  ls_allocator *allocator = context->allocator;
+  const size_t leaves = count / replicas;
+  if (count == 0) {
+    const ls_nest none = ls_nest_dict("", NULL, NULL, 0);
+    LS_RETURN_IF_ERROR(ls_nest_status(none));
+    ls_nest_release(context->outputs);
+    context->outputs = none;
+    return ls_ok();
+  }
+  ls_step_parts parts = {.allocator = allocator,
+                         .sizes = ls_new_array(allocator, size_t, leaves)};
+  ls_nest *sorted = ls_new_array(allocator, ls_nest, count);
+  ls_status status = ls_out_of_memory();
+  if (parts.sizes != NULL && sorted != NULL) {
+    sort_values(context, values, leaves, replicas, &parts, sorted);
+    status = ls_step_parts_give(&parts, sorted, context);
+  }
+  ls_release(allocator, sorted);
+  ls_step_parts_drop(&parts);
+  return status;
 }
