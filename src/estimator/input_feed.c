@@ -121,18 +121,19 @@ static ls_status count_enqueues(making *m) {
              : ls_estimator_num_hosts(context, &m->num_enqueues);
 }
 
+// A run of the ops feeds a loop where there are data sets, else one step.
+static ls_status check_alike(const making *m) {
+  for (int64_t i = 1; i < m->num_enqueues; ++i)
+    if (has_data(&m->enqueues[i]) != has_data(&m->enqueues[0]))
+      return ls_invalid_argument("input_fn gives a Dataset for one host, and "
+                                 "none for another: give all of them one");
+  return ls_ok();
+}
+
 // Of hosts with data sets, one loop for all. Values have no end.
 static ls_status make_meeting(making *m) {
-  bool has_some = false, has_all = true;
-  for (int64_t i = 0; i < m->num_enqueues; ++i) {
-    has_some = has_some || has_data(&m->enqueues[i]);
-    has_all = has_all && has_data(&m->enqueues[i]);
-  }
   LS_DEVICE_SCOPE(m->enqueues[0].place.text);
-  if (has_some && !has_all)
-    return ls_invalid_argument("input_fn gives a Dataset for one host, and "
-                               "none for another");
-  if (has_some) {
+  if (has_data(&m->enqueues[0])) {
     ls_tensor last;
     LS_RETURN_IF_ERROR(
         ls_enqueue_loop(m->enqueues, (size_t)m->num_enqueues, &last));
@@ -155,6 +156,7 @@ static ls_status make_all(making *m) {
   if (m->enqueues == NULL || m->ops == NULL) return ls_out_of_memory();
   for (int64_t i = 0; i < m->num_enqueues; ++i)
     LS_RETURN_IF_ERROR(make_host(m, i));
+  LS_RETURN_IF_ERROR(check_alike(m));
   return m->meets ? make_meeting(m) : ls_ok();
 }
 

@@ -134,8 +134,8 @@ static ls_input_function input_of(uneven *u) {
       .call = u->is.way == ON_TPU ? input_of_host : input_of_all, .user = u};
 }
 
-static void begin(uneven *u, estimator_way way, const char *folder,
-                  bool goes_on) {
+static void begin_case(uneven *u, estimator_way way, const char *folder,
+                       bool goes_on, bool any_batch) {
   static char pods[2][60];
   static int next;
   char *pod = pods[next++ % 2];
@@ -148,13 +148,18 @@ static void begin(uneven *u, estimator_way way, const char *folder,
   u->is = (estimator_case){.way = way,
                            .replicas = replicas,
                            .batch = batch,
-                           .any_batch = way == ON_TPU,
+                           .any_batch = any_batch,
                            .folder = folder,
                            .goes_on = goes_on,
                            .config.random_seed = LS_SOME(3),
                            .config.tpu = &tpu,
                            .config.master = way == ON_TPU ? pod : NULL};
   estimator_case_begin(&u->is);
+}
+
+static void begin(uneven *u, estimator_way way, const char *folder,
+                  bool goes_on) {
+  begin_case(u, way, folder, goes_on, way == ON_TPU);
 }
 
 static ls_training_end train(uneven *u, int64_t max_steps) {
@@ -353,18 +358,20 @@ static ls_nest half_values(void *user, ls_input_call *call) {
 
 static void hosts_of_data_sets_and_of_values_are_refused(void **state) {
   (void)state;
-  uneven u = cases[0];
-  ls_training_end end;
-  u.pipeline = LS_INPUT_PER_HOST_V1;
-  begin(&u, ON_TPU, "uneven-values", false);
-  expect_status(
-      ls_estimator_train(
-          u.is.estimator,
-          &(ls_estimator_training){.input = {.call = half_values, .user = &u},
-                                   .max_steps = LS_SOME(7)},
-          &end),
-      LS_INVALID_ARGUMENT, "none for another");
-  estimator_case_end(&u.is);
+  for (int any_batch = 0; any_batch < 2; ++any_batch) {
+    uneven u = cases[0];
+    ls_training_end end;
+    u.pipeline = LS_INPUT_PER_HOST_V1;
+    begin_case(&u, ON_TPU, "uneven-values", false, any_batch == 1);
+    expect_status(
+        ls_estimator_train(
+            u.is.estimator,
+            &(ls_estimator_training){.input = {.call = half_values, .user = &u},
+                                     .max_steps = LS_SOME(7)},
+            &end),
+        LS_INVALID_ARGUMENT, "none for another");
+    estimator_case_end(&u.is);
+  }
 }
 
 // The first real cause is told, also of a host that others wait for.
