@@ -30,13 +30,13 @@ bool ls_controller_next(ls_controller *self, int64_t *out_count) {
   while (self->first == self->num_counts && !self->stopped)
     ls_condition_wait(&self->told, &self->lock);
   if (!self->stopped) *out_count = self->counts[self->first++];
-  if (!self->stopped && *out_count == STOP) {
-    self->stopped = true;  // What is behind it stays unread.
-    ls_runtime_log(self->runtime, LS_LOG_INFO, "estimator",
-                   "%s read its stop signal", self->name);
-  }
+  const bool stops = !self->stopped && *out_count == STOP;
+  if (stops) self->stopped = true;  // What is behind it stays unread.
   const bool more = !self->stopped;
   ls_mutex_unlock(&self->lock);
+  if (stops)
+    ls_runtime_log(self->runtime, LS_LOG_INFO, "estimator",
+                   "%s read its stop signal", self->name);
   return more;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/rendezvous.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/require.h"
@@ -28,11 +29,15 @@ static void close_session(ls_timer *timer) {
   ls_rendezvous *self =
       (ls_rendezvous *)((char *)timer - offsetof(ls_rendezvous, timer));
   ls_mutex_lock(&self->lock);
-  if (self->session != NULL) {
+  const bool closes = self->session != NULL;
+  ls_mutex_unlock(&self->lock);
+  // Told without the lock, which who hears of it may need, and before the run
+  // ends by it.
+  if (closes)
     ls_runtime_log(self->runtime, LS_LOG_WARNING, "estimator",
                    "closing the session: a source has failed");
-    ls_session_request_close(self->session);
-  }
+  ls_mutex_lock(&self->lock);
+  if (self->session != NULL) ls_session_request_close(self->session);
   ls_mutex_unlock(&self->lock);
   __atomic_store_n(&self->waits, false, __ATOMIC_RELEASE);
 }
@@ -97,19 +102,6 @@ static bool is_recovered(ls_status status) {
          ls_status_code(status) == LS_UNAVAILABLE;
 }
 
-// Without memory for the entry the failure is told by the log alone.
-static void keep(ls_rendezvous *self, const char *name, ls_status status) {
-  source *of = entry_of(self, name);
-  if (of != NULL) {
-    ls_status_free(of->status);
-    of->status = status;
-    return;
-  }
-  ls_runtime_log(self->runtime, LS_LOG_ERROR, "estimator", "%s: %s", name,
-                 ls_status_message(status));
-  ls_status_free(status);
-}
-
 void ls_rendezvous_record(ls_rendezvous *self, const char *name,
                           ls_status status, ls_session *session) {
   if (ls_status_is_ok(status)) return;
@@ -124,7 +116,9 @@ void ls_rendezvous_record(ls_rendezvous *self, const char *name,
   const bool closes =
       session != NULL && ls_status_cause(status) != LS_CAUSE_NUMBERS;
   ls_mutex_lock(&self->lock);
-  keep(self, name, status);
+  source *of = entry_of(self, name);
+  const ls_status replaced = of != NULL ? of->status : status;
+  if (of != NULL) of->status = status;
   const bool begins = closes && self->session == NULL;
   if (begins) {
     self->session = session;
@@ -132,6 +126,11 @@ void ls_rendezvous_record(ls_rendezvous *self, const char *name,
     ls_timer_set(self->runtime, &self->timer, 5000000000);
   }
   ls_mutex_unlock(&self->lock);
+  // Without memory for the entry the failure is told by the log alone.
+  if (of == NULL)
+    ls_runtime_log(self->runtime, LS_LOG_ERROR, "estimator", "%s: %s", name,
+                   ls_status_message(status));
+  ls_status_free(replaced);
 }
 
 void ls_rendezvous_forget(ls_rendezvous *self, ls_session *session) {
@@ -169,9 +168,11 @@ static ls_status best(const ls_rendezvous *self) {
 
 ls_status ls_rendezvous_status(ls_rendezvous *self, double seconds) {
   enum { LOOK_NANOS = 10 * 1000 * 1000 };
+  const double most = 1e9;  // For ever; of a NaN nothing is waited.
   LS_REQUIRE(self);
   const int64_t until =
-      ls_runtime_now(self->runtime) + (int64_t)(seconds * 1e9);
+      ls_runtime_now(self->runtime) +
+      (seconds > 0 ? (int64_t)(fmin(seconds, most) * 1e9) : 0);
   while (count_sources(self) < self->wanted &&
          ls_runtime_now(self->runtime) < until)
     ls_runtime_sleep(self->runtime, LOOK_NANOS);

@@ -76,18 +76,15 @@ static bool is_at_work(ls_runtime *runtime, const ls_watchdog *self) {
 // With the runtime's lock held, so that there is one. The one before is the
 // caller's, who ends it without the lock, for which its thread may wait.
 static ls_status start(ls_runtime *runtime, ls_tpu_resolver *resolver,
-                       int64_t seconds, ls_watchdog **out_before) {
+                       int64_t seconds, ls_watchdog **out_before,
+                       bool *out_begun) {
   ls_estimator_state *state = ls_estimator_state_get(runtime);
   if (state == NULL) return ls_out_of_memory();
   if (is_at_work(runtime, state->watchdog)) return ls_ok();
   *out_before = state->watchdog;
   state->watchdog = NULL;
-  LS_RETURN_IF_ERROR(
-      make(runtime, resolver, seconds * SECOND, &state->watchdog));
-  ls_runtime_log(runtime, LS_LOG_INFO, "estimator",
-                 "watchdog of %lld seconds: hosts are asked how they are",
-                 (long long)seconds);
-  return ls_ok();
+  *out_begun = true;
+  return make(runtime, resolver, seconds * SECOND, &state->watchdog);
 }
 
 ls_status ls_watchdog_start(ls_tpu_resolver *resolver,
@@ -98,10 +95,16 @@ ls_status ls_watchdog_start(ls_tpu_resolver *resolver,
     return ls_invalid_argument("a watchdog of %lld seconds: expected 1 to %d",
                                (long long)timeout_seconds, INT32_MAX);
   ls_watchdog *before = NULL;
+  bool begun = false;
   ls_runtime_lock(runtime);
-  const ls_status status = start(runtime, resolver, timeout_seconds, &before);
+  const ls_status status =
+      start(runtime, resolver, timeout_seconds, &before, &begun);
   ls_runtime_unlock(runtime);
   ls_watchdog_destroy(before);
+  if (begun && ls_status_is_ok(status))
+    ls_runtime_log(runtime, LS_LOG_INFO, "estimator",
+                   "watchdog of %lld seconds: hosts are asked how they are",
+                   (long long)timeout_seconds);
   return status;
 }
 

@@ -22,6 +22,7 @@ typedef struct reader {
   bool has_begun;
   bool is_named;
   char line[80];  // That was logged last.
+  ls_controller *controller;
 } reader;
 
 static void read_all(ls_controller *controller, void *user) {
@@ -37,8 +38,11 @@ static void read_all(ls_controller *controller, void *user) {
   r->read_again = ls_controller_next(controller, &count);
 }
 
+// Who is told may ask the controller: no lock is held.
 static void keep_line(void *user, const ls_log_line *line) {
   reader *r = user;
+  int64_t count = 0;
+  assert_false(ls_controller_next(r->controller, &count));
   snprintf(r->line, sizeof(r->line), "%s", line->text);
 }
 
@@ -51,6 +55,7 @@ static reader run_with(bool waits, const int64_t *counts, int num_counts,
   ls_controller *controller = NULL;
   expect_ok(
       ls_controller_start("InfeedController", read_all, &r, once, &controller));
+  r.controller = controller;
   // Nothing need be sent for it to begin.
   while (waits && !__atomic_load_n(&r.has_begun, __ATOMIC_ACQUIRE))
     usleep(100);

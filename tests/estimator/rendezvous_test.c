@@ -65,6 +65,27 @@ static void it_waits_for_all_sources(void **state) {
   monitored_runs_end(&f);
 }
 
+// Longer than a clock can count.
+static void it_may_wait_for_ever(void **state) {
+  (void)state;
+  monitored_runs f;
+  monitored_runs_begin(&f);
+  static const double times[] = {1e300, (double)INFINITY};
+  for (size_t i = 0; i < 2; ++i) {
+    expect_ok(ls_rendezvous_create(1, &waited_for));
+    monitored_runs_on_sleep(say, NULL);
+    expect_status(ls_rendezvous_status(waited_for, times[i]), LS_NOT_FOUND,
+                  "late");
+    monitored_runs_on_sleep(NULL, NULL);
+    ls_rendezvous_destroy(waited_for);
+  }
+  expect_ok(ls_rendezvous_create(1, &waited_for));
+  expect_ok(ls_rendezvous_status(waited_for, (double)NAN));
+  expect_ok(ls_rendezvous_status(waited_for, -1));
+  ls_rendezvous_destroy(waited_for);
+  monitored_runs_end(&f);
+}
+
 static ls_status never_ends(ls_host_call *call) {
   (void)call;
   return ls_ok();
@@ -107,6 +128,27 @@ static void a_failure_closes_the_session(void **state) {
   assert_true(monitored_runs_now() >= 5 && monitored_runs_now() < 6);
   expect_contains(monitored_runs_log(), "closing the session");
   expect_status(ls_rendezvous_status(r, 0), LS_INVALID_ARGUMENT, "no such");
+  ls_rendezvous_destroy(r);
+  monitored_runs_end(&f);
+}
+
+// Who is told of it may look.
+static void look(void *user) {
+  const ls_status status = ls_rendezvous_status(user, 0);
+  assert_int_equal(ls_status_code(status), LS_INVALID_ARGUMENT);
+  ls_status_free(status);
+}
+
+static void that_a_session_is_closed_is_told_without_a_lock(void **state) {
+  (void)state;
+  monitored_runs f;
+  monitored_runs_begin(&f);
+  ls_rendezvous *r = NULL;
+  expect_ok(ls_rendezvous_create(1, &r));
+  monitored_runs_on_line("closing the session", look, r);
+  expect_status(run_stuck(&f, r, ls_invalid_argument("no such file")),
+                LS_CANCELLED, "");
+  monitored_runs_on_line(NULL, NULL, NULL);
   ls_rendezvous_destroy(r);
   monitored_runs_end(&f);
 }
@@ -207,7 +249,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_first_cause_is_told),
       cmocka_unit_test(it_waits_for_all_sources),
+      cmocka_unit_test(it_may_wait_for_ever),
       cmocka_unit_test(a_failure_closes_the_session),
+      cmocka_unit_test(that_a_session_is_closed_is_told_without_a_lock),
       cmocka_unit_test(a_session_that_is_forgotten_stays_open),
       cmocka_unit_test(a_check_of_numbers_closes_nothing),
   };

@@ -2,6 +2,7 @@
 //
 // Hosts that go when nobody asks how they are, and who asks.
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -274,6 +275,35 @@ static void a_watchdog_that_is_replaced_may_still_be_asking(void **state) {
   counted_end(&c);
 }
 
+// No lock of the runtime is held by who tells of it: another thread goes on.
+static void *find_pod(void *runtime) {
+  assert_null(ls_pod_find(runtime, "none", "none"));
+  return NULL;
+}
+
+static void let_another_in(void *user, const ls_log_line *line) {
+  const counted *c = user;
+  pthread_t thread;
+  if (strstr(line->text, "watchdog of 60 seconds") == NULL) return;
+  assert_int_equal(pthread_create(&thread, NULL, find_pod, c->runtime), 0);
+  pthread_join(thread, NULL);
+}
+
+static void that_it_begins_is_told_without_a_lock(void **state) {
+  (void)state;
+  counted c = {0};
+  ls_tpu_resolver *resolver = NULL;
+  c = counted_begin_with(
+      (ls_runtime_options){.log = let_another_in, .log_user = &c});
+  expect_ok(ls_tpu_resolver_create(
+      &(ls_tpu_resolver_options){.name = "virtual:2x1,hosts=2"}, &resolver));
+  expect_ok(ls_tpu_initialize(resolver, NULL));
+  expect_ok(ls_watchdog_start(resolver, 60));
+  ls_watchdog_stop();
+  ls_tpu_resolver_release(resolver);
+  counted_end(&c);
+}
+
 static void the_environment_starts_it(void **state) {
   (void)state;
   static const struct {
@@ -345,6 +375,7 @@ int main(void) {
       cmocka_unit_test(a_stop_disarms_it),
       cmocka_unit_test(a_watchdog_that_is_replaced_may_still_be_asking),
       cmocka_unit_test(a_runtime_has_one_watchdog),
+      cmocka_unit_test(that_it_begins_is_told_without_a_lock),
       cmocka_unit_test(the_environment_starts_it),
       cmocka_unit_test(what_cannot_be_watched_is_refused),
       cmocka_unit_test(failed_requests_for_memory_are_survived),

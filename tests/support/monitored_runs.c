@@ -30,8 +30,23 @@ void monitored_runs_on_sleep(void (*call)(void *user), void *user) {
 
 double monitored_runs_now(void) { return (double)read_clock(NULL) * 1e-9; }
 
+static struct {
+  const char *part;
+  void (*call)(void *user);
+  void *user;
+} on_line;
+
+void monitored_runs_on_line(const char *part, void (*call)(void *user),
+                            void *user) {
+  on_line.part = part;
+  on_line.call = call;
+  on_line.user = user;
+}
+
 static void keep_line(void *user, const ls_log_line *line) {
   (void)user;
+  if (on_line.call != NULL && strstr(line->text, on_line.part) != NULL)
+    on_line.call(on_line.user);
   pthread_mutex_lock(&lines_lock);
   const size_t used = strlen(lines);
   snprintf(lines + used, sizeof(lines) - used, "%s\n", line->text);

@@ -47,5 +47,8 @@ double monitored_runs_now(void);
 // Called whenever somebody sleeps; NULL: nothing is.
 void monitored_runs_on_sleep(void (*call)(void *user), void *user);
 const char *monitored_runs_log(void);
+// Called when a line with such a part is logged; NULL: nothing is.
+void monitored_runs_on_line(const char *part, void (*call)(void *user),
+                            void *user);
 
 #endif  // LS_TESTS_SUPPORT_MONITORED_RUNS_H_
