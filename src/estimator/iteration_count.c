@@ -117,6 +117,7 @@ ls_status ls_iteration_count_get(ls_iteration_count *self, double seconds,
   if (self->count == 0) return ls_ok();
   LS_RETURN_IF_ERROR(is_stable(self, seconds, &stable));
   if (!stable) self->last = fmax(seconds / mean_step_time(self), 1);
-  *out_steps = (int64_t)floor(self->last + 0.5);
+  // 2^62 is more than there are steps, and a number of both kinds.
+  *out_steps = (int64_t)fmin(floor(self->last + 0.5), 0x1p62);
   return ls_ok();
 }

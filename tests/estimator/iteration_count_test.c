@@ -3,6 +3,8 @@
 // How many steps fit into a time.
 #include "lockstep/iteration_count.h"
 
+#include <math.h>
+
 #include "support/expect.h"
 #include "support/spec.h"
 
@@ -54,6 +56,8 @@ static void counts_are_rounded_and_at_least_one(void **state) {
   assert_int_equal(count_of(self, 5), 3);  // 2.5
   assert_int_equal(count_of(self, 4.8), 2);
   assert_int_equal(count_of(self, 0.1), 1);
+  assert_true(count_of(self, 1e300) > INT64_C(1) << 60);
+  assert_true(count_of(self, (double)INFINITY) > INT64_C(1) << 60);
   ls_iteration_count_destroy(self);
 }
 
