@@ -87,7 +87,7 @@ static ls_nest full_specs(const ls_dataset *dataset, int64_t rows,
                           const int64_t *axes, size_t num_axes, bool *is_same) {
   const size_t count = dataset->num_leaves;
   ls_nest *leaves = ls_new_array(dataset->allocator, ls_nest, count + 1);
-  *is_same = true;
+  *is_same = leaves != NULL;
   if (leaves == NULL) return ls_fail(ls_out_of_memory());
   for (size_t i = 0; i < count; ++i) {
     ls_leaf_spec spec = dataset->leaves[i];

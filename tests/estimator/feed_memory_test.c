@@ -3,9 +3,12 @@
 // Feeds are made with every request for memory refused once.
 #include <string.h>
 
+#include "data/dataset.h"
+#include "estimator/batches.h"
 #include "estimator/cpu_input.h"
 #include "estimator/input_feed.h"
 #include "lockstep/ops.h"
+#include "support/fault.h"
 #include "support/fed.h"
 
 // ---- Inputs ----------------------------------------------------------------
@@ -139,9 +142,39 @@ static void refused_memory_is_survived(void **state) {
     expect_memory_failures_survived(make, (void *)(uintptr_t)&ways[i]);
 }
 
+// A data set that gives full batches, or none at all.
+typedef struct filling {
+  ls_dataset *full;
+} filling;
+
+static ls_status make_full(void *user) {
+  filling *self = user;
+  ls_dataset_release(self->full);
+  self->full = ls_full_batches(fed_rows(10, 4), 4, NULL, 0);
+  return ls_dataset_status(self->full);
+}
+
+static double rows_of_batches(void *user) {
+  return (double)((const filling *)user)->full->leaves[0].type.shape.dim[0];
+}
+
+static void end_full(void *user) {
+  ls_dataset_release(((filling *)user)->full);
+}
+
+static void batches_are_full_or_refused(void **state) {
+  (void)state;
+  expect_faults_survived(&(fault_scenario){.name = "full batches",
+                                           .size = sizeof(filling),
+                                           .act = make_full,
+                                           .outcome = rows_of_batches,
+                                           .end = end_full});
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(refused_memory_is_survived),
+      cmocka_unit_test(batches_are_full_or_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
