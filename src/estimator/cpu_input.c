@@ -211,20 +211,30 @@ static ls_status make(const ls_estimator_calls *calls, ls_nest made,
   return status;
 }
 
-ls_status ls_cpu_input_make(const ls_estimator_calls *calls,
-                            ls_cpu_input *out_input) {
-  ls_nest made = ls_none();
+ls_status ls_cpu_input_call(const ls_estimator_calls *calls,
+                            ls_nest *out_made) {
   ls_estimator_input kind;
-  *out_input = (ls_cpu_input){
-      .axis = ls_batch_axis(calls->batch_axis, calls->num_batch_axes, 0)};
+  *out_made = ls_none();
   LS_RETURN_IF_ERROR(ls_estimator_input_of(calls->context, &kind));
   if (kind.sliced)
     return ls_invalid_argument("eval_training_input_configuration is SLICED, "
                                "which is for replicas on TPUs: leave it unset "
                                "where CPUs evaluate or predict");
-  LS_RETURN_IF_ERROR(ls_call_input(calls, NULL, &made));
-  ls_status status = ls_graph_error(ls_graph_current());
-  if (ls_status_is_ok(status)) status = make(calls, made, out_input);
+  LS_RETURN_IF_ERROR(ls_call_input(calls, NULL, out_made));
+  const ls_status status = ls_graph_error(ls_graph_current());
+  if (ls_status_is_ok(status)) return status;
+  ls_nest_release(*out_made);
+  *out_made = ls_none();
+  return status;
+}
+
+ls_status ls_cpu_input_make(const ls_estimator_calls *calls,
+                            ls_cpu_input *out_input) {
+  ls_nest made = ls_none();
+  *out_input = (ls_cpu_input){
+      .axis = ls_batch_axis(calls->batch_axis, calls->num_batch_axes, 0)};
+  LS_RETURN_IF_ERROR(ls_cpu_input_call(calls, &made));
+  const ls_status status = make(calls, made, out_input);
   ls_nest_release(made);
   if (!ls_status_is_ok(status)) ls_cpu_input_drop(out_input);
   return status;

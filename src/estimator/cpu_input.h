@@ -20,8 +20,12 @@ typedef struct ls_cpu_input {
   int64_t axis;
 } ls_cpu_input;
 
-// Calls the input function.
-//   LS_INVALID_ARGUMENT  a tuple that is no pair; SLICED input
+// Calls the input function: what it gives, the caller's.
+//   LS_INVALID_ARGUMENT  SLICED input
+LS_MUST_USE ls_status ls_cpu_input_call(const ls_estimator_calls *calls,
+                                        ls_nest *out_made);
+// The same, as tensors of the current graph.
+//   LS_INVALID_ARGUMENT  a tuple that is no pair
 LS_MUST_USE ls_status ls_cpu_input_make(const ls_estimator_calls *calls,
                                         ls_cpu_input *out_input);
 void ls_cpu_input_drop(ls_cpu_input *input);  // Zeroed is fine.

@@ -268,7 +268,7 @@ ls_status ls_strategy_input_make(const ls_estimator_calls *calls,
                                  ls_strategy_input *out_input) {
   ls_nest made = ls_none();
   *out_input = (ls_strategy_input){0};
-  LS_RETURN_IF_ERROR(ls_call_input(calls, NULL, &made));
+  LS_RETURN_IF_ERROR(ls_cpu_input_call(calls, &made));
   ls_dataset *dataset = ls_nest_as_dataset(made);
   ls_status status =
       dataset == NULL

@@ -183,12 +183,36 @@ static void an_evaluation_that_is_asked_to_stop_ends(void **state) {
   }
 }
 
+// SLICED is of cores: nobody else takes it for another way.
+static void slices_are_for_cores(void **state) {
+  LS_SPEC("E105");
+  (void)state;
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    estimator_case c = estimator_case_of(i);
+    ls_nest metrics = ls_none();
+    const ls_tpu_config tpu = {.eval_training_input = LS_INPUT_SLICED};
+    c.folder = "slices";
+    c.config.tpu = &tpu;
+    estimator_case_begin(&c);
+    const ls_status status =
+        evaluate(&c, (ls_estimator_evaluation){.steps = LS_SOME(2)}, &metrics);
+    if (c.way == ON_TPU)
+      expect_ok(status);
+    else
+      expect_status(status, LS_INVALID_ARGUMENT,
+                    "eval_training_input_configuration");
+    ls_nest_release(metrics);
+    estimator_case_end(&c);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(an_evaluation_on_cores_is_one_run),
       cmocka_unit_test(steps_are_needed_on_cores_and_must_be_positive),
       cmocka_unit_test(an_evaluation_ends_with_its_input),
       cmocka_unit_test(an_evaluation_that_is_asked_to_stop_ends),
+      cmocka_unit_test(slices_are_for_cores),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
