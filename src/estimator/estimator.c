@@ -251,6 +251,38 @@ ls_status ls_estimator_latest_checkpoint(const ls_estimator *estimator,
                                    length, capacity);
 }
 
+ls_status ls_estimator_find_checkpoint(const ls_estimator *self,
+                                       const char *given, char *newest,
+                                       size_t capacity, const char **out_path) {
+  *out_path = given;
+  if (given != NULL) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_estimator_latest_checkpoint(self, newest, capacity));
+  if (newest[0] != 0) *out_path = newest;
+  return ls_ok();
+}
+
+// Another checkpoint is another model: only a training takes it by itself.
+ls_status ls_estimator_tell_whole(const ls_estimator *self,
+                                  const char *checkpoint, ls_status status) {
+  int64_t step = -1;
+  const size_t size = strlen(self->model_dir);
+  if (ls_status_code(status) != LS_DATA_LOSS ||
+      strncmp(checkpoint, self->model_dir, size) != 0 ||
+      checkpoint[size] != '/')
+    return status;
+  const ls_status found = ls_estimator_whole_step(self, &step);
+  const bool is_found = ls_status_is_ok(found) && step >= 0;
+  ls_status_free(found);
+  return is_found
+             ? ls_status_annotate(
+                   status,
+                   "'%s/model.ckpt-%lld' is whole: give it as the checkpoint, "
+                   "or train, which goes on from there",
+                   self->model_dir, (long long)step)
+             : ls_status_annotate(status, "no checkpoint in '%s' is whole",
+                                  self->model_dir);
+}
+
 static ls_status open_newest(const ls_estimator *self,
                              ls_saved_file **out_file) {
   LS_RETURN_IF_ERROR(find_newest(self, out_file));

@@ -37,5 +37,16 @@ LS_MUST_USE ls_status ls_estimator_saved_step(const ls_estimator *self,
 //   LS_DATA_LOSS  there is none like that.
 LS_MUST_USE ls_status ls_estimator_whole_step(const ls_estimator *self,
                                               int64_t *out_step);
+// That with which a call begins: the one given, or the newest, whose path is
+// written to `newest`; NULL: there is none.
+LS_MUST_USE ls_status ls_estimator_find_checkpoint(const ls_estimator *self,
+                                                   const char *given,
+                                                   char *newest,
+                                                   size_t capacity,
+                                                   const char **out_path);
+// Adds to what is said of a damaged one which of the model's is whole.
+LS_MUST_USE ls_status ls_estimator_tell_whole(const ls_estimator *self,
+                                              const char *checkpoint,
+                                              ls_status status);
 
 #endif  // LS_ESTIMATOR_ESTIMATOR_H_

@@ -289,17 +289,9 @@ ls_status ls_estimator_evaluate(ls_estimator *estimator,
   LS_REQUIRE(evaluation);
   LS_RETURN_IF_ERROR(
       ls_hooks_check("hooks", evaluation->hooks, evaluation->num_hooks));
-  const char *from = evaluation->checkpoint;
-  if (from == NULL) {
-    LS_RETURN_IF_ERROR(
-        ls_estimator_latest_checkpoint(estimator, newest, sizeof(newest)));
-    if (newest[0] != 0) from = newest;
-  }
-  if (from == NULL)
-    ls_runtime_log(estimator->runtime, LS_LOG_INFO, "estimator",
-                   "there is no checkpoint in %s: the evaluation is of initial "
-                   "values",
-                   estimator->model_dir);
+  const char *from = NULL;
+  LS_RETURN_IF_ERROR(ls_estimator_find_checkpoint(
+      estimator, evaluation->checkpoint, newest, sizeof(newest), &from));
   LS_RETURN_IF_ERROR(evaluate_from(estimator, evaluation, from, out_metrics));
   // What a stop has cut short is no measure of the model.
   if (!ls_estimator_has_evaluated(*out_metrics) ||

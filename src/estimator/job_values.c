@@ -140,8 +140,10 @@ static ls_status restore_checkpoint(void *user, ls_session *session) {
   ls_job *job = user;
   static const ls_value_choice all;
   LS_RETURN_IF_ERROR(users_init(job, session));
-  LS_RETURN_IF_ERROR(restore_from(job, session, job->checkpoint,
-                                  LS_COLLECTION_GLOBAL_VARIABLES, &all, true));
+  LS_RETURN_IF_ERROR(ls_estimator_tell_whole(
+      job->estimator, job->checkpoint,
+      restore_from(job, session, job->checkpoint,
+                   LS_COLLECTION_GLOBAL_VARIABLES, &all, true)));
   ls_runtime_log(job->estimator->runtime, LS_LOG_INFO, "estimator",
                  "restored %s", job->checkpoint);
   return ls_ok();
@@ -149,6 +151,12 @@ static ls_status restore_checkpoint(void *user, ls_session *session) {
 
 ls_status ls_job_set_values(ls_job *job, bool from_checkpoint) {
   const ls_warm_start *warm = &job->estimator->warm_start;
+  const ls_estimator_mode mode = job->calls.context.mode;
+  if (!from_checkpoint && mode != LS_MODE_TRAIN)
+    ls_runtime_log(job->estimator->runtime, LS_LOG_INFO, "estimator",
+                   "there is no checkpoint in %s: %s begins with %s",
+                   job->estimator->model_dir, ls_estimator_mode_name(mode),
+                   warm->path != NULL ? warm->path : "initial values");
   job->init_fn = job->scaffold.init_fn;
   job->init_user = job->scaffold.init_user;
   job->scaffold.init_user = job;

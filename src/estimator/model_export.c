@@ -219,10 +219,8 @@ static ls_status check(const ls_estimator_exporting *e, ls_estimator_mode mode,
 static ls_status find_checkpoint(const ls_estimator *self, const char *given,
                                  char *newest, size_t capacity,
                                  const char **out_path) {
-  *out_path = given;
-  if (given != NULL) return ls_ok();
-  LS_RETURN_IF_ERROR(ls_estimator_latest_checkpoint(self, newest, capacity));
-  if (newest[0] != 0) *out_path = newest;
+  LS_RETURN_IF_ERROR(
+      ls_estimator_find_checkpoint(self, given, newest, capacity, out_path));
   return *out_path != NULL || self->warm_start.path != NULL
              ? ls_ok()
              : ls_failed_precondition("Could not find trained model in "
@@ -248,7 +246,9 @@ static ls_status export_model(ls_estimator *self,
   }
   if (ls_status_is_ok(status))
     status = checkpoint != NULL
-                 ? write(sides, count, e, checkpoint, NULL, out_path)
+                 ? ls_estimator_tell_whole(
+                       self, checkpoint,
+                       write(sides, count, e, checkpoint, NULL, out_path))
                  : write_warm(sides, count, e, out_path);
   for (size_t i = 0; i < made; ++i)
     drop(&sides[i]);

@@ -176,11 +176,9 @@ ls_status ls_estimator_predict(ls_estimator *estimator,
   self->job.estimator = estimator;
   estimator->has_predictions = true;
   if (ls_status_is_ok(status))
-    status = ls_estimator_latest_checkpoint(estimator, self->checkpoint,
-                                            sizeof(self->checkpoint));
-  self->job.checkpoint = prediction->checkpoint != NULL ? prediction->checkpoint
-                         : self->checkpoint[0] != 0     ? self->checkpoint
-                                                        : NULL;
+    status = ls_estimator_find_checkpoint(
+        estimator, prediction->checkpoint, self->checkpoint,
+        sizeof(self->checkpoint), &self->job.checkpoint);
   if (ls_status_is_ok(status)) status = begin(self, prediction);
   if (ls_status_is_ok(status)) {
     *out_predictions = self;
@@ -281,13 +279,15 @@ static ls_status next_batch(ls_predictions *self) {
 }
 
 static ls_status take(ls_predictions *self, ls_nest *row) {
-  const int64_t index = self->next++;
+  const int64_t index = self->next;
   const ls_nest made = self->batches
                            ? ls_nest_retain(self->whole)
                            : ls_nest_map(self->batch, row_of, (void *)&index);
   const ls_status status = ls_nest_status(made);
   ls_nest_release(ls_status_is_ok(status) ? *row : made);
-  if (ls_status_is_ok(status)) *row = made;
+  if (!ls_status_is_ok(status)) return status;  // Who asks again gets it.
+  *row = made;
+  ++self->next;
   return status;
 }
 

@@ -6,6 +6,7 @@
 #include "lockstep/ops.h"
 #include "support/counted.h"
 #include "support/estimator_ways.h"
+#include "support/fault.h"
 
 static ls_predictions *predict(estimator_case *c, ls_estimator_prediction is) {
   ls_predictions *made = NULL;
@@ -417,6 +418,101 @@ static void what_cores_learn_a_cpu_uses(void **state) {
   }
 }
 
+// ---- What is refused on the way --------------------------------------------
+typedef struct asked {
+  estimator_case is;
+  ls_predictions *predictions;
+  ls_nest row;
+} asked;
+
+static ls_status begin_asking(void *user) {
+  asked *self = user;
+  self->is.folder = "asked";
+  estimator_case_begin(&self->is);
+  self->predictions = predict(&self->is, (ls_estimator_prediction){0});
+  self->row = ls_none();
+  return ls_predictions_next(self->predictions, &self->row);
+}
+
+static ls_status ask(void *user) {
+  asked *self = user;
+  return ls_predictions_next(self->predictions, &self->row);
+}
+
+static double row_of(void *user) {
+  const asked *self = user;
+  const ls_nest first = ls_nest_find(self->row, "probabilities");
+  return ls_array_f64(ls_nest_as_array(first), 0);
+}
+
+static void end_asking(void *user) {
+  asked *self = user;
+  ls_nest_release(self->row);
+  expect_ok(ls_predictions_close(self->predictions));
+  estimator_case_end(&self->is);
+}
+
+// The row that there was no memory for is the next one.
+static void no_row_is_lost_with_the_memory_for_it(void **state) {
+  (void)state;
+  expect_faults_survived(&(fault_scenario){.name = "a row",
+                                           .size = sizeof(asked),
+                                           .begin = begin_asking,
+                                           .act = ask,
+                                           .outcome = row_of,
+                                           .end = end_asking});
+}
+
+// ---- What they begin with --------------------------------------------------
+static void count_fresh(void *user, const ls_log_line *line) {
+  if (strstr(line->text, "predict begins with initial values") != NULL)
+    ++*(int *)user;
+}
+
+static void that_nothing_was_trained_is_told(void **state) {
+  (void)state;
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    int lines = 0;
+    counted runtime = counted_begin_with(
+        (ls_runtime_options){.log = count_fresh, .log_user = &lines});
+    estimator_case c = estimator_case_of(i);
+    int64_t rows = 0;
+    c.folder = "fresh";
+    c.save_steps = LS_SOME(2);
+    estimator_case_begin(&c);
+    (void)predict_all(&c, &rows);
+    assert_int_equal(lines, 1);
+    (void)estimator_case_train(&c, 2);
+    (void)predict_all(&c, &rows);
+    assert_int_equal(lines, 1);
+    estimator_case_end(&c);
+    counted_end(&runtime);
+  }
+}
+
+// A folder that has no room in the path of its newest one.
+static void the_newest_is_not_looked_for_where_one_is_given(void **state) {
+  (void)state;
+  estimator_case c = {.folder = "given", .save_steps = LS_SOME(2)}, far;
+  char folder[1200] = "";
+  ls_predictions *p = NULL;
+  estimator_case_begin(&c);
+  (void)estimator_case_train(&c, 2);
+  while (strlen(folder) < 1100)
+    strcat(folder, "./");
+  strcat(folder, "given");
+  far = (estimator_case){.folder = folder, .goes_on = true};
+  estimator_case_begin(&far);
+  ls_estimator_prediction is = {.input = estimator_input(&far)};
+  expect_status(ls_estimator_predict(far.estimator, &is, &p),
+                LS_INVALID_ARGUMENT, "does not fit");
+  is.checkpoint = "given/model.ckpt-2";
+  expect_ok(ls_estimator_predict(far.estimator, &is, &p));
+  expect_ok(ls_predictions_close(p));
+  estimator_case_end(&far);
+  estimator_case_end(&c);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(all_rows_come_and_none_that_fills_a_batch_up),
@@ -430,6 +526,9 @@ int main(void) {
       cmocka_unit_test(predictions_of_endless_data_stop_when_asked),
       cmocka_unit_test(calls_on_a_system_of_others_begin_anew),
       cmocka_unit_test(what_cores_learn_a_cpu_uses),
+      cmocka_unit_test(no_row_is_lost_with_the_memory_for_it),
+      cmocka_unit_test(that_nothing_was_trained_is_told),
+      cmocka_unit_test(the_newest_is_not_looked_for_where_one_is_given),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
