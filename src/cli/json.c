@@ -2,6 +2,7 @@
 // Arrays, and nests of them, as JSON.
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/cli.h"
 
@@ -17,10 +18,32 @@ static void print_text(const ls_bytes *text) {
   cli_print_json_bytes(text->data, text->size);
 }
 
+// A list of the real and the imaginary part, of `size` bytes each.
+static void print_complex(const char *parts, size_t size) {
+  putchar('[');
+  for (int i = 0; i < 2; ++i) {
+    double value = 0;
+    float narrow = 0;
+    if (i > 0) putchar(',');
+    if (size == sizeof(narrow)) {
+      memcpy(&narrow, parts + (size_t)i * size, size);
+      print_real((double)narrow, 9);
+    } else {
+      memcpy(&value, parts + (size_t)i * size, size);
+      print_real(value, 17);
+    }
+  }
+  putchar(']');
+}
+
 static void print_element(const ls_array *array, int64_t index) {
   const ls_dtype dtype = ls_array_dtype(array);
+  const size_t size = ls_dtype_size(dtype);
   if (dtype == LS_DTYPE_STRING)
     print_text(&((const ls_bytes *)ls_array_data(array))[index]);
+  else if (dtype == LS_DTYPE_C64 || dtype == LS_DTYPE_C128)
+    print_complex((const char *)ls_array_data(array) + (size_t)index * size,
+                  size / 2);
   else if (dtype == LS_DTYPE_BOOL)
     printf("%s", ls_array_i64(array, index) != 0 ? "true" : "false");
   else if (ls_dtype_is_float(dtype))
@@ -55,6 +78,8 @@ void cli_print_values(ls_nest values) {
   } else if (values.kind == LS_KIND_SCALAR) {
     if (ls_dtype_is_float(values.dtype))
       print_real(values.as.f64, 17);
+    else if (values.dtype == LS_DTYPE_BOOL)
+      printf("%s", values.as.i64 != 0 ? "true" : "false");
     else
       printf("%lld", (long long)values.as.i64);
   } else if (is_dict || values.kind == LS_KIND_LIST ||

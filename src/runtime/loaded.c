@@ -72,8 +72,7 @@ static ls_nest call(ls_nest args, void *user) {
 }
 
 // ---- Loading --------------------------------------------------------------
-// A variable
-// that an op uses, at any depth; NULL: none does.
+// A variable that an op uses, at any depth; NULL: none does.
 static const ls_variable *find_variable(const ls_graph *graph) {
   for (size_t i = 0; i < graph->num_nodes; ++i) {
     const ls_node *node = graph->nodes[i];

@@ -74,8 +74,7 @@ static ls_status find_cut(mapping *m, ls_nest args) {
 }
 
 // ---- Parts ----------------------------------------------------------------
-// Where
-// part number `part` is along a dimension.
+// Where part number `part` is along a dimension.
 static int64_t place_of(const tiling *cut, size_t part, size_t dimension) {
   for (size_t d = cut->rank; --d > dimension;)
     part /= (size_t)cut->parts[d];
@@ -111,8 +110,7 @@ static ls_nest call_part(mapping *m, ls_nest args) {
 }
 
 // ---- Put together ---------------------------------------------------------
-// Joins runs of
-// `count` neighbours along a dimension; gives how many are left.
+// Joins runs of `count` neighbours along a dimension; gives how many are left.
 static size_t join_along(ls_tensor *parts, size_t num, size_t count,
                          size_t dimension) {
   for (size_t i = 0; i < num; i += count)

@@ -12,8 +12,7 @@ typedef ls_tpu_run run;
 enum { MOST_PARTS = 3 };
 
 // ---- Inside ---------------------------------------------------------------
-// How many
-// of a top-level list are values: ops stand behind them.
+// How many of a top-level list are values: ops stand behind them.
 static size_t count_values(ls_nest list) {
   size_t count = ls_nest_count(list);
   while (count > 0 && ls_nest_item(list, count - 1).kind == LS_KIND_OP)
@@ -100,8 +99,7 @@ ls_nest ls_tpu_run_flatten(run *r, ls_nest made) {
 }
 
 // ---- Outside --------------------------------------------------------------
-// A replica's
-// leaf whose first value is number `at`.
+// A replica's leaf whose first value is number `at`.
 static ls_nest leaf_of(const run *r, ls_nest values, size_t i, size_t at) {
   if (r->parts[i] == 1) return ls_nest_retain(ls_nest_item(values, at));
   return ls_nest_slices(
