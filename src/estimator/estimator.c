@@ -69,8 +69,7 @@ static ls_status check(const ls_estimator_options *o) {
     LS_RETURN_IF_ERROR(check_strategies(config));
     LS_RETURN_IF_ERROR(check_batches(o, config));
   }
-  return ls_check_model_function(&o->model_fn, o->params.kind == LS_KIND_DICT &&
-                                                   ls_nest_count(o->params));
+  return ls_check_model_function(&o->model_fn, o->params.kind == LS_KIND_DICT);
 }
 
 // ---- The folder ------------------------------------------------------------

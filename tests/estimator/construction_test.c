@@ -152,6 +152,13 @@ static void a_models_arguments_are_checked(void **state) {
     ls_nest_release(m.options.params);
     m.options.params = ls_none();
   }
+  // Even one that is empty is given.
+  const ls_parameters none = {.names = cases[2].names, .count = 2};
+  m.options.model_fn.arguments = &none;
+  m.options.params = ls_nest_dict("", NULL, NULL, 0);
+  expect_refused(&m, "does not take params");
+  ls_nest_release(m.options.params);
+  m.options.params = ls_none();
   // Without params: a warning if they are taken, and nothing if they are not.
   assert_int_equal(warnings, 0);
   const ls_parameters takes = {.names = cases[3].names, .count = 2};

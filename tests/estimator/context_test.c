@@ -201,6 +201,13 @@ static void a_mode_is_needed_and_copies_share_what_was_asked(void **state) {
   for (size_t i = 0; i < LS_COUNT_OF(early); ++i)
     expect_status(early[i].status, LS_FAILED_PRECONDITION, "mode");
   assert_int_equal(w.queries, 0);
+  // One of a mode gives one of another.
+  expect_ok(ls_estimator_master(
+      ls_estimator_with_mode(in(&w, LS_MODE_TRAIN), LS_MODE_EVAL, false),
+      &text));
+  assert_int_equal(
+      ls_estimator_with_mode(in(&w, LS_MODE_TRAIN), LS_MODE_EVAL, false).mode,
+      LS_MODE_EVAL);
   // Once, whatever the mode and however often.
   for (int i = 0; i < 2; ++i)
     for (ls_estimator_mode mode = LS_MODE_TRAIN; mode < LS_NUM_MODES; ++mode) {
@@ -416,7 +423,10 @@ static void expect_sizes(facts f, ls_estimator_mode mode, int64_t input,
                          int64_t model) {
   world w;
   ls_opt size;
-  f.train = f.eval = f.predict = (ls_opt)LS_SOME(64);
+  // No other mode's.
+  *(mode == LS_MODE_TRAIN  ? &f.train
+    : mode == LS_MODE_EVAL ? &f.eval
+                           : &f.predict) = (ls_opt)LS_SOME(64);
   begin(&w, f);
   expect_ok(ls_estimator_input_batch_size(in(&w, mode), &size));
   assert_true(size.set);
@@ -562,6 +572,12 @@ static void several_hosts_need_a_way_to_feed_them(void **state) {
   for (ls_estimator_mode mode = LS_MODE_TRAIN; mode < LS_NUM_MODES; ++mode)
     assert_false(is_cpu(in(&w, mode)));
   assert_int_equal(w.warnings, 0);
+  end(&w);
+  f = two_hosts;
+  f.tpu.eval_training_input = LS_INPUT_SLICED;
+  begin(&w, f);
+  assert_false(is_cpu(in(&w, LS_MODE_EVAL)));
+  assert_false(is_cpu(in(&w, LS_MODE_PREDICT)));
   end(&w);
   // Training needs none of it.
   begin(&w, two_hosts);

@@ -32,16 +32,23 @@ static ls_status at_end(void *user, ls_run_context *context) {
   return ls_ok();
 }
 
+typedef struct told {
+  int last, all;
+} told;
+
 static void look_for_count(void *user, const ls_log_line *line) {
-  *(int *)user += strcmp(line->text, "Evaluation [5/5]") == 0;
+  told *t = user;
+  t->last += strcmp(line->text, "Evaluation [5/5]") == 0;
+  t->all += strstr(line->text, "Evaluation [") != NULL;
 }
 
-// All steps are one run, whatever those of a training are.
+// All steps are one run, whatever those of a training are. On CPUs nothing
+// counts where no number is given.
 static void an_evaluation_on_cores_is_one_run(void **state) {
-  LS_SPEC("E67");
+  LS_SPEC("E67 E68");
   (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
-    int lines = 0;
+    told lines = {0};
     counted runtime = counted_begin_with(
         (ls_runtime_options){.log = look_for_count, .log_user = &lines});
     estimator_case c = estimator_case_of(i);
@@ -59,8 +66,15 @@ static void an_evaluation_on_cores_is_one_run(void **state) {
                            .steps = LS_SOME(5), .hooks = &hook, .num_hooks = 1},
                        &metrics));
     assert_int_equal(seen.runs, c.way == ON_TPU ? 1 : 5);
-    assert_int_equal(lines, 1);
+    assert_int_equal(lines.last, 1);
+    assert_int_equal(lines.all, c.way == ON_TPU ? 1 : 5);
     ls_nest_release(metrics);
+    if (c.way != ON_TPU) {
+      c.repeats = false;
+      expect_ok(evaluate(&c, (ls_estimator_evaluation){0}, &metrics));
+      assert_int_equal(lines.all, 5);
+      ls_nest_release(metrics);
+    }
     ls_hook_release(hook);
     estimator_case_end(&c);
     counted_end(&runtime);
