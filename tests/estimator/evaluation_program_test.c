@@ -14,13 +14,15 @@ typedef struct job {
   bool has_metrics, by_name, has_host_call;
   int fails;            // 1: the metrics are no dict, 2: no pairs.
   ls_variable *called;  // Counts rows that the host call has seen.
+  ls_op update;         // Of the metric.
+  bool hears_late;      // The host call is made behind it.
 } job;
 
 // ---- A model ---------------------------------------------------------------
 // Of outputs and labels, and masks if there are some.
 static ls_nest mean_error(ls_nest tensors, void *user) {
   static const char *const keys[] = {"error"};
-  const job *j = user;
+  job *j = user;
   if (j->fails == 1) return LS_LIST(ls_nest_item(tensors, 0));
   ls_tensor out = ls_nest_tensor(tensors, 0), in = ls_nest_tensor(tensors, 1);
   ls_tensor weights = ls_nest_tensor(tensors, 2);
@@ -32,6 +34,9 @@ static ls_nest mean_error(ls_nest tensors, void *user) {
   const ls_tensor error = ls_abs(ls_sub(out, in));
   if (!ls_tensor_is_failed(weights)) weights = ls_reshape_like(weights, error);
   ls_nest metric = ls_metric_mean(error, weights, "error");
+  const ls_nest update = ls_nest_item(metric, 1);
+  j->update =
+      update.kind == LS_KIND_OP ? update.as.op : ls_tensor_op(update.as.tensor);
   if (j->fails == 2) {
     ls_nest_release(metric);
     metric = ls_leaf(error);
@@ -40,7 +45,8 @@ static ls_nest mean_error(ls_nest tensors, void *user) {
 }
 
 static ls_nest count_rows(ls_nest tensors, void *user) {
-  const job *j = user;
+  job *j = user;
+  j->hears_late = j->update.id != 0;
   const ls_tensor rows = ls_dim_size(ls_nest_tensor(tensors, 0), 0);
   return ls_leaf(ls_variable_assign_add(j->called, rows));
 }
@@ -210,6 +216,11 @@ static void metrics_are_updated_in_each_step_beside_the_program(void **state) {
       // The pair's update is the run itself: the hosts' ops do the rest.
       const ls_nest pair = ls_nest_find(p.program.metrics, "error");
       assert_int_equal(ls_nest_item(pair, 1).as.op.id, p.program.run.id);
+      // And of these the metric's comes before the host call's.
+      const ls_nest ops = p.program.host_ops;
+      assert_true(j.hears_late);
+      assert_int_equal(ls_nest_item(ops, ls_nest_count(ops) - 2).as.op.id,
+                       j.update.id);
       run(&p, STEPS);
       assert_true(metric_of(&p, "error") == 0);
       for (int s = 0; s < STEPS; ++s) {

@@ -322,31 +322,39 @@ static int checkpoints_in(const char *folder) {
 static void a_training_has_one_saver_of_its_own(void **state) {
   LS_SPEC("E154");
   (void)state;
-  for (int way = 0; way < 5; ++way) {
-    estimator_case c = {.way = ON_TPU,
+  for (int way = 0; way < 8; ++way) {
+    watched w = {.is = {.way = ON_TPU,
                         .folder = "order-saver",
                         .iterations = "4",
-                        .repeats = true};
+                        .repeats = true}};
+    estimator_case c = w.is;
     ls_hook *own = NULL;
     if (way == 0) c.config.checkpoints = LS_FLAG_OFF;
     if (way == 1) c.save_steps = LS_SOME(6);
     if (way == 2) c.config.save_checkpoints_secs = LS_SOME(1000);
     if (way == 3) c.save_steps = LS_SOME(0);
-    if (way == 4) c.save_steps = LS_SOME(4);
+    if (way == 4 || way == 6) c.save_steps = LS_SOME(4);
+    if (way == 5) c.config.save_checkpoints_secs = LS_SOME(0);
+    if (way == 6) c.config.keep_checkpoint_max = LS_SOME(2);
+    if (way == 7) {
+      c.save_steps = LS_SOME(4);
+      c.more.model_fn = (ls_model_function){.call = model, .user = &w};
+    }
     estimator_case_begin(&c);
-    if (way == 4)
+    if (way == 4 || way == 7)
       expect_ok(
           ls_saver_hook(&(ls_saver_hook_options){.folder = "order-saver",
                                                  .every_steps = LS_SOME(1000)},
                         &own));
+    w.models = own;
     expect_ok(ls_estimator_train(
         c.estimator,
         &(ls_estimator_training){.input = estimator_input(&c),
                                  .max_steps = LS_SOME(12),
                                  .hooks = &own,
-                                 .num_hooks = own != NULL},
+                                 .num_hooks = way == 4},
         NULL));
-    static const int saved[] = {0, 3, 2, 0, 2};
+    static const int saved[] = {0, 3, 2, 0, 2, 0, 2, 2};
     assert_int_equal(checkpoints_in("order-saver"), saved[way]);
     ls_hook_release(own);
     estimator_case_end(&c);
@@ -533,7 +541,7 @@ static ls_status linear(void *user, ls_model_call *call,
 }
 
 static void variables_that_go_bad_are_named(void **state) {
-  LS_SPEC("E180");
+  LS_SPEC("E155 E180");
   (void)state;
   for (int replicas = 1; replicas <= 3; replicas += 2)
     for (int broadcast = 0; broadcast < 2; ++broadcast) {

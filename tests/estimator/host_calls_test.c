@@ -308,6 +308,22 @@ static void of_input_for_all_replicas_one_is_heard(void **state) {
     }
 }
 
+// Each replica has had a part of it: all are heard.
+static void of_input_that_is_sliced_all_is_heard(void **state) {
+  (void)state;
+  LS_SPEC("E143");
+  for (size_t i = 0; i < LS_COUNT_OF(counts); ++i) {
+    programs p;
+    job j = {.tells = ROWS};
+    begin(&p, &j, LS_MODE_EVAL, counts[i],
+          (programs_options){.tpu = {.per_host_input = LS_INPUT_BROADCAST,
+                                     .eval_training_input = LS_INPUT_SLICED}});
+    programs_build(&p);
+    assert_int_equal(j.shape.dim[0], counts[i] * PROGRAMS_ROWS);
+    end(&p, &j);
+  }
+}
+
 static void a_dict_that_does_not_fit_is_warned_of(void **state) {
   (void)state;
   LS_SPEC("E141");
@@ -421,6 +437,7 @@ int main(void) {
       cmocka_unit_test(replicas_of_several_cores_say_it_from_their_first),
       cmocka_unit_test(a_scalar_cannot_be_put_together),
       cmocka_unit_test(of_input_for_all_replicas_one_is_heard),
+      cmocka_unit_test(of_input_that_is_sliced_all_is_heard),
       cmocka_unit_test(a_dict_that_does_not_fit_is_warned_of),
       cmocka_unit_test(hosts_hear_of_every_nth_step_of_a_run),
       cmocka_unit_test(a_training_step_has_an_order),

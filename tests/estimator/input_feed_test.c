@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "estimator/enqueue.h"
+#include "lockstep/monitored_session.h"
 #include "lockstep/ops.h"
 #include "lockstep/streams.h"
 #include "support/fed.h"
@@ -60,6 +61,23 @@ static ls_nest turned(void *user, ls_input_call *call) {
 }
 
 // ---- One call a host -------------------------------------------------------
+static void data_sets_of_all_hosts_begin_in_one_hook(void **state) {
+  (void)state;
+  LS_SPEC("E120");
+  fed f;
+  ls_monitored_session *session = NULL;
+  fed_begin(&f,
+            (fed_facts){
+                .pod = FOUR, .mode = LS_MODE_TRAIN, .batch = 8, .input = rows});
+  expect_ok(ls_monitored_session_create(
+      &(ls_monitored_options){
+          .graph = f.graph, .hooks = &f.feed.hook, .num_hooks = 1},
+      &session));
+  expect_contains(f.infos_text, "began 2 data sets of the input in ");
+  expect_ok(ls_monitored_session_close(session, ls_ok()));
+  fed_close(&f);
+}
+
 static void a_host_shares_its_batch_out(void **state) {
   (void)state;
   LS_SPEC("E99 E106 E117 E118");
@@ -541,6 +559,7 @@ static void a_switch_puts_values_into_loops(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(data_sets_of_all_hosts_begin_in_one_hook),
       cmocka_unit_test(a_host_shares_its_batch_out),
       cmocka_unit_test(other_modes_are_fed_by_hosts),
       cmocka_unit_test(values_are_fed_a_step_a_run),

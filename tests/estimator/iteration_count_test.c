@@ -27,6 +27,8 @@ static void samples_are_a_ring(void **state) {
   assert_int_equal(count_of(self, 10), 1);
   ls_iteration_count_update(self, 4, 1);
   ls_iteration_count_update(self, 2, 1);
+  ls_iteration_count_update(self, 1, 0);
+  ls_iteration_count_update(self, 1, -1);
   assert_int_equal(count_of(self, 30), 10);  // 3 seconds a step.
   ls_iteration_count_update(self, 4, 1);     // The first is forgotten.
   ls_iteration_count_update(self, 4, 1);
@@ -71,13 +73,28 @@ static void counts_stay_once_they_are_stable(void **state) {
   assert_int_equal(count_of(self, 10.5), 1050);  // As many samples as fit.
   ls_iteration_count_update(self, 10, 1000);
   assert_int_equal(count_of(self, 10.9), 1050);  // Within 10 %.
-  assert_int_equal(count_of(self, 12), 1200);    // Not.
+  assert_int_equal(count_of(self, 11.2), 1120);  // Not.
+  assert_int_equal(count_of(self, 12), 1200);
   // The last run was off, the mean of all is within 5 %.
   ls_iteration_count_update(self, 12, 1200);
   assert_int_equal(count_of(self, 10.4), 1200);
   // Steps that take unequally long.
   ls_iteration_count_update(self, 100, 1000);
   assert_int_equal(count_of(self, 100), 2500);
+  ls_iteration_count_destroy(self);
+  // A mean that is 5.5 % off, behind a last run that is 20 % off.
+  expect_ok(ls_iteration_count_create(LS_SOME(3), &self));
+  for (int i = 0; i < 3; ++i)
+    ls_iteration_count_update(self, 10, 1000);
+  ls_iteration_count_update(self, 12, 1200);
+  assert_int_equal(count_of(self, 10.11), 1);    // Within 5 %.
+  assert_int_equal(count_of(self, 10.1), 1010);  // Not.
+  ls_iteration_count_destroy(self);
+  // The deviation is that of all samples: 0.025 of 0.975 and 1.025 s a step.
+  expect_ok(ls_iteration_count_create(LS_SOME(2), &self));
+  for (int i = 0; i < 3; ++i)
+    ls_iteration_count_update(self, i % 2 ? 10.25 : 9.75, 10);
+  assert_int_equal(count_of(self, 10), 1);
   ls_iteration_count_destroy(self);
   // Stable before it was asked at all.
   expect_ok(ls_iteration_count_create(LS_SOME(1), &self));

@@ -139,7 +139,7 @@ static int64_t times_called(programs *p, const job *j) {
 // ---- Batches ---------------------------------------------------------------
 static void each_run_gives_a_batch_until_the_stop_signal(void **state) {
   (void)state;
-  LS_SPEC("E136 E145 E157");
+  LS_SPEC("E126 E136 E142 E145 E157");
   for (size_t i = 0; i < LS_COUNT_OF(counts); ++i)
     for (int pads = 0; pads < 2; ++pads) {
       enum { STEPS = 5 };
@@ -177,6 +177,7 @@ static void each_run_gives_a_batch_until_the_stop_signal(void **state) {
 
 static void without_a_batch_there_is_no_prediction(void **state) {
   (void)state;
+  LS_SPEC("E179");
   for (size_t i = 0; i < LS_COUNT_OF(counts); ++i) {
     programs p;
     loop l;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "estimator/captured.h"
+#include "estimator/systems.h"
 #include "support/linear_model.h"
 
 static const int counts[] = {1, 3, 8};
@@ -94,6 +95,26 @@ static void without_a_step_the_loss_is_what_it_begins_with(void **state) {
       assert_true(programs_number(&p, 1) == 0);
       end(&p, &j);
     }
+}
+
+// What looks at variables waits for the loop, and brings it along.
+static void
+the_run_alone_is_the_loop_and_what_looks_at_variables(void **state) {
+  (void)state;
+  LS_SPEC("E155");
+  for (size_t i = 0; i < LS_COUNT_OF(counts); ++i) {
+    programs p;
+    job j;
+    begin(&p, &j, counts[i], (programs_options){0});
+    programs_put_all(&p, 0);
+    programs_put_all(&p, 1);
+    programs_set_steps(&p, 2);
+    programs_run(&p, ls_nest_op(p.program.run));
+    ls_array *step = programs_value(&p, p.global_step);
+    assert_int_equal(ls_array_i64(step, 0), 2);
+    ls_array_release(step);
+    end(&p, &j);
+  }
 }
 
 static void the_loop_ends_with_the_data_behind_a_whole_step(void **state) {
@@ -268,7 +289,7 @@ static void tensors_on_the_way_to_the_loss_are_traced(void **state) {
 typedef struct cached {
   linear_model m;
   int64_t batch;
-  int wrong;  // 1: too few, 2: of another type.
+  int wrong;  // 1: too few, 2: of another type, 3: too many.
 } cached;
 
 // A sum of the labels of a loop's steps, and how many there were.
@@ -288,8 +309,8 @@ static ls_status cache_model(void *user, ls_model_call *call,
       ls_add(ls_nest_tensor(cache, 0), call->labels.as.tensor);
   const ls_tensor count =
       ls_add(ls_nest_tensor(cache, 1), ls_scalar_i64(LS_DTYPE_I64, 1));
-  const ls_tensor next[] = {sum, c->wrong == 2 ? ls_convert(count, LS_DTYPE_F32)
-                                               : count};
+  const ls_tensor next[] = {
+      sum, c->wrong == 2 ? ls_convert(count, LS_DTYPE_F32) : count, count};
   // What is reported is made of the cache alone.
   const ls_tensor loss =
       ls_add(ls_reduce_sum(sum, LS_ALL_AXES),
@@ -299,7 +320,9 @@ static ls_status cache_model(void *user, ls_model_call *call,
                                    .loss = loss,
                                    .train_op = ls_tensor_op(loss),
                                    .cache = next,
-                                   .cache_size = c->wrong == 1 ? 1 : 2},
+                                   .cache_size = c->wrong == 1   ? 1
+                                                 : c->wrong == 3 ? 3
+                                                                 : 2},
       out_spec);
 }
 
@@ -372,12 +395,40 @@ static void a_cache_is_a_replicas_own(void **state) {
   end(&p, (job *)&c);
 }
 
+// Of the batch of all, also where each replica is given that.
+static void a_cache_is_for_a_replicas_share(void **state) {
+  (void)state;
+  LS_SPEC("E133");
+  for (int broadcast = 0; broadcast < 2; ++broadcast) {
+    programs p;
+    cached c = {.batch = 0};
+    int64_t all = 0, whole = 0;
+    programs_begin(&p, (programs_options){.mode = LS_MODE_TRAIN,
+                                          .replicas = 3,
+                                          .tpu.per_host_input =
+                                              broadcast ? LS_INPUT_BROADCAST
+                                                        : LS_INPUT_PER_HOST_V1,
+                                          .model = cache_model,
+                                          .user = &c,
+                                          .cache = first_cache});
+    ls_opt size = {0};
+    expect_ok(ls_estimator_model_batch_size(p.calls.context, &size));
+    whole = ls_estimator_batch_size(p.calls.context).value;
+    all = size.value * (broadcast ? 1 : 3);
+    assert_int_equal(all, whole);
+    ls_status_free(programs_try(&p));
+    assert_int_equal(c.batch, whole / 3);
+    programs_end(&p);
+  }
+}
+
 static void a_cache_of_another_form_is_refused(void **state) {
   (void)state;
   LS_SPEC("E133");
-  static const char *const says[][2] = {
-      {"2 tensors", "has 1"}, {"tensor 1 of the cache is i64", "f32"}};
-  for (int wrong = 1; wrong < 3; ++wrong)
+  static const char *const says[][2] = {{"2 tensors", "has 1"},
+                                        {"tensor 1 of the cache is i64", "f32"},
+                                        {"2 tensors", "has 3"}};
+  for (int wrong = 1; wrong < 4; ++wrong)
     for (int k = 0; k < 2; ++k) {
       programs p;
       cached c = {.wrong = wrong};
@@ -420,6 +471,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_loop_of_steps_has_the_bits_of_mirrored_steps),
       cmocka_unit_test(without_a_step_the_loss_is_what_it_begins_with),
+      cmocka_unit_test(the_run_alone_is_the_loop_and_what_looks_at_variables),
       cmocka_unit_test(the_loop_ends_with_the_data_behind_a_whole_step),
       cmocka_unit_test(the_loss_of_replica_0_is_an_option),
       cmocka_unit_test(a_short_batch_weighs_by_its_examples),
@@ -427,6 +479,7 @@ int main(void) {
       cmocka_unit_test(tensors_on_the_way_to_the_loss_are_traced),
       cmocka_unit_test(a_cache_goes_round_in_a_run_and_no_further),
       cmocka_unit_test(a_cache_is_a_replicas_own),
+      cmocka_unit_test(a_cache_is_for_a_replicas_share),
       cmocka_unit_test(a_cache_of_another_form_is_refused),
       cmocka_unit_test(what_is_captured_is_captured_once_and_read_then),
   };

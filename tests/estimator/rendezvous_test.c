@@ -98,19 +98,22 @@ static const ls_host_kernel stuck = {.name = "stuck",
                                      .flags = LS_HOST_INLINE | LS_HOST_WAITS,
                                      .cancel = end_it};
 
-static ls_status run_stuck(monitored_runs *f, ls_rendezvous *r,
-                           ls_status recorded) {
-  ls_session *session = NULL;
+static ls_status run_stuck_in(monitored_runs *f, ls_session *session) {
   ls_nest results = ls_none();
   ls_op op;
   {
     LS_GRAPH_SCOPE(f->graph);
     op = ls_host_call_add(&stuck, NULL, NULL, 0);
   }
+  return ls_session_run(session, ls_nest_op(op), NULL, 0, &results);
+}
+
+static ls_status run_stuck(monitored_runs *f, ls_rendezvous *r,
+                           ls_status recorded) {
+  ls_session *session = NULL;
   expect_ok(ls_session_create(f->graph, &session));
   ls_rendezvous_record(r, "infeed", recorded, session);
-  const ls_status status =
-      ls_session_run(session, ls_nest_op(op), NULL, 0, &results);
+  const ls_status status = run_stuck_in(f, session);
   ls_session_destroy(session);
   return status;
 }
@@ -149,6 +152,27 @@ static void that_a_session_is_closed_is_told_without_a_lock(void **state) {
   expect_status(run_stuck(&f, r, ls_invalid_argument("no such file")),
                 LS_CANCELLED, "");
   monitored_runs_on_line(NULL, NULL, NULL);
+  ls_rendezvous_destroy(r);
+  monitored_runs_end(&f);
+}
+
+static void the_first_failure_says_when_the_session_is_closed(void **state) {
+  (void)state;
+  LS_SPEC("E188");
+  monitored_runs f;
+  monitored_runs_begin(&f);
+  ls_rendezvous *r = NULL;
+  ls_session *session = NULL;
+  expect_ok(ls_rendezvous_create(2, &r));
+  expect_ok(ls_session_create(f.graph, &session));
+  ls_rendezvous_record(r, "infeed", LS_STATUS(LS_DATA_LOSS, "bad"), session);
+  monitored_runs_pass(3);
+  ls_rendezvous_record(r, "outfeed", LS_STATUS(LS_DATA_LOSS, "b"), session);
+  const double began = monitored_runs_now();
+  expect_status(run_stuck_in(&f, session), LS_CANCELLED, "");
+  assert_true(monitored_runs_now() < began + 3);
+  ls_rendezvous_forget(r, session);
+  ls_session_destroy(session);
   ls_rendezvous_destroy(r);
   monitored_runs_end(&f);
 }
@@ -252,6 +276,7 @@ int main(void) {
       cmocka_unit_test(it_may_wait_for_ever),
       cmocka_unit_test(a_failure_closes_the_session),
       cmocka_unit_test(that_a_session_is_closed_is_told_without_a_lock),
+      cmocka_unit_test(the_first_failure_says_when_the_session_is_closed),
       cmocka_unit_test(a_session_that_is_forgotten_stays_open),
       cmocka_unit_test(a_check_of_numbers_closes_nothing),
   };

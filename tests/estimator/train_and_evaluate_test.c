@@ -238,18 +238,25 @@ static void an_evaluator_takes_checkpoints_as_they_come(void **state) {
   w.copies_at = 1000;
   estimator_case c = {.folder = "came", .goes_on = true};
   ls_train_and_evaluation result;
+  ls_hook *hook = NULL;
   estimator_case_begin(&c);
+  expect_ok(ls_hook_create(
+      &(ls_hook_options){.user = &w, .after_run = pass_some}, &hook));
   expect_ok(ls_train_and_evaluate(
       c.estimator,
       &(ls_train_spec){.input = estimator_input(&c), .max_steps = LS_SOME(8)},
       &(ls_eval_spec){.input = estimator_input(&c),
                       .steps = LS_SOME(2),
+                      .hooks = &hook,
+                      .num_hooks = 1,
                       .throttle_secs = LS_SOME(300)},
       &result));
+  ls_hook_release(hook);
   assert_int_equal(result.num_evaluations, 2);
   assert_true(estimator_metric(result.metrics, "global_step") == 8);
-  // 120 seconds, then each 300: the checkpoint of 1000 is seen at 1020.
-  assert_int_equal(w.now / SECOND, 1020);
+  // 120 seconds, then each 300, of which evaluations take 200: the checkpoint
+  // of 1000 is seen at 1020.
+  assert_int_equal(w.now / SECOND, 1220);
   ls_train_and_evaluation_deinit(&result);
   estimator_case_end(&c);
   waits_end(&w);

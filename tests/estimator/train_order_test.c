@@ -110,8 +110,20 @@ static ls_status run(watched *w) {
   return status;
 }
 
+// Examples a second are those of all replicas.
+static void expect_speed(const char *folder, double batch) {
+  ls_event_numbers *steps = NULL, *examples = NULL;
+  expect_ok(ls_events_read(folder, "global_step/sec", &steps));
+  expect_ok(ls_events_read(folder, "examples/sec", &examples));
+  assert_true(steps->count == 1 && examples->count == 1);
+  const double ratio = examples->items[0].value / steps->items[0].value;
+  assert_true(fabs(ratio - batch) < 1e-3);
+  ls_event_numbers_destroy(steps);
+  ls_event_numbers_destroy(examples);
+}
+
 static void hooks_are_called_in_their_order(void **state) {
-  LS_SPEC("E152 E153 E164");
+  LS_SPEC("E152 E153 E159 E164");
   (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     watched w = {.is = estimator_case_of(i)};
@@ -134,6 +146,7 @@ static void hooks_are_called_in_their_order(void **state) {
     assert_int_equal(w.enqueues > 0, cores);
     assert_int_equal(w.train_ops, cores);
     assert_int_equal(w.saved_at_end, 1);
+    expect_speed("order", 24);
     counted_end(&runtime);
   }
 }
