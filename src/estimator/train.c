@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/require.h"
+#include "distribute/values/summary.h"
 #include "estimator/job.h"
 #include "estimator/log_hooks.h"
 #include "estimator/systems.h"
@@ -56,6 +57,12 @@ static ls_status is_done(const ls_estimator *self,
 }
 
 // ---- The model -------------------------------------------------------------
+// By its op, as other systems name them, or by its tag.
+static bool is_of_loss(ls_op summary) {
+  const char *tag = ls_summary_tag(summary);
+  return strcmp(tag != NULL ? tag : ls_op_name(summary), "loss") == 0;
+}
+
 static ls_status add_loss_summary(const ls_job *job) {
   ls_op *ops = NULL;
   size_t count = 0;
@@ -63,7 +70,7 @@ static ls_status add_loss_summary(const ls_job *job) {
   LS_RETURN_IF_ERROR(
       ls_collection_ops(job->graph, LS_COLLECTION_SUMMARIES, &ops, &count));
   for (size_t i = 0; i < count; ++i)
-    has = has || strcmp(ls_op_name(ops[i]), "loss") == 0;
+    has = has || is_of_loss(ops[i]);
   ls_release(ls_current_allocator(), ops);
   if (!has) (void)ls_summary("loss", job->loss);
   return ls_graph_take_error(job->graph);

@@ -279,8 +279,8 @@ static ls_status apply(ls_optimizer *over, ls_variable *const *variables,
                          : ls_ok();
   if (ls_status_is_ok(status)) {
     {
-      LS_SCOPE_BLOCK_(shards);
       LS_NAME_SCOPE(optimizer->name);
+      LS_SCOPE_BLOCK_(shards);  // Left first, as it is entered last.
       status = take_pairs(&s, variables, gradients, count);
       if (ls_status_is_ok(status)) status = ls_cross_shard_begin(over, &shards);
       if (ls_status_is_ok(status))

@@ -111,7 +111,7 @@ static void steps_are_needed_on_cores_and_must_be_positive(void **state) {
 }
 
 static void an_evaluation_ends_with_its_input(void **state) {
-  LS_SPEC("E68");
+  LS_SPEC("E68 E173");
   (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     for (int fails = 0; fails < 2; ++fails) {

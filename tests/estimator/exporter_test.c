@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exporters: which models they export, and what they keep.
+#include <sys/stat.h>
+
 #include "base/memory/allocator.h"
 #include "lockstep/events.h"
 #include "support/estimators.h"
@@ -40,6 +42,7 @@ static void exporters_that_cannot_be_are_refused(void **state) {
 static bool exports(ls_exporter *exporter, estimator_case *c, int64_t step,
                     double loss, bool is_final) {
   char *path = NULL;
+  struct stat there;
   const ls_nest metrics =
       ls_nest_dict("", (const char *const[]){"loss", "global_step"},
                    (ls_nest[]){ls_nest_f64(loss), ls_nest_i64(step)}, 2);
@@ -48,6 +51,7 @@ static bool exports(ls_exporter *exporter, estimator_case *c, int64_t step,
       &(ls_exporter_call){.metrics = metrics, .is_final = is_final}, &path));
   ls_nest_release(metrics);
   const bool did = path != NULL;
+  if (did) assert_int_equal(stat(path, &there), 0);  // Others go.
   ls_text_release(path);
   return did;
 }

@@ -161,9 +161,61 @@ static void metrics_of_replicas_are_of_all_examples(void **state) {
   }
 }
 
+// ---- Strategies ------------------------------------------------------------
+typedef struct counting {
+  estimator_case is;
+  int replicas[LS_NUM_MODES];  // That the model was called in.
+} counting;
+
+static ls_status counting_model(void *user, ls_model_call *call,
+                                ls_estimator_spec **out) {
+  counting *c = user;
+  const ls_model_function base = estimator_model(&c->is);
+  c->replicas[call->mode] = ls_has_strategy() ? ls_num_replicas() : 1;
+  return base.call(base.user, call, out);
+}
+
+// Each call has its own strategy, and a prediction none.
+static void calls_have_the_strategies_of_their_own(void **state) {
+  LS_SPEC("E210");
+  (void)state;
+  for (int which = 1; which < 4; ++which) {
+    counting c = {.is = {.way = ON_CPU, .folder = "own-strategies"}};
+    ls_strategy *strategy = NULL;
+    ls_nest metrics = ls_none(), row = ls_none();
+    ls_predictions *p = NULL;
+    expect_ok(ls_mirrored_strategy_create(
+        &(ls_mirrored_options){.num_replicas = LS_SOME(3)}, &strategy));
+    if (which & 1) c.is.config.train_distribute = strategy;
+    if (which & 2) c.is.config.eval_distribute = strategy;
+    c.is.more.model_fn =
+        (ls_model_function){.call = counting_model, .user = &c};
+    estimator_case_begin(&c.is);
+    (void)estimator_case_train(&c.is, 2);
+    expect_ok(ls_estimator_evaluate(
+        c.is.estimator,
+        &(ls_estimator_evaluation){.input = estimator_input(&c.is),
+                                   .steps = LS_SOME(1)},
+        &metrics));
+    expect_ok(ls_estimator_predict(
+        c.is.estimator,
+        &(ls_estimator_prediction){.input = estimator_input(&c.is)}, &p));
+    expect_ok(ls_predictions_next(p, &row));
+    assert_int_equal(c.replicas[LS_MODE_TRAIN], which & 1 ? 3 : 1);
+    assert_int_equal(c.replicas[LS_MODE_EVAL], which & 2 ? 3 : 1);
+    assert_int_equal(c.replicas[LS_MODE_PREDICT], 1);
+    expect_ok(ls_predictions_close(p));
+    ls_nest_release(row);
+    ls_nest_release(metrics);
+    estimator_case_end(&c.is);
+    ls_strategy_release(strategy);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(metrics_of_replicas_are_of_all_examples),
+      cmocka_unit_test(calls_have_the_strategies_of_their_own),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,6 +49,42 @@ static void all_rows_come_and_none_that_fills_a_batch_up(void **state) {
   }
 }
 
+// A row is that of its example, in the order of the input.
+static void rows_are_those_of_their_examples(void **state) {
+  LS_SPEC("E168");
+  (void)state;
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    enum { ROWS = 55 };
+    float whole[ROWS * ESTIMATOR_CLASSES];
+    estimator_case c = estimator_case_of(i);
+    c.folder = "rows";
+    c.examples = ROWS;
+    estimator_case_begin(&c);
+    for (int batches = 1; batches >= 0; --batches) {
+      ls_nest row = ls_none();
+      size_t at = 0;
+      ls_predictions *p =
+          predict(&c, (ls_estimator_prediction){.batches = batches == 1});
+      while (at < ROWS * ESTIMATOR_CLASSES) {
+        expect_ok(ls_predictions_next(p, &row));
+        const ls_array *is =
+            ls_nest_as_array(ls_nest_find(row, "probabilities"));
+        const size_t size = ls_array_size(is);
+        if (batches == 1)
+          memcpy(whole + at, ls_array_data(is), size);
+        else
+          assert_memory_equal(whole + at, ls_array_data(is), size);
+        at += size / sizeof(float);
+      }
+      ls_nest_release(row);
+      expect_ok(ls_predictions_close(p));
+    }
+    assert_memory_not_equal(whole, whole + ESTIMATOR_CLASSES,
+                            sizeof(float) * ESTIMATOR_CLASSES);
+    estimator_case_end(&c);
+  }
+}
+
 static void keys_must_be_some_of_those_that_there_are(void **state) {
   LS_SPEC("E168");
   (void)state;
@@ -390,12 +426,12 @@ static void what_cores_learn_a_cpu_uses(void **state) {
   LS_SPEC("E178");
   (void)state;
   for (int replicas = 1; replicas <= 3; replicas += 2) {
-    float told[2][55 * ESTIMATOR_CLASSES];
-    for (int way = 0; way < 2; ++way) {
+    float told[3][55 * ESTIMATOR_CLASSES];
+    for (int way = 0; way < 3; ++way) {
       estimator_case c = {.way = way == 0 ? ON_TPU : ON_CPU,
                           .replicas = way == 0 ? replicas : 1,
                           .repeats = way == 0,
-                          .folder = "learned",
+                          .folder = way < 2 ? "learned" : "not-learned",
                           .goes_on = way == 1};
       ls_nest row = ls_none();
       estimator_case_begin(&c);
@@ -415,6 +451,7 @@ static void what_cores_learn_a_cpu_uses(void **state) {
       estimator_case_end(&c);
     }
     assert_memory_equal(told[0], told[1], sizeof(told[0]));
+    assert_memory_not_equal(told[0], told[2], sizeof(told[0]));
   }
 }
 
@@ -516,6 +553,7 @@ static void the_newest_is_not_looked_for_where_one_is_given(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(all_rows_come_and_none_that_fills_a_batch_up),
+      cmocka_unit_test(rows_are_those_of_their_examples),
       cmocka_unit_test(keys_must_be_some_of_those_that_there_are),
       cmocka_unit_test(rows_are_given_of_as_many_of_each_kind),
       cmocka_unit_test(keys_are_of_dicts_alone),

@@ -269,7 +269,7 @@ static void an_evaluator_warns_now_and_then_and_can_be_stopped(void **state) {
   ls_train_and_evaluation result;
   waits_begin(&w, "{\"cluster\":{\"chief\":[\"a:1\"]},"
                   "\"task\":{\"type\":\"evaluator\",\"index\":0}}");
-  w.stops_at = 2000;
+  w.stops_at = 2200;
   estimator_case c = {.folder = "waits"};
   estimator_case_begin(&c);
   expect_ok(
@@ -278,11 +278,11 @@ static void an_evaluator_warns_now_and_then_and_can_be_stopped(void **state) {
                                              .max_steps = LS_SOME(8),
                                              .stop = &w.stop},
                             &(ls_eval_spec){.input = estimator_input(&c),
-                                            .throttle_secs = LS_SOME(300)},
+                                            .throttle_secs = LS_SOME(100)},
                             &result));
-  // At 120, 720, 1320 and 1920 seconds, of looks each 300.
+  // At 120, 720, 1320 and 1920 seconds, of looks each 100.
   assert_int_equal(w.warnings, 4);
-  assert_int_equal(w.now / SECOND, 2000);
+  assert_int_equal(w.now / SECOND, 2200);
   assert_int_equal(result.num_evaluations, 0);
   ls_train_and_evaluation_deinit(&result);
   estimator_case_end(&c);

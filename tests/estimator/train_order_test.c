@@ -2,10 +2,12 @@
 // Training: in which order hooks are called, what its graph holds, and how
 // failures of threads and values come out.
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "lockstep/events.h"
+#include "lockstep/host.h"
 #include "lockstep/losses.h"
 #include "lockstep/optimizers.h"
 #include "support/counted.h"
@@ -163,6 +165,44 @@ static void note_cpu(void *user, const ls_log_line *line) {
   snprintf(s->last, sizeof(s->last), "%s", line->text);
 }
 
+// With each so many steps, and one of its own by that name.
+static ls_status summarizing(void *user, ls_model_call *call,
+                             ls_estimator_spec **out) {
+  estimator_case *c = user;
+  const ls_model_function base = estimator_model(c);
+  LS_RETURN_IF_ERROR(base.call(base.user, call, out));
+  if (c->way == ON_CPU) {
+    const ls_tensor loss = ls_estimator_spec_values(*out)->loss;
+    ls_summary("loss", ls_mul_scalar(loss, 0));
+    ls_summary("other", loss);
+  }
+  return ls_ok();
+}
+
+static void losses_are_summarized_when_due_and_once(void **state) {
+  LS_SPEC("E163 E164");
+  (void)state;
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    estimator_case c = estimator_case_of(i);
+    ls_event_numbers *numbers = NULL;
+    c.folder = "summarized";
+    c.repeats = true;
+    c.iterations = "1";
+    c.config.save_summary_steps = LS_SOME(3);
+    c.more.model_fn = (ls_model_function){.call = summarizing, .user = &c};
+    estimator_case_begin(&c);
+    (void)estimator_case_train(&c, 8);
+    expect_ok(ls_events_read("summarized", "loss", &numbers));
+    assert_int_equal(numbers->count, 3);
+    for (size_t k = 0; k < numbers->count; ++k) {
+      assert_int_equal(numbers->items[k].step - numbers->items[0].step, 3 * k);
+      assert_int_equal(numbers->items[k].value == 0, c.way == ON_CPU);
+    }
+    ls_event_numbers_destroy(numbers);
+    estimator_case_end(&c);
+  }
+}
+
 static void what_runs_on_a_cpu_is_told(void **state) {
   LS_SPEC("E152");
   (void)state;
@@ -315,13 +355,167 @@ static void what_fails_in_a_thread_fails_the_call(void **state) {
   }
 }
 
+// ---- Who has failed --------------------------------------------------------
+static ls_nest gone(void *user, ls_input_call *call) {
+  (void)user, (void)call;
+  return LS_FAIL(LS_UNAVAILABLE, "the file is elsewhere");
+}
+
+typedef struct sources {
+  bool loops[3];
+} sources;
+
+static void note_sources(void *user, const ls_log_line *line) {
+  static const char *const names[] = {
+      "training_loop: ", "evaluation_loop: ", "prediction_loop: "};
+  for (int i = 0; i < 3; ++i)
+    if (strncmp(line->text, names[i], strlen(names[i])) == 0)
+      ((sources *)user)->loops[i] = true;
+}
+
+static void each_call_tells_what_it_failed_by(void **state) {
+  LS_SPEC("E172");
+  (void)state;
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    estimator_case c = estimator_case_of(i);
+    sources told = {0};
+    ls_nest metrics = ls_none();
+    ls_predictions *p = NULL;
+    counted runtime = counted_begin_with(
+        (ls_runtime_options){.log = note_sources, .log_user = &told});
+    c.folder = "gone";
+    estimator_case_begin(&c);
+    const ls_input_function from = {.call = gone};
+    expect_status(
+        ls_estimator_train(
+            c.estimator,
+            &(ls_estimator_training){.input = from, .max_steps = LS_SOME(4)},
+            NULL),
+        LS_UNAVAILABLE, "elsewhere");
+    expect_status(ls_estimator_evaluate(c.estimator,
+                                        &(ls_estimator_evaluation){
+                                            .input = from, .steps = LS_SOME(4)},
+                                        &metrics),
+                  LS_UNAVAILABLE, "elsewhere");
+    expect_status(
+        ls_estimator_predict(c.estimator,
+                             &(ls_estimator_prediction){.input = from}, &p),
+        LS_UNAVAILABLE, "elsewhere");
+    assert_true(told.loops[0] && told.loops[1] && told.loops[2]);
+    estimator_case_end(&c);
+    counted_end(&runtime);
+  }
+}
+
+// A host call that fails when the loop's last run is over already.
+typedef struct late {
+  estimator_case is;
+  pthread_mutex_t lock;
+  pthread_cond_t moved;
+  ls_host_call *call;  // That waits.
+  bool over;
+} late;
+
+static late *the_late;
+
+static ls_status start_late(ls_host_call *call) {
+  pthread_mutex_lock(&the_late->lock);
+  const bool over = the_late->over;
+  the_late->call = call;
+  pthread_cond_broadcast(&the_late->moved);
+  pthread_mutex_unlock(&the_late->lock);
+  if (over) ls_host_done(call, LS_STATUS(LS_DATA_LOSS, "too late"));
+  return ls_ok();
+}
+
+static void cancel_late(ls_host_call *call) {
+  pthread_mutex_lock(&the_late->lock);
+  const bool waits = !the_late->over;
+  the_late->over = true;
+  pthread_mutex_unlock(&the_late->lock);
+  if (waits) ls_host_done(call, LS_STATUS(LS_CANCELLED, "cancelled"));
+}
+
+static const ls_host_kernel late_kernel = {.name = "late",
+                                           .start = start_late,
+                                           .cancel = cancel_late,
+                                           .flags = LS_HOST_WAITS};
+
+static ls_nest call_late(ls_nest tensors, void *user) {
+  const ls_tensor first = ls_nest_tensor(tensors, 0);
+  (void)user;
+  return ls_nest_op(ls_host_call_add(&late_kernel, NULL, &first, 1));
+}
+
+static ls_status late_model(void *user, ls_model_call *call,
+                            ls_estimator_spec **out) {
+  late *l = user;
+  ls_estimator_spec *made = NULL;
+  const ls_model_function base = estimator_model(&l->is);
+  LS_RETURN_IF_ERROR(base.call(base.user, call, &made));
+  ls_estimator_spec_options o = *ls_estimator_spec_values(made);
+  const ls_nest list = LS_LIST(ls_leaf(ls_reshape(o.loss, LS_SHAPE(1))));
+  o.host_call = (ls_host_function){.call = call_late, .tensors = list};
+  const ls_status status = ls_tpu_estimator_spec_create(&o, out);
+  ls_nest_release(list);
+  ls_estimator_spec_release(made);
+  return status;
+}
+
+// The caller's hooks end before those of the system.
+static ls_status fail_late_call(void *user, ls_run_context *context) {
+  late *l = user;
+  (void)context;
+  pthread_mutex_lock(&l->lock);
+  while (l->call == NULL)
+    pthread_cond_wait(&l->moved, &l->lock);
+  l->over = true;
+  pthread_mutex_unlock(&l->lock);
+  ls_host_done(l->call, LS_STATUS(LS_DATA_LOSS, "too late"));
+  return ls_ok();
+}
+
+static void what_fails_behind_the_last_run_fails_the_call(void **state) {
+  LS_SPEC("E172");
+  (void)state;
+  for (int replicas = 1; replicas <= 3; replicas += 2) {
+    late l = {.is = {.way = ON_TPU,
+                     .replicas = replicas,
+                     .folder = "late",
+                     .repeats = true},
+              .lock = PTHREAD_MUTEX_INITIALIZER,
+              .moved = PTHREAD_COND_INITIALIZER};
+    ls_hook *hook = NULL;
+    the_late = &l;
+    counted runtime = counted_begin_with((ls_runtime_options){0});
+    l.is.more.model_fn = (ls_model_function){.call = late_model, .user = &l};
+    estimator_case_begin(&l.is);
+    expect_ok(ls_hook_create(
+        &(ls_hook_options){.user = &l, .end = fail_late_call}, &hook));
+    expect_status(ls_estimator_train(
+                      l.is.estimator,
+                      &(ls_estimator_training){.input = estimator_input(&l.is),
+                                               .max_steps = LS_SOME(2),
+                                               .hooks = &hook,
+                                               .num_hooks = 1},
+                      NULL),
+                  LS_DATA_LOSS, "too late");
+    ls_hook_release(hook);
+    estimator_case_end(&l.is);
+    counted_end(&runtime);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(hooks_are_called_in_their_order),
+      cmocka_unit_test(losses_are_summarized_when_due_and_once),
       cmocka_unit_test(what_runs_on_a_cpu_is_told),
       cmocka_unit_test(a_loss_that_is_no_number_ends_a_training),
       cmocka_unit_test(gradients_must_be_summed_over_several_replicas),
       cmocka_unit_test(what_fails_in_a_thread_fails_the_call),
+      cmocka_unit_test(each_call_tells_what_it_failed_by),
+      cmocka_unit_test(what_fails_behind_the_last_run_fails_the_call),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,7 @@ static ls_status train(estimator_case *c, ls_estimator_training is,
 }
 
 static void numbers_of_steps_are_checked(void **state) {
-  LS_SPEC("E66 E162");
+  LS_SPEC("E66 E162 E165");
   (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     estimator_case c = estimator_case_of(i);
@@ -30,6 +30,11 @@ static void numbers_of_steps_are_checked(void **state) {
     expect_status(
         train(&c, (ls_estimator_training){.max_steps = LS_SOME(-1)}, &end),
         LS_INVALID_ARGUMENT, "Must specify max_steps > 0");
+    expect_status(train(&c,
+                        (ls_estimator_training){.max_steps = LS_SOME(1),
+                                                .num_listeners = 1},
+                        &end),
+                  LS_INVALID_ARGUMENT, "listeners");
     if (c.way == ON_TPU)
       expect_status(train(&c, (ls_estimator_training){0}, &end),
                     LS_INVALID_ARGUMENT,
@@ -101,6 +106,7 @@ static const char *task_of(void *user, const char *name) {
 }
 
 static void evaluators_and_parameter_servers_do_not_train(void **state) {
+  LS_SPEC("E162");
   (void)state;
   static char tasks[2][120] = {
       "{\"cluster\": {\"chief\": [\"a:1\"], \"worker\": [\"b:1\"]}, "
@@ -123,7 +129,47 @@ static void evaluators_and_parameter_servers_do_not_train(void **state) {
   }
 }
 
+typedef struct run_losses {
+  double first, last;
+  int runs;
+} run_losses;
+
+static ls_status note_loss(void *user, ls_run_context *context,
+                           ls_nest results) {
+  run_losses *self = user;
+  (void)results;
+  LS_RETURN_IF_ERROR(ls_run_context_number(context, "loss", &self->last));
+  if (self->runs++ == 0) self->first = self->last;
+  return ls_ok();
+}
+
+static void a_trainings_loss_is_that_of_its_last_run(void **state) {
+  LS_SPEC("E166");
+  (void)state;
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    estimator_case c = estimator_case_of(i);
+    run_losses seen = {0};
+    ls_hook *hook = NULL;
+    ls_training_end end;
+    c.folder = "last";
+    c.repeats = true;
+    estimator_case_begin(&c);
+    expect_ok(ls_hook_create(
+        &(ls_hook_options){.user = &seen, .after_run = note_loss}, &hook));
+    expect_ok(train(&c,
+                    (ls_estimator_training){.max_steps = LS_SOME(6),
+                                            .hooks = &hook,
+                                            .num_hooks = 1},
+                    &end));
+    assert_true(seen.runs > 1 && seen.first != seen.last);
+    assert_true(end.loss == seen.last);
+    ls_hook_release(hook);
+    estimator_case_end(&c);
+  }
+}
+
 static void steps_add_and_a_limit_that_is_reached_is_no_failure(void **state) {
+  LS_SPEC("E162");
   (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     estimator_case c = estimator_case_of(i);
@@ -342,6 +388,7 @@ int main(void) {
       cmocka_unit_test(numbers_of_steps_are_checked),
       cmocka_unit_test(as_many_steps_as_there_are_numbers_end_with_the_input),
       cmocka_unit_test(summaries_may_be_tensors_and_nothing_else),
+      cmocka_unit_test(a_trainings_loss_is_that_of_its_last_run),
       cmocka_unit_test(evaluators_and_parameter_servers_do_not_train),
       cmocka_unit_test(steps_add_and_a_limit_that_is_reached_is_no_failure),
       cmocka_unit_test(the_end_of_the_input_ends_a_training),

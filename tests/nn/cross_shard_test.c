@@ -691,6 +691,7 @@ static void without_shards_there_is_one_and_a_warning(void **state) {
   const ls_nest args = LS_LIST(ls_leaf(f32_of(3)));
   c.outputs = apply_pairs(args, &p);
   ls_nest_release(args);
+  assert_string_equal(ls_name_scope_current(), "");  // As it was.
   assert_int_equal(h.warnings, 1);
   expect_contains(h.text, "number of shards is unset");
   assert_int_equal(sums_in(c.graph, sums, 4), 2);

@@ -135,6 +135,18 @@ static const ls_host_kernel summary_kernel = {.name = "summary",
                                               .flags = LS_HOST_ALL,
                                               .skips = is_not_due};
 
+const char *ls_summary_tag(ls_op op) {
+  const ls_attr *kernel = NULL, *state = NULL;
+  ls_status status = ls_op_attr(op, "kernel", &kernel);
+  if (ls_status_is_ok(status)) status = ls_op_attr(op, "state", &state);
+  const bool has_both = ls_status_is_ok(status);
+  ls_status_free(status);
+  return has_both && kernel->kind == LS_ATTR_KERNEL &&
+                 kernel->as.kernel == &summary_kernel
+             ? ((const summary *)state->as.object)->tag
+             : NULL;
+}
+
 bool ls_summary_is_left_out(void) {
   const ls_distribution *entry = ls_distribution_current();
   return entry != NULL && entry->replica != NULL &&

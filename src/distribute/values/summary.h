@@ -38,5 +38,7 @@ LS_MUST_USE ls_status ls_summary_record_call(const ls_host_call *call,
 // Whether the replica at hand has ops of its own and is not the first, whose
 // values alone are recorded.
 bool ls_summary_is_left_out(void);
+// The tag of an op of ls_summary; NULL: it is another op.
+const char *ls_summary_tag(ls_op op);
 
 #endif  // LS_DISTRIBUTE_VALUES_SUMMARY_H_
