@@ -155,9 +155,10 @@ typedef struct ls_estimator_prediction {
   size_t num_keys;
   ls_hook *const *hooks;
   size_t num_hooks;
-  const char *checkpoint;  // As of evaluations.
-  bool batches;            // Gives whole ones. Default: row by row.
-  const ls_train_stop *stop;
+  const char *checkpoint;     // As of evaluations.
+  bool batches;               // Gives whole ones. Default: row by row.
+  const ls_train_stop *stop;  // Lent until they are closed, as is what
+                              // functions are given.
 } ls_estimator_prediction;
 
 // Predictions on their way. An estimator makes one at a time, must outlive it,

@@ -238,8 +238,7 @@ LS_API void ls_graph_begin(ls_scope *scope, ls_graph *graph);
 // that very scope again; NULL or "" leaves all.
 LS_API void ls_name_scope_begin(ls_scope *scope, const char *name);
 // Ops get the device. What its name leaves out comes from the scopes around,
-// part by part (ls_device_merge): "/cpu:1" in "/job:worker/task:2" places ops
-// on
+// part by part (ls_device_merge): "/cpu:1" in "/job:worker/task:2" is
 // "/job:worker/task:2/device:CPU:1". "" changes nothing; NULL leaves all. A
 // name that is none is refused.
 LS_API void ls_device_scope_begin(ls_scope *scope, const char *device);

@@ -14,6 +14,7 @@ struct ls_predictions {
   ls_job job;
   ls_monitored_session *session;
   char checkpoint[1024];
+  char *chosen;  // In its place: a copy, for a session made anew, too.
   bool batches;
   ls_nest fetches;
   ls_nest batch;         // The run's predictions that are wanted. Lent.
@@ -143,6 +144,8 @@ static void end(ls_predictions *self, ls_status how) {
   self->job.estimator->has_predictions = false;
   self->ended = ls_job_end(&self->job, "prediction_loop", status);
   self->has_ended = true;
+  ls_release(ls_current_allocator(), self->chosen);
+  self->chosen = NULL;
 }
 
 // The same of a session that there is. Without any data there is nothing that
@@ -152,6 +155,16 @@ static void end_runs(ls_predictions *self, ls_status how) {
   if (ls_status_code(self->ended) != LS_OUT_OF_RANGE) return;
   ls_status_free(self->ended);
   self->ended = ls_ok();
+}
+
+static ls_status set_checkpoint(ls_predictions *self, const char *given) {
+  if (given != NULL) {
+    self->chosen = ls_copy_text(ls_current_allocator(), given, strlen(given));
+    if (self->chosen == NULL) return ls_out_of_memory();
+  }
+  return ls_estimator_find_checkpoint(
+      self->job.estimator, self->chosen, self->checkpoint,
+      sizeof(self->checkpoint), &self->job.checkpoint);
 }
 
 ls_status ls_estimator_predict(ls_estimator *estimator,
@@ -176,9 +189,7 @@ ls_status ls_estimator_predict(ls_estimator *estimator,
   self->job.estimator = estimator;
   estimator->has_predictions = true;
   if (ls_status_is_ok(status))
-    status = ls_estimator_find_checkpoint(
-        estimator, prediction->checkpoint, self->checkpoint,
-        sizeof(self->checkpoint), &self->job.checkpoint);
+    status = set_checkpoint(self, prediction->checkpoint);
   if (ls_status_is_ok(status)) status = begin(self, prediction);
   if (ls_status_is_ok(status)) {
     *out_predictions = self;
