@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parameters of users' functions: a dict.
+#include <math.h>
 #include <string.h>
 
 #include "base/require.h"
+#include "base/values/numbers.h"
 #include "estimator/params.h"
 
 // A dict of the items of `params`, retained, where `key` has `value`, taken
@@ -71,7 +73,9 @@ int64_t ls_params_i64(ls_nest params, const char *key, int64_t otherwise) {
     return ls_array_i64(array, 0);
   if (value.kind == LS_KIND_SCALAR && !ls_dtype_is_float(value.dtype))
     return value.as.i64;
-  return (int64_t)ls_params_f64(params, key, (double)otherwise);
+  const double number = ls_params_f64(params, key, (double)NAN);
+  return isnan(number) ? otherwise
+                       : ls_i64_of_f64(number, INT64_MIN, INT64_MAX);
 }
 
 // ---- Copies ----------------------------------------------------------------

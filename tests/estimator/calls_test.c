@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Calls of users' functions: what they are given, and what may come back.
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -183,6 +184,13 @@ static void a_parameter_is_set_or_added(void **state) {
   assert_int_equal(ls_params_i64(params, "b", 0), 2);
   assert_int_equal(ls_params_i64(params, "c", 0), 5);
   assert_true(ls_params_f64(params, "d", 4.5) == 4.5);
+  // Whole to the last digit, and no more than there is room for.
+  assert_true(ls_params_i64(params, "d", INT64_MAX) == INT64_MAX);
+  assert_true(ls_params_i64(params, "d", (1LL << 53) + 1) == (1LL << 53) + 1);
+  expect_ok(ls_params_set(&params, "b", ls_nest_f64(1e30)));
+  assert_true(ls_params_i64(params, "b", 0) == INT64_MAX);
+  expect_ok(ls_params_set(&params, "b", ls_nest_f64((double)NAN)));
+  assert_int_equal(ls_params_i64(params, "b", 7), 7);
   ls_nest_release(params);
   params = ls_nest_i64(1);
   expect_status(ls_params_set(&params, "a", ls_nest_i64(1)),
