@@ -16,7 +16,7 @@ static const ls_array *component(ls_nest leaf, size_t replica) {
 
 static ls_status begin(ls_eval_losses *self, ls_nest losses) {
   const size_t replicas = ls_distributed_count(losses);
-  self->count = replicas > 0 ? replicas : 1;
+  self->count = replicas > 0 && !self->of_first ? replicas : 1;
   self->is_wide = ls_array_dtype(component(losses, 0)) == LS_DTYPE_F64;
   self->sums = ls_new_array(ls_current_allocator(), double, self->count);
   return self->sums != NULL ? ls_ok() : ls_out_of_memory();
@@ -63,5 +63,5 @@ double ls_eval_losses_mean(const ls_eval_losses *self) {
 
 void ls_eval_losses_drop(ls_eval_losses *self) {
   ls_release(ls_current_allocator(), self->sums);
-  *self = (ls_eval_losses){0};
+  *self = (ls_eval_losses){.of_first = self->of_first};
 }

@@ -8,10 +8,11 @@
 #include "base/runtime_internal.h"
 #include "lockstep/nest.h"
 
-// Zeroed: nothing is added.
+// Zeroed but for `of_first`: nothing is added.
 typedef struct ls_eval_losses {
   double *sums;  // One a replica, rounded as their type is.
   size_t count;
+  bool of_first;     // The first replica's alone.
   bool is_wide;      // f64; else f32.
   bool by_examples;  // Losses are by the replicas' numbers of examples.
   int64_t steps, examples;
@@ -24,6 +25,7 @@ LS_MUST_USE ls_status ls_eval_losses_add(ls_eval_losses *self, ls_nest losses,
 bool ls_eval_losses_any(const ls_eval_losses *self);
 // The mean over all, where there was one.
 double ls_eval_losses_mean(const ls_eval_losses *self);
+// Nothing is added any more.
 void ls_eval_losses_drop(ls_eval_losses *self);
 
 #endif  // LS_ESTIMATOR_EVAL_LOSSES_H_

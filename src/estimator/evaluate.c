@@ -260,7 +260,7 @@ static ls_status evaluate(ls_job *job, eval_run *e, ls_nest *out_metrics) {
 static ls_status evaluate_from(ls_estimator *self,
                                const ls_estimator_evaluation *is,
                                const char *checkpoint, ls_nest *out_metrics) {
-  eval_run e = {.is = is};
+  eval_run e = {.is = is, .losses.of_first = self->replica_0_loss};
   ls_job job = {.stop = is->stop, .checkpoint = checkpoint};
   ls_status status = ls_job_begin(&job, self, LS_MODE_EVAL, &is->input);
   if (ls_status_is_ok(status)) status = check(self, is, job.on_cpu);

@@ -33,7 +33,10 @@ static ls_nest results_of(const ls_job *job, const ls_estimator_spec *spec,
                           ls_nest examples) {
   const ls_estimator_spec_options *is = ls_estimator_spec_values(spec);
   if (job->calls.context.mode == LS_MODE_TRAIN)
-    return LS_TUPLE(ls_leaf(batch_loss(is->loss)), ls_nest_op(is->train_op));
+    return LS_TUPLE(ls_leaf(job->estimator->replica_0_loss
+                                ? is->loss
+                                : batch_loss(is->loss)),
+                    ls_nest_op(is->train_op));
   return LS_TUPLE(ls_leaf(eval_loss(is->loss, examples)),
                   ls_nest_retain(examples),
                   ls_nest_retain(is->eval_metrics.tensors),
@@ -74,7 +77,7 @@ static ls_nest run_replica(ls_nest args, void *user) {
 // ---- What they have given --------------------------------------------------
 static ls_status take_training(ls_job *job, ls_nest results) {
   const ls_nest loss = ls_nest_item(results, 0);
-  // It is the same on all.
+  // The same on all, or that of the first.
   job->loss = ls_nest_tensor(
       ls_distributed_count(loss) > 0 ? ls_distributed_component(loss, 0) : loss,
       0);

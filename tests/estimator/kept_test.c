@@ -55,36 +55,54 @@ static void the_graph_is_written_unless_it_is_not_wanted(void **state) {
     }
 }
 
+// What is told of `k`: 0, of all replicas; 1, of the first.
+typedef struct told_losses {
+  double trained[2], evaluated[2];
+} told_losses;
+
 // The values are the same, what is told is not.
+static told_losses tell_losses(estimator_case of) {
+  estimator_case both[2];
+  told_losses told;
+  for (int k = 0; k < 2; ++k) {
+    estimator_case *c = &both[k];
+    ls_nest metrics = ls_none();
+    *c = of;
+    c->folder = k == 0 ? "mean" : "first";
+    c->save_steps = (ls_opt)LS_SOME(2);
+    c->more.replica_0_loss = k == 1;
+    estimator_case_begin(c);
+    told.trained[k] = estimator_case_train(c, 4).loss;
+    expect_ok(ls_estimator_evaluate(
+        c->estimator,
+        &(ls_estimator_evaluation){.input = estimator_input(c),
+                                   .steps = LS_SOME(4)},
+        &metrics));
+    told.evaluated[k] = estimator_metric(metrics, "loss");
+    ls_nest_release(metrics);
+  }
+  const bool same = of.replicas == 1;
+  assert_int_equal(told.trained[0] == told.trained[1], same);
+  assert_int_equal(told.evaluated[0] == told.evaluated[1], same);
+  estimator_cases_expect_equal(&both[0], &both[1], 0);
+  for (int k = 0; k < 2; ++k)
+    estimator_case_end(&both[k]);
+  return told;
+}
+
+// In a strategy as on cores, also of replicas of several sizes.
 static void the_loss_of_the_first_replica_may_be_told(void **state) {
   (void)state;
-  for (int replicas = 1; replicas <= 3; replicas += 2) {
-    estimator_case both[2];
-    double losses[2], evaluated[2];
-    for (int k = 0; k < 2; ++k) {
-      estimator_case *c = &both[k];
-      *c = (estimator_case){.way = ON_TPU,
-                            .replicas = replicas,
-                            .folder = k == 0 ? "mean" : "first",
-                            .save_steps = {true, 2}};
-      ls_nest metrics = ls_none();
-      c->more.replica_0_loss = k == 1;
-      estimator_case_begin(c);
-      losses[k] = estimator_case_train(c, 4).loss;
-      expect_ok(ls_estimator_evaluate(
-          c->estimator,
-          &(ls_estimator_evaluation){.input = estimator_input(c),
-                                     .steps = LS_SOME(4)},
-          &metrics));
-      evaluated[k] = estimator_metric(metrics, "loss");
-      ls_nest_release(metrics);
+  for (int replicas = 1; replicas <= 3; replicas += 2)
+    for (int64_t batch = 24; batch >= 22; batch -= 2) {
+      const estimator_case of = {
+          .replicas = replicas, .batch = batch, .any_batch = batch == 22};
+      estimator_case on_tpu = of, in_strategy = of;
+      on_tpu.way = ON_TPU;
+      in_strategy.way = IN_STRATEGY;
+      const told_losses a = tell_losses(on_tpu), b = tell_losses(in_strategy);
+      assert_memory_equal(&a, &b, sizeof(a));
     }
-    assert_int_equal(losses[0] == losses[1], replicas == 1);
-    assert_int_equal(evaluated[0] == evaluated[1], replicas == 1);
-    estimator_cases_expect_equal(&both[0], &both[1], 0);
-    for (int k = 0; k < 2; ++k)
-      estimator_case_end(&both[k]);
-  }
 }
 
 int main(void) {
