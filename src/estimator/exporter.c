@@ -125,21 +125,24 @@ static ls_status has_export(const ls_file_system *files, const char *folder,
   return ls_ok();
 }
 
-// A folder and all that is in it, which is no deeper than so.
+// A file or folder and all that is in it, which is no deeper than so. A link to
+// a folder goes as it is: what it names is not the export's.
 static ls_status take_away(const ls_file_system *files, const char *path,
-                           int depth) {
+                           bool is_folder, int depth) {
   ls_file_entry *entries = NULL;
   size_t count = 0;
-  ls_status status = list(files, path, &entries, &count);
+  ls_status status = files->remove(files->user, path);
+  if (ls_status_is_ok(status) || !is_folder || depth == 0) return status;
+  ls_status_free(status);
+  status = list(files, path, &entries, &count);
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
     ls_text inner;
     ls_text_init(&inner, ls_current_allocator());
     ls_text_append_format(&inner, "%s/%s", path, entries[i].name);
     status = ls_text_status(&inner);
     if (ls_status_is_ok(status))
-      status = entries[i].is_folder && depth > 0
-                   ? take_away(files, ls_text_data(&inner), depth - 1)
-                   : files->remove(files->user, ls_text_data(&inner));
+      status = take_away(files, ls_text_data(&inner), entries[i].is_folder,
+                         depth - 1);
     ls_text_deinit(&inner);
   }
   ls_release(ls_current_allocator(), entries);
@@ -166,7 +169,7 @@ static ls_status take_oldest(const ls_file_system *files, const char *folder,
   ls_text_append_format(&path, "%s/%s", folder, oldest->name);
   ls_status status = ls_text_status(&path);
   if (ls_status_is_ok(status))
-    status = take_away(files, ls_text_data(&path), DEPTH);
+    status = take_away(files, ls_text_data(&path), true, DEPTH);
   ls_text_deinit(&path);
   *out_taken = ls_status_is_ok(status);
   return status;

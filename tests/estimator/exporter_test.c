@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exporters: which models they export, and what they keep.
+#include <stdlib.h>
 #include <sys/stat.h>
 
 #include "base/memory/allocator.h"
@@ -86,6 +87,31 @@ static void exporters_choose_and_keep(void **state) {
   waits_end(&w);
 }
 
+// What an export has a link to is somebody else's.
+static void an_export_goes_without_what_it_links_to(void **state) {
+  (void)state;
+  waits w;
+  waits_begin(&w, NULL);
+  estimator_case c = {.folder = "linked", .repeats = true};
+  estimator_case_begin(&c);
+  estimator_case_train(&c, 2);
+  ls_exporter *latest = waits_exporter(
+      (ls_exporter_options){.name = "latest", .keep = LS_SOME(1)});
+  assert_true(exports(latest, &c, 1, 1, false));
+  assert_int_equal(
+      system("mkdir linked/others && touch linked/others/file && "
+             "ln -s ../../../others \"$(echo linked/export/latest/*)\""),
+      0);
+  assert_true(exports(latest, &c, 2, 1, false));
+  assert_int_equal(waits_count_in("linked/export/latest"), 1);
+  assert_int_equal(system("test ! -e linked/export/latest/*/others && "
+                          "test -e linked/others/file"),
+                   0);
+  ls_exporter_destroy(latest);
+  estimator_case_end(&c);
+  waits_end(&w);
+}
+
 static void write_loss(const char *folder, int64_t step, double loss) {
   ls_event_writer *writer = NULL;
   expect_ok(ls_event_writer_open(
@@ -142,6 +168,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(exporters_that_cannot_be_are_refused),
       cmocka_unit_test(exporters_choose_and_keep),
+      cmocka_unit_test(an_export_goes_without_what_it_links_to),
       cmocka_unit_test(the_best_so_far_is_in_event_files),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
