@@ -43,13 +43,16 @@ static ls_nest empty_leaf(ls_nest leaf, void *user) {
 }
 
 // ---- How it is cut ---------------------------------------------------------
-// Sizes of parts, one for each dimension, are numbers in a list.
+// Sizes of parts, one for each dimension, are whole numbers in a list.
 static bool are_parts(ls_nest dims) {
   if (dims.kind == LS_KIND_NONE) return true;
   const size_t count = ls_nest_count(dims);
   if (dims.kind != LS_KIND_LIST && dims.kind != LS_KIND_TUPLE) return false;
-  for (size_t i = 0; i < count; ++i)
-    if (ls_nest_item(dims, i).kind != LS_KIND_SCALAR) return false;
+  for (size_t i = 0; i < count; ++i) {
+    const ls_nest item = ls_nest_item(dims, i);
+    if (item.kind != LS_KIND_SCALAR || ls_dtype_is_float(item.dtype))
+      return false;
+  }
   return count > 0 && count <= LS_MAX_RANK;
 }
 

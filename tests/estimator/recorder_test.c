@@ -204,6 +204,11 @@ static void partitions_follow_the_structure(void **state) {
                      dict_of("z", LS_LIST(one(1), one(2)), "a", one(2))),
              true, text, sizeof(text)),
         LS_INVALID_ARGUMENT, "mismatched the structure of labels");
+    // Parts are whole.
+    expect_status(
+        note(LS_LIST(dict_of("z", two(1, 2), "a", LS_LIST(ls_nest_f64(2)))),
+             false, text, sizeof(text)),
+        LS_INVALID_ARGUMENT, "mismatched the structure of features");
   }
   ls_graph_destroy(graph);
   counted_end(&c);
