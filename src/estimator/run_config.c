@@ -413,11 +413,11 @@ ls_status ls_run_config_replace(const ls_run_config *config,
                                 const char *const *fields, size_t num_fields,
                                 const ls_run_config_options *values,
                                 ls_run_config **out_config) {
+  LS_REQUIRE(out_config);
+  *out_config = NULL;
   LS_REQUIRE(config);
   LS_REQUIRE_ITEMS(fields, num_fields);
   LS_REQUIRE(values);
-  LS_REQUIRE(out_config);
-  *out_config = NULL;
   ls_run_config *made = NULL;
   ls_status status = check_flags(values);
   if (ls_status_is_ok(status)) status = make(config->runtime, &made);

@@ -267,6 +267,11 @@ static void replacing_gives_another_one(void **state) {
       third, "keep_checkpoint_max",
       &(ls_run_config_options){.keep_checkpoint_max = LS_SOME(-1)},
       "keep_checkpoint_max");
+  // Nothing comes of what is not given.
+  fourth = third;
+  expect_status(ls_run_config_replace(third, both, 2, NULL, &fourth),
+                LS_INVALID_ARGUMENT, "values");
+  assert_null(fourth);
   ls_run_config_release(third);
   ls_run_config_release(second);
   counted_end(&w.runtime);
