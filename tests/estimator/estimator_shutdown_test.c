@@ -133,6 +133,32 @@ static void a_users_saver_is_the_only_one(void **state) {
   estimator_case_end(&c);
 }
 
+// Nor is it made to save when the training goes on.
+static void a_users_saver_saves_when_it_likes(void **state) {
+  (void)state;
+  LS_SPEC("E191");
+  estimator_case c;
+  ls_training_end end;
+  ls_hook *saver = NULL;
+  unsetenv(mode_name);
+  begin(&c, "users", "virtual:3x1,cores=1,hosts=3" LAME, true);
+  (void)!system("rm -rf users-own");
+  expect_ok(ls_saver_hook(&(ls_saver_hook_options){.folder = "users-own",
+                                                   .every_steps = LS_SOME(100)},
+                          &saver));
+  expect_ok(
+      ls_estimator_train(c.estimator,
+                         &(ls_estimator_training){.input = estimator_input(&c),
+                                                  .max_steps = LS_SOME(LAST),
+                                                  .hooks = &saver,
+                                                  .num_hooks = 1},
+                         &end));
+  assert_false(has_checkpoint("users", 4) || has_checkpoint("users-own", 4));
+  assert_true(has_checkpoint("users-own", LAST));
+  ls_hook_release(saver);
+  estimator_case_end(&c);
+}
+
 static void an_empty_mode_is_no_hook_and_another_is_refused(void **state) {
   (void)state;
   LS_SPEC("E190");
@@ -231,6 +257,7 @@ int main(void) {
       in_a_runtime(a_computation_that_is_shut_down_can_go_on_later),
       in_a_runtime(without_savers_the_hook_saves_itself),
       in_a_runtime(a_users_saver_is_the_only_one),
+      in_a_runtime(a_users_saver_saves_when_it_likes),
       in_a_runtime(an_empty_mode_is_no_hook_and_another_is_refused),
       in_a_runtime(evaluations_end_a_training),
   };

@@ -97,6 +97,30 @@ static void without_a_step_the_loss_is_what_it_begins_with(void **state) {
     }
 }
 
+// Of two cores each: the program knows which.
+static void a_loop_has_the_cores_of_its_replicas(void **state) {
+  (void)state;
+  LS_SPEC("E137");
+  programs p;
+  job j;
+  int found = 0;
+  begin(&p, &j, 4, (programs_options){.tpu.num_cores_per_replica = LS_SOME(2)});
+  for (size_t i = 0; i < ls_graph_num_ops(p.graph); ++i) {
+    const ls_op op = ls_graph_op(p.graph, i);
+    const ls_attr *cores = NULL, *places = NULL, *marker = NULL;
+    if (strcmp(ls_op_type_name(op), "tpu_replicate_metadata") != 0) continue;
+    ++found;
+    expect_ok(ls_op_attr(op, "num_cores_per_replica", &cores));
+    expect_ok(ls_op_attr(op, "device_assignment", &places));
+    expect_ok(ls_op_attr(op, "step_marker_location", &marker));
+    assert_int_equal(cores->as.i, 2);
+    assert_int_equal(places->as.ints.count, 4 * 2 * 4);
+    assert_string_equal(marker->as.string, "STEP_MARK_AT_TOP_LEVEL_WHILE_LOOP");
+  }
+  assert_int_equal(found, 1);
+  end(&p, &j);
+}
+
 // What looks at variables waits for the loop, and brings it along.
 static void
 the_run_alone_is_the_loop_and_what_looks_at_variables(void **state) {
@@ -471,6 +495,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_loop_of_steps_has_the_bits_of_mirrored_steps),
       cmocka_unit_test(without_a_step_the_loss_is_what_it_begins_with),
+      cmocka_unit_test(a_loop_has_the_cores_of_its_replicas),
       cmocka_unit_test(the_run_alone_is_the_loop_and_what_looks_at_variables),
       cmocka_unit_test(the_loop_ends_with_the_data_behind_a_whole_step),
       cmocka_unit_test(the_loss_of_replica_0_is_an_option),
