@@ -29,6 +29,8 @@ static void samples_are_a_ring(void **state) {
   ls_iteration_count_update(self, 2, 1);
   ls_iteration_count_update(self, 1, 0);
   ls_iteration_count_update(self, 1, -1);
+  ls_iteration_count_update(self, 0, 1);
+  ls_iteration_count_update(self, -1, 1);
   assert_int_equal(count_of(self, 30), 10);  // 3 seconds a step.
   ls_iteration_count_update(self, 4, 1);     // The first is forgotten.
   ls_iteration_count_update(self, 4, 1);
@@ -73,6 +75,7 @@ static void counts_stay_once_they_are_stable(void **state) {
   assert_int_equal(count_of(self, 10.5), 1050);  // As many samples as fit.
   ls_iteration_count_update(self, 10, 1000);
   assert_int_equal(count_of(self, 10.9), 1050);  // Within 10 %.
+  assert_int_equal(count_of(self, 11.05), 1050);
   assert_int_equal(count_of(self, 11.2), 1120);  // Not.
   assert_int_equal(count_of(self, 12), 1200);
   // The last run was off, the mean of all is within 5 %.
@@ -95,6 +98,12 @@ static void counts_stay_once_they_are_stable(void **state) {
   for (int i = 0; i < 3; ++i)
     ls_iteration_count_update(self, i % 2 ? 10.25 : 9.75, 10);
   assert_int_equal(count_of(self, 10), 1);
+  ls_iteration_count_destroy(self);
+  // 0.0315 are too many.
+  expect_ok(ls_iteration_count_create(LS_SOME(2), &self));
+  for (int i = 0; i < 3; ++i)
+    ls_iteration_count_update(self, i % 2 ? 10.315 : 9.685, 10);
+  assert_int_equal(count_of(self, 10), 10);
   ls_iteration_count_destroy(self);
   // Stable before it was asked at all.
   expect_ok(ls_iteration_count_create(LS_SOME(1), &self));
