@@ -15,6 +15,7 @@ ls_status ls_host_function_check(const ls_host_function *function,
   if (function->call == NULL)
     return ls_invalid_argument("%s[0] should be callable: its function is NULL",
                                name);
+  LS_RETURN_IF_ERROR(ls_nest_status(function->tensors));
   if (kind != LS_KIND_LIST && kind != LS_KIND_DICT)
     return ls_invalid_argument("%s[1] should be a list or a dict of tensors",
                                name);
@@ -114,6 +115,7 @@ static ls_status check_loss(ls_tensor loss) {
 static ls_status check_predictions(ls_nest predictions) {
   if (predictions.kind == LS_KIND_TENSOR)
     return check_tensor("predictions", predictions.as.tensor);
+  LS_RETURN_IF_ERROR(ls_nest_status(predictions));
   if (predictions.kind != LS_KIND_DICT)
     return ls_invalid_argument("predictions are neither a tensor nor a dict");
   for (size_t i = 0; i < ls_nest_count(predictions); ++i) {
@@ -128,6 +130,7 @@ static ls_status check_predictions(ls_nest predictions) {
 
 static ls_status check_metrics(ls_nest metrics) {
   if (metrics.kind == LS_KIND_NONE) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_nest_status(metrics));
   if (metrics.kind != LS_KIND_DICT)
     return ls_invalid_argument("eval_metric_ops are no dict");
   for (size_t i = 0; i < ls_nest_count(metrics); ++i) {

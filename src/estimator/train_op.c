@@ -11,9 +11,15 @@ static ls_status make(ls_optimizer *optimizer, ls_tensor loss, ls_op *out_op) {
   if (optimizer == NULL)
     return ls_invalid_argument("a train op needs an optimizer");
   LS_RETURN_IF_ERROR(ls_global_step_get(ls_graph_current(), &step));
-  const ls_op ops[] = {ls_optimizer_minimize(optimizer, loss),
-                       ls_tensor_op(ls_variable_assign_add(
-                           step, ls_scalar_i64(LS_DTYPE_I64, 1)))};
+  const ls_op trained = ls_optimizer_minimize(optimizer, loss);
+  const ls_tensor one = ls_op_is_failed(trained)
+                            ? ls_failed_tensor()
+                            : ls_scalar_i64(LS_DTYPE_I64, 1);
+  // A replica that went on would meet the others at another place than they
+  // are at, or with nothing, and that would be told in place of the cause.
+  if (ls_tensor_is_failed(one)) return ls_graph_take_error(ls_graph_current());
+  const ls_op ops[] = {trained,
+                       ls_tensor_op(ls_variable_assign_add(step, one))};
   *out_op = ls_group(ops, 2, "train_op");
   return ls_ok();
 }

@@ -502,6 +502,34 @@ static void functions_fit_their_tensors(void **state) {
   monitored_runs_end(&f);
 }
 
+// Of a nest that could not be made its cause is told, not that it is no dict.
+static void nests_that_have_failed_say_why(void **state) {
+  (void)state;
+  monitored_runs f;
+  monitored_runs_begin(&f);
+  LS_GRAPH_SCOPE(f.graph);
+  const ls_nest failed = LS_FAIL(LS_DATA_LOSS, "it is gone");
+  const ls_estimator_spec_options bad[] = {
+      {.mode = LS_MODE_EVAL,
+       .loss = f.loss,
+       .eval_metrics = {.call = metrics, .tensors = failed}},
+      {.mode = LS_MODE_EVAL,
+       .loss = f.loss,
+       .host_call = {.call = metrics, .tensors = failed}},
+      {.mode = LS_MODE_EVAL, .loss = f.loss, .eval_metric_ops = failed},
+      {.mode = LS_MODE_PREDICT, .predictions = failed},
+  };
+  for (size_t i = 0; i < LS_COUNT_OF(bad); ++i) {
+    ls_estimator_spec *spec = NULL;
+    expect_status(i == 2 ? ls_estimator_spec_create(&bad[i], &spec)
+                         : ls_tpu_estimator_spec_create(&bad[i], &spec),
+                  LS_DATA_LOSS, "it is gone");
+    assert_null(spec);
+  }
+  ls_nest_release(failed);
+  monitored_runs_end(&f);
+}
+
 static void names_that_do_not_fit_are_found_at_the_call(void **state) {
   (void)state;
   LS_SPEC("E141");
@@ -634,6 +662,7 @@ int main(void) {
       cmocka_unit_test(what_is_predicted_is_served),
       cmocka_unit_test(lists_that_are_not_there_are_refused),
       cmocka_unit_test(functions_fit_their_tensors),
+      cmocka_unit_test(nests_that_have_failed_say_why),
       cmocka_unit_test(names_that_do_not_fit_are_found_at_the_call),
       cmocka_unit_test(cpus_use_a_plain_spec),
   };

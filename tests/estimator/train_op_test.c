@@ -102,10 +102,55 @@ static void a_train_op_needs_a_global_step(void **state) {
   ls_graph_destroy(graph);
 }
 
+// Without memory: what is told is that, on whichever replica it is, and not
+// that this one meets the others at another place.
+static ls_status make_in_replicas(void *user) {
+  ls_graph *graph = NULL;
+  (void)user;
+  LS_RETURN_IF_ERROR(ls_graph_create("g", &graph));
+  ls_status status = ls_ok();
+  {
+    job j = {0};
+    ls_strategy *strategy = NULL;
+    ls_variable *global_step = NULL;
+    LS_GRAPH_SCOPE(graph);
+    status = ls_mirrored_strategy_create(
+        &(ls_mirrored_options){.num_replicas = LS_SOME(2)}, &strategy);
+    if (ls_status_is_ok(status)) {
+      LS_STRATEGY_SCOPE(strategy);
+      status = ls_global_step_create(graph, &global_step);
+      if (ls_status_is_ok(status))
+        status = ls_variable_create(
+            &(ls_variable_options){.name = "w",
+                                   .initial_value = ls_scalar(LS_DTYPE_F32, 1)},
+            &j.w);
+      if (ls_status_is_ok(status))
+        status = ls_sgd_create(&(ls_sgd_options){.learning_rate = 0.25},
+                               &j.optimizer);
+      if (ls_status_is_ok(status))
+        status =
+            ls_strategy_run(strategy, ls_plain(step, &j), ls_none(), &j.made);
+    }
+    if (ls_status_is_ok(status)) status = ls_graph_error(graph);
+    ls_nest_release(j.made);
+    ls_variable_release(j.w);
+    ls_optimizer_release(j.optimizer);
+    ls_strategy_release(strategy);
+  }
+  ls_graph_destroy(graph);
+  return status;
+}
+
+static void replicas_without_memory_for_it_say_so(void **state) {
+  (void)state;
+  expect_memory_failures_survived(make_in_replicas, NULL);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_train_op_moves_variables_and_the_global_step),
       cmocka_unit_test(a_train_op_needs_a_global_step),
+      cmocka_unit_test(replicas_without_memory_for_it_say_so),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

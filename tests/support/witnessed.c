@@ -296,7 +296,7 @@ static ls_status make(witnessed *w, bool evaluates, made *m) {
   now = w;
   memset(w->made, 0, sizeof(w->made));
   w->heard = w->runs = w->faults = 0;
-  w->blocked = 0;
+  __atomic_store_n(&w->blocked, 0, __ATOMIC_RELAXED);
   *m = (made){0};
   snprintf(name, sizeof(name), "virtual:%dx1,cores=1,hosts=%d%s%s", w->replicas,
            w->hosts > 0 ? w->hosts : 1, w->fault.pod != NULL ? "," : "",

@@ -4,6 +4,7 @@
 #include "lockstep/monitored_session.h"
 #include "lockstep/ops.h"
 #include "support/expect.h"
+#include "train/hooks/hook.h"
 
 static ls_status make_hooks(ls_tensor loss, const ls_op *summary,
                             ls_hook **hooks) {
@@ -89,6 +90,20 @@ static void a_training_survives_memory_that_fails(void **state) {
   expect_memory_failures_survived(make_saver, NULL);
 }
 
+// One that has nothing to end with, as those that a job lends its state.
+static ls_status make_plain(void *user) {
+  ls_hook *hook = NULL;
+  const ls_status status = ls_hook_of_steps(
+      &(ls_hook_options){.name = "plain", .user = user}, true, &hook);
+  ls_hook_release(hook);
+  return status;
+}
+
+static void a_hook_without_an_end_survives_it_too(void **state) {
+  (void)state;
+  expect_memory_failures_survived(make_plain, NULL);
+}
+
 static void null_arguments_are_refused(void **state) {
   (void)state;
   ls_hook *hook = NULL;
@@ -121,6 +136,7 @@ static void null_arguments_are_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_training_survives_memory_that_fails),
+      cmocka_unit_test(a_hook_without_an_end_survives_it_too),
       cmocka_unit_test(null_arguments_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -64,7 +64,7 @@ static ls_status make(const ls_hook_options *options, bool counts,
                       bool needs_session, ls_hook **out_hook) {
   const ls_status status = ls_hook_create(options, out_hook);
   if (!ls_status_is_ok(status)) {
-    options->destroy(options->user);
+    if (options->destroy != NULL) options->destroy(options->user);
     return status;
   }
   (*out_hook)->counts = counts;
