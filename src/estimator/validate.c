@@ -56,7 +56,8 @@ static ls_status check_batch(ls_estimator_context context, int64_t replicas,
     return context.mode == LS_MODE_TRAIN
                ? ls_ok()
                : ls_invalid_argument("%s_batch_size was not given when the "
-                                     "estimator was made",
+                                     "estimator was made: on TPUs it is needed "
+                                     "(from the command: --batch-size N)",
                                      mode);
   return broadcast || context.systems->facts.any_batch ||
                  batch.value % replicas == 0

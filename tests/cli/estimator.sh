@@ -100,9 +100,9 @@ if command -v script >out.txt; then
 fi
 
 # ---- Refused ---------------------------------------------------------------
-refused 2 "has 2 models, say which one, as in 'e.so:NAME': line, bare" \
+refused 2 "has 3 models, say which one, as in 'e.so:NAME': line, bare, unsized" \
   train --model e.so
-refused 2 "has no model 'lime'; it has: line, bare" train --model e.so:lime
+refused 2 "has no model 'lime'; it has: line, bare, unsized" train --model e.so:lime
 refused 2 "there is no flag '--optimizer'" train $model --optimizer adam
 refused 2 "has no input to train with" train --model e.so:bare
 for command in eval predict export; do
@@ -113,6 +113,9 @@ refused 1 "there is a run in 'cpu': --resume cpu goes on" \
 refused 1 "there is no run of an estimator in 'none'" \
   train $model --resume none
 refused 1 "there is no run of an estimator in 'none'" eval none $model
+refused 1 "eval_batch_size was not given when the estimator was made: on TPUs \
+it is needed (from the command: --batch-size N)" \
+  eval cpu --model e.so:unsized --tpu virtual:2x2
 refused 2 "--iterations-per-loop is for runs with --tpu" \
   train $model --iterations-per-loop 3
 refused 2 "--param has 'width=wide', expected a number" \

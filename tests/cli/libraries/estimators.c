@@ -93,4 +93,9 @@ static const ls_estimator_type bare = {
     .name = "bare",
     .options = {.model_fn = {.call = model},
                 .train_batch_size = LS_SOME(BATCH)}};
-LS_EXPORT_ESTIMATORS(&line, &bare);
+static const ls_estimator_type unsized = {
+    .name = "unsized",
+    .eval = {.call = input},
+    .options = {.model_fn = {.call = model},
+                .train_batch_size = LS_SOME(BATCH)}};
+LS_EXPORT_ESTIMATORS(&line, &bare, &unsized);
