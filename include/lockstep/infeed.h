@@ -187,7 +187,9 @@ LS_API LS_MUST_USE ls_status ls_infeed_queue_freeze(ls_infeed_queue *queue);
 
 // Freezes the queue and makes the op `NAME/dequeue`, on logical core `core` of
 // the replica; -1: where device scopes say. The tuple of its results.
-//   LS_FAILED_PRECONDITION  it has been made already, and no function is traced
+//   LS_FAILED_PRECONDITION  it has been made already, and no function is
+//   traced;
+//                           `*out_tuple` stays if it is the tuple of that
 LS_PLACED LS_MUST_USE ls_status ls_infeed_queue_dequeue(ls_infeed_queue *queue,
                                                         int32_t core,
                                                         ls_nest *out_tuple);
@@ -214,7 +216,7 @@ typedef struct ls_infeed_places {
 // each. A run of all of them feeds each replica one tuple. `out_ops`: a list.
 // `places` may be NULL.
 //   LS_FAILED_PRECONDITION  they have been made already, and no function is
-//                           traced
+//                           traced; `*out_ops` stays if it is the list of these
 //   LS_INVALID_ARGUMENT     inputs of a shard on different devices
 LS_PLACED LS_MUST_USE ls_status
 ls_infeed_queue_enqueue(ls_infeed_queue *queue, ls_nest shards,

@@ -77,7 +77,7 @@ LS_API ls_nest ls_maximum_shape(ls_shape shape);
 // has returned. That is tensors and behind them ops, in a list, alone or none:
 // each replica has a list of the tensors then, which wait for the ops; without
 // tensors it has one op. Or it is another nest, of tensors: each replica has
-// such a nest.
+// such a nest. None after a refusal.
 //   LS_FAILED_PRECONDITION  in eager.
 //   LS_INVALID_ARGUMENT     inputs or results of other forms; in a replicated
 //                           computation; maximum shapes of another structure,

@@ -38,8 +38,7 @@ static ls_status copy_jobs(const ls_cluster_spec *spec, cluster *made) {
 
 ls_status ls_cluster_spec_copy(const ls_cluster_spec *spec,
                                ls_cluster_spec **out_copy) {
-  LS_REQUIRE(out_copy);
-  *out_copy = NULL;
+  LS_REQUIRE_OUT(out_copy);
   if (spec == NULL) return ls_ok();
   ls_allocator *allocator = ls_current_allocator();
   cluster *made = ls_new(allocator, cluster);

@@ -142,16 +142,23 @@ void ls_device_print(const ls_device_parts *name, ls_device_name *out) {
   out->text[sizeof(out->text) - 1] = '\0';
 }
 
+static ls_status parse_both(const char *function, const char *name,
+                            const char *around, ls_device_parts *out_name,
+                            ls_device_parts *out_around) {
+  if (name == NULL) return ls_null_argument(function, "name");
+  LS_RETURN_IF_ERROR(ls_device_parse(name, out_name));
+  return ls_device_parse(around, out_around);
+}
+
 ls_status ls_device_canonical(const char *name, const char *fallback,
                               ls_device_name *out_name) {
-  LS_REQUIRE(name);
   LS_REQUIRE(out_name);
   static const ls_device_parts local = {
       .job = "localhost", .replica = 0, .task = 0, .type = "CPU", .index = 0};
   ls_device_parts own, around;
-  out_name->text[0] = '\0';
-  LS_RETURN_IF_ERROR(ls_device_parse(name, &own));
-  LS_RETURN_IF_ERROR(ls_device_parse(fallback, &around));
+  const ls_status status = parse_both(__func__, name, fallback, &own, &around);
+  out_name->text[0] = '\0';  // It may be one of the two.
+  LS_RETURN_IF_ERROR(status);
   fill(&own, &around);
   fill(&own, &local);
   ls_device_print(&own, out_name);
@@ -160,11 +167,9 @@ ls_status ls_device_canonical(const char *name, const char *fallback,
 
 ls_status ls_device_merge(const char *name, const char *around,
                           ls_device_name *out_name) {
-  LS_REQUIRE(name);
   LS_REQUIRE(out_name);
   ls_device_parts own, outer;
-  ls_status status = ls_device_parse(name, &own);
-  if (ls_status_is_ok(status)) status = ls_device_parse(around, &outer);
+  const ls_status status = parse_both(__func__, name, around, &own, &outer);
   out_name->text[0] = '\0';  // It may be one of the two.
   LS_RETURN_IF_ERROR(status);
   fill(&own, &outer);
@@ -173,11 +178,12 @@ ls_status ls_device_merge(const char *name, const char *around,
 }
 
 ls_status ls_device_host(const char *name, ls_device_name *out_name) {
-  LS_REQUIRE(name);
   LS_REQUIRE(out_name);
-  ls_device_parts own;
-  out_name->text[0] = '\0';
-  LS_RETURN_IF_ERROR(ls_device_parse(name, &own));
+  ls_device_parts own, nothing_around;
+  const ls_status status =
+      parse_both(__func__, name, NULL, &own, &nothing_around);
+  out_name->text[0] = '\0';  // It may be `name`.
+  LS_RETURN_IF_ERROR(status);
   snprintf(own.type, sizeof(own.type), "CPU");
   own.index = 0;
   ls_device_print(&own, out_name);

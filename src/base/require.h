@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What public calls that return a status need: a NULL is refused by name.
+// First lines of public calls that return a status. A result is empty from the
+// first line on, so that a refused call leaves nothing of an earlier one that
+// is then released, or run, once more; a NULL is refused by name.
 #ifndef LS_BASE_REQUIRE_H_
 #define LS_BASE_REQUIRE_H_
+
+#include <string.h>
 
 #include "lockstep/status.h"
 
@@ -18,6 +22,18 @@ ls_status ls_null_argument(const char *function, const char *argument);
   do {                                                                         \
     if ((items) == NULL && (count) > 0)                                        \
       return ls_null_argument(__func__, #items);                               \
+  } while (0)
+// The place of a result, before anything else is looked at: becomes none, NULL
+// or zero. Not for a place that the call's arguments may lie in.
+#define LS_REQUIRE_OUT(out)                                                    \
+  do {                                                                         \
+    LS_REQUIRE(out);                                                           \
+    memset((out), 0, sizeof(*(out)));                                          \
+  } while (0)
+// The same where NULL is fine.
+#define LS_CLEAR_OUT(out)                                                      \
+  do {                                                                         \
+    if ((out) != NULL) memset((out), 0, sizeof(*(out)));                       \
   } while (0)
 
 #endif  // LS_BASE_REQUIRE_H_

@@ -97,8 +97,7 @@ static ls_status init_runtime(ls_runtime *runtime,
 
 ls_status ls_runtime_create(const ls_runtime_options *options,
                             ls_runtime **out_runtime) {
-  LS_REQUIRE(out_runtime);
-  *out_runtime = NULL;
+  LS_REQUIRE_OUT(out_runtime);
   const ls_runtime_options none = {0};
   if (options == NULL) options = &none;
   if ((unsigned)options->math > LS_MATH_BF16_DIRECT)

@@ -169,8 +169,7 @@ ls_nest ls_nest_ragged(ls_array *values, ls_array *const *row_splits,
 
 // ---- Looking in ------------------------------------------------------------
 ls_status ls_nest_leaf_spec(ls_nest leaf, ls_leaf_spec *out_spec) {
-  LS_REQUIRE(out_spec);
-  *out_spec = (ls_leaf_spec){0};
+  LS_REQUIRE_OUT(out_spec);
   const ls_array *array = ls_nest_as_array(leaf);
   const ls_composite *composite = ls_nest_as_composite(leaf);
   if (array == NULL && composite == NULL)

@@ -57,6 +57,7 @@ bool ls_dataset_is_indexed(const ls_dataset *dataset) {
 
 bool ls_dataset_bounds(const ls_dataset *dataset, size_t leaf,
                        int64_t *out_least, int64_t *out_most) {
+  *out_least = *out_most = 0;
   while (dataset != NULL && ls_status_is_ok(dataset->failure) &&
          leaf < dataset->num_leaves) {
     if (dataset->kind->bounds != NULL)

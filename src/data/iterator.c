@@ -147,8 +147,7 @@ static ls_status fill_iterator(ls_iterator *self,
 ls_status ls_iterator_create(ls_dataset *dataset,
                              const ls_iterator_options *options,
                              ls_iterator **out_iterator) {
-  LS_REQUIRE(out_iterator);
-  *out_iterator = NULL;
+  LS_REQUIRE_OUT(out_iterator);
   LS_RETURN_IF_ERROR(ls_dataset_status(dataset));
   const ls_iterator_options none = {0};
   ls_allocator *allocator = ls_current_allocator();
@@ -187,8 +186,8 @@ ls_dataset *ls_iterator_dataset(const ls_iterator *iterator) {
 
 // ---- Going through ---------------------------------------------------------
 ls_status ls_iterator_next(ls_iterator *iterator, ls_nest *element) {
-  LS_REQUIRE(iterator);
   LS_REQUIRE(element);
+  LS_REQUIRE(iterator);
   ls_runtime *runtime = iterator->work.runtime;
   const int64_t began = ls_runtime_now(runtime);
   const ls_status status = ls_ahead_next(iterator->ahead, element);

@@ -179,8 +179,7 @@ ls_nest ls_spec_of_element(ls_nest element) {
 // ---- Questions -------------------------------------------------------------
 ls_status ls_dataset_spec(const ls_dataset *dataset,
                           ls_element_spec *out_spec) {
-  LS_REQUIRE(out_spec);
-  *out_spec = (ls_element_spec){0};
+  LS_REQUIRE_OUT(out_spec);
   LS_RETURN_IF_ERROR(ls_dataset_status(dataset));
   *out_spec = (ls_element_spec){.structure = dataset->structure,
                                 .leaves = dataset->leaves,

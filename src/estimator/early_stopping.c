@@ -166,8 +166,7 @@ static ls_status fill(early *self, const ls_early_stopping_options *options) {
 
 ls_status ls_early_stopping_hook(const ls_early_stopping_options *options,
                                  ls_hook **out_hook) {
-  LS_REQUIRE(out_hook);
-  *out_hook = NULL;
+  LS_REQUIRE_OUT(out_hook);
   LS_REQUIRE(options);
   early *self = ls_hook_state(sizeof(*self));
   if (self == NULL) return ls_out_of_memory();

@@ -156,8 +156,7 @@ static ls_status fill(ls_estimator *self, const ls_estimator_options *o) {
 
 ls_status ls_estimator_create(const ls_estimator_options *options,
                               ls_estimator **out_estimator) {
-  LS_REQUIRE(out_estimator);
-  *out_estimator = NULL;
+  LS_REQUIRE_OUT(out_estimator);
   LS_REQUIRE(options);
   LS_REQUIRE_ITEMS(options->batch_axis, options->num_batch_axes);
   LS_RETURN_IF_ERROR(check(options));
@@ -315,11 +314,9 @@ static ls_status add_names(const ls_saved_file *file, size_t count,
 
 ls_status ls_estimator_variable_names(const ls_estimator *estimator,
                                       char ***out_names, size_t *out_count) {
+  LS_REQUIRE_OUT(out_names);
+  LS_REQUIRE_OUT(out_count);
   LS_REQUIRE(estimator);
-  LS_REQUIRE(out_names);
-  LS_REQUIRE(out_count);
-  *out_names = NULL;
-  *out_count = 0;
   ls_saved_file *file = NULL;
   ls_saved_info info;
   LS_RETURN_IF_ERROR(open_newest(estimator, &file));
@@ -355,8 +352,7 @@ static ls_status read_value(const ls_saved_file *file, const char *name,
 
 ls_status ls_estimator_variable_value(const ls_estimator *estimator,
                                       const char *name, ls_array **out_array) {
-  LS_REQUIRE(out_array);
-  *out_array = NULL;
+  LS_REQUIRE_OUT(out_array);
   LS_REQUIRE(estimator);
   LS_REQUIRE(name);
   ls_saved_file *file = NULL;

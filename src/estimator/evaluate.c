@@ -282,9 +282,8 @@ bool ls_estimator_has_evaluated(ls_nest metrics) {
 ls_status ls_estimator_evaluate(ls_estimator *estimator,
                                 const ls_estimator_evaluation *evaluation,
                                 ls_nest *out_metrics) {
+  LS_REQUIRE_OUT(out_metrics);
   char newest[1024];
-  LS_REQUIRE(out_metrics);
-  *out_metrics = ls_none();
   LS_REQUIRE(estimator);
   LS_REQUIRE(evaluation);
   LS_RETURN_IF_ERROR(

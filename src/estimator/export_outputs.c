@@ -99,10 +99,9 @@ static ls_status rebuild(const ls_export_output *output,
 
 ls_status ls_export_output_with(const ls_export_output *output, ls_nest tensors,
                                 ls_export_output *out_output) {
+  LS_REQUIRE_OUT(out_output);
   LS_REQUIRE(output);
-  LS_REQUIRE(out_output);
   kind_names names = {0};
-  *out_output = (ls_export_output){0};
   LS_RETURN_IF_ERROR(names_of(output, &names));
   const size_t wanted = num_tensors(output), count = ls_nest_count(tensors);
   if (count != wanted)
@@ -238,9 +237,8 @@ ls_status ls_rewrite_model_for_inference(ls_estimator_mode mode,
                                          ls_nest inputs,
                                          const ls_replicate_options *options,
                                          ls_export_outputs *out_outputs) {
+  LS_REQUIRE_OUT(out_outputs);
   LS_REQUIRE(model);
-  LS_REQUIRE(out_outputs);
-  *out_outputs = (ls_export_outputs){0};
   if (mode != LS_REWRITE_FOR_INFERENCE_MODE)
     return ls_invalid_argument("mode %d in the rewrite for inference, which is "
                                "of mode %d (predict)",

@@ -63,8 +63,7 @@ static ls_status fill(ls_exporter *self, const ls_exporter_options *o) {
 
 ls_status ls_exporter_create(const ls_exporter_options *options,
                              ls_exporter **out_exporter) {
-  LS_REQUIRE(out_exporter);
-  *out_exporter = NULL;
+  LS_REQUIRE_OUT(out_exporter);
   LS_REQUIRE(options);
   LS_REQUIRE_ITEMS(options->assets, options->num_assets);
   LS_RETURN_IF_ERROR(check(options));
@@ -297,8 +296,7 @@ static ls_status export_to(ls_exporter *self, ls_estimator *estimator,
 
 ls_status ls_exporter_export(ls_exporter *exporter, ls_estimator *estimator,
                              const ls_exporter_call *call, char **out_path) {
-  LS_REQUIRE(out_path);
-  *out_path = NULL;
+  LS_REQUIRE_OUT(out_path);
   LS_REQUIRE(exporter);
   LS_REQUIRE(estimator);
   LS_REQUIRE(call);

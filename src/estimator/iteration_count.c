@@ -21,9 +21,8 @@ struct ls_iteration_count {
 };
 
 ls_status ls_iteration_count_create(ls_opt capacity, ls_iteration_count **out) {
+  LS_REQUIRE_OUT(out);
   enum { CAPACITY = 20 };
-  LS_REQUIRE(out);
-  *out = NULL;
   if (capacity.set)
     LS_RETURN_IF_ERROR(ls_check_positive("capacity", capacity.value));
   ls_allocator *allocator = ls_current_allocator();
@@ -82,8 +81,7 @@ static double deviation(const ls_iteration_count *self) {
 
 ls_status ls_within_percent(double actual, double target, double percent,
                             bool *out_is) {
-  LS_REQUIRE(out_is);
-  *out_is = false;
+  LS_REQUIRE_OUT(out_is);
   if (actual == 0 || target == 0)
     return ls_invalid_argument("whether %g is within %g percent of %g: neither "
                                "may be 0",
@@ -105,8 +103,8 @@ static ls_status is_stable(const ls_iteration_count *self, double seconds,
 
 ls_status ls_iteration_count_get(ls_iteration_count *self, double seconds,
                                  int64_t *out_steps) {
+  LS_REQUIRE_OUT(out_steps);
   LS_REQUIRE(self);
-  LS_REQUIRE(out_steps);
   bool stable = false;
   *out_steps = 1;
   if (!(seconds > 0))

@@ -43,8 +43,7 @@ static ls_status make(ls_graph *graph, ls_variable *step,
 }
 
 ls_status ls_iterations_per_loop(ls_graph *graph, ls_variable **out_variable) {
-  LS_REQUIRE(out_variable);
-  *out_variable = NULL;
+  LS_REQUIRE_OUT(out_variable);
   LS_REQUIRE(graph);
   ls_variable *step = NULL;
   ls_nest there[2] = {ls_none(), ls_none()};

@@ -259,8 +259,7 @@ static ls_status export_model(ls_estimator *self,
 ls_status ls_estimator_export(ls_estimator *estimator,
                               const ls_estimator_exporting *exporting,
                               char **out_path) {
-  LS_REQUIRE(out_path);
-  *out_path = NULL;
+  LS_REQUIRE_OUT(out_path);
   LS_REQUIRE(estimator);
   LS_REQUIRE(exporting);
   LS_REQUIRE_ITEMS(exporting->assets, exporting->num_assets);
@@ -291,11 +290,10 @@ static ls_status wrap(const ls_estimator *self, ls_run_config *config,
 ls_status ls_estimator_export_for_tpu(ls_estimator *estimator,
                                       const ls_estimator_exporting *exporting,
                                       char **out_path) {
+  LS_REQUIRE_OUT(out_path);
   static const char *const fields[] = {"train_distribute", "eval_distribute"};
   ls_run_config *config = NULL;
   ls_estimator *wrapped = NULL;
-  LS_REQUIRE(out_path);
-  *out_path = NULL;
   LS_REQUIRE(estimator);
   LS_RETURN_IF_ERROR(ls_run_config_replace(
       estimator->config, fields, 2, &(ls_run_config_options){0}, &config));

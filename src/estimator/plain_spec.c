@@ -169,8 +169,7 @@ static ls_status make_plain(const ls_estimator_spec_options *from,
 
 ls_status ls_estimator_spec_as_plain(ls_estimator_spec *spec,
                                      ls_estimator_spec **out_plain) {
-  LS_REQUIRE(out_plain);
-  *out_plain = NULL;
+  LS_REQUIRE_OUT(out_plain);
   LS_REQUIRE(spec);
   if (!spec->is_tpu) {
     *out_plain = ls_estimator_spec_retain(spec);

@@ -170,8 +170,7 @@ static ls_status set_checkpoint(ls_predictions *self, const char *given) {
 ls_status ls_estimator_predict(ls_estimator *estimator,
                                const ls_estimator_prediction *prediction,
                                ls_predictions **out_predictions) {
-  LS_REQUIRE(out_predictions);
-  *out_predictions = NULL;
+  LS_REQUIRE_OUT(out_predictions);
   LS_REQUIRE(estimator);
   LS_REQUIRE(prediction);
   LS_REQUIRE_ITEMS(prediction->keys, prediction->num_keys);
@@ -303,8 +302,8 @@ static ls_status take(ls_predictions *self, ls_nest *row) {
 }
 
 ls_status ls_predictions_next(ls_predictions *predictions, ls_nest *row) {
-  LS_REQUIRE(predictions);
   LS_REQUIRE(row);
+  LS_REQUIRE(predictions);
   ls_status status = ls_ok();
   while (!predictions->has_ended && predictions->next >= predictions->count) {
     status = next_batch(predictions);

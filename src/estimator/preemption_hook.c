@@ -100,8 +100,7 @@ static void preemption_destroy(void *user) {
 
 ls_status ls_preemption_hook(const ls_preemption_options *options,
                              ls_hook **out_hook) {
-  LS_REQUIRE(out_hook);
-  *out_hook = NULL;
+  LS_REQUIRE_OUT(out_hook);
   LS_REQUIRE(options);
   LS_REQUIRE(options->resolver);
   const ls_opt given = options->poll_seconds;

@@ -52,8 +52,7 @@ static void clear_timer(ls_rendezvous *self) {
 }
 
 ls_status ls_rendezvous_create(size_t num_sources, ls_rendezvous **out) {
-  LS_REQUIRE(out);
-  *out = NULL;
+  LS_REQUIRE_OUT(out);
   ls_allocator *allocator = ls_current_allocator();
   ls_rendezvous *self = ls_new(allocator, ls_rendezvous);
   if (self == NULL) return ls_out_of_memory();

@@ -156,9 +156,8 @@ static ls_status take(ls_run_config *self, const ls_run_config_options *o) {
 
 ls_status ls_run_config_create(const ls_run_config_options *options,
                                ls_run_config **out_config) {
+  LS_REQUIRE_OUT(out_config);
   static const ls_run_config_options defaults;
-  LS_REQUIRE(out_config);
-  *out_config = NULL;
   if (options == NULL) options = &defaults;
   if (options->tpu != NULL || options->resolver != NULL ||
       options->master != NULL || options->evaluation_master != NULL)
@@ -233,9 +232,8 @@ static ls_status take_tpu(ls_run_config *self, const ls_run_config_options *o) {
 
 ls_status ls_tpu_run_config_create(const ls_run_config_options *options,
                                    ls_run_config **out_config) {
+  LS_REQUIRE_OUT(out_config);
   static const ls_run_config_options defaults;
-  LS_REQUIRE(out_config);
-  *out_config = NULL;
   ls_run_config *made = NULL;
   ls_status status = make(ls_runtime_current(), &made);
   if (ls_status_is_ok(status))
@@ -413,8 +411,7 @@ ls_status ls_run_config_replace(const ls_run_config *config,
                                 const char *const *fields, size_t num_fields,
                                 const ls_run_config_options *values,
                                 ls_run_config **out_config) {
-  LS_REQUIRE(out_config);
-  *out_config = NULL;
+  LS_REQUIRE_OUT(out_config);
   LS_REQUIRE(config);
   LS_REQUIRE_ITEMS(fields, num_fields);
   LS_REQUIRE(values);

@@ -220,8 +220,7 @@ static ls_status make(const ls_graceful_shutdown_options *options,
 
 ls_status ls_graceful_shutdown_hook(const ls_graceful_shutdown_options *options,
                                     ls_hook **out_hook) {
-  LS_REQUIRE(out_hook);
-  *out_hook = NULL;
+  LS_REQUIRE_OUT(out_hook);
   LS_REQUIRE(options);
   LS_REQUIRE(options->resolver);
   const ls_opt given = options->timeout_ms;

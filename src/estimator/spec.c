@@ -158,16 +158,14 @@ static ls_status make(const ls_estimator_spec_options *options, bool is_tpu,
 
 ls_status ls_estimator_spec_create(const ls_estimator_spec_options *options,
                                    ls_estimator_spec **out_spec) {
-  LS_REQUIRE(out_spec);
-  *out_spec = NULL;
+  LS_REQUIRE_OUT(out_spec);
   LS_REQUIRE(options);
   return make(options, false, out_spec);
 }
 
 ls_status ls_tpu_estimator_spec_create(const ls_estimator_spec_options *options,
                                        ls_estimator_spec **out_spec) {
-  LS_REQUIRE(out_spec);
-  *out_spec = NULL;
+  LS_REQUIRE_OUT(out_spec);
   LS_REQUIRE(options);
   return make(options, true, out_spec);
 }

@@ -74,6 +74,7 @@ static ls_status tpu_stop_after_run(void *user, ls_run_context *context,
 
 ls_status ls_tpu_stop_hook(ls_loop_length length, ls_opt num_steps,
                            ls_opt last_step, ls_hook **out_hook) {
+  LS_REQUIRE_OUT(out_hook);
   if (num_steps.set == last_step.set)
     return ls_invalid_argument(
         "a hook that stops a loop on the device: %s",
@@ -123,6 +124,7 @@ static ls_status setter_after_create(void *user, ls_run_context *context) {
 }
 
 ls_status ls_eval_iterations_hook(int64_t steps, ls_hook **out_hook) {
+  LS_REQUIRE_OUT(out_hook);
   LS_RETURN_IF_ERROR(ls_check_positive("Eval steps", steps));
   setter *self = ls_hook_state(sizeof(*self));
   if (self == NULL) return ls_out_of_memory();
@@ -152,6 +154,7 @@ static ls_status predict_after_run(void *user, ls_run_context *context,
 }
 
 ls_status ls_predict_stop_hook(ls_tensor stopping, ls_hook **out_hook) {
+  LS_REQUIRE_OUT(out_hook);
   setter *self = ls_hook_state(sizeof(*self));
   if (self == NULL) return ls_out_of_memory();
   *self = (setter){.steps = 1, .stopping = stopping};
@@ -206,6 +209,7 @@ static ls_status counter_after_run(void *user, ls_run_context *context,
 }
 
 ls_status ls_stop_after_evals_hook(int64_t num_evals, ls_hook **out_hook) {
+  LS_REQUIRE_OUT(out_hook);
   enum { FEW = 20, LINES = 10 };
   counter *self = ls_hook_state(sizeof(*self));
   if (self == NULL) return ls_out_of_memory();

@@ -43,8 +43,7 @@ static ls_status check_all(ls_variable *const *variables, size_t count,
 }
 
 ls_status ls_tpu_sync_ops(ls_graph *graph, bool broadcast, ls_nest *out_ops) {
-  LS_REQUIRE(out_ops);
-  *out_ops = ls_none();
+  LS_REQUIRE_OUT(out_ops);
   LS_REQUIRE(graph);
   ls_allocator *allocator = ls_current_allocator();
   ls_variable **variables = NULL;
@@ -68,8 +67,7 @@ ls_status ls_tpu_sync_ops(ls_graph *graph, bool broadcast, ls_nest *out_ops) {
 }
 
 ls_status ls_increase_eval_step(ls_tensor iterations, ls_op *out_op) {
-  LS_REQUIRE(out_op);
-  *out_op = (ls_op){0};
+  LS_REQUIRE_OUT(out_op);
   ls_variable *step = NULL;
   ls_graph *graph = ls_graph_current();
   LS_RETURN_IF_ERROR(ls_eval_step_get(graph, &step));

@@ -268,16 +268,16 @@ static ls_status wrap(tracer *self, ls_tensor loss, ls_tensor *out_loss,
 
 ls_status ls_trace_tpu(ls_tensor loss, ls_op train_op, ls_tensor *out_loss,
                        ls_nest *out_ops) {
-  LS_REQUIRE(out_loss);
-  LS_REQUIRE(out_ops);
-  *out_loss = loss;
-  *out_ops = ls_none();
+  LS_REQUIRE_OUT(out_loss);
+  LS_REQUIRE_OUT(out_ops);
   if (ls_tensor_is_failed(loss))
     return ls_invalid_argument("ls_trace_tpu: loss is failed");
   const ls_op roots[] = {ls_tensor_op(loss), train_op};
   tracer self;
+  ls_tensor traced = loss;
   ls_status status = begin(&self, ls_graph_current(), roots, 2);
-  if (ls_status_is_ok(status)) status = wrap(&self, loss, out_loss, out_ops);
+  if (ls_status_is_ok(status)) status = wrap(&self, loss, &traced, out_ops);
+  if (ls_status_is_ok(status)) *out_loss = traced;
   deinit(&self);
   return status;
 }
@@ -321,7 +321,7 @@ static ls_status make_call(const tracer *self, ls_host_function *out) {
 }
 
 ls_status ls_trace_cpu(ls_nest fetches, ls_host_function *out_call) {
-  LS_REQUIRE(out_call);
+  LS_REQUIRE_OUT(out_call);
   *out_call = (ls_host_function){.tensors = ls_none()};
   ls_op *roots = NULL;
   size_t count = 0;

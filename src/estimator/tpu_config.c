@@ -13,11 +13,10 @@ static ls_status bad_length(const char *text) {
 }
 
 ls_status ls_loop_length_parse(const char *text, ls_loop_length *out_length) {
+  LS_REQUIRE_OUT(out_length);
   static const char units[] = "smh";
   static const int64_t seconds[] = {1, 60, 3600};
   LS_REQUIRE(text);
-  LS_REQUIRE(out_length);
-  *out_length = (ls_loop_length){0};
   int64_t number = 0;
   const char *at = text;
   if (*at < '1' || *at > '9') return bad_length(text);

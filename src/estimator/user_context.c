@@ -39,9 +39,8 @@ static ls_status refuse_model(const ls_user_context *user, const char *what) {
 
 ls_status ls_user_context_deployment(const ls_user_context *user,
                                      ls_input_deployment *out) {
+  LS_REQUIRE_OUT(out);
   LS_REQUIRE(user);
-  LS_REQUIRE(out);
-  *out = (ls_input_deployment){0};
   LS_RETURN_IF_ERROR(refuse_model(user, "current_input_fn_deployment"));
   ls_estimator_input input;
   int64_t hosts = 0, replicas = 0, each = 0;
@@ -69,9 +68,8 @@ ls_status ls_user_context_deployment(const ls_user_context *user,
 
 ls_status ls_user_context_host(const ls_user_context *user,
                                ls_device_name *out_host) {
+  LS_REQUIRE_OUT(out_host);
   LS_REQUIRE(user);
-  LS_REQUIRE(out_host);
-  *out_host = (ls_device_name){0};
   LS_RETURN_IF_ERROR(refuse_model(user, "current_host"));
   *out_host = user->host;
   return ls_ok();
@@ -79,9 +77,8 @@ ls_status ls_user_context_host(const ls_user_context *user,
 
 ls_status ls_user_context_assignment(const ls_user_context *user,
                                      ls_device_assignment **out_assignment) {
+  LS_REQUIRE_OUT(out_assignment);
   LS_REQUIRE(user);
-  LS_REQUIRE(out_assignment);
-  *out_assignment = NULL;
   return user->is_input
              ? ls_failed_precondition("device_assignment must not be called "
                                       "from input_fn")
@@ -90,9 +87,8 @@ ls_status ls_user_context_assignment(const ls_user_context *user,
 
 ls_status ls_user_context_replicas_per_host(const ls_user_context *user,
                                             int64_t *out_count) {
+  LS_REQUIRE_OUT(out_count);
   LS_REQUIRE(user);
-  LS_REQUIRE(out_count);
-  *out_count = 0;
   return ls_estimator_is_model_parallel(user->context)
              ? ls_invalid_argument(
                    "num_of_replicas_per_host is not known where "
@@ -102,15 +98,15 @@ ls_status ls_user_context_replicas_per_host(const ls_user_context *user,
 
 ls_status ls_user_context_num_replicas(const ls_user_context *user,
                                        int64_t *out_count) {
+  LS_REQUIRE_OUT(out_count);
   LS_REQUIRE(user);
-  LS_REQUIRE(out_count);
   return ls_estimator_num_replicas(user->context, out_count);
 }
 
 ls_status ls_user_context_num_hosts(const ls_user_context *user,
                                     int64_t *out_count) {
+  LS_REQUIRE_OUT(out_count);
   LS_REQUIRE(user);
-  LS_REQUIRE(out_count);
   return ls_estimator_num_hosts(user->context, out_count);
 }
 
@@ -118,16 +114,16 @@ ls_status ls_user_context_device_for_replica(const ls_user_context *user,
                                              int64_t replica,
                                              ls_device_name *out_host,
                                              int64_t *out_ordinal) {
+  LS_REQUIRE_OUT(out_host);
+  LS_REQUIRE_OUT(out_ordinal);
   LS_REQUIRE(user);
-  LS_REQUIRE(out_host);
-  LS_REQUIRE(out_ordinal);
   return ls_estimator_device_for_replica(user->context, replica, out_host,
                                          out_ordinal);
 }
 
 ls_status ls_user_context_place_host(const ls_user_context *user, ls_opt host,
                                      ls_opt replica, ls_device_name *out_name) {
+  LS_REQUIRE_OUT(out_name);
   LS_REQUIRE(user);
-  LS_REQUIRE(out_name);
   return ls_estimator_place_host(user->context, host, replica, out_name);
 }

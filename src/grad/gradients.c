@@ -257,19 +257,26 @@ ls_status ls_gradients_walk(ls_graph *graph, uint64_t first_id, uint64_t end_id,
   return status;
 }
 
+static ls_status check_call(const ls_graph *graph, const ls_nest *ys,
+                            size_t num_ys, const ls_nest *xs, size_t num_xs) {
+  if (ys == NULL && num_ys > 0) return ls_null_argument("ls_gradients", "ys");
+  if (xs == NULL && num_xs > 0) return ls_null_argument("ls_gradients", "xs");
+  if (graph == NULL || graph->kind != LS_GRAPH_EAGER) return ls_ok();
+  return ls_failed_precondition(
+      "gradients are not taken in an eager graph; record a tape and use "
+      "ls_tape_gradients, or call this inside a function or build graph");
+}
+
 ls_status ls_gradients(const ls_nest *ys, size_t num_ys, const ls_nest *xs,
                        size_t num_xs, const ls_gradient_options *options,
                        ls_nest *grads) {
   LS_REQUIRE(grads);
-  LS_REQUIRE_ITEMS(ys, num_ys);
-  LS_REQUIRE_ITEMS(xs, num_xs);
   ls_graph *graph = ls_graph_resolve(ls_graph_current());
-  if (graph != NULL && graph->kind == LS_GRAPH_EAGER) {
-    for (size_t i = 0; i < num_xs; ++i)
-      grads[i] = ls_none();
-    return ls_failed_precondition(
-        "gradients are not taken in an eager graph; record a tape and use "
-        "ls_tape_gradients, or call this inside a function or build graph");
-  }
-  return ls_gradients_walk(graph, 0, 0, ys, num_ys, xs, num_xs, options, grads);
+  const ls_status status = check_call(graph, ys, num_ys, xs, num_xs);
+  if (ls_status_is_ok(status))
+    return ls_gradients_walk(graph, 0, 0, ys, num_ys, xs, num_xs, options,
+                             grads);
+  for (size_t i = 0; i < num_xs; ++i)
+    grads[i] = ls_none();
+  return status;
 }

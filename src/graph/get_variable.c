@@ -85,11 +85,9 @@ static void widen(const ls_variable_options *options,
 
 ls_status ls_get_variable(const ls_variable_options *options,
                           ls_variable **out_variable, ls_tensor *out_value) {
+  LS_REQUIRE_OUT(out_variable);
+  LS_REQUIRE_OUT(out_value);
   static const ls_variable_options defaults;
-  LS_REQUIRE(out_variable);
-  LS_REQUIRE(out_value);
-  *out_variable = NULL;
-  *out_value = ls_failed_tensor();
   if (options == NULL) options = &defaults;
   ls_variable_options wide;
   const bool is_cast = ls_context_current()->scoped.stores_f32 &&

@@ -473,9 +473,8 @@ ls_status ls_graph_keep_nodes(ls_graph *graph, const bool *keep) {
 
 // ---- Public ----------------------------------------------------------------
 ls_status ls_graph_create(const char *name, ls_graph **out_graph) {
-  LS_REQUIRE(out_graph);
+  LS_REQUIRE_OUT(out_graph);
   ls_runtime *runtime = ls_runtime_current();
-  *out_graph = NULL;
   if (runtime == NULL) return ls_out_of_memory();
   return ls_graph_make(LS_GRAPH_BUILD, name ? name : "graph", runtime, NULL,
                        out_graph);

@@ -53,9 +53,8 @@ ls_nest ls_nest_slices(ls_nest values, ls_tensor indices,
 }
 
 ls_status ls_slices_parts_of(ls_nest leaf, ls_slices_parts *out_parts) {
-  LS_REQUIRE(out_parts);
+  LS_REQUIRE_OUT(out_parts);
   const slices *s = slices_of(leaf);
-  *out_parts = (ls_slices_parts){0};
   if (s == NULL) {
     char text[160];
     return ls_invalid_argument("%s is not a leaf of slices",

@@ -401,9 +401,8 @@ bool ls_in_strategy_scope(void) {
 ls_status ls_creator_create(const ls_creator *creator,
                             const ls_variable_options *options,
                             ls_variable **out_variable) {
+  LS_REQUIRE_OUT(out_variable);
   LS_REQUIRE(creator);
-  LS_REQUIRE(out_variable);
-  *out_variable = NULL;
   LS_RETURN_IF_ERROR(ls_scope_status());
   const ls_creator_entry *entry = creator->entry;
   if (entry == NULL) return create_plain(options, out_variable);
@@ -413,7 +412,7 @@ ls_status ls_creator_create(const ls_creator *creator,
 
 ls_status ls_variable_create(const ls_variable_options *options,
                              ls_variable **out_variable) {
-  LS_REQUIRE(out_variable);
+  LS_REQUIRE_OUT(out_variable);
   static const ls_variable_options defaults;
   const ls_context *context = ls_context_current();
   const ls_creator creator = {in_force(context->scoped.creators)};

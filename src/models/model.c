@@ -64,8 +64,7 @@ static ls_status with_defaults(const ls_model_type *type,
 ls_status ls_model_create(const ls_model_type *type,
                           const ls_model_options *options,
                           ls_model *out_model) {
-  LS_REQUIRE(out_model);
-  *out_model = (ls_model){0};
+  LS_REQUIRE_OUT(out_model);
   LS_RETURN_IF_ERROR(check_type(type));
   LS_REQUIRE(type->create);
   LS_REQUIRE(type->destroy);
@@ -83,8 +82,7 @@ void ls_model_destroy(ls_model *model) {
 
 ls_status ls_model_synthetic_batch(const ls_model_type *type,
                                    int64_t batch_size, ls_nest *out_batch) {
-  LS_REQUIRE(out_batch);
-  *out_batch = ls_none();
+  LS_REQUIRE_OUT(out_batch);
   LS_RETURN_IF_ERROR(check_type(type));
   const bool text = type->example_dtype == LS_DTYPE_I32;
   const ls_shape labels = text ? type->example_shape : LS_SCALAR;

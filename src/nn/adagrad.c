@@ -38,8 +38,7 @@ static const ls_optimizer_rule adagrad_rule = {.name = "adagrad",
 
 ls_status ls_adagrad_create(const ls_adagrad_options *options,
                             ls_optimizer **out_optimizer) {
-  LS_REQUIRE(out_optimizer);
-  *out_optimizer = NULL;
+  LS_REQUIRE_OUT(out_optimizer);
   ls_adagrad_options opts =
       options != NULL ? *options : (ls_adagrad_options){0};
   if (opts.initial == 0) opts.initial = 0.1;
@@ -83,8 +82,7 @@ static void update_rmsprop(const ls_update *update) {
 
 ls_status ls_rmsprop_create(const ls_rmsprop_options *options,
                             ls_optimizer **out_optimizer) {
-  LS_REQUIRE(out_optimizer);
-  *out_optimizer = NULL;
+  LS_REQUIRE_OUT(out_optimizer);
   ls_rmsprop_options opts =
       options != NULL ? *options : (ls_rmsprop_options){0};
   if (opts.decay == 0) opts.decay = 0.9;

@@ -121,18 +121,18 @@ static ls_status create(const ls_optimizer_rule *base,
 
 ls_status ls_adam_create(const ls_adam_options *options,
                          ls_optimizer **out_optimizer) {
-  LS_REQUIRE(out_optimizer);
+  LS_REQUIRE_OUT(out_optimizer);
   return create(&adam_rule, options, 0, 1e-8, out_optimizer);
 }
 
 ls_status ls_adamw_create(const ls_adam_options *options,
                           ls_optimizer **out_optimizer) {
-  LS_REQUIRE(out_optimizer);
+  LS_REQUIRE_OUT(out_optimizer);
   return create(&adamw_rule, options, 0.01, 1e-8, out_optimizer);
 }
 
 ls_status ls_lamb_create(const ls_adam_options *options,
                          ls_optimizer **out_optimizer) {
-  LS_REQUIRE(out_optimizer);
+  LS_REQUIRE_OUT(out_optimizer);
   return create(&lamb_rule, options, 0, 1e-6, out_optimizer);
 }

@@ -354,11 +354,10 @@ ls_status ls_optimizer_apply_across(ls_optimizer *optimizer,
                                     ls_variable *const *variables,
                                     const ls_nest *gradients, size_t count,
                                     ls_variable *global_step, ls_op *out_op) {
+  LS_REQUIRE_OUT(out_op);
   LS_REQUIRE(optimizer);
-  LS_REQUIRE(out_op);
   LS_REQUIRE_ITEMS(variables, count);
   LS_REQUIRE_ITEMS(gradients, count);
-  *out_op = (ls_op){0};
   ls_strategy *strategy = ls_strategy_current();
   if (strategy == NULL) return ls_out_of_memory();
   if (optimizer->inner != NULL)

@@ -42,8 +42,8 @@ static ls_status create_variables(const ls_attention_layer_options *options,
 
 ls_status ls_attention_layer_create(const ls_attention_layer_options *options,
                                     ls_attention_layer **out_layer) {
-  LS_REQUIRE(out_layer);
-  *out_layer = NULL;
+  LS_REQUIRE_OUT(out_layer);
+  LS_REQUIRE(options);
   const char *name = options->name != NULL ? options->name : "attention";
   const int64_t heads = options->num_heads != 0 ? options->num_heads : 1;
   if (options->width < 1 || heads < 1 || options->width % heads != 0)

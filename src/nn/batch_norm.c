@@ -49,8 +49,8 @@ static ls_status create_variables(const ls_batch_norm_options *options,
 
 ls_status ls_batch_norm_layer_create(const ls_batch_norm_options *options,
                                      ls_batch_norm_layer **out_layer) {
-  LS_REQUIRE(out_layer);
-  *out_layer = NULL;
+  LS_REQUIRE_OUT(out_layer);
+  LS_REQUIRE(options);
   const char *name = options->name != NULL ? options->name : "batch_norm";
   if (options->channels < 1 || !(options->epsilon >= 0) ||
       !(options->momentum >= 0 && options->momentum < 1))

@@ -65,8 +65,8 @@ static ls_status create_variables(const ls_conv_options *options,
 
 ls_status ls_conv_layer_create(const ls_conv_options *options,
                                ls_conv_layer **out_layer) {
-  LS_REQUIRE(out_layer);
-  *out_layer = NULL;
+  LS_REQUIRE_OUT(out_layer);
+  LS_REQUIRE(options);
   const char *name = options->name != NULL ? options->name : "conv";
   const int64_t groups = options->how.groups != 0 ? options->how.groups : 1;
   LS_RETURN_IF_ERROR(check(name, options, groups));

@@ -60,8 +60,7 @@ static ls_status keep_groups(ls_optimizer *optimizer,
 
 ls_status ls_cross_shard_create(const ls_cross_shard_options *options,
                                 ls_optimizer **out_optimizer) {
-  LS_REQUIRE(out_optimizer);
-  *out_optimizer = NULL;
+  LS_REQUIRE_OUT(out_optimizer);
   LS_RETURN_IF_ERROR(check(options));
   ls_optimizer *optimizer = NULL;
   LS_RETURN_IF_ERROR(ls_optimizer_make(&rule, NULL, 0, &optimizer));

@@ -27,8 +27,8 @@ static ls_status create_variables(const ls_dense_options *options,
 
 ls_status ls_dense_layer_create(const ls_dense_options *options,
                                 ls_dense_layer **out_layer) {
-  LS_REQUIRE(out_layer);
-  *out_layer = NULL;
+  LS_REQUIRE_OUT(out_layer);
+  LS_REQUIRE(options);
   const char *name = options->name != NULL ? options->name : "dense";
   if (options->inputs < 1 || options->units < 1)
     return ls_invalid_argument(

@@ -27,8 +27,8 @@ static ls_status create_table(const ls_embedding_options *options,
 
 ls_status ls_embedding_layer_create(const ls_embedding_options *options,
                                     ls_embedding_layer **out_layer) {
-  LS_REQUIRE(out_layer);
-  *out_layer = NULL;
+  LS_REQUIRE_OUT(out_layer);
+  LS_REQUIRE(options);
   const char *name = options->name != NULL ? options->name : "embedding";
   if (options->rows < 1 || options->width < 1)
     return ls_invalid_argument(

@@ -20,8 +20,7 @@ static const ls_optimizer_rule lion_rule = {.name = "lion",
 
 ls_status ls_lion_create(const ls_lion_options *options,
                          ls_optimizer **out_optimizer) {
-  LS_REQUIRE(out_optimizer);
-  *out_optimizer = NULL;
+  LS_REQUIRE_OUT(out_optimizer);
   ls_lion_options opts = options != NULL ? *options : (ls_lion_options){0};
   if (opts.beta1 == 0) opts.beta1 = 0.9;
   if (opts.beta2 == 0) opts.beta2 = 0.99;

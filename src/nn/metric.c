@@ -58,8 +58,7 @@ static ls_status create_variables(ls_running_mean *mean) {
 }
 
 ls_status ls_running_mean_create(const char *name, ls_running_mean **out_mean) {
-  LS_REQUIRE(out_mean);
-  *out_mean = NULL;
+  LS_REQUIRE_OUT(out_mean);
   if (name == NULL) name = "mean";
   ls_allocator *allocator = ls_current_allocator();
   ls_running_mean *mean = ls_new(allocator, ls_running_mean);

@@ -50,8 +50,8 @@ static ls_status create_variables(const ls_norm_options *options,
 
 ls_status ls_norm_layer_create(const ls_norm_options *options,
                                ls_norm_layer **out_layer) {
-  LS_REQUIRE(out_layer);
-  *out_layer = NULL;
+  LS_REQUIRE_OUT(out_layer);
+  LS_REQUIRE(options);
   const char *name = options->name != NULL ? options->name : "norm";
   LS_RETURN_IF_ERROR(check(name, options));
   ls_norm_layer *layer = ls_layer_make(sizeof(*layer), name);

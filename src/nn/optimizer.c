@@ -200,11 +200,10 @@ ls_variable *ls_slot_component(ls_variable *slot,
 ls_status ls_optimizer_slot(const ls_optimizer *optimizer,
                             const ls_variable *variable, const char *name,
                             ls_variable **out_slot) {
+  LS_REQUIRE_OUT(out_slot);
   LS_REQUIRE(optimizer);
   LS_REQUIRE(variable);
   LS_REQUIRE(name);
-  LS_REQUIRE(out_slot);
-  *out_slot = NULL;
   optimizer = inside(optimizer);
   const ls_variable *whole =
       variable->container != NULL ? variable->container : variable;

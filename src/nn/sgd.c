@@ -34,8 +34,7 @@ static const ls_optimizer_rule momentum_rule = {.name = "momentum",
 
 ls_status ls_sgd_create(const ls_sgd_options *options,
                         ls_optimizer **out_optimizer) {
-  LS_REQUIRE(out_optimizer);
-  *out_optimizer = NULL;
+  LS_REQUIRE_OUT(out_optimizer);
   const ls_sgd_options opts = options != NULL ? *options : (ls_sgd_options){0};
   LS_RETURN_IF_ERROR(
       ls_optimizer_check("sgd", "momentum", opts.momentum, INFINITY));

@@ -53,8 +53,7 @@ static bool is_zeros(const ls_initializer *initializer) {
 
 ls_status ls_weight_create(const ls_weight_options *options,
                            ls_variable **out_variable) {
-  LS_REQUIRE(out_variable);
-  *out_variable = NULL;
+  LS_REQUIRE_OUT(out_variable);
   ls_weight_options opts = options != NULL ? *options : (ls_weight_options){0};
   if (opts.name == NULL) opts.name = "weight";
   if (opts.dtype == LS_DTYPE_NONE) opts.dtype = LS_DTYPE_F32;

@@ -175,9 +175,8 @@ static ls_status make(concrete *c, ls_nest args, ls_function **out_function) {
 
 ls_status ls_function_make_concrete(ls_function *function, ls_nest args,
                                     ls_function **out_function) {
+  LS_REQUIRE_OUT(out_function);
   LS_REQUIRE(function);
-  LS_REQUIRE(out_function);
-  *out_function = NULL;
   const ls_graph *graph = ls_graph_current();
   if (graph == NULL) return ls_out_of_memory();
   if (graph->kind != LS_GRAPH_EAGER)

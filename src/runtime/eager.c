@@ -439,8 +439,7 @@ ls_status ls_tensor_status(ls_tensor tensor) {
 }
 
 ls_status ls_tensor_value(ls_tensor tensor, ls_array **out_array) {
-  LS_REQUIRE(out_array);
-  *out_array = NULL;
+  LS_REQUIRE_OUT(out_array);
   if (tensor.ref == 0 || tensor.graph == NULL ||
       tensor.graph->kind != LS_GRAPH_EAGER)
     return not_eager(tensor);
@@ -450,8 +449,7 @@ ls_status ls_tensor_value(ls_tensor tensor, ls_array **out_array) {
 }
 
 ls_status ls_tensor_item(ls_tensor tensor, double *out_item) {
-  LS_REQUIRE(out_item);
-  *out_item = 0;
+  LS_REQUIRE_OUT(out_item);
   ls_array *array = NULL;
   LS_RETURN_IF_ERROR(ls_tensor_value(tensor, &array));
   ls_status status = ls_ok();

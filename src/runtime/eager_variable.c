@@ -88,9 +88,8 @@ static ls_status read_parts(ls_variable *container, ls_array **out_array) {
 }
 
 ls_status ls_variable_value(ls_variable *variable, ls_array **out_array) {
+  LS_REQUIRE_OUT(out_array);
   LS_REQUIRE(variable);
-  LS_REQUIRE(out_array);
-  *out_array = NULL;
   variable = ls_variable_meant(variable);
   if (variable->graph != NULL)
     return ls_unimplemented("the value of variable '%s' on the host: it is of "

@@ -12,9 +12,8 @@ static ls_status print_lowered(ls_compiled *compiled, ls_store *store,
 
 ls_status ls_function_print_lowered(const ls_function *function,
                                     char **out_text) {
+  LS_REQUIRE_OUT(out_text);
   LS_REQUIRE(function);
-  LS_REQUIRE(out_text);
-  *out_text = NULL;
   return ls_function_look(function, print_lowered, out_text);
 }
 
@@ -25,9 +24,8 @@ static ls_status print_plan(ls_compiled *compiled, ls_store *store,
 }
 
 ls_status ls_function_print_plan(const ls_function *function, char **out_text) {
+  LS_REQUIRE_OUT(out_text);
   LS_REQUIRE(function);
-  LS_REQUIRE(out_text);
-  *out_text = NULL;
   return ls_function_look(function, print_plan, out_text);
 }
 
@@ -47,8 +45,7 @@ static ls_status print_cost(ls_compiled *compiled, ls_store *store,
 }
 
 ls_status ls_function_print_cost(const ls_function *function, char **out_text) {
+  LS_REQUIRE_OUT(out_text);
   LS_REQUIRE(function);
-  LS_REQUIRE(out_text);
-  *out_text = NULL;
   return ls_function_look(function, print_cost, out_text);
 }

@@ -107,10 +107,9 @@ static ls_status check(const ls_graph *graph) {
 ls_status ls_function_load(const char *text,
                            const ls_host_kernel *const *kernels,
                            size_t num_kernels, ls_function **out_function) {
+  LS_REQUIRE_OUT(out_function);
   LS_REQUIRE(text);
-  LS_REQUIRE(out_function);
   LS_REQUIRE_ITEMS(kernels, num_kernels);
-  *out_function = NULL;
   ls_graph *graph = NULL;
   LS_RETURN_IF_ERROR(ls_graph_parse(text, kernels, num_kernels, &graph));
   ls_status status = check(graph);

@@ -32,17 +32,16 @@ struct ls_session {
 };
 
 ls_status ls_session_create(ls_graph *graph, ls_session **out_session) {
+  LS_REQUIRE_OUT(out_session);
   LS_REQUIRE(graph);
-  LS_REQUIRE(out_session);
   return ls_session_create_with(graph, NULL, out_session);
 }
 
 ls_status ls_session_create_with(ls_graph *graph,
                                  const ls_session_config *config,
                                  ls_session **out_session) {
+  LS_REQUIRE_OUT(out_session);
   LS_REQUIRE(graph);
-  LS_REQUIRE(out_session);
-  *out_session = NULL;
   if (graph == NULL || graph->kind != LS_GRAPH_BUILD)
     return ls_invalid_argument("a session needs a build graph made by "
                                "ls_graph_create");
@@ -395,8 +394,8 @@ ls_status ls_session_close(ls_session *session) {
 ls_status ls_session_run(ls_session *session, ls_nest fetches,
                          const ls_feed *feeds, size_t num_feeds,
                          ls_nest *results) {
-  LS_REQUIRE(session);
   LS_REQUIRE(results);
+  LS_REQUIRE(session);
   LS_REQUIRE_ITEMS(feeds, num_feeds);
   LS_RETURN_IF_ERROR(ls_graph_error(session->graph));
   request r = {.session = session};
@@ -421,9 +420,9 @@ ls_status ls_session_run(ls_session *session, ls_nest fetches,
 
 ls_status ls_session_variable_value(ls_session *session, ls_variable *variable,
                                     ls_array **out_array) {
+  LS_REQUIRE_OUT(out_array);
   LS_REQUIRE(session);
   LS_REQUIRE(variable);
-  LS_REQUIRE(out_array);
   return ls_store_read(session->store, variable, out_array);
 }
 

@@ -5,7 +5,7 @@
 
 ls_status ls_session_config_copy(const ls_session_config *config,
                                  ls_session_config *out_copy) {
-  LS_REQUIRE(out_copy);
+  LS_REQUIRE_OUT(out_copy);
   ls_session_config copy = {0};
   if (config != NULL) copy = *config;
   copy.cluster = NULL;

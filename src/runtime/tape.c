@@ -32,8 +32,7 @@ bool ls_eager_is_recording(const ls_graph *graph) {
 }
 
 ls_status ls_tape_begin(ls_tape **out_tape) {
-  LS_REQUIRE(out_tape);
-  *out_tape = NULL;
+  LS_REQUIRE_OUT(out_tape);
   ls_runtime *runtime = ls_runtime_current();
   ls_graph *graph = runtime == NULL ? NULL : ls_eager_graph(runtime);
   if (graph == NULL) return ls_out_of_memory();
@@ -101,11 +100,11 @@ static bool is_watched(const ls_tape *tape, ls_nest x) {
 
 ls_status ls_tape_gradients(ls_tape *tape, ls_nest y, const ls_nest *xs,
                             size_t num_xs, ls_nest *grads) {
-  LS_REQUIRE(tape);
   LS_REQUIRE(grads);
-  LS_REQUIRE_ITEMS(xs, num_xs);
   for (size_t i = 0; i < num_xs; ++i)
     grads[i] = ls_none();
+  LS_REQUIRE(tape);
+  LS_REQUIRE_ITEMS(xs, num_xs);
   const uint64_t end = tape->end_id != 0 ? tape->end_id : tape->graph->next_id;
   ls_nest *watched = ls_new_array(tape->graph->allocator, ls_nest, num_xs * 2);
   if (watched == NULL) return ls_out_of_memory();

@@ -259,9 +259,8 @@ static ls_status begin(ls_trace *self, const ls_trace_options *options) {
 
 ls_status ls_trace_begin(ls_runtime *runtime, const ls_trace_options *options,
                          ls_trace **out_trace) {
+  LS_REQUIRE_OUT(out_trace);
   LS_REQUIRE(runtime);
-  LS_REQUIRE(out_trace);
-  *out_trace = NULL;
   const ls_trace_options none = {0};
   if (options == NULL) options = &none;
   if (options->spans < 0 || options->spans > MOST_SPANS)

@@ -351,11 +351,10 @@ static ls_status run(export *e, char **out_path) {
 
 ls_status ls_serving_export(const ls_serving_options *options,
                             char **out_path) {
+  LS_REQUIRE_OUT(out_path);
   LS_REQUIRE(options);
-  LS_REQUIRE(out_path);
   LS_REQUIRE_ITEMS(options->graphs, options->num_graphs);
   LS_REQUIRE_ITEMS(options->assets, options->num_assets);
-  *out_path = NULL;
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
   export e = {.options = options,

@@ -132,9 +132,8 @@ static ls_status load(ls_serving *self, const char *folder,
 ls_status ls_serving_load(const char *folder,
                           const ls_serving_load_options *options,
                           ls_serving **out_serving) {
+  LS_REQUIRE_OUT(out_serving);
   LS_REQUIRE(folder);
-  LS_REQUIRE(out_serving);
-  *out_serving = NULL;
   static const ls_serving_load_options defaults = {0};
   if (options == NULL) options = &defaults;
   LS_REQUIRE_ITEMS(options->kernels, options->num_kernels);
@@ -169,9 +168,8 @@ size_t ls_serving_num_signatures(const ls_serving *serving) {
 
 ls_status ls_serving_signature_info(const ls_serving *serving, size_t index,
                                     ls_serving_info *out_info) {
+  LS_REQUIRE_OUT(out_info);
   LS_REQUIRE(serving);
-  LS_REQUIRE(out_info);
-  *out_info = (ls_serving_info){0};
   if (index >= serving->signatures.count)
     return LS_STATUS(LS_OUT_OF_RANGE, "signature %zu of %zu", index,
                      serving->signatures.count);
@@ -238,8 +236,8 @@ static ls_status run(ls_serving *self, const ls_serve_signature *s,
 
 ls_status ls_serving_run(ls_serving *serving, const char *key, ls_nest inputs,
                          ls_nest *outputs) {
-  LS_REQUIRE(serving);
   LS_REQUIRE(outputs);
+  LS_REQUIRE(serving);
   const ls_serve_signature *signature = NULL;
   LS_RETURN_IF_ERROR(ls_serve_find(&serving->signatures, key, &signature));
   ls_arena memory;

@@ -174,9 +174,8 @@ static ls_status open_folder(ls_checkpoints *self) {
 
 ls_status ls_checkpoints_open(const ls_checkpoints_options *options,
                               ls_checkpoints **out_checkpoints) {
+  LS_REQUIRE_OUT(out_checkpoints);
   LS_REQUIRE(options);
-  LS_REQUIRE(out_checkpoints);
-  *out_checkpoints = NULL;
   LS_REQUIRE(options->folder);
   LS_REQUIRE(options->values);
   LS_REQUIRE_ITEMS(options->states, options->num_states);
@@ -371,8 +370,8 @@ ls_status ls_checkpoints_save(ls_checkpoints *checkpoints, int64_t step,
 
 ls_status ls_checkpoints_list(ls_checkpoints *checkpoints, int64_t *steps,
                               size_t capacity, size_t *out_count) {
+  LS_REQUIRE_OUT(out_count);
   LS_REQUIRE(checkpoints);
-  LS_REQUIRE(out_count);
   LS_REQUIRE_ITEMS(steps, capacity);
   wait_for_writer(checkpoints);
   *out_count = checkpoints->list.count;

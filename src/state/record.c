@@ -20,7 +20,7 @@ static void release_entry(ls_allocator *allocator, ls_record_entry *entry) {
 }
 
 ls_status ls_record_create(ls_record **out_record) {
-  LS_REQUIRE(out_record);
+  LS_REQUIRE_OUT(out_record);
   *out_record = new_record(ls_current_allocator(), 1);
   return *out_record == NULL ? ls_out_of_memory() : ls_ok();
 }
@@ -112,10 +112,9 @@ ls_status ls_record_set_bytes(ls_record *record, const char *name,
 
 ls_status ls_record_add(ls_record *record, const char *name,
                         ls_record **out_inner) {
+  LS_REQUIRE_OUT(out_inner);
   LS_REQUIRE(record);
   LS_REQUIRE(name);
-  LS_REQUIRE(out_inner);
-  *out_inner = NULL;
   if (record->depth >= LS_RECORD_DEPTH)
     return ls_invalid_argument(
         "records can be inside each other %d times; '%s' would be one more",
@@ -195,11 +194,10 @@ static ls_status look_up(const ls_record *record, const char *name,
 
 ls_status ls_record_get_i64(const ls_record *record, const char *name,
                             int64_t *out_value) {
+  LS_REQUIRE_OUT(out_value);
   const ls_record_entry *entry = NULL;
   LS_REQUIRE(record);
   LS_REQUIRE(name);
-  LS_REQUIRE(out_value);
-  *out_value = 0;
   LS_RETURN_IF_ERROR(look_up(record, name, LS_ENTRY_I64, &entry));
   *out_value = entry->number;
   return ls_ok();
@@ -207,11 +205,10 @@ ls_status ls_record_get_i64(const ls_record *record, const char *name,
 
 ls_status ls_record_get_text(const ls_record *record, const char *name,
                              const char **out_value) {
+  LS_REQUIRE_OUT(out_value);
   const ls_record_entry *entry = NULL;
   LS_REQUIRE(record);
   LS_REQUIRE(name);
-  LS_REQUIRE(out_value);
-  *out_value = NULL;
   LS_RETURN_IF_ERROR(look_up(record, name, LS_ENTRY_TEXT, &entry));
   *out_value = entry->data;
   return ls_ok();
@@ -219,13 +216,11 @@ ls_status ls_record_get_text(const ls_record *record, const char *name,
 
 ls_status ls_record_get_bytes(const ls_record *record, const char *name,
                               const void **out_data, size_t *out_size) {
+  LS_REQUIRE_OUT(out_data);
+  LS_REQUIRE_OUT(out_size);
   const ls_record_entry *entry = NULL;
   LS_REQUIRE(record);
   LS_REQUIRE(name);
-  LS_REQUIRE(out_data);
-  LS_REQUIRE(out_size);
-  *out_data = NULL;
-  *out_size = 0;
   LS_RETURN_IF_ERROR(look_up(record, name, LS_ENTRY_BYTES, &entry));
   *out_data = entry->data;
   *out_size = entry->size;
@@ -234,11 +229,10 @@ ls_status ls_record_get_bytes(const ls_record *record, const char *name,
 
 ls_status ls_record_find(const ls_record *record, const char *name,
                          const ls_record **out_inner) {
+  LS_REQUIRE_OUT(out_inner);
   const ls_record_entry *entry = NULL;
   LS_REQUIRE(record);
   LS_REQUIRE(name);
-  LS_REQUIRE(out_inner);
-  *out_inner = NULL;
   LS_RETURN_IF_ERROR(look_up(record, name, LS_ENTRY_RECORD, &entry));
   *out_inner = entry->inner;
   return ls_ok();

@@ -48,11 +48,9 @@ static size_t count_values(const ls_record *record) {
 
 ls_status ls_record_to_text(const ls_record *record, char **out_text,
                             size_t *out_size) {
+  LS_REQUIRE_OUT(out_text);
+  LS_REQUIRE_OUT(out_size);
   LS_REQUIRE(record);
-  LS_REQUIRE(out_text);
-  LS_REQUIRE(out_size);
-  *out_text = NULL;
-  *out_size = 0;
   const size_t count = count_values(record);
   if (count > LS_RECORD_ENTRIES)
     return ls_invalid_argument(
@@ -139,10 +137,9 @@ ls_status ls_record_read(ls_record *record, const char *name,
 
 ls_status ls_record_from_text(const char *name, const char *text, size_t size,
                               ls_record **out_record) {
+  LS_REQUIRE_OUT(out_record);
   LS_REQUIRE(name);
   LS_REQUIRE_ITEMS(text, size);
-  LS_REQUIRE(out_record);
-  *out_record = NULL;
   ls_arena arena;
   ls_record *record = NULL;
   const ls_json *value = NULL;

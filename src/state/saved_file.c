@@ -34,8 +34,8 @@ static ls_status check_index(const ls_saved_file *file, size_t index) {
 
 ls_status ls_saved_file_entry(const ls_saved_file *file, size_t index,
                               ls_saved_entry *out_entry) {
+  LS_REQUIRE_OUT(out_entry);
   LS_REQUIRE(file);
-  LS_REQUIRE(out_entry);
   LS_RETURN_IF_ERROR(check_index(file, index));
   const ls_safetensors_entry *it = &file->source.entries[index];
   *out_entry = (ls_saved_entry){
@@ -48,9 +48,8 @@ ls_status ls_saved_file_entry(const ls_saved_file *file, size_t index,
 
 ls_status ls_saved_file_read(const ls_saved_file *file, size_t index,
                              ls_array **out_array) {
+  LS_REQUIRE_OUT(out_array);
   LS_REQUIRE(file);
-  LS_REQUIRE(out_array);
-  *out_array = NULL;
   LS_RETURN_IF_ERROR(check_index(file, index));
   const ls_safetensors_entry *it = &file->source.entries[index];
   ls_array *array = NULL;
@@ -93,9 +92,9 @@ static ls_status read_record(const ls_saved_file *file, const char *key,
 ls_status ls_saved_file_records(const ls_saved_file *file,
                                 ls_record **out_identity,
                                 ls_record **out_states) {
+  LS_CLEAR_OUT(out_identity);
+  LS_CLEAR_OUT(out_states);
   LS_REQUIRE(file);
-  if (out_identity != NULL) *out_identity = NULL;
-  if (out_states != NULL) *out_states = NULL;
   LS_RETURN_IF_ERROR(read_record(file, "identity", out_identity));
   const ls_status status = read_record(file, "state", out_states);
   if (!ls_status_is_ok(status) && out_identity != NULL) {
@@ -130,10 +129,9 @@ ls_status ls_saved_file_create_variable(const ls_saved_file *file,
                                         const char *name,
                                         const ls_variable_options *options,
                                         ls_variable **out_variable) {
+  LS_REQUIRE_OUT(out_variable);
   LS_REQUIRE(file);
   LS_REQUIRE(name);
-  LS_REQUIRE(out_variable);
-  *out_variable = NULL;
   ls_variable_options whole = {0};
   if (options != NULL) whole = *options;
   const ls_safetensors_entry *entry = ls_value_source_find(&file->source, name);

@@ -42,12 +42,11 @@ ls_status ls_saved_find_steps(ls_runtime *runtime, const char *folder,
 
 ls_status ls_saved_steps(const char *folder, int64_t *steps, size_t capacity,
                          size_t *out_count) {
+  LS_REQUIRE_OUT(out_count);
   LS_REQUIRE(folder);
-  LS_REQUIRE(out_count);
   LS_REQUIRE_ITEMS(steps, capacity);
   ls_runtime *runtime = ls_runtime_current();
   int64_t *found = NULL;
-  *out_count = 0;
   if (runtime == NULL) return ls_out_of_memory();
   LS_RETURN_IF_ERROR(ls_saved_find_steps(runtime, folder, &found, out_count));
   for (size_t i = 0; i < *out_count && i < capacity; ++i)
@@ -262,15 +261,15 @@ static ls_status open_with(const char *path, bool read,
 }
 
 ls_status ls_saved_file_open(const char *path, ls_saved_file **out_file) {
+  LS_REQUIRE_OUT(out_file);
   LS_REQUIRE(path);
-  LS_REQUIRE(out_file);
   return open_with(path, true, out_file);
 }
 
 ls_status ls_saved_file_open_unread(const char *path,
                                     ls_saved_file **out_file) {
+  LS_REQUIRE_OUT(out_file);
   LS_REQUIRE(path);
-  LS_REQUIRE(out_file);
   return open_with(path, false, out_file);
 }
 

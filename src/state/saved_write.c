@@ -120,6 +120,7 @@ static bool is_npz(const char *path) {
 ls_status ls_saved_file_write(const ls_saved_file *file, const char *path,
                               const ls_saved_write_options *options,
                               size_t *out_count) {
+  LS_CLEAR_OUT(out_count);
   static const ls_saved_write_options all;
   LS_REQUIRE(file);
   LS_REQUIRE(path);

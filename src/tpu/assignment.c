@@ -93,8 +93,7 @@ ls_status ls_device_assignment_make(ls_topology *topology, int32_t num_replicas,
 ls_status ls_device_assignment_create(ls_topology *topology,
                                       const ls_array *cores,
                                       ls_device_assignment **out_assignment) {
-  LS_REQUIRE(out_assignment);
-  *out_assignment = NULL;
+  LS_REQUIRE_OUT(out_assignment);
   LS_REQUIRE(topology);
   LS_REQUIRE(cores);
   const ls_dtype dtype = ls_array_dtype(cores);
@@ -121,7 +120,7 @@ ls_status ls_device_assignment_create(ls_topology *topology,
 }
 
 ls_status ls_single_core_assignment(ls_array **out_cores) {
-  LS_REQUIRE(out_cores);
+  LS_REQUIRE_OUT(out_cores);
   return ls_array_create(LS_DTYPE_I32, LS_SHAPE(1, 1, LS_MESH_RANK), out_cores);
 }
 
@@ -153,8 +152,8 @@ int32_t ls_device_assignment_num_cores_per_replica(
 ls_status ls_device_assignment_place(const ls_device_assignment *assignment,
                                      int32_t replica, int32_t core,
                                      ls_coordinate *out_place) {
+  LS_REQUIRE_OUT(out_place);
   LS_REQUIRE(assignment);
-  LS_REQUIRE(out_place);
   if (replica < 0 || replica >= assignment->num_replicas || core < 0 ||
       core >= assignment->cores_per_replica)
     return ls_invalid_argument("there is no replica %d logical core %d in an "
@@ -171,7 +170,7 @@ ls_status ls_device_assignment_place(const ls_device_assignment *assignment,
 ls_status ls_device_assignment_ordinal(const ls_device_assignment *assignment,
                                        int32_t replica, int32_t core,
                                        int32_t *out_ordinal) {
-  LS_REQUIRE(out_ordinal);
+  LS_REQUIRE_OUT(out_ordinal);
   ls_coordinate place;
   LS_RETURN_IF_ERROR(
       ls_device_assignment_place(assignment, replica, core, &place));
@@ -182,7 +181,7 @@ ls_status ls_device_assignment_device(const ls_device_assignment *assignment,
                                       int32_t replica, int32_t core,
                                       const char *job,
                                       ls_device_name *out_name) {
-  LS_REQUIRE(out_name);
+  LS_REQUIRE_OUT(out_name);
   ls_coordinate place;
   LS_RETURN_IF_ERROR(
       ls_device_assignment_place(assignment, replica, core, &place));
@@ -192,7 +191,7 @@ ls_status ls_device_assignment_device(const ls_device_assignment *assignment,
 ls_status ls_device_assignment_host(const ls_device_assignment *assignment,
                                     int32_t replica, int32_t core,
                                     const char *job, ls_device_name *out_name) {
-  LS_REQUIRE(out_name);
+  LS_REQUIRE_OUT(out_name);
   ls_coordinate place;
   LS_RETURN_IF_ERROR(
       ls_device_assignment_place(assignment, replica, core, &place));
@@ -203,10 +202,9 @@ ls_status
 ls_device_assignment_replicas_on(const ls_device_assignment *assignment,
                                  int32_t task, int32_t core, int32_t *replicas,
                                  size_t capacity, size_t *out_count) {
+  LS_REQUIRE_OUT(out_count);
   LS_REQUIRE(assignment);
-  LS_REQUIRE(out_count);
   LS_REQUIRE_ITEMS(replicas, capacity);
-  *out_count = 0;
   const bool has_core = core >= 0 && core < assignment->cores_per_replica;
   for (int32_t r = 0; has_core && r < assignment->num_replicas; ++r) {
     ls_coordinate place;

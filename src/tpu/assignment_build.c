@@ -199,8 +199,7 @@ ls_status
 ls_device_assignment_build(ls_topology *topology,
                            const ls_device_assignment_options *options,
                            ls_device_assignment **out_assignment) {
-  LS_REQUIRE(out_assignment);
-  *out_assignment = NULL;
+  LS_REQUIRE_OUT(out_assignment);
   LS_REQUIRE(topology);
   const ls_device_assignment_options none = {0};
   if (options == NULL) options = &none;

@@ -165,8 +165,7 @@ static ls_status fill_spec(const ls_tpu_resolver *resolver, ls_arena *arena,
 
 ls_status ls_tpu_resolver_cluster_spec(const ls_tpu_resolver *resolver,
                                        ls_cluster_spec **out_spec) {
-  LS_REQUIRE(out_spec);
-  *out_spec = NULL;
+  LS_REQUIRE_OUT(out_spec);
   LS_REQUIRE(resolver);
   ls_arena arena;
   ls_cluster_spec spec = {0};
@@ -206,8 +205,7 @@ static ls_status find_master(const ls_cluster_spec *spec, const char *type,
 ls_status ls_tpu_resolver_master(const ls_tpu_resolver *resolver,
                                  const char *task_type, ls_opt task_id,
                                  ls_master *out_master) {
-  LS_REQUIRE(out_master);
-  out_master->text[0] = '\0';
+  LS_REQUIRE_OUT(out_master);
   LS_REQUIRE(resolver);
   if (resolver->kind == LS_TPU_LOCAL) return ls_ok();
   if (resolver->kind == LS_TPU_VIRTUAL)
@@ -223,9 +221,8 @@ ls_status ls_tpu_resolver_master(const ls_tpu_resolver *resolver,
 
 ls_status ls_tpu_placement_job(const char *master, const ls_cluster_spec *spec,
                                const char **out_job) {
+  LS_REQUIRE_OUT(out_job);
   LS_REQUIRE(master);
-  LS_REQUIRE(out_job);
-  *out_job = NULL;
   if (master[0] == '\0' || strcmp(master, "local") == 0) return ls_ok();
   *out_job = "tpu_worker";
   if (spec == NULL) return ls_ok();

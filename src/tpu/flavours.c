@@ -59,23 +59,20 @@ static ls_status create(const ls_tpu_options *options,
 
 ls_status ls_tpu_strategy_create(const ls_tpu_options *options,
                                  ls_strategy **out_strategy) {
-  LS_REQUIRE(out_strategy);
-  *out_strategy = NULL;
+  LS_REQUIRE_OUT(out_strategy);
   return create(options, &current, 1, out_strategy);
 }
 
 ls_status ls_tpu_strategy_experimental_create(const ls_tpu_options *options,
                                               ls_strategy **out_strategy) {
-  LS_REQUIRE(out_strategy);
-  *out_strategy = NULL;
+  LS_REQUIRE_OUT(out_strategy);
   return create(options, &experimental, 1, out_strategy);
 }
 
 ls_status ls_tpu_strategy_v1_create(const ls_tpu_v1_options *options,
                                     ls_strategy **out_strategy) {
+  LS_REQUIRE_OUT(out_strategy);
   static const ls_tpu_v1_options defaults;
-  LS_REQUIRE(out_strategy);
-  *out_strategy = NULL;
   if (options == NULL) options = &defaults;
   const ls_opt steps = options->steps_per_run;
   if (steps.set && steps.value < 1)
@@ -111,9 +108,8 @@ int32_t ls_tpu_strategy_local_replica_id(const ls_strategy *strategy,
 ls_status ls_tpu_strategy_update_config(const ls_strategy *strategy,
                                         const ls_session_config *config,
                                         ls_session_config *out_config) {
+  LS_REQUIRE_OUT(out_config);
   LS_REQUIRE(strategy);
-  LS_REQUIRE(out_config);
-  *out_config = (ls_session_config){0};
   const ls_tpu_strategy *self = ls_tpu_strategy_of(strategy);
   if (self == NULL)
     return ls_invalid_argument("%s is no TPU strategy: it has no cluster",

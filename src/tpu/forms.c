@@ -192,16 +192,16 @@ static ls_status shard(ls_callback fn, void *user, ls_nest inputs,
   ls_nest made = ls_none();
   const ls_status status = ls_trial_end_with(
       &trial, shard_here(&s, fn, user, inputs, compile_status, &made), &made);
-  LS_RETURN_IF_ERROR(status);
-  ls_nest_release(*outputs);
+  if (!ls_status_is_ok(status) && compile_status != NULL)
+    *compile_status = ls_failed_tensor();
   *outputs = made;
-  return ls_ok();
+  return status;
 }
 
 ls_status ls_shard(ls_callback fn, void *user, ls_nest inputs,
                    const ls_shard_options *options, ls_nest *outputs) {
+  LS_REQUIRE_OUT(outputs);
   LS_REQUIRE(fn);
-  LS_REQUIRE(outputs);
   return shard(fn, user, inputs, options, NULL, outputs);
 }
 
@@ -209,10 +209,9 @@ ls_status ls_split_compile_and_shard(ls_callback fn, void *user, ls_nest inputs,
                                      const ls_shard_options *options,
                                      ls_tensor *compile_status,
                                      ls_nest *outputs) {
+  LS_REQUIRE_OUT(compile_status);
+  LS_REQUIRE_OUT(outputs);
   LS_REQUIRE(fn);
-  LS_REQUIRE(compile_status);
-  LS_REQUIRE(outputs);
-  *compile_status = ls_failed_tensor();
   return shard(fn, user, inputs, options, compile_status, outputs);
 }
 
@@ -220,8 +219,8 @@ ls_status ls_batch_parallel(ls_callback fn, void *user, ls_nest inputs,
                             int64_t num_shards,
                             const ls_replicate_options *options,
                             ls_nest *outputs) {
+  LS_REQUIRE_OUT(outputs);
   LS_REQUIRE(fn);
-  LS_REQUIRE(outputs);
   return shard(fn, user, inputs,
                &(ls_shard_options){.num_shards = LS_SOME(num_shards),
                                    .replicate = options},
@@ -230,8 +229,8 @@ ls_status ls_batch_parallel(ls_callback fn, void *user, ls_nest inputs,
 
 ls_status ls_rewrite(ls_callback fn, void *user, ls_nest inputs,
                      const ls_replicate_options *options, ls_nest *outputs) {
+  LS_REQUIRE_OUT(outputs);
   LS_REQUIRE(fn);
-  LS_REQUIRE(outputs);
   char text[160];
   LS_RETURN_IF_ERROR(ls_nest_status(inputs));
   if (inputs.kind != LS_KIND_NONE && inputs.kind != LS_KIND_LIST &&
@@ -247,9 +246,7 @@ ls_status ls_rewrite(ls_callback fn, void *user, ls_nest inputs,
   const ls_status status = ls_replicate(fn, user, all, options, &each);
   ls_nest_release(all);
   LS_RETURN_IF_ERROR(status);
-  const ls_nest own = ls_nest_retain(ls_nest_item(each, 0));
+  *outputs = ls_nest_retain(ls_nest_item(each, 0));
   ls_nest_release(each);
-  ls_nest_release(*outputs);
-  *outputs = own;
   return ls_ok();
 }

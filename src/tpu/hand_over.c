@@ -203,9 +203,8 @@ static ls_status take(const place *at, sleeper *self, ls_nest *out_tuple) {
 }
 
 ls_status ls_outfeed_take(const char *device, ls_nest *out_tuple) {
+  LS_REQUIRE_OUT(out_tuple);
   LS_REQUIRE(device);
-  LS_REQUIRE(out_tuple);
-  *out_tuple = ls_none();
   place at;
   sleeper self;
   LS_RETURN_IF_ERROR(find(device, true, &at));

@@ -21,9 +21,9 @@ void ls_infeed_scope_begin(ls_scope *scope, const ls_infeed_queue *queue,
 
 static bool is_in_function(void) { return ls_context_current()->callbacks > 0; }
 
-static ls_status check_first(const ls_infeed_queue *queue, bool has,
+static ls_status check_first(const ls_infeed_queue *queue, ls_nest before,
                              const char *what) {
-  if (!has || is_in_function()) return ls_ok();
+  if (before.kind == LS_KIND_NONE || is_in_function()) return ls_ok();
   return ls_failed_precondition("queue '%s': there cannot be two %s Ops from "
                                 "the same queue",
                                 queue->name, what);
@@ -40,6 +40,8 @@ ls_status ls_infeed_attempt_begin(ls_infeed_attempt *self,
     if (self->elements == NULL) return ls_out_of_memory();
     memcpy(self->elements, queue->elements,
            queue->count * sizeof(*self->elements));
+    ls_nest_retain(queue->dequeued);
+    ls_nest_retain(queue->enqueued);
   }
   ls_trial_begin(&self->trial);
   return ls_ok();
@@ -50,15 +52,36 @@ ls_status ls_infeed_attempt_end(ls_infeed_attempt *self, ls_status status,
   ls_infeed_queue *queue = self->queue;
   status = ls_trial_end_with(&self->trial, status, out_value);
   if (queue == NULL) return status;
-  ls_infeed_element *gone = self->elements;
+  ls_infeed_queue gone = self->before;
+  gone.elements = self->elements;
   if (!ls_status_is_ok(status)) {
-    gone = queue->elements;
+    gone = *queue;
     queue->elements = self->elements;
     queue->frozen = self->before.frozen;
-    queue->has_dequeue = self->before.has_dequeue;
-    queue->has_enqueue = self->before.has_enqueue;
+    queue->dequeued = self->before.dequeued;
+    queue->enqueued = self->before.enqueued;
   }
-  ls_release(queue->allocator, gone);
+  ls_nest_release(gone.dequeued);
+  ls_nest_release(gone.enqueued);
+  ls_release(queue->allocator, gone.elements);
+  return status;
+}
+
+// Hands out the result of a call that builds an end of a queue; `own` is the
+// result of the last such call. A refused call leaves none, except where the
+// caller's variable still holds `own`: those ops stand and feed the cores, and
+// without their list nobody would run them.
+static ls_status give_end(ls_status status, ls_nest made, ls_nest *own,
+                          ls_nest *out) {
+  if (ls_status_is_ok(status)) {
+    ls_nest_release(*own);
+    *own = ls_nest_retain(made);
+    *out = made;
+  } else if (own == NULL || own->kind == LS_KIND_NONE ||
+             out->kind != own->kind || out->as.ref != own->as.ref ||
+             ls_object_is_unique(own->as.ref)) {
+    *out = ls_none();
+  }
   return status;
 }
 
@@ -171,15 +194,15 @@ static ls_status dequeue(ls_infeed_queue *queue, int32_t core,
 ls_status ls_infeed_queue_dequeue(ls_infeed_queue *queue, int32_t core,
                                   ls_nest *out_tuple) {
   ls_infeed_attempt a;
-  LS_REQUIRE(queue);
+  ls_nest made = ls_none();
   LS_REQUIRE(out_tuple);
-  *out_tuple = ls_none();
-  LS_RETURN_IF_ERROR(check_first(queue, queue->has_dequeue, "dequeue"));
-  LS_RETURN_IF_ERROR(ls_infeed_attempt_begin(&a, queue));
-  const ls_status status =
-      ls_infeed_attempt_end(&a, dequeue(queue, core, out_tuple), out_tuple);
-  queue->has_dequeue |= ls_status_is_ok(status);
-  return status;
+  if (queue == NULL)
+    return give_end(ls_null_argument(__func__, "queue"), made, NULL, out_tuple);
+  ls_status status = check_first(queue, queue->dequeued, "dequeue");
+  if (ls_status_is_ok(status)) status = ls_infeed_attempt_begin(&a, queue);
+  if (ls_status_is_ok(status))
+    status = ls_infeed_attempt_end(&a, dequeue(queue, core, &made), &made);
+  return give_end(status, made, &queue->dequeued, out_tuple);
 }
 
 // ---- The enqueues ----------------------------------------------------------
@@ -333,15 +356,16 @@ ls_status ls_infeed_queue_enqueue(ls_infeed_queue *queue, ls_nest shards,
                                   const ls_infeed_places *places,
                                   ls_nest *out_ops) {
   ls_infeed_attempt a;
-  LS_REQUIRE(queue);
+  ls_nest made = ls_none();
   LS_REQUIRE(out_ops);
-  *out_ops = ls_none();
-  LS_RETURN_IF_ERROR(check_first(queue, queue->has_enqueue, "enqueue"));
-  LS_RETURN_IF_ERROR(ls_infeed_attempt_begin(&a, queue));
-  const ls_status status = ls_infeed_attempt_end(
-      &a, enqueue(queue, shards, places, out_ops), out_ops);
-  queue->has_enqueue |= ls_status_is_ok(status);
-  return status;
+  if (queue == NULL)
+    return give_end(ls_null_argument(__func__, "queue"), made, NULL, out_ops);
+  ls_status status = check_first(queue, queue->enqueued, "enqueue");
+  if (ls_status_is_ok(status)) status = ls_infeed_attempt_begin(&a, queue);
+  if (ls_status_is_ok(status))
+    status =
+        ls_infeed_attempt_end(&a, enqueue(queue, shards, places, &made), &made);
+  return give_end(status, made, &queue->enqueued, out_ops);
 }
 
 // ---- Splitting -------------------------------------------------------------
@@ -444,22 +468,27 @@ static ls_status split_and_enqueue(ls_infeed_queue *queue, ls_nest inputs,
   return status;
 }
 
+static ls_status check_split(const ls_infeed_queue *queue) {
+  if (queue->assignment != NULL)
+    return ls_unimplemented("queue '%s' is partitioned: it enqueues what each "
+                            "replica gets, and splits nothing over replicas",
+                            queue->name);
+  return check_first(queue, queue->enqueued, "enqueue");
+}
+
 ls_status ls_infeed_queue_split_and_enqueue(ls_infeed_queue *queue,
                                             ls_nest inputs,
                                             const ls_infeed_places *places,
                                             ls_nest *out_ops) {
   ls_infeed_attempt a;
-  LS_REQUIRE(queue);
+  ls_nest made = ls_none();
   LS_REQUIRE(out_ops);
-  *out_ops = ls_none();
-  if (queue->assignment != NULL)
-    return ls_unimplemented("queue '%s' is partitioned: it enqueues what each "
-                            "replica gets, and splits nothing over replicas",
-                            queue->name);
-  LS_RETURN_IF_ERROR(check_first(queue, queue->has_enqueue, "enqueue"));
-  LS_RETURN_IF_ERROR(ls_infeed_attempt_begin(&a, queue));
-  const ls_status status = ls_infeed_attempt_end(
-      &a, split_and_enqueue(queue, inputs, places, out_ops), out_ops);
-  queue->has_enqueue |= ls_status_is_ok(status);
-  return status;
+  if (queue == NULL)
+    return give_end(ls_null_argument(__func__, "queue"), made, NULL, out_ops);
+  ls_status status = check_split(queue);
+  if (ls_status_is_ok(status)) status = ls_infeed_attempt_begin(&a, queue);
+  if (ls_status_is_ok(status))
+    status = ls_infeed_attempt_end(
+        &a, split_and_enqueue(queue, inputs, places, &made), &made);
+  return give_end(status, made, &queue->enqueued, out_ops);
 }

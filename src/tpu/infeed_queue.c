@@ -14,6 +14,8 @@
 // ---- Making ----------------------------------------------------------------
 static void destroy_queue(ls_object *object) {
   ls_infeed_queue *queue = (ls_infeed_queue *)object;
+  ls_nest_release(queue->dequeued);
+  ls_nest_release(queue->enqueued);
   ls_device_assignment_release(queue->assignment);
   ls_release(queue->allocator, queue->elements);
   ls_release(queue->allocator, queue->parts);
@@ -92,9 +94,8 @@ ls_status ls_infeed_queue_make(const ls_infeed_options *options,
 
 ls_status ls_infeed_queue_create(const ls_infeed_options *options,
                                  ls_infeed_queue **out_queue) {
+  LS_REQUIRE_OUT(out_queue);
   static const ls_infeed_options defaults = {0};
-  LS_REQUIRE(out_queue);
-  *out_queue = NULL;
   return ls_infeed_queue_make(options != NULL ? options : &defaults,
                               "InfeedQueue", out_queue);
 }

@@ -23,7 +23,10 @@ struct ls_infeed_queue {
   char *name;
   size_t count;
   ls_infeed_element *elements;
-  bool frozen, has_dequeue, has_enqueue;
+  bool frozen;
+  // Results of the last dequeue and the last enqueue that were built; none: not
+  // built yet.
+  ls_nest dequeued, enqueued;
   ls_op dequeue;  // The last one.
   // Of a partitioned queue; NULL: it is none.
   ls_device_assignment *assignment;

@@ -93,8 +93,8 @@ static ls_nest call(ls_nest args, void *user) {
 ls_status ls_rewrite_for_inference(ls_callback fn, void *user, ls_nest inputs,
                                    const ls_replicate_options *options,
                                    ls_nest *outputs) {
+  LS_REQUIRE_OUT(outputs);
   LS_REQUIRE(fn);
-  LS_REQUIRE(outputs);
   ls_allocator *allocator = ls_current_allocator();
   inference self = {.flow = {&serving}, .fn = fn, .user = user};
   ls_map_init(&self.made, allocator);

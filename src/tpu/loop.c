@@ -300,7 +300,6 @@ static ls_status build_here(building *b, ls_nest inputs, ls_nest *outputs) {
 
 static ls_status build(building *b, ls_nest inputs, ls_nest *outputs) {
   ls_infeed_attempt attempt;
-  *outputs = ls_none();
   LS_RETURN_IF_ERROR(ls_scope_status());
   b->queue = b->loop->infeed;
   b->allocator = ls_current_allocator();
@@ -313,8 +312,8 @@ static ls_status build(building *b, ls_nest inputs, ls_nest *outputs) {
 
 ls_status ls_training_while(const ls_training_loop *loop, ls_nest inputs,
                             ls_nest *outputs) {
+  LS_REQUIRE_OUT(outputs);
   LS_REQUIRE(loop);
-  LS_REQUIRE(outputs);
   LS_REQUIRE(loop->condition);
   LS_REQUIRE(loop->body);
   building b = {.loop = loop};
@@ -323,8 +322,8 @@ ls_status ls_training_while(const ls_training_loop *loop, ls_nest inputs,
 
 ls_status ls_training_repeat(int64_t times, const ls_training_loop *loop,
                              ls_nest inputs, ls_nest *outputs) {
+  LS_REQUIRE_OUT(outputs);
   LS_REQUIRE(loop);
-  LS_REQUIRE(outputs);
   LS_REQUIRE(loop->body);
   building b = {.loop = loop, .is_counted = true, .times = times};
   return build(&b, inputs, outputs);

@@ -206,9 +206,8 @@ static void print_map(const ls_tpu_devices *devices, char *text, size_t size) {
 
 ls_status ls_tpu_resolver_num_accelerators(const ls_tpu_resolver *resolver,
                                            int32_t *out_tpus) {
+  LS_REQUIRE_OUT(out_tpus);
   LS_REQUIRE(resolver);
-  LS_REQUIRE(out_tpus);
-  *out_tpus = 0;
   ls_master master;
   ls_tpu_devices devices;
   LS_RETURN_IF_ERROR(
@@ -289,8 +288,7 @@ static ls_status query(const ls_tpu_resolver *resolver, bool want_topology,
 ls_status ls_tpu_metadata_query(const ls_tpu_resolver *resolver,
                                 bool want_topology,
                                 ls_tpu_metadata **out_metadata) {
-  LS_REQUIRE(out_metadata);
-  *out_metadata = NULL;
+  LS_REQUIRE_OUT(out_metadata);
   LS_REQUIRE(resolver);
   ls_allocator *allocator = resolver->arena.allocator;
   metadata *made = ls_new(allocator, metadata);

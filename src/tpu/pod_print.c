@@ -78,8 +78,8 @@ static void print_facts(ls_text *out, const ls_pod *pod) {
 }
 
 ls_status ls_pod_print(const ls_pod *pod, char **out_text) {
+  LS_REQUIRE_OUT(out_text);
   LS_REQUIRE(pod);
-  LS_REQUIRE(out_text);
   ls_text text;
   ls_text_init(&text, pod->allocator);
   print_facts(&text, pod);

@@ -389,16 +389,16 @@ static ls_status replicate(const char *const *devices, ls_callback fn,
       &made);
   ls_tpu_context_deinit(&r.context);
   ls_arena_deinit(&r.memory);
-  LS_RETURN_IF_ERROR(status);
-  ls_nest_release(*outputs);
+  if (!ls_status_is_ok(status) && compile_status != NULL)
+    *compile_status = ls_failed_tensor();
   *outputs = made;
-  return ls_ok();
+  return status;
 }
 
 ls_status ls_replicate(ls_callback fn, void *user, ls_nest inputs,
                        const ls_replicate_options *options, ls_nest *outputs) {
+  LS_REQUIRE_OUT(outputs);
   LS_REQUIRE(fn);
-  LS_REQUIRE(outputs);
   return replicate(NULL, fn, user, inputs, options, NULL, outputs);
 }
 
@@ -414,9 +414,8 @@ ls_status ls_split_compile_and_replicate(ls_callback fn, void *user,
                                          const ls_replicate_options *options,
                                          ls_tensor *compile_status,
                                          ls_nest *outputs) {
+  LS_REQUIRE_OUT(compile_status);
+  LS_REQUIRE_OUT(outputs);
   LS_REQUIRE(fn);
-  LS_REQUIRE(compile_status);
-  LS_REQUIRE(outputs);
-  *compile_status = ls_failed_tensor();
   return replicate(NULL, fn, user, inputs, options, compile_status, outputs);
 }

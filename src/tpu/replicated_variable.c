@@ -196,9 +196,8 @@ static ls_status join_initializers(ls_variable *handle) {
 ls_status ls_replicated_variable_create(const char *name, const ls_nest *leaves,
                                         size_t count,
                                         ls_variable **out_variable) {
-  LS_REQUIRE(out_variable);
+  LS_REQUIRE_OUT(out_variable);
   LS_REQUIRE_ITEMS(leaves, count);
-  *out_variable = NULL;
   LS_RETURN_IF_ERROR(check_cores(leaves, count));
   ls_allocator *allocator = ls_nest_as_variable(leaves[0])->allocator;
   ls_variable **cores = ls_new_array(allocator, ls_variable *, count);

@@ -193,8 +193,7 @@ static ls_status init_resolver(ls_tpu_resolver *resolver) {
 
 ls_status ls_tpu_resolver_create(const ls_tpu_resolver_options *options,
                                  ls_tpu_resolver **out_resolver) {
-  LS_REQUIRE(out_resolver);
-  *out_resolver = NULL;
+  LS_REQUIRE_OUT(out_resolver);
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
   ls_allocator *allocator = ls_runtime_allocator(runtime);
@@ -214,7 +213,7 @@ ls_status ls_tpu_resolver_create(const ls_tpu_resolver_options *options,
 
 ls_status ls_tpu_resolver_connect(const ls_tpu_resolver_options *options,
                                   ls_tpu_resolver **out_resolver) {
-  LS_REQUIRE(out_resolver);
+  LS_REQUIRE_OUT(out_resolver);
   ls_topology *topology = NULL;
   LS_RETURN_IF_ERROR(ls_tpu_resolver_create(options, out_resolver));
   ls_status status = ls_tpu_connect(*out_resolver);

@@ -105,9 +105,9 @@ static ls_status check_dimension(const ls_sharding_policy *policy,
 ls_status ls_sharding_policy_shard_shape(const ls_sharding_policy *policy,
                                          ls_shape shape, ls_opt shard,
                                          ls_shape *out_shape) {
-  LS_REQUIRE(policy);
-  LS_REQUIRE(out_shape);
+  LS_REQUIRE_OUT(out_shape);
   *out_shape = LS_SHAPE_UNKNOWN;
+  LS_REQUIRE(policy);
   if (!ls_sharding_policy_is_set(policy)) return ls_ok();
   const int64_t count = policy->num_shards.value;
   if (shard.set && (shard.value < 0 || shard.value >= count))
@@ -170,10 +170,10 @@ static ls_status unshard(const ls_sharding_policy *policy,
 ls_status ls_sharding_policy_unshard_shape(ls_sharding_policy *policy,
                                            const ls_shape *shapes, size_t count,
                                            ls_shape *out_shape) {
-  LS_REQUIRE(policy);
-  LS_REQUIRE(out_shape);
-  LS_REQUIRE_ITEMS(shapes, count);
+  LS_REQUIRE_OUT(out_shape);
   *out_shape = LS_SHAPE_UNKNOWN;
+  LS_REQUIRE(policy);
+  LS_REQUIRE_ITEMS(shapes, count);
   ls_sharding_policy filled = *policy;
   fill_defaults(&filled);
   LS_RETURN_IF_ERROR(unshard(&filled, shapes, count, out_shape));
@@ -184,9 +184,9 @@ ls_status ls_sharding_policy_unshard_shape(ls_sharding_policy *policy,
 ls_status ls_sharding_policy_unpartition_shape(const ls_sharding_policy *policy,
                                                ls_shape shape,
                                                ls_shape *out_shape) {
-  LS_REQUIRE(policy);
-  LS_REQUIRE(out_shape);
+  LS_REQUIRE_OUT(out_shape);
   *out_shape = LS_SHAPE_UNKNOWN;
+  LS_REQUIRE(policy);
   const int64_t count = ls_sharding_policy_num_partitions(policy);
   const long long dimension =
       policy->dimension.set ? policy->dimension.value : 0;

@@ -278,12 +278,11 @@ static ls_status check(ls_strategy *strategy, steps *s) {
 
 ls_status ls_strategy_run_steps(ls_strategy *strategy, const ls_steps *options,
                                 ls_step_context **out) {
+  LS_REQUIRE_OUT(out);
   LS_REQUIRE(strategy);
   LS_REQUIRE(options);
   LS_REQUIRE(options->fn);
   LS_REQUIRE(options->iterator);
-  LS_REQUIRE(out);
-  *out = NULL;
   ls_crossing crossing;
   steps s = {.options = options,
              .allocator = ls_current_allocator(),

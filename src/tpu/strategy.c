@@ -187,9 +187,8 @@ const ls_tpu_metadata *ls_tpu_strategy_metadata(const ls_strategy *strategy) {
 
 ls_status ls_tpu_strategy_device(const ls_strategy *strategy, int32_t replica,
                                  int32_t core, ls_device_name *out_name) {
+  LS_REQUIRE_OUT(out_name);
   LS_REQUIRE(strategy);
-  LS_REQUIRE(out_name);
-  out_name->text[0] = '\0';
   const ls_tpu_strategy *self = ls_tpu_strategy_of(strategy);
   if (self == NULL)
     return ls_invalid_argument("%s is no TPU strategy: it has no logical cores",
@@ -207,8 +206,8 @@ ls_status ls_tpu_strategy_device(const ls_strategy *strategy, int32_t replica,
 
 ls_status ls_tpu_strategy_host(const ls_strategy *strategy,
                                ls_device_name *out_name) {
+  LS_REQUIRE_OUT(out_name);
   ls_device_name first;
-  LS_REQUIRE(out_name);
   LS_RETURN_IF_ERROR(ls_tpu_strategy_device(strategy, 0, 0, &first));
   return ls_device_host(first.text, out_name);
 }

@@ -130,8 +130,7 @@ static ls_status copy_systems(const ls_tpu_state *state, systems *out) {
 }
 
 ls_status ls_tpu_initialized_systems(ls_tpu_systems **out_systems) {
-  LS_REQUIRE(out_systems);
-  *out_systems = NULL;
+  LS_REQUIRE_OUT(out_systems);
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
   systems *made = ls_new(ls_runtime_allocator(runtime), systems);
@@ -176,8 +175,7 @@ ls_status ls_tpu_open_pod(const ls_tpu_resolver *resolver, ls_pod **out_pod) {
 }
 
 ls_status ls_tpu_pod(const ls_tpu_resolver *resolver, ls_pod **out_pod) {
-  LS_REQUIRE(out_pod);
-  *out_pod = NULL;
+  LS_REQUIRE_OUT(out_pod);
   LS_REQUIRE(resolver);
   if (!ls_tpu_is_pod(resolver))
     return ls_unimplemented("a pod of TPU '%s': only local and virtual systems "
@@ -275,8 +273,8 @@ static void keep_topology(ls_tpu_resolver *resolver, ls_topology *topology) {
 
 ls_status ls_tpu_initialize(ls_tpu_resolver *resolver,
                             ls_topology **out_topology) {
+  LS_CLEAR_OUT(out_topology);
   ls_topology *topology = NULL;
-  if (out_topology != NULL) *out_topology = NULL;
   LS_REQUIRE(resolver);
   const bool tracing = is_tracing();
   LS_RETURN_IF_ERROR(ls_tpu_is_pod(resolver)
@@ -356,11 +354,9 @@ static ls_status list_devices(const ls_runtime *runtime, ls_device_name **out,
 
 ls_status ls_runtime_devices(ls_runtime *runtime, ls_device_name **out_devices,
                              size_t *out_count) {
+  LS_REQUIRE_OUT(out_devices);
+  LS_REQUIRE_OUT(out_count);
   LS_REQUIRE(runtime);
-  LS_REQUIRE(out_devices);
-  LS_REQUIRE(out_count);
-  *out_devices = NULL;
-  *out_count = 0;
   ls_runtime_lock(runtime);
   const ls_status status = list_devices(runtime, out_devices, out_count);
   ls_runtime_unlock(runtime);

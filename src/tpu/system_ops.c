@@ -11,8 +11,7 @@
 #include "tpu/topology.h"
 
 ls_status ls_tpu_system_device(const char *job, ls_device_name *out_name) {
-  LS_REQUIRE(out_name);
-  out_name->text[0] = '\0';
+  LS_REQUIRE_OUT(out_name);
   const bool has_job = job != NULL && job[0] != '\0';
   if (has_job && (strlen(job) >= LS_MAX_DEVICE_PART - strlen("job:") ||
                   strpbrk(job, "/:*") != NULL))

@@ -192,8 +192,7 @@ ls_coordinate *ls_coordinates_read(ls_allocator *allocator,
 ls_status ls_topology_create(const int32_t *mesh, size_t mesh_rank,
                              const ls_array *coordinates,
                              ls_topology **out_topology) {
-  LS_REQUIRE(out_topology);
-  *out_topology = NULL;
+  LS_REQUIRE_OUT(out_topology);
   LS_REQUIRE_ITEMS(mesh, mesh_rank);
   LS_REQUIRE(coordinates);
   char text[LS_COORDINATE_TEXT];
@@ -284,8 +283,8 @@ size_t ls_topology_missing(const ls_topology *topology, ls_coordinate *places,
 
 ls_status ls_topology_place_of(const ls_topology *topology, int32_t task,
                                int32_t device, ls_coordinate *out_place) {
+  LS_REQUIRE_OUT(out_place);
   LS_REQUIRE(topology);
-  LS_REQUIRE(out_place);
   if (task < 0 || task >= topology->num_tasks || device < 0 ||
       device >= topology->per_task)
     return ls_invalid_argument("there is no task %d device %d in a topology of "
@@ -321,16 +320,16 @@ static ls_status look_up(const ls_topology *topology, ls_coordinate place,
 
 ls_status ls_topology_task_at(const ls_topology *topology, ls_coordinate place,
                               int32_t *out_task) {
+  LS_REQUIRE_OUT(out_task);
   LS_REQUIRE(topology);
-  LS_REQUIRE(out_task);
   int32_t ordinal = 0;
   return look_up(topology, place, out_task, &ordinal);
 }
 
 ls_status ls_topology_ordinal_at(const ls_topology *topology,
                                  ls_coordinate place, int32_t *out_ordinal) {
+  LS_REQUIRE_OUT(out_ordinal);
   LS_REQUIRE(topology);
-  LS_REQUIRE(out_ordinal);
   int32_t task = 0;
   return look_up(topology, place, &task, out_ordinal);
 }
@@ -355,14 +354,14 @@ static ls_status name_at(const ls_topology *topology, ls_coordinate place,
 ls_status ls_topology_device_at(const ls_topology *topology,
                                 ls_coordinate place, const char *job,
                                 ls_device_name *out_name) {
+  LS_REQUIRE_OUT(out_name);
   LS_REQUIRE(topology);
-  LS_REQUIRE(out_name);
   return name_at(topology, place, job, false, out_name);
 }
 
 ls_status ls_topology_host_at(const ls_topology *topology, ls_coordinate place,
                               const char *job, ls_device_name *out_name) {
+  LS_REQUIRE_OUT(out_name);
   LS_REQUIRE(topology);
-  LS_REQUIRE(out_name);
   return name_at(topology, place, job, true, out_name);
 }

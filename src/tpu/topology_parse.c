@@ -131,8 +131,7 @@ static ls_status make(const proto *in, const void *bytes, size_t size,
 
 ls_status ls_topology_parse(const void *bytes, size_t size,
                             ls_topology **out_topology) {
-  LS_REQUIRE(out_topology);
-  *out_topology = NULL;
+  LS_REQUIRE_OUT(out_topology);
   LS_REQUIRE_ITEMS(bytes, size);
   if (bytes == NULL) bytes = "";
   proto in = {.allocator = ls_current_allocator()};

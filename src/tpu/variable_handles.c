@@ -157,9 +157,8 @@ ls_status ls_tpu_context_handle(ls_tpu_context *self, ls_variable *variable,
 }
 
 ls_status ls_tpu_variable_handle(ls_variable *variable, ls_op *out_op) {
+  LS_REQUIRE_OUT(out_op);
   LS_REQUIRE(variable);
-  LS_REQUIRE(out_op);
-  *out_op = (ls_op){0};
   ls_tpu_context *context = ls_tpu_context_current();
   if (variable->num_components == 0 || !variable->rules->replicates)
     return ls_invalid_argument("variable '%s' is of no TPU strategy: it has no "

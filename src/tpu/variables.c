@@ -58,8 +58,7 @@ const ls_variable_class_map ls_tpu_classes = {
 
 // ---- Reading ---------------------------------------------------------------
 ls_status ls_tpu_read_variable(ls_nest leaf, ls_tensor *out_value) {
-  LS_REQUIRE(out_value);
-  *out_value = ls_failed_tensor();
+  LS_REQUIRE_OUT(out_value);
   ls_variable *variable = ls_nest_as_variable(leaf);
   char text[200];
   if (variable == NULL ||

@@ -231,9 +231,8 @@ static ls_status read_file(ls_runtime *runtime, const char *run_folder,
 
 ls_status ls_train_config_read(const char *run_folder,
                                ls_train_config **out_config) {
+  LS_REQUIRE_OUT(out_config);
   LS_REQUIRE(run_folder);
-  LS_REQUIRE(out_config);
-  *out_config = NULL;
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
   ls_allocator *allocator = ls_runtime_allocator(runtime);

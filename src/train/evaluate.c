@@ -55,10 +55,9 @@ static ls_status fill(ls_evaluator *evaluator, ls_dataset *dataset) {
 
 ls_status ls_evaluator_create(const ls_model *model, ls_dataset *dataset,
                               ls_evaluator **out_evaluator) {
+  LS_REQUIRE_OUT(out_evaluator);
   LS_REQUIRE(model);
   LS_REQUIRE(dataset);
-  LS_REQUIRE(out_evaluator);
-  *out_evaluator = NULL;
   LS_REQUIRE(model->type);
   LS_REQUIRE(model->type->logits);
   ls_allocator *allocator = ls_current_allocator();
@@ -111,9 +110,8 @@ static ls_status add_batch(ls_evaluator *evaluator, bool *out_more,
 
 ls_status ls_evaluator_run(ls_evaluator *evaluator, const ls_train_stop *stop,
                            ls_evaluation *out_evaluation) {
+  LS_REQUIRE_OUT(out_evaluation);
   LS_REQUIRE(evaluator);
-  LS_REQUIRE(out_evaluation);
-  *out_evaluation = (ls_evaluation){0};
   ls_evaluation sums = {0};
   LS_RETURN_IF_ERROR(ls_iterator_seek_epoch(evaluator->iterator, 0));
   for (bool more = true; more;) {

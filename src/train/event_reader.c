@@ -193,8 +193,7 @@ static ls_status arrange(numbers *self) {
 
 ls_status ls_events_read(const char *folder, const char *tag,
                          ls_event_numbers **out_numbers) {
-  LS_REQUIRE(out_numbers);
-  *out_numbers = NULL;
+  LS_REQUIRE_OUT(out_numbers);
   LS_REQUIRE(folder);
   ls_runtime *runtime = ls_runtime_current();
   ls_allocator *allocator = ls_current_allocator();

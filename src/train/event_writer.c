@@ -125,10 +125,9 @@ static ls_status check(const ls_event_writer_options *options) {
 
 ls_status ls_event_writer_open(const ls_event_writer_options *options,
                                ls_event_writer **out_writer) {
+  LS_REQUIRE_OUT(out_writer);
   LS_REQUIRE(options);
   LS_REQUIRE(options->folder);
-  LS_REQUIRE(out_writer);
-  *out_writer = NULL;
   LS_RETURN_IF_ERROR(check(options));
   const ls_opt seconds = options->flush_seconds;
   ls_runtime *runtime = ls_runtime_current();
@@ -269,9 +268,9 @@ ls_status ls_event_writer_tensor(ls_event_writer *writer, const char *tag,
 ls_status ls_event_writer_summary(ls_event_writer *writer, const char *tag,
                                   int64_t step, int64_t first, ls_bytes summary,
                                   size_t *out_count) {
+  LS_REQUIRE_OUT(out_count);
   LS_REQUIRE(writer);
   LS_REQUIRE(tag);
-  LS_REQUIRE(out_count);
   LS_REQUIRE_ITEMS(summary.data, summary.size);
   ls_mutex_lock(&writer->lock);
   *out_count = ls_events_add_summary(&writer->records, now(writer, step), tag,

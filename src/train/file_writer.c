@@ -128,8 +128,7 @@ static ls_status open_events(file_writer *self,
 
 ls_status ls_file_writer_create(const ls_file_writer_options *options,
                                 ls_summary_writer **out_writer) {
-  LS_REQUIRE(out_writer);
-  *out_writer = NULL;
+  LS_REQUIRE_OUT(out_writer);
   LS_REQUIRE(options);
   LS_REQUIRE(options->folder);
   ls_runtime *runtime = ls_runtime_current();
@@ -194,6 +193,8 @@ static ls_status list_of(const ls_graph *graph, const char *collection,
 
 ls_status ls_file_writers_of(const ls_graph *graph, ls_nest *out_initializers,
                              ls_nest *out_flushers) {
+  LS_REQUIRE_OUT(out_initializers);
+  LS_REQUIRE_OUT(out_flushers);
   LS_REQUIRE(graph);
   LS_RETURN_IF_ERROR(
       list_of(graph, LS_COLLECTION_SUMMARY_WRITER_INIT, out_initializers));

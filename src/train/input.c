@@ -126,7 +126,7 @@ static ls_status no_example(void) {
 
 ls_status ls_train_count_examples(const ls_dataset *dataset,
                                   int64_t *out_count) {
-  LS_REQUIRE(out_count);
+  LS_REQUIRE_OUT(out_count);
   LS_RETURN_IF_ERROR(ls_dataset_status(dataset));
   *out_count = ls_dataset_cardinality(dataset);
   if (*out_count > 0) return ls_ok();

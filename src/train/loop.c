@@ -345,9 +345,8 @@ static void tell_result(const ls_run_place *place, ls_train_result *result) {
 
 ls_status ls_train(const ls_train_options *options,
                    ls_train_result *out_result) {
+  LS_REQUIRE_OUT(out_result);
   LS_REQUIRE(options);
-  LS_REQUIRE(out_result);
-  *out_result = (ls_train_result){0};
   LS_REQUIRE(options->strategy);
   LS_REQUIRE(options->train);
   LS_REQUIRE(options->model);

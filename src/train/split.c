@@ -16,8 +16,8 @@ static ls_nest split_leaf(ls_nest leaf, void *user) {
 
 ls_status ls_train_split(ls_strategy *strategy, ls_nest batch,
                          ls_nest *out_args) {
+  LS_REQUIRE_OUT(out_args);
   LS_REQUIRE(strategy);
-  LS_REQUIRE(out_args);
   const ls_nest args = ls_strategy_num_replicas(strategy) == 1
                            ? ls_nest_retain(batch)
                            : ls_nest_map(batch, split_leaf, strategy);
@@ -55,7 +55,7 @@ static int64_t examples_of(ls_nest parts, size_t r) {
 }
 
 ls_status ls_train_mean(ls_nest args, ls_nest value, double *out_mean) {
-  LS_REQUIRE(out_mean);
+  LS_REQUIRE_OUT(out_mean);
   const ls_nest parts = find_distributed(args);
   const size_t count = ls_distributed_count(value);
   if (count == 0) return number(value, out_mean);

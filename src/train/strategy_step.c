@@ -46,8 +46,7 @@ ls_strategy *ls_strategy_step_strategy(const ls_strategy_step *step) {
 
 ls_status ls_strategy_step_create(ls_strategy *strategy,
                                   ls_strategy_step **out_step) {
-  LS_REQUIRE(out_step);
-  *out_step = NULL;
+  LS_REQUIRE_OUT(out_step);
   LS_REQUIRE(strategy);
   ls_allocator *allocator = ls_current_allocator();
   ls_strategy_step *self = ls_new(allocator, ls_strategy_step);
@@ -78,8 +77,7 @@ static ls_status open_input(ls_strategy_step *self, ls_dataset_function dataset,
 ls_status ls_input_step_create(ls_strategy *strategy,
                                ls_dataset_function dataset, void *user,
                                ls_strategy_step **out_step) {
-  LS_REQUIRE(out_step);
-  *out_step = NULL;
+  LS_REQUIRE_OUT(out_step);
   LS_REQUIRE(dataset);
   ls_strategy_step *self = NULL;
   LS_RETURN_IF_ERROR(ls_strategy_step_create(strategy, &self));
@@ -92,18 +90,16 @@ ls_status ls_input_step_create(ls_strategy *strategy,
 }
 
 ls_status ls_strategy_step_initialize(ls_strategy_step *step, ls_op *out_op) {
+  LS_REQUIRE_OUT(out_op);
   LS_REQUIRE(step);
-  LS_REQUIRE(out_op);
-  *out_op = (ls_op){0};
   return step->input != NULL && step->in_graph
              ? ls_distributed_iterator_initializer(step->input, out_op)
              : ls_ok();
 }
 
 ls_status ls_strategy_step_next(ls_strategy_step *step, ls_nest *out_element) {
+  LS_REQUIRE_OUT(out_element);
   LS_REQUIRE(step);
-  LS_REQUIRE(out_element);
-  *out_element = ls_none();
   if (step->input == NULL)
     return ls_unimplemented("the input of a step that has none: make it by "
                             "ls_input_step_create or "
@@ -157,8 +153,7 @@ static ls_status check(const ls_single_loss_step_options *options) {
 
 ls_status ls_single_loss_step_create(const ls_single_loss_step_options *options,
                                      ls_strategy_step **out_step) {
-  LS_REQUIRE(out_step);
-  *out_step = NULL;
+  LS_REQUIRE_OUT(out_step);
   LS_RETURN_IF_ERROR(check(options));
   ls_strategy_step *self = NULL;
   LS_RETURN_IF_ERROR(ls_input_step_create(options->strategy, options->dataset,
@@ -210,8 +205,8 @@ static ls_status build(ls_strategy_step *step, ls_op *out_op) {
 }
 
 ls_status ls_strategy_step_run(ls_strategy_step *step, ls_op *out_op) {
+  LS_CLEAR_OUT(out_op);
   LS_REQUIRE(step);
-  if (out_op != NULL) *out_op = (ls_op){0};
   if (step->is.loss == NULL)
     return ls_unimplemented("a step that does nothing cannot be run: make one "
                             "by ls_single_loss_step_create");
@@ -253,8 +248,7 @@ static ls_status prepare(ls_step_monitor *self) {
 
 ls_status ls_step_monitor_create(ls_strategy_step *step, ls_session *session,
                                  ls_step_monitor **out) {
-  LS_REQUIRE(out);
-  *out = NULL;
+  LS_REQUIRE_OUT(out);
   LS_REQUIRE(step);
   if (!step->in_graph && session != NULL)
     return ls_invalid_argument("a monitor in eager: you should not provide a "
@@ -283,6 +277,7 @@ void ls_step_monitor_destroy(ls_step_monitor *monitor) {
 
 ls_status ls_step_monitor_run_steps(ls_step_monitor *monitor, ls_opt num_steps,
                                     int64_t *out_done) {
+  LS_CLEAR_OUT(out_done);
   LS_REQUIRE(monitor);
   int64_t done = 0;
   ls_status status = ls_ok();

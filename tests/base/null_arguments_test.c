@@ -9,7 +9,7 @@
 #include "support/expect.h"
 
 // Something that is not NULL; nobody looks at it before all are there.
-static char place[64];
+static _Alignas(16) char place[512];
 static void *const some = place;
 
 static void expect_null(ls_status status, const char *text) {

@@ -250,14 +250,16 @@ a_rewritten_computation_gives_what_its_one_replica_has(void **state) {
   LS_SPEC("O126");
   sharded *s = *state;
   ls_nest list = ls_none(), dict = ls_none(), op = ls_none();
+  ls_nest refused = ls_nest_i64(7);
   {
     LS_GRAPH_SCOPE(s->graph);
     const ls_nest x = LS_TUPLE(ls_nest_item(s->inputs, 0));
     expect_ok(ls_rewrite(doubled, NULL, x, NULL, &list));
     expect_ok(ls_rewrite(named, NULL, x, NULL, &dict));
     expect_ok(ls_rewrite(nothing, NULL, ls_none(), NULL, &op));
-    expect_status(ls_rewrite(doubled, NULL, ls_nest_i64(1), NULL, &list),
+    expect_status(ls_rewrite(doubled, NULL, ls_nest_i64(1), NULL, &refused),
                   LS_INVALID_ARGUMENT, "a list or a tuple or none, got 1");
+    assert_int_equal(refused.kind, LS_KIND_NONE);
     ls_nest_release(x);
   }
   assert_int_equal(list.kind, LS_KIND_LIST);

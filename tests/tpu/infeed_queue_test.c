@@ -417,6 +417,11 @@ static void partitions_are_put_together_and_tagged(void **state) {
 }
 
 // ---- Enqueues --------------------------------------------------------------
+static int64_t as_counted(void *user, int64_t shard) {
+  (void)user;
+  return shard;
+}
+
 static int64_t twice(void *user, int64_t shard) {
   (void)user;
   return 2 * shard;
@@ -516,6 +521,56 @@ static ls_tensor counted_to(ls_dtype dtype, ls_shape shape) {
   return ls_reshape(ls_iota(dtype, LS_SHAPE(count), 0), shape);
 }
 
+// A second call for the same end is refused, and the first one's ops, which the
+// caller's variable still holds, feed the cores. Another variable is none.
+static void a_second_refused_enqueue_keeps_the_list_of_the_first(void **state) {
+  (void)state;
+  LS_SPEC("O161 O163");
+  for (int whole = 0; whole < 2; ++whole) {
+    pod_runs f = pod_runs_begin(1, 2, (ls_runtime_options){.threads = 1});
+    ls_infeed_queue *queue = make_two();
+    ls_nest ops = ls_none(), other = ls_nest_i64(7);
+    {
+      LS_GRAPH_SCOPE(f.graph);
+      ls_tensor x[2][2];
+      for (int s = 0; s < 2; ++s) {
+        x[s][0] = ls_fill(LS_DTYPE_F32, LS_SHAPE(2, 3), 10 + s);
+        x[s][1] = ls_fill(LS_DTYPE_I32, LS_SHAPE(1), s);
+      }
+      const ls_tensor first[] = {x[0][0], x[1][0]};
+      const ls_tensor second[] = {x[0][1], x[1][1]};
+      const ls_tensor all[] = {ls_concatenate(first, 2, 0),
+                               ls_concatenate(second, 2, 0)};
+      const ls_nest shards = LS_LIST(list_of(x[0], 2), list_of(x[1], 2));
+      const ls_nest inputs = list_of(all, 2);
+      expect_ok(ls_infeed_queue_set_num_shards(queue, 2));
+      for (int again = 0; again < 3; ++again) {
+        ls_nest *out = again < 2 ? &ops : &other;
+        const ls_infeed_places host = {.ordinal_of = as_counted};
+        const ls_status status =
+            whole ? ls_infeed_queue_split_and_enqueue(queue, inputs, NULL, out)
+                  : ls_infeed_queue_enqueue(queue, shards, &host, out);
+        expect_status(status, again == 0 ? LS_OK : LS_FAILED_PRECONDITION,
+                      again == 0 ? "" : "two enqueue Ops from the same queue");
+        assert_int_equal(ls_nest_count(ops), 2);
+      }
+      assert_int_equal(other.kind, LS_KIND_NONE);
+      ls_nest_release(shards);
+      ls_nest_release(inputs);
+    }
+    pod_runs_do(&f, ops);
+    for (int core = 1; core >= 0; --core)
+      expect_taken(&f, 0, core, LS_SHAPE(2, 3), 10 + core, core);
+    // It went with the run: nobody holds it.
+    LS_GRAPH_SCOPE(f.graph);
+    expect_status(ls_infeed_queue_enqueue(queue, ls_none(), NULL, &ops),
+                  LS_FAILED_PRECONDITION, "two enqueue Ops");
+    assert_int_equal(ops.kind, LS_KIND_NONE);
+    ls_infeed_queue_release(queue);
+    pod_runs_end(&f);
+  }
+}
+
 static void whole_inputs_are_split_over_the_cores(void **state) {
   (void)state;
   LS_SPEC("O162 O163 E110 E111");
@@ -600,6 +655,7 @@ int main(void) {
       cmocka_unit_test(a_queue_makes_one_dequeue),
       cmocka_unit_test(partitions_are_put_together_and_tagged),
       cmocka_unit_test(a_queue_makes_an_enqueue_for_each_shard),
+      cmocka_unit_test(a_second_refused_enqueue_keeps_the_list_of_the_first),
       cmocka_unit_test(whole_inputs_are_split_over_the_cores),
       cmocka_unit_test(shards_go_where_the_assignment_has_replicas),
   };

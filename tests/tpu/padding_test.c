@@ -495,13 +495,15 @@ static ls_status build(job *j, ls_nest *outputs) {
   ls_status status = ls_status_join(
       ls_nest_status(inputs),
       ls_status_join(ls_nest_status(maxima), ls_nest_status(sized)));
-  for (int i = 0; i < 2 && ls_status_is_ok(status); ++i)
+  for (int i = 0; i < 2 && ls_status_is_ok(status); ++i) {
+    ls_nest_release(*outputs);
     status = ls_replicate(
         size_of_first, NULL, inputs,
         &(ls_replicate_options){.maximum_shapes = i == 0 ? maxima : sized,
                                 .xla.dynamic_padder =
                                     i == 0 ? LS_FLAG_ON : LS_FLAG_OFF},
         outputs);
+  }
   ls_nest_release(inputs);
   ls_nest_release(maxima);
   ls_nest_release(sized);

@@ -137,8 +137,7 @@ static void counting_release(ls_allocator *self, void *memory) {
 
 ls_status ls_counting_allocator_create(ls_allocator *base,
                                        ls_counting_allocator **out_allocator) {
-  LS_REQUIRE(out_allocator);
-  *out_allocator = NULL;
+  LS_REQUIRE_OUT(out_allocator);
   if (base == NULL) base = ls_allocator_system();
   ls_counting_allocator *counting = ls_new(base, ls_counting_allocator);
   if (counting == NULL) return ls_out_of_memory();

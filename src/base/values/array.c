@@ -176,7 +176,7 @@ ls_status ls_array_own(ls_array *array) {
 
 ls_status ls_array_create(ls_dtype dtype, ls_shape shape,
                           ls_array **out_array) {
-  LS_REQUIRE(out_array);
+  LS_REQUIRE_OUT(out_array);
   LS_RETURN_IF_ERROR(ls_array_create_unwritten(dtype, shape, out_array));
   zero(*out_array);
   return ls_ok();
@@ -207,8 +207,7 @@ static ls_status copy_strings(ls_shape shape, const ls_bytes *strings,
 
 ls_status ls_array_create_copy(ls_dtype dtype, ls_shape shape, const void *data,
                                ls_array **out_array) {
-  LS_REQUIRE(out_array);
-  *out_array = NULL;
+  LS_REQUIRE_OUT(out_array);
   LS_RETURN_IF_ERROR(check_type(dtype, shape));
   if (dtype == LS_DTYPE_STRING) return copy_strings(shape, data, out_array);
   LS_RETURN_IF_ERROR(
@@ -227,8 +226,7 @@ ls_status ls_array_create_copy(ls_dtype dtype, ls_shape shape, const void *data,
 ls_status ls_array_create_view(ls_dtype dtype, ls_shape shape, void *data,
                                void (*release)(void *user), void *user,
                                ls_array **out_array) {
-  LS_REQUIRE(out_array);
-  *out_array = NULL;
+  LS_REQUIRE_OUT(out_array);
   LS_RETURN_IF_ERROR(check_type(dtype, shape));
   if (dtype == LS_DTYPE_STRING) {
     return ls_invalid_argument("a view of strings, %s; they must be copied",

@@ -411,7 +411,7 @@ void *ls_nest_data(ls_nest nest, size_t index) {
 }
 
 ls_status ls_nest_to_number(ls_nest nest, double *out_number) {
-  LS_REQUIRE(out_number);
+  LS_REQUIRE_OUT(out_number);
   *out_number = (double)NAN;
   if (nest.kind == LS_KIND_SCALAR) {
     *out_number =

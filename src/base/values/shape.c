@@ -41,7 +41,7 @@ static const char *print_dims(ls_shape shape, char *buffer, size_t size) {
 #define DIMS_TEXT(shape) print_dims((shape), (char[200]){0}, 200)
 
 ls_status ls_shape_merge(ls_shape a, ls_shape b, ls_shape *out_shape) {
-  LS_REQUIRE(out_shape);
+  LS_REQUIRE_OUT(out_shape);
   *out_shape = LS_SHAPE_UNKNOWN;
   if (!ls_shape_compatible(a, b)) {
     return ls_invalid_argument("shapes %s and %s cannot be the same one",
@@ -71,7 +71,7 @@ static bool broadcast_dim(int64_t a, int64_t b, int64_t *out_dim) {
 }
 
 ls_status ls_shape_broadcast(ls_shape a, ls_shape b, ls_shape *out_shape) {
-  LS_REQUIRE(out_shape);
+  LS_REQUIRE_OUT(out_shape);
   *out_shape = LS_SHAPE_UNKNOWN;
   if (a.rank < 0 || b.rank < 0) return ls_ok();
   ls_shape result = {.rank = a.rank > b.rank ? a.rank : b.rank};
@@ -214,10 +214,9 @@ static ls_status parse_dims(const char *text, const char *place,
 
 ls_status ls_shape_parse(const char *text, ls_dtype *out_dtype,
                          ls_shape *out_shape) {
+  LS_REQUIRE_OUT(out_dtype);
+  LS_REQUIRE_OUT(out_shape);
   LS_REQUIRE(text);
-  LS_REQUIRE(out_dtype);
-  LS_REQUIRE(out_shape);
-  *out_dtype = LS_DTYPE_NONE;
   *out_shape = LS_SCALAR;
   const size_t name_size = strcspn(text, "[");
   char name[16] = "";

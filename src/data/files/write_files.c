@@ -77,8 +77,7 @@ struct ls_tfrecord_writer {
 
 ls_status ls_tfrecord_writer_open(const char *path,
                                   ls_tfrecord_writer **out_writer) {
-  LS_REQUIRE(out_writer);
-  *out_writer = NULL;
+  LS_REQUIRE_OUT(out_writer);
   LS_REQUIRE(path);
   ls_allocator *allocator = ls_current_allocator();
   ls_tfrecord_writer *writer = ls_new(allocator, ls_tfrecord_writer);

@@ -67,9 +67,9 @@ static ls_pixels pixels_of(ls_array *image) {
 
 ls_status ls_image_shape(const void *bytes, size_t size,
                          const ls_image_options *options, ls_shape *out_shape) {
-  LS_REQUIRE_ITEMS(bytes, size);
-  LS_REQUIRE(out_shape);
+  LS_REQUIRE_OUT(out_shape);
   *out_shape = LS_SHAPE_UNKNOWN;
+  LS_REQUIRE_ITEMS(bytes, size);
   ls_image_file file;
   LS_RETURN_IF_ERROR(ls_image_open(__func__, bytes, size, options, &file));
   return shape_of(&file, options, out_shape);
@@ -78,8 +78,7 @@ ls_status ls_image_shape(const void *bytes, size_t size,
 ls_status ls_decode_image(const void *bytes, size_t size,
                           const ls_image_options *options,
                           ls_array **out_image) {
-  LS_REQUIRE(out_image);
-  *out_image = NULL;
+  LS_REQUIRE_OUT(out_image);
   LS_REQUIRE_ITEMS(bytes, size);
   ls_image_file file;
   ls_shape shape;

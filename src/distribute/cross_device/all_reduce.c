@@ -368,11 +368,10 @@ static ls_status make(const ls_cross_device_table *table, all_reduce how,
 
 ls_status ls_all_reduce_ops_create(const ls_all_reduce_options *options,
                                    ls_cross_device **out_ops) {
-  LS_REQUIRE(out_ops);
+  LS_REQUIRE_OUT(out_ops);
   static const ls_all_reduce_options defaults;
   enum { USUAL_GROUP = 10 };
   if (options == NULL) options = &defaults;
-  *out_ops = NULL;
   const ls_cross_device_table *table = &nccl;
   if (options->algorithm != NULL &&
       strcmp(options->algorithm, hierarchical.name) == 0)
@@ -399,7 +398,7 @@ ls_status ls_all_reduce_ops_create(const ls_all_reduce_options *options,
 
 ls_status ls_nccl_all_reduce_create(ls_opt num_packs,
                                     ls_cross_device **out_ops) {
-  LS_REQUIRE(out_ops);
+  LS_REQUIRE_OUT(out_ops);
   return ls_all_reduce_ops_create(
       &(ls_all_reduce_options){.algorithm = nccl.name, .num_packs = num_packs},
       out_ops);
@@ -407,7 +406,7 @@ ls_status ls_nccl_all_reduce_create(ls_opt num_packs,
 
 ls_status ls_hierarchical_copy_create(ls_opt num_packs,
                                       ls_cross_device **out_ops) {
-  LS_REQUIRE(out_ops);
+  LS_REQUIRE_OUT(out_ops);
   return ls_all_reduce_ops_create(
       &(ls_all_reduce_options){.algorithm = hierarchical.name,
                                .num_packs = num_packs},

@@ -23,8 +23,8 @@ ls_status ls_check_reduce_op(ls_reduce_op op) {
 }
 
 ls_status ls_reduce_op_parse(const char *text, ls_reduce_op *out_op) {
+  LS_REQUIRE_OUT(out_op);
   LS_REQUIRE(text);
-  LS_REQUIRE(out_op);
   *out_op = LS_REDUCE_SUM;
   if (text != NULL && strcasecmp(text, "sum") == 0) return ls_ok();
   *out_op = LS_REDUCE_MEAN;
@@ -327,7 +327,8 @@ static ls_status sum_gradient(const ls_tensor *items, size_t count, bool mean,
 
 ls_status ls_sum_gradient(const ls_tensor *items, size_t count, bool mean,
                           ls_tensor *out_sum, ls_tensor *out_not_finite) {
-  LS_REQUIRE(out_sum);
+  LS_REQUIRE_OUT(out_sum);
+  LS_CLEAR_OUT(out_not_finite);
   LS_REQUIRE_ITEMS(items, count);
   ls_trial trial;
   ls_trial_begin(&trial);

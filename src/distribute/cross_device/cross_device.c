@@ -41,9 +41,8 @@ ls_status ls_cross_device_make(const ls_cross_device_table *table, void *self,
 
 ls_status ls_cross_device_create(const ls_cross_device_table *table, void *self,
                                  ls_cross_device **out_ops) {
+  LS_REQUIRE_OUT(out_ops);
   LS_REQUIRE(table);
-  LS_REQUIRE(out_ops);
-  *out_ops = NULL;
   return table == NULL
              ? ls_invalid_argument("the table of cross-device ops is NULL")
              : ls_cross_device_make(table, self, false, out_ops);
@@ -94,9 +93,8 @@ static ls_status check_pair(ls_nest value, ls_destinations where,
 ls_status ls_cross_device_reduce(ls_cross_device *ops, ls_reduce_op op,
                                  ls_nest value, ls_destinations where,
                                  ls_nest *out_value) {
+  LS_REQUIRE_OUT(out_value);
   LS_REQUIRE(ops);
-  LS_REQUIRE(out_value);
-  *out_value = ls_none();
   LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
   if (ops->table->reduce == NULL) return lacks(ops, "reduce");
   LS_RETURN_IF_ERROR(check_pair(value, where, "reduce"));
@@ -121,11 +119,10 @@ ls_status ls_cross_device_batch_reduce(ls_cross_device *ops, ls_reduce_op op,
                                        const ls_nest *values,
                                        const ls_destinations *where,
                                        size_t count, ls_nest *out_list) {
+  LS_REQUIRE_OUT(out_list);
   LS_REQUIRE(ops);
-  LS_REQUIRE(out_list);
   LS_REQUIRE_ITEMS(values, count);
   LS_REQUIRE_ITEMS(where, count);
-  *out_list = ls_none();
   LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
   if (ops->table->batch_reduce == NULL) return lacks(ops, "batch_reduce");
   if (count == 0 || values == NULL || where == NULL)
@@ -150,9 +147,8 @@ ls_status ls_cross_device_batch_reduce(ls_cross_device *ops, ls_reduce_op op,
 
 ls_status ls_cross_device_broadcast(ls_cross_device *ops, ls_nest value,
                                     ls_destinations where, ls_nest *out_value) {
+  LS_REQUIRE_OUT(out_value);
   LS_REQUIRE(ops);
-  LS_REQUIRE(out_value);
-  *out_value = ls_none();
   if (value.kind != LS_KIND_TENSOR && value.kind != LS_KIND_SLICES) {
     LS_RETURN_IF_ERROR(ls_nest_status(value));
     char text[200];
@@ -173,9 +169,8 @@ ls_status ls_cross_device_broadcast(ls_cross_device *ops, ls_nest value,
 
 ls_status ls_cross_device_gather(ls_cross_device *ops, ls_nest value, int axis,
                                  ls_destinations where, ls_nest *out_value) {
+  LS_REQUIRE_OUT(out_value);
   LS_REQUIRE(ops);
-  LS_REQUIRE(out_value);
-  *out_value = ls_none();
   if (ops->table->gather == NULL) return lacks(ops, "gather");
   if (ls_nest_has_slices(value))
     return ls_unimplemented("gather of IndexedSlices");

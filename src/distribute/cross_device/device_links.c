@@ -114,10 +114,9 @@ ls_status ls_cross_device_by_links(const char *const *devices,
                                    size_t num_devices,
                                    const ls_machine *machine,
                                    ls_cross_device **out_ops) {
+  LS_REQUIRE_OUT(out_ops);
   LS_REQUIRE(machine);
-  LS_REQUIRE(out_ops);
   LS_REQUIRE_ITEMS(devices, num_devices);
-  *out_ops = NULL;
   ls_device_set set;
   ls_status status =
       canonical_set(ls_current_allocator(), devices, num_devices, &set);
@@ -160,9 +159,8 @@ static const char *choose_implementation(const ls_device_set *set,
 ls_status ls_cross_device_auto(const char *const *devices, size_t num_devices,
                                const ls_machine *machine,
                                ls_cross_device **out_ops) {
-  LS_REQUIRE(out_ops);
+  LS_REQUIRE_OUT(out_ops);
   LS_REQUIRE_ITEMS(devices, num_devices);
-  *out_ops = NULL;
   ls_device_set set;
   ls_status status =
       canonical_set(ls_current_allocator(), devices, num_devices, &set);

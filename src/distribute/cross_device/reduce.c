@@ -180,11 +180,10 @@ ls_status ls_strategy_reduce_with(ls_strategy *strategy, ls_reduce_op op,
                                   ls_nest value,
                                   const ls_reduce_options *options,
                                   ls_nest *out_value) {
+  LS_REQUIRE_OUT(out_value);
   LS_REQUIRE(strategy);
-  LS_REQUIRE(out_value);
   static const ls_reduce_options defaults;
   if (options == NULL) options = &defaults;
-  *out_value = ls_none();
   LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
   if (op == LS_REDUCE_SUM && options->weights != NULL)
     return ls_invalid_argument("weights are for MEAN, not for SUM");
@@ -200,8 +199,8 @@ ls_status ls_strategy_reduce_with(ls_strategy *strategy, ls_reduce_op op,
 
 ls_status ls_strategy_reduce(ls_strategy *strategy, ls_reduce_op op,
                              ls_nest value, ls_nest *out_value) {
+  LS_REQUIRE_OUT(out_value);
   LS_REQUIRE(strategy);
-  LS_REQUIRE(out_value);
   return ls_strategy_reduce_with(strategy, op, value, NULL, out_value);
 }
 
@@ -266,9 +265,8 @@ ls_status ls_mirrored_gather(ls_strategy *strategy, ls_nest value, int axis,
 
 ls_status ls_strategy_gather(ls_strategy *strategy, ls_nest value, int axis,
                              ls_nest *out_value) {
+  LS_REQUIRE_OUT(out_value);
   LS_REQUIRE(strategy);
-  LS_REQUIRE(out_value);
-  *out_value = ls_none();
   LS_RETURN_IF_ERROR(ls_strategy_check_has(strategy, "gather"));
   const ls_distribution *entry = ls_distribution_current();
   if (entry != NULL && entry->strategy == strategy && entry->replica != NULL &&

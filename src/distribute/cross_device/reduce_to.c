@@ -71,9 +71,8 @@ ls_status ls_mirrored_reduce_to(ls_strategy *strategy, ls_reduce_op op,
 ls_status ls_strategy_reduce_to(ls_strategy *strategy, ls_reduce_op op,
                                 ls_nest value, ls_destinations destinations,
                                 ls_nest *out_value) {
+  LS_REQUIRE_OUT(out_value);
   LS_REQUIRE(strategy);
-  LS_REQUIRE(out_value);
-  *out_value = ls_none();
   ls_crossing crossing;
   LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, strategy, "reduce_to"));
   const ls_status status =
@@ -171,11 +170,10 @@ ls_status ls_strategy_batch_reduce_to(ls_strategy *strategy, ls_reduce_op op,
                                       const ls_nest *values,
                                       const ls_destinations *destinations,
                                       size_t count, ls_nest *out_list) {
+  LS_REQUIRE_OUT(out_list);
   LS_REQUIRE(strategy);
-  LS_REQUIRE(out_list);
   LS_REQUIRE_ITEMS(values, count);
   LS_REQUIRE_ITEMS(destinations, count);
-  *out_list = ls_none();
   ls_crossing crossing;
   LS_RETURN_IF_ERROR(
       ls_cross_replica_begin(&crossing, strategy, "batch_reduce_to"));
@@ -210,9 +208,8 @@ ls_status ls_mirrored_broadcast_to(ls_strategy *strategy, ls_nest value,
 ls_status ls_strategy_broadcast_to(ls_strategy *strategy, ls_nest value,
                                    ls_destinations destinations,
                                    ls_nest *out_value) {
+  LS_REQUIRE_OUT(out_value);
   LS_REQUIRE(strategy);
-  LS_REQUIRE(out_value);
-  *out_value = ls_none();
   ls_crossing crossing;
   LS_RETURN_IF_ERROR(
       ls_cross_replica_begin(&crossing, strategy, "broadcast_to"));

@@ -127,10 +127,9 @@ ls_status ls_gather_to_one(ls_nest value, int axis, ls_destinations where,
 
 ls_status ls_reduce_to_one_create(const ls_reduce_to_one_options *options,
                                   ls_cross_device **out_ops) {
-  LS_REQUIRE(out_ops);
+  LS_REQUIRE_OUT(out_ops);
   static const ls_reduce_to_one_options defaults;
   if (options == NULL) options = &defaults;
-  *out_ops = NULL;
   ls_allocator *allocator = ls_current_allocator();
   reduce_to_one *self = ls_new(allocator, reduce_to_one);
   if (self == NULL) return ls_out_of_memory();

@@ -229,13 +229,12 @@ ls_status ls_strategy_array_dataset(ls_strategy *strategy, ls_nest arrays,
                                     const ls_array_dataset_options *options,
                                     ls_nest *out_variables,
                                     ls_dataset **out_dataset) {
+  LS_CLEAR_OUT(out_variables);
+  LS_REQUIRE_OUT(out_dataset);
   LS_REQUIRE(strategy);
-  LS_REQUIRE(out_dataset);
   const ls_array_dataset_options usual = {0};
   filling f = {.options = options != NULL ? options : &usual};
   const ls_graph *graph = ls_graph_current();
-  *out_dataset = NULL;
-  if (out_variables != NULL) *out_variables = ls_none();
   if (graph == NULL) return ls_out_of_memory();
   LS_RETURN_IF_ERROR(ls_nest_status(arrays));
   if (ls_nest_num_leaves(arrays) == 0)

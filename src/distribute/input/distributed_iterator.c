@@ -123,10 +123,9 @@ ls_status
 ls_distributed_iterator_create(ls_nest dataset,
                                const ls_distributed_iterator_options *options,
                                ls_distributed_iterator **out_iterator) {
-  LS_REQUIRE(out_iterator);
+  LS_REQUIRE_OUT(out_iterator);
   const ls_distributed_iterator_options usual = {0};
   if (options == NULL) options = &usual;
-  *out_iterator = NULL;
   LS_RETURN_IF_ERROR(check_kind(options->kind));
   ls_distributed_dataset *data = NULL;
   LS_RETURN_IF_ERROR(ls_input_data_of(dataset, &data));
@@ -222,18 +221,17 @@ ls_status ls_input_check_place(const ls_distributed_iterator *it,
 
 ls_status ls_distributed_iterator_next(ls_distributed_iterator *iterator,
                                        ls_nest *element) {
-  LS_REQUIRE(iterator);
   LS_REQUIRE(element);
+  LS_REQUIRE(iterator);
   LS_RETURN_IF_ERROR(ls_input_check_place(iterator, "get_next"));
   return ls_input_advance(iterator, element);
 }
 
 ls_status ls_distributed_iterator_next_as_optional(
     ls_distributed_iterator *iterator, bool *out_has_value, ls_nest *element) {
-  LS_REQUIRE(iterator);
-  LS_REQUIRE(out_has_value);
+  LS_REQUIRE_OUT(out_has_value);
   LS_REQUIRE(element);
-  *out_has_value = false;
+  LS_REQUIRE(iterator);
   LS_RETURN_IF_ERROR(ls_input_check_place(iterator, "get_next_as_optional"));
   const ls_status status = ls_input_advance(iterator, element);
   if (ls_status_code(status) == LS_OUT_OF_RANGE) {

@@ -11,9 +11,8 @@ static int32_t or_one(int32_t number) { return number == 0 ? 1 : number; }
 ls_status ls_input_context_per_replica_batch_size(ls_input_context context,
                                                   int64_t global_batch,
                                                   int64_t *out_size) {
-  LS_REQUIRE(out_size);
+  LS_REQUIRE_OUT(out_size);
   const int32_t replicas = or_one(context.num_replicas);
-  *out_size = 0;
   if (replicas < 0 || global_batch < 0)
     return ls_invalid_argument("a global batch of %lld on %d replicas",
                                (long long)global_batch, replicas);

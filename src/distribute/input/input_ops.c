@@ -392,9 +392,8 @@ static const ls_host_kernel start_kernel = {.name = "distributed_initializer",
 
 ls_status ls_distributed_iterator_initializer(ls_distributed_iterator *iterator,
                                               ls_op *out_op) {
+  LS_REQUIRE_OUT(out_op);
   LS_REQUIRE(iterator);
-  LS_REQUIRE(out_op);
-  *out_op = (ls_op){0};
   if (iterator->kind != LS_ITERATOR_INITIALIZABLE)
     return ls_failed_precondition(
         "iterator '%s' has no initializer: it is not an initializable one",

@@ -167,8 +167,7 @@ static ls_nest spell_leaf(ls_nest number, void *user) {
 }
 
 ls_status ls_distributed_dataset_spec(ls_nest dataset, ls_nest *out_spec) {
-  LS_REQUIRE(out_spec);
-  *out_spec = ls_none();
+  LS_REQUIRE_OUT(out_spec);
   ls_distributed_dataset *data = NULL;
   LS_RETURN_IF_ERROR(ls_input_data_of(dataset, &data));
   spelling s = {.data = data};

@@ -128,9 +128,8 @@ ls_status ls_strategy_distribute_dataset_with(ls_strategy *strategy,
                                               ls_nest dataset,
                                               const ls_input_options *options,
                                               ls_nest *out_dataset) {
+  LS_REQUIRE_OUT(out_dataset);
   LS_REQUIRE(strategy);
-  LS_REQUIRE(out_dataset);
-  *out_dataset = ls_none();
   return distribute(
       strategy,
       (ls_input_request){.what = "distribute_dataset", .dataset = dataset},
@@ -139,8 +138,8 @@ ls_status ls_strategy_distribute_dataset_with(ls_strategy *strategy,
 
 ls_status ls_strategy_distribute_dataset(ls_strategy *strategy, ls_nest dataset,
                                          ls_nest *out_dataset) {
+  LS_REQUIRE_OUT(out_dataset);
   LS_REQUIRE(strategy);
-  LS_REQUIRE(out_dataset);
   return ls_strategy_distribute_dataset_with(strategy, dataset, NULL,
                                              out_dataset);
 }
@@ -148,10 +147,9 @@ ls_status ls_strategy_distribute_dataset(ls_strategy *strategy, ls_nest dataset,
 ls_status ls_strategy_distribute_datasets_from_function_with(
     ls_strategy *strategy, ls_dataset_function function, void *user,
     const ls_input_options *options, ls_nest *out_dataset) {
+  LS_REQUIRE_OUT(out_dataset);
   LS_REQUIRE(strategy);
   LS_REQUIRE(function);
-  LS_REQUIRE(out_dataset);
-  *out_dataset = ls_none();
   return distribute(
       strategy,
       (ls_input_request){.what = "distribute_datasets_from_function",
@@ -163,9 +161,9 @@ ls_status ls_strategy_distribute_datasets_from_function_with(
 ls_status ls_strategy_distribute_datasets_from_function(
     ls_strategy *strategy, ls_dataset_function function, void *user,
     ls_nest *out_dataset) {
+  LS_REQUIRE_OUT(out_dataset);
   LS_REQUIRE(strategy);
   LS_REQUIRE(function);
-  LS_REQUIRE(out_dataset);
   return ls_strategy_distribute_datasets_from_function_with(
       strategy, function, user, NULL, out_dataset);
 }
@@ -185,9 +183,8 @@ static ls_status iterate(ls_status distributed, ls_nest data,
 ls_status
 ls_strategy_make_dataset_iterator(ls_strategy *strategy, ls_nest dataset,
                                   ls_distributed_iterator **out_iterator) {
+  LS_REQUIRE_OUT(out_iterator);
   LS_REQUIRE(strategy);
-  LS_REQUIRE(out_iterator);
-  *out_iterator = NULL;
   ls_nest data = ls_none();
   const ls_status made = distribute(
       strategy,
@@ -199,10 +196,9 @@ ls_strategy_make_dataset_iterator(ls_strategy *strategy, ls_nest dataset,
 ls_status ls_strategy_make_input_fn_iterator(
     ls_strategy *strategy, ls_dataset_function function, void *user,
     ls_replication_mode mode, ls_distributed_iterator **out_iterator) {
+  LS_REQUIRE_OUT(out_iterator);
   LS_REQUIRE(strategy);
   LS_REQUIRE(function);
-  LS_REQUIRE(out_iterator);
-  *out_iterator = NULL;
   if (mode != LS_PIPELINE_PER_WORKER)
     return ls_invalid_argument(
         "make_input_fn_iterator with %s: only a pipeline for each worker "

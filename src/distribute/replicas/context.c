@@ -389,8 +389,7 @@ ls_status ls_replica_check(const ls_replica *replica, const char *what) {
 
 ls_status ls_replica_device(const ls_replica *replica,
                             const char **out_device) {
-  LS_REQUIRE(out_device);
-  *out_device = "";
+  LS_REQUIRE_OUT(out_device);
   LS_RETURN_IF_ERROR(ls_replica_check(replica, "the device of a replica"));
   *out_device = replica->device_of_all != NULL
                     ? replica->device_of_all
@@ -400,8 +399,7 @@ ls_status ls_replica_device(const ls_replica *replica,
 
 ls_status ls_replica_id_in_sync_group(const ls_replica *replica,
                                       ls_tensor *out_id) {
-  LS_REQUIRE(out_id);
-  *out_id = ls_failed_tensor();
+  LS_REQUIRE_OUT(out_id);
   LS_RETURN_IF_ERROR(ls_replica_check(replica, "the id of a replica"));
   *out_id = replica->is_alone ? ls_scalar_i64(LS_DTYPE_I32, replica->id)
                               : ls_replica_id();
@@ -409,8 +407,7 @@ ls_status ls_replica_id_in_sync_group(const ls_replica *replica,
 }
 
 ls_status ls_replica_is_single(const ls_replica *replica, bool *out_is_single) {
-  LS_REQUIRE(out_is_single);
-  *out_is_single = false;
+  LS_REQUIRE_OUT(out_is_single);
   LS_RETURN_IF_ERROR(ls_replica_check(replica, "is_single_replica"));
   *out_is_single = replica->count == 1;
   return ls_ok();

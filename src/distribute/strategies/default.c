@@ -41,7 +41,7 @@ ls_strategy *ls_default_strategy(ls_runtime *runtime) {
 }
 
 ls_status ls_strategy_default(ls_strategy **out_strategy) {
-  LS_REQUIRE(out_strategy);
+  LS_REQUIRE_OUT(out_strategy);
   ls_runtime *runtime = ls_runtime_current();
   *out_strategy = runtime == NULL ? NULL : ls_default_strategy(runtime);
   return *out_strategy == NULL ? ls_out_of_memory() : ls_ok();

@@ -152,8 +152,7 @@ static ls_status set_options(ls_strategy *strategy,
 
 ls_status ls_mirrored_strategy_create(const ls_mirrored_options *options,
                                       ls_strategy **out_strategy) {
-  LS_REQUIRE(out_strategy);
-  *out_strategy = NULL;
+  LS_REQUIRE_OUT(out_strategy);
   placement place;
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
@@ -179,8 +178,8 @@ ls_status ls_mirrored_strategy_create(const ls_mirrored_options *options,
 
 ls_status ls_one_device_strategy_create(const char *device,
                                         ls_strategy **out_strategy) {
+  LS_REQUIRE_OUT(out_strategy);
   LS_REQUIRE(device);
-  LS_REQUIRE(out_strategy);
   return ls_mirrored_strategy_create(
       &(ls_mirrored_options){.devices = &device, .num_devices = 1},
       out_strategy);

@@ -142,8 +142,8 @@ ls_status ls_mirrored_non_slot_devices(const ls_strategy *strategy,
 ls_status ls_strategy_worker_devices(const ls_strategy *strategy,
                                      const char **devices, size_t capacity,
                                      size_t *out_count) {
+  LS_REQUIRE_OUT(out_count);
   LS_REQUIRE(strategy);
-  LS_REQUIRE(out_count);
   LS_REQUIRE_ITEMS(devices, capacity);
   return all_devices(strategy, "worker_devices", devices, capacity, out_count);
 }
@@ -151,8 +151,8 @@ ls_status ls_strategy_worker_devices(const ls_strategy *strategy,
 ls_status ls_strategy_parameter_devices(const ls_strategy *strategy,
                                         const char **devices, size_t capacity,
                                         size_t *out_count) {
+  LS_REQUIRE_OUT(out_count);
   LS_REQUIRE(strategy);
-  LS_REQUIRE(out_count);
   LS_REQUIRE_ITEMS(devices, capacity);
   return all_devices(strategy, "parameter_devices", devices, capacity,
                      out_count);
@@ -163,8 +163,8 @@ ls_status ls_strategy_non_slot_devices(const ls_strategy *strategy,
                                        size_t num_variables,
                                        const char **devices, size_t capacity,
                                        size_t *out_count) {
+  LS_REQUIRE_OUT(out_count);
   LS_REQUIRE(strategy);
-  LS_REQUIRE(out_count);
   LS_REQUIRE_ITEMS(variables, num_variables);
   LS_REQUIRE_ITEMS(devices, capacity);
   return strategy->kind->non_slot_devices(strategy, variables, num_variables,
@@ -173,9 +173,8 @@ ls_status ls_strategy_non_slot_devices(const ls_strategy *strategy,
 
 ls_status ls_strategy_worker_device_index(ls_strategy *strategy,
                                           ls_nest *out_index) {
+  LS_REQUIRE_OUT(out_index);
   LS_REQUIRE(strategy);
-  LS_REQUIRE(out_index);
-  *out_index = ls_none();
   LS_RETURN_IF_ERROR(check_devices(strategy, "worker_device_index"));
   ls_crossing crossing;
   LS_RETURN_IF_ERROR(
@@ -283,8 +282,8 @@ void ls_strategy_set_prefetch(ls_strategy *strategy, ls_flag prefetch) {
 // ---- Values ----------------------------------------------------------------
 ls_status ls_strategy_split(ls_strategy *strategy, ls_array *array,
                             ls_nest *out_value) {
+  LS_REQUIRE_OUT(out_value);
   LS_REQUIRE(strategy);
   LS_REQUIRE(array);
-  LS_REQUIRE(out_value);
   return ls_array_split(array, strategy->num_replicas, out_value);
 }

@@ -71,9 +71,8 @@ ls_status ls_mirrored_fetch(ls_strategy *strategy, ls_nest value,
 ls_status ls_strategy_fetch(ls_strategy *strategy, ls_nest value,
                             const char *destination, ls_callback fn, void *user,
                             ls_nest *out_value) {
+  LS_REQUIRE_OUT(out_value);
   LS_REQUIRE(strategy);
-  LS_REQUIRE(out_value);
-  *out_value = ls_none();
   ls_device_name name;
   if (destination != NULL && destination[0] == '\0')
     return ls_invalid_argument("the destination of a fetch is one device, got "

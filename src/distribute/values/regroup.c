@@ -181,10 +181,9 @@ static ls_nest regroup(const regrouping *how, const ls_nest *values) {
 
 ls_status ls_regroup(const ls_nest *values, size_t count,
                      const ls_regroup_options *options, ls_nest *out_value) {
-  LS_REQUIRE(out_value);
+  LS_REQUIRE_OUT(out_value);
   LS_REQUIRE_ITEMS(values, count);
   static const ls_regroup_options defaults;
-  *out_value = ls_none();
   if (count == 0)
     return ls_invalid_argument("there are no replicas to regroup values of");
   const regrouping how = {.options = options != NULL ? options : &defaults,

@@ -23,16 +23,14 @@ static ls_nest select_leaf(ls_nest leaf, void *user) {
 }
 
 ls_status ls_select_replica(int64_t replica, ls_nest nest, ls_nest *out_value) {
-  LS_REQUIRE(out_value);
+  LS_REQUIRE_OUT(out_value);
   selection s = {replica};
-  *out_value = ls_none();
   return ls_take_nest(ls_nest_map(nest, select_leaf, &s), out_value);
 }
 
 ls_status ls_select_replica_mirrored(int64_t replica, ls_nest nest,
                                      ls_nest *out_value) {
-  LS_REQUIRE(out_value);
-  *out_value = ls_none();
+  LS_REQUIRE_OUT(out_value);
   LS_RETURN_IF_ERROR(ls_assert_mirrored(nest));
   return ls_select_replica(replica, nest, out_value);
 }

@@ -187,9 +187,8 @@ static ls_status make_on_hosts(const ls_table_options *options,
 
 ls_status ls_table_create(const ls_table_options *options,
                           ls_table **out_table) {
+  LS_REQUIRE_OUT(out_table);
   LS_REQUIRE(options);
-  LS_REQUIRE(out_table);
-  *out_table = NULL;
   LS_RETURN_IF_ERROR(check(options));
   const ls_strategy *strategy = ls_strategy_current();
   ls_table *table = NULL;

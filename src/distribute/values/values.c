@@ -107,8 +107,7 @@ static ls_status check_captured(const ls_replica *replica, ls_nest leaf) {
 
 ls_status ls_distributed_get(ls_nest leaf, const char *device,
                              ls_nest *out_component) {
-  LS_REQUIRE(out_component);
-  *out_component = ls_none();
+  LS_REQUIRE_OUT(out_component);
   if (count_of(leaf) == 0) {
     *out_component = ls_nest_retain(leaf);
     return ls_ok();
@@ -178,8 +177,7 @@ static ls_status component_here(ls_nest leaf, ls_nest *out_component) {
 }
 
 ls_status ls_distributed_as_tensor(ls_nest leaf, ls_tensor *out_tensor) {
-  LS_REQUIRE(out_tensor);
-  *out_tensor = ls_failed_tensor();
+  LS_REQUIRE_OUT(out_tensor);
   ls_nest component = leaf;
   if (leaf.kind == LS_KIND_DISTRIBUTED)
     LS_RETURN_IF_ERROR(component_here(leaf, &component));
@@ -188,10 +186,9 @@ ls_status ls_distributed_as_tensor(ls_nest leaf, ls_tensor *out_tensor) {
 
 ls_status ls_distributed_as_tensor_of(ls_nest leaf, ls_dtype dtype,
                                       ls_tensor *out_tensor) {
-  LS_REQUIRE(out_tensor);
+  LS_REQUIRE_OUT(out_tensor);
   ls_tensor tensor;
   ls_trial trial;
-  *out_tensor = ls_failed_tensor();
   ls_trial_begin(&trial);
   ls_status status = ls_distributed_as_tensor(leaf, &tensor);
   const bool converts = ls_is_distributed_variable(leaf) &&
@@ -248,11 +245,10 @@ static ls_nest map_leaf(ls_nest leaf, void *user) {
 
 ls_status ls_distributed_map(ls_nest nest, ls_leaf_function function,
                              void *user, ls_nest *out_nest) {
+  LS_REQUIRE_OUT(out_nest);
   LS_REQUIRE(function);
-  LS_REQUIRE(out_nest);
   mapping m = {function, user};
   ls_trial trial;
-  *out_nest = ls_none();
   ls_trial_begin(&trial);
   return ls_trial_end_with(
       &trial, ls_take_nest(ls_nest_map(nest, map_leaf, &m), out_nest),
@@ -340,9 +336,8 @@ static bool order_as(const ls_strategy *strategy, placed *items, size_t count) {
 
 ls_status ls_strategy_unwrap(ls_strategy *strategy, ls_nest value,
                              ls_nest *out_list) {
+  LS_REQUIRE_OUT(out_list);
   LS_REQUIRE(strategy);
-  LS_REQUIRE(out_list);
-  *out_list = ls_none();
   const size_t count = count_of(value);
   if (count == 0) {
     const ls_nest item = ls_nest_retain(value);
@@ -391,9 +386,8 @@ static size_t most_components(ls_nest nest) {
 
 ls_status ls_strategy_local_results(ls_strategy *strategy, ls_nest value,
                                     ls_nest *out_tuple) {
+  LS_REQUIRE_OUT(out_tuple);
   LS_REQUIRE(strategy);
-  LS_REQUIRE(out_tuple);
-  *out_tuple = ls_none();
   const bool node = ls_nest_is_node(value);
   size_t count = node ? (size_t)strategy->num_replicas : count_of(value);
   if (count == 0 || !strategy->kind->distributes) {
@@ -428,10 +422,9 @@ static ls_nest result_leaf(ls_nest leaf, void *user) {
 
 ls_status ls_strategy_replica_result(ls_strategy *strategy, ls_nest results,
                                      int32_t replica, ls_nest *out_result) {
+  LS_REQUIRE_OUT(out_result);
   LS_REQUIRE(strategy);
-  LS_REQUIRE(out_result);
   selecting s = {strategy, replica};
-  *out_result = ls_none();
   if (replica < 0 || replica >= strategy->num_replicas)
     return LS_STATUS(LS_OUT_OF_RANGE, "the result of replica %d of %s", replica,
                      strategy->label);
@@ -449,9 +442,8 @@ static ls_op op_of(ls_nest leaf) {
 
 ls_status ls_strategy_group(ls_strategy *strategy, ls_nest value,
                             const char *name, ls_op *out_op) {
+  LS_REQUIRE_OUT(out_op);
   LS_REQUIRE(strategy);
-  LS_REQUIRE(out_op);
-  *out_op = (ls_op){0};
   ls_nest results = ls_none();
   LS_RETURN_IF_ERROR(ls_strategy_local_results(strategy, value, &results));
   const size_t count = ls_nest_num_leaves(results);
@@ -484,10 +476,9 @@ ls_status ls_strategy_group(ls_strategy *strategy, ls_nest value,
 ls_status ls_strategy_values_from_function(ls_strategy *strategy,
                                            ls_value_function function,
                                            void *user, ls_nest *out_value) {
+  LS_REQUIRE_OUT(out_value);
   LS_REQUIRE(strategy);
   LS_REQUIRE(function);
-  LS_REQUIRE(out_value);
-  *out_value = ls_none();
   if (function == NULL)
     return ls_invalid_argument("the function of values is NULL");
   LS_RETURN_IF_ERROR(

@@ -181,9 +181,8 @@ static const ls_variable_rules caching_rules = {.class_name = "CachingVariable",
 
 ls_status ls_caching_variable_create(ls_variable *variable,
                                      ls_variable **out_variable) {
+  LS_REQUIRE_OUT(out_variable);
   LS_REQUIRE(variable);
-  LS_REQUIRE(out_variable);
-  *out_variable = NULL;
   LS_RETURN_IF_ERROR(ls_handle_check_target(
       (ls_nest){.kind = LS_KIND_VARIABLE, .as.ref = variable}, 0));
   ls_variable *handle = NULL;
@@ -210,11 +209,10 @@ void ls_host_cpu_of(const char *device, char *host, size_t size) {
 
 ls_status ls_packed_variable_on(const ls_variable *packed, const char *device,
                                 ls_variable **out_variable) {
+  LS_REQUIRE_OUT(out_variable);
   LS_REQUIRE(packed);
   LS_REQUIRE(device);
-  LS_REQUIRE(out_variable);
   ls_device_name name;
-  *out_variable = NULL;
   LS_RETURN_IF_ERROR(
       ls_device_canonical(device != NULL ? device : "", NULL, &name));
   for (size_t i = 0; i < packed->num_targets && *out_variable == NULL; ++i)
@@ -291,9 +289,8 @@ ls_status ls_variable_pack(ls_variable *container) {
 
 ls_status ls_packed_variable_create(const char *name, const ls_nest *leaves,
                                     size_t count, ls_variable **out_variable) {
-  LS_REQUIRE(out_variable);
+  LS_REQUIRE_OUT(out_variable);
   LS_REQUIRE_ITEMS(leaves, count);
-  *out_variable = NULL;
   const ls_graph *graph = ls_graph_current();
   if (graph == NULL) return ls_out_of_memory();
   if (graph->kind != LS_GRAPH_EAGER)

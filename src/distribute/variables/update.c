@@ -217,12 +217,11 @@ ls_status ls_mirrored_update(const ls_update_call *call, ls_variable *variable,
 ls_status ls_strategy_update(ls_strategy *strategy, ls_variable *variable,
                              ls_callback fn, ls_nest args, void *user,
                              bool group, ls_nest *out_value) {
+  LS_REQUIRE_OUT(out_value);
   LS_REQUIRE(strategy);
   LS_REQUIRE(variable);
   LS_REQUIRE(fn);
-  LS_REQUIRE(out_value);
   const ls_update_call call = {strategy, fn, user, args, group};
-  *out_value = ls_none();
   if (variable == NULL || fn == NULL)
     return ls_invalid_argument("an update needs a variable and a function");
   return strategy->kind->update(&call, variable, out_value);
@@ -266,12 +265,11 @@ ls_status ls_strategy_update_non_slot(ls_strategy *strategy,
                                       size_t num_devices, ls_callback fn,
                                       ls_nest args, void *user, bool group,
                                       ls_nest *out_value) {
+  LS_REQUIRE_OUT(out_value);
   LS_REQUIRE(strategy);
   LS_REQUIRE(fn);
-  LS_REQUIRE(out_value);
   LS_REQUIRE_ITEMS(devices, num_devices);
   const ls_update_call call = {strategy, fn, user, args, group};
-  *out_value = ls_none();
   if (fn == NULL) return ls_invalid_argument("an update needs a function");
   return strategy->kind->update_non_slot(&call, devices, num_devices,
                                          out_value);
@@ -343,12 +341,11 @@ ls_status ls_mirrored_map(const ls_update_call *call, const ls_nest *items,
 ls_status ls_strategy_map(ls_strategy *strategy, const ls_nest *items,
                           size_t num_items, ls_callback fn, ls_nest args,
                           void *user, ls_nest *out_value) {
+  LS_REQUIRE_OUT(out_value);
   LS_REQUIRE(strategy);
   LS_REQUIRE(fn);
-  LS_REQUIRE(out_value);
   LS_REQUIRE_ITEMS(items, num_items);
   const ls_update_call call = {strategy, fn, user, args, false};
-  *out_value = ls_none();
   if (fn == NULL) return ls_invalid_argument("a map needs a function");
   return strategy->kind->map(&call, items, num_items, out_value);
 }

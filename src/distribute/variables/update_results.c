@@ -155,10 +155,9 @@ ls_status ls_update_ungroup(ls_strategy *strategy, ls_nest value,
 
 ls_status ls_update_regroup(ls_strategy *strategy, const ls_nest *updates,
                             size_t count, bool group, ls_nest *out_value) {
+  LS_REQUIRE_OUT(out_value);
   LS_REQUIRE(strategy);
-  LS_REQUIRE(out_value);
   LS_REQUIRE_ITEMS(updates, count);
-  *out_value = ls_none();
   if (group) {
     ls_trial trial;
     ls_trial_begin(&trial);

@@ -41,7 +41,7 @@ const char *ls_aggregation_name(ls_variable_aggregation aggregation) {
 
 ls_status ls_aggregation_reduce_op(ls_variable_aggregation aggregation,
                                    ls_reduce_op *out_op) {
-  LS_REQUIRE(out_op);
+  LS_REQUIRE_OUT(out_op);
   *out_op = aggregation == LS_AGGREGATION_MEAN ? LS_REDUCE_MEAN : LS_REDUCE_SUM;
   return aggregation == LS_AGGREGATION_SUM || aggregation == LS_AGGREGATION_MEAN
              ? ls_ok()
@@ -203,9 +203,8 @@ static bool is_across(const ls_variable *variable) {
 }
 
 ls_status ls_variable_handle(ls_variable *variable, ls_variable **out_handle) {
+  LS_REQUIRE_OUT(out_handle);
   LS_REQUIRE(variable);
-  LS_REQUIRE(out_handle);
-  *out_handle = NULL;
   if (is_across(variable))
     return ls_failed_precondition(
         "the handle of variable '%s' in a cross-replica context: take it in a "
@@ -225,9 +224,8 @@ ls_status ls_variable_handle(ls_variable *variable, ls_variable **out_handle) {
 
 ls_status ls_variable_as_reference(ls_variable *variable,
                                    ls_variable **out_reference) {
+  LS_REQUIRE_OUT(out_reference);
   LS_REQUIRE(variable);
-  LS_REQUIRE(out_reference);
-  *out_reference = NULL;
   variable = ls_variable_meant(variable);
   if (variable->num_components > 0 && !ls_variable_is_replicated(variable))
     return ls_invalid_argument(

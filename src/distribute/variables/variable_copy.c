@@ -79,9 +79,8 @@ static ls_status copy_distributed(ls_variable *variable,
 }
 
 ls_status ls_variable_copy(ls_variable *variable, ls_variable **out_copy) {
+  LS_REQUIRE_OUT(out_copy);
   LS_REQUIRE(variable);
-  LS_REQUIRE(out_copy);
-  *out_copy = NULL;
   if (variable->num_targets > 0) variable = ls_variable_here(variable);
   if (variable->graph != NULL)
     return ls_unimplemented("a copy of variable '%s', which is of graph '%s'",
@@ -142,8 +141,8 @@ static ls_status copy_value(ls_variable *variable, ls_variable **copy) {
 }
 
 ls_status ls_variable_copy_to_cpu(ls_variable *variable, ls_variable **copy) {
-  LS_REQUIRE(variable);
   LS_REQUIRE(copy);
+  LS_REQUIRE(variable);
   if (variable->num_targets > 0) variable = ls_variable_here(variable);
   if (variable->graph != NULL)
     return ls_unimplemented("a copy of variable '%s', which is of graph '%s'",

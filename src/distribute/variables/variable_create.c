@@ -426,10 +426,9 @@ static ls_status create_by(const ls_variable_recipe *recipe,
 ls_status ls_create_mirrored_variable(const ls_variable_recipe *recipe,
                                       const ls_variable_options *options,
                                       ls_variable **out_variable) {
+  LS_REQUIRE_OUT(out_variable);
   static const ls_variable_options defaults;
   LS_REQUIRE(recipe);
-  LS_REQUIRE(out_variable);
-  *out_variable = NULL;
   if (recipe->strategy == NULL || recipe->create == NULL)
     return ls_invalid_argument("a recipe needs a strategy and a creator");
   const ls_strategy_class *kind = recipe->strategy->kind;

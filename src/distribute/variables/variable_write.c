@@ -396,11 +396,10 @@ static ls_status write_any(const ls_writing *w, ls_nest value,
 ls_status ls_variable_write(ls_variable *variable, ls_write_op op,
                             ls_nest value, const ls_write_options *options,
                             ls_nest *out_value) {
+  LS_REQUIRE_OUT(out_value);
   LS_REQUIRE(variable);
-  LS_REQUIRE(out_value);
   static const uint16_t ops[] = {LS_OP_ASSIGN, LS_OP_ASSIGN_ADD,
                                  LS_OP_ASSIGN_SUB};
-  *out_value = ls_none();
   LS_RETURN_IF_ERROR(ls_scope_status());
   if (variable == NULL || (unsigned)op >= LS_COUNT_OF(ops))
     return ls_invalid_argument("a write needs a variable and an operation");

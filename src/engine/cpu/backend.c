@@ -104,11 +104,10 @@ static void print_runs(cpu_backend *self, ls_text *text) {
 }
 
 ls_status ls_runs_print(ls_runtime *runtime, char **out_text) {
+  LS_REQUIRE_OUT(out_text);
   LS_REQUIRE(runtime);
-  LS_REQUIRE(out_text);
   cpu_backend *self = ls_runtime_slot(runtime, LS_SLOT_ENGINE);
   ls_text text;
-  *out_text = NULL;
   ls_print_begin(&text, ls_runtime_allocator(runtime));
   if (self != NULL) print_runs(self, &text);
   ls_status status = ls_print_end(&text, out_text);
@@ -241,9 +240,8 @@ ls_status ls_cpu_backend_create(ls_runtime *runtime, ls_backend **out_backend) {
 }
 
 ls_status ls_device_kernels(ls_runtime *runtime, const char **out_name) {
+  LS_REQUIRE_OUT(out_name);
   LS_REQUIRE(runtime);
-  LS_REQUIRE(out_name);
-  *out_name = NULL;
   ls_backend *backend = NULL;
   LS_RETURN_IF_ERROR(ls_runtime_backend(runtime, &backend));
   *out_name = ls_cpu_backend_kernels(backend)->name;

@@ -120,9 +120,8 @@ ls_status ls_graph_gather(const ls_gather_request *request, ls_arena *memory,
 }
 
 ls_status ls_graph_print_gathered(const ls_graph *graph, char **out_text) {
+  LS_REQUIRE_OUT(out_text);
   LS_REQUIRE(graph);
-  LS_REQUIRE(out_text);
-  *out_text = NULL;
   const ls_gather_request request = {
       .graph = ls_graph_resolve((ls_graph *)(uintptr_t)graph),
       .fetches = graph->results,

@@ -108,9 +108,8 @@ static void draw(drawing *d, const ls_graph *graph, int depth) {
 }
 
 ls_status ls_graph_print_dot(const ls_graph *graph, char **out_text) {
+  LS_REQUIRE_OUT(out_text);
   LS_REQUIRE(graph);
-  LS_REQUIRE(out_text);
-  *out_text = NULL;
   graph = ls_graph_resolve((ls_graph *)(uintptr_t)graph);
   if (graph->kind == LS_GRAPH_EAGER)
     return ls_failed_precondition("the eager graph cannot be drawn: its ops "

@@ -461,10 +461,9 @@ static ls_status parse(ls_parser *parser, ls_graph **out_graph) {
 
 ls_status ls_graph_parse(const char *text, const ls_host_kernel *const *kernels,
                          size_t num_kernels, ls_graph **out_graph) {
+  LS_REQUIRE_OUT(out_graph);
   LS_REQUIRE(text);
-  LS_REQUIRE(out_graph);
   LS_REQUIRE_ITEMS(kernels, num_kernels);
-  *out_graph = NULL;
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
   ls_parser parser = {

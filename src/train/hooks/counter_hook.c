@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Counts steps a second.
 #include "base/plain.h"
+#include "base/require.h"
 #include "train/hooks/hook.h"
 
 typedef struct counter {
@@ -64,6 +65,7 @@ static ls_status counter_after_run(void *user, ls_run_context *context,
 
 ls_status ls_counter_hook(const ls_counter_hook_options *options,
                           ls_hook **out_hook) {
+  LS_REQUIRE_OUT(out_hook);
   static const ls_counter_hook_options defaults;
   counter *self = ls_hook_state(sizeof(*self));
   if (self == NULL) return ls_out_of_memory();

@@ -33,11 +33,10 @@ static size_t look(const ls_graph *graph, const char *collection,
 }
 
 ls_status ls_global_step_create(ls_graph *graph, ls_variable **out_step) {
+  LS_REQUIRE_OUT(out_step);
   static const char *const collections[] = {LS_COLLECTION_GLOBAL_VARIABLES,
                                             LS_COLLECTION_GLOBAL_STEP};
   ls_variable *there = NULL;
-  LS_REQUIRE(out_step);
-  *out_step = NULL;
   LS_REQUIRE(graph);
   if (look(graph, LS_COLLECTION_GLOBAL_STEP, &there) > 0)
     return ls_failed_precondition("\"global_step\" already exists in graph "
@@ -48,8 +47,7 @@ ls_status ls_global_step_create(ls_graph *graph, ls_variable **out_step) {
 }
 
 ls_status ls_global_step_get(ls_graph *graph, ls_variable **out_step) {
-  LS_REQUIRE(out_step);
-  *out_step = NULL;
+  LS_REQUIRE_OUT(out_step);
   LS_REQUIRE(graph);
   const size_t count =
       look(ls_graph_whole(graph), LS_COLLECTION_GLOBAL_STEP, out_step);
@@ -64,10 +62,9 @@ ls_status ls_global_step_get(ls_graph *graph, ls_variable **out_step) {
 }
 
 ls_status ls_eval_step_get(ls_graph *graph, ls_variable **out_step) {
+  LS_REQUIRE_OUT(out_step);
   static const char *const collections[] = {LS_COLLECTION_LOCAL_VARIABLES,
                                             LS_COLLECTION_EVAL_STEP};
-  LS_REQUIRE(out_step);
-  *out_step = NULL;
   LS_REQUIRE(graph);
   const size_t count = look(graph, LS_COLLECTION_EVAL_STEP, out_step);
   if (count == 0) return make(graph, "eval_step", collections, 2, out_step);

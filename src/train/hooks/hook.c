@@ -18,8 +18,7 @@ static void destroy(ls_object *object) {
 static const ls_object_type type = {.name = "hook", .destroy = destroy};
 
 ls_status ls_hook_create(const ls_hook_options *options, ls_hook **out_hook) {
-  LS_REQUIRE(out_hook);
-  *out_hook = NULL;
+  LS_REQUIRE_OUT(out_hook);
   LS_REQUIRE(options);
   ls_allocator *allocator = ls_current_allocator();
   ls_hook *hook = ls_new(allocator, ls_hook);
@@ -113,9 +112,9 @@ ls_nest ls_run_context_results(const ls_run_context *context) {
 
 ls_status ls_run_context_number(const ls_run_context *context, const char *name,
                                 double *out_number) {
+  LS_REQUIRE_OUT(out_number);
   LS_REQUIRE(context);
   LS_REQUIRE(name);
-  LS_REQUIRE(out_number);
   return ls_named_result_number(&(ls_named_result){.name = name}, context,
                                 out_number);
 }
@@ -179,8 +178,8 @@ ls_status ls_named_result_number(ls_named_result *result,
 // ---- Steps -----------------------------------------------------------------
 ls_status ls_run_context_steps(const ls_run_context *context,
                                int64_t *out_steps) {
+  LS_REQUIRE_OUT(out_steps);
   LS_REQUIRE(context);
-  LS_REQUIRE(out_steps);
   *out_steps = context->steps;
   if (context->session == NULL) return ls_ok();
   if (!context->has_step)

@@ -48,8 +48,7 @@ static void destroy(ls_monitored_session *self) {
 
 ls_status ls_monitored_session_create(const ls_monitored_options *options,
                                       ls_monitored_session **out_session) {
-  LS_REQUIRE(out_session);
-  *out_session = NULL;
+  LS_REQUIRE_OUT(out_session);
   LS_REQUIRE(options);
   LS_REQUIRE(options->graph);
   LS_RETURN_IF_ERROR(
@@ -190,8 +189,8 @@ static void log_loss(const ls_monitored_session *self, ls_status status) {
 ls_status ls_monitored_session_run(ls_monitored_session *session,
                                    ls_nest fetches, const ls_feed *feeds,
                                    size_t num_feeds, ls_nest *results) {
+  LS_REQUIRE_OUT(results);
   LS_REQUIRE(session);
-  LS_REQUIRE(results);
   LS_REQUIRE_ITEMS(feeds, num_feeds);
   if (ls_monitored_session_should_stop(session))
     return ls_failed_precondition("a run of a monitored session after a stop "

@@ -90,6 +90,7 @@ static void summary_destroy(void *user) {
 
 ls_status ls_summary_hook(const ls_summary_hook_options *options,
                           ls_hook **out_hook) {
+  LS_REQUIRE_OUT(out_hook);
   LS_REQUIRE(options);
   LS_REQUIRE_ITEMS(options->ops, options->num_ops);
   ls_step_timer timer;
@@ -145,8 +146,9 @@ static void final_destroy(void *user) {
 ls_status ls_final_ops_hook(ls_nest fetches, const ls_feed *feeds,
                             size_t num_feeds, ls_nest *out_values,
                             ls_hook **out_hook) {
+  LS_REQUIRE_OUT(out_values);
+  LS_REQUIRE_OUT(out_hook);
   LS_REQUIRE_ITEMS(feeds, num_feeds);
-  LS_REQUIRE(out_values);
   final_ops *self = ls_hook_state(sizeof(*self));
   if (self == NULL) return ls_out_of_memory();
   *self = (final_ops){ls_nest_retain(fetches), feeds, num_feeds, out_values};
@@ -179,6 +181,7 @@ static ls_status feed_before_run(void *user, ls_run_context *context,
 }
 
 ls_status ls_feed_hook(ls_feed_function feed, void *user, ls_hook **out_hook) {
+  LS_REQUIRE_OUT(out_hook);
   LS_REQUIRE(feed);
   feeder *self = ls_hook_state(sizeof(*self));
   if (self == NULL) return ls_out_of_memory();
@@ -265,6 +268,7 @@ static void profile_destroy(void *user) {
 
 ls_status ls_profiler_hook(const char *folder, ls_opt every_steps,
                            ls_opt every_seconds, ls_hook **out_hook) {
+  LS_REQUIRE_OUT(out_hook);
   LS_REQUIRE(folder);
   ls_step_timer timer;
   if (!every_steps.set && !every_seconds.set)

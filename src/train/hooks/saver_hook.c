@@ -230,6 +230,7 @@ static ls_status fill(saver *self, const ls_saver_hook_options *options) {
 
 ls_status ls_saver_hook(const ls_saver_hook_options *options,
                         ls_hook **out_hook) {
+  LS_REQUIRE_OUT(out_hook);
   LS_REQUIRE(options);
   LS_REQUIRE(options->folder);
   LS_REQUIRE_ITEMS(options->listeners, options->num_listeners);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stops at a step; waits for one.
+#include "base/require.h"
 #include "train/hooks/hook.h"
 
 // ---- Stopping --------------------------------------------------------------
@@ -39,6 +40,7 @@ static ls_status stop_after_run(void *user, ls_run_context *context,
 
 ls_status ls_stop_at_step_hook(ls_opt num_steps, ls_opt last_step,
                                ls_hook **out_hook) {
+  LS_REQUIRE_OUT(out_hook);
   if (num_steps.set == last_step.set)
     return ls_invalid_argument(
         "a hook that stops at a step: %s",
@@ -84,6 +86,7 @@ static ls_status wait_before_run(void *user, ls_run_context *context,
 }
 
 ls_status ls_wait_for_step_hook(int64_t step, ls_hook **out_hook) {
+  LS_REQUIRE_OUT(out_hook);
   waiter *self = ls_hook_state(sizeof(*self));
   if (self == NULL) return ls_out_of_memory();
   *self = (waiter){.until = step};

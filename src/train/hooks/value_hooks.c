@@ -64,6 +64,7 @@ static ls_status make_guard(nan_guard *self, ls_hook **out_hook) {
 }
 
 ls_status ls_nan_hook(ls_tensor loss, ls_flag fails, ls_hook **out_hook) {
+  LS_REQUIRE_OUT(out_hook);
   nan_guard *self = ls_hook_state(sizeof(*self));
   if (self == NULL) return ls_out_of_memory();
   *self = (nan_guard){.loss = loss, .fails = fails != LS_FLAG_OFF};
@@ -72,6 +73,7 @@ ls_status ls_nan_hook(ls_tensor loss, ls_flag fails, ls_hook **out_hook) {
 
 ls_status ls_nan_hook_named(const char *name, ls_flag fails,
                             ls_hook **out_hook) {
+  LS_REQUIRE_OUT(out_hook);
   LS_REQUIRE(name);
   nan_guard *self = ls_hook_state(sizeof(*self));
   if (self == NULL) return ls_out_of_memory();
@@ -255,6 +257,7 @@ static ls_status keep_values(logger *self, const ls_log_hook_options *options) {
 }
 
 ls_status ls_log_hook(const ls_log_hook_options *options, ls_hook **out_hook) {
+  LS_REQUIRE_OUT(out_hook);
   LS_REQUIRE(options);
   LS_REQUIRE_ITEMS(options->names, options->num_values);
   const bool timed = options->every_steps.set || options->every_seconds.set;
