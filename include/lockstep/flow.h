@@ -121,8 +121,8 @@ LS_PLACED ls_tensor ls_collective_broadcast(ls_tensor x, int32_t root);
 LS_PLACED ls_tensor ls_replica_id(void);
 
 // ---- Host ------------------------------------------------------------------
-// Prints `label` and the values through the runtime's log when run, and passes
-// `value` on.
+// Prints `label` and the values when run, as a line of information in the
+// runtime's log: to standard error, unless the runtime has a sink of its own.
 LS_PLACED ls_op ls_print(const char *label, ls_tensor value);
 // Fails the run with INVALID_ARGUMENT and `message` unless `condition`, a bool
 // scalar, holds.

@@ -58,8 +58,10 @@ typedef struct ls_file_entry {
 
 // Files. Paths are the system's. Each call but the first two replaces or
 // makes, as its name says; all give NOT_FOUND, PERMISSION_DENIED or
-// UNAVAILABLE with the path and the system's words. The system's read, write
-// and append regular files only: INVALID_ARGUMENT for a fifo or a device.
+// UNAVAILABLE with the path and the system's words. The system's read and write
+// regular files only: INVALID_ARGUMENT for a fifo or a device. They read what a
+// link names, and write and append through none: a link in a folder that comes
+// from elsewhere may name any file.
 typedef struct ls_file_system {
   // The whole file; the caller owns `*out_data` and releases it with the
   // allocator it gave. One byte beyond the end is 0. A file of more than `most`
@@ -67,8 +69,7 @@ typedef struct ls_file_system {
   ls_status (*read)(void *user, const char *path, size_t most,
                     ls_allocator *allocator, char **out_data, size_t *out_size);
   ls_status (*exists)(void *user, const char *path, bool *out_exists);
-  // Replaces the file: written aside, synced, renamed. It keeps its mode, and a
-  // link its place.
+  // Replaces the file: written aside, synced, renamed. It keeps its mode.
   ls_status (*write)(void *user, const char *path, const void *data,
                      size_t size);
   ls_status (*append)(void *user, const char *path, const void *data,
@@ -113,6 +114,10 @@ typedef struct ls_file_system {
   // and moved to its path, where it takes the mode of what it replaces; else it
   // is taken away. Who has joined moves and takes away nothing. NULL is fine.
   ls_status (*finish)(void *user, void *file, bool keep);
+
+  // Whether the path itself is a link, so that a folder in a run folder can be
+  // told from a link to somebody's. NULL: there are no links.
+  ls_status (*is_link)(void *user, const char *path, bool *out_is_link);
 } ls_file_system;
 
 // What arithmetic an engine may choose where an op leaves it open.
@@ -137,7 +142,11 @@ typedef enum ls_math {
 // How to make a runtime. Zero in a field means its default.
 typedef struct ls_runtime_options {
   ls_allocator *allocator;  // Outlives the runtime. Default: the system's.
-  void (*log)(void *user, const ls_log_line *line);  // Default: nowhere.
+  // Called with each log line, by any thread. Default: standard error, where a
+  // warning or error comes once for each source and text, information each
+  // time, and debug lines if LS_DEBUG asks for them; the environment's
+  // LS_LOG=off (or error, warning, info, debug) says up to which level.
+  void (*log)(void *user, const ls_log_line *line);
   void *log_user;
   const ls_clock *clock;              // Copied. Default: the system's.
   const ls_file_system *file_system;  // Copied. Default: the system's.
@@ -203,7 +212,7 @@ LS_API ls_math ls_runtime_math(const ls_runtime *runtime);
 LS_API const char *ls_math_name(ls_math math);
 LS_API ls_allocator *ls_runtime_allocator(ls_runtime *runtime);
 
-// Writes one line to the sink.
+// Writes one line to the sink, or to standard error; see ls_runtime_options.
 LS_API void ls_runtime_log(ls_runtime *runtime, ls_log_level level,
                            const char *source, const char *format, ...)
     LS_PRINTF(4, 5);

@@ -23,6 +23,9 @@
 //                      the same: none of these
 // Switches are on with the values above. A line says
 //   replica 0: 'dense/relu:0' norm = 3.25
+// and goes, without a sink of the runtime's, to standard error: information
+// each time; that there is a nan or infinity is a warning, and comes there
+// once.
 //
 // Traced are the results, of floats and but for nan-inf of integers, of all ops
 // that the loss needs in its graph: not constants, inputs and what has effects,

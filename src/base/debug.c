@@ -115,10 +115,23 @@ static bool read_lanes(ls_debug *debug, const char *text) {
   return false;
 }
 
+static bool read_log(ls_debug *debug, const char *text) {
+  static const char *const levels[] = {"off", "error", "warning", "info",
+                                       "debug"};
+  for (size_t i = 0; i < LS_COUNT_OF(levels); ++i) {
+    if (strcmp(levels[i], text) != 0) continue;
+    debug->log_levels = LS_SOME((long long)i);
+    return true;
+  }
+  return false;
+}
+
 // Reads one switch into `debug`; false when the text is not of its form.
 static bool read_switch(ls_debug *debug, debug_switch which, const char *text) {
   uint64_t number = 0;
   switch (which) {
+  case SWITCH_LOG:
+    return read_log(debug, text);
   case SWITCH_DEBUG: {
     ls_debug read = {0};  // All of it or nothing.
     if (!read_areas(&read, text)) return false;
@@ -186,6 +199,14 @@ void ls_debug_deinit(ls_debug *debug, ls_allocator *allocator) {
 // ---- Questions -------------------------------------------------------------
 int ls_debug_level(const ls_runtime *runtime, ls_debug_area area) {
   return runtime->debug.level[area];
+}
+
+int ls_debug_log_levels(const ls_runtime *runtime) {
+  const ls_debug *debug = &runtime->debug;
+  if (debug->log_levels.set) return (int)debug->log_levels.value;
+  for (size_t i = 0; i < LS_DEBUG_AREA_COUNT; ++i)
+    if (debug->level[i] > 0) return LS_LOG_DEBUG + 1;
+  return LS_LOG_INFO + 1;
 }
 
 bool ls_debug_verify(const ls_runtime *runtime) {

@@ -44,6 +44,7 @@ typedef struct ls_debug {
   ls_isa isa;
   ls_lanes_by lanes;
   bool uncut;
+  ls_opt log_levels;  // How many levels standard error gets, from ERROR on.
 } ls_debug;
 
 // Reads the switches through environment(user, name). `complain` is called
@@ -60,6 +61,8 @@ int ls_debug_level(const ls_runtime *runtime, ls_debug_area area);
 bool ls_debug_verify(const ls_runtime *runtime);
 ls_isa ls_debug_isa(const ls_runtime *runtime);
 ls_lanes_by ls_debug_lanes(const ls_runtime *runtime);
+// How many levels of the log standard error gets without a sink: 0 none, 4 all.
+int ls_debug_log_levels(const ls_runtime *runtime);
 // Whether replicas' bodies are cut.
 bool ls_debug_cut(const ls_runtime *runtime);
 // NULL: no dumps. Valid as long as the runtime.

@@ -1,8 +1,65 @@
 // SPDX-License-Identifier: Apache-2.0
-// Log lines, and how often a line may come.
+// Log lines, where they go without a sink, and how often a line may come.
+#define _GNU_SOURCE
+#include <stdio.h>
+
 #include "base/plain.h"
 #include "base/runtime_internal.h"
 
+// ---- Standard error --------------------------------------------------------
+// Returns true if a line of this source, level and text was noted before, else
+// notes it. A table of hashes without a lock or memory of its own: whoever logs
+// may hold any lock. A text that more than LS_LOG_SEEN others have followed may
+// be forgotten.
+static bool note_seen(ls_runtime *runtime, const ls_log_line *line) {
+  enum { PROBES = 8 };
+  uint64_t hash = ls_hash(line->source, strlen(line->source), line->level);
+  hash = ls_hash(line->text, strlen(line->text), hash);
+  if (hash == 0) hash = 1;  // 0 is a free entry.
+  for (size_t i = 0; i < PROBES; ++i) {
+    uint64_t *entry = &runtime->log_seen[(hash + i) % LS_LOG_SEEN];
+    uint64_t found = 0;
+    if (__atomic_compare_exchange_n(entry, &found, hash, false,
+                                    __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+      return false;
+    if (found == hash) return true;
+  }
+  __atomic_store_n(&runtime->log_seen[hash % LS_LOG_SEEN], hash,
+                   __ATOMIC_RELAXED);
+  return false;
+}
+
+// Writes a line, in one piece unless it is long. Control characters of names in
+// it do not rule the terminal.
+static void write_plain(const char *level, const ls_log_line *line) {
+  char piece[1024];
+  int head = snprintf(piece, sizeof(piece) / 2, "lockstep: %s: %s: ", level,
+                      line->source);
+  size_t size =
+      (size_t)head < sizeof(piece) / 2 ? (size_t)head : sizeof(piece) / 2 - 1;
+  flockfile(stderr);
+  for (const char *at = line->text; *at != '\0'; ++at) {
+    const unsigned char c = (unsigned char)*at;
+    const bool is_control = (c < 0x20 && c != '\n' && c != '\t') || c == 0x7f;
+    piece[size++] = is_control ? '?' : *at;
+    if (size < sizeof(piece)) continue;
+    fwrite(piece, 1, size, stderr);
+    size = 0;
+  }
+  piece[size++] = '\n';
+  fwrite(piece, 1, size, stderr);
+  funlockfile(stderr);
+}
+
+void ls_log_to_standard_error(void *user, const ls_log_line *line) {
+  static const char *const levels[] = {"error", "warning", "info", "debug"};
+  ls_runtime *runtime = user;
+  if ((int)line->level >= ls_debug_log_levels(runtime)) return;
+  if (line->level <= LS_LOG_WARNING && note_seen(runtime, line)) return;
+  write_plain(levels[line->level], line);
+}
+
+// ---- Lines -----------------------------------------------------------------
 static void write_line(ls_runtime *runtime, ls_log_level level,
                        const char *source, const char *text) {
   const ls_log_line line = {level, source, text};

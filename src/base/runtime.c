@@ -55,8 +55,9 @@ static ls_status install_fault(ls_runtime *runtime) {
 
 static ls_status init_runtime(ls_runtime *runtime,
                               const ls_runtime_options *options) {
-  runtime->log = options->log;
-  runtime->log_user = options->log_user;
+  const bool has_sink = options->log != NULL;
+  runtime->log = has_sink ? options->log : ls_log_to_standard_error;
+  runtime->log_user = has_sink ? options->log_user : runtime;
   runtime->clock = options->clock ? *options->clock : *ls_clock_system();
   runtime->file_system =
       options->file_system ? *options->file_system : *ls_file_system_system();
@@ -69,6 +70,7 @@ static ls_status init_runtime(ls_runtime *runtime,
   LS_RETURN_IF_ERROR(
       ls_debug_init(&runtime->debug, runtime->own, runtime->environment,
                     runtime->environment_user, complain, runtime));
+  if (!has_sink && ls_debug_log_levels(runtime) == 0) runtime->log = NULL;
   runtime->math = options->math;
   const int64_t stall_ms = options->stall_ms;
   runtime->stall_nanos = stall_ms < 0    ? INT64_MAX

@@ -42,12 +42,15 @@ typedef struct ls_runtime_slot_state {
   ls_status (*destroy)(void *state);  // May refuse.
 } ls_runtime_slot_state;
 
+enum { LS_LOG_SEEN = 512 };
+
 struct ls_runtime {
   ls_allocator *allocator;          // The caller's, or around it:
   ls_counting_allocator *counting;  // with LS_FAULT.
   ls_allocator *own;                // Where the runtime itself lives.
   void (*log)(void *user, const ls_log_line *line);  // NULL: nowhere.
   void *log_user;
+  uint64_t log_seen[LS_LOG_SEEN];  // Atomic: hashes of lines written before.
   ls_clock clock;
   ls_file_system file_system;
   const char *(*environment)(void *user, const char *name);
@@ -155,6 +158,8 @@ const ls_clock *ls_clock_system(void);
 const ls_file_system *ls_file_system_system(void);
 
 // ---- Log -------------------------------------------------------------------
+// The sink of a runtime (`user`) whose maker gives none. Thread-safe.
+void ls_log_to_standard_error(void *user, const ls_log_line *line);
 void ls_log_v(ls_runtime *runtime, ls_log_level level, const char *source,
               const char *format, va_list arguments);
 // Writes the line at most `limit` times per runtime; `key` names it.

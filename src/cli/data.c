@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli/data_show.h"
+#include "cli/terminal.h"
 
 typedef struct data_flags {
   const char **files;
@@ -77,16 +78,16 @@ static int64_t rows_of(ls_nest nest) {
 
 static void show_progress(const reading *so_far, int64_t size, bool end) {
   if (isatty(STDERR_FILENO) != 1) return;
-  if (end) {
-    fputs("\r\033[K", stderr);
-    return;
-  }
-  fprintf(stderr, "\r\033[K");
+  cli_clear_progress();
+  if (end) return;
+  char part[16] = "", text[128];
   if (size > 0)
-    fprintf(stderr, "%3.0f%%  ", 100 * (double)so_far->elements / (double)size);
-  fprintf(stderr, "%lld examples  %.0f examples/s", (long long)so_far->elements,
-          (double)so_far->elements / so_far->seconds);
-  fflush(stderr);
+    snprintf(part, sizeof(part), "%3.0f%%  ",
+             100 * (double)so_far->elements / (double)size);
+  snprintf(text, sizeof(text), "%s%lld examples  %.0f examples/s", part,
+           (long long)so_far->elements,
+           (double)so_far->elements / so_far->seconds);
+  cli_show_progress(text);
 }
 
 static ls_status read_through(const data_flags *flags, int64_t size,

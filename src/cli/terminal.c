@@ -21,6 +21,26 @@ int cli_columns(void) {
   return window.ws_col;
 }
 
+// ---- Progress --------------------------------------------------------------
+// Whether standard error's line is open. Guarded by its lock.
+static bool is_open;
+
+void cli_show_progress(const char *text) {
+  const size_t size = strlen(text);
+  flockfile(stderr);
+  // Whoever ends a line that was cleared meanwhile has none to end.
+  if (is_open || strcmp(text, "\n") != 0) fwrite(text, 1, size, stderr);
+  is_open = size > 0 && text[size - 1] != '\n';
+  funlockfile(stderr);
+}
+
+void cli_clear_progress(void) {
+  flockfile(stderr);
+  if (is_open) fputs("\r\033[K", stderr);
+  is_open = false;
+  funlockfile(stderr);
+}
+
 // ---- Tickers ---------------------------------------------------------------
 static double now(void) {
   struct timespec time = {0};
@@ -63,15 +83,14 @@ void cli_ticker_show(cli_ticker *ticker, const cli_place *place) {
   // One column stays free: a full line would wrap.
   if (ticker->terminal && columns > 1 && strlen(line) >= (size_t)columns)
     line[columns - 1] = '\0';
-  if (ticker->terminal)
-    fprintf(stderr, "\r%s\033[K", line);
-  else
-    fprintf(stderr, "%s\n", line);
+  char text[sizeof(line) + 8];
+  snprintf(text, sizeof(text), ticker->terminal ? "\r%s\033[K" : "%s\n", line);
+  cli_show_progress(text);
   ticker->line_open = ticker->terminal;
   ticker->next = at + (ticker->terminal ? 0.1 : 5);
 }
 
 void cli_ticker_end(cli_ticker *ticker) {
-  if (ticker->line_open) fputc('\n', stderr);
+  if (ticker->line_open) cli_show_progress("\n");
   ticker->line_open = false;
 }

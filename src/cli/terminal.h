@@ -10,6 +10,12 @@ bool cli_can_rewrite(const ls_runtime *runtime);
 // How wide it is now; 0: nobody knows.
 int cli_columns(void);
 
+// Writes progress to standard error: a text without a newline at its end leaves
+// its line open, to be rewritten. Thread-safe, as the next one.
+void cli_show_progress(const char *text);
+// Clears a line that is open: what is written next has a line of its own.
+void cli_clear_progress(void);
+
 // "step 120/1000, loss 0.5120, 340 steps/s, eta 0:03", at most ten times a
 // second on a terminal, where the line is rewritten, else each 5 seconds.
 // Zeroed but for `terminal`.

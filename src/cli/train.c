@@ -33,7 +33,7 @@ typedef struct session {
 // ---- Parts of a run --------------------------------------------------------
 static void write_progress(void *user, const char *text) {
   (void)user;
-  fputs(text, stderr);
+  cli_show_progress(text);
 }
 
 static int tell_width(void *user) {

@@ -126,9 +126,11 @@ static void warn_of_equal_gradients(const replicate *self) {
   ls_log_limited(
       self->f->scope->to->runtime, key, 1, LS_LOG_WARNING, "distribute",
       "'%s' trains on the same examples on each of %zu replicas: what they put "
-      "together%s is equal on all. Give each its part of the batch, by "
+      "together%s is equal on all, %zu times the work of one. Give each its "
+      "part of "
+      "the batch, by "
       "ls_dataset_parts(data, %zu) or ls_strategy_split",
-      name, self->replicas, place, self->replicas);
+      name, self->replicas, place, self->replicas, self->replicas);
 }
 
 // Whether what all replicas come to together is to be cut out of the body.

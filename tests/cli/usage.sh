@@ -68,4 +68,15 @@ refuses "'x' is one word too many" devices x
 refuses "--replicas is '0', expected" devices --replicas 0
 refuses "there is no command 'none'" help none
 
+# LS_LOG is heard by the command, too.
+for level in "" warning off error; do
+  LS_LOG=$level LS_THREADS=x "$lockstep" devices >out.txt 2>err.txt ||
+    fail "LS_LOG=$level lockstep devices"
+  case $level in
+    off | error) [ ! -s err.txt ] || fail "LS_LOG=$level: a warning is shown" ;;
+    *) grep -q "warning: debug: LS_THREADS=x is ignored" err.txt ||
+      fail "LS_LOG=$level: no warning is shown" ;;
+  esac
+done
+
 exit $failed
