@@ -8,7 +8,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -236,9 +235,8 @@ ls_status ls_system_create(void *user, const char *path, bool join,
                            void **out_file) {
   (void)user;
   *out_file = NULL;
-  char buffer[PATH_MAX];
   struct stat old;
-  LS_RETURN_IF_ERROR(ls_system_find_target(&path, buffer, &old));
+  LS_RETURN_IF_ERROR(ls_system_find_old(path, &old));
   const size_t size = strlen(path) + 1;
   new_file *made =
       ls_allocate(ls_allocator_system(), sizeof(*made) + 2 * size + 4);

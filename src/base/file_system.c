@@ -8,12 +8,12 @@
 //
 // Only regular files are read and written: a fifo could make a program wait
 // where no signal ends it, a device has no end, and either would be replaced.
+// A link is read as what it names, but nothing is written through it: in a
+// stranger's folder it may name any file of the user's.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -41,6 +41,11 @@ int ls_system_open_any(const char *path, int flags) {
 ls_status ls_system_check_regular(const char *verb, const char *path,
                                   mode_t mode) {
   if (S_ISREG(mode) || S_ISDIR(mode)) return ls_ok();
+  if (S_ISLNK(mode))
+    return ls_invalid_argument(
+        "cannot %s '%s': it is a link, which may lead to anybody's file; name "
+        "the file itself, or remove the link",
+        verb, path);
   const char *kind = "something else";
   if (S_ISFIFO(mode)) kind = "a fifo";
   if (S_ISSOCK(mode)) kind = "a socket";
@@ -53,8 +58,9 @@ ls_status ls_system_open(const char *verb, const char *path, int flags,
                          int *out_file) {
   struct stat info;
   *out_file = -1;
+  const bool follows = (flags & O_NOFOLLOW) == 0;
   // Before, too: to open a device may do something, and a fifo may say no.
-  if (stat(path, &info) == 0)
+  if ((follows ? stat(path, &info) : lstat(path, &info)) == 0)
     LS_RETURN_IF_ERROR(ls_system_check_regular(verb, path, info.st_mode));
   const int file = ls_system_open_any(path, flags);
   if (file < 0) return ls_system_status("open", path, errno);
@@ -139,6 +145,16 @@ static ls_status system_exists(void *user, const char *path, bool *out_exists) {
   struct stat info;
   *out_exists = stat(path, &info) == 0;
   if (*out_exists || errno == ENOENT || errno == ENOTDIR) return ls_ok();
+  return ls_system_status("look for", path, errno);
+}
+
+static ls_status system_is_link(void *user, const char *path,
+                                bool *out_is_link) {
+  (void)user;
+  struct stat info;
+  const bool is_there = lstat(path, &info) == 0;
+  *out_is_link = is_there && S_ISLNK(info.st_mode);
+  if (is_there || errno == ENOENT || errno == ENOTDIR) return ls_ok();
   return ls_system_status("look for", path, errno);
 }
 
@@ -246,26 +262,19 @@ static int write_aside(const char *aside, const char *path,
   return error;
 }
 
-ls_status ls_system_find_target(const char **path, char *buffer,
-                                struct stat *out_old) {
+ls_status ls_system_find_old(const char *path, struct stat *out_old) {
   *out_old = (struct stat){0};
   struct stat info;
-  if (lstat(*path, &info) != 0) return ls_ok();  // Writing tells why.
-  if (S_ISLNK(info.st_mode)) {
-    if (realpath(*path, buffer) == NULL || stat(buffer, &info) != 0)
-      return ls_system_status("write", *path, errno);
-    *path = buffer;
-  }
+  if (lstat(path, &info) != 0) return ls_ok();  // Writing reports why.
   *out_old = info;
-  return ls_system_check_regular("write", *path, info.st_mode);
+  return ls_system_check_regular("write", path, info.st_mode);
 }
 
 static ls_status system_write(void *user, const char *path, const void *data,
                               size_t size) {
   (void)user;
-  char buffer[PATH_MAX];
   struct stat old;
-  LS_RETURN_IF_ERROR(ls_system_find_target(&path, buffer, &old));
+  LS_RETURN_IF_ERROR(ls_system_find_old(path, &old));
   const size_t room = strlen(path) + 8;
   char *aside = ls_allocate(ls_allocator_system(), room);
   if (aside == NULL) return ls_out_of_memory();
@@ -280,8 +289,8 @@ static ls_status system_append(void *user, const char *path, const void *data,
                                size_t size) {
   (void)user;
   int file = -1;
-  LS_RETURN_IF_ERROR(
-      ls_system_open("append to", path, O_WRONLY | O_CREAT | O_APPEND, &file));
+  LS_RETURN_IF_ERROR(ls_system_open(
+      "append to", path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, &file));
   int error = write_all(file, data, size);
   if (close(file) != 0 && error == 0) error = errno;
   return error == 0 ? ls_ok() : ls_system_status("append to", path, error);
@@ -418,6 +427,7 @@ const ls_file_system *ls_file_system_system(void) {
       .write_at = ls_system_write_at,
       .sync = ls_system_sync,
       .finish = ls_system_finish,
+      .is_link = system_is_link,
   };
   return &files;
 }

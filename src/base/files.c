@@ -103,6 +103,24 @@ ls_status ls_file_read(const ls_file *file, int64_t offset, void *data,
       (long long)file->size);
 }
 
+ls_status ls_folder_check_own(ls_runtime *runtime, const char *path) {
+  const ls_file_system *files = ls_runtime_files(runtime);
+  bool is_link = false;
+  if (files->is_link != NULL)
+    LS_RETURN_IF_ERROR(files->is_link(files->user, path, &is_link));
+  if (!is_link) return ls_ok();
+  return ls_invalid_argument(
+      "cannot write to '%s': it is a link, which may lead to anybody's folder; "
+      "remove it, or put a folder in its place",
+      path);
+}
+
+ls_status ls_folder_make_own(ls_runtime *runtime, const char *path) {
+  const ls_file_system *files = ls_runtime_files(runtime);
+  LS_RETURN_IF_ERROR(ls_folder_check_own(runtime, path));
+  return files->make_directories(files->user, path);
+}
+
 // ---- Patterns --------------------------------------------------------------
 bool ls_pattern_is(const char *text) { return strpbrk(text, "*?[") != NULL; }
 

@@ -51,6 +51,13 @@ void ls_file_close(ls_file *file);  // NULL is fine.
 LS_MUST_USE ls_status ls_file_read(const ls_file *file, int64_t offset,
                                    void *data, size_t size);
 
+// A folder in a run folder.
+//   LS_INVALID_ARGUMENT  it is a link, which may lead to anybody's folder.
+LS_MUST_USE ls_status ls_folder_check_own(ls_runtime *runtime,
+                                          const char *path);
+// Makes it, too, and those above it. OK if it is there.
+LS_MUST_USE ls_status ls_folder_make_own(ls_runtime *runtime, const char *path);
+
 // ---- Many files ------------------------------------------------------------
 // A system lets a program have some hundreds of files open at once; data sets
 // may have thousands.

@@ -11,7 +11,7 @@
 // The status for `error`, which befell what was `verb` to `path`.
 ls_status ls_system_status(const char *verb, const char *path, int error);
 // Opens what is a regular file or, if the flags say so, becomes one. Never
-// waits for the other end of a fifo.
+// waits for the other end of a fifo. With O_NOFOLLOW a link is refused.
 ls_status ls_system_open(const char *verb, const char *path, int flags,
                          int *out_file);
 // The same for anything. The file, or -1 with errno.
@@ -20,10 +20,9 @@ int ls_system_open_any(const char *path, int flags);
 // OK for a regular file, and for a folder, of which the system has words.
 ls_status ls_system_check_regular(const char *verb, const char *path,
                                   mode_t mode);
-// What is to be replaced: nothing, a regular file, or the one that a link
-// names, whose path is put into `buffer`, of PATH_MAX bytes.
-ls_status ls_system_find_target(const char **path, char *buffer,
-                                struct stat *out_old);
+// What is to be replaced: nothing, a regular file, or a folder, of which the
+// system has words. A link is refused.
+ls_status ls_system_find_old(const char *path, struct stat *out_old);
 // Opens the file beside, empty and locked; where another writes it, waits or
 // gives EWOULDBLOCK. 0 or the system's error number; the file may be open all
 // the same.

@@ -4,6 +4,8 @@
 #ifndef LS_CLI_CLI_H_
 #define LS_CLI_CLI_H_
 
+#include <stdio.h>
+
 #include "lockstep/lockstep.h"
 
 // What the program ends with. A run that a signal stopped ends with 128 and the
@@ -95,6 +97,11 @@ const char *cli_nearest(const char *text, const char *const *names,
 void cli_say(const char *command, const char *format, ...) LS_PRINTF(2, 3);
 // Says and frees the status. Returns CLI_FAILED.
 int cli_report(const char *command, ls_status status);
+
+// Opens a regular file to be read; never waits for the writer of a fifo.
+//   LS_NOT_FOUND         there is no such file.
+//   LS_INVALID_ARGUMENT  it is a folder, a fifo, a device.
+ls_status cli_open_file(const char *path, FILE **out_file);
 
 // Zeroed memory, NULL if there is none; and back, NULL is fine. On any thread.
 void *cli_allocate(size_t size);

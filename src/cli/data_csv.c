@@ -62,22 +62,24 @@ static bool is_header(const char *first, const char *second, char delimiter) {
 }
 
 // Up to two lines, as far as they are in the first bytes of the file.
-static void read_lines(const char *path, char *room, const char *lines[2]) {
+static ls_status read_lines(const char *path, char *room,
+                            const char *lines[2]) {
+  FILE *file = NULL;
   lines[0] = lines[1] = "";
-  FILE *file = fopen(path, "rb");
-  if (file == NULL) return;
+  LS_RETURN_IF_ERROR(cli_open_file(path, &file));
   room[fread(room, 1, LOOK_BYTES, file)] = '\0';
   fclose(file);
   lines[0] = room + (strncmp(room, "\xef\xbb\xbf", 3) == 0 ? 3 : 0);
   const char *end = strchr(lines[0], '\n');
   if (end != NULL) lines[1] = end + 1;
+  return ls_ok();
 }
 
 static ls_status look(const char *path, csv_table *out) {
   const char *lines[2];
   char *room = cli_allocate(LOOK_BYTES + 1);
   if (room == NULL) return ls_out_of_memory();
-  read_lines(path, room, lines);
+  const ls_status status = read_lines(path, room, lines);
   const char *first = lines[0], *delimiters = ",\t;";
   const size_t length = strcspn(first, "\n");
   while (*delimiters != '\0' && memchr(first, *delimiters, length) == NULL)
@@ -90,8 +92,9 @@ static ls_status look(const char *path, csv_table *out) {
        ++first)
     ++out->count;
   cli_release(room);
-  if (length > 0) return ls_ok();
-  return ls_invalid_argument("'%s' has no row", path);
+  if (ls_status_is_ok(status) && length == 0)
+    return ls_invalid_argument("'%s' has no row", path);
+  return status;
 }
 
 static ls_dataset *read_as(const cli_files *files, const csv_table *table,

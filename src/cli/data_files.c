@@ -91,8 +91,12 @@ static bool is_text(const unsigned char *head, size_t size) {
 
 static cli_format format_of_bytes(const char *path, int64_t whole) {
   unsigned char head[512];
-  FILE *file = fopen(path, "rb");
-  if (file == NULL) return CLI_FORMAT_NONE;
+  FILE *file = NULL;
+  ls_status status = cli_open_file(path, &file);
+  if (!ls_status_is_ok(status)) {
+    ls_status_free(status);
+    return CLI_FORMAT_NONE;
+  }
   const size_t size = fread(head, 1, sizeof(head), file);
   fclose(file);
   if (size >= 4 && memcmp(head, "PK\003\004", 4) == 0) return CLI_FORMAT_NPZ;

@@ -2,7 +2,6 @@
 // Files as data sets of what is in them, whether or not a model could learn
 // from it.
 #define _GNU_SOURCE
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,15 +11,10 @@
 // ---- Images ----------------------------------------------------------------
 static ls_status read_file(const char *path, char **out_data,
                            size_t *out_size) {
-  char text[128] = "";
-  struct stat info;
-  FILE *file = fopen(path, "rb");
-  if (file == NULL || fstat(fileno(file), &info) != 0) {
-    const char *why = strerror_r(errno, text, sizeof(text));
-    if (file != NULL) fclose(file);
-    return LS_STATUS(LS_UNAVAILABLE, "'%s': %s", path, why);
-  }
-  *out_size = (size_t)info.st_size;
+  struct stat info = {0};
+  FILE *file = NULL;
+  LS_RETURN_IF_ERROR(cli_open_file(path, &file));
+  *out_size = fstat(fileno(file), &info) == 0 ? (size_t)info.st_size : 0;
   *out_data = cli_allocate(*out_size);
   const size_t got =
       *out_data != NULL ? fread(*out_data, 1, *out_size, file) : 0;

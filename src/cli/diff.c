@@ -28,9 +28,13 @@ static ls_status read_text(const char *folder, const char *name,
   *out_text = NULL;
   if (snprintf(path, sizeof(path), "%s/%s", folder, name) >= (int)sizeof(path))
     return ls_ok();
-  FILE *file = fopen(path, "rb");
-  if (file == NULL) return ls_ok();
-  ls_status status = ls_ok();
+  FILE *file = NULL;
+  ls_status status = cli_open_file(path, &file);
+  if (ls_status_code(status) == LS_NOT_FOUND) {
+    ls_status_free(status);
+    return ls_ok();
+  }
+  LS_RETURN_IF_ERROR(status);
   if (fseek(file, 0, SEEK_END) == 0) size = ftell(file);
   rewind(file);
   char *text = size < 0 ? NULL : cli_allocate((size_t)size + 1);

@@ -1,19 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the commands share: messages, the runtime, a step to time or to print.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-#include "cli/cli.h"
+#include "cli/terminal.h"
 
 // ---- Messages --------------------------------------------------------------
-// A text of somebody's, such as a path, does not get to rule the terminal.
+// Writes a text of somebody's, such as a path, which does not get to rule the
+// terminal, nor to fill it: of a long one the middle is left out.
 static void put_clean(const char *text, size_t size, char except) {
+  enum { MOST = 4096, END = 256 };
+  char piece[512];
+  size_t used = 0;
   for (size_t i = 0; i < size; ++i) {
     const unsigned char c = (unsigned char)text[i];
     const bool rules = (c < 0x20 && text[i] != except) || c == 0x7f;
-    fputc(rules ? '?' : c, stderr);
+    piece[used++] = rules ? '?' : text[i];
+    const bool cut = size > MOST && i == MOST - END;
+    if (used == sizeof(piece) || cut) {
+      fwrite(piece, 1, used, stderr);
+      used = 0;
+    }
+    if (!cut) continue;
+    fputs(" [...] ", stderr);
+    i = size - END - 1;
   }
+  fwrite(piece, 1, used, stderr);
 }
 
 void cli_say(const char *command, const char *format, ...) {
@@ -22,10 +41,13 @@ void cli_say(const char *command, const char *format, ...) {
   va_start(arguments, format);
   vsnprintf(text, sizeof(text), format, arguments);
   va_end(arguments);
+  flockfile(stderr);
+  cli_clear_progress();
   fprintf(stderr, "lockstep%s%s: ", command != NULL ? " " : "",
           command != NULL ? command : "");
   put_clean(text, strlen(text), '\0');
   fputc('\n', stderr);
+  funlockfile(stderr);
 }
 
 // A status is one line here, its notes in parentheses; but a table is a table.
@@ -33,6 +55,8 @@ int cli_report(const char *command, ls_status status) {
   const char *text = ls_status_message(status);
   const bool is_table = ls_status_code(status) == LS_DEADLINE_EXCEEDED;
   const size_t first = is_table ? strlen(text) : strcspn(text, "\n");
+  flockfile(stderr);
+  cli_clear_progress();
   fprintf(stderr, "lockstep %s: ", command);
   put_clean(text, first, '\n');
   for (const char *at = text + first; *at != '\0';) {
@@ -44,6 +68,7 @@ int cli_report(const char *command, ls_status status) {
     at += size;
   }
   fputc('\n', stderr);
+  funlockfile(stderr);
   ls_status_free(status);
   return CLI_FAILED;
 }
@@ -65,6 +90,34 @@ void cli_print_json(const char *text) {
   cli_print_json_bytes(text, strlen(text));
 }
 
+// ---- Files -----------------------------------------------------------------
+static ls_status no_file(const char *path, int error) {
+  char text[128] = "";
+  const bool missing = error == ENOENT || error == ENOTDIR;
+  return LS_STATUS(missing ? LS_NOT_FOUND : LS_UNAVAILABLE,
+                   "cannot read '%s': %s", path,
+                   strerror_r(error, text, sizeof(text)));
+}
+
+ls_status cli_open_file(const char *path, FILE **out_file) {
+  struct stat info;
+  *out_file = NULL;
+  // Before, too: to open a device may do something.
+  if (stat(path, &info) != 0) return no_file(path, errno);
+  const int file = S_ISREG(info.st_mode)
+                       ? open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)
+                       : -1;
+  if (file < 0 && S_ISREG(info.st_mode)) return no_file(path, errno);
+  if (file < 0 || fstat(file, &info) != 0 || !S_ISREG(info.st_mode)) {
+    if (file >= 0) close(file);
+    return ls_invalid_argument("cannot read '%s': it is no regular file", path);
+  }
+  *out_file = fdopen(file, "rb");
+  if (*out_file != NULL) return ls_ok();
+  close(file);
+  return ls_out_of_memory();
+}
+
 // ---- Memory ----------------------------------------------------------------
 void *cli_allocate(size_t size) {
   ls_allocator *system = ls_allocator_system();
@@ -83,12 +136,26 @@ static ls_log_level shown = LS_LOG_DEBUG;
 
 void cli_show_warnings_alone(void) { shown = LS_LOG_WARNING; }
 
+// Whether LS_LOG asks for lines up to a level before this one.
+static bool is_silenced(ls_log_level level) {
+  static const char *const names[] = {"off", "error", "warning", "info"};
+  const char *asked = getenv("LS_LOG");
+  for (size_t i = 0; asked != NULL && i < sizeof(names) / sizeof(*names); ++i)
+    if (strcmp(asked, names[i]) == 0) return (size_t)level >= i;
+  return false;
+}
+
+// A line between those of the progress, with the same cleaning as messages.
 static void write_log(void *user, const ls_log_line *line) {
   static const char *const levels[] = {"error", "warning", "info", "debug"};
   (void)user;
-  if (line->level > shown) return;
-  fprintf(stderr, "lockstep: %s: %s: %s\n", levels[line->level], line->source,
-          line->text);
+  if (line->level > shown || is_silenced(line->level)) return;
+  flockfile(stderr);
+  cli_clear_progress();
+  fprintf(stderr, "lockstep: %s: %s: ", levels[line->level], line->source);
+  put_clean(line->text, strlen(line->text), '\n');
+  fputc('\n', stderr);
+  funlockfile(stderr);
 }
 
 bool cli_check_math(const char *command, const char *math) {

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/files.h"
 #include "base/text.h"
 #include "estimator/params.h"
 #include "lockstep/events.h"
@@ -80,6 +81,8 @@ ls_status ls_write_eval_events(const ls_estimator *self, const char *name,
                         name != NULL && name[0] != 0 ? "_" : "",
                         name != NULL ? name : "");
   ls_status status = ls_text_status(&folder);
+  if (ls_status_is_ok(status))
+    status = ls_folder_check_own(self->runtime, ls_text_data(&folder));
   if (ls_status_is_ok(status))
     status = ls_event_writer_open(
         &(ls_event_writer_options){

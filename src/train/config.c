@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/config.h"
 
+#include <float.h>
+#include <math.h>
 #include <stdio.h>
 
 #include "base/require.h"
@@ -17,29 +19,47 @@ static const int64_t default_keep = 5;
 
 typedef enum entry_kind { TEXT, WHOLE, REAL } entry_kind;
 
-// `text` is what a TEXT is where nothing is said.
-#define ENTRY(kind, name, text)                                                \
-  { #name, kind, offsetof(ls_train_config, name), text }
+// What a TEXT is where nothing is said, and the bounds of a number.
+#define ENTRY_TEXT(name, text)                                                 \
+  { #name, TEXT, offsetof(ls_train_config, name), text, 0, 0 }
+#define ENTRY_NUMBER(kind, name, least, most)                                  \
+  { #name, kind, offsetof(ls_train_config, name), NULL, least, most }
+#define ENTRY_COUNT(name) ENTRY_NUMBER(WHOLE, name, 0, INT32_MAX)
 static const struct {
   const char *key;
   entry_kind kind;
   size_t offset;
   const char *text;
+  double least, most;
 } entries[] = {
-    ENTRY(TEXT, model, ""),           ENTRY(TEXT, data, ""),
-    ENTRY(WHOLE, replicas, NULL),     ENTRY(WHOLE, threads, NULL),
-    ENTRY(TEXT, precision, "f32"),    ENTRY(TEXT, math, "fast"),
-    ENTRY(WHOLE, batch_size, NULL),   ENTRY(WHOLE, epochs, NULL),
-    ENTRY(WHOLE, steps, NULL),        ENTRY(TEXT, optimizer, ""),
-    ENTRY(REAL, learning_rate, NULL), ENTRY(TEXT, schedule, "constant"),
-    ENTRY(WHOLE, warmup, NULL),       ENTRY(REAL, weight_decay, NULL),
-    ENTRY(REAL, clip_norm, NULL),     ENTRY(WHOLE, accumulate, NULL),
-    ENTRY(WHOLE, seed, NULL),         ENTRY(TEXT, test, ""),
-    ENTRY(REAL, split, NULL),         ENTRY(TEXT, features, ""),
-    ENTRY(TEXT, classes, ""),         ENTRY(WHOLE, keep, NULL),
-    ENTRY(TEXT, keep_best, ""),       ENTRY(REAL, keep_every_hours, NULL),
-    ENTRY(TEXT, warm_start, ""),      ENTRY(TEXT, warm_only, ""),
-    ENTRY(TEXT, warm_except, ""),     ENTRY(TEXT, warm_map, ""),
+    ENTRY_TEXT(model, ""),
+    ENTRY_TEXT(data, ""),
+    ENTRY_COUNT(replicas),
+    ENTRY_NUMBER(WHOLE, threads, 0, 4096),
+    ENTRY_TEXT(precision, "f32"),
+    ENTRY_TEXT(math, "fast"),
+    ENTRY_NUMBER(WHOLE, batch_size, 0, INFINITY),
+    ENTRY_NUMBER(WHOLE, epochs, 0, INFINITY),
+    ENTRY_NUMBER(WHOLE, steps, 0, INFINITY),
+    ENTRY_TEXT(optimizer, ""),
+    ENTRY_NUMBER(REAL, learning_rate, -DBL_MAX, DBL_MAX),
+    ENTRY_TEXT(schedule, "constant"),
+    ENTRY_COUNT(warmup),
+    ENTRY_NUMBER(REAL, weight_decay, 0, DBL_MAX),
+    ENTRY_NUMBER(REAL, clip_norm, 0, DBL_MAX),
+    ENTRY_COUNT(accumulate),
+    ENTRY_NUMBER(WHOLE, seed, -INFINITY, INFINITY),
+    ENTRY_TEXT(test, ""),
+    ENTRY_NUMBER(REAL, split, 0, 1),
+    ENTRY_TEXT(features, ""),
+    ENTRY_TEXT(classes, ""),
+    ENTRY_NUMBER(WHOLE, keep, 0, INFINITY),
+    ENTRY_TEXT(keep_best, ""),
+    ENTRY_NUMBER(REAL, keep_every_hours, 0, DBL_MAX),
+    ENTRY_TEXT(warm_start, ""),
+    ENTRY_TEXT(warm_only, ""),
+    ENTRY_TEXT(warm_except, ""),
+    ENTRY_TEXT(warm_map, ""),
 };
 
 // ---- Writing ---------------------------------------------------------------
@@ -80,8 +100,21 @@ void ls_train_config_destroy(ls_train_config *config) {
   ls_release(read->allocator, read);
 }
 
-static ls_status read_entry(const char *path, const char *key, entry_kind kind,
+// Checks that a number is one that a flag or an option could have given.
+static ls_status check_bounds(const char *path, size_t entry, double number) {
+  const double least = entries[entry].least, most = entries[entry].most;
+  if (number >= least && number <= most) return ls_ok();
+  if (!(number >= least))
+    return ls_invalid_argument("'%s': \"%s\" is %.9g, expected %.9g or more",
+                               path, entries[entry].key, number, least);
+  return ls_invalid_argument("'%s': \"%s\" is %.9g, expected %.9g at most",
+                             path, entries[entry].key, number, most);
+}
+
+static ls_status read_entry(const char *path, size_t entry,
                             const ls_json *value, void *to) {
+  const char *key = entries[entry].key;
+  const entry_kind kind = entries[entry].kind;
   static const char *const wanted[] = {
       [TEXT] = "a text",
       [WHOLE] = "a whole number",
@@ -92,6 +125,9 @@ static ls_status read_entry(const char *path, const char *key, entry_kind kind,
                    : !number || (kind == WHOLE && !value->is_integer))
     return ls_invalid_argument("'%s': \"%s\" is not %s", path, key,
                                wanted[kind]);
+  if (kind != TEXT)
+    LS_RETURN_IF_ERROR(check_bounds(
+        path, entry, kind == WHOLE ? (double)value->integer : value->number));
   if (kind == TEXT)
     *(const char **)to = value->string;
   else if (kind == WHOLE)
@@ -133,8 +169,7 @@ static ls_status read_entries(read_config *read, const char *path,
     void *to = (char *)&read->config + entries[i].offset;
     const ls_json *value = ls_json_find(json, entries[i].key);
     if (value != NULL)
-      LS_RETURN_IF_ERROR(
-          read_entry(path, entries[i].key, entries[i].kind, value, to));
+      LS_RETURN_IF_ERROR(read_entry(path, i, value, to));
     else if (entries[i].kind == TEXT)
       *(const char **)to = entries[i].text;
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/run_events.h"
 
-#include "base/runtime_internal.h"
+#include "base/files.h"
 #include "base/text.h"
 #include "lockstep/eager.h"
 #include "nn/optimizer.h"
@@ -10,15 +10,34 @@ static const char train_name[] = "train";
 static const char test_name[] = "test";
 
 // ---- Files -----------------------------------------------------------------
+static bool is_in_run_folder(const ls_train_options *options) {
+  return options->events == NULL || options->events[0] == '\0';
+}
+
 // A folder of event files.
 static ls_status print_path(const ls_train_options *options, const char *name,
                             ls_text *path) {
   ls_text_clear(path);
-  if (options->events != NULL && options->events[0] != '\0')
-    ls_text_append_format(path, "%s/%s", options->events, name);
-  else
+  if (is_in_run_folder(options))
     ls_text_append_format(path, "%s/events/%s", options->run_folder, name);
+  else
+    ls_text_append_format(path, "%s/%s", options->events, name);
   return ls_text_status(path);
+}
+
+// Sets `path` to a folder of event files. In a run folder neither it nor the
+// one around it is a link.
+static ls_status name_folder(ls_runtime *runtime,
+                             const ls_train_options *options, const char *name,
+                             ls_text *path) {
+  if (is_in_run_folder(options)) {
+    LS_RETURN_IF_ERROR(print_path(options, "", path));
+    path->data[--path->size] = '\0';  // Its slash would go through a link.
+    LS_RETURN_IF_ERROR(ls_folder_check_own(runtime, ls_text_data(path)));
+    LS_RETURN_IF_ERROR(print_path(options, name, path));
+    return ls_folder_check_own(runtime, ls_text_data(path));
+  }
+  return print_path(options, name, path);
 }
 
 static ls_status open_writers(ls_run_events *events,
@@ -26,7 +45,7 @@ static ls_status open_writers(ls_run_events *events,
                               bool tests_again, ls_text *path) {
   // What was at the last step of before is shown still.
   const int64_t first = steps == 0 ? 0 : steps + 1;
-  LS_RETURN_IF_ERROR(print_path(options, train_name, path));
+  LS_RETURN_IF_ERROR(name_folder(events->runtime, options, train_name, path));
   // A run that goes on has its graph there, if it had events before.
   const ls_file_system *files = ls_runtime_files(events->runtime);
   if (steps > 0)
@@ -36,7 +55,7 @@ static ls_status open_writers(ls_run_events *events,
       &(ls_event_writer_options){.folder = ls_text_data(path),
                                  .first_step = first},
       &events->train));
-  LS_RETURN_IF_ERROR(print_path(options, test_name, path));
+  LS_RETURN_IF_ERROR(name_folder(events->runtime, options, test_name, path));
   return ls_event_writer_open(
       &(ls_event_writer_options){.folder = ls_text_data(path),
                                  .first_step = tests_again ? steps : first},
@@ -96,9 +115,10 @@ ls_status ls_run_events_clear(ls_runtime *runtime, const char *run_folder) {
   ls_text path;
   ls_text_init(&path, ls_runtime_allocator(runtime));
   const ls_train_options inside = {.run_folder = run_folder};
-  ls_status status = print_path(&inside, train_name, &path);
+  ls_status status = name_folder(runtime, &inside, train_name, &path);
   if (ls_status_is_ok(status)) status = clear_folder(files, &path);
-  if (ls_status_is_ok(status)) status = print_path(&inside, test_name, &path);
+  if (ls_status_is_ok(status))
+    status = name_folder(runtime, &inside, test_name, &path);
   if (ls_status_is_ok(status)) status = clear_folder(files, &path);
   ls_text_deinit(&path);
   return status;

@@ -310,20 +310,54 @@ static void what_is_no_file_is_neither_read_nor_replaced(void **state) {
   expect_ok(files()->remove(NULL, path_of("a.tmp")));
 }
 
-static void a_link_stays_and_its_file_is_replaced(void **state) {
+static ls_status append_new(const char *path) {
+  return files()->append(NULL, path, "new", 3);
+}
+
+static ls_status write_new(const char *path) {
+  return files()->write(NULL, path, "new", 3);
+}
+
+static ls_status create_new(const char *path) {
+  void *file = NULL;
+  return files()->create(NULL, path, false, &file);
+}
+
+static ls_status lock_new(const char *path) {
+  void *lock = NULL;
+  return files()->lock(NULL, path, &lock);
+}
+
+// A link in a folder that comes from elsewhere may name any file.
+static void nothing_is_written_through_a_link(void **state) {
   (void)state;
+  ls_status (*const writers[])(const char *) = {append_new, write_new,
+                                                create_new, lock_new};
+  static const char *const names[] = {"far", "nowhere", "."};
   const char *file = path_of("far"), *link = path_of("link");
   expect_ok(files()->write(NULL, file, "old", 3));
+  for (size_t k = 0; k < LS_COUNT_OF(names); ++k) {
+    assert_int_equal(symlink(names[k], link), 0);
+    bool is_link = false;
+    expect_ok(files()->is_link(NULL, link, &is_link));
+    assert_true(is_link);
+    for (size_t i = 0; i < LS_COUNT_OF(writers); ++i)
+      expect_status(writers[i](link), LS_INVALID_ARGUMENT,
+                    "link': it is a link, which may lead to anybody's file");
+    assert_int_equal(entries_in_folder(), 2);
+    expect_content(file, "old");
+    expect_ok(files()->remove(NULL, link));
+  }
+  // What it names is read.
   assert_int_equal(symlink("far", link), 0);
-  expect_ok(files()->write(NULL, link, "new", 3));
-  expect_content(file, "new");
-  struct stat info;
-  assert_int_equal(lstat(link, &info), 0);
-  assert_true(S_ISLNK(info.st_mode));
-  expect_ok(files()->remove(NULL, file));
-  // A link to nothing names no file that could be made beside it.
-  expect_status(files()->write(NULL, link, "new", 3), LS_NOT_FOUND, "link'");
+  expect_content(link, "old");
+  bool is_link = true;
+  expect_ok(files()->is_link(NULL, file, &is_link));
+  assert_false(is_link);
+  expect_ok(files()->is_link(NULL, path_of("nothing"), &is_link));
+  assert_false(is_link);
   expect_ok(files()->remove(NULL, link));
+  expect_ok(files()->remove(NULL, file));
 }
 
 static mode_t mode_of(const char *path) {
@@ -462,7 +496,7 @@ int main(void) {
       cmocka_unit_test(what_a_killed_writer_left_is_taken),
       cmocka_unit_test(writers_of_one_file_wait_for_each_other),
       cmocka_unit_test(what_is_no_file_is_neither_read_nor_replaced),
-      cmocka_unit_test(a_link_stays_and_its_file_is_replaced),
+      cmocka_unit_test(nothing_is_written_through_a_link),
       cmocka_unit_test(a_file_that_is_replaced_keeps_its_mode),
       cmocka_unit_test(a_lock_names_its_holder_and_goes_with_it),
       cmocka_unit_test(a_lock_that_fails_leaves_nothing_behind),

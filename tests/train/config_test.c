@@ -82,6 +82,26 @@ static void what_is_wrong_is_named(void **state) {
       {"{\"model\":\"tiny\",\"seed\":0.5}", "\"seed\" is not a whole number"},
       {"{\"model\":\"tiny\",\"clip_norm\":\"1\"}",
        "\"clip_norm\" is not a number"},
+      // Numbers that no flag takes.
+      {"{\"model\":\"tiny\",\"threads\":100000}",
+       "config.json': \"threads\" is 100000, expected 4096 at most"},
+      {"{\"model\":\"tiny\",\"threads\":-1}",
+       "\"threads\" is -1, expected 0 or more"},
+      {"{\"model\":\"tiny\",\"replicas\":3000000000}",
+       "\"replicas\" is 3e+09, expected 2.14748365e+09 at most"},
+      {"{\"model\":\"tiny\",\"batch_size\":-8}", "\"batch_size\" is -8"},
+      {"{\"model\":\"tiny\",\"epochs\":-1}", "\"epochs\" is -1"},
+      {"{\"model\":\"tiny\",\"steps\":-1}", "\"steps\" is -1"},
+      {"{\"model\":\"tiny\",\"warmup\":-1}", "\"warmup\" is -1"},
+      {"{\"model\":\"tiny\",\"accumulate\":-1}", "\"accumulate\" is -1"},
+      {"{\"model\":\"tiny\",\"keep\":-1}", "\"keep\" is -1"},
+      {"{\"model\":\"tiny\",\"split\":1.5}",
+       "\"split\" is 1.5, expected 1 at most"},
+      {"{\"model\":\"tiny\",\"weight_decay\":-0.5}",
+       "\"weight_decay\" is -0.5"},
+      {"{\"model\":\"tiny\",\"clip_norm\":-1}", "\"clip_norm\" is -1"},
+      {"{\"model\":\"tiny\",\"keep_every_hours\":-1}",
+       "\"keep_every_hours\" is -1"},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
     ls_train_config *read = NULL;
