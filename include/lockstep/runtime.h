@@ -217,6 +217,10 @@ LS_API void ls_runtime_log(ls_runtime *runtime, ls_log_level level,
                            const char *source, const char *format, ...)
     LS_PRINTF(4, 5);
 
+// Whether the environment's LS_LOG leaves lines of this level in the log; for a
+// sink that shows them to people.
+LS_API bool ls_log_is_shown(ls_log_level level);
+
 // One line per debug switch, with its meaning, from the one table there is;
 // printed by `lockstep help env`. Static text.
 LS_API const char *ls_debug_switches_help(void);

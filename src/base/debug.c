@@ -3,6 +3,7 @@
 #include "base/debug.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/memory/allocator.h"
 #include "base/runtime_internal.h"
@@ -124,6 +125,13 @@ static bool read_log(ls_debug *debug, const char *text) {
     return true;
   }
   return false;
+}
+
+bool ls_log_is_shown(ls_log_level level) {
+  ls_debug debug = {0};
+  const char *text = getenv(variables[SWITCH_LOG]);
+  if (text == NULL || !read_log(&debug, text)) return true;
+  return (int)level < (int)debug.log_levels.value;
 }
 
 // Reads one switch into `debug`; false when the text is not of its form.

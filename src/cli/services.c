@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -136,20 +135,11 @@ static ls_log_level shown = LS_LOG_DEBUG;
 
 void cli_show_warnings_alone(void) { shown = LS_LOG_WARNING; }
 
-// Whether LS_LOG asks for lines up to a level before this one.
-static bool is_silenced(ls_log_level level) {
-  static const char *const names[] = {"off", "error", "warning", "info"};
-  const char *asked = getenv("LS_LOG");
-  for (size_t i = 0; asked != NULL && i < sizeof(names) / sizeof(*names); ++i)
-    if (strcmp(asked, names[i]) == 0) return (size_t)level >= i;
-  return false;
-}
-
 // A line between those of the progress, with the same cleaning as messages.
 static void write_log(void *user, const ls_log_line *line) {
   static const char *const levels[] = {"error", "warning", "info", "debug"};
   (void)user;
-  if (line->level > shown || is_silenced(line->level)) return;
+  if (line->level > shown || !ls_log_is_shown(line->level)) return;
   flockfile(stderr);
   cli_clear_progress();
   fprintf(stderr, "lockstep: %s: %s: ", levels[line->level], line->source);
