@@ -30,6 +30,7 @@ static ls_nest next_gradient(ls_nest leaf, void *user) {
   const size_t i = f->next++;
   if (f->g->dout[i].ref != 0) return ls_leaf(f->g->dout[i]);
   const ls_tensor like = ls_gradient_output(f->g, i);
+  if (!ls_dtype_is_trainable(ls_tensor_dtype(like))) return ls_none();
   return ls_leaf(ls_broadcast_like(ls_gradient_number(like, 0), like));
 }
 
@@ -51,7 +52,8 @@ static ls_status take(ls_gradient *g, const ls_custom_gradient_object *object,
   const size_t given = ls_nest_flatten(made, leaves, count);
   if (given != count)
     return ls_invalid_argument(
-        "a gradient callback gave %zu gradients for %zu inputs", given, count);
+        "op '%s' (%s): its gradient callback gave %zu gradients for %zu inputs",
+        ls_op_name(g->op), ls_op_type_name(g->op), given, count);
   size_t next = 0;
   for (size_t i = 0; i < count; ++i) {
     if (inputs[i].kind != LS_KIND_SCALAR) continue;
@@ -66,7 +68,9 @@ ls_status gradient_custom_gradient(ls_gradient *g) {
   const ls_attr *attr = ls_node_attr(g->node, LS_ATTR_ID_GRADIENT);
   if (attr->as.object == NULL ||
       attr->as.object->type != &ls_custom_gradient_type)
-    return ls_invalid_argument("its attribute 'gradient' is no callback");
+    return ls_invalid_argument("op '%s' (%s): its attribute 'gradient' is no "
+                               "callback",
+                               ls_op_name(g->op), ls_op_type_name(g->op));
   const ls_custom_gradient_object *object =
       (const ls_custom_gradient_object *)attr->as.object;
   const ls_nest inputs = fill(g, object->inputs, next_input);

@@ -211,8 +211,14 @@ static ls_status differentiate(ls_gradient_walk *walk, size_t index, ls_op op,
   ls_tensor *din = ls_arena_new_array(arena, ls_tensor, node->num_inputs);
   bool *wanted = ls_arena_new_array(arena, bool, node->num_inputs);
   if (dout == NULL || din == NULL || wanted == NULL) return ls_out_of_memory();
-  for (uint32_t i = 0; i < entry->num_slots; ++i)
+  // Only trainable results pass a gradient on: an integer is a constant.
+  bool given = false;
+  for (uint32_t i = 0; i < entry->num_slots; ++i) {
+    if (!ls_dtype_is_trainable(ls_tensor_dtype(ls_op_output(op, i)))) continue;
     dout[i] = entry->slots[i].sum;
+    given = given || dout[i].ref != 0;
+  }
+  if (!given) return ls_ok();
   bool any = node->num_regions != 0 && ls_gradient_has_variables(walk);
   ls_graph *graph = ls_graph_resolve(op.graph);
   const size_t count = ls_gradient_count_operands(walk, graph, node);
