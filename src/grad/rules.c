@@ -24,6 +24,12 @@ ls_status gradient_refused(ls_gradient *g) {
       ls_op_name(g->op), ls_op_type_name(g->op));
 }
 
+ls_status ls_gradient_needs(const ls_gradient *g, const char *what) {
+  return ls_unimplemented(
+      "op '%s' (%s): its gradient needs %s known while building",
+      ls_op_name(g->op), ls_op_type_name(g->op), what);
+}
+
 // Reads are where gradients of variables end; see the walk.
 ls_status gradient_read(ls_gradient *g) {
   (void)g;

@@ -23,6 +23,8 @@ ls_tensor ls_gradient_as_matrix(ls_tensor x);
 ls_tensor ls_gradient_with_last(ls_tensor x);
 // The zero that gradients of x have: zeros like it, or an empty stack.
 ls_tensor ls_gradient_zeros(ls_tensor x);
+// UNIMPLEMENTED: the op's gradient needs `what` known while building.
+ls_status ls_gradient_needs(const ls_gradient *g, const char *what);
 // A number of x's dtype.
 ls_tensor ls_gradient_number(ls_tensor x, double value);
 

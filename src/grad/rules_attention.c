@@ -189,9 +189,7 @@ ls_status gradient_attention_grad(ls_gradient *g) {
   h.wide = ls_tensor_dtype(d) == LS_DTYPE_F64 ? LS_DTYPE_F64 : LS_DTYPE_F32;
   const ls_shape q = ls_tensor_shape(operands[0]);
   const int64_t width = q.rank == 3 ? q.dim[2] : LS_UNKNOWN_DIM;
-  if (width < 0)
-    return ls_unimplemented("the gradient of attention_grad needs a width that "
-                            "is known while building");
+  if (width < 0) return ls_gradient_needs(g, "a width");
   h.width = h.packed ? width / 3 : width;
   split_operands(&h, operands, in);
   split_operands(&h, g->dout, given);

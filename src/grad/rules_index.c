@@ -15,12 +15,6 @@ static ls_shape shape_of_ints(const ls_node *node, ls_attr_id id) {
   return shape;
 }
 
-static ls_status rank_needed(const ls_gradient *g) {
-  return ls_unimplemented("the gradient of %s needs ranks that are known while "
-                          "building",
-                          ls_op_type_name(g->op));
-}
-
 // ---- Slices ----------------------------------------------------------------
 ls_status gradient_slice(ls_gradient *g) {
   const ls_attr attrs[] = {*ls_node_attr(g->node, LS_ATTR_ID_STARTS),
@@ -319,12 +313,12 @@ ls_status gradient_scatter(ls_gradient *g) {
   const bool subtracts = strcmp(combine, "sub") == 0;
   if (!updates && !subtracts && strcmp(combine, "add") != 0)
     return ls_unimplemented(
-        "scatter by %s has no gradient: it depends on all updates of an index "
-        "and on their order; use add, sub or update",
-        combine);
+        "op '%s' (scatter by %s) has no gradient: it depends on all updates of "
+        "an index and on their order; use add, sub or update",
+        ls_op_name(g->op), combine);
   if (ls_tensor_shape(ls_op_input(g->op, 0)).rank < 0 ||
       ls_tensor_shape(ls_op_input(g->op, 1)).rank < 0)
-    return rank_needed(g);
+    return ls_gradient_needs(g, "ranks");
   if (g->wanted[0])
     g->din[0] =
         !updates ? g->dout[0]

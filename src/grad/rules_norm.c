@@ -82,9 +82,7 @@ static ls_activation activation_of(const ls_gradient *g) {
 
 static ls_status need_rank(const ls_gradient *g, size_t x) {
   if (ls_tensor_shape(ls_op_input(g->op, x)).rank >= 0) return ls_ok();
-  return ls_unimplemented("the gradient of %s needs a rank that is known while "
-                          "building",
-                          ls_op_type_name(g->op));
+  return ls_gradient_needs(g, "a rank");
 }
 
 // Sets the first `count` operands' gradients to an op's results.

@@ -24,9 +24,7 @@ ls_status gradient_matmul(ls_gradient *g) {
   const ls_tensor d = g->dout[0];
   const int32_t rank_a = ls_tensor_shape(ls_op_input(g->op, 0)).rank;
   const int32_t rank_b = ls_tensor_shape(ls_op_input(g->op, 1)).rank;
-  if (rank_a < 0 || rank_b < 0)
-    return ls_unimplemented("the gradient of matmul needs ranks that are known "
-                            "while building");
+  if (rank_a < 0 || rank_b < 0) return ls_gradient_needs(g, "ranks");
   if (g->wanted[1]) {
     const ls_tensor a = ls_gradient_input(g, 0);
     g->din[1] = rank_b == 2 && rank_a > 2 ? shared_matrix(a, d, tb)
@@ -45,9 +43,7 @@ ls_status gradient_matmul(ls_gradient *g) {
 ls_status gradient_dense(ls_gradient *g) {
   const bool relu = ls_node_attr(g->node, LS_ATTR_ID_ACTIVATION) != NULL;
   const int32_t rank = ls_tensor_shape(ls_op_input(g->op, 0)).rank;
-  if (rank < 0)
-    return ls_unimplemented("the gradient of dense needs a rank that is known "
-                            "while building");
+  if (rank < 0) return ls_gradient_needs(g, "a rank");
   const ls_tensor d =
       relu ? ls_relu_grad(g->dout[0], ls_gradient_output(g, 0)) : g->dout[0];
   const ls_tensor rows =

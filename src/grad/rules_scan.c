@@ -27,9 +27,7 @@ static ls_tensor shifted(ls_tensor x, int axis, bool later) {
 
 static ls_status check_rank(const ls_gradient *g) {
   if (ls_tensor_shape(ls_op_input(g->op, 0)).rank >= 0) return ls_ok();
-  return ls_unimplemented("the gradient of %s needs a rank that is known while "
-                          "building",
-                          ls_op_type_name(g->op));
+  return ls_gradient_needs(g, "a rank");
 }
 
 ls_status gradient_cumsum(ls_gradient *g) {

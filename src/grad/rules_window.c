@@ -39,9 +39,7 @@ static ls_status rank_of(ls_gradient *g, int32_t *out_rank) {
   for (size_t i = 0; i < 2 && *out_rank == LS_UNKNOWN_RANK; ++i)
     *out_rank = ls_tensor_shape(ls_op_input(g->op, i)).rank;
   if (*out_rank != LS_UNKNOWN_RANK) return ls_ok();
-  return ls_unimplemented("the gradient of %s needs a rank that is known while "
-                          "building",
-                          ls_op_type_name(g->op));
+  return ls_gradient_needs(g, "a rank");
 }
 
 // ---- Convolutions ----------------------------------------------------------

@@ -274,7 +274,8 @@ static void products_of_updates_have_no_gradient(void **state) {
   const double x[] = {1, 2};
   ls_nest result;
   expect_status(gradient_at(multiplied, LS_DTYPE_F64, x, 2, &result),
-                LS_UNIMPLEMENTED, "scatter by mul has no gradient");
+                LS_UNIMPLEMENTED,
+                "op 'scatter' (scatter by mul) has no gradient");
   ls_nest_release(result);
 }
 
@@ -293,7 +294,7 @@ the_rank_of_a_scatters_indices_is_known_while_building(void **state) {
     ls_nest gradient = ls_none();
     expect_status(ls_gradients(&y, 1, &xs, 1, NULL, &gradient),
                   LS_UNIMPLEMENTED,
-                  "the gradient of scatter needs ranks that are known");
+                  "op 'scatter' (scatter): its gradient needs ranks");
   }
   ls_graph_destroy(graph);
 }

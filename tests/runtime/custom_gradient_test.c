@@ -10,6 +10,7 @@
 #include "lockstep/strategy.h"
 #include "support/expect.h"
 #include "support/function.h"
+#include "support/spec.h"
 
 // ---- Helpers ---------------------------------------------------------------
 static ls_nest scalar_argument(double value) {
@@ -213,8 +214,11 @@ typedef struct callbacks {
 static ls_nest gradient_by(ls_nest args, void *user) {
   const callbacks *by = user;
   const ls_tensor x = ls_nest_tensor(args, 0);
-  const ls_nest y =
-      ls_custom_gradient(by->forward, by->gradient, by->user, ls_leaf(x));
+  ls_nest y = ls_none();
+  {
+    LS_NAME_SCOPE("model");
+    y = ls_custom_gradient(by->forward, by->gradient, by->user, ls_leaf(x));
+  }
   if (ls_nest_is_failed(y)) return y;
   const ls_tensor tensor = ls_nest_tensor(y, 0);
   ls_nest_release(y);
@@ -247,12 +251,14 @@ static ls_variable *variable_of(double value) {
 
 static void wrong_gradients_are_refused(void **state) {
   (void)state;
+  LS_SPEC("O192");
   callbacks by = {squared, two_gradients, NULL};
   expect_failure(gradient_by, &by, LS_INVALID_ARGUMENT,
-                 "gave 2 gradients for 1 inputs");
+                 "op 'model/custom_gradient' (custom_gradient): its gradient "
+                 "callback gave 2 gradients for 1 inputs");
   by.gradient = wide_gradient;
   expect_failure(gradient_by, &by, LS_INVALID_ARGUMENT,
-                 "input 0 of op 'custom_gradient'");
+                 "input 0 of op 'model/custom_gradient'");
   by.gradient = refusing_gradient;
   expect_failure(gradient_by, &by, LS_OUT_OF_RANGE, "not this one");
 }
