@@ -42,7 +42,8 @@ LS_PLACED ls_nest ls_barrier(ls_nest values);
 
 // Gives the gradients of the inputs' leaves: as many leaves as the inputs have,
 // each a tensor (or number) of the input's type, or none for no gradient. All
-// arguments are lent; where nothing came for an output its gradient is zeros.
+// arguments are lent; where nothing came for an output its gradient is zeros,
+// and none where it is no number with a fraction, such as an integer or a bool.
 typedef ls_nest (*ls_gradient_callback)(ls_nest inputs, ls_nest outputs,
                                         ls_nest output_gradients, void *user);
 // forward(inputs), whose gradient is what `gradient` says. No gradient flows

@@ -85,11 +85,22 @@ typedef enum ls_gradients_over_replicas {
 // With `accumulate` n, gradients of n calls make one step, for batches that are
 // too large for one call: each call adds its gradients, those of the batch of
 // all replicas, to a slot "gradient", and the n-th moves the variables by their
-// mean, clipped and decayed as one gradient is, and clears the slots. Calls
-// count alike, whatever their numbers of examples. Those since the last step
-// are in "<name>/calls", i64. Schedules, and all that counts steps, count steps
-// and not calls. The slots are as dense as their variables, and of f32 where
-// these have 16 bits. Calls that a run ends with are held there.
+// mean, clipped and decayed as one gradient is, and clears the slots. A call
+// counts by its examples on all replicas, so that the mean is the gradient of
+// one batch with all of them: by the numbers that ls_replica_examples tells of,
+// by the rows of the first argument that has any where all replicas have as
+// many or there is one, be it a function without a strategy. Calls whose number
+// is not known count as one example each, and so do all calls under
+// LS_GRADIENTS_LIKE_LOSS, whose loss has its own weights. A call without
+// examples counts nothing.
+//
+// The calls since the last step are in "<name>/calls", i64, their examples in
+// "<name>/examples" and those of the first of them that had any, in whose unit
+// the slots are, in "<name>/first_examples", f64. A checkpoint of a version
+// that counted calls alike has no such entries: restoring it says so
+// (LS_NOT_FOUND). Schedules, and all that counts steps, count steps and not
+// calls. The slots are as dense as their variables, and of f32 where these have
+// 16 bits. Calls that a run ends with are held there.
 typedef struct ls_optimizer ls_optimizer;
 
 // Common to the options of all optimizers. Zero in a field means its default;
@@ -103,7 +114,7 @@ typedef struct ls_optimizer ls_optimizer;
 //                  g, after clipping. Default: none.
 //   decays         Whether a variable takes part in weight decay. Default: all.
 //   over_replicas  Default: the mean. Clipping sees what comes out.
-//   accumulate     Calls that make a step. Default 1.
+//   accumulate     Calls that make a step, by their examples. Default 1.
 #define LS_OPTIMIZER_FIELDS                                                    \
   const char *name;                                                            \
   double learning_rate;                                                        \

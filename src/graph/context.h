@@ -78,7 +78,7 @@ typedef struct ls_scope_state {
   // Strategies whose losses are scaled; see
   // distribute/strategies/loss_reduction.c.
   const struct ls_loss_scaling *loss_scaling;
-  // Numbers of examples that were said; see distribute/replicas/examples.c.
+  // Numbers of examples that were said; see graph/examples.h.
   const struct ls_examples_entry *examples;
   int64_t records_every;  // Steps of summaries that are recorded; 0: none are.
   struct ls_summary_writer *summary_writer;  // NULL: nobody wants any.

@@ -135,8 +135,9 @@ typedef struct step {
   ls_optimizer *optimizer;
   ls_step_scalars scalars;
   ls_shares shares;
-  bool reduced;     // The gradients are those of all replicas.
-  ls_tensor share;  // Of each call, where they are sums over several.
+  bool reduced;       // The gradients are those of all replicas.
+  ls_held_call call;  // Where several calls make the step: this one,
+  ls_tensor share;    // and, in the step, what their sums are scaled by.
   ls_variable **variables;
   ls_tensor *gradients, *squares;
   size_t count;
@@ -233,12 +234,15 @@ static ls_status move_held(void *user, ls_tensor share) {
 
 static ls_status hold_all(step *s) {
   LS_RETURN_IF_ERROR(reduce_by_own(s));
+  LS_RETURN_IF_ERROR(ls_hold_begin(
+      s->optimizer, ls_optimizer_examples(s->over, &s->shares), &s->call));
   for (size_t i = 0; i < s->count; ++i) {
     ls_variable **slots = NULL;
     LS_RETURN_IF_ERROR(
         ls_optimizer_slots(s->optimizer, s->variables[i], &slots));
     LS_RETURN_IF_ERROR(gradient_of_all(s, i));
-    s->gradients[i] = ls_hold_gradient(s->optimizer, slots, s->gradients[i]);
+    s->gradients[i] =
+        ls_hold_gradient(s->optimizer, &s->call, slots, s->gradients[i]);
   }
   return ls_ok();
 }
@@ -247,7 +251,7 @@ static ls_status move_here(step *s, ls_op *out_op) {
   if (ls_optimizer_holds(s->optimizer)) {
     LS_RETURN_IF_ERROR(hold_all(s));
     LS_RETURN_IF_ERROR(
-        ls_optimizer_step_if_due(s->optimizer, move_held, s, out_op));
+        ls_optimizer_step_if_due(s->optimizer, &s->call, move_held, s, out_op));
   } else {
     LS_RETURN_IF_ERROR(ls_optimizer_begin_step(s->optimizer, &s->scalars));
     LS_RETURN_IF_ERROR(reduce_by_own(s));

@@ -19,7 +19,9 @@ typedef struct across {
   ls_variable *global_step;
   ls_nest total;  // Examples of all, a value of each replica; none: equal.
   ls_step_scalars scalars;
-  ls_tensor share;          // Of each call, where sums are those of several.
+  ls_nest examples;         // Of all in this call; none: not known.
+  ls_held_call call;        // Where several calls make the step: this one,
+  ls_tensor share;          // and, in the step, what sums are scaled by.
   ls_variable **variables;  // Those with a gradient.
   ls_nest *gradients;       // A value of each replica, owned.
   size_t count, replicas;
@@ -205,7 +207,7 @@ static ls_nest hold_component(ls_nest args, void *user) {
       find_slots(a, ls_nest_as_variable(ls_nest_item(args, 0)), slots);
   if (!ls_status_is_ok(status)) return ls_fail(status);
   ls_tensor *sum = sum_here(a);
-  *sum = ls_hold_gradient(a->optimizer, slots, *sum);
+  *sum = ls_hold_gradient(a->optimizer, &a->call, slots, *sum);
   const ls_op op = ls_tensor_op(*sum);
   return joined(&op, 1);
 }
@@ -302,13 +304,22 @@ static ls_status move_held(void *user, ls_tensor share) {
   return move_all(a, &moved);
 }
 
+static ls_status begin_call(across *a) {
+  ls_tensor examples = ls_scalar(LS_DTYPE_F64, 1);
+  if (a->examples.kind != LS_KIND_NONE)
+    LS_RETURN_IF_ERROR(
+        on_device(a->examples, ls_strategy_device(a->strategy, 0), &examples));
+  return ls_hold_begin(a->optimizer, examples, &a->call);
+}
+
 static ls_status make_step(across *a, ls_op *out_op) {
   ls_graph *graph = ls_graph_current();
   if (ls_optimizer_holds(a->optimizer)) {
     LS_RETURN_IF_ERROR(reduce_all(a));
+    LS_RETURN_IF_ERROR(begin_call(a));
     LS_RETURN_IF_ERROR(update_all(a, hold_component));
     LS_RETURN_IF_ERROR(
-        ls_optimizer_step_if_due(a->optimizer, move_held, a, out_op));
+        ls_optimizer_step_if_due(a->optimizer, &a->call, move_held, a, out_op));
   } else {
     LS_RETURN_IF_ERROR(ls_optimizer_begin_step(a->optimizer, &a->scalars));
     LS_RETURN_IF_ERROR(reduce_all(a));
@@ -396,13 +407,15 @@ static ls_status one_variable(ls_nest leaf, size_t index,
                              index, ls_nest_print(leaf, text, sizeof(text)));
 }
 
-// args: variables, gradients, examples of all.
+// args: variables, gradients, examples of all where gradients are divided by
+// them and where they weigh the call.
 static ls_nest apply_merged(ls_strategy *strategy, ls_nest args, void *user) {
   ls_optimizer *over = user;
   across a = {.over_replicas = over->over_replicas,
               .optimizer = over->inner != NULL ? over->inner : over,
               .strategy = strategy,
-              .total = ls_nest_item(args, 2)};
+              .total = ls_nest_item(args, 2),
+              .examples = ls_nest_item(args, 3)};
   const ls_nest listed = ls_nest_item(args, 0), given = ls_nest_item(args, 1);
   ls_allocator *allocator = a.optimizer->allocator;
   const size_t count = ls_nest_count(listed);
@@ -428,6 +441,7 @@ ls_status ls_optimizer_apply_met(ls_optimizer *over,
                                  const ls_tensor *gradients, size_t count,
                                  ls_op *out_op) {
   ls_allocator *allocator = over->allocator;
+  const ls_optimizer *inner = over->inner != NULL ? over->inner : over;
   const bool mean = over->over_replicas == LS_GRADIENTS_MEAN;
   const ls_shares shares = ls_shares_find(mean);
   ls_nest *items = ls_new_array(allocator, ls_nest, 2 * count);
@@ -436,10 +450,12 @@ ls_status ls_optimizer_apply_met(ls_optimizer *over,
     items[i] = ls_nest_variable(variables[i]);
     items[count + i] = ls_leaf(ls_shares_given(&shares, mean, gradients[i]));
   }
-  const ls_nest args =
-      LS_TUPLE(ls_nest_sequence(LS_KIND_LIST, items, count),
-               ls_nest_sequence(LS_KIND_LIST, items + count, count),
-               mean && shares.differ ? ls_leaf(shares.total) : ls_none());
+  const ls_nest args = LS_TUPLE(
+      ls_nest_sequence(LS_KIND_LIST, items, count),
+      ls_nest_sequence(LS_KIND_LIST, items + count, count),
+      mean && shares.differ ? ls_leaf(shares.total) : ls_none(),
+      ls_optimizer_holds(inner) ? ls_leaf(ls_optimizer_examples(over, &shares))
+                                : ls_none());
   ls_release(allocator, items);
   ls_nest made = ls_none();
   const ls_status status = ls_take_nest(

@@ -126,6 +126,15 @@ ls_status ls_cross_shard_find(const ls_optimizer *optimizer,
   return sum(optimizer, &out_shares->total);
 }
 
+static ls_tensor sum_of_all(ls_tensor count) {
+  return ls_cross_replica_sum(count, NULL);
+}
+
+ls_tensor ls_cross_shard_examples(void) {
+  const ls_shares all = {.replicas = ls_context_replicas()};
+  return ls_shares_examples(&all, sum_of_all);
+}
+
 // The sum's share of each replica. Where the number of examples plays no part,
 // these are the bits of the mean that all_reduce makes: one sum in f32 or
 // wider, one product, one rounding.

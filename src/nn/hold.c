@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps that several calls make together: each adds its gradients to slots, and
-// the last one moves the variables by their mean. Gradients are held as those
-// of all replicas, so there is one sum whatever their number. A gradient of
-// some rows is added to those rows; the sum, of any number of calls, is of all
-// rows.
+// the last one moves the variables by their mean, in which a call counts by its
+// examples. Gradients are held as those of all replicas, so there is one sum
+// whatever their number. A gradient of some rows is added to those rows; the
+// sum, of any number of calls, is of all rows.
 #include "graph/make/make.h"
 #include "nn/optimizer.h"
 
@@ -17,16 +17,26 @@ static ls_variable *held(const ls_optimizer *optimizer,
   return slots[optimizer->rule.num_slots];
 }
 
+// What a call adds of a gradient: nothing, whatever it is, without examples.
+static ls_tensor weighted(const ls_held_call *call, ls_tensor gradient,
+                          ls_dtype dtype) {
+  const ls_tensor x =
+      ls_update_scale(ls_convert(gradient, dtype), call->weight);
+  return ls_select(ls_greater(call->weight, ls_scalar(LS_DTYPE_F64, 0)), x,
+                   ls_scalar(dtype, -0.0));
+}
+
 ls_tensor ls_hold_gradient(const ls_optimizer *optimizer,
-                           ls_variable *const *slots, ls_tensor gradient) {
+                           const ls_held_call *call, ls_variable *const *slots,
+                           ls_tensor gradient) {
   ls_variable *slot = held(optimizer, slots);
   const ls_dtype dtype = ls_variable_dtype(slot);
   ls_update_rows rows;
   if (ls_update_find_rows(gradient, &rows))
     return ls_variable_scatter(slot, LS_SCATTER_ADD, rows.indices,
-                               ls_convert(rows.gradient, dtype));
+                               weighted(call, rows.gradient, dtype));
   return ls_variable_assign(
-      slot, ls_add(ls_variable_read(slot), ls_convert(gradient, dtype)));
+      slot, ls_add(ls_variable_read(slot), weighted(call, gradient, dtype)));
 }
 
 ls_tensor ls_held_mean(ls_tensor sum, ls_tensor share, ls_dtype dtype) {
@@ -41,39 +51,84 @@ ls_op ls_hold_nothing(const ls_optimizer *optimizer,
 }
 
 // ---- Calls -----------------------------------------------------------------
+static ls_tensor sum_over_replicas(ls_tensor count) {
+  return ls_all_reduce(LS_REDUCE_SUM, count);
+}
+
+ls_tensor ls_optimizer_examples(const ls_optimizer *optimizer,
+                                const ls_shares *shares) {
+  if (optimizer->over_replicas == LS_GRADIENTS_LIKE_LOSS)
+    return ls_scalar(LS_DTYPE_F64, 1);
+  return ls_cross_shard_sums(optimizer)
+             ? ls_cross_shard_examples()
+             : ls_shares_examples(shares, sum_over_replicas);
+}
+
+ls_status ls_hold_begin(ls_optimizer *optimizer, ls_tensor examples,
+                        ls_held_call *out_call) {
+  LS_RETURN_IF_ERROR(ls_optimizer_count_steps(optimizer));
+  const ls_tensor zero = ls_scalar(LS_DTYPE_F64, 0);
+  const ls_tensor one = ls_scalar(LS_DTYPE_F64, 1);
+  const ls_tensor before = ls_variable_read(optimizer->examples);
+  const ls_tensor given = ls_select(ls_greater(examples, zero), examples, one);
+  const ls_tensor was = ls_variable_read(optimizer->first_examples);
+  ls_held_call *call = out_call;
+  call->first = ls_select(ls_greater(before, zero), was, given);
+  call->weight = ls_div(examples, call->first);
+  call->examples = ls_add(before, examples);
+  call->total = ls_div(call->examples, call->first);
+  return ls_ok();
+}
+
 typedef struct turn {
   ls_held_step step;
   void *user;
+  const ls_held_call *call;
   ls_tensor calls;  // With this one.
 } turn;
 
-// Both branches give the number of calls since the last step.
+// Both branches give the numbers of calls and of examples since the last step.
 static ls_nest take_step(ls_nest nothing, void *user) {
   (void)nothing;
   const turn *t = user;
-  const ls_tensor share =
-      ls_div(ls_scalar(LS_DTYPE_F64, 1), ls_convert(t->calls, LS_DTYPE_F64));
+  const ls_tensor zero = ls_scalar(LS_DTYPE_F64, 0), total = t->call->total;
+  // Calls without any example make a gradient of zeros.
+  const ls_tensor share = ls_select(
+      ls_greater(total, zero), ls_div(ls_scalar(LS_DTYPE_F64, 1), total), zero);
   const ls_status status = t->step(t->user, share);
-  return ls_status_is_ok(status) ? ls_leaf(ls_scalar_i64(LS_DTYPE_I64, 0))
-                                 : ls_fail(status);
+  return ls_status_is_ok(status)
+             ? LS_TUPLE(ls_leaf(ls_scalar_i64(LS_DTYPE_I64, 0)), ls_leaf(zero))
+             : ls_fail(status);
 }
 
 static ls_nest go_on(ls_nest nothing, void *user) {
   (void)nothing;
-  return ls_leaf(ls_identity(((const turn *)user)->calls));
+  const turn *t = user;
+  return LS_TUPLE(ls_leaf(ls_identity(t->calls)),
+                  ls_leaf(ls_identity(t->call->examples)));
 }
 
-ls_status ls_optimizer_step_if_due(ls_optimizer *optimizer, ls_held_step step,
+static ls_op keep_counts(const ls_optimizer *optimizer,
+                         const ls_held_call *call, ls_nest counts) {
+  const ls_op ops[] = {
+      ls_tensor_op(ls_variable_assign(optimizer->first_examples, call->first)),
+      ls_tensor_op(
+          ls_variable_assign(optimizer->examples, ls_nest_tensor(counts, 1))),
+      ls_tensor_op(
+          ls_variable_assign(optimizer->calls, ls_nest_tensor(counts, 0)))};
+  return ls_join_ops(ops, 3, NULL);
+}
+
+ls_status ls_optimizer_step_if_due(ls_optimizer *optimizer,
+                                   const ls_held_call *call, ls_held_step step,
                                    void *user, ls_op *out_op) {
-  LS_RETURN_IF_ERROR(ls_optimizer_count_steps(optimizer));
-  turn t = {step, user, ls_add_scalar(ls_variable_read(optimizer->calls), 1)};
+  turn t = {step, user, call,
+            ls_add_scalar(ls_variable_read(optimizer->calls), 1)};
   const ls_tensor due = ls_greater_equal(
       t.calls, ls_scalar_i64(LS_DTYPE_I64, optimizer->accumulate));
-  const ls_nest calls = ls_cond(due, take_step, go_on, &t);
-  const ls_status status = ls_nest_status(calls);
-  if (ls_status_is_ok(status))
-    *out_op = ls_tensor_op(
-        ls_variable_assign(optimizer->calls, ls_nest_tensor(calls, 0)));
-  ls_nest_release(calls);
+  const ls_nest counts = ls_cond(due, take_step, go_on, &t);
+  const ls_status status = ls_nest_status(counts);
+  if (ls_status_is_ok(status)) *out_op = keep_counts(optimizer, call, counts);
+  ls_nest_release(counts);
   return status;
 }

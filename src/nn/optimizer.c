@@ -28,6 +28,8 @@ static void destroy_optimizer(ls_object *object) {
   ls_map_deinit(&optimizer->slots);
   ls_variable_release(optimizer->step);
   ls_variable_release(optimizer->calls);
+  ls_variable_release(optimizer->examples);
+  ls_variable_release(optimizer->first_examples);
   ls_optimizer_release(optimizer->inner);
   ls_release(optimizer->allocator,
              (void *)(uintptr_t)optimizer->groups.members);
@@ -223,7 +225,8 @@ static bool is_there(const ls_variable *variable) {
 }
 
 static ls_status create_count(const ls_optimizer *optimizer, const char *name,
-                              ls_variable **variable) {
+                              ls_dtype dtype, ls_variable **variable) {
+  if (is_there(*variable)) return ls_ok();
   ls_variable_release(*variable);
   *variable = NULL;
   char scope[LS_MAX_FULL_NAME + 2];
@@ -232,7 +235,7 @@ static ls_status create_count(const ls_optimizer *optimizer, const char *name,
     LS_NAME_SCOPE(scope);
     LS_BESIDE_SCOPE(NULL);
     return ls_variable_create(&(ls_variable_options){.name = name,
-                                                     .dtype = LS_DTYPE_I64,
+                                                     .dtype = dtype,
                                                      .trainable = LS_FLAG_OFF},
                               variable);
   }
@@ -240,12 +243,16 @@ static ls_status create_count(const ls_optimizer *optimizer, const char *name,
 }
 
 ls_status ls_optimizer_count_steps(ls_optimizer *optimizer) {
-  if (!is_there(optimizer->step) &&
-      (optimizer->rule.counts || ls_schedule_changes(&optimizer->schedule)))
-    LS_RETURN_IF_ERROR(create_count(optimizer, "step", &optimizer->step));
-  if (!is_there(optimizer->calls) && ls_optimizer_holds(optimizer))
-    LS_RETURN_IF_ERROR(create_count(optimizer, "calls", &optimizer->calls));
-  return ls_ok();
+  if (optimizer->rule.counts || ls_schedule_changes(&optimizer->schedule))
+    LS_RETURN_IF_ERROR(
+        create_count(optimizer, "step", LS_DTYPE_I64, &optimizer->step));
+  if (!ls_optimizer_holds(optimizer)) return ls_ok();
+  LS_RETURN_IF_ERROR(
+      create_count(optimizer, "calls", LS_DTYPE_I64, &optimizer->calls));
+  LS_RETURN_IF_ERROR(
+      create_count(optimizer, "examples", LS_DTYPE_F64, &optimizer->examples));
+  return create_count(optimizer, "first_examples", LS_DTYPE_F64,
+                      &optimizer->first_examples);
 }
 
 ls_status ls_optimizer_prepare(ls_optimizer *optimizer,
@@ -267,7 +274,9 @@ size_t ls_optimizer_variables(const ls_optimizer *optimizer,
                               ls_variable **variables, size_t capacity) {
   size_t count = 0;
   optimizer = inside(optimizer);
-  ls_variable *const counts[] = {optimizer->step, optimizer->calls};
+  ls_variable *const counts[] = {optimizer->step, optimizer->calls,
+                                 optimizer->examples,
+                                 optimizer->first_examples};
   for (size_t i = 0; i < LS_COUNT_OF(counts); ++i) {
     if (!is_there(counts[i])) continue;
     if (count < capacity) variables[count] = counts[i];

@@ -55,6 +55,8 @@ struct ls_optimizer {
   ls_map slots;        // Id of a variable -> its ls_variable *[num_slots].
   ls_variable *step;   // Steps done, i64; NULL until it is needed.
   ls_variable *calls;  // Since the last step, i64; the same.
+  // Examples of these calls, and of the first of them that had any: f64.
+  ls_variable *examples, *first_examples;
   // Of the rules.
   double momentum, beta1, beta2, epsilon, initial;
   bool nesterov, centered, no_momentum;
@@ -83,8 +85,8 @@ LS_MUST_USE ls_status ls_optimizer_slots(ls_optimizer *optimizer,
                                          ls_variable ***out_slots);
 // Of a slot, what belongs to a component of its variable.
 ls_variable *ls_slot_component(ls_variable *slot, const ls_variable *component);
-// Makes the numbers of steps and calls unless they are there or nothing depends
-// on them.
+// Makes the numbers of steps, calls and examples unless they are there or
+// nothing depends on them.
 LS_MUST_USE ls_status ls_optimizer_count_steps(ls_optimizer *optimizer);
 // What the updates of one step share; makes the number of steps.
 LS_MUST_USE ls_status ls_optimizer_begin_step(ls_optimizer *optimizer,
@@ -169,6 +171,8 @@ LS_MUST_USE ls_status ls_cross_shard_begin(const ls_optimizer *optimizer,
 // This replica's share in the batch of its group.
 LS_MUST_USE ls_status ls_cross_shard_find(const ls_optimizer *optimizer,
                                           ls_shares *out_shares);
+// Examples of all replicas, whatever the groups: see ls_shares_examples.
+ls_tensor ls_cross_shard_examples(void);
 // What the group's gradients make together.
 LS_MUST_USE ls_status ls_cross_shard_reduce(const ls_optimizer *optimizer,
                                             const ls_shares *shares,
@@ -177,10 +181,27 @@ LS_MUST_USE ls_status ls_cross_shard_reduce(const ls_optimizer *optimizer,
 // ---- Over several calls ----------------------------------------------------
 // Whether several calls make one step.
 bool ls_optimizer_holds(const ls_optimizer *optimizer);
+// Sums are in units of the first call's gradients: those of a call with twice
+// its examples count twice, and where all calls have as many nothing is scaled.
+// What one call adds, f64 scalars; made before its gradients are held.
+typedef struct ls_held_call {
+  ls_tensor weight;           // Of its gradients, in that unit; 0: none.
+  ls_tensor total;            // Weight of all calls, with this one.
+  ls_tensor examples, first;  // What the variables are from here on.
+} ls_held_call;
+// `examples`: of all replicas in this call, an f64 scalar.
+LS_MUST_USE ls_status ls_hold_begin(ls_optimizer *optimizer, ls_tensor examples,
+                                    ls_held_call *out_call);
+// How many examples a call counts for in a step of several, an f64 scalar made
+// here: those of all replicas; 1 where that is not known, or where the loss has
+// its own weights (LS_GRADIENTS_LIKE_LOSS).
+ls_tensor ls_optimizer_examples(const ls_optimizer *optimizer,
+                                const ls_shares *shares);
 // Adds a gradient to the sum that a variable's slots hold; gives the new one.
 ls_tensor ls_hold_gradient(const ls_optimizer *optimizer,
-                           ls_variable *const *slots, ls_tensor gradient);
-// The mean over the calls, of which each has this share (f64), in `dtype`.
+                           const ls_held_call *call, ls_variable *const *slots,
+                           ls_tensor gradient);
+// The mean over the calls, of which a unit has this share (f64), in `dtype`.
 ls_tensor ls_held_mean(ls_tensor sum, ls_tensor share, ls_dtype dtype);
 // Holds nothing from here on.
 ls_op ls_hold_nothing(const ls_optimizer *optimizer, ls_variable *const *slots);
@@ -188,6 +209,7 @@ ls_op ls_hold_nothing(const ls_optimizer *optimizer, ls_variable *const *slots);
 // for it. `*out_op` runs after that.
 typedef ls_status (*ls_held_step)(void *user, ls_tensor share);
 LS_MUST_USE ls_status ls_optimizer_step_if_due(ls_optimizer *optimizer,
+                                               const ls_held_call *call,
                                                ls_held_step step, void *user,
                                                ls_op *out_op);
 

@@ -4,6 +4,7 @@
 #include "base/runtime_internal.h"
 #include "base/values/half.h"
 #include "distribute/cross_device/cross_device.h"
+#include "distribute/replicas/examples.h"
 #include "lockstep/strategy.h"
 
 ls_shares ls_shares_find(bool mean) {
@@ -12,6 +13,17 @@ ls_shares ls_shares_find(bool mean) {
   if (shares.differ && mean)
     shares.total = ls_all_reduce(LS_REDUCE_SUM, shares.count);
   return shares;
+}
+
+ls_tensor ls_shares_examples(const ls_shares *shares,
+                             ls_tensor (*sum)(ls_tensor count)) {
+  ls_tensor count;
+  bool alike = false;
+  if (!ls_examples_find(&count, &alike)) return ls_scalar(LS_DTYPE_F64, 1);
+  if (shares->replicas > 1 && !alike) count = sum(count);
+  count = ls_convert(count, LS_DTYPE_F64);
+  return shares->replicas > 1 && alike ? ls_mul_scalar(count, shares->replicas)
+                                       : count;
 }
 
 // x, or what a sum does not notice where there are no examples: -0 added to

@@ -21,6 +21,10 @@ ls_tensor ls_shares_mean(const ls_shares *shares, ls_tensor x);
 // The same in the forward pass: its gradient is that of the whole batch, of
 // which optimizers take the mean.
 ls_tensor ls_shares_statistic(const ls_shares *shares, ls_tensor x);
+// Examples of all replicas together, an f64 scalar: 1 where no number of them
+// is known. Where replicas may differ, `sum` adds up over them.
+ls_tensor ls_shares_examples(const ls_shares *shares,
+                             ls_tensor (*sum)(ls_tensor count));
 // The sum over replicas that have examples.
 ls_tensor ls_shares_sum(const ls_shares *shares, ls_tensor x);
 // What this replica gives for a mean or sum, and what a sum of that is divided

@@ -5,6 +5,7 @@
 #include "base/runtime_internal.h"
 #include "base/trace.h"
 #include "base/values/nest_internal.h"
+#include "graph/examples.h"
 #include "graph/region.h"
 #include "runtime/eager.h"
 #include "runtime/results.h"
@@ -352,13 +353,20 @@ static ls_status call_with_room(ls_function *function, const ls_tracer *tracer,
   }
 }
 
+static ls_nest record_plain(const ls_function *function, ls_nest args) {
+  ls_examples_entry examples;
+  ls_examples_enter(&examples, LS_EXAMPLES_ARGUMENTS, args);
+  const ls_nest made = function->options.call(args, function->options.user);
+  ls_examples_leave(&examples);
+  return made;
+}
+
 // The callback's ops become part of what is recorded: its own, or as a strategy
 // has them.
 static ls_nest record(const ls_function *function, const ls_tracer *tracer,
                       ls_graph *graph, ls_nest args) {
   ls_nest made = ls_none();
-  if (tracer->trace == NULL)
-    return function->options.call(args, function->options.user);
+  if (tracer->trace == NULL) return record_plain(function, args);
   const ls_status status =
       graph->kind == LS_GRAPH_EAGER
           ? tracer->call(tracer, &function->options, args, &made)

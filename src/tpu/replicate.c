@@ -8,6 +8,7 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "graph/examples.h"
 #include "graph/make/make.h"
 #include "graph/region.h"
 #include "graph/trial.h"
@@ -277,7 +278,10 @@ static ls_status build_inside(ls_replication *r, ls_callback fn, void *user,
   ls_status status = ls_scope_status();
   if (ls_status_is_ok(status)) status = enter_inputs(r, &args);
   if (ls_status_is_ok(status)) {
+    ls_examples_entry examples;
+    ls_examples_enter(&examples, LS_EXAMPLES_ARGUMENTS, args);
     made = fn(args, user);
+    ls_examples_leave(&examples);
     // An op maker's failure inside is the first cause.
     status = ls_graph_error(r->graph);
   }

@@ -18,7 +18,11 @@ static ls_nest call_replica(ls_nest inputs, void *user) {
   ls_tpu_replica replica;
   const ls_status status = ls_tpu_replica_begin(&replica, r->strategy);
   if (!ls_status_is_ok(status)) return ls_fail(status);
-  replica.replica->examples = ls_tpu_run_examples(r, inputs);
+  const ls_nest examples = ls_tpu_run_examples(r, inputs);
+  replica.replica->examples = examples;
+  replica.replica->examples_differ =
+      examples.kind == LS_KIND_TENSOR &&
+      ls_tensor_shape(examples.as.tensor).dim[0] == LS_UNKNOWN_DIM;
   const ls_nest args = ls_tpu_run_args(r, inputs);
   ls_nest made = ls_none();
   if (ls_nest_is_failed(args)) {

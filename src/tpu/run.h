@@ -32,7 +32,7 @@ ls_status ls_tpu_run_inputs(const ls_tpu_run *run, ls_nest *out_inputs);
 // The arguments as the callback gets them, from a replica's inputs: those that
 // begin with a distributed variable as they were given. The caller's.
 ls_nest ls_tpu_run_args(const ls_tpu_run *run, ls_nest inputs);
-// The first input that has rows for each replica, where their number differs.
+// The first input that has rows for each replica; none: there is none.
 ls_nest ls_tpu_run_examples(const ls_tpu_run *run, ls_nest inputs);
 
 // Inside of the computation: what `fn` has returned (taken over), as values and

@@ -213,8 +213,10 @@ ls_nest ls_tpu_run_args(const ls_tpu_run *run, ls_nest inputs) {
 }
 
 // ---- Examples -------------------------------------------------------------
-static bool has_rows(ls_nest arg, ls_nest value) {
-  return arg.kind == LS_KIND_DISTRIBUTED && value.kind == LS_KIND_TENSOR &&
+static bool has_rows(const ls_tpu_run *run, ls_nest arg, ls_nest value) {
+  return (arg.kind == LS_KIND_DISTRIBUTED ||
+          run->strategy->num_replicas == 1) &&
+         value.kind == LS_KIND_TENSOR &&
          ls_tensor_shape(value.as.tensor).rank >= 1;
 }
 
@@ -230,10 +232,7 @@ ls_nest ls_tpu_run_examples(const ls_tpu_run *run, ls_nest inputs) {
       const ls_nest of_one = names ? ls_nest_item(value, k) : value;
       const ls_nest given =
           names ? ls_nest_find(arg, ls_nest_key(value, k)) : arg;
-      if (has_rows(given, of_one))
-        return ls_tensor_shape(of_one.as.tensor).dim[0] == LS_UNKNOWN_DIM
-                   ? of_one
-                   : ls_none();
+      if (has_rows(run, given, of_one)) return of_one;
     }
   }
   return ls_none();

@@ -5,6 +5,7 @@
 
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
+#include "graph/examples.h"
 #include "lockstep/infeed.h"
 #include "lockstep/training_loop.h"
 
@@ -71,9 +72,12 @@ static ls_nest make_step(ls_nest values, void *user) {
   const ls_model *model = &t->loop->options.model;
   const ls_tensor i = ls_nest_tensor(values, 0);
   const ls_nest elements = elements_of(t, values);
+  ls_examples_entry examples;
+  ls_examples_enter(&examples, LS_EXAMPLES_ALIKE, elements);
   const ls_nest made = ls_nest_is_failed(elements)
                            ? ls_nest_retain(elements)
                            : model->type->train_step(elements, model->self);
+  ls_examples_leave(&examples);
   ls_nest_release(elements);
   if (ls_nest_is_failed(made)) return made;
   ls_nest next[1 + NUMBERS] = {ls_leaf(ls_add_scalar(i, 1))};

@@ -17,7 +17,7 @@
 #include "support/values.h"
 #include "support/ways.h"
 
-enum { WIDTH = 5, ROWS = 4, STEPS = 3, MOST_REPLICAS = 7, MOST_VALUES = 10 };
+enum { WIDTH = 5, ROWS = 4, STEPS = 3, MOST_REPLICAS = 7, MOST_VALUES = 12 };
 
 // ---- Computations ----------------------------------------------------------
 // Each replica on a core of its own, whatever systems there are. Takes the
@@ -130,8 +130,8 @@ static ls_nest mirrored_step(ls_nest args, void *user) {
 static size_t list_variables(const problem *p, ls_variable **all) {
   all[0] = p->w;
   all[1] = p->b;
-  const size_t count = ls_optimizer_variables(p->optimizer, all + 2, 8);
-  assert_true(count <= 8);
+  const size_t count = ls_optimizer_variables(p->optimizer, all + 2, 10);
+  assert_true(count <= 10);
   return 2 + count;
 }
 

@@ -318,7 +318,7 @@ static void variables_move_at_the_last_call_only(void **state) {
     assert_int_equal(largest(held) == 0, last);
     // Steps and calls are told first.
     double counts[2];
-    assert_int_equal(ls_optimizer_variables(p.optimizer, all, 8), 5);
+    assert_int_equal(ls_optimizer_variables(p.optimizer, all, 8), 7);
     for (int i = 0; i < 2; ++i)
       read_variable(all[i], &counts[i], 1);
     assert_string_equal(ls_variable_name(all[1]), "adam/calls");

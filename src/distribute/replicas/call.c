@@ -9,6 +9,7 @@
 
 #include "base/runtime_internal.h"
 #include "distribute/cross_device/cross_device.h"
+#include "distribute/replicas/examples.h"
 #include "distribute/replicas/rounds.h"
 #include "graph/flow.h"
 #include "graph/make/make.h"
@@ -18,7 +19,7 @@ typedef struct replica_call {
   void *user;
   ls_nest args;   // Of all.
   ls_nest *each;  // Of each replica.
-  ls_nest rows;   // Lent: of all, where their numbers differ; else none.
+  ls_nest rows;   // Lent: the argument that says how many examples there are.
   ls_graph *graph;
   ls_losses losses;  // Of the graph before.
 } replica_call;
@@ -58,32 +59,24 @@ static const ls_replica_hooks hooks = {ls_replica_table_reduce, hook_all_gather,
                                        hook_rows_before, hook_replica_id,
                                        ls_merge_gradient};
 
-// The first value in a nest that has rows for each replica; none.
-static ls_nest find_rows(ls_nest nest) {
-  if (nest.kind == LS_KIND_DISTRIBUTED)
-    return ls_rows_of(nest, 0) >= 0 ? nest : ls_none();
-  ls_nest found = ls_none();
-  for (size_t i = 0; i < ls_nest_count(nest) && found.kind == LS_KIND_NONE; ++i)
-    found = find_rows(ls_nest_item(nest, i));
-  return found;
-}
-
-// The same, if replicas have other numbers of them.
-static ls_nest find_differing_rows(ls_nest nest) {
-  const ls_nest rows = find_rows(nest);
+// Whether replicas have other numbers of rows, or may have.
+static bool rows_differ(ls_nest rows) {
   const size_t count = ls_distributed_count(rows);
-  for (size_t r = 1; r < count; ++r)
-    if (ls_rows_of(rows, r) != ls_rows_of(rows, 0)) return rows;
-  return ls_none();
+  for (size_t r = 0; r < count && count > 1; ++r)
+    if (ls_rows_of(rows, r) < 0 || ls_rows_of(rows, r) != ls_rows_of(rows, 0))
+      return true;
+  return false;
 }
 
 static ls_status prepare(ls_replica_task *task) {
   const replica_call *call = task->rounds->user;
   task->graph = call->graph;
   task->losses = call->losses;
-  if (call->rows.kind != LS_KIND_NONE)
-    task->replica->examples =
-        ls_distributed_component(call->rows, (size_t)task->replica->id);
+  task->replica->examples =
+      call->rows.kind == LS_KIND_DISTRIBUTED
+          ? ls_distributed_component(call->rows, (size_t)task->replica->id)
+          : call->rows;
+  task->replica->examples_differ = rows_differ(call->rows);
   return name_replica(task);
 }
 
@@ -209,7 +202,7 @@ ls_status ls_replicas_call(ls_strategy *strategy, ls_callback callback,
   replica_call call = {.callback = callback,
                        .user = user,
                        .args = args,
-                       .rows = find_differing_rows(args),
+                       .rows = ls_examples_argument(strategy, args),
                        .graph = ls_graph_current()};
   if (call.graph == NULL) return ls_out_of_memory();
   call.losses = call.graph->losses;

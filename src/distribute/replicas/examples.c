@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many examples a replica has: by its arguments, as its step has said, or
-// as a scope says.
-#include "distribute/replicas/context.h"
-#include "graph/context.h"
+#include "distribute/replicas/examples.h"
 
-// What a scope says, for the graph in which it was opened.
-typedef struct ls_examples_entry {
-  const struct ls_examples_entry *outer;
-  const ls_graph *graph;  // NULL: eager.
-  ls_tensor count;
-} ls_examples_entry;
+#include "distribute/replicas/context.h"
+#include "graph/examples.h"
+#include "graph/region.h"
 
 static ls_shape shape_of(ls_nest leaf) {
   if (leaf.kind == LS_KIND_TENSOR) return ls_tensor_shape(leaf.as.tensor);
@@ -22,29 +16,120 @@ int64_t ls_rows_of(ls_nest value, size_t index) {
   return shape.rank < 1 ? -1 : shape.dim[0];
 }
 
-// What the innermost scope says that holds here.
-static bool find_said(ls_tensor *out_count) {
-  const ls_examples_entry *entry = ls_context_current()->scoped.examples;
-  while (entry != NULL && !ls_context_is_inside(entry->graph))
-    entry = entry->outer;
-  if (entry == NULL) return false;
-  *out_count = entry->count;
-  return true;
+// The first leaf with a part for each replica, and rows.
+static ls_nest find_split(ls_nest args) {
+  if (args.kind == LS_KIND_DISTRIBUTED)
+    return shape_of(ls_distributed_component(args, 0)).rank >= 1 ? args
+                                                                 : ls_none();
+  ls_nest found = ls_none();
+  for (size_t i = 0; i < ls_nest_count(args) && found.kind == LS_KIND_NONE; ++i)
+    found = find_split(ls_nest_item(args, i));
+  return found;
 }
 
-bool ls_replica_examples(ls_tensor *out_count) {
+ls_nest ls_examples_argument(const ls_strategy *strategy, ls_nest args) {
+  const ls_nest split = find_split(args);
+  return split.kind == LS_KIND_NONE && strategy->num_replicas == 1
+             ? ls_examples_rows(args)
+             : split;
+}
+
+// The number of rows of a leaf.
+static ls_tensor count_rows(ls_nest leaf) {
+  const ls_nest own = leaf.kind == LS_KIND_DISTRIBUTED
+                          ? ls_distributed_component(leaf, 0)
+                          : leaf;
+  const int64_t rows = shape_of(own).dim[0];
+  return rows == LS_UNKNOWN_DIM ? ls_dim_size(own.as.tensor, 0)
+                                : ls_scalar_i64(LS_DTYPE_I64, rows);
+}
+
+// ---- Finding ---------------------------------------------------------------
+// Whether two graphs, NULL for eager, are regions of one.
+static bool is_same_whole(const ls_graph *a, const ls_graph *b) {
+  if (a == NULL || b == NULL) return a == b;
+  return ls_graph_whole((ls_graph *)(uintptr_t)a) ==
+         ls_graph_whole((ls_graph *)(uintptr_t)b);
+}
+
+static bool is_argument(const ls_examples_entry *entry) {
+  return entry->source == LS_EXAMPLES_ARGUMENTS;
+}
+
+static bool holds(const ls_examples_entry *entry) {
+  if (!ls_context_is_inside(entry->graph)) return false;
+  return entry->source == LS_EXAMPLES_GIVEN ||
+         (entry->rows.kind != LS_KIND_NONE &&
+          is_same_whole(entry->graph, ls_context_graph()));
+}
+
+// The innermost entry that holds here, of those about arguments or the others.
+static const ls_examples_entry *find_entry(bool arguments) {
+  const ls_examples_entry *entry = ls_context_current()->scoped.examples;
+  while (entry != NULL && (is_argument(entry) != arguments || !holds(entry)))
+    entry = entry->outer;
+  return entry;
+}
+
+// The first argument with rows of the innermost function around that has one.
+static bool find_parameter(ls_tensor *out_parameter) {
+  ls_graph *graph = ls_graph_resolve(ls_graph_current());
+  for (; graph != NULL; graph = ls_graph_resolve(graph->parent)) {
+    if (graph->kind != LS_GRAPH_FUNCTION) continue;
+    for (size_t i = 0; i < graph->num_declared; ++i) {
+      *out_parameter = (ls_tensor){graph, graph->parameters[i]};
+      if (ls_tensor_shape(*out_parameter).rank >= 1) return true;
+    }
+  }
+  return false;
+}
+
+// What a function, a computation or a run of one replica is called with. A
+// function around replicas has the arguments of all: those are not one's own.
+static ls_nest find_argument(bool is_alone) {
+  const ls_examples_entry *entry = find_entry(true);
+  if (entry != NULL) return entry->rows;
+  ls_tensor parameter;
+  return is_alone && find_parameter(&parameter) ? ls_leaf(parameter)
+                                                : ls_none();
+}
+
+bool ls_examples_find(ls_tensor *out_count, bool *out_alike) {
   *out_count = ls_failed_tensor();
-  if (find_said(out_count)) return true;
+  *out_alike = false;
+  const ls_examples_entry *entry = find_entry(false);
+  if (entry != NULL) {
+    *out_alike = entry->source == LS_EXAMPLES_ALIKE;
+    *out_count = *out_alike ? count_rows(entry->rows) : entry->count;
+    return true;
+  }
   const ls_replica *replica = ls_replica_context();
   if (replica == NULL) return false;
   *out_count = replica->given_examples;
   if (out_count->ref != 0) return true;
-  const ls_nest examples = replica->examples;
-  if (examples.kind == LS_KIND_NONE) return false;
-  *out_count = examples.kind == LS_KIND_TENSOR
-                   ? ls_dim_size(examples.as.tensor, 0)
-                   : ls_scalar_i64(LS_DTYPE_I64, shape_of(examples).dim[0]);
+  ls_nest rows = replica->examples;
+  *out_alike = !replica->examples_differ;
+  if (rows.kind == LS_KIND_NONE) {
+    // Other replicas' arguments may have other sizes.
+    *out_alike = replica->count == 1 && ls_context_replicas() == 1;
+    rows = find_argument(*out_alike);
+  }
+  if (rows.kind == LS_KIND_NONE) return false;
+  *out_count = count_rows(rows);
   return true;
+}
+
+// Adds no op where it answers no.
+bool ls_replica_examples(ls_tensor *out_count) {
+  const ls_examples_entry *entry = find_entry(false);
+  const ls_replica *replica = ls_replica_context();
+  bool alike = false;
+  *out_count = ls_failed_tensor();
+  const bool may_differ =
+      entry != NULL ? entry->source == LS_EXAMPLES_GIVEN
+                    : replica != NULL && (replica->given_examples.ref != 0 ||
+                                          replica->examples_differ);
+  return may_differ && ls_examples_find(out_count, &alike);
 }
 
 static ls_status check_count(ls_tensor count) {
@@ -66,6 +151,7 @@ ls_status ls_replica_set_examples(ls_replica *replica, ls_tensor count) {
   return ls_ok();
 }
 
+// ---- Scopes ----------------------------------------------------------------
 void ls_examples_scope_begin(ls_scope *scope, ls_tensor count) {
   ls_status status = ls_tensor_is_failed(count)
                          ? ls_invalid_argument("the number of examples that a "
@@ -77,10 +163,6 @@ void ls_examples_scope_begin(ls_scope *scope, ls_tensor count) {
   }
   ls_context *context = ls_context_open(scope, LS_SCOPE_EXAMPLES);
   ls_examples_entry *entry = LS_SCOPE_ENTRY(ls_examples_entry, scope);
-  *entry = (ls_examples_entry){
-      .outer = context->scoped.examples,
-      .graph = ls_context_graph(),
-      .count = count,
-  };
-  context->scoped.examples = entry;
+  *entry = (ls_examples_entry){.count = count};
+  ls_examples_push(context, entry);
 }

@@ -11,6 +11,7 @@
 #include "base/runtime_internal.h"
 #include "distribute/replicas/trace_merge.h"
 #include "graph/equal.h"
+#include "graph/examples.h"
 #include "graph/region.h"
 
 typedef struct tracing {
@@ -37,14 +38,14 @@ static ls_nest select_component(ls_nest leaf, void *user) {
       (ls_tensor){s->region, s->region->parameters[s->next_split++]});
 }
 
-// The rows of the first argument that has any, if their number differs.
+// The rows of the first argument that has any.
 static void note_examples(const tracing *all, ls_replica_task *task) {
   for (size_t s = 0; s < all->num_split; ++s) {
     const ls_shape shape = all->split_types[s].shape;
     if (shape.rank < 1) continue;
-    if (shape.dim[0] == LS_UNKNOWN_DIM)
-      task->replica->examples =
-          ls_leaf((ls_tensor){task->graph, task->graph->parameters[s]});
+    task->replica->examples_differ = shape.dim[0] == LS_UNKNOWN_DIM;
+    task->replica->examples =
+        ls_leaf((ls_tensor){task->graph, task->graph->parameters[s]});
     return;
   }
 }
@@ -279,6 +280,7 @@ static ls_status trace_one(tracing *all, ls_nest *out_result) {
   const ls_nest args = ls_nest_map(all->args, first_component, NULL);
   ls_status status = ls_nest_status(args);
   const int32_t around = context->replicas;
+  replica->examples = ls_examples_rows(args);
   context->scoped.distribution = &entry;
   context->replicas = 1;
   // A graph that is current is somebody else's: what replicas have is in it.

@@ -9,6 +9,7 @@
 #include "distribute/input/request.h"
 #include "distribute/replicas/context.h"
 #include "distribute/variables/update.h"
+#include "graph/examples.h"
 
 static ls_status destroy(void *strategy) {
   ls_strategy_release(strategy);
@@ -54,11 +55,15 @@ static ls_status run(ls_strategy *strategy, ls_crossing *crossing,
   const ls_callable callable = request->callable;
   (void)strategy;
   ls_scope_end(&crossing->scope);
-  return callable.traced != NULL
-             ? ls_function_call_by(callable.traced, &(ls_tracer){0},
-                                   request->args, results)
-             : ls_take_nest(callable.plain(request->args, callable.user),
-                            results);
+  if (callable.traced != NULL)
+    return ls_function_call_by(callable.traced, &(ls_tracer){0}, request->args,
+                               results);
+  ls_examples_entry examples;
+  ls_examples_enter(&examples, LS_EXAMPLES_ARGUMENTS, request->args);
+  const ls_status status =
+      ls_take_nest(callable.plain(request->args, callable.user), results);
+  ls_examples_leave(&examples);
+  return status;
 }
 
 static ls_status update(const ls_update_call *call, ls_variable *variable,

@@ -53,9 +53,10 @@ struct ls_replica {
   const char *device_of_all;
   bool is_alone;    // Called once, as replica 0, where the others are not.
   ls_graph *graph;  // Its trace; NULL: eager or a built graph.
-  // Where replicas have different numbers of examples: this one's, an array or
-  // tensor of which they are dimension 0. What the step has given goes before.
-  ls_nest examples;  // Lent; none: all have the same number.
+  // An array or tensor of which this one's examples are dimension 0. What the
+  // step has given goes before.
+  ls_nest examples;      // Lent; none: not known.
+  bool examples_differ;  // Other replicas may have other numbers.
   ls_tensor given_examples;
 };
 
