@@ -87,7 +87,8 @@ typedef struct turn {
   ls_tensor calls;  // With this one.
 } turn;
 
-// Both branches give the numbers of calls and of examples since the last step.
+// Both branches give the numbers of calls, of their examples and of the first
+// one's since the last step.
 static ls_nest take_step(ls_nest nothing, void *user) {
   (void)nothing;
   const turn *t = user;
@@ -97,7 +98,8 @@ static ls_nest take_step(ls_nest nothing, void *user) {
       ls_greater(total, zero), ls_div(ls_scalar(LS_DTYPE_F64, 1), total), zero);
   const ls_status status = t->step(t->user, share);
   return ls_status_is_ok(status)
-             ? LS_TUPLE(ls_leaf(ls_scalar_i64(LS_DTYPE_I64, 0)), ls_leaf(zero))
+             ? LS_TUPLE(ls_leaf(ls_scalar_i64(LS_DTYPE_I64, 0)), ls_leaf(zero),
+                        ls_leaf(zero))
              : ls_fail(status);
 }
 
@@ -105,17 +107,17 @@ static ls_nest go_on(ls_nest nothing, void *user) {
   (void)nothing;
   const turn *t = user;
   return LS_TUPLE(ls_leaf(ls_identity(t->calls)),
-                  ls_leaf(ls_identity(t->call->examples)));
+                  ls_leaf(ls_identity(t->call->examples)),
+                  ls_leaf(ls_identity(t->call->first)));
 }
 
-static ls_op keep_counts(const ls_optimizer *optimizer,
-                         const ls_held_call *call, ls_nest counts) {
-  const ls_op ops[] = {
-      ls_tensor_op(ls_variable_assign(optimizer->first_examples, call->first)),
-      ls_tensor_op(
-          ls_variable_assign(optimizer->examples, ls_nest_tensor(counts, 1))),
-      ls_tensor_op(
-          ls_variable_assign(optimizer->calls, ls_nest_tensor(counts, 0)))};
+static ls_op keep_counts(const ls_optimizer *optimizer, ls_nest counts) {
+  ls_variable *const variables[] = {optimizer->calls, optimizer->examples,
+                                    optimizer->first_examples};
+  ls_op ops[3];
+  for (size_t i = 0; i < 3; ++i)
+    ops[i] = ls_tensor_op(
+        ls_variable_assign(variables[i], ls_nest_tensor(counts, i)));
   return ls_join_ops(ops, 3, NULL);
 }
 
@@ -128,7 +130,7 @@ ls_status ls_optimizer_step_if_due(ls_optimizer *optimizer,
       t.calls, ls_scalar_i64(LS_DTYPE_I64, optimizer->accumulate));
   const ls_nest counts = ls_cond(due, take_step, go_on, &t);
   const ls_status status = ls_nest_status(counts);
-  if (ls_status_is_ok(status)) *out_op = keep_counts(optimizer, call, counts);
+  if (ls_status_is_ok(status)) *out_op = keep_counts(optimizer, counts);
   ls_nest_release(counts);
   return status;
 }
