@@ -26,9 +26,16 @@ extern "C" {
 #endif
 
 // ---- Ops -------------------------------------------------------------------
+// An op is of one system: in a replicated computation of that one's, else of
+// the system of the strategy in force or of the job that its device names, else
+// of the local one or the only one. So it stays when others are initialized
+// later; while its system is not there a run of it is FAILED_PRECONDITION.
+// Where several may be meant the op is refused, naming them. One that is made
+// while there is no system finds it when it runs.
+//
 // What a core does, in a replicated computation or on the device
-// "/job:worker/task:1/device:TPU:3". Elsewhere it is core r of the local system
-// for replica r. Elements are bool, integers, floats or c64.
+// "/job:worker/task:1/device:TPU:3". Elsewhere it is core r of the system for
+// replica r. Elements are bool, integers, floats or c64.
 //
 // Takes the next tuple, which must be of these types: output i is element i.
 LS_PLACED ls_op ls_infeed_dequeue_tuple(const ls_type *types, size_t count);
@@ -207,7 +214,8 @@ typedef struct ls_infeed_places {
   void *user;
   // Of ls_infeed_queue_split_and_enqueue: shard r is that of replica r.
   const ls_device_assignment *assignment;
-  // Default: as many as a host of the system has that was initialized last.
+  // Default: as many as a host of the system has that the queue is dequeued on,
+  // else of the one that an op means here.
   ls_opt cores_per_host;
 } ls_infeed_places;
 

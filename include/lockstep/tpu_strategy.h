@@ -45,8 +45,10 @@ typedef struct ls_tpu_options {
 
 // Creates a strategy. The caller owns a reference. The runtime's gauges tell of
 // it (lockstep/gauge.h).
-//   LS_NOT_FOUND      no TPU in the system: names its master and its devices.
-//   LS_UNIMPLEMENTED  the system stands behind addresses; see tpu_system.h.
+//   LS_NOT_FOUND         no TPU in the system: names its master and its
+//   devices. LS_INVALID_ARGUMENT  the assignment is of another system: names
+//   both. LS_UNIMPLEMENTED     the system stands behind addresses; see
+//   tpu_system.h.
 LS_API LS_MUST_USE ls_status ls_tpu_strategy_create(
     const ls_tpu_options *options, ls_strategy **out_strategy);
 

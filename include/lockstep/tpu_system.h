@@ -192,8 +192,16 @@ LS_API LS_MUST_USE ls_status ls_tpu_connect(const ls_tpu_resolver *resolver);
 // and open again, ops are compiled anew. While a function is being traced
 // nothing is done but giving the topology. The caller releases it; NULL: it is
 // not wanted.
-//   LS_NOT_FOUND      it has no TPUs: lists the devices.
-//   LS_UNIMPLEMENTED  as above.
+//
+// A job has one system at a time, as its devices are named by it. What is made
+// for a system (strategies, assignments of its topology, computations, ops of
+// infeed and outfeed, estimators) stays that system's: it is compiled anew when
+// the system is initialized again, and refused with FAILED_PRECONDITION while
+// it is not, whenever it was compiled; also if another size has the name then.
+// The local system computes without it, until it is shut down.
+//   LS_NOT_FOUND            it has no TPUs: lists the devices.
+//   LS_FAILED_PRECONDITION  another system of its job is initialized: names it.
+//   LS_UNIMPLEMENTED        as above.
 LS_API LS_MUST_USE ls_status ls_tpu_initialize(ls_tpu_resolver *resolver,
                                                ls_topology **out_topology);
 // Undoes it: the name stands for another system from then on. Warns if it was
@@ -229,9 +237,10 @@ LS_API LS_MUST_USE ls_status ls_tpu_system_device(const char *job,
 // Logical core n of a replica: "device:TPU_REPLICATED_CORE:n".
 LS_API ls_device_name ls_tpu_core_device(int32_t core);
 
-// The same as ops on the system's device: of a job that is connected, or of the
-// local system. The value of the first is the serialized topology, a string
-// scalar. Initializing once more does not warn.
+// The same as ops on the system's device: of the system of a job that is
+// initialized, else connected, or of the local system. The value of the first
+// is the serialized topology, a string scalar. Initializing once more does not
+// warn.
 LS_PLACED ls_tensor ls_tpu_initialize_op(const char *job);
 LS_PLACED ls_op ls_tpu_shutdown_op(const char *job);
 

@@ -136,7 +136,14 @@ static ls_status make_finalizers(device_hook *self, ls_nest flushers) {
   ls_nest *items = ls_new_array(ls_current_allocator(), ls_nest, count + 1);
   size_t made = 0;
   if (items == NULL) return ls_out_of_memory();
+  ls_estimator_scope scope;
+  ls_status status = ls_estimator_scope_begin(&scope, self->is.context);
+  if (!ls_status_is_ok(status)) {
+    ls_release(ls_current_allocator(), items);
+    return status;
+  }
   if (self->initializes) items[made++] = ls_nest_op(ls_tpu_shutdown_op(job));
+  ls_estimator_scope_end(&scope);
   for (size_t i = 0; i < count; ++i)
     items[made++] = ls_nest_item(flushers, i);
   ls_nest_release(self->finalizers);

@@ -15,7 +15,11 @@ typedef ls_status (*build_function)(ls_estimator_context context,
 static ls_status build_in(ls_graph *graph, ls_estimator_context context,
                           build_function build, ls_nest *out_fetches) {
   LS_GRAPH_SCOPE(graph);
-  LS_RETURN_IF_ERROR(build(context, out_fetches));
+  ls_estimator_scope scope;
+  LS_RETURN_IF_ERROR(ls_estimator_scope_begin(&scope, context));
+  const ls_status status = build(context, out_fetches);
+  ls_estimator_scope_end(&scope);
+  LS_RETURN_IF_ERROR(status);
   LS_RETURN_IF_ERROR(ls_nest_status(*out_fetches));
   return ls_graph_take_error(graph);
 }
@@ -69,9 +73,8 @@ ls_status ls_device_system_begin(ls_estimator_context context) {
 }
 
 ls_status ls_device_system_clear(ls_estimator_context context) {
-  const char *job = NULL;
-  LS_RETURN_IF_ERROR(ls_estimator_job(context, &job));
-  ls_pod *pod = ls_pod_of_job(context.systems->runtime, job != NULL ? job : "");
+  ls_pod *pod = NULL;
+  LS_RETURN_IF_ERROR(ls_estimator_pod(context, &pod));
   if (pod != NULL) ls_pod_reset_queues(pod);
   ls_object_release(pod);
   return ls_ok();

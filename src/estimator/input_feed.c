@@ -312,7 +312,12 @@ ls_status ls_input_feed_make(const ls_estimator_calls *calls,
           ls_estimator_config(calls->context)->tpu->input_partition_dims),
       .allocator = ls_current_allocator(),
   };
-  const ls_status status = make(&m);
+  ls_estimator_scope scope;
+  ls_status status = ls_estimator_scope_begin(&scope, calls->context);
+  if (ls_status_is_ok(status)) {
+    status = make(&m);
+    ls_estimator_scope_end(&scope);
+  }
   for (int64_t i = 0; m.enqueues != NULL && i < m.num_enqueues; ++i)
     ls_enqueue_deinit(&m.enqueues[i]);
   for (int64_t i = 0; m.ops != NULL && i < m.num_enqueues; ++i)

@@ -8,6 +8,7 @@
 #include "estimator/prediction_rows.h"
 #include "estimator/steps.h"
 #include "estimator/stopping_signals.h"
+#include "estimator/systems.h"
 #include "graph/graph.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/replicate.h"
@@ -311,6 +312,15 @@ static ls_status build(ls_steps *steps, ls_estimator_program *out) {
   return call_hosts(steps, out);
 }
 
+static ls_status build_scoped(ls_steps *steps, ls_estimator_program *out) {
+  ls_estimator_scope scope;
+  LS_RETURN_IF_ERROR(
+      ls_estimator_scope_begin(&scope, steps->options->calls->context));
+  const ls_status status = build(steps, out);
+  ls_estimator_scope_end(&scope);
+  return status;
+}
+
 ls_status ls_program_build(const ls_program_options *options,
                            ls_estimator_program *out_program) {
   ls_steps steps = {0};
@@ -320,7 +330,7 @@ ls_status ls_program_build(const ls_program_options *options,
   LS_RETURN_IF_ERROR(check(options));
   LS_RETURN_IF_ERROR(ls_infeed_attempt_begin(&attempt, options->feed->queue));
   ls_status status = ls_steps_init(&steps, options);
-  if (ls_status_is_ok(status)) status = build(&steps, out_program);
+  if (ls_status_is_ok(status)) status = build_scoped(&steps, out_program);
   // What is refused leaves the graph as it was, and the queue.
   status = ls_infeed_attempt_end(&attempt, status, &none);
   ls_steps_deinit(&steps);

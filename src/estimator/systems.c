@@ -71,15 +71,21 @@ ls_status ls_estimator_master(ls_estimator_context context,
   return ls_ok();
 }
 
-// The configuration's own, where that is its master; else one of the name.
-static ls_status find_resolver(const ls_run_values *values, const char *master,
+// The configuration's own, where that is its master; else one of the name, and
+// of the job whose devices are named.
+static ls_status find_resolver(ls_estimator_context context, const char *master,
                                ls_tpu_resolver **out_resolver) {
+  const ls_run_values *values = ls_estimator_config(context);
+  const char *job = NULL;
   if (values->resolver != NULL && strcmp(master, values->master) == 0) {
     *out_resolver = ls_tpu_resolver_retain(values->resolver);
     return ls_ok();
   }
+  if (strncmp(master, "virtual:", 8) == 0)
+    LS_RETURN_IF_ERROR(ls_estimator_job(context, &job));
   return ls_tpu_resolver_create(
-      &(ls_tpu_resolver_options){.name = master[0] == '\0' ? "local" : master},
+      &(ls_tpu_resolver_options){.name = master[0] == '\0' ? "local" : master,
+                                 .job = job},
       out_resolver);
 }
 
@@ -88,14 +94,38 @@ ls_status ls_estimator_resolver(ls_estimator_context context,
   const char *master = NULL;
   *out_resolver = NULL;
   LS_RETURN_IF_ERROR(ls_estimator_master(context, &master));
-  return find_resolver(ls_estimator_config(context), master, out_resolver);
+  return find_resolver(context, master, out_resolver);
+}
+
+ls_status ls_estimator_scope_begin(ls_estimator_scope *self,
+                                   ls_estimator_context context) {
+  ls_tpu_resolver *resolver = NULL;
+  *self = (ls_estimator_scope){.id = NULL};
+  LS_RETURN_IF_ERROR(ls_estimator_resolver(context, &resolver));
+  self->id = ls_object_retain(resolver->id);
+  ls_tpu_resolver_release(resolver);
+  ls_system_scope_begin(&self->scope, &self->flow, self->id);
+  return ls_ok();
+}
+
+void ls_estimator_scope_end(ls_estimator_scope *self) {
+  ls_scope_end(&self->scope);
+  ls_object_release(self->id);
+}
+
+ls_status ls_estimator_pod(ls_estimator_context context, ls_pod **out_pod) {
+  ls_tpu_resolver *resolver = NULL;
+  *out_pod = NULL;
+  LS_RETURN_IF_ERROR(ls_estimator_resolver(context, &resolver));
+  *out_pod = ls_pod_of_id(context.systems->runtime, resolver->id);
+  ls_tpu_resolver_release(resolver);
+  return ls_ok();
 }
 
 static ls_status ask(ls_estimator_context context,
                      ls_estimator_system *system) {
   ls_tpu_resolver *resolver = NULL;
-  LS_RETURN_IF_ERROR(
-      find_resolver(ls_estimator_config(context), system->master, &resolver));
+  LS_RETURN_IF_ERROR(find_resolver(context, system->master, &resolver));
   const ls_status status = ls_tpu_metadata_query(
       resolver, ls_estimator_is_model_parallel(context), &system->metadata);
   ls_tpu_resolver_release(resolver);

@@ -7,6 +7,7 @@
 
 #include "base/runtime_internal.h"
 #include "estimator/context.h"
+#include "tpu/resolver.h"
 
 // The system behind one master.
 typedef struct ls_estimator_system {
@@ -35,6 +36,20 @@ LS_MUST_USE ls_status ls_estimator_system_of(ls_estimator_context context,
 // one of the name. The caller's.
 LS_MUST_USE ls_status ls_estimator_resolver(ls_estimator_context context,
                                             ls_tpu_resolver **out_resolver);
+// The identity of that system, in the current graph until ls_scope_end: what is
+// made for it stays its own.
+typedef struct ls_estimator_scope {
+  ls_scope scope;
+  ls_system_flow flow;
+  ls_system_id *id;
+} ls_estimator_scope;
+LS_MUST_USE ls_status ls_estimator_scope_begin(ls_estimator_scope *self,
+                                               ls_estimator_context context);
+void ls_estimator_scope_end(ls_estimator_scope *self);
+// Its pod; NULL: it is not there, or not of this process. The caller releases
+// it.
+LS_MUST_USE ls_status ls_estimator_pod(ls_estimator_context context,
+                                       ls_pod **out_pod);
 // Whether what was configured can be: validate.c.
 LS_MUST_USE ls_status ls_estimator_validate(ls_estimator_context context);
 // Of a mode, as it was given.

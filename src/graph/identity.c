@@ -2,6 +2,7 @@
 #include "graph/identity.h"
 
 #include "base/values/digest.h"
+#include "graph/gather/gather.h"
 #include "graph/variable.h"
 #include "lockstep/host.h"
 
@@ -96,9 +97,13 @@ static void add_node(ls_digest *d, const ls_node *node, bool numbers) {
   ls_digest_add_u64(d, node->num_outputs);
   for (uint32_t i = 0; i < node->num_outputs; ++i)
     add_type(d, node->outputs[i].dtype, node->outputs[i].shape);
-  ls_digest_add_u64(d, node->num_attrs);
+  uint64_t num_attrs = 0;  // Without what says where a computation runs.
   for (uint32_t i = 0; i < node->num_attrs; ++i)
-    add_attr(d, &node->attrs[i], numbers);
+    num_attrs += !ls_attr_is_of_system(&node->attrs[i]);
+  ls_digest_add_u64(d, num_attrs);
+  for (uint32_t i = 0; i < node->num_attrs; ++i)
+    if (!ls_attr_is_of_system(&node->attrs[i]))
+      add_attr(d, &node->attrs[i], numbers);
   ls_digest_add_u64(d, node->num_regions);
   for (uint32_t i = 0; i < node->num_regions; ++i)
     add_graph(d, ls_graph_resolve(node->regions[i]), numbers);

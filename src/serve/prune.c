@@ -126,13 +126,37 @@ static ls_status copy_needed(ls_graph *graph, const ls_serve_signatures *all,
   return status;
 }
 
+// An export is for any system: it is of none.
+static ls_status leave_system(ls_graph *graph) {
+  for (size_t i = 0; i < graph->num_nodes; ++i) {
+    ls_node *node = graph->nodes[i];
+    uint32_t kept = 0;
+    for (uint32_t k = 0; k < node->num_attrs; ++k)
+      kept += !ls_attr_is_of_system(&node->attrs[k]);
+    if (kept < node->num_attrs) {
+      ls_attr *attrs = ls_arena_new_array(&graph->arena, ls_attr, kept + 1);
+      if (attrs == NULL) return ls_out_of_memory();
+      kept = 0;
+      for (uint32_t k = 0; k < node->num_attrs; ++k)
+        if (!ls_attr_is_of_system(&node->attrs[k]))
+          attrs[kept++] = node->attrs[k];
+      node->attrs = attrs;
+      node->num_attrs = kept;
+    }
+    for (uint32_t r = 0; r < node->num_regions; ++r)
+      LS_RETURN_IF_ERROR(leave_system(ls_graph_resolve(node->regions[r])));
+  }
+  return ls_ok();
+}
+
 ls_status ls_serve_prune(ls_graph *graph, const ls_serve_signatures *signatures,
                          ls_arena *memory, ls_graph **out_copy) {
   ls_graph *copy = NULL;
   *out_copy = NULL;
   LS_RETURN_IF_ERROR(
       ls_graph_make(graph->kind, graph->name, graph->runtime, NULL, &copy));
-  const ls_status status = copy_needed(graph, signatures, memory, copy);
+  ls_status status = copy_needed(graph, signatures, memory, copy);
+  if (ls_status_is_ok(status)) status = leave_system(copy);
   if (ls_status_is_ok(status))
     *out_copy = copy;
   else

@@ -13,6 +13,7 @@
 #include "graph/gather/gather.h"
 #include "lockstep/topology.h"
 #include "lockstep/variable.h"
+#include "tpu/system_id.h"
 
 // The replicated handle of a variable of a TPU strategy.
 typedef struct ls_tpu_handle {
@@ -26,6 +27,7 @@ typedef struct ls_tpu_context {
   char *name;  // The cluster's.
   bool spmd;   // A replica's cores are one to it.
   int32_t num_replicas;
+  ls_system_id *system;  // Whose cores they are, lent; NULL: not known.
   // Of their cores, lent; NULL: they follow each other.
   const ls_device_assignment *assignment;
   ls_op pivot;

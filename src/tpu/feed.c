@@ -29,6 +29,7 @@ static void destroy_feed(ls_object *object) {
     it = before;
   }
   ls_device_assignment_release(feed->assignment);
+  ls_object_release(feed->system);
   ls_mutex_deinit(&feed->lock);
   ls_release(feed->allocator, feed->types);
   ls_release(feed->allocator, feed->parts);
@@ -57,6 +58,7 @@ static bool same_feed(const ls_object *a, const ls_object *b) {
   const ls_feed_state *x = (const ls_feed_state *)a,
                       *y = (const ls_feed_state *)b;
   return x->kind == y->kind && x->ordinal == y->ordinal &&
+         ls_system_id_equal(x->system, y->system) &&
          x->assignment == y->assignment && x->logical_core == y->logical_core &&
          same_device(&x->device, &y->device) && same_types(x, y);
 }
@@ -109,6 +111,7 @@ ls_status ls_feed_create(const ls_feed_options *options,
   feed->ordinal = options->ordinal;
   feed->is_declared = options->types != NULL;
   feed->num_cores = 1;
+  feed->system = ls_object_retain(options->system);
   if (options->assignment != NULL)
     feed->assignment = ls_device_assignment_retain(
         (ls_device_assignment *)(uintptr_t)options->assignment);
@@ -133,37 +136,37 @@ bool ls_feed_uses(const ls_feed_state *feed, int64_t core) {
 }
 
 // ---- Which queues ----------------------------------------------------------
-ls_pod *ls_feed_system(ls_runtime *runtime) {
-  ls_pod *found = NULL;
-  size_t position = 0;
-  for (ls_pod *pod = NULL; (pod = ls_pod_next(runtime, &position)) != NULL;)
-    if (found == NULL || ls_pod_generation(pod) >= ls_pod_generation(found))
-      found = pod;
-  return found;
-}
-
-// Without a job, the system that was initialized last. The caller retains it.
-static ls_pod *find_pod(const ls_feed_state *feed, ls_runtime *runtime) {
+// The pod of its system; of one that was made before there was any, of the
+// system that is meant now. NULL: there is none. The caller releases it.
+static ls_status find_pod(const ls_feed_state *feed, ls_runtime *runtime,
+                          ls_pod **out_pod) {
   const char *job = feed->device.job;
-  if (strcmp(job, "localhost") == 0) job = "";
-  ls_pod *found = ls_pod_of_job(runtime, job);
-  return found != NULL || job[0] != '\0'
-             ? found
-             : ls_object_retain(ls_feed_system(runtime));
+  *out_pod = ls_pod_of_id(runtime, feed->system);
+  if (feed->system != NULL) return ls_ok();
+  *out_pod = ls_pod_of_job(runtime, strcmp(job, "localhost") == 0 ? "" : job);
+  if (*out_pod != NULL || job[0] != '\0') return ls_ok();
+  ls_system_id *id = NULL;
+  LS_RETURN_IF_ERROR(ls_system_here(runtime, names[feed->kind], job, &id));
+  *out_pod = ls_pod_of_id(runtime, id);
+  ls_object_release(id);
+  return ls_ok();
 }
 
 static ls_status check_pod(const ls_feed_state *feed, const ls_pod *pod) {
-  const char *job =
-      feed->device.job[0] == '\0' ? "localhost" : feed->device.job;
+  const char *job = ls_job_text(feed->device.job);
+  if (pod != NULL && ls_pod_is_initialized(pod)) return ls_ok();
+  if (feed->system != NULL)
+    return ls_failed_precondition("%s: the TPU system '%s' of job %s is not "
+                                  "initialized",
+                                  names[feed->kind], feed->system->name,
+                                  ls_job_text(feed->system->job));
   if (pod == NULL)
     return ls_not_found("%s: there is no TPU system of job %s; connect to one, "
                         "such as virtual:2x2, and initialize it",
                         names[feed->kind], job);
-  if (!ls_pod_is_initialized(pod))
-    return ls_failed_precondition("%s: the TPU system '%s' of job %s is not "
-                                  "initialized",
-                                  names[feed->kind], pod->name, job);
-  return ls_ok();
+  return ls_failed_precondition("%s: the TPU system '%s' of job %s is not "
+                                "initialized",
+                                names[feed->kind], pod->name, job);
 }
 
 ls_status ls_feed_ordinal(const ls_feed_state *feed, int64_t *out_ordinal) {
@@ -284,7 +287,8 @@ ls_status ls_feed_find(ls_feed_state *feed, ls_runtime *runtime, int64_t first,
     ls_mutex_lock(&feed->lock);
     is_known = is_current(feed->targets, (size_t)first + count);
     ls_mutex_unlock(&feed->lock);
-    ls_pod *pod = is_known ? NULL : find_pod(feed, runtime);
+    ls_pod *pod = NULL;
+    if (!is_known) LS_RETURN_IF_ERROR(find_pod(feed, runtime, &pod));
     ls_mutex_lock(&feed->lock);
     is_lost = is_known && !is_current(feed->targets, (size_t)first + count);
     if (!is_lost) status = find_all(feed, pod, (size_t)first, count);

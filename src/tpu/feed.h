@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an op of infeed or outfeed is, and the calls of it.
 //
-// An op names its queue by device and number; which one that is, is asked when
-// it runs and kept until the system is initialized anew.
+// An op names its queue by system, device and number; the system is the one
+// that is meant where the op is made, if there is one then. Which queue that
+// is, is asked when it runs and kept until the system is initialized anew.
 //
 // Thread-safe, but for making.
 #ifndef LS_TPU_FEED_H_
@@ -55,6 +56,7 @@ typedef struct ls_feed_state {
   ls_device_parts device;  // Of the op.
   int64_t ordinal;         // On a host. Below 0: the device is the core.
   bool is_declared;        // Of enqueues: values must be of `types`.
+  ls_system_id *system;    // Of whose cores it is; NULL: its device says it.
   ls_device_assignment *assignment;  // Of replicas. NULL: one after the other.
   int32_t logical_core;
   int32_t num_cores;  // Of a replica, where values are cut; else 1.
@@ -70,6 +72,7 @@ typedef struct ls_feed_options {
   ls_feed_kind kind;
   const char *device;  // "" and NULL: none.
   int64_t ordinal;
+  ls_system_id *system;  // NULL: the one that is meant where it is made.
   const ls_device_assignment *assignment;
   const ls_type *types;   // NULL: not known.
   const ls_shape *parts;  // NULL: values are not cut.
@@ -82,15 +85,13 @@ LS_MUST_USE ls_status ls_feed_create(const ls_feed_options *options,
 // The queues of replicas `first` on, or on a host of core `first`. They stay as
 // long as the feed; `*out_targets` has at least `first + count`.
 //   LS_NOT_FOUND            there is no system, or it has no such host
-//   LS_FAILED_PRECONDITION  it is not initialized
+//   LS_FAILED_PRECONDITION  it is not initialized; several may be meant
 //   LS_INVALID_ARGUMENT     no such core
 LS_MUST_USE ls_status ls_feed_find(ls_feed_state *feed, ls_runtime *runtime,
                                    int64_t first, size_t count,
                                    ls_feed_targets **out_targets);
 // Whether a core of a replica gets something.
 bool ls_feed_uses(const ls_feed_state *feed, int64_t core);
-// The system that was initialized last, or else made last; NULL: none. Lent.
-ls_pod *ls_feed_system(ls_runtime *runtime);
 // The core of a host's op, from the attribute or the device it is placed on.
 //   LS_INVALID_ARGUMENT  on a CPU, and not said.
 LS_MUST_USE ls_status ls_feed_ordinal(const ls_feed_state *feed,
@@ -104,6 +105,8 @@ const ls_host_kernel *ls_feed_kernel(ls_feed_kind kind);
 // feed_call.c's.
 void ls_feed_calls_destroy(ls_feed_state *feed);
 
+// The system of an op of infeed or outfeed; NULL: not known. Lent.
+ls_system_id *ls_feed_op_system(ls_op op);
 // Adds an op; the feed is retained. `name` NULL: the kind's.
 ls_op ls_feed_op_add(const char *name, ls_feed_state *feed,
                      const ls_tensor *inputs, size_t num_inputs);
@@ -114,7 +117,8 @@ ls_op ls_feed_op_add(const char *name, ls_feed_state *feed,
 ls_op ls_feed_dequeue(ls_feed_kind kind, const char *name,
                       const ls_feed_options *options, const ls_tensor *inputs,
                       size_t num_inputs);
-ls_op ls_feed_enqueue(const char *name, const ls_tensor *values,
-                      const ls_type *types, size_t count, int64_t ordinal);
+ls_op ls_feed_enqueue(ls_system_id *system, const char *name,
+                      const ls_tensor *values, const ls_type *types,
+                      size_t count, int64_t ordinal);
 
 #endif  // LS_TPU_FEED_H_

@@ -178,7 +178,9 @@ static void tell(const ls_object *state, char *buffer, size_t size) {
 static uint64_t order(const ls_object *state) {
   const ls_feed_state *feed = (const ls_feed_state *)state;
   const ls_device_parts *device = &feed->device;
-  const char *job = strcmp(device->job, "localhost") == 0 ? "" : device->job;
+  const char *job = feed->system != NULL                    ? feed->system->job
+                    : strcmp(device->job, "localhost") == 0 ? ""
+                                                            : device->job;
   uint64_t hash = 0xcbf29ce484222325u;
   for (; *job != '\0'; ++job)
     hash = (hash ^ (uint8_t)*job) * 0x100000001b3u;

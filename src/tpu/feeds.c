@@ -4,6 +4,7 @@
 #include "graph/context.h"
 #include "graph/make/make.h"
 #include "lockstep/infeed.h"
+#include "tpu/assignment.h"
 #include "tpu/context.h"
 #include "tpu/feed.h"
 
@@ -23,20 +24,51 @@ ls_op ls_feed_op_add(const char *name, ls_feed_state *feed,
                     .num_attrs = 2});
 }
 
+ls_system_id *ls_feed_op_system(ls_op op) {
+  const ls_node *node = ls_graph_node(op.graph, op.id);
+  const ls_attr *state =
+      node != NULL ? ls_node_attr(node, LS_ATTR_ID_STATE) : NULL;
+  return state != NULL ? ((const ls_feed_state *)state->as.object)->system
+                       : NULL;
+}
+
 static ls_op failed(const char *name, ls_status status) {
   ls_make_failed(name, status);
   return (ls_op){0};
 }
 
+// The one that was given, or that the assignment's is, or that is meant here.
+static ls_status find_system(const ls_feed_options *options,
+                             ls_system_id **out_id) {
+  const ls_device_assignment *assignment = options->assignment;
+  ls_graph *graph = ls_graph_resolve(ls_graph_current());
+  ls_device_parts device;
+  *out_id = options->system;
+  if (*out_id == NULL && assignment != NULL)
+    *out_id = assignment->topology->system;
+  if (*out_id != NULL) {
+    ls_object_retain(*out_id);
+    return ls_ok();
+  }
+  if (graph == NULL) return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(ls_device_parse(options->device, &device));
+  return ls_system_here(graph->runtime, ls_feed_kind_name(options->kind),
+                        device.job, out_id);
+}
+
 static ls_op add(ls_feed_options options, const char *name,
                  const ls_tensor *inputs, size_t num_inputs) {
   ls_feed_state *feed = NULL;
+  ls_system_id *system = NULL;
   options.device = ls_context_current()->scoped.device;
   const ls_tpu_context *context = ls_tpu_context_current();
   if (options.assignment == NULL && context != NULL &&
       !ls_feed_is_on_host(options.kind))
     options.assignment = context->assignment;
-  const ls_status status = ls_feed_create(&options, &feed);
+  ls_status status = find_system(&options, &system);
+  options.system = system;
+  if (ls_status_is_ok(status)) status = ls_feed_create(&options, &feed);
+  ls_object_release(system);
   if (!ls_status_is_ok(status)) return failed(name, status);
   const ls_op op = ls_feed_op_add(name, feed, inputs, num_inputs);
   ls_object_release(feed);
@@ -52,9 +84,11 @@ ls_op ls_feed_dequeue(ls_feed_kind kind, const char *name,
   return add(all, name, inputs, num_inputs);
 }
 
-ls_op ls_feed_enqueue(const char *name, const ls_tensor *values,
-                      const ls_type *types, size_t count, int64_t ordinal) {
+ls_op ls_feed_enqueue(ls_system_id *system, const char *name,
+                      const ls_tensor *values, const ls_type *types,
+                      size_t count, int64_t ordinal) {
   return add((ls_feed_options){.kind = LS_INFEED_ENQUEUE,
+                               .system = system,
                                .ordinal = ordinal,
                                .types = types,
                                .count = count},

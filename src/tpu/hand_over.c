@@ -174,6 +174,15 @@ static ls_status pass_and_put(const place *at, ls_nest tuple) {
   return ls_ok();
 }
 
+ls_status ls_core_put(ls_core *core, ls_nest tuple) {
+  place at = {.generation = ls_pod_generation(core->pod)};
+  if (at.generation == 0)
+    return ls_failed_precondition("the TPU system '%s' is not initialized",
+                                  core->pod->name);
+  LS_RETURN_IF_ERROR(ls_core_queue_of(core, false, &at.queue));
+  return pass_and_put(&at, tuple);
+}
+
 ls_status ls_infeed_put(const char *device, ls_nest tuple) {
   LS_REQUIRE(device);
   place at;

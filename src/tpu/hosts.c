@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The hosts of a computation's cores, where there are several.
+#include <stdio.h>
+
 #include "base/device_parts.h"
 #include "base/runtime_internal.h"
 #include "tpu/pod.h"
@@ -9,10 +11,13 @@
 // The job of the devices, as far as it is known.
 static ls_status find_job(const ls_replication *r, ls_device_parts *out) {
   *out = (ls_device_parts){0};
-  return r->devices != NULL ? ls_device_parse(r->devices[0], out) : ls_ok();
+  if (r->devices != NULL) return ls_device_parse(r->devices[0], out);
+  if (r->system != NULL)
+    snprintf(out->job, sizeof(out->job), "%s", r->system->job);
+  return ls_ok();
 }
 
-// Without an assignment replicas lie one behind the other in the local system.
+// Without an assignment replicas lie one behind the other in the system.
 static ls_status host_of(const ls_replication *r, const ls_pod *pod,
                          const char *job, size_t replica, size_t core,
                          ls_device_name *out) {
@@ -22,6 +27,7 @@ static ls_status host_of(const ls_replication *r, const ls_pod *pod,
   const int task = (int)replica / pod->cores_per_host;
   ls_device_parts parts = {.replica = -1, .task = task, .index = 0};
   memcpy(parts.type, "CPU", sizeof("CPU"));
+  snprintf(parts.job, sizeof(parts.job), "%s", job);
   ls_device_print(&parts, out);
   return ls_ok();
 }
@@ -57,7 +63,7 @@ static ls_status list_hosts(ls_replication *r, const ls_pod *pod,
 
 ls_status ls_replication_hosts(ls_replication *r, const char *const **out_hosts,
                                size_t *out_count) {
-  ls_pod *pod = ls_pod_of_job(r->graph->runtime, "");
+  ls_pod *pod = ls_pod_of_id(r->graph->runtime, r->system);
   const ls_status status = list_hosts(r, pod, out_hosts, out_count);
   ls_object_release(pod);
   return status;

@@ -8,6 +8,7 @@
 #include "base/values/nest_internal.h"
 #include "graph/make/make.h"
 #include "graph/trial.h"
+#include "tpu/assignment.h"
 #include "tpu/infeed_queue.h"
 
 // ---- What both share -------------------------------------------------------
@@ -29,6 +30,26 @@ static ls_status check_first(const ls_infeed_queue *queue, ls_nest before,
                                 queue->name, what);
 }
 
+// Both ends are of one system; where one says which, the other one is of it.
+static ls_status check_ends(const ls_infeed_queue *queue,
+                            const ls_system_id *dequeued,
+                            const ls_system_id *enqueued) {
+  if (dequeued == NULL || enqueued == NULL ||
+      ls_system_id_equal(dequeued, enqueued))
+    return ls_ok();
+  return ls_failed_precondition(
+      "queue '%s' is dequeued on TPU system '%s' of job %s and enqueued on "
+      "'%s' of job %s: both must be on one",
+      queue->name, dequeued->name, ls_job_text(dequeued->job), enqueued->name,
+      ls_job_text(enqueued->job));
+}
+
+static void keep_system(ls_system_id **place, ls_system_id *id) {
+  ls_object_retain(id);
+  ls_object_release(*place);
+  *place = id;
+}
+
 // ---- Attempts --------------------------------------------------------------
 ls_status ls_infeed_attempt_begin(ls_infeed_attempt *self,
                                   ls_infeed_queue *queue) {
@@ -42,6 +63,8 @@ ls_status ls_infeed_attempt_begin(ls_infeed_attempt *self,
            queue->count * sizeof(*self->elements));
     ls_nest_retain(queue->dequeued);
     ls_nest_retain(queue->enqueued);
+    ls_object_retain(queue->dequeue_system);
+    ls_object_retain(queue->enqueue_system);
   }
   ls_trial_begin(&self->trial);
   return ls_ok();
@@ -60,7 +83,11 @@ ls_status ls_infeed_attempt_end(ls_infeed_attempt *self, ls_status status,
     queue->frozen = self->before.frozen;
     queue->dequeued = self->before.dequeued;
     queue->enqueued = self->before.enqueued;
+    queue->dequeue_system = self->before.dequeue_system;
+    queue->enqueue_system = self->before.enqueue_system;
   }
+  ls_object_release(gone.dequeue_system);
+  ls_object_release(gone.enqueue_system);
   ls_nest_release(gone.dequeued);
   ls_nest_release(gone.enqueued);
   ls_release(queue->allocator, gone.elements);
@@ -186,6 +213,10 @@ static ls_status dequeue(ls_infeed_queue *queue, int32_t core,
     status = ls_take_nest(ls_nest_sequence(LS_KIND_TUPLE, items, queue->count),
                           out_tuple);
   }
+  if (ls_status_is_ok(status))
+    status =
+        check_ends(queue, ls_feed_op_system(queue->dequeue),
+                        queue->enqueue_system);
   ls_release(queue->allocator, types);
   ls_release(queue->allocator, items);
   return status;
@@ -202,6 +233,8 @@ ls_status ls_infeed_queue_dequeue(ls_infeed_queue *queue, int32_t core,
   if (ls_status_is_ok(status)) status = ls_infeed_attempt_begin(&a, queue);
   if (ls_status_is_ok(status))
     status = ls_infeed_attempt_end(&a, dequeue(queue, core, &made), &made);
+  if (ls_status_is_ok(status))
+    keep_system(&queue->dequeue_system, ls_feed_op_system(queue->dequeue));
   return give_end(status, made, &queue->dequeued, out_tuple);
 }
 
@@ -279,9 +312,17 @@ static ls_status set_place(const enqueues *e, size_t s) {
 
 static ls_op add_enqueue(const enqueues *e, size_t s, const ls_type *types) {
   char name[24];
+  const bool names_job = strstr(ls_context_current()->scoped.device != NULL
+                                    ? ls_context_current()->scoped.device
+                                    : "",
+                                "/job:") != NULL;
+  const ls_device_assignment *assignment = e->places->assignment;
+  ls_system_id *system =
+      assignment != NULL ? assignment->topology->system : NULL;
+  if (system == NULL && !names_job) system = e->queue->dequeue_system;
   snprintf(name, sizeof(name), "%zu", s);
-  return ls_feed_enqueue(name, e->shards[s].inputs, types, e->queue->count,
-                         e->shards[s].ordinal);
+  return ls_feed_enqueue(system, name, e->shards[s].inputs, types,
+                         e->queue->count, e->shards[s].ordinal);
 }
 
 static ls_op place_enqueue(const enqueues *e, size_t s, const ls_type *types) {
@@ -343,6 +384,21 @@ static ls_status enqueue_shards(ls_infeed_queue *queue, ls_nest shards,
   return status;
 }
 
+// Of the first of the ops that were made; NULL: not known.
+static ls_system_id *system_of(ls_nest ops) {
+  return ls_nest_count(ops) > 0 ? ls_feed_op_system(ls_nest_item(ops, 0).as.op)
+                                : NULL;
+}
+
+static ls_status end_enqueue(ls_infeed_queue *queue, ls_infeed_attempt *attempt,
+                             ls_status status, ls_nest *ops) {
+  if (ls_status_is_ok(status))
+    status = check_ends(queue, queue->dequeue_system, system_of(*ops));
+  LS_RETURN_IF_ERROR(ls_infeed_attempt_end(attempt, status, ops));
+  keep_system(&queue->enqueue_system, system_of(*ops));
+  return ls_ok();
+}
+
 static ls_status enqueue(ls_infeed_queue *queue, ls_nest shards,
                          const ls_infeed_places *places, ls_nest *out_ops) {
   LS_RETURN_IF_ERROR(ls_infeed_queue_configure_from_shards(queue, shards));
@@ -363,13 +419,13 @@ ls_status ls_infeed_queue_enqueue(ls_infeed_queue *queue, ls_nest shards,
   ls_status status = check_first(queue, queue->enqueued, "enqueue");
   if (ls_status_is_ok(status)) status = ls_infeed_attempt_begin(&a, queue);
   if (ls_status_is_ok(status))
-    status =
-        ls_infeed_attempt_end(&a, enqueue(queue, shards, places, &made), &made);
+    status = end_enqueue(queue, &a, enqueue(queue, shards, places, &made),
+                         &made);
   return give_end(status, made, &queue->enqueued, out_ops);
 }
 
 // ---- Splitting -------------------------------------------------------------
-// The cores of a host of the system that was initialized last.
+// The cores of a host of the system that is dequeued on, or that is meant here.
 static ls_status cores_per_host(const enqueues *e, int64_t *out_count) {
   if (e->places->cores_per_host.set) {
     *out_count = e->places->cores_per_host.value;
@@ -378,13 +434,20 @@ static ls_status cores_per_host(const enqueues *e, int64_t *out_count) {
                : ls_invalid_argument("cores_per_host must be above 0, is %lld",
                                      (long long)*out_count);
   }
-  const ls_pod *pod = ls_feed_system(ls_runtime_current());
+  ls_runtime *runtime = ls_runtime_current();
+  ls_system_id *id = ls_object_retain(e->queue->dequeue_system);
+  if (id == NULL)
+    LS_RETURN_IF_ERROR(
+        ls_system_here(runtime, "an infeed queue's enqueue", NULL, &id));
+  ls_pod *pod = ls_pod_of_id(runtime, id);
+  ls_object_release(id);
   if (pod == NULL)
     return ls_failed_precondition(
         "where the shards of queue '%s' are enqueued depends on the cores of a "
         "host: initialize a TPU system, or say cores_per_host",
         e->queue->name);
   *out_count = pod->cores_per_host;
+  ls_object_release(pod);
   return ls_ok();
 }
 
@@ -488,7 +551,7 @@ ls_status ls_infeed_queue_split_and_enqueue(ls_infeed_queue *queue,
   ls_status status = check_split(queue);
   if (ls_status_is_ok(status)) status = ls_infeed_attempt_begin(&a, queue);
   if (ls_status_is_ok(status))
-    status = ls_infeed_attempt_end(
-        &a, split_and_enqueue(queue, inputs, places, &made), &made);
+    status = end_enqueue(
+        queue, &a, split_and_enqueue(queue, inputs, places, &made), &made);
   return give_end(status, made, &queue->enqueued, out_ops);
 }

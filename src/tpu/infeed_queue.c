@@ -17,6 +17,8 @@ static void destroy_queue(ls_object *object) {
   ls_nest_release(queue->dequeued);
   ls_nest_release(queue->enqueued);
   ls_device_assignment_release(queue->assignment);
+  ls_object_release(queue->dequeue_system);
+  ls_object_release(queue->enqueue_system);
   ls_release(queue->allocator, queue->elements);
   ls_release(queue->allocator, queue->parts);
   ls_release(queue->allocator, queue->name);

@@ -28,6 +28,8 @@ struct ls_infeed_queue {
   // built yet.
   ls_nest dequeued, enqueued;
   ls_op dequeue;  // The last one.
+  // Of which systems its ends are; NULL: not made, or not known.
+  ls_system_id *dequeue_system, *enqueue_system;
   // Of a partitioned queue; NULL: it is none.
   ls_device_assignment *assignment;
   int32_t host;

@@ -104,8 +104,7 @@ static ls_status check_arity(const ls_replication *r) {
                         r->options->infeed, true);
 }
 
-// As many replicas as the assignment has; else as the local system has cores,
-// or one.
+// As many replicas as the assignment has; else as the system has cores, or one.
 static ls_status check_cores(const ls_replication *r) {
   const ls_device_assignment *assignment = r->options->assignment;
   if (assignment != NULL) {
@@ -118,7 +117,7 @@ static ls_status check_cores(const ls_replication *r) {
         ls_device_assignment_num_cores_per_replica(assignment));
   }
   if (r->replicas == 1 || r->options->use_tpu == LS_FLAG_OFF) return ls_ok();
-  ls_pod *pod = ls_pod_of_job(r->graph->runtime, "");
+  ls_pod *pod = ls_pod_of_id(r->graph->runtime, r->system);
   ls_status status = ls_ok();
   if (pod != NULL && r->replicas != (size_t)ls_pod_num_cores(pod))
     status = ls_invalid_argument(

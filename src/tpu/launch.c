@@ -4,14 +4,17 @@
 #include "base/runtime_internal.h"
 #include "graph/gather/gather.h"
 #include "tpu/assignment.h"
-#include "tpu/feed.h"
 #include "tpu/memory.h"
 #include "tpu/pod_fault.h"
+#include "tpu/state.h"
 
-// Of one pod and one generation of it.
+// Of one pod and one generation of it; or without one, as of a system that is
+// not of this process.
 typedef struct launch {
   ls_object object;
-  ls_pod *pod;
+  ls_allocator *allocator;
+  const ls_tpu_state *state;  // The runtime's.
+  ls_pod *pod;                // NULL: there are no doors.
   uint64_t generation;
   int32_t replicas, cores_per_replica;
   size_t count;
@@ -20,42 +23,14 @@ typedef struct launch {
 
 static void destroy_launch(ls_object *object) {
   launch *self = (launch *)object;
-  ls_allocator *allocator = self->pod->allocator;
   ls_object_release(self->pod);
-  ls_release(allocator, self);
+  ls_release(self->allocator, self);
 }
 
 static const ls_object_type launch_type = {.name = "launch",
                                            .destroy = destroy_launch};
 
 // ---- Making ----------------------------------------------------------------
-static bool is_of(const ls_pod *pod, const ls_topology *topology) {
-  const ls_topology *own = pod->topology;
-  return own == topology ||
-         (own->serialized_size == topology->serialized_size &&
-          memcmp(own->serialized, topology->serialized, own->serialized_size) ==
-              0);
-}
-
-const char *ls_launch_job(ls_runtime *runtime,
-                          const ls_device_assignment *assignment) {
-  const ls_pod *found = NULL;
-  if (assignment == NULL) {
-    ls_pod *local = ls_pod_of_job(runtime, "");
-    ls_object_release(local);
-    if (local == NULL) found = ls_feed_system(runtime);
-    return found == NULL ? "" : found->job;
-  }
-  size_t at = 0;
-  for (const ls_pod *pod; (pod = ls_pod_next(runtime, &at)) != NULL;) {
-    if (pod->topology == assignment->topology) return pod->job;
-    if (is_of(pod, assignment->topology) &&
-        (found == NULL || ls_pod_generation(pod) > ls_pod_generation(found)))
-      found = pod;
-  }
-  return found == NULL ? "" : found->job;
-}
-
 // Core i of the assignment, four numbers each; without one in the order of
 // cores. NULL: the pod has no such core.
 static const ls_core *core_at(const ls_pod *pod, const ls_attr *numbers,
@@ -80,18 +55,6 @@ static ls_status refuse_core(const ls_pod *pod, size_t i) {
                                 i, pod->name, ls_pod_num_cores(pod));
 }
 
-// This machine's own system computes without it, until it is shut down.
-static ls_status check_initialized(const launch *self) {
-  const ls_pod *pod = self->pod;
-  if (ls_pod_is_initialized(pod) ||
-      (self->generation == 0 && pod->job[0] == '\0'))
-    return ls_ok();
-  return ls_failed_precondition("the TPU system '%s' is not initialized: "
-                                "ls_tpu_initialize makes it ready to run "
-                                "computations",
-                                pod->name);
-}
-
 // An assignment may be of no system of this machine: it has no doors here.
 static ls_status fill(launch *self, const ls_attr *numbers) {
   const size_t wanted = self->count;
@@ -105,42 +68,56 @@ static ls_status fill(launch *self, const ls_attr *numbers) {
   return ls_ok();
 }
 
-// A system that went since the computation was built is missed; one that there
-// never was is not.
-static ls_status find_pod(ls_runtime *runtime, const ls_node *node,
-                          ls_pod **out_pod) {
-  const char *job = ls_node_mark(node, LS_MARK_JOB);
-  *out_pod = ls_pod_of_job(runtime, job != NULL ? job : "");
-  if (*out_pod != NULL || job == NULL) return ls_ok();
-  return ls_failed_precondition("there is no TPU system of job '%s' any more",
-                                job);
+// The system may be another one under the name that it was built for.
+static ls_status check_sizes(const ls_pod *pod, const ls_node *node) {
+  const ls_attr *built = ls_node_attr_named(node, LS_MARK_MESH);
+  return built != NULL && built->kind == LS_ATTR_INTS &&
+                 built->as.ints.count == LS_POD_SIZES
+             ? ls_pod_check_sizes(pod, built->as.ints.items)
+             : ls_ok();
 }
 
-// The pod is taken over.
-static ls_status make_on(ls_pod *pod, const ls_node *node,
-                         ls_object **out_launch) {
+// What the marks of metadata say; NULL: nothing, so it is the local system.
+static ls_status read_id(ls_runtime *runtime, const ls_node *node,
+                         ls_system_id **out_id) {
+  const char *name = ls_node_mark(node, LS_MARK_SYSTEM);
+  const char *job = ls_node_mark(node, LS_MARK_JOB);
+  *out_id = NULL;
+  return name == NULL ? ls_ok()
+                      : ls_system_id_create(ls_runtime_allocator(runtime), name,
+                                            job != NULL ? job : "", out_id);
+}
+
+static ls_status make_for(ls_runtime *runtime, const ls_node *node,
+                          const ls_system_id *id, ls_object **out_launch) {
   static const ls_attr none;
   const bool is_several = node->type == LS_OP_REPLICATE;
   const int64_t replicas = ls_node_int(
       node, is_several ? LS_ATTR_ID_REPLICAS : LS_ATTR_ID_NUM_REPLICAS);
   const ls_attr *numbers = ls_node_attr(node, LS_ATTR_ID_DEVICE_ASSIGNMENT);
   const int64_t cores = ls_node_int(node, LS_ATTR_ID_NUM_CORES_PER_REPLICA);
-  if (numbers == NULL) numbers = &none;
-  const size_t count = (size_t)(replicas * cores);
+  ls_pod_of_now now;
+  LS_RETURN_IF_ERROR(ls_pod_ready(runtime, id, &now));
+  ls_allocator *allocator = ls_runtime_allocator(runtime);
+  const size_t count = now.pod == NULL ? 0 : (size_t)(replicas * cores);
   launch *self = ls_allocate_zeroed(
-      pod->allocator, 1, sizeof(*self) + count * sizeof(self->cores[0]));
+      allocator, 1, sizeof(*self) + count * sizeof(self->cores[0]));
   if (self == NULL) {
-    ls_object_release(pod);
+    ls_object_release(now.pod);
     return ls_out_of_memory();
   }
   ls_object_init(&self->object, &launch_type);
-  self->pod = pod;
-  self->generation = ls_pod_generation(pod);
+  self->allocator = allocator;
+  self->state = ls_tpu_state_find(runtime);
+  self->pod = now.pod;
+  self->generation = now.generation;
   self->replicas = (int32_t)replicas;
   self->cores_per_replica = (int32_t)cores;
   self->count = count;
-  ls_status status = check_initialized(self);
-  if (ls_status_is_ok(status)) status = fill(self, numbers);
+  ls_status status = ls_ok();
+  if (self->pod != NULL && id != NULL) status = check_sizes(self->pod, node);
+  if (self->pod != NULL && ls_status_is_ok(status))
+    status = fill(self, numbers != NULL ? numbers : &none);
   if (ls_status_is_ok(status))
     *out_launch = &self->object;
   else
@@ -150,10 +127,12 @@ static ls_status make_on(ls_pod *pod, const ls_node *node,
 
 static ls_status make(ls_runtime *runtime, const ls_node *node,
                       ls_object **out_launch) {
-  ls_pod *pod = NULL;
+  ls_system_id *id = NULL;
   *out_launch = NULL;
-  LS_RETURN_IF_ERROR(find_pod(runtime, node, &pod));
-  return pod != NULL ? make_on(pod, node, out_launch) : ls_ok();
+  LS_RETURN_IF_ERROR(read_id(runtime, node, &id));
+  const ls_status status = make_for(runtime, node, id, out_launch);
+  ls_object_release(id);
+  return status;
 }
 
 static void identify(const ls_object *object, ls_text *key) {
@@ -164,11 +143,15 @@ static void identify(const ls_object *object, ls_text *key) {
   ls_text_append_bytes(key, self->cores, self->count * sizeof(self->cores[0]));
 }
 
-// One whose system was shut down is not made anew: it is refused when it runs.
+// One whose system has changed, or is not there, is made anew: or refused then.
 static bool is_current(const ls_object *object) {
   const launch *self = (const launch *)object;
-  const uint64_t generation = ls_pod_generation(self->pod);
-  return generation == 0 || generation == self->generation;
+  const uint64_t now =
+      self->pod != NULL
+          ? ls_pod_generation(self->pod)
+          : __atomic_load_n(&self->state->changes, __ATOMIC_ACQUIRE);
+  return now == self->generation &&
+         (self->pod == NULL || !ls_pod_is_gone(self->pod));
 }
 
 // ---- Doors -----------------------------------------------------------------
@@ -188,7 +171,7 @@ static ls_status pass_compile(const launch *self, int64_t *limits) {
 static ls_status check(ls_object *object, const ls_program *program,
                        const ls_plan_facts *facts) {
   const launch *self = (const launch *)object;
-  ls_allocator *allocator = self->pod->allocator;
+  ls_allocator *allocator = self->allocator;
   int64_t *limits = ls_new_array(allocator, int64_t, self->count + 1);
   if (limits == NULL) return ls_out_of_memory();
   ls_status status = pass_compile(self, limits);
@@ -209,10 +192,8 @@ static ls_status check(ls_object *object, const ls_program *program,
 
 static ls_status pass(ls_object *object) {
   const launch *self = (const launch *)object;
-  LS_RETURN_IF_ERROR(check_initialized(self));
   int64_t nanos = 0;
-  if (__atomic_load_n(&self->pod->num_faults, __ATOMIC_ACQUIRE) == 0)
-    return ls_ok();
+  if (self->pod == NULL || ls_pod_is_undisturbed(self->pod)) return ls_ok();
   for (size_t i = 0; i < self->count; ++i) {
     ls_pod_passing passing;
     LS_RETURN_IF_ERROR(ls_pod_pass((ls_core *)(uintptr_t)self->cores[i],

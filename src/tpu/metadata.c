@@ -176,10 +176,12 @@ ls_status ls_tpu_list_devices(const ls_tpu_resolver *resolver,
       "devices of '%s'", question->master));
   // Without cores there is nothing to be placed.
   if (!question->wants_topology || out_devices->num_cores == 0) return ls_ok();
-  return ls_status_annotate(ls_topology_parse(answer.topology,
-                                              answer.topology_size,
-                                              &out_devices->topology),
-                            "topology of '%s'", question->master);
+  LS_RETURN_IF_ERROR(ls_status_annotate(
+      ls_topology_parse(answer.topology, answer.topology_size,
+                        &out_devices->topology),
+      "topology of '%s'", question->master));
+  out_devices->topology->system = ls_object_retain(resolver->id);
+  return ls_ok();
 }
 
 // ---- What is asked ---------------------------------------------------------

@@ -6,6 +6,7 @@
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
 #include "graph/make/make.h"
+#include "tpu/assignment.h"
 #include "tpu/infeed_queue.h"
 
 static ls_status set_parts(ls_infeed_queue *queue,
@@ -142,7 +143,8 @@ static ls_status enqueue(enqueues *e, int32_t r, int32_t core) {
   snprintf(name, sizeof(name), "input_%d", core);
   LS_NAME_SCOPE(scope);
   e->ops[e->num_ops++] =
-      ls_nest_op(ls_feed_enqueue(name, e->pieces, e->types, count, ordinal));
+      ls_nest_op(ls_feed_enqueue(queue->assignment->topology->system, name,
+                                 e->pieces, e->types, count, ordinal));
   return ls_ok();
 }
 

@@ -26,6 +26,10 @@ ls_pod *ls_pod_find(ls_runtime *runtime, const char *name, const char *job) {
   return pod;
 }
 
+ls_pod *ls_pod_of_id(ls_runtime *runtime, const ls_system_id *id) {
+  return id == NULL ? NULL : ls_pod_find(runtime, id->name, id->job);
+}
+
 ls_pod *ls_pod_of_job(ls_runtime *runtime, const char *job) {
   ls_runtime_lock(runtime);
   const ls_tpu_state *state = ls_tpu_state_find(runtime);
@@ -41,14 +45,81 @@ ls_pod *ls_pod_of_job(ls_runtime *runtime, const char *job) {
   return found;
 }
 
-ls_pod *ls_pod_next(ls_runtime *runtime, size_t *position) {
+bool ls_pod_has_topology(const ls_pod *pod, const void *bytes, size_t size) {
+  return pod->topology->serialized_size == size &&
+         memcmp(pod->topology->serialized, bytes, size) == 0;
+}
+
+static bool is_candidate(const ls_pod *pod, const ls_topology *topology,
+                         bool is_initialized) {
+  return (!is_initialized || ls_pod_is_initialized(pod)) &&
+         (topology == NULL || ls_pod_has_topology(pod, topology->serialized,
+                                                  topology->serialized_size));
+}
+
+// With a topology (NULL: any).
+static void find_only(ls_runtime *runtime, const ls_topology *topology,
+                      ls_pod **out_pod, ls_pod **out_other) {
+  *out_pod = *out_other = NULL;
   ls_runtime_lock(runtime);
   const ls_tpu_state *state = ls_tpu_state_find(runtime);
-  ls_pod *pod = state != NULL && *position < state->num_pods
-                    ? state->pods[(*position)++]
-                    : NULL;
+  for (int rest = 0; rest < 2 && *out_pod == NULL; ++rest)
+    for (size_t i = 0; state != NULL && i < state->num_pods; ++i)
+      if (*out_other == NULL &&
+          is_candidate(state->pods[i], topology, rest == 0))
+        *(*out_pod == NULL ? out_pod : out_other) =
+            ls_object_retain(state->pods[i]);
   ls_runtime_unlock(runtime);
-  return pod;
+}
+
+void ls_pod_only(ls_runtime *runtime, ls_pod **out_pod, ls_pod **out_other) {
+  find_only(runtime, NULL, out_pod, out_other);
+}
+
+void ls_pod_of_topology(ls_runtime *runtime, const ls_topology *topology,
+                        ls_pod **out_pod, ls_pod **out_other) {
+  find_only(runtime, topology, out_pod, out_other);
+}
+
+// With the lock held. NULL: what the local system computes on is not there.
+static ls_pod *find_of(const ls_tpu_state *state, const ls_system_id *id) {
+  if (id != NULL) return find_in(state, id->name, id->job);
+  ls_pod *found = NULL;
+  for (size_t i = 0; state != NULL && i < state->num_pods; ++i)
+    if (state->pods[i]->job[0] == '\0') found = state->pods[i];
+  return found;
+}
+
+static ls_status refuse_system(const ls_system_id *id) {
+  const char *name = id != NULL ? id->name : "local";
+  const char *job = id != NULL ? id->job : "";
+  return ls_failed_precondition("the TPU system '%s' is not initialized%s%s: "
+                                "ls_tpu_initialize makes it ready to run "
+                                "computations",
+                                name, job[0] != '\0' ? ", in job " : "", job);
+}
+
+ls_status ls_pod_ready(ls_runtime *runtime, const ls_system_id *id,
+                       ls_pod_of_now *out_now) {
+  *out_now = (ls_pod_of_now){.pod = NULL};
+  ls_runtime_lock(runtime);
+  const ls_tpu_state *state = ls_tpu_state_get(runtime);
+  ls_pod *pod = find_of(state, id);
+  const bool is_local = id == NULL || id->job[0] == '\0';
+  const bool is_ready =
+      state == NULL || (pod != NULL && ls_pod_is_initialized(pod)) ||
+      (is_local
+           ? !state->is_local_down
+           : pod == NULL && ls_tpu_state_has_system(state, id->name, id->job));
+  if (is_ready && state != NULL) {
+    out_now->pod = ls_object_retain(pod);
+    out_now->generation =
+        pod != NULL ? ls_pod_generation(pod)
+                    : __atomic_load_n(&state->changes, __ATOMIC_ACQUIRE);
+  }
+  ls_runtime_unlock(runtime);
+  if (state == NULL) return ls_out_of_memory();
+  return is_ready ? ls_ok() : refuse_system(id);
 }
 
 void ls_pod_reset_queues(ls_pod *pod) {
@@ -67,8 +138,17 @@ void ls_pod_shut_down(ls_pod *pod) {
     if (was_there) state->pods[i - 1] = state->pods[i];
     was_there = was_there || state->pods[i] == pod;
   }
-  if (was_there) --state->num_pods;
+  if (was_there) {
+    --state->num_pods;
+    if (ls_pod_is_initialized(pod)) {
+      state->is_local_down = state->is_local_down || pod->job[0] == '\0';
+      ls_object_release(state->gone);
+      state->gone = ls_object_retain(pod->id);
+    }
+    ls_tpu_state_note_change(state);
+  }
   __atomic_store_n(&pod->generation, 0, __ATOMIC_RELEASE);
+  __atomic_store_n(&pod->is_gone, true, __ATOMIC_RELEASE);
   ls_runtime_unlock(pod->runtime);
   if (!was_there) return;
   ls_pod_reset_queues(pod);
@@ -89,8 +169,7 @@ static void destroy_pod(ls_object *object) {
   ls_mutex_deinit(&pod->lock);
   ls_topology_release(pod->topology);
   ls_release(pod->allocator, pod->cores);
-  ls_release(pod->allocator, pod->name);
-  ls_release(pod->allocator, pod->job);
+  ls_object_release(pod->id);
   ls_release(pod->allocator, pod->planned);
   ls_release(pod->allocator, pod);
 }
@@ -98,8 +177,7 @@ static void destroy_pod(ls_object *object) {
 static void print_pod(const ls_object *object, char *buffer, size_t size) {
   const ls_pod *pod = (const ls_pod *)object;
   snprintf(buffer, size, "pod '%s' of job %s, %d hosts of %d cores", pod->name,
-           pod->job[0] != '\0' ? pod->job : "localhost", pod->num_hosts,
-           pod->cores_per_host);
+           ls_job_text(pod->job), pod->num_hosts, pod->cores_per_host);
 }
 
 static const ls_object_type pod_type = {
@@ -128,7 +206,8 @@ static void place_cores(ls_pod *pod) {
 static ls_status make_topology(ls_pod *pod) {
   const size_t count = (size_t)ls_pod_num_cores(pod);
   ls_topology_parts parts = {.num_tasks = pod->num_hosts,
-                             .per_task = pod->cores_per_host};
+                             .per_task = pod->cores_per_host,
+                             .system = pod->id};
   memcpy(parts.mesh, pod->mesh, sizeof(parts.mesh));
   parts.places = ls_new_array(pod->allocator, ls_coordinate, count);
   if (parts.places == NULL) return ls_out_of_memory();
@@ -186,16 +265,17 @@ static ls_status make_pod(ls_runtime *runtime, const char *name,
   pod->num_hosts = shape->hosts;
   pod->cores_per_host = shape->mesh[0] * shape->mesh[1] * shape->mesh[2] *
                         shape->mesh[3] / shape->hosts;
-  pod->name = ls_copy_text(allocator, name, strlen(name));
-  pod->job = ls_copy_text(allocator, job, strlen(job));
   const char *faults = shape->faults != NULL ? shape->faults : "";
   pod->planned = ls_copy_text(allocator, faults, strlen(faults));
   pod->cores = ls_new_array(allocator, ls_core, (size_t)ls_pod_num_cores(pod));
-  ls_status status = pod->name == NULL || pod->job == NULL ||
-                             pod->planned == NULL || pod->cores == NULL
+  ls_status status = pod->planned == NULL || pod->cores == NULL
                          ? ls_out_of_memory()
                          : ls_mutex_init(&pod->lock);
+  if (ls_status_is_ok(status))
+    status = ls_system_id_create(allocator, name, job, &pod->id);
   if (ls_status_is_ok(status)) {
+    pod->name = pod->id->name;
+    pod->job = pod->id->job;
     place_cores(pod);
     status = make_topology(pod);
   }
@@ -217,6 +297,7 @@ static ls_status add_pod(ls_runtime *runtime, const char *name, const char *job,
     return ls_out_of_memory();
   LS_RETURN_IF_ERROR(make_pod(runtime, name, job, shape, out_pod));
   state->pods[state->num_pods++] = *out_pod;
+  ls_tpu_state_note_change(state);
   return ls_ok();
 }
 
@@ -266,12 +347,37 @@ void ls_pod_initialize(ls_pod *pod) {
   ls_runtime_lock(pod->runtime);
   ls_tpu_state *state = ls_tpu_state_find(pod->runtime);
   // A pod that was taken out stays so.
-  if (find_in(state, pod->name, pod->job) == pod)
+  if (find_in(state, pod->name, pod->job) == pod) {
     __atomic_store_n(&pod->generation, ++state->generations, __ATOMIC_RELEASE);
+    if (pod->job[0] == '\0') state->is_local_down = false;
+    if (ls_system_id_equal(state->gone, pod->id)) {
+      ls_object_release(state->gone);
+      state->gone = NULL;
+    }
+    ls_tpu_state_note_change(state);
+  }
   ls_runtime_unlock(pod->runtime);
   ls_pod_restart_faults(pod);
   ls_pod_restart_watch(pod);
   ls_pod_reset_queues(pod);
+}
+
+ls_status ls_pod_check_sizes(const ls_pod *pod,
+                             const int64_t sizes[LS_POD_SIZES]) {
+  int64_t now[LS_POD_SIZES];
+  int32_t built[LS_POD_SIZES];
+  char before[LS_COORDINATE_TEXT], mesh[LS_COORDINATE_TEXT];
+  ls_pod_sizes(pod, now);
+  if (memcmp(now, sizes, sizeof(now)) == 0) return ls_ok();
+  for (int i = 0; i < LS_POD_SIZES; ++i)
+    built[i] = (int32_t)sizes[i];
+  return ls_failed_precondition(
+      "the computation was built for TPU system '%s' when it was a mesh of %s "
+      "on %d hosts; now it is one of %s on %d: build it, and the strategy or "
+      "device assignment that it has, anew",
+      pod->name, ls_sizes_text(built, LS_MESH_RANK, before),
+      built[LS_MESH_RANK], ls_sizes_text(pod->mesh, LS_MESH_RANK, mesh),
+      pod->num_hosts);
 }
 
 static ls_status no_such_core(const char *device, const ls_device_parts *parts,
@@ -280,8 +386,7 @@ static ls_status no_such_core(const char *device, const ls_device_parts *parts,
     return ls_not_found("device '%s': there is no TPU system of job %s; "
                         "connect to one, such as virtual:2x2, and initialize "
                         "it",
-                        device,
-                        parts->job[0] != '\0' ? parts->job : "localhost");
+                        device, ls_job_text(parts->job));
   return ls_not_found("device '%s': pod '%s' has tasks 0 to %d, each with "
                       "TPU:0 to TPU:%d",
                       device, pod->name, pod->num_hosts - 1,
@@ -308,6 +413,16 @@ ls_status ls_pod_lookup_core(ls_runtime *runtime, const char *device,
   return status;
 }
 
+ls_core *ls_pod_core_at(ls_pod *pod, const char *device) {
+  ls_device_parts parts;
+  const ls_status status = ls_device_parse(device, &parts);
+  const bool is_named = ls_status_is_ok(status);
+  ls_status_free(status);
+  return is_named ? ls_pod_core(pod, parts.task == LS_LEFT_OUT ? 0 : parts.task,
+                                parts.index == LS_LEFT_OUT ? 0 : parts.index)
+                  : NULL;
+}
+
 bool ls_pod_has_core(ls_runtime *runtime, const char *device) {
   ls_core *core = NULL;
   ls_status_free(ls_pod_lookup_core(runtime, device, &core));
@@ -321,8 +436,7 @@ void ls_core_release(ls_core *core) {
 }
 
 void ls_core_device(const ls_core *core, ls_device_name *out_name) {
-  const char *job = core->pod->job;
   snprintf(out_name->text, sizeof(out_name->text),
            "/job:%s/replica:0/task:%d/device:TPU:%d",
-           job[0] != '\0' ? job : "localhost", core->host, core->ordinal);
+           ls_job_text(core->pod->job), core->host, core->ordinal);
 }

@@ -13,6 +13,7 @@
 #include "base/runtime_internal.h"
 #include "lockstep/object.h"
 #include "lockstep/tpu_system.h"
+#include "tpu/system_id.h"
 
 enum {
   LS_MAX_POD_CORES = 1 << 16,  // Of one pod.
@@ -44,7 +45,8 @@ struct ls_pod {
   ls_object object;
   ls_runtime *runtime;  // Lent.
   ls_allocator *allocator;
-  char *name, *job;            // "virtual:4x4,hosts=2", "worker".
+  ls_system_id *id;
+  const char *name, *job;      // Its; "virtual:4x4,hosts=2", "worker".
   int32_t mesh[LS_MESH_RANK];  // Chips by x, y and z, cores of a chip.
   int32_t num_hosts, cores_per_host;
   int32_t queue_depth;  // Tuples a queue holds.
@@ -57,6 +59,7 @@ struct ls_pod {
   // Of its initializations; 0: not initialized now. Larger than that of every
   // one before, of any pod of the runtime. Atomic: read without the lock.
   uint64_t generation;
+  bool is_gone;  // It was shut down. Atomic: read without the lock.
   // Queues that were closed so far. Atomic: read without the lock.
   uint64_t closings;
   const ls_core_queues *queues;        // NULL: no core has a queue.
@@ -65,6 +68,19 @@ struct ls_pod {
   int64_t watched;                     // See pod_watch.c. Atomic.
   int64_t *asked;  // When a host was, last; NULL: never watched.
 };
+
+// Mesh and hosts, as LS_MARK_MESH has them.
+enum { LS_POD_SIZES = LS_MESH_RANK + 1 };
+static inline void ls_topology_sizes(const ls_topology *topology,
+                                     int64_t sizes[LS_POD_SIZES]) {
+  for (int k = 0; k < LS_MESH_RANK; ++k)
+    sizes[k] = ls_topology_mesh(topology)[k];
+  sizes[LS_MESH_RANK] = ls_topology_num_tasks(topology);
+}
+static inline void ls_pod_sizes(const ls_pod *pod,
+                                int64_t sizes[LS_POD_SIZES]) {
+  ls_topology_sizes(pod->topology, sizes);
+}
 
 // ---- The table -------------------------------------------------------------
 // What a new pod is made of.
@@ -92,13 +108,33 @@ LS_MUST_USE ls_status ls_pod_open(ls_runtime *runtime, const char *name,
                                   ls_pod **out_pod);
 // The same if there is one, else NULL. The caller retains it.
 ls_pod *ls_pod_find(ls_runtime *runtime, const char *name, const char *job);
-// The pod that a device of this job means: the one initialized last, or else
-// the one made last; NULL without one. The caller retains it.
+ls_pod *ls_pod_of_id(ls_runtime *runtime, const ls_system_id *id);
+// The pod that a device of this job means: the one that is initialized, of
+// which a job has one at most, or else the one made last; NULL without one. The
+// caller releases it.
 ls_pod *ls_pod_of_job(ls_runtime *runtime, const char *job);
-// Goes through all pods, in order of making: start with 0; NULL at the end.
-ls_pod *ls_pod_next(ls_runtime *runtime, size_t *position);
+// The only pod that is initialized, or without one the only one that there is;
+// NULL: there is none. `*out_other` is another such pod, if there is one. The
+// caller releases both.
+void ls_pod_only(ls_runtime *runtime, ls_pod **out_pod, ls_pod **out_other);
+// The same of those with this topology.
+void ls_pod_of_topology(ls_runtime *runtime, const ls_topology *topology,
+                        ls_pod **out_pod, ls_pod **out_other);
+bool ls_pod_has_topology(const ls_pod *pod, const void *bytes, size_t size);
 // Takes it out of the table, for good: devices do not mean it any longer.
 void ls_pod_shut_down(ls_pod *pod);
+
+// The pod on which a system's computations run now, or what says that it is
+// still that one; `id` NULL: the local system. One that was never initialized
+// can run them if it is the local one, until it is shut down. A system that is
+// not of this process has no pod.
+typedef struct ls_pod_of_now {
+  ls_pod *pod;          // NULL: there is none. The caller releases it.
+  uint64_t generation;  // Of it; else of the table of pods and systems.
+} ls_pod_of_now;
+//   LS_FAILED_PRECONDITION  the system is not initialized: names it.
+LS_MUST_USE ls_status ls_pod_ready(ls_runtime *runtime, const ls_system_id *id,
+                                   ls_pod_of_now *out_now);
 
 // ---- One pod ---------------------------------------------------------------
 // A new generation: what was compiled for the one before runs no longer, and
@@ -112,6 +148,9 @@ static inline uint64_t ls_pod_generation(const ls_pod *pod) {
 static inline bool ls_pod_is_initialized(const ls_pod *pod) {
   return ls_pod_generation(pod) > 0;
 }
+static inline bool ls_pod_is_gone(const ls_pod *pod) {
+  return __atomic_load_n(&pod->is_gone, __ATOMIC_ACQUIRE);
+}
 
 static inline int32_t ls_pod_num_cores(const ls_pod *pod) {
   return pod->num_hosts * pod->cores_per_host;
@@ -123,6 +162,10 @@ static inline ls_core *ls_pod_core(ls_pod *pod, int64_t host, int64_t ordinal) {
     return NULL;
   return &pod->cores[host * pod->cores_per_host + ordinal];
 }
+// Whether the pod is of these sizes, for which something was built.
+//   LS_FAILED_PRECONDITION  says both.
+LS_MUST_USE ls_status ls_pod_check_sizes(const ls_pod *pod,
+                                         const int64_t sizes[LS_POD_SIZES]);
 // The core that a device names, "/job:worker/task:1/device:TPU:3"; what a name
 // leaves out is of the local system, task 0 or index 0. The caller retains its
 // pod.
@@ -135,6 +178,9 @@ LS_MUST_USE ls_status ls_pod_lookup_core(ls_runtime *runtime,
 void ls_core_release(ls_core *core);  // The pod of one so found. NULL is fine.
 // Whether a device is a core of a pod that is initialized.
 bool ls_pod_has_core(ls_runtime *runtime, const char *device);
+// The core of the pod that a device names by its task and index; NULL: it has
+// no such core.
+ls_core *ls_pod_core_at(ls_pod *pod, const char *device);
 // The canonical name: "/job:worker/replica:0/task:1/device:TPU:3".
 void ls_core_device(const ls_core *core, ls_device_name *out_name);
 

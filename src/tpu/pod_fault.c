@@ -212,20 +212,17 @@ ls_status ls_pod_pass_slowly(ls_core *core, ls_pod_door door,
   return all.status;
 }
 
-ls_status ls_pod_pass_all(ls_runtime *runtime, const char *const *devices,
+ls_status ls_pod_pass_all(ls_pod *pod, const char *const *devices,
                           int32_t count, ls_pod_door door) {
   int64_t nanos = 0;
   for (int32_t i = 0; i < count; ++i) {
-    ls_core *core = NULL;
+    ls_core *core = ls_pod_core_at(pod, devices[i]);
     ls_pod_passing passing;
-    ls_status_free(ls_pod_lookup_core(runtime, devices[i], &core));
     if (core == NULL) continue;
-    const ls_status status = ls_pod_pass(core, door, &passing);
-    ls_core_release(core);
-    LS_RETURN_IF_ERROR(status);
+    LS_RETURN_IF_ERROR(ls_pod_pass(core, door, &passing));
     if (passing.nanos > nanos) nanos = passing.nanos;
   }
-  if (nanos > 0) ls_runtime_sleep(runtime, nanos);
+  if (nanos > 0) ls_runtime_sleep(pod->runtime, nanos);
   return ls_ok();
 }
 

@@ -26,6 +26,11 @@ typedef struct ls_pod_passing {
   bool lame, silent, tells;  // Of the host's health.
 } ls_pod_passing;
 
+// Nothing is planned, and no host has to be asked how it is.
+static inline bool ls_pod_is_undisturbed(const ls_pod *pod) {
+  return __atomic_load_n(&pod->num_faults, __ATOMIC_ACQUIRE) == 0 &&
+         __atomic_load_n(&pod->watched, __ATOMIC_RELAXED) == 0;
+}
 // One step of a core through a door. Who passes waits for `nanos`; costs a look
 // while nothing is planned.
 //   LS_UNAVAILABLE  the host or core is gone; LS_ABORTED: the outfeed fails;
@@ -35,16 +40,14 @@ LS_MUST_USE ls_status ls_pod_pass_slowly(ls_core *core, ls_pod_door door,
 static inline ls_status ls_pod_pass(ls_core *core, ls_pod_door door,
                                     ls_pod_passing *out_passing) {
   *out_passing = (ls_pod_passing){.tells = true};
-  return __atomic_load_n(&core->pod->num_faults, __ATOMIC_ACQUIRE) == 0 &&
-                 __atomic_load_n(&core->pod->watched, __ATOMIC_RELAXED) == 0
+  return ls_pod_is_undisturbed(core->pod)
              ? ls_ok()
              : ls_pod_pass_slowly(core, door, out_passing);
 }
-// The same of each core that a list of devices names and that is a pod's, side
-// by side; waits.
-LS_MUST_USE ls_status ls_pod_pass_all(ls_runtime *runtime,
-                                      const char *const *devices, int32_t count,
-                                      ls_pod_door door);
+// The same of each core of the pod that a list of devices names, side by side;
+// waits.
+LS_MUST_USE ls_status ls_pod_pass_all(ls_pod *pod, const char *const *devices,
+                                      int32_t count, ls_pod_door door);
 
 // The system begins anew: what was gone is there, steps count from 0.
 void ls_pod_restart_faults(ls_pod *pod);

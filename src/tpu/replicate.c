@@ -6,14 +6,17 @@
 
 #include <stdio.h>
 
+#include "base/device_parts.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "graph/examples.h"
 #include "graph/make/make.h"
 #include "graph/region.h"
 #include "graph/trial.h"
+#include "tpu/assignment.h"
 #include "tpu/launch.h"
 #include "tpu/log.h"
+#include "tpu/state.h"
 
 bool ls_op_is_replicated(ls_op op) {
   const ls_node *node = ls_graph_node(op.graph, op.id);
@@ -79,6 +82,7 @@ static ls_status begin_context(ls_replication *r) {
   LS_RETURN_IF_ERROR(
       ls_tpu_context_init(&r->context, name, (int32_t)r->replicas, pivot));
   r->context.assignment = r->options->assignment;
+  r->context.system = r->system;
   r->context.spmd = r->options->xla.spmd != LS_FLAG_OFF;
   return ls_ok();
 }
@@ -151,14 +155,43 @@ static ls_status add_metadata(ls_replication *r) {
   return ls_op_is_failed(r->metadata) ? ls_graph_error(r->graph) : ls_ok();
 }
 
-// Whose cores it is for.
-static ls_status mark_job(const ls_replication *r) {
-  const char *job = ls_launch_job(r->graph->runtime, r->options->assignment);
-  if (job[0] == '\0') return ls_ok();
+static ls_status set_mark(const ls_replication *r, const char *name,
+                          const char *text) {
   return ls_node_set_attr(
       r->graph, ls_graph_node(r->metadata.graph, r->metadata.id),
-      &(ls_attr){
-          .name = LS_MARK_JOB, .kind = LS_ATTR_STRING, .as.string = job});
+      &(ls_attr){.name = name, .kind = LS_ATTR_STRING, .as.string = text});
+}
+
+// As the assignment's topology knows it, or as the system is now.
+static ls_status mark_mesh(const ls_replication *r) {
+  const ls_device_assignment *assignment = r->options->assignment;
+  int64_t sizes[LS_POD_SIZES];
+  if (assignment != NULL && assignment->topology->system != NULL) {
+    ls_topology_sizes(assignment->topology, sizes);
+  } else {
+    ls_pod *pod = ls_pod_of_id(r->graph->runtime, r->system);
+    if (pod == NULL) return ls_ok();
+    ls_pod_sizes(pod, sizes);
+    ls_object_release(pod);
+  }
+  return ls_node_set_attr(r->graph,
+                          ls_graph_node(r->metadata.graph, r->metadata.id),
+                          &(ls_attr){.name = LS_MARK_MESH,
+                                     .kind = LS_ATTR_INTS,
+                                     .as.ints = {sizes, LS_POD_SIZES}});
+}
+
+// Whose cores it is for. A topology of nobody's may be of cores that the local
+// system has not: these compute all the same.
+static ls_status mark_system(const ls_replication *r) {
+  const ls_device_assignment *assignment = r->options->assignment;
+  const ls_system_id *id = r->system;
+  if (id == NULL || (id->job[0] == '\0' && assignment != NULL &&
+                     assignment->topology->system == NULL))
+    return ls_ok();
+  LS_RETURN_IF_ERROR(set_mark(r, LS_MARK_SYSTEM, id->name));
+  if (id->job[0] != '\0') LS_RETURN_IF_ERROR(set_mark(r, LS_MARK_JOB, id->job));
+  return mark_mesh(r);
 }
 
 // Of replicas' cores, where these are several.
@@ -177,7 +210,7 @@ static ls_status note_hosts(ls_replication *r) {
 // What was asked for while the computation was built.
 static ls_status finish_metadata(const ls_replication *r) {
   const ls_tpu_context *context = &r->context;
-  LS_RETURN_IF_ERROR(mark_job(r));
+  LS_RETURN_IF_ERROR(mark_system(r));
   if (context->num_host_compute_cores == 0) return ls_ok();
   ls_node *node = ls_graph_node(r->metadata.graph, r->metadata.id);
   return ls_node_set_attr(
@@ -354,10 +387,58 @@ static ls_status check_options(const ls_replicate_options *options) {
   return ls_ok();
 }
 
+// The system of an assignment whose topology does not say it.
+static ls_status find_by_topology(ls_runtime *runtime,
+                                  const ls_topology *topology,
+                                  ls_system_id **out_id) {
+  ls_pod *pod = NULL, *other = NULL;
+  ls_pod_of_topology(runtime, topology, &pod, &other);
+  ls_status status = ls_ok();
+  if (other != NULL)
+    status = ls_failed_precondition(
+        "the device assignment may be of TPU system '%s' of job %s or of '%s' "
+        "of job %s, which have one topology: make it of the topology that "
+        "ls_tpu_initialize has given",
+        pod->name, ls_job_text(pod->job), other->name, ls_job_text(other->job));
+  else if (pod != NULL)
+    *out_id = ls_object_retain(pod->id);
+  ls_object_release(pod);
+  ls_object_release(other);
+  return status;
+}
+
+// From the first computation on programs ask how they are launched.
+static ls_status begin_launches(ls_runtime *runtime) {
+  ls_runtime_lock(runtime);
+  const bool has_state = ls_tpu_state_get(runtime) != NULL;
+  ls_runtime_unlock(runtime);
+  return has_state ? ls_ok() : ls_out_of_memory();
+}
+
+static ls_status find_system(ls_replication *r) {
+  const ls_device_assignment *assignment = r->options->assignment;
+  ls_runtime *runtime = r->graph->runtime;
+  ls_device_parts device;
+  LS_RETURN_IF_ERROR(begin_launches(runtime));
+  if (r->system != NULL) {
+    ls_object_retain(r->system);
+    return ls_ok();
+  }
+  if (assignment != NULL && assignment->topology->system != NULL) {
+    r->system = ls_object_retain(assignment->topology->system);
+    return ls_ok();
+  }
+  LS_RETURN_IF_ERROR(
+      ls_device_parse(ls_context_current()->scoped.device, &device));
+  if (assignment != NULL && device.job[0] == '\0')
+    return find_by_topology(runtime, assignment->topology, &r->system);
+  return ls_system_here(runtime, "a replicated computation", device.job,
+                        &r->system);
+}
+
 static ls_status replicate_here(ls_replication *r, ls_callback fn, void *user,
                                 ls_nest inputs, ls_tensor *compile_status,
                                 ls_nest *outputs) {
-  LS_RETURN_IF_ERROR(check_options(r->options));
   LS_RETURN_IF_ERROR(ls_replication_take_inputs(r, inputs));
   if (r->replicas == 0) {
     *outputs = ls_nest_sequence(LS_KIND_LIST, NULL, 0);
@@ -368,8 +449,8 @@ static ls_status replicate_here(ls_replication *r, ls_callback fn, void *user,
                                 : add_compile_status(r, compile_status);
 }
 
-static ls_status replicate(const char *const *devices, ls_callback fn,
-                           void *user, ls_nest inputs,
+static ls_status replicate(ls_system_id *system, const char *const *devices,
+                           ls_callback fn, void *user, ls_nest inputs,
                            const ls_replicate_options *options,
                            ls_tensor *compile_status, ls_nest *outputs) {
   static const ls_replicate_options defaults;
@@ -382,8 +463,11 @@ static ls_status replicate(const char *const *devices, ls_callback fn,
                                   "a traced function");
   ls_replication r = {.options = options != NULL ? options : &defaults,
                       .devices = devices,
+                      .system = system,
                       .graph = graph,
                       .context.allocator = graph->allocator};
+  LS_RETURN_IF_ERROR(check_options(r.options));
+  LS_RETURN_IF_ERROR(find_system(&r));
   ls_arena_init(&r.memory, graph->allocator);
   ls_trial trial;
   ls_trial_begin(&trial);
@@ -393,6 +477,7 @@ static ls_status replicate(const char *const *devices, ls_callback fn,
       &made);
   ls_tpu_context_deinit(&r.context);
   ls_arena_deinit(&r.memory);
+  ls_object_release(r.system);
   if (!ls_status_is_ok(status) && compile_status != NULL)
     *compile_status = ls_failed_tensor();
   *outputs = made;
@@ -403,14 +488,14 @@ ls_status ls_replicate(ls_callback fn, void *user, ls_nest inputs,
                        const ls_replicate_options *options, ls_nest *outputs) {
   LS_REQUIRE_OUT(outputs);
   LS_REQUIRE(fn);
-  return replicate(NULL, fn, user, inputs, options, NULL, outputs);
+  return replicate(NULL, NULL, fn, user, inputs, options, NULL, outputs);
 }
 
-ls_status ls_replicate_at(const char *const *devices, ls_callback fn,
-                          void *user, ls_nest inputs,
+ls_status ls_replicate_at(ls_system_id *system, const char *const *devices,
+                          ls_callback fn, void *user, ls_nest inputs,
                           const ls_replicate_options *options,
                           ls_nest *outputs) {
-  return replicate(devices, fn, user, inputs, options, NULL, outputs);
+  return replicate(system, devices, fn, user, inputs, options, NULL, outputs);
 }
 
 ls_status ls_split_compile_and_replicate(ls_callback fn, void *user,
@@ -421,5 +506,6 @@ ls_status ls_split_compile_and_replicate(ls_callback fn, void *user,
   LS_REQUIRE_OUT(compile_status);
   LS_REQUIRE_OUT(outputs);
   LS_REQUIRE(fn);
-  return replicate(NULL, fn, user, inputs, options, compile_status, outputs);
+  return replicate(NULL, NULL, fn, user, inputs, options, compile_status,
+                   outputs);
 }

@@ -17,6 +17,7 @@ typedef struct ls_padded {
 typedef struct ls_replication {
   const ls_replicate_options *options;  // Not NULL.
   const char *const *devices;           // As below.
+  ls_system_id *system;  // Whose cores it is for; NULL: of the local system.
   ls_graph *graph;
   ls_arena memory;
   size_t replicas;
@@ -33,10 +34,9 @@ typedef struct ls_replication {
 //   LS_INVALID_ARGUMENT  no flag: names it.
 ls_status ls_check_xla_options(const ls_xla_options *options);
 
-// ls_replicate, with what replica r gives on devices[r]. NULL: where the
-// computation stands.
-ls_status ls_replicate_at(const char *const *devices, ls_callback fn,
-                          void *user, ls_nest inputs,
+// ls_replicate on cores of a system, with what replica r gives on devices[r].
+ls_status ls_replicate_at(ls_system_id *system, const char *const *devices,
+                          ls_callback fn, void *user, ls_nest inputs,
                           const ls_replicate_options *options,
                           ls_nest *outputs);
 

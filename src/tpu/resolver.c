@@ -15,6 +15,7 @@ static void destroy_resolver(ls_object *object) {
   ls_tpu_resolver *resolver = (ls_tpu_resolver *)object;
   ls_allocator *allocator = resolver->arena.allocator;
   ls_topology_release(resolver->topology);
+  ls_object_release(resolver->id);
   ls_mutex_deinit(&resolver->lock);
   ls_arena_deinit(&resolver->arena);
   ls_release(allocator, resolver);
@@ -187,6 +188,9 @@ static ls_status init_resolver(ls_tpu_resolver *resolver) {
   for (size_t i = 0; i < LS_COUNT_OF(texts); ++i)
     LS_RETURN_IF_ERROR(keep(&resolver->arena, texts[i]));
   resolver->task_type = resolver->job;
+  LS_RETURN_IF_ERROR(
+      ls_system_id_create(resolver->arena.allocator, ls_tpu_pod_name(resolver),
+                          ls_tpu_pod_job(resolver), &resolver->id));
   ls_device_name device;  // Whether its job is part of a name.
   return ls_tpu_system_device(resolver->job, &device);
 }

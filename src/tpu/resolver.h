@@ -24,6 +24,7 @@ struct ls_tpu_resolver {
   const char *zone, *project, *job, *coordinator, *coordinator_address;
   ls_tpu_kind kind;
   ls_pod_shape shape;  // Of a local or virtual system.
+  ls_system_id *id;    // By which its pod is found.
 
   ls_mutex lock;  // Guards the arena from here on, and what follows.
   const char *task_type;

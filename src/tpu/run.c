@@ -5,9 +5,11 @@
 #include "tpu/run.h"
 
 #include "lockstep/slices.h"
+#include "tpu/assignment.h"
 #include "tpu/pod_fault.h"
 #include "tpu/replica.h"
 #include "tpu/replicate.h"
+#include "tpu/resolver.h"
 
 typedef ls_tpu_run run;
 
@@ -58,7 +60,8 @@ static ls_status build(const ls_tpu_way *way, ls_callback fn, void *user,
                  ? ls_maximum_shapes_of(inputs, &options.maximum_shapes)
                  : ls_check_static_shapes(inputs);
   if (ls_status_is_ok(status))
-    status = ls_replicate_at(ls_strategy_devices(strategy), call_replica, &r,
+    status = ls_replicate_at(ls_tpu_strategy_of(strategy)->resolver->id,
+                             ls_strategy_devices(strategy), call_replica, &r,
                              inputs, &options, &outputs);
   if (ls_status_is_ok(status))
     status = ls_tpu_run_join(&r, outputs, out_result);
@@ -86,15 +89,32 @@ static ls_status trace(const ls_tracer *tracer, ls_graph *graph,
   return status;
 }
 
+static ls_status begin_run(const ls_strategy *strategy) {
+  const ls_topology *topology = assignment_of(strategy) != NULL
+                                    ? assignment_of(strategy)->topology
+                                    : NULL;
+  ls_pod_of_now now;
+  LS_RETURN_IF_ERROR(ls_pod_ready(
+      strategy->runtime, ls_tpu_strategy_of(strategy)->resolver->id, &now));
+  ls_status status = ls_ok();
+  if (now.pod != NULL && topology != NULL && topology->system != NULL) {
+    int64_t sizes[LS_POD_SIZES];
+    ls_topology_sizes(topology, sizes);
+    status = ls_pod_check_sizes(now.pod, sizes);
+  }
+  if (now.pod != NULL && ls_status_is_ok(status))
+    status = ls_pod_pass_all(now.pod, ls_strategy_devices(strategy),
+                             strategy->num_replicas, LS_DOOR_RUN);
+  ls_object_release(now.pod);
+  return status;
+}
+
 // Under a tape replicas run op by op.
 static ls_status call(const ls_tracer *tracer,
                       const ls_function_options *function, ls_nest args,
                       ls_nest *out_result) {
   const ls_tpu_way *way = tracer->self;
-  ls_strategy *strategy = way->strategy;
-  LS_RETURN_IF_ERROR(ls_pod_pass_all(strategy->runtime,
-                                     ls_strategy_devices(strategy),
-                                     strategy->num_replicas, LS_DOOR_RUN));
+  LS_RETURN_IF_ERROR(begin_run(way->strategy));
   return ls_replicas_call(way->strategy, function->call, args, function->user,
                           out_result);
 }

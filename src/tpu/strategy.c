@@ -119,6 +119,21 @@ static ls_status place(ls_tpu_strategy *self, const char *name) {
   return status;
 }
 
+// An assignment is of cores of the strategy's system; one of a topology of
+// nobody's may be.
+static ls_status check_assignment(const ls_device_assignment *assignment,
+                                  const ls_tpu_resolver *resolver) {
+  const ls_system_id *of =
+      assignment != NULL ? assignment->topology->system : NULL;
+  if (of == NULL || ls_system_id_equal(of, resolver->id)) return ls_ok();
+  return ls_invalid_argument(
+      "a TPU strategy with a device assignment of TPU system '%s' of job %s, "
+      "and a resolver of '%s' of job %s: give it the resolver of the system "
+      "that the assignment is of",
+      of->name, ls_job_text(of->job), resolver->id->name,
+      ls_job_text(resolver->id->job));
+}
+
 static ls_status make(const ls_tpu_options *options,
                       const ls_tpu_flavour *flavour, ls_tpu_resolver *resolver,
                       ls_tpu_metadata *metadata, ls_tpu_strategy **out) {
@@ -131,6 +146,7 @@ static ls_status make(const ls_tpu_options *options,
     return ls_invalid_argument(
         "a TPU strategy of %d replicas: 1 to %d are possible", replicas,
         LS_MAX_REPLICAS);
+  LS_RETURN_IF_ERROR(check_assignment(assignment, resolver));
   LS_RETURN_IF_ERROR(ls_strategy_make(
       &ls_tpu_strategy_class, ls_runtime_current(), replicas, &strategy));
   *out = (ls_tpu_strategy *)strategy;
@@ -202,6 +218,21 @@ ls_status ls_tpu_strategy_device(const ls_strategy *strategy, int32_t replica,
                                strategy->num_replicas);
   return ls_device_canonical(ls_strategy_device(strategy, replica), NULL,
                              out_name);
+}
+
+ls_status ls_strategy_core(const ls_strategy *strategy, int32_t replica,
+                           ls_core **out_core) {
+  const char *device = ls_strategy_device(strategy, replica);
+  const ls_tpu_strategy *self = ls_tpu_strategy_of(strategy);
+  if (self == NULL)
+    return ls_pod_lookup_core(strategy->runtime, device, out_core);
+  *out_core = NULL;
+  ls_pod *pod = ls_pod_of_id(strategy->runtime, self->resolver->id);
+  if (pod != NULL) *out_core = ls_pod_core_at(pod, device);
+  if (*out_core != NULL) return ls_ok();
+  ls_object_release(pod);
+  return ls_not_found("device '%s' of %s: it is not there in TPU system '%s'",
+                      device, strategy->label, self->resolver->id->name);
 }
 
 ls_status ls_tpu_strategy_host(const ls_strategy *strategy,

@@ -7,6 +7,7 @@
 #include "base/device_parts.h"
 #include "distribute/strategies/strategy.h"
 #include "lockstep/tpu_strategy.h"
+#include "tpu/pod.h"
 
 extern const ls_strategy_class ls_tpu_strategy_class;
 
@@ -54,6 +55,11 @@ static inline ls_tpu_strategy *ls_tpu_strategy_of(const ls_strategy *strategy) {
              ? (ls_tpu_strategy *)(uintptr_t)strategy
              : NULL;
 }
+// The core on which a replica of a strategy, of any kind, is: of a TPU strategy
+// one of its own system. The caller releases it (ls_core_release).
+//   LS_NOT_FOUND  its device is none, or is not there.
+LS_MUST_USE ls_status ls_strategy_core(const ls_strategy *strategy,
+                                       int32_t replica, ls_core **out_core);
 // Initializes the system of its own resolver.
 LS_MUST_USE ls_status ls_tpu_strategy_initialize_system(ls_strategy *strategy);
 

@@ -39,6 +39,39 @@ static ls_tpu_system *find_system(const ls_tpu_state *state, const char *name,
   return NULL;
 }
 
+bool ls_tpu_state_has_system(const ls_tpu_state *state, const char *name,
+                             const char *job) {
+  return find_system(state, name, job) != NULL;
+}
+
+// Devices are named by their job: it has one system at a time.
+static ls_status check_job(const ls_tpu_state *state, const char *name,
+                           const char *job) {
+  for (size_t i = 0; i < state->num_systems; ++i) {
+    const ls_tpu_system *other = &state->systems[i];
+    if (strcmp(other->job, job) == 0 && strcmp(other->name, name) != 0)
+      return ls_failed_precondition(
+          "TPU system '%s' cannot be initialized: its job %s is that of TPU "
+          "system '%s', which is initialized; shut that down first, or use "
+          "another job (ls_tpu_resolver_options.job)",
+          name, ls_job_text(job), other->name);
+  }
+  return ls_ok();
+}
+
+static ls_status add_system(ls_tpu_state *state, const char *name,
+                            const char *job, ls_topology *topology) {
+  LS_RETURN_IF_ERROR(check_job(state, name, job));
+  if (!ls_grow(state->allocator, &state->systems, &state->systems_capacity,
+               state->num_systems + 1, sizeof(*state->systems)))
+    return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(copy_system(state->allocator, name, job, topology,
+                                 &state->systems[state->num_systems]));
+  ++state->num_systems;
+  ls_tpu_state_note_change(state);
+  return ls_ok();
+}
+
 static ls_status enter(ls_runtime *runtime, const char *name, const char *job,
                        ls_topology *topology, bool *out_again) {
   ls_status status = ls_ok();
@@ -52,14 +85,9 @@ static ls_status enter(ls_runtime *runtime, const char *name, const char *job,
     ls_topology_retain(topology);
     ls_topology_release(there->topology);
     there->topology = topology;
-  } else if (!ls_grow(state->allocator, &state->systems,
-                      &state->systems_capacity, state->num_systems + 1,
-                      sizeof(*state->systems))) {
-    status = ls_out_of_memory();
+    ls_tpu_state_note_change(state);
   } else {
-    status = copy_system(state->allocator, name, job, topology,
-                         &state->systems[state->num_systems]);
-    if (ls_status_is_ok(status)) ++state->num_systems;
+    status = add_system(state, name, job, topology);
   }
   ls_runtime_unlock(runtime);
   return status;
@@ -76,6 +104,7 @@ static bool leave(ls_runtime *runtime, const char *name, const char *job) {
         (size_t)(state->systems + state->num_systems - (there + 1));
     memmove(there, there + 1, behind * sizeof(*there));
     --state->num_systems;
+    ls_tpu_state_note_change(state);
   }
   ls_runtime_unlock(runtime);
   return was;

@@ -31,33 +31,41 @@ ls_device_name ls_tpu_core_device(int32_t core) {
 }
 
 // ---- Ops -------------------------------------------------------------------
-// Of which job's system an op is.
+// Of which job's system an op is; where it is made in a scope of a system of
+// that job, of that one alone.
 typedef struct job_state {
   ls_object object;
   ls_allocator *allocator;
-  char *job;  // "": the local system.
+  ls_system_id *system;  // NULL: whichever the job's is.
+  char *job;             // "": the local system.
 } job_state;
 
 static void destroy_job(ls_object *object) {
   job_state *state = (job_state *)object;
+  ls_object_release(state->system);
   ls_release(state->allocator, state->job);
   ls_release(state->allocator, state);
 }
 
 static bool same_job(const ls_object *a, const ls_object *b) {
-  return strcmp(((const job_state *)a)->job, ((const job_state *)b)->job) == 0;
+  const job_state *x = (const job_state *)a, *y = (const job_state *)b;
+  return strcmp(x->job, y->job) == 0 &&
+         ls_system_id_equal(x->system, y->system);
 }
 
 static const ls_object_type job_type = {
     .name = "system's job", .destroy = destroy_job, .equal = same_job};
 
 static ls_status make_job(const char *job, job_state **out_state) {
+  ls_system_id *around = ls_system_around();
   ls_allocator *allocator = ls_current_allocator();
   *out_state = ls_new(allocator, job_state);
   if (*out_state == NULL) return ls_out_of_memory();
   ls_object_init(&(*out_state)->object, &job_type);
   (*out_state)->allocator = allocator;
   if (job == NULL) job = "";
+  if (around != NULL && strcmp(around->job, job) == 0)
+    (*out_state)->system = ls_object_retain(around);
   (*out_state)->job = ls_copy_text(allocator, job, strlen(job));
   if ((*out_state)->job != NULL) return ls_ok();
   ls_object_release(*out_state);
@@ -67,9 +75,15 @@ static ls_status make_job(const char *job, job_state **out_state) {
 
 // The pod of the op's job, made if it is the local one; the caller releases it.
 static ls_status find_pod(const ls_host_call *call, ls_pod **out_pod) {
-  const char *job = ((const job_state *)call->state)->job;
-  *out_pod = ls_pod_of_job(call->runtime, job);
+  const job_state *state = (const job_state *)call->state;
+  const char *job = state->job;
+  *out_pod = state->system != NULL ? ls_pod_of_id(call->runtime, state->system)
+                                   : ls_pod_of_job(call->runtime, job);
   if (*out_pod != NULL) return ls_ok();
+  if (state->system != NULL && job[0] != '\0')
+    return ls_not_found("%s: there is no TPU system '%s' of job %s: connect to "
+                        "it",
+                        call->op_name, state->system->name, job);
   if (job[0] != '\0')
     return ls_not_found("%s: there is no TPU system of job %s: connect to one, "
                         "such as virtual:2x2",
@@ -123,8 +137,11 @@ static void end_topology(ls_host_call *call) {
 }
 
 static ls_status shut_down(ls_host_call *call) {
-  const char *job = ((const job_state *)call->state)->job;
-  ls_pod *pod = ls_pod_of_job(call->runtime, job);
+  const job_state *state = (const job_state *)call->state;
+  const char *job = state->job;
+  ls_pod *pod = state->system != NULL
+                    ? ls_pod_of_id(call->runtime, state->system)
+                    : ls_pod_of_job(call->runtime, job);
   bool was = false;
   const ls_status status = pod != NULL ? ls_pod_stop(pod, &was) : ls_ok();
   ls_pod_release(pod);

@@ -36,6 +36,7 @@ static void destroy_topology(ls_object *object) {
   ls_release(topology->allocator, topology->owners);
   ls_release(topology->allocator, topology->serialized);
   ls_release(topology->allocator, topology->hardware);
+  ls_object_release(topology->system);
   ls_release(topology->allocator, topology);
 }
 
@@ -158,6 +159,7 @@ ls_status ls_topology_make(ls_allocator *allocator,
   topology->num_tasks = parts->num_tasks;
   topology->per_task = parts->per_task;
   topology->places = parts->places;
+  topology->system = ls_object_retain(parts->system);
   ls_status status = count_mesh(topology->mesh, &mesh_size);
   if (ls_status_is_ok(status)) status = set_owners(topology, mesh_size);
   if (ls_status_is_ok(status)) status = set_bytes(topology, parts);

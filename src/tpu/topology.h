@@ -6,6 +6,7 @@
 #include "base/memory/allocator.h"
 #include "lockstep/object.h"
 #include "lockstep/topology.h"
+#include "tpu/system_id.h"
 
 enum { LS_MAX_MESH_CORES = 1 << 20 };
 
@@ -19,6 +20,7 @@ struct ls_topology {
                           // places; -1: missing.
   char *serialized, *hardware;
   size_t serialized_size, hardware_size;
+  ls_system_id *system;  // Whose it is; NULL: not known. Set while it is made.
 };
 
 // What a topology is made of. Bytes are copied, places taken over, whatever
@@ -29,6 +31,7 @@ typedef struct ls_topology_parts {
   ls_coordinate *places;
   const void *serialized, *hardware;  // NULL: it is written; there is none.
   size_t serialized_size, hardware_size;
+  ls_system_id *system;  // NULL: not known.
 } ls_topology_parts;
 ls_status ls_topology_make(ls_allocator *allocator,
                            const ls_topology_parts *parts,

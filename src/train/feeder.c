@@ -8,6 +8,7 @@
 #include "distribute/strategies/strategy.h"
 #include "lockstep/infeed.h"
 #include "tpu/core_queues.h"
+#include "tpu/strategy.h"
 
 struct ls_feeder {
   ls_allocator *allocator;
@@ -98,8 +99,7 @@ static ls_status put_part(const ls_feeder *self, ls_nest args, int32_t r) {
   const ls_nest tuple = ls_nest_sequence(LS_KIND_TUPLE, parts, 2);
   ls_status status = ls_nest_status(tuple);
   if (ls_status_is_ok(status))
-    status =
-        ls_infeed_put(ls_strategy_device(self->options.strategy, r), tuple);
+    status = ls_core_put(self->queues[r]->core, tuple);
   ls_nest_release(tuple);
   return status;
 }
@@ -185,8 +185,7 @@ static ls_status find_queues(ls_feeder *self) {
   if (self->queues == NULL) return ls_out_of_memory();
   for (int32_t r = 0; r < replicas; ++r) {
     ls_core *core = NULL;
-    LS_RETURN_IF_ERROR(ls_pod_lookup_core(
-        o->runtime, ls_strategy_device(o->strategy, r), &core));
+    LS_RETURN_IF_ERROR(ls_strategy_core(o->strategy, r, &core));
     const ls_status status = ls_core_queue_of(core, false, &self->queues[r]);
     if (!ls_status_is_ok(status)) ls_core_release(core);
     LS_RETURN_IF_ERROR(status);

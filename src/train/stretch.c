@@ -4,25 +4,38 @@
 #include "base/runtime_internal.h"
 #include "distribute/strategies/strategy.h"
 #include "lockstep/trunk.h"
-#include "tpu/feed.h"
+#include "tpu/resolver.h"
+#include "tpu/strategy.h"
 #include "train/loop.h"
 
-// Whether all replicas are on cores of the pod whose infeeds a computation
-// means that names no job.
+// The pod whose infeeds the strategy's computations mean; NULL: there is none,
+// or several may be meant. The caller releases it.
+static ls_pod *find_pod(const ls_loop *it) {
+  const ls_tpu_strategy *strategy =
+      ls_tpu_strategy_of(it->plan.options.strategy);
+  if (strategy != NULL)
+    return ls_pod_of_id(it->runtime, strategy->resolver->id);
+  ls_system_id *id = NULL;
+  ls_status_free(ls_system_here(it->runtime, "a loop of steps", NULL, &id));
+  ls_pod *pod = ls_pod_of_id(it->runtime, id);
+  ls_object_release(id);
+  return pod;
+}
+
+// Whether all replicas are on cores of that pod.
 static bool has_infeeds(const ls_loop *it) {
   const ls_strategy *strategy = it->plan.options.strategy;
   const int32_t replicas = ls_strategy_num_replicas(strategy);
-  ls_pod *meant = ls_pod_of_job(it->runtime, "");
-  if (meant == NULL) meant = ls_object_retain(ls_feed_system(it->runtime));
-  bool has = meant != NULL && ls_strategy_devices(strategy) != NULL;
+  ls_pod *pod = find_pod(it);
+  bool has = pod != NULL && ls_pod_is_initialized(pod) &&
+             ls_strategy_devices(strategy) != NULL;
   for (int32_t r = 0; r < replicas && has; ++r) {
-    const char *device = ls_strategy_device(strategy, r);
     ls_core *core = NULL;
-    ls_status_free(ls_pod_lookup_core(it->runtime, device, &core));
-    has = core != NULL && core->pod == meant && ls_pod_is_initialized(meant);
+    ls_status_free(ls_strategy_core(strategy, r, &core));
+    has = core != NULL && core->pod == pod;
     ls_core_release(core);
   }
-  ls_object_release(meant);
+  ls_object_release(pod);
   return has;
 }
 
@@ -36,9 +49,8 @@ ls_status ls_stretch_check(const ls_loop *it) {
                             it->ranks.trunk->ranks);
   if (o->loop_infeed != LS_FLAG_ON || has_infeeds(it)) return ls_ok();
   return ls_invalid_argument(
-      "loops of steps are to be fed by infeeds, but %s is not on cores of the "
-      "TPU system that infeeds are of, the local one or the one initialized "
-      "last in this process",
+      "loops of steps are to be fed by infeeds, but %s is not on cores of a "
+      "TPU system that is initialized",
       ls_strategy_label(o->strategy));
 }
 

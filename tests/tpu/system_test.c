@@ -385,7 +385,15 @@ static void initializing_gives_and_registers_a_topology(void **state) {
   assert_int_equal(size, 2);
   ls_topology_release(topology);
 
+  // The job is the other system's.
   ls_tpu_resolver *pod = create("virtual:2x1");
+  expect_status(
+      ls_tpu_initialize(pod, NULL), LS_FAILED_PRECONDITION,
+      "TPU system 'virtual:2x1' cannot be initialized: its job worker "
+      "is that of TPU system 'grpc://a'");
+  ls_tpu_resolver_release(pod);
+  expect_ok(ls_tpu_resolver_create(
+      &(ls_tpu_resolver_options){.name = "virtual:2x1", .job = "pod"}, &pod));
   assert_null(ls_tpu_resolver_hardware(pod, &size));
   expect_ok(ls_tpu_initialize(pod, &topology));
   assert_non_null(ls_tpu_resolver_hardware(pod, &size));
@@ -402,7 +410,7 @@ static void initializing_gives_and_registers_a_topology(void **state) {
   assert_string_equal(before->systems[1].name, "virtual:2x1");
   assert_int_equal(ls_topology_num_tasks(before->systems[0].topology), 1);
   ls_tpu_systems_destroy(before);
-  assert_string_equal(systems(), "virtual:2x1 of worker");
+  assert_string_equal(systems(), "virtual:2x1 of pod");
   ls_tpu_resolver_release(resolver);
   ls_tpu_resolver_release(pod);
   counted_end(&c);

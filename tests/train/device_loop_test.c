@@ -191,7 +191,7 @@ static void options_that_cannot_be_are_refused(void **state) {
   r.iterations = 4;
   r.loop_infeed = LS_FLAG_ON;
   expect_status(resumable_run(&r, &result), LS_INVALID_ARGUMENT,
-                "is not on cores of the TPU system");
+                "is not on cores of a TPU system");
   r.loop_infeed = LS_FLAG_DEFAULT;
   r.ranks = 2;
   expect_status(resumable_run(&r, &result), LS_UNIMPLEMENTED,

@@ -31,6 +31,16 @@
 // Of metadata, where cores are on several hosts: each replica's cores' hosts.
 #define LS_MARK_HOSTS "_hosts"
 
+// Of metadata, where the system that a computation is for is known: its name;
+// its job, where that is not the local one; its mesh, x, y, z and cores of a
+// chip, and its hosts, as it was then. They say where it runs, not what it
+// computes: no part of a graph's identity (graph/identity.h).
+#define LS_MARK_SYSTEM "_tpu_system"
+#define LS_MARK_JOB "_tpu_job"
+#define LS_MARK_MESH "_tpu_mesh"
+// Whether an attribute is one of these.
+bool ls_attr_is_of_system(const ls_attr *attr);
+
 // What is asked of a graph: as in an ls_lower_request.
 typedef struct ls_gather_request {
   ls_graph *graph;

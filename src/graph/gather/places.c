@@ -8,6 +8,14 @@
 #include "base/runtime_internal.h"
 #include "graph/gather/copy.h"
 
+bool ls_attr_is_of_system(const ls_attr *attr) {
+  static const char *const names[] = {LS_MARK_SYSTEM, LS_MARK_JOB,
+                                      LS_MARK_MESH};
+  for (size_t i = 0; i < LS_COUNT_OF(names); ++i)
+    if (strcmp(attr->name, names[i]) == 0) return true;
+  return false;
+}
+
 static const ls_node *metadata_of(const ls_copying *c, const char *name) {
   for (; c != NULL; c = c->outer)
     for (size_t k = 0; k < c->num_clusters; ++k)
