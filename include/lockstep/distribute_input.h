@@ -193,7 +193,8 @@ LS_API void ls_distributed_iterator_release(ls_distributed_iterator *iterator);
 // it. `*element` is in-out: what it held is released (start with a zeroed
 // nest).
 //   LS_OUT_OF_RANGE         the end, again and again. `*element` stays.
-//   LS_FAILED_PRECONDITION  inside of a replica; one that is not initialized.
+//   LS_FAILED_PRECONDITION  inside of a replica, of any strategy; one that is
+//                           not initialized.
 // A failure is that element's: the next call gives the one behind it. Of ranks
 // that read rows of their own it ends the job: the others would be a step
 // ahead.
@@ -206,8 +207,9 @@ LS_API LS_MUST_USE ls_status ls_distributed_iterator_next_as_optional(
 // The next element as tensors: each run of the op reads one, which all that is
 // made of it sees. In eager the arrays themselves.
 //   LS_INVALID_ARGUMENT     a leaf without a known shape: names it.
-//   LS_FAILED_PRECONDITION  other ranks have some of its values, as it was
-//                           distributed in eager.
+//   LS_FAILED_PRECONDITION  inside of a replica, of any strategy or of a
+//                           replicated computation; other ranks have some of
+//                           its values, as it was distributed in eager.
 // A run that comes to the end fails with OUT_OF_RANGE.
 LS_PLACED ls_nest
 ls_distributed_iterator_get_next(ls_distributed_iterator *iterator);

@@ -56,9 +56,18 @@ static ls_status set_type(const char *name, const char *type, const char *index,
                        : parse_number(name, "index", index, &out->index);
 }
 
+static ls_status refuse_empty(const char *name, const char *what,
+                              const char *example) {
+  return ls_invalid_argument("device '%.80s' has an empty %s: write one, as in "
+                             "'%s', or leave it out",
+                             name, what, example);
+}
+
 // "/device:TYPE:i": cpu and gpu are raised, other types stand in capitals.
 static ls_status set_long_type(const char *name, char *value,
                                ls_device_parts *out) {
+  if (value[0] == '\0' || value[0] == ':')
+    return refuse_empty(name, "device type", "/device:CPU:0");
   char *index = strchr(value, ':');
   if (index != NULL) *index++ = '\0';
   if (strcmp(value, "*") == 0) value[0] = '\0';
@@ -82,6 +91,7 @@ static ls_status parse_part(const char *name, char *part,
   }
   if (value == NULL) value = part + strlen(part);
   if (strcmp(part, "job") == 0) {
+    if (value[0] == '\0') return refuse_empty(name, "job", "/job:worker");
     snprintf(out->job, sizeof(out->job), "%s", value);
     return ls_ok();
   }
@@ -96,7 +106,8 @@ static ls_status parse_part(const char *name, char *part,
 
 ls_status ls_device_parse(const char *name, ls_device_parts *out) {
   *out = nothing;
-  if (name == NULL) return ls_ok();
+  if (name == NULL || name[0] == '\0') return ls_ok();
+  bool has_part = false;
   for (const char *at = name; *at != '\0';) {
     const char *end = strchr(at, '/');
     const size_t length = end != NULL ? (size_t)(end - at) : strlen(at);
@@ -107,10 +118,11 @@ ls_status ls_device_parse(const char *name, ls_device_parts *out) {
                                  name, length, MAX_PART - 1);
     memcpy(part, at, length);
     part[length] = '\0';
+    has_part |= length > 0;
     if (length > 0) LS_RETURN_IF_ERROR(parse_part(name, part, out));
     at += length + (end != NULL);
   }
-  return ls_ok();
+  return has_part ? ls_ok() : refuse_empty(name, "part", "/job:worker/task:1");
 }
 
 // ---- Printing --------------------------------------------------------------

@@ -43,7 +43,7 @@ static ls_status take_leaf(const ls_replication *r, ls_outputs *out, size_t i,
                            bool flat) {
   const ls_nest leaf = out->leaves[i];
   char text[160];
-  if (leaf.kind == LS_KIND_NONE) return ls_ok();
+  if (leaf.kind == LS_KIND_NONE && out->num_ops == 0) return ls_ok();
   if (leaf.kind == LS_KIND_OP) {
     if (!flat)
       return ls_invalid_argument("a nested result holds op '%s': only values "

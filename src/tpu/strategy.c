@@ -3,6 +3,7 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "distribute/input/input.h"
 #include "tpu/assignment.h"
 #include "tpu/replica.h"
 #include "tpu/resolver.h"
@@ -290,6 +291,15 @@ ls_status ls_tpu_strategy_initialize_system(ls_strategy *strategy) {
 }
 
 // ---- Its class -------------------------------------------------------------
+// Pipelines are one a host at most.
+static ls_status distribute(ls_strategy *strategy,
+                            const ls_input_request *request,
+                            ls_nest *out_value) {
+  return ls_input_distribute(strategy, request,
+                             &(ls_input_rules){.no_pipeline_per_replica = true},
+                             out_value);
+}
+
 const ls_strategy_class ls_tpu_strategy_class = {
     .name = "TPU strategy",
     .size = sizeof(ls_tpu_strategy),
@@ -316,7 +326,7 @@ const ls_strategy_class ls_tpu_strategy_class = {
     .update_non_slot = ls_tpu_class_update_non_slot,
     .map = ls_mirrored_map,
     .create_variable = ls_mirrored_create_variable,
-    .distribute = ls_mirrored_distribute,
+    .distribute = distribute,
     .non_slot_devices = ls_tpu_class_non_slot_devices,
     .destroy = destroy,
 };

@@ -57,6 +57,7 @@ static void malformed_names_are_refused(void **state) {
   LS_SPEC("M12");
   expect_canonical("/device:GPU:*", NULL, LOCAL "GPU:0");
   expect_canonical("/gpu:*", NULL, LOCAL "GPU:0");
+  expect_canonical("//gpu:1/", NULL, LOCAL "GPU:1");
   static const struct {
     const char *name, *says;
   } cases[] = {
@@ -70,11 +71,32 @@ static void malformed_names_are_refused(void **state) {
        "a type of 49 characters; up to 45"},
       {"/task:x", "task 'x'"},
       {"/replica:1a", "replica '1a'"},
+      // Nothing where something is to be.
+      {"/", "an empty part: write one, as in '/job:worker/task:1'"},
+      {"//", "an empty part"},
+      {"/device", "an empty device type: write one, as in '/device:CPU:0'"},
+      {"/device:", "an empty device type"},
+      {"/device::3", "an empty device type"},
+      {"/job:w/device:", "'/job:w/device:' has an empty device type"},
+      {"/device:CPU:", "index ''"},
+      {"cpu:", "index ''"},
+      {"/job", "an empty job: write one, as in '/job:worker'"},
+      {"/job:", "an empty job"},
+      {"/task:", "task ''"},
+      {"/replica", "replica ''"},
+      {":", "attribute ''"},
+      {"/:3", "attribute ''"},
   };
   for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); ++i) {
     ls_device_name got;
     expect_status(ls_device_canonical(cases[i].name, NULL, &got),
                   LS_INVALID_ARGUMENT, cases[i].says);
+    expect_status(ls_device_canonical("", cases[i].name, &got),
+                  LS_INVALID_ARGUMENT, cases[i].says);
+    expect_status(ls_device_merge(cases[i].name, "/task:1", &got),
+                  LS_INVALID_ARGUMENT, cases[i].says);
+    expect_status(ls_device_host(cases[i].name, &got), LS_INVALID_ARGUMENT,
+                  cases[i].says);
   }
 }
 

@@ -8,6 +8,7 @@
 #include "lockstep/eager.h"
 #include "support/inputs.h"
 #include "support/replicas.h"
+#include "support/tpu_strategies.h"
 
 // What a function was told, call by call.
 typedef struct asked {
@@ -244,6 +245,29 @@ static void pipelines_are_refused_where_they_cannot_be(void **state) {
   ls_strategy_release(pod);
 }
 
+// Whatever is asked for beside it, and by each call.
+static void a_tpu_strategy_has_no_pipeline_a_replica(void **state) {
+  (void)state;
+  LS_SPEC("T142 T143 T144");
+  ls_strategy *const pods[] = {tpu_strategy_of(1), tpu_strategy_on(2, 2)};
+  for (size_t k = 0; k < LS_COUNT_OF(pods); ++k) {
+    asked a = {.counts = {4, 4}};
+    ls_input_options options = per_replica;
+    expect_function_refused(pods[k], make_numbers, &a, &options,
+                            LS_UNIMPLEMENTED,
+                            "only the mirrored strategy has it");
+    options.fetch_to_device = LS_FLAG_OFF;
+    options.place_dataset_on_device = true;
+    expect_function_refused(pods[k], make_numbers, &a, &options,
+                            LS_UNIMPLEMENTED, "TPU strategy");
+    options.replication = LS_PIPELINE_PER_WORKER;
+    expect_function_refused(pods[k], make_numbers, &a, &options,
+                            LS_INVALID_ARGUMENT, "it needs PER_REPLICA");
+    assert_int_equal(a.calls, 0);
+    ls_strategy_release(pods[k]);
+  }
+}
+
 static ls_nest make_sparse(ls_input_context context, void *user) {
   (void)context;
   ++*(int *)user;
@@ -447,6 +471,7 @@ int main(void) {
       cmocka_unit_test(data_without_an_end_is_never_partial),
       cmocka_unit_test(each_replica_may_have_a_pipeline),
       cmocka_unit_test(pipelines_are_refused_where_they_cannot_be),
+      cmocka_unit_test(a_tpu_strategy_has_no_pipeline_a_replica),
       cmocka_unit_test(leaves_are_checked_behind_the_function),
       cmocka_unit_test(what_a_function_gives_is_checked),
       cmocka_unit_test(a_callable_is_called_once_a_replica_and_step),

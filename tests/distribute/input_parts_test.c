@@ -321,12 +321,32 @@ static void replicas_do_not_read(void **state) {
   }
   ls_nest_release(results);
   ls_function_release(function);
-  // It is the strategy's own replicas that do not.
+  // Outside of replicas it is read in the strategy's scope too.
   {
     LS_STRATEGY_SCOPE(two);
     EXPECT_DEALT(iterator, "[0] [1]", "[2] [3]");
   }
   ls_distributed_iterator_release(iterator);
+  // Nor do they read what is another strategy's, or no strategy's.
+  const ls_nest others[] = {distributed(one, number_batches(4, 2), NULL),
+                            ls_nest_dataset(number_batches(4, 2))};
+  for (size_t k = 0; k < LS_COUNT_OF(others); ++k) {
+    iterator = iterator_on(others[k]);
+    expect_ok(ls_function_create(
+        &(ls_function_options){.call = read_inside, .user = iterator},
+        &function));
+    for (int traced = 0; traced < 2; ++traced) {
+      results = ls_none();
+      expect_status(ls_strategy_run(two,
+                                    traced ? ls_traced(function)
+                                           : ls_plain(read_inside, iterator),
+                                    ls_none(), &results),
+                    LS_FAILED_PRECONDITION, "get_next");
+      assert_int_equal(ls_distributed_iterator_position(iterator), 0);
+    }
+    ls_function_release(function);
+    ls_distributed_iterator_release(iterator);
+  }
   ls_strategy_release(one);
   ls_strategy_release(two);
 }

@@ -241,6 +241,10 @@ static ls_nest return_form(ls_nest args, void *user) {
     return LS_TUPLE(x, ls_nest_op(op));
   case 7:
     return LS_LIST(LS_LIST(x, ls_nest_op(op)));
+  case 8:
+    return LS_LIST(x, ls_nest_op(op), ls_none());
+  case 9:
+    return LS_LIST(ls_nest_op(op), ls_none(), ls_nest_op(op));
   default:
     return ls_nest_sequence(LS_KIND_TUPLE, NULL, 0);
   }
@@ -267,13 +271,14 @@ static void results_have_the_form_that_was_returned(void **state) {
         variable_of("runs", LS_DTYPE_F32, LS_SCALAR, (const double[]){0});
   }
   double runs = 0;
-  for (form.form = 0; form.form < 9; ++form.form) {
+  for (form.form = 0; form.form < 11; ++form.form) {
     ls_nest result = ls_none();
     const ls_status status = run_form(s, &form, &result);
-    if (form.form >= 5 && form.form <= 7) {
+    if (form.form >= 5 && form.form <= 9) {
       expect_status(status, LS_INVALID_ARGUMENT,
-                    form.form == 5 ? "Tensor values followed by"
-                                   : "assign_add");
+                    form.form == 6 || form.form == 7
+                        ? "assign_add"
+                        : "Tensor values followed by");
       continue;
     }
     expect_ok(status);

@@ -210,13 +210,16 @@ ls_status ls_input_advance(ls_distributed_iterator *it, ls_nest *element) {
 ls_status ls_input_check_place(const ls_distributed_iterator *it,
                                const char *what) {
   const ls_distribution *entry = ls_distribution_current();
-  if (entry == NULL || entry->replica == NULL ||
-      entry->strategy != it->data->strategy)
-    return ls_ok();
+  const bool is_replica = entry != NULL && entry->replica != NULL &&
+                          !entry->strategy->kind->is_default;
+  const bool is_computed = ls_context_current()->scoped.shards > 0;
+  if (!is_replica && !is_computed) return ls_ok();
   return ls_failed_precondition("%s of iterator '%s' inside of a replica of "
                                 "%s: call it outside, and give "
-                                "replicas its values as arguments of run",
-                                what, it->name, entry->strategy->label);
+                                "replicas its values as arguments",
+                                what, it->name,
+                                is_replica ? entry->strategy->label
+                                           : "a replicated computation");
 }
 
 ls_status ls_distributed_iterator_next(ls_distributed_iterator *iterator,
