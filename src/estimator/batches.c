@@ -247,12 +247,7 @@ static ls_nest masked_specs(const ls_dataset *dataset, ls_batch_padding padding,
 static ls_nest zeros_of(ls_nest leaf, void *user) {
   const ls_leaf_spec *spec = ls_nest_as_spec(leaf);
   (void)user;
-  return ls_shape_is_known(spec->type.shape)
-             ? ls_nest_zeros(spec->type.dtype, spec->type.shape)
-             : LS_FAIL(LS_INVALID_ARGUMENT,
-                       "%s cannot be padded: only the batch size may be "
-                       "unknown",
-                       LS_SHAPE_TEXT(spec->type.dtype, spec->type.shape));
+  return ls_nest_zeros(spec->type.dtype, spec->type.shape);
 }
 
 static ls_nest make_nothing(void *user, int64_t index) {
@@ -262,7 +257,6 @@ static ls_nest make_nothing(void *user, int64_t index) {
 
 // What padding alone is, of such specs.
 static ls_nest nothing_of(ls_nest specs) {
-  if (ls_nest_is_failed(specs)) return ls_nest_retain(specs);
   const ls_nest zeros = ls_nest_map(specs, zeros_of, NULL);
   ls_array *ended = ls_nest_as_array(ls_nest_find(zeros, "ended"));
   if (ended != NULL) ls_array_set_i64(ended, 0, 1);
@@ -290,6 +284,14 @@ ls_dataset *ls_masked_batches(ls_dataset *dataset, ls_batch_padding padding,
   if (dataset == NULL || !ls_status_is_ok(dataset->failure)) return dataset;
   const bool tells_end = more == LS_INFINITE, pads = more > 0 || tells_end;
   const ls_nest specs = masked_specs(dataset, padding, tells_end);
+  ls_status status = ls_nest_status(specs);
+  if (ls_status_is_ok(status))
+    status = ls_returned_check_static(ls_nest_find(specs, "features"),
+                                      ls_nest_find(specs, "labels"));
+  if (!ls_status_is_ok(status)) {
+    ls_nest_release(specs);
+    return refuse(dataset, status);
+  }
   ls_dataset *behind =
       pads ? nothing(ls_nest_retain(specs), padding, more) : NULL;
   masked *self = new_masked(padding, tells_end, ls_none());

@@ -5,6 +5,7 @@
 #include "base/require.h"
 #include "estimator/calls.h"
 #include "estimator/params.h"
+#include "estimator/returned.h"
 #include "lockstep/ops.h"
 
 // ---- What functions declare ------------------------------------------------
@@ -123,31 +124,12 @@ ls_status ls_call_input(const ls_estimator_calls *calls,
 }
 
 // ---- What a model is given -------------------------------------------------
-static ls_status check_static(ls_nest values, const char *what) {
-  const size_t count = ls_nest_num_leaves(values);
-  ls_allocator *allocator = ls_current_allocator();
-  ls_nest *leaves = ls_new_array(allocator, ls_nest, count + 1);
-  ls_status status = leaves != NULL ? ls_ok() : ls_out_of_memory();
-  char text[200];
-  if (leaves != NULL) ls_nest_flatten(values, leaves, count);
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
-    if (leaves[i].kind == LS_KIND_TENSOR &&
-        !ls_shape_is_known(ls_tensor_shape(leaves[i].as.tensor)))
-      status = ls_invalid_argument(
-          "The %s to the model returned by input_fn must have static shape: "
-          "%s has not",
-          what, ls_nest_print(leaves[i], text, sizeof(text)));
-  ls_release(allocator, leaves);
-  return status;
-}
-
 static ls_status check_inputs(const ls_estimator_calls *calls,
                               const ls_model_inputs *inputs, bool is_static) {
   const ls_parameters *arguments = calls->model->arguments;
-  if (is_static) {
-    LS_RETURN_IF_ERROR(check_static(inputs->features, "features"));
-    LS_RETURN_IF_ERROR(check_static(inputs->labels, "labels"));
-  }
+  if (is_static)
+    LS_RETURN_IF_ERROR(
+        ls_returned_check_static(inputs->features, inputs->labels));
   if (inputs->labels.kind != LS_KIND_NONE && !takes(arguments, "labels"))
     return ls_invalid_argument("model_fn does not take labels, but input_fn "
                                "returns labels");
@@ -199,13 +181,22 @@ static ls_status check_train_spec(const ls_estimator_spec_options *is,
   return ls_ok();
 }
 
+// On every path, and of an export: a spec of another mode lacks what is used.
+static ls_status check_mode(ls_estimator_mode mode,
+                            const ls_estimator_spec *spec) {
+  const ls_estimator_mode given = ls_estimator_spec_values(spec)->mode;
+  return given == mode
+             ? ls_ok()
+             : ls_invalid_argument(
+                   "model_fn gives a spec of another mode, '%s', than it was "
+                   "called in, '%s': give the spec the mode of the call",
+                   ls_estimator_mode_name(given), ls_estimator_mode_name(mode));
+}
+
 static ls_status check_spec(ls_estimator_mode mode,
                             const ls_estimator_spec *spec) {
   const bool is_tpu = ls_estimator_spec_is_tpu(spec);
   const ls_estimator_spec_options *is = ls_estimator_spec_values(spec);
-  if (is->mode != mode)
-    return ls_invalid_argument("model_fn gives a spec of another mode than it "
-                               "was called in");
   if (mode == LS_MODE_TRAIN) return check_train_spec(is, is_tpu);
   if (!is_tpu)
     return ls_failed_precondition(
@@ -231,7 +222,7 @@ static ls_status call_model(const ls_estimator_calls *calls,
       calls->model->call(calls->model->user, &call, out_spec);
   ls_nest_release(call.params);
   LS_RETURN_IF_ERROR(status);
-  return *out_spec != NULL ? ls_ok()
+  return *out_spec != NULL ? check_mode(calls->context.mode, *out_spec)
                            : ls_invalid_argument("model_fn gives no spec");
 }
 

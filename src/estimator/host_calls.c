@@ -7,6 +7,7 @@
 #include "base/runtime_internal.h"
 #include "estimator/spec.h"
 #include "lockstep/infeed.h"
+#include "lockstep/ops.h"
 
 ls_status ls_host_calls_init(ls_host_calls *calls,
                              ls_estimator_context context) {
@@ -85,6 +86,14 @@ ls_status ls_host_calls_record(ls_host_calls *calls, const char *name,
   return ls_ok();
 }
 
+ls_status ls_host_calls_pace(ls_host_calls *calls) {
+  if (calls->num_calls == 0 || calls->count > 0) return ls_ok();
+  const ls_tensor token = ls_reshape(ls_scalar(LS_DTYPE_I32, 0), LS_SHAPE(1));
+  LS_RETURN_IF_ERROR(append(calls, "a step", ls_leaf(token), 1));
+  calls->count = 1;
+  return ls_ok();
+}
+
 ls_status ls_host_calls_enqueue(const ls_host_calls *calls, ls_op *out_op) {
   *out_op = (ls_op){0};
   if (calls->count == 0) return ls_ok();
@@ -95,6 +104,12 @@ ls_status ls_host_calls_enqueue(const ls_host_calls *calls, ls_op *out_op) {
 }
 
 // ---- On the hosts ----------------------------------------------------------
+// A host call that does not wait for a step's tuples by its tensors. Metrics do
+// not either, but their values are read after the last step.
+static bool takes_nothing(const ls_recorded_call *call) {
+  return call->count == 0 && strcmp(call->name, "host_call") == 0;
+}
+
 // Of one replica, on its host.
 static ls_status take_one(const ls_host_calls *calls, const ls_type *types,
                           int64_t replica, ls_op *out_op) {
@@ -135,6 +150,9 @@ static ls_status take_all(ls_host_calls *calls, int64_t replicas,
   LS_DEVICE_SCOPE(host.text);
   for (size_t i = 0; i < calls->count; ++i)
     LS_RETURN_IF_ERROR(join(calls, ops, parts, replicas, i));
+  for (size_t i = 0; i < calls->num_calls; ++i)
+    if (takes_nothing(&calls->calls[i]) && calls->taken.id == 0)
+      calls->taken = ls_group(ops, (size_t)replicas, NULL);
   return ls_ok();
 }
 
@@ -225,6 +243,7 @@ ls_status ls_host_calls_call(const ls_host_calls *calls, const char *name,
     *out_made = ls_nest_retain(function.tensors);
   } else if (ls_status_is_ok(status)) {
     LS_DEVICE_SCOPE(host.text);
+    LS_CONTROL_SCOPE(&calls->taken, takes_nothing(&calls->calls[i]));
     *out_made = ls_host_function_call(&function, name);
     status = ls_nest_status(*out_made);
     if (ls_status_is_ok(status))

@@ -25,6 +25,7 @@ typedef struct ls_host_calls {
   size_t num_calls;
   size_t count;        // Of elements.
   ls_tensor *tensors;  // Of a step; then what the hosts have.
+  ls_op taken;         // Waits until the hosts have a step's tuples.
 } ls_host_calls;
 
 LS_MUST_USE ls_status ls_host_calls_init(ls_host_calls *calls,
@@ -37,6 +38,10 @@ void ls_host_calls_deinit(ls_host_calls *calls);  // Zeroed is fine.
 LS_MUST_USE ls_status ls_host_calls_record(ls_host_calls *calls,
                                            const char *name,
                                            const ls_host_function *function);
+// In a step, once all are recorded: where functions are given no tensor, an
+// element that no function sees leaves all the same, so that hosts call them
+// once a step and hear of the end.
+LS_MUST_USE ls_status ls_host_calls_pace(ls_host_calls *calls);
 // In a step: all that was recorded leaves. Without any: no op, id 0.
 LS_MUST_USE ls_status ls_host_calls_enqueue(const ls_host_calls *calls,
                                             ls_op *out_op);

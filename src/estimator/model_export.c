@@ -60,21 +60,11 @@ static ls_status call_model(void *user, ls_nest inputs,
                             ls_estimator_spec **out_spec) {
   const side *s = user;
   (void)inputs;
-  LS_RETURN_IF_ERROR(
-      ls_call_model(&s->job.calls,
-                    &(ls_model_inputs){.features = s->receiver.features,
-                                       .labels = s->receiver.labels,
-                                       .mask = ls_failed_tensor()},
-                    out_spec));
-  const ls_estimator_mode wanted = s->job.calls.context.mode,
-                          given = ls_estimator_spec_values(*out_spec)->mode;
-  if (given == wanted) return ls_ok();
-  ls_estimator_spec_release(*out_spec);
-  *out_spec = NULL;
-  return ls_invalid_argument("model_fn gives a spec of mode '%s', called to "
-                             "export in mode '%s'",
-                             ls_estimator_mode_name(given),
-                             ls_estimator_mode_name(wanted));
+  return ls_call_model(&s->job.calls,
+                       &(ls_model_inputs){.features = s->receiver.features,
+                                          .labels = s->receiver.labels,
+                                          .mask = ls_failed_tensor()},
+                       out_spec);
 }
 
 // ---- Signatures ------------------------------------------------------------

@@ -144,6 +144,7 @@ static ls_status call_functions(const ls_estimator_spec_options *from,
   if (from->eval_metrics.call != NULL) {
     *out_metrics = ls_host_function_call(&from->eval_metrics, "eval_metrics");
     LS_RETURN_IF_ERROR(ls_nest_status(*out_metrics));
+    LS_RETURN_IF_ERROR(ls_made_metrics_check(*out_metrics));
   }
   LS_RETURN_IF_ERROR(call_host(&from->host_call, "host_call", hooks));
   return trace(from, hooks);

@@ -6,6 +6,7 @@
 #include "base/runtime_internal.h"
 #include "base/text.h"
 #include "estimator/prediction_rows.h"
+#include "estimator/spec.h"
 #include "estimator/steps.h"
 #include "estimator/stopping_signals.h"
 #include "estimator/systems.h"
@@ -161,25 +162,15 @@ static ls_status take_metrics(ls_steps *steps, ls_nest made, op_list *updates,
                               ls_estimator_program *out) {
   const size_t count = ls_nest_count(made);
   ls_allocator *allocator = steps->allocator;
-  if (made.kind != LS_KIND_DICT)
-    return ls_invalid_argument("the function of eval_metrics must give a dict "
-                               "of (value, update op) pairs");
+  LS_RETURN_IF_ERROR(ls_made_metrics_check(made));
   ls_nest *pairs = ls_new_array(allocator, ls_nest, count + 1);
   const char **keys = ls_new_array(allocator, const char *, count + 1);
   ls_status status =
       pairs == NULL || keys == NULL ? ls_out_of_memory() : ls_ok();
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
-    const ls_nest pair = ls_nest_item(made, i);
-    const ls_nest update = ls_nest_item(pair, 1);
     keys[i] = ls_nest_key(made, i);
-    if (ls_nest_count(pair) != 2 ||
-        ls_nest_item(pair, 0).kind != LS_KIND_TENSOR ||
-        (update.kind != LS_KIND_OP && update.kind != LS_KIND_TENSOR))
-      status = ls_invalid_argument("metric '%s' is no pair of a value and an "
-                                   "update op",
-                                   keys[i]);
-    else
-      status = append_ops(allocator, updates, update);
+    status =
+        append_ops(allocator, updates, ls_nest_item(ls_nest_item(made, i), 1));
   }
   if (ls_status_is_ok(status)) {
     for (size_t i = 0; i < count; ++i)

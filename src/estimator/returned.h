@@ -13,6 +13,12 @@
 LS_MUST_USE ls_status ls_returned_split(ls_nest value, ls_nest *out_features,
                                         ls_nest *out_labels);
 
+// Whether the tensors of features and labels, or what the specs of a data set's
+// elements say of them, are dense and of known shapes, as cores need them.
+//   LS_INVALID_ARGUMENT  names the one of both, its leaf and the type
+LS_MUST_USE ls_status ls_returned_check_static(ls_nest features,
+                                               ls_nest labels);
+
 // The keys of a dict in the order of flattening, lent; of anything else none.
 // Returns their number, and writes up to `capacity`.
 size_t ls_returned_keys(ls_nest value, const char **keys, size_t capacity);

@@ -25,5 +25,8 @@ LS_MUST_USE ls_status ls_host_function_check(const ls_host_function *function,
 // Calls it. A dict that does not fit is found here: the log tells.
 ls_nest ls_host_function_call(const ls_host_function *function,
                               const char *name);
+// Checks what a function of eval_metrics has made: none, or a dict of (value,
+// update op) pairs.
+LS_MUST_USE ls_status ls_made_metrics_check(ls_nest metrics);
 
 #endif  // LS_ESTIMATOR_SPEC_H_

@@ -3,7 +3,9 @@
 #include <string.h>
 
 #include "base/require.h"
+#include "distribute/values/summary.h"
 #include "estimator/spec.h"
+#include "graph/context.h"
 #include "graph/trial.h"
 #include "train/hooks/hook.h"
 
@@ -44,6 +46,40 @@ static ls_op new_summary(const ls_graph *graph, size_t before) {
   return op;
 }
 
+// `summary`: its op or tag.
+static ls_status refuse_summary(const char *name, const char *summary) {
+  return ls_invalid_argument(
+      "the function of %s makes a summary of ls_summary ('%s'), which nobody "
+      "writes there: make those that a writer writes (ls_summary_scalar and "
+      "others, lockstep/summary_ops.h, with a writer of ls_file_writer_create)",
+      name, summary);
+}
+
+// Without a writer in force ls_summary would do nothing, and say nothing.
+static ls_status refuse_instead(void *user, const char *tag) {
+  return refuse_summary(user, tag);
+}
+
+static void drop_nothing(void *user) { (void)user; }
+
+static const ls_summary_writer_kind refusing = {.name = "none on the host",
+                                                .destroy = drop_nothing,
+                                                .instead = refuse_instead};
+
+static ls_nest call_with_writer(const ls_host_function *function,
+                                const char *name) {
+  ls_summary_writer *writer = NULL;
+  if (ls_context_current()->scoped.summary_writer != NULL)
+    return function->call(function->tensors, function->user);
+  const ls_status status =
+      ls_summary_writer_make(&refusing, NULL, (void *)(uintptr_t)name, &writer);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  LS_SUMMARY_SCOPE(writer);
+  const ls_nest made = function->call(function->tensors, function->user);
+  ls_summary_writer_release(writer);
+  return made;
+}
+
 // Calls it; what it makes must not be of the old style.
 static ls_nest call(const ls_host_function *function, const char *name) {
   const ls_graph *graph = ls_graph_current();
@@ -51,18 +87,14 @@ static ls_nest call(const ls_host_function *function, const char *name) {
     graph = graph->parent;
   const size_t before =
       ls_graph_collection(graph, LS_COLLECTION_SUMMARIES, NULL, 0);
-  const ls_nest made = function->call(function->tensors, function->user);
+  const ls_nest made = call_with_writer(function, name);
   if (ls_nest_is_failed(made) ||
       ls_graph_collection(graph, LS_COLLECTION_SUMMARIES, NULL, 0) <= before)
     return made;
   const ls_op summary = new_summary(graph, before);
   ls_nest_release(made);
-  return LS_FAIL(LS_INVALID_ARGUMENT,
-                 "the function of %s makes a summary of ls_summary ('%s'), "
-                 "which nobody writes there: make those that a writer writes "
-                 "(ls_summary_scalar and others, lockstep/summary_ops.h, with "
-                 "a writer of ls_file_writer_create)",
-                 name, ls_op_is_failed(summary) ? "?" : ls_op_name(summary));
+  return ls_fail(refuse_summary(
+      name, ls_op_is_failed(summary) ? "?" : ls_op_name(summary)));
 }
 
 ls_nest ls_host_function_call(const ls_host_function *function,
@@ -128,22 +160,32 @@ static ls_status check_predictions(ls_nest predictions) {
   return ls_ok();
 }
 
-static ls_status check_metrics(ls_nest metrics) {
+static bool is_metric(ls_nest pair) {
+  const ls_kind update = ls_nest_item(pair, 1).kind;
+  return ls_nest_count(pair) == 2 &&
+         ls_nest_item(pair, 0).kind == LS_KIND_TENSOR &&
+         (update == LS_KIND_OP || update == LS_KIND_TENSOR);
+}
+
+static ls_status check_metrics(ls_nest metrics, bool of_function) {
   if (metrics.kind == LS_KIND_NONE) return ls_ok();
   LS_RETURN_IF_ERROR(ls_nest_status(metrics));
   if (metrics.kind != LS_KIND_DICT)
-    return ls_invalid_argument("eval_metric_ops are no dict");
-  for (size_t i = 0; i < ls_nest_count(metrics); ++i) {
-    const ls_nest pair = ls_nest_item(metrics, i);
-    const ls_kind value = ls_nest_item(pair, 0).kind;
-    const ls_kind update = ls_nest_item(pair, 1).kind;
-    if (ls_nest_count(pair) != 2 || value != LS_KIND_TENSOR ||
-        (update != LS_KIND_OP && update != LS_KIND_TENSOR))
-      return ls_invalid_argument("eval_metric_ops['%s'] is no pair of a value "
-                                 "and an update op",
-                                 ls_nest_key(metrics, i));
-  }
+    return of_function
+               ? ls_invalid_argument("the function of eval_metrics must give a "
+                                     "dict of (value, update op) pairs")
+               : ls_invalid_argument("eval_metric_ops are no dict");
+  for (size_t i = 0; i < ls_nest_count(metrics); ++i)
+    if (!is_metric(ls_nest_item(metrics, i)))
+      return ls_invalid_argument(
+          "%s%s'%s is no pair of a value and an update op",
+          of_function ? "metric '" : "eval_metric_ops['",
+          ls_nest_key(metrics, i), of_function ? "" : "]");
   return ls_ok();
+}
+
+ls_status ls_made_metrics_check(ls_nest metrics) {
+  return check_metrics(metrics, true);
 }
 
 // ---- Fields ----------------------------------------------------------------
@@ -225,6 +267,6 @@ ls_status ls_estimator_spec_check(const ls_estimator_spec_options *options,
   LS_RETURN_IF_ERROR(check_all_hooks(options));
   LS_RETURN_IF_ERROR(check_kind(options, is_tpu));
   LS_RETURN_IF_ERROR(check_mode(options));
-  LS_RETURN_IF_ERROR(check_metrics(options->eval_metric_ops));
+  LS_RETURN_IF_ERROR(check_metrics(options->eval_metric_ops, false));
   return check_exports(options);
 }

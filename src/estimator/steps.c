@@ -5,6 +5,7 @@
 
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
+#include "distribute/values/summary.h"
 #include "estimator/stopping_signals.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/flow.h"
@@ -12,6 +13,27 @@
 #include "lockstep/tensor_tracer.h"
 #include "lockstep/training_loop.h"
 
+// ---- Summaries of the model ------------------------------------------------
+// Steps on cores write none: their hosts do, by the host call.
+static ls_status leave_out(void *user, const char *tag) {
+  ls_steps *steps = user;
+  if (steps->summary_left_out) return ls_ok();
+  steps->summary_left_out = true;
+  ls_runtime_log(ls_runtime_current(), LS_LOG_WARNING, "estimator",
+                 "the summary '%s' of model_fn, and others like it, are not "
+                 "written where training is on TPUs: give the values to the "
+                 "function of host_call, which writes them with "
+                 "ls_summary_scalar and others",
+                 tag);
+  return ls_ok();
+}
+
+static void drop_nothing(void *user) { (void)user; }
+
+static const ls_summary_writer_kind leaving_out = {
+    .name = "none on cores", .destroy = drop_nothing, .instead = leave_out};
+
+// ---- Making ----------------------------------------------------------------
 ls_status ls_steps_init(ls_steps *steps, const ls_program_options *options) {
   const ls_estimator_context context = options->calls->context;
   *steps = (ls_steps){.options = options,
@@ -22,11 +44,15 @@ ls_status ls_steps_init(ls_steps *steps, const ls_program_options *options) {
   if (!ls_steps_predict(steps))
     LS_RETURN_IF_ERROR(
         ls_iterations_per_loop(ls_graph_current(), &steps->iterations));
+  if (steps->mode == LS_MODE_TRAIN)
+    LS_RETURN_IF_ERROR(
+        ls_summary_writer_make(&leaving_out, NULL, steps, &steps->summaries));
   return ls_host_calls_init(&steps->host, context);
 }
 
 void ls_steps_deinit(ls_steps *steps) {
   ls_estimator_spec_release(steps->spec.value);
+  ls_summary_writer_release(steps->summaries);
   ls_host_calls_deinit(&steps->host);
   ls_release(steps->allocator, steps->cache_dtypes);
   *steps = (ls_steps){0};
@@ -48,7 +74,10 @@ static ls_status call_model(step *s, ls_nest cache) {
                                   .labels = s->fed.labels,
                                   .cache = cache,
                                   .mask = s->fed.mask};
+  LS_SCOPE_BLOCK_(summaries);
   LS_SCOPE_BLOCK_(examples);
+  if (s->steps->summaries != NULL)
+    ls_summary_scope_begin(&summaries, s->steps->summaries);
   if (s->steps->options->any_batch && !ls_steps_predict(s->steps))
     ls_examples_scope_begin(&examples, s->examples);
   LS_RETURN_IF_ERROR(ls_scope_status());
@@ -134,10 +163,10 @@ static ls_status record_predictions(const step *s) {
 static ls_status record(const step *s) {
   if (s->steps->mode == LS_MODE_EVAL) LS_RETURN_IF_ERROR(record_metrics(s));
   if (ls_steps_predict(s->steps)) LS_RETURN_IF_ERROR(record_predictions(s));
-  return ls_estimator_spec_is_tpu(s->spec)
-             ? ls_host_calls_record(&s->steps->host, "host_call",
-                                    &s->is->host_call)
-             : ls_ok();
+  if (ls_estimator_spec_is_tpu(s->spec))
+    LS_RETURN_IF_ERROR(
+        ls_host_calls_record(&s->steps->host, "host_call", &s->is->host_call));
+  return ls_host_calls_pace(&s->steps->host);
 }
 
 // Where hosts are told of every n-th step alone. A branch gives a value.

@@ -31,6 +31,8 @@ typedef struct ls_steps {
   ls_captured spec;         // Of the model function; counted.
   ls_dtype loss_dtype;      // Once there is one.
   ls_host_calls host;
+  ls_summary_writer *summaries;  // Of a training: leaves the model's out,
+  bool summary_left_out;         // and has said so.
   size_t cache_size;
   ls_dtype *cache_dtypes;
 } ls_steps;

@@ -140,6 +140,7 @@ static ls_status take_evaluation(ls_job *job, ls_nest results) {
   if (ls_status_is_ok(status)) {
     job->metrics = ls_host_function_call(&function, "eval_metrics");
     status = ls_nest_status(job->metrics);
+    if (ls_status_is_ok(status)) status = ls_made_metrics_check(job->metrics);
   }
   ls_nest_release(function.tensors);
   return status;

@@ -79,14 +79,10 @@ static ls_status add_loss_summary(const ls_job *job) {
 static ls_status build(ls_job *job) {
   LS_GRAPH_SCOPE(job->graph);
   LS_RETURN_IF_ERROR(ls_job_open_events(job, ""));
-  if (job->on_cpu) {
-    LS_SUMMARY_SCOPE(job->summaries);
-    LS_RETURN_IF_ERROR(job->strategy != NULL ? ls_job_build_in_strategy(job)
-                                             : ls_job_build_on_cpu(job));
-  } else {
-    LS_RETURN_IF_ERROR(ls_job_build_on_tpu(job));
-  }
   LS_SUMMARY_SCOPE(job->summaries);
+  LS_RETURN_IF_ERROR(job->strategy != NULL ? ls_job_build_in_strategy(job)
+                     : job->on_cpu         ? ls_job_build_on_cpu(job)
+                                           : ls_job_build_on_tpu(job));
   return add_loss_summary(job);
 }
 

@@ -169,7 +169,7 @@ static ls_op failed(ls_status status) {
 static ls_op add(ls_summary_kind kind, const char *tag, ls_tensor value,
                  ls_tensor step) {
   const ls_context *context = ls_context_current();
-  if (context->scoped.summary_writer == NULL ||
+  if (!ls_summary_writer_records(context->scoped.summary_writer) ||
       context->scoped.records_every == 0 || ls_summary_is_left_out())
     return ls_graph_is_eager(ls_graph_current()) ? (ls_op){0}
                                                  : ls_group(NULL, 0, "no_op");

@@ -152,10 +152,17 @@ bool ls_summary_is_left_out(void) {
          entry->replica->graph == NULL && entry->replica->id > 0;
 }
 
+static ls_op make_nothing(const ls_summary_writer *writer, const char *tag) {
+  const ls_status status = writer->kind->instead(writer->user, tag);
+  if (!ls_status_is_ok(status)) ls_make_failed("summary", status);
+  return (ls_op){0};
+}
+
 ls_op ls_summary(const char *tag, ls_tensor value) {
   ls_summary_writer *writer = ls_context_current()->scoped.summary_writer;
   if (writer == NULL || ls_tensor_is_failed(value) || ls_summary_is_left_out())
     return (ls_op){0};
+  if (!ls_summary_writer_records(writer)) return make_nothing(writer, tag);
   const char *scope = ls_name_scope_current();
   const size_t size = strlen(scope) + strlen(tag) + 1;
   ls_allocator *allocator = ls_current_allocator();

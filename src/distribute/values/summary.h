@@ -13,6 +13,9 @@ typedef struct ls_summary_writer_kind {
   const char *name;
   ls_status (*ready)(void *user);  // Whether it takes records now.
   void (*destroy)(void *user);
+  // In place of an op of ls_summary, of which nothing is made: a failure of the
+  // graph, or OK where it is left out. NULL: ops are made.
+  ls_status (*instead)(void *user, const char *tag);
 } ls_summary_writer_kind;
 
 struct ls_summary_writer {
@@ -30,6 +33,11 @@ LS_MUST_USE ls_status ls_summary_writer_make(const ls_summary_writer_kind *kind,
                                              ls_summary_function function,
                                              void *user,
                                              ls_summary_writer **out_writer);
+// Whether ops that record to it are made; NULL: they are not.
+static inline bool ls_summary_writer_records(const ls_summary_writer *writer) {
+  return writer != NULL &&
+         (writer->kind == NULL || writer->kind->instead == NULL);
+}
 // Records the first value of a host call.
 LS_MUST_USE ls_status ls_summary_record_call(const ls_host_call *call,
                                              ls_summary_writer *writer,

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a model and its input must give is refused in the same words wherever
+// they run, and what evaluates to the end of its input ends with it.
+#include <string.h>
+#include <time.h>
+
+#include "lockstep/dataset.h"
+#include "lockstep/host.h"
+#include "lockstep/metrics.h"
+#include "lockstep/object.h"
+#include "lockstep/summary.h"
+#include "lockstep/summary_ops.h"
+#include "support/estimator_ways.h"
+#include "support/event_files.h"
+
+typedef enum fault {
+  NO_FAULT,
+  OTHER_MODE,     // Of the spec.
+  OLD_SUMMARY,    // In the host function,
+  MODEL_SUMMARY,  // or in the model.
+  METRICS_NO_DICT,
+  METRIC_NO_PAIR,
+  NO_METRICS,      // The loss alone.
+  IDLE_HOST_CALL,  // Is given no tensor.
+} fault;
+
+typedef struct world {
+  estimator_case c;
+  fault fault;
+  int calls;  // Of the host call's op. Atomic.
+} world;
+
+// ---- The model -------------------------------------------------------------
+static ls_status count_call(ls_host_call *call);
+static const ls_host_kernel counting = {
+    .name = "counting", .start = count_call, .flags = LS_HOST_INLINE};
+static world *current;
+
+static ls_status count_call(ls_host_call *call) {
+  __atomic_add_fetch(&current->calls, 1, __ATOMIC_RELAXED);
+  ls_host_done(call, ls_ok());
+  return ls_ok();
+}
+
+static ls_nest host(ls_nest tensors, void *user) {
+  const world *w = user;
+  if (w->fault == OLD_SUMMARY)
+    return LS_LIST(ls_nest_op(ls_summary("old", ls_nest_tensor(tensors, 0))));
+  return LS_LIST(ls_nest_op(ls_host_call_add(&counting, NULL, NULL, 0)));
+}
+
+static ls_nest metrics(ls_nest tensors, void *user) {
+  static const char *const key = "metric";
+  const world *w = user;
+  const ls_nest value = ls_leaf(ls_nest_tensor(tensors, 0));
+  return w->fault == METRICS_NO_DICT ? LS_LIST(value)
+                                     : ls_nest_dict("", &key, &value, 1);
+}
+
+static bool is_of_metrics(fault f) {
+  return f == METRICS_NO_DICT || f == METRIC_NO_PAIR;
+}
+
+static void spoil(world *w, ls_estimator_spec_options *o, ls_nest losses) {
+  if (w->fault == OTHER_MODE)
+    o->mode = o->mode == LS_MODE_TRAIN ? LS_MODE_EVAL : LS_MODE_TRAIN;
+  if (o->mode == LS_MODE_TRAIN && o->train_op.id == 0)
+    o->train_op = ls_group(NULL, 0, NULL);
+  if (w->fault == NO_METRICS || w->fault == IDLE_HOST_CALL)
+    o->eval_metrics = (ls_host_function){0};
+  if (w->fault == IDLE_HOST_CALL || w->fault == OLD_SUMMARY)
+    o->host_call =
+        (ls_host_function){.call = host, .user = w, .tensors = losses};
+  if (is_of_metrics(w->fault))
+    o->eval_metrics =
+        (ls_host_function){.call = metrics, .user = w, .tensors = losses};
+  if (w->fault == MODEL_SUMMARY) ls_summary("of the model", o->loss);
+}
+
+static ls_status model(void *user, ls_model_call *call,
+                       ls_estimator_spec **out) {
+  world *w = user;
+  ls_estimator_spec *base = NULL;
+  const ls_model_function function = estimator_model(&w->c);
+  LS_RETURN_IF_ERROR(function.call(function.user, call, &base));
+  ls_estimator_spec_options o = *ls_estimator_spec_values(base);
+  const ls_nest losses =
+      w->fault == IDLE_HOST_CALL
+          ? ls_nest_sequence(LS_KIND_LIST, NULL, 0)
+          : LS_LIST(ls_leaf(ls_reshape(o.loss, LS_SHAPE(1))));
+  o.export_outputs = NULL;
+  o.num_export_outputs = 0;
+  if (call->mode != LS_MODE_PREDICT) o.predictions = ls_none();
+  spoil(w, &o, losses);
+  const ls_status status = ls_tpu_estimator_spec_create(&o, out);
+  ls_nest_release(losses);
+  ls_estimator_spec_release(base);
+  return status;
+}
+
+static void begin(world *w, int way, fault f) {
+  *w = (world){.c = estimator_case_of(way), .fault = f};
+  w->c.folder = "refusals";
+  w->c.any_batch = w->c.way == ON_TPU;
+  w->c.more.model_fn = (ls_model_function){.call = model, .user = w};
+  estimator_case_begin(&w->c);
+  current = w;
+}
+
+static ls_status train_by(world *w, ls_input_function input, int64_t steps) {
+  return ls_estimator_train(
+      w->c.estimator,
+      &(ls_estimator_training){.input = input, .max_steps = LS_SOME(steps)},
+      NULL);
+}
+
+static ls_status train(world *w) {
+  return train_by(w, estimator_input(&w->c), 2);
+}
+
+static ls_status evaluate_by(world *w, ls_input_function input, ls_opt steps) {
+  ls_nest made = ls_none();
+  const ls_status status = ls_estimator_evaluate(
+      w->c.estimator,
+      &(ls_estimator_evaluation){.input = input, .steps = steps}, &made);
+  ls_nest_release(made);
+  return status;
+}
+
+static ls_status evaluate(world *w) {
+  return evaluate_by(w, estimator_input(&w->c), LS_SOME(1));
+}
+
+static ls_status predict_by(world *w, ls_input_function input) {
+  ls_predictions *predictions = NULL;
+  LS_RETURN_IF_ERROR(ls_estimator_predict(
+      w->c.estimator, &(ls_estimator_prediction){.input = input},
+      &predictions));
+  return ls_predictions_close(predictions);
+}
+
+static ls_status predict(world *w) {
+  return predict_by(w, estimator_input(&w->c));
+}
+
+// ---- Specs -----------------------------------------------------------------
+static void a_spec_of_another_mode_names_both(void **state) {
+  (void)state;
+  static const struct {
+    ls_status (*call)(world *w);
+    const char *given, *called;
+  } calls[] = {{train, "'eval'", "'train'"},
+               {evaluate, "'train'", "'eval'"},
+               {predict, "'train'", "'predict'"}};
+  for (int way = 0; way < ESTIMATOR_WAYS; ++way)
+    for (size_t k = 0; k < 2; ++k) {
+      world w;
+      begin(&w, way, OTHER_MODE);
+      expect_status(calls[k].call(&w), LS_INVALID_ARGUMENT,
+                    "a spec of another mode");
+      expect_status(calls[k].call(&w), LS_INVALID_ARGUMENT, calls[k].given);
+      expect_status(calls[k].call(&w), LS_INVALID_ARGUMENT, calls[k].called);
+      estimator_case_end(&w.c);
+    }
+}
+
+// ---- Metrics ---------------------------------------------------------------
+static void metrics_are_a_dict_of_pairs_everywhere(void **state) {
+  (void)state;
+  for (int way = 0; way < ESTIMATOR_WAYS; ++way)
+    for (int k = 0; k < 2; ++k) {
+      world w;
+      begin(&w, way, k == 0 ? METRICS_NO_DICT : METRIC_NO_PAIR);
+      expect_status(evaluate(&w), LS_INVALID_ARGUMENT,
+                    k == 0 ? "the function of eval_metrics must give a dict"
+                           : "metric 'metric' is no pair");
+      estimator_case_end(&w.c);
+    }
+}
+
+// ---- Summaries -------------------------------------------------------------
+static void
+old_summaries_of_a_host_function_are_refused_everywhere(void **state) {
+  (void)state;
+  LS_SPEC("E144");
+  ls_status (*const calls[])(world * w) = {train, evaluate};
+  for (int way = 0; way < ESTIMATOR_WAYS; ++way)
+    for (size_t k = 0; k < 2; ++k) {
+      world w;
+      begin(&w, way, OLD_SUMMARY);
+      // Host calls of evaluations in a strategy are not made.
+      if (w.c.way != IN_STRATEGY || k == 0)
+        expect_status(calls[k](&w), LS_INVALID_ARGUMENT,
+                      "make those that a writer writes");
+      estimator_case_end(&w.c);
+    }
+}
+
+static void note_left_out(void *user, const ls_log_line *line) {
+  int *lines = user;
+  if (line->level == LS_LOG_WARNING &&
+      strstr(line->text, "summary 'of the model'") != NULL)
+    ++*lines;
+}
+
+// On cores nobody writes it, and the log says so once.
+static void a_summary_of_the_model_is_never_lost_in_silence(void **state) {
+  (void)state;
+  for (int way = 0; way < ESTIMATOR_WAYS; ++way) {
+    int lines = 0;
+    world w;
+    ls_runtime *runtime = NULL;
+    expect_ok(ls_runtime_create(
+        &(ls_runtime_options){.log = note_left_out, .log_user = &lines},
+        &runtime));
+    ls_runtime *before = ls_runtime_make_current(runtime);
+    begin(&w, way, MODEL_SUMMARY);
+    expect_ok(train(&w));
+    assert_int_equal(lines, w.c.way == ON_TPU);
+    estimator_case_end(&w.c);
+    ls_runtime_make_current(before);
+    expect_ok(ls_runtime_destroy(runtime));
+  }
+}
+
+// ---- Input -----------------------------------------------------------------
+typedef struct shapeless {
+  world *w;
+  bool of_labels;
+} shapeless;
+
+static ls_nest make_shapeless(ls_nest element, const ls_map_call *call,
+                              void *user) {
+  (void)call, (void)user;
+  return ls_nest_retain(element);
+}
+
+static ls_nest input_without_shapes(void *user, ls_input_call *call) {
+  const shapeless *s = user;
+  const ls_input_function base = estimator_input(&s->w->c);
+  const ls_nest made = base.call(base.user, call);
+  ls_dataset *data = ls_dataset_retain(ls_nest_as_dataset(made));
+  ls_nest_release(made);
+  const ls_shape unknown = LS_SHAPE(s->w->c.batch, LS_UNKNOWN_DIM);
+  return ls_nest_dataset(ls_dataset_map(
+      data, &(ls_map_options){
+                .call = make_shapeless,
+                .result = LS_TUPLE(
+                    ls_nest_spec(LS_DTYPE_F32,
+                                 s->of_labels
+                                     ? LS_SHAPE(s->w->c.batch, ESTIMATOR_WIDTH)
+                                     : unknown),
+                    ls_nest_spec(LS_DTYPE_I32,
+                                 s->of_labels ? LS_SHAPE_UNKNOWN
+                                              : LS_SHAPE(s->w->c.batch)))}));
+}
+
+static void shapes_that_cores_do_not_know_are_named(void **state) {
+  (void)state;
+  LS_SPEC("E122");
+  static const ls_input_pipeline pipelines[] = {
+      LS_INPUT_PER_HOST_V1, LS_INPUT_PER_HOST_V2, LS_INPUT_BROADCAST};
+  for (int kind = 0; kind < 3; ++kind)
+    for (int any = 0; any < 2; ++any)
+      for (int of_labels = 0; of_labels < 2; ++of_labels) {
+        world w = {.c = estimator_case_of(2)};
+        const ls_tpu_config tpu = {.iterations_per_loop = "2",
+                                   .per_host_input = pipelines[kind]};
+        const shapeless s = {&w, of_labels};
+        const ls_input_function input = {.call = input_without_shapes,
+                                         .user = (void *)(uintptr_t)&s};
+        w.c.folder = "refusals";
+        w.c.any_batch = any;
+        w.c.config.tpu = &tpu;
+        estimator_case_begin(&w.c);
+        const char *says = of_labels
+                               ? "The labels to the model returned by input_fn "
+                                 "must have static shape"
+                               : "The features to the model returned by "
+                                 "input_fn must have static shape";
+        expect_status(train_by(&w, input, 2), LS_INVALID_ARGUMENT, says);
+        expect_status(evaluate_by(&w, input, LS_SOME(1)), LS_INVALID_ARGUMENT,
+                      says);
+        if (!of_labels)
+          expect_status(predict_by(&w, input), LS_INVALID_ARGUMENT, says);
+        estimator_case_end(&w.c);
+      }
+}
+
+// ---- The end of the input --------------------------------------------------
+static double seconds_now(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+// 2^31 steps are asked for where there are 4.
+static void
+nothing_is_done_for_steps_that_the_input_does_not_have(void **state) {
+  (void)state;
+  LS_SPEC("E149");
+  for (int replicas = 1; replicas <= 3; replicas += 2)
+    for (int k = 0; k < 2; ++k) {
+      const ls_tpu_config tpu = {.iterations_per_loop = "3000000000"};
+      world w = {.c = {.way = ON_TPU, .replicas = replicas, .any_batch = true},
+                 .fault = k == 0 ? NO_METRICS : IDLE_HOST_CALL};
+      w.c.folder = "refusals";
+      w.c.config.tpu = &tpu;
+      w.c.more.model_fn = (ls_model_function){.call = model, .user = &w};
+      current = &w;
+      estimator_case_begin(&w.c);
+      const double began = seconds_now();
+      expect_ok(evaluate_by(&w, estimator_input(&w.c), (ls_opt){0}));
+      assert_int_equal(w.calls, k == 0 ? 0 : 4);
+      expect_ok(train_by(&w, estimator_input(&w.c), 4000000000));
+      assert_int_equal(w.calls, k == 0 ? 0 : 8);
+      assert_true(seconds_now() - began < 10);
+      estimator_case_end(&w.c);
+    }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_spec_of_another_mode_names_both),
+      cmocka_unit_test(metrics_are_a_dict_of_pairs_everywhere),
+      cmocka_unit_test(old_summaries_of_a_host_function_are_refused_everywhere),
+      cmocka_unit_test(a_summary_of_the_model_is_never_lost_in_silence),
+      cmocka_unit_test(shapes_that_cores_do_not_know_are_named),
+      cmocka_unit_test(nothing_is_done_for_steps_that_the_input_does_not_have),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
