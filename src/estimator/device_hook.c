@@ -29,11 +29,14 @@ typedef struct device_hook {
   ls_device_threads threads;
 } device_hook;
 
+static size_t num_ops(ls_nest ops) {
+  return ops.kind == LS_KIND_NONE ? 0 : ls_nest_num_leaves(ops);
+}
+
 // Ops for their effect; an empty list is nothing to do.
 static ls_status run_ops(ls_session *session, ls_nest ops, ls_nest *results) {
-  return ls_nest_num_leaves(ops) == 0
-             ? ls_ok()
-             : ls_session_run(session, ops, NULL, 0, results);
+  return num_ops(ops) == 0 ? ls_ok()
+                           : ls_session_run(session, ops, NULL, 0, results);
 }
 
 // ---- The thread that feeds -------------------------------------------------
@@ -99,9 +102,12 @@ static ls_status begin_to_take(void *user) {
   return ls_ok();
 }
 
+// A round takes one step's tuples. Where no step sends any there are no rounds:
+// nothing would pace them, or end them where the input ends before `count`.
 static ls_status take(void *user, int64_t count) {
   device_hook *self = user;
-  for (int64_t i = 0; i < count; i += self->take_every)
+  const int64_t steps = num_ops(self->is.dequeue_ops) > 0 ? count : 0;
+  for (int64_t i = 0; i < steps; i += self->take_every)
     LS_RETURN_IF_ERROR(
         run_ops(self->threads.session, self->is.dequeue_ops, &self->taken));
   return ls_ok();
@@ -261,10 +267,6 @@ static ls_status before_run(void *user, ls_run_context *context,
   LS_RETURN_IF_ERROR(ls_session_run(context->session, ls_leaf(self->count),
                                     NULL, 0, &self->counted));
   return ls_device_threads_tell(&self->threads, ls_result_count(self->counted));
-}
-
-static size_t num_ops(ls_nest ops) {
-  return ops.kind == LS_KIND_NONE ? 0 : ls_nest_num_leaves(ops);
 }
 
 static bool has_input_ended(const device_hook *self) {
