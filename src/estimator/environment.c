@@ -249,7 +249,7 @@ static ls_status join_cluster(ls_run_config *config, const task *t,
 }
 
 static ls_status stand_alone(ls_run_config *config, const task *t,
-                             const char *master) {
+                             const char *master, const char *eval_master) {
   ls_run_values *values = &config->values;
   if (t->type != NULL && strcmp(t->type, "worker") != 0)
     return ls_invalid_argument("%s: without a cluster the task's type must be "
@@ -261,6 +261,8 @@ static ls_status stand_alone(ls_run_config *config, const task *t,
                                variable, (long long)t->index);
   values->task_type = "worker";
   values->master = master != NULL ? master : "";
+  values->evaluation_master =
+      eval_master != NULL ? eval_master : values->master;
   values->is_chief = true;
   values->num_workers = 1;
   values->global_id = (ls_opt){true, 0};
@@ -299,5 +301,5 @@ ls_status ls_run_config_read_environment(ls_run_config *config) {
   LS_RETURN_IF_ERROR(read_cluster(config, object));
   return config->cluster.num_jobs > 0
              ? join_cluster(config, &t, master, eval_master)
-             : stand_alone(config, &t, master);
+             : stand_alone(config, &t, master, eval_master);
 }

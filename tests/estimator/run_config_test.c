@@ -370,7 +370,7 @@ static void expect_environments_refused(const cluster_row *rows, size_t count) {
 
 static void without_a_cluster_it_is_the_one_worker(void **state) {
   (void)state;
-  LS_SPEC("E20");
+  LS_SPEC("E20 E22");
   static const char alone[] = "worker 0 '' '' chief 0 1 0 0";
   const cluster_row rows[] = {
       {NULL, alone},
@@ -380,7 +380,9 @@ static void without_a_cluster_it_is_the_one_worker(void **state) {
       {"{\"task\": {\"type\": \"worker\", \"index\": 0}}", alone},
       {"{\"task\": {\"index\": \"0\"}}", alone},
       {"{\"session_master\": \"m\", \"eval_session_master\": \"e\"}",
-       "worker 0 'm' '' chief 0 1 0 0"},
+       "worker 0 'm' 'e' chief 0 1 0 0"},
+      {"{\"session_master\": \"m\"}", "worker 0 'm' 'm' chief 0 1 0 0"},
+      {"{\"eval_session_master\": \"e\"}", "worker 0 '' 'e' chief 0 1 0 0"},
   };
   expect_clusters(rows, LS_COUNT_OF(rows));
   const cluster_row refused[] = {
@@ -549,6 +551,11 @@ static void masters_come_from_the_resolver_or_are_given(void **state) {
       &(ls_run_config_options){.resolver = resolver, .master = ""},
       "master and resolver are both given");
   ls_tpu_resolver_release(resolver);
+  counted_end(&w.runtime);
+  begin(&w, "{\"session_master\": \"s\", \"eval_session_master\": \"v\"}");
+  expect_masters(&(ls_run_config_options){0}, "s", "v");
+  expect_masters(&(ls_run_config_options){.master = "m"}, "m", "v");
+  expect_masters(&(ls_run_config_options){.evaluation_master = "e"}, "s", "e");
   counted_end(&w.runtime);
   // An evaluator keeps what the environment says.
   begin(&w, CLUSTER TASK("evaluator", 0) "}");
