@@ -68,6 +68,10 @@ LS_MUST_USE ls_status ls_job_end(ls_job *job, const char *source,
 LS_MUST_USE ls_status ls_job_build_on_tpu(ls_job *job);
 LS_MUST_USE ls_status ls_job_build_on_cpu(ls_job *job);
 LS_MUST_USE ls_status ls_job_build_in_strategy(ls_job *job);
+// Calls the model function on a CPU, for no replica. (cpu_job.c)
+LS_MUST_USE ls_status ls_call_model_alone(const ls_estimator_calls *calls,
+                                          ls_nest features, ls_nest labels,
+                                          ls_estimator_spec **out_spec);
 // Tells that it is not on cores.
 void ls_job_log_cpu(const ls_job *job);
 // Hooks of a program on cores, in their order.

@@ -103,7 +103,8 @@ static ls_status take_values(side *s) {
 
 static ls_status build_on_cpu(side *s) {
   ls_job *job = &s->job;
-  LS_RETURN_IF_ERROR(call_model(s, ls_none(), &job->spec));
+  LS_RETURN_IF_ERROR(ls_call_model_alone(&job->calls, s->receiver.features,
+                                         s->receiver.labels, &job->spec));
   LS_RETURN_IF_ERROR(ls_graph_error(job->graph));
   const ls_estimator_spec_options *is = ls_estimator_spec_values(job->spec);
   if (is->scaffold != NULL) ls_scaffold_copy(&job->scaffold, is->scaffold);

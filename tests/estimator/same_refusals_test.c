@@ -224,6 +224,32 @@ static void a_summary_of_the_model_is_never_lost_in_silence(void **state) {
   }
 }
 
+// ---- Warnings --------------------------------------------------------------
+static void note_shards(void *user, const ls_log_line *line) {
+  int *lines = user;
+  if (strstr(line->text, "number of shards") != NULL) ++*lines;
+}
+
+// A cross-shard optimizer, as the manual says, is fine wherever it trains.
+static void nobody_warns_of_what_the_manual_says(void **state) {
+  (void)state;
+  for (int way = 0; way < ESTIMATOR_WAYS; ++way) {
+    int lines = 0;
+    world w;
+    ls_runtime *runtime = NULL;
+    expect_ok(ls_runtime_create(
+        &(ls_runtime_options){.log = note_shards, .log_user = &lines},
+        &runtime));
+    ls_runtime *before = ls_runtime_make_current(runtime);
+    begin(&w, way, NO_FAULT);
+    expect_ok(train(&w));
+    assert_int_equal(lines, 0);
+    estimator_case_end(&w.c);
+    ls_runtime_make_current(before);
+    expect_ok(ls_runtime_destroy(runtime));
+  }
+}
+
 // ---- Input -----------------------------------------------------------------
 typedef struct shapeless {
   world *w;
@@ -326,6 +352,7 @@ int main(void) {
       cmocka_unit_test(metrics_are_a_dict_of_pairs_everywhere),
       cmocka_unit_test(old_summaries_of_a_host_function_are_refused_everywhere),
       cmocka_unit_test(a_summary_of_the_model_is_never_lost_in_silence),
+      cmocka_unit_test(nobody_warns_of_what_the_manual_says),
       cmocka_unit_test(shapes_that_cores_do_not_know_are_named),
       cmocka_unit_test(nothing_is_done_for_steps_that_the_input_does_not_have),
   };
