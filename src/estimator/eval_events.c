@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/file_names.h"
 #include "base/files.h"
 #include "base/text.h"
 #include "estimator/params.h"
@@ -70,6 +71,12 @@ static ls_status write_all(const ls_estimator *self, ls_event_writer *writer,
   return checkpoint == NULL ? ls_ok()
                             : ls_event_writer_text(writer, "checkpoint_path",
                                                    step, checkpoint);
+}
+
+ls_status ls_check_evaluation_name(const char *name) {
+  return name == NULL || name[0] == 0
+             ? ls_ok()
+             : ls_file_name_check("the name of an evaluation", name);
 }
 
 ls_status ls_write_eval_events(const ls_estimator *self, const char *name,

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file_names.h"
 #include "base/require.h"
 #include "base/text.h"
 #include "estimator/estimator.h"
@@ -27,11 +28,7 @@ struct ls_exporter {
 static ls_status check(const ls_exporter_options *o) {
   if (o->name == NULL || o->name[0] == 0)
     return ls_invalid_argument("an exporter needs a name");
-  if (strchr(o->name, '/') != NULL || strcmp(o->name, ".") == 0 ||
-      strcmp(o->name, "..") == 0)
-    return ls_invalid_argument("an exporter's name, '%s', is that of its "
-                               "folder: it has no '/'",
-                               o->name);
+  LS_RETURN_IF_ERROR(ls_file_name_check("the name of an exporter", o->name));
   if (o->kind < LS_EXPORTER_LATEST || o->kind > LS_EXPORTER_BEST)
     return ls_invalid_argument("exporter '%s' is of kind %d", o->name,
                                (int)o->kind);

@@ -6,6 +6,7 @@
 #include "base/nanos.h"
 #include "base/require.h"
 #include "base/text.h"
+#include "estimator/eval_events.h"
 #include "estimator/eval_rounds.h"
 #include "train/hooks/hook.h"
 
@@ -53,6 +54,7 @@ static ls_status check(const ls_train_spec *train, const ls_eval_spec *eval) {
                                (long long)eval->steps.value);
   LS_RETURN_IF_ERROR(
       ls_hooks_check("hooks of an evaluation", eval->hooks, eval->num_hooks));
+  LS_RETURN_IF_ERROR(ls_check_evaluation_name(eval->name));
   LS_RETURN_IF_ERROR(check_delay(eval->start_delay_secs, "start_delay_secs"));
   LS_RETURN_IF_ERROR(check_delay(eval->throttle_secs, "throttle_secs"));
   return check_exporters(eval);

@@ -4,6 +4,7 @@
 // gets its name, and what failed leaves nothing.
 #include <stdio.h>
 
+#include "base/file_names.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "graph/text/print.h"
@@ -92,20 +93,9 @@ static ls_status prepare(export *e, size_t index) {
 
 // ---- The folder ------------------------------------------------------------
 static ls_status check_asset(const ls_serving_asset *asset) {
-  const char *name = asset->name;
-  if (name == NULL || asset->path == NULL)
+  if (asset->name == NULL || asset->path == NULL)
     return ls_invalid_argument("an asset needs a name and a path");
-  bool ok = name[0] != '\0' && name[0] != '/';
-  for (const char *at = name; ok && at != NULL;) {
-    const size_t size = strcspn(at, "/");
-    ok = size > 0 && !(size == 1 && at[0] == '.') &&
-         !(size == 2 && at[0] == '.' && at[1] == '.');
-    at = at[size] == '/' ? at + size + 1 : NULL;
-  }
-  return ok ? ls_ok()
-            : ls_invalid_argument("asset '%.200s': it must be a path inside of "
-                                  "%s",
-                                  name, assets_name);
+  return ls_inner_path_check("the name of an asset", assets_name, asset->name);
 }
 
 static ls_status exists(const export *e, const char *path, bool *out_exists) {

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/file_names.h"
 #include "base/nanos.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
@@ -117,10 +118,10 @@ static ls_status check(const ls_event_writer_options *options) {
   if (queue.set && queue.value < 1)
     return ls_invalid_argument("max_queue is %lld, expected 1 or more",
                                queue.value);
-  if (options->suffix != NULL && strchr(options->suffix, '/') != NULL)
-    return ls_invalid_argument("suffix '%s' of a file's name has a '/'",
-                               options->suffix);
-  return ls_ok();
+  return options->suffix == NULL || options->suffix[0] == '\0'
+             ? ls_ok()
+             : ls_file_name_check("the suffix of a file's name",
+                                  options->suffix);
 }
 
 ls_status ls_event_writer_open(const ls_event_writer_options *options,
