@@ -131,8 +131,10 @@ typedef struct ls_estimator_evaluation {
                  // any_batch.
   ls_hook *const *hooks;
   size_t num_hooks;
-  const char *checkpoint;  // A path "DIR/model.ckpt-7". Default: the newest.
-  const char *name;        // Of this among evaluations. Default: none.
+  // A path "DIR/model.ckpt-7", which is never passed over. Default: the newest
+  // that is whole (ls_estimator_latest_checkpoint).
+  const char *checkpoint;
+  const char *name;  // Of this among evaluations: no '/'. Default: none.
   const ls_train_stop *stop;
 } ls_estimator_evaluation;
 
@@ -177,11 +179,13 @@ LS_API LS_MUST_USE ls_status ls_predictions_next(ls_predictions *predictions,
 LS_API LS_MUST_USE ls_status ls_predictions_close(ls_predictions *predictions);
 
 // ---- What was trained ------------------------------------------------------
-// The newest checkpoint's path, "DIR/model.ckpt-7": the caller's, of
-// `capacity`; "" if there is none.
-//   LS_INVALID_ARGUMENT  there is no room for it.
+// The path of the newest checkpoint that is whole, "DIR/model.ckpt-7", which all
+// calls begin with that are given none: all of it is read, and newer ones that
+// are damaged are passed over, with one warning that names both. The caller's
+// (ls_text_release); NULL if there is none.
+//   LS_DATA_LOSS  there are some, and none is whole.
 LS_API LS_MUST_USE ls_status ls_estimator_latest_checkpoint(
-    const ls_estimator *estimator, char *path, size_t capacity);
+    const ls_estimator *estimator, char **out_path);
 // The names of its variables, in order: a list of the caller's, that
 // ls_estimator_free_names frees.
 //   LS_FAILED_PRECONDITION  "Could not find trained model".

@@ -175,20 +175,24 @@ int cli_estimator_close(const char *command, cli_estimator *e, int code) {
 }
 
 // ---- What was trained ------------------------------------------------------
-ls_status cli_estimator_newest(const cli_estimator *e, char *path,
-                               size_t size) {
-  return ls_estimator_latest_checkpoint(e->is, path, size);
+ls_status cli_estimator_has_run(const cli_estimator *e, bool *out_has) {
+  size_t count = 0;
+  const ls_status status =
+      ls_saved_steps(ls_estimator_model_dir(e->is), NULL, 0, &count);
+  *out_has = ls_status_is_ok(status) && count > 0;
+  if (ls_status_code(status) != LS_NOT_FOUND) return status;
+  ls_status_free(status);
+  return ls_ok();
 }
 
 ls_status cli_estimator_was_trained(const cli_estimator *e) {
-  char path[PATH_MAX];
-  LS_RETURN_IF_ERROR(cli_estimator_newest(e, path, sizeof(path)));
-  return path[0] != '\0'
-             ? ls_ok()
-             : LS_STATUS(LS_FAILED_PRECONDITION,
-                         "there is no run of an estimator in '%s': it has no "
-                         "checkpoint",
-                         ls_estimator_model_dir(e->is));
+  bool has_run = false;
+  LS_RETURN_IF_ERROR(cli_estimator_has_run(e, &has_run));
+  return has_run ? ls_ok()
+                 : LS_STATUS(LS_FAILED_PRECONDITION,
+                             "there is no run of an estimator in '%s': it has "
+                             "no checkpoint",
+                             ls_estimator_model_dir(e->is));
 }
 
 // ---- Metrics ---------------------------------------------------------------

@@ -103,9 +103,8 @@ ls_status cli_estimator_open(const char *command, const estimator_flags *flags,
 // Returns `code`, or CLI_FAILED if something of it still ran.
 int cli_estimator_close(const char *command, cli_estimator *estimator,
                         int code);
-// The newest checkpoint of its folder; OK with "" where there is none.
-ls_status cli_estimator_newest(const cli_estimator *estimator, char *path,
-                               size_t size);
+// Whether its folder has a checkpoint, whole or not.
+ls_status cli_estimator_has_run(const cli_estimator *estimator, bool *out_has);
 // FAILED_PRECONDITION where the folder has none: there is nothing to use.
 ls_status cli_estimator_was_trained(const cli_estimator *estimator);
 

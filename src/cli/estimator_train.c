@@ -59,11 +59,11 @@ static ls_status make_progress(training *it, ls_hook **out_hook) {
 // ---- Training --------------------------------------------------------------
 // A new run is made where there is none, and only an old one goes on.
 static ls_status check_folder(const training *it) {
-  char path[PATH_MAX];
+  bool has_run = false;
   const char *folder = ls_estimator_model_dir(it->e.is);
-  LS_RETURN_IF_ERROR(cli_estimator_newest(&it->e, path, sizeof(path)));
   if (it->flags->resume != NULL) return cli_estimator_was_trained(&it->e);
-  if (path[0] == '\0') return ls_ok();
+  LS_RETURN_IF_ERROR(cli_estimator_has_run(&it->e, &has_run));
+  if (!has_run) return ls_ok();
   return LS_STATUS(LS_ALREADY_EXISTS,
                    "there is a run in '%s': --resume %s goes on with it",
                    folder, folder);

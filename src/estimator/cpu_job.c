@@ -23,9 +23,8 @@ ls_status ls_call_model_alone(const ls_estimator_calls *calls, ls_nest features,
 ls_status ls_job_build_on_cpu(ls_job *job) {
   ls_job_log_cpu(job);
   LS_RETURN_IF_ERROR(ls_cpu_input_make(&job->calls, &job->cpu_input));
-  LS_RETURN_IF_ERROR(
-      ls_call_model_alone(&job->calls, job->cpu_input.features,
-                          job->cpu_input.labels, &job->spec));
+  LS_RETURN_IF_ERROR(ls_call_model_alone(&job->calls, job->cpu_input.features,
+                                         job->cpu_input.labels, &job->spec));
   LS_RETURN_IF_ERROR(ls_graph_error(job->graph));
   const ls_estimator_spec_options *is = ls_estimator_spec_values(job->spec);
   job->loss = is->loss;

@@ -2,7 +2,6 @@
 // An estimator: what it is made with, and what is in its folder.
 #include "estimator/estimator.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +9,8 @@
 #include "base/text.h"
 #include "estimator/params.h"
 #include "estimator/positive.h"
-#include "lockstep/saved_file.h"
+#include "graph/text/print.h"
+#include "state/saved.h"
 
 // ---- What is refused -------------------------------------------------------
 static ls_status check_params(ls_nest params) {
@@ -76,16 +76,22 @@ static ls_status check(const ls_estimator_options *o) {
 static ls_status new_folder(ls_estimator *self) {
   const char *base =
       self->runtime->environment(self->runtime->environment_user, "TMPDIR");
-  char path[512];
-  const int length = snprintf(path, sizeof(path), "%s/lockstep-XXXXXX",
-                              base != NULL && base[0] != 0 ? base : "/tmp");
-  if (length < 0 || (size_t)length >= sizeof(path) || mkdtemp(path) == NULL)
-    return LS_STATUS(LS_UNAVAILABLE, "no temporary folder for a model in '%s'",
-                     base != NULL ? base : "/tmp");
-  self->model_dir = ls_copy_text(ls_current_allocator(), path, strlen(path));
+  if (base == NULL || base[0] == 0) base = "/tmp";
+  ls_text path;
+  ls_text_init(&path, ls_current_allocator());
+  ls_text_append_format(&path, "%s/lockstep-XXXXXX", base);
+  const ls_status status = ls_text_status(&path);
+  if (ls_status_is_ok(status))
+    self->model_dir =
+        ls_copy_text(ls_current_allocator(), ls_text_data(&path), path.size);
+  ls_text_deinit(&path);
+  LS_RETURN_IF_ERROR(status);
   if (self->model_dir == NULL) return ls_out_of_memory();
+  if (mkdtemp(self->model_dir) == NULL)
+    return LS_STATUS(LS_UNAVAILABLE, "no temporary folder for a model in '%s'",
+                     base);
   ls_runtime_log(self->runtime, LS_LOG_WARNING, "estimator",
-                 "the model goes to the temporary folder %s", path);
+                 "the model goes to the temporary folder %s", self->model_dir);
   return ls_ok();
 }
 
@@ -200,90 +206,120 @@ const char *ls_estimator_last_compile_error(const ls_estimator *estimator) {
 }
 
 // ---- What was trained ------------------------------------------------------
-// The newest whose head is whole; `*out_file` NULL: there is none.
-static ls_status find_newest(const ls_estimator *self,
-                             ls_saved_file **out_file) {
-  *out_file = NULL;
-  const ls_status status = ls_saved_file_open_unread(self->model_dir, out_file);
+static int64_t close_with_step(ls_saved_file *file) {
+  ls_saved_info info = {.step = -1};
+  if (file != NULL) ls_saved_file_describe(file, &info);
+  ls_saved_file_close(file);
+  return info.step;
+}
+
+ls_status ls_estimator_newest_step(const ls_estimator *self,
+                                   int64_t *out_step) {
+  int64_t *steps = NULL;
+  size_t count = 0;
+  *out_step = -1;
+  const ls_status status =
+      ls_saved_find_steps(self->runtime, self->model_dir, &steps, &count);
+  if (ls_status_is_ok(status) && count > 0) *out_step = steps[count - 1];
+  ls_release(ls_runtime_allocator(self->runtime), steps);
   if (ls_status_code(status) != LS_NOT_FOUND) return status;
   ls_status_free(status);
   return ls_ok();
 }
 
-static int64_t close_with_step(ls_saved_file *file) {
-  ls_saved_info info;
-  ls_saved_file_describe(file, &info);
-  ls_saved_file_close(file);
-  return info.step;
+static ls_status find_whole(const ls_estimator *self, bool tells,
+                            ls_saved_file **out_file) {
+  return ls_status_annotate(
+      ls_saved_newest_open(self->model_dir, tells, out_file), "model_dir");
 }
 
-ls_status ls_estimator_saved_step(const ls_estimator *self, int64_t *out_step) {
+ls_status ls_estimator_whole_step(const ls_estimator *self, bool tells,
+                                  int64_t *out_step) {
   ls_saved_file *file = NULL;
   *out_step = -1;
-  LS_RETURN_IF_ERROR(find_newest(self, &file));
-  if (file != NULL) *out_step = close_with_step(file);
-  return ls_ok();
-}
-
-ls_status ls_estimator_whole_step(const ls_estimator *self, int64_t *out_step) {
-  ls_saved_file *file = NULL;
-  LS_RETURN_IF_ERROR(ls_saved_file_open(self->model_dir, &file));
+  LS_RETURN_IF_ERROR(find_whole(self, tells, &file));
   *out_step = close_with_step(file);
   return ls_ok();
 }
 
+static ls_status make_path(const ls_estimator *self, int64_t step,
+                           char **out_path) {
+  ls_text path;
+  ls_print_begin(&path, ls_runtime_allocator(self->runtime));
+  ls_text_append_format(&path, "%s/model.ckpt-%lld", self->model_dir,
+                        (long long)step);
+  return ls_print_end(&path, out_path);
+}
+
 ls_status ls_estimator_latest_checkpoint(const ls_estimator *estimator,
-                                         char *path, size_t capacity) {
+                                         char **out_path) {
+  LS_REQUIRE_OUT(out_path);
   LS_REQUIRE(estimator);
-  LS_REQUIRE(path);
   int64_t step = -1;
-  if (capacity > 0) path[0] = 0;
-  LS_RETURN_IF_ERROR(ls_estimator_saved_step(estimator, &step));
-  if (step < 0) return ls_ok();
-  const int length = snprintf(path, capacity, "%s/model.ckpt-%lld",
-                              estimator->model_dir, (long long)step);
-  return length >= 0 && (size_t)length < capacity
-             ? ls_ok()
-             : ls_invalid_argument("a checkpoint's path of %d bytes does not "
-                                   "fit into %zu",
-                                   length, capacity);
+  LS_RETURN_IF_ERROR(ls_estimator_whole_step(estimator, true, &step));
+  return step < 0 ? ls_ok() : make_path(estimator, step, out_path);
 }
 
-ls_status ls_estimator_find_checkpoint(const ls_estimator *self,
-                                       const char *given, char *newest,
-                                       size_t capacity, const char **out_path) {
-  *out_path = given;
-  if (given != NULL) return ls_ok();
-  LS_RETURN_IF_ERROR(ls_estimator_latest_checkpoint(self, newest, capacity));
-  if (newest[0] != 0) *out_path = newest;
-  return ls_ok();
-}
-
-// Another checkpoint is another model: only a training takes it by itself.
-ls_status ls_estimator_tell_whole(const ls_estimator *self,
-                                  const char *checkpoint, ls_status status) {
+// ---- That with which a call begins -----------------------------------------
+// Adds to what is said of a damaged one, which the caller has named, which of
+// the model's is whole: it is another model, so nobody takes it unasked.
+static ls_status tell_whole(const ls_estimator *self, const char *named,
+                            ls_status status) {
   int64_t step = -1;
   const size_t size = strlen(self->model_dir);
   if (ls_status_code(status) != LS_DATA_LOSS ||
-      strncmp(checkpoint, self->model_dir, size) != 0 ||
-      checkpoint[size] != '/')
+      strncmp(named, self->model_dir, size) != 0 || named[size] != '/')
     return status;
-  const ls_status found = ls_estimator_whole_step(self, &step);
+  const ls_status found = ls_estimator_whole_step(self, false, &step);
   const bool is_found = ls_status_is_ok(found) && step >= 0;
   ls_status_free(found);
   return is_found
-             ? ls_status_annotate(
-                   status,
-                   "'%s/model.ckpt-%lld' is whole: give it as the checkpoint, "
-                   "or train, which goes on from there",
-                   self->model_dir, (long long)step)
+             ? ls_status_annotate(status,
+                                  "'%s/model.ckpt-%lld' is whole: name it, or "
+                                  "none, and the newest that is whole is taken",
+                                  self->model_dir, (long long)step)
              : ls_status_annotate(status, "no checkpoint in '%s' is whole",
                                   self->model_dir);
 }
 
+static ls_status open_named(const ls_estimator *self, const char *named,
+                            ls_estimator_checkpoint *out) {
+  ls_text path;
+  ls_print_begin(&path, ls_runtime_allocator(self->runtime));
+  ls_text_append(&path, named);
+  LS_RETURN_IF_ERROR(ls_print_end(&path, &out->path));
+  return tell_whole(self, named, ls_saved_file_open(named, &out->file));
+}
+
+static ls_status open_whole(const ls_estimator *self,
+                            ls_estimator_checkpoint *out) {
+  ls_saved_info info;
+  LS_RETURN_IF_ERROR(find_whole(self, true, &out->file));
+  if (out->file == NULL) return ls_ok();
+  ls_saved_file_describe(out->file, &info);
+  return make_path(self, info.step, &out->path);
+}
+
+ls_status ls_estimator_checkpoint_open(const ls_estimator *self,
+                                       const char *given,
+                                       ls_estimator_checkpoint *out) {
+  *out = (ls_estimator_checkpoint){0};
+  const ls_status status =
+      given != NULL ? open_named(self, given, out) : open_whole(self, out);
+  if (!ls_status_is_ok(status)) ls_estimator_checkpoint_close(out);
+  return status;
+}
+
+void ls_estimator_checkpoint_close(ls_estimator_checkpoint *checkpoint) {
+  ls_saved_file_close(checkpoint->file);
+  ls_text_release(checkpoint->path);
+  *checkpoint = (ls_estimator_checkpoint){0};
+}
+
+// ---- Variables -------------------------------------------------------------
 static ls_status open_newest(const ls_estimator *self,
                              ls_saved_file **out_file) {
-  LS_RETURN_IF_ERROR(find_newest(self, out_file));
+  LS_RETURN_IF_ERROR(find_whole(self, true, out_file));
   return *out_file != NULL
              ? ls_ok()
              : ls_failed_precondition("Could not find trained model in "

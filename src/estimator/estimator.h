@@ -5,6 +5,7 @@
 
 #include "estimator/calls.h"
 #include "lockstep/estimator.h"
+#include "lockstep/saved_file.h"
 
 struct ls_estimator {
   ls_runtime *runtime;
@@ -30,23 +31,25 @@ ls_estimator_run_values(const ls_estimator *self) {
   return ls_run_config_values(self->config);
 }
 
-// The step of the newest checkpoint in the model's folder; -1: there is none.
-LS_MUST_USE ls_status ls_estimator_saved_step(const ls_estimator *self,
-                                              int64_t *out_step);
-// That of the newest of which every byte is as it was written.
-//   LS_DATA_LOSS  there is none like that.
+// The steps of the checkpoints in the model's folder: the newest, by its name
+// alone; -1: there is none.
+LS_MUST_USE ls_status ls_estimator_newest_step(const ls_estimator *self,
+                                               int64_t *out_step);
+// The newest of which every byte is as it was written; `tells`: the log is told
+// of newer ones that are passed over. -1: there is none.
+//   LS_DATA_LOSS  there are some, and none is whole.
 LS_MUST_USE ls_status ls_estimator_whole_step(const ls_estimator *self,
-                                              int64_t *out_step);
-// That with which a call begins: the one given, or the newest, whose path is
-// written to `newest`; NULL: there is none.
-LS_MUST_USE ls_status ls_estimator_find_checkpoint(const ls_estimator *self,
-                                                   const char *given,
-                                                   char *newest,
-                                                   size_t capacity,
-                                                   const char **out_path);
-// Adds to what is said of a damaged one which of the model's is whole.
-LS_MUST_USE ls_status ls_estimator_tell_whole(const ls_estimator *self,
-                                              const char *checkpoint,
-                                              ls_status status);
+                                              bool tells, int64_t *out_step);
+
+// That with which a call begins: the one that its caller names, which is never
+// passed over, or the newest that is whole. Zeroed: there is none.
+typedef struct ls_estimator_checkpoint {
+  ls_saved_file *file;
+  char *path;
+} ls_estimator_checkpoint;
+LS_MUST_USE ls_status
+ls_estimator_checkpoint_open(const ls_estimator *self, const char *given,
+                             ls_estimator_checkpoint *out_checkpoint);
+void ls_estimator_checkpoint_close(ls_estimator_checkpoint *checkpoint);
 
 #endif  // LS_ESTIMATOR_ESTIMATOR_H_

@@ -42,7 +42,7 @@ void ls_eval_rounds_drop_exports(ls_train_and_evaluation *result) {
 }
 
 void ls_eval_rounds_deinit(ls_eval_rounds *self) {
-  ls_release(ls_current_allocator(), self->previous);
+  ls_text_release(self->previous);
 }
 
 // ---- One evaluation --------------------------------------------------------
@@ -96,20 +96,26 @@ static ls_status evaluate(ls_eval_rounds *self, const char *checkpoint) {
   return export_all(self, checkpoint);
 }
 
+// The newest that is whole is looked for where there is another newest one: all
+// of it is read then.
 ls_status ls_eval_rounds_run(ls_eval_rounds *self, bool *out_is_new) {
-  char newest[1024];
+  char *path = NULL;
+  int64_t newest = -1;
   *out_is_new = false;
-  LS_RETURN_IF_ERROR(
-      ls_estimator_latest_checkpoint(self->estimator, newest, sizeof(newest)));
-  if (newest[0] == 0 ||
-      (self->previous != NULL && strcmp(newest, self->previous) == 0))
+  LS_RETURN_IF_ERROR(ls_estimator_newest_step(self->estimator, &newest));
+  if (newest < 0 || (self->previous != NULL && newest == self->newest))
     return ls_ok();
-  char *copy = ls_copy_text(ls_current_allocator(), newest, strlen(newest));
-  if (copy == NULL) return ls_out_of_memory();
-  ls_release(ls_current_allocator(), self->previous);
-  self->previous = copy;
+  LS_RETURN_IF_ERROR(ls_estimator_latest_checkpoint(self->estimator, &path));
+  self->newest = newest;
+  if (path == NULL ||
+      (self->previous != NULL && strcmp(path, self->previous) == 0)) {
+    ls_text_release(path);
+    return ls_ok();
+  }
+  ls_text_release(self->previous);
+  self->previous = path;
   *out_is_new = true;
-  return evaluate(self, newest);
+  return evaluate(self, path);
 }
 
 // ---- Again and again -------------------------------------------------------

@@ -15,6 +15,7 @@ typedef struct ls_eval_rounds {
   ls_train_and_evaluation *out;
   char *previous;  // The checkpoint that was evaluated last,
   int64_t step;    //   and its step.
+  int64_t newest;  // The newest there was then, whole or not.
   int64_t warned;  // When it was said that there is none.
   bool has_warned;
 } ls_eval_rounds;

@@ -243,7 +243,7 @@ static ls_status evaluate(ls_job *job, eval_run *e, ls_nest *out_metrics) {
   ls_nest wanted = ls_none(), values = ls_none();
   job->input_end_fails = job->estimator->input_end_fails && e->is->steps.set;
   LS_RETURN_IF_ERROR(build(job, e));
-  LS_RETURN_IF_ERROR(ls_job_set_values(job, job->checkpoint != NULL));
+  LS_RETURN_IF_ERROR(ls_job_set_values(job));
   ls_status status = final_values(job, e->metrics, &wanted);
   if (ls_status_is_ok(status)) status = add_hooks(job, e, wanted, &values);
   if (ls_status_is_ok(status)) status = ls_job_session(job, false, &session);
@@ -259,7 +259,8 @@ static ls_status evaluate(ls_job *job, eval_run *e, ls_nest *out_metrics) {
 
 static ls_status evaluate_from(ls_estimator *self,
                                const ls_estimator_evaluation *is,
-                               const char *checkpoint, ls_nest *out_metrics) {
+                               const ls_estimator_checkpoint *checkpoint,
+                               ls_nest *out_metrics) {
   eval_run e = {.is = is, .losses.of_first = self->replica_0_loss};
   ls_job job = {.stop = is->stop, .checkpoint = checkpoint};
   ls_status status = ls_job_begin(&job, self, LS_MODE_EVAL, &is->input);
@@ -267,37 +268,41 @@ static ls_status evaluate_from(ls_estimator *self,
   if (ls_status_is_ok(status)) status = evaluate(&job, &e, out_metrics);
   ls_nest_release(e.fetches);
   ls_eval_losses_drop(&e.losses);
-  status = ls_job_end(&job, "evaluation_loop", status);
-  if (!ls_status_is_ok(status)) {
-    ls_nest_release(*out_metrics);
-    *out_metrics = ls_none();
-  }
-  return status;
+  return ls_job_end(&job, "evaluation_loop", status);
 }
 
 bool ls_estimator_has_evaluated(ls_nest metrics) {
   return ls_nest_find(metrics, "loss").kind != LS_KIND_NONE;
 }
 
+static ls_status evaluate_and_write(ls_estimator *self,
+                                    const ls_estimator_evaluation *is,
+                                    const ls_estimator_checkpoint *checkpoint,
+                                    ls_nest *out_metrics) {
+  LS_RETURN_IF_ERROR(evaluate_from(self, is, checkpoint, out_metrics));
+  // What a stop has cut short is no measure of the model.
+  return !ls_estimator_has_evaluated(*out_metrics) ||
+                 ls_train_stop_requested(is->stop)
+             ? ls_ok()
+             : ls_write_eval_events(self, is->name, checkpoint->path,
+                                    *out_metrics);
+}
+
 ls_status ls_estimator_evaluate(ls_estimator *estimator,
                                 const ls_estimator_evaluation *evaluation,
                                 ls_nest *out_metrics) {
   LS_REQUIRE_OUT(out_metrics);
-  char newest[1024];
   LS_REQUIRE(estimator);
   LS_REQUIRE(evaluation);
   LS_RETURN_IF_ERROR(
       ls_hooks_check("hooks", evaluation->hooks, evaluation->num_hooks));
-  const char *from = NULL;
-  LS_RETURN_IF_ERROR(ls_estimator_find_checkpoint(
-      estimator, evaluation->checkpoint, newest, sizeof(newest), &from));
-  LS_RETURN_IF_ERROR(evaluate_from(estimator, evaluation, from, out_metrics));
-  // What a stop has cut short is no measure of the model.
-  if (!ls_estimator_has_evaluated(*out_metrics) ||
-      ls_train_stop_requested(evaluation->stop))
-    return ls_ok();
+  LS_RETURN_IF_ERROR(ls_check_evaluation_name(evaluation->name));
+  ls_estimator_checkpoint checkpoint;
+  LS_RETURN_IF_ERROR(ls_estimator_checkpoint_open(
+      estimator, evaluation->checkpoint, &checkpoint));
   const ls_status status =
-      ls_write_eval_events(estimator, evaluation->name, from, *out_metrics);
+      evaluate_and_write(estimator, evaluation, &checkpoint, out_metrics);
+  ls_estimator_checkpoint_close(&checkpoint);
   if (!ls_status_is_ok(status)) {
     ls_nest_release(*out_metrics);
     *out_metrics = ls_none();

@@ -2,8 +2,6 @@
 // One call of an estimator: its beginning, its session, and its end.
 #include "estimator/job.h"
 
-#include "base/text.h"
-
 ls_status ls_job_make_graph(ls_job *job, const char *name) {
   const ls_opt seed = ls_estimator_run_values(job->estimator)->random_seed;
   LS_RETURN_IF_ERROR(ls_graph_create(name, &job->graph));
@@ -45,22 +43,12 @@ ls_status ls_job_begin(ls_job *job, ls_estimator *estimator,
 }
 
 // ---- Events ----------------------------------------------------------------
-ls_status ls_job_open_events(ls_job *job, const char *folder) {
-  ls_text path;
-  int64_t saved = -1;
-  LS_RETURN_IF_ERROR(ls_estimator_saved_step(job->estimator, &saved));
-  ls_text_init(&path, ls_current_allocator());
-  ls_text_append_format(&path, folder[0] != 0 ? "%s/%s" : "%s%s",
-                        job->estimator->model_dir, folder);
-  ls_status status = ls_text_status(&path);
-  if (ls_status_is_ok(status))
-    status = ls_event_writer_open(
-        &(ls_event_writer_options){.folder = ls_text_data(&path),
-                                   .first_step = saved + 1,
-                                   .begins = true},
-        &job->events);
-  ls_text_deinit(&path);
-  LS_RETURN_IF_ERROR(status);
+ls_status ls_job_open_events(ls_job *job, int64_t saved) {
+  LS_RETURN_IF_ERROR(ls_event_writer_open(
+      &(ls_event_writer_options){.folder = job->estimator->model_dir,
+                                 .first_step = saved + 1,
+                                 .begins = true},
+      &job->events));
   return ls_summary_writer_create(ls_event_writer_record, job->events,
                                   &job->summaries);
 }

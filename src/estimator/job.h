@@ -45,7 +45,8 @@ typedef struct ls_job {
   ls_scaffold scaffold;
   ls_status (*init_fn)(void *user, ls_session *session);  // The user's.
   void *init_user;
-  const char *checkpoint;  // To begin with in place of the newest. Lent.
+  // To begin with, in place of initial values. Lent; NULL: of a training.
+  const ls_estimator_checkpoint *checkpoint;
   ls_event_writer *events;
   ls_summary_writer *summaries;
   ls_saveable state;  // Of the input.
@@ -84,14 +85,14 @@ LS_MUST_USE ls_status ls_job_add_preemption_hook(ls_job *job);
 // it makes may reach into the program. (finalize_hook.c)
 LS_MUST_USE ls_status ls_job_finalize_hook(ls_job *job, ls_hook **out_hook);
 
-// Values before the first run: a checkpoint's, without its states, or initial
-// ones; a warm start where there is no checkpoint. (job_values.c)
-LS_MUST_USE ls_status ls_job_set_values(ls_job *job, bool from_checkpoint);
+// Values before the first run: those of the job's checkpoint, without its
+// states, or initial ones; a warm start where there is none. (job_values.c)
+LS_MUST_USE ls_status ls_job_set_values(ls_job *job);
 // The place in the input, as part of checkpoints. (input_state.c)
 void ls_job_set_state(ls_job *job);
 
-// The event files of the call: `folder` below the model's, "" for that itself.
-LS_MUST_USE ls_status ls_job_open_events(ls_job *job, const char *folder);
+// The event files of a training that goes on from step `saved`; -1: it begins.
+LS_MUST_USE ls_status ls_job_open_events(ls_job *job, int64_t saved);
 LS_MUST_USE ls_status ls_job_session(ls_job *job, bool restores,
                                      ls_monitored_session **out_session);
 // How the runs have ended: with OUT_OF_RANGE the input has, of which the log is

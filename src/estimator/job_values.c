@@ -100,23 +100,33 @@ static ls_status restore_values(ls_job *job, const ls_saved_file *file,
   return ls_status_join(status, it.fault);
 }
 
+// What is restored from: an open file, or one of another run by its path.
 static ls_status restore_from(ls_job *job, ls_session *session,
-                              const char *path, const char *collection,
+                              const ls_saved_file *file, const char *collection,
                               const ls_value_choice *choice, bool with_step) {
-  ls_saved_file *file = NULL;
   ls_variable **variables = NULL;
   size_t count = 0;
-  LS_RETURN_IF_ERROR(ls_saved_file_open(path, &file));
-  ls_status status =
-      ls_collection_variables(job->graph, collection, &variables, &count);
-  if (ls_status_is_ok(status)) {
-    if (!with_step) count = without_step(job->graph, variables, count);
-    const ls_saver saver = {
-        .variables = variables, .num_variables = count, .session = session};
-    status = with_step ? ls_saved_file_restore_part(file, &saver, choice, NULL)
-                       : restore_values(job, file, &saver, choice);
-  }
+  LS_RETURN_IF_ERROR(
+      ls_collection_variables(job->graph, collection, &variables, &count));
+  if (!with_step) count = without_step(job->graph, variables, count);
+  const ls_saver saver = {
+      .variables = variables, .num_variables = count, .session = session};
+  const ls_status status =
+      with_step ? ls_saved_file_restore_part(file, &saver, choice, NULL)
+                : restore_values(job, file, &saver, choice);
   ls_release(ls_current_allocator(), variables);
+  return status;
+}
+
+static ls_status restore_others(ls_job *job, ls_session *session,
+                                const ls_warm_start *warm) {
+  ls_saved_file *file = NULL;
+  const char *collection = has_pattern(&warm->values)
+                               ? LS_COLLECTION_TRAINABLE_VARIABLES
+                               : LS_COLLECTION_GLOBAL_VARIABLES;
+  LS_RETURN_IF_ERROR(ls_saved_file_open(warm->path, &file));
+  const ls_status status =
+      restore_from(job, session, file, collection, &warm->values, false);
   ls_saved_file_close(file);
   return status;
 }
@@ -125,12 +135,8 @@ static ls_status start_warm(void *user, ls_session *session) {
   ls_job *job = user;
   const ls_warm_start *warm = &job->estimator->warm_start;
   LS_RETURN_IF_ERROR(users_init(job, session));
-  const char *collection = has_pattern(&warm->values)
-                               ? LS_COLLECTION_TRAINABLE_VARIABLES
-                               : LS_COLLECTION_GLOBAL_VARIABLES;
-  LS_RETURN_IF_ERROR(ls_status_annotate(
-      restore_from(job, session, warm->path, collection, &warm->values, false),
-      "warm start"));
+  LS_RETURN_IF_ERROR(
+      ls_status_annotate(restore_others(job, session, warm), "warm start"));
   ls_runtime_log(job->estimator->runtime, LS_LOG_INFO, "estimator",
                  "variables start with those of %s", warm->path);
   return ls_ok();
@@ -140,16 +146,16 @@ static ls_status restore_checkpoint(void *user, ls_session *session) {
   ls_job *job = user;
   static const ls_value_choice all;
   LS_RETURN_IF_ERROR(users_init(job, session));
-  LS_RETURN_IF_ERROR(ls_estimator_tell_whole(
-      job->estimator, job->checkpoint,
-      restore_from(job, session, job->checkpoint,
-                   LS_COLLECTION_GLOBAL_VARIABLES, &all, true)));
+  LS_RETURN_IF_ERROR(restore_from(job, session, job->checkpoint->file,
+                                  LS_COLLECTION_GLOBAL_VARIABLES, &all, true));
   ls_runtime_log(job->estimator->runtime, LS_LOG_INFO, "estimator",
-                 "restored %s", job->checkpoint);
+                 "restored %s", job->checkpoint->path);
   return ls_ok();
 }
 
-ls_status ls_job_set_values(ls_job *job, bool from_checkpoint) {
+ls_status ls_job_set_values(ls_job *job) {
+  const bool from_checkpoint =
+      job->checkpoint != NULL && job->checkpoint->file != NULL;
   const ls_warm_start *warm = &job->estimator->warm_start;
   const ls_estimator_mode mode = job->calls.context.mode;
   if (!from_checkpoint && mode != LS_MODE_TRAIN)

@@ -183,7 +183,7 @@ static ls_status write_warm(side *sides, size_t count,
                             const ls_estimator_exporting *e, char **out_path) {
   ls_monitored_session *session = NULL;
   ls_job *job = &sides[0].job;
-  LS_RETURN_IF_ERROR(ls_job_set_values(job, false));
+  LS_RETURN_IF_ERROR(ls_job_set_values(job));
   LS_RETURN_IF_ERROR(ls_job_session(job, false, &session));
   const ls_status status =
       write(sides, count, e, NULL, ls_monitored_session_now(session), out_path);
@@ -207,26 +207,12 @@ static ls_status check(const ls_estimator_exporting *e, ls_estimator_mode mode,
              : ls_ok();
 }
 
-static ls_status find_checkpoint(const ls_estimator *self, const char *given,
-                                 char *newest, size_t capacity,
-                                 const char **out_path) {
-  LS_RETURN_IF_ERROR(
-      ls_estimator_find_checkpoint(self, given, newest, capacity, out_path));
-  return *out_path != NULL || self->warm_start.path != NULL
-             ? ls_ok()
-             : ls_failed_precondition("Could not find trained model in "
-                                      "model_dir: %s, to be exported",
-                                      self->model_dir);
-}
-
-static ls_status export_model(ls_estimator *self,
-                              const ls_estimator_exporting *e,
-                              ls_estimator_mode mode, char **out_path) {
-  char newest[1024];
-  const char *checkpoint = NULL;
+// `checkpoint` NULL: values are those that a training would begin with.
+static ls_status export_from(ls_estimator *self,
+                             const ls_estimator_exporting *e,
+                             ls_estimator_mode mode, const char *checkpoint,
+                             char **out_path) {
   const size_t count = self->exports_to_tpu ? 2 : 1;
-  LS_RETURN_IF_ERROR(find_checkpoint(self, e->checkpoint, newest,
-                                     sizeof(newest), &checkpoint));
   side *sides = ls_new_array(ls_current_allocator(), side, count);
   if (sides == NULL) return ls_out_of_memory();
   ls_status status = ls_ok();
@@ -237,13 +223,27 @@ static ls_status export_model(ls_estimator *self,
   }
   if (ls_status_is_ok(status))
     status = checkpoint != NULL
-                 ? ls_estimator_tell_whole(
-                       self, checkpoint,
-                       write(sides, count, e, checkpoint, NULL, out_path))
+                 ? write(sides, count, e, checkpoint, NULL, out_path)
                  : write_warm(sides, count, e, out_path);
   for (size_t i = 0; i < made; ++i)
     drop(&sides[i]);
   ls_release(ls_current_allocator(), sides);
+  return status;
+}
+
+static ls_status export_model(ls_estimator *self,
+                              const ls_estimator_exporting *e,
+                              ls_estimator_mode mode, char **out_path) {
+  ls_estimator_checkpoint checkpoint;
+  LS_RETURN_IF_ERROR(
+      ls_estimator_checkpoint_open(self, e->checkpoint, &checkpoint));
+  const ls_status status =
+      checkpoint.file != NULL || self->warm_start.path != NULL
+          ? export_from(self, e, mode, checkpoint.path, out_path)
+          : ls_failed_precondition("Could not find trained model in model_dir: "
+                                   "%s, to be exported",
+                                   self->model_dir);
+  ls_estimator_checkpoint_close(&checkpoint);
   return status;
 }
 

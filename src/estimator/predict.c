@@ -13,8 +13,7 @@
 struct ls_predictions {
   ls_job job;
   ls_monitored_session *session;
-  char checkpoint[1024];
-  char *chosen;  // In its place: a copy, for a session made anew, too.
+  ls_estimator_checkpoint checkpoint;  // For a session made anew, too.
   bool batches;
   ls_nest fetches;
   ls_nest batch;         // The run's predictions that are wanted. Lent.
@@ -121,7 +120,7 @@ static ls_status begin(ls_predictions *self,
                                    : ls_job_build_on_tpu(job));
   }
   LS_RETURN_IF_ERROR(make_fetches(self, is));
-  LS_RETURN_IF_ERROR(ls_job_set_values(job, job->checkpoint != NULL));
+  LS_RETURN_IF_ERROR(ls_job_set_values(job));
   LS_RETURN_IF_ERROR(add_hooks(job, is));
   return ls_job_session(job, false, &self->session);
 }
@@ -144,8 +143,7 @@ static void end(ls_predictions *self, ls_status how) {
   self->job.estimator->has_predictions = false;
   self->ended = ls_job_end(&self->job, "prediction_loop", status);
   self->has_ended = true;
-  ls_release(ls_current_allocator(), self->chosen);
-  self->chosen = NULL;
+  ls_estimator_checkpoint_close(&self->checkpoint);
 }
 
 // The same of a session that there is. Without any data there is nothing that
@@ -155,16 +153,6 @@ static void end_runs(ls_predictions *self, ls_status how) {
   if (ls_status_code(self->ended) != LS_OUT_OF_RANGE) return;
   ls_status_free(self->ended);
   self->ended = ls_ok();
-}
-
-static ls_status set_checkpoint(ls_predictions *self, const char *given) {
-  if (given != NULL) {
-    self->chosen = ls_copy_text(ls_current_allocator(), given, strlen(given));
-    if (self->chosen == NULL) return ls_out_of_memory();
-  }
-  return ls_estimator_find_checkpoint(
-      self->job.estimator, self->chosen, self->checkpoint,
-      sizeof(self->checkpoint), &self->job.checkpoint);
 }
 
 ls_status ls_estimator_predict(ls_estimator *estimator,
@@ -183,12 +171,14 @@ ls_status ls_estimator_predict(ls_estimator *estimator,
   if (self == NULL) return ls_out_of_memory();
   self->batches = prediction->batches;
   self->job.stop = prediction->stop;
+  self->job.checkpoint = &self->checkpoint;
   ls_status status =
       ls_job_begin(&self->job, estimator, LS_MODE_PREDICT, &prediction->input);
   self->job.estimator = estimator;
   estimator->has_predictions = true;
   if (ls_status_is_ok(status))
-    status = set_checkpoint(self, prediction->checkpoint);
+    status = ls_estimator_checkpoint_open(estimator, prediction->checkpoint,
+                                          &self->checkpoint);
   if (ls_status_is_ok(status)) status = begin(self, prediction);
   if (ls_status_is_ok(status)) {
     *out_predictions = self;

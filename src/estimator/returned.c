@@ -24,16 +24,16 @@ ls_status ls_returned_split(ls_nest value, ls_nest *out_features,
 }
 
 // ---- Known shapes ----------------------------------------------------------
-static ls_status check_type(const char *what, size_t number, const char *name,
-                            ls_type type) {
-  return ls_shape_is_known(type.shape)
-             ? ls_ok()
-             : ls_invalid_argument(
-                   "The %s to the model returned by input_fn must have static "
-                   "shape where it runs on TPUs: leaf %zu%s%s is %s; pad or "
-                   "crop the examples of its data set to one shape",
-                   what, number, name[0] != 0 ? " " : "", name,
-                   LS_SHAPE_TEXT(type.dtype, type.shape));
+// `name`: of its tensor; "": it has none.
+static ls_status refuse_type(const char *what, size_t number, const char *name,
+                             ls_type type) {
+  return ls_invalid_argument(
+      "The %s to the model returned by input_fn must have static shape where "
+      "it "
+      "runs on TPUs: leaf %zu%s%s is %s; pad or crop the examples of its data "
+      "set to one shape",
+      what, number, name[0] != 0 ? " " : "", name,
+      LS_SHAPE_TEXT(type.dtype, type.shape));
 }
 
 static ls_status check_leaf(const char *what, size_t number, ls_nest leaf) {
@@ -41,13 +41,16 @@ static ls_status check_leaf(const char *what, size_t number, ls_nest leaf) {
   if (spec != NULL) {
     LS_RETURN_IF_ERROR(
         ls_status_annotate(ls_input_check_leaf(spec), "the %s", what));
-    return check_type(what, number, "", spec->type);
+    return ls_shape_is_known(spec->type.shape)
+               ? ls_ok()
+               : refuse_type(what, number, "", spec->type);
   }
   if (leaf.kind != LS_KIND_TENSOR) return ls_ok();
   const ls_tensor tensor = leaf.as.tensor;
-  return check_type(
-      what, number, ls_tensor_name(tensor),
-      (ls_type){ls_tensor_dtype(tensor), ls_tensor_shape(tensor)});
+  const ls_type type = {ls_tensor_dtype(tensor), ls_tensor_shape(tensor)};
+  return ls_shape_is_known(type.shape)
+             ? ls_ok()
+             : refuse_type(what, number, ls_tensor_name(tensor), type);
 }
 
 static ls_status check_leaves(ls_nest values, const char *what) {

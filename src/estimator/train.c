@@ -39,20 +39,22 @@ static ls_status check_steps(const ls_job *job,
                                    "where training is on TPUs");
 }
 
-// Whether there is no step to make, by what was saved. Whoever has nothing to
-// do has a checkpoint that is whole; behind one that is not there are steps to
-// be made again.
+// Whether there is no step to make, by the newest checkpoint that is whole;
+// behind one that is not there are steps to be made again. Which are passed
+// over is told by who restores; where nobody does, here.
 static ls_status is_done(const ls_estimator *self,
                          const ls_estimator_training *t, bool *out_done,
                          int64_t *out_step) {
-  LS_RETURN_IF_ERROR(ls_estimator_saved_step(self, out_step));
-  if (t->max_steps.set && *out_step >= t->max_steps.value)
-    LS_RETURN_IF_ERROR(ls_estimator_whole_step(self, out_step));
+  int64_t newest = -1;
+  LS_RETURN_IF_ERROR(ls_estimator_whole_step(self, false, out_step));
   *out_done = t->max_steps.set && *out_step >= t->max_steps.value;
-  if (*out_done)
-    ls_runtime_log(self->runtime, LS_LOG_INFO, "estimator",
-                   "Skipping training since max_steps %lld has been reached",
-                   (long long)t->max_steps.value);
+  if (!*out_done) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_estimator_newest_step(self, &newest));
+  if (newest > *out_step)
+    LS_RETURN_IF_ERROR(ls_estimator_whole_step(self, true, out_step));
+  ls_runtime_log(self->runtime, LS_LOG_INFO, "estimator",
+                 "Skipping training since max_steps %lld has been reached",
+                 (long long)t->max_steps.value);
   return ls_ok();
 }
 
@@ -76,9 +78,10 @@ static ls_status add_loss_summary(const ls_job *job) {
   return ls_graph_take_error(job->graph);
 }
 
-static ls_status build(ls_job *job) {
+// It goes on from step `saved`; -1: it begins.
+static ls_status build(ls_job *job, int64_t saved) {
   LS_GRAPH_SCOPE(job->graph);
-  LS_RETURN_IF_ERROR(ls_job_open_events(job, ""));
+  LS_RETURN_IF_ERROR(ls_job_open_events(job, saved));
   LS_SUMMARY_SCOPE(job->summaries);
   LS_RETURN_IF_ERROR(job->strategy != NULL ? ls_job_build_in_strategy(job)
                      : job->on_cpu         ? ls_job_build_on_cpu(job)
@@ -269,7 +272,7 @@ static ls_status run_all(ls_job *job, ls_monitored_session *session,
 }
 
 static ls_status train(ls_job *job, const ls_estimator_training *t,
-                       bool has_checkpoint, ls_training_end *end) {
+                       int64_t saved, ls_training_end *end) {
   ls_monitored_session *session = NULL;
   ls_hook *last = NULL;
   ls_nest step = ls_none();
@@ -277,9 +280,9 @@ static ls_status train(ls_job *job, const ls_estimator_training *t,
   LS_RETURN_IF_ERROR(check_steps(job, t));
   job->input_end_fails =
       job->estimator->input_end_fails && (t->steps.set || t->max_steps.set);
-  LS_RETURN_IF_ERROR(build(job));
+  LS_RETURN_IF_ERROR(build(job, saved));
   ls_job_set_state(job);
-  if (!has_checkpoint) LS_RETURN_IF_ERROR(ls_job_set_values(job, false));
+  if (saved < 0) LS_RETURN_IF_ERROR(ls_job_set_values(job));
   LS_RETURN_IF_ERROR(add_hooks(job, t));
   LS_RETURN_IF_ERROR(add_listeners(job, t));
   {
@@ -298,11 +301,11 @@ static ls_status train(ls_job *job, const ls_estimator_training *t,
 
 // `*again`: the data had ended where it was left, and there was no step.
 static ls_status train_once(ls_estimator *self, const ls_estimator_training *t,
-                            bool has_checkpoint, bool afresh,
-                            ls_training_end *end, bool *again) {
+                            int64_t saved, bool afresh, ls_training_end *end,
+                            bool *again) {
   ls_job job = {.stop = t->stop, .afresh = afresh};
   ls_status status = ls_job_begin(&job, self, LS_MODE_TRAIN, &t->input);
-  if (ls_status_is_ok(status)) status = train(&job, t, has_checkpoint, end);
+  if (ls_status_is_ok(status)) status = train(&job, t, saved, end);
   end->input_ended = job.input_ended;
   end->stopped = ls_train_stop_requested(t->stop);
   *again = !afresh && job.restored && job.input_ended && !end->has_loss;
@@ -326,10 +329,10 @@ ls_status ls_estimator_train(ls_estimator *estimator,
   end.step = step;
   if (!done)
     LS_RETURN_IF_ERROR(
-        train_once(estimator, training, step >= 0, false, &end, &again));
+        train_once(estimator, training, step, false, &end, &again));
   if (again)
     LS_RETURN_IF_ERROR(
-        train_once(estimator, training, true, true, &end, &again));
+        train_once(estimator, training, step, true, &end, &again));
   if (!done && !end.has_loss)
     ls_runtime_log(estimator->runtime, LS_LOG_WARNING, "estimator",
                    "training has made no step");

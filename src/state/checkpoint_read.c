@@ -175,13 +175,22 @@ ls_status ls_checkpoint_file_open(ls_runtime *runtime, const char *folder,
   return status;
 }
 
-ls_status ls_checkpoint_file_read(ls_runtime *runtime, const char *folder,
-                                  int64_t step, ls_checkpoint_file *out) {
+static ls_status read_once(ls_runtime *runtime, const char *folder,
+                           int64_t step, ls_checkpoint_file *out) {
   LS_RETURN_IF_ERROR(ls_checkpoint_file_open(runtime, folder, step, out));
   const ls_status status =
       ls_checkpoint_file_check(out, 0, out->values.num_entries);
   if (!ls_status_is_ok(status)) ls_checkpoint_file_deinit(out);
   return status;
+}
+
+// What the system cannot read may be whole all the same: it is asked twice.
+ls_status ls_checkpoint_file_read(ls_runtime *runtime, const char *folder,
+                                  int64_t step, ls_checkpoint_file *out) {
+  const ls_status status = read_once(runtime, folder, step, out);
+  if (ls_status_code(status) != LS_UNAVAILABLE) return status;
+  ls_status_free(status);
+  return read_once(runtime, folder, step, out);
 }
 
 void ls_checkpoint_file_deinit(ls_checkpoint_file *self) {

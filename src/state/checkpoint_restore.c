@@ -5,6 +5,7 @@
 #include "base/require.h"
 #include "state/checkpoints.h"
 #include "state/names.h"
+#include "state/passed_over.h"
 #include "state/record.h"
 #include "state/restore_plan.h"
 #include "state/saved.h"
@@ -19,70 +20,60 @@ typedef struct restoring {
   const ls_record **records;  // Of each state; NULL: it is let be.
   ls_saver values;            // What is restored.
   int64_t below;  // Only checkpoints of steps before this one are looked at.
-  bool setting;   // All was found to fit, and is being set.
+  ls_passed_over passed;  // On rank 0.
+  bool setting;           // All was found to fit, and is being set.
 } restoring;
 
 // ---- Which -----------------------------------------------------------------
-// What the system cannot read may be whole all the same: it is asked twice.
 static ls_status read_whole(const ls_checkpoints *self, int64_t step,
                             ls_checkpoint_file *out) {
-  const char *folder = ls_checkpoints_reads_from(self);
-  const ls_status status =
-      ls_checkpoint_file_read(self->runtime, folder, step, out);
-  if (ls_status_code(status) != LS_UNAVAILABLE) return status;
-  ls_status_free(status);
-  return ls_checkpoint_file_read(self->runtime, folder, step, out);
+  return ls_checkpoint_file_read(self->runtime, ls_checkpoints_reads_from(self),
+                                 step, out);
+}
+
+// Takes `why` over.
+static void pass_over(restoring *self, int64_t step, ls_status why) {
+  ls_checkpoint_list *list = &self->checkpoints->list;
+  ++self->report->damaged;
+  for (size_t i = 0; i < list->count; ++i)
+    if (list->items[i].step == step) list->items[i].is_damaged = true;
+  ls_passed_over_add(&self->passed, step, why);
 }
 
 // Reads that of a step; otherwise newer ones that are damaged are passed over.
-static void pass_over(ls_checkpoints *self, int64_t step, ls_status why,
-                      ls_restore_report *report) {
-  ls_checkpoint_list *list = &self->list;
-  ++report->damaged;
-  for (size_t i = 0; i < list->count; ++i)
-    if (list->items[i].step == step) list->items[i].is_damaged = true;
-  if (ls_checkpoints_leads(self))
-    ls_runtime_log(self->runtime, LS_LOG_WARNING, "checkpoint",
-                   "the checkpoint of step %lld is passed over: %s",
-                   (long long)step, ls_status_message(why));
-}
-
-static ls_status find(ls_checkpoints *self, ls_opt step, int64_t below,
-                      ls_checkpoint_file *out, ls_restore_report *report) {
-  ls_checkpoint_list *list = &self->list;
-  ls_status first = ls_ok();
+static ls_status find(restoring *self, ls_checkpoint_file *out) {
+  ls_checkpoints *checkpoints = self->checkpoints;
+  const ls_checkpoint_list *list = &checkpoints->list;
+  const ls_opt step = self->options->step;
   for (size_t i = list->count; i > 0; --i) {
     const int64_t of = list->items[i - 1].step;
-    if (of >= below || (step.set && of != step.value)) continue;
-    const ls_status status = read_whole(self, of, out);
-    report->step = of;
-    if (ls_status_is_ok(status)) {
-      ls_status_free(first);
+    if (of >= self->below || (step.set && of != step.value)) continue;
+    const ls_status status = read_whole(checkpoints, of, out);
+    self->report->step = of;
+    if (ls_status_is_ok(status) || step.set ||
+        ls_status_code(status) == LS_RESOURCE_EXHAUSTED)
       return status;
-    }
-    if (step.set || ls_status_code(status) == LS_RESOURCE_EXHAUSTED)
-      return ls_status_join(status, first);
-    pass_over(self, of, status, report);
-    first = ls_status_join(first, status);
+    pass_over(self, of, status);
   }
-  if (!ls_status_is_ok(first)) return first;
+  if (self->passed.count > 0)
+    return ls_passed_over_end(&self->passed, checkpoints->folder);
   return step.set ? ls_not_found("'%s' has no checkpoint of step %lld",
-                                 self->folder, step.value)
-                  : ls_not_found("'%s' has no checkpoint", self->folder);
+                                 checkpoints->folder, step.value)
+                  : ls_not_found("'%s' has no checkpoint", checkpoints->folder);
 }
 
 // Rank 0 finds it, the others read the same one.
-static ls_status find_on_ranks(ls_checkpoints *self, ls_opt step, int64_t below,
-                               ls_checkpoint_file *out,
-                               ls_restore_report *report) {
+static ls_status find_on_ranks(restoring *all, ls_checkpoint_file *out) {
+  ls_checkpoints *self = all->checkpoints;
+  ls_restore_report *report = all->report;
   struct {
     int64_t step;
     uint64_t damaged;
   } found = {0};
   const bool leads = ls_checkpoints_leads(self);
   *out = (ls_checkpoint_file){0};
-  ls_status status = ls_ranks_agree(
-      &self->ranks, leads ? find(self, step, below, out, report) : ls_ok());
+  ls_status status =
+      ls_ranks_agree(&self->ranks, leads ? find(all, out) : ls_ok());
   found.step = report->step;
   found.damaged = report->damaged;
   if (ls_status_is_ok(status))
@@ -280,8 +271,7 @@ static ls_status restore_open(restoring *self, const ls_saved_file *file) {
 
 static ls_status restore_one(restoring *self) {
   ls_checkpoint_file file;
-  LS_RETURN_IF_ERROR(find_on_ranks(self->checkpoints, self->options->step,
-                                   self->below, &file, self->report));
+  LS_RETURN_IF_ERROR(find_on_ranks(self, &file));
   self->file = &file;
   self->source = ls_value_source_of(&file.values);
   self->source.check = NULL;  // They were all read.
@@ -307,7 +297,6 @@ static ls_status ask_again(const restoring *self, ls_status status,
 
 static ls_status restore_found(restoring *self) {
   ls_checkpoints *checkpoints = self->checkpoints;
-  ls_status first = ls_ok();
   self->below = INT64_MAX;
   for (;;) {
     bool again = false;
@@ -317,17 +306,14 @@ static ls_status restore_found(restoring *self) {
     if (!ls_status_is_ok(status)) status = ask_again(self, status, &again);
     if (again) {
       self->below = self->report->step;
-      pass_over(checkpoints, self->below, status, self->report);
-    } else if (ls_status_is_ok(status)) {
-      ls_status_free(first);
-      return status;
+      pass_over(self, self->below, status);
+      continue;
     }
-    // Behind a failure that there is none before it says nothing.
-    if (ls_status_is_ok(first))
-      first = status;
-    else
-      ls_status_free(status);
-    if (!again) return first;
+    if (ls_status_is_ok(status) && ls_checkpoints_leads(checkpoints))
+      ls_passed_over_log(&self->passed, checkpoints->runtime,
+                         checkpoints->folder, self->report->step);
+    ls_passed_over_deinit(&self->passed);
+    return status;
   }
 }
 

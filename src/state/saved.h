@@ -25,5 +25,12 @@ LS_MUST_USE ls_status ls_saved_find_steps(ls_runtime *runtime,
                                           const char *folder,
                                           int64_t **out_steps,
                                           size_t *out_count);
+// Opens the newest checkpoint of a folder that is whole; all its values have
+// been read. Newer ones that are damaged are passed over, of which the log is
+// told with `tells`. `*out_file` NULL: the folder has none, or is not there.
+//   LS_DATA_LOSS         there are some, and none is whole.
+//   LS_INVALID_ARGUMENT  it is a file.
+LS_MUST_USE ls_status ls_saved_newest_open(const char *folder, bool tells,
+                                           ls_saved_file **out_file);
 
 #endif  // LS_STATE_SAVED_H_

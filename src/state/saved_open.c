@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finding out what a path names, and opening it.
-#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 
 #include "base/plain.h"
 #include "base/require.h"
+#include "base/text.h"
+#include "state/passed_over.h"
 #include "state/saved.h"
 
 // ---- Folders ---------------------------------------------------------------
@@ -103,23 +104,24 @@ static ls_status open_checkpoint(ls_saved_file *self, const char *folder,
   return take_notes(self);
 }
 
-// The newest of a folder that can be opened.
+// The newest of a folder that can be opened; with `tells` the log says which
+// are passed over for it.
 static ls_status open_newest(ls_saved_file *self, const char *folder,
-                             const int64_t *steps, size_t count, bool read) {
-  ls_status first = ls_ok();
+                             const int64_t *steps, size_t count, bool read,
+                             bool tells) {
+  ls_passed_over passed = {0};
   for (size_t i = count; i > 0; --i) {
     const ls_status status = open_checkpoint(self, folder, steps[i - 1], read);
+    if (ls_status_is_ok(status) && tells)
+      ls_passed_over_log(&passed, self->runtime, folder, steps[i - 1]);
     if (ls_status_is_ok(status) ||
         ls_status_code(status) == LS_RESOURCE_EXHAUSTED) {
-      ls_status_free(first);
+      ls_passed_over_deinit(&passed);
       return status;
     }
-    ls_runtime_log(self->runtime, LS_LOG_WARNING, "checkpoint",
-                   "the checkpoint of step %lld is passed over: %s",
-                   (long long)steps[i - 1], ls_status_message(status));
-    first = ls_status_join(first, status);
+    ls_passed_over_add(&passed, steps[i - 1], status);
   }
-  return first;
+  return ls_passed_over_end(&passed, folder);
 }
 
 // ---- Files -----------------------------------------------------------------
@@ -183,54 +185,68 @@ static bool is_there(const ls_saved_file *self, const char *path) {
 }
 
 // Whether a path names a checkpoint, and which: its folder is in `folder`.
-static bool names_checkpoint(const ls_saved_file *self, const char *path,
-                             char *folder, int64_t *out_step) {
-  char name[64];
+static ls_status find_name(const ls_saved_file *self, const char *path,
+                           ls_text *folder, int64_t *out_step) {
   const char *slash = strrchr(path, '/');
   const char *last = slash != NULL ? slash + 1 : path;
-  const size_t size = slash != NULL ? (size_t)(slash - path) : 0;
-  if (strlen(path) >= PATH_MAX - sizeof(name) ||
-      strlen(last) + sizeof(".json") > sizeof(name))
-    return false;
-  ls_format(folder, PATH_MAX, "%.*s", slash == NULL ? 1 : (int)size,
-            slash == NULL ? "." : path);
-  ls_format(name, sizeof(name), "%s.json", last);
-  *out_step = ls_checkpoint_step_of(name, "json");
+  ls_text name;
+  ls_text_append_format(folder, "%.*s", slash == NULL ? 1 : (int)(slash - path),
+                        slash == NULL ? "." : path);
+  ls_text_init(&name, ls_runtime_allocator(self->runtime));
+  ls_text_append_format(&name, "%s.json", last);
+  ls_status status =
+      ls_status_join(ls_text_status(folder), ls_text_status(&name));
+  if (ls_status_is_ok(status))
+    *out_step = ls_checkpoint_step_of(ls_text_data(&name), "json");
   if (*out_step < 0) *out_step = ls_checkpoint_step_of(last, "json");
-  if (*out_step >= 0) return true;
+  ls_text_deinit(&name);
+  if (!ls_status_is_ok(status) || *out_step >= 0) return status;
   // Values that are all there is are a file like others.
   *out_step = ls_checkpoint_step_of(last, "safetensors");
-  if (*out_step < 0) return false;
-  char json[PATH_MAX + sizeof(name)];
-  ls_format(json, sizeof(json), "%s/model.ckpt-%lld.json", folder,
-            (long long)*out_step);
-  return is_there(self, json);
+  if (*out_step < 0) return status;
+  ls_text json;
+  ls_text_init(&json, ls_runtime_allocator(self->runtime));
+  ls_checkpoint_path(&json, ls_text_data(folder), *out_step, "json");
+  status = ls_text_status(&json);
+  if (ls_status_is_ok(status) && !is_there(self, ls_text_data(&json)))
+    *out_step = -1;
+  ls_text_deinit(&json);
+  return status;
 }
 
-static ls_status open_folder(ls_saved_file *self, const char *path, bool read,
-                             const int64_t *steps, size_t count) {
+static ls_status open_values(ls_saved_file *self, const char *path) {
   // A run's, and those of an export.
   static const char *const names[] = {"model", "variables"};
-  char model[PATH_MAX];
-  if (count > 0) return open_newest(self, path, steps, count, read);
-  for (size_t i = 0; i < LS_COUNT_OF(names); ++i)
-    if (ls_format(model, sizeof(model), "%s/%s.safetensors", path, names[i]) <
-            (int)sizeof(model) &&
-        is_there(self, model))
-      return open_file(self, model);
+  for (size_t i = 0; i < LS_COUNT_OF(names); ++i) {
+    ls_text file;
+    ls_text_init(&file, ls_runtime_allocator(self->runtime));
+    ls_text_append_format(&file, "%s/%s.safetensors", path, names[i]);
+    ls_status status = ls_text_status(&file);
+    const bool ends =
+        !ls_status_is_ok(status) || is_there(self, ls_text_data(&file));
+    if (ls_status_is_ok(status) && ends)
+      status = open_file(self, ls_text_data(&file));
+    ls_text_deinit(&file);
+    if (ends) return status;
+  }
   return ls_not_found("'%s' holds no checkpoint and no model.safetensors",
                       path);
 }
 
 static ls_status open_path(ls_saved_file *self, const char *path, bool read) {
-  char folder[PATH_MAX];
   int64_t step = -1, *steps = NULL;
   size_t count = 0;
-  if (names_checkpoint(self, path, folder, &step))
-    return open_checkpoint(self, folder, step, read);
-  ls_status status = ls_saved_find_steps(self->runtime, path, &steps, &count);
+  ls_text folder;
+  ls_text_init(&folder, ls_runtime_allocator(self->runtime));
+  ls_status status = find_name(self, path, &folder, &step);
+  if (ls_status_is_ok(status) && step >= 0)
+    status = open_checkpoint(self, ls_text_data(&folder), step, read);
+  ls_text_deinit(&folder);
+  if (!ls_status_is_ok(status) || step >= 0) return status;
+  status = ls_saved_find_steps(self->runtime, path, &steps, &count);
   if (ls_status_is_ok(status)) {
-    status = open_folder(self, path, read, steps, count);
+    status = count > 0 ? open_newest(self, path, steps, count, read, true)
+                       : open_values(self, path);
     ls_release(ls_runtime_allocator(self->runtime), steps);
     return status;
   }
@@ -240,24 +256,68 @@ static ls_status open_path(ls_saved_file *self, const char *path, bool read) {
   return open_file(self, path);
 }
 
+// ---- Opening ---------------------------------------------------------------
+static ls_status begin(ls_saved_file **out_file) {
+  ls_runtime *runtime = ls_runtime_current();
+  *out_file = NULL;
+  if (runtime == NULL) return ls_out_of_memory();
+  *out_file = ls_new(ls_runtime_allocator(runtime), ls_saved_file);
+  if (*out_file == NULL) return ls_out_of_memory();
+  (*out_file)->runtime = runtime;
+  (*out_file)->step = -1;
+  return ls_ok();
+}
+
+// How it was opened.
+static ls_status end(ls_saved_file **file, ls_status status) {
+  static uint64_t last;
+  if (ls_status_is_ok(status)) {
+    (*file)->number = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
+  } else {
+    ls_saved_file_close(*file);
+    *file = NULL;
+  }
+  return status;
+}
+
 static ls_status open_with(const char *path, bool read,
                            ls_saved_file **out_file) {
-  static uint64_t last;
-  *out_file = NULL;
-  ls_runtime *runtime = ls_runtime_current();
-  if (runtime == NULL) return ls_out_of_memory();
-  ls_saved_file *self = ls_new(ls_runtime_allocator(runtime), ls_saved_file);
-  if (self == NULL) return ls_out_of_memory();
-  self->runtime = runtime;
-  self->step = -1;
-  const ls_status status = open_path(self, path, read);
-  if (!ls_status_is_ok(status)) {
-    ls_saved_file_close(self);
-    return status;
+  LS_RETURN_IF_ERROR(begin(out_file));
+  return end(out_file, open_path(*out_file, path, read));
+}
+
+// A path that is no folder may be a file.
+static ls_status find_steps(ls_runtime *runtime, const char *folder,
+                            int64_t **out_steps, size_t *out_count) {
+  const ls_file_system *files = ls_runtime_files(runtime);
+  bool is_file = false;
+  const ls_status status =
+      ls_saved_find_steps(runtime, folder, out_steps, out_count);
+  if (ls_status_code(status) != LS_NOT_FOUND) return status;
+  ls_status_free(status);
+  LS_RETURN_IF_ERROR(files->exists(files->user, folder, &is_file));
+  return is_file ? ls_invalid_argument("'%s' is a file, and is to be a folder "
+                                       "of checkpoints",
+                                       folder)
+                 : ls_ok();
+}
+
+ls_status ls_saved_newest_open(const char *folder, bool tells,
+                               ls_saved_file **out_file) {
+  int64_t *steps = NULL;
+  size_t count = 0;
+  LS_RETURN_IF_ERROR(begin(out_file));
+  ls_runtime *runtime = (*out_file)->runtime;
+  ls_status status = find_steps(runtime, folder, &steps, &count);
+  if (ls_status_is_ok(status) && count > 0)
+    status = open_newest(*out_file, folder, steps, count, true, tells);
+  ls_release(ls_runtime_allocator(runtime), steps);
+  status = end(out_file, status);
+  if (ls_status_is_ok(status) && count == 0) {
+    ls_saved_file_close(*out_file);
+    *out_file = NULL;
   }
-  self->number = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
-  *out_file = self;
-  return ls_ok();
+  return status;
 }
 
 ls_status ls_saved_file_open(const char *path, ls_saved_file **out_file) {

@@ -170,7 +170,7 @@ head -c 700 longer/model.ckpt-$last.safetensors \
   >straight/model.ckpt-$last.safetensors
 "$lockstep" train --resume straight --quiet >out.txt 2>err.txt ||
   fail "a damaged checkpoint ends the run"
-grep -q "the checkpoint of step $last is passed over" err.txt ||
+grep -q "'straight/model.ckpt-$last' is passed over for" err.txt ||
   fail "a damaged checkpoint is passed over without a word"
 same "from the checkpoint before" longer straight
 trains $tiny --steps 5 --run-dir killed

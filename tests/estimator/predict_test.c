@@ -527,29 +527,6 @@ static void that_nothing_was_trained_is_told(void **state) {
   }
 }
 
-// A folder that has no room in the path of its newest one.
-static void the_newest_is_not_looked_for_where_one_is_given(void **state) {
-  (void)state;
-  estimator_case c = {.folder = "given", .save_steps = LS_SOME(2)}, far;
-  char folder[1200] = "";
-  ls_predictions *p = NULL;
-  estimator_case_begin(&c);
-  (void)estimator_case_train(&c, 2);
-  while (strlen(folder) < 1100)
-    strcat(folder, "./");
-  strcat(folder, "given");
-  far = (estimator_case){.folder = folder, .goes_on = true};
-  estimator_case_begin(&far);
-  ls_estimator_prediction is = {.input = estimator_input(&far)};
-  expect_status(ls_estimator_predict(far.estimator, &is, &p),
-                LS_INVALID_ARGUMENT, "does not fit");
-  is.checkpoint = "given/model.ckpt-2";
-  expect_ok(ls_estimator_predict(far.estimator, &is, &p));
-  expect_ok(ls_predictions_close(p));
-  estimator_case_end(&far);
-  estimator_case_end(&c);
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(all_rows_come_and_none_that_fills_a_batch_up),
@@ -566,7 +543,6 @@ int main(void) {
       cmocka_unit_test(what_cores_learn_a_cpu_uses),
       cmocka_unit_test(no_row_is_lost_with_the_memory_for_it),
       cmocka_unit_test(that_nothing_was_trained_is_told),
-      cmocka_unit_test(the_newest_is_not_looked_for_where_one_is_given),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,11 +45,11 @@ static ls_status users_after(void *user, ls_run_context *context,
 
 static ls_status users_end(void *user, ls_run_context *context) {
   watched *w = user;
-  char path[300];
+  char *path = NULL;
   (void)context;
-  LS_RETURN_IF_ERROR(
-      ls_estimator_latest_checkpoint(w->is.estimator, path, sizeof(path)));
-  w->saved_at_end = strstr(path, "model.ckpt-4") != NULL;
+  LS_RETURN_IF_ERROR(ls_estimator_latest_checkpoint(w->is.estimator, &path));
+  w->saved_at_end = path != NULL && strstr(path, "model.ckpt-4") != NULL;
+  ls_text_release(path);
   return ls_ok();
 }
 

@@ -205,7 +205,9 @@ static void what_cannot_be_set_is_passed_over(void **state) {
     assert_int_equal(report.damaged, 1);
     assert_int_equal(report.variables, VARIABLES);
     expect_all(&w, 10);
-    expect_contains(w.disk.lines, "the checkpoint of step 2 is passed over");
+    expect_contains(
+        w.disk.lines,
+        "'passed/model.ckpt-2' is passed over for 'passed/model.ckpt-1'");
     expect_contains(w.disk.lines, "the disk cannot be read");
   }
   end(&w);

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The folder of a model: paths of any length, what stands in its place, and
+// names that must not lead out of it.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lockstep/estimator_export.h"
+#include "lockstep/events.h"
+#include "lockstep/ops.h"
+#include "lockstep/train_and_evaluate.h"
+#include "support/estimator_ways.h"
+
+static ls_status receive(void *user, ls_serving_receiver *out) {
+  (void)user;
+  out->features = ls_leaf(ls_placeholder(
+      LS_DTYPE_F32, LS_SHAPE(LS_UNKNOWN_DIM, ESTIMATOR_WIDTH), "x"));
+  return ls_ok();
+}
+
+static ls_status train(estimator_case *c) {
+  return ls_estimator_train(
+      c->estimator,
+      &(ls_estimator_training){.input = estimator_input(c),
+                               .max_steps = LS_SOME(2)},
+      NULL);
+}
+
+static ls_status evaluate_as(estimator_case *c, const char *name) {
+  ls_nest metrics = ls_none();
+  const ls_status status = ls_estimator_evaluate(
+      c->estimator,
+      &(ls_estimator_evaluation){
+          .input = estimator_input(c), .steps = LS_SOME(1), .name = name},
+      &metrics);
+  ls_nest_release(metrics);
+  return status;
+}
+
+static ls_status evaluate(estimator_case *c) { return evaluate_as(c, NULL); }
+
+static ls_status predict(estimator_case *c) {
+  ls_predictions *predictions = NULL;
+  LS_RETURN_IF_ERROR(ls_estimator_predict(
+      c->estimator, &(ls_estimator_prediction){.input = estimator_input(c)},
+      &predictions));
+  return ls_predictions_close(predictions);
+}
+
+static ls_status export_it(estimator_case *c) {
+  char *path = NULL;
+  const ls_status status = ls_estimator_export(
+      c->estimator,
+      &(ls_estimator_exporting){.base = "folder-exports",
+                                .receiver = {receive, NULL}},
+      &path);
+  ls_text_release(path);
+  return status;
+}
+
+static ls_status find_latest(estimator_case *c) {
+  char *path = NULL;
+  const ls_status status = ls_estimator_latest_checkpoint(c->estimator, &path);
+  ls_text_release(path);
+  return status;
+}
+
+typedef ls_status (*user)(estimator_case *c);
+static const user uses[] = {train, evaluate, predict, export_it, find_latest};
+enum { USES = sizeof(uses) / sizeof(*uses) };
+
+static void a_folder_may_have_a_long_path(void **state) {
+  (void)state;
+  char folder[3200] = "";
+  while (strlen(folder) < 3000)
+    strcat(folder, "./././././");
+  strcat(folder, "far");
+  assert_int_equal(system("rm -rf far"), 0);
+  for (int way = 0; way < ESTIMATOR_WAYS; ++way) {
+    estimator_case c = estimator_case_of(way);
+    c.folder = folder;
+    c.goes_on = true;  // Nobody clears it.
+    c.save_steps = LS_SOME(1);
+    c.repeats = true;
+    estimator_case_begin(&c);
+    for (size_t k = 0; k < USES; ++k)
+      expect_ok(uses[k](&c));
+    estimator_case_end(&c);
+  }
+}
+
+static void a_file_in_the_place_of_the_folder_is_named(void **state) {
+  (void)state;
+  for (int way = 0; way < ESTIMATOR_WAYS; ++way) {
+    estimator_case c = estimator_case_of(way);
+    c.folder = "a-file";
+    c.repeats = true;
+    estimator_case_begin(&c);
+    FILE *file = fopen("a-file", "w");
+    assert_non_null(file);
+    fputs("no model", file);
+    fclose(file);
+    for (size_t k = 0; k < USES; ++k) {
+      expect_status(uses[k](&c), LS_INVALID_ARGUMENT, "'a-file' is a file");
+      expect_status(uses[k](&c), LS_INVALID_ARGUMENT, "model_dir");
+    }
+    estimator_case_end(&c);
+  }
+}
+
+// ---- Names -----------------------------------------------------------------
+static const char *const bad_names[] = {"a/b", "/tmp/x", "../../out", "..",
+                                        "."};
+
+static void names_of_evaluations_stay_in_the_folder(void **state) {
+  (void)state;
+  estimator_case c = {.folder = "named", .repeats = true};
+  c.save_steps = LS_SOME(1);
+  estimator_case_begin(&c);
+  expect_ok(train(&c));
+  for (size_t i = 0; i < sizeof(bad_names) / sizeof(*bad_names); ++i) {
+    expect_status(evaluate_as(&c, bad_names[i]), LS_INVALID_ARGUMENT,
+                  bad_names[i]);
+    expect_status(
+        ls_train_and_evaluate(
+            c.estimator, &(ls_train_spec){.input = estimator_input(&c)},
+            &(ls_eval_spec){.input = estimator_input(&c), .name = bad_names[i]},
+            NULL),
+        LS_INVALID_ARGUMENT, "the name of an evaluation");
+  }
+  assert_int_not_equal(access("named/eval_a", F_OK), 0);
+  expect_ok(evaluate_as(&c, ""));
+  expect_ok(evaluate_as(&c, "held out"));
+  assert_int_equal(access("named/eval_held out", F_OK), 0);
+  estimator_case_end(&c);
+}
+
+// Exporters, and suffixes of event files, are held to the same.
+static void other_names_in_paths_are_held_to_the_same(void **state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof(bad_names) / sizeof(*bad_names); ++i) {
+    ls_exporter *exporter = NULL;
+    ls_event_writer *writer = NULL;
+    expect_status(
+        ls_exporter_create(&(ls_exporter_options){.name = bad_names[i],
+                                                  .kind = LS_EXPORTER_LATEST,
+                                                  .receiver = {receive, NULL}},
+                           &exporter),
+        LS_INVALID_ARGUMENT, "is to be a part of a path");
+    expect_status(
+        ls_event_writer_open(
+            &(ls_event_writer_options){.folder = "x", .suffix = bad_names[i]},
+            &writer),
+        LS_INVALID_ARGUMENT, "is to be a part of a path");
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_folder_may_have_a_long_path),
+      cmocka_unit_test(a_file_in_the_place_of_the_folder_is_named),
+      cmocka_unit_test(names_of_evaluations_stay_in_the_folder),
+      cmocka_unit_test(other_names_in_paths_are_held_to_the_same),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
