@@ -76,11 +76,13 @@ static void join_segments(const ls_cut_graph *g) {
 }
 
 // What costs little where it is used, where it is part of another kernel, and a
-// value in memory elsewhere.
-static bool is_fused(const ls_node *node) {
-  return (ls_node_info(node)->traits & (LS_OP_ELEMENTWISE | LS_OP_RANDOM)) !=
-             0 &&
-         !ls_node_has_effects(node);
+// value in memory elsewhere. An empty stack, which has no operands, is made
+// beside the loop that fills it: it could not get there from another segment.
+static bool is_made_at_its_use(const ls_node *node) {
+  return node->type == LS_OP_STACK_NEW ||
+         ((ls_node_info(node)->traits & (LS_OP_ELEMENTWISE | LS_OP_RANDOM)) !=
+              0 &&
+          !ls_node_has_effects(node));
 }
 
 // Such a node goes as far behind as the first that uses it.
@@ -97,7 +99,7 @@ static ls_status sink(const ls_cut_graph *g) {
     const ls_node *node = from->nodes[i];
     const bool may = (g->kind[i] == LS_CUT_OUTER ||  //
                       g->kind[i] == LS_CUT_SEGMENT) &&
-                     is_fused(node);
+                     is_made_at_its_use(node);
     if (may && first_use[i] != UINT32_MAX && first_use[i] > g->level[i])
       g->level[i] = first_use[i];
     for (uint32_t k = 0; k < node->num_inputs; ++k) {

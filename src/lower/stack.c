@@ -24,9 +24,10 @@ struct ls_lower_stack {
 };
 
 // ---- What is known ---------------------------------------------------------
+// By the graph's number, not its address: what is lowered again gets graphs
+// that lie where those of before have been.
 typedef struct stack_key {
-  const ls_graph *graph;
-  uint64_t ref;
+  uint64_t graph, ref;
 } stack_key;
 
 static ls_lower_stack *root_of(ls_lower_stack *stack) {
@@ -41,13 +42,13 @@ ls_lower_stack *ls_lower_stack_new(ls_lowering *all) {
 
 ls_lower_stack *ls_lower_stack_of(const ls_lowering *all, const ls_graph *graph,
                                   uint64_t ref) {
-  const stack_key key = {graph, ref};
+  const stack_key key = {graph->id, ref};
   return root_of(ls_map_find(&all->stacks, &key, sizeof(key)));
 }
 
 ls_status ls_lower_stack_set(ls_lowering *all, const ls_graph *graph,
                              uint64_t ref, ls_lower_stack *stack) {
-  const stack_key key = {graph, ref};
+  const stack_key key = {graph->id, ref};
   if (stack == NULL || ls_map_insert(&all->stacks, &key, sizeof(key), stack))
     return ls_ok();
   return ls_out_of_memory();
