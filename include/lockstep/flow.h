@@ -20,7 +20,10 @@ typedef ls_nest (*ls_flow_callback)(ls_nest values, void *user);
 // Repeats values = body(values) while condition(values) holds. `initial` is
 // any nest of tensors (scalars become tensors), taken over; the body must keep
 // structure, dtypes and shapes. max_trips 0: no bound. Returns the final
-// values, or a failed nest.
+// values, or a failed nest. The condition may write variables, each time that
+// it is computed.
+//   LS_UNIMPLEMENTED  in a graph: one that does also draws random numbers, or
+//                     the gradient of such a loop is taken.
 LS_PLACED ls_nest ls_while(ls_flow_callback condition, ls_flow_callback body,
                            void *user, ls_nest initial, int64_t max_trips);
 // The same, and each trip is a step: in trip t the random ops of the body draw

@@ -21,7 +21,8 @@ typedef struct ls_host_call {
   ls_runtime *runtime;
   ls_object *state;      // The op's object attribute; NULL without.
   const char *op_name;   // For messages.
-  int32_t replica;       // 0 outside replicas.
+  int32_t replica;       // 0 outside replicas; in what one of them does there
+                         // (outside compiled ops that write) its id.
   int32_t num_replicas;  // 1 but with LS_HOST_ALL: from `replica` on.
   size_t num_inputs;
   const ls_type *input_types;   // Known shapes; of one replica.

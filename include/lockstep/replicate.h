@@ -107,6 +107,13 @@ ls_split_compile_and_replicate(ls_callback fn, void *user, ls_nest inputs,
 // "0", "1" and so on, which its ops carry in `_xla_outside_compilation`; their
 // gradients are a cluster for each call of gradients. With one replica the ops
 // can be fed and fetched. Outside of computations `fn` is just called.
+// A variable of the host that compiled ops do not use can be read and written
+// in it. Of a cluster that writes one the replicas make their calls one after
+// the other, in their order, also in loops and branches: there those that take
+// part do, trip by trip; those that take the first branch of an ls_cond come
+// before the others. Ops that need what comes of the cluster itself, as
+// gradients may, cut it into parts, each of which all replicas do before the
+// next one.
 //   LS_UNIMPLEMENTED  inside of another such call; `fn` has left a scope open.
 LS_API ls_nest ls_outside_compilation(ls_callback fn, void *user, ls_nest args);
 

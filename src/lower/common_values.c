@@ -76,7 +76,7 @@ static bool is_stack(const ls_graph *graph, uint64_t ref) {
 }
 
 // Stacks do not cross the border of replicas, so such a loop stays inside.
-static bool has_stack(const ls_graph *graph, const ls_node *node) {
+bool ls_node_has_stack(const ls_graph *graph, const ls_node *node) {
   for (uint32_t i = 0; i < node->num_inputs; ++i)
     if (is_stack(graph, node->inputs[i])) return true;
   for (uint32_t i = 0; i < node->num_outputs; ++i)
@@ -183,9 +183,9 @@ static ls_status mark_node(ls_common_values *self, marks *m, size_t place) {
   if (node->type == LS_OP_PARAMETER || node->once ||
       (ls_node_info(node)->traits & LS_OP_MERGE))
     return ls_ok();
-  if (node->type == LS_OP_WHILE && !has_stack(m->graph, node))
+  if (node->type == LS_OP_WHILE && !ls_node_has_stack(m->graph, node))
     return mark_loop(self, m, place);
-  if (node->type == LS_OP_COND && !has_stack(m->graph, node))
+  if (node->type == LS_OP_COND && !ls_node_has_stack(m->graph, node))
     return mark_branches(self, m, place);
   mark_whole(m, place);
   return ls_ok();
@@ -249,18 +249,22 @@ static bool concerns_replicas(const ls_common_values *self,
   return false;
 }
 
+bool ls_node_goes_apart(const ls_common_values *self, const ls_graph *graph,
+                        const ls_node *node) {
+  const ls_graph *first = node->regions[0];
+  const bool is_loop = node->type == LS_OP_WHILE;
+  if (find(self, is_loop ? first : graph) == NULL) return false;
+  return is_loop ? ls_value_varies(self, first, first->results[0])
+                 : ls_value_varies(self, graph, node->inputs[0]);
+}
+
 bool ls_node_leaves(const ls_common_values *self, const ls_graph *graph,
                     const ls_node *node) {
   if (node->once) return false;
   if (node->type == LS_OP_HOST) return true;
   if ((node->type != LS_OP_WHILE && node->type != LS_OP_COND) ||
-      has_stack(graph, node))
+      ls_node_has_stack(graph, node) || ls_node_goes_apart(self, graph, node))
     return false;
-  const ls_graph *first = node->regions[0];
-  if (node->type == LS_OP_WHILE
-          ? ls_value_varies(self, first, first->results[0])
-          : ls_value_varies(self, graph, node->inputs[0]))
-    return false;
-  return concerns_replicas(self, first) ||
+  return concerns_replicas(self, node->regions[0]) ||
          concerns_replicas(self, node->regions[1]);
 }

@@ -22,6 +22,12 @@ ls_status ls_find_common_values(ls_common_values *self, const ls_graph *body,
 // Whether a value of the body, or of a region of an op that leaves, differs.
 bool ls_value_varies(const ls_common_values *self, const ls_graph *graph,
                      uint64_t ref);
+// Whether replicas may go through a loop or branch in ways of their own. False
+// where they may already through what is around it.
+bool ls_node_goes_apart(const ls_common_values *self, const ls_graph *graph,
+                        const ls_node *node);
+// Whether a stack is an operand or a result of the op.
+bool ls_node_has_stack(const ls_graph *graph, const ls_node *node);
 // Whether all replicas come to the op together and it can stand around
 // replicate ops: a host call, or a loop or branch that goes the same way on all
 // and in which something differs or is put together.

@@ -5,6 +5,7 @@
 #include "lower/flow.h"
 
 #include "base/runtime_internal.h"
+#include "lower/apart.h"
 
 ls_status ls_ref_list_push(ls_ref_list *list, uint64_t ref) {
   if (!ls_grow(list->allocator, &list->items, &list->capacity, list->count + 1,
@@ -132,6 +133,45 @@ ls_status ls_lower_flow_lower(ls_lower_scope *inner, size_t count) {
                         true);
 }
 
+ls_status ls_lower_note_steps(ls_lower_flow *f, const ls_node *made) {
+  ls_lowering *all = f->scope->all;
+  if (f->scope->replicas == 0 || !ls_holds_step(f->node)) return ls_ok();
+  if (!ls_grow(all->allocator, &all->step_flows, &all->step_flows_capacity,
+               all->num_step_flows + 1, sizeof(*all->step_flows)))
+    return ls_out_of_memory();
+  all->step_flows[all->num_step_flows++] = (ls_step_flow){
+      f->scope->to, made, ls_node_source(f->scope->from, f->node)};
+  return ls_ok();
+}
+
+bool ls_lower_is_apart_flow(const ls_lower_scope *scope, const ls_node *node) {
+  const ls_op source = ls_node_source(scope->from, node);
+  for (size_t i = 0; i < scope->all->num_apart && !scope->in_apart; ++i)
+    if (scope->all->apart[i].graph == source.graph &&
+        scope->all->apart[i].id == source.id)
+      return ls_holds_step(node);
+  return false;
+}
+
+// What a branch without results gives: as many zeros as the other one's.
+static ls_status make_zeros(ls_lower_flow *f, ls_lower_scope *inner,
+                            size_t result, uint64_t *out_ref) {
+  const ls_graph *other = f->regions[0];
+  const ls_type type = ls_graph_type(other, other->results[result]);
+  if (type.dtype == LS_DTYPE_VARIANT)
+    return ls_unimplemented("a stack beside outside compiled ops that write a "
+                            "variable, in a branch that replicas take in ways "
+                            "of their own");
+  ls_array *zero = NULL;
+  LS_RETURN_IF_ERROR(ls_array_create(type.dtype, LS_SCALAR, &zero));
+  const ls_attr value = LS_OWN_A(VALUE, zero);
+  ls_status status = ls_lower_make(inner, LS_OP_CONSTANT, NULL, 0, &value, 1,
+                                   f->node, out_ref);
+  ls_array_release(zero);
+  if (!ls_status_is_ok(status)) return status;
+  return ls_lower_broadcast(inner, *out_ref, type.shape, f->node, out_ref);
+}
+
 // The region's results: its own, then the values of written variables.
 static ls_status set_results(ls_lower_flow *f, ls_lower_scope *inner) {
   ls_ref_list results = {.allocator = f->scope->all->allocator};
@@ -140,6 +180,12 @@ static ls_status set_results(ls_lower_flow *f, ls_lower_scope *inner) {
        ++i)
     status =
         ls_ref_list_push(&results, ls_lowered(inner, inner->from->results[i]));
+  for (size_t i = results.count;
+       i < f->node->num_outputs && ls_status_is_ok(status); ++i) {
+    uint64_t ref = 0;
+    status = make_zeros(f, inner, i, &ref);
+    if (ls_status_is_ok(status)) status = ls_ref_list_push(&results, ref);
+  }
   for (size_t i = 0; i < f->num_written && ls_status_is_ok(status); ++i) {
     uint64_t ref = 0;
     status = ls_lower_flow_read(f, inner, f->written[i], &ref);
@@ -222,11 +268,13 @@ static ls_status lower_branches(ls_lower_flow *f) {
         ls_lower_map(f->scope, ls_ref(f->node->id, i), ls_ref(made->id, i)));
     LS_RETURN_IF_ERROR(join_stacks(f, made, i));
   }
+  LS_RETURN_IF_ERROR(ls_lower_note_steps(f, made));
   return ls_lower_flow_take_written(f, made,
                                     made->num_outputs - f->num_written);
 }
 
 ls_status lower_cond(ls_lower_scope *scope, ls_node *node) {
+  if (ls_lower_is_apart_flow(scope, node)) return ls_lower_apart(scope, node);
   return ls_lower_flow_around(scope, node, lower_branches);
 }
 

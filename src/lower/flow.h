@@ -49,6 +49,10 @@ ls_status ls_lower_flow_declare(ls_lower_scope *inner, ls_type type,
 ls_status ls_lower_flow_map_captures(ls_lower_flow *f, ls_lower_scope *inner);
 // Lowers what is in it; of several scopes over one region, node by node in all.
 ls_status ls_lower_flow_lower(ls_lower_scope *inner, size_t count);
+// Notes a lowered loop or branch of replicas with steps in it.
+ls_status ls_lower_note_steps(ls_lower_flow *f, const ls_node *made);
+// Whether replicas are known to go through a loop or branch in own ways.
+bool ls_lower_is_apart_flow(const ls_lower_scope *scope, const ls_node *node);
 // Appends the lowered op: the inputs listed so far, then what its regions
 // capture.
 ls_status ls_lower_flow_append(ls_lower_flow *f, const ls_attr *attrs,

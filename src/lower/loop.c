@@ -2,7 +2,7 @@
 //
 // How loops are lowered.
 #include "base/runtime_internal.h"
-#include "lower/flow.h"
+#include "lower/apart.h"
 
 // What goes round in a loop: its own values, variables that it writes, and if
 // values of the body are saved the number of trips and a stack for each.
@@ -170,9 +170,12 @@ static ls_status lower_loop(ls_lower_flow *f) {
                                     ls_ref(f->node->id, (unsigned)output++),
                                     ls_ref(made->id, (unsigned)i)));
   }
+  LS_RETURN_IF_ERROR(ls_lower_note_steps(f, made));
   return ls_lower_flow_take_written(f, made, r.carried);
 }
 
 ls_status lower_while(ls_lower_scope *scope, ls_node *node) {
+  if (ls_lower_is_apart_flow(scope, node)) return ls_lower_apart(scope, node);
+  if (ls_condition_writes(node)) return ls_lower_turned(scope, node);
   return ls_lower_flow_around(scope, node, lower_loop);
 }

@@ -236,6 +236,8 @@ static ls_status lower(ls_backend *backend, const ls_lower_request *request,
   ls_text_deinit(&all.launched);
   ls_release(allocator, all.containers);
   ls_release(allocator, all.met);
+  ls_release(allocator, all.step_flows);
+  ls_release(allocator, all.apart);
   if (ls_status_is_ok(status))
     *out_program = program;
   else

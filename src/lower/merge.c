@@ -136,6 +136,9 @@ static ls_status lower_body(ls_lower_scope *scope, ls_lower_scope *inner,
 ls_status lower_merge_call(ls_lower_scope *scope, ls_node *node) {
   if (scope->replicas == 0)
     return ls_internal("a merge op outside of replicas");
+  if (scope->in_classes && scope->bodies == NULL)
+    return ls_unimplemented("what replicas do together in a loop, branch or "
+                            "call, while they have arguments of other shapes");
   if (ls_node_int(node, LS_ATTR_ID_REPLICAS) != scope->replicas)
     return ls_invalid_argument(
         "a merge of %lld replicas; there are %d",

@@ -41,6 +41,7 @@ typedef struct replicate {
   // and a result of each. Found one after another.
   const ls_lower_own *own;
   ls_variable *differs;  // Not in that list, and to be: it is all anew.
+  bool goes_apart;       // So it is with a loop or branch to be taken apart.
   // What the body is cut by, if it is.
   ls_common_values values;
   bool is_cut;
@@ -136,10 +137,49 @@ static void warn_of_equal_gradients(const replicate *self) {
 // Whether what all replicas come to together is to be cut out of the body.
 static ls_status find_cut(replicate *self) {
   const ls_graph *body = self->bodies[0].to;
-  if (!ls_debug_cut(body->runtime)) return ls_ok();
-  LS_RETURN_IF_ERROR(ls_find_common_values(&self->values, body,
-                                           self->num_split + self->own->count));
-  return ls_can_cut(&self->values, body, &self->is_cut);
+  const ls_lowering *all = self->f->scope->all;
+  // Steps must stand around.
+  if (!ls_debug_cut(body->runtime) && all->num_step_flows == 0) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_can_cut(&self->values, body, &self->is_cut));
+  for (size_t i = 0; i < all->num_step_flows && !self->is_cut; ++i)
+    if (all->step_flows[i].node->varying)
+      return ls_unimplemented(
+          "%s, in which outside compiled ops write a variable, on several "
+          "replicas beside values of %d dimensions, or between a loop and its "
+          "gradient",
+          ls_op_name(all->step_flows[i].source), LS_MAX_RANK);
+  return ls_ok();
+}
+
+// A loop or branch with steps in it through which replicas go in own ways is to
+// be taken apart.
+static ls_status note_apart(replicate *self, const ls_step_flow *flow) {
+  ls_lowering *all = self->f->scope->all;
+  for (size_t i = 0; i < all->num_apart; ++i)
+    if (all->apart[i].graph == flow->source.graph &&
+        all->apart[i].id == flow->source.id)
+      return ls_ok();
+  if (!ls_grow(all->allocator, &all->apart, &all->apart_capacity,
+               all->num_apart + 1, sizeof(*all->apart)))
+    return ls_out_of_memory();
+  all->apart[all->num_apart++] = flow->source;
+  self->goes_apart = true;
+  return ls_ok();
+}
+
+static ls_status check_step_flows(replicate *self) {
+  const ls_lowering *all = self->f->scope->all;
+  for (size_t i = 0; i < all->num_step_flows; ++i) {
+    const ls_step_flow *flow = &all->step_flows[i];
+    if (ls_node_has_stack(flow->graph, flow->node))
+      return ls_unimplemented("the gradient of %s, in which outside compiled "
+                              "ops write a variable, on several replicas",
+                              ls_op_name(flow->source));
+    if (ls_node_goes_apart(&self->values, flow->graph, flow->node))
+      LS_RETURN_IF_ERROR(note_apart(self, flow));
+  }
+  return self->goes_apart ? ls_internal("a step was left in a loop or branch")
+                          : ls_ok();
 }
 
 // Whether a value of the first body differs between replicas.
@@ -153,6 +193,9 @@ static ls_status mark(replicate *self) {
   for (size_t k = 0; k < self->num_classes; ++k)
     ls_mark_varying(self->bodies[k].to, self->num_split + self->own->count);
   if (self->num_classes == 1) {
+    LS_RETURN_IF_ERROR(ls_find_common_values(
+        &self->values, self->bodies[0].to, self->num_split + self->own->count));
+    LS_RETURN_IF_ERROR(check_step_flows(self));
     warn_of_equal_gradients(self);
     return find_cut(self);
   }
@@ -427,6 +470,7 @@ static ls_status begin(replicate *self) {
   const size_t replicas = (size_t)ls_node_int(node, LS_ATTR_ID_REPLICAS);
   self->replicas = replicas;
   self->f->scope->all->num_met = 0;
+  self->f->scope->all->num_step_flows = 0;
   write_own_as_whole(self);
   self->num_split = (size_t)ls_node_int(node, LS_ATTR_ID_NUM_SPLIT);
   ls_common_values_init(&self->values, allocator);
@@ -461,7 +505,8 @@ static void end(replicate *self) {
   ls_common_values_deinit(&self->values);
 }
 
-// Whether it is to be lowered again, with one more own variable.
+// Whether it is to be lowered again: with one more own variable, or with loops
+// and branches taken apart.
 static ls_status lower_with(ls_lower_scope *scope, ls_node *node,
                             ls_lower_own *own, bool *out_again) {
   ls_lower_flow f;
@@ -469,10 +514,12 @@ static ls_status lower_with(ls_lower_scope *scope, ls_node *node,
   ls_status status = ls_lower_flow_begin(&f, scope, node);
   if (ls_status_is_ok(status)) status = begin(&self);
   if (ls_status_is_ok(status)) status = lower_all(&self);
-  *out_again = self.differs != NULL;
+  *out_again = self.differs != NULL || self.goes_apart;
   if (*out_again) {
     ls_status_free(status);
-    status = ls_lower_add_own(own, scope->all->allocator, self.differs);
+    status = self.differs != NULL
+                 ? ls_lower_add_own(own, scope->all->allocator, self.differs)
+                 : ls_ok();
   }
   end(&self);
   ls_lower_flow_end(&f);

@@ -24,7 +24,8 @@ ls_status ls_lower_scope_init(ls_lower_scope *scope, ls_lowering *all,
                             .replicas = outer == NULL ? 0 : outer->replicas,
                             .in_classes = outer != NULL && outer->in_classes,
                             .in_merge = outer != NULL && outer->in_merge,
-                            .in_steps = outer != NULL && outer->in_steps};
+                            .in_steps = outer != NULL && outer->in_steps,
+                            .in_apart = outer != NULL && outer->in_apart};
   ls_map_init(&scope->values, all->allocator);
   ls_map_init(&scope->variables, all->allocator);
   ls_map_init(&scope->known, all->allocator);
@@ -128,7 +129,10 @@ static ls_status lower_one(ls_lower_scope *scope, ls_node *node) {
   char text[LS_MAX_FULL_NAME];
   status = ls_status_annotate(
       status, "in %s", ls_node_describe(scope->from, node, text, sizeof(text)));
-  const char *outside = ls_node_mark(node, LS_MARK_OUTSIDE);
+  // The ops of a step have said so.
+  const char *outside = node->type == LS_OP_MERGE_CALL
+                            ? NULL
+                            : ls_node_mark(node, LS_MARK_OUTSIDE);
   return outside == NULL
              ? status
              : ls_status_annotate(status, "in outside compiled cluster '%s'",

@@ -16,6 +16,13 @@ typedef struct ls_met_value {
   uint64_t ref;
 } ls_met_value;
 
+// A loop or branch of replicas with steps in it (lower/apart.h), as lowered.
+typedef struct ls_step_flow {
+  const ls_graph *graph;
+  const ls_node *node;
+  ls_op source;
+} ls_step_flow;
+
 typedef struct ls_lowering {
   ls_runtime *runtime;
   ls_allocator *allocator;
@@ -26,6 +33,10 @@ typedef struct ls_lowering {
   size_t num_containers, containers_capacity;
   ls_met_value *met;  // In the replicate op at hand.
   size_t num_met, met_capacity;
+  ls_step_flow *step_flows;  // In the replicate op at hand.
+  size_t num_step_flows, step_flows_capacity;
+  ls_op *apart;  // Sources of those through which replicas go in own ways.
+  size_t num_apart, apart_capacity;
   ls_text launched;  // Names of computations whose launches are listed.
   ls_map stacks;     // Lowered (graph, ref) of a stack -> what is known of it.
   const ls_buckets *buckets;  // NULL: sizes are what they are.
@@ -44,6 +55,7 @@ struct ls_lower_scope {
   bool in_classes;   // ... and replicas have other shapes than others.
   bool in_merge;     // What is lowered runs once, for all replicas.
   bool in_steps;     // In a loop whose trips are steps, at any depth.
+  bool in_apart;     // In what has been taken apart (lower/apart.h).
   // In the body itself: those of all classes, lowered together, and one of this
   // one's replicas.
   const ls_node *holder;  // The replicate op.

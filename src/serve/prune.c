@@ -51,6 +51,7 @@ static ls_status find_all(ls_graph *graph, const ls_serve_signatures *all,
 // ---- Copying ---------------------------------------------------------------
 static ls_status check_attrs(ls_graph *graph, ls_node *node) {
   char text[LS_MAX_FULL_NAME];
+  if (node->type == LS_OP_CUSTOM_GRADIENT) return ls_ok();
   for (uint32_t i = 0; i < node->num_attrs; ++i) {
     const ls_attr *attr = &node->attrs[i];
     if (attr->kind == LS_ATTR_OBJECT && attr->as.object != NULL &&
@@ -65,17 +66,6 @@ static ls_status check_attrs(ls_graph *graph, ls_node *node) {
     ls_graph *region = ls_graph_resolve(node->regions[r]);
     for (size_t i = 0; i < region->num_nodes; ++i)
       LS_RETURN_IF_ERROR(check_attrs(region, region->nodes[i]));
-  }
-  return ls_ok();
-}
-
-// One with gradients of its own has none here: it is its later operands.
-static ls_status pass_through(ls_copying *c, ls_node *node) {
-  const uint32_t first = (uint32_t)ls_node_int(node, LS_ATTR_ID_NUM_INPUTS);
-  for (uint32_t i = 0; i < node->num_outputs; ++i) {
-    uint64_t ref = 0;
-    LS_RETURN_IF_ERROR(ls_copied(c, node, node->inputs[first + i], &ref));
-    LS_RETURN_IF_ERROR(ls_copying_set(c, ls_ref(node->id, i), ref));
   }
   return ls_ok();
 }
@@ -106,7 +96,8 @@ static ls_status stand_in(ls_copying *c, ls_node *node) {
 static ls_status copy_one(ls_copying *c, ls_node *node,
                           const ls_serve_signatures *all) {
   if (node->type == LS_OP_CUSTOM_GRADIENT)
-    return is_output(all, node->id) ? stand_in(c, node) : pass_through(c, node);
+    return is_output(all, node->id) ? stand_in(c, node)
+                                    : ls_copy_without_gradient(c, node);
   LS_RETURN_IF_ERROR(check_attrs(c->from, node));
   return ls_copy_node(c, node);
 }
@@ -119,6 +110,7 @@ static ls_status copy_needed(ls_graph *graph, const ls_serve_signatures *all,
   LS_RETURN_IF_ERROR(find_all(graph, all, memory, needed));
   ls_copying c;
   ls_copying_init(&c, NULL, graph, copy, memory);
+  c.as_is = c.without_gradients = true;
   ls_status status = ls_ok();
   for (size_t i = 0; i < graph->num_nodes && ls_status_is_ok(status); ++i)
     if (needed[i]) status = copy_one(&c, graph->nodes[i], all);

@@ -195,6 +195,20 @@ static void expect_first(ls_nest results, const char *name, double value) {
   assert_true(ls_array_f64(array, 0) == value);
 }
 
+static ls_nest square_it(ls_nest none, void *user) {
+  (void)none;
+  return ls_custom_gradient(squared, no_gradient, NULL,
+                            ls_leaf(*(const ls_tensor *)user));
+}
+
+// So it is in regions.
+static ls_nest in_a_branch(ls_tensor x) {
+  const ls_tensor first = ls_reshape(
+      ls_slice_axis(ls_reshape(x, LS_SHAPE(-1)), 0, 0, 1), LS_SCALAR);
+  return ls_cond(ls_greater(first, ls_scalar(LS_DTYPE_F32, 2)), square_it,
+                 square_it, &x);
+}
+
 // What serves has no gradients: it is as if they were not there.
 static void gradients_of_ones_own_are_left_out(void **state) {
   (void)state;
@@ -202,14 +216,15 @@ static void gradients_of_ones_own_are_left_out(void **state) {
   served_model m = served_open_model();
   served_request r;
   served_ask(&r, &m);
-  ls_nest leaves[2];
+  ls_nest leaves[3];
   {
     LS_GRAPH_SCOPE(m.graph);
     leaves[0] = ls_custom_gradient(squared, no_gradient, NULL, ls_leaf(m.x));
     leaves[1] = ls_leaf(ls_neg(ls_nest_tensor(leaves[0], 0)));
+    leaves[2] = in_a_branch(m.x);
   }
-  const char *const names[] = {"square", "y"};
-  const ls_nest outputs = ls_nest_dict("", names, leaves, 2);
+  const char *const names[] = {"square", "y", "branch"};
+  const ls_nest outputs = ls_nest_dict("", names, leaves, 3);
   r.signature.output.tensors = outputs;
   char *path = NULL;
   expect_ok(ls_serving_export(&r.options, &path));
@@ -222,6 +237,7 @@ static void gradients_of_ones_own_are_left_out(void **state) {
   expect_ok(ls_serving_run(s, NULL, inputs, &results));
   expect_first(results, "square", 9);
   expect_first(results, "y", -9);
+  expect_first(results, "branch", 9);
   ls_nest_release(results);
   ls_nest_release(inputs);
   ls_nest_release(outputs);

@@ -2,7 +2,8 @@
 //
 // Where ops of replicated computations run changes no bit: each op of the
 // conformance cases, and random programs, with random ops put outside. And
-// clusters of gradients are those that their rules say.
+// clusters of gradients are those that their rules say; and clusters in loops
+// and branches do what they do op by op.
 //
 // A few in each run of the tests; LS_TEST_OUTSIDE=500 tries so many programs,
 // graphs with gradients, and a tenth as many rounds of each case, from number
@@ -17,6 +18,7 @@
 #include "support/computation.h"
 #include "support/op_case.h"
 #include "support/outside.h"
+#include "support/outside_flows.h"
 #include "support/random_ways.h"
 #include "support/sanitizer.h"
 #include "support/spec.h"
@@ -273,15 +275,27 @@ static void cluster_after(const char *of, const char *uid, char *out,
     snprintf(out, size, "%s.%s", of, uid);
 }
 
-static bool follows(ls_graph *graph, const char *group, const char *uid,
-                    const char *got) {
+// Whether an op is of a group: its first one, or beside it.
+static bool is_of_group(ls_graph *graph, ls_node *node, const char *group) {
   static const char before[] = "loc:@";
-  char wanted[400];
+  const ls_attr *attr = ls_node_attr_named(node, "_class");
   assert_int_equal(strncmp(group, before, strlen(before)), 0);
-  const ls_op op = op_named(graph, group + strlen(before));
-  assert_false(ls_op_is_failed(op));
-  cluster_after(attr_text(op, LS_MARK_OUTSIDE), uid, wanted, sizeof(wanted));
-  return strcmp(got == NULL ? "" : got, wanted) == 0;
+  for (size_t k = 0; attr != NULL && k < attr->as.strings.count; ++k)
+    if (strcmp(attr->as.strings.items[k], group) == 0) return true;
+  return strcmp(ls_node_name(graph, node), group + strlen(before)) == 0;
+}
+
+// Whether `got` is where an op of the group that was made before puts it.
+static bool follows(ls_graph *graph, ls_op op, const char *group,
+                    const char *uid, const char *got) {
+  for (size_t i = 0; i < graph->num_nodes && graph->nodes[i]->id < op.id; ++i) {
+    char wanted[400];
+    if (!is_of_group(graph, graph->nodes[i], group)) continue;
+    cluster_after(ls_node_mark(graph->nodes[i], LS_MARK_OUTSIDE), uid, wanted,
+                  sizeof(wanted));
+    if (strcmp(got == NULL ? "" : got, wanted) == 0) return true;
+  }
+  return false;
 }
 
 // Whether an op is where one of those that it is colocated with puts it. -1: it
@@ -295,7 +309,7 @@ static int is_followed(ls_graph *graph, ls_op op, const char *uid,
     return -1;
   }
   for (size_t k = 0; k < attr->as.strings.count; ++k)
-    if (follows(graph, attr->as.strings.items[k], uid, got)) return 1;
+    if (follows(graph, op, attr->as.strings.items[k], uid, got)) return 1;
   return 0;
 }
 
@@ -414,11 +428,29 @@ static void gradients_are_in_the_clusters_that_rules_say(void **state) {
     printf("%d graphs with gradients, %zu ops checked\n", count, checked);
 }
 
+// ---- Loops and branches ----------------------------------------------------
+static void
+clusters_in_loops_and_branches_do_what_rules_say_op_by_op(void **state) {
+  (void)state;
+  LS_SPEC("O43 O68 O77 O78 O88 O90");
+  outside_flows_tally all = {0};
+  const int count = how_many(LS_SANITIZED ? 5 : 40);
+  for (int i = 0; i < count; ++i)
+    outside_flows_check(first_seed() + (uint64_t)i, &all);
+  assert_true(all.runs > 0 && all.writes > 0);
+  if (tells())
+    printf("%d programs with loops and branches: %zu runs, %zu failed as they "
+           "were to, %zu calls, %zu writes\n",
+           count, all.runs, all.failed, all.calls, all.writes);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(cases_give_the_same_bytes_outside),
       cmocka_unit_test(random_programs_give_the_same_bytes_outside),
       cmocka_unit_test(gradients_are_in_the_clusters_that_rules_say),
+      cmocka_unit_test(
+          clusters_in_loops_and_branches_do_what_rules_say_op_by_op),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -114,11 +114,10 @@ static ls_status copy_members(body *b) {
     if (ls_cluster_at(b->c, i) != b->cluster ||
         node->type == LS_OP_TPU_REPLICATE_METADATA)
       continue;
-    bool is_merged = false;
+    bool is_of_step = false;
     LS_RETURN_IF_ERROR(take_common(b, node));
-    LS_RETURN_IF_ERROR(
-        ls_copy_host_cluster(&b->inner, b->cluster, i, &is_merged));
-    if (!is_merged) LS_RETURN_IF_ERROR(ls_copy_node(&b->inner, node));
+    LS_RETURN_IF_ERROR(ls_copy_host_step(&b->inner, i, &is_of_step));
+    if (!is_of_step) LS_RETURN_IF_ERROR(ls_copy_node(&b->inner, node));
   }
   return ls_ok();
 }
@@ -281,6 +280,7 @@ static ls_status make(body *b) {
   if (b->split == NULL) return ls_out_of_memory();
   LS_RETURN_IF_ERROR(list_arguments(b, false));
   LS_RETURN_IF_ERROR(list_arguments(b, true));
+  LS_RETURN_IF_ERROR(ls_find_host_steps(&b->inner));
   LS_RETURN_IF_ERROR(copy_members(b));
   LS_RETURN_IF_ERROR(list_results(b));
   LS_RETURN_IF_ERROR(append(b));
@@ -296,7 +296,7 @@ ls_status ls_copy_cluster(ls_copying *c, ls_cluster *cluster) {
   region->trains = c->from->trains;
   ls_copying_init(&b.inner, c, c->from, region, c->memory);
   b.inner.is_body = true;
-  b.inner.inside = cluster->name;
+  b.inner.inside = cluster;
   if (c->shows_copies > 0) b.inner.shows_copies = cluster->replicas;
   const ls_status status = make(&b);
   ls_graph_free(b.inner.to);

@@ -15,7 +15,7 @@ ls_cluster *ls_cluster_of_ref(const ls_copying *c, uint64_t ref) {
 }
 
 // ---- Clusters --------------------------------------------------------------
-static ls_cluster *find(const ls_copying *c, const char *name) {
+ls_cluster *ls_cluster_named(const ls_copying *c, const char *name) {
   for (size_t k = 0; k < c->num_clusters; ++k)
     if (strcmp(c->clusters[k].name, name) == 0) return &c->clusters[k];
   return NULL;
@@ -44,7 +44,7 @@ static ls_status list_clusters(ls_copying *c) {
     if (name == NULL || name[0] == '\0')
       return broken(c, node, name != NULL ? name : "",
                     "which is no name of a computation");
-    if (find(c, name) != NULL)
+    if (ls_cluster_named(c, name) != NULL)
       return broken(c, node, name, "which is another computation's name");
     ls_cluster *cluster = &c->clusters[c->num_clusters++];
     *cluster = (ls_cluster){
@@ -59,7 +59,7 @@ static ls_status list_clusters(ls_copying *c) {
 // An op in the body of one: of that, or there is something wrong with its mark.
 static ls_status check_inside(const ls_copying *c, ls_node *node,
                               const char *name) {
-  if (strcmp(name, c->inside) == 0) return ls_ok();
+  if (strcmp(name, c->inside->name) == 0) return ls_ok();
   return broken(c, node, name, "and lies in another computation");
 }
 
@@ -76,6 +76,7 @@ static ls_status check_mark(const ls_copying *c, ls_node *node,
 }
 
 ls_status ls_find_clusters(ls_copying *c) {
+  if (c->as_is) return ls_ok();
   if (c->inside == NULL) LS_RETURN_IF_ERROR(list_clusters(c));
   for (size_t i = 0; i < c->from->num_nodes; ++i) {
     ls_node *node = c->from->nodes[i];
@@ -87,7 +88,7 @@ ls_status ls_find_clusters(ls_copying *c) {
       LS_RETURN_IF_ERROR(check_inside(c, node, name));
       continue;
     }
-    ls_cluster *cluster = find(c, name);
+    ls_cluster *cluster = ls_cluster_named(c, name);
     if (cluster == NULL)
       return broken(c, node, name, "which no replicated computation has");
     cluster->last = i;

@@ -8,6 +8,10 @@ void ls_copying_init(ls_copying *c, ls_copying *outer, ls_graph *from,
                     .to = to,
                     .memory = memory,
                     .inside = outer != NULL ? outer->inside : NULL,
+                    .as_is = outer != NULL && outer->as_is,
+                    .without_gradients =
+                        outer != NULL && outer->without_gradients,
+                    .replica = outer != NULL ? outer->replica : -1,
                     .shows_copies = outer != NULL ? outer->shows_copies : 0};
   ls_map_init(&c->refs, from->allocator);
   ls_map_init(&c->ids, from->allocator);
@@ -104,7 +108,8 @@ static ls_status copy_region(ls_copying *outer, ls_node *holder, ls_graph *from,
   ls_copying c;
   ls_copying_init(&c, outer, from, to, outer->memory);
   const char *mark = ls_node_mark(holder, LS_MARK_REPLICATE);
-  if (mark != NULL) c.inside = mark;
+  if (mark != NULL && c.inside == NULL)
+    c.inside = ls_cluster_named(outer, mark);
   ls_status status = copy_parameters(&c, holder);
   if (ls_status_is_ok(status)) status = ls_copy_level(&c, NULL);
   if (ls_status_is_ok(status)) status = copy_results(&c);
@@ -182,7 +187,9 @@ static void dress(const ls_copying *c, const ls_node *node, ls_node *copy) {
 // An op outside has a copy for each replica, on that one's host.
 static ls_status show_copies(ls_copying *c, ls_node *node, ls_node *copy) {
   const size_t count = c->shows_copies;
-  if (count == 0 || ls_node_mark(node, LS_MARK_OUTSIDE) == NULL) return ls_ok();
+  if (count == 0 || c->replica >= 0 ||
+      ls_node_mark(node, LS_MARK_OUTSIDE) == NULL)
+    return ls_ok();
   const char *name = ls_node_name(c->from, node);
   const char **names = ls_arena_new_array(c->memory, const char *, count);
   int64_t *ids = ls_arena_new_array(c->memory, int64_t, count);
@@ -212,7 +219,40 @@ static ls_status show_copies(ls_copying *c, ls_node *node, ls_node *copy) {
                                      .as.strings = {names, count}});
 }
 
-static ls_status add(ls_copying *c, ls_node *node, ls_graph **regions) {
+// What one replica does by itself is done for that one: its calls of the host
+// say so, and it draws its own random numbers.
+static ls_status set_replica(ls_copying *c, ls_node *copy) {
+  const int64_t replica = c->replica;
+  LS_RETURN_IF_ERROR(ls_node_set_attr(c->to, copy,
+                                      &(ls_attr){.name = "_xla_replica_id",
+                                                 .kind = LS_ATTR_INT,
+                                                 .as.i = replica}));
+  const bool draws = (ls_node_info(copy)->traits & LS_OP_RANDOM) != 0 &&
+                     ls_node_int(copy, LS_ATTR_ID_SAME_ON_ALL_REPLICAS) == 0;
+  return draws || copy->type == LS_OP_HOST
+             ? ls_node_set_attr(c->to, copy, &LS_OWN_I(REPLICA, replica))
+             : ls_ok();
+}
+
+// The id of that replica.
+static ls_status add_replica_id(ls_copying *c, const ls_node *node,
+                                ls_node **out_copy) {
+  ls_array *id = NULL;
+  LS_RETURN_IF_ERROR(ls_array_create(LS_DTYPE_I32, LS_SCALAR, &id));
+  ls_array_set_i64(id, 0, c->replica);
+  const ls_attr value = LS_OWN_A(VALUE, id);
+  *out_copy = ls_graph_append(
+      c->to,
+      &(ls_op_spec){.type = LS_OP_CONSTANT, .attrs = &value, .num_attrs = 1},
+      NULL, node->num_outputs);
+  ls_array_release(id);
+  return *out_copy != NULL ? ls_ok() : ls_out_of_memory();
+}
+
+static ls_status append_copy(ls_copying *c, ls_node *node, ls_graph **regions,
+                             ls_node **out_copy) {
+  if (c->replica >= 0 && node->type == LS_OP_REPLICA_ID)
+    return add_replica_id(c, node, out_copy);
   ls_op_spec spec = {.type = node->type,
                      .attrs = node->attrs,
                      .num_attrs = node->num_attrs,
@@ -223,10 +263,17 @@ static ls_status add(ls_copying *c, ls_node *node, ls_graph **regions) {
   uint64_t *inputs = NULL;
   LS_RETURN_IF_ERROR(copy_inputs(c, node, &spec, &spec.num_inputs, &inputs));
   LS_RETURN_IF_ERROR(copy_control(c, node, &spec));
-  ls_node *copy = ls_graph_append(c->to, &spec, inputs, node->num_outputs);
-  if (copy == NULL) return ls_out_of_memory();
+  *out_copy = ls_graph_append(c->to, &spec, inputs, node->num_outputs);
+  if (*out_copy == NULL) return ls_out_of_memory();
   memset(regions, 0, node->num_regions * sizeof(*regions));  // It has them.
+  return ls_ok();
+}
+
+static ls_status add(ls_copying *c, ls_node *node, ls_graph **regions) {
+  ls_node *copy = NULL;
+  LS_RETURN_IF_ERROR(append_copy(c, node, regions, &copy));
   dress(c, node, copy);
+  if (c->replica >= 0) LS_RETURN_IF_ERROR(set_replica(c, copy));
   LS_RETURN_IF_ERROR(show_copies(c, node, copy));
   LS_RETURN_IF_ERROR(ls_copying_set_op(c, node->id, copy->id));
   for (unsigned i = 0; i < node->num_outputs; ++i)
@@ -245,4 +292,14 @@ ls_status ls_copy_node(ls_copying *c, ls_node *node) {
   for (uint32_t r = 0; r < node->num_regions; ++r)
     ls_graph_free(regions[r]);
   return status;
+}
+
+ls_status ls_copy_without_gradient(ls_copying *c, ls_node *node) {
+  const uint32_t first = (uint32_t)ls_node_int(node, LS_ATTR_ID_NUM_INPUTS);
+  for (uint32_t i = 0; i < node->num_outputs; ++i) {
+    uint64_t ref = 0;
+    LS_RETURN_IF_ERROR(ls_copied(c, node, node->inputs[first + i], &ref));
+    LS_RETURN_IF_ERROR(ls_copying_set(c, ls_ref(node->id, i), ref));
+  }
+  return ls_ok();
 }

@@ -17,15 +17,25 @@ typedef struct ls_cluster {
   uint64_t op;     // The replicate op, once it is there. Else 0.
 } ls_cluster;
 
+// Ops of an outside compiled cluster that all replicas do together, one replica
+// after the other: host_cluster.c. `first` and `last` are places.
+typedef struct ls_host_step {
+  const char *cluster;
+  size_t first, last;
+} ls_host_step;
+
 // Where ops are copied to.
 typedef struct ls_copying {
   struct ls_copying *outer;  // Into the graph around `to`; NULL: none.
   ls_graph *from, *to;
   ls_arena *memory;
-  const char *inside;  // The cluster that all of it lies in; NULL: none.
+  const ls_cluster *inside;  // What all of it lies in; NULL: nothing.
   // The members of a cluster on their way into its region: `from` is that of
   // `outer`.
   bool is_body;
+  bool as_is;              // Computations stay as they are, flat or gathered.
+  bool without_gradients;  // In regions, ops with gradients of their own.
+  int32_t replica;  // Whose copy of outside compiled ops it is; -1: nobody's.
   size_t shows_copies;  // So many, of each op outside; 0: none are shown.
   ls_map refs, ids;     // What became of values and ops.
   // Of this level: its clusters, by place 1 + which an op is of, and what is
@@ -34,6 +44,11 @@ typedef struct ls_copying {
   size_t num_clusters;
   uint32_t *cluster_of;
   bool *needed, *done;
+  // Of several replicas: the steps of this level, and by place 1 + which an op
+  // is of.
+  ls_host_step *steps;
+  size_t num_steps;
+  uint32_t *step_of;
 } ls_copying;
 
 void ls_copying_init(ls_copying *c, ls_copying *outer, ls_graph *from,
@@ -48,15 +63,18 @@ ls_status ls_copying_set(ls_copying *c, uint64_t ref, uint64_t to);
 ls_status ls_copying_set_op(ls_copying *c, uint64_t id, uint64_t to);
 // Copies an op with all that it holds.
 ls_status ls_copy_node(ls_copying *c, ls_node *node);
+// Lets what an op with gradients of its own gives be its later operands.
+ls_status ls_copy_without_gradient(ls_copying *c, ls_node *node);
 // Copies what a request needs (NULL: all of it), clusters as their ops.
 ls_status ls_copy_level(ls_copying *c, const ls_gather_request *request);
 // Makes the replicate op of a cluster whose outer values are there.
 ls_status ls_copy_cluster(ls_copying *c, ls_cluster *cluster);
 
-// If the member at `place` is of an outside compiled cluster that writes
-// variables: at its last op the merge call that stands for all of it.
-ls_status ls_copy_host_cluster(ls_copying *around, const ls_cluster *cluster,
-                               size_t place, bool *out_is_one);
+// Finds the steps of a level: the members of a computation, or a region in it.
+ls_status ls_find_host_steps(ls_copying *c);
+// If the op at `place` is of a step: at its last op copies all of it, as a
+// merge call.
+ls_status ls_copy_host_step(ls_copying *c, size_t place, bool *out_is_one);
 
 // Where the copies of an outside compiled op are, one for each of `count`
 // replicas: places.c. NULL: all on one host.
@@ -72,5 +90,7 @@ ls_status ls_check_clusters(const ls_copying *c);
 // The cluster of several replicas at this level that an op is of; NULL: none.
 ls_cluster *ls_cluster_at(const ls_copying *c, size_t place);
 ls_cluster *ls_cluster_of_ref(const ls_copying *c, uint64_t ref);
+// The cluster of this name at this level; NULL: none.
+ls_cluster *ls_cluster_named(const ls_copying *c, const char *name);
 
 #endif  // LS_GRAPH_GATHER_COPY_H_

@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An outside compiled cluster that writes variables of the host: what its
-// replicas do to them they do one after the other, in the order of replicas. It
-// becomes a merge call whose body holds a copy of its ops for each.
+// Outside compiled clusters that write variables of the host: what the replicas
+// do to them they do one after the other, in the order of replicas, wherever
+// the cluster stands: at the top of a computation, or in a loop or branch.
+//
+// Such a cluster is cut into steps: ops of it, in order of creation, between
+// which no other op needs one of them. Each step becomes a merge call whose
+// body holds a copy of its ops for each replica.
 #include "graph/gather/copy.h"
-#include "graph/passes/inline.h"
 
-typedef struct host_cluster {
-  ls_copying *around;  // The body of the computation.
-  const ls_cluster *cluster;
-  const char *name;
-  size_t first, last;  // Places of its ops.
-  uint64_t *args;      // Values that it uses.
+typedef struct host_step {
+  ls_copying *around;  // The level that it is of.
+  const ls_host_step *step;
+  uint32_t number;
+  uint64_t *args;  // Values that it uses.
   size_t num_args;
   uint64_t *results;  // Values of it that others use.
   size_t num_results;
   uint64_t *parameters;  // [argument][replica]
   uint64_t *made;        // [result][replica]
   ls_graph *body;
-} host_cluster;
+} host_step;
 
 static bool writes(const ls_node *node) {
   if (ls_node_assigns(node)) return true;
@@ -30,89 +32,145 @@ static bool writes(const ls_node *node) {
   return false;
 }
 
-static bool is_of(const host_cluster *h, size_t place) {
-  if (place == SIZE_MAX) return false;
-  const ls_copying *level = h->around->outer;
-  const char *name = ls_node_mark(level->from->nodes[place], LS_MARK_OUTSIDE);
-  return ls_cluster_at(level, place) == h->cluster && name != NULL &&
-         strcmp(name, h->name) == 0;
+// ---- Steps -----------------------------------------------------------------
+// Whether an op of the level is the computation's.
+static bool is_member(const ls_copying *c, size_t place) {
+  return !c->is_body || ls_cluster_at(c->outer, place) == c->inside;
 }
 
-// Finds its ops. Whether one of them writes.
-static bool find(host_cluster *h) {
-  const ls_graph *from = h->around->from;
-  bool found = false, is_written = false;
-  for (size_t i = 0; i < from->num_nodes; ++i) {
-    if (!is_of(h, i)) continue;
-    if (!found) h->first = i;
-    found = true;
-    h->last = i;
-    is_written = is_written || writes(from->nodes[i]);
+static const char *outside_of(const ls_copying *c, size_t place) {
+  return is_member(c, place)
+             ? ls_node_mark(c->from->nodes[place], LS_MARK_OUTSIDE)
+             : NULL;
+}
+
+static bool is_of_cluster(const ls_copying *c, size_t place, const char *name) {
+  const char *own = outside_of(c, place);
+  return own != NULL && strcmp(own, name) == 0;
+}
+
+static bool is_of_step(const ls_copying *c, uint64_t id, uint32_t number) {
+  const size_t place = ls_graph_position(c->from, id);
+  return place != SIZE_MAX && c->step_of[place] == number;
+}
+
+static bool needs_step(const ls_copying *c, const ls_node *node,
+                       uint32_t number) {
+  for (uint32_t k = 0; k < node->num_inputs; ++k)
+    if (is_of_step(c, ls_ref_id(node->inputs[k]), number)) return true;
+  for (uint32_t k = 0; k < node->num_control; ++k)
+    if (is_of_step(c, node->control[k], number)) return true;
+  return false;
+}
+
+// Cuts the cluster whose first op is at `first`.
+static void cut_cluster(ls_copying *c, const char *name, size_t first) {
+  bool is_needed = true;
+  for (size_t i = first; i < c->from->num_nodes; ++i) {
+    if (!is_member(c, i)) continue;
+    const uint32_t number = (uint32_t)c->num_steps;
+    if (!is_of_cluster(c, i, name)) {
+      is_needed = is_needed || needs_step(c, c->from->nodes[i], number);
+      continue;
+    }
+    if (is_needed) c->steps[c->num_steps++] = (ls_host_step){name, i, i};
+    is_needed = false;
+    c->steps[c->num_steps - 1].last = i;
+    c->step_of[i] = (uint32_t)c->num_steps;
   }
-  return is_written;
 }
 
+static size_t first_of_cluster(const ls_copying *c, const char *name) {
+  size_t place = 0;
+  while (!is_of_cluster(c, place, name))
+    ++place;
+  return place;
+}
+
+ls_status ls_find_host_steps(ls_copying *c) {
+  const size_t count = c->from->num_nodes;
+  if (c->inside == NULL || c->inside->replicas == 1 || c->replica >= 0)
+    return ls_ok();
+  c->steps = ls_arena_new_array(c->memory, ls_host_step, count + 1);
+  c->step_of = ls_arena_new_array(c->memory, uint32_t, count + 1);
+  if (c->steps == NULL || c->step_of == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i) {
+    const char *name = outside_of(c, i);
+    if (name != NULL && c->step_of[i] == 0 && writes(c->from->nodes[i]))
+      cut_cluster(c, name, first_of_cluster(c, name));
+  }
+  return ls_ok();
+}
+
+// ---- What it uses and gives ------------------------------------------------
 static bool is_listed(const uint64_t *list, size_t count, uint64_t ref) {
   for (size_t i = 0; i < count; ++i)
     if (list[i] == ref) return true;
   return false;
 }
 
-// What differs between copies by itself is not copied.
-static ls_status check(const host_cluster *h, ls_node *node) {
-  char text[LS_MAX_FULL_NAME];
-  if (node->type != LS_OP_REPLICA_ID && !ls_node_draws(node)) return ls_ok();
-  return ls_unimplemented(
-      "%s in outside compiled cluster '%s', which writes a variable of the "
-      "host: make it outside of the cluster and hand its value over",
-      ls_node_describe(h->around->from, node, text, sizeof(text)), h->name);
+static bool is_mine(const host_step *h, size_t place) {
+  return place != SIZE_MAX && h->around->step_of[place] == h->number;
 }
 
-static ls_status list_values(host_cluster *h) {
-  ls_graph *from = h->around->from;
-  size_t most = 0;
+static void list_value(uint64_t *list, size_t *count, uint64_t ref) {
+  if (!is_listed(list, *count, ref)) list[(*count)++] = ref;
+}
+
+static ls_status list_values(host_step *h) {
+  const ls_graph *from = h->around->from;
+  size_t most = from->num_results;
   for (size_t i = 0; i < from->num_nodes; ++i)
     most += from->nodes[i]->num_inputs;
   h->args = ls_arena_new_array(h->around->memory, uint64_t, most + 1);
   h->results = ls_arena_new_array(h->around->memory, uint64_t, most + 1);
   if (h->args == NULL || h->results == NULL) return ls_out_of_memory();
-  for (size_t i = h->first; i < from->num_nodes; ++i) {
-    ls_node *node = from->nodes[i];
-    const bool inside = is_of(h, i);
-    if (inside) LS_RETURN_IF_ERROR(check(h, node));
+  for (size_t i = h->step->first; i < from->num_nodes; ++i) {
+    const ls_node *node = from->nodes[i];
+    const bool inside = is_mine(h, i);
     for (uint32_t k = 0; k < node->num_inputs; ++k) {
       const uint64_t ref = node->inputs[k];
-      if (inside == is_of(h, ls_graph_position(from, ls_ref_id(ref)))) continue;
-      uint64_t *list = inside ? h->args : h->results;
-      size_t *count = inside ? &h->num_args : &h->num_results;
-      if (!is_listed(list, *count, ref)) list[(*count)++] = ref;
+      if (inside == is_mine(h, ls_graph_position(from, ls_ref_id(ref))))
+        continue;
+      if (inside)
+        list_value(h->args, &h->num_args, ref);
+      else
+        list_value(h->results, &h->num_results, ref);
     }
+  }
+  for (size_t i = 0; i < from->num_results && !h->around->is_body; ++i)
+    if (is_mine(h, ls_graph_position(from, ls_ref_id(from->results[i]))))
+      list_value(h->results, &h->num_results, from->results[i]);
+  return ls_ok();
+}
+
+// ---- The copies ------------------------------------------------------------
+static ls_status copy_ops(host_step *h, ls_copying *c) {
+  for (size_t i = h->step->first; i <= h->step->last; ++i) {
+    if (!is_mine(h, i)) continue;
+    ls_node *node = c->from->nodes[i];
+    LS_RETURN_IF_ERROR(ls_copy_node(c, node));
+    ls_node *copy = h->body->nodes[h->body->num_nodes - 1];
+    copy->scope = NULL;
+    copy->number = 0;
+    copy->base = ls_arena_format(&h->body->arena, "%s/R%d",
+                                 ls_node_name(c->from, node), (int)c->replica);
+    if (copy->base == NULL) return ls_out_of_memory();
   }
   return ls_ok();
 }
 
 // Its ops for one replica.
-static ls_status copy_for(host_cluster *h, size_t replica) {
-  const ls_graph *from = h->around->from;
-  const size_t replicas = h->cluster->replicas;
+static ls_status copy_for(host_step *h, size_t replica) {
+  const size_t replicas = h->around->inside->replicas;
   ls_copying c;
   ls_copying_init(&c, h->around, h->around->from, h->body, h->around->memory);
+  c.replica = (int32_t)replica;
   ls_status status = ls_ok();
   for (size_t a = 0; ls_status_is_ok(status) && a < h->num_args; ++a)
     status =
         ls_copying_set(&c, h->args[a], h->parameters[a * replicas + replica]);
-  for (size_t i = h->first; ls_status_is_ok(status) && i <= h->last; ++i) {
-    if (!is_of(h, i)) continue;
-    ls_node *node = from->nodes[i];
-    status = ls_copy_node(&c, node);
-    if (!ls_status_is_ok(status)) break;
-    ls_node *copy = h->body->nodes[h->body->num_nodes - 1];
-    copy->scope = NULL;
-    copy->number = 0;
-    copy->base = ls_arena_format(&h->body->arena, "%s/R%zu",
-                                 ls_node_name(h->around->from, node), replica);
-    if (copy->base == NULL) status = ls_out_of_memory();
-  }
+  if (ls_status_is_ok(status)) status = copy_ops(h, &c);
   for (size_t i = 0; ls_status_is_ok(status) && i < h->num_results; ++i)
     status =
         ls_copied(&c, NULL, h->results[i], &h->made[i * replicas + replica]);
@@ -120,8 +178,8 @@ static ls_status copy_for(host_cluster *h, size_t replica) {
   return status;
 }
 
-static ls_status make_body(host_cluster *h) {
-  const size_t replicas = h->cluster->replicas;
+static ls_status make_body(host_step *h) {
+  const size_t replicas = h->around->inside->replicas;
   ls_arena *memory = h->around->memory;
   h->parameters =
       ls_arena_new_array(memory, uint64_t, h->num_args * replicas + 1);
@@ -139,8 +197,8 @@ static ls_status make_body(host_cluster *h) {
   return ls_graph_set_results(h->body, h->made, h->num_results * replicas);
 }
 
-// The op, with what it gives as the values of the cluster.
-static ls_status append(host_cluster *h) {
+// The op, with what it gives as the values of the step.
+static ls_status append(host_step *h) {
   ls_copying *c = h->around;
   const size_t count = h->num_args + h->body->num_captures;
   uint64_t *inputs = ls_arena_new_array(c->memory, uint64_t, count + 1);
@@ -149,10 +207,14 @@ static ls_status append(host_cluster *h) {
     LS_RETURN_IF_ERROR(ls_copied(c, NULL, h->args[a], &inputs[a]));
   for (size_t i = 0; i < h->body->num_captures; ++i)
     inputs[h->num_args + i] = h->body->captures[i].outer.ref;
-  const ls_attr attrs[] = {LS_OWN_I(REPLICAS, (int64_t)h->cluster->replicas),
-                           LS_OWN_I(NUM_ARGS, (int64_t)h->num_args),
-                           LS_OWN_I(NUM_GATHERED, (int64_t)h->num_results)};
-  ls_node *last = c->from->nodes[h->last];
+  const ls_attr attrs[] = {
+      LS_OWN_I(REPLICAS, (int64_t)h->around->inside->replicas),
+      LS_OWN_I(NUM_ARGS, (int64_t)h->num_args),
+      LS_OWN_I(NUM_GATHERED, (int64_t)h->num_results),
+      {.name = LS_MARK_OUTSIDE,
+       .kind = LS_ATTR_STRING,
+       .as.string = h->step->cluster}};
+  ls_node *last = c->from->nodes[h->step->last];
   ls_node *node = ls_graph_append(c->to,
                                   &(ls_op_spec){.type = LS_OP_MERGE_CALL,
                                                 .num_inputs = count,
@@ -174,23 +236,20 @@ static ls_status append(host_cluster *h) {
     LS_RETURN_IF_ERROR(
         ls_copying_set(c, h->results[i], ls_ref(node->id, (unsigned)i)));
   }
-  for (size_t i = h->first; i <= h->last; ++i)
-    if (is_of(h, i))
+  for (size_t i = h->step->first; i <= h->step->last; ++i)
+    if (is_mine(h, i))
       LS_RETURN_IF_ERROR(ls_copying_set_op(c, c->from->nodes[i]->id, node->id));
   return ls_ok();
 }
 
-ls_status ls_copy_host_cluster(ls_copying *around, const ls_cluster *cluster,
-                               size_t place, bool *out_is_one) {
-  const ls_node *node = around->from->nodes[place];
-  host_cluster h = {.around = around,
-                    .cluster = cluster,
-                    .name = ls_node_mark(node, LS_MARK_OUTSIDE)};
-  *out_is_one = h.name != NULL && find(&h);
-  if (!*out_is_one || place != h.last) return ls_ok();
+ls_status ls_copy_host_step(ls_copying *c, size_t place, bool *out_is_one) {
+  const uint32_t number = c->step_of != NULL ? c->step_of[place] : 0;
+  *out_is_one = number != 0;
+  if (number == 0 || c->steps[number - 1].last != place) return ls_ok();
+  host_step h = {.around = c, .step = &c->steps[number - 1], .number = number};
   LS_RETURN_IF_ERROR(list_values(&h));
-  LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_REGION, "merge",
-                                   around->from->runtime, around->to, &h.body));
+  LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_REGION, "merge", c->from->runtime,
+                                   c->to, &h.body));
   ls_status status = make_body(&h);
   if (ls_status_is_ok(status)) status = append(&h);
   ls_graph_free(h.body);

@@ -69,6 +69,8 @@ static ls_status take_outputs(ls_copying *c, ls_node *node) {
 
 static ls_status copy_one(ls_copying *c, size_t place) {
   ls_node *node = c->from->nodes[place];
+  if (node->type == LS_OP_CUSTOM_GRADIENT && c->without_gradients)
+    return ls_copy_without_gradient(c, node);
   switch (node->type) {
   case LS_OP_PARAMETER:
   case LS_OP_TPU_REPLICATE_METADATA:
@@ -77,8 +79,11 @@ static ls_status copy_one(ls_copying *c, size_t place) {
     return node->num_inputs == 1 ? pass_on(c, node) : ls_ok();
   case LS_OP_TPU_REPLICATED_OUTPUT:
     return take_outputs(c, node);
-  default:
-    return ls_copy_node(c, node);
+  default: {
+    bool is_of_step = false;
+    LS_RETURN_IF_ERROR(ls_copy_host_step(c, place, &is_of_step));
+    return is_of_step ? ls_ok() : ls_copy_node(c, node);
+  }
   }
 }
 
@@ -111,6 +116,7 @@ ls_status ls_copy_level(ls_copying *c, const ls_gather_request *request) {
   LS_RETURN_IF_ERROR(ls_find_clusters(c));
   LS_RETURN_IF_ERROR(ls_find_needed(c, request));
   LS_RETURN_IF_ERROR(ls_check_clusters(c));
+  LS_RETURN_IF_ERROR(ls_find_host_steps(c));
   c->done = ls_arena_new_array(c->memory, bool, count + 1);
   if (c->done == NULL) return ls_out_of_memory();
   // What waits for a cluster is looked at again behind it.

@@ -135,6 +135,7 @@ typedef struct ls_cpu_host {
   // All replicas have come to it: each has its part of the operands that are
   // wide, as all outputs are. By one call, or by one for each.
   bool is_for_all, by_one_call;
+  int32_t replica;     // Which replica a call of the shared stream is made for.
   ls_cpu_share share;  // Of all replicas.
   uint32_t parts;      // Replicas that one call is for.
   bool is_inline;      // On the run's own thread, with the operands themselves;

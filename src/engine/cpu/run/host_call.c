@@ -212,7 +212,8 @@ void ls_cpu_start_host(ls_instance *self, ls_cpu_stream *stream,
   const ls_executable *executable = self->executable;
   ls_cpu_site *site =
       host->site == LS_CPU_NO_SITE ? NULL : &self->sites[host->site];
-  const int32_t first = host->is_for_all ? host->share.first : stream->replica;
+  const int32_t first =
+      host->is_for_all ? host->share.first : stream->replica + host->replica;
   if (host->ends_at_once) {
     start_at_once(self, site == NULL ? stream->host : site->records[0], host,
                   first, operands);
