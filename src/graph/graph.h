@@ -214,7 +214,7 @@ void ls_graph_drop_nodes(ls_graph *graph, size_t from,
 
 // From now on sessions refuse to be fed a value of the op; to fetch one of
 // them, or to run the op because it is asked for. What else needs the op runs
-// it as before. The text form does not know of it.
+// it as before. In the text form the op's marks say it: graph/gather/bans.c.
 void ls_op_prevent_feeding(ls_op op);
 void ls_op_prevent_fetching(ls_op op);
 

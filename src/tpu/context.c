@@ -152,7 +152,7 @@ static ls_status mark(ls_flow *flow, ls_op op) {
     LS_RETURN_IF_ERROR(set_mark(op, LS_MARK_HANDLE, ls_op_name(handle)));
   }
   LS_RETURN_IF_ERROR(note_op(self, op));
-  if (self->num_replicas > 1 || mark_of(op, LS_MARK_OUTSIDE) == NULL) {
+  if (ls_marks_ban(node, self->num_replicas)) {
     ls_op_prevent_feeding(op);
     ls_op_prevent_fetching(op);
   }

@@ -222,7 +222,7 @@ static ls_status pad_input(ls_replication *r, size_t i, ls_shape maximum) {
                                            .attrs = attrs,
                                            .num_attrs = LS_COUNT_OF(attrs)});
   if (ls_op_is_failed(op)) return ls_graph_error(r->graph);
-  if (r->options->xla.dynamic_padder != LS_FLAG_OFF) {
+  if (ls_pads_unseen(ls_graph_node(op.graph, op.id))) {
     // No padding is made that could be looked at.
     ls_op_prevent_feeding(op);
     ls_op_prevent_fetching(op);

@@ -80,6 +80,8 @@ static void expect_same_node(const ls_graph *ga, const ls_graph *gb, ls_node *a,
   assert_int_equal(a->num_attrs, b->num_attrs);
   assert_int_equal(a->num_regions, b->num_regions);
   assert_int_equal(a->varying, b->varying);
+  assert_int_equal(a->not_fed, b->not_fed);
+  assert_int_equal(a->not_fetched, b->not_fetched);
   assert_string_equal(ls_node_name((ls_graph *)(uintptr_t)ga, a),
                       ls_node_name((ls_graph *)(uintptr_t)gb, b));
   assert_string_equal(a->device ? a->device : "", b->device ? b->device : "");
@@ -101,6 +103,8 @@ static void expect_same_graph(const ls_graph *a, const ls_graph *b) {
   assert_int_equal(a->kind, b->kind);
   assert_string_equal(a->name, b->name);
   assert_int_equal(a->is_while_body, b->is_while_body);
+  assert_int_equal(a->seed, b->seed);
+  if (a->parent == NULL) assert_int_equal(a->num_random, b->num_random);
   assert_int_equal(a->num_nodes, b->num_nodes);
   assert_int_equal(a->num_declared, b->num_declared);
   assert_int_equal(a->num_parameters, b->num_parameters);

@@ -72,6 +72,14 @@ typedef struct ls_gathered {
 LS_MUST_USE ls_status ls_graph_gather(const ls_gather_request *request,
                                       ls_arena *memory, ls_gathered *out);
 
+// Whether the marks of an op of a computation of so many replicas say that it
+// may be neither fed nor fetched (ls_op_prevent_feeding).
+bool ls_marks_ban(const ls_node *node, int64_t replicas);
+// Whether it pads inputs so that nobody can see it, and is banned likewise.
+bool ls_pads_unseen(const ls_node *node);
+// Sets the bans that marks say on all ops, at any depth.
+ls_status ls_graph_ban_by_marks(ls_graph *graph);
+
 // A mark of an op; NULL: it has none.
 const char *ls_node_mark(const ls_node *node, const char *name);
 

@@ -9,6 +9,7 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "graph/gather/gather.h"
 #include "lockstep/device_name.h"
 
 #define LS_PARSE_MAX_ID ((INT64_C(1) << (63 - LS_TENSOR_OUTPUT_BITS)) - 1)
@@ -331,6 +332,16 @@ static ls_status add_parameter(ls_graph *graph, const op_text *op) {
   return ls_ok();
 }
 
+// The random ops that are made in the graph later have streams of their own.
+static void count_random(ls_graph *graph, const ls_node *node) {
+  ls_graph *whole = graph;
+  while (whole->parent != NULL)
+    whole = whole->parent;
+  const int64_t stream = ls_node_int(node, LS_ATTR_ID_STREAM);
+  if (stream >= whole->num_random && stream < UINT32_MAX)
+    whole->num_random = (uint32_t)stream + 1;
+}
+
 // Appends the node; from then on the graph owns the regions.
 static ls_status append(ls_graph *graph, op_text *op) {
   const ls_op_spec spec = {.type = op->type,
@@ -355,7 +366,7 @@ static ls_status append(ls_graph *graph, op_text *op) {
   node->varying = op->varying;
   node->file = place;
   node->line = op->line;
-  if (ls_node_info(node)->traits & LS_OP_RANDOM) ++graph->num_random;
+  if (ls_node_info(node)->traits & LS_OP_RANDOM) count_random(graph, node);
   if (op->device != NULL) {
     node->device = ls_arena_string(&graph->arena, op->device);
     if (node->device == NULL) return ls_out_of_memory();
@@ -408,6 +419,9 @@ static ls_status parse_results(ls_parser *parser, ls_graph *graph) {
 
 static ls_status parse_body(ls_parser *parser, ls_graph *graph) {
   ls_lexer *lexer = &parser->lexer;
+  if (ls_lexer_accept(lexer, "seed"))
+    LS_RETURN_IF_ERROR(ls_lexer_integer(lexer, "a graph's seed", INT64_MIN,
+                                        INT64_MAX, &graph->seed));
   graph->is_while_body = ls_lexer_accept(lexer, "loop");
   LS_RETURN_IF_ERROR(ls_lexer_expect(lexer, "{"));
   while (ls_lexer_at(lexer, "%"))
@@ -456,6 +470,7 @@ static ls_status parse(ls_parser *parser, ls_graph **out_graph) {
   if (parser->lexer.token.kind != LS_TOKEN_END)
     return ls_lexer_wanted(&parser->lexer, "the end of the text");
   LS_RETURN_IF_ERROR(give_variables(parser, *out_graph));
+  LS_RETURN_IF_ERROR(ls_graph_ban_by_marks(*out_graph));
   return check(*out_graph);
 }
 

@@ -262,6 +262,8 @@ static void print_graph(printer *p, const ls_graph *graph,
                         const ls_graph *holder) {
   ls_text_append_format(p->out, "graph %s ", kind_name(graph->kind));
   ls_print_string(p->out, graph->name, strlen(graph->name));
+  if (graph->seed != 0)
+    ls_text_append_format(p->out, " seed %lld", (long long)graph->seed);
   ls_text_append(p->out, graph->is_while_body ? " loop {\n" : " {\n");
   ++p->depth;
   for (size_t i = 0; i < graph->num_nodes; ++i)
