@@ -118,26 +118,55 @@ static int compare_text(const void *a, const void *b) {
   return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-// Marks an op made in colocation scopes: `_class` = sorted "loc:@<op>".
+// The groups that an op is of: those that it is colocated with, else its own.
+// Returns how many; lists them unless `out` is NULL.
+static size_t list_groups(addition *a, ls_op op, const char **out) {
+  const ls_node *node = ls_graph_node(op.graph, op.id);
+  const ls_attr *attr =
+      node == NULL ? NULL : ls_node_attr_named(node, "_class");
+  const bool has_groups = attr != NULL && attr->kind == LS_ATTR_STRINGS &&
+                          attr->as.strings.count > 0;
+  const size_t count = has_groups ? attr->as.strings.count : 1;
+  for (size_t i = 0; i < count && out != NULL; ++i)
+    out[i] = has_groups
+                 ? attr->as.strings.items[i]
+                 : ls_arena_format(&a->memory, "loc:@%s", ls_op_name(op));
+  return count;
+}
+
+static ls_status find_groups(addition *a, const char ***out_groups,
+                             size_t *out_count) {
+  const ls_open_scope *scopes = a->context->scoped.colocate;
+  size_t count = 0, kept = 0;
+  for (const ls_open_scope *s = scopes; s != NULL; s = s->before.colocate)
+    count += list_groups(a, s->own.colocate.beside, NULL);
+  const char **groups = ls_arena_new_array(&a->memory, const char *, count + 1);
+  if (groups == NULL) return ls_out_of_memory();
+  count = 0;
+  for (const ls_open_scope *s = scopes; s != NULL; s = s->before.colocate)
+    count += list_groups(a, s->own.colocate.beside, groups + count);
+  for (size_t i = 0; i < count; ++i)
+    if (groups[i] == NULL) return ls_out_of_memory();
+  qsort(groups, count, sizeof(*groups), compare_text);
+  for (size_t i = 0; i < count; ++i)
+    if (i == 0 || strcmp(groups[i], groups[kept - 1]) != 0)
+      groups[kept++] = groups[i];
+  *out_groups = groups;
+  *out_count = kept;
+  return ls_ok();
+}
+
+// Marks an op made in colocation scopes: `_class` = the groups of all ops that
+// it is beside, sorted.
 static ls_status mark_colocated(addition *a, ls_node *node) {
-  const ls_open_scope *scope = a->context->scoped.colocate;
-  const char *places[16];
+  const char **groups = NULL;
   size_t count = 0;
-  for (; scope != NULL && count < LS_COUNT_OF(places);
-       scope = scope->before.colocate) {
-    places[count] = ls_arena_format(&a->memory, "loc:@%s",
-                                    ls_op_name(scope->own.colocate.beside));
-    if (places[count++] == NULL) return ls_out_of_memory();
-  }
-  if (count == 0) return ls_ok();
-  qsort(places, count, sizeof(*places), compare_text);
-  size_t kept = 1;
-  for (size_t i = 1; i < count; ++i)
-    if (strcmp(places[i], places[kept - 1]) != 0) places[kept++] = places[i];
+  if (a->context->scoped.colocate == NULL) return ls_ok();
+  LS_RETURN_IF_ERROR(find_groups(a, &groups, &count));
   return ls_node_set_attr(a->graph, node,
                           &(ls_attr){.name = "_class",
                                      .kind = LS_ATTR_STRINGS,
-                                     .as.strings = {places, kept}});
+                                     .as.strings = {groups, count}});
 }
 
 // What the op waits for, and what flows around say to that.
