@@ -20,14 +20,31 @@ static ls_nest call_alone(ls_callback fn, void *user, ls_nest args) {
   return fn(args, user);
 }
 
-// What the callback has left open, or entered for good.
-static ls_status check_same_place(const ls_scope_state *before) {
-  const ls_scope_state *after = &ls_context_current()->scoped;
-  return after->graph == before->graph && after->flow == before->flow
+// The kind of a scope that was opened and not left, by what it has changed.
+static const char *kind_of_change(const ls_scope_state *a,
+                                  const ls_scope_state *b) {
+  return a->names != b->names                 ? "name "
+         : a->colocate != b->colocate         ? "colocation "
+         : a->device != b->device             ? "device "
+         : a->control != b->control           ? "control "
+         : a->distribution != b->distribution ? "strategy "
+                                              : "";
+}
+
+// Refuses what the callback has left open, or entered for good. `top` was the
+// innermost scope.
+static ls_status check_same_place(const ls_scope_state *before,
+                                  const ls_open_scope *top) {
+  const ls_context *context = ls_context_current();
+  const ls_scope_state *after = &context->scoped;
+  if (after->graph != before->graph || after->flow != before->flow)
+    return ls_unimplemented("Control-flow context cannot be different at start "
+                            "and end of an outside_compilation scope");
+  return context->top == top
              ? ls_ok()
-             : ls_unimplemented("Control-flow context cannot be different at "
-                                "start and end of an outside_compilation "
-                                "scope");
+             : ls_unimplemented("the function of an outside_compilation scope "
+                                "has left a %sscope open",
+                                kind_of_change(before, after));
 }
 
 ls_nest ls_outside_compilation_marked(ls_callback fn, void *user, ls_nest args,
@@ -39,11 +56,13 @@ ls_nest ls_outside_compilation_marked(ls_callback fn, void *user, ls_nest args,
   ls_status status = ls_tpu_context_enter_outside(replicated, NULL);
   ls_nest made = ls_none();
   if (ls_status_is_ok(status)) {
-    const ls_scope_state before = ls_context_current()->scoped;
+    const ls_context *context = ls_context_current();
+    const ls_scope_state before = context->scoped;
+    const ls_open_scope *top = context->top;
     replicated->maps = maps;
     made = fn(args, user);
     replicated->maps = false;
-    status = ls_nest_is_failed(made) ? ls_ok() : check_same_place(&before);
+    status = ls_nest_is_failed(made) ? ls_ok() : check_same_place(&before, top);
     status = ls_status_join(status, ls_tpu_context_exit_outside(replicated));
   }
   ls_scope_end(&scope);

@@ -139,6 +139,55 @@ static ls_nest call_refuse(ls_nest args, void *user) {
   return ls_outside_compilation(refuse, user, args);
 }
 
+// Leaves a scope of a kind open: a name, a device, a colocation or a control
+// scope.
+static ls_nest leave_scope(ls_nest args, void *user) {
+  static ls_scope scope;
+  static ls_op op;
+  scope = (ls_scope){0};
+  op = ls_tensor_op(args.as.tensor);
+  switch (*(const int *)user) {
+  case 0:
+    ls_name_scope_begin(&scope, "left");
+    break;
+  case 1:
+    ls_device_scope_begin(&scope, "/device:CPU:0");
+    break;
+  case 2:
+    ls_colocate_scope_begin(&scope, op);
+    break;
+  default:
+    ls_control_scope_begin(&scope, &op, 1);
+  }
+  return ls_nest_retain(args);
+}
+
+static ls_nest call_leave_scope(ls_nest args, void *user) {
+  return ls_outside_compilation(leave_scope, user, ls_nest_item(args, 0));
+}
+
+static void scopes_of_any_kind_that_it_leaves_open_are_refused(void **state) {
+  (void)state;
+  LS_SPEC("O42");
+  static const char *const says[] = {
+      "has left a name scope open", "has left a device scope open",
+      "has left a colocation scope open", "has left a control scope open"};
+  computation c;
+  computation_open(&c);
+  const ls_nest inputs = computation_inputs(2);
+  for (int kind = 0; kind < 4; ++kind) {
+    expect_status(
+        ls_replicate(call_leave_scope, &kind, inputs, NULL, &c.outputs),
+        LS_UNIMPLEMENTED, says[kind]);
+    const ls_op after = ls_tensor_op(ls_neg(f32_of(1)));
+    assert_null(strstr(ls_op_name(after), "left"));
+    assert_string_equal(ls_op_device(after), "");
+    assert_int_equal(ls_op_num_control_inputs(after), 0);
+  }
+  ls_nest_release(inputs);
+  computation_close(&c);
+}
+
 static void what_it_leaves_open_is_refused_and_left(void **state) {
   (void)state;
   LS_SPEC("O41 O42");
@@ -316,6 +365,7 @@ int main(void) {
       cmocka_unit_test(without_a_computation_it_is_just_called),
       cmocka_unit_test(clusters_do_not_nest),
       cmocka_unit_test(what_it_leaves_open_is_refused_and_left),
+      cmocka_unit_test(scopes_of_any_kind_that_it_leaves_open_are_refused),
       cmocka_unit_test(scopes_of_a_context_are_entered_and_left_in_turn),
       cmocka_unit_test(device_scopes_inside_do_not_reach_it),
       cmocka_unit_test(cores_are_listed_where_one_is_asked_for),
