@@ -2,6 +2,7 @@
 //
 // Gathering: what is refused of a replicated computation once all of it is
 // known, and what the gathered graph looks like.
+#include <stdio.h>
 #include <string.h>
 
 #include "graph/gather/gather.h"
@@ -167,6 +168,67 @@ static void what_no_core_runs_is_refused_or_goes_to_the_host(void **state) {
   }
 }
 
+// ---- What is said of it ----------------------------------------------------
+static char said[2000];
+
+static void keep_line(void *user, const ls_log_line *line) {
+  (void)user;
+  if (line->level != LS_LOG_INFO || strcmp(line->source, "tpu") != 0) return;
+  const size_t used = strlen(said);
+  snprintf(said + used, sizeof(said) - used, "%s\n", line->text);
+}
+
+static ls_nest print_twice(ls_nest args, void *user) {
+  ls_op ops[2];
+  (void)user;
+  ls_nest_release(print_it(ls_nest_item(args, 0), &ops[0]));
+  ls_nest_release(print_it(ls_nest_item(args, 0), &ops[1]));
+  return LS_LIST(ls_leaf(ls_neg(ls_nest_tensor(args, 0))));
+}
+
+static void run_softly(const char *name) {
+  computation c = {0};
+  expect_ok(ls_graph_create(name, &c.graph));
+  ls_graph_begin(&c.scope, c.graph);
+  for (int i = 0; i < 2; ++i) {
+    const ls_nest inputs = computation_inputs(2);
+    ls_nest_release(c.outputs);
+    c.outputs = ls_none();
+    expect_ok(ls_replicate(
+        print_twice, NULL, inputs,
+        &(ls_replicate_options){.soft_placement = LS_FLAG_ON}, &c.outputs));
+    ls_nest_release(inputs);
+    // However it is asked for, it is said once.
+    (void)computation_output(&c, 0, 0);
+    expect_ok(computation_run(&c, c.outputs));
+  }
+  computation_close(&c);
+}
+
+static void each_computation_says_which_ops_run_on_its_hosts(void **state) {
+  (void)state;
+  LS_SPEC("O91");
+  ls_runtime *runtime = NULL;
+  expect_ok(
+      ls_runtime_create(&(ls_runtime_options){.log = keep_line}, &runtime));
+  ls_runtime *before = ls_runtime_make_current(runtime);
+  said[0] = '\0';
+  run_softly("a");
+  run_softly("b");
+  assert_string_equal(
+      said,
+      "2 ops of computation 'cluster' in 'a' have no form for a TPU and run on "
+      "its hosts: 'print', 'print_1'\n"
+      "2 ops of computation 'cluster_1' in 'a' have no form for a TPU and run "
+      "on its hosts: 'print_2', 'print_3'\n"
+      "2 ops of computation 'cluster' in 'b' have no form for a TPU and run on "
+      "its hosts: 'print', 'print_1'\n"
+      "2 ops of computation 'cluster_1' in 'b' have no form for a TPU and run "
+      "on its hosts: 'print_2', 'print_3'\n");
+  ls_runtime_make_current(before);
+  expect_ok(ls_runtime_destroy(runtime));
+}
+
 // Which calls a core has they say themselves; names say nothing.
 static ls_status end_at_once(ls_host_call *call) {
   ls_host_done(call, ls_ok());
@@ -323,6 +385,7 @@ int main(void) {
       cmocka_unit_test(what_lies_outside_is_used_by_as_many_replicas),
       cmocka_unit_test(broken_marks_are_named),
       cmocka_unit_test(what_no_core_runs_is_refused_or_goes_to_the_host),
+      cmocka_unit_test(each_computation_says_which_ops_run_on_its_hosts),
       cmocka_unit_test(calls_say_whether_cores_have_them),
       cmocka_unit_test(replicas_put_nothing_together_outside),
       cmocka_unit_test(a_placeholder_inside_is_never_fed),

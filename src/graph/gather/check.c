@@ -4,7 +4,9 @@
 #include <stdlib.h>
 
 #include "base/runtime_internal.h"
+#include "base/text.h"
 #include "graph/gather/copy.h"
+#include "graph/region.h"
 #include "graph/variable.h"
 #include "lockstep/host.h"
 
@@ -110,10 +112,13 @@ static bool has_no_device_form(const ls_node *node) {
   return false;
 }
 
+enum { NAMED = 3 };  // Ops that the line about those that move names.
+
 typedef struct op_check {
   const ls_cluster *cluster;
   bool soft;
   size_t num_moved;
+  const char *moved[NAMED];
 } op_check;
 
 static ls_status check_op(void *self, ls_graph *graph, ls_node *node,
@@ -127,12 +132,48 @@ static ls_status check_op(void *self, ls_graph *graph, ls_node *node,
         ls_node_describe(graph, node, text, sizeof(text)), outside,
         check->cluster->name);
   if (outside != NULL || !has_no_device_form(node)) return ls_ok();
+  if (check->num_moved < NAMED)
+    check->moved[check->num_moved] = ls_node_name(graph, node);
   ++check->num_moved;
   if (check->soft) return ls_ok();
   return ls_invalid_argument(
       "%s of computation '%s' has no form for a TPU: make it in "
       "ls_outside_compilation, or allow soft placement",
       ls_node_describe(graph, node, text, sizeof(text)), check->cluster->name);
+}
+
+// Once for each computation, whatever of it is asked for: it is known by its
+// graph and its place, as each trace of a function is another graph.
+static ls_status report_moved(const ls_copying *c, const op_check *check) {
+  const ls_graph *whole = ls_graph_whole(c->from);
+  const ls_node *metadata = check->cluster->metadata;
+  const size_t more = check->num_moved > NAMED ? check->num_moved - NAMED : 0;
+  ls_text key, names;
+  ls_text_init(&key, c->from->allocator);
+  ls_text_init(&names, c->from->allocator);
+  ls_text_append_format(&key, "moved ops of '%s' in '%s'", check->cluster->name,
+                        whole->name);
+  if (whole->kind == LS_GRAPH_BUILD)
+    ls_text_append_format(&key, ", graph %llu", (unsigned long long)whole->id);
+  else if (metadata->file != NULL)
+    ls_text_append_format(&key, " at %s:%d", metadata->file, metadata->line);
+  for (size_t i = 0; i < check->num_moved && i < NAMED; ++i)
+    ls_text_append_format(&names, i == 0 ? "'%s'" : ", '%s'", check->moved[i]);
+  if (more > 0) ls_text_append_format(&names, " and %zu more", more);
+  ls_status status = ls_text_status(&key);
+  if (ls_status_is_ok(status)) status = ls_text_status(&names);
+  if (ls_status_is_ok(status))
+    ls_log_limited(c->from->runtime, ls_text_data(&key), 1, LS_LOG_INFO, "tpu",
+                   "%zu %s of computation '%s' in '%s' %s no form for a TPU "
+                   "and %s on its hosts: %s",
+                   check->num_moved, check->num_moved == 1 ? "op" : "ops",
+                   check->cluster->name, whole->name,
+                   check->num_moved == 1 ? "has" : "have",
+                   check->num_moved == 1 ? "runs" : "run",
+                   ls_text_data(&names));
+  ls_text_deinit(&key);
+  ls_text_deinit(&names);
+  return status;
 }
 
 static ls_status check_ops(const ls_copying *c, const ls_cluster *cluster) {
@@ -144,12 +185,7 @@ static ls_status check_ops(const ls_copying *c, const ls_cluster *cluster) {
       .soft = on_cpus ||
               ls_node_int(metadata, LS_ATTR_ID_ALLOW_SOFT_PLACEMENT) != 0};
   LS_RETURN_IF_ERROR(visit_members(c, cluster, check_op, &check));
-  if (check.num_moved == 0 || on_cpus) return ls_ok();
-  ls_log_limited(c->from->runtime, cluster->name, 1, LS_LOG_INFO, "tpu",
-                 "%zu ops of computation '%s' have no form for a TPU and run "
-                 "on its hosts",
-                 check.num_moved, cluster->name);
-  return ls_ok();
+  return check.num_moved == 0 || on_cpus ? ls_ok() : report_moved(c, &check);
 }
 
 // ---- Variables -------------------------------------------------------------
