@@ -130,6 +130,9 @@ ls_status cli_runtime_open(int64_t threads, const char *math,
 ls_status cli_run_open(const char *run_folder, int64_t threads,
                        const char *math, ls_runtime **out_runtime,
                        ls_train_config **out_config);
+// Adds to the error of a file, such as a full disk, what the run in a folder
+// (NULL: none) has saved, and how to go on.
+ls_status cli_note_saved(const char *run_folder, ls_status status);
 // "fast", "direct" or "bf16".
 const char *cli_math_name(const ls_runtime *runtime);
 // Destroys it. Returns `code`, or CLI_FAILED if something of it still ran.

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 // ---- Elements --------------------------------------------------------------
@@ -182,8 +183,16 @@ static void print_json(const char *name, const ls_array *a, const ls_array *b,
 }
 
 // ---- Files -----------------------------------------------------------------
+// An array's name and number.
+typedef struct named {
+  const char *name;
+  size_t index;
+} named;
+
 typedef struct comparing {
   const ls_saved_file *a, *b;
+  named *names[2];   // Of both, sorted,
+  size_t counts[2];  // and how many these are.
   const cli_compare_options *options;
   const char *indent;
   size_t different;
@@ -201,19 +210,32 @@ static const char *path_of(const ls_saved_file *file) {
   return info.path;
 }
 
-// The number of an array by its name; false: there is none.
-static ls_status find(const ls_saved_file *file, const char *name,
-                      size_t *out_index, ls_saved_entry *out, bool *out_found) {
-  const size_t count = count_of(file);
-  *out_found = false;
-  for (size_t i = 0; i < count && !*out_found; ++i) {
-    LS_RETURN_IF_ERROR(ls_saved_file_entry(file, i, out));
-    *out_found = strcmp(out->name, name) == 0;
-    *out_index = i;
+// ---- Arrays by name --------------------------------------------------------
+static int by_name(const void *a, const void *b) {
+  return strcmp(((const named *)a)->name, ((const named *)b)->name);
+}
+
+static ls_status sort_names(const ls_saved_file *file, size_t count,
+                            named **out) {
+  *out = cli_allocate(count * sizeof(**out));
+  if (*out == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i) {
+    ls_saved_entry entry;
+    LS_RETURN_IF_ERROR(ls_saved_file_entry(file, i, &entry));
+    (*out)[i] = (named){entry.name, i};
   }
+  qsort(*out, count, sizeof(**out), by_name);
   return ls_ok();
 }
 
+// The array of this name of file 0 or 1; NULL: there is none.
+static const named *find(const comparing *c, int which, const char *name) {
+  const named wanted = {.name = name};
+  return bsearch(&wanted, c->names[which], c->counts[which], sizeof(wanted),
+                 by_name);
+}
+
+// ---- What differs ----------------------------------------------------------
 // Whether one more array that differs is named.
 static bool is_shown(comparing *c) {
   if (c->different == 0 && c->options->heading != NULL)
@@ -271,19 +293,31 @@ static ls_status compare_values(comparing *c, const char *name, size_t i,
 
 static ls_status compare_entry(comparing *c, size_t i) {
   ls_saved_entry a, b;
-  size_t k = 0;
-  bool found = false;
   LS_RETURN_IF_ERROR(ls_saved_file_entry(c->a, i, &a));
   if (!cli_words_fit(c->options->only, a.name)) return ls_ok();
-  LS_RETURN_IF_ERROR(find(c->b, a.name, &k, &b, &found));
-  if (!found) {
+  const named *found = find(c, 1, a.name);
+  if (found == NULL) {
     print_alone(c, &a, c->a);
     return ls_ok();
   }
+  LS_RETURN_IF_ERROR(ls_saved_file_entry(c->b, found->index, &b));
   if (a.type.dtype == b.type.dtype &&
       ls_shape_equal(a.type.shape, b.type.shape))
-    return compare_values(c, a.name, i, k);
+    return compare_values(c, a.name, i, found->index);
   print_types(c, &a, &b);
+  return ls_ok();
+}
+
+static ls_status compare_entries(comparing *c) {
+  for (size_t i = 0; i < c->counts[0]; ++i)
+    LS_RETURN_IF_ERROR(compare_entry(c, i));
+  for (size_t i = 0; i < c->counts[1]; ++i) {
+    ls_saved_entry entry;
+    LS_RETURN_IF_ERROR(ls_saved_file_entry(c->b, i, &entry));
+    if (cli_words_fit(c->options->only, entry.name) &&
+        find(c, 0, entry.name) == NULL)
+      print_alone(c, &entry, c->b);
+  }
   return ls_ok();
 }
 
@@ -293,19 +327,14 @@ ls_status cli_compare_files(const ls_saved_file *a, const ls_saved_file *b,
   comparing c = {.a = a,
                  .b = b,
                  .options = options,
-                 .indent = options->heading != NULL ? "  " : ""};
-  const size_t counts[] = {count_of(a), count_of(b)};
-  for (size_t i = 0; i < counts[0]; ++i)
-    LS_RETURN_IF_ERROR(compare_entry(&c, i));
-  for (size_t i = 0; i < counts[1]; ++i) {
-    ls_saved_entry entry, other;
-    size_t k = 0;
-    bool found = false;
-    LS_RETURN_IF_ERROR(ls_saved_file_entry(b, i, &entry));
-    if (!cli_words_fit(options->only, entry.name)) continue;
-    LS_RETURN_IF_ERROR(find(a, entry.name, &k, &other, &found));
-    if (!found) print_alone(&c, &entry, b);
-  }
+                 .indent = options->heading != NULL ? "  " : "",
+                 .counts = {count_of(a), count_of(b)}};
+  ls_status status = sort_names(a, c.counts[0], &c.names[0]);
+  if (ls_status_is_ok(status)) status = sort_names(b, c.counts[1], &c.names[1]);
+  if (ls_status_is_ok(status)) status = compare_entries(&c);
+  cli_release(c.names[0]);
+  cli_release(c.names[1]);
+  LS_RETURN_IF_ERROR(status);
   if (c.different > options->most && !options->json)
     printf("%sand %zu more\n", c.indent, c.different - options->most);
   *out_different = c.different;

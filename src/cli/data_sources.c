@@ -333,7 +333,6 @@ static ls_status open_folder(const char *path, const ls_model_type *type,
   ls_nest first = ls_none();
   ls_dataset *native = ls_dataset_image_folder(path, NULL);
   ls_status status = cli_first_element(native, &first);
-  const int64_t classes = count_classes(native);
   ls_dataset_release(native);
   if (!ls_status_is_ok(status)) return status;
   const ls_shape has = ls_array_shape(ls_nest_as_array(ls_nest_item(first, 0)));
@@ -349,14 +348,11 @@ static ls_status open_folder(const char *path, const ls_model_type *type,
                           : type->example_dtype,
                       type->example_shape),
         path, (long long)has.dim[0], (long long)has.dim[1]);
-  if (type != NULL && classes > type->num_classes)
-    return ls_invalid_argument("'%s' has %lld folders of classes, model '%s' "
-                               "has %lld classes",
-                               path, (long long)classes, type->name,
-                               (long long)type->num_classes);
   if (command != NULL &&
       (fits.dim[0] != has.dim[0] || fits.dim[1] != has.dim[1]))
-    cli_say(command, "'%s' has images %lld x %lld, resized to %lld x %lld",
+    cli_say(command,
+            "the first image of '%s' is %lld x %lld; all are resized to %lld x "
+            "%lld",
             path, (long long)has.dim[0], (long long)has.dim[1],
             (long long)fits.dim[0], (long long)fits.dim[1]);
   *out = ls_dataset_image_folder(
@@ -364,6 +360,23 @@ static ls_status open_folder(const char *path, const ls_model_type *type,
                                        .width = fits.dim[1],
                                        .channels = (int)fits.dim[2]});
   return ls_dataset_status(*out);
+}
+
+// A model has as many classes as it was made with.
+static ls_status check_count(const char *path, const ls_model_type *type,
+                             const ls_dataset *folder) {
+  const int64_t classes = count_classes(folder);
+  if (type == NULL || classes == type->num_classes) return ls_ok();
+  return ls_invalid_argument(
+      "'%s' has %lld folders of classes, model '%s' has %lld classes: it takes "
+      "one folder for each",
+      path, (long long)classes, type->name, (long long)type->num_classes);
+}
+
+static ls_status open_counted(const char *path, const ls_model_type *type,
+                              const char *command, ls_dataset **out) {
+  LS_RETURN_IF_ERROR(open_folder(path, type, command, out));
+  return check_count(path, type, *out);
 }
 
 // The classes of two parts are the same.
@@ -390,9 +403,9 @@ ls_status cli_open_images(const cli_files *files, const ls_model_type *type,
   *out = NULL;
   LS_RETURN_IF_ERROR(cli_files_check_one(files));
   if (!find_folder(files->first, trains, train))
-    return test ? ls_ok() : open_folder(files->first, type, command, out);
+    return test ? ls_ok() : open_counted(files->first, type, command, out);
   const bool has_test = find_folder(files->first, tests, held);
-  if (!test) return open_folder(train, type, command, out);
+  if (!test) return open_counted(train, type, command, out);
   if (!has_test) return ls_ok();
   LS_RETURN_IF_ERROR(open_folder(held, type, command, out));
   ls_dataset *other = ls_dataset_image_folder(train, NULL);

@@ -165,7 +165,9 @@ static int run(estimator_flags *flags, const ls_estimator_type *type) {
   if (ls_status_is_ok(status)) status = train(&it);
   cli_signals_saved();
   const int code =
-      ls_status_is_ok(status) ? tell(&it) : cli_report("train", status);
+      ls_status_is_ok(status)
+          ? tell(&it)
+          : cli_report("train", cli_note_saved(flags->folder, status));
   ls_train_and_evaluation_deinit(&it.end);
   const int closed = cli_estimator_close("train", &it.e, code);
   // Only a folder that is empty: the run did not begin.

@@ -17,8 +17,9 @@ static void print_overview(void) {
   printf("\n'lockstep help COMMAND' lists a command's flags, 'lockstep help "
          "env' the\nenvironment variables, 'lockstep --version' says which one "
          "this is.\n\n"
-         "exit codes: 0, done; 1, it could not be done; 2, it was not asked "
-         "for rightly;\n3, ended before the run was saved; 128 + N, ended by "
+         "Of a flag that is given twice the last value counts.\n\n"
+         "exit codes: 0, done; 1, it could not be done; 2, a usage error;\n"
+         "3, ended before the run was saved; 128 + N, ended by "
          "signal N.\n");
 }
 

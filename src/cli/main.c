@@ -30,6 +30,9 @@ static int unknown(const char *name) {
   for (const cli_command *it = cli_commands; it->name != NULL; ++it)
     names[count++] = it->name;
   const char *nearest = cli_nearest(name, names, count);
+  if (strcmp(name, "-V") == 0 || strcmp(name, "-v") == 0 ||
+      strcmp(name, "version") == 0)
+    nearest = "--version";
   if (nearest != NULL)
     cli_say(NULL, "there is no command '%s'; did you mean '%s'?", name,
             nearest);

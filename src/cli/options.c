@@ -137,8 +137,24 @@ static const cli_option *find_option(const cli_syntax *syntax, const char *name,
   return NULL;
 }
 
+// Flags of other programs for what is not here yet.
+static bool says_gpu(const char *flag, size_t size) {
+  static const char *const names[] = {"gpu", "gpus", "cuda", "device"};
+  for (size_t i = 0; i < sizeof(names) / sizeof(*names); ++i)
+    if (strlen(names[i]) == size && memcmp(names[i], flag, size) == 0)
+      return true;
+  return false;
+}
+
 static int unknown_flag(const cli_syntax *syntax, const char *flag,
                         size_t size) {
+  if (says_gpu(flag, size)) {
+    cli_say(syntax->command,
+            "there is no flag '--%.*s': Lockstep computes on the cores of this "
+            "machine's CPU, and on no GPU yet",
+            (int)size, flag);
+    return CLI_USAGE;
+  }
   const size_t count = syntax->num_options;
   const char **names = cli_allocate(count * sizeof(*names));
   for (size_t i = 0; names != NULL && i < count; ++i)
@@ -205,10 +221,15 @@ static int parse_operand(const cli_syntax *syntax, const char *word) {
     return CLI_OK;
   }
   if (syntax->operand_form == NULL || *syntax->operand != NULL) {
-    cli_say(syntax->command,
-            "'%s' is one word too many; see 'lockstep %s "
-            "--help'",
-            word, syntax->command);
+    const bool names_model = find_option(syntax, "model", 5) != NULL;
+    if (syntax->operand_form == NULL && names_model)
+      cli_say(syntax->command,
+              "'%s' is one word too many; did you mean '--model %s'?", word,
+              word);
+    else
+      cli_say(syntax->command,
+              "'%s' is one word too many; see 'lockstep %s --help'", word,
+              syntax->command);
     return CLI_USAGE;
   }
   *syntax->operand = word;

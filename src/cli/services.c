@@ -201,12 +201,43 @@ ls_status cli_runtime_open_input(int64_t threads, ls_runtime **out_runtime) {
   return ls_ok();
 }
 
+ls_status cli_note_saved(const char *run_folder, ls_status status) {
+  size_t count = 0;
+  const ls_code code = ls_status_code(status);
+  const bool by_files = code == LS_UNAVAILABLE || code == LS_PERMISSION_DENIED;
+  if (!by_files || run_folder == NULL) return status;
+  ls_status_free(ls_saved_steps(run_folder, NULL, 0, &count));
+  int64_t *steps = cli_allocate(count * sizeof(*steps));
+  if (count > 0 && steps != NULL)
+    ls_status_free(ls_saved_steps(run_folder, steps, count, &count));
+  if (count > 0 && steps != NULL)
+    status = ls_status_annotate(
+        status,
+        "the run in '%s' is kept up to step %lld, its newest checkpoint; once "
+        "the cause is mended, 'lockstep train --resume' goes on from there",
+        run_folder, (long long)steps[count - 1]);
+  cli_release(steps);
+  return status;
+}
+
+// A folder of checkpoints alone is mostly an estimator's.
+static ls_status hint_estimator(const char *run_folder, ls_status status) {
+  size_t count = 0;
+  if (ls_status_code(status) != LS_NOT_FOUND) return status;
+  ls_status_free(ls_saved_steps(run_folder, NULL, 0, &count));
+  if (count == 0) return status;
+  return ls_status_annotate(
+      status, "it has checkpoints: if an estimator was trained there, name it "
+              "by --model ./mine.so, or by --model NAME --estimator");
+}
+
 ls_status cli_run_open(const char *run_folder, int64_t threads,
                        const char *math, ls_runtime **out_runtime,
                        ls_train_config **out_config) {
   *out_config = NULL;
   LS_RETURN_IF_ERROR(cli_runtime_open(threads, math, out_runtime));
-  LS_RETURN_IF_ERROR(ls_train_config_read(run_folder, out_config));
+  LS_RETURN_IF_ERROR(
+      hint_estimator(run_folder, ls_train_config_read(run_folder, out_config)));
   const char *kept = (*out_config)->math;
   if (math != NULL || strcmp(kept, cli_math_name(*out_runtime)) == 0)
     return ls_ok();

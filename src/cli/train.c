@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/models.h"
@@ -111,6 +112,12 @@ static ls_status prepare(const train_flags *flags, const ls_model_type *type,
       ls_status_annotate(ls_train_check_data(type, run->train),
                          "--data synthetic makes up examples that fit"));
   LS_RETURN_IF_ERROR(ls_train_count_examples(run->train, &run->examples));
+  if (flags->asked.batch_size > run->examples)
+    return ls_invalid_argument(
+        "--batch-size is %lld, but the data have %lld examples to train on: "
+        "give %lld or less",
+        (long long)flags->asked.batch_size, (long long)run->examples,
+        (long long)run->examples);
   const int64_t steps = ls_train_count_steps(
       type, run->examples, config->batch_size, config->epochs, config->steps);
   LS_RETURN_IF_ERROR(cli_create_model(config, type, steps, &run->model));
@@ -124,10 +131,21 @@ static void tell(void *user, const ls_train_report *report) {
   if (run->progress != NULL) ls_progress_show(run->progress, report);
 }
 
+// A run that had its events in its folder goes on with them.
+static bool has_events(const char *run_folder) {
+  char path[PATH_MAX];
+  struct stat info;
+  const int size = snprintf(path, sizeof(path), "%s/events", run_folder);
+  return size < (int)sizeof(path) && lstat(path, &info) == 0;
+}
+
 static ls_status train_from(const train_flags *flags,
                             const ls_warm_start *warm_start,
                             const ls_train_stop *stop, session *run) {
   const ls_train_config *config = &run->config;
+  const char *events = flags->events;
+  if (events == NULL && flags->resume != NULL && has_events(flags->resume))
+    events = "";
   return ls_train(
       &(ls_train_options){.model = &run->model,
                           .strategy = run->strategy,
@@ -149,7 +167,7 @@ static ls_status train_from(const train_flags *flags,
                           .keep = LS_SOME(config->keep),
                           .keep_best = config->keep_best,
                           .keep_every_hours = config->keep_every_hours,
-                          .events = flags->events,
+                          .events = events,
                           .config = config,
                           .stop = stop,
                           .report = tell,
@@ -249,9 +267,12 @@ static int run_session(const train_flags *flags, session *run) {
   if (ls_status_is_ok(status)) status = train(flags, type, run);
   cli_watch_end();
   end(run);  // Ends a line of progress before anything else is said.
-  if (ls_status_code(status) == LS_ALREADY_EXISTS)
+  const ls_code failed = ls_status_code(status);
+  if (failed == LS_ALREADY_EXISTS)
     status =
         ls_status_annotate(status, "with --run-dir, --overwrite or --resume");
+  else
+    status = cli_note_saved(run->run_folder, status);
   const int code = ls_status_is_ok(status) ? print_result(flags, run)
                                            : cli_report("train", status);
   return cli_trace_end("train", trace, code);
@@ -443,7 +464,7 @@ int cli_train(int argc, char **argv) {
       {"events", CLI_MAYBE, &flags.events, "[DIR]",
        "write event files for TensorBoard (default: to the run\n"
        "folder's events/): what metrics.jsonl gets, weights,\n"
-       "and the graph of a step",
+       "and the graph of a step; --resume goes on with events/",
        0},
       CLI_TRACE_OPTION(&flags.trace),
       {"quiet", CLI_FLAG, &flags.quiet, NULL, "show no progress", 0},

@@ -84,6 +84,17 @@ size_t ls_gzip_most(size_t size) {
   return __builtin_mul_overflow(size, (size_t)1032, &most) ? SIZE_MAX : most;
 }
 
+ls_status ls_gzip_check_proportion(const char *name, uint64_t packed_size,
+                                   uint64_t size, const char *advice) {
+  enum { FREE = 256 << 20, TIMES = 100 };
+  if (size <= FREE || size / TIMES <= packed_size) return ls_ok();
+  return LS_STATUS(LS_RESOURCE_EXHAUSTED,
+                   "'%s' packs %llu bytes into %llu, more than %d times as "
+                   "much, and would be unpacked whole: %s",
+                   name, (unsigned long long)size,
+                   (unsigned long long)packed_size, TIMES, advice);
+}
+
 ls_status ls_gzip_inflate(ls_allocator *allocator, const char *name,
                           const void *data, size_t size, void *out, size_t room,
                           size_t *out_size) {

@@ -167,9 +167,11 @@ static ls_status decode_gzip(ls_allocator *allocator, const char *name,
   LS_RETURN_IF_ERROR(parse_header(name, head, got, &header));
   const size_t wanted = header.data_offset + elements_size(&header);
   const size_t most = ls_gzip_most(size);
-  return wanted > most
-             ? check_size(name, &header, most - header.data_offset)
-             : inflate(allocator, name, bytes, size, wanted, out_array);
+  if (wanted > most)
+    return check_size(name, &header, most - header.data_offset);
+  LS_RETURN_IF_ERROR(
+      ls_gzip_check_proportion(name, size, wanted, "unpack it by gunzip"));
+  return inflate(allocator, name, bytes, size, wanted, out_array);
 }
 
 ls_status ls_idx_decode(ls_allocator *allocator, const char *name,

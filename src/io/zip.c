@@ -291,6 +291,13 @@ ls_status ls_zip_read(const ls_zip *zip, const ls_zip_entry *entry,
                       ls_allocator *allocator, char **out_data) {
   *out_data = NULL;
   int64_t from = 0;
+  if (entry->deflated)
+    LS_RETURN_IF_ERROR(
+        ls_status_annotate(ls_gzip_check_proportion(
+                               zip->file->path, (uint64_t)entry->packed_size,
+                               (uint64_t)entry->size,
+                               "store it without packing, as numpy.savez does"),
+                           "while reading entry '%s'", entry->name));
   LS_RETURN_IF_ERROR(ls_zip_locate(zip, entry, &from));
   char *data = ls_allocate(allocator, (size_t)entry->size);
   if (data == NULL) {

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/memory/map.h"
 #include "io/inflate.h"
 
 ls_status ls_saved_npz_is(const ls_file *file, bool *out_is) {
@@ -58,7 +59,8 @@ static ls_status read_header(const ls_saved_npz *npz, size_t index,
   return ls_npy_open(npz->file, entry->name, from, entry->size, out);
 }
 
-static ls_status look_at(ls_saved_npz *npz, size_t index) {
+// `known` are the arrays before this one, by name.
+static ls_status look_at(ls_saved_npz *npz, size_t index, ls_map *known) {
   const char *name = npz->zip.entries[index].name;
   const size_t length = strlen(name);
   const bool ends = length > 4 && strcmp(name + length - 4, ".npy") == 0;
@@ -79,13 +81,12 @@ static ls_status look_at(ls_saved_npz *npz, size_t index) {
                                npz->file->path, entry->name);
   entry->size =
       (size_t)ls_shape_num_elements(entry->shape) * ls_dtype_size(entry->dtype);
-  for (size_t i = 0; i < npz->num_entries; ++i) {
-    if (strcmp(npz->entries[i].name, entry->name) == 0)
-      return ls_invalid_argument("'%s' has two arrays called '%s'",
-                                 npz->file->path, entry->name);
-  }
+  if (ls_map_find_text(known, entry->name) != NULL)
+    return ls_invalid_argument("'%s' has two arrays called '%s'",
+                               npz->file->path, entry->name);
   ++npz->num_entries;
-  return ls_ok();
+  return ls_map_insert_text(known, entry->name, entry) ? ls_ok()
+                                                       : ls_out_of_memory();
 }
 
 // ---- The file --------------------------------------------------------------
@@ -101,8 +102,11 @@ ls_status ls_saved_npz_open(ls_file *file, ls_saved_npz *out) {
     if (out->entries == NULL || out->headers == NULL)
       status = ls_out_of_memory();
   }
+  ls_map known;
+  ls_map_init(&known, allocator);
   for (size_t i = 0; ls_status_is_ok(status) && i < out->zip.count; ++i)
-    status = look_at(out, i);
+    status = look_at(out, i, &known);
+  ls_map_deinit(&known);
   if (!ls_status_is_ok(status)) ls_saved_npz_close(out);
   return status;
 }
@@ -147,14 +151,22 @@ static ls_status read_packed(const ls_saved_npz *npz,
   member it;
   ls_array *array = NULL;
   LS_RETURN_IF_ERROR(open_member(npz, (size_t)entry->offset, &it));
-  ls_status status = ls_npy_read_elements(it.file, &it.header, &array);
-  if (ls_status_is_ok(status) &&
-      (it.header.dtype != entry->dtype ||
-       !ls_shape_equal(it.header.shape, entry->shape)))
+  const ls_npy_header *header = &it.header;
+  ls_status status = ls_ok();
+  if (header->dtype != entry->dtype ||
+      !ls_shape_equal(header->shape, entry->shape)) {
     status = LS_STATUS(LS_DATA_LOSS, "'%s' has another array '%s' now",
                        npz->file->path, entry->name);
-  if (ls_status_is_ok(status)) memcpy(data, ls_array_data(array), entry->size);
-  ls_array_release(array);
+  } else if (!header->fortran) {
+    if (entry->size > 0)
+      memcpy(data, it.data + header->data_offset, entry->size);
+    ls_npy_convert(header, data, (size_t)ls_shape_num_elements(entry->shape));
+  } else {
+    status = ls_npy_read_elements(it.file, header, &array);
+    if (ls_status_is_ok(status))
+      memcpy(data, ls_array_data(array), entry->size);
+    ls_array_release(array);
+  }
   close_member(npz, &it);
   return status;
 }

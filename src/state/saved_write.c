@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Saved values, or some of them, as a file of another kind or with other names.
+#include "base/memory/map.h"
 #include "base/require.h"
 #include "base/values/array_internal.h"
 #include "io/npy.h"
@@ -14,15 +15,21 @@ typedef struct writing {
 } writing;
 
 // ---- What is written -------------------------------------------------------
+// Files have as many arrays as they like: names are found, not compared.
 static ls_status check_unique(const writing *w, const char *path) {
-  for (size_t i = 0; i < w->count; ++i) {
-    for (size_t k = 0; k < i; ++k) {
-      if (strcmp(w->entries[k].name, w->entries[i].name) == 0)
-        return ls_invalid_argument("'%s' would have two arrays called '%s'",
-                                   path, w->entries[i].name);
-    }
+  ls_map names;
+  ls_map_init(&names, ls_runtime_allocator(w->from->runtime));
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < w->count && ls_status_is_ok(status); ++i) {
+    ls_safetensors_entry *entry = &w->entries[i];
+    if (ls_map_find_text(&names, entry->name) != NULL)
+      status = ls_invalid_argument("'%s' would have two arrays called '%s'",
+                                   path, entry->name);
+    else if (!ls_map_insert_text(&names, entry->name, entry))
+      status = ls_out_of_memory();
   }
-  return ls_ok();
+  ls_map_deinit(&names);
+  return status;
 }
 
 static ls_status choose(writing *w, const char *path,

@@ -26,6 +26,11 @@ count 1 run/events/test
   fail "resume failed"
 count 2 run/events/train
 
+# A run that had events goes on with them without being asked again.
+"$lockstep" train --resume run --steps 60 --quiet >out.txt 2>err.txt ||
+  fail "a run with events cannot go on"
+count 3 run/events/train
+
 # Another folder, in both forms.
 # shellcheck disable=SC2086
 "$lockstep" train --run-dir other --events there/a $tiny >out.txt 2>err.txt ||

@@ -78,6 +78,8 @@ for blocks in 0 1 2 4 6; do
   if [ -s err.txt ]; then
     [ "$(lines)" = 1 ] && grep -q "'run/.*': File too large" err.txt ||
       fail "$blocks blocks: not one line about a file"
+    grep -q "the run in 'run' is kept up to step [39], its newest checkpoint; .*'lockstep train --resume' goes on" \
+      err.txt || fail "$blocks blocks: no word of how to go on"
   fi
   [ -z "$(find run -name '*.tmp')" ] || fail "$blocks blocks: half a file"
   "$lockstep" eval run >out.txt 2>err.txt ||

@@ -475,6 +475,10 @@ static void what_cannot_be_learnt_from_is_told(void **state) {
       {"mnist/train-images-idx3-ubyte", "is one array; give two files"},
       {"pair", "class 1 is 'b' in 'pair/train' and 'c' in 'pair/test'"},
       {"broken", "'broken/a/x.png'"},
+      {"pair/train",
+       "'pair/train' has 2 folders of classes, model 'tiny' has 4 classes"},
+      {"train.csv --batch-size 100000000", "--batch-size is 100000000, but the "
+                                           "data have "},
       {"train.csv --test nothing.csv", "there is no file or folder "
                                        "'nothing.csv'"},
   };
@@ -482,6 +486,7 @@ static void what_cannot_be_learnt_from_is_told(void **state) {
   put_wrong();
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
     const bool images = strcmp(rows[i].data, "pair") == 0 ||
+                        strcmp(rows[i].data, "pair/train") == 0 ||
                         strcmp(rows[i].data, "broken") == 0;
     if (!can_read(images ? "images" : rows[i].data)) continue;
     expect_run(1, TINY "--data %s --steps 2 --run-dir runs/wrong",
@@ -525,7 +530,8 @@ static void images_of_another_size_are_resized_and_it_is_said(void **state) {
   }
   expect_run(0, "train --model tiny --data large --steps 2 --batch-size 4 "
                 "--run-dir runs/large");
-  assert_non_null(strstr(err, "'large' has images 8 x 8, resized to 4 x 4\n"));
+  assert_non_null(strstr(
+      err, "the first image of 'large' is 8 x 8; all are resized to 4 x 4\n"));
   expect_run(0, "train --model tiny --data images --steps 2 --batch-size 4 "
                 "--run-dir runs/small");
   assert_null(strstr(err, "resized"));

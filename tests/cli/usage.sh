@@ -56,7 +56,13 @@ refuses "--run-dir is '', expected" train --run-dir ""
 refuses "--run-dir needs a value: DIR" train --run-dir --quiet
 refuses "there is no flag '--trac'; did you mean '--trace'?" train --trac x
 refuses "--quiet takes no value, got 'yes'" train --quiet=yes
-refuses "'mlp' is one word too many" train mlp
+refuses "'mlp' is one word too many; did you mean '--model mlp'?" train mlp
+refuses "there is no command '-V'; did you mean '--version'?" -V
+refuses "there is no command 'version'; did you mean '--version'?" version
+for flag in gpu gpus cuda device; do
+  refuses "there is no flag '--$flag': Lockstep computes on the cores of this \
+machine's CPU, and on no GPU yet" train --$flag
+done
 refuses "there is no model 'mpl'; there are: tiny, mlp," train --model mpl
 refuses "lockstep bench: MODEL is missing" bench
 refuses "there is no model 'none'; there are:" bench none
@@ -67,6 +73,15 @@ refuses "--lowered, --plan, --cost, --dot and --gathered are five prints; give o
 refuses "'x' is one word too many" devices x
 refuses "--replicas is '0', expected" devices --replicas 0
 refuses "there is no command 'none'" help none
+
+# A folder of checkpoints without a config.json is mostly an estimator's.
+rm -rf estimated
+mkdir estimated
+: >estimated/model.ckpt-3.json
+for command in predict eval export; do
+  ends 1 "it has checkpoints: if an estimator was trained there, name it by \
+--model ./mine.so, or by --model NAME --estimator" $command estimated
+done
 
 # LS_LOG is heard by the command, too.
 for level in "" warning off error; do

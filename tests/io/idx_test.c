@@ -127,16 +127,23 @@ static void a_small_file_does_not_become_a_large_one(void **state) {
     unsigned char head[8];
     ls_code code;
     const char *part;
+    size_t size;  // Of the file, whatever follows; 0: nothing.
   } bombs[] = {
-      {{0, 0, 0, 0}, LS_INVALID_ARGUMENT, "its element type is 00"},
-      {{0, 0, 8, 1, 0, 0, 0, 9}, LS_DATA_LOSS, "'bomb' is too long"},
-      {{0, 0, 8, 1, 255, 255, 255, 255}, LS_DATA_LOSS, "'bomb' is cut off"},
-      {{0, 0, 8, 9}, LS_INVALID_ARGUMENT, "'bomb' has 9 dimensions"},
+      {{0, 0, 0, 0}, LS_INVALID_ARGUMENT, "its element type is 00", 0},
+      {{0, 0, 8, 1, 0, 0, 0, 9}, LS_DATA_LOSS, "'bomb' is too long", 0},
+      {{0, 0, 8, 1, 255, 255, 255, 255}, LS_DATA_LOSS, "'bomb' is cut off", 0},
+      {{0, 0, 8, 9}, LS_INVALID_ARGUMENT, "'bomb' has 9 dimensions", 0},
+      // Not beyond what deflate can do, yet out of proportion.
+      {{0, 0, 8, 1, 20, 0, 0, 0},
+       LS_RESOURCE_EXHAUSTED,
+       "'bomb' packs 335544328 bytes into 400000",
+       400000},
   };
-  static unsigned char data[1 << 17];
+  static unsigned char data[400000];
   for (size_t i = 0; i < LS_COUNT_OF(bombs); ++i) {
-    const size_t size = compress_bomb(bombs[i].head, sizeof(bombs[i].head),
-                                      (size_t)1 << 26, data, sizeof(data));
+    size_t size = compress_bomb(bombs[i].head, sizeof(bombs[i].head),
+                                (size_t)1 << 26, data, sizeof(data));
+    if (bombs[i].size > 0) size = bombs[i].size;
     counted memory = counted_begin(1);
     ls_array *array = NULL;
     expect_status(ls_idx_decode(ls_runtime_allocator(memory.runtime), "bomb",

@@ -293,6 +293,45 @@ static void failures_of_memory_are_survived(void **state) {
   expect_memory_failures_survived(read_under_failures, NULL);
 }
 
+// Nothing is unpacked, and no memory asked for, of what is out of proportion.
+static void a_small_member_does_not_become_a_large_one(void **state) {
+  (void)state;
+  enum { PACKED = 400000, HEAD = 31 };
+  static const struct {
+    uint32_t size;
+    ls_code code;
+  } rows[] = {{300 << 20, LS_RESOURCE_EXHAUSTED}, {200 << 20, LS_DATA_LOSS}};
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
+    char *data = calloc(1, PACKED + 200);
+    assert_non_null(data);
+    unsigned char *at = (unsigned char *)data;
+    ls_store_le32(at, 0x04034b50);  // The member,
+    at[26] = 1;
+    at[30] = 'x';
+    at += HEAD + PACKED;
+    ls_store_le32(at, 0x02014b50);  // the directory,
+    at[10] = 8;
+    ls_store_le32(at + 20, PACKED);
+    ls_store_le32(at + 24, rows[i].size);
+    at[28] = 1;
+    at[46] = 'x';
+    ls_store_le32(at + 47, 0x06054b50);  // and its end.
+    at[47 + 10] = 1;
+    ls_store_le32(at + 47 + 12, 47);
+    ls_store_le32(at + 47 + 16, HEAD + PACKED);
+    ls_file *file = file_of(data, HEAD + PACKED + 47 + 22);
+    ls_zip zip;
+    expect_ok(ls_zip_open(file, memory(), &zip));
+    char *bytes = NULL;
+    expect_status(ls_zip_read(&zip, &zip.entries[0], memory(), &bytes),
+                  rows[i].code, i == 0 ? "as numpy.savez does" : "damaged");
+    assert_null(bytes);
+    ls_zip_close(&zip);
+    ls_file_close(file);
+    free(data);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(npz_files_of_numpy_are_read),
@@ -302,6 +341,7 @@ int main(void) {
       cmocka_unit_test(sizes_of_64_bits_are_read),
       cmocka_unit_test(many_members_are_written_and_read),
       cmocka_unit_test(failures_of_memory_are_survived),
+      cmocka_unit_test(a_small_member_does_not_become_a_large_one),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // CSV files: columns with types, given or seen in the first rows.
+#include "base/memory/map.h"
 #include "base/require.h"
 #include "base/values/array_internal.h"
 #include "data/files/source.h"
@@ -268,14 +269,24 @@ static void add_column(csv_decoder *self, const char *name, size_t size,
   *room += length;
 }
 
-static ls_status find_field(const csv_decoder *self, const char *path,
-                            const char *name, size_t *out_place) {
+// Where the columns are, by name; of two of one name the first. Values are
+// places from 1 on.
+static ls_status map_fields(const csv_decoder *self, ls_map *places) {
   for (size_t i = 0; i < self->num_fields; ++i) {
-    *out_place = i;
-    if (self->fields[i].size == strlen(name) &&
-        memcmp(self->fields[i].text, name, self->fields[i].size) == 0)
-      return ls_ok();
+    const ls_csv_field *field = &self->fields[i];
+    if (ls_map_find(places, field->text, field->size) != NULL) continue;
+    if (!ls_map_insert(places, field->text, field->size, (void *)(i + 1)))
+      return ls_out_of_memory();
   }
+  return ls_ok();
+}
+
+static ls_status find_field(const csv_decoder *self, const ls_map *places,
+                            const char *path, const char *name,
+                            size_t *out_place) {
+  const uintptr_t place = (uintptr_t)ls_map_find_text(places, name);
+  *out_place = place - 1;
+  if (place > 0) return ls_ok();
   ls_text names;
   ls_text_init(&names, self->base.allocator);
   for (size_t i = 0; i < self->num_fields && i < 20; ++i)
@@ -300,8 +311,9 @@ static ls_status check_column(const ls_csv_column *column) {
                              column->name, ls_dtype_name(dtype));
 }
 
-// The columns that are wanted, where they are; all without a wish.
-static ls_status choose_columns(csv_decoder *self, const char *path,
+// The columns that are wanted, where they are by `places`; all without a wish.
+static ls_status choose_columns(csv_decoder *self, const ls_map *places,
+                                const char *path,
                                 const ls_csv_options *options) {
   ls_allocator *allocator = self->base.allocator;
   const size_t count =
@@ -330,7 +342,7 @@ static ls_status choose_columns(csv_decoder *self, const char *path,
     }
     const ls_csv_column *wanted = &options->columns[i];
     if (self->header)
-      LS_RETURN_IF_ERROR(find_field(self, path, wanted->name, &place));
+      LS_RETURN_IF_ERROR(find_field(self, places, path, wanted->name, &place));
     add_column(self, wanted->name, strlen(wanted->name), wanted, place, &room);
   }
   return ls_ok();
@@ -412,17 +424,22 @@ static ls_status make_spec(csv_decoder *self) {
   const size_t count = self->num_items;
   ls_allocator *allocator = self->base.allocator;
   ls_nest *items = ls_new_array(allocator, ls_nest, count);
-  if (items == NULL) return ls_out_of_memory();
+  size_t *leaves = ls_new_array(allocator, size_t, count);  // By item.
+  if (items == NULL || leaves == NULL) {
+    ls_release(allocator, leaves);
+    ls_release(allocator, items);
+    return ls_out_of_memory();
+  }
   for (size_t i = 0; i < count; ++i)
     items[i] = ls_nest_i64((int64_t)i);
   const ls_nest numbers = ls_nest_dict("", self->keys, items, count);
   ls_status status = ls_nest_status(numbers);
   if (ls_status_is_ok(status)) {
     ls_nest_flatten(numbers, items, count);
+    for (size_t leaf = 0; leaf < count; ++leaf)
+      leaves[items[leaf].as.i64] = leaf;
     for (size_t i = 0; i < self->count; ++i)
-      while ((size_t)items[self->columns[i].leaf].as.i64 !=
-             self->columns[i].item)
-        ++self->columns[i].leaf;
+      self->columns[i].leaf = leaves[self->columns[i].item];
     for (size_t i = 0; i < self->count; ++i) {
       const csv_column *column = &self->columns[i];
       const ls_shape all = LS_SHAPE((int64_t)self->num_stacked);
@@ -434,6 +451,7 @@ static ls_status make_spec(csv_decoder *self) {
     status = ls_nest_status(self->base.spec);
   }
   ls_nest_release(numbers);
+  ls_release(allocator, leaves);
   ls_release(allocator, items);
   return status;
 }
@@ -447,8 +465,13 @@ static ls_status learn(csv_decoder *self, const ls_file *file,
   self->num_fields = options->num_columns;
   if (ls_status_is_ok(status) && self->header)
     status = read_names(self, file, &offsets);
+  ls_map places;
+  ls_map_init(&places, self->base.allocator);
+  if (ls_status_is_ok(status) && self->header)
+    status = map_fields(self, &places);
   if (ls_status_is_ok(status))
-    status = choose_columns(self, file->path, options);
+    status = choose_columns(self, &places, file->path, options);
+  ls_map_deinit(&places);
   if (ls_status_is_ok(status)) status = guess(self, file, &offsets);
   ls_offsets_deinit(&offsets);
   return ls_status_is_ok(status) ? make_spec(self) : status;
