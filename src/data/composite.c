@@ -26,7 +26,7 @@ static const ls_object_type composite_type = {.name = "composite",
                                               .print = print_composite};
 
 const ls_composite *ls_nest_as_composite(ls_nest leaf) {
-  if (leaf.kind != LS_KIND_OBJECT) return NULL;
+  if (leaf.kind != LS_KIND_OBJECT || leaf.as.ref == NULL) return NULL;
   const ls_object *object = leaf.as.ref;
   return object->type == &composite_type ? (const ls_composite *)object : NULL;
 }

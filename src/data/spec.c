@@ -61,7 +61,7 @@ ls_nest ls_nest_spec(ls_dtype dtype, ls_shape shape) {
 }
 
 const ls_leaf_spec *ls_nest_as_spec(ls_nest leaf) {
-  if (leaf.kind != LS_KIND_OBJECT) return NULL;
+  if (leaf.kind != LS_KIND_OBJECT || leaf.as.ref == NULL) return NULL;
   const ls_object *object = leaf.as.ref;
   return object->type == &spec_type ? &((const spec_leaf *)object)->spec : NULL;
 }

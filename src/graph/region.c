@@ -134,11 +134,12 @@ ls_status ls_region_trace(ls_graph *graph, ls_flow_callback callback,
   ls_context_enter_graph(&scope, graph);
   ls_nest made = callback(args, user);
   result_state state = {.graph = graph};
-  const ls_nest result = ls_nest_is_failed(made)
-                             ? ls_nest_retain(made)
-                             : ls_nest_map(made, take_result, &state);
+  ls_status status = ls_nest_status(made);
+  const ls_nest result = ls_status_is_ok(status)
+                             ? ls_nest_map(made, take_result, &state)
+                             : ls_fail(status);
   // An op maker's failure inside is the first cause, if there was one.
-  ls_status status = ls_nest_status(result);
+  status = ls_nest_status(result);
   if (graph->error != NULL) {
     ls_status_free(status);
     status = ls_graph_take_error(graph);

@@ -16,6 +16,8 @@ bool ls_arguments_are_bound(const ls_parameters *parameters, ls_nest args,
 static ls_status call(ls_function *function, ls_nest args, ls_nest named,
                       ls_nest *results) {
   static const ls_tracer alone;
+  LS_RETURN_IF_ERROR(ls_nest_status(args));
+  LS_RETURN_IF_ERROR(ls_nest_status(named));
   const ls_function_options *options = ls_function_options_of(function);
   if (ls_arguments_are_bound(options->parameters, args, named))
     return ls_function_call_by(function, &alone, args, results);

@@ -300,6 +300,8 @@ static ls_status build_here(building *b, ls_nest inputs, ls_nest *outputs) {
 
 static ls_status build(building *b, ls_nest inputs, ls_nest *outputs) {
   ls_infeed_attempt attempt;
+  *outputs = ls_none();
+  LS_RETURN_IF_ERROR(ls_nest_status(inputs));
   LS_RETURN_IF_ERROR(ls_scope_status());
   b->queue = b->loop->infeed;
   b->allocator = ls_current_allocator();

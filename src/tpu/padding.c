@@ -25,6 +25,9 @@ ls_nest ls_maximum_shape(ls_shape shape) {
 // Whether a leaf becomes a tensor, and of which shape; none is of rank 0.
 static bool has_shape(ls_nest leaf, ls_shape *out_shape) {
   *out_shape = LS_SCALAR;
+  if ((leaf.kind == LS_KIND_ARRAY || leaf.kind == LS_KIND_VARIABLE) &&
+      leaf.as.ref == NULL)
+    return false;
   switch (leaf.kind) {
   case LS_KIND_TENSOR:
     *out_shape = ls_tensor_shape(leaf.as.tensor);

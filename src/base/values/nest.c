@@ -53,8 +53,23 @@ ls_nest ls_fail(ls_status status) {
   return (ls_nest){.kind = LS_KIND_FAILED, .as.ref = holder};
 }
 
+static bool owns_reference(ls_nest nest);
+
+// A nest that no constructor gives: of a kind that refers to something, and of
+// nothing.
+static bool lacks_reference(ls_nest nest) {
+  return owns_reference(nest) && nest.as.ref == NULL;
+}
+
 ls_status ls_nest_status(ls_nest nest) {
-  if (nest.kind != LS_KIND_FAILED) return ls_ok();
+  if (nest.kind != LS_KIND_FAILED) {
+    return lacks_reference(nest)
+               ? ls_invalid_argument("a nest of kind %d whose reference is "
+                                     "NULL; nests are made by ls_nest_array, "
+                                     "ls_nest_object, LS_LIST and their like",
+                                     (int)nest.kind)
+               : ls_ok();
+  }
   const failure *holder = nest.as.ref;
   return holder == NULL ? ls_out_of_memory() : ls_status_clone(holder->status);
 }
@@ -258,7 +273,8 @@ static ls_nest finish_node(ls_kind kind, nest_node *node) {
 
 static const ls_nest *find_failed(const ls_nest *items, size_t count) {
   for (size_t i = 0; i < count; ++i) {
-    if (ls_nest_is_failed(items[i])) return &items[i];
+    if (ls_nest_is_failed(items[i]) || lacks_reference(items[i]))
+      return &items[i];
   }
   return NULL;
 }
@@ -270,7 +286,9 @@ static ls_nest make_nest(ls_kind kind, const char *tag, const char *const *keys,
     return LS_FAIL(LS_INVALID_ARGUMENT, "a nest of %zu items at NULL", count);
   const ls_nest *failed = find_failed(items, count);
   if (failed != NULL) {
-    const ls_nest result = ls_nest_retain(*failed);
+    const ls_nest result = ls_nest_is_failed(*failed)
+                               ? ls_nest_retain(*failed)
+                               : ls_fail(ls_nest_status(*failed));
     release_all(items, count);
     return result;
   }
@@ -451,6 +469,8 @@ ls_nest ls_nest_map(ls_nest nest, ls_leaf_function fn, void *user) {
   const nest_node *from = node_of(nest);
   if (fn == NULL)
     return LS_FAIL(LS_INVALID_ARGUMENT, "the function of leaves is NULL");
+  if (from == NULL && ls_nest_is_node(nest))
+    return ls_fail(ls_nest_status(nest));
   if (from == NULL) return fn(nest, user);
   nest_node *node =
       make_node(from->tag, (const char *const *)from->keys, from->count);

@@ -73,7 +73,7 @@ ls_nest ls_nest_input_callable(ls_nest element, ls_input_next next, void *user,
 }
 
 ls_input_callable *ls_nest_as_input_callable(ls_nest leaf) {
-  if (leaf.kind != LS_KIND_OBJECT) return NULL;
+  if (leaf.kind != LS_KIND_OBJECT || leaf.as.ref == NULL) return NULL;
   ls_object *object = leaf.as.ref;
   return object->type == &callable_type ? (ls_input_callable *)object : NULL;
 }

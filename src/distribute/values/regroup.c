@@ -186,6 +186,8 @@ ls_status ls_regroup(const ls_nest *values, size_t count,
   static const ls_regroup_options defaults;
   if (count == 0)
     return ls_invalid_argument("there are no replicas to regroup values of");
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(ls_nest_status(values[i]));
   const regrouping how = {.options = options != NULL ? options : &defaults,
                           .allocator = ls_current_allocator(),
                           .count = count};

@@ -54,7 +54,7 @@ bool ls_is_distributed_variable(ls_nest leaf) {
 }
 
 bool ls_is_distributed_table(ls_nest leaf) {
-  return leaf.kind == LS_KIND_OBJECT &&
+  return leaf.kind == LS_KIND_OBJECT && leaf.as.ref != NULL &&
          ((const ls_object *)leaf.as.ref)->type->is_distributed_table;
 }
 
@@ -85,6 +85,7 @@ static ls_nest find_unmirrored(ls_nest nest) {
 }
 
 ls_status ls_assert_mirrored(ls_nest nest) {
+  LS_RETURN_IF_ERROR(ls_nest_status(nest));
   const ls_nest found = find_unmirrored(nest);
   if (found.kind == LS_KIND_NONE) return ls_ok();
   char value[200], whole[300];

@@ -108,6 +108,7 @@ static ls_status check_captured(const ls_replica *replica, ls_nest leaf) {
 ls_status ls_distributed_get(ls_nest leaf, const char *device,
                              ls_nest *out_component) {
   LS_REQUIRE_OUT(out_component);
+  LS_RETURN_IF_ERROR(ls_nest_status(leaf));
   if (count_of(leaf) == 0) {
     *out_component = ls_nest_retain(leaf);
     return ls_ok();
@@ -249,6 +250,7 @@ ls_status ls_distributed_map(ls_nest nest, ls_leaf_function function,
   LS_REQUIRE(function);
   mapping m = {function, user};
   ls_trial trial;
+  LS_RETURN_IF_ERROR(ls_nest_status(nest));
   ls_trial_begin(&trial);
   return ls_trial_end_with(
       &trial, ls_take_nest(ls_nest_map(nest, map_leaf, &m), out_nest),

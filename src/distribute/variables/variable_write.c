@@ -400,6 +400,7 @@ ls_status ls_variable_write(ls_variable *variable, ls_write_op op,
   LS_REQUIRE(variable);
   static const uint16_t ops[] = {LS_OP_ASSIGN, LS_OP_ASSIGN_ADD,
                                  LS_OP_ASSIGN_SUB};
+  LS_RETURN_IF_ERROR(ls_nest_status(value));
   LS_RETURN_IF_ERROR(ls_scope_status());
   if (variable == NULL || (unsigned)op >= LS_COUNT_OF(ops))
     return ls_invalid_argument("a write needs a variable and an operation");
