@@ -94,7 +94,9 @@ typedef struct ls_attr {
 // Creates an empty build graph for sessions. The caller owns it.
 LS_API LS_MUST_USE ls_status ls_graph_create(const char *name,
                                              ls_graph **out_graph);
-// Destroys a build graph with all ops; sessions on it must be gone.
+// Destroys a graph that ls_graph_create or ls_graph_parse made, with all ops;
+// one with sessions on it goes with the last of them. Other graphs are the
+// library's, and stay.
 LS_API void ls_graph_destroy(ls_graph *graph);
 
 // The graph that an op made now would go to.

@@ -184,7 +184,8 @@ ls_runtime_create(const ls_runtime_options *options, ls_runtime **out_runtime);
 // itself. NULL destroys the default runtime, if there is one.
 //   LS_FAILED_PRECONDITION  something of it still runs: a callback, also that
 //                           which calls this, or a host call, also one that a
-//                           run has abandoned; it stays.
+//                           run has abandoned; or a function, session or graph
+//                           that was made under it lives. The runtime stays.
 LS_API LS_MUST_USE ls_status ls_runtime_destroy(ls_runtime *runtime);
 
 // The runtime this thread works under. Makes the default one at first use;

@@ -53,6 +53,7 @@ LS_API LS_MUST_USE ls_status ls_session_create(ls_graph *graph,
 //   LS_UNIMPLEMENTED     what cannot be had: names the field.
 LS_API LS_MUST_USE ls_status ls_session_create_with(
     ls_graph *graph, const ls_session_config *config, ls_session **out_session);
+// While runs are under way it goes with the last of them. NULL is fine.
 LS_API void ls_session_destroy(ls_session *session);
 // Ends the runs that are under way with LS_CANCELLED and waits for them; later
 // ones are refused with LS_FAILED_PRECONDITION. Variables can still be looked

@@ -150,6 +150,22 @@ static ls_status destroy_slots(ls_runtime *runtime) {
   return ls_ok();
 }
 
+// Names the first kind of which something lives.
+static ls_status check_made(const ls_runtime *runtime) {
+  static const char *const kinds[] = {"function", "session", "graph"};
+  _Static_assert(sizeof(kinds) / sizeof(kinds[0]) == LS_MADE_COUNT,
+                 "a kind has a name");
+  for (size_t i = 0; i < LS_MADE_COUNT; ++i) {
+    const int count = __atomic_load_n(&runtime->made[i], __ATOMIC_ACQUIRE);
+    if (count > 0)
+      return ls_failed_precondition(
+          "a runtime cannot be destroyed while what was made under it lives: "
+          "release %d %s%s first",
+          count, kinds[i], count == 1 ? "" : "s");
+  }
+  return ls_ok();
+}
+
 static ls_status destroy_runtime(ls_runtime *runtime) {
   if (__atomic_load_n(&runtime->callbacks, __ATOMIC_RELAXED) > 0)
     return ls_failed_precondition("a runtime cannot be destroyed while a "
@@ -162,6 +178,13 @@ static ls_status destroy_runtime(ls_runtime *runtime) {
   if (runtime->host_threads != NULL) {
     LS_RETURN_IF_ERROR(ls_host_threads_check(runtime->host_threads));
   }
+  LS_RETURN_IF_ERROR(check_made(runtime));
+  for (const ls_making *at = ls_this_thread.work.making; at != NULL;
+       at = at->outer)
+    if (at->runtime == runtime)
+      return ls_failed_precondition(
+          "a runtime cannot be destroyed by a function "
+          "of a data set that runs under it");
   ls_runtime *before = ls_runtime_make_current(runtime);
   ls_status status = destroy_slots(runtime);
   ls_this_thread.work.runtime =

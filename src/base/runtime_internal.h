@@ -29,6 +29,14 @@ typedef enum ls_slot {
   LS_SLOT_COUNT,
 } ls_slot;
 
+// What users make under a runtime, which cannot go while one of these lives.
+typedef enum ls_made {
+  LS_MADE_FUNCTION,
+  LS_MADE_SESSION,
+  LS_MADE_GRAPH,
+  LS_MADE_COUNT
+} ls_made;
+
 // What runs wait for.
 typedef enum ls_wait {
   LS_WAIT_HOST,       // Functions on the host.
@@ -71,6 +79,7 @@ struct ls_runtime {
   // system was there yet.
   const struct ls_launch_type *launches;
   int callbacks;             // Of users' that run now, but those of host calls.
+  int made[LS_MADE_COUNT];   // Atomic: so many live.
   uint64_t progress;         // See below.
   int waiting_runs;          // For the host. Atomic.
   int64_t waited[LS_WAITS];  // Atomic: nanoseconds. See base/trace.h.
@@ -95,6 +104,13 @@ static inline void ls_runtime_begin_callback(ls_runtime *runtime) {
 }
 static inline void ls_runtime_end_callback(ls_runtime *runtime) {
   __atomic_fetch_sub(&runtime->callbacks, 1, __ATOMIC_RELAXED);
+}
+
+static inline void ls_runtime_note_made(ls_runtime *runtime, ls_made kind) {
+  __atomic_fetch_add(&runtime->made[kind], 1, __ATOMIC_RELAXED);
+}
+static inline void ls_runtime_note_gone(ls_runtime *runtime, ls_made kind) {
+  __atomic_fetch_sub(&runtime->made[kind], 1, __ATOMIC_RELAXED);
 }
 
 // ---- Progress --------------------------------------------------------------

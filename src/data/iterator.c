@@ -2,11 +2,13 @@
 #include "data/iterator.h"
 
 #include "base/require.h"
+#include "base/threads/thread_state.h"
 
 enum {
   DEFAULT_PREFETCH = 2,
   MOST_PREFETCH = 8,
   LEAST_ANCHOR_DISTANCE = 8,
+  MOST_NESTED = 64,
   MOST_DESCRIBED = 480
 };
 
@@ -22,9 +24,26 @@ static ls_status no_end(ls_status status) {
   return other;
 }
 
+// A function of its data set may use others, but not itself.
+static ls_status check_not_making(const ls_iterator *self) {
+  int depth = 0;
+  for (const ls_making *at = ls_this_thread.work.making; at != NULL;
+       at = at->outer, ++depth)
+    if (at->iterator == self)
+      return ls_failed_precondition(
+          "'%s' is used by a function of its own data set, which makes an "
+          "element for it: make another iterator there",
+          self->work.name);
+  if (depth < MOST_NESTED) return ls_ok();
+  return ls_failed_precondition(
+      "'%s' is used by functions of data sets that are called in each other, "
+      "%d deep: does a function go through its own data set?",
+      self->work.name, MOST_NESTED);
+}
+
 // On any thread.
-static ls_status make_indexed(void *user, int64_t number, ls_nest *element) {
-  ls_iterator *self = user;
+static ls_status get_indexed(ls_iterator *self, int64_t number,
+                             ls_nest *element) {
   ls_fetch *fetch = ls_work_take_fetch(&self->work);
   if (fetch == NULL) return ls_out_of_memory();
   fetch->epoch = self->epoch;
@@ -50,11 +69,23 @@ static ls_status drop_anchor(ls_iterator *self, int64_t number) {
   return ls_ok();
 }
 
-static ls_status make_streamed(void *user, int64_t number, ls_nest *element) {
-  ls_iterator *self = user;
+static ls_status get_streamed(ls_iterator *self, int64_t number,
+                              ls_nest *element) {
   if (self->prefetch > 0 && number % self->anchor_every == 0)
     LS_RETURN_IF_ERROR(drop_anchor(self, number));
   return ls_stage_next(self->stage, element);
+}
+
+static ls_status make_element(void *user, int64_t number, ls_nest *element) {
+  ls_iterator *self = user;
+  const ls_making making = {ls_this_thread.work.making, self,
+                            self->work.runtime};
+  ls_this_thread.work.making = &making;
+  const ls_status status = self->stage == NULL
+                               ? get_indexed(self, number, element)
+                               : get_streamed(self, number, element);
+  ls_this_thread.work.making = making.outer;
+  return status;
 }
 
 // ---- Making ----------------------------------------------------------------
@@ -130,16 +161,15 @@ static ls_status fill_iterator(ls_iterator *self,
   if (self->stats == NULL) return ls_out_of_memory();
   if (!self->dataset->indexed)
     LS_RETURN_IF_ERROR(ls_stage_open(self->dataset, &self->work, &self->stage));
-  LS_RETURN_IF_ERROR(ls_ahead_create(
-      &(ls_ahead_options){.make = self->stage == NULL ? make_indexed
-                                                      : make_streamed,
-                          .user = self,
-                          .parallel = self->stage == NULL,
-                          .capacity = self->prefetch,
-                          .most = most_prefetch(self),
-                          .work = &self->work,
-                          .dataset = self->dataset},
-      &self->ahead));
+  LS_RETURN_IF_ERROR(
+      ls_ahead_create(&(ls_ahead_options){.make = make_element,
+                                          .user = self,
+                                          .parallel = self->stage == NULL,
+                                          .capacity = self->prefetch,
+                                          .most = most_prefetch(self),
+                                          .work = &self->work,
+                                          .dataset = self->dataset},
+                      &self->ahead));
   ls_ahead_seek(self->ahead, 0, end_of(self));
   return ls_ok();
 }
@@ -188,6 +218,7 @@ ls_dataset *ls_iterator_dataset(const ls_iterator *iterator) {
 ls_status ls_iterator_next(ls_iterator *iterator, ls_nest *element) {
   LS_REQUIRE(element);
   LS_REQUIRE(iterator);
+  LS_RETURN_IF_ERROR(check_not_making(iterator));
   ls_runtime *runtime = iterator->work.runtime;
   const int64_t began = ls_runtime_now(runtime);
   const ls_status status = ls_ahead_next(iterator->ahead, element);
@@ -255,6 +286,7 @@ bool ls_iterator_wait(ls_iterator *iterator, bool (*stops)(void *user),
 
 ls_status ls_iterator_seek_epoch(ls_iterator *iterator, int64_t epoch) {
   LS_REQUIRE(iterator);
+  LS_RETURN_IF_ERROR(check_not_making(iterator));
   if (epoch < 0)
     return ls_invalid_argument("there is no epoch %lld: they count from 0",
                                (long long)epoch);
@@ -282,6 +314,7 @@ int64_t ls_iterator_position(const ls_iterator *iterator) {
 
 ls_status ls_iterator_seek(ls_iterator *iterator, int64_t position) {
   LS_REQUIRE(iterator);
+  LS_RETURN_IF_ERROR(check_not_making(iterator));
   const int64_t end = end_of(iterator);
   if (position < 0 || (end >= 0 && position > end))
     return ls_invalid_argument(
@@ -352,6 +385,7 @@ static ls_status save_stream(ls_iterator *self, ls_record *record) {
 ls_status ls_iterator_save(ls_iterator *iterator, ls_record *record) {
   LS_REQUIRE(iterator);
   LS_REQUIRE(record);
+  LS_RETURN_IF_ERROR(check_not_making(iterator));
   LS_RETURN_IF_ERROR(save_identity(iterator, record));
   LS_RETURN_IF_ERROR(ls_record_set_i64(record, "epoch", iterator->epoch));
   LS_RETURN_IF_ERROR(
@@ -404,6 +438,7 @@ static ls_status restore_stream(ls_iterator *self, const ls_record *record,
 ls_status ls_iterator_restore(ls_iterator *iterator, const ls_record *record) {
   LS_REQUIRE(iterator);
   LS_REQUIRE(record);
+  LS_RETURN_IF_ERROR(check_not_making(iterator));
   int64_t epoch = 0, position = 0;
   LS_RETURN_IF_ERROR(check_identity(iterator, record));
   LS_RETURN_IF_ERROR(ls_record_get_i64(record, "epoch", &epoch));

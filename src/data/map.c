@@ -229,8 +229,13 @@ static ls_status find_result(map_dataset *self) {
                                  "(ls_map_options)",
                                  self->name);
   }
-  if (ls_status_is_ok(status))
+  if (ls_status_is_ok(status)) {
+    // It is called without an iterator here.
+    ls_runtime *runtime = ls_runtime_current();
+    ls_runtime_begin_callback(runtime);
     status = ls_map_apply(self, first, &(ls_map_call){0}, &mapped);
+    ls_runtime_end_callback(runtime);
+  }
   if (ls_status_is_ok(status))
     status = ls_dataset_set_spec(&self->base, ls_spec_of_element(mapped));
   ls_nest_release(first);

@@ -48,6 +48,21 @@ ls_status ls_graph_make(ls_graph_kind kind, const char *name,
   return ls_ok();
 }
 
+void ls_graph_give_to_user(ls_graph *graph) {
+  graph->is_users = true;
+  ls_runtime_note_made(graph->runtime, LS_MADE_GRAPH);
+}
+
+void ls_graph_begin_session(ls_graph *graph) {
+  __atomic_fetch_add(&graph->num_sessions, 1, __ATOMIC_RELAXED);
+}
+
+void ls_graph_end_session(ls_graph *graph) {
+  if (__atomic_sub_fetch(&graph->num_sessions, 1, __ATOMIC_ACQ_REL) ==
+      LS_GRAPH_DESTROYED)
+    ls_graph_free(graph);
+}
+
 static void release_node(ls_node *node) {
   for (uint32_t i = 0; i < node->num_attrs; ++i) {
     const ls_attr *attr = &node->attrs[i];
@@ -71,6 +86,7 @@ static void release_nodes(ls_graph *graph, size_t from) {
 
 void ls_graph_free(ls_graph *graph) {
   if (graph == NULL) return;
+  if (graph->is_users) ls_runtime_note_gone(graph->runtime, LS_MADE_GRAPH);
   release_nodes(graph, 0);
   ls_graph_drop_collections(graph);
   for (size_t i = 0; i < graph->num_variables; ++i)
@@ -476,11 +492,19 @@ ls_status ls_graph_create(const char *name, ls_graph **out_graph) {
   LS_REQUIRE_OUT(out_graph);
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
-  return ls_graph_make(LS_GRAPH_BUILD, name ? name : "graph", runtime, NULL,
-                       out_graph);
+  LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_BUILD, name ? name : "graph",
+                                   runtime, NULL, out_graph));
+  ls_graph_give_to_user(*out_graph);
+  return ls_ok();
 }
 
-void ls_graph_destroy(ls_graph *graph) { ls_graph_free(graph); }
+// Others are the library's: a runtime's, a function's, an op's.
+void ls_graph_destroy(ls_graph *graph) {
+  if (graph == NULL || !graph->is_users) return;
+  if (__atomic_fetch_or(&graph->num_sessions, LS_GRAPH_DESTROYED,
+                        __ATOMIC_ACQ_REL) == 0)
+    ls_graph_free(graph);
+}
 
 const char *ls_graph_name(const ls_graph *graph) { return graph->name; }
 

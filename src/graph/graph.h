@@ -151,6 +151,8 @@ struct ls_graph {
   const void *owner;  // Function, replica: whoever traces it.
   ls_losses losses;
   bool frozen;             // No op comes any more.
+  bool is_users;           // To be destroyed by ls_graph_destroy.
+  uint32_t num_sessions;   // On it, and LS_GRAPH_DESTROYED. Atomic.
   bool trains;             // An optimizer's step is in it, at any depth.
   const char *unsaveable;  // See ls_graph_note_unsaveable. NULL: it can.
   uint32_t num_trials;     // Under way; see graph/trial.h.
@@ -166,6 +168,13 @@ ls_status ls_graph_make(ls_graph_kind kind, const char *name,
                         ls_graph **out_graph);
 // The id of the graph that was made last.
 uint64_t ls_graph_last_id(void);
+// The graph is the user's, who destroys it. Its runtime cannot go before it.
+void ls_graph_give_to_user(ls_graph *graph);
+// A session on a user's graph begins and ends. A graph that is destroyed in
+// between goes with the last session.
+enum { LS_GRAPH_DESTROYED = 1 << 30 };
+void ls_graph_begin_session(ls_graph *graph);
+void ls_graph_end_session(ls_graph *graph);
 // Destroys any graph with its regions. NULL is fine.
 void ls_graph_free(ls_graph *graph);
 void ls_graph_drop_collections(ls_graph *graph);

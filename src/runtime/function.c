@@ -28,6 +28,8 @@ typedef struct trace {
   ls_compiled *compiled;
 } trace;
 
+static const size_t RELEASED = ~(SIZE_MAX >> 1);
+
 // What one call needs; kept between calls, one is taken at a time.
 typedef struct call_room {
   ls_nest *leaves;
@@ -45,7 +47,9 @@ struct ls_function {
   ls_mutex lock;   // Guards adding and dropping traces.
   trace *traces;   // Looked through without it.
   trace *dropped;  // No call finds them; freed when none runs any more.
-  size_t running;  // Calls, and looks at a trace, that have not returned.
+  // Calls, and looks at a trace, that have not returned; and RELEASED, once the
+  // last reference has gone: then the last of these frees the function.
+  size_t running;
   size_t num_traces;
   uint64_t step;    // Steps so far: what random ops draw by.
   call_room *room;  // Taken and given back with an atomic exchange.
@@ -75,7 +79,8 @@ static void destroy_room(ls_function *function, call_room *room) {
 static void free_dropped(ls_function *function) {
   trace *list = NULL;
   ls_mutex_lock(&function->lock);
-  if (__atomic_load_n(&function->running, __ATOMIC_SEQ_CST) == 0) {
+  if ((__atomic_load_n(&function->running, __ATOMIC_SEQ_CST) & ~RELEASED) ==
+      0) {
     list = function->dropped;
     __atomic_store_n(&function->dropped, NULL, __ATOMIC_SEQ_CST);
   }
@@ -91,9 +96,16 @@ static void enter(ls_function *function) {
   __atomic_fetch_add(&function->running, 1, __ATOMIC_SEQ_CST);
 }
 
+static void free_function(ls_function *function);
+
+// The function may be gone afterwards.
 static void leave(ls_function *function) {
-  if (__atomic_sub_fetch(&function->running, 1, __ATOMIC_SEQ_CST) == 0 &&
-      __atomic_load_n(&function->dropped, __ATOMIC_SEQ_CST) != NULL)
+  const size_t left =
+      __atomic_sub_fetch(&function->running, 1, __ATOMIC_SEQ_CST);
+  if (left == RELEASED)
+    free_function(function);
+  else if (left == 0 &&
+           __atomic_load_n(&function->dropped, __ATOMIC_SEQ_CST) != NULL)
     free_dropped(function);
 }
 
@@ -108,15 +120,23 @@ void ls_function_clear(ls_function *function) {
   free_dropped(function);
 }
 
-static void destroy_function(ls_object *object) {
-  ls_function *function = (ls_function *)object;
+static void free_function(ls_function *function) {
   if (function->traces != NULL) ls_function_clear(function);
   destroy_room(function, function->room);
   if (function->options.release != NULL)
     function->options.release(function->options.user);
   ls_mutex_deinit(&function->lock);
+  ls_runtime_note_gone(function->runtime, LS_MADE_FUNCTION);
   ls_release(function->allocator, function->name);
   ls_release(function->allocator, function);
+}
+
+// Its own callback, or a function on the host that it runs, may give the last
+// reference back: the call goes on, and frees it at its end.
+static void destroy_function(ls_object *object) {
+  ls_function *function = (ls_function *)object;
+  if (__atomic_fetch_or(&function->running, RELEASED, __ATOMIC_SEQ_CST) == 0)
+    free_function(function);
 }
 
 static const ls_object_type function_type = {.name = "function",
@@ -136,6 +156,7 @@ ls_status ls_function_create(const ls_function_options *options,
   ls_object_init(&function->object, &function_type);
   function->allocator = allocator;
   function->runtime = runtime;
+  ls_runtime_note_made(runtime, LS_MADE_FUNCTION);
   const char *name = options->name != NULL ? options->name : "function";
   function->name = ls_copy_text(allocator, name, strlen(name));
   const ls_status status = function->name == NULL
@@ -398,8 +419,13 @@ ls_status ls_function_call_by(ls_function *function, const ls_tracer *tracer,
   if (function == NULL) return ls_invalid_argument("the function is NULL");
   ls_graph *graph = ls_graph_current();
   if (graph == NULL) return ls_out_of_memory();
-  if (graph->kind != LS_GRAPH_EAGER || ls_eager_is_recording(graph))
-    return call_inline(function, tracer, graph, args, results);
+  if (graph->kind != LS_GRAPH_EAGER || ls_eager_is_recording(graph)) {
+    enter(function);
+    const ls_status inlined =
+        call_inline(function, tracer, graph, args, results);
+    leave(function);
+    return inlined;
+  }
   call_room *room =
       __atomic_exchange_n(&function->room, NULL, __ATOMIC_ACQ_REL);
   if (room == NULL) room = ls_new(function->allocator, call_room);
@@ -409,9 +435,9 @@ ls_status ls_function_call_by(ls_function *function, const ls_tracer *tracer,
   const ls_status status =
       call_with_room(function, tracer, room, args, results);
   end_span(function, "call", began);
-  leave(function);
   room = __atomic_exchange_n(&function->room, room, __ATOMIC_ACQ_REL);
   destroy_room(function, room);  // Another call's, at the same time.
+  leave(function);
   return status;
 }
 

@@ -15,6 +15,8 @@
 #include "runtime/session_config.h"
 #include "runtime/state.h"
 
+enum { DESTROYED = 1 << 30 };
+
 struct ls_session {
   ls_runtime *runtime;
   ls_allocator *allocator;
@@ -27,7 +29,7 @@ struct ls_session {
   // Closing: what ends the runs that are under way, how many they are (atomic),
   // and word of the last one.
   ls_cancel *closing;
-  uint32_t num_running;
+  uint32_t num_running;  // And DESTROYED: the last run frees the session.
   ls_condition idle;
 };
 
@@ -49,6 +51,8 @@ ls_status ls_session_create_with(ls_graph *graph,
   ls_session *session = ls_new(graph->allocator, ls_session);
   if (session == NULL) return ls_out_of_memory();
   session->runtime = graph->runtime;
+  ls_runtime_note_made(session->runtime, LS_MADE_SESSION);
+  ls_graph_begin_session(graph);
   session->allocator = graph->allocator;
   session->graph = graph;
   ls_map_init(&session->plans, session->allocator);
@@ -66,8 +70,7 @@ ls_status ls_session_create_with(ls_graph *graph,
   return ls_ok();
 }
 
-void ls_session_destroy(ls_session *session) {
-  if (session == NULL) return;
+static void free_session(ls_session *session) {
   ls_map_item item;
   for (size_t at = 0; ls_map_next(&session->plans, &at, &item);)
     ls_plan_destroy(item.value);
@@ -77,7 +80,17 @@ void ls_session_destroy(ls_session *session) {
   ls_cancel_destroy(session->closing);
   ls_condition_deinit(&session->idle);
   ls_mutex_deinit(&session->lock);
+  ls_graph_end_session(session->graph);
+  ls_runtime_note_gone(session->runtime, LS_MADE_SESSION);
   ls_release(session->allocator, session);
+}
+
+// A function on the host may destroy the session that runs it.
+void ls_session_destroy(ls_session *session) {
+  if (session == NULL) return;
+  if (__atomic_fetch_or(&session->num_running, DESTROYED, __ATOMIC_SEQ_CST) ==
+      0)
+    free_session(session);
 }
 
 ls_store *ls_session_store(const ls_session *session) { return session->store; }
@@ -355,6 +368,7 @@ static ls_status is_closed(void) {
   return ls_failed_precondition("the session is closed");
 }
 
+// The session may be gone after `leave`.
 // A run is counted before it asks whether the session is closed, and who closes
 // it says so before it counts runs.
 static ls_status enter(ls_session *session) {
@@ -366,12 +380,16 @@ static void leave(ls_session *session) {
   if (__atomic_load_n(&session->closing->requested, __ATOMIC_SEQ_CST)) {
     // Under the lock, or the session might go before its lock is left.
     ls_mutex_lock(&session->lock);
-    __atomic_sub_fetch(&session->num_running, 1, __ATOMIC_SEQ_CST);
+    const uint32_t left =
+        __atomic_sub_fetch(&session->num_running, 1, __ATOMIC_SEQ_CST);
     ls_condition_broadcast(&session->idle);
     ls_mutex_unlock(&session->lock);
+    if (left == DESTROYED) free_session(session);
     return;
   }
-  __atomic_sub_fetch(&session->num_running, 1, __ATOMIC_SEQ_CST);
+  if (__atomic_sub_fetch(&session->num_running, 1, __ATOMIC_SEQ_CST) ==
+      DESTROYED)
+    free_session(session);
 }
 
 void ls_session_request_close(ls_session *session) {
@@ -385,7 +403,8 @@ ls_status ls_session_close(ls_session *session) {
   // A host function may be part of a run of this session.
   if (ls_this_thread.work.run != 0) return ls_ok();
   ls_mutex_lock(&session->lock);
-  while (__atomic_load_n(&session->num_running, __ATOMIC_SEQ_CST) > 0)
+  while ((__atomic_load_n(&session->num_running, __ATOMIC_SEQ_CST) &
+          ~(uint32_t)DESTROYED) > 0)
     (void)ls_condition_wait_for(&session->idle, &session->lock, LOOK_NANOS);
   ls_mutex_unlock(&session->lock);
   return ls_ok();
@@ -408,13 +427,13 @@ ls_status ls_session_run(ls_session *session, ls_nest fetches,
         ls_cancel_is_requested(session->closing))
       status = ls_status_annotate(status, "as its session was closed");
   }
-  leave(session);
   if (began != LS_NO_SPAN)
     ls_span_end(session->runtime, &(ls_span){.kind = "run",
                                              .name = session->graph->name,
                                              .began = began});
   ls_nest_release(r.fetches);
   ls_arena_deinit(&r.memory);
+  leave(session);
   return status;
 }
 

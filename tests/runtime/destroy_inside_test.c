@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A runtime does not go while a callback of it runs, and says so.
+// What is destroyed while it is in use: a runtime stays, and says so; a
+// function, a session and a graph go once their last call or session has.
+#include "lockstep/dataset.h"
+#include "lockstep/eager.h"
 #include "lockstep/host.h"
+#include "lockstep/iterator.h"
+#include "lockstep/session.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
@@ -68,8 +73,187 @@ static void a_callback_cannot_destroy_its_runtime(void **state) {
   expect_ok(ls_runtime_destroy(made));
 }
 
+// ---- Runtimes --------------------------------------------------------------
+static ls_nest same(ls_nest args, void *user) {
+  (void)user;
+  return ls_nest_retain(args);
+}
+
+static void a_runtime_stays_while_what_was_made_under_it_lives(void **state) {
+  (void)state;
+  expect_ok(ls_runtime_create(&(ls_runtime_options){.threads = 1}, &made));
+  ls_runtime *before = ls_runtime_make_current(made);
+  ls_function *function = NULL;
+  ls_graph *graph = NULL;
+  ls_session *session = NULL;
+  expect_ok(
+      ls_function_create(&(ls_function_options){.call = same}, &function));
+  ls_runtime_make_current(before);
+  expect_status(ls_runtime_destroy(made), LS_FAILED_PRECONDITION,
+                "lives: release 1 function first");
+  ls_runtime_make_current(made);
+  ls_nest result = ls_none();
+  expect_ok(ls_function_call(function, ls_none(), &result));
+  ls_function_release(function);
+  expect_ok(ls_graph_create("g", &graph));
+  expect_ok(ls_session_create(graph, &session));
+  expect_status(ls_runtime_destroy(made), LS_FAILED_PRECONDITION,
+                "release 1 session first");
+  ls_session_destroy(session);
+  expect_status(ls_runtime_destroy(made), LS_FAILED_PRECONDITION,
+                "release 1 graph first");
+  ls_graph_destroy(graph);
+  ls_runtime_make_current(before);
+  expect_ok(ls_runtime_destroy(made));
+}
+
+static ls_nest map_destroys(ls_nest element, const ls_map_call *call,
+                            void *user) {
+  (void)call, (void)user;
+  // Its first call is made by the maker of the data set.
+  expect_status(ls_runtime_destroy(made), LS_FAILED_PRECONDITION,
+                user == NULL
+                    ? "while a callback"
+                    : "by a function of a data set that runs under it");
+  return ls_nest_retain(element);
+}
+
+static void a_data_sets_function_cannot_destroy_its_runtime(void **state) {
+  (void)state;
+  for (int threads = 0; threads <= 1; ++threads) {
+    expect_ok(ls_runtime_create(
+        &(ls_runtime_options){.threads = 1, .input_threads = LS_SOME(threads)},
+        &made));
+    ls_runtime *before = ls_runtime_make_current(made);
+    ls_dataset_release(ls_dataset_map(ls_dataset_range(0, 3, 1),
+                                      &(ls_map_options){.call = map_destroys}));
+    ls_dataset *data = ls_dataset_map(
+        ls_dataset_range(0, 3, 1),
+        &(ls_map_options){.call = map_destroys,
+                          .user = &made,
+                          .result = ls_nest_spec(LS_DTYPE_I64, LS_SCALAR)});
+    ls_iterator *iterator = NULL;
+    ls_nest element = ls_none();
+    expect_ok(ls_iterator_create(data, NULL, &iterator));
+    expect_ok(ls_iterator_next(iterator, &element));
+    ls_nest_release(element);
+    ls_iterator_release(iterator);
+    ls_dataset_release(data);
+    ls_runtime_make_current(before);
+    expect_ok(ls_runtime_destroy(made));
+  }
+}
+
+// ---- Functions -------------------------------------------------------------
+static int times_released;
+
+static void note_release(void *user) {
+  *(ls_function **)user = NULL;
+  ++times_released;
+}
+
+static ls_nest release_itself(ls_nest args, void *user) {
+  (void)args;
+  ls_function_release(*(ls_function **)user);
+  assert_non_null(*(ls_function **)user);  // It is not freed yet.
+  return ls_leaf(ls_scalar(LS_DTYPE_F32, 5));
+}
+
+static ls_function *to_be_released;
+
+static ls_status start_release(ls_host_call *call) {
+  ls_function_release(to_be_released);
+  *(float *)call->outputs[0] = 5;
+  ls_host_done(call, ls_ok());
+  return ls_ok();
+}
+
+static const ls_host_kernel releases = {
+    .name = "releases", .infer = infer_scalar, .start = start_release};
+
+static ls_nest release_on_host(ls_nest args, void *user) {
+  (void)args;
+  (void)user;
+  return ls_leaf(ls_op_output(ls_host_call_add(&releases, NULL, NULL, 0), 0));
+}
+
+static void release_in(ls_callback callback) {
+  ls_nest result = ls_none();
+  expect_ok(ls_function_create(&(ls_function_options){.call = callback,
+                                                      .user = &to_be_released,
+                                                      .release = note_release},
+                               &to_be_released));
+  times_released = 0;
+  expect_ok(ls_function_call(to_be_released, ls_none(), &result));
+  assert_int_equal(times_released, 1);
+  if (result.kind == LS_KIND_ARRAY) assert_true(number_of(result) == 5);
+  ls_nest_release(result);
+}
+
+static void a_function_may_lose_its_last_reference_in_a_call(void **state) {
+  (void)state;
+  release_in(release_itself);
+  release_in(release_on_host);
+  ls_graph *graph = NULL;
+  expect_ok(ls_graph_create("g", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    release_in(release_itself);
+  }
+  ls_graph_destroy(graph);
+  ls_tape *tape = NULL;
+  expect_ok(ls_tape_begin(&tape));
+  release_in(release_itself);
+  ls_tape_release(tape);
+}
+
+// ---- Sessions and graphs ---------------------------------------------------
+static ls_session *session_to_go;
+
+static ls_status start_end(ls_host_call *call) {
+  ls_session_destroy(session_to_go);
+  *(float *)call->outputs[0] = 7;
+  ls_host_done(call, ls_ok());
+  return ls_ok();
+}
+
+static const ls_host_kernel ends = {
+    .name = "ends", .infer = infer_scalar, .start = start_end};
+
+static void a_session_and_its_graph_go_with_the_last_run(void **state) {
+  (void)state;
+  ls_graph *graph = NULL;
+  ls_nest result = ls_none();
+  ls_nest fetch = ls_none();
+  expect_ok(ls_graph_create("g", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    fetch = ls_leaf(ls_op_output(ls_host_call_add(&ends, NULL, NULL, 0), 0));
+  }
+  expect_ok(ls_session_create(graph, &session_to_go));
+  ls_graph_destroy(graph);
+  expect_ok(ls_session_run(session_to_go, fetch, NULL, 0, &result));
+  assert_true(number_of(result) == 7);
+  ls_nest_release(result);
+}
+
+// It is the library's.
+static void the_eager_graph_cannot_be_destroyed(void **state) {
+  (void)state;
+  ls_graph_destroy(ls_graph_current());
+  ls_graph_destroy(NULL);
+  double value = 0;
+  expect_ok(ls_tensor_item(ls_neg(ls_scalar(LS_DTYPE_F32, 2)), &value));
+  assert_true(value == -2);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_runtime_stays_while_what_was_made_under_it_lives),
+      cmocka_unit_test(a_data_sets_function_cannot_destroy_its_runtime),
+      cmocka_unit_test(a_function_may_lose_its_last_reference_in_a_call),
+      cmocka_unit_test(a_session_and_its_graph_go_with_the_last_run),
+      cmocka_unit_test(the_eager_graph_cannot_be_destroyed),
       cmocka_unit_test(a_callback_cannot_destroy_its_runtime),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,6 +14,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// An iterator that makes an element on this thread, and those around it: the
+// functions of its data set may use other iterators.
+typedef struct ls_making {
+  const struct ls_making *outer;
+  const void *iterator;
+  const struct ls_runtime *runtime;
+} ls_making;
+
 // Of a fiber, else of the thread itself.
 typedef struct ls_at_work {
   struct ls_fiber *fiber;      // NULL: none.
@@ -21,6 +29,7 @@ typedef struct ls_at_work {
   struct ls_runtime *runtime;  // NULL: the default one.
   struct ls_cancel *cancel;    // See lockstep/cancel.h. NULL: none.
   uint64_t run;  // Whose host call this is; see ls_run_args. 0: none's.
+  const ls_making *making;  // NULL: none.
 } ls_at_work;
 
 // Layers that leave something, the lowest first.

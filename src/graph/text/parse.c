@@ -487,7 +487,9 @@ ls_status ls_graph_parse(const char *text, const ls_host_kernel *const *kernels,
   ls_map_init(&parser.variables, ls_runtime_allocator(runtime));
   ls_lexer_init(&parser.lexer, text, strlen(text));
   const ls_status status = parse(&parser, out_graph);
-  if (!ls_status_is_ok(status)) {
+  if (ls_status_is_ok(status)) {
+    ls_graph_give_to_user(*out_graph);
+  } else {
     ls_graph_free(*out_graph);
     *out_graph = NULL;
   }
