@@ -41,7 +41,7 @@ ls_nest ls_nest_dataset(ls_dataset *dataset) {
 }
 
 ls_dataset *ls_nest_as_dataset(ls_nest leaf) {
-  if (leaf.kind != LS_KIND_OBJECT) return NULL;
+  if (leaf.kind != LS_KIND_OBJECT || leaf.as.ref == NULL) return NULL;
   ls_object *object = leaf.as.ref;
   return object->type == &dataset_type ? (ls_dataset *)object : NULL;
 }
@@ -108,16 +108,15 @@ static void drop_inputs(ls_dataset *self) {
 
 // Whatever goes through a pipeline goes down its tree, on stacks of any size.
 static ls_status count_nodes(ls_dataset *self) {
-  enum { MOST_NODES = 1000 };
   uint64_t nodes = 1;
   for (size_t i = 0; i < self->num_inputs; ++i)
     nodes += self->inputs[i]->nodes;
   self->nodes = (uint32_t)nodes;
-  if (nodes <= MOST_NODES) return ls_ok();
+  if (nodes <= LS_MOST_DATASETS) return ls_ok();
   return ls_invalid_argument("'%s' of a pipeline of %llu data sets, counted "
                              "wherever they are used: %d are possible",
                              self->kind->name, (unsigned long long)nodes,
-                             MOST_NODES);
+                             LS_MOST_DATASETS);
 }
 
 ls_dataset *ls_dataset_new(const ls_dataset_class *kind, size_t bytes,

@@ -80,6 +80,10 @@ typedef struct ls_dataset_class {
                              int64_t index);
 } ls_dataset_class;
 
+// In a pipeline, counted wherever they are used, with those that its functions
+// give: what is read goes down the tree on one stack.
+enum { LS_MOST_DATASETS = 1000 };
+
 // Every data set's first member.
 struct ls_dataset {
   ls_object object;

@@ -235,3 +235,27 @@ ls_status ls_stage_open(const ls_dataset *dataset, ls_work *work,
   (*out_stage)->counts_itself = true;
   return ls_ok();
 }
+
+static void set_around(ls_stage *stage, uint32_t around) {
+  stage->around = around;
+  for (size_t i = 0; i < stage->num_inputs; ++i)
+    set_around(stage->inputs[i], around);
+}
+
+// Reading goes down all of them on one stack, as through one pipeline.
+ls_status ls_stage_open_inner(const ls_dataset *dataset, const ls_stage *outer,
+                              ls_stage **out_stage) {
+  *out_stage = NULL;
+  LS_RETURN_IF_ERROR(ls_dataset_status(dataset));
+  const uint64_t around = (uint64_t)outer->around + outer->dataset->nodes;
+  if (around + dataset->nodes > LS_MOST_DATASETS)
+    return ls_invalid_argument(
+        "the function of '%s' gives data sets whose functions give others, "
+        "%llu "
+        "in all, of which %d are possible: does it give its own data set?",
+        outer->dataset->kind->name,
+        (unsigned long long)(around + dataset->nodes), LS_MOST_DATASETS);
+  LS_RETURN_IF_ERROR(ls_stage_open(dataset, outer->work, out_stage));
+  set_around(*out_stage, (uint32_t)around);
+  return ls_ok();
+}

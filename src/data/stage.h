@@ -41,6 +41,9 @@ struct ls_stage {
   ls_stage **inputs;
   size_t num_inputs;
   int64_t epoch;  // Since the last restart.
+  // Data sets around the one that it was opened for, whose functions have given
+  // that one.
+  uint32_t around;
   // Statistics: what the inputs took of the call under way, and whose call it
   // is that waits for this one.
   int64_t inner_nanos;
@@ -56,6 +59,12 @@ LS_MUST_USE ls_status ls_stage_new(const ls_stage_class *kind, size_t bytes,
 // Opens a data set: an indexed one by a stage that goes through it.
 LS_MUST_USE ls_status ls_stage_open(const ls_dataset *dataset, ls_work *work,
                                     ls_stage **out_stage);
+// The same of a data set that a function of `outer` has given: one more below
+// those that are being read.
+//   LS_INVALID_ARGUMENT  more data sets than a pipeline may have.
+LS_MUST_USE ls_status ls_stage_open_inner(const ls_dataset *dataset,
+                                          const ls_stage *outer,
+                                          ls_stage **out_stage);
 void ls_stage_close(ls_stage *stage);  // NULL is fine.
 
 // As the class's, with statistics and what is missing there.

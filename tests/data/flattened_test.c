@@ -325,8 +325,111 @@ static void makers_refuse_null(void **state) {
   }
 }
 
+// ---- Without an end --------------------------------------------------------
+static ls_dataset *give_itself(ls_nest element, const ls_map_call *call,
+                               void *user) {
+  (void)element, (void)call;
+  return ls_dataset_retain(*(ls_dataset **)user);
+}
+
+static void a_data_set_that_is_made_of_itself_is_refused(void **state) {
+  (void)state;
+  for (int kind = 0; kind < 2; ++kind) {
+    ls_dataset *data = NULL;
+    ls_nest element = ls_none();
+    ls_iterator *iterator = NULL;
+    const ls_flat_options options = {.call = give_itself,
+                                     .user = &data,
+                                     .result =
+                                         ls_nest_spec(LS_DTYPE_I64, LS_SCALAR)};
+    data = (kind == 0 ? ls_dataset_flat_map : ls_dataset_interleave)(
+        ls_dataset_range(0, 3, 1), &options);
+    expect_ok(ls_iterator_create(data, NULL, &iterator));
+    expect_status(ls_iterator_next(iterator, &element), LS_INVALID_ARGUMENT,
+                  "does it give its own data set?");
+    ls_iterator_release(iterator);
+    ls_dataset_release(data);
+  }
+}
+
+static ls_nest ask_itself(ls_nest element, const ls_map_call *call,
+                          void *user) {
+  ls_iterator *iterator = *(ls_iterator **)user;
+  ls_record *record = NULL;
+  ls_nest other = ls_none();
+  (void)element, (void)call;
+  expect_ok(ls_record_create(&record));
+  expect_status(ls_iterator_seek(iterator, 0), LS_FAILED_PRECONDITION,
+                "own data set");
+  expect_status(ls_iterator_restart(iterator), LS_FAILED_PRECONDITION,
+                "own data set");
+  expect_status(ls_iterator_save(iterator, record), LS_FAILED_PRECONDITION,
+                "own data set");
+  expect_status(ls_iterator_restore(iterator, record), LS_FAILED_PRECONDITION,
+                "own data set");
+  ls_record_destroy(record);
+  const ls_status status = ls_iterator_next(iterator, &other);
+  ls_nest_release(other);
+  return ls_status_is_ok(status) ? ls_none() : ls_fail(status);
+}
+
+static void a_data_set_cannot_ask_its_own_iterator(void **state) {
+  (void)state;
+  for (int ahead = 0; ahead <= 4; ahead += 2) {
+    ls_iterator *iterator = NULL;
+    ls_nest element = ls_none();
+    ls_dataset *data = ls_dataset_map(
+        ls_dataset_range(0, 3, 1),
+        &(ls_map_options){.call = ask_itself,
+                          .user = &iterator,
+                          .result = ls_nest_spec(LS_DTYPE_I64, LS_SCALAR)});
+    expect_ok(ls_iterator_create(
+        data, &(ls_iterator_options){.prefetch = LS_SOME(ahead)}, &iterator));
+    expect_status(ls_iterator_next(iterator, &element), LS_FAILED_PRECONDITION,
+                  "own data set");
+    ls_iterator_release(iterator);
+    ls_dataset_release(data);
+  }
+}
+
+// Each call makes an iterator of its own, without an end.
+static ls_nest go_through_itself(ls_nest element, const ls_map_call *call,
+                                 void *user) {
+  ls_iterator *iterator = NULL;
+  ls_nest other = ls_none();
+  (void)element, (void)call;
+  ls_status status = ls_iterator_create(
+      *(ls_dataset **)user, &(ls_iterator_options){.prefetch = LS_SOME(0)},
+      &iterator);
+  if (ls_status_is_ok(status)) status = ls_iterator_next(iterator, &other);
+  ls_nest_release(other);
+  ls_iterator_release(iterator);
+  return ls_status_is_ok(status) ? ls_none() : ls_fail(status);
+}
+
+static void a_data_set_cannot_go_through_itself_for_ever(void **state) {
+  (void)state;
+  ls_dataset *data = NULL;
+  ls_iterator *iterator = NULL;
+  ls_nest element = ls_none();
+  data = ls_dataset_map(
+      ls_dataset_range(0, 3, 1),
+      &(ls_map_options){.call = go_through_itself,
+                        .user = &data,
+                        .result = ls_nest_spec(LS_DTYPE_I64, LS_SCALAR)});
+  expect_ok(ls_iterator_create(
+      data, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator));
+  expect_status(ls_iterator_next(iterator, &element), LS_FAILED_PRECONDITION,
+                "64 deep");
+  ls_iterator_release(iterator);
+  ls_dataset_release(data);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_data_set_that_is_made_of_itself_is_refused),
+      cmocka_unit_test(a_data_set_cannot_ask_its_own_iterator),
+      cmocka_unit_test(a_data_set_cannot_go_through_itself_for_ever),
       cmocka_unit_test(a_filter_keeps_what_its_function_says),
       cmocka_unit_test(elements_become_data_sets_one_after_another),
       cmocka_unit_test(data_sets_of_elements_are_read_in_turn),

@@ -69,7 +69,8 @@ static ls_status open_inner(interleave_stage *self, slot *it) {
   LS_RETURN_IF_ERROR(ls_status_annotate(
       ls_dataset_status(it->dataset), "%s '%s' of element %lld",
       self->stage.dataset->kind->name, of->name, (long long)call.id));
-  LS_RETURN_IF_ERROR(ls_stage_open(it->dataset, work, &it->stage));
+  LS_RETURN_IF_ERROR(
+      ls_stage_open_inner(it->dataset, &self->stage, &it->stage));
   return ls_stage_restart(it->stage, self->stage.epoch);
 }
 
