@@ -326,9 +326,14 @@ ls_status ls_checkpoints_restore(ls_checkpoints *checkpoints,
   if (options == NULL) options = &none;
   if (report == NULL) report = &unwanted;
   *report = (ls_restore_report){0};
-  LS_RETURN_IF_ERROR(ls_checkpoints_wait(checkpoints));
+  LS_RETURN_IF_ERROR(
+      ls_checkpoints_begin(checkpoints, "ls_checkpoints_restore"));
+  ls_status status = ls_checkpoints_wait(checkpoints);
   restoring self = {
       .checkpoints = checkpoints, .options = options, .report = report};
-  return options->file != NULL ? restore_open(&self, options->file)
-                               : restore_found(&self);
+  if (ls_status_is_ok(status))
+    status = options->file != NULL ? restore_open(&self, options->file)
+                                   : restore_found(&self);
+  ls_checkpoints_end(checkpoints);
+  return status;
 }

@@ -105,6 +105,18 @@ ls_status ls_checkpoints_check(ls_checkpoints *checkpoints) {
                                                  : ls_ok();
 }
 
+ls_status ls_checkpoints_begin(ls_checkpoints *self, const char *call) {
+  if (self->busy)
+    return ls_failed_precondition(
+        "%s is called by a state of these checkpoints while they are saved or "
+        "restored: '%s'",
+        call, self->folder);
+  self->busy = true;
+  return ls_ok();
+}
+
+void ls_checkpoints_end(ls_checkpoints *self) { self->busy = false; }
+
 // ---- Opening ---------------------------------------------------------------
 static ls_status check_options(const ls_checkpoints_options *o) {
   if (o->keep.value < 0 || o->keep_best.value < 0 || o->every_steps.value < 0 ||
@@ -200,6 +212,7 @@ ls_status ls_checkpoints_open(const ls_checkpoints_options *options,
 ls_status ls_checkpoints_close(ls_checkpoints *checkpoints) {
   ls_checkpoints *self = checkpoints;
   if (self == NULL) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_checkpoints_begin(self, "ls_checkpoints_close"));
   if (self->thread.made) {
     ls_mutex_lock(&self->lock);
     self->stop = self->awaited = true;
@@ -347,25 +360,36 @@ static ls_status hand_over(ls_checkpoints *self) {
   return status;
 }
 
+static ls_status save(ls_checkpoints *self, int64_t step,
+                      const ls_checkpoint_metric *metrics, size_t num_metrics) {
+  ls_status status = fill_all(self, step, metrics, num_metrics);
+  if (!ls_status_is_ok(status)) {
+    release_content(self);
+    return status;
+  }
+  status = hand_over(self);
+  self->saved_step = step;
+  self->saved_nanos = ls_runtime_now(self->runtime);
+  return status;
+}
+
 ls_status ls_checkpoints_save(ls_checkpoints *checkpoints, int64_t step,
                               const ls_checkpoint_metric *metrics,
                               size_t num_metrics) {
   LS_REQUIRE(checkpoints);
-  LS_REQUIRE_ITEMS(metrics, num_metrics);
+  LS_REQUIRE_EACH_FIELD(metrics, num_metrics, name);
   if (step < 0)
     return ls_invalid_argument("there is no checkpoint of step %lld",
                                (long long)step);
-  LS_RETURN_IF_ERROR(ls_checkpoints_wait(checkpoints));
-  ls_status status = fill_all(checkpoints, step, metrics, num_metrics);
-  if (!ls_status_is_ok(status)) {
-    release_content(checkpoints);
-  } else {
-    status = hand_over(checkpoints);
-    checkpoints->saved_step = step;
-    checkpoints->saved_nanos = ls_runtime_now(checkpoints->runtime);
+  LS_RETURN_IF_ERROR(ls_checkpoints_begin(checkpoints, "ls_checkpoints_save"));
+  ls_status status = ls_checkpoints_wait(checkpoints);
+  if (ls_status_is_ok(status)) {
+    status = save(checkpoints, step, metrics, num_metrics);
+    status = ls_status_annotate(
+        status, "while saving the checkpoint of step %lld", (long long)step);
   }
-  return ls_status_annotate(status, "while saving the checkpoint of step %lld",
-                            (long long)step);
+  ls_checkpoints_end(checkpoints);
+  return status;
 }
 
 ls_status ls_checkpoints_list(ls_checkpoints *checkpoints, int64_t *steps,

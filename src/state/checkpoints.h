@@ -34,6 +34,7 @@ struct ls_checkpoints {
   // The newest was restored: what writers that were killed have left of others
   // goes before the next save.
   bool tidies;
+  bool busy;  // A save or restore is under way, which calls users' functions.
   ls_thread thread;
   ls_mutex lock;  // Guards what follows.
   ls_condition moved;
@@ -43,6 +44,12 @@ struct ls_checkpoints {
   ls_status failure;  // Of the last save in the background, until it is told.
 };
 
+// A save or restore begins, and ends. `call` is its name.
+//   LS_FAILED_PRECONDITION  one is under way: a state, or what is told of
+//                           values, has made the call.
+LS_MUST_USE ls_status ls_checkpoints_begin(ls_checkpoints *self,
+                                           const char *call);
+void ls_checkpoints_end(ls_checkpoints *self);
 // Whether a save is under way, which another one would wait for.
 bool ls_checkpoints_are_writing(ls_checkpoints *self);
 // Whether the last save is known to have failed, which nobody was told yet.

@@ -478,8 +478,48 @@ static void no_memory_is_a_status(void **state) {
   expect_memory_failures_survived(live, &options);
 }
 
+// ---- States that call back -------------------------------------------------
+static ls_status save_again(void *self, ls_record *record) {
+  world *w = self;
+  (void)record;
+  expect_status(ls_checkpoints_close(w->checkpoints), LS_FAILED_PRECONDITION,
+                "ls_checkpoints_close is called by a state");
+  expect_status(ls_checkpoints_restore(w->checkpoints, NULL, NULL),
+                LS_FAILED_PRECONDITION, "ls_checkpoints_restore is called");
+  return ls_checkpoints_save(w->checkpoints, 2, NULL, 0);
+}
+
+static ls_status restore_again(void *self, const ls_record *record) {
+  (void)record;
+  return ls_checkpoints_restore(((world *)self)->checkpoints, NULL, NULL);
+}
+
+static void a_state_cannot_save_or_restore_its_own_checkpoints(void **state) {
+  (void)state;
+  world w;
+  begin(&w, "checkpoints_test.tmp.again");
+  w.state.self = &w;
+  w.state.save = save_again;
+  w.options.background = LS_FLAG_OFF;
+  expect_ok(ls_checkpoints_open(&w.options, &w.checkpoints));
+  expect_status(ls_checkpoints_save(w.checkpoints, 1, NULL, 0),
+                LS_FAILED_PRECONDITION, "ls_checkpoints_save is called by");
+  w.state.save = save_counter;
+  w.state.self = &w.counter;
+  expect_ok(ls_checkpoints_save(w.checkpoints, 1, NULL, 0));
+  w.state.self = &w;
+  w.state.restore = restore_again;
+  expect_status(ls_checkpoints_restore(w.checkpoints, NULL, NULL),
+                LS_FAILED_PRECONDITION, "ls_checkpoints_restore is called by");
+  w.state.self = &w.counter;
+  w.state.restore = restore_counter;
+  expect_ok(ls_checkpoints_restore(w.checkpoints, NULL, NULL));
+  end(&w);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_state_cannot_save_or_restore_its_own_checkpoints),
       cmocka_unit_test(what_was_saved_is_restored),
       cmocka_unit_test(the_list_names_them_the_newest_last),
       cmocka_unit_test(no_flipped_bit_is_accepted),
