@@ -16,7 +16,7 @@ static bool is_around(const ls_graph *outer, const ls_graph *graph) {
 
 static ls_status add(gathering *g, ls_op op) {
   op.graph = ls_graph_resolve(op.graph);
-  if (op.id == 0)
+  if (op.id == 0 || op.graph == NULL)
     return ls_invalid_argument("a control input of %s is a failed op",
                                g->info->name);
   if (op.graph->kind == LS_GRAPH_EAGER && g->graph->kind != LS_GRAPH_EAGER) {

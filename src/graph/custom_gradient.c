@@ -139,6 +139,9 @@ static ls_status build(ls_graph *graph, ls_flow_callback forward,
   const ls_nest tensors = ls_nest_map(inputs, to_tensor, NULL);
   ls_status status = ls_nest_status(tensors);
   const size_t before = graph->num_nodes;
+  if (ls_status_is_ok(status) && (forward == NULL || gradient == NULL))
+    status = ls_invalid_argument("the %s callback is NULL",
+                                 forward == NULL ? "forward" : "gradient");
   if (ls_status_is_ok(status)) made = forward(tensors, user);
   if (ls_status_is_ok(status)) status = ls_nest_status(made);
   if (ls_status_is_ok(status)) status = check_reads(graph, before);

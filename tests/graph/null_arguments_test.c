@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A NULL where something is needed is refused by name.
+#include "lockstep/flow.h"
 #include "lockstep/graph.h"
 #include "lockstep/host.h"
+#include "lockstep/ops.h"
 #include "lockstep/slices.h"
 #include "support/expect.h"
 
@@ -68,8 +70,77 @@ static void calls_of_host_refuse_null(void **state) {
   expect_null(ls_host_give(NULL, 0, some), "ls_host_give: call is NULL");
 }
 
+// ---- Functions and handles of nothing --------------------------------------
+static ls_nest same(ls_nest args, void *user) {
+  (void)user;
+  return ls_nest_retain(args);
+}
+static ls_nest yes(ls_nest args, void *user) {
+  (void)args, (void)user;
+  return ls_leaf(ls_scalar_i64(LS_DTYPE_BOOL, 1));
+}
+static ls_nest pass_on(ls_nest inputs, ls_nest outputs, ls_nest gradients,
+                       void *user) {
+  (void)inputs, (void)outputs, (void)user;
+  return ls_nest_retain(gradients);
+}
+
+static void expect_failed(ls_nest made, const char *text) {
+  expect_status(ls_nest_status(made), LS_INVALID_ARGUMENT, text);
+  ls_nest_release(made);
+  ls_status_free(ls_graph_take_error(ls_graph_current()));
+}
+
+static void flow_needs_its_functions(void) {
+  const ls_tensor x = ls_scalar(LS_DTYPE_F32, 1),
+                  holds = ls_scalar_i64(LS_DTYPE_BOOL, 1);
+  const ls_nest start = ls_leaf(x);
+  expect_failed(ls_while(NULL, same, NULL, start, 2),
+                "the condition of a loop is NULL");
+  expect_failed(ls_while(yes, NULL, NULL, start, 2),
+                "the body of a loop is NULL");
+  expect_failed(ls_step_while(yes, NULL, NULL, start, 2),
+                "the body of a loop is NULL");
+  expect_failed(ls_cond(holds, NULL, same, NULL), "first branch of a cond");
+  expect_failed(ls_cond(holds, same, NULL, NULL), "second branch of a cond");
+  expect_failed(ls_custom_gradient(NULL, pass_on, NULL, start),
+                "the forward callback is NULL");
+  expect_failed(ls_custom_gradient(same, NULL, NULL, start),
+                "the gradient callback is NULL");
+}
+
+// An op without a graph is as a failed one.
+static void a_handle_without_a_graph_is_refused(void) {
+  const ls_op no_graph = {NULL, 5};
+  const ls_op made = ls_group(&no_graph, 1, NULL);
+  if (ls_graph_is_eager(ls_graph_current())) return;
+  assert_true(ls_op_is_failed(made));
+  expect_status(ls_graph_take_error(ls_graph_current()), LS_INVALID_ARGUMENT,
+                "a control input of no_op is a failed op");
+  LS_CONTROL_SCOPE(&no_graph, 1);
+  const ls_tensor x = ls_neg(ls_scalar(LS_DTYPE_F32, 1));
+  assert_true(ls_tensor_is_failed(x));
+  expect_status(ls_graph_take_error(ls_graph_current()), LS_INVALID_ARGUMENT,
+                "is a failed op");
+}
+
+static void functions_and_handles_of_nothing_are_refused(void **state) {
+  (void)state;
+  ls_graph *graph = NULL;
+  flow_needs_its_functions();
+  a_handle_without_a_graph_is_refused();
+  expect_ok(ls_graph_create("g", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    flow_needs_its_functions();
+    a_handle_without_a_graph_is_refused();
+  }
+  ls_graph_destroy(graph);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(functions_and_handles_of_nothing_are_refused),
       cmocka_unit_test(calls_of_graph_refuse_null),
       cmocka_unit_test(calls_of_slices_refuse_null),
       cmocka_unit_test(calls_of_host_refuse_null),

@@ -212,11 +212,16 @@ static ls_nest make_while(ls_flow_callback condition, ls_flow_callback body,
     ls_make_failed("while", ls_nest_status(initial));
     return initial;
   }
-  if (trips.most < 0) {
+  ls_status refusal = ls_ok();
+  if (condition == NULL || body == NULL)
+    refusal = ls_invalid_argument("the %s of a loop is NULL",
+                                  condition == NULL ? "condition" : "body");
+  else if (trips.most < 0)
+    refusal = ls_invalid_argument("'max_trips' is %lld, must be at least 0",
+                                  (long long)trips.most);
+  if (!ls_status_is_ok(refusal)) {
     ls_nest_release(initial);
-    return flow_failed(
-        "while", ls_invalid_argument("'max_trips' is %lld, must be at least 0",
-                                     (long long)trips.most));
+    return flow_failed("while", refusal);
   }
   if (graph->kind == LS_GRAPH_EAGER)
     return eager_while(condition, body, user, initial, trips.most);
@@ -274,6 +279,11 @@ static ls_status build_cond(flow *f, ls_tensor predicate, ls_flow_callback yes,
   return status;
 }
 
+static ls_status no_branch(ls_flow_callback then_branch) {
+  return ls_invalid_argument("the %s branch of a cond is NULL",
+                             then_branch == NULL ? "first" : "second");
+}
+
 ls_nest ls_cond(ls_tensor predicate, ls_flow_callback then_branch,
                 ls_flow_callback else_branch, void *user) {
   ls_graph *graph = ls_graph_current();
@@ -282,8 +292,12 @@ ls_nest ls_cond(ls_tensor predicate, ls_flow_callback then_branch,
     bool holds = false;
     const ls_status status = truth(ls_leaf(predicate), &holds);
     if (!ls_status_is_ok(status)) return ls_fail(status);
+    if (then_branch == NULL || else_branch == NULL)
+      return ls_fail(no_branch(then_branch));
     return (holds ? then_branch : else_branch)(ls_none(), user);
   }
+  if (then_branch == NULL || else_branch == NULL)
+    return flow_failed("cond", no_branch(then_branch));
   flow f = {.graph = graph};
   ls_nest result = ls_none();
   const ls_status status =
