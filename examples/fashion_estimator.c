@@ -28,34 +28,42 @@ static ls_nest metrics(ls_nest of, void *user) {  // On the host, of all cores.
   return ls_nest_dict("", &(const char *){user}, &value, 1);
 }
 
-static ls_status model(void *user, ls_model_call *call,
-                       ls_estimator_spec **out) {  // On each core.
-  ls_bag bag = {0};
-  ls_estimator_spec_options spec = {.mode = call->mode};
+// On each core. What is made is the bag's.
+static ls_status build(ls_bag *bag, void *user, const ls_model_call *call,
+                       ls_estimator_spec_options *spec) {
   ls_dense_layer *a =
-      ls_dense_layer_in(&bag, .name = "a", .inputs = 784, .units = 256,
+      ls_dense_layer_in(bag, .name = "a", .inputs = 784, .units = 256,
                         .activation = LS_ACTIVATION_RELU);
   ls_dense_layer *b =
-      ls_dense_layer_in(&bag, .name = "b", .inputs = 256, .units = 10);
-  ls_optimizer *adam = ls_adam_in(&bag, .learning_rate = 0.001);
-  ls_optimizer *sums = ls_cross_shard_in(&bag, .optimizer = adam);
-  LS_RETURN_IF_ERROR(ls_bag_take_error(&bag));
+      ls_dense_layer_in(bag, .name = "b", .inputs = 256, .units = 10);
+  ls_optimizer *adam = ls_adam_in(bag, .learning_rate = 0.001);
+  ls_optimizer *sums = ls_cross_shard_in(bag, .optimizer = adam);
+  LS_RETURN_IF_ERROR(ls_bag_take_error(bag));
   const ls_tensor x = ls_reshape(call->features.as.tensor, LS_SHAPE(-1, 784));
   const ls_tensor logits = ls_dense_layer_apply(b, ls_dense_layer_apply(a, x));
   const ls_nest p = ls_leaf(ls_softmax(logits));
-  spec.predictions =
-      *ls_nest_in(&bag, ls_nest_dict("", &(const char *){"p"}, &p, 1));
+  spec->predictions =
+      ls_bag_nest(bag, ls_nest_dict("", &(const char *){"p"}, &p, 1));
   if (call->mode != LS_MODE_PREDICT) {
     const ls_tensor y = ls_convert(call->labels.as.tensor, LS_DTYPE_I32);
     const ls_tensor is = ls_convert(ls_argmax(logits, 1), LS_DTYPE_I32);
-    spec.loss = ls_weighted_mean(
+    spec->loss = ls_weighted_mean(
         ls_cross_entropy_loss(logits, y, 0, LS_REDUCTION_NONE), call->mask);
-    const ls_nest said = *ls_nest_in(&bag, LS_LIST(ls_leaf(y), ls_leaf(is)));
-    spec.eval_metrics = (ls_host_function){metrics, user, said, {0}};
+    const ls_nest said = ls_bag_nest(bag, LS_LIST(ls_leaf(y), ls_leaf(is)));
+    spec->eval_metrics = (ls_host_function){metrics, user, said, {0}};
     if (call->mode == LS_MODE_TRAIN)
-      spec.train_op = ls_train_op(sums, spec.loss);
+      spec->train_op = ls_train_op(sums, spec->loss);
   }
-  const ls_status status = ls_tpu_estimator_spec_create(&spec, out);
+  return ls_bag_take_error(bag);
+}
+
+static ls_status model(void *user, ls_model_call *call,
+                       ls_estimator_spec **out) {
+  ls_bag bag = {0};
+  ls_estimator_spec_options spec = {.mode = call->mode};
+  ls_status status = build(&bag, user, call, &spec);
+  if (ls_status_is_ok(status))
+    status = ls_tpu_estimator_spec_create(&spec, out);
   ls_bag_empty(&bag);
   return status;
 }

@@ -51,6 +51,8 @@ LS_API void *ls_bag_keep(ls_bag *bag, ls_status status, void *thing,
 // The same for a nest, taken over. The result may be used as results that a
 // call fills, for instance; it is lent, and NULL after a failure.
 LS_API ls_nest *ls_nest_in(ls_bag *bag, ls_nest nest);
+// The same by value: the nest, lent; none after a failure.
+LS_API ls_nest ls_bag_nest(ls_bag *bag, ls_nest nest);
 // The first failure since the bag was made or asked; the caller owns it.
 LS_API LS_MUST_USE ls_status ls_bag_take_error(ls_bag *bag);
 // Releases everything, what came last first, and the error. The bag is as new.

@@ -111,8 +111,8 @@ static ls_nest metrics(ls_nest of, void *user) {
 static ls_status use(const ls_model *model, const ls_model_call *call,
                      ls_bag *bag, ls_estimator_spec_options *spec) {
   const ls_nest args =
-      *ls_nest_in(bag, ls_nest_sequence(LS_KIND_TUPLE, &call->features, 1));
-  const ls_nest made = *ls_nest_in(bag, model->type->logits(args, model->self));
+      ls_bag_nest(bag, ls_nest_sequence(LS_KIND_TUPLE, &call->features, 1));
+  const ls_nest made = ls_bag_nest(bag, model->type->logits(args, model->self));
   LS_RETURN_IF_ERROR(ls_bag_take_error(bag));
   const ls_tensor logits = ls_nest_tensor(made, 0);
   const int last = ls_tensor_shape(logits).rank - 1;
@@ -122,8 +122,8 @@ static ls_status use(const ls_model *model, const ls_model_call *call,
     const ls_nest items[] = {
         ls_leaf(best),
         ls_leaf(ls_reduce_max(ls_softmax(logits), LS_AXES(last)))};
-    spec->predictions = *ls_nest_in(bag, ls_nest_dict("", names, items, 2));
-    return ls_ok();
+    spec->predictions = ls_bag_nest(bag, ls_nest_dict("", names, items, 2));
+    return ls_bag_take_error(bag);
   }
   const ls_tensor labels = call->labels.as.tensor;
   ls_tensor losses = ls_softmax_cross_entropy(logits, labels);
@@ -132,8 +132,8 @@ static ls_status use(const ls_model *model, const ls_model_call *call,
   spec->loss = ls_weighted_mean(losses, call->mask);
   spec->eval_metrics = (ls_host_function){
       .call = metrics,
-      .tensors = *ls_nest_in(bag, LS_LIST(ls_leaf(labels), ls_leaf(best)))};
-  return ls_ok();
+      .tensors = ls_bag_nest(bag, LS_LIST(ls_leaf(labels), ls_leaf(best)))};
+  return ls_bag_take_error(bag);
 }
 
 static ls_status model_of(void *user, ls_model_call *call,
@@ -145,9 +145,10 @@ static ls_status model_of(void *user, ls_model_call *call,
   ls_status status = make_model(call, &model);
   if (ls_status_is_ok(status) && call->mode == LS_MODE_TRAIN) {
     const ls_nest parts[] = {call->features, call->labels};
-    status = train(&model,
-                   *ls_nest_in(&bag, ls_nest_sequence(LS_KIND_TUPLE, parts, 2)),
-                   &spec);
+    const ls_nest args =
+        ls_bag_nest(&bag, ls_nest_sequence(LS_KIND_TUPLE, parts, 2));
+    status = ls_bag_take_error(&bag);
+    if (ls_status_is_ok(status)) status = train(&model, args, &spec);
   } else if (ls_status_is_ok(status)) {
     status = use(&model, call, &bag, &spec);
   }

@@ -68,6 +68,11 @@ ls_nest *ls_nest_in(ls_bag *bag, ls_nest nest) {
   return ls_bag_keep(bag, ls_ok(), kept, release_nest);
 }
 
+ls_nest ls_bag_nest(ls_bag *bag, ls_nest nest) {
+  const ls_nest *kept = ls_nest_in(bag, nest);
+  return kept != NULL ? *kept : ls_none();
+}
+
 // ---- The end ---------------------------------------------------------------
 ls_status ls_bag_take_error(ls_bag *bag) {
   LS_REQUIRE(bag);

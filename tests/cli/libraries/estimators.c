@@ -30,40 +30,47 @@ static ls_nest metrics(ls_nest of, void *user) {
   return ls_nest_dict("", &(const char *){"accuracy"}, &value, 1);
 }
 
-static ls_status model(void *user, ls_model_call *call,
-                       ls_estimator_spec **out) {
-  ls_bag bag = {0};
-  ls_estimator_spec_options spec = {.mode = call->mode};
-  (void)user;
+static ls_status build(ls_bag *bag, const ls_model_call *call,
+                       ls_estimator_spec_options *spec) {
   const int64_t width = ls_params_i64(call->params, "width", 8);
   const double rate = ls_params_f64(call->params, "rate", 0.05);
   ls_dense_layer *a =
-      ls_dense_layer_in(&bag, .name = "a", .inputs = PIXELS, .units = width,
+      ls_dense_layer_in(bag, .name = "a", .inputs = PIXELS, .units = width,
                         .activation = LS_ACTIVATION_RELU, .seed = 1);
-  ls_dense_layer *b = ls_dense_layer_in(&bag, .name = "b", .inputs = width,
+  ls_dense_layer *b = ls_dense_layer_in(bag, .name = "b", .inputs = width,
                                         .units = CLASSES, .seed = 2);
-  ls_optimizer *adam = ls_adam_in(&bag, .learning_rate = rate);
-  ls_optimizer *sums = ls_cross_shard_in(&bag, .optimizer = adam);
-  LS_RETURN_IF_ERROR(ls_bag_take_error(&bag));
+  ls_optimizer *adam = ls_adam_in(bag, .learning_rate = rate);
+  ls_optimizer *sums = ls_cross_shard_in(bag, .optimizer = adam);
+  LS_RETURN_IF_ERROR(ls_bag_take_error(bag));
   const ls_tensor logits = ls_dense_layer_apply(
       b, ls_dense_layer_apply(a, call->features.as.tensor));
   const ls_tensor best = ls_convert(ls_argmax(logits, 1), LS_DTYPE_I32);
   if (call->mode == LS_MODE_PREDICT) {
     const char *const names[] = {"class", "scores"};
     const ls_nest of[] = {ls_leaf(best), ls_leaf(ls_softmax(logits))};
-    spec.predictions = *ls_nest_in(&bag, ls_nest_dict("", names, of, 2));
+    spec->predictions = ls_bag_nest(bag, ls_nest_dict("", names, of, 2));
   } else {
     const ls_tensor labels = call->labels.as.tensor;
-    spec.loss = ls_weighted_mean(
+    spec->loss = ls_weighted_mean(
         ls_cross_entropy_loss(logits, labels, 0, LS_REDUCTION_NONE),
         call->mask);
-    spec.eval_metrics = (ls_host_function){
+    spec->eval_metrics = (ls_host_function){
         .call = metrics,
-        .tensors = *ls_nest_in(&bag, LS_LIST(ls_leaf(labels), ls_leaf(best)))};
+        .tensors = ls_bag_nest(bag, LS_LIST(ls_leaf(labels), ls_leaf(best)))};
     if (call->mode == LS_MODE_TRAIN)
-      spec.train_op = ls_train_op(sums, spec.loss);
+      spec->train_op = ls_train_op(sums, spec->loss);
   }
-  const ls_status status = ls_tpu_estimator_spec_create(&spec, out);
+  return ls_bag_take_error(bag);
+}
+
+static ls_status model(void *user, ls_model_call *call,
+                       ls_estimator_spec **out) {
+  ls_bag bag = {0};
+  ls_estimator_spec_options spec = {.mode = call->mode};
+  (void)user;
+  ls_status status = build(&bag, call, &spec);
+  if (ls_status_is_ok(status))
+    status = ls_tpu_estimator_spec_create(&spec, out);
   ls_bag_empty(&bag);
   return status;
 }
