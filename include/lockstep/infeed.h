@@ -155,7 +155,8 @@ LS_API LS_MUST_USE ls_status ls_infeed_queue_create(
 LS_API ls_infeed_queue *ls_infeed_queue_retain(ls_infeed_queue *queue);
 LS_API void ls_infeed_queue_release(ls_infeed_queue *queue);  // NULL is fine.
 
-// What is not set yet is LS_DTYPE_NONE, an unknown shape, unset.
+// What is not set yet is LS_DTYPE_NONE, an unknown shape, unset; so is that of
+// an element that the queue does not have, whose policy is NULL.
 LS_API const char *ls_infeed_queue_name(const ls_infeed_queue *queue);
 LS_API size_t ls_infeed_queue_num_elements(const ls_infeed_queue *queue);
 LS_API ls_type ls_infeed_queue_type(const ls_infeed_queue *queue,

@@ -13,11 +13,20 @@ typedef struct cluster {
 
 static ls_status copy_job(ls_arena *arena, const ls_cluster_job *job,
                           ls_cluster_job *out) {
+  if (job->name == NULL)
+    return ls_invalid_argument("a job of a cluster has no name");
+  if (job->addresses == NULL && job->num_addresses > 0)
+    return ls_invalid_argument("job '%s' of a cluster has %zu addresses at "
+                               "NULL",
+                               job->name, job->num_addresses);
   const char **addresses =
       ls_arena_new_array(arena, const char *, job->num_addresses + 1);
   out->name = ls_arena_string(arena, job->name);
   if (addresses == NULL || out->name == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < job->num_addresses; ++i) {
+    if (job->addresses[i] == NULL)
+      return ls_invalid_argument("address %zu of job '%s' is NULL", i,
+                                 job->name);
     addresses[i] = ls_arena_string(arena, job->addresses[i]);
     if (addresses[i] == NULL) return ls_out_of_memory();
   }
@@ -40,6 +49,7 @@ ls_status ls_cluster_spec_copy(const ls_cluster_spec *spec,
                                ls_cluster_spec **out_copy) {
   LS_REQUIRE_OUT(out_copy);
   if (spec == NULL) return ls_ok();
+  LS_REQUIRE_ITEMS(spec->jobs, spec->num_jobs);
   ls_allocator *allocator = ls_current_allocator();
   cluster *made = ls_new(allocator, cluster);
   if (made == NULL) return ls_out_of_memory();

@@ -35,5 +35,25 @@ ls_status ls_null_argument(const char *function, const char *argument);
   do {                                                                         \
     if ((out) != NULL) memset((out), 0, sizeof(*(out)));                       \
   } while (0)
+// "ls_run_config_replace: fields[1] is NULL", with the field if `field` is not
+// "".
+ls_status ls_null_item(const char *function, const char *items, size_t index,
+                       const char *field);
+// A list of pointers, none of them NULL.
+#define LS_REQUIRE_EACH(items, count)                                          \
+  do {                                                                         \
+    LS_REQUIRE_ITEMS(items, count);                                            \
+    for (size_t ls_i = 0; ls_i < (count); ++ls_i)                              \
+      if ((items)[ls_i] == NULL)                                               \
+        return ls_null_item(__func__, #items, ls_i, "");                       \
+  } while (0)
+// A list of structs, whose `field` is NULL in none of them.
+#define LS_REQUIRE_EACH_FIELD(items, count, field)                             \
+  do {                                                                         \
+    LS_REQUIRE_ITEMS(items, count);                                            \
+    for (size_t ls_i = 0; ls_i < (count); ++ls_i)                              \
+      if ((items)[ls_i].field == NULL)                                         \
+        return ls_null_item(__func__, #items, ls_i, "." #field);               \
+  } while (0)
 
 #endif  // LS_BASE_REQUIRE_H_

@@ -123,6 +123,12 @@ ls_status ls_null_argument(const char *function, const char *argument) {
   return ls_invalid_argument("%s: %s is NULL", function, argument);
 }
 
+ls_status ls_null_item(const char *function, const char *items, size_t index,
+                       const char *field) {
+  return ls_invalid_argument("%s: %s[%zu]%s is NULL", function, items, index,
+                             field);
+}
+
 ls_status ls_status_clone(ls_status status) {
   if (status == NULL || status == &out_of_memory) return status;
   return ls_status_because(

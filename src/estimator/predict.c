@@ -161,7 +161,7 @@ ls_status ls_estimator_predict(ls_estimator *estimator,
   LS_REQUIRE_OUT(out_predictions);
   LS_REQUIRE(estimator);
   LS_REQUIRE(prediction);
-  LS_REQUIRE_ITEMS(prediction->keys, prediction->num_keys);
+  LS_REQUIRE_EACH(prediction->keys, prediction->num_keys);
   LS_RETURN_IF_ERROR(
       ls_hooks_check("hooks", prediction->hooks, prediction->num_hooks));
   if (estimator->has_predictions)

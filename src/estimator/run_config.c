@@ -413,7 +413,7 @@ ls_status ls_run_config_replace(const ls_run_config *config,
                                 ls_run_config **out_config) {
   LS_REQUIRE_OUT(out_config);
   LS_REQUIRE(config);
-  LS_REQUIRE_ITEMS(fields, num_fields);
+  LS_REQUIRE_EACH(fields, num_fields);
   LS_REQUIRE(values);
   ls_run_config *made = NULL;
   ls_status status = check_flags(values);

@@ -258,9 +258,15 @@ ls_status ls_gradients_walk(ls_graph *graph, uint64_t first_id, uint64_t end_id,
 }
 
 static ls_status check_call(const ls_graph *graph, const ls_nest *ys,
-                            size_t num_ys, const ls_nest *xs, size_t num_xs) {
+                            size_t num_ys, const ls_nest *xs, size_t num_xs,
+                            const ls_gradient_options *options) {
   if (ys == NULL && num_ys > 0) return ls_null_argument("ls_gradients", "ys");
   if (xs == NULL && num_xs > 0) return ls_null_argument("ls_gradients", "xs");
+  if (options != NULL && options->grad_ys == NULL && options->num_grad_ys > 0)
+    return ls_null_argument("ls_gradients", "options->grad_ys");
+  if (options != NULL && options->stop_gradients == NULL &&
+      options->num_stop_gradients > 0)
+    return ls_null_argument("ls_gradients", "options->stop_gradients");
   if (graph == NULL || graph->kind != LS_GRAPH_EAGER) return ls_ok();
   return ls_failed_precondition(
       "gradients are not taken in an eager graph; record a tape and use "
@@ -272,7 +278,7 @@ ls_status ls_gradients(const ls_nest *ys, size_t num_ys, const ls_nest *xs,
                        ls_nest *grads) {
   LS_REQUIRE(grads);
   ls_graph *graph = ls_graph_resolve(ls_graph_current());
-  const ls_status status = check_call(graph, ys, num_ys, xs, num_xs);
+  const ls_status status = check_call(graph, ys, num_ys, xs, num_xs, options);
   if (ls_status_is_ok(status))
     return ls_gradients_walk(graph, 0, 0, ys, num_ys, xs, num_xs, options,
                              grads);

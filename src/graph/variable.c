@@ -414,10 +414,12 @@ ls_status ls_variable_create(const ls_variable_options *options,
                              ls_variable **out_variable) {
   LS_REQUIRE_OUT(out_variable);
   static const ls_variable_options defaults;
+  if (options == NULL) options = &defaults;
+  LS_REQUIRE_EACH(options->collections, options->num_collections);
+  LS_REQUIRE_EACH(options->devices, options->num_devices);
   const ls_context *context = ls_context_current();
   const ls_creator creator = {in_force(context->scoped.creators)};
-  return ls_creator_create(&creator, options != NULL ? options : &defaults,
-                           out_variable);
+  return ls_creator_create(&creator, options, out_variable);
 }
 
 void ls_creator_entry_push(ls_creator_entry *entry, ls_creator_entry made) {

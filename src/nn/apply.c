@@ -147,11 +147,16 @@ typedef struct step {
 
 static ls_status take_pairs(step *s, ls_variable *const *variables,
                             const ls_nest *gradients, size_t count) {
+  if ((variables == NULL || gradients == NULL) && count > 0)
+    return ls_invalid_argument("%zu %s at NULL", count,
+                               variables == NULL ? "variables" : "gradients");
   if (ls_in_cross_replica_context())
     return ls_failed_precondition(
         "ls_optimizer_apply works in replicas; in a cross-replica context use "
         "ls_optimizer_apply_across");
   for (size_t i = 0; i < count; ++i) {
+    if (variables[i] == NULL)
+      return ls_invalid_argument("variable %zu is NULL", i);
     if (gradients[i].kind == LS_KIND_NONE) continue;
     if (gradients[i].kind != LS_KIND_TENSOR)
       return LS_STATUS(LS_UNIMPLEMENTED,

@@ -258,7 +258,7 @@ ls_status ls_optimizer_count_steps(ls_optimizer *optimizer) {
 ls_status ls_optimizer_prepare(ls_optimizer *optimizer,
                                ls_variable *const *variables, size_t count) {
   LS_REQUIRE(optimizer);
-  LS_REQUIRE_ITEMS(variables, count);
+  LS_REQUIRE_EACH(variables, count);
   if (optimizer->inner != NULL) optimizer = optimizer->inner;
   ls_trial trial;
   ls_trial_begin(&trial);

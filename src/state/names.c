@@ -101,8 +101,26 @@ static ls_status check_map(const ls_name_choice *choice, const ls_name_map *map,
   return fits_none(choice, choice->back ? map->to : map->from, names, count);
 }
 
+static ls_status check_lists(const ls_name_choice *choice) {
+  const struct {
+    const void *items;
+    size_t count;
+    const char *of;
+  } lists[] = {
+      {choice->only, choice->num_only, "names that are wanted"},
+      {choice->except, choice->num_except, "names that are not wanted"},
+      {choice->maps, choice->num_maps, "maps of names"},
+  };
+  for (size_t i = 0; i < LS_COUNT_OF(lists); ++i)
+    if (lists[i].items == NULL && lists[i].count > 0)
+      return ls_invalid_argument("%zu %s at NULL, in the choice of each %s",
+                                 lists[i].count, lists[i].of, choice->what);
+  return ls_ok();
+}
+
 ls_status ls_name_choice_check(const ls_name_choice *choice,
                                const char *const *names, size_t count) {
+  LS_RETURN_IF_ERROR(check_lists(choice));
   LS_RETURN_IF_ERROR(
       check_patterns(choice, choice->only, choice->num_only, names, count));
   LS_RETURN_IF_ERROR(

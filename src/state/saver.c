@@ -38,6 +38,9 @@ static ls_status check_variable(const ls_saver *saver, size_t index) {
 
 // Checks the saver and finds whose values are meant.
 ls_status ls_saver_open(const ls_saver *saver, ls_store **out_store) {
+  if (saver->variables == NULL && saver->num_variables > 0)
+    return ls_invalid_argument("a saver of %zu variables at NULL",
+                               saver->num_variables);
   for (size_t i = 0; i < saver->num_variables; ++i)
     LS_RETURN_IF_ERROR(check_variable(saver, i));
   if (saver->session != NULL) {

@@ -94,6 +94,9 @@ static ls_status look_up(const ls_tpu_resolver *resolver, ls_tpu_node *out) {
   if (strcmp(state, "READY") != 0)
     return ls_failed_precondition("TPU '%s' is in state %s, not READY", name,
                                   state[0] != '\0' ? state : "(none)");
+  if (out->num_endpoints > 0 && out->endpoints == NULL)
+    return ls_invalid_argument("TPU '%s' was found with %zu endpoints at NULL",
+                               name, out->num_endpoints);
   if (out->num_endpoints == 0 && out->single.address == NULL)
     return ls_invalid_argument("TPU '%s' is READY and has no address", name);
   return ls_ok();

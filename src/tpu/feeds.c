@@ -181,6 +181,11 @@ ls_op ls_outfeed_enqueue(ls_tensor value) {
 ls_op ls_infeed_enqueue_tuple(const ls_tensor *values, size_t count,
                               const ls_type *types, size_t num_types,
                               int64_t ordinal) {
+  if (types == NULL && num_types > 0) {
+    ls_make_failed("infeed_enqueue_tuple",
+                   ls_invalid_argument("%zu types at NULL", num_types));
+    return (ls_op){0};
+  }
   return put((ls_feed_options){.kind = LS_INFEED_ENQUEUE,
                                .ordinal = ordinal,
                                .types = types,

@@ -184,6 +184,21 @@ static ls_status shard_here(sharding *s, ls_callback fn, void *user,
 static ls_status shard(ls_callback fn, void *user, ls_nest inputs,
                        const ls_shard_options *options,
                        ls_tensor *compile_status, ls_nest *outputs) {
+  if (options != NULL) {
+    const struct {
+      const void *items;
+      size_t count;
+      const char *name;
+    } lists[] = {
+        {options->input_axes, options->num_input_axes, "input_axes"},
+        {options->output_axes, options->num_output_axes, "output_axes"},
+        {options->outputs_from_all, options->num_outputs_from_all,
+         "outputs_from_all"}};
+    for (size_t i = 0; i < LS_COUNT_OF(lists); ++i)
+      if (lists[i].items == NULL && lists[i].count > 0)
+        return ls_invalid_argument("%zu %s at NULL", lists[i].count,
+                                   lists[i].name);
+  }
   static const ls_shard_options defaults;
   sharding s = {.options = options != NULL ? options : &defaults,
                 .allocator = ls_current_allocator()};

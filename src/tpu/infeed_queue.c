@@ -120,12 +120,15 @@ size_t ls_infeed_queue_num_elements(const ls_infeed_queue *queue) {
 }
 
 ls_type ls_infeed_queue_type(const ls_infeed_queue *queue, size_t element) {
+  if (element >= queue->count)
+    return (ls_type){LS_DTYPE_NONE, LS_SHAPE_UNKNOWN};
   const ls_infeed_element *it = &queue->elements[element];
   return (ls_type){it->dtype, it->shape};
 }
 
 ls_opt ls_infeed_queue_dimension(const ls_infeed_queue *queue, size_t element) {
-  return queue->elements[element].policy.dimension;
+  return element < queue->count ? queue->elements[element].policy.dimension
+                                : (ls_opt){0};
 }
 
 ls_opt ls_infeed_queue_num_shards(const ls_infeed_queue *queue) {
@@ -134,7 +137,7 @@ ls_opt ls_infeed_queue_num_shards(const ls_infeed_queue *queue) {
 
 const ls_sharding_policy *ls_infeed_queue_policy(const ls_infeed_queue *queue,
                                                  size_t element) {
-  return &queue->elements[element].policy;
+  return element < queue->count ? &queue->elements[element].policy : NULL;
 }
 
 bool ls_infeed_queue_is_frozen(const ls_infeed_queue *queue) {

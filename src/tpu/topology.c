@@ -24,9 +24,13 @@ const char *ls_coordinate_text(ls_coordinate place,
   return list(place.at, LS_MESH_RANK, "()", text);
 }
 
+// So many sizes are none that anybody has written down: the number is wrong,
+// and the list is shorter.
 const char *ls_sizes_text(const int32_t *sizes, size_t count,
                           char text[LS_COORDINATE_TEXT]) {
-  return list(sizes, count, "[]", text);
+  if (count <= 2 * (size_t)LS_MESH_RANK) return list(sizes, count, "[]", text);
+  snprintf(text, LS_COORDINATE_TEXT, "of %zu sizes", count);
+  return text;
 }
 
 // ---- Making ----------------------------------------------------------------

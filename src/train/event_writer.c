@@ -427,6 +427,10 @@ ls_status ls_event_writer_image(ls_event_writer *writer, const char *tag,
 
 // ---- Summaries -------------------------------------------------------------
 static ls_status record(ls_event_writer *writer, const ls_summary_record *it) {
+  if (it == NULL) return ls_null_argument("ls_event_writer_record", "record");
+  if (it->tag == NULL || it->value == NULL)
+    return ls_null_argument("ls_event_writer_record",
+                            it->tag == NULL ? "record->tag" : "record->value");
   const ls_dtype dtype = ls_array_dtype(it->value);
   const ls_shape shape = ls_array_shape(it->value);
   if (it->kind == LS_SUMMARY_HISTOGRAM)
@@ -446,6 +450,7 @@ static ls_status record(ls_event_writer *writer, const ls_summary_record *it) {
 
 void ls_event_writer_record(void *writer, const ls_summary_record *it) {
   ls_event_writer *self = writer;
+  if (self == NULL) return;
   const ls_status status = record(self, it);
   if (ls_status_is_ok(status)) return;
   ls_mutex_lock(&self->lock);

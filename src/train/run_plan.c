@@ -13,10 +13,14 @@ int64_t ls_train_count_steps(const ls_model_type *type, int64_t train_size,
   const ls_model_type none = {0};  // It has no defaults.
   if (type == NULL) type = &none;
   if (batch_size == 0) batch_size = type->batch_size;
-  if (batch_size < 1) return 0;
-  const int64_t per_epoch = (train_size + batch_size - 1) / batch_size;
+  if (batch_size < 1 || train_size < 0) return 0;
+  const int64_t per_epoch =
+      train_size / batch_size + (train_size % batch_size != 0);
   if (epochs == 0 && steps > 0) return per_epoch > 0 ? steps : 0;
-  const int64_t all = (epochs > 0 ? epochs : type->epochs) * per_epoch;
+  int64_t all = 0;
+  if (__builtin_mul_overflow(epochs > 0 ? epochs : type->epochs, per_epoch,
+                             &all))
+    all = INT64_MAX;
   return steps > 0 && steps < all ? steps : all;
 }
 

@@ -109,14 +109,29 @@ static bool is_cube_mesh(const ls_device_set *set, const ls_machine *machine) {
   return true;
 }
 
+static ls_status check_machine(const char *function,
+                               const ls_machine *machine) {
+  if (machine == NULL) return ls_null_argument(function, "machine");
+  if (machine->devices == NULL && machine->num_devices > 0)
+    return ls_null_argument(function, "machine->devices");
+  for (size_t i = 0; i < machine->num_devices; ++i) {
+    const ls_machine_device *device = &machine->devices[i];
+    if (device->name == NULL)
+      return ls_null_item(function, "machine->devices", i, ".name");
+    if (device->links == NULL && device->num_links > 0)
+      return ls_null_item(function, "machine->devices", i, ".links");
+  }
+  return ls_ok();
+}
+
 // ---- Choosing --------------------------------------------------------------
 ls_status ls_cross_device_by_links(const char *const *devices,
                                    size_t num_devices,
                                    const ls_machine *machine,
                                    ls_cross_device **out_ops) {
   LS_REQUIRE_OUT(out_ops);
-  LS_REQUIRE(machine);
-  LS_REQUIRE_ITEMS(devices, num_devices);
+  LS_RETURN_IF_ERROR(check_machine(__func__, machine));
+  LS_REQUIRE_EACH(devices, num_devices);
   ls_device_set set;
   ls_status status =
       canonical_set(ls_current_allocator(), devices, num_devices, &set);
@@ -160,7 +175,8 @@ ls_status ls_cross_device_auto(const char *const *devices, size_t num_devices,
                                const ls_machine *machine,
                                ls_cross_device **out_ops) {
   LS_REQUIRE_OUT(out_ops);
-  LS_REQUIRE_ITEMS(devices, num_devices);
+  LS_RETURN_IF_ERROR(check_machine(__func__, machine));
+  LS_REQUIRE_EACH(devices, num_devices);
   ls_device_set set;
   ls_status status =
       canonical_set(ls_current_allocator(), devices, num_devices, &set);

@@ -184,6 +184,8 @@ ls_status ls_strategy_reduce_with(ls_strategy *strategy, ls_reduce_op op,
   LS_REQUIRE(strategy);
   static const ls_reduce_options defaults;
   if (options == NULL) options = &defaults;
+  LS_REQUIRE_ITEMS(options->axes, options->num_axes);
+  LS_REQUIRE_ITEMS(options->weights, options->num_weights);
   LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
   if (op == LS_REDUCE_SUM && options->weights != NULL)
     return ls_invalid_argument("weights are for MEAN, not for SUM");

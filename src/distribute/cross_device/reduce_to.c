@@ -210,6 +210,7 @@ ls_status ls_strategy_broadcast_to(ls_strategy *strategy, ls_nest value,
                                    ls_nest *out_value) {
   LS_REQUIRE_OUT(out_value);
   LS_REQUIRE(strategy);
+  LS_REQUIRE_EACH(destinations.devices, destinations.num_devices);
   ls_crossing crossing;
   LS_RETURN_IF_ERROR(
       ls_cross_replica_begin(&crossing, strategy, "broadcast_to"));

@@ -153,6 +153,7 @@ static ls_status set_options(ls_strategy *strategy,
 ls_status ls_mirrored_strategy_create(const ls_mirrored_options *options,
                                       ls_strategy **out_strategy) {
   LS_REQUIRE_OUT(out_strategy);
+  if (options != NULL) LS_REQUIRE_EACH(options->devices, options->num_devices);
   placement place;
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();

@@ -227,6 +227,9 @@ static ls_status fill_set(ls_destinations where, ls_nest value,
   const ls_strategy *strategy = strategy_here();
   if (strategy != NULL && where.devices == ls_strategy_devices(strategy))
     return add_replicas(set, strategy);
+  if (where.devices == NULL && where.num_devices > 0)
+    return ls_invalid_argument("destinations of %zu devices at NULL",
+                               where.num_devices);
   if (where.num_devices > 0) {
     LS_RETURN_IF_ERROR(make_room(set, where.num_devices));
     for (size_t i = 0; i < where.num_devices; ++i)

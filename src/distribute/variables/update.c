@@ -222,6 +222,7 @@ ls_status ls_strategy_update(ls_strategy *strategy, ls_variable *variable,
   LS_REQUIRE(variable);
   LS_REQUIRE(fn);
   const ls_update_call call = {strategy, fn, user, args, group};
+  LS_RETURN_IF_ERROR(ls_nest_status(args));
   if (variable == NULL || fn == NULL)
     return ls_invalid_argument("an update needs a variable and a function");
   return strategy->kind->update(&call, variable, out_value);
@@ -268,7 +269,8 @@ ls_status ls_strategy_update_non_slot(ls_strategy *strategy,
   LS_REQUIRE_OUT(out_value);
   LS_REQUIRE(strategy);
   LS_REQUIRE(fn);
-  LS_REQUIRE_ITEMS(devices, num_devices);
+  LS_REQUIRE_EACH(devices, num_devices);
+  LS_RETURN_IF_ERROR(ls_nest_status(args));
   const ls_update_call call = {strategy, fn, user, args, group};
   if (fn == NULL) return ls_invalid_argument("an update needs a function");
   return strategy->kind->update_non_slot(&call, devices, num_devices,

@@ -291,6 +291,8 @@ ls_tensor ls_all_to_all(ls_tensor x, int split_axis, int concat_axis,
 // The source of each replica, -1: none.
 static ls_status read_pairs(const int32_t (*pairs)[2], size_t num_pairs,
                             int64_t *sources, size_t replicas) {
+  if (pairs == NULL && num_pairs > 0)
+    return ls_invalid_argument("%zu pairs of replicas at NULL", num_pairs);
   bool *sent = ls_new_array(ls_current_allocator(), bool, replicas);
   if (sent == NULL) return ls_out_of_memory();
   ls_status status = ls_ok();

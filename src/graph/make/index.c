@@ -137,6 +137,11 @@ ls_op ls_split_like(ls_tensor x, const ls_tensor *likes, size_t count,
   ls_arena memory;
   ls_graph *graph = ls_graph_current();
   if (graph == NULL) return (ls_op){0};
+  if (likes == NULL && count > 0) {
+    ls_make_failed("split_like",
+                   ls_invalid_argument("%zu operands at NULL", count));
+    return (ls_op){0};
+  }
   ls_arena_init(&memory, graph->allocator);
   if (count > FEW) inputs = ls_arena_new_array(&memory, ls_tensor, count + 1);
   ls_op op = {0};

@@ -132,7 +132,7 @@ ls_tensor ls_argmax(ls_tensor x, int axis) {
 }
 
 ls_tensor ls_add_n(const ls_tensor *items, size_t count) {
-  if (count == 1) return items[0];
+  if (count == 1 && items != NULL) return items[0];
   return ls_make(LS_OP_ADD_N, items, count, NULL, 0);
 }
 

@@ -51,6 +51,7 @@ ls_status ls_monitored_session_create(const ls_monitored_options *options,
   LS_REQUIRE_OUT(out_session);
   LS_REQUIRE(options);
   LS_REQUIRE(options->graph);
+  LS_REQUIRE_EACH_FIELD(options->states, options->num_states, name);
   LS_RETURN_IF_ERROR(
       ls_hooks_check("hooks", options->hooks, options->num_hooks));
   ls_monitored_session *self =
@@ -101,6 +102,10 @@ static ls_status gather_wishes(ls_monitored_session *self, ls_nest fetches) {
   for (size_t i = 0; i < hooks->count; ++i) {
     const ls_run_wish *wish = &hooks->wishes[i];
     self->wanted[FIRST_OF_HOOKS + i] = wish->fetches;
+    if (wish->feeds == NULL && wish->num_feeds > 0)
+      return ls_invalid_argument("hook '%s' adds %zu feeds at NULL",
+                                 ls_hook_name(hooks->hooks[i]),
+                                 wish->num_feeds);
     LS_RETURN_IF_ERROR(add_feeds(self, wish->feeds, wish->num_feeds));
   }
   return ls_ok();

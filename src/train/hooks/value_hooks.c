@@ -259,7 +259,7 @@ static ls_status keep_values(logger *self, const ls_log_hook_options *options) {
 ls_status ls_log_hook(const ls_log_hook_options *options, ls_hook **out_hook) {
   LS_REQUIRE_OUT(out_hook);
   LS_REQUIRE(options);
-  LS_REQUIRE_ITEMS(options->names, options->num_values);
+  LS_REQUIRE_EACH(options->names, options->num_values);
   const bool timed = options->every_steps.set || options->every_seconds.set;
   if (!timed && !options->at_end)
     return ls_invalid_argument(
