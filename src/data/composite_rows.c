@@ -20,9 +20,8 @@ static ls_status rows_of_array(ls_array *array, int64_t first, int64_t rows,
   return take_array(leaf, out_array);
 }
 
-// ---- Sparse
-// ------------------------------------------------------------------ The first
-// value of row `row` or behind: values stand in row order.
+// ---- Sparse -----------------------------------------------------------------
+// The first value of row `row` or behind: values stand in row order.
 static int64_t find_row(const ls_composite *leaf, int64_t row) {
   const int64_t *indices = numbers_of(leaf->parts[0]);
   const int32_t rank = leaf->spec.type.shape.rank;
@@ -66,9 +65,8 @@ static ls_status sparse_rows(const ls_composite *leaf, int64_t first,
   return ls_take_nest(ls_nest_sparse(indices, values, shape), out);
 }
 
-// ---- Ragged
-// ------------------------------------------------------------------ Splits
-// first to first + rows, from 0 on; what they split in `*first` and
+// ---- Ragged -----------------------------------------------------------------
+// Splits first to first + rows, from 0 on; what they split in `*first` and
 // `*rows`.
 static ls_status split_rows(const ls_array *splits, int64_t *first,
                             int64_t *rows, ls_array **out_splits) {

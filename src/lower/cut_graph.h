@@ -57,16 +57,14 @@ static inline bool ls_cut_varies(const ls_cut_graph *g, uint64_t ref) {
 ls_cut_role ls_cut_operand_role(const ls_cut_graph *g, const ls_node *node,
                                 uint32_t input);
 
-// ---- cut_plan.c
-// -------------------------------------------------------------- What becomes
-// of the nodes.
+// ---- cut_plan.c -------------------------------------------------------------
+// What becomes of the nodes.
 ls_status ls_cut_plan(ls_cut_graph *g);
 // Which values leave the segments that make them.
 void ls_cut_find_wanted(ls_cut_graph *g);
 
-// ---- cut_segment.c
-// ----------------------------------------------------------- A value as it is
-// around.
+// ---- cut_segment.c ----------------------------------------------------------
+// A value as it is around.
 ls_status ls_cut_ref(ls_cut_graph *g, uint64_t ref, ls_cut_role role,
                      uint64_t *out_ref);
 // Copies a node into another graph. Its regions go along.
@@ -78,14 +76,12 @@ ls_status ls_cut_copy_node(ls_node *node, ls_graph *to, const uint64_t *inputs,
 ls_status ls_cut_emit_segment(ls_cut_graph *g, uint32_t level,
                               const ls_node *leaving);
 
-// ---- cut_flow.c
-// -------------------------------------------------------------- Appends what
-// leaves: a loop, a branch or a host call.
+// ---- cut_flow.c -------------------------------------------------------------
+// Appends what leaves: a loop, a branch or a host call.
 ls_status ls_cut_emit_leaving(ls_cut_graph *g, ls_node *node);
 
-// ---- cut.c
-// ------------------------------------------------------------------- Cuts a
-// graph whose parameters have their values.
+// ---- cut.c ------------------------------------------------------------------
+// Cuts a graph whose parameters have their values.
 ls_status ls_cut_emit(ls_cut_graph *g);
 // A graph to be cut, of the same request.
 ls_status ls_cut_graph_init(ls_cut_graph *g, const ls_cut_request *request,

@@ -211,9 +211,8 @@ static void one_of_several_replicas_cannot_expand_it(void **state) {
   ls_strategy_release(one);
 }
 
-// ---- Mirrored as an operand
-// -------------------------------------------------- A number from ops of each
-// sort on the leaf: its value if that is `x`.
+// ---- Mirrored as an operand -------------------------------------------------
+// A number from ops of each sort on the leaf: its value if that is `x`.
 static void expect_operand(ls_nest leaf, double x) {
   ls_tensor t = ls_failed_tensor();
   expect_ok(ls_distributed_as_tensor(leaf, &t));

@@ -298,9 +298,8 @@ static void large_angles_do_not_touch_other_lanes(void **state) {
   }
 }
 
-// ---- Gelu
-// -------------------------------------------------------------------- The
-// bounds of isa/vecactivation.h.
+// ---- Gelu -------------------------------------------------------------------
+// The bounds of isa/vecactivation.h.
 static void gelu_and_its_slope_err_little(void **state) {
   (void)state;
   const ls_cpu_kernels *best = ls_cpu_kernels_best();

@@ -91,10 +91,9 @@ static plan plan_of(uint64_t seed) {
   return p;
 }
 
-// ---- Its trial
-// --------------------------------------------------------------- A clock that
-// nobody waits for; a tuple that never comes is found missing by the time that
-// really passes, which is made a hundred times as long then.
+// ---- Its trial --------------------------------------------------------------
+// A clock that nobody waits for; a tuple that never comes is found missing by
+// the time that really passes, which is made a hundred times as long then.
 static int64_t now;
 static bool is_fast;
 static pthread_mutex_t fast_lock = PTHREAD_MUTEX_INITIALIZER;

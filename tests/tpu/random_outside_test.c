@@ -35,9 +35,8 @@ static uint64_t first_seed(void) {
 }
 static bool tells(void) { return getenv("LS_TEST_OUTSIDE") != NULL; }
 
-// ---- Conformance cases
-// ------------------------------------------------------- The operand of
-// replica r: turned by r elements, so that replicas differ.
+// ---- Conformance cases ------------------------------------------------------
+// The operand of replica r: turned by r elements, so that replicas differ.
 static ls_array *operand_of(const ls_array *array, size_t r) {
   ls_array *made = NULL;
   const ls_shape shape = ls_array_shape(array);
