@@ -83,7 +83,7 @@ static ls_status open(const predict_flags *flags, const ls_train_config *config,
   if (features == NULL && cli_is_place(data)) features = config->features;
   cli_classes classes = {.names = config->classes};
   p->names = config->classes != NULL ? config->classes : "";
-  LS_RETURN_IF_ERROR(
+  LS_RETURN_IF_ERROR(ls_status_annotate(
       cli_open_data(&(cli_data){.data = data,
                                 .test = other ? NULL : config->test,
                                 .features = features,
@@ -92,7 +92,9 @@ static ls_status open(const predict_flags *flags, const ls_train_config *config,
                                 .kept = other && flags->features == NULL,
                                 .command = "predict",
                                 .classes = &classes},
-                    type, NULL, &p->test));
+                    type, NULL, &p->test),
+      "predict takes data as train does, examples with their labels; examples "
+      "alone are not read yet"));
   LS_RETURN_IF_ERROR(ls_train_check_data(type, p->test));
   // The optimizer's schedule plays no part here, but it needs its steps.
   LS_RETURN_IF_ERROR(cli_create_model(config, type, 1, &p->model));

@@ -220,11 +220,18 @@ ls_status cli_note_saved(const char *run_folder, ls_status status) {
   return status;
 }
 
-// A folder of checkpoints alone is mostly an estimator's.
-static ls_status hint_estimator(const char *run_folder, ls_status status) {
+// Says what was meant where a path is no run folder: a checkpoint of one, or an
+// estimator's folder, which has checkpoints and no config.json.
+static ls_status hint_run(const char *path, ls_status status) {
   size_t count = 0;
   if (ls_status_code(status) != LS_NOT_FOUND) return status;
-  ls_status_free(ls_saved_steps(run_folder, NULL, 0, &count));
+  const char *slash = strrchr(path, '/');
+  if (strncmp(slash != NULL ? slash + 1 : path, "model.ckpt-", 11) == 0)
+    return ls_status_annotate(
+        status, "name the folder: a run goes on from its newest checkpoint; to "
+                "go back to an older one, copy the folder and remove the later "
+                "model.ckpt-* from the copy");
+  ls_status_free(ls_saved_steps(path, NULL, 0, &count));
   if (count == 0) return status;
   return ls_status_annotate(
       status, "it has checkpoints: if an estimator was trained there, name it "
@@ -237,7 +244,7 @@ ls_status cli_run_open(const char *run_folder, int64_t threads,
   *out_config = NULL;
   LS_RETURN_IF_ERROR(cli_runtime_open(threads, math, out_runtime));
   LS_RETURN_IF_ERROR(
-      hint_estimator(run_folder, ls_train_config_read(run_folder, out_config)));
+      hint_run(run_folder, ls_train_config_read(run_folder, out_config)));
   const char *kept = (*out_config)->math;
   if (math != NULL || strcmp(kept, cli_math_name(*out_runtime)) == 0)
     return ls_ok();

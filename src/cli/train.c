@@ -430,7 +430,8 @@ int cli_train(int argc, char **argv) {
        0},
       {"warm-start", CLI_TEXT, &asked->warm_start, "PATH",
        "start with values of another run, a checkpoint, or a\n"
-       ".safetensors or .npz file, but for the optimizer's",
+       ".safetensors or .npz file, but for the optimizer's;\n"
+       "none is turned: kernels are [inputs, outputs]",
        0},
       {"only", CLI_TEXT, &asked->warm_only, "A,B",
        "these variables alone: 'dense/*,head/bias'", 0},

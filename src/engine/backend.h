@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The one interface between "what to compute" and "who computes it". cpu/ and
-// pjrt/ implement it; nobody looks behind it.
+// The one interface between "what to compute" and "who computes it". cpu/
+// implements it; nobody looks behind it.
 //
 // A program is an immutable lowered graph with its inputs, outputs and uses of
 // variables. `compile` makes an executable of it, shared and counted; `bind`

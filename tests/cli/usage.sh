@@ -83,6 +83,9 @@ for command in predict eval export; do
 --model ./mine.so, or by --model NAME --estimator" $command estimated
 done
 
+ends 1 "to go back to an older one, copy the folder and remove the later" \
+  train --resume estimated/model.ckpt-3
+
 # LS_LOG is heard by the command, too.
 for level in "" warning off error; do
   LS_LOG=$level LS_THREADS=x "$lockstep" devices >out.txt 2>err.txt ||
