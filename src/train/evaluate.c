@@ -108,17 +108,29 @@ static ls_status add_batch(ls_evaluator *evaluator, bool *out_more,
   return ls_ok();
 }
 
-ls_status ls_evaluator_run(ls_evaluator *evaluator, const ls_train_stop *stop,
-                           ls_evaluation *out_evaluation) {
-  LS_REQUIRE_OUT(out_evaluation);
-  LS_REQUIRE(evaluator);
-  ls_evaluation sums = {0};
+static ls_status add_all(ls_evaluator *evaluator, const ls_train_stop *stop,
+                         ls_evaluation *sums) {
   LS_RETURN_IF_ERROR(ls_iterator_seek_epoch(evaluator->iterator, 0));
   for (bool more = true; more;) {
     if (!ls_iterator_wait(evaluator->iterator, ls_train_stop_asked,
                           (void *)(uintptr_t)stop))
       return LS_STATUS(LS_CANCELLED, "the evaluation was stopped by request");
-    LS_RETURN_IF_ERROR(add_batch(evaluator, &more, &sums));
+    LS_RETURN_IF_ERROR(add_batch(evaluator, &more, sums));
+  }
+  return ls_ok();
+}
+
+ls_status ls_evaluator_run(ls_evaluator *evaluator, const ls_train_stop *stop,
+                           ls_evaluation *out_evaluation) {
+  LS_REQUIRE_OUT(out_evaluation);
+  LS_REQUIRE(evaluator);
+  ls_evaluation sums = {0};
+  const uint64_t calls = ls_function_steps(evaluator->function);
+  const ls_status status = add_all(evaluator, stop, &sums);
+  if (!ls_status_is_ok(status)) {
+    // Where it is made again, its random ops draw the same.
+    ls_function_set_steps(evaluator->function, calls);
+    return status;
   }
   const double labels =
       (double)sums.examples * (double)labels_of(evaluator->model->type);

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "runtime/function.h"
 #include "train/own_hooks.h"
 
 // ---- A save ----------------------------------------------------------------
@@ -32,6 +33,10 @@ static ls_status save(ls_own_saver *self) {
   const int64_t began = ls_span_begin(place->runtime);
   self->saves->seconds = ls_run_seconds(place, place->began);
   self->saves->input_stalls = place->stalls;
+  if (self->saves->evaluate != NULL)
+    self->saves->evaluated = place->tested == place->steps
+                                 ? place->tested_from
+                                 : ls_function_steps(self->saves->evaluate);
   const ls_status status =
       ls_saves_save(self->saves, place->steps, metrics, count);
   self->kept = (ls_window){0};
@@ -106,14 +111,28 @@ ls_hook_options ls_own_saver_of_steps(ls_own_saver *self) {
 
 // ---- Of evaluations, and the end -------------------------------------------
 // The best by an evaluation is one that was saved with it.
+static bool saves_tests(const ls_own_saver *self) {
+  const char *best = self->place->plan->options.keep_best;
+  return best != NULL && strncmp(best, "test_", 5) == 0;
+}
+
+// Also by one that a run made which goes on, as it was stopped before it.
+static ls_status create_tests(void *user, ls_run_context *context) {
+  ls_own_saver *self = user;
+  const ls_run_place *place = self->place;
+  (void)context;
+  return saves_tests(self) && place->again && !place->stops(place->loop)
+             ? save(self)
+             : ls_ok();
+}
+
 static ls_status after_tests(void *user, ls_run_context *context,
                              ls_nest results) {
   ls_own_saver *self = user;
   const ls_run_place *place = self->place;
-  const char *best = place->plan->options.keep_best;
   (void)context, (void)results;
-  const bool wanted = best != NULL && strncmp(best, "test_", 5) == 0;
-  return wanted && ls_run_epoch_is_over(place) && !place->stops(place->loop)
+  return saves_tests(self) && ls_run_epoch_is_over(place) &&
+                 !place->stops(place->loop)
              ? save(self)
              : ls_ok();
 }
@@ -135,6 +154,8 @@ static ls_status end_all(void *user, ls_run_context *context) {
 }
 
 ls_hook_options ls_own_saver_of_tests(ls_own_saver *self) {
-  return (ls_hook_options){
-      .user = self, .after_run = after_tests, .end = end_all};
+  return (ls_hook_options){.user = self,
+                           .after_create_session = create_tests,
+                           .after_run = after_tests,
+                           .end = end_all};
 }

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "runtime/function.h"
+#include "train/evaluator.h"
 #include "train/own_hooks.h"
 
 static ls_status test(ls_own_tests *self, ls_run_context *context) {
   ls_run_place *place = self->place;
   ls_evaluation evaluation;
   const int64_t began = ls_span_begin(place->runtime);
+  const uint64_t calls =
+      ls_function_steps(ls_evaluator_function(self->evaluator));
   const ls_status status =
       ls_evaluator_run(self->evaluator, place->plan->options.stop, &evaluation);
   ls_run_end_span(place, "evaluate", began, place->steps);
@@ -16,6 +20,7 @@ static ls_status test(ls_own_tests *self, ls_run_context *context) {
   LS_RETURN_IF_ERROR(status);
   place->test = evaluation;
   place->tested = place->steps;
+  place->tested_from = calls;
   return ls_ok();
 }
 

@@ -31,9 +31,10 @@ typedef struct ls_run_place {
   bool stalls;  // The input makes an element that is waited for.
   // It goes on at the end of an epoch, whose evaluation is done again.
   bool again;
-  ls_evaluation test;  // The last one,
-  int64_t tested;      //   and its step; -1: none.
-  bool stopped;        // By request.
+  ls_evaluation test;    // The last one,
+  int64_t tested;        //   and its step; -1: none.
+  uint64_t tested_from;  // So many calls of its function came before it.
+  bool stopped;          // By request.
   // Whether the run stops here, as all ranks agree, who all ask.
   bool (*stops)(void *loop);
   void *loop;

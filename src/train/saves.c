@@ -140,8 +140,8 @@ static ls_status save_functions(void *self, ls_record *record) {
   LS_RETURN_IF_ERROR(
       ls_record_set_i64(record, "eager", (int64_t)state->eager_random));
   if (it->evaluate != NULL)
-    LS_RETURN_IF_ERROR(ls_record_set_i64(
-        record, "evaluate", (int64_t)ls_function_steps(it->evaluate)));
+    LS_RETURN_IF_ERROR(
+        ls_record_set_i64(record, "evaluate", (int64_t)it->evaluated));
   return ls_record_set_i64(record, "train_step",
                            (int64_t)ls_function_steps(it->step));
 }

@@ -33,6 +33,9 @@ typedef struct ls_saves {
   // be told.
   bool input_stalls;
   double seconds;  // That the run has taken, as it is saved.
+  // How often `evaluate` was called before the evaluation of the step that is
+  // saved, whether that was made or not: whoever goes on from there makes it.
+  uint64_t evaluated;
   ls_program_identity program;
   // The program that a resumed run has to have, until it is known.
   ls_program_identity wanted;

@@ -28,6 +28,17 @@ draw() {
 "$lockstep" train $new $saving --run-dir straight >out.txt 2>err.txt ||
   fail "a run fails"
 
+# calls RUN: how often its functions were called, by which random ops draw, as
+# its last checkpoint says
+calls() {
+  "$lockstep" checkpoint show "$1" 2>err.txt | grep '^state functions:'
+}
+wanted=$(calls straight)
+case $wanted in
+*'"evaluate":'*) ;;
+*) fail "a run that is evaluated does not say how often: $wanted" ;;
+esac
+
 # The newest checkpoints and one more at most, and nothing else but, where a
 # writer was `killed`, what it has left.
 # known_files [killed]
@@ -79,6 +90,8 @@ ends_often() {
     known_files
     cmp -s run/model.safetensors straight/model.safetensors ||
       fail "SIG$1: the model is another one"
+    [ "$(calls run)" = "$wanted" ] ||
+      fail "SIG$1: another number of calls: $(calls run), wanted $wanted"
     runs=$((runs + 1))
   done
   echo "SIG$1: $count lives were ended in $runs runs"

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/runtime_internal.h"
+#include "lockstep/saved_file.h"
 #include "support/expect.h"
 #include "support/resumable.h"
 #include "support/sanitizer.h"
@@ -162,10 +163,36 @@ static void live_until_the_end(trial *t) {
   fail_msg("the run in '%s' does not end", t->run.folder);
 }
 
+// How often its functions were called, by which random ops draw, as the last
+// checkpoint says: whatever a signal has cut short, an evaluation too.
+static int64_t calls_of(const char *folder, const char *function) {
+  ls_saved_file *file = NULL;
+  ls_record *states = NULL;
+  const ls_record *functions = NULL;
+  int64_t calls = -1;
+  expect_ok(ls_saved_file_open_unread(folder, &file));
+  expect_ok(ls_saved_file_records(file, NULL, &states));
+  expect_ok(ls_record_find(states, "functions", &functions));
+  ls_status_free(ls_record_get_i64(functions, function, &calls));
+  ls_record_destroy(states);
+  ls_saved_file_close(file);
+  return calls;
+}
+
+static void expect_same_calls(const char *folder, const char *whole) {
+  static const char *const functions[] = {"train_step", "evaluate", "eager"};
+  for (size_t i = 0; i < sizeof(functions) / sizeof(*functions); ++i)
+    if (calls_of(folder, functions[i]) != calls_of(whole, functions[i]))
+      fail_msg("'%s' has %lld calls of '%s', undisturbed it has %lld", folder,
+               (long long)calls_of(folder, functions[i]), functions[i],
+               (long long)calls_of(whole, functions[i]));
+}
+
 // The same bytes, from the same examples at each step.
 static void expect_same_run(const trial *t, const char *whole) {
   size_t sizes[2] = {0};
   expect_same_file(whole, t->run.folder, model);
+  expect_same_calls(t->run.folder, whole);
   expect_each_example_once(t->run.log, RESUMABLE_STEPS);
   char *wanted = read_folder_file(".", "whole.log", &sizes[0]);
   char *got = read_folder_file(".", t->run.log, &sizes[1]);
@@ -239,6 +266,12 @@ static void a_run_that_is_asked_to_end_saves_all(void **state) {
             lives);
   ask_often("a slow evaluation",
             (resumable){.replicas = 1, .with_test = true, .test_micros = 1000},
+            lives);
+  ask_often("an evaluation behind steps that are saved",
+            (resumable){.replicas = 1,
+                        .with_test = true,
+                        .test_micros = 1000,
+                        .save_steps = 1},
             lives);
 }
 
