@@ -97,7 +97,10 @@ typedef struct ls_run_config_options {
   const ls_session_config *session_config;
   ls_opt keep_checkpoint_max;            // Default 5; 0: all.
   ls_opt keep_checkpoint_every_n_hours;  // Default 10000.
-  ls_opt log_step_count_steps;           // Default 100.
+  // Default 100, unless `log_step_count` is off: then it is unset, and no lines
+  // and no event files tell how fast steps are.
+  ls_opt log_step_count_steps;
+  ls_flag log_step_count;
   ls_opt session_creation_timeout_secs;  // Default 7200.
   ls_flag checkpoint_save_graph_def;     // Default on.
   const char *protocol;  // "grpc" or "grpc+verbs": kept for who connects.
@@ -155,7 +158,7 @@ LS_API const ls_run_values *ls_run_config_values(const ls_run_config *config);
 // A copy in which the fields of these names are as in `values`, where what is
 // not given means unset. A checkpoint interval that is given unsets the other.
 // The fields are those of ls_run_config_options down to the strategies, but for
-// `checkpoints`; of a TPU run also `tpu_config` (`tpu`).
+// `checkpoints` and `log_step_count`; of a TPU run also `tpu_config` (`tpu`).
 //   LS_INVALID_ARGUMENT  another field: lists those that there are; and as when
 //                        making one.
 LS_API LS_MUST_USE ls_status ls_run_config_replace(

@@ -131,8 +131,9 @@ typedef struct ls_model_function {
 // optimizer down the gradient of `loss` in all that was read on the way to it
 // (ls_optimizer_minimize), then the global step is one more. Whoever makes such
 // an op in another way adds 1 to the global step too: it is what ends a
-// training, names checkpoints and says what random ops draw. On TPUs the
-// optimizer is one of ls_cross_shard_create.
+// training, names checkpoints and says what random ops draw; a training in
+// which it does not move fails (LS_INVALID_ARGUMENT). On TPUs the optimizer is
+// one of ls_cross_shard_create.
 //   LS_FAILED_PRECONDITION  the graph has no global step.
 LS_PLACED ls_op ls_train_op(ls_optimizer *optimizer, ls_tensor loss);
 

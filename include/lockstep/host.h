@@ -11,6 +11,7 @@
 #define LOCKSTEP_HOST_H_
 
 #include "lockstep/graph.h"
+#include "lockstep/nest.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -123,6 +124,16 @@ struct ls_host_kernel {
 //                        gives has no `take` or `end`.
 LS_PLACED ls_op ls_host_call_add(const ls_host_kernel *kernel, ls_object *state,
                                  const ls_tensor *inputs, size_t num_inputs);
+
+// A user's function on the host, without a kernel of one's own.
+typedef ls_status (*ls_host_callback)(ls_nest values, void *user);
+// Adds an op, for its effect, that calls `fn` each time it runs, once for each
+// replica: with the values of `tensors`, lent: none, a tensor or a nest of them;
+// values are arrays in the same nest, lent for the call. `user` is passed on, and
+// must live as long as the graph. What `fn` returns is the status of the run.
+//   LS_INVALID_ARGUMENT  no function; a leaf that is no tensor.
+LS_PLACED ls_op ls_host_function_op(ls_host_callback fn, void *user,
+                                    ls_nest tensors);
 
 #ifdef __cplusplus
 }

@@ -64,6 +64,9 @@ static ls_status check_flags(const ls_run_config_options *o) {
   if ((unsigned)o->checkpoints > LS_FLAG_OFF)
     return ls_invalid_argument("checkpoints %d is no flag",
                                (int)o->checkpoints);
+  if ((unsigned)o->log_step_count > LS_FLAG_OFF)
+    return ls_invalid_argument("log_step_count %d is no flag",
+                               (int)o->log_step_count);
   if ((unsigned)o->checkpoint_save_graph_def > LS_FLAG_OFF)
     return ls_invalid_argument("checkpoint_save_graph_def %d is no flag",
                                (int)o->checkpoint_save_graph_def);
@@ -131,6 +134,9 @@ static ls_status take(ls_run_config *self, const ls_run_config_options *o) {
                                "save_checkpoints_%s is set",
                                o->save_checkpoints_steps.set ? "steps"
                                                              : "secs");
+  if (o->log_step_count_steps.set && o->log_step_count == LS_FLAG_OFF)
+    return ls_invalid_argument("log_step_count is off, and "
+                               "log_step_count_steps is set");
   v->random_seed = o->random_seed;
   v->save_summary_steps = or_else(o->save_summary_steps, 100);
   v->save_checkpoints_steps = o->save_checkpoints_steps;
@@ -140,7 +146,9 @@ static ls_status take(ls_run_config *self, const ls_run_config_options *o) {
   v->keep_checkpoint_max = or_else(o->keep_checkpoint_max, 5);
   v->keep_checkpoint_every_n_hours =
       or_else(o->keep_checkpoint_every_n_hours, 10000);
-  v->log_step_count_steps = or_else(o->log_step_count_steps, 100);
+  v->log_step_count_steps = o->log_step_count == LS_FLAG_OFF
+                                ? (ls_opt){0}
+                                : or_else(o->log_step_count_steps, 100);
   v->session_creation_timeout_secs =
       or_else(o->session_creation_timeout_secs, 7200);
   v->checkpoint_save_graph_def = o->checkpoint_save_graph_def != LS_FLAG_OFF;

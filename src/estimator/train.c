@@ -6,6 +6,7 @@
 #include "distribute/values/summary.h"
 #include "estimator/job.h"
 #include "estimator/log_hooks.h"
+#include "estimator/moving_hook.h"
 #include "estimator/systems.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/ops.h"
@@ -185,6 +186,14 @@ static ls_status add_nan_guard(ls_job *job) {
   return ls_job_hooks_add(&job->hooks, hook);
 }
 
+static ls_status add_step_guard(ls_job *job) {
+  const ls_op train_op = ls_estimator_spec_values(job->spec)->train_op;
+  ls_hook *hook = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_moving_step_hook(ls_op_name(train_op), length_of(job).steps, &hook));
+  return ls_job_hooks_add(&job->hooks, hook);
+}
+
 // Those that tell how it goes.
 static ls_status add_loss_log(ls_job *job) {
   ls_hook *hook = NULL;
@@ -230,6 +239,7 @@ static ls_status add_hooks(ls_job *job, const ls_estimator_training *t) {
   LS_RETURN_IF_ERROR(ls_job_hooks_add_all(hooks, t->hooks, t->num_hooks));
   LS_RETURN_IF_ERROR(add_stop(job, t));
   LS_RETURN_IF_ERROR(add_nan_guard(job));
+  LS_RETURN_IF_ERROR(add_step_guard(job));
   return add_models(job);
 }
 

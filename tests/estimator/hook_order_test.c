@@ -258,6 +258,7 @@ static void hooks_of_trainings_on_cores_have_their_order(void **state) {
     char wanted[400];
     snprintf(wanted, sizeof(wanted),
              "checkpoint saver,summary saver,users,TPU stop at step,NaN guard,"
+             "guard of the global step,"
              "data sets of the input,graceful shutdown,infeed and outfeed,%s"
              "logger,step counter,models,final ops,hook,",
              named == 1 ? "preemption," : "");
@@ -481,8 +482,9 @@ static void a_trainings_hooks_have_their_order(void **state) {
     if (w.is.way != ON_TPU) {
       assert_non_null(
           strstr(w.names, "checkpoint saver,summary saver,data set"));
-      assert_non_null(strstr(
-          w.names, " of the input,users,stop at step,NaN guard,models,"));
+      assert_non_null(strstr(w.names,
+                             " of the input,users,stop at step,NaN guard,"
+                             "guard of the global step,models,"));
     } else {
       assert_non_null(strstr(w.names, "checkpoint saver,summary saver,users,"
                                       "TPU stop at step,NaN guard,"));

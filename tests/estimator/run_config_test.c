@@ -110,6 +110,10 @@ static void it_has_its_defaults(void **state) {
   assert_false(v->save_checkpoints_secs.set);
   assert_false(v->save_checkpoints_steps.set);
   ls_run_config_release(config);
+  // Nobody tells how fast steps are.
+  config = make(&(ls_run_config_options){.log_step_count = LS_FLAG_OFF});
+  assert_false(ls_run_config_values(config)->log_step_count_steps.set);
+  ls_run_config_release(config);
   counted_end(&w.runtime);
 }
 
@@ -141,6 +145,9 @@ static void what_cannot_be_is_refused_by_field(void **state) {
       {{.checkpoint_save_graph_def = (ls_flag)5}, "checkpoint_save_graph_def"},
       {{.checkpoints = LS_FLAG_OFF, .save_checkpoints_secs = LS_SOME(1)},
        "checkpoints are off"},
+      {{.log_step_count = (ls_flag)5}, "log_step_count 5"},
+      {{.log_step_count = LS_FLAG_OFF, .log_step_count_steps = LS_SOME(1)},
+       "log_step_count is off"},
       {{.master = ""}, "ls_tpu_run_config_create"},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i)

@@ -8,7 +8,7 @@
 #include "lockstep/dataset.h"
 #include "lockstep/host.h"
 #include "lockstep/metrics.h"
-#include "lockstep/object.h"
+#include "lockstep/optimizers.h"
 #include "lockstep/summary.h"
 #include "lockstep/summary_ops.h"
 #include "support/estimator_ways.h"
@@ -23,31 +23,29 @@ typedef enum fault {
   METRIC_NO_PAIR,
   NO_METRICS,      // The loss alone.
   IDLE_HOST_CALL,  // Is given no tensor.
+  STEP_STANDS,     // The train op does not move the global step.
 } fault;
 
 typedef struct world {
   estimator_case c;
   fault fault;
-  int calls;  // Of the host call's op. Atomic.
+  int calls;        // Of the host call's op. Atomic.
+  ls_op minimized;  // By an optimizer that moves no global step.
 } world;
 
 // ---- The model -------------------------------------------------------------
-static ls_status count_call(ls_host_call *call);
-static const ls_host_kernel counting = {
-    .name = "counting", .start = count_call, .flags = LS_HOST_INLINE};
-static world *current;
-
-static ls_status count_call(ls_host_call *call) {
-  __atomic_add_fetch(&current->calls, 1, __ATOMIC_RELAXED);
-  ls_host_done(call, ls_ok());
+static ls_status count_call(ls_nest values, void *user) {
+  world *w = user;
+  (void)values;
+  __atomic_add_fetch(&w->calls, 1, __ATOMIC_RELAXED);
   return ls_ok();
 }
 
 static ls_nest host(ls_nest tensors, void *user) {
-  const world *w = user;
+  world *w = user;
   if (w->fault == OLD_SUMMARY)
     return LS_LIST(ls_nest_op(ls_summary("old", ls_nest_tensor(tensors, 0))));
-  return LS_LIST(ls_nest_op(ls_host_call_add(&counting, NULL, NULL, 0)));
+  return LS_LIST(ls_nest_op(ls_host_function_op(count_call, w, ls_none())));
 }
 
 static ls_nest metrics(ls_nest tensors, void *user) {
@@ -62,12 +60,27 @@ static bool is_of_metrics(fault f) {
   return f == METRICS_NO_DICT || f == METRIC_NO_PAIR;
 }
 
+// What ls_train_op does, but for the global step.
+static ls_status minimize(world *w, ls_tensor loss) {
+  ls_optimizer *inner = NULL, *outer = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_sgd_create(&(ls_sgd_options){.learning_rate = 0.1}, &inner));
+  const ls_status status = ls_cross_shard_create(
+      &(ls_cross_shard_options){.optimizer = inner}, &outer);
+  if (ls_status_is_ok(status))
+    w->minimized = ls_optimizer_minimize(outer, loss);
+  ls_optimizer_release(inner);
+  ls_optimizer_release(outer);
+  return status;
+}
+
 static void spoil(world *w, ls_estimator_spec_options *o, ls_nest losses) {
   if (w->fault == OTHER_MODE)
     o->mode = o->mode == LS_MODE_TRAIN ? LS_MODE_EVAL : LS_MODE_TRAIN;
   if (o->mode == LS_MODE_TRAIN && o->train_op.id == 0)
     o->train_op = ls_group(NULL, 0, NULL);
-  if (w->fault == NO_METRICS || w->fault == IDLE_HOST_CALL)
+  if (w->fault == NO_METRICS || w->fault == IDLE_HOST_CALL ||
+      w->fault == STEP_STANDS)
     o->eval_metrics = (ls_host_function){0};
   if (w->fault == IDLE_HOST_CALL || w->fault == OLD_SUMMARY)
     o->host_call =
@@ -75,6 +88,8 @@ static void spoil(world *w, ls_estimator_spec_options *o, ls_nest losses) {
   if (is_of_metrics(w->fault))
     o->eval_metrics =
         (ls_host_function){.call = metrics, .user = w, .tensors = losses};
+  if (w->fault == STEP_STANDS && o->mode == LS_MODE_TRAIN)
+    o->train_op = ls_group(&w->minimized, 1, "not_a_train_op");
   if (w->fault == MODEL_SUMMARY) ls_summary("of the model", o->loss);
 }
 
@@ -83,8 +98,12 @@ static ls_status model(void *user, ls_model_call *call,
   world *w = user;
   ls_estimator_spec *base = NULL;
   const ls_model_function function = estimator_model(&w->c);
-  LS_RETURN_IF_ERROR(function.call(function.user, call, &base));
+  ls_model_call other = *call;
+  // On cores a train op that is not given back would run all the same.
+  if (w->fault == STEP_STANDS) other.mode = LS_MODE_EVAL;
+  LS_RETURN_IF_ERROR(function.call(function.user, &other, &base));
   ls_estimator_spec_options o = *ls_estimator_spec_values(base);
+  o.mode = call->mode;
   const ls_nest losses =
       w->fault == IDLE_HOST_CALL
           ? ls_nest_sequence(LS_KIND_LIST, NULL, 0)
@@ -92,6 +111,8 @@ static ls_status model(void *user, ls_model_call *call,
   o.export_outputs = NULL;
   o.num_export_outputs = 0;
   if (call->mode != LS_MODE_PREDICT) o.predictions = ls_none();
+  if (w->fault == STEP_STANDS && call->mode == LS_MODE_TRAIN)
+    LS_RETURN_IF_ERROR(minimize(w, o.loss));
   spoil(w, &o, losses);
   const ls_status status = ls_tpu_estimator_spec_create(&o, out);
   ls_nest_release(losses);
@@ -105,7 +126,6 @@ static void begin(world *w, int way, fault f) {
   w->c.any_batch = w->c.way == ON_TPU;
   w->c.more.model_fn = (ls_model_function){.call = model, .user = w};
   estimator_case_begin(&w->c);
-  current = w;
 }
 
 static ls_status train_by(world *w, ls_input_function input, int64_t steps) {
@@ -163,6 +183,20 @@ static void a_spec_of_another_mode_names_both(void **state) {
       expect_status(calls[k].call(&w), LS_INVALID_ARGUMENT, calls[k].called);
       estimator_case_end(&w.c);
     }
+}
+
+// ---- Train ops -------------------------------------------------------------
+static void a_train_op_that_moves_no_step_ends_the_training(void **state) {
+  (void)state;
+  for (int way = 0; way < ESTIMATOR_WAYS; ++way) {
+    world w;
+    begin(&w, way, STEP_STANDS);
+    w.c.repeats = true;
+    for (int k = 0; k < 2; ++k)
+      expect_status(train(&w), LS_INVALID_ARGUMENT,
+                    k == 0 ? "not_a_train_op" : "ls_train_op");
+    estimator_case_end(&w.c);
+  }
 }
 
 // ---- Metrics ---------------------------------------------------------------
@@ -334,7 +368,6 @@ nothing_is_done_for_steps_that_the_input_does_not_have(void **state) {
       w.c.folder = "refusals";
       w.c.config.tpu = &tpu;
       w.c.more.model_fn = (ls_model_function){.call = model, .user = &w};
-      current = &w;
       estimator_case_begin(&w.c);
       const double began = seconds_now();
       expect_ok(evaluate_by(&w, estimator_input(&w.c), (ls_opt){0}));
@@ -349,6 +382,7 @@ nothing_is_done_for_steps_that_the_input_does_not_have(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_spec_of_another_mode_names_both),
+      cmocka_unit_test(a_train_op_that_moves_no_step_ends_the_training),
       cmocka_unit_test(metrics_are_a_dict_of_pairs_everywhere),
       cmocka_unit_test(old_summaries_of_a_host_function_are_refused_everywhere),
       cmocka_unit_test(a_summary_of_the_model_is_never_lost_in_silence),

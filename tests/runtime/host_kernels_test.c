@@ -385,6 +385,81 @@ static void what_a_call_does_not_need_is_computed_meanwhile(void **state) {
   ls_function_release(function);
 }
 
+// ---- Functions with a user -------------------------------------------------
+typedef struct listener {
+  int calls;  // Atomic.
+  double sum;
+  bool fails;
+} listener;
+
+static ls_status hear(ls_nest values, void *user) {
+  listener *l = user;
+  const ls_nest x = ls_nest_find(values, "x");
+  __atomic_add_fetch(&l->calls, 1, __ATOMIC_RELAXED);
+  if (l->fails) return LS_STATUS(LS_DATA_LOSS, "deaf");
+  l->sum = ls_array_f64(ls_nest_as_array(x), 0) +
+           ls_array_f64(ls_nest_as_array(ls_nest_find(values, "y")), 1);
+  return ls_ok();
+}
+
+static ls_nest tell_listener(ls_nest args, void *user) {
+  static const char *const keys[] = {"x", "y"};
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  const ls_nest items[] = {ls_leaf(x), ls_leaf(ls_mul_scalar(x, 10))};
+  const ls_nest dict = ls_nest_dict("", keys, items, 2);
+  (void)ls_host_function_op(hear, user, dict);
+  ls_nest_release(dict);
+  return ls_leaf(ls_neg(x));
+}
+
+// Traced, op by op, and in a session.
+static void a_function_on_the_host_knows_its_user(void **state) {
+  (void)state;
+  const double numbers[] = {1, 2};
+  listener l = {0};
+  ls_function *function = NULL;
+  ls_nest results = ls_none();
+  const ls_nest args =
+      LS_LIST(ls_nest_array(array_of(LS_DTYPE_F32, LS_SHAPE(2), numbers)));
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = tell_listener, .user = &l}, &function));
+  expect_ok(ls_function_call(function, args, &results));
+  assert_int_equal(l.calls, 1);
+  assert_true(l.sum == 21);
+  l.fails = true;
+  expect_status(ls_function_call(function, args, &results), LS_DATA_LOSS,
+                "deaf");
+  ls_nest_release(results);
+  ls_nest_release(args);
+  ls_function_release(function);
+  l = (listener){0};
+  expect_ok(ls_frame_begin());
+  const ls_nest eager =
+      LS_LIST(ls_leaf(eager_of(LS_DTYPE_F32, LS_SHAPE(2), numbers)));
+  ls_nest_release(tell_listener(eager, &l));
+  ls_nest_release(eager);
+  expect_ok(ls_frame_end(NULL));
+  assert_int_equal(l.calls, 1);
+  assert_true(l.sum == 21);
+}
+
+static void
+what_a_function_on_the_host_cannot_be_given_is_refused(void **state) {
+  (void)state;
+  ls_graph *graph = NULL;
+  expect_ok(ls_graph_create("g", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    assert_int_equal(ls_host_function_op(NULL, NULL, ls_none()).id, 0);
+    expect_status(ls_graph_take_error(graph), LS_INVALID_ARGUMENT, "is NULL");
+    assert_int_equal(ls_host_function_op(hear, NULL, ls_nest_i64(1)).id, 0);
+    expect_status(ls_graph_take_error(graph), LS_INVALID_ARGUMENT,
+                  "is no tensor");
+    assert_int_not_equal(ls_host_function_op(hear, NULL, ls_none()).id, 0);
+  }
+  ls_graph_destroy(graph);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_kind_of_kernel_answers_each_replica),
@@ -394,6 +469,8 @@ int main(void) {
       cmocka_unit_test(who_waits_must_be_cancellable),
       cmocka_unit_test(a_call_has_as_many_results_as_wanted),
       cmocka_unit_test(what_a_call_does_not_need_is_computed_meanwhile),
+      cmocka_unit_test(a_function_on_the_host_knows_its_user),
+      cmocka_unit_test(what_a_function_on_the_host_cannot_be_given_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -486,8 +486,16 @@ static void losses_are_counted_from_the_furthest_step_on(void **state) {
   }
 }
 
+static void who_has_no_session_stops_nothing(void **state) {
+  (void)state;
+  ls_monitored_session_request_stop(NULL);
+  assert_true(ls_monitored_session_should_stop(NULL));
+  assert_null(ls_monitored_session_now(NULL));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(who_has_no_session_stops_nothing),
       cmocka_unit_test(hooks_are_called_in_order),
       cmocka_unit_test(no_op_can_be_added_any_more),
       cmocka_unit_test(values_begin_as_the_scaffold_says),

@@ -68,17 +68,18 @@ ls_status ls_monitored_session_create(const ls_monitored_options *options,
 
 // ---- Stopping --------------------------------------------------------------
 bool ls_monitored_session_should_stop(const ls_monitored_session *session) {
-  return ls_run_context_stop_requested(&session->hooks.context) ||
+  return session == NULL ||
+         ls_run_context_stop_requested(&session->hooks.context) ||
          ls_train_stop_requested(session->is.stop) ||
          ls_train_stop_requested(session->is.other_stop);
 }
 
 void ls_monitored_session_request_stop(ls_monitored_session *session) {
-  ls_run_context_request_stop(&session->hooks.context);
+  if (session != NULL) ls_run_context_request_stop(&session->hooks.context);
 }
 
 ls_session *ls_monitored_session_now(ls_monitored_session *session) {
-  return session->hooks.context.session;
+  return session != NULL ? session->hooks.context.session : NULL;
 }
 
 // ---- A run -----------------------------------------------------------------

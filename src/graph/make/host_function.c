@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Functions of users' on the host, as ops.
+#include "base/runtime_internal.h"
+#include "graph/make/make.h"
+#include "lockstep/host.h"
+
+// What an op calls. `structure` has nothing in its leaves.
+typedef struct function {
+  ls_object object;
+  ls_allocator *allocator;
+  ls_host_callback call;
+  void *user;
+  ls_nest structure;
+} function;
+
+static void destroy(ls_object *object) {
+  function *self = (function *)object;
+  ls_nest_release(self->structure);
+  ls_release(self->allocator, self);
+}
+
+// Those of other replicas mean the same as replica 0's.
+static bool is_same(const ls_object *a, const ls_object *b) {
+  const function *x = (const function *)a, *y = (const function *)b;
+  return x->call == y->call && x->user == y->user;
+}
+
+static const ls_object_type function_type = {
+    .name = "host function", .destroy = destroy, .equal = is_same};
+
+// ---- A call ----------------------------------------------------------------
+static ls_status copy_inputs(const ls_host_call *call, ls_nest *leaves) {
+  for (size_t i = 0; i < call->num_inputs; ++i) {
+    ls_array *copy = NULL;
+    LS_RETURN_IF_ERROR(ls_array_create_copy(call->input_types[i].dtype,
+                                            call->input_types[i].shape,
+                                            call->inputs[i], &copy));
+    leaves[i] = ls_nest_array(copy);
+  }
+  return ls_ok();
+}
+
+static ls_status call_function(const function *self, const ls_host_call *call) {
+  ls_nest *leaves =
+      ls_new_array(self->allocator, ls_nest, call->num_inputs + 1);
+  if (leaves == NULL) return ls_out_of_memory();
+  ls_status status = copy_inputs(call, leaves);
+  ls_nest values = ls_none();
+  if (ls_status_is_ok(status) && call->num_inputs > 0) {
+    values = ls_nest_pack(self->structure, leaves, call->num_inputs);
+    status = ls_nest_status(values);
+  } else if (!ls_status_is_ok(status)) {
+    for (size_t i = 0; i < call->num_inputs; ++i)
+      ls_nest_release(leaves[i]);
+  }
+  ls_release(self->allocator, leaves);
+  if (ls_status_is_ok(status)) status = self->call(values, self->user);
+  ls_nest_release(values);
+  return status;
+}
+
+static ls_status start(ls_host_call *call) {
+  ls_host_done(
+      call, call_function((const function *)(const void *)call->state, call));
+  return ls_ok();
+}
+
+static const ls_host_kernel kernel = {.name = "host_function", .start = start};
+
+// ---- The op ----------------------------------------------------------------
+static ls_nest empty_leaf(ls_nest leaf, void *user) {
+  (void)leaf, (void)user;
+  return ls_none();
+}
+
+static ls_status take_tensors(ls_nest tensors, ls_nest *leaves,
+                              ls_tensor *inputs, size_t count) {
+  ls_nest_flatten(tensors, leaves, count);
+  for (size_t i = 0; i < count; ++i) {
+    if (leaves[i].kind != LS_KIND_TENSOR)
+      return ls_invalid_argument("leaf %zu of what is given to a function on "
+                                 "the host is no tensor",
+                                 i);
+    inputs[i] = leaves[i].as.tensor;
+  }
+  return ls_ok();
+}
+
+static ls_status make_state(ls_host_callback call, void *user, ls_nest tensors,
+                            function **out) {
+  ls_allocator *allocator = ls_current_allocator();
+  function *self = ls_new(allocator, function);
+  if (self == NULL) return ls_out_of_memory();
+  ls_object_init(&self->object, &function_type);
+  self->allocator = allocator;
+  self->call = call;
+  self->user = user;
+  self->structure = ls_nest_map(tensors, empty_leaf, NULL);
+  *out = self;
+  return ls_nest_status(self->structure);
+}
+
+static ls_status make(ls_host_callback call, void *user, ls_nest tensors,
+                      ls_op *out_op) {
+  if (call == NULL) return ls_invalid_argument("a host function is NULL");
+  LS_RETURN_IF_ERROR(ls_nest_status(tensors));
+  ls_allocator *allocator = ls_current_allocator();
+  const size_t count =
+      tensors.kind == LS_KIND_NONE ? 0 : ls_nest_num_leaves(tensors);
+  ls_nest *leaves = ls_new_array(allocator, ls_nest, count + 1);
+  ls_tensor *inputs = ls_new_array(allocator, ls_tensor, count + 1);
+  function *state = NULL;
+  ls_status status =
+      leaves == NULL || inputs == NULL ? ls_out_of_memory() : ls_ok();
+  if (ls_status_is_ok(status))
+    status = take_tensors(tensors, leaves, inputs, count);
+  if (ls_status_is_ok(status)) status = make_state(call, user, tensors, &state);
+  if (ls_status_is_ok(status))
+    *out_op = ls_host_call_add(&kernel, &state->object, inputs, count);
+  ls_object_release(state);
+  ls_release(allocator, leaves);
+  ls_release(allocator, inputs);
+  return status;
+}
+
+ls_op ls_host_function_op(ls_host_callback fn, void *user, ls_nest tensors) {
+  ls_op made = {0};
+  const ls_status status = make(fn, user, tensors, &made);
+  if (!ls_status_is_ok(status)) ls_make_failed("host_function", status);
+  return made;
+}
