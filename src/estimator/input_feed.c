@@ -13,6 +13,7 @@
 #include "estimator/state.h"
 #include "estimator/stopping_signals.h"
 #include "estimator/systems.h"
+#include "tpu/infeed_queue.h"
 #include "graph/make/make.h"
 
 // What is being made.
@@ -247,6 +248,7 @@ static ls_status make_queue(making *m) {
   LS_RETURN_IF_ERROR(ls_enqueue_make_queue(&m->enqueues[0], &queue));
   const ls_status status = fill_queue(m, replicas, queue);
   m->feed->queue = queue;
+  queue->enqueue_system = ls_object_retain(ls_system_around());
   return status;
 }
 

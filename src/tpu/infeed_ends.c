@@ -9,6 +9,7 @@
 #include "graph/make/make.h"
 #include "graph/trial.h"
 #include "tpu/assignment.h"
+#include "tpu/context.h"
 #include "tpu/infeed_queue.h"
 
 // ---- What both share -------------------------------------------------------
@@ -179,11 +180,15 @@ static void make_dequeue(ls_infeed_queue *queue, const ls_type *types,
   if (core >= 0)
     snprintf(device, sizeof(device), "/device:TPU_REPLICATED_CORE:%d", core);
   LS_DEVICE_SCOPE(device);
+  // In a computation it is that one's.
+  ls_system_id *system =
+      ls_tpu_context_current() == NULL ? queue->enqueue_system : NULL;
   ls_op op = {0};
   {
     LS_SCOPE_(ls_infeed_scope_begin, queue, "");
     op = ls_feed_dequeue(LS_INFEED_DEQUEUE, "dequeue",
-                         &(ls_feed_options){.assignment = queue->assignment,
+                         &(ls_feed_options){.system = system,
+                                            .assignment = queue->assignment,
                                             .types = types,
                                             .parts = queue->parts,
                                             .count = queue->count},

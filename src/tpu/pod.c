@@ -78,6 +78,12 @@ void ls_pod_only(ls_runtime *runtime, ls_pod **out_pod, ls_pod **out_other) {
 
 void ls_pod_of_topology(ls_runtime *runtime, const ls_topology *topology,
                         ls_pod **out_pod, ls_pod **out_other) {
+  *out_other = NULL;
+  *out_pod = ls_pod_of_job(runtime, "");
+  if (*out_pod != NULL && ls_pod_has_topology(*out_pod, topology->serialized,
+                                              topology->serialized_size))
+    return;
+  ls_object_release(*out_pod);
   find_only(runtime, topology, out_pod, out_other);
 }
 
@@ -109,7 +115,7 @@ ls_status ls_pod_ready(ls_runtime *runtime, const ls_system_id *id,
   const bool is_ready =
       state == NULL || (pod != NULL && ls_pod_is_initialized(pod)) ||
       (is_local
-           ? !state->is_local_down
+           ? state->gone == NULL
            : pod == NULL && ls_tpu_state_has_system(state, id->name, id->job));
   if (is_ready && state != NULL) {
     out_now->pod = ls_object_retain(pod);
@@ -140,8 +146,7 @@ void ls_pod_shut_down(ls_pod *pod) {
   }
   if (was_there) {
     --state->num_pods;
-    if (ls_pod_is_initialized(pod)) {
-      state->is_local_down = state->is_local_down || pod->job[0] == '\0';
+    if (pod->job[0] == '\0' && ls_pod_is_initialized(pod)) {
       ls_object_release(state->gone);
       state->gone = ls_object_retain(pod->id);
     }
@@ -349,8 +354,7 @@ void ls_pod_initialize(ls_pod *pod) {
   // A pod that was taken out stays so.
   if (find_in(state, pod->name, pod->job) == pod) {
     __atomic_store_n(&pod->generation, ++state->generations, __ATOMIC_RELEASE);
-    if (pod->job[0] == '\0') state->is_local_down = false;
-    if (ls_system_id_equal(state->gone, pod->id)) {
+    if (pod->job[0] == '\0') {
       ls_object_release(state->gone);
       state->gone = NULL;
     }

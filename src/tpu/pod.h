@@ -117,7 +117,7 @@ ls_pod *ls_pod_of_job(ls_runtime *runtime, const char *job);
 // NULL: there is none. `*out_other` is another such pod, if there is one. The
 // caller releases both.
 void ls_pod_only(ls_runtime *runtime, ls_pod **out_pod, ls_pod **out_other);
-// The same of those with this topology.
+// The same of those with this topology; the local system, if it has it.
 void ls_pod_of_topology(ls_runtime *runtime, const ls_topology *topology,
                         ls_pod **out_pod, ls_pod **out_other);
 bool ls_pod_has_topology(const ls_pod *pod, const void *bytes, size_t size);

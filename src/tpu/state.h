@@ -15,8 +15,8 @@ typedef struct ls_tpu_state {
   size_t num_pods, pods_capacity;
   uint64_t generations;  // Initializations so far, of all pods.
   uint64_t changes;      // Of what is in both tables, so far. Atomic.
-  bool is_local_down;    // The local system was shut down, and is not back.
-  // The last that was shut down and is not back; NULL: none is. Counted.
+  // The local system, if it was shut down and is not back; NULL: it was not.
+  // Counted.
   ls_system_id *gone;
   ls_tpu_system *systems;  // Initialized, pods or not. Their texts and
   size_t num_systems, systems_capacity;  // topologies are the state's.

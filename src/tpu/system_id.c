@@ -73,7 +73,7 @@ static ls_status refuse_choice(const char *what, const ls_pod *a,
       ls_job_text(a->job));
 }
 
-// Where there is none any more, the last one is missed.
+// The local system is missed once it was shut down.
 static ls_system_id *find_gone(ls_runtime *runtime) {
   ls_runtime_lock(runtime);
   const ls_tpu_state *state = ls_tpu_state_find(runtime);
@@ -93,14 +93,14 @@ ls_status ls_system_here(ls_runtime *runtime, const char *what, const char *job,
     return ls_ok();
   }
   ls_pod *pod = ls_pod_of_job(runtime, wanted), *other = NULL;
+  if (pod == NULL && !has_job) *out_id = find_gone(runtime);
+  if (*out_id != NULL) return ls_ok();
   if (pod == NULL && !has_job) ls_pod_only(runtime, &pod, &other);
   ls_status status = ls_ok();
   if (other != NULL)
     status = refuse_choice(what, pod, other);
   else if (pod != NULL)
     *out_id = ls_object_retain(pod->id);
-  else if (!has_job)
-    *out_id = find_gone(runtime);
   ls_object_release(pod);
   ls_object_release(other);
   return status;

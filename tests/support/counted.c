@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/counted.h"
 
+#include "support/bystander.h"
 #include "support/expect.h"
 
 counted counted_begin(int threads) {
@@ -18,6 +19,7 @@ counted counted_begin_with(ls_runtime_options options) {
 }
 
 void counted_end(counted *self) {
+  bystander_end(self->runtime);
   ls_runtime_make_current(self->outside);
   expect_ok(ls_runtime_destroy(self->runtime));
   assert_int_equal(counted_now(self).live_blocks, 0);

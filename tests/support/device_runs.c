@@ -10,6 +10,7 @@
 #include "lockstep/replicate.h"
 #include "lockstep/training_loop.h"
 #include "tpu/pod.h"
+#include "support/bystander.h"
 
 // ---- The world -------------------------------------------------------------
 static int64_t now;  // Atomic.
@@ -293,6 +294,7 @@ static void find_system(device_runs *self) {
                                  .core_bytes = self->is.core_bytes},
       &self->resolver));
   expect_ok(ls_tpu_connect(self->resolver));
+  bystander_begin(name);
   expect_ok(ls_tpu_run_config_create(
       &(ls_run_config_options){.resolver = self->resolver,
                                .tpu = self->is.tpu,

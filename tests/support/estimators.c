@@ -10,6 +10,7 @@
 #include "lockstep/losses.h"
 #include "lockstep/metrics.h"
 #include "lockstep/optimizers.h"
+#include "support/bystander.h"
 
 // ---- Input -----------------------------------------------------------------
 // Example i: a pattern of its class, i % 3, with some noise.
@@ -179,9 +180,15 @@ void estimator_case_begin(estimator_case *c) {
   if (!o.eval_batch_size.set) o.eval_batch_size = LS_SOME(c->batch);
   if (!o.predict_batch_size.set) o.predict_batch_size = LS_SOME(c->batch);
   expect_ok(ls_estimator_create(&o, &c->estimator));
+  if (c->way == ON_TPU) {
+    char name[40];
+    snprintf(name, sizeof(name), "virtual:%dx1,cores=1", c->replicas);
+    bystander_begin(name);
+  }
 }
 
 void estimator_case_end(estimator_case *c) {
+  bystander_end(ls_runtime_current());
   ls_estimator_destroy(c->estimator);
   ls_run_config_release(c->made_config);
   ls_strategy_release(c->strategy);

@@ -6,6 +6,7 @@
 
 #include "estimator/systems.h"
 #include "lockstep/estimator_hooks.h"
+#include "support/bystander.h"
 
 // ---- A world ---------------------------------------------------------------
 static void note(void *user, const ls_log_line *line) {
@@ -55,6 +56,7 @@ void fed_open(fed *self, fed_facts facts) {
   expect_ok(ls_tpu_resolver_create(
       &(ls_tpu_resolver_options){.name = facts.pod}, &self->resolver));
   expect_ok(ls_tpu_initialize(self->resolver, NULL));
+  bystander_begin(facts.pod);
   const ls_opt batch = facts.batch > 0 ? LS_SOME(facts.batch) : (ls_opt){0};
   ls_estimator_context context;
   expect_ok(ls_estimator_context_init(

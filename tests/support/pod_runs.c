@@ -2,12 +2,14 @@
 #include "support/pod_runs.h"
 
 #include <stdio.h>
+#include "support/bystander.h"
 
 pod_runs pod_runs_begin(int hosts, int cores, ls_runtime_options options) {
   pod_runs self = {.c = counted_begin_with(options), .results = ls_none()};
   const ls_pod_shape shape = {.mesh = {hosts, cores, 1, 1}, .hosts = hosts};
   expect_ok(ls_pod_open(self.c.runtime, "virtual", "", &shape, &self.pod));
   ls_pod_initialize(self.pod);
+  bystander_begin("local");
   expect_ok(ls_graph_create("g", &self.graph));
   expect_ok(ls_session_create(self.graph, &self.session));
   return self;

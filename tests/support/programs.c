@@ -6,6 +6,7 @@
 
 #include "estimator/loop_steps.h"
 #include "lockstep/tpu_system.h"
+#include "support/bystander.h"
 
 static void note(void *user, const ls_log_line *line) {
   programs *self = user;
@@ -182,6 +183,7 @@ static void make_system(programs *self) {
   expect_ok(ls_tpu_resolver_create(&(ls_tpu_resolver_options){.name = name},
                                    &self->resolver));
   expect_ok(ls_tpu_initialize(self->resolver, NULL));
+  bystander_begin(name);
   expect_ok(ls_tpu_run_config_create(
       &(ls_run_config_options){.resolver = self->resolver,
                                .tpu = &self->is.tpu},

@@ -8,6 +8,7 @@
 #include "lockstep/host.h"
 #include "lockstep/replicate.h"
 #include "lockstep/training_loop.h"
+#include "support/bystander.h"
 #include "support/pod_runs.h"
 #include "support/thread_count.h"
 
@@ -130,6 +131,7 @@ static void a_large_pod_takes_the_threads_that_compute(void **state) {
 }
 
 int main(void) {
+  bystander_forbid("all threads are counted");
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(loops_of_many_hosts_take_no_thread),
       cmocka_unit_test(a_large_pod_takes_the_threads_that_compute),
