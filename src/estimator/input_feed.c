@@ -13,8 +13,8 @@
 #include "estimator/state.h"
 #include "estimator/stopping_signals.h"
 #include "estimator/systems.h"
-#include "tpu/infeed_queue.h"
 #include "graph/make/make.h"
+#include "tpu/infeed_queue.h"
 
 // What is being made.
 typedef struct making {

@@ -219,8 +219,7 @@ static ls_status dequeue(ls_infeed_queue *queue, int32_t core,
                           out_tuple);
   }
   if (ls_status_is_ok(status))
-    status =
-        check_ends(queue, ls_feed_op_system(queue->dequeue),
+    status = check_ends(queue, ls_feed_op_system(queue->dequeue),
                         queue->enqueue_system);
   ls_release(queue->allocator, types);
   ls_release(queue->allocator, items);
@@ -424,8 +423,8 @@ ls_status ls_infeed_queue_enqueue(ls_infeed_queue *queue, ls_nest shards,
   ls_status status = check_first(queue, queue->enqueued, "enqueue");
   if (ls_status_is_ok(status)) status = ls_infeed_attempt_begin(&a, queue);
   if (ls_status_is_ok(status))
-    status = end_enqueue(queue, &a, enqueue(queue, shards, places, &made),
-                         &made);
+    status =
+        end_enqueue(queue, &a, enqueue(queue, shards, places, &made), &made);
   return give_end(status, made, &queue->enqueued, out_ops);
 }
 

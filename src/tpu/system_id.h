@@ -54,9 +54,9 @@ void ls_system_scope_begin(ls_scope *scope, ls_system_flow *flow,
 ls_system_id *ls_system_around(void);
 // The system that what is made now means: that of the computation around it, of
 // the scope or of the strategy's; of these, the one that has the job which a
-// device names (NULL or "": it names none). Else the system of that job; without
-// one the local system, also when it was shut down, or the only one. NULL: there
-// is none. The caller releases it.
+// device names (NULL or "": it names none). Else the system of that job;
+// without one the local system, also when it was shut down, or the only one.
+// NULL: there is none. The caller releases it.
 //   LS_FAILED_PRECONDITION  there are several, and nothing says which: names
 //                           two of them.
 LS_MUST_USE ls_status ls_system_here(ls_runtime *runtime, const char *what,

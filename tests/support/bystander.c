@@ -44,12 +44,13 @@ static uint64_t hash_of_command(void) {
 }
 
 static bool is_drawn(void) {
-  const char *how = getenv("LS_TEST_SYSTEMS");
-  if (it.forbidden != NULL || (how != NULL && strcmp(how, "one") == 0))
+  const char *how = getenv("LS_TEST_BESIDE");
+  if (it.forbidden != NULL || (how != NULL && strcmp(how, "never") == 0))
     return false;
-  if (how != NULL && strcmp(how, "two") == 0) return true;
-  uint64_t bits = hash_of_command() ^ (loop_random_seed() * 0x9e3779b97f4a7c15u +
-                                       ++it.begun * 0xd1342543de82ef95u);
+  if (how != NULL && strcmp(how, "always") == 0) return true;
+  uint64_t bits =
+      hash_of_command() ^ (loop_random_seed() * 0x9e3779b97f4a7c15u +
+                           ++it.begun * 0xd1342543de82ef95u);
   bits ^= bits >> 32;
   bits *= 0xd6e8feb86659fd93u;
   return (bits >> 33) % 3 == 0;
@@ -118,10 +119,10 @@ static ls_status stand_by(void) {
                                     &strategy);
   if (ls_status_is_ok(status)) {
     LS_STRATEGY_SCOPE(strategy);
-    status = ls_variable_create(
-        &(ls_variable_options){
-            .dtype = LS_DTYPE_F32, .shape = LS_SCALAR, .name = "bystander"},
-        &variable);
+    status = ls_variable_create(&(ls_variable_options){.dtype = LS_DTYPE_F32,
+                                                       .shape = LS_SCALAR,
+                                                       .name = "bystander"},
+                                &variable);
   }
   if (ls_status_is_ok(status))
     status = ls_function_create(
@@ -153,8 +154,8 @@ void bystander_begin(const char *name) {
   // Its faults are not its neighbour's.
   char *faults = strstr(it.name, ",fault=");
   if (faults != NULL) *faults = '\0';
-  expect_ok(ls_pod_open(it.runtime, "bystander", "bystander", &shape,
-                        &it.other));
+  expect_ok(
+      ls_pod_open(it.runtime, "bystander", "bystander", &shape, &it.other));
   ls_pod_initialize(it.other);
   expect_ok(ls_runtime_create(
       &(ls_runtime_options){.threads = 1, .input_threads = LS_SOME(0)},

@@ -9,8 +9,8 @@
 #include "lockstep/flow.h"
 #include "lockstep/replicate.h"
 #include "lockstep/training_loop.h"
-#include "tpu/pod.h"
 #include "support/bystander.h"
+#include "tpu/pod.h"
 
 // ---- The world -------------------------------------------------------------
 static int64_t now;  // Atomic.

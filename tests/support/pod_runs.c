@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/pod_runs.h"
 
-#include <stdio.h>
 #include "support/bystander.h"
+#include <stdio.h>
 
 pod_runs pod_runs_begin(int hosts, int cores, ls_runtime_options options) {
   pod_runs self = {.c = counted_begin_with(options), .results = ls_none()};
