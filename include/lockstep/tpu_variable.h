@@ -6,9 +6,12 @@
 // Outside of computations they are a mirrored strategy's. In one
 // (lockstep/replicate.h) such a variable stands for the replica's own copy,
 // whoever began it: it is read and written as it is there, through one handle
-// that is made around the computation. What all replicas write with another
-// aggregation than NONE is put together first, whatever tensor it is; rows are
-// written with NONE alone.
+// that is made around the computation. Whatever cores its replicas are on, that
+// is the copy that lies on the replica's core: none there is INVALID_ARGUMENT,
+// and so is a write of an ON_WRITE variable that does not reach all copies. In
+// replicas of another strategy it cannot be used. What all replicas write with
+// another aggregation than NONE is put together first, whatever tensor it is;
+// rows are written with NONE alone.
 //
 // Threads: as of all variables.
 #ifndef LOCKSTEP_TPU_VARIABLE_H_

@@ -322,6 +322,10 @@ static inline double ls_node_real(const ls_node *node, ls_attr_id id) {
 }
 // By name, marks too: what users ask for.
 const ls_attr *ls_node_attr_named(const ls_node *node, const char *name);
+// A mark of ops that use a distributed variable in a replicated computation:
+// for each replica the index of the component on its core. Without it they are
+// in the order of the variable's strategy.
+#define LS_MARK_CORE_COPIES "_core_copies"
 // Whether the node, or the graph, writes variables or has host effects, at any
 // depth.
 bool ls_node_has_effects(const ls_node *node);

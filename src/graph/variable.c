@@ -446,3 +446,15 @@ void ls_beside_begin(ls_scope *scope, const ls_variable *variable) {
   if (variable == NULL || variable->strategy == NULL)
     context->scoped.creators = NULL;
 }
+
+// ---- Of ops ----------------------------------------------------------------
+ls_variable *ls_node_variable(const ls_node *node) {
+  ls_variable *variable =
+      (ls_variable *)ls_node_attr(node, LS_ATTR_ID_VARIABLE)->as.object;
+  const ls_attr *copies = variable->num_components > 0
+                              ? ls_node_attr_named(node, LS_MARK_CORE_COPIES)
+                              : NULL;
+  return copies != NULL && copies->as.ints.count == 1
+             ? variable->components[copies->as.ints.items[0]]
+             : variable;
+}

@@ -108,6 +108,10 @@ static inline ls_variable *ls_variable_own(const ls_variable *container,
   return container
       ->components[container->own == NULL ? replica : container->own[replica]];
 }
+// The variable of a read or write. Of a replicated computation's only replica,
+// whose ops stand in the graph around it when they are lowered, it is the
+// component on that replica's core.
+ls_variable *ls_node_variable(const ls_node *node);
 // The plain variable that this one is where the thread is: of a container the
 // component of the replica or update, across replicas that on the current
 // device, else the first; of a handle what it stands for.

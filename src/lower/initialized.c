@@ -27,8 +27,7 @@ static ls_status expect(ls_lowering *all, ls_variable *variable,
 
 ls_status lower_is_initialized(ls_lower_scope *scope, ls_node *node) {
   ls_lowering *all = scope->all;
-  ls_variable *variable =
-      (ls_variable *)ls_node_attr(node, LS_ATTR_ID_VARIABLE)->as.object;
+  ls_variable *variable = ls_node_variable(node);
   bool has_value = is_written(all->program, variable) ||
                    is_written(all->program, variable->container);
   if (!has_value) {

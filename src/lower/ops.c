@@ -329,18 +329,14 @@ ls_status lower_expand_reduce_mean(ls_lower_scope *scope, ls_node *node) {
 }
 
 // ---- Variables -------------------------------------------------------------
-static ls_variable *variable_of(const ls_node *node) {
-  return (ls_variable *)ls_node_attr(node, LS_ATTR_ID_VARIABLE)->as.object;
-}
-
 ls_status lower_read(ls_lower_scope *scope, ls_node *node) {
   uint64_t ref = 0;
-  LS_RETURN_IF_ERROR(ls_lower_read(scope, variable_of(node), &ref));
+  LS_RETURN_IF_ERROR(ls_lower_read(scope, ls_node_variable(node), &ref));
   return ls_lower_map(scope, ls_ref(node->id, 0), ref);
 }
 
 ls_status lower_assign_scatter(ls_lower_scope *scope, ls_node *node) {
-  ls_variable *variable = variable_of(node);
+  ls_variable *variable = ls_node_variable(node);
   uint64_t operands[] = {0, ls_lowered(scope, node->inputs[0]),
                          ls_lowered(scope, node->inputs[1])};
   uint64_t value = 0;
@@ -353,7 +349,7 @@ ls_status lower_assign_scatter(ls_lower_scope *scope, ls_node *node) {
 }
 
 ls_status lower_assign(ls_lower_scope *scope, ls_node *node) {
-  ls_variable *variable = variable_of(node);
+  ls_variable *variable = ls_node_variable(node);
   uint64_t value = ls_lowered(scope, node->inputs[0]);
   const ls_type type = ls_lowered_type(scope, value);
   if (!ls_shape_equal(type.shape, variable->type.shape))

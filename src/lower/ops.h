@@ -72,6 +72,15 @@ typedef struct ls_lower_own {
 bool ls_lower_has_own(const ls_lower_own *list, const ls_variable *variable);
 ls_status ls_lower_add_own(ls_lower_own *list, ls_allocator *allocator,
                            ls_variable *variable);
+// The index of each replica's component where the body of `holder`, a replicate
+// op, has them in another order than the strategy or lacks some
+// (LS_MARK_CORE_COPIES). NULL: it does not.
+const int64_t *ls_lower_core_copies(const ls_node *holder,
+                                    const ls_variable *container);
+// A replica's component in the body of `holder`.
+ls_variable *ls_lower_component_of(const ls_node *holder,
+                                   const ls_variable *container,
+                                   size_t replica);
 // Adds those that the replicas' body reads or writes and that are so now.
 ls_status ls_lower_find_own(const ls_lower_scope *scope, const ls_graph *graph,
                             size_t replicas, ls_lower_own *list);

@@ -24,6 +24,48 @@ ls_status ls_lower_add_own(ls_lower_own *list, ls_allocator *allocator,
   return ls_ok();
 }
 
+// ---- Components by core ----------------------------------------------------
+static const ls_attr *find_copies(const ls_graph *graph,
+                                  const ls_variable *container) {
+  for (size_t i = 0; i < graph->num_nodes; ++i) {
+    const ls_node *node = graph->nodes[i];
+    const ls_attr *attr = ls_node_attr(node, LS_ATTR_ID_VARIABLE);
+    const ls_attr *copies = NULL;
+    if (attr != NULL && (const void *)attr->as.object == container)
+      copies = ls_node_attr_named(node, LS_MARK_CORE_COPIES);
+    for (uint32_t r = 0; r < node->num_regions && copies == NULL; ++r)
+      copies = find_copies(ls_graph_resolve(node->regions[r]), container);
+    if (copies != NULL) return copies;
+  }
+  return NULL;
+}
+
+const int64_t *ls_lower_core_copies(const ls_node *holder,
+                                    const ls_variable *container) {
+  const ls_attr *copies =
+      find_copies(ls_graph_resolve(holder->regions[0]), container);
+  return copies != NULL ? copies->as.ints.items : NULL;
+}
+
+ls_variable *ls_lower_component_of(const ls_node *holder,
+                                   const ls_variable *container,
+                                   size_t replica) {
+  const int64_t *copies = ls_lower_core_copies(holder, container);
+  return copies != NULL ? container->components[copies[replica]]
+                        : ls_variable_own(container, replica);
+}
+
+// The replicate op in whose body the scope is.
+static const ls_node *holder_of(const ls_lower_scope *scope) {
+  while (scope->holder == NULL)
+    scope = scope->outer;
+  return scope->holder;
+}
+
+static size_t replicas_of(const ls_lower_scope *scope) {
+  return (size_t)ls_node_int(holder_of(scope), LS_ATTR_ID_REPLICAS);
+}
+
 ls_status ls_lower_find_own(const ls_lower_scope *scope, const ls_graph *graph,
                             size_t replicas, ls_lower_own *list) {
   for (size_t i = 0; i < graph->num_nodes; ++i) {
@@ -31,7 +73,10 @@ ls_status ls_lower_find_own(const ls_lower_scope *scope, const ls_graph *graph,
     const ls_attr *attr = ls_node_attr(node, LS_ATTR_ID_VARIABLE);
     ls_variable *variable =
         attr == NULL ? NULL : (ls_variable *)attr->as.object;
-    if (variable != NULL && variable->num_components == replicas &&
+    const bool is_placed =
+        ls_node_attr_named(node, LS_MARK_CORE_COPIES) != NULL;
+    if (variable != NULL &&
+        (is_placed || variable->num_components == replicas) &&
         ls_lower_is_split(scope, variable))
       LS_RETURN_IF_ERROR(
           ls_lower_add_own(list, scope->all->allocator, variable));
@@ -72,7 +117,7 @@ bool ls_lower_is_apart(const ls_lower_scope *scope,
 static ls_status read_component(ls_lower_scope *scope,
                                 const ls_variable *component, int32_t replica,
                                 uint64_t *out_ref) {
-  const size_t replicas = component->container->num_components;
+  const size_t replicas = replicas_of(scope);
   uint64_t ref = 0;
   LS_RETURN_IF_ERROR(ls_lower_read(scope, component->container, &ref));
   const ls_shape shape = ls_lowered_type(scope, ref).shape;
@@ -105,12 +150,20 @@ static ls_status write_component(ls_lower_scope *scope,
   return ls_lower_write(scope, component->container, ref);
 }
 
-// Whose own it is.
-static int32_t replica_of(const ls_variable *component) {
-  size_t replica = 0;
-  while (ls_variable_own(component->container, replica) != component)
-    ++replica;
-  return (int32_t)replica;
+// The replica that has the component.
+static ls_status find_replica(const ls_lower_scope *scope,
+                              const ls_variable *component,
+                              int32_t *out_replica) {
+  const ls_node *holder = holder_of(scope);
+  const int32_t replicas = (int32_t)replicas_of(scope);
+  for (*out_replica = 0; *out_replica < replicas; ++*out_replica)
+    if (ls_lower_component_of(holder, component->container,
+                              (size_t)*out_replica) == component)
+      return ls_ok();
+  return ls_invalid_argument(
+      "component '%s' of variable '%s' is on the core of "
+      "no replica of the computation that uses it",
+      component->name, component->container->name);
 }
 
 // Also in a merge these are ops of the replicas.
@@ -118,9 +171,10 @@ ls_status ls_lower_read_own_component(ls_lower_scope *scope,
                                       const ls_variable *component,
                                       uint64_t *out_ref) {
   const bool in_merge = scope->in_merge;
+  int32_t replica = 0;
+  LS_RETURN_IF_ERROR(find_replica(scope, component, &replica));
   scope->in_merge = false;
-  const ls_status status =
-      read_component(scope, component, replica_of(component), out_ref);
+  const ls_status status = read_component(scope, component, replica, out_ref);
   scope->in_merge = in_merge;
   return status;
 }
@@ -129,9 +183,10 @@ ls_status ls_lower_write_own_component(ls_lower_scope *scope,
                                        const ls_variable *component,
                                        uint64_t ref) {
   const bool in_merge = scope->in_merge;
+  int32_t replica = 0;
+  LS_RETURN_IF_ERROR(find_replica(scope, component, &replica));
   scope->in_merge = false;
-  const ls_status status =
-      write_component(scope, component, replica_of(component), ref);
+  const ls_status status = write_component(scope, component, replica, ref);
   scope->in_merge = in_merge;
   return status;
 }

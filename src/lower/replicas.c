@@ -262,7 +262,10 @@ static ls_status list_some(replicate *self, bool common, ls_ref_list *lists,
 static ls_status note_differing(replicate *self, ls_variable *variable) {
   if (variable->container != NULL) variable = variable->container;
   if (ls_lower_has_own(self->own, variable)) return ls_ok();
-  if (variable->num_components == self->replicas) self->differs = variable;
+  if (variable->num_components == self->replicas ||
+      (variable->num_components > 0 &&
+       ls_lower_core_copies(self->f->node, variable) != NULL))
+    self->differs = variable;
   return ls_unimplemented(
       "variable '%s' is written with a value that differs between replicas, "
       "and is one for all of them; merge it first, for instance with "
@@ -286,6 +289,13 @@ static ls_status check_met(replicate *self) {
   return ls_ok();
 }
 
+// Replicas are on the cores of some of its components only: the others keep
+// what they have.
+static bool is_partial(const replicate *self, const ls_variable *variable) {
+  return variable->num_components > self->replicas &&
+         ls_lower_core_copies(self->f->node, variable) != NULL;
+}
+
 static ls_status list_written(replicate *self, bool common, ls_ref_list *lists,
                               uint64_t *refs) {
   for (size_t i = 0; i < self->f->num_written; ++i) {
@@ -293,7 +303,8 @@ static ls_status list_written(replicate *self, bool common, ls_ref_list *lists,
       LS_RETURN_IF_ERROR(
           ls_lower_read(&self->bodies[k], self->f->written[i], &refs[k]));
     if (is_common(self, refs) != common) continue;
-    if (!common) LS_RETURN_IF_ERROR(note_differing(self, self->f->written[i]));
+    if (!common || is_partial(self, self->f->written[i]))
+      LS_RETURN_IF_ERROR(note_differing(self, self->f->written[i]));
     self->written_place[i] = lists[0].count;
     LS_RETURN_IF_ERROR(push_all(lists, refs, self->num_classes));
   }
@@ -378,7 +389,8 @@ static ls_status list_inputs(replicate *self) {
     for (size_t r = 0; r < self->replicas; ++r) {
       uint64_t ref = 0;
       LS_RETURN_IF_ERROR(ls_lower_read(
-          f->scope, ls_variable_own(self->own->items[i], r), &ref));
+          f->scope, ls_lower_component_of(f->node, self->own->items[i], r),
+          &ref));
       LS_RETURN_IF_ERROR(ls_ref_list_push(&f->inputs, ref));
     }
   return ls_ok();
@@ -415,11 +427,15 @@ static ls_status take_written(const replicate *self) {
   for (size_t i = 0; i < f->num_written; ++i) {
     const size_t at = self->written_place[i];
     const uint64_t *refs = &self->outputs[output_of(self, at)];
-    if (at >= self->num_gathered)
+    const bool is_gathered = at < self->num_gathered;
+    if (!is_gathered && !is_partial(self, f->written[i])) {
       LS_RETURN_IF_ERROR(ls_lower_write(f->scope, f->written[i], refs[0]));
-    for (size_t r = 0; at < self->num_gathered && r < self->replicas; ++r)
-      LS_RETURN_IF_ERROR(
-          ls_lower_write(f->scope, ls_variable_own(f->written[i], r), refs[r]));
+      continue;
+    }
+    for (size_t r = 0; r < self->replicas; ++r)
+      LS_RETURN_IF_ERROR(ls_lower_write(
+          f->scope, ls_lower_component_of(f->node, f->written[i], r),
+          refs[is_gathered ? r : 0]));
   }
   return ls_ok();
 }

@@ -73,9 +73,8 @@ ls_status ls_graph_written(const ls_graph *graph, ls_allocator *allocator,
   for (size_t i = 0; i < graph->num_nodes; ++i) {
     const ls_node *node = graph->nodes[i];
     if (ls_node_assigns(node))
-      LS_RETURN_IF_ERROR(add_written(
-          (ls_variable *)ls_node_attr(node, LS_ATTR_ID_VARIABLE)->as.object,
-          allocator, list, count, capacity));
+      LS_RETURN_IF_ERROR(add_written(ls_node_variable(node), allocator, list,
+                                     count, capacity));
     for (uint32_t r = 0; r < node->num_regions; ++r)
       LS_RETURN_IF_ERROR(
           ls_graph_written(node->regions[r], allocator, list, count, capacity));

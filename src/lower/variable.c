@@ -94,10 +94,18 @@ static ls_status read_container(ls_lower_scope *scope, ls_variable *container,
   *out_ref = refs[0];
   if (!differs) return ls_ok();
   if (count == (size_t)scope->replicas) {
-    for (size_t r = 0; container->own != NULL && r < count; ++r)
-      LS_RETURN_IF_ERROR(
-          ls_lower_read(scope, ls_variable_own(container, r), &refs[r]));
-    return ls_lower_take_own(scope, refs, NULL, out_ref);
+    const ls_lower_scope *at = scope;
+    while (at->holder == NULL && at->outer != NULL)
+      at = at->outer;
+    uint64_t *own = ls_arena_new_array(&scope->to->arena, uint64_t, count);
+    if (own == NULL) return ls_out_of_memory();
+    for (size_t r = 0; r < count; ++r)
+      LS_RETURN_IF_ERROR(ls_lower_read(
+          scope,
+          at->holder != NULL ? ls_lower_component_of(at->holder, container, r)
+                             : ls_variable_own(container, r),
+          &own[r]));
+    return ls_lower_take_own(scope, own, NULL, out_ref);
   }
   return ls_unimplemented("variable '%s' has a value for each of its %zu "
                           "replicas, and is read where "

@@ -82,9 +82,12 @@ static ls_status admit(ls_flow *flow, ls_op_spec *spec, ls_arena *memory) {
   if (ops == NULL) return ls_out_of_memory();
   ls_variable *variable = ls_tpu_handled_variable(spec->attrs, spec->num_attrs);
   if (variable != NULL) {
-    ls_op handle;
+    const ls_tpu_handle *handle = NULL;
     LS_RETURN_IF_ERROR(
         ls_tpu_context_handle((ls_tpu_context *)flow, variable, &handle));
+    if (ls_node_assigns(&(ls_node){.type = spec->type}))
+      LS_RETURN_IF_ERROR(
+          ls_tpu_context_check_write((ls_tpu_context *)flow, handle));
   }
   return replace_control((ls_tpu_context *)flow, spec, ops);
 }
@@ -103,6 +106,16 @@ static ls_status set_map_mark(ls_op op) {
                           &(ls_attr){.name = LS_MARK_MAP_OUTSIDE,
                                      .kind = LS_ATTR_BOOL,
                                      .as.i = true});
+}
+
+static ls_status set_copies_mark(const ls_tpu_context *self, ls_op op,
+                                 const int64_t *copies) {
+  ls_graph *graph = ls_graph_resolve(op.graph);
+  return ls_node_set_attr(
+      graph, ls_graph_node(graph, op.id),
+      &(ls_attr){.name = LS_MARK_CORE_COPIES,
+                 .kind = LS_ATTR_INTS,
+                 .as.ints = {copies, (size_t)self->num_replicas}});
 }
 
 // Prints and summaries, which no core runs.
@@ -147,9 +160,11 @@ static ls_status mark(ls_flow *flow, ls_op op) {
   const ls_node *node = ls_graph_node(op.graph, op.id);
   ls_variable *variable = ls_tpu_handled_variable(node->attrs, node->num_attrs);
   if (variable != NULL) {
-    ls_op handle;
+    const ls_tpu_handle *handle = NULL;
     LS_RETURN_IF_ERROR(ls_tpu_context_handle(self, variable, &handle));
-    LS_RETURN_IF_ERROR(set_mark(op, LS_MARK_HANDLE, ls_op_name(handle)));
+    LS_RETURN_IF_ERROR(set_mark(op, LS_MARK_HANDLE, ls_op_name(handle->op)));
+    if (handle->copies != NULL)
+      LS_RETURN_IF_ERROR(set_copies_mark(self, op, handle->copies));
   }
   LS_RETURN_IF_ERROR(note_op(self, op));
   if (ls_marks_ban(node, self->num_replicas)) {
@@ -317,6 +332,8 @@ void ls_tpu_context_deinit(ls_tpu_context *self) {
   ls_release(self->allocator, self->host_compute_cores);
   ls_release(self->allocator, self->unsupported);
   ls_release(self->allocator, self->waits);
+  for (size_t i = 0; i < self->num_handles; ++i)
+    ls_release(self->allocator, self->handles[i].copies);
   ls_release(self->allocator, self->handles);
 }
 

@@ -19,6 +19,9 @@
 typedef struct ls_tpu_handle {
   const ls_variable *variable;
   ls_op op;
+  // The index of each replica's copy; NULL: as the variable's strategy has
+  // them.
+  int64_t *copies;
 } ls_tpu_handle;
 
 typedef struct ls_tpu_context {
@@ -89,7 +92,10 @@ ls_status ls_tpu_context_exit_gradient(ls_tpu_context *context, ls_op op,
 // LS_MARK_HANDLE. See variable_handles.c.
 //   LS_INVALID_ARGUMENT  no copy is on a core of some replica: names it.
 ls_status ls_tpu_context_handle(ls_tpu_context *context, ls_variable *variable,
-                                ls_op *out_op);
+                                const ls_tpu_handle **out_handle);
+// Refuses a write that leaves copies of an ON_WRITE variable as they were.
+ls_status ls_tpu_context_check_write(const ls_tpu_context *context,
+                                     const ls_tpu_handle *handle);
 #define LS_MARK_HANDLE "_handle"
 // Of an op that is being made: the variable whose handle it goes through; NULL:
 // none.
