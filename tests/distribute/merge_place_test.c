@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Where a replica may make a merge call: in its callback itself.
+#include <stdio.h>
+
 #include "lockstep/function.h"
 #include "lockstep/graph.h"
 #include "support/replicas.h"
@@ -104,9 +106,129 @@ static void no_merge_call_but_in_the_replica_itself(void **state) {
   ls_strategy_release(strategy);
 }
 
+// ---- Control dependencies ---------------------------------------------------
+typedef struct waiting {
+  int who;  // The replica that has one open; -1: all.
+  ls_variable *log;
+} waiting;
+
+static ls_nest read_log(ls_strategy *strategy, ls_nest args, void *user) {
+  (void)strategy;
+  (void)args;
+  const waiting *w = user;
+  return ls_leaf(ls_variable_read(ls_variable_component(w->log, 0)));
+}
+
+// Each replica counts, and the merge waits for the one whose write is open.
+static ls_nest merge_behind(ls_nest args, void *user) {
+  waiting *w = user;
+  (void)args;
+  ls_replica *replica = ls_replica_context();
+  const ls_op write =
+      ls_tensor_op(ls_variable_assign_add(w->log, ls_scalar(LS_DTYPE_F32, 1)));
+  if (w->who >= 0 && w->who != ls_replica_number())
+    return ls_replica_merge_call(replica, read_log, ls_none(), w);
+  LS_CONTROL_SCOPE(&write, 1);
+  return ls_replica_merge_call(replica, read_log, ls_none(), w);
+}
+
+static void a_merge_waits_for_what_any_replica_has_open(void **state) {
+  (void)state;
+  LS_SPEC("V171 V178");
+  for (int replicas = 1; replicas <= 3; ++replicas)
+    for (int who = -1; who < replicas; ++who) {
+      ls_strategy *strategy = mirrored_of(replicas);
+      waiting w = {.who = who,
+                   .log =
+                       variable_in(strategy, (variable_kind){.name = "log"})};
+      ls_function *f = NULL;
+      ls_nest results = ls_none();
+      expect_ok(ls_function_create(
+          &(ls_function_options){.call = merge_behind, .user = &w}, &f));
+      for (int run = 0; run < 2; ++run)
+        expect_ok(ls_strategy_run(strategy, ls_traced(f), ls_none(), &results));
+      char *text = NULL;
+      expect_ok(ls_graph_print(ls_function_graph(f), &text));
+      if (replicas > 1) expect_contains(text, "merge_call() ^%");
+      ls_text_release(text);
+      ls_nest_release(results);
+      ls_function_release(f);
+      ls_variable_release(w.log);
+      ls_strategy_release(strategy);
+    }
+}
+
+// ---- The cause
+// ---------------------------------------------------------------
+typedef struct told {
+  ls_replica *kept;
+  int later;
+  char text[2][300];
+} told;
+
+static ls_nest nothing(ls_strategy *strategy, ls_nest args, void *user) {
+  (void)strategy;
+  (void)args;
+  (void)user;
+  return ls_none();
+}
+
+// In the second run replica 1 asks with a context that is not its own.
+static ls_nest keep_or_use(ls_nest args, void *user) {
+  told *t = user;
+  const int id = ls_replica_number();
+  (void)args;
+  if (!t->later) {
+    if (id == 0) t->kept = ls_replica_context();
+    return ls_none();
+  }
+  const ls_nest made = ls_replica_merge_call(
+      id == 1 ? t->kept : ls_replica_context(), nothing, ls_none(), NULL);
+  const ls_status status = ls_nest_status(made);
+  snprintf(t->text[id], sizeof(t->text[id]), "%s",
+           ls_status_is_ok(status) ? "" : ls_status_message(status));
+  ls_status_free(status);
+  return made;
+}
+
+static void every_replica_is_told_the_cause(void **state) {
+  (void)state;
+  LS_SPEC("V169");
+  for (int in_graph = 0; in_graph < 2; ++in_graph)
+    for (int traced = 0; traced < 2; ++traced) {
+      ls_strategy *strategy = mirrored_of(2);
+      ls_graph *graph = NULL;
+      expect_ok(ls_graph_create("g", &graph));
+      told t = {0};
+      for (; t.later < 2; ++t.later) {
+        ls_function *f = NULL;
+        ls_nest results = ls_none();
+        ls_scope scope = {0};
+        if (in_graph) ls_graph_begin(&scope, graph);
+        expect_ok(ls_function_create(
+            &(ls_function_options){.call = keep_or_use, .user = &t}, &f));
+        expect_status(
+            ls_strategy_run(strategy,
+                            traced ? ls_traced(f) : ls_plain(keep_or_use, &t),
+                            ls_none(), &results),
+            t.later ? LS_FAILED_PRECONDITION : LS_OK,
+            t.later ? "merge_call" : "");
+        ls_scope_end(&scope);
+        ls_nest_release(results);
+        ls_function_release(f);
+      }
+      for (int r = 0; r < 2; ++r)
+        expect_contains(t.text[r], "replica context");
+      ls_graph_destroy(graph);
+      ls_strategy_release(strategy);
+    }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(no_merge_call_but_in_the_replica_itself),
+      cmocka_unit_test(a_merge_waits_for_what_any_replica_has_open),
+      cmocka_unit_test(every_replica_is_told_the_cause),
   };
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   expect_ok(ls_runtime_destroy(NULL));

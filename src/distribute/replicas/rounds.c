@@ -52,22 +52,24 @@ static void deinit_task(ls_replica_task *task) {
   ls_status_free(task->status);
 }
 
-static ls_nest stop_nest(void) {
-  return LS_FAIL(LS_CANCELLED, "another replica has failed");
+// The failure that ended the run, for every replica that asks.
+static ls_nest stop_nest(const ls_rounds *rounds) {
+  return ls_fail(ls_status_clone(rounds->cause));
 }
 
 // Everything that has started ends: a merge call gives a failed nest.
-static void stop(ls_rounds *rounds) {
-  rounds->stopped = true;
+static void stop(ls_rounds *rounds, ls_status cause) {
+  rounds->cause = cause;
   for (size_t r = 0; r < rounds->count; ++r) {
     ls_replica_task *task = &rounds->tasks[r];
     while (task->fiber != NULL && ls_fiber_is_started(task->fiber) &&
            !ls_fiber_is_done(task->fiber)) {
       ls_nest_release(task->merged);
-      task->merged = stop_nest();
+      task->merged = stop_nest(rounds);
       ls_status_free(ls_fiber_resume(task->fiber));
     }
   }
+  rounds->cause = NULL;
 }
 
 // ---- Rounds ----------------------------------------------------------------
@@ -146,7 +148,7 @@ ls_status ls_rounds_run(ls_rounds *rounds) {
     status = check_merge_args(rounds);
     if (ls_status_is_ok(status)) status = rounds->merge(rounds);
   }
-  if (!ls_status_is_ok(status)) stop(rounds);
+  if (!ls_status_is_ok(status)) stop(rounds, status);
   ls_runtime_end_callback(runtime);
   ls_eager_end_replicas(eager, outside);
   return status;
@@ -174,7 +176,7 @@ ls_nest ls_rounds_merge_call(ls_replica_task *task, ls_merge_function function,
                    "merge_call from another thread or fiber than that of "
                    "replica %d",
                    task->replica->id);
-  if (task->rounds->stopped) return stop_nest();
+  if (task->rounds->cause != NULL) return stop_nest(task->rounds);
   task->merge = function;
   task->merge_user = user;
   task->merge_args = ls_nest_retain(args);

@@ -52,7 +52,8 @@ struct ls_rounds {
   ls_sharing sharing;  // Variables that the replicas make.
   // Random streams when a round began, and the most after a replica's part.
   uint32_t first_random, most_random;
-  bool stopped;  // A replica or merge failed: nothing counts any more.
+  ls_status
+      cause;  // Why a replica or merge failed, while the others end; lent.
   // Of the last merge: its ops' ids are from `merge_first` to before
   // `merge_end`, where it adds to the replicas' graph.
   uint64_t merge_first, merge_end;

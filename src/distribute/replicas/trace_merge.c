@@ -12,6 +12,13 @@
 #include "graph/passes/inline.h"
 #include "graph/region.h"
 
+// An op that a merge waits for: of the replicas, by its position in each
+// region, or one around them.
+typedef struct waited {
+  ls_op op;
+  size_t at;
+} waited;
+
 typedef struct merging {
   ls_rounds *rounds;
   size_t replicas;
@@ -23,6 +30,8 @@ typedef struct merging {
   uint64_t *gathered, *uniform;
   size_t num_gathered, num_uniform;  // Refs.
   size_t gathered_capacity, uniform_capacity;
+  waited *control;
+  size_t num_control, control_capacity;
 } merging;
 
 static ls_allocator *allocator_of(const merging *m) {
@@ -269,24 +278,64 @@ static ls_status body_for(const merging *m, size_t replica,
   return ls_ok();
 }
 
+// The same op of each replica, if it is one of theirs.
+static ls_op control_of(const merging *m, const waited *w, size_t replica) {
+  ls_graph *graph = m->rounds->tasks[replica].graph;
+  if (w->op.id != 0) return w->op;
+  return w->at < graph->num_nodes ? (ls_op){graph, graph->nodes[w->at]->id}
+                                  : (ls_op){0};
+}
+
+static ls_status add_control(merging *m, const ls_graph *graph, ls_op op) {
+  waited w = {.op = op};
+  if (ls_graph_resolve(op.graph) == graph)
+    w = (waited){.at = ls_graph_position(graph, op.id)};
+  for (size_t i = 0; i < m->num_control; ++i)
+    if (m->control[i].op.id == w.op.id && m->control[i].at == w.at)
+      return ls_ok();
+  if (!ls_grow(allocator_of(m), &m->control, &m->control_capacity,
+               m->num_control + 1, sizeof(*m->control)))
+    return ls_out_of_memory();
+  m->control[m->num_control++] = w;
+  return ls_ok();
+}
+
+// The control dependencies that replicas have entered, of all of them: the
+// merge waits for what any replica has it wait for.
+static ls_status join_control(merging *m) {
+  for (size_t r = 0; r < m->replicas; ++r) {
+    const ls_replica_task *task = &m->rounds->tasks[r];
+    const ls_scope_state *there = &task->context.scoped;
+    const ls_open_scope *s =
+        there->graph == task->graph ? there->control : NULL;
+    for (; s != NULL; s = s->before.control)
+      for (size_t i = 0; i < s->own.control.count; ++i)
+        LS_RETURN_IF_ERROR(add_control(m, task->graph, s->own.control.ops[i]));
+  }
+  return ls_ok();
+}
+
 static ls_status add_op(const merging *m, size_t replica, bool *out_taken,
                         ls_op *out_op) {
   const size_t num_inputs = m->num_args + m->body->num_captures;
   ls_tensor *inputs = ls_new_array(allocator_of(m), ls_tensor, num_inputs);
+  ls_op *control = ls_new_array(allocator_of(m), ls_op, m->num_control + 1);
   ls_graph *body = NULL, *graph = m->rounds->tasks[replica].graph;
-  if (inputs == NULL) return ls_out_of_memory();
-  ls_status status = fill_inputs(m, replica, inputs);
+  ls_status status = inputs == NULL || control == NULL
+                         ? ls_out_of_memory()
+                         : fill_inputs(m, replica, inputs);
+  for (size_t i = 0; i < m->num_control && ls_status_is_ok(status); ++i)
+    control[i] = control_of(m, &m->control[i], replica);
   if (ls_status_is_ok(status)) status = body_for(m, replica, &body);
   if (ls_status_is_ok(status)) {
     const ls_attr attrs[] = {
         LS_OWN_I(REPLICAS, (int64_t)m->replicas),
         LS_OWN_I(NUM_ARGS, (int64_t)m->num_args),
         LS_OWN_I(NUM_GATHERED, (int64_t)(m->num_gathered / m->replicas))};
-    const ls_scope_state *there = &m->rounds->tasks[replica].context.scoped;
-    ls_scope scope = {0};
+    ls_scope scope = {0}, controls = {0};
     ls_context_enter_graph(&scope, graph);
-    if (there->graph == graph)
-      ls_context_current()->scoped.control = there->control;
+    if (m->num_control > 0)
+      ls_control_scope_begin(&controls, control, m->num_control);
     *out_op = ls_op_add(&(ls_op_spec){.type = LS_OP_MERGE_CALL,
                                       .name = "merge_call",
                                       .inputs = inputs,
@@ -295,6 +344,7 @@ static ls_status add_op(const merging *m, size_t replica, bool *out_taken,
                                       .num_attrs = LS_COUNT_OF(attrs),
                                       .regions = &body,
                                       .num_regions = 1});
+    ls_scope_end(&controls);
     ls_scope_end(&scope);
     *out_taken = !ls_op_is_failed(*out_op);
     if (!*out_taken) {
@@ -303,6 +353,7 @@ static ls_status add_op(const merging *m, size_t replica, bool *out_taken,
     }
   }
   ls_release(allocator_of(m), inputs);
+  ls_release(allocator_of(m), control);
   return status;
 }
 
@@ -365,9 +416,11 @@ ls_status ls_trace_merge(ls_rounds *rounds) {
   if (ls_status_is_ok(status)) status = add_parameters(&m);
   if (ls_status_is_ok(status)) status = regroup(&m, &args);
   if (ls_status_is_ok(status)) status = trace_function(&m, args, &result);
+  if (ls_status_is_ok(status)) status = join_control(&m);
   if (ls_status_is_ok(status)) status = give_results(&m, result, &taken);
   ls_nest_release(args);
   ls_nest_release(result);
+  ls_release(allocator_of(&m), m.control);
   ls_release(allocator_of(&m), m.refs);
   ls_release(allocator_of(&m), m.gathered);
   ls_release(allocator_of(&m), m.uniform);
