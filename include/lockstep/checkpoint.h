@@ -11,8 +11,8 @@
 // A checkpoint exists once its .json does, which is written last; each file is
 // written aside, synced and renamed. One that a bit was flipped in, that was
 // cut off, or of which a file is gone, is passed over for the newest that is
-// whole, with one warning that names both. The list is for people and other tools; what counts
-// is what is there.
+// whole, with one warning that names both. The list is for people and other
+// tools; what counts is what is there.
 //
 // A save copies the values and returns; a thread writes them while the run goes
 // on, and gives way to its steps until somebody waits. What goes wrong

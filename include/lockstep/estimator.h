@@ -179,13 +179,13 @@ LS_API LS_MUST_USE ls_status ls_predictions_next(ls_predictions *predictions,
 LS_API LS_MUST_USE ls_status ls_predictions_close(ls_predictions *predictions);
 
 // ---- What was trained ------------------------------------------------------
-// The path of the newest checkpoint that is whole, "DIR/model.ckpt-7", which all
-// calls begin with that are given none: all of it is read, and newer ones that
-// are damaged are passed over, with one warning that names both. The caller's
-// (ls_text_release); NULL if there is none.
+// The path of the newest checkpoint that is whole, "DIR/model.ckpt-7", which
+// all calls begin with that are given none: all of it is read, and newer ones
+// that are damaged are passed over, with one warning that names both. The
+// caller's (ls_text_release); NULL if there is none.
 //   LS_DATA_LOSS  there are some, and none is whole.
-LS_API LS_MUST_USE ls_status ls_estimator_latest_checkpoint(
-    const ls_estimator *estimator, char **out_path);
+LS_API LS_MUST_USE ls_status
+ls_estimator_latest_checkpoint(const ls_estimator *estimator, char **out_path);
 // The names of its variables, in order: a list of the caller's, that
 // ls_estimator_free_names frees.
 //   LS_FAILED_PRECONDITION  "Could not find trained model".

@@ -396,6 +396,43 @@ static ls_status list_inputs(replicate *self) {
   return ls_ok();
 }
 
+// What replica 0 has of a value, for all.
+static ls_status take_first(replicate *self, uint64_t *ref) {
+  ls_lower_scope *scope = &self->bodies[0];
+  const ls_shape shape = ls_lowered_type(scope, *ref).shape;
+  const int64_t count = ls_shape_num_elements(shape);
+  int64_t *rows =
+      ls_arena_new_array(&scope->to->arena, int64_t, self->replicas);
+  if (rows == NULL) return ls_out_of_memory();
+  for (size_t r = 0; r < self->replicas; ++r)
+    rows[r] = count;
+  LS_RETURN_IF_ERROR(ls_lower_flatten(scope, *ref, NULL, ref));
+  LS_RETURN_IF_ERROR(ls_lower_gather_all(scope, *ref, rows,
+                                         (int32_t)self->replicas, NULL, ref));
+  LS_RETURN_IF_ERROR(ls_lower_elements(scope, *ref, 0, count, NULL, ref));
+  return ls_lower_reshape(scope, *ref, shape, NULL, ref);
+}
+
+// Where a body is left whole, a loop of which something differs differs as a
+// whole: of what is written and is the same on all, replica 0's is taken.
+static ls_status unify_written(replicate *self) {
+  ls_graph *body = self->bodies[0].to;
+  if (self->is_cut || self->num_classes > 1) return ls_ok();
+  for (size_t i = 0; i < self->f->num_written; ++i) {
+    ls_variable *variable = self->f->written[i];
+    uint64_t ref = 0;
+    if (variable->num_components > 0 || variable->container != NULL) continue;
+    LS_RETURN_IF_ERROR(ls_lower_read(&self->bodies[0], variable, &ref));
+    if (!ls_graph_node_of(body, ref)->varying ||
+        ls_value_varies(&self->values, body, ref))
+      continue;
+    LS_RETURN_IF_ERROR(take_first(self, &ref));
+    LS_RETURN_IF_ERROR(ls_lower_write(&self->bodies[0], variable, ref));
+    ls_mark_varying(body, self->num_split + self->own->count);
+  }
+  return ls_ok();
+}
+
 static ls_status lower_bodies(replicate *self) {
   LS_RETURN_IF_ERROR(list_inputs(self));
   find_classes(self);
@@ -410,6 +447,7 @@ static ls_status lower_bodies(replicate *self) {
           ls_lower_read(&self->bodies[k], self->f->written[i], &unused));
     }
   LS_RETURN_IF_ERROR(mark(self));
+  LS_RETURN_IF_ERROR(unify_written(self));
   LS_RETURN_IF_ERROR(check_met(self));
   return set_results(self);
 }

@@ -13,6 +13,7 @@ typedef struct job {
   ls_graph *graph;
   ls_session *session;
   ls_nest result;
+  ls_variable *v;  // That is written outside; NULL: none.
 } job;
 
 static ls_nest square(ls_nest args, void *user) {
@@ -55,6 +56,72 @@ static ls_status build(job *j, ls_nest *outputs) {
   return ls_status_join(status, error);
 }
 
+static ls_nest add_outside(ls_nest args, void *user) {
+  return ls_leaf(ls_variable_assign_add(user, args.as.tensor));
+}
+
+typedef struct branch {
+  ls_variable *v;
+  ls_tensor x;
+} branch;
+
+static ls_nest add_it(ls_nest none, void *user) {
+  const branch *b = user;
+  (void)none;
+  return ls_outside_compilation(add_outside, b->v, ls_leaf(b->x));
+}
+
+static ls_nest leave_it(ls_nest none, void *user) {
+  (void)none;
+  return ls_leaf(((const branch *)user)->x);
+}
+
+// Replica 0 does.
+static ls_nest write_by_replica(ls_nest args, void *user) {
+  branch b = {user, ls_nest_tensor(args, 0)};
+  const ls_tensor zero = ls_scalar(LS_DTYPE_F32, 0);
+  return LS_LIST(ls_cond(ls_greater(b.x, zero), add_it, leave_it, &b));
+}
+
+static ls_status build_writer(job *j, ls_nest *outputs) {
+  LS_GRAPH_SCOPE(j->graph);
+  const ls_nest inputs = inputs_of_two();
+  ls_status status = ls_nest_status(inputs);
+  if (ls_status_is_ok(status) && j->v == NULL)
+    status = ls_variable_create(&(ls_variable_options){.name = "v",
+                                                       .dtype = LS_DTYPE_F32,
+                                                       .shape = LS_SCALAR},
+                                &j->v);
+  if (ls_status_is_ok(status))
+    status = ls_replicate(write_by_replica, j->v, inputs, NULL, outputs);
+  ls_nest_release(inputs);
+  const ls_status error = ls_graph_take_error(j->graph);
+  return ls_status_join(status, error);
+}
+
+static ls_status write_and_run(void *self) {
+  job *j = self;
+  ls_nest outputs = ls_none(), none = ls_none();
+  ls_status status = build_writer(j, &outputs);
+  if (ls_status_is_ok(status) && j->session == NULL)
+    status = ls_session_create(j->graph, &j->session);
+  if (ls_status_is_ok(status))
+    status = ls_session_run(
+        j->session, ls_nest_op(ls_variable_initializer(j->v)), NULL, 0, &none);
+  ls_nest_release(none);
+  if (ls_status_is_ok(status))
+    status = ls_session_run(j->session, outputs, NULL, 0, &j->result);
+  ls_nest_release(outputs);
+  return status;
+}
+
+// Of both replicas.
+static double sum_and_number(void *self) {
+  const ls_nest result = ((job *)self)->result;
+  return 10 * ls_nest_number(ls_nest_item(ls_nest_item(result, 0), 0)) +
+         ls_nest_number(ls_nest_item(ls_nest_item(result, 1), 0));
+}
+
 static ls_status act(void *self) {
   job *j = self;
   ls_nest outputs = ls_none();
@@ -78,6 +145,7 @@ static void end(void *self) {
   job *j = self;
   ls_nest_release(j->result);
   ls_session_destroy(j->session);
+  ls_variable_release(j->v);
   ls_graph_destroy(j->graph);
 }
 
@@ -92,8 +160,20 @@ static void a_computation_survives_any_failed_request(void **state) {
                                            .end = end});
 }
 
+static void writes_in_a_branch_survive_any_failed_request(void **state) {
+  (void)state;
+  LS_SPEC("O90 O107");
+  expect_faults_survived(&(fault_scenario){.name = "writes in a branch",
+                                           .size = sizeof(job),
+                                           .begin = begin,
+                                           .act = write_and_run,
+                                           .outcome = sum_and_number,
+                                           .end = end});
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(writes_in_a_branch_survive_any_failed_request),
       cmocka_unit_test(a_computation_survives_any_failed_request),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -187,21 +187,22 @@ static void dress(const ls_copying *c, const ls_node *node, ls_node *copy) {
 // An op outside has a copy for each replica, on that one's host.
 static ls_status show_copies(ls_copying *c, ls_node *node, ls_node *copy) {
   const size_t count = c->shows_copies;
-  if (count == 0 || c->replica >= 0 ||
-      ls_node_mark(node, LS_MARK_OUTSIDE) == NULL)
-    return ls_ok();
+  if (count == 0 || ls_node_mark(node, LS_MARK_OUTSIDE) == NULL) return ls_ok();
   const char *name = ls_node_name(c->from, node);
   const char **names = ls_arena_new_array(c->memory, const char *, count);
   int64_t *ids = ls_arena_new_array(c->memory, int64_t, count);
   const char **places = NULL;
   if (names == NULL || ids == NULL) return ls_out_of_memory();
   LS_RETURN_IF_ERROR(ls_copy_places(c, node, count, &places));
+  const bool is_one = c->replica >= 0;  // It is one of the copies.
   if (places != NULL)
-    LS_RETURN_IF_ERROR(
-        ls_node_set_attr(c->to, copy,
-                         &(ls_attr){.name = "_places",
-                                    .kind = LS_ATTR_STRINGS,
-                                    .as.strings = {places, count}}));
+    LS_RETURN_IF_ERROR(ls_node_set_attr(
+        c->to, copy,
+        &(ls_attr){.name = "_places",
+                   .kind = LS_ATTR_STRINGS,
+                   .as.strings = {is_one ? &places[c->replica] : places,
+                                  is_one ? 1 : count}}));
+  if (is_one) return ls_ok();
   for (size_t r = 0; r < count; ++r) {
     ids[r] = (int64_t)r;
     names[r] =
