@@ -2,6 +2,12 @@
 // Safetensors: named arrays in one file that other tools read too. Eight bytes
 // with the size of a JSON header, the header, the elements, little-endian.
 //
+// What we write here holds checksums: the first note in the header,
+// LS_SAFETENSORS_SUMS, has 8 hexadecimal digits for the header (with its size;
+// these digits count as zeros) and 8 for the elements of each array, in the
+// order of the header, CRC-32C. Reading compares them. Files of others have
+// none, and those of checkpoints have theirs in the .json.
+//
 // Elements stand without gaps, arrays with wider elements first, so that each
 // one is aligned for its type; the first one at a cache line.
 #ifndef LS_IO_SAFETENSORS_H_
@@ -25,6 +31,8 @@ typedef struct ls_safetensors_entry {
   ls_shape shape;
   int64_t offset;  // Of its elements, in the file.
   size_t size;     // In bytes.
+  bool has_crc;    // Read: the file says the checksum of the elements.
+  uint32_t crc;
 } ls_safetensors_entry;
 
 // A note in the header.
@@ -32,30 +40,48 @@ typedef struct ls_safetensors_note {
   const char *key, *value;
 } ls_safetensors_note;
 
+#define LS_SAFETENSORS_SUMS "ls.crc32c"
+// Where a header with checksums begins, behind its size, and the first digit.
+#define LS_SAFETENSORS_SUMS_BEGIN                                              \
+  "{\"__metadata__\":{\"" LS_SAFETENSORS_SUMS "\":\""
+enum {
+  LS_SAFETENSORS_SUMS_AT = 8 + sizeof(LS_SAFETENSORS_SUMS_BEGIN) - 1,
+  LS_SAFETENSORS_DIGITS = 8  // Of a checksum.
+};
+
 // ---- Where everything is ---------------------------------------------------
 // Fills in the offsets and sizes of entries, and appends the header, with its
 // size before it, to a text that is empty. `*out_size` is that of the file.
+// With `sums` there is room for checksums, which ls_safetensors_seal fills in.
 //   LS_INVALID_ARGUMENT  a name given twice or reserved, or a dtype that the
 //                        format does not have.
-LS_MUST_USE ls_status ls_safetensors_lay_out(
-    ls_text *text, ls_safetensors_entry *entries, size_t num_entries,
-    const ls_safetensors_note *notes, size_t num_notes, size_t *out_size);
+LS_MUST_USE ls_status ls_safetensors_lay_out(ls_text *text,
+                                             ls_safetensors_entry *entries,
+                                             size_t num_entries,
+                                             const ls_safetensors_note *notes,
+                                             size_t num_notes, bool sums,
+                                             size_t *out_size);
+// `crcs` has one number an entry, in the order of `entries`, as they were laid
+// out.
+void ls_safetensors_seal(char *header, size_t size,
+                         const ls_safetensors_entry *entries,
+                         size_t num_entries, const uint32_t *crcs);
 
 // ---- Files that are written bit by bit -------------------------------------
 // A file whose arrays are written from wherever they are, in any order. Nobody
 // sees it before it is finished.
 typedef struct ls_safetensors_writer ls_safetensors_writer;
 
-// Begins a file with these entries, whose offsets and sizes are filled in, and
-// writes its header.
+// Begins a file with these entries, whose offsets and sizes are filled in; they
+// are lent until it is finished, which writes the header with the checksums.
 //   LS_INVALID_ARGUMENT  a name given twice or reserved, or a dtype that the
 //                        format does not have.
 LS_MUST_USE ls_status ls_safetensors_create(
     ls_runtime *runtime, const char *path, ls_safetensors_entry *entries,
     size_t num_entries, const ls_safetensors_note *notes, size_t num_notes,
     ls_safetensors_writer **out_writer);
-// Writes an entry's elements; `*out_crc`, if not NULL, is their CRC-32C. By any
-// threads at the same time.
+// Writes the elements of one of these entries; `*out_crc`, if not NULL, is
+// their CRC-32C. By any threads at the same time.
 LS_MUST_USE ls_status ls_safetensors_put(ls_safetensors_writer *writer,
                                          const ls_safetensors_entry *entry,
                                          const void *data, uint32_t *out_crc);
@@ -63,8 +89,6 @@ LS_MUST_USE ls_status ls_safetensors_put(ls_safetensors_writer *writer,
 // place, else it is taken away. NULL is fine.
 LS_MUST_USE ls_status ls_safetensors_finish(ls_safetensors_writer *writer,
                                             bool keep);
-// The CRC-32C of the header, with the size before it.
-uint32_t ls_safetensors_header_crc(const ls_safetensors_writer *writer);
 
 // ---- Files that are read bit by bit ----------------------------------------
 // An open file, and what its header says.
@@ -86,10 +110,17 @@ LS_MUST_USE ls_status ls_safetensors_open(ls_runtime *runtime, const char *path,
 void ls_safetensors_close(ls_safetensors_file *file);  // Zeroed is fine.
 // Reads an entry's elements; `*out_crc`, if not NULL, is their CRC-32C. By any
 // threads at the same time.
-//   LS_DATA_LOSS  the file has been cut off meanwhile.
+//   LS_DATA_LOSS  the file has been cut off meanwhile; the elements have
+//   another
+//                 checksum than the file says: names both.
 LS_MUST_USE ls_status ls_safetensors_get(const ls_safetensors_file *file,
                                          const ls_safetensors_entry *entry,
                                          void *data, uint32_t *out_crc);
+// That of elements that were read in pieces is the one that the file says, if
+// it says one.
+LS_MUST_USE ls_status ls_safetensors_check(const ls_safetensors_file *file,
+                                           const ls_safetensors_entry *entry,
+                                           uint32_t crc);
 // An entry that is wanted of a file.
 typedef struct ls_safetensors_wish {
   const ls_safetensors_entry *entry;
@@ -134,8 +165,9 @@ typedef struct ls_safetensors {
 
 // Reads a file's bytes; arrays are copies. `name` is what messages call it.
 // However the header is made, its memory is a few times its size.
-//   LS_DATA_LOSS         cut off, elements are not where the header says, or
-//                        arrays overlap or leave a hole.
+//   LS_DATA_LOSS         cut off, elements are not where the header says,
+//                        arrays overlap or leave a hole, or a checksum is
+//                        another one.
 //   LS_INVALID_ARGUMENT  the header is no such JSON.
 LS_MUST_USE ls_status ls_safetensors_decode(ls_allocator *allocator,
                                             const char *name, const void *bytes,

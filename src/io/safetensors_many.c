@@ -50,6 +50,7 @@ static ls_status read_piece(const job *j, int worker, int64_t piece,
   ls_safetensors_entry part = *wish->entry;
   part.offset += (int64_t)at;
   part.size = left < j->piece ? left : j->piece;
+  part.has_crc = false;  // That of a piece.
   char *to = wish->data != NULL ? (char *)wish->data + at
                                 : j->scratch + (size_t)worker * j->piece;
   return ls_safetensors_get(j->file, &part, to,
@@ -91,7 +92,7 @@ static void run(job *j, ls_workers *workers) {
   read_pieces(j, 0, 0, all);
 }
 
-static void join_sums(const job *j, ls_safetensors_wish *wishes) {
+static ls_status join_sums(const job *j, ls_safetensors_wish *wishes) {
   for (size_t i = 0; i < j->count; ++i) {
     uint32_t crc = 0;
     for (int64_t piece = j->first[i]; piece < j->first[i + 1]; ++piece) {
@@ -101,7 +102,9 @@ static void join_sums(const job *j, ls_safetensors_wish *wishes) {
                            left < j->piece ? left : j->piece);
     }
     wishes[i].crc = crc;
+    LS_RETURN_IF_ERROR(ls_safetensors_check(j->file, wishes[i].entry, crc));
   }
+  return ls_ok();
 }
 
 static size_t piece_for(const job *j, size_t threads) {
@@ -143,12 +146,14 @@ ls_status ls_safetensors_get_many(const ls_safetensors_file *file,
                                   bool sums) {
   ls_allocator *allocator = ls_runtime_allocator(file->runtime);
   job j = {.file = file, .wishes = wishes, .count = count};
+  for (size_t i = 0; i < count; ++i)
+    sums |= wishes[i].entry->has_crc;
   ls_status status = prepare(&j, allocator, workers, sums);
   if (ls_status_is_ok(status)) {
     run(&j, workers);
     status = j.status;
   }
-  if (ls_status_is_ok(status) && sums) join_sums(&j, wishes);
+  if (ls_status_is_ok(status) && sums) status = join_sums(&j, wishes);
   ls_mutex_deinit(&j.lock);
   ls_release(allocator, j.first);
   ls_release(allocator, j.crcs);

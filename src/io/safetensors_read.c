@@ -174,6 +174,73 @@ static ls_status parse_notes(reader *r, const ls_json *notes) {
   return ls_ok();
 }
 
+// ---- Checksums -------------------------------------------------------------
+static bool read_digits(const char *text, uint32_t *out_crc) {
+  *out_crc = 0;
+  for (int i = 0; i < LS_SAFETENSORS_DIGITS; ++i) {
+    const char c = text[i];
+    const bool decimal = c >= '0' && c <= '9', letter = c >= 'a' && c <= 'f';
+    if (!decimal && !letter) return false;
+    *out_crc = *out_crc << 4 | (uint32_t)(decimal ? c - '0' : c - 'a' + 10);
+  }
+  return true;
+}
+
+static ls_status header_damaged(const reader *r) {
+  return LS_STATUS(
+      LS_DATA_LOSS,
+      "'%s' is damaged: its header has another checksum than its note "
+      "'" LS_SAFETENSORS_SUMS
+      "' says, which who writes the arrays anew leaves out",
+      r->name);
+}
+
+// Of a header with its size before it: checks its checksum, and notes those of
+// its arrays. One that does not begin as ours do has none.
+static ls_status read_sums(reader *r, const unsigned char *bytes8,
+                           const char *text, size_t size) {
+  static const char begin[] = LS_SAFETENSORS_SUMS_BEGIN;
+  static const char zeros[] = "00000000";
+  const size_t at = sizeof(begin) - 1;
+  const size_t needed = at + LS_SAFETENSORS_DIGITS * (r->num_entries + 1) + 1;
+  uint32_t said = 0;
+  if (size < at || memcmp(text, begin, at) != 0) return ls_ok();
+  if (r->num_notes == 0 || strcmp(r->notes[0].key, LS_SAFETENSORS_SUMS) != 0 ||
+      size < needed || text[needed - 1] != '"' ||
+      !read_digits(text + at, &said))
+    return header_damaged(r);
+  uint32_t crc = ls_crc32c(0, bytes8, 8);
+  crc = ls_crc32c(crc, text, at);
+  crc = ls_crc32c(crc, zeros, LS_SAFETENSORS_DIGITS);
+  crc = ls_crc32c(crc, text + at + LS_SAFETENSORS_DIGITS,
+                  size - at - LS_SAFETENSORS_DIGITS);
+  if (crc != said) return header_damaged(r);
+  for (size_t i = 0; i < r->num_entries; ++i) {
+    ls_safetensors_entry *it = &r->entries[i];
+    it->has_crc =
+        read_digits(text + at + LS_SAFETENSORS_DIGITS * (i + 1), &it->crc);
+    if (!it->has_crc) return header_damaged(r);
+  }
+  // It is not one of the file's notes.
+  --r->num_notes;
+  memmove(r->notes, r->notes + 1, r->num_notes * sizeof(*r->notes));
+  return ls_ok();
+}
+
+static ls_status check_sum(const char *name, const ls_safetensors_entry *entry,
+                           uint32_t crc) {
+  if (!entry->has_crc || crc == entry->crc) return ls_ok();
+  return LS_STATUS(LS_DATA_LOSS,
+                   "'%s' is damaged: array '%s' has another checksum", name,
+                   entry->name);
+}
+
+ls_status ls_safetensors_check(const ls_safetensors_file *file,
+                               const ls_safetensors_entry *entry,
+                               uint32_t crc) {
+  return check_sum(file->path, entry, crc);
+}
+
 static ls_status parse_member(void *user, const ls_json *member) {
   reader *r = user;
   return strcmp(member->key, "__metadata__") == 0 ? parse_notes(r, member)
@@ -195,12 +262,14 @@ static ls_status parse_size(const char *name, const unsigned char *bytes,
                    (unsigned long long)*out_size);
 }
 
-static ls_status parse_header(reader *r, const char *text, uint64_t size,
+static ls_status parse_header(reader *r, const unsigned char *first,
+                              const char *text, uint64_t size,
                               uint64_t file_size) {
   r->data_offset = 8 + (int64_t)size;
   r->data_size = (size_t)(file_size - 8 - size);
   LS_RETURN_IF_ERROR(
       ls_json_visit(r->arena, r->name, text, (size_t)size, parse_member, r));
+  LS_RETURN_IF_ERROR(read_sums(r, first, text, (size_t)size));
   return check_spans(r);
 }
 
@@ -223,6 +292,9 @@ static ls_status copy_tensors(const reader *r, const char *bytes,
   if (file->tensors == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < r->num_entries; ++i) {
     const ls_safetensors_entry *it = &r->entries[i];
+    if (it->has_crc)
+      LS_RETURN_IF_ERROR(
+          check_sum(r->name, it, ls_crc32c(0, bytes + it->offset, it->size)));
     file->tensors[i].name = it->name;
     LS_RETURN_IF_ERROR(ls_array_create_copy(
         it->dtype, it->shape, bytes + it->offset, &file->tensors[i].array));
@@ -240,7 +312,8 @@ ls_status ls_safetensors_decode(ls_allocator *allocator, const char *name,
   out_file->arena = new_arena(allocator);
   if (out_file->arena == NULL) return ls_out_of_memory();
   reader r = {.name = name, .allocator = allocator, .arena = out_file->arena};
-  ls_status status = parse_header(&r, (const char *)bytes + 8, header, size);
+  ls_status status =
+      parse_header(&r, bytes, (const char *)bytes + 8, header, size);
   if (ls_status_is_ok(status)) status = copy_tensors(&r, bytes, out_file);
   out_file->notes = r.notes;
   out_file->num_notes = r.num_notes;
@@ -290,7 +363,7 @@ static ls_status read_header(ls_safetensors_file *file, int64_t file_size) {
   ls_status status = read_bytes(file, 8, text, (size_t)size, &file->header_crc);
   reader r = {.name = file->path, .allocator = allocator, .arena = file->arena};
   if (ls_status_is_ok(status))
-    status = parse_header(&r, text, size, (uint64_t)file_size);
+    status = parse_header(&r, first, text, size, (uint64_t)file_size);
   file->entries = r.entries;
   file->num_entries = r.num_entries;
   file->notes = r.notes;
@@ -333,10 +406,14 @@ void ls_safetensors_close(ls_safetensors_file *file) {
 ls_status ls_safetensors_get(const ls_safetensors_file *file,
                              const ls_safetensors_entry *entry, void *data,
                              uint32_t *out_crc) {
-  if (out_crc != NULL) *out_crc = 0;
-  return ls_status_annotate(
-      read_bytes(file, entry->offset, data, entry->size, out_crc),
+  uint32_t crc = 0;
+  const bool sums = out_crc != NULL || entry->has_crc;
+  const ls_status status = ls_status_annotate(
+      read_bytes(file, entry->offset, data, entry->size, sums ? &crc : NULL),
       "while reading array '%s'", entry->name);
+  if (out_crc != NULL) *out_crc = crc;
+  LS_RETURN_IF_ERROR(status);
+  return ls_safetensors_check(file, entry, crc);
 }
 
 const ls_safetensors_entry *

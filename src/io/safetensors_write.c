@@ -5,6 +5,7 @@
 #include "io/safetensors_dtype.h"
 
 static const char reserved_name[] = "__metadata__";
+enum { DIGITS = LS_SAFETENSORS_DIGITS };
 // Of the first element in the file: the system copies whole cache lines faster,
 // which shows where nothing else is done with them.
 enum { ALIGNMENT = 64 };
@@ -71,11 +72,23 @@ static void print_entry(ls_json_writer *json, const ls_safetensors_entry *it) {
   ls_json_end(json, '}');
 }
 
+// Zeros for the checksums of so many arrays, and of the header.
+static void print_sums(ls_json_writer *json, size_t count) {
+  ls_json_key(json, LS_SAFETENSORS_SUMS);
+  ls_json_string(json, "");
+  if (json->text->failed) return;
+  --json->text->size;  // The quotation mark.
+  for (size_t i = 0; i <= count; ++i)
+    ls_text_append(json->text, "00000000");
+  ls_text_append_char(json->text, '"');
+}
+
 static void print_notes(ls_json_writer *json, const ls_safetensors_note *notes,
-                        size_t count) {
-  if (count == 0) return;
+                        size_t count, bool sums, size_t num_entries) {
+  if (count == 0 && !sums) return;
   ls_json_key(json, reserved_name);
   ls_json_begin(json, '{');
+  if (sums) print_sums(json, num_entries);
   for (size_t i = 0; i < count; ++i) {
     ls_json_key(json, notes[i].key);
     ls_json_string(json, notes[i].value);
@@ -85,12 +98,13 @@ static void print_notes(ls_json_writer *json, const ls_safetensors_note *notes,
 
 ls_status ls_safetensors_lay_out(ls_text *text, ls_safetensors_entry *entries,
                                  size_t count, const ls_safetensors_note *notes,
-                                 size_t num_notes, size_t *out_size) {
+                                 size_t num_notes, bool sums,
+                                 size_t *out_size) {
   LS_RETURN_IF_ERROR(check(text->allocator, entries, count));
   ls_text_append_bytes(text, "\0\0\0\0\0\0\0", 8);
   ls_json_writer json = {.text = text};
   ls_json_begin(&json, '{');
-  print_notes(&json, notes, num_notes);
+  print_notes(&json, notes, num_notes, sums, count);
   int64_t offset = 0;
   order o = {.entries = entries, .count = count, .width = 8};
   for (ls_safetensors_entry *it; (it = order_next(&o)) != NULL;) {
@@ -112,12 +126,33 @@ ls_status ls_safetensors_lay_out(ls_text *text, ls_safetensors_entry *entries,
   return ls_ok();
 }
 
+static void put_digits(char *to, uint32_t crc) {
+  for (int i = 0; i < DIGITS; ++i)
+    to[i] = "0123456789abcdef"[crc >> (28 - 4 * i) & 15];
+}
+
+void ls_safetensors_seal(char *header, size_t size,
+                         const ls_safetensors_entry *entries, size_t count,
+                         const uint32_t *crcs) {
+  char *first = header + LS_SAFETENSORS_SUMS_AT;
+  char *digits = first;
+  order o = {.entries = (ls_safetensors_entry *)(uintptr_t)entries,
+             .count = count,
+             .width = 8};
+  for (const ls_safetensors_entry *it; (it = order_next(&o)) != NULL;)
+    put_digits(digits += DIGITS, crcs[it - entries]);
+  put_digits(first, ls_crc32c(0, header, size));
+}
+
 // ---- Entry by entry --------------------------------------------------------
 struct ls_safetensors_writer {
   ls_allocator *allocator;
   const ls_file_system *files;
   void *file;
-  uint32_t header_crc;
+  const ls_safetensors_entry *entries;
+  size_t num_entries;
+  uint32_t *crcs;  // Of the entries that were put.
+  ls_text header;  // Written at the end.
 };
 
 ls_status ls_safetensors_create(ls_runtime *runtime, const char *path,
@@ -135,20 +170,19 @@ ls_status ls_safetensors_create(ls_runtime *runtime, const char *path,
                             path);
   ls_safetensors_writer *self = ls_new(allocator, ls_safetensors_writer);
   if (self == NULL) return ls_out_of_memory();
-  *self = (ls_safetensors_writer){.allocator = allocator, .files = files};
+  *self = (ls_safetensors_writer){.allocator = allocator,
+                                  .files = files,
+                                  .entries = entries,
+                                  .num_entries = num_entries};
   size_t size = 0;
-  ls_text header;
-  ls_text_init(&header, allocator);
-  ls_status status = ls_safetensors_lay_out(&header, entries, num_entries,
-                                            notes, num_notes, &size);
+  ls_text_init(&self->header, allocator);
+  self->crcs = ls_new_array(allocator, uint32_t, num_entries + 1);
+  ls_status status = self->crcs == NULL ? ls_out_of_memory() : ls_ok();
+  if (ls_status_is_ok(status))
+    status = ls_safetensors_lay_out(&self->header, entries, num_entries, notes,
+                                    num_notes, true, &size);
   if (ls_status_is_ok(status))
     status = files->create(files->user, path, false, &self->file);
-  if (ls_status_is_ok(status))
-    status =
-        files->write_at(files->user, self->file, 0, header.data, header.size);
-  if (ls_status_is_ok(status))
-    self->header_crc = ls_crc32c(0, header.data, header.size);
-  ls_text_deinit(&header);
   if (ls_status_is_ok(status))
     *out_writer = self;
   else
@@ -167,25 +201,34 @@ ls_status ls_safetensors_put(ls_safetensors_writer *writer,
     const char *from = (const char *)data + at;
     const size_t left = entry->size - at;
     const size_t some = left < PIECE ? left : PIECE;
-    if (out_crc != NULL) crc = ls_crc32c(crc, from, some);
+    crc = ls_crc32c(crc, from, some);
     LS_RETURN_IF_ERROR(files->write_at(
         files->user, writer->file, entry->offset + (int64_t)at, from, some));
   }
+  writer->crcs[entry - writer->entries] = crc;
   if (out_crc != NULL) *out_crc = crc;
   return ls_ok();
 }
 
 ls_status ls_safetensors_finish(ls_safetensors_writer *writer, bool keep) {
   if (writer == NULL) return ls_ok();
+  const ls_file_system *files = writer->files;
+  ls_text *header = &writer->header;
   ls_status status = ls_ok();
+  if (keep) {
+    ls_safetensors_seal(header->data, header->size, writer->entries,
+                        writer->num_entries, writer->crcs);
+    status = files->write_at(files->user, writer->file, 0, header->data,
+                             header->size);
+  }
   if (writer->file != NULL)
-    status = writer->files->finish(writer->files->user, writer->file, keep);
+    status =
+        ls_status_join(status, files->finish(files->user, writer->file,
+                                             keep && ls_status_is_ok(status)));
+  ls_text_deinit(header);
+  ls_release(writer->allocator, writer->crcs);
   ls_release(writer->allocator, writer);
   return status;
-}
-
-uint32_t ls_safetensors_header_crc(const ls_safetensors_writer *writer) {
-  return writer->header_crc;
 }
 
 // ---- Whole files -----------------------------------------------------------
@@ -209,7 +252,7 @@ static ls_status encode(ls_allocator *allocator, const ls_safetensor *tensors,
   ls_text header;
   ls_text_init(&header, allocator);
   ls_status status = ls_safetensors_lay_out(&header, entries, count, notes,
-                                            num_notes, out_size);
+                                            num_notes, false, out_size);
   char *bytes =
       ls_status_is_ok(status) ? ls_allocate(allocator, *out_size) : NULL;
   if (ls_status_is_ok(status) && bytes == NULL) status = ls_out_of_memory();

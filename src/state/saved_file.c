@@ -11,11 +11,13 @@ void ls_saved_file_describe(const ls_saved_file *file,
                             ls_saved_info *out_info) {
   const bool is_checkpoint = file->checkpoint.root != NULL;
   const bool is_npz = file->npz.file != NULL;
+  const bool has_sums =
+      file->source.num_entries > 0 && file->source.entries[0].has_crc;
   *out_info = (ls_saved_info){
       .path = file->source.path,
       .format = is_checkpoint ? "checkpoint" : (is_npz ? "npz" : "safetensors"),
       .num_entries = file->source.num_entries,
-      .checked = is_checkpoint || is_npz,
+      .checked = is_checkpoint || is_npz || has_sums,
       .step = file->step,
       .wall = file->wall,
       .metrics = file->metrics,
@@ -68,7 +70,12 @@ ls_status ls_saved_file_check(const ls_saved_file *file, size_t index) {
   LS_RETURN_IF_ERROR(check_index(file, index));
   if (file->checkpoint.root != NULL)
     return ls_checkpoint_file_check(&file->checkpoint, index, 1);
-  if (file->npz.file == NULL) return ls_ok();
+  const ls_safetensors_entry *entry = &file->source.entries[index];
+  if (file->npz.file == NULL)
+    return entry->has_crc
+               ? file->source.check(file->source.self, NULL,
+                                    &(ls_safetensors_wish){.entry = entry}, 1)
+               : ls_ok();
   ls_array *array = NULL;
   const ls_status status = ls_saved_file_read(file, index, &array);
   ls_array_release(array);

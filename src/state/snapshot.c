@@ -145,9 +145,11 @@ static ls_status lay_out(ls_snapshot *self, const ls_safetensors_note *notes,
                          size_t num_notes, size_t part, size_t parts) {
   ls_text header;
   ls_text_init(&header, self->allocator);
-  ls_status status = ls_safetensors_lay_out(&header, self->entries, self->count,
-                                            notes, num_notes, &self->size);
+  ls_status status =
+      ls_safetensors_lay_out(&header, self->entries, self->count, notes,
+                             num_notes, self->sums, &self->size);
   if (ls_status_is_ok(status)) {
+    self->header = header.size;
     self->header_crc = ls_crc32c(0, header.data, header.size);
     self->begin = ls_snapshot_begin_of(self->size, part, parts);
     self->end = ls_snapshot_begin_of(self->size, part + 1, parts);
@@ -277,6 +279,16 @@ void ls_snapshot_sum(const ls_snapshot *self, uint32_t *crcs) {
     const size_t at = from > self->begin ? from - self->begin : 0;
     crcs[i] = size == 0 ? 0 : ls_crc32c(0, self->bytes + at, size);
   }
+}
+
+ls_status ls_snapshot_seal(ls_snapshot *self) {
+  uint32_t *crcs = ls_new_array(self->allocator, uint32_t, self->count + 1);
+  if (crcs == NULL) return ls_out_of_memory();
+  ls_snapshot_sum(self, crcs);
+  ls_safetensors_seal(self->bytes, self->header, self->entries, self->count,
+                      crcs);
+  ls_release(self->allocator, crcs);
+  return ls_ok();
 }
 
 ls_status ls_snapshot_write(const ls_snapshot *self,

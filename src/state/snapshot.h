@@ -13,9 +13,11 @@
 
 // Zeroed: nothing, and no memory.
 typedef struct ls_snapshot {
+  bool sums;  // Set before one is taken, of all parts: the file has checksums.
   ls_safetensors_entry *entries;  // In the order of the variables.
   size_t count;
-  size_t size;        // Of the file.
+  size_t size;        // Of the file,
+  size_t header;      //   and of its header.
   size_t begin, end;  // The part of it that is here.
   uint32_t header_crc;
   // Private from here on.
@@ -46,6 +48,8 @@ LS_MUST_USE ls_status ls_snapshot_write(const ls_snapshot *self,
                                         const ls_file_system *files, void *file,
                                         ls_pause pause);
 void ls_snapshot_sum(const ls_snapshot *self, uint32_t *crcs);
+// Puts checksums into the header of one with `sums`.
+LS_MUST_USE ls_status ls_snapshot_seal(ls_snapshot *self);
 // Where part number `part` of a file of this size begins.
 size_t ls_snapshot_begin_of(size_t size, size_t part, size_t parts);
 // How many bytes of an entry are in the file's bytes from `begin` to `end`.

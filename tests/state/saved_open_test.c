@@ -172,7 +172,7 @@ static void states_and_identity_are_records(void **state) {
   ls_saved_file_describe(file, &info);
   assert_string_equal(info.format, "safetensors");
   assert_int_equal(info.step, -1);
-  assert_false(info.checked);
+  assert_true(info.checked);
   ls_saved_file_close(file);
 }
 

@@ -2,7 +2,10 @@
 // What a saver refuses, and what it does without memory.
 #include "lockstep/saver.h"
 
+#include <stdio.h>
 #include <unistd.h>
+
+#include "lockstep/saved_file.h"
 
 #include "support/replicas.h"
 #include "support/saving.h"
@@ -83,8 +86,52 @@ static void failing_memory_is_survived(void **state) {
   expect_memory_failures_survived(save_and_restore, NULL);
 }
 
+// ---- Damage ----------------------------------------------------------------
+static void flip_last_byte(void) {
+  FILE *file = fopen(path, "r+b");
+  assert_non_null(file);
+  assert_int_equal(fseek(file, -1, SEEK_END), 0);
+  const int byte = fgetc(file);
+  assert_int_equal(fseek(file, -1, SEEK_END), 0);
+  assert_int_equal(fputc(byte ^ 1, file), byte ^ 1);
+  assert_int_equal(fclose(file), 0);
+}
+
+static void a_damaged_value_is_never_restored(void **state) {
+  (void)state;
+  ls_variable *a = plain("a", 1), *b = plain("b", 2);
+  ls_variable *const both[] = {a, b};
+  const ls_saver saver = {.variables = both, .num_variables = 2};
+  ls_saved_file *file = NULL;
+  ls_saved_info info;
+  ls_array *other = NULL;
+  expect_ok(ls_saver_save(&saver, path));
+  expect_ok(ls_array_create(LS_DTYPE_F32, LS_SCALAR, &other));
+  ls_array_set_f64(other, 0, 77);
+  expect_ok(ls_variable_set_value(a, other));
+  flip_last_byte();
+  expect_status(
+      ls_saver_restore(&saver, path), LS_DATA_LOSS,
+      "'saver-test.safetensors' is damaged: array 'b' has another checksum");
+  assert_true(value_of(a) == 77);
+  expect_ok(ls_saved_file_open(path, &file));
+  ls_saved_file_describe(file, &info);
+  assert_true(info.checked);
+  expect_ok(ls_saved_file_check(file, 0));
+  expect_status(ls_saved_file_check(file, 1), LS_DATA_LOSS, "array 'b'");
+  expect_status(ls_saved_file_restore(file, &saver), LS_DATA_LOSS, "array 'b'");
+  expect_status(ls_saved_file_write(file, "copy.tmp.safetensors", NULL, NULL),
+                LS_DATA_LOSS, "array 'b'");
+  assert_true(value_of(a) == 77);
+  ls_saved_file_close(file);
+  ls_array_release(other);
+  ls_variable_release(b);
+  ls_variable_release(a);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_damaged_value_is_never_restored),
       cmocka_unit_test(what_does_not_fit_is_named_and_nothing_is_restored),
       cmocka_unit_test(failing_memory_is_survived),
   };
