@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/graph.h"
 
+#include "base/memory/graveyard.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "graph/context.h"
@@ -23,7 +24,8 @@ ls_status ls_graph_make(ls_graph_kind kind, const char *name,
                             "most %d are possible",
                             name ? name : "", depth, LS_MAX_GRAPH_DEPTH);
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  ls_graph *graph = ls_new(allocator, ls_graph);
+  // Handles may outlive the runtime, too.
+  ls_graph *graph = ls_new(ls_allocator_system(), ls_graph);
   if (graph == NULL) return ls_out_of_memory();
   graph->kind = kind;
   graph->id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);
@@ -84,6 +86,20 @@ static void release_nodes(ls_graph *graph, size_t from) {
   if (graph->num_nodes > from) graph->num_nodes = from;
 }
 
+// What stale handles find: a graph without ops, to which none can be added. Of
+// programs there are no handles.
+static void bury(ls_graph *graph) {
+  const bool has_handles = graph->kind != LS_GRAPH_LOWERED;
+  *graph = (ls_graph){.kind = LS_GRAPH_LOWERED,
+                      .name = "(destroyed)",
+                      .next_id = 1,
+                      .frozen = true};
+  if (has_handles)
+    ls_bury(graph);
+  else
+    ls_release(ls_allocator_system(), graph);
+}
+
 void ls_graph_free(ls_graph *graph) {
   if (graph == NULL) return;
   if (graph->is_users) ls_runtime_note_gone(graph->runtime, LS_MADE_GRAPH);
@@ -108,7 +124,7 @@ void ls_graph_free(ls_graph *graph) {
   ls_release(graph->allocator, graph->variables);
   ls_arena_deinit(&graph->arena);
   ls_arena_deinit(&graph->names_arena);
-  ls_release(graph->allocator, graph);
+  bury(graph);
 }
 
 void ls_graph_forward(ls_graph *graph, ls_graph *to) {
@@ -200,7 +216,7 @@ void ls_graph_drop_nodes(ls_graph *graph, size_t from,
 }
 
 void ls_graph_fail(ls_graph *graph, ls_status status) {
-  if (graph->error == NULL)
+  if (graph->error == NULL && graph->runtime != NULL)
     graph->error = status;
   else
     ls_status_free(status);

@@ -116,6 +116,12 @@ ls_status ls_graph_name_node(ls_graph *graph, ls_node *node,
   return take_number(graph, scope, node->base, &node->number);
 }
 
+static ls_status check_alive(const ls_graph *graph) {
+  return graph->allocator != NULL
+             ? ls_ok()
+             : ls_failed_precondition("the graph has been destroyed");
+}
+
 // No name is ever cut: two could become one.
 static ls_status check_scope(const ls_name_scope *parent, const char *name) {
   const size_t most = LS_MAX_FULL_NAME - LS_MAX_NAME - 1;
@@ -139,6 +145,7 @@ ls_status ls_graph_name_scope(ls_graph *graph, const ls_name_scope *parent,
   *out_scope = NULL;
   char text[LS_MAX_NAME];
   uint32_t number = 0;
+  LS_RETURN_IF_ERROR(check_alive(graph));
   LS_RETURN_IF_ERROR(check_scope(parent, name));
   if (unique) LS_RETURN_IF_ERROR(take_number(graph, parent, name, &number));
   if (number == 0)

@@ -302,7 +302,8 @@ ls_op ls_op_add(const ls_op_spec *spec) {
                 .info = &ls_op_table[spec->type],
                 .graph = ls_graph_resolve(ls_graph_current()),
                 .context = ls_context_current()};
-  if (a.graph == NULL) return (ls_op){0};
+  // It may have been destroyed in its own scope.
+  if (a.graph == NULL || a.graph->allocator == NULL) return (ls_op){0};
   ls_arena_init(&a.memory, a.graph->allocator);
   const ls_op op = add(&a);
   ls_arena_deinit(&a.memory);

@@ -247,8 +247,88 @@ static void the_eager_graph_cannot_be_destroyed(void **state) {
   assert_true(value == -2);
 }
 
+// ---- Handles ---------------------------------------------------------------
+static void expect_stale(ls_tensor value) {
+  double number = 0;
+  assert_int_equal(ls_tensor_dtype(value), LS_DTYPE_NONE);
+  assert_string_equal(ls_tensor_name(value), "");
+  expect_status(ls_tensor_item(ls_neg(value), &number), LS_INVALID_ARGUMENT,
+                "a stale handle was used in graph 'eager'");
+  ls_graph *graph = NULL;
+  ls_session *session = NULL;
+  ls_nest result = ls_none();
+  expect_ok(ls_graph_create("g", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    assert_true(ls_tensor_is_failed(ls_neg(value)));
+    expect_status(ls_graph_take_error(graph), LS_INVALID_ARGUMENT,
+                  "a stale handle was used in graph 'g'");
+  }
+  expect_ok(ls_session_create(graph, &session));
+  const ls_status status =
+      ls_session_run(session, ls_leaf(value), NULL, 0, &result);
+  assert_int_equal(ls_status_code(status), LS_INVALID_ARGUMENT);
+  ls_status_free(status);
+  ls_session_destroy(session);
+  ls_graph_destroy(graph);
+}
+
+static ls_tensor kept;
+
+static ls_nest keep_and_fail(ls_nest args, void *user) {
+  (void)args, (void)user;
+  kept = ls_scalar(LS_DTYPE_F32, 1);
+  return LS_FAIL(LS_INTERNAL, "as wanted");
+}
+
+static void a_handle_of_a_graph_that_has_gone_is_stale(void **state) {
+  (void)state;
+  ls_graph *graph = NULL;
+  expect_ok(ls_graph_create("h", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    kept = ls_scalar(LS_DTYPE_F32, 1);
+    ls_graph_destroy(graph);
+    assert_true(ls_tensor_is_failed(ls_scalar(LS_DTYPE_F32, 2)));
+    LS_NAME_SCOPE("inside");
+    assert_int_equal(ls_status_code(ls_scope_status()), LS_FAILED_PRECONDITION);
+  }
+  expect_stale(kept);
+  ls_graph_destroy(graph);
+  ls_function *function = NULL;
+  ls_nest result = ls_none();
+  expect_ok(ls_function_create(&(ls_function_options){.call = keep_and_fail},
+                               &function));
+  expect_status(ls_function_call(function, ls_none(), &result), LS_INTERNAL,
+                "as wanted");
+  expect_stale(kept);
+  ls_function_release(function);
+}
+
+static ls_replica *kept_context;
+
+static ls_nest keep_context(ls_nest args, void *user) {
+  (void)args, (void)user;
+  kept_context = ls_replica_context();
+  return ls_none();
+}
+
+static void a_context_of_a_strategy_that_has_gone_is_refused(void **state) {
+  (void)state;
+  ls_tensor id;
+  ls_strategy *strategy = mirrored_of(2);
+  ls_nest_release(run_on(strategy, keep_context, ls_none(), NULL));
+  expect_status(ls_replica_id_in_sync_group(kept_context, &id),
+                LS_FAILED_PRECONDITION, "has ended");
+  ls_strategy_release(strategy);
+  expect_status(ls_replica_id_in_sync_group(kept_context, &id),
+                LS_FAILED_PRECONDITION, "has gone");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_handle_of_a_graph_that_has_gone_is_stale),
+      cmocka_unit_test(a_context_of_a_strategy_that_has_gone_is_refused),
       cmocka_unit_test(a_runtime_stays_while_what_was_made_under_it_lives),
       cmocka_unit_test(a_data_sets_function_cannot_destroy_its_runtime),
       cmocka_unit_test(a_function_may_lose_its_last_reference_in_a_call),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "distribute/replicas/context.h"
 
+#include "base/memory/graveyard.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/threads/thread_state.h"
@@ -320,7 +321,7 @@ ls_status ls_replicas_take(ls_strategy *strategy, ls_replica **out_replicas) {
   if (replicas != NULL) strategy->idle_replicas = replicas->next_idle;
   ls_mutex_unlock(&strategy->lock);
   if (replicas == NULL)
-    replicas = ls_new_array(strategy->allocator, ls_replica, count);
+    replicas = ls_new_array(ls_allocator_system(), ls_replica, count);
   *out_replicas = replicas;
   if (replicas == NULL) return ls_out_of_memory();
   for (size_t r = 0; r < count; ++r)
@@ -346,7 +347,9 @@ void ls_replicas_free(ls_strategy *strategy) {
   while (strategy->idle_replicas != NULL) {
     ls_replica *replicas = strategy->idle_replicas;
     strategy->idle_replicas = replicas->next_idle;
-    ls_release(strategy->allocator, replicas);
+    for (int32_t r = 0; r < strategy->num_replicas; ++r)
+      replicas[r] = (ls_replica){.id = r, .count = replicas[r].count};
+    ls_bury(replicas);
   }
 }
 
@@ -366,6 +369,10 @@ ls_status ls_replica_check(const ls_replica *replica, const char *what) {
         "%s needs a replica context, there is none here: use "
         "call_for_each_replica (ls_strategy_call_for_each_replica)",
         what);
+  if (!replica->runs && replica->strategy == NULL)
+    return ls_failed_precondition("%s: the strategy of replica %d that this "
+                                  "context was lent for has gone",
+                                  what, replica->id);
   if (!replica->runs)
     return ls_failed_precondition(
         "%s: the run of replica %d of %s that this context was lent for has "
