@@ -22,6 +22,10 @@ static ls_emitted number(ls_emitter *e, ls_emitted like, double value) {
   return ls_emit_scalar(e, ls_dtype_at(e, like), value);
 }
 
+ls_emitted ls_emit_reciprocal(ls_emitter *e, ls_emitted x) {
+  return ls_emit_2(e, LS_OP_DIV, number(e, x, 1), x);
+}
+
 static ls_emitted relu(ls_emitter *e, ls_emitted x) {
   return ls_emit_2(e, LS_OP_MAXIMUM, x, number(e, x, 0));
 }
@@ -49,11 +53,20 @@ static ls_emitted softplus(ls_emitter *e, ls_emitted x) {
                    ls_emit_1(e, LS_OP_LOG1P, ls_emit_1(e, LS_OP_EXP, below)));
 }
 
+// The sum of operands [begin, end) along the canonical tree.
+static ls_emitted add_range(ls_emitter *e, uint32_t begin, uint32_t end) {
+  uint32_t split = 1;
+  if (end - begin == 1) return ls_emit_wide(e, ls_operand(e, begin));
+  while (split * 2 < end - begin)
+    split *= 2;
+  const ls_emitted left = add_range(e, begin, begin + split);
+  return ls_emit_2(e, LS_OP_ADD, left, add_range(e, begin + split, end));
+}
+
+// 16-bit floats are added in f32 and rounded once.
 static ls_emitted add_all(ls_emitter *e) {
-  ls_emitted sum = ls_operand(e, 0);
-  for (uint32_t i = 1; i < e->node->num_inputs; ++i)
-    sum = ls_emit_2(e, LS_OP_ADD, sum, ls_operand(e, i));
-  return sum;
+  return ls_emit_convert(e, add_range(e, 0, e->node->num_inputs),
+                         e->node->outputs[0].dtype);
 }
 
 static ls_emitted clamp(ls_emitter *e) {
@@ -82,7 +95,7 @@ static bool compose_element(ls_emitter *e) {
   else if (op == LS_OP_SOFTPLUS)
     y = softplus(e, x);
   else if (op == LS_OP_RSQRT)
-    y = ls_emit_2(e, LS_OP_DIV, number(e, x, 1), ls_emit_1(e, LS_OP_SQRT, x));
+    y = ls_emit_reciprocal(e, ls_emit_1(e, LS_OP_SQRT, x));
   else
     y = ls_emit_2(e, LS_OP_SUB, number(e, x, 1), ls_emit_1(e, LS_OP_ERF, x));
   ls_give(e, ls_emit_convert(e, y, ls_dtype_at(e, given)));
@@ -252,7 +265,7 @@ ls_emitted ls_emit_softmax(ls_emitter *e, ls_emitted x, bool log) {
   const ls_emitted power = ls_emit_1(e, LS_OP_EXP, below);
   const ls_emitted sum = last_reduced(e, LS_OP_REDUCE_SUM, power);
   return log ? ls_emit_2(e, LS_OP_SUB, below, ls_emit_1(e, LS_OP_LOG, sum))
-             : ls_emit_2(e, LS_OP_DIV, power, sum);
+             : ls_emit_2(e, LS_OP_MUL, power, ls_emit_reciprocal(e, sum));
 }
 
 static void emit_softmax(ls_emitter *e, bool log) {

@@ -24,6 +24,8 @@ static inline ls_dtype ls_dtype_at(const ls_emitter *e, ls_emitted value) {
 }
 // 16-bit floats as f32, in which what has sums of theirs is computed.
 ls_emitted ls_emit_wide(ls_emitter *e, ls_emitted x);
+// 1 / x, by which our kernels multiply where a row has one divisor.
+ls_emitted ls_emit_reciprocal(ls_emitter *e, ls_emitted x);
 // Along the last axis; `log`: its logarithm.
 ls_emitted ls_emit_softmax(ls_emitter *e, ls_emitted x, bool log);
 // a b, where b may be one matrix for all leading dimensions of a.

@@ -63,6 +63,13 @@ static ls_emitted count_windows(ls_emitter *e, ls_emitted x,
   return slide(e, LS_OP_REDUCE_SUM, ones, window, result);
 }
 
+// 1 / count, rounded as the type that is computed with rounds it.
+static double reciprocal_of(const ls_emitter *e, ls_emitted like,
+                            double count) {
+  return ls_dtype_at(e, like) == LS_DTYPE_F64 ? 1 / count
+                                              : (double)(1.0F / (float)count);
+}
+
 static ls_emitted reduce_window(ls_emitter *e) {
   const ls_emitted given = ls_operand(e, 0);
   const char *reduce =
@@ -78,8 +85,9 @@ static ls_emitted reduce_window(ls_emitter *e) {
     for (int32_t i = 0; i < window.rank; ++i)
       taps *= (double)window.taps[i];
     const bool all = ls_node_int(e->node, LS_ATTR_ID_COUNT_PADDING) != 0;
-    y = ls_emit_2(e, LS_OP_DIV, y,
-                  all ? scalar_like(e, y, taps) : count_windows(e, x, &window));
+    y = ls_emit_2(e, LS_OP_MUL, y,
+                  all ? scalar_like(e, y, reciprocal_of(e, y, taps))
+                      : ls_emit_reciprocal(e, count_windows(e, x, &window)));
   }
   return ls_emit_convert(e, y, ls_dtype_at(e, given));
 }
@@ -90,15 +98,16 @@ static ls_emitted mean_of_last(ls_emitter *e, ls_emitted x) {
   const int64_t axis = dims.rank - 1;
   const int64_t size = ls_emit_size(e, dims.dim[axis]);
   const ls_emitted sum = ls_emit_reduce(e, LS_OP_REDUCE_SUM, x, &axis, 1, true);
-  return ls_emit_2(e, LS_OP_MUL, sum, scalar_like(e, x, 1 / (double)size));
+  return ls_emit_2(e, LS_OP_DIV, sum, scalar_like(e, x, (double)size));
 }
 
-// x / sqrt(square + epsilon).
+// x times 1 / sqrt(square + epsilon).
 static ls_emitted normalized(ls_emitter *e, ls_emitted x, ls_emitted square) {
   const double epsilon = ls_node_real(e->node, LS_ATTR_ID_EPSILON);
   const ls_emitted sum =
       ls_emit_2(e, LS_OP_ADD, square, scalar_like(e, square, epsilon));
-  return ls_emit_2(e, LS_OP_DIV, x, ls_emit_1(e, LS_OP_SQRT, sum));
+  return ls_emit_2(e, LS_OP_MUL, x,
+                   ls_emit_reciprocal(e, ls_emit_1(e, LS_OP_SQRT, sum)));
 }
 
 static ls_emitted wide_operand(ls_emitter *e, uint32_t i) {
@@ -181,8 +190,9 @@ static ls_emitted attention(ls_emitter *e) {
   const ls_emitted q = split_heads(e, ls_emit_wide(e, parts[0]), heads, false);
   const ls_emitted k = split_heads(e, ls_emit_wide(e, parts[1]), heads, true);
   const ls_emitted v = split_heads(e, ls_emit_wide(e, parts[2]), heads, false);
+  const ls_emitted products = ls_emit_dot(e, q, k);
   ls_emitted scores =
-      ls_emit_dot(e, ls_emit_2(e, LS_OP_MUL, q, scalar_like(e, q, scale)), k);
+      ls_emit_2(e, LS_OP_MUL, products, scalar_like(e, products, scale));
   if (ls_node_int(node, LS_ATTR_ID_CAUSAL)) scores = hide_later(e, scores);
   const ls_emitted y = ls_emit_dot(e, ls_emit_softmax(e, scores, false), v);
   return ls_emit_convert(

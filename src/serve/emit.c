@@ -34,14 +34,16 @@ void ls_emit_fail(ls_emitter *e, ls_status status) {
 }
 
 void ls_emit_refuse(ls_emitter *e, const char *why) {
-  char text[LS_MAX_FULL_NAME];
+  char text[LS_MAX_FULL_NAME], place[LS_MAX_FULL_NAME];
   if (e->node == NULL)
     ls_emit_fail(e, ls_unimplemented("%s: %s", e->language->name, why));
   else
-    ls_emit_fail(e, ls_unimplemented("%s of %s: %s", e->language->name,
-                                     ls_lowered_describe(e->program, e->node,
-                                                         text, sizeof(text)),
-                                     why));
+    ls_emit_fail(
+        e,
+        ls_unimplemented(
+            "%s of %s: %s%s", e->language->name,
+            ls_lowered_describe(e->program, e->node, text, sizeof(text)), why,
+            ls_lowered_place(e->program, e->node, place, sizeof(place))));
 }
 
 ls_emitted ls_emit_value(ls_emitter *e, ls_dtype dtype, ls_dims dims,

@@ -5,8 +5,10 @@
 
 #include "base/runtime_internal.h"
 
-// Large primes: no size of a model is one by chance.
-static const int64_t any_batch[LS_LOWERED_SIZES] = {10007, 10009, 10037};
+// Large primes: no size of a model is one by chance. The last one is far from
+// the others: what grows other than along a line has left it by then.
+static const int64_t any_batch[LS_LOWERED_SIZES] = {10007, 10009, 10037,
+                                                    1000003};
 
 const char *ls_lowered_describe(const ls_lowered_signature *self,
                                 const ls_node *node, char *buffer,
@@ -14,6 +16,16 @@ const char *ls_lowered_describe(const ls_lowered_signature *self,
   const ls_op source = ls_node_source(ls_lowered_body(self), node);
   snprintf(buffer, size, "op '%s' (%s)", ls_op_name(source),
            ls_node_info(node)->name);
+  return buffer;
+}
+
+const char *ls_lowered_place(const ls_lowered_signature *self,
+                             const ls_node *node, char *buffer, size_t size) {
+  const ls_op source = ls_node_source(ls_lowered_body(self), node);
+  const char *file = ls_op_file(source);
+  buffer[0] = '\0';
+  if (file != NULL && file[0] != '\0')
+    snprintf(buffer, size, " (at %s:%d)", file, ls_op_line(source));
   return buffer;
 }
 
@@ -90,22 +102,25 @@ static ls_status lower_all(ls_graph *graph, ls_arena *memory,
 // ---- Whether they are one --------------------------------------------------
 static ls_status differs(const ls_lowered_signature *self, const ls_node *node,
                          const char *what) {
-  char text[LS_MAX_FULL_NAME];
+  char text[LS_MAX_FULL_NAME], place[LS_MAX_FULL_NAME];
   return ls_unimplemented(
       "an export for any batch size of %s: its %s depends on the batch size "
-      "other than by a factor",
-      ls_lowered_describe(self, node, text, sizeof(text)), what);
+      "other than by a factor%s",
+      ls_lowered_describe(self, node, text, sizeof(text)), what,
+      ls_lowered_place(self, node, place, sizeof(place)));
 }
 
-// The line through two sizes; whether the third lies on it.
+// The line through two sizes; whether all others lie on it.
 static bool find_line(const ls_lowered_signature *self, const int64_t *sizes,
                       ls_dim *out) {
   const int64_t rise = sizes[1] - sizes[0];
   const int64_t run = self->batch[1] - self->batch[0];
   *out = (ls_dim){.scale = rise / run};
   out->offset = sizes[0] - out->scale * self->batch[0];
-  return rise % run == 0 &&
-         sizes[2] == out->scale * self->batch[2] + out->offset;
+  bool lies = rise % run == 0;
+  for (size_t p = 2; p < LS_LOWERED_SIZES; ++p)
+    lies = lies && sizes[p] == out->scale * self->batch[p] + out->offset;
+  return lies;
 }
 
 static bool same_array(const ls_array *a, const ls_array *b) {
@@ -137,12 +152,28 @@ static bool same_attr(const ls_lowered_signature *self,
   if (a->kind != LS_ATTR_INTS || a->id == LS_ATTR_ID_LIMITS) return true;
   for (size_t i = 0; i < a->as.ints.count; ++i) {
     ls_dim line;
-    const int64_t numbers[LS_LOWERED_SIZES] = {attr[0]->as.ints.items[i],
-                                               attr[1]->as.ints.items[i],
-                                               attr[2]->as.ints.items[i]};
+    int64_t numbers[LS_LOWERED_SIZES];
+    for (size_t p = 0; p < LS_LOWERED_SIZES; ++p)
+      numbers[p] = attr[p]->as.ints.items[i];
     if (!find_line(self, numbers, &line) || line.scale != 0) return false;
   }
   return true;
+}
+
+static ls_status compare_shapes(const ls_lowered_signature *self,
+                                const ls_node *const *nodes, uint32_t output) {
+  const int32_t rank = nodes[0]->outputs[output].shape.rank;
+  for (size_t p = 1; p < LS_LOWERED_SIZES; ++p)
+    if (nodes[p]->outputs[output].shape.rank != rank)
+      return differs(self, nodes[0], "rank");
+  for (int32_t i = 0; i < rank; ++i) {
+    ls_dim line;
+    int64_t sizes[LS_LOWERED_SIZES];
+    for (size_t p = 0; p < LS_LOWERED_SIZES; ++p)
+      sizes[p] = nodes[p]->outputs[output].shape.dim[i];
+    if (!find_line(self, sizes, &line)) return differs(self, nodes[0], "size");
+  }
+  return ls_ok();
 }
 
 static ls_status compare_node(const ls_lowered_signature *self, size_t place) {
@@ -159,24 +190,14 @@ static ls_status compare_node(const ls_lowered_signature *self, size_t place) {
     for (uint32_t i = 0; i < a->num_inputs; ++i)
       if (a->inputs[i] != b->inputs[i]) return differs(self, a, "operands");
   }
-  for (uint32_t i = 0; i < a->num_attrs; ++i)
-    if (!same_attr(self, (const ls_attr *const[]){&nodes[0]->attrs[i],
-                                                  &nodes[1]->attrs[i],
-                                                  &nodes[2]->attrs[i]}))
-      return differs(self, a, a->attrs[i].name);
+  for (uint32_t i = 0; i < a->num_attrs; ++i) {
+    const ls_attr *attrs[LS_LOWERED_SIZES];
+    for (size_t p = 0; p < LS_LOWERED_SIZES; ++p)
+      attrs[p] = &nodes[p]->attrs[i];
+    if (!same_attr(self, attrs)) return differs(self, a, a->attrs[i].name);
+  }
   for (uint32_t k = 0; k < a->num_outputs; ++k)
-    for (int32_t i = 0; i < a->outputs[k].shape.rank; ++i) {
-      ls_dim line;
-      if (nodes[1]->outputs[k].shape.rank != a->outputs[k].shape.rank ||
-          nodes[2]->outputs[k].shape.rank != a->outputs[k].shape.rank)
-        return differs(self, a, "rank");
-      if (!find_line(self,
-                     (const int64_t[]){nodes[0]->outputs[k].shape.dim[i],
-                                       nodes[1]->outputs[k].shape.dim[i],
-                                       nodes[2]->outputs[k].shape.dim[i]},
-                     &line))
-        return differs(self, a, "size");
-    }
+    LS_RETURN_IF_ERROR(compare_shapes(self, nodes, k));
   return ls_ok();
 }
 
@@ -230,9 +251,11 @@ ls_dims ls_lowered_dims(const ls_lowered_signature *self, uint64_t ref) {
     shapes[p] =
         ls_graph_type(self->programs[p < self->count ? p : 0]->body, ref).shape;
   ls_dims dims = {.rank = shapes[0].rank};
-  for (int32_t i = 0; i < dims.rank; ++i)
-    dims.dim[i] =
-        dim_of(self, (const int64_t[]){shapes[0].dim[i], shapes[1].dim[i],
-                                       shapes[2].dim[i]});
+  for (int32_t i = 0; i < dims.rank; ++i) {
+    int64_t sizes[LS_LOWERED_SIZES];
+    for (size_t p = 0; p < LS_LOWERED_SIZES; ++p)
+      sizes[p] = shapes[p].dim[i];
+    dims.dim[i] = dim_of(self, sizes);
+  }
   return dims;
 }

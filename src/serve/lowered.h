@@ -2,9 +2,10 @@
 //
 // A signature as a lowered program, in terms of its batch size.
 //
-// It is lowered for several sizes, with nothing a back end wants; where these
-// programs differ in nothing but sizes that are `scale` times the batch size
-// and `offset` more, they are one for all sizes.
+// It is lowered for several sizes, three side by side and one far off, with
+// nothing a back end wants; where these programs differ in nothing but sizes
+// that are `scale` times the batch size and `offset` more, they are one for all
+// sizes.
 #ifndef LS_SERVE_LOWERED_H_
 #define LS_SERVE_LOWERED_H_
 
@@ -20,7 +21,7 @@ typedef struct ls_dims {
   ls_dim dim[LS_MAX_RANK];
 } ls_dims;
 
-enum { LS_LOWERED_SIZES = 3 };
+enum { LS_LOWERED_SIZES = 4 };
 
 typedef struct ls_lowered_signature {
   const ls_serve_signature *signature;
@@ -47,8 +48,10 @@ static inline ls_graph *ls_lowered_body(const ls_lowered_signature *self) {
   return self->programs[0]->body;
 }
 ls_dims ls_lowered_dims(const ls_lowered_signature *self, uint64_t ref);
-// "op 'name' (type)", as the user made it, for messages.
+// "op 'name' (type)" and " (at file:line)", as the user made it, for messages.
 const char *ls_lowered_describe(const ls_lowered_signature *self,
                                 const ls_node *node, char *buffer, size_t size);
+const char *ls_lowered_place(const ls_lowered_signature *self,
+                             const ls_node *node, char *buffer, size_t size);
 
 #endif  // LS_SERVE_LOWERED_H_

@@ -198,6 +198,20 @@ static ls_tensor make_square(ls_tensor x) {
   return ls_reshape(ls_matmul_transposed(x, false, x, true), LS_SHAPE(-1));
 }
 
+// Has one row at all batch sizes near ten thousand.
+static ls_tensor make_thinned(ls_tensor x) {
+  LS_NAME_SCOPE("thinned");
+  return ls_slice(x, LS_SHAPE(0, 0), LS_SHAPE(-1, -1), LS_SHAPE(20000, 1));
+}
+static ls_tensor make_sum(ls_tensor x) {
+  const ls_tensor terms[] = {ls_neg(x), ls_abs(x), ls_exp(x), ls_tanh(x),
+                             ls_sqrt(ls_abs(x))};
+  return ls_add_n(terms, 5);
+}
+static ls_tensor make_half_sum(ls_tensor x) {
+  return make_sum(ls_convert(x, LS_DTYPE_BF16));
+}
+
 // Exports what `make` gives of x f32[?,3]. The caller releases the path.
 static ls_status export_made(make_function make, ls_shape shape, bool onnx,
                              char **out_path) {
@@ -244,7 +258,9 @@ static void what_cannot_be_written_is_named(void **state) {
     const char *says;
   } both[] = {{make_random, "op 'dice/random_uniform' (random_uniform)"},
               {make_order, "(sort): there is no form of this op"},
-              {make_loop, "(while): there is no form of this op"}};
+              {make_loop, "(while): there is no form of this op"},
+              {make_order, "form of this op (at "},
+              {make_order, "languages_test.c:"}};
   for (size_t i = 0; i < sizeof(both) / sizeof(*both); ++i)
     for (int onnx = 0; onnx < 2; ++onnx)
       expect_status(try(both[i].make, rows, onnx != 0), LS_UNIMPLEMENTED,
@@ -254,12 +270,53 @@ static void what_cannot_be_written_is_named(void **state) {
                 "'average/reduce_mean'");
   expect_status(try(make_square, rows, true), LS_UNIMPLEMENTED,
                 "size depends on the batch size other than by a factor");
+  expect_status(try(make_thinned, rows, true), LS_UNIMPLEMENTED,
+                "op 'thinned/slice' (slice): its size depends on the batch");
   expect_ok(try(make_mean, rows, false));
   expect_ok(try(make_mean, LS_SHAPE(2, 3), true));
   expect_status(try(ls_relu, LS_SHAPE(2, -1), true), LS_UNIMPLEMENTED,
                 "input 'x' is f32[2,?]");
   expect_status(try(ls_relu, LS_SHAPE_UNKNOWN, false), LS_UNIMPLEMENTED,
                 "input 'x'");
+  served_remove_folder(served_folder);
+}
+
+// Operands of the sums in a StableHLO text, in order; their number.
+static int find_sums(const char *text, int (*sums)[3], int capacity) {
+  int count = 0;
+  for (const char *at = text; (at = strstr(at, "%v")) != NULL; at += 2)
+    if (count < capacity &&
+        sscanf(at, "%%v%d = stablehlo.add %%v%d, %%v%d", &sums[count][0],
+               &sums[count][1], &sums[count][2]) == 3)
+      ++count;
+  return count;
+}
+
+static void expect_tree(make_function make, const char *type, bool rounds) {
+  int sums[8][3];
+  char *path = NULL;
+  expect_ok(export_made(make, LS_SHAPE(2, 3), false, &path));
+  char *text = read_text(path, "serve.stablehlo.mlir", NULL);
+  assert_int_equal(find_sums(text, sums, 8), 4);
+  // (a + b) + (c + d), and e.
+  assert_int_equal(sums[2][1], sums[0][0]);
+  assert_int_equal(sums[2][2], sums[1][0]);
+  assert_int_equal(sums[3][1], sums[2][0]);
+  char last[80], end[80];
+  snprintf(last, sizeof(last), "%%v%d : (tensor<2x3x%s>)", sums[3][0], type);
+  snprintf(end, sizeof(end), ", %%v%d : tensor<2x3x%s>", sums[3][2], type);
+  assert_int_equal(strstr(text, last) != NULL, rounds);
+  assert_non_null(strstr(text, end));
+  free(text);
+  ls_text_release(path);
+}
+
+// As our kernels add: 16-bit floats in f32, rounded once.
+static void sums_of_many_are_added_along_the_tree(void **state) {
+  (void)state;
+  served_make_folder();
+  expect_tree(make_sum, "f32", false);
+  expect_tree(make_half_sum, "f32", true);
   served_remove_folder(served_folder);
 }
 
@@ -372,6 +429,7 @@ int main(void) {
       cmocka_unit_test(a_loss_leaves_other_classes_out),
       cmocka_unit_test(a_signature_is_written_as_onnx),
       cmocka_unit_test(what_cannot_be_written_is_named),
+      cmocka_unit_test(sums_of_many_are_added_along_the_tree),
       cmocka_unit_test(slices_of_nothing_end_where_they_begin),
       cmocka_unit_test(signatures_that_write_are_refused),
       cmocka_unit_test(any_allocation_may_fail),

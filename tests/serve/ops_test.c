@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// No op is missing from exports without a word: each one that can stand in what
+// serves is written as ONNX and StableHLO, or refused by name, and the table
+// below says which it is.
+#include <stdio.h>
+#include <string.h>
+
+#include "lockstep/serving.h"
+#include "support/counted.h"
+#include "support/expect.h"
+#include "support/memory_files.h"
+#include "support/op_case.h"
+
+enum { ONNX = 1, STABLEHLO = 2, BOTH = 3, MOST_RESULTS = 16, TRIALS = 2 };
+
+// ---- What is not written ---------------------------------------------------
+// A language counts as soon as one of the cases has no form in it, such as one
+// of integers.
+typedef struct missing {
+  uint16_t op;
+  int languages;
+} missing;
+
+static const missing table[] = {
+    {LS_OP_SORT, BOTH},
+    {LS_OP_NOT, ONNX},
+    {LS_OP_AND, ONNX},
+    {LS_OP_OR, ONNX},
+    {LS_OP_RELU_GRAD, BOTH},
+    {LS_OP_CROSS_ENTROPY_GRAD, BOTH},
+    {LS_OP_SLICE_GRAD, ONNX},
+    {LS_OP_DYNAMIC_SLICE, BOTH},
+    {LS_OP_DYNAMIC_UPDATE_SLICE, BOTH},
+    {LS_OP_PAD, ONNX},
+    {LS_OP_SCATTER, BOTH},
+    {LS_OP_INDEXED_SLICES, BOTH},
+    {LS_OP_TAKE_ALONG, BOTH},
+    {LS_OP_ADD_ALONG, BOTH},
+    {LS_OP_CUMSUM, BOTH},
+    {LS_OP_CUMPROD, BOTH},
+    {LS_OP_LINEAR_SCAN, BOTH},
+    {LS_OP_ROUND_AWAY, ONNX},
+    {LS_OP_CBRT, ONNX},
+    {LS_OP_IS_FINITE, ONNX},
+    {LS_OP_GELU_GRAD, BOTH},
+    {LS_OP_ATAN2, ONNX},
+    {LS_OP_XOR, ONNX},
+    {LS_OP_SHIFT_LEFT, ONNX},
+    {LS_OP_SHIFT_RIGHT_ARITHMETIC, ONNX},
+    {LS_OP_SHIFT_RIGHT_LOGICAL, ONNX},
+    {LS_OP_POPCOUNT, ONNX},
+    {LS_OP_COUNT_LEADING_ZEROS, ONNX},
+    {LS_OP_BITCAST, ONNX},
+    {LS_OP_CONVOLUTION, ONNX},
+    {LS_OP_CONV_BIAS_ACT, ONNX},
+    {LS_OP_CONV_GRAD_INPUT, BOTH},
+    {LS_OP_CONV_GRAD_WEIGHTS, BOTH},
+    {LS_OP_REDUCE_WINDOW, ONNX},
+    {LS_OP_WINDOW_SUM_GRAD, BOTH},
+    {LS_OP_WINDOW_MAX_GRAD, BOTH},
+    {LS_OP_WINDOW_MAX_PICK, BOTH},
+    {LS_OP_BATCH_NORM, BOTH},
+    {LS_OP_BATCH_NORM_GRAD, BOTH},
+    {LS_OP_LAYER_NORM_GRAD, BOTH},
+    {LS_OP_RMS_NORM_GRAD, BOTH},
+    {LS_OP_ATTENTION_GRAD, BOTH},
+    {LS_OP_WHILE, BOTH},
+    {LS_OP_COND, BOTH},
+    {LS_OP_STACK_NEW, BOTH},
+    {LS_OP_STACK_PUSH, BOTH},
+    {LS_OP_STACK_POP, BOTH},
+};
+
+static int missing_in(uint16_t op) {
+  for (size_t i = 0; i < sizeof(table) / sizeof(*table); ++i)
+    if (table[i].op == op) return table[i].languages;
+  return 0;
+}
+
+// What writes, or runs beside a program, is no part of one that serves.
+static bool can_serve(uint16_t op) {
+  const unsigned never =
+      LS_OP_EFFECT | LS_OP_MERGE | LS_OP_VARYING | LS_OP_ON_HOST | LS_OP_RANDOM;
+  return op < LS_OP_COUNT && (ls_op_table[op].traits & never) == 0;
+}
+
+static memory_files files;
+
+// ---- Exporting a case ------------------------------------------------------
+static ls_nest numbered(const ls_tensor *tensors, size_t count, char prefix) {
+  static char names[MOST_RESULTS][8];
+  const char *keys[MOST_RESULTS];
+  ls_nest leaves[MOST_RESULTS];
+  for (size_t i = 0; i < count; ++i) {
+    snprintf(names[i], sizeof(names[i]), "%c%zu", prefix, i);
+    keys[i] = names[i];
+    leaves[i] = ls_leaf(tensors[i]);
+  }
+  return ls_nest_dict("", keys, leaves, count);
+}
+
+// The trial's op between placeholders of its operands' types.
+static ls_status make_op(const trial *t, ls_tensor *xs, ls_nest *out_outputs) {
+  ls_nest leaves[MOST_RESULTS];
+  ls_tensor ys[MOST_RESULTS];
+  size_t num_ys = 0;
+  for (size_t i = 0; i < t->count; ++i)
+    xs[i] = ls_placeholder(ls_array_dtype(t->operand[i]),
+                           ls_array_shape(t->operand[i]), "x");
+  const ls_nest made = trial_make(t, xs);
+  LS_RETURN_IF_ERROR(ls_nest_status(made));
+  const size_t count = ls_nest_flatten(made, leaves, MOST_RESULTS);
+  for (size_t i = 0; i < count; ++i)
+    if (leaves[i].kind == LS_KIND_TENSOR) ys[num_ys++] = leaves[i].as.tensor;
+  ls_nest_release(made);
+  *out_outputs = numbered(ys, num_ys, 'y');
+  return ls_ok();
+}
+
+static ls_status export_as(const trial *t, bool onnx) {
+  ls_graph *graph = NULL;
+  ls_tensor xs[TRIAL_OPERANDS];
+  ls_nest outputs = ls_none();
+  char *path = NULL;
+  expect_ok(ls_graph_create("g", &graph));
+  ls_status status = ls_ok();
+  {
+    LS_GRAPH_SCOPE(graph);
+    status = make_op(t, xs, &outputs);
+  }
+  expect_ok(status);
+  expect_ok(ls_graph_take_error(graph));
+  const ls_nest inputs = numbered(xs, t->count, 'x');
+  const ls_serving_signature signature = {
+      {LS_SERVING_DEFAULT, LS_EXPORT_PREDICT, outputs}, inputs};
+  const ls_serving_graph one = {
+      .graph = graph, .signatures = &signature, .num_signatures = 1};
+  status = ls_serving_export(
+      &(ls_serving_options){.base = "exports",
+                            .graphs = &one,
+                            .num_graphs = 1,
+                            .onnx = onnx ? LS_FLAG_ON : LS_FLAG_OFF,
+                            .stablehlo = onnx ? LS_FLAG_OFF : LS_FLAG_ON},
+      &path);
+  ls_text_release(path);
+  memory_files_clear(&files);
+  ls_nest_release(inputs);
+  ls_nest_release(outputs);
+  ls_graph_destroy(graph);
+  return status;
+}
+
+// Whether the language has a form of the case; another answer fails.
+static bool is_written(const trial *t, bool onnx) {
+  const char *name = ls_op_table[t->row->op].name;
+  ls_status status = export_as(t, onnx);
+  const bool written = ls_status_is_ok(status);
+  if (!written && (ls_status_code(status) != LS_UNIMPLEMENTED ||
+                   strstr(ls_status_message(status), " of op '") == NULL))
+    fail_msg("%s of %s: %s", onnx ? "ONNX" : "StableHLO", name,
+             ls_status_message(status));
+  ls_status_free(status);
+  return written;
+}
+
+static ls_dtype dtype_of(const op_case *row) {
+  static const ls_dtype wanted[] = {LS_DTYPE_F32, LS_DTYPE_I32, LS_DTYPE_BOOL};
+  for (size_t i = 0; i < sizeof(wanted) / sizeof(*wanted); ++i)
+    if (row->dtypes & 1U << wanted[i]) return wanted[i];
+  return LS_DTYPE_NONE;
+}
+
+// The languages in which some trial of the row is not written.
+static int try_row(const op_case *row) {
+  loop_random random = {1};
+  int found = 0;
+  for (int round = 0; round < TRIALS; ++round) {
+    trial t;
+    trial_init(&t, row, dtype_of(row), 2 * round, &random);
+    if (t.variable == NULL && t.count > 0) {
+      if (!is_written(&t, true)) found |= ONNX;
+      if (!is_written(&t, false)) found |= STABLEHLO;
+    }
+    trial_deinit(&t);
+  }
+  return found;
+}
+
+static void every_op_is_written_or_named(void **state) {
+  (void)state;
+  int wrong = 0, ops = 0;
+  const ls_file_system in_memory = memory_files_system(&files);
+  counted memory = counted_begin_with(
+      (ls_runtime_options){.threads = 1, .file_system = &in_memory});
+  for (uint16_t op = LS_OP_NONE + 1; op < LS_OP_COUNT; ++op) {
+    int found = 0;
+    for (size_t i = 0; can_serve(op) && op_case_tables[i] != NULL; ++i)
+      for (const op_case *row = op_case_tables[i]; row->dtypes != 0; ++row)
+        if (row->op == op && dtype_of(row) != LS_DTYPE_NONE) {
+          found |= try_row(row);
+          ++ops;
+        }
+    if (found == missing_in(op)) continue;
+    print_error("{LS_OP_%s, %d}, the table says %d\n", ls_op_table[op].name,
+                found, missing_in(op));
+    ++wrong;
+  }
+  counted_end(&memory);
+  assert_true(ops > 100);
+  assert_int_equal(wrong, 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_op_is_written_or_named),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
