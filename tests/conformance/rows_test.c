@@ -167,9 +167,9 @@ static bool check_trial(trial *t) {
       &(ls_function_options){.call = make, .user = &now}, &function));
   const ls_nest want = run_op(t, &now, function, sizes[0]);
   for (size_t s = 1; s < LS_COUNT_OF(sizes); ++s) {
-    const ls_nest got =
-        want.kind == LS_KIND_NONE ? ls_none()
-                                  : run_op(t, &now, function, sizes[s]);
+    const ls_nest got = want.kind == LS_KIND_NONE
+                            ? ls_none()
+                            : run_op(t, &now, function, sizes[s]);
     any = compare_results(t, want, got, sizes[s]) || any;
     ls_nest_release(got);
     if (!any) break;
@@ -248,8 +248,8 @@ static ls_array *some_examples(const ls_model_type *type, bool labels) {
   ls_shape shape = {.rank = own.rank + 1, .dim = {3}};
   ls_array *array = NULL;
   memcpy(shape.dim + 1, own.dim, (size_t)own.rank * sizeof(*own.dim));
-  expect_ok(ls_array_create(whole ? LS_DTYPE_I32 : LS_DTYPE_F32, shape,
-                            &array));
+  expect_ok(
+      ls_array_create(whole ? LS_DTYPE_I32 : LS_DTYPE_F32, shape, &array));
   for (int64_t i = 0; i < ls_array_num_elements(array); ++i)
     if (whole)
       ls_array_set_i64(array, i, i * 37 % type->num_classes);
@@ -275,18 +275,16 @@ static void follow(net *n, ls_function *function, ls_serving *serving,
       args = LS_TUPLE(ls_nest_array(x), ls_nest_array(y));
       expect_ok(ls_function_call(function, args, &results));
     }
-    const ls_nest got =
-        serving != NULL ? ls_nest_find(results, "y") : results;
+    const ls_nest got = serving != NULL ? ls_nest_find(results, "y") : results;
     snprintf(n->name, sizeof(n->name), "%s, %s", n->type->name, how);
     if (n->want.kind == LS_KIND_NONE)
       n->want = ls_nest_array(ls_array_retain(
           ls_nest_as_array(ls_nest_is_node(got) ? ls_nest_item(got, 0) : got)));
     else
-      expect_example(n->name, ls_nest_as_array(n->want),
-                     ls_nest_as_array(ls_nest_is_node(got)
-                                          ? ls_nest_item(got, 0)
-                                          : got),
-                     sizes[s]);
+      expect_example(
+          n->name, ls_nest_as_array(n->want),
+          ls_nest_as_array(ls_nest_is_node(got) ? ls_nest_item(got, 0) : got),
+          sizes[s]);
     ls_nest_release(results);
     ls_nest_release(args);
   }
@@ -310,8 +308,8 @@ static void close_net(net *n) {
 
 static ls_function *function_by(ls_callback call, net *n) {
   ls_function *function = NULL;
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = call, .user = n}, &function));
+  expect_ok(ls_function_create(&(ls_function_options){.call = call, .user = n},
+                               &function));
   return function;
 }
 
@@ -326,7 +324,8 @@ static void a_models_examples_have_their_bits_in_every_batch(void **state) {
     const ls_model_type *type =
         is_small ? types[i] : ls_model_find(named[i - LS_COUNT_OF(types)]);
     ls_optimizer *still = NULL;
-    expect_ok(ls_sgd_create(&(ls_sgd_options){.learning_rate = 1e-300}, &still));
+    expect_ok(
+        ls_sgd_create(&(ls_sgd_options){.learning_rate = 1e-300}, &still));
     net n = open_net(type, still);
     ls_function *predicts = function_by(predict, &n);
     ls_function *trains = function_by(train, &n);
@@ -353,8 +352,7 @@ static ls_status export_net(const ls_model_type *type, char **out_path) {
     n = open_net(type, NULL);
     ls_shape shape = ls_array_shape(n.examples);
     shape.dim[0] = -1;
-    const ls_tensor x =
-        ls_placeholder(ls_array_dtype(n.examples), shape, "x");
+    const ls_tensor x = ls_placeholder(ls_array_dtype(n.examples), shape, "x");
     const ls_nest args = LS_TUPLE(ls_leaf(x));
     inputs = ls_nest_dict("", (const char *const[]){"x"},
                           (const ls_nest[]){ls_leaf(x)}, 1);
