@@ -31,13 +31,16 @@ static struct {
 } it;
 
 // ---- The draw --------------------------------------------------------------
-// Of the program's arguments, which name the file of tests.
+// Of the program's arguments, which name the file of tests; not of its own path.
 static uint64_t hash_of_command(void) {
   uint64_t hash = 0xcbf29ce484222325u;
   char bytes[512];
   const int file = open("/proc/self/cmdline", O_RDONLY);
   const ssize_t size = file >= 0 ? read(file, bytes, sizeof(bytes)) : 0;
-  for (ssize_t i = 0; i < size; ++i)
+  ssize_t i = 0;
+  while (i < size && bytes[i] != '\0')
+    ++i;
+  for (; i < size; ++i)
     hash = (hash ^ (uint8_t)bytes[i]) * 0x100000001b3u;
   if (file >= 0) close(file);
   return hash;

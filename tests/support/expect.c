@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "support/bystander.h"
 #include "support/counted.h"
 #include "support/sanitizer.h"
 
@@ -49,6 +50,7 @@ static bool survive_one(ls_counting_allocator *memory, uint64_t nth,
 
 void expect_memory_failures_survived(ls_status (*work)(void *user),
                                      void *user) {
+  bystander_forbid("all memory is counted");
   counted memory = counted_begin(1);
   // What is made once per runtime is not counted as lost.
   expect_ok(work(user));
@@ -57,4 +59,5 @@ void expect_memory_failures_survived(ls_status (*work)(void *user),
     nth += FAULT_STRIDE;
   assert_true(nth > 1);  // Else the test has tested nothing.
   counted_end(&memory);
+  bystander_forbid(NULL);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/bystander.h"
 #include "support/counted.h"
 #include "support/sanitizer.h"
 
@@ -51,6 +52,7 @@ void expect_faults_survived(const fault_scenario *scenario) {
 
 void expect_faults_survived_under(ls_runtime_options options,
                                   const fault_scenario *scenario) {
+  bystander_forbid("all memory is counted");
   counted memory = counted_begin_with(options);
   double wanted = 0, got = 0;
   // What is made once per runtime is not counted as lost.
@@ -67,4 +69,5 @@ void expect_faults_survived_under(ls_runtime_options options,
                 (unsigned long long)(nth - 1) / FAULT_STRIDE);
   assert_true(nth > 1);  // Else the test has tested nothing.
   counted_end(&memory);
+  bystander_forbid(NULL);
 }
