@@ -77,26 +77,33 @@ static ls_status range_of(const ls_array *const *images, size_t count,
   bool bytes = true;
   for (size_t i = 0; i < count; ++i) {
     LS_RETURN_IF_ERROR(check_image(images[i]));
-    widen_range(images[i], &all);
     bytes = bytes && ls_array_dtype(images[i]) == LS_DTYPE_U8;
   }
+  for (size_t i = 0; i < count && !bytes; ++i)
+    widen_range(images[i], &all);
   *out = bytes ? (range){0, 255} : all;
   return ls_ok();
 }
 
-// Its numbers from 0 to 1, without alpha.
-static ls_status load(const ls_array *image, range all, ls_array **out) {
+// Its numbers from 0 to 1, without alpha: of each `step` rows and columns one.
+static ls_status load(const ls_array *image, range all, int64_t step,
+                      ls_array **out) {
   const ls_shape shape = ls_array_shape(image);
   const int64_t has = shape.rank == 3 ? shape.dim[2] : 1;
   const int64_t keeps = has < 3 ? 1 : 3;
   const double scale = all.high > all.low ? 1 / (all.high - all.low) : 0;
-  LS_RETURN_IF_ERROR(ls_array_create(
-      LS_DTYPE_F32, LS_SHAPE(shape.dim[0], shape.dim[1], keeps), out));
+  LS_RETURN_IF_ERROR(
+      ls_array_create(LS_DTYPE_F32,
+                      LS_SHAPE((shape.dim[0] + step - 1) / step,
+                               (shape.dim[1] + step - 1) / step, keeps),
+                      out));
   float *to = ls_array_mutable_data(*out);
-  for (int64_t i = 0; i < shape.dim[0] * shape.dim[1]; ++i) {
-    for (int64_t c = 0; c < keeps; ++c) {
-      const double value = ls_array_f64(image, i * has + c);
-      *to++ = (float)((value - all.low) * scale);
+  for (int64_t y = 0; y < shape.dim[0]; y += step) {
+    for (int64_t x = 0; x < shape.dim[1]; x += step) {
+      for (int64_t c = 0; c < keeps; ++c) {
+        const int64_t at = (y * shape.dim[1] + x) * has + c;
+        *to++ = (float)((ls_array_f64(image, at) - all.low) * scale);
+      }
     }
   }
   return ls_ok();
@@ -105,10 +112,13 @@ static ls_status load(const ls_array *image, range all, ls_array **out) {
 // `most` columns at most; letters are one row for two of pixels.
 static ls_status make_picture(const ls_array *image, range all, int64_t most,
                               cli_paint paint, picture *out) {
+  enum { FINE = 16 };  // Samples for a column are enough.
   ls_array *whole = NULL;
-  LS_RETURN_IF_ERROR(load(image, all, &whole));
+  int64_t height = ls_array_shape(image).dim[0];
+  int64_t width = ls_array_shape(image).dim[1];
+  const int64_t step = most > 0 ? width / (FINE * most) : 0;
+  LS_RETURN_IF_ERROR(load(image, all, step > 1 ? step : 1, &whole));
   const ls_shape shape = ls_array_shape(whole);
-  int64_t width = shape.dim[1], height = shape.dim[0];
   if (width > most) {
     height = (height * most + width / 2) / width;
     width = most;
