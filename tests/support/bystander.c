@@ -31,7 +31,8 @@ static struct {
 } it;
 
 // ---- The draw --------------------------------------------------------------
-// Of the program's arguments, which name the file of tests; not of its own path.
+// Of the program's arguments, which name the file of tests; not of its own
+// path.
 static uint64_t hash_of_command(void) {
   uint64_t hash = 0xcbf29ce484222325u;
   char bytes[512];

@@ -20,8 +20,8 @@
 void bystander_begin(const char *name);
 // Ends what stands beside this runtime; nothing if there is none.
 void bystander_end(ls_runtime *runtime);
-// None in this process from now on, as threads or memory of all are counted; NULL:
-// they are possible again.
+// None in this process from now on, as threads or memory of all are counted;
+// NULL: they are possible again.
 void bystander_forbid(const char *reason);
 
 #endif  // LS_TESTS_SUPPORT_BYSTANDER_H_
