@@ -28,6 +28,7 @@ static void refused_calls_of_estimator_leave_nothing(void **state) {
   REFUSED(ls_training_end, ls_estimator_train(NULL, NULL, &out));
   REFUSED_TWO(char **, size_t,
               ls_estimator_variable_names(NULL, &out, &second));
+  REFUSED(char *, ls_estimator_latest_checkpoint(NULL, &out));
   REFUSED(ls_array *, ls_estimator_variable_value(NULL, NULL, &out));
 }
 
