@@ -128,9 +128,10 @@ LS_PLACED ls_op ls_host_call_add(const ls_host_kernel *kernel, ls_object *state,
 // A user's function on the host, without a kernel of one's own.
 typedef ls_status (*ls_host_callback)(ls_nest values, void *user);
 // Adds an op, for its effect, that calls `fn` each time it runs, once for each
-// replica: with the values of `tensors`, lent: none, a tensor or a nest of them;
-// values are arrays in the same nest, lent for the call. `user` is passed on, and
-// must live as long as the graph. What `fn` returns is the status of the run.
+// replica: with the values of `tensors`, lent: none, a tensor or a nest of
+// them; values are arrays in the same nest, lent for the call. `user` is passed
+// on, and must live as long as the graph. What `fn` returns is the status of
+// the run.
 //   LS_INVALID_ARGUMENT  no function; a leaf that is no tensor.
 LS_PLACED ls_op ls_host_function_op(ls_host_callback fn, void *user,
                                     ls_nest tensors);
