@@ -259,10 +259,12 @@ static ls_status wrap(tracer *self, ls_tensor loss, ls_tensor *out_loss,
     leaves[i] = ls_nest_op(ops[i]);
   *out_ops = ls_nest_sequence(LS_KIND_LIST, leaves, count);
   const ls_status status = ls_nest_status(*out_ops);
-  if (ls_status_is_ok(status))
+  if (ls_status_is_ok(status)) {
     *out_loss = traced;
-  else
+  } else {
+    ls_nest_release(*out_ops);
     *out_ops = ls_none();
+  }
   return status;
 }
 

@@ -188,6 +188,7 @@ static ls_nest of_two_ys(ls_nest args, void *user) {
       ys, 2, xs, 2, &(ls_gradient_options){.grad_ys = given, .num_grad_ys = 2},
       grads);
   if (ls_status_is_ok(status)) status = ls_gradients(ys, 1, xs, 2, NULL, alone);
+  ls_nest_release(xs[1]);
   if (!ls_status_is_ok(status)) return ls_fail(status);
   assert_int_equal(alone[0].kind, LS_KIND_NONE);
   assert_int_equal(alone[1].kind, LS_KIND_NONE);

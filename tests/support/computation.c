@@ -29,6 +29,7 @@ ls_nest computation_inputs(size_t replicas) {
 void computation_replicate(computation *self, size_t replicas, ls_callback fn,
                            void *user) {
   const ls_nest inputs = computation_inputs(replicas);
+  ls_nest_release(self->outputs);
   expect_ok(ls_replicate(fn, user, inputs, NULL, &self->outputs));
   ls_nest_release(inputs);
 }

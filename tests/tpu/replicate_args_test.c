@@ -81,6 +81,7 @@ static void without_inputs_there_is_one_replica(void **state) {
   // No replicas: nothing is built.
   const size_t ops = ls_graph_num_ops(c.graph);
   const ls_nest none = ls_nest_sequence(LS_KIND_LIST, NULL, 0);
+  ls_nest_release(c.outputs);
   expect_ok(ls_replicate(count_calls, NULL, none, NULL, &c.outputs));
   assert_int_equal(c.outputs.kind, LS_KIND_LIST);
   assert_int_equal(ls_nest_count(c.outputs), 0);
@@ -240,6 +241,7 @@ static ls_nest return_form(ls_nest args, void *user) {
 
 static ls_status return_as(computation *c, form f) {
   const ls_nest inputs = computation_inputs(2);
+  ls_nest_release(c->outputs);
   const ls_status status =
       ls_replicate(return_form, &f, inputs, NULL, &c->outputs);
   ls_nest_release(inputs);
