@@ -242,8 +242,8 @@ LS_API LS_MUST_USE ls_status ls_strategy_replica_result(ls_strategy *strategy,
 LS_API LS_MUST_USE ls_status ls_strategy_group(ls_strategy *strategy,
                                                ls_nest value, const char *name,
                                                ls_op *out_op);
-// The component of a distributed leaf on a device (NULL: the current one), a
-// reference of the caller's. Other leaves are their own.
+// The component of a distributed leaf on a device (NULL: the current one) or,
+// in the replicas' order, its host; the caller's. Other leaves are their own.
 //   LS_INVALID_ARGUMENT  no component is there.
 LS_API LS_MUST_USE ls_status ls_distributed_get(ls_nest leaf,
                                                 const char *device,

@@ -113,6 +113,38 @@ static void results_stay_where_values_are(void **state) {
   ls_graph_destroy(graph);
 }
 
+// As many components as destinations, but two of them on one device.
+static void components_that_share_a_device_are_all_counted(void **state) {
+  (void)state;
+  LS_SPEC("M85");
+  ls_graph *graph = new_graph();
+  ls_cross_device *ops = by("nccl", 0);
+  {
+    LS_GRAPH_SCOPE(graph);
+    static const char *const two[] = {"/gpu:0", "/gpu:1"};
+    static const char *const same[] = {"/gpu:0", "/gpu:0"};
+    const ls_nest items[] = {ls_leaf(ls_scalar(LS_DTYPE_F32, 3)),
+                             ls_leaf(ls_scalar(LS_DTYPE_F32, 4))};
+    const ls_nest value =
+        ls_nest_distributed_on(LS_PER_REPLICA, items, same, 2);
+    const ls_destinations where = {.devices = two, .num_devices = 2};
+    ls_nest list = ls_none();
+    expect_ok(ls_cross_device_batch_reduce(ops, LS_REDUCE_SUM, &value, &where,
+                                           1, &list));
+    for (size_t i = 0; i < 2; ++i)
+      expect_fetched(ls_nest_item(list, 0), i, (double[]){7}, 1);
+    ls_nest_release(list);
+    // Where it is: once.
+    ls_nest made = reduced(ops, LS_REDUCE_SUM, value, at_value);
+    assert_int_equal(ls_distributed_count(made), 1);
+    expect_fetched(made, 0, (double[]){7}, 1);
+    ls_nest_release(made);
+    ls_nest_release(value);
+  }
+  ls_cross_device_release(ops);
+  ls_graph_destroy(graph);
+}
+
 static void values_on_cpus_go_to_one_device(void **state) {
   (void)state;
   LS_SPEC("M89");
@@ -456,6 +488,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(options_are_checked),
       cmocka_unit_test(results_stay_where_values_are),
+      cmocka_unit_test(components_that_share_a_device_are_all_counted),
       cmocka_unit_test(values_on_cpus_go_to_one_device),
       cmocka_unit_test(values_of_a_batch_go_together),
       cmocka_unit_test(integers_of_32_bits_go_to_one_device),

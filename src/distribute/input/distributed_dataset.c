@@ -13,6 +13,7 @@
 #include "distribute/input/request.h"
 #include "distribute/input/sizes.h"
 #include "distribute/strategies/strategy.h"
+#include "lockstep/device_name.h"
 
 // ---- The object -------------------------------------------------------------
 static void destroy_data(ls_object *object) {
@@ -26,6 +27,7 @@ static void destroy_data(ls_object *object) {
   ls_nest_release(data->structure);
   ls_release(data->allocator, data->leaves);
   ls_release(data->allocator, data->text);
+  ls_release(data->allocator, data->places);
   if (data->strategy != NULL) ls_strategy_release(data->strategy);
   ls_release(data->allocator, data);
 }
@@ -99,6 +101,24 @@ void ls_input_keep_own(ls_distributed_dataset *data, const ls_trunk *trunk) {
   const int32_t replicas = (int32_t)data->num_replicas;
   data->first_own = (size_t)ls_trunk_first(trunk, trunk->rank, replicas);
   data->end_own = (size_t)ls_trunk_first(trunk, trunk->rank + 1, replicas);
+}
+
+// Whatever host has read a value, it goes to the replica that uses it.
+static ls_status set_places(ls_distributed_dataset *data, bool to_hosts) {
+  const size_t count = data->num_replicas;
+  data->places = ls_new_array(data->allocator, const char *, count);
+  if (data->places == NULL) return ls_out_of_memory();
+  if (ls_strategy_devices(data->strategy) == NULL) return ls_ok();
+  for (size_t r = 0; r < count; ++r) {
+    const char *device = ls_strategy_device(data->strategy, (int32_t)r);
+    ls_device_name host;
+    LS_RETURN_IF_ERROR(ls_device_host(device, &host));
+    for (size_t h = 0; to_hosts && h < data->map.num_hosts; ++h)
+      if (strcmp(data->map.hosts[h].name, host.text) == 0)
+        data->places[r] = data->map.hosts[h].name;
+    if (!to_hosts) data->places[r] = device;
+  }
+  return ls_ok();
 }
 
 // ---- Of a data set ----------------------------------------------------------
@@ -265,7 +285,6 @@ static ls_status from_dataset(ls_input_making *m, ls_dataset *dataset) {
 // ---- Both -------------------------------------------------------------------
 static ls_status fill_data(ls_input_making *m) {
   ls_distributed_dataset *data = m->data;
-  data->says_devices = m->options->fetch_to_device != LS_FLAG_OFF;
   data->round_up = m->options->round_up;
   LS_RETURN_IF_ERROR(
       ls_input_choose_buffer(m->strategy, m->options, &data->buffer));
@@ -277,6 +296,13 @@ static ls_status fill_data(ls_input_making *m) {
         "%s of %s: it is no data set (ls_nest_dataset)", m->request->what,
         ls_nest_print(m->request->dataset, text, sizeof(text)));
   return from_dataset(m, dataset);
+}
+
+// Data sets that are made on devices give their values there.
+static bool stays_on_hosts(const ls_input_making *m) {
+  const bool made_there =
+      m->data->is_per_replica && m->options->place_dataset_on_device;
+  return m->options->fetch_to_device == LS_FLAG_OFF && !made_there;
 }
 
 ls_status ls_input_distribute(ls_strategy *strategy,
@@ -292,7 +318,8 @@ ls_status ls_input_distribute(ls_strategy *strategy,
   LS_RETURN_IF_ERROR(ls_input_check_options(strategy, request, rules));
   LS_RETURN_IF_ERROR(make_data(strategy->runtime, strategy,
                                (size_t)strategy->num_replicas, &m.data));
-  const ls_status status = fill_data(&m);
+  ls_status status = fill_data(&m);
+  if (ls_status_is_ok(status)) status = set_places(m.data, stays_on_hosts(&m));
   if (ls_status_is_ok(status))
     *out_value = ls_nest_object(LS_KIND_OBJECT, &m.data->object);
   else
@@ -378,16 +405,8 @@ const char *ls_distributed_dataset_placement(ls_nest dataset, int32_t replica) {
   ls_object *object = dataset.kind == LS_KIND_OBJECT ? dataset.as.ref : NULL;
   if (object == NULL || object->type != &data_type) return "";
   const ls_distributed_dataset *data = (const ls_distributed_dataset *)object;
-  if (data->strategy == NULL || replica < 0 ||
-      (size_t)replica >= data->num_replicas)
+  if (data->places == NULL || replica < 0 ||
+      (size_t)replica >= data->num_replicas || data->places[replica] == NULL)
     return "";
-  // Whatever host has read it: it goes to the replica that uses it.
-  const char *device = ls_strategy_device(data->strategy, replica);
-  if (data->says_devices) return device;
-  ls_device_name host = {0};
-  ls_status_free(ls_device_host(device, &host));
-  for (size_t h = 0; h < data->map.num_hosts; ++h)
-    if (strcmp(data->map.hosts[h].name, host.text) == 0)
-      return data->map.hosts[h].name;
-  return "";
+  return data->places[replica];
 }

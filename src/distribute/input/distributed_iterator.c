@@ -164,9 +164,7 @@ static ls_nest join(const ls_distributed_iterator *it, ls_nest *values) {
   const size_t count = data->num_replicas;
   ls_nest made = values[0];
   if (data->wraps)
-    made = ls_nest_distributed_on(
-        LS_PER_REPLICA, values,
-        data->says_devices ? ls_strategy_devices(data->strategy) : NULL, count);
+    made = ls_nest_distributed_on(LS_PER_REPLICA, values, data->places, count);
   for (size_t r = 0; r < count; ++r)
     values[r] = ls_none();  // Taken over.
   return made;

@@ -47,7 +47,9 @@ typedef struct ls_distributed_dataset {
   bool is_endless;        // All that this process reads has no end.
   bool is_never_partial;  // Whatever shapes are.
   bool drops_group;  // A last group that is not complete: says so in the log.
-  bool says_devices;
+  // Where each replica's value is put, lent: its device or, not fetched to
+  // devices, its host; NULL where that is not known.
+  const char **places;
   bool is_part;         // SPLIT: the pipeline gives (this rank's rows, rows).
   bool is_turns;        // WHOLE: it gives this rank's elements alone.
   bool is_per_replica;  // A pipeline a replica.

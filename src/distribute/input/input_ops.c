@@ -293,9 +293,7 @@ static ls_status add_value(reading *of, ls_tensor token, size_t replica) {
   state->replica = replica;
   ls_op op = {0};
   {
-    LS_DEVICE_SCOPE(data->strategy == NULL || !data->says_devices
-                        ? NULL
-                        : ls_strategy_device(data->strategy, (int32_t)replica));
+    LS_DEVICE_SCOPE(data->places == NULL ? NULL : data->places[replica]);
     op = ls_host_call_add(&value_kernel, &state->object, &token, 1);
   }
   ls_object_release(state);

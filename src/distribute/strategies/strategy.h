@@ -114,5 +114,8 @@ const char *ls_leaf_device(ls_nest leaf);
 // The same of a component of a distributed value; canonical.
 ls_status ls_component_device(ls_nest value, size_t index,
                               ls_device_name *out_name);
+// Returns true if a replica's value may lie on `name`: it is the replica's
+// device, or the CPU of its host. Both are canonical.
+bool ls_device_serves(const char *name, const char *device);
 
 #endif  // LS_DISTRIBUTE_STRATEGIES_STRATEGY_H_

@@ -23,7 +23,8 @@ bool ls_device_set_match(const ls_device_set *a, const ls_device_set *b) {
   if (a->count != b->count) return false;
   for (size_t i = 0; i < a->count; ++i)
     if (strcmp(a->names[i].text, b->names[i].text) != 0 &&
-        ls_device_set_find(b, a->names[i].text) == b->count)
+        (ls_device_set_find(b, a->names[i].text) == b->count ||
+         ls_device_set_find(a, b->names[i].text) == a->count))
       return false;
   return true;
 }
@@ -53,6 +54,15 @@ static ls_status make_room(ls_device_set *set, size_t count) {
 static void add_once(ls_device_set *set, const char *name) {
   if (ls_device_set_find(set, name) == set->count)
     strcpy(set->names[set->count++].text, name);
+}
+
+// Components of a value may share a host.
+static void keep_once(ls_device_set *set) {
+  const size_t count = set->count;
+  set->count = 0;
+  for (size_t i = 0; i < count; ++i)
+    if (ls_device_set_find(set, set->names[i].text) == set->count)
+      set->names[set->count++] = set->names[i];
 }
 
 // ---- Components ------------------------------------------------------------
@@ -116,16 +126,19 @@ static void place_by_position(ls_device_set *devices) {
 }
 
 // Puts components in the order of their replicas, if all are known; by
-// insertion, for they nearly always are in it.
+// insertion, for they nearly always are in it. They are, too, if each lies on
+// its replica's host, which several share.
 static void order_by_replica(ls_parts *parts) {
   const ls_strategy *strategy = strategy_here();
   const size_t count = parts->devices.count;
   ls_device_name *names = parts->devices.names;
   if (strategy == NULL || count > (size_t)strategy->num_replicas) return;
+  const bool is_complete = count == (size_t)strategy->num_replicas;
   bool ordered = true;
   for (size_t i = 0; i < count; ++i) {
     const char *device = ls_strategy_device(strategy, (int32_t)i);
-    const bool here = strcmp(device, names[i].text) == 0;
+    const bool here = is_complete ? ls_device_serves(names[i].text, device)
+                                  : strcmp(device, names[i].text) == 0;
     if (!here && ls_strategy_device_index(strategy, names[i].text) < 0) return;
     ordered = ordered && here;
   }
@@ -198,7 +211,7 @@ static ls_status add_replicas(ls_device_set *set, const ls_strategy *strategy) {
   return ls_ok();
 }
 
-// The devices of a value, in its own order: that of results.
+// The devices of a value, each once, in its own order: that of results.
 static ls_status add_devices_of(ls_device_set *set, ls_nest value) {
   const size_t count = is_whole(value) ? 1 : num_components(value);
   LS_RETURN_IF_ERROR(make_room(set, count));
@@ -210,6 +223,7 @@ static ls_status add_devices_of(ls_device_set *set, ls_nest value) {
     if (set->names[i].text[0] == '\0')
       return ls_invalid_argument("destinations can not be empty: the value "
                                  "that names them has no device");
+  keep_once(set);
   return ls_ok();
 }
 

@@ -48,22 +48,52 @@ ls_status ls_component_device(ls_nest value, size_t index,
                            : ls_device_canonical(device, NULL, out_name);
 }
 
-// The component on a canonical device, or the number of components. Where no
-// device is known at all the strategy in force tells by the position.
-static size_t find_on(ls_nest leaf, const char *device) {
+bool ls_device_serves(const char *name, const char *device) {
+  static const char type[] = "/device:";
+  if (strcmp(name, device) == 0) return true;
+  const char *at = strstr(device, type);
+  const size_t length = at == NULL ? 0 : (size_t)(at - device);
+  return at != NULL && strncmp(name, device, length) == 0 &&
+         strcmp(name + length, "/device:CPU:0") == 0;
+}
+
+// Returns true if component i is replica i's, for all: each lies on the
+// replica's device or on its host, or nothing is known of its device.
+static bool lies_in_order(const ls_strategy *strategy, ls_nest leaf) {
   const size_t count = count_of(leaf);
-  bool known = false;
+  if (strategy == NULL || strategy->devices == NULL ||
+      (size_t)strategy->num_replicas != count)
+    return false;
+  for (size_t i = 0; i < count; ++i) {
+    const char *device = ls_strategy_device(strategy, (int32_t)i);
+    if (ls_device_serves(ls_distributed_device(leaf, i), device)) continue;
+    ls_device_name name;
+    ls_status_free(ls_component_device(leaf, i, &name));
+    if (name.text[0] != '\0' && !ls_device_serves(name.text, device))
+      return false;
+  }
+  return true;
+}
+
+// The component on a canonical device, or the number of components. The order
+// of replicas counts first: several components may lie on one host.
+static size_t find_on(const ls_strategy *strategy, ls_nest leaf,
+                      const char *device) {
+  const size_t count = count_of(leaf);
+  const int32_t index =
+      strategy == NULL ? -1 : ls_strategy_device_index(strategy, device);
+  if (index >= 0 && lies_in_order(strategy, leaf)) return (size_t)index;
   for (size_t i = 0; i < count; ++i) {
     ls_device_name name;
     ls_status_free(ls_component_device(leaf, i, &name));
     if (strcmp(name.text, device) == 0) return i;
-    known = known || name.text[0] != '\0';
   }
+  return count;
+}
+
+static const ls_strategy *strategy_here(void) {
   const ls_distribution *entry = ls_distribution_current();
-  if (known || entry == NULL || (size_t)entry->strategy->num_replicas != count)
-    return count;
-  const int32_t index = ls_strategy_device_index(entry->strategy, device);
-  return index < 0 ? count : (size_t)index;
+  return entry == NULL ? NULL : entry->strategy;
 }
 
 // Where a value is looked for without a device: the replica's, that of the
@@ -132,7 +162,7 @@ ls_status ls_distributed_get(ls_nest leaf, const char *device,
   ls_device_name name;
   LS_RETURN_IF_ERROR(ls_device_canonical(
       device != NULL ? device : device_here(), NULL, &name));
-  const size_t index = find_on(leaf, name.text);
+  const size_t index = find_on(strategy_here(), leaf, name.text);
   if (index == count_of(leaf)) return no_component(leaf, name.text);
   *out_component = ls_nest_retain(component_of(leaf, index));
   return ls_ok();
@@ -143,7 +173,7 @@ bool ls_distributed_is_on(ls_nest leaf, const char *device) {
   const ls_status status = ls_device_canonical(device, NULL, &name);
   const bool known = ls_status_is_ok(status);
   ls_status_free(status);
-  return known && find_on(leaf, name.text) < count_of(leaf);
+  return known && find_on(strategy_here(), leaf, name.text) < count_of(leaf);
 }
 
 // ---- As a tensor -----------------------------------------------------------
@@ -166,7 +196,7 @@ static ls_status component_here(ls_nest leaf, ls_nest *out_component) {
     ls_device_name name;
     LS_RETURN_IF_ERROR(
         ls_device_canonical(ls_context_current()->scoped.device, NULL, &name));
-    index = find_on(leaf, name.text);
+    index = find_on(entry->strategy, leaf, name.text);
     if (index == count) index = 0;
   }
   if (index >= count)
@@ -270,7 +300,8 @@ static size_t find_of_replica(ls_nest leaf, const selecting *s) {
   ls_device_name name = {0};
   if (ls_distributed_count(leaf) == (size_t)s->strategy->num_replicas)
     ls_status_free(ls_component_device(leaf, (size_t)s->id, &name));
-  return strcmp(name.text, device) == 0 ? (size_t)s->id : find_on(leaf, device);
+  return strcmp(name.text, device) == 0 ? (size_t)s->id
+                                        : find_on(s->strategy, leaf, device);
 }
 
 static ls_nest select_for(ls_nest leaf, void *user) {
@@ -357,7 +388,8 @@ ls_status ls_strategy_unwrap(ls_strategy *strategy, ls_nest value,
     known = known && items[i].device.text[0] != '\0';
   }
   if (ls_status_is_ok(status)) {
-    if (known && !order_as(strategy, items, count))
+    if (known && !lies_in_order(strategy, value) &&
+        !order_as(strategy, items, count))
       qsort(items, count, sizeof(*items), by_device);
     for (size_t i = 0; i < count; ++i)
       ordered[i] = ls_nest_retain(items[i].component);
@@ -417,7 +449,7 @@ static ls_nest result_leaf(ls_nest leaf, void *user) {
     return ls_nest_retain(count_of(leaf) == 0 ? leaf : component_of(leaf, 0));
   if (!ls_is_distributed_variable(leaf)) return select_for(leaf, user);
   const char *device = ls_strategy_device(s->strategy, s->id);
-  const size_t index = find_on(leaf, device);
+  const size_t index = find_on(s->strategy, leaf, device);
   return index < count_of(leaf) ? ls_nest_retain(component_of(leaf, index))
                                 : ls_fail(no_component(leaf, device));
 }
