@@ -119,10 +119,10 @@ typedef struct ls_model_call {
 
 // Makes a model in the current graph: once for all replicas. On a CPU that is
 // the session's graph. On cores it is the body of a loop: what is added to its
-// collections is found inside of it alone, and an op with an effect, such as a
-// write of a variable, runs in each step whether or not it is returned; on a
-// CPU only what is returned runs, and what that needs. Return, or have the
-// train op wait for (LS_CONTROL_SCOPE), whatever is to run on both.
+// collections stays inside, of which the log warns, and an op with an effect,
+// such as a write of a variable, runs in each step whether or not it is
+// returned; on a CPU only what is returned runs, and what that needs. Return,
+// or have the train op wait for (LS_CONTROL_SCOPE), what is to run on both.
 typedef struct ls_model_function {
   ls_status (*call)(void *user, ls_model_call *call,
                     ls_estimator_spec **out_spec);  // Required.

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls of users' functions.
+#include <stdio.h>
 #include <string.h>
 
 #include "base/require.h"
+#include "base/runtime_internal.h"
 #include "estimator/calls.h"
 #include "estimator/params.h"
 #include "estimator/returned.h"
+#include "graph/graph.h"
 #include "lockstep/ops.h"
 
 // ---- What functions declare ------------------------------------------------
@@ -248,6 +251,30 @@ static ls_status first_cause(ls_status status) {
   return first;
 }
 
+// Warns of what a model function has added to collections of a loop's body,
+// where nobody looks for it; once for each collection.
+static void warn_of_collections(void) {
+  const ls_graph *graph = ls_graph_current();
+  ls_map_item item;
+  if (graph == NULL || graph->kind != LS_GRAPH_REGION) return;
+  for (size_t at = 0; ls_map_next(&graph->collections, &at, &item);) {
+    const char *name = item.key;
+    size_t count = 0;
+    char key[200];
+    ls_collection_leaves(item.value, &count);
+    if (count == 0) continue;
+    snprintf(key, sizeof(key), "model_fn's collection %s", name);
+    ls_log_limited(
+        ls_runtime_current(), key, 1, LS_LOG_WARNING, "estimator",
+        "model_fn adds to collection '%s' of ls_graph_current(), which on "
+        "cores is the body of a loop: hooks, savers and scaffolds do not see "
+        "it; give it in the spec (scaffold_fn, host_call, eval_metrics), or "
+        "name the collection where a variable is made "
+        "(ls_variable_options.collections)",
+        name);
+  }
+}
+
 ls_status ls_call_model(const ls_estimator_calls *calls,
                         const ls_model_inputs *inputs,
                         ls_estimator_spec **out_spec) {
@@ -259,6 +286,7 @@ ls_status ls_call_model(const ls_estimator_calls *calls,
   ls_status status = model_params(calls, inputs, on_cpu, &params);
   if (ls_status_is_ok(status))
     status = first_cause(call_model(calls, inputs, params, out_spec));
+  if (ls_status_is_ok(status) && !on_cpu) warn_of_collections();
   if (ls_status_is_ok(status) && !(on_cpu && inputs->keeps_kind))
     status = finish(calls, on_cpu, out_spec);
   ls_nest_release(params);

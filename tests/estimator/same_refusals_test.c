@@ -120,12 +120,16 @@ static ls_status model(void *user, ls_model_call *call,
   return status;
 }
 
-static void begin(world *w, int way, fault f) {
+static void begin_with(world *w, int way, fault f, ls_model_function function) {
   *w = (world){.c = estimator_case_of(way), .fault = f};
   w->c.folder = "refusals";
   w->c.any_batch = w->c.way == ON_TPU;
-  w->c.more.model_fn = (ls_model_function){.call = model, .user = w};
+  w->c.more.model_fn = function;
   estimator_case_begin(&w->c);
+}
+
+static void begin(world *w, int way, fault f) {
+  begin_with(w, way, f, (ls_model_function){.call = model, .user = w});
 }
 
 static ls_status train_by(world *w, ls_input_function input, int64_t steps) {
@@ -284,6 +288,84 @@ static void nobody_warns_of_what_the_manual_says(void **state) {
   }
 }
 
+// What a model adds to collections, and which lines say that it is lost.
+typedef struct collecting {
+  world w;
+  ls_variable *variable;
+  size_t seen;  // Of the variable's collection in the session's graph.
+  int lost, others;
+} collecting;
+
+static void note_collections(void *user, const ls_log_line *line) {
+  collecting *self = user;
+  if (strstr(line->text, "adds to collection") == NULL) return;
+  if (line->level == LS_LOG_WARNING && strstr(line->text, "'losses'") != NULL &&
+      strstr(line->text, "give it in the spec") != NULL)
+    ++self->lost;
+  else
+    ++self->others;
+}
+
+static ls_status collect(void *user, ls_model_call *call,
+                         ls_estimator_spec **out) {
+  static const char *const own = "own";
+  collecting *self = user;
+  LS_RETURN_IF_ERROR(model(&self->w, call, out));
+  ls_variable_release(self->variable);
+  self->variable = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_variable_create(&(ls_variable_options){.name = "counted",
+                                                .dtype = LS_DTYPE_F32,
+                                                .trainable = LS_FLAG_OFF,
+                                                .collections = &own,
+                                                .num_collections = 1},
+                         &self->variable));
+  return ls_graph_add_to_collection(
+      ls_graph_current(), "losses",
+      ls_leaf(ls_estimator_spec_values(*out)->loss));
+}
+
+static ls_status count_own(void *user) {
+  collecting *self = user;
+  self->seen = ls_graph_collection(ls_graph_current(), "own", NULL, 0);
+  return ls_ok();
+}
+
+// Where the model's graph is a loop's body, one line names the collection; a
+// variable's own collection is the session's graph's everywhere.
+static void the_log_names_collections_that_are_lost(void **state) {
+  (void)state;
+  for (int way = 0; way < ESTIMATOR_WAYS; ++way) {
+    collecting self = {0};
+    ls_runtime *runtime = NULL;
+    ls_hook *hook = NULL;
+    expect_ok(ls_runtime_create(
+        &(ls_runtime_options){.log = note_collections, .log_user = &self},
+        &runtime));
+    ls_runtime *before = ls_runtime_make_current(runtime);
+    begin_with(&self.w, way, NO_FAULT,
+               (ls_model_function){.call = collect, .user = &self});
+    expect_ok(ls_hook_create(
+        &(ls_hook_options){.user = &self, .begin = count_own}, &hook));
+    for (int i = 0; i < 2; ++i)
+      expect_ok(ls_estimator_train(
+          self.w.c.estimator,
+          &(ls_estimator_training){.input = estimator_input(&self.w.c),
+                                   .steps = LS_SOME(1),
+                                   .hooks = &hook,
+                                   .num_hooks = 1},
+          NULL));
+    assert_int_equal(self.lost, self.w.c.way == ON_TPU ? 1 : 0);
+    assert_int_equal(self.others, 0);
+    assert_int_equal(self.seen, 1);
+    ls_hook_release(hook);
+    ls_variable_release(self.variable);
+    estimator_case_end(&self.w.c);
+    ls_runtime_make_current(before);
+    expect_ok(ls_runtime_destroy(runtime));
+  }
+}
+
 // ---- Input -----------------------------------------------------------------
 typedef struct shapeless {
   world *w;
@@ -387,6 +469,7 @@ int main(void) {
       cmocka_unit_test(old_summaries_of_a_host_function_are_refused_everywhere),
       cmocka_unit_test(a_summary_of_the_model_is_never_lost_in_silence),
       cmocka_unit_test(nobody_warns_of_what_the_manual_says),
+      cmocka_unit_test(the_log_names_collections_that_are_lost),
       cmocka_unit_test(shapes_that_cores_do_not_know_are_named),
       cmocka_unit_test(nothing_is_done_for_steps_that_the_input_does_not_have),
   };
