@@ -244,10 +244,79 @@ static void some_copies_are_read_and_all_or_none_written(void **state) {
   }
 }
 
+// One replica counts as on the system's first core.
+static void a_copy_is_known_without_an_assignment(void **state) {
+  (void)state;
+  LS_SPEC("T125");
+  // Ruling 55.
+  for (int in_graph = 0; in_graph < 2; ++in_graph) {
+    computation c;
+    computation *const at = in_graph ? &c : NULL;
+    placed p;
+    if (in_graph)
+      computation_open(&c);
+    else
+      expect_ok(ls_frame_begin());
+    placed_open(&p,
+                (variable_kind){.initial = 10,
+                                .synchronization = LS_SYNCHRONIZATION_ON_READ});
+    if (in_graph) computation_initialize(&c, p.v);
+    p.replicas = 1;
+    expect_ok(run_placed(&p, at, MUST_DRIFT));
+    assert_true(placed_result(&p, 0, 1) == 11);
+    expect_placed(&p, at, (double[]){11, 10, 10});
+    ls_nest_release(p.results);
+    placed_close(&p);
+    if (in_graph)
+      computation_close(&c);
+    else
+      expect_ok(ls_frame_end(NULL));
+  }
+}
+
+static ls_nest use_in_other(ls_nest args, void *user) {
+  placed *p = user;
+  (void)args;
+  if (p->what == MUST_DRIFT)
+    return ls_leaf(ls_variable_assign_add(p->v, f32_of(1)));
+  return ls_leaf(ls_variable_read(p->v));
+}
+
+// On the same cores, in the same order or another one.
+static void other_strategies_replicas_have_no_copies(void **state) {
+  (void)state;
+  LS_SPEC("V91");
+  // Ruling 55.
+  static const int turned[][2] = {{0, 2}, {0, 0}, {0, 1}};
+  for (int k = 0; k < 4; ++k) {
+    ls_strategy *other = NULL;
+    placed p;
+    expect_ok(ls_frame_begin());
+    placed_open(&p, (variable_kind){.initial = 10});
+    p.what = k / 2 == 0 ? READ_ONLY : MUST_DRIFT;
+    placed_on(&p, 3, k % 2 == 0 ? on_cores : turned);
+    expect_ok(ls_tpu_strategy_create(
+        &(ls_tpu_options){.assignment = p.assignment}, &other));
+    ls_function *f = function_of(use_in_other, &p);
+    const ls_nest none = ls_nest_sequence(LS_KIND_TUPLE, NULL, 0);
+    expect_status(ls_strategy_run(other, ls_traced(f), none, &p.results),
+                  LS_FAILED_PRECONDITION, "cannot be mixed");
+    expect_placed(&p, NULL, (double[]){10, 10, 10});
+    ls_nest_release(p.results);
+    ls_nest_release(none);
+    ls_function_release(f);
+    ls_strategy_release(other);
+    placed_close(&p);
+    expect_ok(ls_frame_end(NULL));
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(copies_lie_on_cores_whatever_the_assignment),
       cmocka_unit_test(some_copies_are_read_and_all_or_none_written),
+      cmocka_unit_test(a_copy_is_known_without_an_assignment),
+      cmocka_unit_test(other_strategies_replicas_have_no_copies),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
