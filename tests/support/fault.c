@@ -52,6 +52,8 @@ void expect_faults_survived(const fault_scenario *scenario) {
 
 void expect_faults_survived_under(ls_runtime_options options,
                                   const fault_scenario *scenario) {
+  // Threads that read ahead would make some of the requests, at any time.
+  if (!options.input_threads.set) options.input_threads = LS_SOME(0);
   bystander_forbid("all memory is counted");
   counted memory = counted_begin_with(options);
   double wanted = 0, got = 0;

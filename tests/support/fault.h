@@ -24,7 +24,8 @@ typedef struct fault_scenario {
 // outcome of a run without a failure; behind `end` no memory is lost. A refused
 // request that nobody tells of would make another program of the same ops.
 void expect_faults_survived(const fault_scenario *scenario);
-// The same under a runtime of these options, but for the allocator.
+// The same under a runtime of these options, but for the allocator; data are
+// read on the thread that asks, unless they say how many threads read ahead.
 void expect_faults_survived_under(ls_runtime_options options,
                                   const fault_scenario *scenario);
 
