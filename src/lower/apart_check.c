@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Finds steps in loops and branches, and refuses what cannot be taken apart.
+#include "graph/passes/inline.h"
+#include "lower/apart_graph.h"
+
+bool ls_is_step(const ls_node *node) {
+  return node->type == LS_OP_MERGE_CALL &&
+         ls_node_mark(node, LS_MARK_OUTSIDE) != NULL;
+}
+
+bool ls_holds_step(const ls_node *node) {
+  if (ls_is_step(node)) return true;
+  for (uint32_t r = 0; r < node->num_regions; ++r) {
+    const ls_graph *region = ls_graph_resolve(node->regions[r]);
+    for (size_t i = 0; i < region->num_nodes; ++i)
+      if (ls_holds_step(region->nodes[i])) return true;
+  }
+  return false;
+}
+
+static bool writes(const ls_graph *graph) {
+  graph = ls_graph_resolve((ls_graph *)(uintptr_t)graph);
+  for (size_t i = 0; i < graph->num_nodes; ++i) {
+    const ls_node *node = graph->nodes[i];
+    if (ls_node_assigns(node)) return true;
+    for (uint32_t r = 0; r < node->num_regions; ++r)
+      if (writes(node->regions[r])) return true;
+  }
+  return false;
+}
+
+bool ls_condition_writes(const ls_node *loop) {
+  return writes(loop->regions[0]);
+}
+
+ls_status ls_apart_refuse(const ls_apart_level *l, ls_node *node,
+                          const char *why) {
+  char text[LS_MAX_FULL_NAME];
+  ls_node_describe(l->c.from, node, text, sizeof(text));
+  return ls_invalid_argument("%s is %s", text, why);
+}
+
+static bool merges(const ls_node *node) {
+  switch (node->type) {
+  case LS_OP_REDUCE_SCATTER:
+  case LS_OP_ALL_TO_ALL:
+  case LS_OP_PERMUTE:
+  case LS_OP_REPLICA_BROADCAST:
+  case LS_OP_CROSS_REPLICA_SUM:
+    return true;
+  case LS_OP_MERGE_CALL:
+    return !ls_is_step(node);
+  default:
+    return (ls_node_info(node)->traits & LS_OP_MERGE) != 0;
+  }
+}
+
+ls_status ls_apart_check_node(const ls_apart_level *l, ls_node *node) {
+  if (l->mask != 0 && merges(node))
+    return ls_apart_refuse(
+        l, node,
+        "what replicas put together, in a loop or branch through "
+        "which they may go in ways of their own and in which outside "
+        "compiled ops write variables: make the condition the same "
+        "on all, for instance with ls_all_reduce");
+  for (uint32_t r = 0; r < node->num_regions && !ls_is_step(node); ++r) {
+    const ls_graph *region = ls_graph_resolve(node->regions[r]);
+    ls_apart_level inner = {.c = {.from = (ls_graph *)(uintptr_t)region},
+                            .mask = l->mask};
+    for (size_t i = 0; i < region->num_nodes; ++i)
+      LS_RETURN_IF_ERROR(ls_apart_check_node(&inner, region->nodes[i]));
+  }
+  return ls_ok();
+}
+
+ls_status ls_apart_check_loop(const ls_apart *a, const ls_node *loop) {
+  const ls_graph *condition = ls_graph_resolve(loop->regions[0]);
+  bool draws = false;
+  for (size_t i = 0; i < condition->num_nodes; ++i)
+    draws = draws || ls_node_draws(condition->nodes[i]);
+  if (ls_node_attr(loop, LS_ATTR_ID_NUM_SAVED) == NULL && !draws)
+    return ls_ok();
+  return ls_unimplemented(
+      "a loop %s %s",
+      draws ? "draws random numbers in its condition and"
+            : "has a gradient and",
+      a->together ? "writes a variable in its condition"
+                  : "holds outside compiled ops that write a variable, and "
+                    "replicas make numbers of trips of their own");
+}

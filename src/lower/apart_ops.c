@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Makes the ops that stand for a loop or branch taken apart.
+#include "base/runtime_internal.h"
+#include "lower/apart_graph.h"
+
+static ls_status append(const ls_apart *a, ls_graph *to, const ls_op_spec *spec,
+                        const uint64_t *inputs, size_t num_outputs,
+                        ls_node **out_node) {
+  const ls_node *node = a->node;
+  *out_node = ls_graph_append(to, spec, inputs, num_outputs);
+  if (*out_node == NULL) return ls_out_of_memory();
+  (*out_node)->origin = ls_node_source(a->scope->from, node);
+  (*out_node)->file = node->file;
+  (*out_node)->line = node->line;
+  return ls_ok();
+}
+
+ls_status ls_apart_make(const ls_apart *a, ls_graph *to, uint16_t type,
+                        const uint64_t *inputs, size_t num_inputs, ls_attr attr,
+                        ls_dtype dtype, uint64_t *out_ref) {
+  ls_node *node = NULL;
+  LS_RETURN_IF_ERROR(append(a, to,
+                            &(ls_op_spec){.type = type,
+                                          .num_inputs = num_inputs,
+                                          .attrs = &attr,
+                                          .num_attrs = attr.name != NULL},
+                            inputs, 1, &node));
+  node->outputs[0] = (ls_type){dtype, LS_SCALAR};
+  *out_ref = ls_ref(node->id, 0);
+  return ls_ok();
+}
+
+ls_status ls_apart_make_number(const ls_apart *a, ls_graph *to, ls_dtype dtype,
+                               int64_t value, uint64_t *out_ref) {
+  ls_array *array = NULL;
+  LS_RETURN_IF_ERROR(ls_array_create(dtype, LS_SCALAR, &array));
+  ls_array_set_i64(array, 0, value);
+  const ls_status status = ls_apart_make(
+      a, to, LS_OP_CONSTANT, NULL, 0, LS_OWN_A(VALUE, array), dtype, out_ref);
+  ls_array_release(array);
+  return status;
+}
+
+ls_status ls_apart_make_not(const ls_apart *a, ls_graph *to, uint64_t x,
+                            uint64_t *out_ref) {
+  return ls_apart_make(a, to, LS_OP_NOT, &x, 1, (ls_attr){0}, LS_DTYPE_BOOL,
+                       out_ref);
+}
+
+ls_status ls_apart_make_and(const ls_apart *a, ls_graph *to, uint64_t mask,
+                            uint64_t x, uint64_t *out_ref) {
+  const uint64_t inputs[] = {mask, x};
+  *out_ref = x;
+  return mask == 0 ? ls_ok()
+                   : ls_apart_make(a, to, LS_OP_AND, inputs, 2, (ls_attr){0},
+                                   LS_DTYPE_BOOL, out_ref);
+}
+
+ls_status ls_apart_make_any(const ls_apart *a, ls_graph *to, uint64_t x,
+                            uint64_t *out_ref) {
+  uint64_t count = 0, terms[2];
+  LS_RETURN_IF_ERROR(ls_apart_make(a, to, LS_OP_CONVERT, &x, 1,
+                                   LS_OWN_T(DTYPE, LS_DTYPE_I32), LS_DTYPE_I32,
+                                   &count));
+  LS_RETURN_IF_ERROR(ls_apart_make(a, to, LS_OP_ALL_REDUCE, &count, 1,
+                                   LS_OWN_S(REDUCE, "max"), LS_DTYPE_I32,
+                                   &terms[0]));
+  LS_RETURN_IF_ERROR(ls_apart_make_number(a, to, LS_DTYPE_I32, 0, &terms[1]));
+  return ls_apart_make(a, to, LS_OP_GREATER, terms, 2, (ls_attr){0},
+                       LS_DTYPE_BOOL, out_ref);
+}
+
+ls_status ls_apart_make_region(const ls_apart *a, const char *name,
+                               ls_graph *around, ls_graph **out_graph) {
+  return ls_graph_make(LS_GRAPH_REGION, name, a->scope->from->runtime, around,
+                       out_graph);
+}
+
+ls_status ls_apart_append_flow(const ls_apart *a, ls_graph *to, uint16_t type,
+                               const uint64_t *leading, size_t num_leading,
+                               const ls_attr *attrs, size_t num_attrs,
+                               ls_graph **regions, size_t num_regions,
+                               const ls_type *types, size_t num_outputs,
+                               ls_node **out_node) {
+  ls_arena *memory = (ls_arena *)(uintptr_t)&a->memory;
+  size_t count = num_leading;
+  for (size_t r = 0; r < num_regions; ++r)
+    count += regions[r]->num_captures;
+  uint64_t *inputs = ls_arena_new_array(memory, uint64_t, count + 1);
+  if (inputs == NULL) return ls_out_of_memory();
+  memcpy(inputs, leading, num_leading * sizeof(*inputs));
+  size_t next = num_leading;
+  for (size_t r = 0; r < num_regions; ++r)
+    for (size_t i = 0; i < regions[r]->num_captures; ++i)
+      inputs[next++] = regions[r]->captures[i].outer.ref;
+  LS_RETURN_IF_ERROR(append(a, to,
+                            &(ls_op_spec){.type = type,
+                                          .num_inputs = count,
+                                          .attrs = attrs,
+                                          .num_attrs = num_attrs,
+                                          .regions = regions,
+                                          .num_regions = num_regions},
+                            inputs, num_outputs, out_node));
+  memset(regions, 0, num_regions * sizeof(*regions));  // The op has them.
+  memcpy((*out_node)->outputs, types, num_outputs * sizeof(*types));
+  return ls_ok();
+}
+
+ls_status ls_apart_append_cond(const ls_apart *a, ls_graph *to,
+                               uint64_t predicate, ls_graph **regions,
+                               const ls_type *types, size_t num_outputs,
+                               ls_node **out_node) {
+  return ls_apart_append_flow(a, to, LS_OP_COND, &predicate, 1, NULL, 0,
+                              regions, 2, types, num_outputs, out_node);
+}
+
+void ls_apart_drop_regions(ls_graph **regions, size_t count) {
+  for (size_t r = 0; r < count; ++r)
+    ls_graph_free(regions[r]);
+}
+
+// ---- Joining ---------------------------------------------------------------
+static ls_status give(ls_graph *region, ls_graph *around, const uint64_t *refs,
+                      size_t count, ls_arena *memory) {
+  uint64_t *inner = ls_arena_new_array(memory, uint64_t, count + 1);
+  if (inner == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(
+        ls_graph_add_capture(region, (ls_tensor){around, refs[i]}, &inner[i]));
+  return ls_graph_set_results(region, inner, count);
+}
+
+static ls_status join_by(ls_apart *a, ls_graph *to, uint64_t predicate,
+                         const uint64_t *yes, const uint64_t *no, size_t count,
+                         ls_graph **regions, uint64_t *out_refs) {
+  ls_node *node = NULL;
+  ls_type *types = ls_arena_new_array(&a->memory, ls_type, count + 1);
+  if (types == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i)
+    types[i] = ls_graph_type(to, yes[i]);
+  LS_RETURN_IF_ERROR(ls_apart_make_region(a, "yes", to, &regions[0]));
+  LS_RETURN_IF_ERROR(ls_apart_make_region(a, "no", to, &regions[1]));
+  LS_RETURN_IF_ERROR(give(regions[0], to, yes, count, &a->memory));
+  LS_RETURN_IF_ERROR(give(regions[1], to, no, count, &a->memory));
+  LS_RETURN_IF_ERROR(
+      ls_apart_append_cond(a, to, predicate, regions, types, count, &node));
+  for (size_t i = 0; i < count; ++i)
+    out_refs[i] = ls_ref(node->id, (unsigned)i);
+  return ls_ok();
+}
+
+ls_status ls_apart_join(ls_apart *a, ls_graph *to, uint64_t predicate,
+                        const uint64_t *yes, const uint64_t *no, size_t count,
+                        uint64_t *out_refs) {
+  ls_graph *regions[2] = {NULL, NULL};
+  const ls_status status =
+      count == 0 ? ls_ok()
+                 : join_by(a, to, predicate, yes, no, count, regions, out_refs);
+  ls_apart_drop_regions(regions, 2);
+  return status;
+}
