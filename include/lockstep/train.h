@@ -200,7 +200,7 @@ typedef struct ls_train_options {
   // Default: on where the strategy is one of TPU cores of this process.
   ls_flag loop_infeed;
   const char *run_folder;  // Default: none is written.
-  bool overwrite;          // Replace a run that is there, after a step.
+  bool overwrite;          // Replace a run that is there; see below.
   bool resume;             // Go on with the run that is there.
   bool inexact;            // Even if it is another one: results will differ.
   // The model's variables start with these, the optimizer's do not; not where a
@@ -282,8 +282,8 @@ typedef struct ls_train_result {
 // is asked to stop, all stop after the same step; what one of them cannot write
 // ends the run of all, and names it.
 //
-// Steps before an error are in metrics.jsonl; a run that has none leaves
-// nothing, and what it was to overwrite is kept.
+// Steps before an error are in metrics.jsonl; a run without a step leaves none.
+// A run that it is to overwrite is kept until its first checkpoint, else back.
 //   LS_INVALID_ARGUMENT  what the replicas cannot share evenly, a dataset that
 //                        does not fit, a run to resume that is another one, and
 //                        other options that cannot be, as a hook for sessions.

@@ -153,6 +153,7 @@ static void verify_file(verify_flags *flags, const char *path) {
 static ls_status verify(verify_flags *flags, const char *path) {
   int64_t *steps = NULL;
   size_t count = 0;
+  LS_RETURN_IF_ERROR(cli_recover_run(path));
   const ls_status status = cli_checkpoint_steps(path, &steps, &count);
   if (ls_status_code(status) == LS_RESOURCE_EXHAUSTED) return status;
   ls_status_free(status);
@@ -244,6 +245,7 @@ static bool open_words(convert_flags *flags) {
 static ls_status convert(const convert_flags *flags) {
   ls_saved_file *file = NULL;
   size_t count = 0;
+  LS_RETURN_IF_ERROR(cli_recover_run(flags->paths[0]));
   LS_RETURN_IF_ERROR(ls_saved_file_open(flags->paths[0], &file));
   const ls_status status = ls_saved_file_write(
       file, flags->paths[1],

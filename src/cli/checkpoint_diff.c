@@ -37,7 +37,11 @@ static ls_status compare(const diff_flags *flags, const ls_saved_file *a,
 static ls_status run(const diff_flags *flags, bool *out_equal) {
   ls_saved_file *a = NULL, *b = NULL;
   size_t different = 0;
-  ls_status status = ls_saved_file_open_unread(flags->paths[0], &a);
+  ls_status status = ls_ok();
+  for (int i = 0; i < 2 && ls_status_is_ok(status); ++i)
+    status = cli_recover_run(flags->paths[i]);
+  if (ls_status_is_ok(status))
+    status = ls_saved_file_open_unread(flags->paths[0], &a);
   if (ls_status_is_ok(status))
     status = ls_saved_file_open_unread(flags->paths[1], &b);
   if (ls_status_is_ok(status)) status = compare(flags, a, b, &different);

@@ -89,6 +89,7 @@ static void list_damaged(int64_t step, const char *why, bool json) {
 static ls_status list(const char *folder, bool json) {
   int64_t *steps = NULL;
   size_t count = 0;
+  LS_RETURN_IF_ERROR(cli_recover_run(folder));
   LS_RETURN_IF_ERROR(cli_checkpoint_steps(folder, &steps, &count));
   if (count == 0) {
     cli_release(steps);
@@ -355,6 +356,7 @@ int cli_checkpoint_show(int argc, char **argv) {
   ls_runtime *runtime = NULL;
   ls_saved_file *file = NULL;
   ls_status status = cli_saved_runtime(&runtime);
+  if (ls_status_is_ok(status)) status = cli_recover_run(flags.path);
   if (ls_status_is_ok(status))
     status = ls_saved_file_open_unread(flags.path, &file);
   if (ls_status_is_ok(status)) status = show(file, &flags);

@@ -130,6 +130,9 @@ ls_status cli_runtime_open(int64_t threads, const char *math,
 ls_status cli_run_open(const char *run_folder, int64_t threads,
                        const char *math, ls_runtime **out_runtime,
                        ls_train_config **out_config);
+// Finishes or undoes the overwriting of a run whose process was killed, where a
+// path is such a run's folder.
+ls_status cli_recover_run(const char *path);
 // Adds to the error of a file, such as a full disk, what the run in a folder
 // (NULL: none) has saved, and how to go on.
 ls_status cli_note_saved(const char *run_folder, ls_status status);

@@ -312,6 +312,8 @@ static ls_status compare_models(comparing *c) {
 
 // ---- The command -----------------------------------------------------------
 static ls_status compare(comparing *c) {
+  for (int i = 0; i < 2; ++i)
+    LS_RETURN_IF_ERROR(cli_recover_run(c->folders[i]));
   LS_RETURN_IF_ERROR(compare_configs(c));
   LS_RETURN_IF_ERROR(compare_metrics(c));
   LS_RETURN_IF_ERROR(compare_checkpoints(c));

@@ -201,6 +201,19 @@ ls_status cli_runtime_open_input(int64_t threads, ls_runtime **out_runtime) {
   return ls_ok();
 }
 
+ls_status cli_recover_run(const char *path) {
+  char phase[PATH_MAX];
+  struct stat info;
+  ls_train_config *config = NULL;
+  const int size =
+      snprintf(phase, sizeof(phase), "%s/.overwritten/phase", path);
+  if (size >= (int)sizeof(phase) || lstat(phase, &info) != 0) return ls_ok();
+  // Reading it does so.
+  const ls_status status = ls_train_config_read(path, &config);
+  ls_train_config_destroy(config);
+  return status;
+}
+
 ls_status cli_note_saved(const char *run_folder, ls_status status) {
   size_t count = 0;
   const ls_code code = ls_status_code(status);

@@ -421,7 +421,9 @@ int cli_train(int argc, char **argv) {
       {"run-dir", CLI_TEXT, &flags.run_folder, "DIR",
        "where the run is kept (default: a new runs/MODEL-N)", 0},
       {"overwrite", CLI_FLAG, &flags.overwrite, NULL,
-       "replace a run that is in --run-dir, after the first step", 0},
+       "replace a run that is in --run-dir; it is kept until the\n"
+       "new one has a checkpoint, and back if that fails before",
+       0},
       {"resume", CLI_TEXT, &flags.resume, "DIR",
        "go on with the run there as if it had not stopped;\n"
        "--epochs or --steps may give it another end, over\n"

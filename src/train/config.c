@@ -11,6 +11,7 @@
 #include "io/json.h"
 #include "state/record.h"
 #include "state/saved.h"
+#include "train/run_folder.h"
 
 // A longer file is no config.
 static const size_t most_bytes = 1 << 20;
@@ -245,6 +246,7 @@ static ls_status read_file(ls_runtime *runtime, const char *run_folder,
   const ls_file_system *files = ls_runtime_files(runtime);
   const char *path =
       ls_arena_format(&read->arena, "%s/config.json", run_folder);
+  LS_RETURN_IF_ERROR(ls_run_folder_recover(runtime, run_folder));
   if (path == NULL) return ls_out_of_memory();
   bool exists = false;
   LS_RETURN_IF_ERROR(files->exists(files->user, path, &exists));

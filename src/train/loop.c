@@ -362,6 +362,7 @@ ls_status ls_train(const ls_train_options *options,
   status = ls_status_join(status, ls_own_lines_close(&it.own.lines));
   ls_hook_list_deinit(&it.hooks);
   status = ls_status_join(status, ls_saves_deinit(&it.saves));
+  status = ls_run_folder_settle(&it.folder, status);
   if (!ls_status_is_ok(status) && out_result->steps == 0 && !options->resume)
     ls_run_folder_abandon(&it.folder);
   end(&it);

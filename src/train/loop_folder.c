@@ -43,15 +43,12 @@ static ls_status start(ls_loop *it) {
   return it->replaces ? ls_ok() : ls_saves_open(&it->saves, &it->ranks);
 }
 
-static ls_status replace(ls_loop *it) {
-  LS_RETURN_IF_ERROR(ls_run_events_clear(it->runtime, it->folder.path));
-  return ls_run_folder_commit(&it->folder, &it->plan.config);
-}
-
 ls_status ls_loop_settle(ls_loop *it) {
   if (it->replaces) {
     LS_RETURN_IF_ERROR(ls_run_ranks_agree(
-        &it->ranks, ls_run_ranks_writes(&it->ranks) ? replace(it) : ls_ok()));
+        &it->ranks, ls_run_ranks_writes(&it->ranks)
+                        ? ls_run_folder_commit(&it->folder, &it->plan.config)
+                        : ls_ok()));
     it->replaces = false;
     return ls_saves_open(&it->saves, &it->ranks);
   }

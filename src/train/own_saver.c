@@ -56,6 +56,14 @@ static ls_status save_if_due(ls_own_saver *self) {
   return self->due && ls_saves_are_known(self->saves) ? save(self) : ls_ok();
 }
 
+// A run that this one overwrites is kept until then.
+static ls_status drop_former(const ls_own_saver *self) {
+  return self->folder->keeps && self->saves->saved >= 0 &&
+                 ls_saves_has_checkpoint(self->saves)
+             ? ls_run_folder_drop_former(self->folder)
+             : ls_ok();
+}
+
 // ---- Of steps --------------------------------------------------------------
 enum { DUE = 1, FAILED = 2 };
 
@@ -97,7 +105,8 @@ static ls_status after_steps(void *user, ls_run_context *context,
   for (int64_t k = 0; k < self->place->made; ++k)
     ls_window_add(&self->kept, self->place, k);
   const int64_t began = ls_runtime_now(self->place->runtime);
-  const ls_status status = save_if_due(self);
+  ls_status status = save_if_due(self);
+  if (ls_status_is_ok(status)) status = drop_former(self);
   self->place->spent.save += ls_runtime_now(self->place->runtime) - began;
   return status;
 }
@@ -149,6 +158,7 @@ static ls_status end_all(void *user, ls_run_context *context) {
   if (self->saves->folder == NULL) return ls_ok();
   if (self->saves->saved != place->steps) LS_RETURN_IF_ERROR(save(self));
   LS_RETURN_IF_ERROR(ls_saves_wait(self->saves));
+  LS_RETURN_IF_ERROR(drop_former(self));
   return ls_run_folder_save_model(self->folder, place->plan->options.model,
                                   place->steps);
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/run_events.h"
 
+#include <string.h>
+
 #include "base/files.h"
 #include "base/text.h"
 #include "lockstep/eager.h"
@@ -85,43 +87,9 @@ ls_status ls_run_events_close(ls_run_events *events) {
   return status;
 }
 
-// ---- A former run's --------------------------------------------------------
-static ls_status clear_folder(const ls_file_system *files, ls_text *path) {
+bool ls_run_events_owns(const char *name) {
   static const char prefix[] = "events.out.tfevents.";
-  bool exists = false;
-  LS_RETURN_IF_ERROR(files->exists(files->user, ls_text_data(path), &exists));
-  if (!exists) return ls_ok();
-  ls_file_entry *entries = NULL;
-  size_t count = 0;
-  LS_RETURN_IF_ERROR(files->list(files->user, ls_text_data(path),
-                                 path->allocator, &entries, &count));
-  const size_t size = path->size;
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
-    if (strncmp(entries[i].name, prefix, sizeof(prefix) - 1) != 0) continue;
-    ls_text_append_format(path, "/%s", entries[i].name);
-    status = ls_text_status(path);
-    if (ls_status_is_ok(status))
-      status = files->remove(files->user, ls_text_data(path));
-    path->size = size;
-  }
-  ls_release(path->allocator, entries);
-  return status;
-}
-
-ls_status ls_run_events_clear(ls_runtime *runtime, const char *run_folder) {
-  const ls_file_system *files = ls_runtime_files(runtime);
-  if (files->list == NULL) return ls_ok();
-  ls_text path;
-  ls_text_init(&path, ls_runtime_allocator(runtime));
-  const ls_train_options inside = {.run_folder = run_folder};
-  ls_status status = name_folder(runtime, &inside, train_name, &path);
-  if (ls_status_is_ok(status)) status = clear_folder(files, &path);
-  if (ls_status_is_ok(status))
-    status = name_folder(runtime, &inside, test_name, &path);
-  if (ls_status_is_ok(status)) status = clear_folder(files, &path);
-  ls_text_deinit(&path);
-  return status;
+  return strncmp(name, prefix, sizeof(prefix) - 1) == 0;
 }
 
 // ---- Numbers ---------------------------------------------------------------

@@ -27,9 +27,8 @@ LS_MUST_USE ls_status ls_run_events_open(ls_run_events *events,
 // Writes what is left.
 LS_MUST_USE ls_status ls_run_events_close(ls_run_events *events);
 
-// Takes away the files of a former run that are in its folder.
-LS_MUST_USE ls_status ls_run_events_clear(ls_runtime *runtime,
-                                          const char *run_folder);
+// Returns whether a file in a folder of events is an event file.
+bool ls_run_events_owns(const char *name);
 
 // What some steps, or an evaluation, have given; the graph of the step, the
 // first time.

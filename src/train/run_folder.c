@@ -4,10 +4,12 @@
 #include <math.h>
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/require.h"
 #include "io/json.h"
 #include "train/config.h"
+#include "train/former_run.h"
 #include "train/saved_values.h"
 #include "train/saves.h"
 
@@ -88,6 +90,90 @@ static ls_status write_config(ls_run_folder *folder,
   return write_text(folder, config_name);
 }
 
+bool ls_run_folder_owns(const char *name) {
+  static const char *const names[] = {config_name, metrics_name, model_name};
+  for (size_t i = 0; i < LS_COUNT_OF(names); ++i) {
+    const size_t size = strlen(names[i]);
+    if (strncmp(name, names[i], size) != 0) continue;
+    if (name[size] == '\0' || strcmp(name + size, ".tmp") == 0) return true;
+  }
+  return ls_saves_owns(name);
+}
+
+// ---- A former run ----------------------------------------------------------
+// The folder is held.
+static ls_status settle(ls_run_folder *folder, bool *out_is_back) {
+  LS_RETURN_IF_ERROR(
+      ls_former_run_settle(folder->runtime, folder->path, out_is_back));
+  folder->keeps = false;
+  return ls_ok();
+}
+
+// Also tells who did not ask for it.
+static ls_status settle_killed(ls_run_folder *folder) {
+  bool is_back = false;
+  LS_RETURN_IF_ERROR(settle(folder, &is_back));
+  if (is_back)
+    ls_runtime_log(folder->runtime, LS_LOG_WARNING, "train",
+                   "the run in '%s' is the one that was being overwritten: the "
+                   "new one was killed before its first checkpoint",
+                   folder->path);
+  return ls_ok();
+}
+
+ls_status ls_run_folder_drop_former(ls_run_folder *folder) {
+  LS_RETURN_IF_ERROR(ls_former_run_remove(folder->runtime, folder->path));
+  folder->keeps = false;
+  return ls_ok();
+}
+
+ls_status ls_run_folder_settle(ls_run_folder *folder, ls_status status) {
+  bool is_back = false;
+  if (!folder->keeps) return status;
+  const ls_status settled = settle(folder, &is_back);
+  if (is_back)
+    status = ls_status_annotate(
+        status, "'%s' holds the run again that was to be overwritten",
+        folder->path);
+  if (!ls_status_is_ok(settled))
+    ls_runtime_log(folder->runtime, LS_LOG_WARNING, "train",
+                   "the run that was being overwritten lies in "
+                   "'%s/.overwritten'; what opens '%s' next puts it back, or "
+                   "removes it if the new one has a checkpoint: %s",
+                   folder->path, folder->path, ls_status_message(settled));
+  ls_status_free(settled);
+  return status;
+}
+
+static ls_status recover(ls_run_folder *folder) {
+  const ls_file_system *files = ls_runtime_files(folder->runtime);
+  bool exists = false;
+  LS_RETURN_IF_ERROR(
+      ls_former_run_exists(folder->runtime, folder->path, &exists));
+  if (!exists || files->lock == NULL) return ls_ok();
+  ls_status status = take(folder);
+  if (ls_status_code(status) == LS_FAILED_PRECONDITION) {
+    ls_status_free(status);
+    return ls_ok();
+  }
+  if (ls_status_is_ok(status)) status = settle_killed(folder);
+  give_back(folder);
+  return ls_status_annotate(
+      status,
+      "the run in '%s' was being overwritten when its process was "
+      "killed; its files are in '%s/.overwritten' and go back when who "
+      "may write there opens it",
+      folder->path, folder->path);
+}
+
+ls_status ls_run_folder_recover(ls_runtime *runtime, const char *path) {
+  ls_run_folder folder;
+  ls_run_folder_init(&folder, runtime, path);
+  const ls_status status = recover(&folder);
+  ls_run_folder_deinit(&folder);
+  return status;
+}
+
 // ---- Starting --------------------------------------------------------------
 static ls_status remove_file(ls_run_folder *folder, const char *name) {
   const ls_file_system *files = ls_runtime_files(folder->runtime);
@@ -121,6 +207,7 @@ ls_status ls_run_folder_start(ls_run_folder *folder,
   LS_RETURN_IF_ERROR(find_run(folder, overwrite));
   LS_RETURN_IF_ERROR(files->make_directories(files->user, folder->path));
   ls_status status = take(folder);
+  if (ls_status_is_ok(status)) status = settle_killed(folder);
   if (ls_status_is_ok(status)) status = find_run(folder, overwrite);
   if (!ls_status_is_ok(status)) {
     leave(folder);
@@ -134,12 +221,9 @@ ls_status ls_run_folder_start(ls_run_folder *folder,
 
 ls_status ls_run_folder_commit(ls_run_folder *folder,
                                const ls_train_config *config) {
-  // Checkpoints go behind the model, and config.json is replaced: what is left
-  // after a failure is a run that can be gone on with, if from its start.
   if (!folder->replaces) return ls_ok();
-  LS_RETURN_IF_ERROR(remove_file(folder, model_name));
-  LS_RETURN_IF_ERROR(ls_saves_clear(folder->runtime, folder->path));
-  LS_RETURN_IF_ERROR(remove_file(folder, metrics_name));
+  folder->keeps = true;
+  LS_RETURN_IF_ERROR(ls_former_run_keep(folder->runtime, folder->path));
   LS_RETURN_IF_ERROR(write_config(folder, config));
   folder->replaces = false;
   return ls_ok();
@@ -191,15 +275,26 @@ static ls_status cut_metrics(ls_run_folder *folder, int64_t step) {
   return status;
 }
 
+static ls_status check_run(ls_run_folder *folder) {
+  bool run = false, former = false;
+  LS_RETURN_IF_ERROR(has_file(folder, config_name, &run));
+  if (!run)
+    LS_RETURN_IF_ERROR(
+        ls_former_run_exists(folder->runtime, folder->path, &former));
+  return run || former
+             ? ls_ok()
+             : ls_not_found("'%s' is no run folder: it has no config.json",
+                            folder->path);
+}
+
 ls_status ls_run_folder_enter(ls_run_folder *folder) {
   if (folder->path == NULL)
     return ls_invalid_argument("there is no run folder to resume from");
-  bool run = false;
-  LS_RETURN_IF_ERROR(has_file(folder, config_name, &run));
-  if (!run)
-    return ls_not_found("'%s' is no run folder: it has no config.json",
-                        folder->path);
-  return take(folder);
+  LS_RETURN_IF_ERROR(check_run(folder));
+  LS_RETURN_IF_ERROR(take(folder));
+  // Nobody else can begin to overwrite it now.
+  LS_RETURN_IF_ERROR(settle_killed(folder));
+  return check_run(folder);
 }
 
 ls_status ls_run_folder_continue(ls_run_folder *folder,
@@ -274,6 +369,7 @@ ls_status ls_run_folder_save_model(ls_run_folder *folder, const ls_model *model,
 // A run that was stopped by force has newer checkpoints than it has a model.
 static ls_status load(ls_run_folder *folder, const ls_model *model) {
   bool saved = false;
+  LS_RETURN_IF_ERROR(ls_run_folder_recover(folder->runtime, folder->path));
   const ls_status newest =
       ls_model_checkpoint_read(folder->runtime, folder->path, model);
   if (ls_status_is_ok(newest)) return newest;

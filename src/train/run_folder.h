@@ -20,6 +20,7 @@ typedef struct ls_run_folder {
   bool held;         // Others are kept out, by
   void *lock;        //   this, where files can be locked.
   bool replaces;     // A former run is there still; see ls_run_folder_commit.
+  bool keeps;        // It lies aside, or some of it.
 } ls_run_folder;
 
 // Sets it up; makes nothing yet. `path` may be NULL.
@@ -34,10 +35,23 @@ void ls_run_folder_deinit(ls_run_folder *folder);
 LS_MUST_USE ls_status ls_run_folder_start(ls_run_folder *folder,
                                           const ls_train_config *config,
                                           bool overwrite);
-// The new run has done a step: what a former one left is taken away now,
-// checkpoints too, and config.json written. Does nothing the next time.
+// The new run has done a step: a former one is moved aside (former_run.h), and
+// config.json written. Does nothing the next time.
 LS_MUST_USE ls_status ls_run_folder_commit(ls_run_folder *folder,
                                            const ls_train_config *config);
+// The new run has a checkpoint: removes the former one.
+LS_MUST_USE ls_status ls_run_folder_drop_former(ls_run_folder *folder);
+// The new run has ended, with `status`, and writes nothing more: if it has no
+// checkpoint, the former one is put back, and the returned status says so. What
+// cannot be done is logged, and done by whoever opens the folder next.
+LS_MUST_USE ls_status ls_run_folder_settle(ls_run_folder *folder,
+                                           ls_status status);
+// Does so for a run whose process was killed. Does nothing while a run is at
+// work there, nor where files cannot be locked.
+LS_MUST_USE ls_status ls_run_folder_recover(ls_runtime *runtime,
+                                            const char *path);
+// Returns whether a file in a run folder is a run's.
+bool ls_run_folder_owns(const char *name);
 // Takes away a run that has just been started and has written nothing more, as
 // far as that can be done; one that it was to overwrite is kept.
 void ls_run_folder_abandon(ls_run_folder *folder);

@@ -278,36 +278,12 @@ ls_status ls_saves_open(ls_saves *saves, const ls_run_ranks *ranks) {
 }
 
 // ---- Another run's ---------------------------------------------------------
-static bool is_of_checkpoints(const char *name) {
+bool ls_saves_owns(const char *name) {
   static const char *const extensions[] = {"json", "safetensors", "json.tmp",
                                            "safetensors.tmp"};
   for (size_t i = 0; i < LS_COUNT_OF(extensions); ++i)
     if (ls_checkpoint_step_of(name, extensions[i]) >= 0) return true;
   return strcmp(name, "checkpoint") == 0 || strcmp(name, former_name) == 0;
-}
-
-// Lists come sorted: a .json goes before its .safetensors.
-ls_status ls_saves_clear(ls_runtime *runtime, const char *folder) {
-  const ls_file_system *files = ls_runtime_files(runtime);
-  ls_allocator *allocator = ls_runtime_allocator(runtime);
-  ls_file_entry *entries = NULL;
-  size_t count = 0;
-  LS_RETURN_IF_ERROR(
-      files->list(files->user, folder, allocator, &entries, &count));
-  ls_text path;
-  ls_text_init(&path, allocator);
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
-    if (entries[i].is_folder || !is_of_checkpoints(entries[i].name)) continue;
-    ls_text_clear(&path);
-    ls_text_append_format(&path, "%s/%s", folder, entries[i].name);
-    status = ls_text_status(&path);
-    if (ls_status_is_ok(status))
-      status = files->remove(files->user, ls_text_data(&path));
-  }
-  ls_text_deinit(&path);
-  ls_release(allocator, entries);
-  return status;
 }
 
 // ---- Going on --------------------------------------------------------------
@@ -464,6 +440,15 @@ ls_status ls_saves_save(ls_saves *saves, int64_t step,
   return saves->checkpoints != NULL
              ? ls_checkpoints_save(saves->checkpoints, step, metrics, count)
              : ls_ok();
+}
+
+bool ls_saves_has_checkpoint(const ls_saves *saves) {
+  size_t count = 0;
+  if (saves->checkpoints == NULL ||
+      ls_checkpoints_are_writing(saves->checkpoints))
+    return false;
+  ls_status_free(ls_checkpoints_list(saves->checkpoints, NULL, 0, &count));
+  return count > 0;
 }
 
 ls_status ls_saves_wait(ls_saves *saves) {

@@ -55,8 +55,8 @@ LS_MUST_USE ls_status ls_saves_deinit(ls_saves *saves);
 // ranks each writes its part from now on: all come to each save, and to what
 // begins and waits for them.
 LS_MUST_USE ls_status ls_saves_open(ls_saves *saves, const ls_run_ranks *ranks);
-// Takes away those of a run that was there, the list too. They are not open.
-LS_MUST_USE ls_status ls_saves_clear(ls_runtime *runtime, const char *folder);
+// Returns whether a file of a run folder is of checkpoints, the list too.
+bool ls_saves_owns(const char *name);
 
 // Opens them and sets all to the newest that is whole, and `*out_steps` to its
 // step: 0 where the run has saved none, and has a model.safetensors nowhere.
@@ -67,6 +67,8 @@ LS_MUST_USE ls_status ls_saves_resume(ls_saves *saves, ls_run_ranks *ranks,
 // what the run had before.
 LS_MUST_USE ls_status ls_saves_check_program(ls_saves *saves, int64_t examples);
 
+// Returns whether one is known to be whole on the disk.
+bool ls_saves_has_checkpoint(const ls_saves *saves);
 // Whether the last save is known to have failed: the wait tells by what.
 bool ls_saves_have_failed(const ls_saves *saves);
 // Whether a save is due, as this rank sees it; and whether the run is known to

@@ -2,6 +2,7 @@
 #include "train/warm_start.h"
 
 #include "base/require.h"
+#include "train/run_folder.h"
 #include "train/saved_values.h"
 
 static void tell(ls_runtime *runtime, const ls_saved_file *file,
@@ -38,7 +39,9 @@ ls_status ls_warm_start_apply(ls_runtime *runtime, const ls_model *model,
   if (warm_start == NULL) return ls_ok();
   LS_REQUIRE(warm_start->path);
   ls_saved_file *file = NULL;
-  ls_status status = ls_saved_file_open(warm_start->path, &file);
+  ls_status status = ls_run_folder_recover(runtime, warm_start->path);
+  if (ls_status_is_ok(status))
+    status = ls_saved_file_open(warm_start->path, &file);
   if (ls_status_is_ok(status))
     status = restore(runtime, model, file, &warm_start->values);
   ls_saved_file_close(file);

@@ -4,6 +4,7 @@
 // every call to the file system: it leaves nothing, or a run that can be gone
 // on with; the second try ends with the same model, the same evaluation and the
 // same metrics.
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory/allocator.h"
@@ -187,18 +188,22 @@ static void expect_no_remains(void) {
   static const char *const known[] = {
       "run", "run/config.json", "run/metrics.jsonl", "run/model.safetensors",
       "run/checkpoint"};
+  const bool kept = is_there("run/.overwritten/phase");
   for (size_t i = 0; i < files.count; ++i) {
     bool ours = false;
     for (size_t k = 0; k < LS_COUNT_OF(known); ++k)
       ours = ours || strcmp(files.items[i].path, known[k]) == 0;
     ours = ours || strncmp(files.items[i].path, "run/events", 10) == 0 ||
+           // Put back or removed by whoever opens the folder next.
+           ((kept || files.items[i].folder) &&
+            strncmp(files.items[i].path, "run/.overwritten", 16) == 0) ||
            (strncmp(files.items[i].path, "run/model.ckpt-", 15) == 0 &&
             strstr(files.items[i].path, ".tmp") == NULL);
     if (!ours) fail_msg("'%s' is left", files.items[i].path);
     if (strstr(files.items[i].path, "jsonl") != NULL)
       expect_whole_lines(&files.items[i]);
   }
-  if (files.count > 0 && !is_there("run/config.json"))
+  if (files.count > 0 && !kept && !is_there("run/config.json"))
     fail_msg("a folder without a run is left");
 }
 
@@ -267,7 +272,9 @@ static ls_status begin_or_go_on(void *user) {
   run *self = user;
   expect_no_remains();
   LS_RETURN_IF_ERROR(make(self));
-  return train(self, false, is_there("run/config.json"));
+  return train(self, false,
+               is_there("run/config.json") ||
+                   is_there("run/.overwritten/phase"));
 }
 
 static ls_status without_a_run(void *user) {
@@ -361,12 +368,100 @@ static void files_that_fail_are_survived(void **state) {
   memory_files_clear(&files);
 }
 
+// ---- Processes that are killed ---------------------------------------------
+static memory_files copy_files(void) {
+  memory_files copy = files;
+  for (size_t i = 0; i < copy.count; ++i) {
+    copy.items[i].data = malloc(copy.items[i].size + 1);
+    assert_non_null(copy.items[i].data);
+    if (copy.items[i].size > 0)
+      memcpy(copy.items[i].data, files.items[i].data, copy.items[i].size);
+  }
+  return copy;
+}
+
+// Folders do not count.
+static size_t count_files(const memory_files *all) {
+  size_t count = 0;
+  for (size_t i = 0; i < all->count; ++i)
+    count += all->items[i].folder ? 0 : 1;
+  return count;
+}
+
+static bool are_files(const memory_files *wanted) {
+  if (count_files(wanted) != count_files(&files)) return false;
+  for (size_t i = 0; i < wanted->count; ++i) {
+    const memory_file *want = &wanted->items[i];
+    const memory_file *got = memory_files_find(&files, want->path);
+    if (!want->folder && (got == NULL || got->size != want->size ||
+                          memcmp(got->data, want->data, want->size) != 0))
+      return false;
+  }
+  return true;
+}
+
+static bool has_checkpoint(void) {
+  for (size_t i = 0; i < files.count; ++i)
+    if (strncmp(files.items[i].path, "run/model.ckpt-", 15) == 0 &&
+        strstr(files.items[i].path, ".json") != NULL)
+      return true;
+  return false;
+}
+
+// Trains over a run until call `nth` to the file system, from which on none is
+// heard. Returns false once the old run is gone.
+static bool train_over_killed(int nth, bool *out_is_old) {
+  run self = {.replicas = 1};
+  expect_ok(stopped_run_of_one(&self));
+  memory_files old = copy_files();
+  expect_ok(make(&self));
+  files.fail_at = nth;
+  files.is_killed = true;
+  const ls_status status = train(&self, true, false);
+  assert_true(files.fail_at <= 0);
+  files.fail_at = 0;
+  files.is_killed = false;
+  const bool was_kept = is_there("run/.overwritten");
+  ls_status_free(status);
+  // What opens the folder first finds the one run or the other.
+  ls_train_config *config = NULL;
+  expect_ok(ls_train_config_read("run", &config));
+  ls_train_config_destroy(config);
+  *out_is_old = are_files(&old);
+  if (!*out_is_old && !has_checkpoint())
+    fail_msg("neither run is there after a kill at call %d", nth);
+  expect_no_remains();
+  assert_false(is_there("run/.overwritten/phase"));
+  expect_ok(make(&self));
+  expect_ok(ls_train_load("run", &self.model));
+  drop(&self);
+  memory_files_clear(&old);
+  return *out_is_old || was_kept;
+}
+
+static void a_killed_run_leaves_the_old_one_or_a_checkpoint(void **state) {
+  (void)state;
+  counted memory = counted_begin_with(options_of_runs());
+  bool is_old = true, was_old = true;
+  int nth = 1, kept = 0;
+  for (; train_over_killed(nth, &is_old); ++nth) {
+    if (is_old && !was_old) fail_msg("the old run is back at call %d", nth);
+    was_old = is_old;
+    kept += is_old ? 1 : 0;
+  }
+  assert_false(is_old);
+  assert_true(kept > 20);
+  counted_end(&memory);
+  memory_files_clear(&files);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_run_survives),
       cmocka_unit_test(going_on_with_a_run_survives),
       cmocka_unit_test(training_over_a_run_survives),
       cmocka_unit_test(files_that_fail_are_survived),
+      cmocka_unit_test(a_killed_run_leaves_the_old_one_or_a_checkpoint),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

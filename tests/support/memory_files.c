@@ -35,7 +35,10 @@ static ls_status refuse(const char *verb, const char *path) {
 }
 
 // Whether the call that has just begun is the one to fail.
-static bool fails(memory_files *files) { return --files->fail_at == 0; }
+static bool fails(memory_files *files) {
+  --files->fail_at;
+  return files->fail_at == 0 || (files->is_killed && files->fail_at < 0);
+}
 
 // ---- Files -----------------------------------------------------------------
 static ls_status read(void *user, const char *path, size_t most,

@@ -7,7 +7,7 @@
 
 #include "lockstep/runtime.h"
 
-enum { MEMORY_FILES_MOST = 32 };
+enum { MEMORY_FILES_MOST = 64 };
 
 typedef struct memory_file {
   char path[160];
@@ -23,6 +23,7 @@ typedef struct memory_files {
   // From now on the nth call fails, once, with UNAVAILABLE; a line that it was
   // to append is written by half. 0 and below: none.
   int fail_at;
+  bool is_killed;  // All calls after that one fail too, for good.
 } memory_files;
 
 // The functions, to be put into a runtime's options; lends `files`.
