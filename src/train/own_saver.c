@@ -26,11 +26,21 @@ static size_t list_metrics(const ls_own_saver *self,
   return count;
 }
 
+// A run that this one overwrites is kept until it has a checkpoint itself.
+static ls_status drop_former(const ls_own_saver *self, bool waits) {
+  return self->folder->keeps && self->saves->saved >= 0 &&
+                 ls_saves_has_checkpoint(self->saves, waits)
+             ? ls_run_folder_drop_former(self->folder)
+             : ls_ok();
+}
+
 static ls_status save(ls_own_saver *self) {
   const ls_run_place *place = self->place;
   ls_checkpoint_metric metrics[LS_RUN_METRICS];
   const size_t count = list_metrics(self, metrics);
   const int64_t began = ls_span_begin(place->runtime);
+  // A save waits for the one before anyway.
+  LS_RETURN_IF_ERROR(drop_former(self, true));
   self->saves->seconds = ls_run_seconds(place, place->began);
   self->saves->input_stalls = place->stalls;
   if (self->saves->evaluate != NULL)
@@ -54,14 +64,6 @@ static ls_status save_if_due(ls_own_saver *self) {
   if (self->failed) LS_RETURN_IF_ERROR(ls_saves_wait(self->saves));
   self->failed = false;
   return self->due && ls_saves_are_known(self->saves) ? save(self) : ls_ok();
-}
-
-// A run that this one overwrites is kept until then.
-static ls_status drop_former(const ls_own_saver *self) {
-  return self->folder->keeps && self->saves->saved >= 0 &&
-                 ls_saves_has_checkpoint(self->saves)
-             ? ls_run_folder_drop_former(self->folder)
-             : ls_ok();
 }
 
 // ---- Of steps --------------------------------------------------------------
@@ -106,7 +108,7 @@ static ls_status after_steps(void *user, ls_run_context *context,
     ls_window_add(&self->kept, self->place, k);
   const int64_t began = ls_runtime_now(self->place->runtime);
   ls_status status = save_if_due(self);
-  if (ls_status_is_ok(status)) status = drop_former(self);
+  if (ls_status_is_ok(status)) status = drop_former(self, false);
   self->place->spent.save += ls_runtime_now(self->place->runtime) - began;
   return status;
 }
@@ -158,7 +160,7 @@ static ls_status end_all(void *user, ls_run_context *context) {
   if (self->saves->folder == NULL) return ls_ok();
   if (self->saves->saved != place->steps) LS_RETURN_IF_ERROR(save(self));
   LS_RETURN_IF_ERROR(ls_saves_wait(self->saves));
-  LS_RETURN_IF_ERROR(drop_former(self));
+  LS_RETURN_IF_ERROR(drop_former(self, true));
   return ls_run_folder_save_model(self->folder, place->plan->options.model,
                                   place->steps);
 }

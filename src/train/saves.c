@@ -442,10 +442,10 @@ ls_status ls_saves_save(ls_saves *saves, int64_t step,
              : ls_ok();
 }
 
-bool ls_saves_has_checkpoint(const ls_saves *saves) {
+bool ls_saves_has_checkpoint(const ls_saves *saves, bool waits) {
   size_t count = 0;
   if (saves->checkpoints == NULL ||
-      ls_checkpoints_are_writing(saves->checkpoints))
+      (!waits && ls_checkpoints_are_writing(saves->checkpoints)))
     return false;
   ls_status_free(ls_checkpoints_list(saves->checkpoints, NULL, 0, &count));
   return count > 0;

@@ -67,8 +67,9 @@ LS_MUST_USE ls_status ls_saves_resume(ls_saves *saves, ls_run_ranks *ranks,
 // what the run had before.
 LS_MUST_USE ls_status ls_saves_check_program(ls_saves *saves, int64_t examples);
 
-// Returns whether one is known to be whole on the disk.
-bool ls_saves_has_checkpoint(const ls_saves *saves);
+// Returns whether one is whole on the disk. What is being written is waited for
+// with `waits`, else it is not known.
+bool ls_saves_has_checkpoint(const ls_saves *saves, bool waits);
 // Whether the last save is known to have failed: the wait tells by what.
 bool ls_saves_have_failed(const ls_saves *saves);
 // Whether a save is due, as this rank sees it; and whether the run is known to

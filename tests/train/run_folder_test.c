@@ -86,8 +86,11 @@ static void the_steps_before_a_loss_that_is_no_number_are_logged(void **state) {
     char folder[32], path[64];
     snprintf(folder, sizeof(folder), "nan-%d", at);
     snprintf(path, sizeof(path), "%s/metrics.jsonl", folder);
-    // What an earlier run of this test has left would be kept.
+    // What an earlier run of this test has left would be put back.
     const ls_file_system *files = ls_runtime_files(ls_runtime_current());
+    char config[64];
+    snprintf(config, sizeof(config), "%s/config.json", folder);
+    ls_status_free(files->remove(files->user, config));
     ls_status_free(files->remove(files->user, path));
     begin(&s, folder, at);
     expect_status(ls_train(&s.options, &s.result), LS_OUT_OF_RANGE,
@@ -139,10 +142,24 @@ static void a_run_that_does_no_step_overwrites_nothing(void **state) {
   for (size_t i = 0; i < FILES; ++i) {
     snprintf(path, sizeof(path), "old/%s", names[i]);
     expect_text(path, before[i]);
-    ls_release(ls_allocator_system(), before[i]);
   }
   expect_text("old/lock", NULL);
-  // Once a step is done, nothing of the old run is left.
+  // Nor does one that fails after a step, without a checkpoint.
+  begin(&s, "old", 20);
+  for (int seed = 1; seed < 20 && s.result.steps == 0; ++seed) {
+    s.options.seed = seed;
+    expect_status(ls_train(&s.options, &s.result), LS_OUT_OF_RANGE,
+                  "the loss is");
+  }
+  assert_true(s.result.steps > 0);
+  end(&s);
+  for (size_t i = 0; i < FILES; ++i) {
+    snprintf(path, sizeof(path), "old/%s", names[i]);
+    expect_text(path, before[i]);
+    ls_release(ls_allocator_system(), before[i]);
+  }
+  expect_text("old/.overwritten/phase", NULL);
+  // Once the new one is saved, nothing of the old run is left.
   begin(&s, "old", -1);
   s.options.steps = 1;
   s.options.seed = 7;
