@@ -162,6 +162,15 @@ ls_status cli_estimator_open(const char *command, const estimator_flags *flags,
   return make_estimator(flags, mode, out);
 }
 
+ls_status cli_estimator_note_batch(const estimator_flags *flags,
+                                   ls_status status) {
+  const ls_code code = ls_status_code(status);
+  if (flags->batch_size == 0 || code != LS_RESOURCE_EXHAUSTED) return status;
+  return ls_status_annotate(status,
+                            "--batch-size is %lld: give what fits into memory",
+                            (long long)flags->batch_size);
+}
+
 int cli_estimator_close(const char *command, cli_estimator *e, int code) {
   cli_watch_end();
   ls_estimator_destroy(e->is);

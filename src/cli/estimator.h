@@ -100,6 +100,9 @@ typedef struct cli_estimator {
 ls_status cli_estimator_open(const char *command, const estimator_flags *flags,
                              const ls_estimator_type *type,
                              ls_estimator_mode mode, cli_estimator *out);
+// Adds to an error of missing memory the --batch-size that was given.
+ls_status cli_estimator_note_batch(const estimator_flags *flags,
+                                   ls_status status);
 // Returns `code`, or CLI_FAILED if something of it still ran.
 int cli_estimator_close(const char *command, cli_estimator *estimator,
                         int code);

@@ -163,6 +163,7 @@ static int run(estimator_flags *flags, const ls_estimator_type *type) {
   if (ls_status_is_ok(status))
     status = cli_estimator_open("train", flags, type, LS_MODE_TRAIN, &it.e);
   if (ls_status_is_ok(status)) status = train(&it);
+  status = cli_estimator_note_batch(flags, status);
   cli_signals_saved();
   const int code =
       ls_status_is_ok(status)

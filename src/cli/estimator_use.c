@@ -24,6 +24,7 @@ static int run_use(const use *it, const estimator_flags *flags,
   if (ls_status_is_ok(status) && flags->checkpoint == NULL)
     status = cli_estimator_was_trained(&e);
   if (ls_status_is_ok(status)) status = it->run(flags, &e);
+  status = cli_estimator_note_batch(flags, status);
   int code = ls_status_is_ok(status) ? CLI_OK : cli_report(it->command, status);
   if (code == CLI_OK && cli_signals_first() != 0)
     code = CLI_SIGNAL + cli_signals_first();

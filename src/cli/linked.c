@@ -14,6 +14,19 @@ static struct {
 } linked;
 
 // ---- Input -----------------------------------------------------------------
+// A size beyond the model's own was given, and more than all examples is none.
+static ls_status check_size(int64_t size, const ls_dataset *data) {
+  int64_t examples = 0;
+  if (size <= linked.model->batch_size) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_train_count_examples(data, &examples));
+  return size <= examples
+             ? ls_ok()
+             : ls_invalid_argument(
+                   "batches of %lld were asked for, but the data have %lld "
+                   "examples to train on: give a --batch-size of %lld or less",
+                   (long long)size, (long long)examples, (long long)examples);
+}
+
 static ls_nest input(void *user, ls_input_call *call) {
   const ls_model_type *model = linked.model;
   const bool trains = call->mode == LS_MODE_TRAIN;
@@ -24,6 +37,7 @@ static ls_nest input(void *user, ls_input_call *call) {
   ls_status status = cli_open_data(&linked.data, model, trains ? &found : NULL,
                                    trains ? NULL : &found);
   if (ls_status_is_ok(status)) status = ls_train_check_data(model, found);
+  if (ls_status_is_ok(status) && trains) status = check_size(size, found);
   if (!ls_status_is_ok(status)) {
     ls_dataset_release(found);
     return ls_fail(status);

@@ -8,7 +8,7 @@
 # shellcheck source=tests/support/cli.sh
 . "$(dirname "$0")/../support/cli.sh"
 libraries=${LS_BUILD_DIR:?}/tests/cli/libraries
-rm -rf cpu pod mirrored stopped straight told runs out e.so
+rm -rf huge huger cpu pod mirrored stopped straight told runs out e.so
 cp "$libraries/estimators.so" e.so
 cp "$libraries/mine.so" mine.so
 model="--model e.so:line"
@@ -165,6 +165,18 @@ refused 2 "estimator 'line' has input functions of its own" \
 refused 2 "--param has 'width': models of the library take learning_rate" \
   train $model $data --param width=3
 refused 2 "there is no model 'tinny'" train --estimator --model tinny
+# shellcheck disable=SC2086
+refused 1 "batches of 100000000 were asked for, but the data have " \
+  train $model $data --run-dir huge --batch-size 100000000
+# Of an input of its own nobody knows how many examples it has.
+if [ -z "$sanitized" ]; then
+  (
+    ulimit -v 6000000
+    refused 1 "(--batch-size is 100000000: give what fits into memory)" \
+      train --model e.so:line --run-dir huger --batch-size 100000000
+    exit $failed
+  ) || failed=1
+fi
 
 # ---- Predictions of a run of a model ---------------------------------------
 rm -rf run
