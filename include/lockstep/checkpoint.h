@@ -68,8 +68,8 @@ typedef struct ls_checkpoints_options {
 
 // Opens a folder, and clears it of what killed writers have left.
 //   LS_INVALID_ARGUMENT  two states of one name, or a negative number.
-// What a state's functions ask of the checkpoints that call them, but for
-// looking, is LS_FAILED_PRECONDITION: to save, to restore, to close.
+// A state's functions may only look at the checkpoints that call them: to save,
+// restore or close these there is LS_FAILED_PRECONDITION.
 LS_API LS_MUST_USE ls_status ls_checkpoints_open(
     const ls_checkpoints_options *options, ls_checkpoints **out_checkpoints);
 // Waits for what is being written, and frees them in any case; the status is

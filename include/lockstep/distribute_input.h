@@ -155,8 +155,8 @@ LS_API LS_MUST_USE ls_status ls_distributed_dataset_spec(ls_nest dataset,
                                                          ls_nest *out_spec);
 // How many elements it has, LS_INFINITE, or LS_UNKNOWN_SIZE.
 LS_API int64_t ls_distributed_dataset_cardinality(ls_nest dataset);
-// Where a replica's value is put, as it says itself: its device or, if it is
-// neither fetched nor made there, its host. Lent; "" for others.
+// Returns the device that a replica's value names: the replica's own or, if the
+// value is neither fetched nor made there, its host. Lent; "" for others.
 LS_API const char *ls_distributed_dataset_placement(ls_nest dataset,
                                                     int32_t replica);
 

@@ -30,8 +30,8 @@ extern "C" {
 // the system of the strategy in force or of the job that its device names, else
 // of the local one or the only one. So it stays when others are initialized
 // later; while its system is not there a run of it is FAILED_PRECONDITION.
-// Where several may be meant the op is refused, naming them. One that is made
-// while there is no system finds it when it runs.
+// An op that may mean several is refused, naming them. One that is made while
+// there is no system finds it when it runs.
 //
 // What a core does, in a replicated computation or on the device
 // "/job:worker/task:1/device:TPU:3". Elsewhere it is core r of the system for
@@ -155,8 +155,8 @@ LS_API LS_MUST_USE ls_status ls_infeed_queue_create(
 LS_API ls_infeed_queue *ls_infeed_queue_retain(ls_infeed_queue *queue);
 LS_API void ls_infeed_queue_release(ls_infeed_queue *queue);  // NULL is fine.
 
-// What is not set yet is LS_DTYPE_NONE, an unknown shape, unset; so is that of
-// an element that the queue does not have, whose policy is NULL.
+// A type not set yet is LS_DTYPE_NONE, a shape unknown, a dimension unset; so
+// are those of an element that the queue does not have, whose policy is NULL.
 LS_API const char *ls_infeed_queue_name(const ls_infeed_queue *queue);
 LS_API size_t ls_infeed_queue_num_elements(const ls_infeed_queue *queue);
 LS_API ls_type ls_infeed_queue_type(const ls_infeed_queue *queue,

@@ -87,8 +87,8 @@ typedef struct ls_monitored_options {
 //   LS_FAILED_PRECONDITION  a variable has no value then: names them.
 LS_API LS_MUST_USE ls_status ls_monitored_session_create(
     const ls_monitored_options *options, ls_monitored_session **out_session);
-// Whether there shall be no run any more; of NULL there is none. Who asks NULL
-// to stop asks nobody.
+// Returns true if no run shall follow; true for NULL, whose request to stop
+// does nothing.
 LS_API bool
 ls_monitored_session_should_stop(const ls_monitored_session *session);
 LS_API void ls_monitored_session_request_stop(ls_monitored_session *session);

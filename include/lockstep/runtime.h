@@ -115,8 +115,8 @@ typedef struct ls_file_system {
   // is taken away. Who has joined moves and takes away nothing. NULL is fine.
   ls_status (*finish)(void *user, void *file, bool keep);
 
-  // Whether the path itself is a link, so that a folder in a run folder can be
-  // told from a link to somebody's. NULL: there are no links.
+  // Tells if the path itself is a link, to tell a folder in a run folder from a
+  // link to somebody else's. NULL: there are no links.
   ls_status (*is_link)(void *user, const char *path, bool *out_is_link);
 } ls_file_system;
 
@@ -218,8 +218,8 @@ LS_API void ls_runtime_log(ls_runtime *runtime, ls_log_level level,
                            const char *source, const char *format, ...)
     LS_PRINTF(4, 5);
 
-// Whether the environment's LS_LOG leaves lines of this level in the log; for a
-// sink that shows them to people.
+// Returns true if the environment's LS_LOG lets lines of this level through;
+// for a sink that shows them to people.
 LS_API bool ls_log_is_shown(ls_log_level level);
 
 // One line per debug switch, with its meaning, from the one table there is;

@@ -29,7 +29,7 @@ typedef enum ls_slot {
   LS_SLOT_COUNT,
 } ls_slot;
 
-// What users make under a runtime, which cannot go while one of these lives.
+// Kinds of things made under a runtime, which stays while one of them lives.
 typedef enum ls_made {
   LS_MADE_FUNCTION,
   LS_MADE_SESSION,
