@@ -46,11 +46,11 @@ static ls_nest metrics(ls_nest tensors, void *user) {
   (void)user;
   const ls_tensor logits = ls_nest_tensor(tensors, 0);
   const ls_tensor labels = ls_nest_tensor(tensors, 1);
-  const ls_tensor is = ls_one_hot(labels, CLASSES, LS_DTYPE_F32);
-  const ls_tensor right = ls_reduce_sum(ls_mul(logits, is), LS_AXES(1));
+  const ls_tensor one_hot = ls_one_hot(labels, CLASSES, LS_DTYPE_F32);
+  const ls_tensor right = ls_reduce_sum(ls_mul(logits, one_hot), LS_AXES(1));
   // The right class is out of the way, then the largest is the best other.
   const ls_tensor other =
-      ls_reduce_max(ls_sub(logits, ls_mul_scalar(is, 1e6)), LS_AXES(1));
+      ls_reduce_max(ls_sub(logits, ls_mul_scalar(one_hot, 1e6)), LS_AXES(1));
   return ls_nest_dict(
       "", (const char *const[]){"accuracy", "margin"},
       (ls_nest[]){
@@ -177,11 +177,11 @@ static ls_status run(const char *folder, const char *pod, outcome *out) {
 
 // Sums over 8 cores are added in another order: the last bits may differ.
 static bool same(const outcome *a, const outcome *b) {
-  bool is = a->count == EXAMPLES && b->count == EXAMPLES;
+  bool equal = a->count == EXAMPLES && b->count == EXAMPLES;
   for (int i = 0; i < EXAMPLES; ++i)
-    is &= a->classes[i] == b->classes[i];
-  return is && a->accuracy == b->accuracy && fabs(a->loss - b->loss) < 1e-4 &&
-         fabs(a->margin - b->margin) < 1e-3;
+    equal &= a->classes[i] == b->classes[i];
+  return equal && a->accuracy == b->accuracy &&
+         fabs(a->loss - b->loss) < 1e-4 && fabs(a->margin - b->margin) < 1e-3;
 }
 
 int main(void) {

@@ -23,8 +23,9 @@ static ls_nest input(void *train, ls_input_call *call) {
 }
 
 static ls_nest metrics(ls_nest of, void *user) {  // On the host, of all cores.
-  const ls_tensor y = ls_nest_tensor(of, 0), is = ls_nest_tensor(of, 1);
-  const ls_nest value = ls_metric_accuracy(y, is, ls_nest_tensor(of, 2), NULL);
+  const ls_tensor y = ls_nest_tensor(of, 0), predicted = ls_nest_tensor(of, 1);
+  const ls_nest value =
+      ls_metric_accuracy(y, predicted, ls_nest_tensor(of, 2), NULL);
   return ls_nest_dict("", &(const char *){user}, &value, 1);
 }
 
@@ -46,10 +47,11 @@ static ls_status build(ls_bag *bag, void *user, const ls_model_call *call,
       ls_bag_nest(bag, ls_nest_dict("", &(const char *){"p"}, &p, 1));
   if (call->mode != LS_MODE_PREDICT) {
     const ls_tensor y = ls_convert(call->labels.as.tensor, LS_DTYPE_I32);
-    const ls_tensor is = ls_convert(ls_argmax(logits, 1), LS_DTYPE_I32);
+    const ls_tensor predicted = ls_convert(ls_argmax(logits, 1), LS_DTYPE_I32);
     spec->loss = ls_weighted_mean(
         ls_cross_entropy_loss(logits, y, 0, LS_REDUCTION_NONE), call->mask);
-    const ls_nest said = ls_bag_nest(bag, LS_LIST(ls_leaf(y), ls_leaf(is)));
+    const ls_nest said =
+        ls_bag_nest(bag, LS_LIST(ls_leaf(y), ls_leaf(predicted)));
     spec->eval_metrics = (ls_host_function){metrics, user, said, {0}};
     if (call->mode == LS_MODE_TRAIN)
       spec->train_op = ls_train_op(sums, spec->loss);

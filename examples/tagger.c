@@ -18,8 +18,8 @@ typedef struct tagger {
 
 // How many words of this kind there are before each place, or behind it.
 static ls_tensor count(ls_tensor words, int word, bool behind) {
-  const ls_tensor is = ls_equal(words, ls_scalar_i64(LS_DTYPE_I32, word));
-  return ls_cumsum(ls_convert(is, LS_DTYPE_I32), 1, true, behind);
+  const ls_tensor is_word = ls_equal(words, ls_scalar_i64(LS_DTYPE_I32, word));
+  return ls_cumsum(ls_convert(is_word, LS_DTYPE_I32), 1, true, behind);
 }
 
 // One step on sentences made up on the spot, other ones at each call.

@@ -144,7 +144,7 @@ static ls_status make_estimator(const estimator_flags *flags,
   options.use_tpu = flags->tpu != NULL ? LS_FLAG_ON : LS_FLAG_OFF;
   if (flags->tpu == NULL) options.eval_on_tpu = LS_FLAG_OFF;
   options.warm_start = e->warm.path != NULL ? &e->warm : NULL;
-  return ls_estimator_create(&options, &e->is);
+  return ls_estimator_create(&options, &e->estimator);
 }
 
 ls_status cli_estimator_open(const char *command, const estimator_flags *flags,
@@ -173,7 +173,7 @@ ls_status cli_estimator_note_batch(const estimator_flags *flags,
 
 int cli_estimator_close(const char *command, cli_estimator *e, int code) {
   cli_watch_end();
-  ls_estimator_destroy(e->is);
+  ls_estimator_destroy(e->estimator);
   ls_run_config_release(e->config);
   ls_strategy_release(e->strategy);
   ls_nest_release(e->params);
@@ -187,7 +187,7 @@ int cli_estimator_close(const char *command, cli_estimator *e, int code) {
 ls_status cli_estimator_has_run(const cli_estimator *e, bool *out_has) {
   size_t count = 0;
   const ls_status status =
-      ls_saved_steps(ls_estimator_model_dir(e->is), NULL, 0, &count);
+      ls_saved_steps(ls_estimator_model_dir(e->estimator), NULL, 0, &count);
   *out_has = ls_status_is_ok(status) && count > 0;
   if (ls_status_code(status) != LS_NOT_FOUND) return status;
   ls_status_free(status);
@@ -201,7 +201,7 @@ ls_status cli_estimator_was_trained(const cli_estimator *e) {
                  : LS_STATUS(LS_FAILED_PRECONDITION,
                              "there is no run of an estimator in '%s': it has "
                              "no checkpoint",
-                             ls_estimator_model_dir(e->is));
+                             ls_estimator_model_dir(e->estimator));
 }
 
 // ---- Metrics ---------------------------------------------------------------

@@ -93,7 +93,7 @@ typedef struct cli_estimator {
   cli_words warm_only, warm_maps;
   ls_warm_start warm;
   ls_nest params;
-  ls_estimator *is;
+  ls_estimator *estimator;
 } cli_estimator;
 // Makes it as asked for, with `folder` as its model folder and a batch size for
 // `mode`. It is to be closed also after a failure.

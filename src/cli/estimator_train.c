@@ -60,7 +60,7 @@ static ls_status make_progress(training *it, ls_hook **out_hook) {
 // A new run is made where there is none, and only an old one goes on.
 static ls_status check_folder(const training *it) {
   bool has_run = false;
-  const char *folder = ls_estimator_model_dir(it->e.is);
+  const char *folder = ls_estimator_model_dir(it->e.estimator);
   if (it->flags->resume != NULL) return cli_estimator_was_trained(&it->e);
   LS_RETURN_IF_ERROR(cli_estimator_has_run(&it->e, &has_run));
   if (!has_run) return ls_ok();
@@ -75,7 +75,7 @@ static ls_status train_with(training *it, ls_hook *const *hooks,
   const ls_opt steps = it->steps > 0 ? (ls_opt)LS_SOME(it->steps) : (ls_opt){0};
   const ls_train_stop *stop = cli_signals_defer((unsigned)it->flags->grace);
   if (it->flags->eval_seconds == 0)
-    return ls_estimator_train(it->e.is,
+    return ls_estimator_train(it->e.estimator,
                               &(ls_estimator_training){.input = type->train,
                                                        .max_steps = steps,
                                                        .hooks = hooks,
@@ -84,7 +84,7 @@ static ls_status train_with(training *it, ls_hook *const *hooks,
                               &it->end.training);
   const bool counted = type->eval_steps > 0;
   return ls_train_and_evaluate(
-      it->e.is,
+      it->e.estimator,
       &(ls_train_spec){.input = type->train,
                        .max_steps = steps,
                        .hooks = hooks,
@@ -110,7 +110,7 @@ static ls_status train(training *it) {
 
 static int tell(const training *it) {
   const ls_training_end *end = &it->end.training;
-  const char *folder = ls_estimator_model_dir(it->e.is);
+  const char *folder = ls_estimator_model_dir(it->e.estimator);
   if (!it->flags->quiet)
     cli_say("train", "%sstep %lld; the run is in %s%s",
             end->stopped ? "stopped at " : "", (long long)end->step, folder,

@@ -43,7 +43,7 @@ static ls_status evaluate(const estimator_flags *flags, cli_estimator *e) {
   const int64_t steps = flags->steps > 0 ? flags->steps : e->type->eval_steps;
   ls_nest metrics = ls_none();
   LS_RETURN_IF_ERROR(ls_estimator_evaluate(
-      e->is,
+      e->estimator,
       &(ls_estimator_evaluation){.input = e->type->eval,
                                  .steps = steps > 0 ? (ls_opt)LS_SOME(steps)
                                                     : (ls_opt){0},
@@ -118,7 +118,7 @@ static ls_status predict(const estimator_flags *flags, cli_estimator *e) {
   ls_status status =
       cli_words_open("predict", "keys", flags->keys, NULL, &keys)
           ? ls_estimator_predict(
-                e->is,
+                e->estimator,
                 &(ls_estimator_prediction){.input = e->type->predict,
                                            .keys = keys.items,
                                            .num_keys = keys.count,
@@ -170,7 +170,7 @@ int cli_estimator_predict(const ls_estimator_type *type, int argc,
 static ls_status export(const estimator_flags *flags, cli_estimator *e) {
   char *path = NULL;
   LS_RETURN_IF_ERROR(ls_estimator_export(
-      e->is,
+      e->estimator,
       &(ls_estimator_exporting){
           .base = flags->out != NULL ? flags->out : flags->folder,
           .receiver = e->type->receiver,

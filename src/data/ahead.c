@@ -177,20 +177,20 @@ ls_status ls_ahead_next(ls_ahead *self, ls_nest *element) {
 
 bool ls_ahead_is_ready(ls_ahead *self, void (*ready)(void *user), void *user) {
   ls_mutex_lock(&self->lock);
-  bool is =
+  bool is_ready =
       ls_ahead_is_alone(self) || (self->end >= 0 && self->next >= self->end);
-  if (!is) {
-    is = ls_ahead_is_done(self);
-    if (self->was_full && !is) ls_ahead_grow(self);
+  if (!is_ready) {
+    is_ready = ls_ahead_is_done(self);
+    if (self->was_full && !is_ready) ls_ahead_grow(self);
     ls_ahead_top_up(self);
-    if (!is) ls_ahead_call(self);
+    if (!is_ready) ls_ahead_call(self);
   }
-  if (!is) {
+  if (!is_ready) {
     self->ready = ready;
     self->ready_user = user;
   }
   ls_mutex_unlock(&self->lock);
-  return is;
+  return is_ready;
 }
 
 bool ls_ahead_has_threads(const ls_ahead *self) {

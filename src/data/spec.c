@@ -245,12 +245,12 @@ ls_status ls_dataset_check_element(const ls_dataset *dataset, ls_nest element) {
   ls_status status = ls_nest_same_structure(dataset->structure, element);
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
     if (leaf_fits(&dataset->leaves[i], leaves[i])) continue;
-    char is[256], wanted[256];
-    ls_nest_print(leaves[i], is, sizeof(is));
+    char found[256], wanted[256];
+    ls_nest_print(leaves[i], found, sizeof(found));
     print_leaf(&dataset->leaves[i], wanted, sizeof(wanted));
     status = ls_invalid_argument("leaf %zu of an element is %s, where all are "
                                  "%s; say what elements are where they differ",
-                                 i, is, wanted);
+                                 i, found, wanted);
   }
   if (leaves != room) ls_release(dataset->allocator, leaves);
   return ls_status_annotate(status, "in data set '%s'", dataset->kind->name);

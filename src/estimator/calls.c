@@ -171,10 +171,10 @@ static ls_status check_predictions(ls_nest predictions) {
   return ls_ok();
 }
 
-static ls_status check_train_spec(const ls_estimator_spec_options *is,
+static ls_status check_train_spec(const ls_estimator_spec_options *spec_options,
                                   bool is_tpu) {
   if (is_tpu) return ls_ok();
-  if (is->num_training_chief_hooks > 0)
+  if (spec_options->num_training_chief_hooks > 0)
     return ls_invalid_argument("training_chief_hooks are not called where "
                                "training is on TPUs: give training_hooks");
   ls_runtime_log(
@@ -199,14 +199,16 @@ static ls_status check_mode(ls_estimator_mode mode,
 static ls_status check_spec(ls_estimator_mode mode,
                             const ls_estimator_spec *spec) {
   const bool is_tpu = ls_estimator_spec_is_tpu(spec);
-  const ls_estimator_spec_options *is = ls_estimator_spec_values(spec);
-  if (mode == LS_MODE_TRAIN) return check_train_spec(is, is_tpu);
+  const ls_estimator_spec_options *spec_options =
+      ls_estimator_spec_values(spec);
+  if (mode == LS_MODE_TRAIN) return check_train_spec(spec_options, is_tpu);
   if (!is_tpu)
     return ls_failed_precondition(
         "the spec of a TPU %s must have type TPUEstimatorSpec "
         "(ls_tpu_estimator_spec_create)",
         mode == LS_MODE_EVAL ? "evaluation" : "prediction");
-  return mode == LS_MODE_PREDICT ? check_predictions(is->predictions) : ls_ok();
+  return mode == LS_MODE_PREDICT ? check_predictions(spec_options->predictions)
+                                 : ls_ok();
 }
 
 static ls_status call_model(const ls_estimator_calls *calls,

@@ -6,13 +6,13 @@
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/ops.h"
 
-static bool has_examples(const ls_steps *steps) {
-  return !ls_steps_predict(steps) && steps->options->any_batch;
+static bool has_examples(const ls_step_loop *steps) {
+  return !ls_step_loop_predict(steps) && steps->options->any_batch;
 }
 
 // ---- The first values ------------------------------------------------------
 // How many examples of a replica's batch a cache is for.
-static ls_status cache_batch(const ls_steps *steps, int64_t *out_size) {
+static ls_status cache_batch(const ls_step_loop *steps, int64_t *out_size) {
   const ls_estimator_context context = steps->options->calls->context;
   ls_estimator_input input;
   ls_opt size = {0};
@@ -24,7 +24,8 @@ static ls_status cache_batch(const ls_steps *steps, int64_t *out_size) {
   return ls_ok();
 }
 
-static ls_status take_cache(ls_steps *steps, ls_nest made, ls_tensor *cache) {
+static ls_status take_cache(ls_step_loop *steps, ls_nest made,
+                            ls_tensor *cache) {
   for (size_t i = 0; i < steps->cache_size; ++i) {
     LS_RETURN_IF_ERROR(
         ls_status_annotate(ls_region_tensor(ls_nest_item(made, i), &cache[i]),
@@ -34,11 +35,11 @@ static ls_status take_cache(ls_steps *steps, ls_nest made, ls_tensor *cache) {
   return ls_ok();
 }
 
-static ls_status call_cache(ls_steps *steps, ls_nest *out_made) {
+static ls_status call_cache(ls_step_loop *steps, ls_nest *out_made) {
   const ls_cache_function *function = &steps->options->cache;
   int64_t batch = 0;
   *out_made = ls_none();
-  if (function->call == NULL || ls_steps_predict(steps)) return ls_ok();
+  if (function->call == NULL || ls_step_loop_predict(steps)) return ls_ok();
   LS_RETURN_IF_ERROR(cache_batch(steps, &batch));
   *out_made = function->call(function->user, batch);
   LS_RETURN_IF_ERROR(ls_nest_status(*out_made));
@@ -49,7 +50,7 @@ static ls_status call_cache(ls_steps *steps, ls_nest *out_made) {
                                    "tensors");
 }
 
-static ls_status begin_cache(ls_steps *steps, ls_nest made,
+static ls_status begin_cache(ls_step_loop *steps, ls_nest made,
                              ls_carried *carried) {
   const size_t room = ls_nest_count(made) + 1;
   steps->cache_size = ls_nest_count(made);
@@ -60,12 +61,12 @@ static ls_status begin_cache(ls_steps *steps, ls_nest made,
   return take_cache(steps, made, carried->cache);
 }
 
-ls_status ls_carried_begin(ls_steps *steps, ls_nest *out_values) {
+ls_status ls_carried_begin(ls_step_loop *steps, ls_nest *out_values) {
   const bool trains = steps->mode == LS_MODE_TRAIN;
   ls_nest made = ls_none();
   ls_carried first = {.count = ls_scalar_i64(LS_DTYPE_I64, 0)};
   *out_values = ls_none();
-  if (ls_steps_predict(steps)) {
+  if (ls_step_loop_predict(steps)) {
     first.stopping = ls_scalar(LS_DTYPE_BOOL, 0);
   } else {
     first.loss =
@@ -85,18 +86,18 @@ ls_status ls_carried_begin(ls_steps *steps, ls_nest *out_values) {
 }
 
 // ---- Lists -----------------------------------------------------------------
-size_t ls_carried_size(const ls_steps *steps) {
+size_t ls_carried_size(const ls_step_loop *steps) {
   return 2 + (size_t)has_examples(steps) + steps->cache_size;
 }
 
-ls_nest ls_carried_list(const ls_steps *steps, const ls_carried *carried) {
+ls_nest ls_carried_list(const ls_step_loop *steps, const ls_carried *carried) {
   ls_nest *items =
       ls_new_array(steps->allocator, ls_nest, ls_carried_size(steps));
   size_t count = 0;
   if (items == NULL) return ls_fail(ls_out_of_memory());
   items[count++] = ls_leaf(carried->count);
   items[count++] =
-      ls_leaf(ls_steps_predict(steps) ? carried->stopping : carried->loss);
+      ls_leaf(ls_step_loop_predict(steps) ? carried->stopping : carried->loss);
   if (has_examples(steps)) items[count++] = ls_leaf(carried->examples);
   for (size_t i = 0; i < steps->cache_size; ++i)
     items[count++] = ls_leaf(carried->cache[i]);
@@ -105,10 +106,11 @@ ls_nest ls_carried_list(const ls_steps *steps, const ls_carried *carried) {
   return list;
 }
 
-void ls_carried_read(const ls_steps *steps, ls_nest values, ls_carried *out) {
+void ls_carried_read(const ls_step_loop *steps, ls_nest values,
+                     ls_carried *out) {
   size_t at = 0;
   out->count = ls_nest_tensor(values, at++);
-  *(ls_steps_predict(steps) ? &out->stopping : &out->loss) =
+  *(ls_step_loop_predict(steps) ? &out->stopping : &out->loss) =
       ls_nest_tensor(values, at++);
   if (has_examples(steps)) out->examples = ls_nest_tensor(values, at++);
   for (size_t i = 0; i < steps->cache_size && out->cache != NULL; ++i)
@@ -116,21 +118,21 @@ void ls_carried_read(const ls_steps *steps, ls_nest values, ls_carried *out) {
 }
 
 // ---- The cache of a step ---------------------------------------------------
-ls_nest ls_carried_cache(const ls_steps *steps, const ls_carried *carried) {
+ls_nest ls_carried_cache(const ls_step_loop *steps, const ls_carried *carried) {
   ls_nest *items =
       ls_new_array(steps->allocator, ls_nest, steps->cache_size + 1);
   if (items == NULL) return ls_fail(ls_out_of_memory());
   for (size_t i = 0; i < steps->cache_size; ++i)
     items[i] = ls_leaf(carried->cache[i]);
   const ls_nest list =
-      ls_steps_predict(steps)
+      ls_step_loop_predict(steps)
           ? ls_none()
           : ls_nest_sequence(LS_KIND_LIST, items, steps->cache_size);
   ls_release(steps->allocator, items);
   return list;
 }
 
-ls_status ls_carried_set_cache(const ls_steps *steps,
+ls_status ls_carried_set_cache(const ls_step_loop *steps,
                                const ls_estimator_spec_options *spec,
                                ls_carried *carried) {
   if (spec->cache_size != steps->cache_size)

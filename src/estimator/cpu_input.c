@@ -38,7 +38,7 @@ static void destroy_feeder(void *user) {
 }
 
 static ls_status begin_feeder(void *user, ls_run_context *context) {
-  const ls_hook_options *begin = &((feeder *)user)->begin->is;
+  const ls_hook_options *begin = &((feeder *)user)->begin->options;
   return begin->after_create_session(begin->user, context);
 }
 
@@ -146,8 +146,8 @@ static ls_status make_fed(ls_cpu_input *input, ls_nest *out_element) {
 }
 
 int64_t ls_cpu_input_rows(const ls_cpu_input *input) {
-  if (input->hook != NULL && input->hook->is.before_run == feed_next)
-    return ((const feeder *)input->hook->is.user)->rows;
+  if (input->hook != NULL && input->hook->options.before_run == feed_next)
+    return ((const feeder *)input->hook->options.user)->rows;
   return count_rows(input->features, &input->axis);
 }
 

@@ -26,9 +26,11 @@ ls_status ls_job_build_on_cpu(ls_job *job) {
   LS_RETURN_IF_ERROR(ls_call_model_alone(&job->calls, job->cpu_input.features,
                                          job->cpu_input.labels, &job->spec));
   LS_RETURN_IF_ERROR(ls_graph_error(job->graph));
-  const ls_estimator_spec_options *is = ls_estimator_spec_values(job->spec);
-  job->loss = is->loss;
-  job->train_op = is->train_op;
-  if (is->scaffold != NULL) ls_scaffold_copy(&job->scaffold, is->scaffold);
+  const ls_estimator_spec_options *spec_options =
+      ls_estimator_spec_values(job->spec);
+  job->loss = spec_options->loss;
+  job->train_op = spec_options->train_op;
+  if (spec_options->scaffold != NULL)
+    ls_scaffold_copy(&job->scaffold, spec_options->scaffold);
   return ls_ok();
 }

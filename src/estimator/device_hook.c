@@ -14,7 +14,7 @@
 #include "train/hooks/hook.h"
 
 typedef struct device_hook {
-  ls_device_hook_options is;
+  ls_device_hook_options options;
   ls_runtime *runtime;
   bool initializes;                  // The system, and shuts it down.
   bool has_begun;                    // It is initialized, by this hook.
@@ -54,10 +54,10 @@ static ls_status sleep_first(void *user) {
 
 static ls_status feed(void *user, int64_t count) {
   device_hook *self = user;
-  const int64_t runs = self->is.each_step ? count : 1;
+  const int64_t runs = self->options.each_step ? count : 1;
   for (int64_t i = 0; i < runs; ++i)
     LS_RETURN_IF_ERROR(
-        run_ops(self->threads.session, self->is.enqueue_ops, &self->fed));
+        run_ops(self->threads.session, self->options.enqueue_ops, &self->fed));
   return ls_ok();
 }
 
@@ -65,10 +65,10 @@ static ls_status feed(void *user, int64_t count) {
 // last whole step.
 static ls_status tell_of_end(device_hook *self) {
   ls_nest results = ls_none();
-  if (self->is.predicts)
-    return ls_device_system_close_outfeeds(self->is.context);
+  if (self->options.predicts)
+    return ls_device_system_close_outfeeds(self->options.context);
   const ls_status status =
-      run_ops(self->threads.session, self->is.close_ops, &results);
+      run_ops(self->threads.session, self->options.close_ops, &results);
   ls_nest_release(results);
   return status;
 }
@@ -77,19 +77,19 @@ static ls_status tell_of_end(device_hook *self) {
 static ls_status judge_feeding(void *user, ls_status status) {
   device_hook *self = user;
   if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
-  if (self->is.predicts) {
+  if (self->options.predicts) {
     // Without an element there is no stop: who waits for predictions is told.
     ls_status_free(status);
     return tell_of_end(self);
   }
   ls_runtime_log(self->runtime, LS_LOG_INFO, "estimator",
                  "the input has ended: %s", ls_status_message(status));
-  if (self->is.input_ended != NULL)
-    __atomic_store_n(self->is.input_ended, true, __ATOMIC_RELEASE);
+  if (self->options.input_ended != NULL)
+    __atomic_store_n(self->options.input_ended, true, __ATOMIC_RELEASE);
   __atomic_store_n(&self->input_ended, true, __ATOMIC_RELEASE);
-  if (self->is.input_end_fails)
+  if (self->options.input_end_fails)
     ls_rendezvous_record(
-        self->is.rendezvous, "infeed",
+        self->options.rendezvous, "infeed",
         ls_status_annotate(ls_status_clone(status), "where it shall not end"),
         NULL);
   ls_status_free(status);
@@ -106,10 +106,10 @@ static ls_status begin_to_take(void *user) {
 // nothing would pace them, or end them where the input ends before `count`.
 static ls_status take(void *user, int64_t count) {
   device_hook *self = user;
-  const int64_t steps = num_ops(self->is.dequeue_ops) > 0 ? count : 0;
+  const int64_t steps = num_ops(self->options.dequeue_ops) > 0 ? count : 0;
   for (int64_t i = 0; i < steps; i += self->take_every)
-    LS_RETURN_IF_ERROR(
-        run_ops(self->threads.session, self->is.dequeue_ops, &self->taken));
+    LS_RETURN_IF_ERROR(run_ops(self->threads.session, self->options.dequeue_ops,
+                               &self->taken));
   return ls_ok();
 }
 
@@ -138,12 +138,12 @@ static const ls_device_work taking = {.name = "OutfeedController",
 static ls_status make_finalizers(device_hook *self, ls_nest flushers) {
   const char *job = NULL;
   const size_t count = ls_nest_count(flushers);
-  LS_RETURN_IF_ERROR(ls_estimator_job(self->is.context, &job));
+  LS_RETURN_IF_ERROR(ls_estimator_job(self->options.context, &job));
   ls_nest *items = ls_new_array(ls_current_allocator(), ls_nest, count + 1);
   size_t made = 0;
   if (items == NULL) return ls_out_of_memory();
   ls_estimator_scope scope;
-  ls_status status = ls_estimator_scope_begin(&scope, self->is.context);
+  ls_status status = ls_estimator_scope_begin(&scope, self->options.context);
   if (!ls_status_is_ok(status)) {
     ls_release(ls_current_allocator(), items);
     return status;
@@ -210,14 +210,14 @@ static bool asks_compiler(const device_hook *self) {
   ls_setting setting;
   ls_setting_read(self->runtime, "TPU_SPLIT_COMPILE_AND_EXECUTE", &setting);
   return setting.value != NULL && strcmp(setting.value, "1") == 0 &&
-         self->is.compile_status.graph != NULL;
+         self->options.compile_status.graph != NULL;
 }
 
 static ls_status ask_compiler(device_hook *self, ls_run_context *context) {
   ls_nest told = ls_none();
   char *text = NULL;
   LS_RETURN_IF_ERROR(ls_session_run(
-      context->session, ls_leaf(self->is.compile_status), NULL, 0, &told));
+      context->session, ls_leaf(self->options.compile_status), NULL, 0, &told));
   const ls_status status =
       ls_device_system_compile_error(ls_nest_as_array(told), &text);
   ls_nest_release(told);
@@ -243,16 +243,16 @@ static ls_status after_create(void *user, ls_run_context *context) {
   __atomic_store_n(&self->input_ended, false, __ATOMIC_RELAXED);
   __atomic_store_n(&self->closed_outfeeds, false, __ATOMIC_RELAXED);
   if (self->initializes) {
-    LS_RETURN_IF_ERROR(ls_device_system_begin(self->is.context));
+    LS_RETURN_IF_ERROR(ls_device_system_begin(self->options.context));
     self->has_begun = true;
   } else {
     // Others have used it: what they have left or closed is not this loop's.
-    LS_RETURN_IF_ERROR(ls_device_system_clear(self->is.context));
+    LS_RETURN_IF_ERROR(ls_device_system_clear(self->options.context));
   }
   LS_RETURN_IF_ERROR(initialize_writers(self, context->session));
   if (asks_compiler(self)) LS_RETURN_IF_ERROR(ask_compiler(self, context));
   LS_RETURN_IF_ERROR(ls_device_threads_start(&self->threads, context->session));
-  return ls_device_system_watch(self->is.context);
+  return ls_device_system_watch(self->options.context);
 }
 
 static void session_lost(void *user) {
@@ -275,9 +275,9 @@ static bool has_input_ended(const device_hook *self) {
 
 // There are fewer steps than the thread was told.
 static ls_status tell_who_takes(device_hook *self) {
-  if (num_ops(self->is.dequeue_ops) == 0) return ls_ok();
+  if (num_ops(self->options.dequeue_ops) == 0) return ls_ok();
   __atomic_store_n(&self->closed_outfeeds, true, __ATOMIC_RELEASE);
-  return ls_device_system_close_outfeeds(self->is.context);
+  return ls_device_system_close_outfeeds(self->options.context);
 }
 
 static ls_status after_run(void *user, ls_run_context *context,
@@ -303,9 +303,9 @@ static ls_status run_failed(void *user, ls_status status) {
 }
 
 void ls_device_hook_settle(ls_hook *hook) {
-  if (hook == NULL || hook->is.before_run != before_run) return;
-  device_hook *self = hook->is.user;
-  if (!self->is.predicts)
+  if (hook == NULL || hook->options.before_run != before_run) return;
+  device_hook *self = hook->options.user;
+  if (!self->options.predicts)
     ls_device_threads_settle(&self->threads, LS_INFEED_THREAD);
 }
 
@@ -314,12 +314,12 @@ static ls_status end(void *user, ls_run_context *context) {
   device_hook *self = user;
   ls_nest results = ls_none();
   // A prediction that is left early would go on for ever.
-  if (self->is.predicts) ls_cancel_request(self->threads.cancel);
+  if (self->options.predicts) ls_cancel_request(self->threads.cancel);
   ls_device_threads_join(&self->threads, LS_INFEED_THREAD);
-  ls_rendezvous_record_done(self->is.rendezvous, "infeed");
+  ls_rendezvous_record_done(self->options.rendezvous, "infeed");
   ls_device_threads_join(&self->threads, LS_OUTFEED_THREAD);
-  ls_rendezvous_record_done(self->is.rendezvous, "outfeed");
-  ls_rendezvous_forget(self->is.rendezvous, context->session);
+  ls_rendezvous_record_done(self->options.rendezvous, "outfeed");
+  ls_rendezvous_forget(self->options.rendezvous, context->session);
   const ls_status status = ls_device_threads_unkept(&self->threads);
   const ls_status ran = run_ops(context->session, self->finalizers, &results);
   if (ls_status_is_ok(ran)) self->has_begun = false;
@@ -331,7 +331,8 @@ static void destroy(void *user) {
   device_hook *self = user;
   ls_device_threads_deinit(&self->threads);
   // There is no end after a failure; who comes next may want another system.
-  if (self->has_begun) ls_status_free(ls_device_system_end(self->is.context));
+  if (self->has_begun)
+    ls_status_free(ls_device_system_end(self->options.context));
   ls_nest_release(self->counted);
   ls_nest_release(self->fed);
   ls_nest_release(self->taken);
@@ -342,8 +343,8 @@ static void destroy(void *user) {
 }
 
 const char *ls_device_hook_compile_error(const ls_hook *hook) {
-  return hook != NULL && hook->is.before_run == before_run
-             ? ((const device_hook *)hook->is.user)->compile_error
+  return hook != NULL && hook->options.before_run == before_run
+             ? ((const device_hook *)hook->options.user)->compile_error
              : NULL;
 }
 
@@ -351,7 +352,7 @@ const char *ls_device_hook_compile_error(const ls_hook *hook) {
 static ls_status fill(device_hook *self,
                       const ls_device_hook_options *options) {
   ls_estimator_input input;
-  self->is = *options;
+  self->options = *options;
   self->runtime = ls_runtime_current();
   self->counted = self->fed = self->taken = ls_none();
   self->initializers = self->finalizers = ls_none();

@@ -9,7 +9,7 @@ ls_status ls_device_threads_init(ls_device_threads *self,
       .runtime = ls_runtime_current(), .rendezvous = rendezvous, .user = user};
   for (int i = 0; i < LS_DEVICE_THREADS; ++i) {
     self->threads[i].all = self;
-    self->threads[i].is = &works[i];
+    self->threads[i].work = &works[i];
   }
   LS_RETURN_IF_ERROR(ls_mutex_init(&self->lock));
   LS_RETURN_IF_ERROR(ls_condition_init(&self->moved));
@@ -31,7 +31,7 @@ static bool is_recovered(ls_status status) {
 
 static ls_status do_count(ls_device_thread *self, int64_t count) {
   ls_device_threads *all = self->all;
-  LS_RETURN_IF_ERROR(self->is->work(all->user, count));
+  LS_RETURN_IF_ERROR(self->work->work(all->user, count));
   ls_mutex_lock(&all->lock);
   ++self->done;
   ls_condition_broadcast(&all->moved);
@@ -43,7 +43,7 @@ static ls_status read_counts(ls_device_thread *self,
                              ls_controller *controller) {
   ls_device_threads *all = self->all;
   int64_t count = 0;
-  LS_RETURN_IF_ERROR(self->is->begin(all->user));
+  LS_RETURN_IF_ERROR(self->work->begin(all->user));
   ls_mutex_lock(&all->lock);
   self->begun = true;
   ls_mutex_unlock(&all->lock);
@@ -79,7 +79,8 @@ static void end(ls_device_thread *self, ls_status status) {
   if (loses) all->lost = true;
   ls_condition_broadcast(&all->moved);
   ls_mutex_unlock(&all->lock);
-  ls_rendezvous_record(all->rendezvous, self->is->source, status, all->session);
+  ls_rendezvous_record(all->rendezvous, self->work->source, status,
+                       all->session);
   if (loses) ls_session_request_close(all->session);
 }
 
@@ -88,7 +89,7 @@ static void work(ls_controller *controller, void *user) {
   ls_cancel *outer = ls_cancel_make_current(self->all->cancel);
   ls_status status = read_counts(self, controller);
   if (!ls_status_is_ok(status))
-    status = self->is->judge(self->all->user, status);
+    status = self->work->judge(self->all->user, status);
   (void)ls_cancel_make_current(outer);
   end(self, status);
 }
@@ -104,8 +105,9 @@ ls_status ls_device_threads_start(ls_device_threads *self,
   self->session = session;
   for (int i = 0; i < LS_DEVICE_THREADS; ++i) {
     ls_device_thread *thread = &self->threads[i];
-    LS_RETURN_IF_ERROR(ls_controller_start(
-        thread->is->name, work, thread, thread->is->once, &thread->controller));
+    LS_RETURN_IF_ERROR(ls_controller_start(thread->work->name, work, thread,
+                                           thread->work->once,
+                                           &thread->controller));
   }
   return ls_ok();
 }
@@ -122,7 +124,7 @@ void ls_device_threads_stop(ls_device_threads *self) {
     ls_device_thread *thread = &self->threads[i];
     ls_device_threads_join(self, (ls_device_thread_id)i);
     ls_status_free(thread->failure);
-    *thread = (ls_device_thread){.all = self, .is = thread->is};
+    *thread = (ls_device_thread){.all = self, .work = thread->work};
   }
   ls_rendezvous_forget(self->rendezvous, self->session);
   ls_cancel_reset(self->cancel);
@@ -136,7 +138,8 @@ static ls_status failure_of(const ls_device_threads *self) {
   for (int i = 0; i < LS_DEVICE_THREADS; ++i)
     if (!ls_status_is_ok(self->threads[i].failure))
       return ls_status_annotate(ls_status_clone(self->threads[i].failure),
-                                "on the thread %s", self->threads[i].is->name);
+                                "on the thread %s",
+                                self->threads[i].work->name);
   return ls_ok();
 }
 
@@ -153,7 +156,7 @@ static ls_status help(ls_device_thread *self) {
   ls_device_threads *all = self->all;
   ls_status status = do_count(self, 1);
   if (ls_status_is_ok(status)) return status;
-  status = self->is->judge(all->user, status);
+  status = self->work->judge(all->user, status);
   ls_mutex_lock(&all->lock);
   // The other one's failure, which has closed the session, is told then.
   const bool follows = is_consequence(all, status);
@@ -161,7 +164,7 @@ static ls_status help(ls_device_thread *self) {
   if (!follows) self->failure = ls_status_clone(status);
   ls_mutex_unlock(&all->lock);
   if (!follows)
-    ls_rendezvous_record(all->rendezvous, self->is->source,
+    ls_rendezvous_record(all->rendezvous, self->work->source,
                          ls_status_clone(status), NULL);
   return status;
 }
@@ -170,9 +173,9 @@ static ls_status tell(ls_device_thread *self, int64_t count) {
   ls_device_threads *all = self->all;
   ls_mutex_lock(&all->lock);
   const bool idle = self->begun && !self->ended && self->done == self->told;
-  if (self->told == 0 || !self->is->once) ++self->told;
+  if (self->told == 0 || !self->work->once) ++self->told;
   ls_mutex_unlock(&all->lock);
-  return idle && count == 1 && self->is->helped
+  return idle && count == 1 && self->work->helped
              ? help(self)
              : ls_controller_send(self->controller, count);
 }

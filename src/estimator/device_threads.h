@@ -38,7 +38,7 @@ typedef struct ls_device_work {
 typedef struct ls_device_threads ls_device_threads;
 typedef struct ls_device_thread {
   ls_device_threads *all;
-  const ls_device_work *is;
+  const ls_device_work *work;
   ls_controller *controller;  // NULL: it is not there.
   // By the lock of all.
   int64_t told, done;  // Counts.

@@ -9,8 +9,8 @@
 #include "train/hooks/hook.h"
 
 typedef struct early {
-  ls_early_stopping_options is;  // Of a function.
-  ls_eval_rule eval;             // Of another rule.
+  ls_early_stopping_options options;  // Of a function.
+  ls_eval_rule eval;                  // Of another rule.
   bool is_chief;
   ls_step_timer timer;
   ls_tensor stop;  // The variable, read.
@@ -80,8 +80,8 @@ static ls_status run_op(const ls_run_context *context, ls_op op) {
 
 // ---- The chief -------------------------------------------------------------
 static ls_status ask(early *self, bool *out_stop) {
-  return self->is.rule == LS_STOP_BY_FUNCTION
-             ? self->is.should_stop(self->is.user, out_stop)
+  return self->options.rule == LS_STOP_BY_FUNCTION
+             ? self->options.should_stop(self->options.user, out_stop)
              : ls_eval_rule_ask(&self->eval, out_stop);
 }
 
@@ -141,7 +141,7 @@ static ls_status check_function(const ls_early_stopping_options *options) {
 
 static ls_status fill(early *self, const ls_early_stopping_options *options) {
   const bool by_steps = options->run_every_steps.set;
-  self->is = *options;
+  self->options = *options;
   self->is_chief = options->config == NULL ||
                    ls_run_config_values(options->config)->is_chief;
   if (by_steps && options->run_every_secs.set)

@@ -11,27 +11,28 @@
 
 // ---- Places ----------------------------------------------------------------
 static ls_status find_ordinals(ls_enqueue *self) {
-  const ls_estimator_context context = self->is.calls->context;
-  const bool one = self->is.replica.set;
+  const ls_estimator_context context = self->options.calls->context;
+  const bool one = self->options.replica.set;
   for (int64_t i = 0; i < self->num_replicas; ++i) {
     ls_device_name host;
     if (self->hosts == NULL && !one) {
-      LS_RETURN_IF_ERROR(
-          ls_estimator_ordinal(context, self->is.host, i, &self->ordinals[i]));
+      LS_RETURN_IF_ERROR(ls_estimator_ordinal(context, self->options.host, i,
+                                              &self->ordinals[i]));
       continue;
     }
     LS_RETURN_IF_ERROR(ls_estimator_device_for_replica(
-        context, one ? self->is.replica.value : i, &host, &self->ordinals[i]));
+        context, one ? self->options.replica.value : i, &host,
+        &self->ordinals[i]));
     if (self->hosts != NULL) self->hosts[i] = host;
   }
   return ls_ok();
 }
 
 static ls_status find_places(ls_enqueue *self) {
-  const ls_estimator_context context = self->is.calls->context;
-  LS_RETURN_IF_ERROR(ls_estimator_place_host(context, LS_SOME(self->is.host),
-                                             (ls_opt){0}, &self->place));
-  if (self->is.replica.set)
+  const ls_estimator_context context = self->options.calls->context;
+  LS_RETURN_IF_ERROR(ls_estimator_place_host(
+      context, LS_SOME(self->options.host), (ls_opt){0}, &self->place));
+  if (self->options.replica.set)
     self->num_replicas = 1;
   else if (self->kind.broadcast)
     LS_RETURN_IF_ERROR(ls_estimator_num_replicas(context, &self->num_replicas));
@@ -49,7 +50,7 @@ static ls_status find_places(ls_enqueue *self) {
 
 static ls_status find_sizes(ls_enqueue *self) {
   ls_opt rows, model_rows;
-  const ls_estimator_context context = self->is.calls->context;
+  const ls_estimator_context context = self->options.calls->context;
   LS_RETURN_IF_ERROR(ls_estimator_input_batch_size(context, &rows));
   LS_RETURN_IF_ERROR(ls_estimator_model_batch_size(context, &model_rows));
   self->rows = rows.set ? rows.value : 0;
@@ -62,7 +63,7 @@ static ls_status find_sizes(ls_enqueue *self) {
 ls_status ls_enqueue_call_input(const ls_enqueue *self, int64_t invocation,
                                 ls_nest *out_made) {
   LS_RETURN_IF_ERROR(ls_call_input(
-      self->is.calls,
+      self->options.calls,
       &(ls_input_place){.host = self->place, .invocation = invocation},
       out_made));
   const ls_status status = ls_graph_error(ls_graph_current());
@@ -73,7 +74,7 @@ ls_status ls_enqueue_call_input(const ls_enqueue *self, int64_t invocation,
 }
 
 static bool predicts(const ls_enqueue *self) {
-  return self->is.calls->context.mode == LS_MODE_PREDICT;
+  return self->options.calls->context.mode == LS_MODE_PREDICT;
 }
 
 // How many shards one element is cut into.
@@ -84,7 +85,7 @@ static int64_t num_shards(const ls_enqueue *self) {
 
 // What is cut along the first axis is not filled up along another one.
 static ls_status check_axes(const ls_enqueue *self) {
-  const ls_input_feed_options *options = self->is.options;
+  const ls_input_feed_options *options = self->options.feed;
   for (size_t i = 0; i < options->num_batch_axes; ++i)
     if (options->batch_axis[i] != 0)
       return ls_invalid_argument(
@@ -100,20 +101,20 @@ static ls_status check_source(const ls_enqueue *self, bool is_dataset) {
     return ls_invalid_argument("input_fn must give a Dataset to predict with "
                                "on TPUs");
   if (predicts(self) && !self->kind.broadcast && !self->kind.per_host_v2 &&
-      self->is.options->batch_axis != NULL)
+      self->options.feed->batch_axis != NULL)
     return ls_invalid_argument("batch_axis is not looked at when predicting: "
                                "leave it unset");
   if (self->kind.per_host_v2 && !self->kind.broadcast && !is_dataset)
     return ls_invalid_argument("input_fn must give a Dataset with PER_HOST_V2");
-  return self->is.options->any_batch && self->kind.sliced ? check_axes(self)
-                                                          : ls_ok();
+  return self->options.feed->any_batch && self->kind.sliced ? check_axes(self)
+                                                            : ls_ok();
 }
 
 ls_batch_padding ls_enqueue_padding(const ls_enqueue *self, int64_t parts) {
   return (ls_batch_padding){.parts = parts,
                             .rows = self->model_rows,
-                            .axes = self->is.options->batch_axis,
-                            .num_axes = self->is.options->num_batch_axes};
+                            .axes = self->options.feed->batch_axis,
+                            .num_axes = self->options.feed->num_batch_axes};
 }
 
 // Elements of the shapes that the program is made for.
@@ -133,30 +134,32 @@ static ls_status prepare(ls_enqueue *self) {
                 .padding = {.parts = 1, .rows = ls_padding_size(padding)},
                 .pads = true,
                 .at_once = at_once}));
-  if (self->is.options->any_batch)
+  if (self->options.feed->any_batch)
     return ls_feed_source_become(
         source, LS_SOURCE_MASKED,
         ls_masked_batches(dataset, padding,
-                          self->is.meets ? LS_INFINITE : at_once - 1));
+                          self->options.meets ? LS_INFINITE : at_once - 1));
   return ls_feed_source_become(
       source, LS_SOURCE_PLAIN,
-      ls_full_batches(dataset, self->rows, self->is.options->batch_axis,
-                      self->is.options->num_batch_axes));
+      ls_full_batches(dataset, self->rows, self->options.feed->batch_axis,
+                      self->options.feed->num_batch_axes));
 }
 
 static ls_status make_source(ls_enqueue *self) {
-  const ls_opt replica = self->is.replica;
+  const ls_opt replica = self->options.replica;
   ls_nest made = ls_none();
   char name[48];
   LS_RETURN_IF_ERROR(ls_enqueue_call_input(
-      self, replica.set ? replica.value : self->is.host, &made));
+      self, replica.set ? replica.value : self->options.host, &made));
   ls_status status = check_source(self, ls_nest_as_dataset(made) != NULL);
   if (ls_status_is_ok(status)) status = ls_feed_source_of(&self->source, made);
   ls_nest_release(made);
   LS_RETURN_IF_ERROR(status);
   LS_RETURN_IF_ERROR(prepare(self));
-  snprintf(name, sizeof(name), "input of host %lld", (long long)self->is.host);
-  const ls_opt seed = ls_run_config_values(self->is.calls->config)->random_seed;
+  snprintf(name, sizeof(name), "input of host %lld",
+           (long long)self->options.host);
+  const ls_opt seed =
+      ls_run_config_values(self->options.calls->config)->random_seed;
   return ls_feed_source_begin(&self->source, name,
                               seed.set ? (uint64_t)seed.value : 0);
 }
@@ -164,7 +167,8 @@ static ls_status make_source(ls_enqueue *self) {
 // ---- Making ----------------------------------------------------------------
 ls_status ls_enqueue_init(ls_enqueue *self, const ls_enqueue_options *options) {
   const char *names = ls_name_scope_current();
-  *self = (ls_enqueue){.is = *options, .allocator = ls_current_allocator()};
+  *self =
+      (ls_enqueue){.options = *options, .allocator = ls_current_allocator()};
   self->names = ls_copy_text(self->allocator, names, strlen(names));
   if (self->names == NULL) return ls_out_of_memory();
   LS_RETURN_IF_ERROR(
@@ -197,7 +201,7 @@ ls_status ls_enqueue_read(ls_enqueue *self) {
   if (self->queue != NULL || self->read.values.kind != LS_KIND_NONE)
     return ls_failed_precondition("InternalError: the ops that feed host %lld "
                                   "are built twice",
-                                  (long long)self->is.host);
+                                  (long long)self->options.host);
   if (self->kind.per_core) return ls_enqueue_of_cores(self);
   if (self->kind.broadcast) return ls_enqueue_to_all(self);
   return self->kind.per_host_v2 ? ls_enqueue_of_replicas(self)
@@ -215,16 +219,16 @@ ls_status ls_enqueue_build(ls_enqueue *self, ls_nest *out_ops,
 
 // ---- Values ----------------------------------------------------------------
 // Values of the graph, padded; a data set's elements are already.
-static ls_status pad(ls_batch_padding padding, ls_fed *fed) {
+static ls_status pad(ls_batch_padding padding, ls_feed_element *fed) {
   int64_t count = 0;
   LS_RETURN_IF_ERROR(ls_padding_count(padding, fed->features, &count));
   const size_t leaves = ls_nest_num_leaves(fed->features);
-  const ls_fed padded = {
+  const ls_feed_element padded = {
       .features = ls_pad_tensors(padding, fed->features, count),
       .labels = ls_pad_tensors(ls_padding_behind(padding, leaves), fed->labels,
                                count),
       .mask = ls_padding_real(padding, count)};
-  ls_fed_drop(fed);
+  ls_feed_element_drop(fed);
   *fed = padded;
   return ls_status_join(ls_nest_status(padded.features),
                         ls_status_join(ls_nest_status(padded.labels),
@@ -232,16 +236,16 @@ static ls_status pad(ls_batch_padding padding, ls_fed *fed) {
 }
 
 ls_status ls_enqueue_next(ls_enqueue *self, ls_feed_source *source,
-                          ls_batch_padding padding, ls_fed *out_fed) {
+                          ls_batch_padding padding, ls_feed_element *out_fed) {
   ls_status status = ls_feed_source_next(source, out_fed);
   if (ls_status_is_ok(status))
     status = ls_feed_source_signals(source, &out_fed->signals);
-  if (ls_status_is_ok(status) && self->is.options->any_batch &&
+  if (ls_status_is_ok(status) && self->options.feed->any_batch &&
       source->dataset == NULL)
     status = pad(padding, out_fed);
   if (ls_status_is_ok(status))
-    status = ls_recorder_note(self->is.recorder, out_fed);
-  if (!ls_status_is_ok(status)) ls_fed_drop(out_fed);
+    status = ls_recorder_note(self->options.recorder, out_fed);
+  if (!ls_status_is_ok(status)) ls_feed_element_drop(out_fed);
   return status;
 }
 
@@ -261,15 +265,15 @@ ls_status ls_enqueue_make_queue(const ls_enqueue *self,
   const ls_shape *parts = NULL;
   size_t count = 0;
   ls_device_assignment *assignment = NULL;
-  LS_RETURN_IF_ERROR(ls_recorder_parts(self->is.recorder, &parts, &count));
+  LS_RETURN_IF_ERROR(ls_recorder_parts(self->options.recorder, &parts, &count));
   const ls_infeed_options options = {.num_elements = LS_SOME((int64_t)count)};
   if (parts == NULL) return ls_infeed_queue_create(&options, out_queue);
   LS_RETURN_IF_ERROR(
-      ls_estimator_assignment(self->is.calls->context, &assignment));
+      ls_estimator_assignment(self->options.calls->context, &assignment));
   return ls_partitioned_infeed_create(
       &(ls_partitioned_infeed_options){.queue = options,
                                        .assignment = assignment,
-                                       .host = (int32_t)self->is.host,
+                                       .host = (int32_t)self->options.host,
                                        .parts = parts,
                                        .num_parts = count},
       out_queue);
@@ -277,7 +281,7 @@ ls_status ls_enqueue_make_queue(const ls_enqueue *self,
 
 // A mask, behind what the user gives, has one axis.
 static ls_status set_axes(const ls_enqueue *self, ls_infeed_queue *queue) {
-  const ls_input_feed_options *options = self->is.options;
+  const ls_input_feed_options *options = self->options.feed;
   const size_t count = options->num_batch_axes, all = count + 1;
   if (!options->any_batch)
     return ls_infeed_queue_set_dimensions(queue, options->batch_axis, count);
@@ -295,7 +299,7 @@ static ls_status set_axes(const ls_enqueue *self, ls_infeed_queue *queue) {
 
 static ls_status split(ls_enqueue *self, ls_infeed_queue *queue, ls_nest values,
                        const ls_infeed_places *places, ls_nest *out_ops) {
-  if (self->is.options->batch_axis != NULL && !self->kind.broadcast)
+  if (self->options.feed->batch_axis != NULL && !self->kind.broadcast)
     LS_RETURN_IF_ERROR(ls_status_annotate(set_axes(self, queue), "batch_axis"));
   LS_RETURN_IF_ERROR(ls_infeed_queue_set_num_shards(queue, self->num_replicas));
   return ls_infeed_queue_split_and_enqueue(queue, values, places, out_ops);

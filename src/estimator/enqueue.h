@@ -18,7 +18,7 @@
 // All of it is lent.
 typedef struct ls_enqueue_options {
   const ls_estimator_calls *calls;
-  const ls_input_feed_options *options;
+  const ls_input_feed_options *feed;
   ls_recorder *recorder;
   int64_t host;
   // Of replicas that are on several hosts: the one that is fed. Else all of
@@ -39,7 +39,7 @@ typedef struct ls_enqueue_values {
 } ls_enqueue_values;
 
 typedef struct ls_enqueue {
-  ls_enqueue_options is;
+  ls_enqueue_options options;
   ls_estimator_input kind;
   ls_device_name place;    // Of the host.
   char *names;             // The name scope that it was made in.
@@ -87,7 +87,7 @@ ls_batch_padding ls_enqueue_padding(const ls_enqueue *self, int64_t parts);
 // What a source gives, padded where it is the graph's, noted, as a list.
 LS_MUST_USE ls_status ls_enqueue_next(ls_enqueue *self, ls_feed_source *source,
                                       ls_batch_padding padding,
-                                      ls_fed *out_fed);
+                                      ls_feed_element *out_fed);
 // A queue of such tuples, of which nothing but how they are cut over a
 // replica's cores is set.
 LS_MUST_USE ls_status ls_enqueue_make_queue(const ls_enqueue *self,

@@ -24,11 +24,11 @@ static void drop_lists(ls_allocator *allocator, ls_nest *lists, int64_t count) {
 // ---- A call for each core --------------------------------------------------
 static ls_status core_values(ls_enqueue *self, int64_t core,
                              ls_nest *out_list) {
-  const int64_t invocation = self->is.host * self->num_replicas + core;
+  const int64_t invocation = self->options.host * self->num_replicas + core;
   char name[40];
   ls_nest made = ls_none();
   ls_feed_source source = {0};
-  ls_fed fed = {0};
+  ls_feed_element fed = {0};
   snprintf(name, sizeof(name), "ordinal_%lld", (long long)core);
   LS_NAME_SCOPE(name);
   LS_RETURN_IF_ERROR(ls_enqueue_call_input(self, invocation, &made));
@@ -42,8 +42,8 @@ static ls_status core_values(ls_enqueue *self, int64_t core,
   if (ls_status_is_ok(status))
     status = ls_enqueue_next(self, &source, ls_enqueue_padding(self, 1), &fed);
   if (ls_status_is_ok(status))
-    status = ls_recorder_flatten(self->is.recorder, &fed, out_list);
-  ls_fed_drop(&fed);
+    status = ls_recorder_flatten(self->options.recorder, &fed, out_list);
+  ls_feed_element_drop(&fed);
   ls_feed_source_deinit(&source);
   ls_nest_release(made);
   return status;
@@ -66,7 +66,7 @@ ls_status ls_enqueue_of_cores(ls_enqueue *self) {
 }
 
 // ---- One element for the replicas of a host --------------------------------
-static ls_status note_end(ls_enqueue *self, const ls_fed *fed) {
+static ls_status note_end(ls_enqueue *self, const ls_feed_element *fed) {
   return fed->ended.kind == LS_KIND_NONE
              ? ls_ok()
              : ls_take_nest(LS_LIST(ls_nest_retain(fed->ended)),
@@ -74,15 +74,15 @@ static ls_status note_end(ls_enqueue *self, const ls_fed *fed) {
 }
 
 static ls_status read_split(ls_enqueue *self) {
-  ls_fed fed;
+  ls_feed_element fed;
   LS_RETURN_IF_ERROR(ls_enqueue_next(
       self, &self->source, ls_enqueue_padding(self, self->num_replicas), &fed));
   ls_status status =
-      ls_recorder_flatten(self->is.recorder, &fed, &self->read.values);
+      ls_recorder_flatten(self->options.recorder, &fed, &self->read.values);
   if (ls_status_is_ok(status)) status = note_end(self, &fed);
   self->read.splits = true;
   self->read.signals = ls_nest_retain(fed.signals);
-  ls_fed_drop(&fed);
+  ls_feed_element_drop(&fed);
   return status;
 }
 
@@ -105,7 +105,7 @@ static ls_op giver(ls_nest list) {
 }
 
 // All replicas stop when the first one does.
-static ls_status share_stopping(ls_fed *fed, ls_nest first) {
+static ls_status share_stopping(ls_feed_element *fed, ls_nest first) {
   static const char *const keys[] = {LS_SIGNAL_STOPPING, LS_SIGNAL_PADDING};
   if (fed->signals.kind == LS_KIND_NONE || first.kind == LS_KIND_NONE)
     return ls_ok();
@@ -122,19 +122,20 @@ static ls_status share_stopping(ls_fed *fed, ls_nest first) {
 
 static ls_status replica_values(ls_enqueue *self, replica_lists *all,
                                 int64_t replica) {
-  ls_fed fed;
+  ls_feed_element fed;
   ls_nest *signals = &self->read.signals;
   LS_RETURN_IF_ERROR(
       ls_enqueue_next(self, &self->source, ls_enqueue_padding(self, 1), &fed));
   ls_status status = share_stopping(&fed, *signals);
   if (ls_status_is_ok(status))
-    status = ls_recorder_flatten(self->is.recorder, &fed, &all->lists[replica]);
+    status =
+        ls_recorder_flatten(self->options.recorder, &fed, &all->lists[replica]);
   if (ls_status_is_ok(status) && signals->kind == LS_KIND_NONE)
     *signals = ls_nest_retain(fed.signals);
   if (ls_status_is_ok(status) && fed.ended.kind != LS_KIND_NONE)
     all->ended[all->num_ended++] = fed.ended;  // The graph's: not counted.
   all->givers[replica] = giver(all->lists[replica]);
-  ls_fed_drop(&fed);
+  ls_feed_element_drop(&fed);
   return status;
 }
 
@@ -142,9 +143,8 @@ static ls_status replica_values(ls_enqueue *self, replica_lists *all,
 // an iterator has so many ops is meant here, and no reason for its warning.
 static ls_status all_values(ls_enqueue *self, replica_lists *all) {
   self->source.iterator->num_ops -= (int)self->num_replicas;
-  const bool in_order =
-      ls_estimator_config(self->is.calls->context)->tpu->parallel_get_next !=
-      LS_FLAG_ON;
+  const bool in_order = ls_estimator_config(self->options.calls->context)
+                            ->tpu->parallel_get_next != LS_FLAG_ON;
   for (int64_t i = 0; i < self->num_replicas; ++i) {
     LS_CONTROL_SCOPE(all->givers, in_order && i > 0 ? (size_t)i : 0);
     LS_RETURN_IF_ERROR(replica_values(self, all, i));
@@ -196,14 +196,14 @@ ls_status ls_enqueue_of_replicas(ls_enqueue *self) {
 // ---- One element for all replicas ------------------------------------------
 static ls_status read_same(ls_enqueue *self) {
   const int64_t count = self->num_replicas;
-  ls_fed fed;
+  ls_feed_element fed;
   ls_nest list = ls_none();
   LS_RETURN_IF_ERROR(
       ls_enqueue_next(self, &self->source, ls_enqueue_padding(self, 1), &fed));
   ls_nest *lists = ls_new_array(self->allocator, ls_nest, (size_t)count + 1);
-  ls_status status = lists == NULL
-                         ? ls_out_of_memory()
-                         : ls_recorder_flatten(self->is.recorder, &fed, &list);
+  ls_status status =
+      lists == NULL ? ls_out_of_memory()
+                    : ls_recorder_flatten(self->options.recorder, &fed, &list);
   for (int64_t i = 0; i < count && ls_status_is_ok(status); ++i)
     lists[i] = ls_nest_retain(list);
   if (ls_status_is_ok(status))
@@ -211,7 +211,7 @@ static ls_status read_same(ls_enqueue *self) {
   self->read.signals = ls_nest_retain(fed.signals);
   ls_release(self->allocator, lists);
   ls_nest_release(list);
-  ls_fed_drop(&fed);
+  ls_feed_element_drop(&fed);
   return status;
 }
 

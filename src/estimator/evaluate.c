@@ -14,7 +14,7 @@
 
 // What is fetched in each run, and what comes of the losses.
 typedef struct eval_run {
-  const ls_estimator_evaluation *is;
+  const ls_estimator_evaluation *evaluation;
   ls_nest metrics;  // A dict of (value, update op), lent.
   ls_nest fetches;  // The loss, the steps, ops.
   double loss, weight;
@@ -24,15 +24,15 @@ typedef struct eval_run {
 
 // ---- What is refused -------------------------------------------------------
 static ls_status check(const ls_estimator *self,
-                       const ls_estimator_evaluation *is, bool on_cpu) {
-  if (!on_cpu && !is->steps.set && !self->any_batch)
+                       const ls_estimator_evaluation *evaluation, bool on_cpu) {
+  if (!on_cpu && !evaluation->steps.set && !self->any_batch)
     return ls_invalid_argument("Eval steps must be set where evaluation is on "
                                "TPUs, unless any_batch is");
-  if (!is->steps.set || is->steps.value > 0) return ls_ok();
+  if (!evaluation->steps.set || evaluation->steps.value > 0) return ls_ok();
   return on_cpu ? ls_invalid_argument("Must specify steps > 0, got %lld",
-                                      (long long)is->steps.value)
+                                      (long long)evaluation->steps.value)
                 : ls_invalid_argument("Eval steps must be positive, got %lld",
-                                      (long long)is->steps.value);
+                                      (long long)evaluation->steps.value);
 }
 
 static ls_status check_names(ls_nest metrics) {
@@ -110,33 +110,36 @@ static ls_status build(ls_job *job, eval_run *e) {
 }
 
 // ---- Hooks -----------------------------------------------------------------
-static ls_status add_steps(ls_job *job, const ls_estimator_evaluation *is) {
+static ls_status add_steps(ls_job *job,
+                           const ls_estimator_evaluation *evaluation) {
   ls_hook *hook = NULL;
-  if (is->steps.set) {
-    LS_RETURN_IF_ERROR(ls_stop_after_evals_hook(is->steps.value, &hook));
+  if (evaluation->steps.set) {
+    LS_RETURN_IF_ERROR(
+        ls_stop_after_evals_hook(evaluation->steps.value, &hook));
     LS_RETURN_IF_ERROR(ls_job_hooks_add(&job->hooks, hook));
   }
   if (job->on_cpu) return ls_ok();
   LS_RETURN_IF_ERROR(ls_eval_iterations_hook(
-      is->steps.set ? is->steps.value : INT32_MAX, &hook));
+      evaluation->steps.set ? evaluation->steps.value : INT32_MAX, &hook));
   return ls_job_hooks_add(&job->hooks, hook);
 }
 
 static ls_status add_hooks(ls_job *job, const eval_run *e, ls_nest final_values,
                            ls_nest *out_values) {
-  const ls_estimator_spec_options *is = ls_estimator_spec_values(job->spec);
+  const ls_estimator_spec_options *spec_options =
+      ls_estimator_spec_values(job->spec);
   ls_job_hooks *hooks = &job->hooks;
   ls_hook *last = NULL;
   LS_GRAPH_SCOPE(job->graph);
   if (job->on_cpu)
     LS_RETURN_IF_ERROR(
         ls_job_hooks_add(hooks, ls_hook_retain(job->cpu_input.hook)));
-  LS_RETURN_IF_ERROR(
-      ls_job_hooks_add_all(hooks, e->is->hooks, e->is->num_hooks));
-  LS_RETURN_IF_ERROR(add_steps(job, e->is));
+  LS_RETURN_IF_ERROR(ls_job_hooks_add_all(hooks, e->evaluation->hooks,
+                                          e->evaluation->num_hooks));
+  LS_RETURN_IF_ERROR(add_steps(job, e->evaluation));
   if (!job->on_cpu) LS_RETURN_IF_ERROR(ls_job_add_device_hooks(job));
-  LS_RETURN_IF_ERROR(ls_job_hooks_add_all(hooks, is->evaluation_hooks,
-                                          is->num_evaluation_hooks));
+  LS_RETURN_IF_ERROR(ls_job_hooks_add_all(hooks, spec_options->evaluation_hooks,
+                                          spec_options->num_evaluation_hooks));
   LS_RETURN_IF_ERROR(
       ls_final_ops_hook(final_values, NULL, 0, out_values, &last));
   return ls_job_hooks_add(hooks, last);
@@ -241,7 +244,8 @@ static ls_status take_metrics(const ls_job *job, eval_run *e, ls_nest values,
 static ls_status evaluate(ls_job *job, eval_run *e, ls_nest *out_metrics) {
   ls_monitored_session *session = NULL;
   ls_nest wanted = ls_none(), values = ls_none();
-  job->input_end_fails = job->estimator->input_end_fails && e->is->steps.set;
+  job->input_end_fails =
+      job->estimator->input_end_fails && e->evaluation->steps.set;
   LS_RETURN_IF_ERROR(build(job, e));
   LS_RETURN_IF_ERROR(ls_job_set_values(job));
   ls_status status = final_values(job, e->metrics, &wanted);
@@ -258,13 +262,14 @@ static ls_status evaluate(ls_job *job, eval_run *e, ls_nest *out_metrics) {
 }
 
 static ls_status evaluate_from(ls_estimator *self,
-                               const ls_estimator_evaluation *is,
+                               const ls_estimator_evaluation *evaluation,
                                const ls_estimator_checkpoint *checkpoint,
                                ls_nest *out_metrics) {
-  eval_run e = {.is = is, .losses.of_first = self->replica_0_loss};
-  ls_job job = {.stop = is->stop, .checkpoint = checkpoint};
-  ls_status status = ls_job_begin(&job, self, LS_MODE_EVAL, &is->input);
-  if (ls_status_is_ok(status)) status = check(self, is, job.on_cpu);
+  eval_run e = {.evaluation = evaluation,
+                .losses.of_first = self->replica_0_loss};
+  ls_job job = {.stop = evaluation->stop, .checkpoint = checkpoint};
+  ls_status status = ls_job_begin(&job, self, LS_MODE_EVAL, &evaluation->input);
+  if (ls_status_is_ok(status)) status = check(self, evaluation, job.on_cpu);
   if (ls_status_is_ok(status)) status = evaluate(&job, &e, out_metrics);
   ls_nest_release(e.fetches);
   ls_eval_losses_drop(&e.losses);
@@ -276,15 +281,15 @@ bool ls_estimator_has_evaluated(ls_nest metrics) {
 }
 
 static ls_status evaluate_and_write(ls_estimator *self,
-                                    const ls_estimator_evaluation *is,
+                                    const ls_estimator_evaluation *evaluation,
                                     const ls_estimator_checkpoint *checkpoint,
                                     ls_nest *out_metrics) {
-  LS_RETURN_IF_ERROR(evaluate_from(self, is, checkpoint, out_metrics));
+  LS_RETURN_IF_ERROR(evaluate_from(self, evaluation, checkpoint, out_metrics));
   // What a stop has cut short is no measure of the model.
   return !ls_estimator_has_evaluated(*out_metrics) ||
-                 ls_train_stop_requested(is->stop)
+                 ls_train_stop_requested(evaluation->stop)
              ? ls_ok()
-             : ls_write_eval_events(self, is->name, checkpoint->path,
+             : ls_write_eval_events(self, evaluation->name, checkpoint->path,
                                     *out_metrics);
 }
 

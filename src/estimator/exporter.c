@@ -17,7 +17,7 @@
 enum { KEPT = 5 };
 
 struct ls_exporter {
-  ls_exporter_options is;
+  ls_exporter_options options;
   char *name, *events;
   int64_t keep;  // 0: all.
   ls_nest best;  // None: not known.
@@ -47,7 +47,7 @@ static ls_status check(const ls_exporter_options *o) {
 
 static ls_status fill(ls_exporter *self, const ls_exporter_options *o) {
   ls_allocator *allocator = ls_current_allocator();
-  self->is = *o;
+  self->options = *o;
   self->keep = o->keep.set                    ? o->keep.value
                : o->kind == LS_EXPORTER_FINAL ? 0
                                               : KEPT;
@@ -196,8 +196,8 @@ static void keep_newest(const ls_exporter *self, ls_runtime *runtime,
 static bool is_better(const ls_exporter *self, ls_nest metrics) {
   double best = 0, now = 0;
   if (self->best.kind == LS_KIND_NONE) return true;
-  if (self->is.is_better != NULL)
-    return self->is.is_better(self->is.user, self->best, metrics);
+  if (self->options.is_better != NULL)
+    return self->options.is_better(self->options.user, self->best, metrics);
   best = ls_params_f64(self->best, "loss", (double)NAN);
   now = ls_params_f64(metrics, "loss", (double)NAN);
   return now < best || (isnan(best) && !isnan(now));
@@ -257,8 +257,8 @@ static ls_status is_wanted(ls_exporter *self, const ls_estimator *estimator,
                            const ls_exporter_call *call, const char *folder,
                            bool *out_wanted) {
   bool has = false;
-  *out_wanted = self->is.kind == LS_EXPORTER_LATEST || call->is_final;
-  if (self->is.kind != LS_EXPORTER_BEST) return ls_ok();
+  *out_wanted = self->options.kind == LS_EXPORTER_LATEST || call->is_final;
+  if (self->options.kind != LS_EXPORTER_BEST) return ls_ok();
   if (!self->recovered) LS_RETURN_IF_ERROR(recover_from(self, estimator, call));
   LS_RETURN_IF_ERROR(
       has_export(ls_runtime_files(estimator->runtime), folder, &has));
@@ -275,15 +275,15 @@ static ls_status export_to(ls_exporter *self, ls_estimator *estimator,
   LS_RETURN_IF_ERROR(ls_estimator_export(
       estimator,
       &(ls_estimator_exporting){.base = folder,
-                                .receiver = self->is.receiver,
+                                .receiver = self->options.receiver,
                                 .checkpoint = call->checkpoint,
-                                .assets = self->is.assets,
-                                .num_assets = self->is.num_assets,
-                                .onnx = self->is.onnx,
-                                .stablehlo = self->is.stablehlo,
-                                .batch_size = self->is.batch_size},
+                                .assets = self->options.assets,
+                                .num_assets = self->options.num_assets,
+                                .onnx = self->options.onnx,
+                                .stablehlo = self->options.stablehlo,
+                                .batch_size = self->options.batch_size},
       out_path));
-  if (self->is.kind == LS_EXPORTER_BEST && is_better(self, call->metrics))
+  if (self->options.kind == LS_EXPORTER_BEST && is_better(self, call->metrics))
     set_best(self, call->metrics);
   ls_runtime_log(estimator->runtime, LS_LOG_INFO, "estimator",
                  "exporter '%s' wrote %s", self->name, *out_path);

@@ -5,13 +5,13 @@
 #include "data/dataset.h"
 #include "estimator/returned.h"
 
-void ls_fed_drop(ls_fed *fed) {
+void ls_feed_element_drop(ls_feed_element *fed) {
   ls_nest_release(fed->features);
   ls_nest_release(fed->labels);
   ls_nest_release(fed->mask);
   ls_nest_release(fed->ended);
   ls_nest_release(fed->signals);
-  *fed = (ls_fed){0};
+  *fed = (ls_feed_element){0};
 }
 
 // ---- Making ----------------------------------------------------------------
@@ -86,7 +86,8 @@ static ls_status check_static(const ls_feed_source *self) {
   return status;
 }
 
-static ls_status take(ls_feed_source *self, ls_nest element, ls_fed *out) {
+static ls_status take(ls_feed_source *self, ls_nest element,
+                      ls_feed_element *out) {
   ls_nest features, labels;
   LS_RETURN_IF_ERROR(split(self, element, &features, &labels));
   out->features = ls_nest_retain(features);
@@ -99,8 +100,8 @@ static ls_status take(ls_feed_source *self, ls_nest element, ls_fed *out) {
   return ls_ok();
 }
 
-ls_status ls_feed_source_next(ls_feed_source *self, ls_fed *out_fed) {
-  *out_fed = (ls_fed){0};
+ls_status ls_feed_source_next(ls_feed_source *self, ls_feed_element *out_fed) {
+  *out_fed = (ls_feed_element){0};
   if (self->dataset == NULL) {
     out_fed->features = ls_nest_retain(self->features);
     out_fed->labels = ls_nest_retain(self->labels);

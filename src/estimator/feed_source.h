@@ -11,13 +11,13 @@
 #include "lockstep/iterator.h"
 
 // What comes together. Nests are the caller's; what is not there is none.
-typedef struct ls_fed {
+typedef struct ls_feed_element {
   ls_nest features, labels;
   ls_nest mask;   // A leaf.
   ls_nest ended;  // The same: whether all of it is padding behind the end.
   ls_nest signals;
-} ls_fed;
-void ls_fed_drop(ls_fed *fed);
+} ls_feed_element;
+void ls_feed_element_drop(ls_feed_element *fed);
 
 // How elements of a data set lie.
 typedef enum ls_source_kind {
@@ -55,7 +55,7 @@ LS_MUST_USE ls_status ls_feed_source_begin(ls_feed_source *self,
 //   LS_FAILED_PRECONDITION  the data set has not begun; there are signals that
 //                           were not asked for
 LS_MUST_USE ls_status ls_feed_source_next(ls_feed_source *self,
-                                          ls_fed *out_fed);
+                                          ls_feed_element *out_fed);
 // The signals that belong to them; none, where there are never any.
 //   LS_FAILED_PRECONDITION  features and labels were not asked for
 LS_MUST_USE ls_status ls_feed_source_signals(ls_feed_source *self,

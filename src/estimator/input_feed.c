@@ -101,7 +101,7 @@ static ls_status make_there(making *m, const ls_enqueue_options *options,
 
 static ls_status make_host(making *m, int64_t index) {
   ls_enqueue_options options = {.calls = m->calls,
-                                .options = m->options,
+                                .feed = m->options,
                                 .recorder = &m->recorder,
                                 .host = index,
                                 .meets = m->meets};
@@ -200,7 +200,7 @@ static ls_status check_queues(const making *m) {
           "element %zu that input_fn gives is %s for a replica of the first "
           "host, and %s on host %lld: all hosts must feed the same types",
           i, LS_SHAPE_TEXT(a.dtype, a.shape), LS_SHAPE_TEXT(b.dtype, b.shape),
-          (long long)m->enqueues[h].is.host);
+          (long long)m->enqueues[h].options.host);
     }
   }
   return ls_ok();
@@ -346,11 +346,11 @@ void ls_input_feed_drop(ls_input_feed *feed) {
 
 // ---- What came -------------------------------------------------------------
 ls_status ls_input_feed_unpack(const ls_input_feed *feed, ls_nest elements,
-                               ls_fed_values *out_values) {
-  ls_fed fed;
-  *out_values = (ls_fed_values){0};
+                               ls_feed_element_values *out_values) {
+  ls_feed_element fed;
+  *out_values = (ls_feed_element_values){0};
   LS_RETURN_IF_ERROR(ls_recorder_unflatten(feed->structure, elements, &fed));
-  *out_values = (ls_fed_values){
+  *out_values = (ls_feed_element_values){
       .features = ls_nest_retain(fed.features),
       .labels = ls_nest_retain(fed.labels),
       .mask = ls_nest_tensor(fed.mask, 0),
@@ -359,6 +359,6 @@ ls_status ls_input_feed_unpack(const ls_input_feed *feed, ls_nest elements,
       .padding =
           ls_nest_tensor(ls_nest_find(fed.signals, LS_SIGNAL_PADDING), 0),
   };
-  ls_fed_drop(&fed);
+  ls_feed_element_drop(&fed);
   return ls_ok();
 }

@@ -99,12 +99,14 @@ static bool is_alike(ls_tensor labels, ls_tensor predictions) {
                              ls_tensor_shape(predictions));
 }
 
-static ls_nest refuse(const char *metric, ls_tensor labels, ls_tensor is) {
+static ls_nest refuse(const char *metric, ls_tensor labels,
+                      ls_tensor predictions) {
   return LS_FAIL(
       LS_INVALID_ARGUMENT,
       "metric '%s' of labels %s and predictions %s: both have one shape",
       metric, LS_SHAPE_TEXT(ls_tensor_dtype(labels), ls_tensor_shape(labels)),
-      LS_SHAPE_TEXT(ls_tensor_dtype(is), ls_tensor_shape(is)));
+      LS_SHAPE_TEXT(ls_tensor_dtype(predictions),
+                    ls_tensor_shape(predictions)));
 }
 
 // ---- Sums and means --------------------------------------------------------

@@ -180,9 +180,9 @@ ls_status ls_estimator_spec_as_plain(ls_estimator_spec *spec,
   host_hooks hooks = {.count = 0};
   ls_arena memory;
   ls_arena_init(&memory, ls_current_allocator());
-  ls_status status = call_functions(&spec->is, &metrics, &hooks);
+  ls_status status = call_functions(&spec->options, &metrics, &hooks);
   if (ls_status_is_ok(status))
-    status = make_plain(&spec->is, metrics, &hooks, &memory, out_plain);
+    status = make_plain(&spec->options, metrics, &hooks, &memory, out_plain);
   ls_arena_deinit(&memory);
   ls_nest_release(metrics);
   for (size_t i = 0; i < hooks.count; ++i)

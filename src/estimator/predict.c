@@ -26,26 +26,28 @@ struct ls_predictions {
 };
 
 // ---- What is wanted --------------------------------------------------------
-static bool is_wanted(const ls_estimator_prediction *is, const char *key) {
-  for (size_t i = 0; i < is->num_keys; ++i)
-    if (strcmp(is->keys[i], key) == 0) return true;
-  return is->keys == NULL;
+static bool is_wanted(const ls_estimator_prediction *prediction,
+                      const char *key) {
+  for (size_t i = 0; i < prediction->num_keys; ++i)
+    if (strcmp(prediction->keys[i], key) == 0) return true;
+  return prediction->keys == NULL;
 }
 
-static ls_status no_keys(const ls_estimator_prediction *is,
+static ls_status no_keys(const ls_estimator_prediction *prediction,
                          ls_nest predictions) {
   char text[300];
   return ls_invalid_argument(
       "none of the keys that are wanted ('%s'%s) is one of the predictions %s",
-      is->num_keys > 0 ? is->keys[0] : "", is->num_keys > 1 ? ", ..." : "",
+      prediction->num_keys > 0 ? prediction->keys[0] : "",
+      prediction->num_keys > 1 ? ", ..." : "",
       ls_nest_print(predictions, text, sizeof(text)));
 }
 
-static ls_status choose(const ls_estimator_prediction *is, ls_nest predictions,
-                        ls_nest *out) {
+static ls_status choose(const ls_estimator_prediction *prediction,
+                        ls_nest predictions, ls_nest *out) {
   if (predictions.kind != LS_KIND_DICT) {
     *out = ls_nest_retain(predictions);
-    return is->keys == NULL
+    return prediction->keys == NULL
                ? ls_ok()
                : ls_invalid_argument("keys of predictions that are no dict");
   }
@@ -57,12 +59,13 @@ static ls_status choose(const ls_estimator_prediction *is, ls_nest predictions,
   ls_status status = ls_out_of_memory();
   if (keys != NULL && items != NULL) {
     for (size_t i = 0; i < count; ++i) {
-      if (!is_wanted(is, ls_nest_key(predictions, i))) continue;
+      if (!is_wanted(prediction, ls_nest_key(predictions, i))) continue;
       keys[kept] = ls_nest_key(predictions, i);
       items[kept++] = ls_nest_item(predictions, i);
     }
     *out = ls_nest_dict("", keys, items, kept);
-    status = kept == 0 ? no_keys(is, predictions) : ls_nest_status(*out);
+    status =
+        kept == 0 ? no_keys(prediction, predictions) : ls_nest_status(*out);
   }
   ls_release(allocator, keys);
   ls_release(allocator, items);
@@ -71,11 +74,11 @@ static ls_status choose(const ls_estimator_prediction *is, ls_nest predictions,
 
 // The predictions, and behind them the padding and what host calls give.
 static ls_status make_fetches(ls_predictions *self,
-                              const ls_estimator_prediction *is) {
+                              const ls_estimator_prediction *prediction) {
   const ls_job *job = &self->job;
   ls_nest wanted = ls_none();
   ls_status status =
-      choose(is,
+      choose(prediction,
              job->on_cpu ? ls_estimator_spec_values(job->spec)->predictions
                          : job->program.predictions,
              &wanted);
@@ -93,15 +96,16 @@ static ls_status make_fetches(ls_predictions *self,
 }
 
 // ---- Hooks -----------------------------------------------------------------
-static ls_status add_hooks(ls_job *job, const ls_estimator_prediction *is) {
+static ls_status add_hooks(ls_job *job,
+                           const ls_estimator_prediction *prediction) {
   const ls_estimator_spec_options *spec = ls_estimator_spec_values(job->spec);
   ls_hook *hook = NULL;
   LS_GRAPH_SCOPE(job->graph);
   if (job->on_cpu)
     LS_RETURN_IF_ERROR(
         ls_job_hooks_add(&job->hooks, ls_hook_retain(job->cpu_input.hook)));
-  LS_RETURN_IF_ERROR(
-      ls_job_hooks_add_all(&job->hooks, is->hooks, is->num_hooks));
+  LS_RETURN_IF_ERROR(ls_job_hooks_add_all(&job->hooks, prediction->hooks,
+                                          prediction->num_hooks));
   if (!job->on_cpu) {
     LS_RETURN_IF_ERROR(ls_predict_stop_hook(job->program.stopping, &hook));
     LS_RETURN_IF_ERROR(ls_job_hooks_add(&job->hooks, hook));
@@ -112,16 +116,16 @@ static ls_status add_hooks(ls_job *job, const ls_estimator_prediction *is) {
 }
 
 static ls_status begin(ls_predictions *self,
-                       const ls_estimator_prediction *is) {
+                       const ls_estimator_prediction *prediction) {
   ls_job *job = &self->job;
   {
     LS_GRAPH_SCOPE(job->graph);
     LS_RETURN_IF_ERROR(job->on_cpu ? ls_job_build_on_cpu(job)
                                    : ls_job_build_on_tpu(job));
   }
-  LS_RETURN_IF_ERROR(make_fetches(self, is));
+  LS_RETURN_IF_ERROR(make_fetches(self, prediction));
   LS_RETURN_IF_ERROR(ls_job_set_values(job));
-  LS_RETURN_IF_ERROR(add_hooks(job, is));
+  LS_RETURN_IF_ERROR(add_hooks(job, prediction));
   return ls_job_session(job, false, &self->session);
 }
 

@@ -49,15 +49,15 @@ static bool has_sum(const ls_graph *graph) {
 }
 
 // What all replicas give is the same, or replica 0's.
-static void take_results(const ls_steps *steps, ls_nest outputs,
+static void take_results(const ls_step_loop *steps, ls_nest outputs,
                          ls_estimator_program *out) {
   const ls_nest first = ls_nest_item(outputs, 0);
   out->steps = ls_nest_tensor(first, 0);
-  if (!ls_steps_predict(steps)) out->loss = ls_nest_tensor(first, 1);
+  if (!ls_step_loop_predict(steps)) out->loss = ls_nest_tensor(first, 1);
   out->run = ls_tensor_op(out->steps);
 }
 
-static ls_status replicate(ls_steps *steps, ls_estimator_program *out) {
+static ls_status replicate(ls_step_loop *steps, ls_estimator_program *out) {
   const ls_estimator_context context = steps->options->calls->context;
   ls_device_assignment *assignment = NULL;
   ls_nest inputs = ls_none(), outputs = ls_none();
@@ -65,7 +65,7 @@ static ls_status replicate(ls_steps *steps, ls_estimator_program *out) {
   ls_status status = no_inputs(steps->allocator, steps->replicas, &inputs);
   if (ls_status_is_ok(status))
     status = ls_split_compile_and_replicate(
-        ls_steps_compute, steps, inputs,
+        ls_step_loop_compute, steps, inputs,
         &(ls_replicate_options){.assignment = assignment,
                                 .on_device_loop = LS_FLAG_ON},
         &out->compile_status, &outputs);
@@ -99,7 +99,7 @@ static ls_status group(ls_allocator *allocator, ls_nest list,
 }
 
 // Behind the loop its variables are looked at.
-static ls_status sync(ls_steps *steps, ls_estimator_program *out) {
+static ls_status sync(ls_step_loop *steps, ls_estimator_program *out) {
   ls_estimator_input input;
   ls_nest ops = ls_none();
   LS_RETURN_IF_ERROR(
@@ -120,7 +120,8 @@ static ls_status sync(ls_steps *steps, ls_estimator_program *out) {
 
 // Who takes predictions is told that there are no more, also where there were
 // none.
-static ls_status close_outfeeds(ls_steps *steps, ls_estimator_program *out) {
+static ls_status close_outfeeds(ls_step_loop *steps,
+                                ls_estimator_program *out) {
   ls_nest ops = ls_none();
   const ls_op after = out->run;
   LS_CONTROL_SCOPE(&after, 1);
@@ -158,8 +159,8 @@ static ls_status append_ops(ls_allocator *allocator, op_list *list,
 
 // Each metric's value with an op that waits for the run; its update goes to
 // what hosts do in each step.
-static ls_status take_metrics(ls_steps *steps, ls_nest made, op_list *updates,
-                              ls_estimator_program *out) {
+static ls_status take_metrics(ls_step_loop *steps, ls_nest made,
+                              op_list *updates, ls_estimator_program *out) {
   const size_t count = ls_nest_count(made);
   ls_allocator *allocator = steps->allocator;
   LS_RETURN_IF_ERROR(ls_made_metrics_check(made));
@@ -185,7 +186,7 @@ static ls_status take_metrics(ls_steps *steps, ls_nest made, op_list *updates,
 }
 
 // Without metrics the loss carries what waits for the run.
-static ls_status evaluate(ls_steps *steps, op_list *updates,
+static ls_status evaluate(ls_step_loop *steps, op_list *updates,
                           ls_estimator_program *out) {
   ls_nest made = ls_none();
   LS_RETURN_IF_ERROR(ls_host_calls_call(&steps->host, "eval_metrics", &made));
@@ -242,7 +243,7 @@ static ls_status take_signals(ls_nest signals, ls_estimator_program *out) {
 }
 
 // `told` waits in the signal: a run that fetches it runs the host's function.
-static ls_status predict(ls_steps *steps, ls_nest ops,
+static ls_status predict(ls_step_loop *steps, ls_nest ops,
                          ls_estimator_program *out) {
   ls_nest signals = ls_none();
   LS_RETURN_IF_ERROR(
@@ -259,7 +260,7 @@ static ls_status predict(ls_steps *steps, ls_nest ops,
   return status;
 }
 
-static ls_status call_hosts(ls_steps *steps, ls_estimator_program *out) {
+static ls_status call_hosts(ls_step_loop *steps, ls_estimator_program *out) {
   ls_nest taken = ls_none(), made = ls_none();
   op_list list = {0};
   ls_status status = ls_host_calls_take(&steps->host, &taken);
@@ -277,7 +278,7 @@ static ls_status call_hosts(ls_steps *steps, ls_estimator_program *out) {
     out->host_ops = ls_nest_sequence(LS_KIND_LIST, list.items, list.count);
     status = ls_nest_status(out->host_ops);
   }
-  if (ls_status_is_ok(status) && ls_steps_predict(steps))
+  if (ls_status_is_ok(status) && ls_step_loop_predict(steps))
     status = predict(steps, out->host_ops, out);
   ls_release(steps->allocator, list.items);
   ls_nest_release(made);
@@ -296,14 +297,15 @@ static ls_status check(const ls_program_options *options) {
              : ls_failed_precondition("a program is built in a mode");
 }
 
-static ls_status build(ls_steps *steps, ls_estimator_program *out) {
+static ls_status build(ls_step_loop *steps, ls_estimator_program *out) {
   LS_RETURN_IF_ERROR(replicate(steps, out));
   LS_RETURN_IF_ERROR(sync(steps, out));
-  if (ls_steps_predict(steps)) LS_RETURN_IF_ERROR(close_outfeeds(steps, out));
+  if (ls_step_loop_predict(steps))
+    LS_RETURN_IF_ERROR(close_outfeeds(steps, out));
   return call_hosts(steps, out);
 }
 
-static ls_status build_scoped(ls_steps *steps, ls_estimator_program *out) {
+static ls_status build_scoped(ls_step_loop *steps, ls_estimator_program *out) {
   ls_estimator_scope scope;
   LS_RETURN_IF_ERROR(
       ls_estimator_scope_begin(&scope, steps->options->calls->context));
@@ -314,17 +316,17 @@ static ls_status build_scoped(ls_steps *steps, ls_estimator_program *out) {
 
 ls_status ls_program_build(const ls_program_options *options,
                            ls_estimator_program *out_program) {
-  ls_steps steps = {0};
+  ls_step_loop steps = {0};
   ls_infeed_attempt attempt;
   ls_nest none = ls_none();
   *out_program = (ls_estimator_program){0};
   LS_RETURN_IF_ERROR(check(options));
   LS_RETURN_IF_ERROR(ls_infeed_attempt_begin(&attempt, options->feed->queue));
-  ls_status status = ls_steps_init(&steps, options);
+  ls_status status = ls_step_loop_init(&steps, options);
   if (ls_status_is_ok(status)) status = build_scoped(&steps, out_program);
   // What is refused leaves the graph as it was, and the queue.
   status = ls_infeed_attempt_end(&attempt, status, &none);
-  ls_steps_deinit(&steps);
+  ls_step_loop_deinit(&steps);
   if (!ls_status_is_ok(status)) ls_program_drop(out_program);
   return status;
 }

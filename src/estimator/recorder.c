@@ -23,7 +23,7 @@ void ls_recorder_deinit(ls_recorder *self) {
 }
 
 // ---- Structures ------------------------------------------------------------
-static ls_nest dict_of(const ls_fed *fed) {
+static ls_nest dict_of(const ls_feed_element *fed) {
   static const char *const names[] = {"features", "labels", "mask", "signals"};
   const ls_nest all[] = {fed->features, fed->labels, fed->mask, fed->signals};
   const char *keys[4];
@@ -135,7 +135,8 @@ static void leave_whole(cutting *c, ls_nest value) {
     c->parts[c->count++] = LS_SHAPE_UNKNOWN;
 }
 
-static ls_status cut_fed(ls_recorder *self, const ls_fed *fed, size_t leaves) {
+static ls_status cut_fed(ls_recorder *self, const ls_feed_element *fed,
+                         size_t leaves) {
   const ls_nest features = ls_nest_item(self->dims, 0);
   const ls_nest labels = ls_nest_item(self->dims, 1);
   if (features.kind == LS_KIND_NONE)
@@ -157,7 +158,7 @@ static ls_status cut_fed(ls_recorder *self, const ls_fed *fed, size_t leaves) {
 }
 
 // ---- Noting ----------------------------------------------------------------
-ls_status ls_recorder_note(ls_recorder *self, const ls_fed *fed) {
+ls_status ls_recorder_note(ls_recorder *self, const ls_feed_element *fed) {
   if (self->structure.kind != LS_KIND_NONE) return ls_ok();
   ls_nest all = ls_none();
   LS_RETURN_IF_ERROR(ls_take_nest(dict_of(fed), &all));
@@ -180,8 +181,8 @@ static ls_nest as_tensor(ls_nest leaf, void *user) {
   return ls_status_is_ok(status) ? ls_leaf(value) : ls_fail(status);
 }
 
-ls_status ls_recorder_flatten(const ls_recorder *self, const ls_fed *fed,
-                              ls_nest *out_list) {
+ls_status ls_recorder_flatten(const ls_recorder *self,
+                              const ls_feed_element *fed, ls_nest *out_list) {
   *out_list = ls_none();
   ls_nest all = ls_none();
   LS_RETURN_IF_ERROR(ls_take_nest(dict_of(fed), &all));
@@ -217,8 +218,8 @@ ls_status ls_recorder_parts(const ls_recorder *self, const ls_shape **out_parts,
 
 // ---- The way back ----------------------------------------------------------
 ls_status ls_recorder_unflatten(ls_nest structure, ls_nest elements,
-                                ls_fed *out_fed) {
-  *out_fed = (ls_fed){0};
+                                ls_feed_element *out_fed) {
+  *out_fed = (ls_feed_element){0};
   const size_t count = ls_nest_num_leaves(structure);
   if (structure.kind == LS_KIND_NONE)
     return ls_failed_precondition("values are to get a structure before one "

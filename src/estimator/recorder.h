@@ -21,12 +21,14 @@ void ls_recorder_deinit(ls_recorder *self);  // Zeroed is fine.
 
 // Notes the structure of the first, of which others must be, too.
 //   LS_INVALID_ARGUMENT  the way in which they are cut is of another structure
-LS_MUST_USE ls_status ls_recorder_note(ls_recorder *self, const ls_fed *fed);
+LS_MUST_USE ls_status ls_recorder_note(ls_recorder *self,
+                                       const ls_feed_element *fed);
 // The leaves as tensors of the current graph, in a list, in the order of
 // flattening.
 //   LS_INVALID_ARGUMENT  another structure than was recorded
 LS_MUST_USE ls_status ls_recorder_flatten(const ls_recorder *self,
-                                          const ls_fed *fed, ls_nest *out_list);
+                                          const ls_feed_element *fed,
+                                          ls_nest *out_list);
 // How each leaf is cut over a replica's cores; lent, NULL: none is.
 //   LS_FAILED_PRECONDITION  nothing was recorded
 LS_MUST_USE ls_status ls_recorder_parts(const ls_recorder *self,
@@ -36,6 +38,6 @@ LS_MUST_USE ls_status ls_recorder_parts(const ls_recorder *self,
 // The way back, from a structure that was recorded.
 //   LS_INVALID_ARGUMENT  another number of elements
 LS_MUST_USE ls_status ls_recorder_unflatten(ls_nest structure, ls_nest elements,
-                                            ls_fed *out_fed);
+                                            ls_feed_element *out_fed);
 
 #endif  // LS_ESTIMATOR_RECORDER_H_

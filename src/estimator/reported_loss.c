@@ -7,18 +7,18 @@
 #include "nn/shares.h"
 
 // In which losses are added.
-static ls_dtype wide_of(const ls_steps *steps) {
+static ls_dtype wide_of(const ls_step_loop *steps) {
   return ls_is_half(steps->loss_dtype) ? LS_DTYPE_F32 : steps->loss_dtype;
 }
 
 // This replica's share, by its examples; of an evaluation those of all steps.
-static ls_shares shares_of(const ls_steps *steps, ls_tensor examples) {
+static ls_shares shares_of(const ls_step_loop *steps, ls_tensor examples) {
   return (ls_shares){.replicas = (int32_t)steps->replicas,
                      .differ = steps->options->any_batch,
                      .count = examples};
 }
 
-ls_status ls_carried_add_loss(ls_steps *steps, ls_tensor loss,
+ls_status ls_carried_add_loss(ls_step_loop *steps, ls_tensor loss,
                               ls_tensor examples, ls_carried *carried) {
   if (!ls_dtype_is_float(ls_tensor_dtype(loss)))
     return ls_invalid_argument("the loss of a step must be of a float type: "
@@ -44,14 +44,14 @@ ls_status ls_carried_add_loss(ls_steps *steps, ls_tensor loss,
 }
 
 // ---- At the end of a run ---------------------------------------------------
-static ls_tensor sum_of(const ls_steps *steps, ls_tensor x) {
+static ls_tensor sum_of(const ls_step_loop *steps, ls_tensor x) {
   return steps->replicas == 1 || steps->options->replica_0_loss
              ? x
              : ls_all_reduce(LS_REDUCE_SUM, x);
 }
 
 // Of the last step.
-static ls_tensor train_loss(const ls_steps *steps, const ls_carried *last) {
+static ls_tensor train_loss(const ls_step_loop *steps, const ls_carried *last) {
   const ls_tensor loss = ls_convert(last->loss, wide_of(steps));
   ls_shares shares = shares_of(steps, last->examples);
   if (steps->replicas == 1 || steps->options->replica_0_loss) return loss;
@@ -61,7 +61,7 @@ static ls_tensor train_loss(const ls_steps *steps, const ls_carried *last) {
 
 // Of all steps: by examples where their numbers differ, else by steps. Without
 // any it is 0.
-static ls_tensor eval_loss(const ls_steps *steps, const ls_carried *last) {
+static ls_tensor eval_loss(const ls_step_loop *steps, const ls_carried *last) {
   const ls_dtype wide = wide_of(steps);
   const ls_tensor one = ls_scalar_i64(LS_DTYPE_I64, 1);
   const ls_tensor total = ls_convert(last->loss, wide);
@@ -74,7 +74,7 @@ static ls_tensor eval_loss(const ls_steps *steps, const ls_carried *last) {
   return ls_div(mean, ls_convert(ls_maximum(last->count, one), wide));
 }
 
-ls_tensor ls_reported_loss(const ls_steps *steps, const ls_carried *last) {
+ls_tensor ls_reported_loss(const ls_step_loop *steps, const ls_carried *last) {
   return steps->mode == LS_MODE_TRAIN ? train_loss(steps, last)
                                       : eval_loss(steps, last);
 }

@@ -39,14 +39,16 @@ void ls_scaffold_scope_begin(ls_scope *scope, ls_scaffold_stretch stretch) {
 
 ls_status ls_program_scaffold(const ls_estimator_spec *spec, ls_graph *graph,
                               ls_scaffold *out_scaffold) {
-  const ls_estimator_spec_options *is = ls_estimator_spec_values(spec);
+  const ls_estimator_spec_options *spec_options =
+      ls_estimator_spec_values(spec);
   *out_scaffold = (ls_scaffold){0};
-  if (is->scaffold_fn == NULL) return ls_ok();
+  if (spec_options->scaffold_fn == NULL) return ls_ok();
   LS_GRAPH_SCOPE(graph);
   LS_SCOPE_BLOCK_(scope);
   ls_scaffold_scope_begin(&scope, LS_IN_SCAFFOLD_FN);
   LS_RETURN_IF_ERROR(ls_scope_status());
-  LS_RETURN_IF_ERROR(is->scaffold_fn(is->scaffold_user, out_scaffold));
+  LS_RETURN_IF_ERROR(
+      spec_options->scaffold_fn(spec_options->scaffold_user, out_scaffold));
   return ls_graph_take_error(graph);
 }
 

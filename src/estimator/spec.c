@@ -25,17 +25,20 @@ static void drop_hooks(ls_hook *const *hooks, size_t count) {
 
 static void destroy(ls_object *object) {
   ls_estimator_spec *self = (ls_estimator_spec *)object;
-  const ls_estimator_spec_options *is = &self->is;
-  drop_hooks(is->training_hooks, is->num_training_hooks);
-  drop_hooks(is->evaluation_hooks, is->num_evaluation_hooks);
-  drop_hooks(is->prediction_hooks, is->num_prediction_hooks);
-  drop_hooks(is->training_chief_hooks, is->num_training_chief_hooks);
-  for (size_t i = 0; i < is->num_export_outputs; ++i)
-    ls_nest_release(is->export_outputs[i].tensors);
-  ls_nest_release(is->predictions);
-  ls_nest_release(is->eval_metric_ops);
-  ls_nest_release(is->eval_metrics.tensors);
-  ls_nest_release(is->host_call.tensors);
+  const ls_estimator_spec_options *spec_options = &self->options;
+  drop_hooks(spec_options->training_hooks, spec_options->num_training_hooks);
+  drop_hooks(spec_options->evaluation_hooks,
+             spec_options->num_evaluation_hooks);
+  drop_hooks(spec_options->prediction_hooks,
+             spec_options->num_prediction_hooks);
+  drop_hooks(spec_options->training_chief_hooks,
+             spec_options->num_training_chief_hooks);
+  for (size_t i = 0; i < spec_options->num_export_outputs; ++i)
+    ls_nest_release(spec_options->export_outputs[i].tensors);
+  ls_nest_release(spec_options->predictions);
+  ls_nest_release(spec_options->eval_metric_ops);
+  ls_nest_release(spec_options->eval_metrics.tensors);
+  ls_nest_release(spec_options->host_call.tensors);
   ls_allocator *allocator = self->memory.allocator;
   ls_arena_deinit(&self->memory);
   ls_release(allocator, self);
@@ -58,13 +61,13 @@ static ls_status keep_exports(ls_estimator_spec *self,
   ls_export_output *all =
       ls_arena_new_array(&self->memory, ls_export_output, count + 1);
   if (all == NULL) return ls_out_of_memory();
-  self->is.export_outputs = all;
+  self->options.export_outputs = all;
   for (size_t i = 0; i < count; ++i) {
     all[i] = from->export_outputs[i];
     all[i].key = ls_arena_format(&self->memory, "%s", all[i].key);
     if (all[i].key == NULL) return ls_out_of_memory();
     all[i].tensors = ls_nest_retain(all[i].tensors);
-    ++self->is.num_export_outputs;
+    ++self->options.num_export_outputs;
   }
   const bool adds = from->mode == LS_MODE_PREDICT && count < 2 &&
                     (count == 0 || strcmp(all[0].key, LS_SERVING_DEFAULT) != 0);
@@ -75,7 +78,7 @@ static ls_status keep_exports(ls_estimator_spec *self,
                    : all[0];
   if (count > 0) all[count].tensors = ls_nest_retain(all[0].tensors);
   all[count].key = LS_SERVING_DEFAULT;
-  ++self->is.num_export_outputs;
+  ++self->options.num_export_outputs;
   return ls_nest_status(all[count].tensors);
 }
 
@@ -88,50 +91,51 @@ static ls_status make_scalar(ls_tensor *loss) {
 }
 
 static ls_status keep_cache(ls_estimator_spec *self) {
-  ls_tensor *copy =
-      ls_arena_new_array(&self->memory, ls_tensor, self->is.cache_size + 1);
+  ls_tensor *copy = ls_arena_new_array(&self->memory, ls_tensor,
+                                       self->options.cache_size + 1);
   if (copy == NULL) return ls_out_of_memory();
-  for (size_t i = 0; i < self->is.cache_size; ++i)
-    copy[i] = self->is.cache[i];
-  self->is.cache = copy;
+  for (size_t i = 0; i < self->options.cache_size; ++i)
+    copy[i] = self->options.cache[i];
+  self->options.cache = copy;
   return ls_ok();
 }
 
 static ls_status keep_all_hooks(ls_estimator_spec *self,
                                 const ls_estimator_spec_options *from) {
-  ls_estimator_spec_options *is = &self->is;
+  ls_estimator_spec_options *spec_options = &self->options;
   ls_arena *memory = &self->memory;
-  LS_RETURN_IF_ERROR(
-      keep_hooks(memory, &is->training_hooks, from->num_training_hooks));
-  is->num_training_hooks = from->num_training_hooks;
-  LS_RETURN_IF_ERROR(
-      keep_hooks(memory, &is->evaluation_hooks, from->num_evaluation_hooks));
-  is->num_evaluation_hooks = from->num_evaluation_hooks;
-  LS_RETURN_IF_ERROR(
-      keep_hooks(memory, &is->prediction_hooks, from->num_prediction_hooks));
-  is->num_prediction_hooks = from->num_prediction_hooks;
-  LS_RETURN_IF_ERROR(keep_hooks(memory, &is->training_chief_hooks,
+  LS_RETURN_IF_ERROR(keep_hooks(memory, &spec_options->training_hooks,
+                                from->num_training_hooks));
+  spec_options->num_training_hooks = from->num_training_hooks;
+  LS_RETURN_IF_ERROR(keep_hooks(memory, &spec_options->evaluation_hooks,
+                                from->num_evaluation_hooks));
+  spec_options->num_evaluation_hooks = from->num_evaluation_hooks;
+  LS_RETURN_IF_ERROR(keep_hooks(memory, &spec_options->prediction_hooks,
+                                from->num_prediction_hooks));
+  spec_options->num_prediction_hooks = from->num_prediction_hooks;
+  LS_RETURN_IF_ERROR(keep_hooks(memory, &spec_options->training_chief_hooks,
                                 from->num_training_chief_hooks));
-  is->num_training_chief_hooks = from->num_training_chief_hooks;
+  spec_options->num_training_chief_hooks = from->num_training_chief_hooks;
   return ls_ok();
 }
 
 static ls_status fill(ls_estimator_spec *self,
                       const ls_estimator_spec_options *from) {
-  ls_estimator_spec_options *is = &self->is;
-  is->predictions = from->predictions.kind == LS_KIND_NONE
-                        ? ls_nest_dict("", NULL, NULL, 0)
-                        : ls_nest_retain(from->predictions);
-  is->eval_metric_ops = ls_nest_retain(from->eval_metric_ops);
-  is->eval_metrics.tensors = ls_nest_retain(from->eval_metrics.tensors);
-  is->host_call.tensors = ls_nest_retain(from->host_call.tensors);
-  LS_RETURN_IF_ERROR(ls_nest_status(is->predictions));
+  ls_estimator_spec_options *spec_options = &self->options;
+  spec_options->predictions = from->predictions.kind == LS_KIND_NONE
+                                  ? ls_nest_dict("", NULL, NULL, 0)
+                                  : ls_nest_retain(from->predictions);
+  spec_options->eval_metric_ops = ls_nest_retain(from->eval_metric_ops);
+  spec_options->eval_metrics.tensors =
+      ls_nest_retain(from->eval_metrics.tensors);
+  spec_options->host_call.tensors = ls_nest_retain(from->host_call.tensors);
+  LS_RETURN_IF_ERROR(ls_nest_status(spec_options->predictions));
   LS_RETURN_IF_ERROR(keep_all_hooks(self, from));
   LS_RETURN_IF_ERROR(keep_exports(self, from));
   LS_RETURN_IF_ERROR(keep_cache(self));
   if (from->scaffold != NULL) self->scaffold = *from->scaffold;
-  is->scaffold = self->is_tpu ? NULL : &self->scaffold;
-  return make_scalar(&is->loss);
+  spec_options->scaffold = self->is_tpu ? NULL : &self->scaffold;
+  return make_scalar(&spec_options->loss);
 }
 
 static ls_status make(const ls_estimator_spec_options *options, bool is_tpu,
@@ -143,11 +147,12 @@ static ls_status make(const ls_estimator_spec_options *options, bool is_tpu,
   ls_object_init(&self->object, &type);
   ls_arena_init(&self->memory, allocator);
   self->is_tpu = is_tpu;
-  self->is = *options;
+  self->options = *options;
   // What is its own is counted as it is kept.
-  self->is.num_training_hooks = self->is.num_evaluation_hooks = 0;
-  self->is.num_prediction_hooks = self->is.num_training_chief_hooks = 0;
-  self->is.num_export_outputs = 0;
+  self->options.num_training_hooks = self->options.num_evaluation_hooks = 0;
+  self->options.num_prediction_hooks = self->options.num_training_chief_hooks =
+      0;
+  self->options.num_export_outputs = 0;
   const ls_status status = fill(self, options);
   if (ls_status_is_ok(status))
     *out_spec = self;
@@ -172,7 +177,7 @@ ls_status ls_tpu_estimator_spec_create(const ls_estimator_spec_options *options,
 
 const ls_estimator_spec_options *
 ls_estimator_spec_values(const ls_estimator_spec *spec) {
-  return &spec->is;
+  return &spec->options;
 }
 
 bool ls_estimator_spec_is_tpu(const ls_estimator_spec *spec) {

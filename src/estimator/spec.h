@@ -11,7 +11,7 @@ struct ls_estimator_spec {
   ls_object object;
   ls_arena memory;  // Of the lists.
   bool is_tpu;
-  ls_estimator_spec_options is;
+  ls_estimator_spec_options options;
   ls_scaffold scaffold;
 };
 

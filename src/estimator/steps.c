@@ -16,7 +16,7 @@
 // ---- Summaries of the model ------------------------------------------------
 // Steps on cores write none: their hosts do, by the host call.
 static ls_status leave_out(void *user, const char *tag) {
-  ls_steps *steps = user;
+  ls_step_loop *steps = user;
   if (steps->summary_left_out) return ls_ok();
   steps->summary_left_out = true;
   ls_runtime_log(ls_runtime_current(), LS_LOG_WARNING, "estimator",
@@ -34,14 +34,15 @@ static const ls_summary_writer_kind leaving_out = {
     .name = "none on cores", .destroy = drop_nothing, .instead = leave_out};
 
 // ---- Making ----------------------------------------------------------------
-ls_status ls_steps_init(ls_steps *steps, const ls_program_options *options) {
+ls_status ls_step_loop_init(ls_step_loop *steps,
+                            const ls_program_options *options) {
   const ls_estimator_context context = options->calls->context;
-  *steps = (ls_steps){.options = options,
-                      .allocator = ls_current_allocator(),
-                      .mode = context.mode,
-                      .loss_dtype = LS_DTYPE_F32};
+  *steps = (ls_step_loop){.options = options,
+                          .allocator = ls_current_allocator(),
+                          .mode = context.mode,
+                          .loss_dtype = LS_DTYPE_F32};
   LS_RETURN_IF_ERROR(ls_estimator_num_replicas(context, &steps->replicas));
-  if (!ls_steps_predict(steps))
+  if (!ls_step_loop_predict(steps))
     LS_RETURN_IF_ERROR(
         ls_iterations_per_loop(ls_graph_current(), &steps->iterations));
   if (steps->mode == LS_MODE_TRAIN)
@@ -50,21 +51,21 @@ ls_status ls_steps_init(ls_steps *steps, const ls_program_options *options) {
   return ls_host_calls_init(&steps->host, context);
 }
 
-void ls_steps_deinit(ls_steps *steps) {
+void ls_step_loop_deinit(ls_step_loop *steps) {
   ls_estimator_spec_release(steps->spec.value);
   ls_summary_writer_release(steps->summaries);
   ls_host_calls_deinit(&steps->host);
   ls_release(steps->allocator, steps->cache_dtypes);
-  *steps = (ls_steps){0};
+  *steps = (ls_step_loop){0};
 }
 
 // ---- A step ----------------------------------------------------------------
 typedef struct step {
-  ls_steps *steps;
-  ls_fed_values fed;
+  ls_step_loop *steps;
+  ls_feed_element_values fed;
   ls_tensor examples;  // Of this replica, with batches of any size; an i64.
   ls_estimator_spec *spec;  // Lent.
-  const ls_estimator_spec_options *is;
+  const ls_estimator_spec_options *spec_options;
   ls_carried carried;
   ls_op told;  // That hosts are told by; id 0: they are not.
 } step;
@@ -78,14 +79,14 @@ static ls_status call_model(step *s, ls_nest cache) {
   LS_SCOPE_BLOCK_(examples);
   if (s->steps->summaries != NULL)
     ls_summary_scope_begin(&summaries, s->steps->summaries);
-  if (s->steps->options->any_batch && !ls_steps_predict(s->steps))
+  if (s->steps->options->any_batch && !ls_step_loop_predict(s->steps))
     ls_examples_scope_begin(&examples, s->examples);
   LS_RETURN_IF_ERROR(ls_scope_status());
   return ls_call_model(s->steps->options->calls, &inputs, &s->spec);
 }
 
 static ls_status make_model(step *s) {
-  ls_steps *steps = s->steps;
+  ls_step_loop *steps = s->steps;
   const ls_nest cache = ls_carried_cache(steps, &s->carried);
   ls_status status = ls_nest_status(cache);
   if (ls_status_is_ok(status)) status = call_model(s, cache);
@@ -96,7 +97,7 @@ static ls_status make_model(step *s) {
     ls_estimator_spec_release(s->spec);
     return status;
   }
-  s->is = ls_estimator_spec_values(s->spec);
+  s->spec_options = ls_estimator_spec_values(s->spec);
   return ls_graph_take_error(ls_graph_current());
 }
 
@@ -129,7 +130,7 @@ static ls_status with_mask(const step *s, ls_nest tensors, ls_nest *out_nest) {
 }
 
 static ls_status record_metrics(const step *s) {
-  ls_host_function metrics = s->is->eval_metrics;
+  ls_host_function metrics = s->spec_options->eval_metrics;
   ls_nest tensors = ls_none();
   const bool has_mask =
       s->steps->options->any_batch &&
@@ -148,9 +149,9 @@ static ls_status record_predictions(const step *s) {
   static const char *const keys[] = {LS_SIGNAL_STOPPING, LS_SIGNAL_PADDING};
   const ls_nest values[] = {ls_leaf(s->fed.stopping), ls_leaf(s->fed.padding)};
   const bool pads = !ls_tensor_is_failed(s->fed.padding);
-  LS_RETURN_IF_ERROR(
-      ls_host_calls_record(&s->steps->host, "predictions",
-                           &(ls_host_function){.tensors = s->is->predictions}));
+  LS_RETURN_IF_ERROR(ls_host_calls_record(
+      &s->steps->host, "predictions",
+      &(ls_host_function){.tensors = s->spec_options->predictions}));
   const ls_nest signals = ls_nest_dict("", keys, values, pads ? 2 : 1);
   ls_status status = ls_nest_status(signals);
   if (ls_status_is_ok(status))
@@ -162,10 +163,10 @@ static ls_status record_predictions(const step *s) {
 
 static ls_status record(const step *s) {
   if (s->steps->mode == LS_MODE_EVAL) LS_RETURN_IF_ERROR(record_metrics(s));
-  if (ls_steps_predict(s->steps)) LS_RETURN_IF_ERROR(record_predictions(s));
+  if (ls_step_loop_predict(s->steps)) LS_RETURN_IF_ERROR(record_predictions(s));
   if (ls_estimator_spec_is_tpu(s->spec))
-    LS_RETURN_IF_ERROR(
-        ls_host_calls_record(&s->steps->host, "host_call", &s->is->host_call));
+    LS_RETURN_IF_ERROR(ls_host_calls_record(&s->steps->host, "host_call",
+                                            &s->spec_options->host_call));
   return ls_host_calls_pace(&s->steps->host);
 }
 
@@ -209,10 +210,10 @@ static ls_status tell_hosts(step *s) {
 // ---- Modes -----------------------------------------------------------------
 // What there is to trace on the way to the loss, and the train op: a list.
 static ls_status trace(const step *s, ls_tensor *loss, ls_nest *out_ops) {
-  *loss = s->is->loss;
+  *loss = s->spec_options->loss;
   *out_ops = ls_none();
   return ls_tensor_tracer_is_on()
-             ? ls_trace_tpu(*loss, s->is->train_op, loss, out_ops)
+             ? ls_trace_tpu(*loss, s->spec_options->train_op, loss, out_ops)
              : ls_ok();
 }
 
@@ -234,7 +235,7 @@ static ls_status train_step(step *s) {
   ls_op *ops = ls_new_array(s->steps->allocator, ls_op, count + 1);
   ls_status status = ops != NULL ? ls_ok() : ls_out_of_memory();
   if (ls_status_is_ok(status)) {
-    ops[0] = s->is->train_op;
+    ops[0] = s->spec_options->train_op;
     for (size_t i = 0; i < count; ++i)
       ops[1 + i] = ls_nest_item(traced, i).as.op;
     status = finish_training(s, ops, count + 1, loss);
@@ -247,7 +248,8 @@ static ls_status train_step(step *s) {
 static ls_status eval_step(step *s) {
   LS_RETURN_IF_ERROR(tell_hosts(s));
   LS_CONTROL_SCOPE(&s->told, s->told.id != 0);
-  return ls_carried_add_loss(s->steps, s->is->loss, s->examples, &s->carried);
+  return ls_carried_add_loss(s->steps, s->spec_options->loss, s->examples,
+                             &s->carried);
 }
 
 static ls_status predict_step(step *s) {
@@ -258,8 +260,8 @@ static ls_status predict_step(step *s) {
 }
 
 static ls_status make_step(step *s) {
-  ls_steps *steps = s->steps;
-  if (steps->options->any_batch && !ls_steps_predict(steps))
+  ls_step_loop *steps = s->steps;
+  if (steps->options->any_batch && !ls_step_loop_predict(steps))
     s->examples =
         ls_reduce_sum(ls_convert(s->fed.mask, LS_DTYPE_I64), LS_ALL_AXES);
   LS_RETURN_IF_ERROR(make_model(s));
@@ -270,24 +272,24 @@ static ls_status make_step(step *s) {
   else
     LS_RETURN_IF_ERROR(predict_step(s));
   s->carried.count = ls_add(s->carried.count, ls_scalar_i64(LS_DTYPE_I64, 1));
-  return ls_steps_predict(steps)
+  return ls_step_loop_predict(steps)
              ? ls_ok()
-             : ls_carried_set_cache(steps, s->is, &s->carried);
+             : ls_carried_set_cache(steps, s->spec_options, &s->carried);
 }
 
 // ---- The loop --------------------------------------------------------------
 static ls_nest goes_on(ls_nest values, void *user) {
-  const ls_steps *steps = user;
+  const ls_step_loop *steps = user;
   ls_carried carried = {0};
   ls_carried_read(steps, values, &carried);
-  return ls_leaf(ls_steps_predict(steps)
+  return ls_leaf(ls_step_loop_predict(steps)
                      ? ls_not(carried.stopping)
                      : ls_less(carried.count, steps->limit));
 }
 
 // What came by the infeed, behind what goes round.
-static ls_status unpack(const ls_steps *steps, ls_nest args, size_t carried,
-                        ls_fed_values *out_fed) {
+static ls_status unpack(const ls_step_loop *steps, ls_nest args, size_t carried,
+                        ls_feed_element_values *out_fed) {
   const size_t count = ls_nest_count(args) - carried;
   ls_nest *items = ls_new_array(steps->allocator, ls_nest, count + 1);
   if (items == NULL) return ls_out_of_memory();
@@ -303,7 +305,7 @@ static ls_status unpack(const ls_steps *steps, ls_nest args, size_t carried,
 }
 
 static ls_status make_body(step *s, ls_nest args, ls_nest *out_next) {
-  ls_steps *steps = s->steps;
+  ls_step_loop *steps = s->steps;
   const size_t carried = ls_carried_size(steps);
   s->carried.cache =
       ls_new_array(steps->allocator, ls_tensor, steps->cache_size + 1);
@@ -325,7 +327,7 @@ static ls_nest body(ls_nest args, void *user) {
 }
 
 // ---- The computation -------------------------------------------------------
-static ls_status run_loop(ls_steps *steps, ls_nest *out_values) {
+static ls_status run_loop(ls_step_loop *steps, ls_nest *out_values) {
   ls_nest first = ls_none();
   ls_status status = ls_carried_begin(steps, &first);
   if (ls_status_is_ok(status))
@@ -339,23 +341,23 @@ static ls_status run_loop(ls_steps *steps, ls_nest *out_values) {
   return status;
 }
 
-static ls_status compute(ls_steps *steps, ls_nest *out_results) {
+static ls_status compute(ls_step_loop *steps, ls_nest *out_results) {
   ls_nest values = ls_none();
   ls_carried last = {0};
-  if (!ls_steps_predict(steps))
+  if (!ls_step_loop_predict(steps))
     steps->limit =
         ls_convert(ls_variable_read(steps->iterations), LS_DTYPE_I64);
   LS_RETURN_IF_ERROR(run_loop(steps, &values));
   ls_carried_read(steps, values, &last);
   ls_nest_release(values);
-  return ls_take_nest(ls_steps_predict(steps)
+  return ls_take_nest(ls_step_loop_predict(steps)
                           ? LS_LIST(ls_leaf(last.count))
                           : LS_LIST(ls_leaf(last.count),
                                     ls_leaf(ls_reported_loss(steps, &last))),
                       out_results);
 }
 
-ls_nest ls_steps_compute(ls_nest args, void *steps) {
+ls_nest ls_step_loop_compute(ls_nest args, void *steps) {
   ls_nest results = ls_none();
   (void)args;
   const ls_status status = compute(steps, &results);

@@ -21,7 +21,7 @@ typedef struct ls_carried {
 } ls_carried;
 
 // A loop under way.
-typedef struct ls_steps {
+typedef struct ls_step_loop {
   const ls_program_options *options;
   ls_allocator *allocator;
   ls_estimator_mode mode;
@@ -35,42 +35,44 @@ typedef struct ls_steps {
   bool summary_left_out;         // and has said so.
   size_t cache_size;
   ls_dtype *cache_dtypes;
-} ls_steps;
+} ls_step_loop;
 
-LS_MUST_USE ls_status ls_steps_init(ls_steps *steps,
-                                    const ls_program_options *options);
-void ls_steps_deinit(ls_steps *steps);  // Zeroed is fine.
+LS_MUST_USE ls_status ls_step_loop_init(ls_step_loop *steps,
+                                        const ls_program_options *options);
+void ls_step_loop_deinit(ls_step_loop *steps);  // Zeroed is fine.
 
 // The computation of each replica, a callback of ls_replicate: the loop, and
 // what is made of its final values, a list: the steps made, and where there is
 // one, the loss that is reported.
-ls_nest ls_steps_compute(ls_nest args, void *steps);
+ls_nest ls_step_loop_compute(ls_nest args, void *steps);
 
 // ---- What goes round: carried.c --------------------------------------------
-static inline bool ls_steps_predict(const ls_steps *steps) {
+static inline bool ls_step_loop_predict(const ls_step_loop *steps) {
   return steps->mode == LS_MODE_PREDICT;
 }
 // The values that a run begins with, a list: those of a training, an evaluation
 // or a prediction.
-LS_MUST_USE ls_status ls_carried_begin(ls_steps *steps, ls_nest *out_values);
+LS_MUST_USE ls_status ls_carried_begin(ls_step_loop *steps,
+                                       ls_nest *out_values);
 // `cache` has room for steps->cache_size.
-void ls_carried_read(const ls_steps *steps, ls_nest values, ls_carried *out);
-ls_nest ls_carried_list(const ls_steps *steps, const ls_carried *carried);
-size_t ls_carried_size(const ls_steps *steps);  // Of such a list.
+void ls_carried_read(const ls_step_loop *steps, ls_nest values,
+                     ls_carried *out);
+ls_nest ls_carried_list(const ls_step_loop *steps, const ls_carried *carried);
+size_t ls_carried_size(const ls_step_loop *steps);  // Of such a list.
 // A list of what the model is given, or none.
-ls_nest ls_carried_cache(const ls_steps *steps, const ls_carried *carried);
+ls_nest ls_carried_cache(const ls_step_loop *steps, const ls_carried *carried);
 // What it has given takes the place.
 //   LS_INVALID_ARGUMENT  another number of tensors, or other types.
 LS_MUST_USE ls_status ls_carried_set_cache(
-    const ls_steps *steps, const ls_estimator_spec_options *spec,
+    const ls_step_loop *steps, const ls_estimator_spec_options *spec,
     ls_carried *carried);
 
 // ---- Losses: reported_loss.c -----------------------------------------------
 // A step's loss in the place of the one before, or added to it.
-LS_MUST_USE ls_status ls_carried_add_loss(ls_steps *steps, ls_tensor loss,
+LS_MUST_USE ls_status ls_carried_add_loss(ls_step_loop *steps, ls_tensor loss,
                                           ls_tensor examples,
                                           ls_carried *carried);
 // Of all replicas, from the values that a run ends with.
-ls_tensor ls_reported_loss(const ls_steps *steps, const ls_carried *last);
+ls_tensor ls_reported_loss(const ls_step_loop *steps, const ls_carried *last);
 
 #endif  // LS_ESTIMATOR_STEPS_H_

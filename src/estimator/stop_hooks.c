@@ -42,7 +42,8 @@ static ls_status tpu_stop_after_create(void *user, ls_run_context *context) {
   tpu_stop *self = user;
   int64_t step = 0;
   LS_RETURN_IF_ERROR(ls_run_context_step(context, self->step, &step));
-  if (self->last < 0) self->last = ls_steps_after(step, self->num_steps.value);
+  if (self->last < 0)
+    self->last = ls_steps_after(step, self->num_steps.value);
   return load_next(self, context, step);
 }
 

@@ -51,7 +51,7 @@ static void destroy(void *user) {
 }
 
 static ls_status begin(void *user, ls_run_context *context) {
-  const ls_hook_options *first = &((feeder *)user)->begin->is;
+  const ls_hook_options *first = &((feeder *)user)->begin->options;
   return first->after_create_session(first->user, context);
 }
 
@@ -229,8 +229,8 @@ static ls_status place_all(feeder *self, ls_strategy_input *input) {
   if (ls_status_is_ok(status))
     status = ls_returned_split(element, &features, &labels);
   if (ls_status_is_ok(status)) {
-    input->is.features = ls_nest_retain(features);
-    input->is.labels = ls_nest_retain(labels);
+    input->input.features = ls_nest_retain(features);
+    input->input.labels = ls_nest_retain(labels);
   }
   ls_nest_release(element);
   return status;
@@ -238,11 +238,11 @@ static ls_status place_all(feeder *self, ls_strategy_input *input) {
 
 static ls_status make_feeder(const ls_estimator_calls *calls,
                              ls_strategy *strategy, ls_strategy_input *input) {
-  ls_dataset *dataset = ls_iterator_dataset(input->is.iterator);
+  ls_dataset *dataset = ls_iterator_dataset(input->input.iterator);
   feeder *self = ls_hook_state(sizeof(*self));
   if (self == NULL) return ls_out_of_memory();
   self->allocator = ls_current_allocator();
-  self->iterator = ls_iterator_retain(input->is.iterator);
+  self->iterator = ls_iterator_retain(input->input.iterator);
   self->strategy = ls_strategy_retain(strategy);
   self->num_leaves = dataset->num_leaves;
   self->num_replicas = (size_t)ls_strategy_num_replicas(strategy);
@@ -260,7 +260,7 @@ static ls_status make_feeder(const ls_estimator_calls *calls,
                                              .after_create_session = begin,
                                              .before_run = feed_next,
                                              .destroy = destroy},
-                          &input->is.hook);
+                          &input->input.hook);
 }
 
 ls_status ls_strategy_input_make(const ls_estimator_calls *calls,
@@ -274,7 +274,7 @@ ls_status ls_strategy_input_make(const ls_estimator_calls *calls,
       dataset == NULL
           ? ls_invalid_argument("input_fn must give a Dataset (ls_nest_dataset)"
                                 " where a strategy trains or evaluates")
-          : ls_input_iterator(calls, dataset, &out_input->is.iterator);
+          : ls_input_iterator(calls, dataset, &out_input->input.iterator);
   ls_nest_release(made);
   if (ls_status_is_ok(status)) status = make_feeder(calls, strategy, out_input);
   if (!ls_status_is_ok(status)) ls_strategy_input_drop(out_input);
@@ -283,6 +283,6 @@ ls_status ls_strategy_input_make(const ls_estimator_calls *calls,
 
 void ls_strategy_input_drop(ls_strategy_input *input) {
   ls_nest_release(input->examples);
-  ls_cpu_input_drop(&input->is);
+  ls_cpu_input_drop(&input->input);
   *input = (ls_strategy_input){0};
 }

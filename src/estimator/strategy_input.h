@@ -8,8 +8,8 @@
 #include "lockstep/strategy.h"
 
 typedef struct ls_strategy_input {
-  ls_cpu_input is;   // Values of the replicas; its hook feeds them.
-  ls_nest examples;  // PerReplica: how many each has, i64. None: all as many.
+  ls_cpu_input input;  // Values of the replicas; its hook feeds them.
+  ls_nest examples;    // PerReplica: how many each has, i64. None: all as many.
 } ls_strategy_input;
 
 // Calls the input function in the current graph, in the strategy's scope.

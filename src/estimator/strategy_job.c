@@ -31,16 +31,17 @@ static ls_tensor eval_loss(ls_tensor loss, ls_nest examples) {
 
 static ls_nest results_of(const ls_job *job, const ls_estimator_spec *spec,
                           ls_nest examples) {
-  const ls_estimator_spec_options *is = ls_estimator_spec_values(spec);
+  const ls_estimator_spec_options *spec_options =
+      ls_estimator_spec_values(spec);
   if (job->calls.context.mode == LS_MODE_TRAIN)
     return LS_TUPLE(ls_leaf(job->estimator->replica_0_loss
-                                ? is->loss
-                                : batch_loss(is->loss)),
-                    ls_nest_op(is->train_op));
-  return LS_TUPLE(ls_leaf(eval_loss(is->loss, examples)),
+                                ? spec_options->loss
+                                : batch_loss(spec_options->loss)),
+                    ls_nest_op(spec_options->train_op));
+  return LS_TUPLE(ls_leaf(eval_loss(spec_options->loss, examples)),
                   ls_nest_retain(examples),
-                  ls_nest_retain(is->eval_metrics.tensors),
-                  ls_nest_retain(is->eval_metric_ops));
+                  ls_nest_retain(spec_options->eval_metrics.tensors),
+                  ls_nest_retain(spec_options->eval_metric_ops));
 }
 
 // The spec of the first is kept.
@@ -128,13 +129,14 @@ static ls_status join_metrics(ls_job *job, ls_nest made) {
 
 // Metrics are of the examples of all replicas, in their order.
 static ls_status take_evaluation(ls_job *job, ls_nest results) {
-  const ls_estimator_spec_options *is = ls_estimator_spec_values(job->spec);
+  const ls_estimator_spec_options *spec_options =
+      ls_estimator_spec_values(job->spec);
   job->losses = LS_TUPLE(ls_nest_retain(ls_nest_item(results, 0)),
                          ls_nest_retain(ls_nest_item(results, 1)));
   LS_RETURN_IF_ERROR(ls_nest_status(job->losses));
-  if (is->eval_metrics.call == NULL)
+  if (spec_options->eval_metrics.call == NULL)
     return join_metrics(job, ls_nest_item(results, 3));
-  ls_host_function function = is->eval_metrics;
+  ls_host_function function = spec_options->eval_metrics;
   function.tensors = ls_nest_map(ls_nest_item(results, 2), gather_leaf, job);
   ls_status status = ls_nest_status(function.tensors);
   if (ls_status_is_ok(status)) {
@@ -148,8 +150,8 @@ static ls_status take_evaluation(ls_job *job, ls_nest results) {
 
 static ls_status run_model(ls_job *job, const ls_strategy_input *input) {
   ls_nest results = ls_none();
-  const ls_nest args = LS_TUPLE(ls_nest_retain(input->is.features),
-                                ls_nest_retain(input->is.labels),
+  const ls_nest args = LS_TUPLE(ls_nest_retain(input->input.features),
+                                ls_nest_retain(input->input.labels),
                                 ls_nest_retain(input->examples));
   ls_status status = ls_nest_status(args);
   if (ls_status_is_ok(status)) {
@@ -172,8 +174,8 @@ ls_status ls_job_build_in_strategy(ls_job *job) {
   LS_STRATEGY_SCOPE(job->strategy);
   ls_status status = ls_strategy_input_make(&job->calls, job->strategy, &input);
   if (ls_status_is_ok(status)) status = run_model(job, &input);
-  job->cpu_input = input.is;
-  input.is = (ls_cpu_input){0};
+  job->cpu_input = input.input;
+  input.input = (ls_cpu_input){0};
   ls_strategy_input_drop(&input);
   LS_RETURN_IF_ERROR(status);
   const ls_scaffold *scaffold = ls_estimator_spec_values(job->spec)->scaffold;

@@ -116,15 +116,16 @@ static double kept_hours(const ls_run_values *config) {
 
 static ls_status add_saver(ls_job *job, const ls_estimator_training *t) {
   const ls_run_values *config = ls_estimator_run_values(job->estimator);
-  const ls_estimator_spec_options *is = ls_estimator_spec_values(job->spec);
+  const ls_estimator_spec_options *spec_options =
+      ls_estimator_spec_values(job->spec);
   const bool by_steps = config->save_checkpoints_steps.set &&
                         config->save_checkpoints_steps.value > 0;
   const bool by_seconds = config->save_checkpoints_secs.set &&
                           config->save_checkpoints_secs.value > 0;
   ls_hook *saver = NULL;
-  job->user_saves =
-      ls_hooks_have_saver(is->training_hooks, is->num_training_hooks) ||
-      ls_hooks_have_saver(t->hooks, t->num_hooks);
+  job->user_saves = ls_hooks_have_saver(spec_options->training_hooks,
+                                        spec_options->num_training_hooks) ||
+                    ls_hooks_have_saver(t->hooks, t->num_hooks);
   if ((!by_steps && !by_seconds) || job->user_saves) return ls_ok();
   LS_RETURN_IF_ERROR(ls_saver_hook(
       &(ls_saver_hook_options){
@@ -213,25 +214,28 @@ static ls_status add_examples(ls_job *job) {
 
 // The model's come last on cores; on CPUs examples are counted behind them.
 static ls_status add_models(ls_job *job) {
-  const ls_estimator_spec_options *is = ls_estimator_spec_values(job->spec);
+  const ls_estimator_spec_options *spec_options =
+      ls_estimator_spec_values(job->spec);
   if (!job->on_cpu) {
     LS_RETURN_IF_ERROR(ls_job_add_device_hooks(job));
     LS_RETURN_IF_ERROR(add_loss_log(job));
     LS_RETURN_IF_ERROR(add_examples(job));
   }
-  LS_RETURN_IF_ERROR(ls_job_hooks_add_all(&job->hooks, is->training_hooks,
-                                          is->num_training_hooks));
+  LS_RETURN_IF_ERROR(ls_job_hooks_add_all(&job->hooks,
+                                          spec_options->training_hooks,
+                                          spec_options->num_training_hooks));
   return job->on_cpu ? add_examples(job) : ls_ok();
 }
 
 static ls_status add_hooks(ls_job *job, const ls_estimator_training *t) {
-  const ls_estimator_spec_options *is = ls_estimator_spec_values(job->spec);
+  const ls_estimator_spec_options *spec_options =
+      ls_estimator_spec_values(job->spec);
   ls_job_hooks *hooks = &job->hooks;
   LS_GRAPH_SCOPE(job->graph);
   LS_RETURN_IF_ERROR(add_saver(job, t));
-  LS_RETURN_IF_ERROR(ls_job_hooks_add_all(&job->chief_hooks,
-                                          is->training_chief_hooks,
-                                          is->num_training_chief_hooks));
+  LS_RETURN_IF_ERROR(ls_job_hooks_add_all(
+      &job->chief_hooks, spec_options->training_chief_hooks,
+      spec_options->num_training_chief_hooks));
   LS_RETURN_IF_ERROR(add_summaries(job));
   if (job->on_cpu)
     LS_RETURN_IF_ERROR(

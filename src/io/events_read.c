@@ -14,8 +14,8 @@ static ls_proto_input inside(const ls_proto_field *field) {
   return (ls_proto_input){field->at, field->at + field->value};
 }
 
-static bool is(const ls_proto_field *field, uint32_t number,
-               ls_proto_type type) {
+static bool field_is(const ls_proto_field *field, uint32_t number,
+                     ls_proto_type type) {
   return field->number == number && field->type == type;
 }
 
@@ -40,9 +40,9 @@ static const char *read_value(const visit *self, ls_proto_input in) {
     ls_proto_field field = {0};
     const char *wrong = ls_proto_read_field(&in, &field);
     if (wrong != NULL) return wrong;
-    if (is(&field, VALUE_TAG, LS_PROTO_BYTES))
+    if (field_is(&field, VALUE_TAG, LS_PROTO_BYTES))
       tag = (ls_bytes){(const char *)field.at, (size_t)field.value};
-    if (is(&field, VALUE_SCALAR, LS_PROTO_FIXED_32)) {
+    if (field_is(&field, VALUE_SCALAR, LS_PROTO_FIXED_32)) {
       scalar = small_number_of(field.value);
       has_scalar = true;
     }
@@ -56,7 +56,7 @@ static const char *read_summary(const visit *self, ls_proto_input in) {
   while (in.at < in.end) {
     ls_proto_field field = {0};
     const char *wrong = ls_proto_read_field(&in, &field);
-    if (wrong == NULL && is(&field, SUMMARY_VALUE, LS_PROTO_BYTES))
+    if (wrong == NULL && field_is(&field, SUMMARY_VALUE, LS_PROTO_BYTES))
       wrong = read_value(self, inside(&field));
     if (wrong != NULL) return wrong;
   }
@@ -68,7 +68,8 @@ static const char *read_session(const visit *self, ls_proto_input in) {
     ls_proto_field field = {0};
     const char *wrong = ls_proto_read_field(&in, &field);
     if (wrong != NULL) return wrong;
-    if (self->visitor != NULL && is(&field, SESSION_STATUS, LS_PROTO_VARINT) &&
+    if (self->visitor != NULL &&
+        field_is(&field, SESSION_STATUS, LS_PROTO_VARINT) &&
         field.value == SESSION_START)
       self->visitor->start(self->visitor->user, self->at);
   }
@@ -81,13 +82,13 @@ static const char *read_event(visit *self, ls_proto_input in) {
     ls_proto_field field = {0};
     const char *wrong = ls_proto_read_field(&in, &field);
     if (wrong != NULL) return wrong;
-    if (is(&field, EVENT_SECONDS, LS_PROTO_FIXED_64))
+    if (field_is(&field, EVENT_SECONDS, LS_PROTO_FIXED_64))
       self->at.seconds = number_of(field.value);
-    if (is(&field, EVENT_STEP, LS_PROTO_VARINT))
+    if (field_is(&field, EVENT_STEP, LS_PROTO_VARINT))
       self->at.step = (int64_t)field.value;
-    if (is(&field, EVENT_SUMMARY, LS_PROTO_BYTES))
+    if (field_is(&field, EVENT_SUMMARY, LS_PROTO_BYTES))
       wrong = read_summary(self, inside(&field));
-    if (is(&field, EVENT_SESSION, LS_PROTO_BYTES))
+    if (field_is(&field, EVENT_SESSION, LS_PROTO_BYTES))
       wrong = read_session(self, inside(&field));
     if (wrong != NULL) return wrong;
   }

@@ -181,7 +181,8 @@ static uint32_t part_of(const finder *f, uint64_t id, uint32_t *numbers,
   return numbers[root];
 }
 
-static void number_parts(const finder *f, uint32_t *numbers, ls_parts *out) {
+static void number_parts(const finder *f, uint32_t *numbers,
+                         ls_program_parts *out) {
   const ls_lower_request *request = f->request;
   size_t count = 0;
   for (size_t i = 0; i < request->num_fetches; ++i)
@@ -194,7 +195,7 @@ static void number_parts(const finder *f, uint32_t *numbers, ls_parts *out) {
   out->count = count;
 }
 
-static ls_status find(finder *f, ls_arena *memory, ls_parts *out) {
+static ls_status find(finder *f, ls_arena *memory, ls_program_parts *out) {
   const size_t count = f->graph->num_nodes;
   mark_needed(f);
   size_t num_waiting = 0;
@@ -216,14 +217,14 @@ static ls_status find(finder *f, ls_arena *memory, ls_parts *out) {
 }
 
 ls_status ls_find_parts(const ls_lower_request *request, ls_arena *memory,
-                        ls_parts *out_parts) {
+                        ls_program_parts *out_parts) {
   const size_t count = request->graph->num_nodes;
   finder f = {.request = request, .graph = request->graph};
   f.needed = ls_arena_new_array(memory, bool, count + 1);
   f.waits = ls_arena_new_array(memory, bool, count + 1);
   f.parent = ls_arena_new_array(memory, uint32_t, count + 1);
   f.effect = ls_arena_new_array(memory, uint32_t, count + 1);
-  *out_parts = (ls_parts){
+  *out_parts = (ls_program_parts){
       .count = 1,
       .fetches = ls_arena_new_array(memory, uint32_t, request->num_fetches + 1),
       .targets =

@@ -14,15 +14,16 @@
 
 #include "lower/lower.h"
 
-typedef struct ls_parts {
+typedef struct ls_program_parts {
   size_t count;       // At least 1.
   uint32_t *fetches;  // The part of each fetch ...
   uint32_t *targets;  // ... and target.
-} ls_parts;
+} ls_program_parts;
 
 // Finds the parts of a request; in the arena, which also has what is needed
 // meanwhile.
 LS_MUST_USE ls_status ls_find_parts(const ls_lower_request *request,
-                                    ls_arena *memory, ls_parts *out_parts);
+                                    ls_arena *memory,
+                                    ls_program_parts *out_parts);
 
 #endif  // LS_RUNTIME_PARTS_H_

@@ -27,9 +27,9 @@ void ls_plan_destroy(ls_plan *plan) {
 // ---- Compiling -------------------------------------------------------------
 // What is of one part: fetches and targets, and which of the part's outputs
 // each fetch is.
-static ls_status choose(const ls_lower_request *all, const ls_parts *parts,
-                        uint32_t number, ls_arena *memory,
-                        ls_lower_request *out_part) {
+static ls_status choose(const ls_lower_request *all,
+                        const ls_program_parts *parts, uint32_t number,
+                        ls_arena *memory, ls_lower_request *out_part) {
   uint64_t *fetches =
       ls_arena_new_array(memory, uint64_t, all->num_fetches + 1);
   uint32_t *outputs =
@@ -53,7 +53,7 @@ static ls_status choose(const ls_lower_request *all, const ls_parts *parts,
 
 static ls_status compile(ls_plan *plan, const ls_lower_request *all,
                          ls_arena *memory) {
-  ls_parts parts;
+  ls_program_parts parts;
   LS_RETURN_IF_ERROR(ls_find_parts(all, memory, &parts));
   plan->parts = ls_new_array(plan->allocator, ls_compiled *, parts.count);
   if (plan->parts == NULL) return ls_out_of_memory();

@@ -155,7 +155,7 @@ static ls_emitted emit_reverse(ls_emitter *e) {
   size_t count = 0;
   const int64_t *axes = numbers(e, LS_ATTR_ID_AXES, &count);
   const ls_emitted out =
-      ls_emit_value(e, ls_dtype_at(e, x), ls_dims_at(e, x), NULL);
+      ls_emit_value(e, ls_dtype_at(e, x), ls_batch_dims_at(e, x), NULL);
   if (ls_status_is_ok(e->status)) e->language->reverse(e, x, axes, count, out);
   return out;
 }
@@ -164,7 +164,7 @@ static ls_emitted emit_reverse(ls_emitter *e) {
 static ls_emitted emit_gather(ls_emitter *e) {
   const ls_emitted x = ls_operand(e, 0);
   const int64_t axis = ls_node_int(e->node, LS_ATTR_ID_AXIS);
-  const int64_t size = ls_emit_size(e, ls_dims_at(e, x).dim[axis]);
+  const int64_t size = ls_emit_size(e, ls_batch_dims_at(e, x).dim[axis]);
   ls_emitted at = ls_operand(e, 1);
   if (ls_dtype_at(e, at) != LS_DTYPE_I32 && ls_dtype_at(e, at) != LS_DTYPE_I64)
     at = ls_emit_convert(e, at, LS_DTYPE_I64);
@@ -178,7 +178,7 @@ static ls_emitted emit_gather(ls_emitter *e) {
 
 static void emit_top_k(ls_emitter *e) {
   const ls_emitted x = ls_operand(e, 0);
-  const ls_dims dims = ls_result_dims(e);
+  const ls_batch_dims dims = ls_result_dims(e);
   const ls_emitted values = ls_emit_value(e, ls_dtype_at(e, x), dims, NULL);
   const ls_emitted indices = ls_emit_value(e, LS_DTYPE_I32, dims, NULL);
   if (ls_status_is_ok(e->status))
@@ -196,14 +196,14 @@ static void emit_barrier(ls_emitter *e) {
 // 1 where the index is that of the place.
 static ls_emitted one_hot_of(ls_emitter *e, ls_emitted indices, ls_dim depth,
                              ls_dtype dtype) {
-  ls_dims column = ls_dims_at(e, indices);
+  ls_batch_dims column = ls_batch_dims_at(e, indices);
   column.dim[column.rank++] = ls_dim_of(1);
-  const ls_dims line = {.rank = 1, .dim = {depth}};
+  const ls_batch_dims line = {.rank = 1, .dim = {depth}};
   const ls_emitted at = ls_emit_convert(e, indices, LS_DTYPE_I64);
-  const ls_emitted is =
+  const ls_emitted outside =
       ls_emit_2(e, LS_OP_EQUAL, ls_emit_reshape(e, at, column),
                 ls_emit_iota(e, LS_DTYPE_I64, line, 0));
-  return ls_emit_convert(e, is, dtype);
+  return ls_emit_convert(e, outside, dtype);
 }
 
 static bool compose_shape(ls_emitter *e) {
@@ -255,7 +255,7 @@ static bool compose_shape(ls_emitter *e) {
 
 // ---- Reductions ------------------------------------------------------------
 static ls_emitted last_reduced(ls_emitter *e, uint16_t op, ls_emitted x) {
-  const int64_t axis = ls_dims_at(e, x).rank - 1;
+  const int64_t axis = ls_batch_dims_at(e, x).rank - 1;
   return ls_emit_reduce(e, op, x, &axis, 1, true);
 }
 
@@ -279,7 +279,7 @@ static void emit_softmax(ls_emitter *e, bool log) {
 static ls_emitted cross_entropy(ls_emitter *e) {
   const ls_emitted x = ls_operand(e, 0);
   const ls_emitted rows = ls_emit_softmax(e, ls_emit_wide(e, x), true);
-  const ls_dims dims = ls_dims_at(e, rows);
+  const ls_batch_dims dims = ls_batch_dims_at(e, rows);
   const ls_emitted parts[] = {
       one_hot_of(e, ls_operand(e, 1), dims.dim[dims.rank - 1], LS_DTYPE_BOOL),
       rows, number(e, rows, 0)};
@@ -295,18 +295,19 @@ static ls_emitted cross_entropy(ls_emitter *e) {
 static ls_emitted arg_extreme(ls_emitter *e) {
   const ls_emitted x = ls_operand(e, 0);
   const int64_t axis = ls_node_int(e->node, LS_ATTR_ID_AXIS);
-  const ls_dims dims = ls_dims_at(e, x);
+  const ls_batch_dims dims = ls_batch_dims_at(e, x);
   const uint16_t op =
       e->node->type == LS_OP_ARGMAX ? LS_OP_REDUCE_MAX : LS_OP_REDUCE_MIN;
-  ls_emitted is =
+  ls_emitted outside =
       ls_emit_2(e, LS_OP_EQUAL, x, ls_emit_reduce(e, op, x, &axis, 1, true));
   if (ls_dtype_is_float(ls_dtype_at(e, x)))
-    is = ls_emit_2(e, LS_OP_OR, is, ls_emit_2(e, LS_OP_NOT_EQUAL, x, x));
-  ls_dims line = {.rank = dims.rank};
+    outside =
+        ls_emit_2(e, LS_OP_OR, outside, ls_emit_2(e, LS_OP_NOT_EQUAL, x, x));
+  ls_batch_dims line = {.rank = dims.rank};
   for (int32_t i = 0; i < line.rank; ++i)
     line.dim[i] = i == axis ? dims.dim[i] : ls_dim_of(1);
   const ls_emitted places[] = {
-      is, ls_emit_iota(e, LS_DTYPE_I64, line, axis),
+      outside, ls_emit_iota(e, LS_DTYPE_I64, line, axis),
       ls_emit_scalar(e, LS_DTYPE_I64, (double)LS_MAX_SIZE)};
   return ls_emit_reduce(e, LS_OP_REDUCE_MIN,
                         ls_emit_element(e, LS_OP_SELECT, places, 3), &axis, 1,
@@ -355,7 +356,7 @@ static bool compose_reduction(ls_emitter *e) {
 // ---- Products --------------------------------------------------------------
 // All leading dimensions as one.
 static ls_emitted as_matrix(ls_emitter *e, ls_emitted x) {
-  const ls_dims dims = ls_dims_at(e, x);
+  const ls_batch_dims dims = ls_batch_dims_at(e, x);
   ls_dim rows = ls_dim_of(1);
   for (int32_t i = 0; i + 1 < dims.rank; ++i) {
     const ls_dim d = dims.dim[i];
@@ -365,12 +366,12 @@ static ls_emitted as_matrix(ls_emitter *e, ls_emitted x) {
                     .offset = rows.offset * d.offset};
   }
   return ls_emit_reshape(
-      e, x, (ls_dims){.rank = 2, .dim = {rows, dims.dim[dims.rank - 1]}});
+      e, x, (ls_batch_dims){.rank = 2, .dim = {rows, dims.dim[dims.rank - 1]}});
 }
 
 ls_emitted ls_emit_product(ls_emitter *e, ls_emitted a, ls_emitted b) {
-  ls_dims dims = ls_dims_at(e, a);
-  const ls_dims right = ls_dims_at(e, b);
+  ls_batch_dims dims = ls_batch_dims_at(e, a);
+  const ls_batch_dims right = ls_batch_dims_at(e, b);
   if (dims.rank == right.rank) return ls_emit_dot(e, a, b);
   dims.dim[dims.rank - 1] = right.dim[1];
   return ls_emit_reshape(e, ls_emit_dot(e, as_matrix(e, a), b), dims);
@@ -378,7 +379,7 @@ ls_emitted ls_emit_product(ls_emitter *e, ls_emitted a, ls_emitted b) {
 
 static ls_emitted last_swapped(ls_emitter *e, ls_emitted x) {
   int64_t permutation[LS_MAX_RANK];
-  const int32_t rank = ls_dims_at(e, x).rank;
+  const int32_t rank = ls_batch_dims_at(e, x).rank;
   for (int32_t i = 0; i < rank; ++i)
     permutation[i] = i;
   permutation[rank - 2] = rank - 1;

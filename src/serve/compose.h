@@ -13,10 +13,11 @@ static inline ls_emitted ls_operand(ls_emitter *e, uint32_t i) {
 static inline void ls_give(ls_emitter *e, ls_emitted value) {
   ls_emit_bind(e, ls_ref(e->node->id, 0), value);
 }
-static inline ls_dims ls_result_dims(ls_emitter *e) {
+static inline ls_batch_dims ls_result_dims(ls_emitter *e) {
   return ls_lowered_dims(e->program, ls_ref(e->node->id, 0));
 }
-static inline ls_dims ls_dims_at(const ls_emitter *e, ls_emitted value) {
+static inline ls_batch_dims ls_batch_dims_at(const ls_emitter *e,
+                                             ls_emitted value) {
   return ls_emit_look(e, value)->dims;
 }
 static inline ls_dtype ls_dtype_at(const ls_emitter *e, ls_emitted value) {

@@ -13,7 +13,7 @@ static ls_emitted scalar_like(ls_emitter *e, ls_emitted like, double value) {
 // The windows of the op at hand over x, of these taps.
 static bool read_window(ls_emitter *e, ls_emitted x, const ls_dim *taps,
                         ls_window *out) {
-  const ls_dims dims = ls_dims_at(e, x);
+  const ls_batch_dims dims = ls_batch_dims_at(e, x);
   const ls_node *node = e->node;
   const ls_status status = ls_window_read(ls_node_info(node)->name, node->attrs,
                                           node->num_attrs, dims.rank - 2, out);
@@ -32,7 +32,7 @@ static bool read_window(ls_emitter *e, ls_emitted x, const ls_dim *taps,
 
 static ls_emitted convolution(ls_emitter *e) {
   const ls_emitted x = ls_operand(e, 0), w = ls_operand(e, 1);
-  const ls_dims weights = ls_dims_at(e, w);
+  const ls_batch_dims weights = ls_batch_dims_at(e, w);
   ls_window window;
   if (!read_window(e, x, weights.dim, &window)) return 0;
   const ls_emitted out =
@@ -46,7 +46,7 @@ static ls_emitted convolution(ls_emitter *e) {
 }
 
 static ls_emitted slide(ls_emitter *e, uint16_t op, ls_emitted x,
-                        const ls_window *window, ls_dims dims) {
+                        const ls_window *window, ls_batch_dims dims) {
   const ls_emitted out = ls_emit_value(e, ls_dtype_at(e, x), dims, NULL);
   if (ls_status_is_ok(e->status) && !e->language->slide(e, op, x, window, out))
     ls_emit_refuse(e, "there are no such windows");
@@ -56,7 +56,7 @@ static ls_emitted slide(ls_emitter *e, uint16_t op, ls_emitted x,
 // How many elements each window has: [1, spatial..., 1].
 static ls_emitted count_windows(ls_emitter *e, ls_emitted x,
                                 const ls_window *window) {
-  ls_dims dims = ls_dims_at(e, x), result = ls_result_dims(e);
+  ls_batch_dims dims = ls_batch_dims_at(e, x), result = ls_result_dims(e);
   dims.dim[0] = dims.dim[dims.rank - 1] = ls_dim_of(1);
   result.dim[0] = result.dim[dims.rank - 1] = ls_dim_of(1);
   const ls_emitted ones = ls_emit_broadcast(e, scalar_like(e, x, 1), dims);
@@ -94,7 +94,7 @@ static ls_emitted reduce_window(ls_emitter *e) {
 
 // ---- Norms -----------------------------------------------------------------
 static ls_emitted mean_of_last(ls_emitter *e, ls_emitted x) {
-  const ls_dims dims = ls_dims_at(e, x);
+  const ls_batch_dims dims = ls_batch_dims_at(e, x);
   const int64_t axis = dims.rank - 1;
   const int64_t size = ls_emit_size(e, dims.dim[axis]);
   const ls_emitted sum = ls_emit_reduce(e, LS_OP_REDUCE_SUM, x, &axis, 1, true);
@@ -139,7 +139,7 @@ static ls_emitted norm(ls_emitter *e) {
 // ---- Attention -------------------------------------------------------------
 // Parts of the last dimension, which is q, k and v side by side.
 static ls_emitted third(ls_emitter *e, ls_emitted x, int64_t part) {
-  ls_dims dims = ls_dims_at(e, x);
+  ls_batch_dims dims = ls_batch_dims_at(e, x);
   const int64_t width = ls_emit_size(e, dims.dim[2]) / 3;
   const int64_t starts[] = {0, 0, part * width}, strides[] = {1, 1, 1};
   dims.dim[2] = ls_dim_of(width);
@@ -154,8 +154,8 @@ static ls_emitted third(ls_emitter *e, ls_emitted x, int64_t part) {
 static ls_emitted split_heads(ls_emitter *e, ls_emitted x, int64_t heads,
                               bool swap) {
   static const int64_t plain[] = {0, 2, 1, 3}, swapped[] = {0, 2, 3, 1};
-  const ls_dims dims = ls_dims_at(e, x);
-  const ls_dims split = {
+  const ls_batch_dims dims = ls_batch_dims_at(e, x);
+  const ls_batch_dims split = {
       .rank = 4,
       .dim = {dims.dim[0], dims.dim[1], ls_dim_of(heads),
               ls_dim_of(ls_emit_size(e, dims.dim[2]) / heads)}};
@@ -165,9 +165,9 @@ static ls_emitted split_heads(ls_emitter *e, ls_emitted x, int64_t heads,
 
 // Token i sees those up to i.
 static ls_emitted hide_later(ls_emitter *e, ls_emitted scores) {
-  const ls_dims dims = ls_dims_at(e, scores);
-  const ls_dims column = {.rank = 2, .dim = {dims.dim[2], ls_dim_of(1)}};
-  const ls_dims row = {.rank = 2, .dim = {ls_dim_of(1), dims.dim[3]}};
+  const ls_batch_dims dims = ls_batch_dims_at(e, scores);
+  const ls_batch_dims column = {.rank = 2, .dim = {dims.dim[2], ls_dim_of(1)}};
+  const ls_batch_dims row = {.rank = 2, .dim = {ls_dim_of(1), dims.dim[3]}};
   const ls_emitted seen = ls_emit_2(e, LS_OP_GREATER_EQUAL,
                                     ls_emit_iota(e, LS_DTYPE_I64, column, 0),
                                     ls_emit_iota(e, LS_DTYPE_I64, row, 1));
@@ -183,7 +183,7 @@ static ls_emitted attention(ls_emitter *e) {
     parts[i] = node->num_inputs == 3 ? ls_operand(e, i)
                                      : third(e, ls_operand(e, 0), i);
   const int64_t heads = ls_node_int(node, LS_ATTR_ID_NUM_HEADS);
-  const ls_dims dims = ls_dims_at(e, parts[0]);
+  const ls_batch_dims dims = ls_batch_dims_at(e, parts[0]);
   const double depth = (double)ls_emit_size(e, dims.dim[2]) / (double)heads;
   const ls_attr *given = ls_node_attr(node, LS_ATTR_ID_SCALE);
   const double scale = given != NULL ? given->as.f : 1 / sqrt(depth);

@@ -13,7 +13,7 @@ void ls_emitter_init(ls_emitter *e, const ls_emit_language *language,
                     .self = self};
   ls_map_init(&e->refs, memory->allocator);
   // Number 0 stands for what failed: of a shape that all can look at.
-  ls_dims dims = {.rank = 4};
+  ls_batch_dims dims = {.rank = 4};
   for (int32_t i = 0; i < dims.rank; ++i)
     dims.dim[i] = ls_dim_of(1);
   ls_emit_value(e, LS_DTYPE_F32, dims, "");
@@ -46,7 +46,7 @@ void ls_emit_refuse(ls_emitter *e, const char *why) {
             ls_lowered_place(e->program, e->node, place, sizeof(place))));
 }
 
-ls_emitted ls_emit_value(ls_emitter *e, ls_dtype dtype, ls_dims dims,
+ls_emitted ls_emit_value(ls_emitter *e, ls_dtype dtype, ls_batch_dims dims,
                          const char *name) {
   if (!ls_grow(e->memory->allocator, &e->values, &e->capacity,
                e->num_values + 1, sizeof(*e->values))) {
@@ -77,7 +77,7 @@ void ls_emit_bind(ls_emitter *e, uint64_t ref, ls_emitted value) {
     ls_emit_fail(e, ls_out_of_memory());
 }
 
-bool ls_dims_equal(const ls_dims *a, const ls_dims *b) {
+bool ls_batch_dims_equal(const ls_batch_dims *a, const ls_batch_dims *b) {
   if (a->rank != b->rank) return false;
   for (int32_t i = 0; i < a->rank; ++i)
     if (!ls_dim_equal(a->dim[i], b->dim[i])) return false;
@@ -87,9 +87,9 @@ bool ls_dims_equal(const ls_dims *a, const ls_dims *b) {
 static bool is_ok(const ls_emitter *e) { return ls_status_is_ok(e->status); }
 
 // ---- Shapes ----------------------------------------------------------------
-ls_emitted ls_emit_reshape(ls_emitter *e, ls_emitted x, ls_dims dims) {
+ls_emitted ls_emit_reshape(ls_emitter *e, ls_emitted x, ls_batch_dims dims) {
   const ls_emitted_value *from = ls_emit_look(e, x);
-  if (!is_ok(e) || ls_dims_equal(&from->dims, &dims)) return x;
+  if (!is_ok(e) || ls_batch_dims_equal(&from->dims, &dims)) return x;
   const ls_emitted out = ls_emit_value(e, from->dtype, dims, NULL);
   if (is_ok(e)) e->language->reshape(e, x, out);
   return out;
@@ -97,19 +97,19 @@ ls_emitted ls_emit_reshape(ls_emitter *e, ls_emitted x, ls_dims dims) {
 
 // With ones in front.
 static ls_emitted add_rank(ls_emitter *e, ls_emitted x, int32_t rank) {
-  const ls_dims from = ls_emit_look(e, x)->dims;
-  ls_dims dims = {.rank = rank};
+  const ls_batch_dims from = ls_emit_look(e, x)->dims;
+  ls_batch_dims dims = {.rank = rank};
   const int32_t more = rank - from.rank;
   for (int32_t i = 0; i < rank; ++i)
     dims.dim[i] = i < more ? ls_dim_of(1) : from.dim[i - more];
   return ls_emit_reshape(e, x, dims);
 }
 
-ls_emitted ls_emit_broadcast(ls_emitter *e, ls_emitted x, ls_dims dims) {
+ls_emitted ls_emit_broadcast(ls_emitter *e, ls_emitted x, ls_batch_dims dims) {
   if (!is_ok(e)) return 0;
   x = add_rank(e, x, dims.rank);
   const ls_emitted_value *from = ls_emit_look(e, x);
-  if (!is_ok(e) || ls_dims_equal(&from->dims, &dims)) return x;
+  if (!is_ok(e) || ls_batch_dims_equal(&from->dims, &dims)) return x;
   const ls_emitted out = ls_emit_value(e, from->dtype, dims, NULL);
   if (is_ok(e)) e->language->broadcast(e, x, out);
   return out;
@@ -119,7 +119,7 @@ ls_emitted ls_emit_transpose(ls_emitter *e, ls_emitted x,
                              const int64_t *permutation) {
   if (!is_ok(e)) return 0;
   const ls_emitted_value from = *ls_emit_look(e, x);
-  ls_dims dims = {.rank = from.dims.rank};
+  ls_batch_dims dims = {.rank = from.dims.rank};
   for (int32_t i = 0; i < dims.rank; ++i)
     dims.dim[i] = from.dims.dim[permutation[i]];
   const ls_emitted out = ls_emit_value(e, from.dtype, dims, NULL);
@@ -129,11 +129,11 @@ ls_emitted ls_emit_transpose(ls_emitter *e, ls_emitted x,
 
 // ---- Elementwise -----------------------------------------------------------
 // The shape that operands have together.
-static ls_dims together(const ls_emitter *e, const ls_emitted *in,
-                        size_t count) {
-  ls_dims dims = {0};
+static ls_batch_dims together(const ls_emitter *e, const ls_emitted *in,
+                              size_t count) {
+  ls_batch_dims dims = {0};
   for (size_t k = 0; k < count; ++k) {
-    const ls_dims *x = &ls_emit_look(e, in[k])->dims;
+    const ls_batch_dims *x = &ls_emit_look(e, in[k])->dims;
     if (x->rank > dims.rank) {
       const int32_t more = x->rank - dims.rank;
       for (int32_t i = x->rank - 1; i >= 0; --i)
@@ -157,7 +157,7 @@ static ls_emitted element_of(ls_emitter *e, uint16_t op, ls_dtype dtype,
                              const ls_emitted *in, size_t count) {
   ls_emitted aligned[LS_MAX_RANK] = {0};
   if (!is_ok(e) || count > LS_MAX_RANK) return 0;
-  const ls_dims dims = together(e, in, count);
+  const ls_batch_dims dims = together(e, in, count);
   for (size_t k = 0; k < count; ++k)
     aligned[k] =
         e->language->equal_shapes ? ls_emit_broadcast(e, in[k], dims) : in[k];
@@ -191,7 +191,7 @@ ls_emitted ls_emit_convert(ls_emitter *e, ls_emitted x, ls_dtype dtype) {
 
 ls_emitted ls_emit_constant(ls_emitter *e, const ls_array *array) {
   const ls_shape shape = ls_array_shape(array);
-  ls_dims dims = {.rank = shape.rank};
+  ls_batch_dims dims = {.rank = shape.rank};
   for (int32_t i = 0; i < shape.rank; ++i)
     dims.dim[i] = ls_dim_of(shape.dim[i]);
   const ls_emitted out = ls_emit_value(e, ls_array_dtype(array), dims, NULL);
@@ -218,7 +218,7 @@ ls_emitted ls_emit_reduce(ls_emitter *e, uint16_t op, ls_emitted x,
                           const int64_t *axes, size_t count, bool keep) {
   if (!is_ok(e)) return 0;
   const ls_emitted_value from = *ls_emit_look(e, x);
-  ls_dims kept = from.dims, dims = {0};
+  ls_batch_dims kept = from.dims, dims = {0};
   for (size_t i = 0; i < count; ++i)
     kept.dim[axes[i]] = ls_dim_of(1);
   for (int32_t i = 0; i < from.dims.rank; ++i) {
@@ -239,15 +239,15 @@ ls_emitted ls_emit_reduce(ls_emitter *e, uint16_t op, ls_emitted x,
 ls_emitted ls_emit_dot(ls_emitter *e, ls_emitted a, ls_emitted b) {
   if (!is_ok(e)) return 0;
   const ls_emitted_value left = *ls_emit_look(e, a);
-  const ls_dims right = ls_emit_look(e, b)->dims;
-  ls_dims dims = left.dims;
+  const ls_batch_dims right = ls_emit_look(e, b)->dims;
+  ls_batch_dims dims = left.dims;
   dims.dim[dims.rank - 1] = right.dim[right.rank - 1];
   const ls_emitted out = ls_emit_value(e, left.dtype, dims, NULL);
   if (is_ok(e)) e->language->dot(e, a, b, out);
   return out;
 }
 
-ls_emitted ls_emit_iota(ls_emitter *e, ls_dtype dtype, ls_dims dims,
+ls_emitted ls_emit_iota(ls_emitter *e, ls_dtype dtype, ls_batch_dims dims,
                         int64_t axis) {
   const ls_emitted out = ls_emit_value(e, dtype, dims, NULL);
   if (is_ok(e)) e->language->iota(e, axis, out);

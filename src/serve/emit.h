@@ -19,7 +19,7 @@ typedef uint32_t ls_emitted;
 
 typedef struct ls_emitted_value {
   ls_dtype dtype;
-  ls_dims dims;
+  ls_batch_dims dims;
   const char *name;  // NULL: the language's prefix and its number.
 } ls_emitted_value;
 
@@ -93,7 +93,7 @@ ls_status ls_emit_program(ls_emitter *e);
 ls_emitted ls_emit_of(ls_emitter *e, uint64_t ref);
 void ls_emit_bind(ls_emitter *e, uint64_t ref, ls_emitted value);
 // A new value, to be written by the language.
-ls_emitted ls_emit_value(ls_emitter *e, ls_dtype dtype, ls_dims dims,
+ls_emitted ls_emit_value(ls_emitter *e, ls_dtype dtype, ls_batch_dims dims,
                          const char *name);
 static inline const ls_emitted_value *ls_emit_look(const ls_emitter *e,
                                                    ls_emitted value) {
@@ -115,14 +115,14 @@ ls_emitted ls_emit_2(ls_emitter *e, uint16_t op, ls_emitted x, ls_emitted y);
 ls_emitted ls_emit_convert(ls_emitter *e, ls_emitted x, ls_dtype dtype);
 ls_emitted ls_emit_constant(ls_emitter *e, const ls_array *array);
 ls_emitted ls_emit_scalar(ls_emitter *e, ls_dtype dtype, double value);
-ls_emitted ls_emit_reshape(ls_emitter *e, ls_emitted x, ls_dims dims);
-ls_emitted ls_emit_broadcast(ls_emitter *e, ls_emitted x, ls_dims dims);
+ls_emitted ls_emit_reshape(ls_emitter *e, ls_emitted x, ls_batch_dims dims);
+ls_emitted ls_emit_broadcast(ls_emitter *e, ls_emitted x, ls_batch_dims dims);
 ls_emitted ls_emit_transpose(ls_emitter *e, ls_emitted x,
                              const int64_t *permutation);
 ls_emitted ls_emit_reduce(ls_emitter *e, uint16_t op, ls_emitted x,
                           const int64_t *axes, size_t count, bool keep);
 ls_emitted ls_emit_dot(ls_emitter *e, ls_emitted a, ls_emitted b);
-ls_emitted ls_emit_iota(ls_emitter *e, ls_dtype dtype, ls_dims dims,
+ls_emitted ls_emit_iota(ls_emitter *e, ls_dtype dtype, ls_batch_dims dims,
                         int64_t axis);
 
 // Writes the op at hand (compose.c), false where it is none that this knows.
@@ -138,7 +138,7 @@ static inline bool ls_dim_equal(ls_dim a, ls_dim b) {
 static inline bool ls_dim_is(ls_dim a, int64_t size) {
   return a.scale == 0 && a.offset == size;
 }
-bool ls_dims_equal(const ls_dims *a, const ls_dims *b);
+bool ls_batch_dims_equal(const ls_batch_dims *a, const ls_batch_dims *b);
 
 // ---- Languages -------------------------------------------------------------
 // A whole file of a signature. `values` are those of the program's uses.

@@ -245,12 +245,12 @@ static ls_dim dim_of(const ls_lowered_signature *self, const int64_t *sizes) {
   return line;
 }
 
-ls_dims ls_lowered_dims(const ls_lowered_signature *self, uint64_t ref) {
+ls_batch_dims ls_lowered_dims(const ls_lowered_signature *self, uint64_t ref) {
   ls_shape shapes[LS_LOWERED_SIZES];
   for (size_t p = 0; p < LS_LOWERED_SIZES; ++p)
     shapes[p] =
         ls_graph_type(self->programs[p < self->count ? p : 0]->body, ref).shape;
-  ls_dims dims = {.rank = shapes[0].rank};
+  ls_batch_dims dims = {.rank = shapes[0].rank};
   for (int32_t i = 0; i < dims.rank; ++i) {
     int64_t sizes[LS_LOWERED_SIZES];
     for (size_t p = 0; p < LS_LOWERED_SIZES; ++p)

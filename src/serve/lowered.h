@@ -16,10 +16,10 @@
 typedef struct ls_dim {
   int64_t scale, offset;
 } ls_dim;
-typedef struct ls_dims {
+typedef struct ls_batch_dims {
   int32_t rank;
   ls_dim dim[LS_MAX_RANK];
-} ls_dims;
+} ls_batch_dims;
 
 enum { LS_LOWERED_SIZES = 4 };
 
@@ -47,7 +47,7 @@ void ls_lowered_signature_deinit(ls_lowered_signature *self);
 static inline ls_graph *ls_lowered_body(const ls_lowered_signature *self) {
   return self->programs[0]->body;
 }
-ls_dims ls_lowered_dims(const ls_lowered_signature *self, uint64_t ref);
+ls_batch_dims ls_lowered_dims(const ls_lowered_signature *self, uint64_t ref);
 // "op 'name' (type)" and " (at file:line)", as the user made it, for messages.
 const char *ls_lowered_describe(const ls_lowered_signature *self,
                                 const ls_node *node, char *buffer, size_t size);

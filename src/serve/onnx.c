@@ -124,7 +124,7 @@ ls_emitted ls_onnx_i64s(ls_onnx *o, const int64_t *values, size_t count) {
   ls_emit_fail(&o->e,
                ls_array_create_copy(LS_DTYPE_I64, LS_SHAPE((int64_t)count),
                                     values, &array));
-  const ls_dims dims = {.rank = 1, .dim = {ls_dim_of((int64_t)count)}};
+  const ls_batch_dims dims = {.rank = 1, .dim = {ls_dim_of((int64_t)count)}};
   const ls_emitted out = ls_emit_value(&o->e, LS_DTYPE_I64, dims, NULL);
   if (ls_status_is_ok(o->e.status))
     ls_onnx_initializer(o, name_of(o, out), array);
@@ -134,7 +134,7 @@ ls_emitted ls_onnx_i64s(ls_onnx *o, const int64_t *values, size_t count) {
 
 static ls_emitted batch(ls_onnx *o) {
   if (o->batch != 0) return o->batch;
-  const ls_dims one = {.rank = 1, .dim = {ls_dim_of(1)}};
+  const ls_batch_dims one = {.rank = 1, .dim = {ls_dim_of(1)}};
   o->batch = ls_emit_value(&o->e, LS_DTYPE_I64, one, NULL);
   ls_onnx_begin(o, "Shape");
   ls_onnx_input(o, o->source);
@@ -168,7 +168,7 @@ ls_emitted ls_onnx_sizes(ls_onnx *o, const ls_dim *sizes, int32_t count) {
   for (int32_t i = 0; i < count; ++i)
     parts[i] = sizes[i].scale == 0 ? ls_onnx_i64s(o, &known[i], 1)
                                    : size_tensor(o, sizes[i]);
-  const ls_dims dims = {.rank = 1, .dim = {ls_dim_of(count)}};
+  const ls_batch_dims dims = {.rank = 1, .dim = {ls_dim_of(count)}};
   const ls_emitted out = ls_emit_value(&o->e, LS_DTYPE_I64, dims, NULL);
   ls_onnx_begin(o, "Concat");
   for (int32_t i = 0; i < count; ++i)
@@ -181,7 +181,7 @@ ls_emitted ls_onnx_sizes(ls_onnx *o, const ls_dim *sizes, int32_t count) {
 
 // ---- The graph -------------------------------------------------------------
 static void write_type(ls_text *out, unsigned field, const char *name,
-                       int64_t dtype, const ls_dims *dims) {
+                       int64_t dtype, const ls_batch_dims *dims) {
   const size_t value = ls_proto_begin(out, field);
   ls_proto_string(out, VALUE_NAME, name);
   const size_t type = ls_proto_begin(out, VALUE_TYPE);
@@ -230,7 +230,7 @@ static void declare(ls_onnx *o, ls_array *const *values, ls_text *graph) {
   const ls_serve_signature *s = o->e.program->signature;
   for (size_t i = 0; i < s->num_inputs; ++i) {
     const uint64_t ref = program->body->parameters[i];
-    const ls_dims dims = ls_lowered_dims(o->e.program, ref);
+    const ls_batch_dims dims = ls_lowered_dims(o->e.program, ref);
     const ls_dtype dtype = ls_graph_type(program->body, ref).dtype;
     const char *name = own_name(o, s->inputs[i].name, false, "");
     const ls_emitted value = ls_emit_value(&o->e, dtype, dims, name);

@@ -114,7 +114,7 @@ static void constant(ls_emitter *e, const ls_array *array, ls_emitted out) {
 // Of one size that depends on the batch the others tell.
 static void reshape(ls_emitter *e, ls_emitted x, ls_emitted out) {
   ls_onnx *o = onnx_of(e);
-  const ls_dims dims = ls_emit_look(e, out)->dims;
+  const ls_batch_dims dims = ls_emit_look(e, out)->dims;
   int64_t sizes[LS_MAX_RANK];
   int unknown = 0;
   bool empty = false;
@@ -136,7 +136,7 @@ static void reshape(ls_emitter *e, ls_emitted x, ls_emitted out) {
 
 static void broadcast(ls_emitter *e, ls_emitted x, ls_emitted out) {
   ls_onnx *o = onnx_of(e);
-  const ls_dims dims = ls_emit_look(e, out)->dims;
+  const ls_batch_dims dims = ls_emit_look(e, out)->dims;
   const ls_emitted in[] = {x, ls_onnx_sizes(o, dims.dim, dims.rank)};
   ls_onnx_node(o, "Expand", in, 2, out);
 }
@@ -154,7 +154,7 @@ static void transpose(ls_emitter *e, ls_emitted x, const int64_t *permutation,
 static void slice(ls_emitter *e, ls_emitted x, const int64_t *starts,
                   const int64_t *strides, ls_emitted out) {
   ls_onnx *o = onnx_of(e);
-  const ls_dims dims = ls_emit_look(e, out)->dims;
+  const ls_batch_dims dims = ls_emit_look(e, out)->dims;
   int64_t axes[LS_MAX_RANK];
   // Up to where the next one would be, beyond the end too: one behind the last
   // is below 0, from the end, where there is none.
@@ -228,8 +228,9 @@ static void gather(ls_emitter *e, ls_emitted x, ls_emitted indices,
 static void iota(ls_emitter *e, int64_t axis, ls_emitted out) {
   ls_onnx *o = onnx_of(e);
   const ls_emitted_value value = *ls_emit_look(e, out);
-  const ls_dims scalar = {0}, line = {.rank = 1, .dim = {value.dims.dim[axis]}};
-  ls_dims aligned = value.dims;
+  const ls_batch_dims scalar = {0},
+                      line = {.rank = 1, .dim = {value.dims.dim[axis]}};
+  ls_batch_dims aligned = value.dims;
   for (int32_t i = 0; i < aligned.rank; ++i)
     if (i != axis) aligned.dim[i] = ls_dim_of(1);
   const ls_emitted in[] = {
@@ -286,7 +287,7 @@ static bool reduce(ls_emitter *e, uint16_t op, ls_emitted x,
     reduce_by(onnx_of(e), name, x, axes, count, out);
     return true;
   }
-  const ls_dims dims = ls_emit_look(e, out)->dims;
+  const ls_batch_dims dims = ls_emit_look(e, out)->dims;
   const ls_emitted numbers = ls_emit_convert(e, x, LS_DTYPE_I32);
   const ls_emitted made = ls_emit_value(e, LS_DTYPE_I32, dims, NULL);
   reduce_by(onnx_of(e), name, numbers, axes, count, made);
@@ -318,7 +319,7 @@ static void channels_last(ls_emitter *e, ls_emitted y, ls_emitted out) {
 
 static ls_emitted result_first(ls_emitter *e, ls_emitted out) {
   const ls_emitted_value value = *ls_emit_look(e, out);
-  ls_dims dims = value.dims;
+  ls_batch_dims dims = value.dims;
   dims.dim[1] = value.dims.dim[dims.rank - 1];
   for (int32_t i = 2; i < dims.rank; ++i)
     dims.dim[i] = value.dims.dim[i - 1];

@@ -17,7 +17,7 @@ static const char *dtype_name(ls_dtype dtype) {
   return (size_t)dtype < LS_DTYPE_COUNT ? names[dtype] : NULL;
 }
 
-void ls_hlo_type_of(ls_text *out, ls_dtype dtype, const ls_dims *dims) {
+void ls_hlo_type_of(ls_text *out, ls_dtype dtype, const ls_batch_dims *dims) {
   const char *name = dtype_name(dtype);
   ls_text_append(out, "tensor<");
   for (int32_t i = 0; i < dims->rank; ++i) {
@@ -55,7 +55,7 @@ static void write_argument(ls_hlo *h, ls_text *out, size_t index,
   const ls_program *program = h->e.program->programs[0];
   const uint64_t ref = program->body->parameters[index];
   const ls_type type = ls_graph_type(program->body, ref);
-  const ls_dims dims = ls_lowered_dims(h->e.program, ref);
+  const ls_batch_dims dims = ls_lowered_dims(h->e.program, ref);
   const char *own = ls_arena_format(h->e.memory, "%%arg%zu", index);
   if (own == NULL) {
     ls_emit_fail(&h->e, ls_out_of_memory());

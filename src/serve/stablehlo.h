@@ -16,7 +16,7 @@ extern const ls_emit_language ls_stablehlo_language;
 
 // tensor<8x10xf32>
 void ls_hlo_type(ls_hlo *h, ls_emitted value);
-void ls_hlo_type_of(ls_text *out, ls_dtype dtype, const ls_dims *dims);
+void ls_hlo_type_of(ls_text *out, ls_dtype dtype, const ls_batch_dims *dims);
 // %v3
 void ls_hlo_name(ls_hlo *h, ls_emitted value);
 // "a\22b"

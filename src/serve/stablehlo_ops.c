@@ -77,7 +77,7 @@ static int32_t rank_of(const ls_emitter *e, ls_emitted value) {
 // Bools are made of bytes, as bits are packed here.
 static void constant(ls_emitter *e, const ls_array *value, ls_emitted out) {
   const bool is_bool = ls_array_dtype(value) == LS_DTYPE_BOOL;
-  const ls_dims dims = ls_emit_look(e, out)->dims;
+  const ls_batch_dims dims = ls_emit_look(e, out)->dims;
   const ls_emitted made =
       is_bool ? ls_emit_value(e, LS_DTYPE_U8, dims, NULL) : out;
   const unsigned char *data = ls_array_data(value);
@@ -237,7 +237,7 @@ static void transpose(ls_emitter *e, ls_emitted x, const int64_t *permutation,
 
 static void slice(ls_emitter *e, ls_emitted x, const int64_t *starts,
                   const int64_t *strides, ls_emitted out) {
-  const ls_dims dims = ls_emit_look(e, out)->dims;
+  const ls_batch_dims dims = ls_emit_look(e, out)->dims;
   ls_text *text = ls_hlo_begin(e, "stablehlo.slice", out);
   names(e, &x, 1);
   ls_text_append(text, " [");
@@ -295,7 +295,7 @@ static void iota(ls_emitter *e, int64_t axis, ls_emitted out) {
 static void gather(ls_emitter *e, ls_emitted x, ls_emitted indices,
                    int64_t axis, ls_emitted out) {
   const ls_emitted in[] = {x, indices};
-  const ls_dims dims = ls_emit_look(e, x)->dims;
+  const ls_batch_dims dims = ls_emit_look(e, x)->dims;
   const int64_t rank = rank_of(e, indices);
   int64_t offsets[LS_MAX_RANK], sizes[LS_MAX_RANK] = {0};
   size_t count = 0;

@@ -65,7 +65,7 @@ bool ls_hlo_slide(ls_emitter *e, uint16_t op, ls_emitted x, const ls_window *w,
                   ls_emitted out) {
   const ls_dtype dtype = ls_emit_look(e, x)->dtype;
   const ls_emitted in[] = {x, ls_hlo_first(e, op, dtype)};
-  const ls_dims scalar = {0};
+  const ls_batch_dims scalar = {0};
   ls_text *text = ls_hlo_begin(e, "\"stablehlo.reduce_window\"(", out);
   ls_hlo_name(ls_hlo_of(e), x);
   ls_text_append(text, ", ");

@@ -129,13 +129,13 @@ static ls_status check_identity(const ls_checkpoints *self,
     const ls_record_entry *wanted = item.value;
     const ls_record_entry *has = ls_map_find_text(&saved->entries, item.key);
     if (is_same(has, wanted)) continue;
-    char is[200], was[200];
-    print_entry(wanted, is, sizeof(is));
+    char present[200], was[200];
+    print_entry(wanted, present, sizeof(present));
     print_entry(has, was, sizeof(was));
     const size_t end = strlen(other);
     ls_format(other + end, sizeof(other) - end,
               "%s its %s is %s, here it is %s", end > 0 ? ";" : "",
-              (const char *)item.key, was, is);
+              (const char *)item.key, was, present);
   }
   return other[0] == '\0' ? ls_ok()
                           : ls_invalid_argument("'%s' is of another run:%s",

@@ -23,7 +23,7 @@ static ls_status set_parts(ls_infeed_queue *queue,
     queue->parts[i] =
         options->parts == NULL ? LS_SHAPE_UNKNOWN : options->parts[i];
     LS_RETURN_IF_ERROR(
-        ls_status_annotate(ls_parts_check_count(queue->parts[i], cores),
+        ls_status_annotate(ls_components_check_count(queue->parts[i], cores),
                            "element %zu of queue '%s'", i, queue->name));
   }
   return ls_ok();
@@ -56,9 +56,9 @@ ls_status ls_partitioned_check(const ls_infeed_queue *queue) {
   for (size_t i = 0; i < queue->count; ++i) {
     ls_type type;
     LS_RETURN_IF_ERROR(ls_infeed_queue_shard_type(queue, i, &type));
-    LS_RETURN_IF_ERROR(
-        ls_status_annotate(ls_parts_check(type.shape, queue->parts[i], cores),
-                           "element %zu of queue '%s'", i, queue->name));
+    LS_RETURN_IF_ERROR(ls_status_annotate(
+        ls_components_check(type.shape, queue->parts[i], cores),
+        "element %zu of queue '%s'", i, queue->name));
   }
   return ls_ok();
 }
@@ -109,7 +109,8 @@ static void end(const enqueues *e) {
 }
 
 static ls_tensor cut(ls_tensor value, ls_shape parts, const ls_piece *piece) {
-  if (ls_parts_are_whole(parts) || ls_parts_count(parts) == 1) return value;
+  if (ls_components_are_whole(parts) || ls_components_count(parts) == 1)
+    return value;
   ls_shape limits = piece->start;
   for (int32_t k = 0; k < limits.rank; ++k)
     limits.dim[k] += piece->shape.dim[k];

@@ -4,30 +4,30 @@
 #include <inttypes.h>
 #include <string.h>
 
-int64_t ls_parts_count(ls_shape parts) {
+int64_t ls_components_count(ls_shape parts) {
   int64_t count = 1;
   for (int32_t k = 0; k < parts.rank; ++k)
     if (__builtin_mul_overflow(count, parts.dim[k], &count)) return INT64_MAX;
   return count;
 }
 
-ls_status ls_parts_check_count(ls_shape parts, int64_t cores) {
-  if (ls_parts_are_whole(parts)) return ls_ok();
+ls_status ls_components_check_count(ls_shape parts, int64_t cores) {
+  if (ls_components_are_whole(parts)) return ls_ok();
   for (int32_t k = 0; k < parts.rank; ++k)
     if (parts.dim[k] < 1)
       return ls_invalid_argument("the partition dims %s must all be at least 1",
                                  LS_PARTS_TEXT(parts));
-  const int64_t count = ls_parts_count(parts);
+  const int64_t count = ls_components_count(parts);
   if (count == 1 || count == cores) return ls_ok();
   return ls_invalid_argument("the partition dims %s make %" PRId64
                              " pieces; a replica has %" PRId64 " cores",
                              LS_PARTS_TEXT(parts), count, cores);
 }
 
-ls_status ls_parts_check(ls_shape shape, ls_shape parts, int64_t cores) {
-  if (ls_parts_are_whole(parts)) return ls_ok();
-  LS_RETURN_IF_ERROR(ls_parts_check_count(parts, cores));
-  if (ls_parts_count(parts) == 1) return ls_ok();
+ls_status ls_components_check(ls_shape shape, ls_shape parts, int64_t cores) {
+  if (ls_components_are_whole(parts)) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_components_check_count(parts, cores));
+  if (ls_components_count(parts) == 1) return ls_ok();
   if (!ls_shape_is_known(shape))
     return ls_invalid_argument("a value of shape %s cannot be cut by the "
                                "partition dims %s: its shape must be known",
@@ -45,8 +45,8 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 bool ls_piece_of(ls_shape shape, ls_shape parts, int64_t core,
                  ls_piece *out_piece) {
   *out_piece = (ls_piece){.start = {.rank = shape.rank}, .shape = shape};
-  if (ls_parts_are_whole(parts)) return true;
-  if (ls_parts_count(parts) == 1) return core == 0;
+  if (ls_components_are_whole(parts)) return true;
+  if (ls_components_count(parts) == 1) return core == 0;
   for (int32_t k = parts.rank; k-- > 0;) {
     const int64_t size = shape.dim[k], at = core % parts.dim[k];
     const int64_t most = (size + parts.dim[k] - 1) / parts.dim[k];

@@ -11,17 +11,17 @@
 #include "lockstep/shape.h"
 
 // How many parts along each dimension; a rank of -1 is all of it on each core.
-static inline bool ls_parts_are_whole(ls_shape parts) {
+static inline bool ls_components_are_whole(ls_shape parts) {
   return parts.rank == LS_UNKNOWN_RANK;
 }
 // Their product; 1 of a whole.
-int64_t ls_parts_count(ls_shape parts);
+int64_t ls_components_count(ls_shape parts);
 
 // Whether a value of this shape can be cut so over the cores of a replica.
-LS_MUST_USE ls_status ls_parts_check(ls_shape shape, ls_shape parts,
-                                     int64_t cores);
+LS_MUST_USE ls_status ls_components_check(ls_shape shape, ls_shape parts,
+                                          int64_t cores);
 // The same of what is known without a shape.
-LS_MUST_USE ls_status ls_parts_check_count(ls_shape parts, int64_t cores);
+LS_MUST_USE ls_status ls_components_check_count(ls_shape parts, int64_t cores);
 
 typedef struct ls_piece {
   ls_shape start, shape;

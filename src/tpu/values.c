@@ -133,10 +133,10 @@ static ls_status send(const on_host *self, ls_nest value, ls_nest one,
 static ls_status reduce(void *self, ls_reduce_op op, ls_nest value,
                         ls_destinations where, ls_nest *out_value) {
   const on_host *on = self;
-  ls_parts parts;
+  ls_components parts;
   ls_nest one = ls_none();
   *out_value = ls_none();
-  LS_RETURN_IF_ERROR(ls_parts_init(&parts, value));
+  LS_RETURN_IF_ERROR(ls_components_init(&parts, value));
   ls_status status = ls_ok();
   {
     LS_DEVICE_SCOPE(on->host);
@@ -144,7 +144,7 @@ static ls_status reduce(void *self, ls_reduce_op op, ls_nest value,
   }
   if (ls_status_is_ok(status)) status = send(on, value, one, where, out_value);
   ls_nest_release(one);
-  ls_parts_deinit(&parts);
+  ls_components_deinit(&parts);
   return status;
 }
 
@@ -162,9 +162,9 @@ static ls_status gather(void *self, ls_nest value, int axis,
   const on_host *on = self;
   ls_tensor *items = NULL, made = ls_failed_tensor();
   ls_allocator *allocator = on->allocator;
-  ls_parts parts;
+  ls_components parts;
   *out_value = ls_none();
-  LS_RETURN_IF_ERROR(ls_parts_init(&parts, value));
+  LS_RETURN_IF_ERROR(ls_components_init(&parts, value));
   const size_t count = parts.devices.count;
   items = ls_new_array(allocator, ls_tensor, count);
   ls_status status = items == NULL ? ls_out_of_memory() : ls_ok();
@@ -178,7 +178,7 @@ static ls_status gather(void *self, ls_nest value, int axis,
   if (ls_status_is_ok(status))
     status = send(on, value, ls_leaf(made), where, out_value);
   ls_release(allocator, items);
-  ls_parts_deinit(&parts);
+  ls_components_deinit(&parts);
   return status;
 }
 

@@ -169,7 +169,7 @@ static void copy_batch(const ls_device_loop *self, int64_t k) {
 }
 
 static ls_status take_batches(ls_device_loop *self, int64_t steps,
-                              ls_fed *out) {
+                              ls_feeder_result *out) {
   while (out->batches < steps &&
          ls_feed_next(&self->options.from, NULL, &self->batch, out))
     copy_batch(self, out->batches - 1);
@@ -183,7 +183,8 @@ static ls_status run(ls_device_loop *self, int64_t steps) {
                          self->args, &self->results);
 }
 
-static ls_status run_fed(ls_device_loop *self, int64_t steps, ls_fed *out) {
+static ls_status run_fed(ls_device_loop *self, int64_t steps,
+                         ls_feeder_result *out) {
   ls_feeder_begin(self->feeder, steps);
   const ls_status status = run(self, steps);
   ls_feeder_end(self->feeder, !ls_status_is_ok(status), out);
@@ -193,7 +194,8 @@ static ls_status run_fed(ls_device_loop *self, int64_t steps, ls_fed *out) {
   return status;
 }
 
-static ls_status run_given(ls_device_loop *self, int64_t steps, ls_fed *out) {
+static ls_status run_given(ls_device_loop *self, int64_t steps,
+                           ls_feeder_result *out) {
   const ls_status status = take_batches(self, steps, out);
   out->status = status;  // Of the batch behind those that are run.
   if (out->batches == 0) return ls_ok();
@@ -205,8 +207,8 @@ static ls_status run_given(ls_device_loop *self, int64_t steps, ls_fed *out) {
 }
 
 ls_status ls_device_loop_run(ls_device_loop *self, int64_t steps,
-                             uint64_t step_number, ls_fed *out) {
-  *out = (ls_fed){0};
+                             uint64_t step_number, ls_feeder_result *out) {
+  *out = (ls_feeder_result){0};
   ls_function_set_steps(self->function, step_number);
   return self->feeder != NULL ? run_fed(self, steps, out)
                               : run_given(self, steps, out);

@@ -27,7 +27,8 @@ void ls_device_loop_destroy(ls_device_loop *loop);  // NULL is fine.
 // steps from `step_number` on. `out->batches` is how many were made: of a
 // failure, none is known to have been.
 LS_MUST_USE ls_status ls_device_loop_run(ls_device_loop *loop, int64_t steps,
-                                         uint64_t step_number, ls_fed *out);
+                                         uint64_t step_number,
+                                         ls_feeder_result *out);
 // Those of step `k` of that run.
 LS_MUST_USE ls_status ls_device_loop_numbers(const ls_device_loop *loop,
                                              int64_t k, ls_step_numbers *out);

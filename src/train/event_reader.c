@@ -14,12 +14,12 @@
 #include "lockstep/events.h"
 
 typedef struct number {
-  ls_event_number is;
+  ls_event_number number;
   size_t order;  // In which they were read.
 } number;
 
 typedef struct numbers {
-  ls_event_numbers is;  // What the caller sees.
+  ls_event_numbers numbers;  // What the caller sees.
   ls_allocator *allocator;
   ls_arena memory;  // Of the tags.
   const char *tag;  // The one that is wanted; NULL: any. While it reads.
@@ -39,7 +39,7 @@ static bool is_text(ls_bytes bytes, const char *text) {
 static const char *tag_of(numbers *self, ls_bytes tag) {
   enum { LOOK_BACK = 32 };
   for (size_t i = 1; i <= LOOK_BACK && i <= self->count; ++i) {
-    const char *known = self->items[self->count - i].is.tag;
+    const char *known = self->items[self->count - i].number.tag;
     if (is_text(tag, known)) return known;
   }
   char *copy = ls_arena_allocate(&self->memory, tag.size + 1);
@@ -70,7 +70,8 @@ static void begin_again(void *user, ls_event_time at) {
   size_t kept = 0;
   if (at.step > self->last_step) return;
   for (size_t i = 0; i < self->count; ++i)
-    if (self->items[i].is.step < at.step) self->items[kept++] = self->items[i];
+    if (self->items[i].number.step < at.step)
+      self->items[kept++] = self->items[i];
   self->count = kept;
   self->last_step = at.step;
 }
@@ -164,8 +165,9 @@ static ls_status read_folder(numbers *self, ls_runtime *runtime,
 // ---- The table -------------------------------------------------------------
 static int compare(const void *a, const void *b) {
   const number *x = a, *y = b;
-  if (x->is.step != y->is.step) return x->is.step < y->is.step ? -1 : 1;
-  const int by_tag = strcmp(x->is.tag, y->is.tag);
+  if (x->number.step != y->number.step)
+    return x->number.step < y->number.step ? -1 : 1;
+  const int by_tag = strcmp(x->number.tag, y->number.tag);
   if (by_tag != 0) return by_tag;
   return x->order < y->order ? -1 : x->order > y->order;
 }
@@ -178,14 +180,14 @@ static ls_status arrange(numbers *self) {
   if (self->count > 0)
     qsort(self->items, self->count, sizeof(*self->items), compare);
   for (size_t i = 0; i < self->count; ++i) {
-    const ls_event_number *it = &self->items[i].is;
+    const ls_event_number *it = &self->items[i].number;
     const ls_event_number *before =
-        self->is.count > 0 ? &sorted[self->is.count - 1] : NULL;
+        self->numbers.count > 0 ? &sorted[self->numbers.count - 1] : NULL;
     const bool again = before != NULL && before->step == it->step &&
                        strcmp(before->tag, it->tag) == 0;
-    sorted[again ? self->is.count - 1 : self->is.count++] = *it;
+    sorted[again ? self->numbers.count - 1 : self->numbers.count++] = *it;
   }
-  self->is.items = sorted;
+  self->numbers.items = sorted;
   ls_release(self->allocator, self->items);
   self->items = NULL;
   return ls_ok();
@@ -206,9 +208,9 @@ ls_status ls_events_read(const char *folder, const char *tag,
   ls_status status = read_folder(self, runtime, folder);
   if (ls_status_is_ok(status)) status = arrange(self);
   if (ls_status_is_ok(status))
-    *out_numbers = &self->is;
+    *out_numbers = &self->numbers;
   else
-    ls_event_numbers_destroy(&self->is);
+    ls_event_numbers_destroy(&self->numbers);
   return status;
 }
 

@@ -25,7 +25,7 @@ struct ls_feeder {
   ls_condition event;
   int64_t wanted;  // -1: no job.
   bool quits;
-  ls_fed fed;
+  ls_feeder_result fed;
 };
 
 // ---- Batches ---------------------------------------------------------------
@@ -69,7 +69,7 @@ static bool stops(void *user) {
 }
 
 bool ls_feed_next(const ls_feeder_options *from, const ls_cancel *cancel,
-                  ls_nest *args, ls_fed *out) {
+                  ls_nest *args, ls_feeder_result *out) {
   wait w = {from, cancel};
   const bool ready = ls_iterator_wait(from->input, stops, &w);
   out->stalls = !ready;
@@ -113,8 +113,8 @@ static ls_status put(const ls_feeder *self, ls_nest args) {
   return ls_ok();
 }
 
-static ls_fed feed(ls_feeder *self, int64_t wanted) {
-  ls_fed fed = {0};
+static ls_feeder_result feed(ls_feeder *self, int64_t wanted) {
+  ls_feeder_result fed = {0};
   while (fed.batches < wanted) {
     ls_nest *batch = &self->batches[self->next++ % self->num_batches];
     if (!ls_feed_next(&self->options, self->cancel, batch, &fed)) break;
@@ -139,7 +139,7 @@ static void work(void *user) {
     }
     const int64_t wanted = self->wanted;
     ls_mutex_unlock(&self->lock);
-    const ls_fed fed = feed(self, wanted);
+    const ls_feeder_result fed = feed(self, wanted);
     ls_mutex_lock(&self->lock);
     self->fed = fed;
     self->wanted = -1;
@@ -164,13 +164,13 @@ static void reset_queues(const ls_feeder *self) {
     ls_queue_reset(self->queues[r]->tuples);
 }
 
-void ls_feeder_end(ls_feeder *self, bool fails, ls_fed *out_fed) {
+void ls_feeder_end(ls_feeder *self, bool fails, ls_feeder_result *out_fed) {
   if (fails) ls_cancel_request(self->cancel);
   ls_mutex_lock(&self->lock);
   while (self->wanted >= 0)
     ls_condition_wait(&self->event, &self->lock);
   *out_fed = self->fed;
-  self->fed = (ls_fed){0};
+  self->fed = (ls_feeder_result){0};
   ls_mutex_unlock(&self->lock);
   if (fails) ls_cancel_reset(self->cancel);
   if (fails || ls_queue_is_closed(self->queues[0]->tuples)) reset_queues(self);

@@ -22,12 +22,12 @@ typedef struct ls_feeder_options {
 } ls_feeder_options;
 
 // What became of a job.
-typedef struct ls_fed {
+typedef struct ls_feeder_result {
   int64_t batches;
   bool asked;        // To stop; then there are fewer than were wanted.
   bool stalls;       // And while it waited for a batch.
   ls_status status;  // Of the batch behind them. The caller's.
-} ls_fed;
+} ls_feeder_result;
 
 // Whether a batch is dealt in parts of one shape, as a loop takes them.
 bool ls_batch_is_even(ls_nest args);
@@ -40,11 +40,11 @@ void ls_feeder_destroy(ls_feeder *feeder);  // NULL is fine.
 // is closed, so that a loop ends, too.
 void ls_feeder_begin(ls_feeder *feeder, int64_t batches);
 // Its pair: waits for its end. `fails`: nobody takes any more.
-void ls_feeder_end(ls_feeder *feeder, bool fails, ls_fed *out_fed);
+void ls_feeder_end(ls_feeder *feeder, bool fails, ls_feeder_result *out_fed);
 
 // The next batch, as a loop takes it, into `*args`; false: a stop was asked for
 // or, as `out` says, it went wrong.
 bool ls_feed_next(const ls_feeder_options *from, const ls_cancel *cancel,
-                  ls_nest *args, ls_fed *out);
+                  ls_nest *args, ls_feeder_result *out);
 
 #endif  // LS_TRAIN_FEEDER_H_

@@ -17,14 +17,14 @@ typedef struct ls_own_lines {
   const ls_run_place *place;
   ls_run_folder *folder;
   ls_run_events events;
-  ls_window window;  // Since the last line.
-  int64_t tested;    // The step of the last evaluation that was told; -1.
+  ls_run_means window;  // Since the last line.
+  int64_t tested;       // The step of the last evaluation that was told; -1.
 } ls_own_lines;
 
 // What the caller hears. (own_reports.c)
 typedef struct ls_own_reports {
   const ls_run_place *place;
-  ls_window window;  // Of this epoch.
+  ls_run_means window;  // Of this epoch.
   ls_train_report report;
 } ls_own_reports;
 
@@ -34,9 +34,9 @@ typedef struct ls_own_saver {
   ls_saves *saves;
   ls_run_folder *folder;
   ls_run_ranks *ranks;
-  ls_window kept;  // Since the last save.
-  bool due;        // As rank 0 sees it.
-  bool failed;     // Some rank knows of a save that failed.
+  ls_run_means kept;  // Since the last save.
+  bool due;           // As rank 0 sees it.
+  bool failed;        // Some rank knows of a save that failed.
 } ls_own_saver;
 
 // What is tested behind an epoch. (own_tests.c)

@@ -11,10 +11,10 @@ static ls_status log_report(ls_own_lines *self, const ls_train_report *report) {
 static ls_status log_window(ls_own_lines *self) {
   if (self->window.steps == 0) return ls_ok();
   const ls_train_report report =
-      ls_window_describe(&self->window, self->place, 0);
+      ls_run_means_describe(&self->window, self->place, 0);
   // Once: a line that could not be written may be there by half.
   const ls_status status = log_report(self, &report);
-  ls_window_begin(&self->window, self->place);
+  ls_run_means_begin(&self->window, self->place);
   return status;
 }
 
@@ -32,7 +32,7 @@ static ls_status before_steps(void *user, ls_run_context *context,
   ls_own_lines *self = user;
   (void)context;
   if (self->place->epoch_steps == 0)
-    ls_window_begin_epoch(&self->window, self->place);
+    ls_run_means_begin_epoch(&self->window, self->place);
   wish->most_steps = self->place->plan->options.log_every - self->window.steps;
   return ls_ok();
 }
@@ -42,7 +42,7 @@ static ls_status after_steps(void *user, ls_run_context *context,
   ls_own_lines *self = user;
   (void)context, (void)results;
   for (int64_t k = 0; k < self->place->made; ++k)
-    ls_window_add(&self->window, self->place, k);
+    ls_run_means_add(&self->window, self->place, k);
   return self->window.steps == self->place->plan->options.log_every
              ? log_window(self)
              : ls_ok();
@@ -78,10 +78,10 @@ ls_hook_options ls_own_lines_of_rest(ls_own_lines *self) {
 // ---- Of evaluations --------------------------------------------------------
 static ls_status log_test(ls_own_lines *self) {
   const ls_run_place *place = self->place;
-  static const ls_window none;
+  static const ls_run_means none;
   if (place->tested == self->tested) return ls_ok();
   self->tested = place->tested;
-  ls_train_report report = ls_window_describe(&none, place, 0);
+  ls_train_report report = ls_run_means_describe(&none, place, 0);
   report.tested = true;
   report.test = place->test;
   report.seconds = ls_run_seconds(place, place->began);

@@ -7,7 +7,7 @@ static void show(const ls_own_reports *self) {
 }
 
 static void describe(ls_own_reports *self, int64_t behind) {
-  self->report = ls_window_describe(&self->window, self->place, behind);
+  self->report = ls_run_means_describe(&self->window, self->place, behind);
 }
 
 // ---- Of steps --------------------------------------------------------------
@@ -16,7 +16,7 @@ static ls_status before_steps(void *user, ls_run_context *context,
   ls_own_reports *self = user;
   (void)context, (void)wish;
   if (self->place->epoch_steps == 0)
-    ls_window_begin_epoch(&self->window, self->place);
+    ls_run_means_begin_epoch(&self->window, self->place);
   return ls_ok();
 }
 
@@ -26,7 +26,7 @@ static ls_status after_steps(void *user, ls_run_context *context,
   const int64_t made = self->place->made;
   (void)context, (void)results;
   for (int64_t k = 0; k < made; ++k) {
-    ls_window_add(&self->window, self->place, k);
+    ls_run_means_add(&self->window, self->place, k);
     describe(self, made - 1 - k);
     show(self);
   }
@@ -92,7 +92,7 @@ static ls_status end_stop(void *user, ls_run_context *context) {
   if (!self->place->stopped) return ls_ok();
   // Of an epoch that has no step yet nothing was told.
   if (self->report.epoch != self->place->epoch + 1)
-    self->report = ls_window_describe(&(ls_window){0}, self->place, 0);
+    self->report = ls_run_means_describe(&(ls_run_means){0}, self->place, 0);
   self->report.stopped = true;
   show(self);
   return ls_ok();

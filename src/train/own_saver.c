@@ -9,7 +9,7 @@
 static size_t list_metrics(const ls_own_saver *self,
                            ls_checkpoint_metric *out) {
   const ls_run_place *place = self->place;
-  const ls_window *kept = &self->kept;
+  const ls_run_means *kept = &self->kept;
   const double examples = (double)kept->examples;
   size_t count = 0;
   if (kept->examples > 0) {
@@ -49,7 +49,7 @@ static ls_status save(ls_own_saver *self) {
                                  : ls_function_steps(self->saves->evaluate);
   const ls_status status =
       ls_saves_save(self->saves, place->steps, metrics, count);
-  self->kept = (ls_window){0};
+  self->kept = (ls_run_means){0};
   self->due = false;
   ls_run_end_span(place, "save", began, place->steps);
   return status;
@@ -105,7 +105,7 @@ static ls_status after_steps(void *user, ls_run_context *context,
   ls_own_saver *self = user;
   (void)context, (void)results;
   for (int64_t k = 0; k < self->place->made; ++k)
-    ls_window_add(&self->kept, self->place, k);
+    ls_run_means_add(&self->kept, self->place, k);
   const int64_t began = ls_runtime_now(self->place->runtime);
   ls_status status = save_if_due(self);
   if (ls_status_is_ok(status)) status = drop_former(self, false);

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/run_place.h"
 
-void ls_window_begin(ls_window *window, const ls_run_place *place) {
-  *window = (ls_window){0};
+void ls_run_means_begin(ls_run_means *window, const ls_run_place *place) {
+  *window = (ls_run_means){0};
   ls_budget_begin(place->runtime, &place->spent, &window->budget);
 }
 
-void ls_window_begin_epoch(ls_window *window, const ls_run_place *place) {
-  *window = (ls_window){.budget = place->epoch_budget};
+void ls_run_means_begin_epoch(ls_run_means *window, const ls_run_place *place) {
+  *window = (ls_run_means){.budget = place->epoch_budget};
 }
 
-void ls_window_add(ls_window *window, const ls_run_place *place, int64_t k) {
+void ls_run_means_add(ls_run_means *window, const ls_run_place *place,
+                      int64_t k) {
   const double examples = (double)place->examples;
   ++window->steps;
   window->examples += place->examples;
@@ -18,8 +19,8 @@ void ls_window_add(ls_window *window, const ls_run_place *place, int64_t k) {
   window->accuracy += place->numbers[k].accuracy * examples;
 }
 
-static void describe_steps(const ls_window *window, const ls_run_place *place,
-                           ls_train_report *r) {
+static void describe_steps(const ls_run_means *window,
+                           const ls_run_place *place, ls_train_report *r) {
   const double seconds = ls_run_seconds(place, window->budget.began);
   const double examples = (double)window->examples;
   r->loss = window->loss / examples;
@@ -32,8 +33,9 @@ static void describe_steps(const ls_window *window, const ls_run_place *place,
                            place->input);
 }
 
-ls_train_report ls_window_describe(const ls_window *window,
-                                   const ls_run_place *place, int64_t behind) {
+ls_train_report ls_run_means_describe(const ls_run_means *window,
+                                      const ls_run_place *place,
+                                      int64_t behind) {
   ls_train_report r = {.epoch = place->epoch + 1,
                        .num_epochs = place->plan->options.epochs,
                        .epoch_step =

@@ -61,20 +61,22 @@ static inline bool ls_run_epoch_is_over(const ls_run_place *place) {
 
 // ---- Windows ---------------------------------------------------------------
 // Means over the examples of some steps.
-typedef struct ls_window {
+typedef struct ls_run_means {
   int64_t steps, examples;
   double loss, accuracy;  // Sums over examples.
   ls_budget budget;       // Begun with it.
-} ls_window;
+} ls_run_means;
 
 // An empty one: from now, or from the epoch's begin.
-void ls_window_begin(ls_window *window, const ls_run_place *place);
-void ls_window_begin_epoch(ls_window *window, const ls_run_place *place);
+void ls_run_means_begin(ls_run_means *window, const ls_run_place *place);
+void ls_run_means_begin_epoch(ls_run_means *window, const ls_run_place *place);
 // Takes in step `k` of those that were made last.
-void ls_window_add(ls_window *window, const ls_run_place *place, int64_t k);
+void ls_run_means_add(ls_run_means *window, const ls_run_place *place,
+                      int64_t k);
 // What it says `behind` steps before the last one; of an empty one only where
 // the run is.
-ls_train_report ls_window_describe(const ls_window *window,
-                                   const ls_run_place *place, int64_t behind);
+ls_train_report ls_run_means_describe(const ls_run_means *window,
+                                      const ls_run_place *place,
+                                      int64_t behind);
 
 #endif  // LS_TRAIN_RUN_PLACE_H_

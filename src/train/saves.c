@@ -384,16 +384,16 @@ static ls_status compare_programs(const ls_saves *it) {
   // Of a run to another end the schedule's numbers are others.
   const bool all = it->wanted_steps == it->plan->num_steps;
   const char *was = all ? it->wanted.all : it->wanted.ops;
-  const char *is = all ? it->program.all : it->program.ops;
+  const char *current = all ? it->program.all : it->program.ops;
   const char *ran = all ? it->wanted.lowered : it->wanted.lowered_ops;
   const char *runs = all ? it->program.lowered : it->program.lowered_ops;
-  if (was[0] == '\0' || strcmp(is, was) == 0) return ls_ok();
+  if (was[0] == '\0' || strcmp(current, was) == 0) return ls_ok();
   // A strategy of another kind may build the same otherwise.
   if (ran[0] != '\0' && strcmp(runs, ran) == 0) return ls_ok();
   return ls_invalid_argument(
       "the run in '%s' is of another program: that of its step is %s, here "
       "it is %s",
-      it->folder, was, is);
+      it->folder, was, current);
 }
 
 ls_status ls_saves_check_program(ls_saves *saves, int64_t examples) {

@@ -16,15 +16,16 @@ struct ls_strategy_step {
   ls_strategy *strategy;
   ls_distributed_iterator *input;  // NULL: none.
   bool in_graph;                   // That it was made in, and is started.
-  ls_single_loss_step_options is;  // Of one that trains; without a loss none.
-  ls_function *traced;             // A replica's part, in eager.
+  ls_single_loss_step_options
+      options;          // Of one that trains; without a loss none.
+  ls_function *traced;  // A replica's part, in eager.
 };
 
 // ---- Life ------------------------------------------------------------------
 static void destroy(ls_object *object) {
   ls_strategy_step *self = (ls_strategy_step *)object;
   ls_function_release(self->traced);
-  ls_optimizer_release(self->is.optimizer);
+  ls_optimizer_release(self->options.optimizer);
   ls_distributed_iterator_release(self->input);
   ls_strategy_release(self->strategy);
   ls_release(self->allocator, self);
@@ -112,9 +113,10 @@ ls_status ls_strategy_step_next(ls_strategy_step *step, ls_nest *out_element) {
 
 // ---- Training --------------------------------------------------------------
 static ls_nest descend(ls_nest args, void *user) {
-  const ls_single_loss_step_options *is = user;
-  const ls_tensor loss = is->loss(ls_nest_item(args, 0), is->loss_user);
-  return ls_nest_op(ls_optimizer_minimize(is->optimizer, loss));
+  const ls_single_loss_step_options *options = user;
+  const ls_tensor loss =
+      options->loss(ls_nest_item(args, 0), options->loss_user);
+  return ls_nest_op(ls_optimizer_minimize(options->optimizer, loss));
 }
 
 // In a function, whose updates run by themselves.
@@ -131,7 +133,7 @@ static ls_nest build_step(ls_step_context *context, ls_nest inputs,
   (void)context;
   const ls_nest args = LS_TUPLE(ls_nest_retain(inputs));
   const ls_status status = ls_strategy_run(
-      self->strategy, ls_plain(descend, &self->is), args, &made);
+      self->strategy, ls_plain(descend, &self->options), args, &made);
   ls_nest_release(args);
   return ls_status_is_ok(status) ? made : ls_fail(status);
 }
@@ -158,14 +160,14 @@ ls_status ls_single_loss_step_create(const ls_single_loss_step_options *options,
   ls_strategy_step *self = NULL;
   LS_RETURN_IF_ERROR(ls_input_step_create(options->strategy, options->dataset,
                                           options->dataset_user, &self));
-  self->is = *options;
-  self->is.strategy = NULL;
-  self->is.optimizer = ls_optimizer_retain(options->optimizer);
+  self->options = *options;
+  self->options.strategy = NULL;
+  self->options.optimizer = ls_optimizer_retain(options->optimizer);
   const ls_status status =
       self->in_graph
           ? ls_ok()
           : ls_function_create(&(ls_function_options){.call = descend_traced,
-                                                      .user = &self->is,
+                                                      .user = &self->options,
                                                       .name = "step"},
                                &self->traced);
   if (ls_status_is_ok(status))
@@ -177,7 +179,7 @@ ls_status ls_single_loss_step_create(const ls_single_loss_step_options *options,
 
 // ---- Running ---------------------------------------------------------------
 static int64_t iterations_of(const ls_strategy_step *step) {
-  const ls_opt iterations = step->is.iterations_per_step;
+  const ls_opt iterations = step->options.iterations_per_step;
   return iterations.set ? iterations.value : 1;
 }
 
@@ -207,7 +209,7 @@ static ls_status build(ls_strategy_step *step, ls_op *out_op) {
 ls_status ls_strategy_step_run(ls_strategy_step *step, ls_op *out_op) {
   LS_CLEAR_OUT(out_op);
   LS_REQUIRE(step);
-  if (step->is.loss == NULL)
+  if (step->options.loss == NULL)
     return ls_unimplemented("a step that does nothing cannot be run: make one "
                             "by ls_single_loss_step_create");
   if (step->in_graph) {

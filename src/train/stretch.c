@@ -119,7 +119,7 @@ ls_status ls_stretch_run(ls_loop *it, int64_t steps) {
   const uint64_t number = ls_function_steps(it->function);
   const int64_t traced = ls_span_begin(it->runtime);
   const int64_t began = ls_runtime_now(it->runtime);
-  ls_fed fed;
+  ls_feeder_result fed;
   LS_RETURN_IF_ERROR(ls_device_loop_run(it->device_loop, steps, number, &fed));
   it->place.spent.run += ls_runtime_now(it->runtime) - began;
   ls_run_end_span(&it->place, "loop", traced, it->place.steps + fed.batches);

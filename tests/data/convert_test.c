@@ -49,26 +49,28 @@ static bool is_nan_there(const ls_array *a, const ls_array *b, int64_t i) {
   return isnan(ls_array_f64(a, i)) && isnan(ls_array_f64(b, i));
 }
 
-static void expect_row(const ls_array *is, const ls_array *source, int64_t row,
-                       double scale, double offset) {
+static void expect_row(const ls_array *converted, const ls_array *source,
+                       int64_t row, double scale, double offset) {
   ls_array *wanted = NULL, *from = NULL;
   const size_t from_size = ls_dtype_size(ls_array_dtype(source));
-  expect_ok(ls_array_create(ls_array_dtype(is), LS_SHAPE(WIDTH), &wanted));
+  expect_ok(
+      ls_array_create(ls_array_dtype(converted), LS_SHAPE(WIDTH), &wanted));
   expect_ok(ls_array_create_copy(ls_array_dtype(source), LS_SHAPE(WIDTH),
                                  (const char *)ls_array_data(source) +
                                      (size_t)row * WIDTH * from_size,
                                  &from));
-  const size_t size = ls_dtype_size(ls_array_dtype(is));
+  const size_t size = ls_dtype_size(ls_array_dtype(converted));
   for (int64_t i = 0; i < WIDTH; ++i) {
     convert_plainly(from, wanted, i, scale, offset);
-    if (memcmp((const char *)ls_array_data(is) + (size_t)i * size,
+    if (memcmp((const char *)ls_array_data(converted) + (size_t)i * size,
                (const char *)ls_array_data(wanted) + (size_t)i * size,
                size) != 0 &&
-        !is_nan_there(is, wanted, i))
+        !is_nan_there(converted, wanted, i))
       fail_msg("%s %.17g as %s is %.17g, not %.17g (scale %g, offset %g)",
                ls_dtype_name(ls_array_dtype(from)), ls_array_f64(from, i),
-               ls_dtype_name(ls_array_dtype(is)), ls_array_f64(is, i),
-               ls_array_f64(wanted, i), scale, offset);
+               ls_dtype_name(ls_array_dtype(converted)),
+               ls_array_f64(converted, i), ls_array_f64(wanted, i), scale,
+               offset);
   }
   ls_array_release(wanted);
   ls_array_release(from);

@@ -121,8 +121,8 @@ static void threads_and_prefetch_change_nothing(void **state) {
     const uint64_t wanted = digest_of(which, 0, 0);
     for (size_t t = 0; t < 4; ++t)
       for (size_t p = 0; p < 3; ++p) {
-        const uint64_t is = digest_of(which, threads[t], prefetches[p]);
-        if (is != wanted)
+        const uint64_t digest = digest_of(which, threads[t], prefetches[p]);
+        if (digest != wanted)
           fail_msg("pipeline %d with %d threads, %lld ahead, is another", which,
                    threads[t], (long long)prefetches[p]);
       }

@@ -140,14 +140,14 @@ static void expect_padded(ls_shape shape, double padding,
     expect_ok(ls_iterator_next(iterator, &batch));
     const ls_array *array =
         ls_nest_as_array(pads ? ls_nest_item(batch, 0) : batch);
-    const ls_shape is = ls_array_shape(array);
+    const ls_shape padded = ls_array_shape(array);
     const int64_t real = b < 2 ? 4 : 2;
     const int64_t longest = b < 2 ? 3 : 1;
     const int64_t width = shape.dim[0] < 0 ? longest : shape.dim[0];
-    assert_int_equal(is.rank, 2);
-    assert_int_equal(is.dim[0], pads ? 4 : real);
-    assert_int_equal(is.dim[1], width);
-    for (int64_t i = 0; i < is.dim[0]; ++i)
+    assert_int_equal(padded.rank, 2);
+    assert_int_equal(padded.dim[0], pads ? 4 : real);
+    assert_int_equal(padded.dim[1], width);
+    for (int64_t i = 0; i < padded.dim[0]; ++i)
       for (int64_t k = 0; k < width; ++k) {
         const int64_t number = 4 * b + i;
         const int64_t wanted = i >= real         ? 0

@@ -254,9 +254,10 @@ static void strings_and_nests_come_through(void **state) {
       expect_ok(ls_function_call(function, ls_none(), &results[i]));
     for (int i = 0; i < 4; ++i) {
       const ls_nest found = ls_nest_find(results[i / 2], "text");
-      const ls_bytes *is = ls_array_data(ls_nest_as_array(found));
-      assert_int_equal(is[i % 2].size, words[i].size);
-      assert_memory_equal(is[i % 2].data, words[i].data, words[i].size);
+      const ls_bytes *found_words = ls_array_data(ls_nest_as_array(found));
+      assert_int_equal(found_words[i % 2].size, words[i].size);
+      assert_memory_equal(found_words[i % 2].data, words[i].data,
+                          words[i].size);
       assert_int_equal(
           ls_array_i64(ls_nest_as_array(ls_nest_find(results[i / 2], "at")),
                        i % 2),

@@ -52,7 +52,7 @@ static ls_record *stream_in(ls_record *record) {
 // place of its epoch 0, and has all of epoch 5 then. Takes over both.
 static void expect_none(ls_dataset *dataset, ls_record *record, ls_code code,
                         const char *says) {
-  static int64_t wanted[STREAM_MOST], is[STREAM_MOST];
+  static int64_t wanted[STREAM_MOST], read[STREAM_MOST];
   for (int64_t prefetch = 0; prefetch < 5; prefetch += 4) {
     ls_iterator *iterator = iterator_on(ls_dataset_retain(dataset), prefetch);
     expect_ok(ls_iterator_seek_epoch(iterator, 5));
@@ -62,8 +62,8 @@ static void expect_none(ls_dataset *dataset, ls_record *record, ls_code code,
     expect_status(ls_iterator_restore(iterator, record), code, says);
     assert_int_equal(ls_iterator_epoch(iterator), 5);
     assert_int_equal(ls_iterator_position(iterator), 0);
-    assert_int_equal(stream_read(iterator, is), count);
-    assert_memory_equal(is, wanted, count * sizeof(*is));
+    assert_int_equal(stream_read(iterator, read), count);
+    assert_memory_equal(read, wanted, count * sizeof(*read));
     ls_iterator_release(iterator);
   }
   ls_record_destroy(record);
@@ -118,7 +118,7 @@ static void a_bucket_does_not_hold_more_than_a_batch(void **state) {
 // As a generator whose file was cut off.
 static void a_source_with_less_than_it_had_ends(void **state) {
   (void)state;
-  static int64_t is[STREAM_MOST];
+  static int64_t read[STREAM_MOST];
   for (int64_t left = 0; left < 30; left += 5) {
     stream_numbers shrunk = numbers;
     ls_dataset *dataset = shuffled(&shrunk);
@@ -126,7 +126,7 @@ static void a_source_with_less_than_it_had_ends(void **state) {
     shrunk.count = left;
     ls_iterator *iterator = iterator_on(dataset, 0);
     expect_ok(ls_iterator_restore(iterator, record));
-    assert_true(stream_read(iterator, is) <= 9);
+    assert_true(stream_read(iterator, read) <= 9);
     ls_iterator_release(iterator);
     ls_record_destroy(record);
   }

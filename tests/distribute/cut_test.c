@@ -116,21 +116,21 @@ static void expect_equal_bytes(const char *where, const outcome *wanted,
 
 static void expect_equal(const job *wanted, const job *got) {
   const place *p = got->where;
-  const outcome *was = &wanted->out[0], *is = &got->out[0];
+  const outcome *was = &wanted->out[0], *now = &got->out[0];
   char where[200];
   snprintf(where, sizeof(where),
            "step %llu on %d replicas, LS_CUT=%s LS_LANES=%s, %d threads, "
            "%d ranks",
            (unsigned long long)got->step->seed, got->replicas, p->cut,
            p->lanes != NULL ? p->lanes : "", p->threads, p->ranks);
-  if (was->code != LS_OK && is->code == was->code) return;
-  if (is->code != LS_OK) fail_msg("%s: %s", where, is->message);
+  if (was->code != LS_OK && now->code == was->code) return;
+  if (now->code != LS_OK) fail_msg("%s: %s", where, now->message);
   if (was->code != LS_OK) return;  // More is possible when it is cut.
   for (int k = 0; k < (p->ranks == 0 ? 1 : p->ranks); ++k)
     expect_equal_bytes(where, was, &got->out[k]);
-  if (is->num_calls != was->num_calls ||
-      memcmp(is->calls, was->calls, is->num_calls * sizeof(cut_call)) != 0)
-    fail_msg("%s: other calls than uncut (%zu, %zu)", where, is->num_calls,
+  if (now->num_calls != was->num_calls ||
+      memcmp(now->calls, was->calls, now->num_calls * sizeof(cut_call)) != 0)
+    fail_msg("%s: other calls than uncut (%zu, %zu)", where, now->num_calls,
              was->num_calls);
   if (cut_has_strayed())
     fail_msg("%s: a rank calls for a replica that it does not host", where);

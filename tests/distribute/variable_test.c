@@ -272,9 +272,9 @@ static void the_component_that_is_meant_depends_on_the_place(void **state) {
 static bool fetch_bool(ls_session *session, ls_tensor x) {
   ls_nest value = ls_none();
   expect_ok(ls_session_run(session, ls_leaf(x), NULL, 0, &value));
-  const bool is = ls_array_f64(ls_nest_as_array(value), 0) != 0;
+  const bool is_true = ls_array_f64(ls_nest_as_array(value), 0) != 0;
   ls_nest_release(value);
-  return is;
+  return is_true;
 }
 
 static void run_op(ls_session *session, ls_op op) {
@@ -293,22 +293,22 @@ static void it_is_initialized_when_all_components_are(void **state) {
   {
     LS_GRAPH_SCOPE(graph);
     ls_variable *v = variable_in(strategy, (variable_kind){.initial = 4});
-    const ls_tensor is = ls_variable_is_initialized(v, "all_there");
-    assert_string_equal(ls_op_name(ls_tensor_op(is)), "all_there");
-    assert_string_equal(ls_op_type_name(ls_tensor_op(is)), "and");
+    const ls_tensor all = ls_variable_is_initialized(v, "all_there");
+    assert_string_equal(ls_op_name(ls_tensor_op(all)), "all_there");
+    assert_string_equal(ls_op_type_name(ls_tensor_op(all)), "and");
     expect_ok(ls_session_create(graph, &session));
-    assert_false(fetch_bool(session, is));
+    assert_false(fetch_bool(session, all));
     for (size_t i = 0; i < 3; ++i) {
-      assert_false(fetch_bool(session, is));
+      assert_false(fetch_bool(session, all));
       run_op(session, ls_variable_initializer(ls_variable_component(v, i)));
     }
-    assert_true(fetch_bool(session, is));
+    assert_true(fetch_bool(session, all));
     // Their group does it at once, in a session of its own.
     expect_ok(ls_session_create(graph, &other));
-    assert_false(fetch_bool(other, is));
+    assert_false(fetch_bool(other, all));
     assert_string_equal(ls_op_type_name(ls_variable_initializer(v)), "no_op");
     run_op(other, ls_variable_initializer(v));
-    assert_true(fetch_bool(other, is));
+    assert_true(fetch_bool(other, all));
     for (size_t i = 0; i < 3; ++i) {
       ls_array *value = NULL;
       expect_ok(ls_session_variable_value(other, ls_variable_component(v, i),

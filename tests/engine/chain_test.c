@@ -288,7 +288,7 @@ static void products_and_sums_are_one_stage(void **state) {
   }
   finish(&p, LS_CHAIN_ELEMENTS);
   const ls_cpu_chains *chains = p.kernels->chains;
-  const ls_stage *stages = p.steps[0].stages;
+  const ls_chain_stage *stages = p.steps[0].stages;
   assert_ptr_equal(stages[0].run, chains->keep);
   assert_ptr_equal(stages[1].run, chains->load);
   for (int i = 2; i < 8; ++i)
@@ -309,7 +309,7 @@ static void results_that_are_read_once_are_not_stored(void **state) {
   add_binary(&p, LS_OP_DIV, A, R + 1, R);
   add_binary(&p, LS_OP_DIV, R, R + 1, OUT);
   finish(&p, LS_CHAIN_ELEMENTS);
-  const ls_stage *stages = p.steps[0].stages;
+  const ls_chain_stage *stages = p.steps[0].stages;
   const ls_cpu_chains *chains = p.kernels->chains;
   assert_ptr_equal(stages[0].run, chains->load);
   assert_ptr_equal(stages[3].run, chains->store);

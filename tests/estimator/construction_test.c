@@ -8,16 +8,16 @@
 #include "support/estimators.h"
 
 typedef struct made {
-  estimator_case is;
+  estimator_case setup;
   ls_run_config *config;
   ls_estimator_options options;
 } made;
 
 static void begin(made *m, ls_flag use_tpu, ls_run_config_options config) {
-  *m = (made){.is = {.replicas = 1}};
+  *m = (made){.setup = {.replicas = 1}};
   if (config.master == NULL) config.master = "virtual:1x1,cores=1";
   expect_ok(ls_tpu_run_config_create(&config, &m->config));
-  m->options = (ls_estimator_options){.model_fn = estimator_model(&m->is),
+  m->options = (ls_estimator_options){.model_fn = estimator_model(&m->setup),
                                       .config = m->config,
                                       .use_tpu = use_tpu,
                                       .model_dir = "construction",

@@ -265,9 +265,9 @@ static bool stop_value(monitored_runs *f) {
   ls_array *value = NULL;
   expect_ok(ls_session_variable_value(ls_monitored_session_now(f->session),
                                       stop, &value));
-  const bool is = ls_array_f64(value, 0) != 0;
+  const bool stops = ls_array_f64(value, 0) != 0;
   ls_array_release(value);
-  return is;
+  return stops;
 }
 
 static void the_chief_asks_each_minute_and_stops_all(void **state) {
@@ -408,7 +408,7 @@ static ls_status begin_twice(void *user) {
                                        .user = user},
           &hooks[i]);
       if (ls_status_is_ok(status))
-        status = hooks[i]->is.begin(hooks[i]->is.user);
+        status = hooks[i]->options.begin(hooks[i]->options.user);
     }
     // A second one would have another name.
     const size_t stops =

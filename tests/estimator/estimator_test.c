@@ -70,7 +70,7 @@ static void another_system_can_be_used_after_a_failure(void **state) {
 
 // ---- What functions are given ----------------------------------------------
 typedef struct given {
-  estimator_case is;
+  estimator_case setup;
   int caches[2];  // Calls of a training's, an evaluation's.
   bool context, uses_tpu, has_cache;
   int64_t batch;  // Of the input.
@@ -78,7 +78,7 @@ typedef struct given {
 
 static ls_nest no_cache(given *g, int which, int64_t batch_size) {
   ++g->caches[which];
-  assert_int_equal(batch_size, g->is.batch / g->is.replicas);
+  assert_int_equal(batch_size, g->setup.batch / g->setup.replicas);
   return ls_nest_sequence(LS_KIND_LIST, NULL, 0);
 }
 static ls_nest train_cache(void *user, int64_t batch_size) {
@@ -94,7 +94,7 @@ static bool has(ls_nest params, const char *key) {
 
 static ls_nest given_input(void *user, ls_input_call *call) {
   given *g = user;
-  const ls_input_function base = estimator_input(&g->is);
+  const ls_input_function base = estimator_input(&g->setup);
   assert_int_equal(has(call->params, "context"), g->context);
   g->batch = ls_params_i64(call->params, "batch_size", 0);
   return base.call(base.user, call);
@@ -103,7 +103,7 @@ static ls_nest given_input(void *user, ls_input_call *call) {
 static ls_status given_model(void *user, ls_model_call *call,
                              ls_estimator_spec **out) {
   given *g = user;
-  const ls_model_function base = estimator_model(&g->is);
+  const ls_model_function base = estimator_model(&g->setup);
   assert_int_equal(has(call->params, "context"), g->context);
   assert_int_equal(has(call->params, "cache"), g->has_cache);
   assert_int_equal(ls_nest_number(ls_nest_find(call->params, "use_tpu")) == 1,
@@ -117,38 +117,38 @@ static void functions_are_given_what_their_path_has(void **state) {
   (void)state;
   for (int replicas = 0; replicas <= 3; ++replicas) {
     const bool cores = replicas > 0;
-    given g = {.is = {.way = cores ? ON_TPU : ON_CPU,
-                      .replicas = cores ? replicas : 1,
-                      .folder = "given"}};
+    given g = {.setup = {.way = cores ? ON_TPU : ON_CPU,
+                         .replicas = cores ? replicas : 1,
+                         .folder = "given"}};
     g.context = g.uses_tpu = g.has_cache = cores;
-    g.is.more =
+    g.setup.more =
         (ls_estimator_options){.model_fn = {.call = given_model, .user = &g},
                                .train_cache = {.call = train_cache, .user = &g},
                                .eval_cache = {.call = eval_cache, .user = &g}};
-    estimator_case_begin(&g.is);
+    estimator_case_begin(&g.setup);
     const ls_input_function from = {.call = given_input, .user = &g};
     ls_nest metrics = ls_none(), row = ls_none();
     ls_predictions *p = NULL;
     expect_ok(ls_estimator_train(
-        g.is.estimator,
+        g.setup.estimator,
         &(ls_estimator_training){.input = from, .max_steps = LS_SOME(2)},
         NULL));
     assert_int_equal(g.batch, 24);
     assert_true(g.caches[0] == cores && g.caches[1] == 0);
     expect_ok(ls_estimator_evaluate(
-        g.is.estimator,
+        g.setup.estimator,
         &(ls_estimator_evaluation){.input = from, .steps = LS_SOME(2)},
         &metrics));
     assert_true(g.caches[0] == cores && g.caches[1] == cores);
     g.has_cache = false;
     expect_ok(ls_estimator_predict(
-        g.is.estimator, &(ls_estimator_prediction){.input = from}, &p));
+        g.setup.estimator, &(ls_estimator_prediction){.input = from}, &p));
     expect_ok(ls_predictions_next(p, &row));
     assert_true(g.caches[0] == cores && g.caches[1] == cores);
     expect_ok(ls_predictions_close(p));
     ls_nest_release(row);
     ls_nest_release(metrics);
-    estimator_case_end(&g.is);
+    estimator_case_end(&g.setup);
   }
 }
 

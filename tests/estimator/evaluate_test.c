@@ -9,10 +9,10 @@
 #include "support/counted.h"
 #include "support/estimator_ways.h"
 
-static ls_status evaluate(estimator_case *c, ls_estimator_evaluation is,
+static ls_status evaluate(estimator_case *c, ls_estimator_evaluation evaluation,
                           ls_nest *metrics) {
-  is.input = estimator_input(c);
-  return ls_estimator_evaluate(c->estimator, &is, metrics);
+  evaluation.input = estimator_input(c);
+  return ls_estimator_evaluate(c->estimator, &evaluation, metrics);
 }
 
 typedef struct watch {
@@ -126,22 +126,22 @@ static void an_evaluation_ends_with_its_input(void **state) {
                                                   .after_run = after_run,
                                                   .end = at_end},
                                &hook));
-      ls_estimator_evaluation is = {
+      ls_estimator_evaluation evaluation = {
           .hooks = &hook, .num_hooks = 1, .steps = LS_SOME(9)};
       if (fails == 1) {
-        expect_status(evaluate(&c, is, &metrics), LS_OUT_OF_RANGE,
+        expect_status(evaluate(&c, evaluation, &metrics), LS_OUT_OF_RANGE,
                       "shall not end");
         assert_int_equal(metrics.kind, LS_KIND_NONE);
       } else {
-        expect_ok(evaluate(&c, is, &metrics));
+        expect_ok(evaluate(&c, evaluation, &metrics));
         assert_int_equal(seen.runs, c.way == ON_TPU ? 1 : 4);
       }
       // On CPUs that is what no number of steps means.
-      is.steps = (ls_opt){0};
+      evaluation.steps = (ls_opt){0};
       if (c.way != ON_TPU) {
         seen = (watch){0};
         ls_nest_release(metrics);
-        expect_ok(evaluate(&c, is, &metrics));
+        expect_ok(evaluate(&c, evaluation, &metrics));
         assert_int_equal(seen.runs, 4);
         assert_int_equal(seen.ends, 1);
       }

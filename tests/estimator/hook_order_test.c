@@ -96,7 +96,7 @@ static void expect_device_hooks(ls_estimator_mode mode,
   }
   assert_int_equal(job.hooks.count, count);
   for (size_t i = 0; i < count; ++i)
-    assert_string_equal(job.hooks.items[i]->is.name, names[i]);
+    assert_string_equal(job.hooks.items[i]->options.name, names[i]);
   expect_ok(ls_job_end(&job, "test", ls_ok()));
   estimator_case_end(&c);
 }
@@ -105,7 +105,7 @@ static void expect_device_hooks(ls_estimator_mode mode,
 #define DEVICE "infeed and outfeed"
 
 typedef struct watched {
-  estimator_case is;
+  estimator_case setup;
   char order[400];  // What happened, a letter each.
   char names[400];  // Of all hooks, each with a comma.
   ls_hook *models;
@@ -133,7 +133,7 @@ static ls_status users_session(void *user, ls_run_context *context) {
   for (size_t i = 0; i < all->count; ++i) {
     const size_t length = strlen(w->names);
     snprintf(w->names + length, sizeof(w->names) - length, "%s,",
-             all->hooks[i]->is.name);
+             all->hooks[i]->options.name);
   }
   happen(w, 'C');
   return ls_ok();
@@ -172,7 +172,7 @@ static ls_status model(void *user, ls_model_call *call,
                        ls_estimator_spec **out) {
   watched *w = user;
   ls_estimator_spec *made = NULL;
-  const ls_model_function base = estimator_model(&w->is);
+  const ls_model_function base = estimator_model(&w->setup);
   LS_RETURN_IF_ERROR(base.call(base.user, call, &made));
   ls_estimator_spec_options o = *ls_estimator_spec_values(made);
   if (w->named != NULL) w->named->kind = LS_TPU_NAMED;
@@ -209,22 +209,22 @@ static ls_hook *begin(watched *w) {
                                         .before_run = models_before,
                                         .after_run = models_after},
                      &w->models));
-  w->is.more.model_fn = (ls_model_function){.call = model, .user = w};
-  estimator_case_begin(&w->is);
+  w->setup.more.model_fn = (ls_model_function){.call = model, .user = w};
+  estimator_case_begin(&w->setup);
   return users;
 }
 
 static void end(watched *w, ls_hook *users) {
   ls_hook_release(users);
   ls_hook_release(w->models);
-  estimator_case_end(&w->is);
+  estimator_case_end(&w->setup);
 }
 
 static void train(watched *w, int64_t max_steps) {
   ls_hook *users = begin(w);
   expect_ok(ls_estimator_train(
-      w->is.estimator,
-      &(ls_estimator_training){.input = estimator_input(&w->is),
+      w->setup.estimator,
+      &(ls_estimator_training){.input = estimator_input(&w->setup),
                                .max_steps = LS_SOME(max_steps),
                                .hooks = &users,
                                .num_hooks = 1},
@@ -238,18 +238,18 @@ static void hooks_of_trainings_on_cores_have_their_order(void **state) {
   static const char *const names[] = {DATA_SETS, "graceful shutdown", DEVICE};
   expect_device_hooks(LS_MODE_TRAIN, names, 3);
   for (int named = 0; named < 2; ++named) {
-    watched w = {.is = {.way = ON_TPU,
-                        .replicas = 2,
-                        .folder = "order-train",
-                        .repeats = true,
-                        .save_steps = LS_SOME(100),
-                        .config = {.log_step_count_steps = LS_SOME(2)}}};
+    watched w = {.setup = {.way = ON_TPU,
+                           .replicas = 2,
+                           .folder = "order-train",
+                           .repeats = true,
+                           .save_steps = LS_SOME(100),
+                           .config = {.log_step_count_steps = LS_SOME(2)}}};
     counted runtime =
         counted_begin_with((ls_runtime_options){.log = note, .log_user = &w});
     ls_tpu_resolver *resolver = NULL;
     expect_ok(ls_tpu_resolver_create(
         &(ls_tpu_resolver_options){.name = "virtual:2x1,cores=1"}, &resolver));
-    w.is.config.resolver = resolver;
+    w.setup.config.resolver = resolver;
     w.kind = resolver->kind;
     if (named == 1) w.named = resolver;
     train(&w, 4);
@@ -286,19 +286,19 @@ static void a_training_has_one_hook_that_stops_it(void **state) {
       {.steps = LS_SOME(10)}, {.max_steps = LS_SOME(10)}, {.hooks = NULL}};
   for (int i = 0; i < ESTIMATOR_WAYS; ++i)
     for (size_t k = 0; k < LS_COUNT_OF(ends); ++k) {
-      watched w = {.is = estimator_case_of(i)};
-      const bool on_cores = w.is.way == ON_TPU, never = k == 2;
-      ls_estimator_training is = ends[k];
+      watched w = {.setup = estimator_case_of(i)};
+      const bool on_cores = w.setup.way == ON_TPU, never = k == 2;
+      ls_estimator_training training = ends[k];
       ls_training_end end_of;
       if (on_cores && never) continue;
-      w.is.folder = "order-stop";
-      w.is.iterations = "4";
-      w.is.repeats = !never;
+      w.setup.folder = "order-stop";
+      w.setup.iterations = "4";
+      w.setup.repeats = !never;
       ls_hook *users = begin(&w);
-      is.input = estimator_input(&w.is);
-      is.hooks = &users;
-      is.num_hooks = 1;
-      expect_ok(ls_estimator_train(w.is.estimator, &is, &end_of));
+      training.input = estimator_input(&w.setup);
+      training.hooks = &users;
+      training.num_hooks = 1;
+      expect_ok(ls_estimator_train(w.setup.estimator, &training, &end_of));
       assert_int_equal(end_of.step, never ? 4 : 10);
       assert_int_equal(times(w.order, "u"), on_cores ? 3 : never ? 4 : 10);
       assert_int_equal(times(w.names, "TPU stop at step,"), on_cores);
@@ -324,11 +324,11 @@ static void a_training_has_one_saver_of_its_own(void **state) {
   LS_SPEC("E154");
   (void)state;
   for (int way = 0; way < 8; ++way) {
-    watched w = {.is = {.way = ON_TPU,
-                        .folder = "order-saver",
-                        .iterations = "4",
-                        .repeats = true}};
-    estimator_case c = w.is;
+    watched w = {.setup = {.way = ON_TPU,
+                           .folder = "order-saver",
+                           .iterations = "4",
+                           .repeats = true}};
+    estimator_case c = w.setup;
     ls_hook *own = NULL;
     if (way == 0) c.config.checkpoints = LS_FLAG_OFF;
     if (way == 1) c.save_steps = LS_SOME(6);
@@ -370,18 +370,18 @@ static void hooks_of_evaluations_and_predictions_have_theirs(void **state) {
   expect_device_hooks(LS_MODE_PREDICT, names, 2);
   // The system is the evaluation's, and the model's hooks come last.
   watched w = {
-      .is = {.way = ON_TPU,
-             .folder = "order-eval",
-             .config = {.master = "virtual:1x1,cores=1,fault=compile@host0",
-                        .evaluation_master = "virtual:1x1,cores=1"}}};
+      .setup = {.way = ON_TPU,
+                .folder = "order-eval",
+                .config = {.master = "virtual:1x1,cores=1,fault=compile@host0",
+                           .evaluation_master = "virtual:1x1,cores=1"}}};
   counted runtime =
       counted_begin_with((ls_runtime_options){.log = note, .log_user = &w});
   ls_hook *users = begin(&w);
   ls_nest metrics = ls_none(), row = ls_none();
   ls_predictions *p = NULL;
   expect_ok(ls_estimator_evaluate(
-      w.is.estimator,
-      &(ls_estimator_evaluation){.input = estimator_input(&w.is),
+      w.setup.estimator,
+      &(ls_estimator_evaluation){.input = estimator_input(&w.setup),
                                  .steps = LS_SOME(2),
                                  .hooks = &users,
                                  .num_hooks = 1},
@@ -393,12 +393,12 @@ static void hooks_of_evaluations_and_predictions_have_theirs(void **state) {
                       "final ops,hook,");
   ls_nest_release(metrics);
   end(&w, users);
-  w = (watched){.is = {.way = ON_TPU, .folder = "order-predict"}};
+  w = (watched){.setup = {.way = ON_TPU, .folder = "order-predict"}};
   users = begin(&w);
   expect_ok(ls_estimator_predict(
-      w.is.estimator,
+      w.setup.estimator,
       &(ls_estimator_prediction){
-          .input = estimator_input(&w.is), .hooks = &users, .num_hooks = 1},
+          .input = estimator_input(&w.setup), .hooks = &users, .num_hooks = 1},
       &p));
   ls_status status = ls_ok();
   while (ls_status_is_ok(status))
@@ -469,17 +469,17 @@ static void a_trainings_hooks_have_their_order(void **state) {
   LS_SPEC("E163");
   (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
-    watched w = {.is = estimator_case_of(i)};
+    watched w = {.setup = estimator_case_of(i)};
     ls_event_numbers *numbers = NULL;
     counted runtime = counted_begin_with((ls_runtime_options){0});
-    w.is.folder = "order-whole";
-    w.is.save_steps = LS_SOME(1);
-    w.is.iterations = "1";
-    w.is.config.save_summary_steps = LS_SOME(1);
-    w.is.examples = 24 * 8;
+    w.setup.folder = "order-whole";
+    w.setup.save_steps = LS_SOME(1);
+    w.setup.iterations = "1";
+    w.setup.config.save_summary_steps = LS_SOME(1);
+    w.setup.examples = 24 * 8;
     train(&w, 20);
     assert_memory_equal(w.order, "CcUMum", 6);
-    if (w.is.way != ON_TPU) {
+    if (w.setup.way != ON_TPU) {
       assert_non_null(
           strstr(w.names, "checkpoint saver,summary saver,data set"));
       assert_non_null(strstr(w.names,

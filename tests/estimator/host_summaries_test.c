@@ -83,11 +83,12 @@ static ls_estimator_spec *plain_of(world *w, ls_host_function host_call) {
 static ls_monitored_session *session_of(const world *w,
                                         const ls_estimator_spec *plain) {
   ls_monitored_session *session = NULL;
-  const ls_estimator_spec_options *is = ls_estimator_spec_values(plain);
+  const ls_estimator_spec_options *spec_options =
+      ls_estimator_spec_values(plain);
   expect_ok(ls_monitored_session_create(
       &(ls_monitored_options){.graph = w->graph,
-                              .hooks = is->training_hooks,
-                              .num_hooks = is->num_training_hooks},
+                              .hooks = spec_options->training_hooks,
+                              .num_hooks = spec_options->num_training_hooks},
       &session));
   return session;
 }

@@ -163,7 +163,7 @@ static void values_are_fed_a_step_a_run(void **state) {
     for (int h = 0; h < 2; ++h)
       for (int o = 0; o < 2; ++o) {
         const ls_nest tuple = fed_take(&f, h, o);
-        ls_fed_values v = fed_values(&f, tuple);
+        ls_feed_element_values v = fed_values(&f, tuple);
         assert_true(ls_array_f64(ls_nest_as_array(v.features), 1) ==
                     100 * h + 2 * o + 1);
         assert_true(ls_array_f64(ls_nest_as_array(v.labels), 0) ==
@@ -486,7 +486,7 @@ static void ops_of_a_host_are_built_once(void **state) {
                              .input = rows});
     recorder = ls_recorder_begin(ls_none());
     const ls_enqueue_options options = {
-        .calls = &f.calls, .options = &f.facts.options, .recorder = &recorder};
+        .calls = &f.calls, .feed = &f.facts.options, .recorder = &recorder};
     expect_ok(ls_enqueue_init(&enqueue, &options));
     assert_null(enqueue.queue);
     assert_non_null(enqueue.source.iterator);  // The initializer.

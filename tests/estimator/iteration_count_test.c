@@ -116,13 +116,14 @@ static void counts_stay_once_they_are_stable(void **state) {
 static void numbers_are_within_percents(void **state) {
   (void)state;
   LS_SPEC("E200");
-  bool is = false;
-  expect_ok(ls_within_percent(95, 100, 5, &is));
-  assert_true(is);
-  expect_ok(ls_within_percent(106, 100, 5, &is));
-  assert_false(is);
-  expect_status(ls_within_percent(0, 100, 5, &is), LS_INVALID_ARGUMENT, "0");
-  expect_status(ls_within_percent(1, 0, 5, &is), LS_INVALID_ARGUMENT, "0");
+  bool within = false;
+  expect_ok(ls_within_percent(95, 100, 5, &within));
+  assert_true(within);
+  expect_ok(ls_within_percent(106, 100, 5, &within));
+  assert_false(within);
+  expect_status(ls_within_percent(0, 100, 5, &within), LS_INVALID_ARGUMENT,
+                "0");
+  expect_status(ls_within_percent(1, 0, 5, &within), LS_INVALID_ARGUMENT, "0");
 }
 
 int main(void) {

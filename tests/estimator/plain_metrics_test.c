@@ -43,15 +43,15 @@ static ls_nest metrics_of(ls_tensor x, ls_tensor labels, ls_tensor weights,
                           ls_status *status) {
   const ls_tensor first = ls_reshape(ls_slice_axis(x, 1, 0, 1), LS_SHAPE(-1));
   const ls_tensor second = ls_reshape(ls_slice_axis(x, 1, 1, 2), LS_SHAPE(-1));
-  const ls_tensor is = ls_equal(labels, ls_scalar(LS_DTYPE_I32, 1));
+  const ls_tensor is_one = ls_equal(labels, ls_scalar(LS_DTYPE_I32, 1));
   const ls_tensor seems = ls_greater(second, first);
   const ls_tensor none = ls_no_weights();
   const ls_nest all[NUM_METRICS] = {
-      ls_metric_accuracy(is, seems, none, NULL),
-      ls_metric_auc(is, second, none, (ls_opt){0}, NULL),
+      ls_metric_accuracy(is_one, seems, none, NULL),
+      ls_metric_auc(is_one, second, none, (ls_opt){0}, NULL),
       ls_metric_mean(first, none, NULL),
-      ls_metric_precision(is, seems, none, NULL),
-      ls_metric_recall(is, seems, none, NULL),
+      ls_metric_precision(is_one, seems, none, NULL),
+      ls_metric_recall(is_one, seems, none, NULL),
       ls_metric_rmse(first, second, none, NULL),
       ls_metric_sum(ls_add_scalar(ls_mul_scalar(first, 0), 1), none, NULL),
       ls_metric_mean(first, weights, "weighted"),
@@ -163,14 +163,14 @@ static void metrics_of_replicas_are_of_all_examples(void **state) {
 
 // ---- Strategies ------------------------------------------------------------
 typedef struct counting {
-  estimator_case is;
+  estimator_case setup;
   int replicas[LS_NUM_MODES];  // That the model was called in.
 } counting;
 
 static ls_status counting_model(void *user, ls_model_call *call,
                                 ls_estimator_spec **out) {
   counting *c = user;
-  const ls_model_function base = estimator_model(&c->is);
+  const ls_model_function base = estimator_model(&c->setup);
   c->replicas[call->mode] = ls_has_strategy() ? ls_num_replicas() : 1;
   return base.call(base.user, call, out);
 }
@@ -180,26 +180,26 @@ static void calls_have_the_strategies_of_their_own(void **state) {
   LS_SPEC("E210");
   (void)state;
   for (int which = 1; which < 4; ++which) {
-    counting c = {.is = {.way = ON_CPU, .folder = "own-strategies"}};
+    counting c = {.setup = {.way = ON_CPU, .folder = "own-strategies"}};
     ls_strategy *strategy = NULL;
     ls_nest metrics = ls_none(), row = ls_none();
     ls_predictions *p = NULL;
     expect_ok(ls_mirrored_strategy_create(
         &(ls_mirrored_options){.num_replicas = LS_SOME(3)}, &strategy));
-    if (which & 1) c.is.config.train_distribute = strategy;
-    if (which & 2) c.is.config.eval_distribute = strategy;
-    c.is.more.model_fn =
+    if (which & 1) c.setup.config.train_distribute = strategy;
+    if (which & 2) c.setup.config.eval_distribute = strategy;
+    c.setup.more.model_fn =
         (ls_model_function){.call = counting_model, .user = &c};
-    estimator_case_begin(&c.is);
-    (void)estimator_case_train(&c.is, 2);
+    estimator_case_begin(&c.setup);
+    (void)estimator_case_train(&c.setup, 2);
     expect_ok(ls_estimator_evaluate(
-        c.is.estimator,
-        &(ls_estimator_evaluation){.input = estimator_input(&c.is),
+        c.setup.estimator,
+        &(ls_estimator_evaluation){.input = estimator_input(&c.setup),
                                    .steps = LS_SOME(1)},
         &metrics));
     expect_ok(ls_estimator_predict(
-        c.is.estimator,
-        &(ls_estimator_prediction){.input = estimator_input(&c.is)}, &p));
+        c.setup.estimator,
+        &(ls_estimator_prediction){.input = estimator_input(&c.setup)}, &p));
     expect_ok(ls_predictions_next(p, &row));
     assert_int_equal(c.replicas[LS_MODE_TRAIN], which & 1 ? 3 : 1);
     assert_int_equal(c.replicas[LS_MODE_EVAL], which & 2 ? 3 : 1);
@@ -207,7 +207,7 @@ static void calls_have_the_strategies_of_their_own(void **state) {
     expect_ok(ls_predictions_close(p));
     ls_nest_release(row);
     ls_nest_release(metrics);
-    estimator_case_end(&c.is);
+    estimator_case_end(&c.setup);
     ls_strategy_release(strategy);
   }
 }

@@ -4,10 +4,11 @@
 
 #include "support/estimator_ways.h"
 
-static ls_predictions *predict(estimator_case *c, ls_estimator_prediction is) {
+static ls_predictions *predict(estimator_case *c,
+                               ls_estimator_prediction prediction) {
   ls_predictions *made = NULL;
-  is.input = estimator_input(c);
-  expect_ok(ls_estimator_predict(c->estimator, &is, &made));
+  prediction.input = estimator_input(c);
+  expect_ok(ls_estimator_predict(c->estimator, &prediction, &made));
   return made;
 }
 

@@ -8,10 +8,11 @@
 #include "support/estimator_ways.h"
 #include "support/fault.h"
 
-static ls_predictions *predict(estimator_case *c, ls_estimator_prediction is) {
+static ls_predictions *predict(estimator_case *c,
+                               ls_estimator_prediction prediction) {
   ls_predictions *made = NULL;
-  is.input = estimator_input(c);
-  expect_ok(ls_estimator_predict(c->estimator, &is, &made));
+  prediction.input = estimator_input(c);
+  expect_ok(ls_estimator_predict(c->estimator, &prediction, &made));
   return made;
 }
 
@@ -34,9 +35,9 @@ static void all_rows_come_and_none_that_fills_a_batch_up(void **state) {
       ls_status status = ls_predictions_next(p, &row);
       for (; ls_status_is_ok(status); status = ls_predictions_next(p, &row)) {
         assert_int_equal(ls_nest_count(row), 1);
-        const ls_array *is = ls_nest_as_array(ls_nest_find(row, "classes"));
-        assert_int_equal(ls_array_shape(is).rank, batches);
-        rows += ls_array_num_elements(is);
+        const ls_array *found = ls_nest_as_array(ls_nest_find(row, "classes"));
+        assert_int_equal(ls_array_shape(found).rank, batches);
+        rows += ls_array_num_elements(found);
         ++calls;
       }
       expect_status(status, LS_OUT_OF_RANGE, "");
@@ -67,13 +68,13 @@ static void rows_are_those_of_their_examples(void **state) {
           predict(&c, (ls_estimator_prediction){.batches = batches == 1});
       while (at < ROWS * ESTIMATOR_CLASSES) {
         expect_ok(ls_predictions_next(p, &row));
-        const ls_array *is =
+        const ls_array *found =
             ls_nest_as_array(ls_nest_find(row, "probabilities"));
-        const size_t size = ls_array_size(is);
+        const size_t size = ls_array_size(found);
         if (batches == 1)
-          memcpy(whole + at, ls_array_data(is), size);
+          memcpy(whole + at, ls_array_data(found), size);
         else
-          assert_memory_equal(whole + at, ls_array_data(is), size);
+          assert_memory_equal(whole + at, ls_array_data(found), size);
         at += size / sizeof(float);
       }
       ls_nest_release(row);
@@ -110,7 +111,7 @@ static void keys_must_be_some_of_those_that_there_are(void **state) {
 // The model's predictions with other ones: twice as many "classes", or its
 // probabilities alone, in no dict.
 typedef struct changed {
-  estimator_case is;
+  estimator_case setup;
   bool no_dict;
 } changed;
 
@@ -118,7 +119,7 @@ static ls_status changed_model(void *user, ls_model_call *call,
                                ls_estimator_spec **out) {
   changed *c = user;
   ls_estimator_spec *made = NULL;
-  const ls_model_function base = estimator_model(&c->is);
+  const ls_model_function base = estimator_model(&c->setup);
   LS_RETURN_IF_ERROR(base.call(base.user, call, &made));
   ls_estimator_spec_options o = {.mode = call->mode};
   const ls_nest was = ls_estimator_spec_values(made)->predictions;
@@ -139,10 +140,11 @@ static ls_status changed_model(void *user, ls_model_call *call,
 }
 
 static void begin_changed(changed *c, int i, bool no_dict) {
-  *c = (changed){.is = estimator_case_of(i), .no_dict = no_dict};
-  c->is.folder = "changed";
-  c->is.more.model_fn = (ls_model_function){.call = changed_model, .user = c};
-  estimator_case_begin(&c->is);
+  *c = (changed){.setup = estimator_case_of(i), .no_dict = no_dict};
+  c->setup.folder = "changed";
+  c->setup.more.model_fn =
+      (ls_model_function){.call = changed_model, .user = c};
+  estimator_case_begin(&c->setup);
 }
 
 static void rows_are_given_of_as_many_of_each_kind(void **state) {
@@ -154,10 +156,11 @@ static void rows_are_given_of_as_many_of_each_kind(void **state) {
       ls_predictions *p = NULL;
       ls_nest row = ls_none();
       begin_changed(&c, i, false);
-      const ls_estimator_prediction is = {.input = estimator_input(&c.is),
-                                          .batches = batches == 1};
-      const ls_status status = ls_estimator_predict(c.is.estimator, &is, &p);
-      if (c.is.way == ON_TPU) {
+      const ls_estimator_prediction prediction = {
+          .input = estimator_input(&c.setup), .batches = batches == 1};
+      const ls_status status =
+          ls_estimator_predict(c.setup.estimator, &prediction, &p);
+      if (c.setup.way == ON_TPU) {
         // There batches are cut to what is real, so it is known before a run.
         expect_status(status, LS_INVALID_ARGUMENT, "prediction 'classes'");
         assert_null(p);
@@ -178,7 +181,7 @@ static void rows_are_given_of_as_many_of_each_kind(void **state) {
         }
       }
       ls_nest_release(row);
-      estimator_case_end(&c.is);
+      estimator_case_end(&c.setup);
     }
 }
 
@@ -190,17 +193,19 @@ static void keys_are_of_dicts_alone(void **state) {
     ls_predictions *p = NULL;
     ls_nest row = ls_none();
     begin_changed(&c, i, true);
-    ls_estimator_prediction is = {.input = estimator_input(&c.is),
-                                  .keys = (const char *const[]){"classes"},
-                                  .num_keys = 1};
-    expect_status(ls_estimator_predict(c.is.estimator, &is, &p),
+    ls_estimator_prediction prediction = {.input = estimator_input(&c.setup),
+                                          .keys =
+                                              (const char *const[]){"classes"},
+                                          .num_keys = 1};
+    expect_status(ls_estimator_predict(c.setup.estimator, &prediction, &p),
                   LS_INVALID_ARGUMENT, "dict");
     assert_null(p);
     // Without keys rows are of what there is; on cores there must be a dict.
-    is.keys = NULL;
-    is.num_keys = 0;
-    const ls_status status = ls_estimator_predict(c.is.estimator, &is, &p);
-    if (c.is.way == ON_TPU) {
+    prediction.keys = NULL;
+    prediction.num_keys = 0;
+    const ls_status status =
+        ls_estimator_predict(c.setup.estimator, &prediction, &p);
+    if (c.setup.way == ON_TPU) {
       expect_status(status, LS_INVALID_ARGUMENT, "dict");
     } else {
       expect_ok(status);
@@ -219,7 +224,7 @@ static void keys_are_of_dicts_alone(void **state) {
       expect_ok(ls_predictions_close(p));
     }
     ls_nest_release(row);
-    estimator_case_end(&c.is);
+    estimator_case_end(&c.setup);
   }
 }
 
@@ -457,16 +462,16 @@ static void what_cores_learn_a_cpu_uses(void **state) {
 
 // ---- What is refused on the way --------------------------------------------
 typedef struct asked {
-  estimator_case is;
+  estimator_case setup;
   ls_predictions *predictions;
   ls_nest row;
 } asked;
 
 static ls_status begin_asking(void *user) {
   asked *self = user;
-  self->is.folder = "asked";
-  estimator_case_begin(&self->is);
-  self->predictions = predict(&self->is, (ls_estimator_prediction){0});
+  self->setup.folder = "asked";
+  estimator_case_begin(&self->setup);
+  self->predictions = predict(&self->setup, (ls_estimator_prediction){0});
   self->row = ls_none();
   return ls_predictions_next(self->predictions, &self->row);
 }
@@ -486,7 +491,7 @@ static void end_asking(void *user) {
   asked *self = user;
   ls_nest_release(self->row);
   expect_ok(ls_predictions_close(self->predictions));
-  estimator_case_end(&self->is);
+  estimator_case_end(&self->setup);
 }
 
 // The row that there was no memory for is the next one.

@@ -64,7 +64,7 @@ static void what_is_fed_has_one_structure(void **state) {
     LS_GRAPH_SCOPE(graph);
     for (int has = 0; has < 4; ++has) {
       ls_recorder recorder = ls_recorder_begin(ls_none());
-      ls_fed all = {.features = named(1)}, back;
+      ls_feed_element all = {.features = named(1)}, back;
       ls_nest list = ls_none();
       if (has & 1) all.labels = value(3, 1);
       if (has & 2) all.signals = named(4);
@@ -90,7 +90,7 @@ static void what_is_fed_has_one_structure(void **state) {
                        has & 1 ? LS_KIND_TENSOR : LS_KIND_NONE);
       assert_int_equal(back.signals.kind,
                        has & 2 ? LS_KIND_DICT : LS_KIND_NONE);
-      ls_fed_drop(&back);
+      ls_feed_element_drop(&back);
       const ls_nest one = LS_LIST(value(1, 1));
       expect_status(ls_recorder_unflatten(recorder.structure, one, &back),
                     LS_INVALID_ARGUMENT, "1 elements");
@@ -101,13 +101,13 @@ static void what_is_fed_has_one_structure(void **state) {
                     LS_INVALID_ARGUMENT, "6 elements");
       ls_nest_release(six);
       // The first counts.
-      ls_fed other = {.features = value(1, 1)};
+      ls_feed_element other = {.features = value(1, 1)};
       ls_nest more = ls_none();
       expect_ok(ls_recorder_note(&recorder, &other));
       expect_status(ls_recorder_flatten(&recorder, &other, &more),
                     LS_INVALID_ARGUMENT, "differs");
-      ls_fed_drop(&other);
-      ls_fed_drop(&all);
+      ls_feed_element_drop(&other);
+      ls_feed_element_drop(&all);
       ls_nest_release(list);
       ls_recorder_deinit(&recorder);
     }
@@ -131,9 +131,9 @@ static ls_nest dict_of(const char *first, ls_nest a, const char *second,
 // Features {a: [4], z: [4,6]}, labels [4].
 static ls_status note(ls_nest dims, bool labels, char *out, size_t size) {
   ls_recorder recorder = ls_recorder_begin(dims);
-  ls_fed all = {.features = named(1),
-                .labels = labels ? named(3) : ls_none(),
-                .mask = value(9, 1)};
+  ls_feed_element all = {.features = named(1),
+                         .labels = labels ? named(3) : ls_none(),
+                         .mask = value(9, 1)};
   const ls_shape *parts = NULL;
   size_t count = 0;
   expect_status(ls_recorder_parts(&recorder, &parts, &count),
@@ -148,7 +148,7 @@ static ls_status note(ls_nest dims, bool labels, char *out, size_t size) {
       strncat(out, " ", size - strlen(out) - 1);
     }
   }
-  ls_fed_drop(&all);
+  ls_feed_element_drop(&all);
   ls_recorder_deinit(&recorder);
   ls_nest_release(dims);
   return status;
@@ -398,7 +398,7 @@ static void partitions_of_other_structures_are_refused(void **state) {
                           "y", one(2));
         const ls_nest dims = LS_LIST(inner);
         ls_recorder recorder = ls_recorder_begin(dims);
-        ls_fed all = {.features = value(1, 1)};
+        ls_feed_element all = {.features = value(1, 1)};
         if (deep == 1) {
           ls_nest_release(all.features);
           all.features =
@@ -412,7 +412,7 @@ static void partitions_of_other_structures_are_refused(void **state) {
           expect_status(status, LS_INVALID_ARGUMENT,
                         deep == 0 ? "input_partition_dims[0] must not be none"
                                   : "mismatched the structure of features");
-        ls_fed_drop(&all);
+        ls_feed_element_drop(&all);
         ls_recorder_deinit(&recorder);
         ls_nest_release(dims);
       }

@@ -13,7 +13,7 @@
 
 // ---- A model that draws ----------------------------------------------------
 typedef struct noisy {
-  estimator_case is;
+  estimator_case setup;
   int64_t own;  // The seed of the weight and of the noise.
 } noisy;
 
@@ -89,7 +89,7 @@ static void take_weights(const estimator_case *c, float *out) {
 }
 
 static void train(noisy *n, drawn *out) {
-  estimator_case *c = &n->is;
+  estimator_case *c = &n->setup;
   ls_train_stop asked = {.requested = 1};
   ls_training_end end;
   ls_estimator_training t = {
@@ -104,7 +104,7 @@ static void train(noisy *n, drawn *out) {
 }
 
 static void evaluate_and_predict(noisy *n, drawn *out) {
-  estimator_case *c = &n->is;
+  estimator_case *c = &n->setup;
   ls_nest metrics = ls_none(), batch = ls_none();
   ls_predictions *p = NULL;
   expect_ok(ls_estimator_evaluate(c->estimator,
@@ -142,13 +142,13 @@ static void add_file(const char *folder, const char *name, char *out) {
 static void export_it(noisy *n, drawn *out) {
   char *path = NULL;
   expect_ok(ls_estimator_export(
-      n->is.estimator,
+      n->setup.estimator,
       &(ls_estimator_exporting){.base = "seed-exports",
                                 .receiver = {.call = receive}},
       &path));
   add_file(path, "serve.ls", out->export);
   assert_non_null(strstr(out->export, "random_uniform"));
-  if (n->is.way == ON_TPU) {
+  if (n->setup.way == ON_TPU) {
     const size_t length = strlen(out->export);
     add_file(path, "serve+tpu.ls", out->export);
     assert_non_null(strstr(out->export + length, "random_uniform"));
@@ -158,19 +158,19 @@ static void export_it(noisy *n, drawn *out) {
 }
 
 static drawn *draw(int way, ls_opt seed, int64_t own) {
-  noisy n = {.is = estimator_case_of(way), .own = own};
+  noisy n = {.setup = estimator_case_of(way), .own = own};
   drawn *out = calloc(1, sizeof(*out));
   assert_non_null(out);
-  n.is.folder = "seed";
-  n.is.repeats = true;
-  n.is.save_steps = LS_SOME(100);
-  n.is.config.random_seed = seed;
-  n.is.more.model_fn = (ls_model_function){.call = model, .user = &n};
-  estimator_case_begin(&n.is);
+  n.setup.folder = "seed";
+  n.setup.repeats = true;
+  n.setup.save_steps = LS_SOME(100);
+  n.setup.config.random_seed = seed;
+  n.setup.more.model_fn = (ls_model_function){.call = model, .user = &n};
+  estimator_case_begin(&n.setup);
   train(&n, out);
   evaluate_and_predict(&n, out);
   export_it(&n, out);
-  estimator_case_end(&n.is);
+  estimator_case_end(&n.setup);
   return out;
 }
 

@@ -119,13 +119,15 @@ static ls_hook *any_hook(void) { return hook_of("any"); }
 
 // Three lists of two hooks, called by their place; of a plain spec four.
 enum { LISTS = 4, HOOKS = 2 * LISTS };
-static void expect_hooks(const ls_estimator_spec_options *is, int lists) {
-  ls_hook *const *const items[] = {is->training_hooks, is->evaluation_hooks,
-                                   is->prediction_hooks,
-                                   is->training_chief_hooks};
-  const size_t counts[] = {is->num_training_hooks, is->num_evaluation_hooks,
-                           is->num_prediction_hooks,
-                           is->num_training_chief_hooks};
+static void expect_hooks(const ls_estimator_spec_options *spec_options,
+                         int lists) {
+  ls_hook *const *const items[] = {
+      spec_options->training_hooks, spec_options->evaluation_hooks,
+      spec_options->prediction_hooks, spec_options->training_chief_hooks};
+  const size_t counts[] = {spec_options->num_training_hooks,
+                           spec_options->num_evaluation_hooks,
+                           spec_options->num_prediction_hooks,
+                           spec_options->num_training_chief_hooks};
   for (int i = 0; i < LISTS; ++i) {
     assert_int_equal(counts[i], i < lists ? 2 : 0);
     for (size_t k = 0; k < counts[i]; ++k) {
@@ -174,24 +176,27 @@ static void every_list_is_kept_in_its_order(void **state) {
       o.num_training_chief_hooks = 2;
     }
     ls_estimator_spec *spec = spec_of(&o, tpu);
-    const ls_estimator_spec_options *is = ls_estimator_spec_values(spec);
+    const ls_estimator_spec_options *spec_options =
+        ls_estimator_spec_values(spec);
     for (int i = 0; i < HOOKS; ++i) {
       ls_hook_release(hooks[i]);  // The spec has what it was given.
       hooks[i] = NULL;
     }
-    expect_hooks(is, tpu ? LISTS - 1 : LISTS);
-    assert_int_equal(is->mode, LS_MODE_TRAIN);
-    assert_true(ls_tensor_equal(is->loss, f.loss));
-    assert_true(is->train_op.id == f.train.id);
+    expect_hooks(spec_options, tpu ? LISTS - 1 : LISTS);
+    assert_int_equal(spec_options->mode, LS_MODE_TRAIN);
+    assert_true(ls_tensor_equal(spec_options->loss, f.loss));
+    assert_true(spec_options->train_op.id == f.train.id);
     if (tpu) {
       cache[0] = cache[1] = ls_scalar(LS_DTYPE_F32, 0);
-      assert_int_equal(is->cache_size, 2);
-      assert_true(ls_tensor_equal(is->cache[0], f.loss));
-      assert_true(ls_tensor_equal(is->cache[1], f.input));
-      assert_ptr_equal(is->eval_metrics.tensors.as.ref, tensors[0].as.ref);
-      assert_ptr_equal(is->eval_metrics.user, &f);
-      assert_ptr_equal(is->host_call.tensors.as.ref, tensors[1].as.ref);
-      assert_ptr_equal(is->host_call.user, &o);
+      assert_int_equal(spec_options->cache_size, 2);
+      assert_true(ls_tensor_equal(spec_options->cache[0], f.loss));
+      assert_true(ls_tensor_equal(spec_options->cache[1], f.input));
+      assert_ptr_equal(spec_options->eval_metrics.tensors.as.ref,
+                       tensors[0].as.ref);
+      assert_ptr_equal(spec_options->eval_metrics.user, &f);
+      assert_ptr_equal(spec_options->host_call.tensors.as.ref,
+                       tensors[1].as.ref);
+      assert_ptr_equal(spec_options->host_call.user, &o);
     }
     ls_nest_release(tensors[0]);
     ls_nest_release(tensors[1]);
@@ -303,14 +308,17 @@ static void specs_keep_what_they_are_given(void **state) {
   o.cache = &f.loss;
   o.cache_size = 1;
   ls_estimator_spec *spec = spec_of(&o, true);
-  const ls_estimator_spec_options *is = ls_estimator_spec_values(spec);
+  const ls_estimator_spec_options *spec_options =
+      ls_estimator_spec_values(spec);
   ls_hook *kept = hook;
   hook = NULL;  // The list is a copy.
-  assert_ptr_equal(is->training_hooks[0], kept);
-  assert_int_equal(is->num_evaluation_hooks + is->num_prediction_hooks, 0);
-  assert_true(ls_tensor_equal(is->cache[0], f.loss));
+  assert_ptr_equal(spec_options->training_hooks[0], kept);
+  assert_int_equal(spec_options->num_evaluation_hooks +
+                       spec_options->num_prediction_hooks,
+                   0);
+  assert_true(ls_tensor_equal(spec_options->cache[0], f.loss));
   ls_hook_release(kept);  // The spec has it still.
-  assert_string_equal(ls_hook_name(is->training_hooks[0]), "any");
+  assert_string_equal(ls_hook_name(spec_options->training_hooks[0]), "any");
   ls_estimator_spec_release(spec);
   // Fields of the other kind.
   o = (ls_estimator_spec_options){
@@ -374,11 +382,12 @@ static void what_is_predicted_is_served(void **state) {
   const ls_nest y = ls_nest_dict("", &key, &value, 1);
   ls_estimator_spec_options o = {.mode = LS_MODE_PREDICT, .predictions = y};
   ls_estimator_spec *spec = spec_of(&o, true);
-  const ls_estimator_spec_options *is = ls_estimator_spec_values(spec);
-  assert_int_equal(is->num_export_outputs, 1);
-  assert_string_equal(is->export_outputs[0].key, "serving_default");
-  assert_int_equal(is->export_outputs[0].kind, LS_EXPORT_PREDICT);
-  assert_ptr_equal(is->export_outputs[0].tensors.as.ref, y.as.ref);
+  const ls_estimator_spec_options *spec_options =
+      ls_estimator_spec_values(spec);
+  assert_int_equal(spec_options->num_export_outputs, 1);
+  assert_string_equal(spec_options->export_outputs[0].key, "serving_default");
+  assert_int_equal(spec_options->export_outputs[0].kind, LS_EXPORT_PREDICT);
+  assert_ptr_equal(spec_options->export_outputs[0].tensors.as.ref, y.as.ref);
   ls_estimator_spec_release(spec);
   // One under another key is served too.
   const ls_export_output two[] = {{"a", LS_EXPORT_PREDICT, y},
@@ -386,10 +395,10 @@ static void what_is_predicted_is_served(void **state) {
   o.export_outputs = two;
   o.num_export_outputs = 1;
   spec = spec_of(&o, false);
-  is = ls_estimator_spec_values(spec);
-  assert_int_equal(is->num_export_outputs, 2);
-  assert_string_equal(is->export_outputs[0].key, "a");
-  assert_string_equal(is->export_outputs[1].key, "serving_default");
+  spec_options = ls_estimator_spec_values(spec);
+  assert_int_equal(spec_options->num_export_outputs, 2);
+  assert_string_equal(spec_options->export_outputs[0].key, "a");
+  assert_string_equal(spec_options->export_outputs[1].key, "serving_default");
   ls_estimator_spec_release(spec);
   o.num_export_outputs = 2;
   expect_refused(&o, "serving_default");
@@ -608,34 +617,38 @@ static void cpus_use_a_plain_spec(void **state) {
     ls_nest_release(one);
     ls_nest_release(y);
   }
-  const ls_estimator_spec_options *is = ls_estimator_spec_values(plain);
+  const ls_estimator_spec_options *spec_options =
+      ls_estimator_spec_values(plain);
   assert_false(ls_estimator_spec_is_tpu(plain));
   assert_int_equal(calls, 1);
-  assert_true(ls_nest_find(is->eval_metric_ops, "mean").kind == LS_KIND_TUPLE);
-  assert_ptr_equal(is->scaffold->init_user, &f);
+  assert_true(ls_nest_find(spec_options->eval_metric_ops, "mean").kind ==
+              LS_KIND_TUPLE);
+  assert_ptr_equal(spec_options->scaffold->init_user, &f);
   // Its own hooks, and behind them the host call's.
-  assert_int_equal(is->num_training_hooks, 2);
-  assert_int_equal(is->num_evaluation_hooks, 2);
-  assert_int_equal(is->num_prediction_hooks, 2);
-  ls_hook *const *const lists[] = {is->training_hooks, is->evaluation_hooks,
-                                   is->prediction_hooks};
+  assert_int_equal(spec_options->num_training_hooks, 2);
+  assert_int_equal(spec_options->num_evaluation_hooks, 2);
+  assert_int_equal(spec_options->num_prediction_hooks, 2);
+  ls_hook *const *const lists[] = {spec_options->training_hooks,
+                                   spec_options->evaluation_hooks,
+                                   spec_options->prediction_hooks};
   for (int i = 0; i < 3; ++i) {
     assert_string_equal(ls_hook_name(lists[i][0]), "any");
-    assert_ptr_equal(lists[i][1], is->training_hooks[1]);
+    assert_ptr_equal(lists[i][1], spec_options->training_hooks[1]);
   }
   // What else there is goes through.
-  assert_int_equal(is->mode, LS_MODE_TRAIN);
-  assert_true(ls_tensor_equal(is->loss, f.loss));
-  assert_true(ls_tensor_equal(ls_nest_tensor(is->predictions, 0), f.input));
-  assert_int_equal(is->num_export_outputs, 1);
-  assert_string_equal(is->export_outputs[0].key, "served");
-  assert_true(is->train_op.id == f.train.id);
+  assert_int_equal(spec_options->mode, LS_MODE_TRAIN);
+  assert_true(ls_tensor_equal(spec_options->loss, f.loss));
+  assert_true(
+      ls_tensor_equal(ls_nest_tensor(spec_options->predictions, 0), f.input));
+  assert_int_equal(spec_options->num_export_outputs, 1);
+  assert_string_equal(spec_options->export_outputs[0].key, "served");
+  assert_true(spec_options->train_op.id == f.train.id);
   expect_ok(ls_estimator_spec_as_plain(plain, &again));
   assert_ptr_equal(plain, again);
   ls_estimator_spec_release(again);
   // Each run does what the host call gave.
-  ls_hook *hooks[] = {ls_hook_retain(is->training_hooks[0]),
-                      ls_hook_retain(is->training_hooks[1])};
+  ls_hook *hooks[] = {ls_hook_retain(spec_options->training_hooks[0]),
+                      ls_hook_retain(spec_options->training_hooks[1])};
   monitored_runs_open(&f, hooks, 2, NULL);
   for (int i = 0; i < 3; ++i)
     expect_ok(monitored_runs_try(&f));

@@ -199,7 +199,7 @@ static void a_source_is_asked_in_order(void **state) {
   {
     LS_GRAPH_SCOPE(graph);
     ls_feed_source source;
-    ls_fed first, second;
+    ls_feed_element first, second;
     ls_nest signals = ls_none();
     ls_dataset *data = fed_rows(8, 4);
     const ls_nest x = ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(4), 1));
@@ -218,8 +218,8 @@ static void a_source_is_asked_in_order(void **state) {
         ls_tensor_equal(first.features.as.tensor, second.features.as.tensor));
     expect_ok(ls_feed_source_signals(&source, &signals));
     assert_int_equal(signals.kind, LS_KIND_NONE);
-    ls_fed_drop(&first);
-    ls_fed_drop(&second);
+    ls_feed_element_drop(&first);
+    ls_feed_element_drop(&second);
     ls_feed_source_deinit(&source);
     // Values: the same each time.
     const ls_nest pair = LS_TUPLE(x, x);
@@ -228,8 +228,8 @@ static void a_source_is_asked_in_order(void **state) {
     expect_ok(ls_feed_source_next(&source, &second));
     assert_true(ls_nest_is_same(first.features, second.features));
     assert_true(ls_nest_is_same(first.labels, second.labels));
-    ls_fed_drop(&first);
-    ls_fed_drop(&second);
+    ls_feed_element_drop(&first);
+    ls_feed_element_drop(&second);
     ls_feed_source_deinit(&source);
     ls_nest_release(pair);
     const ls_nest others[] = {LS_TUPLE(x, x, x), LS_TUPLE(x)};
@@ -265,7 +265,7 @@ static void a_source_is_asked_in_order(void **state) {
       ls_nest_release(signals);
       expect_status(ls_feed_source_signals(&source, &signals),
                     LS_FAILED_PRECONDITION, "before the features");
-      ls_fed_drop(&first);
+      ls_feed_element_drop(&first);
     }
     ls_feed_source_deinit(&source);
     ls_dataset_release(data);

@@ -314,14 +314,15 @@ static void a_plain_spec_has_a_hook_that_traces(void **state) {
       expect_ok(ls_estimator_spec_as_plain(spec, &plain));
       ls_nest_release(one);
     }
-    const ls_estimator_spec_options *is = ls_estimator_spec_values(plain);
+    const ls_estimator_spec_options *spec_options =
+        ls_estimator_spec_values(plain);
     assert_int_equal(calls, rows[i].host_call);
-    assert_int_equal(is->num_training_hooks, rows[i].hooks);
-    assert_int_equal(is->num_evaluation_hooks, rows[i].hooks);
-    assert_int_equal(is->num_prediction_hooks, rows[i].hooks);
+    assert_int_equal(spec_options->num_training_hooks, rows[i].hooks);
+    assert_int_equal(spec_options->num_evaluation_hooks, rows[i].hooks);
+    assert_int_equal(spec_options->num_prediction_hooks, rows[i].hooks);
     ls_hook *hooks[2] = {NULL};
     for (size_t k = 0; k < rows[i].hooks; ++k)
-      hooks[k] = ls_hook_retain(is->training_hooks[k]);
+      hooks[k] = ls_hook_retain(spec_options->training_hooks[k]);
     monitored_runs_open(&t.runs, hooks, rows[i].hooks, NULL);
     (void)monitored_runs_log();
     const bool traces = rows[i].hooks > (rows[i].host_call ? 1 : 0);

@@ -15,7 +15,7 @@
 
 // ---- Order -----------------------------------------------------------------
 typedef struct watched {
-  estimator_case is;
+  estimator_case setup;
   char order[400];  // What happened, a letter each.
   ls_hook *models;
   int enqueues, train_ops, saved_at_end;
@@ -47,7 +47,7 @@ static ls_status users_end(void *user, ls_run_context *context) {
   watched *w = user;
   char *path = NULL;
   (void)context;
-  LS_RETURN_IF_ERROR(ls_estimator_latest_checkpoint(w->is.estimator, &path));
+  LS_RETURN_IF_ERROR(ls_estimator_latest_checkpoint(w->setup.estimator, &path));
   w->saved_at_end = path != NULL && strstr(path, "model.ckpt-4") != NULL;
   ls_text_release(path);
   return ls_ok();
@@ -64,7 +64,7 @@ static ls_status model(void *user, ls_model_call *call,
                        ls_estimator_spec **out) {
   watched *w = user;
   ls_estimator_spec *made = NULL;
-  const ls_model_function base = estimator_model(&w->is);
+  const ls_model_function base = estimator_model(&w->setup);
   happen(w, 'f');
   LS_RETURN_IF_ERROR(base.call(base.user, call, &made));
   ls_estimator_spec_options o = *ls_estimator_spec_values(made);
@@ -78,7 +78,7 @@ static ls_status model(void *user, ls_model_call *call,
 
 static ls_nest input(void *user, ls_input_call *call) {
   watched *w = user;
-  const ls_input_function base = estimator_input(&w->is);
+  const ls_input_function base = estimator_input(&w->setup);
   happen(w, 'i');
   return base.call(base.user, call);
 }
@@ -96,11 +96,11 @@ static ls_status run(watched *w) {
                            &users));
   expect_ok(ls_hook_create(
       &(ls_hook_options){.user = w, .after_run = models_after}, &w->models));
-  w->is.repeats = true;
-  w->is.more.model_fn = (ls_model_function){.call = model, .user = w};
-  estimator_case_begin(&w->is);
+  w->setup.repeats = true;
+  w->setup.more.model_fn = (ls_model_function){.call = model, .user = w};
+  estimator_case_begin(&w->setup);
   const ls_status status = ls_estimator_train(
-      w->is.estimator,
+      w->setup.estimator,
       &(ls_estimator_training){.input = {.call = input, .user = w},
                                .max_steps = LS_SOME(4),
                                .hooks = &users,
@@ -108,7 +108,7 @@ static ls_status run(watched *w) {
       NULL);
   ls_hook_release(users);
   ls_hook_release(w->models);
-  estimator_case_end(&w->is);
+  estimator_case_end(&w->setup);
   return status;
 }
 
@@ -128,13 +128,13 @@ static void hooks_are_called_in_their_order(void **state) {
   LS_SPEC("E152 E153 E159 E164");
   (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
-    watched w = {.is = estimator_case_of(i)};
+    watched w = {.setup = estimator_case_of(i)};
     counted runtime =
         counted_begin_with((ls_runtime_options){.log = note, .log_user = &w});
-    w.is.folder = "order";
-    w.is.config.log_step_count_steps = LS_SOME(2);
+    w.setup.folder = "order";
+    w.setup.config.log_step_count_steps = LS_SOME(2);
     expect_ok(run(&w));
-    const bool cores = w.is.way == ON_TPU;
+    const bool cores = w.setup.way == ON_TPU;
     // The caller's, the stop, the model's: and examples before those on cores,
     // behind them elsewhere.
     const char *runs = strchr(w.order, 'u');
@@ -238,9 +238,9 @@ static void what_runs_on_a_cpu_is_told(void **state) {
 static void a_loss_that_is_no_number_ends_a_training(void **state) {
   (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
-    watched w = {.is = estimator_case_of(i), .spoils = true};
+    watched w = {.setup = estimator_case_of(i), .spoils = true};
     counted runtime = counted_begin_with((ls_runtime_options){0});
-    w.is.folder = "nan";
+    w.setup.folder = "nan";
     expect_status(run(&w), LS_FAILED_PRECONDITION, "NaN loss");
     // The caller's hooks have seen the run, the model's have not.
     assert_non_null(strchr(w.order, 'u'));
@@ -409,7 +409,7 @@ static void each_call_tells_what_it_failed_by(void **state) {
 
 // A host call that fails when the loop's last run is over already.
 typedef struct late {
-  estimator_case is;
+  estimator_case setup;
   pthread_mutex_t lock;
   pthread_cond_t moved;
   ls_host_call *call;  // That waits.
@@ -451,7 +451,7 @@ static ls_status late_model(void *user, ls_model_call *call,
                             ls_estimator_spec **out) {
   late *l = user;
   ls_estimator_spec *made = NULL;
-  const ls_model_function base = estimator_model(&l->is);
+  const ls_model_function base = estimator_model(&l->setup);
   LS_RETURN_IF_ERROR(base.call(base.user, call, &made));
   ls_estimator_spec_options o = *ls_estimator_spec_values(made);
   const ls_nest list = LS_LIST(ls_leaf(ls_reshape(o.loss, LS_SHAPE(1))));
@@ -479,29 +479,29 @@ static void what_fails_behind_the_last_run_fails_the_call(void **state) {
   LS_SPEC("E172");
   (void)state;
   for (int replicas = 1; replicas <= 3; replicas += 2) {
-    late l = {.is = {.way = ON_TPU,
-                     .replicas = replicas,
-                     .folder = "late",
-                     .repeats = true},
+    late l = {.setup = {.way = ON_TPU,
+                        .replicas = replicas,
+                        .folder = "late",
+                        .repeats = true},
               .lock = PTHREAD_MUTEX_INITIALIZER,
               .moved = PTHREAD_COND_INITIALIZER};
     ls_hook *hook = NULL;
     the_late = &l;
     counted runtime = counted_begin_with((ls_runtime_options){0});
-    l.is.more.model_fn = (ls_model_function){.call = late_model, .user = &l};
-    estimator_case_begin(&l.is);
+    l.setup.more.model_fn = (ls_model_function){.call = late_model, .user = &l};
+    estimator_case_begin(&l.setup);
     expect_ok(ls_hook_create(
         &(ls_hook_options){.user = &l, .end = fail_late_call}, &hook));
-    expect_status(ls_estimator_train(
-                      l.is.estimator,
-                      &(ls_estimator_training){.input = estimator_input(&l.is),
-                                               .max_steps = LS_SOME(2),
-                                               .hooks = &hook,
-                                               .num_hooks = 1},
-                      NULL),
+    expect_status(ls_estimator_train(l.setup.estimator,
+                                     &(ls_estimator_training){
+                                         .input = estimator_input(&l.setup),
+                                         .max_steps = LS_SOME(2),
+                                         .hooks = &hook,
+                                         .num_hooks = 1},
+                                     NULL),
                   LS_DATA_LOSS, "too late");
     ls_hook_release(hook);
-    estimator_case_end(&l.is);
+    estimator_case_end(&l.setup);
     counted_end(&runtime);
   }
 }

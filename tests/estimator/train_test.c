@@ -6,10 +6,10 @@
 #include "support/counted.h"
 #include "support/estimator_ways.h"
 
-static ls_status train(estimator_case *c, ls_estimator_training is,
+static ls_status train(estimator_case *c, ls_estimator_training training,
                        ls_training_end *end) {
-  is.input = estimator_input(c);
-  return ls_estimator_train(c->estimator, &is, end);
+  training.input = estimator_input(c);
+  return ls_estimator_train(c->estimator, &training, end);
 }
 
 static void numbers_of_steps_are_checked(void **state) {

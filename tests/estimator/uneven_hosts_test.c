@@ -13,7 +13,7 @@ enum { MOST_HOSTS = 4 };
 
 // Examples 0, 1, 2, ... lie on the hosts, one behind the other.
 typedef struct uneven {
-  estimator_case is;
+  estimator_case setup;
   int hosts, cores;  // Of each.
   ls_input_pipeline pipeline;
   int64_t counts[MOST_HOSTS];
@@ -131,7 +131,7 @@ static ls_nest input_of_all(void *user, ls_input_call *call) {
 // ---- Cases -----------------------------------------------------------------
 static ls_input_function input_of(uneven *u) {
   return (ls_input_function){
-      .call = u->is.way == ON_TPU ? input_of_host : input_of_all, .user = u};
+      .call = u->setup.way == ON_TPU ? input_of_host : input_of_all, .user = u};
 }
 
 static void begin_case(uneven *u, estimator_way way, const char *folder,
@@ -145,16 +145,16 @@ static void begin_case(uneven *u, estimator_way way, const char *folder,
   snprintf(pod, sizeof(pods[0]), "virtual:%dx1,cores=1,hosts=%d", replicas,
            u->hosts);
   const int64_t batch = u->rows * u->hosts;
-  u->is = (estimator_case){.way = way,
-                           .replicas = replicas,
-                           .batch = batch,
-                           .any_batch = any_batch,
-                           .folder = folder,
-                           .goes_on = goes_on,
-                           .config.random_seed = LS_SOME(3),
-                           .config.tpu = &tpu,
-                           .config.master = way == ON_TPU ? pod : NULL};
-  estimator_case_begin(&u->is);
+  u->setup = (estimator_case){.way = way,
+                              .replicas = replicas,
+                              .batch = batch,
+                              .any_batch = any_batch,
+                              .folder = folder,
+                              .goes_on = goes_on,
+                              .config.random_seed = LS_SOME(3),
+                              .config.tpu = &tpu,
+                              .config.master = way == ON_TPU ? pod : NULL};
+  estimator_case_begin(&u->setup);
 }
 
 static void begin(uneven *u, estimator_way way, const char *folder,
@@ -165,7 +165,7 @@ static void begin(uneven *u, estimator_way way, const char *folder,
 static ls_training_end train(uneven *u, int64_t max_steps) {
   ls_training_end end;
   expect_ok(ls_estimator_train(
-      u->is.estimator,
+      u->setup.estimator,
       &(ls_estimator_training){.input = input_of(u),
                                .max_steps = LS_SOME(max_steps)},
       &end));
@@ -175,7 +175,7 @@ static ls_training_end train(uneven *u, int64_t max_steps) {
 static ls_nest evaluate(uneven *u) {
   ls_nest metrics = ls_none();
   expect_ok(ls_estimator_evaluate(
-      u->is.estimator, &(ls_estimator_evaluation){.input = input_of(u)},
+      u->setup.estimator, &(ls_estimator_evaluation){.input = input_of(u)},
       &metrics));
   return metrics;
 }
@@ -201,13 +201,13 @@ static void each_example_of_each_host_is_evaluated_once(void **state) {
   uneven trained = {.hosts = 1, .cores = 1, .rows = 64, .counts = {2000}};
   begin(&trained, ON_CPU, "uneven-eval", false);
   (void)train(&trained, 20);
-  estimator_case_end(&trained.is);
+  estimator_case_end(&trained.setup);
   for (size_t i = 0; i < LS_COUNT_OF(large); ++i) {
     uneven cpu = large[i], cores = large[i];
     cores.pipeline = LS_INPUT_PER_HOST_V2;
     begin(&cpu, ON_CPU, "uneven-eval", true);
     const ls_nest wanted = evaluate(&cpu);
-    estimator_case_end(&cpu.is);
+    estimator_case_end(&cpu.setup);
     begin(&cores, ON_TPU, "uneven-eval", true);
     const ls_nest got = evaluate(&cores);
     assert_true(estimator_metric(got, "count") == (double)total(&cores));
@@ -221,7 +221,7 @@ static void each_example_of_each_host_is_evaluated_once(void **state) {
     ls_nest_release(again);
     ls_nest_release(got);
     ls_nest_release(wanted);
-    estimator_case_end(&cores.is);
+    estimator_case_end(&cores.setup);
   }
 }
 
@@ -263,7 +263,7 @@ static void an_evaluation_of_some_steps_takes_those_of_all_hosts(void **state) {
   for (int steps = 1; steps <= 7; ++steps) {
     ls_nest metrics = ls_none();
     expect_ok(ls_estimator_evaluate(
-        u.is.estimator,
+        u.setup.estimator,
         &(ls_estimator_evaluation){.input = input_of(&u),
                                    .steps = LS_SOME(steps)},
         &metrics));
@@ -271,7 +271,7 @@ static void an_evaluation_of_some_steps_takes_those_of_all_hosts(void **state) {
                 (double)wanted[steps - 1]);
     ls_nest_release(metrics);
   }
-  estimator_case_end(&u.is);
+  estimator_case_end(&u.setup);
 }
 
 // ---- Training --------------------------------------------------------------
@@ -288,10 +288,10 @@ static void train_both(const uneven *like, ls_input_pipeline pipeline) {
     assert_int_equal(a.step, round == 1 ? steps : most);
     assert_int_equal(b.step, a.step);
     assert_true(b.input_ended == (round == 1));
-    estimator_cases_expect_equal(&cpu.is, &cores.is, 1e-5);
+    estimator_cases_expect_equal(&cpu.setup, &cores.setup, 1e-5);
   }
-  estimator_case_end(&cpu.is);
-  estimator_case_end(&cores.is);
+  estimator_case_end(&cpu.setup);
+  estimator_case_end(&cores.setup);
 }
 
 static void hosts_without_examples_count_nothing_in_a_step(void **state) {
@@ -313,11 +313,11 @@ static void a_training_goes_on_where_some_hosts_have_ended(void **state) {
   for (int step = 1; step <= 5; ++step) {
     begin(&parts, ON_TPU, "uneven-parts", step > 1);
     assert_int_equal(train(&parts, step).step, step);
-    if (step < 5) estimator_case_end(&parts.is);
+    if (step < 5) estimator_case_end(&parts.setup);
   }
-  estimator_cases_expect_equal(&whole.is, &parts.is, 0);
-  estimator_case_end(&parts.is);
-  estimator_case_end(&whole.is);
+  estimator_cases_expect_equal(&whole.setup, &parts.setup, 0);
+  estimator_case_end(&parts.setup);
+  estimator_case_end(&whole.setup);
 }
 
 static void an_end_before_the_steps_can_be_an_error(void **state) {
@@ -326,23 +326,23 @@ static void an_end_before_the_steps_can_be_an_error(void **state) {
   ls_training_end end;
   u.pipeline = LS_INPUT_PER_HOST_V2;
   begin(&u, ON_TPU, "uneven-end", false);
-  estimator_case_end(&u.is);
-  u.is.more.input_end_fails = true;
-  u.is.config.tpu = &(ls_tpu_config){.per_host_input = u.pipeline};
-  u.is.estimator = NULL;
-  estimator_case_begin(&u.is);
+  estimator_case_end(&u.setup);
+  u.setup.more.input_end_fails = true;
+  u.setup.config.tpu = &(ls_tpu_config){.per_host_input = u.pipeline};
+  u.setup.estimator = NULL;
+  estimator_case_begin(&u.setup);
   expect_status(
-      ls_estimator_train(u.is.estimator,
+      ls_estimator_train(u.setup.estimator,
                          &(ls_estimator_training){.input = input_of(&u),
                                                   .max_steps = LS_SOME(7)},
                          &end),
       LS_OUT_OF_RANGE, "shall not end");
   expect_ok(ls_estimator_train(
-      u.is.estimator,
+      u.setup.estimator,
       &(ls_estimator_training){.input = input_of(&u), .max_steps = LS_SOME(6)},
       &end));
   assert_int_equal(end.step, 6);
-  estimator_case_end(&u.is);
+  estimator_case_end(&u.setup);
 }
 
 // ---- What fails ------------------------------------------------------------
@@ -365,12 +365,12 @@ static void hosts_of_data_sets_and_of_values_are_refused(void **state) {
     begin_case(&u, ON_TPU, "uneven-values", false, any_batch == 1);
     expect_status(
         ls_estimator_train(
-            u.is.estimator,
+            u.setup.estimator,
             &(ls_estimator_training){.input = {.call = half_values, .user = &u},
                                      .max_steps = LS_SOME(7)},
             &end),
         LS_INVALID_ARGUMENT, "none for another");
-    estimator_case_end(&u.is);
+    estimator_case_end(&u.setup);
   }
 }
 
@@ -399,16 +399,16 @@ static void an_input_that_fails_is_told(void **state) {
   u.pipeline = LS_INPUT_PER_HOST_V2;
   begin(&u, ON_TPU, "uneven-fails", false);
   const ls_input_function input = {.call = failing_input, .user = &u};
-  expect_status(ls_estimator_train(u.is.estimator,
+  expect_status(ls_estimator_train(u.setup.estimator,
                                    &(ls_estimator_training){
                                        .input = input, .max_steps = LS_SOME(7)},
                                    &end),
                 LS_DATA_LOSS, "the disk of host 1");
-  expect_status(
-      ls_estimator_evaluate(
-          u.is.estimator, &(ls_estimator_evaluation){.input = input}, &metrics),
-      LS_DATA_LOSS, "the disk of host 1");
-  estimator_case_end(&u.is);
+  expect_status(ls_estimator_evaluate(
+                    u.setup.estimator,
+                    &(ls_estimator_evaluation){.input = input}, &metrics),
+                LS_DATA_LOSS, "the disk of host 1");
+  estimator_case_end(&u.setup);
 }
 
 // ---- Prediction ------------------------------------------------------------

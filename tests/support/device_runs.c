@@ -161,7 +161,7 @@ static size_t put_step(device_runs *self, ls_nest *ops) {
 
 static ls_nest feeds_on(ls_nest values, void *user) {
   const device_runs *self = user;
-  if (self->is.predicts) return ls_leaf(ls_scalar(LS_DTYPE_BOOL, 1));
+  if (self->options.predicts) return ls_leaf(ls_scalar(LS_DTYPE_BOOL, 1));
   return ls_leaf(
       ls_less(ls_nest_tensor(values, 0), ls_variable_read(self->iterations)));
 }
@@ -175,7 +175,7 @@ static ls_nest feed_trip(ls_nest values, void *user) {
 static void build_feed(device_runs *self) {
   ls_nest ops[DEVICE_RUNS_MOST], closes[DEVICE_RUNS_MOST];
   size_t count = 0;
-  if (self->is.loops) {
+  if (self->options.loops) {
     const ls_nest zero = LS_LIST(ls_leaf(ls_scalar(LS_DTYPE_I32, 0)));
     const ls_nest made = ls_while(feeds_on, feed_trip, self, zero, 1 << 30);
     ops[count++] = ls_nest_op(ls_tensor_op(ls_nest_tensor(made, 0)));
@@ -183,7 +183,7 @@ static void build_feed(device_runs *self) {
   } else {
     count = put_step(self, ops);
   }
-  if (self->is.predicts) ops[count++] = ls_nest_op(self->train);
+  if (self->options.predicts) ops[count++] = ls_nest_op(self->train);
   self->enqueue = ls_nest_sequence(LS_KIND_LIST, ops, count);
   for (int r = 0; r < self->replicas; ++r) {
     LS_DEVICE_SCOPE(host_of(self, r).text);
@@ -194,7 +194,7 @@ static void build_feed(device_runs *self) {
 
 static ls_nest goes_on(ls_nest values, void *user) {
   const device_runs *self = user;
-  if (self->is.predicts)
+  if (self->options.predicts)
     return ls_leaf(
         ls_not_equal(ls_nest_tensor(values, 1), ls_scalar(LS_DTYPE_F32, 0)));
   return ls_leaf(ls_less(ls_nest_tensor(values, 0), ls_nest_tensor(values, 2)));
@@ -206,7 +206,7 @@ static ls_nest one_step(ls_nest values, void *user) {
   const ls_tensor sum = ls_add(ls_nest_tensor(values, 1), x);
   const ls_nest next = ls_leaf(ls_add_scalar(ls_nest_tensor(values, 0), 1));
   const ls_nest most = ls_leaf(ls_nest_tensor(values, 2));
-  if (self->is.silent) return LS_LIST(next, ls_leaf(sum), most);
+  if (self->options.silent) return LS_LIST(next, ls_leaf(sum), most);
   LS_DEVICE_SCOPE("/device:TPU_REPLICATED_CORE:0");
   return LS_LIST(next, ls_leaf(sum), most, ls_nest_op(ls_outfeed_enqueue(x)));
 }
@@ -220,7 +220,7 @@ static ls_nest on_core(ls_nest args, void *user) {
                                  .infeed = self->queue};
   const ls_nest inputs =
       LS_LIST(ls_leaf(ls_scalar(LS_DTYPE_I32, 0)),
-              ls_leaf(ls_scalar(LS_DTYPE_F32, self->is.predicts)),
+              ls_leaf(ls_scalar(LS_DTYPE_F32, self->options.predicts)),
               ls_leaf(ls_nest_tensor(args, 0)));
   const ls_status status = ls_training_while(&loop, inputs, &outputs);
   ls_nest_release(inputs);
@@ -257,14 +257,14 @@ static void build_program(device_runs *self) {
 
 static void build_take(device_runs *self) {
   ls_tensor all[DEVICE_RUNS_MOST];
-  if (self->is.silent) return;
+  if (self->options.silent) return;
   for (int r = 0; r < self->replicas; ++r) {
     LS_DEVICE_SCOPE(host_of(self, r).text);
     all[r] = ls_outfeed_dequeue(LS_DTYPE_F32, LS_SCALAR, ordinal_of(self, r));
   }
   const ls_op hears = ls_host_call_add(&sink_kernel, &self->sink.object, all,
                                        (size_t)self->replicas);
-  if (!self->is.predicts) self->dequeue = LS_LIST(ls_nest_op(hears));
+  if (!self->options.predicts) self->dequeue = LS_LIST(ls_nest_op(hears));
   LS_CONTROL_SCOPE(&hears, 1);
   self->said = ls_identity(all[0]);
 }
@@ -287,18 +287,18 @@ static void build(device_runs *self) {
 // ---- Beginning -------------------------------------------------------------
 static void find_system(device_runs *self) {
   char name[64];
-  snprintf(name, sizeof(name), "virtual:%dx1,cores=%d,hosts=%d", self->is.hosts,
-           self->is.cores, self->is.hosts);
+  snprintf(name, sizeof(name), "virtual:%dx1,cores=%d,hosts=%d",
+           self->options.hosts, self->options.cores, self->options.hosts);
   expect_ok(ls_tpu_resolver_create(
       &(ls_tpu_resolver_options){.name = name,
-                                 .core_bytes = self->is.core_bytes},
+                                 .core_bytes = self->options.core_bytes},
       &self->resolver));
   expect_ok(ls_tpu_connect(self->resolver));
   bystander_begin(name);
   expect_ok(ls_tpu_run_config_create(
       &(ls_run_config_options){.resolver = self->resolver,
-                               .tpu = self->is.tpu,
-                               .session_config = self->is.session_config},
+                               .tpu = self->options.tpu,
+                               .session_config = self->options.session_config},
       &self->config));
   ls_estimator_context context;
   expect_ok(ls_estimator_context_init(
@@ -307,7 +307,7 @@ static void find_system(device_runs *self) {
                             .predict_batch_size = LS_SOME(8)},
       &context));
   self->context = ls_estimator_with_mode(
-      context, self->is.predicts ? LS_MODE_PREDICT : LS_MODE_TRAIN, false);
+      context, self->options.predicts ? LS_MODE_PREDICT : LS_MODE_TRAIN, false);
   ls_tpu_metadata *metadata = NULL;
   expect_ok(ls_tpu_metadata_query(self->resolver, true, &metadata));
   expect_ok(ls_device_assignment_build(
@@ -318,14 +318,14 @@ static void find_system(device_runs *self) {
 }
 
 void device_runs_begin(device_runs *self, const device_runs_options *options) {
-  *self = (device_runs){.is = *options,
+  *self = (device_runs){.options = *options,
                         .source = {.at = -1},
                         .sink = {.at = -1},
                         .dequeue = ls_none(),
                         .results = ls_none()};
-  if (self->is.hosts == 0) self->is.hosts = 1;
-  if (self->is.cores == 0) self->is.cores = 1;
-  self->replicas = self->is.hosts * self->is.cores;
+  if (self->options.hosts == 0) self->options.hosts = 1;
+  if (self->options.cores == 0) self->options.cores = 1;
+  self->replicas = self->options.hosts * self->options.cores;
   ls_object_init(&self->source.object, &end_type);
   ls_object_init(&self->sink.object, &end_type);
   (void)device_runs_log();
@@ -352,9 +352,10 @@ void device_runs_make_hook(device_runs *self) {
                                 .dequeue_ops = self->dequeue,
                                 .close_ops = self->close,
                                 .compile_status = self->compile_status,
-                                .each_step = !self->is.loops,
-                                .predicts = self->is.predicts,
-                                .input_end_fails = self->is.input_end_fails,
+                                .each_step = !self->options.loops,
+                                .predicts = self->options.predicts,
+                                .input_end_fails =
+                                    self->options.input_end_fails,
                                 .rendezvous = self->rendezvous,
                                 .input_ended = &self->input_ended},
       &self->hook));
@@ -384,10 +385,10 @@ void device_runs_open(device_runs *self, ls_hook *const *others,
 
 // ---- Runs ------------------------------------------------------------------
 ls_status device_runs_try(device_runs *self) {
-  return ls_monitored_session_run(self->session,
-                                  self->is.predicts ? ls_leaf(self->said)
-                                                    : ls_nest_op(self->train),
-                                  NULL, 0, &self->results);
+  return ls_monitored_session_run(
+      self->session,
+      self->options.predicts ? ls_leaf(self->said) : ls_nest_op(self->train),
+      NULL, 0, &self->results);
 }
 
 ls_status device_runs_all(device_runs *self) {

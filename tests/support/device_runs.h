@@ -47,7 +47,7 @@ typedef struct device_runs_options {
 } device_runs_options;
 
 typedef struct device_runs {
-  device_runs_options is;
+  device_runs_options options;
   counted world;
   int replicas;
   ls_tpu_resolver *resolver;

@@ -169,8 +169,8 @@ ls_nest fed_take(fed *self, int host, int ordinal) {
   return results;
 }
 
-ls_fed_values fed_values(fed *self, ls_nest tuple) {
-  ls_fed_values values;
+ls_feed_element_values fed_values(fed *self, ls_nest tuple) {
+  ls_feed_element_values values;
   expect_ok(ls_input_feed_unpack(&self->feed, tuple, &values));
   return values;
 }

@@ -88,10 +88,10 @@ void linear_reference_end(linear_reference *r) {
 
 static ls_nest all_parts(const programs *p, int64_t step, int which) {
   ls_nest parts[PROGRAMS_MOST], made = ls_none();
-  for (int r = 0; r < p->is.replicas; ++r)
+  for (int r = 0; r < p->options.replicas; ++r)
     parts[r] = ls_nest_array(programs_fed(p, step, r, which));
-  expect_ok(ls_regroup(parts, (size_t)p->is.replicas, NULL, &made));
-  for (int r = 0; r < p->is.replicas; ++r)
+  expect_ok(ls_regroup(parts, (size_t)p->options.replicas, NULL, &made));
+  for (int r = 0; r < p->options.replicas; ++r)
     ls_nest_release(parts[r]);
   return made;
 }
@@ -121,7 +121,7 @@ float linear_reference_train(linear_reference *r, const programs *p,
 void linear_reference_losses(linear_reference *r, const programs *p,
                              int64_t step, float *losses) {
   run(r, r->evaluate, p, step);
-  for (int i = 0; i < p->is.replicas; ++i)
+  for (int i = 0; i < p->options.replicas; ++i)
     losses[i] = result(r, i);
 }
 

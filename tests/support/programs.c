@@ -18,7 +18,7 @@ static void note(void *user, const ls_log_line *line) {
 
 static const char *environment(void *user, const char *name) {
   const programs *self = user;
-  return strcmp(name, "TENSOR_TRACER_FLAGS") == 0 ? self->is.tracer_flags
+  return strcmp(name, "TENSOR_TRACER_FLAGS") == 0 ? self->options.tracer_flags
                                                   : NULL;
 }
 
@@ -29,7 +29,7 @@ static ls_nest no_input(void *user, ls_input_call *call) {
 
 // ---- The feed --------------------------------------------------------------
 // What a tuple has, in order.
-static ls_nest structure_of(const programs_options *is) {
+static ls_nest structure_of(const programs_options *options) {
   static const char *const keys[] = {"features", "labels", "mask", "signals"};
   static const char *const signals[] = {"padding_mask", "stopping"};
   const char *used[4];
@@ -37,44 +37,44 @@ static ls_nest structure_of(const programs_options *is) {
   size_t count = 0;
   used[count] = keys[0];
   items[count++] = ls_nest_i64(0);
-  if (!is->no_labels) {
+  if (!options->no_labels) {
     used[count] = keys[1];
     items[count++] = ls_nest_i64(0);
   }
-  if (is->any_batch) {
+  if (options->any_batch) {
     used[count] = keys[2];
     items[count++] = ls_nest_i64(0);
   }
-  if (is->mode == LS_MODE_PREDICT) {
+  if (options->mode == LS_MODE_PREDICT) {
     const ls_nest values[] = {ls_nest_i64(0), ls_nest_i64(0)};
     used[count] = keys[3];
-    items[count++] = ls_nest_dict("", is->pads ? signals : signals + 1, values,
-                                  is->pads ? 2 : 1);
+    items[count++] = ls_nest_dict("", options->pads ? signals : signals + 1,
+                                  values, options->pads ? 2 : 1);
   }
   return ls_nest_dict("", used, items, count);
 }
 
 static void make_queue(programs *self) {
-  const programs_options *is = &self->is;
-  const int64_t rows = (int64_t)is->replicas * is->rows;
+  const programs_options *options = &self->options;
+  const int64_t rows = (int64_t)options->replicas * options->rows;
   ls_dtype dtypes[5];
   ls_shape shapes[5];
   size_t count = 0;
   dtypes[count] = LS_DTYPE_F32;
   shapes[count++] = LS_SHAPE(rows, PROGRAMS_COLUMNS);
-  if (!is->no_labels) {
+  if (!options->no_labels) {
     dtypes[count] = LS_DTYPE_F32;
     shapes[count++] = LS_SHAPE(rows, 1);
   }
-  if (is->any_batch) {
+  if (options->any_batch) {
     dtypes[count] = LS_DTYPE_F32;
     shapes[count++] = LS_SHAPE(rows);
   }
-  if (is->mode == LS_MODE_PREDICT && is->pads) {
+  if (options->mode == LS_MODE_PREDICT && options->pads) {
     dtypes[count] = LS_DTYPE_I32;
     shapes[count++] = LS_SHAPE(rows);
   }
-  if (is->mode == LS_MODE_PREDICT) {
+  if (options->mode == LS_MODE_PREDICT) {
     dtypes[count] = LS_DTYPE_BOOL;
     shapes[count++] = LS_SHAPE(rows, 1);
   }
@@ -83,12 +83,12 @@ static void make_queue(programs *self) {
                                                         .shapes = shapes,
                                                         .num_shapes = count},
                                    &self->feed.queue));
-  self->feed.structure = structure_of(is);
+  self->feed.structure = structure_of(options);
 }
 
 ls_array *programs_fed(const programs *self, int64_t step, int replica,
                        int which) {
-  const int rows = self->is.rows;
+  const int rows = self->options.rows;
   return array_of_numbers(LS_DTYPE_F32,
                           LS_SHAPE(rows, which == 0 ? PROGRAMS_COLUMNS : 1),
                           (uint32_t)(1 + 100 * step + 2 * replica + which));
@@ -117,29 +117,29 @@ ls_device_name programs_core(const programs *self, int replica) {
 
 void programs_put(programs *self, int64_t step, int replica, int real,
                   bool stops) {
-  const programs_options *is = &self->is;
+  const programs_options *options = &self->options;
   ls_nest items[5];
   size_t count = 0;
   items[count++] = ls_nest_array(programs_fed(self, step, replica, 0));
-  if (!is->no_labels)
+  if (!options->no_labels)
     items[count++] = ls_nest_array(programs_fed(self, step, replica, 1));
-  if (is->any_batch)
-    items[count++] =
-        flags_of(LS_DTYPE_F32, LS_SHAPE(is->rows), is->rows, real, 1, 0);
-  if (is->mode == LS_MODE_PREDICT && is->pads)
-    items[count++] =
-        flags_of(LS_DTYPE_I32, LS_SHAPE(is->rows), is->rows, real, 0, 1);
-  if (is->mode == LS_MODE_PREDICT)
-    items[count++] = flags_of(LS_DTYPE_BOOL, LS_SHAPE(is->rows, 1), is->rows,
-                              is->rows, stops, stops);
+  if (options->any_batch)
+    items[count++] = flags_of(LS_DTYPE_F32, LS_SHAPE(options->rows),
+                              options->rows, real, 1, 0);
+  if (options->mode == LS_MODE_PREDICT && options->pads)
+    items[count++] = flags_of(LS_DTYPE_I32, LS_SHAPE(options->rows),
+                              options->rows, real, 0, 1);
+  if (options->mode == LS_MODE_PREDICT)
+    items[count++] = flags_of(LS_DTYPE_BOOL, LS_SHAPE(options->rows, 1),
+                              options->rows, options->rows, stops, stops);
   const ls_nest tuple = ls_nest_sequence(LS_KIND_LIST, items, count);
   expect_ok(ls_infeed_put(programs_core(self, replica).text, tuple));
   ls_nest_release(tuple);
 }
 
 void programs_put_all(programs *self, int64_t step) {
-  for (int r = 0; r < self->is.replicas; ++r)
-    programs_put(self, step, r, self->is.rows, false);
+  for (int r = 0; r < self->options.replicas; ++r)
+    programs_put(self, step, r, self->options.rows, false);
 }
 
 void programs_close(programs *self) {
@@ -150,7 +150,7 @@ void programs_close(programs *self) {
   expect_ok(ls_graph_create("close", &graph));
   {
     LS_GRAPH_SCOPE(graph);
-    for (int r = 0; r < self->is.replicas; ++r) {
+    for (int r = 0; r < self->options.replicas; ++r) {
       ls_device_name host;
       int64_t ordinal = 0;
       expect_ok(
@@ -161,7 +161,7 @@ void programs_close(programs *self) {
   }
   expect_ok(ls_session_create(graph, &session));
   const ls_nest all =
-      ls_nest_sequence(LS_KIND_LIST, ops, (size_t)self->is.replicas);
+      ls_nest_sequence(LS_KIND_LIST, ops, (size_t)self->options.replicas);
   expect_ok(ls_session_run(session, all, NULL, 0, &results));
   ls_nest_release(all);
   ls_nest_release(results);
@@ -171,40 +171,41 @@ void programs_close(programs *self) {
 
 // ---- The world -------------------------------------------------------------
 static void make_system(programs *self) {
-  const bool predicts = self->is.mode == LS_MODE_PREDICT;
-  const char *name = self->is.replicas == 3   ? "virtual:3x1,cores=1"
-                     : self->is.replicas == 1 ? "virtual:1x1,cores=1"
-                     : predicts               ? "virtual:2x2"
-                                              : "virtual:2x2,hosts=2";
+  const bool predicts = self->options.mode == LS_MODE_PREDICT;
+  const char *name = self->options.replicas == 3   ? "virtual:3x1,cores=1"
+                     : self->options.replicas == 1 ? "virtual:1x1,cores=1"
+                     : predicts                    ? "virtual:2x2"
+                                                   : "virtual:2x2,hosts=2";
   // What evaluations on several hosts are fed by.
-  if (self->is.mode == LS_MODE_EVAL && self->is.replicas == 8 &&
-      self->is.tpu.per_host_input == 0)
-    self->is.tpu.per_host_input = LS_INPUT_PER_HOST_V2;
+  if (self->options.mode == LS_MODE_EVAL && self->options.replicas == 8 &&
+      self->options.tpu.per_host_input == 0)
+    self->options.tpu.per_host_input = LS_INPUT_PER_HOST_V2;
   expect_ok(ls_tpu_resolver_create(&(ls_tpu_resolver_options){.name = name},
                                    &self->resolver));
   expect_ok(ls_tpu_initialize(self->resolver, NULL));
   bystander_begin(name);
   expect_ok(ls_tpu_run_config_create(
       &(ls_run_config_options){.resolver = self->resolver,
-                               .tpu = &self->is.tpu},
+                               .tpu = &self->options.tpu},
       &self->config));
-  const ls_opt batch = {!self->is.no_batch,
-                        (int64_t)self->is.replicas * self->is.rows};
+  const ls_opt batch = {!self->options.no_batch,
+                        (int64_t)self->options.replicas * self->options.rows};
   expect_ok(ls_estimator_context_init(
       &(ls_estimator_facts){.config = self->config,
                             .train_batch_size = batch,
                             .eval_batch_size = batch,
                             .predict_batch_size = batch,
-                            .use_tpu =
-                                self->is.on_cpu ? LS_FLAG_OFF : LS_FLAG_DEFAULT,
-                            .any_batch = self->is.any_batch},
+                            .use_tpu = self->options.on_cpu ? LS_FLAG_OFF
+                                                            : LS_FLAG_DEFAULT,
+                            .any_batch = self->options.any_batch},
       &self->context));
-  self->context = ls_estimator_with_mode(self->context, self->is.mode, false);
+  self->context =
+      ls_estimator_with_mode(self->context, self->options.mode, false);
 }
 
 void programs_begin(programs *self, programs_options options) {
   // The runtime may ask for its environment at once.
-  *self = (programs){.is = options};
+  *self = (programs){.options = options};
   const counted runtime =
       counted_begin_with((ls_runtime_options){.threads = 1,
                                               .stall_ms = 20000,
@@ -217,8 +218,8 @@ void programs_begin(programs *self, programs_options options) {
 }
 
 void programs_begin_here(programs *self, programs_options options) {
-  *self = (programs){.is = options};
-  if (options.rows == 0) self->is.rows = PROGRAMS_ROWS;
+  *self = (programs){.options = options};
+  if (options.rows == 0) self->options.rows = PROGRAMS_ROWS;
   make_system(self);
   self->model = (ls_model_function){.call = options.model,
                                     .user = options.user,
@@ -255,9 +256,9 @@ ls_status programs_try(programs *self) {
   return ls_program_build(
       &(ls_program_options){.calls = &self->calls,
                             .feed = &self->feed,
-                            .cache = {self->is.cache, self->is.user},
-                            .any_batch = self->is.any_batch,
-                            .replica_0_loss = self->is.replica_0_loss},
+                            .cache = {self->options.cache, self->options.user},
+                            .any_batch = self->options.any_batch,
+                            .replica_0_loss = self->options.replica_0_loss},
       &self->program);
 }
 

@@ -29,7 +29,7 @@ typedef struct programs_options {
 } programs_options;
 
 typedef struct programs {
-  programs_options is;
+  programs_options options;
   counted runtime;
   ls_tpu_resolver *resolver;
   ls_run_config *config;

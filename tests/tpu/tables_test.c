@@ -30,9 +30,9 @@ static ls_table *numbers(void) {
 static bool is_distributed(ls_table *table) {
   const ls_nest leaf =
       ls_nest_object(LS_KIND_OBJECT, (ls_object *)ls_table_retain(table));
-  const bool is = ls_is_distributed_table(leaf);
+  const bool is_table = ls_is_distributed_table(leaf);
   ls_nest_release(leaf);
-  return is;
+  return is_table;
 }
 
 static void a_table_made_in_the_scope_is_one_on_each_host(void **state) {

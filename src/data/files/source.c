@@ -214,18 +214,18 @@ static size_t run_of(const ls_source_file *file, int64_t record,
 
 // Where bytes of a file are in memory, in all of it or in a window; NULL: they
 // are not.
-static char *bytes_at(const ls_source_file *file, const ls_window *window,
+static char *bytes_at(const ls_source_file *file, const ls_file_window *window,
                       int64_t offset, size_t size) {
   return file->bytes != NULL ? file->bytes + offset
-                             : ls_window_find(window, offset, size);
+                             : ls_file_window_find(window, offset, size);
 }
 
 // The bytes of `run` records: where they are in memory, else in room of the
 // fetch.
 static ls_status read_run(const ls_record_source *self,
-                          const ls_source_file *file, const ls_window *window,
-                          ls_fetch *fetch, int64_t record, size_t run,
-                          char **out) {
+                          const ls_source_file *file,
+                          const ls_file_window *window, ls_fetch *fetch,
+                          int64_t record, size_t run, char **out) {
   const int64_t *at = file->offsets.items + record;
   const size_t size = (size_t)(at[run] - at[0]);
   char *bytes = bytes_at(file, window, at[0], size);
@@ -245,8 +245,8 @@ static ls_status read_run(const ls_record_source *self,
 
 // Has the processor fetch a record that will be read next, from anywhere in
 // memory.
-static void look_ahead(const ls_record_source *self, const ls_window *window,
-                       int64_t index) {
+static void look_ahead(const ls_record_source *self,
+                       const ls_file_window *window, int64_t index) {
   const size_t number = file_of(self, index);
   const ls_source_file *file = self->files[number];
   if (window != NULL && window->file != file) return;
@@ -259,8 +259,8 @@ static void look_ahead(const ls_record_source *self, const ls_window *window,
 }
 
 // The window of those elements in a file that will be read soon; NULL: none.
-static ls_window *enter_window(const ls_record_source *self, size_t number,
-                               const ls_fetch *fetch, size_t count) {
+static ls_file_window *enter_window(const ls_record_source *self, size_t number,
+                                    const ls_fetch *fetch, size_t count) {
   const ls_fetch_soon *soon = &fetch->soon;
   const ls_source_file *file = self->files[number];
   if (soon->dataset != &self->base || file->bytes != NULL) return NULL;
@@ -277,7 +277,7 @@ static ls_status read_records(const ls_dataset *dataset, ls_fetch *fetch,
                               void *const *rows) {
   const ls_record_source *self = (const ls_record_source *)dataset;
   const ls_source_file *last = NULL;
-  ls_window *window = NULL;
+  ls_file_window *window = NULL;
   ls_status status = ls_ok();
   for (size_t k = 0; k < count && ls_status_is_ok(status);) {
     const size_t number = file_of(self, indices[k]);

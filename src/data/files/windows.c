@@ -13,11 +13,11 @@ void ls_windows_deinit(ls_windows *windows) {
 }
 
 // ---- With the lock held ----------------------------------------------------
-static ls_window *find(ls_windows *self, const ls_source_file *file,
-                       int64_t first, int64_t count) {
+static ls_file_window *find(ls_windows *self, const ls_source_file *file,
+                            int64_t first, int64_t count) {
   for (size_t i = 0; i < LS_WINDOWS; ++i) {
-    ls_window *it = &self->all[i];
-    if (it->state != LS_WINDOW_EMPTY && it->file == file &&
+    ls_file_window *it = &self->all[i];
+    if (it->state != LS_FILE_WINDOW_EMPTY && it->file == file &&
         it->first == first && it->count == count)
       return it;
   }
@@ -27,13 +27,13 @@ static ls_window *find(ls_windows *self, const ls_source_file *file,
 // A window for others: an empty one, or the one of which most has been read.
 // One that is half unread stays, as it would soon be read again; but not
 // forever, as who began it may have gone elsewhere.
-static ls_window *make_room(ls_windows *self, int64_t wanted) {
-  ls_window *best = NULL;
+static ls_file_window *make_room(ls_windows *self, int64_t wanted) {
+  ls_file_window *best = NULL;
   double most = 0;
   for (size_t i = 0; i < LS_WINDOWS; ++i) {
-    ls_window *it = &self->all[i];
-    if (it->users > 0 || it->state == LS_WINDOW_BEING_READ) continue;
-    if (it->state == LS_WINDOW_EMPTY) return it;
+    ls_file_window *it = &self->all[i];
+    if (it->users > 0 || it->state == LS_FILE_WINDOW_BEING_READ) continue;
+    if (it->state == LS_FILE_WINDOW_EMPTY) return it;
     const double share = (double)it->taken / (double)it->count;
     if (best != NULL && share <= most) continue;
     best = it;
@@ -46,33 +46,33 @@ static ls_window *make_room(ls_windows *self, int64_t wanted) {
 
 // ---- Reading ---------------------------------------------------------------
 // Makes it one for these records; false: there is no memory.
-static bool begin(ls_windows *self, ls_window *it, const ls_source_file *file,
-                  int64_t first, int64_t count) {
+static bool begin(ls_windows *self, ls_file_window *it,
+                  const ls_source_file *file, int64_t first, int64_t count) {
   const int64_t *at = file->offsets.items + first;
-  ls_window fresh = {.state = LS_WINDOW_BEING_READ,
-                     .file = file,
-                     .first = first,
-                     .count = count,
-                     .bytes = it->bytes,
-                     .size = (size_t)(at[count] - at[0]),
-                     .capacity = it->capacity};
+  ls_file_window fresh = {.state = LS_FILE_WINDOW_BEING_READ,
+                          .file = file,
+                          .first = first,
+                          .count = count,
+                          .bytes = it->bytes,
+                          .size = (size_t)(at[count] - at[0]),
+                          .capacity = it->capacity};
   if (fresh.size > fresh.capacity) {
     ls_release(self->allocator, fresh.bytes);
     fresh.bytes = ls_allocate(self->allocator, fresh.size);
     fresh.capacity = fresh.bytes == NULL ? 0 : fresh.size;
   }
-  if (fresh.bytes == NULL) fresh.state = LS_WINDOW_EMPTY;
+  if (fresh.bytes == NULL) fresh.state = LS_FILE_WINDOW_EMPTY;
   *it = fresh;
   return fresh.bytes != NULL;
 }
 
 // Reads a part; the lock is held before and after. One that cannot be read is
 // not there: who reads a record of it says why.
-static void read_part(ls_windows *self, ls_window *it) {
+static void read_part(ls_windows *self, ls_file_window *it) {
   const int part = it->parts_begun++;
-  const size_t begin = (size_t)part * LS_WINDOW_PART;
+  const size_t begin = (size_t)part * LS_FILE_WINDOW_PART;
   const size_t left = it->size - begin;
-  const size_t size = left < LS_WINDOW_PART ? left : LS_WINDOW_PART;
+  const size_t size = left < LS_FILE_WINDOW_PART ? left : LS_FILE_WINDOW_PART;
   const int64_t at = it->file->offsets.items[it->first] + (int64_t)begin;
   ls_mutex_unlock(&self->lock);
   const ls_status status =
@@ -84,18 +84,19 @@ static void read_part(ls_windows *self, ls_window *it) {
   ++it->parts_done;
 }
 
-ls_window *ls_windows_enter(ls_windows *self, const ls_source_file *file,
-                            int64_t first, int64_t count, int64_t wanted) {
+ls_file_window *ls_windows_enter(ls_windows *self, const ls_source_file *file,
+                                 int64_t first, int64_t count, int64_t wanted) {
   enum { LEAST = 128 };  // Below, a window is more work than it saves.
   const int64_t *at = file->offsets.items + first;
-  if (count < LEAST || at[count] - at[0] > LS_WINDOW_MOST) return NULL;
+  if (count < LEAST || at[count] - at[0] > LS_FILE_WINDOW_MOST) return NULL;
   ls_mutex_lock(&self->lock);
-  ls_window *it = find(self, file, first, count);
+  ls_file_window *it = find(self, file, first, count);
   if (it == NULL && (it = make_room(self, wanted)) != NULL &&
       !begin(self, it, file, first, count))
     it = NULL;
   if (it != NULL) {
-    const int parts = (int)((it->size + LS_WINDOW_PART - 1) / LS_WINDOW_PART);
+    const int parts =
+        (int)((it->size + LS_FILE_WINDOW_PART - 1) / LS_FILE_WINDOW_PART);
     ++it->users;
     it->taken += wanted;
     while (it->parts_begun < parts)
@@ -103,24 +104,25 @@ ls_window *ls_windows_enter(ls_windows *self, const ls_source_file *file,
     // Where a part is missing others try again, in another one.
     const uint64_t there = __atomic_load_n(&it->there, __ATOMIC_RELAXED);
     if (it->parts_done == parts)
-      it->state = __builtin_popcountll(there) == parts ? LS_WINDOW_READ
-                                                       : LS_WINDOW_EMPTY;
+      it->state = __builtin_popcountll(there) == parts ? LS_FILE_WINDOW_READ
+                                                       : LS_FILE_WINDOW_EMPTY;
   }
   ls_mutex_unlock(&self->lock);
   return it;
 }
 
-char *ls_window_find(const ls_window *it, int64_t offset, size_t size) {
+char *ls_file_window_find(const ls_file_window *it, int64_t offset,
+                          size_t size) {
   if (it == NULL || size == 0) return NULL;
   const size_t begin = (size_t)(offset - it->file->offsets.items[it->first]);
-  const size_t first = begin / LS_WINDOW_PART;
-  const size_t last = (begin + size - 1) / LS_WINDOW_PART;
+  const size_t first = begin / LS_FILE_WINDOW_PART;
+  const size_t last = (begin + size - 1) / LS_FILE_WINDOW_PART;
   const uint64_t parts = (~(uint64_t)0 >> (63 - (last - first))) << first;
   const uint64_t there = __atomic_load_n(&it->there, __ATOMIC_ACQUIRE);
   return (there & parts) == parts ? it->bytes + begin : NULL;
 }
 
-void ls_windows_leave(ls_windows *self, ls_window *window) {
+void ls_windows_leave(ls_windows *self, ls_file_window *window) {
   if (window == NULL) return;
   ls_mutex_lock(&self->lock);
   --window->users;

@@ -10,19 +10,19 @@
 #include "data/files/source.h"
 
 enum {
-  LS_WINDOWS = 4,             // That a data set has at most,
-  LS_WINDOW_MOST = 16 << 20,  // of so many bytes each,
-  LS_WINDOW_PART = 256 << 10  // read in such parts: at most 64.
+  LS_WINDOWS = 4,                  // That a data set has at most,
+  LS_FILE_WINDOW_MOST = 16 << 20,  // of so many bytes each,
+  LS_FILE_WINDOW_PART = 256 << 10  // read in such parts: at most 64.
 };
 
-typedef enum ls_window_state {
-  LS_WINDOW_EMPTY,
-  LS_WINDOW_BEING_READ,
-  LS_WINDOW_READ
-} ls_window_state;
+typedef enum ls_file_window_state {
+  LS_FILE_WINDOW_EMPTY,
+  LS_FILE_WINDOW_BEING_READ,
+  LS_FILE_WINDOW_READ
+} ls_file_window_state;
 
-typedef struct ls_window {
-  ls_window_state state;
+typedef struct ls_file_window {
+  ls_file_window_state state;
   const ls_source_file *file;
   int64_t first, count;  // Records of the file.
   char *bytes;           // From where record `first` begins.
@@ -32,12 +32,12 @@ typedef struct ls_window {
   uint64_t there;  // Parts that were read, a bit each. Atomic.
   int64_t taken;   // Records that were read from it.
   int users;
-} ls_window;
+} ls_file_window;
 
 typedef struct ls_windows {
   ls_allocator *allocator;
   ls_mutex lock;
-  ls_window all[LS_WINDOWS];
+  ls_file_window all[LS_WINDOWS];
 } ls_windows;
 
 LS_MUST_USE ls_status ls_windows_init(ls_windows *windows,
@@ -48,11 +48,14 @@ void ls_windows_deinit(ls_windows *windows);
 // until it is left. What nobody has begun to read of it is read now. A new one
 // needs room: that of one most of whose records have been read. NULL: there is
 // none, for whatever reason.
-ls_window *ls_windows_enter(ls_windows *windows, const ls_source_file *file,
-                            int64_t first, int64_t count, int64_t wanted);
+ls_file_window *ls_windows_enter(ls_windows *windows,
+                                 const ls_source_file *file, int64_t first,
+                                 int64_t count, int64_t wanted);
 // Where bytes of the file are in a window; NULL: they are not there, or not
 // yet.
-char *ls_window_find(const ls_window *window, int64_t offset, size_t size);
-void ls_windows_leave(ls_windows *windows, ls_window *window);  // NULL is fine.
+char *ls_file_window_find(const ls_file_window *window, int64_t offset,
+                          size_t size);
+void ls_windows_leave(ls_windows *windows,
+                      ls_file_window *window);  // NULL is fine.
 
 #endif  // LS_DATA_FILES_WINDOWS_H_

@@ -59,17 +59,17 @@ static ls_status get_batch(const ls_dataset *dataset, ls_fetch *fetch,
   ls_nest batch = kept->nests[0], note = kept->nests[1];
   kept->nests[0] = kept->nests[1] = ls_none();
   ls_status status = ls_ok();
-  int64_t *is = ls_nest_data(note, 0);
-  if (is == NULL || is[0] != number || is[1] != fetch->epoch) {
+  int64_t *noted = ls_nest_data(note, 0);
+  if (noted == NULL || noted[0] != number || noted[1] != fetch->epoch) {
     ls_nest_release(note);
     note = ls_nest_zeros(LS_DTYPE_I64, LS_SHAPE(2));
     status = ls_nest_status(note);
     if (ls_status_is_ok(status))
       status = ls_dataset_get(dataset->inputs[0], fetch, number, &batch);
-    is = ls_status_is_ok(status) ? ls_nest_data(note, 0) : NULL;
-    if (is != NULL) {
-      is[0] = number;
-      is[1] = fetch->epoch;
+    noted = ls_status_is_ok(status) ? ls_nest_data(note, 0) : NULL;
+    if (noted != NULL) {
+      noted[0] = number;
+      noted[1] = fetch->epoch;
     } else {
       ls_nest_release(note);
       note = ls_none();

@@ -29,7 +29,7 @@ static ls_dtype dtype_of(ls_nest leaf) {
 }
 
 // Dense values that all components have, of any type but i32.
-static bool is_plain(const ls_parts *parts) {
+static bool is_plain(const ls_components *parts) {
   for (size_t i = 0; i < parts->devices.count; ++i) {
     const ls_nest item = parts->items[i];
     if (item.kind == LS_KIND_NONE || item.kind == LS_KIND_DISTRIBUTED ||
@@ -51,7 +51,7 @@ typedef struct batch {
 } batch;
 
 // Each value's component on each device, whatever order the value has them in.
-static ls_status fill_rows(const batch *b, const ls_parts *parts) {
+static ls_status fill_rows(const batch *b, const ls_components *parts) {
   for (size_t v = 0; v < b->count; ++v) {
     for (size_t d = 0; d < b->devices->count; ++d) {
       const char *device = b->devices->names[d].text;
@@ -191,8 +191,9 @@ static ls_status wrap(const batch *b, size_t value, const ls_device_set *to,
 }
 
 static ls_status reduce_together(const all_reduce *how, ls_reduce_op op,
-                                 const ls_parts *parts, const ls_device_set *to,
-                                 size_t count, ls_nest *results) {
+                                 const ls_components *parts,
+                                 const ls_device_set *to, size_t count,
+                                 ls_nest *results) {
   batch b = {.how = how,
              .op = op,
              .allocator = how->allocator,
@@ -229,11 +230,11 @@ static bool in_build_graph(void) {
 
 static ls_status reduce(void *self, ls_reduce_op op, ls_nest value,
                         ls_destinations where, ls_nest *out_value) {
-  ls_parts parts;
+  ls_components parts;
   ls_device_set to;
   *out_value = ls_none();
   LS_RETURN_IF_ERROR(ls_destination_set(where, value, &to));
-  ls_status status = ls_parts_init(&parts, value);
+  ls_status status = ls_components_init(&parts, value);
   if (ls_status_is_ok(status)) {
     if (ls_has_sparse_parts(&parts))
       ls_log_limited(ls_runtime_current(), "all_reduce slices", 10,
@@ -246,7 +247,7 @@ static ls_status reduce(void *self, ls_reduce_op op, ls_nest value,
                  ? reduce_together(self, op, &parts, &to, 1, out_value)
                  : ls_reduce_to_one(op, value, where, out_value);
   }
-  ls_parts_deinit(&parts);
+  ls_components_deinit(&parts);
   ls_device_set_deinit(&to);
   return status;
 }
@@ -254,7 +255,7 @@ static ls_status reduce(void *self, ls_reduce_op op, ls_nest value,
 // The values of a batch that can go together: parts, destinations and numbers.
 typedef struct together {
   ls_allocator *allocator;
-  ls_parts *parts;
+  ls_components *parts;
   ls_device_set *to;
   size_t *numbers;
   ls_nest *results;
@@ -264,7 +265,7 @@ typedef struct together {
 
 static ls_status find_plain(together *t, const ls_nest *values,
                             const ls_destinations *where, size_t count) {
-  t->parts = ls_new_array(t->allocator, ls_parts, count);
+  t->parts = ls_new_array(t->allocator, ls_components, count);
   t->to = ls_new_array(t->allocator, ls_device_set, count);
   t->numbers = ls_new_array(t->allocator, size_t, count);
   t->results = ls_new_array(t->allocator, ls_nest, count);
@@ -273,11 +274,11 @@ static ls_status find_plain(together *t, const ls_nest *values,
       t->results == NULL)
     return ls_out_of_memory();
   for (size_t i = 0; i < count; ++i) {
-    ls_parts *parts = &t->parts[t->count];
+    ls_components *parts = &t->parts[t->count];
     ls_device_set *to = &t->to[t->count];
-    LS_RETURN_IF_ERROR(ls_parts_init(parts, values[i]));
+    LS_RETURN_IF_ERROR(ls_components_init(parts, values[i]));
     if (!is_plain(parts)) {
-      ls_parts_deinit(parts);
+      ls_components_deinit(parts);
       continue;
     }
     t->numbers[t->count++] = i;
@@ -290,7 +291,7 @@ static ls_status find_plain(together *t, const ls_nest *values,
 
 static void deinit_together(together *t) {
   for (size_t i = 0; i < t->count; ++i) {
-    ls_parts_deinit(&t->parts[i]);
+    ls_components_deinit(&t->parts[i]);
     ls_device_set_deinit(&t->to[i]);
   }
   ls_release(t->allocator, t->parts);

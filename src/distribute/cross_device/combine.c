@@ -226,8 +226,8 @@ static ls_status add_term(terms *t, ls_nest component, bool wide) {
   return status;
 }
 
-static ls_status fill_terms(terms *t, ls_reduce_op op, const ls_parts *parts,
-                            bool accumulates) {
+static ls_status fill_terms(terms *t, ls_reduce_op op,
+                            const ls_components *parts, bool accumulates) {
   const size_t count = parts->devices.count;
   t->items = ls_new_array(t->allocator, ls_tensor, count);
   if (t->items == NULL) return ls_out_of_memory();
@@ -274,7 +274,7 @@ ls_status ls_reduce_tensors(ls_reduce_op op, const ls_tensor *items,
                             size_t count, ls_tensor *out_tensor) {
   ls_allocator *allocator = ls_current_allocator();
   *out_tensor = ls_failed_tensor();
-  ls_parts parts = {.items = ls_new_array(allocator, ls_nest, count)};
+  ls_components parts = {.items = ls_new_array(allocator, ls_nest, count)};
   if (parts.items == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < count; ++i)
     parts.items[i] = ls_leaf(items[i]);
@@ -291,7 +291,7 @@ ls_status ls_reduce_tensors(ls_reduce_op op, const ls_tensor *items,
   return status;
 }
 
-ls_status ls_reduce_parts(ls_reduce_op op, const ls_parts *parts,
+ls_status ls_reduce_parts(ls_reduce_op op, const ls_components *parts,
                           ls_accumulate_function accumulate, void *user,
                           ls_nest *out_value) {
   *out_value = ls_none();

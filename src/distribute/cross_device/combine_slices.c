@@ -92,7 +92,7 @@ static ls_status reduce_slices(ls_reduce_op op, const leaf_list *list,
   return status;
 }
 
-bool ls_has_sparse_parts(const ls_parts *parts) {
+bool ls_has_sparse_parts(const ls_components *parts) {
   for (size_t i = 0; i < parts->devices.count; ++i) {
     const ls_nest item = parts->items[i];
     if (item.kind == LS_KIND_SLICES) return true;
@@ -102,7 +102,7 @@ bool ls_has_sparse_parts(const ls_parts *parts) {
   return false;
 }
 
-ls_status ls_join_parts(ls_reduce_op op, const ls_parts *parts,
+ls_status ls_join_parts(ls_reduce_op op, const ls_components *parts,
                         ls_nest *out_value) {
   leaf_list list = {.allocator = ls_current_allocator()};
   ls_status status = ls_ok();

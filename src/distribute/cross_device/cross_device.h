@@ -47,13 +47,13 @@ ls_status ls_strategy_combine(ls_strategy *strategy, ls_reduce_op op,
 // The same of components, whose order is that of replica ids: a tensor or, when
 // all of them are, slices. `accumulate` (NULL: the tree) adds in its place. The
 // caller owns the result.
-ls_status ls_reduce_parts(ls_reduce_op op, const ls_parts *parts,
+ls_status ls_reduce_parts(ls_reduce_op op, const ls_components *parts,
                           ls_accumulate_function accumulate, void *user,
                           ls_nest *out_value);
 // Whether a component, or an item of a map output, is slices; and what becomes
 // of components then.
-bool ls_has_sparse_parts(const ls_parts *parts);
-ls_status ls_join_parts(ls_reduce_op op, const ls_parts *parts,
+bool ls_has_sparse_parts(const ls_components *parts);
+ls_status ls_join_parts(ls_reduce_op op, const ls_components *parts,
                         ls_nest *out_value);
 // sum times 1 / total, reciprocal and product in f64 for f64, else in f32; with
 // `divide`, and of integers, a true division.

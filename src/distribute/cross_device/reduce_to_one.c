@@ -22,7 +22,7 @@ static void log_devices(const char *device, const ls_device_set *devices) {
 }
 
 static ls_status reduce_at(const reduce_to_one *r, const char *device,
-                           ls_reduce_op op, const ls_parts *parts,
+                           ls_reduce_op op, const ls_components *parts,
                            const ls_device_set *devices, ls_nest *out_value) {
   ls_nest one = ls_none();
   ls_status status = ls_ok();
@@ -39,12 +39,12 @@ static ls_status reduce_at(const reduce_to_one *r, const char *device,
 static ls_status reduce(void *self, ls_reduce_op op, ls_nest value,
                         ls_destinations where, ls_nest *out_value) {
   const reduce_to_one *r = self;
-  ls_parts parts;
+  ls_components parts;
   ls_device_set devices;
   ls_device_name device = {{0}};
   *out_value = ls_none();
   LS_RETURN_IF_ERROR(ls_destination_set(where, value, &devices));
-  ls_status status = ls_parts_init(&parts, value);
+  ls_status status = ls_components_init(&parts, value);
   if (ls_status_is_ok(status))
     status = r->device != NULL
                  ? ls_device_canonical(
@@ -52,7 +52,7 @@ static ls_status reduce(void *self, ls_reduce_op op, ls_nest value,
                  : ls_device_canonical(devices.names[0].text, NULL, &device);
   if (ls_status_is_ok(status))
     status = reduce_at(r, device.text, op, &parts, &devices, out_value);
-  ls_parts_deinit(&parts);
+  ls_components_deinit(&parts);
   ls_device_set_deinit(&devices);
   return status;
 }
@@ -66,7 +66,7 @@ static ls_status batch_reduce(void *self, ls_reduce_op op,
   return ls_ok();
 }
 
-static ls_status gather_at(const ls_parts *parts, int axis,
+static ls_status gather_at(const ls_components *parts, int axis,
                            ls_nest *out_value) {
   const size_t count = parts->devices.count;
   ls_allocator *allocator = ls_current_allocator();
@@ -85,18 +85,18 @@ static ls_status gather_at(const ls_parts *parts, int axis,
 static ls_status gather(void *self, ls_nest value, int axis,
                         ls_destinations where, ls_nest *out_value) {
   (void)self;
-  ls_parts parts;
+  ls_components parts;
   ls_device_set devices;
   ls_nest one = ls_none();
   *out_value = ls_none();
   LS_RETURN_IF_ERROR(ls_destination_set(where, value, &devices));
-  ls_status status = ls_parts_init(&parts, value);
+  ls_status status = ls_components_init(&parts, value);
   {
     LS_DEVICE_SCOPE(devices.names[0].text);
     if (ls_status_is_ok(status)) status = gather_at(&parts, axis, &one);
   }
   if (ls_status_is_ok(status)) status = ls_copy_to(one, &devices, out_value);
-  ls_parts_deinit(&parts);
+  ls_components_deinit(&parts);
   ls_device_set_deinit(&devices);
   return status;
 }

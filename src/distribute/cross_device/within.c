@@ -83,9 +83,9 @@ typedef ls_nest (*component_function)(ls_nest component, size_t index,
 // A PerReplica of what the function makes of each component, on its device.
 static ls_status each_component(ls_nest leaf, component_function fn, void *user,
                                 ls_nest *out_value) {
-  ls_parts parts;
+  ls_components parts;
   *out_value = ls_none();
-  LS_RETURN_IF_ERROR(ls_parts_init(&parts, leaf));
+  LS_RETURN_IF_ERROR(ls_components_init(&parts, leaf));
   ls_allocator *allocator = parts.devices.allocator;
   const size_t count = parts.devices.count;
   ls_nest *items = ls_new_array(allocator, ls_nest, count);
@@ -105,7 +105,7 @@ static ls_status each_component(ls_nest leaf, component_function fn, void *user,
         ls_nest_distributed_on(LS_PER_REPLICA, items, names, count), out_value);
   ls_release(allocator, items);
   ls_release(allocator, names);
-  ls_parts_deinit(&parts);
+  ls_components_deinit(&parts);
   return status;
 }
 

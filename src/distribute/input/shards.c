@@ -43,10 +43,10 @@ static bool is_hint(const ls_dataset *dataset) {
 }
 
 static bool has_any(const ls_dataset *dataset,
-                    bool (*is)(const ls_dataset *dataset)) {
-  if (is(dataset)) return true;
+                    bool (*matches)(const ls_dataset *dataset)) {
+  if (matches(dataset)) return true;
   for (size_t i = 0; i < dataset->num_inputs; ++i)
-    if (has_any(dataset->inputs[i], is)) return true;
+    if (has_any(dataset->inputs[i], matches)) return true;
   return false;
 }
 

@@ -128,7 +128,7 @@ static void place_by_position(ls_device_set *devices) {
 // Puts components in the order of their replicas, if all are known; by
 // insertion, for they nearly always are in it. They are, too, if each lies on
 // its replica's host, which several share.
-static void order_by_replica(ls_parts *parts) {
+static void order_by_replica(ls_components *parts) {
   const ls_strategy *strategy = strategy_here();
   const size_t count = parts->devices.count;
   ls_device_name *names = parts->devices.names;
@@ -156,8 +156,8 @@ static void order_by_replica(ls_parts *parts) {
     }
 }
 
-ls_status ls_parts_init(ls_parts *parts, ls_nest value) {
-  *parts = (ls_parts){0};
+ls_status ls_components_init(ls_components *parts, ls_nest value) {
+  *parts = (ls_components){0};
   const size_t count = is_whole(value) ? 1 : num_components(value);
   ls_status status = make_room(&parts->devices, count);
   if (ls_status_is_ok(status)) {
@@ -170,7 +170,7 @@ ls_status ls_parts_init(ls_parts *parts, ls_nest value) {
     ++parts->devices.count;
   }
   if (!ls_status_is_ok(status)) {
-    ls_parts_deinit(parts);
+    ls_components_deinit(parts);
     return status;
   }
   place_by_position(&parts->devices);
@@ -178,7 +178,7 @@ ls_status ls_parts_init(ls_parts *parts, ls_nest value) {
   return ls_ok();
 }
 
-void ls_parts_deinit(ls_parts *parts) {
+void ls_components_deinit(ls_components *parts) {
   ls_release(parts->devices.allocator, parts->items);
   ls_device_set_deinit(&parts->devices);
   parts->items = NULL;

@@ -28,13 +28,13 @@ const char *ls_device_set_print(const ls_device_set *set, char *buffer,
 // The components of a value: items lent, in the order of replica ids where the
 // strategy in force knows their devices, else as they are stored. A tensor, or
 // anything else that has no components, is one.
-typedef struct ls_parts {
+typedef struct ls_components {
   ls_nest *items;
   ls_device_set devices;  // Empty names: not known.
-} ls_parts;
+} ls_components;
 
-ls_status ls_parts_init(ls_parts *parts, ls_nest value);
-void ls_parts_deinit(ls_parts *parts);
+ls_status ls_components_init(ls_components *parts, ls_nest value);
+void ls_components_deinit(ls_components *parts);
 
 // Whether a destination says nothing.
 bool ls_destinations_is_none(ls_destinations where);

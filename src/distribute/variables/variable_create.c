@@ -289,17 +289,17 @@ static ls_status join_graph(ls_variable *container) {
 }
 
 static ls_status set_nature(const ls_variable_recipe *recipe,
-                            const ls_variable_options *options, nature is,
+                            const ls_variable_options *options, nature kind,
                             ls_variable *container) {
-  container->synchronization = is.synchronization;
+  container->synchronization = kind.synchronization;
   container->aggregation = options->aggregation;
-  container->rules = is.rules;
-  container->class_name = is.class_name;
+  container->rules = kind.rules;
+  container->class_name = kind.class_name;
   container->strategy = ls_object_retain(&recipe->strategy->object);
   if (!recipe->strategy->uses_policies) return ls_ok();
   ls_variable_policy *policy = ls_new(container->allocator, ls_variable_policy);
   if (policy == NULL) return ls_out_of_memory();
-  *policy = (ls_variable_policy){is.rules, options->aggregation};
+  *policy = (ls_variable_policy){kind.rules, options->aggregation};
   container->policy = policy;
   return ls_ok();
 }
@@ -346,7 +346,7 @@ static ls_status note_own(ls_variable *container) {
 }
 
 static ls_status make_container(const ls_variable_recipe *recipe,
-                                const ls_variable_options *options, nature is,
+                                const ls_variable_options *options, nature kind,
                                 ls_component_list *components,
                                 ls_variable **out_container) {
   const ls_variable *first = components->items[0];
@@ -358,7 +358,7 @@ static ls_status make_container(const ls_variable_recipe *recipe,
   container->restored_from = first->restored_from;
   container->constraint = first->constraint;
   container->constraint_user = first->constraint_user;
-  ls_status status = set_nature(recipe, options, is, container);
+  ls_status status = set_nature(recipe, options, kind, container);
   if (ls_status_is_ok(status)) {
     take_components(components, container);
     status = note_own(container);
@@ -389,12 +389,12 @@ static ls_status make_container(const ls_variable_recipe *recipe,
 
 // ---- Creating --------------------------------------------------------------
 static ls_status create(const ls_variable_recipe *recipe,
-                        const ls_variable_options *options, nature is,
+                        const ls_variable_options *options, nature kind,
                         ls_component_list *components,
                         ls_variable **out_variable) {
   static const char *const no_collection[1] = {NULL};
   ls_variable_options seen = *options;
-  seen.synchronization = is.synchronization;
+  seen.synchronization = kind.synchronization;
   seen.collections = no_collection;
   seen.num_collections = 0;
   seen.caching_device = NULL;
@@ -404,7 +404,7 @@ static ls_status create(const ls_variable_recipe *recipe,
     LS_RETURN_IF_ERROR(
         recipe->create(recipe->strategy, &seen, recipe->user, components));
     LS_RETURN_IF_ERROR(check_components(options, components));
-    return make_container(recipe, options, is, components, out_variable);
+    return make_container(recipe, options, kind, components, out_variable);
   }
   return ls_ok();
 }
@@ -412,13 +412,13 @@ static ls_status create(const ls_variable_recipe *recipe,
 static ls_status create_by(const ls_variable_recipe *recipe,
                            const ls_variable_options *options,
                            ls_variable **out_variable) {
-  nature is = {0};
-  LS_RETURN_IF_ERROR(choose_nature(recipe, options, &is));
+  nature kind = {0};
+  LS_RETURN_IF_ERROR(choose_nature(recipe, options, &kind));
   ls_component_list components = {.allocator = recipe->strategy->allocator};
   ls_trial trial;
   ls_trial_begin(&trial);
   const ls_status status = ls_trial_end(
-      &trial, create(recipe, options, is, &components, out_variable));
+      &trial, create(recipe, options, kind, &components, out_variable));
   release_components(&components);
   return status;
 }

@@ -5,7 +5,7 @@
 #include "train/hooks/hook.h"
 
 typedef struct counter {
-  ls_counter_hook_options is;
+  ls_counter_hook_options options;
   ls_step_timer timer;
   int64_t last;  // The step that the run before has read; -1: none.
   int warnings;
@@ -25,9 +25,9 @@ static ls_status counter_after_create(void *user, ls_run_context *context) {
 static ls_status tell(const counter *self, const ls_run_context *context,
                       const char *tag, int64_t step, double value) {
   ls_runtime_log(context->runtime, LS_LOG_INFO, "train", "%s: %g", tag, value);
-  return self->is.writer == NULL
+  return self->options.writer == NULL
              ? ls_ok()
-             : ls_event_writer_scalar(self->is.writer, tag, step, value);
+             : ls_event_writer_scalar(self->options.writer, tag, step, value);
 }
 
 static ls_status count(counter *self, const ls_run_context *context) {
@@ -39,9 +39,9 @@ static ls_status count(counter *self, const ls_run_context *context) {
     return ls_ok();
   const double speed = (double)steps / seconds;
   LS_RETURN_IF_ERROR(tell(self, context, self->tag, now, speed));
-  return self->is.batch_size > 0 ? tell(self, context, "examples/sec", now,
-                                        speed * self->is.batch_size)
-                                 : ls_ok();
+  return self->options.batch_size > 0 ? tell(self, context, "examples/sec", now,
+                                             speed * self->options.batch_size)
+                                      : ls_ok();
 }
 
 static ls_status counter_after_run(void *user, ls_run_context *context,
@@ -50,7 +50,8 @@ static ls_status counter_after_run(void *user, ls_run_context *context,
   counter *self = user;
   const int64_t read = context->steps;
   (void)results;
-  if (ls_step_timer_is_due(&self->timer, read + self->is.steps_per_run.value))
+  if (ls_step_timer_is_due(&self->timer,
+                           read + self->options.steps_per_run.value))
     LS_RETURN_IF_ERROR(count(self, context));
   if (read == self->last && self->warnings < MOST_WARNINGS) {
     ++self->warnings;
@@ -69,13 +70,14 @@ ls_status ls_counter_hook(const ls_counter_hook_options *options,
   static const ls_counter_hook_options defaults;
   counter *self = ls_hook_state(sizeof(*self));
   if (self == NULL) return ls_out_of_memory();
-  self->is = options != NULL ? *options : defaults;
+  self->options = options != NULL ? *options : defaults;
   self->last = -1;
-  if (!self->is.every_steps.set && !self->is.every_seconds.set)
-    self->is.every_steps = LS_SOME(100);
-  if (!self->is.steps_per_run.set) self->is.steps_per_run = LS_SOME(1);
+  if (!self->options.every_steps.set && !self->options.every_seconds.set)
+    self->options.every_steps = LS_SOME(100);
+  if (!self->options.steps_per_run.set)
+    self->options.steps_per_run = LS_SOME(1);
   const ls_status status = ls_step_timer_begin(
-      &self->timer, self->is.every_steps, self->is.every_seconds);
+      &self->timer, self->options.every_steps, self->options.every_seconds);
   if (!ls_status_is_ok(status)) {
     ls_hook_free(self);
     return status;

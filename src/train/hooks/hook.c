@@ -10,8 +10,8 @@
 // ---- Hooks -----------------------------------------------------------------
 static void destroy(ls_object *object) {
   ls_hook *hook = (ls_hook *)object;
-  if (hook->is.destroy != NULL) hook->is.destroy(hook->is.user);
-  ls_release(ls_current_allocator(), hook->is.name);
+  if (hook->options.destroy != NULL) hook->options.destroy(hook->options.user);
+  ls_release(ls_current_allocator(), hook->options.name);
   ls_release(ls_current_allocator(), hook);
 }
 
@@ -30,8 +30,8 @@ ls_status ls_hook_create(const ls_hook_options *options, ls_hook **out_hook) {
     return ls_out_of_memory();
   }
   ls_object_init(&hook->object, &type);
-  hook->is = *options;
-  hook->is.name = name;
+  hook->options = *options;
+  hook->options.name = name;
   *out_hook = hook;
   return ls_ok();
 }
@@ -40,7 +40,7 @@ ls_hook *ls_hook_retain(ls_hook *hook) { return ls_object_retain(hook); }
 
 void ls_hook_release(ls_hook *hook) { ls_object_release(hook); }
 
-const char *ls_hook_name(const ls_hook *hook) { return hook->is.name; }
+const char *ls_hook_name(const ls_hook *hook) { return hook->options.name; }
 
 ls_status ls_hooks_check(const char *field, ls_hook *const *hooks,
                          size_t count) {

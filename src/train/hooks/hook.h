@@ -10,7 +10,7 @@
 
 struct ls_hook {
   ls_object object;
-  ls_hook_options is;
+  ls_hook_options options;
   // Whether it asks each run for the step, and whether it is for sessions only.
   bool counts, needs_session;
 };

@@ -43,8 +43,8 @@ static ls_status save_in_folder(const ls_last_save *self,
     status = ls_checkpoints_open(
         &(ls_checkpoints_options){.folder = self->folder,
                                   .values = &values.saver,
-                                  .states = session->is.states,
-                                  .num_states = session->is.num_states,
+                                  .states = session->options.states,
+                                  .num_states = session->options.num_states,
                                   .keep = LS_SOME(0),
                                   .background = LS_FLAG_OFF},
         &checkpoints);

@@ -58,21 +58,22 @@ static ls_status offer_step(ls_hook_list *list) {
 
 static ls_status begin(ls_hook_list *list, const ls_hook *hook) {
   LS_RETURN_IF_ERROR(read_step(list, hook));
-  return hook->is.begin != NULL ? hook->is.begin(hook->is.user) : ls_ok();
+  return hook->options.begin != NULL ? hook->options.begin(hook->options.user)
+                                     : ls_ok();
 }
 
 ls_status ls_hook_list_begin(ls_hook_list *list) {
   LS_GRAPH_SCOPE(list->context.graph);
   for (size_t i = 0; i < list->count; ++i)
     LS_RETURN_IF_ERROR(name_hook(begin(list, list->hooks[i]),
-                                 &list->hooks[i]->is, "at its begin"));
+                                 &list->hooks[i]->options, "at its begin"));
   return offer_step(list);
 }
 
 ls_status ls_hook_list_create(ls_hook_list *list) {
   list->lives = true;
   for (size_t i = 0; i < list->count; ++i) {
-    const ls_hook_options *hook = &list->hooks[i]->is;
+    const ls_hook_options *hook = &list->hooks[i]->options;
     if (hook->after_create_session != NULL)
       LS_RETURN_IF_ERROR(
           name_hook(hook->after_create_session(hook->user, &list->context),
@@ -83,14 +84,14 @@ ls_status ls_hook_list_create(ls_hook_list *list) {
 
 void ls_hook_list_lose(ls_hook_list *list) {
   for (size_t i = 0; i < list->count && list->lives; ++i)
-    if (list->hooks[i]->is.session_lost != NULL)
-      list->hooks[i]->is.session_lost(list->hooks[i]->is.user);
+    if (list->hooks[i]->options.session_lost != NULL)
+      list->hooks[i]->options.session_lost(list->hooks[i]->options.user);
   list->lives = false;
 }
 
 ls_status ls_hook_list_before(ls_hook_list *list) {
   for (size_t i = 0; i < list->count; ++i) {
-    const ls_hook_options *hook = &list->hooks[i]->is;
+    const ls_hook_options *hook = &list->hooks[i]->options;
     list->wishes[i] = (ls_run_wish){.fetches = ls_none()};
     if (hook->before_run != NULL)
       LS_RETURN_IF_ERROR(name_hook(
@@ -102,7 +103,7 @@ ls_status ls_hook_list_before(ls_hook_list *list) {
 
 ls_status ls_hook_list_judge(ls_hook_list *list, ls_status status) {
   for (size_t i = 0; i < list->count && !ls_status_is_ok(status); ++i) {
-    const ls_hook_options *hook = &list->hooks[i]->is;
+    const ls_hook_options *hook = &list->hooks[i]->options;
     if (hook->run_failed != NULL) status = hook->run_failed(hook->user, status);
   }
   return status;
@@ -111,7 +112,7 @@ ls_status ls_hook_list_judge(ls_hook_list *list, ls_status status) {
 ls_status ls_hook_list_after(ls_hook_list *list, ls_nest results,
                              size_t first) {
   for (size_t i = 0; i < list->count; ++i) {
-    const ls_hook_options *hook = &list->hooks[i]->is;
+    const ls_hook_options *hook = &list->hooks[i]->options;
     if (hook->after_run != NULL)
       LS_RETURN_IF_ERROR(
           name_hook(hook->after_run(hook->user, &list->context,
@@ -123,7 +124,7 @@ ls_status ls_hook_list_after(ls_hook_list *list, ls_nest results,
 
 ls_status ls_hook_list_end(ls_hook_list *list) {
   for (size_t i = 0; i < list->count; ++i) {
-    const ls_hook_options *hook = &list->hooks[i]->is;
+    const ls_hook_options *hook = &list->hooks[i]->options;
     if (hook->end != NULL)
       LS_RETURN_IF_ERROR(
           name_hook(hook->end(hook->user, &list->context), hook, "at its end"));
@@ -138,7 +139,7 @@ ls_status ls_hook_list_check_called(const ls_hook_list *list) {
       return ls_invalid_argument(
           "hook '%s' needs a session, for what it runs, fetches or feeds is in "
           "a graph: here functions are called, whose results have names",
-          list->hooks[i]->is.name);
+          list->hooks[i]->options.name);
   return ls_ok();
 }
 
@@ -149,7 +150,7 @@ ls_status ls_hook_list_count_steps(const ls_hook_list *list, int64_t *steps) {
       return ls_invalid_argument(
           "hook '%s' wishes to %s, but here is no session: functions are "
           "called, whose results are ls_run_context_results",
-          list->hooks[i]->is.name, wish->num_feeds > 0 ? "feed" : "fetch");
+          list->hooks[i]->options.name, wish->num_feeds > 0 ? "feed" : "fetch");
     if (wish->most_steps > 0 && wish->most_steps < *steps)
       *steps = wish->most_steps;
   }

@@ -10,25 +10,26 @@ enum { CALLERS, STEP, FIRST_OF_HOOKS };  // What a run fetches, in its order.
 // ---- Making ----------------------------------------------------------------
 static ls_status copy_options(ls_monitored_session *self) {
   ls_allocator *allocator = ls_current_allocator();
-  const size_t count = FIRST_OF_HOOKS + self->is.num_hooks;
-  LS_RETURN_IF_ERROR(
-      ls_hook_list_init(&self->hooks, self->is.hooks, self->is.num_hooks));
-  self->hooks.context.graph = self->is.graph;
+  const size_t count = FIRST_OF_HOOKS + self->options.num_hooks;
+  LS_RETURN_IF_ERROR(ls_hook_list_init(&self->hooks, self->options.hooks,
+                                       self->options.num_hooks));
+  self->hooks.context.graph = self->options.graph;
   self->hooks.context.of = self;
   self->wanted = ls_new_array(allocator, ls_nest, count);
   self->asked = ls_new_array(allocator, ls_nest, count);
   if (self->wanted == NULL || self->asked == NULL) return ls_out_of_memory();
-  if (self->is.checkpoints == NULL) return ls_ok();
-  self->checkpoints = ls_copy_text(allocator, self->is.checkpoints,
-                                   strlen(self->is.checkpoints));
+  if (self->options.checkpoints == NULL) return ls_ok();
+  self->checkpoints = ls_copy_text(allocator, self->options.checkpoints,
+                                   strlen(self->options.checkpoints));
   return self->checkpoints != NULL ? ls_ok() : ls_out_of_memory();
 }
 
 static ls_status begin(ls_monitored_session *self) {
-  self->scaffold = self->is.scaffold != NULL ? self->is.scaffold : &self->own;
+  self->scaffold =
+      self->options.scaffold != NULL ? self->options.scaffold : &self->own;
   LS_RETURN_IF_ERROR(copy_options(self));
   LS_RETURN_IF_ERROR(ls_hook_list_begin(&self->hooks));
-  LS_RETURN_IF_ERROR(ls_scaffold_finalize(self->scaffold, self->is.graph));
+  LS_RETURN_IF_ERROR(ls_scaffold_finalize(self->scaffold, self->options.graph));
   return ls_monitored_reopen(self);
 }
 
@@ -57,7 +58,7 @@ ls_status ls_monitored_session_create(const ls_monitored_options *options,
   ls_monitored_session *self =
       ls_new(ls_current_allocator(), ls_monitored_session);
   if (self == NULL) return ls_out_of_memory();
-  self->is = *options;
+  self->options = *options;
   const ls_status status = begin(self);
   if (ls_status_is_ok(status))
     *out_session = self;
@@ -70,8 +71,8 @@ ls_status ls_monitored_session_create(const ls_monitored_options *options,
 bool ls_monitored_session_should_stop(const ls_monitored_session *session) {
   return session == NULL ||
          ls_run_context_stop_requested(&session->hooks.context) ||
-         ls_train_stop_requested(session->is.stop) ||
-         ls_train_stop_requested(session->is.other_stop);
+         ls_train_stop_requested(session->options.stop) ||
+         ls_train_stop_requested(session->options.other_stop);
 }
 
 void ls_monitored_session_request_stop(ls_monitored_session *session) {
@@ -176,7 +177,7 @@ static void note_step(ls_monitored_session *self) {
 // OK: another session may be made.
 static ls_status judge_loss(ls_monitored_session *self, ls_status status) {
   enum { MOST = 3 };
-  const ls_opt most = self->is.most_losses;
+  const ls_opt most = self->options.most_losses;
   self->has_lost = true;
   if (self->losses++ < (most.set ? most.value : MOST)) return ls_ok();
   return ls_status_annotate(

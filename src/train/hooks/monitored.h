@@ -8,7 +8,7 @@
 #include "train/hooks/saved.h"
 
 struct ls_monitored_session {
-  ls_monitored_options is;
+  ls_monitored_options options;
   char *checkpoints;
   ls_scaffold own;
   ls_scaffold *scaffold;

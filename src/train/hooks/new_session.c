@@ -38,8 +38,8 @@ static ls_status restore(ls_monitored_session *self, bool *out_done) {
   LS_RETURN_IF_ERROR(ls_checkpoints_open(
       &(ls_checkpoints_options){.folder = self->checkpoints,
                                 .values = &self->values.saver,
-                                .states = self->is.states,
-                                .num_states = self->is.num_states,
+                                .states = self->options.states,
+                                .num_states = self->options.num_states,
                                 .keep = LS_SOME(0)},
       &checkpoints));
   const ls_status status =
@@ -123,8 +123,8 @@ int64_t ls_monitored_sessions(const ls_monitored_session *self) {
 
 ls_status ls_monitored_open(ls_monitored_session *self) {
   ++self->sessions;
-  LS_RETURN_IF_ERROR(ls_session_create_with(self->is.graph, self->is.config,
-                                            &self->hooks.context.session));
+  LS_RETURN_IF_ERROR(ls_session_create_with(
+      self->options.graph, self->options.config, &self->hooks.context.session));
   LS_RETURN_IF_ERROR(give_values(self));
   return ls_hook_list_create(&self->hooks);
 }
@@ -136,7 +136,7 @@ bool ls_monitored_is_lost(ls_status status) {
 
 ls_status ls_monitored_reopen(ls_monitored_session *self) {
   enum { WAIT_NANOS = 1000 * 1000 * 1000, TIMEOUT = 7200 };
-  const ls_opt limit = self->is.creation_timeout_seconds;
+  const ls_opt limit = self->options.creation_timeout_seconds;
   const double seconds = limit.set ? (double)limit.value : TIMEOUT;
   ls_runtime *runtime = self->hooks.context.runtime;
   const int64_t began = ls_runtime_now(runtime);

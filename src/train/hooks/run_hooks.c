@@ -10,7 +10,7 @@
 
 // ---- Summaries -------------------------------------------------------------
 typedef struct summaries {
-  ls_summary_hook_options is;
+  ls_summary_hook_options options;
   ls_op *ops;
   ls_step_timer timer;
   ls_nest all;  // What is fetched when they are due.
@@ -23,9 +23,9 @@ static ls_status summary_begin(void *user) {
   summaries *self = user;
   self->next = -1;
   self->all = ls_none();
-  if (self->is.num_ops == 0) return ls_ok();
+  if (self->options.num_ops == 0) return ls_ok();
   LS_NAME_SCOPE("");
-  const ls_op all = ls_group(self->ops, self->is.num_ops, "summaries");
+  const ls_op all = ls_group(self->ops, self->options.num_ops, "summaries");
   if (ls_op_is_failed(all)) return ls_graph_take_error(ls_graph_current());
   self->all = ls_nest_op(all);
   return ls_ok();
@@ -43,7 +43,7 @@ static ls_status summary_after_create(void *user, ls_run_context *context) {
 static void choose_steps(summaries *self, ls_run_wish *wish) {
   const ls_step_timer *timer = &self->timer;
   self->holds = true;
-  ls_summary_writer_set_every(self->is.writer, self->due ? 1 : INT64_MAX);
+  ls_summary_writer_set_every(self->options.writer, self->due ? 1 : INT64_MAX);
   if (self->due)
     wish->most_steps = 1;
   else if (timer->every_steps > 0)
@@ -59,8 +59,8 @@ static ls_status summary_before_run(void *user, ls_run_context *context,
     ++self->next;
   }
   self->due = ls_step_timer_is_due(&self->timer, self->next);
-  if (self->due && self->is.writer != NULL)
-    ls_summary_writer_set_step(self->is.writer, self->next);
+  if (self->due && self->options.writer != NULL)
+    ls_summary_writer_set_step(self->options.writer, self->next);
   if (self->due) wish->fetches = self->all;
   if (context->session == NULL) choose_steps(self, wish);
   return ls_ok();
@@ -78,7 +78,7 @@ static ls_status summary_after_run(void *user, ls_run_context *context,
 // What was held back writes again.
 static void summary_lost(void *user) {
   summaries *self = user;
-  if (self->holds) ls_summary_writer_set_every(self->is.writer, 1);
+  if (self->holds) ls_summary_writer_set_every(self->options.writer, 1);
   self->holds = false;
 }
 
@@ -103,7 +103,7 @@ ls_status ls_summary_hook(const ls_summary_hook_options *options,
                                          options->every_seconds));
   summaries *self = ls_hook_state(sizeof(*self));
   if (self == NULL) return ls_out_of_memory();
-  self->is = *options;
+  self->options = *options;
   self->timer = timer;
   self->ops = ls_new_array(ls_current_allocator(), ls_op, options->num_ops + 1);
   if (self->ops == NULL) {

@@ -7,7 +7,7 @@
 #include "train/hooks/monitored.h"
 
 typedef struct saver {
-  ls_saver_hook_options is;
+  ls_saver_hook_options options;
   char *folder;
   ls_save_listener *listeners;
   size_t num_listeners, capacity;
@@ -77,7 +77,7 @@ static ls_status write_graph(saver *self, const ls_run_context *context) {
   char *text = NULL;
   if (graph == NULL) return ls_ok();
   self->has_graph = true;
-  if (self->is.graph_text == LS_FLAG_OFF || context->called.rank > 0)
+  if (self->options.graph_text == LS_FLAG_OFF || context->called.rank > 0)
     return ls_ok();
   LS_RETURN_IF_ERROR(ls_graph_print(graph, &text));
   ls_text_init(&path, ls_current_allocator());
@@ -105,18 +105,19 @@ static ls_status check_ranks(const saver *self, const ls_run_context *context) {
 
 static ls_status open_checkpoints(saver *self, const ls_run_context *context) {
   LS_RETURN_IF_ERROR(check_ranks(self, context));
-  LS_RETURN_IF_ERROR(ls_saved_values_take(
-      &self->values, context, self->is.variables, self->is.num_variables));
+  LS_RETURN_IF_ERROR(ls_saved_values_take(&self->values, context,
+                                          self->options.variables,
+                                          self->options.num_variables));
   return ls_checkpoints_open(
-      &(ls_checkpoints_options){.folder = self->folder,
-                                .values = &self->values.saver,
-                                .states = self->is.states,
-                                .num_states = self->is.num_states,
-                                .keep = self->is.keep,
-                                .keep_every_hours = self->is.keep_every_hours,
-                                .every_steps = LS_SOME(0),
-                                .ranks = has_ranks(context) ? LS_FLAG_ON
-                                                            : LS_FLAG_OFF},
+      &(ls_checkpoints_options){
+          .folder = self->folder,
+          .values = &self->values.saver,
+          .states = self->options.states,
+          .num_states = self->options.num_states,
+          .keep = self->options.keep,
+          .keep_every_hours = self->options.keep_every_hours,
+          .every_steps = LS_SOME(0),
+          .ranks = has_ranks(context) ? LS_FLAG_ON : LS_FLAG_OFF},
       &self->checkpoints);
 }
 
@@ -171,7 +172,8 @@ static ls_status saver_after_run(void *user, ls_run_context *context,
   int64_t step = context->steps;
   (void)results;
   if (!self->has_graph) LS_RETURN_IF_ERROR(write_graph(self, context));
-  if (!ls_step_timer_is_due(&self->timer, step + self->is.steps_per_run.value))
+  if (!ls_step_timer_is_due(&self->timer,
+                            step + self->options.steps_per_run.value))
     return check(self, context);
   LS_RETURN_IF_ERROR(ls_run_context_steps(context, &step));
   if (!ls_step_timer_is_due(&self->timer, step)) return ls_ok();
@@ -216,12 +218,13 @@ static ls_status add_listeners(saver *self, const ls_save_listener *listeners,
 }
 
 static ls_status fill(saver *self, const ls_saver_hook_options *options) {
-  self->is = *options;
-  if (!self->is.every_steps.set && !self->is.every_seconds.set)
-    self->is.every_seconds = LS_SOME(600);
-  if (!self->is.steps_per_run.set) self->is.steps_per_run = LS_SOME(1);
-  LS_RETURN_IF_ERROR(ls_step_timer_begin(&self->timer, self->is.every_steps,
-                                         self->is.every_seconds));
+  self->options = *options;
+  if (!self->options.every_steps.set && !self->options.every_seconds.set)
+    self->options.every_seconds = LS_SOME(600);
+  if (!self->options.steps_per_run.set)
+    self->options.steps_per_run = LS_SOME(1);
+  LS_RETURN_IF_ERROR(ls_step_timer_begin(
+      &self->timer, self->options.every_steps, self->options.every_seconds));
   self->folder = ls_copy_text(ls_current_allocator(), options->folder,
                               strlen(options->folder));
   if (self->folder == NULL) return ls_out_of_memory();
@@ -263,14 +266,14 @@ size_t ls_run_context_savers(const ls_run_context *context,
   size_t count = 0;
   *out_saver = NULL;
   for (size_t i = 0; i < list->count; ++i)
-    if (list->hooks[i]->is.begin == saver_begin && count++ == 0)
+    if (list->hooks[i]->options.begin == saver_begin && count++ == 0)
       *out_saver = list->hooks[i];
   return count;
 }
 
 ls_status ls_saver_hook_save(ls_hook *hook, ls_run_context *context,
                              int64_t *out_step) {
-  saver *self = hook->is.user;
+  saver *self = hook->options.user;
   LS_RETURN_IF_ERROR(ls_run_context_steps(context, out_step));
   if (self->timer.last_step != *out_step) {
     (void)ls_step_timer_done(&self->timer, *out_step, NULL, NULL);
@@ -281,7 +284,7 @@ ls_status ls_saver_hook_save(ls_hook *hook, ls_run_context *context,
 
 bool ls_hooks_have_saver(ls_hook *const *hooks, size_t count) {
   for (size_t i = 0; i < count; ++i)
-    if (hooks[i]->is.begin == saver_begin) return true;
+    if (hooks[i]->options.begin == saver_begin) return true;
   return false;
 }
 
@@ -291,8 +294,8 @@ ls_status ls_saver_hooks_add_listeners(ls_hook *const *hooks, size_t num_hooks,
   LS_RETURN_IF_ERROR(ls_hooks_check("hooks", hooks, num_hooks));
   LS_REQUIRE_ITEMS(listeners, num_listeners);
   for (size_t i = 0; i < num_hooks; ++i)
-    if (hooks[i]->is.begin == saver_begin)
-      return add_listeners(hooks[i]->is.user, listeners, num_listeners);
+    if (hooks[i]->options.begin == saver_begin)
+      return add_listeners(hooks[i]->options.user, listeners, num_listeners);
   return ls_invalid_argument(
       "there are %zu listeners to saves and no hook that "
       "saves, among %zu",

@@ -86,12 +86,12 @@ ls_status ls_nan_hook_named(const char *name, ls_flag fails,
 }
 
 bool ls_hook_guards_loss(const ls_hook *hook) {
-  return hook->is.after_run == nan_after_run;
+  return hook->options.after_run == nan_after_run;
 }
 
 // ---- Lines -----------------------------------------------------------------
 typedef struct logger {
-  ls_log_hook_options is;
+  ls_log_hook_options options;
   const char **names;  // Copies.
   ls_nest fetches;     // The list of values; none: the caller's, by name.
   ls_named_result *found;
@@ -104,7 +104,7 @@ typedef struct logger {
 static void log_destroy(void *user) {
   logger *self = user;
   ls_allocator *allocator = ls_current_allocator();
-  for (size_t i = 0; self->names != NULL && i < self->is.num_values; ++i)
+  for (size_t i = 0; self->names != NULL && i < self->options.num_values; ++i)
     ls_release(allocator, self->names[i]);
   ls_release(allocator, self->names);
   ls_release(allocator, self->results);
@@ -116,8 +116,8 @@ static void log_destroy(void *user) {
 static ls_status log_begin(void *user) {
   logger *self = user;
   self->runs = 0;
-  return ls_step_timer_begin(&self->timer, self->is.every_steps,
-                             self->is.every_seconds);
+  return ls_step_timer_begin(&self->timer, self->options.every_steps,
+                             self->options.every_seconds);
 }
 
 static ls_status log_before_run(void *user, ls_run_context *context,
@@ -145,14 +145,14 @@ static void write_line(logger *self, const ls_run_context *context,
                        double seconds, bool timed) {
   char line[1000];
   ls_text text;
-  if (self->is.format != NULL) {
-    self->is.format(self->is.user, self->names, self->results,
-                    self->is.num_values, line, sizeof(line));
+  if (self->options.format != NULL) {
+    self->options.format(self->options.user, self->names, self->results,
+                         self->options.num_values, line, sizeof(line));
     ls_runtime_log(context->runtime, LS_LOG_INFO, "train", "%s", line);
     return;
   }
   ls_text_init(&text, ls_current_allocator());
-  for (size_t i = 0; i < self->is.num_values; ++i) {
+  for (size_t i = 0; i < self->options.num_values; ++i) {
     ls_text_append_format(&text, "%s%s = ", i > 0 ? ", " : "", self->names[i]);
     append_value(&text, self->results[i], context);
   }
@@ -164,7 +164,7 @@ static void write_line(logger *self, const ls_run_context *context,
 
 static ls_status find_results(logger *self, const ls_run_context *context,
                               ls_nest results) {
-  for (size_t i = 0; i < self->is.num_values; ++i) {
+  for (size_t i = 0; i < self->options.num_values; ++i) {
     self->results[i] = ls_nest_item(results, i);
     if (self->found != NULL)
       LS_RETURN_IF_ERROR(ls_named_result_find(&self->found[i], context->results,
@@ -194,7 +194,7 @@ static ls_status log_after_run(void *user, ls_run_context *context,
 static ls_status log_end(void *user, ls_run_context *context) {
   logger *self = user;
   ls_nest results = ls_none();
-  if (!self->is.at_end || (self->found != NULL && self->runs == 0))
+  if (!self->options.at_end || (self->found != NULL && self->runs == 0))
     return ls_ok();
   if (self->found == NULL)
     LS_RETURN_IF_ERROR(
@@ -216,7 +216,7 @@ static int compare_names(const void *a, const void *b) {
 // In their order; names are copied.
 static ls_status keep_sorted(logger *self, const named *all, ls_nest *leaves) {
   ls_allocator *allocator = ls_current_allocator();
-  const size_t count = self->is.num_values;
+  const size_t count = self->options.num_values;
   for (size_t i = 0; i < count; ++i) {
     self->names[i] = ls_copy_text(allocator, all[i].name, strlen(all[i].name));
     if (self->names[i] == NULL) return ls_out_of_memory();
@@ -271,7 +271,7 @@ ls_status ls_log_hook(const ls_log_hook_options *options, ls_hook **out_hook) {
                                          options->every_seconds));
   logger *self = ls_hook_state(sizeof(*self));
   if (self == NULL) return ls_out_of_memory();
-  self->is = *options;
+  self->options = *options;
   const ls_status status = keep_values(self, options);
   if (!ls_status_is_ok(status)) {
     log_destroy(self);

@@ -162,7 +162,7 @@ static void half_unread_windows_stay_for_a_while(void **state) {
   ls_windows windows = {0};
   expect_ok(ls_windows_init(&windows, ls_runtime_allocator(runtime)));
   for (int64_t i = 0; i < LS_WINDOWS; ++i) {
-    ls_window *it = ls_windows_enter(&windows, file, i * 200, 200, 40);
+    ls_file_window *it = ls_windows_enter(&windows, file, i * 200, 200, 40);
     assert_non_null(it);
     assert_memory_equal(it->bytes + SIZE - 2, "0", 1);
     assert_int_equal(atoi(it->bytes), i * 200);
@@ -171,13 +171,13 @@ static void half_unread_windows_stay_for_a_while(void **state) {
   // The fifth one waits until others could have read half of one.
   assert_null(ls_windows_enter(&windows, file, 800, 200, 40));
   assert_null(ls_windows_enter(&windows, file, 800, 200, 40));
-  ls_window *it = ls_windows_enter(&windows, file, 800, 200, 40);
+  ls_file_window *it = ls_windows_enter(&windows, file, 800, 200, 40);
   assert_non_null(it);
   assert_int_equal(atoi(it->bytes), 800);
   // One that is in use is not taken away, and few records need none.
   ls_windows_leave(&windows, it);
   assert_null(ls_windows_enter(&windows, file, 0, 100, 40));
-  ls_window *used[LS_WINDOWS];
+  ls_file_window *used[LS_WINDOWS];
   for (int64_t i = 0; i < LS_WINDOWS; ++i) {
     used[i] = ls_windows_enter(&windows, file, (i + 1) * 200, 200, 200);
     assert_non_null(used[i]);
@@ -193,9 +193,9 @@ static void half_unread_windows_stay_for_a_while(void **state) {
   end(runtime);
 }
 
-static void expect_record(const ls_window *it, int64_t offset, size_t size,
+static void expect_record(const ls_file_window *it, int64_t offset, size_t size,
                           const char *bytes, bool there) {
-  const char *found = ls_window_find(it, offset, size);
+  const char *found = ls_file_window_find(it, offset, size);
   assert_int_equal(found != NULL, there);
   if (there) assert_memory_equal(found, bytes + offset, size);
 }
@@ -219,17 +219,17 @@ static void large_windows_are_read_in_parts(void **state) {
   for (int64_t first = 0; first < 2; ++first) {
     // The second part of the second window cannot be read: what is in it, if
     // only in part, is not there, and the next one who comes tries again.
-    const int64_t begins = first * LONG, bad = begins + LS_WINDOW_PART;
+    const int64_t begins = first * LONG, bad = begins + LS_FILE_WINDOW_PART;
     counts.reads = 0;
     counts.files.fail_at = first == 0 ? 0 : 2;
-    ls_window *it =
+    ls_file_window *it =
         ls_windows_enter(&windows, file, first, COUNT - first, COUNT);
     assert_non_null(it);
     assert_int_equal(counts.reads, 5);
     for (int64_t at = begins; at < COUNT * LONG; at += LONG)
       expect_record(it, at, LONG, bytes,
                     first == 0 || at + LONG <= bad ||
-                        at >= bad + LS_WINDOW_PART);
+                        at >= bad + LS_FILE_WINDOW_PART);
     ls_windows_leave(&windows, it);
     counts.reads = 0;
     it = ls_windows_enter(&windows, file, first, COUNT - first, COUNT);

@@ -211,7 +211,7 @@ static void emit_products(ls_cpu_classes *self, uint32_t m,
 typedef struct sources {
   uint32_t *operands;
   uint32_t count;
-  ls_cpu_part *parts;  // One a replica, from the first one on.
+  ls_cpu_merge_part *parts;  // One a replica, from the first one on.
 } sources;
 
 // Those of a class, behind what others have.
@@ -230,18 +230,18 @@ static void add_sources(ls_cpu_batched *self, uint64_t ref,
     to->operands[to->count++] = ls_cpu_batched_storage(self, ref);
   for (uint32_t r = some.first; r < some.end; ++r)
     to->parts[r - of->first] =
-        apart ? (ls_cpu_part){first + (r - some.first), 0}
-              : (ls_cpu_part){first, varies ? r - self->first : 0};
+        apart ? (ls_cpu_merge_part){first + (r - some.first), 0}
+              : (ls_cpu_merge_part){first, varies ? r - self->first : 0};
 }
 
 static bool find_sources(ls_cpu_classes *self, uint32_t m,
                          const ls_cpu_range *of, sources *out) {
   ls_cpu_compiler *compiler = self->compiler;
   const uint32_t replicas = of->end - of->first;
-  *out = (sources){
-      .operands = ls_arena_new_array(&compiler->temp, uint32_t, replicas),
-      .parts =
-          ls_arena_new_array(&compiler->out->arena, ls_cpu_part, replicas)};
+  *out = (sources){.operands =
+                       ls_arena_new_array(&compiler->temp, uint32_t, replicas),
+                   .parts = ls_arena_new_array(&compiler->out->arena,
+                                               ls_cpu_merge_part, replicas)};
   if (out->operands == NULL || out->parts == NULL) {
     ls_cpu_fail(compiler, ls_out_of_memory());
     return false;

@@ -28,19 +28,19 @@ _Static_assert(LS_CHAIN_ELEMENTS % (4 * sizeof(lanes) / sizeof(float)) == 0,
 
 // ---- Stages ----------------------------------------------------------------
 #define MACHINE                                                                \
-  const ls_stage *at, char *const *slots, size_t offset, lanes a0, lanes a1,   \
-      lanes a2, lanes a3, lanes b0, lanes b1, lanes b2, lanes b3
+  const ls_chain_stage *at, char *const *slots, size_t offset, lanes a0,       \
+      lanes a1, lanes a2, lanes a3, lanes b0, lanes b1, lanes b2, lanes b3
 typedef void stage_fn(MACHINE);
 #define GO_ON                                                                  \
   ((stage_fn *)at[1].run)(at + 1, slots, offset, a0, a1, a2, a3, b0, b1, b2, b3)
 
-LS_INLINE array *array_of(const ls_stage *at, char *const *slots, size_t offset,
-                          int n) {
+LS_INLINE array *array_of(const ls_chain_stage *at, char *const *slots,
+                          size_t offset, int n) {
   return (array *)(slots[at->slot[n]] + offset);
 }
 
 // A zero keeps its sign.
-LS_INLINE lanes number_of(const ls_stage *at, char *const *slots, int n) {
+LS_INLINE lanes number_of(const ls_chain_stage *at, char *const *slots, int n) {
   return *(const float *)slots[at->slot[n]] - (lanes){0};
 }
 
@@ -75,7 +75,8 @@ static void store_last(MACHINE) {
   WRITE(a);
 }
 
-static void run(const ls_stage *stages, char *const *slots, int64_t count) {
+static void run(const ls_chain_stage *stages, char *const *slots,
+                int64_t count) {
   const lanes none = {0};
   const size_t bytes = (size_t)count * sizeof(float);
   for (size_t offset = 0; offset < bytes; offset += 4 * sizeof(lanes))
@@ -171,7 +172,7 @@ PRODUCT(difference)
 PRODUCT(difference_right)
 
 // ---- All -------------------------------------------------------------------
-#define ENTRY(name) (ls_stage_fn *)(name)
+#define ENTRY(name) (ls_chain_stage_fn *)(name)
 #define BY_SOURCE(name)                                                        \
   { ENTRY(name##_KEPT), ENTRY(name##_ARRAY), ENTRY(name##_NUMBER) }
 #define BY_SIDE(name)                                                          \

@@ -133,7 +133,7 @@ typedef struct stretch {
 
 static const char *part_of(const stretch *s, uint32_t replica) {
   const ls_cpu_tree *tree = s->tree;
-  const ls_cpu_part part = tree->parts[replica];
+  const ls_cpu_merge_part part = tree->parts[replica];
   const size_t size = (size_t)tree->count * ls_dtype_size(tree->dtype);
   return (const char *)s->in[part.operand] + part.index * size + s->offset;
 }
@@ -213,7 +213,7 @@ void ls_cpu_merge_all_loop(const ls_kernel_call *call, int64_t begin_block,
   const bool is_all = self->replicas == (uint32_t)merge->replicas;
   void *sum = is_all ? ls_cpu_merge_sum(merge, result) : NULL;
   for (uint32_t r = 0; r < self->replicas; ++r) {
-    const ls_cpu_part part = self->parts[r];
+    const ls_cpu_merge_part part = self->parts[r];
     const char *value =
         (const char *)call->in[part.operand] + part.index * self->strides[r];
     const ls_cpu_leaf leaf = ls_cpu_leaf_at(r, self->replicas);

@@ -43,10 +43,10 @@ void ls_cpu_repeat_loop(const ls_kernel_call *call, int64_t begin_block,
 
 // ---- Merges ----------------------------------------------------------------
 // Where a replica's contribution lies: part `index` of an operand.
-typedef struct ls_cpu_part {
+typedef struct ls_cpu_merge_part {
   uint32_t operand;  // NO_PART: it gives none, or -0, which changes no sum.
   uint32_t index;
-} ls_cpu_part;
+} ls_cpu_merge_part;
 enum { LS_CPU_NO_PART = UINT32_MAX };
 
 // A sum or mean of f32 or f64 along the canonical tree: a block of the result
@@ -57,9 +57,9 @@ typedef struct ls_cpu_tree {
   uint32_t replicas;
   bool mean;
   const ls_cpu_kernels *kernels;
-  const ls_cpu_part *parts;  // One a replica.
-  const uint32_t *there;     // By replica, and at the end: how many of those
-                             // before it contribute.
+  const ls_cpu_merge_part *parts;  // One a replica.
+  const uint32_t *there;  // By replica, and at the end: how many of those
+                          // before it contribute.
 } ls_cpu_tree;
 
 int64_t ls_cpu_tree_blocks(const ls_cpu_tree *tree);
@@ -80,8 +80,8 @@ void ls_cpu_tree_mean(ls_dtype dtype, void *to, const void *sum, int64_t count,
 typedef struct ls_cpu_merge_all {
   const ls_cpu_merge *merge;
   uint32_t first, replicas;
-  const ls_cpu_part *parts;  // From the first one on, as is what follows.
-  const size_t *strides;     // The size of a contribution.
+  const ls_cpu_merge_part *parts;  // From the first one on, as is what follows.
+  const size_t *strides;           // The size of a contribution.
 } ls_cpu_merge_all;
 void ls_cpu_merge_all_loop(const ls_kernel_call *call, int64_t begin_block,
                            int64_t end_block);

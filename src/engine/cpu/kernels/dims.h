@@ -8,11 +8,11 @@
 #include "lockstep/shape.h"
 
 // Dimensions from outer to inner. Rank 0: one element.
-typedef struct ls_dims {
+typedef struct ls_strided_dims {
   int32_t rank;
   int64_t size[LS_MAX_RANK];
   int64_t step[LS_MAX_RANK];  // Elements of the other array.
-} ls_dims;
+} ls_strided_dims;
 
 // A place: an index along each dimension, and the sum of their steps.
 typedef struct ls_walk {
@@ -21,7 +21,8 @@ typedef struct ls_walk {
 } ls_walk;
 
 // Adds an inner dimension: drops size 1, and joins what lies at one step.
-static inline void ls_dims_add(ls_dims *dims, int64_t size, int64_t step) {
+static inline void ls_strided_dims_add(ls_strided_dims *dims, int64_t size,
+                                       int64_t step) {
   if (size == 1) return;
   const int32_t last = dims->rank - 1;
   if (last >= 0 && dims->step[last] == step * size) {
@@ -35,7 +36,7 @@ static inline void ls_dims_add(ls_dims *dims, int64_t size, int64_t step) {
 }
 
 // Removes dimension `at`.
-static inline void ls_dims_remove(ls_dims *dims, int32_t at) {
+static inline void ls_strided_dims_remove(ls_strided_dims *dims, int32_t at) {
   --dims->rank;
   for (int32_t i = at; i < dims->rank; ++i) {
     dims->size[i] = dims->size[i + 1];
@@ -43,7 +44,7 @@ static inline void ls_dims_remove(ls_dims *dims, int32_t at) {
   }
 }
 
-static inline int64_t ls_dims_count(const ls_dims *dims) {
+static inline int64_t ls_strided_dims_count(const ls_strided_dims *dims) {
   int64_t count = 1;
   for (int32_t i = 0; i < dims->rank; ++i)
     count *= dims->size[i];
@@ -51,7 +52,7 @@ static inline int64_t ls_dims_count(const ls_dims *dims) {
 }
 
 // The place of element `index` in row order.
-static inline ls_walk ls_walk_at(const ls_dims *dims, int64_t index) {
+static inline ls_walk ls_walk_at(const ls_strided_dims *dims, int64_t index) {
   ls_walk walk = {.offset = 0};
   for (int32_t i = dims->rank; i-- > 0;) {
     walk.index[i] = index % dims->size[i];
@@ -62,7 +63,7 @@ static inline ls_walk ls_walk_at(const ls_dims *dims, int64_t index) {
 }
 
 // The next place; after the last one the first.
-static inline void ls_walk_next(ls_walk *walk, const ls_dims *dims) {
+static inline void ls_walk_next(ls_walk *walk, const ls_strided_dims *dims) {
   for (int32_t i = dims->rank; i-- > 0;) {
     walk->offset += dims->step[i];
     if (++walk->index[i] < dims->size[i]) return;

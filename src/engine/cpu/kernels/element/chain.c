@@ -19,7 +19,7 @@ typedef struct chain {
   // Where the last stage, if it is a product, has its operand from; else
   // LS_CHAIN_SOURCES.
   uint32_t product;
-  ls_stage stages[MOST_STAGES];
+  ls_chain_stage stages[MOST_STAGES];
   uint32_t num_stages;
 } chain;
 
@@ -77,8 +77,9 @@ static uint8_t choose_kept(const chain *self) {
   return best;
 }
 
-static void push(chain *self, ls_stage_fn *run, uint8_t slot) {
-  self->stages[self->num_stages++] = (ls_stage){.run = run, .slot = {slot}};
+static void push(chain *self, ls_chain_stage_fn *run, uint8_t slot) {
+  self->stages[self->num_stages++] =
+      (ls_chain_stage){.run = run, .slot = {slot}};
   self->product = LS_CHAIN_SOURCES;
 }
 
@@ -90,7 +91,7 @@ static bool joins_product(chain *self, uint16_t op, bool on_left,
   const uint32_t end = op == LS_OP_ADD ? LS_CHAIN_PLUS
                        : on_left       ? LS_CHAIN_FROM
                                        : LS_CHAIN_MINUS;
-  ls_stage *stage = &self->stages[self->num_stages - 1];
+  ls_chain_stage *stage = &self->stages[self->num_stages - 1];
   stage->run = self->chains->product[end][self->product][source];
   stage->slot[1] = slot;
   self->product = LS_CHAIN_SOURCES;
@@ -131,7 +132,7 @@ static void add_step(chain *self, uint32_t i) {
     push(self, self->chains->store, self->held);
 }
 
-static const ls_stage *make_stages(chain *self, ls_arena *arena) {
+static const ls_chain_stage *make_stages(chain *self, ls_arena *arena) {
   self->num_stages = 0;
   self->product = LS_CHAIN_SOURCES;
   self->held = NO_SLOT;

@@ -19,12 +19,12 @@
 enum { LS_CHAIN_ELEMENTS = 64 };
 
 // Of a type that the instruction set has for itself.
-typedef void ls_stage_fn(void);
+typedef void ls_chain_stage_fn(void);
 
-typedef struct ls_stage {
-  ls_stage_fn *run;
+typedef struct ls_chain_stage {
+  ls_chain_stage_fn *run;
   uint8_t slot[2];  // Of its operands that are not kept, or of the result.
-} ls_stage;
+} ls_chain_stage;
 
 // Where a stage finds an operand beside the accumulator: among the arguments,
 // in memory, or as one number for all elements.
@@ -37,13 +37,13 @@ enum { LS_CHAIN_PLUS, LS_CHAIN_MINUS, LS_CHAIN_FROM, LS_CHAIN_ENDS };
 struct ls_cpu_chains {
   // Runs stages up to one of `store_last` on a multiple of LS_CHAIN_ELEMENTS.
   // slots[i] is where an array begins, or where a number is.
-  void (*run)(const ls_stage *stages, char *const *slots, int64_t count);
-  ls_stage_fn *load, *keep, *store, *store_last;
-  ls_stage_fn *unary[LS_OP_COUNT];
+  void (*run)(const ls_chain_stage *stages, char *const *slots, int64_t count);
+  ls_chain_stage_fn *load, *keep, *store, *store_last;
+  ls_chain_stage_fn *unary[LS_OP_COUNT];
   // By the source of the other operand; [1]: which is on the left.
-  ls_stage_fn *binary[LS_OP_COUNT][2][LS_CHAIN_SOURCES];
+  ls_chain_stage_fn *binary[LS_OP_COUNT][2][LS_CHAIN_SOURCES];
   // A product with one operand, then an end with another.
-  ls_stage_fn *product[LS_CHAIN_ENDS][LS_CHAIN_SOURCES][LS_CHAIN_SOURCES];
+  ls_chain_stage_fn *product[LS_CHAIN_ENDS][LS_CHAIN_SOURCES][LS_CHAIN_SOURCES];
 };
 
 typedef struct ls_fused_step ls_fused_step;

@@ -10,9 +10,9 @@ enum { LS_FUSED_STEPS = 24, LS_FUSED_SLOTS = 32 };  // At most.
 
 struct ls_fused_step {
   const ls_elementwise *work;
-  uint8_t slot[4];         // Its inputs', then its output's.
-  const ls_stage *stages;  // Of the chain that begins here; NULL: none.
-  uint32_t chained;        // Its steps.
+  uint8_t slot[4];               // Its inputs', then its output's.
+  const ls_chain_stage *stages;  // Of the chain that begins here; NULL: none.
+  uint32_t chained;              // Its steps.
 };
 
 typedef struct ls_fused {

@@ -20,12 +20,12 @@ typedef struct move_params {
   int64_t base;  // Where the operand begins.
   size_t element;
   int64_t columns, column_step;  // The innermost dimension.
-  ls_dims outer;                 // The others; of tiles without the rows.
+  ls_strided_dims outer;         // The others; of tiles without the rows.
   int64_t units_per_block, units;
   // Of tiles.
   int64_t rows, row_pitch;  // The dimension of step 1, its step in the result.
   int64_t row_tiles, column_tiles;
-  ls_dims result;  // As `outer`, with the steps of the result.
+  ls_strided_dims result;  // As `outer`, with the steps of the result.
   void (*tile)(const struct move_params *self, void *out, const void *in,
                int64_t rows, int64_t columns);
   void (*row)(void *out, const void *in, int64_t count, int64_t step);
@@ -155,7 +155,7 @@ static void tile_loop(const ls_kernel_call *call, int64_t begin_block,
 }
 
 // The outer dimension of step 1, or -1.
-static int32_t find_rows(const ls_dims *outer) {
+static int32_t find_rows(const ls_strided_dims *outer) {
   for (int32_t i = 0; i < outer->rank; ++i)
     if (outer->step[i] == 1) return i;
   return -1;
@@ -170,18 +170,19 @@ static void plan_tiles(move_params *self, int32_t rows_at) {
   }
   self->rows = self->outer.size[rows_at];
   self->row_pitch = self->result.step[rows_at];
-  ls_dims_remove(&self->outer, rows_at);
-  ls_dims_remove(&self->result, rows_at);
+  ls_strided_dims_remove(&self->outer, rows_at);
+  ls_strided_dims_remove(&self->result, rows_at);
   self->row_tiles = ls_blocks_of(self->rows, TILE_ROWS);
   self->column_tiles = ls_blocks_of(self->columns, TILE_COLUMNS);
-  self->units =
-      ls_dims_count(&self->outer) * self->row_tiles * self->column_tiles;
+  self->units = ls_strided_dims_count(&self->outer) * self->row_tiles *
+                self->column_tiles;
   const int64_t unit = ls_min_i64(self->rows, TILE_ROWS) *
                        ls_min_i64(self->columns, TILE_COLUMNS);
   self->units_per_block = ls_max_i64(1, LS_BLOCK / unit);
 }
 
-ls_status ls_move_plan(ls_kernel_plan *plan, ls_dims dims, int64_t base) {
+ls_status ls_move_plan(ls_kernel_plan *plan, ls_strided_dims dims,
+                       int64_t base) {
   const ls_dtype dtype = plan->out[0].dtype;
   if (!ls_is_plain(dtype)) return ls_kernel_unsupported(plan, dtype);
   move_params *self = ls_arena_new(plan->arena, move_params);
@@ -195,7 +196,7 @@ ls_status ls_move_plan(ls_kernel_plan *plan, ls_dims dims, int64_t base) {
     const int32_t last = dims.rank - 1;
     self->columns = dims.size[last];
     self->column_step = dims.step[last];
-    ls_dims_remove(&dims, last);
+    ls_strided_dims_remove(&dims, last);
   }
   self->outer = dims;
   choose_functions(self);
@@ -213,8 +214,8 @@ ls_status ls_move_plan(ls_kernel_plan *plan, ls_dims dims, int64_t base) {
 }
 
 ls_status kernel_copy(ls_kernel_plan *plan) {
-  ls_dims dims = {0};
-  ls_dims_add(&dims, ls_shape_num_elements(plan->out[0].shape), 1);
+  ls_strided_dims dims = {0};
+  ls_strided_dims_add(&dims, ls_shape_num_elements(plan->out[0].shape), 1);
   plan->alias = true;
   plan->in_place = 1;
   return ls_move_plan(plan, dims, 0);
@@ -222,11 +223,12 @@ ls_status kernel_copy(ls_kernel_plan *plan) {
 
 ls_status kernel_broadcast(ls_kernel_plan *plan) {
   const ls_shape from = plan->in[0].shape, to = plan->out[0].shape;
-  ls_dims dims = {0};
+  ls_strided_dims dims = {0};
   for (int32_t i = 0; i < to.rank; ++i) {
     const int32_t axis = i - (to.rank - from.rank);
     const bool repeated = axis < 0 || from.dim[axis] == 1;
-    ls_dims_add(&dims, to.dim[i], repeated ? 0 : ls_step_of(from, axis));
+    ls_strided_dims_add(&dims, to.dim[i],
+                        repeated ? 0 : ls_step_of(from, axis));
   }
   return ls_move_plan(plan, dims, 0);
 }
@@ -238,10 +240,10 @@ ls_status kernel_transpose(ls_kernel_plan *plan) {
       permutation->as.ints.count != (size_t)to.rank)
     return ls_internal("lowered transpose without a permutation of rank %d",
                        to.rank);
-  ls_dims dims = {0};
+  ls_strided_dims dims = {0};
   for (int32_t i = 0; i < to.rank; ++i) {
     const int32_t axis = (int32_t)permutation->as.ints.items[i];
-    ls_dims_add(&dims, to.dim[i], ls_step_of(from, axis));
+    ls_strided_dims_add(&dims, to.dim[i], ls_step_of(from, axis));
   }
   return ls_move_plan(plan, dims, 0);
 }

@@ -18,6 +18,7 @@ static inline int64_t ls_step_of(ls_shape shape, int32_t axis) {
 
 // Fills the plan. `dims` are those of the result, with the steps of operand 0,
 // whose element `base` comes first. The loop uses operand 0 and result 0 only.
-ls_status ls_move_plan(ls_kernel_plan *plan, ls_dims dims, int64_t base);
+ls_status ls_move_plan(ls_kernel_plan *plan, ls_strided_dims dims,
+                       int64_t base);
 
 #endif  // LS_ENGINE_CPU_KERNELS_INDEX_MOVE_H_

@@ -12,13 +12,14 @@ ls_status kernel_slice(ls_kernel_plan *plan) {
       ls_node_attr(plan->node, LS_ATTR_ID_STARTS)->as.ints.items;
   const int64_t *strides =
       ls_node_attr(plan->node, LS_ATTR_ID_STRIDES)->as.ints.items;
-  ls_dims dims = {0};
+  ls_strided_dims dims = {0};
   int64_t base = 0;
   for (int32_t i = 0; i < to.rank; ++i) {
     const int64_t step = ls_step_of(from, i);
     base += starts[i] * step;
     // With one element or none the stride does not count.
-    ls_dims_add(&dims, to.dim[i], to.dim[i] > 1 ? step * strides[i] : step);
+    ls_strided_dims_add(&dims, to.dim[i],
+                        to.dim[i] > 1 ? step * strides[i] : step);
   }
   return ls_move_plan(plan, dims, base);
 }
@@ -29,13 +30,13 @@ ls_status kernel_reverse(ls_kernel_plan *plan) {
   unsigned reversed = 0;
   for (size_t i = 0; i < axes->as.ints.count; ++i)
     reversed |= 1U << axes->as.ints.items[i];
-  ls_dims dims = {0};
+  ls_strided_dims dims = {0};
   int64_t base = 0;
   for (int32_t i = 0; i < shape.rank; ++i) {
     const int64_t step = ls_step_of(shape, i);
     const bool backwards = (reversed >> i & 1U) != 0;
     if (backwards) base += (shape.dim[i] - 1) * step;
-    ls_dims_add(&dims, shape.dim[i], backwards ? -step : step);
+    ls_strided_dims_add(&dims, shape.dim[i], backwards ? -step : step);
   }
   return ls_move_plan(plan, dims, base);
 }
@@ -90,9 +91,9 @@ static void dynamic_slice_loop(const ls_kernel_call *call, int64_t begin_block,
 
 ls_status kernel_dynamic_slice(ls_kernel_plan *plan) {
   const ls_shape from = plan->in[0].shape, to = plan->out[0].shape;
-  ls_dims dims = {0};
+  ls_strided_dims dims = {0};
   for (int32_t i = 0; i < to.rank; ++i)
-    ls_dims_add(&dims, to.dim[i], ls_step_of(from, i));
+    ls_strided_dims_add(&dims, to.dim[i], ls_step_of(from, i));
   LS_RETURN_IF_ERROR(ls_move_plan(plan, dims, 0));
   dynamic_slice_params *self = ls_arena_new(plan->arena, dynamic_slice_params);
   if (self == NULL) return ls_out_of_memory();
@@ -111,7 +112,7 @@ typedef struct update_params {
   size_t element;
   int64_t count;          // Of elements of the result.
   int64_t rows, columns;  // Of the update; a row lies densely in the result.
-  ls_dims outer;          // The rows, with the steps of the result.
+  ls_strided_dims outer;  // The rows, with the steps of the result.
 } update_params;
 
 // The first row of the update that ends behind element `begin`.
@@ -170,13 +171,13 @@ ls_status kernel_dynamic_update_slice(ls_kernel_plan *plan) {
   self->count = ls_shape_num_elements(whole);
   self->columns = 1;
   for (int32_t i = 0; i < part.rank; ++i)
-    ls_dims_add(&self->outer, part.dim[i], ls_step_of(whole, i));
+    ls_strided_dims_add(&self->outer, part.dim[i], ls_step_of(whole, i));
   const int32_t last = self->outer.rank - 1;
   if (last >= 0 && self->outer.step[last] == 1) {
     self->columns = self->outer.size[last];
-    ls_dims_remove(&self->outer, last);
+    ls_strided_dims_remove(&self->outer, last);
   }
-  self->rows = self->columns == 0 ? 0 : ls_dims_count(&self->outer);
+  self->rows = self->columns == 0 ? 0 : ls_strided_dims_count(&self->outer);
   plan->loop = update_loop;
   plan->params = self;
   plan->blocks = ls_blocks_of(self->count, LS_BLOCK);

@@ -127,11 +127,11 @@ static const ls_reducer minima_of[LS_DTYPE_COUNT] = {NUMBERS(min)};
 // ---- Loops -----------------------------------------------------------------
 typedef struct reduce_params {
   ls_reducer reduce;
-  size_t element;   // Of the arrays.
-  ls_dtype half;    // Not NONE: of this type, reduced in f32.
-  ls_dims kept;     // Outputs; of columns without the innermost dimension.
-  ls_dims reduced;  // Without the innermost dimension.
-  int64_t run;      // The innermost reduced dimension, and of columns its step.
+  size_t element;        // Of the arrays.
+  ls_dtype half;         // Not NONE: of this type, reduced in f32.
+  ls_strided_dims kept;  // Outputs; of columns without the innermost dimension.
+  ls_strided_dims reduced;  // Without the innermost dimension.
+  int64_t run;  // The innermost reduced dimension, and of columns its step.
   int64_t pitch;
   int64_t columns, column_tiles;
   int64_t units, units_per_block;
@@ -343,18 +343,18 @@ static bool sort_dims(const ls_kernel_plan *plan, reduce_params *self) {
     found = found || shape.dim[i] != 1;
   }
   for (int32_t i = 0; i < shape.rank; ++i)
-    ls_dims_add(is_reduced[i] ? &self->reduced : &self->kept, shape.dim[i],
-                steps[i]);
+    ls_strided_dims_add(is_reduced[i] ? &self->reduced : &self->kept,
+                        shape.dim[i], steps[i]);
   return found ? innermost_is_reduced : true;
 }
 
 // Takes the innermost dimension off; without one it is of size 1.
-static int64_t take_last(ls_dims *dims, int64_t *out_step) {
+static int64_t take_last(ls_strided_dims *dims, int64_t *out_step) {
   if (dims->rank == 0) return 1;
   const int32_t last = dims->rank - 1;
   const int64_t size = dims->size[last];
   if (out_step != NULL) *out_step = dims->step[last];
-  ls_dims_remove(dims, last);
+  ls_strided_dims_remove(dims, last);
   return size;
 }
 
@@ -371,7 +371,7 @@ ls_status kernel_reduce(ls_kernel_plan *plan) {
   self->half = half ? dtype : LS_DTYPE_NONE;
   const bool runs = sort_dims(plan, self);
   self->run = take_last(&self->reduced, &self->pitch);
-  self->steps = ls_dims_count(&self->reduced);
+  self->steps = ls_strided_dims_count(&self->reduced);
   self->columns = 1;
   self->column_tiles = 1;
   if (!runs) {
@@ -385,7 +385,7 @@ ls_status kernel_reduce(ls_kernel_plan *plan) {
   if (dtype == LS_DTYPE_F32 && plan->node->type == LS_OP_REDUCE_MAX && runs &&
       self->steps == 1)
     self->row = plan->kernels->max;
-  self->units = ls_dims_count(&self->kept) * self->column_tiles;
+  self->units = ls_strided_dims_count(&self->kept) * self->column_tiles;
   const int64_t unit =
       self->steps * self->run * ls_min_i64(self->columns, COLUMNS);
   self->units_per_block = ls_max_i64(1, LS_BLOCK / ls_max_i64(1, unit));
