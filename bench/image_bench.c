@@ -21,7 +21,7 @@
 #include <turbojpeg.h>
 #endif
 
-#include "io/png.h"
+#include "io/images/png.h"
 #include "lockstep/files.h"
 #include "lockstep/image.h"
 #include "lockstep/iterator.h"

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "lockstep/lockstep.h"
-#include "tpu/core_queues.h"
+#include "tpu/pod/core_queues.h"
 
 enum { MOST_CORES = 4096, MOST_ROUNDS = 100, PER_HOST = 8, ARRAYS = 1024 };
 

@@ -21,7 +21,7 @@
 
 #include "io/bytes.h"
 #include "io/crc32c.h"
-#include "io/example.h"
+#include "io/protobuf/example.h"
 #include "lockstep/lockstep.h"
 
 enum { EXAMPLES = 60000, PIXELS = 784, BATCH = 128, HELD = 10000 };

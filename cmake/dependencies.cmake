@@ -34,7 +34,7 @@ function(ls_want prefix module package source lost)
     set(LS_MISSING "${LS_MISSING}" PARENT_SCOPE)
     return()
   endif()
-  set_source_files_properties("${PROJECT_SOURCE_DIR}/src/io/${source}"
+  set_source_files_properties("${PROJECT_SOURCE_DIR}/src/io/images/${source}"
     PROPERTIES COMPILE_DEFINITIONS LS_HAVE_${prefix}=1)
   target_link_libraries(ls_dependencies INTERFACE
     $<LINK_ONLY:PkgConfig::${prefix}>)

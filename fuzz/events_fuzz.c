@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "io/bytes.h"
-#include "io/events.h"
-#include "io/tfrecord.h"
+#include "io/protobuf/events.h"
+#include "io/protobuf/tfrecord.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

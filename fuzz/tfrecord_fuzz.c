@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/text.h"
-#include "io/example.h"
+#include "io/protobuf/example.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tpu/resolver.h"
+#include "tpu/system/resolver.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

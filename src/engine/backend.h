@@ -85,7 +85,7 @@ typedef struct ls_program {
   uint32_t *padded;
   size_t num_padded;
   bool apart;  // New values go to buffers of their own; see `rebind`.
-  uint64_t fingerprint[2];  // Of the body; see graph/identity.h.
+  uint64_t fingerprint[2];  // Of the body; see graph/compare/identity.h.
 } ls_program;
 
 // The storage of one variable's value.

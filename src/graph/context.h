@@ -148,8 +148,9 @@ typedef struct ls_context {
   uint64_t meetings;  // So far: others ran at each, and may have added ops.
   // Reduces by a table of the user's, where the strategy has one.
   ls_tensor (*table_reduce)(ls_reduce_op op, ls_tensor x);
-  struct ls_trial *trial;            // The innermost; NULL: none is under way.
-  struct ls_same_values *same;       // What is the same on all: graph/same.h.
+  struct ls_trial *trial;  // The innermost; NULL: none is under way.
+  struct ls_same_values
+      *same;  // What is the same on all: graph/compare/same.h.
   const struct ls_tape_walk *walks;  // Backward passes here, innermost first.
   // Callbacks of functions that run inside of each other here.
   int32_t callbacks;

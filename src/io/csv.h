@@ -10,7 +10,7 @@
 #define LS_IO_CSV_H_
 
 #include "io/offsets.h"
-#include "io/tfrecord.h"
+#include "io/protobuf/tfrecord.h"
 #include "lockstep/array.h"
 
 // Where the rows of a file begin, of the first `most` of them (0: all):

@@ -5,8 +5,8 @@
 #include <stdio.h>
 
 #include "base/runtime_internal.h"
+#include "graph/compare/identity.h"
 #include "graph/gather/gather.h"
-#include "graph/identity.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
 #include "lower/ops.h"

@@ -2,7 +2,7 @@
 #include "lower/scope.h"
 
 #include "base/runtime_internal.h"
-#include "graph/equal.h"
+#include "graph/compare/equal.h"
 #include "graph/gather/gather.h"
 #include "lower/ops.h"
 

@@ -5,8 +5,8 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/array_internal.h"
+#include "graph/compare/equal.h"
 #include "graph/context.h"
-#include "graph/equal.h"
 
 // Operands or results that need no memory of their own while an op runs.
 enum { FEW = 16, MAX_CACHED_OPS = 4096 };

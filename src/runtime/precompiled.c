@@ -3,7 +3,7 @@
 
 #include "base/runtime_internal.h"
 #include "graph/gather/gather.h"
-#include "io/protobuf.h"
+#include "io/protobuf/protobuf.h"
 
 void ls_precompiled_destroy(ls_precompiled *list) {
   while (list != NULL) {

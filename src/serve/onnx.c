@@ -3,7 +3,7 @@
 
 #include "base/runtime_internal.h"
 #include "graph/variable.h"
-#include "io/protobuf.h"
+#include "io/protobuf/protobuf.h"
 
 // Of opset 17, which readers have known since 2022.
 enum { IR_VERSION = 8, OPSET = 17 };

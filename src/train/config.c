@@ -11,7 +11,7 @@
 #include "io/json.h"
 #include "state/record.h"
 #include "state/saved.h"
-#include "train/run_folder.h"
+#include "train/folder/run_folder.h"
 
 // A longer file is no config.
 static const size_t most_bytes = 1 << 20;

@@ -7,8 +7,8 @@
 #include "data/iterator.h"
 #include "distribute/strategies/strategy.h"
 #include "lockstep/infeed.h"
-#include "tpu/core_queues.h"
-#include "tpu/strategy.h"
+#include "tpu/pod/core_queues.h"
+#include "tpu/strategy/strategy.h"
 
 struct ls_feeder {
   ls_allocator *allocator;

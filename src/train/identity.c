@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "data/dataset.h"
-#include "graph/identity.h"
+#include "graph/compare/identity.h"
 #include "runtime/function.h"
 
 // ---- Data ------------------------------------------------------------------

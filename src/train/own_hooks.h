@@ -5,12 +5,12 @@
 #ifndef LS_TRAIN_OWN_HOOKS_H_
 #define LS_TRAIN_OWN_HOOKS_H_
 
+#include "train/events/run_events.h"
+#include "train/folder/run_folder.h"
+#include "train/folder/saves.h"
 #include "train/hooks/list.h"
 #include "train/ranks.h"
-#include "train/run_events.h"
-#include "train/run_folder.h"
 #include "train/run_place.h"
-#include "train/saves.h"
 
 // Lines of metrics.jsonl, and event files. (own_lines.c)
 typedef struct ls_own_lines {

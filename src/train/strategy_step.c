@@ -8,7 +8,7 @@
 #include "graph/graph.h"
 #include "lockstep/object.h"
 #include "lockstep/steps.h"
-#include "tpu/strategy.h"
+#include "tpu/strategy/strategy.h"
 
 struct ls_strategy_step {
   ls_object object;

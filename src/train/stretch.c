@@ -4,8 +4,8 @@
 #include "base/runtime_internal.h"
 #include "distribute/strategies/strategy.h"
 #include "lockstep/trunk.h"
-#include "tpu/resolver.h"
-#include "tpu/strategy.h"
+#include "tpu/strategy/strategy.h"
+#include "tpu/system/resolver.h"
 #include "train/loop.h"
 
 // The pod whose infeeds the strategy's computations mean; NULL: there is none,

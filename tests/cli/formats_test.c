@@ -13,10 +13,10 @@
 #include <unistd.h>
 
 #include "base/runtime_internal.h"
-#include "io/example.h"
+#include "io/images/png.h"
 #include "io/inflate.h"
 #include "io/npy.h"
-#include "io/png.h"
+#include "io/protobuf/example.h"
 #include "io/zip.h"
 #include "support/expect.h"
 #include "support/image_files.h"

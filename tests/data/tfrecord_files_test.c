@@ -6,8 +6,8 @@
 
 #include "base/runtime_internal.h"
 #include "data/dataset.h"
-#include "io/example.h"
 #include "io/inflate.h"
+#include "io/protobuf/example.h"
 #include "lockstep/files.h"
 #include "support/expect.h"
 #include "support/read_all.h"

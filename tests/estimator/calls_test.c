@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "estimator/params.h"
+#include "estimator/config/params.h"
 #include "support/programs.h"
 
 // ---- Functions that note what they are given -------------------------------

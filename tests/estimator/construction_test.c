@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "estimator/estimator.h"
+#include "estimator/calls/estimator.h"
 #include "support/counted.h"
 #include "support/estimators.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
-#include "estimator/context.h"
+#include "estimator/config/context.h"
 #include "support/counted.h"
 #include "support/expect.h"
 #include "support/spec.h"

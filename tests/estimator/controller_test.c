@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Threads that are told how often.
-#include "estimator/controller.h"
+#include "estimator/device/controller.h"
 
 #include <stdio.h>
 #include <string.h>

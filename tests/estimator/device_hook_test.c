@@ -8,7 +8,7 @@
 
 #include "support/device_runs.h"
 #include "support/thread_count.h"
-#include "tpu/pod.h"
+#include "tpu/pod/pod.h"
 
 static ls_hook *stop_hook(int64_t iterations, int64_t last) {
   ls_hook *hook = NULL;

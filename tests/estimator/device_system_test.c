@@ -10,7 +10,7 @@
 #include "lockstep/summary_ops.h"
 #include "support/device_runs.h"
 #include "support/thread_count.h"
-#include "tpu/pod.h"
+#include "tpu/pod/pod.h"
 
 // A session that makes `last` steps, in runs of so many.
 static void open_runs(device_runs *d, int64_t iterations, int64_t last) {

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "data/dataset.h"
-#include "estimator/batches.h"
-#include "estimator/cpu_input.h"
-#include "estimator/input_feed.h"
+#include "estimator/input/batches.h"
+#include "estimator/input/cpu_input.h"
+#include "estimator/input/input_feed.h"
 #include "lockstep/ops.h"
 #include "support/fault.h"
 #include "support/fed.h"

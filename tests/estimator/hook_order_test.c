@@ -7,15 +7,15 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
-#include "estimator/estimator.h"
-#include "estimator/job.h"
+#include "estimator/calls/estimator.h"
+#include "estimator/calls/job.h"
 #include "lockstep/events.h"
 #include "lockstep/layers.h"
 #include "lockstep/losses.h"
 #include "lockstep/optimizers.h"
 #include "support/counted.h"
 #include "support/estimator_ways.h"
-#include "tpu/resolver.h"
+#include "tpu/system/resolver.h"
 #include "train/hooks/monitored.h"
 
 // ---- Arguments -------------------------------------------------------------

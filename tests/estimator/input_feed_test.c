@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "estimator/enqueue.h"
+#include "estimator/input/enqueue.h"
 #include "lockstep/monitored_session.h"
 #include "lockstep/ops.h"
 #include "lockstep/streams.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The place in an input that a checkpoint has: another input's is left, and
 // what fails for another reason is told.
-#include "estimator/job.h"
+#include "estimator/calls/job.h"
 #include "lockstep/iterator.h"
 #include "support/expect.h"
 

@@ -3,8 +3,8 @@
 // Names and numbers that are an estimator's own.
 #include <string.h>
 
-#include "estimator/params.h"
-#include "estimator/program.h"
+#include "estimator/config/params.h"
+#include "estimator/loop/program.h"
 #include "lockstep/cross_replica.h"
 #include "lockstep/estimator_hooks.h"
 #include "support/estimators.h"

@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "estimator/captured.h"
-#include "estimator/systems.h"
+#include "estimator/config/systems.h"
+#include "estimator/spec/captured.h"
 #include "support/linear_model.h"
 
 static const int counts[] = {1, 3, 8};

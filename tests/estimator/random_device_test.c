@@ -14,7 +14,7 @@
 
 #include "support/device_runs.h"
 #include "support/thread_count.h"
-#include "tpu/pod.h"
+#include "tpu/pod/pod.h"
 
 enum { FEW = 60, WIDE = 2, MOST_STEPS = 30, MOST_RUNS = 1000 };
 

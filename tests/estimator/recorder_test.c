@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "estimator/recorder.h"
-#include "estimator/returned.h"
+#include "estimator/input/recorder.h"
+#include "estimator/input/returned.h"
 #include "lockstep/ops.h"
 #include "support/fed.h"
 #include "support/spec.h"

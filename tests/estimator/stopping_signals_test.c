@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "data/dataset.h"
-#include "estimator/batches.h"
-#include "estimator/feed_source.h"
-#include "estimator/prediction_rows.h"
-#include "estimator/stopping_signals.h"
+#include "estimator/input/batches.h"
+#include "estimator/input/feed_source.h"
+#include "estimator/input/prediction_rows.h"
+#include "estimator/input/stopping_signals.h"
 #include "lockstep/session.h"
 #include "support/fed.h"
 #include "support/spec.h"

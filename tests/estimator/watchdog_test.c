@@ -10,7 +10,7 @@
 #include "lockstep/shutdown_hooks.h"
 #include "support/counted.h"
 #include "support/monitored_runs.h"
-#include "tpu/pod.h"
+#include "tpu/pod/pod.h"
 
 static const int64_t second = 1000000000;
 

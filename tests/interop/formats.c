@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/example.h"
 #include "io/npy.h"
+#include "io/protobuf/example.h"
 #include "io/zip.h"
 #include "lockstep/lockstep.h"
 

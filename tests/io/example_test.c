@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "io/example.h"
+#include "io/protobuf/example.h"
 
 #include <string.h>
 

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/runtime_internal.h"
-#include "io/image.h"
-#include "io/png.h"
+#include "io/images/image.h"
+#include "io/images/png.h"
 #include "support/counted.h"
 #include "support/image_files.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "io/tfrecord.h"
+#include "io/protobuf/tfrecord.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -13,7 +13,7 @@
 #include "support/expect.h"
 #include "support/function.h"
 #include "support/loop_case.h"
-#include "tpu/pod.h"
+#include "tpu/pod/pod.h"
 
 enum { MOST_REPLICAS = 8, PAUSE_MICROS = 2000 };
 

@@ -10,7 +10,7 @@
 #include "lockstep/replicate.h"
 #include "lockstep/training_loop.h"
 #include "support/bystander.h"
-#include "tpu/pod.h"
+#include "tpu/pod/pod.h"
 
 // ---- The world -------------------------------------------------------------
 static int64_t now;  // Atomic.

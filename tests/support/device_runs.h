@@ -6,8 +6,8 @@
 #ifndef LS_TESTS_SUPPORT_DEVICE_RUNS_H_
 #define LS_TESTS_SUPPORT_DEVICE_RUNS_H_
 
-#include "estimator/device_hook.h"
-#include "estimator/systems.h"
+#include "estimator/config/systems.h"
+#include "estimator/device/device_hook.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/host.h"
 #include "lockstep/infeed.h"

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "estimator/systems.h"
+#include "estimator/config/systems.h"
 #include "lockstep/estimator_hooks.h"
 #include "support/bystander.h"
 

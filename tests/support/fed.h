@@ -4,7 +4,7 @@
 #ifndef LS_TESTS_SUPPORT_FED_H_
 #define LS_TESTS_SUPPORT_FED_H_
 
-#include "estimator/input_feed.h"
+#include "estimator/input/input_feed.h"
 #include "support/counted.h"
 #include "support/expect.h"
 

@@ -9,7 +9,7 @@
 #include "support/counted.h"
 #include "support/expect.h"
 #include "support/spec.h"
-#include "tpu/pod.h"
+#include "tpu/pod/pod.h"
 
 typedef struct pod_runs {
   counted c;

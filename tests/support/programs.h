@@ -3,7 +3,7 @@
 #ifndef LS_TESTS_SUPPORT_PROGRAMS_H_
 #define LS_TESTS_SUPPORT_PROGRAMS_H_
 
-#include "estimator/program.h"
+#include "estimator/loop/program.h"
 #include "lockstep/cross_replica.h"
 #include "lockstep/optimizers.h"
 #include "lockstep/session.h"

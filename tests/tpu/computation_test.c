@@ -12,7 +12,7 @@
 #include "support/computation.h"
 #include "support/function.h"
 #include "support/spec.h"
-#include "tpu/context.h"
+#include "tpu/replicate/context.h"
 
 // ---- Logs ------------------------------------------------------------------
 enum { MOST_LINES = 8 };

@@ -9,7 +9,7 @@
 #include "lockstep/replicate.h"
 #include "lockstep/training_loop.h"
 #include "support/pod_runs.h"
-#include "tpu/core_queues.h"
+#include "tpu/pod/core_queues.h"
 
 enum { STEPS = 30, REPLICAS = 2 };
 

@@ -9,7 +9,7 @@
 #include "lockstep/ops.h"
 #include "support/computation.h"
 #include "support/spec.h"
-#include "tpu/context.h"
+#include "tpu/replicate/context.h"
 
 static ls_nest square(ls_nest args, void *user) {
   (void)user;

@@ -7,7 +7,7 @@
 #include "support/computation.h"
 #include "support/function.h"
 #include "support/spec.h"
-#include "tpu/context.h"
+#include "tpu/replicate/context.h"
 
 static ls_nest negate(ls_nest args, void *user) {
   (void)user;

@@ -5,7 +5,7 @@
 
 #include "support/assignments.h"
 #include "support/pod_runs.h"
-#include "tpu/pieces.h"
+#include "tpu/feeds/pieces.h"
 
 // ---- Pieces ----------------------------------------------------------------
 static void uneven_pieces_are_greedy(void **state) {

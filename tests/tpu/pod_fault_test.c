@@ -7,7 +7,7 @@
 #include "lockstep/tpu_strategy.h"
 #include "support/function.h"
 #include "support/pod_runs.h"
-#include "tpu/pod_fault.h"
+#include "tpu/pod/pod_fault.h"
 
 // A clock that nobody waits for, and the last warning.
 static int64_t now;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tpu/pod.h"
+#include "tpu/pod/pod.h"
 
 #include <string.h>
 #include <time.h>

@@ -11,7 +11,7 @@
 #include "support/inputs.h"
 #include "support/replicas.h"
 #include "support/tpu_strategies.h"
-#include "tpu/strategy.h"
+#include "tpu/strategy/strategy.h"
 
 // ---- A test's steps --------------------------------------------------------
 typedef struct job {

@@ -7,8 +7,8 @@
 #include "support/counted.h"
 #include "support/expect.h"
 #include "support/spec.h"
-#include "tpu/pod.h"
-#include "tpu/strategy.h"
+#include "tpu/pod/pod.h"
+#include "tpu/strategy/strategy.h"
 
 // ---- A system that answers -------------------------------------------------
 typedef struct world {

@@ -11,7 +11,7 @@
 #include "support/expect.h"
 #include "support/function.h"
 #include "support/spec.h"
-#include "tpu/pod.h"
+#include "tpu/pod/pod.h"
 
 // What was found, which stays as long as it is in the table.
 static ls_pod *lent(ls_pod *pod) {

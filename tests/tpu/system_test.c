@@ -12,7 +12,7 @@
 #include "support/expect.h"
 #include "support/function.h"
 #include "support/spec.h"
-#include "tpu/pod.h"
+#include "tpu/pod/pod.h"
 
 // ---- A world that is ours --------------------------------------------------
 typedef struct world {

@@ -5,7 +5,7 @@
 #include "lockstep/tpu_system.h"
 #include "support/counted.h"
 #include "support/expect.h"
-#include "tpu/pod.h"
+#include "tpu/pod/pod.h"
 
 enum { ROUNDS = 300, THREADS = 3 };
 

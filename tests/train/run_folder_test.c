@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "base/runtime_internal.h"
-#include "train/run_folder.h"
+#include "train/folder/run_folder.h"
 
 enum { EXAMPLES = 64, INPUTS = 16 };
 

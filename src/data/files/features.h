@@ -4,7 +4,7 @@
 #define LS_DATA_FILES_FEATURES_H_
 
 #include "data/files/source.h"
-#include "io/example.h"
+#include "io/protobuf/example.h"
 
 typedef struct ls_features ls_features;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the first tf.Example of TFRecord files has, for who does not know.
 #include "base/runtime_internal.h"
-#include "io/example.h"
+#include "io/protobuf/example.h"
 #include "lockstep/files.h"
 #include "lockstep/iterator.h"
 

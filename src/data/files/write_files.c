@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arrays written to files, so that these makers and others' programs read them.
 #include "base/require.h"
-#include "io/example.h"
 #include "io/npy.h"
+#include "io/protobuf/example.h"
 #include "io/zip.h"
 #include "lockstep/files.h"
 

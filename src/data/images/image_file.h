@@ -3,7 +3,7 @@
 #ifndef LS_DATA_IMAGES_IMAGE_FILE_H_
 #define LS_DATA_IMAGES_IMAGE_FILE_H_
 
-#include "io/image.h"
+#include "io/images/image.h"
 #include "lockstep/image.h"
 
 // Checks the options (NULL: defaults) of `function` and applies them.

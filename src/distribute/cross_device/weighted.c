@@ -6,8 +6,8 @@
 #include "distribute/cross_device/within.h"
 #include "distribute/replicas/call.h"
 #include "distribute/replicas/context.h"
+#include "graph/compare/same.h"
 #include "graph/make/make.h"
-#include "graph/same.h"
 
 typedef struct weighting {
   const double *weights;

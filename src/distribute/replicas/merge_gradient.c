@@ -10,8 +10,8 @@
 #include "distribute/replicas/rounds.h"
 #include "grad/grad.h"
 #include "grad/rules.h"
+#include "graph/compare/same.h"
 #include "graph/make/make.h"
-#include "graph/same.h"
 
 // ---- What is got -----------------------------------------------------------
 typedef struct tensors {

@@ -10,7 +10,7 @@
 
 #include "base/runtime_internal.h"
 #include "distribute/replicas/trace_merge.h"
-#include "graph/equal.h"
+#include "graph/compare/equal.h"
 #include "graph/examples.h"
 #include "graph/region.h"
 

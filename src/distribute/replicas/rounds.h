@@ -9,7 +9,7 @@
 
 #include "distribute/replicas/context.h"
 #include "distribute/replicas/sharing.h"
-#include "graph/same.h"
+#include "graph/compare/same.h"
 
 typedef struct ls_rounds ls_rounds;
 

@@ -9,7 +9,7 @@
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/replicas/context.h"
 #include "distribute/variables/update.h"
-#include "graph/same.h"
+#include "graph/compare/same.h"
 
 // ---- Updating --------------------------------------------------------------
 ls_status ls_update_check_args(ls_nest args, bool mirrored) {

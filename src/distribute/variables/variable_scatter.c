@@ -8,8 +8,8 @@
 #include "distribute/replicas/context.h"
 #include "distribute/variables/update.h"
 #include "distribute/variables/variable.h"
+#include "graph/compare/same.h"
 #include "graph/make/make.h"
-#include "graph/same.h"
 
 typedef struct scattering {
   ls_variable *variable;

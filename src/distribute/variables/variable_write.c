@@ -14,10 +14,10 @@
 #include "distribute/replicas/context.h"
 #include "distribute/variables/update.h"
 #include "distribute/variables/write_values.h"
+#include "graph/compare/same.h"
 #include "graph/gather/gather.h"
 #include "graph/make/make.h"
 #include "graph/region.h"
-#include "graph/same.h"
 #include "lockstep/eager.h"
 #include "runtime/state.h"
 

@@ -34,7 +34,7 @@
 // Of metadata, where the system that a computation is for is known: its name;
 // its job, where that is not the local one; its mesh, x, y, z and cores of a
 // chip, and its hosts, as it was then. They say where it runs, not what it
-// computes: no part of a graph's identity (graph/identity.h).
+// computes: no part of a graph's identity (graph/compare/identity.h).
 #define LS_MARK_SYSTEM "_tpu_system"
 #define LS_MARK_JOB "_tpu_job"
 #define LS_MARK_MESH "_tpu_mesh"

@@ -4,8 +4,8 @@
 //
 // Op by op all of it comes from one stack of everybody's values.
 #include "base/runtime_internal.h"
+#include "graph/compare/same.h"
 #include "graph/make/make.h"
-#include "graph/same.h"
 
 // ---- Groups ----------------------------------------------------------------
 // Members as attributes hold them; NULL: one group of all.

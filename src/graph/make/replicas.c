@@ -5,8 +5,8 @@
 #include <stdio.h>
 
 #include "base/runtime_internal.h"
+#include "graph/compare/same.h"
 #include "graph/make/make.h"
-#include "graph/same.h"
 
 static const char *const reduce_names[] = {"sum", "mean", "max", "min"};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/passes/twins.h"
 
-#include "graph/equal.h"
+#include "graph/compare/equal.h"
 
 typedef struct search {
   ls_graph *first, *body;

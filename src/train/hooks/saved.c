@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/hooks/saved.h"
 
-#include "train/saved_values.h"
+#include "train/folder/saved_values.h"
 
 ls_status ls_collection_variables(const ls_graph *graph, const char *name,
                                   ls_variable ***out_variables,

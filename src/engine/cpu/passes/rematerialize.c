@@ -23,7 +23,7 @@
 // sweep, so that a search is begun only where nothing of the kind stands before
 // the gradient; and what it has come by waits from then on, or never will.
 #include "engine/cpu/passes/passes.h"
-#include "graph/equal.h"
+#include "graph/compare/equal.h"
 #include "graph/passes/rewrite.h"
 
 // A row of graph/lowered_ops.def.

@@ -14,7 +14,7 @@
 //   sum over places(window_max_grad(y, d)) = sum over windows(d)
 // in another order.
 #include "engine/cpu/passes/passes.h"
-#include "graph/equal.h"
+#include "graph/compare/equal.h"
 #include "graph/passes/rewrite.h"
 
 static bool has_attr(const ls_node *node, const ls_attr *wanted) {

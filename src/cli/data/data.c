@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+// lockstep data: what files hold, and how fast they are read.
+#define _GNU_SOURCE
+#include "cli/data/data.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/data/data_show.h"
+#include "cli/terminal.h"
+
+typedef struct data_flags {
+  const char **files;
+  size_t num_files;
+  const char *features;
+  int64_t batch, threads, seconds;
+  bool shuffle, json;
+} data_flags;
+
+typedef struct reading {
+  int64_t elements;  // Read, those of batches each.
+  double bytes, seconds;
+  bool ended;  // All were read.
+  ls_iterator_stats stats;
+} reading;
+
+static const char *const format_names[] = {
+    [CLI_FORMAT_NONE] = "",
+    [CLI_FORMAT_MNIST] = "IDX folder",
+    [CLI_FORMAT_IMAGES] = "images by class",
+    [CLI_FORMAT_IDX] = "IDX",
+    [CLI_FORMAT_NPY] = "npy",
+    [CLI_FORMAT_NPZ] = "npz",
+    [CLI_FORMAT_CSV] = "CSV",
+    [CLI_FORMAT_TFRECORD] = "TFRecord",
+    [CLI_FORMAT_IMAGE] = "image",
+    [CLI_FORMAT_TEXT] = "text",
+};
+// Of a stream, which has no order of its own that could be computed.
+enum { SHUFFLE_BUFFER = 10000, BATCH = 128 };
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+// ---- Reading ---------------------------------------------------------------
+static double bytes_of(ls_nest nest) {
+  if (ls_nest_is_node(nest)) {
+    double sum = 0;
+    for (size_t i = 0; i < ls_nest_count(nest); ++i)
+      sum += bytes_of(ls_nest_item(nest, i));
+    return sum;
+  }
+  const ls_array *array = ls_nest_as_array(nest);
+  if (array == NULL) return 0;
+  if (ls_array_dtype(array) != LS_DTYPE_STRING)
+    return (double)ls_array_size(array);
+  const ls_bytes *bytes = ls_array_data(array);
+  double sum = 0;
+  for (int64_t i = 0; i < ls_array_num_elements(array); ++i)
+    sum += (double)bytes[i].size;
+  return sum;
+}
+
+static int64_t rows_of(ls_nest nest) {
+  while (ls_nest_is_node(nest))
+    nest = ls_nest_item(nest, 0);
+  const ls_array *array = ls_nest_as_array(nest);
+  return array != NULL && ls_array_shape(array).rank > 0
+             ? ls_array_shape(array).dim[0]
+             : 1;
+}
+
+static void show_progress(const reading *so_far, int64_t size, bool end) {
+  if (isatty(STDERR_FILENO) != 1) return;
+  cli_clear_progress();
+  if (end) return;
+  char part[16] = "", text[128];
+  if (size > 0)
+    snprintf(part, sizeof(part), "%3.0f%%  ",
+             100 * (double)so_far->elements / (double)size);
+  snprintf(text, sizeof(text), "%s%lld examples  %.0f examples/s", part,
+           (long long)so_far->elements,
+           (double)so_far->elements / so_far->seconds);
+  cli_show_progress(text);
+}
+
+static ls_status read_through(const data_flags *flags, int64_t size,
+                              ls_iterator *iterator, reading *out) {
+  ls_nest element = ls_none();
+  ls_status status = ls_ok();
+  const double begin = now();
+  double shown = begin;
+  while (cli_signals_first() == 0) {
+    status = ls_iterator_next(iterator, &element);
+    out->ended = ls_status_code(status) == LS_OUT_OF_RANGE;
+    if (!ls_status_is_ok(status)) break;
+    out->elements += flags->batch > 1 ? rows_of(element) : 1;
+    out->bytes += bytes_of(element);
+    const double t = now();
+    out->seconds = t - begin;
+    if (out->seconds >= (double)flags->seconds) break;
+    if (t - shown < 0.2) continue;
+    shown = t;
+    show_progress(out, size, false);
+  }
+  out->seconds = now() - begin;
+  if (out->ended) {
+    ls_status_free(status);
+    status = ls_ok();
+  }
+  ls_nest_release(element);
+  show_progress(out, size, true);
+  if (ls_status_is_ok(status))
+    status = ls_iterator_get_stats(iterator, &out->stats);
+  return status;
+}
+
+// ---- Printing --------------------------------------------------------------
+static double rate(double what, double seconds) {
+  return seconds > 0 ? what / seconds : 0;
+}
+
+static void print_rates(const reading *read) {
+  printf("read %lld examples in %.3f s%s: %.0f examples/s, %.1f MB/s\n",
+         (long long)read->elements, read->seconds,
+         read->ended ? "" : ", which are not all",
+         rate((double)read->elements, read->seconds),
+         rate(read->bytes, read->seconds) * 1e-6);
+  double all = 0;
+  for (size_t i = 0; i < read->stats.num_stages; ++i)
+    all += (double)read->stats.stages[i].nanos;
+  printf("%-16s %12s %10s %12s %6s\n", "stage", "elements", "time", "each",
+         "share");
+  for (size_t i = 0; i < read->stats.num_stages; ++i) {
+    const ls_stage_stats *it = &read->stats.stages[i];
+    const double each =
+        it->elements > 0 ? (double)it->nanos / (double)it->elements : 0;
+    printf("%-16s %12lld %8.3f s %9.2f us %5.1f%%\n", it->name,
+           (long long)it->elements, (double)it->nanos * 1e-9, each * 1e-3,
+           all > 0 ? 100 * (double)it->nanos / all : 0);
+  }
+}
+
+static void print_json(const cli_files *files, const char *spec, int64_t size,
+                       const reading *read) {
+  printf("{\"files\":");
+  cli_print_json(files->text);
+  printf(",\"format\":");
+  cli_print_json(format_names[files->format]);
+  printf(",\"spec\":");
+  cli_print_json(spec);
+  if (size >= 0)
+    printf(",\"elements\":%lld", (long long)size);
+  else
+    printf(",\"elements\":null");
+  printf(",\"read\":%lld,\"all\":%s,\"seconds\":%.6f,"
+         "\"examples_per_second\":%.1f,\"megabytes_per_second\":%.3f,"
+         "\"stages\":[",
+         (long long)read->elements, read->ended ? "true" : "false",
+         read->seconds, rate((double)read->elements, read->seconds),
+         rate(read->bytes, read->seconds) * 1e-6);
+  for (size_t i = 0; i < read->stats.num_stages; ++i) {
+    const ls_stage_stats *it = &read->stats.stages[i];
+    printf("%s{\"name\":", i > 0 ? "," : "");
+    cli_print_json(it->name);
+    printf(",\"elements\":%lld,\"seconds\":%.6f}", (long long)it->elements,
+           (double)it->nanos * 1e-9);
+  }
+  printf("]}\n");
+}
+
+// ---- The command -----------------------------------------------------------
+static bool can_be_stacked(const ls_element_spec *spec) {
+  for (size_t i = 0; i < spec->count; ++i) {
+    if (!ls_shape_is_known(spec->leaves[i].type.shape)) return false;
+  }
+  return spec->count > 0;
+}
+
+// The pipeline that is timed, of a data set that is lent.
+static ls_dataset *make_pipeline(data_flags *flags, ls_dataset *dataset,
+                                 const ls_element_spec *spec) {
+  ls_dataset *made = ls_dataset_retain(dataset);
+  if (flags->shuffle)
+    made = ls_dataset_shuffle(
+        made, &(ls_shuffle_options){
+                  .buffer = ls_dataset_is_indexed(made) ? 0 : SHUFFLE_BUFFER});
+  if (flags->batch == 0) flags->batch = can_be_stacked(spec) ? BATCH : 1;
+  if (flags->batch == 1) return made;
+  return ls_dataset_batch(made, &(ls_batch_options){.size = flags->batch});
+}
+
+static ls_status measure(data_flags *flags, ls_dataset *dataset,
+                         const cli_files *files, const char *text,
+                         const ls_element_spec *spec) {
+  const int64_t size = ls_dataset_cardinality(dataset);
+  ls_iterator *iterator = NULL;
+  reading read = {0};
+  ls_dataset *made = make_pipeline(flags, dataset, spec);
+  ls_status status = ls_iterator_create(made, NULL, &iterator);
+  (void)cli_signals_defer(0);
+  cli_signals_saved();
+  if (ls_status_is_ok(status))
+    status = read_through(flags, size, iterator, &read);
+  if (ls_status_is_ok(status) && flags->json)
+    print_json(files, text, size, &read);
+  else if (ls_status_is_ok(status))
+    print_rates(&read);
+  ls_iterator_release(iterator);
+  ls_dataset_release(made);
+  return status;
+}
+
+static ls_status show(ls_runtime *runtime, data_flags *flags,
+                      const cli_files *files, ls_dataset *dataset) {
+  ls_element_spec spec;
+  char text[400];
+  LS_RETURN_IF_ERROR(ls_dataset_spec(dataset, &spec));
+  ls_element_spec_print(&spec, text, sizeof(text));
+  if (!flags->json) {
+    const int64_t size = ls_dataset_cardinality(dataset);
+    char count[80] = "a stream", more[40] = "";
+    if (size >= 0)
+      snprintf(count, sizeof(count), "%lld element%s", (long long)size,
+               size == 1 ? "" : "s");
+    if (flags->num_files > 1)
+      snprintf(more, sizeof(more), " and %zu more", flags->num_files - 1);
+    printf("%s%s: %s, %s of %s\n", files->text, more,
+           format_names[files->format], count, text);
+    LS_RETURN_IF_ERROR(cli_show_elements(runtime, dataset));
+    fflush(stdout);  // Reading them through takes its time.
+  }
+  return measure(flags, dataset, files, text, &spec);
+}
+
+static int run(data_flags *flags) {
+  ls_runtime *runtime = NULL;
+  cli_files files = {0};
+  ls_dataset *dataset = NULL;
+  ls_status status = cli_runtime_open_input(flags->threads, &runtime);
+  // A list with commas is one word; a shell makes several of a pattern.
+  if (ls_status_is_ok(status))
+    status = flags->num_files == 1
+                 ? cli_files_open(flags->files[0], &files)
+                 : cli_files_open_list(flags->files, flags->num_files, &files);
+  if (ls_status_is_ok(status))
+    status = cli_open_shown(&files, flags->features, &dataset);
+  if (ls_status_is_ok(status)) status = show(runtime, flags, &files, dataset);
+  ls_dataset_release(dataset);
+  cli_files_close(&files);
+  int code = ls_status_is_ok(status) ? CLI_OK : cli_report("data", status);
+  if (code == CLI_OK && cli_signals_first() != 0)
+    code = CLI_SIGNAL + cli_signals_first();
+  return cli_runtime_close("data", runtime, code);
+}
+
+int cli_data_command(int argc, char **argv) {
+  data_flags flags = {.threads = -1, .seconds = 5};
+  flags.files = cli_allocate(((size_t)argc + 1) * sizeof(*flags.files));
+  if (flags.files == NULL) return cli_report("data", ls_out_of_memory());
+  const cli_option options[] = {
+      CLI_FEATURES_OPTION(&flags.features),
+      {"batch", CLI_COUNT, &flags.batch, "N",
+       "examples in a batch (default 128, or 1, one by one,\n"
+       "where they have other sizes)",
+       1},
+      {"shuffle", CLI_FLAG, &flags.shuffle, NULL, "read them in any order", 0},
+      {"threads", CLI_COUNT, &flags.threads, "N",
+       "threads that read ahead (default: one per core)", 0},
+      {"seconds", CLI_COUNT, &flags.seconds, "N",
+       "end the reading after so many (default 5)", 1},
+      {"json", CLI_FLAG, &flags.json, NULL,
+       "print one line of JSON, without elements: files, format,\n"
+       "spec, elements, read, all, seconds, examples_per_second,\n"
+       "megabytes_per_second, stages",
+       0},
+  };
+  const cli_syntax syntax = {
+      .command = "data",
+      .about =
+          "Shows what files hold: what their elements are, how many, and the "
+          "first of them.\nThen reads them through and prints how many come "
+          "in a second and the time that\neach stage takes. FILE is what "
+          "'lockstep train --data' takes, or .npy, PNG,\nJPEG or text files. "
+          "Ctrl-C ends the reading.",
+      .options = options,
+      .num_options = sizeof(options) / sizeof(options[0]),
+      .operand_form = "FILE...",
+      .operand = flags.files,
+      .num_operands = &flags.num_files};
+  int code = CLI_OK;
+  if (cli_parse(&syntax, argc, argv, &code)) code = run(&flags);
+  cli_release(flags.files);
+  return code;
+}

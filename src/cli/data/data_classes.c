@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// Labels that are texts, as numbers of classes: those that there are, sorted by
+// their bytes, count from 0.
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/data/data.h"
+
+enum { MOST_CLASSES = 10000, MOST_SAID = 10 };
+
+// Sorted names.
+struct cli_class_list {
+  char **names;
+  size_t count, capacity, bytes;
+};
+typedef cli_class_list name_list;
+
+void cli_class_list_release(cli_class_list *list) {
+  if (list == NULL) return;
+  for (size_t i = 0; i < list->count; ++i)
+    cli_release(list->names[i]);
+  cli_release(list->names);
+  cli_release(list);
+}
+
+// Where a name is or would be.
+static size_t place_of(const name_list *list, ls_bytes name, bool *out_found) {
+  size_t low = 0, high = list->count;
+  *out_found = false;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    const char *there = list->names[middle];
+    const size_t size = strlen(there);
+    int order = memcmp(there, name.data, size < name.size ? size : name.size);
+    if (order == 0) order = (size > name.size) - (size < name.size);
+    if (order == 0) {
+      *out_found = true;
+      return middle;
+    }
+    if (order < 0)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+static ls_status insert(name_list *list, size_t at, ls_bytes name) {
+  if (list->count == list->capacity) {
+    const size_t more = list->capacity > 0 ? 2 * list->capacity : 16;
+    char **names = cli_allocate(more * sizeof(*names));
+    if (names == NULL) return ls_out_of_memory();
+    if (list->count > 0)
+      memcpy(names, list->names, list->count * sizeof(*names));
+    cli_release(list->names);
+    list->names = names;
+    list->capacity = more;
+  }
+  char *copy = cli_allocate(name.size + 1);
+  if (copy == NULL) return ls_out_of_memory();
+  memcpy(copy, name.data, name.size);
+  memmove(list->names + at + 1, list->names + at,
+          (list->count++ - at) * sizeof(*list->names));
+  list->names[at] = copy;
+  list->bytes += name.size + 1;
+  return ls_ok();
+}
+
+// ---- Which there are -------------------------------------------------------
+static ls_status add_label(name_list *list, const char *column, int64_t row,
+                           ls_bytes name) {
+  bool found = false;
+  if (name.size == 0 || memchr(name.data, '\n', name.size) != NULL ||
+      memchr(name.data, '\0', name.size) != NULL)
+    return ls_invalid_argument("label %lld in column '%s' is %s: classes have "
+                               "names of one line",
+                               (long long)row, column,
+                               name.size == 0 ? "empty" : "of several lines");
+  const size_t at = place_of(list, name, &found);
+  if (found) return ls_ok();
+  if (list->count == MOST_CLASSES)
+    return ls_invalid_argument(
+        "column '%s' is read as labels and has more than %d different texts: "
+        "--features LABEL names another column",
+        column, MOST_CLASSES);
+  return insert(list, at, name);
+}
+
+static ls_status read_labels(ls_dataset *rows, size_t item, const char *column,
+                             name_list *list) {
+  ls_iterator *iterator = NULL;
+  LS_RETURN_IF_ERROR(ls_iterator_create(rows, NULL, &iterator));
+  ls_nest element = ls_none();
+  ls_status status = ls_ok();
+  for (int64_t row = 0; ls_status_is_ok(status); ++row) {
+    status = ls_iterator_next(iterator, &element);
+    if (!ls_status_is_ok(status)) break;
+    const ls_array *array = ls_nest_as_array(ls_nest_item(element, item));
+    status =
+        add_label(list, column, row, *(const ls_bytes *)ls_array_data(array));
+  }
+  ls_nest_release(element);
+  ls_iterator_release(iterator);
+  if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
+  ls_status_free(status);
+  return ls_ok();
+}
+
+static void say_classes(const char *command, const char *file,
+                        const name_list *list) {
+  char text[600];
+  size_t used = 0;
+  const size_t shown = list->count > MOST_SAID ? MOST_SAID - 1 : list->count;
+  for (size_t i = 0; i < shown && used < sizeof(text); ++i) {
+    const int put = snprintf(text + used, sizeof(text) - used, "%s%zu %.40s",
+                             i > 0 ? ", " : "", i, list->names[i]);
+    used += put > 0 ? (size_t)put : 0;
+  }
+  if (shown < list->count && used < sizeof(text))
+    snprintf(text + used, sizeof(text) - used, " and %zu more",
+             list->count - shown);
+  cli_say(command, "labels of '%s' are texts, %zu classes: %s", file,
+          list->count, text);
+}
+
+static char *join_names(const name_list *list) {
+  char *names = cli_allocate(list->bytes + 1), *at = names;
+  for (size_t i = 0; i < list->count && names != NULL; ++i) {
+    const size_t size = strlen(list->names[i]);
+    memcpy(at, list->names[i], size);
+    at[size] = '\n';
+    at += size + 1;
+  }
+  if (names != NULL && at > names) at[-1] = '\0';
+  return names;
+}
+
+ls_status cli_classes_find(ls_dataset *rows, size_t item, const char *column,
+                           const char *file, const char *command,
+                           char **out_names) {
+  *out_names = NULL;
+  name_list *list = cli_allocate(sizeof(*list));
+  if (list == NULL) return ls_out_of_memory();
+  ls_status status = read_labels(rows, item, column, list);
+  if (ls_status_is_ok(status)) *out_names = join_names(list);
+  if (ls_status_is_ok(status) && *out_names == NULL)
+    status = ls_out_of_memory();
+  if (ls_status_is_ok(status) && command != NULL)
+    say_classes(command, file, list);
+  cli_class_list_release(list);
+  return ls_status_annotate(status, "in '%s'", file);
+}
+
+int64_t cli_classes_count(const char *names) {
+  int64_t count = names != NULL && names[0] != '\0';
+  for (const char *at = names; count > 0 && (at = strchr(at, '\n')) != NULL;
+       ++at)
+    ++count;
+  return count;
+}
+
+// ---- As numbers ------------------------------------------------------------
+ls_status cli_class_list_make(const char *names, cli_class_list **out) {
+  name_list *list = cli_allocate(sizeof(*list));
+  ls_status status = list == NULL ? ls_out_of_memory() : ls_ok();
+  *out = NULL;
+  for (const char *at = names; ls_status_is_ok(status) && *at != '\0';) {
+    const ls_bytes name = {at, strcspn(at, "\n")};
+    bool found = false;
+    // Who has edited config.json may have sorted them otherwise.
+    const size_t place = place_of(list, name, &found);
+    status = found || place != list->count
+                 ? ls_invalid_argument("the classes that are kept are not "
+                                       "sorted: '%.*s'",
+                                       (int)name.size, at)
+                 : insert(list, place, name);
+    at += name.size + (at[name.size] == '\n');
+  }
+  if (ls_status_is_ok(status))
+    *out = list;
+  else
+    cli_class_list_release(list);
+  return status;
+}
+
+ls_status cli_class_number(const cli_class_list *list, ls_bytes name,
+                           int64_t *out) {
+  bool found = false;
+  *out = (int64_t)place_of(list, name, &found);
+  if (found) return ls_ok();
+  return ls_invalid_argument(
+      "its label '%.*s' is none of the %zu classes to learn",
+      name.size < 80 ? (int)name.size : 80, (const char *)name.data,
+      list->count);
+}

@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: Apache-2.0
+// CSV files as examples and labels: a column of labels, numbers in the others.
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "cli/data/data.h"
+
+// What a look at the first rows tells.
+typedef struct csv_table {
+  char delimiter;
+  bool header;
+  size_t count;            // Columns,
+  ls_csv_column *columns;  // and their names, in their order in the file.
+  char (*names)[24];       // Of those without a header.
+  ls_dataset *guessed;     // With types as the first rows have them.
+} csv_table;
+
+enum { LOOK_AT = 100, LOOK_BYTES = 1 << 20 };
+
+static void close_table(csv_table *table) {
+  cli_release(table->columns);
+  cli_release(table->names);
+  ls_dataset_release(table->guessed);
+}
+
+// ---- The first rows --------------------------------------------------------
+// The field at `at`, up to a delimiter; whether it is a number.
+static const char *skip_field(const char *at, char delimiter,
+                              bool *out_number) {
+  const bool quoted = *at == '"';
+  const char *begin = at;
+  if (quoted) {
+    for (++at; *at != '\0' && *at != '"'; ++at) {
+    }
+  }
+  while (*at != '\0' && *at != delimiter && *at != '\r' && *at != '\n')
+    ++at;
+  char *end = NULL;
+  (void)strtod(begin, &end);
+  while (*end == ' ')
+    ++end;
+  *out_number = !quoted && end != begin && end == at;
+  return at;
+}
+
+// Names stand over numbers: then the first row has none where the second has
+// some. A row of texts alone is names too.
+static bool is_header(const char *first, const char *second, char delimiter) {
+  bool any = false, a = false, b = false;
+  while (true) {
+    first = skip_field(first, delimiter, &a);
+    second = skip_field(second, delimiter, &b);
+    if (!a && b) return true;
+    any |= a;
+    if (*first != delimiter) return !any;
+    ++first;
+    second += *second == delimiter;
+  }
+}
+
+// Up to two lines, as far as they are in the first bytes of the file.
+static ls_status read_lines(const char *path, char *room,
+                            const char *lines[2]) {
+  FILE *file = NULL;
+  lines[0] = lines[1] = "";
+  LS_RETURN_IF_ERROR(cli_open_file(path, &file));
+  room[fread(room, 1, LOOK_BYTES, file)] = '\0';
+  fclose(file);
+  lines[0] = room + (strncmp(room, "\xef\xbb\xbf", 3) == 0 ? 3 : 0);
+  const char *end = strchr(lines[0], '\n');
+  if (end != NULL) lines[1] = end + 1;
+  return ls_ok();
+}
+
+static ls_status look(const char *path, csv_table *out) {
+  const char *lines[2];
+  char *room = cli_allocate(LOOK_BYTES + 1);
+  if (room == NULL) return ls_out_of_memory();
+  const ls_status status = read_lines(path, room, lines);
+  const char *first = lines[0], *delimiters = ",\t;";
+  const size_t length = strcspn(first, "\n");
+  while (*delimiters != '\0' && memchr(first, *delimiters, length) == NULL)
+    ++delimiters;
+  out->delimiter = *delimiters != '\0' ? *delimiters : ',';
+  out->header = is_header(first, lines[1], out->delimiter);
+  bool number = false;
+  for (out->count = 1;
+       *(first = skip_field(first, out->delimiter, &number)) == out->delimiter;
+       ++first)
+    ++out->count;
+  cli_release(room);
+  if (ls_status_is_ok(status) && length == 0)
+    return ls_invalid_argument("'%s' has no row", path);
+  return status;
+}
+
+static ls_dataset *read_as(const cli_files *files, const csv_table *table,
+                           const ls_csv_column *columns, size_t count) {
+  return ls_dataset_csv(
+      files->paths, files->count,
+      &(ls_csv_options){.columns = columns,
+                        .num_columns = count,
+                        .header = table->header ? LS_FLAG_ON : LS_FLAG_OFF,
+                        .delimiter = table->delimiter,
+                        .stack = "*"});
+}
+
+static ls_status open_table(const cli_files *files, csv_table *out) {
+  LS_RETURN_IF_ERROR(look(files->first, out));
+  if (!out->header) {
+    out->columns = cli_allocate((out->count) * sizeof(*out->columns));
+    out->names = cli_allocate((out->count) * sizeof(*out->names));
+    if (out->columns == NULL || out->names == NULL) return ls_out_of_memory();
+    for (size_t i = 0; i < out->count; ++i) {
+      snprintf(out->names[i], sizeof(out->names[i]), "%zu", i + 1);
+      out->columns[i].name = out->names[i];
+    }
+  }
+  out->guessed =
+      read_as(files, out, out->columns, out->header ? 0 : out->count);
+  ls_element_spec spec;
+  LS_RETURN_IF_ERROR(ls_dataset_spec(out->guessed, &spec));
+  out->count = ls_nest_count(spec.structure);
+  if (out->header)
+    out->columns = cli_allocate((out->count) * sizeof(*out->columns));
+  if (out->columns == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < out->count; ++i) {
+    const int64_t leaf = ls_nest_item(spec.structure, i).as.i64;
+    if (out->header) out->columns[i].name = ls_nest_key(spec.structure, i);
+    out->columns[i].dtype = spec.leaves[leaf].type.dtype;
+  }
+  return ls_ok();
+}
+
+// ---- Which column is what --------------------------------------------------
+static ls_status find_column(const cli_files *files, const csv_table *table,
+                             const char *name, size_t *out) {
+  char names[400] = "";
+  for (*out = 0; *out < table->count; ++*out) {
+    if (strcmp(table->columns[*out].name, name) == 0) return ls_ok();
+    const size_t used = strlen(names);
+    snprintf(names + used, sizeof(names) - used, "%s%s", *out == 0 ? "" : ", ",
+             table->columns[*out].name);
+  }
+  return ls_invalid_argument("'%s' has no column '%s'; it has %s", files->first,
+                             name, names);
+}
+
+static size_t guess_label(const csv_table *table) {
+  static const char *const names[] = {"label", "class"};
+  for (size_t k = 0; k < 2; ++k) {
+    for (size_t i = 0; i < table->count; ++i) {
+      if (strcasecmp(table->columns[i].name, names[k]) == 0) return i;
+    }
+  }
+  return table->count - 1;
+}
+
+// The columns of an example into `items`, by the flag or all but the label.
+static ls_status choose(const cli_files *files, const cli_features *features,
+                        csv_table *table, size_t *items, size_t *out_count,
+                        size_t *out_label, const cli_feature **out_type) {
+  const size_t named = features->count;
+  *out_count = 0;
+  *out_type = NULL;
+  if (named == 0) {
+    *out_label = guess_label(table);
+  } else {
+    const cli_feature *label = &features->items[named - 1];
+    LS_RETURN_IF_ERROR(find_column(files, table, label->name, out_label));
+    if (label->typed) table->columns[*out_label].dtype = label->dtype;
+  }
+  const bool rest = named < 2 || strcmp(features->items[0].name, "*") == 0;
+  if (rest && named > 2)
+    return ls_invalid_argument("--features: behind *, all other columns, "
+                               "stands the label alone");
+  if (named > 1 && features->items[0].typed) *out_type = &features->items[0];
+  for (size_t i = 0; rest && i < table->count; ++i) {
+    if (i != *out_label) items[(*out_count)++] = i;
+  }
+  for (size_t i = 0; !rest && i + 1 < named; ++i)
+    LS_RETURN_IF_ERROR(find_column(files, table, features->items[i].name,
+                                   &items[(*out_count)++]));
+  if (*out_count > 0) return ls_ok();
+  return ls_invalid_argument("'%s' has one column, '%s'; examples need others "
+                             "beside the label",
+                             files->first, table->columns[*out_label].name);
+}
+
+bool cli_are_pixels(int64_t least, int64_t most) {
+  return least >= 0 && most <= 255 && most >= 128;
+}
+
+// What the first rows say of columns of whole numbers.
+static ls_status look_for_pixels(const csv_table *table, const size_t *items,
+                                 size_t count, bool *out) {
+  ls_iterator *iterator = NULL;
+  ls_nest element = ls_none();
+  int64_t least = INT64_MAX, most = INT64_MIN;
+  ls_status status = ls_iterator_create(
+      table->guessed, &(ls_iterator_options){.prefetch = LS_SOME(0)},
+      &iterator);
+  for (int row = 0; row < LOOK_AT && ls_status_is_ok(status); ++row) {
+    status = ls_iterator_next(iterator, &element);
+    for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+      const int64_t number =
+          ls_array_i64(ls_nest_as_array(ls_nest_item(element, items[i])), 0);
+      if (number < least) least = number;
+      if (number > most) most = number;
+    }
+  }
+  if (ls_status_code(status) == LS_OUT_OF_RANGE) {
+    ls_status_free(status);
+    status = ls_ok();
+  }
+  ls_nest_release(element);
+  ls_iterator_release(iterator);
+  *out = cli_are_pixels(least, most);
+  return status;
+}
+
+// What examples are made of: what the flag says; bytes of pixels; f32.
+static ls_status choose_dtype(const cli_files *files, const csv_table *table,
+                              const size_t *items, size_t count,
+                              const cli_feature *type, ls_dtype *out) {
+  *out = type != NULL ? type->dtype : LS_DTYPE_F32;
+  if (type != NULL && type->image)
+    return ls_invalid_argument("--features: a column of a CSV file holds no "
+                               "image");
+  bool whole = true;
+  for (size_t i = 0; i < count; ++i) {
+    const ls_csv_column *column = &table->columns[items[i]];
+    if (column->dtype == LS_DTYPE_STRING)
+      return ls_invalid_argument(
+          "column '%s' of '%s' has texts, and a model learns from numbers: "
+          "leave it out with --features COLUMN,...,LABEL",
+          column->name, files->first);
+    whole &= column->dtype == LS_DTYPE_I64;
+  }
+  if (type != NULL || !whole) return ls_ok();
+  bool pixels = false;
+  LS_RETURN_IF_ERROR(look_for_pixels(table, items, count, &pixels));
+  if (pixels) *out = LS_DTYPE_U8;
+  return ls_ok();
+}
+
+// ---- Labels ----------------------------------------------------------------
+// The classes of a column of texts: those that are known, or all that it has.
+static ls_status find_classes(const cli_files *files, const csv_table *table,
+                              size_t label, cli_classes *classes,
+                              const char *command) {
+  if (classes->names != NULL && classes->names[0] != '\0') return ls_ok();
+  ls_dataset *rows = table->header
+                         ? read_as(files, table, &table->columns[label], 1)
+                         : read_as(files, table, table->columns, table->count);
+  const ls_status status = cli_classes_find(
+      rows, table->header ? 0 : label, table->columns[label].name, files->first,
+      command, &classes->found);
+  classes->names = classes->found;
+  ls_dataset_release(rows);
+  return status;
+}
+
+// Labels are numbers, or texts of classes.
+static ls_status choose_labels(const cli_files *files, const csv_table *table,
+                               size_t label, cli_classes *classes,
+                               const char *command, ls_dtype *out_dtype,
+                               cli_class_list **out_list) {
+  *out_dtype = table->columns[label].dtype;
+  if (ls_dtype_is_integer(*out_dtype)) return ls_ok();
+  const char *column = table->columns[label].name;
+  if (*out_dtype != LS_DTYPE_STRING)
+    return ls_invalid_argument(
+        "column '%s' of '%s' is read as labels and has %s: labels are whole "
+        "numbers from 0 on, or texts; --features LABEL names another column",
+        column, files->first, ls_dtype_name(*out_dtype));
+  if (classes == NULL)
+    return ls_invalid_argument("column '%s' of '%s' has texts, which become "
+                               "classes when a model learns",
+                               column, files->first);
+  if (!classes->may_find && cli_classes_count(classes->names) == 0)
+    return ls_invalid_argument("column '%s' of '%s' is read as labels and has "
+                               "texts; the run has learnt numbers",
+                               column, files->first);
+  *out_dtype = LS_DTYPE_I64;
+  LS_RETURN_IF_ERROR(find_classes(files, table, label, classes, command));
+  return cli_class_list_make(classes->names, out_list);
+}
+
+// ---- Pairs -----------------------------------------------------------------
+// Stacks the columns of an example.
+static ls_status stack(const cli_files *files, csv_table *table,
+                       const size_t *items, size_t count, ls_dtype dtype) {
+  for (size_t i = 0; i < count; ++i) {
+    table->columns[items[i]].dtype = dtype;
+    table->columns[items[i]].stacked = true;
+    if (table->header || i == 0 || items[i] > items[i - 1]) continue;
+    return ls_invalid_argument("--features: '%s' has no names; its columns are "
+                               "chosen in their order",
+                               files->first);
+  }
+  return ls_ok();
+}
+
+// Rows with an example and a label, and the places of both in them.
+static ls_status read_pairs(const cli_files *files, const csv_table *table,
+                            const size_t *items, size_t count, size_t label,
+                            ls_dataset **out, size_t *out_example,
+                            size_t *out_label) {
+  *out_example = 0;
+  *out_label = 1;
+  if (!table->header) {
+    *out = read_as(files, table, table->columns, table->count);
+    // The first of the example's columns stands for all.
+    *out_example = items[0];
+    *out_label = label;
+    for (size_t i = 1; i < count; ++i)
+      *out_label -= items[i] < label;
+    return ls_ok();
+  }
+  // Others need not be readable.
+  ls_csv_column *chosen = cli_allocate((count + 1) * sizeof(*chosen));
+  if (chosen == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i)
+    chosen[i] = table->columns[items[i]];
+  chosen[count] = table->columns[label];
+  *out = read_as(files, table, chosen, count + 1);
+  cli_release(chosen);
+  return ls_ok();
+}
+
+static ls_status check_count(const cli_files *files, const cli_feature *type,
+                             ls_dtype dtype, size_t count) {
+  if (type == NULL || !type->shaped ||
+      ls_shape_num_elements(type->shape) == (int64_t)count)
+    return ls_ok();
+  return ls_invalid_argument("--features: %s are %lld numbers, '%s' has %zu "
+                             "columns for them",
+                             LS_SHAPE_TEXT(dtype, type->shape),
+                             (long long)ls_shape_num_elements(type->shape),
+                             files->first, count);
+}
+
+static ls_status pair_columns(const cli_files *files,
+                              const cli_features *features,
+                              cli_classes *classes, const char *command,
+                              csv_table *table, size_t *items,
+                              ls_dataset **out) {
+  size_t count = 0, label = 0;
+  const cli_feature *type = NULL;
+  ls_dtype dtype = LS_DTYPE_NONE, labels = LS_DTYPE_NONE;
+  cli_class_list *list = NULL;
+  ls_dataset *rows = NULL;
+  LS_RETURN_IF_ERROR(
+      choose(files, features, table, items, &count, &label, &type));
+  LS_RETURN_IF_ERROR(choose_dtype(files, table, items, count, type, &dtype));
+  LS_RETURN_IF_ERROR(check_count(files, type, dtype, count));
+  ls_status status =
+      choose_labels(files, table, label, classes, command, &labels, &list);
+  cli_pairing pairing = {.example = {dtype, type != NULL && type->shaped
+                                                ? type->shape
+                                                : LS_SHAPE((int64_t)count)},
+                         .labels = {labels, LS_SCALAR},
+                         .classes = list};
+  if (ls_status_is_ok(status))
+    status = stack(files, table, items, count, dtype);
+  if (ls_status_is_ok(status))
+    status = read_pairs(files, table, items, count, label, &rows,
+                        &pairing.first, &pairing.label);
+  if (!ls_status_is_ok(status)) {
+    cli_class_list_release(list);
+    return status;
+  }
+  *out = cli_pair(rows, &pairing);
+  return ls_dataset_status(*out);
+}
+
+ls_status cli_open_csv(const cli_files *files, const cli_features *features,
+                       cli_classes *classes, const char *command,
+                       ls_dataset **out) {
+  csv_table table = {0};
+  *out = NULL;
+  ls_status status = open_table(files, &table);
+  if (ls_status_is_ok(status)) {
+    size_t *items =
+        cli_allocate((table.count + CLI_MOST_FEATURES) * sizeof(*items));
+    status = items == NULL ? ls_out_of_memory()
+                           : pair_columns(files, features, classes, command,
+                                          &table, items, out);
+    cli_release(items);
+  }
+  close_table(&table);
+  return status;
+}
+
+ls_status cli_open_table(const cli_files *files, ls_dataset **out) {
+  csv_table table = {0};
+  ls_status status = open_table(files, &table);
+  *out = ls_dataset_retain(table.guessed);
+  close_table(&table);
+  return status;
+}

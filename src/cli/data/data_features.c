@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// --features: which parts of the data are examples and which are labels.
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/data/data.h"
+
+static ls_status parse_type(char *text, cli_feature *out) {
+  out->typed = true;
+  if (strcmp(text, "image") == 0) {
+    out->image = true;
+    return ls_ok();
+  }
+  out->shaped = strchr(text, '[') != NULL;
+  ls_status status = out->shaped
+                         ? ls_shape_parse(text, &out->dtype, &out->shape)
+                         : ls_dtype_parse(text, &out->dtype);
+  if (ls_status_is_ok(status) && out->shaped && !ls_shape_is_known(out->shape))
+    status = ls_invalid_argument("'%s' is no known shape", text);
+  return ls_status_annotate(status,
+                            "of --features: NAME=TYPE is such as image=image, "
+                            "image=u8[28,28] or label=i64");
+}
+
+// Where the entry ends: at a comma that is not within brackets.
+static char *find_end(char *at) {
+  int depth = 0;
+  for (; *at != '\0' && (*at != ',' || depth > 0); ++at)
+    depth += (*at == '[') - (*at == ']');
+  return at;
+}
+
+ls_status cli_features_parse(const char *text, cli_features *out) {
+  *out = (cli_features){0};
+  if (text == NULL || text[0] == '\0') return ls_ok();
+  if ((size_t)snprintf(out->text, sizeof(out->text), "%s", text) >=
+      sizeof(out->text))
+    return ls_invalid_argument("--features of %zu bytes; %zu are the most",
+                               strlen(text), sizeof(out->text) - 1);
+  for (char *at = out->text, *end = NULL; at != NULL;
+       at = end != NULL ? end + 1 : NULL) {
+    end = find_end(at);
+    if (*end == '\0')
+      end = NULL;
+    else
+      *end = '\0';
+    if (out->count == CLI_MOST_FEATURES)
+      return ls_invalid_argument("--features has more than %d names",
+                                 CLI_MOST_FEATURES);
+    cli_feature *it = &out->items[out->count++];
+    it->name = at;
+    char *type = strchr(at, '=');
+    if (type != NULL) {
+      *type++ = '\0';
+      LS_RETURN_IF_ERROR(parse_type(type, it));
+    }
+    if (it->name[0] == '\0')
+      return ls_invalid_argument("--features is '%s': name %zu is empty", text,
+                                 out->count);
+  }
+  return ls_ok();
+}

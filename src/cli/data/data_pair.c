@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// Elements of any kind as tuples of an example and its label, and those as a
+// model takes them.
+#define _GNU_SOURCE
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/data/data.h"
+
+// ---- Pairs -----------------------------------------------------------------
+static ls_status decode(const ls_array *bytes, ls_array *out) {
+  const ls_bytes *file = ls_array_data(bytes);
+  const ls_shape wanted = ls_array_shape(out);
+  const ls_image_options options = {.channels = (int)wanted.dim[2]};
+  ls_shape found = {0};
+  LS_RETURN_IF_ERROR(ls_image_shape(file->data, file->size, &options, &found));
+  if (ls_shape_equal(found, wanted))
+    return ls_decode_image_into(file->data, file->size, &options, out);
+  ls_array *image = NULL;
+  LS_RETURN_IF_ERROR(ls_decode_image(file->data, file->size, &options, &image));
+  const ls_status status = ls_resize_image(image, NULL, out);
+  ls_array_release(image);
+  return status;
+}
+
+static void copy_item(ls_nest element, size_t item, void *out) {
+  const ls_array *array = ls_nest_as_array(ls_nest_item(element, item));
+  memcpy(out, ls_array_data(array), ls_array_size(array));
+}
+
+static ls_status fill_pair(ls_nest element, ls_nest out,
+                           const ls_map_call *call, void *user) {
+  const cli_pairing *self = user;
+  if (self->classes == NULL) {
+    copy_item(element, self->label, ls_nest_data(out, 1));
+  } else {
+    const ls_array *label =
+        ls_nest_as_array(ls_nest_item(element, self->label));
+    const ls_bytes *text = ls_array_data(label);
+    LS_RETURN_IF_ERROR(
+        cli_class_number(self->classes, *text, ls_nest_data(out, 1)));
+  }
+  if (!self->decode) {
+    copy_item(element, self->first, ls_nest_data(out, 0));
+    return ls_ok();
+  }
+  return ls_status_annotate(
+      decode(ls_nest_as_array(ls_nest_item(element, self->first)),
+             ls_nest_as_array(ls_nest_item(out, 0))),
+      "of element %lld", (long long)call->id);
+}
+
+static void release_pairing(void *user) {
+  cli_class_list_release(((cli_pairing *)user)->classes);
+  cli_release(user);
+}
+
+ls_dataset *cli_pair(ls_dataset *dataset, const cli_pairing *pairing) {
+  cli_pairing *self = cli_allocate(sizeof(*self));
+  if (self == NULL) {
+    cli_class_list_release(pairing->classes);
+    ls_dataset_release(dataset);
+    return NULL;
+  }
+  *self = *pairing;
+  return ls_dataset_map(
+      dataset, &(ls_map_options){
+                   .name = "pair",
+                   .fill = fill_pair,
+                   .user = self,
+                   .release = release_pairing,
+                   .result = LS_TUPLE(
+                       ls_nest_spec(self->example.dtype, self->example.shape),
+                       ls_nest_spec(self->labels.dtype, self->labels.shape))});
+}
+
+// ---- Images ----------------------------------------------------------------
+static int64_t root_of(int64_t n) {
+  const int64_t root = (int64_t)llround(sqrt((double)n));
+  return root * root == n ? root : 0;
+}
+
+bool cli_image_shape(const ls_model_type *type, int64_t height, int64_t width,
+                     ls_shape *out_shape) {
+  const ls_shape takes = type->example_shape;
+  const int64_t count = ls_shape_num_elements(takes);
+  *out_shape = (ls_shape){0};
+  if (type->example_dtype == LS_DTYPE_I32) return false;
+  if (takes.rank == 2) {
+    *out_shape = LS_SHAPE(takes.dim[0], takes.dim[1], 1);
+  } else if (takes.rank == 3 && takes.dim[2] <= 4) {
+    *out_shape = takes;
+  } else if (takes.rank == 1) {
+    // Numbers in a row: as the images are, or of a square, gray if it may be.
+    for (int64_t channels = 1; channels <= 3; channels += 2) {
+      const int64_t pixels = count % channels == 0 ? count / channels : 0;
+      const int64_t side = root_of(pixels);
+      if (pixels > 0 && height * width == pixels) {
+        *out_shape = LS_SHAPE(height, width, channels);
+        return true;
+      }
+      if (side > 0 && out_shape->rank == 0)
+        *out_shape = LS_SHAPE(side, side, channels);
+    }
+  }
+  return out_shape->rank == 3;
+}
+
+// An array of the same elements that has channels.
+static ls_status as_image(const ls_array *array, ls_array **out) {
+  const ls_shape shape = ls_array_shape(array);
+  return ls_array_create_view(
+      ls_array_dtype(array),
+      shape.rank == 3 ? shape : LS_SHAPE(shape.dim[0], shape.dim[1], 1),
+      (void *)(uintptr_t)ls_array_data(array), NULL, NULL, out);
+}
+
+static ls_status resize_pair(ls_nest element, ls_nest out,
+                             const ls_map_call *call, void *user) {
+  (void)call;
+  (void)user;
+  ls_array *from = NULL, *to = NULL;
+  copy_item(element, 1, ls_nest_data(out, 1));
+  ls_status status =
+      as_image(ls_nest_as_array(ls_nest_item(element, 0)), &from);
+  if (ls_status_is_ok(status))
+    status = as_image(ls_nest_as_array(ls_nest_item(out, 0)), &to);
+  if (ls_status_is_ok(status)) status = ls_resize_image(from, NULL, to);
+  ls_array_release(from);
+  ls_array_release(to);
+  return status;
+}
+
+// Whether these examples are images of another size than the model takes.
+static bool is_other_size(const ls_type *example, const ls_shape *takes) {
+  const ls_shape *has = &example->shape;
+  const bool numbers =
+      example->dtype == LS_DTYPE_U8 || example->dtype == LS_DTYPE_F32;
+  if (!numbers || !ls_shape_is_known(*has) || has->rank < 2 || has->rank > 3 ||
+      takes->rank < 2 || takes->rank > 3)
+    return false;
+  const int64_t channels = has->rank == 3 ? has->dim[2] : 1;
+  const int64_t wanted = takes->rank == 3 ? takes->dim[2] : 1;
+  return channels == wanted && channels <= 4 &&
+         (has->dim[0] != takes->dim[0] || has->dim[1] != takes->dim[1]);
+}
+
+// ---- What the model takes --------------------------------------------------
+ls_dataset *cli_fit(ls_dataset *made, const ls_model_type *type,
+                    const char *name, const char *command) {
+  ls_element_spec spec;
+  const ls_status status = ls_dataset_spec(made, &spec);
+  const bool is_pair = ls_status_is_ok(status) && spec.count == 2 &&
+                       spec.structure.kind == LS_KIND_TUPLE;
+  ls_status_free(status);
+  if (!is_pair) return made;  // Who trains says what is wrong with it.
+  const ls_type example = spec.leaves[0].type, label = spec.leaves[1].type;
+  const ls_dtype wanted =
+      type->example_dtype != LS_DTYPE_NONE ? type->example_dtype : LS_DTYPE_F32;
+  const ls_shape takes = type->example_shape, scalar = LS_SCALAR;
+  if (is_other_size(&example, &takes)) {
+    if (command != NULL)
+      cli_say(command, "'%s' has images %lld x %lld, resized to %lld x %lld",
+              name, (long long)example.shape.dim[0],
+              (long long)example.shape.dim[1], (long long)takes.dim[0],
+              (long long)takes.dim[1]);
+    made = ls_dataset_map(
+        made, &(ls_map_options){
+                  .name = "resize",
+                  .fill = resize_pair,
+                  .result = LS_TUPLE(ls_nest_spec(example.dtype, takes),
+                                     ls_nest_spec(label.dtype, label.shape))});
+  }
+  if (label.shape.rank == 1 && label.shape.dim[0] == 1 &&
+      type->label_shape.rank == 0)
+    made = ls_dataset_convert(made, 1, &(ls_convert_options){.shape = &scalar});
+  const bool number =
+      ls_dtype_is_integer(example.dtype) ||
+      (ls_dtype_is_float(example.dtype) && wanted != LS_DTYPE_I32);
+  if (number && example.dtype != LS_DTYPE_U8 && example.dtype != wanted)
+    made = ls_dataset_convert(made, 0, &(ls_convert_options){.dtype = wanted});
+  return made;
+}
+
+// ---- Parts -----------------------------------------------------------------
+typedef struct part {
+  double split;
+  bool test;
+} part;
+
+// A number in [0, 1) for each element (SplitMix64).
+static ls_status is_of_part(ls_nest element, const ls_map_call *call,
+                            void *user, bool *out_keep) {
+  (void)element;
+  const part *self = user;
+  uint64_t z = (uint64_t)call->id * UINT64_C(0x9E3779B97F4A7C15) +
+               UINT64_C(0x9E3779B97F4A7C15);
+  z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+  z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
+  z ^= z >> 31;
+  *out_keep = ((double)(z >> 11) * 0x1p-53 < self->split) == self->test;
+  return ls_ok();
+}
+
+static ls_dataset *stream_part(ls_dataset *dataset, double split, bool test) {
+  part *self = cli_allocate(sizeof(*self));
+  if (self == NULL) return NULL;
+  *self = (part){split, test};
+  return ls_dataset_filter(ls_dataset_retain(dataset),
+                           &(ls_filter_options){.name = "part",
+                                                .call = is_of_part,
+                                                .user = self,
+                                                .release = cli_release});
+}
+
+ls_status cli_hold_out(ls_dataset *dataset, double split, const char *name,
+                       ls_dataset **train, ls_dataset **test) {
+  LS_RETURN_IF_ERROR(ls_dataset_status(dataset));
+  const int64_t size = ls_dataset_cardinality(dataset);
+  if (!ls_dataset_is_indexed(dataset) || size < 0) {
+    if (train != NULL) *train = stream_part(dataset, split, false);
+    if (test != NULL) *test = stream_part(dataset, split, true);
+    return ls_ok();
+  }
+  int64_t held = (int64_t)llround((double)size * split);
+  if (held < 1) held = 1;
+  if (size - held < 1)
+    return ls_invalid_argument("'%s' has %lld examples, too few for a test "
+                               "set of %g of them: name one with --test",
+                               name, (long long)size, split);
+  const ls_shuffle_options order = {.seed = 1, .fixed = true};
+  if (train != NULL)
+    *train = ls_dataset_skip(
+        ls_dataset_shuffle(ls_dataset_retain(dataset), &order), held);
+  if (test != NULL)
+    *test = ls_dataset_take(
+        ls_dataset_shuffle(ls_dataset_retain(dataset), &order), held);
+  return ls_ok();
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loss of an evaluation in the replicas of a strategy: each adds its own in
+// the order of steps, and all are put together once, along the canonical tree,
+// as a program on cores does.
+#ifndef LS_ESTIMATOR_CALLS_EVAL_LOSSES_H_
+#define LS_ESTIMATOR_CALLS_EVAL_LOSSES_H_
+
+#include "base/runtime_internal.h"
+#include "lockstep/nest.h"
+
+// Zeroed but for `of_first`: nothing is added.
+typedef struct ls_eval_losses {
+  double *sums;  // One a replica, rounded as their type is.
+  size_t count;
+  bool of_first;     // The first replica's alone.
+  bool is_wide;      // f64; else f32.
+  bool by_examples;  // Losses are by the replicas' numbers of examples.
+  int64_t steps, examples;
+} ls_eval_losses;
+
+// One step's: a value a replica, and the numbers of examples, or none.
+LS_MUST_USE ls_status ls_eval_losses_add(ls_eval_losses *self, ls_nest losses,
+                                         ls_nest examples);
+// Whether there was an example.
+bool ls_eval_losses_any(const ls_eval_losses *self);
+// The mean over all, where there was one.
+double ls_eval_losses_mean(const ls_eval_losses *self);
+// Nothing is added any more.
+void ls_eval_losses_drop(ls_eval_losses *self);
+
+#endif  // LS_ESTIMATOR_CALLS_EVAL_LOSSES_H_

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+// Evaluation.
+#include <string.h>
+
+#include "base/require.h"
+#include "base/values/nest_internal.h"
+#include "estimator/calls/eval_events.h"
+#include "estimator/calls/eval_losses.h"
+#include "estimator/calls/job.h"
+#include "lockstep/estimator_hooks.h"
+#include "lockstep/ops.h"
+#include "train/hooks/hook.h"
+#include "train/hooks/monitored.h"
+
+// What is fetched in each run, and what comes of the losses.
+typedef struct eval_run {
+  const ls_estimator_evaluation *evaluation;
+  ls_nest metrics;  // A dict of (value, update op), lent.
+  ls_nest fetches;  // The loss, the steps, ops.
+  double loss, weight;
+  ls_eval_losses losses;  // Of the replicas of a strategy.
+  int64_t sessions;       // So many were made until these losses.
+} eval_run;
+
+// ---- What is refused -------------------------------------------------------
+static ls_status check(const ls_estimator *self,
+                       const ls_estimator_evaluation *evaluation, bool on_cpu) {
+  if (!on_cpu && !evaluation->steps.set && !self->any_batch)
+    return ls_invalid_argument("Eval steps must be set where evaluation is on "
+                               "TPUs, unless any_batch is");
+  if (!evaluation->steps.set || evaluation->steps.value > 0) return ls_ok();
+  return on_cpu ? ls_invalid_argument("Must specify steps > 0, got %lld",
+                                      (long long)evaluation->steps.value)
+                : ls_invalid_argument("Eval steps must be positive, got %lld",
+                                      (long long)evaluation->steps.value);
+}
+
+static ls_status check_names(ls_nest metrics) {
+  static const char *const taken[] = {"loss", "global_step"};
+  for (size_t i = 0; i < ls_nest_count(metrics); ++i)
+    for (size_t t = 0; t < 2; ++t)
+      if (strcmp(ls_nest_key(metrics, i), taken[t]) == 0)
+        return ls_invalid_argument("a metric cannot be called '%s': an "
+                                   "evaluation has one of its own",
+                                   taken[t]);
+  return ls_ok();
+}
+
+// ---- What is run -----------------------------------------------------------
+static ls_status add_update(ls_op *ops, size_t *count, ls_nest update) {
+  if (update.kind == LS_KIND_OP)
+    ops[(*count)++] = update.as.op;
+  else if (update.kind == LS_KIND_TENSOR)
+    ops[(*count)++] = ls_tensor_op(update.as.tensor);
+  else if (update.kind != LS_KIND_NONE)
+    return ls_invalid_argument("a metric's update must be an op");
+  return ls_ok();
+}
+
+// The step of the evaluation counts batches: one a run, and those that a loop
+// on the device makes besides.
+static ls_status count_step(ls_op *ops, size_t *count) {
+  ls_variable *step = NULL;
+  LS_RETURN_IF_ERROR(ls_eval_step_get(ls_graph_current(), &step));
+  ops[(*count)++] = ls_tensor_op(
+      ls_variable_assign_add(step, ls_scalar(ls_variable_dtype(step), 1)));
+  return ls_ok();
+}
+
+static ls_status make_update(ls_job *job, ls_nest metrics, ls_op *ops,
+                             ls_op *out_op) {
+  size_t count = 0;
+  for (size_t i = 0; i < ls_nest_count(metrics); ++i)
+    LS_RETURN_IF_ERROR(
+        add_update(ops, &count, ls_nest_item(ls_nest_item(metrics, i), 1)));
+  LS_RETURN_IF_ERROR(count_step(ops, &count));
+  *out_op = ls_group(ops, count, "eval_op");
+  return ls_op_is_failed(*out_op) ? ls_graph_take_error(job->graph) : ls_ok();
+}
+
+static ls_status make_fetches(ls_job *job, eval_run *e) {
+  ls_allocator *allocator = ls_current_allocator();
+  ls_op update = {0};
+  ls_op *ops = ls_new_array(allocator, ls_op, ls_nest_count(e->metrics) + 1);
+  const ls_status status = ops != NULL
+                               ? make_update(job, e->metrics, ops, &update)
+                               : ls_out_of_memory();
+  ls_release(allocator, ops);
+  LS_RETURN_IF_ERROR(status);
+  e->fetches = job->strategy != NULL
+                   ? LS_LIST(ls_nest_retain(job->losses), ls_nest_op(update))
+               : ls_tensor_is_failed(job->steps)
+                   ? LS_LIST(ls_leaf(job->loss), ls_nest_op(update))
+                   : LS_LIST(ls_leaf(job->loss), ls_nest_op(update),
+                             ls_leaf(job->steps));
+  return ls_nest_status(e->fetches);
+}
+
+static ls_status build(ls_job *job, eval_run *e) {
+  LS_GRAPH_SCOPE(job->graph);
+  LS_RETURN_IF_ERROR(job->strategy != NULL ? ls_job_build_in_strategy(job)
+                     : job->on_cpu         ? ls_job_build_on_cpu(job)
+                                           : ls_job_build_on_tpu(job));
+  e->metrics = job->strategy != NULL ? job->metrics
+               : job->on_cpu
+                   ? ls_estimator_spec_values(job->spec)->eval_metric_ops
+                   : job->program.metrics;
+  LS_RETURN_IF_ERROR(check_names(e->metrics));
+  return make_fetches(job, e);
+}
+
+// ---- Hooks -----------------------------------------------------------------
+static ls_status add_steps(ls_job *job,
+                           const ls_estimator_evaluation *evaluation) {
+  ls_hook *hook = NULL;
+  if (evaluation->steps.set) {
+    LS_RETURN_IF_ERROR(
+        ls_stop_after_evals_hook(evaluation->steps.value, &hook));
+    LS_RETURN_IF_ERROR(ls_job_hooks_add(&job->hooks, hook));
+  }
+  if (job->on_cpu) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_eval_iterations_hook(
+      evaluation->steps.set ? evaluation->steps.value : INT32_MAX, &hook));
+  return ls_job_hooks_add(&job->hooks, hook);
+}
+
+static ls_status add_hooks(ls_job *job, const eval_run *e, ls_nest final_values,
+                           ls_nest *out_values) {
+  const ls_estimator_spec_options *spec_options =
+      ls_estimator_spec_values(job->spec);
+  ls_job_hooks *hooks = &job->hooks;
+  ls_hook *last = NULL;
+  LS_GRAPH_SCOPE(job->graph);
+  if (job->on_cpu)
+    LS_RETURN_IF_ERROR(
+        ls_job_hooks_add(hooks, ls_hook_retain(job->cpu_input.hook)));
+  LS_RETURN_IF_ERROR(ls_job_hooks_add_all(hooks, e->evaluation->hooks,
+                                          e->evaluation->num_hooks));
+  LS_RETURN_IF_ERROR(add_steps(job, e->evaluation));
+  if (!job->on_cpu) LS_RETURN_IF_ERROR(ls_job_add_device_hooks(job));
+  LS_RETURN_IF_ERROR(ls_job_hooks_add_all(hooks, spec_options->evaluation_hooks,
+                                          spec_options->num_evaluation_hooks));
+  LS_RETURN_IF_ERROR(
+      ls_final_ops_hook(final_values, NULL, 0, out_values, &last));
+  return ls_job_hooks_add(hooks, last);
+}
+
+// The metrics' values, by name, and the global step behind them.
+static ls_status final_values(ls_job *job, ls_nest metrics, ls_nest *out) {
+  ls_allocator *allocator = ls_current_allocator();
+  const size_t count = ls_nest_count(metrics);
+  const char **keys = ls_new_array(allocator, const char *, count + 1);
+  ls_nest *items = ls_new_array(allocator, ls_nest, count + 1);
+  ls_tensor step;
+  ls_status status = ls_out_of_memory();
+  LS_GRAPH_SCOPE(job->graph);
+  if (keys != NULL && items != NULL) {
+    for (size_t i = 0; i < count; ++i) {
+      keys[i] = ls_nest_key(metrics, i);
+      items[i] = ls_nest_item(ls_nest_item(metrics, i), 0);
+    }
+    status = ls_global_step_read(&step);
+    keys[count] = "global_step";
+    items[count] = ls_leaf(step);
+    if (ls_status_is_ok(status)) {
+      *out = ls_nest_dict("", keys, items, count + 1);
+      status = ls_nest_status(*out);
+    }
+  }
+  ls_release(allocator, keys);
+  ls_release(allocator, items);
+  return status;
+}
+
+// ---- Runs ------------------------------------------------------------------
+// A run's loss is a mean over the steps that it has made, a batch's over its
+// examples.
+static ls_status take(const ls_job *job, ls_nest results, eval_run *e) {
+  double weight = 1;
+  const ls_nest first = ls_nest_item(results, 0);
+  if (job->strategy != NULL)
+    return ls_eval_losses_add(&e->losses, ls_nest_item(first, 0),
+                              ls_nest_item(first, 1));
+  if (!ls_tensor_is_failed(job->steps)) {
+    weight = ls_nest_number(ls_nest_item(results, 2));
+  } else if (job->on_cpu && ls_cpu_input_rows(&job->cpu_input) >= 0) {
+    weight = (double)ls_cpu_input_rows(&job->cpu_input);
+  }
+  if (!(weight > 0)) return ls_ok();
+  const double loss = ls_nest_number(first);
+  // One run's is told to the bit.
+  e->loss = e->weight > 0
+                ? (e->loss * e->weight + loss * weight) / (e->weight + weight)
+                : loss;
+  e->weight += weight;
+  return ls_ok();
+}
+
+// A new session evaluates from the start.
+static void look_for_session(const ls_monitored_session *session, eval_run *e) {
+  const int64_t sessions = ls_monitored_sessions(session);
+  if (sessions == e->sessions) return;
+  e->sessions = sessions;
+  e->loss = e->weight = 0;
+  ls_eval_losses_drop(&e->losses);
+}
+
+static ls_status run_all(ls_job *job, ls_monitored_session *session,
+                         eval_run *e) {
+  ls_status status = ls_ok();
+  while (ls_status_is_ok(status) &&
+         !ls_monitored_session_should_stop(session)) {
+    ls_nest results = ls_none();
+    status = ls_monitored_session_run(session, e->fetches, NULL, 0, &results);
+    if (ls_status_is_ok(status)) {
+      look_for_session(session, e);
+      status = take(job, results, e);
+    }
+  }
+  return ls_job_judge_runs(job, status);
+}
+
+// Where no example was evaluated no metric says anything, not even of a loss.
+static ls_status take_metrics(const ls_job *job, eval_run *e, ls_nest values,
+                              ls_nest *out_metrics) {
+  static const char *const step[] = {"global_step"};
+  const bool any =
+      job->strategy != NULL ? ls_eval_losses_any(&e->losses) : e->weight > 0;
+  if (!any) {
+    ls_runtime_log(job->estimator->runtime, LS_LOG_WARNING, "estimator",
+                   "nothing was evaluated: %s",
+                   ls_train_stop_requested(job->stop)
+                       ? "a stop was requested before"
+                       : "there was no example");
+    const ls_nest at = ls_nest_retain(ls_nest_find(values, step[0]));
+    return ls_take_nest(ls_nest_dict("", step, &at, 1), out_metrics);
+  }
+  const double loss =
+      job->strategy != NULL ? ls_eval_losses_mean(&e->losses) : e->loss;
+  *out_metrics = ls_nest_retain(values);
+  return ls_params_set(out_metrics, "loss", ls_nest_f64(loss));
+}
+
+static ls_status evaluate(ls_job *job, eval_run *e, ls_nest *out_metrics) {
+  ls_monitored_session *session = NULL;
+  ls_nest wanted = ls_none(), values = ls_none();
+  job->input_end_fails =
+      job->estimator->input_end_fails && e->evaluation->steps.set;
+  LS_RETURN_IF_ERROR(build(job, e));
+  LS_RETURN_IF_ERROR(ls_job_set_values(job));
+  ls_status status = final_values(job, e->metrics, &wanted);
+  if (ls_status_is_ok(status)) status = add_hooks(job, e, wanted, &values);
+  if (ls_status_is_ok(status)) status = ls_job_session(job, false, &session);
+  if (ls_status_is_ok(status))
+    status = ls_monitored_session_close(session, run_all(job, session, e));
+  if (ls_status_is_ok(status)) status = ls_job_check_input_end(job);
+  if (ls_status_is_ok(status))
+    status = take_metrics(job, e, values, out_metrics);
+  ls_nest_release(values);
+  ls_nest_release(wanted);
+  return status;
+}
+
+static ls_status evaluate_from(ls_estimator *self,
+                               const ls_estimator_evaluation *evaluation,
+                               const ls_estimator_checkpoint *checkpoint,
+                               ls_nest *out_metrics) {
+  eval_run e = {.evaluation = evaluation,
+                .losses.of_first = self->replica_0_loss};
+  ls_job job = {.stop = evaluation->stop, .checkpoint = checkpoint};
+  ls_status status = ls_job_begin(&job, self, LS_MODE_EVAL, &evaluation->input);
+  if (ls_status_is_ok(status)) status = check(self, evaluation, job.on_cpu);
+  if (ls_status_is_ok(status)) status = evaluate(&job, &e, out_metrics);
+  ls_nest_release(e.fetches);
+  ls_eval_losses_drop(&e.losses);
+  return ls_job_end(&job, "evaluation_loop", status);
+}
+
+bool ls_estimator_has_evaluated(ls_nest metrics) {
+  return ls_nest_find(metrics, "loss").kind != LS_KIND_NONE;
+}
+
+static ls_status evaluate_and_write(ls_estimator *self,
+                                    const ls_estimator_evaluation *evaluation,
+                                    const ls_estimator_checkpoint *checkpoint,
+                                    ls_nest *out_metrics) {
+  LS_RETURN_IF_ERROR(evaluate_from(self, evaluation, checkpoint, out_metrics));
+  // What a stop has cut short is no measure of the model.
+  return !ls_estimator_has_evaluated(*out_metrics) ||
+                 ls_train_stop_requested(evaluation->stop)
+             ? ls_ok()
+             : ls_write_eval_events(self, evaluation->name, checkpoint->path,
+                                    *out_metrics);
+}
+
+ls_status ls_estimator_evaluate(ls_estimator *estimator,
+                                const ls_estimator_evaluation *evaluation,
+                                ls_nest *out_metrics) {
+  LS_REQUIRE_OUT(out_metrics);
+  LS_REQUIRE(estimator);
+  LS_REQUIRE(evaluation);
+  LS_RETURN_IF_ERROR(
+      ls_hooks_check("hooks", evaluation->hooks, evaluation->num_hooks));
+  LS_RETURN_IF_ERROR(ls_check_evaluation_name(evaluation->name));
+  ls_estimator_checkpoint checkpoint;
+  LS_RETURN_IF_ERROR(ls_estimator_checkpoint_open(
+      estimator, evaluation->checkpoint, &checkpoint));
+  const ls_status status =
+      evaluate_and_write(estimator, evaluation, &checkpoint, out_metrics);
+  ls_estimator_checkpoint_close(&checkpoint);
+  if (!ls_status_is_ok(status)) {
+    ls_nest_release(*out_metrics);
+    *out_metrics = ls_none();
+  }
+  return status;
+}

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Exporters: which of the models that are evaluated are exported, and how many
+// exports are kept.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file_names.h"
+#include "base/require.h"
+#include "base/text.h"
+#include "estimator/calls/estimator.h"
+#include "estimator/config/params.h"
+#include "lockstep/events.h"
+#include "lockstep/train_and_evaluate.h"
+
+enum { KEPT = 5 };
+
+struct ls_exporter {
+  ls_exporter_options options;
+  char *name, *events;
+  int64_t keep;  // 0: all.
+  ls_nest best;  // None: not known.
+  bool recovered;
+};
+
+// ---- Making ----------------------------------------------------------------
+static ls_status check(const ls_exporter_options *o) {
+  if (o->name == NULL || o->name[0] == 0)
+    return ls_invalid_argument("an exporter needs a name");
+  LS_RETURN_IF_ERROR(ls_file_name_check("the name of an exporter", o->name));
+  if (o->kind < LS_EXPORTER_LATEST || o->kind > LS_EXPORTER_BEST)
+    return ls_invalid_argument("exporter '%s' is of kind %d", o->name,
+                               (int)o->kind);
+  if (o->receiver.call == NULL)
+    return ls_invalid_argument("exporter '%s' needs a receiver_fn", o->name);
+  if (o->keep.set && o->keep.value < 1)
+    return ls_invalid_argument("exporter '%s' keeps %lld exports: give 1 or "
+                               "more",
+                               o->name, (long long)o->keep.value);
+  if (o->kind != LS_EXPORTER_BEST && (o->is_better != NULL || o->events))
+    return ls_invalid_argument("exporter '%s': %s is of those of the best",
+                               o->name,
+                               o->events != NULL ? "events" : "is_better");
+  return ls_ok();
+}
+
+static ls_status fill(ls_exporter *self, const ls_exporter_options *o) {
+  ls_allocator *allocator = ls_current_allocator();
+  self->options = *o;
+  self->keep = o->keep.set                    ? o->keep.value
+               : o->kind == LS_EXPORTER_FINAL ? 0
+                                              : KEPT;
+  self->name = ls_copy_text(allocator, o->name, strlen(o->name));
+  if (self->name == NULL) return ls_out_of_memory();
+  if (o->events == NULL) return ls_ok();
+  self->events = ls_copy_text(allocator, o->events, strlen(o->events));
+  return self->events != NULL ? ls_ok() : ls_out_of_memory();
+}
+
+ls_status ls_exporter_create(const ls_exporter_options *options,
+                             ls_exporter **out_exporter) {
+  LS_REQUIRE_OUT(out_exporter);
+  LS_REQUIRE(options);
+  LS_REQUIRE_ITEMS(options->assets, options->num_assets);
+  LS_RETURN_IF_ERROR(check(options));
+  ls_exporter *self = ls_new(ls_current_allocator(), ls_exporter);
+  if (self == NULL) return ls_out_of_memory();
+  const ls_status status = fill(self, options);
+  if (ls_status_is_ok(status))
+    *out_exporter = self;
+  else
+    ls_exporter_destroy(self);
+  return status;
+}
+
+void ls_exporter_destroy(ls_exporter *self) {
+  if (self == NULL) return;
+  ls_allocator *allocator = ls_current_allocator();
+  ls_nest_release(self->best);
+  ls_release(allocator, self->name);
+  ls_release(allocator, self->events);
+  ls_release(allocator, self);
+}
+
+const char *ls_exporter_name(const ls_exporter *self) { return self->name; }
+
+// ---- The folder ------------------------------------------------------------
+// An export's second; -1: this is none.
+static int64_t second_of(const ls_file_entry *entry) {
+  const char *name = entry->name;
+  if (!entry->is_folder || name[0] == 0 ||
+      strspn(name, "0123456789") != strlen(name))
+    return -1;
+  return (int64_t)strtoll(name, NULL, 10);
+}
+
+static ls_status list(const ls_file_system *files, const char *folder,
+                      ls_file_entry **out_entries, size_t *out_count) {
+  *out_entries = NULL;
+  *out_count = 0;
+  if (files->list == NULL)
+    return ls_unimplemented("the file system does not list folders, which "
+                            "exporters need");
+  const ls_status status = files->list(
+      files->user, folder, ls_current_allocator(), out_entries, out_count);
+  if (ls_status_code(status) != LS_NOT_FOUND) return status;
+  ls_status_free(status);
+  return ls_ok();
+}
+
+static ls_status has_export(const ls_file_system *files, const char *folder,
+                            bool *out_has) {
+  ls_file_entry *entries = NULL;
+  size_t count = 0;
+  *out_has = false;
+  LS_RETURN_IF_ERROR(list(files, folder, &entries, &count));
+  for (size_t i = 0; i < count; ++i)
+    if (second_of(&entries[i]) >= 0) *out_has = true;
+  ls_release(ls_current_allocator(), entries);
+  return ls_ok();
+}
+
+// A file or folder and all that is in it, which is no deeper than so. A link to
+// a folder goes as it is: what it names is not the export's.
+static ls_status take_away(const ls_file_system *files, const char *path,
+                           bool is_folder, int depth) {
+  ls_file_entry *entries = NULL;
+  size_t count = 0;
+  ls_status status = files->remove(files->user, path);
+  if (ls_status_is_ok(status) || !is_folder || depth == 0) return status;
+  ls_status_free(status);
+  status = list(files, path, &entries, &count);
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+    ls_text inner;
+    ls_text_init(&inner, ls_current_allocator());
+    ls_text_append_format(&inner, "%s/%s", path, entries[i].name);
+    status = ls_text_status(&inner);
+    if (ls_status_is_ok(status))
+      status = take_away(files, ls_text_data(&inner), entries[i].is_folder,
+                         depth - 1);
+    ls_text_deinit(&inner);
+  }
+  ls_release(ls_current_allocator(), entries);
+  LS_RETURN_IF_ERROR(status);
+  return files->remove(files->user, path);
+}
+
+static ls_status take_oldest(const ls_file_system *files, const char *folder,
+                             const ls_file_entry *entries, size_t count,
+                             bool *out_taken, int64_t keep) {
+  enum { DEPTH = 64 };
+  const ls_file_entry *oldest = NULL;
+  int64_t there = 0;
+  ls_text path;
+  *out_taken = false;
+  for (size_t i = 0; i < count; ++i) {
+    const int64_t second = second_of(&entries[i]);
+    if (second < 0) continue;
+    ++there;
+    if (oldest == NULL || second < second_of(oldest)) oldest = &entries[i];
+  }
+  if (there <= keep) return ls_ok();
+  ls_text_init(&path, ls_current_allocator());
+  ls_text_append_format(&path, "%s/%s", folder, oldest->name);
+  ls_status status = ls_text_status(&path);
+  if (ls_status_is_ok(status))
+    status = take_away(files, ls_text_data(&path), true, DEPTH);
+  ls_text_deinit(&path);
+  *out_taken = ls_status_is_ok(status);
+  return status;
+}
+
+// What cannot be taken away is no failure of a training.
+static void keep_newest(const ls_exporter *self, ls_runtime *runtime,
+                        const char *folder) {
+  const ls_file_system *files = ls_runtime_files(runtime);
+  bool taken = self->keep > 0;
+  ls_status status = ls_ok();
+  while (taken && ls_status_is_ok(status)) {
+    ls_file_entry *entries = NULL;
+    size_t count = 0;
+    status = list(files, folder, &entries, &count);
+    if (ls_status_is_ok(status))
+      status = take_oldest(files, folder, entries, count, &taken, self->keep);
+    ls_release(ls_current_allocator(), entries);
+  }
+  if (!ls_status_is_ok(status))
+    ls_runtime_log(runtime, LS_LOG_WARNING, "estimator",
+                   "exporter '%s' keeps more than %lld exports: %s", self->name,
+                   (long long)self->keep, ls_status_message(status));
+  ls_status_free(status);
+}
+
+// ---- The best --------------------------------------------------------------
+static bool is_better(const ls_exporter *self, ls_nest metrics) {
+  double best = 0, now = 0;
+  if (self->best.kind == LS_KIND_NONE) return true;
+  if (self->options.is_better != NULL)
+    return self->options.is_better(self->options.user, self->best, metrics);
+  best = ls_params_f64(self->best, "loss", (double)NAN);
+  now = ls_params_f64(metrics, "loss", (double)NAN);
+  return now < best || (isnan(best) && !isnan(now));
+}
+
+static void set_best(ls_exporter *self, ls_nest metrics) {
+  ls_nest_release(self->best);
+  self->best = ls_nest_retain(metrics);
+}
+
+// Of one step, from `*at` on; `*at` becomes that of the next.
+static ls_status next_metrics(const ls_event_numbers *numbers, size_t *at,
+                              ls_nest *out) {
+  const int64_t step = numbers->items[*at].step;
+  for (; *at < numbers->count && numbers->items[*at].step == step; ++*at)
+    LS_RETURN_IF_ERROR(ls_params_set(out, numbers->items[*at].tag,
+                                     ls_nest_f64(numbers->items[*at].value)));
+  return ls_params_set(out, "global_step", ls_nest_i64(step));
+}
+
+// The best of all evaluations but the one that is being exported.
+static ls_status recover(ls_exporter *self, const char *folder, int64_t step) {
+  ls_event_numbers *numbers = NULL;
+  ls_status status = ls_ok();
+  LS_RETURN_IF_ERROR(ls_events_read(folder, NULL, &numbers));
+  for (size_t at = 0; at < numbers->count && ls_status_is_ok(status);) {
+    const bool is_this = numbers->items[at].step == step;
+    ls_nest metrics = ls_none();
+    status = next_metrics(numbers, &at, &metrics);
+    if (ls_status_is_ok(status) && !is_this && is_better(self, metrics))
+      set_best(self, metrics);
+    ls_nest_release(metrics);
+  }
+  ls_event_numbers_destroy(numbers);
+  self->recovered = ls_status_is_ok(status);
+  return status;
+}
+
+static ls_status recover_from(ls_exporter *self, const ls_estimator *estimator,
+                              const ls_exporter_call *call) {
+  ls_text folder;
+  const int64_t step = ls_params_i64(call->metrics, "global_step", -1);
+  if (self->events != NULL) return recover(self, self->events, step);
+  const bool named = call->evaluation != NULL && call->evaluation[0] != 0;
+  ls_text_init(&folder, ls_current_allocator());
+  ls_text_append_format(&folder, "%s/eval%s%s", estimator->model_dir,
+                        named ? "_" : "", named ? call->evaluation : "");
+  ls_status status = ls_text_status(&folder);
+  if (ls_status_is_ok(status))
+    status = recover(self, ls_text_data(&folder), step);
+  ls_text_deinit(&folder);
+  return status;
+}
+
+// ---- Exporting -------------------------------------------------------------
+static ls_status is_wanted(ls_exporter *self, const ls_estimator *estimator,
+                           const ls_exporter_call *call, const char *folder,
+                           bool *out_wanted) {
+  bool has = false;
+  *out_wanted = self->options.kind == LS_EXPORTER_LATEST || call->is_final;
+  if (self->options.kind != LS_EXPORTER_BEST) return ls_ok();
+  if (!self->recovered) LS_RETURN_IF_ERROR(recover_from(self, estimator, call));
+  LS_RETURN_IF_ERROR(
+      has_export(ls_runtime_files(estimator->runtime), folder, &has));
+  *out_wanted = !has || is_better(self, call->metrics);
+  return ls_ok();
+}
+
+static ls_status export_to(ls_exporter *self, ls_estimator *estimator,
+                           const ls_exporter_call *call, const char *folder,
+                           char **out_path) {
+  bool wanted = false;
+  LS_RETURN_IF_ERROR(is_wanted(self, estimator, call, folder, &wanted));
+  if (!wanted) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_estimator_export(
+      estimator,
+      &(ls_estimator_exporting){.base = folder,
+                                .receiver = self->options.receiver,
+                                .checkpoint = call->checkpoint,
+                                .assets = self->options.assets,
+                                .num_assets = self->options.num_assets,
+                                .onnx = self->options.onnx,
+                                .stablehlo = self->options.stablehlo,
+                                .batch_size = self->options.batch_size},
+      out_path));
+  if (self->options.kind == LS_EXPORTER_BEST && is_better(self, call->metrics))
+    set_best(self, call->metrics);
+  ls_runtime_log(estimator->runtime, LS_LOG_INFO, "estimator",
+                 "exporter '%s' wrote %s", self->name, *out_path);
+  keep_newest(self, estimator->runtime, folder);
+  return ls_ok();
+}
+
+ls_status ls_exporter_export(ls_exporter *exporter, ls_estimator *estimator,
+                             const ls_exporter_call *call, char **out_path) {
+  LS_REQUIRE_OUT(out_path);
+  LS_REQUIRE(exporter);
+  LS_REQUIRE(estimator);
+  LS_REQUIRE(call);
+  ls_text folder;
+  ls_text_init(&folder, ls_current_allocator());
+  ls_text_append_format(&folder, "%s/export/%s", estimator->model_dir,
+                        exporter->name);
+  ls_status status = ls_text_status(&folder);
+  if (ls_status_is_ok(status))
+    status = ls_status_annotate(
+        export_to(exporter, estimator, call, ls_text_data(&folder), out_path),
+        "exporter '%s'", exporter->name);
+  ls_text_deinit(&folder);
+  return status;
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// One call of an estimator: its beginning, its session, and its end.
+#include "estimator/calls/job.h"
+
+ls_status ls_job_make_graph(ls_job *job, const char *name) {
+  const ls_opt seed = ls_estimator_run_values(job->estimator)->random_seed;
+  LS_RETURN_IF_ERROR(ls_graph_create(name, &job->graph));
+  return seed.set ? ls_graph_set_seed(job->graph, seed.value) : ls_ok();
+}
+
+ls_status ls_job_begin(ls_job *job, ls_estimator *estimator,
+                       ls_estimator_mode mode, const ls_input_function *input) {
+  enum { SOURCES = 3 };  // The loop, and who feeds and takes.
+  ls_variable *step = NULL;
+  job->estimator = estimator;
+  job->input = *input;
+  job->calls = (ls_estimator_calls){
+      .context = ls_estimator_with_mode(estimator->context, mode, false),
+      .model = &estimator->model_fn,
+      .input = &job->input,
+      .config = estimator->config,
+      .params = estimator->params,
+      .batch_axis = estimator->batch_axis,
+      .num_batch_axes = estimator->num_batch_axes,
+  };
+  LS_RETURN_IF_ERROR(ls_rendezvous_create(SOURCES, &job->rendezvous));
+  LS_RETURN_IF_ERROR(
+      ls_estimator_runs_on_cpu(job->calls.context, &job->on_cpu));
+  if (estimator->has_predictions && !job->on_cpu)
+    return ls_failed_precondition("predictions of this estimator are open and "
+                                  "use its system: close them first "
+                                  "(ls_predictions_close)");
+  LS_RETURN_IF_ERROR(ls_job_make_graph(job, "estimator"));
+  const ls_run_values *config = ls_estimator_run_values(estimator);
+  job->strategy = !job->on_cpu            ? NULL
+                  : mode == LS_MODE_TRAIN ? config->train_distribute
+                  : mode == LS_MODE_EVAL  ? config->eval_distribute
+                                          : NULL;
+  if (job->strategy == NULL) return ls_global_step_create(job->graph, &step);
+  LS_GRAPH_SCOPE(job->graph);
+  LS_STRATEGY_SCOPE(job->strategy);
+  return ls_global_step_create(job->graph, &step);
+}
+
+// ---- Events ----------------------------------------------------------------
+ls_status ls_job_open_events(ls_job *job, int64_t saved) {
+  LS_RETURN_IF_ERROR(ls_event_writer_open(
+      &(ls_event_writer_options){.folder = job->estimator->model_dir,
+                                 .first_step = saved + 1,
+                                 .begins = true},
+      &job->events));
+  return ls_summary_writer_create(ls_event_writer_record, job->events,
+                                  &job->summaries);
+}
+
+// ---- The session -----------------------------------------------------------
+ls_status ls_job_session(ls_job *job, bool restores,
+                         ls_monitored_session **out_session) {
+  ls_job_hooks all = {0};
+  const ls_run_values *config = ls_estimator_run_values(job->estimator);
+  ls_status status = ls_job_hooks_add_all(&all, job->chief_hooks.items,
+                                          job->chief_hooks.count);
+  if (ls_status_is_ok(status))
+    status = ls_job_hooks_add_all(&all, job->hooks.items, job->hooks.count);
+  if (ls_status_is_ok(status) && !job->on_cpu) {
+    ls_hook *hook = NULL;
+    status = ls_job_finalize_hook(job, &hook);
+    if (ls_status_is_ok(status)) status = ls_job_hooks_add(&all, hook);
+  }
+  if (ls_status_is_ok(status))
+    status = ls_monitored_session_create(
+        &(ls_monitored_options){
+            .graph = job->graph,
+            .scaffold = &job->scaffold,
+            .hooks = all.items,
+            .num_hooks = all.count,
+            .checkpoints = restores ? job->estimator->model_dir : NULL,
+            .states = &job->state,
+            .num_states = restores ? 1 : 0,
+            .stop = job->stop,
+            .other_stop = &job->system_gone,
+            .creation_timeout_seconds = config->session_creation_timeout_secs,
+            .config = config->session_config,
+        },
+        out_session);
+  ls_job_hooks_deinit(&all);
+  return status;
+}
+
+ls_status ls_job_judge_runs(ls_job *job, ls_status status) {
+  if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
+  if (job->on_cpu)
+    ls_runtime_log(job->estimator->runtime, LS_LOG_INFO, "estimator",
+                   "the input has ended: %s", ls_status_message(status));
+  job->input_ended = true;
+  return status;
+}
+
+ls_status ls_job_check_input_end(const ls_job *job) {
+  return job->on_cpu && job->input_ended && job->input_end_fails
+             ? LS_STATUS(LS_OUT_OF_RANGE,
+                         "the input has ended, where it shall not end")
+             : ls_ok();
+}
+
+// ---- The end ---------------------------------------------------------------
+static void drop(ls_job *job) {
+  ls_job_hooks_deinit(&job->hooks);
+  ls_job_hooks_deinit(&job->chief_hooks);
+  ls_hook_release(job->device_hook);
+  ls_program_drop(&job->program);
+  ls_input_feed_drop(&job->feed);
+  ls_cpu_input_drop(&job->cpu_input);
+  ls_nest_release(job->metrics);
+  ls_nest_release(job->losses);
+  ls_estimator_spec_release(job->spec);
+  ls_graph_destroy(job->graph);
+  ls_summary_writer_release(job->summaries);
+  ls_rendezvous_destroy(job->rendezvous);
+}
+
+// What the program's compiler has said outlives the job, and those behind it
+// that have no program, such as an evaluation on a CPU.
+static ls_status keep_compile_error(ls_job *job) {
+  if (job->device_hook == NULL) return ls_ok();
+  ls_allocator *allocator = ls_current_allocator();
+  ls_estimator *of = job->estimator;
+  const char *text = ls_device_hook_compile_error(job->device_hook);
+  ls_release(allocator, of->compile_error);
+  of->compile_error =
+      text != NULL ? ls_copy_text(allocator, text, strlen(text)) : NULL;
+  return text == NULL || of->compile_error != NULL ? ls_ok()
+                                                   : ls_out_of_memory();
+}
+
+ls_status ls_job_end(ls_job *job, const char *source, ls_status status) {
+  status = ls_status_join(status, keep_compile_error(job));
+  if (job->rendezvous == NULL) {
+    drop(job);
+    return status;
+  }
+  // What the session would recover from is not kept there, and still an end.
+  ls_status own = ls_status_clone(status);
+  if (!ls_status_is_ok(status))
+    ls_rendezvous_record(job->rendezvous, source, status, NULL);
+  ls_rendezvous_record_done(job->rendezvous, source);
+  ls_status best = ls_rendezvous_status(job->rendezvous, 0);
+  if (ls_status_is_ok(best)) {
+    best = own;
+    own = ls_ok();
+  }
+  ls_status_free(own);
+  ls_event_writer *events = job->events;
+  drop(job);
+  return ls_status_join(best, ls_event_writer_close(events));
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One call of an estimator: the graph that it builds, what is around its runs,
+// and what went wrong.
+#ifndef LS_ESTIMATOR_CALLS_JOB_H_
+#define LS_ESTIMATOR_CALLS_JOB_H_
+
+#include "estimator/calls/estimator.h"
+#include "estimator/calls/job_hooks.h"
+#include "estimator/device/device_hook.h"
+#include "estimator/input/cpu_input.h"
+#include "estimator/loop/program.h"
+#include "lockstep/monitored_session.h"
+
+typedef struct ls_job {
+  ls_estimator *estimator;
+  ls_estimator_calls calls;
+  ls_input_function input;
+  bool on_cpu;
+  ls_graph *graph;
+  ls_rendezvous *rendezvous;
+  const ls_train_stop *stop;
+
+  // On TPUs.
+  ls_input_feed feed;
+  ls_estimator_program program;
+  ls_hook *device_hook;  // Retained.
+  bool input_ended;
+  bool user_saves;       // A hook of the model's, or of the caller's, does.
+  bool input_end_fails;  // As there are steps to make behind it.
+  ls_train_stop system_gone;  // Asked to, by who sees that.
+  // On CPUs, and in the replicas of a strategy.
+  ls_cpu_input cpu_input;
+  ls_strategy *strategy;  // Lent; NULL: none.
+  ls_nest metrics;        // Of an evaluation in it,
+  ls_nest losses;         //   and each replica's, with its examples.
+
+  // What the model gave, and what a run of it fetches: the value told of it,
+  // and how many steps that is for (failed: one).
+  ls_estimator_spec *spec;
+  ls_tensor loss, steps;
+  ls_op train_op;
+
+  ls_job_hooks hooks, chief_hooks;
+  ls_scaffold scaffold;
+  ls_status (*init_fn)(void *user, ls_session *session);  // The user's.
+  void *init_user;
+  // To begin with, in place of initial values. Lent; NULL: of a training.
+  const ls_estimator_checkpoint *checkpoint;
+  ls_event_writer *events;
+  ls_summary_writer *summaries;
+  ls_saveable state;  // Of the input.
+  bool afresh;    // The input is to be that of the epoch behind what was saved.
+  bool restored;  // It goes on where it was saved.
+} ls_job;
+
+// Makes graph, global step and rendezvous of a call in a mode.
+LS_MUST_USE ls_status ls_job_begin(ls_job *job, ls_estimator *estimator,
+                                   ls_estimator_mode mode,
+                                   const ls_input_function *input);
+// A graph alone, with the configuration's seed.
+LS_MUST_USE ls_status ls_job_make_graph(ls_job *job, const char *name);
+// What went wrong, of all threads, with what the loop has ended with, which is
+// taken over; and frees everything.
+LS_MUST_USE ls_status ls_job_end(ls_job *job, const char *source,
+                                 ls_status status);
+
+// Builds the model in the job's graph. (tpu_job.c, cpu_job.c, strategy_job.c)
+LS_MUST_USE ls_status ls_job_build_on_tpu(ls_job *job);
+LS_MUST_USE ls_status ls_job_build_on_cpu(ls_job *job);
+LS_MUST_USE ls_status ls_job_build_in_strategy(ls_job *job);
+// Calls the model function on a CPU, for no replica. (cpu_job.c)
+LS_MUST_USE ls_status ls_call_model_alone(const ls_estimator_calls *calls,
+                                          ls_nest features, ls_nest labels,
+                                          ls_estimator_spec **out_spec);
+// Tells that it is not on cores.
+void ls_job_log_cpu(const ls_job *job);
+// Hooks of a program on cores, in their order.
+LS_MUST_USE ls_status ls_job_add_device_hooks(ls_job *job);
+// Hooks of a training on systems that go: what stands before the program's, and
+// behind. (shutdown_job.c)
+LS_MUST_USE ls_status ls_job_add_shutdown_hook(ls_job *job);
+LS_MUST_USE ls_status ls_job_add_preemption_hook(ls_job *job);
+// The one, behind all others, that finalizes the job's scaffold: where nothing
+// it makes may reach into the program. (finalize_hook.c)
+LS_MUST_USE ls_status ls_job_finalize_hook(ls_job *job, ls_hook **out_hook);
+
+// Values before the first run: those of the job's checkpoint, without its
+// states, or initial ones; a warm start where there is none. (job_values.c)
+LS_MUST_USE ls_status ls_job_set_values(ls_job *job);
+// The place in the input, as part of checkpoints. (input_state.c)
+void ls_job_set_state(ls_job *job);
+
+// The event files of a training that goes on from step `saved`; -1: it begins.
+LS_MUST_USE ls_status ls_job_open_events(ls_job *job, int64_t saved);
+LS_MUST_USE ls_status ls_job_session(ls_job *job, bool restores,
+                                     ls_monitored_session **out_session);
+// How the runs have ended: with OUT_OF_RANGE the input has, of which the log is
+// told. Taken over, and given back.
+LS_MUST_USE ls_status ls_job_judge_runs(ls_job *job, ls_status status);
+// Where that was an end too soon.
+LS_MUST_USE ls_status ls_job_check_input_end(const ls_job *job);
+
+#endif  // LS_ESTIMATOR_CALLS_JOB_H_

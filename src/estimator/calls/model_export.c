@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Exports of an estimator's model: a graph for CPUs, which has the variables,
+// and one for TPUs, which shares them.
+#include <string.h>
+
+#include "base/require.h"
+#include "estimator/calls/job.h"
+#include "estimator/config/params.h"
+#include "lockstep/estimator_export.h"
+
+enum { WRAPPED_BATCH = 2048 };
+
+// One graph of an export.
+typedef struct side {
+  ls_job job;
+  bool is_tpu;
+  ls_serving_receiver receiver;
+  ls_export_outputs outputs;  // Of a TPU, the callee's; else
+  ls_nest values;             //   of another mode than a prediction.
+  ls_export_output value;
+  ls_serving_signature *signatures;
+  size_t num_signatures;
+} side;
+
+// ---- A graph ---------------------------------------------------------------
+// What a job begins with, but nothing that is fed: nothing of the system is
+// looked at.
+static ls_status begin(side *s, ls_estimator *estimator,
+                       ls_estimator_mode mode) {
+  ls_variable *step = NULL;
+  ls_job *job = &s->job;
+  job->estimator = estimator;
+  job->on_cpu = true;
+  job->calls = (ls_estimator_calls){
+      .context = ls_estimator_with_mode(estimator->context, mode, true),
+      .model = &estimator->model_fn,
+      .input = &job->input,
+      .config = estimator->config,
+      .params = estimator->params,
+  };
+  LS_RETURN_IF_ERROR(ls_job_make_graph(job, "export"));
+  return ls_global_step_create(job->graph, &step);
+}
+
+static ls_status receive(side *s, const ls_receiver_function *receiver) {
+  LS_RETURN_IF_ERROR(receiver->call(receiver->user, &s->receiver));
+  LS_RETURN_IF_ERROR(ls_nest_status(s->receiver.features));
+  LS_RETURN_IF_ERROR(ls_nest_status(s->receiver.labels));
+  LS_RETURN_IF_ERROR(ls_nest_status(s->receiver.inputs));
+  LS_RETURN_IF_ERROR(ls_graph_error(s->job.graph));
+  if (s->receiver.features.kind == LS_KIND_NONE)
+    return ls_invalid_argument("the receiver gives no features");
+  if (s->receiver.inputs.kind == LS_KIND_NONE)
+    s->receiver.inputs = ls_nest_retain(s->receiver.features);
+  return ls_ok();
+}
+
+static ls_status call_model(void *user, ls_nest inputs,
+                            ls_estimator_spec **out_spec) {
+  const side *s = user;
+  (void)inputs;
+  return ls_call_model(&s->job.calls,
+                       &(ls_model_inputs){.features = s->receiver.features,
+                                          .labels = s->receiver.labels,
+                                          .mask = ls_failed_tensor()},
+                       out_spec);
+}
+
+// ---- Signatures ------------------------------------------------------------
+static ls_status make_signatures(side *s, const ls_export_output *outputs,
+                                 size_t count) {
+  if (count == 0)
+    return ls_invalid_argument("the model's spec has no export outputs");
+  s->signatures =
+      ls_new_array(ls_current_allocator(), ls_serving_signature, count);
+  if (s->signatures == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i)
+    s->signatures[i] = (ls_serving_signature){.output = outputs[i],
+                                              .inputs = s->receiver.inputs};
+  s->num_signatures = count;
+  return ls_ok();
+}
+
+// Of a training or an evaluation: the loss, and what is predicted.
+static ls_status take_values(side *s) {
+  const ls_estimator_spec_options *spec_options =
+      ls_estimator_spec_values(s->job.spec);
+  const bool is_dict = spec_options->predictions.kind == LS_KIND_DICT;
+  LS_RETURN_IF_ERROR(
+      ls_params_set(&s->values, "loss", ls_leaf(spec_options->loss)));
+  for (size_t i = 0; is_dict && i < ls_nest_count(spec_options->predictions);
+       ++i)
+    LS_RETURN_IF_ERROR(ls_params_set(
+        &s->values, ls_nest_key(spec_options->predictions, i),
+        ls_nest_retain(ls_nest_item(spec_options->predictions, i))));
+  if (spec_options->predictions.kind == LS_KIND_TENSOR)
+    LS_RETURN_IF_ERROR(ls_params_set(
+        &s->values, "predictions", ls_nest_retain(spec_options->predictions)));
+  s->value = (ls_export_output){
+      .key = ls_estimator_mode_name(s->job.calls.context.mode),
+      .kind = LS_EXPORT_PREDICT,
+      .tensors = s->values};
+  return make_signatures(s, &s->value, 1);
+}
+
+static ls_status build_on_cpu(side *s) {
+  ls_job *job = &s->job;
+  LS_RETURN_IF_ERROR(ls_call_model_alone(&job->calls, s->receiver.features,
+                                         s->receiver.labels, &job->spec));
+  LS_RETURN_IF_ERROR(ls_graph_error(job->graph));
+  const ls_estimator_spec_options *spec_options =
+      ls_estimator_spec_values(job->spec);
+  if (spec_options->scaffold != NULL)
+    ls_scaffold_copy(&job->scaffold, spec_options->scaffold);
+  if (job->calls.context.mode != LS_MODE_PREDICT) return take_values(s);
+  return make_signatures(s, spec_options->export_outputs,
+                         spec_options->num_export_outputs);
+}
+
+static ls_status build_on_tpu(side *s) {
+  LS_RETURN_IF_ERROR(ls_rewrite_model_for_inference(
+      s->job.calls.context.mode, call_model, s, ls_none(), NULL, &s->outputs));
+  return make_signatures(s, s->outputs.items, s->outputs.count);
+}
+
+static ls_status build_in(side *s, const ls_estimator_exporting *e) {
+  LS_GRAPH_SCOPE(s->job.graph);
+  LS_RETURN_IF_ERROR(receive(s, &e->receiver));
+  return s->is_tpu ? build_on_tpu(s) : build_on_cpu(s);
+}
+
+static ls_status build(side *s, ls_estimator *estimator, ls_estimator_mode mode,
+                       const ls_estimator_exporting *e) {
+  LS_RETURN_IF_ERROR(begin(s, estimator, mode));
+  const ls_status status = build_in(s, e),
+                  first = ls_graph_take_error(s->job.graph);
+  // What failed in the graph is the cause of what a model says then.
+  if (ls_status_is_ok(first)) return status;
+  ls_status_free(status);
+  return first;
+}
+
+static void drop(side *s) {
+  ls_release(ls_current_allocator(), s->signatures);
+  ls_nest_release(s->values);
+  ls_export_outputs_release(&s->outputs);
+  ls_nest_release(s->receiver.features);
+  ls_nest_release(s->receiver.labels);
+  ls_nest_release(s->receiver.inputs);
+  ls_status_free(ls_job_end(&s->job, "export", ls_ok()));
+}
+
+// ---- Writing ---------------------------------------------------------------
+// `checkpoint` NULL: values are those of the session.
+static ls_status write(side *sides, size_t count,
+                       const ls_estimator_exporting *e, const char *checkpoint,
+                       ls_session *session, char **out_path) {
+  static const char *const for_tpu[] = {LS_SERVING_TAG, LS_SERVING_TPU_TAG};
+  ls_serving_graph graphs[2];
+  for (size_t i = 0; i < count; ++i)
+    graphs[i] = (ls_serving_graph){
+        .graph = sides[i].job.graph,
+        .tags = for_tpu,
+        .num_tags = sides[i].is_tpu ? 2 : 1,
+        .signatures = sides[i].signatures,
+        .num_signatures = sides[i].num_signatures,
+        .shares_variables = sides[i].is_tpu,
+    };
+  return ls_serving_export(
+      &(ls_serving_options){
+          .base = e->base,
+          .graphs = graphs,
+          .num_graphs = count,
+          .checkpoint = checkpoint,
+          .session = session,
+          .mode = ls_estimator_mode_name(sides[0].job.calls.context.mode),
+          .assets = e->assets,
+          .num_assets = e->num_assets,
+          .onnx = e->onnx,
+          .stablehlo = e->stablehlo,
+          .batch_size = e->batch_size,
+      },
+      out_path);
+}
+
+// Of the values that a training would begin with.
+static ls_status write_warm(side *sides, size_t count,
+                            const ls_estimator_exporting *e, char **out_path) {
+  ls_monitored_session *session = NULL;
+  ls_job *job = &sides[0].job;
+  LS_RETURN_IF_ERROR(ls_job_set_values(job));
+  LS_RETURN_IF_ERROR(ls_job_session(job, false, &session));
+  const ls_status status =
+      write(sides, count, e, NULL, ls_monitored_session_now(session), out_path);
+  return ls_monitored_session_close(session, status);
+}
+
+// ---- All of it -------------------------------------------------------------
+static ls_status check(const ls_estimator_exporting *e, ls_estimator_mode mode,
+                       bool to_tpu) {
+  if (e->receiver.call == NULL)
+    return ls_invalid_argument("an export needs a receiver_fn, which makes the "
+                               "placeholders that it is given values by");
+  if (e->base == NULL || e->base[0] == 0)
+    return ls_invalid_argument("an export needs a base folder");
+  if (mode < LS_MODE_TRAIN || mode > LS_MODE_PREDICT)
+    return ls_invalid_argument("mode %d of an export", (int)mode);
+  return to_tpu && mode != LS_MODE_PREDICT
+             ? ls_unimplemented("an export for TPUs of mode '%s': there are "
+                                "those of mode 'predict'",
+                                ls_estimator_mode_name(mode))
+             : ls_ok();
+}
+
+// `checkpoint` NULL: values are those that a training would begin with.
+static ls_status export_from(ls_estimator *self,
+                             const ls_estimator_exporting *e,
+                             ls_estimator_mode mode, const char *checkpoint,
+                             char **out_path) {
+  const size_t count = self->exports_to_tpu ? 2 : 1;
+  side *sides = ls_new_array(ls_current_allocator(), side, count);
+  if (sides == NULL) return ls_out_of_memory();
+  ls_status status = ls_ok();
+  size_t made = 0;
+  for (; made < count && ls_status_is_ok(status); ++made) {
+    sides[made].is_tpu = made > 0;
+    status = build(&sides[made], self, mode, e);
+  }
+  if (ls_status_is_ok(status))
+    status = checkpoint != NULL
+                 ? write(sides, count, e, checkpoint, NULL, out_path)
+                 : write_warm(sides, count, e, out_path);
+  for (size_t i = 0; i < made; ++i)
+    drop(&sides[i]);
+  ls_release(ls_current_allocator(), sides);
+  return status;
+}
+
+static ls_status export_model(ls_estimator *self,
+                              const ls_estimator_exporting *e,
+                              ls_estimator_mode mode, char **out_path) {
+  ls_estimator_checkpoint checkpoint;
+  LS_RETURN_IF_ERROR(
+      ls_estimator_checkpoint_open(self, e->checkpoint, &checkpoint));
+  const ls_status status =
+      checkpoint.file != NULL || self->warm_start.path != NULL
+          ? export_from(self, e, mode, checkpoint.path, out_path)
+          : ls_failed_precondition("Could not find trained model in model_dir: "
+                                   "%s, to be exported",
+                                   self->model_dir);
+  ls_estimator_checkpoint_close(&checkpoint);
+  return status;
+}
+
+ls_status ls_estimator_export(ls_estimator *estimator,
+                              const ls_estimator_exporting *exporting,
+                              char **out_path) {
+  LS_REQUIRE_OUT(out_path);
+  LS_REQUIRE(estimator);
+  LS_REQUIRE(exporting);
+  LS_REQUIRE_ITEMS(exporting->assets, exporting->num_assets);
+  const ls_estimator_mode mode =
+      exporting->mode != LS_MODE_NONE ? exporting->mode : LS_MODE_PREDICT;
+  LS_RETURN_IF_ERROR(check(exporting, mode, estimator->exports_to_tpu));
+  return export_model(estimator, exporting, mode, out_path);
+}
+
+// ---- For TPUs --------------------------------------------------------------
+static ls_status wrap(const ls_estimator *self, ls_run_config *config,
+                      ls_estimator **out_estimator) {
+  return ls_estimator_create(
+      &(ls_estimator_options){
+          .model_fn = self->model_fn,
+          .model_dir = self->model_dir,
+          .config = config,
+          .params = self->has_params ? self->params : ls_none(),
+          .train_batch_size = LS_SOME(WRAPPED_BATCH),
+          .eval_batch_size = LS_SOME(WRAPPED_BATCH),
+          .predict_batch_size = LS_SOME(WRAPPED_BATCH),
+          .warm_start =
+              self->warm_start.path != NULL ? &self->warm_start : NULL,
+      },
+      out_estimator);
+}
+
+ls_status ls_estimator_export_for_tpu(ls_estimator *estimator,
+                                      const ls_estimator_exporting *exporting,
+                                      char **out_path) {
+  LS_REQUIRE_OUT(out_path);
+  static const char *const fields[] = {"train_distribute", "eval_distribute"};
+  ls_run_config *config = NULL;
+  ls_estimator *wrapped = NULL;
+  LS_REQUIRE(estimator);
+  LS_RETURN_IF_ERROR(ls_run_config_replace(
+      estimator->config, fields, 2, &(ls_run_config_options){0}, &config));
+  ls_status status = wrap(estimator, config, &wrapped);
+  if (ls_status_is_ok(status))
+    status = ls_estimator_export(wrapped, exporting, out_path);
+  ls_estimator_destroy(wrapped);
+  ls_run_config_release(config);
+  return status;
+}

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+// Prediction: what a model makes of each example, as it is asked for.
+#include <string.h>
+
+#include "base/require.h"
+#include "estimator/calls/job.h"
+#include "estimator/input/prediction_rows.h"
+#include "lockstep/estimator_hooks.h"
+#include "lockstep/ops.h"
+#include "train/hooks/hook.h"
+#include "train/hooks/monitored.h"
+
+struct ls_predictions {
+  ls_job job;
+  ls_monitored_session *session;
+  ls_estimator_checkpoint checkpoint;  // For a session made anew, too.
+  bool batches;
+  ls_nest fetches;
+  ls_nest batch;         // The run's predictions that are wanted. Lent.
+  ls_nest whole;         // The same without rows that fill it up.
+  int64_t next, count;   // Rows of it.
+  int64_t given, again;  // Batches; those that a new session makes once more.
+  int64_t sessions;      // So many were made.
+  ls_status ended;       // How, once it has.
+  bool has_ended;
+};
+
+// ---- What is wanted --------------------------------------------------------
+static bool is_wanted(const ls_estimator_prediction *prediction,
+                      const char *key) {
+  for (size_t i = 0; i < prediction->num_keys; ++i)
+    if (strcmp(prediction->keys[i], key) == 0) return true;
+  return prediction->keys == NULL;
+}
+
+static ls_status no_keys(const ls_estimator_prediction *prediction,
+                         ls_nest predictions) {
+  char text[300];
+  return ls_invalid_argument(
+      "none of the keys that are wanted ('%s'%s) is one of the predictions %s",
+      prediction->num_keys > 0 ? prediction->keys[0] : "",
+      prediction->num_keys > 1 ? ", ..." : "",
+      ls_nest_print(predictions, text, sizeof(text)));
+}
+
+static ls_status choose(const ls_estimator_prediction *prediction,
+                        ls_nest predictions, ls_nest *out) {
+  if (predictions.kind != LS_KIND_DICT) {
+    *out = ls_nest_retain(predictions);
+    return prediction->keys == NULL
+               ? ls_ok()
+               : ls_invalid_argument("keys of predictions that are no dict");
+  }
+  ls_allocator *allocator = ls_current_allocator();
+  const size_t count = ls_nest_count(predictions);
+  const char **keys = ls_new_array(allocator, const char *, count + 1);
+  ls_nest *items = ls_new_array(allocator, ls_nest, count + 1);
+  size_t kept = 0;
+  ls_status status = ls_out_of_memory();
+  if (keys != NULL && items != NULL) {
+    for (size_t i = 0; i < count; ++i) {
+      if (!is_wanted(prediction, ls_nest_key(predictions, i))) continue;
+      keys[kept] = ls_nest_key(predictions, i);
+      items[kept++] = ls_nest_item(predictions, i);
+    }
+    *out = ls_nest_dict("", keys, items, kept);
+    status =
+        kept == 0 ? no_keys(prediction, predictions) : ls_nest_status(*out);
+  }
+  ls_release(allocator, keys);
+  ls_release(allocator, items);
+  return status;
+}
+
+// The predictions, and behind them the padding and what host calls give.
+static ls_status make_fetches(ls_predictions *self,
+                              const ls_estimator_prediction *prediction) {
+  const ls_job *job = &self->job;
+  ls_nest wanted = ls_none();
+  ls_status status =
+      choose(prediction,
+             job->on_cpu ? ls_estimator_spec_values(job->spec)->predictions
+                         : job->program.predictions,
+             &wanted);
+  if (!ls_status_is_ok(status)) {
+    ls_nest_release(wanted);
+    return status;
+  }
+  self->fetches = LS_LIST(
+      wanted,
+      job->on_cpu || ls_tensor_is_failed(job->program.padding)
+          ? ls_none()
+          : ls_leaf(job->program.padding),
+      job->on_cpu ? ls_none() : ls_nest_retain(job->program.host_results));
+  return ls_nest_status(self->fetches);
+}
+
+// ---- Hooks -----------------------------------------------------------------
+static ls_status add_hooks(ls_job *job,
+                           const ls_estimator_prediction *prediction) {
+  const ls_estimator_spec_options *spec = ls_estimator_spec_values(job->spec);
+  ls_hook *hook = NULL;
+  LS_GRAPH_SCOPE(job->graph);
+  if (job->on_cpu)
+    LS_RETURN_IF_ERROR(
+        ls_job_hooks_add(&job->hooks, ls_hook_retain(job->cpu_input.hook)));
+  LS_RETURN_IF_ERROR(ls_job_hooks_add_all(&job->hooks, prediction->hooks,
+                                          prediction->num_hooks));
+  if (!job->on_cpu) {
+    LS_RETURN_IF_ERROR(ls_predict_stop_hook(job->program.stopping, &hook));
+    LS_RETURN_IF_ERROR(ls_job_hooks_add(&job->hooks, hook));
+    LS_RETURN_IF_ERROR(ls_job_add_device_hooks(job));
+  }
+  return ls_job_hooks_add_all(&job->hooks, spec->prediction_hooks,
+                              spec->num_prediction_hooks);
+}
+
+static ls_status begin(ls_predictions *self,
+                       const ls_estimator_prediction *prediction) {
+  ls_job *job = &self->job;
+  {
+    LS_GRAPH_SCOPE(job->graph);
+    LS_RETURN_IF_ERROR(job->on_cpu ? ls_job_build_on_cpu(job)
+                                   : ls_job_build_on_tpu(job));
+  }
+  LS_RETURN_IF_ERROR(make_fetches(self, prediction));
+  LS_RETURN_IF_ERROR(ls_job_set_values(job));
+  LS_RETURN_IF_ERROR(add_hooks(job, prediction));
+  return ls_job_session(job, false, &self->session);
+}
+
+// ---- The end ---------------------------------------------------------------
+// Takes `how` over; keeps it for who asks again.
+static void end(ls_predictions *self, ls_status how) {
+  if (self->has_ended) {
+    ls_status_free(how);
+    return;
+  }
+  const ls_status status = self->session != NULL
+                               ? ls_monitored_session_close(self->session, how)
+                               : how;
+  self->session = NULL;
+  ls_nest_release(self->fetches);
+  self->fetches = ls_none();
+  ls_nest_release(self->whole);
+  self->whole = ls_none();
+  self->job.estimator->has_predictions = false;
+  self->ended = ls_job_end(&self->job, "prediction_loop", status);
+  self->has_ended = true;
+  ls_estimator_checkpoint_close(&self->checkpoint);
+}
+
+// The same of a session that there is. Without any data there is nothing that
+// says stop.
+static void end_runs(ls_predictions *self, ls_status how) {
+  end(self, how);
+  if (ls_status_code(self->ended) != LS_OUT_OF_RANGE) return;
+  ls_status_free(self->ended);
+  self->ended = ls_ok();
+}
+
+ls_status ls_estimator_predict(ls_estimator *estimator,
+                               const ls_estimator_prediction *prediction,
+                               ls_predictions **out_predictions) {
+  LS_REQUIRE_OUT(out_predictions);
+  LS_REQUIRE(estimator);
+  LS_REQUIRE(prediction);
+  LS_REQUIRE_EACH(prediction->keys, prediction->num_keys);
+  LS_RETURN_IF_ERROR(
+      ls_hooks_check("hooks", prediction->hooks, prediction->num_hooks));
+  if (estimator->has_predictions)
+    return ls_failed_precondition("predictions of this estimator are open: "
+                                  "close them first (ls_predictions_close)");
+  ls_predictions *self = ls_new(ls_current_allocator(), ls_predictions);
+  if (self == NULL) return ls_out_of_memory();
+  self->batches = prediction->batches;
+  self->job.stop = prediction->stop;
+  self->job.checkpoint = &self->checkpoint;
+  ls_status status =
+      ls_job_begin(&self->job, estimator, LS_MODE_PREDICT, &prediction->input);
+  self->job.estimator = estimator;
+  estimator->has_predictions = true;
+  if (ls_status_is_ok(status))
+    status = ls_estimator_checkpoint_open(estimator, prediction->checkpoint,
+                                          &self->checkpoint);
+  if (ls_status_is_ok(status)) status = begin(self, prediction);
+  if (ls_status_is_ok(status)) {
+    *out_predictions = self;
+    return status;
+  }
+  end(self, status);
+  status = self->ended;
+  ls_release(ls_current_allocator(), self);
+  return status;
+}
+
+// ---- Rows ------------------------------------------------------------------
+// Row `index` of an array, or a none for a leaf that is no array.
+static ls_nest row_of(ls_nest leaf, void *user) {
+  const int64_t index = *(const int64_t *)user;
+  const ls_array *from = ls_nest_as_array(leaf);
+  ls_array *row = NULL;
+  if (from == NULL) return ls_none();
+  const ls_shape whole = ls_array_shape(from);
+  ls_shape shape = {.rank = whole.rank - 1};
+  for (int32_t i = 1; i < whole.rank; ++i)
+    shape.dim[i - 1] = whole.dim[i];
+  const size_t size =
+      whole.dim[0] > 0 ? ls_array_size(from) / (size_t)whole.dim[0] : 0;
+  const ls_status status = ls_array_create_copy(
+      ls_array_dtype(from), shape,
+      (const char *)ls_array_data(from) + size * (size_t)index, &row);
+  return ls_status_is_ok(status) ? ls_nest_array(row) : ls_fail(status);
+}
+
+static ls_status first_dimension(const char *key, ls_nest leaf,
+                                 int64_t *count) {
+  const ls_array *array = ls_nest_as_array(leaf);
+  const ls_shape shape = array != NULL ? ls_array_shape(array) : LS_SCALAR;
+  if (shape.rank < 1)
+    return ls_invalid_argument("prediction '%s' has no rows", key);
+  if (*count >= 0 && shape.dim[0] != *count)
+    return ls_invalid_argument(
+        "prediction '%s' has %lld rows, others have %lld", key,
+        (long long)shape.dim[0], (long long)*count);
+  *count = shape.dim[0];
+  return ls_ok();
+}
+
+// How many rows a batch has, all of one number, without those that pad it.
+static ls_status count_rows(ls_nest batch, ls_nest padding,
+                            int64_t *out_count) {
+  int64_t count = -1;
+  *out_count = 0;
+  if (batch.kind == LS_KIND_DICT)
+    for (size_t i = 0; i < ls_nest_count(batch); ++i)
+      LS_RETURN_IF_ERROR(first_dimension(ls_nest_key(batch, i),
+                                         ls_nest_item(batch, i), &count));
+  else
+    LS_RETURN_IF_ERROR(first_dimension("predictions", batch, &count));
+  return ls_predictions_keep(batch, padding, out_count);
+}
+
+// A batch of which no row is real is none.
+static ls_status take_batch(ls_predictions *self, ls_nest padding) {
+  ls_nest_release(self->whole);
+  self->whole = ls_none();
+  self->count = 1;
+  if (padding.kind == LS_KIND_NONE) {
+    self->whole = ls_nest_retain(self->batch);
+    return ls_ok();
+  }
+  LS_RETURN_IF_ERROR(ls_predictions_keep(self->batch, padding, &self->count));
+  self->count = self->count > 0;
+  return ls_predictions_rows(self->batch, padding, false, &self->whole);
+}
+
+// A new session predicts from the start, of which the caller may have a part.
+static ls_status run_next(ls_predictions *self, ls_nest *out_results) {
+  if (ls_monitored_session_should_stop(self->session))
+    return LS_STATUS(LS_OUT_OF_RANGE, "predictions have ended");
+  LS_RETURN_IF_ERROR(ls_monitored_session_run(self->session, self->fetches,
+                                              NULL, 0, out_results));
+  const int64_t sessions = ls_monitored_sessions(self->session);
+  if (sessions != self->sessions) self->again = self->given;
+  self->sessions = sessions;
+  return ls_ok();
+}
+
+static ls_status next_batch(ls_predictions *self) {
+  ls_nest results = ls_none();
+  for (;;) {
+    LS_RETURN_IF_ERROR(run_next(self, &results));
+    if (self->again == 0) break;
+    --self->again;
+  }
+  ++self->given;
+  const ls_nest padding = ls_nest_item(results, 1);
+  self->batch = ls_nest_item(results, 0);
+  self->next = 0;
+  return self->batches ? take_batch(self, padding)
+                       : count_rows(self->batch, padding, &self->count);
+}
+
+static ls_status take(ls_predictions *self, ls_nest *row) {
+  const int64_t index = self->next;
+  const ls_nest made = self->batches
+                           ? ls_nest_retain(self->whole)
+                           : ls_nest_map(self->batch, row_of, (void *)&index);
+  const ls_status status = ls_nest_status(made);
+  ls_nest_release(ls_status_is_ok(status) ? *row : made);
+  if (!ls_status_is_ok(status)) return status;  // Who asks again gets it.
+  *row = made;
+  ++self->next;
+  return status;
+}
+
+ls_status ls_predictions_next(ls_predictions *predictions, ls_nest *row) {
+  LS_REQUIRE(row);
+  LS_REQUIRE(predictions);
+  ls_status status = ls_ok();
+  while (!predictions->has_ended && predictions->next >= predictions->count) {
+    status = next_batch(predictions);
+    if (!ls_status_is_ok(status)) end_runs(predictions, status);
+  }
+  if (!predictions->has_ended) return take(predictions, row);
+  return ls_status_is_ok(predictions->ended)
+             ? LS_STATUS(LS_OUT_OF_RANGE, "there are no more predictions")
+             : ls_status_clone(predictions->ended);
+}
+
+ls_status ls_predictions_close(ls_predictions *predictions) {
+  if (predictions == NULL) return ls_ok();
+  end_runs(predictions, ls_ok());
+  const ls_status status = predictions->ended;
+  ls_release(ls_current_allocator(), predictions);
+  return status;
+}

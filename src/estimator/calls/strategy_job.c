@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job in the replicas of a strategy: a model each, of which the first gives
+// hooks and scaffold.
+#include "estimator/calls/job.h"
+#include "estimator/input/strategy_input.h"
+#include "estimator/spec/spec.h"
+#include "graph/graph.h"
+#include "lockstep/distributed.h"
+#include "lockstep/ops.h"
+#include "lockstep/replica.h"
+#include "nn/shares.h"
+
+// ---- A replica -------------------------------------------------------------
+// The loss of the whole batch: the mean over the replicas, each by its number
+// of examples; the sum where the optimizer takes that of the gradients.
+static ls_tensor batch_loss(ls_tensor loss) {
+  const bool sums = ls_graph_sums_gradients(ls_graph_current());
+  const ls_shares shares = ls_shares_find(!sums);
+  return sums ? ls_shares_sum(&shares, loss) : ls_shares_mean(&shares, loss);
+}
+
+// What a step adds to the losses of an evaluation: where parts differ, times
+// its examples.
+static ls_tensor eval_loss(ls_tensor loss, ls_nest examples) {
+  if (examples.kind == LS_KIND_NONE) return loss;
+  const ls_shares shares = {.replicas = ls_num_replicas(),
+                            .differ = true,
+                            .count = ls_nest_tensor(examples, 0)};
+  return ls_shares_given(&shares, true, loss);
+}
+
+static ls_nest results_of(const ls_job *job, const ls_estimator_spec *spec,
+                          ls_nest examples) {
+  const ls_estimator_spec_options *spec_options =
+      ls_estimator_spec_values(spec);
+  if (job->calls.context.mode == LS_MODE_TRAIN)
+    return LS_TUPLE(ls_leaf(job->estimator->replica_0_loss
+                                ? spec_options->loss
+                                : batch_loss(spec_options->loss)),
+                    ls_nest_op(spec_options->train_op));
+  return LS_TUPLE(ls_leaf(eval_loss(spec_options->loss, examples)),
+                  ls_nest_retain(examples),
+                  ls_nest_retain(spec_options->eval_metrics.tensors),
+                  ls_nest_retain(spec_options->eval_metric_ops));
+}
+
+// The spec of the first is kept.
+static ls_nest take_spec(ls_job *job, ls_estimator_spec *spec,
+                         ls_nest examples) {
+  const ls_nest results = results_of(job, spec, examples);
+  if (job->spec == NULL)
+    job->spec = spec;
+  else
+    ls_estimator_spec_release(spec);
+  return results;
+}
+
+static ls_nest call_model(ls_job *job, ls_nest args) {
+  ls_estimator_spec *spec = NULL;
+  const ls_status status = ls_call_model(
+      &job->calls,
+      &(ls_model_inputs){.features = ls_nest_item(args, 0),
+                         .labels = ls_nest_item(args, 1),
+                         .mask = ls_failed_tensor(),
+                         .keeps_kind = job->calls.context.mode == LS_MODE_EVAL},
+      &spec);
+  return ls_status_is_ok(status) ? take_spec(job, spec, ls_nest_item(args, 2))
+                                 : ls_fail(status);
+}
+
+static ls_nest run_replica(ls_nest args, void *user) {
+  const ls_nest examples = ls_nest_item(args, 2);
+  if (examples.kind == LS_KIND_NONE) return call_model(user, args);
+  LS_EXAMPLES_SCOPE(ls_nest_tensor(examples, 0));
+  return call_model(user, args);
+}
+
+// ---- What they have given --------------------------------------------------
+static ls_status take_training(ls_job *job, ls_nest results) {
+  const ls_nest loss = ls_nest_item(results, 0);
+  // The same on all, or that of the first.
+  job->loss = ls_nest_tensor(
+      ls_distributed_count(loss) > 0 ? ls_distributed_component(loss, 0) : loss,
+      0);
+  return ls_strategy_group(job->strategy, ls_nest_item(results, 1), "train_op",
+                           &job->train_op);
+}
+
+static ls_nest gather_leaf(ls_nest leaf, void *user) {
+  ls_job *job = user;
+  ls_nest all = ls_none();
+  if (ls_distributed_count(leaf) == 0) return ls_nest_retain(leaf);
+  const ls_status status = ls_strategy_gather(job->strategy, leaf, 0, &all);
+  return ls_status_is_ok(status) ? all : ls_fail(status);
+}
+
+// A metric that each replica has made: the first one's value, as they are the
+// same where they are ls_metric_...'s, and all updates together.
+static ls_nest join_metric(ls_job *job, const char *name, ls_nest pair) {
+  const ls_nest value = ls_nest_item(pair, 0);
+  const ls_nest update = ls_nest_item(pair, 1);
+  ls_op all = {0};
+  const ls_status status = ls_strategy_group(job->strategy, update, name, &all);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  const bool differs = ls_distributed_count(value) > 0;
+  return LS_TUPLE(
+      ls_nest_retain(differs ? ls_distributed_component(value, 0) : value),
+      ls_nest_op(all));
+}
+
+static ls_status join_metrics(ls_job *job, ls_nest made) {
+  ls_allocator *allocator = ls_current_allocator();
+  const size_t count = ls_nest_count(made);
+  const char **keys = ls_new_array(allocator, const char *, count + 1);
+  ls_nest *pairs = ls_new_array(allocator, ls_nest, count + 1);
+  ls_status status = ls_out_of_memory();
+  if (keys != NULL && pairs != NULL) {
+    for (size_t i = 0; i < count; ++i) {
+      keys[i] = ls_nest_key(made, i);
+      pairs[i] = join_metric(job, keys[i], ls_nest_item(made, i));
+    }
+    job->metrics = ls_nest_dict("", keys, pairs, count);
+    status = ls_nest_status(job->metrics);
+  }
+  ls_release(allocator, keys);
+  ls_release(allocator, pairs);
+  return status;
+}
+
+// Metrics are of the examples of all replicas, in their order.
+static ls_status take_evaluation(ls_job *job, ls_nest results) {
+  const ls_estimator_spec_options *spec_options =
+      ls_estimator_spec_values(job->spec);
+  job->losses = LS_TUPLE(ls_nest_retain(ls_nest_item(results, 0)),
+                         ls_nest_retain(ls_nest_item(results, 1)));
+  LS_RETURN_IF_ERROR(ls_nest_status(job->losses));
+  if (spec_options->eval_metrics.call == NULL)
+    return join_metrics(job, ls_nest_item(results, 3));
+  ls_host_function function = spec_options->eval_metrics;
+  function.tensors = ls_nest_map(ls_nest_item(results, 2), gather_leaf, job);
+  ls_status status = ls_nest_status(function.tensors);
+  if (ls_status_is_ok(status)) {
+    job->metrics = ls_host_function_call(&function, "eval_metrics");
+    status = ls_nest_status(job->metrics);
+    if (ls_status_is_ok(status)) status = ls_made_metrics_check(job->metrics);
+  }
+  ls_nest_release(function.tensors);
+  return status;
+}
+
+static ls_status run_model(ls_job *job, const ls_strategy_input *input) {
+  ls_nest results = ls_none();
+  const ls_nest args = LS_TUPLE(ls_nest_retain(input->input.features),
+                                ls_nest_retain(input->input.labels),
+                                ls_nest_retain(input->examples));
+  ls_status status = ls_nest_status(args);
+  if (ls_status_is_ok(status)) {
+    LS_SCALE_LOSS_SCOPE(job->strategy);
+    status = ls_strategy_call_for_each_replica(job->strategy, run_replica, args,
+                                               job, &results);
+  }
+  if (ls_status_is_ok(status))
+    status = job->calls.context.mode == LS_MODE_TRAIN
+                 ? take_training(job, results)
+                 : take_evaluation(job, results);
+  ls_nest_release(results);
+  ls_nest_release(args);
+  return status;
+}
+
+ls_status ls_job_build_in_strategy(ls_job *job) {
+  ls_strategy_input input = {0};
+  ls_job_log_cpu(job);
+  LS_STRATEGY_SCOPE(job->strategy);
+  ls_status status = ls_strategy_input_make(&job->calls, job->strategy, &input);
+  if (ls_status_is_ok(status)) status = run_model(job, &input);
+  job->cpu_input = input.input;
+  input.input = (ls_cpu_input){0};
+  ls_strategy_input_drop(&input);
+  LS_RETURN_IF_ERROR(status);
+  const ls_scaffold *scaffold = ls_estimator_spec_values(job->spec)->scaffold;
+  if (scaffold != NULL) ls_scaffold_copy(&job->scaffold, scaffold);
+  return ls_graph_error(job->graph);
+}

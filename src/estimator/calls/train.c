@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training.
+#include <string.h>
+
+#include "base/require.h"
+#include "distribute/values/summary.h"
+#include "estimator/calls/job.h"
+#include "estimator/config/systems.h"
+#include "estimator/hooks/log_hooks.h"
+#include "estimator/hooks/moving_hook.h"
+#include "lockstep/estimator_hooks.h"
+#include "lockstep/ops.h"
+#include "train/hooks/hook.h"
+#include "train/hooks/saved.h"
+
+// ---- What is refused -------------------------------------------------------
+static ls_status check_count(ls_opt count, const char *name) {
+  return count.set && count.value < 1
+             ? ls_invalid_argument("Must specify %s > 0, got %lld", name,
+                                   (long long)count.value)
+             : ls_ok();
+}
+
+static ls_status check(const ls_estimator *self,
+                       const ls_estimator_training *t) {
+  const char *task = ls_estimator_run_values(self)->task_type;
+  if (strcmp(task, "evaluator") == 0 || strcmp(task, "ps") == 0)
+    return ls_invalid_argument("a task of type '%s' does not train", task);
+  if (t->steps.set && t->max_steps.set)
+    return ls_invalid_argument("Can not provide both steps and max_steps");
+  LS_RETURN_IF_ERROR(check_count(t->steps, "steps"));
+  return check_count(t->max_steps, "max_steps");
+}
+
+static ls_status check_steps(const ls_job *job,
+                             const ls_estimator_training *t) {
+  return job->on_cpu || t->steps.set || t->max_steps.set
+             ? ls_ok()
+             : ls_invalid_argument("one of `steps` or `max_steps` must be set "
+                                   "where training is on TPUs");
+}
+
+// Whether there is no step to make, by the newest checkpoint that is whole;
+// behind one that is not there are steps to be made again. Which are passed
+// over is told by who restores; where nobody does, here.
+static ls_status is_done(const ls_estimator *self,
+                         const ls_estimator_training *t, bool *out_done,
+                         int64_t *out_step) {
+  int64_t newest = -1;
+  LS_RETURN_IF_ERROR(ls_estimator_whole_step(self, false, out_step));
+  *out_done = t->max_steps.set && *out_step >= t->max_steps.value;
+  if (!*out_done) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_estimator_newest_step(self, &newest));
+  if (newest > *out_step)
+    LS_RETURN_IF_ERROR(ls_estimator_whole_step(self, true, out_step));
+  ls_runtime_log(self->runtime, LS_LOG_INFO, "estimator",
+                 "Skipping training since max_steps %lld has been reached",
+                 (long long)t->max_steps.value);
+  return ls_ok();
+}
+
+// ---- The model -------------------------------------------------------------
+// By its op, as other systems name them, or by its tag.
+static bool is_of_loss(ls_op summary) {
+  const char *tag = ls_summary_tag(summary);
+  return strcmp(tag != NULL ? tag : ls_op_name(summary), "loss") == 0;
+}
+
+static ls_status add_loss_summary(const ls_job *job) {
+  ls_op *ops = NULL;
+  size_t count = 0;
+  bool has = false;
+  LS_RETURN_IF_ERROR(
+      ls_collection_ops(job->graph, LS_COLLECTION_SUMMARIES, &ops, &count));
+  for (size_t i = 0; i < count; ++i)
+    has = has || is_of_loss(ops[i]);
+  ls_release(ls_current_allocator(), ops);
+  if (!has) (void)ls_summary("loss", job->loss);
+  return ls_graph_take_error(job->graph);
+}
+
+// It goes on from step `saved`; -1: it begins.
+static ls_status build(ls_job *job, int64_t saved) {
+  LS_GRAPH_SCOPE(job->graph);
+  LS_RETURN_IF_ERROR(ls_job_open_events(job, saved));
+  LS_SUMMARY_SCOPE(job->summaries);
+  LS_RETURN_IF_ERROR(job->strategy != NULL ? ls_job_build_in_strategy(job)
+                     : job->on_cpu         ? ls_job_build_on_cpu(job)
+                                           : ls_job_build_on_tpu(job));
+  return add_loss_summary(job);
+}
+
+// ---- Hooks -----------------------------------------------------------------
+static ls_loop_length length_of(const ls_job *job) {
+  ls_loop_length length = {.steps = 1};
+  const ls_run_values *config = ls_estimator_run_values(job->estimator);
+  if (!job->on_cpu)
+    ls_status_free(
+        ls_loop_length_parse(config->tpu->iterations_per_loop, &length));
+  return length;
+}
+
+// With a loop of so many seconds nobody knows: then it is looked each time.
+static int64_t steps_per_run(const ls_job *job) {
+  const ls_loop_length length = length_of(job);
+  return length.steps > 0 ? length.steps : INT32_MAX;
+}
+
+// Ours keeps the first of each stretch, the configuration's default is one of
+// more than a year that keeps none.
+static double kept_hours(const ls_run_values *config) {
+  enum { NEVER = 10000 };
+  const int64_t hours = config->keep_checkpoint_every_n_hours.value;
+  return hours >= NEVER ? 0 : (double)hours;
+}
+
+static ls_status add_saver(ls_job *job, const ls_estimator_training *t) {
+  const ls_run_values *config = ls_estimator_run_values(job->estimator);
+  const ls_estimator_spec_options *spec_options =
+      ls_estimator_spec_values(job->spec);
+  const bool by_steps = config->save_checkpoints_steps.set &&
+                        config->save_checkpoints_steps.value > 0;
+  const bool by_seconds = config->save_checkpoints_secs.set &&
+                          config->save_checkpoints_secs.value > 0;
+  ls_hook *saver = NULL;
+  job->user_saves = ls_hooks_have_saver(spec_options->training_hooks,
+                                        spec_options->num_training_hooks) ||
+                    ls_hooks_have_saver(t->hooks, t->num_hooks);
+  if ((!by_steps && !by_seconds) || job->user_saves) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_saver_hook(
+      &(ls_saver_hook_options){
+          .folder = job->estimator->model_dir,
+          .variables = job->scaffold.saved,
+          .num_variables = job->scaffold.num_saved,
+          .states = &job->state,
+          .num_states = 1,
+          .every_steps =
+              by_steps ? config->save_checkpoints_steps : (ls_opt){0},
+          .every_seconds =
+              by_seconds ? config->save_checkpoints_secs : (ls_opt){0},
+          .steps_per_run = LS_SOME(steps_per_run(job)),
+          .keep = config->keep_checkpoint_max,
+          .keep_every_hours = kept_hours(config),
+          .graph_text =
+              config->checkpoint_save_graph_def ? LS_FLAG_ON : LS_FLAG_OFF,
+      },
+      &saver));
+  return ls_job_hooks_add(&job->chief_hooks, saver);
+}
+
+// All summaries of the graph, in one hook.
+static ls_status add_summaries(ls_job *job) {
+  const ls_opt every =
+      ls_estimator_run_values(job->estimator)->save_summary_steps;
+  ls_hook *hook = NULL;
+  ls_op *ops = NULL;
+  size_t count = 0;
+  if (!every.set || every.value < 1) return ls_ok();
+  LS_RETURN_IF_ERROR(
+      ls_collection_ops(job->graph, LS_COLLECTION_SUMMARIES, &ops, &count));
+  const ls_status status =
+      count == 0
+          ? ls_ok()
+          : ls_summary_hook(&(ls_summary_hook_options){.ops = ops,
+                                                       .num_ops = count,
+                                                       .writer = job->summaries,
+                                                       .every_steps = every},
+                            &hook);
+  ls_release(ls_current_allocator(), ops);
+  LS_RETURN_IF_ERROR(status);
+  return ls_job_hooks_add(&job->hooks, hook);
+}
+
+static ls_status add_stop(ls_job *job, const ls_estimator_training *t) {
+  ls_hook *hook = NULL;
+  if (!job->on_cpu)
+    LS_RETURN_IF_ERROR(
+        ls_tpu_stop_hook(length_of(job), t->steps, t->max_steps, &hook));
+  else if (t->steps.set || t->max_steps.set)
+    LS_RETURN_IF_ERROR(ls_stop_at_step_hook(t->steps, t->max_steps, &hook));
+  return ls_job_hooks_add(&job->hooks, hook);
+}
+
+static ls_status add_nan_guard(ls_job *job) {
+  ls_hook *hook = NULL;
+  LS_RETURN_IF_ERROR(ls_nan_hook(job->loss, LS_FLAG_DEFAULT, &hook));
+  return ls_job_hooks_add(&job->hooks, hook);
+}
+
+static ls_status add_step_guard(ls_job *job) {
+  const ls_op train_op = ls_estimator_spec_values(job->spec)->train_op;
+  ls_hook *hook = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_moving_step_hook(ls_op_name(train_op), length_of(job).steps, &hook));
+  return ls_job_hooks_add(&job->hooks, hook);
+}
+
+// Those that tell how it goes.
+static ls_status add_loss_log(ls_job *job) {
+  ls_hook *hook = NULL;
+  LS_RETURN_IF_ERROR(ls_loss_log_hook(job->loss, length_of(job),
+                                      job->estimator->log_steps, &hook));
+  return ls_job_hooks_add(&job->hooks, hook);
+}
+
+static ls_status add_examples(ls_job *job) {
+  const ls_opt batch = ls_estimator_batch_size(job->calls.context);
+  ls_hook *hook = NULL;
+  LS_RETURN_IF_ERROR(ls_examples_hook(job->estimator->log_steps,
+                                      steps_per_run(job), (double)batch.value,
+                                      job->events, &hook));
+  return ls_job_hooks_add(&job->hooks, hook);
+}
+
+// The model's come last on cores; on CPUs examples are counted behind them.
+static ls_status add_models(ls_job *job) {
+  const ls_estimator_spec_options *spec_options =
+      ls_estimator_spec_values(job->spec);
+  if (!job->on_cpu) {
+    LS_RETURN_IF_ERROR(ls_job_add_device_hooks(job));
+    LS_RETURN_IF_ERROR(add_loss_log(job));
+    LS_RETURN_IF_ERROR(add_examples(job));
+  }
+  LS_RETURN_IF_ERROR(ls_job_hooks_add_all(&job->hooks,
+                                          spec_options->training_hooks,
+                                          spec_options->num_training_hooks));
+  return job->on_cpu ? add_examples(job) : ls_ok();
+}
+
+static ls_status add_hooks(ls_job *job, const ls_estimator_training *t) {
+  const ls_estimator_spec_options *spec_options =
+      ls_estimator_spec_values(job->spec);
+  ls_job_hooks *hooks = &job->hooks;
+  LS_GRAPH_SCOPE(job->graph);
+  LS_RETURN_IF_ERROR(add_saver(job, t));
+  LS_RETURN_IF_ERROR(ls_job_hooks_add_all(
+      &job->chief_hooks, spec_options->training_chief_hooks,
+      spec_options->num_training_chief_hooks));
+  LS_RETURN_IF_ERROR(add_summaries(job));
+  if (job->on_cpu)
+    LS_RETURN_IF_ERROR(
+        ls_job_hooks_add(hooks, ls_hook_retain(job->cpu_input.hook)));
+  LS_RETURN_IF_ERROR(ls_job_hooks_add_all(hooks, t->hooks, t->num_hooks));
+  LS_RETURN_IF_ERROR(add_stop(job, t));
+  LS_RETURN_IF_ERROR(add_nan_guard(job));
+  LS_RETURN_IF_ERROR(add_step_guard(job));
+  return add_models(job);
+}
+
+// Listeners go to the first saver there is.
+static ls_status add_listeners(ls_job *job, const ls_estimator_training *t) {
+  if (t->num_listeners == 0) return ls_ok();
+  const ls_job_hooks *chief = &job->chief_hooks;
+  return ls_hooks_have_saver(chief->items, chief->count)
+             ? ls_saver_hooks_add_listeners(chief->items, chief->count,
+                                            t->listeners, t->num_listeners)
+             : ls_saver_hooks_add_listeners(job->hooks.items, job->hooks.count,
+                                            t->listeners, t->num_listeners);
+}
+
+// ---- Runs ------------------------------------------------------------------
+// By name, for hooks too (ls_run_context_number).
+static ls_nest fetches_of(const ls_job *job) {
+  const char *const names[] = {"loss", "train_op"};
+  const ls_nest items[] = {ls_leaf(job->loss), ls_nest_op(job->train_op)};
+  return ls_nest_dict("", names, items, 2);
+}
+
+static void take(ls_nest results, ls_training_end *end) {
+  end->loss = ls_nest_number(ls_nest_find(results, "loss"));
+  end->has_loss = true;
+}
+
+static ls_status run_all(ls_job *job, ls_monitored_session *session,
+                         ls_training_end *end) {
+  const ls_nest fetches = fetches_of(job);
+  ls_status status = ls_nest_status(fetches);
+  while (ls_status_is_ok(status) &&
+         !ls_monitored_session_should_stop(session)) {
+    ls_nest results = ls_none();
+    status = ls_monitored_session_run(session, fetches, NULL, 0, &results);
+    if (ls_status_is_ok(status)) take(results, end);
+  }
+  ls_nest_release(fetches);
+  return ls_job_judge_runs(job, status);
+}
+
+static ls_status train(ls_job *job, const ls_estimator_training *t,
+                       int64_t saved, ls_training_end *end) {
+  ls_monitored_session *session = NULL;
+  ls_hook *last = NULL;
+  ls_nest step = ls_none();
+  ls_tensor read;
+  LS_RETURN_IF_ERROR(check_steps(job, t));
+  job->input_end_fails =
+      job->estimator->input_end_fails && (t->steps.set || t->max_steps.set);
+  LS_RETURN_IF_ERROR(build(job, saved));
+  ls_job_set_state(job);
+  if (saved < 0) LS_RETURN_IF_ERROR(ls_job_set_values(job));
+  LS_RETURN_IF_ERROR(add_hooks(job, t));
+  LS_RETURN_IF_ERROR(add_listeners(job, t));
+  {
+    LS_GRAPH_SCOPE(job->graph);
+    LS_RETURN_IF_ERROR(ls_global_step_read(&read));
+  }
+  LS_RETURN_IF_ERROR(ls_final_ops_hook(ls_leaf(read), NULL, 0, &step, &last));
+  LS_RETURN_IF_ERROR(ls_job_hooks_add(&job->hooks, last));
+  LS_RETURN_IF_ERROR(ls_job_session(job, true, &session));
+  const ls_status status =
+      ls_monitored_session_close(session, run_all(job, session, end));
+  if (ls_status_is_ok(status)) end->step = (int64_t)ls_nest_number(step);
+  ls_nest_release(step);
+  return ls_status_is_ok(status) ? ls_job_check_input_end(job) : status;
+}
+
+// `*again`: the data had ended where it was left, and there was no step.
+static ls_status train_once(ls_estimator *self, const ls_estimator_training *t,
+                            int64_t saved, bool afresh, ls_training_end *end,
+                            bool *again) {
+  ls_job job = {.stop = t->stop, .afresh = afresh};
+  ls_status status = ls_job_begin(&job, self, LS_MODE_TRAIN, &t->input);
+  if (ls_status_is_ok(status)) status = train(&job, t, saved, end);
+  end->input_ended = job.input_ended;
+  end->stopped = ls_train_stop_requested(t->stop);
+  *again = !afresh && job.restored && job.input_ended && !end->has_loss;
+  return ls_job_end(&job, "training_loop", status);
+}
+
+ls_status ls_estimator_train(ls_estimator *estimator,
+                             const ls_estimator_training *training,
+                             ls_training_end *out_end) {
+  ls_training_end end = {0};
+  bool done = false, again = false;
+  int64_t step = -1;
+  if (out_end != NULL) *out_end = end;
+  LS_REQUIRE(estimator);
+  LS_REQUIRE(training);
+  LS_RETURN_IF_ERROR(
+      ls_hooks_check("hooks", training->hooks, training->num_hooks));
+  LS_REQUIRE_ITEMS(training->listeners, training->num_listeners);
+  LS_RETURN_IF_ERROR(check(estimator, training));
+  LS_RETURN_IF_ERROR(is_done(estimator, training, &done, &step));
+  end.step = step;
+  if (!done)
+    LS_RETURN_IF_ERROR(
+        train_once(estimator, training, step, false, &end, &again));
+  if (again)
+    LS_RETURN_IF_ERROR(
+        train_once(estimator, training, step, true, &end, &again));
+  if (!done && !end.has_loss)
+    ls_runtime_log(estimator->runtime, LS_LOG_WARNING, "estimator",
+                   "training has made no step");
+  if (out_end != NULL) *out_end = end;
+  return ls_ok();
+}

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// What this layer keeps in each runtime.
+//
+// The runtime's lock guards it.
+#ifndef LS_ESTIMATOR_CONFIG_STATE_H_
+#define LS_ESTIMATOR_CONFIG_STATE_H_
+
+#include "base/runtime_internal.h"
+
+struct ls_watchdog;
+
+typedef struct ls_estimator_state {
+  ls_allocator *allocator;
+  struct ls_watchdog *watchdog;  // NULL: none is at work.
+  bool wraps_input;              // See ls_input_feed_set_loops.
+} ls_estimator_state;
+
+// Made on first use; NULL without memory. Hold the runtime's lock.
+ls_estimator_state *ls_estimator_state_get(ls_runtime *runtime);
+
+// Stops it, and frees it. NULL is fine.
+void ls_watchdog_destroy(struct ls_watchdog *watchdog);
+
+#endif  // LS_ESTIMATOR_CONFIG_STATE_H_

@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "estimator/device/device_hook.h"
+
+#include <string.h>
+
+#include "base/nanos.h"
+#include "base/require.h"
+#include "base/threads/timers.h"
+#include "estimator/config/setting.h"
+#include "estimator/device/device_system.h"
+#include "estimator/device/device_threads.h"
+#include "lockstep/estimator_hooks.h"
+#include "lockstep/summary_ops.h"
+#include "train/hooks/hook.h"
+
+typedef struct device_hook {
+  ls_device_hook_options options;
+  ls_runtime *runtime;
+  bool initializes;                  // The system, and shuts it down.
+  bool has_begun;                    // It is initialized, by this hook.
+  ls_tensor count;                   // Steps of the next run.
+  ls_nest counted;                   // What it was.
+  ls_nest fed, taken;                // What the threads' runs gave.
+  ls_nest initializers, finalizers;  // Ops.
+  int64_t take_every, sleep;         // Steps; nanoseconds.
+  char *compile_error;
+  bool input_ended, closed_outfeeds;  // Atomic; the second: one thread's.
+  ls_device_work works[LS_DEVICE_THREADS];
+  ls_device_threads threads;
+} device_hook;
+
+static size_t num_ops(ls_nest ops) {
+  return ops.kind == LS_KIND_NONE ? 0 : ls_nest_num_leaves(ops);
+}
+
+// Ops for their effect; an empty list is nothing to do.
+static ls_status run_ops(ls_session *session, ls_nest ops, ls_nest *results) {
+  return num_ops(ops) == 0 ? ls_ok()
+                           : ls_session_run(session, ops, NULL, 0, results);
+}
+
+// ---- The thread that feeds -------------------------------------------------
+// In pieces, so that it can be ended.
+static ls_status sleep_first(void *user) {
+  enum { PIECE_NANOS = 50 * 1000 * 1000 };
+  const device_hook *self = user;
+  for (int64_t left = self->sleep; left > 0; left -= PIECE_NANOS) {
+    if (ls_device_threads_should_end(&self->threads))
+      return LS_STATUS(LS_CANCELLED, "ended before anything was fed");
+    ls_runtime_sleep(self->runtime, left < PIECE_NANOS ? left : PIECE_NANOS);
+  }
+  return ls_ok();
+}
+
+static ls_status feed(void *user, int64_t count) {
+  device_hook *self = user;
+  const int64_t runs = self->options.each_step ? count : 1;
+  for (int64_t i = 0; i < runs; ++i)
+    LS_RETURN_IF_ERROR(
+        run_ops(self->threads.session, self->options.enqueue_ops, &self->fed));
+  return ls_ok();
+}
+
+// Who waits for what is not fed any more is told, and ends: the loop behind its
+// last whole step.
+static ls_status tell_of_end(device_hook *self) {
+  ls_nest results = ls_none();
+  if (self->options.predicts)
+    return ls_device_system_close_outfeeds(self->options.context);
+  const ls_status status =
+      run_ops(self->threads.session, self->options.close_ops, &results);
+  ls_nest_release(results);
+  return status;
+}
+
+// The end of the input is none of the loop's.
+static ls_status judge_feeding(void *user, ls_status status) {
+  device_hook *self = user;
+  if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
+  if (self->options.predicts) {
+    // Without an element there is no stop: who waits for predictions is told.
+    ls_status_free(status);
+    return tell_of_end(self);
+  }
+  ls_runtime_log(self->runtime, LS_LOG_INFO, "estimator",
+                 "the input has ended: %s", ls_status_message(status));
+  if (self->options.input_ended != NULL)
+    __atomic_store_n(self->options.input_ended, true, __ATOMIC_RELEASE);
+  __atomic_store_n(&self->input_ended, true, __ATOMIC_RELEASE);
+  if (self->options.input_end_fails)
+    ls_rendezvous_record(
+        self->options.rendezvous, "infeed",
+        ls_status_annotate(ls_status_clone(status), "where it shall not end"),
+        NULL);
+  ls_status_free(status);
+  return tell_of_end(self);
+}
+
+// ---- The thread that takes -------------------------------------------------
+static ls_status begin_to_take(void *user) {
+  (void)user;
+  return ls_ok();
+}
+
+// A round takes one step's tuples. Where no step sends any there are no rounds:
+// nothing would pace them, or end them where the input ends before `count`.
+static ls_status take(void *user, int64_t count) {
+  device_hook *self = user;
+  const int64_t steps = num_ops(self->options.dequeue_ops) > 0 ? count : 0;
+  for (int64_t i = 0; i < steps; i += self->take_every)
+    LS_RETURN_IF_ERROR(run_ops(self->threads.session, self->options.dequeue_ops,
+                               &self->taken));
+  return ls_ok();
+}
+
+// Once the program has ended before its time, it has all there was.
+static ls_status judge_taking(void *user, ls_status status) {
+  const device_hook *self = user;
+  if (ls_status_code(status) != LS_OUT_OF_RANGE ||
+      !__atomic_load_n(&self->closed_outfeeds, __ATOMIC_ACQUIRE))
+    return status;
+  ls_status_free(status);
+  return ls_ok();
+}
+
+static const ls_device_work feeding = {.name = "InfeedController",
+                                       .source = "infeed",
+                                       .begin = sleep_first,
+                                       .work = feed,
+                                       .judge = judge_feeding};
+static const ls_device_work taking = {.name = "OutfeedController",
+                                      .source = "outfeed",
+                                      .begin = begin_to_take,
+                                      .work = take,
+                                      .judge = judge_taking};
+
+// ---- The graph -------------------------------------------------------------
+static ls_status make_finalizers(device_hook *self, ls_nest flushers) {
+  const char *job = NULL;
+  const size_t count = ls_nest_count(flushers);
+  LS_RETURN_IF_ERROR(ls_estimator_job(self->options.context, &job));
+  ls_nest *items = ls_new_array(ls_current_allocator(), ls_nest, count + 1);
+  size_t made = 0;
+  if (items == NULL) return ls_out_of_memory();
+  ls_estimator_scope scope;
+  ls_status status = ls_estimator_scope_begin(&scope, self->options.context);
+  if (!ls_status_is_ok(status)) {
+    ls_release(ls_current_allocator(), items);
+    return status;
+  }
+  if (self->initializes) items[made++] = ls_nest_op(ls_tpu_shutdown_op(job));
+  ls_estimator_scope_end(&scope);
+  for (size_t i = 0; i < count; ++i)
+    items[made++] = ls_nest_item(flushers, i);
+  ls_nest_release(self->finalizers);
+  self->finalizers = ls_nest_sequence(LS_KIND_LIST, items, made);
+  ls_release(ls_current_allocator(), items);
+  return ls_nest_status(self->finalizers);
+}
+
+static ls_status begin(void *user) {
+  device_hook *self = user;
+  ls_graph *graph = ls_graph_current();
+  ls_variable *iterations = NULL;
+  ls_nest flushers = ls_none();
+  LS_RETURN_IF_ERROR(ls_iterations_per_loop(graph, &iterations));
+  LS_NAME_SCOPE("");
+  self->count = ls_variable_read(iterations);
+  ls_nest_release(self->initializers);
+  self->initializers = ls_none();
+  LS_RETURN_IF_ERROR(ls_file_writers_of(graph, &self->initializers, &flushers));
+  const ls_status status = make_finalizers(self, flushers);
+  ls_nest_release(flushers);
+  LS_RETURN_IF_ERROR(status);
+  return ls_graph_take_error(graph);
+}
+
+// ---- A session begins ------------------------------------------------------
+// Ends a run by closing its session.
+typedef struct limit {
+  ls_timer timer;
+  ls_session *session;
+  bool reached;  // Atomic: the last that is touched.
+} limit;
+
+static void reach(ls_timer *timer) {
+  limit *self = (limit *)timer;
+  ls_session_request_close(self->session);
+  __atomic_store_n(&self->reached, true, __ATOMIC_RELEASE);
+}
+
+static ls_status initialize_writers(device_hook *self, ls_session *session) {
+  enum { MINUTES = 5 };
+  limit most = {.timer.fn = reach, .session = session};
+  ls_nest results = ls_none();
+  ls_timer_set(self->runtime, &most.timer, MINUTES * INT64_C(60000000000));
+  const ls_status status = run_ops(session, self->initializers, &results);
+  ls_nest_release(results);
+  if (ls_timer_clear(self->runtime, &most.timer)) return status;
+  while (!__atomic_load_n(&most.reached, __ATOMIC_ACQUIRE))
+    ls_spin_pause();
+  ls_status_free(status);
+  return LS_STATUS(LS_DEADLINE_EXCEEDED,
+                   "initializing %zu writers of summaries took more than %d "
+                   "minutes",
+                   ls_nest_count(self->initializers), MINUTES);
+}
+
+static bool asks_compiler(const device_hook *self) {
+  ls_setting setting;
+  ls_setting_read(self->runtime, "TPU_SPLIT_COMPILE_AND_EXECUTE", &setting);
+  return setting.value != NULL && strcmp(setting.value, "1") == 0 &&
+         self->options.compile_status.graph != NULL;
+}
+
+static ls_status ask_compiler(device_hook *self, ls_run_context *context) {
+  ls_nest told = ls_none();
+  char *text = NULL;
+  LS_RETURN_IF_ERROR(ls_session_run(
+      context->session, ls_leaf(self->options.compile_status), NULL, 0, &told));
+  const ls_status status =
+      ls_device_system_compile_error(ls_nest_as_array(told), &text);
+  ls_nest_release(told);
+  LS_RETURN_IF_ERROR(status);
+  ls_release(ls_current_allocator(), self->compile_error);
+  self->compile_error = NULL;
+  if (text[0] == '\0') {
+    ls_release(ls_current_allocator(), text);
+    ls_runtime_log(self->runtime, LS_LOG_INFO, "estimator",
+                   "the program compiles");
+    return ls_ok();
+  }
+  self->compile_error = text;
+  ls_runtime_log(self->runtime, LS_LOG_ERROR, "estimator",
+                 "Compilation failed: %s", text);
+  ls_run_context_request_stop(context);
+  return ls_ok();
+}
+
+static ls_status after_create(void *user, ls_run_context *context) {
+  device_hook *self = user;
+  ls_device_threads_stop(&self->threads);
+  __atomic_store_n(&self->input_ended, false, __ATOMIC_RELAXED);
+  __atomic_store_n(&self->closed_outfeeds, false, __ATOMIC_RELAXED);
+  if (self->initializes) {
+    LS_RETURN_IF_ERROR(ls_device_system_begin(self->options.context));
+    self->has_begun = true;
+  } else {
+    // Others have used it: what they have left or closed is not this loop's.
+    LS_RETURN_IF_ERROR(ls_device_system_clear(self->options.context));
+  }
+  LS_RETURN_IF_ERROR(initialize_writers(self, context->session));
+  if (asks_compiler(self)) LS_RETURN_IF_ERROR(ask_compiler(self, context));
+  LS_RETURN_IF_ERROR(ls_device_threads_start(&self->threads, context->session));
+  return ls_device_system_watch(self->options.context);
+}
+
+static void session_lost(void *user) {
+  ls_device_threads_stop(&((device_hook *)user)->threads);
+}
+
+// ---- A run -----------------------------------------------------------------
+static ls_status before_run(void *user, ls_run_context *context,
+                            ls_run_wish *wish) {
+  device_hook *self = user;
+  (void)wish;
+  LS_RETURN_IF_ERROR(ls_session_run(context->session, ls_leaf(self->count),
+                                    NULL, 0, &self->counted));
+  return ls_device_threads_tell(&self->threads, ls_result_count(self->counted));
+}
+
+static bool has_input_ended(const device_hook *self) {
+  return __atomic_load_n(&self->input_ended, __ATOMIC_ACQUIRE);
+}
+
+// There are fewer steps than the thread was told.
+static ls_status tell_who_takes(device_hook *self) {
+  if (num_ops(self->options.dequeue_ops) == 0) return ls_ok();
+  __atomic_store_n(&self->closed_outfeeds, true, __ATOMIC_RELEASE);
+  return ls_device_system_close_outfeeds(self->options.context);
+}
+
+static ls_status after_run(void *user, ls_run_context *context,
+                           ls_nest results) {
+  device_hook *self = user;
+  (void)results;
+  LS_RETURN_IF_ERROR(ls_device_threads_run_ended(&self->threads, ls_ok()));
+  if (!has_input_ended(self)) return ls_ok();
+  ls_run_context_request_stop(context);
+  return tell_who_takes(self);
+}
+
+// A run without a step ends by the end of the input, and the loop with it.
+static ls_status run_failed(void *user, ls_status status) {
+  device_hook *self = user;
+  status = ls_device_threads_run_ended(&self->threads, status);
+  if (ls_status_code(status) != LS_OUT_OF_RANGE || !has_input_ended(self))
+    return status;
+  const ls_status told = tell_who_takes(self);
+  if (ls_status_is_ok(told)) return status;
+  ls_status_free(status);
+  return told;
+}
+
+void ls_device_hook_settle(ls_hook *hook) {
+  if (hook == NULL || hook->options.before_run != before_run) return;
+  device_hook *self = hook->options.user;
+  if (!self->options.predicts)
+    ls_device_threads_settle(&self->threads, LS_INFEED_THREAD);
+}
+
+// ---- The end ---------------------------------------------------------------
+static ls_status end(void *user, ls_run_context *context) {
+  device_hook *self = user;
+  ls_nest results = ls_none();
+  // A prediction that is left early would go on for ever.
+  if (self->options.predicts) ls_cancel_request(self->threads.cancel);
+  ls_device_threads_join(&self->threads, LS_INFEED_THREAD);
+  ls_rendezvous_record_done(self->options.rendezvous, "infeed");
+  ls_device_threads_join(&self->threads, LS_OUTFEED_THREAD);
+  ls_rendezvous_record_done(self->options.rendezvous, "outfeed");
+  ls_rendezvous_forget(self->options.rendezvous, context->session);
+  const ls_status status = ls_device_threads_unkept(&self->threads);
+  const ls_status ran = run_ops(context->session, self->finalizers, &results);
+  if (ls_status_is_ok(ran)) self->has_begun = false;
+  ls_nest_release(results);
+  return ls_status_join(status, ran);
+}
+
+static void destroy(void *user) {
+  device_hook *self = user;
+  ls_device_threads_deinit(&self->threads);
+  // There is no end after a failure; who comes next may want another system.
+  if (self->has_begun)
+    ls_status_free(ls_device_system_end(self->options.context));
+  ls_nest_release(self->counted);
+  ls_nest_release(self->fed);
+  ls_nest_release(self->taken);
+  ls_nest_release(self->initializers);
+  ls_nest_release(self->finalizers);
+  ls_release(ls_current_allocator(), self->compile_error);
+  ls_hook_free(self);
+}
+
+const char *ls_device_hook_compile_error(const ls_hook *hook) {
+  return hook != NULL && hook->options.before_run == before_run
+             ? ((const device_hook *)hook->options.user)->compile_error
+             : NULL;
+}
+
+// ---- Making ----------------------------------------------------------------
+static ls_status fill(device_hook *self,
+                      const ls_device_hook_options *options) {
+  ls_estimator_input input;
+  self->options = *options;
+  self->runtime = ls_runtime_current();
+  self->counted = self->fed = self->taken = ls_none();
+  self->initializers = self->finalizers = ls_none();
+  self->works[LS_INFEED_THREAD] = feeding;
+  self->works[LS_INFEED_THREAD].once = options->predicts;
+  self->works[LS_INFEED_THREAD].helped =
+      options->each_step && !options->predicts;
+  self->works[LS_OUTFEED_THREAD] = taking;
+  self->works[LS_OUTFEED_THREAD].helped = num_ops(options->dequeue_ops) == 0;
+  LS_RETURN_IF_ERROR(ls_device_threads_init(&self->threads, self->works, self,
+                                            options->rendezvous));
+  LS_RETURN_IF_ERROR(ls_estimator_input_of(options->context, &input));
+  const ls_tpu_config *tpu = ls_estimator_config(options->context)->tpu;
+  self->initializes =
+      !input.broadcast || !ls_estimator_is_model_parallel(options->context);
+  const ls_opt every = tpu->host_call_every_n_steps;
+  const bool trains = options->context.mode == LS_MODE_TRAIN;
+  self->take_every = trains && every.set && every.value > 1 ? every.value : 1;
+  self->sleep = ls_nanos_of_seconds(tpu->initial_infeed_sleep_secs.value);
+  return ls_ok();
+}
+
+ls_status ls_device_hook(const ls_device_hook_options *options,
+                         ls_hook **out_hook) {
+  LS_REQUIRE(out_hook);
+  *out_hook = NULL;
+  LS_REQUIRE(options);
+  LS_REQUIRE(options->rendezvous);
+  device_hook *self = ls_hook_state(sizeof(*self));
+  if (self == NULL) return ls_out_of_memory();
+  const ls_status status = fill(self, options);
+  if (!ls_status_is_ok(status)) {
+    destroy(self);
+    return status;
+  }
+  return ls_hook_of_state(
+      &(ls_hook_options){.name = "infeed and outfeed",
+                         .user = self,
+                         .begin = begin,
+                         .after_create_session = after_create,
+                         .session_lost = session_lost,
+                         .before_run = before_run,
+                         .after_run = after_run,
+                         .run_failed = run_failed,
+                         .end = end,
+                         .destroy = destroy},
+      out_hook);
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "estimator/device/device_threads.h"
+
+// ---- Making ----------------------------------------------------------------
+ls_status ls_device_threads_init(ls_device_threads *self,
+                                 const ls_device_work *works, void *user,
+                                 ls_rendezvous *rendezvous) {
+  *self = (ls_device_threads){
+      .runtime = ls_runtime_current(), .rendezvous = rendezvous, .user = user};
+  for (int i = 0; i < LS_DEVICE_THREADS; ++i) {
+    self->threads[i].all = self;
+    self->threads[i].work = &works[i];
+  }
+  LS_RETURN_IF_ERROR(ls_mutex_init(&self->lock));
+  LS_RETURN_IF_ERROR(ls_condition_init(&self->moved));
+  return ls_cancel_create(self->runtime, &self->cancel);
+}
+
+void ls_device_threads_deinit(ls_device_threads *self) {
+  if (self->session != NULL) ls_device_threads_stop(self);
+  ls_cancel_destroy(self->cancel);
+  ls_condition_deinit(&self->moved);
+  ls_mutex_deinit(&self->lock);
+}
+
+// ---- A thread --------------------------------------------------------------
+static bool is_recovered(ls_status status) {
+  return ls_status_code(status) == LS_ABORTED ||
+         ls_status_code(status) == LS_UNAVAILABLE;
+}
+
+static ls_status do_count(ls_device_thread *self, int64_t count) {
+  ls_device_threads *all = self->all;
+  LS_RETURN_IF_ERROR(self->work->work(all->user, count));
+  ls_mutex_lock(&all->lock);
+  ++self->done;
+  ls_condition_broadcast(&all->moved);
+  ls_mutex_unlock(&all->lock);
+  return ls_ok();
+}
+
+static ls_status read_counts(ls_device_thread *self,
+                             ls_controller *controller) {
+  ls_device_threads *all = self->all;
+  int64_t count = 0;
+  LS_RETURN_IF_ERROR(self->work->begin(all->user));
+  ls_mutex_lock(&all->lock);
+  self->begun = true;
+  ls_mutex_unlock(&all->lock);
+  while (ls_controller_next(controller, &count))
+    LS_RETURN_IF_ERROR(do_count(self, count));
+  return ls_ok();
+}
+
+// Whether it has ended because the session goes, by which no cause is told.
+static bool is_consequence(const ls_device_threads *all, ls_status status) {
+  return (all->lost || ls_cancel_is_requested(all->cancel)) &&
+         (ls_status_code(status) == LS_CANCELLED ||
+          ls_status_code(status) == LS_FAILED_PRECONDITION);
+}
+
+static void end(ls_device_thread *self, ls_status status) {
+  ls_device_threads *all = self->all;
+  ls_mutex_lock(&all->lock);
+  // Who has helped may have ended it already.
+  if (self->ended) {
+    ls_mutex_unlock(&all->lock);
+    ls_status_free(status);
+    return;
+  }
+  if (is_consequence(all, status)) {
+    ls_status_free(status);
+    status = ls_ok();
+  }
+  self->ended = true;
+  self->failure = ls_status_clone(status);
+  // The run under way has no use any more, whether or not it is made again.
+  const bool loses = !ls_status_is_ok(status) && all->runs && !all->lost;
+  if (loses) all->lost = true;
+  ls_condition_broadcast(&all->moved);
+  ls_mutex_unlock(&all->lock);
+  ls_rendezvous_record(all->rendezvous, self->work->source, status,
+                       all->session);
+  if (loses) ls_session_request_close(all->session);
+}
+
+static void work(ls_controller *controller, void *user) {
+  ls_device_thread *self = user;
+  ls_cancel *outer = ls_cancel_make_current(self->all->cancel);
+  ls_status status = read_counts(self, controller);
+  if (!ls_status_is_ok(status))
+    status = self->work->judge(self->all->user, status);
+  (void)ls_cancel_make_current(outer);
+  end(self, status);
+}
+
+bool ls_device_threads_should_end(const ls_device_threads *self) {
+  return ls_cancel_is_requested(self->cancel);
+}
+
+// ---- Both ------------------------------------------------------------------
+ls_status ls_device_threads_start(ls_device_threads *self,
+                                  ls_session *session) {
+  if (self->session != NULL) ls_device_threads_stop(self);
+  self->session = session;
+  for (int i = 0; i < LS_DEVICE_THREADS; ++i) {
+    ls_device_thread *thread = &self->threads[i];
+    LS_RETURN_IF_ERROR(ls_controller_start(thread->work->name, work, thread,
+                                           thread->work->once,
+                                           &thread->controller));
+  }
+  return ls_ok();
+}
+
+void ls_device_threads_join(ls_device_threads *self, ls_device_thread_id id) {
+  ls_controller_join(self->threads[id].controller);
+  self->threads[id].controller = NULL;
+}
+
+void ls_device_threads_stop(ls_device_threads *self) {
+  if (self->session == NULL) return;
+  ls_cancel_request(self->cancel);
+  for (int i = 0; i < LS_DEVICE_THREADS; ++i) {
+    ls_device_thread *thread = &self->threads[i];
+    ls_device_threads_join(self, (ls_device_thread_id)i);
+    ls_status_free(thread->failure);
+    *thread = (ls_device_thread){.all = self, .work = thread->work};
+  }
+  ls_rendezvous_forget(self->rendezvous, self->session);
+  ls_cancel_reset(self->cancel);
+  self->session = NULL;
+  self->runs = self->lost = false;
+}
+
+// ---- Runs ------------------------------------------------------------------
+// What a thread has ended by, the infeed's first.
+static ls_status failure_of(const ls_device_threads *self) {
+  for (int i = 0; i < LS_DEVICE_THREADS; ++i)
+    if (!ls_status_is_ok(self->threads[i].failure))
+      return ls_status_annotate(ls_status_clone(self->threads[i].failure),
+                                "on the thread %s",
+                                self->threads[i].work->name);
+  return ls_ok();
+}
+
+ls_status ls_device_threads_unkept(const ls_device_threads *self) {
+  for (int i = 0; i < LS_DEVICE_THREADS; ++i)
+    if (is_recovered(self->threads[i].failure))
+      return ls_status_clone(self->threads[i].failure);
+  return ls_ok();
+}
+
+// In its place, on the calling thread. A failure is told at once, so that no
+// session need be closed for it.
+static ls_status help(ls_device_thread *self) {
+  ls_device_threads *all = self->all;
+  ls_status status = do_count(self, 1);
+  if (ls_status_is_ok(status)) return status;
+  status = self->work->judge(all->user, status);
+  ls_mutex_lock(&all->lock);
+  // The other one's failure, which has closed the session, is told then.
+  const bool follows = is_consequence(all, status);
+  self->ended = true;
+  if (!follows) self->failure = ls_status_clone(status);
+  ls_mutex_unlock(&all->lock);
+  if (!follows)
+    ls_rendezvous_record(all->rendezvous, self->work->source,
+                         ls_status_clone(status), NULL);
+  return status;
+}
+
+static ls_status tell(ls_device_thread *self, int64_t count) {
+  ls_device_threads *all = self->all;
+  ls_mutex_lock(&all->lock);
+  const bool idle = self->begun && !self->ended && self->done == self->told;
+  if (self->told == 0 || !self->work->once) ++self->told;
+  ls_mutex_unlock(&all->lock);
+  return idle && count == 1 && self->work->helped
+             ? help(self)
+             : ls_controller_send(self->controller, count);
+}
+
+ls_status ls_device_threads_tell(ls_device_threads *self, int64_t count) {
+  ls_mutex_lock(&self->lock);
+  const ls_status status = failure_of(self);
+  self->runs = ls_status_is_ok(status);
+  ls_mutex_unlock(&self->lock);
+  LS_RETURN_IF_ERROR(status);
+  for (int i = 0; i < LS_DEVICE_THREADS; ++i)
+    LS_RETURN_IF_ERROR(tell(&self->threads[i], count));
+  return ls_ok();
+}
+
+ls_status ls_device_threads_run_ended(ls_device_threads *self,
+                                      ls_status status) {
+  ls_mutex_lock(&self->lock);
+  self->runs = false;
+  const ls_status failure = self->lost ? failure_of(self) : ls_ok();
+  ls_mutex_unlock(&self->lock);
+  if (ls_status_is_ok(failure)) return status;
+  ls_status_free(status);
+  return failure;
+}
+
+void ls_device_threads_settle(ls_device_threads *self, ls_device_thread_id id) {
+  const ls_device_thread *thread = &self->threads[id];
+  ls_mutex_lock(&self->lock);
+  while (thread->done < thread->told && !thread->ended)
+    ls_condition_wait(&self->moved, &self->lock);
+  ls_mutex_unlock(&self->lock);
+}

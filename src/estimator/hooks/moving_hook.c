@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "estimator/hooks/moving_hook.h"
+
+#include "train/hooks/hook.h"
+
+// Runs in a row that may leave the step as it is: a train op of a user's may
+// count once in several runs, as one that adds gradients up does.
+enum { MOST_STEPS = 100, LEAST_RUNS = 2 };
+
+typedef struct moving {
+  const char *train_op;
+  int64_t most, runs;  // Without a move.
+  int64_t step;
+} moving;
+
+static ls_status after_create(void *user, ls_run_context *context) {
+  moving *self = user;
+  self->runs = 0;
+  return ls_run_context_steps(context, &self->step);
+}
+
+static ls_status after_run(void *user, ls_run_context *context,
+                           ls_nest results) {
+  moving *self = user;
+  int64_t now = context->steps;
+  (void)results;
+  if (now == self->step && ++self->runs < self->most) return ls_ok();
+  // What was read in the run may be from before its step.
+  if (now == self->step)
+    LS_RETURN_IF_ERROR(ls_run_context_steps(context, &now));
+  const bool moves = now != self->step;
+  self->step = now;
+  if (!moves)
+    return ls_invalid_argument(
+        "the train op '%s' was run %lld times, and the global step is still "
+        "%lld: a training would never end; give what ls_train_op makes as the "
+        "spec's train_op, or add 1 to the global step",
+        self->train_op, (long long)self->runs, (long long)now);
+  self->runs = 0;
+  return ls_ok();
+}
+
+ls_status ls_moving_step_hook(const char *train_op, int64_t steps_per_run,
+                              ls_hook **out_hook) {
+  moving *self = ls_hook_state(sizeof(*self));
+  if (self == NULL) return ls_out_of_memory();
+  const int64_t runs = MOST_STEPS / (steps_per_run > 0 ? steps_per_run : 1);
+  *self = (moving){.train_op = train_op,
+                   .most = runs > LEAST_RUNS ? runs : LEAST_RUNS};
+  return ls_hook_of_steps(
+      &(ls_hook_options){.name = "guard of the global step",
+                         .user = self,
+                         .after_create_session = after_create,
+                         .after_run = after_run,
+                         .destroy = ls_hook_free},
+      false, out_hook);
+}

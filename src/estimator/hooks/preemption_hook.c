@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The thread notes that the system is gone and asks for a stop; everything else
+// is done by the loop, which then ends as usual, with its last checkpoint.
+#include <string.h>
+
+#include "base/require.h"
+#include "estimator/hooks/poller.h"
+#include "lockstep/shutdown_hooks.h"
+#include "tpu/system/resolver.h"
+#include "train/hooks/last_save.h"
+
+enum { POLL_SECONDS = 30 };
+
+typedef struct preemption {
+  ls_runtime *runtime;
+  ls_tpu_resolver *resolver;
+  ls_train_stop *stop;
+  int64_t nanos;
+  ls_last_save save;
+  ls_poller *poller;
+  const char *state;  // Atomic. Of a system that is gone; NULL: it is there.
+} preemption;
+
+// ---- The thread ------------------------------------------------------------
+static bool poll(ls_poller *poller, void *user) {
+  preemption *self = user;
+  bool lost = false;
+  const char *state = NULL;
+  (void)poller;
+  const ls_status status =
+      ls_tpu_resolver_is_lost(self->resolver, &lost, &state);
+  if (!ls_status_is_ok(status))
+    ls_runtime_log(self->runtime, LS_LOG_WARNING, "estimator",
+                   "the state of the TPU is not known: %s",
+                   ls_status_message(status));
+  ls_status_free(status);
+  if (!lost) return true;
+  ls_runtime_log(self->runtime, LS_LOG_WARNING, "estimator",
+                 "TPU '%s' is in state %s: stopping", self->resolver->name,
+                 state);
+  __atomic_store_n(&self->state, state, __ATOMIC_RELEASE);
+  if (self->stop != NULL) ls_train_stop_request(self->stop);
+  return false;
+}
+
+static const char *state_of(const preemption *self) {
+  return __atomic_load_n(&self->state, __ATOMIC_ACQUIRE);
+}
+
+// ---- The hook --------------------------------------------------------------
+static void stop_polling(preemption *self) {
+  ls_poller_stop(self->poller);
+  self->poller = NULL;
+}
+
+// The thread asks before there is a session, and while a lost one is made
+// again: for a system that is gone nobody shall wait.
+static ls_status preemption_begin(void *user) {
+  preemption *self = user;
+  stop_polling(self);
+  __atomic_store_n(&self->state, NULL, __ATOMIC_RELEASE);
+  return ls_poller_start("TPUPolling", self->nanos, poll, self, &self->poller);
+}
+
+static ls_status preemption_after_create(void *user, ls_run_context *context) {
+  return ls_last_save_check(&((preemption *)user)->save, context);
+}
+
+static ls_status preemption_after_run(void *user, ls_run_context *context,
+                                      ls_nest results) {
+  (void)results;
+  if (state_of(user) != NULL) ls_run_context_request_stop(context);
+  return ls_ok();
+}
+
+// Hooks that save have saved at their end.
+static ls_status preemption_end(void *user, ls_run_context *context) {
+  preemption *self = user;
+  ls_hook *saver = NULL;
+  int64_t step = -1;
+  stop_polling(self);
+  const char *state = state_of(self);
+  if (state == NULL) return ls_ok();
+  if (ls_run_context_savers(context, &saver) == 0)
+    LS_RETURN_IF_ERROR(ls_last_save_now(&self->save, context, &step));
+  return LS_STATUS(LS_UNAVAILABLE,
+                   "TPU '%s' is in state %s, from which it does not come back: "
+                   "go on from the last checkpoint on another one",
+                   self->resolver->name, state);
+}
+
+static void preemption_destroy(void *user) {
+  preemption *self = user;
+  stop_polling(self);
+  ls_tpu_resolver_release(self->resolver);
+  ls_last_save_deinit(&self->save);
+  ls_hook_free(self);
+}
+
+ls_status ls_preemption_hook(const ls_preemption_options *options,
+                             ls_hook **out_hook) {
+  LS_REQUIRE_OUT(out_hook);
+  LS_REQUIRE(options);
+  LS_REQUIRE(options->resolver);
+  const ls_opt given = options->poll_seconds;
+  if (given.set && (given.value < 1 || given.value > INT32_MAX))
+    return ls_invalid_argument(
+        "poll_seconds of a preemption hook is %lld, expected 1 to %d",
+        given.value, INT32_MAX);
+  if (options->resolver->kind != LS_TPU_NAMED) return ls_ok();
+  preemption *self = ls_hook_state(sizeof(*self));
+  if (self == NULL) return ls_out_of_memory();
+  self->runtime = ls_runtime_current();
+  self->resolver = ls_tpu_resolver_retain(options->resolver);
+  self->stop = options->stop;
+  self->nanos = (given.set ? given.value : POLL_SECONDS) * 1000000000;
+  const ls_status status =
+      ls_last_save_init(&self->save, true, options->folder);
+  if (!ls_status_is_ok(status)) {
+    preemption_destroy(self);
+    return status;
+  }
+  return ls_hook_of_state(
+      &(ls_hook_options){.name = "preemption",
+                         .user = self,
+                         .begin = preemption_begin,
+                         .after_create_session = preemption_after_create,
+                         .after_run = preemption_after_run,
+                         .end = preemption_end,
+                         .destroy = preemption_destroy},
+      out_hook);
+}

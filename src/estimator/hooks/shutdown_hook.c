@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Hosts that will go: they are asked behind each run, while all that they have
+// computed is there.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/require.h"
+#include "estimator/config/setting.h"
+#include "lockstep/shutdown_hooks.h"
+#include "train/hooks/last_save.h"
+
+enum { TIMEOUT_MS = 60000 };
+static const int64_t FIRST_NANOS = INT64_C(5000000000);
+
+typedef struct graceful {
+  ls_tpu_resolver *resolver;
+  ls_shutdown_mode mode;
+  int64_t nanos;  // For an answer.
+  ls_last_save save;
+  ls_pod *pod;     // NULL: nobody is asked.
+  bool *lame;      // By host of the pod.
+  ls_status ends;  // With which the training ends.
+} graceful;
+
+// ---- The environment -------------------------------------------------------
+static ls_status read_mode(ls_shutdown_mode *mode) {
+  static const char *const names[] = {[LS_SHUTDOWN_WORKER] = "shutdown_worker",
+                                      [LS_SHUTDOWN_COMPUTATION] =
+                                          "shutdown_computation",
+                                      [LS_SHUTDOWN_NONE] = ""};
+  ls_setting setting;
+  if (*mode != LS_SHUTDOWN_OF_ENVIRONMENT) return ls_ok();
+  ls_setting_read(ls_runtime_current(), "TF_TPU_GRACEFUL_SHUTDOWN_MODE",
+                  &setting);
+  const char *value =
+      setting.value != NULL ? setting.value : names[LS_SHUTDOWN_WORKER];
+  for (int i = LS_SHUTDOWN_WORKER; i <= LS_SHUTDOWN_NONE; ++i)
+    if (strcmp(value, names[i]) == 0) *mode = (ls_shutdown_mode)i;
+  if (*mode != LS_SHUTDOWN_OF_ENVIRONMENT) return ls_ok();
+  return ls_invalid_argument("%s is '%s', expected shutdown_worker, "
+                             "shutdown_computation or nothing",
+                             setting.name, value);
+}
+
+// ---- Asking ----------------------------------------------------------------
+// A host that is gone, and will be back with the next session, can tell.
+static bool can_tell(ls_pod *pod, int32_t host) {
+  ls_pod_health health;
+  const ls_status status = ls_pod_ask_health(pod, host, FIRST_NANOS, &health);
+  const ls_code code = ls_status_code(status);
+  ls_status_free(status);
+  return code == LS_OK || code == LS_UNAVAILABLE;
+}
+
+static ls_status look_for_hosts(graceful *self, ls_runtime *runtime) {
+  ls_allocator *allocator = ls_current_allocator();
+  ls_pod_release(self->pod);
+  self->pod = NULL;
+  ls_pod *pod = NULL;
+  const ls_status status = ls_tpu_pod(self->resolver, &pod);
+  if (ls_status_code(status) != LS_UNIMPLEMENTED) LS_RETURN_IF_ERROR(status);
+  ls_status_free(status);
+  const int32_t count = pod != NULL ? ls_pod_num_hosts(pod) : 0;
+  int32_t telling = 0;
+  while (telling < count && can_tell(pod, telling))
+    ++telling;
+  if (telling == count && count > 0) {
+    ls_release(allocator, self->lame);
+    self->lame = ls_new_array(allocator, bool, (size_t)count);
+    self->pod = pod;
+    return self->lame != NULL ? ls_ok() : ls_out_of_memory();
+  }
+  if (count > 0)
+    ls_runtime_log(runtime, LS_LOG_WARNING, "estimator",
+                   "host %d does not support heartbeats: hosts that will go "
+                   "are not noticed",
+                   telling);
+  else
+    ls_runtime_log(runtime, LS_LOG_WARNING, "estimator",
+                   "no host of this system supports heartbeats: hosts that "
+                   "will go are not noticed");
+  ls_pod_release(pod);
+  return ls_ok();
+}
+
+static ls_status find_lame(graceful *self, int32_t *out_count) {
+  *out_count = 0;
+  for (int32_t i = 0; i < ls_pod_num_hosts(self->pod); ++i) {
+    ls_pod_health health = LS_POD_HEALTHY;
+    const ls_status status =
+        ls_pod_ask_health(self->pod, i, self->nanos, &health);
+    const bool silent = ls_status_code(status) == LS_DEADLINE_EXCEEDED;
+    if (!silent) LS_RETURN_IF_ERROR(status);
+    ls_status_free(status);
+    self->lame[i] = silent || health == LS_POD_LAME;
+    *out_count += self->lame[i];
+  }
+  return ls_ok();
+}
+
+// ---- Shutting down ---------------------------------------------------------
+typedef struct lame_text {
+  char text[160];
+} lame_text;
+
+// "1, 3": as many as there is room for.
+static lame_text print_lame(const graceful *self) {
+  lame_text out = {.text = ""};
+  size_t used = 0;
+  for (int32_t i = 0; i < ls_pod_num_hosts(self->pod); ++i) {
+    if (!self->lame[i]) continue;
+    const size_t room = sizeof(out.text) - used;
+    const int wrote =
+        snprintf(out.text + used, room, "%s%d", used > 0 ? ", " : "", i);
+    if (wrote < 0 || (size_t)wrote >= room) break;
+    used += (size_t)wrote;
+  }
+  return out;
+}
+
+static ls_status shut_down(const graceful *self, bool all) {
+  for (int32_t i = 0; i < ls_pod_num_hosts(self->pod); ++i)
+    if (all || self->lame[i])
+      LS_RETURN_IF_ERROR(ls_pod_shut_down_host(self->pod, i));
+  return ls_ok();
+}
+
+static ls_status act(graceful *self, ls_run_context *context) {
+  const lame_text lame = print_lame(self);
+  const bool all = self->mode == LS_SHUTDOWN_COMPUTATION;
+  int64_t step = -1;
+  ls_runtime_log(context->runtime, LS_LOG_WARNING, "estimator",
+                 "lame workers found: hosts %s", lame.text);
+  LS_RETURN_IF_ERROR(ls_last_save_now(&self->save, context, &step));
+  if (step >= 0)
+    ls_runtime_log(context->runtime, LS_LOG_INFO, "estimator",
+                   "saved the checkpoint of step %lld before they go",
+                   (long long)step);
+  else
+    ls_runtime_log(context->runtime, LS_LOG_WARNING, "estimator",
+                   "no checkpoint is saved before they go");
+  LS_RETURN_IF_ERROR(shut_down(self, all));
+  if (!all) return ls_ok();
+  ls_status_free(self->ends);
+  self->ends = LS_STATUS(LS_ABORTED,
+                         "coordinator shutdown: hosts %s of the TPU system "
+                         "are lame, and all its %d hosts were shut down",
+                         lame.text, ls_pod_num_hosts(self->pod));
+  ls_run_context_request_stop(context);
+  return ls_ok();
+}
+
+// ---- The hook --------------------------------------------------------------
+static ls_status graceful_begin(void *user) {
+  graceful *self = user;
+  ls_status_free(self->ends);
+  self->ends = ls_ok();
+  return ls_ok();
+}
+
+static ls_status graceful_after_create(void *user, ls_run_context *context) {
+  graceful *self = user;
+  LS_RETURN_IF_ERROR(ls_last_save_check(&self->save, context));
+  return look_for_hosts(self, context->runtime);
+}
+
+static ls_status graceful_after_run(void *user, ls_run_context *context,
+                                    ls_nest results) {
+  graceful *self = user;
+  int32_t count = 0;
+  (void)results;
+  if (self->pod == NULL || !ls_status_is_ok(self->ends)) return ls_ok();
+  LS_RETURN_IF_ERROR(find_lame(self, &count));
+  return count > 0 ? act(self, context) : ls_ok();
+}
+
+static ls_status graceful_end(void *user, ls_run_context *context) {
+  graceful *self = user;
+  const ls_status status = self->ends;
+  (void)context;
+  self->ends = ls_ok();
+  return status;
+}
+
+static void graceful_destroy(void *user) {
+  graceful *self = user;
+  ls_status_free(self->ends);
+  ls_pod_release(self->pod);
+  ls_tpu_resolver_release(self->resolver);
+  ls_release(ls_current_allocator(), self->lame);
+  ls_last_save_deinit(&self->save);
+  ls_hook_free(self);
+}
+
+static ls_status make(const ls_graceful_shutdown_options *options,
+                      ls_shutdown_mode mode, int64_t timeout_ms,
+                      ls_hook **out_hook) {
+  graceful *self = ls_hook_state(sizeof(*self));
+  if (self == NULL) return ls_out_of_memory();
+  self->mode = mode;
+  self->nanos = timeout_ms * 1000000;
+  self->resolver = ls_tpu_resolver_retain(options->resolver);
+  const ls_status status = ls_last_save_init(
+      &self->save, options->saves != LS_FLAG_OFF, options->folder);
+  if (!ls_status_is_ok(status)) {
+    graceful_destroy(self);
+    return status;
+  }
+  return ls_hook_of_state(
+      &(ls_hook_options){.name = "graceful shutdown",
+                         .user = self,
+                         .begin = graceful_begin,
+                         .after_create_session = graceful_after_create,
+                         .after_run = graceful_after_run,
+                         .end = graceful_end,
+                         .destroy = graceful_destroy},
+      out_hook);
+}
+
+ls_status ls_graceful_shutdown_hook(const ls_graceful_shutdown_options *options,
+                                    ls_hook **out_hook) {
+  LS_REQUIRE_OUT(out_hook);
+  LS_REQUIRE(options);
+  LS_REQUIRE(options->resolver);
+  const ls_opt given = options->timeout_ms;
+  if (given.set && (given.value < 1 || given.value > INT32_MAX))
+    return ls_invalid_argument(
+        "timeout_ms of a graceful shutdown is %lld, expected 1 to %d",
+        given.value, INT32_MAX);
+  if ((unsigned)options->mode > LS_SHUTDOWN_NONE)
+    return ls_invalid_argument("there is no mode %d of a graceful shutdown",
+                               (int)options->mode);
+  ls_shutdown_mode mode = options->mode;
+  LS_RETURN_IF_ERROR(read_mode(&mode));
+  if (mode == LS_SHUTDOWN_NONE) return ls_ok();
+  return make(options, mode, given.set ? given.value : TIMEOUT_MS, out_hook);
+}

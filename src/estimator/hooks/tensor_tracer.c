@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is found of a tensor is computed beside it; one op on the host then says
+// it of some tensors at once.
+#include "lockstep/tensor_tracer.h"
+
+#include <string.h>
+
+#include "base/memory/map.h"
+#include "base/require.h"
+#include "base/runtime_internal.h"
+#include "estimator/hooks/trace_line.h"
+#include "graph/graph.h"
+#include "lockstep/ops.h"
+#include "lockstep/replicate.h"
+#include "tpu/replicate/context.h"
+
+// Tensors of an op on the host.
+enum { TENSORS_OF_OP = 64, PART_SIZE = 3 };
+
+typedef struct tracer {
+  ls_arena memory;
+  ls_tracer_flags flags;
+  ls_graph *graph;
+  ls_map needed;  // Ops, by id.
+  ls_op *left;    // Of which what they need was not looked at.
+  size_t num_left, left_capacity;
+  ls_tensor *tensors;  // That are traced,
+  ls_tensor *found;    // and what is found of each.
+  size_t count;
+} tracer;
+
+static void deinit(tracer *self) {
+  ls_release(ls_current_allocator(), self->left);
+  ls_map_deinit(&self->needed);
+  ls_arena_deinit(&self->memory);
+}
+
+// ---- What is needed --------------------------------------------------------
+static ls_status need(tracer *self, ls_op op) {
+  if (op.id == 0 || op.graph != self->graph ||
+      ls_map_has(&self->needed, &op.id, sizeof(op.id)))
+    return ls_ok();
+  if (!ls_map_insert_u64(&self->needed, op.id, NULL) ||
+      !ls_grow(ls_current_allocator(), &self->left, &self->left_capacity,
+               self->num_left + 1, sizeof(*self->left)))
+    return ls_out_of_memory();
+  self->left[self->num_left++] = op;
+  return ls_ok();
+}
+
+static ls_status find_needed(tracer *self) {
+  while (self->num_left > 0) {
+    const ls_op op = self->left[--self->num_left];
+    for (size_t i = 0; i < ls_op_num_inputs(op); ++i)
+      LS_RETURN_IF_ERROR(need(self, ls_tensor_op(ls_op_input(op, i))));
+    for (size_t i = 0; i < ls_op_num_control_inputs(op); ++i)
+      LS_RETURN_IF_ERROR(need(self, ls_op_control_input(op, i)));
+  }
+  return ls_ok();
+}
+
+// ---- What is traced --------------------------------------------------------
+// What stands in no computation, or on a host, beside one that is traced.
+static bool is_elsewhere(ls_op op, const ls_tpu_context *computation) {
+  const ls_attr *mark = NULL;
+  ls_status status = ls_op_attr(op, LS_MARK_OUTSIDE, &mark);
+  bool elsewhere = computation != NULL && ls_status_is_ok(status);
+  ls_status_free(status);
+  if (computation == NULL || elsewhere || op.graph != computation->pivot.graph)
+    return elsewhere;
+  status = ls_op_attr(op, LS_MARK_REPLICATE, &mark);
+  elsewhere = !ls_status_is_ok(status) ||
+              strcmp(mark->as.string, computation->name) != 0;
+  ls_status_free(status);
+  return elsewhere;
+}
+
+static bool is_traced(const tracer *self, ls_op op) {
+  static const uint16_t inputs[] = {LS_OP_CONSTANT, LS_OP_PLACEHOLDER,
+                                    LS_OP_PARAMETER};
+  const uint16_t type = ls_op_type(op);
+  for (size_t i = 0; i < LS_COUNT_OF(inputs); ++i)
+    if (type == inputs[i]) return false;
+  return (ls_op_table[type].traits & (LS_OP_EFFECT | LS_OP_LINEAR)) == 0 &&
+         ls_map_has(&self->needed, &op.id, sizeof(op.id)) &&
+         ls_tracer_flags_take(&self->flags, ls_op_name(op),
+                              ls_op_type_name(op)) &&
+         !is_elsewhere(op, ls_tpu_context_current());
+}
+
+static bool is_of_numbers(const tracer *self, ls_tensor tensor) {
+  const ls_dtype dtype = ls_tensor_dtype(tensor);
+  const ls_shape shape = ls_tensor_shape(tensor);
+  return (ls_dtype_is_float(dtype) || (self->flags.mode != LS_TRACE_NAN_INF &&
+                                       ls_dtype_is_integer(dtype))) &&
+         (self->flags.scalars || shape.rank != 0);
+}
+
+// In order of creation.
+static ls_status choose(tracer *self) {
+  const size_t ops = ls_graph_num_ops(self->graph);
+  size_t most = 0;
+  for (size_t i = 0; i < ops; ++i)
+    most += ls_op_num_outputs(ls_graph_op(self->graph, i));
+  self->tensors = ls_arena_new_array(&self->memory, ls_tensor, most + 1);
+  self->found = ls_arena_new_array(&self->memory, ls_tensor, most + 1);
+  if (self->tensors == NULL || self->found == NULL) return ls_out_of_memory();
+  int64_t number = 0;
+  for (size_t i = 0; i < ops; ++i) {
+    const ls_op op = ls_graph_op(self->graph, i);
+    if (!is_traced(self, op)) continue;
+    for (unsigned k = 0; k < ls_op_num_outputs(op); ++k) {
+      const ls_tensor tensor = ls_op_output(op, k);
+      if (!is_of_numbers(self, tensor)) continue;
+      if (number >= self->flags.first && number <= self->flags.last)
+        self->tensors[self->count++] = tensor;
+      ++number;
+    }
+  }
+  return ls_ok();
+}
+
+// ---- What is found ---------------------------------------------------------
+// All of it, where the size is not known: the host shows no more.
+static ls_tensor first_part(ls_tensor x) {
+  const ls_shape shape = ls_tensor_shape(x);
+  int64_t count = 1;
+  for (int i = 0; i < shape.rank; ++i) {
+    if (shape.dim[i] < 0) return x;
+    count *= shape.dim[i];
+  }
+  if (shape.rank < 0 || count <= PART_SIZE) return x;
+  return ls_slice_axis(ls_reshape(x, LS_SHAPE(count)), 0, 0, PART_SIZE);
+}
+
+static ls_tensor wide(ls_tensor x) {
+  return ls_tensor_dtype(x) == LS_DTYPE_F64 ? x : ls_convert(x, LS_DTYPE_F32);
+}
+
+static ls_tensor look_at(ls_trace_mode mode, ls_tensor x) {
+  switch (mode) {
+  case LS_TRACE_NAN_INF:
+    return ls_reduce_sum(ls_convert(ls_not(ls_is_finite(x)), LS_DTYPE_I32),
+                         LS_ALL_AXES);
+  case LS_TRACE_PART_TENSOR:
+    return first_part(x);
+  case LS_TRACE_NORM:
+    return ls_sqrt(ls_reduce_sum(ls_square(wide(x)), LS_ALL_AXES));
+  case LS_TRACE_MAX_ABS:
+    return ls_reduce_max(ls_abs(wide(x)), LS_ALL_AXES);
+  default:
+    return x;
+  }
+}
+
+static ls_status look_at_all(tracer *self) {
+  LS_NAME_SCOPE("tensor_tracer");
+  for (size_t i = 0; i < self->count; ++i) {
+    self->found[i] = look_at(self->flags.mode, self->tensors[i]);
+    if (ls_tensor_is_failed(self->found[i]))
+      return ls_graph_take_error(ls_graph_current());
+  }
+  return ls_ok();
+}
+
+// Reads flags, and adds what is found of all that `roots` need.
+static ls_status begin(tracer *self, ls_graph *graph, const ls_op *roots,
+                       size_t num_roots) {
+  *self = (tracer){.graph = graph};
+  ls_arena_init(&self->memory, ls_current_allocator());
+  ls_map_init(&self->needed, ls_current_allocator());
+  LS_RETURN_IF_ERROR(ls_tracer_flags_read(&self->memory, &self->flags));
+  for (size_t i = 0; i < num_roots; ++i)
+    LS_RETURN_IF_ERROR(need(self, roots[i]));
+  LS_RETURN_IF_ERROR(find_needed(self));
+  LS_RETURN_IF_ERROR(choose(self));
+  return look_at_all(self);
+}
+
+// ---- Ops on the host -------------------------------------------------------
+// A list of tensors.
+static ls_nest list_of(const ls_tensor *tensors, size_t count) {
+  ls_allocator *allocator = ls_current_allocator();
+  ls_nest *leaves = ls_new_array(allocator, ls_nest, count + 1);
+  if (leaves == NULL) return ls_fail(ls_out_of_memory());
+  for (size_t i = 0; i < count; ++i)
+    leaves[i] = ls_leaf(tensors[i]);
+  const ls_nest list = ls_nest_sequence(LS_KIND_LIST, leaves, count);
+  ls_release(allocator, leaves);
+  return list;
+}
+
+// A function on the host: `user` is of ls_trace_lines_create. A list of the op.
+static ls_nest add_lines(ls_nest tensors, void *user) {
+  LS_NAME_SCOPE("tensor_tracer");
+  ls_allocator *allocator = ls_current_allocator();
+  const size_t count = ls_nest_count(tensors);
+  ls_tensor *found = ls_new_array(allocator, ls_tensor, count + 1);
+  if (found == NULL) return ls_fail(ls_out_of_memory());
+  for (size_t i = 0; i < count; ++i)
+    found[i] = ls_nest_tensor(tensors, i);
+  const ls_op op = ls_trace_lines_add(user, found, count);
+  ls_release(allocator, found);
+  if (op.id == 0) return ls_fail(ls_graph_take_error(ls_graph_current()));
+  const ls_nest leaf = ls_nest_op(op);
+  return ls_nest_sequence(LS_KIND_LIST, &leaf, 1);
+}
+
+// Where a computation is made they are outside of it.
+static ls_status add_some(const tracer *self, size_t first, size_t count,
+                          ls_op *out_op) {
+  ls_object *lines = NULL;
+  LS_RETURN_IF_ERROR(ls_trace_lines_create(
+      self->flags.mode, self->tensors + first, count, &lines));
+  const ls_nest found = list_of(self->found + first, count);
+  ls_status status = ls_nest_status(found);
+  if (ls_status_is_ok(status)) {
+    const ls_nest made = ls_tpu_context_current() != NULL
+                             ? ls_outside_compilation(add_lines, lines, found)
+                             : add_lines(found, lines);
+    status = ls_nest_status(made);
+    if (ls_status_is_ok(status)) *out_op = ls_nest_item(made, 0).as.op;
+    ls_nest_release(made);
+  }
+  ls_nest_release(found);
+  ls_object_release(lines);
+  return status;
+}
+
+static ls_status add_all(tracer *self, ls_op **out_ops, size_t *out_count) {
+  const size_t most = self->count / TENSORS_OF_OP + 1;
+  ls_op *ops = ls_arena_new_array(&self->memory, ls_op, most);
+  if (ops == NULL) return ls_out_of_memory();
+  *out_ops = ops;
+  *out_count = 0;
+  for (size_t at = 0; at < self->count; at += TENSORS_OF_OP) {
+    const size_t left = self->count - at;
+    LS_RETURN_IF_ERROR(add_some(self, at,
+                                left < TENSORS_OF_OP ? left : TENSORS_OF_OP,
+                                &ops[(*out_count)++]));
+  }
+  return ls_ok();
+}
+
+// ---- Computations ----------------------------------------------------------
+static ls_status wrap(tracer *self, ls_tensor loss, ls_tensor *out_loss,
+                      ls_nest *out_ops) {
+  ls_op *ops = NULL;
+  size_t count = 0;
+  LS_RETURN_IF_ERROR(add_all(self, &ops, &count));
+  LS_CONTROL_SCOPE(ops, count);
+  const ls_tensor traced = ls_identity_named(loss, "traced_loss");
+  if (ls_tensor_is_failed(traced))
+    return ls_graph_take_error(ls_graph_current());
+  ls_nest *leaves = ls_arena_new_array(&self->memory, ls_nest, count + 1);
+  if (leaves == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i)
+    leaves[i] = ls_nest_op(ops[i]);
+  *out_ops = ls_nest_sequence(LS_KIND_LIST, leaves, count);
+  const ls_status status = ls_nest_status(*out_ops);
+  if (ls_status_is_ok(status)) {
+    *out_loss = traced;
+  } else {
+    ls_nest_release(*out_ops);
+    *out_ops = ls_none();
+  }
+  return status;
+}
+
+ls_status ls_trace_tpu(ls_tensor loss, ls_op train_op, ls_tensor *out_loss,
+                       ls_nest *out_ops) {
+  LS_REQUIRE_OUT(out_loss);
+  LS_REQUIRE_OUT(out_ops);
+  if (ls_tensor_is_failed(loss))
+    return ls_invalid_argument("ls_trace_tpu: loss is failed");
+  const ls_op roots[] = {ls_tensor_op(loss), train_op};
+  tracer self;
+  ls_tensor traced = loss;
+  ls_status status = begin(&self, ls_graph_current(), roots, 2);
+  if (ls_status_is_ok(status)) status = wrap(&self, loss, &traced, out_ops);
+  if (ls_status_is_ok(status)) *out_loss = traced;
+  deinit(&self);
+  return status;
+}
+
+// ---- CPUs ------------------------------------------------------------------
+static ls_status find_roots(ls_nest fetches, ls_op **out_roots,
+                            size_t *out_count) {
+  const size_t count = ls_nest_num_leaves(fetches);
+  ls_allocator *allocator = ls_current_allocator();
+  ls_nest *leaves = ls_new_array(allocator, ls_nest, count + 1);
+  ls_op *roots = ls_new_array(allocator, ls_op, count + 1);
+  if (leaves == NULL || roots == NULL) {
+    ls_release(allocator, leaves);
+    ls_release(allocator, roots);
+    return ls_out_of_memory();
+  }
+  (void)ls_nest_flatten(fetches, leaves, count);
+  *out_count = 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (leaves[i].kind == LS_KIND_TENSOR)
+      roots[(*out_count)++] = ls_tensor_op(leaves[i].as.tensor);
+    if (leaves[i].kind == LS_KIND_OP) roots[(*out_count)++] = leaves[i].as.op;
+  }
+  ls_release(allocator, leaves);
+  *out_roots = roots;
+  return ls_ok();
+}
+
+static ls_status make_call(const tracer *self, ls_host_function *out) {
+  if (self->count == 0) return ls_ok();
+  ls_object *lines = NULL;
+  LS_RETURN_IF_ERROR(ls_trace_lines_create(self->flags.mode, self->tensors,
+                                           self->count, &lines));
+  const ls_nest found = list_of(self->found, self->count);
+  const ls_status status = ls_nest_status(found);
+  if (ls_status_is_ok(status))
+    *out = (ls_host_function){add_lines, lines, found, {0}};
+  else
+    ls_object_release(lines);
+  return status;
+}
+
+ls_status ls_trace_cpu(ls_nest fetches, ls_host_function *out_call) {
+  LS_REQUIRE_OUT(out_call);
+  *out_call = (ls_host_function){.tensors = ls_none()};
+  ls_op *roots = NULL;
+  size_t count = 0;
+  LS_RETURN_IF_ERROR(find_roots(fetches, &roots, &count));
+  tracer self;
+  ls_status status = begin(&self, ls_graph_current(), roots, count);
+  if (ls_status_is_ok(status)) status = make_call(&self, out_call);
+  deinit(&self);
+  ls_release(ls_current_allocator(), roots);
+  return status;
+}
+
+void ls_trace_cpu_end(ls_host_function *call) {
+  if (call->call != add_lines) return;
+  ls_nest_release(call->tensors);
+  ls_object_release(call->user);
+  *call = (ls_host_function){.tensors = ls_none()};
+}

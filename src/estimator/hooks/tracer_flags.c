@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "estimator/hooks/tracer_flags.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/files.h"
+#include "base/text.h"
+#include "estimator/config/setting.h"
+
+static const char variable[] = "TENSOR_TRACER_FLAGS";
+static const char blanks[] = " \t\r\n";
+
+static const char *const mode_names[LS_TRACE_MODES] = {
+    "nan-inf", "part-tensor", "full-tensor", "norm", "max-abs"};
+
+const char *ls_trace_mode_name(ls_trace_mode mode) { return mode_names[mode]; }
+
+// ---- One flag --------------------------------------------------------------
+typedef struct flag {
+  const char *start;         // With "--".
+  const char *name, *value;  // Not ended by a zero. NULL: no value.
+  size_t name_size, value_size;
+} flag;
+
+// The flag at `*at`, which goes behind it. False at the end; what is no flag
+// has no name.
+static bool next_flag(const char **at, flag *out) {
+  const char *text = *at + strspn(*at, blanks);
+  *out = (flag){.start = text, .name = text};
+  if (*text == '\0') return false;
+  if (strncmp(text, "--", 2) == 0) {
+    out->name = text + 2;
+    out->name_size = strcspn(out->name, " \t\r\n=");
+  }
+  text = out->name_size > 0 ? out->name + out->name_size
+                            : text + strcspn(text, blanks);
+  if (out->name_size > 0 && *text == '=') {
+    const char quote = text[1];
+    const bool quoted =
+        (quote == '\'' || quote == '"') && strchr(text + 2, quote) != NULL;
+    out->value = text + (quoted ? 2 : 1);
+    out->value_size = quoted ? (size_t)(strchr(out->value, quote) - out->value)
+                             : strcspn(out->value, blanks);
+    text = out->value + out->value_size + (quoted ? 1 : 0);
+  }
+  *at = text;
+  return true;
+}
+
+static bool is_named(const flag *f, const char *name) {
+  return f->name_size == strlen(name) &&
+         strncmp(f->name, name, f->name_size) == 0;
+}
+
+static bool is_on(const flag *f) {
+  static const char *const yes[] = {"1", "t", "true", "y", "yes"};
+  if (f->value == NULL) return true;
+  for (size_t i = 0; i < LS_COUNT_OF(yes); ++i)
+    if (f->value_size == strlen(yes[i]) &&
+        strncasecmp(f->value, yes[i], f->value_size) == 0)
+      return true;
+  return false;
+}
+
+// ---- What flags set --------------------------------------------------------
+typedef struct reading {
+  ls_arena *memory;
+  const char *name;  // Of the text.
+  ls_tracer_flags *out;
+} reading;
+
+static ls_status set_enabled(reading *r, const flag *f) {
+  r->out->enabled = is_on(f);
+  return ls_ok();
+}
+
+static ls_status set_scalars(reading *r, const flag *f) {
+  r->out->scalars = is_on(f);
+  return ls_ok();
+}
+
+static ls_status set_mode(reading *r, const flag *f) {
+  for (int i = 0; i < LS_TRACE_MODES; ++i)
+    if (f->value != NULL && f->value_size == strlen(mode_names[i]) &&
+        strncmp(f->value, mode_names[i], f->value_size) == 0) {
+      r->out->mode = (ls_trace_mode)i;
+      return ls_ok();
+    }
+  return ls_invalid_argument("%s: there is no trace_mode '%.*s'; the modes are "
+                             "nan-inf, part-tensor, full-tensor, norm, max-abs",
+                             r->name, (int)f->value_size,
+                             f->value != NULL ? f->value : "");
+}
+
+// A number at `*at`, which goes behind it.
+static bool read_number(const char **at, int64_t *out) {
+  char *end = NULL;
+  errno = 0;
+  if (**at < '0' || **at > '9') return false;
+  *out = strtoll(*at, &end, 10);
+  *at = end;
+  return errno == 0;
+}
+
+static ls_status set_range(reading *r, const flag *f) {
+  const char *at = f->value != NULL ? f->value : "";
+  if (read_number(&at, &r->out->first) && *at++ == ':' &&
+      read_number(&at, &r->out->last) && at == f->value + f->value_size &&
+      r->out->first <= r->out->last)
+    return ls_ok();
+  return ls_invalid_argument("%s: op_range is '%.*s', expected A:B with "
+                             "numbers 0 <= A <= B",
+                             r->name, (int)f->value_size,
+                             f->value != NULL ? f->value : "");
+}
+
+static ls_status set_list(reading *r, const flag *f, ls_tracer_list list) {
+  char *text = f->value != NULL ? ls_arena_format(r->memory, "%.*s",
+                                                  (int)f->value_size, f->value)
+                                : ls_arena_string(r->memory, "");
+  if (text == NULL) return ls_out_of_memory();
+  size_t most = 1;
+  for (const char *at = text; *at != '\0'; ++at)
+    most += *at == ',';
+  const char **items = ls_arena_new_array(r->memory, const char *, most);
+  if (items == NULL) return ls_out_of_memory();
+  size_t count = 0;
+  for (char *rest = text, *item; (item = strsep(&rest, ",")) != NULL;)
+    if (item[0] != '\0') items[count++] = item;
+  if (count == 0)
+    return ls_invalid_argument("%s: --%.*s lists no pattern", r->name,
+                               (int)f->name_size, f->name);
+  r->out->patterns[list] = items;
+  r->out->num_patterns[list] = count;
+  return ls_ok();
+}
+
+static ls_status set_included_names(reading *r, const flag *f) {
+  return set_list(r, f, LS_TRACER_INCLUDED_NAMES);
+}
+static ls_status set_included_types(reading *r, const flag *f) {
+  return set_list(r, f, LS_TRACER_INCLUDED_TYPES);
+}
+static ls_status set_excluded_names(reading *r, const flag *f) {
+  return set_list(r, f, LS_TRACER_EXCLUDED_NAMES);
+}
+static ls_status set_excluded_types(reading *r, const flag *f) {
+  return set_list(r, f, LS_TRACER_EXCLUDED_TYPES);
+}
+
+static const struct {
+  const char *name;
+  ls_status (*set)(reading *r, const flag *f);
+} flags[] = {
+    {"enable", set_enabled},
+    {"trace_mode", set_mode},
+    {"trace_scalar", set_scalars},
+    {"op_range", set_range},
+    {"included_opnames", set_included_names},
+    {"included_optypes", set_included_types},
+    {"excluded_opnames", set_excluded_names},
+    {"excluded_optypes", set_excluded_types},
+};
+
+static ls_status refuse(const reading *r, const flag *f) {
+  ls_text names;
+  ls_text_init(&names, ls_current_allocator());
+  for (size_t i = 0; i < LS_COUNT_OF(flags); ++i)
+    ls_text_append_format(&names, "%s--%s", i > 0 ? ", " : "", flags[i].name);
+  const size_t size =
+      f->name_size > 0 ? f->name_size + 2 : strcspn(f->start, blanks);
+  ls_status status = ls_text_status(&names);
+  if (ls_status_is_ok(status))
+    status =
+        ls_invalid_argument("%s: there is no flag '%.*s'; the flags are "
+                            "%s",
+                            r->name, (int)size, f->start, ls_text_data(&names));
+  ls_text_deinit(&names);
+  return status;
+}
+
+static ls_status set(reading *r, const flag *f) {
+  for (size_t i = 0; i < LS_COUNT_OF(flags); ++i)
+    if (f->name_size > 0 && is_named(f, flags[i].name))
+      return flags[i].set(r, f);
+  return refuse(r, f);
+}
+
+ls_status ls_tracer_flags_parse(ls_arena *memory, const char *name,
+                                const char *text, ls_tracer_flags *out_flags) {
+  reading r = {memory, name, out_flags};
+  flag f;
+  *out_flags = (ls_tracer_flags){.last = INT64_MAX};
+  while (next_flag(&text, &f))
+    LS_RETURN_IF_ERROR(set(&r, &f));
+  return ls_ok();
+}
+
+// ---- The environment -------------------------------------------------------
+ls_status ls_tracer_flags_read(ls_arena *memory, ls_tracer_flags *out_flags) {
+  ls_setting setting;
+  ls_setting_read(ls_runtime_current(), variable, &setting);
+  return ls_tracer_flags_parse(memory, setting.name,
+                               setting.value != NULL ? setting.value : "",
+                               out_flags);
+}
+
+// The first says it.
+bool ls_tensor_tracer_is_on(void) {
+  ls_runtime *runtime = ls_runtime_current();
+  ls_setting setting;
+  flag f;
+  if (runtime == NULL) return false;
+  ls_setting_read(runtime, variable, &setting);
+  const char *at = setting.value != NULL ? setting.value : "";
+  while (next_flag(&at, &f))
+    if (is_named(&f, "enable")) return is_on(&f);
+  return false;
+}
+
+// ---- Ops -------------------------------------------------------------------
+static bool fits(const ls_tracer_flags *f, ls_tracer_list list,
+                 const char *text) {
+  for (size_t i = 0; i < f->num_patterns[list]; ++i)
+    if (ls_pattern_fits(f->patterns[list][i], text)) return true;
+  return false;
+}
+
+bool ls_tracer_flags_take(const ls_tracer_flags *f, const char *name,
+                          const char *type) {
+  const bool chooses = f->num_patterns[LS_TRACER_INCLUDED_NAMES] > 0 ||
+                       f->num_patterns[LS_TRACER_INCLUDED_TYPES] > 0;
+  return (!chooses || fits(f, LS_TRACER_INCLUDED_NAMES, name) ||
+          fits(f, LS_TRACER_INCLUDED_TYPES, type)) &&
+         !fits(f, LS_TRACER_EXCLUDED_NAMES, name) &&
+         !fits(f, LS_TRACER_EXCLUDED_TYPES, type);
+}

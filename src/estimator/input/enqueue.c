@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+// Enqueue functions: what all of them share.
+#include "estimator/input/enqueue.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/values/nest_internal.h"
+#include "estimator/config/systems.h"
+#include "estimator/input/batches.h"
+
+// ---- Places ----------------------------------------------------------------
+static ls_status find_ordinals(ls_enqueue *self) {
+  const ls_estimator_context context = self->options.calls->context;
+  const bool one = self->options.replica.set;
+  for (int64_t i = 0; i < self->num_replicas; ++i) {
+    ls_device_name host;
+    if (self->hosts == NULL && !one) {
+      LS_RETURN_IF_ERROR(ls_estimator_ordinal(context, self->options.host, i,
+                                              &self->ordinals[i]));
+      continue;
+    }
+    LS_RETURN_IF_ERROR(ls_estimator_device_for_replica(
+        context, one ? self->options.replica.value : i, &host,
+        &self->ordinals[i]));
+    if (self->hosts != NULL) self->hosts[i] = host;
+  }
+  return ls_ok();
+}
+
+static ls_status find_places(ls_enqueue *self) {
+  const ls_estimator_context context = self->options.calls->context;
+  LS_RETURN_IF_ERROR(ls_estimator_place_host(
+      context, LS_SOME(self->options.host), (ls_opt){0}, &self->place));
+  if (self->options.replica.set)
+    self->num_replicas = 1;
+  else if (self->kind.broadcast)
+    LS_RETURN_IF_ERROR(ls_estimator_num_replicas(context, &self->num_replicas));
+  else
+    LS_RETURN_IF_ERROR(
+        ls_estimator_replicas_per_host(context, &self->num_replicas));
+  const size_t count = (size_t)self->num_replicas;
+  self->ordinals = ls_new_array(self->allocator, int64_t, count + 1);
+  if (self->kind.broadcast)
+    self->hosts = ls_new_array(self->allocator, ls_device_name, count + 1);
+  if (self->ordinals == NULL || (self->kind.broadcast && self->hosts == NULL))
+    return ls_out_of_memory();
+  return find_ordinals(self);
+}
+
+static ls_status find_sizes(ls_enqueue *self) {
+  ls_opt rows, model_rows;
+  const ls_estimator_context context = self->options.calls->context;
+  LS_RETURN_IF_ERROR(ls_estimator_input_batch_size(context, &rows));
+  LS_RETURN_IF_ERROR(ls_estimator_model_batch_size(context, &model_rows));
+  self->rows = rows.set ? rows.value : 0;
+  self->model_rows = model_rows.set ? model_rows.value : 0;
+  return ls_ok();
+}
+
+// ---- Input -----------------------------------------------------------------
+// What the user's makers failed with comes before what we would say of it.
+ls_status ls_enqueue_call_input(const ls_enqueue *self, int64_t invocation,
+                                ls_nest *out_made) {
+  LS_RETURN_IF_ERROR(ls_call_input(
+      self->options.calls,
+      &(ls_input_place){.host = self->place, .invocation = invocation},
+      out_made));
+  const ls_status status = ls_graph_error(ls_graph_current());
+  if (ls_status_is_ok(status)) return status;
+  ls_nest_release(*out_made);
+  *out_made = ls_none();
+  return status;
+}
+
+static bool predicts(const ls_enqueue *self) {
+  return self->options.calls->context.mode == LS_MODE_PREDICT;
+}
+
+// How many shards one element is cut into.
+static int64_t num_shards(const ls_enqueue *self) {
+  if (self->kind.broadcast) return self->kind.sliced ? self->num_replicas : 1;
+  return self->kind.per_host_v2 ? 1 : self->num_replicas;
+}
+
+// What is cut along the first axis is not filled up along another one.
+static ls_status check_axes(const ls_enqueue *self) {
+  const ls_input_feed_options *options = self->options.feed;
+  for (size_t i = 0; i < options->num_batch_axes; ++i)
+    if (options->batch_axis[i] != 0)
+      return ls_invalid_argument(
+          "batch_axis is %lld for tensor %zu, and eval_training_input is "
+          "SLICED, which cuts along axis 0: any_batch needs the same axis for "
+          "both",
+          (long long)options->batch_axis[i], i);
+  return ls_ok();
+}
+
+static ls_status check_source(const ls_enqueue *self, bool is_dataset) {
+  if (predicts(self) && !is_dataset)
+    return ls_invalid_argument("input_fn must give a Dataset to predict with "
+                               "on TPUs");
+  if (predicts(self) && !self->kind.broadcast && !self->kind.per_host_v2 &&
+      self->options.feed->batch_axis != NULL)
+    return ls_invalid_argument("batch_axis is not looked at when predicting: "
+                               "leave it unset");
+  if (self->kind.per_host_v2 && !self->kind.broadcast && !is_dataset)
+    return ls_invalid_argument("input_fn must give a Dataset with PER_HOST_V2");
+  return self->options.feed->any_batch && self->kind.sliced ? check_axes(self)
+                                                            : ls_ok();
+}
+
+ls_batch_padding ls_enqueue_padding(const ls_enqueue *self, int64_t parts) {
+  return (ls_batch_padding){.parts = parts,
+                            .rows = self->model_rows,
+                            .axes = self->options.feed->batch_axis,
+                            .num_axes = self->options.feed->num_batch_axes};
+}
+
+// Elements of the shapes that the program is made for.
+static ls_status prepare(ls_enqueue *self) {
+  ls_feed_source *source = &self->source;
+  const ls_batch_padding padding = ls_enqueue_padding(self, num_shards(self));
+  const int64_t at_once =
+      self->kind.per_host_v2 && !self->kind.broadcast ? self->num_replicas : 1;
+  if (source->dataset == NULL) return ls_ok();
+  ls_dataset *dataset = ls_dataset_retain(source->dataset);
+  if (predicts(self))
+    return ls_feed_source_become(
+        source, LS_SOURCE_SIGNALLED,
+        ls_signalled_batches(
+            dataset,
+            &(ls_signal_options){
+                .padding = {.parts = 1, .rows = ls_padding_size(padding)},
+                .pads = true,
+                .at_once = at_once}));
+  if (self->options.feed->any_batch)
+    return ls_feed_source_become(
+        source, LS_SOURCE_MASKED,
+        ls_masked_batches(dataset, padding,
+                          self->options.meets ? LS_INFINITE : at_once - 1));
+  return ls_feed_source_become(
+      source, LS_SOURCE_PLAIN,
+      ls_full_batches(dataset, self->rows, self->options.feed->batch_axis,
+                      self->options.feed->num_batch_axes));
+}
+
+static ls_status make_source(ls_enqueue *self) {
+  const ls_opt replica = self->options.replica;
+  ls_nest made = ls_none();
+  char name[48];
+  LS_RETURN_IF_ERROR(ls_enqueue_call_input(
+      self, replica.set ? replica.value : self->options.host, &made));
+  ls_status status = check_source(self, ls_nest_as_dataset(made) != NULL);
+  if (ls_status_is_ok(status)) status = ls_feed_source_of(&self->source, made);
+  ls_nest_release(made);
+  LS_RETURN_IF_ERROR(status);
+  LS_RETURN_IF_ERROR(prepare(self));
+  snprintf(name, sizeof(name), "input of host %lld",
+           (long long)self->options.host);
+  const ls_opt seed =
+      ls_run_config_values(self->options.calls->config)->random_seed;
+  return ls_feed_source_begin(&self->source, name,
+                              seed.set ? (uint64_t)seed.value : 0);
+}
+
+// ---- Making ----------------------------------------------------------------
+ls_status ls_enqueue_init(ls_enqueue *self, const ls_enqueue_options *options) {
+  const char *names = ls_name_scope_current();
+  *self =
+      (ls_enqueue){.options = *options, .allocator = ls_current_allocator()};
+  self->names = ls_copy_text(self->allocator, names, strlen(names));
+  if (self->names == NULL) return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(
+      ls_estimator_input_of(options->calls->context, &self->kind));
+  LS_RETURN_IF_ERROR(find_places(self));
+  LS_RETURN_IF_ERROR(find_sizes(self));
+  return self->kind.per_core ? ls_ok() : make_source(self);
+}
+
+static void drop_values(ls_enqueue_values *values) {
+  ls_nest_release(values->values);
+  ls_nest_release(values->givers);
+  ls_nest_release(values->signals);
+  ls_nest_release(values->ended);
+  *values = (ls_enqueue_values){0};
+}
+
+void ls_enqueue_deinit(ls_enqueue *self) {
+  drop_values(&self->read);
+  ls_feed_source_deinit(&self->source);
+  ls_infeed_queue_release(self->queue);
+  if (self->allocator == NULL) return;
+  ls_release(self->allocator, self->names);
+  ls_release(self->allocator, self->ordinals);
+  ls_release(self->allocator, self->hosts);
+  *self = (ls_enqueue){0};
+}
+
+ls_status ls_enqueue_read(ls_enqueue *self) {
+  if (self->queue != NULL || self->read.values.kind != LS_KIND_NONE)
+    return ls_failed_precondition("InternalError: the ops that feed host %lld "
+                                  "are built twice",
+                                  (long long)self->options.host);
+  if (self->kind.per_core) return ls_enqueue_of_cores(self);
+  if (self->kind.broadcast) return ls_enqueue_to_all(self);
+  return self->kind.per_host_v2 ? ls_enqueue_of_replicas(self)
+                                : ls_enqueue_of_host(self);
+}
+
+ls_status ls_enqueue_build(ls_enqueue *self, ls_nest *out_ops,
+                           ls_nest *out_signals) {
+  *out_ops = *out_signals = ls_none();
+  LS_RETURN_IF_ERROR(ls_enqueue_read(self));
+  LS_RETURN_IF_ERROR(ls_enqueue_feed(self, out_ops));
+  *out_signals = ls_nest_retain(self->read.signals);
+  return ls_ok();
+}
+
+// ---- Values ----------------------------------------------------------------
+// Values of the graph, padded; a data set's elements are already.
+static ls_status pad(ls_batch_padding padding, ls_feed_element *fed) {
+  int64_t count = 0;
+  LS_RETURN_IF_ERROR(ls_padding_count(padding, fed->features, &count));
+  const size_t leaves = ls_nest_num_leaves(fed->features);
+  const ls_feed_element padded = {
+      .features = ls_pad_tensors(padding, fed->features, count),
+      .labels = ls_pad_tensors(ls_padding_behind(padding, leaves), fed->labels,
+                               count),
+      .mask = ls_padding_real(padding, count)};
+  ls_feed_element_drop(fed);
+  *fed = padded;
+  return ls_status_join(ls_nest_status(padded.features),
+                        ls_status_join(ls_nest_status(padded.labels),
+                                       ls_nest_status(padded.mask)));
+}
+
+ls_status ls_enqueue_next(ls_enqueue *self, ls_feed_source *source,
+                          ls_batch_padding padding, ls_feed_element *out_fed) {
+  ls_status status = ls_feed_source_next(source, out_fed);
+  if (ls_status_is_ok(status))
+    status = ls_feed_source_signals(source, &out_fed->signals);
+  if (ls_status_is_ok(status) && self->options.feed->any_batch &&
+      source->dataset == NULL)
+    status = pad(padding, out_fed);
+  if (ls_status_is_ok(status))
+    status = ls_recorder_note(self->options.recorder, out_fed);
+  if (!ls_status_is_ok(status)) ls_feed_element_drop(out_fed);
+  return status;
+}
+
+// ---- Queues ----------------------------------------------------------------
+static int64_t ordinal_of(void *user, int64_t shard) {
+  return ((const ls_enqueue *)user)->ordinals[shard];
+}
+
+static ls_status place_of(void *user, int64_t shard, ls_device_name *out_name) {
+  const ls_enqueue *self = user;
+  *out_name = self->hosts != NULL ? self->hosts[shard] : self->place;
+  return ls_ok();
+}
+
+ls_status ls_enqueue_make_queue(const ls_enqueue *self,
+                                ls_infeed_queue **out_queue) {
+  const ls_shape *parts = NULL;
+  size_t count = 0;
+  ls_device_assignment *assignment = NULL;
+  LS_RETURN_IF_ERROR(ls_recorder_parts(self->options.recorder, &parts, &count));
+  const ls_infeed_options options = {.num_elements = LS_SOME((int64_t)count)};
+  if (parts == NULL) return ls_infeed_queue_create(&options, out_queue);
+  LS_RETURN_IF_ERROR(
+      ls_estimator_assignment(self->options.calls->context, &assignment));
+  return ls_partitioned_infeed_create(
+      &(ls_partitioned_infeed_options){.queue = options,
+                                       .assignment = assignment,
+                                       .host = (int32_t)self->options.host,
+                                       .parts = parts,
+                                       .num_parts = count},
+      out_queue);
+}
+
+// A mask, behind what the user gives, has one axis.
+static ls_status set_axes(const ls_enqueue *self, ls_infeed_queue *queue) {
+  const ls_input_feed_options *options = self->options.feed;
+  const size_t count = options->num_batch_axes, all = count + 1;
+  if (!options->any_batch)
+    return ls_infeed_queue_set_dimensions(queue, options->batch_axis, count);
+  if (all != ls_infeed_queue_num_elements(queue))
+    return ls_invalid_argument("axes for %zu tensors, where input_fn gives %zu",
+                               count, ls_infeed_queue_num_elements(queue) - 1);
+  int64_t *axes = ls_new_array(self->allocator, int64_t, all);
+  if (axes == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i)
+    axes[i] = options->batch_axis[i];
+  const ls_status status = ls_infeed_queue_set_dimensions(queue, axes, all);
+  ls_release(self->allocator, axes);
+  return status;
+}
+
+static ls_status split(ls_enqueue *self, ls_infeed_queue *queue, ls_nest values,
+                       const ls_infeed_places *places, ls_nest *out_ops) {
+  if (self->options.feed->batch_axis != NULL && !self->kind.broadcast)
+    LS_RETURN_IF_ERROR(ls_status_annotate(set_axes(self, queue), "batch_axis"));
+  LS_RETURN_IF_ERROR(ls_infeed_queue_set_num_shards(queue, self->num_replicas));
+  return ls_infeed_queue_split_and_enqueue(queue, values, places, out_ops);
+}
+
+static ls_status put(ls_enqueue *self, ls_nest *out_ops) {
+  const ls_nest values = self->read.values;
+  const ls_infeed_places places = {.ordinal_of = ordinal_of,
+                                   .place_of = place_of,
+                                   .user = self,
+                                   .cores_per_host =
+                                       LS_SOME(self->num_replicas)};
+  ls_infeed_queue *queue = NULL;
+  LS_RETURN_IF_ERROR(ls_enqueue_make_queue(self, &queue));
+  const ls_status status =
+      self->read.splits
+          ? split(self, queue, values, &places, out_ops)
+          : ls_infeed_queue_enqueue(queue, values, &places, out_ops);
+  if (ls_status_is_ok(status))
+    self->queue = queue;
+  else
+    ls_infeed_queue_release(queue);
+  return status;
+}
+
+// Nobody is fed before all have something.
+ls_status ls_enqueue_feed(ls_enqueue *self, ls_nest *out_ops) {
+  const ls_nest givers = self->read.givers;
+  const size_t count = ls_nest_count(givers);
+  *out_ops = ls_none();
+  ls_op *ops = ls_new_array(self->allocator, ls_op, count + 1);
+  if (ops == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i)
+    ops[i] = ls_nest_item(givers, i).as.op;
+  ls_status status;
+  {
+    LS_CONTROL_SCOPE(ops, count);
+    status = put(self, out_ops);
+  }
+  ls_release(self->allocator, ops);
+  return status;
+}
+
+ls_status ls_join_op_lists(const ls_nest *lists, size_t count,
+                           ls_nest *out_list) {
+  ls_allocator *allocator = ls_current_allocator();
+  size_t all = 0;
+  for (size_t i = 0; i < count; ++i)
+    all += ls_nest_count(lists[i]);
+  ls_nest *items = ls_new_array(allocator, ls_nest, all + 1);
+  if (items == NULL) return ls_out_of_memory();
+  all = 0;
+  for (size_t i = 0; i < count; ++i)
+    for (size_t k = 0; k < ls_nest_count(lists[i]); ++k)
+      items[all++] = ls_nest_retain(ls_nest_item(lists[i], k));
+  const ls_status status =
+      ls_take_nest(ls_nest_sequence(LS_KIND_LIST, items, all), out_list);
+  ls_release(allocator, items);
+  return status;
+}

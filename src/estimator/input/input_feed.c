@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What feeds the cores: enqueue functions of all hosts, in loops where they
+// read data sets, and the queue of the program.
+#include "estimator/input/input_feed.h"
+
+#include <stdio.h>
+
+#include "base/values/nest_internal.h"
+#include "estimator/config/state.h"
+#include "estimator/config/systems.h"
+#include "estimator/input/begin_hook.h"
+#include "estimator/input/enqueue.h"
+#include "estimator/input/enqueue_loop.h"
+#include "estimator/input/stopping_signals.h"
+#include "graph/make/make.h"
+#include "tpu/feeds/infeed_queue.h"
+
+// What is being made.
+typedef struct making {
+  const ls_estimator_calls *calls;
+  const ls_input_feed_options *options;
+  ls_input_feed *feed;
+  ls_recorder recorder;
+  ls_estimator_input kind;
+  int64_t num_enqueues;
+  bool meets;  // Data of hosts may end at different times.
+  ls_enqueue *enqueues;
+  size_t num_ops;
+  ls_nest *ops;  // Lists, one an enqueue function.
+  ls_allocator *allocator;
+} making;
+
+ls_status ls_input_feed_set_loops(bool on) {
+  ls_runtime *runtime = ls_runtime_current();
+  if (runtime == NULL) return ls_out_of_memory();
+  ls_runtime_lock(runtime);
+  ls_estimator_state *state = ls_estimator_state_get(runtime);
+  if (state != NULL) state->wraps_input = on;
+  ls_runtime_unlock(runtime);
+  return state != NULL ? ls_ok() : ls_out_of_memory();
+}
+
+static bool wraps_input(void) {
+  ls_runtime *runtime = ls_runtime_current();
+  ls_runtime_lock(runtime);
+  const ls_estimator_state *state = ls_runtime_slot(runtime, LS_SLOT_ESTIMATOR);
+  const bool wraps = state != NULL && state->wraps_input;
+  ls_runtime_unlock(runtime);
+  return wraps;
+}
+
+// ---- Hosts -----------------------------------------------------------------
+static ls_status host_of_replica(const making *m, int64_t replica,
+                                 int64_t *out_host) {
+  ls_device_assignment *assignment = NULL;
+  ls_coordinate place;
+  int32_t task = 0;
+  LS_RETURN_IF_ERROR(ls_estimator_assignment(m->calls->context, &assignment));
+  LS_RETURN_IF_ERROR(
+      ls_device_assignment_place(assignment, (int32_t)replica, 0, &place));
+  LS_RETURN_IF_ERROR(ls_topology_task_at(
+      ls_device_assignment_topology(assignment), place, &task));
+  *out_host = task;
+  return ls_ok();
+}
+
+static bool has_data(const ls_enqueue *enqueue) {
+  return enqueue->source.iterator != NULL;
+}
+
+// The ops of one enqueue function, as a list.
+static ls_status build_ops(making *m, ls_enqueue *enqueue, ls_nest *out_ops) {
+  m->feed->each_step = !has_data(enqueue) && !wraps_input();
+  if (m->feed->each_step) {
+    ls_nest signals = ls_none();
+    const ls_status status = ls_enqueue_build(enqueue, out_ops, &signals);
+    ls_nest_release(signals);
+    return status;
+  }
+  ls_tensor last;
+  LS_RETURN_IF_ERROR(ls_enqueue_loop(enqueue, 1, &last));
+  if (m->calls->context.mode == LS_MODE_PREDICT &&
+      ls_tensor_is_failed(m->feed->stopping))
+    m->feed->stopping = last;
+  return ls_take_nest(LS_LIST(ls_nest_op(ls_tensor_op(last))), out_ops);
+}
+
+static ls_status make_there(making *m, const ls_enqueue_options *options,
+                            int64_t index) {
+  ls_enqueue *enqueue = &m->enqueues[index];
+  char name[48];
+  snprintf(name, sizeof(name), "input_pipeline_task%lld",
+           (long long)options->host);
+  LS_NAME_SCOPE(m->kind.broadcast ? NULL : name);
+  LS_RETURN_IF_ERROR(ls_enqueue_init(enqueue, options));
+  if (options->meets) return ls_ok();
+  LS_DEVICE_SCOPE(enqueue->place.text);
+  return build_ops(m, enqueue, &m->ops[index]);
+}
+
+static ls_status make_host(making *m, int64_t index) {
+  ls_enqueue_options options = {.calls = m->calls,
+                                .feed = m->options,
+                                .recorder = &m->recorder,
+                                .host = index,
+                                .meets = m->meets};
+  if (m->kind.replica_across_hosts) {
+    options.replica = LS_SOME(index);
+    LS_RETURN_IF_ERROR(host_of_replica(m, index, &options.host));
+  }
+  return make_there(m, &options, index);
+}
+
+static ls_status count_enqueues(making *m) {
+  const ls_estimator_context context = m->calls->context;
+  LS_RETURN_IF_ERROR(ls_estimator_input_of(context, &m->kind));
+  m->num_enqueues = 1;
+  if (m->kind.broadcast) return ls_ok();
+  return m->kind.replica_across_hosts
+             ? ls_estimator_num_replicas(context, &m->num_enqueues)
+             : ls_estimator_num_hosts(context, &m->num_enqueues);
+}
+
+// A run of the ops feeds a loop where there are data sets, else one step.
+static ls_status check_alike(const making *m) {
+  for (int64_t i = 1; i < m->num_enqueues; ++i)
+    if (has_data(&m->enqueues[i]) != has_data(&m->enqueues[0]))
+      return ls_invalid_argument("input_fn gives a Dataset for one host, and "
+                                 "none for another: give all of them one");
+  return ls_ok();
+}
+
+// Of hosts with data sets, one loop for all. Values have no end.
+static ls_status make_meeting(making *m) {
+  LS_DEVICE_SCOPE(m->enqueues[0].place.text);
+  if (has_data(&m->enqueues[0])) {
+    ls_tensor last;
+    LS_RETURN_IF_ERROR(
+        ls_enqueue_loop(m->enqueues, (size_t)m->num_enqueues, &last));
+    return ls_take_nest(LS_LIST(ls_nest_op(ls_tensor_op(last))), &m->ops[0]);
+  }
+  for (int64_t i = 0; i < m->num_enqueues; ++i) {
+    LS_DEVICE_SCOPE(m->enqueues[i].place.text);
+    LS_RETURN_IF_ERROR(build_ops(m, &m->enqueues[i], &m->ops[i]));
+  }
+  return ls_ok();
+}
+
+static ls_status make_all(making *m) {
+  LS_RETURN_IF_ERROR(count_enqueues(m));
+  m->meets = m->num_enqueues > 1 && m->options->any_batch &&
+             !m->kind.per_core && m->calls->context.mode != LS_MODE_PREDICT;
+  const size_t count = (size_t)m->num_enqueues;
+  m->enqueues = ls_new_array(m->allocator, ls_enqueue, count);
+  m->ops = ls_new_array(m->allocator, ls_nest, count);
+  if (m->enqueues == NULL || m->ops == NULL) return ls_out_of_memory();
+  for (int64_t i = 0; i < m->num_enqueues; ++i)
+    LS_RETURN_IF_ERROR(make_host(m, i));
+  LS_RETURN_IF_ERROR(check_alike(m));
+  return m->meets ? make_meeting(m) : ls_ok();
+}
+
+// ---- Together --------------------------------------------------------------
+static ls_status take_iterators(making *m) {
+  ls_input_feed *feed = m->feed;
+  feed->iterators =
+      ls_new_array(m->allocator, ls_iterator *, (size_t)m->num_enqueues);
+  if (feed->iterators == NULL) return ls_out_of_memory();
+  for (int64_t i = 0; i < m->num_enqueues; ++i) {
+    ls_iterator *iterator = m->enqueues[i].source.iterator;
+    if (iterator != NULL)
+      feed->iterators[feed->num_iterators++] = ls_iterator_retain(iterator);
+  }
+  return feed->num_iterators == 0
+             ? ls_ok()
+             : ls_begin_hook(feed->iterators, feed->num_iterators, &feed->hook);
+}
+
+// The type of element `i` that one replica gets.
+static ls_status shard_type(const ls_infeed_queue *queue, size_t i,
+                            ls_type *out_type) {
+  *out_type = ls_infeed_queue_type(queue, i);
+  return ls_sharding_policy_shard_shape(ls_infeed_queue_policy(queue, i),
+                                        out_type->shape, (ls_opt){0},
+                                        &out_type->shape);
+}
+
+static ls_status check_queues(const making *m) {
+  const ls_infeed_queue *first = m->enqueues[0].queue;
+  const size_t count = ls_infeed_queue_num_elements(first);
+  for (int64_t h = 1; h < m->num_enqueues; ++h) {
+    const ls_infeed_queue *other = m->enqueues[h].queue;
+    for (size_t i = 0; i < count; ++i) {
+      ls_type a, b;
+      LS_RETURN_IF_ERROR(shard_type(first, i, &a));
+      LS_RETURN_IF_ERROR(shard_type(other, i, &b));
+      if (a.dtype == b.dtype && ls_shape_equal(a.shape, b.shape)) continue;
+      return ls_invalid_argument(
+          "element %zu that input_fn gives is %s for a replica of the first "
+          "host, and %s on host %lld: all hosts must feed the same types",
+          i, LS_SHAPE_TEXT(a.dtype, a.shape), LS_SHAPE_TEXT(b.dtype, b.shape),
+          (long long)m->enqueues[h].options.host);
+    }
+  }
+  return ls_ok();
+}
+
+// As the first host's, of all replicas.
+static ls_status fill_queue(const making *m, int64_t replicas,
+                            ls_infeed_queue *queue) {
+  const ls_infeed_queue *first = m->enqueues[0].queue;
+  const size_t count = ls_infeed_queue_num_elements(first);
+  ls_dtype *dtypes = ls_new_array(m->allocator, ls_dtype, count);
+  ls_shape *shapes = ls_new_array(m->allocator, ls_shape, count);
+  int64_t *axes = ls_new_array(m->allocator, int64_t, count);
+  ls_status status = dtypes == NULL || shapes == NULL || axes == NULL
+                         ? ls_out_of_memory()
+                         : ls_ok();
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+    ls_type type;
+    status = shard_type(first, i, &type);
+    axes[i] = ls_infeed_queue_dimension(first, i).value;
+    if (axes[i] < type.shape.rank && replicas > 1)
+      type.shape.dim[axes[i]] *= replicas;
+    dtypes[i] = type.dtype;
+    shapes[i] = type.shape;
+  }
+  if (ls_status_is_ok(status))
+    status = ls_infeed_queue_set_types(queue, dtypes, count);
+  if (ls_status_is_ok(status))
+    status = ls_infeed_queue_set_dimensions(queue, axes, count);
+  if (ls_status_is_ok(status))
+    status = ls_infeed_queue_set_shapes(queue, shapes, count);
+  if (ls_status_is_ok(status))
+    status = ls_infeed_queue_set_num_shards(queue, replicas);
+  ls_release(m->allocator, dtypes);
+  ls_release(m->allocator, shapes);
+  ls_release(m->allocator, axes);
+  return status;
+}
+
+static ls_status make_queue(making *m) {
+  int64_t replicas = 0;
+  ls_infeed_queue *queue = NULL;
+  LS_RETURN_IF_ERROR(check_queues(m));
+  LS_RETURN_IF_ERROR(ls_estimator_num_replicas(m->calls->context, &replicas));
+  LS_RETURN_IF_ERROR(ls_enqueue_make_queue(&m->enqueues[0], &queue));
+  const ls_status status = fill_queue(m, replicas, queue);
+  m->feed->queue = queue;
+  queue->enqueue_system = ls_object_retain(ls_system_around());
+  return status;
+}
+
+// ---- The end ---------------------------------------------------------------
+static ls_status make_closes(making *m) {
+  const ls_estimator_context context = m->calls->context;
+  const ls_tpu_metadata *metadata = NULL;
+  LS_RETURN_IF_ERROR(ls_estimator_metadata(context, &metadata));
+  const int cores = metadata->num_cores, each = metadata->num_of_cores_per_host;
+  ls_nest *ops = ls_new_array(m->allocator, ls_nest, (size_t)cores + 1);
+  if (ops == NULL) return ls_out_of_memory();
+  ls_status status = ls_ok();
+  for (int i = 0; i < cores && ls_status_is_ok(status); ++i) {
+    ls_device_name host;
+    status =
+        ls_estimator_place_host(context, LS_SOME(i / each), (ls_opt){0}, &host);
+    if (!ls_status_is_ok(status)) break;
+    LS_DEVICE_SCOPE(host.text);
+    ops[i] = ls_nest_op(ls_infeed_close(i % each));
+  }
+  if (ls_status_is_ok(status))
+    status = ls_take_nest(ls_nest_sequence(LS_KIND_LIST, ops, (size_t)cores),
+                          &m->feed->close_ops);
+  ls_release(m->allocator, ops);
+  return status;
+}
+
+// Threads that nobody starts here feed nothing.
+static ls_status check_runners(void) {
+  static const char *const text =
+      "input_fn has added to the graph's QueueRunners (collection "
+      "'queue_runners'), which feed nothing on TPUs: use a data set";
+  ls_nest first;
+  if (ls_graph_collection(ls_graph_current(), "queue_runners", &first, 1) == 0)
+    return ls_ok();
+  if (wraps_input()) return ls_failed_precondition("%s", text);
+  ls_runtime_log(ls_runtime_current(), LS_LOG_WARNING, "estimator", "%s", text);
+  return ls_ok();
+}
+
+static ls_status make(making *m) {
+  LS_RETURN_IF_ERROR(make_all(m));
+  LS_RETURN_IF_ERROR(check_runners());
+  LS_RETURN_IF_ERROR(
+      ls_join_op_lists(m->ops, (size_t)m->num_enqueues, &m->feed->ops));
+  LS_RETURN_IF_ERROR(take_iterators(m));
+  LS_RETURN_IF_ERROR(make_queue(m));
+  LS_RETURN_IF_ERROR(make_closes(m));
+  m->feed->structure = ls_nest_retain(m->recorder.structure);
+  return ls_graph_error(ls_graph_current());
+}
+
+ls_status ls_input_feed_make(const ls_estimator_calls *calls,
+                             const ls_input_feed_options *options,
+                             ls_input_feed *out_feed) {
+  static const ls_input_feed_options defaults = {0};
+  *out_feed = (ls_input_feed){0};
+  making m = {
+      .calls = calls,
+      .options = options != NULL ? options : &defaults,
+      .feed = out_feed,
+      .recorder = ls_recorder_begin(
+          ls_estimator_config(calls->context)->tpu->input_partition_dims),
+      .allocator = ls_current_allocator(),
+  };
+  ls_estimator_scope scope;
+  ls_status status = ls_estimator_scope_begin(&scope, calls->context);
+  if (ls_status_is_ok(status)) {
+    status = make(&m);
+    ls_estimator_scope_end(&scope);
+  }
+  for (int64_t i = 0; m.enqueues != NULL && i < m.num_enqueues; ++i)
+    ls_enqueue_deinit(&m.enqueues[i]);
+  for (int64_t i = 0; m.ops != NULL && i < m.num_enqueues; ++i)
+    ls_nest_release(m.ops[i]);
+  ls_release(m.allocator, m.enqueues);
+  ls_release(m.allocator, m.ops);
+  ls_recorder_deinit(&m.recorder);
+  if (!ls_status_is_ok(status)) ls_input_feed_drop(out_feed);
+  return status;
+}
+
+void ls_input_feed_drop(ls_input_feed *feed) {
+  ls_infeed_queue_release(feed->queue);
+  ls_nest_release(feed->ops);
+  ls_nest_release(feed->close_ops);
+  ls_nest_release(feed->structure);
+  ls_hook_release(feed->hook);
+  for (size_t i = 0; i < feed->num_iterators; ++i)
+    ls_iterator_release(feed->iterators[i]);
+  if (feed->iterators != NULL)
+    ls_release(ls_current_allocator(), feed->iterators);
+  *feed = (ls_input_feed){0};
+}
+
+// ---- What came -------------------------------------------------------------
+ls_status ls_input_feed_unpack(const ls_input_feed *feed, ls_nest elements,
+                               ls_feed_element_values *out_values) {
+  ls_feed_element fed;
+  *out_values = (ls_feed_element_values){0};
+  LS_RETURN_IF_ERROR(ls_recorder_unflatten(feed->structure, elements, &fed));
+  *out_values = (ls_feed_element_values){
+      .features = ls_nest_retain(fed.features),
+      .labels = ls_nest_retain(fed.labels),
+      .mask = ls_nest_tensor(fed.mask, 0),
+      .stopping =
+          ls_nest_tensor(ls_nest_find(fed.signals, LS_SIGNAL_STOPPING), 0),
+      .padding =
+          ls_nest_tensor(ls_nest_find(fed.signals, LS_SIGNAL_PADDING), 0),
+  };
+  ls_feed_element_drop(&fed);
+  return ls_ok();
+}

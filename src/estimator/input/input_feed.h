@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What feeds the cores of a program: ops on the hosts, made of an input
+// function in the current graph.
+#ifndef LS_ESTIMATOR_INPUT_INPUT_FEED_H_
+#define LS_ESTIMATOR_INPUT_INPUT_FEED_H_
+
+#include "estimator/spec/calls.h"
+#include "lockstep/hook.h"
+#include "lockstep/infeed.h"
+#include "lockstep/iterator.h"
+
+typedef struct ls_input_feed_options {
+  // One a tensor, lent. Default: 0. Along it batches are filled up, and cut
+  // where one element is for the replicas of a host.
+  const int64_t *batch_axis;
+  size_t num_batch_axes;
+  // Batches of any size, a last one too, are padded to those of the program,
+  // and come with a mask. Of a batch for several replicas each gets its even
+  // share (sizes differ by at most one, larger ones first), which stands at the
+  // beginning of what it is fed. Hosts whose data have ended are fed padding
+  // until those of all others have.
+  bool any_batch;
+} ls_input_feed_options;
+
+typedef struct ls_input_feed {
+  // What the program's dequeue is made of: tuples of all replicas together, of
+  // which each gets one. Counted.
+  ls_infeed_queue *queue;
+  // What feeds: a list of ops, of which a run feeds one step (`each_step`), or
+  // as many as the loop variable says, or all up to the stop signal.
+  ls_nest ops;
+  bool each_step;
+  ls_nest close_ops;  // Say that there is nothing more, to all cores. A list.
+  // Of a prediction: of the first host, a bool scalar, true once it has fed the
+  // stop signal. Else failed.
+  ls_tensor stopping;
+  ls_nest structure;  // What the tuples are: features, labels, mask, signals.
+  // Begins the data sets of each session, where a checkpoint has put them, else
+  // at their start. NULL: there is no data set.
+  ls_hook *hook;
+  // Whose places go into checkpoints, in the order of hosts. They are those of
+  // the steps that were fed, whatever is read ahead. Counted.
+  ls_iterator **iterators;
+  size_t num_iterators;
+} ls_input_feed;
+
+// Calls the input function for all hosts, or cores. Not where the calls' mode
+// runs on CPUs: see cpu_input.h.
+LS_MUST_USE ls_status ls_input_feed_make(const ls_estimator_calls *calls,
+                                         const ls_input_feed_options *options,
+                                         ls_input_feed *out_feed);
+void ls_input_feed_drop(ls_input_feed *feed);  // Zeroed is fine.
+
+// The elements of a tuple, as users know them. Nests are the caller's.
+typedef struct ls_feed_element_values {
+  ls_nest features, labels;
+  // Failed: there is none. Of a prediction: `stopping` bool [batch, 1], and
+  // `padding` i32 [batch], 1 for what is not real.
+  ls_tensor mask, stopping, padding;
+} ls_feed_element_values;
+LS_MUST_USE ls_status ls_input_feed_unpack(const ls_input_feed *feed,
+                                           ls_nest elements,
+                                           ls_feed_element_values *out_values);
+
+// ---- For tests -------------------------------------------------------------
+// Whether ops of values that are no data set's go into loops on the hosts, too.
+// Default off; of the current runtime.
+LS_MUST_USE ls_status ls_input_feed_set_loops(bool on);
+
+#endif  // LS_ESTIMATOR_INPUT_INPUT_FEED_H_

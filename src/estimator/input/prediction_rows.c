@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which rows of predictions are real.
+#include "estimator/input/prediction_rows.h"
+
+#include "base/values/nest_internal.h"
+#include "lockstep/graph.h"
+
+static ls_shape shape_of(ls_nest leaf) {
+  const ls_array *array = ls_nest_as_array(leaf);
+  if (array != NULL) return ls_array_shape(array);
+  return leaf.kind == LS_KIND_TENSOR ? ls_tensor_shape(leaf.as.tensor)
+                                     : LS_SHAPE_UNKNOWN;
+}
+
+// A tensor whose size is not known yet is looked at when it is an array.
+static bool is_unknown(ls_nest leaf, ls_shape shape) {
+  return leaf.kind == LS_KIND_TENSOR &&
+         (shape.rank < 0 || (shape.rank > 0 && shape.dim[0] < 0));
+}
+
+static ls_status check_leaf(const char *key, ls_nest leaf, int64_t rows) {
+  const ls_shape shape = shape_of(leaf);
+  if (is_unknown(leaf, shape)) return ls_ok();
+  return shape.rank > 0 && shape.dim[0] == rows
+             ? ls_ok()
+             : ls_invalid_argument("prediction '%s' is of shape %s: its first "
+                                   "dimension must be the batch's, %lld",
+                                   key, LS_SHAPE_TEXT(LS_DTYPE_F32, shape) + 3,
+                                   (long long)rows);
+}
+
+ls_status ls_predictions_check(ls_nest predictions, int64_t rows) {
+  if (!ls_nest_is_node(predictions)) return check_leaf("", predictions, rows);
+  for (size_t i = 0; i < ls_nest_count(predictions); ++i) {
+    const char *key = ls_nest_key(predictions, i);
+    LS_RETURN_IF_ERROR(
+        check_leaf(key != NULL ? key : "", ls_nest_item(predictions, i), rows));
+  }
+  return ls_ok();
+}
+
+static int64_t rows_of_first(ls_nest predictions) {
+  ls_nest first = ls_none();
+  if (ls_nest_flatten(predictions, &first, 1) == 0) return 0;
+  const ls_shape shape = shape_of(first);
+  return shape.rank > 0 ? shape.dim[0] : 0;
+}
+
+ls_status ls_predictions_keep(ls_nest predictions, ls_nest padding,
+                              int64_t *out_rows) {
+  const ls_array *mask = ls_nest_as_array(padding);
+  *out_rows = rows_of_first(predictions);
+  if (mask == NULL) return ls_ok();
+  const int64_t count = ls_array_num_elements(mask);
+  int64_t real = 0, last = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    if (ls_array_i64(mask, i) != 0) continue;
+    ++real;
+    last = i + 1;
+  }
+  if (last != real)
+    return ls_invalid_argument("row %lld of a batch of predictions is real and "
+                               "stands behind padding: real rows come first",
+                               (long long)(last - 1));
+  *out_rows = real;
+  return ls_predictions_check(predictions, count);
+}
+
+static ls_nest slice_leaf(ls_nest leaf, void *user) {
+  ls_nest made = ls_none();
+  ls_array *array = ls_nest_as_array(leaf);
+  if (array == NULL)
+    return LS_FAIL(LS_INVALID_ARGUMENT, "predictions that are no arrays have "
+                                        "no rows");
+  const ls_status status =
+      ls_array_rows(array, 0, *(const int64_t *)user, &made);
+  return ls_status_is_ok(status) ? made : ls_fail(status);
+}
+
+ls_status ls_predictions_rows(ls_nest predictions, ls_nest padding, bool stops,
+                              ls_nest *out_rows) {
+  const ls_array *mask = ls_nest_as_array(padding);
+  int64_t rows = 0;
+  *out_rows = ls_none();
+  if (!stops && mask != NULL)
+    LS_RETURN_IF_ERROR(ls_predictions_keep(predictions, padding, &rows));
+  if (stops || mask == NULL || rows == ls_array_num_elements(mask)) {
+    *out_rows = ls_nest_retain(predictions);
+    return ls_ok();
+  }
+  return ls_take_nest(ls_nest_map(predictions, slice_leaf, &rows), out_rows);
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an input function gives.
+#include "estimator/input/returned.h"
+
+#include "base/text.h"
+#include "base/values/nest_internal.h"
+#include "data/dataset.h"
+#include "estimator/input/cpu_input.h"
+
+ls_status ls_returned_split(ls_nest value, ls_nest *out_features,
+                            ls_nest *out_labels) {
+  *out_features = value;
+  *out_labels = ls_none();
+  if (value.kind != LS_KIND_TUPLE) return ls_ok();
+  const size_t count = ls_nest_count(value);
+  if (count != 2)
+    return ls_invalid_argument(
+        "input_fn gives a tuple of %zu: it must be a len 2 tuple (features, "
+        "labels); several features are a list or a dict",
+        count);
+  *out_features = ls_nest_item(value, 0);
+  *out_labels = ls_nest_item(value, 1);
+  return ls_ok();
+}
+
+// ---- Known shapes ----------------------------------------------------------
+// `name`: of its tensor; "": it has none.
+static ls_status refuse_type(const char *what, size_t number, const char *name,
+                             ls_type type) {
+  return ls_invalid_argument(
+      "The %s to the model returned by input_fn must have static shape where "
+      "it "
+      "runs on TPUs: leaf %zu%s%s is %s; pad or crop the examples of its data "
+      "set to one shape",
+      what, number, name[0] != 0 ? " " : "", name,
+      LS_SHAPE_TEXT(type.dtype, type.shape));
+}
+
+static ls_status check_leaf(const char *what, size_t number, ls_nest leaf) {
+  const ls_leaf_spec *spec = ls_nest_as_spec(leaf);
+  if (spec != NULL) {
+    LS_RETURN_IF_ERROR(
+        ls_status_annotate(ls_input_check_leaf(spec), "the %s", what));
+    return ls_shape_is_known(spec->type.shape)
+               ? ls_ok()
+               : refuse_type(what, number, "", spec->type);
+  }
+  if (leaf.kind != LS_KIND_TENSOR) return ls_ok();
+  const ls_tensor tensor = leaf.as.tensor;
+  const ls_type type = {ls_tensor_dtype(tensor), ls_tensor_shape(tensor)};
+  return ls_shape_is_known(type.shape)
+             ? ls_ok()
+             : refuse_type(what, number, ls_tensor_name(tensor), type);
+}
+
+static ls_status check_leaves(ls_nest values, const char *what) {
+  const size_t count = ls_nest_num_leaves(values);
+  ls_allocator *allocator = ls_current_allocator();
+  ls_nest *leaves = ls_new_array(allocator, ls_nest, count + 1);
+  ls_status status = leaves != NULL ? ls_ok() : ls_out_of_memory();
+  if (leaves != NULL) ls_nest_flatten(values, leaves, count);
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
+    status = check_leaf(what, i, leaves[i]);
+  ls_release(allocator, leaves);
+  return status;
+}
+
+ls_status ls_returned_check_static(ls_nest features, ls_nest labels) {
+  LS_RETURN_IF_ERROR(check_leaves(features, "features"));
+  return check_leaves(labels, "labels");
+}
+
+// ---- Keys ------------------------------------------------------------------
+size_t ls_returned_keys(ls_nest value, const char **keys, size_t capacity) {
+  if (value.kind != LS_KIND_DICT) return 0;
+  const size_t count = ls_nest_count(value);
+  for (size_t i = 0; i < count && i < capacity; ++i)
+    keys[i] = ls_nest_key(value, ls_nest_sorted_position(value, i));
+  return count;
+}
+
+ls_nest ls_returned_dict(ls_nest features, ls_nest labels, const char *name,
+                         ls_nest other) {
+  const char *keys[3] = {"features"};
+  ls_nest items[3] = {features};
+  size_t count = 1;
+  if (labels.kind != LS_KIND_NONE) {
+    keys[count] = "labels";
+    items[count++] = labels;
+  }
+  if (other.kind != LS_KIND_NONE) {
+    keys[count] = name;
+    items[count++] = other;
+  }
+  return ls_nest_dict("", keys, items, count);
+}

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// What steps say to their hosts.
+#include "estimator/loop/host_calls.h"
+
+#include <string.h>
+
+#include "base/runtime_internal.h"
+#include "estimator/spec/spec.h"
+#include "lockstep/infeed.h"
+#include "lockstep/ops.h"
+
+ls_status ls_host_calls_init(ls_host_calls *calls,
+                             ls_estimator_context context) {
+  ls_estimator_input input;
+  *calls =
+      (ls_host_calls){.allocator = ls_current_allocator(), .context = context};
+  LS_RETURN_IF_ERROR(ls_estimator_input_of(context, &input));
+  calls->joins = !input.broadcast || input.sliced;
+  return ls_ok();
+}
+
+void ls_host_calls_deinit(ls_host_calls *calls) {
+  for (size_t i = 0; i < calls->num_calls; ++i)
+    ls_nest_release(calls->calls[i].function.tensors);
+  ls_release(calls->allocator, calls->tensors);
+  *calls = (ls_host_calls){0};
+}
+
+// ---- In a step -------------------------------------------------------------
+static ls_status check_rows(const ls_host_calls *calls, const char *name,
+                            ls_tensor tensor) {
+  if (!calls->joins || ls_tensor_shape(tensor).rank != 0) return ls_ok();
+  return ls_failed_precondition("all tensors of %s must preserve batch size "
+                                "dimension, by which replicas' "
+                                "parts are put together: '%s' is a scalar",
+                                name, ls_tensor_name(tensor));
+}
+
+static ls_status take_leaves(ls_host_calls *calls, const char *name,
+                             const ls_nest *leaves, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    if (leaves[i].kind != LS_KIND_TENSOR)
+      return ls_invalid_argument("item %zu of %s[1] is no tensor", i, name);
+    LS_RETURN_IF_ERROR(check_rows(calls, name, leaves[i].as.tensor));
+    calls->tensors[calls->count + i] = leaves[i].as.tensor;
+  }
+  return ls_ok();
+}
+
+static ls_status append(ls_host_calls *calls, const char *name, ls_nest nest,
+                        size_t count) {
+  const size_t all = calls->count + count;
+  ls_tensor *longer = ls_new_array(calls->allocator, ls_tensor, all + 1);
+  ls_nest *leaves = ls_new_array(calls->allocator, ls_nest, count + 1);
+  ls_status status =
+      longer == NULL || leaves == NULL ? ls_out_of_memory() : ls_ok();
+  if (ls_status_is_ok(status)) {
+    if (calls->count > 0)
+      memcpy(longer, calls->tensors, calls->count * sizeof(*longer));
+    ls_release(calls->allocator, calls->tensors);
+    calls->tensors = longer;
+    ls_nest_flatten(nest, leaves, count);
+    status = take_leaves(calls, name, leaves, count);
+  } else {
+    ls_release(calls->allocator, longer);
+  }
+  ls_release(calls->allocator, leaves);
+  return status;
+}
+
+ls_status ls_host_calls_record(ls_host_calls *calls, const char *name,
+                               const ls_host_function *function) {
+  const size_t count = ls_nest_num_leaves(function->tensors);
+  if (function->call == NULL && function->tensors.kind == LS_KIND_NONE)
+    return ls_ok();
+  if (calls->num_calls == LS_MOST_HOST_CALLS)
+    return ls_internal("more than %d functions on hosts", LS_MOST_HOST_CALLS);
+  LS_RETURN_IF_ERROR(append(calls, name, function->tensors, count));
+  ls_recorded_call *call = &calls->calls[calls->num_calls++];
+  *call = (ls_recorded_call){.name = name,
+                             .function = *function,
+                             .first = calls->count,
+                             .count = count};
+  call->function.tensors = ls_nest_retain(function->tensors);
+  calls->count += count;
+  return ls_ok();
+}
+
+ls_status ls_host_calls_pace(ls_host_calls *calls) {
+  if (calls->num_calls == 0 || calls->count > 0) return ls_ok();
+  const ls_tensor token = ls_reshape(ls_scalar(LS_DTYPE_I32, 0), LS_SHAPE(1));
+  LS_RETURN_IF_ERROR(append(calls, "a step", ls_leaf(token), 1));
+  calls->count = 1;
+  return ls_ok();
+}
+
+ls_status ls_host_calls_enqueue(const ls_host_calls *calls, ls_op *out_op) {
+  *out_op = (ls_op){0};
+  if (calls->count == 0) return ls_ok();
+  LS_DEVICE_SCOPE("/device:TPU_REPLICATED_CORE:0");
+  *out_op = ls_outfeed_enqueue_tuple(calls->tensors, calls->count);
+  return ls_op_is_failed(*out_op) ? ls_graph_take_error(ls_graph_current())
+                                  : ls_ok();
+}
+
+// ---- On the hosts ----------------------------------------------------------
+// A host call that does not wait for a step's tuples by its tensors. Metrics do
+// not either, but their values are read after the last step.
+static bool takes_nothing(const ls_recorded_call *call) {
+  return call->count == 0 && strcmp(call->name, "host_call") == 0;
+}
+
+// Of one replica, on its host.
+static ls_status take_one(const ls_host_calls *calls, const ls_type *types,
+                          int64_t replica, ls_op *out_op) {
+  ls_device_name host;
+  int64_t ordinal = 0;
+  LS_RETURN_IF_ERROR(ls_estimator_device_for_replica(calls->context, replica,
+                                                     &host, &ordinal));
+  LS_DEVICE_SCOPE(host.text);
+  *out_op = ls_outfeed_dequeue_tuple(types, calls->count, ordinal);
+  return ls_op_is_failed(*out_op) ? ls_graph_take_error(ls_graph_current())
+                                  : ls_ok();
+}
+
+// Element i of all replicas.
+static ls_status join(ls_host_calls *calls, const ls_op *ops, ls_tensor *parts,
+                      int64_t replicas, size_t i) {
+  for (int64_t r = 0; r < replicas; ++r)
+    parts[r] = ls_op_output(ops[r], (unsigned)i);
+  calls->tensors[i] = calls->joins && replicas > 1
+                          ? ls_concatenate(parts, (size_t)replicas, 0)
+                          : parts[0];
+  return ls_tensor_is_failed(calls->tensors[i])
+             ? ls_graph_take_error(ls_graph_current())
+             : ls_ok();
+}
+
+static ls_status take_all(ls_host_calls *calls, int64_t replicas,
+                          ls_type *types, ls_op *ops, ls_tensor *parts) {
+  ls_device_name host;
+  int64_t ordinal = 0;
+  for (size_t i = 0; i < calls->count; ++i)
+    types[i] = (ls_type){ls_tensor_dtype(calls->tensors[i]),
+                         ls_tensor_shape(calls->tensors[i])};
+  for (int64_t r = 0; r < replicas; ++r)
+    LS_RETURN_IF_ERROR(take_one(calls, types, r, &ops[r]));
+  LS_RETURN_IF_ERROR(
+      ls_estimator_device_for_replica(calls->context, 0, &host, &ordinal));
+  LS_DEVICE_SCOPE(host.text);
+  for (size_t i = 0; i < calls->count; ++i)
+    LS_RETURN_IF_ERROR(join(calls, ops, parts, replicas, i));
+  for (size_t i = 0; i < calls->num_calls; ++i)
+    if (takes_nothing(&calls->calls[i]) && calls->taken.id == 0)
+      calls->taken = ls_group(ops, (size_t)replicas, NULL);
+  return ls_ok();
+}
+
+static ls_status list_ops(const ls_host_calls *calls, const ls_op *ops,
+                          size_t count, ls_nest *out_list) {
+  ls_nest *items = ls_new_array(calls->allocator, ls_nest, count + 1);
+  if (items == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i)
+    items[i] = ls_nest_op(ops[i]);
+  const ls_nest list = ls_nest_sequence(LS_KIND_LIST, items, count);
+  ls_release(calls->allocator, items);
+  const ls_status status = ls_nest_status(list);
+  if (ls_status_is_ok(status))
+    *out_list = list;
+  else
+    ls_nest_release(list);
+  return status;
+}
+
+ls_status ls_host_calls_take(ls_host_calls *calls, ls_nest *out_ops) {
+  int64_t replicas = 0;
+  *out_ops = ls_none();
+  if (calls->count == 0) return list_ops(calls, NULL, 0, out_ops);
+  LS_RETURN_IF_ERROR(ls_estimator_num_replicas(calls->context, &replicas));
+  ls_allocator *allocator = calls->allocator;
+  const size_t room = (size_t)replicas + 1;
+  ls_type *types = ls_new_array(allocator, ls_type, calls->count);
+  ls_op *ops = ls_new_array(allocator, ls_op, room);
+  ls_tensor *parts = ls_new_array(allocator, ls_tensor, room);
+  ls_status status = types == NULL || ops == NULL || parts == NULL
+                         ? ls_out_of_memory()
+                         : take_all(calls, replicas, types, ops, parts);
+  if (ls_status_is_ok(status))
+    status = list_ops(calls, ops, (size_t)replicas, out_ops);
+  ls_release(allocator, types);
+  ls_release(allocator, ops);
+  ls_release(allocator, parts);
+  return status;
+}
+
+ls_status ls_host_calls_close(const ls_host_calls *calls, ls_nest *out_ops) {
+  int64_t replicas = 0;
+  *out_ops = ls_none();
+  LS_RETURN_IF_ERROR(ls_estimator_num_replicas(calls->context, &replicas));
+  ls_op *ops = ls_new_array(calls->allocator, ls_op, (size_t)replicas + 1);
+  ls_status status = ops == NULL ? ls_out_of_memory() : ls_ok();
+  for (int64_t r = 0; r < replicas && ls_status_is_ok(status); ++r) {
+    ls_device_name host;
+    int64_t ordinal = 0;
+    status =
+        ls_estimator_device_for_replica(calls->context, r, &host, &ordinal);
+    LS_DEVICE_SCOPE(host.text);
+    if (ls_status_is_ok(status)) ops[r] = ls_outfeed_close(ordinal);
+  }
+  if (ls_status_is_ok(status))
+    status = list_ops(calls, ops, (size_t)replicas, out_ops);
+  ls_release(calls->allocator, ops);
+  return status;
+}
+
+// The function's tensors, as the hosts have them.
+static ls_status tensors_of(const ls_host_calls *calls,
+                            const ls_recorded_call *call, ls_nest *out_nest) {
+  *out_nest = ls_none();
+  ls_nest *leaves = ls_new_array(calls->allocator, ls_nest, call->count + 1);
+  if (leaves == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < call->count; ++i)
+    leaves[i] = ls_leaf(calls->tensors[call->first + i]);
+  *out_nest = ls_nest_pack(call->function.tensors, leaves, call->count);
+  ls_release(calls->allocator, leaves);
+  return ls_nest_status(*out_nest);
+}
+
+ls_status ls_host_calls_call(const ls_host_calls *calls, const char *name,
+                             ls_nest *out_made) {
+  size_t i = 0;
+  *out_made = ls_none();
+  while (i < calls->num_calls && strcmp(calls->calls[i].name, name) != 0)
+    ++i;
+  if (i == calls->num_calls) return ls_ok();
+  ls_device_name host;
+  int64_t ordinal = 0;
+  ls_host_function function = calls->calls[i].function;
+  LS_RETURN_IF_ERROR(
+      ls_estimator_device_for_replica(calls->context, 0, &host, &ordinal));
+  ls_status status = tensors_of(calls, &calls->calls[i], &function.tensors);
+  if (ls_status_is_ok(status) && function.call == NULL) {
+    *out_made = ls_nest_retain(function.tensors);
+  } else if (ls_status_is_ok(status)) {
+    LS_DEVICE_SCOPE(host.text);
+    LS_CONTROL_SCOPE(&calls->taken, takes_nothing(&calls->calls[i]));
+    *out_made = ls_host_function_call(&function, name);
+    status = ls_nest_status(*out_made);
+    if (ls_status_is_ok(status))
+      status = ls_graph_take_error(ls_graph_current());
+  }
+  ls_nest_release(function.tensors);
+  if (!ls_status_is_ok(status)) {
+    ls_nest_release(*out_made);
+    *out_made = ls_none();
+  }
+  return status;
+}

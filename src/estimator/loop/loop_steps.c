@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many steps a run of a loop makes.
+#include "estimator/loop/loop_steps.h"
+#include "base/require.h"
+#include "base/text.h"
+
+// ---- The variable ----------------------------------------------------------
+// Says that it is beside the global step.
+static ls_status mark_beside(const ls_variable *variable,
+                             const ls_variable *step) {
+  ls_text place;
+  ls_text_init(&place, ls_current_allocator());
+  ls_text_append_format(&place, "loc:@%s", ls_variable_name(step));
+  ls_status status = ls_text_status(&place);
+  const char *places[] = {ls_text_data(&place)};
+  if (ls_status_is_ok(status))
+    status = ls_op_set_attr(ls_variable_initializer(variable),
+                            &(ls_attr){.name = "_class",
+                                       .kind = LS_ATTR_STRINGS,
+                                       .as.strings = {places, 1}});
+  ls_text_deinit(&place);
+  return status;
+}
+
+static ls_status make(ls_graph *graph, ls_variable *step,
+                      ls_variable **out_variable) {
+  static const char *const collections[] = {LS_COLLECTION_ITERATIONS_PER_LOOP,
+                                            LS_COLLECTION_LOCAL_VARIABLES};
+  LS_GRAPH_SCOPE(graph);
+  LS_NAME_SCOPE("");
+  LS_NAME_SCOPE(LS_TPU_ESTIMATOR "/");
+  LS_DEVICE_SCOPE(ls_op_device(ls_variable_initializer(step)));
+  LS_RETURN_IF_ERROR(
+      ls_variable_create(&(ls_variable_options){.name = LS_ITERATIONS_PER_LOOP,
+                                                .dtype = LS_DTYPE_I32,
+                                                .shape = LS_SCALAR,
+                                                .trainable = LS_FLAG_OFF,
+                                                .collections = collections,
+                                                .num_collections = 2},
+                         out_variable));
+  ls_variable_release(*out_variable);  // The graph has it.
+  return mark_beside(*out_variable, step);
+}
+
+ls_status ls_iterations_per_loop(ls_graph *graph, ls_variable **out_variable) {
+  LS_REQUIRE_OUT(out_variable);
+  LS_REQUIRE(graph);
+  ls_variable *step = NULL;
+  ls_nest there[2] = {ls_none(), ls_none()};
+  const size_t count =
+      ls_graph_collection(graph, LS_COLLECTION_ITERATIONS_PER_LOOP, there, 2);
+  if (count > 1)
+    return ls_failed_precondition("Multiple iterations_per_loop_var in "
+                                  "collection '%s' of graph '%s': %zu",
+                                  LS_COLLECTION_ITERATIONS_PER_LOOP,
+                                  ls_graph_name(graph), count);
+  *out_variable = count == 1 ? ls_nest_as_variable(there[0]) : NULL;
+  if (*out_variable != NULL) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_global_step_get(graph, &step));
+  return make(graph, step, out_variable);
+}
+
+ls_status ls_load_iterations(const ls_run_context *context,
+                             ls_variable *variable, int64_t count) {
+  ls_array *value = NULL;
+  const int32_t number = count < INT32_MAX ? (int32_t)count : INT32_MAX;
+  LS_RETURN_IF_ERROR(
+      ls_array_create_copy(LS_DTYPE_I32, LS_SCALAR, &number, &value));
+  const ls_status status = ls_session_set_variable_value(
+      ls_run_context_session(context), variable, value);
+  ls_array_release(value);
+  return status;
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What runs on the cores of a system, a loop of steps of a model, and what
+// their hosts do with what the steps say.
+#ifndef LS_ESTIMATOR_LOOP_PROGRAM_H_
+#define LS_ESTIMATOR_LOOP_PROGRAM_H_
+
+#include "estimator/input/input_feed.h"
+#include "estimator/spec/calls.h"
+
+// What predictions of a run are to stay below, in bytes.
+#define LS_ONE_GIGABYTE 1073741824
+
+typedef struct ls_program_options {
+  const ls_estimator_calls *calls;
+  const ls_input_feed *feed;
+  ls_cache_function cache;  // Zeroed: none.
+  bool any_batch;
+  bool replica_0_loss;  // Is reported, in place of the mean over all.
+} ls_program_options;
+
+typedef struct ls_estimator_program {
+  // All of it, but for the host's part: the loop, then checks of variables; in
+  // an evaluation the steps are counted, and in a prediction outfeeds are
+  // closed behind the last batch.
+  ls_op run;
+  // Of the last step of a training, the mean over all examples; of all steps of
+  // an evaluation. Failed: none. What waits for it waits for the loop alone,
+  // but in an evaluation without metrics for all of `run`.
+  ls_tensor loss;
+  ls_tensor steps;  // How many the run has made, i64.
+  bool reduces;     // Something goes through ls_cross_replica_sum in it.
+  ls_tensor compile_status;  // A string: see ls_split_compile_and_replicate.
+  ls_estimator_spec *spec;   // Of the model function. Counted.
+  // What the hosts make of the steps' host functions: ops to be run once a
+  // step (with host_call_every_n_steps n, of a training: once in n of a run's),
+  // as a list; and what the host call has given. In a prediction the stopping
+  // signal waits for them.
+  ls_nest host_ops, host_results;
+  // Of an evaluation: a dict of (value, update op); the op is `run`, and values
+  // are read once the hosts have done all steps. None without metrics.
+  ls_nest metrics;
+  // Of a prediction, of all replicas: a dict, all rows, and how they are
+  // padded.
+  ls_nest predictions;
+  ls_tensor stopping, padding;  // A bool scalar, and i32 [rows] or failed.
+} ls_estimator_program;
+
+// Builds the program of the calls' mode in the current graph, a build graph
+// with a global step.
+LS_MUST_USE ls_status ls_program_build(const ls_program_options *options,
+                                       ls_estimator_program *out_program);
+void ls_program_drop(ls_estimator_program *program);  // Zeroed is fine.
+
+// ---- Scaffolds -------------------------------------------------------------
+typedef enum ls_scaffold_stretch {
+  LS_IN_SCAFFOLD_FN,
+  LS_IN_SCAFFOLD_FINALIZE,
+} ls_scaffold_stretch;
+// Until ls_scope_end ops of the current graph, and of those inside, are refused
+// that use what was made inside of a program: naming both.
+void ls_scaffold_scope_begin(ls_scope *scope, ls_scaffold_stretch stretch);
+// The scaffold of a spec: what its scaffold_fn makes in the graph, in such a
+// scope, or a zeroed one.
+LS_MUST_USE ls_status ls_program_scaffold(const ls_estimator_spec *spec,
+                                          ls_graph *graph,
+                                          ls_scaffold *out_scaffold);
+// ls_scaffold_finalize in such a scope.
+LS_MUST_USE ls_status ls_program_finalize(ls_scaffold *scaffold,
+                                          ls_graph *graph);
+
+#endif  // LS_ESTIMATOR_LOOP_PROGRAM_H_

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hooks that say how many steps a run makes, and when there is no other one.
+#include "base/require.h"
+#include "estimator/config/positive.h"
+#include "estimator/loop/loop_steps.h"
+#include "lockstep/iteration_count.h"
+#include "train/hooks/hook.h"
+
+// ---- Training --------------------------------------------------------------
+typedef struct tpu_stop {
+  ls_loop_length length;
+  ls_opt num_steps;
+  int64_t last;  // -1: not known yet.
+  ls_variable *iterations;
+  ls_tensor step;
+  ls_iteration_count *count;  // Of a time; else NULL.
+  int64_t loaded, began;      // Of the run at hand.
+} tpu_stop;
+
+static void tpu_stop_destroy(void *user) {
+  ls_iteration_count_destroy(((tpu_stop *)user)->count);
+  ls_hook_free(user);
+}
+
+static ls_status tpu_stop_begin(void *user) {
+  tpu_stop *self = user;
+  LS_RETURN_IF_ERROR(ls_global_step_read(&self->step));
+  return ls_iterations_per_loop(ls_graph_current(), &self->iterations);
+}
+
+static ls_status load_next(tpu_stop *self, const ls_run_context *context,
+                           int64_t step) {
+  int64_t wanted = self->length.steps;
+  if (self->count != NULL)
+    LS_RETURN_IF_ERROR(ls_iteration_count_get(
+        self->count, (double)self->length.seconds, &wanted));
+  self->loaded = wanted < self->last - step ? wanted : self->last - step;
+  return ls_load_iterations(context, self->iterations, self->loaded);
+}
+
+static ls_status tpu_stop_after_create(void *user, ls_run_context *context) {
+  tpu_stop *self = user;
+  int64_t step = 0;
+  LS_RETURN_IF_ERROR(ls_run_context_step(context, self->step, &step));
+  if (self->last < 0) self->last = ls_steps_after(step, self->num_steps.value);
+  return load_next(self, context, step);
+}
+
+static ls_status tpu_stop_before_run(void *user, ls_run_context *context,
+                                     ls_run_wish *wish) {
+  tpu_stop *self = user;
+  (void)wish;
+  self->began = ls_runtime_now(context->runtime);
+  return ls_ok();
+}
+
+// The step is read by a run of its own: what a run fetches may be from before
+// its loop.
+static ls_status tpu_stop_after_run(void *user, ls_run_context *context,
+                                    ls_nest results) {
+  tpu_stop *self = user;
+  int64_t step = 0;
+  (void)results;
+  if (self->count != NULL)
+    ls_iteration_count_update(
+        self->count,
+        (double)(ls_runtime_now(context->runtime) - self->began) * 1e-9,
+        self->loaded);
+  LS_RETURN_IF_ERROR(ls_run_context_step(context, self->step, &step));
+  if (step < self->last) return load_next(self, context, step);
+  ls_run_context_request_stop(context);
+  return ls_ok();
+}
+
+ls_status ls_tpu_stop_hook(ls_loop_length length, ls_opt num_steps,
+                           ls_opt last_step, ls_hook **out_hook) {
+  LS_REQUIRE_OUT(out_hook);
+  if (num_steps.set == last_step.set)
+    return ls_invalid_argument(
+        "a hook that stops a loop on the device: %s",
+        num_steps.set ? "Only one of num_steps or last_step can be specified"
+                      : "One of num_steps or last_step must be specified");
+  if (length.steps < 1 && length.seconds < 1)
+    return ls_invalid_argument("a loop on the device without a step or a "
+                               "second: at least 1 is possible");
+  tpu_stop *self = ls_hook_state(sizeof(*self));
+  if (self == NULL) return ls_out_of_memory();
+  *self = (tpu_stop){.length = length,
+                     .num_steps = num_steps,
+                     .last = last_step.set ? last_step.value : -1};
+  const ls_status status =
+      length.seconds > 0 ? ls_iteration_count_create((ls_opt){0}, &self->count)
+                         : ls_ok();
+  if (!ls_status_is_ok(status)) {
+    tpu_stop_destroy(self);
+    return status;
+  }
+  return ls_hook_of_state(
+      &(ls_hook_options){.name = "TPU stop at step",
+                         .user = self,
+                         .begin = tpu_stop_begin,
+                         .after_create_session = tpu_stop_after_create,
+                         .before_run = tpu_stop_before_run,
+                         .after_run = tpu_stop_after_run,
+                         .destroy = tpu_stop_destroy},
+      out_hook);
+}
+
+// ---- Evaluation and prediction ---------------------------------------------
+typedef struct setter {
+  int64_t steps;
+  ls_variable *iterations;
+  ls_tensor stopping;
+} setter;
+
+static ls_status setter_begin(void *user) {
+  return ls_iterations_per_loop(ls_graph_current(),
+                                &((setter *)user)->iterations);
+}
+
+static ls_status setter_after_create(void *user, ls_run_context *context) {
+  const setter *self = user;
+  return ls_load_iterations(context, self->iterations, self->steps);
+}
+
+ls_status ls_eval_iterations_hook(int64_t steps, ls_hook **out_hook) {
+  LS_REQUIRE_OUT(out_hook);
+  LS_RETURN_IF_ERROR(ls_check_positive("Eval steps", steps));
+  setter *self = ls_hook_state(sizeof(*self));
+  if (self == NULL) return ls_out_of_memory();
+  self->steps = steps;
+  return ls_hook_of_state(
+      &(ls_hook_options){.name = "evaluation's iterations",
+                         .user = self,
+                         .begin = setter_begin,
+                         .after_create_session = setter_after_create,
+                         .destroy = ls_hook_free},
+      out_hook);
+}
+
+static ls_status predict_before_run(void *user, ls_run_context *context,
+                                    ls_run_wish *wish) {
+  (void)context;
+  wish->fetches = ls_leaf(((setter *)user)->stopping);
+  return ls_ok();
+}
+
+static ls_status predict_after_run(void *user, ls_run_context *context,
+                                   ls_nest results) {
+  (void)user, (void)context;
+  return ls_result_count(results) == 0
+             ? ls_ok()
+             : ls_out_of_range("Stopped by stopping signal.");
+}
+
+ls_status ls_predict_stop_hook(ls_tensor stopping, ls_hook **out_hook) {
+  LS_REQUIRE_OUT(out_hook);
+  setter *self = ls_hook_state(sizeof(*self));
+  if (self == NULL) return ls_out_of_memory();
+  *self = (setter){.steps = 1, .stopping = stopping};
+  return ls_hook_of_state(
+      &(ls_hook_options){.name = "TPU stop at prediction's end",
+                         .user = self,
+                         .begin = setter_begin,
+                         .after_create_session = setter_after_create,
+                         .before_run = predict_before_run,
+                         .after_run = predict_after_run,
+                         .destroy = ls_hook_free},
+      out_hook);
+}
+
+// ---- Counting evaluations --------------------------------------------------
+typedef struct counter {
+  int64_t most, every;  // 0: no end; runs between lines.
+  ls_tensor step;
+} counter;
+
+static ls_status counter_begin(void *user) {
+  counter *self = user;
+  ls_variable *variable = NULL;
+  ls_graph *graph = ls_graph_current();
+  LS_RETURN_IF_ERROR(ls_eval_step_get(graph, &variable));
+  LS_NAME_SCOPE("");
+  self->step = ls_variable_read(variable);
+  return ls_tensor_is_failed(self->step) ? ls_graph_take_error(graph) : ls_ok();
+}
+
+static ls_status counter_before_run(void *user, ls_run_context *context,
+                                    ls_run_wish *wish) {
+  (void)context;
+  wish->fetches = ls_leaf(((counter *)user)->step);
+  return ls_ok();
+}
+
+static ls_status counter_after_run(void *user, ls_run_context *context,
+                                   ls_nest results) {
+  const counter *self = user;
+  const int64_t done = ls_result_count(results);
+  if (self->most == 0)
+    ls_runtime_log(context->runtime, LS_LOG_INFO, "estimator",
+                   "Evaluation [%lld]", (long long)done);
+  else if (done % self->every == 0 || done == self->most)
+    ls_runtime_log(context->runtime, LS_LOG_INFO, "estimator",
+                   "Evaluation [%lld/%lld]", (long long)done,
+                   (long long)self->most);
+  if (self->most > 0 && done >= self->most)
+    ls_run_context_request_stop(context);
+  return ls_ok();
+}
+
+ls_status ls_stop_after_evals_hook(int64_t num_evals, ls_hook **out_hook) {
+  LS_REQUIRE_OUT(out_hook);
+  enum { FEW = 20, LINES = 10 };
+  counter *self = ls_hook_state(sizeof(*self));
+  if (self == NULL) return ls_out_of_memory();
+  self->most = num_evals > 0 ? num_evals : 0;
+  self->every = self->most < FEW ? 1 : self->most / LINES;
+  return ls_hook_of_state(&(ls_hook_options){.name = "stop after evaluations",
+                                             .user = self,
+                                             .begin = counter_begin,
+                                             .before_run = counter_before_run,
+                                             .after_run = counter_after_run,
+                                             .destroy = ls_hook_free},
+                          out_hook);
+}

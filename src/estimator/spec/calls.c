@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls of users' functions.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/require.h"
+#include "base/runtime_internal.h"
+#include "estimator/config/params.h"
+#include "estimator/input/returned.h"
+#include "estimator/spec/calls.h"
+#include "graph/graph.h"
+#include "lockstep/ops.h"
+
+// ---- What functions declare ------------------------------------------------
+// Nothing declared: all is taken.
+static bool takes(const ls_parameters *arguments, const char *name) {
+  if (arguments == NULL || arguments->any_names) return true;
+  for (size_t i = 0; i < arguments->count; ++i)
+    if (strcmp(arguments->names[i], name) == 0) return true;
+  return false;
+}
+
+static ls_status check_known(const ls_parameters *arguments, const char *what,
+                             const char *const *known, size_t num_known,
+                             const char *list) {
+  if (arguments == NULL) return ls_ok();
+  for (size_t i = 0; i < arguments->count; ++i) {
+    size_t k = 0;
+    while (k < num_known && strcmp(known[k], arguments->names[i]) != 0)
+      ++k;
+    if (k == num_known)
+      return ls_invalid_argument("%s takes '%s', which it is not given; it may "
+                                 "take %s",
+                                 what, arguments->names[i], list);
+  }
+  return ls_ok();
+}
+
+ls_status ls_check_model_function(const ls_model_function *model,
+                                  bool has_params) {
+  static const char *const known[] = {"features", "labels", "mode", "params",
+                                      "config"};
+  if (model->call == NULL)
+    return ls_invalid_argument("an estimator needs a model_fn");
+  if (!takes(model->arguments, "features"))
+    return ls_invalid_argument("model_fn must take features");
+  LS_RETURN_IF_ERROR(check_known(model->arguments, "model_fn", known, 5,
+                                 "features, labels, mode, params and config"));
+  const bool takes_params = takes(model->arguments, "params");
+  if (has_params && !takes_params)
+    return ls_invalid_argument("there are params, and model_fn does not take "
+                               "params");
+  if (!has_params && takes_params && model->arguments != NULL)
+    ls_runtime_log(ls_runtime_current(), LS_LOG_WARNING, "estimator",
+                   "model_fn takes params, and there are none");
+  return ls_ok();
+}
+
+static ls_status needs_params(const ls_parameters *arguments,
+                              const char *what) {
+  return takes(arguments, "params")
+             ? ls_ok()
+             : ls_invalid_argument("%s does not include params among what it "
+                                   "takes, by which it is given "
+                                   "params[\"batch_size\"]",
+                                   what);
+}
+
+// ---- Parameters ------------------------------------------------------------
+// Adds a batch size, if there is one.
+static ls_status set_batch_size(ls_nest *params, ls_opt size) {
+  if (!size.set) return ls_ok();
+  return ls_params_set(params, LS_PARAM_BATCH_SIZE, ls_nest_i64(size.value));
+}
+
+static ls_status set_context(ls_nest *params, const ls_user_context *context) {
+  return ls_params_set(params, LS_PARAM_CONTEXT, ls_user_context_leaf(context));
+}
+
+// ---- Input -----------------------------------------------------------------
+static ls_status input_params(const ls_estimator_calls *calls,
+                              const ls_input_place *place, ls_nest *params) {
+  ls_opt size = {0};
+  LS_RETURN_IF_ERROR(ls_nest_status(*params));
+  LS_RETURN_IF_ERROR(ls_estimator_input_batch_size(calls->context, &size));
+  LS_RETURN_IF_ERROR(set_batch_size(params, size));
+  if (place == NULL) return ls_ok();
+  return set_context(params, &(ls_user_context){
+                                 .context = calls->context,
+                                 .is_input = true,
+                                 .host = place->host,
+                                 .invocation = place->invocation,
+                             });
+}
+
+static ls_nest call_there(const ls_estimator_calls *calls, const char *device,
+                          ls_input_call *call) {
+  LS_DEVICE_SCOPE(device);
+  return calls->input->call(calls->input->user, call);
+}
+
+ls_status ls_call_input(const ls_estimator_calls *calls,
+                        const ls_input_place *place, ls_nest *out_made) {
+  static const char *const known[] = {"params", "config", "mode"};
+  const ls_parameters *arguments = calls->input->arguments;
+  *out_made = ls_none();
+  if (calls->input->call == NULL)
+    return ls_invalid_argument("there is no input_fn");
+  LS_RETURN_IF_ERROR(
+      check_known(arguments, "input_fn", known, 3, "params, config and mode"));
+  LS_RETURN_IF_ERROR(needs_params(arguments, "input_fn"));
+  ls_input_call call = {.params = ls_params_copy(calls->params)};
+  ls_status status = input_params(calls, place, &call.params);
+  if (takes(arguments, "mode")) call.mode = calls->context.mode;
+  if (takes(arguments, "config")) call.config = calls->config;
+  if (ls_status_is_ok(status)) {
+    *out_made = call_there(
+        calls, place == NULL ? "/device:CPU:0" : place->host.text, &call);
+    status = ls_nest_status(*out_made);
+  }
+  ls_nest_release(call.params);
+  if (!ls_status_is_ok(status)) {
+    ls_nest_release(*out_made);
+    *out_made = ls_none();
+  }
+  return status;
+}
+
+// ---- What a model is given -------------------------------------------------
+static ls_status check_inputs(const ls_estimator_calls *calls,
+                              const ls_model_inputs *inputs, bool is_static) {
+  const ls_parameters *arguments = calls->model->arguments;
+  if (is_static)
+    LS_RETURN_IF_ERROR(
+        ls_returned_check_static(inputs->features, inputs->labels));
+  if (inputs->labels.kind != LS_KIND_NONE && !takes(arguments, "labels"))
+    return ls_invalid_argument("model_fn does not take labels, but input_fn "
+                               "returns labels");
+  return needs_params(arguments, "model_fn");
+}
+
+static ls_status model_params(const ls_estimator_calls *calls,
+                              const ls_model_inputs *inputs, bool on_cpu,
+                              ls_nest *params) {
+  ls_opt size = {0};
+  LS_RETURN_IF_ERROR(ls_nest_status(*params));
+  if (!calls->context.exports) {
+    LS_RETURN_IF_ERROR(ls_estimator_model_batch_size(calls->context, &size));
+    LS_RETURN_IF_ERROR(set_batch_size(params, size));
+  }
+  LS_RETURN_IF_ERROR(
+      ls_params_set(params, LS_PARAM_USE_TPU, ls_nest_bool(!on_cpu)));
+  if (on_cpu) return ls_ok();
+  if (inputs->cache.kind != LS_KIND_NONE)
+    LS_RETURN_IF_ERROR(
+        ls_params_set(params, LS_PARAM_CACHE, ls_nest_retain(inputs->cache)));
+  return set_context(params, &(ls_user_context){.context = calls->context});
+}
+
+// ---- What comes back -------------------------------------------------------
+static ls_status check_predictions(ls_nest predictions) {
+  if (predictions.kind != LS_KIND_DICT)
+    return ls_invalid_argument("predictions on TPUs must be a dict of tensors");
+  for (size_t i = 0; i < ls_nest_count(predictions); ++i) {
+    const ls_shape shape = ls_tensor_shape(ls_nest_tensor(predictions, i));
+    if (shape.rank < 1 || shape.dim[0] == LS_UNKNOWN_DIM)
+      return ls_invalid_argument("The first dimension of prediction '%s' "
+                                 "should be static",
+                                 ls_nest_key(predictions, i));
+  }
+  return ls_ok();
+}
+
+static ls_status check_train_spec(const ls_estimator_spec_options *spec_options,
+                                  bool is_tpu) {
+  if (is_tpu) return ls_ok();
+  if (spec_options->num_training_chief_hooks > 0)
+    return ls_invalid_argument("training_chief_hooks are not called where "
+                               "training is on TPUs: give training_hooks");
+  ls_runtime_log(
+      ls_runtime_current(), LS_LOG_WARNING, "estimator",
+      "the scaffold of a plain spec is not used where training is on "
+      "TPUs: give a scaffold_fn");
+  return ls_ok();
+}
+
+// On every path, and of an export: a spec of another mode lacks what is used.
+static ls_status check_mode(ls_estimator_mode mode,
+                            const ls_estimator_spec *spec) {
+  const ls_estimator_mode given = ls_estimator_spec_values(spec)->mode;
+  return given == mode
+             ? ls_ok()
+             : ls_invalid_argument(
+                   "model_fn gives a spec of another mode, '%s', than it was "
+                   "called in, '%s': give the spec the mode of the call",
+                   ls_estimator_mode_name(given), ls_estimator_mode_name(mode));
+}
+
+static ls_status check_spec(ls_estimator_mode mode,
+                            const ls_estimator_spec *spec) {
+  const bool is_tpu = ls_estimator_spec_is_tpu(spec);
+  const ls_estimator_spec_options *spec_options =
+      ls_estimator_spec_values(spec);
+  if (mode == LS_MODE_TRAIN) return check_train_spec(spec_options, is_tpu);
+  if (!is_tpu)
+    return ls_failed_precondition(
+        "the spec of a TPU %s must have type TPUEstimatorSpec "
+        "(ls_tpu_estimator_spec_create)",
+        mode == LS_MODE_EVAL ? "evaluation" : "prediction");
+  return mode == LS_MODE_PREDICT ? check_predictions(spec_options->predictions)
+                                 : ls_ok();
+}
+
+static ls_status call_model(const ls_estimator_calls *calls,
+                            const ls_model_inputs *inputs, ls_nest params,
+                            ls_estimator_spec **out_spec) {
+  const ls_parameters *arguments = calls->model->arguments;
+  ls_model_call call = {
+      .features = inputs->features,
+      .labels = inputs->labels,
+      .mask = inputs->mask,
+      .params = ls_nest_retain(params),
+  };
+  if (takes(arguments, "mode")) call.mode = calls->context.mode;
+  if (takes(arguments, "config")) call.config = calls->config;
+  const ls_status status =
+      calls->model->call(calls->model->user, &call, out_spec);
+  ls_nest_release(call.params);
+  LS_RETURN_IF_ERROR(status);
+  return *out_spec != NULL ? check_mode(calls->context.mode, *out_spec)
+                           : ls_invalid_argument("model_fn gives no spec");
+}
+
+// On a CPU the spec is a plain one, else one that fits.
+static ls_status finish(const ls_estimator_calls *calls, bool on_cpu,
+                        ls_estimator_spec **spec) {
+  if (!on_cpu) return check_spec(calls->context.mode, *spec);
+  ls_estimator_spec *plain = NULL;
+  LS_RETURN_IF_ERROR(ls_estimator_spec_as_plain(*spec, &plain));
+  ls_estimator_spec_release(*spec);
+  *spec = plain;
+  return ls_ok();
+}
+
+// What failed in the graph is the cause of what a model, or who looks at its
+// spec, says then: that an op is missing.
+static ls_status first_cause(ls_status status) {
+  ls_graph *graph = ls_graph_current();
+  if (ls_status_is_ok(status) || graph == NULL) return status;
+  const ls_status first = ls_graph_take_error(graph);
+  if (ls_status_is_ok(first)) return status;
+  ls_status_free(status);
+  return first;
+}
+
+// Warns of what a model function has added to collections of a loop's body,
+// where nobody looks for it; once for each collection.
+static void warn_of_collections(void) {
+  const ls_graph *graph = ls_graph_current();
+  ls_map_item item;
+  if (graph == NULL || graph->kind != LS_GRAPH_REGION) return;
+  for (size_t at = 0; ls_map_next(&graph->collections, &at, &item);) {
+    const char *name = item.key;
+    size_t count = 0;
+    char key[200];
+    ls_collection_leaves(item.value, &count);
+    if (count == 0) continue;
+    snprintf(key, sizeof(key), "model_fn's collection %s", name);
+    ls_log_limited(
+        ls_runtime_current(), key, 1, LS_LOG_WARNING, "estimator",
+        "model_fn adds to collection '%s' of ls_graph_current(), which on "
+        "cores is the body of a loop: hooks, savers and scaffolds do not see "
+        "it; give it in the spec (scaffold_fn, host_call, eval_metrics), or "
+        "name the collection where a variable is made "
+        "(ls_variable_options.collections)",
+        name);
+  }
+}
+
+ls_status ls_call_model(const ls_estimator_calls *calls,
+                        const ls_model_inputs *inputs,
+                        ls_estimator_spec **out_spec) {
+  bool on_cpu = false;
+  *out_spec = NULL;
+  LS_RETURN_IF_ERROR(ls_estimator_runs_on_cpu(calls->context, &on_cpu));
+  LS_RETURN_IF_ERROR(check_inputs(calls, inputs, !on_cpu));
+  ls_nest params = ls_params_copy(calls->params);
+  ls_status status = model_params(calls, inputs, on_cpu, &params);
+  if (ls_status_is_ok(status))
+    status = first_cause(call_model(calls, inputs, params, out_spec));
+  if (ls_status_is_ok(status) && !on_cpu) warn_of_collections();
+  if (ls_status_is_ok(status) && !(on_cpu && inputs->keeps_kind))
+    status = finish(calls, on_cpu, out_spec);
+  ls_nest_release(params);
+  if (!ls_status_is_ok(status)) {
+    ls_estimator_spec_release(*out_spec);
+    *out_spec = NULL;
+  }
+  return status;
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// A spec for TPUs as CPUs use it: what the host does is part of each run.
+#include "base/require.h"
+#include "estimator/spec/spec.h"
+#include "lockstep/summary_ops.h"
+#include "lockstep/tensor_tracer.h"
+#include "train/hooks/hook.h"
+
+// ---- What a host call gives ------------------------------------------------
+// Beside it, the graph's writers of summaries are looked after.
+typedef struct host_call {
+  ls_nest fetches;
+  ls_nest initializers, flushers;  // Of the writers, once it has begun.
+} host_call;
+
+static void drop_writers(host_call *self) {
+  ls_nest_release(self->initializers);
+  ls_nest_release(self->flushers);
+  self->initializers = self->flushers = ls_none();
+}
+
+static ls_status find_writers(void *user) {
+  host_call *self = user;
+  drop_writers(self);
+  return ls_file_writers_of(ls_graph_current(), &self->initializers,
+                            &self->flushers);
+}
+
+static ls_status run_all(const ls_run_context *context, ls_nest ops) {
+  if (ls_nest_count(ops) == 0) return ls_ok();
+  ls_nest nothing = ls_none();
+  const ls_status status =
+      ls_session_run(context->session, ops, NULL, 0, &nothing);
+  ls_nest_release(nothing);
+  return status;
+}
+
+static ls_status initialize_writers(void *user, ls_run_context *context) {
+  return run_all(context, ((const host_call *)user)->initializers);
+}
+
+static ls_status flush_writers(void *user, ls_run_context *context) {
+  return run_all(context, ((const host_call *)user)->flushers);
+}
+
+static ls_status add_to_run(void *user, ls_run_context *context,
+                            ls_run_wish *wish) {
+  (void)context;
+  wish->fetches = ((host_call *)user)->fetches;
+  return ls_ok();
+}
+
+static void destroy(void *user) {
+  drop_writers(user);
+  ls_nest_release(((host_call *)user)->fetches);
+  ls_hook_free(user);
+}
+
+// Takes `fetches` over.
+static ls_status make_hook(ls_nest fetches, ls_hook **out_hook) {
+  host_call *self = ls_hook_state(sizeof(*self));
+  if (self == NULL) {
+    ls_nest_release(fetches);
+    return ls_out_of_memory();
+  }
+  self->fetches = fetches;
+  return ls_hook_of_state(
+      &(ls_hook_options){.name = "host call",
+                         .user = self,
+                         .begin = find_writers,
+                         .after_create_session = initialize_writers,
+                         .before_run = add_to_run,
+                         .end = flush_writers,
+                         .destroy = destroy},
+      out_hook);
+}
+
+// ---- The spec --------------------------------------------------------------
+// The list with one more behind it.
+static ls_status append(ls_arena *memory, ls_hook *const **hooks, size_t *count,
+                        ls_hook *hook) {
+  ls_hook **longer = ls_arena_new_array(memory, ls_hook *, *count + 1);
+  if (longer == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < *count; ++i)
+    longer[i] = (*hooks)[i];
+  longer[(*count)++] = hook;
+  *hooks = longer;
+  return ls_ok();
+}
+
+static ls_status add_hook(ls_estimator_spec_options *o, ls_arena *memory,
+                          ls_hook *hook) {
+  LS_RETURN_IF_ERROR(
+      append(memory, &o->training_hooks, &o->num_training_hooks, hook));
+  LS_RETURN_IF_ERROR(
+      append(memory, &o->evaluation_hooks, &o->num_evaluation_hooks, hook));
+  return append(memory, &o->prediction_hooks, &o->num_prediction_hooks, hook);
+}
+
+// Hooks that run what host calls give: the model's, and the tracer's.
+enum { MOST_HOOKS = 2 };
+typedef struct host_hooks {
+  ls_hook *items[MOST_HOOKS];
+  size_t count;
+} host_hooks;
+
+static ls_status call_host(const ls_host_function *function, const char *name,
+                           host_hooks *hooks) {
+  if (function->call == NULL) return ls_ok();
+  const ls_nest made = ls_host_function_call(function, name);
+  const ls_status status = ls_nest_status(made);
+  if (ls_status_is_ok(status)) {
+    LS_RETURN_IF_ERROR(make_hook(made, &hooks->items[hooks->count]));
+    ++hooks->count;
+    return ls_ok();
+  }
+  ls_nest_release(made);
+  return status;
+}
+
+// Of what the spec gives, and what that needs.
+static ls_status trace(const ls_estimator_spec_options *from,
+                       host_hooks *hooks) {
+  if (!ls_tensor_tracer_is_on()) return ls_ok();
+  const bool has_loss = !ls_tensor_is_failed(from->loss);
+  const ls_nest all[] = {has_loss ? ls_leaf(from->loss) : ls_none(),
+                         from->train_op.id != 0 ? ls_nest_op(from->train_op)
+                                                : ls_none(),
+                         ls_nest_retain(from->predictions)};
+  const ls_nest fetches = ls_nest_sequence(LS_KIND_LIST, all, 3);
+  ls_host_function call = {.tensors = ls_none()};
+  ls_status status = ls_nest_status(fetches);
+  if (ls_status_is_ok(status)) status = ls_trace_cpu(fetches, &call);
+  if (ls_status_is_ok(status))
+    status = call_host(&call, "tensor_tracer", hooks);
+  ls_trace_cpu_end(&call);
+  ls_nest_release(fetches);
+  return status;
+}
+
+// Calls the host's functions; the hooks are the caller's.
+static ls_status call_functions(const ls_estimator_spec_options *from,
+                                ls_nest *out_metrics, host_hooks *hooks) {
+  if (from->eval_metrics.call != NULL) {
+    *out_metrics = ls_host_function_call(&from->eval_metrics, "eval_metrics");
+    LS_RETURN_IF_ERROR(ls_nest_status(*out_metrics));
+    LS_RETURN_IF_ERROR(ls_made_metrics_check(*out_metrics));
+  }
+  LS_RETURN_IF_ERROR(call_host(&from->host_call, "host_call", hooks));
+  return trace(from, hooks);
+}
+
+static ls_status make_plain(const ls_estimator_spec_options *from,
+                            ls_nest metrics, const host_hooks *hooks,
+                            ls_arena *memory, ls_estimator_spec **out_plain) {
+  ls_estimator_spec_options o = *from;
+  ls_scaffold scaffold = {0};
+  o.eval_metrics = o.host_call = (ls_host_function){0};
+  o.scaffold_fn = NULL;
+  o.cache = NULL;
+  o.cache_size = 0;
+  o.eval_metric_ops = metrics;
+  o.scaffold = &scaffold;
+  for (size_t i = 0; i < hooks->count; ++i)
+    LS_RETURN_IF_ERROR(add_hook(&o, memory, hooks->items[i]));
+  if (from->scaffold_fn != NULL)
+    LS_RETURN_IF_ERROR(from->scaffold_fn(from->scaffold_user, &scaffold));
+  return ls_estimator_spec_create(&o, out_plain);
+}
+
+ls_status ls_estimator_spec_as_plain(ls_estimator_spec *spec,
+                                     ls_estimator_spec **out_plain) {
+  LS_REQUIRE_OUT(out_plain);
+  LS_REQUIRE(spec);
+  if (!spec->is_tpu) {
+    *out_plain = ls_estimator_spec_retain(spec);
+    return ls_ok();
+  }
+  ls_nest metrics = ls_none();
+  host_hooks hooks = {.count = 0};
+  ls_arena memory;
+  ls_arena_init(&memory, ls_current_allocator());
+  ls_status status = call_functions(&spec->options, &metrics, &hooks);
+  if (ls_status_is_ok(status))
+    status = make_plain(&spec->options, metrics, &hooks, &memory, out_plain);
+  ls_arena_deinit(&memory);
+  ls_nest_release(metrics);
+  for (size_t i = 0; i < hooks.count; ++i)
+    ls_hook_release(hooks.items[i]);
+  return status;
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is made for a scaffold stands beside the program: ops that reach into it
+// are refused.
+#include "base/runtime_internal.h"
+#include "estimator/loop/program.h"
+#include "graph/flow.h"
+#include "graph/op_table.h"
+#include "lockstep/replicate.h"
+
+typedef struct scaffold_flow {
+  ls_flow flow;
+  const char *where;
+} scaffold_flow;
+
+static ls_status admit(ls_flow *self, ls_op_spec *spec, ls_arena *memory) {
+  const scaffold_flow *flow = (const scaffold_flow *)self;
+  (void)memory;
+  for (size_t i = 0; i < spec->num_inputs; ++i) {
+    const ls_op from = ls_tensor_op(spec->inputs[i]);
+    if (from.id != 0 && ls_op_is_replicated(from))
+      return ls_invalid_argument(
+          "%s: op '%s' depends on '%s', which is made inside of the TPU "
+          "program: what model_fn makes there cannot be used on the host",
+          flow->where,
+          spec->name != NULL ? spec->name : ls_op_table[spec->type].name,
+          ls_tensor_name(spec->inputs[i]));
+  }
+  return ls_ok();
+}
+
+static const ls_flow_type type = {.name = "scaffold", .admit = admit};
+
+void ls_scaffold_scope_begin(ls_scope *scope, ls_scaffold_stretch stretch) {
+  static scaffold_flow flows[] = {
+      [LS_IN_SCAFFOLD_FN] = {{&type}, "Inside scaffold_fn"},
+      [LS_IN_SCAFFOLD_FINALIZE] = {{&type}, "Inside Scaffold.finalize"}};
+  ls_flow_begin(scope, &flows[stretch].flow);
+}
+
+ls_status ls_program_scaffold(const ls_estimator_spec *spec, ls_graph *graph,
+                              ls_scaffold *out_scaffold) {
+  const ls_estimator_spec_options *spec_options =
+      ls_estimator_spec_values(spec);
+  *out_scaffold = (ls_scaffold){0};
+  if (spec_options->scaffold_fn == NULL) return ls_ok();
+  LS_GRAPH_SCOPE(graph);
+  LS_SCOPE_BLOCK_(scope);
+  ls_scaffold_scope_begin(&scope, LS_IN_SCAFFOLD_FN);
+  LS_RETURN_IF_ERROR(ls_scope_status());
+  LS_RETURN_IF_ERROR(
+      spec_options->scaffold_fn(spec_options->scaffold_user, out_scaffold));
+  return ls_graph_take_error(graph);
+}
+
+ls_status ls_program_finalize(ls_scaffold *scaffold, ls_graph *graph) {
+  LS_GRAPH_SCOPE(graph);
+  LS_SCOPE_BLOCK_(scope);
+  ls_scaffold_scope_begin(&scope, LS_IN_SCAFFOLD_FINALIZE);
+  LS_RETURN_IF_ERROR(ls_scope_status());
+  return ls_scaffold_finalize(scaffold, graph);
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "estimator/spec/spec.h"
+
+#include <string.h>
+
+#include "base/require.h"
+#include "lockstep/ops.h"
+
+// ---- Copies ----------------------------------------------------------------
+// A list of hooks of its own, each retained.
+static ls_status keep_hooks(ls_arena *memory, ls_hook *const **hooks,
+                            size_t count) {
+  ls_hook **copy = ls_arena_new_array(memory, ls_hook *, count + 1);
+  if (copy == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i)
+    copy[i] = ls_hook_retain((*hooks)[i]);
+  *hooks = copy;
+  return ls_ok();
+}
+
+static void drop_hooks(ls_hook *const *hooks, size_t count) {
+  for (size_t i = 0; i < count; ++i)
+    ls_hook_release(hooks[i]);
+}
+
+static void destroy(ls_object *object) {
+  ls_estimator_spec *self = (ls_estimator_spec *)object;
+  const ls_estimator_spec_options *spec_options = &self->options;
+  drop_hooks(spec_options->training_hooks, spec_options->num_training_hooks);
+  drop_hooks(spec_options->evaluation_hooks,
+             spec_options->num_evaluation_hooks);
+  drop_hooks(spec_options->prediction_hooks,
+             spec_options->num_prediction_hooks);
+  drop_hooks(spec_options->training_chief_hooks,
+             spec_options->num_training_chief_hooks);
+  for (size_t i = 0; i < spec_options->num_export_outputs; ++i)
+    ls_nest_release(spec_options->export_outputs[i].tensors);
+  ls_nest_release(spec_options->predictions);
+  ls_nest_release(spec_options->eval_metric_ops);
+  ls_nest_release(spec_options->eval_metrics.tensors);
+  ls_nest_release(spec_options->host_call.tensors);
+  ls_allocator *allocator = self->memory.allocator;
+  ls_arena_deinit(&self->memory);
+  ls_release(allocator, self);
+}
+
+static const ls_object_type type = {.name = "estimator spec",
+                                    .destroy = destroy};
+
+// ---- Exports ---------------------------------------------------------------
+static ls_nest dict_of(ls_nest predictions) {
+  static const char *const key = "output";
+  if (predictions.kind == LS_KIND_DICT) return ls_nest_retain(predictions);
+  return ls_nest_dict("", &key, &predictions, 1);
+}
+
+// In a prediction there is always one that is served.
+static ls_status keep_exports(ls_estimator_spec *self,
+                              const ls_estimator_spec_options *from) {
+  const size_t count = from->num_export_outputs;
+  ls_export_output *all =
+      ls_arena_new_array(&self->memory, ls_export_output, count + 1);
+  if (all == NULL) return ls_out_of_memory();
+  self->options.export_outputs = all;
+  for (size_t i = 0; i < count; ++i) {
+    all[i] = from->export_outputs[i];
+    all[i].key = ls_arena_format(&self->memory, "%s", all[i].key);
+    if (all[i].key == NULL) return ls_out_of_memory();
+    all[i].tensors = ls_nest_retain(all[i].tensors);
+    ++self->options.num_export_outputs;
+  }
+  const bool adds = from->mode == LS_MODE_PREDICT && count < 2 &&
+                    (count == 0 || strcmp(all[0].key, LS_SERVING_DEFAULT) != 0);
+  if (!adds) return ls_ok();
+  all[count] = count == 0
+                   ? (ls_export_output){.kind = LS_EXPORT_PREDICT,
+                                        .tensors = dict_of(from->predictions)}
+                   : all[0];
+  if (count > 0) all[count].tensors = ls_nest_retain(all[0].tensors);
+  all[count].key = LS_SERVING_DEFAULT;
+  ++self->options.num_export_outputs;
+  return ls_nest_status(all[count].tensors);
+}
+
+// ---- Making ----------------------------------------------------------------
+static ls_status make_scalar(ls_tensor *loss) {
+  if (loss->ref == 0 || ls_tensor_shape(*loss).rank < 1) return ls_ok();
+  *loss = ls_reshape(*loss, LS_SCALAR);
+  return ls_tensor_is_failed(*loss) ? ls_graph_take_error(ls_graph_current())
+                                    : ls_ok();
+}
+
+static ls_status keep_cache(ls_estimator_spec *self) {
+  ls_tensor *copy = ls_arena_new_array(&self->memory, ls_tensor,
+                                       self->options.cache_size + 1);
+  if (copy == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < self->options.cache_size; ++i)
+    copy[i] = self->options.cache[i];
+  self->options.cache = copy;
+  return ls_ok();
+}
+
+static ls_status keep_all_hooks(ls_estimator_spec *self,
+                                const ls_estimator_spec_options *from) {
+  ls_estimator_spec_options *spec_options = &self->options;
+  ls_arena *memory = &self->memory;
+  LS_RETURN_IF_ERROR(keep_hooks(memory, &spec_options->training_hooks,
+                                from->num_training_hooks));
+  spec_options->num_training_hooks = from->num_training_hooks;
+  LS_RETURN_IF_ERROR(keep_hooks(memory, &spec_options->evaluation_hooks,
+                                from->num_evaluation_hooks));
+  spec_options->num_evaluation_hooks = from->num_evaluation_hooks;
+  LS_RETURN_IF_ERROR(keep_hooks(memory, &spec_options->prediction_hooks,
+                                from->num_prediction_hooks));
+  spec_options->num_prediction_hooks = from->num_prediction_hooks;
+  LS_RETURN_IF_ERROR(keep_hooks(memory, &spec_options->training_chief_hooks,
+                                from->num_training_chief_hooks));
+  spec_options->num_training_chief_hooks = from->num_training_chief_hooks;
+  return ls_ok();
+}
+
+static ls_status fill(ls_estimator_spec *self,
+                      const ls_estimator_spec_options *from) {
+  ls_estimator_spec_options *spec_options = &self->options;
+  spec_options->predictions = from->predictions.kind == LS_KIND_NONE
+                                  ? ls_nest_dict("", NULL, NULL, 0)
+                                  : ls_nest_retain(from->predictions);
+  spec_options->eval_metric_ops = ls_nest_retain(from->eval_metric_ops);
+  spec_options->eval_metrics.tensors =
+      ls_nest_retain(from->eval_metrics.tensors);
+  spec_options->host_call.tensors = ls_nest_retain(from->host_call.tensors);
+  LS_RETURN_IF_ERROR(ls_nest_status(spec_options->predictions));
+  LS_RETURN_IF_ERROR(keep_all_hooks(self, from));
+  LS_RETURN_IF_ERROR(keep_exports(self, from));
+  LS_RETURN_IF_ERROR(keep_cache(self));
+  if (from->scaffold != NULL) self->scaffold = *from->scaffold;
+  spec_options->scaffold = self->is_tpu ? NULL : &self->scaffold;
+  return make_scalar(&spec_options->loss);
+}
+
+static ls_status make(const ls_estimator_spec_options *options, bool is_tpu,
+                      ls_estimator_spec **out_spec) {
+  LS_RETURN_IF_ERROR(ls_estimator_spec_check(options, is_tpu));
+  ls_allocator *allocator = ls_current_allocator();
+  ls_estimator_spec *self = ls_new(allocator, ls_estimator_spec);
+  if (self == NULL) return ls_out_of_memory();
+  ls_object_init(&self->object, &type);
+  ls_arena_init(&self->memory, allocator);
+  self->is_tpu = is_tpu;
+  self->options = *options;
+  // What is its own is counted as it is kept.
+  self->options.num_training_hooks = self->options.num_evaluation_hooks = 0;
+  self->options.num_prediction_hooks = self->options.num_training_chief_hooks =
+      0;
+  self->options.num_export_outputs = 0;
+  const ls_status status = fill(self, options);
+  if (ls_status_is_ok(status))
+    *out_spec = self;
+  else
+    ls_object_release(self);
+  return status;
+}
+
+ls_status ls_estimator_spec_create(const ls_estimator_spec_options *options,
+                                   ls_estimator_spec **out_spec) {
+  LS_REQUIRE_OUT(out_spec);
+  LS_REQUIRE(options);
+  return make(options, false, out_spec);
+}
+
+ls_status ls_tpu_estimator_spec_create(const ls_estimator_spec_options *options,
+                                       ls_estimator_spec **out_spec) {
+  LS_REQUIRE_OUT(out_spec);
+  LS_REQUIRE(options);
+  return make(options, true, out_spec);
+}
+
+const ls_estimator_spec_options *
+ls_estimator_spec_values(const ls_estimator_spec *spec) {
+  return &spec->options;
+}
+
+bool ls_estimator_spec_is_tpu(const ls_estimator_spec *spec) {
+  return spec->is_tpu;
+}
+
+ls_estimator_spec *ls_estimator_spec_retain(ls_estimator_spec *spec) {
+  return ls_object_retain(spec);
+}
+
+void ls_estimator_spec_release(ls_estimator_spec *spec) {
+  ls_object_release(spec);
+}

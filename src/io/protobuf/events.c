@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/protobuf/events.h"
+
+#include <stdio.h>
+
+#include "io/protobuf/events_fields.h"
+#include "io/protobuf/protobuf.h"
+#include "io/protobuf/protobuf_read.h"
+#include "io/protobuf/tfrecord.h"
+
+// ---- Records ---------------------------------------------------------------
+// Where a record's bytes begin, behind room for its head.
+static size_t begin_record(ls_text *out, ls_event_time at) {
+  static const char head[LS_TFRECORD_HEAD] = {0};
+  ls_text_append_bytes(out, head, sizeof(head));
+  const size_t began = out->size;
+  ls_proto_f64(out, EVENT_SECONDS, at.seconds);
+  ls_proto_i64(out, EVENT_STEP, at.step);
+  return began;
+}
+
+static void end_record(ls_text *out, size_t began) {
+  unsigned char head[LS_TFRECORD_HEAD], foot[LS_TFRECORD_FOOT];
+  if (out->failed) return;
+  ls_tfrecord_frame(out->data + began, out->size - began, head, foot);
+  memcpy(out->data + began - sizeof(head), head, sizeof(head));
+  ls_text_append_bytes(out, foot, sizeof(foot));
+}
+
+void ls_events_add_version(ls_text *out, ls_event_time at) {
+  const size_t record = begin_record(out, at);
+  ls_proto_string(out, EVENT_VERSION, "brain.Event:2");
+  const size_t writer = ls_proto_begin(out, EVENT_WRITER);
+  ls_proto_string(out, WRITER_NAME, "lockstep");
+  ls_proto_end(out, writer);
+  end_record(out, record);
+}
+
+void ls_events_add_start(ls_text *out, ls_event_time at) {
+  const size_t record = begin_record(out, at);
+  const size_t session = ls_proto_begin(out, EVENT_SESSION);
+  ls_proto_i64(out, SESSION_STATUS, SESSION_START);
+  ls_proto_end(out, session);
+  end_record(out, record);
+}
+
+// ---- Values ----------------------------------------------------------------
+// A record with one value of a summary.
+typedef struct value {
+  size_t record, summary, value;
+} value;
+
+static value begin_value(ls_text *out, ls_event_time at, const char *tag) {
+  value it = {.record = begin_record(out, at)};
+  it.summary = ls_proto_begin(out, EVENT_SUMMARY);
+  it.value = ls_proto_begin(out, SUMMARY_VALUE);
+  ls_proto_string(out, VALUE_TAG, tag);
+  return it;
+}
+
+static void end_value(ls_text *out, value it) {
+  ls_proto_end(out, it.value);
+  ls_proto_end(out, it.summary);
+  end_record(out, it.record);
+}
+
+void ls_events_add_scalar(ls_text *out, ls_event_time at, const char *tag,
+                          double value_) {
+  const value it = begin_value(out, at, tag);
+  ls_proto_f32(out, VALUE_SCALAR, (float)value_);
+  end_value(out, it);
+}
+
+void ls_events_add_histogram(ls_text *out, ls_event_time at, const char *tag,
+                             const ls_histogram *histogram) {
+  const value it = begin_value(out, at, tag);
+  const size_t began = ls_proto_begin(out, VALUE_HISTOGRAM);
+  const double numbers[] = {histogram->least, histogram->most,
+                            histogram->values, histogram->sum,
+                            histogram->sum_squares};
+  for (unsigned i = 0; i < LS_COUNT_OF(numbers); ++i)
+    ls_proto_f64(out, 1 + i, numbers[i]);
+  ls_proto_f64s(out, 6, histogram->limits, histogram->count);
+  ls_proto_f64s(out, 7, histogram->counts, histogram->count);
+  ls_proto_end(out, began);
+  end_value(out, it);
+}
+
+// ---- Tensors ---------------------------------------------------------------
+int64_t ls_events_type_of(ls_dtype dtype) {
+  static const unsigned char numbers[LS_DTYPE_COUNT] = {
+      [LS_DTYPE_F64] = 2,   [LS_DTYPE_F32] = 1,       [LS_DTYPE_F16] = 19,
+      [LS_DTYPE_BF16] = 14, [LS_DTYPE_I8] = 6,        [LS_DTYPE_I16] = 5,
+      [LS_DTYPE_I32] = 3,   [LS_DTYPE_I64] = 9,       [LS_DTYPE_U8] = 4,
+      [LS_DTYPE_U16] = 17,  [LS_DTYPE_U32] = 22,      [LS_DTYPE_U64] = 23,
+      [LS_DTYPE_BOOL] = 10, [LS_DTYPE_STRING] = 7,    [LS_DTYPE_C64] = 8,
+      [LS_DTYPE_C128] = 18, [LS_DTYPE_RESOURCE] = 20, [LS_DTYPE_VARIANT] = 21,
+  };
+  return numbers[dtype];
+}
+
+static void add_metadata(ls_text *out, const char *plugin, int64_t class) {
+  const size_t metadata = ls_proto_begin(out, VALUE_METADATA);
+  const size_t began = ls_proto_begin(out, METADATA_PLUGIN);
+  ls_proto_string(out, PLUGIN_NAME, plugin);
+  ls_proto_end(out, began);
+  ls_proto_i64(out, METADATA_CLASS, class);
+  ls_proto_end(out, metadata);
+}
+
+// A tensor, whose elements the caller adds, and ends it.
+static size_t begin_tensor(ls_text *out, ls_dtype dtype, const int64_t *sizes,
+                           int rank) {
+  const size_t tensor = ls_proto_begin(out, VALUE_TENSOR);
+  ls_proto_i64(out, TENSOR_TYPE, ls_events_type_of(dtype));
+  const size_t shape = ls_proto_begin(out, TENSOR_SHAPE);
+  for (int i = 0; i < rank; ++i) {
+    const size_t size = ls_proto_begin(out, SHAPE_SIZE);
+    ls_proto_i64(out, SIZE_SIZE, sizes[i]);
+    ls_proto_end(out, size);
+  }
+  ls_proto_end(out, shape);
+  return tensor;
+}
+
+void ls_events_add_images(ls_text *out, ls_event_time at, const char *tag,
+                          int64_t width, int64_t height, const ls_bytes *files,
+                          size_t count) {
+  const value it = begin_value(out, at, tag);
+  add_metadata(out, "images", CLASS_BLOBS);
+  const int64_t size = 2 + (int64_t)count;
+  const size_t tensor = begin_tensor(out, LS_DTYPE_STRING, &size, 1);
+  char text[24];
+  ls_proto_string(out, TENSOR_STRINGS, ls_print_i64(width, text));
+  ls_proto_string(out, TENSOR_STRINGS, ls_print_i64(height, text));
+  for (size_t i = 0; i < count; ++i)
+    ls_proto_bytes(out, TENSOR_STRINGS, files[i].data, files[i].size);
+  ls_proto_end(out, tensor);
+  end_value(out, it);
+}
+
+void ls_events_add_texts(ls_text *out, ls_event_time at, const char *tag,
+                         ls_shape shape, const ls_bytes *texts) {
+  const value it = begin_value(out, at, tag);
+  add_metadata(out, "text", CLASS_TENSOR);
+  const size_t tensor =
+      begin_tensor(out, LS_DTYPE_STRING, shape.dim, shape.rank);
+  size_t count = 1;
+  for (int i = 0; i < shape.rank; ++i)
+    count *= (size_t)shape.dim[i];
+  for (size_t i = 0; i < count; ++i)
+    ls_proto_bytes(out, TENSOR_STRINGS, texts[i].data, texts[i].size);
+  ls_proto_end(out, tensor);
+  end_value(out, it);
+}
+
+void ls_events_add_tensor(ls_text *out, ls_event_time at, const char *tag,
+                          const ls_array *array) {
+  const ls_shape shape = ls_array_shape(array);
+  const ls_dtype dtype = ls_array_dtype(array);
+  const value it = begin_value(out, at, tag);
+  const size_t tensor = begin_tensor(out, dtype, shape.dim, shape.rank);
+  const ls_bytes *texts = ls_array_data(array);
+  if (dtype != LS_DTYPE_STRING)
+    ls_proto_bytes(out, TENSOR_CONTENT, ls_array_data(array),
+                   ls_array_size(array));
+  else
+    for (int64_t i = 0; i < ls_array_num_elements(array); ++i)
+      ls_proto_bytes(out, TENSOR_STRINGS, texts[i].data, texts[i].size);
+  ls_proto_end(out, tensor);
+  end_value(out, it);
+}
+
+// ---- Summaries of others ---------------------------------------------------
+static ls_proto_input inside(const ls_proto_field *field) {
+  return (ls_proto_input){field->at, field->at + field->value};
+}
+
+// Whether a field is one of a value, and whether it is what the value shows.
+static bool is_of_value(const ls_proto_field *field, bool *out_shows) {
+  enum { VALUE_OLD_HISTOGRAM = 3, VALUE_IMAGE = 4, VALUE_AUDIO = 6, NODE = 7 };
+  *out_shows = field->number != VALUE_TAG && field->number != NODE &&
+               field->number != VALUE_METADATA;
+  switch (field->number) {
+  case VALUE_SCALAR:
+    return field->type == LS_PROTO_FIXED_32;
+  case VALUE_TAG:
+  case NODE:
+  case VALUE_METADATA:
+  case VALUE_OLD_HISTOGRAM:
+  case VALUE_IMAGE:
+  case VALUE_HISTOGRAM:
+  case VALUE_AUDIO:
+  case VALUE_TENSOR:
+    return field->type == LS_PROTO_BYTES;
+  default:
+    return false;
+  }
+}
+
+// It shows something.
+static bool is_value(ls_proto_input in) {
+  bool shows = false;
+  while (in.at < in.end) {
+    ls_proto_field field = {0};
+    bool does = false;
+    if (ls_proto_read_field(&in, &field) != NULL || !is_of_value(&field, &does))
+      return false;
+    shows |= does;
+  }
+  return shows;
+}
+
+static size_t count_values(ls_bytes summary) {
+  const unsigned char *data = (const unsigned char *)summary.data;
+  ls_proto_input in = {data, data + summary.size};
+  size_t count = 0;
+  while (in.at < in.end) {
+    ls_proto_field field = {0};
+    if (ls_proto_read_field(&in, &field) != NULL ||
+        field.number != SUMMARY_VALUE || field.type != LS_PROTO_BYTES ||
+        !is_value(inside(&field)))
+      return 0;
+    ++count;
+  }
+  return count;
+}
+
+// All of a value but its tag.
+static void add_rest(ls_text *out, ls_proto_input in) {
+  while (in.at < in.end) {
+    const unsigned char *began = in.at;
+    ls_proto_field field = {0};
+    if (ls_proto_read_field(&in, &field) != NULL) return;
+    if (field.number != VALUE_TAG)
+      ls_text_append_bytes(out, began, (size_t)(in.at - began));
+  }
+}
+
+size_t ls_events_add_summary(ls_text *out, ls_event_time at, const char *tag,
+                             int64_t first, ls_bytes summary) {
+  const unsigned char *data = (const unsigned char *)summary.data;
+  ls_proto_input in = {data, data + summary.size};
+  const size_t count = count_values(summary);
+  if (count == 0) return 0;
+  ls_text name;
+  ls_text_init(&name, out->allocator);
+  for (size_t i = 0; i < count; ++i) {
+    ls_proto_field field = {0};
+    if (ls_proto_read_field(&in, &field) != NULL) break;
+    ls_text_clear(&name);
+    ls_text_append_format(&name, "%s/%lld", tag,
+                          (long long)first + (long long)i);
+    const value it = begin_value(out, at, ls_text_data(&name));
+    add_rest(out, inside(&field));
+    end_value(out, it);
+    out->failed |= name.failed;
+  }
+  ls_text_deinit(&name);
+  return count;
+}
+
+void ls_events_add_graph(ls_text *out, ls_event_time at, const void *graph,
+                         size_t size) {
+  const size_t record = begin_record(out, at);
+  ls_proto_bytes(out, EVENT_GRAPH, graph, size);
+  end_record(out, record);
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Protobuf's wire format, as it is read: a message is fields, each a number
+// with a way to write it, and a value. What a field means is its reader's.
+//
+// Thread-safe: what is read is lent, and nothing is kept.
+#ifndef LS_IO_PROTOBUF_PROTOBUF_READ_H_
+#define LS_IO_PROTOBUF_PROTOBUF_READ_H_
+
+#include <stdbool.h>
+
+#include "io/bytes.h"
+
+typedef enum ls_proto_type {
+  LS_PROTO_VARINT,
+  LS_PROTO_FIXED_64,
+  LS_PROTO_BYTES,
+  LS_PROTO_START,
+  LS_PROTO_END,
+  LS_PROTO_FIXED_32
+} ls_proto_type;
+
+// What is left of a message, or of packed numbers.
+typedef struct ls_proto_input {
+  const unsigned char *at, *end;
+} ls_proto_input;
+
+typedef struct ls_proto_field {
+  uint32_t number;
+  ls_proto_type type;
+  uint64_t value;           // A varint's or a fixed one's.
+  const unsigned char *at;  // Bytes: where they are, `value` of them.
+} ls_proto_field;
+
+// False: it is cut off or longer than 10 bytes.
+static inline bool ls_proto_read_varint(ls_proto_input *in, uint64_t *out) {
+  if (in->at < in->end && *in->at < 0x80) {
+    *out = *in->at++;
+    return true;
+  }
+  uint64_t value = 0;
+  for (int shift = 0; shift < 70 && in->at < in->end; shift += 7) {
+    const unsigned char byte = *in->at++;
+    value |= (uint64_t)(byte & 0x7f) << shift;
+    if (shift == 63 && byte > 1) return false;
+    if (byte < 0x80) {
+      *out = value;
+      return true;
+    }
+  }
+  return false;
+}
+
+// The next field of a message that is not at its end. NULL: it is there; else
+// what is wrong, static text.
+static inline const char *ls_proto_read_field(ls_proto_input *in,
+                                              ls_proto_field *out) {
+  uint64_t tag = 0;
+  if (!ls_proto_read_varint(in, &tag) || tag >> 3 == 0 || tag >> 3 > 0x1fffffff)
+    return "a field's number is wrong";
+  out->number = (uint32_t)(tag >> 3);
+  out->type = (ls_proto_type)(tag & 7);
+  const size_t left = (size_t)(in->end - in->at);
+  switch (tag & 7) {
+  case LS_PROTO_VARINT:
+    return ls_proto_read_varint(in, &out->value)
+               ? NULL
+               : "a number is cut off or too long";
+  case LS_PROTO_FIXED_64:
+    if (left < 8) return "a number is cut off";
+    out->value = ls_load_le64(in->at);
+    in->at += 8;
+    return NULL;
+  case LS_PROTO_FIXED_32:
+    if (left < 4) return "a number is cut off";
+    out->value = ls_load_le32(in->at);
+    in->at += 4;
+    return NULL;
+  case LS_PROTO_BYTES:
+    if (!ls_proto_read_varint(in, &out->value) ||
+        out->value > (uint64_t)(in->end - in->at))
+      return "a field is longer than what holds it";
+    out->at = in->at;
+    in->at += out->value;
+    return NULL;
+  default:
+    return "a field is of a type that none has";
+  }
+}
+
+#endif  // LS_IO_PROTOBUF_PROTOBUF_READ_H_

@@ -1,0 +1,561 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two ends of an infeed queue: the dequeue, and the enqueues of all shards.
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/require.h"
+#include "base/runtime_internal.h"
+#include "base/values/nest_internal.h"
+#include "graph/make/make.h"
+#include "graph/trial.h"
+#include "tpu/feeds/infeed_queue.h"
+#include "tpu/pod/assignment.h"
+#include "tpu/replicate/context.h"
+
+// ---- What both share -------------------------------------------------------
+void ls_infeed_scope_begin(ls_scope *scope, const ls_infeed_queue *queue,
+                           const char *word) {
+  char name[LS_MAX_FULL_NAME];
+  snprintf(name, sizeof(name), "%s%s/%s", ls_name_scope_current(), queue->name,
+           word);
+  ls_name_scope_begin(scope, name);
+}
+
+static bool is_in_function(void) { return ls_context_current()->callbacks > 0; }
+
+static ls_status check_first(const ls_infeed_queue *queue, ls_nest before,
+                             const char *what) {
+  if (before.kind == LS_KIND_NONE || is_in_function()) return ls_ok();
+  return ls_failed_precondition("queue '%s': there cannot be two %s Ops from "
+                                "the same queue",
+                                queue->name, what);
+}
+
+// Both ends are of one system; where one says which, the other one is of it.
+static ls_status check_ends(const ls_infeed_queue *queue,
+                            const ls_system_id *dequeued,
+                            const ls_system_id *enqueued) {
+  if (dequeued == NULL || enqueued == NULL ||
+      ls_system_id_equal(dequeued, enqueued))
+    return ls_ok();
+  return ls_failed_precondition(
+      "queue '%s' is dequeued on TPU system '%s' of job %s and enqueued on "
+      "'%s' of job %s: both must be on one",
+      queue->name, dequeued->name, ls_job_text(dequeued->job), enqueued->name,
+      ls_job_text(enqueued->job));
+}
+
+static void keep_system(ls_system_id **place, ls_system_id *id) {
+  ls_object_retain(id);
+  ls_object_release(*place);
+  *place = id;
+}
+
+// ---- Attempts --------------------------------------------------------------
+ls_status ls_infeed_attempt_begin(ls_infeed_attempt *self,
+                                  ls_infeed_queue *queue) {
+  *self = (ls_infeed_attempt){.queue = queue};
+  if (queue != NULL) {
+    self->before = *queue;
+    self->elements =
+        ls_new_array(queue->allocator, ls_infeed_element, queue->count);
+    if (self->elements == NULL) return ls_out_of_memory();
+    memcpy(self->elements, queue->elements,
+           queue->count * sizeof(*self->elements));
+    ls_nest_retain(queue->dequeued);
+    ls_nest_retain(queue->enqueued);
+    ls_object_retain(queue->dequeue_system);
+    ls_object_retain(queue->enqueue_system);
+  }
+  ls_trial_begin(&self->trial);
+  return ls_ok();
+}
+
+ls_status ls_infeed_attempt_end(ls_infeed_attempt *self, ls_status status,
+                                ls_nest *out_value) {
+  ls_infeed_queue *queue = self->queue;
+  status = ls_trial_end_with(&self->trial, status, out_value);
+  if (queue == NULL) return status;
+  ls_infeed_queue gone = self->before;
+  gone.elements = self->elements;
+  if (!ls_status_is_ok(status)) {
+    gone = *queue;
+    queue->elements = self->elements;
+    queue->frozen = self->before.frozen;
+    queue->dequeued = self->before.dequeued;
+    queue->enqueued = self->before.enqueued;
+    queue->dequeue_system = self->before.dequeue_system;
+    queue->enqueue_system = self->before.enqueue_system;
+  }
+  ls_object_release(gone.dequeue_system);
+  ls_object_release(gone.enqueue_system);
+  ls_nest_release(gone.dequeued);
+  ls_nest_release(gone.enqueued);
+  ls_release(queue->allocator, gone.elements);
+  return status;
+}
+
+// Hands out the result of a call that builds an end of a queue; `own` is the
+// result of the last such call. A refused call leaves none, except where the
+// caller's variable still holds `own`: those ops stand and feed the cores, and
+// without their list nobody would run them.
+static ls_status give_end(ls_status status, ls_nest made, ls_nest *own,
+                          ls_nest *out) {
+  if (ls_status_is_ok(status)) {
+    ls_nest_release(*own);
+    *own = ls_nest_retain(made);
+    *out = made;
+  } else if (own == NULL || own->kind == LS_KIND_NONE ||
+             out->kind != own->kind || out->as.ref != own->as.ref ||
+             ls_object_is_unique(own->as.ref)) {
+    *out = ls_none();
+  }
+  return status;
+}
+
+// ---- Tags ------------------------------------------------------------------
+static void print_parts(ls_shape parts, char *buffer, size_t size) {
+  int64_t count = 1;
+  for (int32_t k = 0; k < parts.rank; ++k)
+    count *= parts.dim[k];
+  if (parts.rank == LS_UNKNOWN_RANK) {
+    snprintf(buffer, size, "replicated");
+    return;
+  }
+  if (count == 1) {
+    snprintf(buffer, size, "maximal [0]");
+    return;
+  }
+  size_t used = (size_t)snprintf(buffer, size, "tiled [");
+  for (int32_t k = 0; k < parts.rank; ++k)
+    used += (size_t)snprintf(buffer + used, size - used,
+                             k == 0 ? "%" PRId64 : ",%" PRId64, parts.dim[k]);
+  snprintf(buffer + used, size - used, "] on 0..%" PRId64, count - 1);
+}
+
+ls_tensor ls_tag_sharding(ls_tensor value, ls_shape parts) {
+  char text[300];
+  print_parts(parts, text, sizeof(text));
+  const ls_tensor made = ls_identity_named(value, "sharding");
+  const ls_attr attr = {
+      .name = "_sharding", .kind = LS_ATTR_STRING, .as.string = text};
+  if (ls_tensor_is_failed(made)) return made;
+  const ls_status status = ls_op_set_attr(ls_tensor_op(made), &attr);
+  return ls_status_is_ok(status) ? made : ls_make_failed("sharding", status);
+}
+
+// ---- The dequeue -----------------------------------------------------------
+// Of all partitions together.
+ls_status ls_infeed_queue_dequeue_types(const ls_infeed_queue *queue,
+                                        ls_type *types) {
+  for (size_t i = 0; i < queue->count; ++i) {
+    LS_RETURN_IF_ERROR(ls_infeed_queue_shard_type(queue, i, &types[i]));
+    LS_RETURN_IF_ERROR(ls_sharding_policy_unpartition_shape(
+        &queue->elements[i].policy, types[i].shape, &types[i].shape));
+  }
+  return ls_ok();
+}
+
+// How a result lies on its replica's logical cores. False: it is not cut.
+static bool parts_of(const ls_infeed_queue *queue, size_t i,
+                     ls_shape *out_parts) {
+  const ls_infeed_element *it = &queue->elements[i];
+  const int64_t count = ls_sharding_policy_num_partitions(&it->policy);
+  *out_parts = LS_SHAPE_UNKNOWN;
+  if (queue->parts != NULL) {
+    *out_parts = queue->parts[i];
+    return true;
+  }
+  if (count == 1) return false;
+  if (it->shape.rank == 0) return true;  // Each core has it.
+  *out_parts = (ls_shape){.rank = it->shape.rank};
+  for (int32_t k = 0; k < it->shape.rank; ++k)
+    out_parts->dim[k] = k == it->policy.dimension.value ? count : 1;
+  return true;
+}
+
+static void make_dequeue(ls_infeed_queue *queue, const ls_type *types,
+                         int32_t core, ls_nest *items) {
+  char device[40] = "";
+  if (core >= 0)
+    snprintf(device, sizeof(device), "/device:TPU_REPLICATED_CORE:%d", core);
+  LS_DEVICE_SCOPE(device);
+  // In a computation it is that one's.
+  ls_system_id *system =
+      ls_tpu_context_current() == NULL ? queue->enqueue_system : NULL;
+  ls_op op = {0};
+  {
+    LS_SCOPE_(ls_infeed_scope_begin, queue, "");
+    op = ls_feed_dequeue(LS_INFEED_DEQUEUE, "dequeue",
+                         &(ls_feed_options){.system = system,
+                                            .assignment = queue->assignment,
+                                            .types = types,
+                                            .parts = queue->parts,
+                                            .count = queue->count},
+                         NULL, 0);
+    queue->dequeue = op;
+  }
+  for (size_t i = 0; i < queue->count; ++i) {
+    ls_tensor value = ls_op_output(op, (unsigned)i);
+    ls_shape parts;
+    if (parts_of(queue, i, &parts)) value = ls_tag_sharding(value, parts);
+    items[i] = ls_leaf(value);
+  }
+}
+
+static ls_status dequeue(ls_infeed_queue *queue, int32_t core,
+                         ls_nest *out_tuple) {
+  LS_RETURN_IF_ERROR(ls_infeed_queue_freeze(queue));
+  if (queue->assignment != NULL)
+    LS_RETURN_IF_ERROR(ls_partitioned_check(queue));
+  ls_type *types = ls_new_array(queue->allocator, ls_type, queue->count);
+  ls_nest *items = ls_new_array(queue->allocator, ls_nest, queue->count);
+  ls_status status = types == NULL || items == NULL
+                         ? ls_out_of_memory()
+                         : ls_infeed_queue_dequeue_types(queue, types);
+  if (ls_status_is_ok(status)) {
+    make_dequeue(queue, types, core, items);
+    status = ls_take_nest(ls_nest_sequence(LS_KIND_TUPLE, items, queue->count),
+                          out_tuple);
+  }
+  if (ls_status_is_ok(status))
+    status = check_ends(queue, ls_feed_op_system(queue->dequeue),
+                        queue->enqueue_system);
+  ls_release(queue->allocator, types);
+  ls_release(queue->allocator, items);
+  return status;
+}
+
+ls_status ls_infeed_queue_dequeue(ls_infeed_queue *queue, int32_t core,
+                                  ls_nest *out_tuple) {
+  ls_infeed_attempt a;
+  ls_nest made = ls_none();
+  LS_REQUIRE(out_tuple);
+  if (queue == NULL)
+    return give_end(ls_null_argument(__func__, "queue"), made, NULL, out_tuple);
+  ls_status status = check_first(queue, queue->dequeued, "dequeue");
+  if (ls_status_is_ok(status)) status = ls_infeed_attempt_begin(&a, queue);
+  if (ls_status_is_ok(status))
+    status = ls_infeed_attempt_end(&a, dequeue(queue, core, &made), &made);
+  if (ls_status_is_ok(status))
+    keep_system(&queue->dequeue_system, ls_feed_op_system(queue->dequeue));
+  return give_end(status, made, &queue->dequeued, out_tuple);
+}
+
+// ---- The enqueues ----------------------------------------------------------
+// Of one shard, before anything is built.
+typedef struct shard {
+  const ls_tensor *inputs;
+  int64_t ordinal;
+  bool has_place;
+  ls_device_name place;
+} shard;
+
+typedef struct enqueues {
+  ls_infeed_queue *queue;
+  const ls_infeed_places *places;
+  size_t count;
+  shard *shards;
+  ls_tensor *inputs;  // Shard by shard.
+  ls_op *ops;
+} enqueues;
+
+static ls_status begin_enqueues(enqueues *e, ls_infeed_queue *queue,
+                                const ls_infeed_places *places, size_t count) {
+  static const ls_infeed_places defaults = {0};
+  ls_allocator *allocator = queue->allocator;
+  *e = (enqueues){.queue = queue,
+                  .places = places != NULL ? places : &defaults,
+                  .count = count};
+  e->shards = ls_new_array(allocator, shard, count);
+  e->ops = ls_new_array(allocator, ls_op, count);
+  e->inputs = ls_new_array(allocator, ls_tensor, count * queue->count);
+  if (e->shards == NULL || e->ops == NULL || e->inputs == NULL)
+    return ls_out_of_memory();
+  for (size_t s = 0; s < count; ++s)
+    e->shards[s].inputs = e->inputs + s * queue->count;
+  return ls_ok();
+}
+
+static void end_enqueues(const enqueues *e) {
+  ls_release(e->queue->allocator, e->shards);
+  ls_release(e->queue->allocator, e->ops);
+  ls_release(e->queue->allocator, e->inputs);
+}
+
+static const char *device_of(ls_tensor tensor) {
+  return ls_op_device(ls_tensor_op(tensor));
+}
+
+// Where there is no place, the inputs say it.
+static ls_status check_devices(const enqueues *e, size_t s) {
+  const ls_tensor *inputs = e->shards[s].inputs;
+  const char *first = device_of(inputs[0]);
+  for (size_t i = 1; i < e->queue->count; ++i)
+    if (strcmp(device_of(inputs[i]), first) != 0)
+      return ls_invalid_argument(
+          "the inputs of shard %zu of queue '%s' are on several devices, '%s' "
+          "and '%s': put them on one, or say where the enqueue is to be",
+          s, e->queue->name, first, device_of(inputs[i]));
+  return ls_ok();
+}
+
+static ls_status set_place(const enqueues *e, size_t s) {
+  const ls_infeed_places *places = e->places;
+  shard *it = &e->shards[s];
+  if (places->ordinal_of != NULL)
+    it->ordinal = places->ordinal_of(places->user, (int64_t)s);
+  if (places->place_of != NULL) {
+    it->has_place = true;
+    return ls_status_annotate(
+        places->place_of(places->user, (int64_t)s, &it->place),
+        "where shard %zu of queue '%s' is to be enqueued", s, e->queue->name);
+  }
+  return it->has_place ? ls_ok() : check_devices(e, s);
+}
+
+static ls_op add_enqueue(const enqueues *e, size_t s, const ls_type *types) {
+  char name[24];
+  const bool names_job = strstr(ls_context_current()->scoped.device != NULL
+                                    ? ls_context_current()->scoped.device
+                                    : "",
+                                "/job:") != NULL;
+  const ls_device_assignment *assignment = e->places->assignment;
+  ls_system_id *system =
+      assignment != NULL ? assignment->topology->system : NULL;
+  if (system == NULL && !names_job) system = e->queue->dequeue_system;
+  snprintf(name, sizeof(name), "%zu", s);
+  return ls_feed_enqueue(system, name, e->shards[s].inputs, types,
+                         e->queue->count, e->shards[s].ordinal);
+}
+
+static ls_op place_enqueue(const enqueues *e, size_t s, const ls_type *types) {
+  const shard *it = &e->shards[s];
+  if (it->has_place) {
+    LS_DEVICE_SCOPE(it->place.text);
+    return add_enqueue(e, s, types);
+  }
+  LS_COLOCATE_SCOPE(ls_tensor_op(it->inputs[0]));
+  return add_enqueue(e, s, types);
+}
+
+static ls_status make_enqueues(const enqueues *e) {
+  ls_type *types = ls_new_array(e->queue->allocator, ls_type, e->queue->count);
+  if (types == NULL) return ls_out_of_memory();
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < e->queue->count && ls_status_is_ok(status); ++i)
+    status = ls_infeed_queue_shard_type(e->queue, i, &types[i]);
+  if (ls_status_is_ok(status)) {
+    LS_SCOPE_(ls_infeed_scope_begin, e->queue, "enqueue/");
+    for (size_t s = 0; s < e->count; ++s)
+      e->ops[s] = place_enqueue(e, s, types);
+  }
+  ls_release(e->queue->allocator, types);
+  return status;
+}
+
+static ls_status give_ops(const enqueues *e, ls_nest *out_ops) {
+  ls_nest *items = ls_new_array(e->queue->allocator, ls_nest, e->count);
+  if (items == NULL) return ls_out_of_memory();
+  for (size_t s = 0; s < e->count; ++s)
+    items[s] = ls_nest_op(e->ops[s]);
+  const ls_status status =
+      ls_take_nest(ls_nest_sequence(LS_KIND_LIST, items, e->count), out_ops);
+  ls_release(e->queue->allocator, items);
+  return status;
+}
+
+// With the inputs of all shards there.
+static ls_status enqueue_all(const enqueues *e, ls_nest *out_ops) {
+  for (size_t s = 0; s < e->count; ++s)
+    LS_RETURN_IF_ERROR(set_place(e, s));
+  LS_RETURN_IF_ERROR(make_enqueues(e));
+  return give_ops(e, out_ops);
+}
+
+static ls_status enqueue_shards(ls_infeed_queue *queue, ls_nest shards,
+                                const ls_infeed_places *places,
+                                ls_nest *out_ops) {
+  enqueues e;
+  ls_status status = begin_enqueues(&e, queue, places, ls_nest_count(shards));
+  for (size_t s = 0; s < e.count && ls_status_is_ok(status); ++s) {
+    e.shards[s].ordinal = -1;
+    status = ls_infeed_queue_tensors(queue, ls_nest_item(shards, s),
+                                     e.inputs + s * queue->count);
+  }
+  if (ls_status_is_ok(status)) status = enqueue_all(&e, out_ops);
+  end_enqueues(&e);
+  return status;
+}
+
+// Of the first of the ops that were made; NULL: not known.
+static ls_system_id *system_of(ls_nest ops) {
+  return ls_nest_count(ops) > 0 ? ls_feed_op_system(ls_nest_item(ops, 0).as.op)
+                                : NULL;
+}
+
+static ls_status end_enqueue(ls_infeed_queue *queue, ls_infeed_attempt *attempt,
+                             ls_status status, ls_nest *ops) {
+  if (ls_status_is_ok(status))
+    status = check_ends(queue, queue->dequeue_system, system_of(*ops));
+  LS_RETURN_IF_ERROR(ls_infeed_attempt_end(attempt, status, ops));
+  keep_system(&queue->enqueue_system, system_of(*ops));
+  return ls_ok();
+}
+
+static ls_status enqueue(ls_infeed_queue *queue, ls_nest shards,
+                         const ls_infeed_places *places, ls_nest *out_ops) {
+  LS_RETURN_IF_ERROR(ls_infeed_queue_configure_from_shards(queue, shards));
+  LS_RETURN_IF_ERROR(ls_infeed_queue_freeze(queue));
+  return queue->assignment != NULL
+             ? ls_partitioned_enqueue(queue, shards, out_ops)
+             : enqueue_shards(queue, shards, places, out_ops);
+}
+
+ls_status ls_infeed_queue_enqueue(ls_infeed_queue *queue, ls_nest shards,
+                                  const ls_infeed_places *places,
+                                  ls_nest *out_ops) {
+  ls_infeed_attempt a;
+  ls_nest made = ls_none();
+  LS_REQUIRE(out_ops);
+  if (queue == NULL)
+    return give_end(ls_null_argument(__func__, "queue"), made, NULL, out_ops);
+  ls_status status = check_first(queue, queue->enqueued, "enqueue");
+  if (ls_status_is_ok(status)) status = ls_infeed_attempt_begin(&a, queue);
+  if (ls_status_is_ok(status))
+    status =
+        end_enqueue(queue, &a, enqueue(queue, shards, places, &made), &made);
+  return give_end(status, made, &queue->enqueued, out_ops);
+}
+
+// ---- Splitting -------------------------------------------------------------
+// The cores of a host of the system that is dequeued on, or that is meant here.
+static ls_status cores_per_host(const enqueues *e, int64_t *out_count) {
+  if (e->places->cores_per_host.set) {
+    *out_count = e->places->cores_per_host.value;
+    return *out_count > 0
+               ? ls_ok()
+               : ls_invalid_argument("cores_per_host must be above 0, is %lld",
+                                     (long long)*out_count);
+  }
+  ls_runtime *runtime = ls_runtime_current();
+  ls_system_id *id = ls_object_retain(e->queue->dequeue_system);
+  if (id == NULL)
+    LS_RETURN_IF_ERROR(
+        ls_system_here(runtime, "an infeed queue's enqueue", NULL, &id));
+  ls_pod *pod = ls_pod_of_id(runtime, id);
+  ls_object_release(id);
+  if (pod == NULL)
+    return ls_failed_precondition(
+        "where the shards of queue '%s' are enqueued depends on the cores of a "
+        "host: initialize a TPU system, or say cores_per_host",
+        e->queue->name);
+  *out_count = pod->cores_per_host;
+  ls_object_release(pod);
+  return ls_ok();
+}
+
+static ls_status set_default_places(const enqueues *e) {
+  const ls_device_assignment *assignment = e->places->assignment;
+  int64_t cores = 1;
+  if (assignment == NULL) LS_RETURN_IF_ERROR(cores_per_host(e, &cores));
+  for (size_t s = 0; s < e->count; ++s) {
+    shard *it = &e->shards[s];
+    int32_t ordinal = 0;
+    it->has_place = true;
+    if (assignment == NULL) {
+      it->ordinal = (int64_t)s % cores;
+      snprintf(it->place.text, sizeof(it->place.text),
+               "/task:%" PRId64 "/device:CPU:0", (int64_t)s / cores);
+      continue;
+    }
+    LS_RETURN_IF_ERROR(
+        ls_device_assignment_ordinal(assignment, (int32_t)s, 0, &ordinal));
+    LS_RETURN_IF_ERROR(
+        ls_device_assignment_host(assignment, (int32_t)s, 0, NULL, &it->place));
+    it->ordinal = ordinal;
+  }
+  return ls_ok();
+}
+
+// Into equal pieces: of each of them the zeros in the op's other operands have
+// the shape, and nothing else.
+static void split(const enqueues *e, size_t i, ls_tensor value) {
+  const size_t count = e->count;
+  char name[24];
+  ls_type type = {LS_DTYPE_F32, LS_SHAPE_UNKNOWN};
+  const int axis = (int)e->queue->elements[i].policy.dimension.value;
+  e->inputs[i] = value;
+  if (count == 1) return;
+  ls_status status = ls_infeed_queue_shard_type(e->queue, i, &type);
+  ls_tensor *likes = ls_new_array(e->queue->allocator, ls_tensor, count + 1);
+  if (ls_status_is_ok(status) && likes == NULL) status = ls_out_of_memory();
+  if (!ls_status_is_ok(status)) {
+    ls_make_failed("split", status);
+    ls_release(e->queue->allocator, likes);
+    return;
+  }
+  LS_DEVICE_SCOPE(device_of(value));
+  LS_SCOPE_(ls_infeed_scope_begin, e->queue, "split/");
+  likes[0] = value;
+  likes[1] = ls_fill(type.dtype, type.shape, 0);
+  for (size_t s = 2; s <= count; ++s)
+    likes[s] = likes[1];
+  snprintf(name, sizeof(name), "%zu", i);
+  const ls_attr attr = LS_OWN_I(AXIS, axis);
+  const ls_op op = ls_op_add(&(ls_op_spec){.type = LS_OP_SPLIT_LIKE,
+                                           .name = name,
+                                           .inputs = likes,
+                                           .num_inputs = count + 1,
+                                           .attrs = &attr,
+                                           .num_attrs = 1});
+  for (size_t s = 0; s < count; ++s)
+    e->inputs[s * e->queue->count + i] = ls_op_output(op, (unsigned)s);
+  ls_release(e->queue->allocator, likes);
+}
+
+static ls_status split_and_enqueue(ls_infeed_queue *queue, ls_nest inputs,
+                                   const ls_infeed_places *places,
+                                   ls_nest *out_ops) {
+  LS_RETURN_IF_ERROR(ls_infeed_queue_configure_from(queue, inputs));
+  LS_RETURN_IF_ERROR(ls_infeed_queue_freeze(queue));
+  enqueues e;
+  const size_t count = (size_t)ls_infeed_queue_num_shards(queue).value;
+  ls_tensor *whole = ls_new_array(queue->allocator, ls_tensor, queue->count);
+  ls_status status = begin_enqueues(&e, queue, places, count);
+  if (ls_status_is_ok(status) && whole == NULL) status = ls_out_of_memory();
+  if (ls_status_is_ok(status))
+    status = ls_infeed_queue_tensors(queue, inputs, whole);
+  if (ls_status_is_ok(status)) status = set_default_places(&e);
+  for (size_t i = 0; i < queue->count && ls_status_is_ok(status); ++i)
+    split(&e, i, whole[i]);
+  if (ls_status_is_ok(status)) status = enqueue_all(&e, out_ops);
+  ls_release(queue->allocator, whole);
+  end_enqueues(&e);
+  return status;
+}
+
+static ls_status check_split(const ls_infeed_queue *queue) {
+  if (queue->assignment != NULL)
+    return ls_unimplemented("queue '%s' is partitioned: it enqueues what each "
+                            "replica gets, and splits nothing over replicas",
+                            queue->name);
+  return check_first(queue, queue->enqueued, "enqueue");
+}
+
+ls_status ls_infeed_queue_split_and_enqueue(ls_infeed_queue *queue,
+                                            ls_nest inputs,
+                                            const ls_infeed_places *places,
+                                            ls_nest *out_ops) {
+  ls_infeed_attempt a;
+  ls_nest made = ls_none();
+  LS_REQUIRE(out_ops);
+  if (queue == NULL)
+    return give_end(ls_null_argument(__func__, "queue"), made, NULL, out_ops);
+  ls_status status = check_split(queue);
+  if (ls_status_is_ok(status)) status = ls_infeed_attempt_begin(&a, queue);
+  if (ls_status_is_ok(status))
+    status = end_enqueue(
+        queue, &a, split_and_enqueue(queue, inputs, places, &made), &made);
+  return give_end(status, made, &queue->enqueued, out_ops);
+}

@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What both ends of an infeed agree upon: types, shapes, how they are cut.
+// Each change is made to a copy, which takes the place if all of it may be.
+#include "tpu/feeds/infeed_queue.h"
+
+#include <inttypes.h>
+
+#include "base/require.h"
+#include "base/runtime_internal.h"
+
+#define SHAPE_TEXT(shape) LS_SHAPE_TEXT(LS_DTYPE_F32, shape) + 3
+
+// ---- Making ----------------------------------------------------------------
+static void destroy_queue(ls_object *object) {
+  ls_infeed_queue *queue = (ls_infeed_queue *)object;
+  ls_nest_release(queue->dequeued);
+  ls_nest_release(queue->enqueued);
+  ls_device_assignment_release(queue->assignment);
+  ls_object_release(queue->dequeue_system);
+  ls_object_release(queue->enqueue_system);
+  ls_release(queue->allocator, queue->elements);
+  ls_release(queue->allocator, queue->parts);
+  ls_release(queue->allocator, queue->name);
+  ls_release(queue->allocator, queue);
+}
+
+static const ls_object_type queue_type = {.name = "infeed queue",
+                                          .destroy = destroy_queue};
+
+static ls_status count_elements(const ls_infeed_options *options,
+                                const char *name, int64_t *out_count) {
+  if (options->num_elements.set)
+    *out_count = options->num_elements.value;
+  else if (options->dtypes != NULL)
+    *out_count = (int64_t)options->num_dtypes;
+  else if (options->shapes != NULL)
+    *out_count = (int64_t)options->num_shapes;
+  else if (options->dimensions != NULL)
+    *out_count = (int64_t)options->num_dimensions;
+  else
+    return ls_invalid_argument("the number of elements of queue '%s' cannot be "
+                               "inferred: give it, or types, shapes or shard "
+                               "dimensions",
+                               name);
+  if (*out_count > 0) return ls_ok();
+  return ls_invalid_argument("queue '%s' must have at least 1 element, not "
+                             "%" PRId64,
+                             name, *out_count);
+}
+
+static ls_status set_all(ls_infeed_queue *queue,
+                         const ls_infeed_options *options) {
+  const int64_t partitions =
+      options->num_partitions.set ? options->num_partitions.value : 1;
+  for (size_t i = 0; i < queue->count; ++i) {
+    queue->elements[i].shape = LS_SHAPE_UNKNOWN;
+    LS_RETURN_IF_ERROR(ls_sharding_policy_set_num_partitions(
+        &queue->elements[i].policy, partitions));
+  }
+  if (options->dtypes != NULL)
+    LS_RETURN_IF_ERROR(
+        ls_infeed_queue_set_types(queue, options->dtypes, options->num_dtypes));
+  if (options->shapes != NULL)
+    LS_RETURN_IF_ERROR(ls_infeed_queue_set_shapes(queue, options->shapes,
+                                                  options->num_shapes));
+  if (options->dimensions != NULL)
+    LS_RETURN_IF_ERROR(ls_infeed_queue_set_dimensions(
+        queue, options->dimensions, options->num_dimensions));
+  return ls_ok();
+}
+
+ls_status ls_infeed_queue_make(const ls_infeed_options *options,
+                               const char *default_name,
+                               ls_infeed_queue **out_queue) {
+  const char *name = options->name != NULL ? options->name : default_name;
+  ls_allocator *allocator = ls_current_allocator();
+  int64_t count = 0;
+  LS_RETURN_IF_ERROR(count_elements(options, name, &count));
+  ls_infeed_queue *queue = ls_new(allocator, ls_infeed_queue);
+  if (queue == NULL) return ls_out_of_memory();
+  ls_object_init(&queue->object, &queue_type);
+  queue->allocator = allocator;
+  queue->count = (size_t)count;
+  queue->name = ls_copy_text(allocator, name, strlen(name));
+  queue->elements = ls_new_array(allocator, ls_infeed_element, queue->count);
+  const ls_status status = queue->name == NULL || queue->elements == NULL
+                               ? ls_out_of_memory()
+                               : set_all(queue, options);
+  if (ls_status_is_ok(status))
+    *out_queue = queue;
+  else
+    ls_object_release(queue);
+  return status;
+}
+
+ls_status ls_infeed_queue_create(const ls_infeed_options *options,
+                                 ls_infeed_queue **out_queue) {
+  LS_REQUIRE_OUT(out_queue);
+  static const ls_infeed_options defaults = {0};
+  return ls_infeed_queue_make(options != NULL ? options : &defaults,
+                              "InfeedQueue", out_queue);
+}
+
+ls_infeed_queue *ls_infeed_queue_retain(ls_infeed_queue *queue) {
+  return ls_object_retain(queue);
+}
+
+void ls_infeed_queue_release(ls_infeed_queue *queue) {
+  ls_object_release(queue);
+}
+
+// ---- Looking ---------------------------------------------------------------
+const char *ls_infeed_queue_name(const ls_infeed_queue *queue) {
+  return queue->name;
+}
+
+size_t ls_infeed_queue_num_elements(const ls_infeed_queue *queue) {
+  return queue->count;
+}
+
+ls_type ls_infeed_queue_type(const ls_infeed_queue *queue, size_t element) {
+  if (element >= queue->count)
+    return (ls_type){LS_DTYPE_NONE, LS_SHAPE_UNKNOWN};
+  const ls_infeed_element *it = &queue->elements[element];
+  return (ls_type){it->dtype, it->shape};
+}
+
+ls_opt ls_infeed_queue_dimension(const ls_infeed_queue *queue, size_t element) {
+  return element < queue->count ? queue->elements[element].policy.dimension
+                                : (ls_opt){0};
+}
+
+ls_opt ls_infeed_queue_num_shards(const ls_infeed_queue *queue) {
+  return queue->elements[0].policy.num_shards;
+}
+
+const ls_sharding_policy *ls_infeed_queue_policy(const ls_infeed_queue *queue,
+                                                 size_t element) {
+  return element < queue->count ? &queue->elements[element].policy : NULL;
+}
+
+bool ls_infeed_queue_is_frozen(const ls_infeed_queue *queue) {
+  return queue->frozen;
+}
+
+ls_status ls_infeed_queue_shard_type(const ls_infeed_queue *queue, size_t i,
+                                     ls_type *out_type) {
+  const ls_infeed_element *it = &queue->elements[i];
+  out_type->dtype = it->dtype;
+  return ls_sharding_policy_shard_shape(&it->policy, it->shape, (ls_opt){0},
+                                        &out_type->shape);
+}
+
+// ---- Changing --------------------------------------------------------------
+static ls_status begin(const ls_infeed_queue *queue,
+                       ls_infeed_element **out_copy) {
+  *out_copy = ls_new_array(queue->allocator, ls_infeed_element, queue->count);
+  if (*out_copy == NULL) return ls_out_of_memory();
+  memcpy(*out_copy, queue->elements, queue->count * sizeof(**out_copy));
+  return ls_ok();
+}
+
+static ls_status check_shards(const ls_infeed_queue *queue,
+                              const ls_infeed_element *elements) {
+  for (size_t i = 0; i < queue->count; ++i) {
+    ls_shape shape;
+    if (!elements[i].has_shape) continue;
+    LS_RETURN_IF_ERROR(ls_status_annotate(
+        ls_sharding_policy_shard_shape(&elements[i].policy, elements[i].shape,
+                                       (ls_opt){0}, &shape),
+        "element %zu of queue '%s'", i, queue->name));
+  }
+  return ls_ok();
+}
+
+// The copy takes the place, unless `status` or the shards are against it.
+static ls_status end(ls_infeed_queue *queue, ls_infeed_element *copy,
+                     ls_status status) {
+  if (ls_status_is_ok(status)) status = check_shards(queue, copy);
+  ls_infeed_element *gone = copy;
+  if (ls_status_is_ok(status)) {
+    gone = queue->elements;
+    queue->elements = copy;
+  }
+  ls_release(queue->allocator, gone);
+  return status;
+}
+
+static ls_status check_count(const ls_infeed_queue *queue, const char *what,
+                             size_t count) {
+  if (count == queue->count) return ls_ok();
+  return ls_invalid_argument("queue '%s' is given %zu %s; it has %zu elements",
+                             queue->name, count, what, queue->count);
+}
+
+static ls_status set_type(const ls_infeed_queue *queue, ls_infeed_element *it,
+                          size_t i, ls_dtype dtype) {
+  if (ls_dtype_size(dtype) == 0)
+    return ls_invalid_argument("element %zu of queue '%s' is given type %d, "
+                               "which is none",
+                               i, queue->name, (int)dtype);
+  if (queue->frozen && it->dtype != dtype)
+    return ls_invalid_argument("element %zu of queue '%s' is frozen as %s, it "
+                               "cannot become %s",
+                               i, queue->name, ls_dtype_name(it->dtype),
+                               ls_dtype_name(dtype));
+  it->dtype = dtype;
+  return ls_ok();
+}
+
+static ls_status set_shape(const ls_infeed_queue *queue, ls_infeed_element *it,
+                           size_t i, ls_shape shape) {
+  LS_RETURN_IF_ERROR(ls_shape_check(shape));
+  if (queue->frozen && !ls_shape_equal(it->shape, shape))
+    return ls_invalid_argument(
+        "element %zu of queue '%s' is frozen as %s, it cannot become %s", i,
+        queue->name, SHAPE_TEXT(it->shape), SHAPE_TEXT(shape));
+  it->shape = shape;
+  it->has_shape = true;
+  return ls_ok();
+}
+
+ls_status ls_infeed_queue_set_types(ls_infeed_queue *queue,
+                                    const ls_dtype *dtypes, size_t count) {
+  ls_infeed_element *copy = NULL;
+  LS_REQUIRE(queue);
+  LS_REQUIRE_ITEMS(dtypes, count);
+  LS_RETURN_IF_ERROR(check_count(queue, "types", count));
+  LS_RETURN_IF_ERROR(begin(queue, &copy));
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
+    status = set_type(queue, &copy[i], i, dtypes[i]);
+  return end(queue, copy, status);
+}
+
+ls_status ls_infeed_queue_set_shapes(ls_infeed_queue *queue,
+                                     const ls_shape *shapes, size_t count) {
+  ls_infeed_element *copy = NULL;
+  LS_REQUIRE(queue);
+  LS_REQUIRE_ITEMS(shapes, count);
+  LS_RETURN_IF_ERROR(check_count(queue, "shapes", count));
+  LS_RETURN_IF_ERROR(begin(queue, &copy));
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
+    status = set_shape(queue, &copy[i], i, shapes[i]);
+  return end(queue, copy, status);
+}
+
+ls_status ls_infeed_queue_set_dimensions(ls_infeed_queue *queue,
+                                         const int64_t *dimensions,
+                                         size_t count) {
+  ls_infeed_element *copy = NULL;
+  LS_REQUIRE(queue);
+  LS_REQUIRE_ITEMS(dimensions, count);
+  LS_RETURN_IF_ERROR(check_count(queue, "shard dimensions", count));
+  LS_RETURN_IF_ERROR(begin(queue, &copy));
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
+    status = ls_sharding_policy_set_dimension(&copy[i].policy, dimensions[i]);
+  return end(queue, copy, status);
+}
+
+static ls_status set_num_shards(const ls_infeed_queue *queue,
+                                ls_infeed_element *elements, int64_t count) {
+  for (size_t i = 0; i < queue->count; ++i)
+    LS_RETURN_IF_ERROR(
+        ls_sharding_policy_set_num_shards(&elements[i].policy, count));
+  return ls_ok();
+}
+
+ls_status ls_infeed_queue_set_num_shards(ls_infeed_queue *queue,
+                                         int64_t count) {
+  ls_infeed_element *copy = NULL;
+  LS_REQUIRE(queue);
+  LS_RETURN_IF_ERROR(begin(queue, &copy));
+  return end(queue, copy, set_num_shards(queue, copy, count));
+}
+
+// ---- Taking it from tensors ------------------------------------------------
+ls_status ls_infeed_queue_tensors(const ls_infeed_queue *queue, ls_nest inputs,
+                                  ls_tensor *out) {
+  const size_t count = ls_nest_is_node(inputs) ? ls_nest_count(inputs) : 1;
+  if (inputs.kind == LS_KIND_NONE)
+    return ls_invalid_argument("queue '%s' is given no tensors", queue->name);
+  LS_RETURN_IF_ERROR(check_count(queue, "tensors", count));
+  for (size_t i = 0; i < count; ++i) {
+    const ls_nest item =
+        ls_nest_is_node(inputs) ? ls_nest_item(inputs, i) : inputs;
+    char text[200];
+    if (item.kind != LS_KIND_TENSOR)
+      return ls_invalid_argument("element %zu for queue '%s' is no tensor: %s",
+                                 i, queue->name,
+                                 ls_nest_print(item, text, sizeof(text)));
+    out[i] = item.as.tensor;
+    if (ls_tensor_is_failed(out[i]))
+      return ls_invalid_argument("element %zu for queue '%s' is a failed "
+                                 "tensor",
+                                 i, queue->name);
+  }
+  return ls_ok();
+}
+
+static ls_status configure(const ls_infeed_queue *queue,
+                           ls_infeed_element *copy, ls_nest inputs) {
+  ls_tensor *tensors = ls_new_array(queue->allocator, ls_tensor, queue->count);
+  if (tensors == NULL) return ls_out_of_memory();
+  ls_status status = ls_infeed_queue_tensors(queue, inputs, tensors);
+  for (size_t i = 0; i < queue->count && ls_status_is_ok(status); ++i) {
+    status = set_shape(queue, &copy[i], i, ls_tensor_shape(tensors[i]));
+    if (ls_status_is_ok(status))
+      status = set_type(queue, &copy[i], i, ls_tensor_dtype(tensors[i]));
+  }
+  ls_release(queue->allocator, tensors);
+  return status;
+}
+
+ls_status ls_infeed_queue_configure_from(ls_infeed_queue *queue,
+                                         ls_nest inputs) {
+  ls_infeed_element *copy = NULL;
+  LS_REQUIRE(queue);
+  LS_RETURN_IF_ERROR(begin(queue, &copy));
+  return end(queue, copy, configure(queue, copy, inputs));
+}
+
+static ls_status check_dtypes(const ls_infeed_queue *queue,
+                              const ls_tensor *tensors, size_t num_shards,
+                              size_t i) {
+  const ls_dtype first = ls_tensor_dtype(tensors[i]);
+  for (size_t s = 1; s < num_shards; ++s) {
+    const ls_dtype dtype = ls_tensor_dtype(tensors[s * queue->count + i]);
+    if (dtype != first)
+      return ls_invalid_argument(
+          "the types of element %zu of queue '%s' are not consistent: %s in "
+          "shard 0, %s in shard %zu",
+          i, queue->name, ls_dtype_name(first), ls_dtype_name(dtype), s);
+  }
+  return ls_ok();
+}
+
+// `tensors` lie shard by shard.
+static ls_status set_whole(const ls_infeed_queue *queue,
+                           ls_infeed_element *copy, const ls_tensor *tensors,
+                           ls_shape *shapes, size_t num_shards) {
+  for (size_t i = 0; i < queue->count; ++i) {
+    ls_shape whole;
+    for (size_t s = 0; s < num_shards; ++s)
+      shapes[s] = ls_tensor_shape(tensors[s * queue->count + i]);
+    LS_RETURN_IF_ERROR(
+        ls_status_annotate(ls_sharding_policy_unshard_shape(
+                               &copy[i].policy, shapes, num_shards, &whole),
+                           "element %zu of queue '%s'", i, queue->name));
+    LS_RETURN_IF_ERROR(set_shape(queue, &copy[i], i, whole));
+    LS_RETURN_IF_ERROR(check_dtypes(queue, tensors, num_shards, i));
+    LS_RETURN_IF_ERROR(
+        set_type(queue, &copy[i], i, ls_tensor_dtype(tensors[i])));
+  }
+  return ls_ok();
+}
+
+static ls_status configure_shards(const ls_infeed_queue *queue,
+                                  ls_infeed_element *copy, ls_nest shards) {
+  const size_t num_shards = ls_nest_count(shards);
+  LS_RETURN_IF_ERROR(set_num_shards(queue, copy, (int64_t)num_shards));
+  ls_tensor *tensors =
+      ls_new_array(queue->allocator, ls_tensor, queue->count * num_shards);
+  ls_shape *shapes = ls_new_array(queue->allocator, ls_shape, num_shards);
+  ls_status status =
+      tensors == NULL || shapes == NULL ? ls_out_of_memory() : ls_ok();
+  for (size_t s = 0; s < num_shards && ls_status_is_ok(status); ++s)
+    status = ls_status_annotate(
+        ls_infeed_queue_tensors(queue, ls_nest_item(shards, s),
+                                tensors + s * queue->count),
+        "in shard %zu", s);
+  if (ls_status_is_ok(status))
+    status = set_whole(queue, copy, tensors, shapes, num_shards);
+  ls_release(queue->allocator, tensors);
+  ls_release(queue->allocator, shapes);
+  return status;
+}
+
+ls_status ls_infeed_queue_configure_from_shards(ls_infeed_queue *queue,
+                                                ls_nest shards) {
+  ls_infeed_element *copy = NULL;
+  char text[200];
+  LS_REQUIRE(queue);
+  if (!ls_nest_is_node(shards))
+    return ls_invalid_argument("queue '%s' needs a list of inputs for each "
+                               "shard, is given %s",
+                               queue->name,
+                               ls_nest_print(shards, text, sizeof(text)));
+  LS_RETURN_IF_ERROR(begin(queue, &copy));
+  return end(queue, copy, configure_shards(queue, copy, shards));
+}
+
+// ---- Freezing --------------------------------------------------------------
+ls_status ls_infeed_queue_freeze(ls_infeed_queue *queue) {
+  ls_infeed_element *copy = NULL;
+  LS_REQUIRE(queue);
+  for (size_t i = 0; i < queue->count; ++i)
+    if (queue->elements[i].dtype == LS_DTYPE_NONE)
+      return ls_failed_precondition("queue '%s' cannot be frozen without "
+                                    "setting all tuple types: element %zu has "
+                                    "none",
+                                    queue->name, i);
+  for (size_t i = 0; i < queue->count; ++i) {
+    const ls_infeed_element *it = &queue->elements[i];
+    if (!it->has_shape || it->shape.rank == LS_UNKNOWN_RANK)
+      return ls_failed_precondition(
+          "queue '%s' cannot be frozen without setting all tuple shapes: %s "
+          "element %zu is not known",
+          queue->name, it->has_shape ? "the rank of" : "that of", i);
+  }
+  LS_RETURN_IF_ERROR(begin(queue, &copy));
+  for (size_t i = 0; i < queue->count; ++i)
+    ls_sharding_policy_freeze(&copy[i].policy);
+  const ls_status status = end(queue, copy, ls_ok());
+  queue->frozen |= ls_status_is_ok(status);
+  return status;
+}

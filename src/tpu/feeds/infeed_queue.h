@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Infeed queues, as those see them who build with one: training loops and
+// partitioned queues.
+#ifndef LS_TPU_FEEDS_INFEED_QUEUE_H_
+#define LS_TPU_FEEDS_INFEED_QUEUE_H_
+
+#include "base/text.h"
+#include "graph/trial.h"
+#include "lockstep/infeed.h"
+#include "tpu/feeds/feed.h"
+
+// One element of the tuples.
+typedef struct ls_infeed_element {
+  ls_dtype dtype;  // LS_DTYPE_NONE: not set.
+  bool has_shape;
+  ls_shape shape;  // Of all shards together.
+  ls_sharding_policy policy;
+} ls_infeed_element;
+
+struct ls_infeed_queue {
+  ls_object object;
+  ls_allocator *allocator;
+  char *name;
+  size_t count;
+  ls_infeed_element *elements;
+  bool frozen;
+  // Results of the last dequeue and the last enqueue that were built; none: not
+  // built yet.
+  ls_nest dequeued, enqueued;
+  ls_op dequeue;  // The last one.
+  // Of which systems its ends are; NULL: not made, or not known.
+  ls_system_id *dequeue_system, *enqueue_system;
+  // Of a partitioned queue; NULL: it is none.
+  ls_device_assignment *assignment;
+  int32_t host;
+  ls_shape *parts;  // Of it: how each element is cut over a replica's cores.
+};
+
+// What a call that may be refused puts back: queue and graph. The queue may be
+// NULL.
+typedef struct ls_infeed_attempt {
+  ls_infeed_queue *queue, before;
+  ls_infeed_element *elements;
+  ls_trial trial;
+} ls_infeed_attempt;
+LS_MUST_USE ls_status ls_infeed_attempt_begin(ls_infeed_attempt *self,
+                                              ls_infeed_queue *queue);
+LS_MUST_USE ls_status ls_infeed_attempt_end(ls_infeed_attempt *self,
+                                            ls_status status,
+                                            ls_nest *out_value);
+
+LS_MUST_USE ls_status ls_infeed_queue_make(const ls_infeed_options *options,
+                                           const char *default_name,
+                                           ls_infeed_queue **out_queue);
+// A tensor each; `out` has room for as many as the queue has elements.
+LS_MUST_USE ls_status ls_infeed_queue_tensors(const ls_infeed_queue *queue,
+                                              ls_nest inputs, ls_tensor *out);
+// The type of element `i` of one shard.
+LS_MUST_USE ls_status ls_infeed_queue_shard_type(const ls_infeed_queue *queue,
+                                                 size_t i, ls_type *out_type);
+// What the dequeue gives, of all partitions together; one type an element.
+LS_MUST_USE ls_status
+ls_infeed_queue_dequeue_types(const ls_infeed_queue *queue, ls_type *types);
+// "NAME/WORD" in the current scope, which is entered again each time; the word
+// is empty or ends with a slash.
+void ls_infeed_scope_begin(ls_scope *scope, const ls_infeed_queue *queue,
+                           const char *word);
+// Of a partitioned queue: whether its elements can be cut so; the enqueues.
+LS_MUST_USE ls_status ls_partitioned_check(const ls_infeed_queue *queue);
+LS_MUST_USE ls_status ls_partitioned_enqueue(ls_infeed_queue *queue,
+                                             ls_nest shards, ls_nest *out_ops);
+
+// How values lie on the logical cores of a replica. Rank -1: all of it on each;
+// else `parts` are as many parts along each dimension, row by row on cores 0
+// and up; of one part: on core 0.
+ls_tensor ls_tag_sharding(ls_tensor value, ls_shape parts);
+
+#endif  // LS_TPU_FEEDS_INFEED_QUEUE_H_

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Partitioned infeed queues: what a replica gets is cut over its logical cores.
+#include <stdio.h>
+
+#include "base/require.h"
+#include "base/runtime_internal.h"
+#include "base/values/nest_internal.h"
+#include "graph/make/make.h"
+#include "tpu/feeds/infeed_queue.h"
+#include "tpu/pod/assignment.h"
+
+static ls_status set_parts(ls_infeed_queue *queue,
+                           const ls_partitioned_infeed_options *options) {
+  const int64_t cores =
+      ls_device_assignment_num_cores_per_replica(options->assignment);
+  if (options->parts != NULL && options->num_parts != queue->count)
+    return ls_invalid_argument("queue '%s' has %zu elements, and partition "
+                               "dims for %zu",
+                               queue->name, queue->count, options->num_parts);
+  queue->parts = ls_new_array(queue->allocator, ls_shape, queue->count);
+  if (queue->parts == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < queue->count; ++i) {
+    queue->parts[i] =
+        options->parts == NULL ? LS_SHAPE_UNKNOWN : options->parts[i];
+    LS_RETURN_IF_ERROR(
+        ls_status_annotate(ls_components_check_count(queue->parts[i], cores),
+                           "element %zu of queue '%s'", i, queue->name));
+  }
+  return ls_ok();
+}
+
+ls_status
+ls_partitioned_infeed_create(const ls_partitioned_infeed_options *options,
+                             ls_infeed_queue **out_queue) {
+  LS_REQUIRE_OUT(out_queue);
+  LS_REQUIRE(options);
+  if (options->assignment == NULL)
+    return ls_invalid_argument("a partitioned infeed queue needs a device "
+                               "assignment");
+  ls_infeed_queue *queue = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_infeed_queue_make(&options->queue, "PartitionedInfeedQueue", &queue));
+  queue->assignment = ls_device_assignment_retain(options->assignment);
+  queue->host = options->host;
+  const ls_status status = set_parts(queue, options);
+  if (ls_status_is_ok(status))
+    *out_queue = queue;
+  else
+    ls_infeed_queue_release(queue);
+  return status;
+}
+
+ls_status ls_partitioned_check(const ls_infeed_queue *queue) {
+  const int64_t cores =
+      ls_device_assignment_num_cores_per_replica(queue->assignment);
+  for (size_t i = 0; i < queue->count; ++i) {
+    ls_type type;
+    LS_RETURN_IF_ERROR(ls_infeed_queue_shard_type(queue, i, &type));
+    LS_RETURN_IF_ERROR(ls_status_annotate(
+        ls_components_check(type.shape, queue->parts[i], cores),
+        "element %zu of queue '%s'", i, queue->name));
+  }
+  return ls_ok();
+}
+
+// ---- Enqueues --------------------------------------------------------------
+typedef struct enqueues {
+  ls_infeed_queue *queue;
+  int32_t num_replicas, num_cores;
+  int32_t *replicas;  // Of the host.
+  ls_tensor *inputs;  // Of one of them,
+  ls_tensor *pieces;  // and what one of its cores gets.
+  ls_type *types;
+  ls_nest *ops;
+  size_t num_ops;
+} enqueues;
+
+static ls_status begin(enqueues *e, ls_infeed_queue *queue, size_t count) {
+  ls_allocator *allocator = queue->allocator;
+  size_t found = 0;
+  *e = (enqueues){.queue = queue,
+                  .num_cores = ls_device_assignment_num_cores_per_replica(
+                      queue->assignment)};
+  e->replicas = ls_new_array(allocator, int32_t, count);
+  e->inputs = ls_new_array(allocator, ls_tensor, queue->count);
+  e->pieces = ls_new_array(allocator, ls_tensor, queue->count);
+  e->types = ls_new_array(allocator, ls_type, queue->count);
+  e->ops = ls_new_array(allocator, ls_nest, count * (size_t)e->num_cores);
+  if (e->replicas == NULL || e->inputs == NULL || e->pieces == NULL ||
+      e->types == NULL || e->ops == NULL)
+    return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(ls_device_assignment_replicas_on(
+      queue->assignment, queue->host, 0, e->replicas, count, &found));
+  if (found != count)
+    return ls_invalid_argument("queue '%s' is given inputs of %zu replicas; "
+                               "host %d has %zu",
+                               queue->name, count, queue->host, found);
+  e->num_replicas = (int32_t)count;
+  return ls_ok();
+}
+
+static void end(const enqueues *e) {
+  ls_allocator *allocator = e->queue->allocator;
+  ls_release(allocator, e->replicas);
+  ls_release(allocator, e->inputs);
+  ls_release(allocator, e->pieces);
+  ls_release(allocator, e->types);
+  ls_release(allocator, e->ops);
+}
+
+static ls_tensor cut(ls_tensor value, ls_shape parts, const ls_piece *piece) {
+  if (ls_components_are_whole(parts) || ls_components_count(parts) == 1)
+    return value;
+  ls_shape limits = piece->start;
+  for (int32_t k = 0; k < limits.rank; ++k)
+    limits.dim[k] += piece->shape.dim[k];
+  return ls_slice(value, piece->start, limits, LS_SCALAR);
+}
+
+static ls_status enqueue(enqueues *e, int32_t r, int32_t core) {
+  const ls_infeed_queue *queue = e->queue;
+  char name[64];
+  ls_device_name host;
+  int32_t ordinal = 0;
+  size_t count = 0;
+  LS_RETURN_IF_ERROR(ls_device_assignment_host(
+      queue->assignment, e->replicas[r], core, NULL, &host));
+  LS_RETURN_IF_ERROR(ls_device_assignment_ordinal(
+      queue->assignment, e->replicas[r], core, &ordinal));
+  LS_DEVICE_SCOPE(host.text);
+  for (size_t i = 0; i < queue->count; ++i) {
+    const ls_shape parts = queue->parts[i];
+    ls_piece piece;
+    ls_type type;
+    LS_RETURN_IF_ERROR(ls_infeed_queue_shard_type(queue, i, &type));
+    if (!ls_piece_of(type.shape, parts, core, &piece)) continue;
+    e->types[count] = (ls_type){type.dtype, piece.shape};
+    e->pieces[count++] = cut(e->inputs[i], parts, &piece);
+  }
+  if (count == 0) return ls_ok();
+  char scope[LS_MAX_FULL_NAME];
+  snprintf(scope, sizeof(scope), "%senqueue/replica_%d/",
+           ls_name_scope_current(), r);
+  snprintf(name, sizeof(name), "input_%d", core);
+  LS_NAME_SCOPE(scope);
+  e->ops[e->num_ops++] =
+      ls_nest_op(ls_feed_enqueue(queue->assignment->topology->system, name,
+                                 e->pieces, e->types, count, ordinal));
+  return ls_ok();
+}
+
+static ls_status enqueue_all(enqueues *e, ls_nest shards) {
+  for (int32_t r = 0; r < e->num_replicas; ++r) {
+    LS_RETURN_IF_ERROR(ls_infeed_queue_tensors(
+        e->queue, ls_nest_item(shards, (size_t)r), e->inputs));
+    for (int32_t core = 0; core < e->num_cores; ++core)
+      LS_RETURN_IF_ERROR(enqueue(e, r, core));
+  }
+  return ls_ok();
+}
+
+ls_status ls_partitioned_enqueue(ls_infeed_queue *queue, ls_nest shards,
+                                 ls_nest *out_ops) {
+  enqueues e;
+  ls_status status = begin(&e, queue, ls_nest_count(shards));
+  if (ls_status_is_ok(status)) status = ls_partitioned_check(queue);
+  if (ls_status_is_ok(status)) status = enqueue_all(&e, shards);
+  if (ls_status_is_ok(status))
+    status =
+        ls_take_nest(ls_nest_sequence(LS_KIND_LIST, e.ops, e.num_ops), out_ops);
+  end(&e);
+  return status;
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tpu/pod/launch.h"
+
+#include "base/runtime_internal.h"
+#include "graph/gather/gather.h"
+#include "tpu/pod/assignment.h"
+#include "tpu/pod/memory.h"
+#include "tpu/pod/pod_fault.h"
+#include "tpu/pod/state.h"
+
+// Of one pod and one generation of it; or without one, as of a system that is
+// not of this process.
+typedef struct launch {
+  ls_object object;
+  ls_allocator *allocator;
+  const ls_tpu_state *state;  // The runtime's.
+  ls_pod *pod;                // NULL: there are no doors.
+  uint64_t generation;
+  int32_t replicas, cores_per_replica;
+  size_t count;
+  const ls_core *cores[];  // By replica, then by logical core.
+} launch;
+
+static void destroy_launch(ls_object *object) {
+  launch *self = (launch *)object;
+  ls_object_release(self->pod);
+  ls_release(self->allocator, self);
+}
+
+static const ls_object_type launch_type = {.name = "launch",
+                                           .destroy = destroy_launch};
+
+// ---- Making ----------------------------------------------------------------
+// Core i of the assignment, four numbers each; without one in the order of
+// cores. NULL: the pod has no such core.
+static const ls_core *core_at(const ls_pod *pod, const ls_attr *numbers,
+                              size_t i) {
+  int32_t owner = -1;
+  if (numbers->as.ints.count == 0) {
+    owner = i < (size_t)ls_pod_num_cores(pod) ? (int32_t)i : -1;
+  } else {
+    ls_coordinate place;
+    for (int k = 0; k < LS_MESH_RANK; ++k)
+      place.at[k] =
+          (int32_t)numbers->as.ints.items[i * LS_MESH_RANK + (size_t)k];
+    ls_status_free(ls_topology_owner(pod->topology, place, &owner));
+  }
+  return owner < 0 ? NULL : &pod->cores[owner];
+}
+
+static ls_status refuse_core(const ls_pod *pod, size_t i) {
+  return ls_failed_precondition("core %zu of the computation is none of TPU "
+                                "system '%s', which has %d cores: it was built "
+                                "for another system",
+                                i, pod->name, ls_pod_num_cores(pod));
+}
+
+// An assignment may be of no system of this machine: it has no doors here.
+static ls_status fill(launch *self, const ls_attr *numbers) {
+  const size_t wanted = self->count;
+  self->count = 0;
+  for (size_t i = 0; i < wanted; ++i) {
+    const ls_core *core = core_at(self->pod, numbers, i);
+    if (core == NULL && self->pod->job[0] != '\0')
+      return refuse_core(self->pod, i);
+    if (core != NULL) self->cores[self->count++] = core;
+  }
+  return ls_ok();
+}
+
+// The system may be another one under the name that it was built for.
+static ls_status check_sizes(const ls_pod *pod, const ls_node *node) {
+  const ls_attr *built = ls_node_attr_named(node, LS_MARK_MESH);
+  return built != NULL && built->kind == LS_ATTR_INTS &&
+                 built->as.ints.count == LS_POD_SIZES
+             ? ls_pod_check_sizes(pod, built->as.ints.items)
+             : ls_ok();
+}
+
+// What the marks of metadata say; NULL: nothing, so it is the local system.
+static ls_status read_id(ls_runtime *runtime, const ls_node *node,
+                         ls_system_id **out_id) {
+  const char *name = ls_node_mark(node, LS_MARK_SYSTEM);
+  const char *job = ls_node_mark(node, LS_MARK_JOB);
+  *out_id = NULL;
+  return name == NULL ? ls_ok()
+                      : ls_system_id_create(ls_runtime_allocator(runtime), name,
+                                            job != NULL ? job : "", out_id);
+}
+
+static ls_status make_for(ls_runtime *runtime, const ls_node *node,
+                          const ls_system_id *id, ls_object **out_launch) {
+  static const ls_attr none;
+  const bool is_several = node->type == LS_OP_REPLICATE;
+  const int64_t replicas = ls_node_int(
+      node, is_several ? LS_ATTR_ID_REPLICAS : LS_ATTR_ID_NUM_REPLICAS);
+  const ls_attr *numbers = ls_node_attr(node, LS_ATTR_ID_DEVICE_ASSIGNMENT);
+  const int64_t cores = ls_node_int(node, LS_ATTR_ID_NUM_CORES_PER_REPLICA);
+  ls_pod_of_now now;
+  LS_RETURN_IF_ERROR(ls_pod_ready(runtime, id, &now));
+  ls_allocator *allocator = ls_runtime_allocator(runtime);
+  const size_t count = now.pod == NULL ? 0 : (size_t)(replicas * cores);
+  launch *self = ls_allocate_zeroed(
+      allocator, 1, sizeof(*self) + count * sizeof(self->cores[0]));
+  if (self == NULL) {
+    ls_object_release(now.pod);
+    return ls_out_of_memory();
+  }
+  ls_object_init(&self->object, &launch_type);
+  self->allocator = allocator;
+  self->state = ls_tpu_state_find(runtime);
+  self->pod = now.pod;
+  self->generation = now.generation;
+  self->replicas = (int32_t)replicas;
+  self->cores_per_replica = (int32_t)cores;
+  self->count = count;
+  ls_status status = ls_ok();
+  if (self->pod != NULL && id != NULL) status = check_sizes(self->pod, node);
+  if (self->pod != NULL && ls_status_is_ok(status))
+    status = fill(self, numbers != NULL ? numbers : &none);
+  if (ls_status_is_ok(status))
+    *out_launch = &self->object;
+  else
+    ls_object_release(self);
+  return status;
+}
+
+static ls_status make(ls_runtime *runtime, const ls_node *node,
+                      ls_object **out_launch) {
+  ls_system_id *id = NULL;
+  *out_launch = NULL;
+  LS_RETURN_IF_ERROR(read_id(runtime, node, &id));
+  const ls_status status = make_for(runtime, node, id, out_launch);
+  ls_object_release(id);
+  return status;
+}
+
+static void identify(const ls_object *object, ls_text *key) {
+  const launch *self = (const launch *)object;
+  ls_text_append_bytes(key, &self->pod, sizeof(self->pod));
+  ls_text_append_bytes(key, &self->generation, sizeof(self->generation));
+  ls_text_append_bytes(key, &self->replicas, sizeof(self->replicas));
+  ls_text_append_bytes(key, self->cores, self->count * sizeof(self->cores[0]));
+}
+
+// One whose system has changed, or is not there, is made anew: or refused then.
+static bool is_current(const ls_object *object) {
+  const launch *self = (const launch *)object;
+  const uint64_t now =
+      self->pod != NULL
+          ? ls_pod_generation(self->pod)
+          : __atomic_load_n(&self->state->changes, __ATOMIC_ACQUIRE);
+  return now == self->generation &&
+         (self->pod == NULL || !ls_pod_is_gone(self->pod));
+}
+
+// ---- Doors -----------------------------------------------------------------
+// Each core once, also where a replica is listed for several programs.
+static ls_status pass_compile(const launch *self, int64_t *limits) {
+  for (size_t i = 0; i < self->count; ++i) {
+    ls_pod_passing passing;
+    LS_RETURN_IF_ERROR(ls_pod_pass((ls_core *)(uintptr_t)self->cores[i],
+                                   LS_DOOR_COMPILE, &passing));
+    limits[i] = self->pod->core_bytes;
+    if (passing.bytes > 0 && (limits[i] == 0 || passing.bytes < limits[i]))
+      limits[i] = passing.bytes;
+  }
+  return ls_ok();
+}
+
+static ls_status check(ls_object *object, const ls_program *program,
+                       const ls_plan_facts *facts) {
+  const launch *self = (const launch *)object;
+  ls_allocator *allocator = self->allocator;
+  int64_t *limits = ls_new_array(allocator, int64_t, self->count + 1);
+  if (limits == NULL) return ls_out_of_memory();
+  ls_status status = pass_compile(self, limits);
+  size_t least = self->count;  // The core with the least memory.
+  for (size_t i = 0; ls_status_is_ok(status) && i < self->count; ++i)
+    if (limits[i] > 0 && (least == self->count || limits[i] < limits[least]))
+      least = i;
+  if (ls_status_is_ok(status) && least < self->count)
+    status = ls_core_memory_check(
+        self->cores[least], limits[least],
+        &(ls_core_memory){.program = program,
+                          .facts = facts,
+                          .replicas = self->replicas,
+                          .cores_per_replica = self->cores_per_replica});
+  ls_release(allocator, limits);
+  return status;
+}
+
+static ls_status pass(ls_object *object) {
+  const launch *self = (const launch *)object;
+  int64_t nanos = 0;
+  if (self->pod == NULL || ls_pod_is_undisturbed(self->pod)) return ls_ok();
+  for (size_t i = 0; i < self->count; ++i) {
+    ls_pod_passing passing;
+    LS_RETURN_IF_ERROR(ls_pod_pass((ls_core *)(uintptr_t)self->cores[i],
+                                   LS_DOOR_RUN, &passing));
+    if (passing.nanos > nanos) nanos = passing.nanos;
+  }
+  if (nanos > 0) ls_runtime_sleep(self->pod->runtime, nanos);
+  return ls_ok();
+}
+
+const ls_launch_type ls_tpu_launches = {.make = make,
+                                        .identify = identify,
+                                        .is_current = is_current,
+                                        .check = check,
+                                        .pass = pass};

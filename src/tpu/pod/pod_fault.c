@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tpu/pod/pod_fault.h"
+
+#include "base/require.h"
+#include "tpu/pod/pod_fault_kinds.h"
+
+// A fault that is planned.
+struct ls_planned_fault {
+  ls_pod_fault fault;  // Its text is the pod's.
+  // Whose steps count: of a host the core that came by first.
+  const ls_core *counted;
+  int64_t steps[LS_POD_DOORS];
+  bool happened;
+};
+
+// ---- Planning --------------------------------------------------------------
+static ls_status check_fault(const ls_pod *pod, const ls_pod_fault *fault) {
+  if ((unsigned)fault->kind >= LS_POD_FAULT_KINDS)
+    return ls_invalid_argument("there is no kind %d of fault",
+                               (int)fault->kind);
+  const ls_pod_fault_row *row = &ls_pod_fault_rows[fault->kind];
+  if (fault->host < 0 || fault->host >= pod->num_hosts || fault->core < 0 ||
+      fault->core >= pod->cores_per_host)
+    return ls_invalid_argument(
+        "fault %s of host %d core %d: pod '%s' has hosts "
+        "0 to %d of cores 0 to %d",
+        row->name, fault->host, fault->core, pod->name, pod->num_hosts - 1,
+        pod->cores_per_host - 1);
+  if (fault->at_step < 0 || fault->every < 0 || fault->nanos < 0 ||
+      fault->bytes < 0)
+    return ls_invalid_argument(
+        "fault %s at step %lld, every %lld, for %lld ns, of %lld bytes: none "
+        "can be below 0",
+        row->name, (long long)fault->at_step, (long long)fault->every,
+        (long long)fault->nanos, (long long)fault->bytes);
+  if (row->needs_nanos && fault->nanos == 0)
+    return ls_invalid_argument("fault %s says nothing of how long: it needs "
+                               "nanos",
+                               row->name);
+  if (row->needs_bytes && fault->bytes == 0)
+    return ls_invalid_argument("fault %s says nothing of how much: it needs "
+                               "bytes",
+                               row->name);
+  return ls_ok();
+}
+
+static ls_status plan(ls_pod *pod, const ls_pod_fault *fault, bool happened) {
+  LS_RETURN_IF_ERROR(check_fault(pod, fault));
+  const char *text = fault->text != NULL ? fault->text : "planned";
+  char *kept = ls_copy_text(pod->allocator, text, strlen(text));
+  if (kept == NULL) return ls_out_of_memory();
+  ls_mutex_lock(&pod->lock);
+  const bool fits = ls_grow(pod->allocator, &pod->faults, &pod->faults_capacity,
+                            pod->num_faults + 1, sizeof(*pod->faults));
+  if (fits) {
+    struct ls_planned_fault *planned = &pod->faults[pod->num_faults];
+    *planned = (struct ls_planned_fault){.fault = *fault, .happened = happened};
+    planned->fault.text = kept;
+    __atomic_store_n(&pod->num_faults, pod->num_faults + 1, __ATOMIC_RELEASE);
+  }
+  ls_mutex_unlock(&pod->lock);
+  if (fits) return ls_ok();
+  ls_release(pod->allocator, kept);
+  return ls_out_of_memory();
+}
+
+ls_status ls_pod_inject(ls_pod *pod, const ls_pod_fault *fault) {
+  LS_REQUIRE(pod);
+  LS_REQUIRE(fault);
+  return plan(pod, fault, false);
+}
+
+void ls_pod_heal(ls_pod *pod) {
+  ls_mutex_lock(&pod->lock);
+  for (size_t i = 0; i < pod->num_faults; ++i)
+    ls_release(pod->allocator, pod->faults[i].fault.text);
+  __atomic_store_n(&pod->num_faults, 0, __ATOMIC_RELEASE);
+  ls_mutex_unlock(&pod->lock);
+}
+
+void ls_pod_restart_faults(ls_pod *pod) {
+  ls_mutex_lock(&pod->lock);
+  size_t kept = 0;
+  for (size_t i = 0; i < pod->num_faults; ++i) {
+    struct ls_planned_fault planned = pod->faults[i];
+    if (planned.happened && planned.fault.every == 0) {
+      ls_release(pod->allocator, planned.fault.text);
+      continue;
+    }
+    planned.happened = false;
+    memset(planned.steps, 0, sizeof(planned.steps));
+    pod->faults[kept++] = planned;
+  }
+  __atomic_store_n(&pod->num_faults, kept, __ATOMIC_RELEASE);
+  ls_mutex_unlock(&pod->lock);
+}
+
+// ---- Passing ---------------------------------------------------------------
+// Whether it happens to this core now. With the pod's lock held.
+static bool happens(struct ls_planned_fault *planned, const ls_core *core,
+                    ls_pod_door door) {
+  const ls_pod_fault *fault = &planned->fault;
+  const ls_pod_fault_row *row = &ls_pod_fault_rows[fault->kind];
+  if (((row->doors | row->felt) & 1u << door) == 0 ||
+      core->host != fault->host ||
+      (!row->of_host && core->ordinal != fault->core))
+    return false;
+  if ((row->doors & 1u << door) == 0) return planned->happened;
+  if (planned->counted == NULL) planned->counted = core;
+  if (planned->happened && row->stays) return true;
+  if (planned->counted != core) return false;
+  const int64_t behind = planned->steps[door]++ - fault->at_step;
+  const bool is_due = behind == 0 || (behind > 0 && fault->every > 0 &&
+                                      behind % fault->every == 0);
+  planned->happened |= is_due;
+  return is_due;
+}
+
+// What comes of all that happen at once.
+typedef struct effect {
+  ls_status status;  // The first.
+  ls_pod_passing passing;
+} effect;
+
+static ls_status gone(const ls_core *core, ls_pod_fault_kind kind) {
+  const char *job = core->pod->job[0] != '\0' ? core->pod->job : "localhost";
+  ls_device_name name;
+  if (kind == LS_POD_HOST_PREEMPTED)
+    return LS_STATUS(LS_UNAVAILABLE,
+                     "host /job:%s/task:%d of TPU system '%s' was preempted: "
+                     "initialize the system anew and go on from what was saved",
+                     job, core->host, core->pod->name);
+  ls_core_device(core, &name);
+  return LS_STATUS(LS_UNAVAILABLE,
+                   "core %s of TPU system '%s' was lost: initialize the system "
+                   "anew and go on from what was saved",
+                   name.text, core->pod->name);
+}
+
+static void apply(const struct ls_planned_fault *planned, const ls_core *core,
+                  effect *out) {
+  const ls_pod_fault *fault = &planned->fault;
+  switch (fault->kind) {
+  case LS_POD_HOST_PREEMPTED:
+  case LS_POD_CORE_LOST:
+    out->status = ls_status_join(out->status, gone(core, fault->kind));
+    break;
+  case LS_POD_TUPLE_LOST:
+    out->passing.loses = true;
+    break;
+  case LS_POD_TUPLE_CHANGED:
+    out->passing.changes = true;
+    break;
+  case LS_POD_INFEED_CLOSED:
+    out->passing.closes = true;
+    break;
+  case LS_POD_TUPLE_LATE:
+  case LS_POD_CORE_SLOW:
+    out->passing.nanos += fault->nanos;
+    break;
+  case LS_POD_COMPILE_FAILS:
+    out->status = ls_status_join(
+        out->status,
+        ls_invalid_argument("compilation for host %d of TPU system '%s' "
+                            "failed: %s",
+                            core->host, core->pod->name, fault->text));
+    break;
+  case LS_POD_MEMORY_SHORT:
+    if (out->passing.bytes == 0 || fault->bytes < out->passing.bytes)
+      out->passing.bytes = fault->bytes;
+    break;
+  case LS_POD_HOST_LAME:
+    out->passing.lame = true;
+    break;
+  case LS_POD_HOST_SILENT:
+    out->passing.silent = true;
+    break;
+  case LS_POD_NO_HEARTBEAT:
+    out->passing.tells = false;
+    break;
+  case LS_POD_OUTFEED_FAILS: {
+    ls_device_name name;
+    ls_core_device(core, &name);
+    out->status = ls_status_join(
+        out->status, LS_STATUS(LS_ABORTED, "the outfeed of %s failed: %s",
+                               name.text, fault->text));
+    break;
+  }
+  }
+}
+
+ls_status ls_pod_pass_slowly(ls_core *core, ls_pod_door door,
+                             ls_pod_passing *out_passing) {
+  ls_pod *pod = core->pod;
+  effect all = {.passing = {.tells = true}};
+  *out_passing = all.passing;
+  LS_RETURN_IF_ERROR(ls_pod_check_watch(pod, core->host));
+  ls_mutex_lock(&pod->lock);
+  for (size_t i = 0; i < pod->num_faults; ++i)
+    if (happens(&pod->faults[i], core, door))
+      apply(&pod->faults[i], core, &all);
+  ls_mutex_unlock(&pod->lock);
+  *out_passing = all.passing;
+  if (all.passing.nanos > 0) {
+    ls_device_name name;
+    ls_core_device(core, &name);
+    ls_runtime_log(pod->runtime, LS_LOG_WARNING, "tpu",
+                   "%s of %s takes %.3f ms longer than others",
+                   door == LS_DOOR_ENQUEUE ? "a tuple" : "a step", name.text,
+                   (double)all.passing.nanos * 1e-6);
+  }
+  return all.status;
+}
+
+ls_status ls_pod_pass_all(ls_pod *pod, const char *const *devices,
+                          int32_t count, ls_pod_door door) {
+  int64_t nanos = 0;
+  for (int32_t i = 0; i < count; ++i) {
+    ls_core *core = ls_pod_core_at(pod, devices[i]);
+    ls_pod_passing passing;
+    if (core == NULL) continue;
+    LS_RETURN_IF_ERROR(ls_pod_pass(core, door, &passing));
+    if (passing.nanos > nanos) nanos = passing.nanos;
+  }
+  if (nanos > 0) ls_runtime_sleep(pod->runtime, nanos);
+  return ls_ok();
+}
+
+// ---- Hosts -----------------------------------------------------------------
+int32_t ls_pod_num_hosts(const ls_pod *pod) { return pod->num_hosts; }
+
+static ls_status check_host(const ls_pod *pod, int32_t host) {
+  if (host >= 0 && host < pod->num_hosts) return ls_ok();
+  return ls_invalid_argument("there is no host %d: pod '%s' has hosts 0 to %d",
+                             host, pod->name, pod->num_hosts - 1);
+}
+
+ls_status ls_pod_ask_health(ls_pod *pod, int32_t host, int64_t timeout_nanos,
+                            ls_pod_health *out_health) {
+  LS_REQUIRE_OUT(out_health);
+  LS_REQUIRE(pod);
+  *out_health = LS_POD_HEALTHY;
+  LS_RETURN_IF_ERROR(check_host(pod, host));
+  if (timeout_nanos < 1)
+    return ls_invalid_argument("a time of %lld ns to answer in: it is at least "
+                               "1",
+                               (long long)timeout_nanos);
+  ls_pod_passing passing;
+  LS_RETURN_IF_ERROR(
+      ls_pod_pass(ls_pod_core(pod, host, 0), LS_DOOR_HEALTH, &passing));
+  if (!passing.tells)
+    return ls_unimplemented("host %d of TPU system '%s' cannot tell how it is: "
+                            "it has no heartbeat",
+                            host, pod->name);
+  if (passing.silent) {
+    ls_runtime_sleep(pod->runtime, timeout_nanos);
+    return LS_STATUS(LS_DEADLINE_EXCEEDED,
+                     "host %d of TPU system '%s' has not said within %.3f s "
+                     "how it is",
+                     host, pod->name, (double)timeout_nanos * 1e-9);
+  }
+  ls_pod_note_asked(pod, host);
+  if (passing.lame) *out_health = LS_POD_LAME;
+  return ls_ok();
+}
+
+ls_status ls_pod_shut_down_host(ls_pod *pod, int32_t host) {
+  LS_REQUIRE(pod);
+  LS_RETURN_IF_ERROR(check_host(pod, host));
+  return plan(pod, &(ls_pod_fault){.kind = LS_POD_HOST_PREEMPTED, .host = host},
+              true);
+}

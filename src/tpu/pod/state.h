@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// What this layer keeps in each runtime: its pods, and the systems that are
+// initialized.
+//
+// The runtime's lock guards it.
+#ifndef LS_TPU_POD_STATE_H_
+#define LS_TPU_POD_STATE_H_
+
+#include "lockstep/tpu_system.h"
+#include "tpu/pod/pod.h"
+
+typedef struct ls_tpu_state {
+  ls_allocator *allocator;
+  ls_pod **pods;  // In order of making; counted.
+  size_t num_pods, pods_capacity;
+  uint64_t generations;  // Initializations so far, of all pods.
+  uint64_t changes;      // Of what is in both tables, so far. Atomic.
+  // The local system, if it was shut down and is not back; NULL: it was not.
+  // Counted.
+  ls_system_id *gone;
+  ls_tpu_system *systems;  // Initialized, pods or not. Their texts and
+  size_t num_systems, systems_capacity;  // topologies are the state's.
+} ls_tpu_state;
+
+// NULL: none was made.
+static inline ls_tpu_state *ls_tpu_state_find(const ls_runtime *runtime) {
+  return ls_runtime_slot(runtime, LS_SLOT_TPU);
+}
+// Whether a system is in the table of those initialized.
+bool ls_tpu_state_has_system(const ls_tpu_state *state, const char *name,
+                             const char *job);
+static inline void ls_tpu_state_note_change(ls_tpu_state *state) {
+  __atomic_fetch_add(&state->changes, 1, __ATOMIC_ACQ_REL);
+}
+// Made on first use; NULL without memory. Hold the runtime's lock.
+ls_tpu_state *ls_tpu_state_get(ls_runtime *runtime);
+
+#endif  // LS_TPU_POD_STATE_H_

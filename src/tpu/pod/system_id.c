@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tpu/pod/system_id.h"
+
+#include <stdio.h>
+
+#include "tpu/pod/state.h"
+#include "tpu/replicate/context.h"
+#include "tpu/strategy/strategy.h"
+#include "tpu/system/resolver.h"
+
+static void destroy_id(ls_object *object) {
+  ls_release(((ls_system_id *)object)->allocator, object);
+}
+
+static void print_id(const ls_object *object, char *buffer, size_t size) {
+  const ls_system_id *id = (const ls_system_id *)object;
+  snprintf(buffer, size, "TPU system '%s' of job %s", id->name,
+           ls_job_text(id->job));
+}
+
+static const ls_object_type id_type = {
+    .name = "TPU system", .destroy = destroy_id, .print = print_id};
+
+ls_status ls_system_id_create(ls_allocator *allocator, const char *name,
+                              const char *job, ls_system_id **out_id) {
+  const size_t name_size = strlen(name) + 1, job_size = strlen(job) + 1;
+  ls_system_id *id = ls_allocate_zeroed(
+      allocator, 1, sizeof(ls_system_id) + name_size + job_size);
+  *out_id = id;
+  if (id == NULL) return ls_out_of_memory();
+  ls_object_init(&id->object, &id_type);
+  id->allocator = allocator;
+  memcpy(id->text, name, name_size);
+  memcpy(id->text + name_size, job, job_size);
+  id->name = id->text;
+  id->job = id->text + name_size;
+  return ls_ok();
+}
+
+// ---- Which system is meant -------------------------------------------------
+static const ls_flow_type system_flow = {.name = "a scope of a TPU system"};
+
+void ls_system_scope_begin(ls_scope *scope, ls_system_flow *flow,
+                           ls_system_id *id) {
+  *flow = (ls_system_flow){.flow.type = &system_flow, .id = id};
+  ls_flow_begin(scope, &flow->flow);
+}
+
+static ls_system_id *find_scoped(void) {
+  const ls_flow_entry *entry = ls_context_current()->scoped.flow;
+  for (; entry != NULL; entry = entry->outer)
+    if (entry->flow->type == &system_flow && ls_context_is_inside(entry->graph))
+      return ((ls_system_flow *)entry->flow)->id;
+  return NULL;
+}
+
+ls_system_id *ls_system_around(void) {
+  const ls_tpu_context *context = ls_tpu_context_current();
+  if (context != NULL && context->system != NULL) return context->system;
+  ls_system_id *scoped = find_scoped();
+  if (scoped != NULL || !ls_has_strategy()) return scoped;
+  const ls_tpu_strategy *strategy = ls_tpu_strategy_of(ls_strategy_current());
+  return strategy != NULL ? strategy->resolver->id : NULL;
+}
+
+static ls_status refuse_choice(const char *what, const ls_pod *a,
+                               const ls_pod *b) {
+  return ls_failed_precondition(
+      "%s may be for TPU system '%s' of job %s or for '%s' of job %s: say for "
+      "which, by a device such as /job:%s/task:0, a strategy or a device "
+      "assignment",
+      what, a->name, ls_job_text(a->job), b->name, ls_job_text(b->job),
+      ls_job_text(a->job));
+}
+
+// The local system is missed once it was shut down.
+static ls_system_id *find_gone(ls_runtime *runtime) {
+  ls_runtime_lock(runtime);
+  const ls_tpu_state *state = ls_tpu_state_find(runtime);
+  ls_system_id *id = state != NULL ? ls_object_retain(state->gone) : NULL;
+  ls_runtime_unlock(runtime);
+  return id;
+}
+
+ls_status ls_system_here(ls_runtime *runtime, const char *what, const char *job,
+                         ls_system_id **out_id) {
+  *out_id = NULL;
+  const bool has_job = job != NULL && job[0] != '\0';
+  const char *wanted = has_job && strcmp(job, "localhost") != 0 ? job : "";
+  ls_system_id *around = ls_system_around();
+  if (around != NULL && (!has_job || strcmp(around->job, wanted) == 0)) {
+    *out_id = ls_object_retain(around);
+    return ls_ok();
+  }
+  ls_pod *pod = ls_pod_of_job(runtime, wanted), *other = NULL;
+  if (pod == NULL && !has_job) *out_id = find_gone(runtime);
+  if (*out_id != NULL) return ls_ok();
+  if (pod == NULL && !has_job) ls_pod_only(runtime, &pod, &other);
+  ls_status status = ls_ok();
+  if (other != NULL)
+    status = refuse_choice(what, pod, other);
+  else if (pod != NULL)
+    *out_id = ls_object_retain(pod->id);
+  ls_object_release(pod);
+  ls_object_release(other);
+  return status;
+}

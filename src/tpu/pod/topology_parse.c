@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Topologies from bytes: TensorFlow's TopologyProto.
+//   repeated int32 mesh_shape = 1; int32 num_tasks = 2;
+//   int32 num_tpu_devices_per_task = 3; repeated int32 device_coordinates = 4;
+//   TPUHardwareFeature tpu_hardware_feature = 5;
+#include "base/require.h"
+#include "base/runtime_internal.h"
+#include "base/text.h"
+#include "io/protobuf/protobuf_read.h"
+#include "tpu/pod/topology.h"
+
+typedef struct numbers {
+  int32_t *items;
+  size_t count, capacity;
+} numbers;
+
+typedef struct proto {
+  ls_allocator *allocator;
+  numbers mesh, coordinates;
+  int32_t num_tasks, per_task;
+  ls_text hardware;  // A message that is there twice is both, joined.
+} proto;
+
+static bool add_number(proto *in, numbers *list, uint64_t value) {
+  if (!ls_grow(in->allocator, &list->items, &list->capacity, list->count + 1,
+               sizeof(*list->items)))
+    return false;
+  list->items[list->count++] = (int32_t)(uint32_t)value;
+  return true;
+}
+
+static ls_status wrong(const ls_proto_field *field, const char *name,
+                       const char *wanted) {
+  return ls_invalid_argument("topology: field %u, %s, is no %s", field->number,
+                             name, wanted);
+}
+
+// One by one or packed.
+static ls_status read_numbers(proto *in, const ls_proto_field *field,
+                              const char *name, numbers *list) {
+  if (field->type == LS_PROTO_VARINT)
+    return add_number(in, list, field->value) ? ls_ok() : ls_out_of_memory();
+  if (field->type != LS_PROTO_BYTES)
+    return wrong(field, name, "list of integers");
+  ls_proto_input packed = {field->at, field->at + field->value};
+  while (packed.at < packed.end) {
+    uint64_t value = 0;
+    if (!ls_proto_read_varint(&packed, &value))
+      return wrong(field, name, "list of integers: one is cut off");
+    if (!add_number(in, list, value)) return ls_out_of_memory();
+  }
+  return ls_ok();
+}
+
+static ls_status read_number(const ls_proto_field *field, const char *name,
+                             int32_t *out) {
+  if (field->type != LS_PROTO_VARINT) return wrong(field, name, "integer");
+  *out = (int32_t)(uint32_t)field->value;
+  return ls_ok();
+}
+
+static ls_status read_field(proto *in, const ls_proto_field *field) {
+  switch (field->number) {
+  case 1:
+    return read_numbers(in, field, "mesh_shape", &in->mesh);
+  case 2:
+    return read_number(field, "num_tasks", &in->num_tasks);
+  case 3:
+    return read_number(field, "num_tpu_devices_per_task", &in->per_task);
+  case 4:
+    return read_numbers(in, field, "device_coordinates", &in->coordinates);
+  case 5:
+    if (field->type != LS_PROTO_BYTES)
+      return wrong(field, "tpu_hardware_feature", "message");
+    ls_text_append_bytes(&in->hardware, field->at, field->value);
+    return ls_text_status(&in->hardware);
+  default:
+    return ls_ok();
+  }
+}
+
+static ls_status check(const proto *in) {
+  char text[LS_COORDINATE_TEXT];
+  bool fits = in->mesh.count == LS_MESH_RANK;
+  for (size_t i = 0; fits && i < LS_MESH_RANK; ++i)
+    fits = in->mesh.items[i] > 0;
+  if (!fits)
+    return ls_invalid_argument(
+        "topology: mesh_shape %s must be 4 sizes of at least 1",
+        ls_sizes_text(in->mesh.items, in->mesh.count, text));
+  if (in->num_tasks < 0)
+    return ls_invalid_argument("topology: num_tasks %d must not be negative",
+                               in->num_tasks);
+  if (in->per_task < 0)
+    return ls_invalid_argument(
+        "topology: num_tpu_devices_per_task %d must not be negative",
+        in->per_task);
+  // Two of 31 bits and a factor of 4 fit in 64.
+  const uint64_t wanted =
+      (uint64_t)in->num_tasks * (uint64_t)in->per_task * LS_MESH_RANK;
+  if (in->coordinates.count != wanted)
+    return ls_invalid_argument(
+        "topology: device_coordinates has %zu numbers; %d tasks x %d devices x "
+        "4 are %llu",
+        in->coordinates.count, in->num_tasks, in->per_task,
+        (unsigned long long)wanted);
+  for (size_t i = 0; i < in->coordinates.count; ++i)
+    if (in->coordinates.items[i] < 0)
+      return ls_invalid_argument("topology: device_coordinates has a %d, which "
+                                 "must not be negative, at place %zu",
+                                 in->coordinates.items[i], i);
+  return ls_ok();
+}
+
+static ls_status make(const proto *in, const void *bytes, size_t size,
+                      ls_topology **out_topology) {
+  ls_topology_parts parts = {.num_tasks = in->num_tasks,
+                             .per_task = in->per_task,
+                             .serialized = bytes,
+                             .serialized_size = size,
+                             .hardware = ls_text_data(&in->hardware),
+                             .hardware_size = in->hardware.size};
+  memcpy(parts.mesh, in->mesh.items, sizeof(parts.mesh));
+  const size_t count = in->coordinates.count / LS_MESH_RANK;
+  parts.places = ls_new_array(in->allocator, ls_coordinate, count);
+  if (parts.places == NULL) return ls_out_of_memory();
+  if (count > 0)
+    memcpy(parts.places, in->coordinates.items, count * sizeof(*parts.places));
+  return ls_topology_make(in->allocator, &parts, out_topology);
+}
+
+ls_status ls_topology_parse(const void *bytes, size_t size,
+                            ls_topology **out_topology) {
+  LS_REQUIRE_OUT(out_topology);
+  LS_REQUIRE_ITEMS(bytes, size);
+  if (bytes == NULL) bytes = "";
+  proto in = {.allocator = ls_current_allocator()};
+  ls_text_init(&in.hardware, in.allocator);
+  ls_status status = ls_ok();
+  const unsigned char *data = bytes;
+  ls_proto_input left = {data, data + size};
+  while (left.at < left.end && ls_status_is_ok(status)) {
+    ls_proto_field field = {0};
+    const long long start = left.at - data;
+    const char *fault = ls_proto_read_field(&left, &field);
+    status = fault == NULL
+                 ? read_field(&in, &field)
+                 : ls_invalid_argument("topology: %s at byte %lld: it is no "
+                                       "serialized TopologyProto",
+                                       fault, start);
+  }
+  if (ls_status_is_ok(status)) status = check(&in);
+  if (ls_status_is_ok(status)) status = make(&in, bytes, size, out_topology);
+  ls_text_deinit(&in.hardware);
+  ls_release(in.allocator, in.mesh.items);
+  ls_release(in.allocator, in.coordinates.items);
+  return status;
+}

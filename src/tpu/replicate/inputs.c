@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The inputs of a replicated computation.
+#include "base/runtime_internal.h"
+#include "graph/region.h"
+#include "tpu/pod/pod.h"
+#include "tpu/replicate/arity.h"
+#include "tpu/replicate/replicate.h"
+
+static bool is_sequence(ls_nest nest) {
+  return nest.kind == LS_KIND_LIST || nest.kind == LS_KIND_TUPLE;
+}
+
+static ls_status check_form(ls_nest inputs) {
+  char text[160];
+  LS_RETURN_IF_ERROR(ls_nest_status(inputs));
+  if (inputs.kind != LS_KIND_LIST)
+    return ls_invalid_argument("the inputs of a replicated computation are a "
+                               "list with a list or tuple for each replica, "
+                               "got %s",
+                               ls_nest_print(inputs, text, sizeof(text)));
+  const size_t count = ls_nest_count(ls_nest_item(inputs, 0));
+  for (size_t r = 0; r < ls_nest_count(inputs); ++r) {
+    const ls_nest own = ls_nest_item(inputs, r);
+    if (!is_sequence(own))
+      return ls_invalid_argument("the inputs of replica %zu are a list or a "
+                                 "tuple, got %s",
+                                 r, ls_nest_print(own, text, sizeof(text)));
+    if (ls_nest_count(own) != count)
+      return ls_invalid_argument("replica 0 has %zu inputs, replica %zu has "
+                                 "%zu: all have the same number",
+                                 count, r, ls_nest_count(own));
+    const ls_nest first = ls_nest_item(inputs, 0);
+    for (size_t i = 0; i < count; ++i)
+      LS_RETURN_IF_ERROR(ls_status_annotate(
+          ls_nest_same_structure(ls_nest_item(first, i), ls_nest_item(own, i)),
+          "in input %zu of replica %zu, which has another structure than "
+          "replica 0's",
+          i, r));
+  }
+  return ls_ok();
+}
+
+// The types of all of a replica's leaves, as a text of the arena.
+static const char *types_of(ls_replication *r, size_t replica) {
+  char *text = ls_arena_string(&r->memory, "(");
+  for (size_t i = 0; i < r->num_inputs && text != NULL; ++i) {
+    const ls_tensor value = r->values[i * r->replicas + replica];
+    text = ls_arena_format(
+        &r->memory, "%s%s%s", text, i == 0 ? "" : ", ",
+        value.ref == 0 ? "none" : ls_dtype_name(ls_tensor_dtype(value)));
+  }
+  if (text != NULL) text = ls_arena_format(&r->memory, "%s)", text);
+  return text == NULL ? "" : text;
+}
+
+// Those of replica 0 decide; where it has none, nobody has anything.
+static ls_status take_replica(ls_replication *r, ls_nest own, size_t replica) {
+  ls_nest *leaves = ls_arena_new_array(&r->memory, ls_nest, r->num_inputs + 1);
+  if (leaves == NULL) return ls_out_of_memory();
+  ls_nest_flatten(own, leaves, r->num_inputs);
+  for (size_t i = 0; i < r->num_inputs; ++i) {
+    ls_tensor *const of_all = &r->values[i * r->replicas];
+    if (replica > 0 && of_all[0].ref == 0) continue;
+    if (leaves[i].kind != LS_KIND_NONE) {
+      LS_RETURN_IF_ERROR(ls_status_annotate(
+          ls_region_tensor(leaves[i], &of_all[replica]),
+          "in leaf %zu of the inputs of replica %zu", i, replica));
+      continue;
+    }
+    if (replica > 0)
+      return ls_invalid_argument("leaf %zu of the inputs is none on replica "
+                                 "%zu and a value on replica 0",
+                                 i, replica);
+  }
+  return ls_ok();
+}
+
+static ls_status check_types(ls_replication *r) {
+  for (size_t i = 0; i < r->num_inputs; ++i) {
+    const ls_tensor *const of_all = &r->values[i * r->replicas];
+    if (of_all[0].ref == 0) continue;
+    for (size_t replica = 1; replica < r->replicas; ++replica) {
+      if (ls_tensor_dtype(of_all[replica]) != ls_tensor_dtype(of_all[0]))
+        return ls_invalid_argument(
+            "Replicas must have matching input types: replica 0 has %s, "
+            "replica %zu has %s",
+            types_of(r, 0), replica, types_of(r, replica));
+      const ls_shape own = ls_tensor_shape(of_all[replica]);
+      const ls_shape first = ls_tensor_shape(of_all[0]);
+      if (own.rank >= 0 && first.rank >= 0 && own.rank != first.rank)
+        return ls_invalid_argument(
+            "input %zu is %s on replica 0 and %s on replica %zu: shapes of one "
+            "rank are needed",
+            i, LS_SHAPE_TEXT(ls_tensor_dtype(of_all[0]), first),
+            LS_SHAPE_TEXT(ls_tensor_dtype(of_all[0]), own), replica);
+    }
+  }
+  return ls_ok();
+}
+
+static ls_status check_arity(const ls_replication *r) {
+  return ls_check_arity(r->options->parameters, "the computation", r->first,
+                        r->options->infeed, true);
+}
+
+// As many replicas as the assignment has; else as the system has cores, or one.
+static ls_status check_cores(const ls_replication *r) {
+  const ls_device_assignment *assignment = r->options->assignment;
+  if (assignment != NULL) {
+    const int32_t replicas = ls_device_assignment_num_replicas(assignment);
+    if ((size_t)replicas == r->replicas) return ls_ok();
+    return ls_invalid_argument(
+        "inputs for %zu replicas, and a device assignment of %d with %d cores "
+        "each",
+        r->replicas, replicas,
+        ls_device_assignment_num_cores_per_replica(assignment));
+  }
+  if (r->replicas == 1 || r->options->use_tpu == LS_FLAG_OFF) return ls_ok();
+  ls_pod *pod = ls_pod_of_id(r->graph->runtime, r->system);
+  ls_status status = ls_ok();
+  if (pod != NULL && r->replicas != (size_t)ls_pod_num_cores(pod))
+    status = ls_invalid_argument(
+        "%zu replicas without a device assignment on a system of %d cores (%d "
+        "hosts with %d each): one is possible, or one on each core",
+        r->replicas, ls_pod_num_cores(pod), pod->num_hosts,
+        pod->cores_per_host);
+  ls_object_release(pod);
+  return status;
+}
+
+ls_status ls_replication_take_inputs(ls_replication *r, ls_nest inputs) {
+  r->first = ls_none();
+  r->replicas = 1;
+  if (inputs.kind == LS_KIND_NONE) {
+    LS_RETURN_IF_ERROR(check_arity(r));
+    LS_RETURN_IF_ERROR(check_cores(r));
+    return ls_replication_pad(r);
+  }
+  LS_RETURN_IF_ERROR(check_form(inputs));
+  r->replicas = ls_nest_count(inputs);
+  if (r->replicas == 0) return ls_ok();
+  if (r->replicas > LS_MAX_REPLICAS)
+    return ls_invalid_argument("inputs for %zu replicas: at most %d are "
+                               "possible",
+                               r->replicas, LS_MAX_REPLICAS);
+  r->first = ls_nest_item(inputs, 0);
+  LS_RETURN_IF_ERROR(check_arity(r));
+  LS_RETURN_IF_ERROR(check_cores(r));
+  r->num_inputs = r->num_leaves = ls_nest_num_leaves(r->first);
+  r->values = ls_arena_new_array(&r->memory, ls_tensor,
+                                 r->num_inputs * r->replicas + 1);
+  if (r->values == NULL) return ls_out_of_memory();
+  for (size_t replica = 0; replica < r->replicas; ++replica)
+    LS_RETURN_IF_ERROR(take_replica(r, ls_nest_item(inputs, replica), replica));
+  LS_RETURN_IF_ERROR(check_types(r));
+  return ls_replication_pad(r);
+}

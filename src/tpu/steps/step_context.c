@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tpu/steps/step_context.h"
+
+#include <string.h>
+
+#include "base/require.h"
+#include "base/runtime_internal.h"
+#include "base/values/nest_internal.h"
+#include "lockstep/strategy.h"
+#include "tpu/strategy/strategy.h"
+
+// ---- The object ------------------------------------------------------------
+static void destroy(ls_object *object) {
+  ls_step_context *self = (ls_step_context *)object;
+  ls_nest_release(self->outputs);
+  ls_nest_release(self->reductions);
+  ls_nest_release(self->others);
+  ls_release(self->allocator, self);
+}
+
+static const ls_object_type context_type = {.name = "context of steps",
+                                            .destroy = destroy};
+
+static ls_status empty_dict(ls_nest *out_dict) {
+  return ls_take_nest(ls_nest_dict("", NULL, NULL, 0), out_dict);
+}
+
+ls_status ls_step_context_make(ls_step_context **out_context) {
+  ls_allocator *allocator = ls_current_allocator();
+  ls_step_context *self = ls_new(allocator, ls_step_context);
+  *out_context = self;
+  if (self == NULL) return ls_out_of_memory();
+  ls_object_init(&self->object, &context_type);
+  self->allocator = allocator;
+  ls_status status = empty_dict(&self->outputs);
+  if (ls_status_is_ok(status)) status = empty_dict(&self->reductions);
+  if (ls_status_is_ok(status)) status = empty_dict(&self->others);
+  if (ls_status_is_ok(status)) return status;
+  ls_step_context_release(self);
+  *out_context = NULL;
+  return status;
+}
+
+ls_step_context *ls_step_context_retain(ls_step_context *context) {
+  return ls_object_retain(context);
+}
+
+void ls_step_context_release(ls_step_context *context) {
+  ls_object_release(context);
+}
+
+ls_op ls_step_context_run_op(const ls_step_context *context) {
+  return context != NULL ? context->run_op : (ls_op){0};
+}
+
+ls_nest ls_step_context_outputs(const ls_step_context *context) {
+  if (context == NULL)
+    return ls_fail(ls_null_argument("ls_step_context_outputs", "context"));
+  return ls_nest_retain(context->outputs);
+}
+
+ls_nest ls_step_context_non_tensor_outputs(const ls_step_context *context) {
+  if (context == NULL)
+    return ls_fail(
+        ls_null_argument("ls_step_context_non_tensor_outputs", "context"));
+  return ls_nest_retain(context->others);
+}
+
+// ---- Setting ---------------------------------------------------------------
+// The dict with `item`, which is taken over, at `name`.
+static ls_status put(const ls_step_context *self, ls_nest *dict,
+                     const char *name, ls_nest item) {
+  const size_t count = ls_nest_count(*dict);
+  ls_nest *items = ls_new_array(self->allocator, ls_nest, count + 1);
+  const char **keys = ls_new_array(self->allocator, const char *, count + 1);
+  ls_nest made = ls_fail(ls_out_of_memory());
+  if (items != NULL && keys != NULL) {
+    size_t at = 0;
+    for (size_t i = 0; i < count; ++i) {
+      if (strcmp(ls_nest_key(*dict, i), name) == 0) continue;
+      keys[at] = ls_nest_key(*dict, i);
+      items[at++] = ls_nest_retain(ls_nest_item(*dict, i));
+    }
+    keys[at] = name;
+    items[at++] = item;
+    ls_nest_release(made);
+    made = ls_nest_dict("", keys, items, at);
+  } else {
+    ls_nest_release(item);
+  }
+  ls_release(self->allocator, items);
+  ls_release(self->allocator, (void *)keys);
+  ls_nest next = ls_none();
+  LS_RETURN_IF_ERROR(ls_take_nest(made, &next));
+  ls_nest_release(*dict);
+  *dict = next;
+  return ls_ok();
+}
+
+static ls_status put_output(ls_step_context *self, const char *name,
+                            ls_nest output, ls_opt reduce) {
+  LS_RETURN_IF_ERROR(put(self, &self->reductions, name,
+                         reduce.set ? ls_nest_i64(reduce.value) : ls_none()));
+  return put(self, &self->outputs, name, ls_nest_retain(output));
+}
+
+typedef struct setting {
+  ls_step_context *context;
+  const char *name;
+  ls_opt reduce;
+} setting;
+
+static ls_status set_between(ls_strategy *strategy, const setting *s,
+                             ls_nest output) {
+  if (!s->reduce.set) return put_output(s->context, s->name, output, s->reduce);
+  ls_nest reduced = ls_none();
+  LS_RETURN_IF_ERROR(ls_strategy_reduce(strategy, (ls_reduce_op)s->reduce.value,
+                                        output, &reduced));
+  const ls_status status = put_output(s->context, s->name, reduced, s->reduce);
+  ls_nest_release(reduced);
+  return status;
+}
+
+static ls_nest merge_output(ls_strategy *strategy, ls_nest args, void *user) {
+  const ls_status status = set_between(strategy, user, ls_nest_item(args, 0));
+  return ls_status_is_ok(status) ? ls_none() : ls_fail(status);
+}
+
+// A tuple of what each replica has given; a TPU strategy's are called once.
+static ls_status values_of_all(ls_strategy *strategy, ls_nest given,
+                               ls_nest *out_values) {
+  if (ls_tpu_strategy_of(strategy) != NULL || ls_distributed_count(given) > 0)
+    return ls_strategy_local_results(strategy, given, out_values);
+  const size_t count = (size_t)ls_strategy_num_replicas(strategy);
+  ls_allocator *allocator = ls_current_allocator();
+  ls_nest *items = ls_new_array(allocator, ls_nest, count);
+  if (items == NULL) return ls_out_of_memory();
+  for (size_t r = 0; r < count; ++r)
+    items[r] = ls_nest_retain(given);  // It is the same on all.
+  const ls_status status =
+      ls_take_nest(ls_nest_sequence(LS_KIND_TUPLE, items, count), out_values);
+  ls_release(allocator, items);
+  return status;
+}
+
+static ls_nest merge_other(ls_strategy *strategy, ls_nest args, void *user) {
+  const setting *s = user;
+  ls_nest values = ls_none();
+  ls_status status = values_of_all(strategy, ls_nest_item(args, 0), &values);
+  if (ls_status_is_ok(status))
+    status = put(s->context, &s->context->others, s->name, values);
+  return ls_status_is_ok(status) ? ls_none() : ls_fail(status);
+}
+
+// All replicas come here; one of them does it, for all.
+static ls_status merge(ls_merge_function function, setting *s, ls_nest output) {
+  const ls_nest args = LS_TUPLE(ls_nest_retain(output));
+  ls_status status = ls_nest_status(args);
+  if (ls_status_is_ok(status)) {
+    const ls_nest made =
+        ls_replica_merge_call(ls_replica_context(), function, args, s);
+    status = ls_nest_status(made);
+    ls_nest_release(made);
+  }
+  ls_nest_release(args);
+  return status;
+}
+
+static ls_status check_reduce(const char *name, ls_opt reduce) {
+  if (!reduce.set || reduce.value == LS_REDUCE_SUM ||
+      reduce.value == LS_REDUCE_MEAN)
+    return ls_ok();
+  return ls_invalid_argument("output '%s' of a step is to be reduced by %lld: "
+                             "LS_REDUCE_SUM and LS_REDUCE_MEAN are possible",
+                             name, (long long)reduce.value);
+}
+
+ls_status ls_step_context_set_output(ls_step_context *context, const char *name,
+                                     ls_nest output, ls_opt reduce) {
+  LS_REQUIRE(context);
+  LS_REQUIRE(name);
+  LS_RETURN_IF_ERROR(ls_nest_status(output));
+  LS_RETURN_IF_ERROR(check_reduce(name, reduce));
+  setting s = {context, name, reduce};
+  if (ls_in_cross_replica_context())
+    return set_between(ls_strategy_current(), &s, output);
+  if (!reduce.set)
+    return ls_invalid_argument("output '%s' of a step is set in a replica "
+                               "without a reduction: say LS_REDUCE_SUM or "
+                               "LS_REDUCE_MEAN",
+                               name);
+  return merge(merge_output, &s, output);
+}
+
+ls_status ls_step_context_set_non_tensor_output(ls_step_context *context,
+                                                const char *name,
+                                                ls_nest output) {
+  LS_REQUIRE(context);
+  LS_REQUIRE(name);
+  LS_RETURN_IF_ERROR(ls_nest_status(output));
+  setting s = {context, name, {0}};
+  if (ls_in_cross_replica_context())
+    return put(context, &context->others, name, ls_nest_retain(output));
+  return merge(merge_other, &s, output);
+}
+
+ls_status ls_step_context_set_outputs(ls_step_context *context,
+                                      ls_nest outputs) {
+  char text[160];
+  LS_REQUIRE(context);
+  LS_RETURN_IF_ERROR(ls_nest_status(outputs));
+  if (outputs.kind != LS_KIND_DICT)
+    return ls_invalid_argument("the outputs of a step are a dict, got %s",
+                               ls_nest_print(outputs, text, sizeof(text)));
+  ls_nest reductions = ls_none();
+  LS_RETURN_IF_ERROR(empty_dict(&reductions));
+  ls_nest_retain(outputs);
+  ls_nest_release(context->outputs);
+  ls_nest_release(context->reductions);
+  context->outputs = outputs;
+  context->reductions = reductions;
+  return ls_ok();
+}

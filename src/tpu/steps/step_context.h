@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What steps on an iterator say besides their results.
+#ifndef LS_TPU_STEPS_STEP_CONTEXT_H_
+#define LS_TPU_STEPS_STEP_CONTEXT_H_
+
+#include "lockstep/object.h"
+#include "lockstep/steps.h"
+
+struct ls_step_context {
+  ls_object object;
+  ls_allocator *allocator;
+  // Dicts by name. `reductions` has an ls_reduce_op, or none, for each output
+  // that was set by itself.
+  ls_nest outputs, reductions, others;
+  ls_op run_op;
+};
+
+LS_MUST_USE ls_status ls_step_context_make(ls_step_context **out_context);
+
+// The outputs are `values`, of `replicas` one behind the other: so many leaves
+// as the outputs have, each time. None: an empty dict.
+LS_MUST_USE ls_status ls_step_context_give(ls_step_context *context,
+                                           const ls_nest *values, size_t count,
+                                           size_t replicas);
+
+// The outputs of a step that is built across replicas as plain values, leaf by
+// leaf in the order of their names: those of each replica, or one.
+typedef struct ls_step_parts {
+  ls_allocator *allocator;
+  ls_tensor *values;
+  size_t num_values, values_capacity;
+  size_t *sizes;  // Of each leaf its number of replicas; 0: it is one value.
+  size_t num_leaves, sizes_capacity;
+} ls_step_parts;
+LS_MUST_USE ls_status ls_step_parts_take(ls_step_parts *parts,
+                                         const ls_step_context *context);
+// The outputs become such values.
+LS_MUST_USE ls_status ls_step_parts_give(const ls_step_parts *parts,
+                                         const ls_nest *values,
+                                         ls_step_context *context);
+void ls_step_parts_drop(ls_step_parts *parts);
+
+#endif  // LS_TPU_STEPS_STEP_CONTEXT_H_

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Replicated variables: one on each logical core of a replica. Where a strategy
+// makes them the cores are equal, always, so that one has the value, and each
+// other is a handle over it.
+#include <stdio.h>
+
+#include "base/require.h"
+#include "base/runtime_internal.h"
+#include "distribute/variables/update.h"
+#include "distribute/variables/variable.h"
+#include "graph/make/make.h"
+#include "graph/region.h"
+#include "lockstep/tpu_variable.h"
+#include "tpu/strategy/strategy.h"
+
+// ---- One core --------------------------------------------------------------
+static ls_tensor read_first(ls_variable *handle) {
+  return ls_variable_read(handle->targets[0]);
+}
+
+static ls_tensor use_first(ls_variable *handle) {
+  return ls_variable_as_tensor(handle->targets[0]);
+}
+
+static ls_variable *first_here(const ls_variable *handle) {
+  return ls_variable_here(handle->targets[0]);
+}
+
+// What is done to a core.
+typedef struct change {
+  bool scatters;
+  uint16_t op;
+  ls_scatter_op scatter;
+  ls_tensor indices, value;
+} change;
+
+static ls_tensor change_one(ls_variable *target, const change *c) {
+  if (c->scatters)
+    return ls_variable_scatter(target, c->scatter, c->indices, c->value);
+  if (c->op == LS_OP_ASSIGN) return ls_variable_assign(target, c->value);
+  return c->op == LS_OP_ASSIGN_ADD ? ls_variable_assign_add(target, c->value)
+                                   : ls_variable_assign_sub(target, c->value);
+}
+
+static ls_tensor write_core(ls_variable *handle, uint16_t op, ls_tensor value) {
+  return change_one(handle->targets[0], &(change){.op = op, .value = value});
+}
+
+static ls_tensor scatter_core(ls_variable *handle, ls_scatter_op op,
+                              ls_tensor indices, ls_tensor updates) {
+  return change_one(handle->targets[0], &(change){.scatters = true,
+                                                  .scatter = op,
+                                                  .indices = indices,
+                                                  .value = updates});
+}
+
+static const ls_variable_rules core_rules = {.class_name = "TPUCoreVariable",
+                                             .read = read_first,
+                                             .as_tensor = use_first,
+                                             .write = write_core,
+                                             .scatter = scatter_core,
+                                             .here = first_here};
+
+// ---- All cores -------------------------------------------------------------
+// Whether a core before this one has the same value.
+static bool is_again(const ls_variable *handle, size_t index) {
+  const ls_variable *here = ls_variable_here(handle->targets[index]);
+  size_t i = 0;
+  while (i < index && ls_variable_here(handle->targets[i]) != here)
+    ++i;
+  return i < index;
+}
+
+static bool is_one_value(const ls_variable *handle) {
+  size_t i = 1;
+  while (i < handle->num_targets && is_again(handle, i))
+    ++i;
+  return i >= handle->num_targets;
+}
+
+// Each on its own device; what the first has then, after all of them.
+static ls_tensor change_each(ls_variable *handle, const change *c, ls_op *ops) {
+  ls_tensor first = ls_failed_tensor(), made = ls_failed_tensor();
+  size_t count = 0;
+  for (size_t i = 0; i < handle->num_targets; ++i) {
+    if (is_again(handle, i)) continue;
+    ls_variable *target = handle->targets[i];
+    const char *own = ls_variable_device(target);
+    const char *around = ls_context_current()->scoped.device;
+    {
+      LS_DEVICE_SCOPE(own[0] != '\0' ? own : around);
+      made = change_one(target, c);
+    }
+    if (ls_tensor_is_failed(made)) return made;
+    if (count == 0) first = made;
+    ops[count++] = ls_tensor_op(made);
+  }
+  if (ls_graph_current()->kind == LS_GRAPH_EAGER) return first;
+  {
+    LS_CONTROL_SCOPE(ops, count);
+    made = ls_identity(first);
+  }
+  return made;
+}
+
+static ls_tensor change_all(ls_variable *handle, const change *c) {
+  if (is_one_value(handle)) return change_one(handle->targets[0], c);
+  ls_op *ops = ls_new_array(handle->allocator, ls_op, handle->num_targets);
+  if (ops == NULL)
+    return ls_make_failed(c->scatters ? "assign_scatter"
+                                      : ls_op_table[c->op].name,
+                          ls_out_of_memory());
+  const ls_tensor made = change_each(handle, c, ops);
+  ls_release(handle->allocator, ops);
+  return made;
+}
+
+static ls_tensor write_all(ls_variable *handle, uint16_t op, ls_tensor value) {
+  return change_all(handle, &(change){.op = op, .value = value});
+}
+
+static ls_tensor scatter_all(ls_variable *handle, ls_scatter_op op,
+                             ls_tensor indices, ls_tensor updates) {
+  return change_all(handle, &(change){.scatters = true,
+                                      .scatter = op,
+                                      .indices = indices,
+                                      .value = updates});
+}
+
+static const ls_variable_rules replicated_rules = {.class_name =
+                                                       "TPUReplicatedVariable",
+                                                   .is_replicated = true,
+                                                   .read = read_first,
+                                                   .as_tensor = use_first,
+                                                   .write = write_all,
+                                                   .scatter = scatter_all,
+                                                   .here = first_here};
+
+static ls_status make(const char *name, ls_variable *const *cores, size_t count,
+                      ls_variable **out_variable) {
+  LS_RETURN_IF_ERROR(
+      ls_handle_make(name, cores, count, &replicated_rules, out_variable));
+  ls_variable *made = *out_variable;
+  made->class_name = replicated_rules.class_name;
+  made->synchronization = LS_SYNCHRONIZATION_NONE;
+  made->aggregation = LS_AGGREGATION_NONE;
+  return ls_ok();
+}
+
+// ---- Of variables that there are -------------------------------------------
+static ls_status check_cores(const ls_nest *leaves, size_t count) {
+  if (count == 0)
+    return ls_invalid_argument("a replicated variable of no variables: one on "
+                               "each logical core is needed");
+  for (size_t i = 0; i < count; ++i) {
+    LS_RETURN_IF_ERROR(ls_handle_check_target(leaves[i], i));
+    const ls_variable *first = ls_nest_as_variable(leaves[0]);
+    const ls_variable *core = ls_nest_as_variable(leaves[i]);
+    if (core->type.dtype != first->type.dtype ||
+        !ls_shape_equal(core->type.shape, first->type.shape))
+      return ls_invalid_argument(
+          "a replicated variable of variables of one type: '%s' is %s, '%s' "
+          "(number %zu) is %s",
+          first->name, LS_SHAPE_TEXT(first->type.dtype, first->type.shape),
+          core->name, i, LS_SHAPE_TEXT(core->type.dtype, core->type.shape));
+    if (core->graph != first->graph)
+      return ls_invalid_argument("a replicated variable of variables of one "
+                                 "graph: '%s' and '%s' (number %zu) are not",
+                                 first->name, core->name, i);
+  }
+  return ls_ok();
+}
+
+// In a build graph: one op over the initializers of all.
+static ls_status join_initializers(ls_variable *handle) {
+  const size_t count = handle->num_targets;
+  if (handle->graph == NULL || is_one_value(handle)) return ls_ok();
+  ls_op *ops = ls_new_array(handle->allocator, ls_op, count);
+  if (ops == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i)
+    ops[i] = handle->targets[i]->initializer;
+  {
+    LS_INIT_SCOPE;
+    {
+      LS_NAME_SCOPE(NULL);
+      handle->initializer = ls_group_by_device(ops, count, NULL);
+    }
+  }
+  ls_release(handle->allocator, ops);
+  return ls_op_is_failed(handle->initializer)
+             ? ls_graph_take_error(handle->graph)
+             : ls_ok();
+}
+
+ls_status ls_replicated_variable_create(const char *name, const ls_nest *leaves,
+                                        size_t count,
+                                        ls_variable **out_variable) {
+  LS_REQUIRE_OUT(out_variable);
+  LS_REQUIRE_ITEMS(leaves, count);
+  LS_RETURN_IF_ERROR(check_cores(leaves, count));
+  ls_allocator *allocator = ls_nest_as_variable(leaves[0])->allocator;
+  ls_variable **cores = ls_new_array(allocator, ls_variable *, count);
+  if (cores == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i)
+    cores[i] = ls_nest_as_variable(leaves[i]);
+  ls_variable *made = NULL;
+  ls_status status = make(name, cores, count, &made);
+  ls_release(allocator, cores);
+  if (ls_status_is_ok(status)) status = join_initializers(made);
+  if (ls_status_is_ok(status))
+    *out_variable = made;
+  else
+    ls_variable_release(made);
+  return status;
+}
+
+size_t ls_replicated_variable_num_cores(const ls_variable *variable) {
+  return variable != NULL && variable->rules == &replicated_rules
+             ? variable->num_targets
+             : 0;
+}
+
+ls_variable *ls_replicated_variable_on_core(const ls_variable *variable,
+                                            size_t core) {
+  return core < ls_replicated_variable_num_cores(variable)
+             ? variable->targets[core]
+             : NULL;
+}
+
+// ---- Components of a strategy's --------------------------------------------
+// On which core of its replica a component is; all of them: on none.
+static int32_t core_of(const ls_strategy *strategy,
+                       const ls_variable *container, size_t index) {
+  const char *device = ls_variable_device(container->components[index]);
+  int32_t k = 0;
+  while (k < strategy->num_columns &&
+         strcmp(ls_strategy_column_device(strategy, k, (int32_t)index),
+                device) != 0)
+    ++k;
+  return k;
+}
+
+static ls_status make_core(ls_variable *stored, const char *name,
+                           const char *device, ls_variable **out_core) {
+  ls_variable *core = NULL;
+  LS_RETURN_IF_ERROR(ls_handle_make(name, &stored, 1, &core_rules, &core));
+  core->class_name = core_rules.class_name;
+  core->device = ls_copy_text(core->allocator, device, strlen(device));
+  *out_core = core;
+  return core->device != NULL ? ls_ok() : ls_out_of_memory();
+}
+
+static ls_status make_cores(const ls_strategy *strategy,
+                            const ls_variable *container, size_t index,
+                            const char *name, ls_variable **cores) {
+  ls_variable *stored = container->components[index];
+  const int32_t own = core_of(strategy, container, index);
+  for (int32_t k = 0; k < strategy->num_columns; ++k) {
+    char text[LS_MAX_FULL_NAME + 64];
+    snprintf(text, sizeof(text), "%s/core_%d", name, (int)k);
+    if (k == own)
+      cores[k] = ls_variable_retain(stored);
+    else
+      LS_RETURN_IF_ERROR(make_core(
+          stored, text, ls_strategy_column_device(strategy, k, (int32_t)index),
+          &cores[k]));
+  }
+  return ls_ok();
+}
+
+static ls_status make_component(const ls_strategy *strategy,
+                                ls_variable *container, size_t index) {
+  ls_allocator *allocator = container->allocator;
+  const size_t count = (size_t)strategy->num_columns;
+  char name[LS_MAX_FULL_NAME + 32];
+  snprintf(name, sizeof(name), "%s/r:%zu", container->name, index);
+  ls_variable **cores = ls_new_array(allocator, ls_variable *, count);
+  if (cores == NULL) return ls_out_of_memory();
+  ls_variable **made = &container->replicated[index];
+  ls_status status = make_cores(strategy, container, index, name, cores);
+  if (ls_status_is_ok(status)) status = make(name, cores, count, made);
+  for (size_t k = 0; k < count; ++k)
+    ls_variable_release(cores[k]);
+  ls_release(allocator, cores);
+  LS_RETURN_IF_ERROR(status);
+  (*made)->container = container;
+  (*made)->index = index;
+  return ls_ok();
+}
+
+ls_status ls_tpu_replicate_components(const ls_tpu_strategy *strategy,
+                                      ls_variable *container) {
+  const ls_strategy *base = &strategy->base;
+  const size_t count = container->num_components;
+  if (!strategy->spmd || base->num_columns < 2 ||
+      count != (size_t)base->num_replicas)
+    return ls_ok();
+  // Those that somebody's own recipe put elsewhere are what they are.
+  for (size_t i = 0; i < count; ++i)
+    if (core_of(base, container, i) == base->num_columns) return ls_ok();
+  container->replicated =
+      ls_new_array(container->allocator, ls_variable *, count);
+  if (container->replicated == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(make_component(base, container, i));
+  return ls_ok();
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Runs of a TPU strategy: a callable as a replicated computation of the current
+// graph, and its results put together.
+#include "tpu/strategy/run.h"
+
+#include "lockstep/slices.h"
+#include "tpu/pod/assignment.h"
+#include "tpu/pod/pod_fault.h"
+#include "tpu/replicate/replicate.h"
+#include "tpu/strategy/replica.h"
+#include "tpu/system/resolver.h"
+
+typedef ls_tpu_run run;
+
+// ---- The replica -----------------------------------------------------------
+// The callback once for all of them, in a replica's context.
+static ls_nest call_replica(ls_nest inputs, void *user) {
+  run *r = user;
+  ls_tpu_replica replica;
+  const ls_status status = ls_tpu_replica_begin(&replica, r->strategy);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  const ls_nest examples = ls_tpu_run_examples(r, inputs);
+  replica.replica->examples = examples;
+  replica.replica->examples_differ =
+      examples.kind == LS_KIND_TENSOR &&
+      ls_tensor_shape(examples.as.tensor).dim[0] == LS_UNKNOWN_DIM;
+  const ls_nest args = ls_tpu_run_args(r, inputs);
+  ls_nest made = ls_none();
+  if (ls_nest_is_failed(args)) {
+    made = ls_nest_retain(args);
+  } else {
+    made = r->fn(args, r->user);
+  }
+  made = ls_tpu_run_flatten(r, made);
+  ls_tpu_replica_end(&replica);
+  ls_nest_release(args);
+  return made;
+}
+
+static ls_device_assignment *assignment_of(const ls_strategy *strategy) {
+  const ls_tpu_strategy *self = ls_tpu_strategy_of(strategy);
+  return self->assignment != NULL ? self->assignment : self->all_cores;
+}
+
+static ls_status build(const ls_tpu_way *way, ls_callback fn, void *user,
+                       ls_nest args, ls_nest *out_result) {
+  ls_strategy *strategy = way->strategy;
+  run r = {
+      .way = way, .strategy = strategy, .fn = fn, .user = user, .args = args};
+  ls_replicate_options options = {
+      .assignment = assignment_of(strategy),
+      .soft_placement = way->soft_placement ? LS_FLAG_ON : LS_FLAG_OFF,
+      .xla = way->xla,
+      .padding = way->bucketize ? LS_PADDING_POWER_OF_TWO : LS_PADDING_AUTO};
+  ls_nest inputs = ls_none(), outputs = ls_none();
+  ls_status status = ls_tpu_run_inputs(&r, &inputs);
+  if (ls_status_is_ok(status))
+    status = way->dynamic_batch
+                 ? ls_maximum_shapes_of(inputs, &options.maximum_shapes)
+                 : ls_check_static_shapes(inputs);
+  if (ls_status_is_ok(status))
+    status = ls_replicate_at(ls_tpu_strategy_of(strategy)->resolver->id,
+                             ls_strategy_devices(strategy), call_replica, &r,
+                             inputs, &options, &outputs);
+  if (ls_status_is_ok(status))
+    status = ls_tpu_run_join(&r, outputs, out_result);
+  ls_nest_release(options.maximum_shapes);
+  ls_nest_release(inputs);
+  ls_nest_release(outputs);
+  ls_nest_release(r.like);
+  ls_release(strategy->allocator, r.parts);
+  return status;
+}
+
+// ---- Tracing ---------------------------------------------------------------
+static ls_status trace(const ls_tracer *tracer, ls_graph *graph,
+                       const ls_function_options *function, ls_nest args,
+                       ls_nest *out_result) {
+  ls_scope scope = {0};
+  const bool is_called = ls_graph_resolve(ls_graph_current()) != graph;
+  if (is_called) ls_context_enter_graph(&scope, graph);
+  ls_status status =
+      build(tracer->self, function->call, function->user, args, out_result);
+  ls_scope_end(&scope);
+  if (ls_status_is_ok(status) && is_called && ls_nest_has_slices(*out_result))
+    status = ls_unimplemented("slices as a result of a run in eager: return "
+                              "their indices and values");
+  return status;
+}
+
+static ls_status begin_run(const ls_strategy *strategy) {
+  const ls_topology *topology = assignment_of(strategy) != NULL
+                                    ? assignment_of(strategy)->topology
+                                    : NULL;
+  ls_pod_of_now now;
+  LS_RETURN_IF_ERROR(ls_pod_ready(
+      strategy->runtime, ls_tpu_strategy_of(strategy)->resolver->id, &now));
+  ls_status status = ls_ok();
+  if (now.pod != NULL && topology != NULL && topology->system != NULL) {
+    int64_t sizes[LS_POD_SIZES];
+    ls_topology_sizes(topology, sizes);
+    status = ls_pod_check_sizes(now.pod, sizes);
+  }
+  if (now.pod != NULL && ls_status_is_ok(status))
+    status = ls_pod_pass_all(now.pod, ls_strategy_devices(strategy),
+                             strategy->num_replicas, LS_DOOR_RUN);
+  ls_object_release(now.pod);
+  return status;
+}
+
+// Under a tape replicas run op by op.
+static ls_status call(const ls_tracer *tracer,
+                      const ls_function_options *function, ls_nest args,
+                      ls_nest *out_result) {
+  const ls_tpu_way *way = tracer->self;
+  LS_RETURN_IF_ERROR(begin_run(way->strategy));
+  return ls_replicas_call(way->strategy, function->call, args, function->user,
+                          out_result);
+}
+
+// ---- The way ---------------------------------------------------------------
+static ls_status find_way(ls_strategy *strategy, const ls_run_request *request,
+                          ls_tpu_way *out) {
+  const ls_run_options *o = request->options;
+  *out = (ls_tpu_way){.strategy = strategy,
+                      .dynamic_batch = o->dynamic_batch != LS_FLAG_OFF,
+                      .bucketize = o->bucketize == LS_FLAG_ON,
+                      .soft_placement = o->soft_placement != LS_FLAG_OFF,
+                      .has_names = request->has_names};
+  const bool spmd = o->xla != NULL ? o->xla->spmd != LS_FLAG_OFF
+                                   : ls_tpu_strategy_of(strategy)->spmd;
+  const bool padder = o->xla == NULL || o->xla->dynamic_padder != LS_FLAG_OFF;
+  out->xla.spmd = spmd ? LS_FLAG_ON : LS_FLAG_OFF;
+  out->xla.dynamic_padder = padder ? LS_FLAG_ON : LS_FLAG_OFF;
+  return ls_ok();
+}
+
+// What traces of it differ by, as a number.
+static uint64_t key_of(const ls_tpu_way *way) {
+  const bool bits[] = {
+      way->xla.spmd == LS_FLAG_ON, way->xla.dynamic_padder == LS_FLAG_ON,
+      way->dynamic_batch,          way->bucketize,
+      way->soft_placement,         way->has_names};
+  uint64_t key = 0;
+  for (size_t i = 0; i < LS_COUNT_OF(bits); ++i)
+    key |= (uint64_t)bits[i] << i;
+  return key;
+}
+
+ls_status ls_tpu_class_run(ls_strategy *strategy, ls_crossing *crossing,
+                           const ls_run_request *request, ls_nest *results) {
+  const ls_callable callable = request->callable;
+  ls_tpu_way way;
+  (void)crossing;  // Replicas run inside of it.
+  LS_RETURN_IF_ERROR(find_way(strategy, request, &way));
+  if (callable.traced == NULL)
+    return build(&way, callable.plain, callable.user, request->args, results);
+  const ls_tracer tracer = {.key = strategy->id,
+                            .replicas = strategy->num_replicas,
+                            .options = key_of(&way),
+                            .trace = trace,
+                            .call = call,
+                            .self = &way};
+  return ls_function_call_by(callable.traced, &tracer, request->args, results);
+}

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tpu/strategy/strategy.h"
+
+#include "base/require.h"
+#include "base/runtime_internal.h"
+#include "distribute/input/input.h"
+#include "tpu/pod/assignment.h"
+#include "tpu/strategy/replica.h"
+#include "tpu/strategy/run.h"
+#include "tpu/strategy/update.h"
+#include "tpu/strategy/values.h"
+#include "tpu/system/resolver.h"
+
+static void destroy(ls_strategy *strategy) {
+  ls_tpu_strategy *self = (ls_tpu_strategy *)strategy;
+  ls_tpu_metadata_destroy(self->metadata);
+  ls_tpu_resolver_release(self->resolver);
+  ls_device_assignment_release(self->assignment);
+  ls_device_assignment_release(self->all_cores);
+}
+
+// ---- Where its replicas are -------------------------------------------------
+static ls_status refuse_system(const ls_tpu_resolver *resolver,
+                               const ls_tpu_metadata *metadata) {
+  const ls_tpu_devices devices = {
+      .names = (ls_device_name *)(uintptr_t)metadata->devices,
+      .count = metadata->num_devices};
+  char text[LS_DEVICES_TEXT];
+  ls_master master;
+  LS_RETURN_IF_ERROR(
+      ls_tpu_resolver_master(resolver, NULL, (ls_opt){0}, &master));
+  return ls_not_found("a TPU strategy on the system at '%s', which has no TPU: "
+                      "its devices are %s",
+                      master.text, ls_tpu_devices_text(&devices, text));
+}
+
+// All that is asked of the system.
+static ls_status ask(const ls_tpu_options *options, ls_tpu_resolver **resolver,
+                     ls_tpu_metadata **metadata) {
+  *resolver = ls_tpu_resolver_retain(options->resolver);
+  if (*resolver == NULL)
+    LS_RETURN_IF_ERROR(ls_tpu_resolver_create(NULL, resolver));
+  LS_RETURN_IF_ERROR(ls_tpu_metadata_query(*resolver, false, metadata));
+  return (*metadata)->num_cores > 0 ? ls_ok()
+                                    : refuse_system(*resolver, *metadata);
+}
+
+static bool is_core(const ls_device_name *device) {
+  return strstr(device->text, "/device:TPU:") != NULL;
+}
+
+// The job is that of the system's first core.
+static ls_status set_job(ls_tpu_strategy *self) {
+  const ls_device_name *first = self->metadata->devices;
+  ls_device_parts parts;
+  while (!is_core(first))
+    ++first;
+  LS_RETURN_IF_ERROR(ls_device_parse(first->text, &parts));
+  memcpy(self->job, parts.job, sizeof(self->job));
+  return ls_ok();
+}
+
+static ls_status name_assigned(const ls_tpu_strategy *self, int32_t replica,
+                               int32_t core, ls_device_name *out_name) {
+  ls_device_name name;
+  LS_RETURN_IF_ERROR(ls_device_assignment_device(self->assignment, replica,
+                                                 core, self->job, &name));
+  return ls_device_canonical(name.text, NULL, out_name);
+}
+
+// A column for each logical core.
+static ls_status place_replicas(ls_tpu_strategy *self) {
+  const ls_device_name *next = self->metadata->devices;
+  const int32_t replicas = self->base.num_replicas;
+  for (int32_t i = 0; i < replicas * self->base.num_columns; ++i) {
+    ls_device_name device;
+    while (self->assignment == NULL && !is_core(next))
+      ++next;
+    if (self->assignment == NULL)
+      device = *next++;
+    else
+      LS_RETURN_IF_ERROR(
+          name_assigned(self, i % replicas, i / replicas, &device));
+    LS_RETURN_IF_ERROR(ls_strategy_place(&self->base, i, device.text));
+  }
+  return ls_ok();
+}
+
+// A replica on each core of a pod, host by host.
+static ls_status assign_all(ls_tpu_strategy *self) {
+  ls_pod *pod = NULL;
+  if (!ls_tpu_is_pod(self->resolver)) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_tpu_open_pod(self->resolver, &pod));
+  const size_t count = (size_t)ls_pod_num_cores(pod);
+  ls_coordinate *places = ls_new_array(pod->allocator, ls_coordinate, count);
+  ls_status status = ls_out_of_memory();
+  if (places != NULL) {
+    memcpy(places, pod->topology->places, count * sizeof(*places));
+    ls_status_free(status);
+    status = ls_device_assignment_make(pod->topology, (int32_t)count, 1, places,
+                                       &self->all_cores);
+  }
+  ls_pod_release(pod);
+  return status;
+}
+
+// Cores of a pod compute, unlike other devices that are no CPUs.
+static ls_status place(ls_tpu_strategy *self, const char *name) {
+  LS_RETURN_IF_ERROR(set_job(self));
+  LS_RETURN_IF_ERROR(place_replicas(self));
+  if (self->assignment == NULL) LS_RETURN_IF_ERROR(assign_all(self));
+  self->base.no_cpu = NULL;
+  ls_tpu_late_init(self);
+  LS_RETURN_IF_ERROR(ls_strategy_set_label(&self->base, name));
+  LS_RETURN_IF_ERROR(ls_tpu_strategy_host(&self->base, &self->host));
+  ls_cross_device *ops = NULL;
+  LS_RETURN_IF_ERROR(ls_tpu_cross_device_create(self->host.text, &ops));
+  const ls_status status = ls_strategy_set_cross_device(&self->base, ops);
+  ls_cross_device_release(ops);
+  return status;
+}
+
+// An assignment is of cores of the strategy's system; one of a topology of
+// nobody's may be.
+static ls_status check_assignment(const ls_device_assignment *assignment,
+                                  const ls_tpu_resolver *resolver) {
+  const ls_system_id *of =
+      assignment != NULL ? assignment->topology->system : NULL;
+  if (of == NULL || ls_system_id_equal(of, resolver->id)) return ls_ok();
+  return ls_invalid_argument(
+      "a TPU strategy with a device assignment of TPU system '%s' of job %s, "
+      "and a resolver of '%s' of job %s: give it the resolver of the system "
+      "that the assignment is of",
+      of->name, ls_job_text(of->job), resolver->id->name,
+      ls_job_text(resolver->id->job));
+}
+
+static ls_status make(const ls_tpu_options *options,
+                      const ls_tpu_flavour *flavour, ls_tpu_resolver *resolver,
+                      ls_tpu_metadata *metadata, ls_tpu_strategy **out) {
+  ls_device_assignment *assignment = options->assignment;
+  const int32_t replicas = assignment != NULL
+                               ? ls_device_assignment_num_replicas(assignment)
+                               : metadata->num_cores;
+  ls_strategy *strategy = NULL;
+  if (replicas < 1 || replicas > LS_MAX_REPLICAS)
+    return ls_invalid_argument(
+        "a TPU strategy of %d replicas: 1 to %d are possible", replicas,
+        LS_MAX_REPLICAS);
+  LS_RETURN_IF_ERROR(check_assignment(assignment, resolver));
+  LS_RETURN_IF_ERROR(ls_strategy_make(
+      &ls_tpu_strategy_class, ls_runtime_current(), replicas, &strategy));
+  *out = (ls_tpu_strategy *)strategy;
+  (*out)->flavour = flavour;
+  (*out)->spmd = options->spmd == LS_FLAG_ON;
+  (*out)->assignment = ls_device_assignment_retain(assignment);
+  (*out)->resolver = resolver;
+  (*out)->metadata = metadata;
+  if (assignment != NULL)
+    strategy->num_columns =
+        ls_device_assignment_num_cores_per_replica(assignment);
+  strategy->packs_variables = true;
+  strategy->uses_policies = !(*out)->spmd;
+  return ls_ok();
+}
+
+ls_status ls_tpu_strategy_make(const ls_tpu_options *options,
+                               const ls_tpu_flavour *flavour,
+                               int64_t steps_per_run,
+                               ls_strategy **out_strategy) {
+  if ((unsigned)options->spmd > LS_FLAG_OFF)
+    return ls_invalid_argument("spmd %d of a TPU strategy is no flag",
+                               (int)options->spmd);
+  ls_tpu_resolver *resolver = NULL;
+  ls_tpu_metadata *metadata = NULL;
+  ls_tpu_strategy *self = NULL;
+  ls_status status = ask(options, &resolver, &metadata);
+  if (ls_status_is_ok(status))
+    status = make(options, flavour, resolver, metadata, &self);
+  if (self == NULL) {
+    ls_tpu_metadata_destroy(metadata);
+    ls_tpu_resolver_release(resolver);
+    return status;
+  }
+  self->steps_per_run = steps_per_run;
+  status = place(self, options->name);
+  if (ls_status_is_ok(status))
+    *out_strategy = &self->base;
+  else
+    ls_strategy_release(&self->base);
+  return status;
+}
+
+// ---- What it is ------------------------------------------------------------
+ls_tpu_resolver *ls_tpu_strategy_resolver(const ls_strategy *strategy) {
+  const ls_tpu_strategy *self = ls_tpu_strategy_of(strategy);
+  return self != NULL ? self->resolver : NULL;
+}
+
+const ls_tpu_metadata *ls_tpu_strategy_metadata(const ls_strategy *strategy) {
+  const ls_tpu_strategy *self = ls_tpu_strategy_of(strategy);
+  return self != NULL ? self->metadata : NULL;
+}
+
+ls_status ls_tpu_strategy_device(const ls_strategy *strategy, int32_t replica,
+                                 int32_t core, ls_device_name *out_name) {
+  LS_REQUIRE_OUT(out_name);
+  LS_REQUIRE(strategy);
+  const ls_tpu_strategy *self = ls_tpu_strategy_of(strategy);
+  if (self == NULL)
+    return ls_invalid_argument("%s is no TPU strategy: it has no logical cores",
+                               strategy->label);
+  if (self->assignment != NULL)
+    return name_assigned(self, replica, core, out_name);
+  if (replica < 0 || replica >= strategy->num_replicas || core != 0)
+    return ls_invalid_argument("there is no replica %d logical core %d in %s: "
+                               "it has %d replicas of 1 core",
+                               replica, core, strategy->label,
+                               strategy->num_replicas);
+  return ls_device_canonical(ls_strategy_device(strategy, replica), NULL,
+                             out_name);
+}
+
+ls_status ls_strategy_core(const ls_strategy *strategy, int32_t replica,
+                           ls_core **out_core) {
+  const char *device = ls_strategy_device(strategy, replica);
+  const ls_tpu_strategy *self = ls_tpu_strategy_of(strategy);
+  if (self == NULL)
+    return ls_pod_lookup_core(strategy->runtime, device, out_core);
+  *out_core = NULL;
+  ls_pod *pod = ls_pod_of_id(strategy->runtime, self->resolver->id);
+  if (pod != NULL) *out_core = ls_pod_core_at(pod, device);
+  if (*out_core != NULL) return ls_ok();
+  ls_object_release(pod);
+  return ls_not_found("device '%s' of %s: it is not there in TPU system '%s'",
+                      device, strategy->label, self->resolver->id->name);
+}
+
+ls_status ls_tpu_strategy_host(const ls_strategy *strategy,
+                               ls_device_name *out_name) {
+  LS_REQUIRE_OUT(out_name);
+  ls_device_name first;
+  LS_RETURN_IF_ERROR(ls_tpu_strategy_device(strategy, 0, 0, &first));
+  return ls_device_host(first.text, out_name);
+}
+
+// The task of a replica's first core.
+static int32_t task_of(const ls_device_assignment *assignment,
+                       int32_t replica) {
+  int32_t task = 0;
+  ls_coordinate at;
+  ls_status status = ls_device_assignment_place(assignment, replica, 0, &at);
+  if (ls_status_is_ok(status))
+    status = ls_topology_task_at(assignment->topology, at, &task);
+  ls_status_free(status);  // An assignment is of places that there are.
+  return task;
+}
+
+int32_t ls_tpu_strategy_num_hosts(const ls_strategy *strategy) {
+  const ls_tpu_strategy *self = ls_tpu_strategy_of(strategy);
+  if (self == NULL) return 0;
+  if (self->assignment == NULL) return self->metadata->num_hosts;
+  int32_t count = 0;
+  for (int32_t r = 0; r < strategy->num_replicas; ++r) {
+    bool is_first = true;
+    for (int32_t k = 0; k < r && is_first; ++k)
+      is_first = task_of(self->assignment, k) != task_of(self->assignment, r);
+    count += is_first;
+  }
+  return count;
+}
+
+int32_t ls_tpu_strategy_num_replicas_per_host(const ls_strategy *strategy) {
+  const ls_tpu_strategy *self = ls_tpu_strategy_of(strategy);
+  if (self == NULL) return 0;
+  const int32_t cores = self->metadata->num_of_cores_per_host;
+  if (self->assignment == NULL) return cores;
+  const int32_t fit = cores / self->assignment->cores_per_replica;
+  return fit < strategy->num_replicas ? fit : strategy->num_replicas;
+}
+
+ls_status ls_tpu_strategy_initialize_system(ls_strategy *strategy) {
+  const ls_tpu_strategy *self = ls_tpu_strategy_of(strategy);
+  if (self == NULL)
+    return ls_invalid_argument("%s is no TPU strategy: it has no TPU system",
+                               strategy->label);
+  ls_topology *topology = NULL;
+  LS_RETURN_IF_ERROR(ls_tpu_initialize(self->resolver, &topology));
+  ls_topology_release(topology);
+  return ls_ok();
+}
+
+// ---- Its class -------------------------------------------------------------
+// Pipelines are one a host at most.
+static ls_status distribute(ls_strategy *strategy,
+                            const ls_input_request *request,
+                            ls_nest *out_value) {
+  return ls_input_distribute(strategy, request,
+                             &(ls_input_rules){.no_pipeline_per_replica = true},
+                             out_value);
+}
+
+const ls_strategy_class ls_tpu_strategy_class = {
+    .name = "TPU strategy",
+    .size = sizeof(ls_tpu_strategy),
+    .distributes = true,
+    .has_host_tables = true,
+    .gathers_equal = true,
+    .most_inputs = 200,
+    .needs_static_shapes = true,
+    .beside_components = true,
+    .classes = &ls_tpu_classes,
+    .policies = &ls_tpu_policies,
+    .check_run = ls_tpu_class_check_run,
+    .run = ls_tpu_class_run,
+    .call_each = ls_tpu_class_call_each,
+    .reduce = ls_tpu_class_reduce,
+    .reduce_to = ls_tpu_class_reduce_to,
+    .batch_reduce_to = ls_tpu_class_batch_reduce_to,
+    .broadcast_to = ls_tpu_class_broadcast_to,
+    .gather = ls_tpu_class_gather,
+    .fetch = ls_mirrored_fetch,
+    .adopt = ls_tpu_class_adopt,
+    .leave = ls_tpu_class_leave,
+    .update = ls_tpu_class_update,
+    .update_non_slot = ls_tpu_class_update_non_slot,
+    .map = ls_mirrored_map,
+    .create_variable = ls_mirrored_create_variable,
+    .distribute = distribute,
+    .non_slot_devices = ls_tpu_class_non_slot_devices,
+    .destroy = destroy,
+};

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Updates of TPU strategies: in a computation once, of the variable as a whole,
+// which is the replica's own there; outside for each component. State that
+// belongs to no variable is on the host.
+#include "tpu/strategy/update.h"
+
+#include "base/runtime_internal.h"
+#include "distribute/replicas/context.h"
+#include "graph/compare/same.h"
+#include "tpu/replicate/context.h"
+#include "tpu/strategy/strategy.h"
+
+// ---- Checks ----------------------------------------------------------------
+static ls_status check_variable(const ls_update_call *call,
+                                const ls_variable *variable) {
+  if (variable->num_components == 0 ||
+      variable->strategy == (const void *)call->strategy)
+    return ls_ok();
+  const ls_strategy *maker = ls_variable_strategy(variable);
+  return ls_invalid_argument(
+      "update of '%s', a distributed variable of %s, by %s: it takes one of "
+      "its own or a plain one",
+      variable->name, maker != NULL ? maker->label : "no strategy",
+      call->strategy->label);
+}
+
+// Nothing is aggregated of what may differ.
+static bool differs_freely(const ls_variable *variable) {
+  return variable->aggregation == LS_AGGREGATION_NONE ||
+         variable->synchronization == LS_SYNCHRONIZATION_ON_READ;
+}
+
+static ls_status check_count(const ls_variable *variable, ls_nest args,
+                             size_t count) {
+  for (size_t i = 0; i < ls_nest_count(args); ++i)
+    LS_RETURN_IF_ERROR(check_count(variable, ls_nest_item(args, i), count));
+  if (args.kind != LS_KIND_DISTRIBUTED || ls_distributed_count(args) >= count)
+    return ls_ok();
+  char text[200];
+  return ls_invalid_argument(
+      "an update of '%s', which has %zu components, with %s of %zu",
+      variable->name, count, ls_nest_print(args, text, sizeof(text)),
+      ls_distributed_count(args));
+}
+
+// ---- In a computation ------------------------------------------------------
+static bool is_from_outside(const ls_replica *replica, ls_tensor tensor) {
+  const ls_graph *graph = ls_graph_resolve(tensor.graph);
+  if (graph == replica->graph)
+    return ls_node_mark(ls_graph_node_of(graph, tensor.ref),
+                        LS_MARK_REPLICATE) == NULL;
+  const ls_graph *at = replica->graph->parent;
+  while (at != NULL && at != graph)
+    at = at->parent;
+  return at != NULL;
+}
+
+// A replica's own tensor, which may be another one on others.
+static ls_nest refuse_own(ls_nest leaf, void *user) {
+  char text[200];
+  if (leaf.kind != LS_KIND_TENSOR || ls_same_is_noted(leaf.as.tensor) ||
+      is_from_outside(user, leaf.as.tensor))
+    return ls_none();
+  return LS_FAIL(LS_INVALID_ARGUMENT,
+                 "%s is not mirrored: replicas update an aggregated variable "
+                 "with what is the same on all, as all_reduce or a merge call "
+                 "gives it",
+                 ls_nest_print(leaf, text, sizeof(text)));
+}
+
+static ls_status update_in_replica(const ls_update_call *call,
+                                   ls_variable *variable, ls_nest *out_value) {
+  ls_replica *replica = ls_replica_context();
+  if (replica->device_of_all != NULL && replica->count > 1 &&
+      !differs_freely(variable)) {
+    const ls_nest checked = ls_nest_map(call->args, refuse_own, replica);
+    const ls_status status = ls_nest_status(checked);
+    ls_nest_release(checked);
+    LS_RETURN_IF_ERROR(status);
+  }
+  return ls_update_in_replica(call, variable, out_value);
+}
+
+// (variable, arguments...), as they are.
+static ls_nest whole_args(const ls_update_call *call,
+                          const ls_variable *variable) {
+  ls_allocator *allocator = call->strategy->allocator;
+  const size_t before = variable != NULL ? 1 : 0;
+  const size_t count = before + ls_nest_count(call->args);
+  ls_nest *items = ls_new_array(allocator, ls_nest, count);
+  if (items == NULL) return ls_fail(ls_out_of_memory());
+  if (variable != NULL)
+    items[0] = ls_nest_retain((ls_nest){
+        .kind = LS_KIND_VARIABLE, .as.ref = (ls_object *)(uintptr_t)variable});
+  for (size_t i = before; i < count; ++i)
+    items[i] = ls_nest_retain(ls_nest_item(call->args, i - before));
+  const ls_nest made = ls_nest_sequence(LS_KIND_TUPLE, items, count);
+  ls_release(allocator, items);
+  return made;
+}
+
+static ls_status call_whole(const ls_update_call *call,
+                            const ls_variable *variable, ls_nest *out_result) {
+  const ls_nest args = whole_args(call, variable);
+  ls_status status = ls_nest_status(args);
+  if (ls_status_is_ok(status))
+    status = ls_take_nest(call->fn(args, call->user), out_result);
+  ls_nest_release(args);
+  return status;
+}
+
+// Nothing that is written in it is aggregated.
+static ls_status update_whole(const ls_update_call *call, ls_variable *variable,
+                              ls_nest *out_value) {
+  LS_RETURN_IF_ERROR(ls_update_check_args(call->args, false));
+  ls_nest result = ls_none();
+  ls_context *context = ls_context_current();
+  ls_distribution entry = {.strategy = call->strategy, .is_whole_update = true};
+  ls_distribution_push(context, &entry);
+  const ls_status status = call_whole(call, variable, &result);
+  context->scoped.distribution = entry.outer;
+  LS_RETURN_IF_ERROR(status);
+  return ls_take_nest(call->group ? result
+                                  : ls_nest_sequence(LS_KIND_TUPLE, &result, 1),
+                      out_value);
+}
+
+// ---- Outside ---------------------------------------------------------------
+static ls_status update_each(const ls_update_call *call, ls_variable *variable,
+                             ls_nest *out_value) {
+  const bool plain = variable->num_components == 0;
+  const size_t count = plain ? 1 : variable->num_components;
+  LS_RETURN_IF_ERROR(
+      ls_update_check_args(call->args, !differs_freely(variable)));
+  LS_RETURN_IF_ERROR(check_count(variable, call->args, count));
+  ls_nest *results = ls_new_array(call->strategy->allocator, ls_nest, count);
+  ls_status status = results == NULL ? ls_out_of_memory() : ls_ok();
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+    ls_variable *component = plain ? variable : ls_variable_seen(variable, i);
+    const ls_nest leaf = {.kind = LS_KIND_VARIABLE, .as.ref = component};
+    status = ls_update_call_once(call, leaf, true, i, (int32_t)i,
+                                 ls_variable_device(component), &results[i]);
+  }
+  return ls_update_end(call, results, count, status, out_value);
+}
+
+ls_status ls_tpu_class_update(const ls_update_call *call, ls_variable *variable,
+                              ls_nest *out_value) {
+  LS_RETURN_IF_ERROR(check_variable(call, variable));
+  if (ls_update_is_in_replica(call))
+    return update_in_replica(call, variable, out_value);
+  ls_crossing crossing;
+  LS_RETURN_IF_ERROR(
+      ls_cross_replica_begin(&crossing, call->strategy, "update"));
+  const ls_status status = ls_tpu_context_current() != NULL
+                               ? update_whole(call, variable, out_value)
+                               : update_each(call, variable, out_value);
+  return ls_cross_replica_end(&crossing, status, out_value);
+}
+
+// ---- Without a variable ----------------------------------------------------
+ls_status ls_tpu_class_update_non_slot(const ls_update_call *call,
+                                       const char *const *devices,
+                                       size_t num_devices, ls_nest *out_value) {
+  (void)devices;
+  (void)num_devices;
+  ls_crossing crossing;
+  ls_nest result = ls_none();
+  LS_RETURN_IF_ERROR(
+      ls_cross_replica_begin(&crossing, call->strategy, "update_non_slot"));
+  ls_status status = ls_update_check_args(call->args, false);
+  {
+    LS_DEVICE_SCOPE(ls_tpu_strategy_of(call->strategy)->host.text);
+    if (ls_status_is_ok(status)) status = ls_scope_status();
+    if (ls_status_is_ok(status)) status = call_whole(call, NULL, &result);
+  }
+  if (ls_status_is_ok(status) && !call->group) {
+    status = ls_update_ungroup(call->strategy, result, out_value);
+    ls_nest_release(result);
+  } else {
+    *out_value = result;
+  }
+  return ls_cross_replica_end(&crossing, status, out_value);
+}
+
+ls_status ls_tpu_class_non_slot_devices(const ls_strategy *strategy,
+                                        ls_variable *const *variables,
+                                        size_t num_variables,
+                                        const char **devices, size_t capacity,
+                                        size_t *out_count) {
+  (void)variables;
+  (void)num_variables;
+  *out_count = 1;
+  if (capacity > 0)
+    devices[0] =
+        ls_tpu_strategy_of((ls_strategy *)(uintptr_t)strategy)->host.text;
+  return ls_ok();
+}

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reducing, gathering and broadcasting of TPU strategies. In a computation the
+// replicas do it together; outside there are components, which are put
+// together on the host of the strategy and go from there.
+#include "tpu/strategy/values.h"
+
+#include "base/layers.h"
+#include "base/runtime_internal.h"
+#include "base/values/half.h"
+#include "distribute/cross_device/reduce.h"
+#include "distribute/cross_device/within.h"
+#include "graph/compare/same.h"
+#include "graph/make/make.h"
+#include "lockstep/cross_replica.h"
+#include "tpu/replicate/context.h"
+#include "tpu/strategy/strategy.h"
+
+// ---- In a computation ------------------------------------------------------
+static bool in_computation(void) { return ls_tpu_context_current() != NULL; }
+
+// What has a value of its own on each replica there.
+static bool is_value(ls_nest leaf) {
+  return leaf.kind == LS_KIND_TENSOR || leaf.kind == LS_KIND_VARIABLE ||
+         leaf.kind == LS_KIND_DISTRIBUTED || leaf.kind == LS_KIND_SLICES;
+}
+
+// A replica's slices with all their rows, of which the sizes are known.
+static ls_status make_dense(ls_nest leaf, ls_tensor *out_tensor) {
+  ls_slices_parts parts;
+  LS_RETURN_IF_ERROR(ls_slices_parts_of(leaf, &parts));
+  const ls_array *array =
+      parts.dense_shape.ref != 0
+          ? ls_library_layers.tensors->known_value(parts.dense_shape)
+          : NULL;
+  if (array == NULL || ls_array_num_elements(array) > LS_MAX_RANK)
+    return ls_invalid_argument(
+        "slices '%s' are reduced in a replicated computation, where they are "
+        "made dense: their dense shape is to be known while building",
+        ls_tensor_name(parts.values));
+  ls_shape shape = {.rank = (int32_t)ls_array_num_elements(array)};
+  for (int32_t i = 0; i < shape.rank; ++i)
+    shape.dim[i] = ls_array_i64(array, i);
+  const ls_tensor like =
+      ls_broadcast(ls_scalar(ls_tensor_dtype(parts.values), 0), shape);
+  *out_tensor = ls_indexed_slices(parts.indices, parts.values, like);
+  return ls_made_status(*out_tensor);
+}
+
+static ls_status own_value(ls_nest leaf, ls_tensor *out_tensor) {
+  return leaf.kind == LS_KIND_SLICES
+             ? make_dense(leaf, out_tensor)
+             : ls_distributed_as_tensor(leaf, out_tensor);
+}
+
+// Of 16-bit floats the mean is rounded once.
+static ls_tensor reduce_together(ls_reduce_op op, ls_tensor x) {
+  if (op == LS_REDUCE_SUM) return ls_cross_replica_sum(x, NULL);
+  const ls_dtype dtype = ls_tensor_dtype(x);
+  if (ls_is_half(dtype)) x = ls_convert(x, LS_DTYPE_F32);
+  x = ls_mean_of_sum(ls_cross_replica_sum(x, NULL),
+                     (double)ls_context_replicas(), false);
+  return ls_is_half(dtype) ? ls_convert(x, dtype) : x;
+}
+
+static ls_status reduce_in_computation(ls_reduce_op op, ls_nest leaf,
+                                       ls_nest *out_value) {
+  if (op != LS_REDUCE_SUM && op != LS_REDUCE_MEAN)
+    return ls_unimplemented("reduce_to by %s in a replicated computation: SUM "
+                            "and MEAN are possible",
+                            LS_REDUCE_OP_TEXT(op));
+  ls_tensor x;
+  LS_RETURN_IF_ERROR(own_value(leaf, &x));
+  x = ls_same_note(reduce_together(op, x));
+  *out_value = ls_leaf(x);
+  return ls_made_status(x);
+}
+
+// Along axes within each replica, then over all. Sizes that are not known are
+// those of each replica.
+static ls_status reduce_within(ls_reduce_op op, ls_nest leaf,
+                               const ls_reduce_options *options,
+                               ls_nest *out_value) {
+  if (options->weights != NULL)
+    return ls_unimplemented(
+        "a weighted mean of a strategy in a replicated computation: a replica "
+        "has ls_replica_weighted_mean for it");
+  ls_tensor x;
+  ls_within within;
+  LS_RETURN_IF_ERROR(own_value(leaf, &x));
+  const ls_nest item = ls_leaf(x);
+  const ls_nest wrapped = ls_nest_distributed(LS_PER_REPLICA, &item, 1);
+  ls_status status = ls_sum_within(wrapped, options, &within);
+  ls_nest_release(wrapped);
+  LS_RETURN_IF_ERROR(status);
+  const ls_tensor own =
+      ls_nest_tensor(ls_distributed_component(within.value, 0), 0);
+  const ls_nest sum = ls_leaf(ls_cross_replica_sum(own, NULL));
+  within.total *= ls_context_replicas();
+  if (within.late.ref != 0)
+    within.late = ls_cross_replica_sum(within.late, NULL);
+  status = ls_made_status(sum.as.tensor);
+  if (ls_status_is_ok(status))
+    status = ls_finish_within(op, &within, sum, out_value);
+  ls_nest_release(within.value);
+  return status;
+}
+
+// ---- Outside: components ---------------------------------------------------
+typedef struct on_host {
+  ls_allocator *allocator;
+  char host[];
+} on_host;
+
+// To where it shall be, from the host.
+static ls_status send(const on_host *self, ls_nest value, ls_nest one,
+                      ls_destinations where, ls_nest *out_value) {
+  ls_device_set devices;
+  LS_RETURN_IF_ERROR(ls_destination_set(where, value, &devices));
+  const bool stays =
+      devices.count == 1 && strcmp(devices.names[0].text, self->host) == 0;
+  const char *host = self->host;
+  const ls_nest item = ls_nest_retain(one);
+  const ls_status status =
+      stays ? ls_take_nest(ls_nest_distributed_on(LS_MIRRORED, &item, &host, 1),
+                           out_value)
+            : ls_copy_to(one, &devices, out_value);
+  if (!stays) ls_nest_release(item);
+  ls_device_set_deinit(&devices);
+  return status;
+}
+
+static ls_status reduce(void *self, ls_reduce_op op, ls_nest value,
+                        ls_destinations where, ls_nest *out_value) {
+  const on_host *on = self;
+  ls_components parts;
+  ls_nest one = ls_none();
+  *out_value = ls_none();
+  LS_RETURN_IF_ERROR(ls_components_init(&parts, value));
+  ls_status status = ls_ok();
+  {
+    LS_DEVICE_SCOPE(on->host);
+    status = ls_reduce_parts(op, &parts, NULL, NULL, &one);
+  }
+  if (ls_status_is_ok(status)) status = send(on, value, one, where, out_value);
+  ls_nest_release(one);
+  ls_components_deinit(&parts);
+  return status;
+}
+
+static ls_status batch_reduce(void *self, ls_reduce_op op,
+                              const ls_nest *values,
+                              const ls_destinations *where, size_t count,
+                              ls_nest *results) {
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(reduce(self, op, values[i], where[i], &results[i]));
+  return ls_ok();
+}
+
+static ls_status gather(void *self, ls_nest value, int axis,
+                        ls_destinations where, ls_nest *out_value) {
+  const on_host *on = self;
+  ls_tensor *items = NULL, made = ls_failed_tensor();
+  ls_allocator *allocator = on->allocator;
+  ls_components parts;
+  *out_value = ls_none();
+  LS_RETURN_IF_ERROR(ls_components_init(&parts, value));
+  const size_t count = parts.devices.count;
+  items = ls_new_array(allocator, ls_tensor, count);
+  ls_status status = items == NULL ? ls_out_of_memory() : ls_ok();
+  {
+    LS_DEVICE_SCOPE(on->host);
+    for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
+      status = ls_distributed_as_tensor(parts.items[i], &items[i]);
+    if (ls_status_is_ok(status))
+      status = ls_gather_tensors(items, count, axis, &made);
+  }
+  if (ls_status_is_ok(status))
+    status = send(on, value, ls_leaf(made), where, out_value);
+  ls_release(allocator, items);
+  ls_components_deinit(&parts);
+  return status;
+}
+
+static void release(void *self) {
+  on_host *on = self;
+  ls_release(on->allocator, on);
+}
+
+static const ls_cross_device_table table = {.name = "tpu",
+                                            .reduce = reduce,
+                                            .batch_reduce = batch_reduce,
+                                            .gather = gather,
+                                            .release = release};
+
+ls_status ls_tpu_cross_device_create(const char *host,
+                                     ls_cross_device **out_ops) {
+  ls_allocator *allocator = ls_current_allocator();
+  const size_t size = strlen(host) + 1;
+  *out_ops = NULL;
+  on_host *self = ls_allocate_zeroed(allocator, 1, sizeof(*self) + size);
+  if (self == NULL) return ls_out_of_memory();
+  self->allocator = allocator;
+  memcpy(self->host, host, size);
+  const ls_status status = ls_cross_device_make(&table, self, true, out_ops);
+  if (!ls_status_is_ok(status)) release(self);
+  return status;
+}
+
+// ---- One value -------------------------------------------------------------
+// What has no components is the same on all replicas.
+static ls_status reduce_one(const ls_reduction *r, ls_nest value,
+                            ls_nest *out_value) {
+  if (value.kind == LS_KIND_NONE) return ls_refuse_sum(r, value);
+  if (r->op == LS_REDUCE_MEAN || ls_is_host_zero(value)) {
+    *out_value = ls_nest_retain(value);
+    return ls_nest_status(value);
+  }
+  if (r->strategy->num_replicas > 1) return ls_refuse_sum(r, value);
+  ls_device_set devices;
+  ls_nest one = value, made = ls_none();
+  ls_destinations where = r->where;
+  if (ls_destinations_is_none(where)) {
+    where.devices = ls_strategy_devices(r->strategy);
+    where.num_devices = 1;
+  }
+  LS_RETURN_IF_ERROR(ls_destination_set(where, value, &devices));
+  ls_status status = ls_ok();
+  if (value.kind != LS_KIND_SLICES) {
+    ls_tensor x = ls_failed_tensor();
+    status = ls_distributed_as_tensor(value, &x);
+    one = ls_leaf(x);
+  }
+  if (ls_status_is_ok(status)) status = ls_copy_to(one, &devices, &made);
+  if (ls_status_is_ok(status)) *out_value = ls_without_wrapper(made);
+  ls_device_set_deinit(&devices);
+  return status;
+}
+
+// ---- Of the class ----------------------------------------------------------
+ls_status ls_tpu_class_reduce_to(ls_strategy *strategy, ls_reduce_op op,
+                                 ls_nest value, ls_destinations where,
+                                 ls_nest *out_value) {
+  const ls_reduction r = {.strategy = strategy, .op = op, .where = where};
+  if (in_computation() && is_value(value))
+    return reduce_in_computation(op, value, out_value);
+  LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
+  return ls_has_components(value) ? ls_reduce_by_ops(&r, op, value, out_value)
+                                  : reduce_one(&r, value, out_value);
+}
+
+ls_status ls_tpu_class_batch_reduce_to(ls_strategy *strategy, ls_reduce_op op,
+                                       const ls_nest *values,
+                                       const ls_destinations *where,
+                                       size_t count, ls_nest *results) {
+  if (!in_computation()) LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(
+        ls_tpu_class_reduce_to(strategy, op, values[i], where[i], &results[i]));
+  return ls_ok();
+}
+
+static ls_nest reduce_leaf(ls_nest leaf, void *user) {
+  const ls_reduction *r = user;
+  const bool within = ls_has_axes(r) || r->options->weights != NULL;
+  ls_nest made = ls_none();
+  ls_status status = ls_ok();
+  if (leaf.kind == LS_KIND_NONE) return leaf;
+  if (in_computation() && is_value(leaf))
+    status = within ? reduce_within(r->op, leaf, r->options, &made)
+                    : reduce_in_computation(r->op, leaf, &made);
+  else
+    status = ls_has_components(leaf) ? ls_reduce_components(r, leaf, &made)
+                                     : ls_reduce_one_value(r, leaf, &made);
+  return ls_status_is_ok(status) ? made : ls_fail(status);
+}
+
+ls_status ls_tpu_class_reduce(ls_strategy *strategy, ls_reduce_op op,
+                              ls_nest value, const ls_reduce_options *options,
+                              ls_nest *out_value) {
+  const char *device = ls_context_current()->scoped.device;
+  ls_reduction r = {strategy, op, options, {.device = device}};
+  return ls_take_nest(ls_nest_map(value, reduce_leaf, &r), out_value);
+}
+
+static bool holds_components(ls_nest nest) {
+  if (!ls_nest_is_node(nest)) return ls_has_components(nest);
+  bool holds = false;
+  for (size_t i = 0; i < ls_nest_count(nest) && !holds; ++i)
+    holds = holds_components(ls_nest_item(nest, i));
+  return holds;
+}
+
+// So many of it along a new first axis.
+static ls_tensor copies_of(ls_tensor x, int64_t count) {
+  const ls_shape own = ls_tensor_shape(x);
+  ls_shape one = {.rank = own.rank + 1, .dim = {1}}, all;
+  bool known = true;
+  if (own.rank < 0 || own.rank == LS_MAX_RANK)
+    return ls_make_failed(
+        "broadcast_to",
+        ls_unimplemented("a broadcast of %s: a rank below %d is to be known",
+                         LS_SHAPE_TEXT(ls_tensor_dtype(x), own), LS_MAX_RANK));
+  for (int32_t i = 0; i < own.rank; ++i) {
+    one.dim[i + 1] = own.dim[i];
+    known = known && own.dim[i] >= 0;
+  }
+  all = one;
+  all.dim[0] = count;
+  x = ls_reshape(x, one);
+  if (known) return ls_broadcast(x, all);
+  const ls_tensor zeros =
+      ls_broadcast(ls_scalar_i64(LS_DTYPE_I32, 0), LS_SHAPE(count));
+  return ls_gather(x, zeros, 0);
+}
+
+// A copy for each replica goes out, and the first replica's comes in first.
+ls_status ls_tpu_class_broadcast_to(ls_strategy *strategy, ls_nest value,
+                                    ls_destinations where, ls_nest *out_value) {
+  (void)where;
+  if (!in_computation() || !is_value(value)) {
+    *out_value = ls_nest_retain(value);
+    return ls_nest_status(value);
+  }
+  const int64_t replicas = strategy->num_replicas;
+  ls_tensor x;
+  LS_RETURN_IF_ERROR(own_value(value, &x));
+  const ls_tensor copies = copies_of(x, replicas);
+  const ls_tensor all =
+      ls_cross_replica_all_to_all(copies, 0, 0, replicas, NULL);
+  const ls_tensor first = ls_gather(all, ls_scalar_i64(LS_DTYPE_I32, 0), 0);
+  *out_value = ls_leaf(ls_same_note(first));
+  return ls_made_status(out_value->as.tensor);
+}
+
+ls_status ls_tpu_class_gather(ls_strategy *strategy, ls_nest value, int axis,
+                              ls_nest *out_value) {
+  if (in_computation() && holds_components(value))
+    return ls_unimplemented("gather of components in a replicated computation: "
+                            "a replica has ls_replica_all_gather for what all "
+                            "have");
+  return ls_mirrored_gather(strategy, value, axis, out_value);
+}

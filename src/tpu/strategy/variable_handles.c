@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Replicated handles: of each variable that a computation uses one op around
+// it, in which the copies of all replicas come together. The computation's ops
+// of the variable name it; that they work on the replica's own copy follows
+// from gathering, where the container stands for that.
+#include <stdio.h>
+
+#include "base/require.h"
+#include "base/runtime_internal.h"
+#include "distribute/variables/variable.h"
+#include "graph/make/make.h"
+#include "lockstep/tpu_variable.h"
+#include "tpu/pod/assignment.h"
+#include "tpu/pod/topology.h"
+#include "tpu/replicate/context.h"
+#include "tpu/strategy/strategy.h"
+
+ls_variable *ls_tpu_handled_variable(const ls_attr *attrs, size_t count) {
+  const ls_attr *attr = ls_attr_find(attrs, count, LS_ATTR_ID_VARIABLE);
+  ls_variable *variable =
+      attr == NULL ? NULL : (ls_variable *)(uintptr_t)attr->as.object;
+  return variable != NULL && variable->num_components > 0 &&
+                 variable->rules->replicates
+             ? variable
+             : NULL;
+}
+
+// ---- Whose copy is where ---------------------------------------------------
+static bool is_on(const ls_variable *container, size_t index,
+                  const char *device) {
+  const char *at = container->components[index]->device;
+  return at != NULL && strcmp(at, device) == 0;
+}
+
+static const ls_topology *topology_of(const ls_tpu_strategy *strategy) {
+  const ls_device_assignment *assignment =
+      strategy->assignment != NULL ? strategy->assignment : strategy->all_cores;
+  return assignment != NULL ? assignment->topology : NULL;
+}
+
+// The cores of a replica, by the computation's assignment. Without one a
+// single replica is on the system's first core, and several are one on each.
+static ls_status core_of(const ls_tpu_context *self,
+                         const ls_tpu_strategy *strategy, int32_t replica,
+                         int32_t core, ls_device_name *out_name) {
+  ls_device_name name;
+  if (self->assignment != NULL) {
+    LS_RETURN_IF_ERROR(ls_device_assignment_device(self->assignment, replica,
+                                                   core, strategy->job, &name));
+  } else {
+    const ls_topology *topology = topology_of(strategy);
+    LS_RETURN_IF_ERROR(ls_topology_device_at(
+        topology, topology->places[replica], strategy->job, &name));
+  }
+  return ls_device_canonical(name.text, NULL, out_name);
+}
+
+// The first copy on any core of the replica.
+static ls_status find_copy(const ls_tpu_context *self,
+                           const ls_variable *container, int32_t replica,
+                           size_t *out_index) {
+  const ls_tpu_strategy *strategy =
+      ls_tpu_strategy_of(ls_strategy_of(container));
+  const int32_t cores =
+      self->assignment != NULL
+          ? ls_device_assignment_num_cores_per_replica(self->assignment)
+          : 1;
+  for (int32_t k = 0; k < cores; ++k) {
+    ls_device_name name;
+    LS_RETURN_IF_ERROR(core_of(self, strategy, replica, k, &name));
+    for (size_t i = 0; i < container->num_components; ++i) {
+      *out_index = i;
+      if (is_on(container, i, name.text)) return ls_ok();
+    }
+  }
+  return ls_invalid_argument("variable '%s' has no component on any core of "
+                             "replica %d",
+                             container->name, replica);
+}
+
+// Whether it is known which cores the replicas will have.
+static bool knows_cores(const ls_tpu_context *self,
+                        const ls_tpu_strategy *strategy) {
+  if (self->assignment != NULL) return true;
+  const ls_topology *topology = topology_of(strategy);
+  return topology != NULL &&
+         (self->num_replicas == 1 ||
+          self->num_replicas == topology->num_tasks * topology->per_task);
+}
+
+// The index of each replica's copy. False: they are those of the replicas of
+// the variable's strategy, in that order.
+static ls_status find_copies(const ls_tpu_context *self,
+                             const ls_variable *container, int64_t *copies,
+                             size_t *out_count, bool *out_differ) {
+  const ls_tpu_strategy *strategy =
+      ls_tpu_strategy_of(ls_strategy_of(container));
+  const size_t replicas = (size_t)self->num_replicas;
+  const bool is_own =
+      self->assignment != NULL && (self->assignment == strategy->assignment ||
+                                   self->assignment == strategy->all_cores);
+  *out_count = 0;
+  *out_differ = false;
+  if (!knows_cores(self, strategy)) return ls_ok();
+  for (size_t r = 0; r < replicas; ++r) {
+    size_t index = 0;
+    LS_RETURN_IF_ERROR(
+        is_own ? ls_variable_own_index(container, (int32_t)r, &index)
+               : find_copy(self, container, (int32_t)r, &index));
+    copies[r] = (int64_t)index;
+    *out_differ |=
+        replicas != container->num_components ||
+        index != (container->own == NULL ? r : (size_t)container->own[r]);
+  }
+  *out_count = replicas;
+  return ls_ok();
+}
+
+// ---- The op ----------------------------------------------------------------
+static ls_status add_op(const ls_tpu_context *self, ls_variable *variable,
+                        const int64_t *copies, size_t count, ls_op *out_op) {
+  const bool is_packed = variable->packed != NULL;
+  const ls_attr attrs[] = {
+      LS_OWN_O(VARIABLE, &variable->object),
+      {.name = "is_mirrored",
+       .kind = LS_ATTR_BOOL,
+       .as.i = variable->synchronization != LS_SYNCHRONIZATION_ON_READ},
+      {.name = "is_packed", .kind = LS_ATTR_BOOL, .as.i = is_packed},
+      {.name = "copies",
+       .kind = LS_ATTR_INTS,
+       .as.ints = {.items = copies, .count = count}}};
+  char name[LS_MAX_FULL_NAME + 2];
+  snprintf(name, sizeof(name), "%s/", variable->name);
+  ls_graph *graph =
+      self->pivot.id != 0 ? self->pivot.graph : ls_graph_current();
+  ls_scope scope = {0};
+  ls_context_enter_graph(&scope, graph);
+  {
+    LS_CONTROL_SCOPE(NULL, 0);
+    LS_NAME_SCOPE(name);
+    *out_op = ls_op_add(&(ls_op_spec){
+        .type = LS_OP_TPU_REPLICATED_INPUT,
+        .name = "handle",
+        .attrs = attrs,
+        .num_attrs = LS_COUNT_OF(attrs) - (count == 0 || is_packed ? 1 : 0)});
+  }
+  ls_scope_end(&scope);
+  return ls_op_is_failed(*out_op) ? ls_graph_error(graph) : ls_ok();
+}
+
+// It may have gone with a refused call that used it first.
+static bool is_there(const ls_tpu_handle *handle) {
+  const ls_node *node = ls_graph_node(handle->op.graph, handle->op.id);
+  return node != NULL && node->type == LS_OP_TPU_REPLICATED_INPUT &&
+         ls_tpu_handled_variable(node->attrs, node->num_attrs) ==
+             handle->variable;
+}
+
+ls_status ls_tpu_context_handle(ls_tpu_context *self, ls_variable *variable,
+                                const ls_tpu_handle **out_handle) {
+  size_t at = 0;
+  while (at < self->num_handles && self->handles[at].variable != variable)
+    ++at;
+  *out_handle = NULL;
+  if (at < self->num_handles && is_there(&self->handles[at])) {
+    *out_handle = &self->handles[at];
+    return ls_ok();
+  }
+  if (!ls_grow(self->allocator, &self->handles, &self->handles_capacity,
+               self->num_handles + 1, sizeof(*self->handles)))
+    return ls_out_of_memory();
+  int64_t *copies =
+      ls_new_array(self->allocator, int64_t, (size_t)self->num_replicas);
+  if (copies == NULL) return ls_out_of_memory();
+  size_t count = 0;
+  ls_op op = {0};
+  bool differ = false;
+  ls_status status = find_copies(self, variable, copies, &count, &differ);
+  if (ls_status_is_ok(status))
+    status = add_op(self, variable, copies, count, &op);
+  if (!ls_status_is_ok(status) || !differ) {
+    ls_release(self->allocator, copies);
+    copies = NULL;
+  }
+  LS_RETURN_IF_ERROR(status);
+  if (at == self->num_handles)
+    ++self->num_handles;
+  else
+    ls_release(self->allocator, self->handles[at].copies);
+  self->handles[at] = (ls_tpu_handle){variable, op, copies};
+  *out_handle = &self->handles[at];
+  return ls_ok();
+}
+
+ls_status ls_tpu_context_check_write(const ls_tpu_context *self,
+                                     const ls_tpu_handle *handle) {
+  const ls_variable *variable = handle->variable;
+  if (variable->synchronization == LS_SYNCHRONIZATION_ON_READ ||
+      handle->copies == NULL ||
+      variable->num_components <= (size_t)self->num_replicas)
+    return ls_ok();
+  return ls_invalid_argument(
+      "a write of variable '%s' in computation '%s', whose %d replicas are on "
+      "the cores of %d of its %zu copies: the others would keep another value; "
+      "write it with a replica on each of their cores, or make it ON_READ",
+      variable->name, self->name, self->num_replicas, self->num_replicas,
+      variable->num_components);
+}
+
+ls_status ls_tpu_variable_handle(ls_variable *variable, ls_op *out_op) {
+  LS_REQUIRE_OUT(out_op);
+  LS_REQUIRE(variable);
+  ls_tpu_context *context = ls_tpu_context_current();
+  if (variable->num_components == 0 || !variable->rules->replicates)
+    return ls_invalid_argument("variable '%s' is of no TPU strategy: it has no "
+                               "replicated handle",
+                               variable->name);
+  if (context == NULL)
+    return ls_failed_precondition(
+        "the replicated handle of variable '%s' outside of a computation: "
+        "there it is that of a component (ls_variable_handle)",
+        variable->name);
+  const ls_tpu_handle *handle = NULL;
+  LS_RETURN_IF_ERROR(ls_tpu_context_handle(context, variable, &handle));
+  *out_op = handle->op;
+  return ls_ok();
+}

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+// Connecting, initializing, shutting down.
+#include "tpu/system/system.h"
+
+#include <stdio.h>
+
+#include "base/require.h"
+#include "graph/graph.h"
+#include "runtime/state.h"
+#include "tpu/pod/state.h"
+#include "tpu/system/resolver.h"
+
+// ---- The table -------------------------------------------------------------
+void ls_tpu_system_deinit(ls_allocator *allocator, ls_tpu_system *system) {
+  ls_release(allocator, system->name);
+  ls_release(allocator, system->job);
+  ls_topology_release(system->topology);
+  *system = (ls_tpu_system){0};
+}
+
+static ls_status copy_system(ls_allocator *allocator, const char *name,
+                             const char *job, ls_topology *topology,
+                             ls_tpu_system *out) {
+  out->name = ls_copy_text(allocator, name, strlen(name));
+  out->job = ls_copy_text(allocator, job, strlen(job));
+  out->topology = ls_topology_retain(topology);
+  if (out->name != NULL && out->job != NULL) return ls_ok();
+  ls_tpu_system_deinit(allocator, out);
+  return ls_out_of_memory();
+}
+
+// With the runtime's lock held. NULL: it is not in the table.
+static ls_tpu_system *find_system(const ls_tpu_state *state, const char *name,
+                                  const char *job) {
+  for (size_t i = 0; state != NULL && i < state->num_systems; ++i)
+    if (strcmp(state->systems[i].name, name) == 0 &&
+        strcmp(state->systems[i].job, job) == 0)
+      return &state->systems[i];
+  return NULL;
+}
+
+bool ls_tpu_state_has_system(const ls_tpu_state *state, const char *name,
+                             const char *job) {
+  return find_system(state, name, job) != NULL;
+}
+
+// Devices are named by their job: it has one system at a time.
+static ls_status check_job(const ls_tpu_state *state, const char *name,
+                           const char *job) {
+  for (size_t i = 0; i < state->num_systems; ++i) {
+    const ls_tpu_system *other = &state->systems[i];
+    if (strcmp(other->job, job) == 0 && strcmp(other->name, name) != 0)
+      return ls_failed_precondition(
+          "TPU system '%s' cannot be initialized: its job %s is that of TPU "
+          "system '%s', which is initialized; shut that down first, or use "
+          "another job (ls_tpu_resolver_options.job)",
+          name, ls_job_text(job), other->name);
+  }
+  return ls_ok();
+}
+
+static ls_status add_system(ls_tpu_state *state, const char *name,
+                            const char *job, ls_topology *topology) {
+  LS_RETURN_IF_ERROR(check_job(state, name, job));
+  if (!ls_grow(state->allocator, &state->systems, &state->systems_capacity,
+               state->num_systems + 1, sizeof(*state->systems)))
+    return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(copy_system(state->allocator, name, job, topology,
+                                 &state->systems[state->num_systems]));
+  ++state->num_systems;
+  ls_tpu_state_note_change(state);
+  return ls_ok();
+}
+
+static ls_status enter(ls_runtime *runtime, const char *name, const char *job,
+                       ls_topology *topology, bool *out_again) {
+  ls_status status = ls_ok();
+  ls_runtime_lock(runtime);
+  ls_tpu_state *state = ls_tpu_state_get(runtime);
+  ls_tpu_system *there = find_system(state, name, job);
+  *out_again = there != NULL;
+  if (state == NULL) {
+    status = ls_out_of_memory();
+  } else if (there != NULL) {
+    ls_topology_retain(topology);
+    ls_topology_release(there->topology);
+    there->topology = topology;
+    ls_tpu_state_note_change(state);
+  } else {
+    status = add_system(state, name, job, topology);
+  }
+  ls_runtime_unlock(runtime);
+  return status;
+}
+
+static bool leave(ls_runtime *runtime, const char *name, const char *job) {
+  ls_runtime_lock(runtime);
+  ls_tpu_state *state = ls_tpu_state_find(runtime);
+  ls_tpu_system *there = find_system(state, name, job);
+  const bool was = there != NULL;
+  if (was) {
+    ls_tpu_system_deinit(state->allocator, there);
+    const size_t behind =
+        (size_t)(state->systems + state->num_systems - (there + 1));
+    memmove(there, there + 1, behind * sizeof(*there));
+    --state->num_systems;
+    ls_tpu_state_note_change(state);
+  }
+  ls_runtime_unlock(runtime);
+  return was;
+}
+
+// Programs of single ops; those of functions and sessions are checked as they
+// begin.
+static ls_status clear_caches(ls_runtime *runtime) {
+  ls_runtime_state *state = NULL;
+  LS_RETURN_IF_ERROR(ls_runtime_state_get(runtime, &state));
+  ls_runtime_lock(runtime);
+  ls_runtime_state_drop_ops(state);
+  ls_runtime_unlock(runtime);
+  return ls_ok();
+}
+
+ls_status ls_pod_start(ls_pod *pod, bool *out_again) {
+  *out_again = false;
+  LS_RETURN_IF_ERROR(clear_caches(pod->runtime));
+  LS_RETURN_IF_ERROR(
+      enter(pod->runtime, pod->name, pod->job, pod->topology, out_again));
+  ls_pod_initialize(pod);
+  return ls_ok();
+}
+
+ls_status ls_pod_stop(ls_pod *pod, bool *out_was) {
+  *out_was = false;
+  LS_RETURN_IF_ERROR(clear_caches(pod->runtime));
+  *out_was = leave(pod->runtime, pod->name, pod->job);
+  ls_pod_shut_down(pod);
+  return ls_ok();
+}
+
+// A copy of the table, and its memory.
+typedef struct systems {
+  ls_tpu_systems data;
+  ls_allocator *allocator;
+} systems;
+
+static ls_status copy_systems(const ls_tpu_state *state, systems *out) {
+  const size_t count = state == NULL ? 0 : state->num_systems;
+  ls_tpu_system *copies = ls_new_array(out->allocator, ls_tpu_system, count);
+  if (copies == NULL) return ls_out_of_memory();
+  out->data.systems = copies;
+  for (size_t i = 0; i < count; ++i) {
+    const ls_tpu_system *system = &state->systems[i];
+    LS_RETURN_IF_ERROR(copy_system(out->allocator, system->name, system->job,
+                                   system->topology, &copies[i]));
+    ++out->data.count;
+  }
+  return ls_ok();
+}
+
+ls_status ls_tpu_initialized_systems(ls_tpu_systems **out_systems) {
+  LS_REQUIRE_OUT(out_systems);
+  ls_runtime *runtime = ls_runtime_current();
+  if (runtime == NULL) return ls_out_of_memory();
+  systems *made = ls_new(ls_runtime_allocator(runtime), systems);
+  if (made == NULL) return ls_out_of_memory();
+  made->allocator = ls_runtime_allocator(runtime);
+  ls_runtime_lock(runtime);
+  const ls_status status = copy_systems(ls_tpu_state_find(runtime), made);
+  ls_runtime_unlock(runtime);
+  if (ls_status_is_ok(status))
+    *out_systems = &made->data;
+  else
+    ls_tpu_systems_destroy(&made->data);
+  return status;
+}
+
+void ls_tpu_systems_destroy(ls_tpu_systems *data) {
+  if (data == NULL) return;
+  systems *made = (systems *)data;
+  for (size_t i = 0; i < data->count; ++i)
+    ls_tpu_system_deinit(made->allocator,
+                         (ls_tpu_system *)(uintptr_t)&data->systems[i]);
+  ls_release(made->allocator, data->systems);
+  ls_release(made->allocator, made);
+}
+
+// ---- Systems of resolvers --------------------------------------------------
+ls_status ls_tpu_open_pod(const ls_tpu_resolver *resolver, ls_pod **out_pod) {
+  const char *name = ls_tpu_pod_name(resolver), *job = ls_tpu_pod_job(resolver);
+  ls_pod_shape shape = resolver->shape;
+  // Who says nothing of the local pod takes it as it is.
+  ls_pod *there = ls_pod_find(resolver->runtime, name, job);
+  if (there != NULL && resolver->kind == LS_TPU_LOCAL &&
+      resolver->options.local == NULL) {
+    memcpy(shape.mesh, there->mesh, sizeof(shape.mesh));
+    shape.hosts = there->num_hosts;
+    shape.faults = there->planned;
+  }
+  const ls_status status =
+      ls_pod_open(resolver->runtime, name, job, &shape, out_pod);
+  ls_object_release(there);  // Whose faults the shape may have.
+  return status;
+}
+
+ls_status ls_tpu_pod(const ls_tpu_resolver *resolver, ls_pod **out_pod) {
+  LS_REQUIRE_OUT(out_pod);
+  LS_REQUIRE(resolver);
+  if (!ls_tpu_is_pod(resolver))
+    return ls_unimplemented("a pod of TPU '%s': only local and virtual systems "
+                            "stand in this process",
+                            resolver->name);
+  return ls_tpu_open_pod(resolver, out_pod);
+}
+
+ls_status ls_tpu_connect(const ls_tpu_resolver *resolver) {
+  LS_REQUIRE(resolver);
+  LS_RETURN_IF_ERROR(ls_tpu_check_reachable(resolver));
+  if (!ls_tpu_is_pod(resolver)) return ls_ok();
+  ls_pod *pod = NULL;
+  LS_RETURN_IF_ERROR(ls_tpu_open_pod(resolver, &pod));
+  ls_pod_release(pod);
+  return ls_ok();
+}
+
+static bool is_tracing(void) {
+  const ls_graph *graph = ls_graph_current();
+  for (; graph != NULL; graph = graph->parent)
+    if (graph->kind == LS_GRAPH_FUNCTION) return true;
+  return false;
+}
+
+static void warn_again(const ls_tpu_resolver *resolver) {
+  ls_runtime_log(resolver->runtime, LS_LOG_WARNING, "tpu",
+                 "TPU system '%s' is already initialized: initializing it "
+                 "again may lose the values of variables on it",
+                 ls_tpu_pod_name(resolver));
+}
+
+static ls_status initialize_pod(const ls_tpu_resolver *resolver, bool tracing,
+                                ls_topology **out_topology) {
+  ls_pod *pod = NULL;
+  bool again = false;
+  LS_RETURN_IF_ERROR(ls_tpu_open_pod(resolver, &pod));
+  const ls_status status = tracing ? ls_ok() : ls_pod_start(pod, &again);
+  if (again) warn_again(resolver);
+  if (ls_status_is_ok(status))
+    *out_topology = ls_topology_retain(pod->topology);
+  ls_pod_release(pod);
+  return status;
+}
+
+static ls_status ask_topology(const ls_tpu_resolver *resolver, bool initializes,
+                              ls_topology **out_topology) {
+  ls_master master;
+  ls_tpu_devices devices;
+  LS_RETURN_IF_ERROR(
+      ls_tpu_resolver_master(resolver, NULL, (ls_opt){0}, &master));
+  ls_arena arena;
+  ls_arena_init(&arena, resolver->arena.allocator);
+  ls_status status = ls_tpu_list_devices(
+      resolver,
+      &(ls_tpu_question){.master = master.text,
+                         .wants_topology = true,
+                         .initializes = initializes},
+      resolver->options.metadata_retries.value, &arena, &devices);
+  char text[LS_DEVICES_TEXT];
+  if (ls_status_is_ok(status) && devices.num_cores == 0)
+    status = ls_not_found("no TPU in the system at '%s': its devices are %s",
+                          master.text, ls_tpu_devices_text(&devices, text));
+  if (ls_status_is_ok(status)) *out_topology = devices.topology;
+  ls_arena_deinit(&arena);
+  return status;
+}
+
+static ls_status initialize_remote(const ls_tpu_resolver *resolver,
+                                   bool tracing, ls_topology **out_topology) {
+  bool again = false;
+  LS_RETURN_IF_ERROR(ls_tpu_check_reachable(resolver));
+  LS_RETURN_IF_ERROR(ask_topology(resolver, !tracing, out_topology));
+  if (tracing) return ls_ok();
+  ls_status status = clear_caches(resolver->runtime);
+  if (ls_status_is_ok(status))
+    status = enter(resolver->runtime, resolver->name, resolver->job,
+                   *out_topology, &again);
+  if (again) warn_again(resolver);
+  if (ls_status_is_ok(status)) return ls_ok();
+  ls_topology_release(*out_topology);
+  *out_topology = NULL;
+  return status;
+}
+
+// The first topology stays as long as the resolver: what its hardware says is
+// lent.
+static void keep_topology(ls_tpu_resolver *resolver, ls_topology *topology) {
+  ls_mutex_lock(&resolver->lock);
+  if (resolver->topology == NULL)
+    __atomic_store_n(&resolver->topology, ls_topology_retain(topology),
+                     __ATOMIC_RELEASE);
+  ls_mutex_unlock(&resolver->lock);
+}
+
+ls_status ls_tpu_initialize(ls_tpu_resolver *resolver,
+                            ls_topology **out_topology) {
+  LS_CLEAR_OUT(out_topology);
+  ls_topology *topology = NULL;
+  LS_REQUIRE(resolver);
+  const bool tracing = is_tracing();
+  LS_RETURN_IF_ERROR(ls_tpu_is_pod(resolver)
+                         ? initialize_pod(resolver, tracing, &topology)
+                         : initialize_remote(resolver, tracing, &topology));
+  if (!tracing) keep_topology(resolver, topology);
+  if (out_topology != NULL)
+    *out_topology = topology;
+  else
+    ls_topology_release(topology);
+  return ls_ok();
+}
+
+ls_status ls_tpu_shutdown(ls_tpu_resolver *resolver) {
+  LS_REQUIRE(resolver);
+  const char *name = ls_tpu_pod_name(resolver), *job = ls_tpu_pod_job(resolver);
+  if (is_tracing())
+    return ls_failed_precondition("TPU system '%s' cannot be shut down while a "
+                                  "function is being traced: do it outside of "
+                                  "the function",
+                                  name);
+  bool was = false;
+  ls_pod *pod = ls_tpu_is_pod(resolver)
+                    ? ls_pod_find(resolver->runtime, name, job)
+                    : NULL;
+  if (pod != NULL) {
+    const ls_status status = ls_pod_stop(pod, &was);
+    ls_object_release(pod);
+    LS_RETURN_IF_ERROR(status);
+  } else {
+    LS_RETURN_IF_ERROR(clear_caches(resolver->runtime));
+    was = leave(resolver->runtime, name, job);
+  }
+  if (!was)
+    ls_runtime_log(resolver->runtime, LS_LOG_WARNING, "tpu",
+                   "TPU system '%s' is shut down and was not initialized",
+                   name);
+  return ls_ok();
+}
+
+// ---- Devices of the runtime ------------------------------------------------
+static ls_device_name *print_devices(const char *type, int count,
+                                     ls_device_name *out) {
+  for (int i = 0; i < count; ++i)
+    snprintf((out++)->text, sizeof(out->text),
+             "/job:localhost/replica:0/task:0/device:%s:%d", type, i);
+  return out;
+}
+
+// With the runtime's lock held. The local system's CPU is the runtime's.
+static ls_status list_devices(const ls_runtime *runtime, ls_device_name **out,
+                              size_t *out_count) {
+  const ls_tpu_state *state = ls_tpu_state_find(runtime);
+  const int cpus = ls_runtime_cpus(runtime), gpus = ls_runtime_gpus(runtime);
+  size_t count = (size_t)cpus + (size_t)gpus;
+  for (size_t i = 0; state != NULL && i < state->num_pods; ++i)
+    if (ls_pod_is_initialized(state->pods[i]))
+      count += ls_pod_num_devices(state->pods[i]);
+  *out = ls_new_array(runtime->allocator, ls_device_name, count);
+  if (*out == NULL) return ls_out_of_memory();
+  ls_device_name *next = print_devices("CPU", cpus, *out);
+  next = print_devices("GPU", gpus, next);
+  for (size_t i = 0; state != NULL && i < state->num_pods; ++i) {
+    const ls_pod *pod = state->pods[i];
+    if (!ls_pod_is_initialized(pod)) continue;
+    ls_pod_devices(pod, next);
+    size_t added = ls_pod_num_devices(pod);
+    if (pod->job[0] == '\0') {  // Its first is CPU:0 of task 0.
+      memmove(next, next + 1, --added * sizeof(*next));
+      --count;
+    }
+    next += added;
+  }
+  *out_count = count;
+  return ls_ok();
+}
+
+ls_status ls_runtime_devices(ls_runtime *runtime, ls_device_name **out_devices,
+                             size_t *out_count) {
+  LS_REQUIRE_OUT(out_devices);
+  LS_REQUIRE_OUT(out_count);
+  LS_REQUIRE(runtime);
+  ls_runtime_lock(runtime);
+  const ls_status status = list_devices(runtime, out_devices, out_count);
+  ls_runtime_unlock(runtime);
+  return status;
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Numbers of event files: all files of a folder in the order of their names,
+// each as far as it is whole.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/files.h"
+#include "base/memory/arena.h"
+#include "base/require.h"
+#include "base/text.h"
+#include "io/protobuf/events.h"
+#include "io/protobuf/tfrecord.h"
+#include "lockstep/events.h"
+
+typedef struct number {
+  ls_event_number number;
+  size_t order;  // In which they were read.
+} number;
+
+typedef struct numbers {
+  ls_event_numbers numbers;  // What the caller sees.
+  ls_allocator *allocator;
+  ls_arena memory;  // Of the tags.
+  const char *tag;  // The one that is wanted; NULL: any. While it reads.
+  number *items;
+  size_t count, capacity;
+  int64_t last_step;  // At most.
+  bool failed;        // No memory.
+} numbers;
+
+// ---- What a record says ----------------------------------------------------
+static bool is_text(ls_bytes bytes, const char *text) {
+  return bytes.size == strlen(text) &&
+         (bytes.size == 0 || memcmp(bytes.data, text, bytes.size) == 0);
+}
+
+// Most are under the tag of one that was before.
+static const char *tag_of(numbers *self, ls_bytes tag) {
+  enum { LOOK_BACK = 32 };
+  for (size_t i = 1; i <= LOOK_BACK && i <= self->count; ++i) {
+    const char *known = self->items[self->count - i].number.tag;
+    if (is_text(tag, known)) return known;
+  }
+  char *copy = ls_arena_allocate(&self->memory, tag.size + 1);
+  if (copy == NULL) return NULL;
+  if (tag.size > 0) memcpy(copy, tag.data, tag.size);
+  copy[tag.size] = '\0';
+  return copy;
+}
+
+static void add_scalar(void *user, ls_event_time at, ls_bytes tag,
+                       double value) {
+  numbers *self = user;
+  if (self->failed || (self->tag != NULL && !is_text(tag, self->tag))) return;
+  const char *name = tag_of(self, tag);
+  self->failed =
+      name == NULL || !ls_grow(self->allocator, &self->items, &self->capacity,
+                               self->count + 1, sizeof(*self->items));
+  if (self->failed) return;
+  self->items[self->count] =
+      (number){{name, at.step, value, at.seconds}, self->count};
+  ++self->count;
+  if (at.step > self->last_step) self->last_step = at.step;
+}
+
+// What was said of this step and of later ones does not count any more.
+static void begin_again(void *user, ls_event_time at) {
+  numbers *self = user;
+  size_t kept = 0;
+  if (at.step > self->last_step) return;
+  for (size_t i = 0; i < self->count; ++i)
+    if (self->items[i].number.step < at.step)
+      self->items[kept++] = self->items[i];
+  self->count = kept;
+  self->last_step = at.step;
+}
+
+// ---- Files -----------------------------------------------------------------
+static ls_status read_records(numbers *self, const ls_file *file,
+                              ls_reader *reader) {
+  const ls_events_visitor visitor = {add_scalar, begin_again, self};
+  ls_record_place place = {.file = file->path};
+  for (;;) {
+    ls_bytes record;
+    LS_RETURN_IF_ERROR(ls_tfrecord_next(reader, &place, true, &record));
+    const char *wrong = ls_events_visit(record, &visitor);
+    if (wrong != NULL)
+      return LS_STATUS(LS_DATA_LOSS,
+                       "'%s' record %lld at byte %lld is no event: %s",
+                       place.file, (long long)place.record - 1,
+                       (long long)place.offset, wrong);
+    if (self->failed) return ls_out_of_memory();
+  }
+}
+
+// A file that is being written may end in half of a record, and one may be
+// taken away while the folder is looked at.
+static ls_status end_of_file(ls_runtime *runtime, const char *path,
+                             ls_status status) {
+  const ls_code code = ls_status_code(status);
+  if (code != LS_OUT_OF_RANGE && code != LS_DATA_LOSS && code != LS_NOT_FOUND)
+    return status;
+  if (code == LS_DATA_LOSS)
+    ls_log_limited(runtime, path, 1, LS_LOG_WARNING, "train",
+                   "%s; what is behind it is passed over",
+                   ls_status_message(status));
+  ls_status_free(status);
+  return ls_ok();
+}
+
+static ls_status read_file(numbers *self, ls_runtime *runtime,
+                           const char *path) {
+  ls_file *file = NULL;
+  ls_reader reader = {0};
+  ls_status status = ls_file_open(runtime, path, &file);
+  if (ls_status_is_ok(status))
+    status = ls_reader_open(file, self->allocator, NULL, &reader);
+  if (ls_status_is_ok(status)) status = read_records(self, file, &reader);
+  ls_reader_close(&reader);
+  ls_file_close(file);
+  return end_of_file(runtime, path, status);
+}
+
+static ls_status read_entries(numbers *self, ls_runtime *runtime,
+                              const char *folder, const ls_file_entry *entries,
+                              size_t count) {
+  ls_text path;
+  ls_status status = ls_ok();
+  ls_text_init(&path, self->allocator);
+  for (size_t i = 0; ls_status_is_ok(status) && i < count; ++i) {
+    if (entries[i].is_folder || strstr(entries[i].name, ".tfevents.") == NULL)
+      continue;
+    ls_text_clear(&path);
+    ls_text_append_format(&path, "%s/%s", folder, entries[i].name);
+    status = ls_text_status(&path);
+    if (ls_status_is_ok(status)) status = read_file(self, runtime, path.data);
+  }
+  ls_text_deinit(&path);
+  return status;
+}
+
+// A folder that is not there has no files.
+static ls_status read_folder(numbers *self, ls_runtime *runtime,
+                             const char *folder) {
+  const ls_file_system *files = ls_runtime_files(runtime);
+  ls_file_entry *entries = NULL;
+  size_t count = 0;
+  if (files->list == NULL)
+    return ls_unimplemented("the runtime's file system does not list folders, "
+                            "as of event files in '%s'",
+                            folder);
+  ls_status status =
+      files->list(files->user, folder, self->allocator, &entries, &count);
+  if (ls_status_code(status) == LS_NOT_FOUND) {
+    ls_status_free(status);
+    return ls_ok();
+  }
+  if (ls_status_is_ok(status))
+    status = read_entries(self, runtime, folder, entries, count);
+  ls_release(self->allocator, entries);
+  return status;
+}
+
+// ---- The table -------------------------------------------------------------
+static int compare(const void *a, const void *b) {
+  const number *x = a, *y = b;
+  if (x->number.step != y->number.step)
+    return x->number.step < y->number.step ? -1 : 1;
+  const int by_tag = strcmp(x->number.tag, y->number.tag);
+  if (by_tag != 0) return by_tag;
+  return x->order < y->order ? -1 : x->order > y->order;
+}
+
+// By step and tag; of those that are said twice the last.
+static ls_status arrange(numbers *self) {
+  ls_event_number *sorted =
+      ls_arena_new_array(&self->memory, ls_event_number, self->count + 1);
+  if (sorted == NULL) return ls_out_of_memory();
+  if (self->count > 0)
+    qsort(self->items, self->count, sizeof(*self->items), compare);
+  for (size_t i = 0; i < self->count; ++i) {
+    const ls_event_number *it = &self->items[i].number;
+    const ls_event_number *before =
+        self->numbers.count > 0 ? &sorted[self->numbers.count - 1] : NULL;
+    const bool again = before != NULL && before->step == it->step &&
+                       strcmp(before->tag, it->tag) == 0;
+    sorted[again ? self->numbers.count - 1 : self->numbers.count++] = *it;
+  }
+  self->numbers.items = sorted;
+  ls_release(self->allocator, self->items);
+  self->items = NULL;
+  return ls_ok();
+}
+
+ls_status ls_events_read(const char *folder, const char *tag,
+                         ls_event_numbers **out_numbers) {
+  LS_REQUIRE_OUT(out_numbers);
+  LS_REQUIRE(folder);
+  ls_runtime *runtime = ls_runtime_current();
+  ls_allocator *allocator = ls_current_allocator();
+  numbers *self = ls_new(allocator, numbers);
+  if (self == NULL) return ls_out_of_memory();
+  self->allocator = allocator;
+  self->tag = tag;
+  self->last_step = INT64_MIN;
+  ls_arena_init(&self->memory, allocator);
+  ls_status status = read_folder(self, runtime, folder);
+  if (ls_status_is_ok(status)) status = arrange(self);
+  if (ls_status_is_ok(status))
+    *out_numbers = &self->numbers;
+  else
+    ls_event_numbers_destroy(&self->numbers);
+  return status;
+}
+
+void ls_event_numbers_destroy(ls_event_numbers *table) {
+  numbers *self = (numbers *)table;
+  if (self == NULL) return;
+  ls_arena_deinit(&self->memory);
+  ls_release(self->allocator, self->items);
+  ls_release(self->allocator, self);
+}

@@ -1,0 +1,459 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Records are put together in memory under the writer's lock and appended to
+// the file some at a time. A file that could not be appended to may end in half
+// of a record, behind which nothing would be read: it is left behind.
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/file_names.h"
+#include "base/nanos.h"
+#include "base/require.h"
+#include "base/runtime_internal.h"
+#include "io/images/png.h"
+#include "lockstep/events.h"
+#include "train/events/event_graph.h"
+#include "train/events/histogram.h"
+
+enum { MOST_BUFFERED = 1 << 20, FLUSH_SECONDS = 5 };
+
+static const char prefix[] = "events.out.tfevents.";
+
+struct ls_event_writer {
+  ls_runtime *runtime;
+  ls_allocator *allocator;
+  int64_t first_step;
+  int64_t flush_nanos;
+  int64_t max_queue;
+  ls_text suffix;
+  ls_mutex lock;  // Guards what follows.
+  ls_text path;   // Of the folder, and of the file in it, if there is one.
+  size_t folder;  // The folder's part.
+  bool has_file;
+  ls_text records;   // Not yet written,
+  int64_t queued;    // so many.
+  ls_text graph;     // Being printed.
+  int64_t flushed;   // When they were last written, of the clock.
+  ls_status status;  // Of what was recorded.
+};
+
+// ---- The file --------------------------------------------------------------
+static ls_event_time now(const ls_event_writer *writer, int64_t step) {
+  return (ls_event_time){(double)ls_runtime_wall(writer->runtime) * 1e-9, step};
+}
+
+// Readers go through files in the order of their names: the seconds in that of
+// a new one are later than those of all that are there.
+static ls_status choose_seconds(ls_event_writer *writer, int64_t *out_seconds) {
+  const ls_file_system *files = ls_runtime_files(writer->runtime);
+  *out_seconds = ls_runtime_wall(writer->runtime) / 1000000000;
+  if (files->list == NULL) return ls_ok();
+  ls_file_entry *entries = NULL;
+  size_t count = 0;
+  LS_RETURN_IF_ERROR(files->list(files->user, ls_text_data(&writer->path),
+                                 writer->allocator, &entries, &count));
+  for (size_t i = 0; i < count; ++i) {
+    if (strncmp(entries[i].name, prefix, sizeof(prefix) - 1) != 0) continue;
+    const long long found =
+        strtoll(entries[i].name + sizeof(prefix) - 1, NULL, 10);
+    // Ten digits are compared as texts are.
+    if (found >= *out_seconds && found < 9999999999) *out_seconds = found + 1;
+  }
+  ls_release(writer->allocator, entries);
+  return ls_ok();
+}
+
+static ls_status make_file(ls_event_writer *writer) {
+  static int made;  // No two of a process have the same name.
+  const ls_file_system *files = ls_runtime_files(writer->runtime);
+  ls_text *path = &writer->path;
+  path->data[writer->folder] = '\0';
+  path->size = writer->folder;
+  path->failed = false;
+  LS_RETURN_IF_ERROR(files->make_directories(files->user, path->data));
+  int64_t seconds = 0;
+  LS_RETURN_IF_ERROR(choose_seconds(writer, &seconds));
+  char host[65] = "";
+  (void)!gethostname(host, sizeof(host) - 1);
+  ls_text_append_format(path, "/%s%010lld.%s.%ld.%d", prefix,
+                        (long long)seconds, host[0] != '\0' ? host : "host",
+                        (long)getpid(),
+                        __atomic_fetch_add(&made, 1, __ATOMIC_RELAXED));
+  ls_text_append(path, ls_text_data(&writer->suffix));
+  LS_RETURN_IF_ERROR(ls_text_status(path));
+  ls_text head;
+  ls_text_init(&head, writer->allocator);
+  ls_events_add_version(&head, now(writer, 0));
+  // One that follows a file of this writer goes on where that ended.
+  if (writer->first_step != INT64_MAX)
+    ls_events_add_start(&head, now(writer, writer->first_step));
+  ls_status status = ls_text_status(&head);
+  if (ls_status_is_ok(status))
+    status = files->append(files->user, path->data, head.data, head.size);
+  ls_text_deinit(&head);
+  LS_RETURN_IF_ERROR(status);
+  writer->has_file = true;
+  writer->first_step = INT64_MAX;
+  return ls_ok();
+}
+
+// ---- Opening ---------------------------------------------------------------
+static void destroy(ls_event_writer *writer) {
+  ls_mutex_deinit(&writer->lock);
+  ls_text_deinit(&writer->path);
+  ls_text_deinit(&writer->suffix);
+  ls_text_deinit(&writer->records);
+  ls_text_deinit(&writer->graph);
+  ls_status_free(writer->status);
+  ls_release(writer->allocator, writer);
+}
+
+static ls_status check(const ls_event_writer_options *options) {
+  const ls_opt seconds = options->flush_seconds, queue = options->max_queue;
+  if (seconds.set && (seconds.value < 0 || seconds.value > INT32_MAX))
+    return ls_invalid_argument("flush_seconds is %lld, expected 0 or more",
+                               seconds.value);
+  if (queue.set && queue.value < 1)
+    return ls_invalid_argument("max_queue is %lld, expected 1 or more",
+                               queue.value);
+  return options->suffix == NULL || options->suffix[0] == '\0'
+             ? ls_ok()
+             : ls_file_name_check("the suffix of a file's name",
+                                  options->suffix);
+}
+
+ls_status ls_event_writer_open(const ls_event_writer_options *options,
+                               ls_event_writer **out_writer) {
+  LS_REQUIRE_OUT(out_writer);
+  LS_REQUIRE(options);
+  LS_REQUIRE(options->folder);
+  LS_RETURN_IF_ERROR(check(options));
+  const ls_opt seconds = options->flush_seconds;
+  ls_runtime *runtime = ls_runtime_current();
+  if (runtime == NULL) return ls_out_of_memory();
+  ls_allocator *allocator = ls_runtime_allocator(runtime);
+  ls_event_writer *writer = ls_new(allocator, ls_event_writer);
+  if (writer == NULL) return ls_out_of_memory();
+  *writer = (ls_event_writer){
+      .runtime = runtime,
+      .allocator = allocator,
+      .first_step = options->first_step,
+      .flush_nanos =
+          ls_nanos_of_seconds(seconds.set ? seconds.value : FLUSH_SECONDS),
+      .max_queue =
+          options->max_queue.set ? options->max_queue.value : INT64_MAX,
+      .folder = strlen(options->folder),
+      .flushed = ls_runtime_now(runtime)};
+  ls_text_init(&writer->path, allocator);
+  ls_text_init(&writer->records, allocator);
+  ls_text_init(&writer->graph, allocator);
+  ls_text_init(&writer->suffix, allocator);
+  ls_text_append(&writer->path, options->folder);
+  ls_text_append(&writer->suffix,
+                 options->suffix != NULL ? options->suffix : "");
+  ls_status status = ls_mutex_init(&writer->lock);
+  if (!ls_status_is_ok(status)) {
+    ls_text_deinit(&writer->path);
+    ls_text_deinit(&writer->suffix);
+    ls_release(allocator, writer);
+    return status;
+  }
+  status = ls_text_status(&writer->path);
+  if (ls_status_is_ok(status)) status = ls_text_status(&writer->suffix);
+  if (ls_status_is_ok(status) && options->begins) status = make_file(writer);
+  if (ls_status_is_ok(status))
+    *out_writer = writer;
+  else
+    destroy(writer);
+  return status;
+}
+
+// ---- Writing ---------------------------------------------------------------
+static ls_status write_out(ls_event_writer *writer) {
+  const ls_file_system *files = ls_runtime_files(writer->runtime);
+  LS_RETURN_IF_ERROR(ls_text_status(&writer->records));
+  if (writer->records.size == 0) return ls_ok();
+  if (!writer->has_file) LS_RETURN_IF_ERROR(make_file(writer));
+  const ls_status status =
+      files->append(files->user, writer->path.data, writer->records.data,
+                    writer->records.size);
+  writer->has_file = ls_status_is_ok(status);
+  return status;
+}
+
+static ls_status flush(ls_event_writer *writer) {
+  const ls_status status = write_out(writer);
+  ls_text_clear(&writer->records);
+  writer->queued = 0;
+  writer->flushed = ls_runtime_now(writer->runtime);
+  return status;
+}
+
+// What was kept of records, then what `status` says.
+static ls_status with_kept(ls_event_writer *writer, ls_status status) {
+  const ls_status kept = writer->status;
+  writer->status = ls_ok();
+  return ls_status_join(kept, status);
+}
+
+ls_status ls_event_writer_flush(ls_event_writer *writer) {
+  LS_REQUIRE(writer);
+  ls_mutex_lock(&writer->lock);
+  const ls_status status = with_kept(writer, flush(writer));
+  ls_mutex_unlock(&writer->lock);
+  return status;
+}
+
+ls_status ls_event_writer_close(ls_event_writer *writer) {
+  if (writer == NULL) return ls_ok();
+  const ls_status status = with_kept(writer, flush(writer));
+  destroy(writer);
+  return status;
+}
+
+// ---- Adding ----------------------------------------------------------------
+// Behind a record that was added.
+static ls_status end_record(ls_event_writer *writer) {
+  if (!writer->records.failed && writer->records.size < MOST_BUFFERED &&
+      ++writer->queued < writer->max_queue &&
+      ls_runtime_now(writer->runtime) - writer->flushed < writer->flush_nanos)
+    return ls_ok();
+  return flush(writer);
+}
+
+ls_status ls_event_writer_scalar(ls_event_writer *writer, const char *tag,
+                                 int64_t step, double value) {
+  LS_REQUIRE(writer);
+  LS_REQUIRE(tag);
+  ls_mutex_lock(&writer->lock);
+  ls_events_add_scalar(&writer->records, now(writer, step), tag, value);
+  const ls_status status = end_record(writer);
+  ls_mutex_unlock(&writer->lock);
+  return status;
+}
+
+ls_status ls_event_writer_histogram(ls_event_writer *writer, const char *tag,
+                                    int64_t step, const ls_array *values) {
+  LS_REQUIRE(writer);
+  LS_REQUIRE(tag);
+  LS_REQUIRE(values);
+  const ls_dtype dtype = ls_array_dtype(values);
+  if (!ls_dtype_is_float(dtype) && !ls_dtype_is_integer(dtype) &&
+      dtype != LS_DTYPE_BOOL)
+    return ls_invalid_argument(
+        "histogram '%s' is of %s, expected floats, integers or bool", tag,
+        LS_SHAPE_TEXT(dtype, ls_array_shape(values)));
+  ls_histogram histogram;
+  ls_histogram_of(values, &histogram);
+  ls_mutex_lock(&writer->lock);
+  ls_events_add_histogram(&writer->records, now(writer, step), tag, &histogram);
+  const ls_status status = end_record(writer);
+  ls_mutex_unlock(&writer->lock);
+  return status;
+}
+
+ls_status ls_event_writer_tensor(ls_event_writer *writer, const char *tag,
+                                 int64_t step, const ls_array *values) {
+  LS_REQUIRE(writer);
+  LS_REQUIRE(tag);
+  LS_REQUIRE(values);
+  ls_mutex_lock(&writer->lock);
+  ls_events_add_tensor(&writer->records, now(writer, step), tag, values);
+  const ls_status status = end_record(writer);
+  ls_mutex_unlock(&writer->lock);
+  return status;
+}
+
+ls_status ls_event_writer_summary(ls_event_writer *writer, const char *tag,
+                                  int64_t step, int64_t first, ls_bytes summary,
+                                  size_t *out_count) {
+  LS_REQUIRE_OUT(out_count);
+  LS_REQUIRE(writer);
+  LS_REQUIRE(tag);
+  LS_REQUIRE_ITEMS(summary.data, summary.size);
+  ls_mutex_lock(&writer->lock);
+  *out_count = ls_events_add_summary(&writer->records, now(writer, step), tag,
+                                     first, summary);
+  const ls_status status = *out_count > 0 ? end_record(writer) : ls_ok();
+  ls_mutex_unlock(&writer->lock);
+  return status;
+}
+
+// Texts of a table, or one.
+static ls_status add_texts(ls_event_writer *writer, const char *tag,
+                           int64_t step, ls_shape shape,
+                           const ls_bytes *texts) {
+  ls_mutex_lock(&writer->lock);
+  ls_events_add_texts(&writer->records, now(writer, step), tag, shape, texts);
+  const ls_status status = end_record(writer);
+  ls_mutex_unlock(&writer->lock);
+  return status;
+}
+
+ls_status ls_event_writer_text(ls_event_writer *writer, const char *tag,
+                               int64_t step, const char *text) {
+  LS_REQUIRE(writer);
+  LS_REQUIRE(tag);
+  LS_REQUIRE(text);
+  return add_texts(writer, tag, step, LS_SCALAR,
+                   &(ls_bytes){text, strlen(text)});
+}
+
+ls_status ls_event_writer_graph(ls_event_writer *writer,
+                                const ls_graph *graph) {
+  LS_REQUIRE(writer);
+  LS_REQUIRE(graph);
+  ls_mutex_lock(&writer->lock);
+  ls_text_clear(&writer->graph);
+  ls_status status = ls_event_graph_print(graph, &writer->graph);
+  if (ls_status_is_ok(status)) {
+    ls_events_add_graph(&writer->records, now(writer, 0), writer->graph.data,
+                        writer->graph.size);
+    status = end_record(writer);
+  }
+  ls_text_deinit(&writer->graph);  // The next one comes late, if at all.
+  ls_mutex_unlock(&writer->lock);
+  return status;
+}
+
+// ---- Images ----------------------------------------------------------------
+// Some images of one size in an array.
+typedef struct images {
+  const ls_array *array;
+  int64_t count, height, width;
+  int channels;
+  size_t bytes;  // Of a packed image's pixels.
+} images;
+
+static bool is_image(ls_shape shape) {
+  const int r = shape.rank;
+  if (r != 3 && r != 4) return false;
+  return shape.dim[r - 1] >= 1 && shape.dim[r - 1] <= 4 &&
+         shape.dim[r - 2] >= 1 && shape.dim[r - 3] >= 1 &&
+         shape.dim[r - 2] <= INT32_MAX && shape.dim[r - 3] <= INT32_MAX;
+}
+
+static ls_status look_at(const ls_array *array, const char *tag, images *out) {
+  const ls_shape shape = ls_array_shape(array);
+  const ls_dtype dtype = ls_array_dtype(array);
+  const int r = shape.rank;
+  if (!is_image(shape) || (dtype != LS_DTYPE_U8 && dtype != LS_DTYPE_U16 &&
+                           !ls_dtype_is_float(dtype)))
+    return ls_invalid_argument(
+        "image '%s' is %s, expected u8, u16 or floats of [height, width, "
+        "channels] or [n, height, width, channels], with 1 to 4 channels",
+        tag, LS_SHAPE_TEXT(dtype, shape));
+  *out = (images){.array = array,
+                  .count = r == 4 ? shape.dim[0] : 1,
+                  .height = shape.dim[r - 3],
+                  .width = shape.dim[r - 2],
+                  .channels = (int)shape.dim[r - 1]};
+  out->bytes = (size_t)(out->height * out->width) * (size_t)out->channels *
+               (dtype == LS_DTYPE_U16 ? 2 : 1);
+  return ls_ok();
+}
+
+static unsigned char byte_of(double x) {
+  if (!(x > 0)) return 0;  // NaN, too.
+  return x >= 1 ? 255 : (unsigned char)(x * 255 + 0.5);
+}
+
+// The pixels of an image; `room` takes those of floats.
+static void *pixels_of(const images *it, int64_t index, unsigned char *room) {
+  if (room == NULL)
+    return (char *)(uintptr_t)ls_array_data(it->array) +
+           (size_t)index * it->bytes;
+  for (size_t i = 0; i < it->bytes; ++i)
+    room[i] = byte_of(
+        ls_array_f64(it->array, index * (int64_t)it->bytes + (int64_t)i));
+  return room;
+}
+
+static ls_status encode(ls_allocator *allocator, const images *it,
+                        unsigned char *room, ls_bytes *files) {
+  for (int64_t i = 0; i < it->count; ++i) {
+    const ls_pixels pixels = {
+        .data = pixels_of(it, i, room),
+        .stride = it->bytes / (size_t)it->height,
+        .width = it->width,
+        .height = it->height,
+        .channels = it->channels,
+        .bits = ls_array_dtype(it->array) == LS_DTYPE_U16 ? 16 : 8};
+    unsigned char *bytes = NULL;
+    LS_RETURN_IF_ERROR(
+        ls_png_encode(allocator, &pixels, &bytes, &files[i].size));
+    files[i].data = (const char *)bytes;
+  }
+  return ls_ok();
+}
+
+static ls_status add_images(ls_event_writer *writer, const char *tag,
+                            int64_t step, const images *it,
+                            const ls_bytes *files) {
+  ls_mutex_lock(&writer->lock);
+  ls_events_add_images(&writer->records, now(writer, step), tag, it->width,
+                       it->height, files, (size_t)it->count);
+  const ls_status status = end_record(writer);
+  ls_mutex_unlock(&writer->lock);
+  return status;
+}
+
+ls_status ls_event_writer_image(ls_event_writer *writer, const char *tag,
+                                int64_t step, const ls_array *image) {
+  LS_REQUIRE(writer);
+  LS_REQUIRE(tag);
+  LS_REQUIRE(image);
+  images it = {0};
+  LS_RETURN_IF_ERROR(look_at(image, tag, &it));
+  ls_allocator *allocator = writer->allocator;
+  ls_bytes *files = ls_new_array(allocator, ls_bytes, (size_t)it.count);
+  unsigned char *room = ls_dtype_is_float(ls_array_dtype(image))
+                            ? ls_allocate(allocator, it.bytes)
+                            : NULL;
+  ls_status status = ls_out_of_memory();
+  if (files != NULL &&
+      (room != NULL || !ls_dtype_is_float(ls_array_dtype(image))))
+    status = encode(allocator, &it, room, files);
+  if (ls_status_is_ok(status))
+    status = add_images(writer, tag, step, &it, files);
+  for (int64_t i = 0; files != NULL && i < it.count; ++i)
+    ls_release(allocator, files[i].data);
+  ls_release(allocator, files);
+  ls_release(allocator, room);
+  return status;
+}
+
+// ---- Summaries -------------------------------------------------------------
+static ls_status record(ls_event_writer *writer, const ls_summary_record *it) {
+  if (it == NULL) return ls_null_argument("ls_event_writer_record", "record");
+  if (it->tag == NULL || it->value == NULL)
+    return ls_null_argument("ls_event_writer_record",
+                            it->tag == NULL ? "record->tag" : "record->value");
+  const ls_dtype dtype = ls_array_dtype(it->value);
+  const ls_shape shape = ls_array_shape(it->value);
+  if (it->kind == LS_SUMMARY_HISTOGRAM)
+    return ls_event_writer_histogram(writer, it->tag, it->step, it->value);
+  if (it->kind == LS_SUMMARY_IMAGE)
+    return ls_event_writer_image(writer, it->tag, it->step, it->value);
+  if (dtype == LS_DTYPE_STRING)
+    return add_texts(writer, it->tag, it->step, shape,
+                     ls_array_data(it->value));
+  if (dtype == LS_DTYPE_U8 && is_image(shape))
+    return ls_event_writer_image(writer, it->tag, it->step, it->value);
+  if (shape.rank == 0 && !ls_dtype_is_complex(dtype))
+    return ls_event_writer_scalar(writer, it->tag, it->step,
+                                  ls_array_f64(it->value, 0));
+  return ls_event_writer_histogram(writer, it->tag, it->step, it->value);
+}
+
+void ls_event_writer_record(void *writer, const ls_summary_record *it) {
+  ls_event_writer *self = writer;
+  if (self == NULL) return;
+  const ls_status status = record(self, it);
+  if (ls_status_is_ok(status)) return;
+  ls_mutex_lock(&self->lock);
+  self->status = ls_status_join(self->status, status);
+  ls_mutex_unlock(&self->lock);
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/events/run_events.h"
+
+#include <string.h>
+
+#include "base/files.h"
+#include "base/text.h"
+#include "lockstep/eager.h"
+#include "nn/optimizer.h"
+
+static const char train_name[] = "train";
+static const char test_name[] = "test";
+
+// ---- Files -----------------------------------------------------------------
+static bool is_in_run_folder(const ls_train_options *options) {
+  return options->events == NULL || options->events[0] == '\0';
+}
+
+// A folder of event files.
+static ls_status print_path(const ls_train_options *options, const char *name,
+                            ls_text *path) {
+  ls_text_clear(path);
+  if (is_in_run_folder(options))
+    ls_text_append_format(path, "%s/events/%s", options->run_folder, name);
+  else
+    ls_text_append_format(path, "%s/%s", options->events, name);
+  return ls_text_status(path);
+}
+
+// Sets `path` to a folder of event files. In a run folder neither it nor the
+// one around it is a link.
+static ls_status name_folder(ls_runtime *runtime,
+                             const ls_train_options *options, const char *name,
+                             ls_text *path) {
+  if (is_in_run_folder(options)) {
+    LS_RETURN_IF_ERROR(print_path(options, "", path));
+    path->data[--path->size] = '\0';  // Its slash would go through a link.
+    LS_RETURN_IF_ERROR(ls_folder_check_own(runtime, ls_text_data(path)));
+    LS_RETURN_IF_ERROR(print_path(options, name, path));
+    return ls_folder_check_own(runtime, ls_text_data(path));
+  }
+  return print_path(options, name, path);
+}
+
+static ls_status open_writers(ls_run_events *events,
+                              const ls_train_options *options, int64_t steps,
+                              bool tests_again, ls_text *path) {
+  // What was at the last step of before is shown still.
+  const int64_t first = steps == 0 ? 0 : steps + 1;
+  LS_RETURN_IF_ERROR(name_folder(events->runtime, options, train_name, path));
+  // A run that goes on has its graph there, if it had events before.
+  const ls_file_system *files = ls_runtime_files(events->runtime);
+  if (steps > 0)
+    LS_RETURN_IF_ERROR(
+        files->exists(files->user, ls_text_data(path), &events->has_graph));
+  LS_RETURN_IF_ERROR(ls_event_writer_open(
+      &(ls_event_writer_options){.folder = ls_text_data(path),
+                                 .first_step = first},
+      &events->train));
+  LS_RETURN_IF_ERROR(name_folder(events->runtime, options, test_name, path));
+  return ls_event_writer_open(
+      &(ls_event_writer_options){.folder = ls_text_data(path),
+                                 .first_step = tests_again ? steps : first},
+      &events->test);
+}
+
+ls_status ls_run_events_open(ls_run_events *events, ls_runtime *runtime,
+                             const ls_train_options *options, int64_t steps,
+                             bool tests_again) {
+  *events = (ls_run_events){.runtime = runtime, .model = options->model};
+  if (options->events == NULL) return ls_ok();
+  if (options->events[0] == '\0' && options->run_folder == NULL)
+    return ls_invalid_argument(
+        "events should be in the run folder, but there is none: name a folder");
+  ls_text path;
+  ls_text_init(&path, ls_runtime_allocator(runtime));
+  const ls_status status =
+      open_writers(events, options, steps, tests_again, &path);
+  ls_text_deinit(&path);
+  return status;
+}
+
+ls_status ls_run_events_close(ls_run_events *events) {
+  const ls_status status = ls_status_join(ls_event_writer_close(events->train),
+                                          ls_event_writer_close(events->test));
+  *events = (ls_run_events){0};
+  return status;
+}
+
+bool ls_run_events_owns(const char *name) {
+  static const char prefix[] = "events.out.tfevents.";
+  return strncmp(name, prefix, sizeof(prefix) - 1) == 0;
+}
+
+// ---- Numbers ---------------------------------------------------------------
+// The schedule's factor at a step.
+static ls_status factor_at(const ls_schedule *schedule, int64_t step,
+                           double *out_factor) {
+  LS_RETURN_IF_ERROR(ls_frame_begin());
+  const ls_status status = ls_tensor_item(
+      ls_schedule_factor(schedule, ls_scalar_i64(LS_DTYPE_I64, step)),
+      out_factor);
+  return ls_status_join(status, ls_frame_end(NULL));
+}
+
+// The rate of the last step. False: the model has no optimizer.
+static ls_status last_rate(const ls_model *model, bool *out_known,
+                           double *out_rate) {
+  const ls_optimizer *optimizer = model->type->optimizer != NULL
+                                      ? model->type->optimizer(model->self)
+                                      : NULL;
+  *out_known = optimizer != NULL;
+  *out_rate = 0;
+  if (optimizer == NULL) return ls_ok();
+  if (optimizer->inner != NULL) optimizer = optimizer->inner;
+  *out_rate = optimizer->learning_rate;
+  if (!ls_schedule_changes(&optimizer->schedule) || optimizer->step == NULL)
+    return ls_ok();
+  ls_array *steps = NULL;
+  LS_RETURN_IF_ERROR(ls_variable_value(optimizer->step, &steps));
+  const int64_t done = ls_array_i64(steps, 0);
+  ls_array_release(steps);
+  double factor = 1;
+  LS_RETURN_IF_ERROR(
+      factor_at(&optimizer->schedule, done > 0 ? done - 1 : 0, &factor));
+  *out_rate *= factor;
+  return ls_ok();
+}
+
+typedef struct number {
+  const char *tag;
+  double value;
+} number;
+
+static ls_status add_numbers(ls_event_writer *writer, int64_t step,
+                             const number *numbers, size_t count) {
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(
+        ls_event_writer_scalar(writer, numbers[i].tag, step, numbers[i].value));
+  return ls_ok();
+}
+
+// Its parts as shares of the whole.
+static ls_status add_budget(ls_event_writer *writer, int64_t step,
+                            const ls_train_budget *budget) {
+  const number parts[] = {
+      {"budget/compute", budget->compute / budget->whole},
+      {"budget/input", budget->input / budget->whole},
+      {"budget/collective", budget->collective / budget->whole},
+      {"budget/host", budget->host / budget->whole},
+      {"budget/save", budget->save / budget->whole},
+      {"budget/rest", budget->rest / budget->whole}};
+  return budget->whole > 0
+             ? add_numbers(writer, step, parts, LS_COUNT_OF(parts))
+             : ls_ok();
+}
+
+static ls_status log_steps(ls_run_events *events, const ls_train_report *report,
+                           const ls_function *step) {
+  const number numbers[] = {
+      {"loss", report->loss},
+      {"accuracy", report->accuracy},
+      {"examples_per_second", report->examples_per_second}};
+  LS_RETURN_IF_ERROR(
+      add_numbers(events->train, report->step, numbers, LS_COUNT_OF(numbers)));
+  LS_RETURN_IF_ERROR(add_budget(events->train, report->step, &report->budget));
+  bool known = false;
+  double rate = 0;
+  LS_RETURN_IF_ERROR(last_rate(events->model, &known, &rate));
+  if (known)
+    LS_RETURN_IF_ERROR(ls_event_writer_scalar(events->train, "learning_rate",
+                                              report->step, rate));
+  const ls_graph *graph = ls_function_graph(step);
+  if (!events->has_graph && graph != NULL)
+    LS_RETURN_IF_ERROR(ls_event_writer_graph(events->train, graph));
+  events->has_graph = true;
+  return ls_event_writer_flush(events->train);
+}
+
+static ls_status log_test(ls_run_events *events,
+                          const ls_train_report *report) {
+  const number numbers[] = {{"loss", report->test.loss},
+                            {"accuracy", report->test.accuracy}};
+  LS_RETURN_IF_ERROR(
+      add_numbers(events->test, report->step, numbers, LS_COUNT_OF(numbers)));
+  return ls_event_writer_flush(events->test);
+}
+
+ls_status ls_run_events_log(ls_run_events *events,
+                            const ls_train_report *report,
+                            const ls_function *step) {
+  if (events->train == NULL) return ls_ok();
+  return report->tested ? log_test(events, report)
+                        : log_steps(events, report, step);
+}
+
+// ---- Weights ---------------------------------------------------------------
+static ls_status log_variable(ls_event_writer *writer, ls_variable *variable,
+                              int64_t step) {
+  const ls_dtype dtype = ls_variable_dtype(variable);
+  if (!ls_variable_is_trainable(variable) || !ls_dtype_is_float(dtype))
+    return ls_ok();
+  ls_array *value = NULL;
+  LS_RETURN_IF_ERROR(ls_variable_value(variable, &value));
+  const ls_status status = ls_event_writer_histogram(
+      writer, ls_variable_name(variable), step, value);
+  ls_array_release(value);
+  return status;
+}
+
+ls_status ls_run_events_log_weights(ls_run_events *events, int64_t step) {
+  if (events->train == NULL) return ls_ok();
+  const ls_model *model = events->model;
+  ls_allocator *allocator = ls_runtime_allocator(events->runtime);
+  const size_t count = model->type->variables(model->self, NULL, 0);
+  ls_variable **variables = ls_new_array(allocator, ls_variable *, count);
+  if (variables == NULL) return ls_out_of_memory();
+  model->type->variables(model->self, variables, count);
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
+    status = log_variable(events->train, variables[i], step);
+  ls_release(allocator, variables);
+  return status;
+}

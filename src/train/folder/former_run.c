@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/folder/former_run.h"
+
+#include <string.h>
+
+#include "base/files.h"
+#include "base/text.h"
+#include "state/saved.h"
+#include "train/events/run_events.h"
+#include "train/folder/run_folder.h"
+#include "train/folder/saves.h"
+
+static const char aside_name[] = "/.overwritten";
+static const char phase_name[] = "/phase";
+
+typedef enum phase { PHASE_NONE, PHASE_MOVING, PHASE_WHOLE, PHASE_DONE } phase;
+static const char *const phase_texts[] = {"", "moving\n", "whole\n", "done\n"};
+
+// Folders of a run's files, each after the one around it.
+static const struct {
+  const char *path;
+  bool (*owns)(const char *name);  // NULL: it has only folders.
+} parts[] = {{"", ls_run_folder_owns},
+             {"/events", NULL},
+             {"/events/train", ls_run_events_owns},
+             {"/events/test", ls_run_events_owns}};
+
+typedef struct mover {
+  ls_runtime *runtime;
+  const ls_file_system *files;
+  const char *folder;
+  ls_text from, to;  // The paths in hand.
+} mover;
+
+// ---- Paths -----------------------------------------------------------------
+static ls_status print_path(const mover *self, const char *where,
+                            const char *part, ls_text *path) {
+  ls_text_clear(path);
+  ls_text_append_format(path, "%s%s%s", self->folder, where, part);
+  return ls_text_status(path);
+}
+
+static ls_status has_path(mover *self, const char *where, const char *part,
+                          bool *out_exists) {
+  LS_RETURN_IF_ERROR(print_path(self, where, part, &self->from));
+  return self->files->exists(self->files->user, ls_text_data(&self->from),
+                             out_exists);
+}
+
+static ls_status append_name(ls_text *path, const char *name) {
+  ls_text_append_format(path, "/%s", name);
+  return ls_text_status(path);
+}
+
+// Removes a folder if nothing is in it; links are never followed.
+static void remove_empty(mover *self, const char *where, const char *part) {
+  ls_status status = print_path(self, where, part, &self->from);
+  if (ls_status_is_ok(status))
+    status = self->files->remove(self->files->user, ls_text_data(&self->from));
+  ls_status_free(status);
+}
+
+// ---- Files -----------------------------------------------------------------
+// Moves or, without `to`, removes a file of a part.
+static ls_status move_file(mover *self, const char *name, const char *from,
+                           const char *to, const char *part) {
+  LS_RETURN_IF_ERROR(print_path(self, from, part, &self->from));
+  LS_RETURN_IF_ERROR(append_name(&self->from, name));
+  if (to == NULL)
+    return self->files->remove(self->files->user, ls_text_data(&self->from));
+  LS_RETURN_IF_ERROR(print_path(self, to, part, &self->to));
+  LS_RETURN_IF_ERROR(append_name(&self->to, name));
+  return self->files->rename(self->files->user, ls_text_data(&self->from),
+                             ls_text_data(&self->to));
+}
+
+// Makes the folder that files of a part are moved to. The run folder itself is
+// there, and may be a link.
+static ls_status make_part(mover *self, const char *to, const char *part) {
+  if (to == NULL || (to[0] == '\0' && part[0] == '\0')) return ls_ok();
+  LS_RETURN_IF_ERROR(print_path(self, to, part, &self->to));
+  return ls_folder_make_own(self->runtime, ls_text_data(&self->to));
+}
+
+static ls_status move_files(mover *self, size_t part, const char *from,
+                            const char *to) {
+  const char *path = parts[part].path;
+  ls_allocator *allocator = ls_runtime_allocator(self->runtime);
+  ls_file_entry *entries = NULL;
+  size_t count = 0;
+  LS_RETURN_IF_ERROR(print_path(self, from, path, &self->from));
+  LS_RETURN_IF_ERROR(self->files->list(self->files->user,
+                                       ls_text_data(&self->from), allocator,
+                                       &entries, &count));
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
+    if (!entries[i].is_folder && parts[part].owns(entries[i].name))
+      status = move_file(self, entries[i].name, from, to, path);
+  ls_release(allocator, entries);
+  return status;
+}
+
+static ls_status move_part(mover *self, size_t part, const char *from,
+                           const char *to) {
+  const char *path = parts[part].path;
+  bool exists = true;
+  if (path[0] != '\0') {
+    LS_RETURN_IF_ERROR(has_path(self, from, path, &exists));
+    if (!exists) return ls_ok();
+    LS_RETURN_IF_ERROR(
+        ls_folder_check_own(self->runtime, ls_text_data(&self->from)));
+  }
+  LS_RETURN_IF_ERROR(make_part(self, to, path));
+  return parts[part].owns == NULL ? ls_ok() : move_files(self, part, from, to);
+}
+
+// Moves the files of a run, or removes them, and the folders of events that are
+// empty then.
+static ls_status move_run(mover *self, const char *from, const char *to) {
+  for (size_t i = 0; i < LS_COUNT_OF(parts); ++i)
+    LS_RETURN_IF_ERROR(move_part(self, i, from, to));
+  for (size_t i = LS_COUNT_OF(parts) - 1; i > 0; --i)
+    remove_empty(self, from, parts[i].path);
+  return ls_ok();
+}
+
+// ---- Phases ----------------------------------------------------------------
+static ls_status read_phase(mover *self, phase *out_phase) {
+  enum { MOST = 64 };
+  ls_allocator *allocator = ls_runtime_allocator(self->runtime);
+  bool exists = false;
+  char *text = NULL;
+  size_t size = 0;
+  *out_phase = PHASE_NONE;
+  LS_RETURN_IF_ERROR(has_path(self, aside_name, phase_name, &exists));
+  if (!exists) return ls_ok();
+  LS_RETURN_IF_ERROR(self->files->read(self->files->user,
+                                       ls_text_data(&self->from), MOST,
+                                       allocator, &text, &size));
+  for (int i = PHASE_MOVING; i <= PHASE_DONE; ++i)
+    if (strcmp(text, phase_texts[i]) == 0) *out_phase = (phase)i;
+  ls_release(allocator, text);
+  if (*out_phase != PHASE_NONE) return ls_ok();
+  return LS_STATUS(LS_DATA_LOSS,
+                   "'%s' is damaged: it should say moving, whole or done; the "
+                   "run that was being overwritten is in the folder beside it",
+                   ls_text_data(&self->from));
+}
+
+static ls_status write_phase(mover *self, phase next) {
+  const char *text = phase_texts[next];
+  LS_RETURN_IF_ERROR(print_path(self, aside_name, phase_name, &self->from));
+  return self->files->write(self->files->user, ls_text_data(&self->from), text,
+                            strlen(text));
+}
+
+// Removes what is left in there. The phase is written always, as that takes
+// away what a write that was cut off has left beside it.
+static ls_status drop(mover *self) {
+  LS_RETURN_IF_ERROR(write_phase(self, PHASE_DONE));
+  LS_RETURN_IF_ERROR(move_run(self, aside_name, NULL));
+  LS_RETURN_IF_ERROR(print_path(self, aside_name, phase_name, &self->from));
+  LS_RETURN_IF_ERROR(
+      self->files->remove(self->files->user, ls_text_data(&self->from)));
+  LS_RETURN_IF_ERROR(print_path(self, aside_name, "", &self->from));
+  return self->files->remove(self->files->user, ls_text_data(&self->from));
+}
+
+// ---- Settling --------------------------------------------------------------
+// A run whose saves failed may have a model all the same, at its end.
+static ls_status has_result(mover *self, bool *out_has) {
+  ls_saved_file *file = NULL;
+  const ls_status status = ls_saved_newest_open(self->folder, false, &file);
+  *out_has = ls_status_is_ok(status) && file != NULL;
+  ls_saved_file_close(file);
+  if (!ls_status_is_ok(status) && ls_status_code(status) != LS_DATA_LOSS)
+    return status;
+  ls_status_free(status);
+  return *out_has ? ls_ok() : has_path(self, "", "/model.safetensors", out_has);
+}
+
+// Decides for the one run or the other, and begins to do so.
+static ls_status choose(mover *self, phase *out_phase) {
+  bool stands = false;
+  LS_RETURN_IF_ERROR(has_result(self, &stands));
+  *out_phase = stands ? PHASE_DONE : PHASE_MOVING;
+  if (stands) return ls_ok();
+  LS_RETURN_IF_ERROR(move_run(self, "", NULL));
+  return write_phase(self, *out_phase);
+}
+
+static ls_status check_aside(mover *self) {
+  LS_RETURN_IF_ERROR(print_path(self, aside_name, "", &self->from));
+  return ls_folder_check_own(self->runtime, ls_text_data(&self->from));
+}
+
+static ls_status settle(mover *self, bool *out_is_back) {
+  phase current = PHASE_NONE;
+  bool exists = true;
+  LS_RETURN_IF_ERROR(check_aside(self));
+  LS_RETURN_IF_ERROR(read_phase(self, &current));
+  if (current == PHASE_NONE)
+    LS_RETURN_IF_ERROR(has_path(self, aside_name, "", &exists));
+  if (!exists) return ls_ok();
+  if (current == PHASE_WHOLE) LS_RETURN_IF_ERROR(choose(self, &current));
+  if (current == PHASE_MOVING)
+    LS_RETURN_IF_ERROR(move_run(self, aside_name, ""));
+  *out_is_back = current == PHASE_MOVING;
+  return drop(self);
+}
+
+// ---- Keeping ---------------------------------------------------------------
+static ls_status keep(mover *self) {
+  if (self->files->rename == NULL || self->files->list == NULL)
+    return ls_unimplemented("the run in '%s' cannot be overwritten: the file "
+                            "system cannot list folders and move files",
+                            self->folder);
+  LS_RETURN_IF_ERROR(print_path(self, aside_name, "", &self->from));
+  LS_RETURN_IF_ERROR(
+      ls_folder_make_own(self->runtime, ls_text_data(&self->from)));
+  LS_RETURN_IF_ERROR(write_phase(self, PHASE_MOVING));
+  LS_RETURN_IF_ERROR(move_run(self, "", aside_name));
+  return write_phase(self, PHASE_WHOLE);
+}
+
+static void begin(mover *self, ls_runtime *runtime, const char *run_folder) {
+  ls_allocator *allocator = ls_runtime_allocator(runtime);
+  *self = (mover){.runtime = runtime,
+                  .files = ls_runtime_files(runtime),
+                  .folder = run_folder};
+  ls_text_init(&self->from, allocator);
+  ls_text_init(&self->to, allocator);
+}
+
+static ls_status end(mover *self, ls_status status) {
+  ls_text_deinit(&self->from);
+  ls_text_deinit(&self->to);
+  return status;
+}
+
+ls_status ls_former_run_exists(ls_runtime *runtime, const char *run_folder,
+                               bool *out_exists) {
+  mover self;
+  *out_exists = false;
+  begin(&self, runtime, run_folder);
+  return end(&self, has_path(&self, aside_name, phase_name, out_exists));
+}
+
+ls_status ls_former_run_keep(ls_runtime *runtime, const char *run_folder) {
+  mover self;
+  begin(&self, runtime, run_folder);
+  return end(&self, keep(&self));
+}
+
+ls_status ls_former_run_remove(ls_runtime *runtime, const char *run_folder) {
+  mover self;
+  begin(&self, runtime, run_folder);
+  const ls_status status = check_aside(&self);
+  return end(&self, ls_status_is_ok(status) ? drop(&self) : status);
+}
+
+ls_status ls_former_run_settle(ls_runtime *runtime, const char *run_folder,
+                               bool *out_is_back) {
+  mover self;
+  *out_is_back = false;
+  begin(&self, runtime, run_folder);
+  return end(&self, settle(&self, out_is_back));
+}

@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/folder/run_folder.h"
+
+#include <math.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/require.h"
+#include "io/json.h"
+#include "train/config.h"
+#include "train/folder/former_run.h"
+#include "train/folder/saved_values.h"
+#include "train/folder/saves.h"
+
+static const char config_name[] = "config.json";
+static const char metrics_name[] = "metrics.jsonl";
+static const char model_name[] = "model.safetensors";
+static const char lock_name[] = "lock";
+
+void ls_run_folder_init(ls_run_folder *folder, ls_runtime *runtime,
+                        const char *path) {
+  ls_allocator *allocator = ls_runtime_allocator(runtime);
+  *folder = (ls_run_folder){.runtime = runtime, .path = path};
+  ls_text_init(&folder->file, allocator);
+  ls_text_init(&folder->text, allocator);
+}
+
+// ---- Keeping others out ----------------------------------------------------
+static ls_status name_file(ls_run_folder *folder, const char *name);
+
+static ls_status take(ls_run_folder *folder) {
+  const ls_file_system *files = ls_runtime_files(folder->runtime);
+  if (files->lock != NULL) {
+    LS_RETURN_IF_ERROR(name_file(folder, lock_name));
+    LS_RETURN_IF_ERROR(ls_status_annotate(
+        files->lock(files->user, ls_text_data(&folder->file), &folder->lock),
+        "a run folder has one writer at a time"));
+  }
+  folder->held = true;
+  return ls_ok();
+}
+
+static void give_back(ls_run_folder *folder) {
+  if (folder->lock != NULL) {
+    const ls_file_system *files = ls_runtime_files(folder->runtime);
+    files->unlock(files->user, folder->lock);
+  }
+  folder->lock = NULL;
+  folder->held = false;
+}
+
+void ls_run_folder_deinit(ls_run_folder *folder) {
+  if (folder->runtime != NULL) {
+    give_back(folder);
+    ls_text_deinit(&folder->file);
+    ls_text_deinit(&folder->text);
+  }
+  *folder = (ls_run_folder){0};
+}
+
+// ---- Files of the folder ---------------------------------------------------
+// Sets `folder->file` to a file of the folder.
+static ls_status name_file(ls_run_folder *folder, const char *name) {
+  ls_text_clear(&folder->file);
+  ls_text_append_format(&folder->file, "%s/%s", folder->path, name);
+  return ls_text_status(&folder->file);
+}
+
+static ls_status has_file(ls_run_folder *folder, const char *name,
+                          bool *out_exists) {
+  const ls_file_system *files = ls_runtime_files(folder->runtime);
+  LS_RETURN_IF_ERROR(name_file(folder, name));
+  return files->exists(files->user, ls_text_data(&folder->file), out_exists);
+}
+
+// Writes `folder->text` to a file of the folder.
+static ls_status write_text(ls_run_folder *folder, const char *name) {
+  const ls_file_system *files = ls_runtime_files(folder->runtime);
+  LS_RETURN_IF_ERROR(ls_text_status(&folder->text));
+  LS_RETURN_IF_ERROR(name_file(folder, name));
+  return files->write(files->user, ls_text_data(&folder->file),
+                      ls_text_data(&folder->text), folder->text.size);
+}
+
+static ls_status write_config(ls_run_folder *folder,
+                              const ls_train_config *config) {
+  ls_text_clear(&folder->text);
+  ls_train_config_print(config, &folder->text);
+  return write_text(folder, config_name);
+}
+
+bool ls_run_folder_owns(const char *name) {
+  static const char *const names[] = {config_name, metrics_name, model_name};
+  for (size_t i = 0; i < LS_COUNT_OF(names); ++i) {
+    const size_t size = strlen(names[i]);
+    if (strncmp(name, names[i], size) != 0) continue;
+    if (name[size] == '\0' || strcmp(name + size, ".tmp") == 0) return true;
+  }
+  return ls_saves_owns(name);
+}
+
+// ---- A former run ----------------------------------------------------------
+// The folder is held.
+static ls_status settle(ls_run_folder *folder, bool *out_is_back) {
+  LS_RETURN_IF_ERROR(
+      ls_former_run_settle(folder->runtime, folder->path, out_is_back));
+  folder->keeps = false;
+  return ls_ok();
+}
+
+// Also tells who did not ask for it.
+static ls_status settle_killed(ls_run_folder *folder) {
+  bool is_back = false;
+  LS_RETURN_IF_ERROR(settle(folder, &is_back));
+  if (is_back)
+    ls_runtime_log(folder->runtime, LS_LOG_WARNING, "train",
+                   "the run in '%s' is the one that was being overwritten: the "
+                   "new one was killed before its first checkpoint",
+                   folder->path);
+  return ls_ok();
+}
+
+ls_status ls_run_folder_drop_former(ls_run_folder *folder) {
+  LS_RETURN_IF_ERROR(ls_former_run_remove(folder->runtime, folder->path));
+  folder->keeps = false;
+  return ls_ok();
+}
+
+ls_status ls_run_folder_settle(ls_run_folder *folder, ls_status status) {
+  bool is_back = false;
+  if (!folder->keeps) return status;
+  const ls_status settled = settle(folder, &is_back);
+  if (is_back)
+    status = ls_status_annotate(
+        status, "'%s' holds the run again that was to be overwritten",
+        folder->path);
+  if (!ls_status_is_ok(settled))
+    ls_runtime_log(folder->runtime, LS_LOG_WARNING, "train",
+                   "the run that was being overwritten lies in "
+                   "'%s/.overwritten'; what opens '%s' next puts it back, or "
+                   "removes it if the new one has a checkpoint: %s",
+                   folder->path, folder->path, ls_status_message(settled));
+  ls_status_free(settled);
+  return status;
+}
+
+static ls_status recover(ls_run_folder *folder) {
+  const ls_file_system *files = ls_runtime_files(folder->runtime);
+  bool exists = false;
+  LS_RETURN_IF_ERROR(
+      ls_former_run_exists(folder->runtime, folder->path, &exists));
+  if (!exists || files->lock == NULL) return ls_ok();
+  ls_status status = take(folder);
+  if (ls_status_code(status) == LS_FAILED_PRECONDITION) {
+    ls_status_free(status);
+    return ls_ok();
+  }
+  if (ls_status_is_ok(status)) status = settle_killed(folder);
+  give_back(folder);
+  return ls_status_annotate(
+      status,
+      "the run in '%s' was being overwritten when its process was "
+      "killed; its files are in '%s/.overwritten' and go back when who "
+      "may write there opens it",
+      folder->path, folder->path);
+}
+
+ls_status ls_run_folder_recover(ls_runtime *runtime, const char *path) {
+  ls_run_folder folder;
+  ls_run_folder_init(&folder, runtime, path);
+  const ls_status status = recover(&folder);
+  ls_run_folder_deinit(&folder);
+  return status;
+}
+
+// ---- Starting --------------------------------------------------------------
+static ls_status remove_file(ls_run_folder *folder, const char *name) {
+  const ls_file_system *files = ls_runtime_files(folder->runtime);
+  bool exists = false;
+  LS_RETURN_IF_ERROR(has_file(folder, name, &exists));
+  return exists ? files->remove(files->user, ls_text_data(&folder->file))
+                : ls_ok();
+}
+
+// Ends the hold, and removes the folder if nothing else is in it.
+static void leave(ls_run_folder *folder) {
+  const ls_file_system *files = ls_runtime_files(folder->runtime);
+  give_back(folder);
+  ls_status_free(files->remove(files->user, folder->path));
+}
+
+static ls_status find_run(ls_run_folder *folder, bool overwrite) {
+  LS_RETURN_IF_ERROR(has_file(folder, config_name, &folder->replaces));
+  if (!folder->replaces || overwrite) return ls_ok();
+  return LS_STATUS(LS_ALREADY_EXISTS,
+                   "the run folder '%s' holds a run already; choose another "
+                   "one, or allow to overwrite it",
+                   folder->path);
+}
+
+ls_status ls_run_folder_start(ls_run_folder *folder,
+                              const ls_train_config *config, bool overwrite) {
+  if (folder->path == NULL) return ls_ok();
+  const ls_file_system *files = ls_runtime_files(folder->runtime);
+  // Once more when nobody else can begin a run there.
+  LS_RETURN_IF_ERROR(find_run(folder, overwrite));
+  LS_RETURN_IF_ERROR(files->make_directories(files->user, folder->path));
+  ls_status status = take(folder);
+  if (ls_status_is_ok(status)) status = settle_killed(folder);
+  if (ls_status_is_ok(status)) status = find_run(folder, overwrite);
+  if (!ls_status_is_ok(status)) {
+    leave(folder);
+    return status;
+  }
+  if (folder->replaces) return ls_ok();
+  status = write_config(folder, config);
+  if (!ls_status_is_ok(status)) ls_run_folder_abandon(folder);
+  return status;
+}
+
+ls_status ls_run_folder_commit(ls_run_folder *folder,
+                               const ls_train_config *config) {
+  if (!folder->replaces) return ls_ok();
+  folder->keeps = true;
+  LS_RETURN_IF_ERROR(ls_former_run_keep(folder->runtime, folder->path));
+  LS_RETURN_IF_ERROR(write_config(folder, config));
+  folder->replaces = false;
+  return ls_ok();
+}
+
+void ls_run_folder_abandon(ls_run_folder *folder) {
+  if (!folder->held) return;
+  if (!folder->replaces) ls_status_free(remove_file(folder, config_name));
+  leave(folder);
+}
+
+// ---- Resuming --------------------------------------------------------------
+// Of the lines of a metrics.jsonl, the bytes of those before `step`, and of
+// `step` if they are no evaluation, which the resumed run repeats. A line that
+// is not ours, such as one that was cut off, ends them.
+static size_t lines_until(const char *text, int64_t step) {
+  static const char head[] = "{\"step\":", key[] = "\"test_loss\"";
+  const char *at = text, *test = text;  // The next evaluation; NULL: none.
+  for (;;) {
+    const size_t size = strcspn(at, "\n");
+    if (at[size] == '\0' || strncmp(at, head, sizeof(head) - 1) != 0) break;
+    const long long of = strtoll(at + sizeof(head) - 1, NULL, 10);
+    if (test != NULL && test <= at) test = strstr(at, key);
+    const bool tested = test != NULL && test < at + size;
+    if (of > step || (of == step && tested)) break;
+    at += size + 1;
+  }
+  return (size_t)(at - text);
+}
+
+static ls_status cut_metrics(ls_run_folder *folder, int64_t step) {
+  const ls_file_system *files = ls_runtime_files(folder->runtime);
+  ls_allocator *allocator = ls_runtime_allocator(folder->runtime);
+  bool exists = false;
+  LS_RETURN_IF_ERROR(has_file(folder, metrics_name, &exists));
+  if (!exists) return ls_ok();
+  char *text = NULL;
+  size_t size = 0;
+  LS_RETURN_IF_ERROR(files->read(files->user, ls_text_data(&folder->file),
+                                 SIZE_MAX, allocator, &text, &size));
+  const size_t kept = lines_until(text, step);
+  ls_status status = ls_ok();
+  if (kept < size) {
+    ls_text_clear(&folder->text);
+    ls_text_append_bytes(&folder->text, text, kept);
+    status = write_text(folder, metrics_name);
+  }
+  ls_release(allocator, text);
+  return status;
+}
+
+static ls_status check_run(ls_run_folder *folder) {
+  bool run = false, former = false;
+  LS_RETURN_IF_ERROR(has_file(folder, config_name, &run));
+  if (!run)
+    LS_RETURN_IF_ERROR(
+        ls_former_run_exists(folder->runtime, folder->path, &former));
+  return run || former
+             ? ls_ok()
+             : ls_not_found("'%s' is no run folder: it has no config.json",
+                            folder->path);
+}
+
+ls_status ls_run_folder_enter(ls_run_folder *folder) {
+  if (folder->path == NULL)
+    return ls_invalid_argument("there is no run folder to resume from");
+  LS_RETURN_IF_ERROR(check_run(folder));
+  LS_RETURN_IF_ERROR(take(folder));
+  // Nobody else can begin to overwrite it now.
+  LS_RETURN_IF_ERROR(settle_killed(folder));
+  return check_run(folder);
+}
+
+ls_status ls_run_folder_continue(ls_run_folder *folder,
+                                 const ls_train_config *config, int64_t step) {
+  LS_RETURN_IF_ERROR(cut_metrics(folder, step));
+  return write_config(folder, config);
+}
+
+// ---- Budget ----------------------------------------------------------------
+static void write_seconds(ls_json_writer *json, const char *key,
+                          double seconds) {
+  ls_json_key(json, key);
+  ls_json_f64(json, round(seconds * 1e6) / 1e6);
+}
+
+// Its parts in seconds, which are the whole.
+static void write_budget(ls_json_writer *json, const ls_train_budget *budget) {
+  ls_json_key(json, "budget");
+  ls_json_begin(json, '{');
+  write_seconds(json, "whole", budget->whole);
+  write_seconds(json, "compute", budget->compute);
+  write_seconds(json, "input", budget->input);
+  ls_json_key(json, "input_stage");
+  ls_json_string(json, budget->input_stage);
+  write_seconds(json, "collective", budget->collective);
+  write_seconds(json, "host", budget->host);
+  write_seconds(json, "save", budget->save);
+  write_seconds(json, "rest", budget->rest);
+  ls_json_end(json, '}');
+}
+
+// ---- Metrics ---------------------------------------------------------------
+ls_status ls_run_folder_log(ls_run_folder *folder,
+                            const ls_train_report *report) {
+  if (folder->path == NULL || folder->replaces) return ls_ok();
+  ls_text_clear(&folder->text);
+  ls_json_writer json = {.text = &folder->text};
+  ls_json_begin(&json, '{');
+  ls_json_key(&json, "step");
+  ls_json_i64(&json, report->step);
+  ls_json_key(&json, "epoch");
+  ls_json_i64(&json, report->epoch);
+  ls_json_key(&json, report->tested ? "test_loss" : "loss");
+  ls_json_f64(&json, report->tested ? report->test.loss : report->loss);
+  ls_json_key(&json, report->tested ? "test_accuracy" : "accuracy");
+  ls_json_f64(&json, report->tested ? report->test.accuracy : report->accuracy);
+  if (!report->tested) {
+    ls_json_key(&json, "examples_per_second");
+    ls_json_f64(&json, report->examples_per_second);
+    write_budget(&json, &report->budget);
+  }
+  ls_json_key(&json, "seconds");
+  ls_json_f64(&json, report->seconds);
+  ls_json_end(&json, '}');
+  ls_text_append_char(&folder->text, '\n');
+  LS_RETURN_IF_ERROR(ls_text_status(&folder->text));
+  LS_RETURN_IF_ERROR(name_file(folder, metrics_name));
+  const ls_file_system *files = ls_runtime_files(folder->runtime);
+  return files->append(files->user, ls_text_data(&folder->file),
+                       ls_text_data(&folder->text), folder->text.size);
+}
+
+// ---- Model -----------------------------------------------------------------
+ls_status ls_run_folder_save_model(ls_run_folder *folder, const ls_model *model,
+                                   int64_t step) {
+  if (folder->path == NULL) return ls_ok();
+  LS_RETURN_IF_ERROR(name_file(folder, model_name));
+  return ls_model_file_write(folder->runtime, ls_text_data(&folder->file),
+                             model, step);
+}
+
+// A run that was stopped by force has newer checkpoints than it has a model.
+static ls_status load(ls_run_folder *folder, const ls_model *model) {
+  bool saved = false;
+  LS_RETURN_IF_ERROR(ls_run_folder_recover(folder->runtime, folder->path));
+  const ls_status newest =
+      ls_model_checkpoint_read(folder->runtime, folder->path, model);
+  if (ls_status_is_ok(newest)) return newest;
+  if (ls_status_code(newest) == LS_NOT_FOUND ||
+      ls_status_code(newest) == LS_DATA_LOSS)
+    LS_RETURN_IF_ERROR(has_file(folder, model_name, &saved));
+  if (saved) {
+    ls_status_free(newest);
+    return ls_model_file_read(folder->runtime, ls_text_data(&folder->file),
+                              model);
+  }
+  if (ls_status_code(newest) != LS_NOT_FOUND) return newest;
+  ls_status_free(newest);
+  return ls_not_found("the run in '%s' has saved no model: there is no %s",
+                      folder->path, model_name);
+}
+
+ls_status ls_train_load(const char *run_folder, const ls_model *model) {
+  LS_REQUIRE(run_folder);
+  LS_REQUIRE(model);
+  LS_REQUIRE(model->type);
+  LS_REQUIRE(model->type->name);
+  LS_REQUIRE(model->type->variables);
+  ls_runtime *runtime = ls_runtime_current();
+  if (runtime == NULL) return ls_out_of_memory();
+  ls_run_folder folder;
+  ls_run_folder_init(&folder, runtime, run_folder);
+  const ls_status status = load(&folder, model);
+  ls_run_folder_deinit(&folder);
+  return status;
+}

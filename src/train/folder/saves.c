@@ -1,0 +1,457 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/folder/saves.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "data/dataset.h"
+#include "engine/backend.h"
+#include "runtime/state.h"
+#include "state/checkpoint_file.h"
+#include "state/checkpoints.h"
+#include "state/record.h"
+#include "train/config.h"
+#include "train/folder/saved_values.h"
+
+static const char former_name[] = "checkpoint.safetensors";
+static const char model_name[] = "model.safetensors";
+
+// ---- What runs have in common ----------------------------------------------
+static ls_status set_hash(ls_record *record, const char *name, uint64_t hash) {
+  char text[17];
+  snprintf(text, sizeof(text), "%016llx", (unsigned long long)hash);
+  return ls_record_set_text(record, name, text);
+}
+
+static ls_status set_type(ls_record *record, const ls_dataset *dataset) {
+  ls_text text;
+  ls_text_init(&text, record->allocator);
+  ls_structure_print(dataset->structure, dataset->leaves, &text);
+  ls_status status = ls_text_status(&text);
+  if (ls_status_is_ok(status))
+    status =
+        ls_record_set_text(record, "type of examples", ls_text_data(&text));
+  ls_text_deinit(&text);
+  return status;
+}
+
+static ls_status identify_data(const ls_saves *it) {
+  const ls_dataset *data = it->plan->options.train;
+  uint64_t contents = 0;
+  LS_RETURN_IF_ERROR(ls_record_set_i64(it->identity, "number of examples",
+                                       it->plan->examples));
+  LS_RETURN_IF_ERROR(set_type(it->identity, data));
+  LS_RETURN_IF_ERROR(ls_train_identify_data(it->runtime, data, &contents));
+  return set_hash(it->identity, "hash of the data", contents);
+}
+
+static ls_status identify(const ls_saves *it) {
+  const ls_train_config *config = &it->plan->config;
+  const struct {
+    const char *name;
+    int64_t value;
+  } counts[] = {{"number of replicas", config->replicas},
+                {"batch size", config->batch_size},
+                {"seed", config->seed}};
+  ls_record *record = it->identity;
+  ls_backend *backend = NULL;
+  LS_RETURN_IF_ERROR(ls_runtime_backend(it->runtime, &backend));
+  LS_RETURN_IF_ERROR(
+      ls_record_set_text(record, "model", it->plan->options.model->type->name));
+  LS_RETURN_IF_ERROR(ls_record_set_text(record, "math", config->math));
+  LS_RETURN_IF_ERROR(ls_record_set_text(record, "numerics",
+                                        backend->vtable->numerics_id(backend)));
+  for (size_t i = 0; i < LS_COUNT_OF(counts); ++i)
+    LS_RETURN_IF_ERROR(
+        ls_record_set_i64(record, counts[i].name, counts[i].value));
+  return identify_data(it);
+}
+
+// ---- States ----------------------------------------------------------------
+static ls_status find_optional(const ls_record *record, const char *name,
+                               int64_t *out_value, bool *out_found) {
+  const ls_status status = ls_record_get_i64(record, name, out_value);
+  *out_found = ls_status_is_ok(status);
+  if (ls_status_code(status) != LS_NOT_FOUND) return status;
+  ls_status_free(status);
+  return ls_ok();
+}
+
+static ls_status save_config(const ls_saves *it, ls_record *record) {
+  ls_text text;
+  ls_text_init(&text, ls_runtime_allocator(it->runtime));
+  ls_train_config_print(&it->plan->config, &text);
+  ls_status status = ls_text_status(&text);
+  if (ls_status_is_ok(status))
+    status = ls_record_set_text(record, LS_CONFIG_ENTRY, ls_text_data(&text));
+  ls_text_deinit(&text);
+  return status;
+}
+
+static ls_status save_run(void *self, ls_record *record) {
+  const ls_saves *it = self;
+  const bool known = it->program.all[0] != '\0';
+  const ls_program_identity *program = known ? &it->program : &it->wanted;
+  LS_RETURN_IF_ERROR(save_config(it, record));
+  LS_RETURN_IF_ERROR(
+      ls_record_set_i64(record, "nanos", (int64_t)(it->seconds * 1e9)));
+  LS_RETURN_IF_ERROR(ls_record_set_text(record, "program", program->all));
+  LS_RETURN_IF_ERROR(ls_record_set_text(record, "program ops", program->ops));
+  LS_RETURN_IF_ERROR(
+      ls_record_set_text(record, "program lowered", program->lowered));
+  LS_RETURN_IF_ERROR(
+      ls_record_set_text(record, "program lowered ops", program->lowered_ops));
+  return ls_record_set_i64(record, "steps",
+                           known ? it->plan->num_steps : it->wanted_steps);
+}
+
+// Of a former version: not known.
+static ls_status restore_lowered(const ls_record *record, const char *name,
+                                 char out[33]) {
+  const char *text = "";
+  const ls_status status = ls_record_get_text(record, name, &text);
+  snprintf(out, 33, "%s", ls_status_is_ok(status) ? text : "");
+  if (ls_status_code(status) != LS_NOT_FOUND) return status;
+  ls_status_free(status);
+  return ls_ok();
+}
+
+static ls_status restore_run(void *self, const ls_record *record) {
+  ls_saves *it = self;
+  const char *all = NULL, *ops = NULL;
+  int64_t nanos = 0;
+  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "nanos", &nanos));
+  LS_RETURN_IF_ERROR(ls_record_get_text(record, "program", &all));
+  LS_RETURN_IF_ERROR(ls_record_get_text(record, "program ops", &ops));
+  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "steps", &it->wanted_steps));
+  it->seconds = (double)nanos * 1e-9;
+  snprintf(it->wanted.all, sizeof(it->wanted.all), "%s", all);
+  snprintf(it->wanted.ops, sizeof(it->wanted.ops), "%s", ops);
+  LS_RETURN_IF_ERROR(
+      restore_lowered(record, "program lowered", it->wanted.lowered));
+  return restore_lowered(record, "program lowered ops", it->wanted.lowered_ops);
+}
+
+// Random ops draw by these.
+static ls_status save_functions(void *self, ls_record *record) {
+  const ls_saves *it = self;
+  ls_runtime_state *state = NULL;
+  LS_RETURN_IF_ERROR(ls_runtime_state_get(it->runtime, &state));
+  LS_RETURN_IF_ERROR(
+      ls_record_set_i64(record, "eager", (int64_t)state->eager_random));
+  if (it->evaluate != NULL)
+    LS_RETURN_IF_ERROR(
+        ls_record_set_i64(record, "evaluate", (int64_t)it->evaluated));
+  return ls_record_set_i64(record, "train_step",
+                           (int64_t)ls_function_steps(it->step));
+}
+
+static ls_status restore_functions(void *self, const ls_record *record) {
+  const ls_saves *it = self;
+  ls_runtime_state *state = NULL;
+  int64_t steps = 0, eager = 0, evaluated = 0;
+  bool has = false;
+  LS_RETURN_IF_ERROR(ls_runtime_state_get(it->runtime, &state));
+  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "train_step", &steps));
+  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "eager", &eager));
+  LS_RETURN_IF_ERROR(find_optional(record, "evaluate", &evaluated, &has));
+  ls_function_set_steps(it->step, (uint64_t)steps);
+  if (has && it->evaluate != NULL)
+    ls_function_set_steps(it->evaluate, (uint64_t)evaluated);
+  state->eager_random = (uint64_t)eager;
+  return ls_ok();
+}
+
+static ls_status save_input(void *self, ls_record *record) {
+  const ls_saves *it = self;
+  ls_record *place = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_record_set_i64(record, "epoch", ls_iterator_epoch(it->input)));
+  LS_RETURN_IF_ERROR(
+      ls_record_set_i64(record, "position", ls_iterator_position(it->input)));
+  if (it->input_stalls) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_record_add(record, "iterator", &place));
+  return ls_iterator_save(it->input, place);
+}
+
+// Reads a stream up to there.
+static ls_status seek_input(const ls_saves *it, const ls_record *record) {
+  int64_t epoch = 0, position = 0;
+  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "epoch", &epoch));
+  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "position", &position));
+  LS_RETURN_IF_ERROR(ls_iterator_seek_epoch(it->input, epoch));
+  return ls_iterator_seek(it->input, position);
+}
+
+// The loop puts an inexact run's input where its steps say.
+static ls_status restore_input(void *self, const ls_record *record) {
+  const ls_saves *it = self;
+  const ls_record *place = NULL;
+  ls_status status = ls_record_find(record, "iterator", &place);
+  if (ls_status_code(status) == LS_NOT_FOUND) {
+    ls_status_free(status);
+    return seek_input(it, record);
+  }
+  if (ls_status_is_ok(status)) status = ls_iterator_restore(it->input, place);
+  if (ls_status_code(status) != LS_INVALID_ARGUMENT ||
+      !it->plan->options.inexact)
+    return status;
+  ls_runtime_log(it->runtime, LS_LOG_WARNING, "train", "%s",
+                 ls_status_message(status));
+  ls_status_free(status);
+  return ls_ok();
+}
+
+static ls_status list_states(ls_saves *it) {
+  const ls_train_options *o = &it->plan->options;
+  const ls_saveable own[LS_RUN_STATES] = {
+      {LS_CONFIG_STATE, it, save_run, restore_run},
+      {"functions", it, save_functions, restore_functions},
+      {"input", it, save_input, restore_input}};
+  it->states = ls_new_array(ls_runtime_allocator(it->runtime), ls_saveable,
+                            LS_RUN_STATES + o->num_states);
+  if (it->states == NULL) return ls_out_of_memory();
+  memcpy(it->states, own, sizeof(own));
+  for (size_t i = 0; i < o->num_states; ++i)
+    it->states[LS_RUN_STATES + i] = o->states[i];
+  return ls_ok();
+}
+
+// ---- Making ----------------------------------------------------------------
+ls_status ls_saves_init(ls_saves *saves, ls_runtime *runtime,
+                        const ls_run_plan *plan, const char *folder,
+                        ls_function *step, ls_function *evaluate,
+                        ls_iterator *input) {
+  *saves = (ls_saves){.runtime = runtime,
+                      .plan = plan,
+                      .folder = folder,
+                      .step = step,
+                      .evaluate = evaluate,
+                      .input = input,
+                      .saved = -1};
+  if (folder == NULL) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_train_prepare_optimizer(runtime, plan->options.model));
+  LS_RETURN_IF_ERROR(ls_train_variables(runtime, plan->options.model, true,
+                                        &saves->variables,
+                                        &saves->values.num_variables));
+  saves->values.variables = saves->variables;
+  saves->values.exact = true;
+  LS_RETURN_IF_ERROR(ls_record_create(&saves->identity));
+  LS_RETURN_IF_ERROR(identify(saves));
+  return list_states(saves);
+}
+
+ls_status ls_saves_deinit(ls_saves *saves) {
+  if (saves->runtime == NULL) return ls_ok();
+  ls_allocator *allocator = ls_runtime_allocator(saves->runtime);
+  const ls_status status = ls_checkpoints_close(saves->checkpoints);
+  ls_record_destroy(saves->identity);
+  ls_release(allocator, saves->states);
+  ls_release(allocator, saves->variables);
+  *saves = (ls_saves){0};
+  return status;
+}
+
+static bool is_high(const char *metric) {
+  return metric != NULL && strstr(metric, "accuracy") != NULL;
+}
+
+ls_status ls_saves_open(ls_saves *saves, const ls_run_ranks *ranks) {
+  const ls_train_options *o = &saves->plan->options;
+  if (saves->folder == NULL) return ls_ok();
+  ls_checkpoints_options options = {
+      .folder = saves->folder,
+      .values = &saves->values,
+      .states = saves->states,
+      .num_states = LS_RUN_STATES + o->num_states,
+      .identity = saves->identity,
+      .keep = o->keep,
+      .keep_every_hours = o->keep_every_hours,
+      .best_metric = o->keep_best,
+      .best_is_high = is_high(o->keep_best) ? LS_FLAG_ON : LS_FLAG_OFF,
+      .background = o->save_background,
+      .ranks = ranks->trunk != NULL ? LS_FLAG_ON : LS_FLAG_OFF,
+      .goes_on = o->save_goes_on ? LS_FLAG_ON : LS_FLAG_OFF};
+  if (o->save_steps > 0) options.every_steps = LS_SOME(o->save_steps);
+  if (o->save_seconds > 0) options.every_seconds = LS_SOME(o->save_seconds);
+  return ls_checkpoints_open(&options, &saves->checkpoints);
+}
+
+// ---- Another run's ---------------------------------------------------------
+bool ls_saves_owns(const char *name) {
+  static const char *const extensions[] = {"json", "safetensors", "json.tmp",
+                                           "safetensors.tmp"};
+  for (size_t i = 0; i < LS_COUNT_OF(extensions); ++i)
+    if (ls_checkpoint_step_of(name, extensions[i]) >= 0) return true;
+  return strcmp(name, "checkpoint") == 0 || strcmp(name, former_name) == 0;
+}
+
+// ---- Going on --------------------------------------------------------------
+static ls_status look_for(const ls_saves *it, const char *name, ls_text *path,
+                          bool *out_exists) {
+  const ls_file_system *files = ls_runtime_files(it->runtime);
+  ls_text_clear(path);
+  ls_text_append_format(path, "%s/%s", it->folder, name);
+  LS_RETURN_IF_ERROR(ls_text_status(path));
+  return files->exists(files->user, ls_text_data(path), out_exists);
+}
+
+// Its place is in its steps; where they end, the iterator is put by the loop.
+static ls_status read_former(ls_saves *it, const char *path,
+                             int64_t *out_steps) {
+  const ls_train_config *config = &it->plan->config;
+  ls_former_notes notes = {.replicas = config->replicas,
+                           .batch_size = config->batch_size,
+                           .seed = config->seed,
+                           .examples = it->plan->examples,
+                           .inexact = it->plan->options.inexact};
+  LS_RETURN_IF_ERROR(ls_former_checkpoint_read(
+      it->runtime, path, it->plan->options.model, &notes));
+  ls_function_set_steps(it->step, (uint64_t)notes.steps);
+  it->seconds = notes.seconds;
+  *out_steps = notes.steps;
+  return ls_ok();
+}
+
+// What a former version has left is read once, and its file taken away when
+// there is a checkpoint of the same step.
+static ls_status take_over(ls_saves *it, ls_run_ranks *ranks, const char *path,
+                           bool read, int64_t *out_steps) {
+  const ls_file_system *files = ls_runtime_files(it->runtime);
+  if (read) {
+    LS_RETURN_IF_ERROR(
+        ls_run_ranks_agree(ranks, read_former(it, path, out_steps)));
+    LS_RETURN_IF_ERROR(ls_saves_save(it, *out_steps, NULL, 0));
+    LS_RETURN_IF_ERROR(ls_saves_wait(it));
+  }
+  return ls_run_ranks_agree(ranks, ls_run_ranks_writes(ranks)
+                                       ? files->remove(files->user, path)
+                                       : ls_ok());
+}
+
+static ls_status restore(ls_saves *it, int64_t *out_steps) {
+  ls_restore_report report;
+  const ls_status status = ls_checkpoints_restore(
+      it->checkpoints,
+      &(ls_restore_options){.inexact = it->plan->options.inexact ? LS_FLAG_ON
+                                                                 : LS_FLAG_OFF},
+      &report);
+  if (ls_status_is_ok(status)) *out_steps = it->saved = report.step;
+  return status;
+}
+
+// What is in rank 0's folder besides checkpoints.
+enum { HAS_MODEL = 1, HAS_FORMER = 2 };
+static ls_status look(const ls_saves *it, ls_text *path, int64_t *out_has) {
+  bool former = false, model = false;
+  LS_RETURN_IF_ERROR(look_for(it, model_name, path, &model));
+  LS_RETURN_IF_ERROR(look_for(it, former_name, path, &former));
+  *out_has = (model ? HAS_MODEL : 0) | (former ? HAS_FORMER : 0);
+  return ls_ok();
+}
+
+static ls_status resume(ls_saves *it, ls_run_ranks *ranks, ls_text *path,
+                        int64_t *out_steps) {
+  size_t count = 0;
+  int64_t has = 0, bits = 0;
+  LS_RETURN_IF_ERROR(ls_checkpoints_list(it->checkpoints, NULL, 0, &count));
+  LS_RETURN_IF_ERROR(ls_run_ranks_agree(ranks, look(it, path, &has)));
+  LS_RETURN_IF_ERROR(ls_run_ranks_tell(ranks, has, &has, &bits));
+  const bool former = (has & HAS_FORMER) != 0;
+  if ((has & HAS_MODEL) != 0 && !former && count == 0)
+    return ls_not_found("the run in '%s' cannot be resumed: its checkpoints "
+                        "are gone",
+                        it->folder);
+  if (count > 0) LS_RETURN_IF_ERROR(restore(it, out_steps));
+  return former
+             ? take_over(it, ranks, ls_text_data(path), count == 0, out_steps)
+             : ls_ok();
+}
+
+ls_status ls_saves_resume(ls_saves *saves, ls_run_ranks *ranks,
+                          int64_t *out_steps) {
+  *out_steps = 0;
+  LS_RETURN_IF_ERROR(ls_saves_open(saves, ranks));
+  ls_text path;
+  ls_text_init(&path, ls_runtime_allocator(saves->runtime));
+  const ls_status status = resume(saves, ranks, &path, out_steps);
+  ls_text_deinit(&path);
+  return status;
+}
+
+// ---- The program -----------------------------------------------------------
+static ls_status compare_programs(const ls_saves *it) {
+  // Of a run to another end the schedule's numbers are others.
+  const bool all = it->wanted_steps == it->plan->num_steps;
+  const char *was = all ? it->wanted.all : it->wanted.ops;
+  const char *current = all ? it->program.all : it->program.ops;
+  const char *ran = all ? it->wanted.lowered : it->wanted.lowered_ops;
+  const char *runs = all ? it->program.lowered : it->program.lowered_ops;
+  if (was[0] == '\0' || strcmp(current, was) == 0) return ls_ok();
+  // A strategy of another kind may build the same otherwise.
+  if (ran[0] != '\0' && strcmp(runs, ran) == 0) return ls_ok();
+  return ls_invalid_argument(
+      "the run in '%s' is of another program: that of its step is %s, here "
+      "it is %s",
+      it->folder, was, current);
+}
+
+ls_status ls_saves_check_program(ls_saves *saves, int64_t examples) {
+  const ls_run_plan *plan = saves->plan;
+  const int64_t full = plan->options.batch_size < plan->examples
+                           ? plan->options.batch_size
+                           : plan->examples;
+  if (saves->folder == NULL || saves->program.all[0] != '\0' ||
+      examples != full)
+    return ls_ok();
+  ls_train_identify_program(saves->step, &saves->program);
+  const ls_status status = compare_programs(saves);
+  if (ls_status_is_ok(status) || !plan->options.inexact) return status;
+  ls_runtime_log(saves->runtime, LS_LOG_WARNING, "train",
+                 "going on all the same, so results will differ: %s",
+                 ls_status_message(status));
+  ls_status_free(status);
+  return ls_ok();
+}
+
+// ---- Saving ----------------------------------------------------------------
+bool ls_saves_have_failed(const ls_saves *saves) {
+  return saves->checkpoints != NULL &&
+         ls_checkpoints_have_failed(saves->checkpoints);
+}
+
+// By time alone not while the last one is being written, so that no step waits
+// for the disk.
+bool ls_saves_due(const ls_saves *saves, int64_t step) {
+  return saves->checkpoints != NULL &&
+         ls_checkpoints_are_due(saves->checkpoints, step) &&
+         (saves->plan->options.save_steps > 0 ||
+          !ls_checkpoints_are_writing(saves->checkpoints));
+}
+
+// Not what may be of another program.
+bool ls_saves_are_known(const ls_saves *saves) {
+  return saves->program.all[0] != '\0' || saves->wanted.all[0] == '\0';
+}
+
+ls_status ls_saves_save(ls_saves *saves, int64_t step,
+                        const ls_checkpoint_metric *metrics, size_t count) {
+  saves->saved = step;
+  return saves->checkpoints != NULL
+             ? ls_checkpoints_save(saves->checkpoints, step, metrics, count)
+             : ls_ok();
+}
+
+bool ls_saves_has_checkpoint(const ls_saves *saves, bool waits) {
+  size_t count = 0;
+  if (saves->checkpoints == NULL ||
+      (!waits && ls_checkpoints_are_writing(saves->checkpoints)))
+    return false;
+  ls_status_free(ls_checkpoints_list(saves->checkpoints, NULL, 0, &count));
+  return count > 0;
+}
+
+ls_status ls_saves_wait(ls_saves *saves) {
+  return saves->checkpoints != NULL ? ls_checkpoints_wait(saves->checkpoints)
+                                    : ls_ok();
+}
