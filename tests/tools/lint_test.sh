@@ -153,6 +153,40 @@ clean_tree
 put src/layers.c '#include "graph/op.h"' '#include "engine/backend.h"'
 passes "what ties the layers together is of none"
 
+# A layer with rooms: the folder itself, and two below.
+rooms() {
+  clean_tree
+  printf '%s\n' '# train: one idea' 'Rooms: . steps steps/kinds calls' \
+    >"$root/src/train/README.md"
+  put src/train/steps/step.h '#include "train/names.h"'
+  put src/train/steps/kinds/kind.h '#include "train/steps/step.h"'
+  put src/train/calls/call.h '#include "train/steps/kinds/kind.h"' \
+    '#include "beside.h"' '#include "graph/op.h"'
+}
+rooms
+passes "includes of rooms below are no fault"
+
+rooms
+put src/train/steps/bad.c '#include "train/calls/call.h"'
+finds "an upward include among rooms is found" \
+  'src/train/steps/bad.c:2: upward include: train/steps includes "train/calls/call.h" of train/calls'
+rooms
+put src/train/bad.c '#include "train/steps/step.h"'
+finds "an upward include from the folder of rooms is found" \
+  'train/. includes "train/steps/step.h" of train/steps'
+rooms
+put src/train/steps/bad.c '#include "train/steps/kinds/kind.h"'
+finds "an upward include of a room in a room is found" \
+  'train/steps includes "train/steps/kinds/kind.h" of train/steps/kinds'
+rooms
+put src/train/steps/attic/good.c 'int x;'
+passes "a folder without rooms of its own is of the one around it"
+rooms
+echo 'Rooms: steps calls' >>"$root/src/graph/README.md"
+put src/graph/steps/good.c 'int x;'
+finds "a file in no room is found" \
+  'src/graph/op.h:1: it is in none of the rooms that src/graph/README.md names'
+
 # object PATH LINE...: a source and what it is compiled to.
 object() {
   put "$@"
@@ -193,6 +227,17 @@ mkdir -p "$root/build/CMakeFiles/ls_layers.dir/src"
 "${CC:-cc}" -c "$root/src/layers.c" \
   -o "$root/build/CMakeFiles/ls_layers.dir/src/layers.c.o"
 passes "what lower layers ask of the tie is no fault"
+
+clean_objects
+printf '%s\n' '# train: one idea' 'Rooms: steps calls' >"$root/src/train/README.md"
+rm "$root/src/train/loop.c"
+object src/train/calls/call.c 'int ls_low(void); int ls_call(void);' \
+  'int ls_call(void) { return ls_low(); }'
+passes "symbols of rooms and layers below are no fault"
+object src/train/steps/step.c 'int ls_call(void);' \
+  'int ls_step(void); int ls_step(void) { return ls_call(); }'
+finds "an upward symbol among rooms is found" \
+  'src/train/steps/step.c:1: upward symbol: train/steps needs ls_call of train/calls'
 
 options=
 clean_tree
