@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// What LS_OWN owns of data and of the layers below.
+#ifndef LS_DATA_OWN_H_
+#define LS_DATA_OWN_H_
+
+#include "lockstep/dataset.h"
+#include "lockstep/iterator.h"
+#include "runtime/own.h"
+
+LS_OWNED_POINTER(ls_dataset, ls_dataset_release)
+LS_OWNED_POINTER(ls_iterator, ls_iterator_release)
+
+#endif  // LS_DATA_OWN_H_

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// What LS_OWN owns of distribute and of the layers below.
+#ifndef LS_DISTRIBUTE_OWN_H_
+#define LS_DISTRIBUTE_OWN_H_
+
+#include "data/own.h"
+#include "lockstep/cross_device.h"
+#include "lockstep/distribute_input.h"
+#include "lockstep/strategy.h"
+#include "lockstep/table.h"
+
+LS_OWNED_POINTER(ls_cross_device, ls_cross_device_release)
+LS_OWNED_POINTER(ls_distributed_iterator, ls_distributed_iterator_release)
+LS_OWNED_POINTER(ls_strategy, ls_strategy_release)
+LS_OWNED_POINTER(ls_table, ls_table_release)
+
+#endif  // LS_DISTRIBUTE_OWN_H_
