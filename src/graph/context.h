@@ -69,14 +69,14 @@ typedef struct ls_scope_state {
   const ls_open_scope *control;   // Innermost control scope of this graph.
   const ls_open_scope *colocate;  // Innermost colocation scope of this graph.
   // Strategies and replicas entered, innermost first; see
-  // distribute/replicas/context.h.
+  // distribute/context/context.h.
   const struct ls_distribution *distribution;
   const ls_creator_entry *creators;  // Innermost first.
   const struct ls_flow_entry *flow;  // The innermost; see graph/flow.h.
-  // Columns of strategies' devices; see distribute/strategies/columns.c.
+  // Columns of strategies' devices; see distribute/base/columns.c.
   const struct ls_column_entry *columns;
   // Strategies whose losses are scaled; see
-  // distribute/strategies/loss_reduction.c.
+  // distribute/context/loss_reduction.c.
   const struct ls_loss_scaling *loss_scaling;
   // Numbers of examples that were said; see graph/examples.h.
   const struct ls_examples_entry *examples;

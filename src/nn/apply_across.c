@@ -6,7 +6,7 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
-#include "distribute/strategies/strategy.h"
+#include "distribute/base/strategy.h"
 #include "graph/make/make.h"
 #include "graph/trial.h"
 #include "nn/optimizer.h"

@@ -5,7 +5,7 @@
 #include "base/runtime_internal.h"
 #include "base/threads/threads.h"
 #include "data/iterator.h"
-#include "distribute/strategies/strategy.h"
+#include "distribute/base/strategy.h"
 #include "lockstep/infeed.h"
 #include "tpu/pod/core_queues.h"
 #include "tpu/strategy/strategy.h"

@@ -5,7 +5,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "data/iterator.h"
-#include "distribute/strategies/strategy.h"
+#include "distribute/base/strategy.h"
 #include "lockstep/iterator.h"
 #include "lockstep/train.h"
 #include "train/evaluator.h"

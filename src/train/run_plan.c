@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "distribute/strategies/strategy.h"
+#include "distribute/base/strategy.h"
 
 enum { DEFAULT_KEEP = 5 };
 

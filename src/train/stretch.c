@@ -2,7 +2,7 @@
 //
 // Many steps in one run. What is done between steps is done at its ends.
 #include "base/runtime_internal.h"
-#include "distribute/strategies/strategy.h"
+#include "distribute/base/strategy.h"
 #include "lockstep/trunk.h"
 #include "tpu/strategy/strategy.h"
 #include "tpu/system/resolver.h"

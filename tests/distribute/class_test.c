@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A new kind of strategy is a table: nothing else knows of it.
-#include "distribute/strategies/strategy.h"
+#include "distribute/base/strategy.h"
 #include "lockstep/eager.h"
 #include "support/expect.h"
 #include "support/spec.h"

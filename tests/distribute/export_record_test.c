@@ -3,7 +3,7 @@
 // and which functions are fit for it.
 #include "lockstep/export.h"
 
-#include "distribute/strategies/strategy.h"
+#include "distribute/base/strategy.h"
 #include "lockstep/flow.h"
 #include "lockstep/handles.h"
 #include "support/function.h"

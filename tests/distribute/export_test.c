@@ -3,7 +3,7 @@
 // run.
 #include "lockstep/export.h"
 
-#include "distribute/strategies/strategy.h"
+#include "distribute/base/strategy.h"
 #include "lockstep/device_name.h"
 #include "lockstep/handles.h"
 #include "lockstep/session.h"

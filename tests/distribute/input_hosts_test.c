@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whose input a host reads, and how much of a batch a replica gets.
-#include "distribute/input/hosts.h"
+#include "distribute/base/hosts.h"
 #include "distribute/input/sizes.h"
 #include "lockstep/distribute_input.h"
 #include "support/expect.h"

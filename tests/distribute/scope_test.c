@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Scopes: what entering pushes, and that every way out puts it back.
-#include "distribute/strategies/strategy.h"
+#include "distribute/base/strategy.h"
 
 #include <stdio.h>
 

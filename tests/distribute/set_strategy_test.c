@@ -2,7 +2,7 @@
 //
 // A strategy that a thread has put in force goes out of force with the thread.
 #include "base/memory/allocator.h"
-#include "distribute/strategies/strategy.h"
+#include "distribute/base/strategy.h"
 #include "support/replicas.h"
 
 static void set(void *strategy) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Distributed variables in functions, on tapes and for the host.
-#include "distribute/strategies/strategy.h"
+#include "distribute/base/strategy.h"
 #include "lockstep/function.h"
 #include "lockstep/graph.h"
 #include "lockstep/handles.h"

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "data/dataset.h"
+#include "distribute/base/strategy.h"
 #include "distribute/input/input.h"
-#include "distribute/strategies/strategy.h"
 
 // ---- Data sets --------------------------------------------------------------
 ls_dataset *number_batches(int64_t count, int64_t size) {

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "distribute/strategies/strategy.h"
+#include "distribute/base/strategy.h"
 #include "lockstep/gradients.h"
 #include "lockstep/handles.h"
 #include "lockstep/ops.h"

@@ -4,7 +4,7 @@
 // how they are called and what they begin with.
 #include <string.h>
 
-#include "distribute/strategies/strategy.h"
+#include "distribute/base/strategy.h"
 #include "graph/variable.h"
 #include "lockstep/handles.h"
 #include "lockstep/logical_device.h"

@@ -8,7 +8,7 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
-#include "distribute/replicas/context.h"
+#include "distribute/context/context.h"
 
 static void destroy_ops(ls_object *object) {
   ls_cross_device *ops = (ls_cross_device *)object;

@@ -6,8 +6,8 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "distribute/context/context.h"
 #include "distribute/cross_device/within.h"
-#include "distribute/replicas/context.h"
 #include "graph/flow.h"
 #include "lockstep/eager.h"
 

@@ -4,8 +4,8 @@
 // strategy's cross-replica context.
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "distribute/context/context.h"
 #include "distribute/cross_device/reduce.h"
-#include "distribute/replicas/context.h"
 
 // ---- To destinations -------------------------------------------------------
 // What the cross-device ops are given for a value: itself, of one replica

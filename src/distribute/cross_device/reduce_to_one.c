@@ -3,8 +3,8 @@
 // The set that brings everything to one device: adds there, and copies.
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "distribute/context/context.h"
 #include "distribute/cross_device/cross_device.h"
-#include "distribute/replicas/context.h"
 #include "graph/region.h"
 
 typedef struct reduce_to_one {

@@ -2,10 +2,10 @@
 //
 // Means over the replicas by weights, from within them.
 #include "base/values/half.h"
+#include "distribute/context/context.h"
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/cross_device/within.h"
 #include "distribute/replicas/call.h"
-#include "distribute/replicas/context.h"
 #include "graph/compare/same.h"
 #include "graph/make/make.h"
 

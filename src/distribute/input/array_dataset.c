@@ -7,9 +7,9 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
+#include "distribute/base/strategy.h"
 #include "distribute/input/input.h"
 #include "distribute/input/sizes.h"
-#include "distribute/strategies/strategy.h"
 #include "graph/graph.h"
 #include "lockstep/eager.h"
 

@@ -8,11 +8,11 @@
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
 #include "data/dataset.h"
+#include "distribute/base/strategy.h"
 #include "distribute/input/input.h"
 #include "distribute/input/making.h"
 #include "distribute/input/request.h"
 #include "distribute/input/sizes.h"
-#include "distribute/strategies/strategy.h"
 #include "lockstep/device_name.h"
 
 // ---- The object -------------------------------------------------------------

@@ -6,8 +6,8 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
+#include "distribute/context/context.h"
 #include "distribute/input/input.h"
-#include "distribute/replicas/context.h"
 #include "graph/graph.h"
 
 // ---- Making -----------------------------------------------------------------

@@ -6,9 +6,9 @@
 
 #include "base/runtime_internal.h"
 #include "data/composite.h"
+#include "distribute/base/strategy.h"
 #include "distribute/input/input.h"
 #include "distribute/input/sizes.h"
-#include "distribute/strategies/strategy.h"
 #include "lockstep/trunk.h"
 
 static ls_nest *part_of(ls_distributed_iterator *it, size_t leaf,

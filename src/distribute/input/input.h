@@ -13,8 +13,8 @@
 #define LS_DISTRIBUTE_INPUT_INPUT_H_
 
 #include "base/threads/threads.h"
-#include "distribute/input/hosts.h"
-#include "distribute/strategies/class.h"
+#include "distribute/base/class.h"
+#include "distribute/base/hosts.h"
 #include "lockstep/distribute_input.h"
 
 typedef enum ls_input_cut {

@@ -4,8 +4,8 @@
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
 #include "data/dataset.h"
+#include "distribute/base/strategy.h"
 #include "distribute/input/making.h"
-#include "distribute/strategies/strategy.h"
 
 // A pipeline that the function gave, which is taken over.
 static ls_status take_made(ls_input_making *m, size_t pipeline, ls_nest given) {

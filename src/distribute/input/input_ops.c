@@ -13,8 +13,8 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
+#include "distribute/base/strategy.h"
 #include "distribute/input/input.h"
-#include "distribute/strategies/strategy.h"
 #include "graph/graph.h"
 #include "lockstep/host.h"
 

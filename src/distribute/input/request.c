@@ -4,7 +4,7 @@
 #include "distribute/input/request.h"
 
 #include "base/require.h"
-#include "distribute/strategies/strategy.h"
+#include "distribute/base/strategy.h"
 
 // ---- Options ----------------------------------------------------------------
 static ls_status check_flag(ls_flag flag, const char *name) {

@@ -4,7 +4,7 @@
 #ifndef LS_DISTRIBUTE_REPLICAS_CALL_H_
 #define LS_DISTRIBUTE_REPLICAS_CALL_H_
 
-#include "distribute/strategies/strategy.h"
+#include "distribute/base/strategy.h"
 #include "runtime/eager.h"
 
 typedef struct ls_replica_task ls_replica_task;

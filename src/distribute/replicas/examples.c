@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "distribute/replicas/examples.h"
 
-#include "distribute/replicas/context.h"
+#include "distribute/context/context.h"
 #include "graph/examples.h"
 #include "graph/region.h"
 

@@ -5,7 +5,7 @@
 #ifndef LS_DISTRIBUTE_REPLICAS_EXAMPLES_H_
 #define LS_DISTRIBUTE_REPLICAS_EXAMPLES_H_
 
-#include "distribute/strategies/strategy.h"
+#include "distribute/base/strategy.h"
 
 // Finds this replica's number of examples, a scalar made here; false if none is
 // known. `*out_alike`: all replicas have that many. ls_replica_examples is this

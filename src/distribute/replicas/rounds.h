@@ -7,7 +7,7 @@
 #ifndef LS_DISTRIBUTE_REPLICAS_ROUNDS_H_
 #define LS_DISTRIBUTE_REPLICAS_ROUNDS_H_
 
-#include "distribute/replicas/context.h"
+#include "distribute/context/context.h"
 #include "distribute/replicas/sharing.h"
 #include "graph/compare/same.h"
 

@@ -4,8 +4,8 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
-#include "distribute/replicas/context.h"
-#include "distribute/strategies/strategy.h"
+#include "distribute/base/strategy.h"
+#include "distribute/context/context.h"
 #include "lockstep/trunk.h"
 
 static ls_status trace_mirrored(const ls_tracer *tracer, ls_graph *graph,

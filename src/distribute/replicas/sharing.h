@@ -5,7 +5,7 @@
 #ifndef LS_DISTRIBUTE_REPLICAS_SHARING_H_
 #define LS_DISTRIBUTE_REPLICAS_SHARING_H_
 
-#include "distribute/strategies/strategy.h"
+#include "distribute/base/strategy.h"
 
 // What replica 0 made in one run of all replicas.
 typedef struct ls_sharing {

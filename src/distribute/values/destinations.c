@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "base/runtime_internal.h"
-#include "distribute/replicas/context.h"
+#include "distribute/context/context.h"
 
 // ---- Sets of devices -------------------------------------------------------
 void ls_device_set_deinit(ls_device_set *set) {

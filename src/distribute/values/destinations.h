@@ -5,7 +5,7 @@
 #ifndef LS_DISTRIBUTE_VALUES_DESTINATIONS_H_
 #define LS_DISTRIBUTE_VALUES_DESTINATIONS_H_
 
-#include "distribute/strategies/strategy.h"
+#include "distribute/base/strategy.h"
 #include "lockstep/cross_device.h"
 
 // Canonical names, in an order.

@@ -3,9 +3,9 @@
 // Fetching: a value of one device on another one.
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "distribute/base/strategy.h"
+#include "distribute/context/context.h"
 #include "distribute/cross_device/cross_device.h"
-#include "distribute/replicas/context.h"
-#include "distribute/strategies/strategy.h"
 
 // What is fetched, and the device where `fn` runs on it.
 static ls_status fetch_source(ls_strategy *strategy, ls_nest value,

@@ -3,7 +3,7 @@
 // Parts of distributed values, and what may be asked about them.
 #include "base/require.h"
 #include "base/values/nest_internal.h"
-#include "distribute/strategies/strategy.h"
+#include "distribute/base/strategy.h"
 #include "graph/variable.h"
 #include "lockstep/regroup.h"
 

@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "base/require.h"
-#include "distribute/replicas/context.h"
+#include "distribute/context/context.h"
 #include "graph/make/make.h"
 
 static void destroy_writer(ls_object *object) {

@@ -9,8 +9,8 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/array_internal.h"
-#include "distribute/input/hosts.h"
-#include "distribute/strategies/strategy.h"
+#include "distribute/base/hosts.h"
+#include "distribute/base/strategy.h"
 #include "lockstep/host.h"
 #include "lockstep/replica.h"
 

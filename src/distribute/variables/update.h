@@ -2,7 +2,7 @@
 #ifndef LS_DISTRIBUTE_VARIABLES_UPDATE_H_
 #define LS_DISTRIBUTE_VARIABLES_UPDATE_H_
 
-#include "distribute/strategies/strategy.h"
+#include "distribute/base/strategy.h"
 
 // What is called for each component or device, or each item of a map.
 struct ls_update_call {

@@ -6,8 +6,8 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "distribute/context/context.h"
 #include "distribute/cross_device/cross_device.h"
-#include "distribute/replicas/context.h"
 #include "distribute/variables/update.h"
 #include "graph/make/make.h"
 

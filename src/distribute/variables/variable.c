@@ -8,7 +8,7 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
-#include "distribute/replicas/context.h"
+#include "distribute/context/context.h"
 #include "distribute/variables/update.h"
 #include "graph/flow.h"
 #include "graph/region.h"

@@ -5,7 +5,7 @@
 #ifndef LS_DISTRIBUTE_VARIABLES_VARIABLE_H_
 #define LS_DISTRIBUTE_VARIABLES_VARIABLE_H_
 
-#include "distribute/strategies/strategy.h"
+#include "distribute/base/strategy.h"
 
 extern const ls_variable_rules ls_mirrored_rules;
 extern const ls_variable_rules ls_sync_on_read_rules;

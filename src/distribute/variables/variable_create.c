@@ -6,7 +6,7 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
-#include "distribute/replicas/context.h"
+#include "distribute/context/context.h"
 #include "distribute/variables/update.h"
 #include "distribute/variables/variable_create.h"
 #include "graph/region.h"

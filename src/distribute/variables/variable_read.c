@@ -2,8 +2,8 @@
 //
 // Reads of distributed variables: which component's value, or what all make.
 #include "base/runtime_internal.h"
+#include "distribute/context/context.h"
 #include "distribute/cross_device/cross_device.h"
-#include "distribute/replicas/context.h"
 #include "distribute/variables/variable.h"
 #include "graph/make/make.h"
 

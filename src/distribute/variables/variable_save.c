@@ -3,8 +3,8 @@
 // What files hold of variables that are synchronized on read. It is computed in
 // eager whatever is being built: a save is no op of a graph.
 #include "base/runtime_internal.h"
+#include "distribute/context/context.h"
 #include "distribute/cross_device/cross_device.h"
-#include "distribute/replicas/context.h"
 #include "distribute/variables/variable.h"
 #include "graph/context.h"
 #include "lockstep/eager.h"

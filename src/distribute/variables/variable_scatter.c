@@ -4,8 +4,8 @@
 // replicas' rows make.
 #include <stdio.h>
 
+#include "distribute/context/context.h"
 #include "distribute/cross_device/cross_device.h"
-#include "distribute/replicas/context.h"
 #include "distribute/variables/update.h"
 #include "distribute/variables/variable.h"
 #include "graph/compare/same.h"

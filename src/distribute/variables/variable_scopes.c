@@ -3,7 +3,7 @@
 // Scopes that say what new variables of a strategy are: creators that change
 // what is asked for, and ask the next one out.
 #include "base/runtime_internal.h"
-#include "distribute/replicas/context.h"
+#include "distribute/context/context.h"
 #include "distribute/values/destinations.h"
 #include "distribute/variables/variable.h"
 #include "graph/make/make.h"

@@ -6,7 +6,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
-#include "distribute/replicas/context.h"
+#include "distribute/context/context.h"
 #include "lockstep/regroup.h"
 #include "lockstep/replicate.h"
 #include "lockstep/training_loop.h"

@@ -4,7 +4,7 @@
 #ifndef LS_TPU_STEPS_STEPS_H_
 #define LS_TPU_STEPS_STEPS_H_
 
-#include "distribute/strategies/strategy.h"
+#include "distribute/base/strategy.h"
 #include "lockstep/steps.h"
 
 // Builds them where the step calls the replicas: in the strategy's

@@ -6,7 +6,7 @@
 
 #include "base/runtime_internal.h"
 #include "base/text.h"
-#include "distribute/replicas/context.h"
+#include "distribute/context/context.h"
 #include "graph/make/make.h"
 #include "tpu/replicate/context.h"
 #include "tpu/strategy/strategy.h"

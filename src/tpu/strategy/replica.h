@@ -4,7 +4,7 @@
 #ifndef LS_TPU_STRATEGY_REPLICA_H_
 #define LS_TPU_STRATEGY_REPLICA_H_
 
-#include "distribute/replicas/context.h"
+#include "distribute/context/context.h"
 #include "graph/compare/same.h"
 
 // Of one callback, on its C stack.

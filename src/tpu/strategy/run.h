@@ -4,7 +4,7 @@
 #ifndef LS_TPU_STRATEGY_RUN_H_
 #define LS_TPU_STRATEGY_RUN_H_
 
-#include "distribute/strategies/class.h"
+#include "distribute/base/class.h"
 #include "lockstep/replicate.h"
 #include "tpu/strategy/strategy.h"
 

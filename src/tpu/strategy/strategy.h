@@ -5,7 +5,7 @@
 #define LS_TPU_STRATEGY_STRATEGY_H_
 
 #include "base/device_parts.h"
-#include "distribute/strategies/strategy.h"
+#include "distribute/base/strategy.h"
 #include "lockstep/tpu_strategy.h"
 #include "tpu/pod/pod.h"
 

@@ -6,7 +6,7 @@
 #include "tpu/strategy/update.h"
 
 #include "base/runtime_internal.h"
-#include "distribute/replicas/context.h"
+#include "distribute/context/context.h"
 #include "graph/compare/same.h"
 #include "tpu/replicate/context.h"
 #include "tpu/strategy/strategy.h"

@@ -5,7 +5,7 @@
 #ifndef LS_TPU_STRATEGY_VALUES_H_
 #define LS_TPU_STRATEGY_VALUES_H_
 
-#include "distribute/strategies/class.h"
+#include "distribute/base/class.h"
 
 // The cross-device ops of a TPU strategy: values are put together on its host.
 ls_status ls_tpu_cross_device_create(const char *host,

@@ -2,7 +2,7 @@
 //
 // How losses are reduced over replicas: what an estimator asks of a strategy,
 // and what the losses of a graph have said.
-#include "distribute/replicas/context.h"
+#include "distribute/context/context.h"
 
 // An open scope, on the stack of whoever opened it.
 struct ls_loss_scaling {

@@ -6,10 +6,10 @@
 // it, innermost first. An entry holds in the graph where it was entered and in
 // what is inside of that graph; the first that holds is the current one. None:
 // the default replica context.
-#ifndef LS_DISTRIBUTE_REPLICAS_CONTEXT_H_
-#define LS_DISTRIBUTE_REPLICAS_CONTEXT_H_
+#ifndef LS_DISTRIBUTE_CONTEXT_CONTEXT_H_
+#define LS_DISTRIBUTE_CONTEXT_CONTEXT_H_
 
-#include "distribute/strategies/strategy.h"
+#include "distribute/base/strategy.h"
 #include "graph/trial.h"
 
 typedef struct ls_distribution {
@@ -54,4 +54,4 @@ ls_status ls_cross_replica_end(ls_crossing *crossing, ls_status status,
 void ls_update_begin(ls_scope *scope, ls_strategy *strategy, int32_t id,
                      const char *device);
 
-#endif  // LS_DISTRIBUTE_REPLICAS_CONTEXT_H_
+#endif  // LS_DISTRIBUTE_CONTEXT_CONTEXT_H_

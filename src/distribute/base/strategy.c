@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "distribute/strategies/strategy.h"
+#include "distribute/base/strategy.h"
 
 #include <stdio.h>
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
+#include "distribute/context/context.h"
 #include "distribute/cross_device/cross_device.h"
-#include "distribute/replicas/context.h"
 
 static int32_t num_devices(const ls_strategy *strategy) {
   return strategy->num_replicas * strategy->num_columns;

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "base/memory/allocator.h"
-#include "distribute/strategies/strategy.h"
+#include "distribute/base/strategy.h"
 
 // "CPU:0" of a device of this machine.
 static const char *short_name(const char *device) {

@@ -5,9 +5,9 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
+#include "distribute/context/context.h"
 #include "distribute/cross_device/reduce.h"
 #include "distribute/input/request.h"
-#include "distribute/replicas/context.h"
 #include "distribute/variables/update.h"
 #include "graph/examples.h"
 

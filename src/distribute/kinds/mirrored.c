@@ -6,9 +6,9 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "distribute/base/strategy.h"
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/input/input.h"
-#include "distribute/strategies/strategy.h"
 
 // ---- Where its replicas are -------------------------------------------------
 // Where a strategy's replicas are to be: names, or a type and a number.

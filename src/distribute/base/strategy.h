@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Strategies inside.
-#ifndef LS_DISTRIBUTE_STRATEGIES_STRATEGY_H_
-#define LS_DISTRIBUTE_STRATEGIES_STRATEGY_H_
+#ifndef LS_DISTRIBUTE_BASE_STRATEGY_H_
+#define LS_DISTRIBUTE_BASE_STRATEGY_H_
 
 #include "base/threads/fiber.h"
 #include "base/threads/threads.h"
 #include "base/values/nest_internal.h"
-#include "distribute/strategies/class.h"
+#include "distribute/base/class.h"
 #include "graph/context.h"
 #include "lockstep/device_name.h"
 #include "lockstep/regroup.h"
@@ -118,4 +118,4 @@ ls_status ls_component_device(ls_nest value, size_t index,
 // device, or the CPU of its host. Both are canonical.
 bool ls_device_serves(const char *name, const char *device);
 
-#endif  // LS_DISTRIBUTE_STRATEGIES_STRATEGY_H_
+#endif  // LS_DISTRIBUTE_BASE_STRATEGY_H_

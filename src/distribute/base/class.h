@@ -6,8 +6,8 @@
 // asks which kind it is. A new kind is a file with its table and a public
 // header with its constructor. It takes from the other tables what it shares
 // with them.
-#ifndef LS_DISTRIBUTE_STRATEGIES_CLASS_H_
-#define LS_DISTRIBUTE_STRATEGIES_CLASS_H_
+#ifndef LS_DISTRIBUTE_BASE_CLASS_H_
+#define LS_DISTRIBUTE_BASE_CLASS_H_
 
 #include "graph/variable.h"
 #include "lockstep/cross_device.h"
@@ -171,4 +171,4 @@ ls_status ls_mirrored_non_slot_devices(const ls_strategy *strategy,
 extern const ls_variable_class_map ls_mirrored_classes;
 extern const ls_variable_policy_map ls_mirrored_policies;
 
-#endif  // LS_DISTRIBUTE_STRATEGIES_CLASS_H_
+#endif  // LS_DISTRIBUTE_BASE_CLASS_H_

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "distribute/replicas/context.h"
+#include "distribute/context/context.h"
 
 #include "base/memory/graveyard.h"
 #include "base/require.h"

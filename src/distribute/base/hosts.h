@@ -6,8 +6,8 @@
 // first), so that every kind of strategy has one. Hosts stand in the order in
 // which replicas first name them. Values are numbered host by host, within a
 // host in the order of its devices; value i is replica i's.
-#ifndef LS_DISTRIBUTE_INPUT_HOSTS_H_
-#define LS_DISTRIBUTE_INPUT_HOSTS_H_
+#ifndef LS_DISTRIBUTE_BASE_HOSTS_H_
+#define LS_DISTRIBUTE_BASE_HOSTS_H_
 
 #include "base/memory/allocator.h"
 #include "lockstep/status.h"
@@ -58,4 +58,4 @@ void ls_host_map_deinit(ls_host_map *map);
 // As many values on each, or INVALID_ARGUMENT with both numbers.
 LS_MUST_USE ls_status ls_host_map_check_even(const ls_host_map *map);
 
-#endif  // LS_DISTRIBUTE_INPUT_HOSTS_H_
+#endif  // LS_DISTRIBUTE_BASE_HOSTS_H_
