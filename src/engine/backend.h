@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The one interface between "what to compute" and "who computes it". cpu/
-// implements it; nobody looks behind it.
+// The one interface between the layers that say what to compute and the back
+// end that computes it. cpu/ implements it; nobody looks inside.
 //
 // A program is an immutable lowered graph with its inputs, outputs and uses of
-// variables. `compile` makes an executable of it, shared and counted; `bind`
-// ties an executable to buffers and makes an instance, which runs once at a
-// time; `start`, `advance` and `finish` look nothing up by name, take no lock
-// outside collectives and host calls, and allocate nothing.
+// variables. `compile` makes a reference-counted executable of it; `bind` ties
+// an executable to buffers and makes an instance, which runs once at a time;
+// `start`, `advance` and `finish` look nothing up by name, take no lock outside
+// collectives and host calls, and allocate nothing.
 #ifndef LS_ENGINE_BACKEND_H_
 #define LS_ENGINE_BACKEND_H_
 
@@ -19,15 +19,17 @@
 typedef struct ls_use {
   ls_object *variable;  // Identity only; retained by the program.
   ls_type type;
-  bool read;  // Its value at the start matters.
+  bool read;  // The program reads the value that the variable has at the start.
   bool written;
   bool per_replica_before, per_replica_after;  // Else one shared value.
-  // Whether the components of the distributed variable that this is, or is part
-  // of, have buffers of their own; the store's business, not a back end's.
+  // True if the distributed variable that this is, or is a component of, has a
+  // buffer per component before and after the run. Back ends ignore it: it is
+  // for the store.
   bool split_before, split_after;
 } ls_use;
 
-// What a program takes for granted of a variable that it asks about.
+// An assumption of a program that asks whether a variable is initialized. A run
+// that finds it wrong needs another program.
 typedef struct ls_expectation {
   ls_object *variable;
   bool initialized;
@@ -78,59 +80,62 @@ typedef struct ls_program {
   ls_use *uses;
   ls_expectation *expects;
   size_t num_expects, expects_capacity;
-  ls_object **launches;  // Of its computations for cores: engine/launch.h.
+  ls_object **launches;  // One per computation for cores: engine/launch.h.
   size_t num_launches, launches_capacity;
-  // Which inputs have rows of padding. Behind all of them are their real rows,
-  // an i32 scalar each: the program is one for several sizes.
+  // Indices of the inputs that have padding rows. The true number of rows of
+  // each follows the other inputs, as an i32 scalar, so one program serves
+  // several sizes.
   uint32_t *padded;
   size_t num_padded;
-  bool apart;  // New values go to buffers of their own; see `rebind`.
-  uint64_t fingerprint[2];  // Of the body; see graph/compare/identity.h.
+  bool apart;  // Writes new values to separate buffers; see `rebind`.
+  uint64_t fingerprint[2];  // Hash of the body; see graph/compare/identity.h.
 } ls_program;
 
-// The storage of one variable's value.
+// Storage of one variable's value.
 typedef struct ls_buffer {
   ls_object object;
   const struct ls_backend *backend;
   ls_type type;
-  bool per_replica;  // Else shared.
-  void *data;        // The back end's; on the CPU dense, row by row.
-  uint32_t held;     // Runs that need its value as it is; the store's.
+  bool per_replica;  // False: shared by all replicas.
+  void *data;        // Owned by the back end; on the CPU dense, row by row.
+  // Number of runs that need the value unchanged; kept by the store.
+  uint32_t held;
 } ls_buffer;
 
 typedef struct ls_executable ls_executable;
 typedef struct ls_instance ls_instance;
 
-// One run. Everything is lent for the call.
+// Arguments of one run, lent for the call.
 typedef struct ls_run_args {
   const void *const *inputs;  // Data of each input, dense.
-  // Of each as it is given, for a program that pads some: the runtime's alone,
-  // which also adds their rows. NULL: none is padded.
+  // Types of the inputs as the caller gave them, for a program that pads some.
+  // Read by the runtime alone, which also appends the true numbers of rows.
+  // NULL: no input is padded.
   const ls_type *given;
-  void *const *outputs;  // Where each output goes; NULL: not wanted.
+  void *const *outputs;  // Destination of each output; NULL: not wanted.
   uint64_t step;         // For random ops.
-  uint64_t *steps;       // Becomes how many steps the run was, if that is
-                         // more: the most trips of a loop that counts
-                         // them, at least 1. NULL: nobody asks.
+  // In/out, may be NULL: raised to the number of steps that the run made, which
+  // is the most trips of a loop that counts steps, and at least 1.
+  uint64_t *steps;
   uint64_t seed;
-  int32_t replica;  // That a program without a replicate op is run by.
-  uint64_t run;     // What its host calls find in base/threads/thread_state.h.
+  int32_t replica;  // Replica that runs a program without a replicate op.
+  uint64_t run;     // Id that host calls read from base/threads/thread_state.h.
   struct ls_cancel *cancels[2];  // See base/cancel.h.
 } ls_run_args;
 
-// Where a run is.
+// State of a run after `advance`.
 typedef enum ls_run_state {
-  LS_RUN_WAITS,  // For the host.
+  LS_RUN_WAITS,  // Waits for the host.
   LS_RUN_ENDED,
   LS_RUN_FAILED,
 } ls_run_state;
 
-// What an instance plans and has measured, for people.
+// Plan and cost figures of an executable, for listings and for the runtime.
 typedef struct ls_plan_facts {
   size_t shared_bytes, frame_bytes, scratch_bytes, constant_bytes;
   size_t num_instructions;
-  // It writes variables where they are, and may fail when it has written some:
-  // new values should be kept apart.
+  // True if a run updates variables in place and may fail after it has updated
+  // some of them: new values should go to separate buffers.
   bool tears;
   double flops;
 } ls_plan_facts;
@@ -144,73 +149,79 @@ typedef struct ls_backend {
 
 struct ls_backend_vtable {
   const char *name;
-  // Changes a lowered program as it suits this back end, before its fingerprint
-  // is taken. NULL: it is right as it is.
+  // Rewrites a lowered program as this back end needs it, before its
+  // fingerprint is taken. NULL: no rewrite.
   ls_status (*prepare)(ls_backend *self, ls_program *program);
-  //   LS_UNIMPLEMENTED  naming an op that it does not compute, and its place.
-  //   LS_INVALID_ARGUMENT  an op of several replicas has less than there are
-  //                        ranks.
+  // Compiles a program.
+  //   LS_UNIMPLEMENTED  names an op that the back end does not compute, and its
+  //                     position.
+  //   LS_INVALID_ARGUMENT  an op of several replicas has fewer replicas than
+  //                        there are ranks.
   ls_status (*compile)(ls_backend *self, const ls_program *program,
                        ls_executable **out_executable);
   void (*release_executable)(ls_executable *executable);
   ls_plan_facts (*facts)(const ls_executable *executable);
-  // The plan as text; appended to a builder.
+  // Appends the plan as text.
   ls_status (*print_plan)(const ls_executable *executable,
                           struct ls_text *text);
-  // `buffers`: one a use, retained by the instance.
+  // Makes an instance. `buffers` has one per use; the instance retains them.
   ls_status (*bind)(ls_executable *executable, ls_buffer *const *buffers,
                     ls_instance **out_instance);
-  // Ties an instance that does not run to other buffers of the same types: one
-  // a use and, if the program keeps old and new values apart, as many again for
-  // the new values, NULL where the use is not written. Such a program must be
-  // given them before it runs.
+  // Ties an idle instance to other buffers of the same types: one per use and,
+  // if the program keeps old and new values apart, as many again for the new
+  // values, NULL where the use is not written. Such a program must be given
+  // them before it runs.
   void (*rebind)(ls_instance *instance, ls_buffer *const *buffers);
   void (*destroy_instance)(ls_instance *instance);
-  // A run, by one thread, which may have several at a time: started, advanced
-  // until it has ended, finished, also if it has failed. One that could not be
-  // started is not finished. `args` are lent until it is.
+  // Starts a run. One thread starts it, advances it until it has ended or
+  // failed, and finishes it; the thread may drive several runs at a time. A run
+  // that did not start is not finished. `args` are lent until `finish`.
   ls_status (*start)(ls_instance *instance, const ls_run_args *args);
-  // Goes on until the run has ended or waits for the host.
+  // Runs until the run has ended or waits for the host.
   ls_run_state (*advance)(ls_instance *instance);
-  // Blocks until one of several runs of this back end, all of which wait for
-  // the host, should be advanced: it can go on, is cancelled, or nothing has
-  // moved for so long that they all end.
+  // Blocks until one of several runs of this back end, all waiting for the
+  // host, should be advanced: it can continue, it is cancelled, or nothing has
+  // progressed for so long that all of them fail.
   void (*wait)(ls_instance *const *instances, size_t count);
-  // Has a run that waits or has ended well fail.
+  // Makes a run that waits, or has ended well, fail.
   void (*stop)(ls_instance *instance, ls_status status);
-  // How it went. Waits for host calls that a failed run has begun.
-  // `*out_keeps`: its new values may become the variables' values; of a run
-  // that has failed if they are those of whole trips of a loop.
+  // Ends the run and returns its status. Waits for host calls that a failed run
+  // has started. Sets `*out_keeps` if the new values may become the values of
+  // the variables; for a failed run, if they are those of whole trips of a
+  // loop.
   ls_status (*finish)(ls_instance *instance, bool *out_keeps);
-  // Begins to count what each instruction takes, from zero, or ends it.
+  // Starts to measure the time of each instruction, from zero, or stops.
   ls_status (*measure)(ls_instance *instance, bool on);
-  // What was counted, as a table; appended to a builder.
+  // Appends the measured times as a table.
   //   LS_FAILED_PRECONDITION  nothing was measured.
   ls_status (*print_cost)(const ls_instance *instance, struct ls_text *text);
-  // A buffer of zeros.
+  // Creates a buffer of zeros.
   ls_status (*create_buffer)(ls_backend *self, ls_type type,
                              ls_buffer **out_buffer);
   ls_status (*upload)(ls_buffer *buffer, const void *data);
   ls_status (*download)(const ls_buffer *buffer, void *data);
-  // The elements of its value where they lie, on the host, dense; NULL: all are
-  // zero. Lent while nobody writes it.
+  // Returns the elements of the value, dense, in host memory, or NULL if all
+  // are zero. Lent until somebody writes the buffer.
   const void *(*look)(const ls_buffer *buffer);
-  // Copies bytes of that to the caller's memory, past the caches, by any
-  // threads.
+  // Copies bytes of such a value to the caller's memory with streaming stores.
+  // Thread-safe.
   void (*copy_far)(ls_backend *self, void *to, const void *from, size_t size);
-  // Where the caller will write all elements of a new value.
+  // Returns the memory to which the caller will write all elements of a new
+  // value.
   void *(*overwrite)(ls_buffer *buffer);
-  void (*copy)(ls_buffer *to, const ls_buffer *from);  // Of one type.
-  // Gives a buffer the value that a run of `executable` does: one without
-  // inputs and uses, of one output of the buffer's type. It may be computed
-  // only when it is needed: read, or bound to.
+  void (*copy)(ls_buffer *to, const ls_buffer *from);  // Requires equal types.
+  // Gives a buffer the value that a run of `executable` computes: a program
+  // without inputs and uses, with one output of the buffer's type. It may be
+  // computed lazily, when it is read or bound.
   ls_status (*fill)(ls_buffer *buffer, ls_executable *executable,
                     const ls_run_args *args);
-  // ISA, kernel library, cache sizes: equal ids promise equal bits.
+  // Names the instruction set, kernel library and cache sizes as far as they
+  // decide bits: equal ids promise equal bits.
   const char *(*numerics_id)(ls_backend *self);
 };
 
-// Runs an instance from start to finish, waiting where it waits.
+// Runs an instance from start to finish, and blocks while it waits for the
+// host.
 static inline ls_status ls_backend_run(const ls_backend *backend,
                                        ls_instance *instance,
                                        const ls_run_args *args) {
@@ -222,8 +233,8 @@ static inline ls_status ls_backend_run(const ls_backend *backend,
   return backend->vtable->finish(instance, &keeps);
 }
 
-// The back end that a runtime computes with, made at first use and owned by the
-// runtime (slot LS_SLOT_ENGINE); which one, engine/backends.c says.
+// Returns the back end of a runtime, made at first use and owned by the runtime
+// (slot LS_SLOT_ENGINE). engine/backends.c chooses it.
 ls_status ls_runtime_backend(ls_runtime *runtime, ls_backend **out_backend);
 
 #endif  // LS_ENGINE_BACKEND_H_

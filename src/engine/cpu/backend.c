@@ -22,13 +22,14 @@
 typedef struct cpu_backend {
   ls_backend base;
   const ls_cpu_kernels *kernels;
-  ls_cpu_kernels own;  // What it points to where products are of bf16.
+  ls_cpu_kernels own;  // Target of `kernels` where products are bf16.
   char numerics_id[LS_CPU_NUMERICS_ID_SIZE];
-  ls_mutex lock;           // Guards the list.
-  ls_instance *instances;  // All that are bound.
+  ls_mutex lock;           // Guards `instances`.
+  ls_instance *instances;  // List of all bound instances.
   ls_cpu_slabs slabs;
   ls_cpu_filler filler;
-  ls_mutex meeting;  // Held while ranks compare their ids; guards `met`.
+  // Held while ranks compare their ids; guards `is_compared`.
+  ls_mutex meeting;
   bool met;
 } cpu_backend;
 
@@ -73,7 +74,8 @@ void ls_cpu_backend_remove(ls_instance *instance) {
   ls_instance **at = &self->instances;
   while (*at != NULL && *at != instance)
     at = &(*at)->next;
-  if (*at != NULL) *at = instance->next;  // A half-made one never came.
+  // An instance whose binding failed was never added.
+  if (*at != NULL) *at = instance->next;
   ls_mutex_unlock(&self->lock);
 }
 
@@ -123,7 +125,8 @@ static const char *numerics_id(ls_backend *self) {
 ls_status ls_cpu_backend_meet(ls_backend *backend, ls_trunk *trunk) {
   cpu_backend *self = (cpu_backend *)backend;
   ls_status status = ls_ok();
-  // Lanes exchange other things than replicas that go side by side.
+  // The id also names the way replicas run: lanes exchange other pieces than
+  // replicas that run as one batch.
   const bool is_laned = ls_debug_lanes(backend->runtime) != LS_LANES_TOGETHER;
   char id[LS_CPU_NUMERICS_ID_SIZE];
   ls_format(id, sizeof(id), "%s%s", is_laned ? "lanes, " : "",
@@ -169,7 +172,7 @@ static const ls_cpu_kernels *choose_kernels(const ls_runtime *runtime) {
   static const char *const names[] = {
       [LS_ISA_BASE] = "base", [LS_ISA_V3] = "v3", [LS_ISA_V4] = "v4"};
   const ls_cpu_kernels *best = ls_cpu_kernels_best();
-  // A level is a bound: what lacks it uses the best below.
+  // An unsupported level falls back to the best level below it.
   for (int isa = (int)ls_debug_isa(runtime); isa > LS_ISA_ANY; --isa) {
     const ls_cpu_kernels *kernels = ls_cpu_kernels_find(names[isa]);
     if (kernels != NULL) return kernels;
@@ -177,9 +180,10 @@ static const ls_cpu_kernels *choose_kernels(const ls_runtime *runtime) {
   return best;
 }
 
-// Our kernels give the same bits on every instruction set and cut work by
-// shapes alone, so neither that nor any cache size takes part. The number
-// grows with any change of their arithmetic. pow is the C library's.
+// Builds the id. Kernels give the same bits on every instruction set and cut
+// work by shapes alone, so neither the instruction set nor a cache size is part
+// of it. The number grows with any change of their arithmetic. The C library is
+// named because pow comes from it.
 static void make_numerics_id(cpu_backend *self) {
 #if defined(__x86_64__)
   const bool has_fma = ls_cpu_kernels_best() != ls_cpu_kernels_find("base");

@@ -6,7 +6,7 @@
 
 #include "engine/backend.h"
 
-// Makes the back end of a runtime.
+// Creates the back end of a runtime.
 ls_status ls_cpu_backend_create(ls_runtime *runtime, ls_backend **out_backend);
 ls_status ls_cpu_backend_destroy(void *backend);
 

@@ -7,8 +7,8 @@
 #include "base/memory/allocator.h"
 
 #if defined(LS_HOLDS_V3) || defined(LS_HOLDS_V4)
-// These ask the processor and whether the system saves the registers. Not all
-// compilers know the levels by name, so the features are asked one by one.
+// Each asks the processor, and the system for saving the registers. Features
+// are asked for one by one because not all compilers know the levels by name.
 static bool has_v3(void) {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
          __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
@@ -27,11 +27,11 @@ static bool has_v4(void) {
 
 static bool has_base(void) { return true; }
 
-// Defined by isa/table.c, once per instruction set.
+// Tables defined by isa/table.c, once per instruction set.
 extern const ls_cpu_kernels ls_cpu_kernels_v4, ls_cpu_kernels_v3,
     ls_cpu_kernels_base;
 
-// What the build holds (cmake/library.cmake), the fastest first.
+// Levels in this build (cmake/library.cmake), the fastest first.
 static const struct {
   const ls_cpu_kernels *kernels;
   bool (*can_run)(void);

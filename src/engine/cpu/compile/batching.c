@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Replicas side by side.
+// Replicas as one batch.
 //
 // Where all replicas do the same, nothing parks between merges and no branch
-// depends on a replica, there is no need for lanes: one stream goes through the
-// body once, and each instruction computes its value for all replicas, whose
-// parts lie one behind the other. Most ops treat rows apart (a row being what
-// has one index in dimension 0); for these the replicas' rows are simply more
-// rows, and the program is that of one replica with the whole batch. Others
-// run their kernel once a replica, as blocks of one instruction. A merge is an
+// depends on a replica, lanes are not needed: one stream goes through the body
+// once, and each instruction computes its value for all replicas, whose parts
+// lie one after the other. Most ops compute rows independently (a row has one
+// index in dimension 0); for these the replicas' rows are simply more rows, and
+// the program is that of one replica with the whole batch. Other ops run their
+// kernel once per replica, as blocks of one instruction. A merge is an
 // instruction like any other; a gradient of weights that is merged at once is
-// multiplied and added up in one (product/products.h).
+// multiplied and added up in one instruction (product/products.h).
 //
 // Replicas whose arguments have other shapes are of other classes: each class
-// goes so by itself, and all meet in the merges (batching_classes.c).
+// is a batch of its own, and all contribute to the merges (batching_classes.c).
 //
 // The bits are those of lanes: no kernel's rows depend on how many there are.
 #include "engine/cpu/compile/batching.h"
@@ -40,7 +40,7 @@ void ls_cpu_emit_extra(ls_cpu_compiler *compiler, const ls_cpu_extra *e) {
   note->flops = e->flops;
 }
 
-// Copies of `size` bytes, a block a replica.
+// Copies of `size` bytes, one block per replica.
 typedef struct copies {
   const char *kind;
   ls_kernel_loop loop;
@@ -71,7 +71,7 @@ static void emit_copies(ls_cpu_batched *self, const ls_node *node,
                                     .num_out = c->num_out});
 }
 
-// A value that is one for all lanes, once for each.
+// Copies a value that all lanes share once for each lane.
 static uint32_t repeat(ls_cpu_batched *self, const ls_node *node,
                        uint64_t ref) {
   const size_t size = ls_cpu_ref_size(self->graph, ref);
@@ -104,9 +104,9 @@ uint32_t ls_cpu_batched_storage(ls_cpu_batched *self, uint64_t ref) {
 }
 
 // ---- Rows ------------------------------------------------------------------
-// How many operands of a node, from `first` on, are rows that are computed
-// apart; the others are used whole, for each row. None: it is something else.
-// The op's row in ops.def says which.
+// Operands of a node that are split into independent rows: `count` of them from
+// `first` on; every row uses the other operands whole. Count 0: the op has no
+// independent rows. The op's row in ops.def decides.
 typedef struct rows {
   uint32_t first, count;
 } rows;
@@ -128,7 +128,7 @@ static rows rows_of_product(const ls_cpu_batched *self, const ls_node *node) {
     const bool alike = rank_of(self, node->inputs[0]) == right;
     return (rows){0, alike ? node->num_inputs : 0};
   }
-  // Of a vector dimension 0 is what is summed over.
+  // A vector's dimension 0 is the one that is summed over.
   const bool apart = rank_of(self, node->inputs[0]) > 1 &&
                      !ls_node_int(node, LS_ATTR_ID_TRANSPOSE_A);
   return (rows){0, apart ? 1 : 0};
@@ -139,7 +139,7 @@ static rows rows_of(const ls_cpu_batched *self, const ls_node *node) {
   const rows none = {0}, all = {0, node->num_inputs}, first = {0, 1};
   if (traits & LS_OP_RANDOM) return none;
   if (traits & LS_OP_ELEMENTWISE) return all;
-  // A vector is one line.
+  // A vector is a single row.
   const bool has_lines =
       node->num_inputs > 0 && rank_of(self, node->inputs[0]) > 1;
   switch (traits & LS_OP_ALL_ROWS) {
@@ -173,7 +173,8 @@ static void join_rows(const ls_cpu_batched *self, ls_type *type) {
   type->shape.dim[0] *= self->lanes;
 }
 
-// Fills in the types of all replicas' rows; false: that is not what they are.
+// Fills in the types with the rows of all replicas; returns false if the op's
+// result would not have that type.
 static bool join_types(const ls_cpu_batched *self, const ls_node *node,
                        const rows *r, ls_type *in, ls_type *out) {
   if (r->count == 0) return false;
@@ -236,7 +237,7 @@ static void emit_varying(ls_cpu_batched *self, const ls_node *node) {
   ls_cpu_emit_use(compiler, self->scope, &use);
 }
 
-// Nothing is done: each result is its operand, once for each replica.
+// Binds each result to its operand, repeated for each replica; emits nothing.
 static void emit_barrier(ls_cpu_batched *self, const ls_node *node) {
   for (uint32_t i = 0; i < node->num_inputs; ++i) {
     const uint64_t ref = node->inputs[i];
@@ -265,7 +266,7 @@ static ls_status find_arguments(ls_cpu_batched *self,
           self->compiler, outer,
           ls_cpu_argument_of(region, replicas, s, self->first + r));
     if (self->lanes > 1) continue;
-    // Nothing is to be lined up.
+    // Needs no copy: all replicas read the same storage.
     self->is_lined_up[s] = true;
     ls_cpu_bind_ref(self->compiler, self->scope, self->graph->parameters[s],
                     self->parts[s][0]);
@@ -302,7 +303,8 @@ static void deal_results(ls_cpu_batched *self) {
   }
 }
 
-// They lie as they were computed, one replica's behind the other.
+// Binds wide results to the storages in which they were computed, one replica's
+// part after the other.
 static void find_wide_results(ls_cpu_batched *self) {
   const ls_cpu_region *region = self->region;
   for (uint32_t g = region->num_gathered; g < region->num_given; ++g) {
@@ -313,7 +315,7 @@ static void find_wide_results(ls_cpu_batched *self) {
   }
 }
 
-// What shared code has computed, in the first class.
+// Binds a node to the value that shared code has computed from the first class.
 static void bind_twin(ls_cpu_classes *all, ls_cpu_batched *self,
                       const ls_node *node, uint32_t twin) {
   const ls_cpu_batched *first = &all->items[0];
@@ -349,7 +351,7 @@ static void emit_one(ls_cpu_classes *all, ls_cpu_batched *self,
   }
 }
 
-// All classes, up to what a merge needs of each.
+// Emits the nodes of all classes that a merge needs from each.
 static void emit_up_to(ls_cpu_classes *all, const ls_cpu_addend *until) {
   for (uint32_t k = 0; k < all->count; ++k) {
     ls_cpu_batched *self = &all->items[k];

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether replicas can go side by side. Those of one class do; classes go one
-// behind the other up to each merge, to which all of them contribute.
+// The decision whether replicas can run as one batch. Those of one class can;
+// several classes run one after the other up to each merge, to which all of
+// them contribute.
 #include "base/runtime_internal.h"
 #include "engine/cpu/compile/batching.h"
 #include "engine/cpu/kernels/batched.h"
 
-// More classes are rare, and lanes share their threads better.
+// Limit: more classes are rare, and threads share lanes better.
 enum { MOST_CLASSES = 4 };
 
 // ---- Nodes -----------------------------------------------------------------
@@ -26,7 +27,7 @@ static bool all_can_run(const ls_graph *graph) {
   return true;
 }
 
-// Whether a node's value follows from the replica it runs on.
+// Returns true if a node's value depends on the replica that it runs on.
 static bool is_own(const ls_node *node) {
   const unsigned traits = ls_node_info(node)->traits;
   return (traits & LS_OP_VARYING) != 0 ||
@@ -34,8 +35,8 @@ static bool is_own(const ls_node *node) {
           !ls_node_int(node, LS_ATTR_ID_SAME_ON_ALL_REPLICAS));
 }
 
-// Whether all replicas of a class do the same: they have no examples, and
-// nothing else of their own.
+// Returns true if all replicas of a class compute the same: they have no
+// examples, and no other values of their own.
 static bool are_alike(const ls_cpu_region *region, const ls_graph *graph) {
   for (uint32_t s = 0; s < region->num_split; ++s)
     if (ls_shape_num_elements(
@@ -46,8 +47,8 @@ static bool are_alike(const ls_cpu_region *region, const ls_graph *graph) {
   return true;
 }
 
-// What has a value for each lane: with one class it is what differs between
-// replicas, else what differs between those of the class.
+// Marks the nodes that have a value for each lane: with one class, those that
+// differ between replicas; otherwise, those that differ within the class.
 static void mark_varying(ls_cpu_batched *self) {
   const ls_graph *graph = self->graph;
   const bool alone = self->region->num_bodies == 1;
@@ -62,7 +63,8 @@ static void mark_varying(ls_cpu_batched *self) {
 }
 
 // ---- Classes ---------------------------------------------------------------
-// Its replicas come one behind the other: from which one on.
+// Finds the first replica of a class; returns false if its replicas are not
+// consecutive.
 static bool find_first(const ls_cpu_region *region, uint32_t k,
                        uint32_t replicas, uint32_t *out_first) {
   uint32_t first = 0;
@@ -84,7 +86,7 @@ static ls_status init_class(ls_cpu_classes *all, uint32_t k) {
   self->body = body;
   self->graph = body->graph;
   self->scope = &body->scope;
-  // This rank's; with others there is one class.
+  // Counts this rank's replicas; with several ranks there is one class.
   const ls_cpu_share *share = &all->compiler->share;
   self->replicas =
       ls_cpu_is_spread(share) ? ls_cpu_own(share) : body->num_lanes;
@@ -100,7 +102,7 @@ static ls_status init_class(ls_cpu_classes *all, uint32_t k) {
   return ls_ok();
 }
 
-// What of the shared code's values the class reads.
+// Marks the shared code's values that the class reads.
 static void find_needs(ls_cpu_batched *self) {
   const ls_graph *graph = self->graph;
   const ls_cpu_region *region = self->region;
@@ -126,7 +128,7 @@ static void count_uses(const ls_graph *graph, uint32_t *uses) {
     ++uses[ls_graph_position(graph, ls_ref_id(graph->results[i]))];
 }
 
-// Merges by their places in the first class.
+// Orders the merges by their positions in the first class.
 static void sort_merges(ls_cpu_classes *self) {
   for (uint32_t m = 0; m < self->region->num_merges; ++m) {
     uint32_t at = m;
@@ -159,9 +161,9 @@ static ls_status find_merges(ls_cpu_classes *self) {
   return ls_ok();
 }
 
-// Whether nodes of class k from `from` to `to` find what they need when they
-// are emitted: shared code's values, of which `shared` nodes have been, and
-// merges.
+// Returns true if nodes `from` to `to` of class k find their operands when they
+// are emitted: merges, and the values of shared code, of which `shared` nodes
+// have been emitted.
 static bool finds_all(const ls_cpu_classes *self, uint32_t k, size_t from,
                       size_t to, size_t shared, const bool *is_done) {
   const ls_cpu_batched *class = &self->items[k];
@@ -179,7 +181,7 @@ static bool finds_all(const ls_cpu_classes *self, uint32_t k, size_t from,
   return true;
 }
 
-// Goes through the emission: whether every class finds all.
+// Simulates the emission; returns true if every class finds all operands.
 static bool is_in_order(const ls_cpu_classes *self) {
   ls_arena *temp = &self->compiler->temp;
   const uint32_t merges = self->region->num_merges;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Merges of replicas that go side by side: of what lies one behind the other,
-// or of an argument's parts, or of products that no replica stores.
+// Merges of replicas that run as one batch: of values that lie one after the
+// other, of the parts of an argument, or of products that no replica stores.
 #include <math.h>
 
 #include "engine/cpu/compile/batching.h"
 #include "engine/cpu/kernels/batched.h"
 #include "engine/cpu/product/products.h"
 
-// Elements of a product from which on it matters, and how many times that its
-// operands may be for it to be summed while it is multiplied.
+// Least elements of a product that is summed while it is multiplied, and the
+// most elements of its operands, as a multiple of that.
 enum { LEAST_ELEMENTS = 4096, MOST_OPERANDS = 2 };
 
 static const ls_node *merge_of(const ls_cpu_batched *self, uint32_t m) {
@@ -24,7 +24,7 @@ static size_t place_of(const ls_cpu_batched *self, const ls_node *node) {
   return ls_graph_position(self->graph, node->id);
 }
 
-// Whether a merge is a sum or mean of floats that are added as they are.
+// Returns true for a sum or mean of floats that are added without conversion.
 static bool is_sum(const ls_node *merge, bool *out_mean) {
   const ls_attr *attr = ls_node_attr(merge, LS_ATTR_ID_REDUCE);
   const char *reduce = attr == NULL ? "sum" : attr->as.string;
@@ -36,7 +36,7 @@ static bool is_sum(const ls_node *merge, bool *out_mean) {
 }
 
 // ---- What classes come with ------------------------------------------------
-// The scalar that a node is, if it is a constant.
+// Returns true if a node is a scalar constant, and its value.
 static bool is_scalar(const ls_node *node, double *out_value) {
   if (node->type != LS_OP_CONSTANT || node->outputs[0].shape.rank != 0)
     return false;
@@ -44,7 +44,8 @@ static bool is_scalar(const ls_node *node, double *out_value) {
   return true;
 }
 
-// -0 everywhere: what replicas without examples give.
+// Returns true if a node is -0 everywhere: the contribution of replicas without
+// examples.
 static bool is_nothing(const ls_cpu_batched *self, const ls_node *node) {
   double value = 0;
   if (node->type == LS_OP_BROADCAST)
@@ -52,8 +53,8 @@ static bool is_nothing(const ls_cpu_batched *self, const ls_node *node) {
   return is_scalar(node, &value) && value == 0 && signbit(value);
 }
 
-// Whether a node is a product of what replicas have, whose operands are small
-// enough beside it.
+// Returns true if a node is a product of the replicas' values whose operands
+// are small enough beside it.
 static bool is_product(const ls_cpu_batched *self, const ls_node *node) {
   if (node->type != LS_OP_MATMUL ||
       !ls_node_int(node, LS_ATTR_ID_TRANSPOSE_A) ||
@@ -70,14 +71,14 @@ static bool is_product(const ls_cpu_batched *self, const ls_node *node) {
   return size >= LEAST_ELEMENTS && operands <= MOST_OPERANDS * size;
 }
 
-// A product that nobody but the merge uses, and the number it is multiplied by.
+// Finds a product that only the merge uses, and the number it is multiplied by.
 static void find_product(const ls_cpu_batched *self, const uint32_t *uses,
                          const ls_node *node, ls_cpu_addend *out) {
   if (uses[place_of(self, node)] != 1) return;
   if (node->type == LS_OP_MUL) {
     const ls_node *factor = ls_graph_node_of(self->graph, node->inputs[1]);
     if (!is_scalar(factor, &out->scale)) return;
-    out->scales = out->scale != 1;  // Which changes nothing.
+    out->scales = out->scale != 1;  // A factor of 1 changes nothing.
     node = ls_graph_node_of(self->graph, node->inputs[0]);
     if (uses[place_of(self, node)] != 1) return;
   }
@@ -98,7 +99,7 @@ static ls_cpu_addend addend_of(const ls_cpu_batched *self, const uint32_t *uses,
   return made;
 }
 
-// What the merge computes itself, nobody else does.
+// Marks the nodes that the merge itself computes.
 static void mark_merged(ls_cpu_batched *self, const uint32_t *uses, uint32_t m,
                         const ls_cpu_addend *c) {
   const size_t operand = place_of(self, operand_of(self, m));
@@ -134,7 +135,7 @@ static bool is_all(const ls_cpu_classes *self, const ls_cpu_range *of) {
   return of->end - of->first == (uint32_t)self->compiler->share.replicas;
 }
 
-// Those of a class that are in a range.
+// Returns the part of a range that belongs to a class.
 static ls_cpu_range within(const ls_cpu_batched *self, const ls_cpu_range *of) {
   const uint32_t end = self->first + self->replicas;
   return (ls_cpu_range){self->first > of->first ? self->first : of->first,
@@ -206,15 +207,15 @@ static void emit_products(ls_cpu_classes *self, uint32_t m,
 }
 
 // ---- Other merges ----------------------------------------------------------
-// Where the contributions of replicas lie: operands, and which part of its
-// operand each one is.
+// Contributions of the replicas: operands, and for each replica the part of its
+// operand.
 typedef struct sources {
   uint32_t *operands;
   uint32_t count;
-  ls_cpu_merge_part *parts;  // One a replica, from the first one on.
+  ls_cpu_merge_part *parts;  // One per replica of the range.
 } sources;
 
-// Those of a class, behind what others have.
+// Appends the contributions of a class.
 static void add_sources(ls_cpu_batched *self, uint64_t ref,
                         const ls_cpu_range *of, sources *to) {
   const ls_cpu_range some = within(self, of);
@@ -300,7 +301,7 @@ static void emit_tree(ls_cpu_classes *self, uint32_t m, const ls_cpu_range *of,
                                     .num_out = 1});
 }
 
-// The sizes of the contributions.
+// Finds the sizes of the contributions.
 static void find_strides(const ls_cpu_classes *self, uint32_t m,
                          const ls_cpu_range *of, size_t *strides) {
   for (uint32_t k = 0; k < self->count; ++k) {
@@ -312,7 +313,7 @@ static void find_strides(const ls_cpu_classes *self, uint32_t m,
   }
 }
 
-// Whatever else there is.
+// Handles every merge that has no special kernel.
 uint32_t ls_cpu_merge_steps(ls_cpu_classes *self, uint32_t m,
                             const ls_cpu_range *of, const ls_cpu_merge *steps,
                             uint32_t result) {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Replicas that go side by side where other ranks host replicas too: this
-// rank's are the batch. Of a merge they add up the largest subtrees that they
-// are, ranks exchange these sums, and each adds them up to the whole tree; so
-// no addition differs from those of one rank.
+// Merges of replicas that run as one batch where other ranks host replicas too:
+// this rank's replicas are the batch. They add up the maximal subtrees that
+// they form, ranks exchange these sums, and each rank adds them up to the whole
+// tree; so the additions are those of one rank.
 #include "engine/cpu/compile/batching.h"
 #include "engine/cpu/run/ranks.h"
 
-// Emits an exchange of the storages, all but the last `num_out` being read.
+// Emits an exchange of storages; it writes the last `num_out` and reads the
+// others.
 static void emit_exchange(ls_cpu_compiler *compiler, const ls_graph *graph,
                           const ls_node *node, const ls_cpu_exchange *params,
                           const uint32_t *storages, uint32_t count,
@@ -26,13 +27,14 @@ static void emit_exchange(ls_cpu_compiler *compiler, const ls_graph *graph,
       ls_cpu_write(compiler, storages[i]);
   ls_cpu_label(compiler, graph, node);
   if (ls_cpu_failed(compiler)) return;
-  // Ranks know it by its number, as they do a slot.
+  // The number identifies the exchange among ranks, like a slot.
   ls_cpu_at(compiler, position)->number = compiler->out->num_slots++;
   ls_cpu_at(compiler, position)->params = kept;
 }
 
 // ---- Merges ----------------------------------------------------------------
-// A gather: this rank's rows are where they belong, then those of all.
+// Emits a gather: puts this rank's rows in place, then exchanges the rows of
+// all.
 static void gather(ls_cpu_classes *self, uint32_t m, ls_cpu_merge *steps,
                    uint32_t result) {
   const ls_cpu_share *share = &self->compiler->share;

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Host calls begin early and end late.
+// Early starts and late ends of host calls.
 //
-// A call that runs on a thread of its own is started as soon as its inputs are
-// there, and waited for where its results are needed first, so that all else is
-// computed meanwhile. Two instructions that use one storage, which one of them
-// writes, keep their order; nothing passes what jumps, parks, is jumped to, or
-// another host call. So a run computes the same, and calls begin in the order
-// of the program, each when those before it have ended.
+// A call that runs on a thread of its own starts as soon as its inputs are
+// computed, and is waited for where its results are needed first, so that
+// everything else is computed meanwhile. Two instructions that use one storage,
+// which one of them writes, keep their order; no instruction moves past a jump,
+// a park, a jump target or another host call. So a run computes the same
+// values, and calls start in the order of the program, each when the previous
+// ones have ended.
 //
-// Elementwise work for what needs the results stays with that, of which it
-// becomes a part: elsewhere it would be written to memory and read again.
+// Elementwise instructions whose results are needed only after the call stay
+// with their user, with which they are fused: elsewhere they would be written
+// to memory and read again.
 //
-// What may fail, a call or a check of labels, ends before the first variable
-// gets its new value, of a loop's trip too, or, if it looks at new values,
-// begins behind the last, wherever that can be. See trips.c.
+// Instructions that may fail (a call, a check of labels) end before the first
+// variable gets its new value, or that of the loop's trip, wherever that is
+// possible; those that read new values start after the last. See trips.c.
 #include "engine/cpu/compile/compile.h"
 #include "engine/cpu/kernels/element/fused.h"
 
@@ -28,16 +30,19 @@ static uint32_t count_operands(const ls_cpu_instruction *at) {
   return at->code == LS_CPU_NOTHING ? 0 : at->num_in + at->num_out;
 }
 
-// Instructions that stay on their side of a call, or of its end: it, and all
-// that hangs together with one that stays.
+// Instructions that must stay on their side of a call, or of its end: the start
+// set, and everything that depends on one that stays.
 typedef struct side {
   ls_cpu_compiler *self;
   const bool *is_target;
-  bool *is_read, *is_written;  // By root: of those that stay.
-  uint32_t *stay, *pass;       // Positions.
+  // Per root: read, or written, by instructions that stay.
+  bool *is_read, *is_written;
+  uint32_t *stay, *pass;  // Positions of instructions that stay and that pass.
   uint32_t num_stay, num_pass;
-  bool *is_kept;         // By position: it stays for those that it is part of.
-  bool *is_passed_read;  // By root: of those that pass.
+  // Per position: stays because it will be fused with an instruction that
+  // stays.
+  bool *is_kept;
+  bool *is_passed_read;  // Per root: read by instructions that pass.
 } side;
 
 static void add(side *s, uint32_t i) {
@@ -71,7 +76,8 @@ static void forget(side *s) {
   s->num_stay = s->num_pass = 0;
 }
 
-// `keeps_values`: what gives a variable its value of the trip stays too.
+// Puts an instruction into one of the lists. With `keeps_values`, instructions
+// that give a variable its value of the trip stay too.
 static void sort_out(side *s, uint32_t i, bool keeps_values) {
   if (s->is_kept[i] || hangs_together(s, i) ||
       (keeps_values && ls_cpu_commits(s->self, i)))
@@ -80,7 +86,7 @@ static void sort_out(side *s, uint32_t i, bool keeps_values) {
     s->pass[s->num_pass++] = i;
 }
 
-// Writes instructions that stood elsewhere from `to` on, in this order.
+// Writes instructions from other positions to `to` and after, in this order.
 static bool rewrite(side *s, uint32_t to, const uint32_t *order,
                     uint32_t count) {
   ls_cpu_compiler *self = s->self;
@@ -112,7 +118,8 @@ static bool any_commits(const side *s) {
   return false;
 }
 
-// The instructions of one list, then those of the other, from `to` on.
+// Writes the instructions of one list, then those of the other, to `to` and
+// after.
 static bool put(side *s, uint32_t to, const uint32_t *first, uint32_t num_first,
                 const uint32_t *second, uint32_t num_second) {
   uint32_t *order =
@@ -120,18 +127,19 @@ static bool put(side *s, uint32_t to, const uint32_t *first, uint32_t num_first,
   if (order == NULL) return false;
   memcpy(order, first, num_first * sizeof(*order));
   memcpy(order + num_first, second, num_second * sizeof(*order));
-  forget(s);  // By where they still are.
+  // Clears the marks while the instructions are at their old positions.
+  forget(s);
   return rewrite(s, to, order, num_first + num_second);
 }
 
-// What the instructions from `begin` to `end`, a call, do not need goes behind
-// them. Not so if they look at a variable's new value.
+// Moves the instructions that the call at `begin` to `end` does not need to
+// after it. Does not move them if they read a variable's new value.
 static bool go_up(side *s, uint32_t begin, uint32_t end, bool *out_looks) {
   uint32_t first = begin;
   for (uint32_t i = end + 1; i-- > begin;)
     add(s, i);
   while (first > 0 && !s->is_target[first] && is_passed(s->self, first - 1)) {
-    // The first of several checks is the one that tells.
+    // Of several checks the first must report its failure.
     if (s->self->instructions[--first].code == LS_CPU_LABELS)
       add(s, first);
     else
@@ -147,7 +155,8 @@ static bool go_up(side *s, uint32_t begin, uint32_t end, bool *out_looks) {
   return put(s, first, s->stay, s->num_stay, s->pass, s->num_pass);
 }
 
-// Whether its results are read, and by those that stay alone.
+// Returns true if all results are read by instructions that stay, and by no
+// others.
 static bool is_part(const side *s, uint32_t i) {
   const ls_cpu_compiler *self = s->self;
   const ls_cpu_instruction *at = &self->instructions[i];
@@ -159,7 +168,8 @@ static bool is_part(const side *s, uint32_t i) {
   return is_part;
 }
 
-// Finds what is part of those that stay. True: there is something.
+// Marks the elementwise instructions that stay with their users. Returns true
+// if there are any.
 static bool keep_parts(side *s) {
   const ls_cpu_compiler *self = s->self;
   bool found = false;
@@ -194,7 +204,8 @@ static void sort_out_from(side *s, uint32_t begin, uint32_t end,
     sort_out(s, i, keeps_values);
 }
 
-// What does not need what stands from `begin` to `end` goes before it.
+// Moves instructions that do not need the results at `begin` to `end` before
+// them.
 static bool go_down(side *s, uint32_t begin, uint32_t end, bool keeps_values) {
   sort_out_from(s, begin, end, keeps_values);
   if (keep_parts(s)) {
@@ -217,7 +228,8 @@ static const ls_cpu_host *host_at(const ls_cpu_compiler *self, uint32_t i,
   return host->site == LS_CPU_NO_SITE ? NULL : host;
 }
 
-// From the last to the first: what goes down has been seen.
+// Goes from the last call to the first, so instructions that move down are not
+// visited again.
 static bool spread(side *s, bool *looks) {
   const ls_cpu_compiler *self = s->self;
   const uint32_t count = (uint32_t)self->num_instructions;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Compiling a program: emission, sharing, planning, writing.
+// Compilation of a program: emission, sharing of memory, planning, writing.
 #include "engine/cpu/compile/compile.h"
 #include "base/values/array_internal.h"
 
@@ -25,7 +25,7 @@ static void bind_parameters(ls_cpu_compiler *self, ls_cpu_scope *scope) {
   }
 }
 
-// A copy at the place `position`, which emission left empty: before all else.
+// Writes a copy to `position`, which emission reserved ahead of all other code.
 static void copy_early(ls_cpu_compiler *self, uint32_t position, uint32_t to,
                        uint32_t from) {
   ls_cpu_emit_copy(self, NULL, to, from);
@@ -33,14 +33,14 @@ static void copy_early(ls_cpu_compiler *self, uint32_t position, uint32_t to,
   self->instructions[position] = self->instructions[--self->num_instructions];
 }
 
-// Whether the storage will hold another value.
+// Returns true if the storage is overwritten during the run.
 static bool is_written(const ls_cpu_compiler *self, uint32_t storage) {
   const ls_cpu_storage *s = &self->storages[storage];
   return s->home == LS_CPU_VARIABLE && !self->program->apart &&
          self->program->uses[s->index].written;
 }
 
-// Where the new value of a written use goes.
+// Returns the storage for the new value of a written use.
 static uint32_t new_value(ls_cpu_compiler *self, const ls_cpu_scope *scope,
                           size_t use) {
   const ls_program *program = self->program;
@@ -50,7 +50,7 @@ static uint32_t new_value(ls_cpu_compiler *self, const ls_cpu_scope *scope,
                         : ls_cpu_storage_of(self, scope, ref);
 }
 
-// What leaves the program is whole.
+// Fails if a program's result would have only this rank's parts.
 static bool is_whole(ls_cpu_compiler *self, uint32_t from, uint32_t to) {
   if (!ls_cpu_failed(self) &&
       self->storages[from].size != self->storages[to].size)
@@ -59,8 +59,8 @@ static bool is_whole(ls_cpu_compiler *self, uint32_t from, uint32_t to) {
   return !ls_cpu_failed(self);
 }
 
-// Results leave at the end, but the old value of a variable that is written
-// leaves before anything else happens.
+// Emits the copies of results to the end. The old value of a variable that the
+// program overwrites is copied before all else.
 static void emit_results(ls_cpu_compiler *self, ls_cpu_scope *scope) {
   const ls_program *program = self->program;
   const ls_graph *body = program->body;
@@ -96,8 +96,8 @@ static void emit_results(ls_cpu_compiler *self, ls_cpu_scope *scope) {
 static void emit_program(ls_cpu_compiler *self) {
   ls_cpu_scope scope;
   ls_cpu_scope_init(self, &scope, self->program->body);
-  // Position 0 and storage 0 are what a failed emission hands out; places for
-  // early copies follow.
+  // Reserves position 0 and storage 0, which emission returns after a failure,
+  // and positions for early copies.
   size_t places = 1 + self->program->num_outputs;
   for (size_t i = 0; i < self->program->num_uses; ++i) {
     places += self->program->uses[i].written;
@@ -127,7 +127,8 @@ static void release_compiler(ls_cpu_compiler *self) {
   ls_arena_deinit(&self->temp);
 }
 
-// A stack lives inside of one run.
+// Returns true if a stack enters or leaves the program: stacks live inside one
+// run.
 static bool has_stack_at_border(const ls_program *program) {
   const ls_graph *body = program->body;
   bool found = false;
@@ -150,8 +151,8 @@ ls_cpu_share ls_cpu_share_of(const ls_executable *executable,
                         ls_trunk_first(trunk, trunk->rank + 1, count)};
 }
 
-// Makes room for an op of so many. A rank knows what the others host, as all
-// follow one rule.
+// Makes room for an op of so many replicas. Every rank knows what the others
+// host, as all follow one rule.
 static ls_status note_replicas(ls_executable *self, int64_t replicas) {
   const ls_trunk *trunk = self->trunk;
   if (replicas < 1 || replicas > INT32_MAX)
@@ -170,8 +171,8 @@ static ls_status note_replicas(ls_executable *self, int64_t replicas) {
   return ls_ok();
 }
 
-// Between ranks goes what an element's own bytes say; those of a string or
-// object point to memory of one process.
+// Fails for strings and objects: ranks exchange the bytes of elements, which
+// would point to memory of another process.
 static ls_status check_exchanged(ls_graph *graph, ls_node *node, size_t count) {
   char text[LS_MAX_FULL_NAME];
   for (size_t i = 0; i < count; ++i)
@@ -183,7 +184,7 @@ static ls_status check_exchanged(ls_graph *graph, ls_node *node, size_t count) {
   return ls_ok();
 }
 
-// What replicas give and what they put together, at any depth of a body.
+// Checks the values that replicas return and merge, at any depth of a body.
 static ls_status check_ranks(ls_graph *graph) {
   for (size_t i = 0; i < graph->num_nodes; ++i) {
     ls_node *node = graph->nodes[i];
@@ -195,7 +196,7 @@ static ls_status check_ranks(ls_graph *graph) {
   return ls_ok();
 }
 
-// The ops of replicas, at any depth.
+// Checks the replicate ops, at any depth.
 static ls_status check_replicas(ls_executable *self, ls_graph *graph) {
   for (size_t i = 0; i < graph->num_nodes; ++i) {
     ls_node *node = graph->nodes[i];
@@ -249,7 +250,7 @@ static bool writes(const ls_program *program) {
   return false;
 }
 
-// An executable with nothing in it but its program.
+// Makes an executable that holds only its program.
 static ls_executable *new_executable(ls_backend *backend,
                                      const ls_program *program) {
   ls_allocator *allocator = ls_runtime_allocator(backend->runtime);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The compiler's own state, shared by the files of this folder.
+// The compiler's state, shared by the files of this folder.
 //
 // Emission walks the graphs once and appends instructions whose operands are
 // storages: buffers without an address. A ref of a graph maps to a storage;
-// reshapes, captures and region parameters share their operand's. storage.c
-// then lets storages share memory where that saves a copy, plan.c gives
-// addresses, and finish.c writes the executable.
+// reshapes, captures and region parameters share that of their operand.
+// storage.c then lets storages share memory where that saves a copy, plan.c
+// assigns addresses, and finish.c writes the executable.
 //
-// Positions are indices of instructions. Lane code stands behind its launch
-// and join, so every stream is a stretch of positions.
+// Positions are indices of instructions. Lane code follows its launch and join,
+// so every stream is a range of positions.
 #ifndef LS_ENGINE_CPU_COMPILE_COMPILE_H_
 #define LS_ENGINE_CPU_COMPILE_COMPILE_H_
 
@@ -18,39 +18,40 @@
 enum { LS_CPU_NONE = UINT32_MAX };
 
 typedef enum ls_cpu_home {
-  LS_CPU_ARENA,     // Planned: shared, frame or scratch.
-  LS_CPU_CONSTANT,  // The rest are bases, by `index`.
+  LS_CPU_ARENA,     // Planned memory: shared, frame or scratch.
+  LS_CPU_CONSTANT,  // This one and all below are bases, numbered by `index`.
   LS_CPU_INPUT,
   LS_CPU_OUTPUT,
   LS_CPU_VARIABLE,
-  LS_CPU_NEW_VALUE,  // Of a variable, if the program keeps them apart.
-  LS_CPU_GIVEN,      // By a host call, where that has it.
+  // New value of a variable, if the program keeps old and new values apart.
+  LS_CPU_NEW_VALUE,
+  LS_CPU_GIVEN,  // Result that a host call lends in its own memory.
   LS_CPU_SPLIT,
   LS_CPU_GATHERED,
-  LS_CPU_CONTRIBUTION,  // Scratch, but on some lanes a merge's stack.
+  LS_CPU_CONTRIBUTION,  // Scratch, but on some lanes the stack of a merge.
 } ls_cpu_home;
 
 typedef struct ls_cpu_stretch {
-  uint32_t begin, end;  // Positions, both included.
+  uint32_t begin, end;  // First and last position.
 } ls_cpu_stretch;
 
 typedef struct ls_cpu_storage {
   ls_cpu_home home;
-  bool is_lane;     // Each lane has its own.
-  bool in_frame;    // Lane, arena: lives across a park.
-  bool by_host;     // A host call writes it.
-  uint32_t index;   // Of the input, output, ...
-  uint32_t merged;  // The storage it became a part of, or itself.
+  bool is_lane;     // True if each lane has its own.
+  bool in_frame;    // Arena storage of a lane: lives across a park.
+  bool by_host;     // True if a host call writes it.
+  uint32_t index;   // Number of the input, output, ...
+  uint32_t merged;  // The storage that it became a part of, or itself.
   size_t size;
   const void *data;       // CONSTANT: the bytes.
-  uint32_t first_access;  // Chain through `accesses`.
+  uint32_t first_access;  // First element of its list in `accesses`.
   uint32_t last_access;
-  ls_cpu_stretch span;  // From the first to the last of them, if there is one.
-  ls_cpu_place place;   // plan.c.
+  ls_cpu_stretch span;  // From the first to the last access, if there is one.
+  ls_cpu_place place;   // Assigned by plan.c.
 } ls_cpu_storage;
 
-// One operand of one instruction. What lanes and their launch do to a shared
-// storage happens at any time between launch and join.
+// One operand of one instruction. An access by lanes or their launch to a
+// shared storage may happen at any time between launch and join.
 typedef struct ls_cpu_access {
   uint32_t position;
   uint32_t low, high;
@@ -58,33 +59,35 @@ typedef struct ls_cpu_access {
   bool is_write;
 } ls_cpu_access;
 
-// What emission knows of an instruction beyond the instruction.
+// Facts about an instruction that only the compiler needs.
 typedef struct ls_cpu_origin {
   ls_cpu_note note;
-  uint32_t replicate;    // Lane code and launches: index of the op. Else NONE.
-  uint32_t in_place[2];  // Kernels, stacks: operands that outputs 0 and 1 may
-                         // lie on.
-  bool adds;             // Kernels: see ls_kernel_plan.
+  // Lane code and launches: index of the replicate op. Else NONE.
+  uint32_t replicate;
+  // Kernels, stacks: bit sets of operands that outputs 0 and 1 may overwrite.
+  uint32_t in_place[2];
+  bool adds;  // Kernels: see ls_kernel_plan.
 } ls_cpu_origin;
 
 // A merge that lanes post to: its slot, the stack of its partial results and
-// its result; where rows that are gathered wait for the last ones, if they do.
+// its result. `staging` holds gathered rows until the last ones arrive, where
+// that is needed.
 typedef struct ls_cpu_meeting {
   const ls_node *node;
   ls_cpu_merge *merge;
   uint32_t slot, partials, result, staging;
 } ls_cpu_meeting;
 
-// The branches of a cond: a run goes through one of them.
+// The branches of a cond: a run takes one of them.
 typedef struct ls_cpu_fork {
   ls_cpu_stretch branches[2];
 } ls_cpu_fork;
 
-// The storages of a graph's refs.
+// Storages of the refs of a graph.
 typedef struct ls_cpu_scope {
   const ls_graph *graph;
-  uint32_t *first;     // Of the i-th node: index of its output 0 ...
-  uint32_t *storages;  // ... in here; NONE until it is computed.
+  uint32_t *first;     // Per node: index of its output 0 in `storages`.
+  uint32_t *storages;  // Per output; NONE until it is computed.
 } ls_cpu_scope;
 
 typedef struct ls_cpu_compiler {
@@ -93,12 +96,13 @@ typedef struct ls_cpu_compiler {
   ls_allocator *allocator;
   const ls_cpu_kernels *kernels;
   ls_arena temp;
-  ls_status status;  // The first failure. Emission goes on, harmlessly.
+  // First failure. Emission goes on after it, without effect.
+  ls_status status;
 
   ls_cpu_instruction *instructions;
   ls_cpu_origin *origins;
   size_t num_instructions, instructions_capacity, origins_capacity;
-  uint32_t *operands;  // Storages.
+  uint32_t *operands;  // Storages of the operands of all instructions.
   size_t num_operands, operands_capacity;
   ls_cpu_storage *storages;
   size_t num_storages, storages_capacity;
@@ -108,34 +112,38 @@ typedef struct ls_cpu_compiler {
   size_t num_loops, loops_capacity;
   ls_cpu_fork *forks;
   size_t num_forks, forks_capacity;
-  ls_cpu_stretch *replicates;  // From launch to join.
+  // Per replicate op: positions from launch to join.
+  ls_cpu_stretch *replicates;
   size_t num_replicates, replicates_capacity;
-  uint32_t *parks;  // Instructions of lanes that may park, ascending.
+  uint32_t *parks;  // Positions of lane instructions that may park, ascending.
   size_t num_parks, parks_capacity;
-  ls_cpu_meeting *meetings;  // Merges inside of lane code ...
+  ls_cpu_meeting *meetings;  // Merges inside lane code.
   size_t num_meetings, meetings_capacity;
-  size_t num_met;        // ... and how many this class has come to.
-  bool *endless_stacks;  // Of each stack_new: whether it is one.
+  size_t num_met;        // Number of those that the current class has reached.
+  bool *endless_stacks;  // Per stack_new: true if it is endless.
   size_t endless_stacks_capacity;
 
-  // Where emission stands.
-  ls_cpu_share share;    // Of the replicate op around; one replica outside.
-  bool in_lane;          // In lane code.
-  uint32_t replicate;    // Its index; NONE outside.
-  bool in_order;         // Lanes come here in order, which posts rely on.
-  double trips;          // Runs of this place in one run, for the flops.
-  const ls_node *named;  // The node that was named last, and its name.
+  // The current position of emission.
+  // Share of the enclosing replicate op; one replica outside.
+  ls_cpu_share share;
+  bool in_lane;        // True inside lane code.
+  uint32_t replicate;  // Index of the enclosing replicate op; NONE outside.
+  // Lanes reach this position in order of replica, on which posts rely.
+  bool in_order;
+  // Runs of this position in one run of the program, to count flops.
+  double trips;
+  const ls_node *named;  // The last node whose name was printed, and that name.
   const char *name;
 } ls_cpu_compiler;
 
 // ---- compile.c --------------------------------------------------------------
-// The share of an op of so many replicas.
+// Returns the share of an op of so many replicas.
 ls_cpu_share ls_cpu_share_of(const ls_executable *executable, int64_t replicas);
 
 // ---- stream.c ---------------------------------------------------------------
-// Takes a failure over; the first one is kept.
+// Takes ownership of a failure; the compiler keeps its first one.
 void ls_cpu_fail(ls_cpu_compiler *self, ls_status status);
-// The same, with the op's name and place.
+// Does the same, and adds the op's name and source position.
 void ls_cpu_fail_at(ls_cpu_compiler *self, const ls_graph *graph,
                     const ls_node *node, ls_status status);
 static inline bool ls_cpu_failed(const ls_cpu_compiler *self) {
@@ -149,23 +157,24 @@ void ls_cpu_read(ls_cpu_compiler *self, uint32_t storage);
 void ls_cpu_write(ls_cpu_compiler *self, uint32_t storage);
 void ls_cpu_emit_copy(ls_cpu_compiler *self, const ls_node *node, uint32_t to,
                       uint32_t from);
-// Names the last instruction for messages.
+// Sets the label of the last instruction, for messages.
 void ls_cpu_label(ls_cpu_compiler *self, const ls_graph *graph,
                   const ls_node *node);
-// Lets the last instruction park a lane.
+// Marks the last instruction as one at which a lane may park.
 void ls_cpu_park(ls_cpu_compiler *self);
-uint32_t ls_cpu_here(const ls_cpu_compiler *self);  // The next position.
+// Returns the next position.
+uint32_t ls_cpu_here(const ls_cpu_compiler *self);
 static inline ls_cpu_instruction *ls_cpu_at(ls_cpu_compiler *self,
                                             uint32_t position) {
   return &self->instructions[position];
 }
 
-// A kernel needs so many bytes of scratch.
+// Raises the kernels' scratch to so many bytes.
 static inline void ls_cpu_need_scratch(ls_cpu_compiler *self, size_t bytes) {
   if (bytes > self->out->kernel_scratch) self->out->kernel_scratch = bytes;
 }
 
-// A new storage: planned memory of the stream that is being emitted, or a base.
+// Makes a storage: planned memory of the current stream, or a base.
 uint32_t ls_cpu_new_storage(ls_cpu_compiler *self, size_t size);
 uint32_t ls_cpu_new_shared(ls_cpu_compiler *self, size_t size);
 uint32_t ls_cpu_new_base(ls_cpu_compiler *self, ls_cpu_home home,
@@ -176,18 +185,19 @@ size_t ls_cpu_ref_size(const ls_graph *graph, uint64_t ref);
 
 void ls_cpu_scope_init(ls_cpu_compiler *self, ls_cpu_scope *scope,
                        const ls_graph *graph);
-// The storage of a ref. INTERNAL if it is not computed yet.
+// Returns the storage of a ref. Fails with INTERNAL if it is not computed yet.
 uint32_t ls_cpu_storage_of(ls_cpu_compiler *self, const ls_cpu_scope *scope,
                            uint64_t ref);
-// That of a wide value, which has this rank's parts, in all so many bytes.
-//   UNIMPLEMENTED  it comes from outside, with those of other ranks too.
+// Returns the storage of a wide value, which has this rank's parts, `size`
+// bytes in all. Fails with UNIMPLEMENTED if the value comes from outside, with
+// the parts of other ranks.
 uint32_t ls_cpu_wide_storage(ls_cpu_compiler *self, const ls_cpu_scope *scope,
                              uint64_t ref, size_t size);
 void ls_cpu_bind_ref(ls_cpu_compiler *self, ls_cpu_scope *scope, uint64_t ref,
                      uint32_t storage);
 
 // ---- emit.c -----------------------------------------------------------------
-// Emits one node, or all of a graph.
+// Emit one node, or all nodes of a graph.
 void ls_cpu_emit_node(ls_cpu_compiler *self, ls_cpu_scope *scope,
                       const ls_node *node);
 void ls_cpu_emit_graph(ls_cpu_compiler *self, ls_cpu_scope *scope);
@@ -195,17 +205,17 @@ void ls_cpu_emit_graph(ls_cpu_compiler *self, ls_cpu_scope *scope);
 // A kernel that is about to be emitted.
 typedef struct ls_cpu_use {
   ls_kernel_plan plan;     // Prepared, with the types of its operands.
-  const uint32_t *inputs;  // Their storages.
-  // More than 1: of so many replicas from `first` on, each with its part of
-  // every storage, one behind the other, but for inputs that are one for all.
+  const uint32_t *inputs;  // Storages of its operands.
+  // More than 1 lane: the kernel runs for so many replicas from `first` on,
+  // each with its part of every storage, except for inputs that are shared.
   uint32_t lanes, first;
-  const bool *is_whole;  // By input.
+  const bool *is_whole;  // Per input: true if it is shared.
 } ls_cpu_use;
 // Prepares the node's kernel for operands of these types.
 ls_status ls_cpu_prepare_use(ls_cpu_compiler *self, const ls_graph *graph,
                              const ls_node *node, const ls_type *in,
                              const ls_type *out, ls_cpu_use *use);
-// Emits it and binds the node's outputs.
+// Emits the kernel and binds the node's outputs.
 void ls_cpu_emit_use(ls_cpu_compiler *self, ls_cpu_scope *scope,
                      const ls_cpu_use *use);
 
@@ -216,11 +226,11 @@ void ls_cpu_emit_cond(ls_cpu_compiler *self, ls_cpu_scope *scope,
                       const ls_node *node);
 void ls_cpu_emit_host(ls_cpu_compiler *self, ls_cpu_scope *scope,
                       const ls_node *node);
-// UNIMPLEMENTED: it gives what the engine cannot keep.
+// Returns UNIMPLEMENTED if the call returns values that the engine cannot keep.
 ls_status ls_cpu_check_host(const ls_node *node);
 
 // ---- stacks.c ---------------------------------------------------------------
-// stack_new, stack_push, stack_pop.
+// Emits a stack_new, stack_push or stack_pop.
 void ls_cpu_emit_stack(ls_cpu_compiler *self, ls_cpu_scope *scope,
                        const ls_node *node);
 
@@ -229,66 +239,70 @@ void ls_cpu_emit_replicate(ls_cpu_compiler *self, ls_cpu_scope *scope,
                            const ls_node *node);
 
 // ---- meeting.c --------------------------------------------------------------
-// A new merge: its slot, the stack of its partial results and its result.
+// Makes a merge: its slot, the stack of its partial results and its result.
 ls_cpu_meeting ls_cpu_make_meeting(ls_cpu_compiler *self, const ls_graph *graph,
                                    const ls_node *node);
-// A lane's contribution; before it the lane waits for its turn if lanes do not
-// come here in order.
+// Emits the post of a lane's contribution; before it, where lanes do not arrive
+// in order, an instruction that waits for the lower lanes.
 void ls_cpu_emit_post(ls_cpu_compiler *self, const ls_graph *graph,
                       const ls_cpu_meeting *merge, uint32_t value);
-// A merge outside of the top level of lane code.
+// Emits a merge that is not at the top level of lane code.
 void ls_cpu_emit_merge(ls_cpu_compiler *self, ls_cpu_scope *scope,
                        const ls_node *node);
 
 // ---- parts.c ----------------------------------------------------------------
-// Decides whether threads take parts of the lanes, whose code stands at
-// [begin, end), and how large they are.
+// Decides whether threads run parts of the lanes, whose code is [begin, end),
+// and how large the parts are.
 void ls_cpu_choose_parts(ls_cpu_compiler *self, ls_cpu_launch *launch,
                          uint32_t begin, uint32_t end);
 
 // ---- batching.c -------------------------------------------------------------
 typedef struct ls_cpu_region ls_cpu_region;
-// Emits the op so that its replicas go through the instructions side by side;
-// false if they cannot, and nothing was emitted. Binds nothing of `outer`, but
-// makes what is gathered.
+// Emits the op with its replicas as one batch; returns false, with nothing
+// emitted, if that is impossible. Binds nothing of `outer`, but makes the
+// storages of gathered results.
 bool ls_cpu_emit_batched(ls_cpu_compiler *self, ls_cpu_region *region,
                          const ls_cpu_scope *outer);
 
 // ---- storage.c --------------------------------------------------------------
-// Collects the accesses of all storages, or drops what was collected.
+// Collect the accesses of all storages, or drop them.
 void ls_cpu_collect_accesses(ls_cpu_compiler *self);
 void ls_cpu_forget_accesses(ls_cpu_compiler *self);
-// Drops copies and lets kernels work in place. Operands are roots from then on.
+// Removes copies and lets kernels work in place. From then on operands are
+// roots.
 void ls_cpu_share_storages(ls_cpu_compiler *self);
 
 // ---- given.c ----------------------------------------------------------------
-// Results of host calls that need no place of their own: for share_storages,
-// once copies have gone.
+// Finds results of host calls that can be read in the kernel's memory. Called
+// by share_storages once copies are removed.
 void ls_cpu_find_given(ls_cpu_compiler *self);
 uint32_t ls_cpu_root(const ls_cpu_compiler *self, uint32_t storage);
-// The positions that a root storage lives from and to; false: none.
+// Finds the first and last position at which a root storage is live; returns
+// false if it is never used.
 bool ls_cpu_extent(const ls_cpu_compiler *self, uint32_t root,
                    ls_cpu_stretch *out_extent);
 
 // ---- calls.c ----------------------------------------------------------------
-// Moves the beginnings of host calls up, and their ends down.
+// Moves the starts of host calls up, and their ends down.
 void ls_cpu_spread_calls(ls_cpu_compiler *self);
 
 // ---- trips.c ----------------------------------------------------------------
-// Whether an instruction gives a variable its new value: a loop's trip or,
-// where values are not kept apart, the run had better not fail behind it.
+// Returns true if an instruction gives a variable its new value. After it a
+// failure should be impossible: of the loop's trip, or of the run where old and
+// new values are not kept apart.
 bool ls_cpu_commits(const ls_cpu_compiler *self, uint32_t position);
-// Tells the executable what a run that fails leaves. Positions stay.
+// Records in the executable which values a failed run leaves. Moves nothing.
 void ls_cpu_look_at_failures(ls_cpu_compiler *self);
 
 // ---- updates.c --------------------------------------------------------------
-// Moves updates of variables up to where what they need is made.
+// Moves updates of variables up to the instructions that make their operands.
 void ls_cpu_advance_updates(ls_cpu_compiler *self);
 
 // ---- fuse.c -----------------------------------------------------------------
-// Makes one instruction of elementwise ones that follow one another.
+// Fuses adjacent elementwise instructions.
 void ls_cpu_fuse(ls_cpu_compiler *self);
-// By position: whether an instruction goes there. NULL: out of memory.
+// Returns, per position, whether an instruction jumps there; NULL without
+// memory.
 bool *ls_cpu_targets(ls_cpu_compiler *self);
 
 // ---- plan.c -----------------------------------------------------------------

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a program costs: its memory by life time, and, once measured, the time
-// of each kind of instruction beside what the machine could do.
+// Cost of a program: its memory by life time and, once measured, the time of
+// each kind of instruction beside the machine's limit.
 //
-// The bound of an instruction is the longer of its flops at the rate of a
-// product that stays in the first caches and its bytes at the rate of a copy
-// that goes through the last one, on all threads; both rates are measured when
-// the table is printed. Data in a nearer cache may be faster than that bound.
+// The bound of an instruction is the longer of two times: its flops at the rate
+// of a product that stays in the first caches, and its bytes at the rate of a
+// copy that goes through the last cache, on all threads. Both rates are
+// measured when the table is printed. Data in a nearer cache may be faster than
+// the bound.
 #include <stdlib.h>
 
 #include "base/runtime_internal.h"
@@ -37,7 +38,7 @@ enum { SIDE = 96, DEPTH = 256, COPY_BYTES = 4 << 20, PROBE_NANOS = 10000000 };
 typedef struct probe {
   const ls_cpu_kernels *kernels;
   char *memory;
-  size_t stride;  // Of a thread's part.
+  size_t stride;  // Bytes from one thread's part to the next.
   bool copies;
 } probe;
 
@@ -70,7 +71,8 @@ static void probe_block(void *user, int worker, int64_t begin, int64_t end) {
   }
 }
 
-// Blocks a nanosecond, of all threads; the best of some rounds.
+// Measures blocks per nanosecond of all threads; returns the best of some
+// rounds.
 static double probe_rate(const ls_cpu_team *team, const ls_runtime *runtime,
                          probe *p) {
   const int64_t blocks = (int64_t)team->threads * (p->copies ? 2 : 16);
@@ -90,7 +92,7 @@ static double probe_rate(const ls_cpu_team *team, const ls_runtime *runtime,
   return best;
 }
 
-// Flops and bytes a nanosecond.
+// Flops and bytes per nanosecond.
 typedef struct rates {
   double flops, bytes;
 } rates;
@@ -112,7 +114,7 @@ static ls_status measure_rates(const ls_instance *self, rates *out) {
 }
 
 // ---- Table -----------------------------------------------------------------
-// Instructions of one kind: those with the same first word and op.
+// Instructions of one kind: those with the same name and op.
 typedef struct group {
   const char *name;
   uint64_t nanos, runs;
@@ -146,7 +148,7 @@ static int slower_first(const void *a, const void *b) {
   return (x->nanos < y->nanos) - (x->nanos > y->nanos);
 }
 
-// Of all workers.
+// Adds up the cost of an instruction over all workers.
 static ls_cpu_cost cost_of(const ls_instance *self, size_t pc) {
   ls_cpu_cost sum = {0};
   for (int i = 0; i < self->num_workers; ++i) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Emission: from the nodes of a lowered graph to instructions on storages.
+// Emission: translates the nodes of a lowered graph to instructions on
+// storages.
 #include "engine/cpu/compile/compile.h"
 
 #include "engine/cpu/kernels/batched.h"
@@ -20,7 +21,7 @@ static void emit_constant(ls_cpu_compiler *self, ls_cpu_scope *scope,
   ls_cpu_bind_ref(self, scope, ls_ref(node->id, 0), storage);
 }
 
-// Nothing is done, in order: each result is its operand.
+// Binds each result to its operand; emits nothing.
 static void emit_barrier(ls_cpu_compiler *self, ls_cpu_scope *scope,
                          const ls_node *node) {
   for (uint32_t i = 0; i < node->num_inputs; ++i)
@@ -32,7 +33,7 @@ static bool is_direct(ls_math math) {
   return math == LS_MATH_DIRECT || math == LS_MATH_BF16_DIRECT;
 }
 
-// What a prepare function is told.
+// Fills in the request to a kernel's prepare function.
 static ls_status make_kernel_plan(const ls_node *node, const ls_type *in,
                                   const ls_type *out, const ls_backend *backend,
                                   ls_arena *params, ls_kernel_plan *plan) {
@@ -68,22 +69,22 @@ static ls_status no_kernel(const ls_graph *graph, const ls_node *node) {
                           ls_node_info(node)->name);
 }
 
-// One step of a kernel: what it runs, which outputs it writes, and the storage
+// One step of a kernel: its loop, the outputs that it writes, and the storage
 // that the first of two steps leaves for the second.
 typedef struct kernel_step {
   ls_kernel_loop loop;
   int64_t blocks;
-  bool reads;           // The op's inputs.
-  unsigned begin, end;  // Outputs.
-  uint32_t from, to;    // The storage between the steps, or NONE.
+  bool reads;           // True if the step reads the op's inputs.
+  unsigned begin, end;  // Range of outputs that it writes.
+  uint32_t from, to;  // Storages between the steps, read and written, or NONE.
 } kernel_step;
 
 static size_t line_up(size_t size) {
   return (size + LS_CACHE_LINE - 1) & ~(size_t)(LS_CACHE_LINE - 1);
 }
 
-// Makes of the step one of all replicas, side by side: a block of a replica's
-// is a block.
+// Turns the step into one for all replicas of a batch: its blocks are those of
+// each replica in turn.
 static void spread_step(ls_cpu_compiler *self, const ls_cpu_use *use,
                         const kernel_step *step, uint32_t position) {
   const ls_kernel_plan *plan = &use->plan;
@@ -238,7 +239,7 @@ void ls_cpu_emit_node(ls_cpu_compiler *self, ls_cpu_scope *scope,
                       const ls_node *node) {
   if (ls_cpu_failed(self)) return;
   switch (node->type) {
-  case LS_OP_PARAMETER:  // Bound by whoever emits its graph.
+  case LS_OP_PARAMETER:  // Bound when the graph's emission starts.
     return;
   case LS_OP_CONSTANT:
     emit_constant(self, scope, node);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Writes what was planned into the executable.
+// The last step of compiling: writes the plan into the executable.
 #include "engine/cpu/compile/compile.h"
 
-// Closes the gaps of instructions that are gone; targets move along.
+// Closes the gaps of removed instructions, and adjusts targets.
 static void compact(ls_cpu_compiler *self, uint32_t *moved) {
   uint32_t count = 0;
   for (uint32_t i = 0; i < self->num_instructions; ++i) {
@@ -31,7 +31,7 @@ static void write_instructions(ls_cpu_compiler *self) {
       if (host->site != LS_CPU_NO_SITE) out->sites[host->site] = host;
     }
     const uint32_t operands = instruction->num_in + instruction->num_out;
-    // Those of a launch are not looked at one after another.
+    // A launch reads its operands one by one, not through the operand array.
     if (instruction->code != LS_CPU_LAUNCH && operands > out->max_operands) {
       out->max_operands = operands;
     }
@@ -55,9 +55,8 @@ static void write_constants(ls_cpu_compiler *self) {
   }
 }
 
-// Each output has room of its own for runs that do not want it: its place may
-// be read again by what computes other results. Memory that no run touches
-// costs no more than its address.
+// Gives each output spare memory for runs that do not want it: other results
+// may be computed from it. Memory that no run touches costs only address space.
 static void place_spares(ls_cpu_compiler *self) {
   ls_executable *out = self->out;
   const ls_graph *body = self->program->body;

@@ -14,7 +14,7 @@
 #include "engine/cpu/compile/compile.h"
 #include "graph/wide.h"
 
-// Whether a graph calls the host, at any depth.
+// Returns true if a graph calls the host, at any depth.
 static bool calls_host(const ls_graph *graph) {
   for (size_t i = 0; i < graph->num_nodes; ++i) {
     const ls_node *node = graph->nodes[i];
@@ -26,8 +26,8 @@ static bool calls_host(const ls_graph *graph) {
   return false;
 }
 
-// Enters a region: its declared parameters are `declared`, its captures the
-// op's inputs from `*input` on, which moves behind them.
+// Enters a region: binds its declared parameters to `declared`, and its
+// captures to the op's inputs from `*input` on, which moves past them.
 static void enter_region(ls_cpu_compiler *self, const ls_cpu_scope *outer,
                          const ls_node *node, const ls_graph *region,
                          const uint32_t *declared, uint32_t *input,
@@ -52,8 +52,8 @@ static void enter_region(ls_cpu_compiler *self, const ls_cpu_scope *outer,
 }
 
 // ---- Loops -----------------------------------------------------------------
-// Moves the body's results into the carried storages, all at once as it were:
-// one that is still another's source is set aside first.
+// Copies the body's results into the loop-carried storages, as if all at once:
+// a carried storage that is still the source of another copy is saved first.
 static void emit_carry(ls_cpu_compiler *self, const ls_node *node,
                        const ls_cpu_scope *body, const uint32_t *carried,
                        uint32_t count) {
@@ -79,7 +79,7 @@ static void emit_carry(ls_cpu_compiler *self, const ls_node *node,
   }
 }
 
-// The storages of the carried values, with their initial values.
+// Makes the loop-carried storages, with their initial values.
 static uint32_t *make_carried(ls_cpu_compiler *self, const ls_cpu_scope *scope,
                               const ls_node *node, uint32_t count) {
   uint32_t *carried = ls_arena_new_array(&self->temp, uint32_t, count);
@@ -106,8 +106,9 @@ static void add_loop(ls_cpu_compiler *self, uint32_t begin, uint32_t end) {
   self->loops[self->num_loops++] = (ls_cpu_stretch){begin, end};
 }
 
-// Each lane counts its own trips, and a rank knows those of its own lanes only;
-// where they meet in each trip all make as many.
+// Checks a loop in lanes that counts steps: each lane counts its own trips, and
+// a rank knows only those of its own lanes, so all must make the same number,
+// as they do if each trip has a collective.
 static void count_steps_in_lanes(ls_cpu_compiler *self,
                                  const ls_cpu_scope *scope,
                                  const ls_node *node) {
@@ -129,7 +130,7 @@ void ls_cpu_emit_while(ls_cpu_compiler *self, ls_cpu_scope *scope,
   const uint32_t count = (uint32_t)ls_node_int(node, LS_ATTR_ID_NUM_CARRIED);
   const uint32_t *carried = make_carried(self, scope, node, count);
   if (carried == NULL) return;
-  // Lanes that call the host in a loop go through it in any order.
+  // Lanes leave a loop with host calls in any order.
   const bool is_shuffled =
       calls_host(node->regions[0]) || calls_host(node->regions[1]);
   if (is_shuffled) self->in_order = false;
@@ -173,8 +174,8 @@ void ls_cpu_emit_while(ls_cpu_compiler *self, ls_cpu_scope *scope,
 }
 
 // ---- Branches --------------------------------------------------------------
-// The first branch makes the results' storages, as large as what it gives: of a
-// wide value a rank has its own parts only.
+// Emits a branch. The first one makes the storages of the results, as large as
+// its own values: for a wide value, this rank's parts only.
 static void emit_branch(ls_cpu_compiler *self, ls_cpu_scope *scope,
                         const ls_node *node, const ls_graph *region,
                         uint32_t *results, uint32_t *input) {
@@ -221,8 +222,8 @@ void ls_cpu_emit_cond(ls_cpu_compiler *self, ls_cpu_scope *scope,
   self->in_order = was_in_order;
   emit_branch(self, scope, node, node->regions[1], results, &input);
   add_fork(self, branch + 1, otherwise, ls_cpu_here(self));
-  // Afterwards in order only if they are whichever branch they took, and none
-  // of them called the host.
+  // Lanes are in order afterwards only if they are in order on both branches,
+  // and neither calls the host.
   self->in_order = was_in_order && !calls_host(node->regions[0]) &&
                    !calls_host(node->regions[1]);
   if (ls_cpu_failed(self)) return;
@@ -234,7 +235,7 @@ void ls_cpu_emit_cond(ls_cpu_compiler *self, ls_cpu_scope *scope,
 }
 
 // ---- Host calls ------------------------------------------------------------
-// The engine cannot own what such values point to.
+// Strings and objects of a result point to memory that the engine cannot own.
 ls_status ls_cpu_check_host(const ls_node *node) {
   for (unsigned i = 0; i < node->num_outputs; ++i) {
     const ls_dtype dtype = node->outputs[i].dtype;
@@ -247,7 +248,8 @@ ls_status ls_cpu_check_host(const ls_node *node) {
   return ls_ok();
 }
 
-// Makes of the types those of one of R calls, and notes which are parts.
+// Reduces the types to those of one of R calls, and notes which operands are
+// wide.
 static ls_status find_parts(const ls_node *node, int64_t replicas,
                             ls_type *types, bool *is_wide) {
   const ls_attr *wide = ls_node_attr(node, LS_ATTR_ID_WIDE);
@@ -326,8 +328,8 @@ static ls_status make_host(ls_cpu_compiler *self, const ls_graph *graph,
   return make_types(&self->out->arena, graph, node, host);
 }
 
-// One of the two instructions of a call. Inputs are in use until they have been
-// copied, else to the end; outputs from where they are written.
+// Emits one of the two instructions of a call. Inputs are in use until they are
+// copied, or to the end of the call; outputs from where they are written.
 static uint32_t emit_host_part(ls_cpu_compiler *self, const ls_node *node,
                                ls_cpu_code code, const ls_cpu_host *host,
                                const uint32_t *storages) {
@@ -361,7 +363,7 @@ static void note_call(ls_cpu_compiler *self, ls_cpu_host *host) {
   self->in_order = false;
 }
 
-// A call of all replicas stands outside of their op.
+// Fails for a call of all replicas inside a replicate op.
 static ls_status check_place(const ls_cpu_compiler *self, const ls_node *node) {
   if (ls_node_attr(node, LS_ATTR_ID_REPLICAS) != NULL &&
       (self->in_lane || self->share.replicas != 1))
@@ -369,7 +371,7 @@ static ls_status check_place(const ls_cpu_compiler *self, const ls_node *node) {
   return ls_ok();
 }
 
-// Storages of the operands; those of the outputs are new.
+// Finds the storages of the operands, and makes those of the outputs.
 static void find_operands(ls_cpu_compiler *self, ls_cpu_scope *scope,
                           const ls_node *node, const ls_cpu_host *host,
                           uint32_t *storages) {

@@ -1,29 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Elementwise instructions that follow one another become one.
+// Fusion of adjacent elementwise instructions.
 //
 // A fused kernel goes over its elements tile by tile and runs every step on a
-// tile before the next one, so that what one step hands to another stays in
-// the first cache; what nobody else reads is never written to memory at all:
+// tile before it starts the next tile, so that intermediate results stay in the
+// first cache. A value that nothing outside reads is never written to memory:
 // it lives in a tile-sized register in scratch. Each element sees the same
 // operations in the same order, so the bits are those of the single steps.
 //
 // Fusion works on storages after they were shared (storage.c) and before they
-// get addresses (plan.c). Independent instructions on scalars between two
-// members, such as those that compute a learning rate, are moved before the
-// group.
+// get addresses (plan.c). Independent scalar instructions between two members,
+// such as those that compute a learning rate, are moved before the group.
 #include "engine/cpu/compile/compile.h"
 #include "engine/cpu/kernels/element/fused.h"
 #include "engine/cpu/run/team.h"
 
-// Instructions that are moved before a group, and the bytes that such a one may
-// touch.
+// Limits: how many instructions are moved before a group, and the bytes that
+// each of them may touch.
 enum { MOST_MOVED = 24, SMALL_BYTES = 64 };
 
 typedef struct group {
   uint32_t steps[LS_FUSED_STEPS];
   uint32_t num_steps, num_moved;
-  int64_t count;  // Elements.
+  int64_t count;  // Number of elements.
 } group;
 
 // ---- What may be together --------------------------------------------------
@@ -37,7 +36,8 @@ static const ls_elementwise *work_of(const ls_cpu_compiler *self,
   return elementwise_of(&self->instructions[g->steps[step]]);
 }
 
-// Whether an instruction uses `root`, writing it or at all.
+// Returns true if an instruction uses `root`, or with `writes_only` if it
+// writes it.
 static bool uses(const ls_cpu_compiler *self, uint32_t position, uint32_t root,
                  bool writes_only) {
   const ls_cpu_instruction *at = &self->instructions[position];
@@ -48,8 +48,8 @@ static bool uses(const ls_cpu_compiler *self, uint32_t position, uint32_t root,
   return false;
 }
 
-// Whether two instructions may change places: neither writes what the other
-// uses.
+// Returns true if two instructions may be swapped: neither writes a storage
+// that the other uses.
 static bool are_independent(const ls_cpu_compiler *self, uint32_t a,
                             uint32_t b) {
   const ls_cpu_instruction *x = &self->instructions[a];
@@ -72,8 +72,9 @@ static bool can_move_before(const ls_cpu_compiler *self, const group *g,
   return true;
 }
 
-// An element of one step must need nothing but the same element of the others:
-// no step may read as a scalar what another writes.
+// Returns true if an instruction can join the group. An element of one step may
+// depend only on the same element of the others: no step may read as a scalar
+// what another step writes.
 static bool can_join(const ls_cpu_compiler *self, const group *g,
                      uint32_t position) {
   const ls_cpu_instruction *at = &self->instructions[position];
@@ -97,7 +98,7 @@ static bool can_join(const ls_cpu_compiler *self, const group *g,
 }
 
 // ---- Operands of a group ---------------------------------------------------
-// Where a step finds an operand: an input or output of the group, or a
+// The location of a step's operand: an input or output of the group, or a
 // register.
 typedef enum place_kind { INPUT, OUTPUT, REGISTER } place_kind;
 typedef struct place {
@@ -106,16 +107,18 @@ typedef struct place {
 } place;
 
 typedef struct slots {
-  uint32_t in[LS_FUSED_SLOTS], out[LS_FUSED_SLOTS];  // Roots.
+  uint32_t in[LS_FUSED_SLOTS], out[LS_FUSED_SLOTS];  // Root storages.
   uint32_t num_in, num_out;
-  uint32_t num_streamed;  // Of the outputs, the last ones.
-  // Roots in registers: which one, and the step it is last used in.
+  // Number of streamed outputs, which are the last ones.
+  uint32_t num_streamed;
+  // Roots in registers: the register of each, and the step of its last use.
   uint32_t root[LS_FUSED_SLOTS], reg[LS_FUSED_SLOTS], last[LS_FUSED_SLOTS];
   uint32_t num_kept, num_registers;
-  place places[LS_FUSED_STEPS][4];  // Of each step's operands.
+  place places[LS_FUSED_STEPS][4];  // Per step and operand.
 } slots;
 
-// The number of `root` in a list; its length: it is not there.
+// Returns the index of `root` in a list, or the list's length if it is not
+// there.
 static uint32_t index_in(const uint32_t *list, uint32_t count, uint32_t root) {
   uint32_t i = 0;
   while (i < count && list[i] != root)
@@ -123,7 +126,7 @@ static uint32_t index_in(const uint32_t *list, uint32_t count, uint32_t root) {
   return i;
 }
 
-// Whether nobody wants `root` behind the group.
+// Returns true if nothing after the group reads `root`.
 static bool ends_inside(const ls_cpu_compiler *self, const group *g,
                         uint32_t root) {
   ls_cpu_stretch extent;
@@ -140,7 +143,7 @@ static uint32_t last_use(const ls_cpu_compiler *self, const group *g,
   return last;
 }
 
-// The lowest register that no root holds any more in step `step`.
+// Returns the lowest register that is free in step `step`.
 static uint32_t free_register(const slots *s, uint32_t step) {
   for (uint32_t r = 0;; ++r) {
     bool taken = false;
@@ -150,15 +153,15 @@ static uint32_t free_register(const slots *s, uint32_t step) {
   }
 }
 
-// The number of `root` in a list, where it is added.
+// Returns the index of `root` in a list, after adding it if it is not there.
 static uint32_t add_to(uint32_t *list, uint32_t *count, uint32_t root) {
   const uint32_t i = index_in(list, *count, root);
   if (i == *count && i < LS_FUSED_SLOTS) list[(*count)++] = root;
   return i;
 }
 
-// What is written and not wanted later goes to a register, from there on; what
-// is wanted is an output from there on.
+// Returns the location of a step's operand. A value that is written and not
+// read after the group gets a register; other written values are outputs.
 static place place_of(const ls_cpu_compiler *self, const group *g, slots *s,
                       uint32_t step, uint32_t root, bool is_write) {
   const uint32_t kept = index_in(s->root, s->num_kept, root);
@@ -176,7 +179,7 @@ static place place_of(const ls_cpu_compiler *self, const group *g, slots *s,
   return (place){REGISTER, r};
 }
 
-// False: there are too many.
+// Assigns locations to all operands. Returns false if there are too many.
 static bool assign_slots(const ls_cpu_compiler *self, const group *g,
                          slots *s) {
   for (uint32_t i = 0; i < g->num_steps; ++i) {
@@ -197,7 +200,7 @@ static uint8_t slot_of(const slots *s, place at) {
   return (uint8_t)(before + at.index);
 }
 
-// Whether each step alone would stream its result.
+// Returns true if each step alone would write its result with streaming stores.
 static bool all_stream(const ls_cpu_compiler *self, const group *g) {
   for (uint32_t i = 0; i < g->num_steps; ++i)
     if (work_of(self, g, i)->streams == NULL) return false;
@@ -216,7 +219,8 @@ static void swap_outputs(const group *g, slots *s, uint32_t a, uint32_t b) {
     }
 }
 
-// What does not lie on an input goes to the end of the list.
+// Moves the outputs that overwrite no input to the end of the list: they are
+// streamed.
 static void choose_streamed(const ls_cpu_compiler *self, const group *g,
                             slots *s) {
   if (!all_stream(self, g)) return;
@@ -275,7 +279,8 @@ static size_t bytes_of(const ls_cpu_compiler *self, const slots *s) {
   return bytes;
 }
 
-// Appends the group's operands and makes its last instruction the fused one.
+// Appends the group's operands and turns its last instruction into the fused
+// one.
 static void emit_fused(ls_cpu_compiler *self, const group *g, const slots *s,
                        const ls_fused *fused) {
   const uint32_t position = g->steps[g->num_steps - 1];
@@ -304,8 +309,8 @@ static void emit_fused(ls_cpu_compiler *self, const group *g, const slots *s,
   ls_cpu_need_scratch(self, ls_fused_scratch(fused));
 }
 
-// Instructions that were moved are still in their places, which is before the
-// fused one: it stands where its last step stood.
+// Replaces the group. Moved instructions keep their positions, which are before
+// the fused one: it stands at the position of the last step.
 static void fuse(ls_cpu_compiler *self, const group *g) {
   if (g->num_steps < 2) return;
   slots s = {.num_in = 0};

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Results of host calls that are read where the kernels have them. A storage is
-// one such if nothing else is ever written there: a result of the program, a
-// variable or what a loop carries lies in its own place, into which it is
-// copied; so does what all replicas have a part of.
+// Lent results: results of host calls that are read in the kernel's memory. A
+// storage qualifies if nothing else is ever written to it. Results of the
+// program, variables and loop-carried values have memory of their own, so their
+// values are copied; so are wide values, of which each replica's call writes a
+// part.
 #include "engine/cpu/compile/compile.h"
 
-enum { LEAST_BYTES = 1024 };  // Below, a copy costs nothing.
+enum { LEAST_BYTES = 1024 };  // A copy of fewer bytes costs nothing.
 
-// While lanes run they have the bases that were there when they began.
+// Returns true for an instruction that may run while lanes run: lanes see the
+// bases of their launch.
 static bool is_beside_lanes(const ls_cpu_compiler *self, uint32_t position) {
   if (self->origins[position].replicate != LS_CPU_NONE) return true;
   for (size_t i = 0; i < self->num_replicates; ++i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Merges that lanes post to, wherever in their code they stand.
+// Emission of merges that lanes post to, at any depth of their code.
 #include "engine/cpu/compile/compile.h"
 
 ls_cpu_meeting ls_cpu_make_meeting(ls_cpu_compiler *self, const ls_graph *graph,
@@ -16,7 +16,7 @@ ls_cpu_meeting ls_cpu_make_meeting(ls_cpu_compiler *self, const ls_graph *graph,
   }
   ls_cpu_need_scratch(self, made.merge->scratch);
   made.slot = self->out->num_slots++;
-  // Their size follows from the parts, which are chosen last.
+  // The sizes depend on the parts, which are chosen last.
   made.partials = ls_cpu_new_shared(self, 0);
   made.result = ls_cpu_new_shared(self, ls_cpu_type_size(type));
   return made;
@@ -47,8 +47,8 @@ void ls_cpu_emit_post(ls_cpu_compiler *self, const ls_graph *graph,
   ls_cpu_at(self, post)->params = merge->merge;
 }
 
-// The merge where lanes meet next in their code: the first class makes it, the
-// others come to the same ones in the same order.
+// Returns the next merge inside lane code: the first class makes it, the others
+// reach the same merges in the same order.
 static ls_cpu_meeting next_meeting(ls_cpu_compiler *self, const ls_graph *graph,
                                    const ls_node *node) {
   ls_cpu_meeting made = {0};
@@ -67,8 +67,8 @@ static ls_cpu_meeting next_meeting(ls_cpu_compiler *self, const ls_graph *graph,
   }
   made = ls_cpu_make_meeting(self, graph, node);
   if (ls_cpu_failed(self)) return made;
-  // In a loop a lane may bring the next trip's rows before others have taken
-  // this one's.
+  // Inside a loop a lane may post the next trip's rows before other lanes have
+  // read those of this trip.
   if (made.merge->offsets != NULL)
     made.staging = ls_cpu_new_shared(self, ls_cpu_type_size(node->outputs[0]));
   if (!ls_grow(self->allocator, &self->meetings, &self->meetings_capacity,
@@ -81,7 +81,8 @@ static ls_cpu_meeting next_meeting(ls_cpu_compiler *self, const ls_graph *graph,
   return made;
 }
 
-// Where lane code does not stand at the top level the lanes meet on the spot.
+// Emits a merge below the top level of lane code: every lane posts, parks until
+// the result is complete, and copies it.
 static void emit_meeting(ls_cpu_compiler *self, ls_cpu_scope *scope,
                          const ls_node *node, uint32_t value) {
   const ls_cpu_meeting merge = next_meeting(self, scope->graph, node);
@@ -100,7 +101,8 @@ static void emit_meeting(ls_cpu_compiler *self, ls_cpu_scope *scope,
   ls_cpu_at(self, meet)->size = (int64_t)size;
 }
 
-// Every replica would contribute the same value: no lane is asked.
+// Emits the merge of a value that is the same on every replica: no lane takes
+// part.
 static void emit_equal(ls_cpu_compiler *self, ls_cpu_scope *scope,
                        const ls_node *node, uint32_t value) {
   ls_cpu_merge *merge = NULL;

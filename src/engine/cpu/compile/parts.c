@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who shares what: threads take parts of the lanes, or blocks of instructions.
+// Division of work among threads: each takes parts of the lanes, or all share
+// the blocks of each instruction.
 //
 // With parts a thread waits for the others only where lanes do, and small
-// instructions run side by side as well; but each goes through all of the
-// weights and their sums, where with blocks it keeps to its part of them. So
-// parts pay where there are many instructions for the size of what is merged,
-// and come out even. Both ways give the same bits.
+// instructions run in parallel too; but each thread reads all of the weights
+// and their sums, where with blocks it keeps to its share of them. So parts pay
+// if there are many instructions for the size of the merged values, and the
+// lanes divide evenly. Both ways give the same bits.
 #include "base/runtime_internal.h"
 #include "engine/cpu/compile/compile.h"
 #include "engine/cpu/run/ranks.h"
 #include "engine/cpu/run/team.h"
 
-// What a sweep must take on one core to be worth waking anybody; what sharing
-// an instruction's blocks costs beside them; and the bytes of what is merged
-// that a core goes through in a nanosecond, in all its uses. Measured on two
-// cores: resnet20 and gpt on 8 replicas take 15% and 10% less with parts, cnn
-// on 64 takes 12% more, mlp and cnn on 8 are even.
+// Time of a round on one core that is worth waking threads; cost of sharing an
+// instruction's blocks; and bytes of merged values that a core processes per
+// nanosecond, over all their uses. Measured on two cores: resnet20 and gpt on 8
+// replicas take 15% and 10% less with parts, cnn on 64 takes 12% more, mlp and
+// cnn on 8 are even.
 enum { WORTH_NANOS = 40000, SHARE_NANOS = 5000, MERGED_BYTES_PER_NANO = 10 };
 
-// Of all lanes, in nanoseconds: on one core from one park to the next, and in
-// either way in all. `nanos` and `blocks` are of a lane.
+// Estimated nanoseconds of all lanes: on one core from one park to the next,
+// and in total either way. `nanos` and `blocks` are of one lane.
 typedef struct estimate {
   double nanos, blocks, merged;
   int64_t parks;
@@ -45,14 +46,15 @@ static estimate estimate_of(const ls_cpu_compiler *self, int64_t threads,
   return sum;
 }
 
-// The share of the threads' time that parts of 2^shift lanes fill, in percent.
+// Returns the percentage of the threads' time that parts of 2^shift lanes keep
+// busy.
 static int64_t fill_of(int64_t lanes, int64_t threads, uint32_t shift) {
   const int64_t parts = ((lanes - 1) >> shift) + 1;
   const int64_t rounds = (parts + threads - 1) / threads;
   return 100 * lanes / ((rounds << shift) * threads);
 }
 
-// This rank's.
+// Returns the number of this rank's lanes.
 static int64_t lanes_of(const ls_cpu_compiler *self) {
   return ls_cpu_own(&self->share);
 }
@@ -93,15 +95,16 @@ void ls_cpu_choose_parts(ls_cpu_compiler *self, ls_cpu_launch *launch,
           : ALL;
   uint32_t best = most;
   if (threads > 1 && by != LS_LANES_BY_BLOCKS) {
-    // Of equals the largest, which have the fewest partial sums ...
+    // Among equally even choices takes the largest parts, which have the fewest
+    // partial sums.
     best = 0;
     for (uint32_t shift = 1; shift <= most && lanes >> shift > 0; ++shift) {
       const int64_t fill = fill_of(lanes, threads, shift);
       if (fill >= fill_of(lanes, threads, best)) best = shift;
     }
     const int64_t fill = fill_of(lanes, threads, best);
-    // ... but two a thread: if one is kept off its core, another takes the
-    // second.
+    // Prefers two parts per thread: if one thread is delayed, another takes its
+    // second part.
     if (best > 0 && fill_of(lanes, threads, best - 1) >= fill) --best;
     const estimate lane = estimate_of(self, threads, begin, end);
     if (by != LS_LANES_BY_THREADS &&

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Addresses: a scan over the positions, first fit.
+// Addresses: a scan over the positions with a first-fit allocator.
 //
-// There are three arenas: shared, a frame for each lane (what lives across a
-// park) and one scratch for all lanes of a thread (what does not). Buffers
-// start on cache lines. Two streams that are a multiple of 4 KiB apart slow
-// each other down, so big buffers, whose sizes often are one, get 192 bytes
-// more.
+// There are three arenas: shared, a frame per lane (values that live across a
+// park) and one scratch for all lanes of a thread (other values). Buffers start
+// on cache lines. Two memory streams that are a multiple of 4 KiB apart slow
+// each other down, so big buffers, whose sizes often are such a multiple, get
+// 192 more bytes.
 #include "engine/cpu/compile/compile.h"
 
 enum { LINE = 64, STAGGERED = 2048, STAGGER = 192 };
 
-// Sums from this size on are added to as they are computed. Smaller ones are
-// still on their way to the cache when the next lane comes, and reading them
-// back in the middle of a product takes longer than an addition of its own.
+// Least size of a sum that kernels add to directly. A smaller one is still on
+// its way to the cache when the next lane comes, and reading it back in the
+// middle of a product takes longer than a separate addition.
 enum { LEAST_ADDED = 16384 };
 
-// A buffer that lives where the scan stands, or was planned.
+// A buffer that is live at the current position of the scan, or was planned.
 typedef struct block {
   size_t offset, size;
   uint32_t end;
@@ -27,7 +27,7 @@ typedef struct arena_plan {
   uint32_t base;
   block *blocks;
   size_t count;
-  size_t bytes;  // The most that was ever in use.
+  size_t bytes;  // Highest number of bytes in use.
 } arena_plan;
 
 static size_t padded(size_t size) {
@@ -36,7 +36,7 @@ static size_t padded(size_t size) {
   return size >= STAGGERED ? lines + STAGGER : lines;
 }
 
-// Drops the buffers that ended before `position`.
+// Removes the buffers that ended before `position`.
 static void expire(arena_plan *arena, uint32_t position) {
   size_t kept = 0;
   for (size_t i = 0; i < arena->count; ++i) {
@@ -47,7 +47,7 @@ static void expire(arena_plan *arena, uint32_t position) {
   arena->count = kept;
 }
 
-// The lowest gap that is wide enough.
+// Places a buffer in the lowest gap that is wide enough; returns its offset.
 static size_t place(arena_plan *arena, size_t size, uint32_t end) {
   size_t offset = 0, at = 0;
   for (; at < arena->count; ++at) {
@@ -63,7 +63,7 @@ static size_t place(arena_plan *arena, size_t size, uint32_t end) {
   return offset;
 }
 
-// Whether a lane may park while the storage is in use.
+// Returns true if a lane may park while the storage is live.
 static bool crosses_park(const ls_cpu_compiler *self,
                          const ls_cpu_stretch *life) {
   for (size_t i = 0; i < self->num_parks; ++i) {
@@ -87,10 +87,11 @@ static void set_place(ls_cpu_compiler *self, ls_cpu_storage *storage,
 }
 
 // ---- The scan --------------------------------------------------------------
-// What the scan needs: storages by the position they begin at.
+// Lists of storages by the position at which they begin.
 typedef struct scan_state {
-  uint32_t *first;  // By position: a storage that begins there, or NONE.
-  uint32_t *next;   // By storage: another one.
+  uint32_t *first;  // Per position: a storage that begins there, or NONE.
+  // Per storage: the next one that begins at the same position.
+  uint32_t *next;
   ls_cpu_stretch *lives;
   arena_plan shared, frame, scratch;
 } scan_state;
@@ -116,7 +117,7 @@ static ls_status init_scan(ls_cpu_compiler *self, scan_state *out) {
     return ls_out_of_memory();
   }
   memset(out->first, 0xff, positions * sizeof(*out->first));
-  // From the last to the first, so that chains are in order of creation.
+  // Goes from the last to the first, so that lists are in order of creation.
   for (uint32_t i = (uint32_t)count; i-- > 0;) {
     ls_cpu_storage *storage = &self->storages[i];
     ls_cpu_stretch *life = &out->lives[i];
@@ -150,8 +151,9 @@ static void place_storages(ls_cpu_compiler *self, scan_state *scan) {
 }
 
 // ---- Contributions ---------------------------------------------------------
-// The operand of a post that lives from its making to the post with no park
-// between: on lanes that only push it, it can be made on the merge's stack.
+// Returns true if the operand of a post may be a contribution: it is live from
+// its computation to the post with no park between, so lanes that only push it
+// can compute it on the merge's stack.
 static bool is_contribution(const ls_cpu_compiler *self, const scan_state *scan,
                             uint32_t position) {
   const ls_cpu_instruction *post = &self->instructions[position];
@@ -163,9 +165,9 @@ static bool is_contribution(const ls_cpu_compiler *self, const scan_state *scan,
          scan->lives[root].end == position;
 }
 
-// The kernel that makes a contribution, if it can add it to what lies there:
-// nobody else sees the value, and it comes to the post on a straight way. Else
-// NONE.
+// Returns the position of the kernel that can add a contribution to the partial
+// sum while it computes it: nothing else reads the value, and no jump lies
+// between kernel and post. Else NONE.
 static uint32_t adder_of(const ls_cpu_compiler *self, const scan_state *scan,
                          uint32_t root) {
   const ls_cpu_stretch *life = &scan->lives[root];
@@ -191,8 +193,8 @@ static uint32_t adder_of(const ls_cpu_compiler *self, const scan_state *scan,
   return life->begin;
 }
 
-// The contributions of one replicate op: its posts are in its lane code, which
-// stands behind its join.
+// Finds the contributions of one replicate op. Its posts are in its lane code,
+// which follows its join.
 static void find_contributions(ls_cpu_compiler *self, const scan_state *scan,
                                uint32_t replicate) {
   const ls_cpu_stretch *stretch = &self->replicates[replicate];

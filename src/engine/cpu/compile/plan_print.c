@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The plan as text: every instruction, where its operands lie, what it all
-// takes.
+// The plan as text: every instruction with the places of its operands, and
+// totals.
 #include "base/text.h"
 #include "engine/cpu/run/executable.h"
 
@@ -38,7 +38,7 @@ const char *ls_cpu_code_name(ls_cpu_code code) {
   return (size_t)code < LS_COUNT_OF(code_names) ? code_names[code] : "?";
 }
 
-// "shared+0x40", "input 2", ...
+// Prints "shared+0x40", "input 2", ...
 static void print_place(const ls_executable *self, ls_cpu_place place,
                         size_t size, ls_text *text) {
   static const char *const arenas[] = {
@@ -75,7 +75,7 @@ static void print_place(const ls_executable *self, ls_cpu_place place,
 
 static void print_operands(const ls_executable *self,
                            const ls_cpu_instruction *at, ls_text *text) {
-  enum { SHOWN = 16 };  // A launch may have thousands.
+  enum { SHOWN = 16 };  // A launch may have thousands of operands.
   const uint32_t count = at->num_in + at->num_out;
   for (uint32_t i = 0; i < count; ++i) {
     if (i == SHOWN) {
@@ -138,7 +138,7 @@ static void print_instruction(const ls_executable *self, size_t pc,
   ls_text_append_char(text, '\n');
 }
 
-// Whether lane code of some launch begins here.
+// Returns true if the lane code of some launch begins here.
 static bool begins_lanes(const ls_executable *self, size_t pc) {
   for (size_t i = 0; i < pc; ++i) {
     const ls_cpu_instruction *at = &self->instructions[i];

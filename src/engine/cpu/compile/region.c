@@ -59,7 +59,7 @@ static ls_status init_body(ls_cpu_compiler *compiler, ls_cpu_region *self,
 }
 
 // ---- Merges ----------------------------------------------------------------
-// Whether values, one of each body, are one that shared code computes.
+// Returns true if values, one of each body, are computed by shared code.
 static bool is_shared(const ls_cpu_region *self, const uint64_t *refs) {
   const uint32_t place = ls_cpu_twin(&self->bodies[0], refs[0]);
   for (uint32_t k = 0; k < self->num_bodies; ++k)
@@ -69,7 +69,8 @@ static bool is_shared(const ls_cpu_region *self, const uint64_t *refs) {
   return place != LS_NO_TWIN;
 }
 
-// Finds the merges that lanes post to: others have one operand for all.
+// Finds the merges that lanes post to: all others have one operand for all
+// lanes.
 static void find_merges(ls_cpu_region *self, uint64_t *refs) {
   const ls_graph *graph = self->bodies[0].graph;
   for (uint32_t i = 0, number = 0; i < graph->num_nodes; ++i) {
@@ -98,7 +99,7 @@ static void find_gathered(ls_cpu_region *self, uint64_t *refs) {
 }
 
 // ---- Who goes where --------------------------------------------------------
-// A lane uses a value.
+// Notes that a lane uses a value.
 static void use(ls_cpu_region *self, const ls_cpu_body *body, uint64_t ref) {
   const uint32_t twin = ls_cpu_twin(body, ref);
   if (twin == LS_NO_TWIN || !self->after_merge[twin]) return;
@@ -134,7 +135,7 @@ static void classify(ls_cpu_region *self) {
   for (uint32_t k = 0; k < self->num_bodies; ++k)
     note_uses(self, &self->bodies[k]);
   for (size_t i = graph->num_nodes; i-- > 0;) {
-    // What a merge is made of is the lanes' business.
+    // Operands of a merge that lanes post to are computed by lanes.
     if (!self->needed[i] || self->meets[i]) continue;
     for (uint32_t n = 0; n < graph->nodes[i]->num_inputs; ++n) {
       const uint32_t input = ls_cpu_twin(first, graph->nodes[i]->inputs[n]);
@@ -148,11 +149,11 @@ static void classify(ls_cpu_region *self) {
 }
 
 // ---- The order of posts ----------------------------------------------------
-// Where a lane stands when it posts.
+// Progress of a lane when it reaches a post.
 typedef struct post_place {
   uint32_t posts;   // Posts before it.
-  uint32_t waited;  // The last value waited for.
-  uint32_t parks;   // Nodes before it that may park otherwise.
+  uint32_t waited;  // Last published value that the lane has waited for.
+  uint32_t parks;   // Other nodes before it that may park.
 } post_place;
 
 static void note_post(const ls_cpu_region *self, const ls_cpu_body *body,
@@ -170,7 +171,7 @@ static void note_post(const ls_cpu_region *self, const ls_cpu_body *body,
   }
 }
 
-// The places of all posts in a body, if they are early.
+// Finds the progress at all posts of a body, if lanes post early.
 static void find_places(const ls_cpu_region *self, const ls_cpu_body *body,
                         post_place *places) {
   post_place now = {0};
@@ -188,8 +189,8 @@ static void find_places(const ls_cpu_region *self, const ls_cpu_body *body,
   }
 }
 
-// Lanes come to each merge in order of replica if all classes do the same
-// between any two.
+// Decides how lanes post. They reach each merge in order of replica if all
+// classes do the same between any two merges.
 static ls_status order_posts(ls_arena *temp, ls_cpu_region *self) {
   post_place *first = ls_arena_new_array(temp, post_place, self->num_merges);
   post_place *other = ls_arena_new_array(temp, post_place, self->num_merges);

@@ -2,20 +2,21 @@
 //
 // Emission of replicate ops and merges.
 //
-// A replicate op's nodes go four ways. The varying ones are the lane stream.
-// Of the others, which are computed once,
-//   - those that depend on no merge come before the launch, so that lanes need
+// A replicate op's nodes fall in four groups. Varying nodes are the lane
+// stream. The others are computed once:
+//   - nodes that depend on no merge come before the launch, so that lanes need
 //     not wait for them;
-//   - those that depend on one and that lanes need stand between launch and
-//     join, run while lanes are parked and are published one by one;
-//   - the rest, as a rule the optimizer, comes after the join, when no lane
-//     reads the old variables any more.
+//   - nodes that depend on a merge and that lanes need stand between launch and
+//     join, run while lanes are parked, and are published one by one;
+//   - the rest, usually the optimizer, comes after the join, when no lane reads
+//     the old variables any more.
 //
 //   before; launch -> lanes; await, compute, publish ...; join -> after
 //   lanes: compute, post, wait ...; end
 //   after: ...
 //
-// With one replica there is nothing to meet: the region is part of its stream.
+// With one replica there are no lanes: the region is part of the enclosing
+// stream.
 #include "engine/cpu/compile/region.h"
 
 // ---- The shared stream -----------------------------------------------------
@@ -45,7 +46,7 @@ static void emit_uniform(ls_cpu_compiler *compiler, ls_cpu_region *self,
     if (!self->meets[i]) {
       ls_cpu_emit_node(compiler, &first->scope, node);
     } else if (needed) {
-      // Without need for it in here, the join is enough to wait for.
+      // If no lane needs the result, waiting at the join is enough.
       const uint32_t await = ls_cpu_emit(compiler, LS_CPU_AWAIT, node);
       ls_cpu_label(compiler, first->graph, node);
       if (ls_cpu_failed(compiler)) return;
@@ -99,7 +100,7 @@ static uint32_t emit_launch(ls_cpu_compiler *compiler, ls_cpu_region *self,
 }
 
 // ---- Lane code -------------------------------------------------------------
-// Waits until a value that shared code computes beside the lanes is published.
+// Emits the wait for a value that shared code publishes beside the lanes.
 static void emit_wait(ls_cpu_compiler *compiler, const ls_cpu_region *self,
                       ls_cpu_body *body, const ls_node *node,
                       const uint64_t *refs, uint32_t count) {
@@ -119,7 +120,7 @@ static void emit_wait(ls_cpu_compiler *compiler, const ls_cpu_region *self,
     ls_cpu_at(compiler, wait)->number = body->waited;
 }
 
-// Posts whatever merges a value that lanes computed.
+// Emits the posts of a value that lanes have just computed.
 static void emit_early_posts(ls_cpu_compiler *compiler,
                              const ls_cpu_region *self, const ls_cpu_body *body,
                              uint64_t id) {
@@ -131,8 +132,9 @@ static void emit_early_posts(ls_cpu_compiler *compiler,
   }
 }
 
-// At a merge: posts what was not posted where it was computed, as it is one
-// value for all of this class, or as other classes come here otherwise.
+// Emits at a merge the post that could not be made early, as the value is the
+// same for all replicas of this class, or other classes reach the merge in
+// another order.
 static void emit_late_post(ls_cpu_compiler *compiler, const ls_cpu_region *self,
                            ls_cpu_body *body, const ls_node *node) {
   for (uint32_t i = 0; i < self->num_merges; ++i) {
@@ -161,8 +163,8 @@ static void emit_gathered(ls_cpu_compiler *compiler, const ls_cpu_region *self,
   }
 }
 
-// In another body than the first: what shared code computes lies where it
-// computes it, as far as lanes may read it.
+// Binds the values of shared code in another body than the first to their
+// storages, if lanes may read them.
 static void bind_shared(ls_cpu_compiler *compiler, const ls_cpu_region *self,
                         ls_cpu_body *body) {
   const ls_cpu_body *first = &self->bodies[0];
@@ -202,7 +204,7 @@ static void emit_body(ls_cpu_compiler *compiler, ls_cpu_region *self,
   compiler->trips = trips;
 }
 
-// All bodies, one behind the other; lanes begin by finding their own.
+// Emits all bodies, one after the other; lanes start with a jump to their own.
 static void emit_lanes(ls_cpu_compiler *compiler, ls_cpu_region *self) {
   compiler->in_lane = true;
   const uint32_t begin = ls_cpu_here(compiler);
@@ -242,7 +244,8 @@ static void bind_captures(ls_cpu_compiler *compiler, ls_cpu_region *self,
   }
 }
 
-// With one replica an argument is what it is; else each lane finds its own.
+// Binds arguments. With one replica an argument is the input itself; otherwise
+// each lane finds its own.
 static void bind_arguments(ls_cpu_compiler *compiler, ls_cpu_region *self,
                            const ls_cpu_scope *outer) {
   for (uint32_t k = 0; k < self->num_bodies; ++k) {
@@ -260,7 +263,7 @@ static void bind_arguments(ls_cpu_compiler *compiler, ls_cpu_region *self,
   }
 }
 
-// Storages for what lanes give back: one a replica, or one for all.
+// Makes storages for the results of lanes: one per replica, or one for all.
 static void make_gathered(ls_cpu_compiler *compiler, ls_cpu_region *self) {
   const uint32_t replicas = (uint32_t)compiler->share.replicas;
   for (uint32_t g = 0; g < self->num_gathered; ++g) {
@@ -277,7 +280,8 @@ static void make_gathered(ls_cpu_compiler *compiler, ls_cpu_region *self) {
                                         ls_cpu_own(&compiler->share));
 }
 
-// Where result g of replica r lies. One replica's is the value itself.
+// Returns the storage of result g of replica r. With one replica it is the
+// value itself.
 static uint32_t result_storage(ls_cpu_compiler *compiler,
                                const ls_cpu_region *self, uint32_t g,
                                uint32_t r) {
@@ -300,7 +304,7 @@ static void bind_results(ls_cpu_compiler *compiler, const ls_cpu_region *self,
                       result_storage(compiler, self, g, r));
 }
 
-// Room for the partial sums, once it is known how many parts there are.
+// Sets the sizes of the partial sums, once the number of parts is known.
 static void size_partials(ls_cpu_compiler *compiler, const ls_cpu_region *self,
                           const ls_cpu_launch *launch) {
   const size_t buffers = (size_t)launch->num_parts * launch->part_depth;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Emission of stacks. What is copied from storage to storage is a pointer; a
-// push and a pop change what it points to, so each value of a stack is used
-// once, which who lowers sees to.
+// Emission of stacks. Storages hold pointers to stacks, and a push or pop
+// changes the stack itself, so each stack value may be used only once; lowering
+// guarantees that.
 #include "engine/cpu/compile/compile.h"
 
-// The number of a new stack_new.
+// Adds a stack_new and returns its number.
 static uint32_t add_site(ls_cpu_compiler *self, bool is_endless) {
   ls_executable *out = self->out;
   const uint32_t number = out->num_stacks;
@@ -48,7 +48,8 @@ void ls_cpu_emit_stack(ls_cpu_compiler *self, ls_cpu_scope *scope,
                                 : node->outputs[1];
     ls_cpu_at(self, position)->size = (int64_t)ls_cpu_type_size(element);
     number = element.dtype == LS_DTYPE_VARIANT;
-    self->origins[position].in_place[0] = 1;  // The pointer on the pointer.
+    // The new pointer overwrites the old one.
+    self->origins[position].in_place[0] = 1;
   }
   ls_cpu_at(self, position)->number = number;
 }

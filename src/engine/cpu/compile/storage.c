@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which storages share memory.
+// Sharing of memory between storages.
 //
-// Every storage knows its accesses. A copy T = S goes when S can be computed
-// in T from the start, and a kernel works in place when its operand dies at it.
-// This is how results are computed in the caller's arrays, new values of
-// variables in their buffers, and carried values of loops in one place.
+// Every storage knows its accesses. A copy T = S is removed if S can be
+// computed in T from the start, and a kernel works in place if its operand is
+// not used later. So results are computed in the caller's arrays, new values of
+// variables in their buffers, and all values of a loop-carried variable in one
+// place.
 #include "engine/cpu/compile/compile.h"
 
 // ---- Accesses --------------------------------------------------------------
-// An access more: the storage's span is from the first to the last of them.
+// Extends the storage's span to cover one more access.
 static void cover(ls_cpu_storage *storage, uint32_t low, uint32_t high) {
   if (storage->first_access == LS_CPU_NONE || low < storage->span.begin)
     storage->span.begin = low;
@@ -17,8 +18,8 @@ static void cover(ls_cpu_storage *storage, uint32_t low, uint32_t high) {
     storage->span.end = high;
 }
 
-// What lanes do to shared storages may happen at any time between launch and
-// join; so may what a launch hands them.
+// Adds an access. An access by lanes to a shared storage may happen at any time
+// between launch and join; so may one by the launch for its lanes.
 static void add_access(ls_cpu_compiler *self, uint32_t position,
                        uint32_t operand, bool is_write) {
   ls_cpu_storage *storage = &self->storages[self->operands[operand]];
@@ -86,7 +87,7 @@ static bool holds(const ls_cpu_stretch *stretch, uint32_t position) {
   return stretch->begin <= position && position <= stretch->end;
 }
 
-// A storage that is first written before a loop and used in it lives on to the
+// A storage that is first written before a loop and used in it lives to the
 // loop's end: the next trip uses it again.
 bool ls_cpu_extent(const ls_cpu_compiler *self, uint32_t root,
                    ls_cpu_stretch *out_extent) {
@@ -126,7 +127,8 @@ static bool works_in_place(ls_cpu_code code) {
          code == LS_CPU_STACK_POP;
 }
 
-// The number of the instruction's output that lies on `root`, if one does.
+// Returns the index of the instruction's output that lies on `root`, if one
+// does.
 static uint32_t output_on(const ls_cpu_compiler *self, uint32_t position,
                           uint32_t root) {
   const ls_cpu_instruction *instruction = &self->instructions[position];
@@ -146,9 +148,9 @@ static bool takes_place(const ls_cpu_compiler *self, uint32_t position,
          (self->origins[position].in_place[output] >> input & 1U) != 0;
 }
 
-// Whether the instruction's output that lies on `output` alone may lie on
-// `root`, as far as its other operands go: each one there must be allowed to be
-// overwritten.
+// Returns true if the output that lies on `output` may lie on `root`, as far as
+// the instruction's other operands are concerned: each operand on `root` must
+// be one that may be overwritten.
 static bool may_overwrite(const ls_cpu_compiler *self, uint32_t position,
                           uint32_t output, uint32_t root) {
   const ls_cpu_instruction *instruction = &self->instructions[position];
@@ -168,8 +170,8 @@ static bool may_overwrite(const ls_cpu_compiler *self, uint32_t position,
   return true;
 }
 
-// Whether both positions are in the same loops, given that `inner` is behind
-// `outer` and each loop around `outer` is around it too.
+// Returns true if both positions are in the same loops. Requires that `inner`
+// follows `outer` and that each loop around `outer` encloses `inner` too.
 static bool in_same_loops(const ls_cpu_compiler *self, uint32_t outer,
                           uint32_t inner) {
   for (size_t i = 0; i < self->num_loops; ++i) {
@@ -180,7 +182,7 @@ static bool in_same_loops(const ls_cpu_compiler *self, uint32_t outer,
   return true;
 }
 
-// Whether nothing writes `root` in the positions `after` < p <= `last`.
+// Returns true if nothing writes `root` in the positions `after` < p <= `last`.
 static bool is_unchanged(const ls_cpu_compiler *self, uint32_t root,
                          uint32_t after, uint32_t last) {
   for (const ls_cpu_access *a = first_access(self, root); a != NULL;
@@ -193,8 +195,8 @@ static bool is_unchanged(const ls_cpu_compiler *self, uint32_t root,
   return true;
 }
 
-// Whether a run that comes to one of the positions does not come to the other,
-// in one trip of the loops around both.
+// Returns true if a run that reaches one of the positions does not reach the
+// other, in one trip of the loops around both.
 static bool exclude_each_other(const ls_cpu_compiler *self, uint32_t p,
                                uint32_t q) {
   for (size_t i = 0; i < self->num_forks; ++i) {
@@ -219,7 +221,7 @@ static bool copies(const ls_cpu_compiler *self, uint32_t position,
          ls_cpu_root(self, operands[1]) == to;
 }
 
-// Whether a run that comes to q has come to p before, in the same trip.
+// Returns true if a run that reaches q has reached p before, in the same trip.
 static bool leads_to(const ls_cpu_compiler *self, uint32_t p, uint32_t q) {
   for (size_t i = 0; i < self->num_forks; ++i)
     for (int k = 0; k < 2; ++k)
@@ -229,8 +231,8 @@ static bool leads_to(const ls_cpu_compiler *self, uint32_t p, uint32_t q) {
   return p < q && same_loops(self, p, q);
 }
 
-// Whether the read of T finds what a branch that the copy is not in has written
-// since S began.
+// Returns true if the read of T sees a value that another branch than the
+// copy's has written since S began.
 static bool reads_new(const ls_cpu_compiler *self, const ls_cpu_access *a,
                       uint32_t t, uint32_t begin, uint32_t copy) {
   for (const ls_cpu_access *w = first_access(self, t); w != NULL;
@@ -243,10 +245,10 @@ static bool reads_new(const ls_cpu_compiler *self, const ls_cpu_access *a,
   return false;
 }
 
-// Whether an access of T, between S's beginning and the copy, finds T as it
-// would without S there: it is in a branch that the copy is not in, or brings
-// T's value to S, as a branch does that changes nothing; and where it is come
-// to nothing has written S before, or uses S behind what is written to T.
+// Returns true if an access of T between S's beginning and the copy sees the
+// same T if S lies there. Either it is in a branch that excludes the copy, or
+// it copies T's value to S, as a branch does that leaves the value unchanged;
+// and nothing that leads to it has written S, or uses S after T is written.
 static bool passes_by(const ls_cpu_compiler *self, const ls_cpu_access *a,
                       uint32_t s, uint32_t t, uint32_t begin, uint32_t copy) {
   const bool moves =
@@ -268,8 +270,8 @@ static bool passes_by(const ls_cpu_compiler *self, const ls_cpu_access *a,
   return true;
 }
 
-// Whether nothing but the copy uses T from where S begins up to the copy. The
-// instruction that begins S may read T if it can work in place.
+// Returns true if only the copy uses T from the beginning of S up to the copy.
+// The instruction that begins S may read T if it can work in place.
 static bool is_free(const ls_cpu_compiler *self, uint32_t s, uint32_t t,
                     uint32_t begin, uint32_t copy) {
   for (const ls_cpu_access *a = first_access(self, t); a != NULL;
@@ -284,9 +286,9 @@ static bool is_free(const ls_cpu_compiler *self, uint32_t s, uint32_t t,
   return true;
 }
 
-// Whether S may lie in T so that the copy T = S at `copy` is none: T must be
-// free from where S begins up to the copy, and afterwards neither may change
-// while the other is in use.
+// Returns true if S may lie in T, which makes the copy T = S at `copy`
+// unnecessary: T must be free from the beginning of S up to the copy, and
+// afterwards neither may change while the other is in use.
 static bool may_share(const ls_cpu_compiler *self, uint32_t s, uint32_t t,
                       uint32_t copy) {
   const ls_cpu_storage *from = &self->storages[s], *to = &self->storages[t];
@@ -296,11 +298,12 @@ static bool may_share(const ls_cpu_compiler *self, uint32_t s, uint32_t t,
       !ls_cpu_extent(self, t, &other)) {
     return false;
   }
-  // A host call that fails may have written half of it.
+  // A host call that fails may have written half of the variable.
   if (to->home == LS_CPU_VARIABLE && from->by_host) return false;
-  // What T held before the loop is still wanted if the copy is never made.
+  // The value of T from before the loop is still needed if the copy is never
+  // reached.
   if (!in_same_loops(self, life.begin, copy)) return false;
-  // What leaves the program is in use to the end.
+  // A result of the program is in use to the end.
   const uint32_t end = to->home == LS_CPU_ARENA ? other.end : UINT32_MAX;
   return is_free(self, s, t, life.begin, copy) &&
          is_unchanged(self, t, copy, life.end) &&
@@ -316,7 +319,8 @@ static void drop_copies(ls_cpu_compiler *self) {
     const uint32_t to = ls_cpu_root(self, operands[1]);
     if (from != to && may_share(self, from, to, i)) merge(self, from, to);
   }
-  // Also those that became copies onto themselves by another one's going.
+  // Removes copies from a storage to itself, including those that became so by
+  // an earlier removal.
   for (uint32_t i = 0; i < self->num_instructions; ++i) {
     ls_cpu_instruction *instruction = &self->instructions[i];
     if (instruction->code != LS_CPU_COPY) continue;

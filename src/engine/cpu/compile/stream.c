@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The stream that is being emitted: instructions, appended one by one, the
-// storages that are their operands, and which storage a graph's value has.
+// The stream being emitted: instructions, appended one by one, their operand
+// storages, and the storage of each graph value.
 #include "engine/cpu/compile/compile.h"
 
 // ---- Failures and names ----------------------------------------------------
@@ -13,9 +13,8 @@ void ls_cpu_fail(ls_cpu_compiler *self, ls_status status) {
   }
 }
 
-// The op as the user made it, if a lowered node came from one that is still
-// there, else the node itself. Naming only caches: the graphs stay what they
-// are.
+// Returns the user's op that a lowered node came from, if it still exists, else
+// the node itself. Naming a node only fills a cache: the graphs do not change.
 static ls_node *origin_of(const ls_graph *graph, const ls_node *node,
                           ls_graph **out_graph) {
   *out_graph = ls_graph_resolve(node->origin.graph);
@@ -49,7 +48,7 @@ void ls_cpu_fail_at(ls_cpu_compiler *self, const ls_graph *graph,
                                                         sizeof(buffer))));
 }
 
-// The name of the user's op, for the listing; NULL if it has none.
+// Returns the name of the user's op, for the listing; NULL if it has none.
 static const char *name_of(ls_cpu_compiler *self, const ls_node *node) {
   if (node == NULL || node->origin.graph == NULL) return NULL;
   if (node == self->named) return self->name;
@@ -63,7 +62,7 @@ static const char *name_of(ls_cpu_compiler *self, const ls_node *node) {
   return self->name;
 }
 
-// Makes room for one more item; false after a failure.
+// Makes room for one more item; returns false after a failure.
 static bool reserve(ls_cpu_compiler *self, void *array, size_t *capacity,
                     size_t count, size_t item_size) {
   if (ls_cpu_failed(self)) return false;
@@ -80,7 +79,7 @@ uint32_t ls_cpu_here(const ls_cpu_compiler *self) {
   return (uint32_t)self->num_instructions;
 }
 
-// After a failure position 0 is handed out; it exists from the start.
+// Returns position 0, which exists from the start, after a failure.
 uint32_t ls_cpu_emit(ls_cpu_compiler *self, ls_cpu_code code,
                      const ls_node *node) {
   const uint32_t position = ls_cpu_here(self);

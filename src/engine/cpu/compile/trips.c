@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a run that fails leaves behind.
+// Values that a failed run leaves in variables.
 //
-// In a program that writes variables where they are nothing should fail once
-// one of them is written; else it is told, and compiled to keep new values
-// apart. Of such a program nothing is left but whole trips: where in a loop
-// that variables go round their new values are those of one trip, all of them.
-// That is so where a program keeps new values apart, one outermost loop makes
-// them, and nothing behind it: from the loop's head to the first instruction
-// that gives a variable its value of the trip, and from behind the last.
+// In a program that updates variables in place nothing should fail after the
+// first update; if something may, the program is flagged and compiled again
+// with old and new values apart. Such a program then leaves the values of whole
+// trips: at certain positions the new values of all variables carried by a loop
+// are those of one trip. That holds if one outermost loop computes them and no
+// instruction after it: from the loop's head to the first instruction that
+// gives a variable its value of the trip, and after the last one.
 #include "engine/cpu/compile/compile.h"
 
 static bool holds(const ls_cpu_stretch *stretch, uint32_t position) {
@@ -21,7 +21,7 @@ static bool in_a_loop(const ls_cpu_compiler *self, uint32_t position) {
   return false;
 }
 
-// Whether an instruction writes a storage of this kind.
+// Returns true if an instruction writes a storage of this kind.
 static bool writes_to(const ls_cpu_compiler *self, uint32_t i,
                       ls_cpu_home home) {
   const ls_cpu_instruction *at = &self->instructions[i];
@@ -46,7 +46,8 @@ static bool may_fail(ls_cpu_code code) {
          code == LS_CPU_STACK_POP;
 }
 
-// When an instruction runs: those of lanes between their launch and join.
+// Returns the positions during which an instruction may run: for lanes, from
+// launch to join.
 static ls_cpu_stretch time_of(const ls_cpu_compiler *self, uint32_t i) {
   const uint32_t replicate = self->origins[i].replicate;
   ls_cpu_stretch time = {i, i};
@@ -74,7 +75,7 @@ static bool tears(const ls_cpu_compiler *self) {
 
 // ---- Programs that keep new values apart -----------------------------------
 
-// The outermost loop that an instruction is in; NULL: none.
+// Returns the outermost loop around an instruction; NULL: none.
 static const ls_cpu_stretch *loop_around(const ls_cpu_compiler *self,
                                          uint32_t position) {
   const ls_cpu_stretch *outer = NULL;
@@ -91,8 +92,8 @@ static void cover(ls_cpu_stretch *stretch, uint32_t begin, uint32_t end) {
   if (end > stretch->end) stretch->end = end;
 }
 
-// A write in a loop of the trip, or among lanes, is done at any time from the
-// beginning of that to its end.
+// Extends `writes` by an instruction. One in an inner loop or among lanes may
+// write at any time from the beginning to the end of that.
 static void cover_write(const ls_cpu_compiler *self, const ls_cpu_stretch *loop,
                         uint32_t i, ls_cpu_stretch *writes) {
   cover(writes, i, i);
@@ -107,7 +108,7 @@ static void cover_write(const ls_cpu_compiler *self, const ls_cpu_stretch *loop,
           self->replicates[replicate].end);
 }
 
-// Whether a variable's new value is there before the loop begins.
+// Returns true if a variable's new value is complete before the loop begins.
 static bool begins_before(const ls_cpu_compiler *self, uint32_t use,
                           uint32_t begin) {
   for (uint32_t i = 0; i < begin; ++i) {

@@ -1,30 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Updates of variables move up to where what they need is made.
+// Early updates of variables: they move up to the instructions that make their
+// operands.
 //
 // An optimizer comes after all gradients. There it would read each of them from
-// memory; behind the product that makes it a gradient is still in a cache, and
-// what makes the next one writes to the same place. Also, updates of arrays of
-// one size no longer stand side by side, where fuse.c would take them together
-// and cut them anywhere.
+// memory; right after the product that makes it, a gradient is still in a
+// cache, and the next gradient is written to the same place. Also, updates of
+// arrays of one size are then no longer adjacent, where fuse.c would group them
+// arbitrarily.
 //
-// What moves are instructions on elements, or on next to nothing, whose results
-// only go into variables. Two that use one storage, which one of them writes,
-// keep their order, and nothing passes what jumps, parks or is jumped to. So a
-// run computes the same.
+// Elementwise and small instructions move whose results only go into variables.
+// Two that use one storage, which one of them writes, keep their order, and
+// none moves past a jump, a park or a jump target. So a run computes the same
+// values.
 #include "engine/cpu/compile/compile.h"
 #include "engine/cpu/kernels/loops.h"
 
-// The bytes that an instruction may touch to be next to nothing.
+// Most bytes that a small instruction may touch.
 enum { SMALL_BYTES = 64 };
 
-// Instructions go into slots: slot p is behind what stands at p and stays.
+// Target positions: slot p comes after the instruction that stays at p.
 typedef struct slots {
   const bool *is_target;
-  uint32_t *slot;  // By position: an update's; NONE: it stays.
-  // Of a scan, by root: the slots of the last write and of the last use.
+  // Per position: the slot of an update; NONE: the instruction stays.
+  uint32_t *slot;
+  // State of a scan, per root: slots of the last write and of the last use.
   uint32_t *write, *use;
-  bool goes_down;  // From the end to the beginning.
+  bool goes_down;  // The scan goes from the end to the beginning.
 } slots;
 
 static bool is_wall(const ls_cpu_compiler *self, const slots *s, uint32_t i) {
@@ -40,7 +42,7 @@ static bool is_light(const ls_cpu_compiler *self, uint32_t i) {
           self->origins[i].note.bytes <= SMALL_BYTES);
 }
 
-// A copy that is gone still has its operands, but uses none.
+// A removed copy still has its operands, but uses none.
 static uint32_t num_operands(const ls_cpu_compiler *self, uint32_t i) {
   const ls_cpu_instruction *at = &self->instructions[i];
   return at->code == LS_CPU_NOTHING ? 0 : at->num_in + at->num_out;
@@ -55,8 +57,8 @@ static uint32_t root_of(const ls_cpu_compiler *self, uint32_t i,
   return self->operands[self->instructions[i].operand + operand];
 }
 
-// Whether all results are variables' values, or not `wanted`: read by updates
-// alone.
+// Returns true if each result goes to a variable or is read by updates only
+// (not `wanted`).
 static bool is_update(const ls_cpu_compiler *self, const bool *wanted,
                       uint32_t i) {
   if (!is_light(self, i)) return false;
@@ -70,7 +72,7 @@ static bool is_update(const ls_cpu_compiler *self, const bool *wanted,
   return true;
 }
 
-// Gives each update a slot, its own.
+// Gives each update its current position as slot.
 static void find_updates(const ls_cpu_compiler *self, slots *s, bool *wanted) {
   for (uint32_t i = (uint32_t)self->num_instructions; i-- > 0;) {
     const bool moves = !is_wall(self, s, i) && is_update(self, wanted, i);
@@ -85,8 +87,8 @@ static uint32_t further(const slots *s, uint32_t a, uint32_t b) {
   return s->goes_down == (a < b) ? a : b;
 }
 
-// The slot that an update can be in beside all that a scan has passed, no
-// further than `end`.
+// Returns the slot nearest to `end` to which an update can move without passing
+// an instruction of the scan that it depends on.
 static uint32_t slot_beside(const ls_cpu_compiler *self, const slots *s,
                             uint32_t i, uint32_t end) {
   uint32_t slot = end;
@@ -106,7 +108,7 @@ static void pass(const ls_cpu_compiler *self, slots *s, uint32_t i,
   }
 }
 
-// Each update goes up as far as it can.
+// Moves each update up as far as possible.
 static void move_up(const ls_cpu_compiler *self, slots *s) {
   uint32_t wall = 0;
   for (uint32_t i = 0; i < self->num_instructions; ++i) {
@@ -117,8 +119,8 @@ static void move_up(const ls_cpu_compiler *self, slots *s) {
   }
 }
 
-// What another one needs goes down to it: what is made of old values alone is
-// far ahead of the gradient that it is added to.
+// Moves operands of updates down to their users: what is computed from old
+// values alone could run far ahead of the gradient that it is added to.
 static void move_down(const ls_cpu_compiler *self, slots *s) {
   uint32_t wall = LS_CPU_NONE;
   s->goes_down = true;
@@ -132,7 +134,8 @@ static void move_down(const ls_cpu_compiler *self, slots *s) {
 }
 
 // ---- The new order ---------------------------------------------------------
-// Updates in one slot keep theirs. False: out of memory.
+// Writes the instructions in their new order; updates in one slot keep theirs.
+// Returns false without memory.
 static bool reorder(ls_cpu_compiler *self, const slots *s) {
   const uint32_t count = (uint32_t)self->num_instructions;
   uint32_t *first = ls_arena_new_array(&self->temp, uint32_t, count);

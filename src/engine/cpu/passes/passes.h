@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What only this engine wants of a lowered program, before it has a
-// fingerprint.
+// Rewrites of a lowered program for this engine, made before its fingerprint is
+// taken.
 #ifndef LS_ENGINE_CPU_PASSES_PASSES_H_
 #define LS_ENGINE_CPU_PASSES_PASSES_H_
 
 #include "engine/backend.h"
 
-// All of it, in order; `prepare` of engine/backend.h.
+// Applies all of them, in order; `prepare` of engine/backend.h.
 ls_status ls_cpu_prepare(ls_backend *backend, ls_program *program);
 
-// A relu's gradient, and sums over places, of the gradient of windows' maxima
-// are taken before it. What nothing uses then is left there.
+// Moves a relu's gradient, and sums over positions, of the gradient of window
+// maxima to before that gradient. Nodes that become unused are left in place.
 ls_status ls_cpu_go_before_windows(ls_graph *graph, bool *out_changed);
 // Convolutions and the maxima of windows behind them become one op each way.
 // What nothing uses then is left there.

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What follows the gradient of windows' maxima and does as well before it,
-// where there are fewer numbers.
+// Rewrites of operations on the gradient of window maxima, which work as well
+// on its operand, where there are fewer numbers.
 //
-// A relu behind which maxima were taken: the gradient goes to the largest
-// element of a window, which is the maximum, so that it does as well to ask
-// whether the maximum is above 0:
+// A relu followed by maxima: the gradient goes to the largest element of a
+// window, which is the maximum, so it is enough to ask whether the maximum is
+// above 0:
+//
 //   relu_grad(window_max_grad(y, d), y) = window_max_grad(y, relu_grad(d, max))
+//
 // bit for bit, and the relu's output is read once less.
 //
-// A sum over all places, as a bias wants it: each number of d goes to one place
-// of its own channel, so
-//   sum over places(window_max_grad(y, d)) = sum over windows(d)
-// in another order.
+// A sum over all positions, for the gradient of a bias: each number of d goes
+// to one position of its own channel, so
+//
+//   sum over positions(window_max_grad(y, d)) = sum over windows(d)
+//
+// up to the order of the additions.
 #include "engine/cpu/passes/passes.h"
 #include "graph/compare/equal.h"
 #include "graph/passes/rewrite.h"
@@ -22,7 +26,7 @@ static bool has_attr(const ls_node *node, const ls_attr *wanted) {
   return has != NULL && ls_attr_equal(has, wanted);
 }
 
-// Whether `node` takes the maxima that `grad` is the gradient of.
+// Returns true if `node` takes the maxima that `grad` is the gradient of.
 static bool takes_maxima(const ls_rewrite *r, const ls_node *node,
                          const ls_node *grad) {
   if (node->type != LS_OP_REDUCE_WINDOW || node->id > grad->id) return false;
@@ -60,8 +64,8 @@ static ls_status relu_before(ls_rewrite *r, ls_node *relu) {
   return ls_rewrite_set_inputs(r, relu, given, LS_COUNT_OF(given));
 }
 
-// Whether a sum over all but the last dimension, which may have been joined to
-// one, is meant; then what is summed.
+// Returns the operand of a sum over all but the last dimension, also where
+// these were reshaped into one; else none.
 static uint64_t summed_places(const ls_graph *graph, const ls_node *sum) {
   const uint64_t input = sum->inputs[0];
   const ls_attr *axes = ls_node_attr(sum, LS_ATTR_ID_AXES);
@@ -85,7 +89,7 @@ static ls_status sum_before(ls_rewrite *r, ls_node *sum) {
       sum->type == LS_OP_REDUCE_SUM ? summed_places(r->graph, sum) : 0;
   const ls_node *grad =
       places != 0 ? ls_rewrite_match(r, places, LS_OP_WINDOW_MAX_GRAD) : NULL;
-  // With padding of the user's a window may meet nothing, and give nothing.
+  // With explicit padding a window may be empty, and gives nothing.
   if (grad == NULL || ls_node_attr(grad, LS_ATTR_ID_PADDING) != NULL)
     return ls_ok();
   const uint64_t windows = grad->inputs[1];
@@ -100,13 +104,13 @@ static ls_status sum_before(ls_rewrite *r, ls_node *sum) {
   return ls_rewrite_set_inputs(r, sum, &windows, 1);
 }
 
-// `in_classes`: in one of several bodies of a replicate op, where what is the
-// same on all replicas must stay the same op in all bodies.
+// `in_classes`: the graph is one of several bodies of a replicate op, in which
+// an op that is the same on all replicas must stay the same in all bodies.
 static ls_status go_before(ls_graph *graph, bool in_classes,
                            bool *out_changed) {
   ls_rewrite r;
   ls_status status = ls_rewrite_begin(&r, graph);
-  const size_t count = graph->num_nodes;  // What is inserted comes behind.
+  const size_t count = graph->num_nodes;  // Inserted nodes come after these.
   for (size_t i = 0; ls_status_is_ok(status) && i < count; ++i) {
     if (in_classes && !graph->nodes[i]->varying) continue;
     status = relu_before(&r, graph->nodes[i]);

@@ -5,10 +5,10 @@
 #include "engine/cpu/run/fill.h"
 #include "engine/cpu/run/instance.h"
 
-// Bytes of a slab, and of the buffers that are put into one: smaller ones share
-// pages as it is, larger ones have huge pages of their own. Those in a slab are
-// not a multiple of a page apart, so that what is read and written along
-// several does not alias.
+// Sizes of a slab, and of the buffers that share one: smaller buffers share
+// pages anyway, larger ones have huge pages of their own. Buffers in a slab are
+// not a multiple of a page apart, to avoid aliasing where several are read and
+// written side by side.
 enum {
   SLAB_BYTES = 8 << 20,
   LEAST_BYTES = 16 << 10,
@@ -16,17 +16,17 @@ enum {
   APART_BYTES = 192
 };
 
-// The head of its memory.
+// Header of a slab, at the start of its memory.
 struct ls_cpu_slab {
-  int references;  // Of its buffers, and of the one who fills it.
+  int references;  // One per buffer, and one while the slab is being filled.
   size_t used;
 };
 
 typedef struct cpu_buffer {
   ls_buffer base;
-  ls_cpu_slab *slab;  // NULL: its data are a block of their own.
-  bool blank;         // It is zeros, which nobody has written yet.
-  ls_cpu_fill fill;   // Its value, put off.
+  ls_cpu_slab *slab;  // NULL: the data are a block of their own.
+  bool blank;         // The value is zero, but the zeros are not written yet.
+  ls_cpu_fill fill;   // Deferred computation of the value.
 } cpu_buffer;
 
 // ---- Slabs -----------------------------------------------------------------
@@ -45,11 +45,11 @@ void ls_cpu_slabs_deinit(ls_cpu_slabs *slabs, ls_allocator *allocator) {
   ls_mutex_deinit(&slabs->lock);
 }
 
-// Makes `open` a slab with room for `size` bytes.
+// Makes sure that `open` is a slab with room for `size` bytes.
 static bool make_room(ls_cpu_slabs *slabs, size_t size,
                       ls_allocator *allocator) {
   ls_cpu_slab *open = slabs->open;
-  // All its buffers have gone.
+  // Reuses the slab if all its buffers are gone.
   if (open != NULL && ls_count_is(&open->references, 1))
     open->used = LS_CACHE_LINE;
   if (open != NULL && open->used + size <= SLAB_BYTES) return true;
@@ -93,7 +93,7 @@ static const ls_object_type buffer_type = {
     .destroy = destroy_buffer,
 };
 
-// A program may be bound, which writes zeros, while others read.
+// Atomic: binding a program writes zeros while other threads read.
 static bool is_blank(const cpu_buffer *buffer) {
   return __atomic_load_n(&buffer->blank, __ATOMIC_ACQUIRE);
 }
@@ -176,7 +176,7 @@ const void *ls_cpu_look(const ls_buffer *buffer) {
 void ls_cpu_copy_far(ls_backend *backend, void *to, const void *from,
                      size_t size) {
   const ls_cpu_kernels *kernels = ls_cpu_backend_kernels(backend);
-  // Whole vectors can be streamed to where one begins.
+  // Streaming stores need an aligned start: memcpy copies the head.
   const size_t off = (uintptr_t)to % LS_CACHE_LINE;
   size_t head = off == 0 ? 0 : LS_CACHE_LINE - off;
   if (kernels->stream == NULL || size < head) head = size;
@@ -215,7 +215,7 @@ void ls_cpu_fill_buffers(ls_cpu_slabs *slabs, ls_buffer *const *buffers,
                          size_t count, const ls_cpu_team *team) {
   const ls_kernel_call call = {.params = buffers};
   size_t blank = 0;
-  // Programs with variables in common may be bound at the same time.
+  // Serializes the binding of programs that share variables.
   ls_mutex_lock(&slabs->lock);
   for (size_t i = 0; i < count; ++i)
     if (buffers[i] != NULL && is_blank((const cpu_buffer *)buffers[i]))

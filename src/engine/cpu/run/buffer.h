@@ -2,13 +2,13 @@
 //
 // Buffers: the memory of variables.
 //
-// A model has many variables of a middling size, and in pages of 4 KiB the
-// faults of their first touch cost more than drawing their values. So they lie
-// side by side in slabs, which huge pages hold. A slab lives as long as one of
-// its buffers does, and while it is the one that is being filled.
+// A model has many variables of a middling size. In pages of 4 KiB the page
+// faults of their first touch cost more than drawing their values, so they
+// share slabs in huge pages. A slab lives as long as one of its buffers, and
+// while it is being filled.
 //
-// A buffer's zeros are written when a program is bound to it, by all threads,
-// as most buffers are given a value before that.
+// The zeros of a new buffer are written when a program is bound to it, by all
+// threads: most buffers are given a value before that.
 //
 // Thread-safe.
 #ifndef LS_ENGINE_CPU_RUN_BUFFER_H_
@@ -21,16 +21,16 @@ typedef struct ls_cpu_slab ls_cpu_slab;
 
 typedef struct ls_cpu_slabs {
   ls_mutex lock;
-  ls_cpu_slab *open;  // The one that is being filled, or NULL. Guarded.
+  ls_cpu_slab *open;  // The slab being filled, or NULL. Guarded.
 } ls_cpu_slabs;
 
 ls_status ls_cpu_slabs_init(ls_cpu_slabs *slabs);
 void ls_cpu_slabs_deinit(ls_cpu_slabs *slabs, ls_allocator *allocator);
-// Those of a CPU back end.
+// Returns the slabs of a CPU back end.
 ls_cpu_slabs *ls_cpu_backend_slabs(ls_backend *backend);
 
-// Writes the zeros of those buffers that have no value yet; NULL is none. Not
-// while a program that is bound to one of them runs.
+// Writes the zeros of the buffers that have no value yet; entries may be NULL.
+// Requires that no program bound to one of them runs.
 void ls_cpu_fill_buffers(ls_cpu_slabs *slabs, ls_buffer *const *buffers,
                          size_t count, const ls_cpu_team *team);
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What compiling makes: flat instruction streams and a memory plan.
+// The result of compiling: flat instruction streams and a memory plan.
 //
 // One array holds every stream. The shared stream starts at 0; each replicate
-// op has a lane stream of its own, which all lanes run. A stream is run by
-// {pc, bases}: an operand is a place, `bases[place.base]` + 64 `place.line`.
-// What differs from lane to lane is a handful of bases, so one set of
-// instructions serves them all.
+// op has a lane stream of its own, which all its lanes run. The state of a
+// stream is {pc, bases}: an operand is a place, `bases[place.base]` + 64
+// `place.line`. Only a few bases differ from lane to lane, so one set of
+// instructions serves all lanes.
 //
 // An executable is immutable and may be used from any thread.
 #ifndef LS_ENGINE_CPU_RUN_EXECUTABLE_H_
@@ -18,82 +18,93 @@
 #include "lockstep/trunk.h"
 
 typedef enum ls_cpu_code {
-  LS_CPU_NOTHING,  // Gone when compiling ends.
-  LS_CPU_KERNEL,   // loop over all blocks; `number`: by a team.
-  LS_CPU_COPY,     // `size` bytes.
+  LS_CPU_NOTHING,  // Removed when compiling ends.
+  LS_CPU_KERNEL,   // Calls `loop` over all blocks; `number`: by a thread team.
+  LS_CPU_COPY,     // Copies `size` bytes.
   LS_CPU_LABELS,   // Fails unless in 0 holds classes; params: ls_cpu_labels.
-  LS_CPU_BRANCH,   // To `target` unless in 0 holds.
+  LS_CPU_BRANCH,   // Jumps to `target` unless in 0 holds.
   LS_CPU_JUMP,
   // Loops: out 0 is a ls_cpu_loop_state.
   LS_CPU_LOOP_BEGIN,
-  LS_CPU_LOOP_NEXT,  // Counts; to `target` once `size` trips are done, if > 0.
-                     // `number` 1, also of END: trips are steps.
+  // Counts; jumps to `target` once `size` trips are done, if > 0. `number` 1,
+  // also of END: trips are steps.
+  LS_CPU_LOOP_NEXT,
   LS_CPU_LOOP_END,
   // Stacks: operands and results as the op's; see stack.h.
-  LS_CPU_STACK_NEW,   // Number `number`.
-  LS_CPU_STACK_PUSH,  // `size` bytes.
-  LS_CPU_STACK_POP,   // `size` bytes; `number` 1: they are a stack.
+  LS_CPU_STACK_NEW,   // Makes the empty stack of site `number`.
+  LS_CPU_STACK_PUSH,  // Pushes `size` bytes.
+  LS_CPU_STACK_POP,   // Pops `size` bytes; `number` 1: they are a stack.
   // Host calls: params is a ls_cpu_host. START has the inputs, FINISH the
-  // outputs; both have all where the kernel works on the operands themselves.
+  // outputs; each has both where the kernel works on the operands themselves.
   LS_CPU_HOST_START,
   LS_CPU_HOST_FINISH,  // Parks until the call is done.
-  // The shared stream's side of a replicate op.
-  LS_CPU_LAUNCH,    // Readies all lanes at `target`; params: ls_cpu_launch.
-  LS_CPU_AWAIT,     // Parks until merge slot `number` has its value.
-  LS_CPU_PUBLISH,   // Lanes that wait for values up to `number` may go on.
-  LS_CPU_JOIN,      // Parks until all lanes ended, then goes to `target`.
-  LS_CPU_EQUAL,     // A merge of R equal values; params: ls_cpu_merge.
-  LS_CPU_EXCHANGE,  // With other ranks; params: ls_cpu_exchange.
-  // The lanes' side.
-  LS_CPU_SELECT,  // To `target` if the replica is of class `number`; params:
-                  // the classes of all, uint32_t.
-  LS_CPU_WAIT,    // Parks until value `number` is published.
-  LS_CPU_TURN,    // Parks until all lower lanes have posted to slot `number`.
-  LS_CPU_POST,    // Adds in 0 to slot `number`; params: ls_cpu_merge.
-  LS_CPU_MEET,    // After a post in a loop or branch: parks until the slot has
-                  // its value, and copies that into the lane.
+  // Instructions of the shared stream for a replicate op.
+  LS_CPU_LAUNCH,   // Starts all lanes at `target`; params: ls_cpu_launch.
+  LS_CPU_AWAIT,    // Parks until merge slot `number` has its value.
+  LS_CPU_PUBLISH,  // Lets lanes continue that wait for values up to `number`.
+  LS_CPU_JOIN,     // Parks until all lanes ended, then jumps to `target`.
+  LS_CPU_EQUAL,    // Merges R equal values; params: ls_cpu_merge.
+  // Exchanges values with other ranks; params: ls_cpu_exchange.
+  LS_CPU_EXCHANGE,
+
+  // Instructions of the lanes.
+
+  // Jumps to `target` if the replica is of class `number`; params: the class of
+  // each replica, uint32_t.
+  LS_CPU_SELECT,
+  LS_CPU_WAIT,  // Parks until value `number` is published.
+  LS_CPU_TURN,  // Parks until all lower lanes have posted to slot `number`.
+  LS_CPU_POST,  // Adds in 0 to slot `number`; params: ls_cpu_merge.
+  // After a POST in a loop or branch: parks until the slot has its value, then
+  // copies it into the lane.
+  LS_CPU_MEET,
   LS_CPU_END,
 } ls_cpu_code;
 
-// Where an operand lies. Every buffer starts on a line of 64 bytes.
+// The position of an operand. Every buffer starts on a line of 64 bytes.
 typedef struct ls_cpu_place {
   uint32_t base;
   uint32_t line;
 } ls_cpu_place;
 
-// The first bases; inputs, outputs, variables, their new values if these are
-// kept apart, what host calls give, split arguments, gathered results and
-// contributions to merges follow, in this order.
+// Numbers of the first bases. Inputs, outputs, variables, their new values if
+// these are kept apart, results that host calls lend, split arguments, gathered
+// results and contributions to merges follow, in this order.
 enum { LS_CPU_NO_SITE = UINT32_MAX, LS_CPU_NOT_GIVEN = UINT32_MAX };
 enum {
   LS_CPU_BASE_CONSTANTS,
   LS_CPU_BASE_SHARED,
-  LS_CPU_BASE_FRAME,    // Lanes: what lives across a park.
-  LS_CPU_BASE_SCRATCH,  // Lanes: what does not.
-  LS_CPU_BASE_FIXED,    // Number of the above.
+  LS_CPU_BASE_FRAME,    // Per lane: values that live across a park.
+  LS_CPU_BASE_SCRATCH,  // Per worker: values that do not.
+  LS_CPU_BASE_FIXED,    // Number of the bases above.
 };
 
 typedef struct ls_cpu_instruction {
   ls_kernel_loop loop;
   const void *params;
-  int64_t size;      // KERNEL: blocks. COPY, MEET, STACK: bytes. LOOP_NEXT:
-                     // bound.
-  uint32_t operand;  // The first place: num_in inputs, then num_out outputs.
+  // KERNEL: blocks. COPY, MEET, STACK: bytes. LOOP_NEXT: most trips.
+  int64_t size;
+  // Index of the first place: num_in inputs, then num_out outputs.
+  uint32_t operand;
   uint32_t num_in, num_out;
   uint32_t target;
   uint32_t number;
-  uint32_t adds_to;  // KERNEL: 1 + the contribution that it can add to; or 0.
+  // KERNEL: 1 + index of the contribution that it can add to; or 0.
+  uint32_t adds_to;
   ls_cpu_code code;
 } ls_cpu_instruction;
 
-// What a loop keeps between its instructions.
+// State of a loop between its instructions.
 typedef struct ls_cpu_loop_state {
-  int64_t trips;  // Begun, the one included that does not come to the body.
-  uint64_t outer_iteration, outer_step;  // The stream's around the loop.
+  // Trips begun, including the last one, which ends before the body.
+  int64_t trips;
+  // Values of the stream outside the loop.
+  uint64_t outer_iteration, outer_step;
 } ls_cpu_loop_state;
 
-// The iteration of a random op: the trip of its innermost loop, mixed with
-// those of the loops around it so that no two body runs share one.
+// Returns the iteration number of a random op: the trip of its innermost loop,
+// mixed with those of the enclosing loops, so that no two runs of the body
+// share one.
 static inline uint64_t ls_cpu_iteration(uint64_t outer, int64_t trip) {
   return outer * UINT64_C(0x9E3779B97F4A7C15) + (uint64_t)trip;
 }
@@ -102,59 +113,66 @@ typedef struct ls_cpu_labels {
   ls_dtype dtype;
   int64_t count, num_classes;
 } ls_cpu_labels;
-// INVALID_ARGUMENT naming the first label that is no class.
+// Returns INVALID_ARGUMENT, naming the first label that is no class.
 ls_status ls_cpu_check_labels(const ls_cpu_labels *self, const void *labels);
 
-// How many replicas an op has on all ranks, and which of them are this rank's:
-// all, where there are no others or one replica.
+// The replicas of an op on all ranks, and the range of them that this rank
+// hosts: all of them without other ranks, and where there is one replica.
 typedef struct ls_cpu_share {
   int32_t replicas;
   int32_t first, end;
 } ls_cpu_share;
 
-// How many are this rank's: parts of a wide value's storage.
+// Returns how many replicas this rank hosts: the number of parts in its storage
+// of a wide value.
 static inline uint32_t ls_cpu_own(const ls_cpu_share *share) {
   return (uint32_t)(share->end - share->first);
 }
 
-// Whether other ranks host some.
+// Returns true if other ranks host some of the replicas.
 static inline bool ls_cpu_is_spread(const ls_cpu_share *share) {
   return ls_cpu_own(share) < (uint32_t)share->replicas;
 }
 
-// Where one op calls the host: a site.
+// A site: one op that calls the host.
 typedef struct ls_cpu_host {
   const ls_host_kernel *kernel;
-  ls_object *state;  // Lives with the program.
+  ls_object *state;  // Kept alive by the program.
   const char *name, *label;
-  const char *path;  // The name with its scopes; NULL: it has none.
+  const char *path;  // The name with its scopes; NULL: none.
   uint32_t num_in, num_out;
-  const ls_type *types;   // Of the inputs, then of the outputs; of one replica.
-  const size_t *sizes;    // The same, in bytes.
-  const size_t *strides;  // From one replica's to the next; 0: one for all.
-  // All replicas have come to it: each has its part of the operands that are
-  // wide, as all outputs are. By one call, or by one for each.
+  // Types of the inputs, then of the outputs, for one replica.
+  const ls_type *types;
+  const size_t *sizes;  // The same, in bytes.
+  // Bytes from one replica's operand to the next; 0: shared.
+  const size_t *strides;
+  // is_for_all: one instruction makes the calls of all replicas; each takes its
+  // part of the wide operands, and all outputs are wide. by_one_call: one call
+  // serves all replicas.
   bool is_for_all, by_one_call;
-  int32_t replica;     // Which replica a call of the shared stream is made for.
-  ls_cpu_share share;  // Of all replicas.
-  uint32_t parts;      // Replicas that one call is for.
-  bool is_inline;      // On the run's own thread, with the operands themselves;
-  bool ends_at_once;   // ... and over when it returns.
+  int32_t replica;  // The replica that a call of the shared stream is made for.
+  ls_cpu_share share;  // All replicas of the op.
+  uint32_t parts;      // Replicas that one call serves.
+  // Runs on the run's own thread and sees the operands themselves.
+  bool is_inline;
+  bool ends_at_once;  // An inline call is over when the kernel returns.
   bool copies_in, copies_out;
-  // Of each output that the kernel gives and that may lie where it is: the
-  // number of its base, or LS_CPU_NOT_GIVEN. NULL: there is none such.
+  // For each output that the kernel lends and that may stay in the kernel's
+  // memory: the number of its base, else LS_CPU_NOT_GIVEN. NULL: no output is
+  // lent.
   uint32_t *given;
-  uint32_t site;    // Among those of the shared stream; NONE: lane code's.
-  uint32_t number;  // By which ranks know it, as they do a slot.
+  // Index among the sites of the shared stream; LS_CPU_NO_SITE: lane code.
+  uint32_t site;
+  uint32_t number;  // Number that identifies the call among ranks, like a slot.
 } ls_cpu_host;
 
-// What the record of a host call needs at most.
+// Upper bound of the memory that the record of a host call needs.
 typedef struct ls_cpu_host_room {
   uint32_t operands;
   size_t bytes;  // Each operand on lines of its own.
 } ls_cpu_host_room;
 
-// The bytes of an operand in one call.
+// Returns the bytes of an operand in one call.
 static inline size_t ls_cpu_operand_bytes(const ls_cpu_host *host, uint32_t i) {
   return host->sizes[i] * (host->strides[i] == 0 ? 1 : host->parts);
 }
@@ -167,26 +185,26 @@ static inline ls_cpu_host_room ls_cpu_room_of(const ls_cpu_host *host) {
   return room;
 }
 
-// The replicas of a rank that are a largest subtree of the tree over all.
+// Replicas of one rank that form a maximal subtree of the merge tree.
 typedef struct ls_cpu_subtree {
   uint32_t first, end;
   int32_t rank;
 } ls_cpu_subtree;
 
-// What replicas that go side by side exchange with other ranks: of a merge the
-// sums of all subtrees, in order, which add up to the last operand, the result;
-// of a gather the result's rows; else `num_results` results of each replica, as
-// LAUNCH has them.
+// The exchange of replicas that run as one batch. A merge exchanges the sums of
+// all subtrees, in order, which add up to the last operand, the result; a
+// gather exchanges the rows of the result; otherwise `num_results` results of
+// each replica, ordered as LAUNCH has them.
 typedef struct ls_cpu_exchange {
   ls_cpu_share share;
-  const ls_cpu_merge *merge;  // NULL: results.
+  const ls_cpu_merge *merge;  // NULL: exchanges results.
   const ls_cpu_subtree *subtrees;
   uint32_t num_subtrees, num_results;
 } ls_cpu_exchange;
 
-// A merge operand that its kernel writes straight into the partial sums, on
-// the lanes where that saves a copy, and into `staging` on the others, or adds
-// to them if it can.
+// A merge operand that its kernel writes straight into the partial sums on the
+// lanes where that saves a copy. On other lanes the kernel writes it into
+// `staging`, or adds to the partial sums if it can.
 typedef struct ls_cpu_contribution {
   const ls_cpu_merge *merge;
   ls_cpu_place partials, staging;
@@ -194,39 +212,41 @@ typedef struct ls_cpu_contribution {
 } ls_cpu_contribution;
 
 // A replicate op. LAUNCH's inputs are the split arguments (those of all lanes
-// of argument 0, of 1, ...), its outputs the gathered results likewise. Behind
-// each there are the wide ones, of which every lane has its part.
+// of argument 0, of 1, ...), its outputs the gathered results likewise. Each
+// list is followed by the wide values, of which every lane has its part.
 typedef struct ls_cpu_launch {
   ls_cpu_share share;
-  uint32_t index;  // Among all launches: what ranks know it by.
+  // Index among all launches; identifies the launch among ranks.
+  uint32_t index;
   uint32_t num_split, num_gathered;
   uint32_t num_wide_split, num_wide_gathered;
   uint32_t first_slot, num_slots;
-  uint32_t num_bodies;  // Classes of replicas; each posts to a slot once.
+  uint32_t num_bodies;  // Classes of replicas; each has one POST per slot.
   uint32_t num_contributions;
   const ls_cpu_contribution *contributions;
-  // Threads take parts of 2^part_shift lanes, each with a stack of `part_depth`
-  // buffers for every merge. One part: the caller sweeps all lanes, and threads
-  // share the blocks of their instructions.
+  // Threads run parts of 2^part_shift lanes, each with a stack of `part_depth`
+  // buffers for every merge. With one part the caller runs all lanes, and
+  // threads share the blocks of their instructions.
   uint32_t num_parts, part_shift, part_depth;
-  uint32_t first_part, end_part;  // This rank's.
+  uint32_t first_part, end_part;  // Range of parts that this rank runs.
 } ls_cpu_launch;
 
-// Where new values are those of whole trips: in the shared stream from `begin`
-// on, but for what lies from `first` to `last`.
+// Instructions at which the new values are those of whole trips: in the shared
+// stream from `begin` on, except from `first` to `last`.
 typedef struct ls_cpu_trips {
   bool any;
   uint32_t begin, first, last;
 } ls_cpu_trips;
 
-// What a person wants to know of an instruction; NULL where there is nothing.
+// Description of an instruction for listings and errors; fields may be NULL.
 typedef struct ls_cpu_note {
   const ls_node *node;
-  const char *name;   // Of the user's op.
-  const char *kind;   // What it is, if not the op of `node`.
-  const char *label;  // "op 'a/b' (f.c:12)": of what parks or fails.
-  double flops;       // Of one run of a kernel, like what follows.
-  size_t bytes;       // Read and written, each operand once.
+  const char *name;  // Name of the user's op.
+  const char *kind;  // Description, if it is not the op of `node`.
+  // "op 'a/b' (f.c:12)", for instructions that park or fail.
+  const char *label;
+  double flops;  // Floating-point operations of one run of the kernel.
+  size_t bytes;  // Bytes read and written in one run, each operand once.
 } ls_cpu_note;
 
 struct ls_executable {
@@ -234,36 +254,41 @@ struct ls_executable {
   ls_backend *backend;
   ls_allocator *allocator;
   ls_program *program;  // Retained.
-  int32_t replicas;     // The most of any of its ops, which may differ.
-  uint32_t num_lanes;   // The most that this rank hosts of any.
-  ls_trunk *trunk;      // To the other ranks; NULL: there are none.
-  ls_arena arena;       // Holds all that follows but the constants.
+  int32_t replicas;     // Most replicas of any op; ops may differ.
+  uint32_t num_lanes;   // Most replicas of any op that this rank hosts.
+  ls_trunk *trunk;      // Connects the ranks; NULL: there is one.
+  ls_arena arena;       // Holds everything below except the constants.
 
   ls_cpu_instruction *instructions;
-  ls_cpu_note *notes;  // One an instruction.
+  ls_cpu_note *notes;  // One per instruction.
   size_t num_instructions;
   ls_cpu_place *places;
-  size_t *place_sizes;  // Bytes, for the listing.
+  size_t *place_sizes;  // Bytes of each place, for the listing.
   size_t num_places;
 
   char *constants;
-  size_t *spare_offsets;  // Where outputs go that a run does not want.
+  // Offset of the spare memory of each output, for runs that do not want the
+  // output.
+  size_t *spare_offsets;
   size_t spare_bytes;
-  uint32_t num_given;  // Values that lie where host calls have them.
-  uint32_t num_split, num_gathered, num_contributions;  // The most of any.
+  uint32_t num_given;  // Outputs that host calls lend in their own memory.
+  // Maxima over all launches.
+  uint32_t num_split, num_gathered, num_contributions;
   uint32_t num_slots;
-  uint32_t num_parts;      // The most of any launch.
-  uint32_t num_subtrees;   // The most of any op, on all ranks; 0 without.
-  uint32_t num_stacks;     // stack_news.
-  bool *stack_is_endless;  // Of each.
-  uint32_t max_operands;   // Of one instruction.
+  uint32_t num_parts;  // Most parts of any launch.
+  // Most subtrees of any op, on all ranks; 0 without other ranks.
+  uint32_t num_subtrees;
+  uint32_t num_stacks;     // Number of stack_new ops.
+  bool *stack_is_endless;  // One per stack_new.
+  uint32_t max_operands;   // Most operands of one instruction.
   bool calls_host, lanes_call_host;
   ls_cpu_trips trips;
-  bool may_stop;       // In the middle: it changes no variable where it is.
-  uint32_t num_sites;  // Host calls in the shared stream.
+  // True if a run may be stopped midway: it changes no variable in place.
+  bool may_stop;
+  uint32_t num_sites;           // Host calls of the shared stream.
   const ls_cpu_host **sites;    // finish.c
-  ls_cpu_host_room lanes_room;  // Of the calls of one lane.
-  bool host_has_strings;        // Some call takes or gives them.
+  ls_cpu_host_room lanes_room;  // Room for any call of a lane.
+  bool host_has_strings;        // True if some call takes or returns strings.
   bool lanes_count_steps;
   size_t kernel_scratch;
   ls_plan_facts facts;
@@ -296,13 +321,13 @@ static inline uint32_t ls_cpu_num_bases(const ls_executable *self) {
   return ls_cpu_base_contributions(self) + self->num_contributions;
 }
 
-// The vtable's functions; see engine/backend.h.
+// Functions of the back end's table; see engine/backend.h.
 ls_status ls_cpu_compile(ls_backend *backend, const ls_program *program,
                          ls_executable **out_executable);
 void ls_cpu_release_executable(ls_executable *executable);
 ls_status ls_cpu_print_plan(const ls_executable *executable, ls_text *text);
 
-// The kernels that the back end works with.
+// Returns the kernels of the back end.
 const ls_cpu_kernels *ls_cpu_backend_kernels(const ls_backend *backend);
 
 // ---- Code names -------------------------------------------------------------

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Running: one interpreter for all streams, and who gets a turn.
+// Execution: one interpreter for all streams, and the order in which they run.
 //
-// The caller's thread alternates between the shared stream, until it parks,
-// and a sweep of the lanes (lanes.h), each until it parks or ends. If neither
-// gets on and no host call is under way, nothing ever will.
+// The caller's thread alternates between the shared stream, until it parks, and
+// a round over the lanes (lanes.h), each until it parks or ends. If neither
+// progresses and no host call is under way, the run is deadlocked.
 #include "base/runtime_internal.h"
 #include "base/threads/workers.h"
 #include "engine/cpu/run/host_call.h"
@@ -25,7 +25,7 @@ static inline void **resolve_all(const ls_executable *executable,
   return operands;
 }
 
-// Pushes or pops. False: the run has failed.
+// Executes a push or a pop. Returns false if the run has failed.
 static bool use_stack(ls_instance *self, ls_cpu_worker *worker,
                       ls_cpu_stack_pool *pools, uint32_t pc, void **operands) {
   const ls_executable *executable = self->executable;
@@ -44,7 +44,7 @@ static bool use_stack(ls_instance *self, ls_cpu_worker *worker,
   return false;
 }
 
-// False: the run has failed.
+// Returns false if the run has failed.
 static bool check_labels(ls_instance *self, ls_cpu_worker *worker, uint32_t pc,
                          void *const *operands) {
   const ls_executable *executable = self->executable;
@@ -56,16 +56,17 @@ static bool check_labels(ls_instance *self, ls_cpu_worker *worker, uint32_t pc,
   return false;
 }
 
-// Time that is being counted for an instruction.
+// Stopwatch of the current instruction.
 typedef struct meter {
   const ls_runtime *clock;
-  ls_cpu_cost *costs;  // NULL: nobody measures.
+  ls_cpu_cost *costs;  // NULL: not measured.
   ls_cpu_cost *at;
   uint64_t since;
-  uint64_t workers;  // That run such instructions side by side.
+  // Number of workers that run such instructions at the same time.
+  uint64_t workers;
 } meter;
 
-// Counts what has passed, and goes on with another instruction.
+// Adds the elapsed time to the current instruction and switches to the next.
 static void meter_move(meter *m, ls_cpu_cost *next) {
   const uint64_t now = (uint64_t)ls_runtime_now(m->clock);
   if (m->at != NULL) {
@@ -76,7 +77,7 @@ static void meter_move(meter *m, ls_cpu_cost *next) {
   m->since = now;
 }
 
-// False: the run has failed.
+// Returns false if the run has failed.
 static bool exchange(ls_instance *self, ls_cpu_worker *worker, uint32_t pc,
                      ls_kernel_call *call) {
   const ls_executable *executable = self->executable;
@@ -88,7 +89,7 @@ static bool exchange(ls_instance *self, ls_cpu_worker *worker, uint32_t pc,
   return false;
 }
 
-// Whether all ranks have the results of all replicas. False: the run has
+// Sends the results of all replicas to all ranks. Returns false if the run has
 // failed.
 static bool share_results(ls_instance *self, ls_cpu_worker *worker) {
   if (self->executable->trunk == NULL) return true;
@@ -262,7 +263,7 @@ bool ls_cpu_run_stream(ls_instance *self, ls_cpu_worker *worker,
                            resolve_all(executable, worker, at));
       break;
     case LS_CPU_MEET:
-      // Whoever posts last waits for the next sweep too, to stay in order.
+      // The last lane to post waits for the next round too, to keep the order.
       parks = self->slots[at->number].generation == stream->generation ||
               self->sweep == stream->sweep;
       if (parks) break;
@@ -292,7 +293,8 @@ bool ls_cpu_run_stream(ls_instance *self, ls_cpu_worker *worker,
   }
 }
 
-// Advances all streams until the run ends (true) or waits for the host.
+// Advances all streams. Returns true when the run ends, false when it waits for
+// the host.
 static bool run_streams(ls_instance *self, ls_cpu_worker *worker) {
   ls_runtime *runtime = self->executable->backend->runtime;
   for (;;) {
@@ -315,7 +317,8 @@ static ls_status set_bases(ls_instance *self, const ls_run_args *args) {
   const ls_program *program = executable->program;
   char **inputs = self->workers[0].bases + ls_cpu_base_inputs();
   for (size_t i = 0; i < program->num_inputs; ++i) {
-    inputs[i] = (char *)(uintptr_t)args->inputs[i];  // Nothing writes there.
+    // Inputs are never written.
+    inputs[i] = (char *)(uintptr_t)args->inputs[i];
   }
   char **outputs = self->workers[0].bases + ls_cpu_base_outputs(executable);
   for (size_t i = 0; i < program->num_outputs; ++i) {
@@ -327,9 +330,9 @@ static ls_status set_bases(ls_instance *self, const ls_run_args *args) {
   return ls_ok();
 }
 
-// What a run starts with.
+// Initializes the state of a run.
 static ls_status begin_run(ls_instance *self, const ls_run_args *args) {
-  // A failed run may have left records with calls that do not end.
+  // Replaces records that a failed run has abandoned.
   LS_RETURN_IF_ERROR(ls_cpu_init_host(self));
   LS_RETURN_IF_ERROR(set_bases(self, args));
   LS_CPU_SET(self->step, args->step);
@@ -356,7 +359,7 @@ static ls_status begin_run(ls_instance *self, const ls_run_args *args) {
   return ls_ok();
 }
 
-// How many steps a run has been.
+// Returns how many steps the run has made.
 static uint64_t steps_of(const ls_instance *self) {
   const ls_executable *executable = self->executable;
   int64_t most = self->main.steps > 1 ? self->main.steps : 1;
@@ -389,7 +392,8 @@ void ls_cpu_stop(ls_instance *self, ls_status status) {
   ls_cpu_worker_fail(&self->workers[0], status);
 }
 
-// Whether variables have their new values of whole trips, where the run stands.
+// Returns true if the variables hold values of whole trips at the current
+// position.
 static bool is_between_trips(const ls_instance *self) {
   const ls_cpu_trips *trips = &self->executable->trips;
   const uint32_t pc = self->main.pc;
@@ -397,7 +401,8 @@ static bool is_between_trips(const ls_instance *self) {
          (pc < trips->first || pc > trips->last);
 }
 
-// A cancelled run says in what it waited. Takes both over.
+// Adds the status of the interrupted host call to that of a cancelled run.
+// Takes ownership of both.
 static ls_status with_call(ls_status status, ls_status call) {
   if (ls_status_is_ok(call) || ls_status_code(status) != LS_CANCELLED) {
     ls_status_free(call);

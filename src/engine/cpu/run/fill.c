@@ -3,8 +3,8 @@
 
 #include "base/runtime_internal.h"
 
-// Blocks that a thread takes at a time: a tenth of a millisecond of draws. And
-// the scratch that there is for them.
+// Blocks that a thread takes at a time (some 0.1 ms of random draws), and the
+// bytes of scratch for a kernel.
 enum { TAKEN = 2, SCRATCH_BYTES = 4096 };
 
 // ---- Blocks ----------------------------------------------------------------
@@ -22,7 +22,8 @@ static void run_blocks(const ls_cpu_fill *fill, int64_t begin, int64_t end) {
   ls_float_mode_leave(mode);
 }
 
-// Computes some blocks, with the lock held but then. False: all were begun.
+// Computes some blocks; requires the lock, and releases it meanwhile. Returns
+// false if none is left to start.
 static bool do_some(ls_cpu_filler *filler) {
   ls_cpu_fill *fill = filler->first;
   if (fill == NULL) return false;
@@ -69,7 +70,8 @@ void ls_cpu_filler_deinit(ls_cpu_filler *filler) {
 }
 
 // ---- Fills -----------------------------------------------------------------
-// A program of one kernel that writes the output, in more than one block.
+// Returns true for a program of one kernel that writes the output in more than
+// one block.
 static bool can_wait(const ls_executable *executable) {
   const ls_cpu_instruction *at = executable->instructions;
   return executable->num_instructions == 2 && at->code == LS_CPU_KERNEL &&
@@ -93,7 +95,7 @@ bool ls_cpu_fill_later(ls_cpu_filler *filler, ls_cpu_fill *fill,
   *(filler->first == NULL ? &filler->first : &filler->last->next) = fill;
   filler->last = fill;
   ls_mutex_unlock(&filler->lock);
-  // Without workers all is left to who wants a value.
+  // If no worker wakes, the thread that needs the value computes it.
   ls_status_free(ls_workers_wake(filler->workers));
   return true;
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Fills: first values of buffers that a program computes, such as the draws of
-// weights.
+// Deferred fills: initial values of buffers that a program computes, such as
+// random weights.
 //
-// A model's weights are made one after another, and nobody looks at them before
-// a step is bound to them. So fills are put off: idle workers go through them,
-// in their order, while the caller makes, traces and compiles, and who wants a
-// value helps with all that is left.
+// A model's weights are made one after another, and nobody reads them before a
+// step is bound to them. So fills are deferred: idle workers compute them, in
+// their order, while the caller builds, traces and compiles; a thread that
+// needs a value helps until all fills are done.
 //
 // Thread-safe.
 #ifndef LS_ENGINE_CPU_RUN_FILL_H_
@@ -16,37 +16,39 @@
 #include "base/threads/workers.h"
 #include "engine/cpu/run/executable.h"
 
-// Zeroed: nothing is put off. Guarded by the filler's lock.
+// Zero-initialized: nothing is deferred. Guarded by the filler's lock.
 typedef struct ls_cpu_fill {
   struct ls_cpu_fill *next;
-  ls_executable *executable;  // Counted; NULL once all is done.
+  ls_executable *executable;  // Retained; NULL once all blocks are done.
   void *data;
   uint64_t step, seed;
-  int64_t begun, left;  // Blocks that were begun; those that are not done.
+  // Number of blocks that were started, and that are not done.
+  int64_t begun, left;
 } ls_cpu_fill;
 
 typedef struct ls_cpu_filler {
-  ls_workers *workers;        // The runtime's; NULL: nothing is put off.
-  ls_mutex lock;              // Guards what follows.
-  ls_condition rest;          // Nobody runs.
-  ls_cpu_fill *first, *last;  // Those with blocks that were not begun.
-  int running;                // Threads in a block.
+  ls_workers *workers;  // The runtime's workers; NULL: nothing is deferred.
+  ls_mutex lock;        // Guards the fields below.
+  ls_condition rest;    // Signalled when no thread is in a block.
+  // List of fills with blocks that were not started.
+  ls_cpu_fill *first, *last;
+  int running;  // Number of threads in a block.
 } ls_cpu_filler;
 
 ls_status ls_cpu_filler_init(ls_cpu_filler *filler, ls_runtime *runtime);
-// All fills are done or dropped.
+// Requires that all fills are done or dropped.
 void ls_cpu_filler_deinit(ls_cpu_filler *filler);
-// Those of a CPU back end.
+// Returns the filler of a CPU back end.
 ls_cpu_filler *ls_cpu_backend_filler(const ls_backend *backend);
 
-// Has `data` written by a run of `executable`, whose only output it is. False:
-// that cannot be put off, or is not worth it.
+// Defers writing `data`, the only output of `executable`. Returns false if that
+// is not possible or not worth it.
 bool ls_cpu_fill_later(ls_cpu_filler *filler, ls_cpu_fill *fill,
                        ls_executable *executable, const ls_run_args *args,
                        void *data);
-// Returns when all fills are done.
+// Completes all fills.
 void ls_cpu_fill_now(ls_cpu_filler *filler);
-// The fill's data are not wanted any more.
+// Cancels a fill whose data are not wanted any more.
 void ls_cpu_fill_drop(ls_cpu_filler *filler, ls_cpu_fill *fill);
 
 #endif  // LS_ENGINE_CPU_RUN_FILL_H_

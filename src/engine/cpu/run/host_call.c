@@ -28,20 +28,22 @@ static void close_with_lock(ls_cpu_host_record *record) {
   if (is_over) ls_cpu_bury_record(record);
 }
 
-// May be called on any thread, also before the kernel's start returns. Once the
-// lock is open the call, and with it the run, may be gone.
+// Ends the call. May be called on any thread, even before the kernel's start
+// returns. After the lock is released the call, and with it the run, may be
+// gone.
 static void record_done(ls_host_call *call, ls_status status) {
   ls_cpu_host_record *record =
       (void *)((char *)call->engine - offsetof(ls_cpu_host_record, engine));
   const ls_cpu_host *host = record->host;
   if (__atomic_exchange_n(&record->is_done, true, __ATOMIC_ACQ_REL)) {
-    ls_status_free(status);  // Done twice: the first one counts.
+    ls_status_free(status);  // Only the first of several calls counts.
     return;
   }
   if (ls_status_is_ok(status) && host->kernel->take == NULL)
     status = ls_cpu_keep_operands(record, host->num_in,
                                   host->num_in + host->num_out);
-  record->status = status;  // The other end, and who takes, come later.
+  // Read only after close_with_lock has ended the call.
+  record->status = status;
   if (!host->ends_at_once) close_with_lock(record);
 }
 
@@ -52,7 +54,7 @@ static void call_kernel(ls_cpu_host_record *record, int64_t queued) {
   if (!ls_status_is_ok(status)) record_done(&record->call, status);
 }
 
-// On a host thread.
+// Runs a call on a host thread.
 static void run_call(ls_host_job *job) {
   ls_cpu_host_record *record = (ls_cpu_host_record *)job;
   ls_this_thread.work.runtime = record->call.runtime;
@@ -67,14 +69,15 @@ static void run_call(ls_host_job *job) {
 // ---- Starting --------------------------------------------------------------
 static size_t line_of(size_t size) { return (size + 63) & ~(size_t)63; }
 
-// Which part of a wide value is a replica's: each rank has its own.
+// Returns the index of a replica's part in a wide value; each rank stores only
+// its own parts.
 static size_t part_of(const ls_cpu_host *host, int32_t replica) {
   return (size_t)(replica - host->share.first);
 }
 
-// What the kernel sees of the operands: copies, the inputs filled, or the
-// operands themselves, where they are there; of wide ones from part `part` on.
-// Strings that a kernel leaves as they are are empty.
+// Sets the operands that the kernel sees: copies of them, with the inputs
+// filled, or the operands themselves if the instruction has them. Wide ones
+// start at part `part`. Strings start out empty.
 static ls_status set_arguments(ls_cpu_host_record *record,
                                const ls_cpu_host *host, void *const *operands,
                                size_t part) {
@@ -129,7 +132,7 @@ static void fill_record(ls_instance *self, ls_cpu_host_record *record,
   };
 }
 
-// Whether there is nothing to do: the call has ended.
+// Returns true if the kernel has nothing to do: the call has ended.
 static bool is_skipped(ls_cpu_host_record *record) {
   const ls_host_kernel *kernel = record->host->kernel;
   if (kernel->skips == NULL || record->call.num_outputs > 0 ||
@@ -140,7 +143,8 @@ static bool is_skipped(ls_cpu_host_record *record) {
   return true;
 }
 
-// A kernel that ends at once: no lock, and nobody looks on.
+// Calls a kernel that ends at once: no lock is needed, as no other thread sees
+// the record.
 static void call_at_once(ls_cpu_host_record *record) {
   const int64_t began = ls_span_begin(record->call.runtime);
   ls_status status = record->host->kernel->start(&record->call);
@@ -157,7 +161,8 @@ static void call_here(ls_cpu_host_record *record) {
   close_with_lock(record);
 }
 
-// `status`: whether its arguments are there.
+// Starts the call, or ends it at once if `status`, that of its arguments, is an
+// error.
 static void start_call(ls_instance *self, ls_cpu_host_record *record,
                        ls_status status) {
   ls_host_threads *threads = self->host_threads;
@@ -182,8 +187,8 @@ static int32_t num_calls(const ls_cpu_host *host) {
   return host->by_one_call ? 1 : (int32_t)ls_cpu_own(&host->share);
 }
 
-// Those of all replicas that end at once share a record, which keeps the first
-// failure.
+// Makes the calls of all replicas whose kernel ends at once. They share a
+// record, which keeps the first failure.
 static void start_at_once(ls_instance *self, ls_cpu_host_record *record,
                           const ls_cpu_host *host, int32_t first,
                           void *const *operands) {
@@ -245,7 +250,7 @@ static bool has_ended(const ls_instance *self,
   return ended;
 }
 
-// How a call went that has ended.
+// Returns the status of an ended call.
 static ls_status take_status(ls_cpu_host_record *record) {
   ls_status status = record->status;
   if (!ls_status_is_ok(status)) record->is_to_take = false;
@@ -253,8 +258,8 @@ static ls_status take_status(ls_cpu_host_record *record) {
   return in_call(record, status);
 }
 
-// The results go where they are wanted; inputs are behind, and those of an
-// instruction that has outputs alone are not there.
+// Copies the results to the outputs. In `record->operands` they follow the
+// inputs.
 static ls_status take_results(ls_cpu_host_record *record,
                               void *const *outputs) {
   const ls_cpu_host *host = record->host;
@@ -273,7 +278,7 @@ static ls_status take_results(ls_cpu_host_record *record,
                  ls_cpu_let_take(record, record->operands + host->num_in));
 }
 
-// Takes the results of one call. False: it has not ended.
+// Takes the results of one call. Returns false if it has not ended.
 static bool take_call(ls_instance *self, ls_cpu_worker *worker,
                       ls_cpu_host_record *record, void *const *outputs) {
   if (!has_ended(self, record)) return false;
@@ -303,7 +308,8 @@ bool ls_cpu_finish_host(ls_instance *self, ls_cpu_worker *worker,
   }
   site->taken = 0;
   if (!host->is_for_all) return true;
-  // Nothing that follows may meet: a call that fails ends the run everywhere.
+  // Ranks agree before they go on: a call that fails must end the run
+  // everywhere before another exchange.
   ls_status status = ls_cpu_ranks_agree(self, instruction);
   if (!ls_status_is_ok(status)) ls_cpu_worker_fail(worker, status);
   return true;

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Host calls: an instruction starts one, or one of each replica, in order; a
-// later one waits for their end and takes the results.
+// Host calls: an instruction starts one call, or one per replica, in order; a
+// later instruction waits until they end and takes the results.
 //
 // Kernels run on the runtime's host threads and work on copies of their
-// arguments, the bytes of strings included, so that a call which never ends
-// keeps nothing of the run but its own record. What strings a call gives are
-// copied when it is done; the copies stay until the next run. A call has ended
+// arguments, including the bytes of strings, so that a call which never ends
+// keeps only its own record of the run alive. Strings that a call returns are
+// copied when it is done; the copies live until the next run. A call has ended
 // when its kernel's start has returned and ls_host_done was called, in either
-// order. One that a failed run cannot wait for is abandoned: its record, and
-// the executable that it counts, stay with it until it ends, and its place gets
-// another record.
+// order. A failed run abandons a call that it cannot wait for: the record, and
+// the executable that the record retains, live until the call ends, and a new
+// record replaces it.
 //
-// Inline kernels are called here and now, with the operands themselves; those
-// that end at once need no lock, and one record for all replicas.
+// Inline kernels are called on the run's thread, with the operands themselves;
+// those that end at once need no lock, and one record for all replicas.
 //
-// Calls of the shared stream have records of their own, so several may be under
-// way; a lane has one call at a time.
+// Calls of the shared stream have a record each, so several may be under way; a
+// lane has one call at a time.
 #ifndef LS_ENGINE_CPU_RUN_HOST_CALL_H_
 #define LS_ENGINE_CPU_RUN_HOST_CALL_H_
 
@@ -25,61 +25,67 @@
 #include "engine/cpu/run/instance.h"
 #include "graph/host_call.h"
 
-// Guarded by the host threads' lock, once the call has begun.
+// Guarded by the host threads' lock, once the call has started.
 struct ls_cpu_host_record {
-  ls_host_job job;        // First: an abandoned record is a job.
-  ls_host_engine engine;  // What `call.engine` points to.
+  ls_host_job job;        // First member: an abandoned record is a job.
+  ls_host_engine engine;  // Target of `call.engine`.
   ls_host_call call;
   ls_host_threads *threads;
-  ls_instance *instance;      // NULL: abandoned ...
-  ls_executable *executable;  // ... and counted.
+  ls_instance *instance;      // NULL: the call is abandoned.
+  ls_executable *executable;  // Retained once the call is abandoned.
   const ls_cpu_host *host;
-  void **operands;   // Inputs and outputs, as the kernel sees them.
-  char *data;        // Copies.
-  ls_arena strings;  // Bytes of those that the calls of this run take and give.
-  uint64_t float_mode;  // The caller's: the kernel's arithmetic.
+  void **operands;  // Inputs and outputs, as the kernel sees them.
+  char *data;       // Copies of operands.
+  // Bytes of the strings that the run's calls take and return.
+  ls_arena strings;
+  uint64_t float_mode;  // The caller's mode, for the kernel's arithmetic.
   uint64_t run;         // See ls_run_args.
-  int64_t queued;       // When it was handed over, while somebody traces.
-  int open;             // Of the return from start and the call of done, what
-                        // is still to come.
-  bool is_done;         // Atomic.
-  bool is_to_take;      // The kernel's `take` has not been called.
-  bool is_lent;         // It has given what is read where it is, till `end`.
-  char **copies;        // Of outputs that may not stay where they are; of each
-                        // site with such, NULL until it is needed.
-  bool *is_out;         // Tells who looks on. Atomic.
+  int64_t queued;       // Time of submission, while a trace is recorded.
+  // Number of events still missing: the return of start, and ls_host_done.
+  int open;
+  bool is_done;     // Atomic.
+  bool is_to_take;  // The kernel's `take` has not been called.
+  // The kernel has lent results that are read in its memory until `end`.
+  bool is_lent;
+  // Copies of lent outputs that cannot be read where they are (not aligned);
+  // made when first needed. NULL: none yet.
+  char **copies;
+  bool *is_out;  // Set while the call is under way, for other threads. Atomic.
   ls_status status;
 };
 
-// The calls of one site.
+// Calls of one site.
 struct ls_cpu_site {
-  ls_cpu_host_record **records;  // Of each call.
-  bool *is_out;                  // Whether it is under way. Atomic.
+  ls_cpu_host_record **records;  // One per call.
+  bool *is_out;  // Per call: true while it is under way. Atomic.
   uint32_t count;
-  uint32_t taken;  // From the first on.
+  // Number of calls whose results were taken, from the first on.
+  uint32_t taken;
 };
 
 // ---- host_record.c ----------------------------------------------------------
-// Makes a record for each call that there can be at a time, where none is; the
-// strings of the run before are gone.
+// Makes missing records, one per call that may be under way at a time, and
+// drops the strings of the previous run.
 ls_status ls_cpu_init_host(ls_instance *self);
-// No call may be under way.
+// Frees all records. Requires that no call is under way.
 void ls_cpu_deinit_host(ls_instance *self);
-// Where the i-th record is, of all sites and lanes; NULL after the last.
+// Returns the slot of the i-th record, over all sites and lanes; NULL after the
+// last.
 ls_cpu_host_record **ls_cpu_record_at(ls_instance *self, size_t i);
-// The last words of an abandoned call.
+// Frees an abandoned record when its call has ended.
 void ls_cpu_bury_record(ls_cpu_host_record *record);
-// Has strings that are another's, operands from `begin` to `end`, point to
-// copies in the record.
+// Copies the strings of operands `begin` to `end`, whose bytes the record does
+// not own, into the record.
 ls_status ls_cpu_keep_operands(ls_cpu_host_record *record, size_t begin,
                                size_t end);
-// Lets the kernel take the results, of which strings are kept, or leave them:
-// `outputs` NULL.
+// Calls the kernel's take: writes the results to `outputs` and copies their
+// strings, or drops the results if `outputs` is NULL.
 ls_status ls_cpu_let_take(ls_cpu_host_record *record, void *const *outputs);
 
-// What a kernel gives: see ls_host_give.
+// Lends a result to the engine: see ls_host_give.
 ls_status ls_cpu_give(ls_host_call *call, size_t output, const void *data);
-// What the call, or all calls of a run, have given is not needed any more.
+// Returns the lent results of one call, or of all calls of a run, to their
+// kernels.
 void ls_cpu_end_lent(ls_cpu_host_record *record);
 void ls_cpu_end_all_lent(ls_instance *self);
 
@@ -88,34 +94,35 @@ void ls_cpu_end_all_lent(ls_instance *self);
 void ls_cpu_start_host(ls_instance *self, ls_cpu_stream *stream,
                        const ls_cpu_instruction *instruction,
                        void *const *operands);
-// Takes the results. False: not all have ended. A failed call fails the run; of
-// those of all replicas, the lowest one that fails.
+// Takes the results. Returns false if some call has not ended. A failed call
+// fails the run; with a call per replica, the failure of the lowest replica is
+// reported.
 bool ls_cpu_finish_host(ls_instance *self, ls_cpu_worker *worker,
                         ls_cpu_stream *stream,
                         const ls_cpu_instruction *instruction,
                         void *const *operands);
-// One of the two ends of a call, with the lock held. True: the record is
-// nobody's any more.
+// Counts one of the two end events of a call; requires the lock. Returns true
+// if the record was abandoned and must be freed.
 bool ls_cpu_close_record(ls_cpu_host_record *record);
 
-// Where one of all replicas' calls does not end: the failure of the lowest one
-// that has failed, if one has.
+// Returns the failure of the lowest replica whose call has failed, while other
+// replicas' calls have not ended; OK: none has.
 ls_status ls_cpu_failed_call(ls_instance *self);
 
 // ---- host_wait.c ------------------------------------------------------------
-// Calls that have ended so far.
+// Returns the number of calls that have ended.
 uint64_t ls_cpu_host_events(ls_instance *self);
-// Whether none is under way.
+// Returns true if no call is under way.
 bool ls_cpu_host_is_idle(ls_instance *self);
 
-// Waits until one of several runs that wait for the host can go on: one of its
-// calls has ended, it is cancelled, or nothing has gone on for as long as the
-// runtime allows, which ends all of them.
+// Blocks until one of several runs that wait for the host can continue: one of
+// its calls has ended, or it is cancelled. If nothing progresses for as long as
+// the runtime allows, all of them fail.
 void ls_cpu_wait_for_host(ls_instance *const *instances, size_t count);
 
-// After a failed run: waits until no call is under way, for as long as the
-// runtime allows or not at all, and abandons those that are left. What the
-// first one says that was cancelled; OK: none was.
+// Ends the host calls of a failed run: waits for them as long as the runtime
+// allows, or not at all, and abandons those that are left. Returns the status
+// of the first cancelled call; OK: none was cancelled.
 ls_status ls_cpu_drain_host(ls_instance *self, bool wait);
 
 #endif  // LS_ENGINE_CPU_RUN_HOST_CALL_H_

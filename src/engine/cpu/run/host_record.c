@@ -19,7 +19,8 @@ static void destroy_record(ls_allocator *allocator,
   ls_release(allocator, record);
 }
 
-// Its executable goes before it is forgotten, and with it the label.
+// The executable is released before the job is forgotten, and the label with
+// it.
 void ls_cpu_bury_record(ls_cpu_host_record *record) {
   ls_host_threads *threads = record->threads;
   ls_allocator *allocator = threads->allocator;
@@ -54,7 +55,7 @@ ls_status ls_cpu_let_take(ls_cpu_host_record *record, void *const *outputs) {
 }
 
 // ---- What is given ---------------------------------------------------------
-// A copy in memory of the record's, for what is not aligned.
+// Copies an unaligned lent result into the record.
 static ls_status copy_given(ls_cpu_host_record *record, size_t output,
                             const void **data) {
   const ls_cpu_host *host = record->host;
@@ -88,7 +89,7 @@ ls_status ls_cpu_give(ls_host_call *call, size_t output, const void *data) {
     LS_RETURN_IF_ERROR(copy_given(record, output, &data));
   ls_instance *self = record->instance;
   self->workers[0].bases[ls_cpu_base_given(self->executable) + base] =
-      (char *)(uintptr_t)data;  // Nothing writes there.
+      (char *)(uintptr_t)data;  // Results are never written.
   record->is_lent = true;
   return ls_ok();
 }
@@ -109,7 +110,7 @@ void ls_cpu_end_all_lent(ls_instance *self) {
 }
 
 // ---- Strings ---------------------------------------------------------------
-// Has strings that are another's point to copies, each with a 0 behind it.
+// Makes strings point to copies in the arena, each with a terminating 0.
 static ls_status keep_strings(ls_arena *arena, ls_bytes *strings,
                               size_t count) {
   size_t size = 0;
@@ -142,7 +143,7 @@ ls_status ls_cpu_keep_operands(ls_cpu_host_record *record, size_t begin,
 }
 
 // ---- Making them -----------------------------------------------------------
-// A new record; NULL without memory.
+// Makes a record; returns NULL without memory.
 static ls_cpu_host_record *make_record(ls_instance *self,
                                        ls_cpu_host_room room) {
   ls_allocator *allocator = self->host_threads->allocator;

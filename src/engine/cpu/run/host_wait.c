@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Waiting for host calls: of one run or of several that one thread drives, and
-// of a run that has failed.
+// Waiting for host calls: of the runs that one thread drives, and of a run that
+// has failed.
 #include "base/cancel.h"
 #include "base/runtime_internal.h"
 #include "engine/cpu/run/host_call.h"
@@ -24,8 +24,8 @@ bool ls_cpu_host_is_idle(ls_instance *self) {
   return idle;
 }
 
-// With the lock held: a call of all replicas has failed on one of them, which
-// is told once the others have ended or stood still.
+// Returns true if a call made for all replicas has failed on one of them; that
+// is reported once the others have ended or stalled. Requires the lock.
 static bool has_failed(const ls_instance *self) {
   for (uint32_t k = 0; self->sites != NULL && k < self->executable->num_sites;
        ++k)
@@ -39,7 +39,7 @@ static bool has_failed(const ls_instance *self) {
 }
 
 // ---- Runs that wait --------------------------------------------------------
-// With the lock held: one of them can go on.
+// Returns true if one of the runs can continue. Requires the lock.
 static bool can_any(ls_instance *const *instances, size_t count) {
   for (size_t i = 0; i < count; ++i)
     if (instances[i]->host_done != instances[i]->host_seen ||
@@ -54,9 +54,10 @@ static bool any_failed(ls_instance *const *instances, size_t count) {
   return false;
 }
 
-// With the lock held, which is left meanwhile. Who has a timer waits for that.
-// True: some were called, or the clock was put forward to the next: by little
-// at a time where a function on the host is at work, whose time is real.
+// Calls expired timers, or moves a simulated clock to the next one, in small
+// steps while a host function runs, because its time is real. Returns true if
+// timers were called or the clock has moved. Requires the lock, and releases it
+// meanwhile.
 static bool turn_timers(ls_host_threads *threads, ls_runtime *runtime) {
   enum { WORK_NANOS = 1000 * 1000 };
   const int64_t left = ls_timers_left(runtime);
@@ -70,8 +71,9 @@ static bool turn_timers(ls_host_threads *threads, ls_runtime *runtime) {
   return moves;
 }
 
-// With the lock held. The runtime's clock may be a test's, so it is looked at
-// now and then. False: nothing has gone on for too long.
+// Blocks until one of the runs can continue. Returns false if nothing has
+// progressed for too long. Polls, because the runtime's clock may be a test's.
+// Requires the lock.
 static bool wait_for_any(ls_instance *const *instances, size_t count) {
   enum { LOOK_NANOS = 20 * 1000 * 1000 };
   ls_host_threads *threads = instances[0]->host_threads;
@@ -97,7 +99,8 @@ static bool wait_for_any(ls_instance *const *instances, size_t count) {
   return true;
 }
 
-// What is told is the first one's.
+// Returns the reason why a stalled run ends; the report lists the other runs
+// for the first one only.
 static ls_status why_it_ended(ls_instance *self, ls_instance *const *instances,
                               size_t count) {
   ls_status status = ls_cpu_failed_call(self);
@@ -121,8 +124,8 @@ void ls_cpu_wait_for_host(ls_instance *const *instances, size_t count) {
 }
 
 // ---- Runs that have failed -------------------------------------------------
-// With the lock held: waits until no call is under way, for as long as the
-// runtime allows from one end to the next.
+// Waits until no call is under way, or no call has ended for as long as the
+// runtime allows. Requires the lock.
 static void wait_for_ends(ls_instance *self) {
   enum { LOOK_NANOS = 20 * 1000 * 1000 };
   const ls_runtime *runtime = self->executable->backend->runtime;
@@ -140,7 +143,7 @@ static void wait_for_ends(ls_instance *self) {
   }
 }
 
-// With the lock held: a call that was never begun.
+// Drops a call that no thread has started. Requires the lock.
 static void drop(ls_instance *self, ls_cpu_host_record *record) {
   record->open = 0;
   record->is_to_take = false;
@@ -148,7 +151,8 @@ static void drop(ls_instance *self, ls_cpu_host_record *record) {
   --self->host_running;
 }
 
-// Asks those that can be asked to end; one that no thread has begun has ended.
+// Cancels the calls whose kernels can be cancelled; a call that no thread has
+// started ends here.
 static void cancel_calls(ls_instance *self) {
   ls_host_threads *threads = self->host_threads;
   ls_cpu_host_record **at = NULL;
@@ -169,8 +173,8 @@ static void cancel_calls(ls_instance *self) {
   }
 }
 
-// With the lock held. A call that no thread has begun ends here; another one
-// keeps its record, and there will be a new one.
+// Ends a call that no thread has started; abandons any other one with its
+// record, which is replaced at the next run. Requires the lock.
 static void give_up(ls_instance *self, ls_cpu_host_record **place) {
   ls_cpu_host_record *record = *place;
   if (!record->host->is_inline &&
@@ -188,7 +192,7 @@ static void give_up(ls_instance *self, ls_cpu_host_record **place) {
   --self->host_running;
 }
 
-// Results of a call that a failed run did not wait for come to nothing.
+// Drops the results of a call that a failed run did not wait for.
 static ls_status leave(ls_cpu_host_record *record) {
   ls_status taken = ls_cpu_let_take(record, NULL);
   ls_status status = record->status;

@@ -30,13 +30,13 @@ static ls_status check_buffers(const ls_executable *executable,
   return ls_ok();
 }
 
-// The buffers of old values, then those of new ones.
+// Counts the buffers: old values, then new ones.
 static size_t num_buffers(const ls_executable *executable) {
   const ls_program *program = executable->program;
   return program->num_uses * (program->apart ? 2 : 1);
 }
 
-// Whether one of them is another one than before.
+// Returns true if one of the buffers differs from before.
 static bool retain_buffers(ls_instance *self, ls_buffer *const *buffers,
                            size_t count) {
   char **bases =
@@ -52,7 +52,7 @@ static bool retain_buffers(ls_instance *self, ls_buffer *const *buffers,
   return any;
 }
 
-// A table of each part's arrivals and one of its posts, on lines of their own.
+// Makes two tables per part, arrivals and posts, on cache lines of their own.
 static ls_status make_parts(ls_instance *self) {
   const ls_executable *executable = self->executable;
   const size_t width = ((size_t)executable->num_slots + 15) / 16 * 16;
@@ -94,7 +94,7 @@ static ls_status make_workers(ls_instance *self) {
   return ls_ok();
 }
 
-// The streams' state and the tables that a run works with.
+// Makes the state of the streams and the tables of a run.
 static ls_status make_tables(ls_instance *self) {
   const ls_executable *executable = self->executable;
   ls_allocator *allocator = self->allocator;
@@ -113,7 +113,7 @@ static ls_status make_tables(ls_instance *self) {
                             (size_t)executable->num_lanes + 1);
 }
 
-// `count` blocks of `size` bytes.
+// Allocates `count` blocks of `size` bytes.
 static ls_status make_memory(ls_instance *self, size_t count, size_t size,
                              char **out_memory) {
   size_t bytes = 0;
@@ -124,20 +124,20 @@ static ls_status make_memory(ls_instance *self, size_t count, size_t size,
                    bytes);
 }
 
-// The runtime's workers, each with scratch of its own.
+// Sets up the thread team: the runtime's workers, each with scratch of its own.
 static ls_status make_team(ls_instance *self) {
   ls_runtime *runtime = self->executable->backend->runtime;
   ls_cpu_team *team = &self->team;
   team->threads = ls_runtime_threads(runtime);
   if (team->threads > 1)
     LS_RETURN_IF_ERROR(ls_runtime_workers(runtime, &team->workers));
-  // A page more, so that no two threads share a line or alias.
+  // Adds more than a page, so that no two threads share a line or alias.
   team->stride = (self->executable->kernel_scratch + 63) / 64 * 64;
   if (team->threads > 1) team->stride += 4096 + 192;
   return make_memory(self, (size_t)team->threads, team->stride, &team->scratch);
 }
 
-// What a worker has of its own, beside the tables.
+// Gives a worker its scratch and its fixed bases.
 static ls_status equip_worker(ls_instance *self, int index) {
   ls_cpu_worker *worker = &self->workers[index];
   LS_RETURN_IF_ERROR(make_memory(self, 1, self->executable->facts.scratch_bytes,
@@ -172,7 +172,7 @@ ls_status ls_cpu_make_spares(ls_instance *self) {
   return make_memory(self, 1, self->executable->spare_bytes, &self->spares);
 }
 
-// First values that nobody has written yet.
+// Writes initial values that were deferred.
 static void write_values(ls_instance *self) {
   ls_backend *backend = self->executable->backend;
   ls_cpu_fill_now(ls_cpu_backend_filler(backend));

@@ -7,8 +7,8 @@
 #include "engine/cpu/run/spans.h"
 
 // ---- Launching -------------------------------------------------------------
-// Workers get the bases that are the caller's in this run; others are a lane's,
-// or their own for good.
+// Copies the bases of this run from the caller to the other workers; the
+// remaining bases are set per lane, or once for good.
 static void share_bases(ls_instance *self) {
   const ls_executable *executable = self->executable;
   const uint32_t first = ls_cpu_base_inputs();
@@ -54,20 +54,20 @@ void ls_cpu_launch_lanes(ls_instance *self,
 }
 
 // ---- Merging ---------------------------------------------------------------
-// A part's stack of partial sums.
+// Returns a part's stack of partial sums.
 static char *stack_of(const ls_cpu_launch *launch, const ls_cpu_merge *merge,
                       char *partials, uint32_t part) {
   return partials + (size_t)part * launch->part_depth * merge->stride;
 }
 
-// The rows of all are there.
+// Copies the gathered rows from the staging buffer, once all are there.
 static void take_staged(const ls_cpu_merge *merge, const void *staging,
                         void *result) {
   if (staging != NULL) memcpy(result, staging, merge->offsets[merge->replicas]);
 }
 
-// Adds a lane's value to those of its part; the last one of all makes the
-// result if there is one part.
+// Adds a lane's value to those of its part. With one part, the last lane also
+// makes the result.
 static void add_value(const ls_instance *self, const ls_cpu_worker *worker,
                       const ls_cpu_instruction *instruction,
                       ls_kernel_call *call, void *const *operands) {
@@ -116,7 +116,8 @@ bool ls_cpu_post(ls_instance *self, ls_cpu_worker *worker, ls_cpu_stream *lane,
   return true;
 }
 
-// Adds up what all parts have of a slot, or puts the rows of all in place.
+// Adds up the values that all parts have posted to a slot, or places the
+// gathered rows.
 static ls_status merge_parts(ls_instance *self,
                              const ls_cpu_instruction *post) {
   const ls_cpu_worker *caller = &self->workers[0];
@@ -157,7 +158,7 @@ static void complete_slot(ls_instance *self, const ls_cpu_instruction *post) {
   }
 }
 
-// After a sweep: what it has completed in all parts gets its value.
+// Merges the slots that the last round has completed in all parts.
 static void merge_completed(ls_instance *self) {
   const ls_cpu_launch *launch = self->launch->params;
   const uint32_t num_parts = launch->end_part - launch->first_part;
@@ -179,13 +180,13 @@ static void merge_completed(ls_instance *self) {
 }
 
 // ---- Sweeps ----------------------------------------------------------------
-// Where a lane's contributions go: on the stack, to what it adds to there, or
-// aside.
+// Sets the destination of a lane's contributions: on the stack, the partial sum
+// that the kernel adds to, or staging.
 static void place_contributions(const ls_instance *self, ls_cpu_worker *worker,
                                 const ls_cpu_launch *launch) {
   char **contributions =
       worker->bases + ls_cpu_base_contributions(self->executable);
-  // The sum of all lanes has a place of its own.
+  // With one part, the complete sum has a buffer of its own.
   const void *whole = launch->num_parts == 1 ? self : NULL;
   for (uint32_t i = 0; i < launch->num_contributions; ++i) {
     const ls_cpu_contribution *c = &launch->contributions[i];
@@ -201,8 +202,8 @@ static void place_contributions(const ls_instance *self, ls_cpu_worker *worker,
   }
 }
 
-// Where the lane's values are, of `narrow` that have a place for each lane and
-// of `wide` that lie one lane's behind the other. Returns what is behind.
+// Sets the bases of a lane's values: `narrow` values have a place per lane,
+// `wide` ones hold one lane's part after the other. Returns the next place.
 static const ls_cpu_place *
 find_values(const ls_executable *executable, const ls_cpu_worker *worker,
             const ls_cpu_share *share, uint32_t replica,
@@ -261,7 +262,7 @@ static void sweep_part(ls_instance *self, ls_cpu_worker *worker,
   worker->status = NULL;
 }
 
-// A worker's share of the parts. It runs instructions alone.
+// Runs a worker's share of the parts, each instruction without a team.
 static void sweep_parts(void *user, int index, int64_t begin, int64_t end) {
   ls_instance *self = user;
   ls_cpu_worker *worker = &self->workers[index];
@@ -284,7 +285,8 @@ bool ls_cpu_sweep(ls_instance *self) {
   } else {
     ls_status status =
         ls_workers_share(self->team.workers, sweep_parts, self, num_parts);
-    if (!ls_status_is_ok(status)) {  // No thread to be had: nothing was run.
+    // No thread was available, and nothing was run.
+    if (!ls_status_is_ok(status)) {
       ls_status_free(status);
       sweep_parts(self, 0, 0, num_parts);
     }

@@ -1,32 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lanes: how they start, get their turns and merge what they post.
+// Lanes: how they start, run and merge the values that they post.
 //
-// A sweep gives every lane a turn, part by part: in each part in order of
-// replica, the parts at the same time if there are several. So lanes come to a
-// merge in the order of their part, which is what its stack relies on; where a
-// host call could change that, the compiler has put a turn instruction. What a
-// sweep has completed in all parts is merged after it, on all threads, and only
-// then do lanes see it: a sweep changes nothing that two parts look at.
+// A round runs every lane once, part by part: in each part in order of replica,
+// the parts at the same time if there are several. So lanes reach a merge in
+// their order within the part, on which its stack relies; where a host call
+// could change that order, the compiler has put a TURN instruction. After the
+// round all threads merge the slots that are complete in all parts, and only
+// then do lanes see the values: during a round nothing changes that two parts
+// read.
 #ifndef LS_ENGINE_CPU_RUN_LANES_H_
 #define LS_ENGINE_CPU_RUN_LANES_H_
 
 #include "engine/cpu/run/instance.h"
 
-// Readies all lanes of a launch, which the shared stream has come to.
+// Starts all lanes of a LAUNCH.
 void ls_cpu_launch_lanes(ls_instance *self,
                          const ls_cpu_instruction *instruction);
 
-// Gives each lane a turn. Whether one got on. Failures are worker 0's: the one
-// that comes first in order of replicas.
+// Runs each lane once, until it parks or ends. Returns true if one progressed.
+// A failure goes to worker 0: that of the lowest replica.
 bool ls_cpu_sweep(ls_instance *self);
 
-// Adds a lane's value to a slot. False: it is not its turn.
+// Adds a lane's value to a slot. Returns false if lower lanes have not posted
+// yet.
 bool ls_cpu_post(ls_instance *self, ls_cpu_worker *worker, ls_cpu_stream *lane,
                  const ls_cpu_instruction *instruction, ls_kernel_call *call,
                  void *const *operands);
 
-// Lanes of a part: from which one on, and how many.
+// Return the first lane of a part and the number of its lanes.
 static inline uint32_t ls_cpu_part_first(const ls_cpu_launch *launch,
                                          uint32_t part) {
   return part << launch->part_shift;
@@ -38,7 +40,8 @@ static inline uint32_t ls_cpu_part_count(const ls_cpu_launch *launch,
   return left < most ? left : most;
 }
 
-// How many workers run instructions beside this one, itself included.
+// Returns how many workers run instructions at the same time, including this
+// one.
 static inline uint64_t ls_cpu_workers_in(const ls_instance *self,
                                          const ls_cpu_worker *worker) {
   if (worker->team != &worker->alone) return 1;
@@ -48,9 +51,9 @@ static inline uint64_t ls_cpu_workers_in(const ls_instance *self,
   return parts < workers ? parts : workers;
 }
 
-// How many lanes of the replica's part have posted to a slot, less the lanes of
-// the part that come before it: 0 says that it is its turn, more that it has
-// posted. Of the launch under way, or one before it.
+// Returns how many lanes of the replica's part have posted to a slot, less the
+// number of lower lanes in the part: 0 if the replica is next, more if it has
+// posted. Applies to the current launch or an earlier one.
 static inline int32_t ls_cpu_arrived_beyond(const ls_instance *self,
                                             const ls_cpu_launch *launch,
                                             uint32_t slot, int32_t replica) {

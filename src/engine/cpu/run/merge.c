@@ -10,7 +10,8 @@ typedef struct preparation {
   size_t scratch;
 } preparation;
 
-// A kernel that no node asked for: op `type` from `num_in` operands to one.
+// Prepares a kernel that no node asked for: op `type` from `num_in` operands to
+// one result.
 static ls_status prepare_step(preparation *self, uint16_t type,
                               const ls_type *in, size_t num_in, ls_type out,
                               ls_cpu_step *step) {
@@ -20,7 +21,7 @@ static ls_status prepare_step(preparation *self, uint16_t type,
   if (node == NULL || attr == NULL || types == NULL) return ls_out_of_memory();
   memcpy(types, in, num_in * sizeof(*in));
   types[num_in] = out;
-  *attr = LS_OWN_T(DTYPE, out.dtype);  // What convert is told.
+  *attr = LS_OWN_T(DTYPE, out.dtype);  // Read by the convert kernel.
   *node = (ls_node){
       .type = type,
       .num_outputs = 1,
@@ -41,7 +42,7 @@ static ls_status prepare_step(preparation *self, uint16_t type,
   const ls_kernel_prepare prepare = ls_kernel_prepare_of(type);
   if (prepare == NULL) return ls_internal("op %u has no kernel", type);
   LS_RETURN_IF_ERROR(prepare(&plan));
-  // What the merge relies on: the result may lie on an operand.
+  // The merge needs kernels that can write the result over an operand.
   const uint32_t all = type == LS_OP_CONVERT ? 0 : num_in == 2 ? 3 : 1;
   const bool scalar =
       num_in == 2 && in[1].shape.rank == 0 && in[0].shape.rank != 0;
@@ -89,7 +90,7 @@ bool ls_cpu_merge_is_idempotent(const ls_node *node) {
   return strcmp(reduction, "max") == 0 || strcmp(reduction, "min") == 0;
 }
 
-// Mean is one multiplication by 1 / R, in the type that is added in.
+// Prepares the mean: one multiplication by 1 / R, in the type of the additions.
 static ls_status prepare_mean(preparation *self, ls_type wide,
                               ls_cpu_merge *merge) {
   void *reciprocal = ls_arena_allocate(self->arena, sizeof(double));
@@ -110,7 +111,8 @@ static ls_status prepare_mean(preparation *self, ls_type wide,
   return prepare_step(self, LS_OP_MUL, in, 2, wide, &merge->scale);
 }
 
-// Rows of replicas one behind the other: no partial results.
+// Prepares a gather: the rows of the replicas one after the other, without
+// partial results.
 static ls_status prepare_gather(ls_arena *arena, const ls_node *node,
                                 ls_type type, ls_cpu_merge *merge) {
   const ls_attr *rows = ls_node_attr(node, LS_ATTR_ID_ROWS);
@@ -161,7 +163,7 @@ ls_status ls_cpu_merge_prepare(const ls_cpu_kernels *kernels, ls_arena *arena,
 
   merge->bytes =
       (size_t)ls_shape_num_elements(wide.shape) * ls_dtype_size(wide.dtype);
-  // Buffers of big operands are not a multiple of a page apart; see
+  // Keeps large buffers from being a multiple of a page apart; see
   // compile/plan.c.
   merge->stride =
       ((merge->bytes + 63) & ~(size_t)63) + (merge->bytes >= 2048 ? 192 : 0);
@@ -207,19 +209,19 @@ void ls_cpu_merge_add(const ls_cpu_merge *self, ls_kernel_call *call,
   uint32_t waiting = leaf->waiting;
   for (uint32_t merges = leaf->merges; merges > 0; --merges) {
     char *left = stack + (size_t)--waiting * self->stride;
-    // The very last one goes where it is wanted.
+    // The last addition writes to the caller's buffer.
     void *to = is_last && merges == 1 && sum != NULL ? sum : left;
     if (value != left) run_step(&self->combine, call, left, value, to);
     value = to;
   }
 }
 
-// Adds up the subtrees that end with part `index`, but for those within parts
-// `first` to `index`, which stand, and those that begin before `begin`.
+// Adds up the subtrees that end with part `index`, except those within parts
+// `first` to `index`, which are done, and those that start before `begin`.
 static void end_subtrees(const ls_cpu_merge *self, ls_kernel_call *call,
                          const ls_cpu_parts *parts, uint32_t begin,
                          uint32_t first, uint32_t index, void *sum) {
-  uint32_t right = index;  // Where the subtree that is complete begins.
+  uint32_t right = index;  // First part of the complete subtree.
   const ls_cpu_leaf leaf = ls_cpu_leaf_at(index, parts->count);
   for (uint32_t merges = leaf.merges; merges > 0; --merges) {
     const uint32_t left = right & (right - 1);
@@ -263,8 +265,9 @@ void ls_cpu_merge_end(const ls_cpu_merge *self, ls_kernel_call *call,
   }
 }
 
-// The complete subtrees of n equal leaves are the ones of n, read as a binary
-// number: 2^k of them sum to `power` after k doublings.
+// Merges equal leaves. The complete subtrees of n equal leaves are the ones of
+// n, read as a binary number: `power` holds the sum of 2^k leaves after k
+// doublings.
 void ls_cpu_merge_equal(const ls_cpu_merge *self, ls_kernel_call *call,
                         const void *value, void *result, void *power,
                         void *sum) {

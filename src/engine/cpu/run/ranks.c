@@ -16,8 +16,9 @@ uint32_t ls_cpu_ranks_shift(const ls_trunk *trunk, int32_t replicas) {
   return (uint32_t)__builtin_ctz(borders);
 }
 
-// Where the largest subtree ends that begins at replica `at` and has none from
-// `end` on: 2^k replicas from a multiple of 2^k on, or what is left of all.
+// Returns the end of the largest subtree that starts at replica `at` and
+// contains none from `end` on: 2^k replicas from a multiple of 2^k, or the rest
+// of all.
 static uint32_t subtree_end(uint32_t at, uint32_t end, uint32_t replicas) {
   uint32_t size = at == 0 ? 1U << 31 : at & (~at + 1);
   for (;; size /= 2) {
@@ -43,7 +44,7 @@ size_t ls_cpu_ranks_pieces(const ls_executable *executable) {
   if (executable->trunk == NULL) return 0;
   const size_t results =
       (size_t)executable->num_gathered * (size_t)executable->replicas;
-  // At least the ranks.
+  // Subtrees are at least as many as ranks.
   const size_t subtrees = executable->num_subtrees;
   return results > subtrees ? results : subtrees;
 }
@@ -108,7 +109,7 @@ ls_status ls_cpu_exchange_sums(ls_instance *self,
   return ls_ok();
 }
 
-// Lists the rows of each rank. Returns their number.
+// Lists the rows of each rank as pieces. Returns their number.
 static size_t list_rows(ls_instance *self, const ls_cpu_merge *merge,
                         void *result) {
   const ls_trunk *trunk = self->executable->trunk;
@@ -125,7 +126,7 @@ ls_status ls_cpu_exchange_rows(ls_instance *self,
   return exchange_of(self, post, list_rows(self, post->params, result));
 }
 
-// Lists `count` results of each replica, which lie from a place on. Returns the
+// Lists `count` results of each replica, starting at a place. Returns the
 // number of pieces.
 static size_t list_results(ls_instance *self, const ls_cpu_share *share,
                            size_t place, uint32_t count) {
@@ -152,21 +153,21 @@ ls_status ls_cpu_exchange_results(ls_instance *self) {
   const size_t count = list_results(self, &launch->share,
                                     instruction->operand + instruction->num_in,
                                     launch->num_gathered);
-  // Numbers behind those of slots are launches. Positions of instructions are
-  // not the same on all ranks.
+  // Launches are numbered after the slots. Positions of instructions would not
+  // do: they differ between ranks.
   const uint32_t number = executable->num_slots + launch->index;
   return ls_status_annotate(exchange(self, number, 0, count),
                             "with the results of replicas");
 }
 
 // ---- Side by side ----------------------------------------------------------
-// Subtrees that are complete wait for their sibling: those of replicas before
-// `end` are the ones of that number, and the tree's right edge ends with all.
+// Returns how many complete subtrees wait for their sibling after the replicas
+// before `end`: the ones of that number; 1 after the last replica.
 static uint32_t waiting_at(uint32_t end, uint32_t replicas) {
   return end == replicas ? 1 : (uint32_t)__builtin_popcount(end);
 }
 
-// Adds up the sums of all subtrees, which `operands` are, to the last of them,
+// Adds up the sums of all subtrees, given as `operands`, into the last operand,
 // the result.
 static void add_subtrees(const ls_cpu_exchange *params, ls_kernel_call *call,
                          void *const *operands) {
@@ -250,7 +251,7 @@ ls_status ls_cpu_ranks_compare(ls_trunk *trunk, ls_allocator *allocator,
       pieces[k] = (ls_trunk_piece){ids + k * LS_CPU_NUMERICS_ID_SIZE,
                                    LS_CPU_NUMERICS_ID_SIZE, k};
     memcpy(pieces[trunk->rank].data, id, LS_CPU_NUMERICS_ID_SIZE);
-    // No program's name.
+    // Identifies no program.
     const ls_trunk_name name = {.merge = UINT32_MAX};
     status = trunk->exchange(trunk, &name, pieces, ranks);
     if (ls_status_is_ok(status)) status = check_same_ids(trunk, ids);

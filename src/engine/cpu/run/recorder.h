@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The flight recorder: what a worker's last events were.
+// The flight recorder: the last events of each worker.
 //
-// Always on, so it costs next to nothing: no lock, no clock, two stores an
-// event, and events at turns only (a stream ran from here to there), host calls
-// and the borders of steps. Where a stream is just now is its pc. Whoever looks
-// on from another thread sees each half of an event whole, and may see an event
-// that is just being replaced.
+// Always on, so it must cost next to nothing: no lock, no clock, two stores an
+// event, and few events: a stream ran from here to there, a host call, the
+// start of a step. The pc of a stream is its current position. Another thread
+// that reads the events sees each half of an event whole, but the halves may
+// belong to an old and a new event.
 #ifndef LS_ENGINE_CPU_RUN_RECORDER_H_
 #define LS_ENGINE_CPU_RUN_RECORDER_H_
 
 #include <stdint.h>
 
-// Stores and loads of what other threads look at, without any order.
+// Store and load variables that other threads read, without any order.
 #define LS_CPU_SET(place, value)                                               \
   __atomic_store_n(&(place), (value), __ATOMIC_RELAXED)
 #define LS_CPU_SEEN(place) __atomic_load_n(&(place), __ATOMIC_RELAXED)
 
 typedef enum ls_cpu_event_kind {
   LS_CPU_EVENT_NONE,
-  LS_CPU_EVENT_STEP,  // A run began; from: its step's low bits.
+  LS_CPU_EVENT_STEP,  // A run began; from: low bits of its step.
   LS_CPU_EVENT_TURN,  // A stream ran and parked, or ended.
   LS_CPU_EVENT_HOST,  // It started a host call at `from`.
 } ls_cpu_event_kind;
@@ -27,14 +27,14 @@ typedef enum ls_cpu_event_kind {
 enum { LS_CPU_EVENTS = 32, LS_CPU_MAIN = -1 };
 
 typedef struct ls_cpu_event {
-  uint64_t path;  // from << 32 | to: positions of instructions.
+  uint64_t path;  // Positions of instructions: from << 32 | to.
   uint64_t who;   // kind << 32 | replica, as 32 bits; LS_CPU_MAIN: shared code.
 } ls_cpu_event;
 
 // The newest LS_CPU_EVENTS of a worker.
 typedef struct ls_cpu_recorder {
   ls_cpu_event events[LS_CPU_EVENTS];
-  uint32_t count;  // So far.
+  uint32_t count;  // Events recorded in total.
 } ls_cpu_recorder;
 
 static inline void ls_cpu_record(ls_cpu_recorder *self, ls_cpu_event_kind kind,

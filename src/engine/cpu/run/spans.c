@@ -4,7 +4,7 @@
 #include "engine/cpu/run/host_call.h"
 #include "graph/graph.h"
 
-// The user's op at an instruction, else what is done there.
+// Returns the name of the user's op at an instruction, or a description.
 static const char *name_at(const ls_executable *executable, uint32_t pc) {
   const ls_cpu_note *note = &executable->notes[pc];
   if (note->name != NULL) return note->name;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a traced run notes (base/trace.h): turns, sweeps, calls of the host, and
-// waits for it. Each is called with what ls_span_begin gave where the work
-// began, and does nothing if that is LS_NO_SPAN.
+// Spans of a traced run (base/trace.h): execution of streams, rounds over the
+// lanes, host calls, and waits for them. Each function takes the result of
+// ls_span_begin at the start of the work, and does nothing if that is
+// LS_NO_SPAN.
 #ifndef LS_ENGINE_CPU_RUN_SPANS_H_
 #define LS_ENGINE_CPU_RUN_SPANS_H_
 
@@ -13,13 +14,14 @@ static inline int64_t ls_cpu_span_begin(const ls_instance *self) {
   return ls_span_begin(self->executable->backend->runtime);
 }
 
-// A stream has gone from an instruction to where it parks or ends.
+// Ends the span of a stream that ran from an instruction to where it parks or
+// ends.
 void ls_cpu_span_turn(const ls_instance *self, const ls_cpu_stream *stream,
                       uint32_t pc, int64_t began);
-// All lanes of a launch have had a turn.
+// Ends the span of a round over all lanes of a launch.
 void ls_cpu_span_sweep(const ls_instance *self, int64_t began);
-// A host kernel has been called: that of a record, which was handed over at
-// `queued`; LS_NO_SPAN: it was called where it came up.
+// Ends the span of a host kernel's call; `queued` is the time of submission, or
+// LS_NO_SPAN for inline calls.
 void ls_cpu_span_call(const ls_cpu_host_record *record, int64_t queued,
                       int64_t began);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/cpu/run/stack.h"
 
-enum { FIRST_BYTES = 4096 };  // Of a stack of small elements.
+enum { FIRST_BYTES = 4096 };  // First allocation of a stack of small elements.
 
 ls_status ls_cpu_stacks_init(ls_cpu_stacks *self, ls_allocator *allocator,
                              uint32_t num_sites, size_t num_streams) {
@@ -37,7 +37,7 @@ void ls_cpu_stacks_reset(ls_cpu_stacks *self) {
   if (self->taken == 0) return;
   for (size_t i = 0; i < self->num_pools; ++i) {
     ls_cpu_stack_pool *pool = &self->pools[i];
-    // The oldest comes first again.
+    // The newest is pushed first, so the oldest is taken first again.
     pool->free = NULL;
     for (ls_cpu_stack *at = pool->made; at != NULL; at = at->next_made) {
       at->count = 0;
@@ -78,7 +78,7 @@ static ls_status no_memory(const ls_cpu_stack *stack, size_t element) {
                    stack->count, element);
 }
 
-// Twice the room, or for the first time some.
+// Doubles the capacity, or makes the first allocation.
 static ls_status grow(ls_cpu_stacks *self, ls_cpu_stack *stack) {
   const size_t element = stack->element;
   size_t capacity = FIRST_BYTES / (element + 1) + 1, bytes = 0;
@@ -98,7 +98,7 @@ static ls_status grow(ls_cpu_stacks *self, ls_cpu_stack *stack) {
   return ls_ok();
 }
 
-// An empty stack with room for values of this size.
+// Sets the size of the elements of an empty stack.
 static void set_element(ls_cpu_stack *stack, size_t element) {
   if (stack->element == element) return;
   const size_t bytes = stack->capacity * stack->element;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/cpu/run/team.h"
 
-// A core of the machines this was measured on does 100 flops and moves 30 bytes
-// of cached data a nanosecond; waking a parked thread takes 15 to 90 us, a
-// spinning one 0.4.
+// Rates of the machine these were measured on: a core does 100 flops and moves
+// 30 bytes of cached data a nanosecond; waking a parked thread takes 15 to 90
+// us, a spinning one 0.4.
 enum { FLOPS_PER_NS = 100, BYTES_PER_NS = 30, WORTH_NS = 20000 };
 
 double ls_cpu_team_nanos(double flops, size_t bytes) {
@@ -34,7 +34,7 @@ void ls_cpu_team_run(const ls_cpu_team *team, ls_kernel_loop loop,
     const ls_status status =
         ls_workers_share(team->workers, run_blocks, &j, blocks);
     if (ls_status_is_ok(status)) return;
-    ls_status_free(status);  // No thread to be had: nothing was run.
+    ls_status_free(status);  // No thread was available, and nothing was run.
   }
   run_blocks(&j, 0, 0, blocks);
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A team: the threads that share one instruction's blocks.
+// Thread teams: the threads that share one instruction's blocks.
 //
-// Which blocks there are depends on shapes alone, and each gives the same bits
-// wherever it runs; a team only decides who runs them: worker w of T begins
-// with the w-th part, so that data stays in its core's cache from one
-// instruction to the next, and then helps. What is too small to be worth waking
-// anybody runs on the caller's thread.
+// The blocks depend on shapes alone, and each gives the same bits on any
+// thread; a team only decides which thread runs them: worker w of T starts with
+// the w-th part, so that data stays in its core's cache from one instruction to
+// the next, and then helps others. Work too small to be worth waking a thread
+// runs on the caller's thread.
 #ifndef LS_ENGINE_CPU_RUN_TEAM_H_
 #define LS_ENGINE_CPU_RUN_TEAM_H_
 
@@ -14,19 +14,20 @@
 #include "engine/cpu/kernels/kernel.h"
 
 struct ls_cpu_team {
-  ls_workers *workers;  // The runtime's; NULL: the caller alone.
+  ls_workers *workers;  // The runtime's workers; NULL: the caller alone.
   int threads;
-  char *scratch;  // One part a thread.
+  char *scratch;  // `stride` bytes per thread.
   size_t stride;
 };
 
-// Runs all blocks. `call->scratch` is set here.
+// Runs all blocks. Sets `call->scratch`.
 void ls_cpu_team_run(const ls_cpu_team *team, ls_kernel_loop loop,
                      const ls_kernel_call *call, int64_t blocks);
 
-// About what work of this size takes on one core.
+// Estimates the time of work of this size on one core.
 double ls_cpu_team_nanos(double flops, size_t bytes);
-// Whether it gains by a team: some 20 microseconds of one core.
+// Returns true if a team makes the work faster: from some 20 microseconds of
+// one core on.
 bool ls_cpu_team_gains(double flops, size_t bytes, int64_t blocks);
 
 #endif  // LS_ENGINE_CPU_RUN_TEAM_H_

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who is where: the table for a run that cannot go on, or that somebody wonders
-// about. A run may go on while it is printed, so everything that changes in a
-// run is loaded once and means no more than it says.
+// The position report of a run that cannot continue, or that somebody inspects.
+// The run may progress while it is printed, so each variable that changes in a
+// run is loaded once, and the lines need not fit together.
 #include <stdio.h>
 
 #include "base/plain.h"
@@ -31,7 +31,7 @@ static void print_place(const ls_instance *self, uint32_t pc, ls_text *text) {
   }
 }
 
-// What a stream that stands at an instruction does.
+// Returns the activity of a stream that stands at an instruction.
 static const char *doing_at(const ls_cpu_instruction *at) {
   switch (at->code) {
   case LS_CPU_WAIT:
@@ -54,7 +54,8 @@ static const char *doing_at(const ls_cpu_instruction *at) {
   }
 }
 
-// How long the oldest host call has taken that a lane in this place waits for.
+// Prints the time of the oldest host call that a stream at this position waits
+// for.
 static void print_host_time(const ls_instance *self, uint32_t pc,
                             ls_text *text) {
   const ls_executable *executable = self->executable;
@@ -76,10 +77,10 @@ static void print_host_time(const ls_instance *self, uint32_t pc,
 }
 
 // ---- Lanes -----------------------------------------------------------------
-// Numbers as ranges: "0-2, 5 and 7 more".
+// Prints numbers as ranges: "0-2, 5 and 7 more".
 typedef struct ranges {
   ls_text *text;
-  int32_t begin, end;  // The one that is open; empty: none.
+  int32_t begin, end;  // The open range; empty: none.
   uint32_t printed, count;
 } ranges;
 
@@ -111,8 +112,8 @@ static void end_ranges(ranges *self, uint32_t all) {
   }
 }
 
-// Which of a launch's lanes: those at a place, or those that have posted to a
-// slot or not.
+// Selects lanes of a launch: those at a position, or those that have posted, or
+// not posted, to a slot.
 typedef struct lane_choice {
   const ls_cpu_launch *launch;
   uint32_t pc;
@@ -156,7 +157,7 @@ static void print_lanes(const ls_instance *self, const lane_choice *choice,
   end_ranges(&numbers, count);
 }
 
-// Which replicas' calls are still out, of a call of all replicas.
+// Prints the replicas whose calls are under way, for a call of all replicas.
 static void print_calls(const ls_instance *self, uint32_t pc, ls_text *text) {
   const ls_executable *executable = self->executable;
   const ls_cpu_instruction *at = &executable->instructions[pc];
@@ -176,7 +177,7 @@ static void print_calls(const ls_instance *self, uint32_t pc, ls_text *text) {
   end_ranges(&numbers, count);
 }
 
-// Whether a lower lane stands at the same place.
+// Returns true if a lower lane stands at the same position.
 static bool is_told(const ls_instance *self, const ls_cpu_launch *launch,
                     int32_t replica) {
   const lane_choice same = {
@@ -218,7 +219,7 @@ static bool is_of_launch(const ls_cpu_launch *launch, uint32_t slot) {
          slot < launch->first_slot + launch->num_slots;
 }
 
-// Those that some replicas have come to and others have not.
+// Prints the merges that some replicas have reached and others have not.
 static void print_merges(const ls_instance *self, const ls_cpu_launch *launch,
                          ls_text *text) {
   const ls_executable *executable = self->executable;
@@ -255,7 +256,7 @@ static void print_event(const ls_instance *self, const ls_cpu_event *event,
     ls_text_append_format(text, "    step %u began\n", from);
     return;
   }
-  // Halves of two events may not fit.
+  // The halves of two different events may not fit together.
   if (kind == LS_CPU_EVENT_NONE || from >= most || to >= most) return;
   if (replica == LS_CPU_MAIN) {
     ls_text_append(text, "    shared code");
@@ -297,7 +298,7 @@ static void print_places(const ls_instance *self, ls_text *text) {
     print_host_time(self, pc, text);
   }
   ls_text_append_char(text, '\n');
-  // Its lanes, all the time: a run that goes on may come to another one.
+  // The lanes are those of this launch: a running program may reach the next.
   const ls_cpu_instruction *launch = LS_CPU_SEEN(self->launch);
   if (LS_CPU_SEEN(self->num_running) > 0 && launch != NULL) {
     print_all_lanes(self, launch->params, text);
@@ -334,8 +335,8 @@ void ls_cpu_print_other(const ls_instance *self, ls_text *text) {
   if (text->size > 0) text->data[--text->size] = '\0';  // The last newline.
 }
 
-// Where the parts of a run are that wait beside one; a run is told of others,
-// for which it may be waiting.
+// Appends the positions of the other runs that the same thread drives, and of
+// all other runs, for which this one may be waiting.
 static ls_status add_others(ls_status status, const ls_instance *self,
                             ls_instance *const *parts, size_t count) {
   ls_text text;
