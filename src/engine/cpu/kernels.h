@@ -3,13 +3,13 @@
 // The kernels that exist once per instruction set, as a table of functions.
 //
 // Every function gives the same bits in every table (base, v3 = AVX2 and FMA,
-// v4 = AVX-512), for any alignment, and does not depend on what it is called
-// on beside: a block of a product has the bits it has in the whole. Only the
-// sign and payload of a NaN are not promised. The order of each sum is stated.
+// v4 = AVX-512), for any alignment and any division of the work: a block of a
+// product has the bits that it has in the whole product. Only the sign and
+// payload of a NaN are not promised. The order of each sum is stated.
 //
-// All are thread-safe and allocate nothing. Pointers may be unaligned;
-// 64-byte alignment is faster. Unless said otherwise `dst` may be one of the
-// inputs exactly, and must not overlap them in part. An empty size is fine.
+// All are thread-safe and allocate nothing. Pointers may be unaligned; 64-byte
+// alignment is faster. Unless stated otherwise `dst` may be exactly one of the
+// inputs, but must not overlap one in part. Empty sizes are allowed.
 
 #ifndef LS_ENGINE_CPU_KERNELS_H_
 #define LS_ENGINE_CPU_KERNELS_H_
@@ -22,7 +22,7 @@
 #include "engine/cpu/kernels/attention/attention.h"
 #include "engine/cpu/kernels/norm/norms.h"
 
-// What a product does to each output after the bias.
+// Activation of a product's outputs, applied after the bias.
 typedef enum ls_cpu_activation {
   LS_CPU_ACTIVATION_NONE = 0,
   LS_CPU_ACTIVATION_RELU,  // 0 > x ? 0 : x, so a NaN stays.
@@ -46,8 +46,8 @@ typedef struct ls_cpu_product {
   bool a_transposed;
   bool b_transposed;
   bool accumulate;  // C = C + result instead of C = result.
-  // A may be a view: behind every m_line rows of it, `m_skip` more elements are
-  // passed over in the array, and likewise along k. A line of 0: no skips.
+  // A may be a view: after every m_line rows of it, `m_skip` more elements are
+  // skipped in the array, and likewise along k. A line of 0: no skips.
   size_t m_line, k_line;
   ptrdiff_t m_skip, k_skip;
 } ls_cpu_product;
@@ -58,16 +58,16 @@ typedef struct ls_cpu_block {
   size_t n0, n1;
 } ls_cpu_block;
 
-// Computes one block of a product. `scratch` is the caller's, of the size that
-// the matching _scratch function gives, for one call at a time.
+// Computes one block of a product. `scratch` has the size that the matching
+// _scratch function returns and is used by one call at a time.
 typedef void ls_cpu_product_fn(const ls_cpu_product *product,
                                const ls_cpu_block *block, void *scratch);
 
-// Bytes; rows that a multiple of them lies between share few sets of a cache.
+// Rows that are a multiple of so many bytes apart share few sets of a cache.
 enum { LS_CPU_FEW_SETS = 4096 };
 
-// Bytes of scratch that a call for any block of `product` needs: a function of
-// its shape alone. Reads no array.
+// Returns the bytes of scratch that a call for any block of `product` needs: a
+// function of its shape alone. Reads no array.
 typedef size_t ls_cpu_product_scratch_fn(const ls_cpu_product *product);
 
 // dst[p * width + j] = src[j * stride + p] for p < k, j < columns.
@@ -79,17 +79,18 @@ typedef void ls_cpu_unary_fn(float *dst, const float *src, size_t n);
 typedef void ls_cpu_gelu_again_fn(float *dx, float *y, const float *dy,
                                   const float *x, size_t n);
 
-// A function of each row of a dense rows x columns array. A row's sum is
-// that of `sum`, and a sum's reciprocal is multiplied with.
+// Applies a function to each row of a dense rows x columns array. A row's sum
+// is that of `sum`; divisions by it are multiplications with its reciprocal.
 typedef void ls_cpu_rows_fn(float *dst, const float *src, size_t rows,
                             size_t columns);
 
-// Rows of windows: floats, side by side. A NaN is larger than any number; of
-// equal numbers, and of NaNs, the first one counts. Tap numbers are floats too.
+// Operations on the rows of windows, as vectors of floats. A NaN is larger than
+// any number; of equal numbers, and of NaNs, the first one counts. Tap numbers
+// are floats too.
 typedef struct ls_cpu_windows {
   // best[i] = x[i] where that is larger.
   void (*max)(void *best, const void *x, int64_t n);
-  // The largest of four rows, in this order.
+  // Takes the largest of four rows, compared in this order.
   void (*max_of_four)(void *dst, const void *const *x, int64_t n);
   // best[i] = x[i], at[i] = tap where x[i] is larger.
   void (*compare)(void *best, void *at, const void *x, int64_t tap, int64_t n);
@@ -99,7 +100,7 @@ typedef struct ls_cpu_windows {
   // dx[k][i] = dy[i] where x[k][i] is the largest of four, else 0.
   void (*give_four)(void *const *dx, const void *const *x, const void *dy,
                     int64_t n);
-  // max[i], which is the largest of four rows, and place[i], its number. `n` is
+  // Sets max[i] to the largest of four rows and place[i] to its number. `n` is
   // a multiple of 16.
   void (*place_of_four)(float *max, uint8_t *place, const float *const *x,
                         size_t n);
@@ -108,43 +109,48 @@ typedef struct ls_cpu_windows {
 } ls_cpu_windows;
 
 // The transforms of conv/winograd.h. Numbers of channels are multiples of 16; a
-// pixel is its channels side by side; planes lie `channels` apart, or as said.
+// pixel holds its channels side by side; planes are `channels` apart, or as
+// stated.
 typedef struct ls_cpu_winograd {
-  // The 4 by 4 outputs of M, with the bias, unless NULL, and the activation.
+  // Computes the 4 by 4 outputs from M, with the bias, unless NULL, and the
+  // activation.
   void (*output)(float *const *pixels, const float *planes, size_t channels,
                  const float *bias, bool relu);
-  // The maxima of the 2 by 2 windows of these, and which of the four each is.
+  // Computes the maxima of the 2 by 2 windows of these outputs, and which of
+  // the four each is.
   void (*output_pooled)(float *const *maxima, uint8_t *const *places,
                         const float *planes, size_t channels, const float *bias,
                         bool relu);
-  // W of the gradients of 4 by 4 outputs.
+  // Computes W from the gradients of 4 by 4 outputs.
   void (*gradient)(float *planes, const float *const *pixels, size_t channels);
-  // n weights' gradients of the sum, in order, of `parts` dU that lie `part`
-  // apart; planes and taps lie `plane` apart.
+  // Computes n gradients of weights from the sum, in order, of `parts` dU that
+  // are `part` apart; planes and taps are `plane` apart.
   void (*weights_gradient)(float *taps, const float *planes, size_t parts,
                            size_t part, size_t plane, size_t n);
 } ls_cpu_winograd;
 
-// What is multiplied: V and U, of floats or of pairs of bf16.
+// Factors of the products: V and U, as floats or as pairs of bf16.
 typedef struct ls_cpu_winograd_planes {
-  size_t values;  // Of input channels in a float: 1, or the 2 of a pair.
-  // V of the 6 by 6 inputs under a tile.
+  size_t values;  // Input channels per float: 1, or the 2 of a pair.
+  // Computes V of the 6 by 6 inputs under a tile.
   void (*input)(float *planes, const float *const *pixels, size_t channels);
-  // U of 16 rows from `row` on of the taps [9, rows, columns]; planes are
-  // [rows / values, columns].
+  // Computes U of 16 rows from `row` on of the taps [9, rows, columns]; planes
+  // are [rows / values, columns].
   void (*weights)(float *planes, const float *taps, size_t rows, size_t columns,
                   size_t row);
-  // The same of the taps turned around; planes are [columns / values, rows].
+  // Does the same with the taps rotated by 180 degrees; planes are [columns /
+  // values, rows].
   void (*turned_weights)(float *planes, const float *taps, size_t rows,
                          size_t columns, size_t row);
-  // M of tiles whose planes lie `m_pitch` and `v_pitch` apart; `in` counts
-  // floats. Chains over the input channels, as those of products.
+  // Computes M of tiles whose planes are `m_pitch` and `v_pitch` apart; `in`
+  // counts floats. Sums are chains over the input channels, like those of
+  // products.
   void (*multiply)(float *m, size_t m_pitch, const float *v, size_t v_pitch,
                    const float *u, size_t tiles, size_t in, size_t out);
 } ls_cpu_winograd_planes;
 
-// What is not 0 of a gradient, by channel: for channel c counts[c] values and
-// the places they stand at, from c * pitch on. Rows have room for 16 more.
+// Nonzero values of a gradient, by channel: channel c has counts[c] values and
+// their places, from c * pitch on. Rows have room for 16 more.
 typedef struct ls_cpu_nonzeros {
   uint32_t *counts;
   int32_t *places;
@@ -152,45 +158,46 @@ typedef struct ls_cpu_nonzeros {
   size_t pitch;
 } ls_cpu_nonzeros;
 
-// Gradients of convolutions by 3 by 3 taps from d, the gradient of the maxima
-// of 2 by 2 windows of their result, and which of its window each maximum is
-// (conv/sparse.h). `in` and `out` are numbers of channels, multiples of 16. A
-// window of d is its channels side by side; the lines of dx and x are sliced:
-// pixels of 16 channels side by side, and the same of the next 16 channels
-// `plane` floats on.
+// Gradients of convolutions by 3 by 3 taps, computed from d, the gradient of
+// the maxima of 2 by 2 windows of their result, and from the position of each
+// maximum in its window (conv/sparse.h). `in` and `out` are numbers of
+// channels, multiples of 16. A window of d holds its channels side by side; the
+// lines of dx and x are sliced: pixels of 16 channels side by side, and the
+// next 16 channels `plane` floats further on.
 typedef struct ls_cpu_sparse {
-  // A line of `count` pixels of `channels` channels from slices; 0 where
+  // Writes a line of `count` pixels of `channels` channels from slices; 0 where
   // `relu`, unless NULL, is not above 0.
   void (*unslice)(float *line, const float *slices, size_t plane,
                   const float *relu, size_t channels, size_t count);
-  // Appends to `to` what is not 0 of `channels` of `count` windows of d, which
-  // lie `pitch` apart; window i's four pixels are at pixels[4 * i].
+  // Appends to `to` the nonzero values of `channels` of `count` windows of d,
+  // which are `pitch` apart; window i's four pixels are at pixels[4 * i].
   void (*collect)(const ls_cpu_nonzeros *to, const float *d,
                   const uint8_t *places, size_t pitch, size_t channels,
                   const int32_t *pixels, size_t count);
 } ls_cpu_sparse;
 
-// The input's share of it, for 16 of its channels.
+// Functions for the gradient of the input, 16 of its channels at a time.
 typedef struct ls_cpu_sparse_input {
   size_t block;  // Output channels of a block; the last one may have fewer.
-  size_t taps;   // Floats that a block's taps take.
-  // Puts the taps of `block` channels in order, of w [3, 3, in, out] from the
-  // first input and output channel on.
+  size_t taps;   // Floats of a block's taps.
+  // Arranges the taps of `block` channels of w [3, 3, in, out], from the first
+  // input and output channel on.
   void (*pack)(float *taps, const float *w, size_t in, size_t out,
                size_t block);
-  // To four lines of dx of 2 * windows + 2 pixels, from `block` channels of a
-  // line of d. Windows have `out` channels. Each element is a chain of fused
-  // multiply-adds by ascending (window, place, channel) from +0, then added.
+  // Adds to four lines of dx, of 2 * windows + 2 pixels, the products of
+  // `block` channels of a line of d. Windows have `out` channels. Each element
+  // is a chain of fused multiply-adds by ascending (window, place, channel)
+  // from +0, then added.
   void (*add)(float *const *dx, const float *d, const uint8_t *places,
               const float *taps, size_t windows, size_t out, size_t block);
 } ls_cpu_sparse_input;
 
-// The weights' share of it, from lists of one output channel each. A pixel of a
-// slice takes 16 floats, whatever is in them.
+// Functions for the gradient of the weights, from lists of one output channel
+// each. A pixel of a slice takes 16 floats.
 typedef struct ls_cpu_sparse_weights {
-  size_t channels;  // Of a slice.
-  int64_t bytes;    // Of a channel, where there is an instruction for it.
-  // Puts `count` pixels of `channels` channels into slices.
+  size_t channels;  // Channels of a slice.
+  int64_t bytes;    // Stored bytes of a channel.
+  // Copies `count` pixels of `channels` channels into slices.
   void (*slice)(float *slices, size_t plane, const float *line, size_t channels,
                 size_t count);
   // sums[r][t] += value * x[place + r * line + t * 16], for the values in
@@ -199,36 +206,37 @@ typedef struct ls_cpu_sparse_weights {
               const int32_t *places, const float *values, size_t count);
 } ls_cpu_sparse_weights;
 
-// A value that is not 0, and where it belongs.
+// A nonzero value and its position.
 typedef struct ls_cpu_nonzero {
   int32_t place;
   float value;
 } ls_cpu_nonzero;
 
-// Taps of a line at most; vectors of 16 that a column is added to at once.
+// Most taps of a line; most vectors of 16 in one call of add_column.
 enum { LS_ZEROS_TAPS = 5, LS_ZEROS_VECTORS = 6 };
 
-// Products that leave out zeros (conv/zeros.h). Reads of `w` and `x` are of 16
+// Products that skip zeros (conv/zeros.h). Reads of `w` and `x` are of 16
 // floats each; `sums` are rows of 16.
 typedef struct ls_cpu_zeros {
-  size_t (*count)(const float *values, size_t count);  // Of what is not 0.
+  size_t (*count)(const float *values, size_t count);  // Counts nonzero values.
   bool (*are_finite)(const float *values, size_t count);
-  // Appends what is not 0 of `count` values, value i at place i * step; how
-  // many there are. May write 64 bytes behind them.
+  // Appends the nonzero ones of `count` values, value i at place i * step, and
+  // returns their number. May write 64 bytes past them.
   size_t (*list_row)(ls_cpu_nonzero *to, const float *values, size_t count,
                      int32_t step);
-  // Appends value i to the list at to + i * pitch, which has counts[i]: what is
-  // not 0, or all.
+  // Appends value i to the list at to + i * pitch, which has counts[i]: nonzero
+  // values, or all.
   void (*list_columns)(ls_cpu_nonzero *to, size_t pitch, uint32_t *counts,
                        const float *values, size_t count, int32_t place,
                        bool all);
-  // sums[i] += value * w[place + t * tap], for the 2 to 5 taps t and the values
-  // of row i + t of the list, which are those from begin[i + t] on, in order.
+  // Computes sums[i] += value * w[place + t * tap], for the 2 to 5 taps t and
+  // the values of row i + t of the list, which are those from begin[i + t] on,
+  // in order.
   void (*add_line)(float *sums, size_t count, const ls_cpu_nonzero *list,
                    const uint32_t *begin, const float *w, size_t tap,
                    size_t taps);
-  // sums[v], or what is added to it, is the sum of value * x[v][place] over the
-  // list, from +0.
+  // Sets sums[v], or with `adds` adds to it, the sum of value * x[v][place]
+  // over the list, from +0.
   void (*add_column)(float *sums, const float *const *x, size_t vectors,
                      const ls_cpu_nonzero *list, size_t count, bool adds);
 } ls_cpu_zeros;
@@ -241,20 +249,19 @@ typedef struct ls_cpu_chains ls_cpu_chains;
 typedef struct ls_cpu_kernels {
   const char *name;  // "base", "v3" or "v4".
 
-  // Products. A cut of the work into blocks costs least at multiples of these
-  // (the bits do not care). A call may rearrange the part of B that its block
-  // uses, so cut columns before rows where there is a choice.
+  // Products. The bits do not depend on the division into blocks, but multiples
+  // of these are cheapest. A call may rearrange the part of B that its block
+  // uses, so cut columns before rows if possible.
   size_t product_f32_rows, product_f32_columns;
   ls_cpu_product_fn *product_f32;
   ls_cpu_product_scratch_fn *product_f32_scratch;
-  // The same of floats that are rounded to bf16 first, to nearest even: to a
-  // chain each pair of values of k adds its odd product, then its even one;
-  // what is alone at the end counts as even. With flush to zero the same bits
-  // in every table.
-  // A's lines along k are of an even length.
+  // The product of floats that are rounded to bf16 first, to nearest even: to a
+  // chain each pair of values of k adds its odd product, then its even one; a
+  // single value at the end counts as even. With flush to zero the same bits in
+  // every table. A's lines along k are of an even length.
   ls_cpu_product_fn *product_bf16;
   ls_cpu_product_scratch_fn *product_bf16_scratch;
-  // That of floats where nothing is said: product_f32, unless it was changed.
+  // The product of floats by default: product_f32, unless it was changed.
   ls_cpu_product_fn *product;
   ls_cpu_product_scratch_fn *product_scratch;
   ls_cpu_product_fn *product_f64;
@@ -269,13 +276,14 @@ typedef struct ls_cpu_kernels {
   ls_cpu_unary_fn *expm1, *log1p;
   ls_cpu_unary_fn *sin, *cos, *tan;  // isa/vectrig.h
   ls_cpu_unary_fn *softplus;         // log(1 + e^x); isa/vecactivation.h
-  ls_cpu_unary_fn *gelu;             // By tanh.
+  ls_cpu_unary_fn *gelu;             // The tanh approximation.
   // dst[i] = dy[i] gelu'(x[i]).
   void (*gelu_grad)(float *dst, const float *dy, const float *x, size_t n);
-  // The same, and y[i] = gelu(x[i]). `dx` may be `dy`, and `y` may be `x`.
+  // Does the same, and sets y[i] = gelu(x[i]). `dx` may be `dy`, and `y` may be
+  // `x`.
   ls_cpu_gelu_again_fn *gelu_again;
 
-  // 16-bit floats to f32 and back, to nearest even. No overlap.
+  // Convert 16-bit floats to f32 and back, to nearest even. No overlap.
   void (*widen_f16)(float *dst, const uint16_t *src, size_t n);
   void (*widen_bf16)(float *dst, const uint16_t *src, size_t n);
   void (*narrow_f16)(uint16_t *dst, const float *src, size_t n);
@@ -286,37 +294,37 @@ typedef struct ls_cpu_kernels {
   // (x - max) - log(sum of e^(x - max)).
   ls_cpu_rows_fn *log_softmax;
 
-  // Cross-entropy of softmax(logits) against one class per row:
-  //   loss[i] = log(sum of e^(x - max)) - (x[label] - max).
-  // A label outside [0, columns) makes its row's loss NaN. No overlap.
+  // Computes the cross-entropy of softmax(logits) against one class per row:
+  // loss[i] = log(sum of e^(x - max)) - (x[label] - max). A label outside [0,
+  // columns) makes its row's loss NaN. No overlap.
   void (*label_loss)(float *loss, const float *logits, const int32_t *labels,
                      size_t rows, size_t columns);
 
-  // Its gradient: (softmax(x) - onehot(label)) * scale[i * scale_stride] for
-  // row i, so stride 0 is one scale for all. A label outside [0, columns)
-  // makes its row NaN. `grad` may be `logits`.
+  // Computes its gradient: (softmax(x) - onehot(label)) * scale[i *
+  // scale_stride] for row i, so stride 0 is one scale for all. A label outside
+  // [0, columns) makes its row NaN. `grad` may be `logits`.
   void (*label_loss_grad)(float *grad, const float *logits,
                           const int32_t *labels, const float *scale,
                           size_t scale_stride, size_t rows, size_t columns);
 
-  // Copies to memory, past the caches; NULL where that cannot be. Other threads
-  // may read it after stream_end. No overlap.
+  // Copies with streaming stores, past the caches; NULL where the machine has
+  // none. Other threads may read the copy after stream_end. No overlap.
   void (*stream)(void *dst, const void *src, size_t bytes);
   void (*stream_end)(void);
 
   // dst[i] = a[i] + b[i].
   void (*add)(float *dst, const float *a, const float *b, size_t n);
-  // The same of 4 or 8 operands, along the canonical tree. `far`: they are in
-  // memory, not in a cache, and so is the sum best.
+  // Add 4 or 8 operands along the canonical tree. `far`: they are in memory,
+  // not in a cache, and the sum is best stored past the caches.
   void (*add4)(float *dst, const void *const *in, size_t n, bool far);
   void (*add8)(float *dst, const void *const *in, size_t n, bool far);
 
-  // Words of blocks in a row, four of each, as ls_random_source_bits makes
-  // them.
+  // Draws the words of consecutive blocks, four each, like
+  // ls_random_source_bits.
   void (*random_bits)(uint32_t *restrict dst, const ls_random_source *source,
                       uint64_t first, size_t blocks);
-  // Standard normals from pairs of words, as ls_random_normals_f32 makes two of
-  // them. No overlap.
+  // Computes standard normals from pairs of words, like ls_random_normals_f32.
+  // No overlap.
   void (*normals)(float *restrict dst, const uint32_t *restrict bits,
                   size_t pairs);
 
@@ -327,46 +335,48 @@ typedef struct ls_cpu_kernels {
   // dst[i] = y[i] > 0 ? dy[i] : 0, with y the activation's output (or input).
   void (*relu_grad)(float *dst, const float *dy, const float *y, size_t n);
 
-  // dst[j] = sum over i of src[i * stride + j]: each column by rows in order,
-  // from +0. With `accumulate` that sum is added to dst[j]. No overlap.
+  // Computes dst[j] = sum over i of src[i * stride + j]: each column by rows in
+  // order, from +0. With `accumulate` that sum is added to dst[j]. No overlap.
   void (*column_sums)(float *dst, const float *src, size_t rows, size_t columns,
                       size_t stride, bool accumulate);
 
-  // Sum of n floats: 16 partial sums from +0, the j-th over elements j, j + 16,
+  // Adds n floats: 16 partial sums from +0, the j-th over elements j, j + 16,
   // ... in order; then sum j takes in sum j + 8, j + 4, j + 2, j + 1.
   float (*sum)(const float *src, size_t n);
 
-  // The largest of n floats, NaN if one is, -infinity of none. Of zeros of both
-  // signs the one that is met first in the order of `sum`.
+  // Returns the largest of n floats, NaN if one is, -infinity of none. Of zeros
+  // of both signs the first in the order of `sum`.
   float (*max)(const float *src, size_t n);
 
   const ls_cpu_spans *spans;  // Elementwise ops of floats: kernels/loops.h.
-  const ls_cpu_typed_spans *typed_spans;  // And of all types.
+  const ls_cpu_typed_spans *typed_spans;  // Elementwise ops of all types.
   const ls_cpu_short_rows *short_rows;
-  const ls_cpu_chains
-      *chains;  // Several of them at once: kernels/element/chain.h.
+  // Several elementwise ops at once: kernels/element/chain.h.
+  const ls_cpu_chains *chains;
   const ls_cpu_norms *norms_f32, *norms_f64;
   const ls_cpu_attention *attention;
   const ls_cpu_windows *windows;
   const ls_cpu_winograd *winograd;
-  // The one that `product` goes with is `winograd_planes`.
+  // `winograd_planes` is the one that matches `product`.
   const ls_cpu_winograd_planes *winograd_f32, *winograd_bf16, *winograd_planes;
   const ls_cpu_zeros *zeros;
   const ls_cpu_sparse *sparse;
-  // Those that `product` goes with, and those of what is rounded to bf16: the
-  // second value of each two of a place or a list is added before the first.
+  // The first of each line matches `product`; the second is for values rounded
+  // to bf16, where the second value of each two of a place or a list is added
+  // before the first.
   const ls_cpu_sparse_input *sparse_input, *sparse_input_bf16;
   const ls_cpu_sparse_weights *sparse_weights, *sparse_weights_bf16;
 } ls_cpu_kernels;
 
-// The fastest table that this machine and its operating system can run.
+// Returns the fastest table that this machine and its operating system can run.
 const ls_cpu_kernels *ls_cpu_kernels_best(void);
 
-// Makes `product` that of bf16: by the instruction for it if the table is v4
-// and the machine has it.
+// Makes `product` the one that rounds to bf16. It uses the bf16 instruction if
+// the table is v4 and the machine has it.
 void ls_cpu_kernels_use_bf16(ls_cpu_kernels *kernels);
 
-// The table of that name; NULL if there is none or this machine cannot run it.
+// Returns the table of that name; NULL if there is none or this machine cannot
+// run it.
 const ls_cpu_kernels *ls_cpu_kernels_find(const char *name);
 
 #endif  // LS_ENGINE_CPU_KERNELS_H_

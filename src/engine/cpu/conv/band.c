@@ -3,10 +3,10 @@
 
 enum { Z, Y, X };
 
-// Bytes of copied lines that still stay in the second cache.
+// Bytes of copied lines that stay in the second cache.
 enum { MOST_BYTES = 384 << 10 };
 
-// Input lines and columns that a band of `lines` lines of a phase looks at.
+// Return the input lines and columns under a band of `lines` lines of a phase.
 static int64_t height_of(const ls_conv_phase *phase, int64_t lines) {
   const ls_conv_axis *y = &phase->axis[Y];
   return (lines - 1) * y->move + (y->taps - 1) * y->start_step + 1;
@@ -28,7 +28,7 @@ bool ls_conv_cut_bands(const ls_conv *conv, const ls_conv_types *types,
       !is_absent(&conv->dim[Z]) || conv->in_channels == 0 ||
       ls_conv_outputs(conv) == 0)
     return false;
-  // The first phase has the most lines; of taps each may have some.
+  // The first phase has the most lines; any phase may have the most taps.
   const ls_conv_phase first = ls_conv_phase_of(conv, 0);
   const int64_t lines = ls_min_i64(first.axis[Y].count,
                                    ls_max_i64(1, pixels / first.axis[X].count));

@@ -106,7 +106,8 @@ int64_t ls_conv_outputs(const ls_conv *conv) {
   return conv->dim[0].out * conv->dim[1].out * conv->dim[2].out;
 }
 
-// Whether output `phase` meets the spread-out input's elements with tap `tap`.
+// Returns true if output `phase` uses an element of the dilated input with tap
+// `tap`.
 static bool meets(const ls_conv_dim *dim, int64_t phase, int64_t tap) {
   return (phase * dim->stride + tap * dim->step + dim->base) % dim->spread == 0;
 }
@@ -213,17 +214,17 @@ int64_t ls_conv_output_at(const ls_conv_phase *phase,
 }
 
 // ---- Panels ----------------------------------------------------------------
-// Taps that lie side by side in the input and in the panel. Numbers are bytes.
+// Taps that are adjacent in the input and in the panel. Numbers are bytes.
 typedef struct piece {
   int64_t taps;
-  int64_t width;      // Places along the innermost dimension.
-  int64_t channels;   // Of one tap.
-  int64_t pixel;      // From place to place in the input.
-  int64_t low, high;  // The part of the piece that is wanted.
-  int64_t pitch;      // From row to row of the panel.
+  int64_t width;      // Positions along the innermost dimension.
+  int64_t channels;   // Bytes of one tap's channels.
+  int64_t pixel;      // Distance of two positions in the input.
+  int64_t low, high;  // The range of the piece that is wanted.
+  int64_t pitch;      // Distance of two rows of the panel.
 } piece;
 
-// Copies of a known size, which need no call.
+// Copies of a constant size, which need no call.
 #define FIXED(size)                                                            \
   case size:                                                                   \
     for (int64_t i = 0; i < count; ++i)                                        \
@@ -258,7 +259,7 @@ static void zero_rows(char *to, int64_t pitch, int64_t size, int64_t count) {
     memset(to + i * pitch, 0, (size_t)size);
 }
 
-// One row, part of which may lie outside of the input.
+// Writes one row, part of which may be outside of the input.
 static void edge_row(const piece *p, char *to, const char *row, int64_t place) {
   const int64_t inside = ls_min_i64(p->width - place, p->taps) * p->channels;
   const int64_t end = ls_max_i64(p->low, ls_min_i64(inside, p->high));
@@ -271,13 +272,14 @@ static void edge_row(const piece *p, char *to, const char *row, int64_t place) {
   memset(to + end - p->low, 0, (size_t)(p->high - end));
 }
 
-// `count` rows, the first at `place`, each `move` places on.
+// Writes `count` rows, the first at `place`, each `move` positions further.
 static void piece_rows(const piece *p, char *to, const char *row, int64_t place,
                        int64_t move, int64_t count) {
   int64_t i = 0;
   for (; i < count && place + i * move < 0; ++i)
     edge_row(p, to + i * p->pitch, row, place + i * move);
-  const int64_t last = p->width - p->taps - place;  // Of the whole ones.
+  // Last position at which the piece is inside.
+  const int64_t last = p->width - p->taps - place;
   const int64_t whole = last < 0 ? 0 : ls_min_i64(count, last / move + 1);
   if (whole > i) {
     ls_conv_copy_rows(to + i * p->pitch, p->pitch,
@@ -289,7 +291,7 @@ static void piece_rows(const piece *p, char *to, const char *row, int64_t place,
     edge_row(p, to + i * p->pitch, row, place + i * move);
 }
 
-// All wanted columns of a line of pixels.
+// The wanted columns of a line of pixels.
 typedef struct line_work {
   const ls_conv_phase *phase;
   const ls_conv_source *source;
@@ -299,7 +301,7 @@ typedef struct line_work {
   int64_t run;  // Bytes of a whole piece.
 } line_work;
 
-// The columns of the taps (z, y): one piece, or one for each tap.
+// Writes the columns of the taps (z, y): one piece, or one per tap.
 static void tap_row(const line_work *w, int64_t z, int64_t y, int64_t column,
                     char *to) {
   const ls_conv *conv = w->phase->conv;
@@ -348,7 +350,7 @@ void ls_conv_panel(const ls_conv_phase *phase, const ls_conv_source *source,
   char *to = panel;
   for (int64_t m = m0; m < m1 && k0 < k1; m += w.line.count) {
     w.line = ls_conv_line_at(phase, m, m1);
-    // Only tap rows that have wanted columns.
+    // Visits only tap rows that have wanted columns.
     const int64_t last = (w.end - 1) / row;
     for (int64_t r = w.begin / row; r <= last; ++r)
       tap_row(&w, r / axis[1].taps, r % axis[1].taps, r * row, to);

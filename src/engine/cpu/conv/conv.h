@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A convolution as a matrix product.
+// Convolutions as matrix products.
 //
-// Along each dimension output o meets with tap k the input at
-//   (o * stride + k * step + base) / spread,
-// if that is whole and inside. This holds for a convolution, where spread is
-// the input's dilation, and for its input's gradient, where dy is the input,
-// the steps are backwards and spread is the stride.
+// Along each dimension output o uses with tap k the input at (o * stride + k *
+// step + base) / spread, if that is a whole number and inside. This holds for a
+// convolution, where spread is the input's dilation, and for its input's
+// gradient, where dy is the input, the steps are backwards and spread is the
+// stride.
 //
-// Outputs whose taps meet the input in the same way form a phase: every
-// period-th one along each dimension. Within a phase the taps that meet
-// anything are the same everywhere and lie at regular distances, so the phase
-// is dense: the product of a panel, one row for each output ("pixel") with the
+// Outputs whose taps use the input in the same way form a phase: every
+// period-th one along each dimension. Within a phase the taps that use any
+// input are the same everywhere and at regular distances, so the phase is
+// dense: the product of a panel, one row for each output ("pixel") with the
 // input under its taps, by the weights of these taps. Panels are made piece by
-// piece and never stand whole.
+// piece and never stored whole.
 //
-// Columns of a panel go by (place in the input, channel), both ascending; rows
-// by (image, place in the phase).
+// Columns of a panel go by (position in the input, channel), both ascending;
+// rows by (image, position in the phase).
 #ifndef LS_ENGINE_CPU_CONV_CONV_H_
 #define LS_ENGINE_CPU_CONV_CONV_H_
 
 #include "engine/cpu/kernels/kernel.h"
 #include "graph/window.h"
 
-// One dimension. Those that are not there have sizes 1.
+// One dimension. Unused dimensions have sizes 1.
 typedef struct ls_conv_dim {
   int64_t in, out, taps;
   int64_t stride, step, base, spread;
@@ -32,25 +32,26 @@ typedef struct ls_conv_dim {
 typedef struct ls_conv {
   ls_conv_dim dim[LS_WINDOW_DIMS];
   int64_t images, groups;
-  int64_t in_channels, out_channels;  // Of one group.
+  int64_t in_channels, out_channels;  // Channels of one group.
 } ls_conv;
 
-// Which channels are whose: those of x are the forward input's. `w` is
+// Reads the geometry; channels of x are those of the forward input. `w` is
 // [taps..., channels of a group, output channels].
 ls_status ls_conv_read(const ls_kernel_plan *plan, ls_shape x, ls_shape w,
                        ls_shape y, ls_conv *out_conv);
-// The geometry of a window reduction: `x` is what its windows go over.
+// Reads the geometry of a window reduction, whose windows go over `x`.
 ls_status ls_conv_read_window(const ls_kernel_plan *plan, ls_shape x,
                               ls_shape y, ls_conv *out_conv);
-// From a convolution to its input's gradient.
+// Returns the geometry of the input's gradient of a convolution.
 ls_conv ls_conv_turned(const ls_conv *conv);
 
-// Tap `i` in order of the places it meets.
+// Returns tap `i` in order of the positions that the taps use.
 static inline int64_t ls_conv_tap_in_order(const ls_conv_dim *dim, int64_t i) {
   return dim->step < 0 ? dim->taps - 1 - i : i;
 }
 
-// The place that output `at` meets with tap `tap`; false if there is none.
+// Finds the position that output `at` uses with tap `tap`; returns false if
+// there is none.
 static inline bool ls_conv_meets(const ls_conv_dim *dim, int64_t at,
                                  int64_t tap, int64_t *out_place) {
   *out_place = at * dim->stride + tap * dim->step + dim->base;
@@ -61,8 +62,8 @@ static inline bool ls_conv_meets(const ls_conv_dim *dim, int64_t at,
   return *out_place >= 0 && *out_place < dim->in;
 }
 
-// The taps that meet something from output `at`, where the input is not spread
-// out and steps go forwards; none: begin is end.
+// Finds the taps that use a position inside the input for output `at`, if the
+// input is not dilated and steps go forwards; begin is end: none.
 static inline void ls_conv_taps_inside(const ls_conv_dim *dim, int64_t at,
                                        int64_t *out_begin, int64_t *out_end) {
   const int64_t first = at * dim->stride + dim->base;
@@ -74,57 +75,58 @@ static inline void ls_conv_taps_inside(const ls_conv_dim *dim, int64_t at,
   if (*out_end < *out_begin) *out_end = *out_begin;
 }
 
-// Phases, of which there are at least 1 unless there are no outputs.
+// Returns the number of phases, at least 1 unless there are no outputs.
 int64_t ls_conv_phases(const ls_conv *conv);
-// Whether there is one phase, in which every tap takes part.
+// Returns true if there is one phase, with every tap.
 bool ls_conv_is_dense(const ls_conv *conv);
-// Whether the panel is the input itself.
+// Returns true if the panel is the input itself.
 bool ls_conv_is_plain(const ls_conv *conv);
-// All taps, all outputs of an image.
+// Return the number of all taps, and of all outputs of an image.
 int64_t ls_conv_taps(const ls_conv *conv);
 int64_t ls_conv_outputs(const ls_conv *conv);
 
 // One dimension of a phase.
 typedef struct ls_conv_axis {
-  int64_t first, period, count;       // Outputs.
-  int64_t taps, first_tap, tap_step;  // Taps in order of the input.
-  int64_t start, start_step;          // Where they meet it for output 0.
-  int64_t move;                       // How far that is from output to output.
+  int64_t first, period, count;  // Outputs of the phase.
+  // Taps of the phase, in order of the input.
+  int64_t taps, first_tap, tap_step;
+  int64_t start, start_step;  // Their positions in the input for output 0.
+  int64_t move;  // Distance of these positions from output to output.
 } ls_conv_axis;
 
 typedef struct ls_conv_phase {
   const ls_conv *conv;
   ls_conv_axis axis[LS_WINDOW_DIMS];
-  int64_t pixels;  // Of all images.
+  int64_t pixels;  // Pixels of all images.
   int64_t taps;
 } ls_conv_phase;
 
 ls_conv_phase ls_conv_phase_of(const ls_conv *conv, int64_t phase);
-// The phase that a tap (numbered in row order) takes part in, with that tap
-// alone. False if there is none.
+// Finds the phase to which a tap (numbered in row order) belongs, with that tap
+// alone. Returns false if there is none.
 bool ls_conv_phase_of_tap(const ls_conv *conv, int64_t tap,
                           ls_conv_phase *out_phase);
-// The number of a phase's tap (numbered in panel order) in row order.
+// Returns the number in row order of a phase's tap (numbered in panel order).
 int64_t ls_conv_tap_at(const ls_conv_phase *phase, int64_t tap);
 
-// A run of outputs along the innermost dimension, from `pixel` on, `end` at
-// most.
+// A run of outputs along the innermost dimension, from `pixel` on, up to `end`
+// at most.
 typedef struct ls_conv_line {
-  int64_t image, at[LS_WINDOW_DIMS];  // Places in the phase.
+  int64_t image, at[LS_WINDOW_DIMS];  // Position in the phase.
   int64_t count;
 } ls_conv_line;
 ls_conv_line ls_conv_line_at(const ls_conv_phase *phase, int64_t pixel,
                              int64_t end);
-// The index of a line's first output among all outputs of all images.
+// Returns the index of a line's first output among all outputs of all images.
 int64_t ls_conv_output_at(const ls_conv_phase *phase, const ls_conv_line *line);
 
-// Where to take a panel from: elements of `size` bytes.
+// The input of a panel: elements of `size` bytes.
 typedef struct ls_conv_source {
-  const char *in;  // The group's first channel of the first place.
+  const char *in;  // The group's first channel of the first position.
   size_t size;
 } ls_conv_source;
 
-// Rows [m0, m1) by columns [k0, k1) of a phase's panel into a dense array.
+// Writes rows [m0, m1) by columns [k0, k1) of a phase's panel to a dense array.
 void ls_conv_panel(const ls_conv_phase *phase, const ls_conv_source *source,
                    int64_t m0, int64_t m1, int64_t k0, int64_t k1, void *panel);
 

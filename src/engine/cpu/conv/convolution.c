@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Convolutions, with bias and activation or without, and their inputs'
-// gradients: the same loop, on turned geometry and weights (conv.h).
+// Convolutions, with or without bias and activation, and their inputs'
+// gradients: the same loop, with the geometry and weights of the gradient
+// (conv.h).
 //
-// Every output is one chain of fused multiply-adds over (place in the input,
+// Every output is one chain of fused multiply-adds over (position in the input,
 // channel), in row order, from +0; then comes the bias, then the activation.
-// Places in the padding count as zeros. 16-bit floats are widened and rounded
-// once at the end.
+// Positions in the padding count as zeros. 16-bit floats are widened and
+// rounded once at the end.
 //
 // A unit is a band of a phase's pixels for one group, small enough for the
 // second cache: it is multiplied by the weights as a view of the input
-// (band.h), or as a panel that is made in scratch. Weights that need
-// another order are brought into it by a first step.
+// (band.h), or as a panel that is made in scratch. A first step rearranges the
+// weights if they need another order.
 #include "engine/cpu/conv/band.h"
 #include "engine/cpu/conv/pool.h"
 #include "engine/cpu/conv/sparse.h"
@@ -29,22 +30,24 @@ typedef struct conv_params {
   ls_conv_types types;
   ls_cpu_activation activation;
   bool has_bias;
-  bool turned;    // Inputs and outputs have changed places in the weights.
+  bool turned;    // Gradient: inputs and outputs are swapped in the weights.
   bool plain;     // The input is the panel.
-  bool packs;     // Weights are brought in order, by the first step.
-  bool scatters;  // Results go to scratch before they are put in place.
-  const ls_cpu_windows *pools;  // ... which their maxima are. Or NULL.
+  bool packs;     // The first step rearranges the weights.
+  bool scatters;  // Results go to scratch before they are stored.
+  // Stores the maxima of the results instead; or NULL.
+  const ls_cpu_windows *pools;
   int64_t phases, bands, band;
-  int64_t columns;  // Of the widest panel.
+  int64_t columns;  // Columns of the widest panel.
   ls_conv_bands views;
   ls_conv_zeros zeros;
-  size_t is_finite;  // Where the first step says whether the weights are.
-  // Where things lie in scratch.
+  // Offset of the first step's flag: true if all weights are finite.
+  size_t is_finite;
+  // Offsets in scratch.
   size_t panel, half_panel, result, bias, product;
 } conv_params;
 
 // ---- Weights ---------------------------------------------------------------
-// Elements of a group's weights before those of `phase`.
+// Returns the number of elements of a group's weights before those of `phase`.
 static int64_t weights_before(const conv_params *self, int64_t phase) {
   int64_t taps = 0;
   for (int64_t i = 0; i < phase; ++i)
@@ -52,7 +55,8 @@ static int64_t weights_before(const conv_params *self, int64_t phase) {
   return taps * self->conv.in_channels * self->conv.out_channels;
 }
 
-// Where a phase's weights of a group are, in what the first step made.
+// Returns the offset of a phase's weights of a group in the output of the first
+// step.
 static size_t weights_at(const conv_params *self, int64_t phase,
                          int64_t group) {
   const ls_conv *conv = &self->conv;
@@ -62,8 +66,8 @@ static size_t weights_at(const conv_params *self, int64_t phase,
          self->types.wide;
 }
 
-// The rows of a phase's weights, [taps, in channels, out channels], from what
-// is stored: the same, or [taps, out channels, in channels]; of one group.
+// Writes a phase's weights of one group as [taps, in channels, out channels];
+// stored are the same, or [taps, out channels, in channels].
 static void pack_weights(const conv_params *self, const ls_conv_phase *phase,
                          int64_t group, const void *stored, char *weights) {
   const ls_conv *conv = &self->conv;
@@ -89,7 +93,7 @@ static void pack_weights(const conv_params *self, const ls_conv_phase *phase,
   }
 }
 
-// The first step: a block is a phase of a group.
+// First step: a block is a phase of a group.
 static void weights_loop(const ls_kernel_call *call, int64_t begin_block,
                          int64_t end_block) {
   const conv_params *self = call->params;
@@ -107,7 +111,7 @@ static void weights_loop(const ls_kernel_call *call, int64_t begin_block,
 }
 
 // ---- Results ---------------------------------------------------------------
-// Puts the results of the pixels [m0, m1), which lie in scratch, in place.
+// Stores the results of the pixels [m0, m1), which are in scratch.
 static void scatter(const conv_params *self, const ls_conv_phase *phase,
                     int64_t group, int64_t m0, int64_t m1, const char *from,
                     void *out) {
@@ -130,8 +134,8 @@ static void scatter(const conv_params *self, const ls_conv_phase *phase,
   }
 }
 
-// Puts the maxima of the pixels [m0, m1) in place: lines of one image from an
-// even one on.
+// Stores the maxima of the pixels [m0, m1): lines of one image from an even one
+// on.
 static void pool(const conv_params *self, int64_t m0, int64_t m1,
                  const ls_kernel_call *call) {
   const ls_conv *conv = &self->conv;
@@ -148,12 +152,12 @@ static void pool(const conv_params *self, int64_t m0, int64_t m1,
 }
 
 // ---- Loop ------------------------------------------------------------------
-// What stays the same from unit to unit.
+// State that stays the same from unit to unit.
 typedef struct conv_state {
   const ls_kernel_call *call;
   ls_conv_phase phase;
   int64_t phase_number, group;
-  const char *weights;  // Of phase and group.
+  const char *weights;  // Weights of the phase and group.
 } conv_state;
 
 static void begin_phase(const conv_params *self, conv_state *s, int64_t phase,
@@ -170,7 +174,7 @@ static void begin_phase(const conv_params *self, conv_state *s, int64_t phase,
                          (size_t)(group * self->conv.out_channels) * size;
 }
 
-// The panel of the pixels [m0, m1).
+// Returns the panel of the pixels [m0, m1).
 static const void *panel_of(const conv_params *self, const conv_state *s,
                             int64_t m0, int64_t m1) {
   char *scratch = s->call->scratch;
@@ -188,7 +192,7 @@ static const void *panel_of(const conv_params *self, const conv_state *s,
   return scratch + self->panel;
 }
 
-// Multiplies the panel of the pixels [m0, m1), which `product` has as A.
+// Multiplies the panel of the pixels [m0, m1), which is A of `product`.
 static void multiply(const conv_params *self, const conv_state *s, int64_t m0,
                      int64_t m1, ls_cpu_product *product) {
   const ls_conv *conv = &self->conv;
@@ -219,7 +223,7 @@ static void multiply(const conv_params *self, const conv_state *s, int64_t m0,
     scatter(self, &s->phase, s->group, m0, m1, product->c, s->call->out[0]);
 }
 
-// By a panel: unit `band` of the phase's pixels.
+// Runs unit `band` of the phase's pixels with a panel.
 static void run_panel(const conv_params *self, const conv_state *s,
                       int64_t band) {
   const int64_t m0 = band * self->band;
@@ -233,12 +237,12 @@ static void run_panel(const conv_params *self, const conv_state *s,
   multiply(self, s, m0, m1, &product);
 }
 
-// Whether zeros of dy change nothing.
+// Returns true if zeros of dy may be skipped: they change no result.
 static bool may_leave_out(const conv_params *self, const conv_state *s) {
   return self->zeros.kernels != NULL && s->weights[self->is_finite] != 0;
 }
 
-// As a view: unit `band` of the lines of all images.
+// Runs unit `band` of the lines of all images with a view.
 static void run_view(const conv_params *self, const conv_state *s,
                      int64_t band) {
   const ls_conv_axis *axis = s->phase.axis;
@@ -322,7 +326,7 @@ static void cut_bands(conv_params *self) {
   const int64_t pair = 2 * conv->dim[LS_WINDOW_DIMS - 1].out;
   const bool is_odd = conv->dim[LS_WINDOW_DIMS - 2].out % 2 != 0;
   const bool pools = self->pools != NULL;
-  // Of the phases the first has the most pixels.
+  // The first phase has the most pixels.
   self->band = pools ? (is_odd ? ls_conv_outputs(conv) : pair)
                      : ls_max_i64(1, ls_min_i64(band, first.pixels));
   self->bands = ls_blocks_of(first.pixels, self->band);
@@ -335,7 +339,7 @@ static void cut_bands(conv_params *self) {
   self->bands = ls_max_i64(1, conv->images * self->views.per_image);
 }
 
-// Reads the geometry: of the convolution, or of its input's gradient.
+// Reads the geometry of the convolution, or of its input's gradient.
 static ls_status read_geometry(ls_kernel_plan *plan, conv_params *self) {
   const ls_shape y = plan->in[0].shape, w = plan->in[1].shape;
   self->turned = plan->node->type == LS_OP_CONV_GRAD_INPUT;

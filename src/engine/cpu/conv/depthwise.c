@@ -3,9 +3,8 @@
 // Convolutions whose groups have one input and one output channel, and both
 // gradients: direct loops over taps, with all channels side by side.
 //
-// Sums go in the order that convolution.c and weights.c
-// state, but each product is rounded before it is added, and what would meet
-// the padding is left out.
+// Sums have the order of convolution.c and weights.c, but each product is
+// rounded before it is added, and positions in the padding are skipped.
 #include "engine/cpu/conv/plan.h"
 
 // Channels of a unit of the weights' gradient; pixels of a chain.
@@ -14,9 +13,9 @@ enum { UNIT_CHANNELS = 256, CHAIN = 256 };
 enum { BLOCK_WORK = 1 << 15 };
 
 typedef struct rows {
-  // acc[i] += x[i] y[i].
+  // Computes acc[i] += x[i] y[i].
   void (*add_products)(void *acc, const void *x, const void *y, int64_t count);
-  // acc[i] += x[i].
+  // Computes acc[i] += x[i].
   void (*add)(void *acc, const void *x, int64_t count);
   void (*relu)(void *acc, int64_t count);
 } rows;
@@ -49,13 +48,14 @@ typedef struct depthwise_params {
   rows rows;
   ls_cpu_activation activation;
   bool has_bias;
-  int64_t per_block;  // Outputs.
-  int64_t units;      // Channel chunks of the weights' gradient.
-  // Where things lie in scratch.
+  int64_t per_block;  // Outputs per block.
+  int64_t units;      // Chunks of channels in the weights' gradient.
+  // Offsets in scratch.
   size_t weights, bias, acc, x, y;
 } depthwise_params;
 
-// `count` elements that can be computed with: as they stand, or widened.
+// Returns `count` elements in the type of the computation: in place, or
+// widened.
 static const void *load(const depthwise_params *self, const void *in,
                         int64_t index, char *buffer, int64_t count) {
   const char *from = (const char *)in + (size_t)index * self->types.size;
@@ -74,7 +74,8 @@ typedef struct output_work {
   int64_t channels;
 } output_work;
 
-// Adds the taps (z, y, all) whose places are in the row that starts at `row`.
+// Adds the taps (z, y, all) whose positions are in the row that starts at
+// `row`.
 static void add_tap_row(const output_work *w, int64_t row, int64_t tap,
                         int64_t at) {
   const ls_conv_dim *dim = &w->self->conv.dim[2];
@@ -177,7 +178,7 @@ ls_status ls_conv_depthwise(ls_kernel_plan *plan, const ls_conv *conv,
 }
 
 // ---- Weights ---------------------------------------------------------------
-// Adds the products of the line's pixels for one tap to `acc`, and that to
+// Adds the products of the line's pixels for one tap to `acc`, and adds that to
 // `sum` where a chain ends.
 static void add_line(const depthwise_params *self, const ls_kernel_call *call,
                      const ls_conv_phase *phase, const ls_conv_line *line,

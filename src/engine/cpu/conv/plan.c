@@ -3,8 +3,8 @@
 
 #include <math.h>
 
-// Parts of a weights' gradient, and bytes of what they add up, at most; pixels
-// of a part at least, for its sums to be worth writing.
+// Limits of the parts of a weights' gradient: their number, the bytes of their
+// sums, and the least pixels of a part that make its sums worth writing.
 enum { MOST_PARTS = 8, PARTS_BYTES = 16 << 20, PART_PIXELS = 256 };
 
 ls_status ls_conv_types_of(const ls_kernel_plan *plan, int64_t run,
@@ -71,7 +71,7 @@ double ls_conv_flops(const ls_conv *conv) {
                  (double)conv->in_channels * (double)conv->out_channels;
   for (int i = 0; i < LS_WINDOW_DIMS; ++i) {
     const ls_conv_dim *dim = &conv->dim[i];
-    // Of `spread` taps in a row one meets something, on the average.
+    // On average one of `spread` adjacent taps uses an element.
     flops *= ceil((double)dim->out * (double)dim->taps / (double)dim->spread);
   }
   return flops;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The maxima of windows of 2 by 2 that lie side by side, and which of its
-// window each is. A block is a line of windows.
+// The maxima of adjacent windows of 2 by 2, and the position of each in its
+// window. A block is a line of windows.
 #include "engine/cpu/conv/pool.h"
 #include "engine/cpu/kernels/list.h"
 #include "engine/cpu/kernels/loops.h"
 
 typedef struct pool_params {
   const ls_cpu_windows *rows;
-  int64_t height, width, channels;  // Of the input.
+  int64_t height, width, channels;  // Sizes of the input.
 } pool_params;
 
 void ls_pool_lines(const ls_cpu_windows *rows, const float *x, int64_t width,

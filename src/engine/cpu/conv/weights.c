@@ -2,25 +2,26 @@
 //
 // Gradients of convolutions for their weights.
 //
-// The gradient is the panel, turned, times dy. Every element is a sum over
-// (image, place of the output) in row order: chains of fused multiply-adds,
-// each from +0, added up in order. A chain is CHAIN outputs long, or where the
-// panel is a view of the input (band.h), a band of lines of about that
-// many. 16-bit floats are widened and rounded once at the end.
+// The gradient is the transposed panel times dy. Every element is a sum over
+// (image, position of the output) in row order: chains of fused multiply-adds,
+// each from +0, added up in order. A chain is CHAIN outputs long or, if the
+// panel is a view of the input (band.h), a band of lines of about that many.
+// 16-bit floats are widened and rounded once at the end.
 //
-// With views the bands are dealt to parts, a function of the shapes alone, each
-// of which adds up a gradient of its own; a second step adds these in order.
+// With views the bands are distributed to parts, a function of the shapes
+// alone, each of which adds up a gradient of its own; a second step adds these
+// in order.
 //
 // The outputs are cut into units of rows, (tap, channel), of one group; each
-// goes over all pixels. Neighbouring units are joined, so that one panel and
-// one reading of dy serve them. Where not every tap meets every output (a
-// spread-out input), a unit is a tap, with the pixels of its phase.
+// goes over all pixels. Adjacent units are joined, so that one panel and one
+// reading of dy serve them. If not every tap is used by every output (a dilated
+// input), a unit is a tap, with the pixels of its phase.
 #include "engine/cpu/conv/band.h"
 #include "engine/cpu/conv/winograd.h"
 #include "engine/cpu/conv/zeros.h"
 #include "engine/cpu/kernels/list.h"
 
-// Pixels of a chain; rows of a unit; rows that are joined at most.
+// Pixels of a chain; rows of a unit; most rows of joined units.
 enum { CHAIN = 256, UNIT_ROWS = 24, JOINED_ROWS = 480 };
 // Weights of a block of the second step.
 enum { STRETCH = 4096 };
@@ -29,23 +30,23 @@ typedef struct weights_params {
   ls_conv conv;
   ls_conv_types types;
   bool dense, plain;
-  bool gathers;   // dy is brought together, in scratch.
-  int64_t units;  // Of a group.
+  bool gathers;   // dy is gathered in scratch.
+  int64_t units;  // Units of a group.
   ls_conv_bands views;
   ls_conv_zeros_weights zeros;
-  int64_t parts;  // Of the bands; 0: the rows of weights are cut instead.
-  // Where things lie in scratch.
+  int64_t parts;  // Parts of the bands; 0: the rows of weights are cut instead.
+  // Offsets in scratch.
   size_t panel, half_panel, dy, result, product;
 } weights_params;
 
-// Rows [r0, r1) of a group's weights, and who makes them.
+// Rows [r0, r1) of a group's weights, and their panel.
 typedef struct part {
   int64_t group, r0, r1;
   ls_conv_phase phase;
   int64_t k0, k1;  // Columns of the phase's panel.
 } part;
 
-// dy of the pixels [m0, m1) and the row pitch of it.
+// Returns dy of the pixels [m0, m1), and its row pitch.
 static const void *dy_of(const weights_params *self, const part *p,
                          const ls_kernel_call *call, int64_t m0, int64_t m1,
                          size_t *out_pitch) {
@@ -92,8 +93,7 @@ static const void *panel_of(const weights_params *self, const part *p,
   return scratch + self->panel;
 }
 
-// The chains of a part, by panels: adds that of the pixels from m0 on, and
-// returns where it ends.
+// Adds the chain of a part from pixel m0 on, with a panel; returns its end.
 static int64_t add_panel(const weights_params *self, const part *p,
                          const ls_kernel_call *call, int64_t m0,
                          ls_cpu_product *product) {
@@ -106,7 +106,8 @@ static int64_t add_panel(const weights_params *self, const part *p,
   return m1;
 }
 
-// The same as a view, which has the rows of all parts. `product` is the part's.
+// Does the same with a view, which has the rows of all parts. `product` is the
+// part's.
 static int64_t add_view(const weights_params *self, const part *p,
                         const ls_kernel_call *call, int64_t m0,
                         const ls_cpu_product *of_part) {
@@ -153,7 +154,7 @@ static void run_part(const weights_params *self, const part *p,
   };
   const bool is_view = self->views.lines > 0 && p->phase.pixels > 0;
   int64_t m0 = 0;
-  do {  // Once even if there are no pixels: the gradient is zero.
+  do {  // Runs once even without pixels: the gradient is zero.
     product.accumulate = m0 > 0;
     m0 = is_view ? add_view(self, p, call, m0, &product)
                  : add_panel(self, p, call, m0, &product);
@@ -174,7 +175,7 @@ static int64_t num_weights(const weights_params *self) {
          self->conv.out_channels;
 }
 
-// The first step: a block is a part.
+// First step: a block is a part.
 static void parts_loop(const ls_kernel_call *call, int64_t begin_block,
                        int64_t end_block) {
   const weights_params *self = call->params;
@@ -219,7 +220,7 @@ static void parts_loop(const ls_kernel_call *call, int64_t begin_block,
 ADD_PARTS(add_parts_f32, float)
 ADD_PARTS(add_parts_f64, double)
 
-// The second step: a block is a stretch of weights.
+// Second step: a block is a range of weights.
 static void sum_loop(const ls_kernel_call *call, int64_t begin_block,
                      int64_t end_block) {
   const weights_params *self = call->params;
@@ -231,7 +232,7 @@ static void sum_loop(const ls_kernel_call *call, int64_t begin_block,
     add_parts_f32(call->out[0], call->in[0], self->parts, size, begin, end);
 }
 
-// Whether parts gain.
+// Divides the bands into parts; returns false if that is slower.
 static bool cut_parts(weights_params *self) {
   const ls_conv *conv = &self->conv;
   self->parts =
@@ -252,7 +253,7 @@ static void weights_loop(const ls_kernel_call *call, int64_t begin_block,
     const int64_t unit = b % self->units;
     int64_t joined = 1;
     if (self->dense) {
-      // As many parts as must be, equally long.
+      // Joins units evenly: as many calls as necessary, equally long.
       const int64_t left = ls_min_i64(self->units - unit, end_block - b);
       joined = ls_blocks_of(left, ls_blocks_of(left, most));
       p.phase = ls_conv_phase_of(&self->conv, 0);

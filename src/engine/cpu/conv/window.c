@@ -13,14 +13,14 @@
 
 // ---- Rows ------------------------------------------------------------------
 typedef struct window_rows {
-  // What a window starts from.
+  // Sets the initial values of a window.
   void (*begin)(void *acc, int64_t count);
   void (*combine)(void *acc, const void *x, int64_t count);
-  // A whole window of four.
+  // Combines a whole window of four.
   void (*four)(void *acc, const void *const *x, int64_t count);
 } window_rows;
 
-// A NaN wins, the first of equals stays.
+// A NaN wins; the first of equals stays.
 #define LARGER(a, b) ((b) > (a) || (b) != (b) ? (b) : (a))
 #define SUM(T, W, a, b) ((T)((W)(a) + (W)(b)))
 #define MAX(T, W, a, b) LARGER(a, b)
@@ -52,7 +52,7 @@ typedef struct window_rows {
 #define SUM_ROWS(name, D, T, W) ROWS(name, SUM, 0, D, T, W)
 #define FLOAT_MAX_ROWS(name, D, T, W)                                          \
   ROWS(name, MAX, -(T)__builtin_inf(), D, T, W)
-// The least number: of signed types the sign alone.
+// The least number of a signed type has only the sign bit.
 #define SIGNED_MAX_ROWS(name, D, T, W)                                         \
   ROWS(name, MAX, (T)(UINT64_C(1) << (8 * sizeof(T) - 1)), D, T, W)
 #define UNSIGNED_MAX_ROWS(name, D, T, W) ROWS(name, MAX, 0, D, T, W)
@@ -69,7 +69,7 @@ static const window_rows sums[LS_DTYPE_COUNT] = {
 static const window_rows maxima[LS_DTYPE_COUNT] = {
     LS_EACH_FLOAT(ENTRY, max) LS_EACH_INTEGER(ENTRY, max)};
 
-// acc[i] *= factor, and acc[i] += x[i] * factor.
+// Compute acc[i] *= factor, and acc[i] += x[i] * factor.
 #define SCALED_ROWS(name, D, T, W)                                             \
   static void scale_##D(void *out, double factor, int64_t count) {             \
     T *acc = out;                                                              \
@@ -89,9 +89,9 @@ LS_EACH_FLOAT(SCALED_ROWS, scaled)
 
 // ---- What the loops share --------------------------------------------------
 typedef struct window_params {
-  ls_conv conv;     // Turned, for the gradient.
-  ls_conv counted;  // As it was.
-  ls_dtype half;    // Not NONE: computed in f32.
+  ls_conv conv;     // Geometry; for the gradient, that of the gradient.
+  ls_conv counted;  // Geometry of the forward op, for counts.
+  ls_dtype half;    // Not NONE: elements are of this type, computed in f32.
   size_t size;      // Bytes of an element.
   window_rows rows;
   void (*scale)(void *acc, double factor, int64_t count);
@@ -100,7 +100,7 @@ typedef struct window_params {
   int64_t channels, per_block;
 } window_params;
 
-// 1 / count in the type that is computed with.
+// Returns 1 / count in the type of the computation.
 static double factor_of(const window_params *self, int64_t count) {
   return self->is_f64 ? 1.0 / (double)count : (double)(1.0f / (float)count);
 }
@@ -116,7 +116,7 @@ static double mean_factor(const window_params *self, const int64_t *at) {
   return factor_of(self, count);
 }
 
-// The row of place `index`; a 16-bit one widened into `buffer`.
+// Returns the row of position `index`; a 16-bit one widened into `buffer`.
 static const void *load(const window_params *self, const void *in,
                         int64_t index, float *buffer) {
   const char *from =
@@ -134,7 +134,7 @@ typedef struct window_work {
   float *buffer;
 } window_work;
 
-// Takes in one row: the place (z, y, x), flattened, of the input.
+// Combines one row: position (z, y, x), flattened to `index`, of the input.
 typedef void (*take_row)(const window_work *w, int64_t index,
                          const int64_t *place);
 
@@ -153,7 +153,7 @@ static void take_window(const window_work *w, int64_t index,
                    self->channels);
 }
 
-// All that output `at` meets, in row order.
+// Combines all positions that output `at` uses, in row order.
 static void take_all(const window_work *w, int64_t image, const int64_t *at,
                      take_row take) {
   const ls_conv_dim *dim = w->self->conv.dim;
@@ -176,7 +176,8 @@ static void take_all(const window_work *w, int64_t image, const int64_t *at,
   }
 }
 
-// If the window is 2 by 2 and inside, combines its four rows at once.
+// Combines the four rows at once if the window is 2 by 2 and inside; returns
+// false otherwise.
 static bool take_four(const window_work *w, int64_t image, const int64_t *at) {
   const ls_conv_dim *dim = w->self->conv.dim;
   if (dim[0].taps != 1 || dim[1].taps != 2 || dim[2].taps != 2 ||

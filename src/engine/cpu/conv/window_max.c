@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the maxima of windows stood: their gradient, and its gradient.
+// The gradient of window maxima, and the gradient of that.
 //
 // The maximum of a window is the first in row order of its largest elements, or
 // its first NaN. The gradient for x adds to each element those of the windows
 // whose maximum it is, in row order of the windows; 16-bit floats are added as
-// f32 and rounded once. A unit is an image's share of some channels, so that no
-// two write the same elements.
+// f32 and rounded once. A unit is an image with some of the channels, so no two
+// units write the same elements.
 #include "engine/cpu/conv/plan.h"
 #include "engine/cpu/kernels/list.h"
 
@@ -14,7 +14,7 @@
 enum { UNIT_CHANNELS = 64 };
 
 // ---- Rows ------------------------------------------------------------------
-// As ls_cpu_windows, in double.
+// Define functions of ls_cpu_windows for double.
 #define IS_LARGER(old, new) (!((new) <= (old)) & ((old) == (old)))
 
 static void compare_f64(void *best, void *at, const void *in, int64_t tap,
@@ -55,7 +55,8 @@ static void give_four_f64(void *const *out, const void *const *in,
 static const ls_cpu_windows rows_f64 = {
     .compare = compare_f64, .give = give_f64, .give_four = give_four_f64};
 
-// What a window that meets nothing has for a tap, and how many can be counted.
+// Tap number of a window without elements; and the most taps that a float can
+// number.
 enum { NO_TAP = -1, MOST_TAPS = 1 << 24 };
 
 // ---- One window ------------------------------------------------------------
@@ -65,22 +66,23 @@ typedef struct max_params {
   const ls_cpu_windows *rows;
   bool picks;
   bool in_fours;  // Windows of 2 by 2 that do not overlap,
-  bool tile;      // and leave nothing over.
+  bool tile;      // and that cover the input.
   int64_t channels, chunks;
-  // Where things lie in scratch.
+  // Offsets in scratch.
   size_t best, at, x, y, dx;
 } max_params;
 
-// One unit's share of an image.
+// One unit: some channels of an image.
 typedef struct max_work {
   const max_params *self;
   const ls_kernel_call *call;
   int64_t image, first, count;
-  char *dx;       // Of the image's first place, in what is computed with.
-  int64_t pitch;  // Elements from place to place there.
+  char *dx;  // First position of the image, in the type of the computation.
+  int64_t pitch;  // Elements from position to position there.
 } max_work;
 
-// `count` channels of place `index`; 16-bit ones widened into scratch.
+// Returns `count` channels of position `index`; 16-bit ones widened into
+// scratch.
 static const void *load(const max_work *w, const void *in, int64_t index,
                         size_t buffer) {
   const max_params *self = w->self;
@@ -93,11 +95,12 @@ static const void *load(const max_work *w, const void *in, int64_t index,
   return to;
 }
 
-// The places that a window's taps meet, one after another.
+// An iterator over the positions under a window's taps.
 typedef struct tap_walk {
   const ls_conv_dim *dim;
-  int64_t begin[LS_WINDOW_DIMS], end[LS_WINDOW_DIMS];  // Taps inside.
-  int64_t at[LS_WINDOW_DIMS];                          // The next one.
+  // Range of taps inside the input.
+  int64_t begin[LS_WINDOW_DIMS], end[LS_WINDOW_DIMS];
+  int64_t at[LS_WINDOW_DIMS];  // The next tap.
   int64_t first[LS_WINDOW_DIMS];
   bool ends;
 } tap_walk;
@@ -114,7 +117,7 @@ static tap_walk walk_taps(const max_work *w, const int64_t *at) {
   return walk;
 }
 
-// Gives the next one; false after the last.
+// Returns the next tap and position; false after the last one.
 static bool next_tap(tap_walk *walk, int64_t *out_tap, int64_t *out_place) {
   int64_t tap = 0, place = 0;
   if (walk->ends) return false;
@@ -134,7 +137,7 @@ static bool next_tap(tap_walk *walk, int64_t *out_tap, int64_t *out_place) {
   return true;
 }
 
-// Finds the maxima of window `at`; their taps are left in scratch.
+// Finds the maxima of window `at`; leaves their taps in scratch.
 static const void *find_maxima(const max_work *w, const int64_t *at) {
   const max_params *self = w->self;
   const ls_conv *conv = &self->conv;
@@ -254,7 +257,7 @@ static void max_loop(const ls_kernel_call *call, int64_t begin_block,
   const int64_t places = dim[0].in * dim[1].in * dim[2].in;
   for (int64_t b = begin_block; b < end_block; ++b) {
     max_work w = {.self = self, .call = call, .image = b / self->chunks};
-    if (w.image >= self->conv.images) break;  // There are none.
+    if (w.image >= self->conv.images) break;  // Stops at once without images.
     w.first = b % self->chunks * UNIT_CHANNELS;
     w.count = ls_min_i64(UNIT_CHANNELS, self->channels - w.first);
     const bool half = self->types.half != LS_DTYPE_NONE;
@@ -278,7 +281,7 @@ static bool in_fours(const ls_conv *conv) {
   return fits;
 }
 
-// Whether such windows cover everything.
+// Returns true if such windows cover the input.
 static bool tile(const ls_conv *conv) {
   return conv->dim[1].out * 2 == conv->dim[1].in &&
          conv->dim[2].out * 2 == conv->dim[2].in;
@@ -316,7 +319,7 @@ ls_status kernel_window_max(ls_kernel_plan *plan) {
                 ? (size_t)(dim[0].in * dim[1].in * dim[2].in) * row
                 : 0);
   plan->scratch = end;
-  // Four elements are read, then written.
+  // Four elements are read before they are written.
   if (self->tile && !self->picks) plan->in_place = 1;
   plan->blocks = ls_max_i64(1, self->conv.images * self->chunks);
   plan->loop = max_loop;

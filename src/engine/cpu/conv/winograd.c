@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Winograd's convolution and its gradient for the input: the weights' planes
-// once, then units of tiles, each small enough for the second cache.
+// are computed once, then units of tiles, each small enough for the second
+// cache.
 #include "engine/cpu/conv/winograd.h"
 
-// Bytes of the planes of a unit's inputs and outputs; its tiles at most.
+// Bytes of the planes of a unit's inputs and outputs; least and most tiles of a
+// unit.
 enum { UNIT_BYTES = 384 << 10, LEAST_TILES = 24, MOST_TILES = 96 };
-// Tiles that registers hold at once, and a part of these.
+// Tiles that registers hold at once, and the step in which that number shrinks.
 enum { ROWS = 12, STEP = 4 };
 
 // ---- Tiles -----------------------------------------------------------------
@@ -20,7 +22,7 @@ ls_winograd_tiles ls_winograd_cut(const ls_conv *conv) {
       .in_width = x->in,
       .out_height = y->out,
       .out_width = x->out,
-      // Steps backwards: the taps are turned around.
+      // Steps backwards: the taps are rotated by 180 degrees.
       .top = y->step < 0 ? y->base - 2 : y->base,
       .left = x->step < 0 ? x->base - 2 : x->base,
   };
@@ -28,9 +30,9 @@ ls_winograd_tiles ls_winograd_cut(const ls_conv *conv) {
   return tiles;
 }
 
-// Where a tile is.
+// The position of a tile.
 typedef struct tile_place {
-  int64_t image, y, x;  // Of its first output.
+  int64_t image, y, x;  // Position of its first output.
 } tile_place;
 
 static tile_place place_of(const ls_winograd_tiles *tiles, int64_t tile) {
@@ -75,7 +77,7 @@ void ls_winograd_outputs(const ls_winograd_tiles *tiles, int64_t tile, float *y,
   }
 }
 
-// The same of windows of 2 by 2 outputs.
+// Destinations of a tile's windows of 2 by 2 outputs.
 enum { WINDOWS = LS_WINOGRAD_OUTPUTS / 4 };
 typedef struct window_targets {
   float *maxima[WINDOWS];
@@ -103,16 +105,16 @@ static window_targets windows_of(const ls_winograd_tiles *tiles, int64_t tile,
 typedef struct winograd_params {
   ls_winograd_tiles tiles;
   int64_t in_channels, out_channels;
-  int64_t unit;  // Tiles.
+  int64_t unit;  // Tiles of a unit.
   const ls_cpu_winograd *transform;
   const ls_cpu_winograd_planes *planes;
   ls_cpu_activation activation;
   bool has_bias, turned, pools;
-  // Where things lie in scratch.
+  // Offsets in scratch.
   size_t inputs, outputs, outside;
 } winograd_params;
 
-// The first step: U.
+// First step: computes U.
 static void weights_loop(const ls_kernel_call *call, int64_t begin_block,
                          int64_t end_block) {
   const winograd_params *self = call->params;
@@ -127,12 +129,12 @@ static void weights_loop(const ls_kernel_call *call, int64_t begin_block,
   }
 }
 
-// Of a tile's input channels, in a plane.
+// Returns the floats of a tile's input channels in a plane.
 static int64_t floats_of(const winograd_params *self) {
   return self->in_channels / (int64_t)self->planes->values;
 }
 
-// The outputs of `count` tiles, from their planes.
+// Stores the outputs of `count` tiles, computed from their planes.
 static void put_outputs(const winograd_params *self, const ls_kernel_call *call,
                         int64_t first, int64_t count, const float *planes,
                         float *outside) {
@@ -147,7 +149,7 @@ static void put_outputs(const winograd_params *self, const ls_kernel_call *call,
   }
 }
 
-// Their maxima.
+// Stores the maxima of the outputs.
 static void put_maxima(const winograd_params *self, const ls_kernel_call *call,
                        int64_t first, int64_t count, const float *planes,
                        float *outside) {
@@ -201,14 +203,14 @@ bool ls_winograd_fits(const ls_kernel_plan *plan, const ls_conv *conv) {
     if (dim->taps != (there ? 3 : 1) || dim->stride != 1 || dim->spread != 1 ||
         (dim->step != 1 && dim->step != -1))
       return false;
-    // Fewer outputs leave tiles too empty.
+    // With fewer outputs tiles are mostly empty.
     if (there ? dim->out < LS_WINOGRAD_OUT : dim->out != 1 || dim->in != 1)
       return false;
   }
   return true;
 }
 
-// Tiles of a unit: as many as fit, equally many in each.
+// Returns the tiles of a unit: as many as fit, equally many in each.
 static int64_t unit_of(int64_t tiles, int64_t channels) {
   const int64_t bytes = LS_WINOGRAD_PLANES * channels * (int64_t)sizeof(float);
   const int64_t fit = ls_min_i64(MOST_TILES, UNIT_BYTES / bytes) / ROWS * ROWS;
@@ -223,7 +225,7 @@ static void place_scratch(ls_kernel_plan *plan, winograd_params *self) {
   size_t end = 0;
   self->inputs = ls_conv_place(&end, tile * (size_t)ls_winograd_pitch(in));
   self->outputs = ls_conv_place(&end, tile * (size_t)ls_winograd_pitch(out));
-  // A pixel, and the places of a window.
+  // Room for a pixel, and the places of a window.
   self->outside = ls_conv_place(
       &end, (size_t)ls_max_i64(self->in_channels, out) * (sizeof(float) + 1));
   plan->scratch = end;

@@ -27,13 +27,14 @@
 
 #include "engine/cpu/conv/plan.h"
 
-// Whether it may be used, and gains, for a convolution or its input's gradient
-// (geometry already turned).
+// Returns true if Winograd may be used, and is faster, for a convolution or its
+// input's gradient (with the geometry of the gradient).
 bool ls_winograd_fits(const ls_kernel_plan *plan, const ls_conv *conv);
 ls_status ls_winograd_convolution(ls_kernel_plan *plan, const ls_conv *conv,
                                   bool turned, ls_cpu_activation activation);
 
-// The same for the weights' gradient; `conv` is the convolution's.
+// Does the same for the weights' gradient; `conv` is the convolution's
+// geometry.
 bool ls_winograd_weights_fit(const ls_kernel_plan *plan, const ls_conv *conv);
 ls_status ls_winograd_weights(ls_kernel_plan *plan, const ls_conv *conv);
 
@@ -45,24 +46,24 @@ enum {
   LS_WINOGRAD_PLANES = LS_WINOGRAD_IN * LS_WINOGRAD_IN,
 };
 
-// How the outputs of all images are cut into tiles.
+// The division of all images' outputs into tiles.
 typedef struct ls_winograd_tiles {
   int64_t rows, columns;  // Tiles of an image.
-  int64_t count;          // Of all images.
+  int64_t count;          // Tiles of all images.
   int64_t in_height, in_width, out_height, out_width;
-  int64_t top, left;  // The input's place under the first output's first tap.
+  int64_t top, left;  // Position in the input of the first output's first tap.
 } ls_winograd_tiles;
 
 ls_winograd_tiles ls_winograd_cut(const ls_conv *conv);
 
-// Floats from one tile's planes to the next's: no multiple of a page, which
-// would put them all into the same lines of the cache.
+// Returns the floats from one tile's planes to the next's: not a multiple of a
+// page, which would map them all to the same cache lines.
 static inline int64_t ls_winograd_pitch(int64_t channels) {
   return LS_WINOGRAD_PLANES * channels + 16;
 }
 
-// Where the pixels of tile `tile` lie: the inputs under it, or its outputs;
-// `outside` for those that do not exist. `channels` floats a pixel.
+// Find the pixels of tile `tile`: the inputs under it, or its outputs;
+// `outside` for those that do not exist. A pixel has `channels` floats.
 void ls_winograd_inputs(const ls_winograd_tiles *tiles, int64_t tile,
                         const float *x, int64_t channels, const float *outside,
                         const float **out_pixels);

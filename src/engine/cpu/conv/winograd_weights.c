@@ -2,12 +2,12 @@
 //
 // Winograd's gradient of the weights. The tiles are cut into parts, a function
 // of the shapes alone; each adds up its dU, unit by unit in order: a chain of
-// fused multiply-adds over the tiles of a unit, added to what came before. The
+// fused multiply-adds over the tiles of a unit, added to the previous sum. The
 // second step adds the parts in order.
 #include "engine/cpu/conv/winograd.h"
 
-// Parts, and bytes of their sums at most; tiles of a part at least, for its
-// sums to be worth writing; bytes of a unit's planes.
+// Most and least parts, and bytes of their sums; least tiles of a part that
+// make its sums worth writing; bytes of a unit's planes.
 enum { MOST_PARTS = 8, LEAST_PARTS = 2, SUM_BYTES = 24 << 20, PART_TILES = 64 };
 enum { UNIT_BYTES = 640 << 10, LEAST_TILES = 16, MOST_TILES = 128 };
 
@@ -19,7 +19,7 @@ typedef struct weights_params {
   const ls_cpu_winograd *transform;
   const ls_cpu_winograd_planes *planes;
   ls_cpu_product_fn *product;
-  // Where things lie in scratch.
+  // Offsets in scratch.
   size_t inputs, gradients, outside, product_scratch;
 } weights_params;
 
@@ -33,7 +33,7 @@ static void transform_unit(const weights_params *self,
   float *outside = (float *)(scratch + self->outside);
   const float *sources[LS_WINOGRAD_PLANES];
   float *targets[LS_WINOGRAD_OUTPUTS];
-  // Only read, as inputs are.
+  // Inputs are only read.
   float *dy = (float *)(uintptr_t)call->in[1];
   for (int64_t t = 0; t < count; ++t) {
     ls_winograd_inputs(&self->tiles, first + t, call->in[0], in, outside,
@@ -69,7 +69,7 @@ static void add_unit(const weights_params *self, const ls_kernel_call *call,
   }
 }
 
-// The first step: a block is a part.
+// First step: a block is a part.
 static void parts_loop(const ls_kernel_call *call, int64_t begin_block,
                        int64_t end_block) {
   const weights_params *self = call->params;
@@ -88,7 +88,7 @@ static void parts_loop(const ls_kernel_call *call, int64_t begin_block,
   }
 }
 
-// The second step: a block is an input channel.
+// Second step: a block is an input channel.
 static void taps_loop(const ls_kernel_call *call, int64_t begin_block,
                       int64_t end_block) {
   const weights_params *self = call->params;
@@ -128,7 +128,7 @@ ls_status ls_winograd_weights(ls_kernel_plan *plan, const ls_conv *conv) {
                            .transform = plan->kernels->winograd,
                            .planes = plan->kernels->winograd_f32,
                            .product = plan->kernels->product_f32};
-  // As many tiles as fit, equally many in each unit of a part.
+  // Units have as many tiles as fit, equally many in each unit of a part.
   const int64_t fit =
       UNIT_BYTES / (LS_WINOGRAD_PLANES * (in + out) * (int64_t)sizeof(float));
   const int64_t most = ls_max_i64(LEAST_TILES, ls_min_i64(MOST_TILES, fit));

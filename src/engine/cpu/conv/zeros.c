@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Each pixel of dy is a row of a list. From a line of these a tap row adds to a
-// line of results, 16 channels at a time, whose sums move on from pixel to
-// pixel in registers.
+// Products with lists of the nonzero values of dy. Each pixel of dy is a row of
+// a list. From a line of them a tap row adds to a line of results, 16 channels
+// at a time, whose sums stay in registers from pixel to pixel.
 #include "engine/cpu/conv/zeros.h"
 
 enum { Y = LS_WINDOW_DIMS - 2, X = LS_WINDOW_DIMS - 1 };
-enum { LANES = 16 };  // Channels that are added to at once.
+enum { LANES = 16 };  // Channels added at once.
 
 void ls_conv_zeros_plan(ls_conv_zeros *self, const ls_cpu_zeros *kernels,
                         const ls_conv *conv, const ls_conv_types *types,
@@ -50,7 +50,7 @@ static void list_pixels(const ls_conv_zeros *self, const ls_conv_view *view,
                        (size_t)channels, (int32_t)self->columns);
 }
 
-// Puts as many channels of each pixel as there are in place.
+// Stores the sums of each pixel, up to the number of channels.
 static void put_sums(const float *sums, int64_t pixels, int64_t pitch,
                      float *out, int64_t channels) {
   if (channels >= LANES) {

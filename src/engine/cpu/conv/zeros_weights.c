@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Output channels go by blocks. For each of them what is not 0 of a band is a
-// list, which adds up the rows of weights, a few vectors at a time, in
-// registers. Sums lie by [channel, tap row, (tap, input channel)] until the
-// last band has been added.
+// Gradients of weights from lists of the nonzero values of dy. Output channels
+// go by blocks. For each channel the nonzero values of a band form a list, by
+// which the rows of weights are summed, a few vectors at a time, in registers.
+// Sums are stored as [channel, tap row, (tap, input channel)] until the last
+// band has been added.
 #include "engine/cpu/conv/zeros.h"
 
 enum { Y = LS_WINDOW_DIMS - 2, X = LS_WINDOW_DIMS - 1 };
-enum { LANES = 16, BLOCK = 64 };  // Floats of a unit; output channels.
+// Floats of a unit; output channels of a block.
+enum { LANES = 16, BLOCK = 64 };
 
 void ls_conv_zeros_plan_weights(ls_conv_zeros_weights *self,
                                 const ls_cpu_zeros *kernels,
@@ -48,7 +50,8 @@ static band band_at(const ls_conv_zeros_weights *self, int64_t number) {
                 .pixel = (number / per_image * y->count + begin) * x->count};
 }
 
-// Lists what counts of the channels [o0, o1): of a copy of x that `view` is of.
+// Lists the nonzero values of channels [o0, o1), with their positions in the
+// view, which is of a copy of x.
 static void list_band(const ls_conv_zeros_weights *self, const band *b,
                       const ls_conv_view *view, const float *dy, int64_t o0,
                       int64_t o1, uint32_t *counts, ls_cpu_nonzero *lists) {
@@ -85,7 +88,7 @@ static void add_list(const ls_conv_zeros_weights *self,
   }
 }
 
-// Puts the sums of the channels [o0, o1) in place.
+// Stores the sums of the channels [o0, o1).
 static void put_sums(const ls_conv_zeros_weights *self, const float *sums,
                      int64_t o0, int64_t o1, float *out) {
   const ls_conv_axis *y = &self->phase.axis[Y], *x = &self->phase.axis[X];

@@ -2,11 +2,11 @@
 //
 // Attention of one head and its gradient: ls_cpu_attention.
 //
-// What products multiply with is turned once, for all rows, or read where it
-// is; queries go in groups of a tile's rows, from scores to results without
-// leaving the first cache. Of causal attention each row ends with the last key
-// that its query sees. The gradient keeps a band of probabilities, and of the
-// scores' gradients, for those of keys and values.
+// The right operands of products are transposed once, for all rows, or read in
+// place; queries go in groups of a tile's rows, from scores to results without
+// leaving the first cache. With causal attention each row ends with the last
+// key that its query sees. The gradient keeps a band of probabilities, and of
+// the scores' gradients, for the gradients of keys and values.
 
 #include "engine/cpu/isa/attention_rows.h"
 #include "engine/cpu/isa/attention_tile.h"
@@ -14,10 +14,10 @@
 #include "engine/cpu/isa/product_turn.h"
 
 // Queries, or keys, that go through the passes together: as many in every
-// table, for bands are made of them, and in whole quads.
+// table, because bands are made of them, and in whole quads.
 #define GROUP ((size_t)12)
 
-// Scores of a band at most, and its queries at most and at least.
+// Most scores of a band, and its most and least queries.
 #define SCORES ((size_t)32768)
 #define MOST_BAND (11 * GROUP)
 #define LEAST_BAND (2 * GROUP)
@@ -27,22 +27,23 @@ static size_t rounded_up(size_t n, size_t step) {
 }
 
 // ---- Panels ----------------------------------------------------------------
-// What a panel lacks of its columns stays as it is: nobody reads what comes of
-// it.
+// Missing columns of a panel stay unset: nothing reads the values computed from
+// them.
 
 static size_t panels_size(size_t rows, size_t columns) {
   return rows * rounded_up(columns, PANEL);
 }
 
-// Whether tiles can read rows where they are: they are whole lines, in many
-// sets of the caches, and a panel has two at least.
+// Returns true if tiles can read rows in place: the rows are whole lines, in
+// many sets of the caches, and a panel has at least two.
 static bool is_fit_in_place(ls_cpu_head_rows rows, size_t columns) {
   return LS_TILE_VECTORS > 1 && columns % VF_LANES == 0 &&
          rows.pitch % VF_LANES == 0 &&
          rows.pitch * sizeof(float) % LS_CPU_FEW_SETS != 0;
 }
 
-// Panels of rows [begin, begin + rows), in `room` unless they are fit in place.
+// Returns panels of rows [begin, begin + rows), copied to `room` unless they
+// can be read in place.
 static panels panels_of(ls_cpu_head_rows from, size_t begin, size_t rows,
                         size_t columns, float *room) {
   const float *row = from.data + begin * from.pitch;
@@ -56,7 +57,7 @@ static panels panels_of(ls_cpu_head_rows from, size_t begin, size_t rows,
   return (panels){room, PANEL, PANEL * rows};
 }
 
-// Panels in which the rows are columns.
+// Returns panels in which the rows are columns.
 static panels turned_panels(ls_cpu_head_rows from, size_t rows, size_t columns,
                             float *room) {
   for (size_t i = 0; i < rows; i += PANEL)
@@ -69,20 +70,22 @@ static panels turned_panels(ls_cpu_head_rows from, size_t rows, size_t columns,
 typedef struct {
   const ls_cpu_head *head;
   ahead *ahead;
-  size_t band;              // Queries of a band.
-  size_t pitch;             // Of the band's scores.
-  float *scores, *dscores;  // Those of a group, without a gradient.
+  size_t band;   // Queries of a band.
+  size_t pitch;  // Row pitch of the band's scores.
+  // Scores of the band; without a gradient, of a group.
+  float *scores, *dscores;
   panels k_turned, v_turned;
-  panels q, k, v, d;  // q and d of a band.
+  panels q, k, v, d;  // q and d are of a band.
   struct {
     float *k_turned, *v_turned, *q, *k, *v, *d;
-  } room;  // For panels.
+  } room;  // Memory of panels.
 } work;
 
 static size_t divide_scratch(work *w, bool gradient, float *scratch) {
   const ls_cpu_head *h = w->head;
   const size_t keys = h->keys;
-  // An odd number of vectors: no two rows share a set of the first cache.
+  // An odd number of vectors keeps two rows from sharing a set of the first
+  // cache.
   w->pitch = rounded_up(keys, 2 * VF_LANES) + VF_LANES;
   w->band = GROUP;
   if (gradient) {
@@ -118,14 +121,14 @@ static size_t scratch_size(const ls_cpu_head *head, bool gradient) {
 }
 
 // ---- Groups ----------------------------------------------------------------
-// Some queries, and the keys that the last of them sees. What scores a row has
-// of later keys nobody reads.
+// Some queries, and the keys up to the last one that they see. Scores of later
+// keys are undefined and never read.
 typedef struct {
   size_t begin, rows, keys;
   float *scores, *dscores;
 } group;
 
-// The group at query `begin`, in the band from `band` to `end`.
+// Returns the group at query `begin`, in the band from `band` to `end`.
 static group group_at(const work *w, size_t begin, size_t band, size_t end) {
   const ls_cpu_head *h = w->head;
   const size_t rows = smaller(GROUP, end - begin);
@@ -136,7 +139,8 @@ static group group_at(const work *w, size_t begin, size_t band, size_t end) {
                  .dscores = w->dscores + (begin - band) * w->pitch};
 }
 
-// What four of the group's rows, from number `row` on, see in its rows `data`.
+// Returns the visible part of four of the group's rows, from number `row` on,
+// in `data`.
 static quad seen(const work *w, const group *g, size_t row, float *data) {
   const bool causal = w->head->causal;
   return (quad){.data = data + row * w->pitch,
@@ -145,14 +149,15 @@ static quad seen(const work *w, const group *g, size_t row, float *data) {
                 .more = causal};
 }
 
-// The group's first rows that see no key from number `key` on.
+// Counts the group's first rows that see no key from number `key` on.
 static size_t rows_before(const work *w, const group *g, size_t key) {
   if (key >= g->keys) return g->rows;
   return w->head->causal && key > g->begin ? key - g->begin : 0;
 }
 
-// C = factor A B' for the group's rows of A; B turned has `b`. Of keys that a
-// row does not see there is only what is in a vector with one that it sees.
+// Computes C = factor A B' for the group's rows of A; `b` has transposed B.
+// Keys that a row does not see are computed only in the vector of the last one
+// that it sees.
 static void score(const work *w, const group *g, ls_cpu_head_rows a, size_t k,
                   const panels *b, float factor, float *c) {
   const product p = {.rows = g->rows,
@@ -172,7 +177,8 @@ static void score(const work *w, const group *g, ls_cpu_head_rows a, size_t k,
   }
 }
 
-// The group's rows of C: what keys have in the panels `b`, by the scores `a`.
+// Computes the group's rows of C: the panels `b` of keys, weighted by the
+// scores `a`.
 static void mix(const work *w, const group *g, const float *a, const panels *b,
                 size_t columns, ls_cpu_head_rows c) {
   multiply(&(product){.rows = g->rows,
@@ -223,8 +229,8 @@ static void differentiate_group(const work *w, const group *g) {
   mix(w, g, g->dscores, &w->k, h->depth, h->dq);
 }
 
-// Rows [begin, begin + rows) of C, of keys: what the band's queries from number
-// `first` on have in the panels `b`, by the scores `a`.
+// Computes rows [begin, begin + rows) of C, one per key: the panels `b` of the
+// band's queries from number `first` on, weighted by the scores `a`.
 static void gather(const work *w, size_t begin, size_t rows, const float *a,
                    const panels *b, size_t first, size_t queries,
                    size_t columns, ls_cpu_head_rows c, bool triangle,
@@ -245,7 +251,8 @@ static void gather(const work *w, size_t begin, size_t rows, const float *a,
                       .ahead = w->ahead});
 }
 
-// Queries [begin, end). The last band comes first and meets all keys.
+// Differentiates queries [begin, end). The last band comes first and uses all
+// keys.
 static void differentiate_band(work *w, size_t begin, size_t end) {
   const ls_cpu_head *h = w->head;
   const size_t queries = end - begin, keys = h->causal ? end : h->keys;
@@ -275,7 +282,7 @@ static void differentiate(const ls_cpu_head *h, void *scratch) {
   w.v_turned = turned_panels(h->v, h->keys, h->value_depth, w.room.v_turned);
   w.k = panels_of(h->k, 0, h->keys, h->depth, w.room.k);
   size_t end = h->queries;
-  do {  // Once even without queries: keys and values have gradients.
+  do {  // Runs once even without queries: keys and values have gradients.
     const size_t begin = end == 0 ? 0 : (end - 1) / w.band * w.band;
     differentiate_band(&w, begin, end);
     end = begin;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The passes of attention over rows of scores, four at a time: no row waits
-// for its own maximum or sums. What a row's last vector has behind its columns
-// is written, too.
+// The passes of attention over rows of scores, four at a time, so that no row
+// waits for its own maximum or sums. They also write the rest of a row's last
+// vector, past its columns.
 
 #ifndef LS_ENGINE_CPU_ISA_ATTENTION_ROWS_H_
 #define LS_ENGINE_CPU_ISA_ATTENTION_ROWS_H_
@@ -22,7 +22,8 @@ LS_INLINE float *quad_at(const quad *q, size_t row, size_t column) {
   return q->data + row * q->pitch + column;
 }
 
-// Of row i's vector at column j, the lanes that are columns; others are `rest`.
+// Replaces the lanes of row i's vector at column j that are not columns by
+// `rest`.
 LS_INLINE vf quad_end(const quad *q, size_t i, size_t j, vf v, vf rest) {
   return vf_first_n(q->columns + i * q->more - j, v, rest);
 }
@@ -45,7 +46,7 @@ LS_INLINE void quad_max(const quad *q, float max[QUAD]) {
   }
 }
 
-// x becomes e^(x - max).
+// Replaces x by e^(x - max).
 LS_INLINE void quad_exp(const quad *q, const float max[QUAD], float sum[QUAD]) {
   vf sums[QUAD] = {vf_zero(), vf_zero(), vf_zero(), vf_zero()};
   for (size_t j = 0; j < q->columns; j += VF_LANES) {
@@ -84,7 +85,7 @@ LS_INLINE void quad_softmax(const quad *q) {
   quad_scale(q, sum);
 }
 
-// ds becomes factor p (ds - sum(p ds)).
+// Replaces ds by factor p (ds - sum(p ds)).
 LS_INLINE void quad_differentiate(const quad *ds, const quad *p, float factor) {
   vf sums[QUAD] = {vf_zero(), vf_zero(), vf_zero(), vf_zero()};
   for (size_t j = 0; j < p->columns; j += VF_LANES) {

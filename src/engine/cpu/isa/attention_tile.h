@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The products of attention, of a head's rows by panels of columns: tiles of
-// the sums that registers hold. While they run they fetch what the next head
-// needs.
+// the sums that registers hold. While they run they prefetch rows of the next
+// head.
 
 #ifndef LS_ENGINE_CPU_ISA_ATTENTION_TILE_H_
 #define LS_ENGINE_CPU_ISA_ATTENTION_TILE_H_
@@ -15,8 +15,8 @@
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
 // ---- Ahead -----------------------------------------------------------------
-// Rows that the next head will read and write. Tiles fetch them, a line for
-// each value of k: copies and stores would wait for every line.
+// Rows that the next head will read and write. Tiles prefetch them, a line for
+// each value of k: otherwise copies and stores would wait for every line.
 typedef struct {
   ls_cpu_head_rows rows;
   size_t count, columns;
@@ -56,7 +56,7 @@ typedef struct {
   size_t next;   // and from one panel to the next.
 } panels;
 
-// C = A B factor; with `goes_on` chains begin with what C holds.
+// C = A B factor; with `goes_on` chains start from the values of C.
 typedef struct {
   size_t rows, columns, k;
   const float *a;
@@ -66,7 +66,7 @@ typedef struct {
   size_t c_pitch;
   float factor;
   bool turned;  // A is stored transposed.
-  // Of A's last rows each has one value less than the next: the last one has k.
+  // Each of A's last rows has one value less than the next: the last one has k.
   // If A is stored transposed its first rows do, from the other end: row i
   // begins at value i.
   bool triangle;
@@ -85,11 +85,11 @@ typedef struct {
   size_t lanes;  // Columns of the last vector.
   float factor;
   bool triangle, goes_on;
-  const float *next;   // To fetch at the first value of k,
+  const float *next;   // Address to prefetch at the first value of k,
   size_t next_stride;  // and floats from there to the next one's.
 } tile;
 
-// Gives the tile something to fetch.
+// Gives the tile rows to prefetch.
 static void take_ahead(ahead *a, tile *t) {
   if (a->region == a->count) {
     t->next = t->a;
@@ -130,7 +130,7 @@ LS_EXPAND void scale_tile(vf sum[][LS_TILE_VECTORS], const size_t rows,
   }
 }
 
-// `lanes`: of the last vector.
+// `lanes`: those of the last vector.
 LS_EXPAND void store_tile(const tile *t, vf sum[][LS_TILE_VECTORS],
                           const size_t rows, const size_t vectors,
                           const size_t lanes) {
@@ -145,8 +145,8 @@ LS_EXPAND void store_tile(const tile *t, vf sum[][LS_TILE_VECTORS],
 }
 
 // A's values at one of k. Rows go in threes, as an address can be a register
-// and once or twice another one: an offset for each row would take more
-// registers than there are. Of a stored transpose all lie behind the first.
+// plus once or twice another one: an offset for each row would take more
+// registers than there are. In a stored transpose all rows follow the first.
 #define THREES (LS_TILE_ROWS / 3)
 typedef struct {
   const float *three[THREES];
@@ -158,7 +158,7 @@ LS_EXPAND void next_values(values *a, size_t step) {
     a->three[i] = vf_fixed(a->three[i] + step);
 }
 
-// One value of k, for rows [begin, end) of the tile's.
+// Adds one value of k to rows [begin, end) of the tile.
 LS_EXPAND void add_value(const values *a, size_t pitch, const float *b,
                          vf sum[][LS_TILE_VECTORS], size_t begin, size_t end,
                          const size_t rows, const size_t vectors,
@@ -189,7 +189,7 @@ LS_EXPAND void load_tile(const tile *t, vf sum[][LS_TILE_VECTORS],
   }
 }
 
-// One tile. Everything but `t` is a constant where this is expanded.
+// Runs one tile. Everything but `t` is a constant at every expansion.
 LS_EXPAND void run_tile(const tile *t, const size_t rows, const size_t vectors,
                         const bool turned) {
   const size_t a_pitch = t->a_pitch, b_pitch = t->b_pitch;
@@ -251,7 +251,7 @@ typedef void tile_fn(const tile *t);
 LS_TILE_EACH_ROWS(TILE_FUNCTIONS)
 #undef TILE_FUNCTIONS
 
-// Of each number of rows, largest first; [A transposed].
+// Per number of rows, largest first; [A transposed].
 static const struct {
   size_t rows;
   tile_fn *full[2], *narrow[2];
@@ -264,7 +264,7 @@ static const struct {
 #undef TILE_ROW
 };
 
-// Rows [begin, end) by `columns` of panel number `panel`.
+// Runs rows [begin, end) by `columns` of panel number `panel`.
 static void run_rows(const product *p, size_t panel, size_t begin, size_t end,
                      size_t columns) {
   tile t = {.a_pitch = p->a_pitch,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Floats that are rounded to bf16, and sums of their products in pairs: two of
-// them are 32 bits, the even one below.
+// Rounding of floats to bf16, and sums of their products in pairs: two of them
+// are 32 bits, the even one in the lower half.
 
 #ifndef LS_ENGINE_CPU_ISA_BF16_H_
 #define LS_ENGINE_CPU_ISA_BF16_H_
@@ -11,7 +11,7 @@
 #include "engine/cpu/isa/vec.h"
 
 // Adds both products of each pair, the odd one first, each exact and each sum
-// rounded. That is what vdpbf16ps does; without it the same bits are computed
+// rounded, like vdpbf16ps; without that instruction the same bits are computed
 // in two steps.
 #if defined(__AVX512BF16__)
 LS_INLINE vf pair_multiply_add(vf x, vf y, vf sum) {
@@ -27,7 +27,7 @@ LS_INLINE vf pair_multiply_add(vf x, vf y, vf sum) {
 }
 #endif
 
-// bf16 in the upper half of each lane, to nearest even.
+// Rounds to bf16 in the upper half of each lane, to nearest even.
 LS_INLINE vi rounded(vf x) {
   const vi bits = vf_bits(x);
   const vi odd = vi_and(vi_shr(bits, 16), vi_set1(1));
@@ -37,7 +37,7 @@ LS_INLINE vi rounded(vf x) {
   return vi_and(vf_bits(chosen), vi_set1((int32_t)0xffff0000));
 }
 
-// Rounded, in lanes of pairs.
+// Rounds to pairs, one per lane.
 #if defined(__AVX512BF16__)
 LS_INLINE vf paired(vf even, vf odd) {
   const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11,
@@ -53,7 +53,7 @@ LS_INLINE vf paired(vf even, vf odd) {
 }
 #endif
 
-// Rounded, side by side.
+// Rounds and stores side by side.
 LS_INLINE void store_rounded(void *to, vf x) {
 #if defined(__AVX512BF16__)
   _mm256_storeu_si256(to, (__m256i)_mm512_cvtneps_pbh(x));
@@ -68,20 +68,20 @@ LS_INLINE void store_rounded(void *to, vf x) {
 }
 
 #if defined(__AVX512BF16__)
-// Both rounded and side by side, four lanes of `first` and four of `second` by
-// turns: so that two such vectors' halves, taken from both by turns, make pairs
-// of the lanes of `first` and of those of `second`.
+// Rounds both, four lanes of `first` and four of `second` alternating, so that
+// alternating halves of two such vectors make pairs of the lanes of `first` and
+// of those of `second`.
 LS_INLINE vf round_two(vf first, vf second) {
   const __m512i order = _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0);
   const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(second, first);
   return vi_as_float(_mm512_permutexvar_epi64(order, both));
 }
 
-// a and b are results of round_two. Adds the pairs of their first vectors to
-// one sum, and those of their second ones to another, unless it is NULL.
+// Adds the pairs of the first vectors of a and b, results of round_two, to one
+// sum, and those of their second ones to another, unless it is NULL.
 LS_INLINE void add_pairs(vf *first, vf *second, vf a, vf b, vf by) {
 #if !defined(__clang__)
-  // In registers: gcc would load them once for each use.
+  // Keeps them in registers: gcc would load them once for each use.
   __asm__("" : "+v"(a), "+v"(b));
 #endif
   const vi low = _mm512_unpacklo_epi16(vf_bits(a), vf_bits(b));

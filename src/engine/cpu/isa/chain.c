@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The stages of chains (engine/cpu/kernels/element/chain.h) and what runs them.
+// The stages of chains (engine/cpu/kernels/element/chain.h) and the function
+// that runs them.
 //
-// Four vectors are the accumulator and four what is kept: as many as go into a
-// call by register, on every instruction set that has vectors.
+// Four vectors are the accumulator and four are kept: as many as go into a call
+// by register on every instruction set that has vectors.
 #include <math.h>
 
 #include "engine/cpu/isa/isa.h"
@@ -20,7 +21,7 @@ enum { VECTOR = 16 };
 
 typedef float lanes __attribute__((vector_size(VECTOR)));
 typedef int32_t mask __attribute__((vector_size(VECTOR)));
-// The same anywhere in memory.
+// The same, anywhere in memory.
 typedef float array __attribute__((vector_size(VECTOR), aligned(4), may_alias));
 
 _Static_assert(LS_CHAIN_ELEMENTS % (4 * sizeof(lanes) / sizeof(float)) == 0,
@@ -39,17 +40,17 @@ LS_INLINE array *array_of(const ls_chain_stage *at, char *const *slots,
   return (array *)(slots[at->slot[n]] + offset);
 }
 
-// A zero keeps its sign.
+// Reads a number; a zero keeps its sign.
 LS_INLINE lanes number_of(const ls_chain_stage *at, char *const *slots, int n) {
   return *(const float *)slots[at->slot[n]] - (lanes){0};
 }
 
-// An operand of vector i, by its source and its number among the stage's slots.
+// Operand of vector i, by its source and its number among the stage's slots.
 #define KEPT(i, n) b##i
 #define ARRAY(i, n) array_of(at, slots, offset, n)[i]
 #define NUMBER(i, n) number_of(at, slots, n)
 
-// All vectors of the accumulator, a, or of what is kept, b.
+// All vectors of the accumulator, a, or of the kept array, b.
 #define READ(v)                                                                \
   v##0 = ARRAY(0, 0), v##1 = ARRAY(1, 0), v##2 = ARRAY(2, 0), v##3 = ARRAY(3, 0)
 #define WRITE(v)                                                               \
@@ -111,7 +112,7 @@ LS_INLINE lanes sqrt_of_all(lanes x) {
 #endif
 }
 
-// As in span.c.
+// Match the spans of span.c.
 UNARY(negate, -x)
 UNARY(absolute, where((mask){0} + INT32_MAX, x))
 UNARY(root, sqrt_of_all(x))
@@ -132,7 +133,7 @@ UNARY(relu, where(~(x < 0), x))
   BINARY_OF(name, KEPT)                                                        \
   BINARY_OF(name, ARRAY)                                                       \
   BINARY_OF(name, NUMBER)
-// With the accumulator on the left, then on the right.
+// Define each with the accumulator on the left, then on the right.
 #define BINARY(name, E)                                                        \
   LS_INLINE lanes name(lanes x, lanes y) { return E; }                         \
   LS_INLINE lanes name##_right(lanes y, lanes x) { return E; }                 \

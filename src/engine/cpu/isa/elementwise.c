@@ -9,7 +9,7 @@
 
 #if VF_STREAMS
 void LS_ISA_NAME(ls_cpu_stream)(void *dst, const void *src, size_t bytes) {
-  // Off the border of a vector there is no way but through the caches.
+  // Streaming stores need whole, aligned vectors.
   const bool can = (uintptr_t)dst % sizeof(vf) == 0;
   const size_t whole = can ? bytes / sizeof(vf) * sizeof(vf) : 0;
   char *to = dst;
@@ -39,7 +39,7 @@ LS_INLINE vf part(const float *p, bool whole, size_t lanes) {
   return whole ? vf_load(p) : vf_load_n(p, lanes);
 }
 
-// A vector of the sum of four operands along the tree.
+// Adds a vector of four operands along the tree.
 LS_INLINE vf sum4(const void *const *in, size_t at, bool whole, size_t lanes) {
   const float *a = in[0], *b = in[1], *c = in[2], *d = in[3];
   return vf_add(vf_add(part(a + at, whole, lanes), part(b + at, whole, lanes)),
@@ -50,7 +50,7 @@ LS_INLINE vf sum8(const void *const *in, size_t at, bool whole, size_t lanes) {
   return vf_add(sum4(in, at, whole, lanes), sum4(in + 4, at, whole, lanes));
 }
 
-// How far ahead of the sums the second cache is filled: the processor alone
+// Distance by which the sums prefetch to the second cache: the processor alone
 // does not follow nine streams through memory.
 enum { AHEAD = 512 };
 
@@ -181,7 +181,7 @@ float LS_ISA_NAME(ls_cpu_sum)(const float *src, size_t n) {
   return vf_sum(sums);
 }
 
-// The larger of two, NaN if one is, `a` if they are equal.
+// Returns the larger of two, NaN if one is, `a` if they are equal.
 LS_INLINE vf larger(vf a, vf b) {
   return vf_select(vf_is_nan(b), b, vf_select(vf_lt(a, b), b, a));
 }
@@ -196,7 +196,7 @@ float LS_ISA_NAME(ls_cpu_max)(const float *src, size_t n) {
   if (i < n) {
     top = larger(top, vf_first_n(n - i, vf_load_n(src + i, n - i), least));
   }
-  // Only of zeros, and beside a NaN, does it matter which one is met first.
+  // The order matters only for zeros of both signs, and next to a NaN.
   const vf nan = vf_select(vf_is_nan(top), vf_set1(1.0f), vf_zero());
   const float largest = vf_max_lane(top);
   if (vf_max_lane(nan) == 0.0f && largest != 0.0f) return largest;

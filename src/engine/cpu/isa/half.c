@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// 16-bit floats to f32 and back: the conversions of base/, written without
+// Conversions of 16-bit floats to f32 and back: those of base/, written without
 // branches so that they vectorize.
 
 #include "base/values/float_bits.h"
@@ -10,15 +10,15 @@
 #include <immintrin.h>
 #endif
 
-// `yes` where the condition holds, else `no`, by masks.
+// Returns `yes` if the condition holds, else `no`, without a branch.
 static inline uint32_t choose(bool condition, uint32_t yes, uint32_t no) {
   const uint32_t mask = 0 - (uint32_t)condition;
   return (yes & mask) | (no & ~mask);
 }
 
 static inline float widen_f16(uint32_t half) {
-  // Exponent and mantissa moved into place, and the exponent's offset. The
-  // denormals of f16 are made from integers, as multiplying would flush them.
+  // Moves exponent and mantissa into position, and adjusts the exponent.
+  // Denormals of f16 are made from integers, as multiplying would flush them.
   const uint32_t magnitude = half & 0x7FFFU;
   const uint32_t special = choose(magnitude >= 0x7C00U, 0x38000000U, 0);
   const uint32_t normal = (magnitude << 13) + 0x38000000U + special;
@@ -29,12 +29,13 @@ static inline float widen_f16(uint32_t half) {
 
 static inline uint32_t narrow_f16(uint32_t bits) {
   const uint32_t magnitude = bits & 0x7FFFFFFFU;
-  // From 65520 on all is infinite; nan keeps its upper bits and gets quiet.
+  // From 65520 on all numbers become infinite; NaN keeps its upper bits and
+  // becomes quiet.
   const uint32_t top = choose(magnitude > 0x7F800000U,
                               0x7E00U | (magnitude >> 13 & 0x3FFU), 0x7C00U);
   const uint32_t odd = magnitude >> 13 & 1U;
   const uint32_t normal = (magnitude - 0x38000000U + 0xFFFU + odd) >> 13;
-  // Below 2^-14 the last place is 2^-24, that of floats around 0.5.
+  // Below 2^-14 the last digit is 2^-24, like that of floats around 0.5.
   const bool is_small = magnitude < 0x38800000U;
   const float clamped = ls_float_of_bits(choose(is_small, magnitude, 0));
   const uint32_t small = ls_float_bits(clamped + 0.5F) - 0x3F000000U;
@@ -51,7 +52,7 @@ static inline uint32_t narrow_bf16(uint32_t bits) {
 void LS_ISA_NAME(ls_cpu_widen_f16)(float *dst, const uint16_t *src, size_t n) {
   size_t i = 0;
 #if defined(__F16C__)
-  // Regards no mode: denormals of f16 are numbers here too.
+  // Ignores the flush mode: denormals of f16 are numbers here too.
   for (; i + 8 <= n; i += 8) {
     const __m128i half =
         _mm_loadu_si128((const __m128i *)(const void *)(src + i));

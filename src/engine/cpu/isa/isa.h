@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Names of what is compiled once per instruction set.
+// Names of functions that are compiled once per instruction set.
 //
 // The build compiles each .c file of this folder with -DLS_ISA=base, v3 or v4
-// and the compiler flags of that instruction set. LS_ISA_NAME(ls_cpu_exp)
-// then is ls_cpu_exp_v4. What is declared here is what table.c collects;
-// engine/cpu/kernels.h documents it.
+// and the compiler flags of that instruction set. LS_ISA_NAME(ls_cpu_exp) then
+// is ls_cpu_exp_v4. table.c collects the functions declared here;
+// engine/cpu/kernels.h documents them.
 
 #ifndef LS_ENGINE_CPU_ISA_ISA_H_
 #define LS_ENGINE_CPU_ISA_ISA_H_

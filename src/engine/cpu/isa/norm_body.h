@@ -6,8 +6,8 @@
 // It needs ELEM (the type), VEC and LANES (its vector), V(op) (the operation's
 // name) and TABLE (the name of the table it defines).
 //
-// Columns are worked on GROUP vectors at a time, down all rows, with what
-// belongs to a column in registers.
+// Columns are processed GROUP vectors at a time, down all rows, with the
+// columns' parameters in registers.
 
 #include <math.h>
 
@@ -29,13 +29,13 @@ LS_INLINE void store_lanes(ELEM *p, size_t lanes, VEC v) {
   }
 }
 
-// The elements of column j on in an array of one element a column.
+// Loads the elements from column j on of an array with one element per column.
 LS_INLINE VEC constants(const void *array, size_t j, size_t lanes) {
   return load_lanes((const ELEM *)array + j, lanes);
 }
 
 // Calls each(work, first column, vectors, lanes of the last vector) for all
-// columns, with the numbers of vectors and full lanes as constants.
+// columns, with constant numbers of vectors and full lanes.
 #define EACH_GROUP(each, work, columns)                                        \
   do {                                                                         \
     size_t j = 0;                                                              \
@@ -239,7 +239,7 @@ static void gradient(void *dst, const void *dy, const void *x,
 }
 
 // ---- Rows ------------------------------------------------------------------
-// The gradient of up to ROWS rows is worked on together, so that no row waits
+// The gradients of up to ROWS rows are computed together, so that no row waits
 // for the sums of another one, and the sums of columns are stored once.
 #define ROWS GROUP
 
@@ -247,8 +247,8 @@ typedef struct {
   VEC mean, inverse;  // 1 / sqrt(variance + epsilon)
 } row_moments;
 
-// Fetches what lies behind the rows that are read side by side: more streams
-// than the machine would look ahead in by itself.
+// Prefetches the rows after those that are read together: more streams than the
+// processor prefetches by itself.
 LS_INLINE void fetch_next(const ELEM *row, size_t n, const size_t rows) {
   if (rows > 1) __builtin_prefetch(row + rows * n, 0, 2);
 }
@@ -334,7 +334,7 @@ typedef struct {
   size_t columns;
 } rows_work;
 
-// What a row's dx is made of: the means of g = dy scale and of g r.
+// Values that determine a row's dx: the means of g = dy scale and of g r.
 typedef struct {
   VEC mean, inverse, sum, product;
 } row_slope;
@@ -362,7 +362,7 @@ LS_INLINE void sum_gradient_at(const rows_work *w, row_slope *slopes,
   if (w->doffset != NULL) store_lanes(w->doffset + j, lanes, doffset);
 }
 
-// dx = (g - mean(g) - r mean(g r)) inverse, and y as normalize_at has it.
+// Computes dx = (g - mean(g) - r mean(g r)) inverse, and y like normalize_at.
 LS_INLINE void gradient_at(const rows_work *w, const row_slope *slopes,
                            const size_t rows, size_t j, size_t lanes) {
   const VEC scale = constants(w->norm->scale, j, lanes);

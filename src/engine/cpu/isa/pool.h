@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The larger of vectors, a NaN being larger than any number, and which it was.
+// The larger of two vectors, where a NaN is larger than any number, and which
+// of them it was.
 
 #ifndef LS_ENGINE_CPU_ISA_POOL_H_
 #define LS_ENGINE_CPU_ISA_POOL_H_
 
 #include "engine/cpu/isa/vec.h"
 
-// The second where it is larger or a NaN, else the first.
+// Returns `new` where it is larger or a NaN, else `old`.
 LS_INLINE vf larger(vf old, vf new) {
   return vf_select(vf_is_nan(new), new, vf_max(new, old));
 }
 
-// a where `new` is larger than `old`, or the first NaN of the two; else b.
+// Returns a where `new` is larger than `old`, or the first NaN of the two; else
+// b.
 LS_INLINE vf where_larger(vf old, vf new, vf a, vf b) {
   return vf_select(vf_above(new, old), a, b);
 }
 
-// The first of the largest of four, in row order, and its number.
+// Finds the first of the largest of four, in row order, and its number.
 LS_INLINE void pool_four(float *max, uint8_t *place, const vf x[4]) {
   const vm right = vf_above(x[1], x[0]), lower_right = vf_above(x[3], x[2]);
   const vf top = vf_select(right, x[1], x[0]);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a product will read next, for its tiles to fetch: a part of the
-// template product_body.h, which includes it behind its types.
+// Prefetching of a product's next operands by its tiles: a part of the template
+// product_body.h, which includes it after its types.
 
-// The step behind `s`, of the same columns; false if there is none.
+// Finds the step after `s`, with the same columns; returns false if there is
+// none.
 static bool step_after(const step *s, step *out) {
   const size_t k = elements_of(s->product->k);
   if (s->k1 == k && s->m1 == s->block->m1) return false;
@@ -19,8 +20,8 @@ static bool step_after(const step *s, step *out) {
   return true;
 }
 
-// `outer` rows of `inner` values that lie side by side, from `at` on. Rows that
-// follow one another are one.
+// Describes `outer` rows of `inner` adjacent values, from `at` on. Contiguous
+// rows count as one.
 static walk walk_of(const ELEM *at, size_t stride, size_t outer, size_t inner) {
   if (stride == inner) {
     inner *= outer;
@@ -36,7 +37,7 @@ static walk walk_of(const ELEM *at, size_t stride, size_t outer, size_t inner) {
   };
 }
 
-// Of the strip at row m.
+// Returns the walk of the strip at row m.
 static walk a_walk(const step *s, size_t m) {
   const ls_cpu_product *p = s->product;
   const size_t k0 = s->k0 * VALUES, k = smaller(s->k1 * VALUES, p->k) - k0;
@@ -46,7 +47,7 @@ static walk a_walk(const step *s, size_t m) {
                          : walk_of(at, p->lda, rows, k);
 }
 
-// Of the group at column `n`.
+// Returns the walk of the group at column `n`.
 static walk b_walk(const step *s, size_t n) {
   const ls_cpu_product *p = s->product;
   const size_t k = smaller(s->k1 * VALUES, p->k) - s->k0 * VALUES;
@@ -55,8 +56,8 @@ static walk b_walk(const step *s, size_t n) {
                          : walk_of(b_at(s, n), p->ldb, k, columns);
 }
 
-// Finds the strip of A that comes next, beside or behind the group of
-// columns that ends at `n`.
+// Finds the strip of A that comes next, after the group of columns that ends at
+// `n`.
 static void look_ahead_a(step *s, size_t n) {
   step next;
   s->ahead[0].in_all = 0;
@@ -67,8 +68,8 @@ static void look_ahead_a(step *s, size_t n) {
     s->ahead[0] = a_walk(&next, next.m0);
 }
 
-// Finds what follows that group: the next one, or the next step's first. Most
-// products are small: nothing.
+// Finds the panels of B that come after that group: the next one's, or the next
+// step's first. Most products are small and have none.
 static void look_ahead(step *s, size_t n) {
   step next;
   s->ahead[1].in_all = 0;
@@ -79,7 +80,7 @@ static void look_ahead(step *s, size_t n) {
   look_ahead_a(s, n);
 }
 
-// Gives a tile its part of that; false if nothing is left.
+// Gives a tile lines to prefetch; returns false if none are left.
 static bool take_ahead(step *s, tile_work *work) {
   walk *next = s->ahead;
   if (next->in_all <= 0) ++next;

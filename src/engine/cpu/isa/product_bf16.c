@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The product of floats that are rounded to bf16 first. Two neighbours along k
-// make a pair of 32 bits, the even one below, while panels are copied; the rest
-// is the product of product_body.h on pairs: half as many values of k, and an
-// addition of both products of a pair, the odd one first, each exact and each
-// sum rounded. That is what vdpbf16ps does; without it the same bits are
-// computed in two steps.
+// make a pair of 32 bits, the even one in the lower half, when panels are
+// copied; the rest is the product of product_body.h on pairs: half as many
+// values of k, and an addition of both products of a pair, the odd one first,
+// each exact and each sum rounded, like vdpbf16ps; without that instruction the
+// same bits are computed in two steps.
 
 #include <string.h>
 
@@ -15,7 +15,7 @@
 #include "engine/cpu/isa/product_turn.h"
 
 // ---- Pairs -----------------------------------------------------------------
-// Two rows side by side, of n pairs; without `odd`, zeros.
+// Interleaves two rows of n pairs; without `odd`, zeros.
 LS_INLINE void zip(float *to, const float *even, const float *odd,
                    const size_t n) {
   LS_UNROLL
@@ -31,8 +31,8 @@ LS_INLINE void zip(float *to, const float *even, const float *odd,
   }
 }
 
-// As many pairs of a row of `from` as n values make; what is alone at the end
-// gets a zero.
+// Makes pairs of a row of n values of `from`; a single value at the end is
+// paired with a zero.
 static void narrow(float *to, const float *from, size_t n) {
   uint16_t *halves = (uint16_t *)(void *)to;
   size_t i = 0;
@@ -47,8 +47,8 @@ static void narrow(float *to, const float *from, size_t n) {
 }
 
 // ---- Copies ----------------------------------------------------------------
-// dst[p * width + j] = the values 2 p and 2 p + 1 of
-//   src[value * stride + j] for j < columns, of k values,
+// Sets dst[p * width + j] to the values 2 p and 2 p + 1 of src[value * stride +
+// j] for j < columns, of k values,
 LS_INLINE void zip_rows(float *dst, size_t width, const float *src,
                         size_t stride, size_t k, const size_t columns) {
   for (; k >= 2; k -= 2, src += 2 * stride, dst += width)

@@ -44,9 +44,9 @@
 #define TURNED_STRIP ((size_t)96)  // Rows: whole lines of the cache.
 #define N_BLOCK ((size_t)1024)     // Bounds the scratch for chains.
 
-// Uses from which on a copy pays, measured on Zen 4. Where A is stored
-// transposed, a tile finds its rows side by side, and the copy pays only if all
-// values of k are in few sets of the caches.
+// Numbers of uses from which on a copy pays, measured on Zen 4. If A is stored
+// transposed, its rows are side by side for a tile, and the copy pays only if
+// all values of k are in few sets of the caches.
 #define PACK_A_COLUMNS ((size_t)256)
 #define PACK_TURNED_A_COLUMNS ((size_t)128)
 #define PACK_B_ROWS ((size_t)48)
@@ -55,20 +55,20 @@
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
-// What follows the chain.
+// Operations after the chain.
 typedef struct {
-  const ELEM *bias;  // Of the tile's first column, or NULL.
+  const ELEM *bias;  // Bias of the tile's first column, or NULL.
   bool relu;
   bool accumulate;
 } epilogue;
 
-// Lines to fetch, row after row.
+// Lines to prefetch, row after row.
 typedef struct {
   const char *at;    // The next line,
-  size_t left;       // ... and how many its row has from there on.
-  size_t lines;      // Of a row.
+  size_t left;       // ... and the lines of its row from there on.
+  size_t lines;      // Lines of a row.
   ptrdiff_t skip;    // Bytes from the end of a row's lines to the next row.
-  ptrdiff_t in_all;  // Lines that are left.
+  ptrdiff_t in_all;  // Lines that are left in all.
 } walk;
 
 // One tile's work.
@@ -77,15 +77,16 @@ typedef struct {
   size_t a_stride;  // Between rows of A as stored (or packed).
   size_t b_stride;  // Between values of k.
   size_t k;
-  size_t k_first, k_line;  // Values of k in the first line of A, in the others.
-  ptrdiff_t k_skip;        // Elements between lines.
-  const ELEM *in;          // The chains so far; NULL: all +0.
+  // Values of k in the first line of A, and in the others.
+  size_t k_first, k_line;
+  ptrdiff_t k_skip;  // Elements between lines.
+  const ELEM *in;    // Values of the chains so far; NULL: all +0.
   size_t in_stride;
   ELEM *out;
   size_t out_stride;
-  walk *ahead;          // Tiles that look ahead: what to fetch.
+  walk *ahead;          // Lines to prefetch, for tiles that look ahead.
   size_t lanes;         // Columns of the last vector.
-  const epilogue *end;  // NULL: `out` takes the chains as they are.
+  const epilogue *end;  // NULL: `out` takes the chains unchanged.
 } tile_work;
 
 typedef void tile_fn(const tile_work *work);
@@ -111,8 +112,8 @@ LS_INLINE void fetch_line(walk *w) {
   }
 }
 
-// Fetches a tile's outputs while it is computed: stores that waited for their
-// lines would hold up those of the next copy.
+// Prefetches a tile's outputs while it is computed: stores that wait for their
+// lines would delay those of the next copy.
 LS_INLINE void fetch_outputs(const tile_work *work, const size_t rows,
                              const size_t vectors) {
   LS_UNROLL
@@ -123,7 +124,7 @@ LS_INLINE void fetch_outputs(const tile_work *work, const size_t rows,
   }
 }
 
-// One tile. Everything but `work` is a constant where this is expanded.
+// Runs one tile. Everything but `work` is a constant at every expansion.
 LS_EXPAND void run_tile(const tile_work *work, const size_t rows,
                         const size_t vectors, const bool a_transposed,
                         const bool masked, const bool looks_ahead) {
@@ -196,8 +197,8 @@ LS_EXPAND void run_tile(const tile_work *work, const size_t rows,
   }
 }
 
-// Tiles of each number of rows: full width, full width with a masked last
-// vector, one masked vector; A as stored or transposed.
+// Tiles for a number of rows: full width, full width with a masked last vector,
+// one masked vector; A as stored or transposed.
 #define LS_TILE_FUNCTIONS(rows)                                                \
   static void full_##rows(const tile_work *w) {                                \
     run_tile(w, rows, LS_TILE_VECTORS, false, false, false);                   \
@@ -252,7 +253,7 @@ LS_INLINE void copy_rows(ELEM *dst, const size_t width, const ELEM *src,
 // dst[p * width + j] = src[p * stride + j] for p < k, j < columns.
 static void copy(ELEM *dst, size_t width, const ELEM *src, size_t stride,
                  size_t k, size_t columns) {
-  // A known size needs no call.
+  // A constant size needs no call.
   if (columns == PANEL && width == PANEL)
     copy_rows(dst, PANEL, src, stride, k, PANEL);
   else if (columns == LS_TILE_ROWS && width == LS_TILE_ROWS)
@@ -262,18 +263,18 @@ static void copy(ELEM *dst, size_t width, const ELEM *src, size_t stride,
 }
 #endif
 
-// One block of rows, columns and k, which counts the tiles' elements, and the
+// One block of rows, columns and k, counted in the tiles' elements, and the
 // parts of the call's scratch.
 typedef struct {
   const ls_cpu_product *product;
-  const ls_cpu_block *block;  // Of the call.
+  const ls_cpu_block *block;  // The call's block.
   size_t m0, m1, n0, n1, k0, k1;
-  walk ahead[2];  // Of A and of B: what comes next.
+  walk ahead[2];  // Next lines of A and of B.
   bool packs_a, packs_b;
-  size_t strip, strip_end;  // Rows of A that were begun last.
+  size_t strip, strip_end;  // Rows of the current strip of A.
   ELEM *a;  // This block of A, tile row after tile row; of one group, a strip.
   ELEM *b;  // One group of B, panel after panel.
-  ELEM *chains;  // This block's outputs so far, where C cannot hold them.
+  ELEM *chains;  // This block's outputs so far, if C cannot hold them.
 } step;
 
 static size_t elements_of(size_t k) { return (k + VALUES - 1) / VALUES; }
@@ -300,7 +301,7 @@ size_t PRODUCT_SCRATCH(const ls_cpu_product *product) {
   return divide_scratch(&(step){.product = product}, NULL);
 }
 
-// Row m of A at value k.
+// Returns the address of row m of A at value k.
 static const ELEM *a_at(const step *s, size_t m, size_t k) {
   const ls_cpu_product *p = s->product;
   const ELEM *a = p->a;
@@ -310,7 +311,8 @@ static const ELEM *a_at(const step *s, size_t m, size_t k) {
   return a;
 }
 
-// Where the line of rows or of values of k ends that `at` is in, `end` at most.
+// Returns the end of the line of rows or of values of k that contains `at`, at
+// most `end`.
 static size_t line_end(size_t line, size_t at, size_t end) {
   return line > 0 ? smaller(end, (at / line + 1) * line) : end;
 }
@@ -322,7 +324,7 @@ static const ELEM *b_at(const step *s, size_t n) {
   return p->b_transposed ? b + n * p->ldb + k : b + k * p->ldb + n;
 }
 
-// The tile at row m: as many rows as there are, of one line.
+// Returns the tile at row m: as many rows as there are, of one line.
 static const tile_size *tile_at(const step *s, size_t m) {
   const size_t rows = line_end(s->product->m_line, m, s->m1) - m;
   const tile_size *size = tile_sizes;
@@ -331,7 +333,8 @@ static const tile_size *tile_at(const step *s, size_t m) {
   return size;
 }
 
-// Where the strip that begins at row m ends: behind so many tile rows.
+// Returns the end of the strip that begins at row m, after a fixed number of
+// tile rows.
 static size_t strip_end_at(const step *s, size_t m) {
   const size_t end =
       m + (s->product->a_transposed ? TURNED_STRIP : LS_TILE_ROWS);
@@ -341,14 +344,14 @@ static size_t strip_end_at(const step *s, size_t m) {
   return m;
 }
 
-// Where the copy of the tile row at row m is.
+// Returns the copy of the tile row at row m.
 static ELEM *a_copy(const step *s, size_t m) {
   const bool is_one_group = s->n1 - s->n0 <= GROUP;
   return s->a + (m - (is_one_group ? s->strip : s->m0)) * (s->k1 - s->k0);
 }
 
-// Few values of k at a time where A is stored transposed: so many pages, and
-// ways of the first cache.
+// Copies few values of k at a time if A is stored transposed: each takes a
+// page, and a way of the first cache.
 static void pack_a_strip(const step *s) {
   const ls_cpu_product *product = s->product;
   const size_t end = smaller(s->k1 * VALUES, product->k);
@@ -364,8 +367,8 @@ static void pack_a_strip(const step *s) {
   }
 }
 
-// Copies the panels of the columns [n0, n1). What the last panel lacks stays
-// as it is: tiles mask it.
+// Copies the panels of the columns [n0, n1). Missing columns of the last panel
+// stay unset: tiles mask them.
 static void pack_b_group(const step *s, size_t n0, size_t n1) {
   const ls_cpu_product *p = s->product;
   const size_t k = s->k1 - s->k0;
@@ -395,7 +398,7 @@ static void run_row(step *s, const tile_size *size, size_t m, size_t n0,
     chains_stride = s->n1 - s->n0;
     chains = s->chains + (m - s->m0) * chains_stride + (n0 - s->n0);
   }
-  // Without values to multiply A and B may be nowhere.
+  // Without values to multiply A and B may be NULL.
   tile_work work = {
       .a = s->packs_a ? a_copy(s, m)
            : k > 0    ? a_at(s, m, s->k0 * VALUES)
@@ -453,9 +456,9 @@ static void run_step(step *s) {
   }
 }
 
-// Whether many tiles can read what has a row for each value of k where it is:
-// rows lie in many sets, and a panel's are at least two lines, as narrower
-// tiles would be too many.
+// Returns true if many tiles can read a matrix with a row for each value of k
+// in place: rows are in many sets, and those of a panel are at least two lines,
+// as narrower tiles would be too many.
 static bool is_fit_in_place(size_t stride) {
   return PANEL * sizeof(ELEM) >= 2 * LINE &&
          stride * sizeof(ELEM) % LS_CPU_FEW_SETS != 0;
@@ -467,7 +470,7 @@ static bool packs_a(const ls_cpu_product *product, size_t columns) {
   return columns >= PACK_TURNED_A_COLUMNS && !is_fit_in_place(product->lda);
 }
 
-// Panels that do not begin with a line would have tiles read lines twice.
+// Copies panels that do not begin with a line: tiles would read lines twice.
 static bool packs_b(const ls_cpu_product *product, size_t rows) {
   if (VALUES > 1 || product->b_transposed) return true;
   const bool begins_lines = product->ldb * sizeof(ELEM) % LINE == 0;
@@ -490,7 +493,7 @@ void PRODUCT(const ls_cpu_product *product, const ls_cpu_block *block,
     for (s.m0 = block->m0; s.m0 < block->m1; s.m0 = s.m1) {
       s.m1 = smaller(block->m1, s.m0 + M_BLOCK);
       s.k0 = 0;
-      do {  // Once even if k is 0: the epilogue still runs.
+      do {  // Runs once even if k is 0, for the epilogue.
         s.k1 = smaller(k, s.k0 + K_BLOCK);
         run_step(&s);
         s.k0 = s.k1;

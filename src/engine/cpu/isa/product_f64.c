@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The product of doubles: exact in its order, not tuned beyond that.
+// The product of doubles: exact in its order, not tuned further.
 
 #include "engine/cpu/isa/isa.h"
 #include "engine/cpu/isa/vec.h"

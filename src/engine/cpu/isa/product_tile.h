@@ -11,7 +11,7 @@
 #if defined(__AVX512F__)
 #define LS_TILE_ROWS 12
 #define LS_TILE_VECTORS 2
-// Row counts of the tiles, largest first: what remains of m is cut into these.
+// Numbers of rows of the tiles, largest first: the rest of m is cut into these.
 #define LS_TILE_EACH_ROWS(X) X(12) X(8) X(4) X(3) X(2) X(1)
 #else
 #define LS_TILE_ROWS 6

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What makes a panel of rows of elements of 32 bits: TURN of product_body.h.
+// Transposition of rows of 32-bit elements into a panel: TURN of
+// product_body.h.
 
 #ifndef LS_ENGINE_CPU_ISA_PRODUCT_TURN_H_
 #define LS_ENGINE_CPU_ISA_PRODUCT_TURN_H_
 
 #include "engine/cpu/isa/transpose.h"
 
-// turn_floats() for 4 values of k.
+// Does turn_floats() for 4 values of k.
 LS_INLINE void turn_four(float *dst, size_t width, const float *src,
                          size_t stride, size_t columns) {
   size_t j = 0;
@@ -20,11 +21,11 @@ LS_INLINE void turn_four(float *dst, size_t width, const float *src,
   }
 }
 
-// turn_floats() for 16 values of k: a cache line of each row of src.
+// Does turn_floats() for 16 values of k: a cache line of each row of src.
 LS_INLINE void turn_line(float *dst, size_t width, const float *src,
                          size_t stride, size_t columns) {
 #if defined(__AVX512F__)
-  // The tile rows of A.
+  // Handles the tile rows of A.
   if (columns == 12 && width == 12) {
     transpose_12x16(dst, src, stride);
     return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Random bits and normal numbers, as many side by side as the instruction set
-// has room for: mostly the compiler's work, for there is no branch in them.
+// has room for. Without branches, so that the compiler vectorizes them.
 #include "base/values/box_muller.h"
 #include "engine/cpu/isa/isa.h"
 #include "engine/cpu/isa/vec.h"
@@ -24,11 +24,11 @@
 #endif
 
 #if defined(LANES)
-// A lane for each block. A word is the lower half of it, which is all that
-// products read; what stands in the upper half does not matter.
+// A lane for each block. A word is the lower half of it, the only part that
+// products read; the upper half does not matter.
 typedef uint64_t lanes __attribute__((vector_size(8 * LANES)));
 
-// Draws LANES blocks, as ls_random_source_bits draws one.
+// Draws LANES blocks, like ls_random_source_bits.
 LS_INLINE void draw_lanes(uint32_t *dst, const ls_random_source *source,
                           uint64_t block) {
   lanes c0 = COUNT(block), c1 = c0 >> 32;

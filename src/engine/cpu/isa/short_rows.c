@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Maxima, minima and sums of short rows: loops that know how long a row is, of
-// which the compiler makes vectors across rows. In the order of long rows
+// Maxima, minima and sums of short rows: loops over rows of a constant length,
+// which the compiler vectorizes across rows. In the order of long rows
 // (kernels/reduce/reduce.c): element j takes in element j + 8, j + 4, j + 2, j
 // + 1.
 #include "engine/cpu/kernels/reduce/short_rows.h"
 #include "engine/cpu/isa/isa.h"
 #include "engine/cpu/isa/vec.h"
 
-// One choice a step: x where it is larger, or nan.
+// One choice per step: x if it is larger, or NaN.
 #define MAX_FLOAT(T, s, x)                                                     \
   T most = (x) > (s) ? (x) : (s);                                              \
   most = (x) != (x) ? (x) : most;                                              \
@@ -24,7 +24,7 @@
 #define AS_IS(x) (x)
 #define FROM_ZERO(x) (0 + (x))  // Of -0 that is 0.
 
-// Lane j of those that are left when lanes `half` apart have been joined.
+// Lane j of the lanes left after lanes `half` apart were joined.
 #define LEVEL(name, below, half, T, E)                                         \
   LS_INLINE T name##_two_##half(T s, T x) { E(T, s, x); }                      \
   LS_INLINE T name##_##half(const T *row, int run, int j) {                    \

@@ -8,7 +8,7 @@
 #include "engine/cpu/isa/isa.h"
 #include "engine/cpu/isa/vecmath.h"
 
-// Rows whose logarithms are taken together.
+// Rows whose logarithms are computed together.
 #define GROUP VF_LANES
 
 // ---- The passes over a row --------------------------------------------------
@@ -56,8 +56,8 @@ LS_INLINE void scale_row(float *x, size_t n, float factor, float second) {
 }
 
 // ---- Softmax ----------------------------------------------------------------
-// The softmax of a row of at most VF_LANES columns, with zeros behind it: the
-// same operations, without leaving the registers.
+// Computes the softmax of a row of at most VF_LANES columns, followed by zeros:
+// the same operations, without leaving the registers.
 LS_INLINE vf short_softmax(const float *x, size_t n) {
   const vf v = vf_load_n(x, n);
   const float max = vf_max_lane(vf_first_n(n, v, vf_set1(-INFINITY)));
@@ -74,8 +74,8 @@ void LS_ISA_NAME(ls_cpu_softmax)(float *dst, const float *src, size_t rows,
                  short_softmax(src + i * columns, columns));
     return;
   }
-  // A row's maximum is looked for before the row before it is computed, which
-  // then does not wait, and its elements are on their way from memory.
+  // Computes a row's maximum before the previous row is finished: neither waits
+  // for the other, and the elements are loaded early.
   float next = rows > 0 ? row_max(src, columns) : 0;
   for (size_t i = 0; i < rows; ++i) {
     const float *x = src + i * columns;
@@ -142,7 +142,7 @@ void LS_ISA_NAME(ls_cpu_label_loss)(float *loss, const float *logits,
   }
 }
 
-// A row of at most VF_LANES columns.
+// Handles a row of at most VF_LANES columns.
 LS_INLINE void short_grad_row(float *y, const float *x, size_t n, int32_t label,
                               float scale) {
   static const float lanes[VF_LANES] = {0, 1, 2,  3,  4,  5,  6,  7,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gradients of convolutions by 3 by 3 taps from maxima of their results: what
-// f32 and bf16 have in common.
+// Gradients of convolutions by 3 by 3 taps from maxima of their results:
+// functions shared by f32 and bf16.
 
 #include "engine/cpu/isa/isa.h"
 #include "engine/cpu/isa/transpose.h"
@@ -20,12 +20,12 @@ static void unslice(float *line, const float *slices, size_t plane,
 }
 
 // ---- For the weights -------------------------------------------------------
-// How many windows before its turn one is fetched, which lie too far apart for
-// the processor to guess: the next group's too.
+// Windows by which prefetching is ahead: they are too far apart for the
+// processor's own; includes the next group.
 enum { AHEAD = 2 * VF_LANES };
 
-// 16 windows by 16 channels; `to` begins at the first of these. `at` are the
-// pixels where the windows' values stand.
+// Lists 16 windows by 16 channels; `to` begins at the first of these. `at` are
+// the pixels of the windows' values.
 static void collect_square(const ls_cpu_nonzeros *to, const float *d,
                            size_t pitch, const float *at) {
   float values[VF_LANES * VF_LANES], pixels[VF_LANES * VF_LANES];
@@ -42,11 +42,11 @@ static void collect_square(const ls_cpu_nonzeros *to, const float *d,
   }
 }
 
-// The same for up to 16 windows.
+// Does the same for up to 16 windows.
 static void collect_windows(const ls_cpu_nonzeros *to, const float *d,
                             const uint8_t *places, size_t pitch,
                             const int32_t *pixels, size_t count) {
-  // Whole numbers, as bits: they are moved, never computed with.
+  // Integers stored as bits: they are moved, never computed with.
   float at[VF_LANES * VF_LANES], rest[VF_LANES * VF_LANES];
   const bool all = count == VF_LANES;
   for (size_t i = 0; i < VF_LANES; ++i) {

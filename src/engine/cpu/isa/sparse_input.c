@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Gradients of the input of a convolution by 3 by 3 taps from that of maxima of
-// its result: of f32, and of what is rounded to bf16.
+// its result: for f32, and for values rounded to bf16.
 //
-// A window's values meet 4 by 4 pixels, of which 16 channels at a time are
-// added up in registers, while a block's taps stay in the first cache. In bf16
-// two values at the same place, one behind the other, make a pair.
+// A window's values add to 4 by 4 pixels, 16 channels at a time in registers,
+// while a block's taps stay in the first cache. In bf16 two consecutive values
+// at the same place make a pair.
 
 #include "engine/cpu/isa/bf16.h"
 #include "engine/cpu/isa/isa.h"
@@ -14,16 +14,17 @@
 enum {
   TAPS = 9,
   SIDE = 3,
-  NEAR = SIDE + 1,  // Pixels of dx, along a side, that a window meets.
-  PLACES = 4,       // Of a window.
+  NEAR = SIDE + 1,  // Pixels of dx, along a side, that a window adds to.
+  PLACES = 4,       // Places of a window.
   BLOCK_F32 = 2 * VF_LANES,
   BLOCK_BF16 = 4 * VF_LANES
 };
 
 // ---- A window --------------------------------------------------------------
-// at[p] becomes the channels of a window's block whose values stand at place p.
-// All four at once, long before the last one is needed: how often a loop over
-// one goes round is then known early, which keeps a wrong guess cheap.
+// Sets at[p] to the channels of a window's block whose values are at place p.
+// Finds all four at once, long before the last one is needed: the trip counts
+// of the loops over them are then known early, which keeps mispredictions
+// cheap.
 LS_INLINE void find(uint64_t at[PLACES], const float *d, const uint8_t *places,
                     size_t block) {
   at[0] = at[1] = at[2] = at[3] = 0;
@@ -35,8 +36,8 @@ LS_INLINE void find(uint64_t at[PLACES], const float *d, const uint8_t *places,
   }
 }
 
-// Two columns of dx are complete when a window has been added to them. The
-// others move on.
+// Stores the two columns of dx that are complete after a window, and shifts the
+// others.
 LS_INLINE void put_columns(float *const *dx, size_t at, vf sum[NEAR][NEAR]) {
   LS_UNROLL
   for (size_t r = 0; r < NEAR; ++r) {
@@ -58,9 +59,9 @@ LS_INLINE void clear(vf sum[NEAR][NEAR]) {
 #if defined(__AVX512BF16__)
 
 // ---- bf16, by its instruction ----------------------------------------------
-// Taps of a channel lie in twos, 32 channels of a pair of them to a vector; the
-// last one is alone. Behind a block's channels one has zeros, to be the second
-// of what has no partner.
+// Taps of a channel in twos, 32 channels of a pair of them to a vector; the
+// last one is alone. After a block's channels one has zeros, as the partner of
+// a single one.
 enum { ROW = (TAPS + 1) / 2 * VF_LANES, NONE = BLOCK_BF16 };
 
 static void pack(float *taps, const float *w, size_t in, size_t out,
@@ -78,8 +79,8 @@ static void pack(float *taps, const float *w, size_t in, size_t out,
   memset(taps + NONE * ROW, 0, ROW * sizeof(float));
 }
 
-// Adds what stands at one place, (down, right) in its window, to the 4 by 4
-// sums around it.
+// Adds the values at one place, (down, right) in its window, to the 4 by 4 sums
+// around it.
 LS_INLINE void add_place(vf sum[NEAR][NEAR], const uint32_t *values,
                          uint64_t bits, const float *taps, const size_t down,
                          const size_t right) {
@@ -88,7 +89,7 @@ LS_INLINE void add_place(vf sum[NEAR][NEAR], const uint32_t *values,
   for (; bits != 0; bits = _blsr_u64(bits)) {
     const uint64_t even = _tzcnt_u64(bits);
     bits = _blsr_u64(bits);
-    const uint64_t odd = _tzcnt_u64(bits);  // NONE if there is none.
+    const uint64_t odd = _tzcnt_u64(bits);  // NONE if there is no partner.
     const vf by =
         vi_as_float(vi_set1((int32_t)(values[even] | values[odd] << 16)));
     const float *a = vf_fixed(taps + even * ROW);
@@ -155,8 +156,8 @@ LS_INLINE void add_value(vf sum[NEAR][NEAR], float value, const float *taps,
         by, vf_load(w + (r * SIDE + t) * VF_LANES), sum[down + r][right + t]);
 }
 
-// Adds what stands at one place, (down, right) in its window, to the 4 by 4
-// sums around it. In pairs, the second value of two comes first.
+// Adds the values at one place, (down, right) in its window, to the 4 by 4 sums
+// around it. In pairs, the second value comes first.
 LS_INLINE void add_place(vf sum[NEAR][NEAR], const float *values, uint64_t bits,
                          const float *taps, const size_t down,
                          const size_t right, const bool pairs) {

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Gradients of weights of 3 by 3 taps from lists of a result's gradient that is
-// mostly zeros: of f32, and of what is rounded to bf16.
+// mostly zeros: for f32, and for values rounded to bf16.
 //
-// A value meets 9 pixels of x, of which each slice adds 16 channels to sums
-// that stay in registers. In bf16 two values of a list, one behind the other,
-// make a pair.
+// A value uses 9 pixels of x, of which each slice adds 16 channels to sums that
+// stay in registers. In bf16 two consecutive values of a list make a pair.
 
 #include "engine/cpu/isa/bf16.h"
 #include "engine/cpu/isa/isa.h"
 
-// Slices of f32 that are gone through together.
+// Slices of f32 processed together.
 #if defined(__AVX512F__)
 enum { VECTORS = 2 };
 #else
@@ -38,7 +37,7 @@ static void slice(float *slices, size_t plane, const float *line,
     }
 }
 
-// Adds a pair of values, of which the second may be a zero that meets nothing.
+// Adds a pair of values; the second may be a zero without a position.
 LS_INLINE void add_pair(vf sum[TAPS][2], const float *even, const float *odd,
                         size_t line, vf by, const size_t vectors) {
   LS_UNROLL
@@ -139,7 +138,7 @@ static void slice_rounded(float *slices, size_t plane, const float *line,
                vi_as_float(rounded(vf_load(line + i * channels + c))));
 }
 
-// As f32, but that of each pair the second value comes first.
+// Does the same as for f32, but takes the second value of each pair first.
 static void add_rounded(float *sums, const float *x, size_t line, size_t plane,
                         size_t in, const int32_t *places, const float *values,
                         size_t count) {

@@ -24,8 +24,8 @@ LS_INLINE void transpose_4x4(float *dst, size_t dst_stride, const float *src,
   _mm_storeu_ps(dst + 3 * dst_stride, _mm_movehl_ps(gh, ef));
 }
 
-// Of four rows, transposes the 4x4 blocks in each half: out[i] has columns i
-// and i + 4.
+// Transposes the 4x4 blocks in each half of four rows: out[i] has columns i and
+// i + 4.
 LS_INLINE void transpose_halves(__m256 out[4], const __m256 in[4]) {
   const __m256 ab = _mm256_unpacklo_ps(in[0], in[1]);
   const __m256 cd = _mm256_unpacklo_ps(in[2], in[3]);
@@ -82,7 +82,7 @@ LS_INLINE void transpose_8x8(float *dst, size_t dst_stride, const float *src,
 
 #if defined(__AVX512F__)
 
-// Of four rows, transposes the 4x4 blocks in each quarter: rows[i] then has
+// Transposes the 4x4 blocks in each quarter of four rows: rows[i] then has
 // columns i, i + 4, i + 8 and i + 12.
 LS_INLINE void transpose_quarters(__m512 rows[4]) {
   const __m512 ab = _mm512_unpacklo_ps(rows[0], rows[1]);
@@ -95,7 +95,7 @@ LS_INLINE void transpose_quarters(__m512 rows[4]) {
   rows[3] = _mm512_shuffle_ps(ef, gh, 0xee);
 }
 
-// dst[q * dst_stride], of 16 floats: quarter q of a, of b, of c and of d.
+// Stores quarter q of a, b, c and d to dst[q * dst_stride], of 16 floats.
 LS_INLINE void store_quarters(float *dst, size_t dst_stride, __m512 a, __m512 b,
                               __m512 c, __m512 d) {
   const __m512 ab = _mm512_shuffle_f32x4(a, b, 0x44);
@@ -108,9 +108,9 @@ LS_INLINE void store_quarters(float *dst, size_t dst_stride, __m512 a, __m512 b,
   _mm512_storeu_ps(dst + 3 * dst_stride, _mm512_shuffle_f32x4(ef, gh, 0xdd));
 }
 
-// dst[i * dst_stride + j] = src[j * src_stride + i] for i, j < 16. Stores take
-// longest, so they are whole lines; and so are loads, as rows a power of two
-// apart drive each other out of the cache before a second load.
+// Computes dst[i * dst_stride + j] = src[j * src_stride + i] for i, j < 16.
+// Stores take longest, so they are whole lines; so are loads, as rows a power
+// of two apart would evict each other from the cache before a second load.
 LS_INLINE void transpose_16x16(float *dst, size_t dst_stride, const float *src,
                                size_t src_stride) {
   __m512 rows[16];
@@ -127,8 +127,9 @@ LS_INLINE void transpose_16x16(float *dst, size_t dst_stride, const float *src,
                    rows[i + 8], rows[i + 12]);
 }
 
-// dst[12 * i + j] = src[j * src_stride + i] for i < 16, j < 12: whole lines
-// too, each of which begins in one column of `src` and ends in another.
+// Computes dst[12 * i + j] = src[j * src_stride + i] for i < 16, j < 12, in
+// whole lines too, each of which begins in one column of `src` and ends in
+// another.
 LS_INLINE void transpose_12x16(float *dst, const float *src,
                                size_t src_stride) {
   __m512 r[12];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Spans of all types: clamp, min(max(x, low), high), nan if one is; and counts
-// of bits.
+// Spans of all types: clamp, min(max(x, low), high), NaN if one of them is; and
+// counts of bits.
 #include "engine/cpu/isa/isa.h"
 #include "engine/cpu/kernels/element/binary.h"
 #include "engine/cpu/kernels/element/bits.h"
@@ -13,8 +13,8 @@
     const T above = LS_MAX_INTEGER(T, W, x, low);                              \
     (to) = LS_MIN_INTEGER(T, W, above, high);                                  \
   } while (0)
-// A vector's maximum gives its second operand where one is nan: of low that
-// would be lost in the minimum, so it stands in for high; of x it is.
+// A vector's maximum returns its second operand if one is NaN. A NaN in low
+// would be lost in the minimum, so high is replaced by it; a NaN in x is kept.
 #define CLAMP_FLOAT(T, W, to, x, low, high)                                    \
   do {                                                                         \
     const T value = (x), most_ = (low) != (low) ? (low) : (high);              \
@@ -23,8 +23,8 @@
     (to) = value != value ? value : between;                                   \
   } while (0)
 
-// `ls` and `hs` are constants where this is expanded: 0 for a scalar bound. A
-// scalar is read first, so that the output may lie on another operand.
+// `ls` and `hs` are constants at every expansion: 0 for a scalar bound. A
+// scalar is read first, so the output may lie on another operand.
 #define CLAMP(name, E, D, T, W)                                                \
   static inline __attribute__((always_inline)) void clamp_steps_##D(           \
       T *o, const T *low, const T *x, const T *high, int64_t count,            \
@@ -63,8 +63,9 @@ LS_EACH_FLOAT(CLAMP, clamp, CLAMP_FLOAT)
 // ---- Counts of bits --------------------------------------------------------
 #define UNARY(name, E, D, T, W) LS_SPAN_OF_ONE(name, E, D, T, T, W)
 
-// Of 64 bits by the instruction where there is one for numbers, but not for
-// vectors; else sums of neighbours: of bits, pairs, nibbles, bytes.
+// Counts the ones of 64 bits by the instruction where there is one for numbers,
+// but not for vectors; otherwise sums neighbours: of bits, pairs, nibbles,
+// bytes.
 static inline uint32_t ones_32(uint32_t x) {
   x -= x >> 1 & 0x55555555U;
   x = (x & 0x33333333U) + (x >> 2 & 0x33333333U);
@@ -86,7 +87,7 @@ static inline uint64_t ones_64(uint64_t x) {
 #endif
 }
 
-// Every bit below one that is set.
+// Sets every bit below one that is set.
 static inline uint32_t filled_32(uint32_t x) {
   x |= x >> 1;
   x |= x >> 2;

@@ -32,7 +32,7 @@
 #include <stdint.h>
 #include <string.h>
 
-// Else vectors are arrays, and an operation is a call.
+// Otherwise vectors are arrays, and an operation is a call.
 #if (defined(__AVX2__) && defined(__FMA__)) ||                                 \
     (defined(__aarch64__) && defined(__ARM_NEON))
 #define VF_REGISTERS 1
@@ -48,14 +48,12 @@
 #endif
 #endif
 
-//   LS_INLINE is for functions that are part of their callers;
-//   LS_EXPAND for large ones, which are fast only where they know their
-//   arguments;
-//   LS_UNROLL, before a loop of at most 16 rounds, whose number is known,
-//   unrolls all of it, so that an array of vectors that it indexes becomes
-//   registers.
-// Without vector registers the three would only take compilers time; a build
-// with sanitizers would spend minutes on checks of each copy.
+// Function attributes: LS_INLINE for functions that are part of their callers;
+// LS_EXPAND for large ones, which are fast only if their arguments are
+// constants; LS_UNROLL, before a loop of at most 16 rounds, whose number is
+// known, unrolls it fully, so that an array of vectors that it indexes becomes
+// registers. Without vector registers the three would only cost compile time; a
+// build with sanitizers would spend minutes on checks of each copy.
 #if defined(VF_REGISTERS)
 #define LS_INLINE static inline __attribute__((always_inline))
 #else
@@ -152,14 +150,14 @@ LS_INLINE uint32_t vb_equal(const uint8_t *p, uint8_t which) {
 }
 
 // ---- The same everywhere ---------------------------------------------------
-// The same pointer, from which the compiler adds up no others beforehand:
-// offsets from it are parts of instructions.
+// Returns the same pointer, but keeps the compiler from computing sums with it
+// ahead: offsets become parts of instructions.
 LS_INLINE const float *vf_fixed(const float *p) {
   __asm__("" : "+r"(p));
   return p;
 }
 
-// v where `by` is above 0, else 0.
+// Returns v where `by` is above 0, else 0.
 LS_INLINE vf vf_where_positive(vf v, vf by) {
   return vf_select(vf_lt(vf_zero(), by), v, vf_zero());
 }

@@ -20,7 +20,7 @@ typedef struct {
 
 #define VF_STREAMS 1
 
-// All bits set in the first n lanes.
+// Sets all bits in the first n lanes.
 LS_INLINE vi vf_first(size_t n) {
   const __m256i count = _mm256_set1_epi32((int)n);
   const __m256i low = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
@@ -44,7 +44,8 @@ LS_INLINE vf vf_load_n(const float *p, size_t n) {
   const vi m = vf_first(n);
   return (vf){_mm256_maskload_ps(p, m.lo), _mm256_maskload_ps(p + 8, m.hi)};
 }
-// Piece by piece: masked stores take dozens of cycles on some processors.
+// Stores piece by piece: masked stores take dozens of cycles on some
+// processors.
 LS_INLINE void vf_store_n(float *p, size_t n, vf v) {
   if (n >= 8) {
     _mm256_storeu_ps(p, v.lo);
@@ -145,7 +146,7 @@ LS_INLINE vi vi_set1(int32_t x) {
 LS_INLINE vi vi_shl(vi a, unsigned s) {
   return (vi){_mm256_slli_epi32(a.lo, (int)s), _mm256_slli_epi32(a.hi, (int)s)};
 }
-// Arithmetic: the sign comes in from the left.
+// Shifts arithmetically: the sign fills in from the left.
 LS_INLINE vi vi_shr(vi a, unsigned s) {
   return (vi){_mm256_srai_epi32(a.lo, (int)s), _mm256_srai_epi32(a.hi, (int)s)};
 }
@@ -170,8 +171,8 @@ LS_INLINE vf vf_copysign(vf magnitude, vf sign) {
   return vi_as_float(vi_or(vi_and(vf_bits(magnitude), vi_set1(INT32_MAX)),
                            vi_and(vf_bits(sign), vi_set1(INT32_MIN))));
 }
-// v * 2^n, rounded once, for |v| in [0.5, 2) and n in [-250, 250]. Only the
-// second of the two factors can leave the normal range.
+// Computes v * 2^n, rounded once, for |v| in [0.5, 2) and n in [-250, 250].
+// Only the second of the two factors can leave the normal range.
 LS_INLINE vf vf_ldexp(vf v, vf same, vi n) {
   (void)same;
   const vi half = vi_shr(n, 1);

@@ -57,7 +57,7 @@ LS_INLINE vf vf_select(vm m, vf a, vf b) {
 LS_INLINE uint32_t vf_nonzero(vf a) {
   const vm mask = _mm512_cmp_ps_mask(a, _mm512_setzero_ps(), _CMP_NEQ_UQ);
   uint32_t bits;
-  // gcc 12 may bring it there by the stack, store 16 bits and read 32.
+  // gcc 12 may move it through the stack, storing 16 bits and reading 32.
   __asm__("kmovw %1, %0" : "=r"(bits) : "k"(mask));
   return bits;
 }
@@ -91,7 +91,7 @@ LS_INLINE vi vi_sub(vi a, vi b) { return _mm512_sub_epi32(a, b); }
 LS_INLINE vi vi_and(vi a, vi b) { return _mm512_and_si512(a, b); }
 LS_INLINE vi vi_or(vi a, vi b) { return _mm512_or_si512(a, b); }
 LS_INLINE vi vi_shl(vi a, unsigned s) { return _mm512_slli_epi32(a, s); }
-// Arithmetic: the sign comes in from the left.
+// Shifts arithmetically: the sign fills in from the left.
 LS_INLINE vi vi_shr(vi a, unsigned s) { return _mm512_srai_epi32(a, s); }
 LS_INLINE vf vi_to_float(vi a) { return _mm512_cvtepi32_ps(a); }
 LS_INLINE vi vf_bits(vf a) { return _mm512_castps_si512(a); }
@@ -103,8 +103,8 @@ LS_INLINE vf vf_copysign(vf magnitude, vf sign) {
   return vi_as_float(
       _mm512_ternarylogic_epi32(s, vf_bits(sign), vf_bits(magnitude), 0xca));
 }
-// v * 2^n, rounded once, for |v| in [0.5, 2) and n in [-250, 250], given both
-// ways.
+// Computes v * 2^n, rounded once, for |v| in [0.5, 2) and n in [-250, 250],
+// given both ways.
 LS_INLINE vf vf_ldexp(vf v, vf n, vi same) {
   (void)same;
   return _mm512_scalef_ps(v, n);

@@ -59,7 +59,7 @@ LS_PARTS(vf, vf_sub, (vf a, vf b), vsubq_f32(a.at[q], b.at[q]))
 LS_PARTS(vf, vf_mul, (vf a, vf b), vmulq_f32(a.at[q], b.at[q]))
 LS_PARTS(vf, vf_div, (vf a, vf b), vdivq_f32(a.at[q], b.at[q]))
 LS_PARTS(vf, vf_sqrt, (vf a), vsqrtq_f32(a.at[q]))
-// The machine's own max and min choose otherwise for NaNs and zeros.
+// The machine's own max and min differ for NaNs and zeros.
 LS_PARTS(vf, vf_max, (vf a, vf b),
          vbslq_f32(vcgtq_f32(a.at[q], b.at[q]), a.at[q], b.at[q]))
 LS_PARTS(vf, vf_min, (vf a, vf b),
@@ -85,7 +85,7 @@ LS_PARTS(vi, vi_and, (vi a, vi b), vandq_s32(a.at[q], b.at[q]))
 LS_PARTS(vi, vi_or, (vi a, vi b), vorrq_s32(a.at[q], b.at[q]))
 LS_PARTS(vi, vi_shl, (vi a, unsigned s),
          vshlq_s32(a.at[q], vdupq_n_s32((int32_t)s)))
-// Arithmetic: the sign comes in from the left.
+// Shifts arithmetically: the sign fills in from the left.
 LS_PARTS(vi, vi_shr, (vi a, unsigned s),
          vshlq_s32(a.at[q], vdupq_n_s32(-(int32_t)s)))
 LS_PARTS(vf, vi_to_float, (vi a), vcvtq_f32_s32(a.at[q]))
@@ -102,8 +102,8 @@ LS_INLINE vf vf_first_n(size_t n, vf v, vf rest) {
 LS_PARTS(vf, vf_abs, (vf a), vabsq_f32(a.at[q]))
 LS_PARTS(vf, vf_copysign, (vf magnitude, vf sign),
          vbslq_f32(vdupq_n_u32(0x80000000u), sign.at[q], magnitude.at[q]))
-// v * 2^n, rounded once, for |v| in [0.5, 2) and n in [-250, 250]. Only the
-// second of the two factors can leave the normal range.
+// Computes v * 2^n, rounded once, for |v| in [0.5, 2) and n in [-250, 250].
+// Only the second of the two factors can leave the normal range.
 LS_INLINE vf vf_ldexp(vf v, vf same, vi n) {
   (void)same;
   const vi half = vi_shr(n, 1);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// vec.h in plain C: a vector is an array. The reference for the others, and
-// what runs where there is no FMA: slow there, as fmaf is then a call. So the
-// functions are calls too, and what calls them is neither expanded in place nor
-// unrolled (vec.h), which took compilers minutes and made nothing faster.
+// vec.h in plain C: a vector is an array. The reference for the others, and the
+// implementation on machines without FMA: slow there, as fmaf is then a call.
+// So the functions are calls too, and their callers are neither expanded in
+// place nor unrolled (vec.h), which took compilers minutes and made nothing
+// faster.
 
 #ifndef LS_ENGINE_CPU_ISA_VEC_PLAIN_H_
 #define LS_ENGINE_CPU_ISA_VEC_PLAIN_H_
@@ -87,7 +88,7 @@ LS_VI(vi_sub, (vi a, vi b), (int32_t)((uint32_t)a.at[i] - (uint32_t)b.at[i]))
 LS_VI(vi_and, (vi a, vi b), a.at[i] & b.at[i])
 LS_VI(vi_or, (vi a, vi b), a.at[i] | b.at[i])
 LS_VI(vi_shl, (vi a, unsigned s), (int32_t)((uint32_t)a.at[i] << s))
-// Arithmetic: the sign comes in from the left.
+// Shifts arithmetically: the sign fills in from the left.
 LS_VI(vi_shr, (vi a, unsigned s), a.at[i] >> s)
 LS_VF(vi_to_float, (vi a), (float)a.at[i])
 
@@ -105,8 +106,8 @@ LS_PLAIN vf vi_as_float(vi a) {
 LS_VF(vf_abs, (vf a), fabsf(a.at[i]))
 LS_VF(vf_copysign, (vf magnitude, vf sign),
       copysignf(magnitude.at[i], sign.at[i]))
-// v * 2^n, rounded once, for |v| in [0.5, 2) and n in [-250, 250]. Only the
-// second of the two factors can leave the normal range.
+// Computes v * 2^n, rounded once, for |v| in [0.5, 2) and n in [-250, 250].
+// Only the second of the two factors can leave the normal range.
 LS_PLAIN vf vf_ldexp(vf v, vf same, vi n) {
   (void)same;
   const vi half = vi_shr(n, 1);

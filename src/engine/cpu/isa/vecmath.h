@@ -19,8 +19,8 @@
 
 #include "engine/cpu/isa/vec.h"
 
-// A float x in [-2^22, 2^22] plus this is rounded to an integer, which then
-// stands in the low bits of the sum.
+// Adding this to a float x in [-2^22, 2^22] rounds it to an integer, which is
+// then in the low bits of the sum.
 #define LS_ROUNDER 12582912.0f  // 1.5 * 2^23
 
 // x split as n * ln(2) + r with |r| <= 0.347.
@@ -54,7 +54,7 @@ LS_INLINE vf ls_vf_expm1_small(vf r) {
 }
 
 LS_INLINE vf ls_vf_exp(vf x) {
-  // Beyond these the result is infinite or zero anyway. A NaN stays.
+  // Beyond these bounds the result is infinite or zero anyway. A NaN stays.
   x = vf_max(vf_set1(-104.0f), vf_min(vf_set1(89.0f), x));
   const ls_vf_reduced s = ls_vf_reduce_exp(x);
   const vf one = vf_set1(1.0f);
@@ -96,14 +96,14 @@ LS_INLINE vf ls_vf_log(vf x) {
   const vf zero = vf_zero();
   y = vf_select(vf_lt(x, zero), vf_set1(NAN), y);
   y = vf_select(vf_eq(x, zero), vf_set1(-INFINITY), y);
-  // Infinity and NaN give themselves.
+  // Infinity and NaN stay.
   const vm finite = vf_lt(x, vf_set1(INFINITY));
   return vf_select(finite, y, x);
 }
 
 // e^x - 1.
 LS_INLINE vf ls_vf_expm1(vf x) {
-  // Beyond these the result is infinite or -1. A NaN stays.
+  // Beyond these bounds the result is infinite or -1. A NaN stays.
   const vf clamped = vf_max(vf_set1(-18.0f), vf_min(vf_set1(89.0f), x));
   const ls_vf_reduced s = ls_vf_reduce_exp(clamped);
   const vf p = ls_vf_expm1_small(s.r);
@@ -121,7 +121,7 @@ LS_INLINE vf ls_vf_log1p(vf x) {
   const vf one = vf_set1(1.0f), zero = vf_zero();
   const vm large = vf_lt(vf_set1(0x1p64f), x);
   const vf scaled = vf_select(large, vf_mul(x, vf_set1(0x1p-64f)), x);
-  const vf unit = vf_select(large, zero, one);  // Nothing beside large x.
+  const vf unit = vf_select(large, zero, one);  // Negligible beside large x.
   const vi bits = vf_bits(vf_add(unit, scaled));
   const vi e = vi_shr(vi_sub(bits, vi_set1(0x3f3504f3)), 23);
   const vf power = vi_as_float(vi_shl(vi_sub(vi_set1(127), e), 23));
@@ -131,7 +131,7 @@ LS_INLINE vf ls_vf_log1p(vf x) {
   y = vf_copysign(y, x);
   y = vf_select(vf_lt(x, vf_set1(-1.0f)), vf_set1(NAN), y);
   y = vf_select(vf_eq(x, vf_set1(-1.0f)), vf_set1(-INFINITY), y);
-  // Infinity and NaN give themselves.
+  // Infinity and NaN stay.
   const vm finite = vf_lt(x, vf_set1(INFINITY));
   return vf_select(finite, y, x);
 }
@@ -176,14 +176,14 @@ LS_INLINE vf ls_vf_erf(vf x) {
 
 // 1 / (1 + e^-x).
 LS_INLINE vf ls_vf_sigmoid(vf x) {
-  // Of the two forms the one whose exponential does not overflow.
+  // Uses the form whose exponential does not overflow.
   const vf one = vf_set1(1.0f);
   const vf e = ls_vf_exp(vf_sub(vf_zero(), vf_abs(x)));
   const vf numerator = vf_select(vf_lt(x, vf_zero()), e, one);
   return vf_div(numerator, vf_add(one, e));
 }
 
-// 1 / sqrt(x), each of the two rounded.
+// Computes 1 / sqrt(x), each of the two rounded.
 LS_INLINE vf ls_vf_rsqrt(vf x) { return vf_div(vf_set1(1.0f), vf_sqrt(x)); }
 
 #endif  // LS_ENGINE_CPU_ISA_VECMATH_H_

@@ -14,7 +14,7 @@
 #include "engine/cpu/isa/vecmath.h"
 #include "engine/cpu/kernels/element/large_angle.h"
 
-// From here on an angle is reduced by integers, lane by lane.
+// Larger angles are reduced by integers, lane by lane.
 #define LS_LARGE_ANGLE 65536.0f
 
 // x split as quarter * pi / 2 + r with |r| <= 0.789.
@@ -23,7 +23,7 @@ typedef struct {
   vi quarter;  // The low two bits count.
 } ls_vf_turned;
 
-// Lanes of large angles are computed anew; infinities become NaN.
+// Recomputes the lanes of large angles; infinities become NaN.
 static __attribute__((noinline, unused)) void ls_vf_turn_large(vf x, vf *r,
                                                                vf *quarter) {
   float xs[VF_LANES], rs[VF_LANES], quarters[VF_LANES];
@@ -45,7 +45,8 @@ LS_INLINE ls_vf_turned ls_vf_reduce_turn(vf x) {
   vf r = vf_fnma(n, vf_set1(0x1.921fb6p+0f), x);
   r = vf_fnma(n, vf_set1(-0x1.777a5cp-25f), r);
   r = vf_fnma(n, vf_set1(-0x1.ee59dap-50f), r);
-  // As numbers, since the largest of lanes with a NaN is any of them.
+  // Converted to numbers, since the maximum of lanes with a NaN may be any of
+  // them.
   const vm small = vf_lt(vf_abs(x), vf_set1(LS_LARGE_ANGLE));
   const vf large = vf_select(small, vf_zero(), vf_set1(1.0f));
   if (vf_max_lane(large) > 0.0f) ls_vf_turn_large(x, &r, &n);
@@ -73,7 +74,7 @@ LS_INLINE vf ls_vf_cos_small(vf r) {
   return vf_fma(p, z, vf_set1(1.0f));
 }
 
-// 1 or -1, as bit `bit` of each lane is 0 or 1.
+// Returns 1 or -1, as bit `bit` of each lane is 0 or 1.
 LS_INLINE vf ls_vf_sign_of_bit(vi a, unsigned bit) {
   const vi sign = vi_and(vi_shl(a, 31 - bit), vi_set1(INT32_MIN));
   return vi_as_float(vi_or(sign, vi_set1(0x3f800000)));
@@ -85,7 +86,7 @@ LS_INLINE vf ls_vf_sin_of(ls_vf_turned t) {
   return vf_mul(y, ls_vf_sign_of_bit(t.quarter, 1));
 }
 
-// Where sin x and tan x are x. Keeps -0.
+// Returns x where sin x and tan x equal x, else y. Keeps -0.
 LS_INLINE vf ls_vf_or_tiny(vf x, vf y) {
   return vf_select(vf_lt(vf_abs(x), vf_set1(0x1p-13f)), x, y);
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rows of windows: maxima, where they stood, and sums of products.
+// Rows of windows: maxima, their positions, and sums of products.
 
 #include "engine/cpu/isa/isa.h"
 #include "engine/cpu/isa/pool.h"
 
-// Runs BODY(i, LOAD, STORE) for the vectors of n floats that begin at i: whole
-// ones, then the one that is left, of which there are `left` lanes.
+// Runs BODY(i, LOAD, STORE) for each vector of n floats, which begins at i:
+// whole ones, then the last one, of `left` lanes.
 #define LS_ROW(n, BODY)                                                        \
   do {                                                                         \
     size_t at_ = 0;                                                            \

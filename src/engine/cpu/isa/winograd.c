@@ -15,7 +15,7 @@ static void input(float *planes, const float *const *pixels, size_t channels) {
   put_input(planes, pixels, channels, false);
 }
 
-// Row i of the 4 by 4 outputs, from what the columns gave.
+// Returns row i of the 4 by 4 outputs, from the results of the columns.
 LS_INLINE void output_row(vf row[OUT], const vf between[IN], vf shift,
                           bool adds, bool relu) {
   to_outputs(row, between);

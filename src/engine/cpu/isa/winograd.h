@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The matrices of conv/winograd.h, and what is made with them, 16 channels at a
+// The matrices of conv/winograd.h and the transforms by them, 16 channels at a
 // time: over the columns first, then over the rows, with a table of vectors
 // between.
 
@@ -22,7 +22,7 @@
 
 enum { IN = 6, OUT = 4, TAPS = 3, SOME_ROWS = 16 };
 
-// B' of six values.
+// Multiplies six values by B'.
 LS_INLINE void to_planes(vf to[IN], const vf d[IN]) {
   const vf a = vf_set1(A1), a2 = vf_set1(A2), b = vf_set1(B1), b2 = vf_set1(B2);
   const vf sum = vf_set1(A2 + B2), product = vf_set1(A2 * B2);
@@ -36,7 +36,7 @@ LS_INLINE void to_planes(vf to[IN], const vf d[IN]) {
   to[5] = vf_fma(product, d[1], vf_fnma(sum, d[3], d[5]));
 }
 
-// A' of six values.
+// Multiplies six values by A'.
 LS_INLINE void to_outputs(vf to[OUT], const vf m[IN]) {
   const vf near = vf_add(m[1], m[2]), slope = vf_sub(m[1], m[2]);
   const vf far = vf_add(m[3], m[4]), steep = vf_sub(m[3], m[4]);
@@ -46,7 +46,7 @@ LS_INLINE void to_outputs(vf to[OUT], const vf m[IN]) {
   to[3] = vf_fma(vf_set1(B3), steep, vf_fma(vf_set1(A3), slope, m[5]));
 }
 
-// A of four values.
+// Multiplies four values by A.
 LS_INLINE void from_outputs(vf to[IN], const vf y[OUT]) {
   const vf even = vf_fma(vf_set1(A2), y[2], y[0]);
   const vf odd = vf_fma(vf_set1(A3), y[3], vf_mul(vf_set1(A1), y[1]));
@@ -60,7 +60,7 @@ LS_INLINE void from_outputs(vf to[IN], const vf y[OUT]) {
   to[5] = y[3];
 }
 
-// G of three values.
+// Multiplies three values by G.
 LS_INLINE void from_taps(vf to[IN], const vf w[TAPS]) {
   const vf near = vf_fma(vf_set1(A2), w[2], w[0]);
   const vf far = vf_fma(vf_set1(B2), w[2], w[0]);
@@ -73,7 +73,7 @@ LS_INLINE void from_taps(vf to[IN], const vf w[TAPS]) {
   to[5] = w[2];
 }
 
-// G' of six values.
+// Multiplies six values by G'.
 LS_INLINE void to_taps(vf to[TAPS], const vf u[IN]) {
   const vf ga = vf_set1(GA), gb = vf_set1(GB);
   const vf near = vf_mul(ga, vf_add(u[1], u[2]));
@@ -85,8 +85,8 @@ LS_INLINE void to_taps(vf to[TAPS], const vf u[IN]) {
   to[2] = vf_fma(vf_set1(B2), far, vf_fma(vf_set1(A2), near, u[5]));
 }
 
-// The next tile's pixels mostly are those OUT columns further on. Of the last
-// tile of a row they are others, which does no harm.
+// Prefetches the next tile's pixels, usually those OUT columns further on.
+// After the last tile of a row it prefetches others, which does no harm.
 LS_INLINE void prefetch(const float *const *pixels, size_t rows, size_t columns,
                         size_t first, size_t channels, size_t c) {
   for (size_t i = 0; i < rows; ++i)
@@ -95,7 +95,7 @@ LS_INLINE void prefetch(const float *const *pixels, size_t rows, size_t columns,
                          (OUT * channels + c) * sizeof(float));
 }
 
-// V of the inputs under a tile, of 16 channels from c on.
+// Computes V of the inputs under a tile, of 16 channels from c on.
 LS_INLINE void input_planes(vf to[IN][IN], const float *const *pixels,
                             size_t c) {
   vf between[IN][IN];
@@ -115,7 +115,7 @@ LS_INLINE void input_planes(vf to[IN][IN], const float *const *pixels,
     to_planes(to[i], between[i]);
 }
 
-// V of a tile's channels, rounded to bf16 or not.
+// Stores V of a tile's channels, rounded to bf16 or not.
 LS_INLINE void put_input(float *planes, const float *const *pixels,
                          size_t channels, const bool rounds) {
   for (size_t c = 0; c < channels; c += VF_LANES) {
@@ -135,8 +135,8 @@ LS_INLINE void put_input(float *planes, const float *const *pixels,
   }
 }
 
-// The planes of 16 weights side by side: those of the first tap are at `taps`,
-// of the next ones `step` on, which may go backwards.
+// Computes the planes of 16 adjacent weights: those of the first tap are at
+// `taps`, those of the next ones `step` further on, which may be negative.
 LS_INLINE void weight_planes(vf to[IN][IN], const float *taps, ptrdiff_t step) {
   vf between[IN][TAPS];
   LS_UNROLL

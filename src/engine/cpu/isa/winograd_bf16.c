@@ -13,7 +13,7 @@ static void input(float *planes, const float *const *pixels, size_t channels) {
   put_input(planes, pixels, channels, true);
 }
 
-// Two rows make one of pairs.
+// Makes a row of pairs of two rows.
 static void weights(float *planes, const float *taps, size_t rows,
                     size_t columns, size_t row) {
   const size_t plane = rows * columns;
@@ -32,7 +32,7 @@ static void weights(float *planes, const float *taps, size_t rows,
     }
 }
 
-// Two columns make a row of pairs.
+// Makes a row of pairs of two columns.
 static void turned_weights(float *planes, const float *taps, size_t rows,
                            size_t columns, size_t row) {
   enum { PAIRS = VF_LANES / 2 };

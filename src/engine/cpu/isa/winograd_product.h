@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // M = V U of conv/winograd.h, plane by plane: registers hold a few tiles by one
-// or two vectors of output channels. MULTIPLY_ADD is what adds a product to a
-// chain.
+// or two vectors of output channels. MULTIPLY_ADD adds a product to a chain.
 
 #ifndef LS_ENGINE_CPU_ISA_WINOGRAD_PRODUCT_H_
 #define LS_ENGINE_CPU_ISA_WINOGRAD_PRODUCT_H_
 
 #include "engine/cpu/isa/product_tile.h"
 
-// Some tiles of a plane.
+// Multiplies some tiles of a plane.
 LS_EXPAND void multiply_tiles(float *m, size_t m_pitch, const float *v,
                               size_t v_pitch, const float *u, size_t in,
                               size_t out, const size_t tiles,
@@ -40,7 +39,7 @@ LS_EXPAND void multiply_tiles(float *m, size_t m_pitch, const float *v,
     vf_store(m + i * m_pitch + w * VF_LANES, sum[i][w]);
 }
 
-// All tiles of a plane, for `vectors` of output channels.
+// Multiplies all tiles of a plane, for `vectors` of output channels.
 LS_EXPAND void multiply_panel(float *m, size_t m_pitch, const float *v,
                               size_t v_pitch, const float *u, size_t tiles,
                               size_t in, size_t out, const size_t vectors) {

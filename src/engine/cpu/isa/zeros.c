@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Products by what is mostly zeros: lists of the rest.
+// Products with mostly-zero operands: lists of the nonzero values.
 
 #include "engine/cpu/isa/isa.h"
 #include "engine/cpu/isa/vec.h"
@@ -16,7 +16,7 @@ static size_t count_nonzeros(const float *values, size_t count) {
   return found;
 }
 
-// 0 by what is not finite is NaN.
+// Returns true if all values are finite: 0 by any other value is NaN.
 static bool are_finite(const float *values, size_t count) {
   vf sum = vf_zero();
   size_t i = 0;
@@ -26,7 +26,7 @@ static bool are_finite(const float *values, size_t count) {
   return vf_sum(sum) == 0;
 }
 
-// Lanes of the values from `at` on that are listed.
+// Returns the lanes of the values from `at` on that are listed.
 LS_INLINE uint32_t bits_at(const float *values, size_t count, size_t at,
                            bool all) {
   const size_t left = count - at;
@@ -51,7 +51,7 @@ static size_t list_row(ls_cpu_nonzero *to, const float *values, size_t count,
     const vf v = count - i < VF_LANES ? vf_load_n(values + i, count - i)
                                       : vf_load(values + i);
     const uint32_t bits = vf_nonzero(v), low = bits & 0xff, high = bits >> 8;
-    // Pairs of a place and a value.
+    // Makes pairs of a place and a value.
     const vi a = _mm512_permutex2var_epi32(place, first, vf_bits(v));
     const vi b = _mm512_permutex2var_epi32(place, second, vf_bits(v));
     _mm512_storeu_si512(to, _mm512_maskz_compress_epi64((__mmask8)low, a));
@@ -89,7 +89,7 @@ static void list_columns(ls_cpu_nonzero *to, size_t pitch, uint32_t *counts,
 }
 
 // ---- Lines -----------------------------------------------------------------
-// Sums move on by a place from one row of the list to the next.
+// Adds a line; sums stay in registers from one row of the list to the next.
 LS_EXPAND void add_line_of(float *sums, size_t count,
                            const ls_cpu_nonzero *list, const uint32_t *begin,
                            const float *w, size_t tap, const size_t taps) {

@@ -110,8 +110,8 @@ void ls_cpu_tree_mean(ls_dtype dtype, void *to, const void *sum, int64_t count,
     mean_f64(to, sum, count, replicas);
 }
 
-// Elements of a block, and those that are added up at a time: with what waits
-// they stay in the first cache.
+// Elements of a block, and of a chunk that is added up at a time: with the
+// partial sums it stays in the first cache.
 enum { BLOCK = 4096, STRETCH = 512 };
 
 int64_t ls_cpu_tree_blocks(const ls_cpu_tree *tree) {
@@ -126,9 +126,9 @@ size_t ls_cpu_tree_scratch(const ls_cpu_tree *tree) {
 typedef struct stretch {
   const ls_cpu_tree *tree;
   const void *const *in;
-  size_t offset;  // Bytes.
+  size_t offset;  // Offset of the chunk in bytes.
   int64_t count;
-  bool far;  // What is read and written fits no cache.
+  bool far;  // True if operands and result fit no cache.
 } stretch;
 
 static const char *part_of(const stretch *s, uint32_t replica) {
@@ -138,19 +138,21 @@ static const char *part_of(const stretch *s, uint32_t replica) {
   return (const char *)s->in[part.operand] + part.index * size + s->offset;
 }
 
-// Whether so many are added at once: memory is read along as many lines.
+// Returns true if so many operands have a kernel that adds them at once, which
+// reads memory along as many lines.
 static bool at_once(const ls_cpu_tree *tree, uint32_t replicas) {
   return tree->dtype == LS_DTYPE_F32 && (replicas == 4 || replicas == 8);
 }
 
-// How many of `replicas` from `lo` on contribute.
+// Counts the contributions among `replicas` replicas from `lo` on.
 static uint32_t count_there(const ls_cpu_tree *tree, uint32_t lo,
                             uint32_t replicas) {
   return tree->there[lo + replicas] - tree->there[lo];
 }
 
-// The sum of the contributions of `replicas` from `lo` on, some of which are
-// there: at `to`, or where it lies. `room` has place for two stretches a level.
+// Returns the sum of the contributions of `replicas` replicas from `lo` on, of
+// which there is at least one: at `to`, or where a single one lies. `room` has
+// space for two chunks per level of the tree.
 static const void *sum(const stretch *s, uint32_t lo, uint32_t replicas,
                        char *room, void *to) {
   const ls_cpu_tree *tree = s->tree;
@@ -181,7 +183,8 @@ void ls_cpu_tree_loop(const ls_kernel_call *call, int64_t begin_block,
   const ls_cpu_tree *tree = call->params;
   const size_t size = ls_dtype_size(tree->dtype);
   const int64_t end = ls_min_i64(tree->count, end_block * BLOCK);
-  // Nothing waits for what is added: there is no reason to stop.
+  // A sum made in one call needs no chunks: it has no partial sums to keep in
+  // the cache.
   const bool in_one_go = at_once(tree, tree->replicas) && !tree->mean &&
                          count_there(tree, 0, tree->replicas) == tree->replicas;
   const int64_t length = in_one_go ? end : STRETCH;

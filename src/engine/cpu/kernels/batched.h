@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Kernels of all replicas at once, whose values lie one behind the other.
+// Kernels that run for all replicas at once, whose values lie one after the
+// other.
 #ifndef LS_ENGINE_CPU_KERNELS_BATCHED_H_
 #define LS_ENGINE_CPU_KERNELS_BATCHED_H_
 
@@ -10,27 +11,26 @@
 typedef struct ls_cpu_spread {
   ls_kernel_loop loop;
   const void *params;
-  int64_t blocks;  // Of one replica.
-  uint32_t first;  // Replica, of `lanes`.
+  int64_t blocks;  // Blocks of one replica.
+  uint32_t first;  // First replica, of `lanes`.
   uint32_t lanes, num_in, num_out;
-  size_t strides[];  // Bytes from a replica's part of an operand to the next.
+  size_t strides[];  // Bytes from one replica's part of an operand to the next.
 } ls_cpu_spread;
 
 enum { LS_CPU_SPREAD_OPERANDS = 32 };
 
-// The strides are left to be filled in.
+// Makes the parameters; the caller fills in the strides.
 //   LS_INTERNAL  more than LS_CPU_SPREAD_OPERANDS.
 ls_status ls_cpu_spread_make(ls_arena *arena, ls_kernel_loop loop,
                              const void *params, int64_t blocks, uint32_t lanes,
                              uint32_t num_in, uint32_t num_out,
                              ls_cpu_spread **out_spread);
-// Block b is block b mod `blocks` of replica b / `blocks`.
+// Runs block b as block b mod `blocks` of replica b / `blocks`.
 void ls_cpu_spread_loop(const ls_kernel_call *call, int64_t begin_block,
                         int64_t end_block);
 
-// Copies between operands of one replica each and one of all: block r is
-// replica r. `params` is the size of a part, a size_t; of an operand that is
-// one for all, the same to each.
+// Copies between one operand per replica and one operand for all: block r is
+// replica r. `params` is the size of a part, a size_t.
 void ls_cpu_line_up_loop(const ls_kernel_call *call, int64_t begin_block,
                          int64_t end_block);
 void ls_cpu_deal_loop(const ls_kernel_call *call, int64_t begin_block,
@@ -42,9 +42,10 @@ void ls_cpu_repeat_loop(const ls_kernel_call *call, int64_t begin_block,
                         int64_t end_block);
 
 // ---- Merges ----------------------------------------------------------------
-// Where a replica's contribution lies: part `index` of an operand.
+// Position of a replica's contribution: part `index` of an operand.
 typedef struct ls_cpu_merge_part {
-  uint32_t operand;  // NO_PART: it gives none, or -0, which changes no sum.
+  // NO_PART: it contributes nothing, or -0, which changes no sum.
+  uint32_t operand;
   uint32_t index;
 } ls_cpu_merge_part;
 enum { LS_CPU_NO_PART = UINT32_MAX };
@@ -57,9 +58,9 @@ typedef struct ls_cpu_tree {
   uint32_t replicas;
   bool mean;
   const ls_cpu_kernels *kernels;
-  const ls_cpu_merge_part *parts;  // One a replica.
-  const uint32_t *there;  // By replica, and at the end: how many of those
-                          // before it contribute.
+  const ls_cpu_merge_part *parts;  // One per replica.
+  // Per replica, and at the end: number of contributions of lower replicas.
+  const uint32_t *there;
 } ls_cpu_tree;
 
 int64_t ls_cpu_tree_blocks(const ls_cpu_tree *tree);
@@ -67,7 +68,7 @@ size_t ls_cpu_tree_scratch(const ls_cpu_tree *tree);
 void ls_cpu_tree_loop(const ls_kernel_call *call, int64_t begin_block,
                       int64_t end_block);
 
-// What such trees are made of, f32 or f64: `count` sums of two, and means,
+// Building blocks of such trees, f32 or f64: `count` sums of two, and means,
 // which are sums times 1 / replicas. `to` may be an operand.
 void ls_cpu_tree_add(const ls_cpu_kernels *kernels, ls_dtype dtype, void *to,
                      const void *a, const void *b, int64_t count);
@@ -75,13 +76,13 @@ void ls_cpu_tree_mean(ls_dtype dtype, void *to, const void *sum, int64_t count,
                       uint32_t replicas);
 
 // Any merge, in one block. Outputs: the result, and room for the stack and a
-// widened value. Where it is of some replicas only, their rows are put into the
-// result, or their sum is left at the bottom of the stack.
+// widened value. A merge of only some replicas puts their rows into the result,
+// or leaves their sum at the bottom of the stack.
 typedef struct ls_cpu_merge_all {
   const ls_cpu_merge *merge;
   uint32_t first, replicas;
-  const ls_cpu_merge_part *parts;  // From the first one on, as is what follows.
-  const size_t *strides;           // The size of a contribution.
+  const ls_cpu_merge_part *parts;  // Per replica, from the first one on.
+  const size_t *strides;           // Per replica: the size of its contribution.
 } ls_cpu_merge_all;
 void ls_cpu_merge_all_loop(const ls_kernel_call *call, int64_t begin_block,
                            int64_t end_block);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Walking a dense array in row order while following another one, which has a
-// step of its own along each dimension.
+// Iteration over a dense array in row order beside another array that has a
+// stride along each dimension.
 #ifndef LS_ENGINE_CPU_KERNELS_DIMS_H_
 #define LS_ENGINE_CPU_KERNELS_DIMS_H_
 
@@ -14,13 +14,15 @@ typedef struct ls_strided_dims {
   int64_t step[LS_MAX_RANK];  // Elements of the other array.
 } ls_strided_dims;
 
-// A place: an index along each dimension, and the sum of their steps.
+// An iterator: an index along each dimension, and the offset in the other
+// array.
 typedef struct ls_walk {
   int64_t index[LS_MAX_RANK];
   int64_t offset;
 } ls_walk;
 
-// Adds an inner dimension: drops size 1, and joins what lies at one step.
+// Adds an inner dimension: drops size 1, and joins it with the previous one if
+// they have one stride.
 static inline void ls_strided_dims_add(ls_strided_dims *dims, int64_t size,
                                        int64_t step) {
   if (size == 1) return;
@@ -51,7 +53,7 @@ static inline int64_t ls_strided_dims_count(const ls_strided_dims *dims) {
   return count;
 }
 
-// The place of element `index` in row order.
+// Returns the iterator at element `index` in row order.
 static inline ls_walk ls_walk_at(const ls_strided_dims *dims, int64_t index) {
   ls_walk walk = {.offset = 0};
   for (int32_t i = dims->rank; i-- > 0;) {
@@ -62,7 +64,7 @@ static inline ls_walk ls_walk_at(const ls_strided_dims *dims, int64_t index) {
   return walk;
 }
 
-// The next place; after the last one the first.
+// Moves to the next element; from the last one to the first.
 static inline void ls_walk_next(ls_walk *walk, const ls_strided_dims *dims) {
   for (int32_t i = dims->rank; i-- > 0;) {
     walk->offset += dims->step[i];

@@ -6,11 +6,11 @@
 
 #include "engine/cpu/kernels/loops.h"
 
-// Indices that are read at a time.
+// Indices read at a time.
 enum { LS_INDEX_CHUNK = 256 };
 
-// Elements `at` to `at + count` of an array of integers. What is beyond i64
-// becomes its largest number.
+// Reads elements `at` to `at + count` of an array of integers. Numbers beyond
+// i64 become its largest number.
 static inline void ls_indices_read(int64_t *out, const void *indices,
                                    ls_dtype dtype, int64_t at, int64_t count) {
   switch (dtype) {
@@ -42,12 +42,13 @@ static inline int64_t ls_index_read(const void *indices, ls_dtype dtype,
   return index;
 }
 
-// The nearest number from 0 to `last`.
+// Clamps an index to 0 to `last`.
 static inline int64_t ls_index_clamp(int64_t index, int64_t last) {
   return ls_max_i64(0, ls_min_i64(index, last));
 }
 
-// INVALID_ARGUMENT if elements are wanted of an axis of x that has none.
+// Returns INVALID_ARGUMENT if elements are wanted of an axis of x that has
+// none.
 ls_status ls_check_indexed(const ls_kernel_plan *plan, int32_t axis);
 
 #endif  // LS_ENGINE_CPU_KERNELS_INDEX_H_

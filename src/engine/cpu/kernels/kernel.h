@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an instruction is made of: a kernel and its parameters.
+// Kernels and their parameters, of which instructions are made.
 //
-// `kernel_<name>` named in the last column of ops.def, prepares
-// a lowered node: it chooses a loop for the types and shapes and stores what
-// the loop needs in the arena. The loop then runs without a look-up. Work is
-// cut into blocks of outputs whose number is a function of the shapes alone;
-// blocks may run on any thread, in any order, with the same bits.
+// `kernel_<name>`, named in the last column of ops.def, prepares a lowered
+// node: it chooses a loop for the types and shapes and stores the loop's
+// parameters in the arena. The loop then runs without a look-up. Work is cut
+// into blocks of outputs whose number is a function of the shapes alone; blocks
+// may run on any thread, in any order, with the same bits.
 #ifndef LS_ENGINE_CPU_KERNELS_KERNEL_H_
 #define LS_ENGINE_CPU_KERNELS_KERNEL_H_
 
@@ -15,42 +15,44 @@
 
 typedef struct ls_cpu_team ls_cpu_team;
 
-// What a loop is called with.
+// Arguments of a loop.
 typedef struct ls_kernel_call {
   const void *const *in;
   void *const *out;
-  void *scratch;  // plan.scratch bytes, aligned to 64; each thread its own.
+  void *scratch;  // plan.scratch bytes per thread, aligned to 64.
   const void *params;
-  uint64_t step, seed, iteration;  // For random ops. Iteration: enclosing
-  int32_t replica;                 // loops' counters, flattened.
-  const ls_cpu_team *team;         // The engine's own.
-  bool adds;  // Output 0 has a value that the result is added to, as the left
-              // operand: what a lane contributes to a merge, whose first step
-              // this is (compile/plan.c). Only where a kernel's plan says it
-              // can.
+  // For random ops. Iteration: the flattened counters of the enclosing loops.
+  uint64_t step, seed, iteration;
+  int32_t replica;
+  const ls_cpu_team *team;  // Opaque to kernels.
+  // Add the result to output 0, as the right operand. Used when this kernel
+  // makes a lane's contribution and the addition is the first step of a merge
+  // (compile/plan.c). Only if the kernel's plan allows it.
+  bool adds;
 } ls_kernel_call;
 
 typedef void (*ls_kernel_loop)(const ls_kernel_call *call, int64_t begin_block,
                                int64_t end_block);
 
-// Filled by a prepare function.
+// Plan of an instruction, filled by a prepare function.
 typedef struct ls_kernel_plan {
-  // Given.
+  // Given by the compiler.
   const ls_node *node;
-  const ls_type *in;  // One an input.
+  const ls_type *in;  // One per input.
   size_t num_in;
-  const ls_type *out;  // One an output.
+  const ls_type *out;  // One per output.
   size_t num_out;
   const ls_cpu_kernels *kernels;
-  bool fast;  // Not LS_MATH_DIRECT, nor LS_MATH_BF16_DIRECT.
+  // True unless the math mode is LS_MATH_DIRECT or LS_MATH_BF16_DIRECT.
+  bool fast;
   ls_arena *arena;
-  // Wanted.
+  // Filled by the prepare function.
   ls_kernel_loop loop;
-  const void *params;      // In the arena.
+  const void *params;      // Allocated in the arena.
   int64_t blocks;          // At least 1. A function of the shapes alone.
-  size_t scratch;          // Bytes a thread needs.
-  uint32_t in_place;       // Bit i: output 0 may lie exactly on input i,
-  uint32_t next_in_place;  // and output 1.
+  size_t scratch;          // Bytes per thread.
+  uint32_t in_place;       // Bit i: output 0 may be exactly input i,
+  uint32_t next_in_place;  // and the same for output 1.
   // Two steps, if `first` is set: it runs to its end in blocks of its own
   // before `loop` begins, and leaves `shared` bytes, aligned to 64, which are
   // its last output and `loop`'s last input. Of the outputs it writes the
@@ -60,20 +62,22 @@ typedef struct ls_kernel_plan {
   int64_t first_blocks;
   size_t shared;
   uint32_t first_outputs;
-  bool only_shared;  // `loop` has no other input.
-  bool alias;        // Output 0 is input 0's bytes (reshape): no work if
-                     // they share storage; `loop` copies otherwise.
-  bool adds;         // `loop` can do what the call's `adds` says.
-  double flops;      // 2 x multiply-add of products; 0 for others.
-  // Input `labels` holds numbers of classes, 0 to num_classes - 1: a run that
-  // meets another fails before `loop`. 0: there are none.
+  bool only_shared;  // `loop` reads no other input.
+  // Output 0 has the bytes of input 0 (reshape): no work if they share storage;
+  // `loop` copies otherwise.
+  bool alias;
+  bool adds;     // `loop` supports the call's `adds`.
+  double flops;  // 2 per multiply-add of products; 0 for other ops.
+  // Input `labels` holds class numbers, 0 to num_classes - 1: a run with any
+  // other label fails before `loop`. num_classes 0: no labels.
   uint32_t labels;
   int64_t num_classes;
 } ls_kernel_plan;
 
 typedef ls_status (*ls_kernel_prepare)(ls_kernel_plan *plan);
 
-// The prepare function of an op, from ops.def. NULL: the compiler's own.
+// Returns the prepare function of an op, from ops.def; NULL: the compiler
+// handles the op itself.
 ls_kernel_prepare ls_kernel_prepare_of(uint16_t op_type);
 
 #endif  // LS_ENGINE_CPU_KERNELS_KERNEL_H_

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Work on whole lines along an axis, each on its own.
+// Work on whole lines along an axis, each line separately.
 //
-// An array is [outer, size, inner]; a line is [o, all, i]. Lines that lie side
-// by side are handled together, as columns, so that memory is used row by row.
-// A unit is some columns of one o; units are gathered into blocks.
+// An array is [outer, size, inner]; a line is [o, all, i]. Adjacent lines are
+// handled together, as columns, so that memory is used row by row. A unit is
+// some columns of one o; units are grouped into blocks.
 #ifndef LS_ENGINE_CPU_KERNELS_LINES_H_
 #define LS_ENGINE_CPU_KERNELS_LINES_H_
 
@@ -12,16 +12,17 @@
 
 typedef struct ls_lines {
   int64_t outer, size, inner;
-  int64_t columns;  // Of a unit; the last one of each o may have fewer.
+  int64_t columns;  // Columns per unit; the last unit of each o may have fewer.
   int64_t units_across, units, units_per_block;
 } ls_lines;
 
-// Which lines a unit has.
+// The lines of a unit.
 typedef struct ls_lines_unit {
   int64_t outer, column, columns;
 } ls_lines_unit;
 
-// Lines of `shape` along `axis`, each as much work as `work` elements.
+// Divides `shape` into lines along `axis`, each of as much work as `work`
+// elements.
 static inline ls_lines ls_lines_of(ls_shape shape, int32_t axis, int64_t work) {
   ls_lines lines = {.outer = 1, .size = shape.dim[axis], .inner = 1};
   for (int32_t i = 0; i < axis; ++i)
@@ -29,7 +30,7 @@ static inline ls_lines ls_lines_of(ls_shape shape, int32_t axis, int64_t work) {
   for (int32_t i = axis + 1; i < shape.rank; ++i)
     lines.inner *= shape.dim[i];
   work = ls_max_i64(work, 1);
-  // At least 64 columns, which is some cache lines of each row.
+  // A unit has at least 64 columns, which is some cache lines of each row.
   lines.columns = ls_min_i64(lines.inner, ls_max_i64(64, LS_BLOCK / work));
   lines.columns = ls_max_i64(lines.columns, 1);
   lines.units_across = (lines.inner + lines.columns - 1) / lines.columns;

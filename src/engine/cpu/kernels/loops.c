@@ -12,7 +12,7 @@ ls_status ls_kernel_unsupported(const ls_kernel_plan *plan, ls_dtype dtype) {
 }
 
 // ---- 16-bit floats ---------------------------------------------------------
-// The best table's, whatever table the engine uses: their bits are the same.
+// Uses the best table, whatever table the engine uses: the bits are the same.
 void ls_widen(ls_dtype half, float *out, const uint16_t *in, int64_t count) {
   const ls_cpu_kernels *kernels = ls_cpu_kernels_best();
   (half == LS_DTYPE_F16 ? kernels->widen_f16
@@ -29,15 +29,16 @@ float ls_odd_f32(double value) {
   const float nearest = (float)value;
   const double back = (double)nearest;
   if (back == value || value != value) return nearest;
-  // Of the two neighbours the odd one: `nearest`, or the one beyond `value`.
+  // Returns the odd one of the two neighbours: `nearest`, or the one beyond
+  // `value`.
   const uint32_t bits = ls_float_bits(nearest);
   if ((bits & 1U) != 0) return nearest;
   return ls_float_of_bits(fabs(back) > fabs(value) ? bits - 1 : bits + 1);
 }
 
 float ls_odd_f32_of_u64(uint64_t value) {
-  // Beyond 53 bits the last ones are gathered in one, so that a double holds
-  // the rest exactly.
+  // Folds the last bits of more than 53 into one, so that a double holds the
+  // rest exactly.
   if (value >> 53 != 0) value = (value >> 11 | ((value & 2047U) != 0)) << 11;
   return ls_odd_f32((double)value);
 }
@@ -81,7 +82,7 @@ void ls_elementwise_loop(const ls_kernel_call *call, int64_t begin_block,
   if (streams) self->streams->stream_end();
 }
 
-// The scratch: a chunk for each input, and one for the output.
+// Scratch: a chunk for each input, and one for the output.
 static void half_loop(const ls_kernel_call *call, int64_t begin_block,
                       int64_t end_block) {
   const ls_elementwise *self = call->params;
@@ -106,7 +107,8 @@ static void half_loop(const ls_kernel_call *call, int64_t begin_block,
   }
 }
 
-// Whether input `i` is a scalar beside an output of rank 1 or more.
+// Finds the size of input `i`, and if it is a scalar beside an output of rank 1
+// or more.
 static ls_status place_operand(const ls_kernel_plan *plan, uint32_t i,
                                ls_elementwise *work) {
   const ls_shape shape = plan->in[i].shape;
@@ -143,7 +145,8 @@ ls_status ls_elementwise_plan(ls_kernel_plan *plan, ls_elementwise work) {
     plan->loop = half_loop;
     plan->scratch = (work.num_in + 1) * (size_t)LS_CHUNK * sizeof(float);
   } else if (!calls_table && ls_cpu_streams(plan->kernels, bytes)) {
-    // A function of the table hides the transfers behind its arithmetic.
+    // Spans that call a function of the table are excluded: it hides memory
+    // transfers behind its arithmetic.
     work.streams = plan->kernels;
     plan->scratch = LS_FAR_TILE;
   }

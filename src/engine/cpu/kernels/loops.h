@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the loops of ops share: lists of types, spans of elementwise
-// work, and 16-bit floats.
+// Shared parts of the ops' loops: lists of types, spans of elementwise work,
+// and 16-bit floats.
 //
-// A span is a typed loop over a stretch of elements. 16-bit floats have no
-// spans: a stretch is widened to f32, computed there and rounded once.
+// A span is a typed loop over a range of elements. 16-bit floats have no spans:
+// a range is widened to f32, computed there and rounded once.
 #ifndef LS_ENGINE_CPU_KERNELS_LOOPS_H_
 #define LS_ENGINE_CPU_KERNELS_LOOPS_H_
 
@@ -29,17 +29,17 @@
 #define LS_EACH_FLOAT(X, ...)                                                  \
   X(__VA_ARGS__, F32, float, float)                                            \
   X(__VA_ARGS__, F64, double, double)
-// The unsigned type of each element size: for what only moves elements.
+// The unsigned type of each element size, for ops that only move elements.
 #define LS_EACH_SIZE(X, ...)                                                   \
   X(__VA_ARGS__, 1, uint8_t)                                                   \
   X(__VA_ARGS__, 2, uint16_t)                                                  \
   X(__VA_ARGS__, 4, uint32_t)                                                  \
   X(__VA_ARGS__, 8, uint64_t)
 
-// Before a loop whose output is exactly an input or far from it: no element
-// depends on an earlier one.
+// Goes before a loop whose output is exactly an input or does not overlap it:
+// no element depends on an earlier one.
 #if defined(__clang__)
-// Where the body calls a function it cannot be vectorized, which is no news.
+// A body that calls a function cannot be vectorized; no warning is needed.
 #pragma clang diagnostic ignored "-Wpass-failed"
 #define LS_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -48,16 +48,16 @@
 
 // Elements in a block of elementwise work.
 #define LS_BLOCK ((int64_t)16384)
-// Elements that are widened at a time.
+// Elements widened at a time.
 #define LS_CHUNK ((int64_t)512)
 
 static inline int64_t ls_min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t ls_max_i64(int64_t a, int64_t b) { return a > b ? a : b; }
-// Blocks of `size` that cover `count`; at least 1.
+// Returns the number of blocks of `size` that cover `count`; at least 1.
 static inline int64_t ls_blocks_of(int64_t count, int64_t size) {
   return ls_max_i64(1, (count + size - 1) / size);
 }
-// The greatest one; a is above 0.
+// Returns the greatest common divisor; a is above 0.
 static inline int64_t ls_common_divisor(int64_t a, int64_t b) {
   while (b != 0) {
     const int64_t rest = a % b;
@@ -67,28 +67,28 @@ static inline int64_t ls_common_divisor(int64_t a, int64_t b) {
   return a;
 }
 
-// Numbers and bools: what a kernel can hold.
+// Returns true for numbers and bools: the types that kernels support.
 static inline bool ls_is_plain(ls_dtype dtype) {
   return ls_dtype_is_float(dtype) || ls_dtype_is_integer(dtype) ||
          dtype == LS_DTYPE_BOOL;
 }
 
-// UNIMPLEMENTED: the op has no kernel for this dtype.
+// Returns UNIMPLEMENTED: the op has no kernel for this dtype.
 ls_status ls_kernel_unsupported(const ls_kernel_plan *plan, ls_dtype dtype);
 
 // ---- 16-bit floats ---------------------------------------------------------
-// `count` elements of f16 or bf16 to f32 and back, to nearest even.
+// Convert `count` elements of f16 or bf16 to f32 and back, to nearest even.
 void ls_widen(ls_dtype half, float *out, const uint16_t *in, int64_t count);
 void ls_narrow(ls_dtype half, uint16_t *out, const float *in, int64_t count);
 
-// f32 rounded to odd: a further rounding to fewer bits then gives what one
-// rounding of the original gives.
+// Round to f32, to odd: a further rounding to fewer bits then gives the same as
+// one rounding of the original.
 float ls_odd_f32(double value);
 float ls_odd_f32_of_i64(int64_t value);
 float ls_odd_f32_of_u64(uint64_t value);
 
-// The softmax of n doubles, in the steps of ls_cpu_kernels.softmax. `y` may be
-// `x`.
+// Computes the softmax of n doubles in the steps of ls_cpu_kernels.softmax. `y`
+// may be `x`.
 void ls_softmax_f64(double *y, const double *x, int64_t n);
 
 // ---- Elementwise work ------------------------------------------------------
@@ -98,12 +98,13 @@ typedef struct ls_elementwise ls_elementwise;
 typedef void (*ls_span)(const ls_elementwise *self, void *out,
                         const void *const *in, int64_t count);
 
-// Those of floats that are made once per instruction set (isa/span.c), by op.
+// Spans of floats, compiled once per instruction set (isa/span.c), by op.
 struct ls_cpu_spans {
   ls_span f32[LS_OP_COUNT], f64[LS_OP_COUNT];
 };
 
-// The same of all types (isa/typed_span.c), by type.
+// Spans of all types, compiled once per instruction set (isa/typed_span.c), by
+// type.
 struct ls_cpu_typed_spans {
   ls_span clamp[LS_DTYPE_COUNT];
   ls_span popcount[LS_DTYPE_COUNT], leading_zeros[LS_DTYPE_COUNT];
@@ -114,14 +115,16 @@ struct ls_elementwise {
   int64_t count;
   ls_span span;
   uint32_t num_in;
-  uint32_t scalars;     // Bit i: input i is one element for all.
-  uint32_t in_size[3];  // Bytes an element.
+  uint32_t scalars;     // Bit i: input i is a scalar for all elements.
+  uint32_t in_size[3];  // Bytes per element.
   uint32_t out_size;
   uint16_t f32_op;   // The op, if the span is that of ls_cpu_spans for f32.
   ls_dtype half;     // Not NONE: inputs are of this type, computed in f32.
-  bool out_is_half;  // So is the output.
-  const ls_cpu_kernels *streams;  // Not NULL: far (streaming.h), by this table.
-  ls_cpu_unary_fn *unary;         // Of a span that calls one, or the next.
+  bool out_is_half;  // True if the output is of that type too.
+  // Not NULL: writes the result with this table's streaming stores
+  // (streaming.h).
+  const ls_cpu_kernels *streams;
+  ls_cpu_unary_fn *unary;  // Function of a span that calls one, or the next.
   void (*binary)(float *dst, const float *a, const float *b, size_t n);
 };
 
@@ -162,25 +165,25 @@ struct ls_elementwise {
     }                                                                          \
   }
 
-// The loop of elementwise work; its params are a ls_elementwise.
+// Runs elementwise work; its params are a ls_elementwise.
 void ls_elementwise_loop(const ls_kernel_call *call, int64_t begin_block,
                          int64_t end_block);
-// Fills the plan: `span` applied to all elements. Sizes, scalars and places to
-// work in are derived from the plan's types; `half` makes it go by f32.
+// Fills the plan: applies `span` to all elements. Derives sizes, scalars and
+// in-place operands from the plan's types; with `half` it computes in f32.
 ls_status ls_elementwise_plan(ls_kernel_plan *plan, ls_elementwise work);
-// The same with the span for operand 0's dtype, of all that the op has here or
-// in the kernel table.
+// Does the same with the span for operand 0's dtype, taken from `spans` or the
+// kernel table.
 //   LS_UNIMPLEMENTED  there is none.
 ls_status ls_elementwise_plan_by_dtype(ls_kernel_plan *plan,
                                        const ls_span spans[LS_DTYPE_COUNT],
                                        ls_elementwise work);
 
-// The span of the kernel table for f32 or f64. NULL: there is none.
+// Returns the span of the kernel table for f32 or f64. NULL: there is none.
 ls_span ls_float_span(uint16_t op, ls_dtype dtype,
                       const ls_cpu_kernels *kernels);
 
-// The span of a binary op: for `dtype`, of f32 if that is a 16-bit float. NULL:
-// there is none.
+// Returns the span of a binary op: for `dtype`, or for f32 if that is a 16-bit
+// float. NULL: there is none.
 ls_span ls_binary_span(uint16_t op, ls_dtype dtype,
                        const ls_cpu_kernels *kernels);
 

@@ -3,7 +3,7 @@
 // The kernel column of ops.def as a table.
 #include "engine/cpu/kernels/list.h"
 
-// What the compiler does itself, and what lowering replaces.
+// Ops that the compiler handles itself, and ops that lowering replaces.
 #define kernel_engine NULL
 #define kernel_none NULL
 

@@ -17,28 +17,31 @@
 #include "engine/cpu/kernels/loops.h"
 #include "engine/cpu/product/parts.h"
 
-// A unit: big enough that rearranging its parts of A and B is cheap beside the
-// work, and halved where there would be few of them.
+// Size of a unit: big enough that rearranging its parts of A and B is cheap
+// beside the work, and halved if there would be few of them.
 enum { PANEL = 256, BAND = 128, LEAST_SIDE = 32, ENOUGH_UNITS = 6 };
 // Least multiply-adds of a block.
 enum { BLOCK_WORK = 1 << 19 };
-// Least bands and elements of B that are worth a step of their own, and floats
-// of a cache's line: what a block of that step takes of B's columns or rows.
+// Least bands and elements of B that are worth a step of their own; and floats
+// of a cache line, by which a block of that step takes B's columns or rows.
 enum { MANY_BANDS = 4, LARGE_B = 1 << 14, LINE = 16 };
 
 typedef struct matmul_params {
-  ls_cpu_product product;  // Without the arrays.
+  ls_cpu_product product;  // The product without its arrays.
   ls_cpu_product_fn *run;
   ls_dtype dtype;
   int64_t batch;
-  int64_t a_step, b_step, c_step;  // Elements from one matrix to the next.
-  int64_t band, panel;             // Rows and columns of a unit.
+  // Elements from one matrix of a batch to the next.
+  int64_t a_step, b_step, c_step;
+  int64_t band, panel;  // Rows and columns of a unit.
   int64_t bands, panels, units_per_block, units;
-  bool bands_outside;  // Panels are numbered within a band, not the reverse.
+  // True: panels are numbered within a band; false: bands within a panel.
+  bool bands_outside;
   bool has_bias;
-  size_t arranged_ldb;  // Of B as a first step leaves it; 0: there is none.
+  // Row pitch of B after the first step; 0: there is no such step.
+  size_t arranged_ldb;
   ls_cpu_turn_fn *turn;
-  // Of integers.
+  // Product of integers.
   void (*integers)(const ls_cpu_product *product, const ls_cpu_block *block);
 } matmul_params;
 
@@ -76,7 +79,8 @@ static void (*const integer_products[LS_DTYPE_COUNT])(const ls_cpu_product *,
     LS_EACH_INTEGER(ENTRY, product)};
 
 // ---- 16-bit floats ---------------------------------------------------------
-// Widens a matrix of rows that lie `pitch` apart; returns its end.
+// Widens a matrix of rows that are `pitch` apart; returns the end of the
+// result.
 static float *widen_rows(ls_dtype half, float *out, const uint16_t *in,
                          size_t rows, size_t columns, size_t pitch) {
   for (size_t i = 0; i < rows; ++i)
@@ -86,13 +90,13 @@ static float *widen_rows(ls_dtype half, float *out, const uint16_t *in,
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
-// Floats for one unit's A, B, C and bias.
+// Returns the floats of one unit's A, B, C and bias.
 static size_t half_floats(const ls_cpu_product *p) {
   const size_t m = smaller(p->m, BAND), n = smaller(p->n, PANEL);
   return m * p->k + p->k * n + m * n + n;
 }
 
-// The scratch: the widened unit, then the product's own.
+// Scratch: the widened unit, then the product's own.
 static void half_unit(const matmul_params *self, const ls_cpu_product *p,
                       const ls_cpu_block *t, void *scratch) {
   const size_t m = t->m1 - t->m0, n = t->n1 - t->n0, k = p->k;
@@ -125,7 +129,8 @@ static void half_unit(const matmul_params *self, const ls_cpu_product *p,
 }
 
 // ---- Loop ------------------------------------------------------------------
-// Gives those units from `unit` on that one call can compute, before `end`.
+// Joins the units from `unit` on that one call can compute, before `end`;
+// returns their number.
 static int64_t join_units(const matmul_params *self, int64_t unit, int64_t end,
                           ls_cpu_block *out_block) {
   const bool by_band = self->bands_outside;
@@ -155,7 +160,7 @@ static const char *matrix(const void *base, int64_t index, int64_t step,
   return (const char *)base + (size_t)(index * step) * ls_dtype_size(dtype);
 }
 
-// The first step.
+// First step: arranges B.
 static void arrange_loop(const ls_kernel_call *call, int64_t begin_block,
                          int64_t end_block) {
   const matmul_params *self = call->params;
@@ -239,8 +244,8 @@ static void measure(const ls_kernel_plan *plan, matmul_params *self) {
   self->c_step = (int64_t)(p->m * p->n);
 }
 
-// Whether the product can be added to C without more scratch, which it takes
-// where chains are cut.
+// Returns true if the kernel can add the product to C without more scratch,
+// which it needs where chains are cut.
 static bool can_add(const matmul_params *self,
                     ls_cpu_product_scratch_fn *scratch) {
   ls_cpu_product product = self->product;
@@ -249,7 +254,7 @@ static bool can_add(const matmul_params *self,
   return scratch(&product) == before;
 }
 
-// Chooses who computes; false if nobody can.
+// Chooses the product's function; returns false if there is none.
 static bool choose_product(ls_kernel_plan *plan, matmul_params *self) {
   const ls_cpu_kernels *kernels = plan->kernels;
   switch (self->dtype) {
@@ -295,7 +300,7 @@ static void cut_units(matmul_params *self) {
   self->units_per_block = ls_max_i64(1, BLOCK_WORK / ls_max_i64(1, work));
 }
 
-// Whether calls would copy B again and again.
+// Returns true if calls would copy B again and again.
 static bool is_worth_arranging(const matmul_params *self,
                                const ls_cpu_kernels *kernels) {
   const ls_cpu_product *p = &self->product;
@@ -306,7 +311,7 @@ static bool is_worth_arranging(const matmul_params *self,
          (p->b_transposed || p->ldb * sizeof(float) % LS_CPU_FEW_SETS == 0);
 }
 
-// Rows an odd number of lines apart lie in all sets of a cache.
+// Rows an odd number of cache lines apart use all sets of a cache.
 static void plan_arranging(matmul_params *self, ls_kernel_plan *plan) {
   const ls_cpu_product *p = &self->product;
   self->arranged_ldb = ((p->n + LINE - 1) / LINE | 1) * LINE;

@@ -5,22 +5,22 @@
 
 // Least values of k that are cut, and most columns.
 enum { LONG_K = 4096, FEW_COLUMNS = 256 };
-// Least values of a part, and what they are a multiple of: a cache's line.
+// Least values of a part, and their multiple: a cache line.
 enum { PART_K = 1024, LINE = 16, MOST_PARTS = 8 };
-// Rows of a block of the first step, elements of one of the second.
+// Rows of a block of the first step, elements of a block of the second.
 enum { BAND = 384, STRETCH = 4096 };
-// Bytes of all parts' sums from which on there is one step, and its blocks'
-// rows: so many that it need not be cut along k to be shared.
+// If the parts' sums have more bytes there is one step; and the rows of its
+// blocks: enough blocks to share without cutting along k.
 enum { MANY_BYTES = 4 << 20, TALL_BAND = 128 };
 
 typedef struct parts_params {
-  ls_cpu_product product;  // Of a part, without the arrays.
+  ls_cpu_product product;  // The product of a part, without the arrays.
   const ls_cpu_kernels *kernels;
   ls_cpu_activation activation;
   bool has_bias;
   int64_t k, parts, bands;
-  int64_t rows;  // Of a block of the last step.
-  size_t sums;   // Where a part's sums lie in scratch, if there is one step.
+  int64_t rows;  // Rows of a block of the last step.
+  size_t sums;   // Offset of a part's sums in scratch, if there is one step.
 } parts_params;
 
 bool ls_product_has_parts(const ls_cpu_product *product) {
@@ -32,7 +32,7 @@ static int64_t size_of(const parts_params *self) {
   return (int64_t)(self->product.m * self->product.n);
 }
 
-// The sums of a part for the rows [m0, m1), put from `to` on.
+// Writes the sums of a part for the rows [m0, m1) to `to`.
 static void multiply(const parts_params *self, const ls_kernel_call *call,
                      int64_t part, int64_t m0, int64_t m1, float *to) {
   const int64_t length = (int64_t)self->product.k, first = part * length;
@@ -47,7 +47,7 @@ static void multiply(const parts_params *self, const ls_kernel_call *call,
                          call->scratch);
 }
 
-// Bias and activation of `count` rows of sums.
+// Applies bias and activation to `count` rows of sums.
 static void finish(const parts_params *self, const ls_kernel_call *call,
                    float *sums, int64_t count) {
   const size_t n = self->product.n;
@@ -59,7 +59,7 @@ static void finish(const parts_params *self, const ls_kernel_call *call,
   }
 }
 
-// The first step: a block is a band of rows of a part.
+// First step: a block is a band of rows of a part.
 static void parts_loop(const ls_kernel_call *call, int64_t begin_block,
                        int64_t end_block) {
   const parts_params *self = call->params;
@@ -71,7 +71,7 @@ static void parts_loop(const ls_kernel_call *call, int64_t begin_block,
   }
 }
 
-// The second step: a block is some rows.
+// Second step: a block is some rows.
 static void sum_loop(const ls_kernel_call *call, int64_t begin_block,
                      int64_t end_block) {
   const parts_params *self = call->params;
@@ -89,7 +89,8 @@ static void sum_loop(const ls_kernel_call *call, int64_t begin_block,
   finish(self, call, sums, end - begin);
 }
 
-// Both in one, without memory for all parts' sums: a block is a band of rows.
+// Both steps in one, without memory for all parts' sums: a block is a band of
+// rows.
 static void bands_loop(const ls_kernel_call *call, int64_t begin_block,
                        int64_t end_block) {
   const parts_params *self = call->params;

@@ -4,32 +4,35 @@
 #include "engine/cpu/kernels/batched.h"
 #include "engine/cpu/kernels/loops.h"
 
-// Rows and columns of a block: with its partial sums, some of the second cache.
+// Rows and columns of a block: with its partial sums, a part of the second
+// cache.
 enum { BAND = 128, PANEL = 256 };
-// Rows of it that are multiplied before they are scaled.
+// Rows of a block that are multiplied before they are scaled.
 enum { STRIP = 16 };
 
 typedef struct products_params {
   ls_cpu_products all;
   const ls_cpu_kernels *kernels;
   ls_cpu_product_fn *run;
-  size_t size;  // Of an element.
+  size_t size;  // Bytes of an element.
   int64_t panels;
   size_t stride;  // Bytes of a partial sum.
-  size_t sums;    // Of all that may wait.
+  size_t sums;    // Bytes of all waiting sums.
 } products_params;
 
 // ---- A block ---------------------------------------------------------------
 enum { MOST_LEVELS = 33 };
 
-// Complete subtrees wait for their sibling: each in a buffer of its own, or in
-// none if nobody in it gives anything.
+// A block of the result and its complete subtrees, which wait for their
+// sibling: each in a buffer of its own, or in none if none of its replicas
+// contributes.
 typedef struct block {
   int64_t m0, n0, rows, columns;
-  char *sums;  // The buffers.
+  char *sums;  // Memory of the buffers.
   uint32_t waiting;
-  int8_t buffers[MOST_LEVELS];  // Of those that wait; below 0: nothing.
-  int8_t used;                  // Buffers, as a stack.
+  // Buffer of each waiting subtree; below 0: no contribution.
+  int8_t buffers[MOST_LEVELS];
+  int8_t used;  // Number of buffers in use, as a stack.
 } block;
 
 static const char *at(const products_params *self, const void *base,
@@ -54,7 +57,7 @@ SCALE(f64, double)
 
 static void add_scaled(const ls_cpu_kernels *kernels, bool wide, void *sum,
                        const void *x, double scale, int64_t count) {
-  if (!wide) {  // sum - -scale x, to the bit.
+  if (!wide) {  // Adding and subtracting -scale x give the same bits.
     kernels->sgd(sum, sum, x, -(float)scale, (size_t)count);
     return;
   }
@@ -65,8 +68,8 @@ static void add_scaled(const ls_cpu_kernels *kernels, bool wide, void *sum,
     to[i] += from[i] * scale;
 }
 
-// Rows `begin` to `end` of the product of number `lane` of a part, at `to` or
-// added to what is there.
+// Computes rows `begin` to `end` of the product of number `lane` of a part, at
+// `to` or added to it.
 static void multiply(const products_params *self, const ls_kernel_call *call,
                      const block *b, uint32_t part, uint32_t lane,
                      int64_t begin, int64_t end, void *to, bool adds) {
@@ -89,8 +92,8 @@ static void multiply(const products_params *self, const ls_kernel_call *call,
             (char *)call->scratch + self->sums);
 }
 
-// A replica's product times a number, or added so to what is there: strip by
-// strip, so that the product stays in the first cache.
+// Computes a replica's product times a number, or adds that: strip by strip, so
+// that the product stays in the first cache.
 static void multiply_scaled(const products_params *self,
                             const ls_kernel_call *call, const block *b,
                             uint32_t part, uint32_t lane, char *to, bool adds) {
@@ -112,7 +115,7 @@ static void multiply_scaled(const products_params *self,
   }
 }
 
-// A replica's product as a subtree of its own, or added to the last one.
+// Makes a replica's product a subtree of its own, or adds it to the last one.
 static void contribute(const products_params *self, const ls_kernel_call *call,
                        block *b, uint32_t part, uint32_t lane, bool adds) {
   if (!adds) b->buffers[b->waiting++] = b->used++;
@@ -123,7 +126,7 @@ static void contribute(const products_params *self, const ls_kernel_call *call,
     multiply(self, call, b, part, lane, 0, b->rows, to, adds);
 }
 
-// The last two subtrees become one.
+// Joins the last two subtrees.
 static void add_last_two(const products_params *self, block *b) {
   const uint32_t right = --b->waiting, left = right - 1;
   if (b->buffers[right] < 0) return;
@@ -168,7 +171,7 @@ static void products_loop(const ls_kernel_call *call, int64_t begin_block,
       if (part + 1 < all->num_parts && r == p->first + p->replicas)
         p = &all->parts[++part];
       const bool gives = r >= p->first && r < p->first + p->replicas;
-      // The first addition is the product's.
+      // The product's kernel makes the first addition.
       const bool adds =
           gives && leaf.merges > 0 && b.buffers[b.waiting - 1] >= 0;
       if (gives)
@@ -195,7 +198,7 @@ ls_status ls_cpu_products_prepare(const ls_cpu_products *products,
   self->size = ls_dtype_size(products->dtype);
   self->panels = ls_blocks_of(products->n, PANEL);
   self->stride = BAND * PANEL * self->size;
-  // One more for a product that is scaled before it is added.
+  // Reserves one more buffer for a product that is scaled before it is added.
   self->sums = (ls_cpu_merge_depth(products->replicas) + 1) * self->stride;
   int64_t k = 0, rows = 0;
   for (uint32_t i = 0; i < products->num_parts; ++i) {

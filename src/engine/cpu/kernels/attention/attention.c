@@ -2,15 +2,15 @@
 //
 // Attention, and its gradient, head by head.
 //
-// A head is a stretch of columns of each token, so its matrices lie in their
-// arrays at a pitch. The table's kernels of attention take a head of floats
-// whole. Others, of f64 or with products of their own, go by way of the table's
-// product, which reads them where they are: queries in bands whose scores stay
-// in the cache; of causal attention a band computes the keys up to its last
-// query alone. The gradient computes the probabilities again, band after band
-// from the last one, and adds up what the bands give to keys and values in that
-// order: the first one meets all keys. Every product is one chain over its
-// inner size, bands and blocks depend on the shape alone.
+// A head is a range of columns of each token, so its matrices lie in their
+// arrays with a pitch. The table's kernels of attention take a whole head of
+// floats. f64, and floats with another product than the default, use the
+// table's product, which reads the matrices in place: queries in bands whose
+// scores stay in the cache; with causal attention a band computes only the keys
+// up to its last query. The gradient computes the probabilities again, band
+// after band from the last one, and adds up the bands' contributions to keys
+// and values in that order: the first one uses all keys. Every product is one
+// chain over its inner size; bands and blocks depend on the shape alone.
 //
 // 16-bit floats are widened, computed as f32 and rounded once.
 #include <math.h>
@@ -19,7 +19,8 @@
 #include "engine/cpu/kernels/list.h"
 #include "engine/cpu/kernels/loops.h"
 
-// Scores of a band, least and most queries in it; multiply-adds of a block.
+// Most scores of a band, least and most queries in it; multiply-adds of a
+// block.
 enum { SCORES = 32768, LEAST_BAND = 16, MOST_BAND = 128, BLOCK_WORK = 1 << 19 };
 enum { CAUSAL_BAND = 32 };
 
@@ -31,7 +32,8 @@ static ls_cpu_head_place place_of(uint32_t operand, ls_shape shape,
                              shape.dim[2]};
 }
 
-// Operands from number `first` on: q, k and v, or all three side by side.
+// Finds q, k and v in the operands from number `first` on: three operands, or
+// all three side by side in one.
 static void find_places(ls_cpu_attention_params *self,
                         const ls_kernel_plan *plan, uint32_t first) {
   ls_cpu_head_place *const places[] = {&self->q, &self->k, &self->v};
@@ -55,7 +57,7 @@ static int64_t band_of(const ls_cpu_attention_params *self) {
   return ls_min_i64(band, ls_max_i64(1, self->q.rows));
 }
 
-// The most that any product of the loops needs.
+// Returns the most scratch that any product of the loops needs.
 static size_t product_scratch(const ls_cpu_attention_params *self,
                               ls_cpu_product_scratch_fn *size_of) {
   const size_t queries = (size_t)self->band, keys = (size_t)self->k.rows;
@@ -124,18 +126,19 @@ static ls_status plan_attention(ls_kernel_plan *plan, uint32_t first,
   return ls_ok();
 }
 
-// Multiply-adds of a head for one of depth of queries and of values.
+// Counts the scores of a head that are computed.
 static double scores_of(const ls_cpu_attention_params *self) {
   const double rows = (double)self->q.rows, keys = (double)self->k.rows;
   if (!self->causal) return rows * keys;
-  // Of a band, which `whole` has none of, all queries meet the last one's keys.
+  // In a band all queries use the keys of the last one; a whole head has no
+  // bands.
   const double band = self->whole != NULL ? 1 : (double)self->band;
   return rows * (rows + band) / 2;
 }
 
 static void set_blocks(ls_kernel_plan *plan, ls_cpu_attention_params *self,
                        double work, bool gradient) {
-  // Without depth there is nothing to compute, whatever the number of heads.
+  // Without columns there is nothing to compute, whatever the number of heads.
   plan->blocks = 0;
   if (self->q.depth + self->v.depth == 0) return;
   self->units = plan->in[0].shape.dim[0] * self->heads;

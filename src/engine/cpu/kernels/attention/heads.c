@@ -5,25 +5,25 @@
 
 #include "engine/cpu/kernels/loops.h"
 
-// A head's matrix to compute with.
+// One head's matrix, in the type of the computation.
 typedef struct matrix {
   void *data;
   int64_t pitch;
 } matrix;
 
-// A thread's scratch.
+// Buffers of a thread, in its scratch.
 typedef struct attention_work {
   const ls_cpu_attention_params *self;
   const ls_kernel_call *call;
   int64_t unit;
-  void *table;                 // The table's functions' own.
-  void *scores, *dscores, *q;  // Of a band; q is scaled.
-  // Widened, for 16-bit floats; `rows` and `dq` are of a band.
+  void *table;                 // Scratch of the kernel table's functions.
+  void *scores, *dscores, *q;  // Values of a band; q is scaled.
+  // Widened copies, for 16-bit floats; `rows` and `dq` are of a band.
   void *k, *v, *rows, *dq, *dk, *dv;
 } attention_work;
 
 // ---- Scratch ---------------------------------------------------------------
-// Gives `work` its parts of `scratch`, unless NULL. Returns their bytes.
+// Gives `work` its parts of `scratch`, unless NULL. Returns their total bytes.
 static size_t divide_scratch(const ls_cpu_attention_params *self, bool gradient,
                              attention_work *work, char *scratch) {
   const int64_t keys = self->k.rows, queries = self->band;
@@ -79,7 +79,7 @@ static void *shifted(const ls_cpu_attention_params *self, void *data,
   return (char *)data + (size_t)elements * self->wide;
 }
 
-// Rows of an operand, widened into `room` if they must be.
+// Returns rows of an operand, widened into `room` if necessary.
 static matrix open_rows(const attention_work *work, const ls_cpu_head_place *at,
                         int64_t row, int64_t rows, void *room) {
   const ls_cpu_attention_params *self = work->self;
@@ -92,7 +92,7 @@ static matrix open_rows(const attention_work *work, const ls_cpu_head_place *at,
   return (matrix){room, at->depth};
 }
 
-// Where rows of a result are computed.
+// Returns the memory in which rows of a result are computed.
 static matrix place_rows(const attention_work *work,
                          const ls_cpu_head_place *at, int64_t row, void *room) {
   if (ls_is_half(work->self->dtype)) return (matrix){room, at->depth};
@@ -109,7 +109,7 @@ static void keep_rows(const attention_work *work, const ls_cpu_head_place *at,
               (const float *)room + i * at->depth, at->depth);
 }
 
-// c = a b, m x n, with inner size k.
+// Computes c = a b, m x n, with inner size k.
 static void multiply(const attention_work *work, int64_t m, int64_t n,
                      int64_t k, matrix a, bool turn_a, matrix b, bool turn_b,
                      matrix c, bool accumulate) {
@@ -159,8 +159,8 @@ static ls_cpu_head open_head(const attention_work *work, bool gradient) {
   return head;
 }
 
-// The head that this thread opens next, as a rule, in `room`; NULL if there is
-// none, or it must be widened.
+// Describes in `room` the head that this thread usually runs next; returns NULL
+// if there is none, or if it must be widened.
 static const ls_cpu_head *head_after(const attention_work *work, bool gradient,
                                      ls_cpu_head *room) {
   attention_work after = *work;
@@ -201,7 +201,7 @@ static query_band band_at(const ls_cpu_attention_params *self, int64_t begin) {
   return b;
 }
 
-// Keys that a band's query sees; the rest of its row is 0.
+// Returns how many keys a query of the band uses; the rest of its row is 0.
 static int64_t seen(const ls_cpu_attention_params *self, const query_band *b,
                     int64_t row) {
   return self->causal ? b->begin + row + 1 : b->keys;
@@ -214,7 +214,7 @@ static void clear_unseen(const attention_work *work, const query_band *b,
          (size_t)(b->keys - from) * work->self->wide);
 }
 
-// The band's queries, scaled, and their probabilities in work->scores.
+// Computes the band's scaled queries, and their probabilities in work->scores.
 static void find_probabilities(const attention_work *work, const query_band *b,
                                matrix k) {
   const ls_cpu_attention_params *self = work->self;
@@ -265,9 +265,9 @@ void ls_cpu_attend(const ls_kernel_call *call, int64_t begin_block,
 }
 
 // ---- Gradient --------------------------------------------------------------
-// With p the probabilities and d the gradient of the result:
-//   dv = p' d, ds = p (dp - sum(p dp)) for dp = d v',
-//   dq = scale ds k, dk = ds' (scale q).
+// Computes, with p the probabilities and d the gradient of the result: dv = p'
+// d, ds = p (dp - sum(p dp)) for dp = d v', dq = scale ds k, dk = ds' (scale
+// q).
 static void differentiate_band(const attention_work *work, const query_band *b,
                                matrix k, matrix v, matrix dk, matrix dv,
                                bool add) {
@@ -296,7 +296,7 @@ static void differentiate_band(const attention_work *work, const query_band *b,
   keep_rows(work, &self->dq, b->begin, rows, work->dq);
 }
 
-// Without queries nothing else sets them.
+// Clears rows that no query writes, if there are no queries.
 static void clear_rows(const ls_cpu_attention_params *self, matrix m,
                        int64_t rows, int64_t depth) {
   for (int64_t i = 0; i < rows; ++i)

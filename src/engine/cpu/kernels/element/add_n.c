@@ -10,12 +10,12 @@
 typedef struct add_n_params {
   ls_elementwise pair;  // Adds two chunks.
   int64_t count, operands;
-  size_t element;  // Of the arrays.
-  size_t chunk;    // Bytes of a chunk as it is computed.
-  ls_dtype half;   // Not NONE: of this type, summed in f32.
+  size_t element;  // Bytes of an element of the arrays.
+  size_t chunk;    // Bytes of a chunk in the type of the computation.
+  ls_dtype half;   // Not NONE: elements are of this type, summed in f32.
 } add_n_params;
 
-// A chunk of every operand, and what is left of the scratch.
+// The current chunk of every operand.
 typedef struct add_n_chunk {
   const add_n_params *self;
   const void *const *in;
@@ -29,7 +29,8 @@ static int64_t split_of(int64_t count) {
   return split;
 }
 
-// Operand `index` as it is computed with: in place, or widened to `room`.
+// Returns operand `index` in the type of the computation: in place, or widened
+// to `room`.
 static const void *leaf(const add_n_chunk *c, int64_t index, void *room) {
   const void *from =
       (const char *)c->in[index] + (size_t)c->at * c->self->element;
@@ -38,9 +39,9 @@ static const void *leaf(const add_n_chunk *c, int64_t index, void *room) {
   return room;
 }
 
-// The sum of operands [begin, end), at least two, into `out`. Uses two chunks
-// of `scratch` for each level of the tree; `out` is written before any operand
-// but the first two is read.
+// Writes the sum of operands [begin, end), at least two, to `out`. Uses two
+// chunks of `scratch` for each level of the tree; reads all operands but the
+// first two only after `out` is first written.
 static void add_range(const add_n_chunk *c, int64_t begin, int64_t end,
                       void *out, char *scratch) {
   const add_n_params *self = c->self;
@@ -59,7 +60,7 @@ static void add_range(const add_n_chunk *c, int64_t begin, int64_t end,
   self->pair.span(&self->pair, out, terms, c->count);
 }
 
-// The scratch: a chunk for the result, then two for each level.
+// Scratch: a chunk for the result, then two for each level.
 static void add_n_loop(const ls_kernel_call *call, int64_t begin_block,
                        int64_t end_block) {
   const add_n_params *self = call->params;
@@ -77,8 +78,7 @@ static void add_n_loop(const ls_kernel_call *call, int64_t begin_block,
   }
 }
 
-// Bit i: operand i is read before the result is written, and is no other
-// operand too.
+// Bit i: operand i is read before the result is written, and only once.
 static uint32_t in_place_of(const ls_node *node) {
   uint32_t bits = 0;
   for (uint32_t i = 0; i < 2; ++i) {

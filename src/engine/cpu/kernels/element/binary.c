@@ -2,7 +2,7 @@
 //
 // Elementwise ops of two operands of one type.
 //
-// Floats are isa/span.c's, but for powers. Integers wrap around.
+// Floats are computed by isa/span.c, except for powers. Integers wrap around.
 #include <math.h>
 
 #include "engine/cpu/kernels/element/binary.h"
@@ -19,8 +19,9 @@ LS_EACH_UNSIGNED(BINARY, div, LS_DIV_UNSIGNED)
 LS_EACH_INTEGER(BINARY, maximum, LS_MAX_INTEGER)
 LS_EACH_INTEGER(BINARY, minimum, LS_MIN_INTEGER)
 
-// Powers are libm's: their last bits are those of the C library in use. An f32
-// power is the double one, rounded, which hides nearly all of that.
+// Powers of floats call libm: their last bits are those of the C library in
+// use. An f32 power is the double one, rounded, which hides nearly all
+// differences.
 static uint64_t integer_power(uint64_t base, uint64_t exponent) {
   uint64_t power = 1;
   for (; exponent != 0; exponent >>= 1) {
@@ -30,7 +31,8 @@ static uint64_t integer_power(uint64_t base, uint64_t exponent) {
   return power;
 }
 
-// x^-n is 1 / x^n towards zero: 0 but for 1 and -1; all bits set for 0.
+// Negative exponents: x^-n is 1 / x^n towards zero, which is 0 except for 1 and
+// -1; all bits set for x = 0.
 static uint64_t signed_power(int64_t base, int64_t exponent) {
   if (exponent >= 0) return integer_power((uint64_t)base, (uint64_t)exponent);
   if (base == 0) return ~UINT64_C(0);

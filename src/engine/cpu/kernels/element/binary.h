@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What ops of two operands do to two elements of type T, for all who do it: W
-// is the type that integers wrap around in.
+// Binary operations on two elements of type T, shared by spans and scatters: W
+// is the type in which integers wrap around.
 #ifndef LS_ENGINE_CPU_KERNELS_ELEMENT_BINARY_H_
 #define LS_ENGINE_CPU_KERNELS_ELEMENT_BINARY_H_
 
@@ -19,7 +19,7 @@
 #define LS_SUB_FLOAT(T, W, x, y) ((x) - (y))
 #define LS_MUL_FLOAT(T, W, x, y) ((x) * (y))
 #define LS_DIV_FLOAT(T, W, x, y) ((x) / (y))
-// A nan on the left is asked for; one on the right fails the comparison.
+// A NaN on the left is tested; one on the right makes the comparison false.
 #define LS_MAX_FLOAT(T, W, x, y) ((((x) > (y)) | ((x) != (x))) ? (x) : (y))
 #define LS_MIN_FLOAT(T, W, x, y) ((((x) < (y)) | ((x) != (x))) ? (x) : (y))
 

@@ -2,8 +2,8 @@
 //
 // Bits of integers, and logic on bools: a bool is a byte, 0 or not.
 //
-// Counts of bits are those of isa/typed_span.c. A shift by as
-// many bits as there are, or more, or by less than none, moves all out.
+// Bits are counted by isa/typed_span.c. A shift by at least the number of bits,
+// or by a negative amount, moves all bits out.
 #include "engine/cpu/kernels/element/bits.h"
 #include "engine/cpu/kernels/list.h"
 #include "engine/cpu/kernels/loops.h"
@@ -33,8 +33,9 @@ BINARY(and, AND_BOOL, BOOL, uint8_t, uint32_t)
 BINARY(or, OR_BOOL, BOOL, uint8_t, uint32_t)
 BINARY(xor, XOR_BOOL, BOOL, uint8_t, uint32_t)
 
-// What fills in from above is all ones where the top bit is one. The amount is
-// cut to one that C defines, and its result replaced where that is not it.
+// A right shift fills in ones if the top bit is one. The amount is masked to
+// one that C defines, and the result replaced where the true amount is out of
+// range.
 #define IS_OUT(T, W, y) (LS_BITS(T, W, y) >= LS_WIDTH(T))
 #define AMOUNT(T, W, y) ((unsigned)(W)(y) & (LS_WIDTH(T) - 1))
 #define FILL(T, W, x) LS_BITS(T, W, 0 - (LS_BITS(T, W, x) >> (LS_WIDTH(T) - 1)))

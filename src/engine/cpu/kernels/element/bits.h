@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A number as an unsigned one of its bits alone.
+// Numbers as unsigned integers of the same bits.
 #ifndef LS_ENGINE_CPU_KERNELS_ELEMENT_BITS_H_
 #define LS_ENGINE_CPU_KERNELS_ELEMENT_BITS_H_
 
-// How many bits a T has, and x's bits in W.
+// The number of bits of a T, and x's bits in W.
 #define LS_WIDTH(T) ((unsigned)(8 * sizeof(T)))
 #define LS_BITS(T, W, x) ((W)(x) & (W)(~(W)0 >> (8 * sizeof(W) - LS_WIDTH(T))))
 

@@ -3,20 +3,20 @@
 
 #include "engine/cpu/kernels/element/fused.h"
 
-// Two steps are no quicker as three stages than as spans that find what they
-// need in the first cache.
+// Two steps are no faster as three stages than as spans that find their
+// operands in the first cache.
 enum { LEAST_STEPS = 3 };
 
-// The steps [begin, end) as stages. `held` is the slot whose value is in the
-// accumulator, `kept` the one that is kept; NO_SLOT: none.
+// Builds the stages of steps [begin, end). `held` is the slot whose value is in
+// the accumulator, `kept` the slot held in the kept registers; NO_SLOT: none.
 enum { NO_SLOT = UINT8_MAX, MOST_STAGES = 3 * LS_FUSED_STEPS + 1 };
 
 typedef struct chain {
   const ls_cpu_chains *chains;
-  const ls_fused_step *steps;  // All of the group.
+  const ls_fused_step *steps;  // All steps of the group.
   uint32_t num_steps, registers, begin, end;
   uint8_t held, kept;
-  // Where the last stage, if it is a product, has its operand from; else
+  // Source of the operand of the last stage, if that is a product; else
   // LS_CHAIN_SOURCES.
   uint32_t product;
   ls_chain_stage stages[MOST_STAGES];
@@ -31,7 +31,7 @@ static uint8_t result_of(const ls_fused_step *step) {
   return step->slot[step->work->num_in];
 }
 
-// How often a step reads the elements of a slot.
+// Counts how often a step reads the elements of a slot.
 static uint32_t reads_of(const ls_fused_step *step, uint8_t slot) {
   uint32_t count = 0;
   for (uint32_t k = 0; k < step->work->num_in; ++k)
@@ -44,8 +44,8 @@ static bool has_stage(const ls_cpu_chains *chains, const ls_fused_step *step) {
   return chains->unary[op] != NULL || chains->binary[op][0][0] != NULL;
 }
 
-// Whether the result of step `i` has to be in its slot: somebody reads it who
-// does not find it in the accumulator.
+// Returns true if the result of step `i` must be stored in its slot: something
+// reads it that does not find it in the accumulator.
 static bool is_wanted(const chain *self, uint32_t i) {
   const uint8_t slot = result_of(&self->steps[i]);
   for (uint32_t j = i + 1; j < self->num_steps; ++j) {
@@ -56,8 +56,9 @@ static bool is_wanted(const chain *self, uint32_t i) {
   return slot < self->registers;
 }
 
-// The array that the chain reads most often, if it does so at least three times
-// and writes it nowhere: once for the accumulator is as good from memory.
+// Chooses the array to keep in registers: the one that the chain reads most
+// often, at least three times, and never writes. Fewer reads are as cheap from
+// memory.
 static uint8_t choose_kept(const chain *self) {
   uint32_t reads[LS_FUSED_SLOTS] = {0};
   bool is_written[LS_FUSED_SLOTS] = {false};
@@ -83,7 +84,8 @@ static void push(chain *self, ls_chain_stage_fn *run, uint8_t slot) {
   self->product = LS_CHAIN_SOURCES;
 }
 
-// Makes the product before it and this op one stage, if there is such a stage.
+// Joins this op with the preceding product in one stage, if there is such a
+// stage.
 static bool joins_product(chain *self, uint16_t op, bool on_left,
                           uint32_t source, uint8_t slot) {
   if (self->product == LS_CHAIN_SOURCES || (op != LS_OP_ADD && op != LS_OP_SUB))
@@ -98,7 +100,7 @@ static bool joins_product(chain *self, uint16_t op, bool on_left,
   return true;
 }
 
-// The accumulator takes in operand `k`, which is on the left if it is the
+// Combines the accumulator with operand `k`, which is on the left if it is the
 // first.
 static void combine(chain *self, const ls_fused_step *step, uint32_t k) {
   const uint16_t op = step->work->f32_op;
@@ -111,10 +113,11 @@ static void combine(chain *self, const ls_fused_step *step, uint32_t k) {
   if (op == LS_OP_MUL) self->product = source;
 }
 
-// One of the operands is in the accumulator, or gets there: an array.
+// Adds the stages of a step. One of its operands is in the accumulator, or is
+// loaded into it.
 static void add_step(chain *self, uint32_t i) {
   const ls_fused_step *step = &self->steps[i];
-  uint32_t k = 0;  // Which one.
+  uint32_t k = 0;  // Operand that is in the accumulator.
   if (step->work->num_in == 2 &&
       (is_scalar(step, 0) ||
        (step->slot[0] != self->held && step->slot[1] == self->held)))

@@ -1,56 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Chains: elementwise steps on f32 that hand their results on in registers.
+// Chains: elementwise steps on f32 that pass their results on in registers.
 //
 // A chain is a list of stages of a machine with one accumulator, a few vectors
 // wide. A stage loads it, combines it with an operand, or stores it, and calls
-// the next one, with the accumulator as arguments: where compilers make a jump
-// of such a call, nothing goes through memory but what a stage names. Beside
+// the next stage with the accumulator as arguments: where the compiler makes
+// that a jump, only the operands that a stage names go through memory. Beside
 // the accumulator the machine keeps one array that is read often.
 //
 // Each element sees the operations of the steps, in their order, each rounded,
-// so that the bits are those of the spans (kernels/loops.h).
+// so the bits are those of the spans (kernels/loops.h).
 #ifndef LS_ENGINE_CPU_KERNELS_ELEMENT_CHAIN_H_
 #define LS_ENGINE_CPU_KERNELS_ELEMENT_CHAIN_H_
 
 #include "engine/cpu/kernels/loops.h"
 
-// Chains run on multiples of so many elements; spans do what is left.
+// Chains run on multiples of so many elements; spans compute the rest.
 enum { LS_CHAIN_ELEMENTS = 64 };
 
-// Of a type that the instruction set has for itself.
+// A stage; its true type depends on the instruction set.
 typedef void ls_chain_stage_fn(void);
 
 typedef struct ls_chain_stage {
   ls_chain_stage_fn *run;
-  uint8_t slot[2];  // Of its operands that are not kept, or of the result.
+  // Slots of its operands that are not kept, or of the result.
+  uint8_t slot[2];
 } ls_chain_stage;
 
-// Where a stage finds an operand beside the accumulator: among the arguments,
-// in memory, or as one number for all elements.
+// Source of a stage's second operand: a register argument, memory, or one
+// number for all elements.
 enum { LS_CHAIN_KEPT, LS_CHAIN_ARRAY, LS_CHAIN_NUMBER, LS_CHAIN_SOURCES };
 
-// What may follow a product in the same stage: + y, - y, or y minus it.
+// Operation that may follow a product in the same stage: + y, - y, or y minus
+// it.
 enum { LS_CHAIN_PLUS, LS_CHAIN_MINUS, LS_CHAIN_FROM, LS_CHAIN_ENDS };
 
 // The stages of an instruction set. NULL: the op has none.
 struct ls_cpu_chains {
-  // Runs stages up to one of `store_last` on a multiple of LS_CHAIN_ELEMENTS.
-  // slots[i] is where an array begins, or where a number is.
+  // Runs stages, the last being `store_last`, on a multiple of
+  // LS_CHAIN_ELEMENTS elements. slots[i] points to the start of an array, or to
+  // a number.
   void (*run)(const ls_chain_stage *stages, char *const *slots, int64_t count);
   ls_chain_stage_fn *load, *keep, *store, *store_last;
   ls_chain_stage_fn *unary[LS_OP_COUNT];
-  // By the source of the other operand; [1]: which is on the left.
+  // By the source of the second operand; [1]: it is on the left.
   ls_chain_stage_fn *binary[LS_OP_COUNT][2][LS_CHAIN_SOURCES];
-  // A product with one operand, then an end with another.
+  // A product with one operand, followed by an operation with another.
   ls_chain_stage_fn *product[LS_CHAIN_ENDS][LS_CHAIN_SOURCES][LS_CHAIN_SOURCES];
 };
 
 typedef struct ls_fused_step ls_fused_step;
 
-// Gives the steps that can be chained their stages. Slots from `registers` on
-// are not read after the last step. Where two slots are one array, only one is
-// written, and from then on the other one is not read. False: no memory.
+// Gives stages to the steps that can be chained. Slots from `registers` on are
+// not read after the last step. Where two slots are one array, only one is
+// written, and from then on the other is not read. Returns false without
+// memory.
 bool ls_chain_steps(ls_arena *arena, const ls_cpu_chains *chains,
                     ls_fused_step *steps, uint32_t num_steps,
                     uint32_t registers);

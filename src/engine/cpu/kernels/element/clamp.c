@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Clamp: min(max(x, low), high), nan if one is (isa/typed_span.c).
+// Clamp: min(max(x, low), high), NaN if one of them is (isa/typed_span.c).
 #include "engine/cpu/kernels/list.h"
 #include "engine/cpu/kernels/loops.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Comparisons, which give bools, and the choice by a bool. A bool is a byte:
-// 0 or not.
+// Comparisons, which return bools, and select by a bool. A bool is a byte: 0 or
+// not.
 #include "engine/cpu/kernels/list.h"
 #include "engine/cpu/kernels/loops.h"
 
@@ -54,7 +54,7 @@ ls_status kernel_compare(ls_kernel_plan *plan) {
 }
 
 // ---- Select ----------------------------------------------------------------
-// `cs`, `ys` and `zs` are constants where this is expanded: 0 for a scalar.
+// `cs`, `ys` and `zs` are constants at every expansion: 0 for a scalar.
 #define SELECT(name, size, T)                                                  \
   static inline __attribute__((always_inline)) void steps_##size(              \
       T *o, const uint8_t *c, const T *y, const T *z, int64_t count,           \

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The same numbers in another type.
+// Conversions between types.
 //
-// Floats to integers: towards zero, saturating, nan to 0. Integers to integers
-// wrap around. To bool: whether it is not 0. To floats: to nearest even, once,
-// also where a 16-bit float is reached by way of f32.
+// Floats to integers: towards zero, saturating, NaN to 0. Integers to integers
+// wrap around. To bool: true if not 0. To floats: to nearest even, rounded
+// once, also where a 16-bit float is reached by way of f32.
 #include "engine/cpu/kernels/list.h"
 #include "engine/cpu/kernels/loops.h"
 
@@ -46,7 +46,7 @@ EACH_TARGET(FLOAT_TO_INTEGER, F64, double)
   LOOP(from##_to_##to, S, T, (T)x)
 #define BOOL_TO_INTEGER(from, S, to, T, least, greatest, bound)                \
   LOOP(from##_to_##to, S, T, (T)(x != 0))
-// What an integer becomes, and a bool from it.
+// Defines the conversions of an integer to all targets and to bool.
 #define FROM_INTEGER(unused, from, S, W)                                       \
   EACH_TARGET(INTEGER_TO_INTEGER, from, S)                                     \
   LOOP(from##_to_F32, S, float, (float)x)                                      \
@@ -61,7 +61,8 @@ LOOP(F64_to_BOOL, double, uint8_t, x != 0)
 LOOP(F32_to_F64, float, double, (double)x)
 LOOP(F64_to_F32, double, float, (float)x)
 
-// To f32 on the way to 16 bits, where f32 may not hold the number.
+// Convert to f32 on the way to 16 bits, where f32 may not hold the number
+// exactly.
 LOOP(F64_to_odd, double, float, ls_odd_f32(x))
 LOOP(I32_to_odd, int32_t, float, ls_odd_f32_of_i64(x))
 LOOP(I64_to_odd, int64_t, float, ls_odd_f32_of_i64(x))
@@ -104,12 +105,13 @@ static ls_span span_to_half(ls_dtype from) {
   }
 }
 
-// By way of f32, in chunks: from a 16-bit float, to one, or both.
+// Conversions by way of f32, in chunks: from a 16-bit float, to one, or both.
 typedef struct half_convert {
   int64_t count;
   ls_dtype from, to;
   size_t from_size, to_size;
-  ls_span before, after;  // To f32 and from it; NULL: it is f32, or 16 bits.
+  // To f32 and from it; NULL: that side is f32 itself, or the 16-bit float.
+  ls_span before, after;
 } half_convert;
 
 static void convert_chunk(const half_convert *self, void *out, const void *in,

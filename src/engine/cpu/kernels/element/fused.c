@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/cpu/kernels/element/fused.h"
 
-// Elements of a tile. Fewer show the price of a step, more leave the first
-// cache. Registers lie 48 floats further apart than they are long, so that no
+// Elements of a tile. With fewer the cost of a step shows, more leave the first
+// cache. Registers are 48 floats further apart than they are long, so that no
 // two alias.
 enum { TILE = 512, REGISTER_BYTES = TILE * 8 + 48 * 4 };
 
@@ -19,7 +19,7 @@ static inline void run_step(const ls_fused_step *step, char *const *slots,
   work->span(work, slots[step->slot[work->num_in]], in, count);
 }
 
-// The steps on a tile, whose elements begin at `slots`.
+// Runs the steps on a tile whose elements begin at `slots`.
 static void run_steps(const ls_fused *self, char *const *slots, int64_t count) {
   const bool by_chains = count % LS_CHAIN_ELEMENTS == 0;
   for (uint32_t i = 0; i < self->num_steps;) {
@@ -52,7 +52,7 @@ void ls_fused_loop(const ls_kernel_call *call, int64_t begin_block,
   char *slots[LS_FUSED_SLOTS];
   uint32_t n = 0;
   for (uint32_t i = 0; i < self->num_in; ++i)
-    slots[n++] = (char *)(uintptr_t)call->in[i];  // Only read.
+    slots[n++] = (char *)(uintptr_t)call->in[i];  // Inputs are only read.
   for (uint32_t i = 0; i < self->num_out - self->num_streamed; ++i)
     slots[n++] = call->out[i];
   const uint32_t num_arrays = n;

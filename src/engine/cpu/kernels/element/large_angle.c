@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Payne and Hanek's method: of the product of the float's 24 bits with 2 / pi
-// only the bits that matter modulo 4 are formed. 96 bits of 2 / pi are enough:
-// no float is closer to a multiple of pi / 2 than 2^-31 of a quarter, and the
-// product is exact to 2^-70.
+// Payne and Hanek's method: it forms only those bits of the product of the
+// float's 24 bits with 2 / pi that matter modulo 4. 96 bits of 2 / pi are
+// enough: no float is closer to a multiple of pi / 2 than 2^-31 of a quarter,
+// and the product is exact to 2^-70.
 #include "engine/cpu/kernels/element/large_angle.h"
 
 #include <stdbool.h>
@@ -22,7 +22,7 @@ static const uint32_t two_over_pi[] = {0x00000000U, 0xA2F9836EU, 0x4E441529U,
 
 enum { WINDOW = 96, FRACTION = WINDOW - 2 };
 
-// Bits [from, from + WINDOW) as an integer.
+// Returns bits [from, from + WINDOW) as an integer.
 static wide window_at(unsigned from) {
   const uint32_t *word = &two_over_pi[from / 32];
   wide bits = 0;
@@ -36,8 +36,8 @@ float ls_turn_reduce(float x, float *out_quarter) {
   const unsigned exponent = bits >> 23 & 255U;
   *out_quarter = 0;
   if (exponent == 255U) return x - x;
-  // |x| = mantissa * 2^(exponent - 150). What weighs 4 or more in the product
-  // drops out: the window begins behind it and ends at 2^-94.
+  // |x| = mantissa * 2^(exponent - 150). Bits of the product that weigh 4 or
+  // more drop out: the window begins after them and ends at 2^-94.
   const uint32_t mantissa = (bits & 0x7FFFFFU) | 0x800000U;
   const wide product = mantissa * window_at(exponent - 120U);
   const wide turns = product & (((wide)1 << WINDOW) - 1);

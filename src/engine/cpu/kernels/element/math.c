@@ -3,9 +3,9 @@
 // Mathematical functions of one and two operands.
 //
 // f32: expm1, log1p, sin, cos, tan, softplus, gelu and its gradient are those
-// of the kernel table, rounding and the cube root are written out: the same
-// bits on every machine. erfc and atan2 are libm's in double, rounded, which
-// hides nearly all of its differences. f64 functions are libm's, so their last
+// of the kernel table; rounding and the cube root are written out here: the
+// same bits on every machine. erfc and atan2 are libm's in double, rounded,
+// which hides nearly all differences. f64 functions are libm's, so their last
 // bits are those of the C library in use; rounding and remainders are exact.
 #include <math.h>
 
@@ -24,8 +24,8 @@
       o[i] = E(a[i]);                                                          \
   }
 
-// Rounding without a call: a number below 2^23 (2^52) plus that is rounded to
-// an integer, to even. Larger ones are integers, and nan stays.
+// Rounds without a call: adding 2^23 (2^52) to a smaller number rounds it to an
+// integer, to even. Larger numbers are integers already, and NaN stays.
 #define ROUNDING(D, T, FABS, COPYSIGN, LIMIT)                                  \
   static inline T nearest_##D(T x) {                                           \
     const T size = FABS(x);                                                    \
@@ -56,8 +56,8 @@ UNARY(ceil, above_F64, F64, double, )
 UNARY(round_away, nearest_away_F32, F32, float, )
 UNARY(round_away, nearest_away_F64, F64, double, )
 
-// A third of the exponent, then three steps of Halley, each of which triples
-// the bits that are right: 4, 13, 40, all. 0.5 ulp as a float.
+// Starts from a third of the exponent; each of three steps of Halley triples
+// the correct bits: 4, 13, 40, all. 0.5 ulp as a float.
 static inline float cube_root(float x) {
   const double size = (double)fabsf(x);
   uint64_t bits;
@@ -69,7 +69,7 @@ static inline float cube_root(float x) {
     const double cube = y * y * y;
     y *= (cube + 2.0 * size) / (2.0 * cube + size);
   }
-  // Zero, infinity and nan.
+  // Zero, infinity and NaN stay.
   return size > 0.0 && size < (double)INFINITY ? copysignf((float)y, x) : x;
 }
 static inline float erfc_f32(float x) { return (float)erfc((double)x); }
@@ -88,7 +88,7 @@ static inline double softplus_f64(double x) {
 }
 UNARY(softplus, softplus_f64, F64, double, )
 
-// x sigmoid(2u). At -40 the sigmoid is 0.
+// Computes x sigmoid(2u). At -40 the sigmoid is 0.
 #define GELU_A 1.5957691216057308   // 2 sqrt(2 / pi)
 #define GELU_B 0.07135481627260025  // A times 0.044715
 static inline double gelu_f64(double x) {
@@ -97,7 +97,8 @@ static inline double gelu_f64(double x) {
 }
 UNARY(gelu, gelu_f64, F64, double, )
 
-// With s = sigmoid(2u): s + x s (1 - s) (2u)'. Beyond 40 that is 0 or 1.
+// Computes, with s = sigmoid(2u): s + x s (1 - s) (2u)'. Beyond 40 that is 0 or
+// 1.
 static inline double gelu_slope(double x) {
   x = -40.0 > x ? -40.0 : 40.0 < x ? 40.0 : x;
   const double t = x * (GELU_A + GELU_B * x * x);
@@ -137,7 +138,8 @@ LS_EACH_UNSIGNED(BINARY, remainder, REMAINDER_UNSIGNED)
 #define GELU_GRAD_F64(T, W, dy, x) ((dy)*gelu_slope(x))
 BINARY(gelu_grad, GELU_GRAD_F64, F64, double, )
 
-// The table's function knows no scalars: one is repeated, stretch by stretch.
+// The table's function has no scalar operands: a scalar is repeated, chunk by
+// chunk.
 static void gelu_grad_F32(const ls_elementwise *self, void *out,
                           const void *const *in, int64_t count) {
   float repeated[LS_CHUNK];
@@ -157,7 +159,7 @@ static void gelu_grad_F32(const ls_elementwise *self, void *out,
 }
 
 // ---- gelu and its gradient -------------------------------------------------
-// Operands and results are as large as each other.
+// Operands and results have one size.
 typedef struct again_params {
   int64_t count;
   ls_dtype dtype;

@@ -2,10 +2,9 @@
 //
 // Elementwise ops of one operand.
 //
-// Integers wrap around. What floats have but no integer is made of one
-// operation (isa/span.c); f32 functions are those of the kernel table, the same
-// on every machine; f64 ones are libm's, so their last bits are those of the C
-// library in use.
+// Integers wrap around. Float ops of a single operation are in isa/span.c; f32
+// functions are those of the kernel table, the same on every machine; f64
+// functions are libm's, so their last bits are those of the C library in use.
 #include <math.h>
 
 #include "engine/cpu/kernels/list.h"

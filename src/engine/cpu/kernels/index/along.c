@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Elements looked up or updated by index along an axis, each line on its own.
+// Lookup and update of elements by index along an axis, for each line
+// separately.
 //
 // Take_along clamps indices; add_along skips those out of range and adds in the
 // order of the indices.
@@ -9,17 +10,17 @@
 #include "engine/cpu/kernels/list.h"
 
 typedef struct along_params {
-  ls_lines lines;  // Of x.
-  int64_t picks;   // The indices' size along the axis.
-  int64_t across;  // 1, or 0 if lines do not lie side by side.
+  ls_lines lines;  // Lines of x.
+  int64_t picks;   // Size of the indices along the axis.
+  int64_t across;  // 1, or 0 if lines are not side by side.
   ls_dtype index;
   size_t element;
   void (*row)(const struct along_params *self, void *out, const void *in,
               const int64_t *at, int64_t column, int64_t count);
 } along_params;
 
-// Looks up indices that lie side by side: those of one row, for a column each,
-// or of one line. `out` is a row of the result, `in` the first row of x.
+// Looks up consecutive indices: those of one row, one per column, or those of
+// one line. `out` is a row of the result, `in` the first row of x.
 #define TAKE(name, bytes, T)                                                   \
   static void name##_##bytes(const along_params *self, void *out,              \
                              const void *in, const int64_t *at,                \
@@ -66,8 +67,8 @@ static void (*const adds[LS_DTYPE_COUNT])(const along_params *, void *,
         ENTRY(add, BF16, , )};
 
 // Calls the row function for the indices of a unit, row by row; a single line
-// counts as a row. `out_step` and `in_step`: from the row of one index to the
-// next.
+// counts as a row. `out_step` and `in_step`: distance from the row of one index
+// to the next.
 static void walk_indices(const along_params *self, const void *indices,
                          ls_lines_unit unit, char *out, size_t out_step,
                          const char *in, size_t in_step) {
@@ -105,7 +106,7 @@ static void take_loop(const ls_kernel_call *call, int64_t begin_block,
   }
 }
 
-// The columns of a unit from x.
+// Copies the columns of a unit from x.
 static void copy_unit(const along_params *self, ls_lines_unit unit, char *out,
                       const char *x) {
   const size_t row = (size_t)self->lines.inner * self->element;

@@ -7,7 +7,7 @@
 
 // ---- Gather ----------------------------------------------------------------
 typedef struct gather_params {
-  int64_t rows, rows_per_block;  // Of the result: [outer, picks].
+  int64_t rows, rows_per_block;  // Rows of the result, which is [outer, picks].
   int64_t size, inner, picks;    // x is [outer, size, inner].
   size_t element;
   ls_dtype index;

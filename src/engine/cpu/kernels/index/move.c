@@ -1,31 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Ops that only move elements: copy, broadcast, transpose. The result is
-// written in row order; along each of its dimensions the operand has a step.
+// written in row order; the operand has a stride along each of its dimensions.
 //
-// Where the innermost step is 0 a row is filled, where it is 1 copied. Else
-// some other dimension has step 1 (or none, then elements are gathered): those
-// two are cut into tiles, so that both arrays are used by whole cache lines.
+// Where the innermost stride is 0 a row is filled, where it is 1 copied.
+// Otherwise some other dimension has stride 1 (or none, then elements are
+// gathered): those two dimensions are cut into tiles, so that both arrays are
+// used by whole cache lines.
 #include "engine/cpu/kernels/index/move.h"
 #include "engine/cpu/kernels/list.h"
 #include "engine/cpu/kernels/loops.h"
 
-// Tiles are up to TILE_ROWS rows of the result, TILE_COLUMNS wide.
+// A tile has up to TILE_ROWS rows of the result and TILE_COLUMNS columns.
 enum { TILE_ROWS = 32, TILE_COLUMNS = 512, STRIP = 16 };
-// Shorter rows are copied in place of calling memcpy.
+// Shorter rows are copied inline instead of by memcpy.
 enum { SHORT_ROW = 32 };
 
 typedef struct move_params {
   int64_t count;
-  int64_t base;  // Where the operand begins.
+  int64_t base;  // Offset of the first element of the operand.
   size_t element;
   int64_t columns, column_step;  // The innermost dimension.
-  ls_strided_dims outer;         // The others; of tiles without the rows.
+  ls_strided_dims outer;  // The other dimensions; for tiles, without the rows.
   int64_t units_per_block, units;
-  // Of tiles.
-  int64_t rows, row_pitch;  // The dimension of step 1, its step in the result.
+  // Tiles only.
+  // The dimension of stride 1; its stride in the result.
+  int64_t rows, row_pitch;
   int64_t row_tiles, column_tiles;
-  ls_strided_dims result;  // As `outer`, with the steps of the result.
+  ls_strided_dims result;  // Like `outer`, with the strides of the result.
   void (*tile)(const struct move_params *self, void *out, const void *in,
                int64_t rows, int64_t columns);
   void (*row)(void *out, const void *in, int64_t count, int64_t step);
@@ -52,7 +54,7 @@ LS_EACH_SIZE(ROW, row)
 
 typedef uint32_t quad __attribute__((vector_size(16), aligned(4), may_alias));
 
-// Four rows by four columns of 4 bytes.
+// Transposes four rows by four columns of 4 bytes.
 static inline void turn_quads(uint32_t *o, int64_t pitch, const uint32_t *a,
                               int64_t step) {
   const quad a0 = *(const quad *)a, a1 = *(const quad *)(a + step);
@@ -68,7 +70,8 @@ static inline void turn_quads(uint32_t *o, int64_t pitch, const uint32_t *a,
   *(quad *)(o + 3 * pitch) = __builtin_shufflevector(b2, b3, 2, 3, 6, 7);
 }
 
-// A strip by such squares, if it is full. Returns the rows that are done.
+// Transposes a strip in such squares, if it is full. Returns the number of
+// finished rows.
 static int64_t turn_strip(uint32_t *o, int64_t pitch, const uint32_t *a,
                           int64_t step, int64_t rows, int64_t width) {
   if (width != STRIP) return 0;
@@ -79,8 +82,9 @@ static int64_t turn_strip(uint32_t *o, int64_t pitch, const uint32_t *a,
   return i;
 }
 
-// A strip of columns at a time, down all rows: each cache line of the operand
-// and of the result is used up before the next. DONE: rows that need no more.
+// Transposes a strip of columns at a time, down all rows: each cache line of
+// operand and result is used up before the next. DONE: rows that are finished
+// already.
 #define TILE(name, size, T, DONE)                                              \
   static void name##_##size(const move_params *self, void *out,                \
                             const void *in, int64_t rows, int64_t columns) {   \
@@ -154,7 +158,7 @@ static void tile_loop(const ls_kernel_call *call, int64_t begin_block,
   }
 }
 
-// The outer dimension of step 1, or -1.
+// Returns the outer dimension of stride 1, or -1.
 static int32_t find_rows(const ls_strided_dims *outer) {
   for (int32_t i = 0; i < outer->rank; ++i)
     if (outer->step[i] == 1) return i;

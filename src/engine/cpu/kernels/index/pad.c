@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Values side by side in one array: pad and concatenate.
+// Ops that put values side by side in one array: pad and concatenate.
 #include "engine/cpu/kernels/index/move.h"
 #include "engine/cpu/kernels/list.h"
 #include "engine/cpu/kernels/loops.h"
 
 // ---- Pad -------------------------------------------------------------------
-// One dimension: operand index i becomes low + i * stride.
+// Padding of one dimension: operand index i becomes low + i * stride.
 typedef struct padding {
-  int64_t from, to;  // Sizes.
+  int64_t from, to;  // Sizes of operand and result.
   int64_t low, stride;
-  int64_t step;  // Elements of the operand.
+  int64_t step;  // Stride in elements of the operand.
 } padding;
 
-// The innermost dimension that is padded is the row; those within it are one
+// The innermost padded dimension is the row; the dimensions within it form one
 // run of elements.
 typedef struct pad_params {
   int64_t count;
   size_t element;
-  int64_t run, row_size;  // Elements.
+  int64_t run, row_size;  // In elements.
   padding row;
   int32_t num_outer;
   padding outer[LS_MAX_RANK];
@@ -34,7 +34,8 @@ typedef struct pad_params {
   }
 LS_EACH_SIZE(FILL, fill)
 
-// Where row `row` of the result is in the operand; -1: it is all padding.
+// Returns the offset of row `row` of the result in the operand; -1: it is all
+// padding.
 static int64_t source_of(const pad_params *self, int64_t row) {
   int64_t offset = 0;
   for (int32_t i = self->num_outer; i-- > 0;) {
@@ -52,13 +53,13 @@ static int64_t source_of(const pad_params *self, int64_t row) {
   return offset;
 }
 
-// Elements `begin` to `end` of the row that begins at `out`, from the operand's
-// row at `in`.
+// Copies elements `begin` to `end` of the row that begins at `out` from the
+// operand's row at `in`.
 static void copy_row(const pad_params *self, char *out, const char *in,
                      int64_t begin, int64_t end) {
   const padding *p = &self->row;
   const int64_t step = p->stride * self->run, low = p->low * self->run;
-  // Without gaps the whole row is one run.
+  // Without gaps the row is one run.
   const bool dense = p->stride == 1;
   const int64_t run = dense ? p->from * self->run : self->run;
   const int64_t runs = dense ? 1 : p->from;
@@ -74,7 +75,7 @@ static void copy_row(const pad_params *self, char *out, const char *in,
   }
 }
 
-// What of the stretch is not covered by one dense run.
+// Fills the part of the range that no dense run covers.
 static void fill_around(const pad_params *self, char *out, const void *value,
                         int64_t begin, int64_t end, int64_t run_begin,
                         int64_t run_end) {
@@ -115,7 +116,7 @@ static void pad_loop(const ls_kernel_call *call, int64_t begin_block,
 
 static padding padding_of(int64_t from, int64_t to, int64_t low,
                           int64_t interior, int64_t step) {
-  // Between one element and nothing there is no gap.
+  // A dimension of fewer than two elements has no gaps.
   const int64_t stride = from > 1 ? interior + 1 : 1;
   const int64_t span = from == 0 ? 0 : (from - 1) * stride + 1;
   if (low <= -span || low >= to) return (padding){0, to, 0, 1, step};
@@ -169,15 +170,15 @@ ls_status kernel_pad(ls_kernel_plan *plan) {
 }
 
 // ---- Concatenate -----------------------------------------------------------
-// A row of the result is a row of each operand behind the other.
+// A row of the result is a row of each operand, one after the other.
 typedef struct concatenate_params {
   int64_t count;
   size_t element, num_parts;
   int64_t row_size;
-  const int64_t *begins;  // Of each operand in a row, and the row's end.
+  const int64_t *begins;  // Start of each operand in a row, and the row's end.
 } concatenate_params;
 
-// The last operand that begins at or before `column`.
+// Returns the last operand that begins at or before `column`.
 static size_t part_at(const concatenate_params *self, int64_t column) {
   size_t low = 0, high = self->num_parts - 1;
   while (low < high) {

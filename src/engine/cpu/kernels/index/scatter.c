@@ -2,9 +2,9 @@
 //
 // Scatter: slices updated by index. Indices out of range are skipped.
 //
-// Each block owns a part of the result and applies all updates that fall into
-// it in the order of the indices; blocks in a row are one part to the thread
-// that has them. Slices of one element are updated in a loop of their type.
+// Each block owns a part of the result and applies all updates to it in the
+// order of the indices; consecutive blocks of a thread are handled as one.
+// Slices of one element are updated in a loop of their type.
 #include "engine/cpu/kernels/element/binary.h"
 #include "engine/cpu/kernels/index.h"
 #include "engine/cpu/kernels/index/move.h"
@@ -21,19 +21,19 @@ typedef void (*apply)(const scatter_params *self, void *out,
 
 struct scatter_params {
   int64_t outer, size, inner, picks;
-  int64_t rows;         // A block's, of one outer.
-  int64_t blocks_each;  // For one outer.
-  int64_t outers;       // A block's, if it owns whole ones.
+  int64_t rows;         // Rows of a block, of one outer.
+  int64_t blocks_each;  // Blocks per outer.
+  int64_t outers;       // Outers of a block, if it owns whole ones.
   size_t element;
   ls_dtype index, half;
-  ls_elementwise combine;  // Without a span: the update is copied.
+  ls_elementwise combine;  // No span: the update is copied.
   apply apply;
 };
 
-// No block needs to look at the indices of more than this many.
+// Limit, since each block reads all indices.
 enum { MAX_SCATTER_BLOCKS = 64 };
 
-// row = row op update, 16-bit floats by f32.
+// Computes row = row op update, 16-bit floats in f32.
 static void combine_row(const scatter_params *self, void *row,
                         const void *update) {
   const int64_t count = self->inner;
@@ -115,7 +115,7 @@ static apply copy_of(size_t element) {
 }
 
 // ---- Loop ------------------------------------------------------------------
-// Rows `begin` to `end` of outer `o`.
+// Applies the updates to rows `begin` to `end` of outer `o`.
 static void scatter_rows(const ls_kernel_call *call, int64_t o, int64_t begin,
                          int64_t end) {
   const scatter_params *self = call->params;

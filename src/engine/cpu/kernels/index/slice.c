@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Parts of arrays: slice, reverse, and the two whose starts are values.
+// Parts of arrays: slice and reverse, and dynamic_slice and dynamic_update,
+// whose starts are values.
 #include "engine/cpu/kernels/index.h"
 #include "engine/cpu/kernels/index/move.h"
 #include "engine/cpu/kernels/list.h"
@@ -17,7 +18,7 @@ ls_status kernel_slice(ls_kernel_plan *plan) {
   for (int32_t i = 0; i < to.rank; ++i) {
     const int64_t step = ls_step_of(from, i);
     base += starts[i] * step;
-    // With one element or none the stride does not count.
+    // With one element or none the stride does not matter.
     ls_strided_dims_add(&dims, to.dim[i],
                         to.dim[i] > 1 ? step * strides[i] : step);
   }
@@ -42,10 +43,10 @@ ls_status kernel_reverse(ls_kernel_plan *plan) {
 }
 
 // ---- Starts that are values ------------------------------------------------
-// Where in an array a part begins.
+// Start of a part in an array.
 typedef struct place {
   int32_t rank;
-  int64_t last[LS_MAX_RANK];  // The largest start that leaves room.
+  int64_t last[LS_MAX_RANK];  // Largest start at which the part fits.
   int64_t step[LS_MAX_RANK];
   ls_dtype dtype[LS_MAX_RANK];
 } place;
@@ -110,12 +111,14 @@ ls_status kernel_dynamic_slice(ls_kernel_plan *plan) {
 typedef struct update_params {
   place at;
   size_t element;
-  int64_t count;          // Of elements of the result.
-  int64_t rows, columns;  // Of the update; a row lies densely in the result.
-  ls_strided_dims outer;  // The rows, with the steps of the result.
+  int64_t count;  // Elements of the result.
+  // Shape of the update; a row is contiguous in the result.
+  int64_t rows, columns;
+  // Dimensions of the rows, with the strides of the result.
+  ls_strided_dims outer;
 } update_params;
 
-// The first row of the update that ends behind element `begin`.
+// Returns the first row of the update that ends after element `begin`.
 static int64_t first_row(const update_params *self, int64_t offset,
                          int64_t begin) {
   int64_t low = 0, high = self->rows;
@@ -131,7 +134,8 @@ static int64_t first_row(const update_params *self, int64_t offset,
   return low;
 }
 
-// A block is a stretch of the result: first x, then what the update has there.
+// A block is a range of the result: it copies x, then the rows of the update in
+// it.
 static void update_loop(const ls_kernel_call *call, int64_t begin_block,
                         int64_t end_block) {
   const update_params *self = call->params;

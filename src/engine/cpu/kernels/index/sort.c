@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Orders: sort and top_k.
+// Sort and top_k.
 //
-// Each element becomes a key, an unsigned number whose order is the one wanted;
-// keys with their places are sorted stably, by insertion if they are few, else
-// digit by digit. A nan is larger than any number; -0 and 0 are equal.
+// Each element becomes a key, an unsigned number whose order is the wanted one;
+// pairs of key and position are sorted stably, by insertion if they are few,
+// else digit by digit. A NaN is larger than any number; -0 and 0 are equal.
 #include "engine/cpu/kernels/index/move.h"
 #include "engine/cpu/kernels/list.h"
 #include "engine/cpu/kernels/loops.h"
@@ -23,8 +23,8 @@ enum {
 // ---- Keys ------------------------------------------------------------------
 #define KEY_SIGNED(bits, x) ((uint64_t)(x) ^ UINT64_C(1) << ((bits)-1))
 #define KEY_UNSIGNED(bits, x) ((uint64_t)(x))
-// The bits of a float of `bits` bits, as they order; `infinity` has the bits of
-// that.
+// Maps the bits of a float of `bits` bits to an integer of the same order;
+// `infinity` has the bits of infinity.
 static inline uint64_t float_key(uint64_t x, int bits, uint64_t infinity) {
   const uint64_t sign = UINT64_C(1) << (bits - 1);
   const uint64_t magnitude = x & (sign - 1);
@@ -74,10 +74,10 @@ static const key_function key_functions[LS_DTYPE_COUNT] = {
 };
 
 // ---- Sorting keys ----------------------------------------------------------
-// Room for a thread: the keys, as many again, and the counts.
+// Scratch of a thread: the keys, as many again, and the counts.
 typedef struct workspace {
   keyed *keys, *others;
-  int64_t (*counts)[DIGITS];  // MAX_DIGITS.
+  int64_t (*counts)[DIGITS];  // MAX_DIGITS tables.
 } workspace;
 
 static size_t workspace_size(int64_t count) {
@@ -109,7 +109,7 @@ static void count_digits(const workspace *work, int64_t count, int digits) {
       ++work->counts[d][work->keys[i].key >> (8 * d) & (DIGITS - 1)];
 }
 
-// The sorted keys: `work->keys` afterwards.
+// Sorts the keys; the result is `work->keys`.
 static void sort_keys(workspace *work, int64_t count, int digits) {
   if (count <= FEW) {
     sort_few(work->keys, count);
@@ -119,7 +119,7 @@ static void sort_keys(workspace *work, int64_t count, int digits) {
   for (int d = 0; d < digits; ++d) {
     int64_t *places = work->counts[d];
     const int shift = 8 * d;
-    // One value for all: nothing moves.
+    // One digit for all keys: nothing moves.
     if (places[work->keys[0].key >> shift & (DIGITS - 1)] == count) continue;
     int64_t sum = 0;
     for (int i = 0; i < DIGITS; ++i) {
@@ -136,7 +136,7 @@ static void sort_keys(workspace *work, int64_t count, int digits) {
   }
 }
 
-// What turns an order around: all bits of a key.
+// Returns the mask that reverses the order: all bits of a key.
 static uint64_t flip_of(ls_dtype dtype) {
   return UINT64_MAX >> (64 - 8 * ls_dtype_size(dtype));
 }
@@ -148,10 +148,10 @@ typedef struct sort_params {
   uint64_t flip;
   int digits;
   size_t num_operands;
-  const size_t *elements;  // Bytes, one an operand.
+  const size_t *elements;  // Bytes of an element, per operand.
 } sort_params;
 
-// Operand elements `step` apart, in the order of the keys.
+// Moves elements of an operand, `step` apart, in the order of the keys.
 static void move_line(void *out, const void *in, const keyed *keys,
                       int64_t count, int64_t step, size_t element) {
   switch (element) {
@@ -231,7 +231,7 @@ typedef struct top_params {
   size_t element;
 } top_params;
 
-// The `k` first in order, in front. Most keys lie behind the k-th.
+// Puts the `k` first keys in order in front. Most keys come after the k-th.
 static void select_few(keyed *keys, int64_t count, int64_t k) {
   sort_few(keys, k);
   for (int64_t i = k; i < count; ++i) {
@@ -277,7 +277,7 @@ ls_status kernel_top_k(ls_kernel_plan *plan) {
   if (self == NULL) return ls_out_of_memory();
   self->size = size;
   self->k = ls_node_int(plan->node, LS_ATTR_ID_K);
-  // Nothing is written for k = 0.
+  // Writes nothing for k = 0.
   const int64_t count = ls_shape_num_elements(plan->out[0].shape);
   self->rows = count == 0 ? 0 : count / self->k;
   self->rows_per_block = ls_max_i64(1, LS_BLOCK / ls_max_i64(1, size));

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Values made from little or nothing: iota, one_hot, replica_id.
+// Generated values: iota, one_hot, replica_id.
 #include "engine/cpu/kernels/index.h"
 #include "engine/cpu/kernels/list.h"
 
 // ---- Iota ------------------------------------------------------------------
 typedef struct iota_params {
   int64_t count;
-  int64_t size, inner;  // Of the axis, and elements for each index along it.
+  // Size of the axis, and elements for each index along it.
+  int64_t size, inner;
   void (*fill)(void *out, int64_t at, int64_t value, int64_t step,
                int64_t count);
 } iota_params;
@@ -38,7 +39,8 @@ static void iota_loop(const ls_kernel_call *call, int64_t begin_block,
   const iota_params *self = call->params;
   int64_t at = begin_block * LS_BLOCK;
   const int64_t end = ls_min_i64(end_block * LS_BLOCK, self->count);
-  const bool counts = self->inner == 1;  // Runs of 0, 1, ...; else of equals.
+  // Rows are runs of 0, 1, ...; otherwise of equal numbers.
+  const bool counts = self->inner == 1;
   const int64_t run = counts ? self->size : self->inner;
   while (at < end) {
     const int64_t count = ls_min_i64(run - at % run, end - at);
@@ -69,7 +71,7 @@ ls_status kernel_iota(ls_kernel_plan *plan) {
 typedef struct one_hot_params {
   int64_t rows, depth, rows_per_block;
   size_t element;
-  uint64_t one;  // Its bits.
+  uint64_t one;  // Bits of the number one.
   ls_dtype index;
 } one_hot_params;
 
@@ -83,7 +85,7 @@ static void one_hot_loop(const ls_kernel_call *call, int64_t begin_block,
     memset(row, 0, row_bytes);
     const int64_t index = ls_index_read(call->in[0], self->index, i);
     if (index < 0 || index >= self->depth) continue;
-    // The low bytes of `one`, in the machine's order.
+    // Stores the low bytes of `one`, in the machine's order.
     char *to = row + (size_t)index * self->element;
     switch (self->element) {
 #define CASE(unused, size, T)                                                  \

@@ -87,7 +87,7 @@ bool ls_batch_stretch_of(const ls_batch_work *work, int64_t chunk,
                               {(size_t)count, (size_t)work->columns, pitch}};
     return true;
   }
-  // The rows that fill no line come last, after as many runs as there are.
+  // The rows that fill no line come last, after all full runs.
   const int64_t rest = self->rows % self->repeat * self->channels;
   *out =
       (ls_batch_stretch){self->lines * self->width, {1, (size_t)rest, pitch}};
@@ -131,7 +131,8 @@ void ls_batch_keep(const ls_batch_lines *self, void *array,
 }
 
 // ---- Sums ------------------------------------------------------------------
-// The channels' centers, then the two sums of each chunk.
+// Returns the sums of a chunk, which follow the channels' centers: two per
+// channel.
 static double *chunk_sums(const ls_batch_lines *self, void *shared,
                           int64_t chunk) {
   return (double *)shared + (1 + 2 * chunk) * self->channels;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How batch normalization cuts an array, which is rows of channels, into work.
+// The division of an array, rows of channels, into work of batch normalization.
 //
-// Where a row is short, `repeat` of them lie side by side in a line, so that
-// vectors are full whatever the channels are: the smallest number of rows that
-// fill whole vectors and 64 elements. A long row is cut into tiles of columns.
+// Where a row is short, `repeat` rows form a line, so that vectors are full
+// whatever the channels are: the smallest number of rows that fill whole
+// vectors and 64 elements. A long row is cut into tiles of columns.
 //
 // Sums over rows go chunk by chunk of lines: within a run of lines each column
 // is one chain, in the element type; the runs' sums are added in double, run
 // after run, then the line's rows, one after the other. Rows that fill no line
-// are a run of their own. The chunks' sums are added in order. Runs and chunks
+// form a run of their own. The chunks' sums are added in order. Runs and chunks
 // depend on the shape alone.
 //
 // 16-bit floats are widened, computed as f32 and rounded once.
@@ -20,31 +20,31 @@
 
 typedef struct ls_batch_lines {
   const ls_cpu_norms *norms;
-  ls_dtype dtype;  // Of x; `wide` of all that is one number a channel.
+  ls_dtype dtype;  // Type of x; `wide` is that of all per-channel values.
   ls_dtype wide;
   bool relu;
   double epsilon;
   int64_t rows, channels;
-  int64_t repeat, lines, width;  // A line is `width` elements.
-  int64_t tile, tiles;           // Columns.
-  int64_t run, chunk, chunks;    // Lines.
+  int64_t repeat, lines, width;  // `width` is the number of elements of a line.
+  int64_t tile, tiles;           // In columns.
+  int64_t run, chunk, chunks;    // In lines.
   int64_t units, units_per_block;
 } ls_batch_lines;
 
-// A thread's scratch: one number a column of a tile each, and room to widen a
-// run of a tile.
+// Scratch of a thread: arrays with a number per column of a tile, and room to
+// widen a run of a tile.
 typedef struct ls_batch_work {
   const ls_batch_lines *self;
-  int64_t column, columns;  // The tile; -1: none yet.
-  int64_t distinct;         // Its channels; the rest repeats them.
+  int64_t column, columns;  // The current tile; -1: none yet.
+  int64_t distinct;         // Channels of the tile; the rest repeats them.
   double *sums, *products;
   void *mean, *factor, *shift, *slope, *base;
   float *x, *dy;
 } ls_batch_work;
 
-// Fills in what follows from the shape.
+// Fills in the fields that follow from the shape.
 void ls_batch_measure(ls_batch_lines *self, ls_shape shape);
-// Bytes of a thread's scratch, and work without a tile in it.
+// Return the bytes of scratch per thread, and the work before its first tile.
 size_t ls_batch_scratch(const ls_batch_lines *self);
 ls_batch_work ls_batch_open(const ls_batch_lines *self, void *scratch);
 
@@ -63,7 +63,7 @@ static inline void ls_batch_set(const ls_batch_lines *self, void *array,
     ((float *)array)[i] = (float)value;
 }
 
-// What storing it makes of a value.
+// Returns a value as it is after storing and loading it.
 static inline double ls_batch_stored(const ls_batch_lines *self, double value) {
   return self->wide == LS_DTYPE_F64 ? value : (double)(float)value;
 }
@@ -72,7 +72,8 @@ static inline double ls_batch_stored(const ls_batch_lines *self, double value) {
 void ls_batch_repeat(const ls_batch_work *work, void *array);
 
 // ---- Walking ---------------------------------------------------------------
-// Units go chunk by chunk within a tile. True if the tile is another one.
+// Moves to a unit; units go chunk by chunk within a tile. Returns true if the
+// tile is another one.
 bool ls_batch_enter(ls_batch_work *work, int64_t unit, int64_t *out_chunk);
 
 // A run of a chunk: its first element, and its columns.
@@ -81,30 +82,31 @@ typedef struct ls_batch_stretch {
   ls_cpu_columns size;
 } ls_batch_stretch;
 
-// False: the chunk has no run of that number.
+// Finds a run of a chunk; returns false if the chunk has no run of that number.
 bool ls_batch_stretch_of(const ls_batch_work *work, int64_t chunk,
                          int64_t number, ls_batch_stretch *out);
-// The elements of a stretch of x or dy, widened into `room` if they must be.
+// Returns the elements of a run of x or dy, widened into `room` if necessary.
 const void *ls_batch_load(const ls_batch_lines *self, const void *array,
                           const ls_batch_stretch *from, float *room);
-// How a loaded stretch lies.
+// Returns the layout of a loaded run.
 ls_cpu_columns ls_batch_size(const ls_batch_lines *self,
                              const ls_batch_stretch *from);
-// Where the results of a stretch are computed: in `room`, or where they stay.
+// Returns the memory in which the results of a run are computed: `room`, or the
+// array itself.
 void *ls_batch_place(const ls_batch_lines *self, void *array,
                      const ls_batch_stretch *to, float *room);
-// Puts them where they stay.
+// Stores the results of a run in the array.
 void ls_batch_keep(const ls_batch_lines *self, void *array,
                    const ls_batch_stretch *to, const float *room);
 
 // ---- Sums ------------------------------------------------------------------
-// What two steps share: a number for each channel, its center, and behind these
-// two sums for each channel of each chunk. To begin with a chunk:
+// Shared memory of the two steps: the center of each channel, then two sums per
+// channel for each chunk. ls_batch_clear_sums begins a chunk.
 void ls_batch_clear_sums(const ls_batch_work *work);
-// Adds the rows of a line, and leaves the sums in the chunk's place.
+// Adds the rows of a line, and stores the sums of the chunk.
 void ls_batch_store_sums(const ls_batch_work *work, void *shared,
                          int64_t chunk);
-// The tile's sums over all chunks, in order.
+// Adds up the tile's sums over all chunks, in order.
 void ls_batch_add_chunks(const ls_batch_work *work, const void *shared);
 
 #endif  // LS_ENGINE_CPU_KERNELS_NORM_BATCH_LINES_H_

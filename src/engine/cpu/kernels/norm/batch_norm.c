@@ -48,8 +48,9 @@ static void sum_loop(const ls_kernel_call *call, int64_t begin_block,
   }
 }
 
-// z = x factor + shift of a channel, as training, its gradient and inference
-// compute it: from the mean and variance as they are stored.
+// Finds factor and shift of a channel, z = x factor + shift, in the same way
+// for training, its gradient and inference: from the mean and variance as
+// stored.
 static double set_line(const ls_batch_work *work, int64_t j, double scale,
                        double offset, double mean, double variance) {
   const double inverse = 1.0 / sqrt(variance + work->self->epsilon);
@@ -59,7 +60,7 @@ static double set_line(const ls_batch_work *work, int64_t j, double scale,
   return inverse;
 }
 
-// The moments from the sums; written if they are wanted.
+// Computes the moments from the sums; writes them if they are wanted.
 static void find_moments(const ls_batch_work *work, const ls_kernel_call *call,
                          bool wanted) {
   const ls_batch_lines *self = work->self;
@@ -187,9 +188,8 @@ static void gradient_sum_loop(const ls_kernel_call *call, int64_t begin_block,
   }
 }
 
-// With d the gradient of z, n rows and r = (x - mean) inverse:
-//   dscale = sum(d r), doffset = sum(d)
-//   dx = factor (d - doffset / n - r dscale / n)
+// Computes, with d the gradient of z, n rows and r = (x - mean) inverse: dscale
+// = sum(d r), doffset = sum(d), dx = factor (d - doffset / n - r dscale / n).
 static void find_slopes(const ls_batch_work *work, const ls_kernel_call *call,
                         bool wanted) {
   const ls_batch_lines *self = work->self;
@@ -233,7 +233,7 @@ static void gradient_loop(const ls_kernel_call *call, int64_t begin_block,
 }
 
 // ---- Plan ------------------------------------------------------------------
-// `x` is the operand that is normalized.
+// `x` is the number of the operand that is normalized.
 static ls_status plan_batch_norm(ls_kernel_plan *plan, size_t x,
                                  ls_batch_lines **out_self) {
   const ls_type type = plan->in[x];

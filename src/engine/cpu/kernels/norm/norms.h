@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The kernels of normalizations and of attention's softmax, for one element
-// type, float or double. As those of kernels.h they exist once per instruction
-// set and give the same bits in each.
+// type, float or double. Like those of kernels.h they exist once per
+// instruction set and give the same bits in each.
 //
-// Sums of rows run in 16 partial sums, 8 of doubles, as ls_cpu_kernels.sum;
-// sums of columns by rows in order. The order of work on different columns or
-// rows does not show.
+// Sums of rows run in 16 partial sums, 8 of doubles, like ls_cpu_kernels.sum;
+// sums of columns by rows in order. The result does not depend on the order of
+// work on different columns or rows.
 
 #ifndef LS_ENGINE_CPU_KERNELS_NORM_NORMS_H_
 #define LS_ENGINE_CPU_KERNELS_NORM_NORMS_H_
@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-// Batch normalization of columns: one element a column.
+// Batch normalization of columns: one element per column.
 typedef struct ls_cpu_batch_norm {
   const void *mean;
   const void *factor, *shift;  // z = x factor + shift, y = z or max(z, 0).
@@ -23,7 +23,7 @@ typedef struct ls_cpu_batch_norm {
   bool relu;
 } ls_cpu_batch_norm;
 
-// Columns of rows that lie `pitch` elements apart.
+// Layout: columns of rows that are `pitch` elements apart.
 typedef struct ls_cpu_columns {
   size_t rows, columns, pitch;
 } ls_cpu_columns;
@@ -31,9 +31,9 @@ typedef struct ls_cpu_columns {
 // Normalization of rows: r = (x - mean) / sqrt(variance + epsilon), and
 // y = r scale + offset.
 typedef struct ls_cpu_row_norm {
-  const void *scale, *offset;  // One element a column. No offset: NULL.
+  const void *scale, *offset;  // One element per column. No offset: NULL.
   double epsilon;
-  bool centred;  // Else the mean counts as 0: the root mean square.
+  bool centred;  // False: the mean counts as 0 (root mean square).
 } ls_cpu_row_norm;
 
 typedef struct ls_cpu_norms {
@@ -42,31 +42,31 @@ typedef struct ls_cpu_norms {
   // elements, and widened then; t t is not rounded.
   void (*moments)(double *sums, double *squares, const void *x,
                   const void *center, ls_cpu_columns size);
-  // The same of d and of d (x - mean), for d as above.
+  // Does the same for d and d (x - mean), with d as above.
   void (*gradient_moments)(double *sums, double *products, const void *dy,
                            const void *x, const ls_cpu_batch_norm *norm,
                            ls_cpu_columns size);
-  // y and dx of the columns. `dst` may be x or dy.
+  // Compute y, and dx, of the columns. `dst` may be x or dy.
   void (*normalize)(void *dst, const void *x, const ls_cpu_batch_norm *norm,
                     ls_cpu_columns size);
   void (*gradient)(void *dst, const void *dy, const void *x,
                    const ls_cpu_batch_norm *norm, ls_cpu_columns size);
 
-  // y of dense rows. The mean comes first, then the squares of what is left.
-  // `dst` may be x.
+  // Computes y of dense rows. The mean comes first, then the squares of the
+  // differences. `dst` may be x.
   void (*normalize_rows)(void *dst, const void *x, const ls_cpu_row_norm *norm,
                          size_t rows, size_t columns);
-  // dx of dense rows; adds dy r to dscale[j] and, unless that is NULL, dy to
-  // doffset[j], row by row; `y`, unless NULL, becomes that of a norm with an
-  // offset. `dst` may be dy, and x if `y` is not.
+  // Computes dx of dense rows; adds dy r to dscale[j] and, unless NULL, dy to
+  // doffset[j], row by row; sets `y`, unless NULL, to the normalized rows.
+  // `dst` may be dy, and x if `y` is not.
   void (*gradient_rows)(void *dst, void *y, void *dscale, void *doffset,
                         const void *dy, const void *x,
                         const ls_cpu_row_norm *norm, size_t rows,
                         size_t columns);
 
-  // One row: dst = y (dy - sum of dy y), the gradient of softmax.
+  // Computes one row of the gradient of softmax: dst = y (dy - sum of dy y).
   void (*softmax_gradient)(void *dst, const void *y, const void *dy, size_t n);
-  // dst = x factor.
+  // Computes dst = x factor.
   void (*scale)(void *dst, const void *x, double factor, size_t n);
 } ls_cpu_norms;
 

@@ -3,12 +3,12 @@
 // Layer norm and root-mean-square norm along the last axis, and their
 // gradients.
 //
-// A row is the kernel table's work; its moments are taken again in the
-// gradient, which costs less than keeping them. The gradients of scale and
-// offset are sums over rows, in two steps: first, beside dx, each chunk of
-// rows adds up its part, in the element type along each RUN rows and in double
-// from run to run; then the chunks' sums are added in order. Chunks depend on
-// the shape alone.
+// The kernel table computes a row; the gradient computes its moments again,
+// which costs less than keeping them. The gradients of scale and offset are
+// sums over rows, in two steps: first, beside dx, each chunk of rows adds up
+// its part, in the element type along each RUN rows and in double from run to
+// run; then the chunks' sums are added in order. Chunks depend on the shape
+// alone.
 //
 // 16-bit floats are widened, computed as f32 and rounded once.
 #include "engine/cpu/kernels/list.h"
@@ -18,17 +18,19 @@ enum { RUN = 256, CHUNKS = 64, WIDENED = 2048, COLUMNS = 1024, FEW = 64 };
 
 typedef struct rows_params {
   const ls_cpu_norms *norms;
-  ls_dtype dtype;  // Of x; `wide` of scale and offset.
+  ls_dtype dtype;  // Type of x; `wide` is that of scale and offset.
   ls_dtype wide;
   ls_cpu_row_norm norm;  // Without the arrays.
-  bool again;            // The gradient gives y too, as output 1.
+  bool again;            // The gradient computes y again too, as output 1.
   int64_t rows, columns, rows_per_block;
-  int64_t group;          // Rows that are widened at a time.
-  int64_t chunk, chunks;  // Of the gradient, rows.
-  int64_t sums;           // Of a chunk: of scale, and of offset if there is.
+  int64_t group;  // Rows widened at a time.
+  // Rows of a chunk of the gradient, and number of chunks.
+  int64_t chunk, chunks;
+  // Elements of a chunk's sums: scale, and offset if there is one.
+  int64_t sums;
 } rows_params;
 
-// Bytes before a row.
+// Returns the offset of a row in bytes.
 static size_t before(const rows_params *self, int64_t row) {
   return (size_t)(row * self->columns) * ls_dtype_size(self->dtype);
 }
@@ -60,7 +62,7 @@ static void normalize_loop(const ls_kernel_call *call, int64_t begin_block,
 }
 
 // ---- Gradient --------------------------------------------------------------
-// Operands: dy, x, scale, and the offset if y is given again.
+// Operands: dy, x, scale, and the offset if y is computed again.
 static void gradient_of_rows(const rows_params *self,
                              const ls_kernel_call *call, void *sums,
                              int64_t begin, int64_t end) {
@@ -122,7 +124,7 @@ static void gradient_loop(const ls_kernel_call *call, int64_t begin_block,
   }
 }
 
-// The chunks' sums: COLUMNS of them a block, a few at a time.
+// Adds up the chunks' sums: COLUMNS of them per block, a few at a time.
 static void sums_loop(const ls_kernel_call *call, int64_t begin_block,
                       int64_t end_block) {
   const rows_params *self = call->params;

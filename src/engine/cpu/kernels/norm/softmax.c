@@ -2,10 +2,10 @@
 //
 // Softmax along the last axis, and the cross-entropy built on it.
 //
-// f32 rows are the kernel table's work, and 16-bit ones too, widened a group
-// at a time. f64 rows follow the same steps and the same order of addition,
-// with libm's functions. A label that is no column makes its row nan; a run
-// ends before it gets there.
+// The kernel table computes f32 rows, and 16-bit ones too, widened a group at a
+// time. f64 rows follow the same steps and the same order of addition, with
+// libm's functions. A label that is no column makes its row NaN; a run with one
+// fails earlier.
 #include <math.h>
 #include <stdio.h>
 
@@ -13,7 +13,7 @@
 #include "engine/cpu/kernels/loops.h"
 #include "engine/cpu/run/executable.h"
 
-// Rows that are handed on at a time.
+// Rows passed to the kernel table at a time.
 enum { GROUP = 16 };
 
 typedef struct rows_params {
@@ -31,7 +31,7 @@ static double max_f64(const double *x, int64_t n) {
   return top;
 }
 
-// The sum of e^(x - max) in 16 partial sums, as ls_cpu_kernels.sum.
+// Computes the sum of e^(x - max) in 16 partial sums, like ls_cpu_kernels.sum.
 static double sum_exp_f64(const double *x, int64_t n, double max) {
   double sums[16] = {0};
   for (int64_t i = 0; i < n; ++i)
@@ -74,7 +74,7 @@ static void loss_grad_f64(double *y, const double *x, int64_t n, int32_t label,
 }
 
 // ---- Rows ------------------------------------------------------------------
-// Some rows: every pointer is at the first one.
+// A range of rows: every pointer is at the first one.
 typedef struct rows_work {
   void *out;
   const void *logits;
@@ -126,7 +126,7 @@ static void rows_f32(const rows_params *self, const rows_work *work) {
   }
 }
 
-// At most GROUP rows, by way of f32 in the scratch.
+// Computes at most GROUP rows, as f32 in the scratch.
 static void rows_half(const rows_params *self, const rows_work *work,
                       float *scratch) {
   float scale[GROUP];
@@ -142,7 +142,8 @@ static void rows_half(const rows_params *self, const rows_work *work,
 }
 
 // ---- Labels ----------------------------------------------------------------
-// Labels [at, at + count) as i32; what i32 cannot hold is no column either.
+// Reads labels [at, at + count) as i32; labels that i32 cannot hold become
+// invalid ones.
 static void read_labels(int32_t *out, const void *labels, ls_dtype dtype,
                         int64_t at, int64_t count) {
   switch (dtype) {
@@ -240,7 +241,8 @@ static ls_status plan_rows(ls_kernel_plan *plan, ls_dtype label) {
   self->rows = 1;
   for (int32_t i = 0; i + 1 < type.shape.rank; ++i)
     self->rows *= type.shape.dim[i];
-  // Whole groups, so that they are cut alike in every block.
+  // Blocks have whole groups, so that groups are the same in every division
+  // into blocks.
   const int64_t group = GROUP * ls_max_i64(1, self->columns);
   self->rows_per_block = GROUP * ls_max_i64(1, LS_BLOCK / group);
   plan->loop = rows_loop;

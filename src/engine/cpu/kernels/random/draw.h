@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the kernels of random ops share: the key that an op draws by.
+// Keys of the random ops' draws.
 //
-// The op's seed plus a large odd multiple of the run's; the op's stream; the
-// run's step unless the op is `fixed`; the enclosing loops' iteration; the
-// replica unless the op draws the same on all: the lane's or the run's, or what
-// the op says in a build graph.
+// A key consists of the op's seed plus a large odd multiple of the run's; the
+// op's stream; the run's step unless the op is `fixed`; the iteration of the
+// enclosing loops; and the replica unless the op draws the same on all: the
+// lane's or the run's, or the op's attribute in a build graph.
 #ifndef LS_ENGINE_CPU_KERNELS_RANDOM_DRAW_H_
 #define LS_ENGINE_CPU_KERNELS_RANDOM_DRAW_H_
 
 #include "base/values/random.h"
 #include "engine/cpu/kernels/kernel.h"
 
-// What a random op says about its key.
+// Parameters of a random op that select its key.
 typedef struct ls_draw {
   uint64_t seed, stream, replica;
   bool fixed, same_on_all_replicas;

@@ -4,7 +4,7 @@
 // block of the op's key (base/values/random.h), equal keys by index.
 //
 // Keys are sorted byte by byte, from the lowest on, each pass keeping the order
-// of the one before. A byte that all keys have in common needs no pass.
+// of the previous one. A byte that all keys have in common needs no pass.
 #include "engine/cpu/kernels/list.h"
 #include "engine/cpu/kernels/loops.h"
 #include "engine/cpu/kernels/random/draw.h"
@@ -19,7 +19,7 @@ typedef struct keyed {
 typedef struct permutation_params {
   ls_draw draw;
   int64_t count;
-  bool wide;  // i64; else i32.
+  bool wide;  // True for i64, false for i32.
 } permutation_params;
 
 static void draw_keys(const ls_random_source *source, keyed *items,
@@ -33,7 +33,7 @@ static void draw_keys(const ls_random_source *source, keyed *items,
   }
 }
 
-// One pass: `from` by byte `pass` of the keys into `to`.
+// Runs one pass: sorts `from` by byte `pass` of the keys into `to`.
 static void sort_by_byte(keyed *to, const keyed *from, int64_t count,
                          int64_t places[VALUES], int pass) {
   int64_t place = 0;

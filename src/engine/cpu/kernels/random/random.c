@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Random numbers. Element i is drawn from block i / 4 of the op's key (f64:
-// i / 2), so that it depends on what it is for alone, not on how the work is
-// cut. By example, each row has a key of its own, and i counts in it.
+// Random numbers. Element i is drawn from block i / 4 of the op's key (f64: i /
+// 2), so its value does not depend on how the work is cut. With a key per
+// example each row has its own, and i counts in the row.
 //
-// A normal number that shall be within two deviations and is not is replaced
-// by the one at its place in block i / 4 + 2^48, then + 2 * 2^48 and so on. It
-// misses once in 22 draws; after 64 misses it is cut.
+// A truncated normal number that is beyond two deviations is replaced by the
+// one at the same position in block i / 4 + 2^48, then + 2 * 2^48 and so on.
+// One draw in 22 is beyond; after 64 attempts the number is clamped.
 #include <math.h>
 
 #include "engine/cpu/kernels/index/move.h"
@@ -18,16 +18,16 @@ typedef enum random_kind { UNIFORM, NORMAL, TRUNCATED, BITS } random_kind;
 
 typedef struct random_params {
   int64_t count;
-  int64_t width, rows_per_block;  // By example: of a row.
+  int64_t width, rows_per_block;  // With a key per example: elements of a row.
   ls_draw draw;
   random_kind kind;
   ls_dtype dtype;
   const ls_cpu_kernels *kernels;
-  double offset, factor;  // number * factor + offset
+  double offset, factor;  // The result is number * factor + offset.
   double cap;             // Uniform: the largest result.
 } random_params;
 
-// Blocks drawn together, so that they are computed side by side.
+// Blocks drawn at a time, so that they are computed in vectors.
 enum { DRAWN = 16, WORDS = 4 * DRAWN };
 
 static void draw_blocks(const random_params *self,
@@ -36,14 +36,14 @@ static void draw_blocks(const random_params *self,
   self->kernels->random_bits(bits, source, (uint64_t)first, DRAWN);
 }
 
-// Blocks of one attempt, and the most attempts.
+// Shift of the attempt's number in the block number, and the most attempts.
 enum { ATTEMPT_SHIFT = 48, ATTEMPTS = 64 };
 
 static bool is_within(double x) { return x >= -2.0 && x <= 2.0; }
 
 static double cut(double x) { return x < -2.0 ? -2.0 : x > 2.0 ? 2.0 : x; }
 
-// Replaces those of a block's four normals that are out of range.
+// Draws those of a block's four normals again that are out of range.
 static void draw_again_f32(const ls_random_source *source, int64_t block,
                            float x[4]) {
   for (uint64_t attempt = 1; attempt < ATTEMPTS; ++attempt) {
@@ -79,7 +79,8 @@ static void draw_again_f64(const ls_random_source *source, int64_t block,
     x[k] = cut(x[k]);
 }
 
-// Elements [at, at + count), `at` a multiple of what a group of blocks gives.
+// Draws elements [at, at + count); `at` is a multiple of the elements of a
+// group of blocks.
 static void draw_f32(const random_params *self, const ls_random_source *source,
                      float *out, int64_t at, int64_t count) {
   const float offset = (float)self->offset, factor = (float)self->factor;
@@ -129,7 +130,8 @@ static void draw_f64(const random_params *self, const ls_random_source *source,
   }
 }
 
-// The words of the blocks as they come; of 64 bits the upper half first.
+// Writes the words of the blocks unchanged; 64-bit values have the upper half
+// first.
 static void draw_bits(const random_params *self, const ls_random_source *source,
                       void *out, int64_t at, int64_t count) {
   const bool wide = self->dtype == LS_DTYPE_U64;
@@ -148,7 +150,7 @@ static void draw_bits(const random_params *self, const ls_random_source *source,
   }
 }
 
-// Elements [begin, end) of what starts at `out`.
+// Draws elements [begin, end) of the array or row at `out`.
 static void draw(const random_params *self, const ls_random_source *source,
                  void *out, int64_t begin, int64_t end, float *chunk) {
   if (self->kind == BITS) {
@@ -189,8 +191,8 @@ static void random_rows_loop(const ls_kernel_call *call, int64_t begin_block,
   }
 }
 
-// The largest number of the type below `high`, as rounding could reach it;
-// `low` if there is none above that.
+// Returns the largest number of the type below `high`, which rounding must not
+// reach; `low` if there is none above that.
 static double largest_below(ls_dtype dtype, double low, double high) {
   double below = nextafter(high, -(double)INFINITY);
   if (dtype != LS_DTYPE_F64) {
@@ -201,7 +203,8 @@ static double largest_below(ls_dtype dtype, double low, double high) {
       float back = 0;
       ls_narrow(dtype, &bits, &f, 1);
       ls_widen(dtype, &back, &bits, 1);
-      // Rounded up: one step towards 0 of a positive number, away of others.
+      // Undoes an upward rounding: one step towards 0 for a positive number,
+      // away from 0 for others.
       if ((double)back >= high) {
         bits = back > 0    ? (uint16_t)(bits - 1)
                : back == 0 ? (uint16_t)0x8001U

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The index of the first maximum or minimum along an axis. A nan is larger than
-// any number, and smaller too.
+// The index of the first maximum or minimum along an axis. A NaN wins in both
+// cases.
 #include "engine/cpu/kernels/list.h"
 #include "engine/cpu/kernels/loops.h"
 
 typedef struct argmax_params {
-  int64_t count;        // Of outputs.
-  int64_t size, inner;  // Of the axis, and elements from one to the next.
+  int64_t count;  // Number of outputs.
+  // Size of the axis, and elements from one index to the next.
+  int64_t size, inner;
   int64_t outputs_per_block;
   size_t element;
   int64_t (*find)(const void *in, int64_t size, int64_t step);

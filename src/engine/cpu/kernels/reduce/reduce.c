@@ -3,20 +3,20 @@
 // Sums, maxima and minima over any axes.
 //
 // The order of a sum depends on the shape and the axes alone. Dimensions of
-// size 1 are left out and neighbours that are both reduced, or both kept, are
-// joined. Then
+// size 1 are left out, and adjacent dimensions that are both reduced, or both
+// kept, are joined. Then
 //   - if the innermost dimension is reduced, the reduced elements of an output
-//     go in row order to 16 partial sums from 0, element i to sum i mod 16;
-//     sum j then takes in sum j + 8, j + 4, j + 2, j + 1;
-//   - else they are rows of columns: along the innermost reduced dimension
-//     each CHAIN rows are added one by one, from 0, and these chains' sums
-//     are added in row order. Where outputs are few, chains are summed in
-//     parallel, in a step of their own.
-// Runs of no more than 16 elements go side by side: by the table, or turned, so
-// that each partial sum is a row.
-// Products go in the same order. Integers wrap around. 16-bit floats are summed
-// in f32 and rounded once. Maxima and minima are nan if an element is. Of
-// nothing, a sum is 0, a product 1, a maximum the least number.
+//     go in row order to 16 partial sums from 0, element i to sum i mod 16; sum
+//     j then takes in sum j + 8, j + 4, j + 2, j + 1;
+//   - otherwise they are rows of columns: along the innermost reduced dimension
+//     each CHAIN rows are added one by one, from 0, and these chains' sums are
+//     added in row order. If outputs are few, chains are summed in parallel, in
+//     a step of their own.
+// Runs of at most 16 elements are reduced side by side: by the table, or
+// transposed, so that each partial sum is a row. Products go in the same order.
+// Integers wrap around. 16-bit floats are summed in f32 and rounded once.
+// Maxima and minima are NaN if an element is. Without elements a sum is 0, a
+// product 1, a maximum the least number.
 #include <math.h>
 
 #include "engine/cpu/kernels/dims.h"
@@ -25,15 +25,15 @@
 #include "engine/cpu/kernels/reduce/short_rows.h"
 
 enum { LANES = 16, CHAIN = 512, COLUMNS = 128 };
-// Fewer blocks than that and at least so many chains: two steps.
+// A reduction of fewer blocks and at least so many chains takes two steps.
 enum { FEW_BLOCKS = 8, MANY_CHAINS = 8 };
 
-// Room for `count` accumulators of any type.
+// Declares room for `count` accumulators of any type.
 #define ACCUMULATORS(name, count)                                              \
   _Alignas(LS_CACHE_LINE) unsigned char name[(count) * sizeof(uint64_t)]
 
-// Sixteen columns are held in registers. Their loop must stay one until it has
-// been vectorized.
+// Keeps sixteen columns in registers. The loop over them must not be unrolled
+// before it is vectorized.
 #define ROLLED _Pragma("GCC unroll 1")
 #define REDUCER(name, NOTHING, E, D, T, W)                                     \
   static void name##_fill_##D(void *sums, int64_t count) {                     \
@@ -127,18 +127,19 @@ static const ls_reducer minima_of[LS_DTYPE_COUNT] = {NUMBERS(min)};
 // ---- Loops -----------------------------------------------------------------
 typedef struct reduce_params {
   ls_reducer reduce;
-  size_t element;        // Of the arrays.
-  ls_dtype half;         // Not NONE: of this type, reduced in f32.
-  ls_strided_dims kept;  // Outputs; of columns without the innermost dimension.
+  size_t element;  // Bytes of an element of the arrays.
+  ls_dtype half;   // Not NONE: elements are of this type, reduced in f32.
+  // Outputs; for columns without the innermost dimension.
+  ls_strided_dims kept;
   ls_strided_dims reduced;  // Without the innermost dimension.
-  int64_t run;  // The innermost reduced dimension, and of columns its step.
+  int64_t run;  // The innermost reduced dimension; for columns, its stride.
   int64_t pitch;
   int64_t columns, column_tiles;
   int64_t units, units_per_block;
-  int64_t steps;   // Of `reduced`.
-  int64_t chains;  // Of columns.
-  // The table's, for f32: sums and maxima of elements in a row, and sums of
-  // columns.
+  int64_t steps;   // Number of elements of `reduced`.
+  int64_t chains;  // Chains per column.
+  // The table's functions for f32: sums and maxima of consecutive elements, and
+  // sums of columns.
   float (*row)(const float *src, size_t n);
   void (*column_sums)(float *dst, const float *src, size_t rows, size_t columns,
                       size_t stride, bool accumulate);
@@ -150,7 +151,7 @@ static inline const char *element_at(const reduce_params *self, const void *in,
 }
 
 // Adds elements in order, the first to partial sum `lane`, the next to the one
-// after, and so round.
+// after, and so on in a circle.
 static void add_lanes(const ls_reducer *reduce, unsigned char *sums,
                       int64_t lane, const char *in, int64_t count) {
   const int64_t size = (int64_t)reduce->size;
@@ -228,7 +229,7 @@ static void add_rows(const reduce_params *self, void *sums, const void *in,
   }
 }
 
-// Columns that are reduced together, and where they begin.
+// Columns that are reduced together, and their start.
 typedef struct tile {
   int64_t output, columns, from;
 } tile;
@@ -241,7 +242,7 @@ static tile tile_at(const reduce_params *self, int64_t unit) {
                 .from = ls_walk_at(&self->kept, outer).offset + column};
 }
 
-// The sums of a tile's chain `c`.
+// Computes the sums of a tile's chain `c`.
 static void sum_chain(const reduce_params *self, void *sums, const void *in,
                       const tile *t, int64_t c) {
   const int64_t of_run = ls_blocks_of(self->run, CHAIN);
@@ -277,7 +278,7 @@ static void column_loop(const ls_kernel_call *call, int64_t begin_block,
 }
 
 // ---- In two steps ----------------------------------------------------------
-// The first: a block is a chain of a tile.
+// First step: a block is a chain of a tile.
 static void chain_loop(const ls_kernel_call *call, int64_t begin_block,
                        int64_t end_block) {
   const reduce_params *self = call->params;
@@ -289,7 +290,7 @@ static void chain_loop(const ls_kernel_call *call, int64_t begin_block,
   }
 }
 
-// The second: a block is a tile.
+// Second step: a block is a tile.
 static void add_chains_loop(const ls_kernel_call *call, int64_t begin_block,
                             int64_t end_block) {
   const reduce_params *self = call->params;
@@ -326,7 +327,8 @@ static const ls_reducer *reducers_of(uint16_t op) {
   return sums_of;
 }
 
-// Sorts the operand's dimensions; true if the innermost one is reduced.
+// Sorts the operand's dimensions into kept and reduced ones; returns true if
+// the innermost one is reduced.
 static bool sort_dims(const ls_kernel_plan *plan, reduce_params *self) {
   const ls_shape shape = plan->in[0].shape;
   const ls_attr *axes = ls_node_attr(plan->node, LS_ATTR_ID_AXES);
@@ -348,7 +350,7 @@ static bool sort_dims(const ls_kernel_plan *plan, reduce_params *self) {
   return found ? innermost_is_reduced : true;
 }
 
-// Takes the innermost dimension off; without one it is of size 1.
+// Removes the innermost dimension and returns its size, 1 if there is none.
 static int64_t take_last(ls_strided_dims *dims, int64_t *out_step) {
   if (dims->rank == 0) return 1;
   const int32_t last = dims->rank - 1;

@@ -8,23 +8,24 @@
 #include "engine/cpu/kernels/lines.h"
 #include "engine/cpu/kernels/list.h"
 
-// Columns of units that are joined: what is carried stays in the first cache.
+// Columns of joined units: their state stays in the first cache.
 enum { JOINED_COLUMNS = 1024 };
 
 typedef struct scan_params {
   ls_lines lines;
   bool exclusive, has_b;
-  int64_t first, step;   // Of rows: 0 and 1, or the last and -1.
-  int64_t most_columns;  // That are scanned together.
+  // First row and direction: 0 and 1, or the last row and -1.
+  int64_t first, step;
+  int64_t most_columns;  // Most columns scanned together.
   size_t element;
-  // One unit. The pointers are to its first element.
+  // Scans one unit. The pointers are to its first element.
   void (*scan)(const struct scan_params *self, void *out, const void *a,
                const void *b, void *state, int64_t columns);
 } scan_params;
 
-// What is carried from row to row is in `state`; a single line keeps it in a
-// register. START: before the first row. NEXT(h, x, y): after elements x of a
-// and y of b. SECOND: how y is read, if there is one.
+// Defines a scan. The state between rows is in `state`; a single line keeps it
+// in a register. START: before the first row. NEXT(h, x, y): after elements x
+// of a and y of b. SECOND: reads y, if there is a second operand.
 #define SCAN(name, D, T, S, LOAD, STORE, START, NEXT, SECOND)                  \
   static void name##_##D(const scan_params *self, void *out, const void *in,   \
                          const void *in2, void *state, int64_t columns) {      \
@@ -102,7 +103,7 @@ static void scan_loop(const ls_kernel_call *call, int64_t begin_block,
   const int64_t end =
       ls_min_i64(end_block * lines->units_per_block, lines->units);
   for (int64_t u = begin_block * lines->units_per_block; u < end;) {
-    // Units side by side are one: rows are read that much longer.
+    // Joins adjacent units into one with longer rows.
     ls_lines_unit unit = ls_lines_at(lines, u++);
     while (u < end && u % lines->units_across != 0 &&
            unit.columns + lines->columns <= self->most_columns)

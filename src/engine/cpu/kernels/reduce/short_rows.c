@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// By the kernel table where it has a loop of the type and length; else some
-// rows are turned, so that elements of the same place lie side by side and are
-// taken in together.
+// Reductions of short rows: by the kernel table where it has a loop for the
+// type and length; otherwise some rows are transposed, so that elements of one
+// position are adjacent and are reduced together.
 #include "engine/cpu/kernels/reduce/short_rows.h"
 
-// Rows that are turned at a time.
+// Rows transposed at a time.
 enum { TURNED = 128 };
 
 typedef struct short_params {
   const ls_reducer *reduce;
-  size_t element;  // Of the arrays.
-  ls_dtype half;   // Not NONE: of this type, reduced in f32.
+  size_t element;  // Bytes of an element of the arrays.
+  ls_dtype half;   // Not NONE: elements are of this type, reduced in f32.
   int64_t run, rows, rows_per_block;
   ls_cpu_rows_of_fn *of_table;
   // t[j][i] = rows[i][j].
@@ -41,7 +41,7 @@ static void table_loop(const ls_kernel_call *call, int64_t begin_block,
   }
 LS_EACH_SIZE(TURN, turn)
 
-// Reduces n turned rows to n sums: element j takes in element j + 8, j + 4,
+// Reduces n transposed rows to n sums: element j takes in element j + 8, j + 4,
 // j + 2, j + 1.
 static void reduce_turned(const short_params *self, char *sums,
                           const char *turned, int64_t n) {
@@ -57,7 +57,7 @@ static void reduce_turned(const short_params *self, char *sums,
   }
 }
 
-// The scratch: sums, what is turned, and what is widened.
+// Scratch: sums, the transposed rows, and the widened ones.
 static void turned_loop(const ls_kernel_call *call, int64_t begin_block,
                         int64_t end_block) {
   const short_params *self = call->params;
