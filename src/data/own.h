@@ -5,7 +5,7 @@
 
 #include "lockstep/dataset.h"
 #include "lockstep/iterator.h"
-#include "runtime/own.h"
+#include "state/own.h"
 
 LS_OWNED_POINTER(ls_dataset, ls_dataset_release)
 LS_OWNED_POINTER(ls_iterator, ls_iterator_release)

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A step on a batch in parts: the first part's gradients start the sums, a
 // loop adds those of the others.
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_builder.h"
 #include "graph/make/make.h"
 #include "graph/trial.h"
 #include "nn/optimizer.h"
@@ -47,14 +49,10 @@ static ls_nest cut_leaf(ls_nest leaf, void *user) {
 static ls_status loss_of_part(const accumulation *all, ls_tensor index,
                               ls_tensor *out_loss) {
   cut c = {.parts = all->parts, .index = index};
-  const ls_nest args = ls_nest_map(all->args, cut_leaf, &c);
-  ls_status status = ls_nest_status(args);
-  if (ls_status_is_ok(status)) {
-    *out_loss = all->loss(args, all->user);
-    status = ls_optimizer_check_loss(*out_loss);
-  }
-  ls_nest_release(args);
-  return status;
+  LS_OWN(ls_nest, args) = ls_nest_map(all->args, cut_leaf, &c);
+  LS_RETURN_IF_ERROR(ls_nest_status(args));
+  *out_loss = all->loss(args, all->user);
+  return ls_optimizer_check_loss(*out_loss);
 }
 
 // Part 0, in the graph itself. Finds out what is trained.
@@ -106,36 +104,29 @@ static ls_status add_part(accumulation *all, ls_nest values, ls_nest *next) {
 
 static ls_nest add_next(ls_nest values, void *user) {
   accumulation *all = user;
-  ls_allocator *allocator = all->optimizer->allocator;
-  ls_nest *next = ls_new_array(allocator, ls_nest, all->count + 2);
+  LS_OWN_ARRAY(all->optimizer->allocator, ls_nest, next, all->count + 2);
   if (next == NULL) return ls_fail(ls_out_of_memory());
   const ls_status status = add_part(all, values, next);
-  const ls_nest result =
-      ls_status_is_ok(status)
-          ? ls_nest_sequence(LS_KIND_TUPLE, next, all->count + 2)
-          : ls_fail(status);
-  ls_release(allocator, next);
-  return result;
+  return ls_status_is_ok(status)
+             ? ls_nest_sequence(LS_KIND_TUPLE, next, all->count + 2)
+             : ls_fail(status);
 }
 
 static ls_status other_parts(accumulation *all) {
-  ls_allocator *allocator = all->optimizer->allocator;
   if (all->parts == 1) return ls_ok();
-  ls_nest *first = ls_new_array(allocator, ls_nest, all->count + 2);
-  if (first == NULL) return ls_out_of_memory();
-  first[0] = ls_leaf(ls_scalar_i64(LS_DTYPE_I64, 1));
-  memcpy(first + 1, all->sums, (all->count + 1) * sizeof(*first));
-  const ls_nest last = ls_while(
-      is_left, add_next, all,
-      ls_nest_sequence(LS_KIND_TUPLE, first, all->count + 2), all->parts);
-  ls_release(allocator, first);
-  const ls_status status = ls_nest_status(last);
-  for (size_t i = 0; ls_status_is_ok(status) && i < all->count + 1; ++i) {
+  LS_OWN(ls_nest_builder, first) = {0};
+  ls_nest_builder_append(&first, ls_leaf(ls_scalar_i64(LS_DTYPE_I64, 1)));
+  for (size_t i = 0; i < all->count + 1; ++i)
+    ls_nest_builder_append(&first, all->sums[i]);
+  LS_OWN(ls_nest, last) =
+      ls_while(is_left, add_next, all,
+               ls_nest_builder_finish(&first, LS_KIND_TUPLE), all->parts);
+  LS_RETURN_IF_ERROR(ls_nest_status(last));
+  for (size_t i = 0; i < all->count + 1; ++i) {
     const ls_tensor sum = ls_nest_tensor(last, i + 1);
     all->sums[i] = ls_leaf(ls_mul_scalar(sum, 1 / (double)all->parts));
   }
-  ls_nest_release(last);
-  return status;
+  return ls_ok();
 }
 
 static ls_status minimize(accumulation *all, ls_tensor *out_loss) {

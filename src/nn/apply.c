@@ -3,6 +3,7 @@
 // variable after the other moved along them.
 #include <stdio.h>
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "distribute/cross_device/cross_device.h"
@@ -274,36 +275,26 @@ static ls_status apply(ls_optimizer *over, ls_variable *const *variables,
                        const ls_nest *gradients, size_t count, ls_op *out_op) {
   ls_optimizer *optimizer = over->inner != NULL ? over->inner : over;
   ls_allocator *allocator = optimizer->allocator;
-  const size_t room = count * (1 + optimizer->num_slots) + 1;
+  ls_graph_note_training(ls_graph_current());
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_variable *, kept_variables, count);
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_tensor, kept_gradients, count);
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_tensor, squares, count);
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_op, ops,
+                         count * (1 + optimizer->num_slots) + 1);
   step s = {.over = over,
             .optimizer = optimizer,
-            .variables = ls_new_array(allocator, ls_variable *, count),
-            .gradients = ls_new_array(allocator, ls_tensor, count),
-            .squares = ls_new_array(allocator, ls_tensor, count),
-            .ops = ls_new_array(allocator, ls_op, room)};
-  ls_graph_note_training(ls_graph_current());
-  ls_status status = s.variables == NULL || s.gradients == NULL ||
-                             s.squares == NULL || s.ops == NULL
-                         ? ls_out_of_memory()
-                         : ls_ok();
-  if (ls_status_is_ok(status)) {
-    {
-      LS_NAME_SCOPE(optimizer->name);
-      LS_SCOPE_BLOCK_(shards);  // Left first, as it is entered last.
-      status = take_pairs(&s, variables, gradients, count);
-      if (ls_status_is_ok(status)) status = ls_cross_shard_begin(over, &shards);
-      if (ls_status_is_ok(status))
-        status = ls_optimizer_meets(s.variables, s.count)
-                     ? ls_optimizer_apply_met(over, s.variables, s.gradients,
-                                              s.count, out_op)
-                     : move_here(&s, out_op);
-    }
-  }
-  ls_release(allocator, s.variables);
-  ls_release(allocator, s.gradients);
-  ls_release(allocator, s.squares);
-  ls_release(allocator, s.ops);
-  return status;
+            .variables = kept_variables,
+            .gradients = kept_gradients,
+            .squares = squares,
+            .ops = ops};
+  LS_NAME_SCOPE(optimizer->name);
+  LS_SCOPE_BLOCK_(shards);  // Left first, as it is entered last.
+  LS_RETURN_IF_ERROR(take_pairs(&s, variables, gradients, count));
+  LS_RETURN_IF_ERROR(ls_cross_shard_begin(over, &shards));
+  return ls_optimizer_meets(s.variables, s.count)
+             ? ls_optimizer_apply_met(over, s.variables, s.gradients, s.count,
+                                      out_op)
+             : move_here(&s, out_op);
 }
 
 ls_op ls_optimizer_apply(ls_optimizer *optimizer, ls_variable *const *variables,
@@ -343,8 +334,7 @@ ls_status ls_optimizer_nothing_to_train(ls_tensor loss) {
 static ls_status take_gradients(const ls_optimizer *optimizer, ls_tape *tape,
                                 ls_tensor loss, ls_variable *const *variables,
                                 size_t count, ls_nest *gradients) {
-  ls_nest *xs = ls_new_array(optimizer->allocator, ls_nest, count);
-  if (xs == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(optimizer->allocator, ls_nest, xs, count);
   for (size_t i = 0; i < count; ++i)
     xs[i] = ls_nest_variable(variables[i]);
   const ls_nest y = ls_leaf(loss);
@@ -353,7 +343,6 @@ static ls_status take_gradients(const ls_optimizer *optimizer, ls_tape *tape,
                    : ls_gradients(&y, 1, xs, count, NULL, gradients);
   for (size_t i = 0; i < count; ++i)
     ls_nest_release(xs[i]);
-  ls_release(optimizer->allocator, xs);
   return status;
 }
 
@@ -381,19 +370,16 @@ static ls_status descend(ls_optimizer *optimizer, ls_tape *tape, ls_tensor loss,
                          ls_variable *const *variables, size_t count,
                          ls_op *out_moved) {
   if (count == 0) return ls_optimizer_nothing_to_train(loss);
-  ls_nest *gradients = ls_new_array(optimizer->allocator, ls_nest, count);
-  if (gradients == NULL) return ls_out_of_memory();
-  const ls_status status =
-      take_gradients(optimizer, tape, loss, variables, count, gradients);
-  if (ls_status_is_ok(status))
-    *out_moved = ls_optimizer_apply(optimizer, variables, gradients, count);
-  ls_release(optimizer->allocator, gradients);  // Of tensors, or none.
-  return status;
+  LS_OWN_ARRAY_OR_RETURN(optimizer->allocator, ls_nest, gradients, count);
+  LS_RETURN_IF_ERROR(
+      take_gradients(optimizer, tape, loss, variables, count, gradients));
+  *out_moved = ls_optimizer_apply(optimizer, variables, gradients, count);
+  return ls_ok();
 }
 
 ls_op ls_optimizer_minimize(ls_optimizer *optimizer, ls_tensor loss) {
   if (loss.ref == 0) return (ls_op){0};  // The graph has its error already.
-  ls_variable **variables = NULL;
+  LS_OWN_MEMORY(optimizer->allocator, ls_variable *, variables) = NULL;
   size_t count = 0;
   ls_op moved = {0};
   ls_trial trial;
@@ -404,7 +390,6 @@ ls_op ls_optimizer_minimize(ls_optimizer *optimizer, ls_tensor loss) {
   if (ls_status_is_ok(status))
     status = descend(optimizer, NULL, ls_optimizer_scale_loss(optimizer, loss),
                      variables, count, &moved);
-  ls_release(optimizer->allocator, variables);
   status = ls_trial_end(&trial, status);
   return ls_status_is_ok(status) ? moved : failed(status);
 }
@@ -418,14 +403,9 @@ ls_status ls_optimizer_minimize_tape(ls_optimizer *optimizer, ls_tape *tape,
   loss = ls_optimizer_scale_loss(optimizer, loss);
   LS_RETURN_IF_ERROR(ls_tape_end(tape));
   const size_t count = ls_tape_variables(tape, NULL, 0);
-  ls_variable **variables =
-      ls_new_array(optimizer->allocator, ls_variable *, count);
-  if (variables == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(optimizer->allocator, ls_variable *, variables, count);
   ls_tape_variables(tape, variables, count);
   ls_op moved = {0};
-  const ls_status status =
-      descend(optimizer, tape, loss, variables, count, &moved);
-  ls_release(optimizer->allocator, variables);
-  LS_RETURN_IF_ERROR(status);
+  LS_RETURN_IF_ERROR(descend(optimizer, tape, loss, variables, count, &moved));
   return ls_tensor_status(ls_op_output(moved, 0));
 }

@@ -4,6 +4,7 @@
 // of a variable moves there. Replicas that run op by op meet for it.
 #include <stdio.h>
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "distribute/base/strategy.h"
@@ -38,14 +39,12 @@ typedef struct across {
 static ls_nest of_each(const across *a, ls_nest gradient) {
   if (gradient.kind == LS_KIND_DISTRIBUTED) return ls_nest_retain(gradient);
   ls_allocator *allocator = a->optimizer->allocator;
-  ls_nest *items = ls_new_array(allocator, ls_nest, a->replicas);
+  LS_OWN_ARRAY(allocator, ls_nest, items, a->replicas);
   if (items == NULL) return ls_fail(ls_out_of_memory());
   for (size_t i = 0; i < a->replicas; ++i)
     items[i] = ls_nest_retain(gradient);
-  const ls_nest made = ls_nest_distributed_on(
-      LS_PER_REPLICA, items, ls_strategy_devices(a->strategy), a->replicas);
-  ls_release(allocator, items);
-  return made;
+  return ls_nest_distributed_on(LS_PER_REPLICA, items,
+                                ls_strategy_devices(a->strategy), a->replicas);
 }
 
 static ls_status check_pair(const across *a, const ls_variable *variable,
@@ -86,11 +85,9 @@ static ls_status take_pairs(across *a, ls_variable *const *variables,
 // ---- Sums ------------------------------------------------------------------
 static ls_status on_device(ls_nest leaf, const char *device,
                            ls_tensor *out_tensor) {
-  ls_nest component = ls_none();
+  LS_OWN(ls_nest, component) = ls_none();
   LS_RETURN_IF_ERROR(ls_distributed_get(leaf, device, &component));
-  const ls_status status = ls_distributed_as_tensor(component, out_tensor);
-  ls_nest_release(component);
-  return status;
+  return ls_distributed_as_tensor(component, out_tensor);
 }
 
 // What the replicas make together, on one device.
@@ -98,18 +95,17 @@ static ls_status finish_device(across *a, ls_nest reduced, size_t device) {
   const char *name = ls_strategy_device(a->strategy, (int32_t)device);
   const bool divides = a->total.kind != LS_KIND_NONE;
   ls_tensor *sums = a->sums + device * a->count, total = ls_failed_tensor();
-  ls_status status = ls_ok();
   {
     LS_DEVICE_SCOPE(name);
-    if (divides) status = on_device(a->total, name, &total);
-    for (size_t i = 0; i < a->count && ls_status_is_ok(status); ++i) {
-      status = on_device(ls_nest_item(reduced, i), name, &sums[i]);
-      if (ls_status_is_ok(status) && divides)
+    if (divides) LS_RETURN_IF_ERROR(on_device(a->total, name, &total));
+    for (size_t i = 0; i < a->count; ++i) {
+      LS_RETURN_IF_ERROR(on_device(ls_nest_item(reduced, i), name, &sums[i]));
+      if (divides)
         sums[i] = ls_shares_divided(total, sums[i],
                                     ls_variable_dtype(a->variables[i]));
     }
   }
-  return status;
+  return ls_ok();
 }
 
 // What the components on one device move by.
@@ -130,22 +126,19 @@ static void clip_device(across *a, size_t device) {
 
 static ls_status reduce_all(across *a) {
   ls_allocator *allocator = a->optimizer->allocator;
-  ls_destinations *where = ls_new_array(allocator, ls_destinations, a->count);
-  if (where == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_destinations, where, a->count);
   for (size_t i = 0; i < a->count; ++i)
     where[i].value =
         (ls_nest){.kind = LS_KIND_VARIABLE, .as.ref = a->variables[i]};
   const bool mean =
       a->over_replicas == LS_GRADIENTS_MEAN && a->total.kind == LS_KIND_NONE;
-  ls_nest reduced = ls_none();
-  ls_status status = ls_strategy_batch_reduce_to(
+  LS_OWN(ls_nest, reduced) = ls_none();
+  LS_RETURN_IF_ERROR(ls_strategy_batch_reduce_to(
       a->strategy, mean ? LS_REDUCE_MEAN : LS_REDUCE_SUM, a->gradients, where,
-      a->count, &reduced);
-  for (size_t d = 0; d < a->replicas && ls_status_is_ok(status); ++d)
-    status = finish_device(a, reduced, d);
-  ls_nest_release(reduced);
-  ls_release(allocator, where);
-  return status;
+      a->count, &reduced));
+  for (size_t d = 0; d < a->replicas; ++d)
+    LS_RETURN_IF_ERROR(finish_device(a, reduced, d));
+  return ls_ok();
 }
 
 // ---- Updates ---------------------------------------------------------------
@@ -336,28 +329,23 @@ static ls_status apply(across *a, ls_variable *const *variables,
                        const ls_nest *gradients, size_t count, ls_op *out_op) {
   ls_allocator *allocator = a->optimizer->allocator;
   a->replicas = (size_t)ls_strategy_num_replicas(a->strategy);
-  a->variables = ls_new_array(allocator, ls_variable *, count);
-  a->gradients = ls_new_array(allocator, ls_nest, count);
-  a->sums = ls_new_array(allocator, ls_tensor, count * a->replicas);
-  a->squares = ls_new_array(allocator, ls_tensor, count);
-  a->ops = ls_new_array(allocator, ls_op, count + 2);
-  ls_status status = ls_out_of_memory();
-  if (a->variables != NULL && a->gradients != NULL && a->sums != NULL &&
-      a->squares != NULL && a->ops != NULL) {
-    ls_status_free(status);
-    status = take_pairs(a, variables, gradients, count);
-    {
-      LS_NAME_SCOPE(a->optimizer->name);
-      if (ls_status_is_ok(status)) status = make_step(a, out_op);
-    }
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_variable *, kept_variables, count);
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, kept_gradients, count);
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_tensor, sums, count * a->replicas);
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_tensor, squares, count);
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_op, ops, count + 2);
+  a->variables = kept_variables;
+  a->gradients = kept_gradients;
+  a->sums = sums;
+  a->squares = squares;
+  a->ops = ops;
+  ls_status status = take_pairs(a, variables, gradients, count);
+  {
+    LS_NAME_SCOPE(a->optimizer->name);
+    if (ls_status_is_ok(status)) status = make_step(a, out_op);
   }
   for (size_t i = 0; i < a->count; ++i)
     ls_nest_release(a->gradients[i]);
-  ls_release(allocator, a->variables);
-  ls_release(allocator, a->gradients);
-  ls_release(allocator, a->sums);
-  ls_release(allocator, a->squares);
-  ls_release(allocator, a->ops);
   return status;
 }
 
@@ -419,8 +407,8 @@ static ls_nest apply_merged(ls_strategy *strategy, ls_nest args, void *user) {
   const ls_nest listed = ls_nest_item(args, 0), given = ls_nest_item(args, 1);
   ls_allocator *allocator = a.optimizer->allocator;
   const size_t count = ls_nest_count(listed);
-  ls_variable **variables = ls_new_array(allocator, ls_variable *, count);
-  ls_nest *gradients = ls_new_array(allocator, ls_nest, count);
+  LS_OWN_ARRAY(allocator, ls_variable *, variables, count);
+  LS_OWN_ARRAY(allocator, ls_nest, gradients, count);
   ls_op op = {0};
   ls_status status =
       variables == NULL || gradients == NULL ? ls_out_of_memory() : ls_ok();
@@ -430,8 +418,6 @@ static ls_nest apply_merged(ls_strategy *strategy, ls_nest args, void *user) {
   }
   if (ls_status_is_ok(status))
     status = apply(&a, variables, gradients, count, &op);
-  ls_release(allocator, variables);
-  ls_release(allocator, gradients);
   if (!ls_status_is_ok(status)) return ls_fail(status);
   return ls_graph_is_eager(ls_graph_current()) ? ls_none() : ls_nest_op(op);
 }
@@ -444,28 +430,23 @@ ls_status ls_optimizer_apply_met(ls_optimizer *over,
   const ls_optimizer *inner = over->inner != NULL ? over->inner : over;
   const bool mean = over->over_replicas == LS_GRADIENTS_MEAN;
   const ls_shares shares = ls_shares_find(mean);
-  ls_nest *items = ls_new_array(allocator, ls_nest, 2 * count);
-  if (items == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, items, 2 * count);
   for (size_t i = 0; i < count; ++i) {
     items[i] = ls_nest_variable(variables[i]);
     items[count + i] = ls_leaf(ls_shares_given(&shares, mean, gradients[i]));
   }
-  const ls_nest args = LS_TUPLE(
+  LS_OWN(ls_nest, args) = LS_TUPLE(
       ls_nest_sequence(LS_KIND_LIST, items, count),
       ls_nest_sequence(LS_KIND_LIST, items + count, count),
       mean && shares.differ ? ls_leaf(shares.total) : ls_none(),
       ls_optimizer_holds(inner) ? ls_leaf(ls_optimizer_examples(over, &shares))
                                 : ls_none());
-  ls_release(allocator, items);
-  ls_nest made = ls_none();
-  const ls_status status = ls_take_nest(
+  LS_OWN(ls_nest, made) = ls_none();
+  LS_RETURN_IF_ERROR(ls_take_nest(
       ls_replica_merge_call(ls_replica_context(), apply_merged, args, over),
-      &made);
-  ls_nest_release(args);
-  LS_RETURN_IF_ERROR(status);
+      &made));
   *out_op = made.kind == LS_KIND_OP
                 ? made.as.op
                 : ls_tensor_op(ls_scalar_i64(LS_DTYPE_I64, 0));
-  ls_nest_release(made);
   return ls_ok();
 }

@@ -10,6 +10,7 @@
 #include "graph/variable.h"
 #include "lockstep/weights.h"
 #include "nn/optimizer.h"
+#include "nn/own.h"
 
 struct ls_average {
   ls_allocator *allocator;
@@ -89,18 +90,14 @@ ls_status ls_average_create(const ls_average_options *options,
   if (options->count == 0)
     return ls_invalid_argument("an average needs at least one variable");
   ls_allocator *allocator = ls_current_allocator();
-  ls_average *average = ls_new(allocator, ls_average);
-  if (average == NULL) return ls_out_of_memory();
+  LS_OWN_NEW_OR_RETURN(allocator, ls_average, average);
   average->allocator = allocator;
   average->decay = decay;
   ls_trial trial;
   ls_trial_begin(&trial);
-  const ls_status status = ls_trial_end(&trial, fill(average, options));
-  if (!ls_status_is_ok(status))
-    ls_average_destroy(average);
-  else
-    *out_average = average;
-  return status;
+  LS_RETURN_IF_ERROR(ls_trial_end(&trial, fill(average, options)));
+  *out_average = ls_give(&average);
+  return ls_ok();
 }
 
 size_t ls_average_variables(const ls_average *average, ls_variable **variables,
@@ -146,7 +143,7 @@ static void swap_all(ls_average *average, ls_op *ops) {
 static ls_op add_ops(ls_average *average,
                      void (*add)(ls_average *average, ls_op *ops),
                      size_t count) {
-  ls_op *ops = ls_new_array(average->allocator, ls_op, count);
+  LS_OWN_ARRAY(average->allocator, ls_op, ops, count);
   if (ops == NULL)
     return ls_tensor_op(ls_make_failed("average", ls_out_of_memory()));
   ls_op result = {0};
@@ -155,7 +152,6 @@ static ls_op add_ops(ls_average *average,
     add(average, ops);
     result = ls_join_ops(ops, count, average->name);
   }
-  ls_release(average->allocator, ops);
   return result;
 }
 

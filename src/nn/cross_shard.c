@@ -10,6 +10,7 @@
 #include "lockstep/cross_replica.h"
 #include "lockstep/replicate.h"
 #include "nn/optimizer.h"
+#include "nn/own.h"
 
 // ---- Making one ------------------------------------------------------------
 static const ls_optimizer_rule rule = {.name = "cross_shard"};
@@ -43,8 +44,7 @@ static ls_status check(const ls_cross_shard_options *options) {
 static ls_status keep_groups(ls_optimizer *optimizer,
                              const ls_replica_groups *groups) {
   const size_t count = groups->size * groups->count;
-  int32_t *members = ls_new_array(optimizer->allocator, int32_t, count);
-  if (members == NULL) return ls_out_of_memory();
+  LS_NEW_ARRAY_OR_RETURN(optimizer->allocator, int32_t, members, count);
   memcpy(members, groups->members, count * sizeof(*members));
   optimizer->one_group = groups->count == 1;
   for (size_t i = 0; i < count && optimizer->one_group; ++i) {
@@ -62,18 +62,14 @@ ls_status ls_cross_shard_create(const ls_cross_shard_options *options,
                                 ls_optimizer **out_optimizer) {
   LS_REQUIRE_OUT(out_optimizer);
   LS_RETURN_IF_ERROR(check(options));
-  ls_optimizer *optimizer = NULL;
+  LS_OWN(ls_optimizer, optimizer) = NULL;
   LS_RETURN_IF_ERROR(ls_optimizer_make(&rule, NULL, 0, &optimizer));
   optimizer->over_replicas = options->reduction;
   optimizer->inner = ls_optimizer_retain(options->optimizer);
-  const ls_status status = options->groups != NULL
-                               ? keep_groups(optimizer, options->groups)
-                               : ls_ok();
-  if (ls_status_is_ok(status))
-    *out_optimizer = optimizer;
-  else
-    ls_optimizer_release(optimizer);
-  return status;
+  if (options->groups != NULL)
+    LS_RETURN_IF_ERROR(keep_groups(optimizer, options->groups));
+  *out_optimizer = ls_give(&optimizer);
+  return ls_ok();
 }
 
 // ---- Where it is -----------------------------------------------------------

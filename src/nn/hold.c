@@ -4,6 +4,7 @@
 // examples. Gradients are held as those of all replicas, so there is one sum
 // whatever their number. A gradient of some rows is added to those rows; the
 // sum, of any number of calls, is of all rows.
+#include "base/memory/own.h"
 #include "graph/make/make.h"
 #include "nn/optimizer.h"
 
@@ -128,9 +129,8 @@ ls_status ls_optimizer_step_if_due(ls_optimizer *optimizer,
             ls_add_scalar(ls_variable_read(optimizer->calls), 1)};
   const ls_tensor due = ls_greater_equal(
       t.calls, ls_scalar_i64(LS_DTYPE_I64, optimizer->accumulate));
-  const ls_nest counts = ls_cond(due, take_step, go_on, &t);
-  const ls_status status = ls_nest_status(counts);
-  if (ls_status_is_ok(status)) *out_op = keep_counts(optimizer, counts);
-  ls_nest_release(counts);
-  return status;
+  LS_OWN(ls_nest, counts) = ls_cond(due, take_step, go_on, &t);
+  LS_RETURN_IF_ERROR(ls_nest_status(counts));
+  *out_op = keep_counts(optimizer, counts);
+  return ls_ok();
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <math.h>
 
+#include "base/memory/own.h"
 #include "graph/make/make.h"
 #include "lockstep/weights.h"
 
@@ -158,13 +159,12 @@ static ls_tensor draw_orthogonal(const ls_initializer *self, ls_dtype dtype,
   const double deviation = 1 / (sqrt((double)rows) + sqrt((double)columns));
   const ls_tensor start =
       ls_random_normal(inner, LS_SHAPE(rows, columns), 0, deviation, random);
-  const ls_nest near =
+  LS_OWN(ls_nest, near) =
       ls_while(is_far, improve, NULL, with_product(start), 100);
   const ls_status status = ls_nest_status(near);
   const ls_tensor x = ls_status_is_ok(status)
                           ? better(near)
                           : ls_make_failed("orthogonal initializer", status);
-  ls_nest_release(near);
   return ls_convert(ls_reshape(ls_mul_scalar(x, self->a), shape), dtype);
 }
 

@@ -5,6 +5,7 @@
 #include "lockstep/losses.h"
 #include "lockstep/strategy.h"
 #include "nn/optimizer.h"
+#include "nn/own.h"
 
 // ---- Of one batch ----------------------------------------------------------
 // 1 for each row whose largest logit is the label's, else 0.
@@ -61,19 +62,16 @@ ls_status ls_running_mean_create(const char *name, ls_running_mean **out_mean) {
   LS_REQUIRE_OUT(out_mean);
   if (name == NULL) name = "mean";
   ls_allocator *allocator = ls_current_allocator();
-  ls_running_mean *mean = ls_new(allocator, ls_running_mean);
-  if (mean == NULL) return ls_out_of_memory();
+  LS_OWN_NEW_OR_RETURN(allocator, ls_running_mean, mean);
   mean->allocator = allocator;
   mean->name = ls_copy_text(allocator, name, strlen(name));
   ls_trial trial;
   ls_trial_begin(&trial);
-  const ls_status status = ls_trial_end(
-      &trial, mean->name != NULL ? create_variables(mean) : ls_out_of_memory());
-  if (!ls_status_is_ok(status))
-    ls_running_mean_destroy(mean);
-  else
-    *out_mean = mean;
-  return status;
+  LS_RETURN_IF_ERROR(ls_trial_end(&trial, mean->name != NULL
+                                              ? create_variables(mean)
+                                              : ls_out_of_memory()));
+  *out_mean = ls_give(&mean);
+  return ls_ok();
 }
 
 void ls_running_mean_destroy(ls_running_mean *mean) {

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/half.h"
@@ -105,8 +106,7 @@ ls_status ls_optimizer_make(const ls_optimizer_rule *rule, const void *options,
   LS_RETURN_IF_ERROR(check(rule->name, &common));
   const char *name = common.name != NULL ? common.name : rule->name;
   ls_allocator *allocator = ls_current_allocator();
-  ls_optimizer *optimizer = ls_new(allocator, ls_optimizer);
-  if (optimizer == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(allocator, ls_optimizer, optimizer);
   ls_object_init(&optimizer->object, &optimizer_type);
   optimizer->allocator = allocator;
   optimizer->rule = *rule;
@@ -178,9 +178,7 @@ ls_status ls_optimizer_slots(ls_optimizer *optimizer, ls_variable *variable,
   *out_slots = known_slots(optimizer, variable);
   const size_t count = optimizer->num_slots;
   if (*out_slots != NULL || count == 0) return ls_ok();
-  ls_variable **slots =
-      ls_new_array(optimizer->allocator, ls_variable *, count);
-  if (slots == NULL) return ls_out_of_memory();
+  LS_NEW_ARRAY_OR_RETURN(optimizer->allocator, ls_variable *, slots, count);
   ls_variable **dropped = ls_map_find_u64(&optimizer->slots, variable->id);
   ls_status status = create_slots(optimizer, variable, slots);
   if (ls_status_is_ok(status) &&

@@ -2,6 +2,7 @@
 // LSTM and GRU. What does not depend on the state, x by the kernel, is one
 // product over all steps; then the steps follow one another, each with ops of
 // its own or, where they are many, in a loop.
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "graph/make/make.h"
 #include "nn/layer.h"
@@ -196,7 +197,7 @@ static void cut_steps(ls_tensor x, size_t steps, ls_tensor *parts) {
 static ls_tensor unrolled_steps(const ls_recurrent_layer *layer, ls_tensor x,
                                 size_t steps, ls_recurrent_state *state) {
   ls_allocator *allocator = layer->base.allocator;
-  ls_tensor *parts = ls_new_array(allocator, ls_tensor, steps);
+  LS_OWN_ARRAY(allocator, ls_tensor, parts, steps);
   if (parts == NULL)
     return ls_make_failed("recurrent layer", ls_out_of_memory());
   const shared s = read_shared(layer);
@@ -205,9 +206,7 @@ static ls_tensor unrolled_steps(const ls_recurrent_layer *layer, ls_tensor x,
     *state = step(&s, parts[t], *state);
     parts[t] = ls_reshape(state->h, LS_SHAPE(-1, 1, layer->units));
   }
-  const ls_tensor y = ls_concatenate(parts, steps, 1);
-  ls_release(allocator, parts);
-  return y;
+  return ls_concatenate(parts, steps, 1);
 }
 
 // ---- In a loop -------------------------------------------------------------
@@ -259,7 +258,7 @@ static ls_tensor looped_steps(const ls_recurrent_layer *layer, ls_tensor x,
   const ls_size sizes[] = {
       {LS_SIZE_CONSTANT, steps}, {1, 0}, {LS_SIZE_CONSTANT, layer->units}};
   if (layer->kind == LS_RECURRENT_GRU) state->c = ls_failed_tensor();
-  const ls_nest end =
+  LS_OWN(ls_nest, end) =
       ls_while(has_steps_left, next_step, &all,
                looped_values(ls_scalar_i64(LS_DTYPE_I64, 0), *state,
                              ls_layer_zeros(x, sizes, 3)),
@@ -268,7 +267,6 @@ static ls_tensor looped_steps(const ls_recurrent_layer *layer, ls_tensor x,
                                 .c = ls_nest_tensor(end, C)};
   const ls_tensor all_h = ls_nest_tensor(end, ALL_H);
   const ls_status status = ls_nest_status(end);
-  ls_nest_release(end);
   return ls_status_is_ok(status) ? ls_transpose(all_h, swapped)
                                  : ls_make_failed("recurrent layer", status);
 }

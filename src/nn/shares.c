@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/shares.h"
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/values/half.h"
+#include "base/values/nest_builder.h"
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/replicas/examples.h"
 #include "lockstep/strategy.h"
@@ -87,11 +89,10 @@ static ls_nest mean_gradient(ls_nest inputs, ls_nest outputs, ls_nest gradients,
 
 ls_tensor ls_shares_statistic(const ls_shares *shares, ls_tensor x) {
   if (!shares->differ) return ls_shares_mean(shares, x);
-  const ls_nest made = ls_custom_gradient(
+  LS_OWN(ls_nest, made) = ls_custom_gradient(
       take_mean, mean_gradient, NULL,
       LS_TUPLE(ls_leaf(x), ls_leaf(shares->count), ls_leaf(shares->total)));
   if (made.kind == LS_KIND_TENSOR) return made.as.tensor;
-  ls_nest_release(made);  // The graph has the error.
   return ls_failed_tensor();
 }
 
@@ -112,24 +113,20 @@ bool ls_shares_has_own_ops(const ls_shares *shares) {
 
 ls_status ls_shares_reduce_by_own(const ls_shares *shares, bool mean,
                                   ls_tensor *xs, size_t count) {
-  ls_allocator *allocator = ls_current_allocator();
-  ls_nest *items = ls_new_array(allocator, ls_nest, count);
-  if (items == NULL) return ls_out_of_memory();
+  LS_OWN(ls_nest_builder, items) = {0};
   for (size_t i = 0; i < count; ++i)
-    items[i] = ls_leaf(ls_shares_given(shares, mean, xs[i]));
-  const ls_nest all = ls_nest_sequence(LS_KIND_LIST, items, count);
+    ls_nest_builder_append(&items,
+                           ls_leaf(ls_shares_given(shares, mean, xs[i])));
+  LS_OWN(ls_nest, all) = ls_nest_builder_finish(&items, LS_KIND_LIST);
   const bool divides = mean && shares->differ;
-  const ls_nest made = ls_replica_all_reduce(
+  LS_OWN(ls_nest, made) = ls_replica_all_reduce(
       ls_replica_context(), mean && !divides ? LS_REDUCE_MEAN : LS_REDUCE_SUM,
       all);
-  const ls_status status = ls_nest_status(made);
-  for (size_t i = 0; ls_status_is_ok(status) && i < count; ++i) {
+  LS_RETURN_IF_ERROR(ls_nest_status(made));
+  for (size_t i = 0; i < count; ++i) {
     const ls_tensor x = ls_nest_tensor(made, i);
     const ls_dtype dtype = ls_tensor_dtype(xs[i]);
     xs[i] = divides ? ls_shares_divided(shares->total, x, dtype) : x;
   }
-  ls_nest_release(all);
-  ls_nest_release(made);
-  ls_release(allocator, items);
-  return status;
+  return ls_ok();
 }

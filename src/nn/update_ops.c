@@ -2,6 +2,7 @@
 #include "nn/update_ops.h"
 
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "graph/graph.h"
 #include "lockstep/ops.h"
 #include "lockstep/variable.h"
@@ -72,22 +73,13 @@ ls_status ls_update_ops_join(const char *name, ls_op *step) {
           : ls_graph_collection(graph, LS_COLLECTION_UPDATE_OPS, NULL, 0);
   if (count == 0) return ls_ok();
   ls_allocator *allocator = graph->allocator;
-  needs n = {.graph = graph,
-             .seen = ls_new_array(allocator, uint32_t, graph->num_nodes),
-             .stack = ls_new_array(allocator, size_t, graph->num_nodes)};
-  ls_nest *updates = ls_new_array(allocator, ls_nest, count);
-  ls_op *ops = ls_new_array(allocator, ls_op, count + 1);
-  ls_status status = ls_out_of_memory();
-  if (n.seen != NULL && n.stack != NULL && updates != NULL && ops != NULL) {
-    ls_status_free(status);
-    status = ls_ok();
-    ls_graph_collection(graph, LS_COLLECTION_UPDATE_OPS, updates, count);
-    const size_t chosen = choose(&n, *step, updates, count, ops);
-    if (chosen > 1) *step = ls_group(ops, chosen, name);
-  }
-  ls_release(allocator, n.seen);
-  ls_release(allocator, n.stack);
-  ls_release(allocator, updates);
-  ls_release(allocator, ops);
-  return status;
+  LS_OWN_ARRAY_OR_RETURN(allocator, uint32_t, seen, graph->num_nodes);
+  LS_OWN_ARRAY_OR_RETURN(allocator, size_t, stack, graph->num_nodes);
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, updates, count);
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_op, ops, count + 1);
+  needs n = {.graph = graph, .seen = seen, .stack = stack};
+  ls_graph_collection(graph, LS_COLLECTION_UPDATE_OPS, updates, count);
+  const size_t chosen = choose(&n, *step, updates, count, ops);
+  if (chosen > 1) *step = ls_group(ops, chosen, name);
+  return ls_ok();
 }

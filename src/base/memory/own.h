@@ -23,6 +23,7 @@
 #define LS_BASE_MEMORY_OWN_H_
 
 #include "base/memory/allocator.h"
+#include "lockstep/cluster.h"
 #include "lockstep/nest.h"
 
 #define LS_OWNED_(noun, type, release)                                         \
@@ -69,6 +70,11 @@
   Type *name = ls_new_array(allocator, Type, count);                           \
   LS_RETURN_IF_NO_MEMORY(name)
 
+// The same, owned: `Type` has a line as above.
+#define LS_OWN_NEW_OR_RETURN(allocator, Type, name)                            \
+  LS_OWN(Type, name) = ls_new(allocator, Type);                                \
+  LS_RETURN_IF_NO_MEMORY(name)
+
 // Where the owner of a block finds it: the variable may be given or grown.
 typedef struct ls_owned_memory {
   ls_allocator *allocator;
@@ -87,13 +93,17 @@ static inline void ls_owned_memory_end(const ls_owned_memory *owned) {
       __attribute__((cleanup(ls_owned_memory_end), unused)) = {                \
           .allocator = (allocator_), .place = (const void *)&name};            \
   name
-// The same with `count` zeroed items; returns without memory.
+// Declares `Type *name`, `count` zeroed items, or NULL.
+#define LS_OWN_ARRAY(allocator, Type, name, count)                             \
+  LS_OWN_MEMORY(allocator, Type, name) = ls_new_array(allocator, Type, count)
+// The same; returns without memory.
 #define LS_OWN_ARRAY_OR_RETURN(allocator, Type, name, count)                   \
-  LS_OWN_MEMORY(allocator, Type, name) = ls_new_array(allocator, Type, count); \
+  LS_OWN_ARRAY(allocator, Type, name, count);                                  \
   LS_RETURN_IF_NO_MEMORY(name)
 
 // ---- Types of base ---------------------------------------------------------
 LS_OWNED_POINTER(ls_array, ls_array_release)
+LS_OWNED_POINTER(ls_cluster_spec, ls_cluster_spec_destroy)
 LS_OWNED_POINTER(ls_object, ls_object_release)
 LS_OWNED_VALUE(ls_nest, ls_nest_release)
 LS_OWNED_VALUE(ls_status, ls_status_free)

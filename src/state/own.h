@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// What LS_OWN owns of state and of the layers below.
+#ifndef LS_STATE_OWN_H_
+#define LS_STATE_OWN_H_
+
+#include "lockstep/record.h"
+#include "lockstep/saved_file.h"
+#include "runtime/own.h"
+
+LS_OWNED_POINTER(ls_record, ls_record_destroy)
+LS_OWNED_POINTER(ls_saved_file, ls_saved_file_close)
+
+#endif  // LS_STATE_OWN_H_
