@@ -267,8 +267,8 @@ static void models_are_given_what_their_mode_has(void **state) {
                  (programs_options){.mode = rows[i].mode,
                                     .on_cpu = rows[i].on_cpu,
                                     .no_batch = rows[i].no_batch});
-      p.calls.context =
-          ls_estimator_with_mode(p.context, rows[i].mode, rows[i].exports);
+      expect_ok(
+          ls_plans_get(p.plans, rows[i].mode, rows[i].exports, &p.calls.plan));
       const ls_nest item = ls_nest_i64(1);
       const ls_nest cache =
           rows[i].cache ? ls_nest_sequence(LS_KIND_LIST, &item, empty ? 0 : 1)
@@ -322,8 +322,8 @@ static void shapes_are_static_on_tpus(void **state) {
       begin_with(
           &p, &j,
           (programs_options){.mode = LS_MODE_PREDICT, .on_cpu = where == 1});
-      p.calls.context =
-          ls_estimator_with_mode(p.context, LS_MODE_PREDICT, where == 2);
+      expect_ok(
+          ls_plans_get(p.plans, LS_MODE_PREDICT, where == 2, &p.calls.plan));
       {
         LS_GRAPH_SCOPE(p.graph);
         const ls_nest known = ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(2, 1), 1));
@@ -460,8 +460,7 @@ static void input_functions_are_called_where_they_feed(void **state) {
     assert_int_equal(j.calls, 0);
     for (int64_t i = 0; i < 3; ++i) {
       ls_input_place place = {.invocation = i};
-      expect_ok(ls_estimator_place_host(p.context, LS_SOME(i % 2), (ls_opt){0},
-                                        &place.host));
+      if (!on_cpu) place.host = ls_plan_host(p.calls.plan, i % 2);
       ls_nest made = ls_none();
       LS_GRAPH_SCOPE(p.graph);
       expect_ok(ls_call_input(&p.calls, on_cpu ? NULL : &place, &made));

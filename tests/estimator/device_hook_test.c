@@ -396,24 +396,24 @@ static ls_status make_hook(void *user) {
   device_runs *d = user;
   ls_rendezvous *rendezvous = NULL;
   ls_run_config *config = NULL;
-  ls_estimator_context context = {0};
+  ls_plans *plans = NULL;
+  const ls_plan *plan = NULL;
   (void)d;
   ls_status status = ls_rendezvous_create(3, &rendezvous);
   if (ls_status_is_ok(status)) status = ls_tpu_run_config_create(NULL, &config);
   if (ls_status_is_ok(status))
-    status = ls_estimator_context_init(&(ls_estimator_facts){.config = config},
-                                       &context);
+    status = ls_plans_create(&(ls_estimator_facts){.config = config}, &plans);
   if (ls_status_is_ok(status))
-    status = ls_device_hook(
-        &(ls_device_hook_options){
-            .context = ls_estimator_with_mode(context, LS_MODE_TRAIN, false),
-            .enqueue_ops = ls_none(),
-            .dequeue_ops = ls_none(),
-            .close_ops = ls_none(),
-            .rendezvous = rendezvous},
-        &hook);
+    status = ls_plans_get(plans, LS_MODE_TRAIN, false, &plan);
+  if (ls_status_is_ok(status))
+    status = ls_device_hook(&(ls_device_hook_options){.plan = plan,
+                                                      .enqueue_ops = ls_none(),
+                                                      .dequeue_ops = ls_none(),
+                                                      .close_ops = ls_none(),
+                                                      .rendezvous = rendezvous},
+                            &hook);
   ls_hook_release(hook);
-  ls_estimator_context_deinit(&context);
+  ls_plans_destroy(plans);
   ls_run_config_release(config);
   ls_rendezvous_destroy(rendezvous);
   return status;

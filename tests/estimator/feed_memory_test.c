@@ -68,28 +68,26 @@ static ls_status make_graph(const way *w, const ls_estimator_calls *calls) {
   return status;
 }
 
-static ls_status make_context(const way *w, ls_run_config *config) {
-  ls_estimator_context context;
+static ls_status make_plans(const way *w, ls_run_config *config) {
+  ls_plans *plans = NULL;
   const ls_opt batch = LS_SOME(4);
-  LS_RETURN_IF_ERROR(ls_estimator_context_init(
+  LS_RETURN_IF_ERROR(ls_plans_create(
       &(ls_estimator_facts){
           .config = config,
-          .train_batch_size = batch,
-          .eval_batch_size = batch,
-          .predict_batch_size = batch,
+          .batch_sizes = {batch, batch, batch, batch},
           .use_tpu = w->on_cpu ? LS_FLAG_OFF : LS_FLAG_DEFAULT,
           .eval_on_tpu = w->on_cpu ? LS_FLAG_OFF : LS_FLAG_DEFAULT,
           .any_batch = w->any_batch},
-      &context));
-  ls_estimator_calls calls = {
-      .context = ls_estimator_with_mode(context, w->mode, false),
-      .input = &w->input,
-      .config = config,
-      .params = ls_nest_dict("", NULL, NULL, 0)};
+      &plans));
+  ls_estimator_calls calls = {.input = &w->input,
+                              .config = config,
+                              .params = ls_nest_dict("", NULL, NULL, 0)};
   ls_status status = ls_nest_status(calls.params);
+  if (ls_status_is_ok(status))
+    status = ls_plans_get(plans, w->mode, false, &calls.plan);
   if (ls_status_is_ok(status)) status = make_graph(w, &calls);
   ls_nest_release(calls.params);
-  ls_estimator_context_deinit(&calls.context);
+  ls_plans_destroy(plans);
   return status;
 }
 
@@ -104,7 +102,7 @@ static ls_status make(void *user) {
   if (is_there)
     status = ls_tpu_run_config_create(
         &(ls_run_config_options){.master = w->pod, .tpu = &w->tpu}, &config);
-  if (ls_status_is_ok(status)) status = make_context(w, config);
+  if (ls_status_is_ok(status)) status = make_plans(w, config);
   ls_run_config_release(config);
   // What there is of a system stays with the runtime until it is shut down.
   const ls_status ended = ls_tpu_shutdown(resolver);

@@ -20,10 +20,9 @@
 
 // ---- Arguments -------------------------------------------------------------
 static void expect_on_cores(const ls_estimator *e, ls_estimator_mode mode) {
-  bool on_cpu = true;
-  expect_ok(ls_estimator_runs_on_cpu(
-      ls_estimator_with_mode(e->context, mode, false), &on_cpu));
-  assert_false(on_cpu);
+  const ls_plan *plan = NULL;
+  expect_ok(ls_plans_get(e->plans, mode, false, &plan));
+  assert_false(plan->on_cpu);
 }
 
 static ls_nest no_cache(void *user, int64_t batch_size) {
@@ -36,7 +35,7 @@ static void arguments_have_their_defaults(void **state) {
   (void)state;
   estimator_case c = {.way = ON_TPU};
   ls_estimator *e = NULL;
-  bool on_cpu = false;
+  const ls_plan *plan = NULL;
   estimator_case_begin(&c);
   ls_estimator_options o = {.model_fn = estimator_model(&c)};
   expect_status(ls_estimator_create(&o, &e), LS_INVALID_ARGUMENT, "config");
@@ -48,14 +47,10 @@ static void arguments_have_their_defaults(void **state) {
   expect_ok(ls_estimator_create(&o, &e));
   assert_true(e->exports_to_tpu);
   expect_on_cores(e, LS_MODE_TRAIN);
-  expect_status(
-      ls_estimator_runs_on_cpu(
-          ls_estimator_with_mode(e->context, LS_MODE_EVAL, false), &on_cpu),
-      LS_INVALID_ARGUMENT, "eval_batch_size");
-  expect_status(
-      ls_estimator_runs_on_cpu(
-          ls_estimator_with_mode(e->context, LS_MODE_PREDICT, false), &on_cpu),
-      LS_INVALID_ARGUMENT, "predict_batch_size");
+  expect_status(ls_plans_get(e->plans, LS_MODE_EVAL, false, &plan),
+                LS_INVALID_ARGUMENT, "eval_batch_size");
+  expect_status(ls_plans_get(e->plans, LS_MODE_PREDICT, false, &plan),
+                LS_INVALID_ARGUMENT, "predict_batch_size");
   assert_null(e->train_cache.call);
   assert_null(e->eval_cache.call);
   assert_null(e->warm_start.path);

@@ -188,15 +188,13 @@ static void replicas_parts_are_put_together_in_their_order(void **state) {
     assert_int_equal(j.calls, 1);
     assert_true(
         ls_shape_equal(j.shape, LS_SHAPE(counts[i] * PROGRAMS_ROWS, 1)));
-    ls_device_name host;
-    int64_t ordinal = 0;
-    expect_ok(ls_estimator_device_for_replica(p.context, 0, &host, &ordinal));
+    ls_device_name host = ls_plan_replica_host(p.calls.plan, 0);
     assert_string_equal(j.device, host.text);
     // First what takes, each on its host, then what the function gives.
     assert_int_equal(ls_nest_count(p.program.host_ops), counts[i] + 1);
     for (int r = 0; r < counts[i]; ++r) {
       const ls_op op = ls_nest_item(p.program.host_ops, (size_t)r).as.op;
-      expect_ok(ls_estimator_device_for_replica(p.context, r, &host, &ordinal));
+      host = ls_plan_replica_host(p.calls.plan, r);
       assert_string_equal(ls_op_device(op), host.text);
       assert_string_equal(ls_op_type_name(op), "host");
       assert_non_null(strstr(ls_op_name(op), "outfeed_dequeue_tuple"));

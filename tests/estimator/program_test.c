@@ -4,7 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "estimator/config/systems.h"
 #include "estimator/spec/captured.h"
 #include "support/linear_model.h"
 
@@ -435,10 +434,8 @@ static void a_cache_is_for_a_replicas_share(void **state) {
                                           .model = cache_model,
                                           .user = &c,
                                           .cache = first_cache});
-    ls_opt size = {0};
-    expect_ok(ls_estimator_model_batch_size(p.calls.context, &size));
-    whole = ls_estimator_batch_size(p.calls.context).value;
-    all = size.value * (broadcast ? 1 : 3);
+    whole = p.calls.plan->batch_size.value;
+    all = p.calls.plan->model_batch_size.value * (broadcast ? 1 : 3);
     assert_int_equal(all, whole);
     ls_status_free(programs_try(&p));
     assert_int_equal(c.batch, whole / 3);

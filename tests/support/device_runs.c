@@ -295,19 +295,23 @@ static void find_system(device_runs *self) {
       &self->resolver));
   expect_ok(ls_tpu_connect(self->resolver));
   bystander_begin(name);
+  // By which predictions may be fed on several hosts.
+  ls_tpu_config tpu = {0};
+  if (self->options.tpu != NULL) tpu = *self->options.tpu;
+  if (self->options.predicts) tpu.per_host_input = LS_INPUT_BROADCAST;
   expect_ok(ls_tpu_run_config_create(
       &(ls_run_config_options){.resolver = self->resolver,
-                               .tpu = self->options.tpu,
+                               .tpu = &tpu,
                                .session_config = self->options.session_config},
       &self->config));
-  ls_estimator_context context;
-  expect_ok(ls_estimator_context_init(
+  const ls_opt batch = LS_SOME(self->replicas);
+  expect_ok(ls_plans_create(
       &(ls_estimator_facts){.config = self->config,
-                            .train_batch_size = LS_SOME(8),
-                            .predict_batch_size = LS_SOME(8)},
-      &context));
-  self->context = ls_estimator_with_mode(
-      context, self->options.predicts ? LS_MODE_PREDICT : LS_MODE_TRAIN, false);
+                            .batch_sizes = {batch, batch, batch, batch}},
+      &self->plans));
+  expect_ok(ls_plans_get(
+      self->plans, self->options.predicts ? LS_MODE_PREDICT : LS_MODE_TRAIN,
+      false, &self->plan));
   ls_tpu_metadata *metadata = NULL;
   expect_ok(ls_tpu_metadata_query(self->resolver, true, &metadata));
   expect_ok(ls_device_assignment_build(
@@ -347,7 +351,7 @@ void device_runs_make_hook(device_runs *self) {
   if (self->rendezvous == NULL)
     expect_ok(ls_rendezvous_create(3, &self->rendezvous));
   expect_ok(ls_device_hook(
-      &(ls_device_hook_options){.context = self->context,
+      &(ls_device_hook_options){.plan = self->plan,
                                 .enqueue_ops = self->enqueue,
                                 .dequeue_ops = self->dequeue,
                                 .close_ops = self->close,
@@ -427,7 +431,7 @@ void device_runs_end(device_runs *self) {
   ls_rendezvous_destroy(self->rendezvous);
   drop_graph(self);
   ls_device_assignment_release(self->assignment);
-  ls_estimator_context_deinit(&self->context);
+  ls_plans_destroy(self->plans);
   ls_run_config_release(self->config);
   ls_tpu_resolver_release(self->resolver);
   counted_end(&self->world);

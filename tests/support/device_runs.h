@@ -6,7 +6,7 @@
 #ifndef LS_TESTS_SUPPORT_DEVICE_RUNS_H_
 #define LS_TESTS_SUPPORT_DEVICE_RUNS_H_
 
-#include "estimator/config/systems.h"
+#include "estimator/config/plan.h"
 #include "estimator/device/device_hook.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/host.h"
@@ -52,7 +52,8 @@ typedef struct device_runs {
   int replicas;
   ls_tpu_resolver *resolver;
   ls_run_config *config;
-  ls_estimator_context context;
+  ls_plans *plans;
+  const ls_plan *plan;
   ls_device_assignment *assignment;
   ls_infeed_queue *queue;
   ls_graph *graph;

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "estimator/config/systems.h"
 #include "lockstep/estimator_hooks.h"
 #include "support/bystander.h"
 
@@ -58,23 +57,20 @@ void fed_open(fed *self, fed_facts facts) {
   expect_ok(ls_tpu_initialize(self->resolver, NULL));
   bystander_begin(facts.pod);
   const ls_opt batch = facts.batch > 0 ? LS_SOME(facts.batch) : (ls_opt){0};
-  ls_estimator_context context;
-  expect_ok(ls_estimator_context_init(
+  expect_ok(ls_plans_create(
       &(ls_estimator_facts){
           .config = self->config,
-          .train_batch_size = batch,
-          .eval_batch_size = batch,
-          .predict_batch_size = batch,
+          .batch_sizes = {batch, batch, batch, batch},
           .use_tpu = facts.not_on_cores ? LS_FLAG_OFF : LS_FLAG_DEFAULT,
           .eval_on_tpu = facts.not_on_cores ? LS_FLAG_OFF : LS_FLAG_DEFAULT,
           .any_batch = facts.options.any_batch},
-      &context));
+      &self->plans));
   self->function = (ls_input_function){.call = call_input, .user = self};
-  self->calls = (ls_estimator_calls){
-      .context = ls_estimator_with_mode(context, facts.mode, false),
-      .input = &self->function,
-      .config = self->config,
-      .params = ls_nest_dict("", NULL, NULL, 0)};
+  self->calls = (ls_estimator_calls){.input = &self->function,
+                                     .config = self->config,
+                                     .params = ls_nest_dict("", NULL, NULL, 0)};
+  ls_status_free(
+      ls_plans_get(self->plans, facts.mode, false, &self->calls.plan));
   expect_ok(ls_graph_create("g", &self->graph));
   ls_graph_begin(&self->scope, self->graph);
   ls_variable *step = NULL;
@@ -82,6 +78,8 @@ void fed_open(fed *self, fed_facts facts) {
 }
 
 ls_status fed_make(fed *self) {
+  LS_RETURN_IF_ERROR(
+      ls_plans_get(self->plans, self->facts.mode, false, &self->calls.plan));
   return ls_input_feed_make(&self->calls, &self->facts.options, &self->feed);
 }
 
@@ -96,7 +94,7 @@ void fed_close(fed *self) {
   ls_session_destroy(self->session);
   ls_graph_destroy(self->graph);
   ls_nest_release(self->calls.params);
-  ls_estimator_context_deinit(&self->calls.context);
+  ls_plans_destroy(self->plans);
   ls_run_config_release(self->config);
   expect_ok(ls_tpu_shutdown(self->resolver));
   ls_tpu_resolver_release(self->resolver);

@@ -31,6 +31,7 @@ typedef struct fed {
   ls_scope scope;
   ls_session *session;
   ls_input_function function;
+  ls_plans *plans;
   ls_estimator_calls calls;
   ls_input_feed feed;
   // What the input function was called with.
@@ -45,7 +46,8 @@ typedef struct fed {
   char last_warning[300], infos_text[2000];
 } fed;
 
-// A runtime, a configuration and an empty graph, which is current.
+// A runtime, a configuration, its plan where it has one, and an empty graph,
+// which is current.
 void fed_open(fed *self, fed_facts facts);
 void fed_close(fed *self);
 // Makes the feed.

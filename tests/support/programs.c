@@ -104,14 +104,10 @@ static ls_nest flags_of(ls_dtype dtype, ls_shape shape, int count, int first,
 }
 
 ls_device_name programs_core(const programs *self, int replica) {
-  ls_device_name host, core;
-  int64_t ordinal = 0;
-  int task = 0;
-  expect_ok(
-      ls_estimator_device_for_replica(self->context, replica, &host, &ordinal));
-  assert_int_equal(sscanf(host.text, "/job:worker/task:%d/", &task), 1);
+  ls_device_name core;
+  const ls_replica_core first = self->calls.plan->system->replicas[replica];
   snprintf(core.text, sizeof(core.text), "/job:worker/task:%d/device:TPU:%d",
-           task, (int)ordinal);
+           first.host, first.ordinal);
   return core;
 }
 
@@ -151,12 +147,10 @@ void programs_close(programs *self) {
   {
     LS_GRAPH_SCOPE(graph);
     for (int r = 0; r < self->options.replicas; ++r) {
-      ls_device_name host;
-      int64_t ordinal = 0;
-      expect_ok(
-          ls_estimator_device_for_replica(self->context, r, &host, &ordinal));
+      const ls_plan *plan = self->calls.plan;
+      const ls_device_name host = ls_plan_replica_host(plan, r);
       LS_DEVICE_SCOPE(host.text);
-      ops[r] = ls_nest_op(ls_infeed_close(ordinal));
+      ops[r] = ls_nest_op(ls_infeed_close(plan->system->replicas[r].ordinal));
     }
   }
   expect_ok(ls_session_create(graph, &session));
@@ -190,17 +184,13 @@ static void make_system(programs *self) {
       &self->config));
   const ls_opt batch = {!self->options.no_batch,
                         (int64_t)self->options.replicas * self->options.rows};
-  expect_ok(ls_estimator_context_init(
+  expect_ok(ls_plans_create(
       &(ls_estimator_facts){.config = self->config,
-                            .train_batch_size = batch,
-                            .eval_batch_size = batch,
-                            .predict_batch_size = batch,
+                            .batch_sizes = {batch, batch, batch, batch},
                             .use_tpu = self->options.on_cpu ? LS_FLAG_OFF
                                                             : LS_FLAG_DEFAULT,
                             .any_batch = self->options.any_batch},
-      &self->context));
-  self->context =
-      ls_estimator_with_mode(self->context, self->options.mode, false);
+      &self->plans));
 }
 
 void programs_begin(programs *self, programs_options options) {
@@ -225,10 +215,9 @@ void programs_begin_here(programs *self, programs_options options) {
                                     .user = options.user,
                                     .arguments = options.arguments};
   self->input = (ls_input_function){.call = no_input};
-  self->calls = (ls_estimator_calls){.context = self->context,
-                                     .model = &self->model,
-                                     .input = &self->input,
-                                     .config = self->config};
+  self->calls = (ls_estimator_calls){
+      .model = &self->model, .input = &self->input, .config = self->config};
+  expect_ok(ls_plans_get(self->plans, options.mode, false, &self->calls.plan));
   expect_ok(ls_graph_create("g", &self->graph));
   expect_ok(ls_global_step_create(self->graph, &self->global_step));
   make_queue(self);
@@ -246,7 +235,7 @@ void programs_end_here(programs *self) {
   ls_nest_release(self->feed.structure);
   ls_session_destroy(self->session);
   ls_graph_destroy(self->graph);
-  ls_estimator_context_deinit(&self->context);
+  ls_plans_destroy(self->plans);
   ls_run_config_release(self->config);
   ls_tpu_resolver_release(self->resolver);
 }

@@ -33,7 +33,7 @@ typedef struct programs {
   counted runtime;
   ls_tpu_resolver *resolver;
   ls_run_config *config;
-  ls_estimator_context context;
+  ls_plans *plans;
   ls_graph *graph;
   ls_session *session;
   ls_variable *global_step;

@@ -6,7 +6,7 @@
 void ls_job_log_cpu(const ls_job *job) {
   ls_runtime_log(job->estimator->runtime, LS_LOG_INFO, "estimator",
                  "Running %s on CPU",
-                 ls_estimator_mode_name(job->calls.context.mode));
+                 ls_estimator_mode_name(job->calls.plan->mode));
 }
 
 ls_status ls_call_model_alone(const ls_estimator_calls *calls, ls_nest features,

@@ -117,17 +117,17 @@ static ls_status set_config(ls_estimator *self, ls_run_config *config) {
                                &self->config);
 }
 
-static ls_status set_context(ls_estimator *self,
-                             const ls_estimator_options *o) {
-  return ls_estimator_context_init(
-      &(ls_estimator_facts){.config = self->config,
-                            .train_batch_size = o->train_batch_size,
-                            .eval_batch_size = o->eval_batch_size,
-                            .predict_batch_size = o->predict_batch_size,
-                            .use_tpu = o->use_tpu,
-                            .eval_on_tpu = o->eval_on_tpu,
-                            .any_batch = o->any_batch},
-      &self->context);
+static ls_status set_plans(ls_estimator *self, const ls_estimator_options *o) {
+  return ls_plans_create(
+      &(ls_estimator_facts){
+          .config = self->config,
+          .batch_sizes = {[LS_MODE_TRAIN] = o->train_batch_size,
+                          [LS_MODE_EVAL] = o->eval_batch_size,
+                          [LS_MODE_PREDICT] = o->predict_batch_size},
+          .use_tpu = o->use_tpu,
+          .eval_on_tpu = o->eval_on_tpu,
+          .any_batch = o->any_batch},
+      &self->plans);
 }
 
 static ls_status set_lists(ls_estimator *self, const ls_estimator_options *o) {
@@ -155,7 +155,7 @@ static ls_status fill(ls_estimator *self, const ls_estimator_options *o) {
   if (o->warm_start != NULL) self->warm_start = *o->warm_start;
   LS_RETURN_IF_ERROR(set_config(self, o->config));
   LS_RETURN_IF_ERROR(set_lists(self, o));
-  LS_RETURN_IF_ERROR(set_context(self, o));
+  LS_RETURN_IF_ERROR(set_plans(self, o));
   return set_folder(self, o->model_dir,
                     ls_run_config_values(o->config)->model_dir);
 }
@@ -179,7 +179,7 @@ ls_status ls_estimator_create(const ls_estimator_options *options,
 void ls_estimator_destroy(ls_estimator *self) {
   if (self == NULL) return;
   ls_allocator *allocator = ls_current_allocator();
-  ls_estimator_context_deinit(&self->context);
+  ls_plans_destroy(self->plans);
   ls_run_config_release(self->config);
   ls_nest_release(self->params);
   ls_release(allocator, self->batch_axis);

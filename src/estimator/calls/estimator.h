@@ -17,7 +17,7 @@ struct ls_estimator {
   ls_opt log_steps;
   ls_nest params;
   bool has_params;
-  ls_estimator_context context;
+  ls_plans *plans;
   int64_t *batch_axis;
   size_t num_batch_axes;
   bool exports_to_tpu, any_batch, replica_0_loss, input_end_fails;

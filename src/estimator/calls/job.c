@@ -12,10 +12,15 @@ ls_status ls_job_begin(ls_job *job, ls_estimator *estimator,
                        ls_estimator_mode mode, const ls_input_function *input) {
   enum { SOURCES = 3 };  // The loop, and who feeds and takes.
   ls_variable *step = NULL;
+  const ls_plan *plan = NULL;
   job->estimator = estimator;
   job->input = *input;
+  LS_RETURN_IF_ERROR(ls_rendezvous_create(SOURCES, &job->rendezvous));
+  LS_RETURN_IF_ERROR(ls_plans_get(estimator->plans, mode, false, &plan));
+  job->on_cpu = plan->on_cpu;
+  job->strategy = plan->strategy;
   job->calls = (ls_estimator_calls){
-      .context = ls_estimator_with_mode(estimator->context, mode, false),
+      .plan = plan,
       .model = &estimator->model_fn,
       .input = &job->input,
       .config = estimator->config,
@@ -23,19 +28,11 @@ ls_status ls_job_begin(ls_job *job, ls_estimator *estimator,
       .batch_axis = estimator->batch_axis,
       .num_batch_axes = estimator->num_batch_axes,
   };
-  LS_RETURN_IF_ERROR(ls_rendezvous_create(SOURCES, &job->rendezvous));
-  LS_RETURN_IF_ERROR(
-      ls_estimator_runs_on_cpu(job->calls.context, &job->on_cpu));
   if (estimator->has_predictions && !job->on_cpu)
     return ls_failed_precondition("predictions of this estimator are open and "
                                   "use its system: close them first "
                                   "(ls_predictions_close)");
   LS_RETURN_IF_ERROR(ls_job_make_graph(job, "estimator"));
-  const ls_run_values *config = ls_estimator_run_values(estimator);
-  job->strategy = !job->on_cpu            ? NULL
-                  : mode == LS_MODE_TRAIN ? config->train_distribute
-                  : mode == LS_MODE_EVAL  ? config->eval_distribute
-                                          : NULL;
   if (job->strategy == NULL) return ls_global_step_create(job->graph, &step);
   LS_GRAPH_SCOPE(job->graph);
   LS_STRATEGY_SCOPE(job->strategy);

@@ -157,7 +157,7 @@ ls_status ls_job_set_values(ls_job *job) {
   const bool from_checkpoint =
       job->checkpoint != NULL && job->checkpoint->file != NULL;
   const ls_warm_start *warm = &job->estimator->warm_start;
-  const ls_estimator_mode mode = job->calls.context.mode;
+  const ls_estimator_mode mode = job->calls.plan->mode;
   if (!from_checkpoint && mode != LS_MODE_TRAIN)
     ls_runtime_log(job->estimator->runtime, LS_LOG_INFO, "estimator",
                    "there is no checkpoint in %s: %s begins with %s",

@@ -29,11 +29,13 @@ typedef struct side {
 static ls_status begin(side *s, ls_estimator *estimator,
                        ls_estimator_mode mode) {
   ls_variable *step = NULL;
+  const ls_plan *plan = NULL;
   ls_job *job = &s->job;
+  LS_RETURN_IF_ERROR(ls_plans_get(estimator->plans, mode, true, &plan));
   job->estimator = estimator;
   job->on_cpu = true;
   job->calls = (ls_estimator_calls){
-      .context = ls_estimator_with_mode(estimator->context, mode, true),
+      .plan = plan,
       .model = &estimator->model_fn,
       .input = &job->input,
       .config = estimator->config,
@@ -97,10 +99,10 @@ static ls_status take_values(side *s) {
   if (spec_options->predictions.kind == LS_KIND_TENSOR)
     LS_RETURN_IF_ERROR(ls_params_set(
         &s->values, "predictions", ls_nest_retain(spec_options->predictions)));
-  s->value = (ls_export_output){
-      .key = ls_estimator_mode_name(s->job.calls.context.mode),
-      .kind = LS_EXPORT_PREDICT,
-      .tensors = s->values};
+  s->value =
+      (ls_export_output){.key = ls_estimator_mode_name(s->job.calls.plan->mode),
+                         .kind = LS_EXPORT_PREDICT,
+                         .tensors = s->values};
   return make_signatures(s, &s->value, 1);
 }
 
@@ -113,14 +115,14 @@ static ls_status build_on_cpu(side *s) {
       ls_estimator_spec_values(job->spec);
   if (spec_options->scaffold != NULL)
     ls_scaffold_copy(&job->scaffold, spec_options->scaffold);
-  if (job->calls.context.mode != LS_MODE_PREDICT) return take_values(s);
+  if (job->calls.plan->mode != LS_MODE_PREDICT) return take_values(s);
   return make_signatures(s, spec_options->export_outputs,
                          spec_options->num_export_outputs);
 }
 
 static ls_status build_on_tpu(side *s) {
   LS_RETURN_IF_ERROR(ls_rewrite_model_for_inference(
-      s->job.calls.context.mode, call_model, s, ls_none(), NULL, &s->outputs));
+      s->job.calls.plan->mode, call_model, s, ls_none(), NULL, &s->outputs));
   return make_signatures(s, s->outputs.items, s->outputs.count);
 }
 
@@ -174,7 +176,7 @@ static ls_status write(side *sides, size_t count,
           .num_graphs = count,
           .checkpoint = checkpoint,
           .session = session,
-          .mode = ls_estimator_mode_name(sides[0].job.calls.context.mode),
+          .mode = ls_estimator_mode_name(sides[0].job.calls.plan->mode),
           .assets = e->assets,
           .num_assets = e->num_assets,
           .onnx = e->onnx,

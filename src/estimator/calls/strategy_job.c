@@ -33,7 +33,7 @@ static ls_nest results_of(const ls_job *job, const ls_estimator_spec *spec,
                           ls_nest examples) {
   const ls_estimator_spec_options *spec_options =
       ls_estimator_spec_values(spec);
-  if (job->calls.context.mode == LS_MODE_TRAIN)
+  if (job->calls.plan->mode == LS_MODE_TRAIN)
     return LS_TUPLE(ls_leaf(job->estimator->replica_0_loss
                                 ? spec_options->loss
                                 : batch_loss(spec_options->loss)),
@@ -62,7 +62,7 @@ static ls_nest call_model(ls_job *job, ls_nest args) {
       &(ls_model_inputs){.features = ls_nest_item(args, 0),
                          .labels = ls_nest_item(args, 1),
                          .mask = ls_failed_tensor(),
-                         .keeps_kind = job->calls.context.mode == LS_MODE_EVAL},
+                         .keeps_kind = job->calls.plan->mode == LS_MODE_EVAL},
       &spec);
   return ls_status_is_ok(status) ? take_spec(job, spec, ls_nest_item(args, 2))
                                  : ls_fail(status);
@@ -160,7 +160,7 @@ static ls_status run_model(ls_job *job, const ls_strategy_input *input) {
                                                job, &results);
   }
   if (ls_status_is_ok(status))
-    status = job->calls.context.mode == LS_MODE_TRAIN
+    status = job->calls.plan->mode == LS_MODE_TRAIN
                  ? take_training(job, results)
                  : take_evaluation(job, results);
   ls_nest_release(results);

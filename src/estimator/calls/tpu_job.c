@@ -21,7 +21,7 @@ static ls_status add_all_to_collection(ls_graph *graph, const char *name,
 
 static ls_status build(ls_job *job) {
   const ls_estimator *e = job->estimator;
-  const ls_estimator_mode mode = job->calls.context.mode;
+  const ls_estimator_mode mode = job->calls.plan->mode;
   const bool any_batch = e->any_batch && mode != LS_MODE_PREDICT;
   LS_RETURN_IF_ERROR(ls_input_feed_make(
       &job->calls,
@@ -46,8 +46,7 @@ static ls_status build(ls_job *job) {
 
 // ---- Training --------------------------------------------------------------
 static ls_status check_reduces(const ls_job *job) {
-  int64_t replicas = 0;
-  LS_RETURN_IF_ERROR(ls_estimator_num_replicas(job->calls.context, &replicas));
+  const int64_t replicas = job->calls.plan->system->num_replicas;
   return job->program.reduces || replicas == 1
              ? ls_ok()
              : ls_invalid_argument(
@@ -108,7 +107,7 @@ ls_status ls_job_build_on_tpu(ls_job *job) {
   job->steps = job->program.steps;
   LS_RETURN_IF_ERROR(
       ls_program_scaffold(job->spec, job->graph, &job->scaffold));
-  switch (job->calls.context.mode) {
+  switch (job->calls.plan->mode) {
   case LS_MODE_TRAIN:
     return finish_training(job);
   case LS_MODE_PREDICT:
@@ -122,10 +121,10 @@ ls_status ls_job_build_on_tpu(ls_job *job) {
 // What a prediction says is taken by the runs that fetch it, and by nobody
 // else.
 static ls_status add_device_hook(ls_job *job) {
-  const bool predicts = job->calls.context.mode == LS_MODE_PREDICT;
+  const bool predicts = job->calls.plan->mode == LS_MODE_PREDICT;
   LS_RETURN_IF_ERROR(ls_device_hook(
       &(ls_device_hook_options){
-          .context = job->calls.context,
+          .plan = job->calls.plan,
           .enqueue_ops = job->feed.ops,
           .dequeue_ops = predicts ? ls_none() : job->program.host_ops,
           .close_ops = job->feed.close_ops,
@@ -141,7 +140,7 @@ static ls_status add_device_hook(ls_job *job) {
 }
 
 ls_status ls_job_add_device_hooks(ls_job *job) {
-  const bool trains = job->calls.context.mode == LS_MODE_TRAIN;
+  const bool trains = job->calls.plan->mode == LS_MODE_TRAIN;
   ls_hook *feed = job->feed.hook;
   if (!trains) {
     LS_RETURN_IF_ERROR(add_device_hook(job));

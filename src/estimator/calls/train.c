@@ -5,7 +5,6 @@
 #include "base/require.h"
 #include "distribute/values/summary.h"
 #include "estimator/calls/job.h"
-#include "estimator/config/systems.h"
 #include "estimator/hooks/log_hooks.h"
 #include "estimator/hooks/moving_hook.h"
 #include "lockstep/estimator_hooks.h"
@@ -204,7 +203,7 @@ static ls_status add_loss_log(ls_job *job) {
 }
 
 static ls_status add_examples(ls_job *job) {
-  const ls_opt batch = ls_estimator_batch_size(job->calls.context);
+  const ls_opt batch = job->calls.plan->batch_size;
   ls_hook *hook = NULL;
   LS_RETURN_IF_ERROR(ls_examples_hook(job->estimator->log_steps,
                                       steps_per_run(job), (double)batch.value,

@@ -174,12 +174,10 @@ static ls_status run_local(local *self, ls_training_end *end) {
 
 // Whether both are on one system of cores, which has one program at a time.
 static ls_status share_cores(const ls_estimator *e, bool *out_share) {
-  bool train_on_cpu = false, eval_on_cpu = false;
-  LS_RETURN_IF_ERROR(ls_estimator_runs_on_cpu(
-      ls_estimator_with_mode(e->context, LS_MODE_TRAIN, false), &train_on_cpu));
-  LS_RETURN_IF_ERROR(ls_estimator_runs_on_cpu(
-      ls_estimator_with_mode(e->context, LS_MODE_EVAL, false), &eval_on_cpu));
-  *out_share = !train_on_cpu && !eval_on_cpu;
+  const ls_plan *training = NULL, *evaluation = NULL;
+  LS_RETURN_IF_ERROR(ls_plans_get(e->plans, LS_MODE_TRAIN, false, &training));
+  LS_RETURN_IF_ERROR(ls_plans_get(e->plans, LS_MODE_EVAL, false, &evaluation));
+  *out_share = !training->on_cpu && !evaluation->on_cpu;
   return ls_ok();
 }
 

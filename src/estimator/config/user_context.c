@@ -2,8 +2,8 @@
 //
 // The context that users' functions are given.
 #include "base/require.h"
-#include "estimator/config/context.h"
 #include "estimator/config/params.h"
+#include "estimator/config/plan.h"
 
 // ---- An object among the parameters ----------------------------------------
 static void destroy(ls_object *object) {
@@ -42,27 +42,14 @@ ls_status ls_user_context_deployment(const ls_user_context *user,
   LS_REQUIRE_OUT(out);
   LS_REQUIRE(user);
   LS_RETURN_IF_ERROR(refuse_model(user, "current_input_fn_deployment"));
-  ls_estimator_input input;
-  int64_t hosts = 0, replicas = 0, each = 0;
-  LS_RETURN_IF_ERROR(ls_estimator_input_of(user->context, &input));
-  LS_RETURN_IF_ERROR(ls_estimator_num_hosts(user->context, &hosts));
-  LS_RETURN_IF_ERROR(ls_estimator_num_replicas(user->context, &replicas));
-  LS_RETURN_IF_ERROR(ls_estimator_replicas_per_host(user->context, &each));
-  out->host = user->host;
-  out->invocation = user->invocation;
-  if (input.per_core) {
-    out->num_invocations = hosts * each;
-    out->num_replicas = 1;
-  } else if (input.broadcast) {
-    out->num_invocations = 1;
-    out->num_replicas = replicas;
-  } else if (input.replica_across_hosts) {
-    out->num_invocations = replicas;
-    out->num_replicas = 1;
-  } else {
-    out->num_invocations = hosts;
-    out->num_replicas = each;
-  }
+  const ls_estimator_input *input = &user->plan->input;
+  // A feeder of cores calls the input function for each.
+  const int64_t calls = input->per_core ? input->replicas_per_feeder : 1;
+  *out = (ls_input_deployment){
+      .host = user->host,
+      .invocation = user->invocation,
+      .num_invocations = input->num_feeders * calls,
+      .num_replicas = input->per_core ? 1 : input->replicas_per_feeder};
   return ls_ok();
 }
 
@@ -79,35 +66,46 @@ ls_status ls_user_context_assignment(const ls_user_context *user,
                                      ls_device_assignment **out_assignment) {
   LS_REQUIRE_OUT(out_assignment);
   LS_REQUIRE(user);
-  return user->is_input
-             ? ls_failed_precondition("device_assignment must not be called "
-                                      "from input_fn")
-             : ls_estimator_assignment(user->context, out_assignment);
+  if (user->is_input)
+    return ls_failed_precondition("device_assignment must not be called from "
+                                  "input_fn");
+  *out_assignment = user->plan->system->assignment;
+  return ls_ok();
 }
 
 ls_status ls_user_context_replicas_per_host(const ls_user_context *user,
                                             int64_t *out_count) {
   LS_REQUIRE_OUT(out_count);
   LS_REQUIRE(user);
-  return ls_estimator_is_model_parallel(user->context)
-             ? ls_invalid_argument(
-                   "num_of_replicas_per_host is not known where "
-                   "replicas have several cores")
-             : ls_estimator_replicas_per_host(user->context, out_count);
+  if (ls_plan_is_model_parallel(user->plan))
+    return ls_invalid_argument("num_of_replicas_per_host is not known where "
+                               "replicas have several cores");
+  *out_count = user->plan->system->replicas_per_host;
+  return ls_ok();
 }
 
 ls_status ls_user_context_num_replicas(const ls_user_context *user,
                                        int64_t *out_count) {
   LS_REQUIRE_OUT(out_count);
   LS_REQUIRE(user);
-  return ls_estimator_num_replicas(user->context, out_count);
+  *out_count = user->plan->system->num_replicas;
+  return ls_ok();
 }
 
 ls_status ls_user_context_num_hosts(const ls_user_context *user,
                                     int64_t *out_count) {
   LS_REQUIRE_OUT(out_count);
   LS_REQUIRE(user);
-  return ls_estimator_num_hosts(user->context, out_count);
+  *out_count = user->plan->system->num_hosts;
+  return ls_ok();
+}
+
+static ls_status check_replica(const ls_user_context *user, int64_t replica) {
+  const int64_t count = user->plan->system->num_replicas;
+  return replica >= 0 && replica < count
+             ? ls_ok()
+             : ls_invalid_argument("replica %lld of %lld", (long long)replica,
+                                   (long long)count);
 }
 
 ls_status ls_user_context_device_for_replica(const ls_user_context *user,
@@ -117,13 +115,24 @@ ls_status ls_user_context_device_for_replica(const ls_user_context *user,
   LS_REQUIRE_OUT(out_host);
   LS_REQUIRE_OUT(out_ordinal);
   LS_REQUIRE(user);
-  return ls_estimator_device_for_replica(user->context, replica, out_host,
-                                         out_ordinal);
+  LS_RETURN_IF_ERROR(check_replica(user, replica));
+  *out_host = ls_plan_replica_host(user->plan, replica);
+  *out_ordinal = user->plan->system->replicas[replica].ordinal;
+  return ls_ok();
 }
 
 ls_status ls_user_context_place_host(const ls_user_context *user, ls_opt host,
                                      ls_opt replica, ls_device_name *out_name) {
   LS_REQUIRE_OUT(out_name);
   LS_REQUIRE(user);
-  return ls_estimator_place_host(user->context, host, replica, out_name);
+  if (host.set && replica.set)
+    return ls_failed_precondition("the place of a host is asked for by host "
+                                  "%lld and by replica %lld",
+                                  (long long)host.value,
+                                  (long long)replica.value);
+  if (replica.set) LS_RETURN_IF_ERROR(check_replica(user, replica.value));
+  *out_name = ls_plan_host(
+      user->plan, replica.set ? user->plan->system->replicas[replica.value].host
+                              : host.value);
+  return ls_ok();
 }

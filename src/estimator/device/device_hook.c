@@ -10,6 +10,7 @@
 #include "estimator/device/device_system.h"
 #include "estimator/device/device_threads.h"
 #include "lockstep/estimator_hooks.h"
+#include "lockstep/shutdown_hooks.h"
 #include "lockstep/summary_ops.h"
 #include "train/hooks/hook.h"
 
@@ -66,7 +67,7 @@ static ls_status feed(void *user, int64_t count) {
 static ls_status tell_of_end(device_hook *self) {
   ls_nest results = ls_none();
   if (self->options.predicts)
-    return ls_device_system_close_outfeeds(self->options.context);
+    return ls_device_system_close_outfeeds(self->options.plan);
   const ls_status status =
       run_ops(self->threads.session, self->options.close_ops, &results);
   ls_nest_release(results);
@@ -136,20 +137,15 @@ static const ls_device_work taking = {.name = "OutfeedController",
 
 // ---- The graph -------------------------------------------------------------
 static ls_status make_finalizers(device_hook *self, ls_nest flushers) {
-  const char *job = NULL;
+  const ls_plan *plan = self->options.plan;
   const size_t count = ls_nest_count(flushers);
-  LS_RETURN_IF_ERROR(ls_estimator_job(self->options.context, &job));
   ls_nest *items = ls_new_array(ls_current_allocator(), ls_nest, count + 1);
   size_t made = 0;
   if (items == NULL) return ls_out_of_memory();
-  ls_estimator_scope scope;
-  ls_status status = ls_estimator_scope_begin(&scope, self->options.context);
-  if (!ls_status_is_ok(status)) {
-    ls_release(ls_current_allocator(), items);
-    return status;
+  if (self->initializes) {
+    LS_PLAN_SYSTEM_SCOPE(plan);
+    items[made++] = ls_nest_op(ls_tpu_shutdown_op(plan->system->job));
   }
-  if (self->initializes) items[made++] = ls_nest_op(ls_tpu_shutdown_op(job));
-  ls_estimator_scope_end(&scope);
   for (size_t i = 0; i < count; ++i)
     items[made++] = ls_nest_item(flushers, i);
   ls_nest_release(self->finalizers);
@@ -243,16 +239,16 @@ static ls_status after_create(void *user, ls_run_context *context) {
   __atomic_store_n(&self->input_ended, false, __ATOMIC_RELAXED);
   __atomic_store_n(&self->closed_outfeeds, false, __ATOMIC_RELAXED);
   if (self->initializes) {
-    LS_RETURN_IF_ERROR(ls_device_system_begin(self->options.context));
+    LS_RETURN_IF_ERROR(ls_device_system_begin(self->options.plan));
     self->has_begun = true;
   } else {
     // Others have used it: what they have left or closed is not this loop's.
-    LS_RETURN_IF_ERROR(ls_device_system_clear(self->options.context));
+    ls_device_system_clear(self->options.plan);
   }
   LS_RETURN_IF_ERROR(initialize_writers(self, context->session));
   if (asks_compiler(self)) LS_RETURN_IF_ERROR(ask_compiler(self, context));
   LS_RETURN_IF_ERROR(ls_device_threads_start(&self->threads, context->session));
-  return ls_device_system_watch(self->options.context);
+  return ls_watchdog_start_by_environment(self->options.plan->system->resolver);
 }
 
 static void session_lost(void *user) {
@@ -277,7 +273,7 @@ static bool has_input_ended(const device_hook *self) {
 static ls_status tell_who_takes(device_hook *self) {
   if (num_ops(self->options.dequeue_ops) == 0) return ls_ok();
   __atomic_store_n(&self->closed_outfeeds, true, __ATOMIC_RELEASE);
-  return ls_device_system_close_outfeeds(self->options.context);
+  return ls_device_system_close_outfeeds(self->options.plan);
 }
 
 static ls_status after_run(void *user, ls_run_context *context,
@@ -331,8 +327,7 @@ static void destroy(void *user) {
   device_hook *self = user;
   ls_device_threads_deinit(&self->threads);
   // There is no end after a failure; who comes next may want another system.
-  if (self->has_begun)
-    ls_status_free(ls_device_system_end(self->options.context));
+  if (self->has_begun) ls_status_free(ls_device_system_end(self->options.plan));
   ls_nest_release(self->counted);
   ls_nest_release(self->fed);
   ls_nest_release(self->taken);
@@ -351,7 +346,8 @@ const char *ls_device_hook_compile_error(const ls_hook *hook) {
 // ---- Making ----------------------------------------------------------------
 static ls_status fill(device_hook *self,
                       const ls_device_hook_options *options) {
-  ls_estimator_input input;
+  const ls_plan *plan = options->plan;
+  const ls_tpu_config *tpu = ls_plan_tpu(plan);
   self->options = *options;
   self->runtime = ls_runtime_current();
   self->counted = self->fed = self->taken = ls_none();
@@ -364,13 +360,9 @@ static ls_status fill(device_hook *self,
   self->works[LS_OUTFEED_THREAD].helped = num_ops(options->dequeue_ops) == 0;
   LS_RETURN_IF_ERROR(ls_device_threads_init(&self->threads, self->works, self,
                                             options->rendezvous));
-  LS_RETURN_IF_ERROR(ls_estimator_input_of(options->context, &input));
-  const ls_tpu_config *tpu = ls_estimator_config(options->context)->tpu;
   self->initializes =
-      !input.broadcast || !ls_estimator_is_model_parallel(options->context);
-  const ls_opt every = tpu->host_call_every_n_steps;
-  const bool trains = options->context.mode == LS_MODE_TRAIN;
-  self->take_every = trains && every.set && every.value > 1 ? every.value : 1;
+      !plan->input.broadcast || !ls_plan_is_model_parallel(plan);
+  self->take_every = plan->host_call_every;
   self->sleep = ls_nanos_of_seconds(tpu->initial_infeed_sleep_secs.value);
   return ls_ok();
 }

@@ -5,13 +5,13 @@
 #ifndef LS_ESTIMATOR_DEVICE_DEVICE_HOOK_H_
 #define LS_ESTIMATOR_DEVICE_DEVICE_HOOK_H_
 
-#include "estimator/config/context.h"
+#include "estimator/config/plan.h"
 #include "lockstep/hook.h"
 #include "lockstep/rendezvous.h"
 
-// Nests, the rendezvous and the configuration are lent for the hook's life.
+// Nests, the rendezvous and the plan are lent for the hook's life.
 typedef struct ls_device_hook_options {
-  ls_estimator_context context;
+  const ls_plan *plan;
   // Lists of ops. What feeds; what takes, once a step; what says to all cores
   // that there is nothing more.
   ls_nest enqueue_ops, dequeue_ops, close_ops;

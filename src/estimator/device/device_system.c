@@ -4,67 +4,55 @@
 #include "io/protobuf/protobuf_read.h"
 #include "lockstep/infeed.h"
 #include "lockstep/session.h"
-#include "lockstep/shutdown_hooks.h"
 #include "tpu/pod/pod.h"
 
 // ---- Runs of their own -----------------------------------------------------
 // Makes what is to be fetched in the current graph.
-typedef ls_status (*build_function)(ls_estimator_context context,
-                                    ls_nest *out_fetches);
+typedef ls_status (*build_function)(const ls_plan *plan, ls_nest *out_fetches);
 
-static ls_status build_in(ls_graph *graph, ls_estimator_context context,
+static ls_status build_in(ls_graph *graph, const ls_plan *plan,
                           build_function build, ls_nest *out_fetches) {
   LS_GRAPH_SCOPE(graph);
-  ls_estimator_scope scope;
-  LS_RETURN_IF_ERROR(ls_estimator_scope_begin(&scope, context));
-  const ls_status status = build(context, out_fetches);
-  ls_estimator_scope_end(&scope);
-  LS_RETURN_IF_ERROR(status);
+  LS_PLAN_SYSTEM_SCOPE(plan);
+  LS_RETURN_IF_ERROR(build(plan, out_fetches));
   LS_RETURN_IF_ERROR(ls_nest_status(*out_fetches));
   return ls_graph_take_error(graph);
 }
 
-static ls_status run_in(ls_graph *graph, ls_estimator_context context,
-                        ls_nest fetches) {
+static ls_status run_in(ls_graph *graph, const ls_plan *plan, ls_nest fetches) {
   ls_session *session = NULL;
   ls_nest results = ls_none();
-  LS_RETURN_IF_ERROR(ls_session_create_with(
-      graph, ls_estimator_config(context)->session_config, &session));
+  LS_RETURN_IF_ERROR(
+      ls_session_create_with(graph, plan->config->session_config, &session));
   const ls_status status = ls_session_run(session, fetches, NULL, 0, &results);
   ls_nest_release(results);
   ls_session_destroy(session);
   return status;
 }
 
-static ls_status run_alone(ls_estimator_context context, build_function build) {
+static ls_status run_alone(const ls_plan *plan, build_function build) {
   ls_graph *graph = NULL;
   ls_nest fetches = ls_none();
   LS_RETURN_IF_ERROR(ls_graph_create("system", &graph));
-  ls_status status = build_in(graph, context, build, &fetches);
-  if (ls_status_is_ok(status)) status = run_in(graph, context, fetches);
+  ls_status status = build_in(graph, plan, build, &fetches);
+  if (ls_status_is_ok(status)) status = run_in(graph, plan, fetches);
   ls_nest_release(fetches);
   ls_graph_destroy(graph);
   return status;
 }
 
 // ---- The system ------------------------------------------------------------
-static ls_status build_begin(ls_estimator_context context,
-                             ls_nest *out_fetches) {
-  const char *job = NULL;
-  LS_RETURN_IF_ERROR(ls_estimator_job(context, &job));
-  *out_fetches = ls_leaf(ls_tpu_initialize_op(job));
+static ls_status build_begin(const ls_plan *plan, ls_nest *out_fetches) {
+  *out_fetches = ls_leaf(ls_tpu_initialize_op(plan->system->job));
   return ls_ok();
 }
 
-ls_status ls_device_system_begin(ls_estimator_context context) {
-  ls_runtime *runtime = context.systems->runtime;
+ls_status ls_device_system_begin(const ls_plan *plan) {
+  ls_runtime *runtime = plan->runtime;
   const int64_t began = ls_runtime_now(runtime);
-  ls_tpu_resolver *resolver = NULL;
-  LS_RETURN_IF_ERROR(ls_estimator_resolver(context, &resolver));
   // One that was shut down is not there any more.
-  ls_status status = ls_tpu_connect(resolver);
-  ls_tpu_resolver_release(resolver);
-  if (ls_status_is_ok(status)) status = run_alone(context, build_begin);
+  ls_status status = ls_tpu_connect(plan->system->resolver);
+  if (ls_status_is_ok(status)) status = run_alone(plan, build_begin);
   if (ls_status_is_ok(status))
     ls_runtime_log(runtime, LS_LOG_INFO, "estimator",
                    "initialized the TPU system in %.3f seconds",
@@ -72,60 +60,38 @@ ls_status ls_device_system_begin(ls_estimator_context context) {
   return status;
 }
 
-ls_status ls_device_system_clear(ls_estimator_context context) {
-  ls_pod *pod = NULL;
-  LS_RETURN_IF_ERROR(ls_estimator_pod(context, &pod));
+void ls_device_system_clear(const ls_plan *plan) {
+  ls_pod *pod = ls_plan_pod(plan);
   if (pod != NULL) ls_pod_reset_queues(pod);
   ls_object_release(pod);
+}
+
+static ls_status build_end(const ls_plan *plan, ls_nest *out_fetches) {
+  *out_fetches = ls_nest_op(ls_tpu_shutdown_op(plan->system->job));
   return ls_ok();
 }
 
-static ls_status build_end(ls_estimator_context context, ls_nest *out_fetches) {
-  const char *job = NULL;
-  LS_RETURN_IF_ERROR(ls_estimator_job(context, &job));
-  *out_fetches = ls_nest_op(ls_tpu_shutdown_op(job));
-  return ls_ok();
+ls_status ls_device_system_end(const ls_plan *plan) {
+  return run_alone(plan, build_end);
 }
 
-ls_status ls_device_system_end(ls_estimator_context context) {
-  return run_alone(context, build_end);
-}
-
-ls_status ls_device_system_watch(ls_estimator_context context) {
-  ls_tpu_resolver *resolver = NULL;
-  LS_RETURN_IF_ERROR(ls_estimator_resolver(context, &resolver));
-  const ls_status status = ls_watchdog_start_by_environment(resolver);
-  ls_tpu_resolver_release(resolver);
-  return status;
-}
-
-static ls_nest close_outfeed(ls_estimator_context context, int64_t host,
-                             int64_t ordinal) {
-  ls_device_name place;
-  const ls_status status =
-      ls_estimator_place_host(context, LS_SOME(host), (ls_opt){0}, &place);
-  if (!ls_status_is_ok(status)) return ls_fail(status);
-  LS_DEVICE_SCOPE(place.text);
-  return ls_nest_op(ls_outfeed_close(ordinal));
-}
-
-static ls_status build_closes(ls_estimator_context context,
-                              ls_nest *out_fetches) {
-  const ls_tpu_metadata *metadata = NULL;
-  LS_RETURN_IF_ERROR(ls_estimator_metadata(context, &metadata));
-  const int64_t each = metadata->num_of_cores_per_host;
-  const size_t count = (size_t)metadata->num_cores;
+static ls_status build_closes(const ls_plan *plan, ls_nest *out_fetches) {
+  const int64_t each = plan->system->cores_per_host;
+  const size_t count = (size_t)plan->system->num_cores;
   ls_nest *closes = ls_new_array(ls_current_allocator(), ls_nest, count + 1);
   if (closes == NULL) return ls_out_of_memory();
-  for (size_t i = 0; i < count; ++i)
-    closes[i] = close_outfeed(context, (int64_t)i / each, (int64_t)i % each);
+  for (size_t i = 0; i < count; ++i) {
+    const ls_device_name host = ls_plan_host(plan, (int64_t)i / each);
+    LS_DEVICE_SCOPE(host.text);
+    closes[i] = ls_nest_op(ls_outfeed_close((int64_t)i % each));
+  }
   *out_fetches = ls_nest_sequence(LS_KIND_LIST, closes, count);
   ls_release(ls_current_allocator(), closes);
   return ls_ok();
 }
 
-ls_status ls_device_system_close_outfeeds(ls_estimator_context context) {
-  return run_alone(context, build_closes);
+ls_status ls_device_system_close_outfeeds(const ls_plan *plan) {
+  return run_alone(plan, build_closes);
 }
 
 // ---- How compiling went ----------------------------------------------------

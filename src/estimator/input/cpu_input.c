@@ -6,7 +6,6 @@
 
 #include "base/values/nest_internal.h"
 #include "data/dataset.h"
-#include "estimator/config/systems.h"
 #include "estimator/input/begin_hook.h"
 #include "estimator/input/padding.h"
 #include "estimator/input/returned.h"
@@ -213,10 +212,8 @@ static ls_status make(const ls_estimator_calls *calls, ls_nest made,
 
 ls_status ls_cpu_input_call(const ls_estimator_calls *calls,
                             ls_nest *out_made) {
-  ls_estimator_input kind;
   *out_made = ls_none();
-  LS_RETURN_IF_ERROR(ls_estimator_input_of(calls->context, &kind));
-  if (kind.sliced)
+  if (calls->plan->input.sliced)
     return ls_invalid_argument("eval_training_input_configuration is SLICED, "
                                "which is for replicas on TPUs: leave it unset "
                                "where CPUs evaluate or predict");

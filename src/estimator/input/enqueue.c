@@ -6,56 +6,49 @@
 #include <string.h>
 
 #include "base/values/nest_internal.h"
-#include "estimator/config/systems.h"
 #include "estimator/input/batches.h"
 
 // ---- Places ----------------------------------------------------------------
+// The replica for which shard `shard` of the host is: by its first core.
+static ls_status find_replica(const ls_enqueue *self, int64_t shard,
+                              int64_t *out_replica) {
+  const ls_plan_system *system = self->plan->system;
+  const int64_t host = self->options.host;
+  int64_t found = 0;
+  for (int64_t r = 0; r < system->num_replicas; ++r) {
+    if (system->replicas[r].host != host) continue;
+    *out_replica = r;
+    if (found++ == shard) return ls_ok();
+  }
+  return ls_invalid_argument("shard %lld of host %lld, which has the first "
+                             "cores of %lld replicas",
+                             (long long)shard, (long long)host,
+                             (long long)found);
+}
+
 static ls_status find_ordinals(ls_enqueue *self) {
-  const ls_estimator_context context = self->options.calls->context;
-  const bool one = self->options.replica.set;
+  const ls_opt one = self->options.replica;
   for (int64_t i = 0; i < self->num_replicas; ++i) {
-    ls_device_name host;
-    if (self->hosts == NULL && !one) {
-      LS_RETURN_IF_ERROR(ls_estimator_ordinal(context, self->options.host, i,
-                                              &self->ordinals[i]));
-      continue;
-    }
-    LS_RETURN_IF_ERROR(ls_estimator_device_for_replica(
-        context, one ? self->options.replica.value : i, &host,
-        &self->ordinals[i]));
-    if (self->hosts != NULL) self->hosts[i] = host;
+    int64_t replica = one.set ? one.value : i;
+    if (self->hosts != NULL)
+      self->hosts[i] = ls_plan_replica_host(self->plan, replica);
+    else if (!one.set)
+      LS_RETURN_IF_ERROR(find_replica(self, i, &replica));
+    self->ordinals[i] = self->plan->system->replicas[replica].ordinal;
   }
   return ls_ok();
 }
 
 static ls_status find_places(ls_enqueue *self) {
-  const ls_estimator_context context = self->options.calls->context;
-  LS_RETURN_IF_ERROR(ls_estimator_place_host(
-      context, LS_SOME(self->options.host), (ls_opt){0}, &self->place));
-  if (self->options.replica.set)
-    self->num_replicas = 1;
-  else if (self->kind.broadcast)
-    LS_RETURN_IF_ERROR(ls_estimator_num_replicas(context, &self->num_replicas));
-  else
-    LS_RETURN_IF_ERROR(
-        ls_estimator_replicas_per_host(context, &self->num_replicas));
+  const bool broadcast = self->plan->input.broadcast;
   const size_t count = (size_t)self->num_replicas;
+  self->place = ls_plan_host(self->plan, self->options.host);
   self->ordinals = ls_new_array(self->allocator, int64_t, count + 1);
-  if (self->kind.broadcast)
+  if (broadcast)
     self->hosts = ls_new_array(self->allocator, ls_device_name, count + 1);
-  if (self->ordinals == NULL || (self->kind.broadcast && self->hosts == NULL))
+  if (self->ordinals == NULL || (broadcast && self->hosts == NULL))
     return ls_out_of_memory();
   return find_ordinals(self);
-}
-
-static ls_status find_sizes(ls_enqueue *self) {
-  ls_opt rows, model_rows;
-  const ls_estimator_context context = self->options.calls->context;
-  LS_RETURN_IF_ERROR(ls_estimator_input_batch_size(context, &rows));
-  LS_RETURN_IF_ERROR(ls_estimator_model_batch_size(context, &model_rows));
-  self->rows = rows.set ? rows.value : 0;
-  self->model_rows = model_rows.set ? model_rows.value : 0;
-  return ls_ok();
 }
 
 // ---- Input -----------------------------------------------------------------
@@ -74,13 +67,14 @@ ls_status ls_enqueue_call_input(const ls_enqueue *self, int64_t invocation,
 }
 
 static bool predicts(const ls_enqueue *self) {
-  return self->options.calls->context.mode == LS_MODE_PREDICT;
+  return self->plan->mode == LS_MODE_PREDICT;
 }
 
 // How many shards one element is cut into.
 static int64_t num_shards(const ls_enqueue *self) {
-  if (self->kind.broadcast) return self->kind.sliced ? self->num_replicas : 1;
-  return self->kind.per_host_v2 ? 1 : self->num_replicas;
+  if (self->plan->input.broadcast)
+    return self->plan->input.sliced ? self->num_replicas : 1;
+  return self->plan->input.per_host_v2 ? 1 : self->num_replicas;
 }
 
 // What is cut along the first axis is not filled up along another one.
@@ -100,14 +94,16 @@ static ls_status check_source(const ls_enqueue *self, bool is_dataset) {
   if (predicts(self) && !is_dataset)
     return ls_invalid_argument("input_fn must give a Dataset to predict with "
                                "on TPUs");
-  if (predicts(self) && !self->kind.broadcast && !self->kind.per_host_v2 &&
-      self->options.feed->batch_axis != NULL)
+  if (predicts(self) && !self->plan->input.broadcast &&
+      !self->plan->input.per_host_v2 && self->options.feed->batch_axis != NULL)
     return ls_invalid_argument("batch_axis is not looked at when predicting: "
                                "leave it unset");
-  if (self->kind.per_host_v2 && !self->kind.broadcast && !is_dataset)
+  if (self->plan->input.per_host_v2 && !self->plan->input.broadcast &&
+      !is_dataset)
     return ls_invalid_argument("input_fn must give a Dataset with PER_HOST_V2");
-  return self->options.feed->any_batch && self->kind.sliced ? check_axes(self)
-                                                            : ls_ok();
+  return self->options.feed->any_batch && self->plan->input.sliced
+             ? check_axes(self)
+             : ls_ok();
 }
 
 ls_batch_padding ls_enqueue_padding(const ls_enqueue *self, int64_t parts) {
@@ -122,7 +118,9 @@ static ls_status prepare(ls_enqueue *self) {
   ls_feed_source *source = &self->source;
   const ls_batch_padding padding = ls_enqueue_padding(self, num_shards(self));
   const int64_t at_once =
-      self->kind.per_host_v2 && !self->kind.broadcast ? self->num_replicas : 1;
+      self->plan->input.per_host_v2 && !self->plan->input.broadcast
+          ? self->num_replicas
+          : 1;
   if (source->dataset == NULL) return ls_ok();
   ls_dataset *dataset = ls_dataset_retain(source->dataset);
   if (predicts(self))
@@ -158,8 +156,7 @@ static ls_status make_source(ls_enqueue *self) {
   LS_RETURN_IF_ERROR(prepare(self));
   snprintf(name, sizeof(name), "input of host %lld",
            (long long)self->options.host);
-  const ls_opt seed =
-      ls_run_config_values(self->options.calls->config)->random_seed;
+  const ls_opt seed = self->plan->config->random_seed;
   return ls_feed_source_begin(&self->source, name,
                               seed.set ? (uint64_t)seed.value : 0);
 }
@@ -167,15 +164,17 @@ static ls_status make_source(ls_enqueue *self) {
 // ---- Making ----------------------------------------------------------------
 ls_status ls_enqueue_init(ls_enqueue *self, const ls_enqueue_options *options) {
   const char *names = ls_name_scope_current();
-  *self =
-      (ls_enqueue){.options = *options, .allocator = ls_current_allocator()};
+  const ls_plan *plan = options->calls->plan;
+  *self = (ls_enqueue){.options = *options,
+                       .plan = plan,
+                       .num_replicas = plan->input.replicas_per_feeder,
+                       .rows = plan->input_batch_size.value,
+                       .model_rows = plan->model_batch_size.value,
+                       .allocator = ls_current_allocator()};
   self->names = ls_copy_text(self->allocator, names, strlen(names));
   if (self->names == NULL) return ls_out_of_memory();
-  LS_RETURN_IF_ERROR(
-      ls_estimator_input_of(options->calls->context, &self->kind));
   LS_RETURN_IF_ERROR(find_places(self));
-  LS_RETURN_IF_ERROR(find_sizes(self));
-  return self->kind.per_core ? ls_ok() : make_source(self);
+  return self->plan->input.per_core ? ls_ok() : make_source(self);
 }
 
 static void drop_values(ls_enqueue_values *values) {
@@ -202,10 +201,10 @@ ls_status ls_enqueue_read(ls_enqueue *self) {
     return ls_failed_precondition("InternalError: the ops that feed host %lld "
                                   "are built twice",
                                   (long long)self->options.host);
-  if (self->kind.per_core) return ls_enqueue_of_cores(self);
-  if (self->kind.broadcast) return ls_enqueue_to_all(self);
-  return self->kind.per_host_v2 ? ls_enqueue_of_replicas(self)
-                                : ls_enqueue_of_host(self);
+  if (self->plan->input.per_core) return ls_enqueue_of_cores(self);
+  if (self->plan->input.broadcast) return ls_enqueue_to_all(self);
+  return self->plan->input.per_host_v2 ? ls_enqueue_of_replicas(self)
+                                       : ls_enqueue_of_host(self);
 }
 
 ls_status ls_enqueue_build(ls_enqueue *self, ls_nest *out_ops,
@@ -264,15 +263,13 @@ ls_status ls_enqueue_make_queue(const ls_enqueue *self,
                                 ls_infeed_queue **out_queue) {
   const ls_shape *parts = NULL;
   size_t count = 0;
-  ls_device_assignment *assignment = NULL;
   LS_RETURN_IF_ERROR(ls_recorder_parts(self->options.recorder, &parts, &count));
   const ls_infeed_options options = {.num_elements = LS_SOME((int64_t)count)};
   if (parts == NULL) return ls_infeed_queue_create(&options, out_queue);
-  LS_RETURN_IF_ERROR(
-      ls_estimator_assignment(self->options.calls->context, &assignment));
   return ls_partitioned_infeed_create(
       &(ls_partitioned_infeed_options){.queue = options,
-                                       .assignment = assignment,
+                                       .assignment =
+                                           self->plan->system->assignment,
                                        .host = (int32_t)self->options.host,
                                        .parts = parts,
                                        .num_parts = count},
@@ -299,7 +296,7 @@ static ls_status set_axes(const ls_enqueue *self, ls_infeed_queue *queue) {
 
 static ls_status split(ls_enqueue *self, ls_infeed_queue *queue, ls_nest values,
                        const ls_infeed_places *places, ls_nest *out_ops) {
-  if (self->options.feed->batch_axis != NULL && !self->kind.broadcast)
+  if (self->options.feed->batch_axis != NULL && !self->plan->input.broadcast)
     LS_RETURN_IF_ERROR(ls_status_annotate(set_axes(self, queue), "batch_axis"));
   LS_RETURN_IF_ERROR(ls_infeed_queue_set_num_shards(queue, self->num_replicas));
   return ls_infeed_queue_split_and_enqueue(queue, values, places, out_ops);

@@ -40,7 +40,7 @@ typedef struct ls_enqueue_values {
 
 typedef struct ls_enqueue {
   ls_enqueue_options options;
-  ls_estimator_input kind;
+  const ls_plan *plan;
   ls_device_name place;    // Of the host.
   char *names;             // The name scope that it was made in.
   int64_t num_replicas;    // That are fed.

@@ -131,8 +131,7 @@ ls_status ls_enqueue_loop(ls_enqueue *enqueues, size_t count,
                           ls_tensor *out_last) {
   looping l = {.enqueues = enqueues,
                .count = count,
-               .predicts =
-                   enqueues->options.calls->context.mode == LS_MODE_PREDICT,
+               .predicts = enqueues->plan->mode == LS_MODE_PREDICT,
                .allocator = ls_current_allocator()};
   *out_last = ls_failed_tensor();
   if (!l.predicts) {

@@ -5,7 +5,6 @@
 
 #include "base/values/nest_internal.h"
 #include "data/iterator.h"
-#include "estimator/config/systems.h"
 #include "estimator/input/enqueue.h"
 #include "estimator/input/stopping_signals.h"
 
@@ -143,8 +142,8 @@ static ls_status replica_values(ls_enqueue *self, replica_lists *all,
 // an iterator has so many ops is meant here, and no reason for its warning.
 static ls_status all_values(ls_enqueue *self, replica_lists *all) {
   self->source.iterator->num_ops -= (int)self->num_replicas;
-  const bool in_order = ls_estimator_config(self->options.calls->context)
-                            ->tpu->parallel_get_next != LS_FLAG_ON;
+  const bool in_order =
+      ls_plan_tpu(self->plan)->parallel_get_next != LS_FLAG_ON;
   for (int64_t i = 0; i < self->num_replicas; ++i) {
     LS_CONTROL_SCOPE(all->givers, in_order && i > 0 ? (size_t)i : 0);
     LS_RETURN_IF_ERROR(replica_values(self, all, i));
@@ -216,5 +215,5 @@ static ls_status read_same(ls_enqueue *self) {
 }
 
 ls_status ls_enqueue_to_all(ls_enqueue *self) {
-  return self->kind.sliced ? read_split(self) : read_same(self);
+  return self->plan->input.sliced ? read_split(self) : read_same(self);
 }

@@ -8,7 +8,6 @@
 
 #include "base/values/nest_internal.h"
 #include "estimator/config/state.h"
-#include "estimator/config/systems.h"
 #include "estimator/input/begin_hook.h"
 #include "estimator/input/enqueue.h"
 #include "estimator/input/enqueue_loop.h"
@@ -19,10 +18,10 @@
 // What is being made.
 typedef struct making {
   const ls_estimator_calls *calls;
+  const ls_plan *plan;
   const ls_input_feed_options *options;
   ls_input_feed *feed;
   ls_recorder recorder;
-  ls_estimator_input kind;
   int64_t num_enqueues;
   bool meets;  // Data of hosts may end at different times.
   ls_enqueue *enqueues;
@@ -51,20 +50,6 @@ static bool wraps_input(void) {
 }
 
 // ---- Hosts -----------------------------------------------------------------
-static ls_status host_of_replica(const making *m, int64_t replica,
-                                 int64_t *out_host) {
-  ls_device_assignment *assignment = NULL;
-  ls_coordinate place;
-  int32_t task = 0;
-  LS_RETURN_IF_ERROR(ls_estimator_assignment(m->calls->context, &assignment));
-  LS_RETURN_IF_ERROR(
-      ls_device_assignment_place(assignment, (int32_t)replica, 0, &place));
-  LS_RETURN_IF_ERROR(ls_topology_task_at(
-      ls_device_assignment_topology(assignment), place, &task));
-  *out_host = task;
-  return ls_ok();
-}
-
 static bool has_data(const ls_enqueue *enqueue) {
   return enqueue->source.iterator != NULL;
 }
@@ -80,7 +65,7 @@ static ls_status build_ops(making *m, ls_enqueue *enqueue, ls_nest *out_ops) {
   }
   ls_tensor last;
   LS_RETURN_IF_ERROR(ls_enqueue_loop(enqueue, 1, &last));
-  if (m->calls->context.mode == LS_MODE_PREDICT &&
+  if (m->plan->mode == LS_MODE_PREDICT &&
       ls_tensor_is_failed(m->feed->stopping))
     m->feed->stopping = last;
   return ls_take_nest(LS_LIST(ls_nest_op(ls_tensor_op(last))), out_ops);
@@ -92,7 +77,7 @@ static ls_status make_there(making *m, const ls_enqueue_options *options,
   char name[48];
   snprintf(name, sizeof(name), "input_pipeline_task%lld",
            (long long)options->host);
-  LS_NAME_SCOPE(m->kind.broadcast ? NULL : name);
+  LS_NAME_SCOPE(m->plan->input.broadcast ? NULL : name);
   LS_RETURN_IF_ERROR(ls_enqueue_init(enqueue, options));
   if (options->meets) return ls_ok();
   LS_DEVICE_SCOPE(enqueue->place.text);
@@ -105,21 +90,11 @@ static ls_status make_host(making *m, int64_t index) {
                                 .recorder = &m->recorder,
                                 .host = index,
                                 .meets = m->meets};
-  if (m->kind.replica_across_hosts) {
+  if (m->plan->input.replica_across_hosts && !m->plan->input.broadcast) {
     options.replica = LS_SOME(index);
-    LS_RETURN_IF_ERROR(host_of_replica(m, index, &options.host));
+    options.host = m->plan->system->replicas[index].host;
   }
   return make_there(m, &options, index);
-}
-
-static ls_status count_enqueues(making *m) {
-  const ls_estimator_context context = m->calls->context;
-  LS_RETURN_IF_ERROR(ls_estimator_input_of(context, &m->kind));
-  m->num_enqueues = 1;
-  if (m->kind.broadcast) return ls_ok();
-  return m->kind.replica_across_hosts
-             ? ls_estimator_num_replicas(context, &m->num_enqueues)
-             : ls_estimator_num_hosts(context, &m->num_enqueues);
 }
 
 // A run of the ops feeds a loop where there are data sets, else one step.
@@ -148,9 +123,9 @@ static ls_status make_meeting(making *m) {
 }
 
 static ls_status make_all(making *m) {
-  LS_RETURN_IF_ERROR(count_enqueues(m));
+  m->num_enqueues = m->plan->input.num_feeders;
   m->meets = m->num_enqueues > 1 && m->options->any_batch &&
-             !m->kind.per_core && m->calls->context.mode != LS_MODE_PREDICT;
+             !m->plan->input.per_core && m->plan->mode != LS_MODE_PREDICT;
   const size_t count = (size_t)m->num_enqueues;
   m->enqueues = ls_new_array(m->allocator, ls_enqueue, count);
   m->ops = ls_new_array(m->allocator, ls_nest, count);
@@ -241,12 +216,10 @@ static ls_status fill_queue(const making *m, int64_t replicas,
 }
 
 static ls_status make_queue(making *m) {
-  int64_t replicas = 0;
   ls_infeed_queue *queue = NULL;
   LS_RETURN_IF_ERROR(check_queues(m));
-  LS_RETURN_IF_ERROR(ls_estimator_num_replicas(m->calls->context, &replicas));
   LS_RETURN_IF_ERROR(ls_enqueue_make_queue(&m->enqueues[0], &queue));
-  const ls_status status = fill_queue(m, replicas, queue);
+  const ls_status status = fill_queue(m, m->plan->system->num_replicas, queue);
   m->feed->queue = queue;
   queue->enqueue_system = ls_object_retain(ls_system_around());
   return status;
@@ -254,24 +227,17 @@ static ls_status make_queue(making *m) {
 
 // ---- The end ---------------------------------------------------------------
 static ls_status make_closes(making *m) {
-  const ls_estimator_context context = m->calls->context;
-  const ls_tpu_metadata *metadata = NULL;
-  LS_RETURN_IF_ERROR(ls_estimator_metadata(context, &metadata));
-  const int cores = metadata->num_cores, each = metadata->num_of_cores_per_host;
+  const ls_plan_system *system = m->plan->system;
+  const int64_t cores = system->num_cores, each = system->cores_per_host;
   ls_nest *ops = ls_new_array(m->allocator, ls_nest, (size_t)cores + 1);
   if (ops == NULL) return ls_out_of_memory();
-  ls_status status = ls_ok();
-  for (int i = 0; i < cores && ls_status_is_ok(status); ++i) {
-    ls_device_name host;
-    status =
-        ls_estimator_place_host(context, LS_SOME(i / each), (ls_opt){0}, &host);
-    if (!ls_status_is_ok(status)) break;
+  for (int64_t i = 0; i < cores; ++i) {
+    const ls_device_name host = ls_plan_host(m->plan, i / each);
     LS_DEVICE_SCOPE(host.text);
     ops[i] = ls_nest_op(ls_infeed_close(i % each));
   }
-  if (ls_status_is_ok(status))
-    status = ls_take_nest(ls_nest_sequence(LS_KIND_LIST, ops, (size_t)cores),
-                          &m->feed->close_ops);
+  const ls_status status = ls_take_nest(
+      ls_nest_sequence(LS_KIND_LIST, ops, (size_t)cores), &m->feed->close_ops);
   ls_release(m->allocator, ops);
   return status;
 }
@@ -290,6 +256,7 @@ static ls_status check_runners(void) {
 }
 
 static ls_status make(making *m) {
+  LS_PLAN_SYSTEM_SCOPE(m->plan);
   LS_RETURN_IF_ERROR(make_all(m));
   LS_RETURN_IF_ERROR(check_runners());
   LS_RETURN_IF_ERROR(
@@ -308,18 +275,14 @@ ls_status ls_input_feed_make(const ls_estimator_calls *calls,
   *out_feed = (ls_input_feed){0};
   making m = {
       .calls = calls,
+      .plan = calls->plan,
       .options = options != NULL ? options : &defaults,
       .feed = out_feed,
-      .recorder = ls_recorder_begin(
-          ls_estimator_config(calls->context)->tpu->input_partition_dims),
+      .recorder =
+          ls_recorder_begin(ls_plan_tpu(calls->plan)->input_partition_dims),
       .allocator = ls_current_allocator(),
   };
-  ls_estimator_scope scope;
-  ls_status status = ls_estimator_scope_begin(&scope, calls->context);
-  if (ls_status_is_ok(status)) {
-    status = make(&m);
-    ls_estimator_scope_end(&scope);
-  }
+  const ls_status status = make(&m);
   for (int64_t i = 0; m.enqueues != NULL && i < m.num_enqueues; ++i)
     ls_enqueue_deinit(&m.enqueues[i]);
   for (int64_t i = 0; m.ops != NULL && i < m.num_enqueues; ++i)

@@ -12,16 +12,10 @@ static bool has_examples(const ls_step_loop *steps) {
 
 // ---- The first values ------------------------------------------------------
 // How many examples of a replica's batch a cache is for.
-static ls_status cache_batch(const ls_step_loop *steps, int64_t *out_size) {
-  const ls_estimator_context context = steps->options->calls->context;
-  ls_estimator_input input;
-  ls_opt size = {0};
-  LS_RETURN_IF_ERROR(ls_estimator_input_of(context, &input));
-  LS_RETURN_IF_ERROR(ls_estimator_model_batch_size(context, &size));
+static int64_t cache_batch(const ls_plan *plan) {
+  const int64_t size = plan->model_batch_size.value;
   // Where each replica is given the whole batch, the model's is that of all.
-  const bool is_whole = input.broadcast && !input.sliced;
-  *out_size = size.value / (is_whole ? steps->replicas : 1);
-  return ls_ok();
+  return plan->input.is_whole ? size / plan->system->num_replicas : size;
 }
 
 static ls_status take_cache(ls_step_loop *steps, ls_nest made,
@@ -37,11 +31,10 @@ static ls_status take_cache(ls_step_loop *steps, ls_nest made,
 
 static ls_status call_cache(ls_step_loop *steps, ls_nest *out_made) {
   const ls_cache_function *function = &steps->options->cache;
-  int64_t batch = 0;
   *out_made = ls_none();
   if (function->call == NULL || ls_step_loop_predict(steps)) return ls_ok();
-  LS_RETURN_IF_ERROR(cache_batch(steps, &batch));
-  *out_made = function->call(function->user, batch);
+  *out_made =
+      function->call(function->user, cache_batch(steps->options->calls->plan));
   LS_RETURN_IF_ERROR(ls_nest_status(*out_made));
   return out_made->kind == LS_KIND_LIST || out_made->kind == LS_KIND_TUPLE ||
                  out_made->kind == LS_KIND_NONE

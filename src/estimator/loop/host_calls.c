@@ -9,14 +9,8 @@
 #include "lockstep/infeed.h"
 #include "lockstep/ops.h"
 
-ls_status ls_host_calls_init(ls_host_calls *calls,
-                             ls_estimator_context context) {
-  ls_estimator_input input;
-  *calls =
-      (ls_host_calls){.allocator = ls_current_allocator(), .context = context};
-  LS_RETURN_IF_ERROR(ls_estimator_input_of(context, &input));
-  calls->joins = !input.broadcast || input.sliced;
-  return ls_ok();
+void ls_host_calls_init(ls_host_calls *calls, const ls_plan *plan) {
+  *calls = (ls_host_calls){.allocator = ls_current_allocator(), .plan = plan};
 }
 
 void ls_host_calls_deinit(ls_host_calls *calls) {
@@ -29,7 +23,8 @@ void ls_host_calls_deinit(ls_host_calls *calls) {
 // ---- In a step -------------------------------------------------------------
 static ls_status check_rows(const ls_host_calls *calls, const char *name,
                             ls_tensor tensor) {
-  if (!calls->joins || ls_tensor_shape(tensor).rank != 0) return ls_ok();
+  if (calls->plan->input.is_whole || ls_tensor_shape(tensor).rank != 0)
+    return ls_ok();
   return ls_failed_precondition("all tensors of %s must preserve batch size "
                                 "dimension, by which replicas' "
                                 "parts are put together: '%s' is a scalar",
@@ -113,10 +108,8 @@ static bool takes_nothing(const ls_recorded_call *call) {
 // Of one replica, on its host.
 static ls_status take_one(const ls_host_calls *calls, const ls_type *types,
                           int64_t replica, ls_op *out_op) {
-  ls_device_name host;
-  int64_t ordinal = 0;
-  LS_RETURN_IF_ERROR(ls_estimator_device_for_replica(calls->context, replica,
-                                                     &host, &ordinal));
+  const int64_t ordinal = calls->plan->system->replicas[replica].ordinal;
+  const ls_device_name host = ls_plan_replica_host(calls->plan, replica);
   LS_DEVICE_SCOPE(host.text);
   *out_op = ls_outfeed_dequeue_tuple(types, calls->count, ordinal);
   return ls_op_is_failed(*out_op) ? ls_graph_take_error(ls_graph_current())
@@ -128,7 +121,7 @@ static ls_status join(ls_host_calls *calls, const ls_op *ops, ls_tensor *parts,
                       int64_t replicas, size_t i) {
   for (int64_t r = 0; r < replicas; ++r)
     parts[r] = ls_op_output(ops[r], (unsigned)i);
-  calls->tensors[i] = calls->joins && replicas > 1
+  calls->tensors[i] = !calls->plan->input.is_whole && replicas > 1
                           ? ls_concatenate(parts, (size_t)replicas, 0)
                           : parts[0];
   return ls_tensor_is_failed(calls->tensors[i])
@@ -138,15 +131,12 @@ static ls_status join(ls_host_calls *calls, const ls_op *ops, ls_tensor *parts,
 
 static ls_status take_all(ls_host_calls *calls, int64_t replicas,
                           ls_type *types, ls_op *ops, ls_tensor *parts) {
-  ls_device_name host;
-  int64_t ordinal = 0;
   for (size_t i = 0; i < calls->count; ++i)
     types[i] = (ls_type){ls_tensor_dtype(calls->tensors[i]),
                          ls_tensor_shape(calls->tensors[i])};
   for (int64_t r = 0; r < replicas; ++r)
     LS_RETURN_IF_ERROR(take_one(calls, types, r, &ops[r]));
-  LS_RETURN_IF_ERROR(
-      ls_estimator_device_for_replica(calls->context, 0, &host, &ordinal));
+  const ls_device_name host = ls_plan_replica_host(calls->plan, 0);
   LS_DEVICE_SCOPE(host.text);
   for (size_t i = 0; i < calls->count; ++i)
     LS_RETURN_IF_ERROR(join(calls, ops, parts, replicas, i));
@@ -173,10 +163,9 @@ static ls_status list_ops(const ls_host_calls *calls, const ls_op *ops,
 }
 
 ls_status ls_host_calls_take(ls_host_calls *calls, ls_nest *out_ops) {
-  int64_t replicas = 0;
+  const int64_t replicas = calls->plan->system->num_replicas;
   *out_ops = ls_none();
   if (calls->count == 0) return list_ops(calls, NULL, 0, out_ops);
-  LS_RETURN_IF_ERROR(ls_estimator_num_replicas(calls->context, &replicas));
   ls_allocator *allocator = calls->allocator;
   const size_t room = (size_t)replicas + 1;
   ls_type *types = ls_new_array(allocator, ls_type, calls->count);
@@ -194,21 +183,16 @@ ls_status ls_host_calls_take(ls_host_calls *calls, ls_nest *out_ops) {
 }
 
 ls_status ls_host_calls_close(const ls_host_calls *calls, ls_nest *out_ops) {
-  int64_t replicas = 0;
+  const int64_t replicas = calls->plan->system->num_replicas;
   *out_ops = ls_none();
-  LS_RETURN_IF_ERROR(ls_estimator_num_replicas(calls->context, &replicas));
   ls_op *ops = ls_new_array(calls->allocator, ls_op, (size_t)replicas + 1);
-  ls_status status = ops == NULL ? ls_out_of_memory() : ls_ok();
-  for (int64_t r = 0; r < replicas && ls_status_is_ok(status); ++r) {
-    ls_device_name host;
-    int64_t ordinal = 0;
-    status =
-        ls_estimator_device_for_replica(calls->context, r, &host, &ordinal);
+  if (ops == NULL) return ls_out_of_memory();
+  for (int64_t r = 0; r < replicas; ++r) {
+    const ls_device_name host = ls_plan_replica_host(calls->plan, r);
     LS_DEVICE_SCOPE(host.text);
-    if (ls_status_is_ok(status)) ops[r] = ls_outfeed_close(ordinal);
+    ops[r] = ls_outfeed_close(calls->plan->system->replicas[r].ordinal);
   }
-  if (ls_status_is_ok(status))
-    status = list_ops(calls, ops, (size_t)replicas, out_ops);
+  const ls_status status = list_ops(calls, ops, (size_t)replicas, out_ops);
   ls_release(calls->allocator, ops);
   return status;
 }
@@ -233,15 +217,12 @@ ls_status ls_host_calls_call(const ls_host_calls *calls, const char *name,
   while (i < calls->num_calls && strcmp(calls->calls[i].name, name) != 0)
     ++i;
   if (i == calls->num_calls) return ls_ok();
-  ls_device_name host;
-  int64_t ordinal = 0;
   ls_host_function function = calls->calls[i].function;
-  LS_RETURN_IF_ERROR(
-      ls_estimator_device_for_replica(calls->context, 0, &host, &ordinal));
   ls_status status = tensors_of(calls, &calls->calls[i], &function.tensors);
   if (ls_status_is_ok(status) && function.call == NULL) {
     *out_made = ls_nest_retain(function.tensors);
   } else if (ls_status_is_ok(status)) {
+    const ls_device_name host = ls_plan_replica_host(calls->plan, 0);
     LS_DEVICE_SCOPE(host.text);
     LS_CONTROL_SCOPE(&calls->taken, takes_nothing(&calls->calls[i]));
     *out_made = ls_host_function_call(&function, name);

@@ -6,7 +6,7 @@
 #ifndef LS_ESTIMATOR_LOOP_HOST_CALLS_H_
 #define LS_ESTIMATOR_LOOP_HOST_CALLS_H_
 
-#include "estimator/config/context.h"
+#include "estimator/config/plan.h"
 #include "lockstep/estimator_spec.h"
 
 enum { LS_MOST_HOST_CALLS = 3 };
@@ -19,8 +19,9 @@ typedef struct ls_recorded_call {
 
 typedef struct ls_host_calls {
   ls_allocator *allocator;
-  ls_estimator_context context;
-  bool joins;  // Replicas' parts; else they are the same, and one counts.
+  // Replicas' parts are joined; where each has the whole batch they are the
+  // same, and one counts.
+  const ls_plan *plan;
   ls_recorded_call calls[LS_MOST_HOST_CALLS];
   size_t num_calls;
   size_t count;        // Of elements.
@@ -28,8 +29,7 @@ typedef struct ls_host_calls {
   ls_op taken;         // Waits until the hosts have a step's tuples.
 } ls_host_calls;
 
-LS_MUST_USE ls_status ls_host_calls_init(ls_host_calls *calls,
-                                         ls_estimator_context context);
+void ls_host_calls_init(ls_host_calls *calls, const ls_plan *plan);
 void ls_host_calls_deinit(ls_host_calls *calls);  // Zeroed is fine.
 
 // In a step: one more function, of that name. Without a `call` the tensors are

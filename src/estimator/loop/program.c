@@ -5,7 +5,6 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/text.h"
-#include "estimator/config/systems.h"
 #include "estimator/input/prediction_rows.h"
 #include "estimator/input/stopping_signals.h"
 #include "estimator/loop/steps.h"
@@ -58,15 +57,13 @@ static void take_results(const ls_step_loop *steps, ls_nest outputs,
 }
 
 static ls_status replicate(ls_step_loop *steps, ls_estimator_program *out) {
-  const ls_estimator_context context = steps->options->calls->context;
-  ls_device_assignment *assignment = NULL;
+  const ls_plan_system *system = steps->options->calls->plan->system;
   ls_nest inputs = ls_none(), outputs = ls_none();
-  LS_RETURN_IF_ERROR(ls_estimator_assignment(context, &assignment));
   ls_status status = no_inputs(steps->allocator, steps->replicas, &inputs);
   if (ls_status_is_ok(status))
     status = ls_split_compile_and_replicate(
         ls_step_loop_compute, steps, inputs,
-        &(ls_replicate_options){.assignment = assignment,
+        &(ls_replicate_options){.assignment = system->assignment,
                                 .on_device_loop = LS_FLAG_ON},
         &out->compile_status, &outputs);
   if (ls_status_is_ok(status)) take_results(steps, outputs, out);
@@ -100,14 +97,11 @@ static ls_status group(ls_allocator *allocator, ls_nest list,
 
 // Behind the loop its variables are looked at.
 static ls_status sync(ls_step_loop *steps, ls_estimator_program *out) {
-  ls_estimator_input input;
+  const bool broadcast = steps->options->calls->plan->input.broadcast;
   ls_nest ops = ls_none();
-  LS_RETURN_IF_ERROR(
-      ls_estimator_input_of(steps->options->calls->context, &input));
   const ls_op after = out->run;
   LS_CONTROL_SCOPE(&after, 1);
-  LS_RETURN_IF_ERROR(
-      ls_tpu_sync_ops(ls_graph_current(), input.broadcast, &ops));
+  LS_RETURN_IF_ERROR(ls_tpu_sync_ops(ls_graph_current(), broadcast, &ops));
   ls_op more = {0};
   ls_status status = steps->mode == LS_MODE_EVAL
                          ? ls_increase_eval_step(out->steps, &more)
@@ -288,30 +282,20 @@ static ls_status call_hosts(ls_step_loop *steps, ls_estimator_program *out) {
 
 // ---- All of it -------------------------------------------------------------
 static ls_status check(const ls_program_options *options) {
-  if (options->feed == NULL || options->feed->queue == NULL)
-    return ls_failed_precondition("InternalError: a program's features and "
-                                  "labels are what feeds it, which is not "
-                                  "made yet");
-  return options->calls->context.mode != LS_MODE_NONE
+  return options->feed != NULL && options->feed->queue != NULL
              ? ls_ok()
-             : ls_failed_precondition("a program is built in a mode");
+             : ls_failed_precondition("InternalError: a program's features and "
+                                      "labels are what feeds it, which is not "
+                                      "made yet");
 }
 
 static ls_status build(ls_step_loop *steps, ls_estimator_program *out) {
+  LS_PLAN_SYSTEM_SCOPE(steps->options->calls->plan);
   LS_RETURN_IF_ERROR(replicate(steps, out));
   LS_RETURN_IF_ERROR(sync(steps, out));
   if (ls_step_loop_predict(steps))
     LS_RETURN_IF_ERROR(close_outfeeds(steps, out));
   return call_hosts(steps, out);
-}
-
-static ls_status build_scoped(ls_step_loop *steps, ls_estimator_program *out) {
-  ls_estimator_scope scope;
-  LS_RETURN_IF_ERROR(
-      ls_estimator_scope_begin(&scope, steps->options->calls->context));
-  const ls_status status = build(steps, out);
-  ls_estimator_scope_end(&scope);
-  return status;
 }
 
 ls_status ls_program_build(const ls_program_options *options,
@@ -323,7 +307,7 @@ ls_status ls_program_build(const ls_program_options *options,
   LS_RETURN_IF_ERROR(check(options));
   LS_RETURN_IF_ERROR(ls_infeed_attempt_begin(&attempt, options->feed->queue));
   ls_status status = ls_step_loop_init(&steps, options);
-  if (ls_status_is_ok(status)) status = build_scoped(&steps, out_program);
+  if (ls_status_is_ok(status)) status = build(&steps, out_program);
   // What is refused leaves the graph as it was, and the queue.
   status = ls_infeed_attempt_end(&attempt, status, &none);
   ls_step_loop_deinit(&steps);

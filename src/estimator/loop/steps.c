@@ -36,19 +36,20 @@ static const ls_summary_writer_kind leaving_out = {
 // ---- Making ----------------------------------------------------------------
 ls_status ls_step_loop_init(ls_step_loop *steps,
                             const ls_program_options *options) {
-  const ls_estimator_context context = options->calls->context;
+  const ls_plan *plan = options->calls->plan;
   *steps = (ls_step_loop){.options = options,
                           .allocator = ls_current_allocator(),
-                          .mode = context.mode,
+                          .mode = plan->mode,
+                          .replicas = plan->system->num_replicas,
                           .loss_dtype = LS_DTYPE_F32};
-  LS_RETURN_IF_ERROR(ls_estimator_num_replicas(context, &steps->replicas));
+  ls_host_calls_init(&steps->host, plan);
   if (!ls_step_loop_predict(steps))
     LS_RETURN_IF_ERROR(
         ls_iterations_per_loop(ls_graph_current(), &steps->iterations));
-  if (steps->mode == LS_MODE_TRAIN)
-    LS_RETURN_IF_ERROR(
-        ls_summary_writer_make(&leaving_out, NULL, steps, &steps->summaries));
-  return ls_host_calls_init(&steps->host, context);
+  return steps->mode == LS_MODE_TRAIN
+             ? ls_summary_writer_make(&leaving_out, NULL, steps,
+                                      &steps->summaries)
+             : ls_ok();
 }
 
 void ls_step_loop_deinit(ls_step_loop *steps) {
@@ -199,12 +200,8 @@ static ls_status enqueue_each(step *s, int64_t every) {
 }
 
 static ls_status tell_hosts(step *s) {
-  const ls_run_values *values =
-      ls_run_config_values(s->steps->options->calls->config);
-  const ls_opt every = values->tpu->host_call_every_n_steps;
   LS_RETURN_IF_ERROR(record(s));
-  return enqueue_each(
-      s, s->steps->mode == LS_MODE_TRAIN && every.set ? every.value : 1);
+  return enqueue_each(s, s->steps->options->calls->plan->host_call_every);
 }
 
 // ---- Modes -----------------------------------------------------------------

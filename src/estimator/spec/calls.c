@@ -80,13 +80,11 @@ static ls_status set_context(ls_nest *params, const ls_user_context *context) {
 // ---- Input -----------------------------------------------------------------
 static ls_status input_params(const ls_estimator_calls *calls,
                               const ls_input_place *place, ls_nest *params) {
-  ls_opt size = {0};
   LS_RETURN_IF_ERROR(ls_nest_status(*params));
-  LS_RETURN_IF_ERROR(ls_estimator_input_batch_size(calls->context, &size));
-  LS_RETURN_IF_ERROR(set_batch_size(params, size));
+  LS_RETURN_IF_ERROR(set_batch_size(params, calls->plan->input_batch_size));
   if (place == NULL) return ls_ok();
   return set_context(params, &(ls_user_context){
-                                 .context = calls->context,
+                                 .plan = calls->plan,
                                  .is_input = true,
                                  .host = place->host,
                                  .invocation = place->invocation,
@@ -111,7 +109,7 @@ ls_status ls_call_input(const ls_estimator_calls *calls,
   LS_RETURN_IF_ERROR(needs_params(arguments, "input_fn"));
   ls_input_call call = {.params = ls_params_copy(calls->params)};
   ls_status status = input_params(calls, place, &call.params);
-  if (takes(arguments, "mode")) call.mode = calls->context.mode;
+  if (takes(arguments, "mode")) call.mode = calls->plan->mode;
   if (takes(arguments, "config")) call.config = calls->config;
   if (ls_status_is_ok(status)) {
     *out_made = call_there(
@@ -128,9 +126,9 @@ ls_status ls_call_input(const ls_estimator_calls *calls,
 
 // ---- What a model is given -------------------------------------------------
 static ls_status check_inputs(const ls_estimator_calls *calls,
-                              const ls_model_inputs *inputs, bool is_static) {
+                              const ls_model_inputs *inputs) {
   const ls_parameters *arguments = calls->model->arguments;
-  if (is_static)
+  if (!calls->plan->on_cpu)
     LS_RETURN_IF_ERROR(
         ls_returned_check_static(inputs->features, inputs->labels));
   if (inputs->labels.kind != LS_KIND_NONE && !takes(arguments, "labels"))
@@ -140,21 +138,18 @@ static ls_status check_inputs(const ls_estimator_calls *calls,
 }
 
 static ls_status model_params(const ls_estimator_calls *calls,
-                              const ls_model_inputs *inputs, bool on_cpu,
-                              ls_nest *params) {
-  ls_opt size = {0};
+                              const ls_model_inputs *inputs, ls_nest *params) {
+  const ls_plan *plan = calls->plan;
   LS_RETURN_IF_ERROR(ls_nest_status(*params));
-  if (!calls->context.exports) {
-    LS_RETURN_IF_ERROR(ls_estimator_model_batch_size(calls->context, &size));
-    LS_RETURN_IF_ERROR(set_batch_size(params, size));
-  }
+  if (!plan->exports)
+    LS_RETURN_IF_ERROR(set_batch_size(params, plan->model_batch_size));
   LS_RETURN_IF_ERROR(
-      ls_params_set(params, LS_PARAM_USE_TPU, ls_nest_bool(!on_cpu)));
-  if (on_cpu) return ls_ok();
+      ls_params_set(params, LS_PARAM_USE_TPU, ls_nest_bool(!plan->on_cpu)));
+  if (plan->on_cpu) return ls_ok();
   if (inputs->cache.kind != LS_KIND_NONE)
     LS_RETURN_IF_ERROR(
         ls_params_set(params, LS_PARAM_CACHE, ls_nest_retain(inputs->cache)));
-  return set_context(params, &(ls_user_context){.context = calls->context});
+  return set_context(params, &(ls_user_context){.plan = plan});
 }
 
 // ---- What comes back -------------------------------------------------------
@@ -221,20 +216,19 @@ static ls_status call_model(const ls_estimator_calls *calls,
       .mask = inputs->mask,
       .params = ls_nest_retain(params),
   };
-  if (takes(arguments, "mode")) call.mode = calls->context.mode;
+  if (takes(arguments, "mode")) call.mode = calls->plan->mode;
   if (takes(arguments, "config")) call.config = calls->config;
   const ls_status status =
       calls->model->call(calls->model->user, &call, out_spec);
   ls_nest_release(call.params);
   LS_RETURN_IF_ERROR(status);
-  return *out_spec != NULL ? check_mode(calls->context.mode, *out_spec)
+  return *out_spec != NULL ? check_mode(calls->plan->mode, *out_spec)
                            : ls_invalid_argument("model_fn gives no spec");
 }
 
 // On a CPU the spec is a plain one, else one that fits.
-static ls_status finish(const ls_estimator_calls *calls, bool on_cpu,
-                        ls_estimator_spec **spec) {
-  if (!on_cpu) return check_spec(calls->context.mode, *spec);
+static ls_status finish(const ls_plan *plan, ls_estimator_spec **spec) {
+  if (!plan->on_cpu) return check_spec(plan->mode, *spec);
   ls_estimator_spec *plain = NULL;
   LS_RETURN_IF_ERROR(ls_estimator_spec_as_plain(*spec, &plain));
   ls_estimator_spec_release(*spec);
@@ -280,17 +274,16 @@ static void warn_of_collections(void) {
 ls_status ls_call_model(const ls_estimator_calls *calls,
                         const ls_model_inputs *inputs,
                         ls_estimator_spec **out_spec) {
-  bool on_cpu = false;
+  const bool on_cpu = calls->plan->on_cpu;
   *out_spec = NULL;
-  LS_RETURN_IF_ERROR(ls_estimator_runs_on_cpu(calls->context, &on_cpu));
-  LS_RETURN_IF_ERROR(check_inputs(calls, inputs, !on_cpu));
+  LS_RETURN_IF_ERROR(check_inputs(calls, inputs));
   ls_nest params = ls_params_copy(calls->params);
-  ls_status status = model_params(calls, inputs, on_cpu, &params);
+  ls_status status = model_params(calls, inputs, &params);
   if (ls_status_is_ok(status))
     status = first_cause(call_model(calls, inputs, params, out_spec));
   if (ls_status_is_ok(status) && !on_cpu) warn_of_collections();
   if (ls_status_is_ok(status) && !(on_cpu && inputs->keeps_kind))
-    status = finish(calls, on_cpu, out_spec);
+    status = finish(calls->plan, out_spec);
   ls_nest_release(params);
   if (!ls_status_is_ok(status)) {
     ls_estimator_spec_release(*out_spec);

@@ -4,12 +4,12 @@
 #ifndef LS_ESTIMATOR_SPEC_CALLS_H_
 #define LS_ESTIMATOR_SPEC_CALLS_H_
 
-#include "estimator/config/context.h"
+#include "estimator/config/plan.h"
 
 // What all calls in one training, evaluation, prediction or export have in
 // common; lent.
 typedef struct ls_estimator_calls {
-  ls_estimator_context context;  // In its mode.
+  const ls_plan *plan;
   const ls_model_function *model;
   const ls_input_function *input;
   const ls_run_config *config;
@@ -41,7 +41,7 @@ typedef struct ls_model_inputs {
   ls_tensor mask;
   bool keeps_kind;  // On a CPU a spec for TPUs stays one.
 } ls_model_inputs;
-// Calls the model function: for a CPU or an export where the context says so.
+// Calls the model function: for a CPU or an export where the plan says so.
 // There a spec for TPUs becomes a plain one; on TPUs one that does not fit is
 // refused.
 LS_MUST_USE ls_status ls_call_model(const ls_estimator_calls *calls,

@@ -5,7 +5,8 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
-#include "estimator/config/context.h"
+#include "estimator/config/params.h"
+#include "estimator/config/plan.h"
 #include "support/counted.h"
 #include "support/expect.h"
 #include "support/spec.h"
@@ -23,7 +24,7 @@ typedef struct world {
   ls_topology *topology;
   ls_tpu_resolver *resolver;
   ls_run_config *config;
-  ls_estimator_context context;
+  ls_plans *plans;
 } world;
 
 static void note(void *user, const ls_log_line *line) {
@@ -106,41 +107,53 @@ static void begin(world *w, facts f) {
                                .evaluation_master = f.evaluation_master,
                                .tpu = &f.tpu},
       &w->config));
-  expect_ok(ls_estimator_context_init(
+  expect_ok(ls_plans_create(
       &(ls_estimator_facts){.config = w->config,
-                            .train_batch_size = f.train,
-                            .eval_batch_size = f.eval,
-                            .predict_batch_size = f.predict,
+                            .batch_sizes = {[LS_MODE_TRAIN] = f.train,
+                                            [LS_MODE_EVAL] = f.eval,
+                                            [LS_MODE_PREDICT] = f.predict},
                             .use_tpu = f.use_tpu,
                             .eval_on_tpu = f.eval_on_tpu,
                             .any_batch = f.any_batch},
-      &w->context));
+      &w->plans));
 }
 
 static void end(world *w) {
-  ls_estimator_context_deinit(&w->context);
+  ls_plans_destroy(w->plans);
   ls_run_config_release(w->config);
   if (w->resolver != NULL) ls_tpu_resolver_release(w->resolver);
   if (w->topology != NULL) ls_topology_release(w->topology);
   counted_end(&w->runtime);
 }
 
-static ls_estimator_context in(const world *w, ls_estimator_mode mode) {
-  return ls_estimator_with_mode(w->context, mode, false);
+static const ls_plan *in(const world *w, ls_estimator_mode mode) {
+  const ls_plan *plan = NULL;
+  expect_ok(ls_plans_get(w->plans, mode, false, &plan));
+  return plan;
 }
 
-static bool is_cpu(ls_estimator_context context) {
-  bool out = false;
-  expect_ok(ls_estimator_runs_on_cpu(context, &out));
-  return out;
+static const ls_plan *of_training(const world *w) {
+  return in(w, LS_MODE_TRAIN);
+}
+
+static const ls_plan *of_export(const world *w, ls_estimator_mode mode) {
+  const ls_plan *plan = NULL;
+  expect_ok(ls_plans_get(w->plans, mode, true, &plan));
+  return plan;
+}
+
+static void expect_refused(const world *w, ls_estimator_mode mode, ls_code code,
+                           const char *says) {
+  const ls_plan *plan = NULL;
+  expect_status(ls_plans_get(w->plans, mode, false, &plan), code, says);
+  assert_null(plan);
 }
 
 static void expect_invalid(facts f, ls_estimator_mode mode, ls_code code,
                            const char *says) {
   world w;
-  bool out = false;
   begin(&w, f);
-  expect_status(ls_estimator_runs_on_cpu(in(&w, mode), &out), code, says);
+  expect_refused(&w, mode, code, says);
   end(&w);
 }
 
@@ -152,88 +165,76 @@ static void one_shard_is_one_core(void **state) {
   begin(&w, (facts){.tpu.num_shards = LS_SOME(1), .train = LS_SOME(3)});
   assert_int_equal(w.warnings, 1);
   assert_non_null(strstr(w.last_warning, "num_shards is 1"));
-  const ls_tpu_metadata *m = NULL;
-  expect_ok(ls_estimator_metadata(in(&w, LS_MODE_TRAIN), &m));
-  assert_int_equal(m->num_cores, 1);
-  assert_int_equal(m->num_hosts, 1);
-  assert_int_equal(m->num_of_cores_per_host, 1);
-  assert_false(is_cpu(in(&w, LS_MODE_TRAIN)));
+  const ls_plan *plan = of_training(&w);
+  assert_int_equal(plan->system->num_cores, 1);
+  assert_int_equal(plan->system->num_hosts, 1);
+  assert_int_equal(plan->system->cores_per_host, 1);
+  assert_false(plan->on_cpu);
   end(&w);
   // Two are a number as any other, and so is one with model parallelism.
   begin(&w, (facts){.hosts = 1, .each = 2, .tpu.num_shards = LS_SOME(2)});
   assert_int_equal(w.warnings, 0);
-  expect_ok(ls_estimator_metadata(in(&w, LS_MODE_TRAIN), &m));
-  assert_int_equal(m->num_cores, 2);
+  assert_int_equal(of_training(&w)->system->num_cores, 2);
   end(&w);
   begin(&w, (facts){.hosts = 1,
                     .each = 4,
                     .tpu = {.num_shards = LS_SOME(1),
                             .num_cores_per_replica = LS_SOME(4)}});
   assert_int_equal(w.warnings, 0);
-  expect_ok(ls_estimator_metadata(in(&w, LS_MODE_TRAIN), &m));
-  assert_int_equal(m->num_cores, 4);
+  assert_int_equal(of_training(&w)->system->num_cores, 4);
   end(&w);
 }
 
-static void a_mode_is_needed_and_copies_share_what_was_asked(void **state) {
+static void a_mode_is_needed_and_systems_are_asked_once(void **state) {
   (void)state;
   LS_SPEC("E35 E36");
   world w;
-  begin(&w, (facts){.hosts = 2, .each = 4});
-  const ls_tpu_metadata *m = NULL, *same = NULL;
-  int64_t count = 0;
-  bool cpu = false;
-  ls_opt size;
-  const char *text = NULL;
-  ls_estimator_input input;
-  const struct {
-    ls_status status;
-  } early[] = {{ls_estimator_metadata(w.context, &m)},
-               {ls_estimator_master(w.context, &text)},
-               {ls_estimator_num_replicas(w.context, &count)},
-               {ls_estimator_num_hosts(w.context, &count)},
-               {ls_estimator_replicas_per_host(w.context, &count)},
-               {ls_estimator_input_of(w.context, &input)},
-               {ls_estimator_runs_on_cpu(w.context, &cpu)},
-               {ls_estimator_input_batch_size(w.context, &size)},
-               {ls_estimator_model_batch_size(w.context, &size)},
-               {ls_estimator_job(w.context, &text)}};
-  for (size_t i = 0; i < LS_COUNT_OF(early); ++i)
-    expect_status(early[i].status, LS_FAILED_PRECONDITION, "mode");
+  facts f = {.hosts = 2,
+             .each = 4,
+             .tpu.per_host_input = LS_INPUT_BROADCAST,
+             .eval = LS_SOME(8),
+             .predict = LS_SOME(8)};
+  begin(&w, f);
+  expect_refused(&w, LS_MODE_NONE, LS_FAILED_PRECONDITION, "mode");
+  expect_refused(&w, LS_NUM_MODES, LS_FAILED_PRECONDITION, "mode");
   assert_int_equal(w.queries, 0);
-  // One of a mode gives one of another.
-  expect_ok(ls_estimator_master(
-      ls_estimator_with_mode(in(&w, LS_MODE_TRAIN), LS_MODE_EVAL, false),
-      &text));
-  assert_int_equal(
-      ls_estimator_with_mode(in(&w, LS_MODE_TRAIN), LS_MODE_EVAL, false).mode,
-      LS_MODE_EVAL);
   // Once, whatever the mode and however often.
   for (int i = 0; i < 2; ++i)
     for (ls_estimator_mode mode = LS_MODE_TRAIN; mode < LS_NUM_MODES; ++mode) {
-      expect_ok(ls_estimator_metadata(in(&w, mode), &m));
-      if (same == NULL) same = m;
-      assert_ptr_equal(m, same);
+      assert_int_equal(in(&w, mode)->mode, mode);
+      assert_ptr_equal(in(&w, mode), in(&w, mode));
+      assert_ptr_equal(in(&w, mode)->system, of_training(&w)->system);
     }
   assert_int_equal(w.queries, 1);
   assert_int_equal(w.topologies, 0);
   end(&w);
   // Evaluation has a master of its own, which is asked by itself.
-  begin(&w, (facts){.hosts = 2, .each = 4, .evaluation_master = ""});
-  expect_ok(ls_estimator_metadata(in(&w, LS_MODE_TRAIN), &same));
-  expect_ok(ls_estimator_metadata(in(&w, LS_MODE_EVAL), &m));
+  f.evaluation_master = "";
+  begin(&w, f);
+  const ls_plan_system *same = of_training(&w)->system;
   assert_int_equal(same->num_hosts, 2);
-  assert_int_equal(m->num_hosts, 1);  // The local system.
+  assert_int_equal(in(&w, LS_MODE_EVAL)->system->num_hosts, 1);  // The local.
   assert_int_equal(w.queries, 1);
-  expect_ok(ls_estimator_metadata(in(&w, LS_MODE_PREDICT), &m));
-  assert_ptr_equal(m, same);
+  assert_ptr_equal(in(&w, LS_MODE_PREDICT)->system, same);
   end(&w);
   // A topology is asked for where replicas have several cores, and only there.
   begin(
       &w,
       (facts){.hosts = 2, .each = 4, .tpu.num_cores_per_replica = LS_SOME(2)});
-  expect_ok(ls_estimator_metadata(in(&w, LS_MODE_TRAIN), &m));
+  assert_non_null(of_training(&w)->system->assignment);
   assert_int_equal(w.topologies, 1);
+  end(&w);
+}
+
+// A system that did not answer is asked again.
+static void what_is_refused_is_resolved_again(void **state) {
+  (void)state;
+  world w;
+  begin(&w, (facts){.hosts = 2});
+  expect_refused(&w, LS_MODE_TRAIN, LS_NOT_FOUND, "no TPU");
+  w.each = 4;
+  assert_int_equal(of_training(&w)->system->num_replicas, 8);
+  assert_int_equal(w.queries, 2);
   end(&w);
 }
 
@@ -250,20 +251,17 @@ static void model_parallelism_deals_cores_to_replicas(void **state) {
               {8, 1, 0, {1, 1, 0, 1}}};
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
     world w;
-    int64_t count = 0;
     begin(&w, (facts){.hosts = 2,
                       .each = 4,
-                      .tpu.num_cores_per_replica = LS_SOME(rows[i].cores)});
-    const ls_estimator_context train = in(&w, LS_MODE_TRAIN);
-    assert_true(ls_estimator_is_model_parallel(train));
-    expect_ok(ls_estimator_num_replicas(train, &count));
-    assert_int_equal(count, rows[i].replicas);
-    expect_ok(ls_estimator_replicas_per_host(train, &count));
-    assert_int_equal(count, rows[i].per_host);
-    ls_device_assignment *assignment = NULL, *same = NULL;
-    expect_ok(ls_estimator_assignment(train, &assignment));
-    expect_ok(ls_estimator_assignment(in(&w, LS_MODE_EVAL), &same));
-    assert_ptr_equal(assignment, same);
+                      .tpu = {.num_cores_per_replica = LS_SOME(rows[i].cores),
+                              .per_host_input = LS_INPUT_PER_HOST_V2},
+                      .eval = LS_SOME(8)});
+    const ls_plan_system *system = of_training(&w)->system;
+    assert_true(ls_plan_is_model_parallel(of_training(&w)));
+    assert_int_equal(system->num_replicas, rows[i].replicas);
+    assert_int_equal(system->replicas_per_host, rows[i].per_host);
+    ls_device_assignment *assignment = system->assignment;
+    assert_ptr_equal(assignment, in(&w, LS_MODE_EVAL)->system->assignment);
     assert_int_equal(ls_device_assignment_num_replicas(assignment),
                      rows[i].replicas);
     assert_int_equal(ls_device_assignment_num_cores_per_replica(assignment),
@@ -280,22 +278,17 @@ static void model_parallelism_deals_cores_to_replicas(void **state) {
   }
   // Without it there is no assignment, and each core is a replica.
   world w;
-  int64_t count = 0;
-  ls_device_assignment *none = NULL;
   begin(&w, (facts){.hosts = 2, .each = 4});
-  assert_false(ls_estimator_is_model_parallel(w.context));
-  expect_ok(ls_estimator_assignment(in(&w, LS_MODE_TRAIN), &none));
-  assert_null(none);
-  expect_ok(ls_estimator_num_replicas(in(&w, LS_MODE_TRAIN), &count));
-  assert_int_equal(count, 8);
-  expect_ok(ls_estimator_replicas_per_host(in(&w, LS_MODE_TRAIN), &count));
-  assert_int_equal(count, 4);
+  assert_false(ls_plan_is_model_parallel(of_training(&w)));
+  assert_null(of_training(&w)->system->assignment);
+  assert_int_equal(of_training(&w)->system->num_replicas, 8);
+  assert_int_equal(of_training(&w)->system->replicas_per_host, 4);
   end(&w);
   begin(&w, (facts){.hosts = 2,
                     .each = 4,
                     .use_tpu = LS_FLAG_OFF,
                     .tpu.num_cores_per_replica = LS_SOME(2)});
-  assert_false(ls_estimator_is_model_parallel(w.context));
+  assert_null(of_training(&w)->system);
   end(&w);
   // More cores than there are, or a number that does not divide them.
   expect_invalid(
@@ -322,9 +315,9 @@ static void every_shape_of_a_replica_is_known(void **state) {
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
     world w;
     begin(&w, (facts){.master = rows[i].pod,
-                      .tpu.num_cores_per_replica = LS_SOME(rows[i].cores)});
-    ls_device_assignment *assignment = NULL;
-    expect_ok(ls_estimator_assignment(in(&w, LS_MODE_TRAIN), &assignment));
+                      .tpu = {.num_cores_per_replica = LS_SOME(rows[i].cores),
+                              .per_host_input = LS_INPUT_PER_HOST_V2}});
+    ls_device_assignment *assignment = of_training(&w)->system->assignment;
     // Its cores fill a block of that shape.
     for (int axis = 0; axis < 4; ++axis) {
       int32_t least = INT32_MAX, most = 0;
@@ -350,13 +343,14 @@ static void how_input_is_fed_follows_from_mode_and_configuration(void **state) {
       for (ls_estimator_mode mode = LS_MODE_TRAIN; mode < LS_NUM_MODES;
            ++mode) {
         world w;
-        begin(&w, (facts){.hosts = 2,
+        begin(&w, (facts){.hosts = 1,
                           .each = 4,
                           .tpu = {.per_host_input = p,
                                   .eval_training_input =
-                                      sliced ? LS_INPUT_SLICED : 0}});
-        ls_estimator_input input;
-        expect_ok(ls_estimator_input_of(in(&w, mode), &input));
+                                      sliced ? LS_INPUT_SLICED : 0},
+                          .eval = LS_SOME(8),
+                          .predict = LS_SOME(8)});
+        const ls_estimator_input input = in(&w, mode)->input;
         const bool trains = mode == LS_MODE_TRAIN;
         assert_int_equal(input.per_core, trains && p == LS_INPUT_PER_SHARD_V1);
         assert_int_equal(input.per_host_v2, p == LS_INPUT_PER_HOST_V2);
@@ -370,10 +364,9 @@ static void how_input_is_fed_follows_from_mode_and_configuration(void **state) {
     world w;
     begin(&w, (facts){.hosts = 2,
                       .each = 4,
-                      .tpu.num_cores_per_replica = LS_SOME(cores)});
-    ls_estimator_input input;
-    expect_ok(ls_estimator_input_of(in(&w, LS_MODE_TRAIN), &input));
-    assert_int_equal(input.replica_across_hosts, cores == 8);
+                      .tpu = {.num_cores_per_replica = LS_SOME(cores),
+                              .per_host_input = LS_INPUT_PER_HOST_V2}});
+    assert_int_equal(of_training(&w)->input.replica_across_hosts, cores == 8);
     end(&w);
   }
 }
@@ -388,13 +381,11 @@ static void what_runs_on_cpus_is_not_checked(void **state) {
                        .tpu.num_shards = LS_SOME(3),
                        .eval_on_tpu = LS_FLAG_OFF};
   begin(&w, wrong);
-  bool cpu = false;
-  assert_true(is_cpu(in(&w, LS_MODE_EVAL)));
+  assert_true(in(&w, LS_MODE_EVAL)->on_cpu);
   for (ls_estimator_mode mode = LS_MODE_TRAIN; mode < LS_NUM_MODES; ++mode)
-    assert_true(is_cpu(ls_estimator_with_mode(w.context, mode, true)));
+    assert_true(of_export(&w, mode)->on_cpu);
   assert_int_equal(w.queries, 0);
-  expect_status(ls_estimator_runs_on_cpu(in(&w, LS_MODE_TRAIN), &cpu),
-                LS_INVALID_ARGUMENT, "num_shards");
+  expect_refused(&w, LS_MODE_TRAIN, LS_INVALID_ARGUMENT, "num_shards");
   end(&w);
   facts off = wrong;
   off.use_tpu = LS_FLAG_OFF;
@@ -403,7 +394,7 @@ static void what_runs_on_cpus_is_not_checked(void **state) {
   assert_int_equal(w.warnings, 1);
   assert_non_null(strstr(w.last_warning, "eval_on_tpu"));
   for (ls_estimator_mode mode = LS_MODE_TRAIN; mode < LS_NUM_MODES; ++mode)
-    assert_true(is_cpu(in(&w, mode)));
+    assert_true(in(&w, mode)->on_cpu);
   assert_int_equal(w.queries, 0);
   end(&w);
   // What can be is checked once for each mode.
@@ -412,28 +403,25 @@ static void what_runs_on_cpus_is_not_checked(void **state) {
                     .tpu.per_host_input = LS_INPUT_PER_HOST_V2,
                     .eval = LS_SOME(8)});
   for (int i = 0; i < 3; ++i)
-    assert_false(is_cpu(in(&w, LS_MODE_EVAL)));
+    assert_false(in(&w, LS_MODE_EVAL)->on_cpu);
   assert_int_equal(w.warnings, 1);  // Of PER_HOST_V2 on two hosts.
-  expect_status(ls_estimator_runs_on_cpu(in(&w, LS_MODE_PREDICT), &cpu),
-                LS_INVALID_ARGUMENT, "predict_batch_size");
+  expect_refused(&w, LS_MODE_PREDICT, LS_INVALID_ARGUMENT,
+                 "predict_batch_size");
   end(&w);
 }
 
 static void expect_sizes(facts f, ls_estimator_mode mode, int64_t input,
                          int64_t model) {
   world w;
-  ls_opt size;
   // No other mode's.
   *(mode == LS_MODE_TRAIN  ? &f.train
     : mode == LS_MODE_EVAL ? &f.eval
                            : &f.predict) = (ls_opt)LS_SOME(64);
   begin(&w, f);
-  expect_ok(ls_estimator_input_batch_size(in(&w, mode), &size));
-  assert_true(size.set);
-  assert_int_equal(size.value, input);
-  expect_ok(ls_estimator_model_batch_size(in(&w, mode), &size));
-  assert_true(size.set);
-  assert_int_equal(size.value, model);
+  const ls_plan *plan = in(&w, mode);
+  assert_true(plan->input_batch_size.set && plan->model_batch_size.set);
+  assert_int_equal(plan->input_batch_size.value, input);
+  assert_int_equal(plan->model_batch_size.value, model);
   end(&w);
 }
 
@@ -465,12 +453,9 @@ static void batches_are_shared_out(void **state) {
   expect_sizes(f, LS_MODE_TRAIN, 64, 64);
   // Not given, on a CPU.
   world w;
-  ls_opt size;
   begin(&w, f);
-  expect_ok(ls_estimator_input_batch_size(in(&w, LS_MODE_TRAIN), &size));
-  assert_false(size.set);
-  expect_ok(ls_estimator_model_batch_size(in(&w, LS_MODE_TRAIN), &size));
-  assert_false(size.set);
+  assert_false(of_training(&w)->input_batch_size.set);
+  assert_false(of_training(&w)->model_batch_size.set);
   end(&w);
 }
 
@@ -504,7 +489,7 @@ static void a_system_that_does_not_fit_is_refused_in_order(void **state) {
                     .tpu = {.num_shards = LS_SOME(1),
                             .num_cores_per_replica = LS_SOME(8),
                             .per_host_input = LS_INPUT_PER_HOST_V2}});
-  assert_false(is_cpu(in(&w, LS_MODE_TRAIN)));
+  assert_false(in(&w, LS_MODE_TRAIN)->on_cpu);
   end(&w);
 }
 
@@ -531,7 +516,7 @@ static void a_batch_that_cannot_be_shared_out_is_refused(void **state) {
     f.tpu.per_host_input = i == 0 ? 0 : LS_INPUT_BROADCAST;
     begin(&w, f);
     for (ls_estimator_mode mode = LS_MODE_TRAIN; mode < LS_NUM_MODES; ++mode)
-      assert_false(is_cpu(in(&w, mode)));
+      assert_false(in(&w, mode)->on_cpu);
     end(&w);
   }
 }
@@ -557,31 +542,31 @@ static void several_hosts_need_a_way_to_feed_them(void **state) {
   expect_invalid(f, LS_MODE_PREDICT, LS_INVALID_ARGUMENT, "mode predict");
   world w;
   begin(&w, f);
-  assert_false(is_cpu(in(&w, LS_MODE_EVAL)));
+  assert_false(in(&w, LS_MODE_EVAL)->on_cpu);
   assert_int_equal(w.warnings, 1);
   assert_non_null(strstr(w.last_warning, "PER_HOST_V2"));
   end(&w);
   // One replica over both hosts can predict.
   f.tpu.num_cores_per_replica = (ls_opt)LS_SOME(8);
   begin(&w, f);
-  assert_false(is_cpu(in(&w, LS_MODE_PREDICT)));
+  assert_false(in(&w, LS_MODE_PREDICT)->on_cpu);
   end(&w);
   f = two_hosts;
   f.tpu.per_host_input = LS_INPUT_BROADCAST;
   begin(&w, f);
   for (ls_estimator_mode mode = LS_MODE_TRAIN; mode < LS_NUM_MODES; ++mode)
-    assert_false(is_cpu(in(&w, mode)));
+    assert_false(in(&w, mode)->on_cpu);
   assert_int_equal(w.warnings, 0);
   end(&w);
   f = two_hosts;
   f.tpu.eval_training_input = LS_INPUT_SLICED;
   begin(&w, f);
-  assert_false(is_cpu(in(&w, LS_MODE_EVAL)));
-  assert_false(is_cpu(in(&w, LS_MODE_PREDICT)));
+  assert_false(in(&w, LS_MODE_EVAL)->on_cpu);
+  assert_false(in(&w, LS_MODE_PREDICT)->on_cpu);
   end(&w);
   // Training needs none of it.
   begin(&w, two_hosts);
-  assert_false(is_cpu(in(&w, LS_MODE_TRAIN)));
+  assert_false(in(&w, LS_MODE_TRAIN)->on_cpu);
   end(&w);
 }
 
@@ -591,7 +576,6 @@ static void expect_job(const char *master, const char *given,
   counted c = counted_begin_with(
       (ls_runtime_options){.threads = 1, .environment = no_environment});
   ls_run_config *config = NULL;
-  ls_estimator_context context;
   ls_session_config session = {0};
   expect_ok(ls_cluster_spec_copy(cluster, &session.cluster));
   expect_ok(ls_tpu_run_config_create(
@@ -600,11 +584,9 @@ static void expect_job(const char *master, const char *given,
                                .tpu = &(ls_tpu_config){.tpu_job_name = given}},
       &config));
   ls_session_config_deinit(&session);
-  expect_ok(ls_estimator_context_init(&(ls_estimator_facts){.config = config},
-                                      &context));
   const char *job = NULL;
-  const ls_status status = ls_estimator_job(
-      ls_estimator_with_mode(context, LS_MODE_TRAIN, false), &job);
+  const ls_run_values *values = ls_run_config_values(config);
+  const ls_status status = ls_configured_job(values, values->master, &job);
   if (wanted != NULL && wanted[0] == '!') {
     expect_status(status, LS_INVALID_ARGUMENT, "tpu_job_name");
   } else {
@@ -614,7 +596,6 @@ static void expect_job(const char *master, const char *given,
     else
       assert_string_equal(job, wanted);
   }
-  ls_estimator_context_deinit(&context);
   ls_run_config_release(config);
   counted_end(&c);
 }
@@ -646,8 +627,8 @@ static void the_job_follows_from_master_and_cluster(void **state) {
 static void expect_host(const world *w, ls_opt host, ls_opt replica,
                         const char *wanted) {
   ls_device_name name;
-  expect_ok(
-      ls_estimator_place_host(in(w, LS_MODE_TRAIN), host, replica, &name));
+  const ls_user_context user = {.plan = of_training(w)};
+  expect_ok(ls_user_context_place_host(&user, host, replica, &name));
   assert_string_equal(name.text, wanted);
 }
 
@@ -661,29 +642,25 @@ static void hosts_and_cores_have_their_places(void **state) {
   expect_host(&w, (ls_opt)LS_SOME(1), none, "/job:worker/task:1/device:CPU:0");
   expect_host(&w, none, (ls_opt)LS_SOME(3), "/job:worker/task:0/device:CPU:0");
   expect_host(&w, none, (ls_opt)LS_SOME(4), "/job:worker/task:1/device:CPU:0");
-  expect_status(ls_estimator_place_host(in(&w, LS_MODE_TRAIN),
-                                        (ls_opt)LS_SOME(0), (ls_opt)LS_SOME(0),
-                                        &name),
+  const ls_user_context user = {.plan = of_training(&w)};
+  expect_status(ls_user_context_place_host(&user, (ls_opt)LS_SOME(0),
+                                           (ls_opt)LS_SOME(0), &name),
                 LS_FAILED_PRECONDITION, "host 0 and by replica 0");
-  expect_ok(ls_estimator_place_core(in(&w, LS_MODE_TRAIN), 6, &name));
-  assert_string_equal(name.text, "/job:worker/task:1/device:TPU:2");
-  expect_status(ls_estimator_place_core(in(&w, LS_MODE_TRAIN), 8, &name),
-                LS_INVALID_ARGUMENT, "core 8");
+  expect_status(
+      ls_user_context_place_host(&user, none, (ls_opt)LS_SOME(8), &name),
+      LS_INVALID_ARGUMENT, "replica 8 of 8");
   end(&w);
   // Without a job.
   begin(&w, (facts){0});
   expect_host(&w, none, none, "/replica:0/task:0/device:CPU:0");
   expect_host(&w, none, (ls_opt)LS_SOME(3), "/replica:0/task:0/device:CPU:0");
   expect_host(&w, (ls_opt)LS_SOME(1), none, "/replica:0/task:0/device:CPU:0");
-  expect_ok(ls_estimator_place_core(in(&w, LS_MODE_TRAIN), 3, &name));
-  assert_string_equal(name.text, "/task:0/device:TPU:3");
   end(&w);
   // By the assignment.
   begin(
       &w,
       (facts){.hosts = 2, .each = 4, .tpu.num_cores_per_replica = LS_SOME(4)});
-  ls_device_assignment *assignment = NULL;
-  expect_ok(ls_estimator_assignment(in(&w, LS_MODE_TRAIN), &assignment));
+  ls_device_assignment *assignment = of_training(&w)->system->assignment;
   for (int32_t r = 0; r < 2; ++r) {
     expect_ok(ls_device_assignment_host(assignment, r, 0, "worker", &name));
     expect_host(&w, none, (ls_opt)LS_SOME(r), name.text);
@@ -691,28 +668,23 @@ static void hosts_and_cores_have_their_places(void **state) {
   end(&w);
 }
 
-static void shards_have_cores_on_their_host(void **state) {
+static void replicas_have_cores_on_their_hosts(void **state) {
   (void)state;
   LS_SPEC("E47");
   world w;
   ls_device_name name, wanted;
   int64_t ordinal = 0;
   begin(&w, (facts){.hosts = 2, .each = 4});
-  for (int64_t shard = 0; shard < 6; ++shard) {
-    expect_ok(ls_estimator_ordinal(in(&w, LS_MODE_TRAIN), 1, shard, &ordinal));
-    assert_int_equal(ordinal, shard % 4);
-  }
+  const ls_user_context user = {.plan = of_training(&w)};
   for (int64_t r = 0; r < 8; ++r) {
     char text[64];
-    expect_ok(ls_estimator_device_for_replica(in(&w, LS_MODE_TRAIN), r, &name,
-                                              &ordinal));
+    expect_ok(ls_user_context_device_for_replica(&user, r, &name, &ordinal));
     snprintf(text, sizeof(text), "/job:worker/task:%d/device:CPU:0",
              (int)(r / 4));
     assert_string_equal(name.text, text);
     assert_int_equal(ordinal, r % 4);
   }
-  expect_status(ls_estimator_device_for_replica(in(&w, LS_MODE_TRAIN), 8, &name,
-                                                &ordinal),
+  expect_status(ls_user_context_device_for_replica(&user, 8, &name, &ordinal),
                 LS_INVALID_ARGUMENT, "replica 8 of 8");
   end(&w);
   // Those of the second host stand the other way round.
@@ -721,30 +693,25 @@ static void shards_have_cores_on_their_host(void **state) {
                     .turns = true,
                     .tpu.num_cores_per_replica = LS_SOME(2)});
   static const int64_t of_hosts[][2] = {{0, 2}, {3, 1}};
-  ls_device_assignment *assignment = NULL;
-  expect_ok(ls_estimator_assignment(in(&w, LS_MODE_TRAIN), &assignment));
-  for (int64_t host = 0; host < 2; ++host) {
+  const ls_plan *plan = of_training(&w);
+  ls_device_assignment *assignment = plan->system->assignment;
+  for (int32_t host = 0; host < 2; ++host) {
     int32_t replicas[4], of_core = 0;
     size_t count = 0;
-    expect_ok(ls_device_assignment_replicas_on(assignment, (int32_t)host, 0,
-                                               replicas, 4, &count));
+    expect_ok(ls_device_assignment_replicas_on(assignment, host, 0, replicas, 4,
+                                               &count));
     for (size_t i = 0; i < count; ++i) {
+      const ls_replica_core core = plan->system->replicas[replicas[i]];
       expect_ok(
           ls_device_assignment_ordinal(assignment, replicas[i], 0, &of_core));
-      expect_ok(ls_estimator_ordinal(in(&w, LS_MODE_TRAIN), host, (int64_t)i,
-                                     &ordinal));
-      assert_int_equal(ordinal, of_core);
-      assert_int_equal(ordinal, of_hosts[host][i]);
-      expect_ok(ls_estimator_device_for_replica(in(&w, LS_MODE_TRAIN),
-                                                replicas[i], &name, &ordinal));
+      assert_int_equal(core.host, host);
+      assert_int_equal(core.ordinal, of_core);
+      assert_int_equal(core.ordinal, of_hosts[host][i]);
       expect_ok(ls_device_assignment_host(assignment, replicas[i], 0, "worker",
                                           &wanted));
+      name = ls_plan_replica_host(plan, replicas[i]);
       assert_string_equal(name.text, wanted.text);
-      assert_int_equal(ordinal, of_core);
     }
-    expect_status(ls_estimator_ordinal(in(&w, LS_MODE_TRAIN), host,
-                                       (int64_t)count, &ordinal),
-                  LS_INVALID_ARGUMENT, "shard");
   }
   end(&w);
 }
@@ -754,7 +721,7 @@ static void expect_deployment(facts f, int64_t invocations, int64_t replicas) {
   world w;
   ls_input_deployment d;
   begin(&w, f);
-  const ls_user_context user = {.context = in(&w, LS_MODE_TRAIN),
+  const ls_user_context user = {.plan = of_training(&w),
                                 .is_input = true,
                                 .host = {"/job:worker/task:1/device:CPU:0"},
                                 .invocation = 1};
@@ -782,6 +749,7 @@ static void a_deployment_says_how_often_input_is_made(void **state) {
   f.tpu.num_cores_per_replica = (ls_opt)LS_SOME(2);
   expect_deployment(f, 2, 2);
   f.tpu.num_cores_per_replica = (ls_opt)LS_SOME(8);
+  f.tpu.per_host_input = LS_INPUT_PER_HOST_V2;
   expect_deployment(f, 1, 1);
 }
 
@@ -816,9 +784,9 @@ static void each_function_may_ask_what_is_its_own(void **state) {
   ls_device_assignment *assignment = NULL;
   int64_t count = 0;
   begin(&w, (facts){.hosts = 2, .each = 4});
-  ls_user_context model = {.context = in(&w, LS_MODE_TRAIN)};
+  ls_user_context model = {.plan = of_training(&w)};
   ls_user_context input = {
-      .context = in(&w, LS_MODE_TRAIN), .is_input = true, .host = {"here"}};
+      .plan = of_training(&w), .is_input = true, .host = {"here"}};
   expect_status(ls_user_context_deployment(&model, &deployment),
                 LS_FAILED_PRECONDITION, "must not be called from model_fn");
   expect_status(ls_user_context_host(&model, &host), LS_FAILED_PRECONDITION,
@@ -849,7 +817,7 @@ static void each_function_may_ask_what_is_its_own(void **state) {
   begin(
       &w,
       (facts){.hosts = 2, .each = 4, .tpu.num_cores_per_replica = LS_SOME(2)});
-  model.context = in(&w, LS_MODE_TRAIN);
+  model.plan = of_training(&w);
   expect_status(ls_user_context_replicas_per_host(&model, &count),
                 LS_INVALID_ARGUMENT, "num_of_replicas_per_host");
   expect_ok(ls_user_context_assignment(&model, &assignment));
@@ -860,52 +828,55 @@ static void each_function_may_ask_what_is_its_own(void **state) {
 static void a_plain_configuration_is_refused(void **state) {
   (void)state;
   ls_run_config *config = NULL;
-  ls_estimator_context context;
+  ls_plans *plans = NULL;
   expect_ok(ls_run_config_create(NULL, &config));
-  expect_status(ls_estimator_context_init(
-                    &(ls_estimator_facts){.config = config}, &context),
-                LS_INVALID_ARGUMENT, "config is no configuration of a TPU run");
-  ls_estimator_context_deinit(&context);
+  expect_status(
+      ls_plans_create(&(ls_estimator_facts){.config = config}, &plans),
+      LS_INVALID_ARGUMENT, "config is no configuration of a TPU run");
+  assert_null(plans);
   ls_run_config_release(config);
 }
 
-static ls_status ask_all(void *user) {
+static void a_job_that_is_too_long_is_refused(void **state) {
+  (void)state;
+  char job[sizeof(ls_device_name)];
+  memset(job, 'j', sizeof(job) - 1);
+  job[sizeof(job) - 1] = '\0';
+  expect_invalid((facts){.tpu.tpu_job_name = job}, LS_MODE_TRAIN,
+                 LS_INVALID_ARGUMENT, "is too long for the name of a device");
+}
+
+static ls_status plan_training(void *user) {
   (void)user;
   ls_run_config *config = NULL;
-  ls_estimator_context context = {0};
-  ls_device_assignment *assignment = NULL;
-  int64_t ordinal = 0;
-  ls_opt size;
+  ls_plans *plans = NULL;
+  const ls_plan *plan = NULL;
   LS_RETURN_IF_ERROR(ls_tpu_run_config_create(
       &(ls_run_config_options){
           .master = "virtual:2x2",
           .tpu = &(ls_tpu_config){.num_cores_per_replica = LS_SOME(2)}},
       &config));
-  ls_status status = ls_estimator_context_init(
-      &(ls_estimator_facts){.config = config, .train_batch_size = LS_SOME(8)},
-      &context);
-  const ls_estimator_context train =
-      ls_estimator_with_mode(context, LS_MODE_TRAIN, false);
+  ls_status status = ls_plans_create(
+      &(ls_estimator_facts){.config = config,
+                            .batch_sizes = {[LS_MODE_TRAIN] = LS_SOME(8)}},
+      &plans);
   if (ls_status_is_ok(status))
-    status = ls_estimator_assignment(train, &assignment);
-  if (ls_status_is_ok(status))
-    status = ls_estimator_ordinal(train, 0, 1, &ordinal);
-  if (ls_status_is_ok(status))
-    status = ls_estimator_input_batch_size(train, &size);
-  ls_estimator_context_deinit(&context);
+    status = ls_plans_get(plans, LS_MODE_TRAIN, false, &plan);
+  ls_plans_destroy(plans);
   ls_run_config_release(config);
   return status;
 }
 
 static void failed_allocations_are_survived(void **state) {
   (void)state;
-  expect_memory_failures_survived(ask_all, NULL);
+  expect_memory_failures_survived(plan_training, NULL);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(one_shard_is_one_core),
-      cmocka_unit_test(a_mode_is_needed_and_copies_share_what_was_asked),
+      cmocka_unit_test(a_mode_is_needed_and_systems_are_asked_once),
+      cmocka_unit_test(what_is_refused_is_resolved_again),
       cmocka_unit_test(model_parallelism_deals_cores_to_replicas),
       cmocka_unit_test(every_shape_of_a_replica_is_known),
       cmocka_unit_test(how_input_is_fed_follows_from_mode_and_configuration),
@@ -916,11 +887,12 @@ int main(void) {
       cmocka_unit_test(several_hosts_need_a_way_to_feed_them),
       cmocka_unit_test(the_job_follows_from_master_and_cluster),
       cmocka_unit_test(hosts_and_cores_have_their_places),
-      cmocka_unit_test(shards_have_cores_on_their_host),
+      cmocka_unit_test(replicas_have_cores_on_their_hosts),
       cmocka_unit_test(a_deployment_says_how_often_input_is_made),
       cmocka_unit_test(no_context_is_refused),
       cmocka_unit_test(each_function_may_ask_what_is_its_own),
       cmocka_unit_test(a_plain_configuration_is_refused),
+      cmocka_unit_test(a_job_that_is_too_long_is_refused),
       cmocka_unit_test(failed_allocations_are_survived),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

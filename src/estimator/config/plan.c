@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Plans: what a mode's input and batches are, by its configuration and system.
+#include "estimator/config/plan.h"
+
+#include "base/plain.h"
+#include "estimator/config/plan_system.h"
+
+struct ls_plans {
+  ls_runtime *runtime;
+  ls_estimator_facts facts;
+  bool one_core;
+  ls_plan_system systems[2];  // One, where masters are the same.
+  struct {
+    ls_plan plan;
+    bool is_made;
+  } plans[LS_NUM_MODES][2];
+};
+
+const char *ls_estimator_mode_name(ls_estimator_mode mode) {
+  static const char *const names[LS_NUM_MODES] = {"none", "train", "eval",
+                                                  "predict"};
+  return names[mode];
+}
+
+// ---- Making ----------------------------------------------------------------
+ls_status ls_plans_create(const ls_estimator_facts *facts,
+                          ls_plans **out_plans) {
+  *out_plans = NULL;
+  ls_runtime *runtime = ls_runtime_current();
+  if (runtime == NULL) return ls_out_of_memory();
+  const ls_tpu_config *tpu = ls_run_config_values(facts->config)->tpu;
+  if (tpu == NULL)
+    return ls_invalid_argument("config is no configuration of a TPU run");
+  ls_plans *self = ls_new(ls_runtime_allocator(runtime), ls_plans);
+  if (self == NULL) return ls_out_of_memory();
+  self->runtime = runtime;
+  self->facts = *facts;
+  ls_run_config_retain(facts->config);
+  self->one_core = tpu->num_shards.set && tpu->num_shards.value == 1 &&
+                   !tpu->num_cores_per_replica.set;
+  if (self->one_core)
+    ls_runtime_log(runtime, LS_LOG_WARNING, "estimator",
+                   "num_shards is 1: one core is used; leave it unset to use "
+                   "all of the system");
+  if (facts->use_tpu == LS_FLAG_OFF && facts->eval_on_tpu != LS_FLAG_OFF)
+    ls_runtime_log(runtime, LS_LOG_WARNING, "estimator",
+                   "eval_on_tpu counts for nothing as use_tpu is off");
+  *out_plans = self;
+  return ls_ok();
+}
+
+void ls_plans_destroy(ls_plans *plans) {
+  if (plans == NULL) return;
+  for (size_t i = 0; i < LS_COUNT_OF(plans->systems); ++i)
+    ls_plan_system_deinit(&plans->systems[i]);
+  ls_run_config_release(plans->facts.config);
+  ls_release(ls_runtime_allocator(plans->runtime), plans);
+}
+
+static ls_status find_system(ls_plans *self, const ls_plan *plan,
+                             const ls_plan_system **out_system) {
+  const char *master = plan->mode == LS_MODE_EVAL
+                           ? plan->config->evaluation_master
+                           : plan->config->master;
+  ls_plan_system *system = self->systems;
+  if (system->master != NULL && strcmp(system->master, master) != 0) ++system;
+  if (system->master == NULL)
+    LS_RETURN_IF_ERROR(
+        ls_plan_system_init(system, plan->config, master, self->one_core));
+  *out_system = system;
+  return ls_ok();
+}
+
+// ---- Input and batches -----------------------------------------------------
+static ls_estimator_input input_of(const ls_plan *plan) {
+  const ls_tpu_config *tpu = ls_plan_tpu(plan);
+  const bool trains = plan->mode == LS_MODE_TRAIN;
+  const bool sliced = !trains && tpu->eval_training_input == LS_INPUT_SLICED;
+  const bool broadcast = tpu->per_host_input == LS_INPUT_BROADCAST || sliced;
+  return (ls_estimator_input){
+      .per_core = trains && tpu->per_host_input == LS_INPUT_PER_SHARD_V1,
+      .per_host_v2 = tpu->per_host_input == LS_INPUT_PER_HOST_V2,
+      .broadcast = broadcast,
+      .sliced = sliced,
+      .is_whole = broadcast && !sliced,
+  };
+}
+
+static void count_feeders(ls_estimator_input *input,
+                          const ls_plan_system *system, ls_opt cores) {
+  input->replica_across_hosts =
+      cores.set && cores.value > system->cores_per_host;
+  input->num_feeders = input->broadcast              ? 1
+                       : input->replica_across_hosts ? system->num_replicas
+                                                     : system->num_hosts;
+  input->replicas_per_feeder = input->broadcast ? system->num_replicas
+                               : input->replica_across_hosts
+                                   ? 1
+                                   : system->replicas_per_host;
+}
+
+// Rounded up where parts that are not full are padded.
+static ls_opt share(const ls_plan *plan, int64_t parts) {
+  const ls_opt all = plan->batch_size;
+  const bool has_rest = plan->any_batch && all.value % parts != 0;
+  return all.set ? LS_SOME(all.value / parts + has_rest) : all;
+}
+
+static void share_batch(ls_plan *plan) {
+  const ls_estimator_input *input = &plan->input;
+  const ls_plan_system *system = plan->system;
+  const bool by_replica =
+      input->per_core || input->per_host_v2 || input->replica_across_hosts;
+  plan->input_batch_size = share(plan, input->broadcast ? 1
+                                       : by_replica     ? system->num_replicas
+                                                        : system->num_hosts);
+  plan->model_batch_size =
+      share(plan, input->is_whole ? 1 : system->num_replicas);
+}
+
+// ---- Checks ----------------------------------------------------------------
+static ls_status check_batch(const ls_plan *plan) {
+  const int64_t replicas = plan->system->num_replicas;
+  const ls_opt batch = plan->batch_size;
+  const char *mode = ls_estimator_mode_name(plan->mode);
+  if (!batch.set)
+    return plan->mode == LS_MODE_TRAIN
+               ? ls_ok()
+               : ls_invalid_argument("%s_batch_size was not given when the "
+                                     "estimator was made: on TPUs it is needed "
+                                     "(from the command: --batch-size N)",
+                                     mode);
+  return plan->input.broadcast || plan->any_batch || batch.value % replicas == 0
+             ? ls_ok()
+             : ls_invalid_argument("the %s batch size %lld is not divisible "
+                                   "by %lld replicas",
+                                   mode, (long long)batch.value,
+                                   (long long)replicas);
+}
+
+static ls_status check_hosts(const ls_plan *plan) {
+  const bool predicts = plan->mode == LS_MODE_PREDICT;
+  const long long hosts = plan->system->num_hosts;
+  const long long replicas = plan->system->num_replicas;
+  if (hosts <= 1 || plan->mode == LS_MODE_TRAIN || plan->input.broadcast)
+    return ls_ok();
+  if (plan->input.per_host_v2 && (!predicts || replicas == 1)) {
+    if (!predicts)
+      ls_runtime_log(plan->runtime, LS_LOG_WARNING, "estimator",
+                     "evaluating on %lld hosts with PER_HOST_V2: each host "
+                     "has its own input, %s",
+                     hosts,
+                     plan->any_batch
+                         ? "which may end before the others"
+                         : "and the first that ends ends the evaluation");
+    return ls_ok();
+  }
+  return ls_invalid_argument(
+      "mode %s on %lld hosts with %lld replicas: allowed are one host; input "
+      "that is BROADCAST or SLICED; PER_HOST_V2 for eval, and for predict with "
+      "one replica",
+      ls_estimator_mode_name(plan->mode), hosts, replicas);
+}
+
+// ---- Plans -----------------------------------------------------------------
+static ls_strategy *strategy_of(const ls_plan *plan) {
+  ls_strategy *const strategies[LS_NUM_MODES] = {
+      [LS_MODE_TRAIN] = plan->config->train_distribute,
+      [LS_MODE_EVAL] = plan->config->eval_distribute};
+  return plan->on_cpu && !plan->exports ? strategies[plan->mode] : NULL;
+}
+
+static int64_t host_call_every(const ls_plan *plan) {
+  const ls_opt every = ls_plan_tpu(plan)->host_call_every_n_steps;
+  return plan->mode == LS_MODE_TRAIN ? every.value : 1;
+}
+
+static ls_status plan_cores(ls_plans *self, ls_plan *plan) {
+  LS_RETURN_IF_ERROR(find_system(self, plan, &plan->system));
+  count_feeders(&plan->input, plan->system,
+                ls_plan_tpu(plan)->num_cores_per_replica);
+  LS_RETURN_IF_ERROR(check_batch(plan));
+  LS_RETURN_IF_ERROR(check_hosts(plan));
+  share_batch(plan);
+  return ls_ok();
+}
+
+static ls_status make_plan(ls_plans *self, ls_estimator_mode mode, bool exports,
+                           ls_plan *out_plan) {
+  const ls_estimator_facts *facts = &self->facts;
+  const ls_opt batch = facts->batch_sizes[mode];
+  *out_plan = (ls_plan){
+      .runtime = self->runtime,
+      .config = ls_run_config_values(facts->config),
+      .mode = mode,
+      .exports = exports,
+      .on_cpu = facts->use_tpu == LS_FLAG_OFF || exports ||
+                (mode == LS_MODE_EVAL && facts->eval_on_tpu == LS_FLAG_OFF),
+      .any_batch = facts->any_batch,
+      .batch_size = batch,
+      .input_batch_size = batch,
+      .model_batch_size = batch,
+  };
+  out_plan->input = input_of(out_plan);
+  out_plan->host_call_every = host_call_every(out_plan);
+  out_plan->strategy = strategy_of(out_plan);
+  return out_plan->on_cpu ? ls_ok() : plan_cores(self, out_plan);
+}
+
+ls_status ls_plans_get(ls_plans *plans, ls_estimator_mode mode, bool exports,
+                       const ls_plan **out_plan) {
+  *out_plan = NULL;
+  if (mode <= LS_MODE_NONE || mode >= LS_NUM_MODES)
+    return ls_failed_precondition(
+        "a plan needs a mode: train, eval or predict");
+  ls_plan *plan = &plans->plans[mode][exports].plan;
+  bool *is_made = &plans->plans[mode][exports].is_made;
+  if (!*is_made) LS_RETURN_IF_ERROR(make_plan(plans, mode, exports, plan));
+  *is_made = true;
+  *out_plan = plan;
+  return ls_ok();
+}
+
+// ---- Places ----------------------------------------------------------------
+// Job names are short enough: see ls_plan_system_init.
+static ls_device_name name_host(const char *job, const char *alone,
+                                int64_t task) {
+  ls_device_name name;
+  ls_format(name.text, sizeof(name.text), "%s%s/task:%lld/device:CPU:0",
+            job != NULL ? "/job:" : "", job != NULL ? job : alone,
+            (long long)task);
+  return name;
+}
+
+ls_device_name ls_plan_host(const ls_plan *plan, int64_t host) {
+  const char *job = plan->system->job;
+  return name_host(job, "/replica:0", job != NULL ? host : 0);
+}
+
+ls_device_name ls_plan_replica_host(const ls_plan *plan, int64_t replica) {
+  const ls_plan_system *system = plan->system;
+  return name_host(system->job, "", system->replicas[replica].host);
+}
+
+ls_pod *ls_plan_pod(const ls_plan *plan) {
+  return ls_pod_of_id(plan->runtime, plan->system->resolver->id);
+}

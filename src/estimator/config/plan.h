@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Plans: all that follows for a mode from an estimator's configuration and its
+// system. Each is resolved and checked once; what is built reads fields.
+//
+// Thread-compatible.
+#ifndef LS_ESTIMATOR_CONFIG_PLAN_H_
+#define LS_ESTIMATOR_CONFIG_PLAN_H_
+
+#include "lockstep/estimator_functions.h"
+#include "tpu/system/resolver.h"
+
+// What an estimator is made with. Zero in a field means its default.
+typedef struct ls_estimator_facts {
+  ls_run_config *config;             // Of a TPU run; retained.
+  ls_opt batch_sizes[LS_NUM_MODES];  // Of all replicas together.
+  ls_flag use_tpu, eval_on_tpu;      // Default on.
+  // Any size of batch can be shared out: the last parts are padded.
+  bool any_batch;
+} ls_estimator_facts;
+
+// The first core of a replica: its host, and its number there.
+typedef struct ls_replica_core {
+  int32_t host, ordinal;
+} ls_replica_core;
+
+// The system behind one master.
+typedef struct ls_plan_system {
+  const char *master;
+  const char *job;  // On whose devices things are; NULL: none.
+  ls_tpu_resolver *resolver;
+  ls_tpu_metadata *metadata;  // NULL: one core is used, whatever there is.
+  int64_t num_cores, num_hosts, cores_per_host;
+  ls_device_assignment *assignment;  // NULL: replicas have one core.
+  int64_t num_replicas, replicas_per_host;
+  ls_replica_core *replicas;
+} ls_plan_system;
+
+// How input is fed.
+typedef struct ls_estimator_input {
+  bool per_core, per_host_v2, broadcast, sliced, replica_across_hosts;
+  bool is_whole;  // Each replica is given the whole batch.
+  // What feeds, one for each host, for a replica or for all, and how many
+  // replicas each feeds.
+  int64_t num_feeders, replicas_per_feeder;
+} ls_estimator_input;
+
+typedef struct ls_plan {
+  ls_runtime *runtime;
+  const ls_run_values *config;
+  ls_estimator_mode mode;
+  bool exports;  // What is built is to be exported.
+  bool on_cpu;
+  bool any_batch;
+  // Of all replicas, of a call of the input function, and of a replica. Not
+  // set: none was given, on a CPU.
+  ls_opt batch_size, input_batch_size, model_batch_size;
+  ls_estimator_input input;
+  int64_t host_call_every;  // Steps of a training.
+  ls_strategy *strategy;    // That trains or evaluates on CPUs; NULL: none.
+  const ls_plan_system *system;  // NULL: on a CPU.
+} ls_plan;
+
+// The plans of an estimator, for each mode and its exports.
+typedef struct ls_plans ls_plans;
+LS_MUST_USE ls_status ls_plans_create(const ls_estimator_facts *facts,
+                                      ls_plans **out_plans);
+void ls_plans_destroy(ls_plans *plans);  // NULL is fine.
+// Lent for the life of `plans`. Systems are asked once, but for failures.
+//   LS_FAILED_PRECONDITION  there is no mode; cores that replicas do not
+//   divide. LS_INVALID_ARGUMENT     what was configured does not fit the
+//   system. LS_NOT_FOUND            the system has no TPU.
+LS_MUST_USE ls_status ls_plans_get(ls_plans *plans, ls_estimator_mode mode,
+                                   bool exports, const ls_plan **out_plan);
+
+// As messages and exports call it.
+const char *ls_estimator_mode_name(ls_estimator_mode mode);
+// The job on whose devices things are, by the configuration; lent. NULL: none.
+LS_MUST_USE ls_status ls_configured_job(const ls_run_values *config,
+                                        const char *master,
+                                        const char **out_job);
+
+// ---- Of a plan for cores ---------------------------------------------------
+static inline const ls_tpu_config *ls_plan_tpu(const ls_plan *plan) {
+  return plan->config->tpu;
+}
+static inline bool ls_plan_is_model_parallel(const ls_plan *plan) {
+  return plan->system->assignment != NULL;
+}
+// Where a host's ops go; without a job all are on one.
+ls_device_name ls_plan_host(const ls_plan *plan, int64_t host);
+// The host of a replica's first core.
+ls_device_name ls_plan_replica_host(const ls_plan *plan, int64_t replica);
+// The pod; NULL: it is not there, or not of this process. The caller releases
+// it.
+ls_pod *ls_plan_pod(const ls_plan *plan);
+// Until the end of the block, what is made in the current graph is for the
+// plan's system and stays its own.
+#define LS_PLAN_SYSTEM_SCOPE(plan)                                             \
+  ls_system_flow ls_plan_flow_;                                                \
+  LS_SCOPE_(ls_system_scope_begin, &ls_plan_flow_, (plan)->system->resolver->id)
+
+// ---- As users see it -------------------------------------------------------
+// A call of an input function, or of a model function.
+struct ls_user_context {
+  ls_object object;
+  const ls_plan *plan;
+  bool is_input;
+  // Of an input function.
+  ls_device_name host;
+  int64_t invocation;
+};
+// One of these, copied, as a leaf.
+ls_nest ls_user_context_leaf(const ls_user_context *like);
+
+#endif  // LS_ESTIMATOR_CONFIG_PLAN_H_
