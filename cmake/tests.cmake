@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Tests are found by name:
-#   tests/<folder>/<noun>_test.c  a cmocka program, sees internals; all are
-#                                 linked into one, tests/unit_tests, which
-#                                 runs the one that its argument names
+#   tests/<folder>/<noun>_test.c  tests that see internals; all are linked into
+#                                 one program, tests/unit_tests, which runs the
+#                                 file that its argument names
 #   tests/cli/*.sh                a script that gets the program as $LOCKSTEP
 #   tests/tools/*_test.sh         a script about the tree and the build
 #   tests/interop/*_test.sh       one that other programs read and write, too
@@ -86,9 +86,9 @@ function(ls_add_inner_executable target folder)
   endif()
 endfunction()
 
-# Unit tests. Each file has a main of its own, which is compiled under another
-# name and listed for tests/main.c: one link instead of one per file, and still
-# one process per test. A file that replaces malloc stays alone with its own.
+# Unit tests. Each test registers itself (tests/support/test.h) under the name
+# of its file: one link instead of one per file, and still one process per file.
+# A file that replaces malloc has a program of its own.
 set(LS_LONE_TESTS "^models/steady_test$")
 if(LS_TESTS AND CMOCKA_FOUND)
   file(GLOB support CONFIGURE_DEPENDS
@@ -109,7 +109,6 @@ if(LS_TESTS AND CMOCKA_FOUND)
        RELATIVE "${PROJECT_SOURCE_DIR}/tests"
        "${PROJECT_SOURCE_DIR}/tests/*_test.c")
   set(units "")
-  set(list "")
   foreach(test IN LISTS tests)
     set(source "${PROJECT_SOURCE_DIR}/tests/${test}")
     string(REGEX REPLACE "\\.c$" "" name "${test}")
@@ -118,13 +117,16 @@ if(LS_TESTS AND CMOCKA_FOUND)
       continue()
     elseif(name MATCHES "${LS_LONE_TESTS}")
       get_filename_component(folder "tests/${test}" DIRECTORY)
+      set_source_files_properties("${source}"
+        PROPERTIES COMPILE_DEFINITIONS "LS_TEST_FILE=\"${name}\"")
       ls_add_inner_executable(${target} ${folder}
-        ${source} $<TARGET_OBJECTS:ls_test_support>)
-      ls_add_test("${name}" ${target})
+        "${PROJECT_SOURCE_DIR}/tests/main.c" ${source}
+        $<TARGET_OBJECTS:ls_test_support>)
+      ls_add_test("${name}" ${target} "${name}")
     else()
       # The tree's place is told to those alone who read there, so that a
       # compiler's cache serves all trees.
-      set(definitions "main=${target}")
+      set(definitions "LS_TEST_FILE=\"${name}\"")
       file(STRINGS "${source}" reads_the_tree REGEX LS_TESTS_DIR)
       if(reads_the_tree)
         list(APPEND definitions "LS_TESTS_DIR=\"${PROJECT_SOURCE_DIR}/tests\"")
@@ -132,16 +134,12 @@ if(LS_TESTS AND CMOCKA_FOUND)
       set_source_files_properties("${source}"
         PROPERTIES COMPILE_DEFINITIONS "${definitions}")
       list(APPEND units "${source}")
-      string(APPEND list "UNIT_TEST(\"${name}\", ${target})\n")
       ls_add_test("${name}" unit_tests "${name}")
     endif()
   endforeach()
-  file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/tests/unit_tests.def"
-       CONTENT "${list}")
   ls_add_inner_executable(unit_tests tests
     "${PROJECT_SOURCE_DIR}/tests/main.c" ${units}
     $<TARGET_OBJECTS:ls_test_support>)
-  target_include_directories(unit_tests PRIVATE "${PROJECT_BINARY_DIR}/tests")
   # What a test computes is not what is tested; the memory that it lends is
   # watched.
   target_link_libraries(unit_tests PRIVATE ls_defined)

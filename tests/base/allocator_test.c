@@ -7,8 +7,7 @@ static bool is_aligned(const void *memory, size_t alignment) {
   return (uintptr_t)memory % alignment == 0;
 }
 
-static void blocks_are_aligned_as_their_size_asks(void **state) {
-  (void)state;
+TEST(blocks_are_aligned_as_their_size_asks) {
   ls_counting_allocator *counting = NULL;
   expect_ok(ls_counting_allocator_create(NULL, &counting));
   ls_allocator *const both[] = {ls_allocator_system(),
@@ -29,8 +28,7 @@ static void blocks_are_aligned_as_their_size_asks(void **state) {
   ls_counting_allocator_destroy(counting);
 }
 
-static void new_memory_is_zero(void **state) {
-  (void)state;
+TEST(new_memory_is_zero) {
   ls_allocator *system = ls_allocator_system();
   uint64_t *items = ls_new_array(system, uint64_t, 1000);
   for (size_t i = 0; i < 1000; ++i)
@@ -50,8 +48,7 @@ static void release_to_system(ls_allocator *self, void *memory) {
   ls_allocator_system()->release(NULL, memory);
 }
 
-static void no_allocator_is_asked_for_nothing(void **state) {
-  (void)state;
+TEST(no_allocator_is_asked_for_nothing) {
   ls_allocator allocator = {refuse_nothing, release_to_system};
   void *const blocks[] = {
       ls_allocate(&allocator, 0), ls_new_array(&allocator, int, 0),
@@ -62,8 +59,7 @@ static void no_allocator_is_asked_for_nothing(void **state) {
   }
 }
 
-static void products_that_do_not_fit_are_refused(void **state) {
-  (void)state;
+TEST(products_that_do_not_fit_are_refused) {
   ls_allocator *system = ls_allocator_system();
   assert_null(ls_allocate_zeroed(system, SIZE_MAX / 2, 3));
   assert_null(system->allocate(system, SIZE_MAX - 3, 64));
@@ -74,8 +70,7 @@ static void products_that_do_not_fit_are_refused(void **state) {
   assert_int_equal(capacity, 0);
 }
 
-static void growing_keeps_items_and_zeroes_new_ones(void **state) {
-  (void)state;
+TEST(growing_keeps_items_and_zeroes_new_ones) {
   ls_allocator *system = ls_allocator_system();
   int *items = NULL;
   size_t capacity = 0;
@@ -93,16 +88,14 @@ static void growing_keeps_items_and_zeroes_new_ones(void **state) {
   ls_release(system, items);
 }
 
-static void copied_text_ends_with_zero(void **state) {
-  (void)state;
+TEST(copied_text_ends_with_zero) {
   char *copy = ls_copy_text(ls_allocator_system(), "abcdef", 3);
   assert_string_equal(copy, "abc");
   ls_release(ls_allocator_system(), copy);
   assert_null(ls_copy_text(ls_allocator_system(), "", SIZE_MAX));
 }
 
-static void counts_follow_what_is_asked_and_given_back(void **state) {
-  (void)state;
+TEST(counts_follow_what_is_asked_and_given_back) {
   ls_counting_allocator *counting = NULL;
   expect_ok(ls_counting_allocator_create(NULL, &counting));
   ls_allocator *allocator = ls_counting_allocator_allocator(counting);
@@ -123,8 +116,7 @@ static void counts_follow_what_is_asked_and_given_back(void **state) {
   ls_counting_allocator_destroy(counting);
 }
 
-static void the_nth_request_fails_once(void **state) {
-  (void)state;
+TEST(the_nth_request_fails_once) {
   ls_counting_allocator *counting = NULL;
   expect_ok(ls_counting_allocator_create(NULL, &counting));
   ls_allocator *allocator = ls_counting_allocator_allocator(counting);
@@ -144,8 +136,7 @@ static void the_nth_request_fails_once(void **state) {
   ls_counting_allocator_destroy(counting);
 }
 
-static void counting_allocators_stack(void **state) {
-  (void)state;
+TEST(counting_allocators_stack) {
   ls_counting_allocator *below = NULL;
   ls_counting_allocator *above = NULL;
   expect_ok(ls_counting_allocator_create(NULL, &below));
@@ -162,19 +153,4 @@ static void counting_allocators_stack(void **state) {
                 LS_RESOURCE_EXHAUSTED, "");
   assert_null(above);
   ls_counting_allocator_destroy(below);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(blocks_are_aligned_as_their_size_asks),
-      cmocka_unit_test(new_memory_is_zero),
-      cmocka_unit_test(no_allocator_is_asked_for_nothing),
-      cmocka_unit_test(products_that_do_not_fit_are_refused),
-      cmocka_unit_test(growing_keeps_items_and_zeroes_new_ones),
-      cmocka_unit_test(copied_text_ends_with_zero),
-      cmocka_unit_test(counts_follow_what_is_asked_and_given_back),
-      cmocka_unit_test(the_nth_request_fails_once),
-      cmocka_unit_test(counting_allocators_stack),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

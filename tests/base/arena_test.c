@@ -6,8 +6,7 @@
 #include "support/expect.h"
 #include "support/sanitizer.h"
 
-static void memory_is_zeroed_aligned_and_apart(void **state) {
-  (void)state;
+TEST(memory_is_zeroed_aligned_and_apart) {
   ls_arena arena;
   ls_arena_init(&arena, ls_allocator_system());
   unsigned char *pieces[300];
@@ -28,8 +27,7 @@ static void memory_is_zeroed_aligned_and_apart(void **state) {
   ls_arena_deinit(&arena);
 }
 
-static void blocks_double_and_large_requests_have_their_own(void **state) {
-  (void)state;
+TEST(blocks_double_and_large_requests_have_their_own) {
   ls_counting_allocator *counting = NULL;
   expect_ok(ls_counting_allocator_create(NULL, &counting));
   ls_arena arena;
@@ -54,8 +52,7 @@ static void blocks_double_and_large_requests_have_their_own(void **state) {
   ls_counting_allocator_destroy(counting);
 }
 
-static void copies_strings_and_formats(void **state) {
-  (void)state;
+TEST(copies_strings_and_formats) {
   ls_arena arena;
   ls_arena_init(&arena, ls_allocator_system());
   const int numbers[] = {1, 2, 3};
@@ -70,8 +67,7 @@ static void copies_strings_and_formats(void **state) {
   ls_arena_deinit(&arena);
 }
 
-static void rollback_drops_what_came_after_the_mark(void **state) {
-  (void)state;
+TEST(rollback_drops_what_came_after_the_mark) {
   ls_arena arena;
   ls_arena_init(&arena, ls_allocator_system());
   const ls_arena_mark_point empty = ls_arena_mark(&arena);
@@ -91,8 +87,7 @@ static void rollback_drops_what_came_after_the_mark(void **state) {
 }
 
 // Where nobody looks there is nothing to see.
-static void what_is_not_handed_out_is_forbidden(void **state) {
-  (void)state;
+TEST(what_is_not_handed_out_is_forbidden) {
 #if defined(LS_ADDRESS_SANITIZER)
   ls_arena arena;
   ls_arena_init(&arena, ls_allocator_system());
@@ -115,8 +110,7 @@ static void what_is_not_handed_out_is_forbidden(void **state) {
 #endif
 }
 
-static void absurd_sizes_give_null(void **state) {
-  (void)state;
+TEST(absurd_sizes_give_null) {
   ls_arena arena;
   ls_arena_init(&arena, ls_allocator_system());
   assert_null(ls_arena_allocate(&arena, SIZE_MAX));
@@ -140,20 +134,6 @@ static ls_status fill_arena(void *user) {
   return status;
 }
 
-static void failing_memory_is_survived(void **state) {
-  (void)state;
+TEST(failing_memory_is_survived) {
   expect_memory_failures_survived(fill_arena, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(memory_is_zeroed_aligned_and_apart),
-      cmocka_unit_test(blocks_double_and_large_requests_have_their_own),
-      cmocka_unit_test(copies_strings_and_formats),
-      cmocka_unit_test(rollback_drops_what_came_after_the_mark),
-      cmocka_unit_test(what_is_not_handed_out_is_forbidden),
-      cmocka_unit_test(absurd_sizes_give_null),
-      cmocka_unit_test(failing_memory_is_survived),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,8 +16,7 @@ static ls_array *make(ls_dtype dtype, ls_shape shape) {
 }
 
 // ---- Creation --------------------------------------------------------------
-static void a_new_array_is_zero_and_aligned(void **state) {
-  (void)state;
+TEST(a_new_array_is_zero_and_aligned) {
   for (int dtype = 1; dtype < LS_DTYPE_COUNT; ++dtype) {
     ls_array *array = make((ls_dtype)dtype, LS_SHAPE(3, 5));
     assert_int_equal(ls_array_dtype(array), dtype);
@@ -34,8 +33,7 @@ static void a_new_array_is_zero_and_aligned(void **state) {
   }
 }
 
-static void an_empty_array_has_no_elements(void **state) {
-  (void)state;
+TEST(an_empty_array_has_no_elements) {
   ls_array *array = make(LS_DTYPE_F32, LS_SHAPE(0, 7));
   assert_int_equal(ls_array_num_elements(array), 0);
   assert_int_equal(ls_array_size(array), 0);
@@ -44,8 +42,7 @@ static void an_empty_array_has_no_elements(void **state) {
   ls_array_release(array);
 }
 
-static void absurd_arrays_are_refused(void **state) {
-  (void)state;
+TEST(absurd_arrays_are_refused) {
   ls_array *array = NULL;
   expect_status(ls_array_create(LS_DTYPE_NONE, LS_SCALAR, &array),
                 LS_INVALID_ARGUMENT, "dtype none");
@@ -58,8 +55,7 @@ static void absurd_arrays_are_refused(void **state) {
   assert_null(array);
 }
 
-static void too_large_an_array_says_how_many_bytes(void **state) {
-  (void)state;
+TEST(too_large_an_array_says_how_many_bytes) {
   counted memory = counted_begin(1);
   ls_counting_allocator_fail_at(memory.memory, 1);
   ls_array *array = NULL;
@@ -69,8 +65,7 @@ static void too_large_an_array_says_how_many_bytes(void **state) {
   counted_end(&memory);
 }
 
-static void an_array_goes_back_to_the_allocator_it_came_from(void **state) {
-  (void)state;
+TEST(an_array_goes_back_to_the_allocator_it_came_from) {
   ls_counting_allocator *memory = NULL;
   expect_ok(ls_counting_allocator_create(NULL, &memory));
   ls_runtime *runtime = NULL;
@@ -89,8 +84,7 @@ static void an_array_goes_back_to_the_allocator_it_came_from(void **state) {
   ls_counting_allocator_destroy(memory);
 }
 
-static void a_copy_is_apart_from_its_source(void **state) {
-  (void)state;
+TEST(a_copy_is_apart_from_its_source) {
   int32_t source[] = {1, 2, 3, 4, 5, 6};
   ls_array *array = NULL;
   expect_ok(ls_array_create_copy(LS_DTYPE_I32, LS_SHAPE(2, 3), source, &array));
@@ -99,8 +93,7 @@ static void a_copy_is_apart_from_its_source(void **state) {
   ls_array_release(array);
 }
 
-static void strings_are_copied_with_their_bytes(void **state) {
-  (void)state;
+TEST(strings_are_copied_with_their_bytes) {
   char word[] = "alpha";
   const ls_bytes source[] = {{word, 5}, {"", 0}, {"b\0c", 3}, {NULL, 0}};
   ls_array *array = NULL;
@@ -123,8 +116,7 @@ static void strings_are_copied_with_their_bytes(void **state) {
 
 static void count_release(void *user) { ++*(int *)user; }
 
-static void a_view_lends_and_tells_when_it_ends(void **state) {
-  (void)state;
+TEST(a_view_lends_and_tells_when_it_ends) {
   float data[4] = {1, 2, 3, 4};
   int released = 0;
   ls_array *view = NULL;
@@ -155,8 +147,7 @@ static void count_destroyed(ls_object *object) {
 static const ls_object_type counted_type = {.name = "counted",
                                             .destroy = count_destroyed};
 
-static void arrays_of_resources_own_references(void **state) {
-  (void)state;
+TEST(arrays_of_resources_own_references) {
   ls_object object;
   ls_object_init(&object, &counted_type);
   ls_object *const source[] = {&object, NULL, &object};
@@ -172,8 +163,7 @@ static void arrays_of_resources_own_references(void **state) {
   assert_int_equal(destroyed, 1);
 }
 
-static void references_are_counted(void **state) {
-  (void)state;
+TEST(references_are_counted) {
   ls_array *array = make(LS_DTYPE_F32, LS_SCALAR);
   assert_true(ls_array_is_unique(array));
   assert_ptr_equal(ls_array_retain(array), array);
@@ -187,8 +177,7 @@ static void references_are_counted(void **state) {
 }
 
 // ---- Conversion ------------------------------------------------------------
-static void small_numbers_survive_in_every_dtype(void **state) {
-  (void)state;
+TEST(small_numbers_survive_in_every_dtype) {
   for (int d = LS_DTYPE_F64; d <= LS_DTYPE_U64; ++d) {
     ls_array *array = make((ls_dtype)d, LS_SHAPE(2));
     const bool is_signed = !ls_dtype_is_unsigned((ls_dtype)d);
@@ -203,8 +192,7 @@ static void small_numbers_survive_in_every_dtype(void **state) {
   }
 }
 
-static void floats_become_integers_towards_zero_and_saturate(void **state) {
-  (void)state;
+TEST(floats_become_integers_towards_zero_and_saturate) {
   static const struct {
     ls_dtype dtype;
     double value;
@@ -236,8 +224,7 @@ static void floats_become_integers_towards_zero_and_saturate(void **state) {
   }
 }
 
-static void integers_keep_their_low_bits(void **state) {
-  (void)state;
+TEST(integers_keep_their_low_bits) {
   ls_array *array = make(LS_DTYPE_U8, LS_SCALAR);
   ls_array_set_i64(array, 0, 513);
   assert_int_equal(ls_array_i64(array, 0), 1);
@@ -249,8 +236,7 @@ static void integers_keep_their_low_bits(void **state) {
   ls_array_release(array);
 }
 
-static void an_index_or_dtype_without_number_gives_zero(void **state) {
-  (void)state;
+TEST(an_index_or_dtype_without_number_gives_zero) {
   ls_array *array = make(LS_DTYPE_F32, LS_SHAPE(2));
   ls_array_set_f64(array, 2, 5);
   ls_array_set_i64(array, -1, 5);
@@ -266,8 +252,7 @@ static void an_index_or_dtype_without_number_gives_zero(void **state) {
 }
 
 // ---- 16 bits ---------------------------------------------------------------
-static void f16_goes_through_f32_and_back(void **state) {
-  (void)state;
+TEST(f16_goes_through_f32_and_back) {
   for (uint32_t bits = 0; bits <= 0xFFFF; ++bits) {
     const float value = ls_f16_to_f32((uint16_t)bits);
     const uint16_t back = ls_f16_from_f32(value);
@@ -303,8 +288,7 @@ static uint16_t nearest_f16(double value) {
   return (uint16_t)(best | (signbit(value) ? 0x8000 : 0));
 }
 
-static void rounding_to_f16_is_to_nearest_even(void **state) {
-  (void)state;
+TEST(rounding_to_f16_is_to_nearest_even) {
   static const double values[] = {
       0.0,
       -0.0,
@@ -343,8 +327,7 @@ static void rounding_to_f16_is_to_nearest_even(void **state) {
   ls_array_release(array);
 }
 
-static void rounding_to_bf16_is_to_nearest_even(void **state) {
-  (void)state;
+TEST(rounding_to_bf16_is_to_nearest_even) {
   static const struct {
     double value;
     uint16_t want;
@@ -396,31 +379,6 @@ done:
   return status;
 }
 
-static void failing_memory_is_survived(void **state) {
-  (void)state;
+TEST(failing_memory_is_survived) {
   expect_memory_failures_survived(make_some, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_new_array_is_zero_and_aligned),
-      cmocka_unit_test(an_empty_array_has_no_elements),
-      cmocka_unit_test(absurd_arrays_are_refused),
-      cmocka_unit_test(too_large_an_array_says_how_many_bytes),
-      cmocka_unit_test(an_array_goes_back_to_the_allocator_it_came_from),
-      cmocka_unit_test(a_copy_is_apart_from_its_source),
-      cmocka_unit_test(strings_are_copied_with_their_bytes),
-      cmocka_unit_test(a_view_lends_and_tells_when_it_ends),
-      cmocka_unit_test(arrays_of_resources_own_references),
-      cmocka_unit_test(references_are_counted),
-      cmocka_unit_test(small_numbers_survive_in_every_dtype),
-      cmocka_unit_test(floats_become_integers_towards_zero_and_saturate),
-      cmocka_unit_test(integers_keep_their_low_bits),
-      cmocka_unit_test(an_index_or_dtype_without_number_gives_zero),
-      cmocka_unit_test(f16_goes_through_f32_and_back),
-      cmocka_unit_test(rounding_to_f16_is_to_nearest_even),
-      cmocka_unit_test(rounding_to_bf16_is_to_nearest_even),
-      cmocka_unit_test(failing_memory_is_survived),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

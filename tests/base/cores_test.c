@@ -29,8 +29,7 @@ static void bind_to_each(void *user) {
   ls_cores_destroy(cores);
 }
 
-static void a_bound_thread_has_one_core(void **state) {
-  (void)state;
+TEST(a_bound_thread_has_one_core) {
   ls_thread thread = {0};
   int bound = -1;
   expect_ok(ls_thread_start(&thread, "bound", bind_to_each, &bound));
@@ -46,23 +45,20 @@ static void expect_list(const char *list, const int *want, int count) {
   if (count > 0) assert_memory_equal(got, want, (size_t)count * sizeof(int));
 }
 
-static void lists_are_numbers_and_ranges(void **state) {
-  (void)state;
+TEST(lists_are_numbers_and_ranges) {
   expect_list("5\n", (int[]){5}, 1);
   expect_list("0-3\n", (int[]){0, 1, 2, 3}, 4);
   expect_list("1,65\n", (int[]){1, 65}, 2);
   expect_list("0-1,64-65,9", (int[]){0, 1, 64, 65, 9}, 5);
 }
 
-static void of_a_long_list_the_first_are_taken(void **state) {
-  (void)state;
+TEST(of_a_long_list_the_first_are_taken) {
   expect_list("0-99999", (int[]){0, 1, 2, 3, 4, 5, 6, 7}, 8);
   expect_list("7,9,8000-99999999999999999999",
               (int[]){7, 9, 8000, 8001, 8002, 8003, 8004, 8005}, 8);
 }
 
-static void a_list_ends_where_it_is_none(void **state) {
-  (void)state;
+TEST(a_list_ends_where_it_is_none) {
   static const char *const nothing[] = {"",
                                         "\n",
                                         "x",
@@ -81,14 +77,4 @@ static void a_list_ends_where_it_is_none(void **state) {
   expect_list("1-2-3", (int[]){1, 2}, 2);
   for (size_t i = 0; i < sizeof(nothing) / sizeof(nothing[0]); ++i)
     expect_list(nothing[i], NULL, 0);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_bound_thread_has_one_core),
-      cmocka_unit_test(lists_are_numbers_and_ranges),
-      cmocka_unit_test(of_a_long_list_the_first_are_taken),
-      cmocka_unit_test(a_list_ends_where_it_is_none),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

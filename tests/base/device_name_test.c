@@ -16,8 +16,7 @@ static void expect_canonical(const char *name, const char *fallback,
     fail_msg("'%s' is '%s', wanted '%s'", name, got.text, wanted);
 }
 
-static void missing_parts_come_from_the_local_cpu(void **state) {
-  (void)state;
+TEST(missing_parts_come_from_the_local_cpu) {
   LS_SPEC("M9");
   static const char *const same[] = {"", "CPU:0", "/cpu:0", "/CPU:0",
                                      "/device:CPU:0"};
@@ -28,8 +27,7 @@ static void missing_parts_come_from_the_local_cpu(void **state) {
                    "/job:worker/replica:0/task:3/device:CPU:0");
 }
 
-static void a_default_wins_over_local_and_a_name_over_both(void **state) {
-  (void)state;
+TEST(a_default_wins_over_local_and_a_name_over_both) {
   LS_SPEC("M10");
   expect_canonical("/cpu:0", "/job:worker/task:1",
                    "/job:worker/replica:0/task:1/device:CPU:0");
@@ -38,8 +36,7 @@ static void a_default_wins_over_local_and_a_name_over_both(void **state) {
   expect_canonical("/gpu:1", "/cpu:0", LOCAL "GPU:1");
 }
 
-static void types_are_capitals_or_refused(void **state) {
-  (void)state;
+TEST(types_are_capitals_or_refused) {
   LS_SPEC("M11");
   expect_canonical("gPu:2", NULL, LOCAL "GPU:2");
   expect_canonical("/tpu:1", NULL, LOCAL "TPU:1");
@@ -52,8 +49,7 @@ static void types_are_capitals_or_refused(void **state) {
                 LS_INVALID_ARGUMENT, "'Gpu'");
 }
 
-static void malformed_names_are_refused(void **state) {
-  (void)state;
+TEST(malformed_names_are_refused) {
   LS_SPEC("M12");
   expect_canonical("/device:GPU:*", NULL, LOCAL "GPU:0");
   expect_canonical("/gpu:*", NULL, LOCAL "GPU:0");
@@ -100,8 +96,7 @@ static void malformed_names_are_refused(void **state) {
   }
 }
 
-static void names_merge_part_by_part(void **state) {
-  (void)state;
+TEST(names_merge_part_by_part) {
   LS_SPEC("O34");
   static const struct {
     const char *name, *around, *merged;
@@ -136,24 +131,11 @@ static void names_merge_part_by_part(void **state) {
                 "'foo'");
 }
 
-static void the_host_is_cpu_0_beside_the_device(void **state) {
-  (void)state;
+TEST(the_host_is_cpu_0_beside_the_device) {
   LS_SPEC("M13");
   ls_device_name host;
   expect_ok(ls_device_host("/job:worker/replica:0/task:3/device:GPU:5", &host));
   assert_string_equal(host.text, "/job:worker/replica:0/task:3/device:CPU:0");
   expect_ok(ls_device_host("/device:GPU:1", &host));
   assert_string_equal(host.text, "/device:CPU:0");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(missing_parts_come_from_the_local_cpu),
-      cmocka_unit_test(a_default_wins_over_local_and_a_name_over_both),
-      cmocka_unit_test(types_are_capitals_or_refused),
-      cmocka_unit_test(malformed_names_are_refused),
-      cmocka_unit_test(names_merge_part_by_part),
-      cmocka_unit_test(the_host_is_cpu_0_beside_the_device),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,8 +20,7 @@ static void digest_of(size_t size, size_t piece, uint64_t out[2]) {
 }
 
 // vectors_sip128 of the reference implementation.
-static void it_gives_the_numbers_of_the_reference(void **state) {
-  (void)state;
+TEST(it_gives_the_numbers_of_the_reference) {
   static const struct {
     size_t size;
     uint64_t want[2];
@@ -39,8 +38,7 @@ static void it_gives_the_numbers_of_the_reference(void **state) {
   }
 }
 
-static void pieces_give_what_the_whole_does(void **state) {
-  (void)state;
+TEST(pieces_give_what_the_whole_does) {
   for (size_t size = 0; size <= 64; ++size) {
     uint64_t whole[2];
     digest_of(size, 64, whole);
@@ -50,12 +48,4 @@ static void pieces_give_what_the_whole_does(void **state) {
       assert_memory_equal(got, whole, sizeof(whole));
     }
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(it_gives_the_numbers_of_the_reference),
-      cmocka_unit_test(pieces_give_what_the_whole_does),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,8 +32,7 @@ static void write_letters(void *user) {
   }
 }
 
-static void fibers_pause_and_go_on(void **state) {
-  (void)state;
+TEST(fibers_pause_and_go_on) {
   trace[0] = '\0';
   ls_fiber_pool *pool = make_pool();
   ls_fiber *a = make_fiber(pool, write_letters, "abc");
@@ -73,8 +72,7 @@ static void sum_fiber(void *user) {
   *sum = sum_down(100, *sum);
 }
 
-static void a_thousand_can_be_paused_at_once(void **state) {
-  (void)state;
+TEST(a_thousand_can_be_paused_at_once) {
   static ls_fiber *fibers[MANY];
   static int sums[MANY];
   ls_fiber_pool *pool = make_pool();
@@ -96,8 +94,7 @@ static void a_thousand_can_be_paused_at_once(void **state) {
 
 static void count_fiber(void *user) { ++*(int *)user; }
 
-static void fibers_one_after_another_share_a_stack(void **state) {
-  (void)state;
+TEST(fibers_one_after_another_share_a_stack) {
   static ls_fiber *fibers[MANY];
   int count = 0;
   ls_fiber_pool *pool = make_pool();
@@ -114,8 +111,7 @@ static void fibers_one_after_another_share_a_stack(void **state) {
   ls_fiber_pool_destroy(pool);
 }
 
-static void a_fiber_never_resumed_can_be_destroyed(void **state) {
-  (void)state;
+TEST(a_fiber_never_resumed_can_be_destroyed) {
   int count = 0;
   ls_fiber_pool *pool = make_pool();
   ls_fiber_destroy(make_fiber(pool, count_fiber, &count));
@@ -144,8 +140,7 @@ static void look_at_state(void *user) {
   it->runtime[1] = ls_this_thread.work.runtime;
 }
 
-static void each_fiber_has_its_own_state(void **state) {
-  (void)state;
+TEST(each_fiber_has_its_own_state) {
   int mine = 0;
   int given = 0;
   ls_runtime *runtime = NULL;
@@ -203,8 +198,7 @@ static void drive_inner(void *user) {
   ls_status_free(ls_fiber_resume(it->inner));
 }
 
-static void fibers_may_resume_fibers(void **state) {
-  (void)state;
+TEST(fibers_may_resume_fibers) {
   ls_fiber_pool *pool = make_pool();
   nesting it = {0};
   it.inner = make_fiber(pool, pause_twice, &it);
@@ -245,8 +239,7 @@ static void run_some(void *user) {
   }
 }
 
-static void threads_may_share_a_pool(void **state) {
-  (void)state;
+TEST(threads_may_share_a_pool) {
   ls_fiber_pool *pool = make_pool();
   crew crews[3] = {{pool, 0}, {pool, 0}, {pool, 0}};
   ls_thread threads[3] = {0};
@@ -279,21 +272,6 @@ static ls_status run_one(void *user) {
   return status;
 }
 
-static void failing_memory_is_survived(void **state) {
-  (void)state;
+TEST(failing_memory_is_survived) {
   expect_memory_failures_survived(run_one, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(fibers_pause_and_go_on),
-      cmocka_unit_test(a_thousand_can_be_paused_at_once),
-      cmocka_unit_test(fibers_one_after_another_share_a_stack),
-      cmocka_unit_test(a_fiber_never_resumed_can_be_destroyed),
-      cmocka_unit_test(each_fiber_has_its_own_state),
-      cmocka_unit_test(fibers_may_resume_fibers),
-      cmocka_unit_test(threads_may_share_a_pool),
-      cmocka_unit_test(failing_memory_is_survived),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

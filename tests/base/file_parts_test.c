@@ -50,8 +50,7 @@ static void expect_no_file(const char *path) {
 }
 
 // ---- Reading ---------------------------------------------------------------
-static void a_file_is_read_in_ranges(void **state) {
-  (void)state;
+TEST(a_file_is_read_in_ranges) {
   expect_ok(files()->write(NULL, path_of("a"), "0123456789", 10));
   ls_file *file = NULL;
   expect_ok(ls_file_open(ls_runtime_current(), path_of("a"), &file));
@@ -73,8 +72,7 @@ static void a_file_is_read_in_ranges(void **state) {
   expect_ok(files()->remove(NULL, path_of("a")));
 }
 
-static void a_file_that_is_cut_off_while_it_is_read_is_data_loss(void **state) {
-  (void)state;
+TEST(a_file_that_is_cut_off_while_it_is_read_is_data_loss) {
   char block[8192];
   memset(block, 'x', sizeof(block));
   expect_ok(files()->write(NULL, path_of("cut"), block, sizeof(block)));
@@ -89,8 +87,7 @@ static void a_file_that_is_cut_off_while_it_is_read_is_data_loss(void **state) {
   expect_ok(files()->remove(NULL, path_of("cut")));
 }
 
-static void bytes_in_memory_are_a_file(void **state) {
-  (void)state;
+TEST(bytes_in_memory_are_a_file) {
   ls_file *file = NULL;
   expect_ok(
       ls_file_open_bytes(ls_allocator_system(), "bytes", "hello", 5, &file));
@@ -105,8 +102,7 @@ static void bytes_in_memory_are_a_file(void **state) {
   ls_file_close(file);
 }
 
-static void only_regular_files_are_opened(void **state) {
-  (void)state;
+TEST(only_regular_files_are_opened) {
   ls_file *file = NULL;
   ls_runtime *runtime = ls_runtime_current();
   expect_status(ls_file_open(runtime, path_of("none"), &file), LS_NOT_FOUND,
@@ -120,8 +116,7 @@ static void only_regular_files_are_opened(void **state) {
   expect_ok(files()->remove(NULL, path_of("fifo")));
 }
 
-static void a_file_system_without_parts_is_named(void **state) {
-  (void)state;
+TEST(a_file_system_without_parts_is_named) {
   const ls_file_system old = {0};
   ls_runtime *runtime = NULL;
   expect_ok(
@@ -153,8 +148,7 @@ static void *read_many(void *user) {
   return NULL;
 }
 
-static void few_of_many_files_are_open_at_once(void **state) {
-  (void)state;
+TEST(few_of_many_files_are_open_at_once) {
   ls_file_pool *pool = NULL;
   expect_ok(ls_file_pool_create(ls_allocator_system(), OPEN, &pool));
   for (int i = 0; i < MANY; ++i) {
@@ -205,8 +199,7 @@ static void few_of_many_files_are_open_at_once(void **state) {
 }
 
 // ---- Folders ---------------------------------------------------------------
-static void a_folder_lists_its_files_sorted(void **state) {
-  (void)state;
+TEST(a_folder_lists_its_files_sorted) {
   expect_ok(files()->write(NULL, path_of("b"), "", 0));
   expect_ok(files()->write(NULL, path_of("B"), "", 0));
   expect_ok(files()->write(NULL, path_of(".a"), "", 0));
@@ -239,8 +232,7 @@ static void a_folder_lists_its_files_sorted(void **state) {
                 LS_NOT_FOUND, "cannot list");
 }
 
-static void a_file_is_moved(void **state) {
-  (void)state;
+TEST(a_file_is_moved) {
   expect_ok(files()->write(NULL, path_of("from"), "new", 3));
   expect_ok(files()->write(NULL, path_of("to"), "old", 3));
   expect_ok(files()->rename(NULL, path_of("from"), path_of("to")));
@@ -260,8 +252,7 @@ static void a_file_is_moved(void **state) {
 }
 
 // ---- Writing ---------------------------------------------------------------
-static void a_file_is_written_in_parts_and_seen_when_it_is_whole(void **state) {
-  (void)state;
+TEST(a_file_is_written_in_parts_and_seen_when_it_is_whole) {
   const char *path = path_of("out");
   expect_ok(files()->write(NULL, path, "old", 3));
   assert_int_equal(chmod(path, 0640), 0);
@@ -285,8 +276,7 @@ static void a_file_is_written_in_parts_and_seen_when_it_is_whole(void **state) {
 }
 
 // Large pieces at whole pages go to the disk another way than others.
-static void large_pieces_and_small_ones_make_one_file(void **state) {
-  (void)state;
+TEST(large_pieces_and_small_ones_make_one_file) {
   enum { PAGE = 4096, SIZE = (3 << 20) + 5 };
   char *data = aligned_alloc(PAGE, SIZE / PAGE * PAGE + PAGE), *got = NULL;
   assert_non_null(data);
@@ -321,8 +311,7 @@ static void large_pieces_and_small_ones_make_one_file(void **state) {
   free(data);
 }
 
-static void what_is_given_up_leaves_nothing(void **state) {
-  (void)state;
+TEST(what_is_given_up_leaves_nothing) {
   void *file = NULL;
   expect_ok(files()->create(NULL, path_of("out"), false, &file));
   expect_ok(files()->write_at(NULL, file, 0, "some", 4));
@@ -338,8 +327,7 @@ static void what_is_given_up_leaves_nothing(void **state) {
   assert_null(file);
 }
 
-static void what_a_killed_writer_left_is_written_over(void **state) {
-  (void)state;
+TEST(what_a_killed_writer_left_is_written_over) {
   expect_ok(files()->write(NULL, path_of("out.tmp"), "a longer rest", 13));
   void *file = NULL;
   expect_ok(files()->create(NULL, path_of("out"), false, &file));
@@ -351,8 +339,7 @@ static void what_a_killed_writer_left_is_written_over(void **state) {
 }
 
 // ---- Patterns --------------------------------------------------------------
-static void patterns_fit_names(void **state) {
-  (void)state;
+TEST(patterns_fit_names) {
   static const struct {
     const char *pattern, *name;
     bool fits;
@@ -398,8 +385,7 @@ static void patterns_fit_names(void **state) {
   }
 }
 
-static void a_pattern_names_the_files_that_fit(void **state) {
-  (void)state;
+TEST(a_pattern_names_the_files_that_fit) {
   static const char *const names[] = {"train-1.rec", "train-0.rec", "test.rec"};
   for (size_t i = 0; i < LS_COUNT_OF(names); ++i)
     expect_ok(files()->write(NULL, path_of(names[i]), "", 0));
@@ -455,8 +441,7 @@ static ls_status match_and_read(void *user) {
   return status;
 }
 
-static void failures_of_memory_are_survived(void **state) {
-  (void)state;
+TEST(failures_of_memory_are_survived) {
   expect_ok(files()->write(NULL, path_of("a.txt"), "text", 4));
   expect_memory_failures_survived(match_and_read, NULL);
   expect_ok(files()->remove(NULL, path_of("a.txt")));
@@ -487,8 +472,7 @@ static ls_status use_all(const ls_file_system *some) {
   return status;
 }
 
-static void every_call_that_fails_is_told(void **state) {
-  (void)state;
+TEST(every_call_that_fails_is_told) {
   memory_files memory = {0};
   const ls_file_system system = memory_files_system(&memory);
   ls_runtime *runtime = NULL;
@@ -513,24 +497,4 @@ static void every_call_that_fails_is_told(void **state) {
   expect_ok(ls_runtime_destroy(runtime));
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_file_is_read_in_ranges),
-      cmocka_unit_test(a_file_that_is_cut_off_while_it_is_read_is_data_loss),
-      cmocka_unit_test(bytes_in_memory_are_a_file),
-      cmocka_unit_test(only_regular_files_are_opened),
-      cmocka_unit_test(a_file_system_without_parts_is_named),
-      cmocka_unit_test(few_of_many_files_are_open_at_once),
-      cmocka_unit_test(a_folder_lists_its_files_sorted),
-      cmocka_unit_test(a_file_is_moved),
-      cmocka_unit_test(a_file_is_written_in_parts_and_seen_when_it_is_whole),
-      cmocka_unit_test(large_pieces_and_small_ones_make_one_file),
-      cmocka_unit_test(what_is_given_up_leaves_nothing),
-      cmocka_unit_test(what_a_killed_writer_left_is_written_over),
-      cmocka_unit_test(patterns_fit_names),
-      cmocka_unit_test(a_pattern_names_the_files_that_fit),
-      cmocka_unit_test(failures_of_memory_are_survived),
-      cmocka_unit_test(every_call_that_fails_is_told),
-  };
-  return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_FILE(.set_up = make_folder, .tear_down = remove_folder)

@@ -62,8 +62,7 @@ static size_t entries_in_folder(void) {
   return count;
 }
 
-static void what_was_written_is_read(void **state) {
-  (void)state;
+TEST(what_was_written_is_read) {
   const char *path = path_of("a.txt");
   expect_ok(files()->write(NULL, path, "hello", 5));
   expect_content(path, "hello");
@@ -77,8 +76,7 @@ static void what_was_written_is_read(void **state) {
   assert_int_equal(entries_in_folder(), 0);
 }
 
-static void large_files_come_back_whole(void **state) {
-  (void)state;
+TEST(large_files_come_back_whole) {
   enum { SIZE = 3000001 };
   char *data = malloc(SIZE);
   for (size_t i = 0; i < SIZE; ++i)
@@ -96,8 +94,7 @@ static void large_files_come_back_whole(void **state) {
   expect_ok(files()->remove(NULL, path));
 }
 
-static void files_without_a_known_size_are_read_to_the_end(void **state) {
-  (void)state;
+TEST(files_without_a_known_size_are_read_to_the_end) {
   char *data = NULL;
   size_t size = 0;
   expect_ok(files()->read(NULL, "/proc/self/maps", SIZE_MAX,
@@ -107,8 +104,7 @@ static void files_without_a_known_size_are_read_to_the_end(void **state) {
   ls_release(ls_allocator_system(), data);
 }
 
-static void longer_files_than_wanted_are_refused(void **state) {
-  (void)state;
+TEST(longer_files_than_wanted_are_refused) {
   ls_allocator *system = ls_allocator_system();
   char *data = NULL;
   size_t size = 0;
@@ -127,8 +123,7 @@ static void longer_files_than_wanted_are_refused(void **state) {
   assert_null(data);
 }
 
-static void existence_is_told(void **state) {
-  (void)state;
+TEST(existence_is_told) {
   bool exists = true;
   expect_ok(files()->exists(NULL, path_of("none"), &exists));
   assert_false(exists);
@@ -138,8 +133,7 @@ static void existence_is_told(void **state) {
   assert_true(exists);
 }
 
-static void folders_are_made_with_those_above(void **state) {
-  (void)state;
+TEST(folders_are_made_with_those_above) {
   static const char *const forms[] = {"x/y/z", "x//y///z/", "x", "x/"};
   for (size_t i = 0; i < LS_COUNT_OF(forms); ++i) {
     expect_ok(files()->make_directories(NULL, path_of(forms[i])));
@@ -161,8 +155,7 @@ static void folders_are_made_with_those_above(void **state) {
   }
 }
 
-static void errors_name_the_path_and_the_systems_words(void **state) {
-  (void)state;
+TEST(errors_name_the_path_and_the_systems_words) {
   char *data = NULL;
   size_t size = 0;
   ls_allocator *system = ls_allocator_system();
@@ -181,8 +174,7 @@ static void errors_name_the_path_and_the_systems_words(void **state) {
   assert_null(data);
 }
 
-static void a_forbidden_folder_is_permission_denied(void **state) {
-  (void)state;
+TEST(a_forbidden_folder_is_permission_denied) {
   if (geteuid() == 0) {
     // The superuser may write everywhere but where the kernel says no.
     expect_status(files()->make_directories(NULL, "/proc/1/lockstep"),
@@ -195,8 +187,7 @@ static void a_forbidden_folder_is_permission_denied(void **state) {
   expect_status(status, LS_PERMISSION_DENIED, "cannot write");
 }
 
-static void a_failed_write_leaves_the_old_file(void **state) {
-  (void)state;
+TEST(a_failed_write_leaves_the_old_file) {
   // The folder takes the place that the new file is to be moved to.
   const char *path = path_of("taken");
   expect_ok(files()->make_directories(NULL, path));
@@ -205,8 +196,7 @@ static void a_failed_write_leaves_the_old_file(void **state) {
   expect_ok(files()->remove(NULL, path));
 }
 
-static void what_a_killed_writer_left_is_taken(void **state) {
-  (void)state;
+TEST(what_a_killed_writer_left_is_taken) {
   const char *path = path_of("a");
   expect_ok(files()->write(NULL, path, "old", 3));
   // A child dies while it writes; it holds the file beside.
@@ -244,8 +234,7 @@ static void *write_often(void *user) {
   return NULL;
 }
 
-static void writers_of_one_file_wait_for_each_other(void **state) {
-  (void)state;
+TEST(writers_of_one_file_wait_for_each_other) {
   static char texts[2][LENGTH + 1];
   pthread_t threads[2];
   for (int t = 0; t < 2; ++t) {
@@ -276,8 +265,7 @@ static void give_up_after(unsigned seconds) {
   alarm(seconds);
 }
 
-static void what_is_no_file_is_neither_read_nor_replaced(void **state) {
-  (void)state;
+TEST(what_is_no_file_is_neither_read_nor_replaced) {
   const char *path = path_of("fifo");
   assert_int_equal(mkfifo(path, 0666), 0);
   give_up_after(20);
@@ -329,8 +317,7 @@ static ls_status lock_new(const char *path) {
 }
 
 // A link in a folder that comes from elsewhere may name any file.
-static void nothing_is_written_through_a_link(void **state) {
-  (void)state;
+TEST(nothing_is_written_through_a_link) {
   ls_status (*const writers[])(const char *) = {append_new, write_new,
                                                 create_new, lock_new};
   static const char *const names[] = {"far", "nowhere", "."};
@@ -366,8 +353,7 @@ static mode_t mode_of(const char *path) {
   return info.st_mode & 07777;
 }
 
-static void a_file_that_is_replaced_keeps_its_mode(void **state) {
-  (void)state;
+TEST(a_file_that_is_replaced_keeps_its_mode) {
   const char *path = path_of("a");
   const mode_t before = umask(022);
   expect_ok(files()->write(NULL, path, "1", 1));
@@ -415,8 +401,7 @@ static ls_status lock_one(const char *path) {
   return files()->lock(NULL, path, &lock);
 }
 
-static void a_lock_that_fails_leaves_nothing_behind(void **state) {
-  (void)state;
+TEST(a_lock_that_fails_leaves_nothing_behind) {
   ls_status (*const works[])(const char *) = {write_one, lock_one};
   for (size_t i = 0; i < LS_COUNT_OF(works); ++i) {
     const int code = without_locks(works[i], path_of("a"));
@@ -427,8 +412,7 @@ static void a_lock_that_fails_leaves_nothing_behind(void **state) {
 }
 
 // ---- Locks -----------------------------------------------------------------
-static void a_lock_names_its_holder_and_goes_with_it(void **state) {
-  (void)state;
+TEST(a_lock_names_its_holder_and_goes_with_it) {
   const char *path = path_of("lock");
   void *first = NULL, *second = NULL;
   expect_ok(files()->lock(NULL, path, &first));
@@ -473,8 +457,7 @@ static ls_status read_back(void *user) {
   return ls_ok();
 }
 
-static void failing_memory_is_survived(void **state) {
-  (void)state;
+TEST(failing_memory_is_survived) {
   char path[300];
   snprintf(path, sizeof(path), "%s", path_of("a"));
   expect_ok(files()->write(NULL, path, "12345", 5));
@@ -482,25 +465,4 @@ static void failing_memory_is_survived(void **state) {
   expect_ok(files()->remove(NULL, path));
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_was_written_is_read),
-      cmocka_unit_test(large_files_come_back_whole),
-      cmocka_unit_test(files_without_a_known_size_are_read_to_the_end),
-      cmocka_unit_test(longer_files_than_wanted_are_refused),
-      cmocka_unit_test(existence_is_told),
-      cmocka_unit_test(folders_are_made_with_those_above),
-      cmocka_unit_test(errors_name_the_path_and_the_systems_words),
-      cmocka_unit_test(a_forbidden_folder_is_permission_denied),
-      cmocka_unit_test(a_failed_write_leaves_the_old_file),
-      cmocka_unit_test(what_a_killed_writer_left_is_taken),
-      cmocka_unit_test(writers_of_one_file_wait_for_each_other),
-      cmocka_unit_test(what_is_no_file_is_neither_read_nor_replaced),
-      cmocka_unit_test(nothing_is_written_through_a_link),
-      cmocka_unit_test(a_file_that_is_replaced_keeps_its_mode),
-      cmocka_unit_test(a_lock_names_its_holder_and_goes_with_it),
-      cmocka_unit_test(a_lock_that_fails_leaves_nothing_behind),
-      cmocka_unit_test(failing_memory_is_survived),
-  };
-  return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_FILE(.set_up = make_folder, .tear_down = remove_folder)

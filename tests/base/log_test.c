@@ -66,8 +66,7 @@ static void log_one_of_each(ls_runtime *runtime) {
   }
 }
 
-static void warnings_come_once_and_information_each_time(void **state) {
-  (void)state;
+TEST(warnings_come_once_and_information_each_time) {
   capture captured = {0};
   capture_begin(&captured);
   ls_runtime *runtime = runtime_with(NULL);
@@ -85,8 +84,7 @@ static void warnings_come_once_and_information_each_time(void **state) {
                       "lockstep: warning: other: odd 1\n");
 }
 
-static void the_environment_chooses_the_level(void **state) {
-  (void)state;
+TEST(the_environment_chooses_the_level) {
   static const struct {
     const char *variable[2];
     const char *wanted;
@@ -124,8 +122,7 @@ static void count_line(void *user, const ls_log_line *line) {
   ++*(int *)user;
 }
 
-static void a_sink_takes_every_line(void **state) {
-  (void)state;
+TEST(a_sink_takes_every_line) {
   int lines = 0;
   capture captured = {0};
   capture_begin(&captured);
@@ -143,8 +140,7 @@ static void a_sink_takes_every_line(void **state) {
   assert_int_equal(lines, 8);
 }
 
-static void names_do_not_rule_the_terminal(void **state) {
-  (void)state;
+TEST(names_do_not_rule_the_terminal) {
   char name[3000], wanted[3100];
   memset(name, 'x', sizeof(name) - 1);
   name[sizeof(name) - 1] = '\0';
@@ -166,8 +162,7 @@ static void *warn_often(void *user) {
   return NULL;
 }
 
-static void threads_write_whole_lines_once(void **state) {
-  (void)state;
+TEST(threads_write_whole_lines_once) {
   capture captured = {0};
   capture_begin(&captured);
   ls_runtime *runtime = runtime_with(NULL);
@@ -216,8 +211,7 @@ static void print_twice(void) {
   ls_function_release(function);
 }
 
-static void a_printed_value_is_seen_in_each_run(void **state) {
-  (void)state;
+TEST(a_printed_value_is_seen_in_each_run) {
   capture captured = {0};
   capture_begin(&captured);
   ls_runtime *runtime = runtime_with(NULL);
@@ -230,8 +224,7 @@ static void a_printed_value_is_seen_in_each_run(void **state) {
                       "lockstep: info: print: value f32[2] [0 1.5]\n");
 }
 
-static void a_debug_switch_is_heard_without_a_sink(void **state) {
-  (void)state;
+TEST(a_debug_switch_is_heard_without_a_sink) {
   static const char *const graph[] = {"LS_DEBUG", "graph"};
   capture captured = {0};
   capture_begin(&captured);
@@ -285,8 +278,7 @@ static void train_on_whole_batches(void) {
   ls_bag_empty(bag);
 }
 
-static void eight_times_the_work_is_warned_of(void **state) {
-  (void)state;
+TEST(eight_times_the_work_is_warned_of) {
   capture captured = {0};
   capture_begin(&captured);
   ls_runtime *runtime = runtime_with(NULL);
@@ -303,18 +295,4 @@ static void eight_times_the_work_is_warned_of(void **state) {
   const char *line = strstr(text, "lockstep: ");
   assert_null(strstr(line + 1, "lockstep: "));
   assert_ptr_equal(strchr(line, '\n') + 1, line + strlen(line));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(warnings_come_once_and_information_each_time),
-      cmocka_unit_test(the_environment_chooses_the_level),
-      cmocka_unit_test(a_sink_takes_every_line),
-      cmocka_unit_test(names_do_not_rule_the_terminal),
-      cmocka_unit_test(threads_write_whole_lines_once),
-      cmocka_unit_test(a_printed_value_is_seen_in_each_run),
-      cmocka_unit_test(a_debug_switch_is_heard_without_a_sink),
-      cmocka_unit_test(eight_times_the_work_is_warned_of),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

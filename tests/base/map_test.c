@@ -51,8 +51,7 @@ static void expect_equal(const ls_map *map, const model *wanted) {
   assert_int_equal(i, wanted->count);
 }
 
-static void a_map_does_what_a_plain_list_does(void **state) {
-  (void)state;
+TEST(a_map_does_what_a_plain_list_does) {
   static model wanted;
   ls_map map;
   ls_map_init(&map, ls_allocator_system());
@@ -80,8 +79,7 @@ static void a_map_does_what_a_plain_list_does(void **state) {
   ls_map_deinit(&map);
 }
 
-static void numbers_are_keys_too(void **state) {
-  (void)state;
+TEST(numbers_are_keys_too) {
   ls_map map;
   ls_map_init(&map, ls_allocator_system());
   for (uint64_t i = 0; i < 5000; ++i) {
@@ -103,8 +101,7 @@ static void numbers_are_keys_too(void **state) {
   ls_map_deinit(&map);
 }
 
-static void keys_are_bytes_with_their_length(void **state) {
-  (void)state;
+TEST(keys_are_bytes_with_their_length) {
   ls_map map;
   ls_map_init(&map, ls_allocator_system());
   int values[3];
@@ -121,8 +118,7 @@ static void keys_are_bytes_with_their_length(void **state) {
   ls_map_deinit(&map);
 }
 
-static void clearing_empties_a_map_that_goes_on(void **state) {
-  (void)state;
+TEST(clearing_empties_a_map_that_goes_on) {
   ls_map map;
   ls_map_init(&map, ls_allocator_system());
   int value = 0;
@@ -137,8 +133,7 @@ static void clearing_empties_a_map_that_goes_on(void **state) {
   ls_map_deinit(&map);
 }
 
-static void holes_do_not_make_a_map_grow(void **state) {
-  (void)state;
+TEST(holes_do_not_make_a_map_grow) {
   ls_map map;
   ls_map_init(&map, ls_allocator_system());
   int value = 0;
@@ -151,8 +146,7 @@ static void holes_do_not_make_a_map_grow(void **state) {
   ls_map_deinit(&map);
 }
 
-static void hashes_spread_and_stay(void **state) {
-  (void)state;
+TEST(hashes_spread_and_stay) {
   // Recorded hashes stay valid from one version to the next.
   assert_int_equal(ls_hash("lockstep", 8, 0), UINT64_C(0x2f1dac24e24858e2));
   assert_int_equal(ls_hash("", 0, 0), ls_hash(NULL, 0, 0));
@@ -199,20 +193,6 @@ static ls_status fill_map(void *user) {
   return status;
 }
 
-static void failing_memory_is_survived(void **state) {
-  (void)state;
+TEST(failing_memory_is_survived) {
   expect_memory_failures_survived(fill_map, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_map_does_what_a_plain_list_does),
-      cmocka_unit_test(numbers_are_keys_too),
-      cmocka_unit_test(keys_are_bytes_with_their_length),
-      cmocka_unit_test(clearing_empties_a_map_that_goes_on),
-      cmocka_unit_test(holes_do_not_make_a_map_grow),
-      cmocka_unit_test(hashes_spread_and_stay),
-      cmocka_unit_test(failing_memory_is_survived),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

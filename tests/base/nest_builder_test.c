@@ -12,8 +12,7 @@ static void expect_print(ls_nest nest, const char *want) {
   ls_nest_release(nest);
 }
 
-static void a_builder_makes_lists_and_tuples_of_any_length(void **state) {
-  (void)state;
+TEST(a_builder_makes_lists_and_tuples_of_any_length) {
   LS_OWN(ls_nest_builder, builder) = {0};
   expect_print(ls_nest_builder_finish(&builder, LS_KIND_LIST), "[]");
   assert_true(ls_nest_builder_append(&builder, ls_nest_i64(1)));
@@ -27,8 +26,7 @@ static void a_builder_makes_lists_and_tuples_of_any_length(void **state) {
   ls_nest_release(many);
 }
 
-static void names_make_dicts_and_named_tuples(void **state) {
-  (void)state;
+TEST(names_make_dicts_and_named_tuples) {
   LS_OWN(ls_nest_builder, builder) = {.tag = "pair"};
   char name[8];
   for (int i = 0; i < 2; ++i) {
@@ -56,8 +54,7 @@ static void expect_failed(ls_nest nest, ls_code code, const char *part) {
   ls_nest_release(nest);
 }
 
-static void the_first_failure_sticks_until_the_end(void **state) {
-  (void)state;
+TEST(the_first_failure_sticks_until_the_end) {
   LS_OWN(ls_nest_builder, builder) = {0};
   assert_true(ls_nest_builder_append(&builder, LS_LIST(ls_nest_i64(1))));
   assert_false(
@@ -70,8 +67,7 @@ static void the_first_failure_sticks_until_the_end(void **state) {
   expect_print(ls_nest_builder_finish(&builder, LS_KIND_LIST), "[]");
 }
 
-static void what_a_nest_refuses_its_builder_refuses(void **state) {
-  (void)state;
+TEST(what_a_nest_refuses_its_builder_refuses) {
   LS_OWN(ls_nest_builder, builder) = {0};
   ls_nest_builder_append_named(&builder, "a", ls_none());
   ls_nest_builder_append_named(&builder, "a", LS_LIST(ls_nest_i64(1)));
@@ -86,8 +82,7 @@ static void what_a_nest_refuses_its_builder_refuses(void **state) {
                 LS_INVALID_ARGUMENT, "it is a list or a tuple");
 }
 
-static void an_unfinished_builder_drops_its_items(void **state) {
-  (void)state;
+TEST(an_unfinished_builder_drops_its_items) {
   ls_array *array = NULL;
   expect_ok(ls_array_create(LS_DTYPE_F32, LS_SHAPE(2), &array));
   {
@@ -114,19 +109,6 @@ static ls_status build(void *user) {
   return ls_nest_status(made);
 }
 
-static void refused_memory_makes_a_failed_nest(void **state) {
-  (void)state;
+TEST(refused_memory_makes_a_failed_nest) {
   expect_memory_failures_survived(build, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_builder_makes_lists_and_tuples_of_any_length),
-      cmocka_unit_test(names_make_dicts_and_named_tuples),
-      cmocka_unit_test(the_first_failure_sticks_until_the_end),
-      cmocka_unit_test(what_a_nest_refuses_its_builder_refuses),
-      cmocka_unit_test(an_unfinished_builder_drops_its_items),
-      cmocka_unit_test(refused_memory_makes_a_failed_nest),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,8 +16,7 @@ static ls_nest fail_leaf(ls_nest leaf, void *user) {
   return ls_nest_retain(leaf);
 }
 
-static void a_nest_of_null_items_or_keys_is_failed(void **state) {
-  (void)state;
+TEST(a_nest_of_null_items_or_keys_is_failed) {
   const ls_nest items[] = {ls_nest_i64(1), ls_nest_i64(2)};
   const char *const keys[] = {"a", NULL};
   expect_failed(ls_nest_sequence(LS_KIND_LIST, NULL, 2), "2 items at NULL");
@@ -35,8 +34,7 @@ static void a_nest_of_null_items_or_keys_is_failed(void **state) {
   expect_failed(ls_nest_object(LS_KIND_OBJECT, NULL), "no object");
 }
 
-static void walks_without_a_function_or_leaves_are_failed(void **state) {
-  (void)state;
+TEST(walks_without_a_function_or_leaves_are_failed) {
   const ls_nest list = LS_LIST(ls_nest_i64(1), ls_nest_i64(2));
   expect_failed(ls_nest_map(list, NULL, NULL), "function of leaves is NULL");
   expect_failed(ls_nest_pack(list, NULL, 2), "2 leaves at NULL");
@@ -48,20 +46,10 @@ static void walks_without_a_function_or_leaves_are_failed(void **state) {
   ls_nest_release(list);
 }
 
-static void a_key_at_null_is_not_found(void **state) {
-  (void)state;
+TEST(a_key_at_null_is_not_found) {
   const char *const keys[] = {"a"};
   const ls_nest item = ls_nest_i64(1);
   const ls_nest dict = ls_nest_dict(NULL, keys, &item, 1);
   assert_int_equal(ls_nest_find(dict, NULL).kind, LS_KIND_NONE);
   ls_nest_release(dict);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_nest_of_null_items_or_keys_is_failed),
-      cmocka_unit_test(walks_without_a_function_or_leaves_are_failed),
-      cmocka_unit_test(a_key_at_null_is_not_found),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

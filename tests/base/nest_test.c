@@ -39,15 +39,13 @@ static void expect_failed(ls_nest nest, ls_code code, const char *part) {
 }
 
 // ---- Leaves ----------------------------------------------------------------
-static void a_nest_is_24_bytes(void **state) {
-  (void)state;
+TEST(a_nest_is_24_bytes) {
   assert_int_equal(sizeof(ls_nest), 24);
   const ls_nest zero = {0};
   assert_int_equal(zero.kind, LS_KIND_NONE);
 }
 
-static void leaves_hold_what_they_are_given(void **state) {
-  (void)state;
+TEST(leaves_hold_what_they_are_given) {
   assert_int_equal(ls_nest_i64(-7).as.i64, -7);
   assert_int_equal(ls_nest_i64(-7).dtype, LS_DTYPE_I64);
   assert_true(ls_nest_f64(0.5).as.f64 == 0.5);
@@ -61,8 +59,7 @@ static void leaves_hold_what_they_are_given(void **state) {
   ls_nest_release(array);
 }
 
-static void nothing_is_no_leaf(void **state) {
-  (void)state;
+TEST(nothing_is_no_leaf) {
   expect_failed(ls_nest_array(NULL), LS_INVALID_ARGUMENT, "no array");
   expect_failed(ls_nest_object(LS_KIND_OBJECT, NULL), LS_INVALID_ARGUMENT,
                 "no object");
@@ -71,8 +68,7 @@ static void nothing_is_no_leaf(void **state) {
                 "array");  // Taken over all the same.
 }
 
-static void the_tensor_of_a_leaf_or_item_is_found(void **state) {
-  (void)state;
+TEST(the_tensor_of_a_leaf_or_item_is_found) {
   const ls_nest nest = LS_TUPLE(ls_none(), tensor_leaf(5));
   assert_int_equal(ls_nest_tensor(nest, 1).ref, 5);
   assert_int_equal(ls_nest_tensor(nest, 0).ref, 0);
@@ -82,8 +78,7 @@ static void the_tensor_of_a_leaf_or_item_is_found(void **state) {
   ls_nest_release(nest);
 }
 
-static void failing_carries_a_status(void **state) {
-  (void)state;
+TEST(failing_carries_a_status) {
   const ls_nest failed = LS_FAIL(LS_NOT_FOUND, "no %s", "loss");
   assert_true(ls_nest_is_failed(failed));
   expect_status(ls_nest_status(failed), LS_NOT_FOUND, "no loss");
@@ -99,8 +94,7 @@ static void failing_carries_a_status(void **state) {
 }
 
 // ---- Nodes -----------------------------------------------------------------
-static void nodes_own_their_items(void **state) {
-  (void)state;
+TEST(nodes_own_their_items) {
   const ls_nest array = ls_nest_retain(array_leaf());
   const ls_nest list = LS_LIST(array, ls_nest_i64(1));
   assert_false(ls_array_is_unique(ls_nest_as_array(array)));
@@ -112,8 +106,7 @@ static void nodes_own_their_items(void **state) {
   ls_nest_release(array);
 }
 
-static void sequences_have_items_but_no_keys(void **state) {
-  (void)state;
+TEST(sequences_have_items_but_no_keys) {
   const ls_nest list = LS_LIST(ls_nest_i64(4), ls_nest_i64(5));
   assert_true(ls_nest_is_node(list));
   assert_int_equal(ls_nest_count(list), 2);
@@ -132,8 +125,7 @@ static void sequences_have_items_but_no_keys(void **state) {
                 "a list or a tuple");
 }
 
-static void dicts_keep_the_given_order_and_find_by_key(void **state) {
-  (void)state;
+TEST(dicts_keep_the_given_order_and_find_by_key) {
   char key[] = "zeta";
   const char *keys[] = {key, "alpha", "mid", ""};
   const ls_nest items[] = {ls_nest_i64(0), ls_nest_i64(1), ls_nest_i64(2),
@@ -154,8 +146,7 @@ static void dicts_keep_the_given_order_and_find_by_key(void **state) {
   ls_nest_release(dict);
 }
 
-static void named_tuples_are_tuples_with_names(void **state) {
-  (void)state;
+TEST(named_tuples_are_tuples_with_names) {
   const char *names[] = {"loss", "accuracy"};
   const ls_nest items[] = {ls_nest_f64(1), ls_nest_f64(2)};
   const ls_nest tuple = ls_nest_named_tuple("metrics", names, items, 2);
@@ -170,8 +161,7 @@ static void named_tuples_are_tuples_with_names(void **state) {
   ls_nest_release(tuple);
 }
 
-static void a_key_given_twice_is_refused(void **state) {
-  (void)state;
+TEST(a_key_given_twice_is_refused) {
   const char *keys[] = {"a", "b", "a"};
   const ls_nest items[] = {array_leaf(), array_leaf(), array_leaf()};
   expect_failed(ls_nest_dict("", keys, items, 3), LS_INVALID_ARGUMENT,
@@ -181,16 +171,14 @@ static void a_key_given_twice_is_refused(void **state) {
                 "named tuple");
 }
 
-static void a_failed_item_makes_the_node_failed(void **state) {
-  (void)state;
+TEST(a_failed_item_makes_the_node_failed) {
   const ls_nest nest =
       LS_LIST(array_leaf(), LS_TUPLE(LS_FAIL(LS_ABORTED, "first")),
               LS_FAIL(LS_INTERNAL, "second"));
   expect_failed(nest, LS_ABORTED, "first");
 }
 
-static void nests_too_deep_for_a_fiber_are_refused(void **state) {
-  (void)state;
+TEST(nests_too_deep_for_a_fiber_are_refused) {
   ls_nest nest = array_leaf();
   for (int i = 0; i < LS_NEST_MAX_DEPTH; ++i) {
     nest = i % 2 == 0 ? LS_LIST(nest) : LS_TUPLE(ls_none(), nest);
@@ -199,8 +187,7 @@ static void nests_too_deep_for_a_fiber_are_refused(void **state) {
   expect_failed(LS_LIST(nest), LS_INVALID_ARGUMENT, "more than 256 levels");
 }
 
-static void distributed_values_are_levels_too(void **state) {
-  (void)state;
+TEST(distributed_values_are_levels_too) {
   ls_nest nest = array_leaf();
   for (int i = 0; i < LS_NEST_MAX_DEPTH; ++i) {
     nest = i % 2 == 0 ? ls_nest_distributed(LS_PER_REPLICA, &nest, 1)
@@ -214,8 +201,7 @@ static void distributed_values_are_levels_too(void **state) {
 }
 
 // ---- Whole trees -----------------------------------------------------------
-static void flattening_visits_sorted_keys(void **state) {
-  (void)state;
+TEST(flattening_visits_sorted_keys) {
   const ls_nest nest = sample();
   assert_int_equal(ls_nest_num_leaves(nest), 4);
   ls_nest leaves[4];
@@ -234,8 +220,7 @@ static void flattening_visits_sorted_keys(void **state) {
   ls_nest_release(nest);
 }
 
-static void packing_undoes_flattening(void **state) {
-  (void)state;
+TEST(packing_undoes_flattening) {
   const ls_nest nest = sample();
   ls_nest leaves[4];
   for (int i = 0; i < 4; ++i)
@@ -261,8 +246,7 @@ static ls_nest twice(ls_nest leaf, void *user) {
   return LS_LIST(ls_nest_retain(leaf), ls_nest_retain(leaf));
 }
 
-static void mapping_puts_new_leaves_and_stops_at_a_failure(void **state) {
-  (void)state;
+TEST(mapping_puts_new_leaves_and_stops_at_a_failure) {
   int calls = 0;
   const ls_nest list = LS_LIST(ls_nest_i64(1), LS_TUPLE(array_leaf()));
   const ls_nest mapped = ls_nest_map(list, twice, &calls);
@@ -283,8 +267,7 @@ static void expect_differ(ls_nest a, ls_nest b, const char *part) {
   ls_nest_release(b);
 }
 
-static void structures_are_compared_with_the_place_named(void **state) {
-  (void)state;
+TEST(structures_are_compared_with_the_place_named) {
   const char *ab[] = {"a", "b"};
   const char *ba[] = {"b", "a"};
   const char *ac[] = {"a", "c"};
@@ -318,8 +301,7 @@ static void structures_are_compared_with_the_place_named(void **state) {
   expect_ok(ls_nest_same_structure(ls_none(), tensor_leaf(3)));
 }
 
-static void sameness_is_identity(void **state) {
-  (void)state;
+TEST(sameness_is_identity) {
   assert_true(ls_nest_is_same(ls_none(), ls_none()));
   assert_true(ls_nest_is_same(ls_nest_i64(1), ls_nest_i64(1)));
   assert_false(ls_nest_is_same(ls_nest_i64(1), ls_nest_bool(true)));
@@ -339,8 +321,7 @@ static void sameness_is_identity(void **state) {
 // ---- Printing --------------------------------------------------------------
 static const ls_object_type silent_type = {.name = "iterator"};
 
-static void every_kind_prints(void **state) {
-  (void)state;
+TEST(every_kind_prints) {
   const ls_nest nest = sample();
   expect_print(nest, "{'b': (1, 2.5), 'a': [true, none]}");
   ls_nest_release(nest);
@@ -373,8 +354,7 @@ static void every_kind_prints(void **state) {
   ls_nest_release(lone);
 }
 
-static void many_keys_are_sorted(void **state) {
-  (void)state;
+TEST(many_keys_are_sorted) {
   enum { COUNT = 500 };
   static char names[COUNT][8];
   static const char *keys[COUNT];
@@ -413,13 +393,11 @@ static ls_status build_and_map(void *user) {
   return status;
 }
 
-static void failing_memory_is_survived(void **state) {
-  (void)state;
+TEST(failing_memory_is_survived) {
   expect_memory_failures_survived(build_and_map, NULL);
 }
 
-static void a_new_array_is_filled_where_it_hangs(void **state) {
-  (void)state;
+TEST(a_new_array_is_filled_where_it_hangs) {
   const ls_nest nest = LS_TUPLE(ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(2)),
                                 ls_nest_zeros(LS_DTYPE_F64, LS_SCALAR),
                                 ls_nest_i64(-3), ls_nest_f64(0.5));
@@ -440,32 +418,4 @@ static void a_new_array_is_filled_where_it_hangs(void **state) {
                                   ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(2)));
   expect_status(ls_nest_status(failed), LS_INVALID_ARGUMENT, "");
   ls_nest_release(failed);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_nest_is_24_bytes),
-      cmocka_unit_test(leaves_hold_what_they_are_given),
-      cmocka_unit_test(nothing_is_no_leaf),
-      cmocka_unit_test(the_tensor_of_a_leaf_or_item_is_found),
-      cmocka_unit_test(failing_carries_a_status),
-      cmocka_unit_test(nodes_own_their_items),
-      cmocka_unit_test(sequences_have_items_but_no_keys),
-      cmocka_unit_test(dicts_keep_the_given_order_and_find_by_key),
-      cmocka_unit_test(named_tuples_are_tuples_with_names),
-      cmocka_unit_test(a_key_given_twice_is_refused),
-      cmocka_unit_test(a_failed_item_makes_the_node_failed),
-      cmocka_unit_test(nests_too_deep_for_a_fiber_are_refused),
-      cmocka_unit_test(distributed_values_are_levels_too),
-      cmocka_unit_test(flattening_visits_sorted_keys),
-      cmocka_unit_test(packing_undoes_flattening),
-      cmocka_unit_test(mapping_puts_new_leaves_and_stops_at_a_failure),
-      cmocka_unit_test(structures_are_compared_with_the_place_named),
-      cmocka_unit_test(sameness_is_identity),
-      cmocka_unit_test(every_kind_prints),
-      cmocka_unit_test(many_keys_are_sorted),
-      cmocka_unit_test(failing_memory_is_survived),
-      cmocka_unit_test(a_new_array_is_filled_where_it_hangs),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

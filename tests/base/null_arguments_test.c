@@ -16,8 +16,7 @@ static void expect_null(ls_status status, const char *text) {
   expect_status(status, LS_INVALID_ARGUMENT, text);
 }
 
-static void calls_of_array_refuse_null(void **state) {
-  (void)state;
+TEST(calls_of_array_refuse_null) {
   expect_null(ls_array_create(0, (ls_shape){0}, NULL),
               "ls_array_create: out_array is NULL");
   expect_null(ls_array_create_copy(0, (ls_shape){0}, some, NULL),
@@ -26,8 +25,7 @@ static void calls_of_array_refuse_null(void **state) {
               "ls_array_create_view: out_array is NULL");
 }
 
-static void calls_of_device_name_refuse_null(void **state) {
-  (void)state;
+TEST(calls_of_device_name_refuse_null) {
   expect_null(ls_device_canonical(NULL, some, some),
               "ls_device_canonical: name is NULL");
   expect_null(ls_device_canonical(some, some, NULL),
@@ -36,14 +34,12 @@ static void calls_of_device_name_refuse_null(void **state) {
   expect_null(ls_device_host(some, NULL), "ls_device_host: out_name is NULL");
 }
 
-static void calls_of_runtime_refuse_null(void **state) {
-  (void)state;
+TEST(calls_of_runtime_refuse_null) {
   expect_null(ls_runtime_create(some, NULL),
               "ls_runtime_create: out_runtime is NULL");
 }
 
-static void calls_of_shape_refuse_null(void **state) {
-  (void)state;
+TEST(calls_of_shape_refuse_null) {
   expect_null(ls_dtype_parse(NULL, some), "ls_dtype_parse: text is NULL");
   expect_null(ls_dtype_parse(some, NULL), "ls_dtype_parse: out_dtype is NULL");
   expect_null(ls_shape_merge((ls_shape){0}, (ls_shape){0}, NULL),
@@ -57,21 +53,9 @@ static void calls_of_shape_refuse_null(void **state) {
               "ls_shape_parse: out_shape is NULL");
 }
 
-static void other_calls_of_base_refuse_null(void **state) {
-  (void)state;
+TEST(other_calls_of_base_refuse_null) {
   expect_null(ls_counting_allocator_create(some, NULL),
               "ls_counting_allocator_create: out_allocator is NULL");
   expect_null(ls_nest_to_number((ls_nest){0}, NULL),
               "ls_nest_to_number: out_number is NULL");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(calls_of_array_refuse_null),
-      cmocka_unit_test(calls_of_device_name_refuse_null),
-      cmocka_unit_test(calls_of_runtime_refuse_null),
-      cmocka_unit_test(calls_of_shape_refuse_null),
-      cmocka_unit_test(other_calls_of_base_refuse_null),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,8 +14,7 @@ static void destroy_thing(ls_object *object) { ++((thing *)object)->destroyed; }
 static const ls_object_type thing_type = {.name = "thing",
                                           .destroy = destroy_thing};
 
-static void the_last_reference_destroys(void **state) {
-  (void)state;
+TEST(the_last_reference_destroys) {
   thing it = {0};
   ls_object_init(&it.object, &thing_type);
   assert_true(ls_object_is_unique(&it));
@@ -27,8 +26,7 @@ static void the_last_reference_destroys(void **state) {
   assert_int_equal(it.destroyed, 1);
 }
 
-static void null_is_fine(void **state) {
-  (void)state;
+TEST(null_is_fine) {
   assert_null(ls_object_retain(NULL));
   ls_object_release(NULL);
   assert_false(ls_object_is_unique(NULL));
@@ -42,8 +40,7 @@ static bool same_things(const ls_object *a, const ls_object *b) {
 static const ls_object_type like_type = {
     .name = "like", .destroy = destroy_thing, .equal = same_things};
 
-static void objects_are_equal_as_their_type_says(void **state) {
-  (void)state;
+TEST(objects_are_equal_as_their_type_says) {
   thing a = {0}, b = {0}, like = {0}, alike = {0}, unlike = {.destroyed = 1};
   ls_object_init(&a.object, &thing_type);
   ls_object_init(&b.object, &thing_type);
@@ -67,8 +64,7 @@ static void use(void *user) {
   ls_object_release(user);
 }
 
-static void threads_may_share_an_object(void **state) {
-  (void)state;
+TEST(threads_may_share_an_object) {
   thing it = {0};
   ls_object_init(&it.object, &thing_type);
   ls_thread threads[3] = {0};
@@ -82,14 +78,4 @@ static void threads_may_share_an_object(void **state) {
   assert_int_equal(it.destroyed, 0);
   ls_object_release(&it);
   assert_int_equal(it.destroyed, 1);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_last_reference_destroys),
-      cmocka_unit_test(null_is_fine),
-      cmocka_unit_test(objects_are_equal_as_their_type_says),
-      cmocka_unit_test(threads_may_share_an_object),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,8 +43,7 @@ out:
   return ls_ok();
 }
 
-static void every_way_out_releases_what_is_owned_by_then(void **state) {
-  (void)state;
+TEST(every_way_out_releases_what_is_owned_by_then) {
   expect_ok(leave_at(0));
   assert_int_equal(num_released, 1);
   num_released = 0;
@@ -55,8 +54,7 @@ static void every_way_out_releases_what_is_owned_by_then(void **state) {
   assert_int_equal(num_released, 2);
 }
 
-static void the_last_owner_releases_first(void **state) {
-  (void)state;
+TEST(the_last_owner_releases_first) {
   expect_ok(leave_at(3));
   assert_int_equal(num_released, 3);
   assert_int_equal(order[0], 3);
@@ -64,8 +62,7 @@ static void the_last_owner_releases_first(void **state) {
   assert_int_equal(order[2], 1);
 }
 
-static void each_round_of_a_loop_releases(void **state) {
-  (void)state;
+TEST(each_round_of_a_loop_releases) {
   for (int i = 0; i < 3; ++i) {
     LS_OWN(ls_counted, round) = &one;
     if (round->value == i) continue;
@@ -79,8 +76,7 @@ static ls_counted *hand_over(void) {
   return ls_give(&kept);
 }
 
-static void what_is_given_is_not_released(void **state) {
-  (void)state;
+TEST(what_is_given_is_not_released) {
   assert_ptr_equal(hand_over(), &one);
   assert_int_equal(num_released, 1);
   assert_int_equal(order[0], 2);
@@ -97,8 +93,7 @@ static ls_nest own_nest(bool give) {
   return ls_nest_i64((int64_t)ls_nest_count(list));
 }
 
-static void nests_and_statuses_are_owned_by_value(void **state) {
-  (void)state;
+TEST(nests_and_statuses_are_owned_by_value) {
   assert_int_equal(own_nest(false).as.i64, 1);
   const ls_nest given = own_nest(true);
   assert_int_equal(given.kind, LS_KIND_LIST);
@@ -129,20 +124,8 @@ static ls_status use_memory(void *user) {
   return status;
 }
 
-static void refused_memory_leaves_nothing(void **state) {
-  (void)state;
+TEST(refused_memory_leaves_nothing) {
   expect_memory_failures_survived(use_memory, NULL);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup(every_way_out_releases_what_is_owned_by_then,
-                             forget_releases),
-      cmocka_unit_test_setup(the_last_owner_releases_first, forget_releases),
-      cmocka_unit_test_setup(each_round_of_a_loop_releases, forget_releases),
-      cmocka_unit_test_setup(what_is_given_is_not_released, forget_releases),
-      cmocka_unit_test(nests_and_statuses_are_owned_by_value),
-      cmocka_unit_test(refused_memory_leaves_nothing),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FILE(.before_each = forget_releases)

@@ -32,8 +32,7 @@ static void expect_refused(const ls_parameters *p, ls_nest args, ls_nest named,
   ls_nest_release(named);
 }
 
-static void arguments_come_in_the_order_of_parameters(void **state) {
-  (void)state;
+TEST(arguments_come_in_the_order_of_parameters) {
   const ls_parameters p = {.names = xy, .count = 2};
   expect_bound(&p, LS_TUPLE(ls_nest_i64(1), ls_nest_i64(2)), ls_none(),
                "(1, 2)");
@@ -45,17 +44,14 @@ static void arguments_come_in_the_order_of_parameters(void **state) {
                "(1, 2)");
 }
 
-static void what_may_be_left_out_comes_as_none(void **state) {
-  (void)state;
+TEST(what_may_be_left_out_comes_as_none) {
   const ls_parameters p = {.names = xy, .count = 2, .num_optional = 1};
   expect_bound(&p, LS_TUPLE(ls_nest_i64(1)), ls_none(), "(1, none)");
   expect_refused(&p, ls_none(), one_named("y", ls_nest_i64(2)),
                  "f takes (x, y): 'x' is not given");
 }
 
-static void
-more_arguments_come_as_a_list_and_other_names_as_a_dict(void **state) {
-  (void)state;
+TEST(more_arguments_come_as_a_list_and_other_names_as_a_dict) {
   const ls_parameters p = {
       .names = xy, .count = 1, .variadic = true, .any_names = true};
   expect_bound(&p, LS_TUPLE(ls_nest_i64(1), ls_nest_i64(2), ls_nest_i64(3)),
@@ -63,17 +59,15 @@ more_arguments_come_as_a_list_and_other_names_as_a_dict(void **state) {
   expect_bound(&p, LS_TUPLE(ls_nest_i64(1)), ls_none(), "(1, [], {})");
 }
 
-static void what_declares_nothing_gets_names_behind_the_others(void **state) {
-  (void)state;
+TEST(what_declares_nothing_gets_names_behind_the_others) {
   expect_bound(NULL, LS_LIST(ls_nest_i64(1)), ls_none(), "[1]");
   expect_bound(NULL, LS_LIST(ls_nest_i64(1)), one_named("z", ls_nest_i64(4)),
                "(1, {'z': 4})");
   expect_bound(NULL, ls_none(), one_named("z", ls_nest_i64(4)), "({'z': 4},)");
 }
 
-static void arguments_that_do_not_fit_are_refused_by_name(void **state) {
+TEST(arguments_that_do_not_fit_are_refused_by_name) {
   LS_SPEC("T64 T68");
-  (void)state;
   const ls_parameters p = {.names = xy, .count = 2};
   expect_refused(&p, LS_TUPLE(ls_nest_i64(1), ls_nest_i64(2), ls_nest_i64(3)),
                  ls_none(), "too many positional arguments for f");
@@ -88,15 +82,4 @@ static void arguments_that_do_not_fit_are_refused_by_name(void **state) {
                  "f takes (x, /, y): 'x' is none");
   expect_refused(&p, ls_nest_i64(3), ls_none(), "a list or a tuple");
   expect_refused(&p, ls_none(), LS_LIST(ls_nest_i64(3)), "a dict");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(arguments_come_in_the_order_of_parameters),
-      cmocka_unit_test(what_may_be_left_out_comes_as_none),
-      cmocka_unit_test(more_arguments_come_as_a_list_and_other_names_as_a_dict),
-      cmocka_unit_test(what_declares_nothing_gets_names_behind_the_others),
-      cmocka_unit_test(arguments_that_do_not_fit_are_refused_by_name),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,8 +10,7 @@
 #include "support/comma.h"
 #include "support/expect.h"
 
-static void numbers_have_a_point_in_every_language(void **state) {
-  (void)state;
+TEST(numbers_have_a_point_in_every_language) {
   if (!comma_begin()) skip();
   char direct[16], nest[16], outside[16];
   ls_format(direct, sizeof(direct), "%g", 0.5);
@@ -36,19 +35,10 @@ static void numbers_have_a_point_in_every_language(void **state) {
   ls_text_deinit(&text);
 }
 
-static void reading_tells_where_the_number_ends(void **state) {
-  (void)state;
+TEST(reading_tells_where_the_number_ends) {
   char *end = NULL;
   const char text[] = "-2.5e1,7";
   assert_true(ls_read_f64(text, &end) == -25.0);
   assert_ptr_equal(end, text + 6);
   assert_true(ls_read_f64("x", &end) == 0);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(numbers_have_a_point_in_every_language),
-      cmocka_unit_test(reading_tells_where_the_number_ends),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,8 +27,7 @@ static int64_t pop_number(ls_queue *queue) {
   return value;
 }
 
-static void nests_come_out_in_the_order_they_went_in(void **state) {
-  (void)state;
+TEST(nests_come_out_in_the_order_they_went_in) {
   ls_queue *queue = make(3);
   int64_t next = 0;
   for (int64_t i = 0; i < 20; ++i) {
@@ -43,8 +42,7 @@ static void nests_come_out_in_the_order_they_went_in(void **state) {
   ls_queue_destroy(queue);  // Two are left inside.
 }
 
-static void defaults_are_sixteen_and_a_name(void **state) {
-  (void)state;
+TEST(defaults_are_sixteen_and_a_name) {
   ls_queue *queue = NULL;
   expect_ok(ls_queue_create(NULL, &queue));
   assert_string_equal(ls_queue_name(queue), "queue");
@@ -62,8 +60,7 @@ static void defaults_are_sixteen_and_a_name(void **state) {
   ls_queue_destroy(NULL);
 }
 
-static void closing_drains_and_then_ends(void **state) {
-  (void)state;
+TEST(closing_drains_and_then_ends) {
   ls_queue *queue = make(4);
   expect_ok(ls_queue_push(queue, number(1)));
   assert_false(ls_queue_is_closed(queue));
@@ -87,8 +84,7 @@ static void closing_drains_and_then_ends(void **state) {
   ls_queue_destroy(queue);
 }
 
-static void trying_to_pop_an_empty_queue_gives_nothing(void **state) {
-  (void)state;
+TEST(trying_to_pop_an_empty_queue_gives_nothing) {
   ls_queue *queue = make(1);
   ls_nest item = ls_none();
   bool popped = true;
@@ -102,8 +98,7 @@ static void trying_to_pop_an_empty_queue_gives_nothing(void **state) {
   ls_queue_destroy(queue);
 }
 
-static void a_queue_that_is_reset_is_empty_and_open(void **state) {
-  (void)state;
+TEST(a_queue_that_is_reset_is_empty_and_open) {
   ls_queue *queue = make(2);
   expect_ok(ls_queue_push(queue, number(1)));
   ls_queue_close(queue);
@@ -167,8 +162,7 @@ static void consume(void *user) {
   }
 }
 
-static void threads_lose_and_double_nothing(void **state) {
-  (void)state;
+TEST(threads_lose_and_double_nothing) {
   ls_queue *queue = make(4);
   producer producers[PRODUCERS];
   consumer consumers[CONSUMERS];
@@ -215,8 +209,7 @@ static void push_one(void *user) {
   ls_status_free(status);
 }
 
-static void closing_wakes_who_waits_to_push(void **state) {
-  (void)state;
+TEST(closing_wakes_who_waits_to_push) {
   ls_queue *queue = make(1);
   expect_ok(ls_queue_push(queue, number(0)));
   pusher blocked = {queue, number(1), LS_OK};
@@ -238,8 +231,7 @@ static void note(void *user) {
   order[used + 1] = '\0';
 }
 
-static void waiters_are_told_once_in_order(void **state) {
-  (void)state;
+TEST(waiters_are_told_once_in_order) {
   order[0] = '\0';
   ls_queue *queue = make(2);
   ls_queue_waiter a = {.ready = note, .user = "a"};
@@ -271,8 +263,7 @@ static void waiters_are_told_once_in_order(void **state) {
   ls_queue_destroy(queue);
 }
 
-static void withdrawing_the_last_leaves_a_good_list(void **state) {
-  (void)state;
+TEST(withdrawing_the_last_leaves_a_good_list) {
   order[0] = '\0';
   ls_queue *queue = make(2);
   ls_queue_waiter a = {.ready = note, .user = "a"};
@@ -313,8 +304,7 @@ static void run_task(void *user) {
   } while (!ls_queue_on_ready(self->queue, LS_QUEUE_POP, &self->waiter));
 }
 
-static void a_task_can_park_instead_of_a_thread(void **state) {
-  (void)state;
+TEST(a_task_can_park_instead_of_a_thread) {
   ls_queue *queue = make(2);
   task it = {.queue = queue};
   it.waiter = (ls_queue_waiter){.ready = run_task, .user = &it};
@@ -340,29 +330,11 @@ static ls_status create_queue(void *user) {
   return status;
 }
 
-static void failing_memory_is_survived(void **state) {
-  (void)state;
+TEST(failing_memory_is_survived) {
   expect_memory_failures_survived(create_queue, NULL);
   ls_queue *queue = NULL;
   expect_status(
       ls_queue_create(&(ls_queue_options){.capacity = SIZE_MAX}, &queue),
       LS_RESOURCE_EXHAUSTED, "creating queue 'queue'");
   assert_null(queue);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(nests_come_out_in_the_order_they_went_in),
-      cmocka_unit_test(defaults_are_sixteen_and_a_name),
-      cmocka_unit_test(closing_drains_and_then_ends),
-      cmocka_unit_test(trying_to_pop_an_empty_queue_gives_nothing),
-      cmocka_unit_test(a_queue_that_is_reset_is_empty_and_open),
-      cmocka_unit_test(threads_lose_and_double_nothing),
-      cmocka_unit_test(closing_wakes_who_waits_to_push),
-      cmocka_unit_test(waiters_are_told_once_in_order),
-      cmocka_unit_test(withdrawing_the_last_leaves_a_good_list),
-      cmocka_unit_test(a_task_can_park_instead_of_a_thread),
-      cmocka_unit_test(failing_memory_is_survived),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

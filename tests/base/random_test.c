@@ -8,8 +8,7 @@
 #include "support/expect.h"
 
 // From the known answers of the Random123 distribution.
-static void philox_gives_the_published_answers(void **state) {
-  (void)state;
+TEST(philox_gives_the_published_answers) {
   static const struct {
     uint32_t counter[4];
     uint32_t key[2];
@@ -30,8 +29,7 @@ static void philox_gives_the_published_answers(void **state) {
   }
 }
 
-static void every_part_of_a_key_and_the_block_count(void **state) {
-  (void)state;
+TEST(every_part_of_a_key_and_the_block_count) {
   const uint64_t high = UINT64_C(1) << 40;
   const ls_random_key keys[] = {
       {0},
@@ -61,8 +59,7 @@ static void every_part_of_a_key_and_the_block_count(void **state) {
   }
 }
 
-static void a_source_draws_what_its_key_does_also_for_another_id(void **state) {
-  (void)state;
+TEST(a_source_draws_what_its_key_does_also_for_another_id) {
   ls_random_key key = {.seed = 5, .stream = 3, .step = 9, .id = 70};
   ls_random_source source = ls_random_source_make(&key);
   uint32_t want[4];
@@ -77,8 +74,7 @@ static void a_source_draws_what_its_key_does_also_for_another_id(void **state) {
   assert_memory_equal(got, want, sizeof(got));
 }
 
-static void uniforms_fill_zero_to_below_one(void **state) {
-  (void)state;
+TEST(uniforms_fill_zero_to_below_one) {
   assert_true(ls_random_uniform_f32(0) == 0);
   assert_true(ls_random_uniform_f32(0xFF) == 0);
   assert_true(ls_random_uniform_f32(UINT32_MAX) == 1.0F - 0x1p-24F);
@@ -94,8 +90,7 @@ static void expect_near(long double got, long double want, long double limit) {
   }
 }
 
-static void normals_are_what_the_formula_says(void **state) {
-  (void)state;
+TEST(normals_are_what_the_formula_says) {
   const long double pi = acosl(-1.0L);
   static const uint32_t edges[] = {
       0,          1,          2,          0x1FFFFFFF, 0x20000000, 0x3FFFFFFF,
@@ -129,8 +124,7 @@ static void normals_are_what_the_formula_says(void **state) {
   }
 }
 
-static void normals_have_the_moments_of_normals(void **state) {
-  (void)state;
+TEST(normals_have_the_moments_of_normals) {
   double sums[5] = {0};
   enum { BLOCKS = 50000 };
   for (uint64_t block = 0; block < BLOCKS; ++block) {
@@ -152,8 +146,7 @@ static void normals_have_the_moments_of_normals(void **state) {
 }
 
 // The same on every machine and with every compiler: a seed is a promise.
-static void bits_of_normals_never_change(void **state) {
-  (void)state;
+TEST(bits_of_normals_never_change) {
   uint64_t hash = 0;
   for (uint64_t block = 0; block < 1000; ++block) {
     uint32_t bits[4];
@@ -166,17 +159,4 @@ static void bits_of_normals_never_change(void **state) {
     hash = ls_hash(wide, sizeof(wide), hash);
   }
   assert_int_equal(hash, UINT64_C(0xf30fdb52659fac2d));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(philox_gives_the_published_answers),
-      cmocka_unit_test(every_part_of_a_key_and_the_block_count),
-      cmocka_unit_test(a_source_draws_what_its_key_does_also_for_another_id),
-      cmocka_unit_test(uniforms_fill_zero_to_below_one),
-      cmocka_unit_test(normals_are_what_the_formula_says),
-      cmocka_unit_test(normals_have_the_moments_of_normals),
-      cmocka_unit_test(bits_of_normals_never_change),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

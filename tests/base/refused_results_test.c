@@ -12,8 +12,7 @@
 #include "lockstep/shape.h"
 #include "support/refused.h"
 
-static void refused_calls_of_allocator_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_allocator_leave_nothing) {
   ls_counting_allocator *empty = NULL;
   expect_ok(ls_counting_allocator_create(NULL, &empty));
   ls_counting_allocator_fail_at(empty, 1);
@@ -23,8 +22,7 @@ static void refused_calls_of_allocator_leave_nothing(void **state) {
   ls_counting_allocator_destroy(empty);
 }
 
-static void refused_calls_of_array_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_array_leave_nothing) {
   REFUSED(ls_array *, ls_array_create((ls_dtype){0}, (ls_shape){0}, &out));
   REFUSED(ls_array *,
           ls_array_create_copy((ls_dtype){0}, (ls_shape){0}, NULL, &out));
@@ -32,59 +30,37 @@ static void refused_calls_of_array_leave_nothing(void **state) {
                                            NULL, NULL, &out));
 }
 
-static void refused_calls_of_cancel_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_cancel_leave_nothing) {
   REFUSED(ls_cancel *, ls_cancel_create(NULL, &out));
 }
 
-static void refused_calls_of_cluster_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_cluster_leave_nothing) {
   REFUSED_MEMORY(ls_cluster_spec *,
                  ls_cluster_spec_copy(&(ls_cluster_spec){0}, &out));
 }
 
-static void refused_calls_of_device_name_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_device_name_leave_nothing) {
   REFUSED_NAME(ls_device_canonical(NULL, NULL, &out));
   REFUSED_NAME(ls_device_host(NULL, &out));
   REFUSED_NAME(ls_device_merge(NULL, NULL, &out));
 }
 
-static void refused_calls_of_nest_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_nest_leave_nothing) {
   REFUSED_NUMBER(ls_nest_to_number(ls_none(), &out));
 }
 
-static void refused_calls_of_parameters_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_parameters_leave_nothing) {
   REFUSED(ls_nest, ls_parameters_bind(NULL, NULL, ls_none(), ls_none(), &out));
 }
 
-static void refused_calls_of_runtime_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_runtime_leave_nothing) {
   REFUSED(ls_runtime *,
           ls_runtime_create(&(ls_runtime_options){.threads = -1}, &out));
 }
 
-static void refused_calls_of_shape_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_shape_leave_nothing) {
   REFUSED(ls_dtype, ls_dtype_parse(NULL, &out));
   REFUSED_SHAPE(ls_shape_broadcast(LS_SHAPE(2), LS_SHAPE(3), &out));
   REFUSED_SHAPE(ls_shape_merge(LS_SHAPE(2), LS_SHAPE(3), &out));
   REFUSED_TWO(ls_dtype, ls_shape, ls_shape_parse(NULL, &out, &second));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(refused_calls_of_allocator_leave_nothing),
-      cmocka_unit_test(refused_calls_of_array_leave_nothing),
-      cmocka_unit_test(refused_calls_of_cancel_leave_nothing),
-      cmocka_unit_test(refused_calls_of_cluster_leave_nothing),
-      cmocka_unit_test(refused_calls_of_device_name_leave_nothing),
-      cmocka_unit_test(refused_calls_of_nest_leave_nothing),
-      cmocka_unit_test(refused_calls_of_parameters_leave_nothing),
-      cmocka_unit_test(refused_calls_of_runtime_leave_nothing),
-      cmocka_unit_test(refused_calls_of_shape_leave_nothing),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

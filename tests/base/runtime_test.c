@@ -53,8 +53,7 @@ static ls_runtime *make_in(world *it, int threads) {
 }
 
 // ---- Creation and the current one ------------------------------------------
-static void options_may_be_left_out(void **state) {
-  (void)state;
+TEST(options_may_be_left_out) {
   ls_runtime *runtime = NULL;
   expect_ok(ls_runtime_create(NULL, &runtime));
   assert_true(ls_runtime_threads(runtime) >= 1);
@@ -71,8 +70,7 @@ static void options_may_be_left_out(void **state) {
   expect_ok(ls_runtime_destroy(runtime));
 }
 
-static void absurd_thread_counts_are_refused(void **state) {
-  (void)state;
+TEST(absurd_thread_counts_are_refused) {
   ls_runtime *runtime = NULL;
   expect_status(
       ls_runtime_create(&(ls_runtime_options){.threads = -1}, &runtime),
@@ -83,8 +81,7 @@ static void absurd_thread_counts_are_refused(void **state) {
   assert_null(runtime);
 }
 
-static void a_thread_works_under_the_runtime_it_made_current(void **state) {
-  (void)state;
+TEST(a_thread_works_under_the_runtime_it_made_current) {
   ls_runtime *standard = ls_runtime_current();
   assert_non_null(standard);
   assert_ptr_equal(ls_runtime_current(), standard);
@@ -100,8 +97,7 @@ static void a_thread_works_under_the_runtime_it_made_current(void **state) {
   assert_ptr_equal(ls_runtime_current(), standard);
 }
 
-static void the_default_runtime_can_be_destroyed_and_made_again(void **state) {
-  (void)state;
+TEST(the_default_runtime_can_be_destroyed_and_made_again) {
   assert_non_null(ls_runtime_current());
   expect_ok(ls_runtime_destroy(NULL));
   expect_ok(ls_runtime_destroy(NULL));  // There is none now.
@@ -116,8 +112,7 @@ static void find_current(void *user) {
   *(ls_runtime **)user = ls_runtime_current();
 }
 
-static void threads_agree_on_the_default_runtime(void **state) {
-  (void)state;
+TEST(threads_agree_on_the_default_runtime) {
   ls_thread threads[4] = {0};
   ls_runtime *found[4] = {0};
   for (int i = 0; i < 4; ++i) {
@@ -132,8 +127,7 @@ static void threads_agree_on_the_default_runtime(void **state) {
   expect_ok(ls_runtime_destroy(NULL));
 }
 
-static void clock_and_environment_are_replaceable(void **state) {
-  (void)state;
+TEST(clock_and_environment_are_replaceable) {
   world it = {.variables = {"HOME", "/nowhere"}};
   ls_runtime *runtime = make_in(&it, 2);
   ls_runtime_sleep(runtime, INT64_C(3600000000000));  // Takes no hour.
@@ -152,8 +146,7 @@ static ls_status lie_about_existence(void *user, const char *path,
   return ls_ok();
 }
 
-static void the_file_system_is_replaceable(void **state) {
-  (void)state;
+TEST(the_file_system_is_replaceable) {
   bool answer = true;
   ls_file_system files = *ls_file_system_system();
   files.exists = lie_about_existence;
@@ -169,8 +162,7 @@ static void the_file_system_is_replaceable(void **state) {
 }
 
 // ---- Log -------------------------------------------------------------------
-static void lines_reach_the_sink(void **state) {
-  (void)state;
+TEST(lines_reach_the_sink) {
   world it = {0};
   ls_runtime *runtime = make_in(&it, 1);
   ls_runtime_log(runtime, LS_LOG_INFO, "train", "step %d", 7);
@@ -185,8 +177,7 @@ static void lines_reach_the_sink(void **state) {
   expect_ok(ls_runtime_destroy(runtime));
 }
 
-static void limited_lines_come_so_often_and_no_more(void **state) {
-  (void)state;
+TEST(limited_lines_come_so_often_and_no_more) {
   world it = {0};
   ls_runtime *runtime = make_in(&it, 1);
   for (int i = 0; i < 5; ++i) {
@@ -218,8 +209,7 @@ static ls_status destroy_slot(void *slot) {
   return ls_ok();
 }
 
-static void slots_go_from_high_to_low_and_may_refuse(void **state) {
-  (void)state;
+TEST(slots_go_from_high_to_low_and_may_refuse) {
   order[0] = '\0';
   refuses = true;
   world it = {0};
@@ -246,8 +236,7 @@ static void slots_go_from_high_to_low_and_may_refuse(void **state) {
   assert_ptr_equal(current_at_destroy, runtime);
 }
 
-static void a_default_runtime_that_refuses_stays(void **state) {
-  (void)state;
+TEST(a_default_runtime_that_refuses_stays) {
   refuses = true;
   ls_runtime *standard = ls_runtime_current();
   ls_runtime_set_slot(standard, LS_SLOT_ENGINE, "E", destroy_slot);
@@ -258,8 +247,7 @@ static void a_default_runtime_that_refuses_stays(void **state) {
 }
 
 // ---- Debug switches --------------------------------------------------------
-static void switches_are_read_from_the_environment(void **state) {
-  (void)state;
+TEST(switches_are_read_from_the_environment) {
   world none = {0};
   ls_runtime *runtime = make_in(&none, 3);
   assert_int_equal(ls_debug_level(runtime, LS_DEBUG_GRAPH), 0);
@@ -278,8 +266,7 @@ static void switches_are_read_from_the_environment(void **state) {
   expect_ok(ls_runtime_destroy(runtime));
 }
 
-static void threads_from_the_environment_are_a_default(void **state) {
-  (void)state;
+TEST(threads_from_the_environment_are_a_default) {
   world it = {.variables = {"LS_THREADS", "5", "LS_ISA", "v3", NULL}};
   ls_runtime *runtime = make_in(&it, 0);
   assert_int_equal(ls_runtime_threads(runtime), 5);
@@ -290,8 +277,7 @@ static void threads_from_the_environment_are_a_default(void **state) {
   expect_ok(ls_runtime_destroy(runtime));
 }
 
-static void unreadable_switches_are_reported_and_ignored(void **state) {
-  (void)state;
+TEST(unreadable_switches_are_reported_and_ignored) {
   static const struct {
     const char *name;
     const char *value;
@@ -325,8 +311,7 @@ static void unreadable_switches_are_reported_and_ignored(void **state) {
   expect_ok(ls_runtime_destroy(runtime));
 }
 
-static void a_fault_makes_the_nth_request_fail(void **state) {
-  (void)state;
+TEST(a_fault_makes_the_nth_request_fail) {
   world it = {.variables = {"LS_FAULT", "alloc:3", NULL}};
   ls_runtime *runtime = make_in(&it, 1);
   ls_allocator *allocator = ls_runtime_allocator(runtime);
@@ -338,8 +323,7 @@ static void a_fault_makes_the_nth_request_fail(void **state) {
   expect_ok(ls_runtime_destroy(runtime));
 }
 
-static void the_help_has_a_line_for_each_switch(void **state) {
-  (void)state;
+TEST(the_help_has_a_line_for_each_switch) {
   static const char *const names[] = {
       "LS_DEBUG=",   "LS_DUMP=", "LS_VERIFY=", "LS_FAULT=",
       "LS_THREADS=", "LS_ISA=",  "area graph"};
@@ -368,30 +352,6 @@ static ls_status create_all(void *user) {
   return status;
 }
 
-static void failing_memory_is_survived(void **state) {
-  (void)state;
+TEST(failing_memory_is_survived) {
   expect_memory_failures_survived(create_all, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(options_may_be_left_out),
-      cmocka_unit_test(absurd_thread_counts_are_refused),
-      cmocka_unit_test(a_thread_works_under_the_runtime_it_made_current),
-      cmocka_unit_test(the_default_runtime_can_be_destroyed_and_made_again),
-      cmocka_unit_test(threads_agree_on_the_default_runtime),
-      cmocka_unit_test(clock_and_environment_are_replaceable),
-      cmocka_unit_test(the_file_system_is_replaceable),
-      cmocka_unit_test(lines_reach_the_sink),
-      cmocka_unit_test(limited_lines_come_so_often_and_no_more),
-      cmocka_unit_test(slots_go_from_high_to_low_and_may_refuse),
-      cmocka_unit_test(a_default_runtime_that_refuses_stays),
-      cmocka_unit_test(switches_are_read_from_the_environment),
-      cmocka_unit_test(threads_from_the_environment_are_a_default),
-      cmocka_unit_test(unreadable_switches_are_reported_and_ignored),
-      cmocka_unit_test(a_fault_makes_the_nth_request_fail),
-      cmocka_unit_test(the_help_has_a_line_for_each_switch),
-      cmocka_unit_test(failing_memory_is_survived),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,8 +26,7 @@ static void expect_shape(ls_shape got, const char *want) {
 }
 
 // ---- Dtypes ----------------------------------------------------------------
-static void every_dtype_reads_back_from_its_name(void **state) {
-  (void)state;
+TEST(every_dtype_reads_back_from_its_name) {
   for (int i = 0; i < LS_DTYPE_COUNT; ++i) {
     ls_dtype dtype = LS_DTYPE_COUNT;
     expect_ok(ls_dtype_parse(ls_dtype_name((ls_dtype)i), &dtype));
@@ -37,8 +36,7 @@ static void every_dtype_reads_back_from_its_name(void **state) {
   assert_string_equal(ls_dtype_name((ls_dtype)77), "?");
 }
 
-static void an_unknown_dtype_is_refused_with_the_list(void **state) {
-  (void)state;
+TEST(an_unknown_dtype_is_refused_with_the_list) {
   ls_dtype dtype = LS_DTYPE_F32;
   expect_status(ls_dtype_parse("float", &dtype), LS_INVALID_ARGUMENT,
                 "'float'; there are none f64 f32");
@@ -46,8 +44,7 @@ static void an_unknown_dtype_is_refused_with_the_list(void **state) {
   expect_status(ls_dtype_parse("", &dtype), LS_INVALID_ARGUMENT, "variant");
 }
 
-static void dtypes_know_their_size_and_class(void **state) {
-  (void)state;
+TEST(dtypes_know_their_size_and_class) {
   static const struct {
     ls_dtype dtype;
     size_t size;
@@ -76,8 +73,7 @@ static void dtypes_know_their_size_and_class(void **state) {
 }
 
 // ---- Rules -----------------------------------------------------------------
-static void macros_make_shapes(void **state) {
-  (void)state;
+TEST(macros_make_shapes) {
   expect_shape(LS_SHAPE(2, 3), "2,3");
   expect_shape(LS_SCALAR, "");
   expect_shape(LS_SHAPE_UNKNOWN, "...");
@@ -87,8 +83,7 @@ static void macros_make_shapes(void **state) {
   assert_false(ls_shape_is_known(LS_SHAPE_UNKNOWN));
 }
 
-static void equality_ignores_what_is_beyond_the_rank(void **state) {
-  (void)state;
+TEST(equality_ignores_what_is_beyond_the_rank) {
   ls_shape other = LS_SHAPE(2, 3);
   other.dim[5] = 9;
   assert_true(ls_shape_equal(LS_SHAPE(2, 3), other));
@@ -123,8 +118,7 @@ static void run_pairs(const pair_case *rows, size_t count,
   }
 }
 
-static void merging_keeps_what_either_knows(void **state) {
-  (void)state;
+TEST(merging_keeps_what_either_knows) {
   static const pair_case rows[] = {
       {"2,3", "2,3", "2,3"},  {"2,?", "?,3", "2,3"}, {"?,?", "?,3", "?,3"},
       {"...", "2,?", "2,?"},  {"...", "...", "..."}, {"", "", ""},
@@ -139,8 +133,7 @@ static void merging_keeps_what_either_knows(void **state) {
   }
 }
 
-static void broadcasting_follows_numpy(void **state) {
-  (void)state;
+TEST(broadcasting_follows_numpy) {
   static const pair_case rows[] = {
       {"2,3", "3", "2,3"},
       {"2,3", "", "2,3"},
@@ -158,8 +151,7 @@ static void broadcasting_follows_numpy(void **state) {
   run_pairs(rows, LS_COUNT_OF(rows), ls_shape_broadcast);
 }
 
-static void elements_are_counted_or_unknown(void **state) {
-  (void)state;
+TEST(elements_are_counted_or_unknown) {
   assert_int_equal(ls_shape_num_elements(LS_SHAPE(2, 3, 4)), 24);
   assert_int_equal(ls_shape_num_elements(LS_SCALAR), 1);
   assert_int_equal(ls_shape_num_elements(LS_SHAPE(5, 0)), 0);
@@ -170,8 +162,7 @@ static void elements_are_counted_or_unknown(void **state) {
   assert_int_equal(ls_shape_num_elements(LS_SHAPE(large, large, 0)), 0);
 }
 
-static void absurd_shapes_are_refused(void **state) {
-  (void)state;
+TEST(absurd_shapes_are_refused) {
   const int64_t large = INT64_C(1) << 46;
   expect_ok(ls_shape_check(LS_SHAPE(large)));
   expect_ok(ls_shape_check(LS_SHAPE(-1, 0, 3)));
@@ -194,8 +185,7 @@ static void absurd_shapes_are_refused(void **state) {
 }
 
 // ---- Text ------------------------------------------------------------------
-static void what_parses_prints_back_the_same(void **state) {
-  (void)state;
+TEST(what_parses_prints_back_the_same) {
   static const char *const texts[] = {"f32[]",
                                       "f32[2,?]",
                                       "i32[...]",
@@ -214,8 +204,7 @@ static void what_parses_prints_back_the_same(void **state) {
   }
 }
 
-static void wrong_texts_are_refused_at_the_first_wrong_place(void **state) {
-  (void)state;
+TEST(wrong_texts_are_refused_at_the_first_wrong_place) {
   static const struct {
     const char *text;
     const char *part;
@@ -255,8 +244,7 @@ static void wrong_texts_are_refused_at_the_first_wrong_place(void **state) {
   }
 }
 
-static void printing_cuts_to_the_buffer(void **state) {
-  (void)state;
+TEST(printing_cuts_to_the_buffer) {
   char text[8];
   assert_string_equal(ls_shape_print(LS_DTYPE_F32, LS_SHAPE(10, 20), text, 8),
                       "f32[10,");
@@ -271,22 +259,4 @@ static void printing_cuts_to_the_buffer(void **state) {
     longest.dim[i] = INT64_MIN;
   const char *printed = LS_SHAPE_TEXT(LS_DTYPE_RESOURCE, longest);
   assert_int_equal(printed[strlen(printed) - 1], ']');
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_dtype_reads_back_from_its_name),
-      cmocka_unit_test(an_unknown_dtype_is_refused_with_the_list),
-      cmocka_unit_test(dtypes_know_their_size_and_class),
-      cmocka_unit_test(macros_make_shapes),
-      cmocka_unit_test(equality_ignores_what_is_beyond_the_rank),
-      cmocka_unit_test(merging_keeps_what_either_knows),
-      cmocka_unit_test(broadcasting_follows_numpy),
-      cmocka_unit_test(elements_are_counted_or_unknown),
-      cmocka_unit_test(absurd_shapes_are_refused),
-      cmocka_unit_test(what_parses_prints_back_the_same),
-      cmocka_unit_test(wrong_texts_are_refused_at_the_first_wrong_place),
-      cmocka_unit_test(printing_cuts_to_the_buffer),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

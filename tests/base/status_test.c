@@ -6,8 +6,7 @@
 #include "base/status_cause.h"
 #include "support/expect.h"
 
-static void ok_is_null_and_has_nothing_to_say(void **state) {
-  (void)state;
+TEST(ok_is_null_and_has_nothing_to_say) {
   assert_null(ls_ok());
   assert_true(ls_status_is_ok(ls_ok()));
   assert_int_equal(ls_status_code(ls_ok()), LS_OK);
@@ -19,8 +18,7 @@ static void ok_is_null_and_has_nothing_to_say(void **state) {
   ls_status_free(ls_ok());
 }
 
-static void a_status_keeps_code_text_and_place(void **state) {
-  (void)state;
+TEST(a_status_keeps_code_text_and_place) {
   ls_status status = ls_not_found("no '%s' in %d files", "loss", 3);
   const int line = __LINE__ - 1;
   assert_int_equal(ls_status_code(status), LS_NOT_FOUND);
@@ -31,8 +29,7 @@ static void a_status_keeps_code_text_and_place(void **state) {
   ls_status_free(status);
 }
 
-static void notes_follow_one_a_line(void **state) {
-  (void)state;
+TEST(notes_follow_one_a_line) {
   ls_status status = ls_invalid_argument("rank 9");
   status = ls_status_annotate(status, "reading '%s'", "a.npy");
   status = ls_status_annotate(status, "restoring");
@@ -42,8 +39,7 @@ static void notes_follow_one_a_line(void **state) {
   ls_status_free(status);
 }
 
-static void a_clone_lives_on_its_own(void **state) {
-  (void)state;
+TEST(a_clone_lives_on_its_own) {
   ls_status status = ls_internal("first");
   ls_status clone = ls_status_clone(status);
   status = ls_status_annotate(status, "later");
@@ -54,8 +50,7 @@ static void a_clone_lives_on_its_own(void **state) {
   ls_status_free(clone);
 }
 
-static void out_of_memory_is_static_until_annotated(void **state) {
-  (void)state;
+TEST(out_of_memory_is_static_until_annotated) {
   ls_status status = ls_out_of_memory();
   ls_status again = ls_out_of_memory();
   assert_ptr_equal(status, again);
@@ -70,8 +65,7 @@ static void out_of_memory_is_static_until_annotated(void **state) {
   ls_status_free(status);
 }
 
-static void a_long_message_is_whole(void **state) {
-  (void)state;
+TEST(a_long_message_is_whole) {
   char text[5000];
   memset(text, 'x', sizeof(text) - 1);
   text[sizeof(text) - 1] = '\0';
@@ -80,8 +74,7 @@ static void a_long_message_is_whole(void **state) {
   ls_status_free(status);
 }
 
-static void every_code_has_its_name(void **state) {
-  (void)state;
+TEST(every_code_has_its_name) {
   assert_string_equal(ls_code_name(LS_OK), "OK");
   assert_string_equal(ls_code_name(LS_INVALID_ARGUMENT), "INVALID_ARGUMENT");
   assert_string_equal(ls_code_name(LS_UNAVAILABLE), "UNAVAILABLE");
@@ -89,8 +82,7 @@ static void every_code_has_its_name(void **state) {
   assert_string_equal(ls_code_name((ls_code)99), "UNKNOWN");
 }
 
-static void making_ok_gives_ok(void **state) {
-  (void)state;
+TEST(making_ok_gives_ok) {
   ls_status status = LS_STATUS(LS_OK, "nothing");
   assert_null(status);
 }
@@ -105,8 +97,7 @@ done:
   return status;
 }
 
-static void joining_keeps_the_first_error(void **state) {
-  (void)state;
+TEST(joining_keeps_the_first_error) {
   assert_null(ls_status_join(ls_ok(), ls_ok()));
   expect_status(ls_status_join(ls_ok(), ls_not_found("b")), LS_NOT_FOUND, "b");
   expect_status(ls_status_join(ls_internal("a"), ls_ok()), LS_INTERNAL, "a");
@@ -114,8 +105,7 @@ static void joining_keeps_the_first_error(void **state) {
                 LS_INTERNAL, "a");
 }
 
-static void macros_leave_at_the_first_error(void **state) {
-  (void)state;
+TEST(macros_leave_at_the_first_error) {
   int reached = 0;
   expect_status(fail_at(0, &reached), LS_OUT_OF_RANGE, "step 0");
   assert_int_equal(reached, 0);
@@ -125,16 +115,14 @@ static void macros_leave_at_the_first_error(void **state) {
   assert_int_equal(reached, 2);
 }
 
-static void an_optional_tells_zero_from_not_given(void **state) {
-  (void)state;
+TEST(an_optional_tells_zero_from_not_given) {
   const ls_opt none = {0};
   assert_false(none.set);
   assert_true(LS_SOME(0).set);
   assert_int_equal(LS_SOME(-3).value, -3);
 }
 
-static void a_cause_stays_with_clones_and_behind_notes(void **state) {
-  (void)state;
+TEST(a_cause_stays_with_clones_and_behind_notes) {
   ls_status status =
       ls_status_because(ls_invalid_argument("bad"), LS_CAUSE_NUMBERS);
   status = ls_status_annotate(status, "on the way up");
@@ -148,22 +136,4 @@ static void a_cause_stays_with_clones_and_behind_notes(void **state) {
   assert_ptr_equal(ls_status_because(ls_out_of_memory(), LS_CAUSE_NUMBERS),
                    ls_out_of_memory());
   assert_int_equal(ls_status_cause(ls_out_of_memory()), LS_CAUSE_UNKNOWN);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(ok_is_null_and_has_nothing_to_say),
-      cmocka_unit_test(a_status_keeps_code_text_and_place),
-      cmocka_unit_test(notes_follow_one_a_line),
-      cmocka_unit_test(a_clone_lives_on_its_own),
-      cmocka_unit_test(a_cause_stays_with_clones_and_behind_notes),
-      cmocka_unit_test(out_of_memory_is_static_until_annotated),
-      cmocka_unit_test(a_long_message_is_whole),
-      cmocka_unit_test(every_code_has_its_name),
-      cmocka_unit_test(making_ok_gives_ok),
-      cmocka_unit_test(joining_keeps_the_first_error),
-      cmocka_unit_test(macros_leave_at_the_first_error),
-      cmocka_unit_test(an_optional_tells_zero_from_not_given),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

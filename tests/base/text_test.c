@@ -6,8 +6,7 @@
 #include "base/runtime_internal.h"
 #include "support/expect.h"
 
-static void pieces_become_one_string(void **state) {
-  (void)state;
+TEST(pieces_become_one_string) {
   ls_text text;
   ls_text_init(&text, ls_allocator_system());
   assert_string_equal(ls_text_data(&text), "");
@@ -24,8 +23,7 @@ static void pieces_become_one_string(void **state) {
   assert_string_equal(ls_text_data(&text), "");
 }
 
-static void an_empty_text_finishes_as_an_empty_string(void **state) {
-  (void)state;
+TEST(an_empty_text_finishes_as_an_empty_string) {
   ls_text text;
   ls_text_init(&text, ls_allocator_system());
   char *result = ls_text_finish(&text);
@@ -34,8 +32,7 @@ static void an_empty_text_finishes_as_an_empty_string(void **state) {
   ls_text_deinit(&text);
 }
 
-static void long_texts_grow(void **state) {
-  (void)state;
+TEST(long_texts_grow) {
   ls_text text;
   ls_text_init(&text, ls_allocator_system());
   for (int i = 0; i < 1000; ++i)
@@ -49,8 +46,7 @@ static void long_texts_grow(void **state) {
   ls_text_deinit(&text);
 }
 
-static void a_failure_sticks_until_cleared(void **state) {
-  (void)state;
+TEST(a_failure_sticks_until_cleared) {
   ls_counting_allocator *counting = NULL;
   expect_ok(ls_counting_allocator_create(NULL, &counting));
   ls_text text;
@@ -68,8 +64,7 @@ static void a_failure_sticks_until_cleared(void **state) {
   ls_counting_allocator_destroy(counting);
 }
 
-static void a_piece_that_does_not_fit_leaves_nothing(void **state) {
-  (void)state;
+TEST(a_piece_that_does_not_fit_leaves_nothing) {
   ls_counting_allocator *counting = NULL;
   expect_ok(ls_counting_allocator_create(NULL, &counting));
   ls_text text;
@@ -85,8 +80,7 @@ static void a_piece_that_does_not_fit_leaves_nothing(void **state) {
   ls_counting_allocator_destroy(counting);
 }
 
-static void numbers_are_as_printf_writes_them(void **state) {
-  (void)state;
+TEST(numbers_are_as_printf_writes_them) {
   static const int64_t numbers[] = {0,    7,         10,        -1,
                                     -105, INT32_MIN, INT64_MAX, INT64_MIN};
   ls_text text;
@@ -99,16 +93,4 @@ static void numbers_are_as_printf_writes_them(void **state) {
     assert_string_equal(ls_text_data(&text), wanted);
   }
   ls_text_deinit(&text);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(pieces_become_one_string),
-      cmocka_unit_test(an_empty_text_finishes_as_an_empty_string),
-      cmocka_unit_test(long_texts_grow),
-      cmocka_unit_test(a_failure_sticks_until_cleared),
-      cmocka_unit_test(a_piece_that_does_not_fit_leaves_nothing),
-      cmocka_unit_test(numbers_are_as_printf_writes_them),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

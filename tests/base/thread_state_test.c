@@ -38,8 +38,7 @@ static void *ask_twice(void *unused) {
 
 static void *ask_for_none(void *unused) { return unused; }
 
-static void layers_leave_a_thread_from_above(void **state) {
-  (void)state;
+TEST(layers_leave_a_thread_from_above) {
   run_thread(ask_for_all);
   assert_string_equal(left, "distribute runtime graph ");
   run_thread(ask_twice);
@@ -59,8 +58,7 @@ static void *ask_while_leaving(void *unused) {
   return unused;
 }
 
-static void what_begins_while_a_thread_ends_is_left_too(void **state) {
-  (void)state;
+TEST(what_begins_while_a_thread_ends_is_left_too) {
   run_thread(ask_while_leaving);
   assert_string_equal(left, "anew anew anew ");
 }
@@ -79,19 +77,9 @@ static void *expect_no_scope(void *unused) {
 }
 
 // Its reason is given back, which a checker of leaks sees.
-static void a_thread_may_end_in_a_refused_scope(void **state) {
-  (void)state;
+TEST(a_thread_may_end_in_a_refused_scope) {
   for (int i = 0; i < 3; ++i) {
     run_thread(end_in_a_refused_scope);
     run_thread(expect_no_scope);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(layers_leave_a_thread_from_above),
-      cmocka_unit_test(what_begins_while_a_thread_ends_is_left_too),
-      cmocka_unit_test(a_thread_may_end_in_a_refused_scope),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,8 +33,7 @@ static void add_often(void *user) {
   }
 }
 
-static void a_mutex_lets_one_in_at_a_time(void **state) {
-  (void)state;
+TEST(a_mutex_lets_one_in_at_a_time) {
   shared it;
   init_shared(&it);
   ls_thread threads[3] = {0};
@@ -47,8 +46,7 @@ static void a_mutex_lets_one_in_at_a_time(void **state) {
   deinit_shared(&it);
 }
 
-static void a_recursive_mutex_lets_its_holder_in_again(void **state) {
-  (void)state;
+TEST(a_recursive_mutex_lets_its_holder_in_again) {
   ls_mutex lock = {0};
   expect_ok(ls_mutex_init_recursive(&lock));
   ls_mutex_lock(&lock);
@@ -68,8 +66,7 @@ static void answer(void *user) {
   ls_mutex_unlock(&it->lock);
 }
 
-static void conditions_wake_who_waits(void **state) {
-  (void)state;
+TEST(conditions_wake_who_waits) {
   shared it;
   init_shared(&it);
   ls_thread thread = {0};
@@ -84,8 +81,7 @@ static void conditions_wake_who_waits(void **state) {
   deinit_shared(&it);
 }
 
-static void a_limited_wait_ends(void **state) {
-  (void)state;
+TEST(a_limited_wait_ends) {
   shared it;
   init_shared(&it);
   ls_mutex_lock(&it.lock);
@@ -111,8 +107,7 @@ static void look_at_signals(void *user) {
   *(int *)user = sigismember(&mask, SIGINT) && sigismember(&mask, SIGTERM);
 }
 
-static void threads_leave_signals_to_the_program(void **state) {
-  (void)state;
+TEST(threads_leave_signals_to_the_program) {
   ls_thread thread = {0};
   int blocked = 0;
   expect_ok(ls_thread_start(&thread, "quiet", look_at_signals, &blocked));
@@ -122,8 +117,7 @@ static void threads_leave_signals_to_the_program(void **state) {
   assert_false(blocked);
 }
 
-static void zeroed_storage_is_fine_to_undo(void **state) {
-  (void)state;
+TEST(zeroed_storage_is_fine_to_undo) {
   shared it = {0};
   deinit_shared(&it);
   ls_thread thread = {0};
@@ -131,25 +125,11 @@ static void zeroed_storage_is_fine_to_undo(void **state) {
   assert_false(thread.made);
 }
 
-static void counts_tell_the_last(void **state) {
-  (void)state;
+TEST(counts_tell_the_last) {
   int count = 1;
   assert_true(ls_count_is(&count, 1));
   ls_count_retain(&count);
   assert_false(ls_count_is(&count, 1));
   assert_false(ls_count_release(&count));
   assert_true(ls_count_release(&count));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_mutex_lets_one_in_at_a_time),
-      cmocka_unit_test(a_recursive_mutex_lets_its_holder_in_again),
-      cmocka_unit_test(conditions_wake_who_waits),
-      cmocka_unit_test(a_limited_wait_ends),
-      cmocka_unit_test(threads_leave_signals_to_the_program),
-      cmocka_unit_test(zeroed_storage_is_fine_to_undo),
-      cmocka_unit_test(counts_tell_the_last),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

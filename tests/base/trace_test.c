@@ -57,8 +57,7 @@ static const ls_span_ring *only_ring(const ls_trace_log *log) {
 }
 
 // ---- One thread ------------------------------------------------------------
-static void spans_hold_what_they_were_given(void **state) {
-  (void)state;
+TEST(spans_hold_what_they_were_given) {
   counted memory = begin();
   ls_trace_log *log = begin_log(memory.runtime, 8);
   const int64_t outer = ls_span_begin(memory.runtime);
@@ -81,8 +80,7 @@ static void spans_hold_what_they_were_given(void **state) {
   counted_end(&memory);
 }
 
-static void a_full_ring_keeps_the_newest_spans(void **state) {
-  (void)state;
+TEST(a_full_ring_keeps_the_newest_spans) {
   counted memory = begin();
   ls_trace_log *log = begin_log(memory.runtime, 4);
   for (int64_t i = 0; i < 11; ++i)
@@ -97,8 +95,7 @@ static void a_full_ring_keeps_the_newest_spans(void **state) {
   counted_end(&memory);
 }
 
-static void of_a_long_name_the_end_is_kept(void **state) {
-  (void)state;
+TEST(of_a_long_name_the_end_is_kept) {
   counted memory = begin();
   ls_trace_log *log = begin_log(memory.runtime, 4);
   char fits[LS_SPAN_NAME], longer[LS_SPAN_NAME + 1], cut[2 * LS_SPAN_NAME];
@@ -129,8 +126,7 @@ static void of_a_long_name_the_end_is_kept(void **state) {
 }
 
 // ---- Begin and end ---------------------------------------------------------
-static void nothing_is_noted_while_nobody_traces(void **state) {
-  (void)state;
+TEST(nothing_is_noted_while_nobody_traces) {
   counted memory = begin();
   assert_true(ls_span_begin(memory.runtime) == LS_NO_SPAN);
   assert_int_equal(ticks, 0);  // Nor is the clock looked at.
@@ -157,8 +153,7 @@ static void nothing_is_noted_while_nobody_traces(void **state) {
   counted_end(&memory);
 }
 
-static void a_runtime_has_one_trace_at_a_time(void **state) {
-  (void)state;
+TEST(a_runtime_has_one_trace_at_a_time) {
   counted memory = begin();
   ls_trace_log *log = begin_log(memory.runtime, 4), *other = log;
   expect_status(ls_trace_log_begin(memory.runtime, 4, &other),
@@ -183,8 +178,7 @@ static void a_runtime_has_one_trace_at_a_time(void **state) {
   counted_end(&memory);
 }
 
-static void a_runtime_that_is_traced_stays(void **state) {
-  (void)state;
+TEST(a_runtime_that_is_traced_stays) {
   counted memory = begin();
   ls_trace_log *log = begin_log(memory.runtime, 4);
   expect_status(ls_runtime_destroy(memory.runtime), LS_FAILED_PRECONDITION,
@@ -217,8 +211,7 @@ static void start(writer *self) {
   expect_ok(ls_thread_start(&self->thread, "writer", write_spans, self));
 }
 
-static void each_thread_has_spans_of_its_own(void **state) {
-  (void)state;
+TEST(each_thread_has_spans_of_its_own) {
   counted memory = begin();
   ls_trace_log *log = begin_log(memory.runtime, 64);
   pthread_barrier_t together;
@@ -255,8 +248,7 @@ static void each_thread_has_spans_of_its_own(void **state) {
 }
 
 // One after another, where the one before was: they share its ring.
-static void short_lived_threads_do_not_use_up_places(void **state) {
-  (void)state;
+TEST(short_lived_threads_do_not_use_up_places) {
   counted memory = begin();
   ls_trace_log *log = begin_log(memory.runtime, 4);
   uint64_t count = log->lost;
@@ -274,9 +266,7 @@ static void short_lived_threads_do_not_use_up_places(void **state) {
   counted_end(&memory);
 }
 
-static void
-spans_of_more_threads_than_there_is_room_for_are_counted(void **state) {
-  (void)state;
+TEST(spans_of_more_threads_than_there_is_room_for_are_counted) {
   counted memory = begin();
   ls_trace_log *log = begin_log(memory.runtime, 2);
   static writer writers[MANY];
@@ -298,8 +288,7 @@ spans_of_more_threads_than_there_is_room_for_are_counted(void **state) {
   counted_end(&memory);
 }
 
-static void a_trace_ends_and_begins_while_threads_write(void **state) {
-  (void)state;
+TEST(a_trace_ends_and_begins_while_threads_write) {
   counted memory = begin();
   bool stop = false;
   writer writers[3];
@@ -332,8 +321,7 @@ static void a_trace_ends_and_begins_while_threads_write(void **state) {
 }
 
 // ---- Memory ----------------------------------------------------------------
-static void only_the_first_span_of_a_thread_takes_memory(void **state) {
-  (void)state;
+TEST(only_the_first_span_of_a_thread_takes_memory) {
   counted memory = begin();
   ls_trace_log *log = begin_log(memory.runtime, 16);
   note(memory.runtime, "first", 0);
@@ -357,26 +345,6 @@ static ls_status trace_once(void *user) {
   return lost ? ls_out_of_memory() : ls_ok();
 }
 
-static void a_span_without_memory_is_lost(void **state) {
-  (void)state;
+TEST(a_span_without_memory_is_lost) {
   expect_memory_failures_survived(trace_once, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(spans_hold_what_they_were_given),
-      cmocka_unit_test(a_full_ring_keeps_the_newest_spans),
-      cmocka_unit_test(of_a_long_name_the_end_is_kept),
-      cmocka_unit_test(nothing_is_noted_while_nobody_traces),
-      cmocka_unit_test(a_runtime_has_one_trace_at_a_time),
-      cmocka_unit_test(a_runtime_that_is_traced_stays),
-      cmocka_unit_test(each_thread_has_spans_of_its_own),
-      cmocka_unit_test(short_lived_threads_do_not_use_up_places),
-      cmocka_unit_test(
-          spans_of_more_threads_than_there_is_room_for_are_counted),
-      cmocka_unit_test(a_trace_ends_and_begins_while_threads_write),
-      cmocka_unit_test(only_the_first_span_of_a_thread_takes_memory),
-      cmocka_unit_test(a_span_without_memory_is_lost),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,8 +40,7 @@ static void count_run(void *user, int worker) {
   }
 }
 
-static void every_worker_runs_once_a_run(void **state) {
-  (void)state;
+TEST(every_worker_runs_once_a_run) {
   for (int threads = 1; threads <= MAX_WORKERS; ++threads) {
     ls_workers *workers = make(threads);
     job it = {0};
@@ -59,8 +58,7 @@ static void every_worker_runs_once_a_run(void **state) {
   }
 }
 
-static void both_sides_wake_up_after_parking(void **state) {
-  (void)state;
+TEST(both_sides_wake_up_after_parking) {
   ls_workers *workers = make(2);
   job it = {.sleep = 3000000};  // The caller parks.
   for (int run = 0; run < 5; ++run) {
@@ -71,8 +69,7 @@ static void both_sides_wake_up_after_parking(void **state) {
   ls_workers_destroy(workers);
 }
 
-static void denormals_are_zero_inside_and_back_outside(void **state) {
-  (void)state;
+TEST(denormals_are_zero_inside_and_back_outside) {
   ls_workers *workers = make(2);
   job it = {.tiny = 0x1p-1022};
   expect_ok(ls_workers_run(workers, count_run, &it));
@@ -90,8 +87,7 @@ static void denormals_are_zero_inside_and_back_outside(void **state) {
   ls_workers_destroy(workers);
 }
 
-static void workers_work_under_the_callers_runtime(void **state) {
-  (void)state;
+TEST(workers_work_under_the_callers_runtime) {
   ls_runtime *runtime = NULL;
   expect_ok(ls_runtime_create(&(ls_runtime_options){.threads = 3}, &runtime));
   ls_runtime *before = ls_runtime_make_current(runtime);
@@ -117,8 +113,7 @@ static void run_inside(void *user, int worker) {
   ls_status_free(status);
 }
 
-static void a_run_inside_a_run_is_refused(void **state) {
-  (void)state;
+TEST(a_run_inside_a_run_is_refused) {
   for (int threads = 1; threads <= 2; ++threads) {
     ls_workers *workers = make(threads);
     for (int inside = 0; inside < threads; ++inside) {
@@ -162,8 +157,7 @@ static void call_often(void *user) {
   }
 }
 
-static void runs_from_several_threads_take_turns(void **state) {
-  (void)state;
+TEST(runs_from_several_threads_take_turns) {
   ls_workers *workers = make(2);
   int sum = 0;
   ls_thread threads[2] = {0};
@@ -179,8 +173,7 @@ static void runs_from_several_threads_take_turns(void **state) {
   ls_workers_destroy(workers);
 }
 
-static void absurd_counts_are_refused(void **state) {
-  (void)state;
+TEST(absurd_counts_are_refused) {
   ls_workers *workers = NULL;
   expect_status(ls_workers_create(ls_allocator_system(), 0, &workers),
                 LS_INVALID_ARGUMENT, "0 threads");
@@ -190,8 +183,7 @@ static void absurd_counts_are_refused(void **state) {
   ls_workers_destroy(NULL);
 }
 
-static void a_pool_that_never_ran_has_no_threads(void **state) {
-  (void)state;
+TEST(a_pool_that_never_ran_has_no_threads) {
   ls_workers *workers = make(4096);  // Starting them would take a while.
   ls_workers_destroy(workers);
   assert_true(ls_real_cores() >= 1);
@@ -227,8 +219,7 @@ static ls_status run_with_cores(void *user) {
   return status;
 }
 
-static void failing_memory_is_survived(void **state) {
-  (void)state;
+TEST(failing_memory_is_survived) {
   expect_memory_failures_survived(create_and_run, NULL);
   expect_memory_failures_survived(run_with_cores, NULL);
 }
@@ -248,8 +239,7 @@ static void hit(void *user, int worker, int64_t begin, int64_t end) {
   }
 }
 
-static void every_number_is_shared_out_once(void **state) {
-  (void)state;
+TEST(every_number_is_shared_out_once) {
   static const int64_t counts[] = {0, 1, 2, 3, 7, 64, 1000};
   for (int threads = 1; threads <= MAX_WORKERS; ++threads) {
     ls_workers *workers = make(threads);
@@ -291,8 +281,7 @@ static bool are_done(const int *left) {
   return false;
 }
 
-static void idle_workers_do_what_there_is_and_runs_go_on(void **state) {
-  (void)state;
+TEST(idle_workers_do_what_there_is_and_runs_go_on) {
   for (int threads = 2; threads <= MAX_WORKERS; ++threads) {
     ls_workers *workers = make(threads);
     job it = {0};
@@ -317,30 +306,11 @@ static void idle_workers_do_what_there_is_and_runs_go_on(void **state) {
   }
 }
 
-static void alone_nobody_is_idle(void **state) {
-  (void)state;
+TEST(alone_nobody_is_idle) {
   ls_workers *workers = make(1);
   int left = 1;
   ls_workers_set_idle(workers, do_chore, &left);
   expect_ok(ls_workers_wake(workers));
   assert_int_equal(left, 1);
   ls_workers_destroy(workers);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_worker_runs_once_a_run),
-      cmocka_unit_test(every_number_is_shared_out_once),
-      cmocka_unit_test(both_sides_wake_up_after_parking),
-      cmocka_unit_test(denormals_are_zero_inside_and_back_outside),
-      cmocka_unit_test(workers_work_under_the_callers_runtime),
-      cmocka_unit_test(a_run_inside_a_run_is_refused),
-      cmocka_unit_test(runs_from_several_threads_take_turns),
-      cmocka_unit_test(absurd_counts_are_refused),
-      cmocka_unit_test(a_pool_that_never_ran_has_no_threads),
-      cmocka_unit_test(failing_memory_is_survived),
-      cmocka_unit_test(idle_workers_do_what_there_is_and_runs_go_on),
-      cmocka_unit_test(alone_nobody_is_idle),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

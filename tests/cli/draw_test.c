@@ -46,23 +46,20 @@ static ls_array *ramp(int64_t height, int64_t width) {
   return image;
 }
 
-static void letters_go_from_dark_to_bright(void **state) {
-  (void)state;
+TEST(letters_go_from_dark_to_bright) {
   const ls_array *image = ramp(1, 10);
   expect_drawn(&image, 1, NULL, " .:-=+*#%@\n");
   ls_array_release((ls_array *)(uintptr_t)image);
 }
 
-static void a_letter_is_two_pixels(void **state) {
-  (void)state;
+TEST(a_letter_is_two_pixels) {
   const double numbers[] = {0, 255, 255, 255, 0, 255};
   const ls_array *image = image_of(LS_DTYPE_U8, LS_SHAPE(2, 3, 1), numbers);
   expect_drawn(&image, 1, NULL, "++@\n");
   ls_array_release((ls_array *)(uintptr_t)image);
 }
 
-static void floats_are_drawn_from_the_least_to_the_largest(void **state) {
-  (void)state;
+TEST(floats_are_drawn_from_the_least_to_the_largest) {
   const double numbers[] = {-1, 3, 1, NAN, INFINITY, 3};
   const ls_array *image = image_of(LS_DTYPE_F32, LS_SHAPE(1, 6), numbers);
   expect_drawn(&image, 1, NULL, " @+?@@\n");
@@ -73,8 +70,7 @@ static void floats_are_drawn_from_the_least_to_the_largest(void **state) {
   ls_array_release((ls_array *)(uintptr_t)image);
 }
 
-static void colors_have_the_brightness_that_eyes_see(void **state) {
-  (void)state;
+TEST(colors_have_the_brightness_that_eyes_see) {
   const double numbers[] = {255, 0, 0, 0, 255, 0, 0, 0, 255, 255, 255, 255};
   const ls_array *image = image_of(LS_DTYPE_U8, LS_SHAPE(1, 4, 3), numbers);
   expect_drawn(&image, 1, NULL, "-+.@\n");
@@ -85,8 +81,7 @@ static void colors_have_the_brightness_that_eyes_see(void **state) {
   ls_array_release((ls_array *)(uintptr_t)image);
 }
 
-static void images_stand_side_by_side_as_many_as_fit(void **state) {
-  (void)state;
+TEST(images_stand_side_by_side_as_many_as_fit) {
   ls_array *wide = ramp(2, 4), *high = ramp(5, 2);
   const ls_array *images[] = {wide, high, wide};
   static const char *const captions[] = {"seven", "9", "a\nb"};
@@ -96,8 +91,7 @@ static void images_stand_side_by_side_as_many_as_fit(void **state) {
   ls_array_release(high);
 }
 
-static void large_images_shrink_to_fit(void **state) {
-  (void)state;
+TEST(large_images_shrink_to_fit) {
   ls_array *image = NULL;
   expect_ok(ls_array_create(LS_DTYPE_U8, LS_SHAPE(40, 400, 3), &image));
   memset(ls_array_mutable_data(image), 255, ls_array_size(image));
@@ -109,8 +103,7 @@ static void large_images_shrink_to_fit(void **state) {
   ls_array_release(image);
 }
 
-static void half_blocks_have_two_colors(void **state) {
-  (void)state;
+TEST(half_blocks_have_two_colors) {
   const double numbers[] = {255, 0, 0, 255, 0, 0, 0, 0, 255,
                             0,   0, 0, 9,   9, 9, 9, 9, 9};
   const ls_array *image = image_of(LS_DTYPE_U8, LS_SHAPE(3, 2, 3), numbers);
@@ -125,8 +118,7 @@ static void half_blocks_have_two_colors(void **state) {
   ls_array_release((ls_array *)(uintptr_t)image);
 }
 
-static void what_is_no_image_is_refused(void **state) {
-  (void)state;
+TEST(what_is_no_image_is_refused) {
   const ls_array *line = image_of(LS_DTYPE_U8, LS_SHAPE(0), NULL);
   const ls_array *many = image_of(LS_DTYPE_F32, LS_SHAPE(0, 2, 5), NULL);
   const ls_array *empty = image_of(LS_DTYPE_F32, LS_SHAPE(0, 2), NULL);
@@ -162,8 +154,7 @@ static int open_terminal(int *keeps_open) {
   return terminal;
 }
 
-static void the_terminal_says_what_it_shows(void **state) {
-  (void)state;
+TEST(the_terminal_says_what_it_shows) {
   static const struct {
     const char *variables[9];
     cli_paint paint;
@@ -209,25 +200,8 @@ static ls_status draw_with_little_memory(void *unused) {
   return status;
 }
 
-static void no_memory_is_survived(void **state) {
-  (void)state;
+TEST(no_memory_is_survived) {
   expect_memory_failures_survived(draw_with_little_memory, NULL);
   free(drawn);
   drawn = NULL;
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(letters_go_from_dark_to_bright),
-      cmocka_unit_test(a_letter_is_two_pixels),
-      cmocka_unit_test(floats_are_drawn_from_the_least_to_the_largest),
-      cmocka_unit_test(colors_have_the_brightness_that_eyes_see),
-      cmocka_unit_test(images_stand_side_by_side_as_many_as_fit),
-      cmocka_unit_test(large_images_shrink_to_fit),
-      cmocka_unit_test(half_blocks_have_two_colors),
-      cmocka_unit_test(what_is_no_image_is_refused),
-      cmocka_unit_test(the_terminal_says_what_it_shows),
-      cmocka_unit_test(no_memory_is_survived),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

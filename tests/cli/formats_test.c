@@ -317,8 +317,7 @@ static bool can_read(const char *data) {
          strstr(data, "mnist/") != NULL;
 }
 
-static void equal_examples_give_equal_models(void **state) {
-  (void)state;
+TEST(equal_examples_give_equal_models) {
   static char first[sizeof(out)];
   for (size_t i = 0; i < LS_COUNT_OF(with_test); ++i) {
     if (!can_read(with_test[i].data)) continue;
@@ -334,8 +333,7 @@ static void equal_examples_give_equal_models(void **state) {
   }
 }
 
-static void what_is_held_out_is_the_same_in_all_files(void **state) {
-  (void)state;
+TEST(what_is_held_out_is_the_same_in_all_files) {
   static const char *const files[] = {"xy.npz", "train.csv", "bare.csv",
                                       "'bytes-*.tfrecord'", "ints.tfrecord"};
   static char first[sizeof(out)];
@@ -353,8 +351,7 @@ static void what_is_held_out_is_the_same_in_all_files(void **state) {
                      "--run-dir held/packed");
 }
 
-static void runs_on_files_go_on_as_they_began(void **state) {
-  (void)state;
+TEST(runs_on_files_go_on_as_they_began) {
   static const char *const data[] = {"keras.npz",
                                      "images",
                                      "train.csv --test test.csv",
@@ -430,8 +427,7 @@ static void put_wrong(void) {
   put("broken/a/x.png", "\211PNG\r\n\032\nno more", 15);
 }
 
-static void what_cannot_be_learnt_from_is_told(void **state) {
-  (void)state;
+TEST(what_cannot_be_learnt_from_is_told) {
   static const struct {
     const char *data, *part;
   } rows[] = {
@@ -505,8 +501,7 @@ static void what_cannot_be_learnt_from_is_told(void **state) {
 }
 
 // ---- Sizes -----------------------------------------------------------------
-static void images_of_another_size_are_resized_and_it_is_said(void **state) {
-  (void)state;
+TEST(images_of_another_size_are_resized_and_it_is_said) {
   unsigned char pixels[8 * 8], *bytes = NULL;
   size_t size = 0;
   if (getenv("LOCKSTEP") == NULL || !image_is_read(".png")) skip();
@@ -544,8 +539,7 @@ static void images_of_another_size_are_resized_and_it_is_said(void **state) {
 }
 
 // ---- lockstep data ---------------------------------------------------------
-static void files_are_shown_and_timed(void **state) {
-  (void)state;
+TEST(files_are_shown_and_timed) {
   static const struct {
     const char *files, *parts[3];
   } rows[] = {
@@ -590,14 +584,4 @@ static void files_are_shown_and_timed(void **state) {
   assert_non_null(strstr(out, ",\"stages\":[{\"name\":\""));
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(equal_examples_give_equal_models),
-      cmocka_unit_test(what_is_held_out_is_the_same_in_all_files),
-      cmocka_unit_test(runs_on_files_go_on_as_they_began),
-      cmocka_unit_test(what_cannot_be_learnt_from_is_told),
-      cmocka_unit_test(images_of_another_size_are_resized_and_it_is_said),
-      cmocka_unit_test(files_are_shown_and_timed),
-  };
-  return cmocka_run_group_tests(tests, make_all, remove_all);
-}
+TEST_FILE(.set_up = make_all, .tear_down = remove_all)

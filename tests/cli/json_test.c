@@ -41,8 +41,7 @@ static ls_nest array_of(ls_dtype dtype, int64_t count, const void *items) {
   return ls_nest_array(array);
 }
 
-static void values_of_every_kind_are_json(void **state) {
-  (void)state;
+TEST(values_of_every_kind_are_json) {
   const float single[] = {0.5f, -2, INFINITY, 0};
   const double wide[] = {0.1, 3};
   const uint8_t flags[] = {0, 1};
@@ -53,10 +52,4 @@ static void values_of_every_kind_are_json(void **state) {
   expect_printed(array_of(LS_DTYPE_U64, 1, large), "[18446744073709551615]");
   expect_printed(ls_nest_bool(true), "true");
   expect_printed(LS_LIST(ls_nest_i64(7), ls_none()), "[7,null]");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(values_of_every_kind_are_json)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

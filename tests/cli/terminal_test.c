@@ -29,8 +29,7 @@ static char *shown(double loss) {
   return text;
 }
 
-static void a_loss_that_runs_away_is_told_in_one_line(void **state) {
-  (void)state;
+TEST(a_loss_that_runs_away_is_told_in_one_line) {
   static const struct {
     double loss;
     const char *text;
@@ -46,8 +45,7 @@ static void a_loss_that_runs_away_is_told_in_one_line(void **state) {
 }
 
 // A line of the log or a message between those of a run stands alone.
-static void other_lines_do_not_break_the_progress(void **state) {
-  (void)state;
+TEST(other_lines_do_not_break_the_progress) {
   char text[64] = "";
   const int kept = dup(STDERR_FILENO);
   FILE *file = tmpfile();
@@ -69,11 +67,4 @@ static void other_lines_do_not_break_the_progress(void **state) {
   text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
   fclose(file);
   assert_string_equal(text, "\rabc\r\033[Kwarning\n\rabcd\nend\n");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_loss_that_runs_away_is_told_in_one_line),
-      cmocka_unit_test(other_lines_do_not_break_the_progress)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -236,8 +236,7 @@ static void check_rule(const subject *s, const ls_attr_rule *rule) {
     expect_status(add_op(&other), LS_INVALID_ARGUMENT, part);
 }
 
-static void every_attribute_has_its_bounds(void **state) {
-  (void)state;
+TEST(every_attribute_has_its_bounds) {
   size_t rules = 0;
   for (uint16_t type = LS_OP_NONE + 1; type < LS_OP_TABLE_COUNT; ++type) {
     const ls_op_info *info = &ls_op_table[type];
@@ -249,8 +248,7 @@ static void every_attribute_has_its_bounds(void **state) {
 }
 
 // A meeting has the attributes of what it stands for besides its own.
-static void a_meeting_has_the_bounds_of_what_is_met(void **state) {
-  (void)state;
+TEST(a_meeting_has_the_bounds_of_what_is_met) {
   static const uint16_t met[] = {LS_OP_ALL_REDUCE,     LS_OP_ALL_GATHER,
                                  LS_OP_REDUCE_SCATTER, LS_OP_ALL_TO_ALL,
                                  LS_OP_PERMUTE,        LS_OP_REPLICA_BROADCAST};
@@ -281,8 +279,7 @@ static ls_status add_with_operands(uint16_t type, size_t count) {
   return ls_graph_take_error(graph);
 }
 
-static void every_op_has_so_many_operands(void **state) {
-  (void)state;
+TEST(every_op_has_so_many_operands) {
   for (uint16_t type = LS_OP_NONE + 1; type < LS_OP_COUNT; ++type) {
     const ls_op_info *info = &ls_op_table[type];
     const size_t least = ls_op_least(info);
@@ -319,11 +316,4 @@ static int tear_down(void **state) {
   return 0;
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_attribute_has_its_bounds),
-      cmocka_unit_test(a_meeting_has_the_bounds_of_what_is_met),
-      cmocka_unit_test(every_op_has_so_many_operands),
-  };
-  return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+TEST_FILE(.set_up = set_up, .tear_down = tear_down)

@@ -209,13 +209,9 @@ static void check_row(void **state) {
   trial_deinit(&t);
 }
 
-int main(void) {
-  struct CMUnitTest tests[MOST_ROWS] = {{0}};
-  if (op_case_tests(NULL, check_row,
-                    "takes attributes of their kinds, and marks change nothing",
-                    tests, MOST_ROWS) > MOST_ROWS)
-    return 1;
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
+static int run_rows(const unit_tests *tests) {
+  return op_case_tests_run(
+      tests, NULL, check_row,
+      "takes attributes of their kinds, and marks change nothing");
 }
+TEST_FILE(.run = run_rows)

@@ -199,11 +199,11 @@ static const char *find_reason(uint16_t op) {
   return NULL;
 }
 
-// Whether there is such a file with such a test, which is run.
+// Whether there is such a file with such a test.
 static bool is_there(const named_test *test) {
   char path[512], run[256];
   snprintf(path, sizeof(path), LS_TESTS_DIR "/%s", test->file);
-  snprintf(run, sizeof(run), "cmocka_unit_test(%s)", test->test);
+  snprintf(run, sizeof(run), "TEST(%s)", test->test);
   FILE *file = fopen(path, "r");
   if (file == NULL) return false;
   char line[256];
@@ -230,8 +230,7 @@ static void miss(uint16_t op, const char *what) {
   ++missing;
 }
 
-static void every_op_has_a_case(void **state) {
-  (void)state;
+TEST(every_op_has_a_case) {
   missing = 0;
   for (uint16_t op = 0; op < LS_OP_TABLE_COUNT; ++op) {
     if (table[op].name == NULL) continue;
@@ -249,16 +248,14 @@ static void every_op_has_a_case(void **state) {
 }
 
 // Or which one is asked would depend on the order of the rows.
-static void all_cases_of_an_op_are_computed_by_one_function(void **state) {
-  (void)state;
+TEST(all_cases_of_an_op_are_computed_by_one_function) {
   for (size_t i = 0; op_case_tables[i] != NULL; ++i)
     for (const op_case *row = op_case_tables[i]; row->dtypes != 0; ++row)
       if (row->compute != op_case_compute(row->op))
         fail_msg("two functions compute %s", table[row->op].name);
 }
 
-static void every_op_has_a_gradient_or_a_reason(void **state) {
-  (void)state;
+TEST(every_op_has_a_gradient_or_a_reason) {
   missing = 0;
   for (uint16_t op = 0; op < LS_OP_TABLE_COUNT; ++op) {
     if (table[op].name == NULL) continue;
@@ -280,8 +277,7 @@ static void every_op_has_a_gradient_or_a_reason(void **state) {
   assert_int_equal(missing, 0);
 }
 
-static void every_op_has_a_line_of_documentation(void **state) {
-  (void)state;
+TEST(every_op_has_a_line_of_documentation) {
   missing = 0;
   for (uint16_t op = 0; op < LS_OP_TABLE_COUNT; ++op) {
     if (table[op].name == NULL) continue;
@@ -297,8 +293,7 @@ static void every_op_has_a_line_of_documentation(void **state) {
 }
 
 // Or replicas would silently be computed one by one.
-static void every_kernel_says_which_operands_are_rows(void **state) {
-  (void)state;
+TEST(every_kernel_says_which_operands_are_rows) {
   for (uint16_t op = LS_OP_NONE + 1; op < LS_OP_TABLE_COUNT; ++op) {
     const unsigned traits = ls_op_table[op].traits;
     const bool asks = strcmp(table[op].kernel, "none") != 0 &&
@@ -309,15 +304,4 @@ static void every_kernel_says_which_operands_are_rows(void **state) {
                asks ? "does not say which of its operands are rows"
                     : "needs no word on rows");
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_op_has_a_case),
-      cmocka_unit_test(all_cases_of_an_op_are_computed_by_one_function),
-      cmocka_unit_test(every_op_has_a_gradient_or_a_reason),
-      cmocka_unit_test(every_op_has_a_line_of_documentation),
-      cmocka_unit_test(every_kernel_says_which_operands_are_rows),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -117,8 +117,7 @@ static void check_pair(pair p) {
   ls_function_release(f);
 }
 
-static void conversions_pass_gradients_on_between_floats(void **state) {
-  (void)state;
+TEST(conversions_pass_gradients_on_between_floats) {
   static const ls_dtype types[] = {LS_DTYPE_F64, LS_DTYPE_F32, LS_DTYPE_F16,
                                    LS_DTYPE_BF16, LS_DTYPE_I32};
   for (size_t i = 0; i < LS_COUNT_OF(types) - 1; ++i)
@@ -126,12 +125,8 @@ static void conversions_pass_gradients_on_between_floats(void **state) {
       check_pair((pair){types[i], types[k]});
 }
 
-int main(void) {
-  struct CMUnitTest tests[MOST_ROWS] = {
-      cmocka_unit_test(conversions_pass_gradients_on_between_floats)};
-  if (op_case_tests(has_gradient, check_row,
-                    "has the gradient of finite differences", tests + 1,
-                    MOST_ROWS - 1) > MOST_ROWS - 1)
-    return 1;
-  return cmocka_run_group_tests(tests, NULL, NULL);
+static int run_rows(const unit_tests *tests) {
+  return op_case_tests_run(tests, has_gradient, check_row,
+                           "has the gradient of finite differences");
 }
+TEST_FILE(.run = run_rows)

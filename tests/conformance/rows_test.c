@@ -205,8 +205,7 @@ static bool gives_its_operand(uint16_t op) {
   return op == LS_OP_GUARANTEE_CONST || op == LS_OP_SHARDING;
 }
 
-static void every_op_with_rows_keeps_an_examples_bits(void **state) {
-  (void)state;
+TEST(every_op_with_rows_keeps_an_examples_bits) {
   int missing = 0;
   for (uint16_t op = LS_OP_NONE + 1; op < LS_OP_COUNT; ++op) {
     if (!has_rows(op) || gives_its_operand(op) || check_op(op)) continue;
@@ -314,8 +313,7 @@ static ls_function *function_by(ls_callback call, net *n) {
 }
 
 // Training leaves the weights where they are: the rate is next to nothing.
-static void a_models_examples_have_their_bits_in_every_batch(void **state) {
-  (void)state;
+TEST(a_models_examples_have_their_bits_in_every_batch) {
   static const ls_model_type *const types[] = {&small_mlp, &small_cnn,
                                                &small_gpt};
   static const char *const named[] = {"tiny", "mlp", "cnn", "resnet20", "gpt"};
@@ -396,8 +394,7 @@ static ls_status move(void *user, const char *from, const char *to) {
   return memory_files_system(files).rename(user, from, to);
 }
 
-static void exports_give_the_bits_of_predictions(void **state) {
-  (void)state;
+TEST(exports_give_the_bits_of_predictions) {
   static const ls_model_type *const types[] = {&small_mlp, &small_cnn,
                                                &small_gpt};
   static memory_files files;
@@ -421,15 +418,4 @@ static void exports_give_the_bits_of_predictions(void **state) {
     memory_files_clear(&files);
   }
   counted_end(&memory);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_op_with_rows_keeps_an_examples_bits),
-      cmocka_unit_test(a_models_examples_have_their_bits_in_every_batch),
-      cmocka_unit_test(exports_give_the_bits_of_predictions),
-  };
-  const int failures = cmocka_run_group_tests(tests, NULL, NULL);
-  ls_status_free(ls_runtime_destroy(NULL));
-  return failures;
 }

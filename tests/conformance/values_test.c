@@ -177,10 +177,8 @@ static void check_row(void **state) {
   }
 }
 
-int main(void) {
-  struct CMUnitTest tests[MOST_ROWS] = {{0}};
-  if (op_case_tests(NULL, check_row, "gives what the reference gives", tests,
-                    MOST_ROWS) > MOST_ROWS)
-    return 1;
-  return cmocka_run_group_tests(tests, NULL, NULL);
+static int run_rows(const unit_tests *tests) {
+  return op_case_tests_run(tests, NULL, check_row,
+                           "gives what the reference gives");
 }
+TEST_FILE(.run = run_rows)

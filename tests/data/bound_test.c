@@ -88,8 +88,7 @@ static int64_t read_epoch(ls_runtime *runtime, ls_iterator *iterator,
 
 // What is live is bound; what is resident also depends on what the system's
 // allocator keeps of memory that one thread takes and another one gives back.
-static void two_gibibytes_go_through_thirty_two_mebibytes(void **state) {
-  (void)state;
+TEST(two_gibibytes_go_through_thirty_two_mebibytes) {
   if (LS_SANITIZED) skip();
   for (int makes = 0; makes < 2; ++makes) {
     counted memory = counted_begin_with((ls_runtime_options){
@@ -113,8 +112,7 @@ static void two_gibibytes_go_through_thirty_two_mebibytes(void **state) {
   }
 }
 
-static void a_hundred_epochs_take_what_one_takes(void **state) {
-  (void)state;
+TEST(a_hundred_epochs_take_what_one_takes) {
   if (LS_SANITIZED) skip();
   ls_runtime *before = NULL;
   ls_runtime *runtime = begin_runtime(
@@ -139,8 +137,7 @@ static void a_hundred_epochs_take_what_one_takes(void **state) {
   end_runtime(runtime, before);
 }
 
-static void elements_beyond_the_bound_go_one_by_one(void **state) {
-  (void)state;
+TEST(elements_beyond_the_bound_go_one_by_one) {
   for (int makes = 0; makes < 2; ++makes) {
     ls_runtime *before = NULL;
     ls_runtime *runtime = begin_runtime(
@@ -192,8 +189,7 @@ static void *read_all(void *user) {
   return NULL;
 }
 
-static void many_readers_share_a_data_set(void **state) {
-  (void)state;
+TEST(many_readers_share_a_data_set) {
   ls_runtime *before = NULL;
   ls_runtime *runtime = begin_runtime(
       (ls_runtime_options){
@@ -215,8 +211,7 @@ static void many_readers_share_a_data_set(void **state) {
   end_runtime(runtime, before);
 }
 
-static void an_iterator_may_go_while_threads_work(void **state) {
-  (void)state;
+TEST(an_iterator_may_go_while_threads_work) {
   for (int i = 0; i < 60; ++i) {
     ls_runtime *before = NULL;
     ls_runtime *runtime = begin_runtime(
@@ -237,8 +232,7 @@ static void an_iterator_may_go_while_threads_work(void **state) {
   }
 }
 
-static void what_stages_have_done_is_counted(void **state) {
-  (void)state;
+TEST(what_stages_have_done_is_counted) {
   for (int prefetch = 0; prefetch < 5; prefetch += 4) {
     ls_iterator *iterator = pipeline_iterator(
         ls_dataset_batch(ls_dataset_shuffle(count_to(100), NULL),
@@ -337,8 +331,7 @@ static ls_dataset *full_batches(int64_t rows) {
                           &(ls_batch_options){.size = 8});
 }
 
-static void repeated_batches_are_written_where_they_shall_be(void **state) {
-  (void)state;
+TEST(repeated_batches_are_written_where_they_shall_be) {
   ls_counting_allocator *counting = NULL;
   expect_ok(ls_counting_allocator_create(NULL, &counting));
   ls_runtime *before = NULL;
@@ -366,8 +359,7 @@ static void repeated_batches_are_written_where_they_shall_be(void **state) {
 
 // What was made ahead in one epoch is written anew in the next one, up to as
 // many elements as may be ahead; how many there were when is up to threads.
-static void memory_of_an_epoch_serves_the_next_one(void **state) {
-  (void)state;
+TEST(memory_of_an_epoch_serves_the_next_one) {
   enum { EPOCHS = 200, SLACK = 100 };
   ls_counting_allocator *counting = NULL;
   expect_ok(ls_counting_allocator_create(NULL, &counting));
@@ -396,23 +388,7 @@ static void memory_of_an_epoch_serves_the_next_one(void **state) {
   ls_counting_allocator_destroy(counting);
 }
 
-static void refused_memory_is_told(void **state) {
-  (void)state;
+TEST(refused_memory_is_told) {
   for (fault_prefetch = 0; fault_prefetch < 3; fault_prefetch += 2)
     expect_memory_failures_survived(go_through, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(two_gibibytes_go_through_thirty_two_mebibytes),
-      cmocka_unit_test(a_hundred_epochs_take_what_one_takes),
-      cmocka_unit_test(elements_beyond_the_bound_go_one_by_one),
-      cmocka_unit_test(many_readers_share_a_data_set),
-      cmocka_unit_test(an_iterator_may_go_while_threads_work),
-      cmocka_unit_test(what_stages_have_done_is_counted),
-      cmocka_unit_test(repeated_batches_are_written_where_they_shall_be),
-      cmocka_unit_test(memory_of_an_epoch_serves_the_next_one),
-      cmocka_unit_test(refused_memory_is_told),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

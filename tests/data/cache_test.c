@@ -61,8 +61,7 @@ static ls_dataset *in_between(void *user) {
       &(ls_batch_options){.size = 4, .ids = true});
 }
 
-static void from_any_place_the_rest_is_the_same(void **state) {
-  (void)state;
+TEST(from_any_place_the_rest_is_the_same) {
   static const stream_numbers *const all[] = {&hundred, &refusing, &few, &none};
   file = NULL;
   for (size_t i = 0; i < 4; ++i) {
@@ -96,8 +95,7 @@ static size_t read_all(ls_dataset *dataset, uint64_t seed, int64_t *numbers) {
   return count;
 }
 
-static void elements_are_made_once_whoever_reads(void **state) {
-  (void)state;
+TEST(elements_are_made_once_whoever_reads) {
   int64_t a[STREAM_MOST], b[STREAM_MOST];
   for (int i = 0; i < 4; ++i) {
     file = i < 2 ? NULL : path;
@@ -137,8 +135,7 @@ static void expect_read(ls_dataset *dataset, ls_code code,
   ls_dataset_release(dataset);
 }
 
-static void another_pipeline_and_another_file_are_refused(void **state) {
-  (void)state;
+TEST(another_pipeline_and_another_file_are_refused) {
   int64_t numbers[STREAM_MOST];
   file = path;
   unlink(path);
@@ -168,8 +165,7 @@ static void another_pipeline_and_another_file_are_refused(void **state) {
 }
 
 // A failure on the way leaves no file, and the next one who asks makes it.
-static void what_cannot_be_made_leaves_no_file(void **state) {
-  (void)state;
+TEST(what_cannot_be_made_leaves_no_file) {
   file = path;
   unlink(path);
   expect_read(cached_stream(OF(refusing)), LS_INVALID_ARGUMENT, "refused");
@@ -246,8 +242,7 @@ static bool read_text(void) {
   return whole;
 }
 
-static void damage_is_found_wherever_it_is(void **state) {
-  (void)state;
+TEST(damage_is_found_wherever_it_is) {
   static char data[4096], copy[4096];
   unlink(path);
   assert_true(read_text());
@@ -288,25 +283,10 @@ static ls_status read_cache(void *user) {
   return status;
 }
 
-static void failing_memory_is_survived(void **state) {
-  (void)state;
+TEST(failing_memory_is_survived) {
   file = NULL;
   expect_memory_failures_survived(read_cache, OF(few));
   file = path;
   expect_memory_failures_survived(read_cache, OF(few));
   unlink(path);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(from_any_place_the_rest_is_the_same),
-      cmocka_unit_test(elements_are_made_once_whoever_reads),
-      cmocka_unit_test(another_pipeline_and_another_file_are_refused),
-      cmocka_unit_test(what_cannot_be_made_leaves_no_file),
-      cmocka_unit_test(damage_is_found_wherever_it_is),
-      cmocka_unit_test(failing_memory_is_survived),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

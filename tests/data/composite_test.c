@@ -49,8 +49,7 @@ static ls_nest some_ragged(void) {
 }
 
 // ---- One leaf --------------------------------------------------------------
-static void a_leaf_has_a_spec_and_components(void **state) {
-  (void)state;
+TEST(a_leaf_has_a_spec_and_components) {
   LS_SPEC("V74");
   ls_leaf_spec spec;
   char text[200];
@@ -85,8 +84,7 @@ static void a_leaf_has_a_spec_and_components(void **state) {
   ls_nest_release(all);
 }
 
-static void a_leaf_becomes_dense(void **state) {
-  (void)state;
+TEST(a_leaf_becomes_dense) {
   ls_nest leaf = some_sparse();
   ls_nest dense = ls_nest_to_dense(leaf, 0, NULL);
   EXPECT(dense, LS_SHAPE(3, 4), 0, 7, 0, 8, 0, 0, 0, 0, 9, 0, 0, 0);
@@ -126,8 +124,7 @@ static void a_leaf_becomes_dense(void **state) {
   expect_failed(ls_nest_to_dense(ls_none(), 0, NULL), "has no dense form");
 }
 
-static void leaves_of_strings_become_dense(void **state) {
-  (void)state;
+TEST(leaves_of_strings_become_dense) {
   const ls_bytes words[] = {{"one", 3}, {"two", 3}};
   ls_array *values = NULL;
   expect_ok(ls_array_create_copy(LS_DTYPE_STRING, LS_SHAPE(2), words, &values));
@@ -143,8 +140,7 @@ static void leaves_of_strings_become_dense(void **state) {
   ls_nest_release(leaf);
 }
 
-static void leaves_that_cannot_be_are_refused(void **state) {
-  (void)state;
+TEST(leaves_that_cannot_be_are_refused) {
   expect_failed(ls_nest_sparse(NULL, LONGS(1), LS_SHAPE(3)), "needs indices");
   expect_failed(ls_nest_sparse(LONGS(1), NULL, LS_SHAPE(3)), "needs indices");
   expect_failed(ls_nest_sparse(LONGS(1), LONGS(1), LS_SHAPE(3)),
@@ -209,8 +205,7 @@ static ls_nest first_of(ls_dataset *dataset) {
   return element;
 }
 
-static void leaves_are_batched(void **state) {
-  (void)state;
+TEST(leaves_are_batched) {
   ls_dataset *dataset = ls_dataset_batch(
       leaves(), &(ls_batch_options){.size = 3, .remainder = LS_REMAINDER_DROP});
   ls_element_spec spec;
@@ -234,8 +229,7 @@ static void leaves_are_batched(void **state) {
 }
 
 // What a batch is padded with has no values and no rows.
-static void padding_of_batches_is_empty(void **state) {
-  (void)state;
+TEST(padding_of_batches_is_empty) {
   LS_SPEC("T95");
   ls_nest element = first_of(ls_dataset_batch(
       ls_dataset_skip(leaves(), 5),
@@ -272,8 +266,7 @@ static ls_dataset *dense_stream(void *user) {
       1, 0, NULL);
 }
 
-static void batches_become_dense(void **state) {
-  (void)state;
+TEST(batches_become_dense) {
   static const stream_numbers hundred = {.count = 100, .saves = true};
   ls_dataset *dataset = dense_batches(NULL);
   ls_element_spec spec;
@@ -302,8 +295,7 @@ static void batches_become_dense(void **state) {
   ls_dataset_release(dataset);
 }
 
-static void elements_of_another_kind_are_refused(void **state) {
-  (void)state;
+TEST(elements_of_another_kind_are_refused) {
   ls_iterator *iterator = NULL;
   ls_nest element = ls_none();
   ls_dataset *dataset = ls_dataset_from_function(&(ls_index_options){
@@ -391,25 +383,7 @@ static ls_status read_checked(void *user) {
   return status;
 }
 
-static void failing_memory_is_survived(void **state) {
-  (void)state;
+TEST(failing_memory_is_survived) {
   expect_ok(read_dense(NULL));
   expect_memory_failures_survived(read_checked, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_leaf_has_a_spec_and_components),
-      cmocka_unit_test(a_leaf_becomes_dense),
-      cmocka_unit_test(leaves_of_strings_become_dense),
-      cmocka_unit_test(leaves_that_cannot_be_are_refused),
-      cmocka_unit_test(leaves_are_batched),
-      cmocka_unit_test(padding_of_batches_is_empty),
-      cmocka_unit_test(batches_become_dense),
-      cmocka_unit_test(elements_of_another_kind_are_refused),
-      cmocka_unit_test(failing_memory_is_survived),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

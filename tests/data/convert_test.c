@@ -123,8 +123,7 @@ static void expect_conversion(ls_dtype from, ls_dtype to, double scale,
   ls_nest_release(rows);
 }
 
-static void all_pairs_are_as_said(void **state) {
-  (void)state;
+TEST(all_pairs_are_as_said) {
   for (size_t a = 0; a < LS_COUNT_OF(numbers); ++a)
     for (size_t b = 0; b < LS_COUNT_OF(numbers); ++b) {
       expect_conversion(numbers[a], numbers[b], 0, 0);
@@ -133,8 +132,7 @@ static void all_pairs_are_as_said(void **state) {
     }
 }
 
-static void other_leaves_stay_and_shapes_change(void **state) {
-  (void)state;
+TEST(other_leaves_stay_and_shapes_change) {
   const ls_nest x = ls_nest_zeros(LS_DTYPE_U8, LS_SHAPE(50, 4, 6));
   const ls_nest y = ls_nest_zeros(LS_DTYPE_I64, LS_SHAPE(50));
   for (int i = 0; i < 50 * 24; ++i)
@@ -167,12 +165,4 @@ static void other_leaves_stay_and_shapes_change(void **state) {
   }
   ls_nest_release(batch);
   ls_iterator_release(iterator);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(all_pairs_are_as_said),
-      cmocka_unit_test(other_leaves_stay_and_shapes_change),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -113,8 +113,7 @@ static uint64_t digest_of(int which, int threads, int64_t prefetch) {
   return hash;
 }
 
-static void threads_and_prefetch_change_nothing(void **state) {
-  (void)state;
+TEST(threads_and_prefetch_change_nothing) {
   const int threads[] = {0, 1, 2, 7};
   const int64_t prefetches[] = {0, 1, 8};
   for (int which = 0; which < PIPELINES; ++which) {
@@ -198,8 +197,7 @@ static void live(int which, const story *all, char **text, size_t *size,
   end_runtime(runtime, before);
 }
 
-static void a_killed_reader_goes_on_where_it_was_saved(void **state) {
-  (void)state;
+TEST(a_killed_reader_goes_on_where_it_was_saved) {
   static story all;
   for (int which = 0; which < PIPELINES; ++which) {
     tell(which, &all);
@@ -213,8 +211,7 @@ static void a_killed_reader_goes_on_where_it_was_saved(void **state) {
   }
 }
 
-static void each_epoch_has_each_example_once(void **state) {
-  (void)state;
+TEST(each_epoch_has_each_example_once) {
   ls_iterator *iterator = read_pipeline(3, 3);
   ls_nest element = ls_none();
   for (int epoch = 0; epoch < 3; ++epoch) {
@@ -232,13 +229,4 @@ static void each_epoch_has_each_example_once(void **state) {
   }
   ls_nest_release(element);
   ls_iterator_release(iterator);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(threads_and_prefetch_change_nothing),
-      cmocka_unit_test(a_killed_reader_goes_on_where_it_was_saved),
-      cmocka_unit_test(each_epoch_has_each_example_once),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,8 +51,7 @@ static const char *text_at(ls_nest strings, int64_t i) {
   return ((const ls_bytes *)ls_array_data(ls_nest_as_array(strings)))[i].data;
 }
 
-static void nests_of_all_kinds_keep_their_structure(void **state) {
-  (void)state;
+TEST(nests_of_all_kinds_keep_their_structure) {
   for (int with_strings = 0; with_strings < 2; ++with_strings) {
     ls_dataset *d = ls_dataset_from_arrays(deep_rows(with_strings));
     ls_dataset *other = ls_dataset_retain(d);
@@ -97,8 +96,7 @@ static void nests_of_all_kinds_keep_their_structure(void **state) {
   }
 }
 
-static void an_element_that_is_kept_is_not_written_anew(void **state) {
-  (void)state;
+TEST(an_element_that_is_kept_is_not_written_anew) {
   for (int prefetch = 0; prefetch < 4; ++prefetch) {
     ls_iterator *iterator = pipeline_iterator(
         ls_dataset_zip(LS_TUPLE(ls_nest_dataset(count_to(40)),
@@ -160,8 +158,7 @@ static void expect_padded(ls_shape shape, double padding,
   ls_iterator_release(iterator);
 }
 
-static void batches_pad_to_the_longest_or_to_what_is_said(void **state) {
-  (void)state;
+TEST(batches_pad_to_the_longest_or_to_what_is_said) {
   const ls_batch_remainder remainders[] = {LS_REMAINDER_KEEP, LS_REMAINDER_PAD};
   for (size_t r = 0; r < 2; ++r)
     for (int padding = -3; padding < 4; padding += 3) {
@@ -185,8 +182,7 @@ static void batches_pad_to_the_longest_or_to_what_is_said(void **state) {
   ls_iterator_release(iterator);
 }
 
-static void strings_are_padded_with_empty_ones(void **state) {
-  (void)state;
+TEST(strings_are_padded_with_empty_ones) {
   ls_nest rows = string_rows(20);
   ls_array *pairs = NULL;
   expect_ok(ls_array_create_copy(LS_DTYPE_STRING, LS_SHAPE(10, 2),
@@ -222,8 +218,7 @@ static ls_nest make_other(void *user, int64_t index) {
   return made;
 }
 
-static void what_a_function_gives_is_checked(void **state) {
-  (void)state;
+TEST(what_a_function_gives_is_checked) {
   static const struct {
     ls_code code;
     const char *part;
@@ -291,8 +286,7 @@ static ls_status keep_and_fill(ls_nest element, ls_nest out,
   return ls_ok();
 }
 
-static void a_map_may_keep_what_it_is_lent(void **state) {
-  (void)state;
+TEST(a_map_may_keep_what_it_is_lent) {
   for (int way = 0; way < 8; ++way) {
     keeper self = {.lock = PTHREAD_MUTEX_INITIALIZER};
     const bool fills = way & 1, batches = way & 2;
@@ -333,8 +327,7 @@ static ls_nest refuse_some(ls_nest element, const ls_map_call *call,
   return ls_nest_retain(element);
 }
 
-static void a_map_that_refuses_names_the_element(void **state) {
-  (void)state;
+TEST(a_map_that_refuses_names_the_element) {
   ls_iterator *iterator = pipeline_iterator(
       ls_dataset_map(ls_dataset_skip(count_to(9), 2),
                      &(ls_map_options){.name = "refuse", .call = refuse_some}),
@@ -417,8 +410,7 @@ static size_t calls_of(ls_dataset *d, uint64_t seed, int64_t epoch,
   return count;
 }
 
-static void ids_and_keys_are_the_examples(void **state) {
-  (void)state;
+TEST(ids_and_keys_are_the_examples) {
   seen_call plain[64], other[512];
   assert_int_equal(
       calls_of(noted(count_to(30), false, 0), 7, 2, LS_SOME(0), plain), 30);
@@ -461,8 +453,7 @@ static void ids_and_keys_are_the_examples(void **state) {
   }
 }
 
-static void ids_of_a_batch_are_those_of_its_source(void **state) {
-  (void)state;
+TEST(ids_of_a_batch_are_those_of_its_source) {
   for (int way = 0; way < 4; ++way) {
     ls_dataset *a = ls_dataset_shuffle(count_to(10), NULL);
     ls_dataset *b = ls_dataset_range(100, 105, 1);
@@ -523,8 +514,7 @@ static ls_dataset *dict_of(const char *first) {
       2));
 }
 
-static void pipelines_that_differ_have_other_texts(void **state) {
-  (void)state;
+TEST(pipelines_that_differ_have_other_texts) {
   const ls_shape by_two = LS_SHAPE(2), by_three = LS_SHAPE(3),
                  longest = LS_SHAPE(-1), flat = LS_SHAPE(1);
   const double zero = 0, tenth = 0.1, near_tenth = 0.1 + 1e-16;
@@ -619,8 +609,7 @@ static void pipelines_that_differ_have_other_texts(void **state) {
     ls_dataset_release(all[i]);
 }
 
-static void a_position_is_only_its_own_pipelines(void **state) {
-  (void)state;
+TEST(a_position_is_only_its_own_pipelines) {
   // Texts that differ far behind what is kept of them.
   ls_iterator *iterators[2] = {NULL};
   ls_record *record = NULL;
@@ -639,21 +628,4 @@ static void a_position_is_only_its_own_pipelines(void **state) {
   ls_record_destroy(record);
   for (int which = 0; which < 2; ++which)
     ls_iterator_release(iterators[which]);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(nests_of_all_kinds_keep_their_structure),
-      cmocka_unit_test(an_element_that_is_kept_is_not_written_anew),
-      cmocka_unit_test(batches_pad_to_the_longest_or_to_what_is_said),
-      cmocka_unit_test(strings_are_padded_with_empty_ones),
-      cmocka_unit_test(what_a_function_gives_is_checked),
-      cmocka_unit_test(a_map_may_keep_what_it_is_lent),
-      cmocka_unit_test(a_map_that_refuses_names_the_element),
-      cmocka_unit_test(ids_and_keys_are_the_examples),
-      cmocka_unit_test(ids_of_a_batch_are_those_of_its_source),
-      cmocka_unit_test(pipelines_that_differ_have_other_texts),
-      cmocka_unit_test(a_position_is_only_its_own_pipelines),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

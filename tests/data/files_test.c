@@ -60,8 +60,7 @@ static int clear_folder(void **state) {
 #define FILE_OF(array) array, sizeof(array) - 1
 
 // ---- Names and lines -------------------------------------------------------
-static void names_of_files_are_elements(void **state) {
-  (void)state;
+TEST(names_of_files_are_elements) {
   put_text("b.txt", "");
   put_text("a.txt", "");
   put_text("c", "");
@@ -70,8 +69,7 @@ static void names_of_files_are_elements(void **state) {
   expect_no_elements(ls_dataset_files("x*"), LS_NOT_FOUND, "fits 'x*'");
 }
 
-static void lines_of_all_files_are_elements(void **state) {
-  (void)state;
+TEST(lines_of_all_files_are_elements) {
   put_text("1.txt", "one\r\n\nthree");
   put_text("2.txt", "");
   put_text("3.txt", "four\n");
@@ -92,8 +90,7 @@ static void lines_of_all_files_are_elements(void **state) {
                      "a data set of no files");
 }
 
-static void packed_lines_are_a_stream(void **state) {
-  (void)state;
+TEST(packed_lines_are_a_stream) {
   put_text("1.txt", "one\n");
   put_gzip("2.txt.gz", "two\r\n\nthree\r", 12);
   ls_dataset *d =
@@ -124,8 +121,7 @@ static void packed_lines_are_a_stream(void **state) {
   ls_iterator_release(it);
 }
 
-static void an_index_is_kept_beside_its_file(void **state) {
-  (void)state;
+TEST(an_index_is_kept_beside_its_file) {
   const ls_lines_options keep = {.keep_index = LS_FLAG_ON};
   put_text("1.txt", "one\ntwo\n");
   expect_elements(ls_dataset_lines(LS_PATHS("1.txt"), &keep), "'one'; 'two'; ");
@@ -138,8 +134,7 @@ static void an_index_is_kept_beside_its_file(void **state) {
   expect_elements(ls_dataset_lines(LS_PATHS("1.txt"), &keep), "'other'; 'x'; ");
 }
 
-static void a_file_that_is_cut_off_is_data_loss(void **state) {
-  (void)state;
+TEST(a_file_that_is_cut_off_is_data_loss) {
   put_text("1.txt", "one\ntwo\n");
   ls_dataset *whole = ls_dataset_lines(LS_PATHS("1.txt"), NULL);
   ls_dataset *lines = ls_dataset_lines(
@@ -150,8 +145,7 @@ static void a_file_that_is_cut_off_is_data_loss(void **state) {
                      "'1.txt' ends at byte 5, where 4 bytes from byte 4 on");
 }
 
-static void records_of_one_size_are_rows(void **state) {
-  (void)state;
+TEST(records_of_one_size_are_rows) {
   put_text("a", "H12345678F");
   put_text("b", "HabcdF");
   const ls_records_options options = {.size = 4, .header = 1, .footer = 1};
@@ -184,8 +178,7 @@ static void records_of_one_size_are_rows(void **state) {
 }
 
 // ---- CSV -------------------------------------------------------------------
-static void columns_of_csv_are_typed_by_their_first_rows(void **state) {
-  (void)state;
+TEST(columns_of_csv_are_typed_by_their_first_rows) {
   put_text("1.csv", "name,size,weight\nfly,1,0.5\n\"bee, big\",2,7\n");
   put_text("2.csv", "name,size,weight\nant,3,\"1e1\"\n");
   // Leaves in the order of names.
@@ -203,8 +196,7 @@ static void columns_of_csv_are_typed_by_their_first_rows(void **state) {
   expect_elements(d, "[1,2,3] [0.5,7,10]; ");
 }
 
-static void csv_without_names_is_read_by_place(void **state) {
-  (void)state;
+TEST(csv_without_names_is_read_by_place) {
   put_text("1.csv", "1;x\n;y\n");
   const ls_csv_column columns[] = {
       {.name = "b", .dtype = LS_DTYPE_I32, .missing = "-1"}, {.name = "a"}};
@@ -219,8 +211,7 @@ static void csv_without_names_is_read_by_place(void **state) {
                   "'x' 1; 'y' -1; ");
 }
 
-static void columns_of_csv_are_of_any_type(void **state) {
-  (void)state;
+TEST(columns_of_csv_are_of_any_type) {
   put_text("1.csv", "a,b,c,d\n0.5,-2,true,\n1e9,3,0,x\n");
   const ls_csv_column columns[] = {
       {.name = "a", .dtype = LS_DTYPE_BF16},
@@ -233,8 +224,7 @@ static void columns_of_csv_are_of_any_type(void **state) {
       "0.5 -2 1 'none'; 9.98244e+08 3 0 'x'; ");
 }
 
-static void columns_of_csv_that_are_stacked_are_one_array(void **state) {
-  (void)state;
+TEST(columns_of_csv_that_are_stacked_are_one_array) {
   // Of the order that was given, whatever that of the names.
   put_text("1.csv", "b,label,a,name\n1,7,2,x\n3,8,4,y\n");
   const ls_csv_column columns[] = {
@@ -257,8 +247,7 @@ static void columns_of_csv_that_are_stacked_are_one_array(void **state) {
                      "columns 'a' of i64 and 'name' of string are no stack");
 }
 
-static void what_is_wrong_in_csv_is_named(void **state) {
-  (void)state;
+TEST(what_is_wrong_in_csv_is_named) {
   put_text("1.csv", "a,b\n1,2\n\"3\n\",4\n");
   expect_no_elements(
       ls_dataset_csv(
@@ -308,8 +297,7 @@ static void what_is_wrong_in_csv_is_named(void **state) {
 static const ls_columns_options loaded = {.load = LS_FLAG_ON};
 static const ls_columns_options unloaded = {.load = LS_FLAG_OFF};
 
-static void rows_of_idx_files_are_elements(void **state) {
-  (void)state;
+TEST(rows_of_idx_files_are_elements) {
   static const char images[] = {0, 0, 8, 2, 0, 0, 0, 3, 0,
                                 0, 0, 2, 1, 2, 3, 4, 5, 6};
   static const char labels[] = {0, 0, 11, 1, 0, 0, 0, 3, 0, 7, 1, 0, -1, -2};
@@ -342,8 +330,7 @@ static void rows_of_idx_files_are_elements(void **state) {
                      "'two' is cut off");
 }
 
-static void rows_of_npy_files_are_elements(void **state) {
-  (void)state;
+TEST(rows_of_npy_files_are_elements) {
   put("a.npy", FILE_OF(npy_floats));
   put("f.npy", FILE_OF(npy_columns));
   put("b.npy", FILE_OF(npy_big_endian));
@@ -368,8 +355,7 @@ static void rows_of_npy_files_are_elements(void **state) {
 }
 
 // A row beyond 4 GiB, of a file that takes no room on the disk.
-static void files_may_be_larger_than_memory(void **state) {
-  (void)state;
+TEST(files_may_be_larger_than_memory) {
   enum { ROW = 1 << 20, ROWS = 5000 };
   ls_text head;
   ls_text_init(&head, ls_allocator_system());
@@ -397,8 +383,7 @@ static void files_may_be_larger_than_memory(void **state) {
   ls_dataset_release(d);
 }
 
-static void arrays_of_npz_files_are_named(void **state) {
-  (void)state;
+TEST(arrays_of_npz_files_are_named) {
   put("a.npz", FILE_OF(npz_stored));
   put("b.npz", FILE_OF(npz_deflated));
   static const char *const paths[] = {"a.npz", "b.npz"};
@@ -422,8 +407,7 @@ static void arrays_of_npz_files_are_named(void **state) {
 }
 
 // ---- For who deals files ---------------------------------------------------
-static void files_are_dealt(void **state) {
-  (void)state;
+TEST(files_are_dealt) {
   put_text("1", "one\n");
   put_text("2", "two\n");
   put_text("3", "three\n");
@@ -476,8 +460,7 @@ static ls_status read_some(void *user) {
   return status;
 }
 
-static void failures_of_memory_are_survived(void **state) {
-  (void)state;
+TEST(failures_of_memory_are_survived) {
   static const char two[] = {0, 0, 8, 1, 0, 0, 0, 2, 1, 2};
   put("two", two, sizeof(two));
   put_text("1.txt", "one\ntwo\n");
@@ -487,8 +470,7 @@ static void failures_of_memory_are_survived(void **state) {
   expect_memory_failures_survived(read_some, NULL);
 }
 
-static void arguments_that_are_missing_are_named(void **state) {
-  (void)state;
+TEST(arguments_that_are_missing_are_named) {
   put("a.npz", FILE_OF(npz_stored));
   put_text("a", "12345678");
   const char *const none = NULL;
@@ -531,8 +513,7 @@ static void arguments_that_are_missing_are_named(void **state) {
 }
 
 // Each call to the file system fails once, and is told; tried again it works.
-static void calls_that_fail_are_told(void **state) {
-  (void)state;
+TEST(calls_that_fail_are_told) {
   memory_files files = {0};
   const ls_file_system system = memory_files_system(&files);
   ls_runtime *runtime = NULL;
@@ -567,28 +548,5 @@ static void calls_that_fail_are_told(void **state) {
   expect_ok(ls_runtime_destroy(runtime));
 }
 
-int main(void) {
-#define TEST(name) cmocka_unit_test_teardown(name, clear_folder)
-  const struct CMUnitTest tests[] = {
-      TEST(names_of_files_are_elements),
-      TEST(lines_of_all_files_are_elements),
-      TEST(packed_lines_are_a_stream),
-      TEST(an_index_is_kept_beside_its_file),
-      TEST(a_file_that_is_cut_off_is_data_loss),
-      TEST(records_of_one_size_are_rows),
-      TEST(columns_of_csv_are_typed_by_their_first_rows),
-      TEST(csv_without_names_is_read_by_place),
-      TEST(columns_of_csv_are_of_any_type),
-      TEST(columns_of_csv_that_are_stacked_are_one_array),
-      TEST(what_is_wrong_in_csv_is_named),
-      TEST(rows_of_idx_files_are_elements),
-      TEST(rows_of_npy_files_are_elements),
-      TEST(files_may_be_larger_than_memory),
-      TEST(arrays_of_npz_files_are_named),
-      TEST(files_are_dealt),
-      TEST(failures_of_memory_are_survived),
-      TEST(arguments_that_are_missing_are_named),
-      TEST(calls_that_fail_are_told),
-  };
-  return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_FILE(.set_up = make_folder, .tear_down = remove_folder,
+          .after_each = clear_folder)

@@ -69,8 +69,7 @@ static ls_dataset *half(void *user) {
       &(ls_batch_options){.size = 3, .ids = true});
 }
 
-static void a_filter_keeps_what_its_function_says(void **state) {
-  (void)state;
+TEST(a_filter_keeps_what_its_function_says) {
   EXPECT_STREAM(odd, OF(few), 1, 3, 5, STREAM_FAILED);
   for_all(odd);
   for_all(half);
@@ -119,15 +118,13 @@ static ls_dataset *interleaved(void *user) {
                          .block = block});
 }
 
-static void elements_become_data_sets_one_after_another(void **state) {
-  (void)state;
+TEST(elements_become_data_sets_one_after_another) {
   EXPECT_STREAM(flat, OF(few), 1000, 2000, 2001, 3000, 3001, 3002, 5000, 6000,
                 6001);
   expect_stream(flat, OF(none), NULL, 0);
 }
 
-static void data_sets_of_elements_are_read_in_turn(void **state) {
-  (void)state;
+TEST(data_sets_of_elements_are_read_in_turn) {
   cycle = 3, block = 1;
   // Slots: 0 (empty), 1, 2; then 3 in the place of 0.
   EXPECT_STREAM(interleaved, OF(few), 1000, 2000, 3000, 2001, 3001, 3002, 5000,
@@ -170,8 +167,7 @@ static ls_dataset *whole_flat(void *user) {
       &(ls_batch_options){.size = 4, .ids = true});
 }
 
-static void from_any_place_the_rest_is_the_same(void **state) {
-  (void)state;
+TEST(from_any_place_the_rest_is_the_same) {
   static const int64_t ways[][2] = {{1, 1}, {3, 1}, {8, 3}, {40, 2}};
   for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); ++i) {
     cycle = ways[i][0];
@@ -181,8 +177,7 @@ static void from_any_place_the_rest_is_the_same(void **state) {
   for_all(whole_flat);
 }
 
-static void data_sets_that_cannot_be_are_that_elements_failure(void **state) {
-  (void)state;
+TEST(data_sets_that_cannot_be_are_that_elements_failure) {
   ls_iterator *iterator = NULL;
   ls_nest element = ls_none();
   ls_dataset *dataset = flat(OF(hundred));
@@ -244,8 +239,7 @@ static size_t read_all(ls_dataset *dataset, int64_t *numbers) {
   return count;
 }
 
-static void data_sets_are_drawn_by_their_weights(void **state) {
-  (void)state;
+TEST(data_sets_are_drawn_by_their_weights) {
   static const double skewed[] = {8, 1, 0.5}, one[] = {0, 1, 0};
   int64_t numbers[STREAM_MOST];
   for (int i = 0; i < 4; ++i) {
@@ -281,8 +275,7 @@ static void data_sets_are_drawn_by_their_weights(void **state) {
   ls_dataset_release(dataset);
 }
 
-static void samples_that_cannot_be_are_refused(void **state) {
-  (void)state;
+TEST(samples_that_cannot_be_are_refused) {
   static const struct {
     double weights[3];
     const char *message;
@@ -308,8 +301,7 @@ static void samples_that_cannot_be_are_refused(void **state) {
   ls_dataset_release(dataset);
 }
 
-static void makers_refuse_null(void **state) {
-  (void)state;
+TEST(makers_refuse_null) {
   ls_dataset *const sets[] = {
       ls_dataset_filter(stream_of(&few), NULL),
       ls_dataset_flat_map(stream_of(&few), NULL),
@@ -332,8 +324,7 @@ static ls_dataset *give_itself(ls_nest element, const ls_map_call *call,
   return ls_dataset_retain(*(ls_dataset **)user);
 }
 
-static void a_data_set_that_is_made_of_itself_is_refused(void **state) {
-  (void)state;
+TEST(a_data_set_that_is_made_of_itself_is_refused) {
   for (int kind = 0; kind < 2; ++kind) {
     ls_dataset *data = NULL;
     ls_nest element = ls_none();
@@ -373,8 +364,7 @@ static ls_nest ask_itself(ls_nest element, const ls_map_call *call,
   return ls_status_is_ok(status) ? ls_none() : ls_fail(status);
 }
 
-static void a_data_set_cannot_ask_its_own_iterator(void **state) {
-  (void)state;
+TEST(a_data_set_cannot_ask_its_own_iterator) {
   for (int ahead = 0; ahead <= 4; ahead += 2) {
     ls_iterator *iterator = NULL;
     ls_nest element = ls_none();
@@ -407,8 +397,7 @@ static ls_nest go_through_itself(ls_nest element, const ls_map_call *call,
   return ls_status_is_ok(status) ? ls_none() : ls_fail(status);
 }
 
-static void a_data_set_cannot_go_through_itself_for_ever(void **state) {
-  (void)state;
+TEST(a_data_set_cannot_go_through_itself_for_ever) {
   ls_dataset *data = NULL;
   ls_iterator *iterator = NULL;
   ls_nest element = ls_none();
@@ -423,23 +412,4 @@ static void a_data_set_cannot_go_through_itself_for_ever(void **state) {
                 "64 deep");
   ls_iterator_release(iterator);
   ls_dataset_release(data);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_data_set_that_is_made_of_itself_is_refused),
-      cmocka_unit_test(a_data_set_cannot_ask_its_own_iterator),
-      cmocka_unit_test(a_data_set_cannot_go_through_itself_for_ever),
-      cmocka_unit_test(a_filter_keeps_what_its_function_says),
-      cmocka_unit_test(elements_become_data_sets_one_after_another),
-      cmocka_unit_test(data_sets_of_elements_are_read_in_turn),
-      cmocka_unit_test(from_any_place_the_rest_is_the_same),
-      cmocka_unit_test(data_sets_that_cannot_be_are_that_elements_failure),
-      cmocka_unit_test(data_sets_are_drawn_by_their_weights),
-      cmocka_unit_test(samples_that_cannot_be_are_refused),
-      cmocka_unit_test(makers_refuse_null),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -73,8 +73,7 @@ static ls_nest traced_next(ls_nest args, void *user) {
   return ls_leaf(ls_mul_scalar(next_of(user), 2));
 }
 
-static void a_traced_call_reads_one(void **state) {
-  (void)state;
+TEST(a_traced_call_reads_one) {
   for (int prefetch = 0; prefetch < 3; ++prefetch) {
     slow_map map = {.at = -1};
     ls_iterator *iterator = slow_iterator(&map, 5, 0, prefetch);
@@ -100,8 +99,7 @@ static void a_traced_call_reads_one(void **state) {
   }
 }
 
-static void an_eager_op_reads_one(void **state) {
-  (void)state;
+TEST(an_eager_op_reads_one) {
   for (int prefetch = 0; prefetch < 3; ++prefetch) {
     slow_map map = {.at = -1};
     ls_iterator *iterator = slow_iterator(&map, 5, 0, prefetch);
@@ -172,8 +170,7 @@ static void end_graph(graph_of *g) {
   ls_graph_destroy(g->graph);
 }
 
-static void a_loop_reads_one_each_trip(void **state) {
-  (void)state;
+TEST(a_loop_reads_one_each_trip) {
   for (int prefetch = 0; prefetch < 5; prefetch += 2) {
     slow_map map = {.at = -1};
     sum_loop loop = {.iterator = slow_iterator(&map, 100, 0, prefetch)};
@@ -199,8 +196,7 @@ static ls_nest next_on_replica(ls_nest args, void *user) {
   return ls_leaf(next_of(user));
 }
 
-static void replicas_read_in_their_order(void **state) {
-  (void)state;
+TEST(replicas_read_in_their_order) {
   for (int prefetch = 0; prefetch < 3; ++prefetch)
     for (int replicas = 1; replicas <= 4; ++replicas) {
       slow_map map = {.at = -1};
@@ -229,8 +225,7 @@ static ls_nest pass_strings(ls_nest args, void *user) {
   return ls_iterator_get_next(user);
 }
 
-static void strings_and_nests_come_through(void **state) {
-  (void)state;
+TEST(strings_and_nests_come_through) {
   const ls_bytes words[] = {{"one", 3}, {"", 0}, {"three", 5}, {"4", 1}};
   for (int prefetch = 0; prefetch < 3; ++prefetch) {
     ls_array *array = NULL;
@@ -278,8 +273,7 @@ static void strings_and_nests_come_through(void **state) {
 }
 
 // ---- The end of data -------------------------------------------------------
-static void variables_keep_the_last_whole_steps_values(void **state) {
-  (void)state;
+TEST(variables_keep_the_last_whole_steps_values) {
   for (int prefetch = 0; prefetch < 3; ++prefetch) {
     slow_map map = {.at = -1};
     const double zero = 0;
@@ -330,8 +324,7 @@ static void *run_to_the_end(void *user) {
   }
 }
 
-static void runs_at_the_same_time_share_the_elements(void **state) {
-  (void)state;
+TEST(runs_at_the_same_time_share_the_elements) {
   for (int prefetch = 0; prefetch < 6; prefetch += 2) {
     slow_map map = {.at = -1, .sleep_us = 20};
     sum_loop loop = {.iterator = slow_iterator(&map, 600, 0, prefetch)};
@@ -365,8 +358,7 @@ static void *request(void *cancel) {
   return NULL;
 }
 
-static void a_cancelled_run_leaves_the_line(void **state) {
-  (void)state;
+TEST(a_cancelled_run_leaves_the_line) {
   slow_map map = {.hangs = 1, .at = 0};
   sum_loop loop = {.iterator = slow_iterator(&map, 10, 0, 2)};
   graph_of g;
@@ -399,8 +391,7 @@ static void *close_session(void *user) {
   return NULL;
 }
 
-static void a_closed_session_leaves_the_line(void **state) {
-  (void)state;
+TEST(a_closed_session_leaves_the_line) {
   slow_map map = {.hangs = 1, .at = 2};
   sum_loop loop = {.iterator = slow_iterator(&map, 10, 0, 2)};
   graph_of g;
@@ -430,8 +421,7 @@ static void end_runtime(ls_runtime *runtime, ls_runtime *before) {
 }
 
 // 100 elements of 4 ms each make a batch of 0.4 s, where 0.1 s is a stall.
-static void a_slow_map_is_no_stall(void **state) {
-  (void)state;
+TEST(a_slow_map_is_no_stall) {
   for (int threads = 0; threads < 3; ++threads) {
     ls_runtime *before = NULL;
     ls_runtime *runtime = begin_runtime(
@@ -449,8 +439,7 @@ static void a_slow_map_is_no_stall(void **state) {
   }
 }
 
-static void a_pipeline_that_hangs_is_named(void **state) {
-  (void)state;
+TEST(a_pipeline_that_hangs_is_named) {
   for (int batches = 0; batches < 2; ++batches) {
     ls_runtime *before = NULL;
     ls_runtime *runtime = begin_runtime(
@@ -499,8 +488,7 @@ static void no_thread_can_be_started(bool none) {
   }
 }
 
-static void without_threads_who_reads_does_the_work(void **state) {
-  (void)state;
+TEST(without_threads_who_reads_does_the_work) {
   if (LS_SANITIZED) skip();
   ls_runtime *before = NULL;
   ls_runtime *runtime = begin_runtime(
@@ -541,8 +529,7 @@ static void without_threads_who_reads_does_the_work(void **state) {
 
 // ---- Letting go ------------------------------------------------------------
 // Runs that end at the same time as their iterator's last owner lets go.
-static void an_iterator_goes_with_its_last_run(void **state) {
-  (void)state;
+TEST(an_iterator_goes_with_its_last_run) {
   for (int i = 0; i < 100; ++i) {
     ls_runtime *before = NULL;
     ls_runtime *runtime = begin_runtime(
@@ -557,25 +544,4 @@ static void an_iterator_goes_with_its_last_run(void **state) {
     expect_ok(ls_frame_end(NULL));
     end_runtime(runtime, before);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_traced_call_reads_one),
-    cmocka_unit_test(an_eager_op_reads_one),
-    cmocka_unit_test(a_loop_reads_one_each_trip),
-    cmocka_unit_test(replicas_read_in_their_order),
-    cmocka_unit_test(strings_and_nests_come_through),
-    cmocka_unit_test(variables_keep_the_last_whole_steps_values),
-    cmocka_unit_test(runs_at_the_same_time_share_the_elements),
-    cmocka_unit_test(a_cancelled_run_leaves_the_line),
-    cmocka_unit_test(a_closed_session_leaves_the_line),
-    cmocka_unit_test(a_slow_map_is_no_stall),
-    cmocka_unit_test(a_pipeline_that_hangs_is_named),
-#if defined(__GLIBC__)
-    cmocka_unit_test(without_threads_who_reads_does_the_work),
-#endif
-    cmocka_unit_test(an_iterator_goes_with_its_last_run),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

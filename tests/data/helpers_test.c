@@ -71,8 +71,7 @@ static uint64_t digest(int threads, bool help) {
   return sum;
 }
 
-static void help_changes_no_byte(void **state) {
-  (void)state;
+TEST(help_changes_no_byte) {
   const uint64_t wanted = digest(1, false);
   for (int threads = 1; threads <= 4; ++threads)
     assert_true(digest(threads, true) == wanted);
@@ -83,19 +82,10 @@ static ls_nest itself(ls_nest element, const ls_map_call *call, void *user) {
   return ls_nest_retain(element);
 }
 
-static void functions_of_users_are_not_called_by_helpers(void **state) {
-  (void)state;
+TEST(functions_of_users_are_not_called_by_helpers) {
   ls_dataset *data = make();
   assert_true(ls_dataset_is_quick(data));
   data = ls_dataset_map(data, &(ls_map_options){.call = itself});
   assert_false(ls_dataset_is_quick(data));
   ls_dataset_release(data);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(help_changes_no_byte),
-      cmocka_unit_test(functions_of_users_are_not_called_by_helpers),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

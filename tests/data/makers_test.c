@@ -29,8 +29,7 @@ static ls_nest make_nothing(void *user, int64_t index) {
   return ls_none();
 }
 
-static void sources_say_what_is_wrong(void **state) {
-  (void)state;
+TEST(sources_say_what_is_wrong) {
   expect_no_dataset(ls_dataset_from_arrays(ls_none()), LS_INVALID_ARGUMENT,
                     "no array");
   expect_no_dataset(
@@ -54,8 +53,7 @@ static void sources_say_what_is_wrong(void **state) {
                     LS_INVALID_ARGUMENT, "18446744073709551615 elements");
 }
 
-static void functions_say_what_they_lack(void **state) {
-  (void)state;
+TEST(functions_say_what_they_lack) {
   released = 0;
   ls_index_options options = {.user = &released, .release = note_release};
 #define OF(...)                                                                \
@@ -98,8 +96,7 @@ static ls_status fill_map(ls_nest element, ls_nest out, const ls_map_call *call,
   return ls_ok();
 }
 
-static void maps_say_what_they_lack(void **state) {
-  (void)state;
+TEST(maps_say_what_they_lack) {
   released = 0;
 #define MAP(dataset, ...)                                                      \
   ls_dataset_map(                                                              \
@@ -124,8 +121,7 @@ static void maps_say_what_they_lack(void **state) {
 #undef MAP
 }
 
-static void conversions_say_what_is_wrong(void **state) {
-  (void)state;
+TEST(conversions_say_what_is_wrong) {
   const ls_shape two = LS_SHAPE(2), unknown = LS_SHAPE(-1);
 #define CONVERT(leaf, ...)                                                     \
   ls_dataset_convert(count_to(3), (leaf), &(ls_convert_options){__VA_ARGS__})
@@ -149,8 +145,7 @@ static void conversions_say_what_is_wrong(void **state) {
 #undef CONVERT
 }
 
-static void selections_say_what_is_wrong(void **state) {
-  (void)state;
+TEST(selections_say_what_is_wrong) {
   expect_no_dataset(ls_dataset_shard(count_to(9), 0, 0), LS_INVALID_ARGUMENT,
                     "shard 0 of 0");
   expect_no_dataset(ls_dataset_shard(count_to(9), 3, 3), LS_INVALID_ARGUMENT,
@@ -174,8 +169,7 @@ static void selections_say_what_is_wrong(void **state) {
   ls_dataset_release(nine);
 }
 
-static void joins_say_what_does_not_fit(void **state) {
-  (void)state;
+TEST(joins_say_what_does_not_fit) {
   expect_no_dataset(
       ls_dataset_concatenate(count_to(2), ls_dataset_from_arrays(ls_nest_zeros(
                                               LS_DTYPE_F32, LS_SHAPE(2)))),
@@ -205,8 +199,7 @@ static void joins_say_what_does_not_fit(void **state) {
                     LS_RESOURCE_EXHAUSTED, "memory");
 }
 
-static void batches_say_what_is_wrong(void **state) {
-  (void)state;
+TEST(batches_say_what_is_wrong) {
   const double five[] = {5};
   const ls_shape square = LS_SHAPE(2, 2), two = LS_SHAPE(2);
 #define BATCH(dataset, ...)                                                    \
@@ -248,8 +241,7 @@ static void batches_say_what_is_wrong(void **state) {
 #undef BATCH
 }
 
-static void nothing_is_taken_for_no_memory(void **state) {
-  (void)state;
+TEST(nothing_is_taken_for_no_memory) {
   ls_iterator *iterator = NULL;
   expect_status(ls_dataset_status(NULL), LS_RESOURCE_EXHAUSTED, "");
   expect_status(ls_iterator_create(NULL, NULL, &iterator),
@@ -275,8 +267,7 @@ static void nothing_is_taken_for_no_memory(void **state) {
   ls_nest_release(none);
 }
 
-static void a_pipeline_is_no_longer_than_a_stack(void **state) {
-  (void)state;
+TEST(a_pipeline_is_no_longer_than_a_stack) {
   ls_dataset *dataset = count_to(1);
   for (int i = 0; i < 100; ++i)
     dataset = ls_dataset_concatenate(dataset, ls_dataset_retain(dataset));
@@ -296,8 +287,7 @@ static ls_dataset *for_ever(int64_t count) {
   return ls_dataset_repeat(count_to(count), -1);
 }
 
-static void empty_data_sets_stay_empty(void **state) {
-  (void)state;
+TEST(empty_data_sets_stay_empty) {
   ls_dataset *const all[] = {
       count_to(0),
       ls_dataset_range(5, 5, -1),
@@ -328,8 +318,7 @@ static void empty_data_sets_stay_empty(void **state) {
     expect_elements(all[i], NULL, 0);
 }
 
-static void endless_ones_are_cut_and_joined(void **state) {
-  (void)state;
+TEST(endless_ones_are_cut_and_joined) {
   assert_int_equal(INT64_MAX, ls_dataset_cardinality(NULL) + INT64_MAX);
   EXPECT_ELEMENTS(ls_dataset_take(for_ever(2), 5), 0, 1, 0, 1, 0);
   EXPECT_ELEMENTS(ls_dataset_take(ls_dataset_skip(for_ever(3), 4), 3), 1, 2, 0);
@@ -371,8 +360,7 @@ static void expect_last(ls_dataset *dataset, int64_t wanted) {
   ls_iterator_release(iterator);
 }
 
-static void the_largest_sizes_are_read_to_their_end(void **state) {
-  (void)state;
+TEST(the_largest_sizes_are_read_to_their_end) {
   const int64_t most = INT64_MAX;
   expect_last(ls_dataset_range(0, most, 1), most - 1);
   expect_last(ls_dataset_range(INT64_MIN, INT64_MAX, 3), INT64_MAX - 3);
@@ -396,8 +384,7 @@ static void the_largest_sizes_are_read_to_their_end(void **state) {
               (7 + (most - 7 - 1)) % 5);
 }
 
-static void endless_positions_end_where_numbers_do(void **state) {
-  (void)state;
+TEST(endless_positions_end_where_numbers_do) {
   ls_dataset *const all[] = {
       ls_dataset_skip(for_ever(5), 1000),
       ls_dataset_shard(for_ever(5), 7, 3),
@@ -427,23 +414,4 @@ static void endless_positions_end_where_numbers_do(void **state) {
     ls_nest_release(element);
     ls_iterator_release(iterator);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(sources_say_what_is_wrong),
-      cmocka_unit_test(functions_say_what_they_lack),
-      cmocka_unit_test(maps_say_what_they_lack),
-      cmocka_unit_test(conversions_say_what_is_wrong),
-      cmocka_unit_test(selections_say_what_is_wrong),
-      cmocka_unit_test(joins_say_what_does_not_fit),
-      cmocka_unit_test(batches_say_what_is_wrong),
-      cmocka_unit_test(nothing_is_taken_for_no_memory),
-      cmocka_unit_test(a_pipeline_is_no_longer_than_a_stack),
-      cmocka_unit_test(empty_data_sets_stay_empty),
-      cmocka_unit_test(endless_ones_are_cut_and_joined),
-      cmocka_unit_test(the_largest_sizes_are_read_to_their_end),
-      cmocka_unit_test(endless_positions_end_where_numbers_do),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,8 +9,7 @@
 
 #include "support/expect.h"
 
-static void each_number_comes_once(void **state) {
-  (void)state;
+TEST(each_number_comes_once) {
   enum { MOST = 5000 };
   static bool seen[MOST];
   static int64_t in[MOST], out[MOST];
@@ -36,8 +35,7 @@ static int compare(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-static void the_largest_sizes_have_no_number_twice(void **state) {
-  (void)state;
+TEST(the_largest_sizes_have_no_number_twice) {
   enum { COUNT = 200000 };
   const uint64_t sizes[] = {INT64_MAX, (UINT64_C(1) << 62) + 1,
                             UINT64_C(1) << 62, 10000000019, COUNT + 7};
@@ -76,8 +74,7 @@ static int order_of(const ls_permutation *order, int size) {
 }
 
 // All orders of 2 to 5 things, over seeds, streams and epochs.
-static void all_orders_of_a_few_are_alike(void **state) {
-  (void)state;
+TEST(all_orders_of_a_few_are_alike) {
   enum { TRIES = 120000 };
   const int orders[] = {0, 0, 2, 6, 24, 120};
   for (int size = 2; size <= 5; ++size)
@@ -101,8 +98,7 @@ static void all_orders_of_a_few_are_alike(void **state) {
 
 // Where each number goes, where two neighbours go, how many stay, and how two
 // epochs hang together.
-static void places_are_alike(void **state) {
-  (void)state;
+TEST(places_are_alike) {
   enum { SIZE = 23, TRIES = 40000 };
   static int64_t places[SIZE * SIZE], steps[SIZE], both[SIZE * SIZE];
   memset(places, 0, sizeof(places));
@@ -133,14 +129,4 @@ static void places_are_alike(void **state) {
               16);
   assert_in_range(stay, TRIES - 1000, TRIES + 1000);  // 5 deviations: one each.
   assert_in_range(same, TRIES - 1000, TRIES + 1000);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(each_number_comes_once),
-      cmocka_unit_test(the_largest_sizes_have_no_number_twice),
-      cmocka_unit_test(all_orders_of_a_few_are_alike),
-      cmocka_unit_test(places_are_alike),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

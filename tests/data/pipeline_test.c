@@ -62,8 +62,7 @@ static void expect_numbers(ls_dataset *dataset, const int64_t *wanted,
   expect_numbers((dataset), (const int64_t[]){__VA_ARGS__},                    \
                  sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
 
-static void ranges_are_cut_and_joined(void **state) {
-  (void)state;
+TEST(ranges_are_cut_and_joined) {
   EXPECT(ls_dataset_range(3, 10, 3), 3, 6, 9);
   EXPECT(ls_dataset_range(3, -4, -3), 3, 0, -3);
   EXPECT(ls_dataset_take(ls_dataset_range(0, 10, 1), 3), 0, 1, 2);
@@ -78,9 +77,7 @@ static void ranges_are_cut_and_joined(void **state) {
          0, 1, 0, 1, 0);
 }
 
-static void
-a_shuffle_deals_each_element_once_and_another_order_each_epoch(void **state) {
-  (void)state;
+TEST(a_shuffle_deals_each_element_once_and_another_order_each_epoch) {
   for (int64_t size = 1; size < 200; size = size * 3 / 2 + 1) {
     ls_iterator *iterator = iterate(
         ls_dataset_shuffle(ls_dataset_range(0, size, 1), NULL), LS_SOME(2));
@@ -127,8 +124,7 @@ static ls_dataset *squares(ls_dataset *dataset) {
                         .result = ls_nest_spec(LS_DTYPE_I64, LS_SCALAR)});
 }
 
-static void maps_are_functions_of_elements(void **state) {
-  (void)state;
+TEST(maps_are_functions_of_elements) {
   EXPECT(squares(ls_dataset_range(0, 4, 1)), 0, 1, 4, 9);
   EXPECT(ls_dataset_map(ls_dataset_range(1, 3, 1),
                         &(ls_map_options){.call = twice}),
@@ -145,8 +141,7 @@ static void maps_are_functions_of_elements(void **state) {
   ls_iterator_release(iterator);
 }
 
-static void batches_keep_drop_or_pad_what_is_left(void **state) {
-  (void)state;
+TEST(batches_keep_drop_or_pad_what_is_left) {
   const struct {
     ls_batch_remainder remainder;
     int64_t rows[4];
@@ -196,8 +191,7 @@ static ls_dataset *long_pipeline(void) {
       &(ls_batch_options){.size = 10});
 }
 
-static void a_position_is_saved_and_restored_at_once(void **state) {
-  (void)state;
+TEST(a_position_is_saved_and_restored_at_once) {
   const int64_t places[] = {0, 1000, 100000000};
   for (size_t p = 0; p < 3; ++p) {
     ls_iterator *a = iterate(long_pipeline(), (ls_opt){0});
@@ -226,16 +220,4 @@ static void a_position_is_saved_and_restored_at_once(void **state) {
     ls_iterator_release(a);
     ls_iterator_release(b);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(ranges_are_cut_and_joined),
-      cmocka_unit_test(
-          a_shuffle_deals_each_element_once_and_another_order_each_epoch),
-      cmocka_unit_test(maps_are_functions_of_elements),
-      cmocka_unit_test(batches_keep_drop_or_pad_what_is_left),
-      cmocka_unit_test(a_position_is_saved_and_restored_at_once),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,8 +78,7 @@ static ls_record *place_in(ls_dataset *dataset, int64_t position) {
   return record;
 }
 
-static void damaged_counts_are_refused(void **state) {
-  (void)state;
+TEST(damaged_counts_are_refused) {
   ls_record *record = place_in(shuffled(&numbers), 11);
   expect_ok(ls_record_set_i64(stream_in(record), "dealt", -1));
   expect_none(shuffled(&numbers), record, LS_INVALID_ARGUMENT,
@@ -97,8 +96,7 @@ static void damaged_counts_are_refused(void **state) {
 }
 
 // What waits in a bucket is less than a batch.
-static void a_bucket_does_not_hold_more_than_a_batch(void **state) {
-  (void)state;
+TEST(a_bucket_does_not_hold_more_than_a_batch) {
   int64_t waiting[20];
   for (int64_t i = 0; i < 20; ++i)
     waiting[i] = i;
@@ -116,8 +114,7 @@ static void a_bucket_does_not_hold_more_than_a_batch(void **state) {
 }
 
 // As a generator whose file was cut off.
-static void a_source_with_less_than_it_had_ends(void **state) {
-  (void)state;
+TEST(a_source_with_less_than_it_had_ends) {
   static int64_t read[STREAM_MOST];
   for (int64_t left = 0; left < 30; left += 5) {
     stream_numbers shrunk = numbers;
@@ -130,13 +127,4 @@ static void a_source_with_less_than_it_had_ends(void **state) {
     ls_iterator_release(iterator);
     ls_record_destroy(record);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(damaged_counts_are_refused),
-      cmocka_unit_test(a_bucket_does_not_hold_more_than_a_batch),
-      cmocka_unit_test(a_source_with_less_than_it_had_ends),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

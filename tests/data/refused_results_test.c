@@ -8,39 +8,23 @@
 #include "lockstep/sparse.h"
 #include "support/refused.h"
 
-static void refused_calls_of_dataset_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_dataset_leave_nothing) {
   REFUSED(ls_element_spec, ls_dataset_spec(NULL, &out));
 }
 
-static void refused_calls_of_files_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_files_leave_nothing) {
   REFUSED(ls_tfrecord_writer *, ls_tfrecord_writer_open(NULL, &out));
 }
 
-static void refused_calls_of_image_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_image_leave_nothing) {
   REFUSED(ls_array *, ls_decode_image(NULL, 0, NULL, &out));
   REFUSED_SHAPE(ls_image_shape(NULL, 0, NULL, &out));
 }
 
-static void refused_calls_of_iterator_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_iterator_leave_nothing) {
   REFUSED(ls_iterator *, ls_iterator_create(NULL, NULL, &out));
 }
 
-static void refused_calls_of_sparse_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_sparse_leave_nothing) {
   REFUSED(ls_leaf_spec, ls_nest_leaf_spec(ls_none(), &out));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(refused_calls_of_dataset_leave_nothing),
-      cmocka_unit_test(refused_calls_of_files_leave_nothing),
-      cmocka_unit_test(refused_calls_of_image_leave_nothing),
-      cmocka_unit_test(refused_calls_of_iterator_leave_nothing),
-      cmocka_unit_test(refused_calls_of_sparse_leave_nothing),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

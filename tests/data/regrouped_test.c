@@ -75,8 +75,7 @@ static void expect_windows(ls_dataset *dataset, int64_t count) {
   ls_iterator_release(iterator);
 }
 
-static void windows_go_over_streams_as_over_indexed_data_sets(void **state) {
-  (void)state;
+TEST(windows_go_over_streams_as_over_indexed_data_sets) {
   for (int i = 0; i < 5 * 5 * 3 * 2; ++i) {
     window = (ls_dataset_window_options){.size = 1 + i % 5,
                                          .shift = i / 5 % 5,
@@ -93,8 +92,7 @@ static void windows_go_over_streams_as_over_indexed_data_sets(void **state) {
   }
 }
 
-static void windows_are_the_same_from_any_place(void **state) {
-  (void)state;
+TEST(windows_are_the_same_from_any_place) {
   static const ls_dataset_window_options ways[] = {
       {.size = 3},
       {.size = 4, .shift = 1, .stride = 3, .drop = true},
@@ -106,8 +104,7 @@ static void windows_are_the_same_from_any_place(void **state) {
   }
 }
 
-static void windows_that_cannot_be_are_refused(void **state) {
-  (void)state;
+TEST(windows_that_cannot_be_are_refused) {
   window = (ls_dataset_window_options){.size = 0};
   expect_refused(windows(OF(few)), "a window of 0 elements");
   window = (ls_dataset_window_options){.size = 2, .shift = -1};
@@ -142,8 +139,7 @@ static ls_dataset *rows_of_range(void *user) {
       NULL);
 }
 
-static void rows_of_batches_are_elements(void **state) {
-  (void)state;
+TEST(rows_of_batches_are_elements) {
   size = 3;
   EXPECT_STREAM(rows, OF(few), 0, 1, 2, 3, 4, 5, 6);
   EXPECT_STREAM(rows_of_vectors, OF(vectors), 0, 1, 1001, 2, 1002, 2002, 3);
@@ -154,8 +150,7 @@ static void rows_of_batches_are_elements(void **state) {
   expect_stream_alike(rows_of_range, OF(hundred));
 }
 
-static void rows_of_whole_batches_are_indexed(void **state) {
-  (void)state;
+TEST(rows_of_whole_batches_are_indexed) {
   ls_dataset *dataset = ls_dataset_unbatch(ls_dataset_batch(
       ls_dataset_range(0, 12, 1), &(ls_batch_options){.size = 4}));
   assert_true(ls_dataset_is_indexed(dataset));
@@ -178,8 +173,7 @@ static void rows_of_whole_batches_are_indexed(void **state) {
   ls_iterator_release(iterator);
 }
 
-static void leaves_without_rows_are_refused(void **state) {
-  (void)state;
+TEST(leaves_without_rows_are_refused) {
   expect_refused(ls_dataset_unbatch(stream_of(&few)),
                  "unbatch: leaf 0, i64[], has no rows");
   const ls_nest arrays = LS_TUPLE(ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(5, 2)),
@@ -237,8 +231,7 @@ static int64_t wave(ls_nest element, void *user) {
   return ls_array_shape(ls_nest_as_array(element)).dim[0] % 7;
 }
 
-static void elements_wait_for_others_that_are_as_long(void **state) {
-  (void)state;
+TEST(elements_wait_for_others_that_are_as_long) {
   bucket = (ls_bucket_options){.boundaries = bounds,
                                .num_boundaries = 2,
                                .sizes = sizes,
@@ -267,8 +260,7 @@ static void elements_wait_for_others_that_are_as_long(void **state) {
   ls_dataset_release(dataset);
 }
 
-static void buckets_that_cannot_be_are_refused(void **state) {
-  (void)state;
+TEST(buckets_that_cannot_be_are_refused) {
   bucket = (ls_bucket_options){.num_boundaries = 0};
   expect_refused(buckets(OF(lengths)), "bucket needs boundaries");
   bucket.sizes = (const int64_t[]){0, 0, 0};
@@ -284,8 +276,7 @@ static void buckets_that_cannot_be_are_refused(void **state) {
 }
 
 // Elements that wait long cost a place each, at most.
-static void a_place_in_buckets_is_small(void **state) {
-  (void)state;
+TEST(a_place_in_buckets_is_small) {
   static const stream_numbers many = {
       .count = 3500, .saves = true, .longest = 100};
   static int64_t bounds_of_many[99], sizes_of_many[100];
@@ -322,21 +313,4 @@ static void a_place_in_buckets_is_small(void **state) {
   ls_nest_release(y);
   ls_iterator_release(a);
   ls_iterator_release(b);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(windows_go_over_streams_as_over_indexed_data_sets),
-      cmocka_unit_test(windows_are_the_same_from_any_place),
-      cmocka_unit_test(windows_that_cannot_be_are_refused),
-      cmocka_unit_test(rows_of_batches_are_elements),
-      cmocka_unit_test(rows_of_whole_batches_are_indexed),
-      cmocka_unit_test(leaves_without_rows_are_refused),
-      cmocka_unit_test(elements_wait_for_others_that_are_as_long),
-      cmocka_unit_test(buckets_that_cannot_be_are_refused),
-      cmocka_unit_test(a_place_in_buckets_is_small),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -202,8 +202,7 @@ static void expect_cut(format which, ls_dataset *dataset, long size,
   expect_ok(ls_runtime_destroy(runtime));
 }
 
-static void a_file_that_is_cut_off_loses_what_is_behind(void **state) {
-  (void)state;
+TEST(a_file_that_is_cut_off_loses_what_is_behind) {
   for (format which = 0; which < FORMATS; ++which) {
     put_file(which);
     ls_dataset *dataset = open_file(which);
@@ -221,8 +220,7 @@ static void a_file_that_is_cut_off_loses_what_is_behind(void **state) {
 }
 
 // What is packed is read from the start to the end.
-static void packed_files_end_where_they_are_cut_off(void **state) {
-  (void)state;
+TEST(packed_files_end_where_they_are_cut_off) {
   put_lines(false, true);
   ls_dataset *dataset = ls_dataset_lines(
       LS_PATHS("file"), &(ls_lines_options){.load = LS_FLAG_OFF});
@@ -244,8 +242,7 @@ static void packed_files_end_where_they_are_cut_off(void **state) {
 
 // ---- Far larger than they are ----------------------------------------------
 // A line of 200 MB in a file of 200 kB.
-static void a_small_file_gives_no_endless_line(void **state) {
-  (void)state;
+TEST(a_small_file_gives_no_endless_line) {
   enum { SIZE = 200000000 };
   char *text = malloc(SIZE);
   assert_non_null(text);
@@ -272,11 +269,4 @@ static void a_small_file_gives_no_endless_line(void **state) {
   unlink("file");
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_file_that_is_cut_off_loses_what_is_behind),
-      cmocka_unit_test(packed_files_end_where_they_are_cut_off),
-      cmocka_unit_test(a_small_file_gives_no_endless_line),
-  };
-  return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_FILE(.set_up = make_folder, .tear_down = remove_folder)

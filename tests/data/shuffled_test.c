@@ -35,8 +35,7 @@ static ls_dataset *shuffled_twice(void *user) {
                             &(ls_shuffle_options){.seed = 4, .buffer = 13});
 }
 
-static void from_any_place_the_rest_is_the_same(void **state) {
-  (void)state;
+TEST(from_any_place_the_rest_is_the_same) {
   for (buffer = 1; buffer < 300; buffer = buffer * 2 + 3) {
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); ++i) {
       expect_stream_alike(shuffled, (void *)(uintptr_t)all[i]);
@@ -59,8 +58,7 @@ static size_t read_epoch(stream_maker make, const stream_numbers *numbers,
 }
 
 // Block after block, each in an order of its own.
-static void each_block_is_dealt_in_an_order_of_its_own(void **state) {
-  (void)state;
+TEST(each_block_is_dealt_in_an_order_of_its_own) {
   int64_t numbers[2][STREAM_MOST];
   int moved = 0;
   for (buffer = 1; buffer < 300; buffer = buffer * 2 + 3) {
@@ -89,8 +87,7 @@ static void each_block_is_dealt_in_an_order_of_its_own(void **state) {
   each_epoch = LS_FLAG_DEFAULT;
 }
 
-static void an_indexed_data_set_is_dealt_in_the_same_order(void **state) {
-  (void)state;
+TEST(an_indexed_data_set_is_dealt_in_the_same_order) {
   int64_t a[STREAM_MOST], b[STREAM_MOST];
   for (buffer = 1; buffer < 300; buffer = buffer * 2 + 3) {
     ls_dataset *dataset = shuffled_range((void *)(uintptr_t)&hundred);
@@ -160,8 +157,7 @@ static ls_iterator *long_one(int64_t *at) {
 }
 
 // Parts of a fixed order, read with other seeds and in another epoch.
-static void a_fixed_order_is_the_same_for_all(void **state) {
-  (void)state;
+TEST(a_fixed_order_is_the_same_for_all) {
   int times[100] = {0}, first = 0;
   for (int part = 0; part < 2; ++part) {
     ls_dataset *dataset =
@@ -189,8 +185,7 @@ static void a_fixed_order_is_the_same_for_all(void **state) {
   assert_true(first < 30);
 }
 
-static void a_place_in_a_long_buffer_is_small_and_soon_restored(void **state) {
-  (void)state;
+TEST(a_place_in_a_long_buffer_is_small_and_soon_restored) {
   int64_t at[2];
   ls_iterator *a = long_one(&at[0]), *b = long_one(&at[1]);
   ls_record *record = NULL;
@@ -234,17 +229,4 @@ static void a_place_in_a_long_buffer_is_small_and_soon_restored(void **state) {
   ls_record_destroy(record);
   ls_iterator_release(a);
   ls_iterator_release(b);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(from_any_place_the_rest_is_the_same),
-      cmocka_unit_test(each_block_is_dealt_in_an_order_of_its_own),
-      cmocka_unit_test(an_indexed_data_set_is_dealt_in_the_same_order),
-      cmocka_unit_test(a_fixed_order_is_the_same_for_all),
-      cmocka_unit_test(a_place_in_a_long_buffer_is_small_and_soon_restored),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

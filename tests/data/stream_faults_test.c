@@ -156,42 +156,15 @@ static void expect_survived(ls_dataset *(*make)(void)) {
   expect_memory_failures_survived(live, &self);
 }
 
-static void maps_batches_and_prefetch_survive(void **state) {
-  (void)state;
-  expect_survived(mapped);
-}
-static void parts_survive(void **state) {
-  (void)state;
-  expect_survived(cut);
-}
-static void shuffles_survive(void **state) {
-  (void)state;
-  expect_survived(shuffled);
-}
-static void several_survive(void **state) {
-  (void)state;
-  expect_survived(joined);
-}
-static void filters_survive(void **state) {
-  (void)state;
-  expect_survived(kept);
-}
-static void data_sets_in_turn_survive(void **state) {
-  (void)state;
-  expect_survived(in_turn);
-}
-static void samples_survive(void **state) {
-  (void)state;
-  expect_survived(drawn);
-}
-static void windows_and_their_rows_survive(void **state) {
-  (void)state;
-  expect_survived(windows);
-}
-static void buckets_survive(void **state) {
-  (void)state;
-  expect_survived(buckets);
-}
+TEST(maps_batches_and_prefetch_survive) { expect_survived(mapped); }
+TEST(parts_survive) { expect_survived(cut); }
+TEST(shuffles_survive) { expect_survived(shuffled); }
+TEST(several_survive) { expect_survived(joined); }
+TEST(filters_survive) { expect_survived(kept); }
+TEST(data_sets_in_turn_survive) { expect_survived(in_turn); }
+TEST(samples_survive) { expect_survived(drawn); }
+TEST(windows_and_their_rows_survive) { expect_survived(windows); }
+TEST(buckets_survive) { expect_survived(buckets); }
 
 // ---- Records that nobody saved ---------------------------------------------
 // Puts another number in place of the one that stands at `at`.
@@ -263,8 +236,7 @@ static void expect_any_record_survived(ls_dataset *(*make)(void)) {
   expect_records_survived(make, 3);
 }
 
-static void any_numbers_in_a_record_are_survived(void **state) {
-  (void)state;
+TEST(any_numbers_in_a_record_are_survived) {
   expect_any_record_survived(mapped);
   expect_any_record_survived(cut);
   expect_any_record_survived(shuffled);
@@ -274,22 +246,4 @@ static void any_numbers_in_a_record_are_survived(void **state) {
   expect_any_record_survived(drawn);
   expect_any_record_survived(windows);
   expect_any_record_survived(buckets);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(maps_batches_and_prefetch_survive),
-      cmocka_unit_test(parts_survive),
-      cmocka_unit_test(shuffles_survive),
-      cmocka_unit_test(several_survive),
-      cmocka_unit_test(filters_survive),
-      cmocka_unit_test(data_sets_in_turn_survive),
-      cmocka_unit_test(samples_survive),
-      cmocka_unit_test(windows_and_their_rows_survive),
-      cmocka_unit_test(buckets_survive),
-      cmocka_unit_test(any_numbers_in_a_record_are_survived),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -31,8 +31,7 @@ static void for_all(stream_maker make) {
 #define OF(numbers) ((void *)(uintptr_t) & (numbers))
 
 // ---- Generators ------------------------------------------------------------
-static void a_generator_is_read_to_its_end(void **state) {
-  (void)state;
+TEST(a_generator_is_read_to_its_end) {
   EXPECT_STREAM(source, OF(few), 0, 1, 2, 3, 4, 5, 6);
   expect_stream(source, OF(none), NULL, 0);
   for_all(source);
@@ -78,8 +77,7 @@ static void expect_failed(ls_dataset *dataset, const char *message) {
   ls_dataset_release(dataset);
 }
 
-static void generators_that_cannot_be_are_refused(void **state) {
-  (void)state;
+TEST(generators_that_cannot_be_are_refused) {
   ls_generator_options options = {.next = wrong, .release = count_release};
   released = 0;
   expect_failed(ls_dataset_from_generator(&options), "needs `open` and `next`");
@@ -143,8 +141,7 @@ static ls_dataset *parts(void *user) {
       11);
 }
 
-static void parts_of_streams_are_those_of_indexed_ones(void **state) {
-  (void)state;
+TEST(parts_of_streams_are_those_of_indexed_ones) {
   EXPECT_STREAM(taken, OF(hundred), 0, 1, 2, 3, 4, 5, 6, 7, 8, 9);
   EXPECT_STREAM(taken, OF(few), 0, 1, 2, 3, 4, 5, 6);
   EXPECT_STREAM(taken, OF(refusing), 0, 1, 2, STREAM_FAILED, 4, 5, 6, 7, 8, 9);
@@ -166,8 +163,7 @@ static ls_dataset *for_ever(void *user) {
   return ls_dataset_take(ls_dataset_repeat(stream_of(user), -1), 20);
 }
 
-static void a_time_of_a_repeat_is_an_epoch_of_its_input(void **state) {
-  (void)state;
+TEST(a_time_of_a_repeat_is_an_epoch_of_its_input) {
   enum { E = 100000 };
   EXPECT_STREAM(repeated, OF(few), 0, 1, 2, 3, 4, 5, 6, E, E + 1, E + 2, E + 3,
                 E + 4, E + 5, E + 6, 2 * E, 2 * E + 1, 2 * E + 2, 2 * E + 3,
@@ -191,8 +187,7 @@ static ls_dataset *beside(void *user) {
                ls_nest_dataset(ls_dataset_skip(stream_of(user), 2))));
 }
 
-static void streams_stand_behind_and_beside_each_other(void **state) {
-  (void)state;
+TEST(streams_stand_behind_and_beside_each_other) {
   EXPECT_STREAM(behind, OF(hundred), 0, 1, 2, 3, 4, 1000, 1001, 1002, 0, 1);
   for_all(behind);
   for_all(beside);
@@ -264,8 +259,7 @@ static ls_dataset *converted(void *user) {
       0, &(ls_convert_options){.dtype = LS_DTYPE_I64});
 }
 
-static void maps_give_in_order_what_threads_make_in_any(void **state) {
-  (void)state;
+TEST(maps_give_in_order_what_threads_make_in_any) {
   EXPECT_STREAM(doubled, OF(few), 0, 2, 4, 6, 8, 10, 12);
   EXPECT_STREAM(mapped_parts, OF(few), 8, 12);
   EXPECT_STREAM(converted, OF(few), 0, 0, 1, 1, 2, 2, 3);
@@ -275,8 +269,7 @@ static void maps_give_in_order_what_threads_make_in_any(void **state) {
   for_all(converted);
 }
 
-static void a_map_that_fails_is_named_and_goes_on(void **state) {
-  (void)state;
+TEST(a_map_that_fails_is_named_and_goes_on) {
   counted memory =
       counted_begin_with((ls_runtime_options){.input_threads = LS_SOME(3)});
   ls_dataset *dataset = mapped(OF(hundred));
@@ -341,8 +334,7 @@ static void expect_batches(stream_maker make, const stream_numbers *numbers,
   ls_dataset_release(dataset);
 }
 
-static void streams_are_batched_as_indexed_ones(void **state) {
-  (void)state;
+TEST(streams_are_batched_as_indexed_ones) {
   static const stream_numbers twenty = {.count = 20, .saves = true};
   expect_batches(batched, &twenty, (int64_t[]){8, 8, 4, 0}, 0);
   expect_batches(dropped, &twenty, (int64_t[]){8, 8, 0}, -1);
@@ -394,25 +386,7 @@ static ls_dataset *chain(void *user) {
       &(ls_batch_options){.size = 3, .ids = true});
 }
 
-static void chains_of_stages_give_the_same_in_every_way(void **state) {
-  (void)state;
+TEST(chains_of_stages_give_the_same_in_every_way) {
   for_all(ahead);
   for_all(chain);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_generator_is_read_to_its_end),
-      cmocka_unit_test(generators_that_cannot_be_are_refused),
-      cmocka_unit_test(parts_of_streams_are_those_of_indexed_ones),
-      cmocka_unit_test(a_time_of_a_repeat_is_an_epoch_of_its_input),
-      cmocka_unit_test(streams_stand_behind_and_beside_each_other),
-      cmocka_unit_test(maps_give_in_order_what_threads_make_in_any),
-      cmocka_unit_test(a_map_that_fails_is_named_and_goes_on),
-      cmocka_unit_test(streams_are_batched_as_indexed_ones),
-      cmocka_unit_test(chains_of_stages_give_the_same_in_every_way),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -47,16 +47,14 @@ static void expect_pieces(const char *path, const ls_text_options *options,
   ls_dataset_release(dataset);
 }
 
-static void the_label_of_each_byte_is_the_next_one(void **state) {
-  (void)state;
+TEST(the_label_of_each_byte_is_the_next_one) {
   // Ten pieces and the byte behind them, and four more bytes, not enough.
   const char *path = write_bytes(55);
   expect_pieces(path, &(ls_text_options){.length = 5}, 0, 9, 5);
   expect_pieces(path, &(ls_text_options){.length = 5, .test = true}, 9, 1, 5);
 }
 
-static void the_last_tenth_is_to_test_on(void **state) {
-  (void)state;
+TEST(the_last_tenth_is_to_test_on) {
   const char *path = write_bytes(1000);
   ls_text_options options = {.length = 9};  // 111 pieces.
   expect_pieces(path, &options, 0, 100, 9);
@@ -64,8 +62,7 @@ static void the_last_tenth_is_to_test_on(void **state) {
   expect_pieces(path, &options, 100, 11, 9);
 }
 
-static void pieces_have_128_bytes_unless_told(void **state) {
-  (void)state;
+TEST(pieces_have_128_bytes_unless_told) {
   expect_pieces(write_bytes(1000), NULL, 0, 6, 128);
   expect_pieces(write_bytes(257), NULL, 0, 1, 128);
   expect_pieces(write_bytes(257), &(ls_text_options){.test = true}, 1, 1, 128);
@@ -79,8 +76,7 @@ static void expect_no_text(const char *path, int64_t length, ls_code code,
   ls_dataset_release(dataset);
 }
 
-static void what_is_no_text_is_refused(void **state) {
-  (void)state;
+TEST(what_is_no_text_is_refused) {
   expect_no_text("no-such-file", 0, LS_NOT_FOUND, "'no-such-file'");
   expect_no_text(write_bytes(256), 0, LS_INVALID_ARGUMENT,
                  "'text-256' has 256 bytes: two pieces of 128, one to train "
@@ -107,19 +103,7 @@ static ls_status read_text(void *user) {
   return status;
 }
 
-static void no_memory_is_a_status(void **state) {
-  (void)state;
+TEST(no_memory_is_a_status) {
   write_bytes(55);
   expect_memory_failures_survived(read_text, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_label_of_each_byte_is_the_next_one),
-      cmocka_unit_test(the_last_tenth_is_to_test_on),
-      cmocka_unit_test(pieces_have_128_bytes_unless_told),
-      cmocka_unit_test(what_is_no_text_is_refused),
-      cmocka_unit_test(no_memory_is_a_status),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

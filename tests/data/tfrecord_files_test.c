@@ -113,8 +113,7 @@ static ls_dataset *with_features(const char *path,
 // ---- Records ---------------------------------------------------------------
 static const char *const words[] = {"one", "", "three"};
 
-static void records_are_strings(void **state) {
-  (void)state;
+TEST(records_are_strings) {
   put_words("a", words, 3);
   put_words("b", words, 1);
   ls_dataset *d = ls_dataset_tfrecords(LS_PATHS("a", "b"), NULL);
@@ -128,8 +127,7 @@ static void records_are_strings(void **state) {
   assert_int_equal(access("a.index", R_OK), 0);
 }
 
-static void damage_is_told_unless_nobody_looks(void **state) {
-  (void)state;
+TEST(damage_is_told_unless_nobody_looks) {
   put_words("a", words, 3);
   damage("a", 35 + 12 + 1);
   expect_no_elements(ls_dataset_tfrecords(LS_PATHS("a"), NULL), LS_DATA_LOSS,
@@ -143,8 +141,7 @@ static void damage_is_told_unless_nobody_looks(void **state) {
                      "'a' record 1 at byte 19: the checksum of its length");
 }
 
-static void packed_records_are_a_stream(void **state) {
-  (void)state;
+TEST(packed_records_are_a_stream) {
   put_words("a", words, 3);
   put_words("b", words, 1);
   pack("a", "a.gz");
@@ -189,8 +186,7 @@ static void packed_records_are_a_stream(void **state) {
 }
 
 // ---- Features --------------------------------------------------------------
-static void features_of_known_shapes_are_rows(void **state) {
-  (void)state;
+TEST(features_of_known_shapes_are_rows) {
   put_examples("a", 0, 4);
   pack("a", "a.gz");
   const ls_tfrecord_feature features[] = {
@@ -218,8 +214,7 @@ static void features_of_known_shapes_are_rows(void **state) {
                   "[0.5,-1,1.5,-1,2.5,-1,3.5,-1]; ");
 }
 
-static void features_of_any_number_are_as_they_are(void **state) {
-  (void)state;
+TEST(features_of_any_number_are_as_they_are) {
   put_examples("a", 0, 4);
   const ls_tfrecord_feature features[] = {
       {.name = "some", .dtype = LS_DTYPE_I64, .shape = LS_SHAPE(-1)},
@@ -242,8 +237,7 @@ static void features_of_any_number_are_as_they_are(void **state) {
   expect_elements(with_features("a", &raw, 1), "[0,1]; [1,2]; [2,3]; [3,4]; ");
 }
 
-static void features_are_of_any_type(void **state) {
-  (void)state;
+TEST(features_are_of_any_type) {
   put_examples("a", 1, 2);
   const ls_tfrecord_feature features[] = {
       {.name = "label", .dtype = LS_DTYPE_U64},
@@ -263,8 +257,7 @@ static void features_are_of_any_type(void **state) {
                      "has 2 values, 3 are wanted");
 }
 
-static void places_that_are_not_there_are_refused(void **state) {
-  (void)state;
+TEST(places_that_are_not_there_are_refused) {
   put_words("a", words, 3);
   pack("a", "a.gz");
   pack("a", "b.gz");
@@ -308,8 +301,7 @@ static void places_that_are_not_there_are_refused(void **state) {
   ls_iterator_release(it);
 }
 
-static void what_examples_lack_is_filled_where_they_may(void **state) {
-  (void)state;
+TEST(what_examples_lack_is_filled_where_they_may) {
   put_examples("a", 0, 1);
   const ls_tfrecord_feature features[] = {
       {.name = "a", .dtype = LS_DTYPE_F64, .optional = true, .missing = 0.5},
@@ -328,8 +320,7 @@ static void what_examples_lack_is_filled_where_they_may(void **state) {
   expect_elements(with_features("a", features, 4), "0.5 [-1,-1] '' []; ");
 }
 
-static void what_does_not_fit_is_named(void **state) {
-  (void)state;
+TEST(what_does_not_fit_is_named) {
   put_examples("a", 30, 31);
   static const struct {
     ls_tfrecord_feature feature;
@@ -369,8 +360,7 @@ static void what_does_not_fit_is_named(void **state) {
 }
 
 // ---- What is there ---------------------------------------------------------
-static void the_first_example_tells_what_there_is(void **state) {
-  (void)state;
+TEST(the_first_example_tells_what_there_is) {
   put_examples("a", 2, 4);
   pack("a", "a.gz");
   const char *const files[] = {"a", "a.gz"};
@@ -385,8 +375,7 @@ static void the_first_example_tells_what_there_is(void **state) {
   }
 }
 
-static void what_has_no_first_example_is_named(void **state) {
-  (void)state;
+TEST(what_has_no_first_example_is_named) {
   static const struct {
     const char *file;
     ls_code code;
@@ -431,28 +420,11 @@ static ls_status read_some(void *user) {
   return status;
 }
 
-static void failures_of_memory_are_survived(void **state) {
-  (void)state;
+TEST(failures_of_memory_are_survived) {
   put_examples("a", 0, 2);
   pack("a", "a.gz");
   expect_memory_failures_survived(read_some, NULL);
 }
 
-int main(void) {
-#define TEST(name) cmocka_unit_test_teardown(name, clear_folder)
-  const struct CMUnitTest tests[] = {
-      TEST(records_are_strings),
-      TEST(damage_is_told_unless_nobody_looks),
-      TEST(packed_records_are_a_stream),
-      TEST(features_of_known_shapes_are_rows),
-      TEST(features_of_any_number_are_as_they_are),
-      TEST(features_are_of_any_type),
-      TEST(places_that_are_not_there_are_refused),
-      TEST(what_examples_lack_is_filled_where_they_may),
-      TEST(what_does_not_fit_is_named),
-      TEST(the_first_example_tells_what_there_is),
-      TEST(what_has_no_first_example_is_named),
-      TEST(failures_of_memory_are_survived),
-  };
-  return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_FILE(.set_up = make_folder, .tear_down = remove_folder,
+          .after_each = clear_folder)

@@ -48,8 +48,7 @@ static ls_nest dict_of(const char *a, ls_nest first, const char *b,
 static const float numbers[] = {1, 2.5f, -3, 4};
 static const uint16_t shorts[] = {7, 65535};
 
-static void arrays_are_written_as_npy(void **state) {
-  (void)state;
+TEST(arrays_are_written_as_npy) {
   world self;
   begin(&self);
   ls_nest array = array_of(LS_DTYPE_F32, LS_SHAPE(2, 2), numbers);
@@ -67,8 +66,7 @@ static void arrays_are_written_as_npy(void **state) {
   end(&self);
 }
 
-static void dicts_are_written_as_npz(void **state) {
-  (void)state;
+TEST(dicts_are_written_as_npz) {
   world self;
   begin(&self);
   ls_nest arrays = dict_of("x", array_of(LS_DTYPE_F32, LS_SHAPE(2, 2), numbers),
@@ -117,8 +115,7 @@ static ls_status write_examples(void *user) {
   return ls_status_join(status, ls_tfrecord_writer_close(writer, keep));
 }
 
-static void dicts_are_written_as_examples(void **state) {
-  (void)state;
+TEST(dicts_are_written_as_examples) {
   world self;
   begin(&self);
   expect_ok(write_examples(NULL));
@@ -137,8 +134,7 @@ static void dicts_are_written_as_examples(void **state) {
   end(&self);
 }
 
-static void an_example_that_is_refused_leaves_nothing(void **state) {
-  (void)state;
+TEST(an_example_that_is_refused_leaves_nothing) {
   world self;
   begin(&self);
   ls_tfrecord_writer *writer = NULL;
@@ -171,8 +167,7 @@ static void an_example_that_is_refused_leaves_nothing(void **state) {
   end(&self);
 }
 
-static void calls_that_fail_leave_the_old_file(void **state) {
-  (void)state;
+TEST(calls_that_fail_leave_the_old_file) {
   world self;
   begin(&self);
   bool failed = true;
@@ -200,24 +195,11 @@ static ls_status write_all(void *user) {
   return ls_status_join(status, ls_tfrecord_writer_close(writer, keep));
 }
 
-static void failures_of_memory_are_survived(void **state) {
-  (void)state;
+TEST(failures_of_memory_are_survived) {
   ls_nest features =
       dict_of("a", array_of(LS_DTYPE_F64, LS_SCALAR, &(double){0.5}), "b",
               array_of(LS_DTYPE_U16, LS_SHAPE(2), shorts));
   expect_memory_failures_survived(write_all, &features);
   ls_nest_release(features);
   assert_int_equal(unlink("a"), 0);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(arrays_are_written_as_npy),
-      cmocka_unit_test(dicts_are_written_as_npz),
-      cmocka_unit_test(dicts_are_written_as_examples),
-      cmocka_unit_test(an_example_that_is_refused_leaves_nothing),
-      cmocka_unit_test(calls_that_fail_leave_the_old_file),
-      cmocka_unit_test(failures_of_memory_are_survived),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,8 +33,7 @@ static ls_graph *new_graph(void) {
 }
 
 // ---- Options ---------------------------------------------------------------
-static void options_are_checked(void **state) {
-  (void)state;
+TEST(options_are_checked) {
   LS_SPEC("M83");
   ls_cross_device *ops = NULL;
   logged_runtime it;
@@ -75,8 +74,7 @@ static void options_are_checked(void **state) {
 }
 
 // ---- One value -------------------------------------------------------------
-static void results_stay_where_values_are(void **state) {
-  (void)state;
+TEST(results_stay_where_values_are) {
   LS_SPEC("M84 M85 M88 M70");
   ls_graph *graph = new_graph();
   ls_cross_device *ops = by("nccl", 0);
@@ -114,8 +112,7 @@ static void results_stay_where_values_are(void **state) {
 }
 
 // As many components as destinations, but two of them on one device.
-static void components_that_share_a_device_are_all_counted(void **state) {
-  (void)state;
+TEST(components_that_share_a_device_are_all_counted) {
   LS_SPEC("M85");
   ls_graph *graph = new_graph();
   ls_cross_device *ops = by("nccl", 0);
@@ -145,8 +142,7 @@ static void components_that_share_a_device_are_all_counted(void **state) {
   ls_graph_destroy(graph);
 }
 
-static void values_on_cpus_go_to_one_device(void **state) {
-  (void)state;
+TEST(values_on_cpus_go_to_one_device) {
   LS_SPEC("M89");
   ls_graph *graph = new_graph();
   ls_cross_device *ops = by("hierarchical_copy", 0);
@@ -176,8 +172,7 @@ static void values_on_cpus_go_to_one_device(void **state) {
 }
 
 // ---- Batches ---------------------------------------------------------------
-static void values_of_a_batch_go_together(void **state) {
-  (void)state;
+TEST(values_of_a_batch_go_together) {
   LS_SPEC("M86 M87 M93 M74");
   logged_runtime it;
   logged_runtime_begin(&it);
@@ -238,8 +233,7 @@ static void values_of_a_batch_go_together(void **state) {
   logged_runtime_end(&it);
 }
 
-static void integers_of_32_bits_go_to_one_device(void **state) {
-  (void)state;
+TEST(integers_of_32_bits_go_to_one_device) {
   LS_SPEC("M106");
   static const ls_dtype dtypes[] = {LS_DTYPE_I32, LS_DTYPE_F32, LS_DTYPE_I32,
                                     LS_DTYPE_I64};
@@ -271,8 +265,7 @@ static void integers_of_32_bits_go_to_one_device(void **state) {
   ls_cross_device_release(ops);
 }
 
-static void packs_go_before_small_tensors(void **state) {
-  (void)state;
+TEST(packs_go_before_small_tensors) {
   LS_SPEC("M94");
   static const struct {
     ls_all_reduce_options options;
@@ -324,8 +317,7 @@ static void packs_go_before_small_tensors(void **state) {
 }
 
 // ---- One gradient ----------------------------------------------------------
-static void a_gradient_is_checked_as_it_is_added(void **state) {
-  (void)state;
+TEST(a_gradient_is_checked_as_it_is_added) {
   LS_SPEC("M92");
   const ls_tensor fine[] = {scalar_of(1), scalar_of(2), scalar_of(4)};
   const ls_tensor bad[] = {scalar_of(1), ls_log(scalar_of(0)), scalar_of(4)};
@@ -387,8 +379,7 @@ static ls_cross_device *make_set(int number) {
   return ops;
 }
 
-static void every_set_gives_the_same_bits(void **state) {
-  (void)state;
+TEST(every_set_gives_the_same_bits) {
   LS_SPEC("M172 M90 M96");
   enum { SIZE = 5, VALUES = 3 };
   for (size_t n = 1; n <= MOST_DEVICES; n += n < 5 ? 1 : 2) {
@@ -433,8 +424,7 @@ static void every_set_gives_the_same_bits(void **state) {
   }
 }
 
-static void means_of_halves_round_once(void **state) {
-  (void)state;
+TEST(means_of_halves_round_once) {
   // bf16 has 8 bits: 1/3 of 257 + 1 + 1 in f32, rounded at the end.
   static const double numbers[] = {256, 1, 1};
   for (int set = 0; set < SETS; ++set) {
@@ -458,8 +448,7 @@ static void means_of_halves_round_once(void **state) {
   }
 }
 
-static void shapes_that_differ_are_refused(void **state) {
-  (void)state;
+TEST(shapes_that_differ_are_refused) {
   LS_SPEC("M77");
   for (int set = 0; set < SETS; ++set) {
     ls_cross_device *ops = make_set(set);
@@ -482,23 +471,4 @@ static void shapes_that_differ_are_refused(void **state) {
     ls_graph_destroy(graph);
     ls_cross_device_release(ops);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(options_are_checked),
-      cmocka_unit_test(results_stay_where_values_are),
-      cmocka_unit_test(components_that_share_a_device_are_all_counted),
-      cmocka_unit_test(values_on_cpus_go_to_one_device),
-      cmocka_unit_test(values_of_a_batch_go_together),
-      cmocka_unit_test(integers_of_32_bits_go_to_one_device),
-      cmocka_unit_test(packs_go_before_small_tensors),
-      cmocka_unit_test(a_gradient_is_checked_as_it_is_added),
-      cmocka_unit_test(every_set_gives_the_same_bits),
-      cmocka_unit_test(means_of_halves_round_once),
-      cmocka_unit_test(shapes_that_differ_are_refused),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -28,8 +28,7 @@ static ls_nest echo(ls_nest args, void *user) {
   return ls_nest_retain(args);
 }
 
-static void replicas_get_their_parts(void **state) {
-  (void)state;
+TEST(replicas_get_their_parts) {
   LS_SPEC("V166 V168 M149");
   ls_strategy *strategy = mirrored_of(2);
   const ls_nest args = LS_TUPLE(
@@ -55,8 +54,7 @@ static ls_nest count_calls(ls_nest args, void *user) {
   return ls_none();
 }
 
-static void a_missing_part_is_found_before_anything_runs(void **state) {
-  (void)state;
+TEST(a_missing_part_is_found_before_anything_runs) {
   LS_SPEC("M149");
   ls_strategy *strategy = mirrored_of(2);
   int calls = 0;
@@ -80,8 +78,7 @@ static void a_missing_part_is_found_before_anything_runs(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void parts_on_devices_go_to_the_replicas_there(void **state) {
-  (void)state;
+TEST(parts_on_devices_go_to_the_replicas_there) {
   LS_SPEC("M149");
   ls_strategy *strategy = mirrored_of(2);
   // In the replicas' order and in the other one, by short names.
@@ -105,8 +102,7 @@ static ls_nest look_at_variable(ls_nest args, void *user) {
       ls_variable_component(user, (size_t)ls_replica_number()));
 }
 
-static void a_distributed_variable_stays_whole(void **state) {
-  (void)state;
+TEST(a_distributed_variable_stays_whole) {
   LS_SPEC("V85 V168");
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v = variable_in(strategy, (variable_kind){0});
@@ -126,8 +122,7 @@ static ls_nest differing_kinds(ls_nest args, void *user) {
                                   : LS_TUPLE(ls_nest_f64(1));
 }
 
-static void results_of_different_kinds_are_refused(void **state) {
-  (void)state;
+TEST(results_of_different_kinds_are_refused) {
   LS_SPEC("V168");
   ls_strategy *strategy = mirrored_of(2);
   ls_nest made = ls_none();
@@ -164,8 +159,7 @@ static ls_nest two_rounds(ls_nest args, void *user) {
   return ls_none();
 }
 
-static void replicas_meet_in_merge_calls(void **state) {
-  (void)state;
+TEST(replicas_meet_in_merge_calls) {
   LS_SPEC("V174 M151 M152");
   ls_strategy *strategy = mirrored_of(2);
   diary d = {.fails_on = -1};
@@ -195,8 +189,7 @@ static ls_nest own_merge(ls_nest args, void *user) {
       ls_none(), user);
 }
 
-static void replica_0s_merge_function_runs(void **state) {
-  (void)state;
+TEST(replica_0s_merge_function_runs) {
   LS_SPEC("M151");
   ls_strategy *strategy = mirrored_of(3);
   diary d = {.fails_on = -1};
@@ -234,8 +227,7 @@ static ls_nest give_differing(ls_nest args, void *user) {
   return made;
 }
 
-static void merge_arguments_are_regrouped(void **state) {
-  (void)state;
+TEST(merge_arguments_are_regrouped) {
   LS_SPEC("M152");
   ls_strategy *strategy = mirrored_of(2);
   diary d = {.variable = variable_in(strategy, (variable_kind){0})};
@@ -260,8 +252,7 @@ static ls_nest merge_on_one(ls_nest args, void *user) {
   return made;
 }
 
-static void a_different_number_of_merge_calls_is_refused(void **state) {
-  (void)state;
+TEST(a_different_number_of_merge_calls_is_refused) {
   LS_SPEC("V176 M153");
   ls_strategy *strategy = mirrored_of(3);
   for (int which = 0; which < 3; ++which) {
@@ -291,8 +282,7 @@ static ls_nest fail_after_merge(ls_nest args, void *user) {
   return merged;
 }
 
-static void a_failing_replica_stops_all(void **state) {
-  (void)state;
+TEST(a_failing_replica_stops_all) {
   LS_SPEC("V169 M154 M156");
   ls_strategy *strategy = mirrored_of(3);
   diary d = {.fails_on = 1};
@@ -343,8 +333,7 @@ static ls_nest nested_to_fail(ls_nest args, void *user) {
                                user);
 }
 
-static void a_failing_merge_stops_all(void **state) {
-  (void)state;
+TEST(a_failing_merge_stops_all) {
   LS_SPEC("M155 M156");
   ls_strategy *strategy = mirrored_of(2);
   diary d = {.fails_on = -1};
@@ -360,23 +349,4 @@ static void a_failing_merge_stops_all(void **state) {
   assert_string_equal(d.text, "stopped0 stopped1 ");
   ls_nest_release(run_on(strategy, echo, ls_none(), NULL));
   ls_strategy_release(strategy);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(replicas_get_their_parts),
-      cmocka_unit_test(a_missing_part_is_found_before_anything_runs),
-      cmocka_unit_test(parts_on_devices_go_to_the_replicas_there),
-      cmocka_unit_test(a_distributed_variable_stays_whole),
-      cmocka_unit_test(results_of_different_kinds_are_refused),
-      cmocka_unit_test(replicas_meet_in_merge_calls),
-      cmocka_unit_test(replica_0s_merge_function_runs),
-      cmocka_unit_test(merge_arguments_are_regrouped),
-      cmocka_unit_test(a_different_number_of_merge_calls_is_refused),
-      cmocka_unit_test(a_failing_replica_stops_all),
-      cmocka_unit_test(a_failing_merge_stops_all),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -71,8 +71,7 @@ static double run_and_reduce(ls_strategy *strategy, ls_callable callable) {
   return got;
 }
 
-static void a_new_kind_of_strategy_is_a_table(void **state) {
-  (void)state;
+TEST(a_new_kind_of_strategy_is_a_table) {
   ls_strategy_class kind;
   ls_strategy *strategy = NULL;
   make_counting(&kind, &strategy);
@@ -103,8 +102,7 @@ static void a_new_kind_of_strategy_is_a_table(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void a_new_kind_of_strategy_does_not_mix_with_others(void **state) {
-  (void)state;
+TEST(a_new_kind_of_strategy_does_not_mix_with_others) {
   ls_strategy_class kind;
   ls_strategy *strategy = NULL, *other = NULL;
   make_counting(&kind, &strategy);
@@ -119,12 +117,4 @@ static void a_new_kind_of_strategy_does_not_mix_with_others(void **state) {
   assert_int_equal(((const counting *)strategy)->runs, 0);
   ls_strategy_release(other);
   ls_strategy_release(strategy);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_new_kind_of_strategy_is_a_table),
-      cmocka_unit_test(a_new_kind_of_strategy_does_not_mix_with_others),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -150,8 +150,7 @@ static void check_gather(const trial *t) {
   }
 }
 
-static void rows_of_all_replicas_are_gathered(void **state) {
-  (void)state;
+TEST(rows_of_all_replicas_are_gathered) {
   LS_SPEC("V181");
   for_all_trials(gather, false, check_gather);
 }
@@ -188,8 +187,7 @@ static void check_scatter(const trial *t) {
       }
 }
 
-static void each_replica_gets_its_part_of_a_sum(void **state) {
-  (void)state;
+TEST(each_replica_gets_its_part_of_a_sum) {
   for_all_trials(scatter, false, check_scatter);
 }
 
@@ -228,8 +226,7 @@ static void check_gradients(const trial *t) {
       }
 }
 
-static void gradients_come_back_to_each_replica(void **state) {
-  (void)state;
+TEST(gradients_come_back_to_each_replica) {
   LS_SPEC("V180 V181 M133");
   for (int replicas = 1; replicas <= 7; ++replicas)
     for (int64_t rows = 1; rows <= 9; ++rows) {
@@ -275,22 +272,9 @@ static void expect_refused(ls_callback callback, const char *part) {
   ls_strategy_release(strategy);
 }
 
-static void axes_that_are_not_there_are_refused(void **state) {
-  (void)state;
+TEST(axes_that_are_not_there_are_refused) {
   LS_SPEC("V181");
   expect_refused(gather_scalar, "axis 0 of rank 0");
   expect_refused(gather_last, "axis 1 of rank 1");
   expect_refused(cut_three, "cannot be cut into 2 equal parts");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(rows_of_all_replicas_are_gathered),
-      cmocka_unit_test(each_replica_gets_its_part_of_a_sum),
-      cmocka_unit_test(gradients_come_back_to_each_replica),
-      cmocka_unit_test(axes_that_are_not_there_are_refused),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

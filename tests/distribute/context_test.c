@@ -9,8 +9,7 @@
 #include "support/contexts.h"
 #include "support/replicas.h"
 
-static void a_thread_starts_in_the_default_context(void **state) {
-  (void)state;
+TEST(a_thread_starts_in_the_default_context) {
   LS_SPEC("V151");
   expect_default();
   ls_replica *replica = ls_replica_context();
@@ -59,8 +58,7 @@ static ls_nest look_around(ls_nest args, void *user) {
   return merged;
 }
 
-static void contexts_follow_scope_run_and_merge(void **state) {
-  (void)state;
+TEST(contexts_follow_scope_run_and_merge) {
   LS_SPEC("V152 V153 M29");
   ls_strategy *strategy = mirrored_of(3);
   seen s = {.strategy = strategy};
@@ -92,8 +90,7 @@ static ls_nest merge_to_run(ls_nest args, void *user) {
                                user);
 }
 
-static void a_merge_function_may_run_replicas(void **state) {
-  (void)state;
+TEST(a_merge_function_may_run_replicas) {
   LS_SPEC("V167 M29");
   ls_strategy *strategy = mirrored_of(2);
   seen s = {.strategy = strategy};
@@ -118,8 +115,7 @@ static ls_nest look_in_trace(ls_nest args, void *user) {
   return ls_none();
 }
 
-static void the_state_belongs_to_graph_and_thread(void **state) {
-  (void)state;
+TEST(the_state_belongs_to_graph_and_thread) {
   LS_SPEC("V154");
   ls_strategy *strategy = mirrored_of(2);
   ls_graph *graph = NULL;
@@ -164,8 +160,7 @@ static void *default_of(void *user) {
   return NULL;
 }
 
-static void there_is_one_default_strategy(void **state) {
-  (void)state;
+TEST(there_is_one_default_strategy) {
   LS_SPEC("V155");
   ls_strategy *seen_by[4] = {0}, *mine = NULL;
   pthread_t threads[4];
@@ -178,8 +173,7 @@ static void there_is_one_default_strategy(void **state) {
     assert_ptr_equal(seen_by[i], mine);
 }
 
-static void a_strategys_scope_nests_in_itself(void **state) {
-  (void)state;
+TEST(a_strategys_scope_nests_in_itself) {
   LS_SPEC("V159 M30");
   ls_strategy *strategy = mirrored_of(2);
   ls_scope outer = {0}, inner = {0};
@@ -253,8 +247,7 @@ static ls_nest merge_to_enter(ls_nest args, void *user) {
                                user);
 }
 
-static void scopes_of_two_strategies_do_not_mix(void **state) {
-  (void)state;
+TEST(scopes_of_two_strategies_do_not_mix) {
   LS_SPEC("V160 V161 M30");
   two both = {mirrored_of(2), mirrored_of(2)};
   {
@@ -269,8 +262,7 @@ static void scopes_of_two_strategies_do_not_mix(void **state) {
   ls_strategy_release(both.b);
 }
 
-static void the_default_strategys_scope_changes_nothing(void **state) {
-  (void)state;
+TEST(the_default_strategys_scope_changes_nothing) {
   LS_SPEC("V162");
   ls_strategy *usual = NULL, *strategy = mirrored_of(2);
   ls_variable *v = NULL;
@@ -305,8 +297,7 @@ static void the_default_strategys_scope_changes_nothing(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void a_strategy_can_be_set_without_a_scope(void **state) {
-  (void)state;
+TEST(a_strategy_can_be_set_without_a_scope) {
   LS_SPEC("V164");
   ls_strategy *a = mirrored_of(2), *b = mirrored_of(3);
   expect_ok(ls_strategy_set_current(a));
@@ -330,21 +321,4 @@ static void a_strategy_can_be_set_without_a_scope(void **state) {
   }
   ls_strategy_release(a);
   ls_strategy_release(b);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_thread_starts_in_the_default_context),
-      cmocka_unit_test(contexts_follow_scope_run_and_merge),
-      cmocka_unit_test(a_merge_function_may_run_replicas),
-      cmocka_unit_test(the_state_belongs_to_graph_and_thread),
-      cmocka_unit_test(there_is_one_default_strategy),
-      cmocka_unit_test(a_strategys_scope_nests_in_itself),
-      cmocka_unit_test(scopes_of_two_strategies_do_not_mix),
-      cmocka_unit_test(the_default_strategys_scope_changes_nothing),
-      cmocka_unit_test(a_strategy_can_be_set_without_a_scope),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -14,8 +14,7 @@ static ls_nest copy_in_replica(ls_nest args, void *user) {
   return ls_status_is_ok(status) ? ls_none() : ls_fail(status);
 }
 
-static void a_copy_on_the_cpu_is_one_plain_variable(void **state) {
-  (void)state;
+TEST(a_copy_on_the_cpu_is_one_plain_variable) {
   LS_SPEC("V133");
   static const double wanted[] = {3, 3, 3, 3, 0, 7, 3.5};
   ls_strategy *strategy = NULL;
@@ -71,8 +70,7 @@ static void a_copy_on_the_cpu_is_one_plain_variable(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void a_copy_of_what_has_no_one_value_is_refused(void **state) {
-  (void)state;
+TEST(a_copy_of_what_has_no_one_value_is_refused) {
   LS_SPEC("V133");
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v = pair_in(strategy, (variable_kind){0}), *copy = NULL,
@@ -108,14 +106,4 @@ static void a_copy_of_what_has_no_one_value_is_refused(void **state) {
   ls_variable_release(wide);
   ls_variable_release(v);
   ls_strategy_release(strategy);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_copy_on_the_cpu_is_one_plain_variable),
-      cmocka_unit_test(a_copy_of_what_has_no_one_value_is_refused),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -52,8 +52,7 @@ static ls_status give_tens(void *self, ls_reduce_op op, const ls_nest *values,
 
 static void note_release(void *self) { ++((own_set *)self)->released; }
 
-static void a_table_of_ones_own_is_called(void **state) {
-  (void)state;
+TEST(a_table_of_ones_own_is_called) {
   LS_SPEC("M68");
   static const ls_cross_device_table table = {.name = "tens",
                                               .reduce = give_ten,
@@ -86,8 +85,7 @@ static void a_table_of_ones_own_is_called(void **state) {
   assert_int_equal(own.released, 1);
 }
 
-static void what_a_table_lacks_is_named(void **state) {
-  (void)state;
+TEST(what_a_table_lacks_is_named) {
   LS_SPEC("M68");
   static const ls_cross_device_table nothing = {0};
   ls_cross_device *ops = NULL;
@@ -136,8 +134,7 @@ static ls_status give_everywhere(void *self, ls_reduce_op op,
   return ls_ok();
 }
 
-static void a_strategy_reduces_by_its_table(void **state) {
-  (void)state;
+TEST(a_strategy_reduces_by_its_table) {
   LS_SPEC("M1 M15 M175");
   static const ls_cross_device_table table = {.name = "own",
                                               .reduce = give_ten,
@@ -199,8 +196,7 @@ static void a_strategy_reduces_by_its_table(void **state) {
 }
 
 // ---- What is reduced -------------------------------------------------------
-static void only_values_of_replicas_are_reduced(void **state) {
-  (void)state;
+TEST(only_values_of_replicas_are_reduced) {
   LS_SPEC("M71");
   ls_cross_device *ops = to_one();
   const ls_destinations here = {.device = "/cpu:0"};
@@ -241,8 +237,7 @@ static void only_values_of_replicas_are_reduced(void **state) {
   ls_cross_device_release(ops);
 }
 
-static void a_broadcast_makes_copies(void **state) {
-  (void)state;
+TEST(a_broadcast_makes_copies) {
   LS_SPEC("M73");
   ls_cross_device *ops = to_one();
   ls_nest made = ls_none();
@@ -270,8 +265,7 @@ static void a_broadcast_makes_copies(void **state) {
   ls_cross_device_release(ops);
 }
 
-static void one_component_is_copied(void **state) {
-  (void)state;
+TEST(one_component_is_copied) {
   LS_SPEC("M75 M74");
   ls_graph *graph = NULL;
   ls_cross_device *ops = to_one();
@@ -308,8 +302,7 @@ static ls_tensor largest(const ls_tensor *items, size_t count, void *user) {
   return x;
 }
 
-static void values_are_added_on_one_device(void **state) {
-  (void)state;
+TEST(values_are_added_on_one_device) {
   LS_SPEC("M78 M15");
   ls_graph *graph = NULL;
   ls_cross_device *ops = NULL;
@@ -349,8 +342,7 @@ static void values_are_added_on_one_device(void **state) {
                 LS_INVALID_ARGUMENT, "foo");
 }
 
-static void the_function_that_accumulates_sees_all_values(void **state) {
-  (void)state;
+TEST(the_function_that_accumulates_sees_all_values) {
   LS_SPEC("M79 M80");
   size_t seen = 0;
   ls_cross_device *ops = NULL;
@@ -383,8 +375,7 @@ static void the_function_that_accumulates_sees_all_values(void **state) {
   ls_cross_device_release(ops);
 }
 
-static void what_is_absent_is_not_added(void **state) {
-  (void)state;
+TEST(what_is_absent_is_not_added) {
   // Items of map outputs from left to right, then the tree over those there.
   LS_SPEC("M81");
   const float a = 1e8f, b = 1, c = -1e8f, d = 3;
@@ -415,8 +406,7 @@ static void what_is_absent_is_not_added(void **state) {
   ls_cross_device_release(ops);
 }
 
-static void where_values_go_is_logged_ten_times(void **state) {
-  (void)state;
+TEST(where_values_go_is_logged_ten_times) {
   LS_SPEC("M82");
   logged_runtime it;
   logged_runtime_begin(&it);
@@ -436,22 +426,4 @@ static void where_values_go_is_logged_ten_times(void **state) {
       10);
   ls_cross_device_release(ops);
   logged_runtime_end(&it);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_table_of_ones_own_is_called),
-      cmocka_unit_test(what_a_table_lacks_is_named),
-      cmocka_unit_test(a_strategy_reduces_by_its_table),
-      cmocka_unit_test(only_values_of_replicas_are_reduced),
-      cmocka_unit_test(a_broadcast_makes_copies),
-      cmocka_unit_test(one_component_is_copied),
-      cmocka_unit_test(values_are_added_on_one_device),
-      cmocka_unit_test(the_function_that_accumulates_sees_all_values),
-      cmocka_unit_test(what_is_absent_is_not_added),
-      cmocka_unit_test(where_values_go_is_logged_ten_times),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

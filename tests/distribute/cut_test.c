@@ -173,8 +173,7 @@ static void compare_steps(uint64_t usually, uint64_t sanitized,
               replicas[i], places, count);
 }
 
-static void steps_are_the_same_cut_and_uncut(void **state) {
-  (void)state;
+TEST(steps_are_the_same_cut_and_uncut) {
   static const place places[] = {{"1", NULL, 1, 0},
                                  {"1", NULL, 2, 0},
                                  {"1", "threads", 8, 0},
@@ -183,20 +182,11 @@ static void steps_are_the_same_cut_and_uncut(void **state) {
   compare_steps(12, 3, places, LS_COUNT_OF(places));
 }
 
-static void so_they_are_on_ranks(void **state) {
-  (void)state;
+TEST(so_they_are_on_ranks) {
   static const place places[] = {
       {"1", NULL, 1, 1},      {"1", NULL, 1, 2},    {"0", NULL, 1, 2},
       {"1", NULL, 2, 2},      {"0", NULL, 2, 2},    {"1", NULL, 1, 4},
       {"0", NULL, 1, 4},      {"1", NULL, 2, 3},    {"1", "threads", 2, 2},
       {"0", "threads", 2, 2}, {"1", "blocks", 2, 3}};
   compare_steps(8, 1, places, LS_COUNT_OF(places));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(steps_are_the_same_cut_and_uncut),
-      cmocka_unit_test(so_they_are_on_ranks),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,8 +12,7 @@ static ls_cross_device *to_one(void) {
 
 static const ls_destinations at_value;  // None given.
 
-static void destinations_are_names_and_values(void **state) {
-  (void)state;
+TEST(destinations_are_names_and_values) {
   LS_SPEC("M69 M74");
   ls_cross_device *ops = to_one();
   ls_strategy *strategy = mirrored_of(2);
@@ -88,8 +87,7 @@ static void destinations_are_names_and_values(void **state) {
   ls_cross_device_release(ops);
 }
 
-static void names_are_resolved_where_the_thread_is(void **state) {
-  (void)state;
+TEST(names_are_resolved_where_the_thread_is) {
   LS_SPEC("M70");
   ls_cross_device *ops = to_one();
   const ls_nest x = ls_leaf(scalar_of(2));
@@ -105,8 +103,7 @@ static void names_are_resolved_where_the_thread_is(void **state) {
   ls_cross_device_release(ops);
 }
 
-static void components_are_joined_in_the_order_of_their_replicas(void **state) {
-  (void)state;
+TEST(components_are_joined_in_the_order_of_their_replicas) {
   ls_cross_device *ops = to_one();
   ls_strategy *strategy = mirrored_of(3);
   static const char *const orders[][3] = {{"/cpu:0", "/cpu:1", "/cpu:2"},
@@ -137,15 +134,4 @@ static void components_are_joined_in_the_order_of_their_replicas(void **state) {
   }
   ls_strategy_release(strategy);
   ls_cross_device_release(ops);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(destinations_are_names_and_values),
-      cmocka_unit_test(names_are_resolved_where_the_thread_is),
-      cmocka_unit_test(components_are_joined_in_the_order_of_their_replicas),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -43,8 +43,7 @@ static void expect_by_links(const machine *m, size_t count, const char *name) {
   ls_cross_device_release(ops);
 }
 
-static void unused_and_unfit_devices_are_told(void **state) {
-  (void)state;
+TEST(unused_and_unfit_devices_are_told) {
   LS_SPEC("M103");
   logged_runtime log;
   machine m;
@@ -69,8 +68,7 @@ static void unused_and_unfit_devices_are_told(void **state) {
   logged_runtime_end(&log);
 }
 
-static void a_cube_mesh_copies_in_a_hierarchy(void **state) {
-  (void)state;
+TEST(a_cube_mesh_copies_in_a_hierarchy) {
   LS_SPEC("M104");
   for (int own = 0; own < 2; ++own) {
     machine m;
@@ -109,8 +107,7 @@ static void a_cube_mesh_copies_in_a_hierarchy(void **state) {
   logged_runtime_end(&log);
 }
 
-static void devices_of_one_kind_are_collective(void **state) {
-  (void)state;
+TEST(devices_of_one_kind_are_collective) {
   LS_SPEC("M105");
   static const char *const cpus[] = {"/cpu:0", "/cpu:1"};
   static const char *const two[] = {"/gpu:0", "/gpu:1"};
@@ -165,15 +162,4 @@ static void devices_of_one_kind_are_collective(void **state) {
   ls_cross_device *ops = NULL;
   expect_status(ls_cross_device_auto(NULL, 0, &(ls_machine){0}, &ops),
                 LS_INVALID_ARGUMENT, "no device");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(unused_and_unfit_devices_are_told),
-      cmocka_unit_test(a_cube_mesh_copies_in_a_hierarchy),
-      cmocka_unit_test(devices_of_one_kind_are_collective),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -22,8 +22,7 @@ static ls_variable *resource_of(const ls_variable *variable) {
   return resource;
 }
 
-static void all_of_a_variable_is_one_resource(void **state) {
-  (void)state;
+TEST(all_of_a_variable_is_one_resource) {
   LS_SPEC("V131");
   ls_strategy *strategy = mirrored_of(2);
   strategy->packs_variables = true;
@@ -69,8 +68,7 @@ static void expect_description(const ls_variable *v, const char *wanted) {
   ls_record_destroy(record);
 }
 
-static void a_record_lists_components_with_their_devices(void **state) {
-  (void)state;
+TEST(a_record_lists_components_with_their_devices) {
   LS_SPEC("V131");
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v = pair_in(strategy, (variable_kind){0});
@@ -215,8 +213,7 @@ static bool is_possible(const stepping *s) {
   return s->access == READ ? of != NONE : s->access == ASSIGN || of != SUM;
 }
 
-static void what_reaches_all_components_is_exported_untraced(void **state) {
-  (void)state;
+TEST(what_reaches_all_components_is_exported_untraced) {
   LS_SPEC("V132");
   ls_strategy *strategy = mirrored_of(2);
   for (size_t k = 0; k < NUM_KINDS; ++k)
@@ -267,9 +264,7 @@ static ls_nest add_what_is_refused(ls_nest args, void *user) {
   return ls_leaf(ls_variable_read(user));
 }
 
-static void
-it_counts_what_a_branch_does_and_not_what_was_refused(void **state) {
-  (void)state;
+TEST(it_counts_what_a_branch_does_and_not_what_was_refused) {
   LS_SPEC("V132");
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v = pair_in(strategy, (variable_kind){.aggregation = SUM});
@@ -330,20 +325,6 @@ static ls_status export_all(void *user) {
   return status;
 }
 
-static void failed_allocations_are_survived(void **state) {
-  (void)state;
+TEST(failed_allocations_are_survived) {
   expect_memory_failures_survived(export_all, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(all_of_a_variable_is_one_resource),
-      cmocka_unit_test(a_record_lists_components_with_their_devices),
-      cmocka_unit_test(what_reaches_all_components_is_exported_untraced),
-      cmocka_unit_test(it_counts_what_a_branch_does_and_not_what_was_refused),
-      cmocka_unit_test(failed_allocations_are_survived),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -26,8 +26,7 @@ static bool leave_by_return(void) {
   return ls_in_export();
 }
 
-static void an_export_is_a_scope_with_a_policy(void **state) {
-  (void)state;
+TEST(an_export_is_a_scope_with_a_policy) {
   LS_SPEC("V129");
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v = pair_in(strategy, (variable_kind){.synchronization = ON_READ,
@@ -158,8 +157,7 @@ static void use_in(int where, ls_strategy *strategy, ls_strategy *other,
   }
 }
 
-static void in_an_export_a_variable_is_its_first_component(void **state) {
-  (void)state;
+TEST(in_an_export_a_variable_is_its_first_component) {
   LS_SPEC("V130");
   ls_strategy *strategy = mirrored_of(2), *other = mirrored_of(3);
   for (int packs = 0; packs < 2; ++packs)
@@ -181,8 +179,7 @@ static void in_an_export_a_variable_is_its_first_component(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void rows_are_scattered_into_the_first_component(void **state) {
-  (void)state;
+TEST(rows_are_scattered_into_the_first_component) {
   LS_SPEC("V130");
   ls_strategy *strategy = mirrored_of(2);
   for (size_t k = 0; k < NUM_KINDS; ++k) {
@@ -218,8 +215,7 @@ static void rows_are_scattered_into_the_first_component(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void a_packed_handle_is_not_used(void **state) {
-  (void)state;
+TEST(a_packed_handle_is_not_used) {
   LS_SPEC("V130");
   ls_strategy *strategy = mirrored_of(2);
   strategy->packs_variables = true;
@@ -254,8 +250,7 @@ static ls_nest write_and_read(ls_nest args, void *user) {
   return LS_TUPLE(ls_leaf(before), ls_leaf(after));
 }
 
-static void a_session_of_what_was_built_in_an_export_agrees(void **state) {
-  (void)state;
+TEST(a_session_of_what_was_built_in_an_export_agrees) {
   LS_SPEC("V130");
   ls_strategy *strategy = mirrored_of(2);
   for (size_t k = 0; k < NUM_KINDS; ++k) {
@@ -310,8 +305,7 @@ static void a_session_of_what_was_built_in_an_export_agrees(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void a_function_has_traces_of_its_own_in_an_export(void **state) {
-  (void)state;
+TEST(a_function_has_traces_of_its_own_in_an_export) {
   LS_SPEC("V130");
   ls_strategy *strategy = mirrored_of(2);
   for (size_t k = 0; k < NUM_KINDS; ++k) {
@@ -346,8 +340,7 @@ static ls_nest read_doubled(ls_nest args, void *user) {
   return ls_leaf(ls_mul_scalar(ls_variable_read(user), 2));
 }
 
-static void replicas_of_a_traced_step_read_the_first_component(void **state) {
-  (void)state;
+TEST(replicas_of_a_traced_step_read_the_first_component) {
   LS_SPEC("V130");
   ls_strategy *strategy = mirrored_of(2);
   for (size_t k = 0; k < NUM_KINDS; ++k) {
@@ -379,8 +372,7 @@ static ls_nest write_nine(ls_nest args, void *user) {
   return out;
 }
 
-static void replicas_of_a_traced_step_write_the_first_component(void **state) {
-  (void)state;
+TEST(replicas_of_a_traced_step_write_the_first_component) {
   LS_SPEC("V130");
   ls_strategy *strategy = mirrored_of(2);
   for (size_t k = 0; k < NUM_KINDS; ++k) {
@@ -397,20 +389,4 @@ static void replicas_of_a_traced_step_write_the_first_component(void **state) {
     ls_variable_release(v);
   }
   ls_strategy_release(strategy);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(an_export_is_a_scope_with_a_policy),
-      cmocka_unit_test(in_an_export_a_variable_is_its_first_component),
-      cmocka_unit_test(rows_are_scattered_into_the_first_component),
-      cmocka_unit_test(a_packed_handle_is_not_used),
-      cmocka_unit_test(a_session_of_what_was_built_in_an_export_agrees),
-      cmocka_unit_test(a_function_has_traces_of_its_own_in_an_export),
-      cmocka_unit_test(replicas_of_a_traced_step_read_the_first_component),
-      cmocka_unit_test(replicas_of_a_traced_step_write_the_first_component),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -129,8 +129,7 @@ static void it_is_fetched(const ways *self) {
 
 static const char *const destinations[] = {NULL, "/cpu:1", "/cpu:7"};
 
-static void variables_are_fetched_in_every_way(void **state) {
-  (void)state;
+TEST(variables_are_fetched_in_every_way) {
   LS_SPEC("M141 M142 M143 M144");
   const ways_case c = {
       .name = "fetch", .step = write_and_fetch, .check = it_is_fetched};
@@ -177,8 +176,7 @@ static void sum_is_fetched(const ways *self) {
                 n * (n + 1) / 2.0 * (p->times_ten ? 10 : 1), 0);
 }
 
-static void mirrored_values_are_fetched_in_every_way(void **state) {
-  (void)state;
+TEST(mirrored_values_are_fetched_in_every_way) {
   LS_SPEC("M143 M144");
   for (size_t d = 0; d < LS_COUNT_OF(destinations); ++d)
     for (int ten = 0; ten < 2; ++ten)
@@ -239,8 +237,7 @@ static ls_nest fetch_in_replica(ls_nest args, ways *self) {
       &made);
 }
 
-static void what_cannot_be_fetched_is_refused_in_every_way(void **state) {
-  (void)state;
+TEST(what_cannot_be_fetched_is_refused_in_every_way) {
   LS_SPEC("M31 M141 M142 M144 M145");
   const place p = {0}, nowhere = {.destination = ""},
               apart = {.synchronization = ON_READ};
@@ -338,8 +335,7 @@ static void items_are_mapped(const ways *self) {
   }
 }
 
-static void items_are_mapped_in_every_way(void **state) {
-  (void)state;
+TEST(items_are_mapped_in_every_way) {
   LS_SPEC("M146 M147 M148 M81");
   for (size_t items = 1; items < 6; ++items)
     hold(&(ways_case){.name = "a map",
@@ -396,8 +392,7 @@ static ls_nest map_in_replica(ls_nest args, ways *self) {
                &made);
 }
 
-static void what_cannot_be_mapped_is_refused_in_every_way(void **state) {
-  (void)state;
+TEST(what_cannot_be_mapped_is_refused_in_every_way) {
   LS_SPEC("M31 M136 M146");
   const ways_case cases[] = {
       {.name = "an argument that differs",
@@ -416,15 +411,4 @@ static void what_cannot_be_mapped_is_refused_in_every_way(void **state) {
   };
   for (size_t i = 0; i < LS_COUNT_OF(cases); ++i)
     hold(&cases[i], &(place){.items = 2});
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(variables_are_fetched_in_every_way),
-      cmocka_unit_test(mirrored_values_are_fetched_in_every_way),
-      cmocka_unit_test(what_cannot_be_fetched_is_refused_in_every_way),
-      cmocka_unit_test(items_are_mapped_in_every_way),
-      cmocka_unit_test(what_cannot_be_mapped_is_refused_in_every_way),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,8 +63,7 @@ static ls_nest differentiate_use(ls_nest args, ways *self) {
   return made;
 }
 
-static void a_use_of_the_first_component_has_a_gradient(void **state) {
-  (void)state;
+TEST(a_use_of_the_first_component_has_a_gradient) {
   LS_SPEC("V113");
   ways_hold(&(ways_case){.name = "a use",
                          .make = make_on_read,
@@ -86,19 +85,10 @@ static ls_nest differentiate_broadcast(ls_nest args, ways *self) {
   return gradient_of(args, self, ls_leaf(argument(args)), loss_of_broadcast);
 }
 
-static void a_broadcast_has_a_gradient(void **state) {
-  (void)state;
+TEST(a_broadcast_has_a_gradient) {
   ways_hold(&(ways_case){.name = "a broadcast",
                          .args = vector_of_replica,
                          .step = differentiate_broadcast,
                          .check = first_has_all},
             1);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_use_of_the_first_component_has_a_gradient),
-      cmocka_unit_test(a_broadcast_has_a_gradient),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,8 +37,7 @@ static void keep_slices(ls_object *object) { (void)object; }
 static const ls_object_type slices_type = {.name = "slices",
                                            .destroy = keep_slices};
 
-static void parts_are_gathered_in_replica_order(void **state) {
-  (void)state;
+TEST(parts_are_gathered_in_replica_order) {
   LS_SPEC("V194 M132");
   ls_strategy *strategy = mirrored_of(2);
   const ls_nest value =
@@ -94,9 +93,7 @@ static void parts_are_gathered_in_replica_order(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void
-the_order_is_that_of_the_replicas_whatever_that_of_the_parts(void **state) {
-  (void)state;
+TEST(the_order_is_that_of_the_replicas_whatever_that_of_the_parts) {
   ls_strategy *strategy = mirrored_of(3);
   static const int orders[][3] = {{0, 1, 2}, {1, 0, 2}, {2, 1, 0}, {1, 2, 0}};
   for (size_t k = 0; k < 4; ++k) {
@@ -118,8 +115,7 @@ the_order_is_that_of_the_replicas_whatever_that_of_the_parts(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void sizes_that_are_not_known_yet_are_gathered(void **state) {
-  (void)state;
+TEST(sizes_that_are_not_known_yet_are_gathered) {
   ls_strategy *strategy = mirrored_of(2);
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("g", &graph));
@@ -145,16 +141,4 @@ static void sizes_that_are_not_known_yet_are_gathered(void **state) {
   expect_ok(ls_graph_take_error(graph));
   ls_graph_destroy(graph);
   ls_strategy_release(strategy);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(parts_are_gathered_in_replica_order),
-      cmocka_unit_test(
-          the_order_is_that_of_the_replicas_whatever_that_of_the_parts),
-      cmocka_unit_test(sizes_that_are_not_known_yet_are_gathered),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

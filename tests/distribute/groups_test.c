@@ -209,8 +209,7 @@ static double want_exchange(const ls_replica_groups *groups, int r, int64_t i) {
   return x_of(members[column / 2], (place * rows + row) * 2 + column % 2);
 }
 
-static void groups_of_replicas_put_values_together(void **state) {
-  (void)state;
+TEST(groups_of_replicas_put_values_together) {
   for (size_t c = 0; c < LS_COUNT_OF(choices); ++c) {
     const ls_replica_groups *groups = &choices[c];
     const int64_t all = WIDTH * 2, size = (int64_t)groups->size;
@@ -250,8 +249,7 @@ static double want_broadcast(const ls_replica_groups *groups, int r,
   return x_of(4, i);
 }
 
-static void values_go_from_one_replica_to_others(void **state) {
-  (void)state;
+TEST(values_go_from_one_replica_to_others) {
   check(permute, NULL, want_permute, WIDTH * 2);
   check(broadcast, NULL, want_broadcast, WIDTH * 2);
 }
@@ -280,8 +278,7 @@ static ls_nest gradient_of(ls_nest args, void *user) {
              : ls_fail(status);
 }
 
-static void gradients_go_back_the_way_values_came(void **state) {
-  (void)state;
+TEST(gradients_go_back_the_way_values_came) {
   static const maker makers[] = {sum,      mean,    gather,   scatter,
                                  exchange, permute, broadcast};
   for (size_t m = 0; m < LS_COUNT_OF(makers); ++m)
@@ -328,8 +325,7 @@ static ls_tensor broadcast_none(ls_tensor x, const ls_replica_groups *groups) {
   return ls_collective_broadcast(x, REPLICAS);
 }
 
-static void what_does_not_fit_is_refused(void **state) {
-  (void)state;
+TEST(what_does_not_fit_is_refused) {
   static const int32_t same[] = {0, 1, 2, 3, 4, 4};
   const refusal rows[] = {
       {sum, {same, 2, 3}, "replica 4 is in a group twice"},
@@ -367,16 +363,4 @@ static void what_does_not_fit_is_refused(void **state) {
       ls_strategy_release(strategy);
       expect_ok(ls_frame_end(NULL));
     }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(groups_of_replicas_put_values_together),
-      cmocka_unit_test(values_go_from_one_replica_to_others),
-      cmocka_unit_test(gradients_go_back_the_way_values_came),
-      cmocka_unit_test(what_does_not_fit_is_refused),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -37,8 +37,7 @@ static void *count_elsewhere(void *user) {
   return NULL;
 }
 
-static void scopes_are_counted_by_thread(void **state) {
-  (void)state;
+TEST(scopes_are_counted_by_thread) {
   LS_SPEC("V64");
   expect_counts(0, 0);
   {
@@ -59,8 +58,7 @@ static void scopes_are_counted_by_thread(void **state) {
   expect_counts(4, 4);
 }
 
-static void a_scope_in_a_scope_is_refused(void **state) {
-  (void)state;
+TEST(a_scope_in_a_scope_is_refused) {
   LS_SPEC("V65");
   {
     LS_CACHING_SCOPE;
@@ -87,8 +85,7 @@ static ls_nest note_caching(ls_nest args, void *user) {
   return ls_none();
 }
 
-static void replicas_cache_as_who_started_them(void **state) {
-  (void)state;
+TEST(replicas_cache_as_who_started_them) {
   LS_SPEC("V66");
   ls_strategy *strategy = mirrored_of(2);
   int seen[2] = {-1, -1};
@@ -133,8 +130,7 @@ static ls_tensor both(double value) {
   return ls_broadcast(scalar_of(value), LS_SHAPE(2));
 }
 
-static void a_read_is_kept_for_the_scope(void **state) {
-  (void)state;
+TEST(a_read_is_kept_for_the_scope) {
   LS_SPEC("V67 V68");
   ls_variable *v = plain_variable("v", 1), *c = caching_of(v);
   assert_true(first_of(ls_variable_read(c)) == 1);
@@ -183,8 +179,7 @@ static void a_read_is_kept_for_the_scope(void **state) {
   ls_variable_release(v);
 }
 
-static void rows_and_scatters_are_not_kept(void **state) {
-  (void)state;
+TEST(rows_and_scatters_are_not_kept) {
   LS_SPEC("V68");
   ls_variable *v = plain_variable("v", 1), *c = caching_of(v);
   const ls_tensor index =
@@ -214,8 +209,7 @@ static ls_nest read_both(ls_nest args, void *user) {
   return ls_none();
 }
 
-static void replicas_share_what_is_kept(void **state) {
-  (void)state;
+TEST(replicas_share_what_is_kept) {
   LS_SPEC("V67 V66");
   ls_strategy *strategy = mirrored_of(2);
   cached_reads r = {.v = plain_variable("v", 1)};
@@ -231,8 +225,7 @@ static void replicas_share_what_is_kept(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void a_graph_keeps_its_own_read(void **state) {
-  (void)state;
+TEST(a_graph_keeps_its_own_read) {
   LS_SPEC("V67");
   ls_graph *graph = NULL, *other = NULL;
   ls_variable *v = NULL, *c = NULL;
@@ -262,8 +255,7 @@ static ls_nest halve(ls_nest args, void *user) {
   return ls_leaf(ls_mul_scalar(ls_nest_tensor(args, 0), 0.5));
 }
 
-static void a_caching_variable_looks_like_the_one_behind_it(void **state) {
-  (void)state;
+TEST(a_caching_variable_looks_like_the_one_behind_it) {
   LS_SPEC("V69");
   ls_graph *graph = NULL;
   ls_variable *v = NULL, *c = NULL, *eager = plain_variable("e", 4);
@@ -330,8 +322,7 @@ static ls_variable *on_device(const char *device, const char *name,
   return NULL;
 }
 
-static void what_cannot_be_packed_is_refused(void **state) {
-  (void)state;
+TEST(what_cannot_be_packed_is_refused) {
   LS_SPEC("V135");
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *a = on_device("/cpu:0", "a", 1), *packed = NULL;
@@ -369,8 +360,7 @@ static ls_variable *packed_of(ls_variable *a, ls_variable *b) {
   return packed;
 }
 
-static void a_packed_variable_is_as_its_first(void **state) {
-  (void)state;
+TEST(a_packed_variable_is_as_its_first) {
   LS_SPEC("V135");
   ls_variable *a = NULL, *b = on_device("/cpu:1", "b", 2);
   {
@@ -398,8 +388,7 @@ static void a_packed_variable_is_as_its_first(void **state) {
   ls_variable_release(b);
 }
 
-static void parts_are_found_by_device(void **state) {
-  (void)state;
+TEST(parts_are_found_by_device) {
   LS_SPEC("V136");
   ls_variable *a = on_device("/gpu:0", "a", 1);
   ls_variable *b = on_device("/cpu:1", "b", 2);
@@ -431,8 +420,7 @@ static ls_nest read_on_two(ls_nest args, void *user) {
   return LS_TUPLE(ls_leaf(read[0]), ls_leaf(read[1]));
 }
 
-static void the_current_device_says_which_part_is_meant(void **state) {
-  (void)state;
+TEST(the_current_device_says_which_part_is_meant) {
   LS_SPEC("V137");
   ls_variable *a = on_device("/cpu:0", "a", 1);
   ls_variable *b = on_device("/cpu:1", "b", 2);
@@ -474,24 +462,4 @@ static void the_current_device_says_which_part_is_meant(void **state) {
   ls_variable_release(packed);
   ls_variable_release(a);
   ls_variable_release(b);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(scopes_are_counted_by_thread),
-      cmocka_unit_test(a_scope_in_a_scope_is_refused),
-      cmocka_unit_test(replicas_cache_as_who_started_them),
-      cmocka_unit_test(a_read_is_kept_for_the_scope),
-      cmocka_unit_test(rows_and_scatters_are_not_kept),
-      cmocka_unit_test(replicas_share_what_is_kept),
-      cmocka_unit_test(a_graph_keeps_its_own_read),
-      cmocka_unit_test(a_caching_variable_looks_like_the_one_behind_it),
-      cmocka_unit_test(what_cannot_be_packed_is_refused),
-      cmocka_unit_test(a_packed_variable_is_as_its_first),
-      cmocka_unit_test(parts_are_found_by_device),
-      cmocka_unit_test(the_current_device_says_which_part_is_meant),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

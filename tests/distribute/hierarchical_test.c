@@ -17,8 +17,7 @@ static ls_graph *new_graph(void) {
   return graph;
 }
 
-static void main_devices_take_turns(void **state) {
-  (void)state;
+TEST(main_devices_take_turns) {
   LS_SPEC("M90");
   ls_graph *graph = new_graph();
   ls_cross_device *ops = hierarchical(0);
@@ -59,8 +58,7 @@ static void main_devices_take_turns(void **state) {
   ls_cross_device_release(ops);
 }
 
-static void any_number_of_devices_is_added_up(void **state) {
-  (void)state;
+TEST(any_number_of_devices_is_added_up) {
   LS_SPEC("M91");
   for (size_t n = 1; n <= 9; ++n) {
     ls_graph *graph = new_graph();
@@ -87,14 +85,4 @@ static void any_number_of_devices_is_added_up(void **state) {
     ls_graph_destroy(graph);
     ls_cross_device_release(ops);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(main_devices_take_turns),
-      cmocka_unit_test(any_number_of_devices_is_added_up),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -38,8 +38,7 @@ static ls_dataset *stream_of(int64_t count) {
                            &(ls_filter_options){.call = keep_all});
 }
 
-static void a_list_of_devices_gives_lists(void **state) {
-  (void)state;
+TEST(a_list_of_devices_gives_lists) {
   LS_SPEC("M62 M63");
   for (int streams = 0; streams < 2; ++streams) {
     ls_dataset *lists =
@@ -88,8 +87,7 @@ static void a_list_of_devices_gives_lists(void **state) {
   }
 }
 
-static void one_device_gives_elements_as_they_are(void **state) {
-  (void)state;
+TEST(one_device_gives_elements_as_they_are) {
   LS_SPEC("M63");
   for (int streams = 0; streams < 2; ++streams) {
     ls_dataset *same = ls_dataset_prefetch_to_device(
@@ -113,8 +111,7 @@ static ls_nest as_it_is(ls_nest element, const ls_map_call *call, void *user) {
   return ls_nest_retain(element);
 }
 
-static void nothing_is_made_of_what_is_on_devices(void **state) {
-  (void)state;
+TEST(nothing_is_made_of_what_is_on_devices) {
   LS_SPEC("M63");
   ls_dataset *last = on_two(ls_dataset_range(0, 4, 1));
 #define LAST ls_dataset_retain(last)
@@ -141,8 +138,7 @@ static void nothing_is_made_of_what_is_on_devices(void **state) {
   ls_strategy_release(two);
 }
 
-static void devices_and_buffers_are_checked(void **state) {
-  (void)state;
+TEST(devices_and_buffers_are_checked) {
   LS_SPEC("M62 M63");
   const char *const odd[] = {"/device:CPU:0", "/what:3"};
   const char *const null[] = {NULL};
@@ -171,8 +167,7 @@ static void count_warning(void *user, const ls_log_line *line) {
     ++warnings;
 }
 
-static void many_reading_ops_are_warned_of(void **state) {
-  (void)state;
+TEST(many_reading_ops_are_warned_of) {
   LS_SPEC("M63");
   ls_runtime *runtime = NULL;
   expect_ok(
@@ -243,8 +238,7 @@ static void expect_on_host(ls_nest variables) {
   }
 }
 
-static void arrays_become_variables_of_the_host(void **state) {
-  (void)state;
+TEST(arrays_become_variables_of_the_host) {
   LS_SPEC("T155");
   ls_strategy *two = mirrored_of(2);
   const ls_nest arrays = some_arrays();
@@ -271,8 +265,7 @@ static void arrays_become_variables_of_the_host(void **state) {
   ls_strategy_release(two);
 }
 
-static void a_graph_needs_a_session_for_them(void **state) {
-  (void)state;
+TEST(a_graph_needs_a_session_for_them) {
   LS_SPEC("T155");
   ls_strategy *two = mirrored_of(2);
   const ls_nest arrays = some_arrays();
@@ -313,8 +306,7 @@ static void a_graph_needs_a_session_for_them(void **state) {
   ls_strategy_release(two);
 }
 
-static void what_has_no_rows_is_refused(void **state) {
-  (void)state;
+TEST(what_has_no_rows_is_refused) {
   LS_SPEC("T155");
   ls_strategy *two = mirrored_of(2);
   ls_dataset *dataset = NULL;
@@ -337,18 +329,4 @@ static void what_has_no_rows_is_refused(void **state) {
     ls_nest_release(cases[i].arrays);
   }
   ls_strategy_release(two);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_list_of_devices_gives_lists),
-      cmocka_unit_test(one_device_gives_elements_as_they_are),
-      cmocka_unit_test(nothing_is_made_of_what_is_on_devices),
-      cmocka_unit_test(devices_and_buffers_are_checked),
-      cmocka_unit_test(many_reading_ops_are_warned_of),
-      cmocka_unit_test(arrays_become_variables_of_the_host),
-      cmocka_unit_test(a_graph_needs_a_session_for_them),
-      cmocka_unit_test(what_has_no_rows_is_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

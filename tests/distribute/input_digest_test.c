@@ -33,8 +33,7 @@ static const char *const digests[] = {
     "d071b36b3e340dedf4a83ee167689fa7924592535f366ff65170ac4f78933a03",
     "374dd5c62ff3ae9d7d9ee3ae4400f769d76c0a1558b8197044424dbf1dcc971c"};
 
-static void sha256_is_what_sha256sum_prints(void **state) {
-  (void)state;
+TEST(sha256_is_what_sha256sum_prints) {
   static const char letters[] =
       "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
   static const struct {
@@ -362,8 +361,7 @@ static void expect_plain(int which, int threads, int64_t ahead) {
 static const int many_threads[] = {0, 1, 2, 7};
 static const int64_t many_ahead[] = {0, 1, 8};
 
-static void threads_and_what_is_ahead_change_no_byte(void **state) {
-  (void)state;
+TEST(threads_and_what_is_ahead_change_no_byte) {
   for (int which = 0; which < PIPELINES; ++which)
     for (size_t t = 0; t < LS_COUNT_OF(many_threads); ++t)
       for (size_t a = 0; a < LS_COUNT_OF(many_ahead); ++a)
@@ -371,8 +369,7 @@ static void threads_and_what_is_ahead_change_no_byte(void **state) {
 }
 
 // All combinations; with sanitizers some of them, each of its values once.
-static void neither_do_hosts_and_ranks(void **state) {
-  (void)state;
+TEST(neither_do_hosts_and_ranks) {
   for (int i = 0; i < PIPELINES * 2 * MOST_HOSTS * 12; ++i) {
     const int way = i / (PIPELINES * 2 * MOST_HOSTS);
     const int32_t hosts = i / (PIPELINES * 2) % MOST_HOSTS + 1;
@@ -425,8 +422,7 @@ static void live(chain *self, int which, int life, char *text) {
   forget(&one);
 }
 
-static void a_chain_of_kills_has_each_example_once(void **state) {
-  (void)state;
+TEST(a_chain_of_kills_has_each_example_once) {
   static char text[2000];
   static chain self;
   for (int i = 0; i < PIPELINES * (LS_SANITIZED ? 2 : 10); ++i) {
@@ -442,14 +438,4 @@ static void a_chain_of_kills_has_each_example_once(void **state) {
         assert_int_equal(self.seen[epoch][id],
                          which == INDEXED || is_kept(id) ? 1 : 0);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(sha256_is_what_sha256sum_prints),
-      cmocka_unit_test(threads_and_what_is_ahead_change_no_byte),
-      cmocka_unit_test(neither_do_hosts_and_ranks),
-      cmocka_unit_test(a_chain_of_kills_has_each_example_once),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,8 +60,7 @@ static const ls_input_options per_replica = {.replication =
                                                  LS_PIPELINE_PER_REPLICA};
 
 // ---- A pipeline for each host -----------------------------------------------
-static void a_function_is_called_once_a_host(void **state) {
-  (void)state;
+TEST(a_function_is_called_once_a_host) {
   LS_SPEC("T136 T143 T139 M66");
   ls_strategy *pod = pod_of_tasks(4, 2);
   asked a = {.counts = {4, 4}};
@@ -93,8 +92,7 @@ static void a_function_is_called_once_a_host(void **state) {
   ls_strategy_release(two);
 }
 
-static void replicas_without_data_get_empty_batches(void **state) {
-  (void)state;
+TEST(replicas_without_data_get_empty_batches) {
   LS_SPEC("T152 M66");
   ls_strategy *two = mirrored_of(2), *pod = pod_of_tasks(2, 1);
   asked a = {.counts = {5}, .batch = 2};
@@ -137,8 +135,7 @@ static ls_nest make_mixed(ls_input_context context, void *user) {
                                      ls_nest_spec(LS_DTYPE_F32, LS_SCALAR))}));
 }
 
-static void an_empty_value_has_no_rows(void **state) {
-  (void)state;
+TEST(an_empty_value_has_no_rows) {
   LS_SPEC("T152");
   ls_strategy *three = mirrored_of(3);
   ls_distributed_iterator *iterator =
@@ -165,8 +162,7 @@ static ls_nest make_endless(ls_input_context context, void *user) {
       ls_dataset_batch(numbers, &(ls_batch_options){.size = 2}));
 }
 
-static void data_without_an_end_is_never_partial(void **state) {
-  (void)state;
+TEST(data_without_an_end_is_never_partial) {
   LS_SPEC("T152 T153");
   // One host's ends: the others' empty values are those of data that ends.
   ls_strategy *pod = pod_of_tasks(2, 1), *one = pod_of_tasks(2, 2);
@@ -191,8 +187,7 @@ static void data_without_an_end_is_never_partial(void **state) {
 }
 
 // ---- A pipeline for each replica --------------------------------------------
-static void each_replica_may_have_a_pipeline(void **state) {
-  (void)state;
+TEST(each_replica_may_have_a_pipeline) {
   LS_SPEC("M180");
   ls_strategy *three = mirrored_of(3);
   asked a = {.counts = {2, 2, 2}};
@@ -222,8 +217,7 @@ static void each_replica_may_have_a_pipeline(void **state) {
   ls_strategy_release(three);
 }
 
-static void pipelines_are_refused_where_they_cannot_be(void **state) {
-  (void)state;
+TEST(pipelines_are_refused_where_they_cannot_be) {
   LS_SPEC("T143 T144 M180");
   ls_strategy *pod = pod_of_tasks(4, 2), *two = mirrored_of(2);
   asked a = {.counts = {4, 4}};
@@ -246,8 +240,7 @@ static void pipelines_are_refused_where_they_cannot_be(void **state) {
 }
 
 // Whatever is asked for beside it, and by each call.
-static void a_tpu_strategy_has_no_pipeline_a_replica(void **state) {
-  (void)state;
+TEST(a_tpu_strategy_has_no_pipeline_a_replica) {
   LS_SPEC("T142 T143 T144");
   ls_strategy *const pods[] = {tpu_strategy_of(1), tpu_strategy_on(2, 2)};
   for (size_t k = 0; k < LS_COUNT_OF(pods); ++k) {
@@ -279,8 +272,7 @@ static ls_nest make_sparse(ls_input_context context, void *user) {
                         .result = LS_TUPLE(ls_nest_spec_of(&sparse))}));
 }
 
-static void leaves_are_checked_behind_the_function(void **state) {
-  (void)state;
+TEST(leaves_are_checked_behind_the_function) {
   LS_SPEC("T143 T145");
   ls_strategy *pod = pod_of_tasks(2, 1);
   int calls = 0;
@@ -305,8 +297,7 @@ static ls_nest make_failing(ls_input_context context, void *user) {
                                : LS_FAIL(LS_DATA_LOSS, "the disk is gone");
 }
 
-static void what_a_function_gives_is_checked(void **state) {
-  (void)state;
+TEST(what_a_function_gives_is_checked) {
   LS_SPEC("T140");
   ls_strategy *pod = pod_of_tasks(2, 1);
   expect_function_refused(pod, make_different, NULL, NULL, LS_INVALID_ARGUMENT,
@@ -339,8 +330,7 @@ static ls_nest make_callable(ls_input_context context, void *user) {
                                 note_release);
 }
 
-static void a_callable_is_called_once_a_replica_and_step(void **state) {
-  (void)state;
+TEST(a_callable_is_called_once_a_replica_and_step) {
   LS_SPEC("T140");
   ls_strategy *pod = pod_of_tasks(4, 2);
   counter counters[] = {{.end = 4}, {.next = 100, .end = 105}};
@@ -388,8 +378,7 @@ static ls_nest make_liar(ls_input_context context, void *user) {
                                 next_pair, NULL, NULL);
 }
 
-static void what_is_no_data_set_is_refused(void **state) {
-  (void)state;
+TEST(what_is_no_data_set_is_refused) {
   LS_SPEC("T140");
   ls_strategy *two = mirrored_of(2);
   expect_function_refused(two, make_odd, NULL, NULL, LS_INVALID_ARGUMENT,
@@ -415,8 +404,7 @@ static void what_is_no_data_set_is_refused(void **state) {
 }
 
 // ---- The default strategy ---------------------------------------------------
-static void the_default_strategy_gives_the_data_set_itself(void **state) {
-  (void)state;
+TEST(the_default_strategy_gives_the_data_set_itself) {
   ls_strategy *usual = NULL;
   expect_ok(ls_strategy_default(&usual));
   asked a = {.counts = {3}, .batch = 2};
@@ -439,8 +427,7 @@ static ls_nest make_value(int32_t replica, int32_t replicas, void *user) {
   return LS_TUPLE(ls_nest_i64(replica), ls_nest_i64(replicas));
 }
 
-static void values_from_a_function_are_always_wrapped(void **state) {
-  (void)state;
+TEST(values_from_a_function_are_always_wrapped) {
   LS_SPEC("T156");
   ls_strategy *all[] = {mirrored_of(1), mirrored_of(3), pod_of_tasks(2, 1)};
   for (size_t i = 0; i < LS_COUNT_OF(all); ++i) {
@@ -461,23 +448,4 @@ static void values_from_a_function_are_always_wrapped(void **state) {
     ls_nest_release(value);
     ls_strategy_release(all[i]);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_function_is_called_once_a_host),
-      cmocka_unit_test(replicas_without_data_get_empty_batches),
-      cmocka_unit_test(an_empty_value_has_no_rows),
-      cmocka_unit_test(data_without_an_end_is_never_partial),
-      cmocka_unit_test(each_replica_may_have_a_pipeline),
-      cmocka_unit_test(pipelines_are_refused_where_they_cannot_be),
-      cmocka_unit_test(a_tpu_strategy_has_no_pipeline_a_replica),
-      cmocka_unit_test(leaves_are_checked_behind_the_function),
-      cmocka_unit_test(what_a_function_gives_is_checked),
-      cmocka_unit_test(a_callable_is_called_once_a_replica_and_step),
-      cmocka_unit_test(what_is_no_data_set_is_refused),
-      cmocka_unit_test(the_default_strategy_gives_the_data_set_itself),
-      cmocka_unit_test(values_from_a_function_are_always_wrapped),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

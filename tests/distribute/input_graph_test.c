@@ -76,8 +76,7 @@ static void run_op(graph_run *run, ls_op op) {
 }
 
 // ---- Initializable ----------------------------------------------------------
-static void an_initializable_iterator_starts_again(void **state) {
-  (void)state;
+TEST(an_initializable_iterator_starts_again) {
   LS_SPEC("T138 M64");
   ls_strategy *all[] = {mirrored_of(2), pod_of_tasks(2, 1)};
   for (size_t i = 0; i < LS_COUNT_OF(all); ++i) {
@@ -124,8 +123,7 @@ static ls_nest make_batches(ls_input_context context, void *user) {
       &(ls_batch_options){.size = 2, .remainder = LS_REMAINDER_DROP}));
 }
 
-static void an_input_function_has_an_iterator(void **state) {
-  (void)state;
+TEST(an_input_function_has_an_iterator) {
   LS_SPEC("T139 V200");
   ls_strategy *pod = pod_of_tasks(2, 1);
   ls_graph *graph = NULL;
@@ -159,8 +157,7 @@ static void an_input_function_has_an_iterator(void **state) {
   ls_strategy_release(pod);
 }
 
-static void eager_has_no_initializable_iterators(void **state) {
-  (void)state;
+TEST(eager_has_no_initializable_iterators) {
   LS_SPEC("M64");
   ls_strategy *two = mirrored_of(2);
   ls_distributed_iterator *iterator = NULL;
@@ -173,8 +170,7 @@ static void eager_has_no_initializable_iterators(void **state) {
 }
 
 // ---- One-shot ---------------------------------------------------------------
-static void a_one_shot_iterator_needs_no_start(void **state) {
-  (void)state;
+TEST(a_one_shot_iterator_needs_no_start) {
   LS_SPEC("M59 M60 M61 M62 T154");
   ls_strategy *two = mirrored_of(2);
   const ls_flag flags[] = {LS_FLAG_DEFAULT, LS_FLAG_ON, LS_FLAG_OFF};
@@ -217,8 +213,7 @@ static void a_one_shot_iterator_needs_no_start(void **state) {
 }
 
 // One component alone is still one step's.
-static void whatever_is_fetched_a_run_is_a_step(void **state) {
-  (void)state;
+TEST(whatever_is_fetched_a_run_is_a_step) {
   LS_SPEC("M61");
   ls_strategy *two = mirrored_of(2);
   ls_graph *graph = NULL;
@@ -250,8 +245,7 @@ static void whatever_is_fetched_a_run_is_a_step(void **state) {
 }
 
 // ---- Optional ---------------------------------------------------------------
-static void the_end_can_be_a_value(void **state) {
-  (void)state;
+TEST(the_end_can_be_a_value) {
   LS_SPEC("T153");
   ls_strategy *two = mirrored_of(2);
   ls_graph *graph = NULL;
@@ -318,8 +312,7 @@ static ls_nest read_and_run(ls_nest args, void *user) {
   return ls_status_is_ok(status) ? results : ls_fail(status);
 }
 
-static void a_function_reads_and_runs(void **state) {
-  (void)state;
+TEST(a_function_reads_and_runs) {
   LS_SPEC("T154 T139");
   ls_strategy *two = mirrored_of(2);
   stepper s = {two, iterator_on(distributed(two, whole_batches(8, 4), NULL))};
@@ -347,8 +340,7 @@ static void a_function_reads_and_runs(void **state) {
 }
 
 // ---- Refusals ---------------------------------------------------------------
-static void an_op_needs_known_shapes(void **state) {
-  (void)state;
+TEST(an_op_needs_known_shapes) {
   LS_SPEC("T150");
   ls_strategy *two = mirrored_of(2), *three = mirrored_of(3);
   ls_graph *graph = NULL;
@@ -390,8 +382,7 @@ static void count_warning(void *user, const ls_log_line *line) {
     ++warnings;
 }
 
-static void many_reading_ops_are_warned_of(void **state) {
-  (void)state;
+TEST(many_reading_ops_are_warned_of) {
   LS_SPEC("M63");
   ls_runtime *runtime = NULL;
   expect_ok(
@@ -452,8 +443,7 @@ static ls_nest read_distributed(ls_nest args, void *user) {
   return ls_distributed_iterator_get_next(user);
 }
 
-static void input_that_goes_on_is_no_stall(void **state) {
-  (void)state;
+TEST(input_that_goes_on_is_no_stall) {
   for (int threads = 0; threads < 2; ++threads) {
     ls_runtime *runtime = NULL;
     expect_ok(ls_runtime_create(
@@ -486,20 +476,4 @@ static void input_that_goes_on_is_no_stall(void **state) {
     ls_runtime_make_current(before);
     expect_ok(ls_runtime_destroy(runtime));
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(an_initializable_iterator_starts_again),
-      cmocka_unit_test(an_input_function_has_an_iterator),
-      cmocka_unit_test(eager_has_no_initializable_iterators),
-      cmocka_unit_test(a_one_shot_iterator_needs_no_start),
-      cmocka_unit_test(whatever_is_fetched_a_run_is_a_step),
-      cmocka_unit_test(the_end_can_be_a_value),
-      cmocka_unit_test(a_function_reads_and_runs),
-      cmocka_unit_test(an_op_needs_known_shapes),
-      cmocka_unit_test(many_reading_ops_are_warned_of),
-      cmocka_unit_test(input_that_goes_on_is_no_stall),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,8 +28,7 @@ static ls_host_map map_of(const char *const *devices, size_t count,
   return map;
 }
 
-static void hosts_stand_in_the_order_in_which_replicas_name_them(void **state) {
-  (void)state;
+TEST(hosts_stand_in_the_order_in_which_replicas_name_them) {
   LS_SPEC("T135 T136");
   const char *const devices[] = {TPU(1, 0), TPU(1, 2), TPU(0, 0), TPU(0, 2)};
   ls_host_map map = map_of(devices, 4, false);
@@ -46,8 +45,7 @@ static void hosts_stand_in_the_order_in_which_replicas_name_them(void **state) {
   ls_host_map_deinit(&map);
 }
 
-static void values_are_numbered_host_by_host(void **state) {
-  (void)state;
+TEST(values_are_numbered_host_by_host) {
   LS_SPEC("T151");
   // Replicas that go to and fro between hosts.
   const char *const devices[] = {TPU(0, 0), TPU(1, 0), TPU(0, 1), TPU(1, 1)};
@@ -59,8 +57,7 @@ static void values_are_numbered_host_by_host(void **state) {
   ls_host_map_deinit(&map);
 }
 
-static void ranks_with_replicas_are_hosts(void **state) {
-  (void)state;
+TEST(ranks_with_replicas_are_hosts) {
   const char *const devices[] = {
       "/job:localhost/replica:0/task:0/device:CPU:0",
       "/job:localhost/replica:0/task:0/device:CPU:1",
@@ -90,8 +87,7 @@ static void ranks_with_replicas_are_hosts(void **state) {
   ls_host_map_deinit(&map);
 }
 
-static void lists_of_workers_are_checked(void **state) {
-  (void)state;
+TEST(lists_of_workers_are_checked) {
   LS_SPEC("M67");
   const char *const first[] = {"/device:GPU:0", "/device:GPU:1"};
   const char *const second[] = {"/job:worker/task:1/device:GPU:0"};
@@ -125,8 +121,7 @@ static void lists_of_workers_are_checked(void **state) {
   }
 }
 
-static void hosts_without_the_same_number_of_replicas_are_uneven(void **state) {
-  (void)state;
+TEST(hosts_without_the_same_number_of_replicas_are_uneven) {
   LS_SPEC("T146");
   const char *const devices[] = {TPU(0, 0), TPU(0, 1), TPU(0, 2), TPU(1, 0)};
   ls_host_map map = map_of(devices, 4, false);
@@ -149,16 +144,14 @@ static ls_status make_maps(void *user) {
   return status;
 }
 
-static void host_maps_survive_failed_memory(void **state) {
-  (void)state;
+TEST(host_maps_survive_failed_memory) {
   expect_memory_failures_survived(make_maps, NULL);
 }
 
 // ---- Sizes ------------------------------------------------------------------
 enum { MOST = 5 };
 
-static void parts_that_are_rounded_up_leave_the_last_ones_short(void **state) {
-  (void)state;
+TEST(parts_that_are_rounded_up_leave_the_last_ones_short) {
   LS_SPEC("M65 T148");
   const struct {
     int64_t rows, parts, want[MOST];
@@ -172,8 +165,7 @@ static void parts_that_are_rounded_up_leave_the_last_ones_short(void **state) {
                        cases[i].want[p]);
 }
 
-static void a_host_cuts_by_a_list_that_is_its_own_part_ahead(void **state) {
-  (void)state;
+TEST(a_host_cuts_by_a_list_that_is_its_own_part_ahead) {
   LS_SPEC("M176 T149");
   const int64_t first[] = {2, 2, 2, 1}, second[] = {2, 1, 2, 2};
   for (int64_t i = 0; i < 8; ++i) {
@@ -190,8 +182,7 @@ static void a_host_cuts_by_a_list_that_is_its_own_part_ahead(void **state) {
   }
 }
 
-static void parts_are_dealt_to_hosts_in_turns(void **state) {
-  (void)state;
+TEST(parts_are_dealt_to_hosts_in_turns) {
   LS_SPEC("T148");
   assert_int_equal(ls_dealt_part(2, 0, 0), 0);
   assert_int_equal(ls_dealt_part(2, 0, 1), 2);
@@ -199,8 +190,7 @@ static void parts_are_dealt_to_hosts_in_turns(void **state) {
   assert_int_equal(ls_dealt_part(2, 1, 1), 3);
 }
 
-static void a_slice_has_the_rows_that_reach_its_bytes(void **state) {
-  (void)state;
+TEST(a_slice_has_the_rows_that_reach_its_bytes) {
   LS_SPEC("T155");
   assert_int_equal(ls_slice_rows(64 << 20, 784), 85599);
   assert_int_equal(ls_slice_rows(12, 12), 1);
@@ -210,8 +200,7 @@ static void a_slice_has_the_rows_that_reach_its_bytes(void **state) {
 }
 
 // ---- Contexts ---------------------------------------------------------------
-static void a_context_divides_a_global_batch(void **state) {
-  (void)state;
+TEST(a_context_divides_a_global_batch) {
   LS_SPEC("V199 T141 M66");
   int64_t size = 0;
   const ls_input_context of_four = {.num_replicas = 4};
@@ -228,8 +217,7 @@ static void a_context_divides_a_global_batch(void **state) {
                 LS_INVALID_ARGUMENT, "out_size is NULL");
 }
 
-static void contexts_say_which_of_how_many_they_are(void **state) {
-  (void)state;
+TEST(contexts_say_which_of_how_many_they_are) {
   LS_SPEC("V199");
   char text[80];
   assert_string_equal(ls_input_context_print(
@@ -241,22 +229,4 @@ static void contexts_say_which_of_how_many_they_are(void **state) {
       "input pipeline 0 of 1");
   assert_string_equal(ls_value_context_print(1, 4, text, sizeof(text)),
                       "replica 1 of 4");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(hosts_stand_in_the_order_in_which_replicas_name_them),
-      cmocka_unit_test(values_are_numbered_host_by_host),
-      cmocka_unit_test(ranks_with_replicas_are_hosts),
-      cmocka_unit_test(lists_of_workers_are_checked),
-      cmocka_unit_test(hosts_without_the_same_number_of_replicas_are_uneven),
-      cmocka_unit_test(host_maps_survive_failed_memory),
-      cmocka_unit_test(parts_that_are_rounded_up_leave_the_last_ones_short),
-      cmocka_unit_test(a_host_cuts_by_a_list_that_is_its_own_part_ahead),
-      cmocka_unit_test(parts_are_dealt_to_hosts_in_turns),
-      cmocka_unit_test(a_slice_has_the_rows_that_reach_its_bytes),
-      cmocka_unit_test(a_context_divides_a_global_batch),
-      cmocka_unit_test(contexts_say_which_of_how_many_they_are),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

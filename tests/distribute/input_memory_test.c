@@ -93,8 +93,7 @@ static ls_status work(void *user) {
   return status;
 }
 
-static void failed_memory_is_survived(void **state) {
-  (void)state;
+TEST(failed_memory_is_survived) {
   scenario all[] = {
       {.options = {.per_replica_buffer_size = LS_SOME(0)}},
       {.options = {.per_replica_buffer_size = LS_SOME(0), .round_up = true}},
@@ -133,10 +132,7 @@ static ls_status read_by_op(void *user) {
   return status;
 }
 
-static void so_it_is_by_ops(void **state) {
-  (void)state;
-  expect_memory_failures_survived(read_by_op, NULL);
-}
+TEST(so_it_is_by_ops) { expect_memory_failures_survived(read_by_op, NULL); }
 
 static ls_status put_on_host(void *user) {
   (void)user;
@@ -177,14 +173,12 @@ static ls_status send_to_devices(void *user) {
   return status;
 }
 
-static void so_are_arrays_and_devices(void **state) {
-  (void)state;
+TEST(so_are_arrays_and_devices) {
   expect_memory_failures_survived(put_on_host, NULL);
   expect_memory_failures_survived(send_to_devices, NULL);
 }
 
-static void what_is_null_is_refused_by_name(void **state) {
-  (void)state;
+TEST(what_is_null_is_refused_by_name) {
   ls_strategy *two = mirrored_of(2);
   ls_distributed_iterator *iterator =
       iterator_on(distributed(two, number_batches(4, 2), NULL));
@@ -239,14 +233,4 @@ static void what_is_null_is_refused_by_name(void **state) {
   ls_distributed_iterator_release(NULL);
   ls_distributed_iterator_release(iterator);
   ls_strategy_release(two);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(failed_memory_is_survived),
-      cmocka_unit_test(so_it_is_by_ops),
-      cmocka_unit_test(so_are_arrays_and_devices),
-      cmocka_unit_test(what_is_null_is_refused_by_name),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,8 +8,7 @@
 #include "support/replicas.h"
 
 // ---- Parts of global batches ------------------------------------------------
-static void batches_are_split_evenly(void **state) {
-  (void)state;
+TEST(batches_are_split_evenly) {
   LS_SPEC("M181 M61 T151");
   ls_strategy *three = mirrored_of(3);
   EXPECT_DEALT_ON(three, number_batches(8, 4), NULL, "[0 1] [2] [3]",
@@ -21,8 +20,7 @@ static void batches_are_split_evenly(void **state) {
   ls_strategy_release(three);
 }
 
-static void parts_are_rounded_up_where_that_is_asked_for(void **state) {
-  (void)state;
+TEST(parts_are_rounded_up_where_that_is_asked_for) {
   LS_SPEC("M65");
   const ls_input_options up = {.round_up = true};
   ls_strategy *two = mirrored_of(2), *three = mirrored_of(3),
@@ -38,8 +36,7 @@ static void parts_are_rounded_up_where_that_is_asked_for(void **state) {
   ls_strategy_release(four);
 }
 
-static void parts_are_views_of_one_array(void **state) {
-  (void)state;
+TEST(parts_are_views_of_one_array) {
   ls_strategy *two = mirrored_of(2);
   ls_distributed_iterator *iterator =
       iterator_on(distributed(two, number_batches(8, 4), NULL));
@@ -76,8 +73,7 @@ static ls_nest as_pair(ls_nest element, const ls_map_call *call, void *user) {
                       2);
 }
 
-static void elements_keep_their_structure(void **state) {
-  (void)state;
+TEST(elements_keep_their_structure) {
   LS_SPEC("M59 M181");
   ls_strategy *two = mirrored_of(2);
   ls_dataset *pairs =
@@ -110,8 +106,7 @@ static void elements_keep_their_structure(void **state) {
   ls_strategy_release(two);
 }
 
-static void one_replica_gets_plain_values(void **state) {
-  (void)state;
+TEST(one_replica_gets_plain_values) {
   LS_SPEC("T150 T146");
   ls_strategy *one = mirrored_of(1);
   const ls_nest data = distributed(one, number_batches(3, 2), NULL);
@@ -130,8 +125,7 @@ static void one_replica_gets_plain_values(void **state) {
   ls_strategy_release(one);
 }
 
-static void what_has_no_rows_is_not_split(void **state) {
-  (void)state;
+TEST(what_has_no_rows_is_not_split) {
   LS_SPEC("T146");
   ls_strategy *two = mirrored_of(2);
   expect_refused(two, ls_dataset_range(0, 4, 1), NULL, LS_INVALID_ARGUMENT,
@@ -144,8 +138,7 @@ static void what_has_no_rows_is_not_split(void **state) {
 // ---- Whole elements ---------------------------------------------------------
 static const ls_input_options whole = {.whole_elements = true};
 
-static void whole_elements_go_to_replicas_in_turns(void **state) {
-  (void)state;
+TEST(whole_elements_go_to_replicas_in_turns) {
   LS_SPEC("M59 M61 M181");
   ls_strategy *two = mirrored_of(2);
   EXPECT_DEALT_ON(two, number_batches(8, 2), &whole, "[0 1] [2 3]",
@@ -172,8 +165,7 @@ static void count_line(void *user, const ls_log_line *line) {
   expect_contains(line->text, "the last 2 elements are not enough for all 3");
 }
 
-static void an_incomplete_group_is_left_out_with_a_line(void **state) {
-  (void)state;
+TEST(an_incomplete_group_is_left_out_with_a_line) {
   LS_SPEC("M61 M62 M181");
   ls_runtime *runtime = NULL;
   expect_ok(
@@ -192,8 +184,7 @@ static void an_incomplete_group_is_left_out_with_a_line(void **state) {
   expect_ok(ls_runtime_destroy(runtime));
 }
 
-static void prefetch_is_for_graphs(void **state) {
-  (void)state;
+TEST(prefetch_is_for_graphs) {
   LS_SPEC("M60 M62");
   ls_strategy *two = mirrored_of(2);
   ls_input_options options = whole;
@@ -218,8 +209,7 @@ static void prefetch_is_for_graphs(void **state) {
 }
 
 // ---- The end, and again -----------------------------------------------------
-static void an_iterator_ends_again_and_again(void **state) {
-  (void)state;
+TEST(an_iterator_ends_again_and_again) {
   LS_SPEC("M61 T153 T154");
   ls_strategy *two = mirrored_of(2);
   const ls_nest data = distributed(two, number_batches(4, 2), NULL);
@@ -244,8 +234,7 @@ static void an_iterator_ends_again_and_again(void **state) {
   ls_strategy_release(two);
 }
 
-static void nothing_is_empty_at_once(void **state) {
-  (void)state;
+TEST(nothing_is_empty_at_once) {
   LS_SPEC("T153");
   ls_strategy *two = mirrored_of(2);
   bool has = true;
@@ -258,8 +247,7 @@ static void nothing_is_empty_at_once(void **state) {
   ls_strategy_release(two);
 }
 
-static void a_one_shot_iterator_is_not_started_again(void **state) {
-  (void)state;
+TEST(a_one_shot_iterator_is_not_started_again) {
   LS_SPEC("M59 M64");
   ls_strategy *two = mirrored_of(2);
   const ls_nest data = distributed(two, ls_dataset_range(0, 2, 1), &whole);
@@ -301,8 +289,7 @@ static ls_nest read_inside(ls_nest args, void *user) {
   return ls_status_is_ok(status) ? element : ls_fail(status);
 }
 
-static void replicas_do_not_read(void **state) {
-  (void)state;
+TEST(replicas_do_not_read) {
   LS_SPEC("T154 M66");
   ls_strategy *two = mirrored_of(2), *one = mirrored_of(1);
   ls_distributed_iterator *iterator =
@@ -360,8 +347,7 @@ static ls_nest sum_part(ls_nest args, void *user) {
   return ls_leaf(ls_all_reduce(LS_REDUCE_SUM, ls_reduce_sum(x, LS_ALL_AXES)));
 }
 
-static void parts_are_arguments_of_a_step(void **state) {
-  (void)state;
+TEST(parts_are_arguments_of_a_step) {
   LS_SPEC("M181");
   ls_strategy *three = mirrored_of(3);
   ls_function *function = NULL;
@@ -389,24 +375,4 @@ static void parts_are_arguments_of_a_step(void **state) {
   }
   ls_function_release(function);
   ls_strategy_release(three);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(batches_are_split_evenly),
-      cmocka_unit_test(parts_are_rounded_up_where_that_is_asked_for),
-      cmocka_unit_test(parts_are_views_of_one_array),
-      cmocka_unit_test(elements_keep_their_structure),
-      cmocka_unit_test(one_replica_gets_plain_values),
-      cmocka_unit_test(what_has_no_rows_is_not_split),
-      cmocka_unit_test(whole_elements_go_to_replicas_in_turns),
-      cmocka_unit_test(an_incomplete_group_is_left_out_with_a_line),
-      cmocka_unit_test(prefetch_is_for_graphs),
-      cmocka_unit_test(an_iterator_ends_again_and_again),
-      cmocka_unit_test(nothing_is_empty_at_once),
-      cmocka_unit_test(a_one_shot_iterator_is_not_started_again),
-      cmocka_unit_test(replicas_do_not_read),
-      cmocka_unit_test(parts_are_arguments_of_a_step),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

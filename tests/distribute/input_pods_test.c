@@ -15,8 +15,7 @@
 #include "support/replicas.h"
 
 // ---- Where values are put ---------------------------------------------------
-static void values_go_to_devices_or_stay_on_hosts(void **state) {
-  (void)state;
+TEST(values_go_to_devices_or_stay_on_hosts) {
   LS_SPEC("T136 T137 T151");
   // Replicas that go to and fro between hosts.
   const char *const devices[] = {
@@ -76,8 +75,7 @@ static void expect_calls(int64_t most) {
   assert_int_equal(__atomic_load_n(&calls, __ATOMIC_SEQ_CST), most);
 }
 
-static void a_buffer_of_none_reads_nothing_ahead(void **state) {
-  (void)state;
+TEST(a_buffer_of_none_reads_nothing_ahead) {
   LS_SPEC("T137 V200");
   ls_strategy *two = mirrored_of(2);
   const struct {
@@ -103,8 +101,7 @@ static void a_buffer_of_none_reads_nothing_ahead(void **state) {
 }
 
 // Whole elements are read ahead where graphs are built.
-static void devices_have_buffers_in_graphs(void **state) {
-  (void)state;
+TEST(devices_have_buffers_in_graphs) {
   LS_SPEC("M60 M62");
   ls_strategy *two = mirrored_of(2);
   const struct {
@@ -151,8 +148,7 @@ static ls_dataset *file_batches(int64_t files, int64_t rows, int64_t size) {
                           &(ls_batch_options){.size = size});
 }
 
-static void part_i_goes_to_replica_i_whatever_the_hosts(void **state) {
-  (void)state;
+TEST(part_i_goes_to_replica_i_whatever_the_hosts) {
   LS_SPEC("T148 T151 M181");
   ls_strategy *pod = pod_of_tasks(4, 2), *one = mirrored_of(4);
   ls_strategy *const both[] = {pod, one};
@@ -166,8 +162,7 @@ static void part_i_goes_to_replica_i_whatever_the_hosts(void **state) {
   ls_strategy_release(pod);
 }
 
-static void rounded_parts_are_dealt_to_hosts_in_turns(void **state) {
-  (void)state;
+TEST(rounded_parts_are_dealt_to_hosts_in_turns) {
   LS_SPEC("T148");
   const ls_input_options up = {.round_up = true};
   ls_strategy *pod = pod_of_tasks(4, 2);
@@ -180,8 +175,7 @@ static void rounded_parts_are_dealt_to_hosts_in_turns(void **state) {
   ls_strategy_release(pod);
 }
 
-static void hosts_read_their_files(void **state) {
-  (void)state;
+TEST(hosts_read_their_files) {
   LS_SPEC("T147 T149 T152 M176");
   ls_strategy *pod = pod_of_tasks(4, 2);
   // 2 files of 7 rows; batches of 7 on 2 hosts of 2: [2,2,2,1] and [2,1,2,2].
@@ -201,8 +195,7 @@ static void hosts_read_their_files(void **state) {
 }
 
 // Two files of 3 records of 4 bytes.
-static void files_of_every_kind_are_dealt(void **state) {
-  (void)state;
+TEST(files_of_every_kind_are_dealt) {
   LS_SPEC("T147");
   char folder[] = "/tmp/lockstep-XXXXXX", paths[2][64];
   assert_non_null(mkdtemp(folder));
@@ -238,8 +231,7 @@ static void files_of_every_kind_are_dealt(void **state) {
   rmdir(folder);
 }
 
-static void without_sharding_each_host_reads_all(void **state) {
-  (void)state;
+TEST(without_sharding_each_host_reads_all) {
   LS_SPEC("T147 T149 M67");
   ls_strategy *pod = pod_of_tasks(4, 2);
   // Each step uses 6 rows, of which host 1 reads others than host 0.
@@ -251,8 +243,7 @@ static void without_sharding_each_host_reads_all(void **state) {
   ls_strategy_release(pod);
 }
 
-static void automatic_sharding_without_files_is_of_data(void **state) {
-  (void)state;
+TEST(automatic_sharding_without_files_is_of_data) {
   LS_SPEC("T147 T148");
   ls_strategy *pod = pod_of_tasks(2, 1);
   EXPECT_DEALT_ON(pod, number_batches(4, 4), &automatic, "[0 1] [2 3]");
@@ -262,8 +253,7 @@ static void automatic_sharding_without_files_is_of_data(void **state) {
   ls_strategy_release(pod);
 }
 
-static void a_hint_is_replaced_by_a_shard(void **state) {
-  (void)state;
+TEST(a_hint_is_replaced_by_a_shard) {
   LS_SPEC("T147");
   ls_strategy *pod = pod_of_tasks(2, 1);
   const ls_input_options hint = {.sharding = LS_SHARD_HINT};
@@ -279,8 +269,7 @@ static void a_hint_is_replaced_by_a_shard(void **state) {
   ls_strategy_release(pod);
 }
 
-static void sharding_is_refused_where_it_cannot_be(void **state) {
-  (void)state;
+TEST(sharding_is_refused_where_it_cannot_be) {
   LS_SPEC("T147 T146 M176");
   ls_strategy *pod = pod_of_tasks(4, 2), *uneven = pod_of_tasks(3, 2);
   expect_refused(pod, number_batches(4, 4), &by_file, LS_NOT_FOUND,
@@ -297,8 +286,7 @@ static void sharding_is_refused_where_it_cannot_be(void **state) {
   ls_strategy_release(pod);
 }
 
-static void batches_of_no_size_in_common_are_rounded_up(void **state) {
-  (void)state;
+TEST(batches_of_no_size_in_common_are_rounded_up) {
   LS_SPEC("T149");
   // Each host cuts each of its batches for all replicas.
   ls_strategy *pod = pod_of_tasks(2, 1);
@@ -311,8 +299,7 @@ static void batches_of_no_size_in_common_are_rounded_up(void **state) {
 }
 
 // ---- Whole elements on hosts ------------------------------------------------
-static void workers_take_elements_in_turns(void **state) {
-  (void)state;
+TEST(workers_take_elements_in_turns) {
   LS_SPEC("M67");
   ls_strategy *pod = pod_of_tasks(4, 2);
   ls_input_options whole = {.whole_elements = true};
@@ -329,8 +316,7 @@ static void workers_take_elements_in_turns(void **state) {
 }
 
 // ---- What elements are ------------------------------------------------------
-static void each_replica_has_its_part_of_the_spec(void **state) {
-  (void)state;
+TEST(each_replica_has_its_part_of_the_spec) {
   LS_SPEC("T150");
   ls_strategy *pod = pod_of_tasks(4, 2);
   const struct {
@@ -378,8 +364,7 @@ static ls_dataset *of_kind(ls_leaf_kind kind) {
       .make = make_none});
 }
 
-static void only_dense_leaves_are_fetched_to_devices(void **state) {
-  (void)state;
+TEST(only_dense_leaves_are_fetched_to_devices) {
   LS_SPEC("T145 T142");
   ls_strategy *pod = pod_of_tasks(2, 1);
   const char *const says[] = {"leaf [1]['b'] of a data set", "is sparse",
@@ -404,8 +389,7 @@ static void only_dense_leaves_are_fetched_to_devices(void **state) {
   ls_strategy_release(pod);
 }
 
-static void a_data_set_has_no_pipeline_a_replica(void **state) {
-  (void)state;
+TEST(a_data_set_has_no_pipeline_a_replica) {
   LS_SPEC("T142 V200 M180");
   const ls_input_options per_replica = {.replication = LS_PIPELINE_PER_REPLICA};
   ls_strategy *pod = pod_of_tasks(2, 1), *two = mirrored_of(2), *usual = NULL;
@@ -425,8 +409,7 @@ static void a_data_set_has_no_pipeline_a_replica(void **state) {
   ls_strategy_release(pod);
 }
 
-static void options_that_there_are_not_are_refused(void **state) {
-  (void)state;
+TEST(options_that_there_are_not_are_refused) {
   ls_strategy *two = mirrored_of(2);
   const struct {
     ls_input_options options;
@@ -443,27 +426,4 @@ static void options_that_there_are_not_are_refused(void **state) {
     expect_refused(two, number_batches(4, 2), &cases[i].options,
                    LS_INVALID_ARGUMENT, cases[i].says);
   ls_strategy_release(two);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(values_go_to_devices_or_stay_on_hosts),
-      cmocka_unit_test(a_buffer_of_none_reads_nothing_ahead),
-      cmocka_unit_test(devices_have_buffers_in_graphs),
-      cmocka_unit_test(part_i_goes_to_replica_i_whatever_the_hosts),
-      cmocka_unit_test(rounded_parts_are_dealt_to_hosts_in_turns),
-      cmocka_unit_test(hosts_read_their_files),
-      cmocka_unit_test(files_of_every_kind_are_dealt),
-      cmocka_unit_test(without_sharding_each_host_reads_all),
-      cmocka_unit_test(automatic_sharding_without_files_is_of_data),
-      cmocka_unit_test(a_hint_is_replaced_by_a_shard),
-      cmocka_unit_test(sharding_is_refused_where_it_cannot_be),
-      cmocka_unit_test(batches_of_no_size_in_common_are_rounded_up),
-      cmocka_unit_test(workers_take_elements_in_turns),
-      cmocka_unit_test(each_replica_has_its_part_of_the_spec),
-      cmocka_unit_test(only_dense_leaves_are_fetched_to_devices),
-      cmocka_unit_test(a_data_set_has_no_pipeline_a_replica),
-      cmocka_unit_test(options_that_there_are_not_are_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

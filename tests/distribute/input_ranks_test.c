@@ -193,8 +193,7 @@ static ls_dataset *mapped_rows(const job *self) {
       &(ls_batch_options){.size = 8});
 }
 
-static void batches_on_ranks_give_the_bytes_of_one(void **state) {
-  (void)state;
+TEST(batches_on_ranks_give_the_bytes_of_one) {
   LS_SPEC("T148 T151 M181");
   const struct {
     ls_dataset *(*make)(const job *self);
@@ -225,8 +224,7 @@ static ls_dataset *full_batches(const job *self) {
       &(ls_batch_options){.size = 4, .remainder = LS_REMAINDER_DROP});
 }
 
-static void whole_elements_on_ranks_give_the_bytes_of_one(void **state) {
-  (void)state;
+TEST(whole_elements_on_ranks_give_the_bytes_of_one) {
   LS_SPEC("M61");
   const ls_input_options whole = {.whole_elements = true};
   expect_same(&(job){.make = full_batches,
@@ -257,8 +255,7 @@ static ls_dataset *counted_batches(const job *self) {
                           &(ls_batch_options){.size = 8});
 }
 
-static void a_rank_reads_its_replicas_rows_alone(void **state) {
-  (void)state;
+TEST(a_rank_reads_its_replicas_rows_alone) {
   LS_SPEC("T136");
   job self = {.make = counted_batches, .replicas = REPLICAS, .epochs = 1};
   expect_ok(ls_standin_run(2, work_on, &self));
@@ -314,8 +311,7 @@ static ls_status read_refused(ls_trunk *trunk, void *user) {
   return ls_runtime_destroy(runtime);
 }
 
-static void a_row_that_fails_on_one_rank_ends_the_job(void **state) {
-  (void)state;
+TEST(a_row_that_fails_on_one_rank_ends_the_job) {
   for (int i = 0; i < 2; ++i) {
     bool whole = i == 1;
     expect_status(ls_standin_run(2, read_refused, &whole), LS_INVALID_ARGUMENT,
@@ -333,8 +329,7 @@ static ls_nest make_rows(ls_input_context context, void *user) {
       ls_dataset_batch(rows_of(NULL, count), &(ls_batch_options){.size = 2}));
 }
 
-static void ranks_with_pipelines_of_their_own_end_together(void **state) {
-  (void)state;
+TEST(ranks_with_pipelines_of_their_own_end_together) {
   LS_SPEC("T152 M66 M67");
   job self = {.function = make_rows, .replicas = REPLICAS, .epochs = 2};
   expect_ok(ls_standin_run(2, work_on, &self));
@@ -382,8 +377,7 @@ static ls_status read_unlike(ls_trunk *trunk, void *user) {
   return ls_runtime_destroy(runtime);
 }
 
-static void ranks_agree_on_what_is_empty(void **state) {
-  (void)state;
+TEST(ranks_agree_on_what_is_empty) {
   LS_SPEC("T152");
   expect_ok(ls_standin_run(2, read_unlike, NULL));
 }
@@ -393,8 +387,7 @@ static ls_dataset *off_batches(const job *self) {
   return ls_dataset_batch(rows_of(NULL, 21), &(ls_batch_options){.size = 7});
 }
 
-static void ranks_are_hosts_that_read_by_themselves(void **state) {
-  (void)state;
+TEST(ranks_are_hosts_that_read_by_themselves) {
   LS_SPEC("M176 T149");
   job self = {.make = off_batches,
               .options = {.sharding = LS_SHARD_OFF},
@@ -427,8 +420,7 @@ static ls_nest make_failing(ls_input_context context, void *user) {
                           .make = make_nothing}));
 }
 
-static void a_rank_whose_data_is_lost_ends_all(void **state) {
-  (void)state;
+TEST(a_rank_whose_data_is_lost_ends_all) {
   job self = {.function = make_failing, .replicas = REPLICAS, .epochs = 1};
   const ls_status status = ls_standin_run(2, work_on, &self);
   expect_contains(ls_status_message(status), "the disk is gone");
@@ -465,8 +457,7 @@ static ls_status run_plainly(ls_trunk *trunk, void *user) {
   return ls_runtime_destroy(runtime);
 }
 
-static void replicas_of_others_are_not_computed_op_by_op(void **state) {
-  (void)state;
+TEST(replicas_of_others_are_not_computed_op_by_op) {
   expect_ok(ls_standin_run(2, run_plainly, NULL));
 }
 
@@ -502,8 +493,7 @@ static ls_status end_plainly(ls_trunk *trunk, void *user) {
   return ls_runtime_destroy(runtime);
 }
 
-static void the_end_of_data_leaves_ranks_in_step(void **state) {
-  (void)state;
+TEST(the_end_of_data_leaves_ranks_in_step) {
   expect_ok(ls_standin_run(2, end_plainly, NULL));
 }
 
@@ -586,8 +576,7 @@ static ls_status read_by_ops(ls_trunk *trunk, void *user) {
   return ls_runtime_destroy(runtime);
 }
 
-static void ops_read_on_ranks(void **state) {
-  (void)state;
+TEST(ops_read_on_ranks) {
   LS_SPEC("T154");
   double alone[4] = {0}, sums[2 * 4] = {0};
   expect_ok(ls_standin_run(1, read_by_ops, alone));
@@ -595,21 +584,4 @@ static void ops_read_on_ranks(void **state) {
   assert_true(alone[0] == alone[2] && alone[0] != 0);
   for (int k = 0; k < 2; ++k)
     assert_memory_equal(&sums[4 * k], alone, sizeof(alone));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(batches_on_ranks_give_the_bytes_of_one),
-      cmocka_unit_test(whole_elements_on_ranks_give_the_bytes_of_one),
-      cmocka_unit_test(a_rank_reads_its_replicas_rows_alone),
-      cmocka_unit_test(a_row_that_fails_on_one_rank_ends_the_job),
-      cmocka_unit_test(ranks_with_pipelines_of_their_own_end_together),
-      cmocka_unit_test(ranks_agree_on_what_is_empty),
-      cmocka_unit_test(ranks_are_hosts_that_read_by_themselves),
-      cmocka_unit_test(a_rank_whose_data_is_lost_ends_all),
-      cmocka_unit_test(the_end_of_data_leaves_ranks_in_step),
-      cmocka_unit_test(ops_read_on_ranks),
-      cmocka_unit_test(replicas_of_others_are_not_computed_op_by_op),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -113,8 +113,7 @@ static ls_nest make_shuffled(ls_input_context context, void *user) {
   return ls_nest_dataset(shuffled(20 + 3 * context.pipeline, 3));
 }
 
-static void a_restored_iterator_goes_on(void **state) {
-  (void)state;
+TEST(a_restored_iterator_goes_on) {
   ls_strategy *two = mirrored_of(2), *pod = pod_of_tasks(4, 2);
   expect_goes_on(distributed(two, shuffled(43, 4), NULL));
   expect_goes_on(distributed(two, shuffled(43, 4),
@@ -134,8 +133,7 @@ static void a_restored_iterator_goes_on(void **state) {
   ls_strategy_release(two);
 }
 
-static void so_does_one_of_streams(void **state) {
-  (void)state;
+TEST(so_does_one_of_streams) {
   ls_strategy *two = mirrored_of(2), *pod = pod_of_tasks(4, 2);
   expect_goes_on(distributed(two, streamed(53, 4), NULL));
   expect_goes_on(distributed(two, streamed(53, 4),
@@ -169,8 +167,7 @@ static ls_dataset *refusing(int64_t count, int64_t size, bool stream) {
   return ls_dataset_batch(d, &(ls_batch_options){.size = size});
 }
 
-static void so_does_one_of_which_steps_fail(void **state) {
-  (void)state;
+TEST(so_does_one_of_which_steps_fail) {
   const ls_input_options whole = {.whole_elements = true};
   const ls_input_options off = {.sharding = LS_SHARD_OFF};
   ls_strategy *two = mirrored_of(2), *pod = pod_of_tasks(4, 2);
@@ -200,8 +197,7 @@ static void so_does_one_of_which_steps_fail(void **state) {
 
 // ---- Damaged records --------------------------------------------------------
 // From each of them it is at the start of the epoch that it was in.
-static void places_that_there_are_not_leave_the_start(void **state) {
-  (void)state;
+TEST(places_that_there_are_not_leave_the_start) {
   static const char head[] =
       "{\"data\":\"range(0, 24, 1).batch(4)\",\"seed\":0";
   const struct {
@@ -245,8 +241,7 @@ static void places_that_there_are_not_leave_the_start(void **state) {
   ls_strategy_release(two);
 }
 
-static void it_goes_on_with_others_replicas(void **state) {
-  (void)state;
+TEST(it_goes_on_with_others_replicas) {
   ls_strategy *two = mirrored_of(2), *pod = pod_of_tasks(4, 2);
   ls_distributed_iterator *from =
       iterator_on(distributed(two, number_batches(16, 4), NULL));
@@ -282,8 +277,7 @@ static void it_goes_on_with_others_replicas(void **state) {
   ls_strategy_release(two);
 }
 
-static void others_places_are_refused(void **state) {
-  (void)state;
+TEST(others_places_are_refused) {
   ls_strategy *two = mirrored_of(2), *pod = pod_of_tasks(4, 2);
   const ls_input_options off = {.sharding = LS_SHARD_OFF};
   ls_distributed_iterator *from =
@@ -365,8 +359,7 @@ static ls_status go_on_on(ls_trunk *trunk, void *user) {
   return on_rank(trunk, user, true);
 }
 
-static void other_ranks_go_on_at_the_same_place(void **state) {
-  (void)state;
+TEST(other_ranks_go_on_at_the_same_place) {
   static job self, alone;
   for (int i = 0; i < 8; ++i) {
     const int ranks = 1 + i / 2;
@@ -384,17 +377,4 @@ static void other_ranks_go_on_at_the_same_place(void **state) {
       for (size_t k = 0; k < 5; ++k)
         assert_string_equal(self.seen[0].texts[k], alone.seen[0].texts[k]);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_restored_iterator_goes_on),
-      cmocka_unit_test(so_does_one_of_streams),
-      cmocka_unit_test(so_does_one_of_which_steps_fail),
-      cmocka_unit_test(places_that_there_are_not_leave_the_start),
-      cmocka_unit_test(it_goes_on_with_others_replicas),
-      cmocka_unit_test(others_places_are_refused),
-      cmocka_unit_test(other_ranks_go_on_at_the_same_place),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -136,16 +136,8 @@ static void run_together(bool writes) {
   drop(&self);
 }
 
-static void runs_at_the_same_time_get_an_element_each(void **state) {
-  (void)state;
+TEST(runs_at_the_same_time_get_an_element_each) {
   run_together(false);
   // Of programs that write variables of their own.
   run_together(true);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(runs_at_the_same_time_get_an_element_each),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,8 +74,7 @@ static void expect_part(ls_nest element, size_t replica, int64_t first,
   ls_nest_release(ragged);
 }
 
-static void sparse_and_ragged_leaves_are_split(void **state) {
-  (void)state;
+TEST(sparse_and_ragged_leaves_are_split) {
   LS_SPEC("T145 T152");
   ls_strategy *three = mirrored_of(3);
   ls_distributed_iterator *iterator =
@@ -102,8 +101,7 @@ static ls_nest make_batches(ls_input_context context, void *user) {
   return ls_nest_dataset(odd_batches(5, 2));
 }
 
-static void replicas_without_data_get_empty_ones(void **state) {
-  (void)state;
+TEST(replicas_without_data_get_empty_ones) {
   LS_SPEC("T152");
   ls_strategy *two = mirrored_of(2);
   ls_nest data = ls_none(), element = ls_none();
@@ -129,8 +127,7 @@ static void replicas_without_data_get_empty_ones(void **state) {
   ls_strategy_release(two);
 }
 
-static void hosts_cut_them_anew_within_batches(void **state) {
-  (void)state;
+TEST(hosts_cut_them_anew_within_batches) {
   LS_SPEC("T149");
   ls_strategy *pod = pod_of_tasks(2, 1);
   ls_input_options off = on_hosts;
@@ -154,13 +151,4 @@ static void hosts_cut_them_anew_within_batches(void **state) {
   ls_nest_release(element);
   ls_distributed_iterator_release(iterator);
   ls_strategy_release(pod);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(sparse_and_ragged_leaves_are_split),
-      cmocka_unit_test(replicas_without_data_get_empty_ones),
-      cmocka_unit_test(hosts_cut_them_anew_within_batches),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,8 +8,7 @@ static ls_status make(ls_mirrored_options options, ls_strategy **out) {
   return ls_mirrored_strategy_create(&options, out);
 }
 
-static void a_label_tells_strategies_apart(void **state) {
-  (void)state;
+TEST(a_label_tells_strategies_apart) {
   ls_strategy *strategy = NULL, *other = NULL, *usual = NULL;
   expect_ok(
       make((ls_mirrored_options){.name = "train", .num_replicas = LS_SOME(2)},
@@ -50,8 +49,7 @@ static ls_nest name_op(ls_nest args, void *user) {
       ls_identity_named(ls_scalar(LS_DTYPE_F32, ls_replica_number()), "x"));
 }
 
-static void the_scopes_of_replicas_may_have_their_old_name(void **state) {
-  (void)state;
+TEST(the_scopes_of_replicas_may_have_their_old_name) {
   LS_SPEC("M159");
   static const char *const names[] = {"x", "tower_1/x", "tower_2/x"};
   ls_strategy *strategy = NULL;
@@ -87,8 +85,7 @@ static ls_nest count_as_constant(ls_nest args, void *user) {
   return ls_leaf(ls_scalar_i64(LS_DTYPE_I32, ls_replica_number()));
 }
 
-static void a_number_of_a_replica_in_a_trace_is_asked_for(void **state) {
-  (void)state;
+TEST(a_number_of_a_replica_in_a_trace_is_asked_for) {
   ls_strategy *strategy = mirrored_of(2);
   ls_function *function = NULL;
   expect_ok(ls_function_create(
@@ -100,15 +97,4 @@ static void a_number_of_a_replica_in_a_trace_is_asked_for(void **state) {
   expect_status(status, LS_UNIMPLEMENTED, "ls_replica_id()");
   ls_function_release(function);
   ls_strategy_release(strategy);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_label_tells_strategies_apart),
-      cmocka_unit_test(the_scopes_of_replicas_may_have_their_old_name),
-      cmocka_unit_test(a_number_of_a_replica_in_a_trace_is_asked_for),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -9,8 +9,7 @@ static ls_tensor losses_of(void) {
   return ls_placeholder(LS_DTYPE_F32, LS_SHAPE(4), "losses");
 }
 
-static void a_loss_is_recorded_on_its_graph(void **state) {
-  (void)state;
+TEST(a_loss_is_recorded_on_its_graph) {
   LS_SPEC("V61");
   ls_graph *graph = NULL, *other = NULL;
   expect_ok(ls_graph_create("g", &graph));
@@ -55,8 +54,7 @@ static void expect_reduction(ls_strategy *strategy, const char *record,
   ls_graph_destroy(graph);
 }
 
-static void a_sum_is_no_mean_for_an_estimator(void **state) {
-  (void)state;
+TEST(a_sum_is_no_mean_for_an_estimator) {
   LS_SPEC("V60");
   ls_strategy *strategy = mirrored_of(2);
   expect_reduction(strategy, NULL, LS_REDUCE_MEAN);
@@ -74,8 +72,7 @@ static ls_nest note_reduction(ls_nest args, void *user) {
   return ls_none();
 }
 
-static void the_switch_is_the_strategys_and_restored(void **state) {
-  (void)state;
+TEST(the_switch_is_the_strategys_and_restored) {
   LS_SPEC("V62");
   ls_strategy *a = mirrored_of(2), *b = mirrored_of(2);
   int seen[2] = {-1, -1};
@@ -115,15 +112,4 @@ static void the_switch_is_the_strategys_and_restored(void **state) {
   }
   ls_strategy_release(a);
   ls_strategy_release(b);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_loss_is_recorded_on_its_graph),
-      cmocka_unit_test(a_sum_is_no_mean_for_an_estimator),
-      cmocka_unit_test(the_switch_is_the_strategys_and_restored),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -51,8 +51,7 @@ static ls_status count_creation(const ls_creator *next,
   return ls_creator_create(next, options, out_variable);
 }
 
-static void replicas_share_what_they_make(void **state) {
-  (void)state;
+TEST(replicas_share_what_they_make) {
   LS_SPEC("V170 M54 M57 M58");
   ls_strategy *strategy = mirrored_of(3);
   ls_variable *before = NULL;
@@ -82,8 +81,7 @@ static void replicas_share_what_they_make(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void a_variable_only_one_replica_makes_is_refused(void **state) {
-  (void)state;
+TEST(a_variable_only_one_replica_makes_is_refused) {
   LS_SPEC("V170 M56 M57");
   ls_strategy *strategy = mirrored_of(2);
   ls_nest made = ls_none();
@@ -107,8 +105,7 @@ static void a_variable_only_one_replica_makes_is_refused(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void numbers_behind_names_do_not_count(void **state) {
-  (void)state;
+TEST(numbers_behind_names_do_not_count) {
   LS_SPEC("M55");
   static const char *const cases[][2] = {
       {"Variable", "Variable"}, {"foo_1/bar_1/baz", "foo/bar/baz"},
@@ -162,8 +159,7 @@ static ls_nest build_named(ls_nest args, void *user) {
   return LS_TUPLE(ls_leaf(x), merged);
 }
 
-static void ops_are_named_and_placed_by_replica(void **state) {
-  (void)state;
+TEST(ops_are_named_and_placed_by_replica) {
   LS_SPEC("V171 V178 M159 M160");
   built b = {.strategy = mirrored_of(2)};
   ls_graph *graph = NULL;
@@ -204,16 +200,4 @@ static void ops_are_named_and_placed_by_replica(void **state) {
   ls_nest_release(made);
   ls_graph_destroy(graph);
   ls_strategy_release(b.strategy);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(replicas_share_what_they_make),
-      cmocka_unit_test(a_variable_only_one_replica_makes_is_refused),
-      cmocka_unit_test(numbers_behind_names_do_not_count),
-      cmocka_unit_test(ops_are_named_and_placed_by_replica),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

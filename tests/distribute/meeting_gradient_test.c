@@ -178,8 +178,7 @@ static const struct {
     {"collective_broadcast", broadcast},
 };
 
-static void a_collective_has_one_gradient_in_every_way(void **state) {
-  (void)state;
+TEST(a_collective_has_one_gradient_in_every_way) {
   LS_SPEC("V180 V181 V211");
   for (size_t i = 0; i < LS_COUNT_OF(collectives); ++i) {
     const ways_case c = {.name = collectives[i].name,
@@ -190,8 +189,7 @@ static void a_collective_has_one_gradient_in_every_way(void **state) {
   }
 }
 
-static void so_has_the_gradient_of_its_gradient(void **state) {
-  (void)state;
+TEST(so_has_the_gradient_of_its_gradient) {
   LS_SPEC("V180 V181 V211");
   for (size_t i = 0; i < LS_COUNT_OF(collectives); ++i) {
     const ways_case c = {.name = collectives[i].name,
@@ -230,9 +228,7 @@ static void is_reduced(const ways *self) {
                   is_mean ? n : n * n, 1e-6);
 }
 
-static void
-the_gradient_of_an_all_sum_is_the_all_sum_of_gradients(void **state) {
-  (void)state;
+TEST(the_gradient_of_an_all_sum_is_the_all_sum_of_gradients) {
   LS_SPEC("V180");
   static const ls_reduce_op ops[] = {LS_REDUCE_SUM, LS_REDUCE_MEAN};
   for (size_t i = 0; i < 2; ++i) {
@@ -250,8 +246,7 @@ static ls_tensor largest(ls_tensor x, int replicas) {
   return ls_all_reduce(LS_REDUCE_MAX, x);
 }
 
-static void the_largest_of_all_replicas_has_no_gradient(void **state) {
-  (void)state;
+TEST(the_largest_of_all_replicas_has_no_gradient) {
   const collective function = largest;
   const ways_case c = {.name = "all_reduce MAX",
                        .user = &function,
@@ -297,9 +292,7 @@ static ls_nest go_down(ls_nest args, ways *self) {
   return ways_minimize(self, loss_of_normalized, args);
 }
 
-static void
-batch_norm_over_replicas_is_trained_alike_in_every_way(void **state) {
-  (void)state;
+TEST(batch_norm_over_replicas_is_trained_alike_in_every_way) {
   const ways_case c = {.name = "batch norm",
                        .make = make_normalized,
                        .args = matrix_of,
@@ -327,8 +320,7 @@ static ls_nest list_read(ls_nest args, void *user) {
   return ls_nest_i64((int64_t)count);
 }
 
-static void a_tape_of_a_replica_has_what_the_replica_reads(void **state) {
-  (void)state;
+TEST(a_tape_of_a_replica_has_what_the_replica_reads) {
   LS_SPEC("V87 V211");
   ls_strategy *strategy = mirrored_of(3);
   ls_variable *variables[] = {
@@ -362,8 +354,7 @@ static ls_nest use_tape_again(ls_nest args, void *user) {
   return first;
 }
 
-static void a_tape_does_not_record_its_own_gradients(void **state) {
-  (void)state;
+TEST(a_tape_does_not_record_its_own_gradients) {
   LS_SPEC("V211");
   ls_strategy *strategy = mirrored_of(3);
   const ls_nest args = LS_TUPLE(per_replica_scalars((double[]){1, 2, 3}, 3));
@@ -382,9 +373,7 @@ static ls_nest add_weighed(ls_nest args, void *user) {
   return ls_leaf(ls_mul_scalar(y, 1 + 2 * ls_replica_number()));
 }
 
-static void
-a_tape_around_replicas_has_the_gradient_of_one_result(void **state) {
-  (void)state;
+TEST(a_tape_around_replicas_has_the_gradient_of_one_result) {
   LS_SPEC("V211");
   ls_strategy *strategy = mirrored_of(2);
   ls_tape *tape = NULL;
@@ -409,9 +398,7 @@ a_tape_around_replicas_has_the_gradient_of_one_result(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void
-a_graph_around_replicas_has_the_gradient_of_one_result(void **state) {
-  (void)state;
+TEST(a_graph_around_replicas_has_the_gradient_of_one_result) {
   ls_graph *graph = NULL;
   ls_session *session = NULL;
   expect_ok(ls_graph_create("around", &graph));
@@ -442,21 +429,4 @@ a_graph_around_replicas_has_the_gradient_of_one_result(void **state) {
   ls_session_destroy(session);
   ls_strategy_release(strategy);
   ls_graph_destroy(graph);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_collective_has_one_gradient_in_every_way),
-      cmocka_unit_test(so_has_the_gradient_of_its_gradient),
-      cmocka_unit_test(the_gradient_of_an_all_sum_is_the_all_sum_of_gradients),
-      cmocka_unit_test(the_largest_of_all_replicas_has_no_gradient),
-      cmocka_unit_test(a_tape_of_a_replica_has_what_the_replica_reads),
-      cmocka_unit_test(a_tape_does_not_record_its_own_gradients),
-      cmocka_unit_test(a_tape_around_replicas_has_the_gradient_of_one_result),
-      cmocka_unit_test(a_graph_around_replicas_has_the_gradient_of_one_result),
-      cmocka_unit_test(batch_norm_over_replicas_is_trained_alike_in_every_way),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

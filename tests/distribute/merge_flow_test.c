@@ -125,9 +125,7 @@ static void is_beyond_twice_the_sum(const ways *self) {
                 0);
 }
 
-static void
-branches_and_loops_of_a_merge_read_each_replicas_value(void **state) {
-  (void)state;
+TEST(branches_and_loops_of_a_merge_read_each_replicas_value) {
   static const ls_merge_function branch = read_in_branch, loop = read_in_loop;
   const ways_case cases[] = {{.name = "a branch",
                               .user = &branch,
@@ -207,9 +205,7 @@ static void it_is_added_until_it_is_enough(const ways *self) {
                 2 * c + 2 + (c == n - 1 ? 8 * trips : 0), 0);
 }
 
-static void
-branches_and_loops_of_a_merge_write_one_replicas_value(void **state) {
-  (void)state;
+TEST(branches_and_loops_of_a_merge_write_one_replicas_value) {
   static const ls_merge_function branch = write_in_branch, loop = write_in_loop;
   const ways_case cases[] = {{.name = "a write in a branch",
                               .user = &branch,
@@ -230,14 +226,4 @@ branches_and_loops_of_a_merge_write_one_replicas_value(void **state) {
                               .step = add_and_meet,
                               .check = it_is_added_until_it_is_enough}};
   ways_hold(cases, sizeof(cases) / sizeof(cases[0]));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(branches_and_loops_of_a_merge_read_each_replicas_value),
-      cmocka_unit_test(branches_and_loops_of_a_merge_write_one_replicas_value),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

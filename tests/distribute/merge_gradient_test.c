@@ -110,14 +110,12 @@ static void hold_functions(ls_nest (*step)(ls_nest args, ways *self),
   }
 }
 
-static void gradients_pass_a_merge_call_alike_in_every_way(void **state) {
-  (void)state;
+TEST(gradients_pass_a_merge_call_alike_in_every_way) {
   LS_SPEC("V211");
   hold_functions(gradients_of, 0);
 }
 
-static void so_do_gradients_of_gradients(void **state) {
-  (void)state;
+TEST(so_do_gradients_of_gradients) {
   LS_SPEC("V211");
   // The terms of a second gradient come in an order of each way's own.
   hold_functions(second_gradients_of, 1e-6);
@@ -159,8 +157,7 @@ static void neighbours_come_back(const ways *self) {
   }
 }
 
-static void what_all_replicas_make_of_a_value_comes_back_to_it(void **state) {
-  (void)state;
+TEST(what_all_replicas_make_of_a_value_comes_back_to_it) {
   static const ls_merge_function two[] = {add_up, multiply_next};
   for (size_t i = 0; i < 2; ++i) {
     const ways_case c = {.name = i == 0 ? "a sum" : "products",
@@ -211,8 +208,7 @@ static double number_in(ls_nest leaf, size_t r) {
                                     : number_of(part);
 }
 
-static void replicas_gradients_of_one_value_add_up(void **state) {
-  (void)state;
+TEST(replicas_gradients_of_one_value_add_up) {
   LS_SPEC("V87");
   ls_strategy *strategy = mirrored_of(2);
   shared s = {0};
@@ -266,25 +262,11 @@ static ls_nest scale_own(ls_strategy *strategy, ls_nest args, void *user) {
   return ls_nest_distributed(LS_PER_REPLICA, items, count);
 }
 
-static void replicas_may_give_other_numbers_of_rows(void **state) {
-  (void)state;
+TEST(replicas_may_give_other_numbers_of_rows) {
   static const ls_merge_function function = scale_own;
   const ways_case c = {.name = "rows",
                        .user = &function,
                        .args = own_rows,
                        .step = gradients_of};
   ways_hold(&c, 1);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(gradients_pass_a_merge_call_alike_in_every_way),
-      cmocka_unit_test(so_do_gradients_of_gradients),
-      cmocka_unit_test(what_all_replicas_make_of_a_value_comes_back_to_it),
-      cmocka_unit_test(replicas_may_give_other_numbers_of_rows),
-      cmocka_unit_test(replicas_gradients_of_one_value_add_up),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

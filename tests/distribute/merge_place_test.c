@@ -85,8 +85,7 @@ static void expect_refused(ls_strategy *strategy, ls_callback callback) {
   assert_false(ls_has_strategy());
 }
 
-static void no_merge_call_but_in_the_replica_itself(void **state) {
-  (void)state;
+TEST(no_merge_call_but_in_the_replica_itself) {
   LS_SPEC("V177");
   ls_strategy *strategy = mirrored_of(2);
   expect_refused(strategy, in_a_function);
@@ -132,8 +131,7 @@ static ls_nest merge_behind(ls_nest args, void *user) {
   return ls_replica_merge_call(replica, read_log, ls_none(), w);
 }
 
-static void a_merge_waits_for_what_any_replica_has_open(void **state) {
-  (void)state;
+TEST(a_merge_waits_for_what_any_replica_has_open) {
   LS_SPEC("V171 V178");
   for (int replicas = 1; replicas <= 3; ++replicas)
     for (int who = -1; who < replicas; ++who) {
@@ -191,8 +189,7 @@ static ls_nest keep_or_use(ls_nest args, void *user) {
   return made;
 }
 
-static void every_replica_is_told_the_cause(void **state) {
-  (void)state;
+TEST(every_replica_is_told_the_cause) {
   LS_SPEC("V169");
   for (int in_graph = 0; in_graph < 2; ++in_graph)
     for (int traced = 0; traced < 2; ++traced) {
@@ -222,15 +219,4 @@ static void every_replica_is_told_the_cause(void **state) {
       ls_graph_destroy(graph);
       ls_strategy_release(strategy);
     }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(no_merge_call_but_in_the_replica_itself),
-      cmocka_unit_test(a_merge_waits_for_what_any_replica_has_open),
-      cmocka_unit_test(every_replica_is_told_the_cause),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

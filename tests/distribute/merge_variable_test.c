@@ -87,9 +87,7 @@ static void a_variable_has_all_of_its_gradient(const ways *self) {
   }
 }
 
-static void
-a_variable_that_is_read_for_all_has_its_gradient_once(void **state) {
-  (void)state;
+TEST(a_variable_that_is_read_for_all_has_its_gradient_once) {
   static const ls_merge_function function = scale_by_variable;
   const ways_case c = {.name = "a variable",
                        .user = &function,
@@ -133,8 +131,7 @@ static void replica_0_has_all_weights(const ways *self) {
                 r == 0 ? n * n : 0, 0);
 }
 
-static void what_a_merge_call_of_nothing_reads_has_a_gradient(void **state) {
-  (void)state;
+TEST(what_a_merge_call_of_nothing_reads_has_a_gradient) {
   const ways_case c = {.name = "read for all",
                        .make = make_factor,
                        .args = rows_of,
@@ -176,8 +173,7 @@ static void it_has_both_parts(const ways *self) {
                   3 * (i + 2) * (i + 2), 0);
 }
 
-static void what_was_got_has_a_gradient_where_it_is_given_on(void **state) {
-  (void)state;
+TEST(what_was_got_has_a_gradient_where_it_is_given_on) {
   ways_hold(&(ways_case){.name = "given on",
                          .make = make_factor,
                          .args = rows_of,
@@ -205,8 +201,7 @@ static void is_counted(const ways *self) {
   ways_expect(self, "the count", ways_value(self, 0, 0, 0), 4, 0);
 }
 
-static void what_is_written_for_all_is_written_once(void **state) {
-  (void)state;
+TEST(what_is_written_for_all_is_written_once) {
   static const ls_merge_function function = scale_by_count;
   const ways_case c = {.name = "a count",
                        .user = &function,
@@ -216,16 +211,4 @@ static void what_is_written_for_all_is_written_once(void **state) {
                        .check = is_counted,
                        .steps = 2};
   ways_hold(&c, 1);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_variable_that_is_read_for_all_has_its_gradient_once),
-      cmocka_unit_test(what_a_merge_call_of_nothing_reads_has_a_gradient),
-      cmocka_unit_test(what_was_got_has_a_gradient_where_it_is_given_on),
-      cmocka_unit_test(what_is_written_for_all_is_written_once),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -197,8 +197,7 @@ static void all_is_added(const ways *self) {
 static const ls_variable_aggregation aggregated[] = {
     LS_AGGREGATION_SUM, LS_AGGREGATION_MEAN, LS_AGGREGATION_ONLY_FIRST_REPLICA};
 
-static void what_replicas_have_met_for_updates_aggregated_ones(void **state) {
-  (void)state;
+TEST(what_replicas_have_met_for_updates_aggregated_ones) {
   LS_SPEC("V182 V205");
   for (size_t i = 0; i < LS_COUNT_OF(same); ++i)
     for (size_t a = 0; a < LS_COUNT_OF(aggregated); ++a) {
@@ -213,8 +212,7 @@ static void what_replicas_have_met_for_updates_aggregated_ones(void **state) {
     }
 }
 
-static void what_differs_updates_no_aggregated_one(void **state) {
-  (void)state;
+TEST(what_differs_updates_no_aggregated_one) {
   LS_SPEC("V182 V205 M136");
   for (size_t i = 0; i < LS_COUNT_OF(differing); ++i)
     for (size_t a = 0; a < LS_COUNT_OF(aggregated); ++a) {
@@ -230,12 +228,4 @@ static void what_differs_updates_no_aggregated_one(void **state) {
                                      "same on all"},
                 1);
     }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_replicas_have_met_for_updates_aggregated_ones),
-      cmocka_unit_test(what_differs_updates_no_aggregated_one),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,8 +19,7 @@ static void expect_null(ls_status status, const char *text) {
   expect_status(status, LS_INVALID_ARGUMENT, text);
 }
 
-static void calls_of_cross_device_refuse_null(void **state) {
-  (void)state;
+TEST(calls_of_cross_device_refuse_null) {
   expect_null(ls_cross_device_create(NULL, some, some),
               "ls_cross_device_create: table is NULL");
   expect_null(ls_cross_device_create(some, some, NULL),
@@ -73,14 +72,12 @@ static void calls_of_cross_device_refuse_null(void **state) {
               "ls_sum_gradient: out_sum is NULL");
 }
 
-static void more_calls_of_cross_device_refuse_null(void **state) {
-  (void)state;
+TEST(more_calls_of_cross_device_refuse_null) {
   expect_null(ls_sum_gradient(NULL, 1, false, some, some),
               "ls_sum_gradient: items is NULL");
 }
 
-static void calls_of_handles_refuse_null(void **state) {
-  (void)state;
+TEST(calls_of_handles_refuse_null) {
   expect_null(ls_caching_variable_create(NULL, some),
               "ls_caching_variable_create: variable is NULL");
   expect_null(ls_caching_variable_create(some, NULL),
@@ -97,8 +94,7 @@ static void calls_of_handles_refuse_null(void **state) {
               "ls_packed_variable_on: out_variable is NULL");
 }
 
-static void calls_of_regroup_refuse_null(void **state) {
-  (void)state;
+TEST(calls_of_regroup_refuse_null) {
   expect_null(ls_regroup(some, 1, some, NULL), "ls_regroup: out_value is NULL");
   expect_null(ls_regroup(NULL, 1, some, some), "ls_regroup: values is NULL");
   expect_null(ls_select_replica(0, (ls_nest){0}, NULL),
@@ -113,8 +109,7 @@ static void calls_of_regroup_refuse_null(void **state) {
               "ls_update_regroup: updates is NULL");
 }
 
-static void calls_of_strategy_refuse_null(void **state) {
-  (void)state;
+TEST(calls_of_strategy_refuse_null) {
   expect_null(ls_mirrored_strategy_create(some, NULL),
               "ls_mirrored_strategy_create: out_strategy is NULL");
   expect_null(ls_one_device_strategy_create(NULL, some),
@@ -163,8 +158,7 @@ static void calls_of_strategy_refuse_null(void **state) {
       "ls_strategy_run_with: results is NULL");
 }
 
-static void more_calls_of_strategy_refuse_null(void **state) {
-  (void)state;
+TEST(more_calls_of_strategy_refuse_null) {
   expect_null(
       ls_strategy_call_for_each_replica(NULL, some, (ls_nest){0}, some, some),
       "ls_strategy_call_for_each_replica: strategy is NULL");
@@ -214,8 +208,7 @@ static void more_calls_of_strategy_refuse_null(void **state) {
               "ls_reduce_op_parse: out_op is NULL");
 }
 
-static void further_calls_of_strategy_refuse_null(void **state) {
-  (void)state;
+TEST(further_calls_of_strategy_refuse_null) {
   expect_null(ls_strategy_reduce(NULL, 0, (ls_nest){0}, some),
               "ls_strategy_reduce: strategy is NULL");
   expect_null(ls_strategy_reduce(some, 0, (ls_nest){0}, NULL),
@@ -272,8 +265,7 @@ static void further_calls_of_strategy_refuse_null(void **state) {
       "ls_strategy_update: fn is NULL");
 }
 
-static void other_calls_of_strategy_refuse_null(void **state) {
-  (void)state;
+TEST(other_calls_of_strategy_refuse_null) {
   expect_null(
       ls_strategy_update(some, some, some, (ls_nest){0}, some, false, NULL),
       "ls_strategy_update: out_value is NULL");
@@ -323,8 +315,7 @@ static void other_calls_of_strategy_refuse_null(void **state) {
               "ls_variable_write: out_value is NULL");
 }
 
-static void calls_of_export_refuse_null(void **state) {
-  (void)state;
+TEST(calls_of_export_refuse_null) {
   expect_null(ls_export_resource(NULL, some),
               "ls_export_resource: variable is NULL");
   expect_null(ls_export_resource(some, NULL),
@@ -343,16 +334,14 @@ static void calls_of_export_refuse_null(void **state) {
               "ls_variable_copy_to_cpu: copy is NULL");
 }
 
-static void calls_of_summary_refuse_null(void **state) {
-  (void)state;
+TEST(calls_of_summary_refuse_null) {
   expect_null(ls_summary_writer_create(NULL, some, some),
               "ls_summary_writer_create: function is NULL");
   expect_null(ls_summary_writer_create(some, some, NULL),
               "ls_summary_writer_create: out_writer is NULL");
 }
 
-static void calls_of_replica_refuse_null(void **state) {
-  (void)state;
+TEST(calls_of_replica_refuse_null) {
   expect_null(ls_replica_device(some, NULL),
               "ls_replica_device: out_device is NULL");
   expect_null(ls_replica_id_in_sync_group(some, NULL),
@@ -365,30 +354,11 @@ static void calls_of_replica_refuse_null(void **state) {
               "ls_strategy_replica_result: out_result is NULL");
 }
 
-static void calls_of_variable_recipe_refuse_null(void **state) {
-  (void)state;
+TEST(calls_of_variable_recipe_refuse_null) {
   expect_null(ls_component_list_add(NULL, NULL),
               "ls_component_list_add: list is NULL");
   expect_null(ls_create_mirrored_variable(NULL, some, some),
               "ls_create_mirrored_variable: recipe is NULL");
   expect_null(ls_create_mirrored_variable(some, some, NULL),
               "ls_create_mirrored_variable: out_variable is NULL");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(calls_of_cross_device_refuse_null),
-      cmocka_unit_test(more_calls_of_cross_device_refuse_null),
-      cmocka_unit_test(calls_of_handles_refuse_null),
-      cmocka_unit_test(calls_of_regroup_refuse_null),
-      cmocka_unit_test(calls_of_strategy_refuse_null),
-      cmocka_unit_test(more_calls_of_strategy_refuse_null),
-      cmocka_unit_test(further_calls_of_strategy_refuse_null),
-      cmocka_unit_test(other_calls_of_strategy_refuse_null),
-      cmocka_unit_test(calls_of_export_refuse_null),
-      cmocka_unit_test(calls_of_summary_refuse_null),
-      cmocka_unit_test(calls_of_replica_refuse_null),
-      cmocka_unit_test(calls_of_variable_recipe_refuse_null),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,8 +22,7 @@ static ls_status make(ls_mirrored_options options, ls_strategy **out) {
   return ls_mirrored_strategy_create(&options, out);
 }
 
-static void nothing_given_is_the_one_cpu(void **state) {
-  (void)state;
+TEST(nothing_given_is_the_one_cpu) {
   LS_SPEC("M3");
   ls_strategy *strategy = NULL;
   expect_ok(ls_mirrored_strategy_create(NULL, &strategy));
@@ -31,8 +30,7 @@ static void nothing_given_is_the_one_cpu(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void a_number_of_gpus_is_their_names(void **state) {
-  (void)state;
+TEST(a_number_of_gpus_is_their_names) {
   LS_SPEC("M4");
   ls_strategy *strategy = NULL;
   expect_ok(make((ls_mirrored_options){.num_gpus = LS_SOME(3)}, &strategy));
@@ -56,8 +54,7 @@ static ls_nest nothing(ls_nest args, void *user) {
   return ls_none();
 }
 
-static void nothing_runs_on_gpus(void **state) {
-  (void)state;
+TEST(nothing_runs_on_gpus) {
   ls_strategy *strategy = NULL;
   ls_nest results = ls_none();
   expect_ok(make((ls_mirrored_options){.num_gpus = LS_SOME(2)}, &strategy));
@@ -67,8 +64,7 @@ static void nothing_runs_on_gpus(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void two_ways_of_saying_where_are_refused(void **state) {
-  (void)state;
+TEST(two_ways_of_saying_where_are_refused) {
   LS_SPEC("M5");
   static const char *const devices[] = {"/cpu:0", "/cpu:0"};
   ls_strategy *strategy = NULL;
@@ -83,8 +79,7 @@ static void two_ways_of_saying_where_are_refused(void **state) {
   }
 }
 
-static void an_empty_list_of_devices_is_refused(void **state) {
-  (void)state;
+TEST(an_empty_list_of_devices_is_refused) {
   LS_SPEC("M6");
   static const char *const none[] = {NULL};
   ls_strategy *strategy = NULL;
@@ -92,8 +87,7 @@ static void an_empty_list_of_devices_is_refused(void **state) {
                 LS_INVALID_ARGUMENT, "at least one device must be given");
 }
 
-static void a_device_can_be_there_once(void **state) {
-  (void)state;
+TEST(a_device_can_be_there_once) {
   LS_SPEC("M7");
   static const char *const devices[] = {"/gpu:0", "CPU:0", "/cpu:0"};
   ls_strategy *strategy = NULL;
@@ -104,8 +98,7 @@ static void a_device_can_be_there_once(void **state) {
                 LOCAL "GPU:0, " LOCAL "CPU:0, " LOCAL "CPU:0");
 }
 
-static void one_device_is_enough(void **state) {
-  (void)state;
+TEST(one_device_is_enough) {
   LS_SPEC("M8 M19");
   ls_strategy *one = NULL, *listed = NULL, *two = mirrored_of(2);
   static const char *const device[] = {"/cpu:2"};
@@ -123,8 +116,7 @@ static void one_device_is_enough(void **state) {
   ls_strategy_release(two);
 }
 
-static void the_order_given_is_kept_and_copied(void **state) {
-  (void)state;
+TEST(the_order_given_is_kept_and_copied) {
   LS_SPEC("M14 M16 M20 M22");
   char first[] = "/gpu:1";
   const char *devices[] = {first, "/gpu:0", "/cpu:0"};
@@ -157,8 +149,7 @@ static void the_order_given_is_kept_and_copied(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void devices_of_one_worker_only(void **state) {
-  (void)state;
+TEST(devices_of_one_worker_only) {
   LS_SPEC("M17 M18");
   static const char *const mixed[] = {"/cpu:0", "/job:worker/task:0/gpu:0"};
   static const char *const vague[] = {"/job:worker/gpu:0"};
@@ -185,8 +176,7 @@ static void devices_of_one_worker_only(void **state) {
   ls_graph_destroy(graph);
 }
 
-static void replicas_stand_on_logical_cpus(void **state) {
-  (void)state;
+TEST(replicas_stand_on_logical_cpus) {
   LS_SPEC("M179");
   static const char *const devices[] = {"/cpu:0"};
   ls_strategy *strategy = mirrored_of(3);
@@ -214,8 +204,7 @@ static void replicas_stand_on_logical_cpus(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void non_slot_devices_are_all(void **state) {
-  (void)state;
+TEST(non_slot_devices_are_all) {
   LS_SPEC("M21");
   ls_strategy *strategy = mirrored_of(2);
   const char *devices[4] = {NULL};
@@ -227,8 +216,7 @@ static void non_slot_devices_are_all(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void fixed_answers(void **state) {
-  (void)state;
+TEST(fixed_answers) {
   LS_SPEC("M28");
   ls_strategy *strategy = mirrored_of(2);
   assert_false(ls_strategy_between_graph(strategy));
@@ -252,8 +240,7 @@ static ls_nest look_default(ls_nest args, void *user) {
   return ls_nest_retain(args);
 }
 
-static void the_default_strategy_runs_once(void **state) {
-  (void)state;
+TEST(the_default_strategy_runs_once) {
   LS_SPEC("V207");
   ls_strategy *usual = NULL;
   int calls = 0;
@@ -273,8 +260,7 @@ static ls_nest update_default(ls_nest args, void *user) {
   return LS_LIST(ls_nest_retain(ls_nest_item(args, 1)), ls_nest_f64(3));
 }
 
-static void the_default_strategy_gives_values_as_they_are(void **state) {
-  (void)state;
+TEST(the_default_strategy_gives_values_as_they_are) {
   LS_SPEC("V208 V210 M34");
   ls_strategy *usual = NULL;
   ls_nest made = ls_none();
@@ -339,26 +325,4 @@ static void the_default_strategy_gives_values_as_they_are(void **state) {
                 LS_FAILED_PRECONDITION, "worker_device_index");
   ls_variable_release(w);
   ls_variable_release(v);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(nothing_given_is_the_one_cpu),
-      cmocka_unit_test(a_number_of_gpus_is_their_names),
-      cmocka_unit_test(nothing_runs_on_gpus),
-      cmocka_unit_test(two_ways_of_saying_where_are_refused),
-      cmocka_unit_test(an_empty_list_of_devices_is_refused),
-      cmocka_unit_test(a_device_can_be_there_once),
-      cmocka_unit_test(one_device_is_enough),
-      cmocka_unit_test(the_order_given_is_kept_and_copied),
-      cmocka_unit_test(devices_of_one_worker_only),
-      cmocka_unit_test(replicas_stand_on_logical_cpus),
-      cmocka_unit_test(non_slot_devices_are_all),
-      cmocka_unit_test(fixed_answers),
-      cmocka_unit_test(the_default_strategy_runs_once),
-      cmocka_unit_test(the_default_strategy_gives_values_as_they_are),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -66,8 +66,7 @@ static void each_has_added(const ways *self) {
   }
 }
 
-static void replicas_write_their_own_and_update_it(void **state) {
-  (void)state;
+TEST(replicas_write_their_own_and_update_it) {
   LS_SPEC("V182 V100");
   static const int all_rows[][WAYS_MOST_REPLICAS] = {
       {2, 2, 2}, {2, 2, 1}, {1, 2, 2}, {3, 2, 1}};
@@ -109,8 +108,7 @@ static ls_nest write_and_merge(ls_nest args, ways *self) {
   return LS_TUPLE(read, ls_leaf(written), after);
 }
 
-static void merges_read_and_write_it(void **state) {
-  (void)state;
+TEST(merges_read_and_write_it) {
   static const int all_rows[][WAYS_MOST_REPLICAS] = {{2, 2, 2}, {2, 2, 1}};
   for (size_t i = 0; i < LS_COUNT_OF(all_rows); ++i)
     ways_hold(&(ways_case){.name = "merges",
@@ -149,20 +147,10 @@ static void is_doubled_thrice(const ways *self) {
     ways_expect(self, "v", ways_value(self, 0, r, 0), 8 * 110, 0);
 }
 
-static void a_loop_goes_on_from_an_update(void **state) {
-  (void)state;
+TEST(a_loop_goes_on_from_an_update) {
   ways_hold(&(ways_case){.name = "loop",
                          .make = make_variables,
                          .step = update_and_double,
                          .check = is_doubled_thrice},
             1);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(replicas_write_their_own_and_update_it),
-      cmocka_unit_test(merges_read_and_write_it),
-      cmocka_unit_test(a_loop_goes_on_from_an_update),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

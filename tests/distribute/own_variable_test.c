@@ -66,8 +66,7 @@ static ls_nest add_own(ls_nest args, void *user) {
   return ls_leaf(ls_mul_scalar(ls_variable_read(user), 2));
 }
 
-static void replicas_add_to_values_of_their_own(void **state) {
-  (void)state;
+TEST(replicas_add_to_values_of_their_own) {
   LS_SPEC("V108");
   run_job(&(job){.call = add_own,
                  .kind = {.synchronization = LS_SYNCHRONIZATION_ON_READ,
@@ -77,8 +76,7 @@ static void replicas_add_to_values_of_their_own(void **state) {
                  .results = (double[]){6, 12, 18}});
 }
 
-static void mirrored_ones_without_aggregation_may_differ(void **state) {
-  (void)state;
+TEST(mirrored_ones_without_aggregation_may_differ) {
   run_job(&(job){.call = add_own,
                  .times = 2,
                  .wanted = (double[]){2, 4, 6},
@@ -94,8 +92,7 @@ static ls_nest read_own(ls_nest args, void *user) {
   return ls_leaf(ls_add(ls_variable_read(user), argument(args)));
 }
 
-static void each_replica_reads_its_own_value(void **state) {
-  (void)state;
+TEST(each_replica_reads_its_own_value) {
   run_job(&(job){.call = read_own,
                  .diverged = true,
                  .times = 2,
@@ -129,8 +126,7 @@ static ls_nest add_in_loop(ls_nest args, void *user) {
   return ls_leaf(ls_variable_read(user));
 }
 
-static void loops_carry_values_of_each_replica(void **state) {
-  (void)state;
+TEST(loops_carry_values_of_each_replica) {
   run_job(&(job){.call = add_in_loop,
                  .kind = {.synchronization = LS_SYNCHRONIZATION_ON_READ,
                           .aggregation = LS_AGGREGATION_SUM},
@@ -146,8 +142,7 @@ static ls_nest assign_sum(ls_nest args, void *user) {
   return ls_leaf(ls_variable_read(user));
 }
 
-static void one_value_for_all_makes_it_one_again(void **state) {
-  (void)state;
+TEST(one_value_for_all_makes_it_one_again) {
   run_job(&(job){.call = assign_sum,
                  .diverged = true,
                  .times = 1,
@@ -165,8 +160,7 @@ static ls_nest descend(ls_nest args, void *user) {
   return ls_leaf(own);
 }
 
-static void one_buffer_or_many_give_the_same_bits(void **state) {
-  (void)state;
+TEST(one_buffer_or_many_give_the_same_bits) {
   double last[2] = {0, 1};
   for (int diverged = 0; diverged < 2; ++diverged) {
     ls_strategy *strategy = mirrored_of(REPLICAS);
@@ -213,27 +207,11 @@ static ls_nest add_and_merge(ls_nest args, void *user) {
              : ls_leaf(ls_add(sum.as.tensor, ls_variable_read(user)));
 }
 
-static void a_merge_reads_what_replicas_wrote(void **state) {
-  (void)state;
+TEST(a_merge_reads_what_replicas_wrote) {
   run_job(&(job){.call = add_and_merge,
                  .kind = {.synchronization = LS_SYNCHRONIZATION_ON_READ,
                           .aggregation = LS_AGGREGATION_SUM},
                  .times = 2,
                  .wanted = (double[]){2, 4, 6},
                  .results = (double[]){14, 16, 18}});
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(replicas_add_to_values_of_their_own),
-      cmocka_unit_test(mirrored_ones_without_aggregation_may_differ),
-      cmocka_unit_test(each_replica_reads_its_own_value),
-      cmocka_unit_test(loops_carry_values_of_each_replica),
-      cmocka_unit_test(one_value_for_all_makes_it_one_again),
-      cmocka_unit_test(one_buffer_or_many_give_the_same_bits),
-      cmocka_unit_test(a_merge_reads_what_replicas_wrote),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -89,8 +89,7 @@ static void expect_sizes(const ls_packed *packed, const int64_t *sizes,
 }
 
 // ---- Joined and cut --------------------------------------------------------
-static void a_batch_is_joined_and_cut(void **state) {
-  (void)state;
+TEST(a_batch_is_joined_and_cut) {
   LS_SPEC("M95 M96");
   static const column ten[] = {{LS_DTYPE_F32, LS_SHAPE(2, 3)},
                                {LS_DTYPE_F32, LS_SCALAR},
@@ -131,8 +130,7 @@ static void a_batch_is_joined_and_cut(void **state) {
   end(&r);
 }
 
-static void more_packs_than_memory_holds_are_refused(void **state) {
-  (void)state;
+TEST(more_packs_than_memory_holds_are_refused) {
   static const column columns[] = {{LS_DTYPE_F32, LS_SHAPE(3)},
                                    {LS_DTYPE_F64, LS_SHAPE(3)},
                                    {LS_DTYPE_I32, LS_SHAPE(3)},
@@ -148,8 +146,7 @@ static void more_packs_than_memory_holds_are_refused(void **state) {
   end(&r);
 }
 
-static void each_type_is_packed_by_itself(void **state) {
-  (void)state;
+TEST(each_type_is_packed_by_itself) {
   LS_SPEC("M97");
   static const column columns[] = {{LS_DTYPE_F32, LS_SHAPE(3)},
                                    {LS_DTYPE_F64, LS_SHAPE(2)},
@@ -170,8 +167,7 @@ static void each_type_is_packed_by_itself(void **state) {
   end(&r);
 }
 
-static void sizes_may_be_known_at_run_time_only(void **state) {
-  (void)state;
+TEST(sizes_may_be_known_at_run_time_only) {
   LS_SPEC("M96");
   rows r;
   ls_packed packed;
@@ -216,8 +212,7 @@ static void sizes_may_be_known_at_run_time_only(void **state) {
 }
 
 // ---- Small tensors ---------------------------------------------------------
-static void runs_of_small_tensors_become_one(void **state) {
-  (void)state;
+TEST(runs_of_small_tensors_become_one) {
   LS_SPEC("M98 M100");
   static const column columns[] = {
       {LS_DTYPE_F32, LS_SHAPE(2)}, {LS_DTYPE_F32, LS_SHAPE(9)},  // Too large.
@@ -261,8 +256,7 @@ static void runs_of_small_tensors_become_one(void **state) {
   end(&r);
 }
 
-static void without_a_run_nothing_is_packed(void **state) {
-  (void)state;
+TEST(without_a_run_nothing_is_packed) {
   LS_SPEC("M99 M100");
   static const column columns[] = {{LS_DTYPE_F32, LS_SHAPE(2)},
                                    {LS_DTYPE_F64, LS_SHAPE(2)},
@@ -300,8 +294,7 @@ static void without_a_run_nothing_is_packed(void **state) {
   end(&r);
 }
 
-static void rows_have_equal_lengths(void **state) {
-  (void)state;
+TEST(rows_have_equal_lengths) {
   LS_SPEC("M102");
   static const column columns[] = {{LS_DTYPE_F32, LS_SHAPE(2)},
                                    {LS_DTYPE_F32, LS_SHAPE(2)}};
@@ -321,8 +314,7 @@ static void rows_have_equal_lengths(void **state) {
 }
 
 // ---- Runs of indices -------------------------------------------------------
-static void indices_are_cut_into_runs(void **state) {
-  (void)state;
+TEST(indices_are_cut_into_runs) {
   LS_SPEC("M101 M100");
   static const size_t some[] = {1, 3, 4, 6, 7, 8, 9};
   ls_index_range ranges[40];
@@ -393,27 +385,9 @@ static ls_status pack(void *user) {
 
 static void drop_rows(void *user) { end(&((packing *)user)->r); }
 
-static void packing_survives_a_lack_of_memory(void **state) {
-  (void)state;
+TEST(packing_survives_a_lack_of_memory) {
   expect_faults_survived(&(fault_scenario){"small", sizeof(packing),
                                            begin_small, pack, NULL, drop_rows});
   expect_faults_survived(&(fault_scenario){
       "joined", sizeof(packing), begin_joined, pack, NULL, drop_rows});
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_batch_is_joined_and_cut),
-      cmocka_unit_test(more_packs_than_memory_holds_are_refused),
-      cmocka_unit_test(each_type_is_packed_by_itself),
-      cmocka_unit_test(sizes_may_be_known_at_run_time_only),
-      cmocka_unit_test(runs_of_small_tensors_become_one),
-      cmocka_unit_test(without_a_run_nothing_is_packed),
-      cmocka_unit_test(rows_have_equal_lengths),
-      cmocka_unit_test(indices_are_cut_into_runs),
-      cmocka_unit_test(packing_survives_a_lack_of_memory),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

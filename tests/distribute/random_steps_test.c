@@ -326,8 +326,7 @@ static uint64_t number_of(const char *name, uint64_t otherwise) {
   return text != NULL ? strtoull(text, NULL, 10) : otherwise;
 }
 
-static void steps_have_the_same_bytes_in_every_way(void **state) {
-  (void)state;
+TEST(steps_have_the_same_bytes_in_every_way) {
   const uint64_t first = number_of("LS_TEST_SEED", 1);
   const uint64_t count = number_of("LS_TEST_PROGRAMS", LS_SANITIZED ? 4 : 20);
   for (uint64_t seed = first; seed < first + count; ++seed) {
@@ -343,11 +342,4 @@ static void steps_have_the_same_bytes_in_every_way(void **state) {
                            .steps = 2},
               1);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(steps_have_the_same_bytes_in_every_way),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,8 +25,7 @@ static ls_status count_components(void *self, ls_reduce_op op, ls_nest value,
   return status;
 }
 
-static void on_one_device_a_value_is_that_replicas(void **state) {
-  (void)state;
+TEST(on_one_device_a_value_is_that_replicas) {
   LS_SPEC("M128");
   static const ls_cross_device_table table = {.name = "counts",
                                               .reduce = count_components};
@@ -115,8 +114,7 @@ static float first_number(ls_nest made) {
   return (float)number_of(leaf);
 }
 
-static void replicas_are_weighed(void **state) {
-  (void)state;
+TEST(replicas_are_weighed) {
   LS_SPEC("M183");
   const double nan = (double)NAN;
   static const double numbers[] = {0.1, 0.7, 1e6, 0.3, -7};
@@ -163,8 +161,7 @@ static void replicas_are_weighed(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void weight_zero_is_absent_from_the_tree(void **state) {
-  (void)state;
+TEST(weight_zero_is_absent_from_the_tree) {
   LS_SPEC("M183");
   // Without replica 1: a + (c + d), not (a + c) + d.
   static const float a = 1e8f, c = 3, d = 3;
@@ -250,8 +247,7 @@ static ls_nest gather_only(ls_nest args, void *user) {
                   ls_replica_all_gather(ls_replica_context(), args, 0));
 }
 
-static void every_replica_gets_the_same_nest(void **state) {
-  (void)state;
+TEST(every_replica_gets_the_same_nest) {
   LS_SPEC("M133");
   ls_strategy *strategy = mirrored_of(3);
   for (int traced = 0; traced < 2; ++traced)
@@ -288,8 +284,7 @@ static ls_nest differentiate(ls_nest args, void *user) {
   return gradient;
 }
 
-static void the_gradient_of_a_reduction_is_one(void **state) {
-  (void)state;
+TEST(the_gradient_of_a_reduction_is_one) {
   LS_SPEC("M133");
   for (ls_reduce_op op = LS_REDUCE_SUM; op <= LS_REDUCE_MEAN; ++op) {
     const ls_nest args = LS_TUPLE(
@@ -317,8 +312,7 @@ static ls_nest gather_slices(ls_nest args, void *user) {
   return made;
 }
 
-static void sets_that_cannot_gather_say_so_three_times(void **state) {
-  (void)state;
+TEST(sets_that_cannot_gather_say_so_three_times) {
   LS_SPEC("M133");
   for (int set = 0; set < 3; ++set) {
     logged_runtime log;
@@ -367,8 +361,7 @@ static ls_status give_forty(void *self, ls_reduce_op op, ls_nest value,
   return status;
 }
 
-static void variables_aggregate_by_the_users_table(void **state) {
-  (void)state;
+TEST(variables_aggregate_by_the_users_table) {
   LS_SPEC("M68");
   static const ls_cross_device_table table = {.name = "forty",
                                               .reduce = give_forty};
@@ -396,19 +389,4 @@ static void variables_aggregate_by_the_users_table(void **state) {
   ls_variable_release(read);
   ls_variable_release(written);
   ls_strategy_release(strategy);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(on_one_device_a_value_is_that_replicas),
-      cmocka_unit_test(replicas_are_weighed),
-      cmocka_unit_test(weight_zero_is_absent_from_the_tree),
-      cmocka_unit_test(every_replica_gets_the_same_nest),
-      cmocka_unit_test(the_gradient_of_a_reduction_is_one),
-      cmocka_unit_test(sets_that_cannot_gather_say_so_three_times),
-      cmocka_unit_test(variables_aggregate_by_the_users_table),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -46,8 +46,7 @@ static ls_nest per_replica(ls_tensor a, ls_tensor b) {
 }
 
 // ---- Operations ------------------------------------------------------------
-static void operations_have_names_in_any_case(void **state) {
-  (void)state;
+TEST(operations_have_names_in_any_case) {
   LS_SPEC("V184 M72");
   ls_reduce_op op = LS_REDUCE_MAX;
   expect_ok(ls_reduce_op_parse("sum", &op));
@@ -76,8 +75,7 @@ static void operations_have_names_in_any_case(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void replicas_are_added_element_by_element(void **state) {
-  (void)state;
+TEST(replicas_are_added_element_by_element) {
   LS_SPEC("V185 M77 M131");
   ls_strategy *strategy = mirrored_of(2);
   const ls_tensor a = vector_of(LS_DTYPE_F32, (double[]){1, 2}, 2);
@@ -108,8 +106,7 @@ static void replicas_are_added_element_by_element(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void an_axis_counts_elements(void **state) {
-  (void)state;
+TEST(an_axis_counts_elements) {
   LS_SPEC("V186 V187 M131");
   ls_strategy *strategy = mirrored_of(2);
   const ls_nest value =
@@ -152,8 +149,7 @@ static void an_axis_counts_elements(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void an_axis_is_reduced_in_every_item_of_a_map(void **state) {
-  (void)state;
+TEST(an_axis_is_reduced_in_every_item_of_a_map) {
   ls_strategy *strategy = mirrored_of(2);
   const ls_nest items[] = {
       ls_leaf(vector_of(LS_DTYPE_F32, (double[]){1, 2}, 2)),
@@ -170,8 +166,7 @@ static void an_axis_is_reduced_in_every_item_of_a_map(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void a_value_of_no_device_is_reduced_where_the_caller_is(void **state) {
-  (void)state;
+TEST(a_value_of_no_device_is_reduced_where_the_caller_is) {
   ls_strategy *strategy = NULL;
   ls_graph *graph = NULL;
   size_t sums = 0;
@@ -197,8 +192,7 @@ static void a_value_of_no_device_is_reduced_where_the_caller_is(void **state) {
   ls_graph_destroy(graph);
 }
 
-static void means_of_integers_are_true_divisions(void **state) {
-  (void)state;
+TEST(means_of_integers_are_true_divisions) {
   LS_SPEC("V188 M76");
   static const struct {
     ls_dtype from, to;
@@ -222,8 +216,7 @@ static void means_of_integers_are_true_divisions(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void a_mirrored_value_has_no_sum(void **state) {
-  (void)state;
+TEST(a_mirrored_value_has_no_sum) {
   LS_SPEC("M129");
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v = variable_in(strategy, (variable_kind){.initial = 6});
@@ -242,8 +235,7 @@ static void a_mirrored_value_has_no_sum(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void one_value_is_its_own_mean(void **state) {
-  (void)state;
+TEST(one_value_is_its_own_mean) {
   LS_SPEC("V190 M129");
   ls_strategy *two = mirrored_of(2), *one = mirrored_of(1);
   const ls_nest x = ls_leaf(scalar_of(4));
@@ -260,8 +252,7 @@ static void one_value_is_its_own_mean(void **state) {
   ls_strategy_release(one);
 }
 
-static void weights_weigh(void **state) {
-  (void)state;
+TEST(weights_weigh) {
   ls_strategy *strategy = mirrored_of(3);
   const ls_nest value =
       per_replica_scalars((double[]){0.1f, 0.7f, (double)NAN}, 3);
@@ -306,8 +297,7 @@ static const char *device_of(ls_nest leaf) {
   return ls_op_device(ls_tensor_op(ls_nest_tensor(leaf, 0)));
 }
 
-static void results_go_to_their_destinations(void **state) {
-  (void)state;
+TEST(results_go_to_their_destinations) {
   LS_SPEC("V192");
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v = variable_in(strategy, (variable_kind){.initial = 9});
@@ -366,8 +356,7 @@ static void results_go_to_their_destinations(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void a_batch_gives_a_result_a_pair(void **state) {
-  (void)state;
+TEST(a_batch_gives_a_result_a_pair) {
   LS_SPEC("V193 M130");
   ls_strategy *strategy = mirrored_of(2);
   const ls_nest values[] = {per_replica(scalar_of(1), scalar_of(2)),
@@ -391,8 +380,7 @@ static void a_batch_gives_a_result_a_pair(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void a_tensor_is_broadcast_as_copies(void **state) {
-  (void)state;
+TEST(a_tensor_is_broadcast_as_copies) {
   LS_SPEC("M127");
   ls_strategy *strategy = mirrored_of(2);
   const ls_nest x = ls_leaf(scalar_of(4));
@@ -461,31 +449,9 @@ static ls_nest gather_in_replicas(ls_nest args, void *user) {
   return ls_none();
 }
 
-static void every_replica_gets_the_same(void **state) {
-  (void)state;
+TEST(every_replica_gets_the_same) {
   ls_strategy *strategy = mirrored_of(3);
   ls_nest_release(run_on(strategy, reduce_in_replicas, ls_none(), NULL));
   ls_nest_release(run_on(strategy, gather_in_replicas, ls_none(), NULL));
   ls_strategy_release(strategy);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(operations_have_names_in_any_case),
-      cmocka_unit_test(replicas_are_added_element_by_element),
-      cmocka_unit_test(an_axis_counts_elements),
-      cmocka_unit_test(an_axis_is_reduced_in_every_item_of_a_map),
-      cmocka_unit_test(a_value_of_no_device_is_reduced_where_the_caller_is),
-      cmocka_unit_test(means_of_integers_are_true_divisions),
-      cmocka_unit_test(a_mirrored_value_has_no_sum),
-      cmocka_unit_test(one_value_is_its_own_mean),
-      cmocka_unit_test(weights_weigh),
-      cmocka_unit_test(results_go_to_their_destinations),
-      cmocka_unit_test(a_batch_gives_a_result_a_pair),
-      cmocka_unit_test(a_tensor_is_broadcast_as_copies),
-      cmocka_unit_test(every_replica_gets_the_same),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -154,8 +154,7 @@ static void mean_is_weighted(const ways *self) {
   expect_first(self, 0, self->replicas < 3 ? 1 : 6 / 4.0);
 }
 
-static void values_are_reduced_in_every_way(void **state) {
-  (void)state;
+TEST(values_are_reduced_in_every_way) {
   LS_SPEC("V184 V185 V186 V187 V188 M131 M183");
   static const across cases[] = {
       {.name = "a sum", .function = reduce_nest, .check = nest_is_summed},
@@ -268,8 +267,7 @@ static void each_is_there(const ways *self) {
     expect_first(self, (size_t)k, k % n + 1);
 }
 
-static void values_go_to_destinations_in_every_way(void **state) {
-  (void)state;
+TEST(values_go_to_destinations_in_every_way) {
   LS_SPEC("V192 V193 V194 V195 V196 M127 M132");
   static const across cases[] = {
       {.name = "reduce to", .function = reduce_to, .check = sums_are_there},
@@ -323,8 +321,7 @@ static ls_nest reduce_zero(ls_strategy *strategy, ls_nest args, void *user) {
 static void it_is_the_number(const ways *self) { expect_first(self, 0, 2.5); }
 static void it_is_zero(const ways *self) { expect_first(self, 0, 0); }
 
-static void what_is_no_per_replica_is_reduced_the_same(void **state) {
-  (void)state;
+TEST(what_is_no_per_replica_is_reduced_the_same) {
   LS_SPEC("V189 V190 M129");
   static const across fine[] = {
       {.name = "the mean of a Mirrored",
@@ -370,8 +367,7 @@ static ls_nest reduce_in_replica(ls_nest args, ways *self) {
                &made);
 }
 
-static void reductions_are_refused_the_same_in_every_way(void **state) {
-  (void)state;
+TEST(reductions_are_refused_the_same_in_every_way) {
   LS_SPEC("V183 V184 V185 V187 V194 M77");
   static const across cases[] = {{.name = "rows of other numbers",
                                   .function = reduce_rows,
@@ -406,14 +402,4 @@ static void reductions_are_refused_the_same_in_every_way(void **state) {
                        .refused = LS_FAILED_PRECONDITION,
                        .says = "merge_call"};
   ways_hold(&c, 1);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(values_are_reduced_in_every_way),
-      cmocka_unit_test(values_go_to_destinations_in_every_way),
-      cmocka_unit_test(what_is_no_per_replica_is_reduced_the_same),
-      cmocka_unit_test(reductions_are_refused_the_same_in_every_way),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -440,8 +440,7 @@ static char *play(void (*refuse)(scene *s)) {
   return text;
 }
 
-static void a_refused_call_leaves_the_graph_as_it_was(void **state) {
-  (void)state;
+TEST(a_refused_call_leaves_the_graph_as_it_was) {
   LS_SPEC("M156 V169");
   char *wanted = play(NULL);
   for (size_t i = 0; i < LS_COUNT_OF(refusals); ++i) {
@@ -458,13 +457,4 @@ static void a_refused_call_leaves_the_graph_as_it_was(void **state) {
     free(got);
   }
   free(wanted);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_refused_call_leaves_the_graph_as_it_was),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -125,8 +125,7 @@ static ls_nest gather_in_replica(ls_nest args, ways *self) {
       &made);
 }
 
-static void contexts_are_refused_the_same_in_every_way(void **state) {
-  (void)state;
+TEST(contexts_are_refused_the_same_in_every_way) {
   LS_SPEC("V80 V92 V167 V175 V183 M30 M31 M32");
   static const refusal cases[] = {{.name = "a run of another strategy",
                                    .step = run_other,
@@ -186,8 +185,7 @@ static ls_nest write_rows_across(ls_strategy *strategy, ls_nest args,
                (ls_nest[]){ls_none()});
 }
 
-static void wrong_values_are_refused_the_same_in_every_way(void **state) {
-  (void)state;
+TEST(wrong_values_are_refused_the_same_in_every_way) {
   LS_SPEC("V94 V96");
   static const refusal cases[] = {{.name = "rows for a scalar",
                                    .step = write_rows,
@@ -216,8 +214,7 @@ static ls_nest make_variable(ls_nest args, ways *self) {
   return taken(status, (ls_nest[]){ls_none()});
 }
 
-static void variables_are_refused_the_same_in_every_way(void **state) {
-  (void)state;
+TEST(variables_are_refused_the_same_in_every_way) {
   LS_SPEC("V35 V36 V37 V38 V40");
   static const refusal cases[] = {
       {.name = "no synchronization",
@@ -271,8 +268,7 @@ static ls_nest update_broken(ls_strategy *strategy, ls_nest args, void *user) {
                &made);
 }
 
-static void callbacks_fail_the_same_in_every_way(void **state) {
-  (void)state;
+TEST(callbacks_fail_the_same_in_every_way) {
   LS_SPEC("V169 V213");
   static const refusal cases[] = {{.name = "a merge function",
                                    .merge = break_down,
@@ -284,14 +280,4 @@ static void callbacks_fail_the_same_in_every_way(void **state) {
                                    .code = LS_ABORTED,
                                    .says = "the update is broken"}};
   hold(cases, LS_COUNT_OF(cases));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(contexts_are_refused_the_same_in_every_way),
-      cmocka_unit_test(wrong_values_are_refused_the_same_in_every_way),
-      cmocka_unit_test(variables_are_refused_the_same_in_every_way),
-      cmocka_unit_test(callbacks_fail_the_same_in_every_way),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

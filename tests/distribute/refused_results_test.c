@@ -13,8 +13,7 @@
 #include "lockstep/variable_recipe.h"
 #include "support/refused.h"
 
-static void refused_calls_of_cross_device_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_cross_device_leave_nothing) {
   REFUSED_MEMORY(ls_cross_device *, ls_all_reduce_ops_create(NULL, &out));
   REFUSED(ls_cross_device *, ls_cross_device_auto(NULL, 0, NULL, &out));
   REFUSED(ls_nest, ls_cross_device_batch_reduce(NULL, (ls_reduce_op){0}, NULL,
@@ -36,8 +35,7 @@ static void refused_calls_of_cross_device_leave_nothing(void **state) {
               ls_sum_gradient(NULL, 0, false, &out, &second));
 }
 
-static void refused_calls_of_distribute_input_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_distribute_input_leave_nothing) {
   REFUSED(ls_nest, ls_distributed_dataset_spec(ls_none(), &out));
   REFUSED(ls_distributed_iterator *,
           ls_distributed_iterator_create(ls_none(), NULL, &out));
@@ -60,21 +58,18 @@ static void refused_calls_of_distribute_input_leave_nothing(void **state) {
                                              (ls_replication_mode){0}, &out));
 }
 
-static void refused_calls_of_export_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_export_leave_nothing) {
   REFUSED(const ls_graph *, ls_export_function(NULL, NULL, &out));
   REFUSED(ls_variable *, ls_export_resource(NULL, &out));
 }
 
-static void refused_calls_of_handles_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_handles_leave_nothing) {
   REFUSED(ls_variable *, ls_caching_variable_create(NULL, &out));
   REFUSED(ls_variable *, ls_packed_variable_create(NULL, NULL, 0, &out));
   REFUSED(ls_variable *, ls_packed_variable_on(NULL, NULL, &out));
 }
 
-static void refused_calls_of_regroup_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_regroup_leave_nothing) {
   REFUSED(ls_nest, ls_regroup(NULL, 0, NULL, &out));
   const ls_nest two[] = {ls_nest_i64(1), ls_nest_i64(2)};
   ls_nest per_replica = ls_none();
@@ -86,15 +81,13 @@ static void refused_calls_of_regroup_leave_nothing(void **state) {
   REFUSED(ls_nest, ls_update_regroup(NULL, NULL, 0, false, &out));
 }
 
-static void refused_calls_of_replica_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_replica_leave_nothing) {
   REFUSED(const char *, ls_replica_device(NULL, &out));
   REFUSED(ls_tensor, ls_replica_id_in_sync_group(NULL, &out));
   REFUSED(_Bool, ls_replica_is_single(NULL, &out));
 }
 
-static void refused_calls_of_strategy_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_strategy_leave_nothing) {
   REFUSED(ls_reduce_op,
           ls_aggregation_reduce_op((ls_variable_aggregation){0}, &out));
   REFUSED(ls_tensor, ls_distributed_as_tensor(ls_none(), &out));
@@ -142,33 +135,14 @@ static void refused_calls_of_strategy_leave_nothing(void **state) {
           ls_variable_write(NULL, (ls_write_op){0}, ls_none(), NULL, &out));
 }
 
-static void refused_calls_of_summary_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_summary_leave_nothing) {
   REFUSED(ls_summary_writer *, ls_summary_writer_create(NULL, NULL, &out));
 }
 
-static void refused_calls_of_table_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_table_leave_nothing) {
   REFUSED(ls_table *, ls_table_create(NULL, &out));
 }
 
-static void refused_calls_of_variable_recipe_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_variable_recipe_leave_nothing) {
   REFUSED(ls_variable *, ls_create_mirrored_variable(NULL, NULL, &out));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(refused_calls_of_cross_device_leave_nothing),
-      cmocka_unit_test(refused_calls_of_distribute_input_leave_nothing),
-      cmocka_unit_test(refused_calls_of_export_leave_nothing),
-      cmocka_unit_test(refused_calls_of_handles_leave_nothing),
-      cmocka_unit_test(refused_calls_of_regroup_leave_nothing),
-      cmocka_unit_test(refused_calls_of_replica_leave_nothing),
-      cmocka_unit_test(refused_calls_of_strategy_leave_nothing),
-      cmocka_unit_test(refused_calls_of_summary_leave_nothing),
-      cmocka_unit_test(refused_calls_of_table_leave_nothing),
-      cmocka_unit_test(refused_calls_of_variable_recipe_leave_nothing),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -144,8 +144,7 @@ static void hold_ops(const writing *as, bool across) {
   }
 }
 
-static void refused_writes_across_replicas_write_nothing(void **state) {
-  (void)state;
+TEST(refused_writes_across_replicas_write_nothing) {
   LS_SPEC("V94 V95 V109");
   for (size_t s = 0; s < 2; ++s)
     for (size_t a = 0; a < LS_COUNT_OF(aggregations); ++a)
@@ -160,8 +159,7 @@ static void refused_writes_across_replicas_write_nothing(void **state) {
       }
 }
 
-static void refused_writes_in_replicas_write_nothing(void **state) {
-  (void)state;
+TEST(refused_writes_in_replicas_write_nothing) {
   LS_SPEC("V96 V97 V105");
   for (size_t s = 0; s < 2; ++s)
     for (size_t a = 0; a < LS_COUNT_OF(aggregations); ++a)
@@ -200,8 +198,7 @@ static void second_is_written(const ways *self) {
     }
 }
 
-static void a_step_goes_on_behind_a_refused_write(void **state) {
-  (void)state;
+TEST(a_step_goes_on_behind_a_refused_write) {
   LS_SPEC("V94");
   for (size_t a = 0; a < LS_COUNT_OF(aggregations); ++a)
     for (int f = 0; f < NUM_FAULTS; ++f) {
@@ -216,13 +213,4 @@ static void a_step_goes_on_behind_a_refused_write(void **state) {
                              .check = second_is_written},
                 1);
     }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(refused_writes_across_replicas_write_nothing),
-      cmocka_unit_test(refused_writes_in_replicas_write_nothing),
-      cmocka_unit_test(a_step_goes_on_behind_a_refused_write),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

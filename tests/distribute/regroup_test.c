@@ -33,8 +33,7 @@ static ls_nest sum_all(const ls_nest *components, size_t count, void *user) {
   return ls_nest_f64(sum);
 }
 
-static void leaves_are_wrapped_as_asked(void **state) {
-  (void)state;
+TEST(leaves_are_wrapped_as_asked) {
   LS_SPEC("V1");
   ls_nest made = regroup2(number(1), number(2), NULL);
   assert_int_equal(ls_distributed_kind_of(made), LS_PER_REPLICA);
@@ -51,8 +50,7 @@ static void leaves_are_wrapped_as_asked(void **state) {
   assert_true(ls_nest_number(made) == 13);
 }
 
-static void lists_are_regrouped_element_by_element(void **state) {
-  (void)state;
+TEST(lists_are_regrouped_element_by_element) {
   LS_SPEC("V2");
   ls_nest made = regroup2(LS_LIST(number(1), number(2)),
                           LS_LIST(number(3), number(4)), NULL);
@@ -66,8 +64,7 @@ static void lists_are_regrouped_element_by_element(void **state) {
   expect_refused2(LS_LIST(number(1)), number(3), "a leaf");
 }
 
-static void tuples_match_tuples_only(void **state) {
-  (void)state;
+TEST(tuples_match_tuples_only) {
   LS_SPEC("V3");
   expect_refused2(LS_LIST(number(1)), LS_TUPLE(number(2)), "a tuple of 1");
   expect_refused2(LS_TUPLE(number(1)), LS_LIST(number(2)), "a list of 1");
@@ -89,8 +86,7 @@ static void tuples_match_tuples_only(void **state) {
   ls_nest_release(made);
 }
 
-static void dicts_match_by_key(void **state) {
-  (void)state;
+TEST(dicts_match_by_key) {
   LS_SPEC("V4");
   static const char *const ba[] = {"b", "a"}, *const ab[] = {"a", "b"};
   static const char *const ac[] = {"a", "c"};
@@ -110,8 +106,7 @@ static void dicts_match_by_key(void **state) {
                   "a list of 1");
 }
 
-static void structure_is_kept_at_any_depth(void **state) {
-  (void)state;
+TEST(structure_is_kept_at_any_depth) {
   LS_SPEC("V5");
   static const char *const k[] = {"k"};
   const ls_nest empty = ls_nest_sequence(LS_KIND_LIST, NULL, 0);
@@ -131,8 +126,7 @@ static void structure_is_kept_at_any_depth(void **state) {
                 "no replicas");
 }
 
-static void the_same_object_comes_back_unwrapped(void **state) {
-  (void)state;
+TEST(the_same_object_comes_back_unwrapped) {
   LS_SPEC("V6");
   const ls_tensor x = scalar_of(3), y = scalar_of(3);
   ls_nest made = regroup2(ls_leaf(x), ls_leaf(x), NULL);
@@ -154,8 +148,7 @@ static void the_same_object_comes_back_unwrapped(void **state) {
   ls_nest_release(one);
 }
 
-static void a_distributed_variable_is_never_wrapped_by_itself(void **state) {
-  (void)state;
+TEST(a_distributed_variable_is_never_wrapped_by_itself) {
   LS_SPEC("V7");
   static const ls_regroup_options always = {.always_wrap = true};
   ls_strategy *strategy = mirrored_of(2);
@@ -178,8 +171,7 @@ static ls_nest component(ls_variable *v, size_t index) {
   return ls_nest_variable(ls_variable_component(v, index));
 }
 
-static void components_become_their_container(void **state) {
-  (void)state;
+TEST(components_become_their_container) {
   LS_SPEC("V8 V9 V23");
   static const ls_regroup_options mirrored = {.kind = LS_MIRRORED,
                                               .always_wrap = true};
@@ -221,8 +213,7 @@ static void components_become_their_container(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void the_link_to_the_container_is_weak(void **state) {
-  (void)state;
+TEST(the_link_to_the_container_is_weak) {
   LS_SPEC("V24");
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v = variable_in(strategy, (variable_kind){.initial = 6});
@@ -245,8 +236,7 @@ static void the_link_to_the_container_is_weak(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void what_a_write_gives_is_no_component(void **state) {
-  (void)state;
+TEST(what_a_write_gives_is_no_component) {
   LS_SPEC("V10");
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v = variable_in(strategy, (variable_kind){0});
@@ -262,8 +252,7 @@ static void what_a_write_gives_is_no_component(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void none_on_some_replicas_is_a_leaf_that_differs(void **state) {
-  (void)state;
+TEST(none_on_some_replicas_is_a_leaf_that_differs) {
   LS_SPEC("V11");
   expect_refused2(number(1), LS_LIST(number(2)), "a list of 1");
   expect_refused2(ls_none(), LS_TUPLE(number(2)), "a tuple of 1");
@@ -275,8 +264,7 @@ static void none_on_some_replicas_is_a_leaf_that_differs(void **state) {
 }
 
 // ---- Selecting -------------------------------------------------------------
-static void selecting_undoes_regrouping(void **state) {
-  (void)state;
+TEST(selecting_undoes_regrouping) {
   LS_SPEC("V12");
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v = variable_in(strategy, (variable_kind){0});
@@ -304,8 +292,7 @@ static void selecting_undoes_regrouping(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void a_replica_that_is_not_there_is_out_of_range(void **state) {
-  (void)state;
+TEST(a_replica_that_is_not_there_is_out_of_range) {
   LS_SPEC("V13");
   const ls_nest value =
       LS_LIST(distributed_numbers(LS_PER_REPLICA, (double[]){7, 8}, 2));
@@ -317,8 +304,7 @@ static void a_replica_that_is_not_there_is_out_of_range(void **state) {
   ls_nest_release(value);
 }
 
-static void only_mirrored_values_are_mirrored(void **state) {
-  (void)state;
+TEST(only_mirrored_values_are_mirrored) {
   LS_SPEC("V14 V15");
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v = variable_in(strategy, (variable_kind){0});
@@ -360,8 +346,7 @@ static ls_nest note(ls_nest leaf, void *user) {
   return ls_nest_retain(leaf);
 }
 
-static void mapping_keeps_kinds_and_visits_sorted_keys(void **state) {
-  (void)state;
+TEST(mapping_keeps_kinds_and_visits_sorted_keys) {
   LS_SPEC("V16");
   static const char *const keys[] = {"b", "a"};
   static const char *const fields[] = {"x"};
@@ -383,8 +368,7 @@ static void mapping_keeps_kinds_and_visits_sorted_keys(void **state) {
 }
 
 // ---- Predicates ------------------------------------------------------------
-static void predicates_are_about_rules(void **state) {
-  (void)state;
+TEST(predicates_are_about_rules) {
   LS_SPEC("V26 V28 V29");
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v = variable_in(strategy, (variable_kind){0});
@@ -423,8 +407,7 @@ static void predicates_are_about_rules(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void values_print_a_line_a_component(void **state) {
-  (void)state;
+TEST(values_print_a_line_a_component) {
   LS_SPEC("V72");
   const ls_nest value =
       distributed_numbers(LS_PER_REPLICA, (double[]){1, 2.5}, 2);
@@ -441,29 +424,4 @@ static void values_print_a_line_a_component(void **state) {
   ls_nest_release(leaf);
   ls_variable_release(v);
   ls_strategy_release(strategy);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(leaves_are_wrapped_as_asked),
-      cmocka_unit_test(lists_are_regrouped_element_by_element),
-      cmocka_unit_test(tuples_match_tuples_only),
-      cmocka_unit_test(dicts_match_by_key),
-      cmocka_unit_test(structure_is_kept_at_any_depth),
-      cmocka_unit_test(the_same_object_comes_back_unwrapped),
-      cmocka_unit_test(a_distributed_variable_is_never_wrapped_by_itself),
-      cmocka_unit_test(components_become_their_container),
-      cmocka_unit_test(the_link_to_the_container_is_weak),
-      cmocka_unit_test(what_a_write_gives_is_no_component),
-      cmocka_unit_test(none_on_some_replicas_is_a_leaf_that_differs),
-      cmocka_unit_test(selecting_undoes_regrouping),
-      cmocka_unit_test(a_replica_that_is_not_there_is_out_of_range),
-      cmocka_unit_test(only_mirrored_values_are_mirrored),
-      cmocka_unit_test(mapping_keeps_kinds_and_visits_sorted_keys),
-      cmocka_unit_test(predicates_are_about_rules),
-      cmocka_unit_test(values_print_a_line_a_component),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -61,8 +61,7 @@ static void expect_same_array(const ls_array *a, const ls_array *b) {
   assert_memory_equal(ls_array_data(a), ls_array_data(b), ls_array_size(a));
 }
 
-static void vectors_of_replicas_are_rows_of_their_own(void **state) {
-  (void)state;
+TEST(vectors_of_replicas_are_rows_of_their_own) {
   const ls_nest args = vectors_of(REPLICAS, 20);
   const ls_nest all = call_on(REPLICAS, of_one_vector, NULL, args, 1);
   for (uint32_t r = 0; r < REPLICAS; ++r) {
@@ -122,8 +121,7 @@ static void expect_draws(ls_nest got, ls_nest want) {
     }
 }
 
-static void replicas_draw_op_by_op_what_they_draw_when_traced(void **state) {
-  (void)state;
+TEST(replicas_draw_op_by_op_what_they_draw_when_traced) {
   const ls_nest none = ls_nest_sequence(LS_KIND_LIST, NULL, 0);
   const ls_nest traced = call_on(REPLICAS, draws, NULL, none, 1);
   const ls_nest first = ls_nest_item(traced, 0), last = ls_nest_item(traced, 4);
@@ -156,8 +154,7 @@ static ls_nest looks_at(ls_nest args, void *user) {
   return ls_leaf(ls_add_scalar(*(const ls_tensor *)user, 0));
 }
 
-static void a_draw_from_outside_is_nobodys(void **state) {
-  (void)state;
+TEST(a_draw_from_outside_is_nobodys) {
   const ls_random_options options = {.stream = LS_SOME(7), .fixed = true};
   const ls_nest none = ls_nest_sequence(LS_KIND_LIST, NULL, 0);
   ls_strategy *strategy = mirrored_of(REPLICAS);
@@ -174,13 +171,4 @@ static void a_draw_from_outside_is_nobodys(void **state) {
   expect_ok(ls_frame_end(NULL));
   ls_strategy_release(strategy);
   ls_nest_release(none);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(vectors_of_replicas_are_rows_of_their_own),
-      cmocka_unit_test(replicas_draw_op_by_op_what_they_draw_when_traced),
-      cmocka_unit_test(a_draw_from_outside_is_nobodys),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

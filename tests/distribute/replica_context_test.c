@@ -54,8 +54,7 @@ static ls_nest use_foreign_context(ls_nest args, void *user) {
   return ls_none();
 }
 
-static void a_replica_context_is_for_its_replica(void **state) {
-  (void)state;
+TEST(a_replica_context_is_for_its_replica) {
   LS_SPEC("V172 M32 M33");
   ls_strategy *strategy = mirrored_of(2);
   contexts c = {0};
@@ -106,8 +105,7 @@ static void expect_ended(const contexts *c, int replicas) {
   }
 }
 
-static void a_replica_context_ends_with_its_run(void **state) {
-  (void)state;
+TEST(a_replica_context_ends_with_its_run) {
   LS_SPEC("V172");
   for (int replicas = 1; replicas <= 2; ++replicas) {
     contexts c = {0};
@@ -172,8 +170,7 @@ static ls_nest merge_and_look(ls_nest args, void *user) {
                                user);
 }
 
-static void merge_call_needs_the_current_context(void **state) {
-  (void)state;
+TEST(merge_call_needs_the_current_context) {
   LS_SPEC("V175 M32");
   ls_strategy *strategy = mirrored_of(2);
   merging m = {0};
@@ -195,8 +192,7 @@ static ls_nest merge_default(ls_strategy *strategy, ls_nest args, void *user) {
   return *(bool *)user ? LS_FAIL(LS_ABORTED, "refused") : ls_nest_f64(5);
 }
 
-static void the_default_context_merges_at_once(void **state) {
-  (void)state;
+TEST(the_default_context_merges_at_once) {
   LS_SPEC("V179 M35");
   bool fails = false;
   ls_nest made = ls_replica_merge_call(ls_replica_context(), merge_default,
@@ -248,8 +244,7 @@ static ls_nest call_across(ls_nest args, void *user) {
   return ls_none();
 }
 
-static void some_calls_need_the_cross_replica_context(void **state) {
-  (void)state;
+TEST(some_calls_need_the_cross_replica_context) {
   LS_SPEC("V183 V167 M31");
   ls_strategy *a = mirrored_of(2), *b = mirrored_of(2);
   ls_nest_release(run_on(a, call_across, ls_none(), a));
@@ -301,8 +296,7 @@ static ls_nest look_in_update(ls_nest args, void *user) {
   return u->fails ? LS_FAIL(LS_ABORTED, "no update") : ls_none();
 }
 
-static void an_update_knows_its_component(void **state) {
-  (void)state;
+TEST(an_update_knows_its_component) {
   LS_SPEC("V156 M36");
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v = variable_in(strategy, (variable_kind){0});
@@ -324,18 +318,4 @@ static void an_update_knows_its_component(void **state) {
   ls_variable_release(v);
   ls_variable_release(u.inner);
   ls_strategy_release(strategy);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_replica_context_is_for_its_replica),
-      cmocka_unit_test(a_replica_context_ends_with_its_run),
-      cmocka_unit_test(merge_call_needs_the_current_context),
-      cmocka_unit_test(the_default_context_merges_at_once),
-      cmocka_unit_test(some_calls_need_the_cross_replica_context),
-      cmocka_unit_test(an_update_knows_its_component),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

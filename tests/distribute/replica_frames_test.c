@@ -40,8 +40,7 @@ static ls_nest work_in_frame(ls_nest args, void *user) {
   return ls_leaf(ls_add(kept.as.tensor, again.as.tensor));
 }
 
-static void replicas_close_their_own_frames(void **state) {
-  (void)state;
+TEST(replicas_close_their_own_frames) {
   LS_SPEC("V211");
   for (int replicas = 1; replicas <= 3; ++replicas) {
     ls_strategy *strategy = mirrored_of(replicas);
@@ -73,8 +72,7 @@ static ls_nest end_a_frame(ls_nest args, void *user) {
   return ls_none();
 }
 
-static void a_replica_does_not_close_the_frame_around_its_run(void **state) {
-  (void)state;
+TEST(a_replica_does_not_close_the_frame_around_its_run) {
   ls_strategy *strategy = mirrored_of(2);
   expect_ok(ls_frame_begin());
   const ls_tensor mine = scalar_of(5);
@@ -87,8 +85,7 @@ static void a_replica_does_not_close_the_frame_around_its_run(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void a_frame_that_a_replica_leaves_open_ends_with_the_run(void **state) {
-  (void)state;
+TEST(a_frame_that_a_replica_leaves_open_ends_with_the_run) {
   ls_strategy *strategy = mirrored_of(3);
   for (int fails = 0; fails < 2; ++fails) {
     frame_work work = {.without_end = true, .fails = fails != 0};
@@ -110,8 +107,7 @@ static void a_frame_that_a_replica_leaves_open_ends_with_the_run(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void frames_of_replicas_do_not_grow_memory(void **state) {
-  (void)state;
+TEST(frames_of_replicas_do_not_grow_memory) {
   counted memory = counted_begin(1);
   ls_strategy *strategy = mirrored_of(3);
   uint64_t settled = 0;
@@ -140,9 +136,7 @@ static ls_nest leave_a_tape(ls_nest args, void *user) {
   return ls_none();
 }
 
-static void
-a_frame_waits_for_the_tapes_that_replicas_began_in_it(void **state) {
-  (void)state;
+TEST(a_frame_waits_for_the_tapes_that_replicas_began_in_it) {
   ls_strategy *strategy = mirrored_of(2);
   ls_tape *tapes[2] = {0};
   expect_ok(ls_frame_begin());
@@ -153,15 +147,4 @@ a_frame_waits_for_the_tapes_that_replicas_began_in_it(void **state) {
   ls_tape_release(tapes[0]);
   expect_ok(ls_frame_end(NULL));
   ls_strategy_release(strategy);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(replicas_close_their_own_frames),
-      cmocka_unit_test(a_replica_does_not_close_the_frame_around_its_run),
-      cmocka_unit_test(a_frame_that_a_replica_leaves_open_ends_with_the_run),
-      cmocka_unit_test(frames_of_replicas_do_not_grow_memory),
-      cmocka_unit_test(a_frame_waits_for_the_tapes_that_replicas_began_in_it),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

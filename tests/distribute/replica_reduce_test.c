@@ -60,8 +60,7 @@ static void expect_nest(ls_strategy *strategy, ls_callable callable,
   ls_nest_release(made);
 }
 
-static void every_leaf_is_reduced_on_every_replica(void **state) {
-  (void)state;
+TEST(every_leaf_is_reduced_on_every_replica) {
   LS_SPEC("V180");
   ls_strategy *strategy = mirrored_of(3);
   reducing rows[] = {{LS_REDUCE_SUM, LS_OK},
@@ -92,8 +91,7 @@ static ls_nest differentiate(ls_nest args, void *user) {
   return gradient;
 }
 
-static void a_gradient_is_reduced_the_same_way(void **state) {
-  (void)state;
+TEST(a_gradient_is_reduced_the_same_way) {
   LS_SPEC("V180");
   ls_strategy *strategy = mirrored_of(3);
   for (int mean = 0; mean < 2; ++mean) {
@@ -110,14 +108,4 @@ static void a_gradient_is_reduced_the_same_way(void **state) {
     ls_function_release(function);
   }
   ls_strategy_release(strategy);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_leaf_is_reduced_on_every_replica),
-      cmocka_unit_test(a_gradient_is_reduced_the_same_way),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -112,8 +112,7 @@ static void run_in_graph(ls_strategy *strategy) {
   ls_graph_destroy(graph);
 }
 
-static void every_kind_of_result_is_read_in_one_way(void **state) {
-  (void)state;
+TEST(every_kind_of_result_is_read_in_one_way) {
   LS_SPEC("V168 V12");
   for (int replicas = 1; replicas <= 3; ++replicas) {
     ls_strategy *strategy = mirrored_of(replicas);
@@ -124,8 +123,7 @@ static void every_kind_of_result_is_read_in_one_way(void **state) {
   }
 }
 
-static void a_variable_gives_its_component(void **state) {
-  (void)state;
+TEST(a_variable_gives_its_component) {
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v = variable_with_parts(strategy), *narrow = NULL;
   static const char *const one[] = {"CPU:1"};
@@ -168,8 +166,7 @@ static void a_variable_gives_its_component(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void no_other_replica_has_results(void **state) {
-  (void)state;
+TEST(no_other_replica_has_results) {
   LS_SPEC("V13");
   ls_strategy *strategy = mirrored_of(2), *usual = NULL;
   ls_nest own = ls_none();
@@ -187,15 +184,4 @@ static void no_other_replica_has_results(void **state) {
   expect_ok(ls_strategy_replica_result(usual, ls_nest_f64(4), 0, &own));
   assert_true(value_of(own) == 4);
   ls_strategy_release(strategy);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_kind_of_result_is_read_in_one_way),
-      cmocka_unit_test(a_variable_gives_its_component),
-      cmocka_unit_test(no_other_replica_has_results),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -78,8 +78,7 @@ static void run_starts(ls_strategy *strategy, starts *s) {
   assert_int_equal(s->creations, 2);
 }
 
-static void a_replica_starts_with_what_the_caller_has(void **state) {
-  (void)state;
+TEST(a_replica_starts_with_what_the_caller_has) {
   LS_SPEC("M158");
   ls_strategy *strategy = mirrored_of(2);
   starts s = {.eager = true};
@@ -129,8 +128,7 @@ static ls_nest summarize(ls_nest args, void *user) {
   return ls_none();
 }
 
-static void recording_and_summaries_are_as_the_callers(void **state) {
-  (void)state;
+TEST(recording_and_summaries_are_as_the_callers) {
   LS_SPEC("M158");
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v = variable_in(strategy, (variable_kind){0}), *read[4];
@@ -158,14 +156,4 @@ static void recording_and_summaries_are_as_the_callers(void **state) {
   ls_summary_writer_release(writer);
   ls_variable_release(v);
   ls_strategy_release(strategy);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_replica_starts_with_what_the_caller_has),
-      cmocka_unit_test(recording_and_summaries_are_as_the_callers),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

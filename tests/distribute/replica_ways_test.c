@@ -113,8 +113,7 @@ static void given_examples_count(const ways *self) {
     if (self->replicas > 1) expect_at(self, r, 1, 0, r + 1);
 }
 
-static void replicas_know_themselves_in_every_way(void **state) {
-  (void)state;
+TEST(replicas_know_themselves_in_every_way) {
   LS_SPEC("V172 M32");
   static const behaviour cases[] = {
       {.name = "ids", .step = tell_ids, .check = ids_are_told},
@@ -202,8 +201,7 @@ static void nest_is_gathered(const ways *self) {
           expect_at(self, r, leaf, 2 * row, 100 * (k + 1) + 2 * i);
 }
 
-static void nests_meet_in_every_way(void **state) {
-  (void)state;
+TEST(nests_meet_in_every_way) {
   LS_SPEC("V180 V181 M133 M183");
   static const behaviour cases[] = {
       {.name = "a sum", .step = sum_nest, .check = nest_is_summed},
@@ -241,8 +239,7 @@ static void integers_are_divided(const ways *self) {
     }
 }
 
-static void means_of_integers_are_true_divisions(void **state) {
-  (void)state;
+TEST(means_of_integers_are_true_divisions) {
   LS_SPEC("M76 V188");
   static const behaviour c = {
       .name = "integers", .step = mean_integers, .check = integers_are_divided};
@@ -284,8 +281,7 @@ static void all_is_exchanged(const ways *self) {
   }
 }
 
-static void groups_exchange_in_every_way(void **state) {
-  (void)state;
+TEST(groups_exchange_in_every_way) {
   static const behaviour c = {
       .name = "groups", .step = exchange, .check = all_is_exchanged};
   hold(&c, 1, false);
@@ -377,8 +373,7 @@ static ls_nest fail_last(ls_nest args, ways *self) {
              : ls_leaf(argument(args, 1));
 }
 
-static void meetings_are_refused_the_same_in_every_way(void **state) {
-  (void)state;
+TEST(meetings_are_refused_the_same_in_every_way) {
   LS_SPEC("V167 V169 V176 V180 V181 V213 M132 M133 M183");
   static const behaviour cases[] = {{.name = "the largest",
                                      .step = reduce_by_max,
@@ -423,15 +418,4 @@ static void meetings_are_refused_the_same_in_every_way(void **state) {
                                      .refused = LS_DATA_LOSS,
                                      .says = "the last one is broken"}};
   hold(cases, LS_COUNT_OF(cases), true);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(replicas_know_themselves_in_every_way),
-      cmocka_unit_test(nests_meet_in_every_way),
-      cmocka_unit_test(means_of_integers_are_true_divisions),
-      cmocka_unit_test(groups_exchange_in_every_way),
-      cmocka_unit_test(meetings_are_refused_the_same_in_every_way),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

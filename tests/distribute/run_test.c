@@ -28,8 +28,7 @@ static void expect_places(const ls_runtime_options *options,
   expect_ok(ls_runtime_destroy(runtime));
 }
 
-static void replicas_are_on_what_there_is(void **state) {
-  (void)state;
+TEST(replicas_are_on_what_there_is) {
   LS_SPEC("M2 M3");
   expect_places(NULL, (const char *[]){"CPU:0"}, 1);
   expect_places(&(ls_runtime_options){.cpus = 3},
@@ -67,8 +66,7 @@ static ls_nest in_two_segments(ls_nest args, void *user) {
       ls_all_reduce(LS_REDUCE_SUM, scalar_of(0.1 * ls_replica_number())));
 }
 
-static void building_takes_turns(void **state) {
-  (void)state;
+TEST(building_takes_turns) {
   LS_SPEC("M150");
   static const ls_flag flags[] = {LS_FLAG_DEFAULT, LS_FLAG_ON, LS_FLAG_OFF};
   ls_strategy *strategy = mirrored_of(3);
@@ -123,8 +121,7 @@ static ls_nest make_alike(ls_nest args, void *user) {
   return ls_none();
 }
 
-static void variables_of_one_name_are_told_apart_by_their_order(void **state) {
-  (void)state;
+TEST(variables_of_one_name_are_told_apart_by_their_order) {
   ls_strategy *strategy = mirrored_of(3);
   alike a;
   ls_nest_release(run_on(strategy, make_alike, ls_none(), &a));
@@ -144,8 +141,7 @@ static ls_nest count_trace(ls_nest args, void *user) {
   return ls_leaf(ls_add_scalar(ls_nest_tensor(args, 0), 1));
 }
 
-static void a_whole_function_is_traced_once_a_replica(void **state) {
-  (void)state;
+TEST(a_whole_function_is_traced_once_a_replica) {
   LS_SPEC("M157");
   int traces = 0;
   ls_strategy *strategy = mirrored_of(3);
@@ -165,8 +161,7 @@ static void a_whole_function_is_traced_once_a_replica(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void a_trace_belongs_to_the_ops_in_force(void **state) {
-  (void)state;
+TEST(a_trace_belongs_to_the_ops_in_force) {
   LS_SPEC("M175");
   static const ls_cross_device_table table = {.name = "own"};
   int traces = 0;
@@ -193,8 +188,7 @@ static void a_trace_belongs_to_the_ops_in_force(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void only_cpus_compute(void **state) {
-  (void)state;
+TEST(only_cpus_compute) {
   ls_strategy *strategy = NULL;
   int calls = 0;
   ls_nest made = ls_none();
@@ -256,8 +250,7 @@ static ls_nest merge_in_branch_or_loop(ls_nest args, void *user) {
   return ls_cond(yes, merge_in_body, merge_in_body, replica);
 }
 
-static void merge_calls_are_for_the_replica_itself(void **state) {
-  (void)state;
+TEST(merge_calls_are_for_the_replica_itself) {
   LS_SPEC("M157");
   ls_strategy *strategy = mirrored_of(2);
   ls_nest_release(run_on(strategy, visit_thread, ls_none(), NULL));
@@ -284,8 +277,7 @@ static ls_nest same_object(int32_t replica, int32_t replicas, void *user) {
   return LS_TUPLE(ls_nest_f64(4));
 }
 
-static void values_of_a_function_are_always_wrapped(void **state) {
-  (void)state;
+TEST(values_of_a_function_are_always_wrapped) {
   LS_SPEC("M177");
   int calls = 0;
   ls_strategy *strategy = mirrored_of(3);
@@ -300,8 +292,7 @@ static void values_of_a_function_are_always_wrapped(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void no_gradient_flows_into_an_initial_value(void **state) {
-  (void)state;
+TEST(no_gradient_flows_into_an_initial_value) {
   LS_SPEC("M49");
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v = NULL;
@@ -351,8 +342,7 @@ static ls_nest make_dataset(ls_input_context context, void *user) {
   return ls_nest_retain(*(const ls_nest *)user);
 }
 
-static void the_default_strategy_changes_nothing(void **state) {
-  (void)state;
+TEST(the_default_strategy_changes_nothing) {
   LS_SPEC("V209");
   ls_strategy *usual = NULL, *two = mirrored_of(2);
   ls_variable *v = NULL;
@@ -430,8 +420,7 @@ static void step_on(int threads, bool traced, float *out) {
   expect_ok(ls_runtime_destroy(runtime));
 }
 
-static void threads_change_no_bit(void **state) {
-  (void)state;
+TEST(threads_change_no_bit) {
   LS_SPEC("M173 M172");
   float first[MANY], other[MANY];
   step_on(1, true, first);
@@ -440,23 +429,4 @@ static void threads_change_no_bit(void **state) {
       step_on(threads, traced == 1, other);
       assert_memory_equal(first, other, sizeof(first));
     }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(replicas_are_on_what_there_is),
-      cmocka_unit_test(building_takes_turns),
-      cmocka_unit_test(variables_of_one_name_are_told_apart_by_their_order),
-      cmocka_unit_test(a_whole_function_is_traced_once_a_replica),
-      cmocka_unit_test(a_trace_belongs_to_the_ops_in_force),
-      cmocka_unit_test(only_cpus_compute),
-      cmocka_unit_test(merge_calls_are_for_the_replica_itself),
-      cmocka_unit_test(values_of_a_function_are_always_wrapped),
-      cmocka_unit_test(no_gradient_flows_into_an_initial_value),
-      cmocka_unit_test(the_default_strategy_changes_nothing),
-      cmocka_unit_test(threads_change_no_bit),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

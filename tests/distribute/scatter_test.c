@@ -59,8 +59,7 @@ static void expect_rows(ls_variable *v, size_t component, const double *rows) {
   ls_array_release(array);
 }
 
-static void scattered_rows_are_aggregated(void **state) {
-  (void)state;
+TEST(scattered_rows_are_aggregated) {
   LS_SPEC("V119");
   static const struct {
     ls_scatter_op op;
@@ -90,8 +89,7 @@ static void scattered_rows_are_aggregated(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void scatters_across_replicas_reach_all(void **state) {
-  (void)state;
+TEST(scatters_across_replicas_reach_all) {
   LS_SPEC("V116 V117 V118");
   static const struct {
     ls_scatter_op op;
@@ -144,8 +142,7 @@ static void scatters_across_replicas_reach_all(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void nothing_is_scattered_into_on_read_variables(void **state) {
-  (void)state;
+TEST(nothing_is_scattered_into_on_read_variables) {
   LS_SPEC("V120");
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v = rows_in(strategy, ON_READ, SUM);
@@ -164,15 +161,4 @@ static void nothing_is_scattered_into_on_read_variables(void **state) {
   }
   ls_variable_release(v);
   ls_strategy_release(strategy);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(scattered_rows_are_aggregated),
-      cmocka_unit_test(scatters_across_replicas_reach_all),
-      cmocka_unit_test(nothing_is_scattered_into_on_read_variables),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

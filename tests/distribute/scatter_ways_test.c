@@ -137,14 +137,12 @@ static void hold_each(ls_nest (*step)(ls_nest args, ways *self),
     }
 }
 
-static void replicas_scatter_by_aggregation_in_every_way(void **state) {
-  (void)state;
+TEST(replicas_scatter_by_aggregation_in_every_way) {
   LS_SPEC("V116 V118 V119");
   hold_each(scatter_own, rows_are_together, false);
 }
 
-static void replicas_scatter_as_many_rows_as_they_have(void **state) {
-  (void)state;
+TEST(replicas_scatter_as_many_rows_as_they_have) {
   LS_SPEC("V119");
   hold_each(scatter_own, rows_are_together, true);
 }
@@ -161,8 +159,7 @@ static ls_nest scatter_wrongly(ls_nest args, ways *self) {
                                        argument(args, 0), updates));
 }
 
-static void wrong_rows_are_scattered_nowhere(void **state) {
-  (void)state;
+TEST(wrong_rows_are_scattered_nowhere) {
   LS_SPEC("V119");
   for (size_t a = 0; a < LS_COUNT_OF(aggregations); ++a)
     for (int uneven = 0; uneven < 2; ++uneven) {
@@ -205,14 +202,12 @@ static void two_is_everywhere(const ways *self) {
   expect_rows(self, (const double(*)[3])rows);
 }
 
-static void scatters_across_replicas_reach_all_in_every_way(void **state) {
-  (void)state;
+TEST(scatters_across_replicas_reach_all_in_every_way) {
   LS_SPEC("V116 V117 V118");
   hold_each(merge_two, two_is_everywhere, false);
 }
 
-static void nothing_is_scattered_into_on_read_variables(void **state) {
-  (void)state;
+TEST(nothing_is_scattered_into_on_read_variables) {
   LS_SPEC("V120");
   for (int across = 0; across < 2; ++across)
     for (size_t a = 0; a < LS_COUNT_OF(aggregations); ++a) {
@@ -228,15 +223,4 @@ static void nothing_is_scattered_into_on_read_variables(void **state) {
                            .says = "ON_READ"};
       ways_hold(&c, 1);
     }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(replicas_scatter_by_aggregation_in_every_way),
-      cmocka_unit_test(wrong_rows_are_scattered_nowhere),
-      cmocka_unit_test(replicas_scatter_as_many_rows_as_they_have),
-      cmocka_unit_test(scatters_across_replicas_reach_all_in_every_way),
-      cmocka_unit_test(nothing_is_scattered_into_on_read_variables),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -92,8 +92,7 @@ out:
   return turns;
 }
 
-static void a_block_is_left_on_every_way_out(void **state) {
-  (void)state;
+TEST(a_block_is_left_on_every_way_out) {
   LS_SPEC("V214");
   static int (*const rounds[])(way, ls_strategy *, ls_op, sight *, int *) = {
       round_strategy, round_device,  round_name,
@@ -129,8 +128,7 @@ static void a_block_is_left_on_every_way_out(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void nothing_works_in_a_refused_block(void **state) {
-  (void)state;
+TEST(nothing_works_in_a_refused_block) {
   LS_SPEC("V214");
   ls_strategy *a = mirrored_of(2), *b = mirrored_of(2);
   {
@@ -163,8 +161,7 @@ static ls_status count_creation(const ls_creator *next,
   return ls_creator_create(next, options, out_variable);
 }
 
-static void entering_pushes_state_creator_and_device(void **state) {
-  (void)state;
+TEST(entering_pushes_state_creator_and_device) {
   LS_SPEC("V158");
   static char device[] = "/job:localhost/replica:0/task:0/device:CPU:5";
   ls_strategy *strategy = mirrored_of(2);
@@ -217,8 +214,7 @@ static void open_creator(ls_scope *scope) {
 
 static void open_name(ls_scope *scope) { ls_name_scope_begin(scope, "n"); }
 
-static void a_scope_inside_must_be_left_first(void **state) {
-  (void)state;
+TEST(a_scope_inside_must_be_left_first) {
   LS_SPEC("V163 V214");
   static const struct {
     opener open;
@@ -255,8 +251,7 @@ static void expect_needs_scope(ls_strategy *strategy, ls_nest with,
   }
 }
 
-static void what_needs_a_scope_names_its_strategy(void **state) {
-  (void)state;
+TEST(what_needs_a_scope_names_its_strategy) {
   LS_SPEC("V165");
   ls_strategy *strategy = mirrored_of(2), *other = mirrored_of(2);
   ls_variable *v = variable_in(strategy, (variable_kind){0});
@@ -277,17 +272,4 @@ static void what_needs_a_scope_names_its_strategy(void **state) {
   ls_variable_release(v);
   ls_strategy_release(strategy);
   ls_strategy_release(other);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_block_is_left_on_every_way_out),
-      cmocka_unit_test(nothing_works_in_a_refused_block),
-      cmocka_unit_test(entering_pushes_state_creator_and_device),
-      cmocka_unit_test(a_scope_inside_must_be_left_first),
-      cmocka_unit_test(what_needs_a_scope_names_its_strategy),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -32,8 +32,7 @@ static void set_and_release(void *strategy) {
   ls_strategy_release(strategy);
 }
 
-static void a_thread_that_ends_leaves_the_strategy_it_has_set(void **state) {
-  (void)state;
+TEST(a_thread_that_ends_leaves_the_strategy_it_has_set) {
   LS_SPEC("V164");
   static void (*const threads[])(void *) = {set, set_twice, set_and_leave,
                                             set_behind_a_value};
@@ -49,18 +48,9 @@ static void a_thread_that_ends_leaves_the_strategy_it_has_set(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void a_thread_may_have_the_last_reference(void **state) {
-  (void)state;
+TEST(a_thread_may_have_the_last_reference) {
   LS_SPEC("V164");
   ls_thread thread = {0};
   expect_ok(ls_thread_start(&thread, "set", set_and_release, mirrored_of(2)));
   ls_thread_join(&thread);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_thread_that_ends_leaves_the_strategy_it_has_set),
-      cmocka_unit_test(a_thread_may_have_the_last_reference),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,8 +72,7 @@ static ls_tensor never_called(const ls_tensor *items, size_t count,
   return items[0];
 }
 
-static void slices_are_put_behind_each_other(void **state) {
-  (void)state;
+TEST(slices_are_put_behind_each_other) {
   LS_SPEC("M107 M109");
   bool called = false;
   ls_cross_device *ops = NULL;
@@ -100,8 +99,7 @@ static void slices_are_put_behind_each_other(void **state) {
   ls_cross_device_release(ops);
 }
 
-static void a_dense_value_makes_all_dense(void **state) {
-  (void)state;
+TEST(a_dense_value_makes_all_dense) {
   LS_SPEC("M107");
   ls_cross_device *ops = to_one();
   const ls_nest dense = ls_leaf(eager_of(LS_DTYPE_F32, LS_SHAPE(4, 2),
@@ -119,8 +117,7 @@ static void a_dense_value_makes_all_dense(void **state) {
   ls_cross_device_release(ops);
 }
 
-static void indices_of_two_types_become_the_wider(void **state) {
-  (void)state;
+TEST(indices_of_two_types_become_the_wider) {
   LS_SPEC("M108");
   ls_cross_device *ops = to_one();
   static const ls_dtype types[][3] = {
@@ -153,8 +150,7 @@ static void indices_of_two_types_become_the_wider(void **state) {
   ls_cross_device_release(ops);
 }
 
-static void a_broadcast_copies_every_part(void **state) {
-  (void)state;
+TEST(a_broadcast_copies_every_part) {
   LS_SPEC("M110");
   ls_cross_device *ops = to_one();
   static const char *const devices[] = {"/cpu:1", "/cpu:2"};
@@ -187,8 +183,7 @@ static void a_broadcast_copies_every_part(void **state) {
   ls_cross_device_release(ops);
 }
 
-static void all_reduce_takes_slices_to_one_device(void **state) {
-  (void)state;
+TEST(all_reduce_takes_slices_to_one_device) {
   LS_SPEC("M111");
   logged_runtime log;
   logged_runtime_begin(&log);
@@ -236,8 +231,7 @@ static void all_reduce_takes_slices_to_one_device(void **state) {
   logged_runtime_end(&log);
 }
 
-static void slices_are_found_in_nests(void **state) {
-  (void)state;
+TEST(slices_are_found_in_nests) {
   LS_SPEC("M112");
   const ls_nest x = ls_leaf(scalar_of(1));
   const ls_nest some =
@@ -268,8 +262,7 @@ static void slices_are_found_in_nests(void **state) {
   ls_nest_release(wrong);
 }
 
-static void slices_of_slices_are_levels(void **state) {
-  (void)state;
+TEST(slices_of_slices_are_levels) {
   const ls_tensor index = eager_of(LS_DTYPE_I64, LS_SHAPE(1), (double[]){0});
   ls_nest nest =
       rows_at("/cpu:0", LS_DTYPE_I64, (double[]){0}, (double[]){5, 6}, 1, 0);
@@ -289,8 +282,7 @@ static ls_nest reduce_slices(ls_nest args, void *user) {
   return ls_replica_all_reduce(ls_replica_context(), LS_REDUCE_MEAN, args);
 }
 
-static void a_strategy_reduces_slices(void **state) {
-  (void)state;
+TEST(a_strategy_reduces_slices) {
   LS_SPEC("V191");
   ls_strategy *strategy = mirrored_of(2);
   const ls_nest value = example(LS_DTYPE_I64, LS_DTYPE_I64);
@@ -313,20 +305,4 @@ static void a_strategy_reduces_slices(void **state) {
   ls_nest_release(args);
   ls_nest_release(value);
   ls_strategy_release(strategy);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(slices_are_put_behind_each_other),
-      cmocka_unit_test(a_dense_value_makes_all_dense),
-      cmocka_unit_test(indices_of_two_types_become_the_wider),
-      cmocka_unit_test(a_broadcast_copies_every_part),
-      cmocka_unit_test(all_reduce_takes_slices_to_one_device),
-      cmocka_unit_test(slices_are_found_in_nests),
-      cmocka_unit_test(slices_of_slices_are_levels),
-      cmocka_unit_test(a_strategy_reduces_slices),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -56,8 +56,7 @@ static float component(ls_nest result, size_t leaf, size_t replica) {
   return got;
 }
 
-static void sums_over_replicas_follow_the_canonical_tree(void **state) {
-  (void)state;
+TEST(sums_over_replicas_follow_the_canonical_tree) {
   LS_SPEC("V180 V185");
   static const int counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 13, 64, 1000};
   ls_function *f = function_of(sum_of_row, NULL);
@@ -107,8 +106,7 @@ static ls_nest use_id(ls_nest args, void *user) {
   return ls_leaf(ls_mul(id, ls_scalar_i64(LS_DTYPE_I32, 10)));
 }
 
-static void each_replica_has_its_id(void **state) {
-  (void)state;
+TEST(each_replica_has_its_id) {
   ls_strategy *strategy = strategy_of(4);
   int traced = 0;
   ls_function *f = function_of(use_id, &traced);
@@ -135,8 +133,7 @@ static ls_nest name_strategy(ls_nest args, void *user) {
   return ls_leaf(ls_replica_id());
 }
 
-static void each_strategy_has_traces_of_its_own(void **state) {
-  (void)state;
+TEST(each_strategy_has_traces_of_its_own) {
   ls_strategy *strategies[2] = {strategy_of(3), strategy_of(3)};
   ls_strategy *seen = NULL;
   ls_function *f = function_of(name_strategy, &seen);
@@ -164,8 +161,7 @@ static ls_nest differs(ls_nest args, void *user) {
   return ls_leaf(ls_replica_number() == 2 ? ls_exp(x) : ls_neg(x));
 }
 
-static void a_replica_whose_ops_differ_is_named(void **state) {
-  (void)state;
+TEST(a_replica_whose_ops_differ_is_named) {
   ls_strategy *strategy = strategy_of(3);
   ls_function *f = function_of(differs, NULL);
   ls_array *array = numbers(3);
@@ -186,8 +182,7 @@ static ls_nest fails_on_one(ls_nest args, void *user) {
   return ls_leaf(ls_neg(ls_nest_tensor(args, 0)));
 }
 
-static void a_failing_replica_ends_the_run_with_its_status(void **state) {
-  (void)state;
+TEST(a_failing_replica_ends_the_run_with_its_status) {
   LS_SPEC("V169 V213");
   ls_strategy *strategy = strategy_of(3);
   ls_function *f = function_of(fails_on_one, NULL);
@@ -213,8 +208,7 @@ static ls_nest write_variable(ls_nest args, void *user) {
   return ls_leaf(ls_variable_read(user));
 }
 
-static void a_uniform_write_happens_once(void **state) {
-  (void)state;
+TEST(a_uniform_write_happens_once) {
   ls_strategy *strategy = strategy_of(5);
   ls_variable *v = NULL;
   expect_ok(ls_variable_create(
@@ -242,8 +236,7 @@ static void a_uniform_write_happens_once(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void wrong_numbers_of_replicas_are_refused(void **state) {
-  (void)state;
+TEST(wrong_numbers_of_replicas_are_refused) {
   ls_strategy *strategy = NULL;
   expect_status(
       ls_mirrored_strategy_create(
@@ -265,8 +258,7 @@ static void wrong_numbers_of_replicas_are_refused(void **state) {
   ls_strategy_release(two);
 }
 
-static void a_split_is_even_and_shares_the_array(void **state) {
-  (void)state;
+TEST(a_split_is_even_and_shares_the_array) {
   ls_strategy *strategy = strategy_of(4);
   ls_array *array = numbers(10);
   ls_nest split = {0};
@@ -282,20 +274,4 @@ static void a_split_is_even_and_shares_the_array(void **state) {
   ls_array_release(array);
   ls_nest_release(split);
   ls_strategy_release(strategy);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(sums_over_replicas_follow_the_canonical_tree),
-      cmocka_unit_test(each_replica_has_its_id),
-      cmocka_unit_test(each_strategy_has_traces_of_its_own),
-      cmocka_unit_test(a_replica_whose_ops_differ_is_named),
-      cmocka_unit_test(a_failing_replica_ends_the_run_with_its_status),
-      cmocka_unit_test(a_uniform_write_happens_once),
-      cmocka_unit_test(wrong_numbers_of_replicas_are_refused),
-      cmocka_unit_test(a_split_is_even_and_shares_the_array),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -29,8 +29,7 @@ static ls_summary_writer *writer_of(records *r) {
   return writer;
 }
 
-static void a_summary_goes_to_the_writer_in_force(void **state) {
-  (void)state;
+TEST(a_summary_goes_to_the_writer_in_force) {
   records r = {{0}};
   ls_summary_writer *writer = writer_of(&r);
   ls_summary("nowhere", scalar_of(1));
@@ -63,8 +62,7 @@ static ls_nest summarize(ls_nest args, void *user) {
   return ls_leaf(ls_neg(x));
 }
 
-static void replica_0_alone_is_recorded(void **state) {
-  (void)state;
+TEST(replica_0_alone_is_recorded) {
   LS_SPEC("V173 M161");
   records r = {{0}};
   ls_summary_writer *writer = writer_of(&r);
@@ -96,8 +94,7 @@ static void replica_0_alone_is_recorded(void **state) {
   ls_summary_writer_release(writer);
 }
 
-static void a_graph_has_one_summary_for_all_replicas(void **state) {
-  (void)state;
+TEST(a_graph_has_one_summary_for_all_replicas) {
   LS_SPEC("V173 M161");
   records r = {{0}};
   ls_summary_writer *writer = writer_of(&r);
@@ -129,15 +126,4 @@ static void a_graph_has_one_summary_for_all_replicas(void **state) {
   ls_graph_destroy(graph);
   ls_strategy_release(strategy);
   ls_summary_writer_release(writer);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_summary_goes_to_the_writer_in_force),
-      cmocka_unit_test(replica_0_alone_is_recorded),
-      cmocka_unit_test(a_graph_has_one_summary_for_all_replicas),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

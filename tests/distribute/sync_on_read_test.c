@@ -6,8 +6,7 @@
 #include "support/variables.h"
 
 // ---- Synchronized on read --------------------------------------------------
-static void a_read_across_replicas_aggregates(void **state) {
-  (void)state;
+TEST(a_read_across_replicas_aggregates) {
   LS_SPEC("V106 M53");
   static const struct {
     ls_variable_aggregation aggregation;
@@ -36,8 +35,7 @@ static void a_read_across_replicas_aggregates(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void reduce_obeys_its_own_operation(void **state) {
-  (void)state;
+TEST(reduce_obeys_its_own_operation) {
   LS_SPEC("V107");
   static const ls_variable_aggregation all[] = {NONE, SUM, MEAN, FIRST};
   ls_strategy *strategy = mirrored_of(2);
@@ -58,8 +56,7 @@ static void reduce_obeys_its_own_operation(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void a_replica_writes_its_own_part(void **state) {
-  (void)state;
+TEST(a_replica_writes_its_own_part) {
   LS_SPEC("V108");
   static const ls_variable_aggregation all[] = {NONE, SUM, MEAN, FIRST};
   ls_strategy *strategy = mirrored_of(2);
@@ -80,8 +77,7 @@ static void a_replica_writes_its_own_part(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void a_sum_is_dealt_out_by_an_assignment(void **state) {
-  (void)state;
+TEST(a_sum_is_dealt_out_by_an_assignment) {
   LS_SPEC("V109 M53");
   static const struct {
     int replicas;
@@ -112,8 +108,7 @@ static void a_sum_is_dealt_out_by_an_assignment(void **state) {
   }
 }
 
-static void a_sum_cannot_be_added_to_across_replicas(void **state) {
-  (void)state;
+TEST(a_sum_cannot_be_added_to_across_replicas) {
   LS_SPEC("V110 V111");
   ls_strategy *strategy = mirrored_of(2);
   ls_nest made = ls_none();
@@ -152,8 +147,7 @@ static void a_sum_cannot_be_added_to_across_replicas(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void a_per_replica_is_no_value_for_it(void **state) {
-  (void)state;
+TEST(a_per_replica_is_no_value_for_it) {
   LS_SPEC("V112");
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v =
@@ -205,8 +199,7 @@ static ls_nest add_ten(ls_nest args, void *user) {
   return ls_status_is_ok(status) ? ls_none() : ls_fail(status);
 }
 
-static void replicas_can_use_the_value_of_all(void **state) {
-  (void)state;
+TEST(replicas_can_use_the_value_of_all) {
   LS_SPEC("V113 V114 V115");
   static const struct {
     ls_variable_aggregation aggregation;
@@ -248,19 +241,4 @@ static void replicas_can_use_the_value_of_all(void **state) {
   assert_true(r.used[0] == 3 && r.used[1] == 4);
   ls_variable_release(v);
   ls_strategy_release(strategy);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_read_across_replicas_aggregates),
-      cmocka_unit_test(reduce_obeys_its_own_operation),
-      cmocka_unit_test(a_replica_writes_its_own_part),
-      cmocka_unit_test(a_sum_is_dealt_out_by_an_assignment),
-      cmocka_unit_test(a_sum_cannot_be_added_to_across_replicas),
-      cmocka_unit_test(a_per_replica_is_no_value_for_it),
-      cmocka_unit_test(replicas_can_use_the_value_of_all),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -62,8 +62,7 @@ static ls_nest look_up_numbers(ls_nest args, ways *self) {
       ls_table_lookup(self->more, ls_fill(LS_DTYPE_F32, LS_SHAPE(2), 1)));
 }
 
-static void a_table_is_looked_up_in_every_way(void **state) {
-  (void)state;
+TEST(a_table_is_looked_up_in_every_way) {
   const ways_case cases[] = {
       {.name = "words",
        .user = "missing",
@@ -88,8 +87,7 @@ static void a_table_is_looked_up_in_every_way(void **state) {
 }
 
 // ---- Refusals --------------------------------------------------------------
-static void a_table_that_cannot_be_is_refused_by_name(void **state) {
-  (void)state;
+TEST(a_table_that_cannot_be_is_refused_by_name) {
   ls_array *keys = array_of(LS_DTYPE_I32, 3, (int32_t[]){1, 2, 1});
   ls_array *two = array_of(LS_DTYPE_I32, 2, (int32_t[]){1, 2});
   ls_array *floats = array_of(LS_DTYPE_F32, 3, (float[]){1, 2, 3});
@@ -116,21 +114,11 @@ static void a_table_that_cannot_be_is_refused_by_name(void **state) {
   ls_array_release(floats);
 }
 
-static void a_table_outside_of_hosts_is_one(void **state) {
-  (void)state;
+TEST(a_table_outside_of_hosts_is_one) {
   ls_table *table = words(true);
   assert_int_equal(ls_table_num_hosts(table), 0);
   assert_null(ls_table_host(table, 0));
   assert_null(ls_table_on_host(table, 0));
   assert_ptr_equal(ls_table_here(table), table);
   ls_table_release(table);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_table_is_looked_up_in_every_way),
-      cmocka_unit_test(a_table_that_cannot_be_is_refused_by_name),
-      cmocka_unit_test(a_table_outside_of_hosts_is_one),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,8 +30,7 @@ static void expect_unwrapped(ls_strategy *strategy, ls_nest value,
   ls_nest_release(value);
 }
 
-static void unwrapping_goes_by_device(void **state) {
-  (void)state;
+TEST(unwrapping_goes_by_device) {
   LS_SPEC("M23 M24 M25");
   static const char *const order[] = {"/gpu:2", "/gpu:10"};
   static const char *const turned[] = {"/gpu:10", "/gpu:2"};
@@ -53,8 +52,7 @@ static void unwrapping_goes_by_device(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void local_results_are_a_tuple(void **state) {
-  (void)state;
+TEST(local_results_are_a_tuple) {
   LS_SPEC("V196");
   ls_strategy *strategy = mirrored_of(2), *usual = NULL;
   ls_variable *v = variable_in(strategy, (variable_kind){0});
@@ -94,8 +92,7 @@ static ls_nest number_for(int32_t replica, int32_t replicas, void *user) {
   return LS_TUPLE(ls_nest_i64(10 * replica + replicas), ls_nest_f64(5));
 }
 
-static void values_come_from_a_function(void **state) {
-  (void)state;
+TEST(values_come_from_a_function) {
   LS_SPEC("V198");
   ls_strategy *strategy = mirrored_of(3), *usual = NULL;
   int calls = 0;
@@ -154,8 +151,7 @@ static ls_nest use_in_update(ls_nest args, void *user) {
   return ls_none();
 }
 
-static void a_thread_sees_its_component(void **state) {
-  (void)state;
+TEST(a_thread_sees_its_component) {
   LS_SPEC("V71 V76 M37");
   ls_strategy *strategy = mirrored_of(2);
   values v = {
@@ -198,8 +194,7 @@ static void a_thread_sees_its_component(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void a_component_is_got_by_device(void **state) {
-  (void)state;
+TEST(a_component_is_got_by_device) {
   LS_SPEC("M37");
   static const char *const devices[] = {LOCAL "CPU:0", LOCAL "CPU:1"};
   const ls_nest items[] = {ls_nest_f64(1), ls_nest_f64(2)};
@@ -221,17 +216,4 @@ static void a_component_is_got_by_device(void **state) {
   assert_false(ls_distributed_is_on(value, "/gpu:1"));
   assert_false(ls_distributed_is_on(value, "/nonsense:1"));
   ls_nest_release(value);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(unwrapping_goes_by_device),
-      cmocka_unit_test(local_results_are_a_tuple),
-      cmocka_unit_test(values_come_from_a_function),
-      cmocka_unit_test(a_thread_sees_its_component),
-      cmocka_unit_test(a_component_is_got_by_device),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -72,8 +72,7 @@ static ls_nest use_around(ls_nest args, void *user) {
   return ls_replica_merge_call(ls_replica_context(), merge_with, y, user);
 }
 
-static void replicas_use_one_eager_value_around_them(void **state) {
-  (void)state;
+TEST(replicas_use_one_eager_value_around_them) {
   for (int replicas = 1; replicas <= 3; ++replicas) {
     around a = {scalar_of(10), scalar_of(100)};
     ls_nest made = ls_none();
@@ -176,8 +175,7 @@ static const struct {
      "is variable 'twin' against another variable 'twin'"},
 };
 
-static void two_traces_that_differ_say_in_what(void **state) {
-  (void)state;
+TEST(two_traces_that_differ_say_in_what) {
   outside o = {.values = {scalar_of(1), scalar_of(2), scalar_of(3)}};
   for (size_t i = 0; i < 3; ++i)
     expect_ok(ls_variable_create(&(ls_variable_options){.name = "twin",
@@ -192,14 +190,4 @@ static void two_traces_that_differ_say_in_what(void **state) {
   }
   for (size_t i = 0; i < 3; ++i)
     ls_variable_release(o.variables[i]);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(replicas_use_one_eager_value_around_them),
-      cmocka_unit_test(two_traces_that_differ_say_in_what),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

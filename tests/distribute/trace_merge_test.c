@@ -96,8 +96,7 @@ static void expect_middle(ls_nest got, int replicas, int64_t rows) {
   ls_array_release(x);
 }
 
-static void replicas_merge_and_go_on(void **state) {
-  (void)state;
+TEST(replicas_merge_and_go_on) {
   LS_SPEC("M151 M152");
   for (int replicas = 2; replicas <= 8; ++replicas)
     for (int64_t rows = 1; rows <= 9; rows += 2) {
@@ -110,8 +109,7 @@ static void replicas_merge_and_go_on(void **state) {
 }
 
 // Compiled and op by op give the same bits.
-static void compiled_merges_give_the_bits_of_others(void **state) {
-  (void)state;
+TEST(compiled_merges_give_the_bits_of_others) {
   ls_strategy *strategy = mirrored_of(5);
   int calls = 0;
   expect_ok(ls_frame_begin());
@@ -180,8 +178,7 @@ static void count_lines(void *user, const ls_log_line *line) {
   w->prints += strstr(line->text, "total grows") != NULL;
 }
 
-static void effects_of_a_merge_happen_once(void **state) {
-  (void)state;
+TEST(effects_of_a_merge_happen_once) {
   LS_SPEC("M151");
   double last[2] = {0};
   for (int i = 0; i < 2; ++i) {
@@ -241,8 +238,7 @@ static ls_nest gradient_around(ls_nest args, void *user) {
                                  : ls_fail(status);
 }
 
-static void gradients_pass_beside_a_merge(void **state) {
-  (void)state;
+TEST(gradients_pass_beside_a_merge) {
   bool through = false;
   const ls_nest got = run_rows(2, 4, gradient_around, &through);
   ls_array *x = array_of_numbers(LS_DTYPE_F32, LS_SHAPE(4, 3), 5);
@@ -312,8 +308,7 @@ static ls_nest gradient_past_branch(ls_nest args, void *user) {
   return ls_status_is_ok(status) ? gradient : ls_fail(status);
 }
 
-static void a_gradient_does_not_read_a_variable_again(void **state) {
-  (void)state;
+TEST(a_gradient_does_not_read_a_variable_again) {
   ls_variable *variable = NULL;
   ls_array *one = array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){1});
   expect_ok(ls_variable_create(
@@ -342,8 +337,7 @@ static ls_nest some_merge(ls_nest args, void *user) {
   return merged;
 }
 
-static void other_numbers_of_merges_are_refused(void **state) {
-  (void)state;
+TEST(other_numbers_of_merges_are_refused) {
   LS_SPEC("M153 M156");
   int waits = 0;
   expect_refused(some_merge, &waits, LS_FAILED_PRECONDITION,
@@ -370,8 +364,7 @@ static ls_nest merge_that_fails(ls_nest args, void *user) {
   return merged;
 }
 
-static void a_failing_merge_ends_all_replicas(void **state) {
-  (void)state;
+TEST(a_failing_merge_ends_all_replicas) {
   LS_SPEC("M155 M156");
   int told = 0;
   expect_refused(merge_that_fails, &told, LS_ABORTED, "no merging today");
@@ -393,8 +386,7 @@ static ls_nest smuggle(ls_nest args, void *user) {
                                ls_none(), x);
 }
 
-static void a_merge_sees_arguments_only(void **state) {
-  (void)state;
+TEST(a_merge_sees_arguments_only) {
   ls_tensor x = {0};
   expect_refused(smuggle, &x, LS_INVALID_ARGUMENT, "an argument of the merge");
 }
@@ -418,25 +410,7 @@ static ls_nest merge_in_loop(ls_nest args, void *user) {
                   LS_TUPLE(ls_leaf(ls_scalar_i64(LS_DTYPE_I64, 0))), 0);
 }
 
-static void merges_in_loops_are_refused(void **state) {
-  (void)state;
+TEST(merges_in_loops_are_refused) {
   LS_SPEC("V177 M157");
   expect_refused(merge_in_loop, NULL, LS_FAILED_PRECONDITION, "control flow");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(replicas_merge_and_go_on),
-      cmocka_unit_test(compiled_merges_give_the_bits_of_others),
-      cmocka_unit_test(effects_of_a_merge_happen_once),
-      cmocka_unit_test(gradients_pass_beside_a_merge),
-      cmocka_unit_test(a_gradient_does_not_read_a_variable_again),
-      cmocka_unit_test(other_numbers_of_merges_are_refused),
-      cmocka_unit_test(a_failing_merge_ends_all_replicas),
-      cmocka_unit_test(a_merge_sees_arguments_only),
-      cmocka_unit_test(merges_in_loops_are_refused),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -105,8 +105,7 @@ static void expect_rows(const ways *self) {
   }
 #define FIRST LS_AGGREGATION_ONLY_FIRST_REPLICA
 
-static void scattered_rows_are_aggregated_in_every_way(void **state) {
-  (void)state;
+TEST(scattered_rows_are_aggregated_in_every_way) {
   LS_SPEC("V116 V119");
   const ways_case cases[] = {
       SCATTER("sum is added", .op = LS_SCATTER_ADD,
@@ -156,8 +155,7 @@ static const ways_case refused_scatters[] = {
      .says = "SUM"},
 };
 
-static void rows_that_cannot_be_aggregated_are_refused(void **state) {
-  (void)state;
+TEST(rows_that_cannot_be_aggregated_are_refused) {
   LS_SPEC("V118");
   ways_hold(refused_scatters, LS_COUNT_OF(refused_scatters));
 }
@@ -220,8 +218,7 @@ static void expect_written(const ways *self) {
     .step = write_captured, .check = expect_written, .drop = drop_captured     \
   }
 
-static void captured_parts_are_aggregated_in_every_way(void **state) {
-  (void)state;
+TEST(captured_parts_are_aggregated_in_every_way) {
   LS_SPEC("V100");
   const ways_case cases[] = {
       WRITE("their sum is put", .op = LS_WRITE_ASSIGN,
@@ -252,8 +249,7 @@ static const ways_case refused_writes[] = {
      .says = "the value is distributed"},
 };
 
-static void captured_parts_without_aggregation_are_refused(void **state) {
-  (void)state;
+TEST(captured_parts_without_aggregation_are_refused) {
   LS_SPEC("V100");
   ways_hold(refused_writes, LS_COUNT_OF(refused_writes));
 }
@@ -286,24 +282,10 @@ static void expect_one_written(const ways *self) {
                 0);
 }
 
-static void one_component_may_be_written_behind_all(void **state) {
-  (void)state;
+TEST(one_component_may_be_written_behind_all) {
   const ways_case c = {.name = "one behind all",
                        .make = make_first,
                        .step = write_all_then_one,
                        .check = expect_one_written};
   ways_hold(&c, 1);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(scattered_rows_are_aggregated_in_every_way),
-      cmocka_unit_test(rows_that_cannot_be_aggregated_are_refused),
-      cmocka_unit_test(captured_parts_are_aggregated_in_every_way),
-      cmocka_unit_test(captured_parts_without_aggregation_are_refused),
-      cmocka_unit_test(one_component_may_be_written_behind_all),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

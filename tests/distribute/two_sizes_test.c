@@ -435,8 +435,7 @@ static void hold_all(const size_list *sizes, size_t num_sizes,
         hold(&scenes[i], sizes[k], places, count);
 }
 
-static void each_size_gives_what_it_does_in_a_program_of_its_own(void **state) {
-  (void)state;
+TEST(each_size_gives_what_it_does_in_a_program_of_its_own) {
   static const size_list sizes[] = {{2, 8}, {3, 1}, {1, 4, 3}, {8, 2, 1}};
   static const place places[] = {{"1", NULL, 1, 0},
                                  {"0", NULL, 1, 0},
@@ -445,8 +444,7 @@ static void each_size_gives_what_it_does_in_a_program_of_its_own(void **state) {
   hold_all(sizes, LS_COUNT_OF(sizes), places, LS_COUNT_OF(places));
 }
 
-static void so_it_does_on_ranks(void **state) {
-  (void)state;
+TEST(so_it_does_on_ranks) {
   static const size_list sizes[] = {{2, 8}, {8, 3}, {1, 4}, {2, 8, 1}};
   static const place places[] = {{"1", NULL, 1, 2},
                                  {"0", NULL, 1, 2},
@@ -455,8 +453,7 @@ static void so_it_does_on_ranks(void **state) {
   hold_all(sizes, LS_COUNT_OF(sizes), places, LS_COUNT_OF(places));
 }
 
-static void a_size_below_the_ranks_is_refused(void **state) {
-  (void)state;
+TEST(a_size_below_the_ranks_is_refused) {
   static const place three_ranks = {"1", NULL, 1, MOST_RANKS};
   static job work;
   work = (job){.scene = &scenes[0],
@@ -465,13 +462,4 @@ static void a_size_below_the_ranks_is_refused(void **state) {
                .where = &three_ranks};
   expect_status(run_job(&work), LS_INVALID_ARGUMENT, "2 replicas on 3 ranks");
   drop(&work);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(each_size_gives_what_it_does_in_a_program_of_its_own),
-      cmocka_unit_test(so_it_does_on_ranks),
-      cmocka_unit_test(a_size_below_the_ranks_is_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

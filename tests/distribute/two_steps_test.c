@@ -297,8 +297,7 @@ static uint64_t number_of(const char *name, uint64_t otherwise) {
   return text != NULL ? strtoull(text, NULL, 10) : otherwise;
 }
 
-static void steps_of_two_strategies_are_the_same_in_one_program(void **state) {
-  (void)state;
+TEST(steps_of_two_strategies_are_the_same_in_one_program) {
   static const int replicas[][2] = {{2, 8}, {3, 2}, {8, 1}};
   const uint64_t first = number_of("LS_TEST_SEED", 1);
   const uint64_t count = number_of("LS_TEST_PROGRAMS", LS_SANITIZED ? 1 : 6);
@@ -306,11 +305,4 @@ static void steps_of_two_strategies_are_the_same_in_one_program(void **state) {
     for (size_t i = 0; i < LS_COUNT_OF(replicas); ++i)
       for (int in_loop = 0; in_loop < 2; ++in_loop)
         compare(seed, replicas[i], in_loop == 1);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(steps_of_two_strategies_are_the_same_in_one_program),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,8 +38,7 @@ static ls_nest rows_and_sums(ls_nest args, void *user) {
                   ls_leaf(ls_all_reduce(LS_REDUCE_SUM, ls_dim_size(x, 0))));
 }
 
-static void each_replica_has_rows_of_its_own_number(void **state) {
-  (void)state;
+TEST(each_replica_has_rows_of_its_own_number) {
   for (int replicas = 1; replicas <= 9; ++replicas)
     for (int64_t rows = 1; rows <= 10; ++rows) {
       ls_array *x = array_of_numbers(LS_DTYPE_F32, LS_SHAPE(rows, 3), 5);
@@ -86,8 +85,7 @@ static ls_nest count_beside_constants(ls_nest args, void *user) {
   return LS_TUPLE(ls_leaf(mine), ls_leaf(most), ls_leaf(again), ls_leaf(sum));
 }
 
-static void sizes_that_equal_constants_are_told_apart(void **state) {
-  (void)state;
+TEST(sizes_that_equal_constants_are_told_apart) {
   for (int64_t rows = 7; rows <= 9; ++rows) {
     const double zero = 0;
     ls_variable *v = variable_of("v", LS_DTYPE_I64, LS_SCALAR, &zero);
@@ -135,8 +133,7 @@ static ls_nest meet_in_a_loop(ls_nest args, void *user) {
   return result;
 }
 
-static void replicas_of_all_sizes_meet_in_loops(void **state) {
-  (void)state;
+TEST(replicas_of_all_sizes_meet_in_loops) {
   for (int64_t rows = 3; rows <= 8; ++rows) {
     const ls_nest whole = run_rows(1, rows, meet_in_a_loop, NULL);
     const ls_nest parts = run_rows(5, rows, meet_in_a_loop, NULL);
@@ -169,8 +166,7 @@ static void expect_refused(ls_callback callback, void *user, ls_code code,
   ls_strategy_release(strategy);
 }
 
-static void other_shapes_cannot_be_reduced(void **state) {
-  (void)state;
+TEST(other_shapes_cannot_be_reduced) {
   expect_refused(reduce_rows, NULL, LS_INVALID_ARGUMENT,
                  "f32[3,3] on replica 0 and f32[2,3] on replica 2");
 }
@@ -180,8 +176,7 @@ static ls_nest write_own_count(ls_nest args, void *user) {
   return ls_leaf(ls_variable_assign(user, ls_dim_size(x, 0)));
 }
 
-static void what_differs_between_classes_is_not_one_value(void **state) {
-  (void)state;
+TEST(what_differs_between_classes_is_not_one_value) {
   const double zero = 0;
   ls_variable *v = variable_of("v", LS_DTYPE_I64, LS_SCALAR, &zero);
   expect_refused(write_own_count, v, LS_UNIMPLEMENTED, "'v'");
@@ -204,8 +199,7 @@ static ls_nest give_count(ls_nest args, void *user) {
                   ls_leaf(own));
 }
 
-static void a_replica_knows_its_examples(void **state) {
-  (void)state;
+TEST(a_replica_knows_its_examples) {
   for (int compiled = 0; compiled < 2; ++compiled)
     for (int64_t rows = 4; rows <= 5; ++rows) {
       expect_ok(ls_frame_begin());
@@ -225,18 +219,4 @@ static void a_replica_knows_its_examples(void **state) {
       ls_strategy_release(strategy);
       expect_ok(ls_frame_end(NULL));
     }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(each_replica_has_rows_of_its_own_number),
-      cmocka_unit_test(sizes_that_equal_constants_are_told_apart),
-      cmocka_unit_test(replicas_of_all_sizes_meet_in_loops),
-      cmocka_unit_test(other_shapes_cannot_be_reduced),
-      cmocka_unit_test(what_differs_between_classes_is_not_one_value),
-      cmocka_unit_test(a_replica_knows_its_examples),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

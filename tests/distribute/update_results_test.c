@@ -61,8 +61,7 @@ static ls_variable *graph_variable(ls_strategy *strategy) {
   return v;
 }
 
-static void one_result_runs_every_update(void **state) {
-  (void)state;
+TEST(one_result_runs_every_update) {
   LS_SPEC("V18 V19 V20 V22 M138");
   ls_strategy *strategy = mirrored_of(2);
   ls_graph *graph = NULL;
@@ -129,8 +128,7 @@ static void one_result_runs_every_update(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void ungrouped_results_are_tuples(void **state) {
-  (void)state;
+TEST(ungrouped_results_are_tuples) {
   LS_SPEC("V17 V21 M137 M138");
   ls_strategy *strategy = mirrored_of(2), *one = mirrored_of(1);
   ls_variable *v = variable_in(strategy, (variable_kind){0});
@@ -169,8 +167,7 @@ static void ungrouped_results_are_tuples(void **state) {
   ls_strategy_release(one);
 }
 
-static void one_device_is_one_group(void **state) {
-  (void)state;
+TEST(one_device_is_one_group) {
   LS_SPEC("V22 V197 M26");
   ls_strategy *strategy = mirrored_of(2);
   ls_graph *graph = NULL;
@@ -205,8 +202,7 @@ static void one_device_is_one_group(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void a_group_of_several_devices_has_the_name_asked_for(void **state) {
-  (void)state;
+TEST(a_group_of_several_devices_has_the_name_asked_for) {
   LS_SPEC("V22 V197");
   ls_strategy *strategy = mirrored_of(2);
   ls_graph *graph = NULL;
@@ -251,16 +247,4 @@ static void a_group_of_several_devices_has_the_name_asked_for(void **state) {
   ls_variable_release(v);
   ls_graph_destroy(graph);
   ls_strategy_release(strategy);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(one_result_runs_every_update),
-      cmocka_unit_test(ungrouped_results_are_tuples),
-      cmocka_unit_test(one_device_is_one_group),
-      cmocka_unit_test(a_group_of_several_devices_has_the_name_asked_for),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

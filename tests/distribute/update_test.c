@@ -32,8 +32,7 @@ static ls_nest note_call(ls_nest args, void *user) {
 }
 
 // ---- Calls -----------------------------------------------------------------
-static void an_update_calls_for_each_component(void **state) {
-  (void)state;
+TEST(an_update_calls_for_each_component) {
   LS_SPEC("V201 M134");
   ls_strategy *strategy = mirrored_of(2);
   static const ls_variable_synchronization kinds[] = {
@@ -65,8 +64,7 @@ static void an_update_calls_for_each_component(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void only_distributed_variables_are_updated(void **state) {
-  (void)state;
+TEST(only_distributed_variables_are_updated) {
   LS_SPEC("V201");
   ls_strategy *strategy = mirrored_of(2), *other = mirrored_of(2);
   ls_variable *v = variable_in(strategy, (variable_kind){0}), *plain = NULL;
@@ -93,8 +91,7 @@ static void only_distributed_variables_are_updated(void **state) {
   ls_strategy_release(other);
 }
 
-static void arguments_of_an_update_are_mirrored(void **state) {
-  (void)state;
+TEST(arguments_of_an_update_are_mirrored) {
   LS_SPEC("M136");
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v = variable_in(strategy, (variable_kind){0});
@@ -113,8 +110,7 @@ static void arguments_of_an_update_are_mirrored(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void devices_are_updated_without_a_variable(void **state) {
-  (void)state;
+TEST(devices_are_updated_without_a_variable) {
   LS_SPEC("M139");
   ls_strategy *strategy = mirrored_of(2);
   static const char *const devices[] = {"/cpu:1", "/cpu:0"};
@@ -167,8 +163,7 @@ static ls_nest update_from_replica(ls_nest args, void *user) {
   return ls_status_is_ok(status) ? made : ls_fail(status);
 }
 
-static void a_replica_updates_in_a_merge_call(void **state) {
-  (void)state;
+TEST(a_replica_updates_in_a_merge_call) {
   LS_SPEC("V182 V205");
   ls_strategy *strategy = mirrored_of(2);
   in_replica u = {strategy,
@@ -199,8 +194,7 @@ static ls_nest times_ten(ls_nest args, void *user) {
   return ls_leaf(ls_mul_scalar(x, 10));
 }
 
-static void fetched_values_are_tensors(void **state) {
-  (void)state;
+TEST(fetched_values_are_tensors) {
   LS_SPEC("M141 M142 M143 M144 M145");
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v = variable_in(strategy, (variable_kind){0});
@@ -273,8 +267,7 @@ static ls_nest square(ls_nest args, void *user) {
   return ls_leaf(made);
 }
 
-static void items_are_dealt_to_devices(void **state) {
-  (void)state;
+TEST(items_are_dealt_to_devices) {
   LS_SPEC("M146 M147 M148 M81");
   ls_strategy *strategy = mirrored_of(2), *three = mirrored_of(3);
   const ls_nest items[] = {ls_nest_f64(1), ls_nest_f64(2), ls_nest_f64(3)};
@@ -324,19 +317,4 @@ static void items_are_dealt_to_devices(void **state) {
   ls_nest_release(args);
   ls_strategy_release(strategy);
   ls_strategy_release(three);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(an_update_calls_for_each_component),
-      cmocka_unit_test(only_distributed_variables_are_updated),
-      cmocka_unit_test(arguments_of_an_update_are_mirrored),
-      cmocka_unit_test(devices_are_updated_without_a_variable),
-      cmocka_unit_test(a_replica_updates_in_a_merge_call),
-      cmocka_unit_test(fetched_values_are_tensors),
-      cmocka_unit_test(items_are_dealt_to_devices),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

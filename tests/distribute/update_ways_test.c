@@ -114,8 +114,7 @@ static void components_are_updated(const ways *self) {
   }
 }
 
-static void updates_across_replicas_in_every_way(void **state) {
-  (void)state;
+TEST(updates_across_replicas_in_every_way) {
   LS_SPEC("V101 V201 M134 M137 M140");
   hold_all(&(ways_case){
       .name = "update", .step = merge_update, .check = components_are_updated});
@@ -137,8 +136,7 @@ static ls_nest merge_what_differs(ls_nest args, ways *self) {
                                ls_leaf(argument(args, 0)), self);
 }
 
-static void what_differs_updates_nothing_in_any_way(void **state) {
-  (void)state;
+TEST(what_differs_updates_nothing_in_any_way) {
   LS_SPEC("M136");
   for (size_t a = 0; a < LS_COUNT_OF(aggregations); ++a)
     hold(&(ways_case){.name = "what differs",
@@ -190,8 +188,7 @@ static void sum_is_added(const ways *self) {
                 10 + n * (n + 1) / 2.0, 0);
 }
 
-static void updates_of_replicas_in_every_way(void **state) {
-  (void)state;
+TEST(updates_of_replicas_in_every_way) {
   LS_SPEC("V182 V205 M134");
   const ways_case own = {.name = "each with its own",
                          .step = update_with_own,
@@ -248,8 +245,7 @@ static void each_device_gives_its_own(const ways *self) {
                 5 + 100 * (r + 1), 0);
 }
 
-static void devices_are_updated_in_every_way(void **state) {
-  (void)state;
+TEST(devices_are_updated_in_every_way) {
   LS_SPEC("V206 M139");
   hold(&(ways_case){.name = "devices",
                     .step = merge_devices,
@@ -303,8 +299,7 @@ static void components_are_together(const ways *self) {
                   wanted, 1e-6);
 }
 
-static void on_read_variables_are_read_together_in_every_way(void **state) {
-  (void)state;
+TEST(on_read_variables_are_read_together_in_every_way) {
   LS_SPEC("V106");
   const ways_case c = {.name = "reads",
                        .step = write_and_read_across,
@@ -342,8 +337,7 @@ static void op_is_obeyed(const ways *self) {
   }
 }
 
-static void on_read_variables_are_reduced_in_every_way(void **state) {
-  (void)state;
+TEST(on_read_variables_are_reduced_in_every_way) {
   LS_SPEC("V107 M128");
   for (size_t a = 0; a < LS_COUNT_OF(aggregations); ++a)
     hold(&(ways_case){.name = "reduce",
@@ -373,8 +367,7 @@ static ls_nest use_together(ls_nest args, ways *self) {
   return LS_TUPLE(ls_leaf(all), ls_leaf(ls_identity(all)));
 }
 
-static void on_read_variables_are_used_together_in_every_way(void **state) {
-  (void)state;
+TEST(on_read_variables_are_used_together_in_every_way) {
   LS_SPEC("V113");
   const ways_case c = {
       .name = "uses", .step = use_together, .check = components_are_together};
@@ -395,8 +388,7 @@ static ls_nest read_in_scope(ls_nest args, ways *self) {
   return LS_TUPLE(ls_leaf(x));
 }
 
-static void reads_where_uses_are_aggregated_are_refused(void **state) {
-  (void)state;
+TEST(reads_where_uses_are_aggregated_are_refused) {
   LS_SPEC("V114");
   for (size_t a = 0; a < LS_COUNT_OF(aggregations); ++a)
     hold(&(ways_case){.name = "a read", .step = read_in_scope}, ON_READ,
@@ -446,8 +438,7 @@ static void given_is_together(const ways *self) {
                 1e-6);
 }
 
-static void a_distributed_value_in_a_replica_in_every_way(void **state) {
-  (void)state;
+TEST(a_distributed_value_in_a_replica_in_every_way) {
   LS_SPEC("V100 V112");
   const ways_case c = {.name = "a PerReplica",
                        .make = make_given,
@@ -470,8 +461,7 @@ static ls_nest op_then_tensor(ls_nest args, void *user) {
                                            : ls_leaf(written);
 }
 
-static void ops_leave_nothing_in_eager(void **state) {
-  (void)state;
+TEST(ops_leave_nothing_in_eager) {
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v = variable_in(strategy, (variable_kind){0});
   ls_nest made = ls_none();
@@ -481,20 +471,4 @@ static void ops_leave_nothing_in_eager(void **state) {
   expect_components(v, (double[]){1, 1}, 2);
   ls_variable_release(v);
   ls_strategy_release(strategy);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(updates_across_replicas_in_every_way),
-      cmocka_unit_test(ops_leave_nothing_in_eager),
-      cmocka_unit_test(what_differs_updates_nothing_in_any_way),
-      cmocka_unit_test(updates_of_replicas_in_every_way),
-      cmocka_unit_test(devices_are_updated_in_every_way),
-      cmocka_unit_test(on_read_variables_are_read_together_in_every_way),
-      cmocka_unit_test(on_read_variables_are_reduced_in_every_way),
-      cmocka_unit_test(on_read_variables_are_used_together_in_every_way),
-      cmocka_unit_test(reads_where_uses_are_aggregated_are_refused),
-      cmocka_unit_test(a_distributed_value_in_a_replica_in_every_way),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -85,8 +85,7 @@ static void expect_row(ls_nest component, int64_t value) {
 }
 
 // ---- Where they are ---------------------------------------------------------
-static void a_value_says_its_host(void **state) {
-  (void)state;
+TEST(a_value_says_its_host) {
   LS_SPEC("T136 T151");
   for (int i = 0; i < STRATEGIES; ++i) {
     ls_strategy *strategy = strategy_of(i);
@@ -108,8 +107,7 @@ static ls_nest make_numbers(ls_input_context context, void *user) {
   return ls_nest_dataset(ls_dataset_range(context.pipeline, 8, 1));
 }
 
-static void what_is_made_on_a_device_is_there(void **state) {
-  (void)state;
+TEST(what_is_made_on_a_device_is_there) {
   LS_SPEC("M180");
   ls_strategy *two = mirrored_of(2);
   for (int on_device = 0; on_device < 2; ++on_device) {
@@ -151,8 +149,7 @@ static void expect_own_rows(ls_strategy *strategy, ls_nest leaf) {
   ls_nest_release(list);
 }
 
-static void each_replica_has_its_own(void **state) {
-  (void)state;
+TEST(each_replica_has_its_own) {
   LS_SPEC("M37 T78 M25");
   for (int i = 0; i < STRATEGIES; ++i) {
     ls_strategy *strategy = strategy_of(i);
@@ -179,8 +176,7 @@ static void expect_ten_more(ls_strategy *strategy, ls_nest results) {
   }
 }
 
-static void runs_give_each_replica_its_own(void **state) {
-  (void)state;
+TEST(runs_give_each_replica_its_own) {
   LS_SPEC("T78 M149");
   for (int i = FIRST_TO_RUN; i < STRATEGIES; ++i) {
     ls_strategy *strategy = strategy_of(i);
@@ -223,8 +219,7 @@ static void expect_fetched(ls_graph *graph, ls_nest leaf, int64_t first) {
   ls_session_destroy(session);
 }
 
-static void ops_that_give_values_are_on_hosts(void **state) {
-  (void)state;
+TEST(ops_that_give_values_are_on_hosts) {
   LS_SPEC("T136 T151");
   for (int i = 0; i < STRATEGIES; ++i) {
     ls_strategy *strategy = strategy_of(i);
@@ -294,8 +289,7 @@ static void reduce_there(ls_strategy *strategy, ls_nest leaf, size_t hosts) {
   }
 }
 
-static void values_on_hosts_are_reduced_there(void **state) {
-  (void)state;
+TEST(values_on_hosts_are_reduced_there) {
   LS_SPEC("M69 M85 T180");
   for (int i = FIRST_TO_RUN; i < STRATEGIES; ++i) {
     ls_strategy *strategy = strategy_of(i);
@@ -304,16 +298,4 @@ static void values_on_hosts_are_reduced_there(void **state) {
     ls_nest_release(leaf);
     ls_strategy_release(strategy);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_value_says_its_host),
-      cmocka_unit_test(what_is_made_on_a_device_is_there),
-      cmocka_unit_test(each_replica_has_its_own),
-      cmocka_unit_test(runs_give_each_replica_its_own),
-      cmocka_unit_test(ops_that_give_values_are_on_hosts),
-      cmocka_unit_test(values_on_hosts_are_reduced_there),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,8 +7,7 @@
 #include "lockstep/gradients.h"
 #include "support/replicas.h"
 
-static void a_value_holds_components_in_replica_order(void **state) {
-  (void)state;
+TEST(a_value_holds_components_in_replica_order) {
   LS_SPEC("V70");
   ls_nest items[3];
   static const char *const devices[3] = {"/device:CPU:4", "/device:CPU:2",
@@ -58,8 +57,7 @@ static ls_nest use_in_default(ls_nest args, void *user) {
   return ls_none();
 }
 
-static void a_per_replica_is_a_tensor_in_replicas_only(void **state) {
-  (void)state;
+TEST(a_per_replica_is_a_tensor_in_replicas_only) {
   LS_SPEC("V73");
   ls_strategy *strategy = mirrored_of(2), *usual = NULL;
   uses u = {.value = per_replica_scalars((double[]){3, 4}, 2)};
@@ -137,8 +135,7 @@ static void expect_passed(ls_function *function, const double *values,
   ls_nest_release(args);
 }
 
-static void a_per_replica_survives_functions_and_branches(void **state) {
-  (void)state;
+TEST(a_per_replica_survives_functions_and_branches) {
   LS_SPEC("V74");
   // In eager.
   const ls_nest value = per_replica_scalars((double[]){1, 2}, 2);
@@ -190,8 +187,7 @@ static ls_nest expand(ls_nest args, void *user) {
   return ls_none();
 }
 
-static void one_of_several_replicas_cannot_expand_it(void **state) {
-  (void)state;
+TEST(one_of_several_replicas_cannot_expand_it) {
   LS_SPEC("V75");
   ls_strategy *two = mirrored_of(2), *one = mirrored_of(1);
   uses u = {.value = per_replica_scalars((double[]){1, 2}, 2)};
@@ -250,8 +246,7 @@ static ls_nest operate_in_update(ls_nest args, void *user) {
   return ls_none();
 }
 
-static void a_mirrored_operand_is_its_current_value(void **state) {
-  (void)state;
+TEST(a_mirrored_operand_is_its_current_value) {
   LS_SPEC("V77 V71");
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v =
@@ -288,8 +283,7 @@ static void a_mirrored_operand_is_its_current_value(void **state) {
 }
 
 // ---- Tables -----------------------------------------------------------------
-static void only_a_distributed_table_is_one(void **state) {
-  (void)state;
+TEST(only_a_distributed_table_is_one) {
   LS_SPEC("V27");
   static const ls_object_type whole = {.name = "distributed table",
                                        .is_distributed_table = true},
@@ -311,18 +305,4 @@ static void only_a_distributed_table_is_one(void **state) {
   ls_nest_release(variable);
   ls_variable_release(v);
   ls_strategy_release(strategy);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_value_holds_components_in_replica_order),
-      cmocka_unit_test(a_per_replica_is_a_tensor_in_replicas_only),
-      cmocka_unit_test(a_per_replica_survives_functions_and_branches),
-      cmocka_unit_test(one_of_several_replicas_cannot_expand_it),
-      cmocka_unit_test(a_mirrored_operand_is_its_current_value),
-      cmocka_unit_test(only_a_distributed_table_is_one),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

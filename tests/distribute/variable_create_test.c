@@ -34,8 +34,7 @@ static void expect_refused(ls_strategy *strategy, ls_variable_options options,
   ls_graph_destroy(graph);
 }
 
-static void wrong_options_leave_nothing_behind(void **state) {
-  (void)state;
+TEST(wrong_options_leave_nothing_behind) {
   LS_SPEC("V35 V36 V37 V38 V40");
   ls_strategy *strategy = mirrored_of(2);
   const ls_variable_options base = {.name = "v", .dtype = LS_DTYPE_F32};
@@ -88,8 +87,7 @@ static bool trainable_of(ls_strategy *strategy, ls_flag flag,
   return trainable;
 }
 
-static void trainable_is_the_default_but_for_on_read(void **state) {
-  (void)state;
+TEST(trainable_is_the_default_but_for_on_read) {
   LS_SPEC("V39 M45");
   ls_strategy *s = mirrored_of(2);
   assert_true(trainable_of(s, LS_FLAG_DEFAULT, LS_SYNCHRONIZATION_AUTO));
@@ -114,8 +112,7 @@ static const char *device_of(const ls_variable *v, size_t i) {
   return ls_variable_device(ls_variable_component(v, i));
 }
 
-static void a_component_is_made_on_each_device_in_order(void **state) {
-  (void)state;
+TEST(a_component_is_made_on_each_device_in_order) {
   LS_SPEC("M38 M41 V54");
   static const char *const devices[] = {"/cpu:3", "/cpu:1"};
   ls_strategy *strategy = NULL;
@@ -138,8 +135,7 @@ static void a_component_is_made_on_each_device_in_order(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void names_are_absolute_and_unique(void **state) {
-  (void)state;
+TEST(names_are_absolute_and_unique) {
   LS_SPEC("M39 V53");
   ls_strategy *strategy = mirrored_of(3);
   ls_graph *graph = NULL;
@@ -183,8 +179,7 @@ static ls_nest draw(ls_nest args, void *user) {
   return ls_leaf(ls_random_normal(LS_DTYPE_F32, LS_SHAPE(3), 0, 1, NULL));
 }
 
-static void the_initial_value_is_made_once(void **state) {
-  (void)state;
+TEST(the_initial_value_is_made_once) {
   LS_SPEC("V55 M40");
   ls_strategy *strategy = mirrored_of(4);
   ls_variable *v = NULL;
@@ -216,8 +211,7 @@ static void the_initial_value_is_made_once(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void components_stand_beside_those_of_another(void **state) {
-  (void)state;
+TEST(components_stand_beside_those_of_another) {
   LS_SPEC("V54");
   static const char *const devices[] = {"/cpu:3", "/cpu:1"};
   ls_strategy *strategy = NULL, *other = mirrored_of(2);
@@ -267,8 +261,7 @@ static size_t collected(const ls_graph *graph, const char *name,
   return found;
 }
 
-static void the_container_is_in_the_collections(void **state) {
-  (void)state;
+TEST(the_container_is_in_the_collections) {
   LS_SPEC("V43 V49 M42 M43 M44");
   static const char *const mine[] = {"mine", LS_COLLECTION_TRAINABLE_VARIABLES};
   static const char *const none[] = {NULL};
@@ -309,8 +302,7 @@ static void the_container_is_in_the_collections(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void eager_keeps_the_global_step_only(void **state) {
-  (void)state;
+TEST(eager_keeps_the_global_step_only) {
   LS_SPEC("V50 M42");
   static const char *const both[] = {"mine", LS_COLLECTION_GLOBAL_STEP};
   ls_strategy *strategy = mirrored_of(2);
@@ -329,20 +321,4 @@ static void eager_keeps_the_global_step_only(void **state) {
   ls_graph_remove_from_collection(graph, LS_COLLECTION_GLOBAL_STEP, leaf);
   ls_variable_release(v);
   ls_strategy_release(strategy);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(wrong_options_leave_nothing_behind),
-      cmocka_unit_test(trainable_is_the_default_but_for_on_read),
-      cmocka_unit_test(a_component_is_made_on_each_device_in_order),
-      cmocka_unit_test(names_are_absolute_and_unique),
-      cmocka_unit_test(the_initial_value_is_made_once),
-      cmocka_unit_test(components_stand_beside_those_of_another),
-      cmocka_unit_test(the_container_is_in_the_collections),
-      cmocka_unit_test(eager_keeps_the_global_step_only),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

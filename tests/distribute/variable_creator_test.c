@@ -26,8 +26,7 @@ static ls_status note_creation(const ls_creator *next,
   return ls_creator_create(next, options, out_variable);
 }
 
-static void creators_outside_see_components(void **state) {
-  (void)state;
+TEST(creators_outside_see_components) {
   LS_SPEC("M50");
   ls_strategy *strategy = mirrored_of(2);
   creations outside = {.count = 0}, inside = {.count = 0};
@@ -53,8 +52,7 @@ static void creators_outside_see_components(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void a_creator_must_return_plain_variables(void **state) {
-  (void)state;
+TEST(a_creator_must_return_plain_variables) {
   LS_SPEC("M48");
   ls_strategy *strategy = mirrored_of(2);
   creations wrong = {
@@ -75,8 +73,7 @@ static void a_creator_must_return_plain_variables(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void every_creation_in_a_scope_goes_through_the_strategy(void **state) {
-  (void)state;
+TEST(every_creation_in_a_scope_goes_through_the_strategy) {
   LS_SPEC("V56");
   ls_strategy *strategy = mirrored_of(2), *usual = NULL;
   const ls_variable_options options = {.name = "w", .dtype = LS_DTYPE_F32};
@@ -120,8 +117,7 @@ static void count_warnings(void *user, const ls_log_line *line) {
   expect_contains(line->text, "partitioned variables are off");
 }
 
-static void partitioners_and_caching_devices_are_dropped(void **state) {
-  (void)state;
+TEST(partitioners_and_caching_devices_are_dropped) {
   LS_SPEC("V57 V44");
   ls_runtime *runtime = NULL;
   int warnings = 0;
@@ -158,16 +154,4 @@ static void partitioners_and_caching_devices_are_dropped(void **state) {
   ls_strategy_release(strategy);
   ls_runtime_make_current(before);
   expect_ok(ls_runtime_destroy(runtime));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(creators_outside_see_components),
-      cmocka_unit_test(a_creator_must_return_plain_variables),
-      cmocka_unit_test(every_creation_in_a_scope_goes_through_the_strategy),
-      cmocka_unit_test(partitioners_and_caching_devices_are_dropped),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

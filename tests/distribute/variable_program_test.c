@@ -84,8 +84,7 @@ static void expect_values(built *b, double first, double second) {
   ls_nest_release(fetch);
 }
 
-static void one_initializer_is_for_all_components(void **state) {
-  (void)state;
+TEST(one_initializer_is_for_all_components) {
   LS_SPEC("V82 M41");
   built b;
   build(&b);
@@ -112,8 +111,7 @@ static void one_initializer_is_for_all_components(void **state) {
   drop(&b);
 }
 
-static void a_write_is_an_op_for_each_component(void **state) {
-  (void)state;
+TEST(a_write_is_an_op_for_each_component) {
   LS_SPEC("V94 V104");
   built b;
   build(&b);
@@ -138,8 +136,7 @@ static void a_write_is_an_op_for_each_component(void **state) {
   drop(&b);
 }
 
-static void states_come_and_go(void **state) {
-  (void)state;
+TEST(states_come_and_go) {
   built b;
   build(&b);
   run(&b, ls_nest_op(ls_variable_initializer(b.variable)));
@@ -193,8 +190,7 @@ static ls_nest split_scalars(ls_strategy *strategy, const double *values,
   return LS_TUPLE(ls_nest_distributed(LS_PER_REPLICA, items, (size_t)count));
 }
 
-static void compiled_replicas_write_what_eager_ones_do(void **state) {
-  (void)state;
+TEST(compiled_replicas_write_what_eager_ones_do) {
   LS_SPEC("V97 V98");
   static const struct {
     ls_variable_aggregation aggregation;
@@ -225,8 +221,7 @@ static void compiled_replicas_write_what_eager_ones_do(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void equal_components_have_one_buffer(void **state) {
-  (void)state;
+TEST(equal_components_have_one_buffer) {
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v = variable_in(strategy, (variable_kind){.initial = 3});
   ls_function *f = function_of(read_twice, v);
@@ -263,8 +258,7 @@ static ls_nest assign_across(ls_nest args, void *user) {
   return second;
 }
 
-static void a_function_across_replicas_writes_once(void **state) {
-  (void)state;
+TEST(a_function_across_replicas_writes_once) {
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v = variable_in(strategy, (variable_kind){.initial = 3});
   ls_function *f = function_of(assign_across, v);
@@ -289,18 +283,4 @@ static void a_function_across_replicas_writes_once(void **state) {
   ls_function_release(f);
   ls_variable_release(v);
   ls_strategy_release(strategy);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(one_initializer_is_for_all_components),
-      cmocka_unit_test(a_write_is_an_op_for_each_component),
-      cmocka_unit_test(states_come_and_go),
-      cmocka_unit_test(compiled_replicas_write_what_eager_ones_do),
-      cmocka_unit_test(equal_components_have_one_buffer),
-      cmocka_unit_test(a_function_across_replicas_writes_once),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -15,8 +15,7 @@ static ls_nest read_in_update(ls_nest args, void *user) {
   return ls_none();
 }
 
-static void reads_give_the_threads_component(void **state) {
-  (void)state;
+TEST(reads_give_the_threads_component) {
   LS_SPEC("V90 V93 V105 M178");
   ls_strategy *strategy = mirrored_of(2);
   for (int kind = 0; kind < 2; ++kind) {
@@ -69,8 +68,7 @@ static ls_nest use_in_other(ls_nest args, void *user) {
   return ls_none();
 }
 
-static void use_as_a_tensor_needs_no_scope(void **state) {
-  (void)state;
+TEST(use_as_a_tensor_needs_no_scope) {
   LS_SPEC("V91 V89");
   ls_strategy *a = mirrored_of(2), *b = mirrored_of(2);
   ls_variable *v = variable_in(a, (variable_kind){0});
@@ -107,14 +105,4 @@ static void use_as_a_tensor_needs_no_scope(void **state) {
   ls_variable_release(v);
   ls_strategy_release(a);
   ls_strategy_release(b);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(reads_give_the_threads_component),
-      cmocka_unit_test(use_as_a_tensor_needs_no_scope),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -49,8 +49,7 @@ static ls_variable_recipe recipe_of(ls_strategy *strategy, maker *m) {
                               .policies = &ls_mirrored_policies};
 }
 
-static void the_creator_is_called_once_and_wrapped(void **state) {
-  (void)state;
+TEST(the_creator_is_called_once_and_wrapped) {
   LS_SPEC("V42 V43 V44");
   static const char *const mine[] = {"mine"};
   ls_strategy *strategy = mirrored_of(2);
@@ -100,8 +99,7 @@ static void the_creator_is_called_once_and_wrapped(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void no_tape_records_what_is_done_meanwhile(void **state) {
-  (void)state;
+TEST(no_tape_records_what_is_done_meanwhile) {
   LS_SPEC("V45 V211");
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *other = NULL, *v = NULL, *read[4];
@@ -125,9 +123,7 @@ static void no_tape_records_what_is_done_meanwhile(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void
-a_component_without_initializer_gets_one_that_does_nothing(void **state) {
-  (void)state;
+TEST(a_component_without_initializer_gets_one_that_does_nothing) {
   LS_SPEC("V46");
   ls_strategy *strategy = mirrored_of(2);
   maker m = {.count = 2, .bare = true};
@@ -159,8 +155,7 @@ a_component_without_initializer_gets_one_that_does_nothing(void **state) {
 
 static const char *class_of(const ls_variable *v) { return v->class_name; }
 
-static void classes_and_policies_follow_from_the_synchronization(void **state) {
-  (void)state;
+TEST(classes_and_policies_follow_from_the_synchronization) {
   LS_SPEC("V47 V48");
   ls_strategy *strategy = mirrored_of(2);
   maker m = {.count = 2};
@@ -229,8 +224,7 @@ static ls_status make_in_turn(ls_strategy *strategy,
   return ls_ok();
 }
 
-static void who_has_no_tables_gets_the_usual_ones(void **state) {
-  (void)state;
+TEST(who_has_no_tables_gets_the_usual_ones) {
   LS_SPEC("V42 V47 V48");
   for (int policies = 0; policies < 2; ++policies) {
     ls_strategy *strategy = NULL;
@@ -286,8 +280,7 @@ static void who_has_no_tables_gets_the_usual_ones(void **state) {
       LS_FAILED_PRECONDITION, "the default strategy");
 }
 
-static void no_variable_comes_from_its_definition_in_a_scope(void **state) {
-  (void)state;
+TEST(no_variable_comes_from_its_definition_in_a_scope) {
   LS_SPEC("V59");
   static const char text[] = "variable @\"w\" : f32[3]\n"
                              "graph build \"g\" {\n"
@@ -347,23 +340,6 @@ static ls_status make_under_pressure(void *user) {
   return status;
 }
 
-static void what_cannot_be_made_leaves_nothing(void **state) {
-  (void)state;
+TEST(what_cannot_be_made_leaves_nothing) {
   expect_memory_failures_survived(make_under_pressure, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_creator_is_called_once_and_wrapped),
-      cmocka_unit_test(no_tape_records_what_is_done_meanwhile),
-      cmocka_unit_test(
-          a_component_without_initializer_gets_one_that_does_nothing),
-      cmocka_unit_test(classes_and_policies_follow_from_the_synchronization),
-      cmocka_unit_test(who_has_no_tables_gets_the_usual_ones),
-      cmocka_unit_test(no_variable_comes_from_its_definition_in_a_scope),
-      cmocka_unit_test(what_cannot_be_made_leaves_nothing),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -41,8 +41,7 @@ static ls_nest make_in_replica(ls_nest args, void *user) {
   return ls_none();
 }
 
-static void variables_are_synchronized_on_read_in_a_scope(void **state) {
-  (void)state;
+TEST(variables_are_synchronized_on_read_in_a_scope) {
   LS_SPEC("M46 M174 M45");
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v = NULL, *plain = NULL;
@@ -79,8 +78,7 @@ static void variables_are_synchronized_on_read_in_a_scope(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void a_scope_is_for_its_strategy(void **state) {
-  (void)state;
+TEST(a_scope_is_for_its_strategy) {
   LS_SPEC("M174 V165");
   ls_strategy *strategy = mirrored_of(2), *other = mirrored_of(2);
   ls_variable *v = variable_in(strategy, (variable_kind){0}), *w = NULL;
@@ -143,8 +141,7 @@ static void a_scope_is_for_its_strategy(void **state) {
 }
 
 // ---- Places ----------------------------------------------------------------
-static void components_are_where_they_are_asked_for(void **state) {
-  (void)state;
+TEST(components_are_where_they_are_asked_for) {
   LS_SPEC("M47 M174");
   ls_strategy *strategy = mirrored_of(3);
   ls_variable *v = NULL, *few = NULL;
@@ -219,8 +216,7 @@ static ls_status expect_no_devices(const ls_creator *next,
   return ls_creator_create(next, options, out_variable);
 }
 
-static void creators_of_components_are_asked_for_no_devices(void **state) {
-  (void)state;
+TEST(creators_of_components_are_asked_for_no_devices) {
   ls_strategy *strategy = mirrored_of(3);
   static const char *const two[] = {"/cpu:2", "/cpu:0"};
   ls_variable *v = NULL;
@@ -236,16 +232,4 @@ static void creators_of_components_are_asked_for_no_devices(void **state) {
   assert_int_equal(count, 2);
   ls_variable_release(v);
   ls_strategy_release(strategy);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(variables_are_synchronized_on_read_in_a_scope),
-      cmocka_unit_test(a_scope_is_for_its_strategy),
-      cmocka_unit_test(components_are_where_they_are_asked_for),
-      cmocka_unit_test(creators_of_components_are_asked_for_no_devices),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

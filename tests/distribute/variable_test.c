@@ -13,8 +13,7 @@
 #include "support/variables.h"
 
 // ---- Common properties -----------------------------------------------------
-static void the_enums_have_their_numbers(void **state) {
-  (void)state;
+TEST(the_enums_have_their_numbers) {
   LS_SPEC("V34");
   assert_int_equal(LS_SYNCHRONIZATION_AUTO, 0);
   assert_int_equal(LS_SYNCHRONIZATION_NONE, 1);
@@ -35,8 +34,7 @@ static void the_enums_have_their_numbers(void **state) {
 
 // Refused in the scope, in a build graph, and nothing is left there.
 
-static void a_strategy_knows_what_it_made(void **state) {
-  (void)state;
+TEST(a_strategy_knows_what_it_made) {
   LS_SPEC("V33");
   ls_strategy *a = mirrored_of(2), *b = mirrored_of(2), *usual = NULL;
   ls_variable *v = variable_in(a, (variable_kind){0}), *plain = NULL;
@@ -55,8 +53,7 @@ static void a_strategy_knows_what_it_made(void **state) {
   ls_strategy_release(b);
 }
 
-static void some_aggregations_are_reduce_ops(void **state) {
-  (void)state;
+TEST(some_aggregations_are_reduce_ops) {
   LS_SPEC("V41");
   ls_reduce_op op = LS_REDUCE_MAX;
   expect_ok(ls_aggregation_reduce_op(SUM, &op));
@@ -70,8 +67,7 @@ static void some_aggregations_are_reduce_ops(void **state) {
 }
 
 // ---- Beside others ---------------------------------------------------------
-static void only_what_the_strategy_made_is_a_place(void **state) {
-  (void)state;
+TEST(only_what_the_strategy_made_is_a_place) {
   LS_SPEC("V30 V31");
   ls_strategy *a = mirrored_of(2), *b = mirrored_of(2);
   ls_variable *v = variable_in(a, (variable_kind){.name = "mine"});
@@ -125,8 +121,7 @@ static ls_nest negate(ls_nest args, void *user) {
   return ls_leaf(ls_neg(ls_nest_tensor(args, 0)));
 }
 
-static void a_variable_is_as_its_first_component(void **state) {
-  (void)state;
+TEST(a_variable_is_as_its_first_component) {
   LS_SPEC("V78");
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v = NULL;
@@ -202,8 +197,7 @@ static void expect_places(const places *p) {
   }
 }
 
-static void the_component_that_is_meant_depends_on_the_place(void **state) {
-  (void)state;
+TEST(the_component_that_is_meant_depends_on_the_place) {
   LS_SPEC("V79 V80 V81");
   ls_strategy *strategy = mirrored_of(2);
   ls_graph *graph = NULL;
@@ -283,8 +277,7 @@ static void run_op(ls_session *session, ls_op op) {
   ls_nest_release(none);
 }
 
-static void it_is_initialized_when_all_components_are(void **state) {
-  (void)state;
+TEST(it_is_initialized_when_all_components_are) {
   LS_SPEC("V82 V83 M51");
   ls_strategy *strategy = mirrored_of(3);
   ls_graph *graph = NULL;
@@ -344,8 +337,7 @@ static void it_is_initialized_when_all_components_are(void **state) {
 }
 
 // ---- One replica -----------------------------------------------------------
-static void the_variable_of_one_replica_is_its_component(void **state) {
-  (void)state;
+TEST(the_variable_of_one_replica_is_its_component) {
   ls_strategy *strategy = mirrored_of(1);
   ls_variable *v = variable_in(strategy, (variable_kind){.initial = 4});
   // Given from outside, saved and restored, and by an op.
@@ -365,8 +357,7 @@ static void the_variable_of_one_replica_is_its_component(void **state) {
 }
 
 // ---- Copies -----------------------------------------------------------------
-static void a_copy_has_values_of_its_own(void **state) {
-  (void)state;
+TEST(a_copy_has_values_of_its_own) {
   LS_SPEC("V84");
   ls_strategy *strategy = mirrored_of(2), *other = mirrored_of(2);
   for (int kind = 0; kind < 4; ++kind) {
@@ -420,21 +411,4 @@ static void a_copy_has_values_of_its_own(void **state) {
   strategy->uses_policies = false;
   ls_strategy_release(strategy);
   ls_strategy_release(other);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_enums_have_their_numbers),
-      cmocka_unit_test(a_strategy_knows_what_it_made),
-      cmocka_unit_test(some_aggregations_are_reduce_ops),
-      cmocka_unit_test(only_what_the_strategy_made_is_a_place),
-      cmocka_unit_test(a_variable_is_as_its_first_component),
-      cmocka_unit_test(the_component_that_is_meant_depends_on_the_place),
-      cmocka_unit_test(the_variable_of_one_replica_is_its_component),
-      cmocka_unit_test(it_is_initialized_when_all_components_are),
-      cmocka_unit_test(a_copy_has_values_of_its_own),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

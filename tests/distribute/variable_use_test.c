@@ -14,8 +14,7 @@ static ls_nest count_up(ls_nest args, void *user) {
       ls_nest_as_variable(ls_nest_item(args, 0)), scalar_of(1)));
 }
 
-static void a_function_uses_the_variable_itself(void **state) {
-  (void)state;
+TEST(a_function_uses_the_variable_itself) {
   LS_SPEC("V86");
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v = variable_in(strategy, (variable_kind){.initial = 5});
@@ -70,8 +69,7 @@ static ls_nest differentiate(ls_nest args, void *user) {
   return ls_none();
 }
 
-static void a_tape_watches_the_whole_in_a_replica(void **state) {
-  (void)state;
+TEST(a_tape_watches_the_whole_in_a_replica) {
   LS_SPEC("V87");
   ls_strategy *strategy = mirrored_of(2);
   taped t = {.v = variable_in(strategy, (variable_kind){.aggregation = SUM})};
@@ -96,8 +94,7 @@ static void a_tape_watches_the_whole_in_a_replica(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void the_host_gets_what_a_read_gives(void **state) {
-  (void)state;
+TEST(the_host_gets_what_a_read_gives) {
   LS_SPEC("V88");
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v =
@@ -133,8 +130,7 @@ static void the_host_gets_what_a_read_gives(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void a_distributed_variable_is_no_reference(void **state) {
-  (void)state;
+TEST(a_distributed_variable_is_no_reference) {
   LS_SPEC("V92");
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v = variable_in(strategy, (variable_kind){0}), *ref = NULL;
@@ -164,8 +160,7 @@ static void expect_no_update(ls_strategy *strategy, ls_variable *v,
   assert_int_equal(calls, 0);
 }
 
-static void an_update_is_of_components_on_the_strategys_devices(void **state) {
-  (void)state;
+TEST(an_update_is_of_components_on_the_strategys_devices) {
   LS_SPEC("M135");
   static const char *const devices[] = {"/cpu:0", "/cpu:7"};
   ls_strategy *strategy = mirrored_of(2);
@@ -221,8 +216,7 @@ static void expect_steps(ls_strategy *strategy, ls_variable *v) {
   expect_components(v, (double[]){13, 24}, 2);
 }
 
-static void packing_changes_no_number(void **state) {
-  (void)state;
+TEST(packing_changes_no_number) {
   LS_SPEC("V137 V138");
   ls_strategy *strategy = mirrored_of(2);
   for (int packs = 0; packs < 2; ++packs) {
@@ -264,18 +258,4 @@ static void packing_changes_no_number(void **state) {
   }
   strategy->packs_variables = false;
   ls_strategy_release(strategy);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_function_uses_the_variable_itself),
-      cmocka_unit_test(a_tape_watches_the_whole_in_a_replica),
-      cmocka_unit_test(the_host_gets_what_a_read_gives),
-      cmocka_unit_test(a_distributed_variable_is_no_reference),
-      cmocka_unit_test(an_update_is_of_components_on_the_strategys_devices),
-      cmocka_unit_test(packing_changes_no_number),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -108,8 +108,7 @@ static void hold_each(ls_nest (*step)(ls_nest args, ways *self),
       }
 }
 
-static void replicas_write_by_aggregation_in_every_way(void **state) {
-  (void)state;
+TEST(replicas_write_by_aggregation_in_every_way) {
   LS_SPEC("V96 V97 V98 V105 V108");
   hold_each(write_own, own_is_written, 0);
 }
@@ -186,8 +185,7 @@ static void hold_across(const writing *w, ls_code refused, const char *says) {
   }
 }
 
-static void writes_across_replicas_reach_all_in_every_way(void **state) {
-  (void)state;
+TEST(writes_across_replicas_reach_all_in_every_way) {
   LS_SPEC("V94 V104");
   for (size_t a = 0; a < LS_COUNT_OF(aggregations); ++a)
     for (int op = 0; op < 3; ++op)
@@ -199,8 +197,7 @@ static void writes_across_replicas_reach_all_in_every_way(void **state) {
                   LS_OK, NULL);
 }
 
-static void on_read_writes_across_replicas_in_every_way(void **state) {
-  (void)state;
+TEST(on_read_writes_across_replicas_in_every_way) {
   LS_SPEC("V109 V110 V111");
   for (size_t a = 0; a < LS_COUNT_OF(aggregations); ++a)
     for (int op = 0; op < 3; ++op) {
@@ -228,8 +225,7 @@ static void each_has_its_own(const ways *self) {
                 written(w, r + 1), 0);
 }
 
-static void what_differs_is_written_where_nothing_is_aggregated(void **state) {
-  (void)state;
+TEST(what_differs_is_written_where_nothing_is_aggregated) {
   LS_SPEC("V94 V95 V112");
   for (int s = 0; s < 2; ++s)
     for (size_t a = 0; a < LS_COUNT_OF(aggregations); ++a) {
@@ -286,8 +282,7 @@ static void number_is_written(const ways *self) {
                 written(w, w->number), 0);
 }
 
-static void one_value_from_all_is_no_sum_in_every_way(void **state) {
-  (void)state;
+TEST(one_value_from_all_is_no_sum_in_every_way) {
   LS_SPEC("V99");
   for (size_t a = 1; a < LS_COUNT_OF(aggregations); ++a)
     for (int k = 0; k < 4; ++k) {
@@ -314,8 +309,7 @@ static void one_value_from_all_is_no_sum_in_every_way(void **state) {
     }
 }
 
-static void the_global_step_counts_steps_in_every_way(void **state) {
-  (void)state;
+TEST(the_global_step_counts_steps_in_every_way) {
   LS_SPEC("V103");
   static const ls_dtype dtypes[] = {LS_DTYPE_I64,  LS_DTYPE_I32, LS_DTYPE_F64,
                                     LS_DTYPE_BF16, LS_DTYPE_F16, LS_DTYPE_U8};
@@ -334,16 +328,4 @@ static void the_global_step_counts_steps_in_every_way(void **state) {
                            .check = number_is_written};
       ways_hold(&c, 1);
     }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(replicas_write_by_aggregation_in_every_way),
-      cmocka_unit_test(writes_across_replicas_reach_all_in_every_way),
-      cmocka_unit_test(on_read_writes_across_replicas_in_every_way),
-      cmocka_unit_test(what_differs_is_written_where_nothing_is_aggregated),
-      cmocka_unit_test(one_value_from_all_is_no_sum_in_every_way),
-      cmocka_unit_test(the_global_step_counts_steps_in_every_way),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

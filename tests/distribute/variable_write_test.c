@@ -6,8 +6,7 @@
 #include "support/variables.h"
 
 // ---- Replica writes --------------------------------------------------------
-static void replicas_write_what_the_aggregation_makes(void **state) {
-  (void)state;
+TEST(replicas_write_what_the_aggregation_makes) {
   LS_SPEC("V97 V98");
   static const struct {
     ls_variable_aggregation aggregation;
@@ -30,8 +29,7 @@ static void replicas_write_what_the_aggregation_makes(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void without_aggregation_each_replica_writes_its_own(void **state) {
-  (void)state;
+TEST(without_aggregation_each_replica_writes_its_own) {
   LS_SPEC("V96");
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v = variable_in(strategy, (variable_kind){.initial = 10});
@@ -49,8 +47,7 @@ static void without_aggregation_each_replica_writes_its_own(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void one_value_from_all_replicas_is_not_summed(void **state) {
-  (void)state;
+TEST(one_value_from_all_replicas_is_not_summed) {
   LS_SPEC("V99");
   ls_strategy *strategy = mirrored_of(2), *one = mirrored_of(1);
   static const ls_variable_aggregation each[] = {SUM, MEAN, FIRST};
@@ -92,8 +89,7 @@ static void one_value_from_all_replicas_is_not_summed(void **state) {
   ls_strategy_release(one);
 }
 
-static void a_distributed_value_in_a_replica_is_aggregated(void **state) {
-  (void)state;
+TEST(a_distributed_value_in_a_replica_is_aggregated) {
   LS_SPEC("V100");
   static const struct {
     ls_variable_aggregation aggregation;
@@ -125,8 +121,7 @@ static void a_distributed_value_in_a_replica_is_aggregated(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void the_global_step_counts_steps(void **state) {
-  (void)state;
+TEST(the_global_step_counts_steps) {
   LS_SPEC("V103");
   for (int n = 1; n <= 3; ++n) {
     ls_strategy *strategy = mirrored_of(n);
@@ -145,8 +140,7 @@ static void the_global_step_counts_steps(void **state) {
 }
 
 // ---- Writes across replicas ------------------------------------------------
-static void a_write_across_replicas_reaches_all(void **state) {
-  (void)state;
+TEST(a_write_across_replicas_reaches_all) {
   LS_SPEC("V94 V102");
   static const ls_variable_aggregation all[] = {NONE, SUM, MEAN, FIRST};
   ls_strategy *strategy = mirrored_of(2);
@@ -179,9 +173,7 @@ static void a_write_across_replicas_reaches_all(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void
-what_differs_may_be_assigned_where_nothing_is_aggregated(void **state) {
-  (void)state;
+TEST(what_differs_may_be_assigned_where_nothing_is_aggregated) {
   ls_strategy *strategy = mirrored_of(2);
   const ls_nest value = per_replica_scalars((double[]){1, 2}, 2);
   ls_variable *v = variable_in(strategy, (variable_kind){0});
@@ -207,8 +199,7 @@ static ls_nest write_whole(ls_nest args, void *user) {
   return ls_leaf(after);
 }
 
-static void in_an_update_the_container_is_its_component(void **state) {
-  (void)state;
+TEST(in_an_update_the_container_is_its_component) {
   LS_SPEC("V101 M140");
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v =
@@ -221,21 +212,4 @@ static void in_an_update_the_container_is_its_component(void **state) {
   ls_nest_release(made);
   ls_variable_release(v);
   ls_strategy_release(strategy);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(replicas_write_what_the_aggregation_makes),
-      cmocka_unit_test(without_aggregation_each_replica_writes_its_own),
-      cmocka_unit_test(one_value_from_all_replicas_is_not_summed),
-      cmocka_unit_test(a_distributed_value_in_a_replica_is_aggregated),
-      cmocka_unit_test(the_global_step_counts_steps),
-      cmocka_unit_test(a_write_across_replicas_reaches_all),
-      cmocka_unit_test(
-          what_differs_may_be_assigned_where_nothing_is_aggregated),
-      cmocka_unit_test(in_an_update_the_container_is_its_component),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -35,8 +35,7 @@ static void is_squared(const ways *self) {
     }
 }
 
-static void a_value_of_each_replica_is_computed_in_every_way(void **state) {
-  (void)state;
+TEST(a_value_of_each_replica_is_computed_in_every_way) {
   const ways_case c = {.name = "squares",
                        .args = rows_of,
                        .step = square_own,
@@ -70,8 +69,7 @@ static void is_counted(const ways *self) {
                 1 + n * (n + 1) / 2 + (10 * n + n * (n + 1) / 2), 0);
 }
 
-static void aggregated_writes_of_replicas_meet_in_every_way(void **state) {
-  (void)state;
+TEST(aggregated_writes_of_replicas_meet_in_every_way) {
   LS_SPEC("V98");
   const ways_case c = {.name = "counter",
                        .make = make_counter,
@@ -103,8 +101,7 @@ static void is_reduced(const ways *self) {
   }
 }
 
-static void collectives_of_replicas_are_the_same_in_every_way(void **state) {
-  (void)state;
+TEST(collectives_of_replicas_are_the_same_in_every_way) {
   LS_SPEC("V180 V181");
   const ways_case c = {.name = "collectives",
                        .args = rows_of,
@@ -131,8 +128,7 @@ static ls_nest go_down(ls_nest args, ways *self) {
   return ways_minimize(self, loss_of_line, args);
 }
 
-static void every_optimizer_takes_the_same_steps_in_every_way(void **state) {
-  (void)state;
+TEST(every_optimizer_takes_the_same_steps_in_every_way) {
   for (size_t i = 0; ls_optimizer_kind(i) != NULL; ++i) {
     const ways_case c = {.name = ls_optimizer_kind(i),
                          .user = ls_optimizer_kind(i),
@@ -142,14 +138,4 @@ static void every_optimizer_takes_the_same_steps_in_every_way(void **state) {
                          .steps = 3};
     ways_hold(&c, 1);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_value_of_each_replica_is_computed_in_every_way),
-      cmocka_unit_test(aggregated_writes_of_replicas_meet_in_every_way),
-      cmocka_unit_test(collectives_of_replicas_are_the_same_in_every_way),
-      cmocka_unit_test(every_optimizer_takes_the_same_steps_in_every_way),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

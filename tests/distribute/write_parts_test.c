@@ -10,8 +10,7 @@ static ls_tensor vector(int64_t count) {
   return ls_fill(LS_DTYPE_F32, LS_SHAPE(count), 1);
 }
 
-static void no_component_is_written_unless_all_can_be(void **state) {
-  (void)state;
+TEST(no_component_is_written_unless_all_can_be) {
   LS_SPEC("V94");
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v = NULL;
@@ -40,13 +39,4 @@ static void no_component_is_written_unless_all_can_be(void **state) {
   expect_ok(ls_frame_end(NULL));
   ls_variable_release(v);
   ls_strategy_release(strategy);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(no_component_is_written_unless_all_can_be),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

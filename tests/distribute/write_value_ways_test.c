@@ -112,8 +112,7 @@ static void variable_is_put(const ways *self) {
   }
 }
 
-static void a_variable_is_worth_its_components_in_every_way(void **state) {
-  (void)state;
+TEST(a_variable_is_worth_its_components_in_every_way) {
   LS_SPEC("V99 V100");
   static const ls_write_op ops[] = {LS_WRITE_ASSIGN, LS_WRITE_ADD,
                                     LS_WRITE_SUB};
@@ -142,9 +141,7 @@ static void a_variable_is_worth_its_components_in_every_way(void **state) {
         }
 }
 
-static void
-a_variable_is_refused_where_nothing_says_what_it_makes(void **state) {
-  (void)state;
+TEST(a_variable_is_refused_where_nothing_says_what_it_makes) {
   LS_SPEC("V100 V112");
   for (size_t v = 0; v < LS_COUNT_OF(aggregations); ++v)
     for (size_t a = 0; a < LS_COUNT_OF(aggregations); ++a) {
@@ -179,8 +176,7 @@ static ls_nest merge_variable(ls_nest args, ways *self) {
                                self);
 }
 
-static void an_on_read_variable_is_no_value_across_replicas(void **state) {
-  (void)state;
+TEST(an_on_read_variable_is_no_value_across_replicas) {
   LS_SPEC("V95 V112");
   for (size_t s = 0; s < 2; ++s)
     for (size_t v = 1; v < LS_COUNT_OF(aggregations); ++v)
@@ -220,8 +216,7 @@ static void six_is_put(const ways *self) {
     ways_expect(self, "a component", ways_value(self, 0, r, 0), 6, 0);
 }
 
-static void a_plain_variable_is_one_value_in_every_way(void **state) {
-  (void)state;
+TEST(a_plain_variable_is_one_value_in_every_way) {
   LS_SPEC("V99");
   for (size_t v = 0; v < LS_COUNT_OF(aggregations); ++v)
     for (size_t s = 0; s < 2; ++s) {
@@ -276,8 +271,7 @@ static void parts_are_together(const ways *self) {
                 1e-6);
 }
 
-static void parts_of_a_replicas_own_are_refused_in_every_way(void **state) {
-  (void)state;
+TEST(parts_of_a_replicas_own_are_refused_in_every_way) {
   LS_SPEC("V100");
   for (int kind = 0; kind < 2; ++kind)
     for (size_t v = 1; v < LS_COUNT_OF(aggregations); ++v) {
@@ -299,9 +293,7 @@ static void parts_of_a_replicas_own_are_refused_in_every_way(void **state) {
     }
 }
 
-static void
-the_same_parts_made_by_each_are_one_value_in_every_way(void **state) {
-  (void)state;
+TEST(the_same_parts_made_by_each_are_one_value_in_every_way) {
   LS_SPEC("V100");
   for (int kind = 0; kind < 2; ++kind)
     for (size_t v = 1; v < LS_COUNT_OF(aggregations); ++v)
@@ -311,16 +303,4 @@ the_same_parts_made_by_each_are_one_value_in_every_way(void **state) {
            &(writing){.v = aggregations[v],
                       .kind = kind == 0 ? LS_PER_REPLICA : LS_MIRRORED},
            "numbers");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_variable_is_worth_its_components_in_every_way),
-      cmocka_unit_test(a_variable_is_refused_where_nothing_says_what_it_makes),
-      cmocka_unit_test(an_on_read_variable_is_no_value_across_replicas),
-      cmocka_unit_test(a_plain_variable_is_one_value_in_every_way),
-      cmocka_unit_test(parts_of_a_replicas_own_are_refused_in_every_way),
-      cmocka_unit_test(the_same_parts_made_by_each_are_one_value_in_every_way),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,8 +67,7 @@ static shape random_shape(ls_dtype dtype, int round, loop_random *random) {
   return s;
 }
 
-static void attention_agrees_with_the_reference(void **state) {
-  (void)state;
+TEST(attention_agrees_with_the_reference) {
   loop_random random = {loop_random_seed()};
   for (size_t t = 0; t < LOOP_FLOATS; ++t)
     for (int round = 0; round < (LS_SANITIZED ? 4 : 12); ++round) {
@@ -78,8 +77,7 @@ static void attention_agrees_with_the_reference(void **state) {
     }
 }
 
-static void long_sequences_go_in_bands(void **state) {
-  (void)state;
+TEST(long_sequences_go_in_bands) {
   loop_random random = {loop_random_seed()};
   for (int i = 0; i < 4; ++i) {
     const shape s = {.dtype = i & 2 ? LS_DTYPE_BF16 : LS_DTYPE_F32,
@@ -96,8 +94,7 @@ static void long_sequences_go_in_bands(void **state) {
 }
 
 // Whole lines, of one panel and a half, or so far apart that they are copied.
-static void rows_that_are_whole_lines_agree(void **state) {
-  (void)state;
+TEST(rows_that_are_whole_lines_agree) {
   loop_random random = {loop_random_seed()};
   for (int i = 0; i < 4; ++i) {
     const shape s = {.dtype = LS_DTYPE_F32,
@@ -114,8 +111,7 @@ static void rows_that_are_whole_lines_agree(void **state) {
   }
 }
 
-static void nothing_to_attend_to_is_fine(void **state) {
-  (void)state;
+TEST(nothing_to_attend_to_is_fine) {
   loop_random random = {loop_random_seed()};
   shape s = {LS_DTYPE_F32, 2, 0, 5, 2, 3, 4, false, false, 0};
   check_attention(&s, &random);
@@ -154,8 +150,7 @@ static void expect_equal_rows(const void *a, const void *b, size_t begin,
 }
 
 // Not even as 0 times infinity.
-static void what_a_query_does_not_see_does_not_show(void **state) {
-  (void)state;
+TEST(what_a_query_does_not_see_does_not_show) {
   loop_case c = causal_case(LS_OP_ATTENTION);
   void *want = loop_case_run(&c);
   fill_row(c.data[1], SEEN - 1, NAN);
@@ -167,8 +162,7 @@ static void what_a_query_does_not_see_does_not_show(void **state) {
   loop_case_deinit(&c);
 }
 
-static void keys_have_no_gradient_of_queries_before_them(void **state) {
-  (void)state;
+TEST(keys_have_no_gradient_of_queries_before_them) {
   loop_case a = causal_case(LS_OP_ATTENTION_GRAD);
   loop_case b = causal_case(LS_OP_ATTENTION_GRAD);
   fill_row(b.data[0], 0, INFINITY);
@@ -182,9 +176,7 @@ static void keys_have_no_gradient_of_queries_before_them(void **state) {
   loop_case_deinit(&b);
 }
 
-static void
-attention_has_the_same_bytes_on_every_instruction_set(void **state) {
-  (void)state;
+TEST(attention_has_the_same_bytes_on_every_instruction_set) {
   static const char *const names[] = {"base", "v3", "v4"};
   for (int i = 0; i < 3; ++i) {
     const int64_t depth = i == 2 ? 48 : 17;
@@ -220,17 +212,4 @@ attention_has_the_same_bytes_on_every_instruction_set(void **state) {
     }
     free(first);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(attention_agrees_with_the_reference),
-      cmocka_unit_test(long_sequences_go_in_bands),
-      cmocka_unit_test(rows_that_are_whole_lines_agree),
-      cmocka_unit_test(nothing_to_attend_to_is_fine),
-      cmocka_unit_test(what_a_query_does_not_see_does_not_show),
-      cmocka_unit_test(keys_have_no_gradient_of_queries_before_them),
-      cmocka_unit_test(attention_has_the_same_bytes_on_every_instruction_set),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

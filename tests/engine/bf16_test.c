@@ -94,8 +94,7 @@ static void check(const ls_cpu_product *product, loop_random *random) {
   free(want);
 }
 
-static void every_table_adds_pairs_in_order(void **state) {
-  (void)state;
+TEST(every_table_adds_pairs_in_order) {
   const uint64_t mode = ls_float_mode_enter();
   loop_random random = {loop_random_seed()};
   for (int round = 0; round < 60; ++round) {
@@ -126,8 +125,7 @@ static void every_table_adds_pairs_in_order(void **state) {
   ls_float_mode_leave(mode);
 }
 
-static void a_view_is_read_where_it_is(void **state) {
-  (void)state;
+TEST(a_view_is_read_where_it_is) {
   const uint64_t mode = ls_float_mode_enter();
   loop_random random = {loop_random_seed()};
   float *a = random_floats(40 * 40 * 8, &random);
@@ -160,8 +158,7 @@ static void a_view_is_read_where_it_is(void **state) {
 }
 
 // 3 by 3 taps on 6 channels of lines of 10 places.
-static void taps_share_what_a_view_reads(void **state) {
-  (void)state;
+TEST(taps_share_what_a_view_reads) {
   const uint64_t mode = ls_float_mode_enter();
   loop_random random = {loop_random_seed()};
   float *a = random_floats(6 * 60, &random);
@@ -194,13 +191,4 @@ static void taps_share_what_a_view_reads(void **state) {
   free(a);
   free(b);
   ls_float_mode_leave(mode);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_table_adds_pairs_in_order),
-      cmocka_unit_test(a_view_is_read_where_it_is),
-      cmocka_unit_test(taps_share_what_a_view_reads),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

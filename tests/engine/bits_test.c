@@ -45,8 +45,7 @@ static void check(uint16_t op, ls_dtype dtype, int64_t count, int which,
   loop_case_agrees(&c, 0);
 }
 
-static void bits_are_those_of_a_look_at_each(void **state) {
-  (void)state;
+TEST(bits_are_those_of_a_look_at_each) {
   static const uint16_t unary[] = {LS_OP_NOT, LS_OP_POPCOUNT,
                                    LS_OP_COUNT_LEADING_ZEROS};
   static const uint16_t binary[] = {LS_OP_AND,
@@ -69,8 +68,7 @@ static void bits_are_those_of_a_look_at_each(void **state) {
   }
 }
 
-static void counts_of_bits_are_the_same_in_every_table(void **state) {
-  (void)state;
+TEST(counts_of_bits_are_the_same_in_every_table) {
   static const char *const tables[] = {"base", "v3", "v4"};
   loop_random random = {loop_random_seed()};
   for (size_t t = 0; t < INTEGERS * LS_COUNT_OF(tables); ++t) {
@@ -86,8 +84,7 @@ static void counts_of_bits_are_the_same_in_every_table(void **state) {
   }
 }
 
-static void any_byte_but_zero_is_true(void **state) {
-  (void)state;
+TEST(any_byte_but_zero_is_true) {
   static const uint8_t x[] = {0, 0, 1, 2, 2, 0}, y[] = {0, 1, 2, 4, 0, 7};
   static const struct {
     uint16_t op;
@@ -107,8 +104,7 @@ static void any_byte_but_zero_is_true(void **state) {
   }
 }
 
-static void what_has_no_bits_is_refused_by_name(void **state) {
-  (void)state;
+TEST(what_has_no_bits_is_refused_by_name) {
   loop_case c = {.op = LS_OP_POPCOUNT, .out = vector(LS_DTYPE_BOOL, 2)};
   loop_case_add_copy(&c, c.out, "\0\1");
   expect_status(loop_case_prepare(&c), LS_UNIMPLEMENTED,
@@ -122,8 +118,7 @@ static void what_has_no_bits_is_refused_by_name(void **state) {
   loop_case_deinit(&f);
 }
 
-static void a_bitcast_keeps_every_bit(void **state) {
-  (void)state;
+TEST(a_bitcast_keeps_every_bit) {
   static const float x[] = {1.0F, -0.0F, 3.5F};
   static const uint32_t want[] = {0x3F800000U, 0x80000000U, 0x40600000U};
   loop_case c = {.op = LS_OP_BITCAST, .out = vector(LS_DTYPE_U32, 3)};
@@ -172,8 +167,7 @@ static void check_reduction(const reduction *r, loop_random *random) {
   loop_case_agrees(&c, 0);
 }
 
-static void products_and_logic_reduce_any_axes(void **state) {
-  (void)state;
+TEST(products_and_logic_reduce_any_axes) {
   static const int64_t shapes[][3] = {
       {3, 5, 7}, {2, 70, 33}, {1, 300, 1}, {2, 0, 3}, {40, 9, 150}};
   loop_random random = {loop_random_seed()};
@@ -194,8 +188,7 @@ static void products_and_logic_reduce_any_axes(void **state) {
     }
 }
 
-static void a_maximum_over_rows_sees_every_nan(void **state) {
-  (void)state;
+TEST(a_maximum_over_rows_sees_every_nan) {
   enum { ROWS = 40, COLUMNS = 37 };
   static const int64_t axes[] = {1};
   loop_random random = {loop_random_seed()};
@@ -211,17 +204,4 @@ static void a_maximum_over_rows_sees_every_nan(void **state) {
     assert_true(r % 2 == 0 ? isnan(got[r]) : got[r] == 5.0F);
   free(got);
   loop_case_deinit(&c);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(bits_are_those_of_a_look_at_each),
-      cmocka_unit_test(counts_of_bits_are_the_same_in_every_table),
-      cmocka_unit_test(any_byte_but_zero_is_true),
-      cmocka_unit_test(what_has_no_bits_is_refused_by_name),
-      cmocka_unit_test(a_bitcast_keeps_every_bit),
-      cmocka_unit_test(products_and_logic_reduce_any_axes),
-      cmocka_unit_test(a_maximum_over_rows_sees_every_nan),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

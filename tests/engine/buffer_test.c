@@ -29,8 +29,7 @@ static void fill(ls_buffer *buffer, int byte) {
   expect_ok(buffer->backend->vtable->upload(buffer, data));
 }
 
-static void buffers_do_not_overlap_and_give_their_memory_back(void **state) {
-  (void)state;
+TEST(buffers_do_not_overlap_and_give_their_memory_back) {
   counted memory = counted_begin(1);
   ls_backend *backend = NULL;
   expect_ok(ls_runtime_backend(memory.runtime, &backend));
@@ -51,8 +50,7 @@ static void buffers_do_not_overlap_and_give_their_memory_back(void **state) {
   counted_end(&memory);
 }
 
-static void memory_that_serves_again_is_zeros_again(void **state) {
-  (void)state;
+TEST(memory_that_serves_again_is_zeros_again) {
   counted memory = counted_begin(1);
   ls_backend *backend = NULL;
   expect_ok(ls_runtime_backend(memory.runtime, &backend));
@@ -66,12 +64,4 @@ static void memory_that_serves_again_is_zeros_again(void **state) {
   }
   assert_int_equal(counted_now(&memory).peak_bytes, peak);
   counted_end(&memory);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(buffers_do_not_overlap_and_give_their_memory_back),
-      cmocka_unit_test(memory_that_serves_again_is_zeros_again),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -200,8 +200,7 @@ static void expect_same_bytes(const program *p, int64_t count, size_t offset,
 static const int64_t counts[] = {1,   15,  16,  17,  63,  64,   65,
                                  127, 511, 512, 513, 577, 1000, MOST_ELEMENTS};
 
-static void random_steps_give_the_bytes_of_single_ones(void **state) {
-  (void)state;
+TEST(random_steps_give_the_bytes_of_single_ones) {
   const kernel_tables tables = kernel_tables_find();
   for (size_t t = 0; t < tables.count; ++t) {
     loop_random random = {loop_random_seed()};
@@ -239,8 +238,7 @@ static void make_pair(program *p, uint8_t one, uint16_t op, uint8_t other,
   assert_int_equal(p->steps[0].chained, 5);
 }
 
-static void operands_are_kept_arrays_and_numbers_on_either_side(void **state) {
-  (void)state;
+TEST(operands_are_kept_arrays_and_numbers_on_either_side) {
   static const uint8_t operands[] = {Y, Z, A};
   const kernel_tables tables = kernel_tables_find();
   const loop_random random = {loop_random_seed()};
@@ -255,8 +253,7 @@ static void operands_are_kept_arrays_and_numbers_on_either_side(void **state) {
       }
 }
 
-static void a_number_keeps_the_sign_of_its_zero(void **state) {
-  (void)state;
+TEST(a_number_keeps_the_sign_of_its_zero) {
   const kernel_tables tables = kernel_tables_find();
   for (size_t t = 0; t < tables.count; ++t) {
     program p = {.kernels = tables.at[t]};
@@ -279,8 +276,7 @@ static void a_number_keeps_the_sign_of_its_zero(void **state) {
 }
 
 // t = t x + y, six times: x is kept, and each round is one stage.
-static void products_and_sums_are_one_stage(void **state) {
-  (void)state;
+TEST(products_and_sums_are_one_stage) {
   program p = {.kernels = ls_cpu_kernels_best()};
   for (int i = 0; i < 6; ++i) {
     add_binary(&p, LS_OP_MUL, i == 0 ? X : R, X, R);
@@ -301,8 +297,7 @@ static void products_and_sums_are_one_stage(void **state) {
 }
 
 // Only what is read later than by the next step goes through memory.
-static void results_that_are_read_once_are_not_stored(void **state) {
-  (void)state;
+TEST(results_that_are_read_once_are_not_stored) {
   program p = {.kernels = ls_cpu_kernels_best()};
   add_binary(&p, LS_OP_DIV, X, Y, R);
   add_binary(&p, LS_OP_DIV, R, Z, R + 1);  // Read twice.
@@ -316,15 +311,4 @@ static void results_that_are_read_once_are_not_stored(void **state) {
   assert_int_equal(stages[3].slot[0], R + 1);
   assert_ptr_equal(stages[6].run, chains->store_last);
   ls_arena_deinit(&p.arena);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(random_steps_give_the_bytes_of_single_ones),
-      cmocka_unit_test(operands_are_kept_arrays_and_numbers_on_either_side),
-      cmocka_unit_test(a_number_keeps_the_sign_of_its_zero),
-      cmocka_unit_test(products_and_sums_are_one_stage),
-      cmocka_unit_test(results_that_are_read_once_are_not_stored),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

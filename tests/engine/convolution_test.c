@@ -156,8 +156,7 @@ static void check_all(const conv_case *c, loop_random *random) {
   }
 }
 
-static void random_geometry_agrees_with_the_reference(void **state) {
-  (void)state;
+TEST(random_geometry_agrees_with_the_reference) {
   loop_random random = {loop_random_seed()};
   for (size_t t = 0; t < LOOP_FLOATS; ++t)
     for (int round = 0; round < (LS_SANITIZED ? 12 : 36); ++round) {
@@ -166,8 +165,7 @@ static void random_geometry_agrees_with_the_reference(void **state) {
     }
 }
 
-static void depthwise_geometry_agrees_with_the_reference(void **state) {
-  (void)state;
+TEST(depthwise_geometry_agrees_with_the_reference) {
   loop_random random = {loop_random_seed()};
   for (size_t t = 0; t < LOOP_FLOATS; ++t)
     for (int round = 0; round < (LS_SANITIZED ? 6 : 18); ++round) {
@@ -217,8 +215,7 @@ static const conv_case large_cases[] = {
      .side = {SIDE(7, 3, 1, 1, 1), SIDE(8, 2, 2, 0, 0), SIDE(9, 3, 1, 1, 1)}},
 };
 
-static void large_ones_are_cut_without_a_trace(void **state) {
-  (void)state;
+TEST(large_ones_are_cut_without_a_trace) {
   loop_random random = {loop_random_seed()};
   for (size_t i = 0; i < LS_COUNT_OF(large_cases); ++i) {
     conv_case c = large_cases[i];
@@ -238,8 +235,7 @@ static const conv_case fast_cases[] = {
     {CASE(F32, 2, 3, 1, 16, 16), .side = SQUARE(4, 3, 1, 3, 4), .fast = true},
 };
 
-static void winograd_is_near_the_sum_over_taps(void **state) {
-  (void)state;
+TEST(winograd_is_near_the_sum_over_taps) {
   loop_random random = {loop_random_seed()};
   for (size_t i = 0; i < LS_COUNT_OF(fast_cases); ++i) {
     conv_case c = fast_cases[i];
@@ -250,8 +246,7 @@ static void winograd_is_near_the_sum_over_taps(void **state) {
   }
 }
 
-static void every_instruction_set_gives_the_same_bytes(void **state) {
-  (void)state;
+TEST(every_instruction_set_gives_the_same_bytes) {
   static const char *const names[] = {"base", "v3", "v4"};
   // An input layer, a projection, a depthwise one; one by Winograd.
   const conv_case *const cases[] = {&large_cases[0], &large_cases[4],
@@ -285,8 +280,7 @@ static void every_instruction_set_gives_the_same_bytes(void **state) {
 
 // ---- What is promised ------------------------------------------------------
 // An output of `c` does not depend on the other images of its batch.
-static void an_image_does_not_depend_on_its_batch(void **state) {
-  (void)state;
+TEST(an_image_does_not_depend_on_its_batch) {
   enum { SIZE = 9 * 9 * 6, OUT = 9 * 9 * 20 };
   static float x[7 * SIZE], w[3 * 3 * 6 * 20];
   loop_random random = {loop_random_seed()};
@@ -314,8 +308,7 @@ static void an_image_does_not_depend_on_its_batch(void **state) {
   free(whole);
 }
 
-static void work_is_counted_and_cut(void **state) {
-  (void)state;
+TEST(work_is_counted_and_cut) {
   static const uint16_t ops[] = {LS_OP_CONVOLUTION, LS_OP_CONV_GRAD_INPUT,
                                  LS_OP_CONV_GRAD_WEIGHTS};
   const ls_type x = {LS_DTYPE_F32, LS_SHAPE(8, 16, 16, 32)};
@@ -334,8 +327,7 @@ static void work_is_counted_and_cut(void **state) {
   }
 }
 
-static void integers_have_no_kernel(void **state) {
-  (void)state;
+TEST(integers_have_no_kernel) {
   static const uint16_t ops[] = {LS_OP_CONVOLUTION, LS_OP_CONV_GRAD_INPUT,
                                  LS_OP_CONV_GRAD_WEIGHTS};
   const ls_type x = {LS_DTYPE_I32, LS_SHAPE(1, 4, 1)};
@@ -343,18 +335,4 @@ static void integers_have_no_kernel(void **state) {
     loop_case c = {.op = ops[i], .out = x, .in = {x, x}, .num_in = 2};
     expect_status(loop_case_prepare(&c), LS_UNIMPLEMENTED, "i32");
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(random_geometry_agrees_with_the_reference),
-      cmocka_unit_test(depthwise_geometry_agrees_with_the_reference),
-      cmocka_unit_test(large_ones_are_cut_without_a_trace),
-      cmocka_unit_test(winograd_is_near_the_sum_over_taps),
-      cmocka_unit_test(every_instruction_set_gives_the_same_bytes),
-      cmocka_unit_test(an_image_does_not_depend_on_its_batch),
-      cmocka_unit_test(work_is_counted_and_cut),
-      cmocka_unit_test(integers_have_no_kernel),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

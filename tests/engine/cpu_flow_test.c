@@ -39,8 +39,7 @@ static const char sum_text[] =
     "  %5 = add(%4:1, %2) : i32[]"
     "  return %4, %4:1, %5 }";
 
-static void a_loop_runs_while_its_condition_holds_and_trips_last(void **state) {
-  (void)state;
+TEST(a_loop_runs_while_its_condition_holds_and_trips_last) {
   lowered program;
   make(&program, &(lowered_options){.text = sum_text});
   const struct {
@@ -83,8 +82,7 @@ static const char shift_text[] =
     "    return %6, %3, %4, %7 }) : i32[], i32[], i32[], i32[]"
     "  return %4:1, %4:2, %4:3 }";
 
-static void carried_values_change_places_all_at_once(void **state) {
-  (void)state;
+TEST(carried_values_change_places_all_at_once) {
   lowered program;
   make(&program, &(lowered_options){.text = shift_text});
   for (int32_t n = 0; n < 12; ++n) {
@@ -124,8 +122,7 @@ static const char follow_text[] =
     "    return %5, %3, %3 }) : i32[], i32[], i32[]"
     "  return %4:1, %4:2 }";
 
-static void a_loop_that_never_runs_keeps_its_initial_values(void **state) {
-  (void)state;
+TEST(a_loop_that_never_runs_keeps_its_initial_values) {
   lowered program;
   make(&program, &(lowered_options){.text = follow_text});
   for (int32_t n = 0; n < 3; ++n) {
@@ -175,8 +172,7 @@ static const char nested_text[] =
     "    return %6, %5:1 }) : i32[], f32[2]"
     "  return %4:1 }";
 
-static void loops_nest(void **state) {
-  (void)state;
+TEST(loops_nest) {
   lowered program;
   make(&program, &(lowered_options){.text = nested_text});
   const float in[2] = {0, 1};
@@ -210,8 +206,7 @@ static const char train_text[] =
     "    return %4, %7 }) : i32[], f32[2]"
     "  return %3:1 }";
 
-static void a_variable_is_carried_in_its_buffer(void **state) {
-  (void)state;
+TEST(a_variable_is_carried_in_its_buffer) {
   lowered program;
   make(&program, &(lowered_options){
                      .num_uses = 1, .written = {true}, .text = train_text});
@@ -246,8 +241,7 @@ static const char random_text[] =
     "    return %1, %5, %2, %3 }) : i32[], f32[], f32[], f32[]"
     "  return %3:1, %3:2, %3:3 }";
 
-static void each_trip_of_a_loop_draws_other_numbers(void **state) {
-  (void)state;
+TEST(each_trip_of_a_loop_draws_other_numbers) {
   lowered program;
   make(&program, &(lowered_options){.text = random_text});
   float first[3], again[3];
@@ -292,8 +286,7 @@ static const char branch_text[] =
     "  %6 = add(%5, %3) : f32[2]"
     "  return %5, %5:1, %6 }";
 
-static void branches_nest_and_may_pass_values_on(void **state) {
-  (void)state;
+TEST(branches_nest_and_may_pass_values_on) {
   lowered program;
   make(&program, &(lowered_options){.text = branch_text});
   const float x[2] = {1, 2}, y[2] = {10, 20};
@@ -338,21 +331,6 @@ static ls_status run_all(void *user) {
   return status;
 }
 
-static void a_failed_memory_request_loses_nothing(void **state) {
-  (void)state;
+TEST(a_failed_memory_request_loses_nothing) {
   expect_memory_failures_survived(run_all, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_loop_runs_while_its_condition_holds_and_trips_last),
-      cmocka_unit_test(carried_values_change_places_all_at_once),
-      cmocka_unit_test(a_loop_that_never_runs_keeps_its_initial_values),
-      cmocka_unit_test(loops_nest),
-      cmocka_unit_test(a_variable_is_carried_in_its_buffer),
-      cmocka_unit_test(each_trip_of_a_loop_draws_other_numbers),
-      cmocka_unit_test(branches_nest_and_may_pass_values_on),
-      cmocka_unit_test(a_failed_memory_request_loses_nothing),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -92,8 +92,7 @@ static const char host_text[] =
     "  %6 = neg(%5) : f32[2]"
     "  return %6, %5 }";
 
-static void host_calls_run_in_order_now_or_later(void **state) {
-  (void)state;
+TEST(host_calls_run_in_order_now_or_later) {
   lowered program;
   make_host(&program, host_text);
   const float x[2] = {1, 2};
@@ -107,8 +106,7 @@ static void host_calls_run_in_order_now_or_later(void **state) {
   end_host(&program);
 }
 
-static void a_failed_host_call_fails_the_run_but_not_the_next(void **state) {
-  (void)state;
+TEST(a_failed_host_call_fails_the_run_but_not_the_next) {
   lowered program;
   make_host(&program, host_text);
   const float x[2] = {1, 2};
@@ -130,8 +128,7 @@ static void a_failed_host_call_fails_the_run_but_not_the_next(void **state) {
   end_host(&program);
 }
 
-static void a_host_call_that_does_not_start_fails_the_run(void **state) {
-  (void)state;
+TEST(a_host_call_that_does_not_start_fails_the_run) {
   lowered program;
   make_host(&program, "graph lowered \"p\" {"
                       "  %1 = parameter() {" F "0} : f32[2]"
@@ -164,17 +161,6 @@ static ls_status run_host(void *user) {
   return status;
 }
 
-static void a_failed_memory_request_loses_no_host_call(void **state) {
-  (void)state;
+TEST(a_failed_memory_request_loses_no_host_call) {
   expect_memory_failures_survived(run_host, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(host_calls_run_in_order_now_or_later),
-      cmocka_unit_test(a_failed_host_call_fails_the_run_but_not_the_next),
-      cmocka_unit_test(a_host_call_that_does_not_start_fails_the_run),
-      cmocka_unit_test(a_failed_memory_request_loses_no_host_call),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -345,8 +345,7 @@ static void check_run(lowered *program, int32_t *parameters, const char *text) {
   fail();
 }
 
-static void random_programs_give_what_an_evaluator_gives(void **state) {
-  (void)state;
+TEST(random_programs_give_what_an_evaluator_gives) {
   for (uint64_t seed = 0; seed < PROGRAMS; ++seed) {
     random_key = (ls_random_key){.seed = seed};
     lowered_options options = {.num_uses = USES};
@@ -370,11 +369,4 @@ static void random_programs_give_what_an_evaluator_gives(void **state) {
     lowered_destroy(&program);
     ls_release(ls_allocator_system(), text);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(random_programs_give_what_an_evaluator_gives),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

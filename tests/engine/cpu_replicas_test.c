@@ -14,8 +14,7 @@ static ls_plan_facts facts_of(const lowered *program) {
 }
 
 // ---- Lanes -----------------------------------------------------------------
-static void a_lane_has_its_arguments_and_gives_its_results(void **state) {
-  (void)state;
+TEST(a_lane_has_its_arguments_and_gives_its_results) {
   lowered program;
   lanes_create(
       &program,
@@ -66,8 +65,7 @@ static const char norm_body[] =
     "%10 = all_reduce(%9) {reduce = \"sum\"} : f32[7]"
     "return %2, %7, %10";
 
-static void lanes_park_until_a_merge_has_its_value(void **state) {
-  (void)state;
+LANE_TEST(lanes_park_until_a_merge_has_its_value) {
   lanes_fill_values();
   for (size_t k = 1; k < LANES_COUNTS; ++k) {
     const int32_t replicas = lanes_counts[k];
@@ -126,8 +124,7 @@ static const char loop_body[] =
     "%4 = all_reduce(%3:1) {reduce = \"sum\"} : f32[7]"
     "return %4";
 
-static void lanes_meet_again_and_again_in_a_loop(void **state) {
-  (void)state;
+TEST(lanes_meet_again_and_again_in_a_loop) {
   lanes_fill_values();
   for (size_t k = 1; k < LANES_COUNTS; ++k) {
     const int32_t replicas = lanes_counts[k];
@@ -194,8 +191,7 @@ static char *gather_text(int32_t replicas) {
   return text;
 }
 
-static void rows_gathered_in_a_loop_are_those_of_their_trip(void **state) {
-  (void)state;
+TEST(rows_gathered_in_a_loop_are_those_of_their_trip) {
   lanes_fill_values();
   for (size_t k = 1; k < LANES_COUNTS && lanes_counts[k] <= 100; ++k) {
     const size_t n = (size_t)lanes_counts[k];
@@ -222,8 +218,7 @@ static void rows_gathered_in_a_loop_are_those_of_their_trip(void **state) {
 }
 
 // Lane r adds r + 1 ones in a loop of its own length.
-static void lanes_may_go_different_ways_between_merges(void **state) {
-  (void)state;
+TEST(lanes_may_go_different_ways_between_merges) {
   lowered program;
   lanes_create(
       &program,
@@ -252,8 +247,7 @@ static void lanes_may_go_different_ways_between_merges(void **state) {
   lowered_destroy(&program);
 }
 
-static void lanes_that_miss_each_other_are_named(void **state) {
-  (void)state;
+LANE_TEST(lanes_that_miss_each_other_are_named) {
   lowered program;
   lanes_create(
       &program,
@@ -352,8 +346,7 @@ static const char host_text[] =
     "    return %7, %10 }) : i32[], i32[]"
     "  return %1, %1:1 }";
 
-static void lanes_go_on_while_another_one_waits_for_the_host(void **state) {
-  (void)state;
+TEST(lanes_go_on_while_another_one_waits_for_the_host) {
   lowered program;
   memset(&host, 0, sizeof(host));
   expect_ok(lowered_create(&(lowered_options){.text = host_text,
@@ -395,29 +388,9 @@ static ls_status run_all(void *user) {
   return status;
 }
 
-static void a_failed_memory_request_loses_nothing(void **state) {
-  (void)state;
+TEST(a_failed_memory_request_loses_nothing) {
   lanes_fill_values();
   expect_memory_failures_survived(run_all, NULL);
 }
 
-// What does not depend on who sweeps which lanes.
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_lane_has_its_arguments_and_gives_its_results),
-    cmocka_unit_test(lanes_meet_again_and_again_in_a_loop),
-    cmocka_unit_test(rows_gathered_in_a_loop_are_those_of_their_trip),
-    cmocka_unit_test(lanes_may_go_different_ways_between_merges),
-    cmocka_unit_test(lanes_go_on_while_another_one_waits_for_the_host),
-    cmocka_unit_test(a_failed_memory_request_loses_nothing),
-};
-
-// What lanes alone do.
-static const struct CMUnitTest lane_tests[] = {
-    cmocka_unit_test(lanes_park_until_a_merge_has_its_value),
-    cmocka_unit_test(lanes_that_miss_each_other_are_named),
-};
-
-int main(void) {
-  return lanes_run_tests(tests, LS_COUNT_OF(tests), lane_tests,
-                         LS_COUNT_OF(lane_tests));
-}
+TEST_FILE(.run = lanes_run_tests)

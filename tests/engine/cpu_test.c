@@ -26,8 +26,7 @@ static ls_plan_facts facts_of(const lowered *program) {
 }
 
 // ---- Straight programs -----------------------------------------------------
-static void a_program_computes_its_outputs(void **state) {
-  (void)state;
+TEST(a_program_computes_its_outputs) {
   lowered program;
   make(&program,
        &(lowered_options){
@@ -49,8 +48,7 @@ static void a_program_computes_its_outputs(void **state) {
   lowered_destroy(&program);
 }
 
-static void results_are_computed_in_the_callers_array(void **state) {
-  (void)state;
+TEST(results_are_computed_in_the_callers_array) {
   lowered program;
   make(&program,
        &(lowered_options){.text = "graph lowered \"p\" {"
@@ -63,8 +61,7 @@ static void results_are_computed_in_the_callers_array(void **state) {
   lowered_destroy(&program);
 }
 
-static void an_elementwise_chain_keeps_nothing_but_its_end(void **state) {
-  (void)state;
+TEST(an_elementwise_chain_keeps_nothing_but_its_end) {
   lowered program;
   make(&program,
        &(lowered_options){
@@ -93,8 +90,7 @@ static void an_elementwise_chain_keeps_nothing_but_its_end(void **state) {
   lowered_destroy(&program);
 }
 
-static void inputs_constants_and_twins_can_be_outputs(void **state) {
-  (void)state;
+TEST(inputs_constants_and_twins_can_be_outputs) {
   lowered program;
   make(&program,
        &(lowered_options){
@@ -112,8 +108,7 @@ static void inputs_constants_and_twins_can_be_outputs(void **state) {
   lowered_destroy(&program);
 }
 
-static void an_unwanted_output_does_not_hurt_others(void **state) {
-  (void)state;
+TEST(an_unwanted_output_does_not_hurt_others) {
   lowered program;
   make(&program, &(lowered_options){.text = "graph lowered \"p\" {"
                                             "  %1 = parameter() {" F
@@ -129,8 +124,7 @@ static void an_unwanted_output_does_not_hurt_others(void **state) {
   lowered_destroy(&program);
 }
 
-static void empty_values_pass_through(void **state) {
-  (void)state;
+TEST(empty_values_pass_through) {
   lowered program;
   make(&program,
        &(lowered_options){
@@ -147,8 +141,7 @@ static void empty_values_pass_through(void **state) {
   lowered_destroy(&program);
 }
 
-static void denormals_are_zero_inside_and_not_outside(void **state) {
-  (void)state;
+TEST(denormals_are_zero_inside_and_not_outside) {
   lowered program;
   make(&program, &(lowered_options){.text = "graph lowered \"p\" {"
                                             "  %1 = parameter() {" F
@@ -164,8 +157,7 @@ static void denormals_are_zero_inside_and_not_outside(void **state) {
   lowered_destroy(&program);
 }
 
-static void random_ops_draw_by_step_and_seed(void **state) {
-  (void)state;
+TEST(random_ops_draw_by_step_and_seed) {
   lowered program;
   make(&program,
        &(lowered_options){.text = "graph lowered \"p\" {"
@@ -190,8 +182,7 @@ static void random_ops_draw_by_step_and_seed(void **state) {
 }
 
 // ---- Variables -------------------------------------------------------------
-static void a_variable_is_updated_in_its_buffer(void **state) {
-  (void)state;
+TEST(a_variable_is_updated_in_its_buffer) {
   lowered program;
   make(&program, &(lowered_options){.num_uses = 1,
                                     .written = {true},
@@ -214,9 +205,7 @@ static void a_variable_is_updated_in_its_buffer(void **state) {
   lowered_destroy(&program);
 }
 
-static void
-a_variable_that_is_read_later_keeps_its_value_till_the_end(void **state) {
-  (void)state;
+TEST(a_variable_that_is_read_later_keeps_its_value_till_the_end) {
   lowered program;
   make(&program, &(lowered_options){.num_uses = 1,
                                     .written = {true},
@@ -238,8 +227,7 @@ a_variable_that_is_read_later_keeps_its_value_till_the_end(void **state) {
   lowered_destroy(&program);
 }
 
-static void the_old_value_of_a_written_variable_can_be_an_output(void **state) {
-  (void)state;
+TEST(the_old_value_of_a_written_variable_can_be_an_output) {
   lowered program;
   make(&program,
        &(lowered_options){
@@ -261,8 +249,7 @@ static void the_old_value_of_a_written_variable_can_be_an_output(void **state) {
   lowered_destroy(&program);
 }
 
-static void two_variables_can_change_places(void **state) {
-  (void)state;
+TEST(two_variables_can_change_places) {
   lowered program;
   make(&program,
        &(lowered_options){
@@ -284,8 +271,7 @@ static void two_variables_can_change_places(void **state) {
   lowered_destroy(&program);
 }
 
-static void a_variable_may_become_a_constant_or_an_input(void **state) {
-  (void)state;
+TEST(a_variable_may_become_a_constant_or_an_input) {
   lowered program;
   make(&program,
        &(lowered_options){
@@ -310,8 +296,7 @@ static const char identity_text[] =
     "  %1 = parameter() {" F "shape[2], index = 0} : f32[2]"
     "  return %1 }";
 
-static void a_buffer_of_another_type_is_refused(void **state) {
-  (void)state;
+TEST(a_buffer_of_another_type_is_refused) {
   lowered program;
   make(&program, &(lowered_options){.num_uses = 1, .text = identity_text});
   ls_buffer *other = NULL;
@@ -326,8 +311,7 @@ static void a_buffer_of_another_type_is_refused(void **state) {
   lowered_destroy(&program);
 }
 
-static void what_is_not_there_is_refused(void **state) {
-  (void)state;
+TEST(what_is_not_there_is_refused) {
   lowered program;
   make(&program, &(lowered_options){.num_uses = 1, .text = identity_text});
   const struct ls_backend_vtable *vtable = program.backend->vtable;
@@ -339,8 +323,7 @@ static void what_is_not_there_is_refused(void **state) {
   lowered_destroy(&program);
 }
 
-static void an_op_without_a_kernel_is_named(void **state) {
-  (void)state;
+TEST(an_op_without_a_kernel_is_named) {
   lowered program;
   expect_status(
       lowered_create(
@@ -387,13 +370,11 @@ static ls_status run_a_step(void *user) {
   return status;
 }
 
-static void a_failed_memory_request_loses_nothing(void **state) {
-  (void)state;
+TEST(a_failed_memory_request_loses_nothing) {
   expect_memory_failures_survived(run_a_step, NULL);
 }
 
-static void a_run_allocates_nothing(void **state) {
-  (void)state;
+TEST(a_run_allocates_nothing) {
   counted memory = counted_begin(1);
   lowered program;
   make(&program,
@@ -409,8 +390,7 @@ static void a_run_allocates_nothing(void **state) {
   counted_end(&memory);
 }
 
-static void an_executable_outlives_what_it_was_made_of(void **state) {
-  (void)state;
+TEST(an_executable_outlives_what_it_was_made_of) {
   lowered program;
   make(&program,
        &(lowered_options){.num_uses = 1, .written = {true}, .text = step_text});
@@ -428,8 +408,7 @@ static void an_executable_outlives_what_it_was_made_of(void **state) {
   lowered_destroy(&program);
 }
 
-static void the_plan_names_instructions_places_and_sizes(void **state) {
-  (void)state;
+TEST(the_plan_names_instructions_places_and_sizes) {
   lowered program;
   make(&program,
        &(lowered_options){.num_uses = 1, .written = {true}, .text = step_text});
@@ -443,31 +422,4 @@ static void the_plan_names_instructions_places_and_sizes(void **state) {
   assert_true(strlen(program.backend->vtable->numerics_id(program.backend)) >
               0);
   lowered_destroy(&program);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_program_computes_its_outputs),
-      cmocka_unit_test(results_are_computed_in_the_callers_array),
-      cmocka_unit_test(an_elementwise_chain_keeps_nothing_but_its_end),
-      cmocka_unit_test(inputs_constants_and_twins_can_be_outputs),
-      cmocka_unit_test(an_unwanted_output_does_not_hurt_others),
-      cmocka_unit_test(empty_values_pass_through),
-      cmocka_unit_test(denormals_are_zero_inside_and_not_outside),
-      cmocka_unit_test(random_ops_draw_by_step_and_seed),
-      cmocka_unit_test(a_variable_is_updated_in_its_buffer),
-      cmocka_unit_test(
-          a_variable_that_is_read_later_keeps_its_value_till_the_end),
-      cmocka_unit_test(the_old_value_of_a_written_variable_can_be_an_output),
-      cmocka_unit_test(two_variables_can_change_places),
-      cmocka_unit_test(a_variable_may_become_a_constant_or_an_input),
-      cmocka_unit_test(a_buffer_of_another_type_is_refused),
-      cmocka_unit_test(what_is_not_there_is_refused),
-      cmocka_unit_test(an_op_without_a_kernel_is_named),
-      cmocka_unit_test(a_failed_memory_request_loses_nothing),
-      cmocka_unit_test(a_run_allocates_nothing),
-      cmocka_unit_test(an_executable_outlives_what_it_was_made_of),
-      cmocka_unit_test(the_plan_names_instructions_places_and_sizes),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

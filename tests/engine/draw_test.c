@@ -35,8 +35,7 @@ static ls_random_source source_of(const loop_case *c) {
 }
 
 // ---- Bits and normals ------------------------------------------------------
-static void every_instruction_set_draws_the_same_bits(void **state) {
-  (void)state;
+TEST(every_instruction_set_draws_the_same_bits) {
   enum { BLOCKS = 37 };
   const ls_random_source source =
       ls_random_source_make(&(ls_random_key){.seed = loop_random_seed()});
@@ -53,8 +52,7 @@ static void every_instruction_set_draws_the_same_bits(void **state) {
 }
 
 // The first words are the ends of both ranges, the others are any.
-static void every_instruction_set_makes_the_same_normals(void **state) {
-  (void)state;
+TEST(every_instruction_set_makes_the_same_normals) {
   enum { WORDS = 4096 };
   static const uint32_t ends[] = {0,          0,          0, UINT32_MAX,
                                   UINT32_MAX, UINT32_MAX, 1, 1U << 29};
@@ -95,8 +93,7 @@ static double first_within_f64(const ls_random_source *source, int64_t i) {
   }
 }
 
-static void a_truncated_normal_is_the_first_draw_within_range(void **state) {
-  (void)state;
+TEST(a_truncated_normal_is_the_first_draw_within_range) {
   static const ls_dtype types[] = {LS_DTYPE_F64, LS_DTYPE_F32, LS_DTYPE_F16,
                                    LS_DTYPE_BF16};
   for (size_t t = 0; t < LS_COUNT_OF(types); ++t) {
@@ -116,8 +113,7 @@ static void a_truncated_normal_is_the_first_draw_within_range(void **state) {
   }
 }
 
-static void truncated_normals_spread_as_they_should(void **state) {
-  (void)state;
+TEST(truncated_normals_spread_as_they_should) {
   enum { COUNT = 200000 };
   loop_case c = new_case(LS_OP_RANDOM_TRUNCATED_NORMAL, LS_DTYPE_F32, COUNT);
   loop_case_attr(&c, LS_ATTR_F("mean", 3.0));
@@ -138,8 +134,7 @@ static void truncated_normals_spread_as_they_should(void **state) {
 }
 
 // ---- Bits ------------------------------------------------------------------
-static void random_bits_are_the_words_of_the_blocks(void **state) {
-  (void)state;
+TEST(random_bits_are_the_words_of_the_blocks) {
   enum { COUNT = 16500 };
   for (int wide = 0; wide < 2; ++wide) {
     loop_case c =
@@ -161,8 +156,7 @@ static void random_bits_are_the_words_of_the_blocks(void **state) {
   }
 }
 
-static void random_bits_of_floats_are_refused(void **state) {
-  (void)state;
+TEST(random_bits_of_floats_are_refused) {
   loop_case c = new_case(LS_OP_RANDOM_BITS, LS_DTYPE_F32, 4);
   expect_status(loop_case_prepare(&c), LS_UNIMPLEMENTED,
                 "op 'random_bits' has no CPU kernel for f32");
@@ -206,8 +200,7 @@ static void check_permutation(ls_dtype dtype, int64_t count) {
   loop_case_deinit(&c);
 }
 
-static void a_permutation_is_the_order_of_random_keys(void **state) {
-  (void)state;
+TEST(a_permutation_is_the_order_of_random_keys) {
   static const int64_t counts[] = {0, 1, 2, 3, 10, 257, 5000};
   for (size_t i = 0; i < LS_COUNT_OF(counts); ++i) {
     check_permutation(LS_DTYPE_I32, counts[i]);
@@ -215,8 +208,7 @@ static void a_permutation_is_the_order_of_random_keys(void **state) {
   }
 }
 
-static void every_order_of_three_comes_as_often(void **state) {
-  (void)state;
+TEST(every_order_of_three_comes_as_often) {
   enum { DRAWS = 3000 };
   int seen[27] = {0};
   for (int i = 0; i < DRAWS; ++i) {
@@ -234,18 +226,4 @@ static void every_order_of_three_comes_as_often(void **state) {
       assert_in_range(seen[i], DRAWS / 6 - 110, DRAWS / 6 + 110);
     }
   assert_int_equal(orders, 6);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_instruction_set_draws_the_same_bits),
-      cmocka_unit_test(every_instruction_set_makes_the_same_normals),
-      cmocka_unit_test(a_truncated_normal_is_the_first_draw_within_range),
-      cmocka_unit_test(truncated_normals_spread_as_they_should),
-      cmocka_unit_test(random_bits_are_the_words_of_the_blocks),
-      cmocka_unit_test(random_bits_of_floats_are_refused),
-      cmocka_unit_test(a_permutation_is_the_order_of_random_keys),
-      cmocka_unit_test(every_order_of_three_comes_as_often),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,8 +36,7 @@ static void fill(float *data, float scale) {
 
 // x + y: streamed on the border of a line, stored off it and in place; nothing
 // behind the end is touched.
-static void a_far_sum_is_the_same_wherever_it_lies(void **state) {
-  (void)state;
+TEST(a_far_sum_is_the_same_wherever_it_lies) {
   lowered p;
   const char *text =
       "graph lowered \"p\" {"
@@ -65,8 +64,7 @@ static void a_far_sum_is_the_same_wherever_it_lies(void **state) {
 }
 
 // One result is read again by a later step, one lies on a variable.
-static void far_results_of_fused_steps_are_the_same(void **state) {
-  (void)state;
+TEST(far_results_of_fused_steps_are_the_same) {
   lowered p;
   const char *text =
       "graph lowered \"p\" {"
@@ -95,12 +93,4 @@ static void far_results_of_fused_steps_are_the_same(void **state) {
   free(result.memory);
   free(before.memory);
   lowered_destroy(&p);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_far_sum_is_the_same_wherever_it_lies),
-      cmocka_unit_test(far_results_of_fused_steps_are_the_same),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,8 +61,7 @@ static void expect_bytes(const ls_buffer *buffer, const void *wanted,
 static const char normal[] =
     "mean = 1.0, deviation = 2.0, seed = 3, stream = 4";
 
-static void a_fill_gives_what_a_run_gives(void **state) {
-  (void)state;
+TEST(a_fill_gives_what_a_run_gives) {
   static const char *const ops[] = {"random_normal", "random_truncated_normal",
                                     "random_uniform"};
   static const ls_dtype dtypes[] = {LS_DTYPE_F32, LS_DTYPE_F64, LS_DTYPE_BF16};
@@ -83,8 +82,7 @@ static void a_fill_gives_what_a_run_gives(void **state) {
   }
 }
 
-static void what_is_bound_is_filled(void **state) {
-  (void)state;
+TEST(what_is_bound_is_filled) {
   for (int threads = 1; threads <= 3; ++threads) {
     counted memory = counted_begin(threads);
     drawn d = draw_begin("random_normal", normal, LS_DTYPE_F32, 300000);
@@ -119,8 +117,7 @@ static void what_is_bound_is_filled(void **state) {
   }
 }
 
-static void a_fill_that_is_not_wanted_leaves_nothing_behind(void **state) {
-  (void)state;
+TEST(a_fill_that_is_not_wanted_leaves_nothing_behind) {
   counted memory = counted_begin(2);
   drawn d = draw_begin("random_normal", normal, LS_DTYPE_F32, 300000);
   char *other = malloc(d.size);
@@ -149,13 +146,4 @@ static void a_fill_that_is_not_wanted_leaves_nothing_behind(void **state) {
   free(other);
   draw_end(&d);
   counted_end(&memory);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_fill_gives_what_a_run_gives),
-      cmocka_unit_test(what_is_bound_is_filled),
-      cmocka_unit_test(a_fill_that_is_not_wanted_leaves_nothing_behind),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,8 +44,7 @@ static const char held_text[] =
     "    return %1, %2 }) : f32[2], f32[2]"
     "  return %6, %6:1 }";
 
-static void a_branch_that_changes_nothing_moves_nothing(void **state) {
-  (void)state;
+TEST(a_branch_that_changes_nothing_moves_nothing) {
   lowered program;
   expect_ok(lowered_create(&(lowered_options){.text = held_text,
                                               .num_uses = 2,
@@ -367,8 +366,7 @@ static void expect_replicas(uint64_t seed) {
   free(text);
 }
 
-static void any_branches_give_what_they_compute(void **state) {
-  (void)state;
+TEST(any_branches_give_what_they_compute) {
   const uint64_t first = loop_random_seed() * 1000000;
   for (uint64_t i = 0; i < (LS_SANITIZED ? 40 : 200); ++i) {
     expect_variables(first + i);
@@ -376,10 +374,4 @@ static void any_branches_give_what_they_compute(void **state) {
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_branch_that_changes_nothing_moves_nothing),
-      cmocka_unit_test(any_branches_give_what_they_compute),
-  };
-  return lanes_run_tests(tests, LS_COUNT_OF(tests), NULL, 0);
-}
+TEST_FILE(.run = lanes_run_tests)

@@ -29,8 +29,7 @@ static float *new_floats(size_t count) {
 #define F "dtype = f32, shape = "
 #define V "f32[40000]"
 
-static void an_update_of_adam_is_one_pass(void **state) {
-  (void)state;
+TEST(an_update_of_adam_is_one_pass) {
   lowered p;
   // The scalar's op between the members is moved before them.
   expect_ok(lowered_create(
@@ -84,8 +83,7 @@ static void an_update_of_adam_is_one_pass(void **state) {
 }
 
 // What is read before it is overwritten, and read again; types of other sizes.
-static void values_of_all_sizes_go_through_registers(void **state) {
-  (void)state;
+TEST(values_of_all_sizes_go_through_registers) {
   lowered p;
   expect_ok(lowered_create(
       &(lowered_options){
@@ -121,8 +119,7 @@ static void values_of_all_sizes_go_through_registers(void **state) {
 }
 
 // More steps than a group holds, and more values at once than registers.
-static void long_chains_are_cut(void **state) {
-  (void)state;
+TEST(long_chains_are_cut) {
   enum { STEPS = 60 };
   ls_text text;
   ls_text_init(&text, ls_allocator_system());
@@ -153,8 +150,7 @@ static void long_chains_are_cut(void **state) {
 }
 
 // A value that the body of a loop carries is read where it was left.
-static void a_loop_fuses_its_body_alone(void **state) {
-  (void)state;
+TEST(a_loop_fuses_its_body_alone) {
   lowered p;
   expect_ok(lowered_create(
       &(lowered_options){
@@ -199,8 +195,7 @@ static void a_loop_fuses_its_body_alone(void **state) {
 }
 
 // The old value is read thrice, and so is the new one, which lies on it.
-static void a_variable_is_read_before_and_after_it_is_written(void **state) {
-  (void)state;
+TEST(a_variable_is_read_before_and_after_it_is_written) {
   lowered p;
   expect_ok(lowered_create(
       &(lowered_options){
@@ -236,8 +231,7 @@ static void a_variable_is_read_before_and_after_it_is_written(void **state) {
 }
 
 // A step that needs a whole value before its first element stays outside.
-static void a_scalar_of_the_group_is_not_read_early(void **state) {
-  (void)state;
+TEST(a_scalar_of_the_group_is_not_read_early) {
   lowered p;
   expect_ok(lowered_create(
       &(lowered_options){
@@ -254,16 +248,4 @@ static void a_scalar_of_the_group_is_not_read_early(void **state) {
                         (void *[]){&got}));
   assert_true(got == -15);
   lowered_destroy(&p);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(an_update_of_adam_is_one_pass),
-      cmocka_unit_test(values_of_all_sizes_go_through_registers),
-      cmocka_unit_test(long_chains_are_cut),
-      cmocka_unit_test(a_loop_fuses_its_body_alone),
-      cmocka_unit_test(a_variable_is_read_before_and_after_it_is_written),
-      cmocka_unit_test(a_scalar_of_the_group_is_not_read_early),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

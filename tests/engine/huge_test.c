@@ -5,8 +5,7 @@
 #include "support/expect.h"
 #include "support/lowered.h"
 
-static void work_that_64_bits_do_not_hold_is_counted(void **state) {
-  (void)state;
+TEST(work_that_64_bits_do_not_hold_is_counted) {
   lowered program;
   expect_ok(lowered_create(
       &(lowered_options){
@@ -25,8 +24,7 @@ static void work_that_64_bits_do_not_hold_is_counted(void **state) {
   lowered_destroy(&program);
 }
 
-static void attention_without_depth_does_nothing(void **state) {
-  (void)state;
+TEST(attention_without_depth_does_nothing) {
   lowered program;
   expect_ok(lowered_create(
       &(lowered_options){
@@ -45,14 +43,4 @@ static void attention_without_depth_does_nothing(void **state) {
                         (void *[]){&nothing[0], &nothing[1]}));
   assert_true(program.backend->vtable->facts(program.executable).flops == 0);
   lowered_destroy(&program);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(work_that_64_bits_do_not_hold_is_counted),
-      cmocka_unit_test(attention_without_depth_does_nothing),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -26,8 +26,7 @@ static ls_type any_value(loop_random *random, int32_t least, bool empty) {
 }
 
 // ---- Slices ----------------------------------------------------------------
-static void slice_takes_every_stride_th_element(void **state) {
-  (void)state;
+TEST(slice_takes_every_stride_th_element) {
   loop_random random = {loop_random_seed()};
   for (int round = 0; round < 300 / SHARE; ++round) {
     const ls_type from = any_value(&random, 0, true);
@@ -52,8 +51,7 @@ static void slice_takes_every_stride_th_element(void **state) {
   }
 }
 
-static void reverse_turns_its_axes_around(void **state) {
-  (void)state;
+TEST(reverse_turns_its_axes_around) {
   loop_random random = {loop_random_seed()};
   for (int round = 0; round < 200 / SHARE; ++round) {
     const ls_type type = any_value(&random, 0, true);
@@ -85,8 +83,7 @@ static ls_type any_part(ls_type whole, loop_random *random) {
   return part;
 }
 
-static void dynamic_slice_clamps_its_starts(void **state) {
-  (void)state;
+TEST(dynamic_slice_clamps_its_starts) {
   loop_random random = {loop_random_seed()};
   for (int round = 0; round < 200 / SHARE; ++round) {
     const ls_type from = any_value(&random, 0, true);
@@ -97,8 +94,7 @@ static void dynamic_slice_clamps_its_starts(void **state) {
   }
 }
 
-static void dynamic_update_slice_replaces_a_part(void **state) {
-  (void)state;
+TEST(dynamic_update_slice_replaces_a_part) {
   loop_random random = {loop_random_seed()};
   for (int round = 0; round < 200 / SHARE; ++round) {
     ls_type whole = any_value(&random, 0, true);
@@ -140,8 +136,7 @@ static void check_pad(ls_type from, loop_random *random) {
   loop_case_agrees(&c, 0);
 }
 
-static void pad_puts_a_value_around_between_and_cuts(void **state) {
-  (void)state;
+TEST(pad_puts_a_value_around_between_and_cuts) {
   loop_random random = {loop_random_seed()};
   for (int round = 0; round < 300 / SHARE; ++round)
     check_pad(any_value(&random, 0, true), &random);
@@ -149,8 +144,7 @@ static void pad_puts_a_value_around_between_and_cuts(void **state) {
   check_pad((ls_type){LS_DTYPE_F32, LS_SHAPE(20000)}, &random);
 }
 
-static void concatenate_joins_any_number_of_values(void **state) {
-  (void)state;
+TEST(concatenate_joins_any_number_of_values) {
   loop_random random = {loop_random_seed()};
   for (int round = 0; round < 150 / SHARE; ++round) {
     ls_type type = any_value(&random, 1, round % 10 == 0);
@@ -181,8 +175,7 @@ static ls_shape gathered(ls_shape x, ls_shape indices, int32_t axis) {
   return shape;
 }
 
-static void gather_clamps_indices(void **state) {
-  (void)state;
+TEST(gather_clamps_indices) {
   loop_random random = {loop_random_seed()};
   for (int round = 0; round < 250 / SHARE; ++round) {
     const ls_dtype dtype = loop_any_type(&random, LOOP_TYPES);
@@ -200,8 +193,7 @@ static void gather_clamps_indices(void **state) {
   }
 }
 
-static void the_largest_u64_is_the_last_index(void **state) {
-  (void)state;
+TEST(the_largest_u64_is_the_last_index) {
   loop_case c = {.op = LS_OP_GATHER, .out = {LS_DTYPE_F32, LS_SHAPE(2)}};
   loop_case_attr(&c, LS_ATTR_I("axis", 0));
   loop_case_add_copy(&c, (ls_type){LS_DTYPE_F32, LS_SHAPE(3)},
@@ -214,8 +206,7 @@ static void the_largest_u64_is_the_last_index(void **state) {
   loop_case_deinit(&c);
 }
 
-static void an_axis_without_elements_has_none_to_gather(void **state) {
-  (void)state;
+TEST(an_axis_without_elements_has_none_to_gather) {
   static const uint16_t ops[] = {LS_OP_GATHER, LS_OP_TAKE_ALONG};
   for (size_t i = 0; i < LS_COUNT_OF(ops); ++i) {
     loop_case c = {.op = ops[i], .out = {LS_DTYPE_F32, LS_SHAPE(2)}};
@@ -244,8 +235,7 @@ static void check_scatter(const char *how, ls_dtype dtype, ls_shape x,
   loop_case_agrees(&c, 0);
 }
 
-static void scatter_applies_updates_in_the_order_of_indices(void **state) {
-  (void)state;
+TEST(scatter_applies_updates_in_the_order_of_indices) {
   loop_random random = {loop_random_seed()};
   for (int round = 0; round < 280 / SHARE; ++round) {
     const size_t how = (size_t)round % LS_COUNT_OF(combinations);
@@ -262,8 +252,7 @@ static void scatter_applies_updates_in_the_order_of_indices(void **state) {
   check_scatter("add", LS_DTYPE_BF16, LS_SHAPE(40000), LS_SHAPE(900), &random);
 }
 
-static void scatter_to_single_elements_goes_block_by_block_too(void **state) {
-  (void)state;
+TEST(scatter_to_single_elements_goes_block_by_block_too) {
   loop_random random = {loop_random_seed()};
   for (size_t t = 0; t < LOOP_TYPES; ++t) {
     const size_t hows = t < LOOP_NUMBERS ? LS_COUNT_OF(combinations) : 1;
@@ -284,8 +273,7 @@ static void scatter_to_single_elements_goes_block_by_block_too(void **state) {
   }
 }
 
-static void a_scatter_of_bools_only_updates(void **state) {
-  (void)state;
+TEST(a_scatter_of_bools_only_updates) {
   loop_case c = {.op = LS_OP_SCATTER, .out = {LS_DTYPE_BOOL, LS_SHAPE(3)}};
   loop_case_attr(&c, LS_ATTR_S("combine", "add"));
   for (int i = 0; i < 3; ++i)
@@ -317,23 +305,20 @@ static void check_along(bool adds, loop_random *random, int round) {
   loop_case_agrees(&c, 0);
 }
 
-static void take_along_looks_up_each_line(void **state) {
-  (void)state;
+TEST(take_along_looks_up_each_line) {
   loop_random random = {loop_random_seed()};
   for (int round = 0; round < 200 / SHARE; ++round)
     check_along(false, &random, round);
 }
 
-static void add_along_adds_in_the_order_of_indices(void **state) {
-  (void)state;
+TEST(add_along_adds_in_the_order_of_indices) {
   loop_random random = {loop_random_seed()};
   for (int round = 0; round < 200 / SHARE; ++round)
     check_along(true, &random, round);
 }
 
 // ---- Clamp -----------------------------------------------------------------
-static void clamp_keeps_between_scalars_or_elements(void **state) {
-  (void)state;
+TEST(clamp_keeps_between_scalars_or_elements) {
   loop_random random = {loop_random_seed()};
   for (int round = 0; round < 120 / SHARE; ++round) {
     const ls_dtype dtype = loop_any_type(&random, LOOP_NUMBERS);
@@ -355,9 +340,7 @@ static float clamped(float low, float x, float high) {
   return above < high || isnan(above) ? above : high;
 }
 
-static void
-clamp_keeps_nan_and_the_signs_of_zeros_in_every_table(void **state) {
-  (void)state;
+TEST(clamp_keeps_nan_and_the_signs_of_zeros_in_every_table) {
   static const float odd[] = {0.0F,  -0.0F,    NAN,      1.0F,
                               -1.0F, INFINITY, -INFINITY};
   static const char *const tables[] = {"base", "v3", "v4"};
@@ -389,26 +372,4 @@ clamp_keeps_nan_and_the_signs_of_zeros_in_every_table(void **state) {
       loop_case_deinit(&c);
     }
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(slice_takes_every_stride_th_element),
-      cmocka_unit_test(reverse_turns_its_axes_around),
-      cmocka_unit_test(dynamic_slice_clamps_its_starts),
-      cmocka_unit_test(dynamic_update_slice_replaces_a_part),
-      cmocka_unit_test(pad_puts_a_value_around_between_and_cuts),
-      cmocka_unit_test(concatenate_joins_any_number_of_values),
-      cmocka_unit_test(gather_clamps_indices),
-      cmocka_unit_test(the_largest_u64_is_the_last_index),
-      cmocka_unit_test(an_axis_without_elements_has_none_to_gather),
-      cmocka_unit_test(scatter_applies_updates_in_the_order_of_indices),
-      cmocka_unit_test(scatter_to_single_elements_goes_block_by_block_too),
-      cmocka_unit_test(a_scatter_of_bools_only_updates),
-      cmocka_unit_test(take_along_looks_up_each_line),
-      cmocka_unit_test(add_along_adds_in_the_order_of_indices),
-      cmocka_unit_test(clamp_keeps_between_scalars_or_elements),
-      cmocka_unit_test(clamp_keeps_nan_and_the_signs_of_zeros_in_every_table),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -213,8 +213,7 @@ static void expect_near_f64(const net *self, size_t count) {
   outcome_deinit(&want);
 }
 
-static void joined_they_are_what_they_are_apart(void **state) {
-  (void)state;
+TEST(joined_they_are_what_they_are_apart) {
   for (size_t i = 0; i < sizeof(nets) / sizeof(nets[0]); ++i)
     for (ls_math math = LS_MATH_FAST; math <= LS_MATH_BF16_DIRECT; ++math) {
       if (LS_SANITIZED && math % 2 != i % 2) continue;
@@ -226,8 +225,7 @@ static void joined_they_are_what_they_are_apart(void **state) {
     }
 }
 
-static void every_instruction_set_gives_the_same_bytes(void **state) {
-  (void)state;
+TEST(every_instruction_set_gives_the_same_bytes) {
   static const char *const sets[] = {"base", "v3", "v4"};
   static const net small[] = {
       {PLAIN, .relu = true, .after_relu = true},
@@ -248,8 +246,7 @@ static void every_instruction_set_gives_the_same_bytes(void **state) {
   }
 }
 
-static void who_else_wants_the_result_gets_it_and_bytes_stay(void **state) {
-  (void)state;
+TEST(who_else_wants_the_result_gets_it_and_bytes_stay) {
   for (ls_math math = LS_MATH_FAST; math <= LS_MATH_DIRECT; ++math) {
     net self = {PLAIN, .relu = true, .math = math};
     outcome joined, apart;
@@ -266,8 +263,7 @@ static void who_else_wants_the_result_gets_it_and_bytes_stay(void **state) {
   }
 }
 
-static void forward_alone_is_joined_too(void **state) {
-  (void)state;
+TEST(forward_alone_is_joined_too) {
   net self = {PLAIN, .relu = true, .forward = true};
   outcome joined, apart;
   run(&self, &joined);
@@ -282,8 +278,7 @@ static void forward_alone_is_joined_too(void **state) {
 }
 
 // ---- What does not fit -----------------------------------------------------
-static void what_does_not_fit_stays_as_it_is(void **state) {
-  (void)state;
+TEST(what_does_not_fit_stays_as_it_is) {
   static const net odd[] = {
       {SHAPE(2, 8, 8, 8, 16), SAME, .dtype = LS_DTYPE_F32},
       {SHAPE(2, 8, 8, 16, 24), SAME, .dtype = LS_DTYPE_F32},
@@ -329,8 +324,7 @@ static void give_x(ls_array *x, ls_array *w, ls_array *by) {
 }
 
 // So dx is the maxima's gradient, at their places.
-static void the_first_of_equal_maxima_counts(void **state) {
-  (void)state;
+TEST(the_first_of_equal_maxima_counts) {
   net self = {PLAIN, .edit = give_x, .math = LS_MATH_DIRECT};
   outcome got, want;
   run(&self, &got);
@@ -351,8 +345,7 @@ static void give_nan(ls_array *x, ls_array *w, ls_array *by) {
   ls_array_set_f64(x, 8 * 16, (double)NAN);
 }
 
-static void a_nan_is_a_maximum_and_the_first_one_counts(void **state) {
-  (void)state;
+TEST(a_nan_is_a_maximum_and_the_first_one_counts) {
   net self = {SHAPE(1, 8, 8, 16, 16), .dtype = LS_DTYPE_F32,
               .edit = give_nan,       .how = {.padding = LS_PADDING_SAME},
               .forward = true,        .math = LS_MATH_DIRECT};
@@ -417,8 +410,7 @@ static bool any_nan(const outcome *o, size_t at) {
   return false;
 }
 
-static void what_is_not_finite_meets_zeros(void **state) {
-  (void)state;
+TEST(what_is_not_finite_meets_zeros) {
   static const ls_math direct[] = {LS_MATH_DIRECT, LS_MATH_BF16_DIRECT};
   void (*const edits[])(ls_array *, ls_array *, ls_array *) = {
       give_infinity, give_one_infinity, give_infinite_x};
@@ -448,8 +440,7 @@ static void what_is_not_finite_meets_zeros(void **state) {
 }
 
 // By hand a lowered graph can have what the pass leaves alone.
-static void other_channels_are_refused(void **state) {
-  (void)state;
+TEST(other_channels_are_refused) {
   static const struct {
     const char *text, *message;
   } rows[] = {
@@ -477,19 +468,4 @@ static void other_channels_are_refused(void **state) {
     expect_status(status, LS_UNIMPLEMENTED, rows[i].message);
     lowered_destroy(&program);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(joined_they_are_what_they_are_apart),
-      cmocka_unit_test(every_instruction_set_gives_the_same_bytes),
-      cmocka_unit_test(who_else_wants_the_result_gets_it_and_bytes_stay),
-      cmocka_unit_test(forward_alone_is_joined_too),
-      cmocka_unit_test(what_does_not_fit_stays_as_it_is),
-      cmocka_unit_test(other_channels_are_refused),
-      cmocka_unit_test(the_first_of_equal_maxima_counts),
-      cmocka_unit_test(a_nan_is_a_maximum_and_the_first_one_counts),
-      cmocka_unit_test(what_is_not_finite_meets_zeros),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -183,8 +183,7 @@ static void check_product(size_t m, size_t n, size_t k, unsigned transposes,
   free_product(&t);
 }
 
-static void product_is_one_fma_chain_for_every_tail(void **state) {
-  (void)state;
+TEST(product_is_one_fma_chain_for_every_tail) {
   unsigned turn = 0;
   for (size_t m = 1; m <= 14; m += LS_SANITIZED ? 3 : 1) {
     for (size_t n = 1; n <= 67; n += n < 34 ? (LS_SANITIZED ? 5 : 3) : 11) {
@@ -195,8 +194,7 @@ static void product_is_one_fma_chain_for_every_tail(void **state) {
   }
 }
 
-static void product_is_one_fma_chain_for_every_way_to_store_it(void **state) {
-  (void)state;
+TEST(product_is_one_fma_chain_for_every_way_to_store_it) {
   for (unsigned turn = 0; turn < 4 * 8 * 2; turn += LS_SANITIZED ? 5 : 1) {
     check_product(1 + floats_random_below(60), 1 + floats_random_below(80),
                   1 + floats_random_below(60), turn % 4, turn / 4 % 8,
@@ -206,8 +204,7 @@ static void product_is_one_fma_chain_for_every_way_to_store_it(void **state) {
 
 // Shapes on both sides of each size that the implementation blocks by; at last
 // strips of A, and B where it is and in few sets of a cache.
-static void product_is_one_fma_chain_across_its_blocks(void **state) {
-  (void)state;
+TEST(product_is_one_fma_chain_across_its_blocks) {
   static const size_t shapes[][3] = {
       {13, 33, 255},  {13, 33, 256}, {13, 33, 257},  {5, 40, 513},
       {50, 34, 300},  {14, 270, 30}, {60, 300, 260}, {3, 1030, 259},
@@ -229,16 +226,14 @@ static void product_is_one_fma_chain_across_its_blocks(void **state) {
 
 // Rows of A that share few sets of a cache, each a value of k: strips are
 // copied that tiles read where they are elsewhere.
-static void product_does_not_show_where_a_is(void **state) {
-  (void)state;
+TEST(product_does_not_show_where_a_is) {
   for (unsigned epilogue = 0; epilogue < 8; epilogue += 4) {
     check_product(98, 129, 257, 1, epilogue, 1024 - 98);
     check_product(98, 129, 257, 1, epilogue, 0);
   }
 }
 
-static void product_without_terms_is_the_epilogue_of_zeros(void **state) {
-  (void)state;
+TEST(product_without_terms_is_the_epilogue_of_zeros) {
   for (unsigned epilogue = 0; epilogue < 8; ++epilogue) {
     for (unsigned transposes = 0; transposes < 4; ++transposes) {
       check_product(7, 19, 0, transposes, epilogue, 1);
@@ -246,8 +241,7 @@ static void product_without_terms_is_the_epilogue_of_zeros(void **state) {
   }
 }
 
-static void product_without_terms_needs_no_operands(void **state) {
-  (void)state;
+TEST(product_without_terms_needs_no_operands) {
   for (size_t i = 0; i < kernel_tables_here.count; ++i) {
     float c[7 * 19];
     memset(c, 0xff, sizeof(c));
@@ -262,14 +256,12 @@ static void product_without_terms_needs_no_operands(void **state) {
   }
 }
 
-static void product_without_outputs_touches_nothing(void **state) {
-  (void)state;
+TEST(product_without_outputs_touches_nothing) {
   check_product(0, 5, 3, 0, 7, 0);
   check_product(5, 0, 3, 2, 7, 0);
 }
 
-static void product_is_close_to_one_in_doubles(void **state) {
-  (void)state;
+TEST(product_is_close_to_one_in_doubles) {
   product_case t = new_product(33, 65, 300, 2, 7, 0);
   double *want = floats_allocate(t.c_size * sizeof *want);
   memcpy(want, t.want64, t.c_size * sizeof *want);
@@ -289,8 +281,7 @@ static void product_is_close_to_one_in_doubles(void **state) {
   free_product(&t);
 }
 
-static void product_relu_lets_a_nan_through(void **state) {
-  (void)state;
+TEST(product_relu_lets_a_nan_through) {
   for (size_t i = 0; i < kernel_tables_here.count; ++i) {
     const float a[2] = {NAN, -1.0f}, b[1] = {1.0f};
     float c[2] = {0};
@@ -315,17 +306,4 @@ static void product_relu_lets_a_nan_through(void **state) {
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(product_is_one_fma_chain_for_every_tail),
-      cmocka_unit_test(product_is_one_fma_chain_for_every_way_to_store_it),
-      cmocka_unit_test(product_is_one_fma_chain_across_its_blocks),
-      cmocka_unit_test(product_does_not_show_where_a_is),
-      cmocka_unit_test(product_without_terms_is_the_epilogue_of_zeros),
-      cmocka_unit_test(product_without_terms_needs_no_operands),
-      cmocka_unit_test(product_without_outputs_touches_nothing),
-      cmocka_unit_test(product_is_close_to_one_in_doubles),
-      cmocka_unit_test(product_relu_lets_a_nan_through),
-  };
-  return cmocka_run_group_tests(tests, kernel_tables_set_up, NULL);
-}
+TEST_FILE(.set_up = kernel_tables_set_up)

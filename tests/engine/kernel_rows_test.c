@@ -34,8 +34,7 @@ static float *new_logits(size_t n) {
   return x;
 }
 
-static void softmax_and_its_log_are_close_to_doubles(void **state) {
-  (void)state;
+TEST(softmax_and_its_log_are_close_to_doubles) {
   for (size_t s = 0; s < LS_COUNT_OF(row_shapes); ++s) {
     const size_t rows = row_shapes[s][0], columns = row_shapes[s][1];
     const size_t n = rows * columns;
@@ -77,8 +76,7 @@ static int32_t *new_labels(size_t rows, size_t columns) {
   return labels;
 }
 
-static void label_loss_is_close_to_doubles_and_equal_in_tables(void **state) {
-  (void)state;
+TEST(label_loss_is_close_to_doubles_and_equal_in_tables) {
   for (size_t s = 0; s < LS_COUNT_OF(row_shapes); ++s) {
     const size_t rows = row_shapes[s][0], columns = row_shapes[s][1];
     float *x = new_logits(rows * columns), *first = floats_create(rows);
@@ -105,8 +103,7 @@ static void label_loss_is_close_to_doubles_and_equal_in_tables(void **state) {
   }
 }
 
-static void label_loss_grad_is_scaled_softmax_minus_onehot(void **state) {
-  (void)state;
+TEST(label_loss_grad_is_scaled_softmax_minus_onehot) {
   for (size_t s = 0; s < LS_COUNT_OF(row_shapes); ++s) {
     const size_t rows = row_shapes[s][0], columns = row_shapes[s][1];
     const size_t n = rows * columns;
@@ -139,8 +136,7 @@ static void label_loss_grad_is_scaled_softmax_minus_onehot(void **state) {
   }
 }
 
-static void label_outside_the_classes_gives_nan_in_its_row_alone(void **state) {
-  (void)state;
+TEST(label_outside_the_classes_gives_nan_in_its_row_alone) {
   const float x[9] = {1, 2, 3, 4, 5, 6, 7, 8, 9}, scale = 1.0f;
   const int32_t labels[3] = {-1, 1, 3};
   for (size_t i = 0; i < kernel_tables_here.count; ++i) {
@@ -156,12 +152,4 @@ static void label_outside_the_classes_gives_nan_in_its_row_alone(void **state) {
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(softmax_and_its_log_are_close_to_doubles),
-      cmocka_unit_test(label_loss_is_close_to_doubles_and_equal_in_tables),
-      cmocka_unit_test(label_loss_grad_is_scaled_softmax_minus_onehot),
-      cmocka_unit_test(label_outside_the_classes_gives_nan_in_its_row_alone),
-  };
-  return cmocka_run_group_tests(tests, kernel_tables_set_up, NULL);
-}
+TEST_FILE(.set_up = kernel_tables_set_up)

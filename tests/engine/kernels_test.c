@@ -15,16 +15,14 @@
 
 // ---- Tables -----------------------------------------------------------------
 
-static void best_table_is_one_that_can_be_found(void **state) {
-  (void)state;
+TEST(best_table_is_one_that_can_be_found) {
   const ls_cpu_kernels *best = ls_cpu_kernels_best();
   assert_non_null(best);
   assert_ptr_equal(ls_cpu_kernels_find(best->name), best);
   assert_ptr_equal(kernel_tables_here.at[kernel_tables_here.count - 1], best);
 }
 
-static void base_table_is_always_there_and_unknown_ones_are_not(void **state) {
-  (void)state;
+TEST(base_table_is_always_there_and_unknown_ones_are_not) {
   assert_non_null(ls_cpu_kernels_find("base"));
   assert_string_equal(ls_cpu_kernels_find("base")->name, "base");
   assert_null(ls_cpu_kernels_find("v5"));
@@ -73,8 +71,7 @@ static void check_half(size_t n, const float *x, const uint16_t *halves) {
   }
 }
 
-static void halves_convert_alike_in_every_table(void **state) {
-  (void)state;
+TEST(halves_convert_alike_in_every_table) {
   float *x = new_samples();
   uint16_t *halves = floats_allocate(65536 * sizeof *halves);
   for (size_t i = 0; i < 65536; ++i)
@@ -95,8 +92,7 @@ static void halves_convert_alike_in_every_table(void **state) {
 
 // ---- Elementwise and sums ---------------------------------------------------
 
-static void elementwise_kernels_are_their_formulas(void **state) {
-  (void)state;
+TEST(elementwise_kernels_are_their_formulas) {
   for (size_t n = 0; n < 70; ++n) {
     float *a = floats_create(n), *b = floats_create(n);
     float *sum = floats_copy(a, n), *step = floats_copy(a, n),
@@ -127,8 +123,7 @@ static void elementwise_kernels_are_their_formulas(void **state) {
   }
 }
 
-static void column_sums_add_rows_in_order(void **state) {
-  (void)state;
+TEST(column_sums_add_rows_in_order) {
   static const size_t columns_of[] = {1, 10, 16, 31, 32, 64, 129, 300};
   for (size_t s = 0; s < LS_COUNT_OF(columns_of); ++s) {
     for (size_t rows = 0; rows < 20; rows += 1 + rows) {
@@ -158,8 +153,7 @@ static void column_sums_add_rows_in_order(void **state) {
   }
 }
 
-static void sum_runs_in_sixteen_partial_sums(void **state) {
-  (void)state;
+TEST(sum_runs_in_sixteen_partial_sums) {
   for (size_t n = 0; n < 300; n += 1 + n / 20) {
     float *x = floats_create(n), partial[16] = {0};
     for (size_t i = 0; i < n; ++i)
@@ -177,8 +171,7 @@ static void sum_runs_in_sixteen_partial_sums(void **state) {
   }
 }
 
-static void max_sees_every_element_and_every_nan(void **state) {
-  (void)state;
+TEST(max_sees_every_element_and_every_nan) {
   for (size_t n = 0; n < 70; ++n) {
     float *x = floats_create(n);
     for (size_t i = 0; i < kernel_tables_here.count; ++i) {
@@ -201,8 +194,7 @@ static void max_sees_every_element_and_every_nan(void **state) {
 
 // On x86-64 plain C does what vectors do to the sign of a NaN, which nobody
 // promises; but bytes that are alike are easier to compare.
-static void a_nan_keeps_its_sign_in_functions(void **state) {
-  (void)state;
+TEST(a_nan_keeps_its_sign_in_functions) {
 #if defined(__x86_64__)
   for (size_t i = 0; i < kernel_tables_here.count; ++i) {
     const ls_cpu_kernels *t = kernel_tables_here.at[i];
@@ -220,16 +212,4 @@ static void a_nan_keeps_its_sign_in_functions(void **state) {
 #endif
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(best_table_is_one_that_can_be_found),
-      cmocka_unit_test(base_table_is_always_there_and_unknown_ones_are_not),
-      cmocka_unit_test(halves_convert_alike_in_every_table),
-      cmocka_unit_test(elementwise_kernels_are_their_formulas),
-      cmocka_unit_test(column_sums_add_rows_in_order),
-      cmocka_unit_test(sum_runs_in_sixteen_partial_sums),
-      cmocka_unit_test(max_sees_every_element_and_every_nan),
-      cmocka_unit_test(a_nan_keeps_its_sign_in_functions),
-  };
-  return cmocka_run_group_tests(tests, kernel_tables_set_up, NULL);
-}
+TEST_FILE(.set_up = kernel_tables_set_up)

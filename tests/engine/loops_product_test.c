@@ -33,9 +33,7 @@ static void check_matmul(const product_case *p, loop_random *random) {
   assert_true(c.flops == (double)(2 * p->batch * p->m * p->n * p->k));
 }
 
-static void
-matmul_agrees_with_the_reference_in_every_orientation(void **state) {
-  (void)state;
+TEST(matmul_agrees_with_the_reference_in_every_orientation) {
   loop_random random = {loop_random_seed()};
   for (size_t t = 0; t < LOOP_NUMBERS; ++t) {
     for (int round = 0; round < (LS_SANITIZED ? 8 : 16); ++round) {
@@ -54,8 +52,7 @@ matmul_agrees_with_the_reference_in_every_orientation(void **state) {
   }
 }
 
-static void large_products_are_cut_without_a_trace(void **state) {
-  (void)state;
+TEST(large_products_are_cut_without_a_trace) {
   loop_random random = {loop_random_seed()};
   for (size_t t = 0; t < LOOP_FLOATS; ++t) {
     product_case p = {.dtype = loop_types[t],
@@ -80,8 +77,7 @@ static void large_products_are_cut_without_a_trace(void **state) {
 // k of a long sum, and of its parts.
 enum { LONG_K = 5003, PART_K = 1264 };
 
-static void long_sums_are_chains_that_are_added_in_order(void **state) {
-  (void)state;
+TEST(long_sums_are_chains_that_are_added_in_order) {
   enum { M = 3, N = 5 };
   for (int transposed = 0; transposed < 2; ++transposed) {
     loop_random random = {loop_random_seed()};
@@ -112,8 +108,7 @@ static void long_sums_are_chains_that_are_added_in_order(void **state) {
 }
 
 // So many rows that parts are not kept side by side; and a few of them.
-static void rows_do_not_matter_to_long_sums(void **state) {
-  (void)state;
+TEST(rows_do_not_matter_to_long_sums) {
   enum { M = 1030, N = 256, FEW = 3 };
   loop_random random = {loop_random_seed()};
   loop_case all = {.op = LS_OP_DENSE, .out = {LS_DTYPE_F32, LS_SHAPE(M, N)}};
@@ -142,8 +137,7 @@ static void rows_do_not_matter_to_long_sums(void **state) {
   loop_case_deinit(&all);
 }
 
-static void dense_adds_its_bias_and_activates(void **state) {
-  (void)state;
+TEST(dense_adds_its_bias_and_activates) {
   loop_random random = {loop_random_seed()};
   for (size_t t = 0; t < LOOP_FLOATS; ++t) {
     for (int variant = 0; variant < 8; ++variant) {
@@ -189,9 +183,7 @@ static void check_bytes_on_every_instruction_set(int64_t m, int64_t n,
   free(first);
 }
 
-static void
-products_have_the_same_bytes_on_every_instruction_set(void **state) {
-  (void)state;
+TEST(products_have_the_same_bytes_on_every_instruction_set) {
   check_bytes_on_every_instruction_set(70, 140, 300, false);
   check_bytes_on_every_instruction_set(10, 40, LONG_K, false);
   // Many rows, for which B is brought into another order first.
@@ -208,8 +200,7 @@ static void check_softmax(uint16_t op, ls_dtype dtype, int64_t rows, int64_t n,
   loop_case_agrees(&c, 4);
 }
 
-static void softmax_agrees_with_the_reference(void **state) {
-  (void)state;
+TEST(softmax_agrees_with_the_reference) {
   loop_random random = {loop_random_seed()};
   for (size_t t = 0; t < LOOP_FLOATS; ++t) {
     for (int round = 0; round < (LS_SANITIZED ? 4 : 10); ++round) {
@@ -239,9 +230,7 @@ static void check_cross_entropy(bool gradient, ls_dtype dtype, ls_dtype label,
   loop_case_agrees(&c, 4);
 }
 
-static void
-cross_entropy_agrees_with_the_reference_for_any_labels(void **state) {
-  (void)state;
+TEST(cross_entropy_agrees_with_the_reference_for_any_labels) {
   loop_random random = {loop_random_seed()};
   for (size_t t = 0; t < LOOP_FLOATS; ++t) {
     for (size_t l = LOOP_FLOATS; l < LOOP_NUMBERS; ++l) {
@@ -266,8 +255,7 @@ static void *draw(uint16_t op, ls_dtype dtype, int64_t count, loop_case with,
   return loop_case_run(&with);
 }
 
-static void random_numbers_have_their_moments(void **state) {
-  (void)state;
+TEST(random_numbers_have_their_moments) {
   enum { COUNT = 200000 };
   for (size_t t = 0; t < LOOP_FLOATS; ++t) {
     const ls_attr range[] = {LS_ATTR_F("low", -1.0), LS_ATTR_F("high", 3.0)};
@@ -294,8 +282,7 @@ static void random_numbers_have_their_moments(void **state) {
   }
 }
 
-static void uniform_numbers_stay_below_the_upper_end(void **state) {
-  (void)state;
+TEST(uniform_numbers_stay_below_the_upper_end) {
   // Ranges whose upper end rounding would reach often.
   static const double ends[][2] = {
       {1, 1.001}, {-0.001, 0}, {100, 100.5}, {-2, -1.999}};
@@ -328,8 +315,7 @@ static bool same(const loop_case *a, const loop_case *b, const ls_attr *attrs,
   return equal;
 }
 
-static void every_part_of_the_key_changes_the_numbers(void **state) {
-  (void)state;
+TEST(every_part_of_the_key_changes_the_numbers) {
   const loop_case plain = {0};
   const loop_case changed[] = {
       {.step = 1}, {.seed = 1}, {.iteration = 1}, {.replica = 1}};
@@ -353,8 +339,7 @@ static void every_part_of_the_key_changes_the_numbers(void **state) {
   }
 }
 
-static void an_element_depends_on_its_index_alone(void **state) {
-  (void)state;
+TEST(an_element_depends_on_its_index_alone) {
   for (size_t t = 0; t < LOOP_FLOATS; ++t) {
     for (int normal = 0; normal < 2; ++normal) {
       const uint16_t op = normal ? LS_OP_RANDOM_NORMAL : LS_OP_RANDOM_UNIFORM;
@@ -367,8 +352,7 @@ static void an_element_depends_on_its_index_alone(void **state) {
   }
 }
 
-static void the_first_numbers_are_pinned(void **state) {
-  (void)state;
+TEST(the_first_numbers_are_pinned) {
   const loop_case at = {.seed = 1, .step = 2, .iteration = 3, .replica = 4};
   const ls_attr attrs[] = {LS_ATTR_I("seed", 5), LS_ATTR_I("stream", 6)};
   float *f = draw(LS_OP_RANDOM_UNIFORM, LS_DTYPE_F32, 4, at, attrs, 2);
@@ -385,23 +369,4 @@ static void the_first_numbers_are_pinned(void **state) {
   free(f);
   free(d);
   free(n);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(matmul_agrees_with_the_reference_in_every_orientation),
-      cmocka_unit_test(large_products_are_cut_without_a_trace),
-      cmocka_unit_test(long_sums_are_chains_that_are_added_in_order),
-      cmocka_unit_test(rows_do_not_matter_to_long_sums),
-      cmocka_unit_test(dense_adds_its_bias_and_activates),
-      cmocka_unit_test(products_have_the_same_bytes_on_every_instruction_set),
-      cmocka_unit_test(softmax_agrees_with_the_reference),
-      cmocka_unit_test(cross_entropy_agrees_with_the_reference_for_any_labels),
-      cmocka_unit_test(random_numbers_have_their_moments),
-      cmocka_unit_test(uniform_numbers_stay_below_the_upper_end),
-      cmocka_unit_test(every_part_of_the_key_changes_the_numbers),
-      cmocka_unit_test(an_element_depends_on_its_index_alone),
-      cmocka_unit_test(the_first_numbers_are_pinned),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

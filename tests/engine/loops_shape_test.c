@@ -15,8 +15,7 @@ static ls_shape any_shape(loop_random *random, int32_t rank, bool empty) {
 }
 
 // ---- Moves -----------------------------------------------------------------
-static void reshape_copies_and_may_share_storage(void **state) {
-  (void)state;
+TEST(reshape_copies_and_may_share_storage) {
   loop_random random = {loop_random_seed()};
   for (size_t t = 0; t < LOOP_TYPES; ++t) {
     loop_case c = {.op = LS_OP_RESHAPE,
@@ -27,8 +26,7 @@ static void reshape_copies_and_may_share_storage(void **state) {
   }
 }
 
-static void broadcast_repeats_new_and_unit_dimensions(void **state) {
-  (void)state;
+TEST(broadcast_repeats_new_and_unit_dimensions) {
   loop_random random = {loop_random_seed()};
   for (int round = 0; round < 150; ++round) {
     const ls_dtype dtype = loop_any_type(&random, LOOP_TYPES);
@@ -55,8 +53,7 @@ static void check_transpose(ls_dtype dtype, ls_shape from, const int64_t *order,
   loop_case_agrees(&c, 0);
 }
 
-static void transpose_takes_any_permutation(void **state) {
-  (void)state;
+TEST(transpose_takes_any_permutation) {
   loop_random random = {loop_random_seed()};
   for (int round = 0; round < 150; ++round) {
     const int32_t rank = (int32_t)loop_random_between(&random, 0, 5);
@@ -76,8 +73,7 @@ static void transpose_takes_any_permutation(void **state) {
 }
 
 // ---- Sources ---------------------------------------------------------------
-static void iota_counts_along_its_axis(void **state) {
-  (void)state;
+TEST(iota_counts_along_its_axis) {
   loop_random random = {loop_random_seed()};
   for (int round = 0; round < 80; ++round) {
     const int32_t rank = (int32_t)loop_random_between(&random, 1, 3);
@@ -89,8 +85,7 @@ static void iota_counts_along_its_axis(void **state) {
   }
 }
 
-static void one_hot_is_zero_outside_its_depth(void **state) {
-  (void)state;
+TEST(one_hot_is_zero_outside_its_depth) {
   loop_random random = {loop_random_seed()};
   for (int round = 0; round < 60; ++round) {
     const ls_dtype index = loop_types[LOOP_FLOATS + round % 8];
@@ -104,8 +99,7 @@ static void one_hot_is_zero_outside_its_depth(void **state) {
   }
 }
 
-static void replica_id_is_the_replica_of_the_call(void **state) {
-  (void)state;
+TEST(replica_id_is_the_replica_of_the_call) {
   loop_case c = {
       .op = LS_OP_REPLICA_ID, .out = {LS_DTYPE_I32, LS_SCALAR}, .replica = 6};
   int32_t *got = loop_case_run(&c);
@@ -139,8 +133,7 @@ static void check_reduce(uint16_t op, ls_dtype dtype, ls_shape shape,
   loop_case_agrees(&c, op == LS_OP_REDUCE_SUM ? 4 : 0);
 }
 
-static void reductions_agree_with_the_reference_over_any_axes(void **state) {
-  (void)state;
+TEST(reductions_agree_with_the_reference_over_any_axes) {
   static const uint16_t ops[] = {LS_OP_REDUCE_SUM, LS_OP_REDUCE_MAX,
                                  LS_OP_REDUCE_MIN};
   loop_random random = {loop_random_seed()};
@@ -165,8 +158,7 @@ static void reductions_agree_with_the_reference_over_any_axes(void **state) {
   }
 }
 
-static void maxima_of_floats_are_nan_if_an_element_is(void **state) {
-  (void)state;
+TEST(maxima_of_floats_are_nan_if_an_element_is) {
   for (int at = 0; at < 40; ++at) {
     for (unsigned mask = 1; mask < 4; ++mask) {
       int64_t axes[LS_MAX_RANK];
@@ -197,8 +189,7 @@ static float lanes_sum(const float *x, int64_t count) {
   return s[0];
 }
 
-static void sums_along_rows_go_to_sixteen_partial_sums(void **state) {
-  (void)state;
+TEST(sums_along_rows_go_to_sixteen_partial_sums) {
   loop_random random = {loop_random_seed()};
   for (int round = 0; round < 40; ++round) {
     // Axes 0 and 2 of [a, b, c], where b = 1 joins all.
@@ -248,8 +239,7 @@ static double lanes_reduce(uint16_t op, ls_dtype dtype, const void *x,
   return (double)s[0];
 }
 
-static void short_rows_are_reduced_in_the_order_of_long_ones(void **state) {
-  (void)state;
+TEST(short_rows_are_reduced_in_the_order_of_long_ones) {
   static const uint16_t ops[] = {LS_OP_REDUCE_SUM, LS_OP_REDUCE_MAX,
                                  LS_OP_REDUCE_MIN};
   static const char *const tables[] = {"base", "v3", "v4"};
@@ -282,8 +272,7 @@ static void short_rows_are_reduced_in_the_order_of_long_ones(void **state) {
   }
 }
 
-static void short_rows_of_all_types_agree_with_the_reference(void **state) {
-  (void)state;
+TEST(short_rows_of_all_types_agree_with_the_reference) {
   static const uint16_t ops[] = {LS_OP_REDUCE_SUM, LS_OP_REDUCE_MAX,
                                  LS_OP_REDUCE_MIN};
   loop_random random = {loop_random_seed()};
@@ -296,8 +285,7 @@ static void short_rows_of_all_types_agree_with_the_reference(void **state) {
   check_reduce(LS_OP_REDUCE_MAX, LS_DTYPE_I16, LS_SHAPE(7000, 5), 2, &random);
 }
 
-static void sums_of_columns_go_row_by_row_in_chains_of_512(void **state) {
-  (void)state;
+TEST(sums_of_columns_go_row_by_row_in_chains_of_512) {
   loop_random random = {loop_random_seed()};
   static const ls_dtype types[] = {LS_DTYPE_F32, LS_DTYPE_BF16};
   for (int round = 0; round < 12; ++round) {
@@ -338,8 +326,7 @@ static float tree_sum(float *const *x, int64_t at, size_t begin, size_t end) {
          tree_sum(x, at, begin + split, end);
 }
 
-static void add_n_follows_the_canonical_tree(void **state) {
-  (void)state;
+TEST(add_n_follows_the_canonical_tree) {
   loop_random random = {loop_random_seed()};
   for (size_t n = 1; n <= 33; ++n) {
     const int64_t count = n % 4 == 0 ? 17000 : 100;
@@ -354,8 +341,7 @@ static void add_n_follows_the_canonical_tree(void **state) {
   }
 }
 
-static void add_n_agrees_with_the_reference_on_all_types(void **state) {
-  (void)state;
+TEST(add_n_agrees_with_the_reference_on_all_types) {
   loop_random random = {loop_random_seed()};
   for (size_t t = 0; t < LOOP_NUMBERS; ++t) {
     for (uint32_t n = 1; n <= 12; ++n) {
@@ -365,24 +351,4 @@ static void add_n_agrees_with_the_reference_on_all_types(void **state) {
       loop_case_agrees(&c, 1);
     }
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(reshape_copies_and_may_share_storage),
-      cmocka_unit_test(broadcast_repeats_new_and_unit_dimensions),
-      cmocka_unit_test(transpose_takes_any_permutation),
-      cmocka_unit_test(iota_counts_along_its_axis),
-      cmocka_unit_test(one_hot_is_zero_outside_its_depth),
-      cmocka_unit_test(replica_id_is_the_replica_of_the_call),
-      cmocka_unit_test(reductions_agree_with_the_reference_over_any_axes),
-      cmocka_unit_test(maxima_of_floats_are_nan_if_an_element_is),
-      cmocka_unit_test(sums_along_rows_go_to_sixteen_partial_sums),
-      cmocka_unit_test(short_rows_are_reduced_in_the_order_of_long_ones),
-      cmocka_unit_test(short_rows_of_all_types_agree_with_the_reference),
-      cmocka_unit_test(sums_of_columns_go_row_by_row_in_chains_of_512),
-      cmocka_unit_test(add_n_follows_the_canonical_tree),
-      cmocka_unit_test(add_n_agrees_with_the_reference_on_all_types),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

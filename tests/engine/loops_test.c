@@ -16,8 +16,7 @@ static ls_type vector(ls_dtype dtype, int64_t count) {
 static ls_type scalar(ls_dtype dtype) { return (ls_type){dtype, LS_SCALAR}; }
 
 // ---- The table -------------------------------------------------------------
-static void ops_of_the_compiler_have_no_prepare_function(void **state) {
-  (void)state;
+TEST(ops_of_the_compiler_have_no_prepare_function) {
   assert_null(ls_kernel_prepare_of(LS_OP_CONSTANT));
   assert_null(ls_kernel_prepare_of(LS_OP_WHILE));
   assert_null(ls_kernel_prepare_of(LS_OP_IDENTITY));
@@ -37,8 +36,7 @@ static void check_unary(uint16_t op, ls_dtype dtype, int64_t count,
   loop_case_agrees(&c, 1);
 }
 
-static void unary_ops_agree_with_the_reference_on_all_types(void **state) {
-  (void)state;
+TEST(unary_ops_agree_with_the_reference_on_all_types) {
   static const uint16_t any[] = {LS_OP_NEG, LS_OP_ABS, LS_OP_SIGN, LS_OP_RELU};
   static const uint16_t of_floats[] = {LS_OP_EXP,    LS_OP_LOG,  LS_OP_SQRT,
                                        LS_OP_RSQRT,  LS_OP_TANH, LS_OP_ERF,
@@ -56,8 +54,7 @@ static void unary_ops_agree_with_the_reference_on_all_types(void **state) {
       check_unary(of_floats[o], loop_types[t], 17000, &random);
 }
 
-static void unary_ops_keep_nan_and_the_sign_of_zero(void **state) {
-  (void)state;
+TEST(unary_ops_keep_nan_and_the_sign_of_zero) {
   static const float x[] = {-0.0F, NAN};
   static const uint16_t ops[] = {LS_OP_SIGN, LS_OP_RELU};
   for (size_t o = 0; o < LS_COUNT_OF(ops); ++o) {
@@ -70,16 +67,14 @@ static void unary_ops_keep_nan_and_the_sign_of_zero(void **state) {
   }
 }
 
-static void not_turns_every_bool(void **state) {
-  (void)state;
+TEST(not_turns_every_bool) {
   loop_random random = {loop_random_seed()};
   loop_case c = {.op = LS_OP_NOT, .out = vector(LS_DTYPE_BOOL, 100)};
   loop_case_add(&c, vector(LS_DTYPE_BOOL, 100), 0, 1, &random);
   loop_case_agrees(&c, 0);
 }
 
-static void what_makes_no_sense_is_refused_by_name(void **state) {
-  (void)state;
+TEST(what_makes_no_sense_is_refused_by_name) {
   loop_case c = {.op = LS_OP_POW, .out = vector(LS_DTYPE_BOOL, 2)};
   loop_case_add_copy(&c, vector(LS_DTYPE_BOOL, 2), "\0\1");
   loop_case_add_copy(&c, vector(LS_DTYPE_BOOL, 2), "\0\1");
@@ -105,8 +100,7 @@ static void check_binary(uint16_t op, ls_dtype dtype, ls_dtype result,
   loop_case_agrees(&c, 1);
 }
 
-static void binary_ops_agree_with_the_reference_on_all_types(void **state) {
-  (void)state;
+TEST(binary_ops_agree_with_the_reference_on_all_types) {
   static const uint16_t ops[] = {LS_OP_ADD, LS_OP_SUB,      LS_OP_MUL,
                                  LS_OP_DIV, LS_OP_MAXIMUM,  LS_OP_MINIMUM,
                                  LS_OP_POW, LS_OP_RELU_GRAD};
@@ -119,8 +113,7 @@ static void binary_ops_agree_with_the_reference_on_all_types(void **state) {
                      which, &random);
 }
 
-static void comparisons_agree_with_the_reference_on_all_types(void **state) {
-  (void)state;
+TEST(comparisons_agree_with_the_reference_on_all_types) {
   static const uint16_t ops[] = {LS_OP_EQUAL,   LS_OP_NOT_EQUAL,
                                  LS_OP_LESS,    LS_OP_LESS_EQUAL,
                                  LS_OP_GREATER, LS_OP_GREATER_EQUAL};
@@ -134,8 +127,7 @@ static void comparisons_agree_with_the_reference_on_all_types(void **state) {
   check_binary(LS_OP_OR, LS_DTYPE_BOOL, LS_DTYPE_BOOL, 99, 2, &random);
 }
 
-static void integers_wrap_around_and_divide_as_stated(void **state) {
-  (void)state;
+TEST(integers_wrap_around_and_divide_as_stated) {
   static const int32_t x[] = {INT32_MAX, INT32_MIN, INT32_MIN, 7, -7, 65537};
   static const int32_t y[] = {1, 1, -1, 0, 2, 65537};
   static const struct {
@@ -160,8 +152,7 @@ static void integers_wrap_around_and_divide_as_stated(void **state) {
   }
 }
 
-static void narrow_integers_wrap_around(void **state) {
-  (void)state;
+TEST(narrow_integers_wrap_around) {
   static const int8_t x[] = {-128, 127, -128, 5};
   static const int8_t y[] = {-1, 127, 0, -2};
   static const int8_t quotient[] = {-128, 1, -1, -2};
@@ -190,8 +181,7 @@ static void narrow_integers_wrap_around(void **state) {
   }
 }
 
-static void neg_and_abs_of_the_least_number_are_itself(void **state) {
-  (void)state;
+TEST(neg_and_abs_of_the_least_number_are_itself) {
   static const int64_t least[] = {INT64_MIN};
   static const uint16_t ops[] = {LS_OP_NEG, LS_OP_ABS};
   for (size_t o = 0; o < 2; ++o) {
@@ -204,8 +194,7 @@ static void neg_and_abs_of_the_least_number_are_itself(void **state) {
   }
 }
 
-static void maximum_and_minimum_pass_nan_on(void **state) {
-  (void)state;
+TEST(maximum_and_minimum_pass_nan_on) {
   static const double x[] = {NAN, 1, NAN}, y[] = {1, NAN, NAN};
   static const uint16_t ops[] = {LS_OP_MAXIMUM, LS_OP_MINIMUM};
   for (size_t t = 0; t < LOOP_FLOATS; ++t) {
@@ -227,8 +216,7 @@ static void maximum_and_minimum_pass_nan_on(void **state) {
 }
 
 // ---- Select ----------------------------------------------------------------
-static void select_takes_scalars_in_every_place(void **state) {
-  (void)state;
+TEST(select_takes_scalars_in_every_place) {
   loop_random random = {loop_random_seed()};
   for (size_t t = 0; t < LOOP_TYPES; ++t) {
     const ls_dtype dtype = loop_types[t];
@@ -246,8 +234,7 @@ static void select_takes_scalars_in_every_place(void **state) {
 }
 
 // ---- 16-bit floats ---------------------------------------------------------
-static void widening_and_narrowing_are_those_of_the_base(void **state) {
-  (void)state;
+TEST(widening_and_narrowing_are_those_of_the_base) {
   loop_random random = {loop_random_seed()};
   for (uint32_t i = 0; i < 65536; ++i) {
     const uint16_t half = (uint16_t)i;
@@ -286,8 +273,7 @@ static loop_case convert_case(ls_dtype from, ls_dtype to, int64_t count) {
   return c;
 }
 
-static void convert_agrees_with_the_reference_between_all_types(void **state) {
-  (void)state;
+TEST(convert_agrees_with_the_reference_between_all_types) {
   loop_random random = {loop_random_seed()};
   for (size_t f = 0; f < LOOP_TYPES; ++f) {
     for (size_t t = 0; t < LOOP_TYPES; ++t) {
@@ -300,8 +286,7 @@ static void convert_agrees_with_the_reference_between_all_types(void **state) {
   }
 }
 
-static void floats_saturate_at_integers(void **state) {
-  (void)state;
+TEST(floats_saturate_at_integers) {
   static const double x[] = {1e30, -1e30, INFINITY, -INFINITY,
                              NAN,  -0.75, 127.9,    -128.9};
   static const int least_bits[] = {7, 15, 31, 63, 0, 0, 0, 0};
@@ -344,8 +329,7 @@ static uint16_t nearest(ls_dtype dtype, double x) {
   return best;
 }
 
-static void wide_numbers_become_16_bit_floats_in_one_rounding(void **state) {
-  (void)state;
+TEST(wide_numbers_become_16_bit_floats_in_one_rounding) {
   loop_random random = {loop_random_seed()};
   static const ls_dtype to[] = {LS_DTYPE_F16, LS_DTYPE_BF16};
   for (size_t t = 0; t < 2; ++t) {
@@ -377,26 +361,4 @@ static void wide_numbers_become_16_bit_floats_in_one_rounding(void **state) {
   assert_true(ls_bf16_to_f32(got[3]) == -0x1p63F);
   free(got);
   loop_case_deinit(&c);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(ops_of_the_compiler_have_no_prepare_function),
-      cmocka_unit_test(unary_ops_agree_with_the_reference_on_all_types),
-      cmocka_unit_test(unary_ops_keep_nan_and_the_sign_of_zero),
-      cmocka_unit_test(not_turns_every_bool),
-      cmocka_unit_test(what_makes_no_sense_is_refused_by_name),
-      cmocka_unit_test(binary_ops_agree_with_the_reference_on_all_types),
-      cmocka_unit_test(comparisons_agree_with_the_reference_on_all_types),
-      cmocka_unit_test(integers_wrap_around_and_divide_as_stated),
-      cmocka_unit_test(narrow_integers_wrap_around),
-      cmocka_unit_test(neg_and_abs_of_the_least_number_are_itself),
-      cmocka_unit_test(maximum_and_minimum_pass_nan_on),
-      cmocka_unit_test(select_takes_scalars_in_every_place),
-      cmocka_unit_test(widening_and_narrowing_are_those_of_the_base),
-      cmocka_unit_test(convert_agrees_with_the_reference_between_all_types),
-      cmocka_unit_test(floats_saturate_at_integers),
-      cmocka_unit_test(wide_numbers_become_16_bit_floats_in_one_rounding),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

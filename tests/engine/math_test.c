@@ -39,8 +39,7 @@ static void check_unary(const unary_row *row, ls_dtype dtype, int64_t count,
   loop_case_agrees(&c, row->slack);
 }
 
-static void functions_agree_with_libm_on_all_floats(void **state) {
-  (void)state;
+TEST(functions_agree_with_libm_on_all_floats) {
   loop_random random = {loop_random_seed()};
   for (size_t t = 0; t < LOOP_FLOATS; ++t)
     for (size_t r = 0; r < LS_COUNT_OF(unary_rows); ++r) {
@@ -114,8 +113,7 @@ static void check_special(uint16_t op, ls_dtype dtype, double x, double want) {
   loop_case_deinit(&c);
 }
 
-static void special_values_are_those_of_libm(void **state) {
-  (void)state;
+TEST(special_values_are_those_of_libm) {
   for (size_t t = 0; t < LOOP_FLOATS; ++t) {
     for (size_t r = 0; r < LS_COUNT_OF(special_rows); ++r)
       check_special(special_rows[r].op, loop_types[t], special_rows[r].x,
@@ -125,8 +123,7 @@ static void special_values_are_those_of_libm(void **state) {
   }
 }
 
-static void gelu_of_very_negative_numbers_is_next_to_zero(void **state) {
-  (void)state;
+TEST(gelu_of_very_negative_numbers_is_next_to_zero) {
   static const double xs[] = {-10, -50, -1e4, -INFINITY};
   for (size_t t = 0; t < LOOP_FLOATS; ++t) {
     loop_case c = {.op = LS_OP_GELU, .out = vector(loop_types[t], 4)};
@@ -143,8 +140,7 @@ static void gelu_of_very_negative_numbers_is_next_to_zero(void **state) {
   }
 }
 
-static void functions_of_f32_are_the_same_in_every_table(void **state) {
-  (void)state;
+TEST(functions_of_f32_are_the_same_in_every_table) {
   static const char *const tables[] = {"base", "v3", "v4"};
   enum { COUNT = 1000 };
   for (size_t r = 0; r < LS_COUNT_OF(unary_rows); ++r) {
@@ -170,8 +166,7 @@ static void functions_of_f32_are_the_same_in_every_table(void **state) {
 }
 
 // The reduction alone: that of libm, which is exact to double.
-static void large_angles_are_reduced_exactly(void **state) {
-  (void)state;
+TEST(large_angles_are_reduced_exactly) {
   loop_random random = {loop_random_seed()};
   for (int i = 0; i < 20000; ++i) {
     uint32_t bits = loop_random_bits(&random) & 0x807FFFFFU;
@@ -191,8 +186,7 @@ static void large_angles_are_reduced_exactly(void **state) {
   }
 }
 
-static void finite_numbers_are_told_from_others(void **state) {
-  (void)state;
+TEST(finite_numbers_are_told_from_others) {
   static const double xs[] = {0, -1, 60000, INFINITY, -INFINITY, NAN};
   for (size_t t = 0; t < LOOP_FLOATS; ++t) {
     loop_case c = {.op = LS_OP_IS_FINITE, .out = vector(LS_DTYPE_BOOL, 6)};
@@ -220,8 +214,7 @@ static void check_pair(uint16_t op, ls_dtype dtype, int64_t count, int which,
   loop_case_agrees(&c, slack);
 }
 
-static void pairs_agree_with_libm_on_all_types(void **state) {
-  (void)state;
+TEST(pairs_agree_with_libm_on_all_types) {
   loop_random random = {loop_random_seed()};
   for (size_t t = 0; t < LOOP_NUMBERS; ++t)
     for (int which = 0; which < 3; ++which) {
@@ -234,8 +227,7 @@ static void pairs_agree_with_libm_on_all_types(void **state) {
     }
 }
 
-static void remainders_have_the_sign_of_the_dividend(void **state) {
-  (void)state;
+TEST(remainders_have_the_sign_of_the_dividend) {
   static const int32_t x[] = {7, -7, 7, -7, 5, INT32_MIN, INT32_MIN};
   static const int32_t y[] = {3, 3, -3, -3, 0, -1, 7};
   static const int32_t want[] = {1, -1, 1, -1, 5, 0, -2};
@@ -261,8 +253,7 @@ static void remainders_have_the_sign_of_the_dividend(void **state) {
   loop_case_deinit(&f);
 }
 
-static void angles_know_their_quadrant(void **state) {
-  (void)state;
+TEST(angles_know_their_quadrant) {
   static const double y[] = {0, 1, 0, -1, -0.0, 1};
   static const double x[] = {1, 0, -1, 0, -1, -1};
   static const double want[] = {0, 0.5, 1, -0.5, -1, 0.75};  // Times pi.
@@ -282,27 +273,10 @@ static void angles_know_their_quadrant(void **state) {
   }
 }
 
-static void functions_of_integers_are_refused_by_name(void **state) {
-  (void)state;
+TEST(functions_of_integers_are_refused_by_name) {
   loop_case c = {.op = LS_OP_SIN, .out = vector(LS_DTYPE_I32, 2)};
   loop_case_add_copy(&c, c.out, "\0\0\0\1\0\0\0\1");
   expect_status(loop_case_prepare(&c), LS_UNIMPLEMENTED,
                 "op 'sin' has no CPU kernel for i32");
   loop_case_deinit(&c);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(functions_agree_with_libm_on_all_floats),
-      cmocka_unit_test(special_values_are_those_of_libm),
-      cmocka_unit_test(gelu_of_very_negative_numbers_is_next_to_zero),
-      cmocka_unit_test(functions_of_f32_are_the_same_in_every_table),
-      cmocka_unit_test(large_angles_are_reduced_exactly),
-      cmocka_unit_test(finite_numbers_are_told_from_others),
-      cmocka_unit_test(pairs_agree_with_libm_on_all_types),
-      cmocka_unit_test(remainders_have_the_sign_of_the_dividend),
-      cmocka_unit_test(angles_know_their_quadrant),
-      cmocka_unit_test(functions_of_integers_are_refused_by_name),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

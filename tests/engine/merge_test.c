@@ -8,8 +8,7 @@
 
 #include "lockstep/array.h"
 
-static void sums_and_means_follow_the_canonical_tree(void **state) {
-  (void)state;
+TEST(sums_and_means_follow_the_canonical_tree) {
   lanes_fill_values();
   bool depends_on_order = false;
   for (size_t k = 0; k < LANES_COUNTS; ++k) {
@@ -47,8 +46,7 @@ static void sums_and_means_follow_the_canonical_tree(void **state) {
   assert_true(depends_on_order);  // Else the test has shown nothing.
 }
 
-static void maxima_minima_and_integers_merge(void **state) {
-  (void)state;
+TEST(maxima_minima_and_integers_merge) {
   lowered program;
   lanes_create(
       &program,
@@ -78,8 +76,7 @@ static void maxima_minima_and_integers_merge(void **state) {
   lowered_destroy(&program);
 }
 
-static void short_floats_are_added_as_f32_and_rounded_once(void **state) {
-  (void)state;
+TEST(short_floats_are_added_as_f32_and_rounded_once) {
   lanes_fill_values();
   char *text = lanes_text(
       5, ":2",
@@ -106,8 +103,7 @@ static void short_floats_are_added_as_f32_and_rounded_once(void **state) {
 
 // A value that all replicas share is merged without asking them, to the same
 // bits.
-static void equal_contributions_merge_as_others_do(void **state) {
-  (void)state;
+TEST(equal_contributions_merge_as_others_do) {
   for (size_t k = 1; k < LANES_COUNTS; ++k) {
     char text[1000];
     snprintf(text, sizeof(text),
@@ -149,8 +145,7 @@ static void equal_contributions_merge_as_others_do(void **state) {
   }
 }
 
-static void a_mean_of_integers_is_refused_by_name(void **state) {
-  (void)state;
+TEST(a_mean_of_integers_is_refused_by_name) {
   lowered program;
   ls_status status = lowered_create(
       &(lowered_options){
@@ -168,13 +163,4 @@ static void a_mean_of_integers_is_refused_by_name(void **state) {
   lowered_destroy(&program);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(sums_and_means_follow_the_canonical_tree),
-      cmocka_unit_test(maxima_minima_and_integers_merge),
-      cmocka_unit_test(short_floats_are_added_as_f32_and_rounded_once),
-      cmocka_unit_test(equal_contributions_merge_as_others_do),
-      cmocka_unit_test(a_mean_of_integers_is_refused_by_name),
-  };
-  return lanes_run_tests(tests, LS_COUNT_OF(tests), NULL, 0);
-}
+TEST_FILE(.run = lanes_run_tests)

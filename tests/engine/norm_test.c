@@ -105,8 +105,7 @@ static norm random_norm(ls_dtype dtype, int round, loop_random *random) {
   return n;
 }
 
-static void batch_norm_agrees_with_the_reference(void **state) {
-  (void)state;
+TEST(batch_norm_agrees_with_the_reference) {
   loop_random random = {loop_random_seed()};
   for (size_t t = 0; t < LOOP_FLOATS; ++t) {
     for (int round = 0; round < (LS_SANITIZED ? 4 : 12); ++round) {
@@ -118,8 +117,7 @@ static void batch_norm_agrees_with_the_reference(void **state) {
   }
 }
 
-static void batch_norm_adds_many_chunks(void **state) {
-  (void)state;
+TEST(batch_norm_adds_many_chunks) {
   loop_random random = {loop_random_seed()};
   static const int64_t sizes[][2] = {{70001, 16}, {50007, 3}, {5000, 80}};
   for (size_t i = 0; i < LS_COUNT_OF(sizes); ++i) {
@@ -131,15 +129,13 @@ static void batch_norm_adds_many_chunks(void **state) {
   }
 }
 
-static void a_variance_beside_a_large_mean_is_not_lost(void **state) {
-  (void)state;
+TEST(a_variance_beside_a_large_mean_is_not_lost) {
   loop_random random = {loop_random_seed()};
   const norm n = {LS_DTYPE_F32, 3000, 7, false, 1000, 1001};
   check_batch_norm(&n, &random);
 }
 
-static void no_rows_have_moments_of_0(void **state) {
-  (void)state;
+TEST(no_rows_have_moments_of_0) {
   loop_random random = {loop_random_seed()};
   const norm n = {LS_DTYPE_F32, 0, 5, false, 0, 1};
   check_batch_norm(&n, &random);
@@ -165,8 +161,7 @@ static void check_row_norm_grad(const norm *n, bool centred,
   loop_case_agrees(&c, 8);
 }
 
-static void layer_norm_agrees_with_the_reference(void **state) {
-  (void)state;
+TEST(layer_norm_agrees_with_the_reference) {
   loop_random random = {loop_random_seed()};
   for (size_t t = 0; t < LOOP_FLOATS; ++t) {
     for (int round = 0; round < (LS_SANITIZED ? 4 : 12); ++round) {
@@ -223,8 +218,7 @@ static void expect_same_bytes(loop_case *c) {
   loop_case_deinit(c);
 }
 
-static void norms_have_the_same_bytes_on_every_instruction_set(void **state) {
-  (void)state;
+TEST(norms_have_the_same_bytes_on_every_instruction_set) {
   for (int i = 0; i < 8; ++i) {
     loop_random random = {7};
     const norm n = {i & 1 ? LS_DTYPE_F64 : LS_DTYPE_F32, 400, 37, true, -2, 3};
@@ -242,16 +236,4 @@ static void norms_have_the_same_bytes_on_every_instruction_set(void **state) {
       loop_case_add(&c, channels_of(&n), 0.5, 1.5, &random);
     expect_same_bytes(&c);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(batch_norm_agrees_with_the_reference),
-      cmocka_unit_test(batch_norm_adds_many_chunks),
-      cmocka_unit_test(a_variance_beside_a_large_mean_is_not_lost),
-      cmocka_unit_test(no_rows_have_moments_of_0),
-      cmocka_unit_test(layer_norm_agrees_with_the_reference),
-      cmocka_unit_test(norms_have_the_same_bytes_on_every_instruction_set),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

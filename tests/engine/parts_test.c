@@ -78,8 +78,7 @@ static void expect_parts(int32_t replicas, int threads, const lane_work *work,
   expect_ok(ls_runtime_destroy(runtime));
 }
 
-static void threads_take_replicas_where_instructions_are_small(void **state) {
-  (void)state;
+TEST(threads_take_replicas_where_instructions_are_small) {
   // Two parts a thread, so that one can be left to another.
   expect_parts(8, 2, &many_small, "cost", " in 4 parts");
   expect_parts(64, 8, &many_small, "cost", " in 16 parts");
@@ -89,20 +88,15 @@ static void threads_take_replicas_where_instructions_are_small(void **state) {
   expect_parts(8, 3, &many_small, "cost", " in 8 parts");
 }
 
-static void threads_share_blocks_where_these_are_large(void **state) {
-  (void)state;
+TEST(threads_share_blocks_where_these_are_large) {
   expect_parts(8, 2, &few_large, "cost", NULL);
   expect_parts(3, 2, &few_large, "cost", NULL);
   expect_parts(8, 1, &many_small, "cost", NULL);
 }
 
-static void little_work_wakes_nobody(void **state) {
-  (void)state;
-  expect_parts(8, 2, &little, "cost", NULL);
-}
+TEST(little_work_wakes_nobody) { expect_parts(8, 2, &little, "cost", NULL); }
 
-static void a_switch_decides_for_tests(void **state) {
-  (void)state;
+TEST(a_switch_decides_for_tests) {
   expect_parts(3, 2, &little, "threads", " in 3 parts");
   expect_parts(8, 1, &little, "threads", NULL);
   expect_parts(8, 2, &many_small, "blocks", NULL);
@@ -165,8 +159,7 @@ static void the_tree_over_leaves(char first, uint32_t count, char *out) {
   strcat(out, ")");
 }
 
-static void parts_of_any_size_form_the_canonical_tree(void **state) {
-  (void)state;
+TEST(parts_of_any_size_form_the_canonical_tree) {
   for (uint32_t count = 2; count <= 24; ++count) {
     for (uint32_t shift = 0; count >> shift > 0; ++shift) {
       tree want, got;
@@ -175,15 +168,4 @@ static void parts_of_any_size_form_the_canonical_tree(void **state) {
       assert_string_equal(got.text, want.text);
     }
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(threads_take_replicas_where_instructions_are_small),
-      cmocka_unit_test(threads_share_blocks_where_these_are_large),
-      cmocka_unit_test(little_work_wakes_nobody),
-      cmocka_unit_test(a_switch_decides_for_tests),
-      cmocka_unit_test(parts_of_any_size_form_the_canonical_tree),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -156,8 +156,7 @@ static void expect_told(waiter *self) {
                 "nothing has gone on for 1 s");
 }
 
-static void a_run_does_not_stand_still_while_another_moves(void **state) {
-  (void)state;
+TEST(a_run_does_not_stand_still_while_another_moves) {
   for (size_t i = 0; i < LS_COUNT_OF(moves); ++i)
     for (int told = 0; told < 2; ++told) {
       set_clock time = {0};
@@ -187,8 +186,7 @@ static void a_run_does_not_stand_still_while_another_moves(void **state) {
     }
 }
 
-static void nor_while_another_works_on_one_thing(void **state) {
-  (void)state;
+TEST(nor_while_another_works_on_one_thing) {
   set_clock time = {0};
   const ls_clock clock = {.now = set_now, .user = &time};
   ls_runtime *runtime = begin(&clock);
@@ -210,8 +208,7 @@ static void nor_while_another_works_on_one_thing(void **state) {
 }
 
 // Neither is what the other waits for.
-static void all_that_stand_still_are_told_at_once(void **state) {
-  (void)state;
+TEST(all_that_stand_still_are_told_at_once) {
   set_clock time = {0};
   const ls_clock clock = {.now = set_now, .user = &time};
   ls_runtime *runtime = begin(&clock);
@@ -227,13 +224,4 @@ static void all_that_stand_still_are_told_at_once(void **state) {
   for (int i = 0; i < 3; ++i)
     lowered_destroy(&all[i].program);
   end(runtime);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_run_does_not_stand_still_while_another_moves),
-      cmocka_unit_test(nor_while_another_works_on_one_thing),
-      cmocka_unit_test(all_that_stand_still_are_told_at_once),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -101,8 +101,7 @@ static int count_of(const outcome *out, const char *call) {
   return count;
 }
 
-static void what_is_given_again_has_the_same_bits(void **state) {
-  (void)state;
+TEST(what_is_given_again_has_the_same_bits) {
   static const ls_dtype dtypes[] = {LS_DTYPE_F32, LS_DTYPE_F64, LS_DTYPE_BF16,
                                     LS_DTYPE_F16};
   for (size_t i = 0; i < 2 * LS_COUNT_OF(dtypes); ++i) {
@@ -127,8 +126,7 @@ static void what_is_given_again_has_the_same_bits(void **state) {
 
 // Of what is as large as y, each layer keeps x w, and a gradient takes one
 // more.
-static void it_takes_no_memory_meanwhile(void **state) {
-  (void)state;
+TEST(it_takes_no_memory_meanwhile) {
   const size_t large = ROWS * INNER * sizeof(float);
   for (int norm = 0; norm < 2; ++norm) {
     outcome got = run(&(net){.dtype = LS_DTYPE_F32, .norm = norm != 0});
@@ -142,8 +140,7 @@ static ls_nest forward_of(ls_nest args, void *user) {
   return ls_leaf(stack_layers(user, args, &y));
 }
 
-static void without_a_gradient_nothing_changes(void **state) {
-  (void)state;
+TEST(without_a_gradient_nothing_changes) {
   net plain = {.dtype = LS_DTYPE_F32};
   const ls_nest args =
       LS_LIST(ls_nest_array(array_of_numbers(LS_DTYPE_F32, LS_SHAPE(2, 3), 1)),
@@ -182,8 +179,7 @@ static const char *one_by_one(void *user, const char *name) {
   return strcmp(name, "LS_LANES") == 0 ? "blocks" : NULL;
 }
 
-static void what_replicas_have_in_common_is_not_given_by_each(void **state) {
-  (void)state;
+TEST(what_replicas_have_in_common_is_not_given_by_each) {
   enum { REPLICAS = 2 };
   ls_runtime *runtime = NULL;
   expect_ok(ls_runtime_create(&(ls_runtime_options){.environment = one_by_one},
@@ -258,8 +254,7 @@ static const void *numbers_on(ls_nest results, size_t k, int replica) {
                            : item));
 }
 
-static void what_all_replicas_share_waits_for_none_of_them(void **state) {
-  (void)state;
+TEST(what_all_replicas_share_waits_for_none_of_them) {
   for (int i = 0; i < 6; ++i) {
     const int replicas = 1 + i / 2;
     const net shared = {.dtype = LS_DTYPE_F32, .norm = i % 2 != 0};
@@ -319,24 +314,11 @@ static double seconds_to_first_step(chain c) {
 
 // What is made beside the other comes of all that went into a product before
 // it: a search for each would go through all of them.
-static void long_chains_take_as_long_as_others(void **state) {
-  (void)state;
+TEST(long_chains_take_as_long_as_others) {
   for (int beside = 0; beside < 2; ++beside) {
     const double other = seconds_to_first_step((chain){false, beside});
     const double gelu = seconds_to_first_step((chain){true, beside});
     if (gelu > 2 * other)
       fail_msg("%g s with gelu, %g s with tanh", gelu, other);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_all_replicas_share_waits_for_none_of_them),
-      cmocka_unit_test(what_is_given_again_has_the_same_bits),
-      cmocka_unit_test(it_takes_no_memory_meanwhile),
-      cmocka_unit_test(without_a_gradient_nothing_changes),
-      cmocka_unit_test(what_replicas_have_in_common_is_not_given_by_each),
-      cmocka_unit_test(long_chains_take_as_long_as_others),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,8 +35,7 @@ static const char update_text[] =
     "    return %11, %8 }) : f32[], f32[2]"
     "  return %3, %3:1 }";
 
-static void a_variable_that_lanes_read_is_updated_in_its_buffer(void **state) {
-  (void)state;
+TEST(a_variable_that_lanes_read_is_updated_in_its_buffer) {
   lowered program;
   expect_ok(lowered_create(
       &(lowered_options){.text = update_text, .num_uses = 1, .written = {true}},
@@ -54,8 +53,7 @@ static void a_variable_that_lanes_read_is_updated_in_its_buffer(void **state) {
 }
 
 // The same step in a loop of the program: lanes are launched again and again.
-static void lanes_can_be_launched_in_a_loop(void **state) {
-  (void)state;
+TEST(lanes_can_be_launched_in_a_loop) {
   lowered program;
   expect_ok(lowered_create(
       &(lowered_options){
@@ -98,8 +96,7 @@ static void lanes_can_be_launched_in_a_loop(void **state) {
   lowered_destroy(&program);
 }
 
-static void one_replica_costs_nothing(void **state) {
-  (void)state;
+TEST(one_replica_costs_nothing) {
   char *text = lanes_text(1, "",
                           "%2 = neg(%1) varying : f32[7]"
                           "%3 = all_reduce(%2) {reduce = \"mean\"} : f32[7]"
@@ -113,8 +110,7 @@ static void one_replica_costs_nothing(void **state) {
   lowered_destroy(&program);
 }
 
-static void many_replicas_take_the_memory_of_few(void **state) {
-  (void)state;
+LANE_TEST(many_replicas_take_the_memory_of_few) {
   size_t bytes[2];
   const int32_t replicas[2] = {2, 1024};
   for (int i = 0; i < 2; ++i) {
@@ -137,8 +133,7 @@ static void many_replicas_take_the_memory_of_few(void **state) {
 
 // Products of one value after another, which the merges at the end add up: no
 // operand is kept until then.
-static void operands_of_merged_products_are_not_kept(void **state) {
-  (void)state;
+ONCE_TEST(operands_of_merged_products_are_not_kept) {
   enum { STEPS = 12, REPLICAS = 8 };
   ls_text text;
   ls_text_init(&text, ls_allocator_system());
@@ -188,25 +183,4 @@ static void operands_of_merged_products_are_not_kept(void **state) {
   lowered_destroy(&program);
 }
 
-// What does not depend on who sweeps which lanes.
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_variable_that_lanes_read_is_updated_in_its_buffer),
-    cmocka_unit_test(lanes_can_be_launched_in_a_loop),
-    cmocka_unit_test(one_replica_costs_nothing),
-};
-
-// What lanes alone do.
-static const struct CMUnitTest lane_tests[] = {
-    cmocka_unit_test(many_replicas_take_the_memory_of_few),
-};
-
-// What replicas side by side alone do.
-static const struct CMUnitTest together_tests[] = {
-    cmocka_unit_test(operands_of_merged_products_are_not_kept),
-};
-
-int main(void) {
-  const int failures = cmocka_run_group_tests(together_tests, NULL, NULL);
-  return failures + lanes_run_tests(tests, LS_COUNT_OF(tests), lane_tests,
-                                    LS_COUNT_OF(lane_tests));
-}
+TEST_FILE(.run = lanes_run_tests)

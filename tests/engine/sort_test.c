@@ -39,8 +39,7 @@ static void check_sort(ls_dtype dtype, ls_shape shape, bool descending,
   loop_case_agrees(&c, 0);
 }
 
-static void sort_is_stable_both_ways_and_carries_operands(void **state) {
-  (void)state;
+TEST(sort_is_stable_both_ways_and_carries_operands) {
   loop_random random = {loop_random_seed()};
   for (int round = 0; round < 160; ++round) {
     const int64_t most = round % 5 == 0 ? 400 : 40;
@@ -53,8 +52,7 @@ static void sort_is_stable_both_ways_and_carries_operands(void **state) {
   check_sort(LS_DTYPE_F32, LS_SHAPE(1, 20000, 1), false, &random);
 }
 
-static void large_numbers_sort_by_all_their_digits(void **state) {
-  (void)state;
+TEST(large_numbers_sort_by_all_their_digits) {
   loop_random random = {loop_random_seed()};
   enum { COUNT = 300 };
   const ls_type type = {LS_DTYPE_I64, LS_SHAPE(COUNT)};
@@ -68,8 +66,7 @@ static void large_numbers_sort_by_all_their_digits(void **state) {
   loop_case_agrees(&c, 0);
 }
 
-static void top_k_is_the_front_of_a_descending_sort(void **state) {
-  (void)state;
+TEST(top_k_is_the_front_of_a_descending_sort) {
   loop_random random = {loop_random_seed()};
   for (int round = 0; round < 120; ++round) {
     const ls_dtype dtype = loop_any_type(&random, LOOP_NUMBERS);
@@ -87,8 +84,7 @@ static void top_k_is_the_front_of_a_descending_sort(void **state) {
   }
 }
 
-static void the_first_extreme_is_found_and_nan_is_one(void **state) {
-  (void)state;
+TEST(the_first_extreme_is_found_and_nan_is_one) {
   loop_random random = {loop_random_seed()};
   for (int round = 0; round < 160; ++round) {
     const ls_dtype dtype = loop_any_type(&random, LOOP_NUMBERS);
@@ -164,8 +160,7 @@ static void check_scan(uint16_t op, ls_dtype dtype, ls_shape shape,
   loop_case_deinit(&c);
 }
 
-static void scans_go_one_after_another(void **state) {
-  (void)state;
+TEST(scans_go_one_after_another) {
   static const uint16_t ops[] = {LS_OP_CUMSUM, LS_OP_CUMPROD,
                                  LS_OP_LINEAR_SCAN};
   loop_random random = {loop_random_seed()};
@@ -187,15 +182,4 @@ static void scans_go_one_after_another(void **state) {
   // Units of columns that are joined, and more than are.
   check_scan(LS_OP_LINEAR_SCAN, LS_DTYPE_F64, LS_SHAPE(2, 130, 1300), 1,
              &random);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(sort_is_stable_both_ways_and_carries_operands),
-      cmocka_unit_test(large_numbers_sort_by_all_their_digits),
-      cmocka_unit_test(top_k_is_the_front_of_a_descending_sort),
-      cmocka_unit_test(the_first_extreme_is_found_and_nan_is_one),
-      cmocka_unit_test(scans_go_one_after_another),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -100,8 +100,7 @@ static void check(const ls_cpu_sparse_input *input, const line *l, bool pairs) {
   assert_memory_equal(got, want, sizeof(want));
 }
 
-static void every_table_adds_the_chains_that_are_stated(void **state) {
-  (void)state;
+TEST(every_table_adds_the_chains_that_are_stated) {
   static const char *const names[] = {"base", "v3", "v4"};
   loop_random random = {7};
   for (size_t out = SLICE; out <= MOST_OUT; out += SLICE) {
@@ -117,11 +116,4 @@ static void every_table_adds_the_chains_that_are_stated(void **state) {
       check(best.sparse_input, &l, true);
     }
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_table_adds_the_chains_that_are_stated),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,8 +70,7 @@ static void expect_reverse(lowered *program, int32_t pushed, int32_t taken,
   assert_int_equal(got, want);
 }
 
-static void what_is_pushed_last_is_taken_first(void **state) {
-  (void)state;
+TEST(what_is_pushed_last_is_taken_first) {
   lowered program;
   make(&program, &(lowered_options){.text = reverse_text});
   expect_reverse(&program, 4, 4, 3210);
@@ -85,8 +84,7 @@ static void what_is_pushed_last_is_taken_first(void **state) {
   lowered_destroy(&program);
 }
 
-static void taking_too_much_fails_the_run_and_no_other(void **state) {
-  (void)state;
+TEST(taking_too_much_fails_the_run_and_no_other) {
   lowered program;
   make(&program, &(lowered_options){.text = reverse_text});
   for (int32_t i = 0; i < 3; ++i) {
@@ -116,8 +114,7 @@ static const char endless_text[] =
     "  %9:2 = stack_pop(%8:1) " I32 " : variant[], i32[]"
     "  return %4:1, %5:1, %6:1, %9:1 }";
 
-static void below_an_endless_stack_lie_zeros(void **state) {
-  (void)state;
+TEST(below_an_endless_stack_lie_zeros) {
   lowered program;
   make(&program, &(lowered_options){.text = endless_text});
   for (int32_t i = 5; i < 7; ++i) {
@@ -165,8 +162,7 @@ static const char nested_text[] =
     "  %15:3 = while(%1, %14:1, %3) {num_carried = 3}" POPS
     "  return %13:2, %15:2 }";
 
-static void stacks_hold_stacks(void **state) {
-  (void)state;
+TEST(stacks_hold_stacks) {
   lowered program;
   make(&program, &(lowered_options){.text = nested_text});
   const struct {
@@ -189,8 +185,7 @@ static void run_reverse(lowered *program, int32_t pushed, int32_t taken) {
                         (void *[]){&got}));
 }
 
-static void a_stack_keeps_its_memory_between_runs(void **state) {
-  (void)state;
+TEST(a_stack_keeps_its_memory_between_runs) {
   counted memory = counted_begin(1);
   lowered program;
   make(&program, &(lowered_options){.text = reverse_text});
@@ -209,8 +204,7 @@ static void a_stack_keeps_its_memory_between_runs(void **state) {
   counted_end(&memory);
 }
 
-static void a_stack_that_cannot_grow_fails_the_run_and_no_other(void **state) {
-  (void)state;
+TEST(a_stack_that_cannot_grow_fails_the_run_and_no_other) {
   counted memory = counted_begin(1);
   lowered program;
   make(&program, &(lowered_options){.text = reverse_text});
@@ -270,9 +264,7 @@ static const char steps_text[] =
     "    return %5, %10 }) : i32[], i32[]"
     "  return %4:1 }";
 
-static void
-a_stack_that_was_emptied_serves_again_in_the_same_run(void **state) {
-  (void)state;
+TEST(a_stack_that_was_emptied_serves_again_in_the_same_run) {
   counted memory = counted_begin(1);
   lowered program;
   make(&program, &(lowered_options){.text = steps_text});
@@ -309,8 +301,7 @@ static const char lanes_text[] =
     "  return %7:2, %5 }) : i32[], i32[], i32[], i32[]"
     "  return %4, %4:1, %4:2, %4:3 }";
 
-static void each_lane_has_stacks_of_its_own(void **state) {
-  (void)state;
+TEST(each_lane_has_stacks_of_its_own) {
   lowered program;
   make(&program, &(lowered_options){.text = lanes_text});
   for (int i = 0; i < 2; ++i) {
@@ -345,8 +336,7 @@ static const char large_text[] =
     "  : variant[], f32[0]"
     "  return %8:1, %7:1, %11:1 }";
 
-static void elements_of_any_size_come_back_as_they_were(void **state) {
-  (void)state;
+TEST(elements_of_any_size_come_back_as_they_were) {
   lowered program;
   make(&program, &(lowered_options){.text = large_text});
   int32_t a[1000], b[1000], first[1000], second[1000];
@@ -366,8 +356,7 @@ static void elements_of_any_size_come_back_as_they_were(void **state) {
   lowered_destroy(&program);
 }
 
-static void a_stack_does_not_leave_its_program(void **state) {
-  (void)state;
+TEST(a_stack_does_not_leave_its_program) {
   lowered program;
   expect_status(
       lowered_create(&(lowered_options){.text = "graph lowered \"p\" {"
@@ -384,20 +373,4 @@ static void a_stack_does_not_leave_its_program(void **state) {
                      &program),
       LS_UNIMPLEMENTED, "stack");
   lowered_destroy(&program);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_is_pushed_last_is_taken_first),
-      cmocka_unit_test(taking_too_much_fails_the_run_and_no_other),
-      cmocka_unit_test(below_an_endless_stack_lie_zeros),
-      cmocka_unit_test(stacks_hold_stacks),
-      cmocka_unit_test(a_stack_keeps_its_memory_between_runs),
-      cmocka_unit_test(a_stack_that_cannot_grow_fails_the_run_and_no_other),
-      cmocka_unit_test(a_stack_that_was_emptied_serves_again_in_the_same_run),
-      cmocka_unit_test(each_lane_has_stacks_of_its_own),
-      cmocka_unit_test(elements_of_any_size_come_back_as_they_were),
-      cmocka_unit_test(a_stack_does_not_leave_its_program),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -134,8 +134,7 @@ static const char *lanes_on_threads(void *user, const char *name) {
   return strcmp(name, "LS_LANES") == 0 ? "threads" : NULL;
 }
 
-static void a_call_that_does_not_end_ends_its_run_with_a_table(void **state) {
-  (void)state;
+TEST(a_call_that_does_not_end_ends_its_run_with_a_table) {
   for (size_t i = 0; i < 2 * LS_COUNT_OF(kernels); ++i) {
     ls_runtime *runtime =
         begin(&(ls_runtime_options){.threads = 1 + (int)i % 2,
@@ -164,8 +163,7 @@ static ls_status start_failing(ls_host_call *call) {
   return start_sleeping(call);
 }
 
-static void a_failed_run_does_not_wait_for_ever_either(void **state) {
-  (void)state;
+TEST(a_failed_run_does_not_wait_for_ever_either) {
   static const ls_host_kernel failing = {
       .name = "failing", .infer = lowered_infer_same, .start = start_failing};
   ls_runtime *runtime =
@@ -180,8 +178,7 @@ static void a_failed_run_does_not_wait_for_ever_either(void **state) {
 }
 
 // Of an op of three replicas, behind one of more.
-static void the_table_is_of_the_replicas_that_run(void **state) {
-  (void)state;
+TEST(the_table_is_of_the_replicas_that_run) {
   static const char text[] =
       "graph lowered \"p\" {"
       "  %1 = replicate() {replicas = 6} (graph lowered \"a\" {"
@@ -224,8 +221,7 @@ static int64_t hasty_now(void *user) {
                             __ATOMIC_RELAXED);
 }
 
-static void time_is_the_runtimes_clock(void **state) {
-  (void)state;
+TEST(time_is_the_runtimes_clock) {
   int64_t time = 0;
   const ls_clock clock = {.now = hasty_now, .user = &time};
   ls_runtime *runtime =
@@ -256,8 +252,7 @@ static void look_on(void *user) {
   __atomic_store_n(&host.hangs, false, __ATOMIC_RELEASE);
 }
 
-static void a_run_can_be_looked_at_while_it_goes_on(void **state) {
-  (void)state;
+TEST(a_run_can_be_looked_at_while_it_goes_on) {
   looker self = {.runtime = begin(&(ls_runtime_options){.threads = 1})};
   lowered program;
   ls_thread thread = {0};
@@ -286,8 +281,7 @@ static ls_status start_meeting(ls_host_call *call) {
   return answer(call);
 }
 
-static void a_call_that_waits_is_passed_over_by_the_next(void **state) {
-  (void)state;
+TEST(a_call_that_waits_is_passed_over_by_the_next) {
   static const ls_host_kernel meeting = {
       .name = "meeting", .infer = lowered_infer_same, .start = start_meeting};
   ls_runtime *runtime = begin(&(ls_runtime_options){.threads = 1});
@@ -300,24 +294,10 @@ static void a_call_that_waits_is_passed_over_by_the_next(void **state) {
   end(runtime);
 }
 
-static void a_stall_that_no_clock_can_measure_is_refused(void **state) {
-  (void)state;
+TEST(a_stall_that_no_clock_can_measure_is_refused) {
   ls_runtime *runtime = NULL;
   expect_status(
       ls_runtime_create(&(ls_runtime_options){.stall_ms = INT64_MAX}, &runtime),
       LS_INVALID_ARGUMENT, "stand still");
   assert_null(runtime);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_call_that_does_not_end_ends_its_run_with_a_table),
-      cmocka_unit_test(a_failed_run_does_not_wait_for_ever_either),
-      cmocka_unit_test(the_table_is_of_the_replicas_that_run),
-      cmocka_unit_test(time_is_the_runtimes_clock),
-      cmocka_unit_test(a_run_can_be_looked_at_while_it_goes_on),
-      cmocka_unit_test(a_call_that_waits_is_passed_over_by_the_next),
-      cmocka_unit_test(a_stall_that_no_clock_can_measure_is_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

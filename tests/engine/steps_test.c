@@ -42,8 +42,7 @@ static outcome *run_on(int threads, const char *text, const void *const *in) {
   return got;
 }
 
-static void threads_do_not_show(void **state) {
-  (void)state;
+TEST(threads_do_not_show) {
   static const char text[] = "graph lowered \"p\" {"
                              "  %1 = parameter() " X "0} : f32[40000,16]"
                              "  %2 = parameter() " C "1} : f32[16]"
@@ -62,8 +61,7 @@ static void threads_do_not_show(void **state) {
   free(c);
 }
 
-static void a_result_may_lie_on_an_operand(void **state) {
-  (void)state;
+TEST(a_result_may_lie_on_an_operand) {
   static const char apart[] =
       "graph lowered \"p\" {"
       "  %1 = parameter() " X "0} : f32[40000,16]"
@@ -103,8 +101,7 @@ static void a_result_may_lie_on_an_operand(void **state) {
   free(c);
 }
 
-static void replicas_have_steps_of_their_own(void **state) {
-  (void)state;
+TEST(replicas_have_steps_of_their_own) {
   enum { REPLICAS = 5, LITTLE = 300 };
   static const char text[] =
       "graph lowered \"p\" {"
@@ -140,13 +137,4 @@ static void replicas_have_steps_of_their_own(void **state) {
   lowered_destroy(&program);
   free(x);
   free(c);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(threads_do_not_show),
-      cmocka_unit_test(a_result_may_lie_on_an_operand),
-      cmocka_unit_test(replicas_have_steps_of_their_own),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -59,8 +59,7 @@ static void update(float *v, float *m, const float *g) {
 
 // z = x A B; its square's gradient. B is read once more after the gradient of B
 // is there, so its update comes after that.
-static void each_stands_behind_its_gradient_and_the_last_read(void **state) {
-  (void)state;
+TEST(each_stands_behind_its_gradient_and_the_last_read) {
   lowered p;
   expect_ok(lowered_create(
       &(lowered_options){
@@ -111,8 +110,7 @@ static void each_stands_behind_its_gradient_and_the_last_read(void **state) {
 }
 
 // The loop may not be come to, or come to again: nothing passes it.
-static void none_passes_a_loop(void **state) {
-  (void)state;
+TEST(none_passes_a_loop) {
   lowered p;
   expect_ok(lowered_create(
       &(lowered_options){
@@ -152,8 +150,7 @@ static void none_passes_a_loop(void **state) {
 }
 
 // What a run hands out stays where it is.
-static void a_result_of_the_run_is_no_update(void **state) {
-  (void)state;
+TEST(a_result_of_the_run_is_no_update) {
   lowered p;
   expect_ok(lowered_create(
       &(lowered_options){.num_uses = 1,
@@ -181,13 +178,4 @@ static void a_result_of_the_run_is_no_update(void **state) {
     assert_true(((float *)p.buffers[0]->data)[i] == want[2][i] * want[2][i]);
   }
   lowered_destroy(&p);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(each_stands_behind_its_gradient_and_the_last_read),
-      cmocka_unit_test(none_passes_a_loop),
-      cmocka_unit_test(a_result_of_the_run_is_no_update),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -109,8 +109,7 @@ static void expect_answers(lowered *program) {
     }
 }
 
-static void each_replica_is_asked_in_order_with_its_part(void **state) {
-  (void)state;
+TEST(each_replica_is_asked_in_order_with_its_part) {
   lowered program;
   expect_ok(create(&program));
   const void *before[2] = {0};
@@ -130,8 +129,7 @@ static void each_replica_is_asked_in_order_with_its_part(void **state) {
   lowered_destroy(&program);
 }
 
-static void calls_may_end_in_any_order(void **state) {
-  (void)state;
+TEST(calls_may_end_in_any_order) {
   lowered program;
   expect_ok(create(&program));
   for (int r = 0; r < REPLICAS; ++r)
@@ -184,8 +182,7 @@ static ls_status start_counting(ls_host_call *call) {
   return ls_ok();
 }
 
-static void each_replica_has_strings_of_its_own(void **state) {
-  (void)state;
+TEST(each_replica_has_strings_of_its_own) {
   static const ls_host_kernel tell = {
       .name = "tell", .infer = lowered_infer_same, .start = start_telling};
   static const ls_host_kernel count = {
@@ -206,8 +203,7 @@ static void each_replica_has_strings_of_its_own(void **state) {
 }
 
 // ---- Failures --------------------------------------------------------------
-static void the_lowest_replica_that_fails_is_told(void **state) {
-  (void)state;
+TEST(the_lowest_replica_that_fails_is_told) {
   static const act ways[] = {ACT_FAIL, ACT_GIVE_UP};
   lowered program;
   expect_ok(create(&program));
@@ -251,8 +247,7 @@ static void end(ls_runtime *runtime, lowered *program) {
   expect_ok(ls_runtime_destroy(runtime));
 }
 
-static void replicas_whose_calls_do_not_end_are_named(void **state) {
-  (void)state;
+TEST(replicas_whose_calls_do_not_end_are_named) {
   ls_runtime *runtime = begin();
   lowered program;
   expect_ok(create(&program));
@@ -272,8 +267,7 @@ static void replicas_whose_calls_do_not_end_are_named(void **state) {
   end(runtime, &program);
 }
 
-static void one_that_fails_is_told_where_others_do_not_end(void **state) {
-  (void)state;
+TEST(one_that_fails_is_told_where_others_do_not_end) {
   ls_runtime *runtime = begin();
   lowered program;
   expect_ok(create(&program));
@@ -294,20 +288,6 @@ static ls_status run_once(void *user) {
   return status;
 }
 
-static void a_failed_memory_request_loses_no_call(void **state) {
-  (void)state;
+TEST(a_failed_memory_request_loses_no_call) {
   expect_memory_failures_survived(run_once, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(each_replica_is_asked_in_order_with_its_part),
-      cmocka_unit_test(calls_may_end_in_any_order),
-      cmocka_unit_test(each_replica_has_strings_of_its_own),
-      cmocka_unit_test(the_lowest_replica_that_fails_is_told),
-      cmocka_unit_test(replicas_whose_calls_do_not_end_are_named),
-      cmocka_unit_test(one_that_fails_is_told_where_others_do_not_end),
-      cmocka_unit_test(a_failed_memory_request_loses_no_call),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -419,14 +419,12 @@ static ls_status check_on_rank(ls_trunk *trunk, void *user) {
   return ls_status_join(status, ls_runtime_destroy(runtime));
 }
 
-static void so_do_they_on_ranks(void **state) {
-  (void)state;
+ONCE_TEST(so_do_they_on_ranks) {
   for (int32_t ranks = 2; ranks <= 4; ++ranks)
     expect_ok(ls_standin_run(ranks, check_on_rank, NULL));
 }
 
-static void random_programs_give_what_an_evaluator_gives(void **state) {
-  (void)state;
+TEST(random_programs_give_what_an_evaluator_gives) {
   for (uint64_t seed = 1; seed <= PROGRAMS; ++seed) {
     ls_status status = check(seed);
     if (!ls_status_is_ok(status))
@@ -435,13 +433,4 @@ static void random_programs_give_what_an_evaluator_gives(void **state) {
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(random_programs_give_what_an_evaluator_gives),
-  };
-  const struct CMUnitTest on_ranks[] = {
-      cmocka_unit_test(so_do_they_on_ranks),
-  };
-  return cmocka_run_group_tests_name("ranks", on_ranks, NULL, NULL) +
-         lanes_run_tests(tests, LS_COUNT_OF(tests), NULL, 0);
-}
+TEST_FILE(.run = lanes_run_tests)

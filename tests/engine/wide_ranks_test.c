@@ -88,8 +88,7 @@ static void expect_same(const wide_pair *p, const job *how, int32_t ranks) {
                replicas, k, ranks);
 }
 
-static void several_ops_give_the_bytes_of_one_on_ranks(void **state) {
-  (void)state;
+TEST(several_ops_give_the_bytes_of_one_on_ranks) {
   static const int32_t replicas[] = {4, 7, 16};
   static const char *const lanes[] = {NULL, "blocks", "threads"};
   size_t count = 0;
@@ -128,8 +127,7 @@ static ls_status run_mixed(ls_trunk *trunk, void *user) {
   return ls_status_join(status, ls_runtime_destroy(runtime));
 }
 
-static void ranks_of_lanes_and_of_batches_refuse_each_other(void **state) {
-  (void)state;
+TEST(ranks_of_lanes_and_of_batches_refuse_each_other) {
   static job work;
   size_t count = 0;
   work = (job){.template = wide_pairs(WIDE_FILE, &count)[0].cut, .replicas = 4};
@@ -193,8 +191,7 @@ static ls_status run_refused(ls_trunk *trunk, void *user) {
   return ls_status_join(status, ls_runtime_destroy(runtime));
 }
 
-static void each_rank_asks_the_host_for_its_own_replicas(void **state) {
-  (void)state;
+TEST(each_rank_asks_the_host_for_its_own_replicas) {
   memset(asked, 0, sizeof(asked));
   int32_t replicas = 5;
   expect_ok(ls_standin_run(2, run_refused, &replicas));
@@ -202,21 +199,10 @@ static void each_rank_asks_the_host_for_its_own_replicas(void **state) {
     assert_int_equal(asked[r], 1);
 }
 
-static void a_call_that_fails_on_one_rank_fails_on_all(void **state) {
-  (void)state;
+TEST(a_call_that_fails_on_one_rank_fails_on_all) {
   int32_t replicas = 8;
   ls_status status = ls_standin_run(4, run_refused, &replicas);
   expect_contains(ls_status_message(status), "replica 5");
   expect_contains(ls_status_message(status), "rank 2");
   expect_status(status, LS_OUT_OF_RANGE, "no more data");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(several_ops_give_the_bytes_of_one_on_ranks),
-      cmocka_unit_test(ranks_of_lanes_and_of_batches_refuse_each_other),
-      cmocka_unit_test(each_rank_asks_the_host_for_its_own_replicas),
-      cmocka_unit_test(a_call_that_fails_on_one_rank_fails_on_all),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

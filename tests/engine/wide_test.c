@@ -46,8 +46,7 @@ static void run_both(const wide_pair *p, int32_t replicas) {
   lowered_destroy(&program);
 }
 
-static void several_ops_give_the_bytes_of_one(void **state) {
-  (void)state;
+TEST(several_ops_give_the_bytes_of_one) {
   static const int32_t counts[] = {1, 2, 3, 7, 64};
   size_t num_pairs = 0;
   const wide_pair *pairs = wide_pairs(WIDE_FILE, &num_pairs);
@@ -77,8 +76,7 @@ static const char through_text[] =
     "    return %2 }) : f32[$R,7]"
     "  return %3 }";
 
-static void a_wide_value_takes_its_bytes_once_and_no_copy(void **state) {
-  (void)state;
+TEST(a_wide_value_takes_its_bytes_once_and_no_copy) {
   for (int32_t replicas = 1; replicas <= 64; replicas *= 4) {
     lowered program;
     create(&program, through_text, replicas);
@@ -102,8 +100,7 @@ static void a_wide_value_takes_its_bytes_once_and_no_copy(void **state) {
   }
 }
 
-static void side_by_side_it_is_bound_and_goes_round_in_place(void **state) {
-  (void)state;
+ONCE_TEST(side_by_side_it_is_bound_and_goes_round_in_place) {
   static const struct {
     const char *what;
     int copies, line_ups, deals;
@@ -124,14 +121,4 @@ static void side_by_side_it_is_bound_and_goes_round_in_place(void **state) {
   }
 }
 
-int main(void) {
-  const struct CMUnitTest together[] = {
-      cmocka_unit_test(side_by_side_it_is_bound_and_goes_round_in_place),
-  };
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(several_ops_give_the_bytes_of_one),
-      cmocka_unit_test(a_wide_value_takes_its_bytes_once_and_no_copy),
-  };
-  return cmocka_run_group_tests_name("side by side", together, NULL, NULL) +
-         lanes_run_tests(tests, LS_COUNT_OF(tests), NULL, 0);
-}
+TEST_FILE(.run = lanes_run_tests)

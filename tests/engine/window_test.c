@@ -98,8 +98,7 @@ static void check_reduce(const window_case *c, loop_random *random) {
   loop_case_agrees(&run, 2);
 }
 
-static void windows_of_every_type_agree_with_the_reference(void **state) {
-  (void)state;
+TEST(windows_of_every_type_agree_with_the_reference) {
   loop_random random = {loop_random_seed()};
   static const char *const names[] = {"sum", "max", "mean", "mean"};
   for (size_t t = 0; t < LOOP_NUMBERS; ++t)
@@ -120,8 +119,7 @@ static void check_sum_grad(const window_case *c, loop_random *random) {
   loop_case_agrees(&run, 2);
 }
 
-static void sums_gradients_agree_with_the_reference(void **state) {
-  (void)state;
+TEST(sums_gradients_agree_with_the_reference) {
   loop_random random = {loop_random_seed()};
   for (size_t t = 0; t < LOOP_FLOATS; ++t)
     for (int round = 0; round < 24; ++round) {
@@ -158,8 +156,7 @@ static void check_max(const window_case *c, loop_random *random) {
   }
 }
 
-static void the_first_maximum_gets_the_gradient(void **state) {
-  (void)state;
+TEST(the_first_maximum_gets_the_gradient) {
   loop_random random = {loop_random_seed()};
   for (size_t t = 0; t < LOOP_FLOATS; ++t)
     for (int round = 0; round < 30; ++round) {
@@ -170,8 +167,7 @@ static void the_first_maximum_gets_the_gradient(void **state) {
 
 // 2 by 2 over images, tiling or not, with sizes that leave a rest, and more
 // channels than a unit has.
-static void windows_of_four_agree_with_the_reference(void **state) {
-  (void)state;
+TEST(windows_of_four_agree_with_the_reference) {
   loop_random random = {loop_random_seed()};
   for (size_t t = 0; t < LOOP_FLOATS; ++t)
     for (int64_t stride = 1; stride <= 3; ++stride)
@@ -193,8 +189,7 @@ static void windows_of_four_agree_with_the_reference(void **state) {
 }
 
 // Of ties and NaNs, in every table of kernels.
-static void every_instruction_set_gives_the_same_bytes(void **state) {
-  (void)state;
+TEST(every_instruction_set_gives_the_same_bytes) {
   static const char *const names[] = {"base", "v3", "v4"};
   static const uint16_t ops[] = {LS_OP_REDUCE_WINDOW, LS_OP_WINDOW_MAX_GRAD,
                                  LS_OP_WINDOW_MAX_PICK};
@@ -237,8 +232,7 @@ static void every_instruction_set_gives_the_same_bytes(void **state) {
   }
 }
 
-static void a_nan_is_the_maximum(void **state) {
-  (void)state;
+TEST(a_nan_is_the_maximum) {
   static const int64_t window[] = {2};
   const float x[] = {1, NAN, NAN, 2, 3, 4};
   const float dy[] = {5, 6, 7};
@@ -262,8 +256,7 @@ static void a_nan_is_the_maximum(void **state) {
   loop_case_deinit(&c);
 }
 
-static void gradients_of_integers_have_no_kernel(void **state) {
-  (void)state;
+TEST(gradients_of_integers_have_no_kernel) {
   static const int64_t window[] = {2};
   static const uint16_t ops[] = {LS_OP_WINDOW_SUM_GRAD, LS_OP_WINDOW_MAX_GRAD,
                                  LS_OP_WINDOW_MAX_PICK};
@@ -274,17 +267,4 @@ static void gradients_of_integers_have_no_kernel(void **state) {
     loop_case_attr(&c, LS_ATTR_S("reduce", "sum"));
     expect_status(loop_case_prepare(&c), LS_UNIMPLEMENTED, "i32");
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(windows_of_every_type_agree_with_the_reference),
-      cmocka_unit_test(sums_gradients_agree_with_the_reference),
-      cmocka_unit_test(the_first_maximum_gets_the_gradient),
-      cmocka_unit_test(windows_of_four_agree_with_the_reference),
-      cmocka_unit_test(every_instruction_set_gives_the_same_bytes),
-      cmocka_unit_test(a_nan_is_the_maximum),
-      cmocka_unit_test(gradients_of_integers_have_no_kernel),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

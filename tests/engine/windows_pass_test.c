@@ -73,8 +73,7 @@ static void check(ls_dtype dtype, pool p) {
   ls_array_release(x);
 }
 
-static void the_maxima_are_asked_and_the_bits_stay(void **state) {
-  (void)state;
+TEST(the_maxima_are_asked_and_the_bits_stay) {
   const pool plain = {.window = LS_SHAPE(2, 2)};
   check(LS_DTYPE_F32, plain);
   check(LS_DTYPE_F64, plain);
@@ -86,8 +85,7 @@ static void the_maxima_are_asked_and_the_bits_stay(void **state) {
 }
 
 // relu_grad comes before window_max_grad, and once.
-static void the_relu_output_is_not_read_again(void **state) {
-  (void)state;
+TEST(the_relu_output_is_not_read_again) {
   pool p = {.window = LS_SHAPE(2, 2)};
   ls_function *function = NULL;
   expect_ok(ls_function_create(
@@ -139,8 +137,7 @@ static ls_array *run_sums(ls_callback callback, pool *p, bool *out_few) {
   return got;
 }
 
-static void sums_over_places_are_sums_over_windows(void **state) {
-  (void)state;
+TEST(sums_over_places_are_sums_over_windows) {
   const ls_window_options kinds[] = {
       {0}, {.strides = LS_SHAPE(2, 2), .padding = LS_PADDING_SAME}};
   for (size_t k = 0; k < 2; ++k) {
@@ -156,13 +153,4 @@ static void sums_over_places_are_sums_over_windows(void **state) {
     ls_array_release(got);
     ls_array_release(want);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_maxima_are_asked_and_the_bits_stay),
-      cmocka_unit_test(the_relu_output_is_not_read_again),
-      cmocka_unit_test(sums_over_places_are_sums_over_windows),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

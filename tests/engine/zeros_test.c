@@ -121,8 +121,7 @@ static const net nets[] = {
     {4, 9, 11, 16, 17, 4, 1, 1, 3, 3, 1000000},
 };
 
-static void zeros_that_are_left_out_change_no_byte(void **state) {
-  (void)state;
+TEST(zeros_that_are_left_out_change_no_byte) {
   loop_random random = {loop_random_seed()};
   for (size_t i = 0; i < LS_COUNT_OF(nets); ++i)
     for (way how = GRAD_INPUT; how < WAYS; ++how)
@@ -130,8 +129,7 @@ static void zeros_that_are_left_out_change_no_byte(void **state) {
         fail_msg("net %zu: no zeros are left out", i);
 }
 
-static void every_table_has_the_bytes(void **state) {
-  (void)state;
+TEST(every_table_has_the_bytes) {
   static const net small = {6, 14, 14, 6, 16, 5, 1, 1, 0, 0, 4};
   for (way how = GRAD_INPUT; how < WAYS; ++how)
     for (size_t k = 0; k < kernel_tables_here.count; ++k) {
@@ -143,8 +141,7 @@ static void every_table_has_the_bytes(void **state) {
     }
 }
 
-static void random_ones_have_the_bytes_too(void **state) {
-  (void)state;
+TEST(random_ones_have_the_bytes_too) {
   loop_random random = {loop_random_seed()};
   for (int round = 0; round < (LS_SANITIZED ? 8 : 60); ++round) {
     net c = {.images = loop_random_between(&random, 1, 6),
@@ -165,8 +162,7 @@ static void random_ones_have_the_bytes_too(void **state) {
   }
 }
 
-static void what_is_mostly_there_is_multiplied_as_it_is(void **state) {
-  (void)state;
+TEST(what_is_mostly_there_is_multiplied_as_it_is) {
   loop_random random = {loop_random_seed()};
   net c = nets[0];
   c.density = 2;
@@ -203,8 +199,7 @@ static void check_beside_zeros(way how, uint32_t operand, int64_t at,
   loop_case_agrees(&run, 1);
 }
 
-static void what_is_not_finite_beside_a_zero_is_no_number(void **state) {
-  (void)state;
+TEST(what_is_not_finite_beside_a_zero_is_no_number) {
   static const float numbers_of[] = {INFINITY, -INFINITY, NAN};
   for (size_t i = 0; i < LS_COUNT_OF(numbers_of); ++i) {
     const float number = numbers_of[i];
@@ -219,13 +214,4 @@ static void what_is_not_finite_beside_a_zero_is_no_number(void **state) {
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(zeros_that_are_left_out_change_no_byte),
-      cmocka_unit_test(every_table_has_the_bytes),
-      cmocka_unit_test(random_ones_have_the_bytes_too),
-      cmocka_unit_test(what_is_mostly_there_is_multiplied_as_it_is),
-      cmocka_unit_test(what_is_not_finite_beside_a_zero_is_no_number),
-  };
-  return cmocka_run_group_tests(tests, kernel_tables_set_up, NULL);
-}
+TEST_FILE(.set_up = kernel_tables_set_up)

@@ -107,8 +107,7 @@ static void feed_all(const char *pod, int cores, int64_t count, int64_t batch,
   fed_close(&f);
 }
 
-static void each_example_is_fed_once(void **state) {
-  (void)state;
+TEST(each_example_is_fed_once) {
   static const struct {
     const char *pod;
     int cores;
@@ -129,8 +128,7 @@ static void each_example_is_fed_once(void **state) {
                  ways[w]);
 }
 
-static void all_cores_get_the_padded_batch_that_is_broadcast(void **state) {
-  (void)state;
+TEST(all_cores_get_the_padded_batch_that_is_broadcast) {
   fed f;
   examples e = {.count = 5};
   fed_begin(&f, (fed_facts){.pod = "virtual:3x1,cores=1",
@@ -152,8 +150,7 @@ static void all_cores_get_the_padded_batch_that_is_broadcast(void **state) {
 }
 
 // Seven rows on three cores: 3, 2, 2, each in room for three.
-static void values_are_padded_in_the_graph(void **state) {
-  (void)state;
+TEST(values_are_padded_in_the_graph) {
   fed f;
   examples e = {.known = true, .rows = 7};
   fed_begin(&f, (fed_facts){.pod = "virtual:3x1,cores=1",
@@ -217,8 +214,7 @@ static void begin_unevenly(fed *f) {
                            .input = make_unevenly});
 }
 
-static void hosts_that_have_ended_are_fed_padding(void **state) {
-  (void)state;
+TEST(hosts_that_have_ended_are_fed_padding) {
   LS_SPEC("E117");
   fed f;
   begin_unevenly(&f);
@@ -250,8 +246,7 @@ static void hosts_that_have_ended_are_fed_padding(void **state) {
 }
 
 // A prediction's padded size is a multiple of the replicas.
-static void predictions_of_any_size_are_shared_out(void **state) {
-  (void)state;
+TEST(predictions_of_any_size_are_shared_out) {
   fed f;
   examples e = {.count = 5};
   fed_begin(&f, (fed_facts){.pod = "virtual:3x1,cores=1",
@@ -354,8 +349,7 @@ static void run_monitored(const char *folder, int fails_at,
   fed_close(&f);
 }
 
-static void sessions_read_from_where_they_were_restored(void **state) {
-  (void)state;
+TEST(sessions_read_from_where_they_were_restored) {
   LS_SPEC("E120");
   char folder[] = "/tmp/places-XXXXXX";
   assert_non_null(mkdtemp(folder));
@@ -367,16 +361,4 @@ static void sessions_read_from_where_they_were_restored(void **state) {
   run_monitored(folder, 3, (const double[]){0, 4, 8, 12}, 4);
   run_monitored(folder, 0, (const double[]){16, 20}, 2);
   run_monitored(folder, 1, (const double[]){24, 28}, 2);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(each_example_is_fed_once),
-      cmocka_unit_test(all_cores_get_the_padded_batch_that_is_broadcast),
-      cmocka_unit_test(values_are_padded_in_the_graph),
-      cmocka_unit_test(hosts_that_have_ended_are_fed_padding),
-      cmocka_unit_test(predictions_of_any_size_are_shared_out),
-      cmocka_unit_test(sessions_read_from_where_they_were_restored),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -105,8 +105,7 @@ static numbers wanted_of(estimator_case *c) {
   return run(c, estimator_input(c), true);
 }
 
-static void examples_along_another_axis_count_once(void **state) {
-  (void)state;
+TEST(examples_along_another_axis_count_once) {
   LS_SPEC("E214");
   static const struct {
     estimator_way way;
@@ -209,8 +208,7 @@ static void expect_array(const ls_array *got, const double *wanted,
 }
 
 // Five examples on three cores: 2, 2, 1, each in room for three.
-static void each_core_is_fed_its_share_of_columns(void **state) {
-  (void)state;
+TEST(each_core_is_fed_its_share_of_columns) {
   static const double features[3][6] = {
       {1, 2, 0, 11, 12, 0}, {3, 4, 0, 13, 14, 0}, {5, 0, 0, 15, 0, 0}};
   static const double labels[3][6] = {
@@ -232,8 +230,7 @@ static void each_core_is_fed_its_share_of_columns(void **state) {
   }
 }
 
-static void axes_that_do_not_fit_are_refused(void **state) {
-  (void)state;
+TEST(axes_that_do_not_fit_are_refused) {
   static const int64_t too_high[] = {2, 0}, one[] = {1};
   columns c = {.count = 5, .values = true};
   fed_facts facts = facts_of(&c, LS_MODE_TRAIN);
@@ -249,13 +246,4 @@ static void axes_that_do_not_fit_are_refused(void **state) {
   facts = facts_of(&c, LS_MODE_EVAL);
   facts.tpu.eval_training_input = LS_INPUT_SLICED;
   fed_refused(facts, LS_INVALID_ARGUMENT, "which cuts along axis 0");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(examples_along_another_axis_count_once),
-      cmocka_unit_test(each_core_is_fed_its_share_of_columns),
-      cmocka_unit_test(axes_that_do_not_fit_are_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

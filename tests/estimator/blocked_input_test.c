@@ -86,8 +86,7 @@ static ls_status train(watcher *self, ls_training_end *end) {
   return status;
 }
 
-static void who_looks_on_is_told_and_a_stop_ends_the_run_then(void **state) {
-  (void)state;
+TEST(who_looks_on_is_told_and_a_stop_ends_the_run_then) {
   LS_SPEC("E216");
   watcher self = {.asks = true, .opens = true};
   ls_training_end end;
@@ -96,8 +95,7 @@ static void who_looks_on_is_told_and_a_stop_ends_the_run_then(void **state) {
   assert_int_equal(end.step, 7);
 }
 
-static void what_stands_still_names_the_function(void **state) {
-  (void)state;
+TEST(what_stands_still_names_the_function) {
   watcher self = {0};
   ls_training_end end;
   const ls_status status = train(&self, &end);
@@ -106,18 +104,8 @@ static void what_stands_still_names_the_function(void **state) {
 }
 
 // The example that fails is made while host 0 is blocked, or before.
-static void another_hosts_failure_is_what_is_told(void **state) {
-  (void)state;
+TEST(another_hosts_failure_is_what_is_told) {
   watcher self = {.w = {.hosts = 2, .fault = {.input_at = 20, .hosts = 2}}};
   ls_training_end end;
   expect_status(train(&self, &end), LS_DATA_LOSS, "an example of host 1 fails");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(who_looks_on_is_told_and_a_stop_ends_the_run_then),
-      cmocka_unit_test(what_stands_still_names_the_function),
-      cmocka_unit_test(another_hosts_failure_is_what_is_told),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -236,16 +236,8 @@ static void try_way(const way *w) {
   }
 }
 
-static void a_call_without_memory_ends_and_leaves_nothing(void **state) {
-  (void)state;
+TEST(a_call_without_memory_ends_and_leaves_nothing) {
   train_once();
   for (size_t i = 0; i < LS_COUNT_OF(ways); ++i)
     try_way(&ways[i]);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_call_without_memory_ends_and_leaves_nothing),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

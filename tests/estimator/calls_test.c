@@ -170,8 +170,7 @@ static const ls_input_place a_place = {
     .host = {"/job:worker/task:1/device:CPU:0"}, .invocation = 1};
 
 // ---- Parameters ------------------------------------------------------------
-static void a_parameter_is_set_or_added(void **state) {
-  (void)state;
+TEST(a_parameter_is_set_or_added) {
   LS_SPEC("E7");
   ls_nest params = ls_none();
   expect_ok(ls_params_set(&params, "a", ls_nest_i64(1)));
@@ -199,8 +198,7 @@ static void a_parameter_is_set_or_added(void **state) {
                 "params");
 }
 
-static void what_a_call_changes_is_gone_at_the_next(void **state) {
-  (void)state;
+TEST(what_a_call_changes_is_gone_at_the_next) {
   LS_SPEC("E124 E64");
   for (int which = 0; which < 2; ++which) {
     programs p;
@@ -219,8 +217,7 @@ static void what_a_call_changes_is_gone_at_the_next(void **state) {
   }
 }
 
-static void what_users_say_of_use_tpu_is_overwritten(void **state) {
-  (void)state;
+TEST(what_users_say_of_use_tpu_is_overwritten) {
   LS_SPEC("E2");
   for (int on_cpu = 0; on_cpu < 2; ++on_cpu) {
     programs p;
@@ -237,8 +234,7 @@ static void what_users_say_of_use_tpu_is_overwritten(void **state) {
 }
 
 // ---- Models ----------------------------------------------------------------
-static void models_are_given_what_their_mode_has(void **state) {
-  (void)state;
+TEST(models_are_given_what_their_mode_has) {
   LS_SPEC("E126 E131 E48");
   const struct {
     ls_estimator_mode mode;
@@ -285,8 +281,7 @@ static void models_are_given_what_their_mode_has(void **state) {
     }
 }
 
-static void models_are_given_what_they_take(void **state) {
-  (void)state;
+TEST(models_are_given_what_they_take) {
   LS_SPEC("E123 E125");
   static const char *const names[] = {"features", "params", "labels", "mode",
                                       "config"};
@@ -311,8 +306,7 @@ static void models_are_given_what_they_take(void **state) {
   end(&p, &j);
 }
 
-static void shapes_are_static_on_tpus(void **state) {
-  (void)state;
+TEST(shapes_are_static_on_tpus) {
   LS_SPEC("E122");
   static const char *const key = "x";
   for (int where = 0; where < 3; ++where)  // TPU, CPU, export.
@@ -356,8 +350,7 @@ static void shapes_are_static_on_tpus(void **state) {
 }
 
 // ---- Specs -----------------------------------------------------------------
-static void specs_on_cpus_are_plain(void **state) {
-  (void)state;
+TEST(specs_on_cpus_are_plain) {
   LS_SPEC("E127");
   static const gives all[] = {GIVES_TPU, GIVES_PLAIN};
   for (size_t i = 0; i < LS_COUNT_OF(all); ++i) {
@@ -378,8 +371,7 @@ static void specs_on_cpus_are_plain(void **state) {
   }
 }
 
-static void specs_of_trainings_may_be_plain(void **state) {
-  (void)state;
+TEST(specs_of_trainings_may_be_plain) {
   LS_SPEC("E128");
   programs p;
   job j;
@@ -395,8 +387,7 @@ static void specs_of_trainings_may_be_plain(void **state) {
   end(&p, &j);
 }
 
-static void specs_of_evaluations_and_predictions_are_for_tpus(void **state) {
-  (void)state;
+TEST(specs_of_evaluations_and_predictions_are_for_tpus) {
   LS_SPEC("E129");
   static const struct {
     ls_estimator_mode mode;
@@ -416,8 +407,7 @@ static void specs_of_evaluations_and_predictions_are_for_tpus(void **state) {
   }
 }
 
-static void predictions_on_tpus_are_a_dict_of_known_rows(void **state) {
-  (void)state;
+TEST(predictions_on_tpus_are_a_dict_of_known_rows) {
   LS_SPEC("E130");
   programs p;
   job j;
@@ -431,8 +421,7 @@ static void predictions_on_tpus_are_a_dict_of_known_rows(void **state) {
   end(&p, &j);
 }
 
-static void a_model_that_gives_no_spec_of_its_mode_is_refused(void **state) {
-  (void)state;
+TEST(a_model_that_gives_no_spec_of_its_mode_is_refused) {
   programs p;
   job j;
   begin(&p, &j, LS_MODE_TRAIN);
@@ -449,8 +438,7 @@ static void a_model_that_gives_no_spec_of_its_mode_is_refused(void **state) {
 }
 
 // ---- Input -----------------------------------------------------------------
-static void input_functions_are_called_where_they_feed(void **state) {
-  (void)state;
+TEST(input_functions_are_called_where_they_feed) {
   LS_SPEC("E131 E48 E99");
   for (int on_cpu = 0; on_cpu < 2; ++on_cpu) {
     programs p;
@@ -488,8 +476,7 @@ static ls_nest keeps(void *user, ls_input_call *call) {
   return ls_none();
 }
 
-static void each_call_has_a_context_of_its_own(void **state) {
-  (void)state;
+TEST(each_call_has_a_context_of_its_own) {
   LS_SPEC("E48");
   programs p;
   job j;
@@ -505,8 +492,7 @@ static void each_call_has_a_context_of_its_own(void **state) {
   end(&p, &j);
 }
 
-static void input_functions_are_given_what_they_take(void **state) {
-  (void)state;
+TEST(input_functions_are_given_what_they_take) {
   LS_SPEC("E125 E131");
   static const char *const names[] = {"params", "labels"};
   const ls_parameters only_params = {.names = names, .count = 1};
@@ -531,24 +517,4 @@ static void input_functions_are_given_what_they_take(void **state) {
   p.input.call = NULL;
   expect_status(call_input(&p, &a_place), LS_INVALID_ARGUMENT, "no input_fn");
   end(&p, &j);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_parameter_is_set_or_added),
-      cmocka_unit_test(what_a_call_changes_is_gone_at_the_next),
-      cmocka_unit_test(what_users_say_of_use_tpu_is_overwritten),
-      cmocka_unit_test(models_are_given_what_their_mode_has),
-      cmocka_unit_test(models_are_given_what_they_take),
-      cmocka_unit_test(shapes_are_static_on_tpus),
-      cmocka_unit_test(specs_on_cpus_are_plain),
-      cmocka_unit_test(specs_of_trainings_may_be_plain),
-      cmocka_unit_test(specs_of_evaluations_and_predictions_are_for_tpus),
-      cmocka_unit_test(predictions_on_tpus_are_a_dict_of_known_rows),
-      cmocka_unit_test(a_model_that_gives_no_spec_of_its_mode_is_refused),
-      cmocka_unit_test(input_functions_are_called_where_they_feed),
-      cmocka_unit_test(each_call_has_a_context_of_its_own),
-      cmocka_unit_test(input_functions_are_given_what_they_take),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

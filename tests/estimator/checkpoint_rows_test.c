@@ -86,9 +86,8 @@ static void expect_written(const char *folder, int64_t step, double loss) {
   ls_event_numbers_destroy(numbers);
 }
 
-static void evaluations_are_of_a_checkpoint_or_of_fresh_values(void **state) {
+TEST(evaluations_are_of_a_checkpoint_or_of_fresh_values) {
   LS_SPEC("E167");
-  (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     told lines = {0};
     counted runtime = counted_begin_with(
@@ -162,10 +161,9 @@ static ls_status taken_model(void *user, ls_model_call *call,
   return status;
 }
 
-static void names_of_what_each_evaluation_has_are_refused(void **state) {
+TEST(names_of_what_each_evaluation_has_are_refused) {
   LS_SPEC("E167");
   static const char *const names[] = {"loss", "global_step"};
-  (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i)
     for (int n = 0; n < 2; ++n) {
       estimator_case c = estimator_case_of(i);
@@ -252,9 +250,8 @@ static ls_status array_model(void *user, ls_model_call *call,
   return status;
 }
 
-static void metrics_that_are_arrays_are_written_as_tensors(void **state) {
+TEST(metrics_that_are_arrays_are_written_as_tensors) {
   LS_SPEC("E167");
-  (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     estimator_case c = estimator_case_of(i);
     ls_nest metrics = ls_none();
@@ -275,9 +272,8 @@ static void metrics_that_are_arrays_are_written_as_tensors(void **state) {
   }
 }
 
-static void what_is_written_depends_on_its_type(void **state) {
+TEST(what_is_written_depends_on_its_type) {
   LS_SPEC("E167");
-  (void)state;
   told lines = {0};
   counted runtime =
       counted_begin_with((ls_runtime_options){.log = note, .log_user = &lines});
@@ -335,8 +331,7 @@ static ls_status write_events(void *user) {
   return status;
 }
 
-static void events_survive_memory_that_fails(void **state) {
-  (void)state;
+TEST(events_survive_memory_that_fails) {
   estimator_case c = {.folder = "rows-scarce"};
   static const char summary[] = "\x0a\x08\x0a\x01x\x15\x00\x00\x00\x40";
   const ls_bytes both[] = {{"red", 3}, {summary, sizeof(summary) - 1}};
@@ -379,9 +374,8 @@ static void expect_no_model(const estimator_case *c) {
   assert_null(path);
 }
 
-static void variables_of_a_trained_model_are_read_by_name(void **state) {
+TEST(variables_of_a_trained_model_are_read_by_name) {
   LS_SPEC("E170");
-  (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     estimator_case c = estimator_case_of(i);
     char **names = NULL, *path = NULL;
@@ -505,9 +499,8 @@ static ls_status receive(void *user, ls_serving_receiver *out) {
   return ls_ok();
 }
 
-static void models_start_with_what_others_have_learnt(void **state) {
+TEST(models_start_with_what_others_have_learnt) {
   LS_SPEC("E171");
-  (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     const estimator_case fresh = estimator_case_of(i);
     estimator_case old = fresh;
@@ -575,10 +568,8 @@ static ls_status renamed_model(void *user, ls_model_call *call,
   return base.call(base.user, call, out);
 }
 
-static void
-names_of_a_warm_start_are_renamed_and_its_path_is_needed(void **state) {
+TEST(names_of_a_warm_start_are_renamed_and_its_path_is_needed) {
   LS_SPEC("E171");
-  (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     estimator_case old = estimator_case_of(i), c = old;
     old.folder = "rows-warm-old";
@@ -630,19 +621,4 @@ names_of_a_warm_start_are_renamed_and_its_path_is_needed(void **state) {
           LS_INVALID_ARGUMENT, "a warm start needs a checkpoint's path");
     estimator_case_end(&old);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(evaluations_are_of_a_checkpoint_or_of_fresh_values),
-      cmocka_unit_test(names_of_what_each_evaluation_has_are_refused),
-      cmocka_unit_test(what_is_written_depends_on_its_type),
-      cmocka_unit_test(metrics_that_are_arrays_are_written_as_tensors),
-      cmocka_unit_test(events_survive_memory_that_fails),
-      cmocka_unit_test(variables_of_a_trained_model_are_read_by_name),
-      cmocka_unit_test(models_start_with_what_others_have_learnt),
-      cmocka_unit_test(
-          names_of_a_warm_start_are_renamed_and_its_path_is_needed),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

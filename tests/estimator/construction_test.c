@@ -39,9 +39,8 @@ static void expect_made(made *m) {
 
 static void end(made *m) { ls_run_config_release(m->config); }
 
-static void a_configuration_of_a_tpu_run_is_needed(void **state) {
+TEST(a_configuration_of_a_tpu_run_is_needed) {
   LS_SPEC("E60");
-  (void)state;
   for (int flag = LS_FLAG_DEFAULT; flag <= LS_FLAG_OFF; ++flag) {
     made m;
     ls_run_config *plain = NULL;
@@ -70,9 +69,8 @@ static void a_configuration_of_a_tpu_run_is_needed(void **state) {
   }
 }
 
-static void batch_sizes_are_checked_where_cores_are_used(void **state) {
+TEST(batch_sizes_are_checked_where_cores_are_used) {
   LS_SPEC("E61");
-  (void)state;
   const ls_tpu_config parallel = {.num_cores_per_replica = LS_SOME(2),
                                   .per_host_input = LS_INPUT_PER_SHARD_V1};
   made m;
@@ -119,9 +117,8 @@ static void note(void *user, const ls_log_line *line) {
     ++*(int *)user;
 }
 
-static void a_models_arguments_are_checked(void **state) {
+TEST(a_models_arguments_are_checked) {
   LS_SPEC("E62");
-  (void)state;
   int warnings = 0;
   made m;
   counted runtime = counted_begin_with(
@@ -173,9 +170,8 @@ static void a_models_arguments_are_checked(void **state) {
   counted_end(&runtime);
 }
 
-static void what_is_handed_out_is_a_copy(void **state) {
+TEST(what_is_handed_out_is_a_copy) {
   LS_SPEC("E64");
-  (void)state;
   made m;
   ls_estimator *estimator = NULL;
   const char *const key = "rate";
@@ -203,9 +199,8 @@ static void what_is_handed_out_is_a_copy(void **state) {
 }
 
 // Not only the dict, but what is in it.
-static void arrays_that_are_handed_out_are_copies(void **state) {
+TEST(arrays_that_are_handed_out_are_copies) {
   LS_SPEC("E64");
-  (void)state;
   made m;
   ls_estimator *estimator = NULL;
   const char *const key = "table";
@@ -233,9 +228,8 @@ static void note_folder(void *user, const ls_log_line *line) {
     ++*(int *)user;
 }
 
-static void a_models_folder_is_one_that_is_given_or_a_new_one(void **state) {
+TEST(a_models_folder_is_one_that_is_given_or_a_new_one) {
   LS_SPEC("E63 E65");
-  (void)state;
   int warnings = 0;
   made m;
   ls_estimator *estimator = NULL, *other = NULL;
@@ -273,9 +267,8 @@ static void a_models_folder_is_one_that_is_given_or_a_new_one(void **state) {
   counted_end(&runtime);
 }
 
-static void cores_and_a_strategy_together_are_refused(void **state) {
+TEST(cores_and_a_strategy_together_are_refused) {
   LS_SPEC("E210");
-  (void)state;
   for (int i = 0; i < 2; ++i) {
     made m;
     ls_strategy *strategy = NULL;
@@ -293,25 +286,10 @@ static void cores_and_a_strategy_together_are_refused(void **state) {
   }
 }
 
-static void a_warm_start_needs_a_path(void **state) {
-  (void)state;
+TEST(a_warm_start_needs_a_path) {
   made m;
   begin(&m, LS_FLAG_ON, (ls_run_config_options){0});
   m.options.warm_start = &(ls_warm_start){.path = ""};
   expect_refused(&m, "checkpoint");
   end(&m);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_configuration_of_a_tpu_run_is_needed),
-      cmocka_unit_test(batch_sizes_are_checked_where_cores_are_used),
-      cmocka_unit_test(a_models_arguments_are_checked),
-      cmocka_unit_test(what_is_handed_out_is_a_copy),
-      cmocka_unit_test(arrays_that_are_handed_out_are_copies),
-      cmocka_unit_test(a_models_folder_is_one_that_is_given_or_a_new_one),
-      cmocka_unit_test(cores_and_a_strategy_together_are_refused),
-      cmocka_unit_test(a_warm_start_needs_a_path),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

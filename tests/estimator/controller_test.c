@@ -78,8 +78,7 @@ static reader run(const int64_t *counts, int num_counts, int stop_before,
   return run_with(false, counts, num_counts, stop_before, once);
 }
 
-static void counts_are_read_in_order(void **state) {
-  (void)state;
+TEST(counts_are_read_in_order) {
   LS_SPEC("E3 E76 E77");
   static const int64_t counts[] = {5, 1, 7, 3};
   const reader all = run(counts, 4, -1, false);
@@ -92,8 +91,7 @@ static void counts_are_read_in_order(void **state) {
   assert_int_equal(run(NULL, 0, -1, false).num_counts, 0);
 }
 
-static void one_count_is_enough_for_some(void **state) {
-  (void)state;
+TEST(one_count_is_enough_for_some) {
   LS_SPEC("E78");
   static const int64_t counts[] = {5, 1, 7};
   const reader one = run(counts, 3, -1, true);
@@ -103,8 +101,7 @@ static void one_count_is_enough_for_some(void **state) {
 }
 
 // All of them lie there before one is read.
-static void counts_have_no_limit(void **state) {
-  (void)state;
+TEST(counts_have_no_limit) {
   LS_SPEC("E76");
   int64_t counts[90];
   for (int i = 0; i < 90; ++i)
@@ -125,18 +122,7 @@ static ls_status start_and_join(void *user) {
   return status;
 }
 
-static void memory_that_fails_is_survived(void **state) {
-  (void)state;
+TEST(memory_that_fails_is_survived) {
   expect_memory_failures_survived(start_and_join, NULL);
   ls_controller_join(NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(counts_are_read_in_order),
-      cmocka_unit_test(one_count_is_enough_for_some),
-      cmocka_unit_test(counts_have_no_limit),
-      cmocka_unit_test(memory_that_fails_is_survived),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,8 +40,7 @@ static ls_nest a_triple(void *user, ls_input_call *call) {
   return LS_TUPLE(number(1), number(2), number(3));
 }
 
-static void a_pair_is_features_and_labels(void **state) {
-  (void)state;
+TEST(a_pair_is_features_and_labels) {
   LS_SPEC("E176");
   static const struct {
     ls_nest (*input)(void *, ls_input_call *);
@@ -70,8 +69,7 @@ static void a_pair_is_features_and_labels(void **state) {
   fed_close(&f);
 }
 
-static void slices_are_for_cores(void **state) {
-  (void)state;
+TEST(slices_are_for_cores) {
   LS_SPEC("E105");
   fed f;
   ls_cpu_input input;
@@ -125,8 +123,7 @@ static int read_all(fed *f, const ls_cpu_input *input, double *sums,
   return count;
 }
 
-static void a_last_short_batch_is_used_on_a_cpu(void **state) {
-  (void)state;
+TEST(a_last_short_batch_is_used_on_a_cpu) {
   LS_SPEC("E176");
   fed f;
   ls_cpu_input input;
@@ -144,8 +141,7 @@ static void a_last_short_batch_is_used_on_a_cpu(void **state) {
   fed_close(&f);
 }
 
-static void batches_of_one_size_are_read_by_the_graph(void **state) {
-  (void)state;
+TEST(batches_of_one_size_are_read_by_the_graph) {
   LS_SPEC("E176");
   fed f;
   ls_cpu_input input;
@@ -158,14 +154,4 @@ static void batches_of_one_size_are_read_by_the_graph(void **state) {
   assert_int_equal(rows[0], 4);
   ls_cpu_input_drop(&input);
   fed_close(&f);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_pair_is_features_and_labels),
-      cmocka_unit_test(slices_are_for_cores),
-      cmocka_unit_test(a_last_short_batch_is_used_on_a_cpu),
-      cmocka_unit_test(batches_of_one_size_are_read_by_the_graph),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

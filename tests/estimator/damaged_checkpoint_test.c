@@ -118,8 +118,7 @@ static void expect_told_once(told *t) {
   *t = (told){0};
 }
 
-static void the_newest_that_is_whole_is_taken(void **state) {
-  (void)state;
+TEST(the_newest_that_is_whole_is_taken) {
   ls_status (*const calls[])(estimator_case * c, const char *from) = {
       evaluate, predict, export_to, read_variable, find_latest, train};
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
@@ -157,8 +156,7 @@ static void the_newest_that_is_whole_is_taken(void **state) {
 }
 
 // The same checkpoints, by other doors of the library.
-static void files_of_a_folder_are_taken_by_the_same_rule(void **state) {
-  (void)state;
+TEST(files_of_a_folder_are_taken_by_the_same_rule) {
   told t = {0};
   ls_runtime *before = NULL, *runtime = listen(&t, &before);
   estimator_case c = {.folder = "damaged", .repeats = true};
@@ -183,8 +181,7 @@ static void files_of_a_folder_are_taken_by_the_same_rule(void **state) {
   expect_ok(ls_runtime_destroy(runtime));
 }
 
-static void that_none_is_whole_is_told(void **state) {
-  (void)state;
+TEST(that_none_is_whole_is_told) {
   estimator_case c = {.folder = "damaged-all", .repeats = true};
   c.save_steps = LS_SOME(2);
   estimator_case_begin(&c);
@@ -200,13 +197,4 @@ static void that_none_is_whole_is_told(void **state) {
   assert_null(strstr(ls_status_message(status), "is whole"));
   ls_status_free(status);
   estimator_case_end(&c);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_newest_that_is_whole_is_taken),
-      cmocka_unit_test(files_of_a_folder_are_taken_by_the_same_rule),
-      cmocka_unit_test(that_none_is_whole_is_told),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

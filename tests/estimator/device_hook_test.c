@@ -24,8 +24,7 @@ static void open_runs(device_runs *d, int64_t iterations, int64_t last) {
 }
 
 // ---- Counts ----------------------------------------------------------------
-static void steps_are_fed_and_taken_beside_the_program(void **state) {
-  (void)state;
+TEST(steps_are_fed_and_taken_beside_the_program) {
   LS_SPEC("E83 E84 E85 E87");
   for (int way = 0; way < 4; ++way) {
     const int64_t each = way & 2 ? 4 : 1;
@@ -82,8 +81,7 @@ static ls_status open_with_look(device_runs *d) {
   return status;
 }
 
-static void all_is_taken_before_later_hooks_end(void **state) {
-  (void)state;
+TEST(all_is_taken_before_later_hooks_end) {
   LS_SPEC("E87");
   device_runs d;
   device_runs_begin(&d, &(device_runs_options){.hosts = 1});
@@ -96,8 +94,7 @@ static void all_is_taken_before_later_hooks_end(void **state) {
   device_runs_end(&d);
 }
 
-static void steps_that_say_nothing_are_counted_too(void **state) {
-  (void)state;
+TEST(steps_that_say_nothing_are_counted_too) {
   LS_SPEC("E85");
   device_runs d;
   device_runs_begin(&d, &(device_runs_options){.hosts = 1, .silent = true});
@@ -109,8 +106,7 @@ static void steps_that_say_nothing_are_counted_too(void **state) {
 }
 
 // At steps 0, 3, 6, ... of each run.
-static void hosts_are_called_each_so_many_steps(void **state) {
-  (void)state;
+TEST(hosts_are_called_each_so_many_steps) {
   LS_SPEC("E85");
   const ls_tpu_config tpu = {.host_call_every_n_steps = LS_SOME(3)};
   device_runs d;
@@ -122,8 +118,7 @@ static void hosts_are_called_each_so_many_steps(void **state) {
   device_runs_end(&d);
 }
 
-static void feeding_may_begin_later(void **state) {
-  (void)state;
+TEST(feeding_may_begin_later) {
   LS_SPEC("E84");
   const ls_tpu_config tpu = {.initial_infeed_sleep_secs = LS_SOME(30)};
   device_runs d;
@@ -136,8 +131,7 @@ static void feeding_may_begin_later(void **state) {
 }
 
 // ---- The end of the input --------------------------------------------------
-static void the_end_of_the_input_ends_the_loop(void **state) {
-  (void)state;
+TEST(the_end_of_the_input_ends_the_loop) {
   for (int way = 0; way < 16; ++way) {
     const bool loops = way & 1, fails = way & 2;
     const int64_t steps = way & 4 ? 8 : 6;  // In a run, or between two.
@@ -188,8 +182,7 @@ static void expect_source(device_runs *d, const char *name) {
                 "recorded later");
 }
 
-static void a_failing_input_ends_the_run(void **state) {
-  (void)state;
+TEST(a_failing_input_ends_the_run) {
   LS_SPEC("E86");
   for (int loops = 0; loops < 2; ++loops) {
     const int before = thread_count();
@@ -211,8 +204,7 @@ static void a_failing_input_ends_the_run(void **state) {
 }
 
 // Where nobody waits for it, its failure is told at once.
-static void a_failing_input_of_single_steps_is_told(void **state) {
-  (void)state;
+TEST(a_failing_input_of_single_steps_is_told) {
   LS_SPEC("E86");
   device_runs d;
   device_runs_begin(&d, &(device_runs_options){.hosts = 2, .cores = 2});
@@ -227,8 +219,7 @@ static void a_failing_input_of_single_steps_is_told(void **state) {
   device_runs_end(&d);
 }
 
-static void a_failing_host_function_ends_the_loop(void **state) {
-  (void)state;
+TEST(a_failing_host_function_ends_the_loop) {
   LS_SPEC("E86");
   for (int last = 0; last < 2; ++last) {
     device_runs d;
@@ -247,8 +238,7 @@ static void a_failing_host_function_ends_the_loop(void **state) {
 }
 
 // What may be well again ends the session; another one goes on.
-static void what_can_be_recovered_from_is(void **state) {
-  (void)state;
+TEST(what_can_be_recovered_from_is) {
   LS_SPEC("E88");
   for (int way = 0; way < 8; ++way) {
     const int before = thread_count();
@@ -270,8 +260,7 @@ static void what_can_be_recovered_from_is(void **state) {
   }
 }
 
-static void a_lost_core_comes_back_with_the_session(void **state) {
-  (void)state;
+TEST(a_lost_core_comes_back_with_the_session) {
   LS_SPEC("E88");
   for (int way = 0; way < 2; ++way) {
     const int before = thread_count();
@@ -301,8 +290,7 @@ static void *close_later(void *session) {
 }
 
 // An input, or a function on the host, that waits and waits.
-static void what_waits_for_ever_is_ended(void **state) {
-  (void)state;
+TEST(what_waits_for_ever_is_ended) {
   LS_SPEC("E88");
   for (int loops = 0; loops < 2; ++loops) {
     const int before = thread_count();
@@ -326,8 +314,7 @@ static void what_waits_for_ever_is_ended(void **state) {
 }
 
 // ---- Prediction ------------------------------------------------------------
-static void a_prediction_is_fed_by_one_run(void **state) {
-  (void)state;
+TEST(a_prediction_is_fed_by_one_run) {
   LS_SPEC("E89");
   const int before = thread_count();
   device_runs d;
@@ -358,8 +345,7 @@ static const ls_host_kernel counting = {.name = "device_hook_counting",
                                         .start = count_call};
 
 // Its feed is not begun again by a later run; what is said is taken each time.
-static void a_prediction_is_launched_once(void **state) {
-  (void)state;
+TEST(a_prediction_is_launched_once) {
   LS_SPEC("E89");
   device_runs d;
   ls_hook *one = NULL;
@@ -419,39 +405,15 @@ static ls_status make_hook(void *user) {
   return status;
 }
 
-static void memory_that_fails_is_survived(void **state) {
-  (void)state;
+TEST(memory_that_fails_is_survived) {
   expect_memory_failures_survived(make_hook, NULL);
 }
 
-static void other_hooks_have_nothing_to_settle(void **state) {
-  (void)state;
+TEST(other_hooks_have_nothing_to_settle) {
   ls_hook *hook = stop_hook(1, 2);
   ls_device_hook_settle(hook);
   ls_device_hook_settle(NULL);
   assert_null(ls_device_hook_compile_error(hook));
   assert_null(ls_device_hook_compile_error(NULL));
   ls_hook_release(hook);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(steps_are_fed_and_taken_beside_the_program),
-      cmocka_unit_test(all_is_taken_before_later_hooks_end),
-      cmocka_unit_test(steps_that_say_nothing_are_counted_too),
-      cmocka_unit_test(hosts_are_called_each_so_many_steps),
-      cmocka_unit_test(feeding_may_begin_later),
-      cmocka_unit_test(the_end_of_the_input_ends_the_loop),
-      cmocka_unit_test(a_failing_input_ends_the_run),
-      cmocka_unit_test(a_failing_input_of_single_steps_is_told),
-      cmocka_unit_test(a_failing_host_function_ends_the_loop),
-      cmocka_unit_test(what_can_be_recovered_from_is),
-      cmocka_unit_test(a_lost_core_comes_back_with_the_session),
-      cmocka_unit_test(what_waits_for_ever_is_ended),
-      cmocka_unit_test(a_prediction_is_fed_by_one_run),
-      cmocka_unit_test(a_prediction_is_launched_once),
-      cmocka_unit_test(memory_that_fails_is_survived),
-      cmocka_unit_test(other_hooks_have_nothing_to_settle),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

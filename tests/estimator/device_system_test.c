@@ -21,8 +21,7 @@ static void open_runs(device_runs *d, int64_t iterations, int64_t last) {
 }
 
 // ---- The system ------------------------------------------------------------
-static void the_system_lives_as_long_as_the_loop(void **state) {
-  (void)state;
+TEST(the_system_lives_as_long_as_the_loop) {
   LS_SPEC("E79");
   device_runs d;
   device_runs_begin(&d, &(device_runs_options){.hosts = 2});
@@ -40,8 +39,7 @@ static void the_system_lives_as_long_as_the_loop(void **state) {
   device_runs_end(&d);
 }
 
-static void a_program_that_does_not_compile_is_not_run(void **state) {
-  (void)state;
+TEST(a_program_that_does_not_compile_is_not_run) {
   LS_SPEC("E82");
   for (int fails = 0; fails < 2; ++fails) {
     device_runs d;
@@ -68,8 +66,7 @@ static void a_program_that_does_not_compile_is_not_run(void **state) {
   }
 }
 
-static void hosts_are_watched_where_it_is_asked_for(void **state) {
-  (void)state;
+TEST(hosts_are_watched_where_it_is_asked_for) {
   for (int watches = 0; watches < 2; ++watches) {
     device_runs d;
     device_runs_begin(&d, &(device_runs_options){.hosts = 2,
@@ -87,8 +84,7 @@ static void hosts_are_watched_where_it_is_asked_for(void **state) {
 
 // One that is to be fed the same on all cores, of which replicas have several,
 // is somebody else's.
-static void some_systems_are_left_alone(void **state) {
-  (void)state;
+TEST(some_systems_are_left_alone) {
   LS_SPEC("E79");
   for (int way = 0; way < 4; ++way) {
     const ls_tpu_config tpu = {
@@ -137,8 +133,7 @@ static ls_status begin_writer(ls_host_call *call) {
 static const ls_host_kernel writing = {.name = "device_system_writer",
                                        .start = begin_writer};
 
-static void a_session_begins_in_order(void **state) {
-  (void)state;
+TEST(a_session_begins_in_order) {
   LS_SPEC("E81");
   device_runs d;
   char *text = NULL;
@@ -171,8 +166,7 @@ static void a_session_begins_in_order(void **state) {
   device_runs_end(&d);
 }
 
-static void only_a_1_asks_the_compiler(void **state) {
-  (void)state;
+TEST(only_a_1_asks_the_compiler) {
   LS_SPEC("E81");
   static const char *const says[] = {NULL, "", "0", "11", "1 ", "true", "1"};
   for (size_t i = 0; i < LS_COUNT_OF(says); ++i) {
@@ -186,8 +180,7 @@ static void only_a_1_asks_the_compiler(void **state) {
   }
 }
 
-static void the_system_begins_in_a_session_of_the_configuration(void **state) {
-  (void)state;
+TEST(the_system_begins_in_a_session_of_the_configuration) {
   LS_SPEC("E81");
   device_runs d;
   device_runs_begin(
@@ -200,8 +193,7 @@ static void the_system_begins_in_a_session_of_the_configuration(void **state) {
 }
 
 // ---- Writers of summaries --------------------------------------------------
-static void writers_are_initialized_and_flushed(void **state) {
-  (void)state;
+TEST(writers_are_initialized_and_flushed) {
   LS_SPEC("E80");
   static const char folder[] = "device_system_events";
   device_runs d;
@@ -243,8 +235,7 @@ static const ls_host_kernel stuck = {.name = "device_system_stuck",
                                      .flags = LS_HOST_INLINE | LS_HOST_WAITS,
                                      .cancel = end_it};
 
-static void writers_have_five_minutes_to_begin(void **state) {
-  (void)state;
+TEST(writers_have_five_minutes_to_begin) {
   LS_SPEC("E81");
   device_runs d;
   device_runs_begin(&d, &(device_runs_options){.hosts = 1, .stall_ms = -1});
@@ -258,19 +249,4 @@ static void writers_have_five_minutes_to_begin(void **state) {
                 "more than 5 minutes");
   assert_true(device_runs_now() >= 300 && device_runs_now() < 310);
   device_runs_end(&d);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_system_lives_as_long_as_the_loop),
-      cmocka_unit_test(a_program_that_does_not_compile_is_not_run),
-      cmocka_unit_test(hosts_are_watched_where_it_is_asked_for),
-      cmocka_unit_test(some_systems_are_left_alone),
-      cmocka_unit_test(a_session_begins_in_order),
-      cmocka_unit_test(only_a_1_asks_the_compiler),
-      cmocka_unit_test(the_system_begins_in_a_session_of_the_configuration),
-      cmocka_unit_test(writers_are_initialized_and_flushed),
-      cmocka_unit_test(writers_have_five_minutes_to_begin),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,8 +58,7 @@ static bool stops(ls_early_stopping_options options) {
 // ---- Rules -----------------------------------------------------------------
 enum { MOST_ROWS = 6 };
 
-static void rules_look_at_what_evaluations_have_written(void **state) {
-  (void)state;
+TEST(rules_look_at_what_evaluations_have_written) {
   LS_SPEC("E205");
   static const struct {
     const char *what;
@@ -164,8 +163,7 @@ static ls_run_config *config_of(const char *model_dir) {
   return config;
 }
 
-static void evaluations_are_found_in_the_models_folder(void **state) {
-  (void)state;
+TEST(evaluations_are_found_in_the_models_folder) {
   LS_SPEC("E205");
   static const evaluation high = {10, 1};
   char folder[8], eval[40];
@@ -188,8 +186,7 @@ static void evaluations_are_found_in_the_models_folder(void **state) {
   }
 }
 
-static void a_metric_that_is_never_written_is_told(void **state) {
-  (void)state;
+TEST(a_metric_that_is_never_written_is_told) {
   static const evaluation high = {10, 1};
   char folder[8];
   folder_of(folder);
@@ -213,8 +210,7 @@ static void a_metric_that_is_never_written_is_told(void **state) {
   monitored_runs_end(&f);
 }
 
-static void a_damaged_file_counts_up_to_its_damage(void **state) {
-  (void)state;
+TEST(a_damaged_file_counts_up_to_its_damage) {
   LS_SPEC("E205");
   static const evaluation rows[] = {{10, 0.25}, {20, 0.9}};
   for (int damaged = 0; damaged < 2; ++damaged) {
@@ -270,8 +266,7 @@ static bool stop_value(monitored_runs *f) {
   return stops;
 }
 
-static void the_chief_asks_each_minute_and_stops_all(void **state) {
-  (void)state;
+TEST(the_chief_asks_each_minute_and_stops_all) {
   LS_SPEC("E205");
   monitored_runs f;
   judge j = {.stops_at = 3};
@@ -297,8 +292,7 @@ static void the_chief_asks_each_minute_and_stops_all(void **state) {
   monitored_runs_end(&f);
 }
 
-static void the_chief_can_ask_by_steps(void **state) {
-  (void)state;
+TEST(the_chief_can_ask_by_steps) {
   LS_SPEC("E205");
   monitored_runs f;
   judge j = {.stops_at = 0};
@@ -349,8 +343,7 @@ static ls_status set_stop(void *user, ls_run_context *context,
   return ls_ok();
 }
 
-static void others_stop_when_the_variable_says_so(void **state) {
-  (void)state;
+TEST(others_stop_when_the_variable_says_so) {
   LS_SPEC("E205");
   monitored_runs f;
   judge j = {.stops_at = 1};
@@ -371,8 +364,7 @@ static void others_stop_when_the_variable_says_so(void **state) {
   monitored_runs_end(&f);
 }
 
-static void a_stop_is_not_that_of_the_next_training(void **state) {
-  (void)state;
+TEST(a_stop_is_not_that_of_the_next_training) {
   monitored_runs f;
   char folder[8];
   folder_of(folder);
@@ -421,15 +413,13 @@ static ls_status begin_twice(void *user) {
   return status;
 }
 
-static void hooks_share_one_variable_also_where_memory_fails(void **state) {
-  (void)state;
+TEST(hooks_share_one_variable_also_where_memory_fails) {
   judge j = {0};
   expect_memory_failures_survived(begin_twice, &j);
 }
 
 // ---- What is refused -------------------------------------------------------
-static void options_are_checked(void **state) {
-  (void)state;
+TEST(options_are_checked) {
   LS_SPEC("E205");
   judge j = {0};
   const struct {
@@ -521,28 +511,10 @@ static ls_status train_and_look(void *user) {
   return status;
 }
 
-static void failed_requests_for_memory_are_survived(void **state) {
-  (void)state;
+TEST(failed_requests_for_memory_are_survived) {
   static const evaluation rows[] = {{10, 0.25}, {20, 0.9}};
   char folder[8];
   folder_of(folder);
   write_events(folder, "score", rows, 2);
   expect_memory_failures_survived(train_and_look, folder);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(rules_look_at_what_evaluations_have_written),
-      cmocka_unit_test(evaluations_are_found_in_the_models_folder),
-      cmocka_unit_test(a_metric_that_is_never_written_is_told),
-      cmocka_unit_test(a_damaged_file_counts_up_to_its_damage),
-      cmocka_unit_test(the_chief_asks_each_minute_and_stops_all),
-      cmocka_unit_test(the_chief_can_ask_by_steps),
-      cmocka_unit_test(others_stop_when_the_variable_says_so),
-      cmocka_unit_test(a_stop_is_not_that_of_the_next_training),
-      cmocka_unit_test(hooks_share_one_variable_also_where_memory_fails),
-      cmocka_unit_test(options_are_checked),
-      cmocka_unit_test(failed_requests_for_memory_are_survived),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

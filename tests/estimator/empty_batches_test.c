@@ -50,8 +50,7 @@ static ls_status model(void *user, ls_model_call *call,
       out);
 }
 
-static void a_batch_without_examples_counts_nothing(void **state) {
-  (void)state;
+TEST(a_batch_without_examples_counts_nothing) {
   static const struct {
     estimator_way way;
     int replicas;
@@ -74,11 +73,4 @@ static void a_batch_without_examples_counts_nothing(void **state) {
     ls_nest_release(metrics);
     estimator_case_end(&c);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_batch_without_examples_counts_nothing),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,8 +51,7 @@ static ls_status train(estimator_case *c, ls_training_end *end) {
       end);
 }
 
-static void a_training_goes_on_without_a_host_that_goes(void **state) {
-  (void)state;
+TEST(a_training_goes_on_without_a_host_that_goes) {
   LS_SPEC("E190 E191");
   estimator_case whole, c;
   ls_training_end end;
@@ -69,8 +68,7 @@ static void a_training_goes_on_without_a_host_that_goes(void **state) {
   estimator_case_end(&whole);
 }
 
-static void a_computation_that_is_shut_down_can_go_on_later(void **state) {
-  (void)state;
+TEST(a_computation_that_is_shut_down_can_go_on_later) {
   LS_SPEC("E190 E191");
   estimator_case whole, c;
   ls_training_end end;
@@ -94,8 +92,7 @@ static void a_computation_that_is_shut_down_can_go_on_later(void **state) {
   estimator_case_end(&whole);
 }
 
-static void without_savers_the_hook_saves_itself(void **state) {
-  (void)state;
+TEST(without_savers_the_hook_saves_itself) {
   LS_SPEC("E191");
   estimator_case c;
   ls_training_end end;
@@ -107,8 +104,7 @@ static void without_savers_the_hook_saves_itself(void **state) {
   estimator_case_end(&c);
 }
 
-static void a_users_saver_is_the_only_one(void **state) {
-  (void)state;
+TEST(a_users_saver_is_the_only_one) {
   LS_SPEC("E191");
   estimator_case c;
   ls_training_end end;
@@ -134,8 +130,7 @@ static void a_users_saver_is_the_only_one(void **state) {
 }
 
 // Nor is it made to save when the training goes on.
-static void a_users_saver_saves_when_it_likes(void **state) {
-  (void)state;
+TEST(a_users_saver_saves_when_it_likes) {
   LS_SPEC("E191");
   estimator_case c;
   ls_training_end end;
@@ -159,8 +154,7 @@ static void a_users_saver_saves_when_it_likes(void **state) {
   estimator_case_end(&c);
 }
 
-static void an_empty_mode_is_no_hook_and_another_is_refused(void **state) {
-  (void)state;
+TEST(an_empty_mode_is_no_hook_and_another_is_refused) {
   LS_SPEC("E190");
   estimator_case c;
   ls_training_end end;
@@ -189,8 +183,7 @@ static void evaluate(estimator_case *c) {
   ls_nest_release(metrics);
 }
 
-static void evaluations_end_a_training(void **state) {
-  (void)state;
+TEST(evaluations_end_a_training) {
   LS_SPEC("E205");
   for (int way = 0; way < 3; ++way) {
     estimator_case c = {.way = (estimator_way)way,
@@ -249,17 +242,5 @@ static int leave(void **state) {
   counted_end(&runtime);
   return 0;
 }
-#define in_a_runtime(test) cmocka_unit_test_setup_teardown(test, enter, leave)
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      in_a_runtime(a_training_goes_on_without_a_host_that_goes),
-      in_a_runtime(a_computation_that_is_shut_down_can_go_on_later),
-      in_a_runtime(without_savers_the_hook_saves_itself),
-      in_a_runtime(a_users_saver_is_the_only_one),
-      in_a_runtime(a_users_saver_saves_when_it_likes),
-      in_a_runtime(an_empty_mode_is_no_hook_and_another_is_refused),
-      in_a_runtime(evaluations_end_a_training),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FILE(.before_each = enter, .after_each = leave)

@@ -5,8 +5,7 @@
 
 #include "support/estimators.h"
 
-static void a_model_is_trained_evaluated_and_used(void **state) {
-  (void)state;
+TEST(a_model_is_trained_evaluated_and_used) {
   for (int way = 0; way < 3; ++way) {
     for (int replicas = 1; replicas <= 3; replicas += 2) {
       if (way == ON_CPU && replicas > 1) continue;
@@ -44,8 +43,7 @@ static ls_status fail_after(void *user, ls_run_context *context,
 }
 
 // The system of a call that failed is not in the way of the next one.
-static void another_system_can_be_used_after_a_failure(void **state) {
-  (void)state;
+TEST(another_system_can_be_used_after_a_failure) {
   ls_hook *hook = NULL;
   estimator_case one = {.way = ON_TPU, .repeats = true, .folder = "one"};
   estimator_case three = {
@@ -112,9 +110,8 @@ static ls_status given_model(void *user, ls_model_call *call,
 }
 
 // On a CPU there is no context, no cache and no share of a batch.
-static void functions_are_given_what_their_path_has(void **state) {
+TEST(functions_are_given_what_their_path_has) {
   LS_SPEC("E126 E134 E175");
-  (void)state;
   for (int replicas = 0; replicas <= 3; ++replicas) {
     const bool cores = replicas > 0;
     given g = {.setup = {.way = cores ? ON_TPU : ON_CPU,
@@ -152,8 +149,7 @@ static void functions_are_given_what_their_path_has(void **state) {
   }
 }
 
-static void no_hook_in_a_list_is_refused(void **state) {
-  (void)state;
+TEST(no_hook_in_a_list_is_refused) {
   ls_hook *const none[] = {NULL};
   estimator_case c = {.folder = "none"};
   ls_nest metrics = ls_none();
@@ -183,14 +179,4 @@ static void no_hook_in_a_list_is_refused(void **state) {
                 LS_INVALID_ARGUMENT, "hooks[0] is NULL");
   assert_int_equal(c.model_calls, 0);
   estimator_case_end(&c);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_model_is_trained_evaluated_and_used),
-      cmocka_unit_test(another_system_can_be_used_after_a_failure),
-      cmocka_unit_test(functions_are_given_what_their_path_has),
-      cmocka_unit_test(no_hook_in_a_list_is_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,9 +44,8 @@ static void look_for_count(void *user, const ls_log_line *line) {
 
 // All steps are one run, whatever those of a training are. On CPUs nothing
 // counts where no number is given.
-static void an_evaluation_on_cores_is_one_run(void **state) {
+TEST(an_evaluation_on_cores_is_one_run) {
   LS_SPEC("E67 E68");
-  (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     told lines = {0};
     counted runtime = counted_begin_with(
@@ -81,9 +80,8 @@ static void an_evaluation_on_cores_is_one_run(void **state) {
   }
 }
 
-static void steps_are_needed_on_cores_and_must_be_positive(void **state) {
+TEST(steps_are_needed_on_cores_and_must_be_positive) {
   LS_SPEC("E67 E68");
-  (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     estimator_case c = estimator_case_of(i);
     ls_nest metrics = ls_none();
@@ -110,9 +108,8 @@ static void steps_are_needed_on_cores_and_must_be_positive(void **state) {
   }
 }
 
-static void an_evaluation_ends_with_its_input(void **state) {
+TEST(an_evaluation_ends_with_its_input) {
   LS_SPEC("E68 E173");
-  (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     for (int fails = 0; fails < 2; ++fails) {
       estimator_case c = estimator_case_of(i);
@@ -157,9 +154,8 @@ static void note(void *user, const ls_log_line *line) {
                   strstr(line->text, "nothing was evaluated: a stop") != NULL;
 }
 
-static void an_evaluation_that_is_asked_to_stop_ends(void **state) {
+TEST(an_evaluation_that_is_asked_to_stop_ends) {
   LS_SPEC("E216");
-  (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     int warnings = 0;
     counted runtime = counted_begin_with(
@@ -198,9 +194,8 @@ static void an_evaluation_that_is_asked_to_stop_ends(void **state) {
 }
 
 // SLICED is of cores: nobody else takes it for another way.
-static void slices_are_for_cores(void **state) {
+TEST(slices_are_for_cores) {
   LS_SPEC("E105");
-  (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     estimator_case c = estimator_case_of(i);
     ls_nest metrics = ls_none();
@@ -218,15 +213,4 @@ static void slices_are_for_cores(void **state) {
     ls_nest_release(metrics);
     estimator_case_end(&c);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(an_evaluation_on_cores_is_one_run),
-      cmocka_unit_test(steps_are_needed_on_cores_and_must_be_positive),
-      cmocka_unit_test(an_evaluation_ends_with_its_input),
-      cmocka_unit_test(an_evaluation_that_is_asked_to_stop_ends),
-      cmocka_unit_test(slices_are_for_cores),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -112,9 +112,7 @@ static int64_t integer_of(programs *p, ls_variable *variable) {
 }
 
 // ---- Losses ----------------------------------------------------------------
-static void
-losses_are_added_by_steps_and_the_mean_comes_at_the_end(void **state) {
-  (void)state;
+TEST(losses_are_added_by_steps_and_the_mean_comes_at_the_end) {
   LS_SPEC("E135 E137");
   for (size_t i = 0; i < LS_COUNT_OF(counts); ++i)
     for (int ends = 0; ends < 2; ++ends) {
@@ -152,8 +150,7 @@ losses_are_added_by_steps_and_the_mean_comes_at_the_end(void **state) {
 }
 
 // Without metrics the loss alone brings the sync and eval step along.
-static void without_metrics_the_loss_waits_for_all(void **state) {
-  (void)state;
+TEST(without_metrics_the_loss_waits_for_all) {
   LS_SPEC("E146");
   for (int with = 0; with < 2; ++with) {
     programs p;
@@ -172,8 +169,7 @@ static void without_metrics_the_loss_waits_for_all(void **state) {
   }
 }
 
-static void the_loss_of_no_step_is_0(void **state) {
-  (void)state;
+TEST(the_loss_of_no_step_is_0) {
   for (int any = 0; any < 2; ++any) {
     programs p;
     job j = {0};
@@ -200,8 +196,7 @@ static double error_of(const programs *p, int64_t step, int replica, int row) {
   return out;
 }
 
-static void metrics_are_updated_in_each_step_beside_the_program(void **state) {
-  (void)state;
+TEST(metrics_are_updated_in_each_step_beside_the_program) {
   LS_SPEC("E135 E145 E146");
   for (size_t i = 0; i < LS_COUNT_OF(counts); ++i)
     for (int by_name = 0; by_name < 2; ++by_name) {
@@ -238,8 +233,7 @@ static void metrics_are_updated_in_each_step_beside_the_program(void **state) {
     }
 }
 
-static void metrics_that_are_no_pairs_are_refused(void **state) {
-  (void)state;
+TEST(metrics_that_are_no_pairs_are_refused) {
   static const char *const says[] = {"must give a dict", "metric 'error'"};
   for (int fails = 1; fails < 3; ++fails) {
     programs p;
@@ -255,8 +249,7 @@ static void metrics_that_are_no_pairs_are_refused(void **state) {
 // ---- Batches of any size ---------------------------------------------------
 // 20 examples in batches of at most R x 2, the last of which is short: some
 // replicas have one row, or none.
-static void batches_of_any_size_count_each_example_once(void **state) {
-  (void)state;
+TEST(batches_of_any_size_count_each_example_once) {
   for (size_t i = 0; i < LS_COUNT_OF(counts); ++i)
     for (int by_name = 0; by_name < 2; ++by_name) {
       programs p;
@@ -288,16 +281,4 @@ static void batches_of_any_size_count_each_example_once(void **state) {
       assert_true(fabs(metric_of(&p, "error") - sum / 21) < 1e-5);
       end(&p, &j);
     }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(losses_are_added_by_steps_and_the_mean_comes_at_the_end),
-      cmocka_unit_test(without_metrics_the_loss_waits_for_all),
-      cmocka_unit_test(the_loss_of_no_step_is_0),
-      cmocka_unit_test(metrics_are_updated_in_each_step_beside_the_program),
-      cmocka_unit_test(metrics_that_are_no_pairs_are_refused),
-      cmocka_unit_test(batches_of_any_size_count_each_example_once),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,9 +72,8 @@ static void expect_host_copy(ls_session *session, const model *m, ls_nest leaf,
   assert_true(fetch(session, leaf) == value);
 }
 
-static void outputs_become_copies_on_the_host(void **state) {
+TEST(outputs_become_copies_on_the_host) {
   LS_SPEC("E195");
-  (void)state;
   ls_graph *graph = NULL;
   ls_session *session = NULL;
   ls_export_outputs outputs;
@@ -113,9 +112,8 @@ static void outputs_become_copies_on_the_host(void **state) {
   ls_graph_destroy(graph);
 }
 
-static void other_modes_and_kinds_are_refused(void **state) {
+TEST(other_modes_and_kinds_are_refused) {
   LS_SPEC("E195");
-  (void)state;
   ls_graph *graph = NULL;
   ls_export_outputs outputs;
   model m = {0};
@@ -144,9 +142,8 @@ static void other_modes_and_kinds_are_refused(void **state) {
 }
 
 // Two of a classification, one of a regression.
-static void outputs_are_rebuilt_of_as_many_tensors(void **state) {
+TEST(outputs_are_rebuilt_of_as_many_tensors) {
   LS_SPEC("E195");
-  (void)state;
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
@@ -178,9 +175,8 @@ static void outputs_are_rebuilt_of_as_many_tensors(void **state) {
 // ---- Exported --------------------------------------------------------------
 // As an estimator does: a graph for CPUs, whose variables have values, and one
 // for TPUs, which reads them.
-static void a_model_is_exported_for_cpus_and_tpus(void **state) {
+TEST(a_model_is_exported_for_cpus_and_tpus) {
   LS_SPEC("E194");
-  (void)state;
   ls_graph *graphs[2] = {NULL, NULL};
   ls_tensor x[2];
   ls_nest inputs[2], tensors[2];
@@ -253,14 +249,4 @@ static void a_model_is_exported_for_cpus_and_tpus(void **state) {
     ls_variable_release(m[i].w);
     ls_graph_destroy(graphs[i]);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(outputs_become_copies_on_the_host),
-      cmocka_unit_test(other_modes_and_kinds_are_refused),
-      cmocka_unit_test(outputs_are_rebuilt_of_as_many_tensors),
-      cmocka_unit_test(a_model_is_exported_for_cpus_and_tpus),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,9 +8,8 @@
 #include "support/estimators.h"
 #include "support/waits.h"
 
-static void exporters_that_cannot_be_are_refused(void **state) {
+TEST(exporters_that_cannot_be_are_refused) {
   LS_SPEC("E206 E208");
-  (void)state;
   const ls_receiver_function receiver = {.call = waits_receive};
   static const char *const names[] = {NULL, "", "a/b", ".."};
   ls_exporter *exporter = NULL;
@@ -57,9 +56,8 @@ static bool exports(ls_exporter *exporter, estimator_case *c, int64_t step,
   return did;
 }
 
-static void exporters_choose_and_keep(void **state) {
+TEST(exporters_choose_and_keep) {
   LS_SPEC("E208");
-  (void)state;
   waits w;
   waits_begin(&w, NULL);
   estimator_case c = {.folder = "chosen", .repeats = true};
@@ -88,8 +86,7 @@ static void exporters_choose_and_keep(void **state) {
 }
 
 // What an export has a link to is somebody else's.
-static void an_export_goes_without_what_it_links_to(void **state) {
-  (void)state;
+TEST(an_export_goes_without_what_it_links_to) {
   waits w;
   waits_begin(&w, NULL);
   estimator_case c = {.folder = "linked", .repeats = true};
@@ -126,9 +123,8 @@ static bool is_higher(void *user, ls_nest best, ls_nest metrics) {
   return estimator_metric(metrics, "loss") > estimator_metric(best, "loss");
 }
 
-static void the_best_so_far_is_in_event_files(void **state) {
+TEST(the_best_so_far_is_in_event_files) {
   LS_SPEC("E208");
-  (void)state;
   waits w;
   int asked = 0;
   waits_begin(&w, NULL);
@@ -162,14 +158,4 @@ static void the_best_so_far_is_in_event_files(void **state) {
   ls_exporter_destroy(other);
   estimator_case_end(&c);
   waits_end(&w);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(exporters_that_cannot_be_are_refused),
-      cmocka_unit_test(exporters_choose_and_keep),
-      cmocka_unit_test(an_export_goes_without_what_it_links_to),
-      cmocka_unit_test(the_best_so_far_is_in_event_files),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -388,18 +388,10 @@ static uint64_t number_of(const char *name, uint64_t otherwise) {
   return text != NULL ? strtoull(text, NULL, 10) : otherwise;
 }
 
-static void what_fails_is_told_and_leaves_nothing_behind(void **state) {
-  (void)state;
+TEST(what_fails_is_told_and_leaves_nothing_behind) {
   LS_SPEC("E215");
   const uint64_t first = number_of("LS_TEST_SEED", 1);
   const uint64_t count = number_of("LS_TEST_FAULTS", FEW);
   for (uint64_t i = 0; i < count; ++i)
     try_one(first + i, getenv("LS_TEST_FAULTS") != NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_fails_is_told_and_leaves_nothing_behind),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -114,8 +114,7 @@ static ls_status make(void *user) {
   return status;
 }
 
-static void refused_memory_is_survived(void **state) {
-  (void)state;
+TEST(refused_memory_is_survived) {
   static const char *const two = "virtual:2x1,cores=1";
   static const char *const hosts = "virtual:2x1,cores=1,hosts=2";
   const way ways[] = {
@@ -160,19 +159,10 @@ static void end_full(void *user) {
   ls_dataset_release(((filling *)user)->full);
 }
 
-static void batches_are_full_or_refused(void **state) {
-  (void)state;
+TEST(batches_are_full_or_refused) {
   expect_faults_survived(&(fault_scenario){.name = "full batches",
                                            .size = sizeof(filling),
                                            .act = make_full,
                                            .outcome = rows_of_batches,
                                            .end = end_full});
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(refused_memory_is_survived),
-      cmocka_unit_test(batches_are_full_or_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,9 +30,8 @@ static ls_nest no_cache(void *user, int64_t batch_size) {
   return ls_none();
 }
 
-static void arguments_have_their_defaults(void **state) {
+TEST(arguments_have_their_defaults) {
   LS_SPEC("E59");
-  (void)state;
   estimator_case c = {.way = ON_TPU};
   ls_estimator *e = NULL;
   const ls_plan *plan = NULL;
@@ -227,9 +226,8 @@ static void train(watched *w, int64_t max_steps) {
   end(w, users);
 }
 
-static void hooks_of_trainings_on_cores_have_their_order(void **state) {
+TEST(hooks_of_trainings_on_cores_have_their_order) {
   LS_SPEC("E154 E158");
-  (void)state;
   static const char *const names[] = {DATA_SETS, "graceful shutdown", DEVICE};
   expect_device_hooks(LS_MODE_TRAIN, names, 3);
   for (int named = 0; named < 2; ++named) {
@@ -274,9 +272,8 @@ static int times(const char *text, const char *part) {
 
 // On cores with the configured loops; on CPUs there may be none, and then the
 // input's end is the training's.
-static void a_training_has_one_hook_that_stops_it(void **state) {
+TEST(a_training_has_one_hook_that_stops_it) {
   LS_SPEC("E66 E68");
-  (void)state;
   static const ls_estimator_training ends[] = {
       {.steps = LS_SOME(10)}, {.max_steps = LS_SOME(10)}, {.hooks = NULL}};
   for (int i = 0; i < ESTIMATOR_WAYS; ++i)
@@ -315,9 +312,8 @@ static int checkpoints_in(const char *folder) {
 
 // One if either interval is set, at runs of so many steps; none beside the
 // model's.
-static void a_training_has_one_saver_of_its_own(void **state) {
+TEST(a_training_has_one_saver_of_its_own) {
   LS_SPEC("E154");
-  (void)state;
   for (int way = 0; way < 8; ++way) {
     watched w = {.setup = {.way = ON_TPU,
                            .folder = "order-saver",
@@ -357,9 +353,8 @@ static void a_training_has_one_saver_of_its_own(void **state) {
   }
 }
 
-static void hooks_of_evaluations_and_predictions_have_theirs(void **state) {
+TEST(hooks_of_evaluations_and_predictions_have_theirs) {
   LS_SPEC("E156");
-  (void)state;
   static const char *const names[] = {DEVICE, DATA_SETS};
   expect_device_hooks(LS_MODE_EVAL, names, 2);
   expect_device_hooks(LS_MODE_PREDICT, names, 2);
@@ -448,9 +443,8 @@ static double loss_of(int i, ls_opt seed) {
   return end.loss;
 }
 
-static void a_trainings_seed_is_its_inputs(void **state) {
+TEST(a_trainings_seed_is_its_inputs) {
   LS_SPEC("E163");
-  (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     const double none = loss_of(i, (ls_opt){0});
     const double seven = loss_of(i, LS_SOME(7));
@@ -460,9 +454,8 @@ static void a_trainings_seed_is_its_inputs(void **state) {
   }
 }
 
-static void a_trainings_hooks_have_their_order(void **state) {
+TEST(a_trainings_hooks_have_their_order) {
   LS_SPEC("E163");
-  (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     watched w = {.setup = estimator_case_of(i)};
     ls_event_numbers *numbers = NULL;
@@ -537,9 +530,8 @@ static ls_status linear(void *user, ls_model_call *call,
   return ls_tpu_estimator_spec_create(&o, out);
 }
 
-static void variables_that_go_bad_are_named(void **state) {
+TEST(variables_that_go_bad_are_named) {
   LS_SPEC("E155 E180");
-  (void)state;
   for (int replicas = 1; replicas <= 3; replicas += 2)
     for (int broadcast = 0; broadcast < 2; ++broadcast) {
       const ls_tpu_config tpu = {.per_host_input = broadcast
@@ -564,18 +556,4 @@ static void variables_that_go_bad_are_named(void **state) {
       estimator_case_end(&c);
       counted_end(&runtime);
     }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(arguments_have_their_defaults),
-      cmocka_unit_test(hooks_of_trainings_on_cores_have_their_order),
-      cmocka_unit_test(a_training_has_one_hook_that_stops_it),
-      cmocka_unit_test(a_training_has_one_saver_of_its_own),
-      cmocka_unit_test(hooks_of_evaluations_and_predictions_have_theirs),
-      cmocka_unit_test(a_trainings_seed_is_its_inputs),
-      cmocka_unit_test(a_trainings_hooks_have_their_order),
-      cmocka_unit_test(variables_that_go_bad_are_named),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

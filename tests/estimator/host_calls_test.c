@@ -120,8 +120,7 @@ static ls_nest take(const programs *p, int replica) {
 }
 
 // ---- Tuples ----------------------------------------------------------------
-static void all_tensors_leave_in_one_tuple_a_step(void **state) {
-  (void)state;
+TEST(all_tensors_leave_in_one_tuple_a_step) {
   LS_SPEC("E142");
   for (size_t i = 0; i < LS_COUNT_OF(counts); ++i) {
     programs p;
@@ -151,8 +150,7 @@ static void all_tensors_leave_in_one_tuple_a_step(void **state) {
   }
 }
 
-static void who_has_nothing_to_say_leaves_no_tuple(void **state) {
-  (void)state;
+TEST(who_has_nothing_to_say_leaves_no_tuple) {
   LS_SPEC("E142 E149");
   static const ls_estimator_mode modes[] = {LS_MODE_TRAIN, LS_MODE_EVAL};
   for (size_t k = 0; k < LS_COUNT_OF(modes); ++k) {
@@ -177,8 +175,7 @@ static void who_has_nothing_to_say_leaves_no_tuple(void **state) {
 }
 
 // ---- Hosts -----------------------------------------------------------------
-static void replicas_parts_are_put_together_in_their_order(void **state) {
-  (void)state;
+TEST(replicas_parts_are_put_together_in_their_order) {
   LS_SPEC("E143 E145");
   for (size_t i = 0; i < LS_COUNT_OF(counts); ++i) {
     programs p;
@@ -222,8 +219,7 @@ static void replicas_parts_are_put_together_in_their_order(void **state) {
 }
 
 // Each has two, on the hosts of an assignment; the first takes and says.
-static void replicas_of_several_cores_say_it_from_their_first(void **state) {
-  (void)state;
+TEST(replicas_of_several_cores_say_it_from_their_first) {
   LS_SPEC("E142 E143");
   programs p;
   linear_reference r;
@@ -263,8 +259,7 @@ static void replicas_of_several_cores_say_it_from_their_first(void **state) {
   end(&p, &j);
 }
 
-static void a_scalar_cannot_be_put_together(void **state) {
-  (void)state;
+TEST(a_scalar_cannot_be_put_together) {
   LS_SPEC("E143");
   for (size_t i = 0; i < LS_COUNT_OF(counts); ++i) {
     programs p;
@@ -279,8 +274,7 @@ static void a_scalar_cannot_be_put_together(void **state) {
   }
 }
 
-static void of_input_for_all_replicas_one_is_heard(void **state) {
-  (void)state;
+TEST(of_input_for_all_replicas_one_is_heard) {
   LS_SPEC("E143");
   static const what all[] = {ROWS, SCALAR};
   for (size_t i = 0; i < LS_COUNT_OF(counts); ++i)
@@ -307,8 +301,7 @@ static void of_input_for_all_replicas_one_is_heard(void **state) {
 }
 
 // Each replica has had a part of it: all are heard.
-static void of_input_that_is_sliced_all_is_heard(void **state) {
-  (void)state;
+TEST(of_input_that_is_sliced_all_is_heard) {
   LS_SPEC("E143");
   for (size_t i = 0; i < LS_COUNT_OF(counts); ++i) {
     programs p;
@@ -322,8 +315,7 @@ static void of_input_that_is_sliced_all_is_heard(void **state) {
   }
 }
 
-static void a_dict_that_does_not_fit_is_warned_of(void **state) {
-  (void)state;
+TEST(a_dict_that_does_not_fit_is_warned_of) {
   LS_SPEC("E141");
   programs p;
   job j = {.tells = FAILS};
@@ -334,8 +326,7 @@ static void a_dict_that_does_not_fit_is_warned_of(void **state) {
 }
 
 // ---- Every n-th step -------------------------------------------------------
-static void hosts_hear_of_every_nth_step_of_a_run(void **state) {
-  (void)state;
+TEST(hosts_hear_of_every_nth_step_of_a_run) {
   LS_SPEC("E147");
   for (size_t i = 0; i < LS_COUNT_OF(counts); ++i) {
     programs p;
@@ -400,8 +391,7 @@ static void waits_for(const char *line, char *out, size_t size) {
 
 // Elements are taken, then comes the model, then variables move, then hosts
 // hear, then the loss is there.
-static void a_training_step_has_an_order(void **state) {
-  (void)state;
+TEST(a_training_step_has_an_order) {
   LS_SPEC("E132");
   programs p;
   job j = {.tells = ROWS};
@@ -425,20 +415,4 @@ static void a_training_step_has_an_order(void **state) {
   assert_non_null(strstr(line, ": f32[]"));
   ls_text_release(text);
   end(&p, &j);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(all_tensors_leave_in_one_tuple_a_step),
-      cmocka_unit_test(who_has_nothing_to_say_leaves_no_tuple),
-      cmocka_unit_test(replicas_parts_are_put_together_in_their_order),
-      cmocka_unit_test(replicas_of_several_cores_say_it_from_their_first),
-      cmocka_unit_test(a_scalar_cannot_be_put_together),
-      cmocka_unit_test(of_input_for_all_replicas_one_is_heard),
-      cmocka_unit_test(of_input_that_is_sliced_all_is_heard),
-      cmocka_unit_test(a_dict_that_does_not_fit_is_warned_of),
-      cmocka_unit_test(hosts_hear_of_every_nth_step_of_a_run),
-      cmocka_unit_test(a_training_step_has_an_order),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,8 +27,7 @@ static void evaluate(estimator_case *c) {
 }
 
 // What goes on behind a checkpoint adds to what there is.
-static void later_events_stand_behind_former_ones(void **state) {
-  (void)state;
+TEST(later_events_stand_behind_former_ones) {
   estimator_case c = {.way = ON_TPU,
                       .folder = "host_loop_events",
                       .repeats = true,
@@ -45,8 +44,7 @@ static void later_events_stand_behind_former_ones(void **state) {
 }
 
 // ---- Compiling -------------------------------------------------------------
-static void what_does_not_compile_is_told(void **state) {
-  (void)state;
+TEST(what_does_not_compile_is_told) {
   LS_SPEC("E82");
   estimator_case c = {
       .way = ON_TPU,
@@ -71,12 +69,4 @@ static void what_does_not_compile_is_told(void **state) {
       LS_INVALID_ARGUMENT, "must be set");
   expect_contains(ls_estimator_last_compile_error(c.estimator), "planned");
   estimator_case_end(&c);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(later_events_stand_behind_former_ones),
-      cmocka_unit_test(what_does_not_compile_is_told),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

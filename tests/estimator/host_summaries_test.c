@@ -93,8 +93,7 @@ static ls_monitored_session *session_of(const world *w,
   return session;
 }
 
-static void a_hook_begins_and_flushes_writers(void **state) {
-  (void)state;
+TEST(a_hook_begins_and_flushes_writers) {
   LS_SPEC("E150 E211");
   world w;
   begin(&w);
@@ -127,8 +126,7 @@ static void a_hook_begins_and_flushes_writers(void **state) {
   end(&w);
 }
 
-static void a_failed_loop_flushes_nothing(void **state) {
-  (void)state;
+TEST(a_failed_loop_flushes_nothing) {
   world w;
   begin(&w);
   ls_estimator_spec *plain = plain_of(&w, (ls_host_function){
@@ -160,8 +158,7 @@ static ls_nest summarize_metrics(ls_nest tensors, void *user) {
   return ls_nest_dict("", NULL, NULL, 0);
 }
 
-static void summaries_of_the_old_style_are_refused(void **state) {
-  (void)state;
+TEST(summaries_of_the_old_style_are_refused) {
   LS_SPEC("E144");
   for (int metrics = 0; metrics < 2; ++metrics) {
     world w;
@@ -200,13 +197,4 @@ static void summaries_of_the_old_style_are_refused(void **state) {
     ls_estimator_spec_release(spec);
     end(&w);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_hook_begins_and_flushes_writers),
-      cmocka_unit_test(a_failed_loop_flushes_nothing),
-      cmocka_unit_test(summaries_of_the_old_style_are_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,8 +61,7 @@ static ls_nest turned(void *user, ls_input_call *call) {
 }
 
 // ---- One call a host -------------------------------------------------------
-static void data_sets_of_all_hosts_begin_in_one_hook(void **state) {
-  (void)state;
+TEST(data_sets_of_all_hosts_begin_in_one_hook) {
   LS_SPEC("E120");
   fed f;
   ls_monitored_session *session = NULL;
@@ -78,8 +77,7 @@ static void data_sets_of_all_hosts_begin_in_one_hook(void **state) {
   fed_close(&f);
 }
 
-static void a_host_shares_its_batch_out(void **state) {
-  (void)state;
+TEST(a_host_shares_its_batch_out) {
   LS_SPEC("E99 E106 E117 E118");
   fed f;
   fed_begin(&f,
@@ -116,8 +114,7 @@ static void a_host_shares_its_batch_out(void **state) {
 }
 
 // Predicting and evaluating, too, where cores are fed each by itself to train.
-static void other_modes_are_fed_by_hosts(void **state) {
-  (void)state;
+TEST(other_modes_are_fed_by_hosts) {
   LS_SPEC("E99");
   fed f;
   fed_begin(&f, (fed_facts){.pod = TWO,
@@ -133,8 +130,7 @@ static void other_modes_are_fed_by_hosts(void **state) {
   fed_close(&f);
 }
 
-static void values_are_fed_a_step_a_run(void **state) {
-  (void)state;
+TEST(values_are_fed_a_step_a_run) {
   LS_SPEC("E90 E91 E106 E118 E110 E111");
   fed f;
   fed_begin(
@@ -189,8 +185,7 @@ static void values_are_fed_a_step_a_run(void **state) {
       LS_INVALID_ARGUMENT, "(features, labels)");
 }
 
-static void batches_are_cut_along_the_axes_that_are_said(void **state) {
-  (void)state;
+TEST(batches_are_cut_along_the_axes_that_are_said) {
   LS_SPEC("E99");
   static const int64_t axes[] = {0, 1};
   fed f;
@@ -222,8 +217,7 @@ static void batches_are_cut_along_the_axes_that_are_said(void **state) {
 }
 
 // ---- One call a core -------------------------------------------------------
-static void each_core_has_an_input_of_its_own(void **state) {
-  (void)state;
+TEST(each_core_has_an_input_of_its_own) {
   LS_SPEC("E98");
   fed f;
   fed_begin(&f, (fed_facts){.pod = FOUR,
@@ -256,8 +250,7 @@ static void each_core_has_an_input_of_its_own(void **state) {
 }
 
 // ---- One element a replica -------------------------------------------------
-static void elements_go_to_replicas_in_order(void **state) {
-  (void)state;
+TEST(elements_go_to_replicas_in_order) {
   LS_SPEC("E101");
   for (int parallel = 0; parallel < 2; ++parallel) {
     fed f;
@@ -296,8 +289,7 @@ static void elements_go_to_replicas_in_order(void **state) {
 }
 
 // A warning of many reads is not for these.
-static void a_host_may_have_many_replicas(void **state) {
-  (void)state;
+TEST(a_host_may_have_many_replicas) {
   fed f;
   fed_begin(&f, (fed_facts){.pod = "virtual:8x8,cores=1",
                             .mode = LS_MODE_TRAIN,
@@ -313,8 +305,7 @@ static void a_host_may_have_many_replicas(void **state) {
 }
 
 // ---- The same for all ------------------------------------------------------
-static void one_element_goes_to_all_replicas(void **state) {
-  (void)state;
+TEST(one_element_goes_to_all_replicas) {
   LS_SPEC("E104 E117");
   for (int way = 0; way < 2; ++way) {
     fed f;
@@ -338,8 +329,7 @@ static void one_element_goes_to_all_replicas(void **state) {
   }
 }
 
-static void slices_of_one_element_go_to_replicas(void **state) {
-  (void)state;
+TEST(slices_of_one_element_go_to_replicas) {
   LS_SPEC("E105");
   fed f;
   fed_begin(&f, (fed_facts){.pod = FOUR,
@@ -388,8 +378,7 @@ static ls_nest ten_in_a_stream(void *user, ls_input_call *call) {
                 .size = ls_params_i64(call->params, "batch_size", 0)}));
 }
 
-static void a_last_short_batch_is_left_out(void **state) {
-  (void)state;
+TEST(a_last_short_batch_is_left_out) {
   for (int way = 0; way < 2; ++way) {
     fed f;
     fed_begin(&f, (fed_facts){.pod = TWO,
@@ -407,8 +396,7 @@ static void a_last_short_batch_is_left_out(void **state) {
   }
 }
 
-static void cores_are_told_that_there_is_no_more(void **state) {
-  (void)state;
+TEST(cores_are_told_that_there_is_no_more) {
   fed f;
   fed_begin(&f,
             (fed_facts){
@@ -440,8 +428,7 @@ static ls_nest other_shapes(void *user, ls_input_call *call) {
       ls_fill(LS_DTYPE_F32, LS_SHAPE(at.invocation == 0 ? 4 : 6), 1));
 }
 
-static void all_hosts_feed_the_same_types(void **state) {
-  (void)state;
+TEST(all_hosts_feed_the_same_types) {
   LS_SPEC("E119");
   fed_refused(
       (fed_facts){
@@ -468,8 +455,7 @@ static void all_hosts_feed_the_same_types(void **state) {
   fed_close(&f);
 }
 
-static void ops_of_a_host_are_built_once(void **state) {
-  (void)state;
+TEST(ops_of_a_host_are_built_once) {
   LS_SPEC("E106");
   static const ls_input_pipeline ways[] = {
       LS_INPUT_PER_HOST_V1, LS_INPUT_PER_HOST_V2, LS_INPUT_BROADCAST};
@@ -512,8 +498,7 @@ static ls_nest with_runners(void *user, ls_input_call *call) {
   return made;
 }
 
-static void queue_runners_are_told(void **state) {
-  (void)state;
+TEST(queue_runners_are_told) {
   LS_SPEC("E121 E6");
   fed f;
   const fed_facts facts = {
@@ -536,8 +521,7 @@ static void queue_runners_are_told(void **state) {
 }
 
 // The switch: inputs of cores, too, are in loops on their hosts.
-static void a_switch_puts_values_into_loops(void **state) {
-  (void)state;
+TEST(a_switch_puts_values_into_loops) {
   LS_SPEC("E6 E118");
   fed f;
   fed_open(&f, (fed_facts){.pod = FOUR,
@@ -555,26 +539,4 @@ static void a_switch_puts_values_into_loops(void **state) {
     for (int i = 0; i < 4; ++i)
       FED_EXPECT(&f, i / 2, i % 2, 100 * i, 100 * i + 1);
   fed_close(&f);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(data_sets_of_all_hosts_begin_in_one_hook),
-      cmocka_unit_test(a_host_shares_its_batch_out),
-      cmocka_unit_test(other_modes_are_fed_by_hosts),
-      cmocka_unit_test(values_are_fed_a_step_a_run),
-      cmocka_unit_test(batches_are_cut_along_the_axes_that_are_said),
-      cmocka_unit_test(each_core_has_an_input_of_its_own),
-      cmocka_unit_test(elements_go_to_replicas_in_order),
-      cmocka_unit_test(a_host_may_have_many_replicas),
-      cmocka_unit_test(one_element_goes_to_all_replicas),
-      cmocka_unit_test(slices_of_one_element_go_to_replicas),
-      cmocka_unit_test(a_last_short_batch_is_left_out),
-      cmocka_unit_test(cores_are_told_that_there_is_no_more),
-      cmocka_unit_test(all_hosts_feed_the_same_types),
-      cmocka_unit_test(ops_of_a_host_are_built_once),
-      cmocka_unit_test(queue_runners_are_told),
-      cmocka_unit_test(a_switch_puts_values_into_loops),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

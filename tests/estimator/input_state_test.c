@@ -55,8 +55,7 @@ static void save(place *p) {
   ls_iterator_release(job.cpu_input.iterator);
 }
 
-static void only_another_input_begins_anew(void **state) {
-  (void)state;
+TEST(only_another_input_begins_anew) {
   place p = {.seed = 1, .fits = true};
   save(&p);
   expect_memory_failures_survived(restore, &p);
@@ -64,11 +63,4 @@ static void only_another_input_begins_anew(void **state) {
   p.fits = false;
   expect_memory_failures_survived(restore, &p);
   ls_record_destroy(p.record);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(only_another_input_begins_anew),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,8 +14,7 @@ static int64_t count_of(ls_iteration_count *self, double seconds) {
   return steps;
 }
 
-static void samples_are_a_ring(void **state) {
-  (void)state;
+TEST(samples_are_a_ring) {
   LS_SPEC("E197");
   ls_iteration_count *self = NULL;
   expect_status(ls_iteration_count_create(LS_SOME(0), &self),
@@ -45,8 +44,7 @@ static void samples_are_a_ring(void **state) {
   ls_iteration_count_destroy(self);
 }
 
-static void counts_are_rounded_and_at_least_one(void **state) {
-  (void)state;
+TEST(counts_are_rounded_and_at_least_one) {
   LS_SPEC("E198");
   ls_iteration_count *self = NULL;
   int64_t steps = 0;
@@ -65,8 +63,7 @@ static void counts_are_rounded_and_at_least_one(void **state) {
   ls_iteration_count_destroy(self);
 }
 
-static void counts_stay_once_they_are_stable(void **state) {
-  (void)state;
+TEST(counts_stay_once_they_are_stable) {
   LS_SPEC("E199");
   ls_iteration_count *self = NULL;
   expect_ok(ls_iteration_count_create(LS_SOME(3), &self));
@@ -113,8 +110,7 @@ static void counts_stay_once_they_are_stable(void **state) {
   ls_iteration_count_destroy(self);
 }
 
-static void numbers_are_within_percents(void **state) {
-  (void)state;
+TEST(numbers_are_within_percents) {
   LS_SPEC("E200");
   bool within = false;
   expect_ok(ls_within_percent(95, 100, 5, &within));
@@ -124,14 +120,4 @@ static void numbers_are_within_percents(void **state) {
   expect_status(ls_within_percent(0, 100, 5, &within), LS_INVALID_ARGUMENT,
                 "0");
   expect_status(ls_within_percent(1, 0, 5, &within), LS_INVALID_ARGUMENT, "0");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(samples_are_a_ring),
-      cmocka_unit_test(counts_are_rounded_and_at_least_one),
-      cmocka_unit_test(counts_stay_once_they_are_stable),
-      cmocka_unit_test(numbers_are_within_percents),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

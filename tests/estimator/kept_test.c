@@ -18,8 +18,7 @@ static bool is_saved(const char *folder, int64_t step) {
   return is_there;
 }
 
-static void as_many_checkpoints_are_kept_as_are_wanted(void **state) {
-  (void)state;
+TEST(as_many_checkpoints_are_kept_as_are_wanted) {
   static const struct {
     ls_opt keep;
     int64_t first;  // The oldest that is kept, of steps 0, 1 ... 8.
@@ -40,8 +39,7 @@ static void as_many_checkpoints_are_kept_as_are_wanted(void **state) {
     }
 }
 
-static void the_graph_is_written_unless_it_is_not_wanted(void **state) {
-  (void)state;
+TEST(the_graph_is_written_unless_it_is_not_wanted) {
   for (int i = 0; i < ESTIMATOR_WAYS; ++i)
     for (int wanted = 0; wanted < 2; ++wanted) {
       estimator_case c = estimator_case_of(i);
@@ -91,8 +89,7 @@ static told_losses tell_losses(estimator_case of) {
 }
 
 // In a strategy as on cores, also of replicas of several sizes.
-static void the_loss_of_the_first_replica_may_be_told(void **state) {
-  (void)state;
+TEST(the_loss_of_the_first_replica_may_be_told) {
   for (int replicas = 1; replicas <= 3; replicas += 2)
     for (int64_t batch = 24; batch >= 22; batch -= 2) {
       const estimator_case of = {
@@ -103,13 +100,4 @@ static void the_loss_of_the_first_replica_may_be_told(void **state) {
       const told_losses a = tell_losses(on_tpu), b = tell_losses(in_strategy);
       assert_memory_equal(&a, &b, sizeof(a));
     }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(as_many_checkpoints_are_kept_as_are_wanted),
-      cmocka_unit_test(the_graph_is_written_unless_it_is_not_wanted),
-      cmocka_unit_test(the_loss_of_the_first_replica_may_be_told),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

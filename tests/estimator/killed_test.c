@@ -176,24 +176,12 @@ static int lives_wanted(void) {
   return from_environment("LS_TEST_KILLS", LS_SANITIZED ? 3 : 8);
 }
 
-static void
-a_training_that_is_killed_goes_on_as_if_it_had_not_been(void **state) {
-  (void)state;
+TEST(a_training_that_is_killed_goes_on_as_if_it_had_not_been) {
   LS_SPEC("E215");
   end_often(SIGKILL, lives_wanted());
 }
 
-static void
-a_training_that_is_asked_to_end_has_done_each_step_once(void **state) {
-  (void)state;
+TEST(a_training_that_is_asked_to_end_has_done_each_step_once) {
   LS_SPEC("E215");
   end_often(SIGTERM, lives_wanted());
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_training_that_is_killed_goes_on_as_if_it_had_not_been),
-      cmocka_unit_test(a_training_that_is_asked_to_end_has_done_each_step_once),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,8 +37,7 @@ static int loss_lines(int64_t iterations, int64_t seconds, int64_t log_steps) {
   return lines;
 }
 
-static void losses_are_logged_by_runs(void **state) {
-  (void)state;
+TEST(losses_are_logged_by_runs) {
   LS_SPEC("E158");
   assert_int_equal(loss_lines(1, 0, 1), 12);
   assert_int_equal(loss_lines(1, 0, 4), 3);
@@ -57,8 +56,7 @@ static void losses_are_logged_by_runs(void **state) {
 }
 
 // Runs of a second each, as long as four of them: their steps are not known.
-static void runs_of_a_time_are_logged_by_time(void **state) {
-  (void)state;
+TEST(runs_of_a_time_are_logged_by_time) {
   LS_SPEC("E158");
   assert_int_equal(loss_lines(0, 4, 100), 3);
 }
@@ -113,8 +111,7 @@ static void count_examples(int64_t each, const char *folder) {
 }
 
 // Also where the step is read before a run's op adds to it.
-static void late_steps_are_told_at_the_end_of_their_run(void **state) {
-  (void)state;
+TEST(late_steps_are_told_at_the_end_of_their_run) {
   LS_SPEC("E159");
   monitored_runs f;
   ls_hook *hooks[2] = {NULL};
@@ -131,19 +128,8 @@ static void late_steps_are_told_at_the_end_of_their_run(void **state) {
   monitored_runs_end(&f);
 }
 
-static void steps_and_examples_a_second_are_told(void **state) {
-  (void)state;
+TEST(steps_and_examples_a_second_are_told) {
   LS_SPEC("E159");
   count_examples(1, "log_hooks_1");
   count_examples(4, "log_hooks_4");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(losses_are_logged_by_runs),
-      cmocka_unit_test(runs_of_a_time_are_logged_by_time),
-      cmocka_unit_test(late_steps_are_told_at_the_end_of_their_run),
-      cmocka_unit_test(steps_and_examples_a_second_are_told),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

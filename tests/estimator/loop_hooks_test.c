@@ -12,8 +12,7 @@
 #include "support/monitored_runs.h"
 
 // ---- The variable ----------------------------------------------------------
-static void a_graph_has_one_loop_variable(void **state) {
-  (void)state;
+TEST(a_graph_has_one_loop_variable) {
   LS_SPEC("E10 E11");
   monitored_runs f;
   monitored_runs_begin(&f);
@@ -77,8 +76,7 @@ static void a_graph_has_one_loop_variable(void **state) {
   monitored_runs_end(&f);
 }
 
-static void a_loaded_graph_has_it_too(void **state) {
-  (void)state;
+TEST(a_loaded_graph_has_it_too) {
   LS_SPEC("E12");
   monitored_runs f;
   monitored_runs_begin(&f);
@@ -150,8 +148,7 @@ static void run_all(device_loop *d) {
   }
 }
 
-static void a_plan_ends_at_the_last_step(void **state) {
-  (void)state;
+TEST(a_plan_ends_at_the_last_step) {
   LS_SPEC("E13 E69 E70 E71");
   ls_hook *hook = NULL;
   const ls_loop_length four = {.steps = 4};
@@ -215,8 +212,7 @@ static ls_status lose_once(void *user, ls_run_context *context,
 }
 
 // The last step follows from where the first session began.
-static void steps_are_counted_from_where_a_training_began(void **state) {
-  (void)state;
+TEST(steps_are_counted_from_where_a_training_began) {
   LS_SPEC("E70");
   beginning b = {.first = {5, 8}};
   device_loop *d = &b.loop;
@@ -236,8 +232,7 @@ static void steps_are_counted_from_where_a_training_began(void **state) {
   monitored_runs_end(&d->runs);
 }
 
-static void a_graph_without_steps_is_refused(void **state) {
-  (void)state;
+TEST(a_graph_without_steps_is_refused) {
   LS_SPEC("E70");
   ls_graph *graph = NULL;
   ls_hook *hook = NULL;
@@ -263,8 +258,7 @@ static ls_status take_time(void *user, ls_run_context *context,
   return ls_ok();
 }
 
-static void a_time_is_filled_with_steps(void **state) {
-  (void)state;
+TEST(a_time_is_filled_with_steps) {
   LS_SPEC("E72");
   device_loop d;
   ls_hook *hooks[2] = {NULL};
@@ -291,8 +285,7 @@ static ls_op count_evaluations(monitored_runs *f, int count) {
       ls_variable_assign_add(evals, ls_scalar(LS_DTYPE_I64, count)));
 }
 
-static void an_evaluation_is_one_run(void **state) {
-  (void)state;
+TEST(an_evaluation_is_one_run) {
   LS_SPEC("E15 E73 E75");
   device_loop d;
   ls_hook *hooks[2] = {NULL};
@@ -319,8 +312,7 @@ static void an_evaluation_is_one_run(void **state) {
   monitored_runs_end(&d.runs);
 }
 
-static void evaluations_are_counted_in_the_log(void **state) {
-  (void)state;
+TEST(evaluations_are_counted_in_the_log) {
   LS_SPEC("E75");
   static const int rows[][4] = {// Asked for, of a run, runs, lines.
                                 {0, 1, 30, 30},
@@ -360,8 +352,7 @@ static ls_status run_fed(monitored_runs *f, float value) {
   return status;
 }
 
-static void a_prediction_ends_by_its_signal(void **state) {
-  (void)state;
+TEST(a_prediction_ends_by_its_signal) {
   LS_SPEC("E74");
   device_loop d;
   begin(&d);
@@ -392,8 +383,7 @@ static void set_weight(monitored_runs *f, float value) {
   ls_array_release(array);
 }
 
-static void variables_that_are_no_numbers_fail_the_run(void **state) {
-  (void)state;
+TEST(variables_that_are_no_numbers_fail_the_run) {
   LS_SPEC("E14");
   for (int broadcast = 0; broadcast < 2; ++broadcast) {
     monitored_runs f;
@@ -447,8 +437,7 @@ static void expect_checked(monitored_runs *f, ls_nest ops, ls_variable *of,
 
 // Each is checked by an op of its own, of which one number is enough; what is
 // not trained is not.
-static void each_trainable_variable_is_checked(void **state) {
-  (void)state;
+TEST(each_trainable_variable_is_checked) {
   LS_SPEC("E14");
   static const char *const names[] = {"first", "second", "kept"};
   monitored_runs f;
@@ -476,21 +465,4 @@ static void each_trainable_variable_is_checked(void **state) {
   for (int i = 0; i < 3; ++i)
     ls_variable_release(all[i]);
   monitored_runs_end(&f);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_graph_has_one_loop_variable),
-      cmocka_unit_test(a_loaded_graph_has_it_too),
-      cmocka_unit_test(a_plan_ends_at_the_last_step),
-      cmocka_unit_test(steps_are_counted_from_where_a_training_began),
-      cmocka_unit_test(a_graph_without_steps_is_refused),
-      cmocka_unit_test(a_time_is_filled_with_steps),
-      cmocka_unit_test(an_evaluation_is_one_run),
-      cmocka_unit_test(evaluations_are_counted_in_the_log),
-      cmocka_unit_test(a_prediction_ends_by_its_signal),
-      cmocka_unit_test(variables_that_are_no_numbers_fail_the_run),
-      cmocka_unit_test(each_trainable_variable_is_checked),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -130,8 +130,7 @@ static double value_of(fixture *f, size_t metric) {
   return value;
 }
 
-static void values_are_of_all_examples(void **state) {
-  (void)state;
+TEST(values_are_of_all_examples) {
   LS_SPEC("E212");
   static data d;
   for (int weighted = 0; weighted < 2; ++weighted)
@@ -152,8 +151,7 @@ static void values_are_of_all_examples(void **state) {
     }
 }
 
-static void what_was_seen_is_local(void **state) {
-  (void)state;
+TEST(what_was_seen_is_local) {
   LS_SPEC("E212");
   fixture f;
   begin(&f, false);
@@ -171,8 +169,7 @@ static void what_was_seen_is_local(void **state) {
   end(&f);
 }
 
-static void what_does_not_fit_is_refused(void **state) {
-  (void)state;
+TEST(what_does_not_fit_is_refused) {
   fixture f;
   begin(&f, false);
   {
@@ -192,8 +189,7 @@ static void what_does_not_fit_is_refused(void **state) {
 }
 
 // [8] against [8, 1] would be 64 comparisons.
-static void labels_are_not_broadcast(void **state) {
-  (void)state;
+TEST(labels_are_not_broadcast) {
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("shapes", &graph));
   {
@@ -239,18 +235,6 @@ static ls_status make_area(void *user) {
   return status;
 }
 
-static void an_area_without_memory_says_so(void **state) {
-  (void)state;
+TEST(an_area_without_memory_says_so) {
   expect_memory_failures_survived(make_area, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(values_are_of_all_examples),
-      cmocka_unit_test(what_was_seen_is_local),
-      cmocka_unit_test(what_does_not_fit_is_refused),
-      cmocka_unit_test(labels_are_not_broadcast),
-      cmocka_unit_test(an_area_without_memory_says_so),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -94,9 +94,8 @@ static void expect_serves(const char *folder, const char *const *tags,
   ls_serving_destroy(serving);
 }
 
-static void exports_predict_what_the_estimator_does(void **state) {
+TEST(exports_predict_what_the_estimator_does) {
   LS_SPEC("E151 E194 E195 E196");
-  (void)state;
   static const char *const tpu[] = {LS_SERVING_TAG, LS_SERVING_TPU_TAG};
   for (int way = 0; way < 3; ++way) {
     for (int replicas = 1; replicas <= 3; replicas += 2) {
@@ -156,9 +155,8 @@ static ls_status see(void *user, ls_model_call *call,
   return model.call(model.user, call, out_spec);
 }
 
-static void a_model_is_exported_without_a_batch_size(void **state) {
+TEST(a_model_is_exported_without_a_batch_size) {
   LS_SPEC("E151 E194");
-  (void)state;
   // 25 is no multiple of the cores, which a prediction refuses.
   estimator_case c = {.way = ON_TPU,
                       .replicas = 3,
@@ -190,9 +188,8 @@ static void a_model_is_exported_without_a_batch_size(void **state) {
 }
 
 // ---- Others ----------------------------------------------------------------
-static void a_model_of_cpus_is_exported_for_tpus(void **state) {
+TEST(a_model_of_cpus_is_exported_for_tpus) {
   LS_SPEC("E196");
-  (void)state;
   static const char *const tpu[] = {LS_SERVING_TAG, LS_SERVING_TPU_TAG};
   for (int way = 0; way < 3; way += 2) {
     estimator_case c = {.way = (estimator_way)way,
@@ -218,8 +215,7 @@ static void a_model_of_cpus_is_exported_for_tpus(void **state) {
   }
 }
 
-static void files_for_others_are_written_where_asked_for(void **state) {
-  (void)state;
+TEST(files_for_others_are_written_where_asked_for) {
   estimator_case c = {.folder = "others", .repeats = true};
   receiving r = {0};
   char *path = NULL;
@@ -243,9 +239,8 @@ static void files_for_others_are_written_where_asked_for(void **state) {
   estimator_case_end(&c);
 }
 
-static void without_a_checkpoint_a_warm_start_is_exported(void **state) {
+TEST(without_a_checkpoint_a_warm_start_is_exported) {
   LS_SPEC("E196");
-  (void)state;
   estimator_case from = {.folder = "warm-from", .repeats = true};
   estimator_case_begin(&from);
   estimator_case_train(&from, 4);
@@ -275,9 +270,8 @@ static ls_status fails(void *user, ls_serving_receiver *out) {
   return ls_invalid_argument("this receiver is tired");
 }
 
-static void what_cannot_be_exported_is_refused(void **state) {
+TEST(what_cannot_be_exported_is_refused) {
   LS_SPEC("E194 E196");
-  (void)state;
   estimator_case c = {.way = ON_TPU, .folder = "refused", .repeats = true};
   receiving r = {0};
   char *path = NULL;
@@ -334,9 +328,8 @@ static ls_status more_variables(void *user, ls_model_call *call,
   return status;
 }
 
-static void a_variable_that_was_not_saved_is_named(void **state) {
+TEST(a_variable_that_was_not_saved_is_named) {
   LS_SPEC("E196");
-  (void)state;
   estimator_case c = {.folder = "missing", .repeats = true};
   receiving r = {0};
   char *path = NULL;
@@ -369,8 +362,7 @@ static ls_status receive_labels(void *user, ls_serving_receiver *out) {
   return ls_ok();
 }
 
-static void an_evaluation_is_exported_where_no_tpu_is(void **state) {
-  (void)state;
+TEST(an_evaluation_is_exported_where_no_tpu_is) {
   estimator_case c = {.folder = "evaluations", .repeats = true};
   receiving r = {0};
   char *path = NULL;
@@ -454,8 +446,7 @@ static ls_status export_anew(void *user) {
   return status;
 }
 
-static void exports_survive_memory_that_fails(void **state) {
-  (void)state;
+TEST(exports_survive_memory_that_fails) {
   estimator_case c = {.folder = "scarce", .repeats = true};
   estimator_case_begin(&c);
   estimator_case_train(&c, 2);
@@ -474,19 +465,4 @@ static void exports_survive_memory_that_fails(void **state) {
   ls_text_release(path);
   clear("scarce-first");
   estimator_case_end(&c);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(exports_predict_what_the_estimator_does),
-      cmocka_unit_test(a_model_is_exported_without_a_batch_size),
-      cmocka_unit_test(a_model_of_cpus_is_exported_for_tpus),
-      cmocka_unit_test(files_for_others_are_written_where_asked_for),
-      cmocka_unit_test(without_a_checkpoint_a_warm_start_is_exported),
-      cmocka_unit_test(what_cannot_be_exported_is_refused),
-      cmocka_unit_test(a_variable_that_was_not_saved_is_named),
-      cmocka_unit_test(an_evaluation_is_exported_where_no_tpu_is),
-      cmocka_unit_test(exports_survive_memory_that_fails),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -71,8 +71,7 @@ typedef ls_status (*user)(estimator_case *c);
 static const user uses[] = {train, evaluate, predict, export_it, find_latest};
 enum { USES = sizeof(uses) / sizeof(*uses) };
 
-static void a_folder_may_have_a_long_path(void **state) {
-  (void)state;
+TEST(a_folder_may_have_a_long_path) {
   char folder[3200] = "";
   while (strlen(folder) < 3000)
     strcat(folder, "./././././");
@@ -91,8 +90,7 @@ static void a_folder_may_have_a_long_path(void **state) {
   }
 }
 
-static void a_file_in_the_place_of_the_folder_is_named(void **state) {
-  (void)state;
+TEST(a_file_in_the_place_of_the_folder_is_named) {
   for (int way = 0; way < ESTIMATOR_WAYS; ++way) {
     estimator_case c = estimator_case_of(way);
     c.folder = "a-file";
@@ -114,8 +112,7 @@ static void a_file_in_the_place_of_the_folder_is_named(void **state) {
 static const char *const bad_names[] = {"a/b", "/tmp/x", "../../out", "..",
                                         "."};
 
-static void names_of_evaluations_stay_in_the_folder(void **state) {
-  (void)state;
+TEST(names_of_evaluations_stay_in_the_folder) {
   estimator_case c = {.folder = "named", .repeats = true};
   c.save_steps = LS_SOME(1);
   estimator_case_begin(&c);
@@ -138,8 +135,7 @@ static void names_of_evaluations_stay_in_the_folder(void **state) {
 }
 
 // Exporters, and suffixes of event files, are held to the same.
-static void other_names_in_paths_are_held_to_the_same(void **state) {
-  (void)state;
+TEST(other_names_in_paths_are_held_to_the_same) {
   for (size_t i = 0; i < sizeof(bad_names) / sizeof(*bad_names); ++i) {
     ls_exporter *exporter = NULL;
     ls_event_writer *writer = NULL;
@@ -155,14 +151,4 @@ static void other_names_in_paths_are_held_to_the_same(void **state) {
             &writer),
         LS_INVALID_ARGUMENT, "is to be a part of a path");
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_folder_may_have_a_long_path),
-      cmocka_unit_test(a_file_in_the_place_of_the_folder_is_named),
-      cmocka_unit_test(names_of_evaluations_stay_in_the_folder),
-      cmocka_unit_test(other_names_in_paths_are_held_to_the_same),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

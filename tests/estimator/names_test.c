@@ -34,8 +34,7 @@ static ls_status look(void *user, ls_run_context *context) {
   return ls_ok();
 }
 
-static void constants_are_those_that_others_look_for(void **state) {
-  (void)state;
+TEST(constants_are_those_that_others_look_for) {
   LS_SPEC("E1");
   assert_true(LS_INITIAL_LOSS == 1e7);
   assert_true(LS_ZERO_LOSS == 0.0);
@@ -90,8 +89,7 @@ static ls_status create_with(const char *key) {
 }
 
 // What is overwritten at each call is none: see calls_test.
-static void two_parameters_are_reserved(void **state) {
-  (void)state;
+TEST(two_parameters_are_reserved) {
   LS_SPEC("E2");
   static const char *const reserved[] = {"batch_size", "context"};
   static const char *const free_ones[] = {"use_tpu", "cache", "rate"};
@@ -100,12 +98,4 @@ static void two_parameters_are_reserved(void **state) {
                   "batch_size and context");
   for (size_t i = 0; i < LS_COUNT_OF(free_ones); ++i)
     expect_ok(create_with(free_ones[i]));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(constants_are_those_that_others_look_for),
-      cmocka_unit_test(two_parameters_are_reserved),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,11 +38,10 @@ static outcome run(estimator_case *c) {
   return o;
 }
 
-static void cores_and_replicas_of_a_strategy_make_the_same_bytes(void **state) {
+TEST(cores_and_replicas_of_a_strategy_make_the_same_bytes) {
   LS_SPEC("E174 E137");
   static const int counts[] = {1, 3, 8};
   static const char *const lengths[] = {"1", "50"};
-  (void)state;
   for (int r = 0; r < 3; ++r) {
     estimator_case mirrored = {.way = IN_STRATEGY,
                                .replicas = counts[r],
@@ -64,9 +63,8 @@ static void cores_and_replicas_of_a_strategy_make_the_same_bytes(void **state) {
   }
 }
 
-static void a_cpu_makes_the_same_to_rounding(void **state) {
+TEST(a_cpu_makes_the_same_to_rounding) {
   LS_SPEC("E175 E178");
-  (void)state;
   estimator_case cpu = {
       .way = ON_CPU, .folder = "rounding-cpu", .repeats = true};
   estimator_case core = {
@@ -105,11 +103,10 @@ static void expect_all_once(outcome o, outcome wanted) {
   assert_true(fabs(o.loss - wanted.mean) < 1e-5);
 }
 
-static void each_example_counts_once_whatever_the_batches(void **state) {
+TEST(each_example_counts_once_whatever_the_batches) {
   LS_SPEC("E214");
   static const int counts[] = {1, 3, 8};
   static const int64_t batches[] = {1, 64, 1000};
-  (void)state;
   estimator_case trained = {.folder = "once", .repeats = true};
   estimator_case_begin(&trained);
   (void)estimator_case_train(&trained, 20);
@@ -126,9 +123,8 @@ static void each_example_counts_once_whatever_the_batches(void **state) {
 
 // Steps on batches of 10, 10 and 3 of 23 examples on 4 cores: parts of 3, 3, 2
 // and 2, and of 1, 1, 1 and none.
-static void a_short_batch_has_the_gradient_of_its_examples(void **state) {
+TEST(a_short_batch_has_the_gradient_of_its_examples) {
   LS_SPEC("E214");
-  (void)state;
   estimator_case cpu = {.batch = 10, .examples = 23, .folder = "short-cpu"};
   estimator_case cores = {.way = ON_TPU,
                           .replicas = 4,
@@ -147,14 +143,4 @@ static void a_short_batch_has_the_gradient_of_its_examples(void **state) {
   estimator_cases_expect_equal(&cpu, &cores, 1e-5);
   estimator_case_end(&cpu);
   estimator_case_end(&cores);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(cores_and_replicas_of_a_strategy_make_the_same_bytes),
-      cmocka_unit_test(a_cpu_makes_the_same_to_rounding),
-      cmocka_unit_test(each_example_counts_once_whatever_the_batches),
-      cmocka_unit_test(a_short_batch_has_the_gradient_of_its_examples),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -120,8 +120,7 @@ static void expect_same(ls_nest got, ls_nest wanted, const char *name,
   assert_true(fabs(a - b) <= most);
 }
 
-static void metrics_of_replicas_are_of_all_examples(void **state) {
-  (void)state;
+TEST(metrics_of_replicas_are_of_all_examples) {
   LS_SPEC("E174");
   static const int counts[] = {1, 3, 8};
   // Even batches; a last short one; parts without examples.
@@ -176,9 +175,8 @@ static ls_status counting_model(void *user, ls_model_call *call,
 }
 
 // Each call has its own strategy, and a prediction none.
-static void calls_have_the_strategies_of_their_own(void **state) {
+TEST(calls_have_the_strategies_of_their_own) {
   LS_SPEC("E210");
-  (void)state;
   for (int which = 1; which < 4; ++which) {
     counting c = {.setup = {.way = ON_CPU, .folder = "own-strategies"}};
     ls_strategy *strategy = NULL;
@@ -210,12 +208,4 @@ static void calls_have_the_strategies_of_their_own(void **state) {
     estimator_case_end(&c.setup);
     ls_strategy_release(strategy);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(metrics_of_replicas_are_of_all_examples),
-      cmocka_unit_test(calls_have_the_strategies_of_their_own),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -158,8 +158,7 @@ static void expect_invalid(facts f, ls_estimator_mode mode, ls_code code,
 }
 
 // ---- The system ------------------------------------------------------------
-static void one_shard_is_one_core(void **state) {
-  (void)state;
+TEST(one_shard_is_one_core) {
   LS_SPEC("E34");
   world w;
   begin(&w, (facts){.tpu.num_shards = LS_SOME(1), .train = LS_SOME(3)});
@@ -185,8 +184,7 @@ static void one_shard_is_one_core(void **state) {
   end(&w);
 }
 
-static void a_mode_is_needed_and_systems_are_asked_once(void **state) {
-  (void)state;
+TEST(a_mode_is_needed_and_systems_are_asked_once) {
   LS_SPEC("E35 E36");
   world w;
   facts f = {.hosts = 2,
@@ -227,8 +225,7 @@ static void a_mode_is_needed_and_systems_are_asked_once(void **state) {
 }
 
 // A system that did not answer is asked again.
-static void what_is_refused_is_resolved_again(void **state) {
-  (void)state;
+TEST(what_is_refused_is_resolved_again) {
   world w;
   begin(&w, (facts){.hosts = 2});
   expect_refused(&w, LS_MODE_TRAIN, LS_NOT_FOUND, "no TPU");
@@ -239,8 +236,7 @@ static void what_is_refused_is_resolved_again(void **state) {
 }
 
 // ---- Replicas --------------------------------------------------------------
-static void model_parallelism_deals_cores_to_replicas(void **state) {
-  (void)state;
+TEST(model_parallelism_deals_cores_to_replicas) {
   LS_SPEC("E37 E38");
   static const struct {
     int64_t cores, replicas, per_host;
@@ -300,8 +296,7 @@ static void model_parallelism_deals_cores_to_replicas(void **state) {
       "is 8, which does not divide the system's 12 cores");
 }
 
-static void every_shape_of_a_replica_is_known(void **state) {
-  (void)state;
+TEST(every_shape_of_a_replica_is_known) {
   LS_SPEC("E37");
   static const struct {
     int64_t cores;
@@ -334,8 +329,7 @@ static void every_shape_of_a_replica_is_known(void **state) {
 }
 
 // ---- Input -----------------------------------------------------------------
-static void how_input_is_fed_follows_from_mode_and_configuration(void **state) {
-  (void)state;
+TEST(how_input_is_fed_follows_from_mode_and_configuration) {
   LS_SPEC("E39");
   for (ls_input_pipeline p = LS_INPUT_PER_SHARD_V1; p <= LS_INPUT_BROADCAST;
        ++p)
@@ -371,8 +365,7 @@ static void how_input_is_fed_follows_from_mode_and_configuration(void **state) {
   }
 }
 
-static void what_runs_on_cpus_is_not_checked(void **state) {
-  (void)state;
+TEST(what_runs_on_cpus_is_not_checked) {
   LS_SPEC("E40");
   world w;
   // A configuration that cannot be on a TPU.
@@ -425,8 +418,7 @@ static void expect_sizes(facts f, ls_estimator_mode mode, int64_t input,
   end(&w);
 }
 
-static void batches_are_shared_out(void **state) {
-  (void)state;
+TEST(batches_are_shared_out) {
   LS_SPEC("E41");
   const facts two_hosts = {.hosts = 2, .each = 4};
   facts f = two_hosts;
@@ -460,8 +452,7 @@ static void batches_are_shared_out(void **state) {
 }
 
 // ---- Validation ------------------------------------------------------------
-static void a_system_that_does_not_fit_is_refused_in_order(void **state) {
-  (void)state;
+TEST(a_system_that_does_not_fit_is_refused_in_order) {
   LS_SPEC("E42");
   // No cores: whatever num_shards says.
   expect_invalid((facts){.hosts = 2, .tpu.num_shards = LS_SOME(3)},
@@ -493,8 +484,7 @@ static void a_system_that_does_not_fit_is_refused_in_order(void **state) {
   end(&w);
 }
 
-static void a_batch_that_cannot_be_shared_out_is_refused(void **state) {
-  (void)state;
+TEST(a_batch_that_cannot_be_shared_out_is_refused) {
   LS_SPEC("E43");
   const facts one_host = {.hosts = 1, .each = 4};
   facts f = one_host;
@@ -521,8 +511,7 @@ static void a_batch_that_cannot_be_shared_out_is_refused(void **state) {
   }
 }
 
-static void several_hosts_need_a_way_to_feed_them(void **state) {
-  (void)state;
+TEST(several_hosts_need_a_way_to_feed_them) {
   LS_SPEC("E44");
   const facts two_hosts = {.hosts = 2,
                            .each = 4,
@@ -600,8 +589,7 @@ static void expect_job(const char *master, const char *given,
   counted_end(&c);
 }
 
-static void the_job_follows_from_master_and_cluster(void **state) {
-  (void)state;
+TEST(the_job_follows_from_master_and_cluster) {
   LS_SPEC("E45");
   static const char *const addresses[] = {"a:1"};
   const ls_cluster_job jobs[] = {{"coordinator", addresses, 1},
@@ -632,8 +620,7 @@ static void expect_host(const world *w, ls_opt host, ls_opt replica,
   assert_string_equal(name.text, wanted);
 }
 
-static void hosts_and_cores_have_their_places(void **state) {
-  (void)state;
+TEST(hosts_and_cores_have_their_places) {
   LS_SPEC("E46");
   world w;
   ls_device_name name;
@@ -668,8 +655,7 @@ static void hosts_and_cores_have_their_places(void **state) {
   end(&w);
 }
 
-static void replicas_have_cores_on_their_hosts(void **state) {
-  (void)state;
+TEST(replicas_have_cores_on_their_hosts) {
   LS_SPEC("E47");
   world w;
   ls_device_name name, wanted;
@@ -733,8 +719,7 @@ static void expect_deployment(facts f, int64_t invocations, int64_t replicas) {
   end(&w);
 }
 
-static void a_deployment_says_how_often_input_is_made(void **state) {
-  (void)state;
+TEST(a_deployment_says_how_often_input_is_made) {
   LS_SPEC("E49");
   const facts two_hosts = {.hosts = 2, .each = 4};
   facts f = two_hosts;
@@ -754,8 +739,7 @@ static void a_deployment_says_how_often_input_is_made(void **state) {
 }
 
 // As it is on a CPU, where ls_params_context gives none.
-static void no_context_is_refused(void **state) {
-  (void)state;
+TEST(no_context_is_refused) {
   const ls_user_context *none = ls_params_context(ls_none());
   ls_input_deployment deployment;
   ls_device_name host;
@@ -775,8 +759,7 @@ static void no_context_is_refused(void **state) {
     expect_status(refused[i], LS_INVALID_ARGUMENT, "user is NULL");
 }
 
-static void each_function_may_ask_what_is_its_own(void **state) {
-  (void)state;
+TEST(each_function_may_ask_what_is_its_own) {
   LS_SPEC("E50");
   world w;
   ls_input_deployment deployment;
@@ -825,8 +808,7 @@ static void each_function_may_ask_what_is_its_own(void **state) {
   end(&w);
 }
 
-static void a_plain_configuration_is_refused(void **state) {
-  (void)state;
+TEST(a_plain_configuration_is_refused) {
   ls_run_config *config = NULL;
   ls_plans *plans = NULL;
   expect_ok(ls_run_config_create(NULL, &config));
@@ -837,8 +819,7 @@ static void a_plain_configuration_is_refused(void **state) {
   ls_run_config_release(config);
 }
 
-static void a_job_that_is_too_long_is_refused(void **state) {
-  (void)state;
+TEST(a_job_that_is_too_long_is_refused) {
   char job[sizeof(ls_device_name)];
   memset(job, 'j', sizeof(job) - 1);
   job[sizeof(job) - 1] = '\0';
@@ -867,33 +848,6 @@ static ls_status plan_training(void *user) {
   return status;
 }
 
-static void failed_allocations_are_survived(void **state) {
-  (void)state;
+TEST(failed_allocations_are_survived) {
   expect_memory_failures_survived(plan_training, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(one_shard_is_one_core),
-      cmocka_unit_test(a_mode_is_needed_and_systems_are_asked_once),
-      cmocka_unit_test(what_is_refused_is_resolved_again),
-      cmocka_unit_test(model_parallelism_deals_cores_to_replicas),
-      cmocka_unit_test(every_shape_of_a_replica_is_known),
-      cmocka_unit_test(how_input_is_fed_follows_from_mode_and_configuration),
-      cmocka_unit_test(what_runs_on_cpus_is_not_checked),
-      cmocka_unit_test(batches_are_shared_out),
-      cmocka_unit_test(a_system_that_does_not_fit_is_refused_in_order),
-      cmocka_unit_test(a_batch_that_cannot_be_shared_out_is_refused),
-      cmocka_unit_test(several_hosts_need_a_way_to_feed_them),
-      cmocka_unit_test(the_job_follows_from_master_and_cluster),
-      cmocka_unit_test(hosts_and_cores_have_their_places),
-      cmocka_unit_test(replicas_have_cores_on_their_hosts),
-      cmocka_unit_test(a_deployment_says_how_often_input_is_made),
-      cmocka_unit_test(no_context_is_refused),
-      cmocka_unit_test(each_function_may_ask_what_is_its_own),
-      cmocka_unit_test(a_plain_configuration_is_refused),
-      cmocka_unit_test(a_job_that_is_too_long_is_refused),
-      cmocka_unit_test(failed_allocations_are_survived),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,8 +46,7 @@ static ls_status itself(int64_t value) {
   return ls_check_positive("train_batch_size", value);
 }
 
-static void what_is_not_positive_is_named_with_its_value(void **state) {
-  (void)state;
+TEST(what_is_not_positive_is_named_with_its_value) {
   LS_SPEC("E8");
   static const struct {
     ls_status (*check)(int64_t value);
@@ -68,11 +67,4 @@ static void what_is_not_positive_is_named_with_its_value(void **state) {
     for (size_t k = 0; k < LS_COUNT_OF(right); ++k)
       expect_ok(rows[i].check(right[k]));
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_is_not_positive_is_named_with_its_value),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

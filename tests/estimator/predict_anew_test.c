@@ -17,8 +17,7 @@ static ls_status lose_once(void *user, ls_run_context *context, ls_nest all) {
   return ++*(int *)user == 2 ? LS_STATUS(LS_UNAVAILABLE, "gone") : ls_ok();
 }
 
-static void a_session_made_anew_has_the_same_checkpoint(void **state) {
-  (void)state;
+TEST(a_session_made_anew_has_the_same_checkpoint) {
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     float told[2][55];
     estimator_case c = estimator_case_of(i);
@@ -57,11 +56,4 @@ static void a_session_made_anew_has_the_same_checkpoint(void **state) {
     assert_memory_equal(told[0], told[1], sizeof(told[0]));
     estimator_case_end(&c);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_session_made_anew_has_the_same_checkpoint),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

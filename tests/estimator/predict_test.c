@@ -16,9 +16,8 @@ static ls_predictions *predict(estimator_case *c,
   return made;
 }
 
-static void all_rows_come_and_none_that_fills_a_batch_up(void **state) {
+TEST(all_rows_come_and_none_that_fills_a_batch_up) {
   LS_SPEC("E97 E168");
-  (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     for (int batches = 0; batches < 2; ++batches) {
       estimator_case c = estimator_case_of(i);
@@ -51,9 +50,8 @@ static void all_rows_come_and_none_that_fills_a_batch_up(void **state) {
 }
 
 // A row is that of its example, in the order of the input.
-static void rows_are_those_of_their_examples(void **state) {
+TEST(rows_are_those_of_their_examples) {
   LS_SPEC("E168");
-  (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     enum { ROWS = 55 };
     float whole[ROWS * ESTIMATOR_CLASSES];
@@ -86,9 +84,8 @@ static void rows_are_those_of_their_examples(void **state) {
   }
 }
 
-static void keys_must_be_some_of_those_that_there_are(void **state) {
+TEST(keys_must_be_some_of_those_that_there_are) {
   LS_SPEC("E168");
-  (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     estimator_case c = estimator_case_of(i);
     ls_predictions *p = NULL;
@@ -147,9 +144,8 @@ static void begin_changed(changed *c, int i, bool no_dict) {
   estimator_case_begin(&c->setup);
 }
 
-static void rows_are_given_of_as_many_of_each_kind(void **state) {
+TEST(rows_are_given_of_as_many_of_each_kind) {
   LS_SPEC("E168");
-  (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i)
     for (int batches = 0; batches < 2; ++batches) {
       changed c;
@@ -185,9 +181,8 @@ static void rows_are_given_of_as_many_of_each_kind(void **state) {
     }
 }
 
-static void keys_are_of_dicts_alone(void **state) {
+TEST(keys_are_of_dicts_alone) {
   LS_SPEC("E130 E168");
-  (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     changed c;
     ls_predictions *p = NULL;
@@ -228,9 +223,8 @@ static void keys_are_of_dicts_alone(void **state) {
   }
 }
 
-static void predictions_of_nothing_are_none(void **state) {
+TEST(predictions_of_nothing_are_none) {
   LS_SPEC("E179");
-  (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     estimator_case c = estimator_case_of(i);
     ls_nest row = ls_none();
@@ -252,8 +246,7 @@ static ls_nest give_out_of_range(void *user, ls_input_call *call) {
 }
 
 // It is no end of data either: nothing has begun.
-static void an_input_that_cannot_be_made_is_a_failure(void **state) {
-  (void)state;
+TEST(an_input_that_cannot_be_made_is_a_failure) {
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     estimator_case c = estimator_case_of(i);
     ls_predictions *p = NULL;
@@ -272,8 +265,7 @@ static void an_input_that_cannot_be_made_is_a_failure(void **state) {
   }
 }
 
-static void a_system_is_not_shared_with_open_predictions(void **state) {
-  (void)state;
+TEST(a_system_is_not_shared_with_open_predictions) {
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     estimator_case c = estimator_case_of(i);
     ls_nest metrics = ls_none(), row = ls_none();
@@ -309,9 +301,8 @@ static void a_system_is_not_shared_with_open_predictions(void **state) {
   }
 }
 
-static void predictions_are_left_early_and_made_one_at_a_time(void **state) {
+TEST(predictions_are_left_early_and_made_one_at_a_time) {
   LS_SPEC("E169");
-  (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     estimator_case c = estimator_case_of(i);
     ls_predictions *other = NULL;
@@ -339,9 +330,8 @@ static void note(void *user, const ls_log_line *line) {
   if (strstr(line->text, "never end") != NULL) ++*(int *)user;
 }
 
-static void predictions_of_endless_data_stop_when_asked(void **state) {
+TEST(predictions_of_endless_data_stop_when_asked) {
   LS_SPEC("E177");
-  (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     int warnings = 0;
     counted runtime = counted_begin_with(
@@ -388,9 +378,8 @@ static int64_t predict_all(estimator_case *c, int64_t *out_rows) {
 
 // Which no call of the estimator initializes: each finds its queues empty and
 // open, however the one before has ended.
-static void calls_on_a_system_of_others_begin_anew(void **state) {
+TEST(calls_on_a_system_of_others_begin_anew) {
   LS_SPEC("E79");
-  (void)state;
   counted runtime = counted_begin_with((ls_runtime_options){0});
   const ls_tpu_config tpu = {.num_cores_per_replica = LS_SOME(2),
                              .per_host_input = LS_INPUT_BROADCAST,
@@ -427,9 +416,8 @@ static void calls_on_a_system_of_others_begin_anew(void **state) {
   counted_end(&runtime);
 }
 
-static void what_cores_learn_a_cpu_uses(void **state) {
+TEST(what_cores_learn_a_cpu_uses) {
   LS_SPEC("E178");
-  (void)state;
   for (int replicas = 1; replicas <= 3; replicas += 2) {
     float told[3][55 * ESTIMATOR_CLASSES];
     for (int way = 0; way < 3; ++way) {
@@ -495,8 +483,7 @@ static void end_asking(void *user) {
 }
 
 // The row that there was no memory for is the next one.
-static void no_row_is_lost_with_the_memory_for_it(void **state) {
-  (void)state;
+TEST(no_row_is_lost_with_the_memory_for_it) {
   expect_faults_survived(&(fault_scenario){.name = "a row",
                                            .size = sizeof(asked),
                                            .begin = begin_asking,
@@ -511,8 +498,7 @@ static void count_fresh(void *user, const ls_log_line *line) {
     ++*(int *)user;
 }
 
-static void that_nothing_was_trained_is_told(void **state) {
-  (void)state;
+TEST(that_nothing_was_trained_is_told) {
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     int lines = 0;
     counted runtime = counted_begin_with(
@@ -530,24 +516,4 @@ static void that_nothing_was_trained_is_told(void **state) {
     estimator_case_end(&c);
     counted_end(&runtime);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(all_rows_come_and_none_that_fills_a_batch_up),
-      cmocka_unit_test(rows_are_those_of_their_examples),
-      cmocka_unit_test(keys_must_be_some_of_those_that_there_are),
-      cmocka_unit_test(rows_are_given_of_as_many_of_each_kind),
-      cmocka_unit_test(keys_are_of_dicts_alone),
-      cmocka_unit_test(predictions_of_nothing_are_none),
-      cmocka_unit_test(an_input_that_cannot_be_made_is_a_failure),
-      cmocka_unit_test(a_system_is_not_shared_with_open_predictions),
-      cmocka_unit_test(predictions_are_left_early_and_made_one_at_a_time),
-      cmocka_unit_test(predictions_of_endless_data_stop_when_asked),
-      cmocka_unit_test(calls_on_a_system_of_others_begin_anew),
-      cmocka_unit_test(what_cores_learn_a_cpu_uses),
-      cmocka_unit_test(no_row_is_lost_with_the_memory_for_it),
-      cmocka_unit_test(that_nothing_was_trained_is_told),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -137,8 +137,7 @@ static int64_t times_called(programs *p, const job *j) {
 }
 
 // ---- Batches ---------------------------------------------------------------
-static void each_run_gives_a_batch_until_the_stop_signal(void **state) {
-  (void)state;
+TEST(each_run_gives_a_batch_until_the_stop_signal) {
   LS_SPEC("E126 E136 E142 E145 E157");
   for (size_t i = 0; i < LS_COUNT_OF(counts); ++i)
     for (int pads = 0; pads < 2; ++pads) {
@@ -175,8 +174,7 @@ static void each_run_gives_a_batch_until_the_stop_signal(void **state) {
     }
 }
 
-static void without_a_batch_there_is_no_prediction(void **state) {
-  (void)state;
+TEST(without_a_batch_there_is_no_prediction) {
   LS_SPEC("E179");
   for (size_t i = 0; i < LS_COUNT_OF(counts); ++i) {
     programs p;
@@ -193,8 +191,7 @@ static void without_a_batch_there_is_no_prediction(void **state) {
 }
 
 // Every replica has the same: one counts.
-static void of_replicas_with_the_same_input_one_counts(void **state) {
-  (void)state;
+TEST(of_replicas_with_the_same_input_one_counts) {
   programs p;
   loop l;
   job j = {0};
@@ -210,8 +207,7 @@ static void of_replicas_with_the_same_input_one_counts(void **state) {
   end(&p, &j);
 }
 
-static void predictions_of_a_gigabyte_are_refused(void **state) {
-  (void)state;
+TEST(predictions_of_a_gigabyte_are_refused) {
   LS_SPEC("E148");
   // With the others it is a byte more, or a few less.
   enum { GIGABYTE = 1073741824, OTHERS = 4 * PROGRAMS_ROWS * 4 };
@@ -237,9 +233,7 @@ static void predictions_of_a_gigabyte_are_refused(void **state) {
 }
 
 // Only where rows that fill a batch up are to be cut off.
-static void
-predictions_with_other_rows_than_the_mask_are_refused(void **state) {
-  (void)state;
+TEST(predictions_with_other_rows_than_the_mask_are_refused) {
   LS_SPEC("E97");
   for (size_t i = 0; i < LS_COUNT_OF(counts); ++i)
     for (int64_t rows = 1; rows <= 3; ++rows)
@@ -259,8 +253,7 @@ predictions_with_other_rows_than_the_mask_are_refused(void **state) {
       }
 }
 
-static void without_what_feeds_it_there_is_no_program(void **state) {
-  (void)state;
+TEST(without_what_feeds_it_there_is_no_program) {
   LS_SPEC("E152");
   programs p;
   job j = {0};
@@ -276,16 +269,4 @@ static void without_what_feeds_it_there_is_no_program(void **state) {
         LS_FAILED_PRECONDITION, "InternalError");
   }
   end(&p, &j);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(each_run_gives_a_batch_until_the_stop_signal),
-      cmocka_unit_test(without_a_batch_there_is_no_prediction),
-      cmocka_unit_test(of_replicas_with_the_same_input_one_counts),
-      cmocka_unit_test(predictions_of_a_gigabyte_are_refused),
-      cmocka_unit_test(predictions_with_other_rows_than_the_mask_are_refused),
-      cmocka_unit_test(without_what_feeds_it_there_is_no_program),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

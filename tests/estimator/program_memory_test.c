@@ -106,8 +106,7 @@ static void end(void *self) {
   programs_end_here(&j->p);
 }
 
-static void programs_survive_any_failed_request(void **state) {
-  (void)state;
+TEST(programs_survive_any_failed_request) {
   static const struct {
     const char *name;
     ls_status (*begin)(void *self);
@@ -121,11 +120,4 @@ static void programs_survive_any_failed_request(void **state) {
                                              .act = act,
                                              .outcome = outcome,
                                              .end = end});
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(programs_survive_any_failed_request),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

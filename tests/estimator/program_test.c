@@ -49,8 +49,7 @@ static void run(programs *p, int64_t steps) {
 }
 
 // ---- Steps -----------------------------------------------------------------
-static void a_loop_of_steps_has_the_bits_of_mirrored_steps(void **state) {
-  (void)state;
+TEST(a_loop_of_steps_has_the_bits_of_mirrored_steps) {
   LS_SPEC("E132 E137");
   for (size_t i = 0; i < LS_COUNT_OF(counts); ++i) {
     programs p;
@@ -81,8 +80,7 @@ static void a_loop_of_steps_has_the_bits_of_mirrored_steps(void **state) {
   }
 }
 
-static void without_a_step_the_loss_is_what_it_begins_with(void **state) {
-  (void)state;
+TEST(without_a_step_the_loss_is_what_it_begins_with) {
   LS_SPEC("E132");
   for (int any = 0; any < 2; ++any)
     for (size_t i = 0; i < LS_COUNT_OF(counts); ++i) {
@@ -97,8 +95,7 @@ static void without_a_step_the_loss_is_what_it_begins_with(void **state) {
 }
 
 // Of two cores each: the program knows which.
-static void a_loop_has_the_cores_of_its_replicas(void **state) {
-  (void)state;
+TEST(a_loop_has_the_cores_of_its_replicas) {
   LS_SPEC("E137");
   programs p;
   job j;
@@ -121,9 +118,7 @@ static void a_loop_has_the_cores_of_its_replicas(void **state) {
 }
 
 // What looks at variables waits for the loop, and brings it along.
-static void
-the_run_alone_is_the_loop_and_what_looks_at_variables(void **state) {
-  (void)state;
+TEST(the_run_alone_is_the_loop_and_what_looks_at_variables) {
   LS_SPEC("E155");
   for (size_t i = 0; i < LS_COUNT_OF(counts); ++i) {
     programs p;
@@ -140,8 +135,7 @@ the_run_alone_is_the_loop_and_what_looks_at_variables(void **state) {
   }
 }
 
-static void the_loop_ends_with_the_data_behind_a_whole_step(void **state) {
-  (void)state;
+TEST(the_loop_ends_with_the_data_behind_a_whole_step) {
   for (size_t i = 0; i < LS_COUNT_OF(counts); ++i) {
     programs p;
     job j;
@@ -163,8 +157,7 @@ static void the_loop_ends_with_the_data_behind_a_whole_step(void **state) {
   }
 }
 
-static void the_loss_of_replica_0_is_an_option(void **state) {
-  (void)state;
+TEST(the_loss_of_replica_0_is_an_option) {
   LS_SPEC("E137");
   for (size_t i = 0; i < LS_COUNT_OF(counts); ++i) {
     programs p;
@@ -185,8 +178,7 @@ static void the_loss_of_replica_0_is_an_option(void **state) {
 // ---- Batches of any size ---------------------------------------------------
 // Each example counts once, for the loss and for the gradients: as in a batch
 // that one replica has whole, but for rounding.
-static void a_short_batch_weighs_by_its_examples(void **state) {
-  (void)state;
+TEST(a_short_batch_weighs_by_its_examples) {
   static const int shares[][PROGRAMS_MOST] = {{2, 2, 2, 2, 2, 2, 2, 2},
                                               {2, 1, 1, 1, 1, 1, 1, 1},
                                               {1, 1, 1, 0, 0, 0, 0, 0},
@@ -269,8 +261,7 @@ static double run_random(int replicas, int each, ls_array **out_value) {
   return loss;
 }
 
-static void a_loop_draws_what_single_steps_draw(void **state) {
-  (void)state;
+TEST(a_loop_draws_what_single_steps_draw) {
   for (size_t i = 0; i < LS_COUNT_OF(counts); ++i) {
     static const int each[] = {3, 12};
     ls_array *wanted = NULL, *got = NULL;
@@ -284,8 +275,7 @@ static void a_loop_draws_what_single_steps_draw(void **state) {
   }
 }
 
-static void tensors_on_the_way_to_the_loss_are_traced(void **state) {
-  (void)state;
+TEST(tensors_on_the_way_to_the_loss_are_traced) {
   LS_SPEC("E201");
   for (size_t i = 0; i < LS_COUNT_OF(counts); ++i) {
     programs p;
@@ -361,8 +351,7 @@ static double cache_of(const programs *p, int64_t first, int steps,
   return (float)(sums[0] + sums[1]) + 1000.0f * (float)steps;
 }
 
-static void a_cache_goes_round_in_a_run_and_no_further(void **state) {
-  (void)state;
+TEST(a_cache_goes_round_in_a_run_and_no_further) {
   LS_SPEC("E133 E134");
   static const ls_estimator_mode modes[] = {LS_MODE_TRAIN, LS_MODE_EVAL};
   for (size_t i = 0; i < LS_COUNT_OF(counts); ++i)
@@ -396,8 +385,7 @@ static void a_cache_goes_round_in_a_run_and_no_further(void **state) {
 }
 
 // Each replica has its own.
-static void a_cache_is_a_replicas_own(void **state) {
-  (void)state;
+TEST(a_cache_is_a_replicas_own) {
   LS_SPEC("E133");
   programs p;
   cached c = {.batch = 0};
@@ -419,8 +407,7 @@ static void a_cache_is_a_replicas_own(void **state) {
 }
 
 // Of the batch of all, also where each replica is given that.
-static void a_cache_is_for_a_replicas_share(void **state) {
-  (void)state;
+TEST(a_cache_is_for_a_replicas_share) {
   LS_SPEC("E133");
   for (int broadcast = 0; broadcast < 2; ++broadcast) {
     programs p;
@@ -443,8 +430,7 @@ static void a_cache_is_for_a_replicas_share(void **state) {
   }
 }
 
-static void a_cache_of_another_form_is_refused(void **state) {
-  (void)state;
+TEST(a_cache_of_another_form_is_refused) {
   LS_SPEC("E133");
   static const char *const says[][2] = {{"2 tensors", "has 1"},
                                         {"tensor 1 of the cache is i64", "f32"},
@@ -466,8 +452,7 @@ static void a_cache_of_another_form_is_refused(void **state) {
 }
 
 // ---- What is captured ------------------------------------------------------
-static void what_is_captured_is_captured_once_and_read_then(void **state) {
-  (void)state;
+TEST(what_is_captured_is_captured_once_and_read_then) {
   LS_SPEC("E138");
   ls_captured captured = {0};
   void *value = NULL;
@@ -486,24 +471,4 @@ static void what_is_captured_is_captured_once_and_read_then(void **state) {
   assert_non_null(p.program.spec);
   assert_int_equal(j.calls, 1);
   end(&p, &j);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_loop_of_steps_has_the_bits_of_mirrored_steps),
-      cmocka_unit_test(without_a_step_the_loss_is_what_it_begins_with),
-      cmocka_unit_test(a_loop_has_the_cores_of_its_replicas),
-      cmocka_unit_test(the_run_alone_is_the_loop_and_what_looks_at_variables),
-      cmocka_unit_test(the_loop_ends_with_the_data_behind_a_whole_step),
-      cmocka_unit_test(the_loss_of_replica_0_is_an_option),
-      cmocka_unit_test(a_short_batch_weighs_by_its_examples),
-      cmocka_unit_test(a_loop_draws_what_single_steps_draw),
-      cmocka_unit_test(tensors_on_the_way_to_the_loss_are_traced),
-      cmocka_unit_test(a_cache_goes_round_in_a_run_and_no_further),
-      cmocka_unit_test(a_cache_is_a_replicas_own),
-      cmocka_unit_test(a_cache_is_for_a_replicas_share),
-      cmocka_unit_test(a_cache_of_another_form_is_refused),
-      cmocka_unit_test(what_is_captured_is_captured_once_and_read_then),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -204,8 +204,7 @@ static uint64_t number_of(const char *name, uint64_t otherwise) {
   return text != NULL ? strtoull(text, NULL, 10) : otherwise;
 }
 
-static void what_fails_leaves_nothing_behind(void **state) {
-  (void)state;
+TEST(what_fails_leaves_nothing_behind) {
   LS_SPEC("E86 E88");
   const uint64_t first = number_of("LS_TEST_SEED", 1);
   const uint64_t count = number_of("LS_TEST_FAULTS", FEW);
@@ -215,11 +214,4 @@ static void what_fails_leaves_nothing_behind(void **state) {
       fprintf(stderr, "number %llu\n", (unsigned long long)(first + i));
     try_one(first + i);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_fails_leaves_nothing_behind),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,8 +11,7 @@
 #include "support/spec.h"
 
 // ---- Helpers of nests ------------------------------------------------------
-static void keys_of_a_dict_are_sorted(void **state) {
-  (void)state;
+TEST(keys_of_a_dict_are_sorted) {
   LS_SPEC("E4 E5");
   static const char *const names[] = {"c", "a", "b"};
   const ls_nest items[] = {ls_nest_i64(1), ls_nest_i64(2), ls_nest_i64(3)};
@@ -54,8 +53,7 @@ static ls_nest named(double first) {
   return ls_nest_dict("", keys, items, 2);
 }
 
-static void what_is_fed_has_one_structure(void **state) {
-  (void)state;
+TEST(what_is_fed_has_one_structure) {
   LS_SPEC("E115");
   counted c = counted_begin(1);
   ls_graph *graph = NULL;
@@ -154,8 +152,7 @@ static ls_status note(ls_nest dims, bool labels, char *out, size_t size) {
   return status;
 }
 
-static void partitions_follow_the_structure(void **state) {
-  (void)state;
+TEST(partitions_follow_the_structure) {
   LS_SPEC("E116");
   counted c = counted_begin(1);
   ls_graph *graph = NULL;
@@ -236,8 +233,7 @@ static ls_nest images(void *user, ls_input_call *call) {
 }
 
 // Two hosts with four cores each, of which each replica has two.
-static void a_replicas_cores_get_their_pieces(void **state) {
-  (void)state;
+TEST(a_replicas_cores_get_their_pieces) {
   LS_SPEC("E103 E112 E113 E114");
   static const struct { int64_t a, b; } cuts[] = {{2, 1}, {1, 2}};
   for (size_t k = 0; k < LS_COUNT_OF(cuts); ++k) {
@@ -310,8 +306,7 @@ static ls_nest few_images(void *user, ls_input_call *call) {
       &(ls_batch_options){.size = 2, .remainder = LS_REMAINDER_KEEP}));
 }
 
-static void signals_are_not_cut(void **state) {
-  (void)state;
+TEST(signals_are_not_cut) {
   LS_SPEC("E103");
   fed f;
   const ls_nest dims = LS_LIST(two(1, 2));
@@ -353,8 +348,7 @@ static void signals_are_not_cut(void **state) {
 
 // Replicas of eight cores on hosts with four: each has an input of its own, on
 // the host of its first core.
-static void replicas_on_several_hosts_have_an_input_each(void **state) {
-  (void)state;
+TEST(replicas_on_several_hosts_have_an_input_each) {
   LS_SPEC("E117");
   fed f;
   fed_begin(&f, (fed_facts){.pod = "virtual:4x2,hosts=4",
@@ -381,8 +375,7 @@ static void replicas_on_several_hosts_have_an_input_each(void **state) {
 }
 
 // Of features that are one tensor, and of others that are dicts of dicts.
-static void partitions_of_other_structures_are_refused(void **state) {
-  (void)state;
+TEST(partitions_of_other_structures_are_refused) {
   LS_SPEC("E116");
   counted c = counted_begin(1);
   ls_graph *graph = NULL;
@@ -419,17 +412,4 @@ static void partitions_of_other_structures_are_refused(void **state) {
   }
   ls_graph_destroy(graph);
   counted_end(&c);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(keys_of_a_dict_are_sorted),
-      cmocka_unit_test(what_is_fed_has_one_structure),
-      cmocka_unit_test(partitions_follow_the_structure),
-      cmocka_unit_test(a_replicas_cores_get_their_pieces),
-      cmocka_unit_test(signals_are_not_cut),
-      cmocka_unit_test(replicas_on_several_hosts_have_an_input_each),
-      cmocka_unit_test(partitions_of_other_structures_are_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

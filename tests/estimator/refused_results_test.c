@@ -15,13 +15,11 @@
 #include "lockstep/train_and_evaluate.h"
 #include "support/refused.h"
 
-static void refused_calls_of_early_stopping_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_early_stopping_leave_nothing) {
   REFUSED(ls_hook *, ls_early_stopping_hook(NULL, &out));
 }
 
-static void refused_calls_of_estimator_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_estimator_leave_nothing) {
   REFUSED(ls_estimator *, ls_estimator_create(NULL, &out));
   REFUSED(ls_nest, ls_estimator_evaluate(NULL, NULL, &out));
   REFUSED(ls_predictions *, ls_estimator_predict(NULL, NULL, &out));
@@ -32,16 +30,14 @@ static void refused_calls_of_estimator_leave_nothing(void **state) {
   REFUSED(ls_array *, ls_estimator_variable_value(NULL, NULL, &out));
 }
 
-static void refused_calls_of_estimator_config_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_estimator_config_leave_nothing) {
   REFUSED(ls_loop_length, ls_loop_length_parse(NULL, &out));
   REFUSED_MEMORY(ls_run_config *, ls_run_config_create(NULL, &out));
   REFUSED(ls_run_config *, ls_run_config_replace(NULL, NULL, 0, NULL, &out));
   REFUSED_MEMORY(ls_run_config *, ls_tpu_run_config_create(NULL, &out));
 }
 
-static void refused_calls_of_estimator_export_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_estimator_export_leave_nothing) {
   REFUSED(char *, ls_estimator_export(NULL, NULL, &out));
   REFUSED(char *, ls_estimator_export_for_tpu(NULL, NULL, &out));
   REFUSED(ls_export_output, ls_export_output_with(NULL, ls_none(), &out));
@@ -50,8 +46,7 @@ static void refused_calls_of_estimator_export_leave_nothing(void **state) {
                                          ls_none(), NULL, &out));
 }
 
-static void refused_calls_of_estimator_functions_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_estimator_functions_leave_nothing) {
   REFUSED(ls_device_assignment *, ls_user_context_assignment(NULL, &out));
   REFUSED(ls_input_deployment, ls_user_context_deployment(NULL, &out));
   REFUSED_TWO(ls_device_name, int64_t,
@@ -64,8 +59,7 @@ static void refused_calls_of_estimator_functions_leave_nothing(void **state) {
   REFUSED(int64_t, ls_user_context_replicas_per_host(NULL, &out));
 }
 
-static void refused_calls_of_estimator_hooks_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_estimator_hooks_leave_nothing) {
   REFUSED(ls_hook *, ls_eval_iterations_hook(-1, &out));
   REFUSED(ls_op, ls_increase_eval_step((ls_tensor){0}, &out));
   REFUSED(ls_variable *, ls_iterations_per_loop(NULL, &out));
@@ -76,61 +70,37 @@ static void refused_calls_of_estimator_hooks_leave_nothing(void **state) {
   REFUSED(ls_nest, ls_tpu_sync_ops(NULL, false, &out));
 }
 
-static void refused_calls_of_estimator_spec_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_estimator_spec_leave_nothing) {
   REFUSED(ls_estimator_spec *, ls_estimator_spec_as_plain(NULL, &out));
   REFUSED(ls_estimator_spec *, ls_estimator_spec_create(NULL, &out));
   REFUSED(ls_estimator_spec *, ls_tpu_estimator_spec_create(NULL, &out));
 }
 
-static void refused_calls_of_iteration_count_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_iteration_count_leave_nothing) {
   REFUSED_MEMORY(ls_iteration_count *,
                  ls_iteration_count_create((ls_opt){0}, &out));
   REFUSED(int64_t, ls_iteration_count_get(NULL, 0, &out));
   REFUSED(_Bool, ls_within_percent(0, 0, 0, &out));
 }
 
-static void refused_calls_of_rendezvous_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_rendezvous_leave_nothing) {
   REFUSED_MEMORY(ls_rendezvous *, ls_rendezvous_create(0, &out));
 }
 
-static void refused_calls_of_shutdown_hooks_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_shutdown_hooks_leave_nothing) {
   REFUSED(ls_hook *, ls_graceful_shutdown_hook(NULL, &out));
   REFUSED(ls_hook *, ls_preemption_hook(NULL, &out));
 }
 
-static void refused_calls_of_tensor_tracer_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_tensor_tracer_leave_nothing) {
   REFUSED_MEMORY(ls_host_function, ls_trace_cpu(ls_none(), &out));
   REFUSED_TWO(ls_tensor, ls_nest,
               ls_trace_tpu((ls_tensor){0}, (ls_op){0}, &out, &second));
 }
 
-static void refused_calls_of_train_and_evaluate_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_train_and_evaluate_leave_nothing) {
   REFUSED(ls_exporter *, ls_exporter_create(NULL, &out));
   REFUSED(char *, ls_exporter_export(NULL, NULL, NULL, &out));
   REFUSED(ls_train_and_evaluation,
           ls_train_and_evaluate(NULL, NULL, NULL, &out));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(refused_calls_of_early_stopping_leave_nothing),
-      cmocka_unit_test(refused_calls_of_estimator_leave_nothing),
-      cmocka_unit_test(refused_calls_of_estimator_config_leave_nothing),
-      cmocka_unit_test(refused_calls_of_estimator_export_leave_nothing),
-      cmocka_unit_test(refused_calls_of_estimator_functions_leave_nothing),
-      cmocka_unit_test(refused_calls_of_estimator_hooks_leave_nothing),
-      cmocka_unit_test(refused_calls_of_estimator_spec_leave_nothing),
-      cmocka_unit_test(refused_calls_of_iteration_count_leave_nothing),
-      cmocka_unit_test(refused_calls_of_rendezvous_leave_nothing),
-      cmocka_unit_test(refused_calls_of_shutdown_hooks_leave_nothing),
-      cmocka_unit_test(refused_calls_of_tensor_tracer_leave_nothing),
-      cmocka_unit_test(refused_calls_of_train_and_evaluate_leave_nothing),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

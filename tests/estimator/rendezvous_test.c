@@ -17,8 +17,7 @@ static void record(ls_rendezvous *r, const char *source, ls_code code,
   ls_rendezvous_record(r, source, LS_STATUS(code, "%s", text), NULL);
 }
 
-static void the_first_cause_is_told(void **state) {
-  (void)state;
+TEST(the_first_cause_is_told) {
   LS_SPEC("E188 E189");
   ls_rendezvous *r = NULL;
   expect_ok(ls_rendezvous_create(3, &r));
@@ -49,8 +48,7 @@ static void say(void *user) {
     record(waited_for, "late", LS_NOT_FOUND, "late");
 }
 
-static void it_waits_for_all_sources(void **state) {
-  (void)state;
+TEST(it_waits_for_all_sources) {
   LS_SPEC("E189");
   monitored_runs f;
   monitored_runs_begin(&f);
@@ -66,8 +64,7 @@ static void it_waits_for_all_sources(void **state) {
 }
 
 // Longer than a clock can count.
-static void it_may_wait_for_ever(void **state) {
-  (void)state;
+TEST(it_may_wait_for_ever) {
   monitored_runs f;
   monitored_runs_begin(&f);
   static const double times[] = {1e300, (double)INFINITY};
@@ -119,8 +116,7 @@ static ls_status run_stuck(monitored_runs *f, ls_rendezvous *r,
 }
 
 // A run that nothing would ever end is ended five seconds after a failure.
-static void a_failure_closes_the_session(void **state) {
-  (void)state;
+TEST(a_failure_closes_the_session) {
   LS_SPEC("E188");
   monitored_runs f;
   monitored_runs_begin(&f);
@@ -142,8 +138,7 @@ static void look(void *user) {
   ls_status_free(status);
 }
 
-static void that_a_session_is_closed_is_told_without_a_lock(void **state) {
-  (void)state;
+TEST(that_a_session_is_closed_is_told_without_a_lock) {
   monitored_runs f;
   monitored_runs_begin(&f);
   ls_rendezvous *r = NULL;
@@ -156,8 +151,7 @@ static void that_a_session_is_closed_is_told_without_a_lock(void **state) {
   monitored_runs_end(&f);
 }
 
-static void the_first_failure_says_when_the_session_is_closed(void **state) {
-  (void)state;
+TEST(the_first_failure_says_when_the_session_is_closed) {
   LS_SPEC("E188");
   monitored_runs f;
   monitored_runs_begin(&f);
@@ -178,8 +172,7 @@ static void the_first_failure_says_when_the_session_is_closed(void **state) {
 }
 
 // One that is forgotten is left alone; the next failure closes another one.
-static void a_session_that_is_forgotten_stays_open(void **state) {
-  (void)state;
+TEST(a_session_that_is_forgotten_stays_open) {
   monitored_runs f;
   monitored_runs_begin(&f);
   ls_rendezvous *r = NULL;
@@ -243,8 +236,7 @@ static ls_status fail_by_numbers(void) {
 }
 
 // A check of numbers ends its own run. What only reads like one does not.
-static void a_check_of_numbers_closes_nothing(void **state) {
-  (void)state;
+TEST(a_check_of_numbers_closes_nothing) {
   LS_SPEC("E188");
   monitored_runs f;
   monitored_runs_begin(&f);
@@ -267,18 +259,4 @@ static void a_check_of_numbers_closes_nothing(void **state) {
   assert_true(monitored_runs_now() >= began + 5);
   ls_rendezvous_destroy(r);
   monitored_runs_end(&f);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_first_cause_is_told),
-      cmocka_unit_test(it_waits_for_all_sources),
-      cmocka_unit_test(it_may_wait_for_ever),
-      cmocka_unit_test(a_failure_closes_the_session),
-      cmocka_unit_test(that_a_session_is_closed_is_told_without_a_lock),
-      cmocka_unit_test(the_first_failure_says_when_the_session_is_closed),
-      cmocka_unit_test(a_session_that_is_forgotten_stays_open),
-      cmocka_unit_test(a_check_of_numbers_closes_nothing),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,9 +23,8 @@ static ls_status look(void *user, ls_run_context *context, ls_run_wish *wish) {
   return ++*runs == 3 ? LS_STATUS(LS_INTERNAL, "the third run") : ls_ok();
 }
 
-static void signals_stay_as_their_caller_has_them(void **state) {
+TEST(signals_stay_as_their_caller_has_them) {
   LS_SPEC("E160");
-  (void)state;
   int runs = 0;
   ls_hook *hook = NULL;
   const struct sigaction own = {.sa_handler = on_interrupt};
@@ -90,9 +89,8 @@ static ls_status embed(void *user, ls_model_call *call,
   return status;
 }
 
-static void embeddings_are_layers_on_every_path(void **state) {
+TEST(embeddings_are_layers_on_every_path) {
   LS_SPEC("E202 E203 E204");
-  (void)state;
   for (int replicas = 1; replicas <= 3; replicas += 2) {
     estimator_case cores = {.way = ON_TPU,
                             .replicas = replicas,
@@ -113,12 +111,4 @@ static void embeddings_are_layers_on_every_path(void **state) {
     estimator_case_end(&cores);
     estimator_case_end(&mirrored);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(signals_stay_as_their_caller_has_them),
-      cmocka_unit_test(embeddings_are_layers_on_every_path),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -73,8 +73,7 @@ static void expect_number(ls_opt number, int64_t wanted) {
 }
 
 // ---- The base --------------------------------------------------------------
-static void it_has_its_defaults(void **state) {
-  (void)state;
+TEST(it_has_its_defaults) {
   LS_SPEC("E17");
   world w;
   begin(&w, NULL);
@@ -117,8 +116,7 @@ static void it_has_its_defaults(void **state) {
   counted_end(&w.runtime);
 }
 
-static void what_cannot_be_is_refused_by_field(void **state) {
-  (void)state;
+TEST(what_cannot_be_is_refused_by_field) {
   LS_SPEC("E18");
   world w;
   begin(&w, NULL);
@@ -185,8 +183,7 @@ static void expect_not_replaced(const ls_run_config *config, const char *field,
   assert_null(out);
 }
 
-static void replacing_gives_another_one(void **state) {
-  (void)state;
+TEST(replacing_gives_another_one) {
   LS_SPEC("E19");
   world w;
   begin(&w, "{\"cluster\": {\"chief\": [\"a:1\"], \"worker\": [\"b:1\"]},"
@@ -284,8 +281,7 @@ static void replacing_gives_another_one(void **state) {
   counted_end(&w.runtime);
 }
 
-static void every_field_can_be_replaced(void **state) {
-  (void)state;
+TEST(every_field_can_be_replaced) {
   LS_SPEC("E19");
   static const char *const fields[] = {"random_seed",
                                        "save_summary_steps",
@@ -375,8 +371,7 @@ static void expect_environments_refused(const cluster_row *rows, size_t count) {
   }
 }
 
-static void without_a_cluster_it_is_the_one_worker(void **state) {
-  (void)state;
+TEST(without_a_cluster_it_is_the_one_worker) {
   LS_SPEC("E20 E22");
   static const char alone[] = "worker 0 '' '' chief 0 1 0 0";
   const cluster_row rows[] = {
@@ -418,8 +413,7 @@ static void without_a_cluster_it_is_the_one_worker(void **state) {
 #define TASK(type, index)                                                      \
   "\"task\": {\"type\": \"" type "\", \"index\": " #index "}"
 
-static void a_cluster_says_who_is_who(void **state) {
-  (void)state;
+TEST(a_cluster_says_who_is_who) {
   LS_SPEC("E21 E23");
   const cluster_row rows[] = {
       {CLUSTER TASK("chief", 0) "}", "chief 0 'grpc://c:0' '' chief 2 3 0 4"},
@@ -472,8 +466,7 @@ static void a_cluster_says_who_is_who(void **state) {
   expect_environments_refused(refused, LS_COUNT_OF(refused));
 }
 
-static void an_evaluator_is_in_no_cluster(void **state) {
-  (void)state;
+TEST(an_evaluator_is_in_no_cluster) {
   LS_SPEC("E22");
   const cluster_row rows[] = {
       {CLUSTER TASK("evaluator", 0) "}", "evaluator 0 '' '' - 0 0 - 0"},
@@ -493,8 +486,7 @@ static void an_evaluator_is_in_no_cluster(void **state) {
   expect_environments_refused(refused, LS_COUNT_OF(refused));
 }
 
-static void a_folder_is_given_once_or_twice_the_same(void **state) {
-  (void)state;
+TEST(a_folder_is_given_once_or_twice_the_same) {
   LS_SPEC("E24");
   world w;
   begin(&w, "{\"model_dir\": \"here\"}");
@@ -535,8 +527,7 @@ static void expect_masters(const ls_run_config_options *options,
   ls_run_config_release(config);
 }
 
-static void masters_come_from_the_resolver_or_are_given(void **state) {
-  (void)state;
+TEST(masters_come_from_the_resolver_or_are_given) {
   LS_SPEC("E25 E26");
   world w;
   begin(&w, NULL);
@@ -575,8 +566,7 @@ static void masters_come_from_the_resolver_or_are_given(void **state) {
   counted_end(&w.runtime);
 }
 
-static void sessions_have_the_systems_cluster(void **state) {
-  (void)state;
+TEST(sessions_have_the_systems_cluster) {
   LS_SPEC("E27");
   world w;
   begin(&w, CLUSTER TASK("chief", 0) "}");
@@ -620,8 +610,7 @@ static void sessions_have_the_systems_cluster(void **state) {
   counted_end(&w.runtime);
 }
 
-static void a_tpu_runs_configuration_can_be_replaced(void **state) {
-  (void)state;
+TEST(a_tpu_runs_configuration_can_be_replaced) {
   LS_SPEC("E28");
   world w;
   begin(&w, NULL);
@@ -657,8 +646,7 @@ static void a_tpu_runs_configuration_can_be_replaced(void **state) {
   counted_end(&w.runtime);
 }
 
-static void use_of_a_system_has_its_defaults(void **state) {
-  (void)state;
+TEST(use_of_a_system_has_its_defaults) {
   LS_SPEC("E29");
   world w;
   begin(&w, NULL);
@@ -690,8 +678,7 @@ static void use_of_a_system_has_its_defaults(void **state) {
   counted_end(&w.runtime);
 }
 
-static void a_loop_is_a_count_or_a_time(void **state) {
-  (void)state;
+TEST(a_loop_is_a_count_or_a_time) {
   LS_SPEC("E30");
   const struct {
     const char *text;
@@ -738,8 +725,7 @@ static void a_loop_is_a_count_or_a_time(void **state) {
   counted_end(&w.runtime);
 }
 
-static void uses_that_cannot_be_are_refused(void **state) {
-  (void)state;
+TEST(uses_that_cannot_be_are_refused) {
   LS_SPEC("E31");
   const struct {
     ls_tpu_config tpu;
@@ -783,8 +769,7 @@ static ls_nest dims_of(size_t count) {
   return ls_nest_sequence(LS_KIND_LIST, items, count);
 }
 
-static void partitions_of_input_are_checked_in_order(void **state) {
-  (void)state;
+TEST(partitions_of_input_are_checked_in_order) {
   LS_SPEC("E32");
   world w;
   begin(&w, NULL);
@@ -816,8 +801,7 @@ static void partitions_of_input_are_checked_in_order(void **state) {
   counted_end(&w.runtime);
 }
 
-static void the_workers_job_may_come_from_the_environment(void **state) {
-  (void)state;
+TEST(the_workers_job_may_come_from_the_environment) {
   LS_SPEC("E33");
   world w;
   begin(&w, "{\"service\": {\"tpu_worker_job_name\": \"pod\"}}");
@@ -867,13 +851,11 @@ static ls_status make_and_replace(void *user) {
   return status;
 }
 
-static void failed_allocations_are_survived(void **state) {
-  (void)state;
+TEST(failed_allocations_are_survived) {
   expect_memory_failures_survived(make_and_replace, NULL);
 }
 
-static void what_is_null_is_refused(void **state) {
-  (void)state;
+TEST(what_is_null_is_refused) {
   ls_run_config *config = make(NULL), *other = NULL;
   const char *field = "model_dir";
   const ls_run_config_options options = {0};
@@ -896,28 +878,4 @@ static void what_is_null_is_refused(void **state) {
                 "out_length is NULL");
   ls_run_config_release(config);
   ls_run_config_release(NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(it_has_its_defaults),
-      cmocka_unit_test(what_cannot_be_is_refused_by_field),
-      cmocka_unit_test(replacing_gives_another_one),
-      cmocka_unit_test(every_field_can_be_replaced),
-      cmocka_unit_test(without_a_cluster_it_is_the_one_worker),
-      cmocka_unit_test(a_cluster_says_who_is_who),
-      cmocka_unit_test(an_evaluator_is_in_no_cluster),
-      cmocka_unit_test(a_folder_is_given_once_or_twice_the_same),
-      cmocka_unit_test(masters_come_from_the_resolver_or_are_given),
-      cmocka_unit_test(sessions_have_the_systems_cluster),
-      cmocka_unit_test(a_tpu_runs_configuration_can_be_replaced),
-      cmocka_unit_test(use_of_a_system_has_its_defaults),
-      cmocka_unit_test(a_loop_is_a_count_or_a_time),
-      cmocka_unit_test(uses_that_cannot_be_are_refused),
-      cmocka_unit_test(partitions_of_input_are_checked_in_order),
-      cmocka_unit_test(the_workers_job_may_come_from_the_environment),
-      cmocka_unit_test(failed_allocations_are_survived),
-      cmocka_unit_test(what_is_null_is_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -169,8 +169,7 @@ static ls_status predict(world *w) {
 }
 
 // ---- Specs -----------------------------------------------------------------
-static void a_spec_of_another_mode_names_both(void **state) {
-  (void)state;
+TEST(a_spec_of_another_mode_names_both) {
   static const struct {
     ls_status (*call)(world *w);
     const char *given, *called;
@@ -190,8 +189,7 @@ static void a_spec_of_another_mode_names_both(void **state) {
 }
 
 // ---- Train ops -------------------------------------------------------------
-static void a_train_op_that_moves_no_step_ends_the_training(void **state) {
-  (void)state;
+TEST(a_train_op_that_moves_no_step_ends_the_training) {
   for (int way = 0; way < ESTIMATOR_WAYS; ++way) {
     world w;
     begin(&w, way, STEP_STANDS);
@@ -204,8 +202,7 @@ static void a_train_op_that_moves_no_step_ends_the_training(void **state) {
 }
 
 // ---- Metrics ---------------------------------------------------------------
-static void metrics_are_a_dict_of_pairs_everywhere(void **state) {
-  (void)state;
+TEST(metrics_are_a_dict_of_pairs_everywhere) {
   for (int way = 0; way < ESTIMATOR_WAYS; ++way)
     for (int k = 0; k < 2; ++k) {
       world w;
@@ -218,9 +215,7 @@ static void metrics_are_a_dict_of_pairs_everywhere(void **state) {
 }
 
 // ---- Summaries -------------------------------------------------------------
-static void
-old_summaries_of_a_host_function_are_refused_everywhere(void **state) {
-  (void)state;
+TEST(old_summaries_of_a_host_function_are_refused_everywhere) {
   LS_SPEC("E144");
   ls_status (*const calls[])(world * w) = {train, evaluate};
   for (int way = 0; way < ESTIMATOR_WAYS; ++way)
@@ -243,8 +238,7 @@ static void note_left_out(void *user, const ls_log_line *line) {
 }
 
 // On cores nobody writes it, and the log says so once.
-static void a_summary_of_the_model_is_never_lost_in_silence(void **state) {
-  (void)state;
+TEST(a_summary_of_the_model_is_never_lost_in_silence) {
   for (int way = 0; way < ESTIMATOR_WAYS; ++way) {
     int lines = 0;
     world w;
@@ -269,8 +263,7 @@ static void note_shards(void *user, const ls_log_line *line) {
 }
 
 // A cross-shard optimizer, as the manual says, is fine wherever it trains.
-static void nobody_warns_of_what_the_manual_says(void **state) {
-  (void)state;
+TEST(nobody_warns_of_what_the_manual_says) {
   for (int way = 0; way < ESTIMATOR_WAYS; ++way) {
     int lines = 0;
     world w;
@@ -333,8 +326,7 @@ static ls_status count_own(void *user) {
 
 // Where the model's graph is a loop's body, one line names the collection; a
 // variable's own collection is the session's graph's everywhere.
-static void the_log_names_collections_that_are_lost(void **state) {
-  (void)state;
+TEST(the_log_names_collections_that_are_lost) {
   for (int way = 0; way < ESTIMATOR_WAYS; ++way) {
     collecting self = {0};
     ls_runtime *runtime = NULL;
@@ -398,8 +390,7 @@ static ls_nest input_without_shapes(void *user, ls_input_call *call) {
                                               : LS_SHAPE(s->w->c.batch)))}));
 }
 
-static void shapes_that_cores_do_not_know_are_named(void **state) {
-  (void)state;
+TEST(shapes_that_cores_do_not_know_are_named) {
   LS_SPEC("E122");
   static const ls_input_pipeline pipelines[] = {
       LS_INPUT_PER_HOST_V1, LS_INPUT_PER_HOST_V2, LS_INPUT_BROADCAST};
@@ -438,9 +429,7 @@ static double seconds_now(void) {
 }
 
 // 2^31 steps are asked for where there are 4.
-static void
-nothing_is_done_for_steps_that_the_input_does_not_have(void **state) {
-  (void)state;
+TEST(nothing_is_done_for_steps_that_the_input_does_not_have) {
   LS_SPEC("E149");
   for (int replicas = 1; replicas <= 3; replicas += 2)
     for (int k = 0; k < 2; ++k) {
@@ -459,19 +448,4 @@ nothing_is_done_for_steps_that_the_input_does_not_have(void **state) {
       assert_true(seconds_now() - began < 10);
       estimator_case_end(&w.c);
     }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_spec_of_another_mode_names_both),
-      cmocka_unit_test(a_train_op_that_moves_no_step_ends_the_training),
-      cmocka_unit_test(metrics_are_a_dict_of_pairs_everywhere),
-      cmocka_unit_test(old_summaries_of_a_host_function_are_refused_everywhere),
-      cmocka_unit_test(a_summary_of_the_model_is_never_lost_in_silence),
-      cmocka_unit_test(nobody_warns_of_what_the_manual_says),
-      cmocka_unit_test(the_log_names_collections_that_are_lost),
-      cmocka_unit_test(shapes_that_cores_do_not_know_are_named),
-      cmocka_unit_test(nothing_is_done_for_steps_that_the_input_does_not_have),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -95,8 +95,7 @@ static void expect_restored(const job *j) {
   assert_false(ls_op_is_failed(op));
 }
 
-static void a_scaffold_is_made_on_the_host_behind_the_program(void **state) {
-  (void)state;
+TEST(a_scaffold_is_made_on_the_host_behind_the_program) {
   LS_SPEC("E161");
   for (what does = NOTHING; does <= OF_RESULT; ++does) {
     programs p;
@@ -113,8 +112,7 @@ static void a_scaffold_is_made_on_the_host_behind_the_program(void **state) {
   }
 }
 
-static void a_scaffold_cannot_use_what_is_inside_of_the_program(void **state) {
-  (void)state;
+TEST(a_scaffold_cannot_use_what_is_inside_of_the_program) {
   LS_SPEC("E161");
   static const what all[] = {INSIDE_LOOP, INSIDE_PROGRAM};
   for (size_t i = 0; i < LS_COUNT_OF(all); ++i)
@@ -134,8 +132,7 @@ static void a_scaffold_cannot_use_what_is_inside_of_the_program(void **state) {
     }
 }
 
-static void a_scaffold_that_fails_leaves_its_scope(void **state) {
-  (void)state;
+TEST(a_scaffold_that_fails_leaves_its_scope) {
   LS_SPEC("E161");
   programs p;
   job j;
@@ -147,8 +144,7 @@ static void a_scaffold_that_fails_leaves_its_scope(void **state) {
   end(&p, &j);
 }
 
-static void finalizing_is_held_to_the_same(void **state) {
-  (void)state;
+TEST(finalizing_is_held_to_the_same) {
   LS_SPEC("E161");
   programs p;
   job j;
@@ -181,14 +177,4 @@ static void finalizing_is_held_to_the_same(void **state) {
                 LS_COLLECTION_INIT_OP);
   expect_restored(&j);
   end(&p, &j);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_scaffold_is_made_on_the_host_behind_the_program),
-      cmocka_unit_test(a_scaffold_cannot_use_what_is_inside_of_the_program),
-      cmocka_unit_test(a_scaffold_that_fails_leaves_its_scope),
-      cmocka_unit_test(finalizing_is_held_to_the_same),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -195,9 +195,8 @@ static void expect_other(const drawn *a, drawn *b) {
   free(b);
 }
 
-static void a_seed_is_that_of_all_that_is_drawn(void **state) {
+TEST(a_seed_is_that_of_all_that_is_drawn) {
   LS_SPEC("E163");
-  (void)state;
   float first[WEIGHTS];
   for (int way = 0; way < ESTIMATOR_WAYS; ++way) {
     drawn *none = draw(way, (ls_opt){0}, 0), *seven = draw(way, LS_SOME(7), 0);
@@ -219,9 +218,8 @@ static void a_seed_is_that_of_all_that_is_drawn(void **state) {
 }
 
 // What a graph without one says is what its ops do.
-static void without_a_seed_numbers_are_those_of_the_ops(void **state) {
+TEST(without_a_seed_numbers_are_those_of_the_ops) {
   LS_SPEC("E163");
-  (void)state;
   for (int way = 0; way < ESTIMATOR_WAYS; ++way) {
     drawn *none = draw(way, (ls_opt){0}, 5);
     assert_non_null(strstr(none->export, "seed = 5"));
@@ -230,12 +228,4 @@ static void without_a_seed_numbers_are_those_of_the_ops(void **state) {
     free(none);
     free(seven);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_seed_is_that_of_all_that_is_drawn),
-      cmocka_unit_test(without_a_seed_numbers_are_those_of_the_ops),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,8 +97,7 @@ static ls_status make_by_environment(pod_training *f, ls_hook **hook) {
       &(ls_graceful_shutdown_options){.resolver = f->resolver}, hook);
 }
 
-static void the_environment_says_what_is_shut_down(void **state) {
-  (void)state;
+TEST(the_environment_says_what_is_shut_down) {
   LS_SPEC("E190");
   static const struct {
     const char *mode, *own;  // NULL: not set.
@@ -143,8 +142,7 @@ static void the_environment_says_what_is_shut_down(void **state) {
   }
 }
 
-static void options_are_checked(void **state) {
-  (void)state;
+TEST(options_are_checked) {
   pod_training f;
   ls_hook *hook = NULL;
   begin(&f);
@@ -180,8 +178,7 @@ static void options_are_checked(void **state) {
 }
 
 // ---- Hosts that will go ----------------------------------------------------
-static void a_lame_host_is_shut_down_behind_a_checkpoint(void **state) {
-  (void)state;
+TEST(a_lame_host_is_shut_down_behind_a_checkpoint) {
   LS_SPEC("E190 E191");
   pod_training f;
   begin(&f);
@@ -210,8 +207,7 @@ static void a_lame_host_is_shut_down_behind_a_checkpoint(void **state) {
   end(&f);
 }
 
-static void a_computation_is_shut_down_and_ends(void **state) {
-  (void)state;
+TEST(a_computation_is_shut_down_and_ends) {
   LS_SPEC("E191");
   pod_training f;
   begin(&f);
@@ -229,8 +225,7 @@ static void a_computation_is_shut_down_and_ends(void **state) {
   end(&f);
 }
 
-static void a_host_that_says_nothing_for_a_minute_is_lame(void **state) {
-  (void)state;
+TEST(a_host_that_says_nothing_for_a_minute_is_lame) {
   LS_SPEC("E190");
   pod_training f;
   begin(&f);
@@ -254,8 +249,7 @@ static ls_hook *saver_of(const char *folder) {
   return hook;
 }
 
-static void the_sole_saver_of_the_session_saves(void **state) {
-  (void)state;
+TEST(the_sole_saver_of_the_session_saves) {
   LS_SPEC("E191");
   for (int savers = 1; savers <= 2; ++savers) {
     pod_training f;
@@ -285,8 +279,7 @@ static void the_sole_saver_of_the_session_saves(void **state) {
   }
 }
 
-static void nothing_is_saved_where_a_user_does(void **state) {
-  (void)state;
+TEST(nothing_is_saved_where_a_user_does) {
   LS_SPEC("E191");
   pod_training f;
   ls_hook *hooks[2] = {NULL};
@@ -310,8 +303,7 @@ static void nothing_is_saved_where_a_user_does(void **state) {
   end(&f);
 }
 
-static void hosts_without_heartbeats_are_not_asked(void **state) {
-  (void)state;
+TEST(hosts_without_heartbeats_are_not_asked) {
   LS_SPEC("E191");
   for (int silent = 0; silent < 2; ++silent) {
     pod_training f;
@@ -348,8 +340,7 @@ static void hosts_without_heartbeats_are_not_asked(void **state) {
   end(&f);
 }
 
-static void what_would_be_saved_needs_a_global_step(void **state) {
-  (void)state;
+TEST(what_would_be_saved_needs_a_global_step) {
   LS_SPEC("E191");
   pod_training f;
   begin(&f);
@@ -412,8 +403,7 @@ static ls_tpu_resolver *cloud_of(service *self) {
   return resolver;
 }
 
-static void a_system_that_is_gone_ends_the_training(void **state) {
-  (void)state;
+TEST(a_system_that_is_gone_ends_the_training) {
   LS_SPEC("E193");
   static const char *const states[] = {"PREEMPTED", "TERMINATED"};
   for (int by_saver = 0; by_saver < 2; ++by_saver) {
@@ -462,8 +452,7 @@ static void a_system_that_is_gone_ends_the_training(void **state) {
   }
 }
 
-static void a_thread_that_polls_ends_with_the_training(void **state) {
-  (void)state;
+TEST(a_thread_that_polls_ends_with_the_training) {
   LS_SPEC("E193");
   for (int fails = 0; fails < 2; ++fails) {
     monitored_runs f;
@@ -487,8 +476,7 @@ static void a_thread_that_polls_ends_with_the_training(void **state) {
   }
 }
 
-static void a_stop_is_asked_for_from_outside_too(void **state) {
-  (void)state;
+TEST(a_stop_is_asked_for_from_outside_too) {
   monitored_runs f;
   service cloud = {.state = "PREEMPTED"};
   ls_train_stop stop = {0};
@@ -529,8 +517,7 @@ static ls_status no_hosts(void *user, ls_run_context *context) {
   return LS_STATUS(LS_UNAVAILABLE, "the hosts do not answer");
 }
 
-static void who_waits_for_a_session_of_a_lost_system_ends(void **state) {
-  (void)state;
+TEST(who_waits_for_a_session_of_a_lost_system_ends) {
   LS_SPEC("E193");
   monitored_runs f;
   service cloud = {.state = "READY"};
@@ -561,8 +548,7 @@ static void who_waits_for_a_session_of_a_lost_system_ends(void **state) {
   monitored_runs_end(&f);
 }
 
-static void only_a_system_that_is_looked_up_is_watched_so(void **state) {
-  (void)state;
+TEST(only_a_system_that_is_looked_up_is_watched_so) {
   LS_SPEC("E193");
   static const char *const names[] = {"local", "virtual:2x2",
                                       "grpc://10.0.0.1"};
@@ -611,28 +597,6 @@ static ls_status train_beside_a_lame_host(void *user) {
   return status;
 }
 
-static void failed_requests_for_memory_are_survived(void **state) {
-  (void)state;
+TEST(failed_requests_for_memory_are_survived) {
   expect_memory_failures_survived(train_beside_a_lame_host, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_environment_says_what_is_shut_down),
-      cmocka_unit_test(options_are_checked),
-      cmocka_unit_test(a_lame_host_is_shut_down_behind_a_checkpoint),
-      cmocka_unit_test(a_computation_is_shut_down_and_ends),
-      cmocka_unit_test(a_host_that_says_nothing_for_a_minute_is_lame),
-      cmocka_unit_test(the_sole_saver_of_the_session_saves),
-      cmocka_unit_test(nothing_is_saved_where_a_user_does),
-      cmocka_unit_test(hosts_without_heartbeats_are_not_asked),
-      cmocka_unit_test(what_would_be_saved_needs_a_global_step),
-      cmocka_unit_test(a_system_that_is_gone_ends_the_training),
-      cmocka_unit_test(a_thread_that_polls_ends_with_the_training),
-      cmocka_unit_test(a_stop_is_asked_for_from_outside_too),
-      cmocka_unit_test(who_waits_for_a_session_of_a_lost_system_ends),
-      cmocka_unit_test(only_a_system_that_is_looked_up_is_watched_so),
-      cmocka_unit_test(failed_requests_for_memory_are_survived),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,8 +29,7 @@ static void expect_refused(const ls_estimator_spec_options *options,
   assert_null(spec);
 }
 
-static void each_mode_needs_its_fields(void **state) {
-  (void)state;
+TEST(each_mode_needs_its_fields) {
   LS_SPEC("E53");
   monitored_runs f;
   monitored_runs_begin(&f);
@@ -64,8 +63,7 @@ static void each_mode_needs_its_fields(void **state) {
   monitored_runs_end(&f);
 }
 
-static void a_loss_has_one_element(void **state) {
-  (void)state;
+TEST(a_loss_has_one_element) {
   LS_SPEC("E54");
   monitored_runs f;
   monitored_runs_begin(&f);
@@ -142,8 +140,7 @@ static ls_nest nothing_at_all(ls_nest tensors, void *user) {
   return ls_none();
 }
 
-static void every_list_is_kept_in_its_order(void **state) {
-  (void)state;
+TEST(every_list_is_kept_in_its_order) {
   LS_SPEC("E51 E55");
   monitored_runs f;
   monitored_runs_begin(&f);
@@ -206,8 +203,7 @@ static void every_list_is_kept_in_its_order(void **state) {
 }
 
 // Functions on the host, hooks, then what the mode needs.
-static void what_is_wrong_is_found_in_order(void **state) {
-  (void)state;
+TEST(what_is_wrong_is_found_in_order) {
   LS_SPEC("E52");
   monitored_runs f;
   monitored_runs_begin(&f);
@@ -244,8 +240,7 @@ static ls_status no_scaffold(void *user, ls_scaffold *scaffold) {
   return ls_ok();
 }
 
-static void fields_are_of_one_kind_of_spec(void **state) {
-  (void)state;
+TEST(fields_are_of_one_kind_of_spec) {
   LS_SPEC("E51 E55");
   monitored_runs f;
   monitored_runs_begin(&f);
@@ -291,8 +286,7 @@ static void fields_are_of_one_kind_of_spec(void **state) {
   monitored_runs_end(&f);
 }
 
-static void specs_keep_what_they_are_given(void **state) {
-  (void)state;
+TEST(specs_keep_what_they_are_given) {
   LS_SPEC("E51 E52 E55");
   monitored_runs f;
   monitored_runs_begin(&f);
@@ -341,8 +335,7 @@ static void specs_keep_what_they_are_given(void **state) {
   monitored_runs_end(&f);
 }
 
-static void metrics_are_pairs(void **state) {
-  (void)state;
+TEST(metrics_are_pairs) {
   LS_SPEC("E55");
   monitored_runs f;
   monitored_runs_begin(&f);
@@ -371,8 +364,7 @@ static void metrics_are_pairs(void **state) {
   monitored_runs_end(&f);
 }
 
-static void what_is_predicted_is_served(void **state) {
-  (void)state;
+TEST(what_is_predicted_is_served) {
   LS_SPEC("E56");
   monitored_runs f;
   monitored_runs_begin(&f);
@@ -448,8 +440,7 @@ static ls_nest look_for(ls_nest tensors, void *user) {
              : LS_FAIL(LS_NOT_FOUND, "no '%s'", (const char *)user);
 }
 
-static void lists_that_are_not_there_are_refused(void **state) {
-  (void)state;
+TEST(lists_that_are_not_there_are_refused) {
   ls_graph *graph = NULL;
   ls_estimator_spec *spec = NULL;
   expect_ok(ls_graph_create("lists", &graph));
@@ -473,8 +464,7 @@ static void lists_that_are_not_there_are_refused(void **state) {
   ls_graph_destroy(graph);
 }
 
-static void functions_fit_their_tensors(void **state) {
-  (void)state;
+TEST(functions_fit_their_tensors) {
   LS_SPEC("E139 E140");
   monitored_runs f;
   monitored_runs_begin(&f);
@@ -512,8 +502,7 @@ static void functions_fit_their_tensors(void **state) {
 }
 
 // Of a nest that could not be made its cause is told, not that it is no dict.
-static void nests_that_have_failed_say_why(void **state) {
-  (void)state;
+TEST(nests_that_have_failed_say_why) {
   monitored_runs f;
   monitored_runs_begin(&f);
   LS_GRAPH_SCOPE(f.graph);
@@ -539,8 +528,7 @@ static void nests_that_have_failed_say_why(void **state) {
   monitored_runs_end(&f);
 }
 
-static void names_that_do_not_fit_are_found_at_the_call(void **state) {
-  (void)state;
+TEST(names_that_do_not_fit_are_found_at_the_call) {
   LS_SPEC("E141");
   monitored_runs f;
   monitored_runs_begin(&f);
@@ -572,8 +560,7 @@ static ls_status give_scaffold(void *user, ls_scaffold *scaffold) {
   return ls_ok();
 }
 
-static void cpus_use_a_plain_spec(void **state) {
-  (void)state;
+TEST(cpus_use_a_plain_spec) {
   LS_SPEC("E57");
   monitored_runs f;
   monitored_runs_begin(&f);
@@ -661,23 +648,4 @@ static void cpus_use_a_plain_spec(void **state) {
   ls_estimator_spec_release(plain);
   ls_variable_release(counter);
   monitored_runs_end(&f);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(each_mode_needs_its_fields),
-      cmocka_unit_test(a_loss_has_one_element),
-      cmocka_unit_test(every_list_is_kept_in_its_order),
-      cmocka_unit_test(what_is_wrong_is_found_in_order),
-      cmocka_unit_test(fields_are_of_one_kind_of_spec),
-      cmocka_unit_test(specs_keep_what_they_are_given),
-      cmocka_unit_test(metrics_are_pairs),
-      cmocka_unit_test(what_is_predicted_is_served),
-      cmocka_unit_test(lists_that_are_not_there_are_refused),
-      cmocka_unit_test(functions_fit_their_tensors),
-      cmocka_unit_test(nests_that_have_failed_say_why),
-      cmocka_unit_test(names_that_do_not_fit_are_found_at_the_call),
-      cmocka_unit_test(cpus_use_a_plain_spec),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

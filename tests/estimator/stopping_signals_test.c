@@ -47,8 +47,7 @@ static bool stops(ls_nest element, int64_t batch) {
   return ls_array_i64(stopping, 0) != 0;
 }
 
-static void a_stop_comes_behind_the_last_batch(void **state) {
-  (void)state;
+TEST(a_stop_comes_behind_the_last_batch) {
   LS_SPEC("E92 E93");
   static const struct {
     int64_t rows, at_once;
@@ -117,8 +116,7 @@ static ls_nest triple_of(ls_nest element, const ls_map_call *call, void *user) {
                   ls_nest_retain(element));
 }
 
-static void elements_are_features_or_pairs(void **state) {
-  (void)state;
+TEST(elements_are_features_or_pairs) {
   LS_SPEC("E93 E96");
   counted c = counted_begin(1);
   const ls_signal_options options = {
@@ -151,8 +149,7 @@ static void elements_are_features_or_pairs(void **state) {
 }
 
 // ---- Signals ---------------------------------------------------------------
-static void a_signal_is_the_first_of_a_batch(void **state) {
-  (void)state;
+TEST(a_signal_is_the_first_of_a_batch) {
   LS_SPEC("E95");
   counted c = counted_begin(1);
   ls_graph *graph = NULL;
@@ -190,8 +187,7 @@ static void a_signal_is_the_first_of_a_batch(void **state) {
 }
 
 // ---- The order of asking ---------------------------------------------------
-static void a_source_is_asked_in_order(void **state) {
-  (void)state;
+TEST(a_source_is_asked_in_order) {
   LS_SPEC("E90 E91 E94");
   counted c = counted_begin(1);
   ls_graph *graph = NULL;
@@ -289,8 +285,7 @@ static void expect_failed(ls_nest nest, const char *says) {
   ls_nest_release(nest);
 }
 
-static void short_batches_get_zeros_behind(void **state) {
-  (void)state;
+TEST(short_batches_get_zeros_behind) {
   LS_SPEC("E96");
   counted c = counted_begin(1);
   const ls_batch_padding four = {.parts = 1, .rows = 4};
@@ -372,8 +367,7 @@ static ls_nest mask_of(const int *bits, int64_t count) {
   return made;
 }
 
-static void only_real_rows_are_kept(void **state) {
-  (void)state;
+TEST(only_real_rows_are_kept) {
   LS_SPEC("E97");
   counted c = counted_begin(1);
   static const char *const keys[] = {"x", "y"};
@@ -467,8 +461,7 @@ static taken take(fed *f, int ordinal, int rows) {
   return t;
 }
 
-static void a_prediction_is_fed_until_it_stops(void **state) {
-  (void)state;
+TEST(a_prediction_is_fed_until_it_stops) {
   LS_SPEC("E100 E118");
   fed f;
   fed_begin(&f, (fed_facts){.pod = "virtual:2x1,cores=1",
@@ -511,8 +504,7 @@ static void a_prediction_is_fed_until_it_stops(void **state) {
 }
 
 // Three batches of two for two replicas: the last step has one and a stop.
-static void replicas_of_a_host_stop_together(void **state) {
-  (void)state;
+TEST(replicas_of_a_host_stop_together) {
   LS_SPEC("E102");
   fed f;
   fed_begin(&f, (fed_facts){.pod = "virtual:2x1,cores=1",
@@ -537,8 +529,7 @@ static void replicas_of_a_host_stop_together(void **state) {
   fed_close(&f);
 }
 
-static void a_prediction_is_fed_to_all_or_in_slices(void **state) {
-  (void)state;
+TEST(a_prediction_is_fed_to_all_or_in_slices) {
   LS_SPEC("E104 E105");
   static const int64_t axes[] = {0};
   for (int sliced = 0; sliced < 2; ++sliced) {
@@ -573,19 +564,4 @@ static void a_prediction_is_fed_to_all_or_in_slices(void **state) {
                             .input = a_value},
                 LS_INVALID_ARGUMENT, "Dataset");
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_stop_comes_behind_the_last_batch),
-      cmocka_unit_test(elements_are_features_or_pairs),
-      cmocka_unit_test(a_signal_is_the_first_of_a_batch),
-      cmocka_unit_test(a_source_is_asked_in_order),
-      cmocka_unit_test(short_batches_get_zeros_behind),
-      cmocka_unit_test(only_real_rows_are_kept),
-      cmocka_unit_test(a_prediction_is_fed_until_it_stops),
-      cmocka_unit_test(replicas_of_a_host_stop_together),
-      cmocka_unit_test(a_prediction_is_fed_to_all_or_in_slices),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

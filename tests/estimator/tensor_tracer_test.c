@@ -25,8 +25,7 @@ static void set_flags(const char *flags) {
 }
 
 // ---- Whether it is on ------------------------------------------------------
-static void flags_say_whether_it_is_on(void **state) {
-  (void)state;
+TEST(flags_say_whether_it_is_on) {
   LS_SPEC("E201");
   static const struct {
     const char *flags;  // NULL: not set.
@@ -129,8 +128,7 @@ static size_t lines_of(const char *log) {
   return count;
 }
 
-static void modes_say_what_tensors_are(void **state) {
-  (void)state;
+TEST(modes_say_what_tensors_are) {
   LS_SPEC("E201");
   static const struct {
     const char *flags;
@@ -174,8 +172,7 @@ static void modes_say_what_tensors_are(void **state) {
   }
 }
 
-static void flags_choose_ops(void **state) {
-  (void)state;
+TEST(flags_choose_ops) {
   static const struct {
     const char *flags;
     size_t lines;
@@ -205,8 +202,7 @@ static void flags_choose_ops(void **state) {
   }
 }
 
-static void what_is_no_number_is_found(void **state) {
-  (void)state;
+TEST(what_is_no_number_is_found) {
   traced t;
   begin(&t, "--enable");
   {
@@ -221,8 +217,7 @@ static void what_is_no_number_is_found(void **state) {
   end(&t);
 }
 
-static void flags_and_modes_that_are_not_there_are_listed(void **state) {
-  (void)state;
+TEST(flags_and_modes_that_are_not_there_are_listed) {
   LS_SPEC("E201");
   static const char all_flags[] =
       "the flags are --enable, --trace_mode, --trace_scalar, --op_range, "
@@ -282,8 +277,7 @@ static ls_nest count_calls(ls_nest tensors, void *user) {
   return ls_nest_retain(tensors);
 }
 
-static void a_plain_spec_has_a_hook_that_traces(void **state) {
-  (void)state;
+TEST(a_plain_spec_has_a_hook_that_traces) {
   LS_SPEC("E58");
   static const struct {
     const char *flags;
@@ -337,8 +331,7 @@ static void a_plain_spec_has_a_hook_that_traces(void **state) {
   }
 }
 
-static void a_spec_with_bad_flags_is_refused(void **state) {
-  (void)state;
+TEST(a_spec_with_bad_flags_is_refused) {
   LS_SPEC("E201");
   traced t;
   ls_estimator_spec *spec = NULL, *plain = NULL;
@@ -402,8 +395,7 @@ static ls_nest compute(ls_nest args, void *user) {
   return final;
 }
 
-static void a_computation_traces_each_replica(void **state) {
-  (void)state;
+TEST(a_computation_traces_each_replica) {
   LS_SPEC("E201");
   set_flags("--enable --trace_mode=max-abs --included_optypes=exp");
   for (int loops = 0; loops < 2; ++loops)
@@ -436,8 +428,7 @@ static void a_computation_traces_each_replica(void **state) {
   set_flags(NULL);
 }
 
-static void nothing_to_trace_is_no_op(void **state) {
-  (void)state;
+TEST(nothing_to_trace_is_no_op) {
   traced t;
   ls_nest ops = ls_none();
   ls_tensor loss;
@@ -486,25 +477,8 @@ static ls_status trace_a_graph(void *user) {
   return status;
 }
 
-static void failed_requests_for_memory_are_survived(void **state) {
-  (void)state;
+TEST(failed_requests_for_memory_are_survived) {
   set_flags("--enable --trace_mode=norm --excluded_opnames=a,b*");
   expect_memory_failures_survived(trace_a_graph, NULL);
   set_flags(NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(flags_say_whether_it_is_on),
-      cmocka_unit_test(modes_say_what_tensors_are),
-      cmocka_unit_test(flags_choose_ops),
-      cmocka_unit_test(what_is_no_number_is_found),
-      cmocka_unit_test(flags_and_modes_that_are_not_there_are_listed),
-      cmocka_unit_test(a_plain_spec_has_a_hook_that_traces),
-      cmocka_unit_test(a_spec_with_bad_flags_is_refused),
-      cmocka_unit_test(a_computation_traces_each_replica),
-      cmocka_unit_test(nothing_to_trace_is_no_op),
-      cmocka_unit_test(failed_requests_for_memory_are_survived),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -113,8 +113,7 @@ static bool waits_for(ls_op op, ls_op other) {
   return false;
 }
 
-static void tracing_comes_before_hosts_hear_of_the_step(void **state) {
-  (void)state;
+TEST(tracing_comes_before_hosts_hear_of_the_step) {
   LS_SPEC("E132 E201");
   for (int traces = 0; traces < 2; ++traces) {
     programs p;
@@ -138,8 +137,7 @@ static void tracing_comes_before_hosts_hear_of_the_step(void **state) {
 }
 
 // ---- Lines -----------------------------------------------------------------
-static void each_step_of_each_replica_is_traced(void **state) {
-  (void)state;
+TEST(each_step_of_each_replica_is_traced) {
   LS_SPEC("E201");
   static const int counts[] = {1, 3, 8};
   for (size_t i = 0; i < LS_COUNT_OF(counts); ++i) {
@@ -159,8 +157,7 @@ static void each_step_of_each_replica_is_traced(void **state) {
   }
 }
 
-static void other_modes_are_not_traced(void **state) {
-  (void)state;
+TEST(other_modes_are_not_traced) {
   programs p;
   job j = {.is_bad = true};
   begin(&p, &j, LS_MODE_EVAL, 1, "--enable");
@@ -170,8 +167,7 @@ static void other_modes_are_not_traced(void **state) {
   end(&p, &j);
 }
 
-static void bad_flags_are_refused(void **state) {
-  (void)state;
+TEST(bad_flags_are_refused) {
   LS_SPEC("E201");
   programs p;
   job j = {.is_bad = false};
@@ -188,14 +184,4 @@ static void bad_flags_are_refused(void **state) {
   expect_status(programs_try(&p), LS_INVALID_ARGUMENT,
                 "there is no trace_mode 'most'; the modes are nan-inf");
   end(&p, &j);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(tracing_comes_before_hosts_hear_of_the_step),
-      cmocka_unit_test(each_step_of_each_replica_is_traced),
-      cmocka_unit_test(other_modes_are_not_traced),
-      cmocka_unit_test(bad_flags_are_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

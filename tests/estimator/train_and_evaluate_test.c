@@ -17,9 +17,8 @@ static ls_status count_begin(void *user) {
   return ls_ok();
 }
 
-static void what_is_saved_is_evaluated_and_exported(void **state) {
+TEST(what_is_saved_is_evaluated_and_exported) {
   LS_SPEC("E207 E208");
-  (void)state;
   for (int way = 0; way < 3; ++way) {
     waits w;
     int begins = 0;
@@ -97,9 +96,8 @@ static ls_status request_stop(void *user, ls_run_context *context,
   return ls_ok();
 }
 
-static void evaluations_are_throttled(void **state) {
+TEST(evaluations_are_throttled) {
   LS_SPEC("E207");
-  (void)state;
   static const struct {
     ls_opt throttle;
     int64_t evaluations;
@@ -142,8 +140,7 @@ static void evaluations_are_throttled(void **state) {
 }
 
 // What a stop has cut short says nothing of a model.
-static void a_training_that_is_stopped_is_not_evaluated(void **state) {
-  (void)state;
+TEST(a_training_that_is_stopped_is_not_evaluated) {
   for (int way = 0; way < 3; ++way) {
     waits w;
     ls_train_stop stop = {0};
@@ -198,9 +195,8 @@ static void a_training_that_is_stopped_is_not_evaluated(void **state) {
   }
 }
 
-static void a_training_that_saves_elsewhere_is_not_evaluated(void **state) {
+TEST(a_training_that_saves_elsewhere_is_not_evaluated) {
   LS_SPEC("E207");
-  (void)state;
   estimator_case c = {.folder = "elsewhere", .repeats = true};
   ls_hook *saver = NULL;
   estimator_case_begin(&c);
@@ -220,9 +216,8 @@ static void a_training_that_saves_elsewhere_is_not_evaluated(void **state) {
 }
 
 // ---- One of several --------------------------------------------------------
-static void an_evaluator_takes_checkpoints_as_they_come(void **state) {
+TEST(an_evaluator_takes_checkpoints_as_they_come) {
   LS_SPEC("E207");
-  (void)state;
   waits w;
   estimator_case first = {.folder = "come", .repeats = true};
   waits_begin(&w, NULL);
@@ -262,9 +257,8 @@ static void an_evaluator_takes_checkpoints_as_they_come(void **state) {
   waits_end(&w);
 }
 
-static void an_evaluator_warns_now_and_then_and_can_be_stopped(void **state) {
+TEST(an_evaluator_warns_now_and_then_and_can_be_stopped) {
   LS_SPEC("E207");
-  (void)state;
   waits w;
   ls_train_and_evaluation result;
   waits_begin(&w, "{\"cluster\":{\"chief\":[\"a:1\"]},"
@@ -289,9 +283,8 @@ static void an_evaluator_warns_now_and_then_and_can_be_stopped(void **state) {
   waits_end(&w);
 }
 
-static void workers_wait_before_they_train(void **state) {
+TEST(workers_wait_before_they_train) {
   LS_SPEC("E207");
-  (void)state;
   static const struct {
     const char *task;
     int64_t seconds;
@@ -326,9 +319,8 @@ static void workers_wait_before_they_train(void **state) {
   }
 }
 
-static void other_tasks_are_refused(void **state) {
+TEST(other_tasks_are_refused) {
   LS_SPEC("E207");
-  (void)state;
   static const struct {
     const char *config;
     ls_code code;
@@ -364,9 +356,8 @@ static void expect_refused(estimator_case *c, ls_train_spec train,
   assert_int_equal(c->input_calls, 0);
 }
 
-static void specs_that_cannot_be_are_refused(void **state) {
+TEST(specs_that_cannot_be_are_refused) {
   LS_SPEC("E206");
-  (void)state;
   estimator_case c = {.folder = "specs"};
   estimator_case_begin(&c);
   const ls_input_function input = estimator_input(&c);
@@ -406,9 +397,8 @@ static ls_status count_run(void *user, ls_run_context *context,
   return ls_ok();
 }
 
-static void an_evaluation_has_a_hundred_steps(void **state) {
+TEST(an_evaluation_has_a_hundred_steps) {
   LS_SPEC("E206");
-  (void)state;
   for (int whole = 0; whole < 2; ++whole) {
     int runs = 0;
     ls_hook *hook = NULL;
@@ -429,20 +419,4 @@ static void an_evaluation_has_a_hundred_steps(void **state) {
     ls_hook_release(hook);
     estimator_case_end(&c);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_is_saved_is_evaluated_and_exported),
-      cmocka_unit_test(evaluations_are_throttled),
-      cmocka_unit_test(a_training_that_is_stopped_is_not_evaluated),
-      cmocka_unit_test(a_training_that_saves_elsewhere_is_not_evaluated),
-      cmocka_unit_test(an_evaluator_takes_checkpoints_as_they_come),
-      cmocka_unit_test(an_evaluator_warns_now_and_then_and_can_be_stopped),
-      cmocka_unit_test(workers_wait_before_they_train),
-      cmocka_unit_test(other_tasks_are_refused),
-      cmocka_unit_test(specs_that_cannot_be_are_refused),
-      cmocka_unit_test(an_evaluation_has_a_hundred_steps),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,8 +36,7 @@ static double value_of(ls_session *session, ls_variable *variable) {
 }
 
 // Alone and in replicas that share a graph.
-static void a_train_op_moves_variables_and_the_global_step(void **state) {
-  (void)state;
+TEST(a_train_op_moves_variables_and_the_global_step) {
   for (int replicas = 1; replicas <= 3; ++replicas) {
     job j = {0};
     ls_strategy *strategy = mirrored_of(replicas);
@@ -78,8 +77,7 @@ static void a_train_op_moves_variables_and_the_global_step(void **state) {
   }
 }
 
-static void a_train_op_needs_a_global_step(void **state) {
-  (void)state;
+TEST(a_train_op_needs_a_global_step) {
   job j = {0};
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("g", &graph));
@@ -141,16 +139,6 @@ static ls_status make_in_replicas(void *user) {
   return status;
 }
 
-static void replicas_without_memory_for_it_say_so(void **state) {
-  (void)state;
+TEST(replicas_without_memory_for_it_say_so) {
   expect_memory_failures_survived(make_in_replicas, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_train_op_moves_variables_and_the_global_step),
-      cmocka_unit_test(a_train_op_needs_a_global_step),
-      cmocka_unit_test(replicas_without_memory_for_it_say_so),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -124,9 +124,8 @@ static void expect_speed(const char *folder, double batch) {
   ls_event_numbers_destroy(examples);
 }
 
-static void hooks_are_called_in_their_order(void **state) {
+TEST(hooks_are_called_in_their_order) {
   LS_SPEC("E152 E153 E159 E164");
-  (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     watched w = {.setup = estimator_case_of(i)};
     counted runtime =
@@ -179,9 +178,8 @@ static ls_status summarizing(void *user, ls_model_call *call,
   return ls_ok();
 }
 
-static void losses_are_summarized_when_due_and_once(void **state) {
+TEST(losses_are_summarized_when_due_and_once) {
   LS_SPEC("E163 E164");
-  (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     estimator_case c = estimator_case_of(i);
     ls_event_numbers *numbers = NULL;
@@ -203,9 +201,8 @@ static void losses_are_summarized_when_due_and_once(void **state) {
   }
 }
 
-static void what_runs_on_a_cpu_is_told(void **state) {
+TEST(what_runs_on_a_cpu_is_told) {
   LS_SPEC("E152");
-  (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     said s = {0};
     counted runtime = counted_begin_with(
@@ -235,8 +232,7 @@ static void what_runs_on_a_cpu_is_told(void **state) {
   }
 }
 
-static void a_loss_that_is_no_number_ends_a_training(void **state) {
-  (void)state;
+TEST(a_loss_that_is_no_number_ends_a_training) {
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     watched w = {.setup = estimator_case_of(i), .spoils = true};
     counted runtime = counted_begin_with((ls_runtime_options){0});
@@ -269,9 +265,8 @@ static ls_status alone(void *user, ls_model_call *call,
   return ls_tpu_estimator_spec_create(&o, out);
 }
 
-static void gradients_must_be_summed_over_several_replicas(void **state) {
+TEST(gradients_must_be_summed_over_several_replicas) {
   LS_SPEC("E155");
-  (void)state;
   for (int replicas = 1; replicas <= 3; replicas += 2) {
     estimator_case c = {.way = ON_TPU,
                         .replicas = replicas,
@@ -320,9 +315,8 @@ static ls_nest torn(void *user, ls_input_call *call) {
                 .size = ls_params_i64(call->params, "batch_size", c->batch)}));
 }
 
-static void what_fails_in_a_thread_fails_the_call(void **state) {
+TEST(what_fails_in_a_thread_fails_the_call) {
   LS_SPEC("E172");
-  (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     estimator_case c = estimator_case_of(i);
     ls_nest metrics = ls_none(), row = ls_none();
@@ -373,9 +367,8 @@ static void note_sources(void *user, const ls_log_line *line) {
       ((sources *)user)->loops[i] = true;
 }
 
-static void each_call_tells_what_it_failed_by(void **state) {
+TEST(each_call_tells_what_it_failed_by) {
   LS_SPEC("E172");
-  (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     estimator_case c = estimator_case_of(i);
     sources told = {0};
@@ -475,9 +468,8 @@ static ls_status fail_late_call(void *user, ls_run_context *context) {
   return ls_ok();
 }
 
-static void what_fails_behind_the_last_run_fails_the_call(void **state) {
+TEST(what_fails_behind_the_last_run_fails_the_call) {
   LS_SPEC("E172");
-  (void)state;
   for (int replicas = 1; replicas <= 3; replicas += 2) {
     late l = {.setup = {.way = ON_TPU,
                         .replicas = replicas,
@@ -504,18 +496,4 @@ static void what_fails_behind_the_last_run_fails_the_call(void **state) {
     estimator_case_end(&l.setup);
     counted_end(&runtime);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(hooks_are_called_in_their_order),
-      cmocka_unit_test(losses_are_summarized_when_due_and_once),
-      cmocka_unit_test(what_runs_on_a_cpu_is_told),
-      cmocka_unit_test(a_loss_that_is_no_number_ends_a_training),
-      cmocka_unit_test(gradients_must_be_summed_over_several_replicas),
-      cmocka_unit_test(what_fails_in_a_thread_fails_the_call),
-      cmocka_unit_test(each_call_tells_what_it_failed_by),
-      cmocka_unit_test(what_fails_behind_the_last_run_fails_the_call),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,9 +12,8 @@ static ls_status train(estimator_case *c, ls_estimator_training training,
   return ls_estimator_train(c->estimator, &training, end);
 }
 
-static void numbers_of_steps_are_checked(void **state) {
+TEST(numbers_of_steps_are_checked) {
   LS_SPEC("E66 E162 E165");
-  (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     estimator_case c = estimator_case_of(i);
     ls_training_end end;
@@ -45,9 +44,7 @@ static void numbers_of_steps_are_checked(void **state) {
   }
 }
 
-static void
-as_many_steps_as_there_are_numbers_end_with_the_input(void **state) {
-  (void)state;
+TEST(as_many_steps_as_there_are_numbers_end_with_the_input) {
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     estimator_case c = estimator_case_of(i);
     ls_training_end end;
@@ -82,8 +79,7 @@ static ls_status collect(void *user, ls_model_call *call,
 }
 
 // As other systems keep them there.
-static void summaries_may_be_tensors_and_nothing_else(void **state) {
-  (void)state;
+TEST(summaries_may_be_tensors_and_nothing_else) {
   for (int other = 0; other < 2; ++other) {
     estimator_case c = {.folder = "collected"};
     collecting self = {.other = other == 1};
@@ -105,9 +101,8 @@ static const char *task_of(void *user, const char *name) {
   return strcmp(name, "TF_CONFIG") == 0 ? user : NULL;
 }
 
-static void evaluators_and_parameter_servers_do_not_train(void **state) {
+TEST(evaluators_and_parameter_servers_do_not_train) {
   LS_SPEC("E162");
-  (void)state;
   static char tasks[2][120] = {
       "{\"cluster\": {\"chief\": [\"a:1\"], \"worker\": [\"b:1\"]}, "
       "\"task\": {\"type\": \"evaluator\", \"index\": 0}}",
@@ -143,9 +138,8 @@ static ls_status note_loss(void *user, ls_run_context *context,
   return ls_ok();
 }
 
-static void a_trainings_loss_is_that_of_its_last_run(void **state) {
+TEST(a_trainings_loss_is_that_of_its_last_run) {
   LS_SPEC("E166");
-  (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     estimator_case c = estimator_case_of(i);
     run_losses seen = {0};
@@ -168,9 +162,8 @@ static void a_trainings_loss_is_that_of_its_last_run(void **state) {
   }
 }
 
-static void steps_add_and_a_limit_that_is_reached_is_no_failure(void **state) {
+TEST(steps_add_and_a_limit_that_is_reached_is_no_failure) {
   LS_SPEC("E162");
-  (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     estimator_case c = estimator_case_of(i);
     ls_training_end end;
@@ -217,9 +210,8 @@ static void expect_losses_below(const char *folder, double most) {
   ls_event_numbers_destroy(losses);
 }
 
-static void the_end_of_the_input_ends_a_training(void **state) {
+TEST(the_end_of_the_input_ends_a_training) {
   LS_SPEC("E173");
-  (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     for (int fails = 0; fails < 2; ++fails) {
       lines told = {0};
@@ -289,9 +281,8 @@ static ls_hook *watching(watch *self) {
   return hook;
 }
 
-static void a_training_that_is_asked_to_stop_saves_and_says_so(void **state) {
+TEST(a_training_that_is_asked_to_stop_saves_and_says_so) {
   LS_SPEC("E166 E216");
-  (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     lines told = {0};
     counted runtime = counted_begin_with(
@@ -345,9 +336,8 @@ static ls_status after_save(void *user, ls_session *session, int64_t step,
   return ls_ok();
 }
 
-static void listeners_go_to_the_first_saver(void **state) {
+TEST(listeners_go_to_the_first_saver) {
   LS_SPEC("E165");
-  (void)state;
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     for (int savers = 0; savers < 3; ++savers) {
       estimator_case c = estimator_case_of(i);
@@ -382,19 +372,4 @@ static void listeners_go_to_the_first_saver(void **state) {
       estimator_case_end(&c);
     }
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(numbers_of_steps_are_checked),
-      cmocka_unit_test(as_many_steps_as_there_are_numbers_end_with_the_input),
-      cmocka_unit_test(summaries_may_be_tensors_and_nothing_else),
-      cmocka_unit_test(a_trainings_loss_is_that_of_its_last_run),
-      cmocka_unit_test(evaluators_and_parameter_servers_do_not_train),
-      cmocka_unit_test(steps_add_and_a_limit_that_is_reached_is_no_failure),
-      cmocka_unit_test(the_end_of_the_input_ends_a_training),
-      cmocka_unit_test(a_training_that_is_asked_to_stop_saves_and_says_so),
-      cmocka_unit_test(listeners_go_to_the_first_saver),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

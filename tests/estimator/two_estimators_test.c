@@ -182,8 +182,7 @@ static void begin_pair(fitted two[2], size_t row) {
 
 // One's first run comes after the other's system was initialized: by a training
 // that has open predictions behind it, or by hand.
-static void each_trains_on_its_own_data(void **state) {
-  (void)state;
+TEST(each_trains_on_its_own_data) {
   for (size_t i = 0; i < ON_ONE_HOST; ++i) {
     counted c = counted_begin(0);
     fitted two[2];
@@ -225,8 +224,7 @@ static void *train_there(void *user) {
   return NULL;
 }
 
-static void two_train_at_once(void **state) {
-  (void)state;
+TEST(two_train_at_once) {
   for (size_t i = 0; i < LS_COUNT_OF(pairs); ++i) {
     counted c = counted_begin(0);
     fitted two[2];
@@ -251,8 +249,7 @@ static void two_train_at_once(void **state) {
 // ---- In one job ------------------------------------------------------------
 // Its devices would be the other's: it is refused by name, and waits for
 // nobody.
-static void a_second_system_of_a_job_in_use_is_refused(void **state) {
-  (void)state;
+TEST(a_second_system_of_a_job_in_use_is_refused) {
   counted c = counted_begin(0);
   fitted first = {.pod = "virtual:2x1,cores=1", .folder = "first", .y = 2};
   fitted second = {.pod = "virtual:4x1,cores=1", .folder = "second", .y = -2};
@@ -277,8 +274,7 @@ static void a_second_system_of_a_job_in_use_is_refused(void **state) {
 }
 
 // The system of evaluations is of the job that its devices are named by.
-static void a_system_to_evaluate_on_is_of_the_same_job(void **state) {
-  (void)state;
+TEST(a_system_to_evaluate_on_is_of_the_same_job) {
   counted c = counted_begin(0);
   fitted f = {
       .pod = "virtual:2x1,cores=1", .job = "red", .folder = "eval", .y = 2};
@@ -309,14 +305,4 @@ static void a_system_to_evaluate_on_is_of_the_same_job(void **state) {
   ls_nest_release(metrics);
   end(&f);
   counted_end(&c);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(each_trains_on_its_own_data),
-      cmocka_unit_test(two_train_at_once),
-      cmocka_unit_test(a_second_system_of_a_job_in_use_is_refused),
-      cmocka_unit_test(a_system_to_evaluate_on_is_of_the_same_job),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -189,8 +189,7 @@ static const uneven cases[] = {
 };
 
 // ---- Evaluation ------------------------------------------------------------
-static void each_example_of_each_host_is_evaluated_once(void **state) {
-  (void)state;
+TEST(each_example_of_each_host_is_evaluated_once) {
   LS_SPEC("E214");
   static const uneven large[] = {
       {.hosts = 2, .cores = 1, .rows = 64, .counts = {9000, 1007}},
@@ -226,8 +225,7 @@ static void each_example_of_each_host_is_evaluated_once(void **state) {
 }
 
 // What one host reads, and all are given parts of.
-static void slices_on_several_hosts_are_evaluated_once(void **state) {
-  (void)state;
+TEST(slices_on_several_hosts_are_evaluated_once) {
   LS_SPEC("E214");
   static const char *const pods[] = {"virtual:2x1,cores=1,hosts=2",
                                      "virtual:4x2,cores=1,hosts=4"};
@@ -254,8 +252,7 @@ static void slices_on_several_hosts_are_evaluated_once(void **state) {
 }
 
 // As many steps as are asked for, and not more.
-static void an_evaluation_of_some_steps_takes_those_of_all_hosts(void **state) {
-  (void)state;
+TEST(an_evaluation_of_some_steps_takes_those_of_all_hosts) {
   uneven u = cases[0];
   u.pipeline = LS_INPUT_PER_HOST_V2;
   begin(&u, ON_TPU, "uneven-some", false);
@@ -294,8 +291,7 @@ static void train_both(const uneven *like, ls_input_pipeline pipeline) {
   estimator_case_end(&cores.setup);
 }
 
-static void hosts_without_examples_count_nothing_in_a_step(void **state) {
-  (void)state;
+TEST(hosts_without_examples_count_nothing_in_a_step) {
   LS_SPEC("E214");
   for (size_t i = 0; i < LS_COUNT_OF(cases); ++i) {
     train_both(&cases[i], LS_INPUT_PER_HOST_V2);
@@ -303,8 +299,7 @@ static void hosts_without_examples_count_nothing_in_a_step(void **state) {
   }
 }
 
-static void a_training_goes_on_where_some_hosts_have_ended(void **state) {
-  (void)state;
+TEST(a_training_goes_on_where_some_hosts_have_ended) {
   LS_SPEC("E215");
   uneven whole = cases[2], parts = cases[2];
   whole.pipeline = parts.pipeline = LS_INPUT_PER_HOST_V2;
@@ -320,8 +315,7 @@ static void a_training_goes_on_where_some_hosts_have_ended(void **state) {
   estimator_case_end(&whole.setup);
 }
 
-static void an_end_before_the_steps_can_be_an_error(void **state) {
-  (void)state;
+TEST(an_end_before_the_steps_can_be_an_error) {
   uneven u = cases[0];
   ls_training_end end;
   u.pipeline = LS_INPUT_PER_HOST_V2;
@@ -356,8 +350,7 @@ static ls_nest half_values(void *user, ls_input_call *call) {
                         ls_leaf(ls_fill(LS_DTYPE_I32, LS_SHAPE(u->rows), 1)));
 }
 
-static void hosts_of_data_sets_and_of_values_are_refused(void **state) {
-  (void)state;
+TEST(hosts_of_data_sets_and_of_values_are_refused) {
   for (int any_batch = 0; any_batch < 2; ++any_batch) {
     uneven u = cases[0];
     ls_training_end end;
@@ -391,8 +384,7 @@ static ls_nest failing_input(void *user, ls_input_call *call) {
       .size = 5, .element = specs(), .make = fail_later, .user = user}));
 }
 
-static void an_input_that_fails_is_told(void **state) {
-  (void)state;
+TEST(an_input_that_fails_is_told) {
   uneven u = cases[0];
   ls_training_end end;
   ls_nest metrics = ls_none();
@@ -434,9 +426,7 @@ static int predict(estimator_case *c, double *numbers, int room) {
   return count;
 }
 
-static void
-slices_on_several_hosts_are_predicted_with_their_rest(void **state) {
-  (void)state;
+TEST(slices_on_several_hosts_are_predicted_with_their_rest) {
   enum { ROWS = 51 };
   static const struct {
     const char *pod;
@@ -482,19 +472,4 @@ slices_on_several_hosts_are_predicted_with_their_rest(void **state) {
       assert_true(fabs(got[i] - wanted[i]) < 1e-6);
     estimator_case_end(&c);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(each_example_of_each_host_is_evaluated_once),
-      cmocka_unit_test(slices_on_several_hosts_are_evaluated_once),
-      cmocka_unit_test(an_evaluation_of_some_steps_takes_those_of_all_hosts),
-      cmocka_unit_test(hosts_without_examples_count_nothing_in_a_step),
-      cmocka_unit_test(a_training_goes_on_where_some_hosts_have_ended),
-      cmocka_unit_test(an_end_before_the_steps_can_be_an_error),
-      cmocka_unit_test(hosts_of_data_sets_and_of_values_are_refused),
-      cmocka_unit_test(an_input_that_fails_is_told),
-      cmocka_unit_test(slices_on_several_hosts_are_predicted_with_their_rest),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -88,8 +88,7 @@ static void start(hosts *f, int64_t timeout) {
 }
 
 // ---- Hosts -----------------------------------------------------------------
-static void a_host_that_nobody_asks_goes(void **state) {
-  (void)state;
+TEST(a_host_that_nobody_asks_goes) {
   hosts f;
   begin(&f);
   expect_ok(ls_pod_watch(f.pod, 10 * second));
@@ -121,8 +120,7 @@ static void a_host_that_nobody_asks_goes(void **state) {
 }
 
 // ---- The watchdog ----------------------------------------------------------
-static void hosts_are_asked_each_tenth_of_the_time(void **state) {
-  (void)state;
+TEST(hosts_are_asked_each_tenth_of_the_time) {
   LS_SPEC("E192");
   static const struct {
     int64_t timeout;
@@ -152,8 +150,7 @@ static void hosts_are_asked_each_tenth_of_the_time(void **state) {
   }
 }
 
-static void hosts_that_do_not_answer_are_borne(void **state) {
-  (void)state;
+TEST(hosts_that_do_not_answer_are_borne) {
   LS_SPEC("E192");
   hosts f;
   begin(&f);
@@ -175,8 +172,7 @@ static void hosts_that_do_not_answer_are_borne(void **state) {
   end(&f);
 }
 
-static void a_stop_disarms_it(void **state) {
-  (void)state;
+TEST(a_stop_disarms_it) {
   LS_SPEC("E192");
   hosts f;
   begin(&f);
@@ -195,8 +191,7 @@ static void a_stop_disarms_it(void **state) {
   end(&f);  // It ends with its runtime.
 }
 
-static void a_runtime_has_one_watchdog(void **state) {
-  (void)state;
+TEST(a_runtime_has_one_watchdog) {
   LS_SPEC("E192");
   hosts f;
   begin(&f);
@@ -248,8 +243,7 @@ static void take_time(void *user, const ls_log_line *line) {
   assert_null(ls_pod_find(self->runtime, "none", "none"));
 }
 
-static void a_watchdog_that_is_replaced_may_still_be_asking(void **state) {
-  (void)state;
+TEST(a_watchdog_that_is_replaced_may_still_be_asking) {
   slow_sink sink = {0};
   ls_tpu_resolver *resolver = NULL;
   ls_pod *pod = NULL;
@@ -289,8 +283,7 @@ static void let_another_in(void *user, const ls_log_line *line) {
   pthread_join(thread, NULL);
 }
 
-static void that_it_begins_is_told_without_a_lock(void **state) {
-  (void)state;
+TEST(that_it_begins_is_told_without_a_lock) {
   counted c = {0};
   ls_tpu_resolver *resolver = NULL;
   c = counted_begin_with(
@@ -304,8 +297,7 @@ static void that_it_begins_is_told_without_a_lock(void **state) {
   counted_end(&c);
 }
 
-static void the_environment_starts_it(void **state) {
-  (void)state;
+TEST(the_environment_starts_it) {
   static const struct {
     const char *value, *own;  // NULL: not set.
     const char *refused;      // NULL: fine.
@@ -334,8 +326,7 @@ static void the_environment_starts_it(void **state) {
   }
 }
 
-static void what_cannot_be_watched_is_refused(void **state) {
-  (void)state;
+TEST(what_cannot_be_watched_is_refused) {
   hosts f;
   begin(&f);
   ls_tpu_resolver *far = NULL;
@@ -362,23 +353,6 @@ static ls_status watch_for_a_moment(void *user) {
   return status;
 }
 
-static void failed_requests_for_memory_are_survived(void **state) {
-  (void)state;
+TEST(failed_requests_for_memory_are_survived) {
   expect_memory_failures_survived(watch_for_a_moment, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_host_that_nobody_asks_goes),
-      cmocka_unit_test(hosts_are_asked_each_tenth_of_the_time),
-      cmocka_unit_test(hosts_that_do_not_answer_are_borne),
-      cmocka_unit_test(a_stop_disarms_it),
-      cmocka_unit_test(a_watchdog_that_is_replaced_may_still_be_asking),
-      cmocka_unit_test(a_runtime_has_one_watchdog),
-      cmocka_unit_test(that_it_begins_is_told_without_a_lock),
-      cmocka_unit_test(the_environment_starts_it),
-      cmocka_unit_test(what_cannot_be_watched_is_refused),
-      cmocka_unit_test(failed_requests_for_memory_are_survived),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,8 +32,7 @@ static estimator_case case_of(const ls_tpu_config *tpu, int replicas) {
 }
 
 // ---- Training --------------------------------------------------------------
-static void replicas_learn_the_same_from_their_own_elements(void **state) {
-  (void)state;
+TEST(replicas_learn_the_same_from_their_own_elements) {
   LS_SPEC("E99 E101");
   estimator_case cases[2];
   for (int i = 0; i < 2; ++i) {
@@ -84,8 +83,7 @@ static void train_once(void) {
   estimator_case_end(&c);
 }
 
-static void every_row_is_predicted_once_in_its_place(void **state) {
-  (void)state;
+TEST(every_row_is_predicted_once_in_its_place) {
   LS_SPEC("E92 E97 E100 E102 E104 E105 E179");
   int64_t wanted[ROWS], classes[ROWS];
   double numbers[ROWS], first[ROWS];
@@ -127,8 +125,7 @@ static ls_nest uneven(void *user, ls_input_call *call) {
   return made;
 }
 
-static void rows_behind_padding_are_refused(void **state) {
-  (void)state;
+TEST(rows_behind_padding_are_refused) {
   LS_SPEC("E97");
   ls_predictions *predictions = NULL;
   ls_nest row = ls_none();
@@ -155,8 +152,7 @@ static ls_nest evaluate(estimator_case *c) {
   return metrics;
 }
 
-static void every_example_is_evaluated_once(void **state) {
-  (void)state;
+TEST(every_example_is_evaluated_once) {
   LS_SPEC("E214");
   enum { EXAMPLES = 10007 };
   static const int64_t batches[] = {1, 64, 1000};
@@ -189,14 +185,4 @@ static void every_example_is_evaluated_once(void **state) {
       estimator_case_end(&c);
     }
   ls_nest_release(wanted);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(replicas_learn_the_same_from_their_own_elements),
-      cmocka_unit_test(every_row_is_predicted_once_in_its_place),
-      cmocka_unit_test(rows_behind_padding_are_refused),
-      cmocka_unit_test(every_example_is_evaluated_once),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -621,8 +621,7 @@ static void estimators_refuse(void) {
 }
 
 // ---- Settings --------------------------------------------------------------
-static void lists_of_nothing_are_refused(void **state) {
-  (void)state;
+TEST(lists_of_nothing_are_refused) {
   counted c = counted_begin(1);
   ls_strategy *strategy = NULL, *cores = tpu_strategy_of(2);
   expect_ok(ls_mirrored_strategy_create(
@@ -650,11 +649,4 @@ static void lists_of_nothing_are_refused(void **state) {
   ls_strategy_release(cores);
   counted_end(&c);
   assert_int_equal(taken, 0);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(lists_of_nothing_are_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

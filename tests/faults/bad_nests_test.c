@@ -472,8 +472,7 @@ static void every_call_answers(ls_nest bad, bool must_refuse) {
   every_call_of_answers(true, bad, must_refuse);
 }
 
-static void leaves_that_refer_to_nothing_are_refused(void **state) {
-  (void)state;
+TEST(leaves_that_refer_to_nothing_are_refused) {
   static const ls_kind kinds[] = {LS_KIND_ARRAY,       LS_KIND_VARIABLE,
                                   LS_KIND_DISTRIBUTED, LS_KIND_SLICES,
                                   LS_KIND_OBJECT,      LS_KIND_FAILED};
@@ -481,27 +480,16 @@ static void leaves_that_refer_to_nothing_are_refused(void **state) {
     every_call_answers((ls_nest){.kind = kinds[i]}, true);
 }
 
-static void nodes_that_refer_to_nothing_are_refused(void **state) {
-  (void)state;
+TEST(nodes_that_refer_to_nothing_are_refused) {
   for (ls_kind kind = LS_KIND_LIST; kind <= LS_KIND_DICT; ++kind)
     every_call_answers((ls_nest){.kind = kind}, true);
 }
 
 // Some calls take a failed tensor or op for nothing: none may crash.
-static void handles_without_a_graph_have_an_answer(void **state) {
-  (void)state;
+TEST(handles_without_a_graph_have_an_answer) {
   every_call_answers(ls_leaf((ls_tensor){NULL, 5 << LS_TENSOR_OUTPUT_BITS}),
                      false);
   every_call_answers(ls_leaf((ls_tensor){0}), false);
   every_call_answers(ls_nest_op((ls_op){NULL, 5}), false);
   every_call_answers(ls_nest_op((ls_op){0}), false);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(leaves_that_refer_to_nothing_are_refused),
-      cmocka_unit_test(nodes_that_refer_to_nothing_are_refused),
-      cmocka_unit_test(handles_without_a_graph_have_an_answer),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

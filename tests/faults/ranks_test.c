@@ -230,8 +230,7 @@ static bool live(life *self, const life *wanted) {
 }
 
 // With sanitizers every fifth request is refused, as elsewhere.
-static void ranks_survive_any_failure_of_one(void **state) {
-  (void)state;
+TEST(ranks_survive_any_failure_of_one) {
   life wanted = {0};
   live(&wanted, NULL);
   for (int32_t k = 0; k < RANKS; ++k) {
@@ -273,8 +272,7 @@ static ls_status give_what_failed(ls_trunk *trunk, void *user) {
   return ls_ok();
 }
 
-static void a_rank_whose_arguments_failed_leaves_no_rank_waiting(void **state) {
-  (void)state;
+TEST(a_rank_whose_arguments_failed_leaves_no_rank_waiting) {
   life self = {.failing = 1};
   expect_status(ls_standin_run(RANKS, give_what_failed, &self), LS_DATA_LOSS,
                 "on rank 1 of 2");
@@ -363,20 +361,9 @@ static bool train_with_files_failing(uint64_t nth) {
   return failed;
 }
 
-static void
-a_rank_that_cannot_write_its_run_leaves_no_rank_waiting(void **state) {
-  (void)state;
+TEST(a_rank_that_cannot_write_its_run_leaves_no_rank_waiting) {
   uint64_t nth = 1;
   while (train_with_files_failing(nth))
     ++nth;
   assert_true(nth > 8);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(ranks_survive_any_failure_of_one),
-      cmocka_unit_test(a_rank_whose_arguments_failed_leaves_no_rank_waiting),
-      cmocka_unit_test(a_rank_that_cannot_write_its_run_leaves_no_rank_waiting),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -230,8 +230,7 @@ static ls_status make_and_step(void *user) {
   return run_function(self);
 }
 
-static void making_a_function_with_adam_survives(void **state) {
-  (void)state;
+TEST(making_a_function_with_adam_survives) {
   expect_faults_survived(&(fault_scenario){"made and stepped", sizeof(world),
                                            NULL, make_and_step, weights, drop});
 }
@@ -249,8 +248,7 @@ static ls_status begin_later(void *user) {
   return run_function(user);
 }
 
-static void steps_survive(void **state) {
-  (void)state;
+TEST(steps_survive) {
   const fault_scenario rows[] = {
       {"a first step", sizeof(world), begin_alone, run_function, weights, drop},
       {"on replicas", sizeof(world), begin_three, run_function, weights, drop},
@@ -260,8 +258,7 @@ static void steps_survive(void **state) {
     expect_faults_survived(&rows[i]);
 }
 
-static void merges_survive(void **state) {
-  (void)state;
+TEST(merges_survive) {
   const fault_scenario rows[] = {
       {"merges, traced", sizeof(world), begin_merge, run_function, weights,
        drop},
@@ -270,8 +267,7 @@ static void merges_survive(void **state) {
     expect_faults_survived(&rows[i]);
 }
 
-static void eager_steps_survive(void **state) {
-  (void)state;
+TEST(eager_steps_survive) {
   expect_faults_survived(&(fault_scenario){"by a tape", sizeof(world),
                                            begin_tape, run_plain, NULL, drop});
 }
@@ -328,8 +324,7 @@ static ls_status run_session(void *user) {
                         &self->results);
 }
 
-static void sessions_survive(void **state) {
-  (void)state;
+TEST(sessions_survive) {
   const fault_scenario rows[] = {
       {"a graph is built", sizeof(world), NULL, build, weights, drop},
       {"a session runs", sizeof(world), build, run_session, weights, drop}};
@@ -370,24 +365,11 @@ static double saved(void *user) {
   return weights(user);
 }
 
-static void files_survive(void **state) {
-  (void)state;
+TEST(files_survive) {
   const fault_scenario rows[] = {
       {"saved", sizeof(world), begin_later, save, saved, drop},
       {"restored", sizeof(world), begin_restore, restore, weights, drop}};
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i)
     expect_faults_survived(&rows[i]);
   unlink("faults.safetensors");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(making_a_function_with_adam_survives),
-      cmocka_unit_test(steps_survive),
-      cmocka_unit_test(merges_survive),
-      cmocka_unit_test(eager_steps_survive),
-      cmocka_unit_test(sessions_survive),
-      cmocka_unit_test(files_survive),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

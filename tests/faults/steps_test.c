@@ -140,8 +140,7 @@ static ls_status train(void *self) {
   return status;
 }
 
-static void cross_shard_steps_survive_any_failed_request(void **state) {
-  (void)state;
+TEST(cross_shard_steps_survive_any_failed_request) {
   expect_faults_survived(&(fault_scenario){.name = "cross shard",
                                            .size = sizeof(job),
                                            .begin = begin,
@@ -189,8 +188,7 @@ static void end_summaries(void *self) {
   memory_files_clear(&files);
 }
 
-static void summaries_survive_any_failed_request(void **state) {
-  (void)state;
+TEST(summaries_survive_any_failed_request) {
   const ls_file_system system = memory_files_system(&files);
   expect_faults_survived_under(
       (ls_runtime_options){.threads = 1, .file_system = &system},
@@ -219,8 +217,7 @@ static ls_status load(void *self) {
   return status;
 }
 
-static void texts_survive_any_failed_request(void **state) {
-  (void)state;
+TEST(texts_survive_any_failed_request) {
   LS_SPEC("E12");
   expect_faults_survived(&(fault_scenario){.name = "collections in texts",
                                            .size = sizeof(job),
@@ -290,8 +287,7 @@ static ls_status run_steps(void *self) {
   return status;
 }
 
-static void runs_of_steps_survive_any_failed_request(void **state) {
-  (void)state;
+TEST(runs_of_steps_survive_any_failed_request) {
   LS_SPEC("M171");
   expect_faults_survived(&(fault_scenario){.name = "steps on an iterator",
                                            .size = sizeof(job),
@@ -341,8 +337,7 @@ static ls_status monitor(void *self) {
   return status;
 }
 
-static void monitors_survive_any_failed_request(void **state) {
-  (void)state;
+TEST(monitors_survive_any_failed_request) {
   LS_SPEC("M170");
   // An element that is read ahead may fail for the run behind the last one.
   expect_faults_survived(&(fault_scenario){.name = "monitored steps",
@@ -350,15 +345,4 @@ static void monitors_survive_any_failed_request(void **state) {
                                            .begin = begin_mirrored,
                                            .act = monitor,
                                            .end = end});
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(cross_shard_steps_survive_any_failed_request),
-      cmocka_unit_test(summaries_survive_any_failed_request),
-      cmocka_unit_test(texts_survive_any_failed_request),
-      cmocka_unit_test(runs_of_steps_survive_any_failed_request),
-      cmocka_unit_test(monitors_survive_any_failed_request),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -283,8 +283,7 @@ static ls_status without_a_run(void *user) {
   return ls_ok();
 }
 
-static void a_run_survives(void **state) {
-  (void)state;
+TEST(a_run_survives) {
   expect_survived("trained", without_a_run, begin_or_go_on);
 }
 
@@ -308,8 +307,7 @@ static ls_status go_on(void *user) {
   return train(user, false, true);
 }
 
-static void going_on_with_a_run_survives(void **state) {
-  (void)state;
+TEST(going_on_with_a_run_survives) {
   expect_survived("gone on with", stopped_run, go_on);
 }
 
@@ -323,8 +321,7 @@ static ls_status train_over(void *user) {
   return train(self, true, false);
 }
 
-static void training_over_a_run_survives(void **state) {
-  (void)state;
+TEST(training_over_a_run_survives) {
   expect_survived("trained over", stopped_run_of_one, train_over);
 }
 
@@ -348,8 +345,7 @@ static bool live(ls_status (*begin)(void *), ls_status (*act)(void *), int nth,
   return failed;
 }
 
-static void files_that_fail_are_survived(void **state) {
-  (void)state;
+TEST(files_that_fail_are_survived) {
   static ls_status (*const rows[][2])(void *) = {
       {without_a_run, begin_or_go_on},
       {stopped_run, go_on},
@@ -439,8 +435,7 @@ static bool train_over_killed(int nth, bool *out_is_old) {
   return *out_is_old || was_kept;
 }
 
-static void a_killed_run_leaves_the_old_one_or_a_checkpoint(void **state) {
-  (void)state;
+TEST(a_killed_run_leaves_the_old_one_or_a_checkpoint) {
   counted memory = counted_begin_with(options_of_runs());
   bool is_old = true, was_old = true;
   int nth = 1, kept = 0;
@@ -453,15 +448,4 @@ static void a_killed_run_leaves_the_old_one_or_a_checkpoint(void **state) {
   assert_true(kept > 20);
   counted_end(&memory);
   memory_files_clear(&files);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_run_survives),
-      cmocka_unit_test(going_on_with_a_run_survives),
-      cmocka_unit_test(training_over_a_run_survives),
-      cmocka_unit_test(files_that_fail_are_survived),
-      cmocka_unit_test(a_killed_run_leaves_the_old_one_or_a_checkpoint),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,7 +40,7 @@ static ls_tensor call(ls_tensor argument, captured *c) {
       0);
 }
 
-static void calls_are_differentiated_through_their_body(void **state) {
+TEST(calls_are_differentiated_through_their_body) {
   LS_SPEC("O193");
   gradient_graph *f = *state;
   const ls_tensor x = gradient_input("x");
@@ -81,7 +81,7 @@ static ls_nest else_branch(ls_nest none, void *user) {
   return ls_leaf(ls_tanh(c->a));
 }
 
-static void the_gradient_of_a_cond_is_a_cond(void **state) {
+TEST(the_gradient_of_a_cond_is_a_cond) {
   LS_SPEC("O194");
   gradient_graph *f = *state;
   captured c = {.a = gradient_input("a"),
@@ -123,7 +123,7 @@ static ls_nest nothing_inside(ls_nest none, void *user) {
   return ls_leaf(ls_identity(c->a));
 }
 
-static void gradients_inside_a_branch_reach_values_around_it(void **state) {
+TEST(gradients_inside_a_branch_reach_values_around_it) {
   LS_SPEC("O193");
   gradient_graph *f = *state;
   const ls_tensor a = gradient_input("a");
@@ -136,14 +136,5 @@ static void gradients_inside_a_branch_reach_values_around_it(void **state) {
   ls_nest_release(result);
 }
 
-#define TEST(name)                                                             \
-  cmocka_unit_test_setup_teardown(name, gradient_graph_set_up,                 \
-                                  gradient_graph_tear_down)
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      TEST(calls_are_differentiated_through_their_body),
-      TEST(the_gradient_of_a_cond_is_a_cond),
-      TEST(gradients_inside_a_branch_reach_values_around_it),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FILE(.before_each = gradient_graph_set_up,
+          .after_each = gradient_graph_tear_down)

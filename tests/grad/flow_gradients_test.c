@@ -45,7 +45,7 @@ static size_t count_in_part(const ls_graph *graph, size_t first,
   return count;
 }
 
-static void gradients_go_to_a_part_of_their_call(void **state) {
+TEST(gradients_go_to_a_part_of_their_call) {
   gradient_graph *g = *state;
   LS_SPEC("O52 O54 O55 O56 O57 O58");
   cluster c = cluster_of("c", 2);
@@ -71,7 +71,7 @@ static void gradients_go_to_a_part_of_their_call(void **state) {
 }
 
 // Without colocation nothing is told, but of sums.
-static void sums_are_beside_their_first_term(void **state) {
+TEST(sums_are_beside_their_first_term) {
   gradient_graph *g = *state;
   LS_SPEC("O61 O196");
   cluster c = cluster_of("c", 2);
@@ -93,7 +93,7 @@ static void sums_are_beside_their_first_term(void **state) {
   expect_left(&c);
 }
 
-static void gradients_inside_of_a_part_are_its_own(void **state) {
+TEST(gradients_inside_of_a_part_are_its_own) {
   gradient_graph *g = *state;
   LS_SPEC("O60");
   cluster c = cluster_of("c", 2);
@@ -109,7 +109,7 @@ static void gradients_inside_of_a_part_are_its_own(void **state) {
 }
 
 // A flow may say where they are: here outside of where the cluster is.
-static void what_a_flow_says_ends_with_the_colocation(void **state) {
+TEST(what_a_flow_says_ends_with_the_colocation) {
   gradient_graph *g = *state;
   LS_SPEC("O59");
   (void)g;
@@ -141,7 +141,7 @@ static ls_nest tanh_of_exp(ls_nest values, void *user) {
       ls_leaf(ls_tanh(exp_in_part(user, ls_nest_tensor(values, 0)))));
 }
 
-static void gradients_of_loops_have_their_part_in_it(void **state) {
+TEST(gradients_of_loops_have_their_part_in_it) {
   gradient_graph *g = *state;
   LS_SPEC("O29 O56");
   cluster c = cluster_of("c", 2);
@@ -171,7 +171,7 @@ static ls_nest in_branch(ls_nest none, void *user) {
 }
 
 // What a branch's gradient computes again is of the part that it was of.
-static void gradients_of_branches_have_their_part_in_it(void **state) {
+TEST(gradients_of_branches_have_their_part_in_it) {
   gradient_graph *g = *state;
   LS_SPEC("O29 O56");
   cluster c = cluster_of("c", 2);
@@ -204,7 +204,7 @@ static ls_nest refuse(ls_nest inputs, ls_nest outputs, ls_nest gradients,
   return LS_FAIL(LS_ABORTED, "not today");
 }
 
-static void a_gradient_that_fails_is_left_too(void **state) {
+TEST(a_gradient_that_fails_is_left_too) {
   gradient_graph *g = *state;
   LS_SPEC("O47");
   cluster c = cluster_of("c", 2);
@@ -225,7 +225,7 @@ static void a_gradient_that_fails_is_left_too(void **state) {
   ls_nest_release(made);
 }
 
-static void what_a_flow_refuses_is_not_entered(void **state) {
+TEST(what_a_flow_refuses_is_not_entered) {
   gradient_graph *g = *state;
   LS_SPEC("O53 O57");
   cluster c = cluster_of("c", 2);
@@ -249,20 +249,5 @@ static void what_a_flow_refuses_is_not_entered(void **state) {
                 "Badly nested gradient colocation: empty stack, 'constant'");
 }
 
-#define IN_GRAPH(test)                                                         \
-  cmocka_unit_test_setup_teardown(test, gradient_graph_set_up,                 \
-                                  gradient_graph_tear_down)
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      IN_GRAPH(gradients_go_to_a_part_of_their_call),
-      IN_GRAPH(sums_are_beside_their_first_term),
-      IN_GRAPH(gradients_inside_of_a_part_are_its_own),
-      IN_GRAPH(what_a_flow_says_ends_with_the_colocation),
-      IN_GRAPH(gradients_of_loops_have_their_part_in_it),
-      IN_GRAPH(gradients_of_branches_have_their_part_in_it),
-      IN_GRAPH(a_gradient_that_fails_is_left_too),
-      IN_GRAPH(what_a_flow_refuses_is_not_entered),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FILE(.before_each = gradient_graph_set_up,
+          .after_each = gradient_graph_tear_down)

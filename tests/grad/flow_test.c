@@ -61,9 +61,8 @@ static ls_tensor make_cond(const ls_tensor *xs, size_t count,
   return result;
 }
 
-static void the_branch_that_ran_is_differentiated(void **state) {
+TEST(the_branch_that_ran_is_differentiated) {
   LS_SPEC("O194");
-  (void)state;
   static const branching then_runs = {-1000, steep, flat};
   static const branching else_runs = {1000, steep, flat};
   static const branching inner_runs = {-1000, nested, flat};
@@ -137,9 +136,8 @@ static ls_nest calling_between(ls_nest none, void *user) {
   return ls_leaf(ls_mul(ls_square(made), ls_tanh(made)));
 }
 
-static void calls_are_differentiated_in_and_out_of_branches(void **state) {
+TEST(calls_are_differentiated_in_and_out_of_branches) {
   LS_SPEC("O193");
-  (void)state;
   static const branching branches = {-1000, calling, flat},
                          between = {-1000, calling_between, flat};
   const gradient_case rows[] = {
@@ -216,8 +214,7 @@ static ls_array *scalar_array(double value) {
   return array;
 }
 
-static void gradients_use_what_a_variable_was_when_it_was_read(void **state) {
-  (void)state;
+TEST(gradients_use_what_a_variable_was_when_it_was_read) {
   for (int in_branch = 0; in_branch < 2; ++in_branch) {
     ls_array *three = scalar_array(3);
     written_later w = {.in_branch = in_branch != 0};
@@ -249,9 +246,8 @@ static ls_array *batch_of(int64_t rows) {
   return array;
 }
 
-static void sizes_are_those_of_the_run(void **state) {
+TEST(sizes_are_those_of_the_run) {
   LS_SPEC("O192");
-  (void)state;
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("unknown batch", &graph));
   ls_tensor x = {0};
@@ -295,8 +291,7 @@ static void sizes_are_those_of_the_run(void **state) {
 }
 
 // ---- Tapes -----------------------------------------------------------------
-static void a_tape_is_walked_like_a_graph(void **state) {
-  (void)state;
+TEST(a_tape_is_walked_like_a_graph) {
   ls_array *two = scalar_array(2);
   ls_variable *variable = NULL;
   expect_ok(ls_variable_create(
@@ -322,15 +317,4 @@ static void a_tape_is_walked_like_a_graph(void **state) {
   expect_ok(ls_frame_end(NULL));
   ls_variable_release(variable);
   ls_array_release(two);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_branch_that_ran_is_differentiated),
-      cmocka_unit_test(calls_are_differentiated_in_and_out_of_branches),
-      cmocka_unit_test(gradients_use_what_a_variable_was_when_it_was_read),
-      cmocka_unit_test(sizes_are_those_of_the_run),
-      cmocka_unit_test(a_tape_is_walked_like_a_graph),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

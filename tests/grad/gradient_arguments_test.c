@@ -14,8 +14,7 @@ static ls_status refusal(ls_tensor y, ls_tensor x,
 }
 
 // ---- Arguments and scope ---------------------------------------------------
-static void
-ops_stand_in_scopes_of_the_call_and_of_the_forward_op(void **state) {
+TEST(ops_stand_in_scopes_of_the_call_and_of_the_forward_op) {
   LS_SPEC("O178 O183 O190");
   gradient_graph *f = *state;
   const ls_tensor x = gradient_input("x");
@@ -45,9 +44,8 @@ ops_stand_in_scopes_of_the_call_and_of_the_forward_op(void **state) {
                       "train/back/grad_ys_0_1 train/back/layer/exp_grad_1/mul");
 }
 
-static void each_call_takes_a_name_of_its_own_as_uid(void **state) {
+TEST(each_call_takes_a_name_of_its_own_as_uid) {
   LS_SPEC("O179");
-  (void)state;
   const ls_tensor x = gradient_input("x");
   gradient_of(ls_exp(x), x, NULL);
   {
@@ -57,8 +55,7 @@ static void each_call_takes_a_name_of_its_own_as_uid(void **state) {
   }
 }
 
-static void
-gradients_of_several_ys_add_up_and_an_x_given_twice_agrees(void **state) {
+TEST(gradients_of_several_ys_add_up_and_an_x_given_twice_agrees) {
   LS_SPEC("O175 O176");
   gradient_graph *f = *state;
   const ls_tensor x = gradient_input("x"), z = gradient_input("z");
@@ -78,7 +75,7 @@ gradients_of_several_ys_add_up_and_an_x_given_twice_agrees(void **state) {
                       "gradients/add_n:0");
 }
 
-static void gradients_are_refused_in_an_eager_graph(void **state) {
+TEST(gradients_are_refused_in_an_eager_graph) {
   LS_SPEC("O177");
   gradient_graph *f = *state;
   const ls_tensor x = gradient_input("x");
@@ -88,9 +85,8 @@ static void gradients_are_refused_in_an_eager_graph(void **state) {
   ls_graph_begin(&f->scope, f->graph);
 }
 
-static void there_are_as_many_grad_ys_as_ys(void **state) {
+TEST(there_are_as_many_grad_ys_as_ys) {
   LS_SPEC("O182");
-  (void)state;
   const ls_tensor x = gradient_input("x");
   const ls_nest given[] = {ls_leaf(x), ls_leaf(x)};
   expect_status(
@@ -109,7 +105,7 @@ static void there_are_as_many_grad_ys_as_ys(void **state) {
         ls_op_type_name(ls_tensor_op(ls_nest_tensor(grads[i], 0))), "mul");
 }
 
-static void an_unknown_aggregation_is_refused(void **state) {
+TEST(an_unknown_aggregation_is_refused) {
   LS_SPEC("O180");
   gradient_graph *f = *state;
   const ls_tensor x = gradient_input("x");
@@ -122,7 +118,7 @@ static void an_unknown_aggregation_is_refused(void **state) {
   assert_int_equal(ls_graph_num_ops(f->graph), before);
 }
 
-static void values_out_of_reach_are_refused_by_name(void **state) {
+TEST(values_out_of_reach_are_refused_by_name) {
   gradient_graph *f = *state;
   const ls_tensor x = gradient_input("x");
   ls_graph *other = NULL;
@@ -146,7 +142,7 @@ static void values_out_of_reach_are_refused_by_name(void **state) {
 }
 
 // ---- Default and given gradients of y --------------------------------------
-static void a_given_gradient_is_passed_through_a_named_identity(void **state) {
+TEST(a_given_gradient_is_passed_through_a_named_identity) {
   LS_SPEC("O183");
   gradient_graph *f = *state;
   const ls_tensor x = gradient_input("x"), given = gradient_input("given");
@@ -159,9 +155,8 @@ static void a_given_gradient_is_passed_through_a_named_identity(void **state) {
   assert_true(ls_tensor_equal(ls_op_input(ls_tensor_op(g), 0), given));
 }
 
-static void types_of_given_gradients_must_suit_their_y(void **state) {
+TEST(types_of_given_gradients_must_suit_their_y) {
   LS_SPEC("O184 O185");
-  (void)state;
   static const struct {
     ls_dtype y, given;  // given LS_DTYPE_NONE: none is given.
     const char *part;   // NULL: accepted.
@@ -196,20 +191,5 @@ static void types_of_given_gradients_must_suit_their_y(void **state) {
   }
 }
 
-#define TEST(name)                                                             \
-  cmocka_unit_test_setup_teardown(name, gradient_graph_set_up,                 \
-                                  gradient_graph_tear_down)
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      TEST(ops_stand_in_scopes_of_the_call_and_of_the_forward_op),
-      TEST(each_call_takes_a_name_of_its_own_as_uid),
-      TEST(gradients_of_several_ys_add_up_and_an_x_given_twice_agrees),
-      TEST(gradients_are_refused_in_an_eager_graph),
-      TEST(there_are_as_many_grad_ys_as_ys),
-      TEST(an_unknown_aggregation_is_refused),
-      TEST(values_out_of_reach_are_refused_by_name),
-      TEST(a_given_gradient_is_passed_through_a_named_identity),
-      TEST(types_of_given_gradients_must_suit_their_y),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FILE(.before_each = gradient_graph_set_up,
+          .after_each = gradient_graph_tear_down)

@@ -7,7 +7,7 @@
 #include "support/gradient_graph.h"
 #include "support/spec.h"
 
-static void gradient_ops_can_stand_beside_their_forward_ops(void **state) {
+TEST(gradient_ops_can_stand_beside_their_forward_ops) {
   LS_SPEC("O181 O48");
   gradient_graph *f = *state;
   const ls_tensor x = gradient_input("x");
@@ -30,8 +30,7 @@ static void gradient_ops_can_stand_beside_their_forward_ops(void **state) {
   }
 }
 
-static void
-gates_hold_back_the_gradients_of_an_op_until_all_are_there(void **state) {
+TEST(gates_hold_back_the_gradients_of_an_op_until_all_are_there) {
   LS_SPEC("O195");
   gradient_graph *f = *state;
   const ls_tensor a = gradient_input("a"), b = gradient_input("b");
@@ -68,7 +67,7 @@ gates_hold_back_the_gradients_of_an_op_until_all_are_there(void **state) {
                       "gradients_1/grad_ys_0 gradients_1/mul_grad/mul");
 }
 
-static void terms_are_grouped_by_device_in_sorted_order(void **state) {
+TEST(terms_are_grouped_by_device_in_sorted_order) {
   LS_SPEC("O196 O200");
   gradient_graph *f = *state;
   const ls_tensor x = gradient_input("x");
@@ -100,8 +99,7 @@ static void terms_are_grouped_by_device_in_sorted_order(void **state) {
   assert_string_equal(gradient_strings(f, total, "_class"), "loc:@x");
 }
 
-static void
-sums_stand_beside_their_first_term_even_without_colocation(void **state) {
+TEST(sums_stand_beside_their_first_term_even_without_colocation) {
   LS_SPEC("O196");
   gradient_graph *f = *state;
   const ls_tensor x = gradient_input("x");
@@ -112,7 +110,7 @@ sums_stand_beside_their_first_term_even_without_colocation(void **state) {
       "loc:@gradients/exp_grad/mul");
 }
 
-static void trees_and_accumulation_add_in_pairs(void **state) {
+TEST(trees_and_accumulation_add_in_pairs) {
   LS_SPEC("O197");
   gradient_graph *f = *state;
   const ls_tensor x = gradient_input("x");
@@ -129,8 +127,7 @@ static void trees_and_accumulation_add_in_pairs(void **state) {
   }
 }
 
-static void what_comes_behind_a_sum_in_pairs_is_not_in_its_scope(void **state) {
-  (void)state;
+TEST(what_comes_behind_a_sum_in_pairs_is_not_in_its_scope) {
   const ls_tensor x = gradient_input("x"), t = ls_tanh(x);
   const ls_tensor y = ls_add(ls_add(ls_exp(t), ls_exp(t)), ls_exp(t));
   const ls_tensor d =
@@ -156,8 +153,7 @@ static ls_tensor chosen(ls_tensor predicate, ls_variable *v) {
   return x;
 }
 
-static void
-reads_inside_of_ops_are_added_in_the_order_of_the_ops(void **state) {
+TEST(reads_inside_of_ops_are_added_in_the_order_of_the_ops) {
   const gradient_graph *f = *state;
   ls_variable *v = gradient_variable("v");
   const ls_tensor p = ls_placeholder(LS_DTYPE_BOOL, LS_SCALAR, "p");
@@ -172,18 +168,5 @@ reads_inside_of_ops_are_added_in_the_order_of_the_ops(void **state) {
   ls_variable_release(v);
 }
 
-#define TEST(name)                                                             \
-  cmocka_unit_test_setup_teardown(name, gradient_graph_set_up,                 \
-                                  gradient_graph_tear_down)
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      TEST(gradient_ops_can_stand_beside_their_forward_ops),
-      TEST(gates_hold_back_the_gradients_of_an_op_until_all_are_there),
-      TEST(terms_are_grouped_by_device_in_sorted_order),
-      TEST(sums_stand_beside_their_first_term_even_without_colocation),
-      TEST(trees_and_accumulation_add_in_pairs),
-      TEST(what_comes_behind_a_sum_in_pairs_is_not_in_its_scope),
-      TEST(reads_inside_of_ops_are_added_in_the_order_of_the_ops),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FILE(.before_each = gradient_graph_set_up,
+          .after_each = gradient_graph_tear_down)

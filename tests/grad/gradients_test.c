@@ -19,8 +19,7 @@ static ls_status refusal(ls_tensor y, ls_tensor x,
 }
 
 // ---- The table -------------------------------------------------------------
-static void every_op_has_a_rule_or_a_mark(void **state) {
-  (void)state;
+TEST(every_op_has_a_rule_or_a_mark) {
   for (int i = LS_OP_NONE; i < LS_OP_COUNT; ++i)
     assert_non_null(ls_gradient_table[i]);
   assert_ptr_equal(ls_gradient_table[LS_OP_ARGMAX], gradient_none);
@@ -28,7 +27,7 @@ static void every_op_has_a_rule_or_a_mark(void **state) {
 }
 
 // ---- The walk --------------------------------------------------------------
-static void only_trainable_paths_are_visited(void **state) {
+TEST(only_trainable_paths_are_visited) {
   LS_SPEC("O187");
   gradient_graph *f = *state;
   const ls_tensor x = gradient_input("x"), other = gradient_input("other");
@@ -47,7 +46,7 @@ static void only_trainable_paths_are_visited(void **state) {
   assert_int_equal(grads[0].kind, LS_KIND_NONE);
 }
 
-static void operands_that_only_lend_dimensions_are_not_followed(void **state) {
+TEST(operands_that_only_lend_dimensions_are_not_followed) {
   LS_SPEC("O187");
   gradient_graph *f = *state;
   const ls_tensor x = ls_placeholder(F32(-1, 3), "x");
@@ -61,8 +60,7 @@ static void operands_that_only_lend_dimensions_are_not_followed(void **state) {
   assert_string_equal(gradient_names_from(f, before), "gradients/grad_ys_0");
 }
 
-static void
-an_op_is_visited_once_when_all_its_gradients_are_there(void **state) {
+TEST(an_op_is_visited_once_when_all_its_gradients_are_there) {
   LS_SPEC("O188 O198");
   gradient_graph *f = *state;
   const ls_tensor x = gradient_input("x");
@@ -90,7 +88,7 @@ an_op_is_visited_once_when_all_its_gradients_are_there(void **state) {
                       "gradients/sigmoid_grad/mul_1:0");
 }
 
-static void gradients_behind_one_another_are_total_or_partial(void **state) {
+TEST(gradients_behind_one_another_are_total_or_partial) {
   LS_SPEC("O189");
   gradient_graph *f = *state;
   const ls_tensor a = gradient_input("a");
@@ -112,9 +110,8 @@ static void gradients_behind_one_another_are_total_or_partial(void **state) {
                         "gradients_1/grad_ys_0:0");
 }
 
-static void stop_gradient_and_ops_marked_none_end_a_path(void **state) {
+TEST(stop_gradient_and_ops_marked_none_end_a_path) {
   LS_SPEC("O191");
-  (void)state;
   const ls_tensor x = gradient_input("x");
   const ls_nest xs[] = {ls_leaf(x)};
   ls_nest grads[1];
@@ -126,8 +123,7 @@ static void stop_gradient_and_ops_marked_none_end_a_path(void **state) {
   assert_int_equal(grads[0].kind, LS_KIND_NONE);
 }
 
-static void
-an_op_without_gradient_is_refused_and_leaves_no_trace(void **state) {
+TEST(an_op_without_gradient_is_refused_and_leaves_no_trace) {
   LS_SPEC("O191");
   gradient_graph *f = *state;
   ls_variable *variable = gradient_variable("v");
@@ -141,18 +137,16 @@ an_op_without_gradient_is_refused_and_leaves_no_trace(void **state) {
   ls_variable_release(variable);
 }
 
-static void all_reduce_by_max_has_no_gradient(void **state) {
+TEST(all_reduce_by_max_has_no_gradient) {
   LS_SPEC("O191");
-  (void)state;
   const ls_tensor x = gradient_input("x");
   gradient_of(ls_all_reduce(LS_REDUCE_MEAN, x), x, NULL);
   expect_status(refusal(ls_all_reduce(LS_REDUCE_MAX, x), x, NULL), LS_NOT_FOUND,
                 "all_reduce by max");
 }
 
-static void a_gradient_that_cannot_fit_its_operand_is_refused(void **state) {
+TEST(a_gradient_that_cannot_fit_its_operand_is_refused) {
   LS_SPEC("O192");
-  (void)state;
   const ls_tensor x = gradient_input("x");
   const ls_nest grad_ys[] = {ls_leaf(ls_placeholder(F32(5, 3), "too_many"))};
   const ls_status status =
@@ -163,9 +157,8 @@ static void a_gradient_that_cannot_fit_its_operand_is_refused(void **state) {
   expect_status(status, LS_INVALID_ARGUMENT, "Incompatible shapes");
 }
 
-static void a_gradient_takes_over_the_shape_of_its_operand(void **state) {
+TEST(a_gradient_takes_over_the_shape_of_its_operand) {
   LS_SPEC("O192");
-  (void)state;
   const ls_tensor x = gradient_input("x");
   const ls_nest grad_ys[] = {ls_leaf(ls_placeholder(F32(-1, -1), "unknown"))};
   const ls_tensor g =
@@ -173,7 +166,7 @@ static void a_gradient_takes_over_the_shape_of_its_operand(void **state) {
   assert_true(ls_shape_equal(ls_tensor_shape(g), LS_SHAPE(2, 3)));
 }
 
-static void an_unconnected_x_gives_none_or_zeros(void **state) {
+TEST(an_unconnected_x_gives_none_or_zeros) {
   LS_SPEC("O201");
   gradient_graph *f = *state;
   ls_variable *variable = gradient_variable("v");
@@ -201,8 +194,7 @@ static void an_unconnected_x_gives_none_or_zeros(void **state) {
 }
 
 // ---- Variables -------------------------------------------------------------
-static void
-the_gradient_of_a_variable_sums_over_its_reads_in_order(void **state) {
+TEST(the_gradient_of_a_variable_sums_over_its_reads_in_order) {
   LS_SPEC("O178 O196");
   gradient_graph *f = *state;
   ls_variable *variable = gradient_variable("v");
@@ -228,7 +220,7 @@ the_gradient_of_a_variable_sums_over_its_reads_in_order(void **state) {
   ls_variable_release(variable);
 }
 
-static void a_variable_as_y_stands_for_its_value(void **state) {
+TEST(a_variable_as_y_stands_for_its_value) {
   LS_SPEC("O178");
   gradient_graph *f = *state;
   ls_variable *variable = gradient_variable("v");
@@ -259,9 +251,8 @@ static const char *verbose(void *user, const char *name) {
   return strcmp(name, "LS_DEBUG") == 0 ? "grad:2" : NULL;
 }
 
-static void the_log_tells_gradients_and_sums(void **state) {
+TEST(the_log_tells_gradients_and_sums) {
   LS_SPEC("O202");
-  (void)state;
   ls_runtime *runtime = NULL;
   expect_ok(ls_runtime_create(
       &(ls_runtime_options){.log = keep_line, .environment = verbose},
@@ -301,31 +292,9 @@ static ls_status build_and_differentiate(void *user) {
   return status;
 }
 
-static void gradients_survive_a_lack_of_memory(void **state) {
-  (void)state;
+TEST(gradients_survive_a_lack_of_memory) {
   expect_memory_failures_survived(build_and_differentiate, NULL);
 }
 
-#define TEST(name)                                                             \
-  cmocka_unit_test_setup_teardown(name, gradient_graph_set_up,                 \
-                                  gradient_graph_tear_down)
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_op_has_a_rule_or_a_mark),
-      TEST(only_trainable_paths_are_visited),
-      TEST(operands_that_only_lend_dimensions_are_not_followed),
-      TEST(an_op_is_visited_once_when_all_its_gradients_are_there),
-      TEST(gradients_behind_one_another_are_total_or_partial),
-      TEST(stop_gradient_and_ops_marked_none_end_a_path),
-      TEST(an_op_without_gradient_is_refused_and_leaves_no_trace),
-      TEST(all_reduce_by_max_has_no_gradient),
-      TEST(a_gradient_that_cannot_fit_its_operand_is_refused),
-      TEST(a_gradient_takes_over_the_shape_of_its_operand),
-      TEST(an_unconnected_x_gives_none_or_zeros),
-      TEST(the_gradient_of_a_variable_sums_over_its_reads_in_order),
-      TEST(a_variable_as_y_stands_for_its_value),
-      cmocka_unit_test(the_log_tells_gradients_and_sums),
-      cmocka_unit_test(gradients_survive_a_lack_of_memory),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FILE(.before_each = gradient_graph_set_up,
+          .after_each = gradient_graph_tear_down)

@@ -147,8 +147,7 @@ static const gradient_case rows[] = {
      .shapes = THREE(LS_SHAPE(3, 4), LS_SHAPE(3, 4), LS_SHAPE(3, 4))},
 };
 
-static void rules_agree_with_differences(void **state) {
-  (void)state;
+TEST(rules_agree_with_differences) {
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i)
     expect_gradients(&rows[i], 2);
 }
@@ -213,8 +212,7 @@ static ls_nest gradients_of(const gradient_case *row, bool known) {
   return results;
 }
 
-static void rules_need_no_sizes_while_building(void **state) {
-  (void)state;
+TEST(rules_need_no_sizes_while_building) {
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {
     const ls_nest known = gradients_of(&rows[i], true);
     const ls_nest unknown = gradients_of(&rows[i], false);
@@ -248,29 +246,25 @@ static ls_tensor multiplied(ls_tensor x) {
   return ls_scatter(LS_SCATTER_MUL, x, scalar(0), ls_scalar(LS_DTYPE_F64, 2));
 }
 
-static void zeros_in_a_product_do_no_harm(void **state) {
-  (void)state;
+TEST(zeros_in_a_product_do_no_harm) {
   const double x[] = {2, 0, 3, 0, 5};
   // Sums of products without the factor: 1 + 0, 2 + 2*3 + 0, 0 ...
   const double want[] = {1, 8, 0, 0, 0};
   expect_gradient_at(product, LS_DTYPE_F64, x, want, 5, 0);
 }
 
-static void bounds_pass_the_gradient_where_x_lies_on_them(void **state) {
-  (void)state;
+TEST(bounds_pass_the_gradient_where_x_lies_on_them) {
   const double x[] = {0.5, 1, 1.5, 2, 2.5}, want[] = {0, 1, 1, 1, 0};
   expect_gradient_at(bounded, LS_DTYPE_F32, x, want, 5, 0);
 }
 
-static void many_small_terms_are_not_lost_in_16_bits(void **state) {
-  (void)state;
+TEST(many_small_terms_are_not_lost_in_16_bits) {
   const double x[] = {1, 1}, want[] = {1000, 0};
   expect_gradient_at(looked_up, LS_DTYPE_BF16, x, want, 2, 0);
   expect_gradient_at(taken, LS_DTYPE_BF16, x, want, 2, 0);
 }
 
-static void products_of_updates_have_no_gradient(void **state) {
-  (void)state;
+TEST(products_of_updates_have_no_gradient) {
   const double x[] = {1, 2};
   ls_nest result;
   expect_status(gradient_at(multiplied, LS_DTYPE_F64, x, 2, &result),
@@ -279,9 +273,7 @@ static void products_of_updates_have_no_gradient(void **state) {
   ls_nest_release(result);
 }
 
-static void
-the_rank_of_a_scatters_indices_is_known_while_building(void **state) {
-  (void)state;
+TEST(the_rank_of_a_scatters_indices_is_known_while_building) {
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
@@ -297,17 +289,4 @@ the_rank_of_a_scatters_indices_is_known_while_building(void **state) {
                   "op 'scatter' (scatter): its gradient needs ranks");
   }
   ls_graph_destroy(graph);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(rules_agree_with_differences),
-      cmocka_unit_test(rules_need_no_sizes_while_building),
-      cmocka_unit_test(zeros_in_a_product_do_no_harm),
-      cmocka_unit_test(bounds_pass_the_gradient_where_x_lies_on_them),
-      cmocka_unit_test(many_small_terms_are_not_lost_in_16_bits),
-      cmocka_unit_test(products_of_updates_have_no_gradient),
-      cmocka_unit_test(the_rank_of_a_scatters_indices_is_known_while_building),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -159,8 +159,7 @@ static void expect_gradient(const ways *self) {
                 0);
 }
 
-static void whole_numbers_pass_no_gradient_in_any_way(void **state) {
-  (void)state;
+TEST(whole_numbers_pass_no_gradient_in_any_way) {
   LS_SPEC("O187 O190");
   num_whole_gradients = 0;
   for (size_t i = 0; i < LS_COUNT_OF(cases); ++i)
@@ -195,8 +194,7 @@ static ls_nest of_two_ys(ls_nest args, void *user) {
   return LS_TUPLE(grads[0], grads[1]);
 }
 
-static void a_whole_y_adds_nothing_to_another_one(void **state) {
-  (void)state;
+TEST(a_whole_y_adds_nothing_to_another_one) {
   LS_SPEC("O176 O187");
   ls_variable *v = NULL;
   ls_function *function = NULL;
@@ -216,14 +214,4 @@ static void a_whole_y_adds_nothing_to_another_one(void **state) {
   ls_function_release(function);
   ls_variable_release(v);
   ls_array_release(three);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(whole_numbers_pass_no_gradient_in_any_way),
-      cmocka_unit_test(a_whole_y_adds_nothing_to_another_one),
-  };
-  const int failures = cmocka_run_group_tests(tests, NULL, NULL);
-  ls_status_free(ls_runtime_destroy(NULL));
-  return failures;
 }

@@ -63,9 +63,8 @@ static ls_tensor make_called(const ls_tensor *xs, size_t count,
   return call_op(ls_square(xs[0]), xs[1], user);
 }
 
-static void calls_in_loops_and_loops_in_calls_agree(void **state) {
+TEST(calls_in_loops_and_loops_in_calls_agree) {
   LS_SPEC("O193 O194");
-  (void)state;
   static const counted three = {3, 0, growing}, calls = {3, 0, calling};
   static const counted loops = {2, 0, calling_loops};
   const gradient_case rows[] = {
@@ -126,8 +125,7 @@ static ls_tensor training(ls_tensor y, ls_tensor trip, ls_tensor w) {
   return ls_add(ls_sub(y, gradient), number_of(trip));
 }
 
-static void gradients_of_what_gradients_gave_agree(void **state) {
-  (void)state;
+TEST(gradients_of_what_gradients_gave_agree) {
   static const double low = -1000, high = 1000;
   static const counted steps = {3, 0, training};
   const gradient_case rows[] = {
@@ -140,12 +138,4 @@ static void gradients_of_what_gradients_gave_agree(void **state) {
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i)
     expect_gradients(&rows[i], 2);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(calls_in_loops_and_loops_in_calls_agree),
-      cmocka_unit_test(gradients_of_what_gradients_gave_agree),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,9 +21,7 @@ static ls_nest loss_beside_gradients(ls_nest args, void *user) {
   return ls_status_is_ok(status) ? ls_leaf(loss) : ls_fail(status);
 }
 
-static void
-a_loop_saves_nothing_for_a_gradient_that_nobody_wants(void **state) {
-  (void)state;
+TEST(a_loop_saves_nothing_for_a_gradient_that_nobody_wants) {
   ls_function *f = function_of(loss_beside_gradients, NULL);
   const ls_nest args = recurrence_args(2, 3);
   ls_nest result = ls_none();
@@ -64,8 +62,7 @@ static ls_nest gradient_of_rows(ls_nest args, void *user) {
   return ls_status_is_ok(status) ? grads[0] : ls_fail(status);
 }
 
-static void a_loop_saves_no_value_for_its_shape(void **state) {
-  (void)state;
+TEST(a_loop_saves_no_value_for_its_shape) {
   ls_function *f = function_of(gradient_of_rows, NULL);
   const ls_nest args = recurrence_args(2, 3);
   ls_nest result = ls_none();
@@ -117,13 +114,11 @@ static ls_status call_once(void *user) {
   return status;
 }
 
-static void any_failure_of_memory_is_survived(void **state) {
-  (void)state;
+TEST(any_failure_of_memory_is_survived) {
   expect_memory_failures_survived(call_once, NULL);
 }
 
-static void a_run_as_long_as_one_before_takes_no_memory(void **state) {
-  (void)state;
+TEST(a_run_as_long_as_one_before_takes_no_memory) {
   counted memory = counted_begin(1);
   ls_function *f = function_of(gradients_of_recurrence, NULL);
   const ls_nest args = recurrence_args(40, 100);
@@ -147,14 +142,4 @@ static void a_run_as_long_as_one_before_takes_no_memory(void **state) {
   ls_nest_release(args);
   ls_function_release(f);
   counted_end(&memory);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_loop_saves_nothing_for_a_gradient_that_nobody_wants),
-      cmocka_unit_test(a_loop_saves_no_value_for_its_shape),
-      cmocka_unit_test(any_failure_of_memory_is_survived),
-      cmocka_unit_test(a_run_as_long_as_one_before_takes_no_memory),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,9 +6,8 @@
 #include "support/spec.h"
 
 // ---- Names and refusals ----------------------------------------------------
-static void gradients_of_a_loop_stand_beside_it(void **state) {
+TEST(gradients_of_a_loop_stand_beside_it) {
   LS_SPEC("O181 O190 O194");
-  (void)state;
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("names", &graph));
   {
@@ -68,9 +67,8 @@ static ls_nest ask_inside(ls_nest values, void *user) {
   return ls_status_is_ok(status) ? grads[0] : ls_fail(status);
 }
 
-static void initial_values_are_refused_inside_of_a_loop(void **state) {
+TEST(initial_values_are_refused_inside_of_a_loop) {
   LS_SPEC("O194");
-  (void)state;
   const struct {
     bool of_parameter, of_capture;
     const char *name;  // NULL: allowed.
@@ -112,9 +110,7 @@ static ls_nest ask_for_other_loop(ls_nest values, void *user) {
   return ls_leaf(ls_add(ls_nest_tensor(values, 0), sum));
 }
 
-static void
-a_loop_around_is_no_place_for_the_gradient_of_another(void **state) {
-  (void)state;
+TEST(a_loop_around_is_no_place_for_the_gradient_of_another) {
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("around", &graph));
   {
@@ -131,13 +127,4 @@ a_loop_around_is_no_place_for_the_gradient_of_another(void **state) {
     expect_status(ls_graph_take_error(graph), LS_UNIMPLEMENTED, "loop 'while'");
   }
   ls_graph_destroy(graph);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(gradients_of_a_loop_stand_beside_it),
-      cmocka_unit_test(initial_values_are_refused_inside_of_a_loop),
-      cmocka_unit_test(a_loop_around_is_no_place_for_the_gradient_of_another),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

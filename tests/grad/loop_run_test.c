@@ -34,9 +34,8 @@ static void expect_equal_lists(ls_nest have, ls_nest want) {
   }
 }
 
-static void a_loop_has_the_gradient_of_its_trips_one_by_one(void **state) {
+TEST(a_loop_has_the_gradient_of_its_trips_one_by_one) {
   LS_SPEC("O194");
-  (void)state;
   ls_function *loop = function_of(gradients_of_recurrence, NULL);
   ls_nest have = ls_none();
   for (int trips = 0; trips < 12; trips += trips < 3 ? 1 : 4) {
@@ -73,8 +72,7 @@ static ls_nest gradients_in_order(ls_nest args, void *user) {
                                  : ls_fail(status);
 }
 
-static void gates_and_other_sums_change_no_gradient_of_a_loop(void **state) {
-  (void)state;
+TEST(gates_and_other_sums_change_no_gradient_of_a_loop) {
   ls_function *plain = function_of(gradients_of_recurrence, NULL);
   ls_function *gated = function_of(gradients_in_order, NULL);
   const ls_nest args = recurrence_args(2, 5);
@@ -131,8 +129,7 @@ static ls_nest use_variable(ls_nest args, void *user) {
                                  : ls_fail(status);
 }
 
-static void gradients_use_what_a_variable_was_in_each_trip(void **state) {
-  (void)state;
+TEST(gradients_use_what_a_variable_was_in_each_trip) {
   const struct {
     bool writes;
     double dx, dv;  // Of x = 7, v = 2, and v = 2, 3, 4.
@@ -163,9 +160,8 @@ static ls_nest run(ls_session *session, const ls_nest *fetches, size_t count,
   return result;
 }
 
-static void batches_of_any_size_go_through_a_session(void **state) {
+TEST(batches_of_any_size_go_through_a_session) {
   LS_SPEC("O192");
-  (void)state;
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("unknown batch", &graph));
   {
@@ -201,8 +197,7 @@ static void batches_of_any_size_go_through_a_session(void **state) {
   ls_graph_destroy(graph);
 }
 
-static void each_gradient_of_a_loop_has_stacks_of_its_own(void **state) {
-  (void)state;
+TEST(each_gradient_of_a_loop_has_stacks_of_its_own) {
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("two gradients", &graph));
   {
@@ -278,8 +273,7 @@ static const ls_array *component(ls_nest result, size_t leaf, size_t replica) {
                               : value);
 }
 
-static void each_replica_has_stacks_of_its_own(void **state) {
-  (void)state;
+TEST(each_replica_has_stacks_of_its_own) {
   reading shared = {new_variable("w", steps_array(LS_SHAPE(3, 3), 0.3, -0.07)),
                     false};
   ls_function *step = function_of(replicated, &shared);
@@ -351,8 +345,7 @@ static ls_nest meeting(ls_nest args, void *user) {
                                  : ls_fail(status);
 }
 
-static void replicas_meet_in_loops_and_in_their_gradients(void **state) {
-  (void)state;
+TEST(replicas_meet_in_loops_and_in_their_gradients) {
   ls_function *step = function_of(meeting, NULL);
   ls_array *x = steps_array(LS_SHAPE(6, 3), -0.4, 0.05);
   ls_strategy *strategy = NULL;
@@ -376,17 +369,4 @@ static void replicas_meet_in_loops_and_in_their_gradients(void **state) {
   ls_strategy_release(strategy);
   ls_array_release(x);
   ls_function_release(step);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_loop_has_the_gradient_of_its_trips_one_by_one),
-      cmocka_unit_test(gates_and_other_sums_change_no_gradient_of_a_loop),
-      cmocka_unit_test(gradients_use_what_a_variable_was_in_each_trip),
-      cmocka_unit_test(batches_of_any_size_go_through_a_session),
-      cmocka_unit_test(each_gradient_of_a_loop_has_stacks_of_its_own),
-      cmocka_unit_test(each_replica_has_stacks_of_its_own),
-      cmocka_unit_test(replicas_meet_in_loops_and_in_their_gradients),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,9 +33,8 @@ static ls_tensor forgetful(ls_tensor y, ls_tensor trip, ls_tensor w) {
   return ls_add(ls_mul_scalar(y, 0), ls_mul(w, number_of(trip)));
 }
 
-static void loops_agree_with_differences(void **state) {
+TEST(loops_agree_with_differences) {
   LS_SPEC("O194");
-  (void)state;
   static const counted five = {5, 0, times}, none = {0, 0, times};
   static const counted one = {1, 0, growing}, bounded = {100, 3, growing};
   static const counted matrices = {4, 0, squashed}, lost = {3, 0, forgetful};
@@ -59,8 +58,7 @@ static void loops_agree_with_differences(void **state) {
     expect_gradients(&rows[i], 2);
 }
 
-static void a_third_derivative_is_right_too(void **state) {
-  (void)state;
+TEST(a_third_derivative_is_right_too) {
   static const counted three = {3, 0, growing};
   const gradient_case row = {"third", make_counted, &three,
                              .shapes = {LS_SHAPE(2), LS_SHAPE(2)}, .count = 2};
@@ -105,8 +103,7 @@ static ls_tensor make_growing(const ls_tensor *xs, size_t count,
   return y;
 }
 
-static void the_number_of_trips_may_depend_on_data(void **state) {
-  (void)state;
+TEST(the_number_of_trips_may_depend_on_data) {
   const gradient_case row = {
       "growing",
       make_growing,
@@ -154,9 +151,8 @@ static ls_tensor two_levels(ls_tensor y, ls_tensor trip, ls_tensor w) {
   return ls_add(count_up(&twice, y, w), number_of(trip));
 }
 
-static void loops_in_loops_agree_with_differences(void **state) {
+TEST(loops_in_loops_agree_with_differences) {
   LS_SPEC("O194");
-  (void)state;
   static const counted three = {4, 0, with_inner_loop};
   static const counted deep = {2, 0, two_levels};
   const gradient_case rows[] = {
@@ -234,9 +230,8 @@ static ls_tensor make_loop_in_branch(const ls_tensor *xs, size_t count,
   return ls_mul(result, xs[0]);
 }
 
-static void branches_in_loops_and_loops_in_branches_agree(void **state) {
+TEST(branches_in_loops_and_loops_in_branches_agree) {
   LS_SPEC("O194");
-  (void)state;
   static const counted four = {4, 0, branching};
   static const counted loops = {4, 0, branching_to_loops};
   static const double low = -1000, high = 1000;
@@ -284,9 +279,7 @@ static ls_tensor dropping_in_branches(ls_tensor y, ls_tensor trip,
   return ls_add(result, w);
 }
 
-static void
-each_trip_is_differentiated_with_its_own_random_numbers(void **state) {
-  (void)state;
+TEST(each_trip_is_differentiated_with_its_own_random_numbers) {
   static const counted plain = {5, 0, dropping};
   static const counted branches = {5, 0, dropping_in_branches};
   const gradient_case rows[] = {
@@ -373,9 +366,8 @@ static void run_for_shape(ls_shape shape, double *first, double *second) {
   ls_graph_destroy(graph);
 }
 
-static void sizes_that_are_known_late_change_nothing(void **state) {
+TEST(sizes_that_are_known_late_change_nothing) {
   LS_SPEC("O192");
-  (void)state;
   static const counted four = {4, 0, everything};
   const gradient_case row = {"everything", make_counted, &four,
                              .shapes = {LS_SHAPE(3), LS_SHAPE(3)}, .count = 2};
@@ -421,8 +413,7 @@ static ls_tensor make_shifted(const ls_tensor *xs, size_t count,
   return y;
 }
 
-static void gradients_follow_values_from_place_to_place(void **state) {
-  (void)state;
+TEST(gradients_follow_values_from_place_to_place) {
   static const unsigned first = 1, second = 2, third = 3;
   const unsigned *const outputs[] = {&first, &second, &third};
   for (size_t i = 0; i < 3; ++i) {
@@ -432,18 +423,4 @@ static void gradients_follow_values_from_place_to_place(void **state) {
         .count = 4};
     expect_gradients(&row, 2);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(loops_agree_with_differences),
-      cmocka_unit_test(a_third_derivative_is_right_too),
-      cmocka_unit_test(the_number_of_trips_may_depend_on_data),
-      cmocka_unit_test(loops_in_loops_agree_with_differences),
-      cmocka_unit_test(branches_in_loops_and_loops_in_branches_agree),
-      cmocka_unit_test(each_trip_is_differentiated_with_its_own_random_numbers),
-      cmocka_unit_test(sizes_that_are_known_late_change_nothing),
-      cmocka_unit_test(gradients_follow_values_from_place_to_place),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

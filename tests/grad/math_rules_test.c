@@ -19,8 +19,7 @@ CODE(floor, return ls_mul(xs[0], ls_floor(xs[0]));)
 #define MATRIX {LS_SHAPE(2, 3)}, .count = 1
 #define PAIR {LS_SHAPE(2, 3), LS_SHAPE(2, 3)}, .count = 2
 
-static void functions_agree_with_differences(void **state) {
-  (void)state;
+TEST(functions_agree_with_differences) {
   static const gradient_case rows[] = {
       {"cbrt below 0", make_cbrt, .shapes = MATRIX, .low = -2, .high = -0.5},
       {"silu", make_silu, .shapes = MATRIX},
@@ -48,8 +47,7 @@ CODE(product_with_zeros, const ls_tensor zero = ls_scalar(LS_DTYPE_F64, 0);
 
 #define BOX {LS_SHAPE(2, 3, 4)}, .count = 1, .low = 0.5, .high = 1.5
 
-static void products_agree_with_differences(void **state) {
-  (void)state;
+TEST(products_agree_with_differences) {
   static const gradient_case rows[] = {
       {"product of two axes", make_product_of_two, .shapes = BOX},
       {"product that keeps", make_product_kept, .shapes = BOX},
@@ -65,8 +63,7 @@ CODE(barrier, const ls_nest both = ls_barrier(LS_TUPLE(ls_leaf(xs[0]),
      const ls_tensor a = ls_nest_tensor(both, 0), b = ls_nest_tensor(both, 1);
      ls_nest_release(both); return ls_mul(a, b);)
 
-static void gradients_pass_a_barrier(void **state) {
-  (void)state;
+TEST(gradients_pass_a_barrier) {
   static const gradient_case row = {"barrier", make_barrier, .shapes = PAIR};
   expect_gradients(&row, 2);
 }
@@ -85,8 +82,7 @@ static ls_tensor twice_gelu(ls_tensor x) {
   return grads[0].as.tensor;
 }
 
-static void edges_give_numbers(void **state) {
-  (void)state;
+TEST(edges_give_numbers) {
   static const double xs[] = {-1e4, 0, 1e4};
   expect_gradient_at(elu, LS_DTYPE_F32, xs, (double[]){0, 1, 1}, 3, 1e-6);
   expect_gradient_at(leaky, LS_DTYPE_F32, xs, (double[]){0.25, 0.25, 1}, 3,
@@ -103,14 +99,4 @@ static void edges_give_numbers(void **state) {
                      (double[]){0, 6, 0}, 3, 1e-6);
   expect_gradient_at(product, LS_DTYPE_F64, (double[]){0, 0, 3},
                      (double[]){0, 0, 0}, 3, 1e-6);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(functions_agree_with_differences),
-      cmocka_unit_test(products_agree_with_differences),
-      cmocka_unit_test(gradients_pass_a_barrier),
-      cmocka_unit_test(edges_give_numbers),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

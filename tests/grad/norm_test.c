@@ -42,8 +42,7 @@ static ls_tensor inference(const ls_tensor *xs, ls_activation activation) {
 CODE(inference, return inference(xs, LS_ACTIVATION_NONE);)
 CODE(inference_relu, return inference(xs, LS_ACTIVATION_RELU);)
 
-static void norm_rules_agree_with_differences(void **state) {
-  (void)state;
+TEST(norm_rules_agree_with_differences) {
   static const gradient_case rows[] = {
       {"batch_norm", make_batch_norm, .shapes = CHANNELS(TABLE)},
       {"batch_norm with relu", make_batch_norm_relu, .shapes = CHANNELS(TABLE)},
@@ -76,8 +75,7 @@ CODE(third, const ls_tensor y = ls_rms_norm(xs[0], xs[1], 0.1);
      ls_nest grads[1]; expect_ok(ls_gradients(ys, 1, x, 1, NULL, grads));
      return ls_square(ls_nest_tensor(grads[0], 0));)
 
-static void gradients_of_gradients_close(void **state) {
-  (void)state;
+TEST(gradients_of_gradients_close) {
   static const gradient_case rows[] = {
       {"scale's gradient", make_scale_alone, .shapes = CHANNELS(TABLE)},
       {"third order", make_third, .shapes = {TABLE, LS_SHAPE(3)}, .count = 2},
@@ -94,8 +92,7 @@ static ls_tensor make_attention(const ls_tensor *xs, size_t count,
                               : ls_attention(xs[0], xs[1], xs[2], options));
 }
 
-static void attention_rules_agree_with_differences(void **state) {
-  (void)state;
+TEST(attention_rules_agree_with_differences) {
   static const ls_attention_options plain = {.num_heads = 2};
   static const ls_attention_options causal = {
       .num_heads = 2, .causal = true, .scale = 0.4};
@@ -117,20 +114,9 @@ static void attention_rules_agree_with_differences(void **state) {
 CODE(soft, const ls_tensor p = ls_softmax(xs[1]);
      return ls_square(ls_softmax_cross_entropy_soft(xs[0], p));)
 
-static void soft_labels_agree_with_differences(void **state) {
-  (void)state;
+TEST(soft_labels_agree_with_differences) {
   static const gradient_case row = {"softmax_cross_entropy_soft", make_soft,
                                     .shapes = {LS_SHAPE(2, 3), LS_SHAPE(2, 3)},
                                     .count = 2};
   expect_gradients(&row, 2);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(norm_rules_agree_with_differences),
-      cmocka_unit_test(gradients_of_gradients_close),
-      cmocka_unit_test(attention_rules_agree_with_differences),
-      cmocka_unit_test(soft_labels_agree_with_differences),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,16 +63,8 @@ static size_t shared_bytes(product *multiply) {
 
 // Of what is as large as h there are never more than two: x w, which gelu's
 // gradient reads, and h, in whose place the gradient of it is computed.
-static void an_operand_gives_its_memory_to_its_gradient(void **state) {
-  (void)state;
+TEST(an_operand_gives_its_memory_to_its_gradient) {
   const size_t large = ROWS * INNER * sizeof(float);
   assert_in_range(shared_bytes(plain_product), 2 * large, 5 * large / 2);
   assert_in_range(shared_bytes(dense_product), 2 * large, 5 * large / 2);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(an_operand_gives_its_memory_to_its_gradient),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -260,9 +260,7 @@ static char *play(void (*refuse)(scene *s), bool refuses) {
   return copy;
 }
 
-static void
-a_refused_gradient_leaves_loops_and_branches_as_they_were(void **state) {
-  (void)state;
+TEST(a_refused_gradient_leaves_loops_and_branches_as_they_were) {
   char *wanted = play(NULL, false);
   for (size_t i = 0; i < LS_COUNT_OF(refusals); ++i) {
     char *got = play(refusals[i].refuse, refusals[i].refuse == NULL);
@@ -278,12 +276,4 @@ a_refused_gradient_leaves_loops_and_branches_as_they_were(void **state) {
     free(got);
   }
   free(wanted);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(
-          a_refused_gradient_leaves_loops_and_branches_as_they_were),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

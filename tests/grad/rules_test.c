@@ -29,8 +29,7 @@ CODE(all_reduce, const ls_tensor sum = ls_all_reduce(LS_REDUCE_SUM, xs[0]);
 #define PAIR {LS_SHAPE(2, 3), LS_SHAPE(2, 3)}, .count = 2
 #define ROW {LS_SHAPE(2, 3), LS_SHAPE(3)}, .count = 2
 
-static void elementwise_makers_agree_with_differences(void **state) {
-  (void)state;
+TEST(elementwise_makers_agree_with_differences) {
   static const gradient_case rows[] = {
       {"square", make_square, .shapes = MATRIX},
       {"all_reduce", make_all_reduce, .shapes = MATRIX},
@@ -50,8 +49,7 @@ CODE(add_n, const ls_tensor both[] = {xs[0], xs[1], xs[0]};
 
 #define BOX {LS_SHAPE(2, 3, 4)}, .count = 1
 
-static void shape_and_reduction_makers_agree_with_differences(void **state) {
-  (void)state;
+TEST(shape_and_reduction_makers_agree_with_differences) {
   static const gradient_case rows[] = {
       {"sum_to", make_sum_to, .shapes = {LS_SHAPE(2, 3, 4), LS_SHAPE(3, 1)},
        .count = 2},
@@ -77,8 +75,7 @@ static ls_tensor make_matmul(const ls_tensor *xs, size_t count,
       ls_matmul_transposed(xs[0], p->transpose_a, xs[1], p->transpose_b));
 }
 
-static void matmul_rules_agree_with_differences(void **state) {
-  (void)state;
+TEST(matmul_rules_agree_with_differences) {
   for (int i = 0; i < 8; ++i) {
     const product p = {(i & 1) != 0, (i & 2) != 0};
     const bool batch = (i & 4) != 0;
@@ -115,8 +112,7 @@ CODE(cross_entropy_grad,
      return ls_square(ls_softmax_cross_entropy_grad(xs[0], labels_of(1, 2),
                                                     xs[1]));)
 
-static void product_rules_agree_with_differences(void **state) {
-  (void)state;
+TEST(product_rules_agree_with_differences) {
   static const gradient_case rows[] = {
       {"dense", make_dense,
        .shapes = {LS_SHAPE(2, 3), LS_SHAPE(3, 4), LS_SHAPE(4)}, .count = 3},
@@ -150,15 +146,13 @@ static ls_tensor clipped(ls_tensor x) {
   return ls_maximum(x, ls_scalar(LS_DTYPE_F64, 1));
 }
 
-static void equal_extremes_share_the_gradient(void **state) {
-  (void)state;
+TEST(equal_extremes_share_the_gradient) {
   const double x[] = {3, 1, 3, 3, 0}, third = 1.0 / 3;
   const double want[] = {third, 0, third, third, 0};
   expect_gradient_at(largest, LS_DTYPE_F64, x, want, 5, 0);
 }
 
-static void edges_give_numbers(void **state) {
-  (void)state;
+TEST(edges_give_numbers) {
   const double x[] = {0, 1, 2};
   const double zeros[] = {0, 0, 0};
   expect_gradient_at(powers, LS_DTYPE_F64, x, zeros, 3,
@@ -166,16 +160,4 @@ static void edges_give_numbers(void **state) {
   expect_gradient_at(to_powers, LS_DTYPE_F64, x, zeros, 3, 0);  // d 0^x / dx.
   const double ties[] = {0, 1, 1};  // Equal: to the first operand.
   expect_gradient_at(clipped, LS_DTYPE_F64, x, ties, 3, 0);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(elementwise_makers_agree_with_differences),
-      cmocka_unit_test(shape_and_reduction_makers_agree_with_differences),
-      cmocka_unit_test(matmul_rules_agree_with_differences),
-      cmocka_unit_test(product_rules_agree_with_differences),
-      cmocka_unit_test(equal_extremes_share_the_gradient),
-      cmocka_unit_test(edges_give_numbers),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

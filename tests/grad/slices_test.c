@@ -93,8 +93,7 @@ static void expect_rows(ls_nest leaf, size_t count, const double *want) {
   expect_rows((leaf), sizeof((double[]){__VA_ARGS__}) / sizeof(double),        \
               (double[]){__VA_ARGS__})
 
-static void lookups_give_their_rows_one_behind_the_other(void **state) {
-  (void)state;
+TEST(lookups_give_their_rows_one_behind_the_other) {
   LS_SPEC("O199");
   const ls_nest result = call(give_parts);
   EXPECT_ROWS(ls_nest_item(result, 0), 3, 0, 5, 3, 5, 3);  // 9 was taken for 5.
@@ -132,8 +131,7 @@ static ls_nest give_parts_of_two_types(ls_nest args, void *user) {
   return LS_TUPLE(ls_leaf(indices), ls_leaf(values));
 }
 
-static void indices_of_two_types_become_wide(void **state) {
-  (void)state;
+TEST(indices_of_two_types_become_wide) {
   const ls_nest result = call(give_parts_of_two_types);
   EXPECT_ROWS(ls_nest_item(result, 0), 3, 5, 3);
   EXPECT_ROWS(ls_nest_item(result, 1), 1, 1, 1);
@@ -142,8 +140,7 @@ static void indices_of_two_types_become_wide(void **state) {
   ls_nest_release(result);
 }
 
-static void beside_a_dense_gradient_they_are_dense(void **state) {
-  (void)state;
+TEST(beside_a_dense_gradient_they_are_dense) {
   LS_SPEC("O199");
   const ls_nest result = call(give_mixed);
   EXPECT_ROWS(ls_nest_item(result, 0), 2, 1, 1, 6, 1, 5);
@@ -158,8 +155,7 @@ static ls_nest sum_small(ls_nest args, void *user) {
   return ls_leaf(ls_indexed_slices(indices, values, zeros));
 }
 
-static void small_floats_are_rounded_once(void **state) {
-  (void)state;
+TEST(small_floats_are_rounded_once) {
   ls_function *function = NULL;
   expect_ok(
       ls_function_create(&(ls_function_options){.call = sum_small}, &function));
@@ -182,8 +178,7 @@ static ls_nest make_misfit(ls_nest args, void *user) {
                                        : ls_nest_tensor(args, 0)));
 }
 
-static void values_that_do_not_fit_are_refused(void **state) {
-  (void)state;
+TEST(values_that_do_not_fit_are_refused) {
   static const char *const wanted[] = {"must be numbers f32[3,4], are f32[2,4]",
                                        "has no slices"};
   for (int i = 0; i < 2; ++i) {
@@ -199,15 +194,4 @@ static void values_that_do_not_fit_are_refused(void **state) {
     ls_nest_release(args);
     ls_function_release(function);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(lookups_give_their_rows_one_behind_the_other),
-      cmocka_unit_test(indices_of_two_types_become_wide),
-      cmocka_unit_test(beside_a_dense_gradient_they_are_dense),
-      cmocka_unit_test(small_floats_are_rounded_once),
-      cmocka_unit_test(values_that_do_not_fit_are_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

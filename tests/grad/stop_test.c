@@ -30,8 +30,7 @@ static ls_nest args_of(void) {
       ls_nest_array(array_of_numbers(LS_DTYPE_F32, LS_SHAPE(COUNT), 3)));
 }
 
-static void what_is_stopped_does_not_change_the_order_of_sums(void **state) {
-  (void)state;
+TEST(what_is_stopped_does_not_change_the_order_of_sums) {
   const ls_nest args = args_of();
   int count = 0;
   const ls_nest want = call_on(1, with_stopped_ops, &count, args, 1);
@@ -58,20 +57,11 @@ static ls_nest behind_a_stop(ls_nest args, void *user) {
                                  : ls_fail(status);
 }
 
-static void ops_behind_a_stop_need_no_gradient(void **state) {
-  (void)state;
+TEST(ops_behind_a_stop_need_no_gradient) {
   const ls_nest args = args_of();
   const ls_nest got = call_on(1, behind_a_stop, NULL, args, 1);
   assert_memory_equal(ls_nest_data(got, 0), ls_nest_data(got, 1),
                       COUNT * sizeof(float));
   ls_nest_release(got);
   ls_nest_release(args);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_is_stopped_does_not_change_the_order_of_sums),
-      cmocka_unit_test(ops_behind_a_stop_need_no_gradient),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,8 +50,7 @@ static const ls_convolution_options spread = {
 static const ls_convolution_options grouped = {.groups = 2,
                                                .padding = LS_PADDING_SAME};
 
-static void convolution_rules_agree_with_differences(void **state) {
-  (void)state;
+TEST(convolution_rules_agree_with_differences) {
   const gradient_case rows[] = {
       {"convolution", convolution,
        .shapes = {LS_SHAPE(2, 4, 2), LS_SHAPE(3, 2, 2)}, .count = 2},
@@ -129,8 +128,7 @@ static ls_tensor window(const ls_tensor *xs, size_t count, const void *user) {
       ls_reduce_window(use->op, xs[0], use->window, &use->options));
 }
 
-static void window_rules_agree_with_differences(void **state) {
-  (void)state;
+TEST(window_rules_agree_with_differences) {
   static const window_use uses[] = {
       {LS_WINDOW_SUM, {1, {2}}, {.strides = {1, {1}}}},
       {LS_WINDOW_SUM, {2, {2, 3}}, {.padding = LS_PADDING_SAME}},
@@ -176,8 +174,7 @@ static ls_nest late_gradients(ls_tensor x, ls_tensor w) {
   return ls_nest_sequence(LS_KIND_LIST, grads, 2);
 }
 
-static void sizes_may_be_known_late(void **state) {
-  (void)state;
+TEST(sizes_may_be_known_late) {
   ls_graph *graph = NULL;
   ls_session *session = NULL;
   expect_ok(ls_graph_create("late", &graph));
@@ -219,8 +216,7 @@ static void expect_refused(ls_graph *graph, ls_code code, const char *part) {
   expect_status(ls_graph_take_error(graph), code, part);
 }
 
-static void makers_refuse_what_does_not_fit(void **state) {
-  (void)state;
+TEST(makers_refuse_what_does_not_fit) {
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("refusals", &graph));
   {
@@ -261,14 +257,4 @@ static void makers_refuse_what_does_not_fit(void **state) {
     expect_refused(graph, LS_INVALID_ARGUMENT, "LS_WINDOW_SUM, MAX, MEAN");
   }
   ls_graph_destroy(graph);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(convolution_rules_agree_with_differences),
-      cmocka_unit_test(window_rules_agree_with_differences),
-      cmocka_unit_test(sizes_may_be_known_late),
-      cmocka_unit_test(makers_refuse_what_does_not_fit),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -144,8 +144,7 @@ static int is_case(const struct dirent *entry) {
   return length > 3 && strcmp(entry->d_name + length - 3, ".ls") == 0;
 }
 
-static void every_case_gives_what_it_says(void **state) {
-  (void)state;
+TEST(every_case_gives_what_it_says) {
   struct dirent **entries = NULL;
   const int count =
       scandir(LS_TESTS_DIR "/cases", &entries, is_case, alphasort);
@@ -160,11 +159,4 @@ static void every_case_gives_what_it_says(void **state) {
   free(entries);
   print_message("%zu cases in %d files\n", cases, count);
   assert_int_equal(faults, 0);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_case_gives_what_it_says),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

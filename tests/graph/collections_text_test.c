@@ -27,8 +27,7 @@ static ls_variable *new_variable(const char *name, double value) {
   return variable;
 }
 
-static void entries_are_again_what_they_were(void **state) {
-  (void)state;
+TEST(entries_are_again_what_they_were) {
   LS_SPEC("E12");
   ls_graph *graph = NULL;
   char *text = NULL;
@@ -78,8 +77,7 @@ static void entries_are_again_what_they_were(void **state) {
   ls_text_release(text);
 }
 
-static void a_variable_that_only_a_collection_has_is_declared(void **state) {
-  (void)state;
+TEST(a_variable_that_only_a_collection_has_is_declared) {
   LS_SPEC("E12");
   ls_graph *graph = NULL;
   char *text = NULL;
@@ -99,8 +97,7 @@ static void a_variable_that_only_a_collection_has_is_declared(void **state) {
 }
 
 // Of a variable with components the first stands there.
-static void a_distributed_variable_is_its_first_component(void **state) {
-  (void)state;
+TEST(a_distributed_variable_is_its_first_component) {
   LS_SPEC("E12");
   ls_strategy *strategy = mirrored_of(2);
   ls_graph *graph = NULL;
@@ -120,13 +117,4 @@ static void a_distributed_variable_is_its_first_component(void **state) {
   ls_graph_destroy(copy);
   ls_graph_destroy(graph);
   ls_strategy_release(strategy);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(entries_are_again_what_they_were),
-      cmocka_unit_test(a_variable_that_only_a_collection_has_is_declared),
-      cmocka_unit_test(a_distributed_variable_is_its_first_component),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

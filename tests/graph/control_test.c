@@ -27,8 +27,7 @@ static void expect_waits(ls_tensor value, const ls_op *ops, size_t count) {
 }
 
 // ---- What operands imply ---------------------------------------------------
-static void an_op_waits_for_what_its_operands_do_not(void **state) {
-  (void)state;
+TEST(an_op_waits_for_what_its_operands_do_not) {
   LS_SPEC("O30");
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("g", &graph));
@@ -55,8 +54,7 @@ static void an_op_waits_for_what_its_operands_do_not(void **state) {
   ls_graph_destroy(graph);
 }
 
-static void a_scope_knows_the_ops_of_those_inside(void **state) {
-  (void)state;
+TEST(a_scope_knows_the_ops_of_those_inside) {
   LS_SPEC("O30");
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("g", &graph));
@@ -86,8 +84,7 @@ static void a_scope_knows_the_ops_of_those_inside(void **state) {
 }
 
 // What a maker names itself stays.
-static void a_group_keeps_its_members(void **state) {
-  (void)state;
+TEST(a_group_keeps_its_members) {
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
@@ -168,8 +165,7 @@ static void it_has_counted(const ways *self) {
     .step = count_and_loop, .check = it_has_counted                            \
   }
 
-static void what_a_region_waits_for_runs_in_every_way(void **state) {
-  (void)state;
+TEST(what_a_region_waits_for_runs_in_every_way) {
   const ways_case cases[] = {
       LOOP("in a body", .depth = 0),
       LOOP("in a condition", .in_condition = true),
@@ -186,8 +182,7 @@ static ls_nest wait_in_replica(ls_nest args, void *user) {
 }
 
 // The op that waits is the one in the graph of what is waited for.
-static void the_op_that_holds_the_region_waits(void **state) {
-  (void)state;
+TEST(the_op_that_holds_the_region_waits) {
   for (int replicas = 1; replicas <= 3; ++replicas) {
     ls_graph *graph = NULL;
     ls_nest made = ls_none();
@@ -224,8 +219,7 @@ static ls_nest sum_of_ones(ls_nest args, void *user) {
   return ls_leaf(ls_all_reduce(LS_REDUCE_SUM, one()));
 }
 
-static void replicas_wait_for_the_scope_around_them(void **state) {
-  (void)state;
+TEST(replicas_wait_for_the_scope_around_them) {
   ls_graph *graph = NULL;
   ls_nest made = ls_none();
   ls_strategy *strategy = mirrored_of(2);
@@ -276,8 +270,7 @@ static ls_nest always(ls_nest values, void *user) {
 }
 
 // Gradients of loops are drafted and copied: what they wait for goes with it.
-static void a_loops_gradient_waits_too(void **state) {
-  (void)state;
+TEST(a_loops_gradient_waits_too) {
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
@@ -311,8 +304,7 @@ static ls_nest note_op(ls_nest values, void *user) {
   return LS_LIST(ls_leaf(x));
 }
 
-static void nothing_waits_for_what_is_elsewhere(void **state) {
-  (void)state;
+TEST(nothing_waits_for_what_is_elsewhere) {
   ls_graph *graph = NULL, *other = NULL;
   ls_op elsewhere = {0}, inside = {0};
   expect_ok(ls_graph_create("g", &graph));
@@ -347,8 +339,7 @@ static ls_nest wait_for_eager(ls_nest args, void *user) {
 }
 
 // What ran in eager is done with; if it failed, so does who waits.
-static void a_function_waits_for_what_ran_before_it(void **state) {
-  (void)state;
+TEST(a_function_waits_for_what_ran_before_it) {
   ls_nest made = ls_none();
   ls_op before = ls_tensor_op(one());
   ls_function *function = function_of(wait_for_eager, &before);
@@ -362,19 +353,4 @@ static void a_function_waits_for_what_ran_before_it(void **state) {
   expect_status(ls_function_call(function, ls_none(), &made),
                 LS_INVALID_ARGUMENT, "matmul");
   ls_function_release(function);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(an_op_waits_for_what_its_operands_do_not),
-      cmocka_unit_test(a_scope_knows_the_ops_of_those_inside),
-      cmocka_unit_test(a_group_keeps_its_members),
-      cmocka_unit_test(what_a_region_waits_for_runs_in_every_way),
-      cmocka_unit_test(the_op_that_holds_the_region_waits),
-      cmocka_unit_test(replicas_wait_for_the_scope_around_them),
-      cmocka_unit_test(a_loops_gradient_waits_too),
-      cmocka_unit_test(nothing_waits_for_what_is_elsewhere),
-      cmocka_unit_test(a_function_waits_for_what_ran_before_it),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

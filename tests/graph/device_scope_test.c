@@ -46,8 +46,7 @@ static ls_nest look_around(ls_nest args, ways *self) {
   return ls_leaf(ls_scalar(LS_DTYPE_F32, 1));
 }
 
-static void scopes_merge_in_every_way_to_run(void **state) {
-  (void)state;
+TEST(scopes_merge_in_every_way_to_run) {
   LS_SPEC("O34");
   LS_SPEC("O5");
   ways_hold(&(ways_case){.name = "devices", .step = look_around}, 1);
@@ -62,8 +61,7 @@ static ls_nest one_on_foo(ls_nest args, void *user) {
 }
 
 // What a function's own scopes leave out comes from where it is called.
-static void a_functions_ops_are_placed_where_it_is_called(void **state) {
-  (void)state;
+TEST(a_functions_ops_are_placed_where_it_is_called) {
   LS_SPEC("O69");
   ls_graph *graph = NULL;
   ls_nest made = ls_none();
@@ -83,8 +81,7 @@ static void a_functions_ops_are_placed_where_it_is_called(void **state) {
   ls_graph_destroy(graph);
 }
 
-static void a_name_that_is_none_is_refused(void **state) {
-  (void)state;
+TEST(a_name_that_is_none_is_refused) {
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
@@ -107,8 +104,7 @@ static void a_name_that_is_none_is_refused(void **state) {
 }
 
 // A name of more characters than are kept merges as any other.
-static void a_long_name_merges(void **state) {
-  (void)state;
+TEST(a_long_name_merges) {
   ls_graph *graph = NULL;
   char name[1000];
   memset(name, '/', sizeof(name));
@@ -124,8 +120,7 @@ static void a_long_name_merges(void **state) {
 }
 
 // ---- Beside other scopes ---------------------------------------------------
-static void a_colocation_leaves_device_scopes(void **state) {
-  (void)state;
+TEST(a_colocation_leaves_device_scopes) {
   LS_SPEC("O48");
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("g", &graph));
@@ -167,8 +162,7 @@ static ls_nest make_variable(ls_nest args, void *user) {
 }
 
 // The variable is outside of the function, in the same place.
-static void what_leaves_a_function_keeps_the_device(void **state) {
-  (void)state;
+TEST(what_leaves_a_function_keeps_the_device) {
   ls_graph *graph = NULL;
   ls_variable *v = NULL;
   ls_nest made = ls_none();
@@ -198,8 +192,7 @@ static ls_nest make_outside(ls_nest args, void *user) {
 }
 
 // The name was a text of the function's graph.
-static void a_device_outlives_the_graph_that_was_left(void **state) {
-  (void)state;
+TEST(a_device_outlives_the_graph_that_was_left) {
   ls_op made = {0};
   ls_nest result = ls_none();
   ls_function *function = function_of(make_outside, &made);
@@ -210,8 +203,7 @@ static void a_device_outlives_the_graph_that_was_left(void **state) {
 }
 
 // A variable beside one without a place has none.
-static void a_variable_is_beside_another_wherever_that_is(void **state) {
-  (void)state;
+TEST(a_variable_is_beside_another_wherever_that_is) {
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
@@ -235,18 +227,4 @@ static void a_variable_is_beside_another_wherever_that_is(void **state) {
       ls_variable_release(made[i]);
   }
   ls_graph_destroy(graph);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(scopes_merge_in_every_way_to_run),
-      cmocka_unit_test(a_functions_ops_are_placed_where_it_is_called),
-      cmocka_unit_test(a_name_that_is_none_is_refused),
-      cmocka_unit_test(a_long_name_merges),
-      cmocka_unit_test(a_colocation_leaves_device_scopes),
-      cmocka_unit_test(what_leaves_a_function_keeps_the_device),
-      cmocka_unit_test(a_device_outlives_the_graph_that_was_left),
-      cmocka_unit_test(a_variable_is_beside_another_wherever_that_is),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

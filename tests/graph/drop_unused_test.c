@@ -68,8 +68,7 @@ static const char kinds_left[] =
                           "  return %4:1, %4:2, %4:3\n"
                           "}\n";
 
-static void arguments_and_results_of_replicas_go_unless_used(void **state) {
-  (void)state;
+TEST(arguments_and_results_of_replicas_go_unless_used) {
   expect_dropped(kinds_text, kinds_left);
 }
 
@@ -109,8 +108,7 @@ static const char segments_left[] = "graph lowered \"g\" {\n" PARAMETER(
                                 "  return %3\n"
                                 "}\n";
 
-static void what_one_segment_does_not_use_the_last_does_not_make(void **state) {
-  (void)state;
+TEST(what_one_segment_does_not_use_the_last_does_not_make) {
   expect_dropped(segments_text, segments_left);
 }
 
@@ -145,17 +143,6 @@ static const char classes_left[] = "graph lowered \"g\" {\n" PARAMETER(
                                          "  return %2:1\n"
                                          "}\n";
 
-static void what_one_class_uses_stays_for_all(void **state) {
-  (void)state;
+TEST(what_one_class_uses_stays_for_all) {
   expect_dropped(classes_text, classes_left);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(arguments_and_results_of_replicas_go_unless_used),
-      cmocka_unit_test(what_one_segment_does_not_use_the_last_does_not_make),
-      cmocka_unit_test(what_one_class_uses_stays_for_all),
-  };
-  return cmocka_run_group_tests_name("graph/drop_unused_test", tests, NULL,
-                                     NULL);
 }

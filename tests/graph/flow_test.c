@@ -49,8 +49,7 @@ static void expect_control(ls_tensor value, const char *const *names,
 }
 
 // ---- Marks -----------------------------------------------------------------
-static void an_op_is_marked_from_entry_to_exit(void **state) {
-  (void)state;
+TEST(an_op_is_marked_from_entry_to_exit) {
   LS_SPEC("O9 O11 O15");
   place p;
   open_place(&p, 2);
@@ -71,8 +70,7 @@ static void an_op_is_marked_from_entry_to_exit(void **state) {
   close_place(&p);
 }
 
-static void another_graph_is_not_ruled(void **state) {
-  (void)state;
+TEST(another_graph_is_not_ruled) {
   place p;
   ls_graph *other = NULL;
   open_place(&p, 2);
@@ -89,8 +87,7 @@ static void another_graph_is_not_ruled(void **state) {
   ls_graph_destroy(other);
 }
 
-static void eager_has_no_flows(void **state) {
-  (void)state;
+TEST(eager_has_no_flows) {
   cluster c = cluster_of("c", 2);
   CLUSTER_SCOPE(&c);
   expect_status(ls_scope_status(), LS_FAILED_PRECONDITION,
@@ -111,8 +108,7 @@ static ls_status fetch(ls_session *session, ls_tensor value, ls_tensor fed,
 }
 
 // Only a part of one replica's computation is fed and fetched.
-static void sessions_hold_what_a_flow_bans(void **state) {
-  (void)state;
+TEST(sessions_hold_what_a_flow_bans) {
   LS_SPEC("O17 O18");
   for (int replicas = 1; replicas <= 2; ++replicas) {
     place p;
@@ -152,8 +148,7 @@ static void sessions_hold_what_a_flow_bans(void **state) {
 }
 
 // ---- Control inputs --------------------------------------------------------
-static void what_waits_outside_comes_in_as_an_identity(void **state) {
-  (void)state;
+TEST(what_waits_outside_comes_in_as_an_identity) {
   LS_SPEC("O22 O23 O24");
   place p;
   open_place(&p, 2);
@@ -179,8 +174,7 @@ static void what_waits_outside_comes_in_as_an_identity(void **state) {
   close_place(&p);
 }
 
-static void an_op_without_operands_waits_for_the_pivot(void **state) {
-  (void)state;
+TEST(an_op_without_operands_waits_for_the_pivot) {
   LS_SPEC("O25 O30");
   place p;
   open_place(&p, 2);
@@ -241,8 +235,7 @@ static size_t expect_all_marked(const ls_graph *graph, size_t from,
   return count;
 }
 
-static void ops_of_bodies_are_ops_of_the_flow(void **state) {
-  (void)state;
+TEST(ops_of_bodies_are_ops_of_the_flow) {
   LS_SPEC("O9 O29");
   place p;
   open_place(&p, 2);
@@ -270,8 +263,7 @@ static ls_nest replica_step(ls_nest args, void *user) {
   return ls_leaf(ls_all_reduce(LS_REDUCE_SUM, ls_exp(one())));
 }
 
-static void ops_of_replicas_and_functions_are_ops_of_the_flow(void **state) {
-  (void)state;
+TEST(ops_of_replicas_and_functions_are_ops_of_the_flow) {
   LS_SPEC("O29");
   for (int replicas = 1; replicas <= 3; ++replicas)
     for (int traced = 0; traced < 2; ++traced) {
@@ -303,8 +295,7 @@ static ls_nest note_flow(ls_nest none, void *user) {
 
 static const ls_flow_type plain_type = {.name = "a plain flow"};
 
-static void the_innermost_replicated_flow_is_found(void **state) {
-  (void)state;
+TEST(the_innermost_replicated_flow_is_found) {
   LS_SPEC("O49");
   place p;
   ls_flow *found = NULL, plain = {&plain_type};
@@ -329,8 +320,7 @@ static void the_innermost_replicated_flow_is_found(void **state) {
 }
 
 // ---- Leaving ---------------------------------------------------------------
-static void init_scopes_and_cleared_control_leave(void **state) {
-  (void)state;
+TEST(init_scopes_and_cleared_control_leave) {
   LS_SPEC("O204");
   place p;
   ls_variable *v = NULL;
@@ -377,8 +367,7 @@ static void init_scopes_and_cleared_control_leave(void **state) {
 }
 
 // ---- Refusals --------------------------------------------------------------
-static void an_op_that_is_not_admitted_is_not_made(void **state) {
-  (void)state;
+TEST(an_op_that_is_not_admitted_is_not_made) {
   place p;
   open_place(&p, 2);
   {
@@ -406,8 +395,7 @@ static void an_op_that_is_not_admitted_is_not_made(void **state) {
 }
 
 // Innermost first: the one around finds the mark of the one inside.
-static void an_op_that_cannot_be_marked_is_taken_back(void **state) {
-  (void)state;
+TEST(an_op_that_cannot_be_marked_is_taken_back) {
   LS_SPEC("O16");
   place p;
   open_place(&p, 2);
@@ -475,8 +463,7 @@ static ls_status hear_mark(ls_flow *self, ls_op op) {
 static const ls_flow_type listening = {
     .name = "a listener", .admit = hear_admit, .mark = hear_mark};
 
-static void the_innermost_flow_is_asked_first(void **state) {
-  (void)state;
+TEST(the_innermost_flow_is_asked_first) {
   LS_SPEC("O29");
   ls_graph *graph = NULL;
   char heard[100] = "";
@@ -504,23 +491,4 @@ static void the_innermost_flow_is_asked_first(void **state) {
     assert_string_equal(heard, "a+a");
   }
   ls_graph_destroy(graph);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(an_op_is_marked_from_entry_to_exit),
-      cmocka_unit_test(another_graph_is_not_ruled),
-      cmocka_unit_test(eager_has_no_flows),
-      cmocka_unit_test(sessions_hold_what_a_flow_bans),
-      cmocka_unit_test(what_waits_outside_comes_in_as_an_identity),
-      cmocka_unit_test(an_op_without_operands_waits_for_the_pivot),
-      cmocka_unit_test(ops_of_bodies_are_ops_of_the_flow),
-      cmocka_unit_test(ops_of_replicas_and_functions_are_ops_of_the_flow),
-      cmocka_unit_test(the_innermost_replicated_flow_is_found),
-      cmocka_unit_test(init_scopes_and_cleared_control_leave),
-      cmocka_unit_test(an_op_that_is_not_admitted_is_not_made),
-      cmocka_unit_test(an_op_that_cannot_be_marked_is_taken_back),
-      cmocka_unit_test(the_innermost_flow_is_asked_first),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

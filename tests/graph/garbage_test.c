@@ -54,8 +54,7 @@ static void add_every_op_bare(void) {
       }
 }
 
-static void every_op_without_attributes_is_refused_or_made(void **state) {
-  (void)state;
+TEST(every_op_without_attributes_is_refused_or_made) {
   in_both(add_every_op_bare);
 }
 
@@ -111,10 +110,7 @@ static void add_garbage(void) {
       "region 0 is NULL");
 }
 
-static void an_op_of_garbage_is_refused(void **state) {
-  (void)state;
-  in_both(add_garbage);
-}
+TEST(an_op_of_garbage_is_refused) { in_both(add_garbage); }
 
 static void add_lists_at_null(void) {
   expect_refused(ls_tensor_op(ls_add_n(NULL, 2)), "at NULL");
@@ -124,10 +120,7 @@ static void add_lists_at_null(void) {
   expect_refused(ls_tensor_op(ls_constant(NULL)), "NULL");
 }
 
-static void makers_refuse_lists_at_null(void **state) {
-  (void)state;
-  in_both(add_lists_at_null);
-}
+TEST(makers_refuse_lists_at_null) { in_both(add_lists_at_null); }
 
 // ---- Handles ---------------------------------------------------------------
 static void use_handles_to_nothing(void) {
@@ -149,13 +142,9 @@ static void use_handles_to_nothing(void) {
   }
 }
 
-static void handles_to_nothing_are_refused(void **state) {
-  (void)state;
-  in_both(use_handles_to_nothing);
-}
+TEST(handles_to_nothing_are_refused) { in_both(use_handles_to_nothing); }
 
-static void a_session_refuses_handles_to_nothing(void **state) {
-  (void)state;
+TEST(a_session_refuses_handles_to_nothing) {
   ls_graph *graph = NULL;
   ls_session *session = NULL;
   ls_tensor x;
@@ -207,8 +196,7 @@ static void call_without_functions(void) {
   expect_refused(ls_host_call_add(&no_name, NULL, &x, 1), "or no name");
 }
 
-static void a_host_kernel_without_functions_is_refused(void **state) {
-  (void)state;
+TEST(a_host_kernel_without_functions_is_refused) {
   in_both(call_without_functions);
 }
 
@@ -224,10 +212,7 @@ static void ask_for_a_parameter(void) {
                  "nobody adds a parameter");
 }
 
-static void a_parameter_comes_with_its_graph_alone(void **state) {
-  (void)state;
-  in_both(ask_for_a_parameter);
-}
+TEST(a_parameter_comes_with_its_graph_alone) { in_both(ask_for_a_parameter); }
 
 // ---- Loops -----------------------------------------------------------------
 static ls_nest same(ls_nest values, void *user) {
@@ -244,23 +229,4 @@ static void loop_for_less_than_no_trips(void) {
   ls_nest_release(after);
 }
 
-static void a_loop_has_at_least_no_trips(void **state) {
-  (void)state;
-  in_both(loop_for_less_than_no_trips);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_op_without_attributes_is_refused_or_made),
-      cmocka_unit_test(an_op_of_garbage_is_refused),
-      cmocka_unit_test(makers_refuse_lists_at_null),
-      cmocka_unit_test(handles_to_nothing_are_refused),
-      cmocka_unit_test(a_session_refuses_handles_to_nothing),
-      cmocka_unit_test(a_host_kernel_without_functions_is_refused),
-      cmocka_unit_test(a_parameter_comes_with_its_graph_alone),
-      cmocka_unit_test(a_loop_has_at_least_no_trips),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
-}
+TEST(a_loop_has_at_least_no_trips) { in_both(loop_for_less_than_no_trips); }

@@ -60,8 +60,7 @@ static void store_wide(computation *c) {
   }
 }
 
-static void bf16_is_stored_as_f32_and_read_as_bf16(void **state) {
-  (void)state;
+TEST(bf16_is_stored_as_f32_and_read_as_bf16) {
   LS_SPEC("O203");
   computation c;
   store_wide(NULL);
@@ -76,8 +75,7 @@ static ls_nest read_in_function(ls_nest args, void *user) {
   return ls_leaf(make(BY_CALLBACK, LS_DTYPE_BF16, user));
 }
 
-static void a_function_makes_such_variables_where_it_stands(void **state) {
-  (void)state;
+TEST(a_function_makes_such_variables_where_it_stands) {
   LS_SPEC("O203");
   ls_variable *w = NULL;
   ls_function *f = function_of(read_in_function, &w);
@@ -91,8 +89,7 @@ static void a_function_makes_such_variables_where_it_stands(void **state) {
   ls_variable_release(w);
 }
 
-static void names_have_the_scopes_prefix(void **state) {
-  (void)state;
+TEST(names_have_the_scopes_prefix) {
   LS_SPEC("O203");
   computation c;
   computation_open(&c);
@@ -120,8 +117,7 @@ static void names_have_the_scopes_prefix(void **state) {
   computation_close(&c);
 }
 
-static void other_types_are_as_they_are(void **state) {
-  (void)state;
+TEST(other_types_are_as_they_are) {
   LS_SPEC("O203");
   static const ls_dtype dtypes[] = {LS_DTYPE_F32, LS_DTYPE_F64, LS_DTYPE_F16};
   LS_BFLOAT16_SCOPE(NULL);
@@ -141,8 +137,7 @@ static void other_types_are_as_they_are(void **state) {
   ls_variable_release(plain);
 }
 
-static void what_cannot_be_made_is_refused(void **state) {
-  (void)state;
+TEST(what_cannot_be_made_is_refused) {
   ls_variable *w = NULL;
   ls_tensor value;
   LS_BFLOAT16_SCOPE(NULL);
@@ -150,15 +145,4 @@ static void what_cannot_be_made_is_refused(void **state) {
                 "dtype");
   assert_null(w);
   assert_true(ls_tensor_is_failed(value));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(bf16_is_stored_as_f32_and_read_as_bf16),
-      cmocka_unit_test(a_function_makes_such_variables_where_it_stands),
-      cmocka_unit_test(names_have_the_scopes_prefix),
-      cmocka_unit_test(other_types_are_as_they_are),
-      cmocka_unit_test(what_cannot_be_made_is_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

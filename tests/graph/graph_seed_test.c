@@ -115,8 +115,7 @@ static void draw(int64_t seed, numbers out) {
   ls_graph_destroy(graph);
 }
 
-static void all_that_is_made_in_a_graph_draws_by_its_seed(void **state) {
-  (void)state;
+TEST(all_that_is_made_in_a_graph_draws_by_its_seed) {
   numbers none, seven, again, eight;
   draw(0, none);
   draw(7, seven);
@@ -132,8 +131,7 @@ static void all_that_is_made_in_a_graph_draws_by_its_seed(void **state) {
 }
 
 // As a function's seed is put beside those of its ops.
-static void a_graphs_seed_gives_the_numbers_of_a_functions(void **state) {
-  (void)state;
+TEST(a_graphs_seed_gives_the_numbers_of_a_functions) {
   ls_function *function = NULL;
   ls_nest made = ls_none();
   numbers seven;
@@ -155,8 +153,7 @@ static ls_nest set_inside(ls_nest args, void *user) {
   return ls_nest_i64(0);
 }
 
-static void only_graphs_that_are_built_have_one(void **state) {
-  (void)state;
+TEST(only_graphs_that_are_built_have_one) {
   ls_function *function = NULL;
   ls_status status = ls_ok();
   ls_nest made = ls_none();
@@ -171,13 +168,4 @@ static void only_graphs_that_are_built_have_one(void **state) {
   ls_nest_release(made);
   ls_nest_release(args);
   ls_function_release(function);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(all_that_is_made_in_a_graph_draws_by_its_seed),
-      cmocka_unit_test(a_graphs_seed_gives_the_numbers_of_a_functions),
-      cmocka_unit_test(only_graphs_that_are_built_have_one),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,8 +16,7 @@ static void expect_null(ls_status status, const char *text) {
   expect_status(status, LS_INVALID_ARGUMENT, text);
 }
 
-static void calls_of_graph_refuse_null(void **state) {
-  (void)state;
+TEST(calls_of_graph_refuse_null) {
   expect_null(ls_graph_create(some, NULL),
               "ls_graph_create: out_graph is NULL");
   expect_null(ls_graph_take_error(NULL), "ls_graph_take_error: graph is NULL");
@@ -59,14 +58,12 @@ static void calls_of_graph_refuse_null(void **state) {
   expect_null(ls_graph_verify(NULL), "ls_graph_verify: graph is NULL");
 }
 
-static void calls_of_slices_refuse_null(void **state) {
-  (void)state;
+TEST(calls_of_slices_refuse_null) {
   expect_null(ls_slices_parts_of((ls_nest){0}, NULL),
               "ls_slices_parts_of: out_parts is NULL");
 }
 
-static void calls_of_host_refuse_null(void **state) {
-  (void)state;
+TEST(calls_of_host_refuse_null) {
   expect_null(ls_host_give(NULL, 0, some), "ls_host_give: call is NULL");
 }
 
@@ -124,8 +121,7 @@ static void a_handle_without_a_graph_is_refused(void) {
                 "is a failed op");
 }
 
-static void functions_and_handles_of_nothing_are_refused(void **state) {
-  (void)state;
+TEST(functions_and_handles_of_nothing_are_refused) {
   ls_graph *graph = NULL;
   flow_needs_its_functions();
   a_handle_without_a_graph_is_refused();
@@ -136,14 +132,4 @@ static void functions_and_handles_of_nothing_are_refused(void **state) {
     a_handle_without_a_graph_is_refused();
   }
   ls_graph_destroy(graph);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(functions_and_handles_of_nothing_are_refused),
-      cmocka_unit_test(calls_of_graph_refuse_null),
-      cmocka_unit_test(calls_of_slices_refuse_null),
-      cmocka_unit_test(calls_of_host_refuse_null),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

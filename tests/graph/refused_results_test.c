@@ -7,13 +7,11 @@
 #include "lockstep/variable.h"
 #include "support/refused.h"
 
-static void refused_calls_of_gradients_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_gradients_leave_nothing) {
   REFUSED(ls_nest, ls_gradients(NULL, 0, NULL, 1, NULL, &out));
 }
 
-static void refused_calls_of_graph_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_graph_leave_nothing) {
   REFUSED_MEMORY(ls_graph *, ls_graph_create(NULL, &out));
   REFUSED(ls_op, ls_graph_lookup_op(NULL, NULL, &out));
   REFUSED(ls_graph *, ls_graph_parse(NULL, NULL, 0, &out));
@@ -23,24 +21,12 @@ static void refused_calls_of_graph_leave_nothing(void **state) {
   REFUSED(const ls_attr *, ls_op_attr((ls_op){0}, NULL, &out));
 }
 
-static void refused_calls_of_slices_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_slices_leave_nothing) {
   REFUSED(ls_slices_parts, ls_slices_parts_of(ls_none(), &out));
 }
 
-static void refused_calls_of_variable_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_variable_leave_nothing) {
   REFUSED(ls_variable *, ls_creator_create(NULL, NULL, &out));
   REFUSED_TWO(ls_variable *, ls_tensor, ls_get_variable(NULL, &out, &second));
   REFUSED(ls_variable *, ls_variable_create(NULL, &out));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(refused_calls_of_gradients_leave_nothing),
-      cmocka_unit_test(refused_calls_of_graph_leave_nothing),
-      cmocka_unit_test(refused_calls_of_slices_leave_nothing),
-      cmocka_unit_test(refused_calls_of_variable_leave_nothing),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

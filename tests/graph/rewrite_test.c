@@ -59,8 +59,7 @@ static ls_rewrite begin(ls_graph *graph) {
   return r;
 }
 
-static void uses_are_operands_and_results(void **state) {
-  (void)state;
+TEST(uses_are_operands_and_results) {
   ls_graph *graph = parse(chain_text);
   ls_rewrite r = begin(graph);
   assert_int_equal(ls_rewrite_count_uses(&r, 2), 4);
@@ -80,8 +79,7 @@ static void uses_are_operands_and_results(void **state) {
   ls_graph_free(graph);
 }
 
-static void a_value_takes_the_place_of_another(void **state) {
-  (void)state;
+TEST(a_value_takes_the_place_of_another) {
   ls_graph *graph = parse(chain_text);
   ls_rewrite r = begin(graph);
   ls_rewrite_replace(&r, ls_ref(2, 0), ls_ref(1, 0));
@@ -95,8 +93,7 @@ static void a_value_takes_the_place_of_another(void **state) {
   ls_graph_free(graph);
 }
 
-static void nodes_come_and_go_and_move(void **state) {
-  (void)state;
+TEST(nodes_come_and_go_and_move) {
   ls_graph *graph = parse(chain_text);
   ls_rewrite r = begin(graph);
   ls_node *made = NULL, *exp = ls_graph_node(graph, 3);
@@ -116,8 +113,7 @@ static void nodes_come_and_go_and_move(void **state) {
   ls_graph_free(graph);
 }
 
-static void a_result_more_moves_those_behind_it(void **state) {
-  (void)state;
+TEST(a_result_more_moves_those_behind_it) {
   ls_graph *graph = parse("graph lowered \"g\" {\n"
                           "  %1 = parameter() {dtype = f32, shape = shape[2], "
                           "index = 0} : f32[2]\n"
@@ -138,8 +134,7 @@ static void a_result_more_moves_those_behind_it(void **state) {
   ls_graph_free(graph);
 }
 
-static void what_regions_capture_is_kept_the_same(void **state) {
-  (void)state;
+TEST(what_regions_capture_is_kept_the_same) {
   ls_graph *graph = parse(branch_text);
   ls_rewrite r = begin(graph);
   ls_rewrite_replace(&r, ls_ref(3, 0), ls_ref(2, 0));
@@ -148,15 +143,4 @@ static void what_regions_capture_is_kept_the_same(void **state) {
   expect_text(graph, "  %3 = cond(%1, %2, %2)");
   expect_text(graph, "captures (%2)");
   ls_graph_free(graph);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(uses_are_operands_and_results),
-      cmocka_unit_test(a_value_takes_the_place_of_another),
-      cmocka_unit_test(nodes_come_and_go_and_move),
-      cmocka_unit_test(a_result_more_moves_those_behind_it),
-      cmocka_unit_test(what_regions_capture_is_kept_the_same),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

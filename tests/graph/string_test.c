@@ -99,8 +99,7 @@ static ls_nest no_strings(ls_nest args, ways *self) {
   return ls_leaf(ls_string_length(floats(1, (float[]){1})));
 }
 
-static void strings_are_the_same_in_every_way(void **state) {
-  (void)state;
+TEST(strings_are_the_same_in_every_way) {
   const ways_case cases[] = {
       {.name = "all of them", .step = tell, .check = expect_told},
       {.name = "no number",
@@ -121,11 +120,4 @@ static void strings_are_the_same_in_every_way(void **state) {
        .says = "operand 0 must be strings, is f32[1]"},
   };
   ways_hold(cases, sizeof(cases) / sizeof(*cases));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(strings_are_the_same_in_every_way),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

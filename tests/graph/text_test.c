@@ -129,8 +129,7 @@ static ls_graph *make_example(void) {
 }
 
 // ---- Tests -----------------------------------------------------------------
-static void a_build_graph_survives_the_round_trip(void **state) {
-  (void)state;
+TEST(a_build_graph_survives_the_round_trip) {
   expect_round_trip(make_example());
 }
 
@@ -201,8 +200,7 @@ static void build_model(ls_graph *graph) {
   expect_ok(ls_graph_error(graph));
 }
 
-static void what_op_makers_build_survives_the_round_trip(void **state) {
-  (void)state;
+TEST(what_op_makers_build_survives_the_round_trip) {
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("model", &graph));
   build_model(graph);
@@ -214,8 +212,7 @@ static void what_op_makers_build_survives_the_round_trip(void **state) {
   expect_round_trip(graph);
 }
 
-static void a_function_survives_without_the_graph_around_it(void **state) {
-  (void)state;
+TEST(a_function_survives_without_the_graph_around_it) {
   ls_graph *outer = make(LS_GRAPH_BUILD, NULL);
   const uint64_t x = add_constant(outer, LS_DTYPE_F32, LS_SCALAR, &(float){2});
   ls_graph *function = make(LS_GRAPH_FUNCTION, outer);
@@ -230,8 +227,7 @@ static void a_function_survives_without_the_graph_around_it(void **state) {
   ls_graph_free(outer);
 }
 
-static void a_lowered_graph_survives_the_round_trip(void **state) {
-  (void)state;
+TEST(a_lowered_graph_survives_the_round_trip) {
   ls_graph *graph = make(LS_GRAPH_LOWERED, NULL);
   ls_tensor x;
   const ls_type type = type_of(LS_DTYPE_F32, LS_SHAPE(3));
@@ -245,8 +241,7 @@ static void a_lowered_graph_survives_the_round_trip(void **state) {
 
 // Bits from a small generator, as numbers of every dtype: nans, denormals and
 // all. The first arrays are printed as numbers, the last in base64.
-static void arrays_of_any_bits_survive_the_round_trip(void **state) {
-  (void)state;
+TEST(arrays_of_any_bits_survive_the_round_trip) {
   uint64_t random = 88172645463325252u;
   for (ls_dtype dtype = LS_DTYPE_F64; dtype < LS_DTYPE_RESOURCE; ++dtype) {
     if (dtype == LS_DTYPE_STRING) continue;
@@ -267,8 +262,7 @@ static void arrays_of_any_bits_survive_the_round_trip(void **state) {
   }
 }
 
-static void strings_may_hold_any_bytes(void **state) {
-  (void)state;
+TEST(strings_may_hold_any_bytes) {
   char all[256];
   for (int i = 0; i < 256; ++i)
     all[i] = (char)i;
@@ -278,8 +272,7 @@ static void strings_may_hold_any_bytes(void **state) {
   expect_round_trip(graph);
 }
 
-static void a_parsed_graph_can_be_built_on(void **state) {
-  (void)state;
+TEST(a_parsed_graph_can_be_built_on) {
   ls_graph *graph = NULL;
   expect_ok(ls_graph_parse("graph build \"g\" {\n"
                            "  %3 = constant() {value = f32[] [1]} # \"a/x\" : "
@@ -302,8 +295,7 @@ static void a_parsed_graph_can_be_built_on(void **state) {
   ls_graph_free(graph);
 }
 
-static void regions_nest_so_deep_and_no_deeper(void **state) {
-  (void)state;
+TEST(regions_nest_so_deep_and_no_deeper) {
   for (int depth = 64; depth <= 65; ++depth) {
     char text[8192] = "graph build \"g\" {";
     for (int i = 0; i < depth; ++i)
@@ -323,8 +315,7 @@ static void regions_nest_so_deep_and_no_deeper(void **state) {
   }
 }
 
-static void every_cut_of_a_text_gives_a_graph_or_a_status(void **state) {
-  (void)state;
+TEST(every_cut_of_a_text_gives_a_graph_or_a_status) {
   ls_graph *graph = make_example();
   char *text = NULL;
   expect_ok(ls_graph_print(graph, &text));
@@ -357,8 +348,7 @@ static ls_status parse_and_print(void *user) {
   return status;
 }
 
-static void failing_memory_loses_nothing(void **state) {
-  (void)state;
+TEST(failing_memory_loses_nothing) {
   ls_graph *graph = make_example();
   char *text = NULL;
   expect_ok(ls_graph_print(graph, &text));
@@ -367,8 +357,7 @@ static void failing_memory_loses_nothing(void **state) {
   ls_graph_free(graph);
 }
 
-static void numbers_have_a_point_in_every_language(void **state) {
-  (void)state;
+TEST(numbers_have_a_point_in_every_language) {
   if (!comma_begin()) skip();
   char *text = NULL;
   ls_graph *graph = make(LS_GRAPH_BUILD, NULL);
@@ -380,8 +369,7 @@ static void numbers_have_a_point_in_every_language(void **state) {
   comma_end();
 }
 
-static void a_drawing_has_boxes_arrows_and_frames(void **state) {
-  (void)state;
+TEST(a_drawing_has_boxes_arrows_and_frames) {
   ls_graph *graph = NULL;
   char *drawing = NULL;
   expect_ok(ls_graph_parse(
@@ -413,8 +401,7 @@ static void a_drawing_has_boxes_arrows_and_frames(void **state) {
   ls_graph_free(graph);
 }
 
-static void the_eager_graph_has_no_text(void **state) {
-  (void)state;
+TEST(the_eager_graph_has_no_text) {
   ls_graph *graph = make(LS_GRAPH_EAGER, NULL);
   char *text = NULL;
   expect_status(ls_graph_print(graph, &text), LS_FAILED_PRECONDITION,
@@ -424,23 +411,4 @@ static void the_eager_graph_has_no_text(void **state) {
   assert_null(text);
   ls_text_release(NULL);
   ls_graph_free(graph);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_build_graph_survives_the_round_trip),
-      cmocka_unit_test(what_op_makers_build_survives_the_round_trip),
-      cmocka_unit_test(a_function_survives_without_the_graph_around_it),
-      cmocka_unit_test(a_lowered_graph_survives_the_round_trip),
-      cmocka_unit_test(arrays_of_any_bits_survive_the_round_trip),
-      cmocka_unit_test(strings_may_hold_any_bytes),
-      cmocka_unit_test(a_parsed_graph_can_be_built_on),
-      cmocka_unit_test(regions_nest_so_deep_and_no_deeper),
-      cmocka_unit_test(every_cut_of_a_text_gives_a_graph_or_a_status),
-      cmocka_unit_test(failing_memory_loses_nothing),
-      cmocka_unit_test(numbers_have_a_point_in_every_language),
-      cmocka_unit_test(a_drawing_has_boxes_arrows_and_frames),
-      cmocka_unit_test(the_eager_graph_has_no_text),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -148,8 +148,7 @@ static const fault faults[] = {
     {lowered_text, an_op_has_a_name, "has a name or a device"},
 };
 
-static void each_fault_is_found_and_named(void **state) {
-  (void)state;
+TEST(each_fault_is_found_and_named) {
   for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); ++i) {
     ls_graph *graph = NULL;
     expect_ok(ls_graph_parse(faults[i].text, NULL, 0, &graph));
@@ -160,19 +159,10 @@ static void each_fault_is_found_and_named(void **state) {
   }
 }
 
-static void the_eager_graph_is_not_judged(void **state) {
-  (void)state;
+TEST(the_eager_graph_is_not_judged) {
   ls_graph *graph = NULL;
   expect_ok(ls_graph_make(LS_GRAPH_EAGER, "eager", ls_runtime_current(), NULL,
                           &graph));
   expect_status(ls_graph_verify(graph), LS_FAILED_PRECONDITION, "eager");
   ls_graph_free(graph);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(each_fault_is_found_and_named),
-      cmocka_unit_test(the_eager_graph_is_not_judged),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

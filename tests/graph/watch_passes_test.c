@@ -85,8 +85,7 @@ static ls_status call_once(world *it) {
   return status;
 }
 
-static void a_level_is_what_is_logged(void **state) {
-  (void)state;
+TEST(a_level_is_what_is_logged) {
   world none = {0}, lowered = {.variables = {"LS_DEBUG", "graph"}},
         passes = {.variables = {"LS_DEBUG", "graph:2"}};
   expect_ok(call_once(&none));
@@ -101,8 +100,7 @@ static void a_level_is_what_is_logged(void **state) {
                                   "graph: 'a/b' after rematerialize: 3 ops\n");
 }
 
-static void graphs_are_written_after_each_pass(void **state) {
-  (void)state;
+TEST(graphs_are_written_after_each_pass) {
   world it = {.variables = {"LS_DUMP", "dumps", "LS_VERIFY", "1"}};
   expect_ok(call_once(&it));
   assert_string_equal(it.files, "dumps/0001-a_b-lower.ls\n"
@@ -114,19 +112,9 @@ static void graphs_are_written_after_each_pass(void **state) {
   expect_contains(it.last, "sin(%1)");
 }
 
-static void a_graph_that_cannot_be_written_is_an_error(void **state) {
-  (void)state;
+TEST(a_graph_that_cannot_be_written_is_an_error) {
   world it = {.variables = {"LS_DUMP", "dumps"}, .is_full = true};
   ls_status status = call_once(&it);
   expect_contains(ls_status_message(status), "as LS_DUMP says");
   expect_status(status, LS_UNAVAILABLE, "the disk is full");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_level_is_what_is_logged),
-      cmocka_unit_test(graphs_are_written_after_each_pass),
-      cmocka_unit_test(a_graph_that_cannot_be_written_is_an_error),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

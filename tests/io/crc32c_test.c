@@ -7,8 +7,7 @@
 #include "support/expect.h"
 
 // RFC 3720, B.4, and the check value of the catalogues.
-static void known_sums_come_out(void **state) {
-  (void)state;
+TEST(known_sums_come_out) {
   unsigned char bytes[32] = {0};
   assert_int_equal(ls_crc32c(0, "123456789", 9), 0xe3069283);
   assert_int_equal(ls_crc32c(0, "", 0), 0);
@@ -22,8 +21,7 @@ static void known_sums_come_out(void **state) {
 }
 
 // TensorFlow's masked sum of the 8 bytes of the length 0.
-static void masked_sums_are_tensorflows(void **state) {
-  (void)state;
+TEST(masked_sums_are_tensorflows) {
   static const unsigned char zero[8];
   static const unsigned char masked[] = {0x29, 0x03, 0x98, 0x07};
   uint32_t want = 0;
@@ -31,8 +29,7 @@ static void masked_sums_are_tensorflows(void **state) {
   assert_int_equal(ls_crc32c_mask(ls_crc32c(0, zero, 8)), want);
 }
 
-static void every_length_and_place_agrees_with_the_table(void **state) {
-  (void)state;
+TEST(every_length_and_place_agrees_with_the_table) {
   enum { MOST = 3072 * 2 + 500 };
   static unsigned char bytes[MOST + 8];
   uint32_t random = 1;
@@ -49,8 +46,7 @@ static void every_length_and_place_agrees_with_the_table(void **state) {
   }
 }
 
-static void a_sum_goes_on_where_another_ended(void **state) {
-  (void)state;
+TEST(a_sum_goes_on_where_another_ended) {
   static unsigned char bytes[5000];
   for (size_t i = 0; i < sizeof(bytes); ++i)
     bytes[i] = (unsigned char)(i * 7);
@@ -61,8 +57,7 @@ static void a_sum_goes_on_where_another_ended(void **state) {
   }
 }
 
-static void sums_of_two_parts_make_that_of_the_whole(void **state) {
-  (void)state;
+TEST(sums_of_two_parts_make_that_of_the_whole) {
   static unsigned char bytes[5000];
   for (size_t i = 0; i < sizeof(bytes); ++i)
     bytes[i] = (unsigned char)(i * 11);
@@ -74,15 +69,4 @@ static void sums_of_two_parts_make_that_of_the_whole(void **state) {
     assert_int_equal(ls_crc32c_join(head, tail, rest), whole);
   }
   assert_int_equal(ls_crc32c_join(0, 0xe3069283, 9), 0xe3069283);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(known_sums_come_out),
-      cmocka_unit_test(masked_sums_are_tensorflows),
-      cmocka_unit_test(every_length_and_place_agrees_with_the_table),
-      cmocka_unit_test(a_sum_goes_on_where_another_ended),
-      cmocka_unit_test(sums_of_two_parts_make_that_of_the_whole),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,8 +41,7 @@ static void print_rows(const char *text, char delimiter, char *out) {
   ls_file_close(file);
 }
 
-static void rows_come_apart(void **state) {
-  (void)state;
+TEST(rows_come_apart) {
   static const struct {
     const char *text, *want;
   } rows[] = {
@@ -72,8 +71,7 @@ static void rows_come_apart(void **state) {
   assert_string_equal(out, "a|b,c;");
 }
 
-static void quotes_that_are_wrong_are_told_with_their_line(void **state) {
-  (void)state;
+TEST(quotes_that_are_wrong_are_told_with_their_line) {
   static const struct {
     const char *text;
     ls_code code;
@@ -98,8 +96,7 @@ static void quotes_that_are_wrong_are_told_with_their_line(void **state) {
 }
 
 // Rows of all lengths across the borders of what is read at once.
-static void long_files_are_scanned_piece_by_piece(void **state) {
-  (void)state;
+TEST(long_files_are_scanned_piece_by_piece) {
   enum { SIZE = 700000 };
   static char text[SIZE + 64];
   size_t size = 0, count = 0;
@@ -135,8 +132,7 @@ static ls_csv_field field_of(const char *text) {
   return (ls_csv_field){.text = text, .size = strlen(text)};
 }
 
-static void integers_are_read_within_their_bounds(void **state) {
-  (void)state;
+TEST(integers_are_read_within_their_bounds) {
   static const struct {
     const char *text;
     ls_dtype dtype;
@@ -183,8 +179,7 @@ static void integers_are_read_within_their_bounds(void **state) {
   }
 }
 
-static void floats_are_read(void **state) {
-  (void)state;
+TEST(floats_are_read) {
   static const struct {
     const char *text;
     bool reads;
@@ -229,8 +224,7 @@ static void floats_are_read(void **state) {
   assert_true(isnan(found));
 }
 
-static void the_kind_of_a_text_is_found(void **state) {
-  (void)state;
+TEST(the_kind_of_a_text_is_found) {
   ls_csv_field field = field_of("12");
   assert_int_equal(ls_csv_kind(&field), LS_DTYPE_I64);
   field = field_of("1e5");
@@ -244,8 +238,7 @@ static void the_kind_of_a_text_is_found(void **state) {
 }
 
 // ---- Lines -----------------------------------------------------------------
-static void lines_are_found(void **state) {
-  (void)state;
+TEST(lines_are_found) {
   static const struct {
     const char *text, *want;
   } rows[] = {
@@ -294,23 +287,8 @@ static ls_status scan_under_failures(void *user) {
   return status;
 }
 
-static void failures_of_memory_are_survived(void **state) {
-  (void)state;
+TEST(failures_of_memory_are_survived) {
   ls_file *file = file_of("a,b\nc,d\n");
   expect_memory_failures_survived(scan_under_failures, file);
   ls_file_close(file);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(rows_come_apart),
-      cmocka_unit_test(quotes_that_are_wrong_are_told_with_their_line),
-      cmocka_unit_test(long_files_are_scanned_piece_by_piece),
-      cmocka_unit_test(integers_are_read_within_their_bounds),
-      cmocka_unit_test(floats_are_read),
-      cmocka_unit_test(the_kind_of_a_text_is_found),
-      cmocka_unit_test(lines_are_found),
-      cmocka_unit_test(failures_of_memory_are_survived),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

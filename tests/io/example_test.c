@@ -31,8 +31,7 @@ static ls_feature_place place_of(ls_bytes example, ls_bytes name) {
   return (ls_feature_place){&where, example.data, name};
 }
 
-static void features_that_were_built_are_found(void **state) {
-  (void)state;
+TEST(features_that_were_built_are_found) {
   ls_example_builder builder;
   ls_example_init(&builder, memory());
   const ls_bytes example = build(&builder);
@@ -77,8 +76,7 @@ static void features_that_were_built_are_found(void **state) {
   ls_example_deinit(&builder);
 }
 
-static void a_builder_begins_anew(void **state) {
-  (void)state;
+TEST(a_builder_begins_anew) {
   ls_example_builder builder;
   ls_example_init(&builder, memory());
   char first[512];
@@ -101,8 +99,7 @@ static const unsigned char of_tensorflow[] = {
     255, 255, 255, 255, 255, 1,   172, 2,   10,  18,  10,  5,   119, 111, 114,
     100, 115, 18,  9,   10,  7,   10,  3,   111, 110, 101, 10,  0};
 
-static void examples_are_built_as_tensorflow_does(void **state) {
-  (void)state;
+TEST(examples_are_built_as_tensorflow_does) {
   ls_example_builder builder;
   ls_example_init(&builder, memory());
   const ls_bytes words[] = {NAME("one"), NAME("")};
@@ -126,8 +123,7 @@ static ls_feature find_one(const unsigned char *data, size_t size) {
   return found;
 }
 
-static void numbers_need_not_be_packed(void **state) {
-  (void)state;
+TEST(numbers_need_not_be_packed) {
   const ls_feature_place place = {&where, "", NAME("a")};
   int64_t ints[4];
   float floats[2];
@@ -144,8 +140,7 @@ static void numbers_need_not_be_packed(void **state) {
   assert_true(floats[0] == 1 && floats[1] == 2);
 }
 
-static void fields_that_nobody_knows_are_passed_over(void **state) {
-  (void)state;
+TEST(fields_that_nobody_knows_are_passed_over) {
   // Field 5 of each type, around and inside an entry.
   const ls_feature found =
       find_one(LITERAL(42, 1, 0, 40, 1,                     //
@@ -156,8 +151,7 @@ static void fields_that_nobody_knows_are_passed_over(void **state) {
   assert_int_equal(found.size, 2);
 }
 
-static void the_last_of_a_name_counts(void **state) {
-  (void)state;
+TEST(the_last_of_a_name_counts) {
   const ls_feature found =
       find_one(LITERAL(10, 11, 10, 9, 10, 1, 'a', 18, 4, 26, 2, 8, 9,  //
                        10, 9, 10, 7, 10, 1, 'a', 18, 2, 10, 0));
@@ -177,8 +171,7 @@ typedef struct bad_example {
   size_t size;
 } bad_example;
 
-static void what_is_no_example_is_told_with_its_byte(void **state) {
-  (void)state;
+TEST(what_is_no_example_is_told_with_its_byte) {
   static const char *const is_none = "'f' record 7 is no tf.Example: ";
   const bad_example rows[] = {
       {"a field's number is wrong at byte 100", LITERAL(0)},
@@ -207,8 +200,7 @@ static void what_is_no_example_is_told_with_its_byte(void **state) {
   }
 }
 
-static void lists_that_are_damaged_are_told(void **state) {
-  (void)state;
+TEST(lists_that_are_damaged_are_told) {
   const unsigned char bytes[] = {10, 3, 1, 2, 3, 9, 1};
   const ls_feature_place place = {&where, bytes, NAME("a")};
   ls_feature found = {LS_FEATURE_FLOATS, bytes, 5};
@@ -234,8 +226,7 @@ static ls_status note(void *user, ls_bytes name, const ls_feature *feature) {
   return ls_ok();
 }
 
-static void all_features_are_visited(void **state) {
-  (void)state;
+TEST(all_features_are_visited) {
   ls_example_builder builder;
   ls_example_init(&builder, memory());
   const ls_bytes example = build(&builder);
@@ -263,23 +254,6 @@ static ls_status build_under_failures(void *user) {
   return status;
 }
 
-static void failures_of_memory_are_survived(void **state) {
-  (void)state;
+TEST(failures_of_memory_are_survived) {
   expect_memory_failures_survived(build_under_failures, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(features_that_were_built_are_found),
-      cmocka_unit_test(a_builder_begins_anew),
-      cmocka_unit_test(examples_are_built_as_tensorflow_does),
-      cmocka_unit_test(numbers_need_not_be_packed),
-      cmocka_unit_test(fields_that_nobody_knows_are_passed_over),
-      cmocka_unit_test(the_last_of_a_name_counts),
-      cmocka_unit_test(what_is_no_example_is_told_with_its_byte),
-      cmocka_unit_test(lists_that_are_damaged_are_told),
-      cmocka_unit_test(all_features_are_visited),
-      cmocka_unit_test(failures_of_memory_are_survived),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

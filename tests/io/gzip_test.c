@@ -47,8 +47,7 @@ static void expect_refused(const unsigned char *data, size_t size,
   assert_int_equal(out_size, 0);
 }
 
-static void what_was_compressed_comes_back(void **state) {
-  (void)state;
+TEST(what_was_compressed_comes_back) {
   unsigned char data[4096];
   expect_inflated(data, compress_text("", data), "");
   expect_inflated(data, compress_text("hello", data), "hello");
@@ -57,15 +56,13 @@ static void what_was_compressed_comes_back(void **state) {
   expect_inflated(data, compress_text(text, data), text);
 }
 
-static void members_are_joined(void **state) {
-  (void)state;
+TEST(members_are_joined) {
   unsigned char data[8192];
   const size_t first = compress_text("one, ", data);
   expect_inflated(data, first + compress_text("two", data + first), "one, two");
 }
 
-static void every_cut_is_data_loss(void **state) {
-  (void)state;
+TEST(every_cut_is_data_loss) {
   unsigned char data[4096];
   const size_t size = compress_text("some text that is cut off", data);
   for (size_t cut = 2; cut < size; ++cut)
@@ -73,8 +70,7 @@ static void every_cut_is_data_loss(void **state) {
   expect_refused(data, size / 2, "cut off");
 }
 
-static void damage_is_data_loss(void **state) {
-  (void)state;
+TEST(damage_is_data_loss) {
   unsigned char data[4096];
   const size_t size = compress_text("some text that is damaged", data);
   data[size - 6] ^= 1;  // In the checksum.
@@ -86,8 +82,7 @@ static void damage_is_data_loss(void **state) {
   expect_refused(data, 0, "no gzip file");
 }
 
-static void no_more_comes_out_than_there_is_room_for(void **state) {
-  (void)state;
+TEST(no_more_comes_out_than_there_is_room_for) {
   static char text[100000];
   memset(text, 'a', sizeof(text) - 1);
   unsigned char data[4096];
@@ -114,22 +109,9 @@ static ls_status inflate_once(void *user) {
                          sizeof(inflated), &out_size);
 }
 
-static void no_memory_is_a_status(void **state) {
-  (void)state;
+TEST(no_memory_is_a_status) {
   _Alignas(size_t) unsigned char data[8192];
   const size_t size = compress_text("some text", data + 8);
   memcpy(data, &size, sizeof(size));
   expect_memory_failures_survived(inflate_once, data);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_was_compressed_comes_back),
-      cmocka_unit_test(members_are_joined),
-      cmocka_unit_test(every_cut_is_data_loss),
-      cmocka_unit_test(damage_is_data_loss),
-      cmocka_unit_test(no_more_comes_out_than_there_is_room_for),
-      cmocka_unit_test(no_memory_is_a_status),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

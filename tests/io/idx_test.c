@@ -25,8 +25,7 @@ static ls_array *decode(const unsigned char *bytes, size_t size) {
   return array;
 }
 
-static void bytes_come_back_with_their_shape(void **state) {
-  (void)state;
+TEST(bytes_come_back_with_their_shape) {
   ls_array *array =
       decode(BYTES(0, 0, 8, 2, 0, 0, 0, 2, 0, 0, 0, 3, 1, 2, 3, 4, 5, 255));
   assert_int_equal(ls_array_dtype(array), LS_DTYPE_U8);
@@ -36,8 +35,7 @@ static void bytes_come_back_with_their_shape(void **state) {
   ls_array_release(array);
 }
 
-static void wide_elements_are_big_endian(void **state) {
-  (void)state;
+TEST(wide_elements_are_big_endian) {
   ls_array *array = decode(BYTES(0, 0, 11, 1, 0, 0, 0, 2, 1, 2, 255, 254));
   assert_int_equal(ls_array_dtype(array), LS_DTYPE_I16);
   assert_int_equal(ls_array_i64(array, 0), 258);
@@ -54,8 +52,7 @@ static void wide_elements_are_big_endian(void **state) {
   ls_array_release(array);
 }
 
-static void scalars_and_empty_files_are_fine(void **state) {
-  (void)state;
+TEST(scalars_and_empty_files_are_fine) {
   ls_array *array = decode(BYTES(0, 0, 8, 0, 7));
   assert_int_equal(ls_array_shape(array).rank, 0);
   assert_int_equal(ls_array_i64(array, 0), 7);
@@ -65,8 +62,7 @@ static void scalars_and_empty_files_are_fine(void **state) {
   ls_array_release(array);
 }
 
-static void what_is_wrong_is_named(void **state) {
-  (void)state;
+TEST(what_is_wrong_is_named) {
   const bad_file files[] = {
       {"empty", BYTES(0), LS_DATA_LOSS, "'empty' has 1 bytes"},
       {"text", BYTES('h', 'e', 'l', 'l', 'o'), LS_INVALID_ARGUMENT,
@@ -121,8 +117,7 @@ static size_t compress_bomb(const unsigned char *head, size_t head_size,
 }
 
 // What is refused is refused by its first bytes: 64 MiB never come out.
-static void a_small_file_does_not_become_a_large_one(void **state) {
-  (void)state;
+TEST(a_small_file_does_not_become_a_large_one) {
   static const struct {
     unsigned char head[8];
     ls_code code;
@@ -154,8 +149,7 @@ static void a_small_file_does_not_become_a_large_one(void **state) {
   }
 }
 
-static void compressed_files_are_as_large_as_they_say(void **state) {
-  (void)state;
+TEST(compressed_files_are_as_large_as_they_say) {
   unsigned char data[512];
   static const unsigned char head[] = {0, 0, 8, 1, 0, 1, 0, 0};
   size_t size = compress_bomb(head, sizeof(head), 1 << 16, data, sizeof(data));
@@ -175,23 +169,9 @@ static void compressed_files_are_as_large_as_they_say(void **state) {
       "elements; it has 1");
 }
 
-static void a_file_that_is_not_there_is_named(void **state) {
-  (void)state;
+TEST(a_file_that_is_not_there_is_named) {
   ls_array *array = NULL;
   expect_status(ls_idx_read(ls_runtime_current(), "no/such/file", &array),
                 LS_NOT_FOUND, "no/such/file");
   assert_null(array);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(bytes_come_back_with_their_shape),
-      cmocka_unit_test(wide_elements_are_big_endian),
-      cmocka_unit_test(scalars_and_empty_files_are_fine),
-      cmocka_unit_test(what_is_wrong_is_named),
-      cmocka_unit_test(a_small_file_does_not_become_a_large_one),
-      cmocka_unit_test(compressed_files_are_as_large_as_they_say),
-      cmocka_unit_test(a_file_that_is_not_there_is_named),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

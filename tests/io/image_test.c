@@ -93,8 +93,7 @@ static void expect_same_pixels(const char *name, const ls_pixels *got,
   }
 }
 
-static void headers_tell_size_channels_and_bits(void **state) {
-  (void)state;
+TEST(headers_tell_size_channels_and_bits) {
   for (size_t i = 0; i < LS_COUNT_OF(cases); ++i) {
     const ls_image_file file = image_file_open(IMAGES, cases[i].name);
     ls_image_header header;
@@ -107,8 +106,7 @@ static void headers_tell_size_channels_and_bits(void **state) {
   }
 }
 
-static void pixels_are_those_that_pillow_reads(void **state) {
-  (void)state;
+TEST(pixels_are_those_that_pillow_reads) {
   static const int channels[] = {1, 3, 4};
   for (size_t i = 0; i < LS_COUNT_OF(cases); ++i) {
     if (!image_is_read(cases[i].name)) continue;
@@ -126,8 +124,7 @@ static void pixels_are_those_that_pillow_reads(void **state) {
   }
 }
 
-static void two_channels_are_gray_and_alpha(void **state) {
-  (void)state;
+TEST(two_channels_are_gray_and_alpha) {
   for (size_t i = 0; i < LS_COUNT_OF(cases); ++i) {
     if (!image_is_read(cases[i].name)) continue;
     const ls_image_file file = image_file_open(IMAGES, cases[i].name);
@@ -148,8 +145,7 @@ static void two_channels_are_gray_and_alpha(void **state) {
 }
 
 // 8 bits become 257 times as much; of 16 the high byte is what 8 have.
-static void sixteen_bits_are_kept(void **state) {
-  (void)state;
+TEST(sixteen_bits_are_kept) {
   for (size_t i = 0; i < LS_COUNT_OF(cases); ++i) {
     if (!image_is_read(cases[i].name)) continue;
     const ls_image_file file = image_file_open(IMAGES, cases[i].name);
@@ -200,8 +196,7 @@ static size_t frame_of(const ls_image_file *jpeg) {
   return 0;
 }
 
-static void a_small_file_promises_no_large_image(void **state) {
-  (void)state;
+TEST(a_small_file_promises_no_large_image) {
   const ls_image_file png = image_file_open(IMAGES, "rgb.png");
   const ls_image_file jpeg = image_file_open(IMAGES, "420.jpg");
   ls_image_file large = changed(&png, 16, "\0\0\x40\0\0\0\x40\0", 8);
@@ -236,8 +231,7 @@ typedef struct bad_file {
 #define HEADER(kind) "\0\0\0\x0dIHDR\0\0\0\1\0\0\0\1" kind "\0\0\0\0\0\0\0"
 #define JPEG "\xff\xd8"
 
-static void what_is_no_image_is_named(void **state) {
-  (void)state;
+TEST(what_is_no_image_is_named) {
   const bad_file files[] = {
       {BYTES(""), LS_DATA_LOSS, "'x' is empty"},
       {BYTES("GIF89a"), LS_INVALID_ARGUMENT,
@@ -296,8 +290,7 @@ static ls_status try_to_decode(const ls_image_file *file) {
   return ls_image_decode(ls_allocator_system(), file, &out);
 }
 
-static void damage_is_named_and_nothing_is_made_up(void **state) {
-  (void)state;
+TEST(damage_is_named_and_nothing_is_made_up) {
   if (image_is_read(".png")) {
     const ls_image_file png = image_file_open(IMAGES, "rgb.png");
     ls_image_file bad = png;
@@ -339,8 +332,7 @@ static void damage_is_named_and_nothing_is_made_up(void **state) {
   }
 }
 
-static void a_library_that_was_missing_is_named(void **state) {
-  (void)state;
+TEST(a_library_that_was_missing_is_named) {
   static const char *const missing[][2] = {{"rgb.png", "libpng (libpng-dev)"},
                                            {"420.jpg", "(libturbojpeg0-dev)"}};
   for (size_t i = 0; i < LS_COUNT_OF(missing); ++i) {
@@ -362,8 +354,7 @@ static ls_status decode_with_little_memory(void *user) {
   return ls_image_decode(ls_current_allocator(), file, &out);
 }
 
-static void no_memory_is_survived(void **state) {
-  (void)state;
+TEST(no_memory_is_survived) {
   for (size_t i = 0; i < LS_COUNT_OF(cases); ++i) {
     // Other JPEGs need none but the library's own.
     if (!image_is_read(cases[i].name) ||
@@ -377,8 +368,7 @@ static void no_memory_is_survived(void **state) {
 }
 
 // ---- Writing ---------------------------------------------------------------
-static void a_png_reads_back_as_it_was_written(void **state) {
-  (void)state;
+TEST(a_png_reads_back_as_it_was_written) {
   for (int channels = 1; channels <= 4; ++channels) {
     for (int bits = 8; bits <= 16; bits += 8) {
       uint16_t pixels[7 * 30];
@@ -417,26 +407,8 @@ static ls_status encode_with_little_memory(void *user) {
   return ls_ok();
 }
 
-static void no_memory_for_a_png_is_survived(void **state) {
-  (void)state;
+TEST(no_memory_for_a_png_is_survived) {
   unsigned char pixels[12] = {1, 2, 3};
   ls_pixels image = {pixels, 6, 2, 2, 3, 8};
   expect_memory_failures_survived(encode_with_little_memory, &image);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(headers_tell_size_channels_and_bits),
-      cmocka_unit_test(pixels_are_those_that_pillow_reads),
-      cmocka_unit_test(two_channels_are_gray_and_alpha),
-      cmocka_unit_test(sixteen_bits_are_kept),
-      cmocka_unit_test(a_small_file_promises_no_large_image),
-      cmocka_unit_test(what_is_no_image_is_named),
-      cmocka_unit_test(damage_is_named_and_nothing_is_made_up),
-      cmocka_unit_test(a_library_that_was_missing_is_named),
-      cmocka_unit_test(no_memory_is_survived),
-      cmocka_unit_test(a_png_reads_back_as_it_was_written),
-      cmocka_unit_test(no_memory_for_a_png_is_survived),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

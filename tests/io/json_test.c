@@ -9,8 +9,7 @@
 #include "io/json.h"
 #include "support/comma.h"
 
-static void a_writer_puts_commas_and_quotes(void **state) {
-  (void)state;
+TEST(a_writer_puts_commas_and_quotes) {
   ls_text text;
   ls_text_init(&text, ls_allocator_system());
   ls_json_writer json = {.text = &text};
@@ -34,8 +33,7 @@ static void a_writer_puts_commas_and_quotes(void **state) {
   ls_text_deinit(&text);
 }
 
-static void a_number_of_thousandths_has_a_point(void **state) {
-  (void)state;
+TEST(a_number_of_thousandths_has_a_point) {
   ls_text text;
   ls_text_init(&text, ls_allocator_system());
   ls_json_writer json = {.text = &text};
@@ -49,8 +47,7 @@ static void a_number_of_thousandths_has_a_point(void **state) {
   ls_text_deinit(&text);
 }
 
-static void what_is_no_utf8_is_written_as_such(void **state) {
-  (void)state;
+TEST(what_is_no_utf8_is_written_as_such) {
   static const struct {
     const char *text, *written;
   } cases[] = {
@@ -79,8 +76,7 @@ static const ls_json *parse(ls_arena *arena, const char *text) {
   return value;
 }
 
-static void values_of_every_kind_are_read(void **state) {
-  (void)state;
+TEST(values_of_every_kind_are_read) {
   ls_arena arena;
   ls_arena_init(&arena, ls_allocator_system());
   const ls_json *value =
@@ -103,8 +99,7 @@ static void values_of_every_kind_are_read(void **state) {
   ls_arena_deinit(&arena);
 }
 
-static void what_is_wrong_is_named_with_its_line(void **state) {
-  (void)state;
+TEST(what_is_wrong_is_named_with_its_line) {
   static const struct {
     const char *text, *part;
   } cases[] = {
@@ -138,8 +133,7 @@ static void what_is_wrong_is_named_with_its_line(void **state) {
   ls_arena_deinit(&arena);
 }
 
-static void deep_nesting_is_refused(void **state) {
-  (void)state;
+TEST(deep_nesting_is_refused) {
   ls_arena arena;
   ls_arena_init(&arena, ls_allocator_system());
   char text[100000];
@@ -151,8 +145,7 @@ static void deep_nesting_is_refused(void **state) {
 }
 
 // Also where the program has a language of decimal commas.
-static void numbers_have_a_point_in_every_language(void **state) {
-  (void)state;
+TEST(numbers_have_a_point_in_every_language) {
   if (!comma_begin()) skip();
   ls_arena arena;
   ls_arena_init(&arena, ls_allocator_system());
@@ -174,8 +167,7 @@ static void numbers_have_a_point_in_every_language(void **state) {
 }
 
 // A text that is small takes little memory, whatever is in it.
-static void many_values_are_refused(void **state) {
-  (void)state;
+TEST(many_values_are_refused) {
   enum { SIZE = 4000001 };
   char *text = malloc(SIZE);
   for (size_t i = 0; i < SIZE; ++i)
@@ -194,8 +186,7 @@ static void many_values_are_refused(void **state) {
 }
 
 // As a checkpoint of so many arrays has.
-static void a_long_text_has_as_many_values_as_it_needs(void **state) {
-  (void)state;
+TEST(a_long_text_has_as_many_values_as_it_needs) {
   enum { COUNT = 200000, EACH = 40 };
   char *text = malloc(COUNT * EACH + 3);
   size_t size = 0;
@@ -210,19 +201,4 @@ static void a_long_text_has_as_many_values_as_it_needs(void **state) {
   expect_ok(ls_json_parse(&arena, "t", text, size, &value));
   ls_arena_deinit(&arena);
   free(text);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_writer_puts_commas_and_quotes),
-      cmocka_unit_test(a_number_of_thousandths_has_a_point),
-      cmocka_unit_test(what_is_no_utf8_is_written_as_such),
-      cmocka_unit_test(values_of_every_kind_are_read),
-      cmocka_unit_test(what_is_wrong_is_named_with_its_line),
-      cmocka_unit_test(deep_nesting_is_refused),
-      cmocka_unit_test(many_values_are_refused),
-      cmocka_unit_test(a_long_text_has_as_many_values_as_it_needs),
-      cmocka_unit_test(numbers_have_a_point_in_every_language),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

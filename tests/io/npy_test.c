@@ -34,14 +34,12 @@ static void expect_floats(ls_array *array) {
   ls_array_release(array);
 }
 
-static void arrays_of_numpy_are_read_in_either_order(void **state) {
-  (void)state;
+TEST(arrays_of_numpy_are_read_in_either_order) {
   expect_floats(array_of(FILE_OF(npy_floats)));
   expect_floats(array_of(FILE_OF(npy_columns)));
 }
 
-static void all_versions_and_byte_orders_are_read(void **state) {
-  (void)state;
+TEST(all_versions_and_byte_orders_are_read) {
   ls_array *array = array_of(FILE_OF(npy_big_endian));
   assert_int_equal(ls_array_dtype(array), LS_DTYPE_I16);
   assert_int_equal(ls_array_i64(array, 0), 1);
@@ -64,8 +62,7 @@ static void all_versions_and_byte_orders_are_read(void **state) {
   ls_array_release(array);
 }
 
-static void bytes_of_numpy_are_strings(void **state) {
-  (void)state;
+TEST(bytes_of_numpy_are_strings) {
   ls_array *array = array_of(FILE_OF(npy_bytes));
   static const char *const want[] = {"one", "", "three"};
   const ls_bytes *texts = ls_array_data(array);
@@ -90,8 +87,7 @@ static ls_status read_dict(const char *dict, size_t more) {
   return status;
 }
 
-static void dicts_are_read_as_python_does(void **state) {
-  (void)state;
+TEST(dicts_are_read_as_python_does) {
   static const char *const dicts[] = {
       "{'descr':'<i4','fortran_order':False,'shape':(2,)}",
       "{ \"shape\" : ( 2 , ) , 'fortran_order' : True, 'descr': '<i4' , }\n",
@@ -104,8 +100,7 @@ static void dicts_are_read_as_python_does(void **state) {
       read_dict("{'descr':'<i4','fortran_order':True,'shape':(0, 9)}", 0));
 }
 
-static void what_is_wrong_in_a_header_is_named(void **state) {
-  (void)state;
+TEST(what_is_wrong_in_a_header_is_named) {
   static const struct {
     const char *dict;
     size_t more;
@@ -165,8 +160,7 @@ static void what_is_wrong_in_a_header_is_named(void **state) {
                 LS_INVALID_ARGUMENT, "a header of 4294967295 bytes");
 }
 
-static void files_that_are_cut_off_are_refused_wherever(void **state) {
-  (void)state;
+TEST(files_that_are_cut_off_are_refused_wherever) {
   for (size_t size = 0; size + 1 < sizeof(npy_floats) - 1; ++size) {
     ls_array *array = NULL;
     ls_status status = read_bytes(npy_floats, size, &array);
@@ -177,8 +171,7 @@ static void files_that_are_cut_off_are_refused_wherever(void **state) {
 }
 
 // ---- Writing ---------------------------------------------------------------
-static void headers_are_written_as_numpy_does(void **state) {
-  (void)state;
+TEST(headers_are_written_as_numpy_does) {
   ls_text text;
   ls_text_init(&text, memory());
   expect_ok(ls_npy_print_header(LS_DTYPE_F32, LS_SHAPE(2, 3), &text));
@@ -221,21 +214,6 @@ static ls_status read_under_failures(void *user) {
   return ls_status_join(status, more);
 }
 
-static void failures_of_memory_are_survived(void **state) {
-  (void)state;
+TEST(failures_of_memory_are_survived) {
   expect_memory_failures_survived(read_under_failures, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(arrays_of_numpy_are_read_in_either_order),
-      cmocka_unit_test(all_versions_and_byte_orders_are_read),
-      cmocka_unit_test(bytes_of_numpy_are_strings),
-      cmocka_unit_test(dicts_are_read_as_python_does),
-      cmocka_unit_test(what_is_wrong_in_a_header_is_named),
-      cmocka_unit_test(files_that_are_cut_off_are_refused_wherever),
-      cmocka_unit_test(headers_are_written_as_numpy_does),
-      cmocka_unit_test(failures_of_memory_are_survived),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

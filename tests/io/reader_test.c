@@ -49,8 +49,7 @@ static void expect_read(const ls_file *file, const ls_reader_options *options,
   ls_reader_close(&reader);
 }
 
-static void bytes_come_in_order_whatever_is_read_at_once(void **state) {
-  (void)state;
+TEST(bytes_come_in_order_whatever_is_read_at_once) {
   const size_t size = make_text(text, ROOM);
   ls_file *file = file_of(text, size);
   static const size_t chunks[] = {1, 2, 1000, 4096, 1 << 22};
@@ -66,8 +65,7 @@ static void bytes_come_in_order_whatever_is_read_at_once(void **state) {
   ls_file_close(file);
 }
 
-static void packed_bytes_come_out(void **state) {
-  (void)state;
+TEST(packed_bytes_come_out) {
   const size_t size = make_text(text, ROOM);
   static const ls_packing packings[] = {LS_PACKING_GZIP, LS_PACKING_DEFLATE};
   for (size_t i = 0; i < LS_COUNT_OF(packings); ++i) {
@@ -88,8 +86,7 @@ static void packed_bytes_come_out(void **state) {
   }
 }
 
-static void members_of_gzip_follow_one_another(void **state) {
-  (void)state;
+TEST(members_of_gzip_follow_one_another) {
   // So long that members end at all places of what is read at once.
   const size_t size = make_text(text, ROOM);
   char *all = ls_allocate(memory(), ROOM);
@@ -131,8 +128,7 @@ static ls_status read_all(const void *data, size_t size, ls_packing packing) {
   return status;
 }
 
-static void damage_of_packed_bytes_is_told(void **state) {
-  (void)state;
+TEST(damage_of_packed_bytes_is_told) {
   const size_t size = make_text(text, 3000);
   char *packed = NULL;
   size_t packed_size = 0;
@@ -157,8 +153,7 @@ static void damage_of_packed_bytes_is_told(void **state) {
                 "'bytes' is damaged gzip data near byte");
 }
 
-static void skipping_reads_nothing_of_plain_files(void **state) {
-  (void)state;
+TEST(skipping_reads_nothing_of_plain_files) {
   const size_t size = make_text(text, ROOM);
   char *packed = NULL;
   size_t packed_size = 0;
@@ -189,8 +184,7 @@ static void skipping_reads_nothing_of_plain_files(void **state) {
 }
 
 // ---- Offsets ---------------------------------------------------------------
-static void offsets_are_kept_for_the_file_they_are_of(void **state) {
-  (void)state;
+TEST(offsets_are_kept_for_the_file_they_are_of) {
   memory_files files = {0};
   const ls_file_system system = memory_files_system(&files);
   ls_runtime *runtime = NULL;
@@ -263,20 +257,6 @@ static ls_status pack_and_read(void *user) {
   return status;
 }
 
-static void failures_of_memory_are_survived(void **state) {
-  (void)state;
+TEST(failures_of_memory_are_survived) {
   expect_memory_failures_survived(pack_and_read, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(bytes_come_in_order_whatever_is_read_at_once),
-      cmocka_unit_test(packed_bytes_come_out),
-      cmocka_unit_test(members_of_gzip_follow_one_another),
-      cmocka_unit_test(damage_of_packed_bytes_is_told),
-      cmocka_unit_test(skipping_reads_nothing_of_plain_files),
-      cmocka_unit_test(offsets_are_kept_for_the_file_they_are_of),
-      cmocka_unit_test(failures_of_memory_are_survived),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

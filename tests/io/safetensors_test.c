@@ -16,8 +16,7 @@ static ls_array *make(ls_dtype dtype, ls_shape shape, const void *data) {
   return array;
 }
 
-static void arrays_come_back_bit_for_bit(void **state) {
-  (void)state;
+TEST(arrays_come_back_bit_for_bit) {
   const uint8_t bytes[] = {1, 2, 3};
   const float floats[] = {1.5F, -0.0F, 3e-45F, 4};
   const int64_t whole[] = {INT64_MIN};
@@ -53,8 +52,7 @@ static void arrays_come_back_bit_for_bit(void **state) {
   ls_release(ls_allocator_system(), data);
 }
 
-static void the_file_is_as_the_format_says(void **state) {
-  (void)state;
+TEST(the_file_is_as_the_format_says) {
   const float value = 1;
   ls_safetensor tensor = {"w", make(LS_DTYPE_F32, LS_SHAPE(1), &value)};
   char *data = NULL;
@@ -72,8 +70,7 @@ static void the_file_is_as_the_format_says(void **state) {
   ls_release(ls_allocator_system(), data);
 }
 
-static void names_that_clash_are_refused(void **state) {
-  (void)state;
+TEST(names_that_clash_are_refused) {
   const float value = 1;
   ls_array *array = make(LS_DTYPE_F32, LS_SCALAR, &value);
   char *data = NULL;
@@ -104,8 +101,7 @@ static void expect_refused(const char *header, size_t data_size, ls_code code,
   assert_null(file.tensors);
 }
 
-static void what_is_wrong_is_named(void **state) {
-  (void)state;
+TEST(what_is_wrong_is_named) {
   expect_refused("[]", 0, LS_INVALID_ARGUMENT, "no JSON object");
   expect_refused("{", 0, LS_INVALID_ARGUMENT, "f.st:1");
   expect_refused("{\"w\":{\"shape\":[1]}}", 0, LS_INVALID_ARGUMENT,
@@ -142,8 +138,7 @@ static void what_is_wrong_is_named(void **state) {
   "," to "]}"
 
 // As the format says: every byte belongs to one array.
-static void arrays_follow_each_other_without_holes(void **state) {
-  (void)state;
+TEST(arrays_follow_each_other_without_holes) {
   expect_refused("{" ENTRY("a", "0", "4") "," ENTRY("b", "2", "6") "," ENTRY(
                      "c", "8", "12") "}",
                  12, LS_DATA_LOSS,
@@ -185,8 +180,7 @@ static size_t make_header(const char *begin, const char *piece, size_t times,
 }
 
 // Headers that say nothing, at length.
-static void memory_is_a_small_multiple_of_the_file(void **state) {
-  (void)state;
+TEST(memory_is_a_small_multiple_of_the_file) {
   static const struct {
     const char *begin, *piece, *finish;
   } headers[] = {
@@ -217,8 +211,7 @@ static void memory_is_a_small_multiple_of_the_file(void **state) {
 }
 
 // Many arrays of the same bytes would be many times the file.
-static void bytes_are_not_given_out_twice(void **state) {
-  (void)state;
+TEST(bytes_are_not_given_out_twice) {
   enum { ARRAYS = 1000, DATA = 100000 };
   char *bytes = calloc(1, ARRAYS * 100 + DATA);
   char *at = bytes + 8;
@@ -256,15 +249,13 @@ static ls_status round_trip(void *user) {
   return status;
 }
 
-static void no_memory_is_a_status(void **state) {
-  (void)state;
+TEST(no_memory_is_a_status) {
   char path[] = "round_trip.safetensors";
   expect_memory_failures_survived(round_trip, path);
 }
 
 // ---- Files in parts --------------------------------------------------------
-static void files_are_written_and_read_entry_by_entry(void **state) {
-  (void)state;
+TEST(files_are_written_and_read_entry_by_entry) {
   ls_runtime *runtime = ls_runtime_current();
   const uint8_t bytes[5] = {1, 2, 3, 4, 5};
   const double numbers[3] = {0.5, -1, 1e300};
@@ -351,8 +342,7 @@ static bool is_same_file(const ls_safetensors *a, const ls_safetensors *b) {
 
 // Each bit of the file: it is refused by name, or what is read is the same.
 // That is so of the bits that hide the checksums.
-static void a_flipped_bit_is_never_read_in_silence(void **state) {
-  (void)state;
+TEST(a_flipped_bit_is_never_read_in_silence) {
   char bytes[2048];
   ls_safetensors whole, damaged;
   int harmless = 0;
@@ -383,8 +373,7 @@ static void a_flipped_bit_is_never_read_in_silence(void **state) {
   ls_safetensors_deinit(&whole);
 }
 
-static void damaged_elements_are_named_in_files(void **state) {
-  (void)state;
+TEST(damaged_elements_are_named_in_files) {
   char bytes[2048];
   ls_safetensors_file file;
   write_summed("summed.st");
@@ -414,21 +403,4 @@ static void damaged_elements_are_named_in_files(void **state) {
                 LS_DATA_LOSS,
                 "'summed.st' is damaged: array 'kernel' has another checksum");
   remove("summed.st");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_flipped_bit_is_never_read_in_silence),
-      cmocka_unit_test(damaged_elements_are_named_in_files),
-      cmocka_unit_test(arrays_come_back_bit_for_bit),
-      cmocka_unit_test(the_file_is_as_the_format_says),
-      cmocka_unit_test(names_that_clash_are_refused),
-      cmocka_unit_test(what_is_wrong_is_named),
-      cmocka_unit_test(arrays_follow_each_other_without_holes),
-      cmocka_unit_test(memory_is_a_small_multiple_of_the_file),
-      cmocka_unit_test(bytes_are_not_given_out_twice),
-      cmocka_unit_test(no_memory_is_a_status),
-      cmocka_unit_test(files_are_written_and_read_entry_by_entry),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

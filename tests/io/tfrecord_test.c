@@ -60,8 +60,7 @@ static const unsigned char of_tensorflow[] = {
     5,    0,   0,   0,   0,   0,   0,    0,    0xea, 0xb2, 0x04,
     0x3e, 'h', 'e', 'l', 'l', 'o', 0xbb, 0x1f, 0x1c, 0x19};
 
-static void a_record_is_framed_as_tensorflow_does(void **state) {
-  (void)state;
+TEST(a_record_is_framed_as_tensorflow_does) {
   records self = {0};
   ls_text_init(&self.bytes, memory());
   add(&self, "hello", 5);
@@ -70,8 +69,7 @@ static void a_record_is_framed_as_tensorflow_does(void **state) {
   drop(&self);
 }
 
-static void records_are_found_by_one_scan(void **state) {
-  (void)state;
+TEST(records_are_found_by_one_scan) {
   records self = three_records();
   ls_offsets offsets;
   ls_offsets_init(&offsets, memory());
@@ -94,8 +92,7 @@ static void records_are_found_by_one_scan(void **state) {
   ls_file_close(self.file);
 }
 
-static void long_records_are_passed_over(void **state) {
-  (void)state;
+TEST(long_records_are_passed_over) {
   records self = {0};
   ls_text_init(&self.bytes, memory());
   static char big[100000];
@@ -108,8 +105,7 @@ static void long_records_are_passed_over(void **state) {
   drop(&self);
 }
 
-static void records_come_one_after_another_also_packed(void **state) {
-  (void)state;
+TEST(records_come_one_after_another_also_packed) {
   records self = three_records();
   char *packed = NULL;
   size_t packed_size = 0;
@@ -158,8 +154,7 @@ static ls_status read_all(const ls_file *file, ls_packing packing, bool check) {
   return ls_ok();
 }
 
-static void damage_is_told_with_file_record_and_byte(void **state) {
-  (void)state;
+TEST(damage_is_told_with_file_record_and_byte) {
   records self = three_records();
   int64_t count = 0;
   self.bytes.data[36] ^= 1;  // Of the third record's length.
@@ -196,8 +191,7 @@ static void damage_is_told_with_file_record_and_byte(void **state) {
   ls_file_close(self.file);
 }
 
-static void files_that_are_cut_off_are_refused_wherever(void **state) {
-  (void)state;
+TEST(files_that_are_cut_off_are_refused_wherever) {
   records self = three_records();
   for (size_t size = 1; size < self.bytes.size; ++size) {
     ls_file *file = NULL;
@@ -219,8 +213,7 @@ static void files_that_are_cut_off_are_refused_wherever(void **state) {
 }
 
 // A length of 2^60 with the right checksum takes no memory.
-static void a_length_that_lies_takes_no_memory(void **state) {
-  (void)state;
+TEST(a_length_that_lies_takes_no_memory) {
   unsigned char head[LS_TFRECORD_HEAD + 20] = {0};
   ls_store_le64(head, UINT64_C(1) << 60);
   ls_store_le32(head + 8, ls_crc32c_mask(ls_crc32c(0, head, 8)));
@@ -258,8 +251,7 @@ static ls_status write_records(ls_runtime *runtime, size_t large) {
   return ls_status_join(status, ls_tfrecord_output_close(writer, keep));
 }
 
-static void what_is_written_is_read(void **state) {
-  (void)state;
+TEST(what_is_written_is_read) {
   memory_files files = {0};
   const ls_file_system system = memory_files_system(&files);
   ls_runtime *runtime = NULL;
@@ -302,24 +294,8 @@ static ls_status scan_and_read(void *user) {
   return read_all(user, LS_PACKING_NONE, true);
 }
 
-static void failures_of_memory_are_survived(void **state) {
-  (void)state;
+TEST(failures_of_memory_are_survived) {
   records self = three_records();
   expect_memory_failures_survived(scan_and_read, self.file);
   drop(&self);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_record_is_framed_as_tensorflow_does),
-      cmocka_unit_test(records_are_found_by_one_scan),
-      cmocka_unit_test(long_records_are_passed_over),
-      cmocka_unit_test(records_come_one_after_another_also_packed),
-      cmocka_unit_test(damage_is_told_with_file_record_and_byte),
-      cmocka_unit_test(files_that_are_cut_off_are_refused_wherever),
-      cmocka_unit_test(a_length_that_lies_takes_no_memory),
-      cmocka_unit_test(what_is_written_is_read),
-      cmocka_unit_test(failures_of_memory_are_survived),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,8 +51,7 @@ static void expect_npz(const void *data, size_t size, bool deflated) {
   ls_file_close(file);
 }
 
-static void npz_files_of_numpy_are_read(void **state) {
-  (void)state;
+TEST(npz_files_of_numpy_are_read) {
   expect_npz(FILE_OF(npz_stored), false);
   expect_npz(FILE_OF(npz_deflated), true);
 }
@@ -72,8 +71,7 @@ static ls_status read_all(const void *data, size_t size) {
   return status;
 }
 
-static void files_that_are_cut_off_are_refused_wherever(void **state) {
-  (void)state;
+TEST(files_that_are_cut_off_are_refused_wherever) {
   for (size_t size = 0; size + 1 < sizeof(npz_stored); ++size) {
     ls_status status = read_all(npz_stored, size);
     assert_int_equal(ls_status_code(status), LS_INVALID_ARGUMENT);
@@ -96,8 +94,7 @@ static ls_status with_change(uint32_t signature, int nth, size_t at,
   return read_all(data, size);
 }
 
-static void what_is_wrong_is_named(void **state) {
-  (void)state;
+TEST(what_is_wrong_is_named) {
   enum { ENTRY = 0x02014b50, HEADER = 0x04034b50, END = 0x06054b50 };
   static const struct {
     uint32_t signature;
@@ -166,8 +163,7 @@ static void expect_written(const memory_files *files, size_t large) {
   ls_file_close(file);
 }
 
-static void what_is_written_is_read(void **state) {
-  (void)state;
+TEST(what_is_written_is_read) {
   memory_files files = {0};
   const ls_file_system system = memory_files_system(&files);
   ls_runtime *runtime = NULL;
@@ -196,8 +192,7 @@ static void what_is_written_is_read(void **state) {
 }
 
 // Members of more than 4 GiB, by their sizes in the directory alone.
-static void sizes_of_64_bits_are_read(void **state) {
-  (void)state;
+TEST(sizes_of_64_bits_are_read) {
   // An entry whose offset stands in 64 bits, and the end in 64 bits.
   static const char data[] =
       "PK\3\4\24\0\0\0\0\0\0\0\0\0\375\377\377\377\2\0\0\0\2\0\0\0\1\0\0\0a"
@@ -247,8 +242,7 @@ static void sizes_of_64_bits_are_read(void **state) {
 }
 
 // More entries than 16 bits count.
-static void many_members_are_written_and_read(void **state) {
-  (void)state;
+TEST(many_members_are_written_and_read) {
   enum { MANY = 66000 };
   ls_zip_writer *writer = NULL;
   expect_ok(ls_zip_writer_open(ls_runtime_current(), "many.zip", &writer));
@@ -288,14 +282,12 @@ static ls_status read_under_failures(void *user) {
   return status;
 }
 
-static void failures_of_memory_are_survived(void **state) {
-  (void)state;
+TEST(failures_of_memory_are_survived) {
   expect_memory_failures_survived(read_under_failures, NULL);
 }
 
 // Nothing is unpacked, and no memory asked for, of what is out of proportion.
-static void a_small_member_does_not_become_a_large_one(void **state) {
-  (void)state;
+TEST(a_small_member_does_not_become_a_large_one) {
   enum { PACKED = 400000, HEAD = 31 };
   static const struct {
     uint32_t size;
@@ -330,18 +322,4 @@ static void a_small_member_does_not_become_a_large_one(void **state) {
     ls_file_close(file);
     free(data);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(npz_files_of_numpy_are_read),
-      cmocka_unit_test(files_that_are_cut_off_are_refused_wherever),
-      cmocka_unit_test(what_is_wrong_is_named),
-      cmocka_unit_test(what_is_written_is_read),
-      cmocka_unit_test(sizes_of_64_bits_are_read),
-      cmocka_unit_test(many_members_are_written_and_read),
-      cmocka_unit_test(failures_of_memory_are_survived),
-      cmocka_unit_test(a_small_member_does_not_become_a_large_one),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

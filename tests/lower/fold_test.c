@@ -59,8 +59,7 @@ static bool is_same(const ls_array *a, const ls_array *b) {
          memcmp(ls_array_data(a), ls_array_data(b), ls_array_size(a)) == 0;
 }
 
-static void constants_give_what_arguments_give(void **state) {
-  (void)state;
+TEST(constants_give_what_arguments_give) {
   static const ls_dtype dtypes[] = {LS_DTYPE_F32, LS_DTYPE_F64, LS_DTYPE_I64};
   for (size_t d = 0; d < 3; ++d) {
     all_ops folded = {dtypes[d], true}, run = {dtypes[d], false};
@@ -100,8 +99,7 @@ static ls_nest chosen(ls_nest args, void *user) {
                         : ls_select(holds, ls_exp(x), x));
 }
 
-static void a_choice_that_is_known_is_made(void **state) {
-  (void)state;
+TEST(a_choice_that_is_known_is_made) {
   for (int first = 0; first < 2; ++first) {
     bool user = first == 1;
     ls_function *function = NULL;
@@ -121,12 +119,4 @@ static void a_choice_that_is_known_is_made(void **state) {
     ls_nest_release(args);
     ls_function_release(function);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(constants_give_what_arguments_give),
-      cmocka_unit_test(a_choice_that_is_known_is_made),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,8 +63,7 @@ static ls_nest work(ls_nest args, void *user) {
   return y;
 }
 
-static void functions_that_differ_in_marks_share_a_program(void **state) {
-  (void)state;
+TEST(functions_that_differ_in_marks_share_a_program) {
   static const char *const marks[] = {NULL, "cluster", "another"};
   ls_function *functions[3];
   char *texts[3];
@@ -99,8 +98,7 @@ static void functions_that_differ_in_marks_share_a_program(void **state) {
   ls_nest_release(args);
 }
 
-static void sessions_that_differ_in_marks_share_a_program(void **state) {
-  (void)state;
+TEST(sessions_that_differ_in_marks_share_a_program) {
   ls_graph *graphs[2];
   ls_session *sessions[2];
   const size_t before = num_programs();
@@ -125,8 +123,7 @@ static void sessions_that_differ_in_marks_share_a_program(void **state) {
 }
 
 // ---- Eager -----------------------------------------------------------------
-static void eager_ops_that_differ_in_marks_share_a_program(void **state) {
-  (void)state;
+TEST(eager_ops_that_differ_in_marks_share_a_program) {
   ls_runtime_state *all = NULL;
   expect_ok(ls_runtime_state_get(ls_runtime_current(), &all));
   expect_ok(ls_frame_begin());
@@ -157,8 +154,7 @@ static ls_nest mark_own(ls_nest args, void *user) {
   return ls_while(keep_on, double_it, name, ls_leaf(y), 0);
 }
 
-static void replicas_may_mark_their_ops_differently(void **state) {
-  (void)state;
+TEST(replicas_may_mark_their_ops_differently) {
   for (int replicas = 1; replicas <= 3; ++replicas) {
     ls_strategy *strategy = mirrored_of(replicas);
     ls_function *function = NULL;
@@ -177,14 +173,4 @@ static void replicas_may_mark_their_ops_differently(void **state) {
     ls_function_release(function);
     ls_strategy_release(strategy);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(functions_that_differ_in_marks_share_a_program),
-      cmocka_unit_test(sessions_that_differ_in_marks_share_a_program),
-      cmocka_unit_test(eager_ops_that_differ_in_marks_share_a_program),
-      cmocka_unit_test(replicas_may_mark_their_ops_differently),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -260,8 +260,7 @@ static void train_by_hand(const job *work, outcome *out) {
 // ---- One replica -----------------------------------------------------------
 static const job mlp_job = {.shape = MODEL, .batch = BATCH, .steps = STEPS};
 
-static void a_function_eager_and_a_session_give_the_same_bytes(void **state) {
-  (void)state;
+TEST(a_function_eager_and_a_session_give_the_same_bytes) {
   outcome traced, eager, session;
   train_function(&mlp_job, &traced);
   train_eager(&mlp_job, &eager);
@@ -273,8 +272,7 @@ static void a_function_eager_and_a_session_give_the_same_bytes(void **state) {
   outcome_deinit(&session);
 }
 
-static void a_strategy_of_one_replica_gives_the_bytes_of_none(void **state) {
-  (void)state;
+TEST(a_strategy_of_one_replica_gives_the_bytes_of_none) {
   const job work = {MODEL, BATCH, FEW_STEPS, 1, false};
   outcome none, one;
   train_function(&work, &none);
@@ -294,26 +292,22 @@ static void expect_canonical(const job *work) {
   outcome_deinit(&hand);
 }
 
-static void eight_replicas_add_along_the_canonical_tree(void **state) {
-  (void)state;
+TEST(eight_replicas_add_along_the_canonical_tree) {
   expect_canonical(&(job){MODEL, BATCH, STEPS, 8, false});
 }
 
-static void three_and_five_replicas_do_so_too(void **state) {
-  (void)state;
+TEST(three_and_five_replicas_do_so_too) {
   expect_canonical(&(job){MODEL, BATCH, FEW_STEPS, 3, false});
   expect_canonical(&(job){MODEL, BATCH, FEW_STEPS, 5, false});
 }
 
-static void any_number_of_replicas_does_so_on_tiny(void **state) {
-  (void)state;
+TEST(any_number_of_replicas_does_so_on_tiny) {
   for (int r = 2; r <= 8; ++r)
     expect_canonical(&(job){&mlp_tiny, 4 * r, STEPS, r, false});
 }
 
 // ---- What does not matter --------------------------------------------------
-static void what_else_is_fetched_does_not_matter(void **state) {
-  (void)state;
+TEST(what_else_is_fetched_does_not_matter) {
   job work = {MODEL, BATCH, FEW_STEPS, 0, false};
   outcome few, more;
   train_function(&work, &few);
@@ -358,8 +352,7 @@ static void train_with_threads(int threads,
   expect_ok(ls_runtime_destroy(runtime));
 }
 
-static void the_number_of_threads_does_not_matter(void **state) {
-  (void)state;
+TEST(the_number_of_threads_does_not_matter) {
   const job one = {MODEL, BATCH, FEW_STEPS, 0, false};
   const job eight = {MODEL, BATCH, FEW_STEPS, 8, false};
   outcome want_one, want_eight;
@@ -379,8 +372,7 @@ static void the_number_of_threads_does_not_matter(void **state) {
   outcome_deinit(&want_eight);
 }
 
-static void what_ran_before_does_not_matter(void **state) {
-  (void)state;
+TEST(what_ran_before_does_not_matter) {
   const job work = {MODEL, BATCH, FEW_STEPS, 0, false};
   const job eight = {MODEL, BATCH, FEW_STEPS, 8, false};
   outcome fresh, later, other;
@@ -400,20 +392,4 @@ static void what_ran_before_does_not_matter(void **state) {
   mlp_destroy(&beside);
   outcome_deinit(&fresh);
   outcome_deinit(&later);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_function_eager_and_a_session_give_the_same_bytes),
-      cmocka_unit_test(a_strategy_of_one_replica_gives_the_bytes_of_none),
-      cmocka_unit_test(eight_replicas_add_along_the_canonical_tree),
-      cmocka_unit_test(three_and_five_replicas_do_so_too),
-      cmocka_unit_test(any_number_of_replicas_does_so_on_tiny),
-      cmocka_unit_test(what_else_is_fetched_does_not_matter),
-      cmocka_unit_test(the_number_of_threads_does_not_matter),
-      cmocka_unit_test(what_ran_before_does_not_matter),
-  };
-  const int failures = cmocka_run_group_tests(tests, NULL, NULL);
-  ls_status_free(ls_runtime_destroy(NULL));
-  return failures;
 }

@@ -5,8 +5,7 @@
 
 #define GOLDEN_FILE LS_TESTS_DIR "/golden/resnet20.txt"
 
-static void resnet20_in_f64_is_that_of_jax(void **state) {
-  (void)state;
+TEST(resnet20_in_f64_is_that_of_jax) {
   expect_golden("resnet20", GOLDEN_FILE,
                 &(golden_limits){LS_DTYPE_F64, 1e-9, 1e-9});
 }
@@ -16,25 +15,25 @@ static void resnet20_in_f64_is_that_of_jax(void **state) {
 // first steps, and JAX is off by 1e-4 to 4e-4 from its own f64; with these 8 it
 // does not. After 20 steps JAX differs from itself, compiled differently, by a
 // tenth.
-static void resnet20_in_f32_begins_as_that_of_jax_and_trains(void **state) {
-  (void)state;
+TEST(resnet20_in_f32_begins_as_that_of_jax_and_trains) {
   expect_golden("resnet20", GOLDEN_FILE,
                 &(golden_limits){LS_DTYPE_F32, 1e-4, 0});
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(resnet20_in_f64_is_that_of_jax),
-      cmocka_unit_test(resnet20_in_f32_begins_as_that_of_jax_and_trains),
-  };
-  // Convolutions as the reference has them: Winograd's rounding is larger, and
-  // turns other relus.
-  ls_runtime *runtime = NULL;
+// Convolutions as the reference has them: Winograd's rounding is larger, and
+// turns other relus.
+static ls_runtime *direct;
+static int set_up(void **state) {
+  (void)state;
   expect_ok(ls_runtime_create(&(ls_runtime_options){.math = LS_MATH_DIRECT},
-                              &runtime));
-  ls_runtime_make_current(runtime);
-  const int failures = cmocka_run_group_tests(tests, NULL, NULL);
-  ls_runtime_make_current(NULL);
-  ls_status_free(ls_runtime_destroy(runtime));
-  return failures;
+                              &direct));
+  ls_runtime_make_current(direct);
+  return 0;
 }
+static int tear_down(void **state) {
+  (void)state;
+  ls_runtime_make_current(NULL);
+  expect_ok(ls_runtime_destroy(direct));
+  return 0;
+}
+TEST_FILE(.set_up = set_up, .tear_down = tear_down)

@@ -87,8 +87,7 @@ static void train_epochs(epochs *it) {
   ls_model_destroy(&model);
 }
 
-static void epochs_after_the_first_take_no_more_memory(void **state) {
-  (void)state;
+TEST(epochs_after_the_first_take_no_more_memory) {
   // On one thread: another that wakes late in a run first touches its memory
   // then, which is no growth.
   epochs it = {.memory = counted_begin(1)};
@@ -101,8 +100,7 @@ static void epochs_after_the_first_take_no_more_memory(void **state) {
 }
 
 // ---- Eager -----------------------------------------------------------------
-static void eager_steps_with_tapes_take_no_more_memory(void **state) {
-  (void)state;
+TEST(eager_steps_with_tapes_take_no_more_memory) {
   enum { STEPS = LS_SANITIZED ? 40 : 300, WARM = 20 };
   counted memory = counted_begin(1);
   mlp model = {0};
@@ -125,12 +123,4 @@ static void eager_steps_with_tapes_take_no_more_memory(void **state) {
   ls_array_release(labels);
   mlp_destroy(&model);
   counted_end(&memory);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(epochs_after_the_first_take_no_more_memory),
-      cmocka_unit_test(eager_steps_with_tapes_take_no_more_memory),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

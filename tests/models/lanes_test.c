@@ -41,8 +41,7 @@ static void expect_all_counts(const char *model, const ls_model_type *type,
                                    .steps = counts[i] < 64 ? 2 : 1});
 }
 
-static void mlp_gives_the_same_bytes_in_all_ways(void **state) {
-  (void)state;
+TEST(mlp_gives_the_same_bytes_in_all_ways) {
   expect_all_counts("mlp", NULL, 64);
 }
 
@@ -55,33 +54,18 @@ static ls_nest step_with_dropout(ls_nest args, void *self) {
   return result;
 }
 
-static void cnn_with_dropout_gives_the_same_bytes_in_all_ways(void **state) {
-  (void)state;
+TEST(cnn_with_dropout_gives_the_same_bytes_in_all_ways) {
   ls_model_type type = *ls_model_find("cnn");
   type.train_step = step_with_dropout;
   expect_all_counts("cnn", &type, 64);
 }
 
-static void gpt_gives_the_same_bytes_in_all_ways(void **state) {
-  (void)state;
+TEST(gpt_gives_the_same_bytes_in_all_ways) {
   // A step of two examples and one of five: they take a while.
   expect_all_counts("gpt", NULL, 5);
 }
 
 // With a batch norm, whose statistics are a replica's own.
-static void resnet20_gives_the_same_bytes_in_all_ways(void **state) {
-  (void)state;
+TEST(resnet20_gives_the_same_bytes_in_all_ways) {
   expect_all_counts("resnet20", NULL, 2);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(mlp_gives_the_same_bytes_in_all_ways),
-      cmocka_unit_test(cnn_with_dropout_gives_the_same_bytes_in_all_ways),
-      cmocka_unit_test(gpt_gives_the_same_bytes_in_all_ways),
-      cmocka_unit_test(resnet20_gives_the_same_bytes_in_all_ways),
-  };
-  const int failures = cmocka_run_group_tests(tests, NULL, NULL);
-  ls_status_free(ls_runtime_destroy(NULL));
-  return failures;
 }

@@ -22,16 +22,14 @@ static ls_status train(void *user) {
 }
 
 // ---- Under a runtime that has run the like before --------------------------
-static void a_function_survives_any_failure(void **state) {
-  (void)state;
+TEST(a_function_survives_any_failure) {
   trainer_options options = {&mlp_tiny, TRAINER_FUNCTION, 8, 0};
   expect_memory_failures_survived(train, &options);
   options.shape = &small;
   expect_memory_failures_survived(train, &options);
 }
 
-static void replicas_survive_any_failure(void **state) {
-  (void)state;
+TEST(replicas_survive_any_failure) {
   trainer_options options = {&mlp_tiny, TRAINER_STRATEGY, 8, 1};
   expect_memory_failures_survived(train, &options);
   options.replicas = 3;
@@ -41,16 +39,14 @@ static void replicas_survive_any_failure(void **state) {
   expect_memory_failures_survived(train, &options);
 }
 
-static void a_session_survives_any_failure(void **state) {
-  (void)state;
+TEST(a_session_survives_any_failure) {
   trainer_options options = {&mlp_tiny, TRAINER_SESSION, 8, 0};
   expect_memory_failures_survived(train, &options);
   options.shape = &small;
   expect_memory_failures_survived(train, &options);
 }
 
-static void eager_survives_any_failure(void **state) {
-  (void)state;
+TEST(eager_survives_any_failure) {
   trainer_options options = {&mlp_tiny, TRAINER_EAGER, 8, 0};
   expect_memory_failures_survived(train, &options);
   options.shape = &small;
@@ -85,8 +81,7 @@ static bool start_and_train(trainer_options *options, uint64_t nth) {
   return counts.allocations >= nth;
 }
 
-static void a_first_step_survives_any_failure(void **state) {
-  (void)state;
+TEST(a_first_step_survives_any_failure) {
   trainer_options ways[] = {{&mlp_tiny, TRAINER_STRATEGY, 6, 3},
                             {&mlp_tiny, TRAINER_SESSION, 8, 0},
                             {&mlp_tiny, TRAINER_EAGER, 8, 0}};
@@ -102,8 +97,7 @@ static void a_first_step_survives_any_failure(void **state) {
 // ---- Afterwards ------------------------------------------------------------
 // A step that found no memory changes nothing, and is made up for: with every
 // failure that a first step can meet, training ends as if there were none.
-static void a_step_that_failed_can_be_done_again(void **state) {
-  (void)state;
+TEST(a_step_that_failed_can_be_done_again) {
   static const trainer_options ways[] = {{&mlp_tiny, TRAINER_FUNCTION, 8, 0},
                                          {&mlp_tiny, TRAINER_STRATEGY, 6, 3},
                                          {&mlp_tiny, TRAINER_SESSION, 8, 0}};
@@ -134,16 +128,4 @@ static void a_step_that_failed_can_be_done_again(void **state) {
     trainer_destroy(&training);
     counted_end(&memory);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_function_survives_any_failure),
-      cmocka_unit_test(replicas_survive_any_failure),
-      cmocka_unit_test(a_session_survives_any_failure),
-      cmocka_unit_test(eager_survives_any_failure),
-      cmocka_unit_test(a_first_step_survives_any_failure),
-      cmocka_unit_test(a_step_that_failed_can_be_done_again),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,15 +38,13 @@ static void expect_any_instruction_set(training_job job) {
   training_deinit(&want);
 }
 
-static void instruction_sets_do_not_matter(void **state) {
-  (void)state;
+TEST(instruction_sets_do_not_matter) {
   if (!has("v3")) skip();
   for (size_t i = 0; i < TRAINING_MODELS; ++i)
     expect_any_instruction_set(job_of(i));
 }
 
-static void instruction_sets_do_not_matter_to_direct_sums(void **state) {
-  (void)state;
+TEST(instruction_sets_do_not_matter_to_direct_sums) {
   if (!has("v3")) skip();
   for (size_t i = 0; i < TRAINING_MODELS; ++i) {
     training_job job = job_of(i);
@@ -55,8 +53,7 @@ static void instruction_sets_do_not_matter_to_direct_sums(void **state) {
   }
 }
 
-static void threads_do_not_matter_to_direct_sums(void **state) {
-  (void)state;
+TEST(threads_do_not_matter_to_direct_sums) {
   static const int threads[] = {2, 3};
   for (size_t i = 0; i < TRAINING_MODELS; ++i) {
     training_job job = job_of(i);
@@ -65,8 +62,7 @@ static void threads_do_not_matter_to_direct_sums(void **state) {
   }
 }
 
-static void instruction_sets_and_threads_do_not_matter_to_bf16(void **state) {
-  (void)state;
+TEST(instruction_sets_and_threads_do_not_matter_to_bf16) {
   static const int threads[] = {3};
   for (size_t i = 0; i < TRAINING_MODELS; ++i) {
     training_job job = job_of(i);
@@ -88,8 +84,7 @@ static bool differ(const training *a, const training *b) {
 }
 
 // Else the tests above compare nothing new.
-static void each_kind_of_arithmetic_has_bits_of_its_own(void **state) {
-  (void)state;
+TEST(each_kind_of_arithmetic_has_bits_of_its_own) {
   for (size_t i = 0; i < TRAINING_MODELS; ++i) {
     training fast, direct;
     training_job job = job_of(i);
@@ -106,17 +101,4 @@ static void each_kind_of_arithmetic_has_bits_of_its_own(void **state) {
     training_deinit(&direct);
     training_deinit(&fast);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(instruction_sets_do_not_matter),
-      cmocka_unit_test(instruction_sets_do_not_matter_to_direct_sums),
-      cmocka_unit_test(threads_do_not_matter_to_direct_sums),
-      cmocka_unit_test(instruction_sets_and_threads_do_not_matter_to_bf16),
-      cmocka_unit_test(each_kind_of_arithmetic_has_bits_of_its_own),
-  };
-  const int failures = cmocka_run_group_tests(tests, NULL, NULL);
-  ls_status_free(ls_runtime_destroy(NULL));
-  return failures;
 }

@@ -8,8 +8,7 @@
 #include "support/sanitizer.h"
 #include "support/training.h"
 
-static void threads_do_not_matter(void **state) {
-  (void)state;
+TEST(threads_do_not_matter) {
   static const int threads[] = {2, 3, 8};
   for (size_t i = 0; i < TRAINING_MODELS; ++i) {
     training_job job = training_small_job(i);
@@ -18,8 +17,7 @@ static void threads_do_not_matter(void **state) {
   }
 }
 
-static void what_else_is_computed_does_not_matter(void **state) {
-  (void)state;
+TEST(what_else_is_computed_does_not_matter) {
   for (size_t i = 0; i < TRAINING_MODELS; ++i) {
     training want;
     training_job job = training_small_job(i);
@@ -36,14 +34,4 @@ static void what_else_is_computed_does_not_matter(void **state) {
     expect_same_outcome(&want, &job);
     training_deinit(&want);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(threads_do_not_matter),
-      cmocka_unit_test(what_else_is_computed_does_not_matter),
-  };
-  const int failures = cmocka_run_group_tests(tests, NULL, NULL);
-  ls_status_free(ls_runtime_destroy(NULL));
-  return failures;
 }

@@ -11,8 +11,7 @@
 
 enum { MOST_VARIABLES = TRAINING_MOST_VARIABLES };
 
-static void the_table_is_complete(void **state) {
-  (void)state;
+TEST(the_table_is_complete) {
   size_t count = 0;
   const ls_model_type *const *types = ls_model_types(&count);
   assert_int_equal(count, 5);
@@ -31,8 +30,7 @@ static void the_table_is_complete(void **state) {
   assert_null(ls_model_find(""));
 }
 
-static void steps_have_the_products_that_are_stated(void **state) {
-  (void)state;
+TEST(steps_have_the_products_that_are_stated) {
   const ls_model_type *mlp = ls_model_find("mlp");
   const double giga = mlp->flops_per_example * (double)mlp->batch_size * 1e-9;
   assert_true(giga > 0.815 && giga < 0.825);
@@ -52,8 +50,7 @@ static void steps_have_the_products_that_are_stated(void **state) {
   assert_true(gpt_giga > 42.65 && gpt_giga < 42.75);
 }
 
-static void variables_have_names_of_their_own(void **state) {
-  (void)state;
+TEST(variables_have_names_of_their_own) {
   size_t count = 0;
   const ls_model_type *const *types = ls_model_types(&count);
   for (size_t i = 0; i < count; ++i) {
@@ -80,8 +77,7 @@ static double loss_of(ls_nest results) {
   return ls_array_f64(ls_nest_as_array(ls_nest_find(results, "loss")), 0);
 }
 
-static void training_makes_the_loss_smaller(void **state) {
-  (void)state;
+TEST(training_makes_the_loss_smaller) {
   const ls_model_type *type = ls_model_find("tiny");
   ls_model model;
   ls_nest batch, results = {0};
@@ -105,8 +101,7 @@ static void training_makes_the_loss_smaller(void **state) {
   ls_model_destroy(&model);
 }
 
-static void the_accuracy_is_there_if_asked_for(void **state) {
-  (void)state;
+TEST(the_accuracy_is_there_if_asked_for) {
   const ls_model_type *type = ls_model_find("tiny");
   ls_model model;
   ls_nest batch, results = {0};
@@ -129,8 +124,7 @@ static ls_nest logits(ls_nest args, void *user) {
   return model->type->logits(args, model->self);
 }
 
-static void logits_have_a_column_a_class(void **state) {
-  (void)state;
+TEST(logits_have_a_column_a_class) {
   const ls_model_type *type = ls_model_find("tiny");
   ls_model model;
   ls_nest batch, results = {0};
@@ -148,8 +142,7 @@ static void logits_have_a_column_a_class(void **state) {
   ls_model_destroy(&model);
 }
 
-static void models_of_one_seed_start_alike(void **state) {
-  (void)state;
+TEST(models_of_one_seed_start_alike) {
   const ls_model_type *type = ls_model_find("tiny");
   ls_array *values[3] = {NULL};
   for (int i = 0; i < 3; ++i) {
@@ -170,8 +163,7 @@ static void models_of_one_seed_start_alike(void **state) {
 }
 
 // ---- Options ---------------------------------------------------------------
-static void all_that_is_computed_from_is_listed(void **state) {
-  (void)state;
+TEST(all_that_is_computed_from_is_listed) {
   static const struct {
     const char *model;
     size_t trained, averaged;
@@ -199,8 +191,7 @@ static void all_that_is_computed_from_is_listed(void **state) {
   }
 }
 
-static void an_optimizer_can_be_brought_along(void **state) {
-  (void)state;
+TEST(an_optimizer_can_be_brought_along) {
   ls_optimizer *optimizer = NULL;
   expect_ok(
       ls_sgd_create(&(ls_sgd_options){.learning_rate = 0.25}, &optimizer));
@@ -223,8 +214,7 @@ static void an_optimizer_can_be_brought_along(void **state) {
   ls_optimizer_release(optimizer);
 }
 
-static void every_model_shows_its_optimizer(void **state) {
-  (void)state;
+TEST(every_model_shows_its_optimizer) {
   size_t count = 0;
   const ls_model_type *const *types = ls_model_types(&count);
   for (size_t i = 0; i < count; ++i) {
@@ -235,8 +225,7 @@ static void every_model_shows_its_optimizer(void **state) {
   }
 }
 
-static void the_rate_can_fall_to_nothing(void **state) {
-  (void)state;
+TEST(the_rate_can_fall_to_nothing) {
   training run;
   training_run(&(training_job){.model = "tiny",
                                .batch = 8,
@@ -251,8 +240,7 @@ static void the_rate_can_fall_to_nothing(void **state) {
   training_deinit(&run);
 }
 
-static void models_compute_in_the_type_that_is_asked_for(void **state) {
-  (void)state;
+TEST(models_compute_in_the_type_that_is_asked_for) {
   static const ls_dtype dtypes[] = {LS_DTYPE_F64, LS_DTYPE_BF16, LS_DTYPE_F16};
   for (size_t i = 0; i < sizeof(dtypes) / sizeof(dtypes[0]); ++i) {
     training run;
@@ -268,8 +256,7 @@ static void models_compute_in_the_type_that_is_asked_for(void **state) {
   }
 }
 
-static void every_model_learns_in_bf16(void **state) {
-  (void)state;
+TEST(every_model_learns_in_bf16) {
   size_t count = 0;
   const ls_model_type *const *types = ls_model_types(&count);
   if (LS_SANITIZED) count = 2;
@@ -286,8 +273,7 @@ static void every_model_learns_in_bf16(void **state) {
   }
 }
 
-static void options_that_cannot_be_are_refused(void **state) {
-  (void)state;
+TEST(options_that_cannot_be_are_refused) {
   const ls_model_type *type = ls_model_find("gpt");
   ls_optimizer *optimizer = NULL;
   ls_model model;
@@ -311,8 +297,7 @@ static void options_that_cannot_be_are_refused(void **state) {
   ls_optimizer_release(optimizer);
 }
 
-static void a_batch_of_other_tokens_is_refused(void **state) {
-  (void)state;
+TEST(a_batch_of_other_tokens_is_refused) {
   const ls_model_type *type = ls_model_find("gpt");
   ls_model model;
   ls_array *x = NULL;
@@ -330,8 +315,7 @@ static void a_batch_of_other_tokens_is_refused(void **state) {
   ls_model_destroy(&model);
 }
 
-static void a_batch_that_cannot_be_made_up_is_refused(void **state) {
-  (void)state;
+TEST(a_batch_that_cannot_be_made_up_is_refused) {
   const ls_model_type type = {.name = "tagger",
                               .example_dtype = LS_DTYPE_I32,
                               .example_shape = LS_SHAPE(9),
@@ -350,15 +334,13 @@ static ls_status create_and_destroy(void *user) {
   return ls_ok();
 }
 
-static void no_memory_is_a_status(void **state) {
-  (void)state;
+TEST(no_memory_is_a_status) {
   expect_memory_failures_survived(create_and_destroy,
                                   (void *)(uintptr_t)ls_model_find("tiny"));
 }
 
 // ---- Every model -----------------------------------------------------------
-static void batches_and_logits_have_the_types_that_are_stated(void **state) {
-  (void)state;
+TEST(batches_and_logits_have_the_types_that_are_stated) {
   size_t count = 0;
   const ls_model_type *const *types = ls_model_types(&count);
   for (size_t i = 0; i < count; ++i) {
@@ -405,9 +387,7 @@ static void expect_same_bits_again(const training_job *job) {
   training_deinit(&a);
 }
 
-static void
-every_model_learns_its_batch_with_the_same_bits_each_time(void **state) {
-  (void)state;
+TEST(every_model_learns_its_batch_with_the_same_bits_each_time) {
   size_t count = 0;
   const ls_model_type *const *types = ls_model_types(&count);
   for (size_t t = 0; t < count; ++t) {
@@ -419,8 +399,7 @@ every_model_learns_its_batch_with_the_same_bits_each_time(void **state) {
 
 // Losses only: Adam's first steps go by the sign of a gradient, so that
 // rounding can turn a weight's whole step around where a gradient is near 0.
-static void two_replicas_train_as_one_does(void **state) {
-  (void)state;
+TEST(two_replicas_train_as_one_does) {
   static const char *const names[] = {"tiny", "mlp", "cnn", "gpt"};
   const size_t count = LS_SANITIZED ? 2 : sizeof(names) / sizeof(names[0]);
   for (size_t t = 0; t < count; ++t) {
@@ -440,15 +419,13 @@ static void two_replicas_train_as_one_does(void **state) {
 
 // Batch norm sees a replica's own part of the batch, so that two replicas are
 // not as one; they are the same each time.
-static void resnet20_learns_on_two_replicas(void **state) {
-  (void)state;
+TEST(resnet20_learns_on_two_replicas) {
   const training_job job = {
       .model = "resnet20", .batch = BATCH, .steps = STEPS, .replicas = 2};
   expect_same_bits_again(&job);
 }
 
-static void a_model_that_is_not_there_is_refused(void **state) {
-  (void)state;
+TEST(a_model_that_is_not_there_is_refused) {
   ls_model model;
   ls_nest batch;
   expect_status(ls_model_create(ls_model_find("none"), NULL, &model),
@@ -456,35 +433,4 @@ static void a_model_that_is_not_there_is_refused(void **state) {
   ls_model_destroy(&model);
   expect_status(ls_model_synthetic_batch(NULL, 8, &batch), LS_NOT_FOUND,
                 "tiny, mlp, cnn, resnet20, gpt");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_table_is_complete),
-      cmocka_unit_test(steps_have_the_products_that_are_stated),
-      cmocka_unit_test(variables_have_names_of_their_own),
-      cmocka_unit_test(training_makes_the_loss_smaller),
-      cmocka_unit_test(the_accuracy_is_there_if_asked_for),
-      cmocka_unit_test(logits_have_a_column_a_class),
-      cmocka_unit_test(models_of_one_seed_start_alike),
-      cmocka_unit_test(all_that_is_computed_from_is_listed),
-      cmocka_unit_test(an_optimizer_can_be_brought_along),
-      cmocka_unit_test(every_model_shows_its_optimizer),
-      cmocka_unit_test(the_rate_can_fall_to_nothing),
-      cmocka_unit_test(models_compute_in_the_type_that_is_asked_for),
-      cmocka_unit_test(every_model_learns_in_bf16),
-      cmocka_unit_test(a_model_that_is_not_there_is_refused),
-      cmocka_unit_test(options_that_cannot_be_are_refused),
-      cmocka_unit_test(a_batch_of_other_tokens_is_refused),
-      cmocka_unit_test(a_batch_that_cannot_be_made_up_is_refused),
-      cmocka_unit_test(no_memory_is_a_status),
-      cmocka_unit_test(batches_and_logits_have_the_types_that_are_stated),
-      cmocka_unit_test(
-          every_model_learns_its_batch_with_the_same_bits_each_time),
-      cmocka_unit_test(two_replicas_train_as_one_does),
-      cmocka_unit_test(resnet20_learns_on_two_replicas),
-  };
-  const int failures = cmocka_run_group_tests(tests, NULL, NULL);
-  ls_status_free(ls_runtime_destroy(NULL));
-  return failures;
 }

@@ -12,8 +12,7 @@ static void expect_null(ls_status status, const char *text) {
   expect_status(status, LS_INVALID_ARGUMENT, text);
 }
 
-static void calls_of_models_refuse_null(void **state) {
-  (void)state;
+TEST(calls_of_models_refuse_null) {
   expect_null(ls_model_create(some, some, NULL),
               "ls_model_create: out_model is NULL");
   expect_null(ls_model_synthetic_batch(some, 1, NULL),
@@ -21,8 +20,7 @@ static void calls_of_models_refuse_null(void **state) {
   assert_null(ls_model_find(NULL));
 }
 
-static void a_type_that_makes_nothing_is_refused(void **state) {
-  (void)state;
+TEST(a_type_that_makes_nothing_is_refused) {
   ls_model_type type = *ls_model_find("tiny");
   type.create = NULL;
   ls_model model = {.self = some};
@@ -35,12 +33,4 @@ static void a_type_that_makes_nothing_is_refused(void **state) {
   expect_null(ls_model_create(&type, NULL, &model),
               "ls_model_create: type->destroy is NULL");
   ls_model_destroy(&model);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(calls_of_models_refuse_null),
-      cmocka_unit_test(a_type_that_makes_nothing_is_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,28 +38,10 @@ static void expect_on_all_counts(const ls_model_type *type) {
     expect_one_outcome(type, replicas[i]);
 }
 
-static void mlp_gives_the_same_bytes_in_all_ways(void **state) {
-  (void)state;
-  expect_on_all_counts(&small_mlp);
-}
+TEST(mlp_gives_the_same_bytes_in_all_ways) { expect_on_all_counts(&small_mlp); }
 
-static void cnn_with_dropout_gives_the_same_bytes_in_all_ways(void **state) {
-  (void)state;
+TEST(cnn_with_dropout_gives_the_same_bytes_in_all_ways) {
   expect_on_all_counts(&small_cnn);
 }
 
-static void gpt_gives_the_same_bytes_in_all_ways(void **state) {
-  (void)state;
-  expect_on_all_counts(&small_gpt);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(mlp_gives_the_same_bytes_in_all_ways),
-      cmocka_unit_test(cnn_with_dropout_gives_the_same_bytes_in_all_ways),
-      cmocka_unit_test(gpt_gives_the_same_bytes_in_all_ways),
-  };
-  const int failures = cmocka_run_group_tests(tests, NULL, NULL);
-  ls_status_free(ls_runtime_destroy(NULL));
-  return failures;
-}
+TEST(gpt_gives_the_same_bytes_in_all_ways) { expect_on_all_counts(&small_gpt); }

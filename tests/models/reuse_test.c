@@ -90,8 +90,7 @@ static ls_nest count_replicas(ls_nest args, void *user) {
   return ls_leaf(ls_scalar_i64(LS_DTYPE_I32, ls_num_replicas()));
 }
 
-static void a_trace_is_not_that_of_a_strategy_that_is_gone(void **state) {
-  (void)state;
+TEST(a_trace_is_not_that_of_a_strategy_that_is_gone) {
   fixture f;
   begin(&f);
   ls_function *function = NULL;
@@ -156,8 +155,7 @@ static int64_t run_counter(const counter *c, ls_session *session,
   return value;
 }
 
-static void a_session_has_nothing_of_one_that_is_gone(void **state) {
-  (void)state;
+TEST(a_session_has_nothing_of_one_that_is_gone) {
   fixture f;
   begin(&f);
   counter c;
@@ -185,8 +183,7 @@ static void a_session_has_nothing_of_one_that_is_gone(void **state) {
   end(&f);
 }
 
-static void sessions_that_come_and_go_leave_no_memory_behind(void **state) {
-  (void)state;
+TEST(sessions_that_come_and_go_leave_no_memory_behind) {
   counted memory = counted_begin(1);
   counter c;
   counter_create(&c);
@@ -242,8 +239,7 @@ static ls_nest call_box(ls_nest args, void *user) {
   return ls_leaf(ls_op_output(op, 0));
 }
 
-static void functions_that_differ_by_an_object_are_two_programs(void **state) {
-  (void)state;
+TEST(functions_that_differ_by_an_object_are_two_programs) {
   box boxes[2] = {{.value = 10}, {.value = 11}};
   ls_function *functions[2] = {NULL, NULL};
   for (size_t i = 0; i < 2; ++i) {
@@ -268,8 +264,7 @@ static ls_nest add_variable_size(ls_nest args, void *user) {
 }
 
 // The callback looks at the argument but records no op on it.
-static void a_trace_is_not_that_of_a_variable_that_is_gone(void **state) {
-  (void)state;
+TEST(a_trace_is_not_that_of_a_variable_that_is_gone) {
   fixture f;
   begin(&f);
   ls_function *function = NULL;
@@ -289,17 +284,4 @@ static void a_trace_is_not_that_of_a_variable_that_is_gone(void **state) {
   }
   ls_function_release(function);
   end(&f);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_trace_is_not_that_of_a_strategy_that_is_gone),
-      cmocka_unit_test(a_session_has_nothing_of_one_that_is_gone),
-      cmocka_unit_test(sessions_that_come_and_go_leave_no_memory_behind),
-      cmocka_unit_test(functions_that_differ_by_an_object_are_two_programs),
-      cmocka_unit_test(a_trace_is_not_that_of_a_variable_that_is_gone),
-  };
-  const int failures = cmocka_run_group_tests(tests, NULL, NULL);
-  ls_status_free(ls_runtime_destroy(NULL));
-  return failures;
 }

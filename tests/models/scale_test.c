@@ -63,8 +63,7 @@ static void expect_canonical(int replicas, int64_t rows, int steps) {
   trainer_destroy(&training);
 }
 
-static void a_thousand_replicas_add_along_the_canonical_tree(void **state) {
-  (void)state;
+TEST(a_thousand_replicas_add_along_the_canonical_tree) {
   expect_canonical(MANY, 1, 3);
   expect_canonical(MANY, 3, 2);
   expect_canonical(MANY - 1, 1, 2);
@@ -72,8 +71,7 @@ static void a_thousand_replicas_add_along_the_canonical_tree(void **state) {
 }
 
 // Each replica of mlp has one example; a sample of them is run alone.
-static void replicas_of_mlp_give_what_their_example_gives_alone(void **state) {
-  (void)state;
+TEST(replicas_of_mlp_give_what_their_example_gives_alone) {
   trainer training;
   mlp model = {0};
   ls_function *gradients = NULL;
@@ -148,20 +146,8 @@ static void expect_cheap(const mlp_shape *shape, uint64_t live, uint64_t peak) {
   assert_true(each_peak <= peak);
 }
 
-static void one_more_replica_takes_a_few_kilobytes(void **state) {
-  (void)state;
+TEST(one_more_replica_takes_a_few_kilobytes) {
   expect_cheap(&mlp_tiny, 8192, 8192);
   // Not more, although its gradients alone are 2.7 MB.
   expect_cheap(&mlp_large, 22528, 22528);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_thousand_replicas_add_along_the_canonical_tree),
-      cmocka_unit_test(replicas_of_mlp_give_what_their_example_gives_alone),
-      cmocka_unit_test(one_more_replica_takes_a_few_kilobytes),
-  };
-  const int failures = cmocka_run_group_tests(tests, NULL, NULL);
-  ls_status_free(ls_runtime_destroy(NULL));
-  return failures;
 }

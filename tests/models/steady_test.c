@@ -75,8 +75,7 @@ static uint64_t system_count(void) {
   return __atomic_load_n(&system_requests, __ATOMIC_RELAXED);
 }
 
-static void the_system_count_counts(void **state) {
-  (void)state;
+TEST(the_system_count_counts) {
   if (!COUNTS_SYSTEM) skip();
   const uint64_t before = system_count();
   ls_allocator *system = ls_allocator_system();
@@ -134,15 +133,13 @@ static void expect_none(const char *name, const trainer_options *options) {
   }
 }
 
-static void a_function_call_takes_no_memory(void **state) {
-  (void)state;
+TEST(a_function_call_takes_no_memory) {
   expect_none("tiny", &(trainer_options){&mlp_tiny, TRAINER_FUNCTION, 8, 0});
   if (LS_SANITIZED) return;  // A large model does nothing else.
   expect_none("mlp", &(trainer_options){&mlp_large, TRAINER_FUNCTION, 64, 0});
 }
 
-static void a_step_on_replicas_takes_no_memory(void **state) {
-  (void)state;
+TEST(a_step_on_replicas_takes_no_memory) {
   static const int replicas[] = {1, 3, 8};
   for (size_t i = 0; i < 3; ++i) {
     const int64_t batch = 8 * replicas[i];
@@ -193,8 +190,7 @@ static void expect_quiet_model(const training_job *job) {
   counted_end(&memory);
 }
 
-static void a_step_of_every_model_takes_no_memory(void **state) {
-  (void)state;
+TEST(a_step_of_every_model_takes_no_memory) {
   for (size_t i = 0; i < (LS_SANITIZED ? 4 : TRAINING_MODELS); ++i) {
     training_job job = training_small_job(i);
     job.replicas = 1;
@@ -204,8 +200,7 @@ static void a_step_of_every_model_takes_no_memory(void **state) {
   }
 }
 
-static void nor_does_one_on_eight_replicas(void **state) {
-  (void)state;
+TEST(nor_does_one_on_eight_replicas) {
   for (size_t i = 0; i < (LS_SANITIZED ? 2 : TRAINING_MODELS); ++i) {
     training_job job = training_small_job(i);
     job.replicas = 8;
@@ -217,8 +212,7 @@ static void nor_does_one_on_eight_replicas(void **state) {
 
 // Not promised, but it stays small: what a session looks up per run, and what
 // eager makes per op.
-static void sessions_and_eager_take_little(void **state) {
-  (void)state;
+TEST(sessions_and_eager_take_little) {
   const requests session =
       count_steps(&(trainer_options){&mlp_tiny, TRAINER_SESSION, 8, 0}, 1);
   const requests eager =
@@ -228,16 +222,4 @@ static void sessions_and_eager_take_little(void **state) {
                 (double)eager.own / COUNTED_STEPS);
   assert_true(session.own <= 10 * COUNTED_STEPS);
   assert_true(eager.own <= 400 * COUNTED_STEPS);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_system_count_counts),
-      cmocka_unit_test(a_function_call_takes_no_memory),
-      cmocka_unit_test(a_step_on_replicas_takes_no_memory),
-      cmocka_unit_test(a_step_of_every_model_takes_no_memory),
-      cmocka_unit_test(nor_does_one_on_eight_replicas),
-      cmocka_unit_test(sessions_and_eager_take_little),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

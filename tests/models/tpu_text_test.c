@@ -62,8 +62,7 @@ static void compare(const char *model, int replicas) {
   ls_text_release(theirs);
 }
 
-static void lowered_steps_are_the_mirrored_strategys(void **state) {
-  (void)state;
+TEST(lowered_steps_are_the_mirrored_strategys) {
   LS_SPEC("T197");
   const char *wish = getenv("LS_TEST_TEXT");
   const bool all = wish != NULL && strcmp(wish, "all") == 0;
@@ -72,11 +71,4 @@ static void lowered_steps_are_the_mirrored_strategys(void **state) {
   for (size_t m = 0; m < 3; ++m)
     for (size_t i = 0; i < 3; ++i)
       if (all || m < 2 || i == 0) compare(models[m], counts[i]);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(lowered_steps_are_the_mirrored_strategys),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -170,8 +170,7 @@ static void expect_same(const outcome *a, const outcome *b) {
   assert_memory_equal(a->table, b->table, sizeof(a->table));
 }
 
-static void one_seed_gives_the_same_bits_whatever_the_threads(void **state) {
-  (void)state;
+TEST(one_seed_gives_the_same_bits_whatever_the_threads) {
   for (int replicas = 1; replicas <= 2; ++replicas) {
     const outcome want = outcome_of((job){0.2, 7, replicas, 1});
     for (int threads = 1; threads <= 3; ++threads) {
@@ -181,8 +180,7 @@ static void one_seed_gives_the_same_bits_whatever_the_threads(void **state) {
   }
 }
 
-static void another_seed_drops_others(void **state) {
-  (void)state;
+TEST(another_seed_drops_others) {
   for (int replicas = 1; replicas <= 2; ++replicas) {
     const outcome a = outcome_of((job){0.2, 7, replicas, 1});
     const outcome b = outcome_of((job){0.2, 8, replicas, 1});
@@ -196,21 +194,9 @@ static void another_seed_drops_others(void **state) {
   }
 }
 
-static void it_learns_all_the_same(void **state) {
-  (void)state;
+TEST(it_learns_all_the_same) {
   const outcome run = outcome_of((job){0.2, 7, 1, 2});
   for (size_t i = 0; i < run.num_losses; ++i)
     assert_true(isfinite(run.losses[i]));
   assert_true(run.losses[STEPS - 1] < run.losses[0] - 0.1F);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(one_seed_gives_the_same_bits_whatever_the_threads),
-      cmocka_unit_test(another_seed_drops_others),
-      cmocka_unit_test(it_learns_all_the_same),
-  };
-  const int failures = cmocka_run_group_tests(tests, NULL, NULL);
-  ls_status_free(ls_runtime_destroy(NULL));
-  return failures;
 }

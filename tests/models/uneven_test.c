@@ -50,25 +50,21 @@ static void expect_step_of_whole(training_job job) {
   ls_optimizer_release(optimizer);
 }
 
-static void any_remainder_gives_the_step_of_the_whole_batch(void **state) {
-  (void)state;
+TEST(any_remainder_gives_the_step_of_the_whole_batch) {
   LS_SPEC("M182");
   for (int batch = 1; batch <= 17; ++batch)
     expect_step_of_whole((training_job){.model = "tiny", .batch = batch});
 }
 
-static void so_it_is_with_convolutions(void **state) {
-  (void)state;
+TEST(so_it_is_with_convolutions) {
   expect_step_of_whole((training_job){.model = "cnn", .batch = 3});
 }
 
-static void so_it_is_with_attention_and_embeddings(void **state) {
-  (void)state;
+TEST(so_it_is_with_attention_and_embeddings) {
   expect_step_of_whole((training_job){.model = "gpt", .batch = 3});
 }
 
-static void norms_over_parts_are_numbers(void **state) {
-  (void)state;
+TEST(norms_over_parts_are_numbers) {
   training got;
   training_job job = {
       .model = "resnet20", .batch = 3, .steps = 2, .replicas = 5};
@@ -102,8 +98,7 @@ static void expect_bytes_of_lanes(const ls_model_type *type, int64_t batch,
   training_deinit(&want);
 }
 
-static void uneven_classes_have_the_bytes_of_lanes(void **state) {
-  (void)state;
+TEST(uneven_classes_have_the_bytes_of_lanes) {
   const ls_model_type *const types[] = {&small_mlp, &small_cnn, &small_gpt};
   for (size_t i = 0; i < LS_COUNT_OF(types); ++i) {
     expect_bytes_of_lanes(types[i], 7, 3);
@@ -130,8 +125,7 @@ static uint64_t peak_of(int64_t batch, int replicas) {
 }
 
 // Where some have an example more than others, or none at all.
-static void uneven_replicas_take_no_more_memory(void **state) {
-  (void)state;
+TEST(uneven_replicas_take_no_more_memory) {
   const uint64_t even = peak_of(256, 256);
   const uint64_t uneven = peak_of(250, 64), empty = peak_of(256, 1024);
   print_message("mlp: 256 examples on 256 replicas %.1f MB, 250 on 64 %.1f, "
@@ -140,18 +134,4 @@ static void uneven_replicas_take_no_more_memory(void **state) {
                 (double)empty * 1e-6);
   assert_true(uneven <= even * 5 / 4);
   assert_true(empty <= even + (1024 - 256) * UINT64_C(16384));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(any_remainder_gives_the_step_of_the_whole_batch),
-      cmocka_unit_test(so_it_is_with_convolutions),
-      cmocka_unit_test(so_it_is_with_attention_and_embeddings),
-      cmocka_unit_test(norms_over_parts_are_numbers),
-      cmocka_unit_test(uneven_classes_have_the_bytes_of_lanes),
-      cmocka_unit_test(uneven_replicas_take_no_more_memory),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -60,8 +60,7 @@ static ls_status run_on_rank(ls_trunk *trunk, void *user) {
   return ls_status_join(status, ls_runtime_destroy(runtime));
 }
 
-static void strings_between_ranks_are_refused(void **state) {
-  (void)state;
+TEST(strings_between_ranks_are_refused) {
   way all[] = {{give_back}, {gather}, {keep}};
   for (size_t i = 0; i < 3; ++i)
     expect_ok(run_strings(all[i].callback));
@@ -70,11 +69,4 @@ static void strings_between_ranks_are_refused(void **state) {
   expect_status(ls_standin_run(2, run_on_rank, &all[1]), LS_UNIMPLEMENTED,
                 "a string goes between ranks");
   expect_ok(ls_standin_run(2, run_on_rank, &all[2]));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(strings_between_ranks_are_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -187,24 +187,18 @@ static void expect_same_on_two_and_four(const ls_model_type *type,
   expect_same_on(work, ranks, LS_COUNT_OF(ranks));
 }
 
-static void training_mlp_on_ranks_gives_the_bytes_of_one(void **state) {
-  (void)state;
+TEST(training_mlp_on_ranks_gives_the_bytes_of_one) {
   expect_same_on_two_and_four(&small_mlp, 64);
   expect_same_on_two_and_four(&small_mlp, 61);
 }
 
-static void so_does_a_cnn_with_dropout(void **state) {
-  (void)state;
+TEST(so_does_a_cnn_with_dropout) {
   expect_same_on_two_and_four(&small_cnn, 64);
 }
 
-static void so_does_a_gpt(void **state) {
-  (void)state;
-  expect_same_on_two_and_four(&small_gpt, 32);
-}
+TEST(so_does_a_gpt) { expect_same_on_two_and_four(&small_gpt, 32); }
 
-static void replicas_need_not_be_dealt_evenly(void **state) {
-  (void)state;
+TEST(replicas_need_not_be_dealt_evenly) {
   const int ranks[] = {2, 3, 5};
   for (int replicas = 5; replicas <= 9; ++replicas)
     for (int threads = 1; threads <= 3; threads += 2) {
@@ -257,8 +251,7 @@ static ls_nest loop_step(ls_nest args, void *user) {
   return LS_TUPLE(ls_leaf(merged), ls_leaf(ls_mul(x, merged)));
 }
 
-static void merges_in_loops_and_results_of_replicas_come_to_all(void **state) {
-  (void)state;
+TEST(merges_in_loops_and_results_of_replicas_come_to_all) {
   const int ranks[] = {2, 3, 4};
   const job work = {.type = &small_mlp,
                     .step = loop_step,
@@ -296,8 +289,7 @@ static ls_nest lonely_steps(ls_nest args, void *user) {
   return draw_in_steps(false);
 }
 
-static void steps_in_loops_draw_the_same_on_ranks(void **state) {
-  (void)state;
+TEST(steps_in_loops_draw_the_same_on_ranks) {
   const int ranks[] = {2, 3};
   job work = {.type = &small_mlp,
               .step = meeting_steps,
@@ -329,8 +321,7 @@ static ls_nest counting_step(ls_nest args, void *user) {
   return ls_leaf(ls_reduce_sum(ls_nest_tensor(args, 0), LS_ALL_AXES));
 }
 
-static void each_replica_runs_on_one_rank(void **state) {
-  (void)state;
+TEST(each_replica_runs_on_one_rank) {
   job work = {.type = &small_mlp,
               .step = counting_step,
               .replicas = 8,
@@ -363,8 +354,7 @@ static ls_nest failing_step(ls_nest args, void *user) {
       LS_REDUCE_SUM, ls_reduce_sum(ls_nest_tensor(args, 0), LS_ALL_AXES)));
 }
 
-static void a_replica_that_fails_ends_the_step_on_all_ranks(void **state) {
-  (void)state;
+TEST(a_replica_that_fails_ends_the_step_on_all_ranks) {
   job work = {.type = &small_mlp,
               .step = failing_step,
               .replicas = 8,
@@ -380,8 +370,7 @@ static void a_replica_that_fails_ends_the_step_on_all_ranks(void **state) {
   job_deinit(&work);
 }
 
-static void a_rank_without_replicas_is_refused(void **state) {
-  (void)state;
+TEST(a_rank_without_replicas_is_refused) {
   job work = {
       .type = &small_mlp, .replicas = 2, .steps = 1, .threads = 1, .batch = 8};
   job_init(&work);
@@ -390,8 +379,7 @@ static void a_rank_without_replicas_is_refused(void **state) {
   job_deinit(&work);
 }
 
-static void a_rank_of_other_numerics_is_refused(void **state) {
-  (void)state;
+TEST(a_rank_of_other_numerics_is_refused) {
   for (int ranks = 3; ranks <= 4; ++ranks) {
     job work = {.type = &small_mlp,
                 .replicas = 8,
@@ -463,27 +451,9 @@ static bool train_short_of_memory(uint64_t nth) {
   return failed;
 }
 
-static void a_rank_without_memory_leaves_no_rank_waiting(void **state) {
-  (void)state;
+TEST(a_rank_without_memory_leaves_no_rank_waiting) {
   uint64_t nth = 1;
   while (train_short_of_memory(nth))
     nth += 25;
   assert_true(nth > 25);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(training_mlp_on_ranks_gives_the_bytes_of_one),
-      cmocka_unit_test(so_does_a_cnn_with_dropout),
-      cmocka_unit_test(so_does_a_gpt),
-      cmocka_unit_test(replicas_need_not_be_dealt_evenly),
-      cmocka_unit_test(merges_in_loops_and_results_of_replicas_come_to_all),
-      cmocka_unit_test(steps_in_loops_draw_the_same_on_ranks),
-      cmocka_unit_test(each_replica_runs_on_one_rank),
-      cmocka_unit_test(a_replica_that_fails_ends_the_step_on_all_ranks),
-      cmocka_unit_test(a_rank_without_memory_leaves_no_rank_waiting),
-      cmocka_unit_test(a_rank_without_replicas_is_refused),
-      cmocka_unit_test(a_rank_of_other_numerics_is_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,8 +38,7 @@ static ls_status exchange_rounds(ls_trunk *trunk, void *user) {
   return ls_ok();
 }
 
-static void every_rank_gets_every_piece_round_after_round(void **state) {
-  (void)state;
+TEST(every_rank_gets_every_piece_round_after_round) {
   expect_ok(ls_standin_run(RANKS, exchange_rounds, NULL));
   expect_ok(ls_standin_run(1, exchange_rounds, NULL));
   expect_status(ls_standin_run(0, exchange_rounds, NULL), LS_INVALID_ARGUMENT,
@@ -52,8 +51,7 @@ static ls_status exchange_other_sizes(ls_trunk *trunk, void *user) {
                           (size_t)(WIDTH - trunk->rank));
 }
 
-static void pieces_of_other_sizes_are_refused(void **state) {
-  (void)state;
+TEST(pieces_of_other_sizes_are_refused) {
   expect_status(ls_standin_run(RANKS, exchange_other_sizes, NULL), LS_INTERNAL,
                 "bytes of rank");
 }
@@ -82,8 +80,7 @@ static ls_status wait_for_rank_one(ls_trunk *trunk, void *user) {
   return ls_ok();
 }
 
-static void a_rank_that_fails_tells_all_others(void **state) {
-  (void)state;
+TEST(a_rank_that_fails_tells_all_others) {
   ending end = {.how = LS_STATUS(LS_UNAVAILABLE, "no more paper")};
   const ls_status status = ls_standin_run(RANKS, wait_for_rank_one, &end);
   expect_contains(ls_status_message(status), "on rank 1 of 3");
@@ -94,20 +91,9 @@ static void a_rank_that_fails_tells_all_others(void **state) {
   }
 }
 
-static void nobody_waits_for_a_rank_that_has_ended(void **state) {
-  (void)state;
+TEST(nobody_waits_for_a_rank_that_has_ended) {
   ending end = {.how = ls_ok()};
   expect_ok(ls_standin_run(RANKS, wait_for_rank_one, &end));
   for (int k = 0; k < RANKS; k += 2)
     assert_int_equal(end.got[k], LS_FAILED_PRECONDITION);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_rank_gets_every_piece_round_after_round),
-      cmocka_unit_test(pieces_of_other_sizes_are_refused),
-      cmocka_unit_test(a_rank_that_fails_tells_all_others),
-      cmocka_unit_test(nobody_waits_for_a_rank_that_has_ended),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

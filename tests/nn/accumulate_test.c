@@ -96,8 +96,7 @@ static double run(int replicas, int64_t parts, double *weights) {
   return sum / replicas;
 }
 
-static void parts_agree_with_the_whole_batch(void **state) {
-  (void)state;
+TEST(parts_agree_with_the_whole_batch) {
   double whole[WEIGHTS], got[WEIGHTS];
   const double loss = run(1, 0, whole);
   const struct {
@@ -112,8 +111,7 @@ static void parts_agree_with_the_whole_batch(void **state) {
   }
 }
 
-static void a_session_fetches_the_mean_loss_after_the_updates(void **state) {
-  (void)state;
+TEST(a_session_fetches_the_mean_loss_after_the_updates) {
   ls_graph *graph = NULL;
   ls_session *session = NULL;
   net n = {0};
@@ -165,20 +163,10 @@ static void expect_refused(int64_t parts, bool stopped, const char *part) {
   end(&n);
 }
 
-static void parts_that_cannot_be_are_refused(void **state) {
-  (void)state;
+TEST(parts_that_cannot_be_are_refused) {
   expect_refused(5, false, "cannot be cut into 5 equal parts");
   expect_refused(-1, false, "cannot be cut into -1 parts");
   expect_refused(2, true,
                  "none of the 4 variables has a gradient: no path leads from "
                  "them to the loss: 'hidden/kernel', ");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(parts_agree_with_the_whole_batch),
-      cmocka_unit_test(a_session_fetches_the_mean_loss_after_the_updates),
-      cmocka_unit_test(parts_that_cannot_be_are_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -130,8 +130,7 @@ static void expect_moved(const problem *p, double wanted) {
   }
 }
 
-static void compiled_steps_ask_the_users_table_once(void **state) {
-  (void)state;
+TEST(compiled_steps_ask_the_users_table_once) {
   static const int64_t rows[] = {6, 5, 2};  // Even, uneven, one has none.
   for (int how = LS_GRADIENTS_MEAN; how <= LS_GRADIENTS_SUM; ++how)
     for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
@@ -158,8 +157,7 @@ static void compiled_steps_ask_the_users_table_once(void **state) {
     }
 }
 
-static void replicas_meet_for_the_step_of_all(void **state) {
-  (void)state;
+TEST(replicas_meet_for_the_step_of_all) {
   LS_SPEC("M166 M182");
   static const int64_t rows[] = {6, 5};
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
@@ -180,8 +178,7 @@ static void replicas_meet_for_the_step_of_all(void **state) {
   }
 }
 
-static void means_of_replicas_that_meet_count_examples(void **state) {
-  (void)state;
+TEST(means_of_replicas_that_meet_count_examples) {
   LS_SPEC("M182");
   problem p;
   begin(&p, 3, LS_GRADIENTS_MEAN);
@@ -192,8 +189,7 @@ static void means_of_replicas_that_meet_count_examples(void **state) {
   end(&p);
 }
 
-static void other_variables_on_other_replicas_are_refused(void **state) {
-  (void)state;
+TEST(other_variables_on_other_replicas_are_refused) {
   LS_SPEC("M166");
   problem p;
   begin(&p, 2, LS_GRADIENTS_MEAN);
@@ -217,8 +213,7 @@ static ls_nest apply_nothing(ls_nest args, void *user) {
   return ls_fail(ls_tensor_status(ls_op_output(op, 0)));
 }
 
-static void steps_that_cannot_be_are_refused(void **state) {
-  (void)state;
+TEST(steps_that_cannot_be_are_refused) {
   LS_SPEC("M166 M168");
   problem p;
   begin(&p, 2, LS_GRADIENTS_MEAN);
@@ -307,8 +302,7 @@ static double value_in(ls_session *session, ls_variable *variable) {
   return number;
 }
 
-static void a_step_moves_each_component_once(void **state) {
-  (void)state;
+TEST(a_step_moves_each_component_once) {
   LS_SPEC("M168");
   built b;
   ls_session *session = NULL;
@@ -340,8 +334,7 @@ static void a_step_moves_each_component_once(void **state) {
   unbuild(&b);
 }
 
-static void slots_are_beside_their_variables(void **state) {
-  (void)state;
+TEST(slots_are_beside_their_variables) {
   LS_SPEC("M168");
   built b;
   build(&b);
@@ -371,8 +364,7 @@ static size_t num_ops_under(const ls_graph *graph, const char *scope) {
   return found;
 }
 
-static void updates_are_named_after_replica_and_component(void **state) {
-  (void)state;
+TEST(updates_are_named_after_replica_and_component) {
   LS_SPEC("M168");
   built b;
   build(&b);
@@ -386,20 +378,4 @@ static void updates_are_named_after_replica_and_component(void **state) {
   assert_int_equal(ops[0].kind, LS_KIND_OP);
   assert_int_equal(ops[0].as.op.id, b.train.id);
   unbuild(&b);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(compiled_steps_ask_the_users_table_once),
-      cmocka_unit_test(replicas_meet_for_the_step_of_all),
-      cmocka_unit_test(means_of_replicas_that_meet_count_examples),
-      cmocka_unit_test(other_variables_on_other_replicas_are_refused),
-      cmocka_unit_test(steps_that_cannot_be_are_refused),
-      cmocka_unit_test(a_step_moves_each_component_once),
-      cmocka_unit_test(slots_are_beside_their_variables),
-      cmocka_unit_test(updates_are_named_after_replica_and_component),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

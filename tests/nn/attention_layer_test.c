@@ -86,8 +86,7 @@ static ls_attention_layer *make(bool causal, weights *w,
   return layer;
 }
 
-static void heads_attend_as_plain_loops_do(void **state) {
-  (void)state;
+TEST(heads_attend_as_plain_loops_do) {
   double x[BATCH * TOKENS * WIDTH], memory[BATCH * MEMORY * WIDTH];
   double wanted[BATCH * TOKENS * WIDTH];
   const size_t count = BATCH * TOKENS * WIDTH;
@@ -125,8 +124,7 @@ static ls_nest loss_of(ls_nest args, void *user) {
   return ls_leaf(ls_reduce_sum(ls_mul(z, ls_square(z)), LS_ALL_AXES));
 }
 
-static void gradients_flow_to_all_weights(void **state) {
-  (void)state;
+TEST(gradients_flow_to_all_weights) {
   weights w;
   ls_variable *variables[4];
   ls_attention_layer *layer = make(true, &w, variables);
@@ -137,21 +135,11 @@ static void gradients_flow_to_all_weights(void **state) {
   ls_attention_layer_destroy(layer);
 }
 
-static void layers_that_cannot_be_are_refused(void **state) {
-  (void)state;
+TEST(layers_that_cannot_be_are_refused) {
   ls_attention_layer *layer = NULL;
   expect_status(
       ls_attention_layer_create(
           &(ls_attention_layer_options){.width = 6, .num_heads = 4}, &layer),
       LS_INVALID_ARGUMENT, "4 heads cannot share a width of 6");
   assert_null(layer);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(heads_attend_as_plain_loops_do),
-      cmocka_unit_test(gradients_flow_to_all_weights),
-      cmocka_unit_test(layers_that_cannot_be_are_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

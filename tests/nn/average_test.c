@@ -46,8 +46,7 @@ static ls_variable *averaged(const problem *p) {
   return variables[1];
 }
 
-static void an_average_weighs_values_by_their_age(void **state) {
-  (void)state;
+TEST(an_average_weighs_values_by_their_age) {
   for (int replicas = 1; replicas <= 2; ++replicas) {
     problem p;
     begin(&p);
@@ -64,8 +63,7 @@ static void an_average_weighs_values_by_their_age(void **state) {
   }
 }
 
-static void the_first_average_is_the_first_value(void **state) {
-  (void)state;
+TEST(the_first_average_is_the_first_value) {
   problem p;
   begin(&p);
   ls_nest_release(call_on(1, train, &p, ls_none(), 1));
@@ -74,8 +72,7 @@ static void the_first_average_is_the_first_value(void **state) {
   end(&p);
 }
 
-static void swapping_twice_changes_nothing(void **state) {
-  (void)state;
+TEST(swapping_twice_changes_nothing) {
   problem p;
   begin(&p);
   ls_nest_release(call_on(1, train, &p, ls_none(), 3));
@@ -94,8 +91,7 @@ static void swapping_twice_changes_nothing(void **state) {
   end(&p);
 }
 
-static void averages_that_cannot_be_are_refused(void **state) {
-  (void)state;
+TEST(averages_that_cannot_be_are_refused) {
   ls_average *average = NULL;
   expect_status(ls_average_create(&(ls_average_options){.decay = 1}, &average),
                 LS_INVALID_ARGUMENT, "the decay must be 0 or more and below 1");
@@ -117,18 +113,6 @@ static ls_status make_average(void *user) {
   return status;
 }
 
-static void no_memory_for_an_average_is_a_status(void **state) {
-  (void)state;
+TEST(no_memory_for_an_average_is_a_status) {
   expect_memory_failures_survived(make_average, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(an_average_weighs_values_by_their_age),
-      cmocka_unit_test(the_first_average_is_the_first_value),
-      cmocka_unit_test(swapping_twice_changes_nothing),
-      cmocka_unit_test(averages_that_cannot_be_are_refused),
-      cmocka_unit_test(no_memory_for_an_average_is_a_status),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

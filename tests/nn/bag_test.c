@@ -8,8 +8,7 @@ static int order[4], released;
 
 static void note(void *thing) { order[released++] = *(int *)thing; }
 
-static void a_bag_releases_what_came_last_first(void **state) {
-  (void)state;
+TEST(a_bag_releases_what_came_last_first) {
   int numbers[] = {1, 2, 3};
   ls_bag bag = {0};
   released = 0;
@@ -24,8 +23,7 @@ static void a_bag_releases_what_came_last_first(void **state) {
   assert_int_equal(released, 3);
 }
 
-static void the_first_failure_waits_in_the_bag(void **state) {
-  (void)state;
+TEST(the_first_failure_waits_in_the_bag) {
   int number = 7;
   ls_bag bag = {0};
   released = 0;
@@ -76,16 +74,6 @@ static ls_status fill_and_empty(void *user) {
   return ls_status_join(status, ls_frame_end(NULL));
 }
 
-static void no_memory_is_a_status_and_nothing_is_lost(void **state) {
-  (void)state;
+TEST(no_memory_is_a_status_and_nothing_is_lost) {
   expect_memory_failures_survived(fill_and_empty, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_bag_releases_what_came_last_first),
-      cmocka_unit_test(the_first_failure_waits_in_the_bag),
-      cmocka_unit_test(no_memory_is_a_status_and_nothing_is_lost),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -96,8 +96,7 @@ static double result_at(ls_nest result, int replicas, int r, int c) {
   return ls_array_f64(ls_nest_as_array(part), r % rows * CHANNELS + c);
 }
 
-static void training_uses_the_batch_of_the_replica_or_of_all(void **state) {
-  (void)state;
+TEST(training_uses_the_batch_of_the_replica_or_of_all) {
   for (int replicas = 1; replicas <= 4; replicas *= 2)
     for (int together = 0; together < 2; ++together) {
       problem p;
@@ -118,8 +117,7 @@ static void training_uses_the_batch_of_the_replica_or_of_all(void **state) {
     }
 }
 
-static void averages_move_by_the_mean_over_replicas(void **state) {
-  (void)state;
+TEST(averages_move_by_the_mean_over_replicas) {
   for (int replicas = 1; replicas <= 4; replicas *= 2) {
     problem p;
     begin(&p, false);
@@ -149,8 +147,7 @@ static void averages_move_by_the_mean_over_replicas(void **state) {
   }
 }
 
-static void inference_uses_the_averages_and_leaves_them(void **state) {
-  (void)state;
+TEST(inference_uses_the_averages_and_leaves_them) {
   problem p;
   begin(&p, false);
   p.inference = true;
@@ -182,8 +179,7 @@ static void inference_uses_the_averages_and_leaves_them(void **state) {
 static const int split[] = {1, 2, 3, 4, 5, 8, 10};
 
 // The step's new scale and offset say that the gradients are the same.
-static void over_replicas_a_step_is_that_of_the_whole_batch(void **state) {
-  (void)state;
+TEST(over_replicas_a_step_is_that_of_the_whole_batch) {
   double scale[CHANNELS], offset[CHANNELS];
   for (size_t i = 0; i < LS_COUNT_OF(split); ++i) {
     const int replicas = split[i];
@@ -216,8 +212,7 @@ static ls_nest loss_above(ls_nest args, void *user) {
   return ls_leaf(ls_reduce_mean(ls_mul(y, ls_square(y)), LS_ALL_AXES));
 }
 
-static void gradients_flow_through_the_statistics(void **state) {
-  (void)state;
+TEST(gradients_flow_through_the_statistics) {
   sandwich s = {0};
   begin(&s.norm, false);
   expect_ok(ls_dense_layer_create(&(ls_dense_options){.inputs = CHANNELS,
@@ -243,8 +238,7 @@ static ls_nest step(ls_nest args, void *user) {
   return loss;
 }
 
-static void gradients_flow_through_statistics_of_all(void **state) {
-  (void)state;
+TEST(gradients_flow_through_statistics_of_all) {
   double kernel[CHANNELS * CHANNELS], numbers[CHANNELS * CHANNELS];
   double mean[CHANNELS], variance[CHANNELS];
   fill_numbers(numbers, CHANNELS * CHANNELS, 77);
@@ -276,8 +270,7 @@ static void gradients_flow_through_statistics_of_all(void **state) {
   }
 }
 
-static void layers_that_cannot_be_are_refused(void **state) {
-  (void)state;
+TEST(layers_that_cannot_be_are_refused) {
   const ls_batch_norm_options bad[] = {
       {.name = "b"},
       {.name = "b", .channels = 1, .momentum = 1},
@@ -288,17 +281,4 @@ static void layers_that_cannot_be_are_refused(void **state) {
                   LS_INVALID_ARGUMENT, "batch norm 'b' needs");
     assert_null(layer);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(training_uses_the_batch_of_the_replica_or_of_all),
-      cmocka_unit_test(averages_move_by_the_mean_over_replicas),
-      cmocka_unit_test(inference_uses_the_averages_and_leaves_them),
-      cmocka_unit_test(over_replicas_a_step_is_that_of_the_whole_batch),
-      cmocka_unit_test(gradients_flow_through_the_statistics),
-      cmocka_unit_test(gradients_flow_through_statistics_of_all),
-      cmocka_unit_test(layers_that_cannot_be_are_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -82,8 +82,7 @@ static void expect_moved(ls_clip clip, int replicas, const double *a,
   end(&p);
 }
 
-static void values_are_clipped_one_by_one(void **state) {
-  (void)state;
+TEST(values_are_clipped_one_by_one) {
   double a[SIZE], b[SIZE];
   gradients_of(a, b);
   for (int i = 0; i < SIZE; ++i) {
@@ -94,8 +93,7 @@ static void values_are_clipped_one_by_one(void **state) {
     expect_moved((ls_clip){.value = 0.8}, split[i], a, b);
 }
 
-static void norms_are_clipped_one_by_one(void **state) {
-  (void)state;
+TEST(norms_are_clipped_one_by_one) {
   double a[SIZE], b[SIZE];
   gradients_of(a, b);
   assert_true(squares(a) < 4 && squares(b) > 4);
@@ -106,8 +104,7 @@ static void norms_are_clipped_one_by_one(void **state) {
     expect_moved((ls_clip){.norm = 2}, split[i], a, b);
 }
 
-static void the_global_norm_is_that_of_the_whole_batch(void **state) {
-  (void)state;
+TEST(the_global_norm_is_that_of_the_whole_batch) {
   LS_SPEC("M182");
   double a[SIZE], b[SIZE];
   gradients_of(a, b);
@@ -120,8 +117,7 @@ static void the_global_norm_is_that_of_the_whole_batch(void **state) {
     expect_moved((ls_clip){.global_norm = 0.5}, split[i], a, b);
 }
 
-static void gradients_within_the_limits_keep_their_bits(void **state) {
-  (void)state;
+TEST(gradients_within_the_limits_keep_their_bits) {
   double a[SIZE], b[SIZE], got[SIZE];
   gradients_of(a, b);
   problem p;
@@ -134,14 +130,4 @@ static void gradients_within_the_limits_keep_their_bits(void **state) {
   for (int i = 0; i < SIZE; ++i)
     assert_true(got[i] == -a[i]);
   end(&p);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(values_are_clipped_one_by_one),
-      cmocka_unit_test(norms_are_clipped_one_by_one),
-      cmocka_unit_test(the_global_norm_is_that_of_the_whole_batch),
-      cmocka_unit_test(gradients_within_the_limits_keep_their_bits),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

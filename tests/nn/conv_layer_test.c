@@ -95,8 +95,7 @@ static ls_shape space(int rank, int64_t h, int64_t w) {
   return rank == 1 ? LS_SHAPE(w) : LS_SHAPE(h, w);
 }
 
-static void layers_convolve_as_plain_loops_do(void **state) {
-  (void)state;
+TEST(layers_convolve_as_plain_loops_do) {
   static double x[MAX_ELEMENTS], kernel[MAX_ELEMENTS], y[MAX_ELEMENTS];
   double bias[8];
   for (size_t k = 0; k < sizeof(conv_rows) / sizeof(*conv_rows); ++k) {
@@ -136,8 +135,7 @@ static void layers_convolve_as_plain_loops_do(void **state) {
 }
 
 // Three dimensions: a window of ones over ones counts the places it covers.
-static void a_layer_can_have_three_dimensions(void **state) {
-  (void)state;
+TEST(a_layer_can_have_three_dimensions) {
   ls_conv_layer *layer = NULL;
   expect_ok(ls_conv_layer_create(
       &(ls_conv_options){.channels = 2,
@@ -176,8 +174,7 @@ static void spread(const double *x, const double *kernel, int64_t size,
         }
 }
 
-static void a_transposed_layer_spreads_what_another_gathers(void **state) {
-  (void)state;
+TEST(a_transposed_layer_spreads_what_another_gathers) {
   const struct {
     ls_padding padding;
     int64_t size_y, low;
@@ -209,8 +206,7 @@ static void a_transposed_layer_spreads_what_another_gathers(void **state) {
   }
 }
 
-static void a_session_may_feed_any_batch_to_a_transposed_layer(void **state) {
-  (void)state;
+TEST(a_session_may_feed_any_batch_to_a_transposed_layer) {
   ls_graph *graph = NULL;
   ls_session *session = NULL;
   ls_conv_layer *layer = NULL;
@@ -262,8 +258,7 @@ static ls_nest loss_of(ls_nest args, void *user) {
   return ls_leaf(ls_reduce_sum(ls_square(y), LS_ALL_AXES));
 }
 
-static void gradients_flow_through_both_kinds(void **state) {
-  (void)state;
+TEST(gradients_flow_through_both_kinds) {
   net n = {0};
   ls_conv_options options = {
       .channels = 2,
@@ -289,8 +284,7 @@ static void gradients_flow_through_both_kinds(void **state) {
 }
 
 // ---- What is refused -------------------------------------------------------
-static void layers_that_cannot_be_are_refused(void **state) {
-  (void)state;
+TEST(layers_that_cannot_be_are_refused) {
   const struct {
     ls_conv_options options;
     const char *part;
@@ -326,20 +320,6 @@ static ls_status make_layer(void *user) {
   return status;
 }
 
-static void no_memory_for_a_layer_is_a_status(void **state) {
-  (void)state;
+TEST(no_memory_for_a_layer_is_a_status) {
   expect_memory_failures_survived(make_layer, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(layers_convolve_as_plain_loops_do),
-      cmocka_unit_test(a_layer_can_have_three_dimensions),
-      cmocka_unit_test(a_transposed_layer_spreads_what_another_gathers),
-      cmocka_unit_test(a_session_may_feed_any_batch_to_a_transposed_layer),
-      cmocka_unit_test(gradients_flow_through_both_kinds),
-      cmocka_unit_test(layers_that_cannot_be_are_refused),
-      cmocka_unit_test(no_memory_for_a_layer_is_a_status),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

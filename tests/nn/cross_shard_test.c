@@ -237,8 +237,7 @@ static void compare(const problem *row) {
   }
 }
 
-static void a_computation_makes_the_bytes_of_a_mirrored_strategy(void **state) {
-  (void)state;
+TEST(a_computation_makes_the_bytes_of_a_mirrored_strategy) {
   LS_SPEC("E209");
   static const problem rows[] = {
       {.kind = "sgd", .dtype = LS_DTYPE_F32},
@@ -255,8 +254,7 @@ static void a_computation_makes_the_bytes_of_a_mirrored_strategy(void **state) {
     compare(&rows[i]);
 }
 
-static void replicas_count_by_their_examples(void **state) {
-  (void)state;
+TEST(replicas_count_by_their_examples) {
   LS_SPEC("M182");
   static const int examples[MOST_REPLICAS] = {4, 0, 3, 1, 0, 2, 4};
   static const problem rows[] = {
@@ -292,8 +290,7 @@ static ls_nest say_examples(ls_nest args, void *user) {
   return LS_TUPLE(ls_leaf(count), ls_leaf(given));
 }
 
-static void what_a_scope_says_goes_before_what_a_step_has_given(void **state) {
-  (void)state;
+TEST(what_a_scope_says_goes_before_what_a_step_has_given) {
   ls_strategy *strategy = mirrored_of(2);
   ls_function *function = function_of(say_examples, NULL);
   ls_nest results = ls_none();
@@ -321,8 +318,7 @@ static void take_numbers(double *numbers, int64_t count, uint32_t seed) {
   ls_array_release(array);
 }
 
-static void the_gradient_is_that_of_one_batch(void **state) {
-  (void)state;
+TEST(the_gradient_is_that_of_one_batch) {
   LS_SPEC("E209 M182");
   // 4, 0, 3 rows on three replicas, and the 7 in one array.
   static const int examples[] = {4, 0, 3};
@@ -387,8 +383,7 @@ static ls_nest wrapped_step(ls_nest x, ways *self) {
   return ways_minimize(self, square_loss, x);
 }
 
-static void it_steps_alike_in_every_way(void **state) {
-  (void)state;
+TEST(it_steps_alike_in_every_way) {
   LS_SPEC("E209");
   static const ls_gradients_over_replicas reductions[] = {LS_GRADIENTS_MEAN,
                                                           LS_GRADIENTS_SUM};
@@ -456,8 +451,7 @@ static size_t sums_in(const ls_graph *graph, ls_op *sums, size_t capacity) {
   return count;
 }
 
-static void each_gradient_goes_through_one_sum_beside_it(void **state) {
-  (void)state;
+TEST(each_gradient_goes_through_one_sum_beside_it) {
   LS_SPEC("E209");
   computation c;
   pairs p = {0};
@@ -508,8 +502,7 @@ static ls_nest own_step(ls_nest args, void *user) {
   return ls_none();
 }
 
-static void groups_add_up_apart(void **state) {
-  (void)state;
+TEST(groups_add_up_apart) {
   LS_SPEC("E209");
   static const int32_t members[] = {0, 3, 2, 1};
   const ls_replica_groups groups = {members, 2, 2};
@@ -547,8 +540,7 @@ static void groups_add_up_apart(void **state) {
   }
 }
 
-static void groups_cover_each_replica_once(void **state) {
-  (void)state;
+TEST(groups_cover_each_replica_once) {
   LS_SPEC("E209");
   static const int32_t twice[] = {0, 1, 1, 2}, short_of[] = {0, 1},
                        beyond[] = {0, 1, 2, 4};
@@ -575,8 +567,7 @@ static void groups_cover_each_replica_once(void **state) {
 }
 
 // ---- Refused ---------------------------------------------------------------
-static void what_it_cannot_be_around_is_refused(void **state) {
-  (void)state;
+TEST(what_it_cannot_be_around_is_refused) {
   LS_SPEC("E209");
   ls_optimizer *plain = NULL, *summing = NULL, *around = NULL, *none = NULL;
   expect_ok(ls_sgd_create(NULL, &plain));
@@ -611,8 +602,7 @@ static void what_it_cannot_be_around_is_refused(void **state) {
   ls_optimizer_release(plain);
 }
 
-static void it_is_refused_across_replicas(void **state) {
-  (void)state;
+TEST(it_is_refused_across_replicas) {
   ls_optimizer *plain = NULL, *around = NULL;
   ls_strategy *strategy = mirrored_of(2);
   expect_ok(ls_sgd_create(NULL, &plain));
@@ -644,8 +634,7 @@ static ls_nest eager_step(ls_nest args, void *user) {
   return ls_status_is_ok(status) ? ls_none() : ls_fail(status);
 }
 
-static void replicas_that_run_op_by_op_have_no_groups(void **state) {
-  (void)state;
+TEST(replicas_that_run_op_by_op_have_no_groups) {
   static const int32_t members[] = {0, 1};
   const ls_replica_groups groups = {members, 1, 2};
   ls_strategy *strategy = mirrored_of(2);
@@ -675,8 +664,7 @@ static void hear(void *user, const ls_log_line *line) {
   snprintf(h->text, sizeof(h->text), "%s", line->text);
 }
 
-static void without_shards_there_is_one_and_a_warning(void **state) {
-  (void)state;
+TEST(without_shards_there_is_one_and_a_warning) {
   LS_SPEC("E209");
   heard h = {0};
   ls_runtime *runtime = NULL;
@@ -710,8 +698,7 @@ static void without_shards_there_is_one_and_a_warning(void **state) {
 }
 
 // ---- What it says of the one inside ----------------------------------------
-static void it_has_the_rate_and_variables_of_the_one_inside(void **state) {
-  (void)state;
+TEST(it_has_the_rate_and_variables_of_the_one_inside) {
   LS_SPEC("E209");
   pairs p = {0};
   expect_ok(ls_frame_begin());
@@ -726,23 +713,4 @@ static void it_has_the_rate_and_variables_of_the_one_inside(void **state) {
   assert_string_equal(ls_variable_name(all[0]), "u/momentum");
   drop_pairs(&p);
   expect_ok(ls_frame_end(NULL));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_computation_makes_the_bytes_of_a_mirrored_strategy),
-      cmocka_unit_test(replicas_count_by_their_examples),
-      cmocka_unit_test(what_a_scope_says_goes_before_what_a_step_has_given),
-      cmocka_unit_test(the_gradient_is_that_of_one_batch),
-      cmocka_unit_test(it_steps_alike_in_every_way),
-      cmocka_unit_test(each_gradient_goes_through_one_sum_beside_it),
-      cmocka_unit_test(groups_add_up_apart),
-      cmocka_unit_test(groups_cover_each_replica_once),
-      cmocka_unit_test(what_it_cannot_be_around_is_refused),
-      cmocka_unit_test(it_is_refused_across_replicas),
-      cmocka_unit_test(replicas_that_run_op_by_op_have_no_groups),
-      cmocka_unit_test(without_shards_there_is_one_and_a_warning),
-      cmocka_unit_test(it_has_the_rate_and_variables_of_the_one_inside),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

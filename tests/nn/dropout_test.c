@@ -39,8 +39,7 @@ static double at(ls_nest result, size_t item, int64_t i) {
   return ls_array_f64(ls_nest_as_array(ls_nest_item(result, item)), i);
 }
 
-static void dropped_elements_are_zero_and_the_mean_stays(void **state) {
-  (void)state;
+TEST(dropped_elements_are_zero_and_the_mean_stays) {
   problem p = {.rate = 0.25, .training = true};
   const ls_nest args = LS_TUPLE(ls_nest_array(ones(SIZE)));
   const ls_nest got = call_on(1, drop, &p, args, 1);
@@ -60,8 +59,7 @@ static void dropped_elements_are_zero_and_the_mean_stays(void **state) {
   ls_nest_release(args);
 }
 
-static void each_step_and_replica_drops_others(void **state) {
-  (void)state;
+TEST(each_step_and_replica_drops_others) {
   problem p = {.rate = 0.5, .training = true};
   const ls_nest args = LS_TUPLE(split_of(2, ones(2 * SIZE)));
   const ls_nest once = call_on(2, drop, &p, args, 1);
@@ -84,8 +82,7 @@ static void each_step_and_replica_drops_others(void **state) {
   ls_nest_release(args);
 }
 
-static void outside_training_nothing_is_dropped(void **state) {
-  (void)state;
+TEST(outside_training_nothing_is_dropped) {
   problem p = {.rate = 0.5};
   const ls_nest args = LS_TUPLE(ls_nest_array(ones(8)));
   const ls_nest got = call_on(1, drop, &p, args, 1);
@@ -96,8 +93,7 @@ static void outside_training_nothing_is_dropped(void **state) {
 }
 
 // The sizes come with each run.
-static void a_session_may_feed_any_number_of_rows(void **state) {
-  (void)state;
+TEST(a_session_may_feed_any_number_of_rows) {
   ls_graph *graph = NULL;
   ls_session *session = NULL;
   ls_tensor x = {0}, y = {0};
@@ -127,8 +123,7 @@ static void a_session_may_feed_any_number_of_rows(void **state) {
   ls_graph_destroy(graph);
 }
 
-static void rates_that_cannot_be_are_refused(void **state) {
-  (void)state;
+TEST(rates_that_cannot_be_are_refused) {
   const double one = 1;
   expect_ok(ls_frame_begin());
   const ls_tensor x = eager_of(LS_DTYPE_F32, LS_SCALAR, &one);
@@ -137,15 +132,4 @@ static void rates_that_cannot_be_are_refused(void **state) {
   expect_status(ls_tensor_status(ls_dropout(x, (double)NAN, false, NULL)),
                 LS_INVALID_ARGUMENT, "the rate must be from 0 to below 1");
   expect_ok(ls_frame_end(NULL));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(dropped_elements_are_zero_and_the_mean_stays),
-      cmocka_unit_test(each_step_and_replica_drops_others),
-      cmocka_unit_test(outside_training_nothing_is_dropped),
-      cmocka_unit_test(a_session_may_feed_any_number_of_rows),
-      cmocka_unit_test(rates_that_cannot_be_are_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

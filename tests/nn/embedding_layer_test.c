@@ -4,8 +4,7 @@
 #include "lockstep/losses.h"
 #include "support/values.h"
 
-static void an_embedding_gives_a_row_for_each_index(void **state) {
-  (void)state;
+TEST(an_embedding_gives_a_row_for_each_index) {
   ls_embedding_layer *layer = NULL;
   expect_ok(ls_embedding_layer_create(
       &(ls_embedding_options){.rows = 3, .width = 2}, &layer));
@@ -36,8 +35,7 @@ static ls_nest tied_loss(ls_nest args, void *user) {
       ls_embedding_layer_logits(user, ls_tanh(x)), tokens));
 }
 
-static void gradients_of_a_tied_table_come_from_both_ends(void **state) {
-  (void)state;
+TEST(gradients_of_a_tied_table_come_from_both_ends) {
   ls_embedding_layer *layer = NULL;
   expect_ok(ls_embedding_layer_create(
       &(ls_embedding_options){.rows = 4, .width = 3, .dtype = LS_DTYPE_F64},
@@ -52,8 +50,7 @@ static void gradients_of_a_tied_table_come_from_both_ends(void **state) {
   ls_embedding_layer_destroy(layer);
 }
 
-static void embeddings_that_cannot_be_are_refused(void **state) {
-  (void)state;
+TEST(embeddings_that_cannot_be_are_refused) {
   ls_embedding_layer *layer = NULL;
   expect_status(
       ls_embedding_layer_create(
@@ -61,13 +58,4 @@ static void embeddings_that_cannot_be_are_refused(void **state) {
       LS_INVALID_ARGUMENT,
       "embedding 'words' needs at least one row and a width of 1, got 5 and 0");
   assert_null(layer);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(an_embedding_gives_a_row_for_each_index),
-      cmocka_unit_test(gradients_of_a_tied_table_come_from_both_ends),
-      cmocka_unit_test(embeddings_that_cannot_be_are_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

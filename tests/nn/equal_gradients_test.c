@@ -104,8 +104,7 @@ static void run(world *w, ls_function *function, int64_t rows, bool split) {
   ls_nest_release(args);
 }
 
-static void a_whole_batch_on_each_replica_is_warned_of_once(void **state) {
-  (void)state;
+TEST(a_whole_batch_on_each_replica_is_warned_of_once) {
   for (int replicas = 2; replicas <= 3; ++replicas)
     for (int mirrored = 0; mirrored < 2; ++mirrored) {
       world w = {0};
@@ -123,8 +122,7 @@ static void a_whole_batch_on_each_replica_is_warned_of_once(void **state) {
     }
 }
 
-static void parts_of_a_batch_are_not_warned_of(void **state) {
-  (void)state;
+TEST(parts_of_a_batch_are_not_warned_of) {
   for (int replicas = 1; replicas <= 3; ++replicas)
     for (int mirrored = 0; mirrored < 2; ++mirrored) {
       world w = {0};
@@ -137,8 +135,7 @@ static void parts_of_a_batch_are_not_warned_of(void **state) {
     }
 }
 
-static void one_replica_has_the_whole_batch(void **state) {
-  (void)state;
+TEST(one_replica_has_the_whole_batch) {
   world w = {0};
   begin(&w, 1);
   run(&w, make_step(&w, true), ROWS, false);
@@ -146,8 +143,7 @@ static void one_replica_has_the_whole_batch(void **state) {
   end(&w);
 }
 
-static void steps_that_draw_their_own_examples_are_not_warned_of(void **state) {
-  (void)state;
+TEST(steps_that_draw_their_own_examples_are_not_warned_of) {
   for (difference by = REPLICA_ID; by <= RANDOM_NUMBERS; ++by) {
     world w = {.by = by};
     begin(&w, 2);
@@ -157,8 +153,7 @@ static void steps_that_draw_their_own_examples_are_not_warned_of(void **state) {
   }
 }
 
-static void what_does_not_train_is_not_warned_of(void **state) {
-  (void)state;
+TEST(what_does_not_train_is_not_warned_of) {
   world w = {0};
   begin(&w, 2);
   ls_function *function = make_step(&w, true);
@@ -168,8 +163,7 @@ static void what_does_not_train_is_not_warned_of(void **state) {
   end(&w);
 }
 
-static void steps_that_hold_gradients_are_warned_of_too(void **state) {
-  (void)state;
+TEST(steps_that_hold_gradients_are_warned_of_too) {
   for (int split = 0; split < 2; ++split) {
     world w = {0};
     begin(&w, 2);
@@ -187,8 +181,7 @@ static ls_nest call_inner(ls_nest args, void *user) {
   return ls_status_is_ok(status) ? result : ls_fail(status);
 }
 
-static void a_step_inside_of_another_function_is_warned_of_too(void **state) {
-  (void)state;
+TEST(a_step_inside_of_another_function_is_warned_of_too) {
   for (int split = 0; split < 2; ++split) {
     world w = {0};
     begin(&w, 2);
@@ -202,8 +195,7 @@ static void a_step_inside_of_another_function_is_warned_of_too(void **state) {
 }
 
 // The loop as README.md has it.
-static void a_loop_over_dealt_parts_is_steady(void **state) {
-  (void)state;
+TEST(a_loop_over_dealt_parts_is_steady) {
   counted memory = counted_begin(1);
   for (int replicas = 1; replicas <= 3; ++replicas) {
     world w = {.strategy = mirrored_of(replicas)};
@@ -228,18 +220,4 @@ static void a_loop_over_dealt_parts_is_steady(void **state) {
     ls_strategy_release(w.strategy);
   }
   counted_end(&memory);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_whole_batch_on_each_replica_is_warned_of_once),
-      cmocka_unit_test(parts_of_a_batch_are_not_warned_of),
-      cmocka_unit_test(one_replica_has_the_whole_batch),
-      cmocka_unit_test(steps_that_draw_their_own_examples_are_not_warned_of),
-      cmocka_unit_test(what_does_not_train_is_not_warned_of),
-      cmocka_unit_test(steps_that_hold_gradients_are_warned_of_too),
-      cmocka_unit_test(a_step_inside_of_another_function_is_warned_of_too),
-      cmocka_unit_test(a_loop_over_dealt_parts_is_steady),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,8 +50,7 @@ static ls_nest ids_of(const int64_t *ids, int64_t count) {
 
 static const int64_t ids[ROWS] = {3, 0, 7, 7, 1, 2, 6, 5};
 
-static void an_example_draws_what_its_replica_would(void **state) {
-  (void)state;
+TEST(an_example_draws_what_its_replica_would) {
   static const ls_dtype dtypes[] = {LS_DTYPE_F32, LS_DTYPE_F64, LS_DTYPE_BF16};
   const ls_nest none = LS_TUPLE(ls_none());
   const ls_nest args = LS_TUPLE(ids_of(ids, ROWS));
@@ -81,8 +80,7 @@ static ls_nest drop(ls_nest args, void *user) {
   return ls_leaf(ls_dropout(ls_nest_tensor(args, 0), 0.5, true, &random));
 }
 
-static void examples_lose_the_same_however_they_are_dealt(void **state) {
-  (void)state;
+TEST(examples_lose_the_same_however_they_are_dealt) {
   ls_array *x = array_of_numbers(LS_DTYPE_F32, LS_SHAPE(ROWS, WIDTH), 1);
   const ls_nest whole =
       LS_TUPLE(ls_nest_array(ls_array_retain(x)), ids_of(ids, ROWS));
@@ -118,8 +116,7 @@ static void examples_lose_the_same_however_they_are_dealt(void **state) {
   ls_array_release(x);
 }
 
-static void a_session_may_feed_any_number_of_examples(void **state) {
-  (void)state;
+TEST(a_session_may_feed_any_number_of_examples) {
   ls_graph *graph = NULL;
   ls_session *session = NULL;
   ls_tensor x = {0}, id = {0}, y = {0};
@@ -149,8 +146,7 @@ static void a_session_may_feed_any_number_of_examples(void **state) {
   ls_graph_destroy(graph);
 }
 
-static void ids_that_do_not_fit_are_refused(void **state) {
-  (void)state;
+TEST(ids_that_do_not_fit_are_refused) {
   expect_ok(ls_frame_begin());
   const ls_random_options three = {.example_ids =
                                        ls_fill(LS_DTYPE_I32, LS_SHAPE(3), 0)};
@@ -166,14 +162,4 @@ static void ids_that_do_not_fit_are_refused(void **state) {
       ls_tensor_status(ls_random_unsigned(LS_DTYPE_U32, LS_SHAPE(3), &three)),
       LS_UNIMPLEMENTED, "random_bits by example ids");
   expect_ok(ls_frame_end(NULL));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(an_example_draws_what_its_replica_would),
-      cmocka_unit_test(examples_lose_the_same_however_they_are_dealt),
-      cmocka_unit_test(a_session_may_feed_any_number_of_examples),
-      cmocka_unit_test(ids_that_do_not_fit_are_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

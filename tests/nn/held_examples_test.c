@@ -95,8 +95,7 @@ static void check(const ways *self) {
     ways_expect(self, d->name, ways_value(self, 0, c, 0), w, 1e-4);
 }
 
-static void calls_count_by_their_examples_in_every_way(void **state) {
-  (void)state;
+TEST(calls_count_by_their_examples_in_every_way) {
   LS_SPEC("M182");
   static const dealing dealings[] = {
       {.name = "a short call",
@@ -213,8 +212,7 @@ static void go(road by, plain *p) {
   ls_function_release(function);
 }
 
-static void without_a_strategy_arguments_and_scopes_tell(void **state) {
-  (void)state;
+TEST(without_a_strategy_arguments_and_scopes_tell) {
   for (road by = CALLED; by < NUM_ROADS; ++by) {
     plain p = plain_of();
     go(by, &p);
@@ -224,8 +222,7 @@ static void without_a_strategy_arguments_and_scopes_tell(void **state) {
 }
 
 // What an op-by-op step computes is in no argument.
-static void calls_of_unknown_size_count_alike(void **state) {
-  (void)state;
+TEST(calls_of_unknown_size_count_alike) {
   plain p = plain_of();
   p.by_tape = true;
   for (int call = 0; call < 2; ++call) {
@@ -329,8 +326,7 @@ static double run_built(built *b, int replicas) {
 }
 
 // Sizes are known only when it runs, and may differ between replicas then.
-static void a_session_counts_the_rows_that_it_is_fed(void **state) {
-  (void)state;
+TEST(a_session_counts_the_rows_that_it_is_fed) {
   const dealing d = {.rows = {{3, 2}, {1, 0}}};
   for (int replicas = 1; replicas <= 2; ++replicas)
     for (int traced = 0; traced < 2; ++traced) {
@@ -342,16 +338,4 @@ static void a_session_counts_the_rows_that_it_is_fed(void **state) {
                  traced ? ", traced" : "", w, -wanted(&d, replicas, 0));
       drop_built(&b);
     }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(calls_count_by_their_examples_in_every_way),
-      cmocka_unit_test(without_a_strategy_arguments_and_scopes_tell),
-      cmocka_unit_test(calls_of_unknown_size_count_alike),
-      cmocka_unit_test(a_session_counts_the_rows_that_it_is_fed),
-  };
-  const int failures = cmocka_run_group_tests(tests, NULL, NULL);
-  ls_status_free(ls_runtime_destroy(NULL));
-  return failures;
 }

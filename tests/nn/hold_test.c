@@ -223,8 +223,7 @@ static void expect_close(const job *work, const double *got,
 
 // ---- What calls agree with -------------------------------------------------
 // 12 rows are other numbers of them for eight replicas.
-static void calls_make_the_step_of_all_their_rows(void **state) {
-  (void)state;
+TEST(calls_make_the_step_of_all_their_rows) {
   static const char *const kinds[] = {"sgd", "momentum", "adam"};
   static const int replicas[] = {1, 3, 8};
   for (size_t k = 0; k < 3; ++k)
@@ -244,8 +243,7 @@ static void calls_make_the_step_of_all_their_rows(void **state) {
 }
 
 // Two and three replicas are added up in the order of calls.
-static void calls_have_the_bits_of_as_many_replicas(void **state) {
-  (void)state;
+TEST(calls_have_the_bits_of_as_many_replicas) {
   static const char *const kinds[] = {"sgd", "adam"};
   for (int64_t count = 2; count <= 3; ++count)
     for (size_t k = 0; k < 2; ++k) {
@@ -274,8 +272,7 @@ static void expect_same_in_all_ways(job work) {
   }
 }
 
-static void every_way_to_call_makes_the_same_step(void **state) {
-  (void)state;
+TEST(every_way_to_call_makes_the_same_step) {
   for (int64_t calls = 1; calls <= 3; calls += 2) {
     job work = {.kind = "adam",
                 .replicas = 1,
@@ -300,8 +297,7 @@ static double largest(ls_variable *variable) {
   return most;
 }
 
-static void variables_move_at_the_last_call_only(void **state) {
-  (void)state;
+TEST(variables_move_at_the_last_call_only) {
   const job work = {.kind = "adam", .replicas = 3, .batch = 9, .calls = 3};
   problem p;
   begin(&p, &work);
@@ -329,8 +325,7 @@ static void variables_move_at_the_last_call_only(void **state) {
   end(&p);
 }
 
-static void sums_of_halves_are_wide(void **state) {
-  (void)state;
+TEST(sums_of_halves_are_wide) {
   const job work = {.kind = "sgd",
                     .replicas = 1,
                     .batch = 8,
@@ -350,23 +345,8 @@ static void sums_of_halves_are_wide(void **state) {
   end(&p);
 }
 
-static void fewer_than_no_calls_are_refused(void **state) {
-  (void)state;
+TEST(fewer_than_no_calls_are_refused) {
   ls_optimizer *optimizer = NULL;
   expect_status(ls_sgd_create(&(ls_sgd_options){.accumulate = -2}, &optimizer),
                 LS_INVALID_ARGUMENT, "sgd: -2 calls cannot make a step");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(calls_make_the_step_of_all_their_rows),
-      cmocka_unit_test(calls_have_the_bits_of_as_many_replicas),
-      cmocka_unit_test(every_way_to_call_makes_the_same_step),
-      cmocka_unit_test(variables_move_at_the_last_call_only),
-      cmocka_unit_test(sums_of_halves_are_wide),
-      cmocka_unit_test(fewer_than_no_calls_are_refused),
-  };
-  const int failures = cmocka_run_group_tests(tests, NULL, NULL);
-  ls_status_free(ls_runtime_destroy(NULL));
-  return failures;
 }

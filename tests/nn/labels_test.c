@@ -55,8 +55,7 @@ static void expect_said(label_case row, const char *says) {
             1);
 }
 
-static void a_label_that_is_no_class_fails_the_run(void **state) {
-  (void)state;
+TEST(a_label_that_is_no_class_fails_the_run) {
   expect_said((label_case){LS_DTYPE_I32, .label = 3}, NULL);
   expect_said((label_case){LS_DTYPE_I32, .label = 4},
               "label 4 is none of the 4 classes, 0 to 3");
@@ -70,8 +69,7 @@ static void a_label_that_is_no_class_fails_the_run(void **state) {
               "label 9223372036854775808 is none of the 4 classes");
 }
 
-static void the_gradient_alone_finds_it_too(void **state) {
-  (void)state;
+TEST(the_gradient_alone_finds_it_too) {
   expect_said((label_case){LS_DTYPE_I32, .label = 4, .gradient_only = true},
               "label 4 is none of the 4 classes");
 }
@@ -81,8 +79,7 @@ static ls_nest train(ls_nest args, void *user) {
   return take_step(ls_nest_item(args, 0), user);
 }
 
-static void the_loss_is_named_and_weights_stay(void **state) {
-  (void)state;
+TEST(the_loss_is_named_and_weights_stay) {
   label_case row = {LS_DTYPE_I32, .label = 9};
   ways self = {.replicas = 1, .user = &row};
   ls_function *function = NULL;
@@ -106,15 +103,4 @@ static void the_loss_is_named_and_weights_stay(void **state) {
   ls_function_release(function);
   ls_optimizer_release(self.optimizer);
   ls_variable_release(self.variables[0]);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_label_that_is_no_class_fails_the_run),
-      cmocka_unit_test(the_gradient_alone_finds_it_too),
-      cmocka_unit_test(the_loss_is_named_and_weights_stay),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -8,8 +8,7 @@
 #include "lockstep/nn.h"
 #include "support/values.h"
 
-static void a_dense_layer_is_a_product_a_bias_and_an_activation(void **state) {
-  (void)state;
+TEST(a_dense_layer_is_a_product_a_bias_and_an_activation) {
   expect_ok(ls_frame_begin());
   ls_dense_layer *layer = NULL;
   expect_ok(ls_dense_layer_create(
@@ -37,8 +36,7 @@ static void a_dense_layer_is_a_product_a_bias_and_an_activation(void **state) {
   expect_ok(ls_frame_end(NULL));
 }
 
-static void a_layer_can_do_without_bias(void **state) {
-  (void)state;
+TEST(a_layer_can_do_without_bias) {
   expect_ok(ls_frame_begin());
   ls_dense_layer *layer = NULL;
   expect_ok(ls_dense_layer_create(
@@ -53,8 +51,7 @@ static void a_layer_can_do_without_bias(void **state) {
   expect_ok(ls_frame_end(NULL));
 }
 
-static void a_layer_without_size_is_refused(void **state) {
-  (void)state;
+TEST(a_layer_without_size_is_refused) {
   ls_dense_layer *layer = NULL;
   expect_status(ls_dense_layer_create(
                     &(ls_dense_options){.name = "out", .inputs = 3}, &layer),
@@ -90,14 +87,12 @@ static ls_status make_two_layers(void *user) {
   return status;
 }
 
-static void no_memory_for_a_layer_is_a_status(void **state) {
-  (void)state;
+TEST(no_memory_for_a_layer_is_a_status) {
   expect_memory_failures_survived(make_layer, NULL);
   expect_memory_failures_survived(make_two_layers, NULL);
 }
 
-static void the_loss_is_the_mean_over_all_rows(void **state) {
-  (void)state;
+TEST(the_loss_is_the_mean_over_all_rows) {
   expect_ok(ls_frame_begin());
   const double logits[] = {1, 2, 3, 0, 0, 0}, labels[] = {2, 0};
   const ls_tensor x = eager_of(LS_DTYPE_F32, LS_SHAPE(2, 3), logits);
@@ -108,8 +103,7 @@ static void the_loss_is_the_mean_over_all_rows(void **state) {
   expect_ok(ls_frame_end(NULL));
 }
 
-static void accuracy_counts_the_rows_that_are_right(void **state) {
-  (void)state;
+TEST(accuracy_counts_the_rows_that_are_right) {
   expect_ok(ls_frame_begin());
   const double logits[] = {1, 2, 5, 4, 3, -1, 1, 0};
   const double labels[] = {1, 1, 0, 0};
@@ -118,16 +112,4 @@ static void accuracy_counts_the_rows_that_are_right(void **state) {
   assert_true(item_of(ls_accuracy(x, y)) == 0.75);
   assert_true(item_of(ls_count_correct(x, y)) == 3);
   expect_ok(ls_frame_end(NULL));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_dense_layer_is_a_product_a_bias_and_an_activation),
-      cmocka_unit_test(a_layer_can_do_without_bias),
-      cmocka_unit_test(a_layer_without_size_is_refused),
-      cmocka_unit_test(no_memory_for_a_layer_is_a_status),
-      cmocka_unit_test(the_loss_is_the_mean_over_all_rows),
-      cmocka_unit_test(accuracy_counts_the_rows_that_are_right),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -132,8 +132,7 @@ static ls_nest step(ls_nest x, ways *self) {
   return ways_minimize(self, loss_of, x);
 }
 
-static void every_layer_learns_alike_in_every_way(void **state) {
-  (void)state;
+TEST(every_layer_learns_alike_in_every_way) {
   for (size_t i = 0; i < LS_COUNT_OF(layers); ++i)
     ways_hold(&(ways_case){.name = layers[i].name,
                            .user = &layers[i],
@@ -151,8 +150,7 @@ static ls_nest use(ls_nest x, ways *self) {
   return ls_leaf(row->apply(self->more, x.as.tensor));
 }
 
-static void every_layer_gives_the_same_in_every_way(void **state) {
-  (void)state;
+TEST(every_layer_gives_the_same_in_every_way) {
   for (size_t i = 0; i < LS_COUNT_OF(layers); ++i)
     ways_hold(&(ways_case){.name = layers[i].name,
                            .user = &layers[i],
@@ -162,14 +160,4 @@ static void every_layer_gives_the_same_in_every_way(void **state) {
                            .drop = drop_layer,
                            .without = layers[i].moves ? 1 << WAY_GRAPH : 0},
               1);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_layer_learns_alike_in_every_way),
-      cmocka_unit_test(every_layer_gives_the_same_in_every_way),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -72,8 +72,7 @@ static void expect_outcome(const outcome *row) {
   ls_strategy_release(strategy);
 }
 
-static void the_loss_is_scaled_where_it_is_a_mean(void **state) {
-  (void)state;
+TEST(the_loss_is_scaled_where_it_is_a_mean) {
   LS_SPEC("V63 M167");
   static const outcome rows[] = {
       {2, LS_GRADIENTS_LIKE_LOSS, LS_REDUCTION_MEAN, true, 3, true, false},
@@ -90,8 +89,7 @@ static void the_loss_is_scaled_where_it_is_a_mean(void **state) {
 }
 
 // Clipping comes after: a sum of scaled losses is clipped as a mean is.
-static void scaled_losses_are_clipped_as_one(void **state) {
-  (void)state;
+TEST(scaled_losses_are_clipped_as_one) {
   LS_SPEC("M167 M182");
   enum { ROWS = 40 };
   double whole = 0;
@@ -196,8 +194,7 @@ static void check_scale(const ways *self) {
     ways_expect(self, "w", ways_value(self, 0, c, 0), -wanted, 1e-6);
 }
 
-static void a_summed_loss_is_not_scaled_in_any_way(void **state) {
-  (void)state;
+TEST(a_summed_loss_is_not_scaled_in_any_way) {
   LS_SPEC("V60 V63 M166 M167 M168");
   static const recording rows[] = {
       {.reduction = LS_REDUCTION_SUM},
@@ -238,8 +235,7 @@ static void check_asked(const ways *self) {
                   LS_REDUCE_SUM, 0);
 }
 
-static void replicas_do_not_hear_of_each_others_losses(void **state) {
-  (void)state;
+TEST(replicas_do_not_hear_of_each_others_losses) {
   LS_SPEC("V60 V61");
   ways_hold(&(ways_case){.name = "interleaved",
                          .args = number_of_replica,
@@ -248,8 +244,7 @@ static void replicas_do_not_hear_of_each_others_losses(void **state) {
             1);
 }
 
-static void a_tape_begins_without_a_loss(void **state) {
-  (void)state;
+TEST(a_tape_begins_without_a_loss) {
   LS_SPEC("V60");
   ls_strategy *strategy = mirrored_of(2);
   ls_tape *tape = NULL;
@@ -269,8 +264,7 @@ static void a_tape_begins_without_a_loss(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void another_way_is_refused(void **state) {
-  (void)state;
+TEST(another_way_is_refused) {
   ls_optimizer *optimizer = NULL;
   expect_status(
       ls_sgd_create(
@@ -278,18 +272,4 @@ static void another_way_is_refused(void **state) {
           &optimizer),
       LS_INVALID_ARGUMENT, "over replicas by 9");
   assert_null(optimizer);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_loss_is_scaled_where_it_is_a_mean),
-      cmocka_unit_test(scaled_losses_are_clipped_as_one),
-      cmocka_unit_test(a_summed_loss_is_not_scaled_in_any_way),
-      cmocka_unit_test(replicas_do_not_hear_of_each_others_losses),
-      cmocka_unit_test(a_tape_begins_without_a_loss),
-      cmocka_unit_test(another_way_is_refused),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

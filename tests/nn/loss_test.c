@@ -50,8 +50,7 @@ static tensors tensors_of(const data *d) {
 }
 
 // ---- By class --------------------------------------------------------------
-static void cross_entropy_is_minus_the_labels_log_probability(void **state) {
-  (void)state;
+TEST(cross_entropy_is_minus_the_labels_log_probability) {
   data d;
   fill(&d);
   expect_ok(ls_frame_begin());
@@ -77,8 +76,7 @@ static void cross_entropy_is_minus_the_labels_log_probability(void **state) {
   expect_ok(ls_frame_end(NULL));
 }
 
-static void soft_targets_weigh_all_classes(void **state) {
-  (void)state;
+TEST(soft_targets_weigh_all_classes) {
   data d;
   fill(&d);
   double cross[ROWS] = {0}, divergence[ROWS] = {0};
@@ -129,8 +127,7 @@ static const struct {
 };
 enum { ELEMENT_ROWS = sizeof(element_rows) / sizeof(element_rows[0]) };
 
-static void losses_by_element_are_as_in_plain_c(void **state) {
-  (void)state;
+TEST(losses_by_element_are_as_in_plain_c) {
   data d;
   fill(&d);
   for (size_t k = 0; k < ELEMENT_ROWS; ++k) {
@@ -150,8 +147,7 @@ static void losses_by_element_are_as_in_plain_c(void **state) {
   }
 }
 
-static void weights_choose_rows(void **state) {
-  (void)state;
+TEST(weights_choose_rows) {
   const double losses[] = {1, 2, 3, 4}, weights[] = {0.5, 0, 2, 0};
   const double none[] = {0, 0, 0, 0};
   const double wanted = (0.5 + 6) / 2.5, zero = 0;
@@ -194,8 +190,7 @@ static ls_tensor by_element(const ls_tensor *xs, size_t count,
                                                   LS_REDUCTION_NONE);
 }
 
-static void gradients_are_difference_quotients(void **state) {
-  (void)state;
+TEST(gradients_are_difference_quotients) {
   const ls_shape shape = LS_SHAPE(ROWS, COLUMNS);
   const gradient_case cases[] = {
       {"smoothed", smoothed, NULL, {shape}, 1, 0, 0},
@@ -223,8 +218,7 @@ static ls_nest at_zero(ls_nest args, void *user) {
   return ls_status_is_ok(status) ? gradient : ls_fail(status);
 }
 
-static void sigmoid_cross_entropy_has_its_slope_at_zero(void **state) {
-  (void)state;
+TEST(sigmoid_cross_entropy_has_its_slope_at_zero) {
   const double zero = 0;
   const ls_nest args =
       LS_TUPLE(ls_nest_array(array_of(LS_DTYPE_F64, LS_SCALAR, &zero)));
@@ -234,8 +228,7 @@ static void sigmoid_cross_entropy_has_its_slope_at_zero(void **state) {
   ls_nest_release(args);
 }
 
-static void losses_that_cannot_be_are_refused(void **state) {
-  (void)state;
+TEST(losses_that_cannot_be_are_refused) {
   data d;
   fill(&d);
   expect_ok(ls_frame_begin());
@@ -249,17 +242,4 @@ static void losses_that_cannot_be_are_refused(void **state) {
   expect_status(ls_tensor_status(ls_reduce_loss(t.x, (ls_reduction)7)),
                 LS_INVALID_ARGUMENT, "there is no reduction 7");
   expect_ok(ls_frame_end(NULL));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(cross_entropy_is_minus_the_labels_log_probability),
-      cmocka_unit_test(soft_targets_weigh_all_classes),
-      cmocka_unit_test(losses_by_element_are_as_in_plain_c),
-      cmocka_unit_test(weights_choose_rows),
-      cmocka_unit_test(gradients_are_difference_quotients),
-      cmocka_unit_test(sigmoid_cross_entropy_has_its_slope_at_zero),
-      cmocka_unit_test(losses_that_cannot_be_are_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -92,8 +92,7 @@ static ls_nest with_gradient(ls_nest args, ways *self) {
                                  : ls_fail(status);
 }
 
-static void losses_and_gradients_are_alike_in_every_way(void **state) {
-  (void)state;
+TEST(losses_and_gradients_are_alike_in_every_way) {
   for (size_t i = 0; i < LS_COUNT_OF(losses); ++i)
     for (int how = LS_REDUCTION_MEAN; how <= LS_REDUCTION_NONE; ++how) {
       const reduced_loss row = {&losses[i], (ls_reduction)how};
@@ -115,8 +114,7 @@ static ls_nest refused_loss(ls_nest args, ways *self) {
   return ls_leaf(bad_loss(args, self));
 }
 
-static void options_that_cannot_be_are_refused_in_every_way(void **state) {
-  (void)state;
+TEST(options_that_cannot_be_are_refused_in_every_way) {
   const reduced_loss row = {&losses[4], LS_REDUCTION_MEAN};
   ways_hold(&(ways_case){.name = "delta",
                          .user = &row,
@@ -135,8 +133,7 @@ static ls_nest measure(ls_nest args, ways *self) {
                   ls_leaf(ls_top_k_accuracy(x, y, 2)));
 }
 
-static void metrics_are_alike_in_every_way(void **state) {
-  (void)state;
+TEST(metrics_are_alike_in_every_way) {
   const reduced_loss row = {&losses[0], LS_REDUCTION_MEAN};
   ways_hold(
       &(ways_case){
@@ -184,8 +181,7 @@ static void check_mean(const ways *self) {
   }
 }
 
-static void a_running_mean_counts_all_in_every_way(void **state) {
-  (void)state;
+TEST(a_running_mean_counts_all_in_every_way) {
   const reduced_loss row = {&losses[0], LS_REDUCTION_MEAN};
   ways_hold(&(ways_case){.name = "running mean",
                          .user = &row,
@@ -228,8 +224,7 @@ static void check_dropped(const ways *self) {
   }
 }
 
-static void dropout_keeps_the_same_in_every_way(void **state) {
-  (void)state;
+TEST(dropout_keeps_the_same_in_every_way) {
   const reduced_loss row = {&losses[0], LS_REDUCTION_MEAN};
   ways_hold(&(ways_case){.name = "dropout",
                          .user = &row,
@@ -261,8 +256,7 @@ static void check_twice(const ways *self) {
   }
 }
 
-static void dropout_by_default_is_alike_compiled(void **state) {
-  (void)state;
+TEST(dropout_by_default_is_alike_compiled) {
   const reduced_loss row = {&losses[0], LS_REDUCTION_MEAN};
   ways_hold(&(ways_case){.name = "dropout by default",
                          .user = &row,
@@ -272,18 +266,4 @@ static void dropout_by_default_is_alike_compiled(void **state) {
                          .steps = 2,
                          .without = 1 << WAY_EAGER},
             1);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(losses_and_gradients_are_alike_in_every_way),
-      cmocka_unit_test(options_that_cannot_be_are_refused_in_every_way),
-      cmocka_unit_test(metrics_are_alike_in_every_way),
-      cmocka_unit_test(a_running_mean_counts_all_in_every_way),
-      cmocka_unit_test(dropout_keeps_the_same_in_every_way),
-      cmocka_unit_test(dropout_by_default_is_alike_compiled),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

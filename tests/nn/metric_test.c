@@ -5,8 +5,7 @@
 
 #include "support/values.h"
 
-static void top_k_counts_labels_among_the_largest(void **state) {
-  (void)state;
+TEST(top_k_counts_labels_among_the_largest) {
   const double logits[] = {1, 5, 3, 2,  //
                            4, 4, 4, 4,  // Equal ones by index.
                            0, 1, 2, 3};
@@ -25,8 +24,7 @@ static ls_nest take_in(ls_nest args, void *user) {
   return ls_none();
 }
 
-static void a_running_mean_is_that_of_all_elements_so_far(void **state) {
-  (void)state;
+TEST(a_running_mean_is_that_of_all_elements_so_far) {
   const double first[] = {1, 2, 3, 4}, second[] = {10, 20};
   for (int replicas = 1; replicas <= 2; ++replicas) {
     ls_running_mean *mean = NULL;
@@ -63,16 +61,6 @@ static ls_status make_mean(void *user) {
   return status;
 }
 
-static void no_memory_for_a_mean_is_a_status(void **state) {
-  (void)state;
+TEST(no_memory_for_a_mean_is_a_status) {
   expect_memory_failures_survived(make_mean, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(top_k_counts_labels_among_the_largest),
-      cmocka_unit_test(a_running_mean_is_that_of_all_elements_so_far),
-      cmocka_unit_test(no_memory_for_a_mean_is_a_status),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,8 +44,7 @@ static double plain_norm(ls_norm_kind kind, const double *x, int i) {
   return normalized(x, i, kind == LS_NORM_LAYER ? same_row : same_group);
 }
 
-static void layers_normalize_as_plain_c_does(void **state) {
-  (void)state;
+TEST(layers_normalize_as_plain_c_does) {
   double x[ALL], scale[CHANNELS], offset[CHANNELS], wanted[ALL];
   fill_numbers(x, ALL, 1);
   fill_numbers(scale, CHANNELS, 2);
@@ -77,8 +76,7 @@ static void layers_normalize_as_plain_c_does(void **state) {
   }
 }
 
-static void a_layer_can_do_without_scale_and_offset(void **state) {
-  (void)state;
+TEST(a_layer_can_do_without_scale_and_offset) {
   double x[ALL], wanted[ALL];
   fill_numbers(x, ALL, 1);
   ls_norm_layer *layer = NULL;
@@ -100,8 +98,7 @@ static void a_layer_can_do_without_scale_and_offset(void **state) {
 }
 
 // Its mean is itself, and its root mean square what it is without a sign.
-static void one_channel_is_enough(void **state) {
-  (void)state;
+TEST(one_channel_is_enough) {
   static const double x[] = {3, -5}, wanted[][2] = {{0, 0}, {1, -1}};
   for (ls_norm_kind kind = LS_NORM_LAYER; kind <= LS_NORM_RMS; ++kind) {
     ls_norm_layer *layer = NULL;
@@ -122,8 +119,7 @@ static ls_nest cubes_of_norm(ls_nest args, void *user) {
   return ls_leaf(ls_reduce_sum(ls_mul(y, ls_square(y)), LS_ALL_AXES));
 }
 
-static void gradients_flow_to_scale_and_offset(void **state) {
-  (void)state;
+TEST(gradients_flow_to_scale_and_offset) {
   const ls_nest args = LS_TUPLE(ls_nest_array(
       array_of_numbers(LS_DTYPE_F64, LS_SHAPE(ROWS, PLACES, CHANNELS), 4)));
   for (ls_norm_kind kind = LS_NORM_LAYER; kind <= LS_NORM_GROUP; ++kind) {
@@ -142,8 +138,7 @@ static void gradients_flow_to_scale_and_offset(void **state) {
   ls_nest_release(args);
 }
 
-static void layers_that_cannot_be_are_refused(void **state) {
-  (void)state;
+TEST(layers_that_cannot_be_are_refused) {
   const struct {
     ls_norm_options options;
     const char *part;
@@ -161,15 +156,4 @@ static void layers_that_cannot_be_are_refused(void **state) {
                   LS_INVALID_ARGUMENT, rows[i].part);
     assert_null(layer);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(layers_normalize_as_plain_c_does),
-      cmocka_unit_test(a_layer_can_do_without_scale_and_offset),
-      cmocka_unit_test(one_channel_is_enough),
-      cmocka_unit_test(gradients_flow_to_scale_and_offset),
-      cmocka_unit_test(layers_that_cannot_be_are_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,8 +16,7 @@ static void expect_null(ls_status status, const char *text) {
   expect_status(status, LS_INVALID_ARGUMENT, text);
 }
 
-static void calls_of_layers_refuse_null(void **state) {
-  (void)state;
+TEST(calls_of_layers_refuse_null) {
   expect_null(ls_dense_layer_create(some, NULL),
               "ls_dense_layer_create: out_layer is NULL");
   expect_null(ls_conv_layer_create(some, NULL),
@@ -34,14 +33,12 @@ static void calls_of_layers_refuse_null(void **state) {
               "ls_recurrent_layer_create: out_layer is NULL");
 }
 
-static void calls_of_losses_refuse_null(void **state) {
-  (void)state;
+TEST(calls_of_losses_refuse_null) {
   expect_null(ls_running_mean_create(some, NULL),
               "ls_running_mean_create: out_mean is NULL");
 }
 
-static void calls_of_optimizers_refuse_null(void **state) {
-  (void)state;
+TEST(calls_of_optimizers_refuse_null) {
   expect_null(ls_sgd_create(some, NULL),
               "ls_sgd_create: out_optimizer is NULL");
   expect_null(ls_adam_create(some, NULL),
@@ -88,19 +85,8 @@ static void calls_of_optimizers_refuse_null(void **state) {
               "ls_average_create: out_average is NULL");
 }
 
-static void other_calls_of_nn_refuse_null(void **state) {
-  (void)state;
+TEST(other_calls_of_nn_refuse_null) {
   expect_null(ls_bag_take_error(NULL), "ls_bag_take_error: bag is NULL");
   expect_null(ls_weight_create(some, NULL),
               "ls_weight_create: out_variable is NULL");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(calls_of_layers_refuse_null),
-      cmocka_unit_test(calls_of_losses_refuse_null),
-      cmocka_unit_test(calls_of_optimizers_refuse_null),
-      cmocka_unit_test(other_calls_of_nn_refuse_null),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

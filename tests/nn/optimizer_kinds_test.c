@@ -61,8 +61,7 @@ static void descend(ls_optimizer *optimizer, double *values) {
   ls_optimizer_release(optimizer);
 }
 
-static void each_kind_moves_as_its_own_function_makes_it(void **state) {
-  (void)state;
+TEST(each_kind_moves_as_its_own_function_makes_it) {
   for (size_t i = 0; i < NUM_ROWS; ++i) {
     ls_optimizer *named = NULL, *direct = NULL;
     double values[2][SIZE];
@@ -76,16 +75,14 @@ static void each_kind_moves_as_its_own_function_makes_it(void **state) {
   }
 }
 
-static void the_list_of_kinds_is_whole(void **state) {
-  (void)state;
+TEST(the_list_of_kinds_is_whole) {
   for (size_t i = 0; i < NUM_ROWS; ++i)
     assert_string_equal(ls_optimizer_kind(i), rows[i].kind);
   assert_null(ls_optimizer_kind(NUM_ROWS));
 }
 
 // A step of 1 down a gradient of 8 that is cut to 2, at a rate that warms up.
-static void what_all_have_in_common_counts(void **state) {
-  (void)state;
+TEST(what_all_have_in_common_counts) {
   ls_optimizer *optimizer = NULL;
   expect_ok(ls_optimizer_create("sgd",
                                 &(ls_optimizer_options){
@@ -110,8 +107,7 @@ static void what_all_have_in_common_counts(void **state) {
   ls_optimizer_release(optimizer);
 }
 
-static void what_is_no_kind_is_refused(void **state) {
-  (void)state;
+TEST(what_is_no_kind_is_refused) {
   ls_optimizer *optimizer = NULL;
   expect_status(ls_optimizer_create("adma", NULL, &optimizer),
                 LS_INVALID_ARGUMENT,
@@ -124,14 +120,4 @@ static void what_is_no_kind_is_refused(void **state) {
   assert_null(optimizer);
   expect_ok(ls_optimizer_create("adam", NULL, &optimizer));
   ls_optimizer_release(optimizer);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(each_kind_moves_as_its_own_function_makes_it),
-      cmocka_unit_test(the_list_of_kinds_is_whole),
-      cmocka_unit_test(what_all_have_in_common_counts),
-      cmocka_unit_test(what_is_no_kind_is_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

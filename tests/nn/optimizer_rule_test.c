@@ -26,14 +26,14 @@ static ls_nest follow(ls_nest args, void *user) {
 }
 
 // What a formula sees. Slots are zero at first.
-typedef struct state {
+typedef struct rule_state {
   float w[SIZE], slots[3][SIZE], g[SIZE];
   int t;  // From 1.
-} state;
+} rule_state;
 
 static float f(double value) { return (float)value; }
 
-static void fill_gradient(state *s, int t) {
+static void fill_gradient(rule_state *s, int t) {
   double numbers[SIZE];
   fill_numbers(numbers, SIZE, (uint32_t)(100 + t));
   for (int i = 0; i < SIZE; ++i)
@@ -42,9 +42,9 @@ static void fill_gradient(state *s, int t) {
 }
 
 // Runs the optimizer, which is released, beside the formula.
-static void expect_formula(ls_optimizer *optimizer, void (*move)(state *s),
+static void expect_formula(ls_optimizer *optimizer, void (*move)(rule_state *s),
                            double initial, const char *const *slot_names) {
-  state s = {{0}, {{0}}, {0}, 0};
+  rule_state s = {{0}, {{0}}, {0}, 0};
   double numbers[SIZE];
   fill_numbers(numbers, SIZE, 1);
   problem p = {variable_of("w", LS_DTYPE_F32, LS_SHAPE(SIZE), numbers),
@@ -102,7 +102,7 @@ static float mix(double decay, float x, float y) {
 }
 
 // ---- Formulas --------------------------------------------------------------
-static void move_nesterov(state *s) {
+static void move_nesterov(rule_state *s) {
   for (int i = 0; i < SIZE; ++i) {
     const float g = s->g[i] + s->w[i] * 0.25f;
     float *v = &s->slots[0][i];
@@ -112,7 +112,7 @@ static void move_nesterov(state *s) {
 }
 
 // Both moments; the result is m' a / (sqrt(v' b) + epsilon).
-static float adam_direction(state *s, int i, double a, double epsilon) {
+static float adam_direction(rule_state *s, int i, double a, double epsilon) {
   const double b = 1 / (1 - pow(0.95, s->t));
   float *m = &s->slots[0][i], *v = &s->slots[1][i];
   *m = mix(0.8, *m, s->g[i]);
@@ -120,14 +120,16 @@ static float adam_direction(state *s, int i, double a, double epsilon) {
   return *m * f(a) / (sqrtf(*v * f(b)) + f(epsilon));
 }
 
-static double adam_first(const state *s) { return 1 / (1 - pow(0.8, s->t)); }
+static double adam_first(const rule_state *s) {
+  return 1 / (1 - pow(0.8, s->t));
+}
 
-static void move_adam(state *s) {
+static void move_adam(rule_state *s) {
   for (int i = 0; i < SIZE; ++i)
     s->w[i] -= adam_direction(s, i, adam_first(s) * 0.01, 1e-3);
 }
 
-static void move_adam_without_momentum(state *s) {
+static void move_adam_without_momentum(rule_state *s) {
   for (int i = 0; i < SIZE; ++i) {
     float *v = &s->slots[0][i];
     *v = mix(0.95, *v, s->g[i] * s->g[i]);
@@ -136,14 +138,14 @@ static void move_adam_without_momentum(state *s) {
   }
 }
 
-static void move_adamw(state *s) {
+static void move_adamw(rule_state *s) {
   for (int i = 0; i < SIZE; ++i) {
     const float decay = s->w[i] * 0.125f * 0.01f;
     s->w[i] -= adam_direction(s, i, adam_first(s) * 0.01, 1e-8) + decay;
   }
 }
 
-static void move_adagrad(state *s) {
+static void move_adagrad(rule_state *s) {
   for (int i = 0; i < SIZE; ++i) {
     float *sum = &s->slots[0][i];
     *sum += s->g[i] * s->g[i];
@@ -151,7 +153,7 @@ static void move_adagrad(state *s) {
   }
 }
 
-static void move_rmsprop(state *s) {
+static void move_rmsprop(rule_state *s) {
   for (int i = 0; i < SIZE; ++i) {
     float *square = &s->slots[0][i];
     *square = mix(0.9, *square, s->g[i] * s->g[i]);
@@ -159,7 +161,7 @@ static void move_rmsprop(state *s) {
   }
 }
 
-static void move_centered(state *s) {
+static void move_centered(rule_state *s) {
   for (int i = 0; i < SIZE; ++i) {
     float *square = &s->slots[0][i], *mean = &s->slots[1][i];
     float *v = &s->slots[2][i];
@@ -171,7 +173,7 @@ static void move_centered(state *s) {
   }
 }
 
-static void move_lion(state *s) {
+static void move_lion(rule_state *s) {
   for (int i = 0; i < SIZE; ++i) {
     float *m = &s->slots[0][i];
     const float c = mix(0.9, *m, s->g[i]);
@@ -184,8 +186,7 @@ static void move_lion(state *s) {
 // ---- Tests -----------------------------------------------------------------
 static const char *const no_slots[] = {NULL};
 
-static void sgd_with_nesterov_and_decay_follows_its_formula(void **unused) {
-  (void)unused;
+TEST(sgd_with_nesterov_and_decay_follows_its_formula) {
   ls_optimizer *optimizer = NULL;
   expect_ok(ls_sgd_create(&(ls_sgd_options){.learning_rate = 0.1,
                                             .momentum = 0.9,
@@ -196,8 +197,7 @@ static void sgd_with_nesterov_and_decay_follows_its_formula(void **unused) {
   expect_formula(optimizer, move_nesterov, 0, names);
 }
 
-static void adam_follows_its_formula(void **unused) {
-  (void)unused;
+TEST(adam_follows_its_formula) {
   ls_optimizer *optimizer = NULL;
   expect_ok(ls_adam_create(
       &(ls_adam_options){
@@ -207,8 +207,7 @@ static void adam_follows_its_formula(void **unused) {
   expect_formula(optimizer, move_adam, 0, names);
 }
 
-static void adam_can_do_without_momentum(void **unused) {
-  (void)unused;
+TEST(adam_can_do_without_momentum) {
   ls_optimizer *optimizer = NULL;
   expect_ok(ls_adam_create(&(ls_adam_options){.learning_rate = 0.01,
                                               .beta2 = 0.95,
@@ -218,8 +217,7 @@ static void adam_can_do_without_momentum(void **unused) {
   expect_formula(optimizer, move_adam_without_momentum, 0, names);
 }
 
-static void adamw_decays_apart_from_the_gradient(void **unused) {
-  (void)unused;
+TEST(adamw_decays_apart_from_the_gradient) {
   ls_optimizer *optimizer = NULL;
   expect_ok(ls_adamw_create(&(ls_adam_options){.learning_rate = 0.01,
                                                .beta1 = 0.8,
@@ -230,8 +228,7 @@ static void adamw_decays_apart_from_the_gradient(void **unused) {
   expect_formula(optimizer, move_adamw, 0, names);
 }
 
-static void adagrad_follows_its_formula(void **unused) {
-  (void)unused;
+TEST(adagrad_follows_its_formula) {
   ls_optimizer *optimizer = NULL;
   expect_ok(ls_adagrad_create(&(ls_adagrad_options){.learning_rate = 0.05},
                               &optimizer));
@@ -239,8 +236,7 @@ static void adagrad_follows_its_formula(void **unused) {
   expect_formula(optimizer, move_adagrad, 0.1, names);
 }
 
-static void rmsprop_follows_its_formula(void **unused) {
-  (void)unused;
+TEST(rmsprop_follows_its_formula) {
   ls_optimizer *optimizer = NULL;
   expect_ok(ls_rmsprop_create(&(ls_rmsprop_options){.learning_rate = 0.01},
                               &optimizer));
@@ -248,8 +244,7 @@ static void rmsprop_follows_its_formula(void **unused) {
   expect_formula(optimizer, move_rmsprop, 0, names);
 }
 
-static void centered_rmsprop_with_momentum_follows_its_formula(void **unused) {
-  (void)unused;
+TEST(centered_rmsprop_with_momentum_follows_its_formula) {
   ls_optimizer *optimizer = NULL;
   expect_ok(ls_rmsprop_create(&(ls_rmsprop_options){.learning_rate = 0.01,
                                                     .decay = 0.8,
@@ -261,8 +256,7 @@ static void centered_rmsprop_with_momentum_follows_its_formula(void **unused) {
   expect_formula(optimizer, move_centered, 0, names);
 }
 
-static void lion_follows_its_formula(void **unused) {
-  (void)unused;
+TEST(lion_follows_its_formula) {
   ls_optimizer *optimizer = NULL;
   expect_ok(ls_lion_create(
       &(ls_lion_options){.learning_rate = 0.001, .weight_decay = 0.5},
@@ -271,22 +265,20 @@ static void lion_follows_its_formula(void **unused) {
   expect_formula(optimizer, move_lion, 0, names);
 }
 
-static void move_sgd(state *s) {
+static void move_sgd(rule_state *s) {
   for (int i = 0; i < SIZE; ++i)
     s->w[i] -= s->g[i] * f(0.01);
 }
 
-static void sgd_follows_its_formula(void **unused) {
-  (void)unused;
+TEST(sgd_follows_its_formula) {
   ls_optimizer *optimizer = NULL;
   expect_ok(ls_sgd_create(NULL, &optimizer));
   expect_formula(optimizer, move_sgd, 0, no_slots);
 }
 
 // Norms add elements up in an order that is the engine's, so not to the bit.
-static void lamb_moves_by_the_length_of_the_weight(void **unused) {
-  (void)unused;
-  state s = {{0}, {{0}}, {0}, 0};
+TEST(lamb_moves_by_the_length_of_the_weight) {
+  rule_state s = {{0}, {{0}}, {0}, 0};
   double numbers[SIZE];
   fill_numbers(numbers, SIZE, 1);
   problem p = {variable_of("w", LS_DTYPE_F32, LS_SHAPE(SIZE), numbers), NULL};
@@ -322,8 +314,7 @@ static void lamb_moves_by_the_length_of_the_weight(void **unused) {
 }
 
 // A weight of 0 has no length: the quotient is 1.
-static void lamb_moves_a_weight_of_zero(void **unused) {
-  (void)unused;
+TEST(lamb_moves_a_weight_of_zero) {
   const double zeros[SIZE] = {0};
   problem p = {variable_of("w", LS_DTYPE_F64, LS_SHAPE(SIZE), zeros), NULL};
   expect_ok(ls_lamb_create(NULL, &p.optimizer));
@@ -337,21 +328,4 @@ static void lamb_moves_a_weight_of_zero(void **unused) {
   expect_variable(p.w, wanted, SIZE, 1e-9);
   ls_variable_release(p.w);
   ls_optimizer_release(p.optimizer);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(sgd_follows_its_formula),
-      cmocka_unit_test(sgd_with_nesterov_and_decay_follows_its_formula),
-      cmocka_unit_test(adam_follows_its_formula),
-      cmocka_unit_test(adam_can_do_without_momentum),
-      cmocka_unit_test(adamw_decays_apart_from_the_gradient),
-      cmocka_unit_test(adagrad_follows_its_formula),
-      cmocka_unit_test(rmsprop_follows_its_formula),
-      cmocka_unit_test(centered_rmsprop_with_momentum_follows_its_formula),
-      cmocka_unit_test(lion_follows_its_formula),
-      cmocka_unit_test(lamb_moves_by_the_length_of_the_weight),
-      cmocka_unit_test(lamb_moves_a_weight_of_zero),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

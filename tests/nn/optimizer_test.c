@@ -90,8 +90,7 @@ static void run(problem *p, ls_callback callback, int times) {
   ls_function_release(function);
 }
 
-static void sgd_moves_what_is_trained_and_read(void **state) {
-  (void)state;
+TEST(sgd_moves_what_is_trained_and_read) {
   problem p;
   begin(&p, &(ls_sgd_options){.learning_rate = 0.125});
   run(&p, descend, 1);
@@ -103,8 +102,7 @@ static void sgd_moves_what_is_trained_and_read(void **state) {
   end(&p);
 }
 
-static void momentum_adds_up_gradients(void **state) {
-  (void)state;
+TEST(momentum_adds_up_gradients) {
   for (int nesterov = 0; nesterov < 2; ++nesterov) {
     problem p;
     begin(&p, &(ls_sgd_options){.learning_rate = 0.1,
@@ -122,8 +120,7 @@ static void momentum_adds_up_gradients(void **state) {
   }
 }
 
-static void the_rate_falls_in_a_line(void **state) {
-  (void)state;
+TEST(the_rate_falls_in_a_line) {
   problem p;
   begin(&p, &(ls_sgd_options){.learning_rate = 0.25,
                               .schedule = {LS_SCHEDULE_LINEAR, .steps = 4}});
@@ -133,8 +130,7 @@ static void the_rate_falls_in_a_line(void **state) {
   end(&p);
 }
 
-static void replicas_move_by_the_mean_gradient(void **state) {
-  (void)state;
+TEST(replicas_move_by_the_mean_gradient) {
   problem p;
   begin(&p, &(ls_sgd_options){.learning_rate = 0.5});
   ls_strategy *strategy = NULL;
@@ -163,8 +159,7 @@ static void replicas_move_by_the_mean_gradient(void **state) {
   end(&p);
 }
 
-static void a_session_fetches_the_training_op(void **state) {
-  (void)state;
+TEST(a_session_fetches_the_training_op) {
   ls_graph *graph = NULL;
   ls_session *session = NULL;
   problem p = {0};
@@ -195,8 +190,7 @@ static void a_session_fetches_the_training_op(void **state) {
   ls_graph_destroy(graph);
 }
 
-static void eager_applies_the_gradients_of_a_tape(void **state) {
-  (void)state;
+TEST(eager_applies_the_gradients_of_a_tape) {
   problem p;
   begin(&p, &(ls_sgd_options){.learning_rate = 0.125});
   expect_ok(ls_frame_begin());
@@ -220,8 +214,7 @@ static void eager_applies_the_gradients_of_a_tape(void **state) {
   end(&p);
 }
 
-static void eager_goes_down_a_tape_in_one_call(void **state) {
-  (void)state;
+TEST(eager_goes_down_a_tape_in_one_call) {
   problem p;
   begin(&p, &(ls_sgd_options){.learning_rate = 0.125});
   expect_ok(ls_frame_begin());
@@ -250,8 +243,7 @@ static bool is_w(const ls_variable *variable) {
   return ls_variable_name(variable)[0] == 'w';
 }
 
-static void decay_leaves_out_what_it_is_told_to(void **state) {
-  (void)state;
+TEST(decay_leaves_out_what_it_is_told_to) {
   for (int only_w = 0; only_w < 2; ++only_w) {
     problem p;
     begin(&p, &(ls_sgd_options){.learning_rate = 0.5,
@@ -272,9 +264,7 @@ static void decay_leaves_out_what_it_is_told_to(void **state) {
   }
 }
 
-static void
-what_there_is_to_save_can_be_made_before_the_first_step(void **state) {
-  (void)state;
+TEST(what_there_is_to_save_can_be_made_before_the_first_step) {
   problem p;
   begin(&p, NULL);
   ls_optimizer *adam = NULL;
@@ -313,8 +303,7 @@ static ls_status make_and_apply(void *user) {
   return status;
 }
 
-static void no_memory_for_a_step_is_a_status(void **state) {
-  (void)state;
+TEST(no_memory_for_a_step_is_a_status) {
   expect_memory_failures_survived(make_and_apply, NULL);
 }
 
@@ -345,8 +334,7 @@ static void expect_refused(problem *p, ls_callback callback, const char *part) {
   ls_function_release(function);
 }
 
-static void a_loss_that_trains_nothing_is_refused(void **state) {
-  (void)state;
+TEST(a_loss_that_trains_nothing_is_refused) {
   problem p;
   begin(&p, NULL);
   expect_refused(&p, train_nothing, "no trainable variable is read");
@@ -356,8 +344,7 @@ static void a_loss_that_trains_nothing_is_refused(void **state) {
   end(&p);
 }
 
-static void options_that_cannot_be_are_refused(void **state) {
-  (void)state;
+TEST(options_that_cannot_be_are_refused) {
   ls_optimizer *optimizer = NULL;
   const ls_sgd_options bad[] = {{.learning_rate = -1},
                                 {.learning_rate = (double)NAN},
@@ -384,22 +371,4 @@ static void options_that_cannot_be_are_refused(void **state) {
       ls_adagrad_create(&(ls_adagrad_options){.initial = -1}, &optimizer),
       LS_INVALID_ARGUMENT, "adagrad: the initial sum");
   assert_null(optimizer);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(sgd_moves_what_is_trained_and_read),
-      cmocka_unit_test(momentum_adds_up_gradients),
-      cmocka_unit_test(the_rate_falls_in_a_line),
-      cmocka_unit_test(replicas_move_by_the_mean_gradient),
-      cmocka_unit_test(a_session_fetches_the_training_op),
-      cmocka_unit_test(eager_applies_the_gradients_of_a_tape),
-      cmocka_unit_test(eager_goes_down_a_tape_in_one_call),
-      cmocka_unit_test(decay_leaves_out_what_it_is_told_to),
-      cmocka_unit_test(what_there_is_to_save_can_be_made_before_the_first_step),
-      cmocka_unit_test(no_memory_for_a_step_is_a_status),
-      cmocka_unit_test(a_loss_that_trains_nothing_is_refused),
-      cmocka_unit_test(options_that_cannot_be_are_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

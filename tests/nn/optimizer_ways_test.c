@@ -64,8 +64,7 @@ static void hold(const optimizer_case *rows, size_t count, bool one_table) {
 }
 
 // ---- Kinds and options -----------------------------------------------------
-static void every_kind_moves_alike_in_every_way(void **state) {
-  (void)state;
+TEST(every_kind_moves_alike_in_every_way) {
   LS_SPEC("M166 M168 M182");
   for (size_t i = 0; ls_optimizer_kind(i) != NULL; ++i) {
     const optimizer_case row = {
@@ -81,8 +80,7 @@ static ls_tensor half_life(ls_tensor at, void *user) {
   return ls_exp(ls_mul_scalar(x, -0.5));
 }
 
-static void schedules_go_alike_in_every_way(void **state) {
-  (void)state;
+TEST(schedules_go_alike_in_every_way) {
   static const ls_schedule schedules[] = {
       {.kind = LS_SCHEDULE_LINEAR, .steps = 3, .end = 0.1},
       {.kind = LS_SCHEDULE_COSINE, .steps = 5, .warmup = 2},
@@ -97,8 +95,7 @@ static void schedules_go_alike_in_every_way(void **state) {
   }
 }
 
-static void clipping_is_alike_in_every_way(void **state) {
-  (void)state;
+TEST(clipping_is_alike_in_every_way) {
   static const optimizer_case rows[] = {
       {.kind = "sgd", .options = {.clip = {.value = 0.1}}},
       {.kind = "sgd", .options = {.clip = {.norm = 0.1}}},
@@ -108,8 +105,7 @@ static void clipping_is_alike_in_every_way(void **state) {
   hold(rows, LS_COUNT_OF(rows), true);
 }
 
-static void several_calls_make_a_step_in_every_way(void **state) {
-  (void)state;
+TEST(several_calls_make_a_step_in_every_way) {
   static const optimizer_case rows[] = {
       {.kind = "sgd", .options = {.accumulate = 2}},
       {.kind = "adam", .options = {.accumulate = 3}},  // One call is left.
@@ -123,8 +119,7 @@ static void several_calls_make_a_step_in_every_way(void **state) {
   hold(rows, LS_COUNT_OF(rows), false);
 }
 
-static void sums_and_means_are_alike_in_every_way(void **state) {
-  (void)state;
+TEST(sums_and_means_are_alike_in_every_way) {
   LS_SPEC("M182");
   static const optimizer_case rows[] = {
       {.kind = "sgd", .options = {.over_replicas = LS_GRADIENTS_SUM}},
@@ -170,8 +165,7 @@ static void check_number(const ways *self) {
     ways_expect(self, "w", ways_value(self, 0, c, 0), w, 1e-5);
 }
 
-static void a_step_goes_down_the_gradient_of_the_whole_batch(void **state) {
-  (void)state;
+TEST(a_step_goes_down_the_gradient_of_the_whole_batch) {
   LS_SPEC("M182");
   static const optimizer_case rows[] = {
       {.kind = "sgd", .options = {.learning_rate = 1}},
@@ -207,8 +201,7 @@ static ls_nest step_down_rows(ls_nest x, ways *self) {
   return ways_minimize(self, rows_of_losses, x);
 }
 
-static void what_cannot_be_minimized_is_refused_in_every_way(void **state) {
-  (void)state;
+TEST(what_cannot_be_minimized_is_refused_in_every_way) {
   static const optimizer_case row = {.kind = "adam"};
   const ways_case cases[] = {
       {.name = "nothing to train",
@@ -253,8 +246,7 @@ static ls_nest step_with_average(ls_nest x, ways *self) {
                   self->way == WAY_GRAPH ? ls_nest_op(averaged) : ls_none());
 }
 
-static void averages_of_weights_follow_in_every_way(void **state) {
-  (void)state;
+TEST(averages_of_weights_follow_in_every_way) {
   static const optimizer_case row = {.kind = "sgd",
                                      .options = {.learning_rate = 0.1}};
   ways_hold(&(ways_case){.name = "average",
@@ -265,20 +257,4 @@ static void averages_of_weights_follow_in_every_way(void **state) {
                          .drop = drop_average,
                          .steps = STEPS},
             1);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_kind_moves_alike_in_every_way),
-      cmocka_unit_test(schedules_go_alike_in_every_way),
-      cmocka_unit_test(clipping_is_alike_in_every_way),
-      cmocka_unit_test(several_calls_make_a_step_in_every_way),
-      cmocka_unit_test(sums_and_means_are_alike_in_every_way),
-      cmocka_unit_test(a_step_goes_down_the_gradient_of_the_whole_batch),
-      cmocka_unit_test(what_cannot_be_minimized_is_refused_in_every_way),
-      cmocka_unit_test(averages_of_weights_follow_in_every_way),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -80,8 +80,7 @@ static size_t begin(ls_recurrent_kind kind, ls_recurrent_layer **out_layer,
   return begin_with(kind, 0, out_layer, variables, w);
 }
 
-static void steps_follow_the_formulas(void **state) {
-  (void)state;
+TEST(steps_follow_the_formulas) {
   for (ls_recurrent_kind kind = 0; kind <= LS_RECURRENT_GRU; ++kind) {
     ls_recurrent_layer *layer = NULL;
     ls_variable *variables[4];
@@ -119,8 +118,7 @@ static void steps_follow_the_formulas(void **state) {
   }
 }
 
-static void a_sequence_can_go_on_from_a_state(void **state) {
-  (void)state;
+TEST(a_sequence_can_go_on_from_a_state) {
   for (ls_recurrent_kind kind = 0; kind <= LS_RECURRENT_GRU; ++kind) {
     ls_recurrent_layer *layer = NULL;
     ls_variable *variables[4];
@@ -146,8 +144,7 @@ static void a_sequence_can_go_on_from_a_state(void **state) {
   }
 }
 
-static void an_lstm_remembers_at_first(void **state) {
-  (void)state;
+TEST(an_lstm_remembers_at_first) {
   ls_recurrent_layer *layer = NULL;
   expect_ok(ls_recurrent_layer_create(
       &(ls_recurrent_options){.inputs = 1, .units = 2}, &layer));
@@ -169,8 +166,7 @@ static ls_nest loss_of(ls_nest args, void *user) {
                         ls_reduce_sum(end.h, LS_ALL_AXES)));
 }
 
-static void gradients_flow_back_through_the_steps(void **state) {
-  (void)state;
+TEST(gradients_flow_back_through_the_steps) {
   const ls_nest args = LS_TUPLE(ls_nest_array(
       array_of_numbers(LS_DTYPE_F64, LS_SHAPE(BATCH, STEPS, INPUTS), 5)));
   for (ls_recurrent_kind kind = 0; kind <= LS_RECURRENT_GRU; ++kind)
@@ -224,8 +220,7 @@ static ls_nest call_long(ls_recurrent_kind kind, int64_t unrolled, ls_nest args,
   return result;
 }
 
-static void a_loop_gives_the_bits_of_steps_apart(void **state) {
-  (void)state;
+TEST(a_loop_gives_the_bits_of_steps_apart) {
   const ls_nest args = LS_TUPLE(
       ls_nest_array(
           array_of_numbers(LS_DTYPE_F64, LS_SHAPE(BATCH, LONG, INPUTS), 5)),
@@ -289,8 +284,7 @@ static void feed_rows(int64_t unrolled) {
   ls_graph_destroy(graph);
 }
 
-static void a_session_may_feed_any_number_of_rows(void **state) {
-  (void)state;
+TEST(a_session_may_feed_any_number_of_rows) {
   feed_rows(STEPS);
   feed_rows(1);
 }
@@ -321,8 +315,7 @@ static ls_nest train(ls_nest args, void *user) {
   return ls_leaf(loss);
 }
 
-static void both_kinds_learn_to_remember(void **state) {
-  (void)state;
+TEST(both_kinds_learn_to_remember) {
   ls_array *bits =
       array_of_numbers(LS_DTYPE_F32, LS_SHAPE(EXAMPLES, BITS, 1), 8);
   for (int64_t i = 0; i < EXAMPLES * BITS; ++i)
@@ -350,8 +343,7 @@ static void both_kinds_learn_to_remember(void **state) {
 }
 
 // ---- What is refused -------------------------------------------------------
-static void layers_that_cannot_be_are_refused(void **state) {
-  (void)state;
+TEST(layers_that_cannot_be_are_refused) {
   ls_recurrent_layer *layer = NULL;
   expect_status(
       ls_recurrent_layer_create(
@@ -387,22 +379,6 @@ static ls_status make_layer(void *user) {
   return status;
 }
 
-static void no_memory_for_a_layer_is_a_status(void **state) {
-  (void)state;
+TEST(no_memory_for_a_layer_is_a_status) {
   expect_memory_failures_survived(make_layer, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(steps_follow_the_formulas),
-      cmocka_unit_test(a_sequence_can_go_on_from_a_state),
-      cmocka_unit_test(an_lstm_remembers_at_first),
-      cmocka_unit_test(gradients_flow_back_through_the_steps),
-      cmocka_unit_test(a_loop_gives_the_bits_of_steps_apart),
-      cmocka_unit_test(a_session_may_feed_any_number_of_rows),
-      cmocka_unit_test(both_kinds_learn_to_remember),
-      cmocka_unit_test(layers_that_cannot_be_are_refused),
-      cmocka_unit_test(no_memory_for_a_layer_is_a_status),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,8 +7,7 @@
 #include "lockstep/weights.h"
 #include "support/refused.h"
 
-static void refused_calls_of_layers_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_layers_leave_nothing) {
   REFUSED(ls_attention_layer *, ls_attention_layer_create(NULL, &out));
   REFUSED(ls_batch_norm_layer *, ls_batch_norm_layer_create(NULL, &out));
   REFUSED(ls_conv_layer *, ls_conv_layer_create(NULL, &out));
@@ -18,13 +17,11 @@ static void refused_calls_of_layers_leave_nothing(void **state) {
   REFUSED(ls_recurrent_layer *, ls_recurrent_layer_create(NULL, &out));
 }
 
-static void refused_calls_of_losses_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_losses_leave_nothing) {
   REFUSED_MEMORY(ls_running_mean *, ls_running_mean_create(NULL, &out));
 }
 
-static void refused_calls_of_optimizers_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_optimizers_leave_nothing) {
   REFUSED_MEMORY(ls_optimizer *, ls_adagrad_create(NULL, &out));
   REFUSED_MEMORY(ls_optimizer *, ls_adam_create(NULL, &out));
   REFUSED_MEMORY(ls_optimizer *, ls_adamw_create(NULL, &out));
@@ -39,17 +36,6 @@ static void refused_calls_of_optimizers_leave_nothing(void **state) {
   REFUSED_MEMORY(ls_optimizer *, ls_sgd_create(NULL, &out));
 }
 
-static void refused_calls_of_weights_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_weights_leave_nothing) {
   REFUSED_MEMORY(ls_variable *, ls_weight_create(NULL, &out));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(refused_calls_of_layers_leave_nothing),
-      cmocka_unit_test(refused_calls_of_losses_leave_nothing),
-      cmocka_unit_test(refused_calls_of_optimizers_leave_nothing),
-      cmocka_unit_test(refused_calls_of_weights_leave_nothing),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

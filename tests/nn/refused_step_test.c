@@ -116,22 +116,12 @@ static const stepping steps[] = {
     {.kind = "sgd", .options = {.accumulate = 2}},
 };
 
-static void a_spoiled_gradient_moves_no_variable(void **state) {
-  (void)state;
+TEST(a_spoiled_gradient_moves_no_variable) {
   for (size_t i = 0; i < LS_COUNT_OF(steps); ++i)
     hold(apply, &steps[i]);
 }
 
-static void a_spoiled_gradient_moves_nothing_across_replicas(void **state) {
-  (void)state;
+TEST(a_spoiled_gradient_moves_nothing_across_replicas) {
   for (size_t i = 0; i < LS_COUNT_OF(steps); ++i)
     hold(merge_apply, &steps[i]);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_spoiled_gradient_moves_no_variable),
-      cmocka_unit_test(a_spoiled_gradient_moves_nothing_across_replicas),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -181,16 +181,14 @@ static void expect_same_bits(size_t maker, ls_dtype dtype, int replicas) {
 static const ls_dtype dtypes[] = {LS_DTYPE_F32, LS_DTYPE_F64, LS_DTYPE_BF16,
                                   LS_DTYPE_F16};
 
-static void a_step_by_rows_has_the_bits_of_one_over_all(void **state) {
-  (void)state;
+TEST(a_step_by_rows_has_the_bits_of_one_over_all) {
   for (size_t d = 0; d < LS_COUNT_OF(dtypes); ++d)
     for (size_t i = 0; i < LS_COUNT_OF(makers); ++i)
       expect_same_bits(i, dtypes[d], 0);
 }
 
 // Sums go along the tree, whatever rows each replica has.
-static void a_step_by_rows_of_replicas_has_these_bits_too(void **state) {
-  (void)state;
+TEST(a_step_by_rows_of_replicas_has_these_bits_too) {
   for (size_t d = 0; d < LS_COUNT_OF(dtypes); ++d)
     for (size_t i = 0; i < LS_COUNT_OF(makers); ++i)
       expect_same_bits(i, dtypes[d], 3);
@@ -199,8 +197,7 @@ static void a_step_by_rows_of_replicas_has_these_bits_too(void **state) {
 // ---- Replicas --------------------------------------------------------------
 // All numbers are small integers and their halves: every order of adding gives
 // the same.
-static void replicas_put_their_rows_together(void **state) {
-  (void)state;
+TEST(replicas_put_their_rows_together) {
   enum { ROWS = 64, REPLICAS = 4 };
   double values[2][ROWS];
   for (int dense = 0; dense < 2; ++dense) {
@@ -274,8 +271,7 @@ static ls_nest minimize(ls_nest args, void *user) {
   return ls_leaf(loss);
 }
 
-static void a_large_table_costs_what_is_looked_up(void **state) {
-  (void)state;
+TEST(a_large_table_costs_what_is_looked_up) {
   enum { ROWS = 1000000, WIDTH = 8, LOOKED_UP = 64 };
   static const optimizer_maker kinds[] = {make_sgd, make_adagrad, make_held};
   for (size_t i = 0; i < LS_COUNT_OF(kinds); ++i) {
@@ -303,14 +299,4 @@ static void a_large_table_costs_what_is_looked_up(void **state) {
     ls_optimizer_release(p.optimizer);
     ls_variable_release(p.table);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_step_by_rows_has_the_bits_of_one_over_all),
-      cmocka_unit_test(a_step_by_rows_of_replicas_has_these_bits_too),
-      cmocka_unit_test(replicas_put_their_rows_together),
-      cmocka_unit_test(a_large_table_costs_what_is_looked_up),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

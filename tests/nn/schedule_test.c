@@ -37,8 +37,7 @@ static double stairs(double i) { return pow(0.1, floor(i / 4)); }
 
 static double warmed(double i) { return i < 5 ? (i + 1) / 5 : line(i - 5); }
 
-static void schedules_follow_their_formulas(void **state) {
-  (void)state;
+TEST(schedules_follow_their_formulas) {
   const struct {
     ls_schedule schedule;
     double (*wanted)(double i);
@@ -65,8 +64,7 @@ static double halved_reciprocal(double i) {
   return i < 2 ? (i + 1) / 2 : 0.5 / (i - 1);
 }
 
-static void a_schedule_of_ones_own_takes_the_steps_after_warm_up(void **state) {
-  (void)state;
+TEST(a_schedule_of_ones_own_takes_the_steps_after_warm_up) {
   double half = 0.5;
   expect_factors(
       &(ls_schedule){.custom = reciprocal, .user = &half, .warmup = 2},
@@ -86,8 +84,7 @@ static ls_nest descend(ls_nest args, void *user) {
   return ls_leaf(rate);
 }
 
-static void the_rate_follows_the_optimizers_steps(void **state) {
-  (void)state;
+TEST(the_rate_follows_the_optimizers_steps) {
   const double zero = 0;
   problem p = {variable_of("w", LS_DTYPE_F64, LS_SCALAR, &zero), NULL};
   expect_ok(ls_sgd_create(
@@ -110,8 +107,7 @@ static void the_rate_follows_the_optimizers_steps(void **state) {
   ls_optimizer_release(p.optimizer);
 }
 
-static void schedules_that_cannot_be_are_refused(void **state) {
-  (void)state;
+TEST(schedules_that_cannot_be_are_refused) {
   ls_optimizer *optimizer = NULL;
   const struct {
     ls_schedule schedule;
@@ -129,14 +125,4 @@ static void schedules_that_cannot_be_are_refused(void **state) {
                        &optimizer),
         LS_INVALID_ARGUMENT, rows[i].part);
   assert_null(optimizer);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(schedules_follow_their_formulas),
-      cmocka_unit_test(a_schedule_of_ones_own_takes_the_steps_after_warm_up),
-      cmocka_unit_test(the_rate_follows_the_optimizers_steps),
-      cmocka_unit_test(schedules_that_cannot_be_are_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,8 +41,7 @@ static const ls_array *item(ls_nest nest, size_t index) {
   return ls_nest_as_array(ls_nest_item(nest, index));
 }
 
-static void tokens_of_examples_count_as_rows_do(void **state) {
-  (void)state;
+TEST(tokens_of_examples_count_as_rows_do) {
   const ls_nest apart =
       make_args(LS_SHAPE(BATCH, TOKENS, CLASSES), LS_SHAPE(BATCH, TOKENS));
   const ls_nest flat = make_args(LS_SHAPE(ROWS, CLASSES), LS_SHAPE(ROWS));
@@ -63,8 +62,7 @@ static void tokens_of_examples_count_as_rows_do(void **state) {
   ls_nest_release(flat);
 }
 
-static void the_numbers_are_those_of_plain_c(void **state) {
-  (void)state;
+TEST(the_numbers_are_those_of_plain_c) {
   const ls_nest args =
       make_args(LS_SHAPE(BATCH, TOKENS, CLASSES), LS_SHAPE(BATCH, TOKENS));
   const ls_array *x = item(args, 0), *y = item(args, 1);
@@ -90,12 +88,4 @@ static void the_numbers_are_those_of_plain_c(void **state) {
   assert_true(ls_array_f64(item(got, 3), 0) == (double)correct);
   ls_nest_release(got);
   ls_nest_release(args);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(tokens_of_examples_count_as_rows_do),
-      cmocka_unit_test(the_numbers_are_those_of_plain_c),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -115,8 +115,7 @@ static void check_averages(const ways *self) {
                     wanted_average(self, i, v == 1), 1e-5);
 }
 
-static void averages_of_a_batch_norm_move_in_every_way(void **state) {
-  (void)state;
+TEST(averages_of_a_batch_norm_move_in_every_way) {
   static const norm_case rows[] = {
       {0},
       {.over_replicas = true},
@@ -148,8 +147,7 @@ static ls_nest step_in_parts(ls_nest x, ways *self) {
   return ls_leaf(loss);
 }
 
-static void averages_move_with_each_part_of_a_batch(void **state) {
-  (void)state;
+TEST(averages_move_with_each_part_of_a_batch) {
   static const norm_case row = {.parts = 2};
   ways_hold(&(ways_case){.name = "parts",
                          .user = &row,
@@ -232,8 +230,7 @@ static void run(two_losses *g, int i, ls_nest fetch, double first,
   }
 }
 
-static void a_step_takes_along_what_its_inputs_are_enough_for(void **state) {
-  (void)state;
+TEST(a_step_takes_along_what_its_inputs_are_enough_for) {
   two_losses g;
   begin(&g);
   run(&g, 0, ls_leaf(g.loss[0]), 0, 0);  // No step.
@@ -243,8 +240,7 @@ static void a_step_takes_along_what_its_inputs_are_enough_for(void **state) {
   end(&g);
 }
 
-static void updates_are_a_collection_of_the_graph(void **state) {
-  (void)state;
+TEST(updates_are_a_collection_of_the_graph) {
   two_losses g;
   begin(&g);
   ls_nest updates[8];
@@ -291,8 +287,7 @@ static ls_nest step_on_replica(ls_nest args, void *user) {
   return ls_none();
 }
 
-static void the_training_op_of_a_strategy_moves_averages_once(void **state) {
-  (void)state;
+TEST(the_training_op_of_a_strategy_moves_averages_once) {
   LS_SPEC("M168");
   static const norm_case row = {0};
   ways self = {.replicas = 2, .user = &row};
@@ -349,17 +344,4 @@ static void the_training_op_of_a_strategy_moves_averages_once(void **state) {
     ls_variable_release(self.variables[i]);
   ls_graph_destroy(graph);
   ls_strategy_release(self.strategy);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(averages_of_a_batch_norm_move_in_every_way),
-      cmocka_unit_test(averages_move_with_each_part_of_a_batch),
-      cmocka_unit_test(a_step_takes_along_what_its_inputs_are_enough_for),
-      cmocka_unit_test(updates_are_a_collection_of_the_graph),
-      cmocka_unit_test(the_training_op_of_a_strategy_moves_averages_once),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

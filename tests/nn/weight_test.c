@@ -27,8 +27,7 @@ static bool same(const ls_weight_options *a, const ls_weight_options *b) {
   return result;
 }
 
-static void a_weight_depends_on_seed_and_name_alone(void **state) {
-  (void)state;
+TEST(a_weight_depends_on_seed_and_name_alone) {
   const ls_weight_options w = {.name = "w", .shape = LS_SHAPE(8, 8)};
   ls_weight_options other = w;
   assert_true(same(&w, &other));
@@ -48,8 +47,7 @@ static void a_weight_depends_on_seed_and_name_alone(void **state) {
   ls_array_release(outside);
 }
 
-static void a_session_starts_with_the_values_of_eager(void **state) {
-  (void)state;
+TEST(a_session_starts_with_the_values_of_eager) {
   const ls_weight_options w = {.name = "w", .shape = LS_SHAPE(8, 8)};
   ls_array *eager = NULL, *session_value = NULL;
   {
@@ -108,8 +106,7 @@ static moments moments_of(ls_initializer initializer, ls_shape shape) {
 }
 
 // Of [50, 200] or [5, 5, 8, 50]: fans of 50 or 200 in and 200 or 1250 out.
-static void fans_set_the_variance(void **state) {
-  (void)state;
+TEST(fans_set_the_variance) {
   const struct {
     ls_initializer initializer;
     double matrix, windows;  // Variances.
@@ -137,8 +134,7 @@ static void fans_set_the_variance(void **state) {
     }
 }
 
-static void numbers_set_range_mean_and_deviation(void **state) {
-  (void)state;
+TEST(numbers_set_range_mean_and_deviation) {
   const ls_shape shape = LS_SHAPE(10000);
   moments m = moments_of(ls_init_uniform(2, 5), shape);
   assert_true(m.least >= 2 && m.least < 2.01 && m.most < 5 && m.most > 4.99);
@@ -166,8 +162,7 @@ static double product(const ls_array *x, int64_t columns, int64_t count,
   return sum;
 }
 
-static void orthogonal_rows_or_columns_are_orthonormal(void **state) {
-  (void)state;
+TEST(orthogonal_rows_or_columns_are_orthonormal) {
   const struct {
     ls_shape shape;
     int64_t rows, columns;
@@ -193,8 +188,7 @@ static void orthogonal_rows_or_columns_are_orthonormal(void **state) {
     }
 }
 
-static void zeros_and_ones_are_that(void **state) {
-  (void)state;
+TEST(zeros_and_ones_are_that) {
   const moments zeros = moments_of(ls_init_zeros(), LS_SHAPE(5));
   const moments ones = moments_of(ls_init_ones(), LS_SHAPE(5));
   assert_true(zeros.least == 0 && zeros.most == 0);
@@ -210,33 +204,17 @@ static ls_tensor draw_iota(const ls_initializer *self, ls_dtype dtype,
   return ls_mul_scalar(ls_iota(dtype, shape, 0), self->a);
 }
 
-static void an_initializer_can_be_ones_own(void **state) {
-  (void)state;
+TEST(an_initializer_can_be_ones_own) {
   const moments m =
       moments_of((ls_initializer){.draw = draw_iota, .a = 3}, LS_SHAPE(5));
   assert_true(m.least == 0 && m.most == 12);
 }
 
-static void an_unknown_shape_is_refused(void **state) {
-  (void)state;
+TEST(an_unknown_shape_is_refused) {
   ls_variable *variable = NULL;
   expect_status(ls_weight_create(
                     &(ls_weight_options){.name = "w", .shape = LS_SHAPE(2, -1)},
                     &variable),
                 LS_INVALID_ARGUMENT, "weight 'w' needs a known shape");
   assert_null(variable);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_weight_depends_on_seed_and_name_alone),
-      cmocka_unit_test(a_session_starts_with_the_values_of_eager),
-      cmocka_unit_test(fans_set_the_variance),
-      cmocka_unit_test(numbers_set_range_mean_and_deviation),
-      cmocka_unit_test(orthogonal_rows_or_columns_are_orthonormal),
-      cmocka_unit_test(zeros_and_ones_are_that),
-      cmocka_unit_test(an_initializer_can_be_ones_own),
-      cmocka_unit_test(an_unknown_shape_is_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

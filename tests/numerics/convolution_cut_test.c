@@ -124,8 +124,7 @@ static void expect_any_cut(const conv *c, way how, const data *d) {
   free(whole);
 }
 
-static void an_image_has_the_bits_it_has_alone(void **state) {
-  (void)state;
+TEST(an_image_has_the_bits_it_has_alone) {
   loop_random random = {loop_random_seed()};
   for (size_t i = 0; i < LS_COUNT_OF(convs); ++i) {
     data d = make_data(&convs[i], IMAGES, &random);
@@ -136,8 +135,7 @@ static void an_image_has_the_bits_it_has_alone(void **state) {
 }
 
 // ---- Cuts of the work ------------------------------------------------------
-static void the_cut_is_a_function_of_the_shapes(void **state) {
-  (void)state;
+TEST(the_cut_is_a_function_of_the_shapes) {
   loop_random random = {loop_random_seed()};
   const kernel_tables tables = kernel_tables_find();
   for (size_t i = 0; i < LS_COUNT_OF(convs); ++i) {
@@ -164,8 +162,7 @@ static void the_cut_is_a_function_of_the_shapes(void **state) {
 }
 
 // Enough tiles for the gradient of Winograd's algorithm: several parts.
-static void winograds_weights_are_summed_alike_everywhere(void **state) {
-  (void)state;
+TEST(winograds_weights_are_summed_alike_everywhere) {
   const conv c = {"Winograd's weights", 16, 16, 32, 3, 1, true};
   enum { MANY = 12 };
   loop_random random = {loop_random_seed()};
@@ -192,13 +189,4 @@ static void winograds_weights_are_summed_alike_everywhere(void **state) {
   free(taps);
   free(want);
   free_data(&d);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(an_image_has_the_bits_it_has_alone),
-      cmocka_unit_test(the_cut_is_a_function_of_the_shapes),
-      cmocka_unit_test(winograds_weights_are_summed_alike_everywhere),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -108,8 +108,7 @@ static double ulps(float got, long double want) {
   return (double)(fabsl((long double)got - want) / ldexpl(1, place));
 }
 
-static void functions_err_by_no_more_ulps_than_they_say(void **state) {
-  (void)state;
+TEST(functions_err_by_no_more_ulps_than_they_say) {
   static float x[SAMPLE], y[SAMPLE];
   const bool shows = getenv("LS_TEST_TABLE") != NULL;
   for (size_t i = 0; i < LS_COUNT_OF(functions); ++i) {
@@ -139,8 +138,7 @@ static void functions_err_by_no_more_ulps_than_they_say(void **state) {
 }
 
 // ---- Bits ------------------------------------------------------------------
-static void odd_and_even_functions_are_so_to_the_bit(void **state) {
-  (void)state;
+TEST(odd_and_even_functions_are_so_to_the_bit) {
   static float x[SAMPLE], minus[SAMPLE], y[SAMPLE], z[SAMPLE];
   for (size_t i = 0; i < LS_COUNT_OF(functions); ++i) {
     const function *f = &functions[i];
@@ -171,8 +169,7 @@ static void compare_tables(void) {
   }
 }
 
-static void every_table_gives_the_same_bytes_at_the_edges(void **state) {
-  (void)state;
+TEST(every_table_gives_the_same_bytes_at_the_edges) {
   compare_tables();
   const uint64_t mode = ls_float_mode_enter();
   compare_tables();
@@ -181,8 +178,7 @@ static void every_table_gives_the_same_bytes_at_the_edges(void **state) {
 
 // Where an engine runs them: what is denormal comes out as zero, and nothing
 // else changes but by what a denormal argument is.
-static void without_denormals_results_are_zeros_or_as_before(void **state) {
-  (void)state;
+TEST(without_denormals_results_are_zeros_or_as_before) {
   static float x[SAMPLE], with[SAMPLE], without[SAMPLE];
   for (size_t i = 0; i < LS_COUNT_OF(functions); ++i) {
     const function *f = &functions[i];
@@ -207,8 +203,7 @@ static void without_denormals_results_are_zeros_or_as_before(void **state) {
 }
 
 // ---- One by one -------------------------------------------------------------
-static void elementary_functions_keep_to_their_tails(void **state) {
-  (void)state;
+TEST(elementary_functions_keep_to_their_tails) {
   const kernel_tables tables = kernel_tables_find();
   for (size_t i = 0; i < tables.count; ++i) {
     for (size_t f = 0; f < LS_COUNT_OF(functions); ++f) {
@@ -229,8 +224,7 @@ static void elementary_functions_keep_to_their_tails(void **state) {
   }
 }
 
-static void elementary_functions_have_the_special_values_of_libm(void **state) {
-  (void)state;
+TEST(elementary_functions_have_the_special_values_of_libm) {
   static const struct {
     size_t function;  // In `functions`.
     float x, want;
@@ -280,8 +274,7 @@ static void elementary_functions_have_the_special_values_of_libm(void **state) {
 }
 
 // Lanes of large angles are reduced apart from their neighbours.
-static void large_angles_do_not_touch_other_lanes(void **state) {
-  (void)state;
+TEST(large_angles_do_not_touch_other_lanes) {
   float x[64], alone, y[64];
   for (size_t i = 0; i < LS_COUNT_OF(x); ++i) {
     x[i] = floats_random_unit() * (i % 5 == 0 ? 0x1p100f : 10.0f);
@@ -300,8 +293,7 @@ static void large_angles_do_not_touch_other_lanes(void **state) {
 
 // ---- Gelu -------------------------------------------------------------------
 // The bounds of isa/vecactivation.h.
-static void gelu_and_its_slope_err_little(void **state) {
-  (void)state;
+TEST(gelu_and_its_slope_err_little) {
   const ls_cpu_kernels *best = ls_cpu_kernels_best();
   enum { COUNT = 100000 };
   float *x = floats_allocate(COUNT * sizeof *x),
@@ -333,8 +325,7 @@ static void gelu_and_its_slope_err_little(void **state) {
   free(ones);
 }
 
-static void gelu_grad_is_the_same_in_every_table_and_tail(void **state) {
-  (void)state;
+TEST(gelu_grad_is_the_same_in_every_table_and_tail) {
   const kernel_tables tables = kernel_tables_find();
   for (size_t n = 0; n < 40; ++n) {
     float *dy = floats_create(n), *x = floats_create(n),
@@ -354,8 +345,7 @@ static void gelu_grad_is_the_same_in_every_table_and_tail(void **state) {
   }
 }
 
-static void gelu_again_is_gelu_and_its_gradient(void **state) {
-  (void)state;
+TEST(gelu_again_is_gelu_and_its_gradient) {
   const ls_cpu_kernels *best = ls_cpu_kernels_best();
   for (size_t n = 0; n < 40; ++n) {
     float *dy = floats_create(n), *x = floats_create(n);
@@ -372,20 +362,4 @@ static void gelu_again_is_gelu_and_its_gradient(void **state) {
     free(y);
     free(dx);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(functions_err_by_no_more_ulps_than_they_say),
-      cmocka_unit_test(odd_and_even_functions_are_so_to_the_bit),
-      cmocka_unit_test(every_table_gives_the_same_bytes_at_the_edges),
-      cmocka_unit_test(without_denormals_results_are_zeros_or_as_before),
-      cmocka_unit_test(elementary_functions_keep_to_their_tails),
-      cmocka_unit_test(elementary_functions_have_the_special_values_of_libm),
-      cmocka_unit_test(large_angles_do_not_touch_other_lanes),
-      cmocka_unit_test(gelu_and_its_slope_err_little),
-      cmocka_unit_test(gelu_grad_is_the_same_in_every_table_and_tail),
-      cmocka_unit_test(gelu_again_is_gelu_and_its_gradient),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

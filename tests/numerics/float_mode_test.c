@@ -114,15 +114,13 @@ static void run_on(int replicas, int threads) {
   expect_ok(ls_runtime_destroy(runtime));
 }
 
-static void denormals_are_zero_on_every_lane_and_thread(void **state) {
-  (void)state;
+TEST(denormals_are_zero_on_every_lane_and_thread) {
   for (int replicas = 1; replicas <= MOST_REPLICAS; ++replicas)
     for (int threads = 1; threads <= 3; ++threads)
       run_on(replicas, threads);
 }
 
-static void denormals_are_zero_in_eager(void **state) {
-  (void)state;
+TEST(denormals_are_zero_in_eager) {
   expect_ok(ls_frame_begin());
   ls_array *x = vector_of(1e-20F, 1000), *y = NULL;
   const ls_tensor value = ls_tensor_from_array(x);
@@ -159,8 +157,7 @@ static float call_once(int threads) {
   return sum;
 }
 
-static void the_callers_rounding_does_not_show_and_stays(void **state) {
-  (void)state;
+TEST(the_callers_rounding_does_not_show_and_stays) {
   static const int modes[] = {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO};
   const float want = call_once(1);
   for (int threads = 1; threads <= 3; ++threads)
@@ -176,23 +173,10 @@ static void the_callers_rounding_does_not_show_and_stays(void **state) {
     }
 }
 
-static void denormals_are_there_again_after_a_call(void **state) {
-  (void)state;
+TEST(denormals_are_there_again_after_a_call) {
   volatile float tiny = 1e-20F;
   assert_true(tiny * tiny > 0);
   (void)call_once(2);
   assert_true(tiny * tiny > 0);
   assert_true(noted_product[0] > 0);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(denormals_are_zero_on_every_lane_and_thread),
-      cmocka_unit_test(denormals_are_zero_in_eager),
-      cmocka_unit_test(the_callers_rounding_does_not_show_and_stays),
-      cmocka_unit_test(denormals_are_there_again_after_a_call),
-  };
-  const int failures = cmocka_run_group_tests(tests, NULL, NULL);
-  ls_status_free(ls_runtime_destroy(NULL));
-  return failures;
 }

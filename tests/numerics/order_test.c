@@ -67,8 +67,7 @@ static void begin(fixture *f) {
 
 // Rows of every length: short ones are worked on side by side, and must not
 // show it.
-static void softmax_adds_a_row_in_sixteen_partial_sums(void **state) {
-  (void)state;
+TEST(softmax_adds_a_row_in_sixteen_partial_sums) {
   fixture f;
   begin(&f);
   for (size_t columns = 1; columns <= COLUMNS; ++columns) {
@@ -128,8 +127,7 @@ static void check_sums_of_all(const fixture *f, size_t ways, size_t n,
   numbers_free(got, offset);
 }
 
-static void sums_of_four_and_eight_follow_the_tree_near_and_far(void **state) {
-  (void)state;
+TEST(sums_of_four_and_eight_follow_the_tree_near_and_far) {
   fixture f;
   begin(&f);
   for (size_t n = 1; n <= COLUMNS; ++n)
@@ -139,8 +137,7 @@ static void sums_of_four_and_eight_follow_the_tree_near_and_far(void **state) {
     }
 }
 
-static void moments_are_one_chain_down_each_column(void **state) {
-  (void)state;
+TEST(moments_are_one_chain_down_each_column) {
   fixture f;
   begin(&f);
   for (size_t columns = 1; columns <= COLUMNS; columns += 1 + columns / 4) {
@@ -167,8 +164,7 @@ static void moments_are_one_chain_down_each_column(void **state) {
   }
 }
 
-static void a_rows_moments_are_sixteen_partial_sums(void **state) {
-  (void)state;
+TEST(a_rows_moments_are_sixteen_partial_sums) {
   fixture f;
   begin(&f);
   for (size_t columns = 1; columns <= COLUMNS; ++columns) {
@@ -256,8 +252,7 @@ static void check_reduction(const reduction *r, ls_dtype dtype,
   loop_case_deinit(&c);
 }
 
-static void reductions_add_in_the_order_of_their_axes(void **state) {
-  (void)state;
+TEST(reductions_add_in_the_order_of_their_axes) {
   static const reduction rows[] = {
       {3, 40, 50, false},  {1, 1500, 9, false}, {2, 512, 130, false},
       {2, 513, 16, false}, {4, 7, 33, true},    {1, 64, 300, true},
@@ -280,8 +275,7 @@ static float tree(const float *const *x, size_t first, size_t count, size_t i) {
   return tree(x, first, left, i) + tree(x, first + left, count - left, i);
 }
 
-static void sums_of_arrays_follow_the_canonical_tree(void **state) {
-  (void)state;
+TEST(sums_of_arrays_follow_the_canonical_tree) {
   enum { SIZE = 700 };
   loop_random random = {loop_random_seed()};
   for (size_t count = 1; count <= 33; count += 1 + count / 8) {
@@ -302,8 +296,7 @@ static void sums_of_arrays_follow_the_canonical_tree(void **state) {
 // ---- Weights' gradients ----------------------------------------------------
 // Of a 1x1 convolution: chains of 256 outputs in row order, each from +0, added
 // in order.
-static void a_weights_gradient_is_chains_in_row_order(void **state) {
-  (void)state;
+TEST(a_weights_gradient_is_chains_in_row_order) {
   enum { IMAGES = 5, SIDE = 13, IN = 7, OUT = 9, CHAIN = 256 };
   enum { PIXELS = IMAGES * SIDE * SIDE };
   loop_random random = {loop_random_seed()};
@@ -336,17 +329,4 @@ static void a_weights_gradient_is_chains_in_row_order(void **state) {
     free(got);
     loop_case_deinit(&c);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(softmax_adds_a_row_in_sixteen_partial_sums),
-      cmocka_unit_test(sums_of_four_and_eight_follow_the_tree_near_and_far),
-      cmocka_unit_test(moments_are_one_chain_down_each_column),
-      cmocka_unit_test(a_rows_moments_are_sixteen_partial_sums),
-      cmocka_unit_test(reductions_add_in_the_order_of_their_axes),
-      cmocka_unit_test(sums_of_arrays_follow_the_canonical_tree),
-      cmocka_unit_test(a_weights_gradient_is_chains_in_row_order),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -84,8 +84,7 @@ static const char program_text[] =
     ": f32[64,64]"
     "  return %7 }";
 
-static void buffers_of_whole_pages_do_not_lie_alike(void **state) {
-  (void)state;
+TEST(buffers_of_whole_pages_do_not_lie_alike) {
   lowered program;
   expect_ok(lowered_create(&(lowered_options){.text = program_text}, &program));
   char *plan = lowered_plan(&program);
@@ -95,8 +94,7 @@ static void buffers_of_whole_pages_do_not_lie_alike(void **state) {
 }
 
 // ---- Large blocks ----------------------------------------------------------
-static void large_blocks_begin_on_a_huge_page(void **state) {
-  (void)state;
+TEST(large_blocks_begin_on_a_huge_page) {
   static const size_t sizes[] = {1,         4096,          HUGE_PAGE - 1,
                                  HUGE_PAGE, HUGE_PAGE + 1, 5 * HUGE_PAGE + 77};
   ls_allocator *allocator = ls_allocator_system();
@@ -110,8 +108,7 @@ static void large_blocks_begin_on_a_huge_page(void **state) {
   }
 }
 
-static void large_variables_begin_on_a_huge_page(void **state) {
-  (void)state;
+TEST(large_variables_begin_on_a_huge_page) {
   lowered program;
   expect_ok(lowered_create(
       &(lowered_options){
@@ -131,15 +128,4 @@ static void large_variables_begin_on_a_huge_page(void **state) {
   assert_int_equal((uintptr_t)program.buffers[0]->data % HUGE_PAGE, 0);
   assert_int_equal((uintptr_t)program.buffers[1]->data % LS_CACHE_LINE, 0);
   lowered_destroy(&program);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(buffers_of_whole_pages_do_not_lie_alike),
-      cmocka_unit_test(large_blocks_begin_on_a_huge_page),
-      cmocka_unit_test(large_variables_begin_on_a_huge_page),
-  };
-  const int failures = cmocka_run_group_tests(tests, NULL, NULL);
-  ls_status_free(ls_runtime_destroy(NULL));
-  return failures;
 }

@@ -36,8 +36,7 @@ static uint64_t digest_of(const training *self) {
   return digest;
 }
 
-static void trained_models_have_the_bytes_of_every_machine(void **state) {
-  (void)state;
+TEST(trained_models_have_the_bytes_of_every_machine) {
   for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); ++i) {
     const training_job job = {.model = all[i].type->name,
                               .type = all[i].type,
@@ -54,11 +53,4 @@ static void trained_models_have_the_bytes_of_every_machine(void **state) {
       fail_msg("%s, %s: %#llx", job.model, ls_math_name(job.math),
                (unsigned long long)digest);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(trained_models_have_the_bytes_of_every_machine),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -196,8 +196,7 @@ static sizes random_sizes(size_t most, loop_random *random) {
                  .b_transposed = loop_random_bits(random) % 2 == 0};
 }
 
-static void no_cut_and_no_place_in_memory_shows(void **state) {
-  (void)state;
+TEST(no_cut_and_no_place_in_memory_shows) {
   const kernel_tables tables = kernel_tables_find();
   loop_random random = {loop_random_seed()};
   for (int round = 0; round < (LS_SANITIZED ? 20 : 100); ++round)
@@ -208,8 +207,7 @@ static void no_cut_and_no_place_in_memory_shows(void **state) {
 }
 
 // Infinities, NaNs and denormals travel down the chain like all else.
-static void any_bits_go_through_the_same_chain(void **state) {
-  (void)state;
+TEST(any_bits_go_through_the_same_chain) {
   const kernel_tables tables = kernel_tables_find();
   loop_random random = {loop_random_seed()};
   for (int round = 0; round < (LS_SANITIZED ? 20 : 100); ++round)
@@ -224,8 +222,7 @@ static void any_bits_go_through_the_same_chain(void **state) {
 // ---- Few rows --------------------------------------------------------------
 // As a small lane or the short last block of a cut has them: the rows of A
 // times B' alone, for each number below 16.
-static void few_rows_have_the_bits_they_have_among_many(void **state) {
-  (void)state;
+TEST(few_rows_have_the_bits_they_have_among_many) {
   enum { ROWS = 33 };
   const kernel_tables tables = kernel_tables_find();
   loop_random random = {loop_random_seed()};
@@ -259,8 +256,7 @@ static void few_rows_have_the_bits_they_have_among_many(void **state) {
 // Where libraries begin a new chain: 256, 384, 512, 1024.
 static const size_t depths[] = {255, 256, 257, 384, 385, 512, 513, 1025, 2050};
 
-static void a_long_chain_is_still_one(void **state) {
-  (void)state;
+TEST(a_long_chain_is_still_one) {
   const kernel_tables tables = kernel_tables_find();
   loop_random random = {loop_random_seed()};
   for (size_t d = 0; d < LS_COUNT_OF(depths); ++d)
@@ -271,8 +267,7 @@ static void a_long_chain_is_still_one(void **state) {
     }
 }
 
-static void accumulating_is_the_product_and_then_an_addition(void **state) {
-  (void)state;
+TEST(accumulating_is_the_product_and_then_an_addition) {
   const kernel_tables tables = kernel_tables_find();
   loop_random random = {loop_random_seed()};
   for (size_t d = 0; d < LS_COUNT_OF(depths); ++d) {
@@ -299,8 +294,7 @@ static void accumulating_is_the_product_and_then_an_addition(void **state) {
 // ---- Views -----------------------------------------------------------------
 // A with gaps behind every so many rows, and along k, against A without: in
 // some strips that are copied, as there are many columns.
-static void a_view_is_what_it_shows(void **state) {
-  (void)state;
+TEST(a_view_is_what_it_shows) {
   enum { M = 110, N = 260, K = 45, M_LINE = 7, K_LINE = 9, GAP = 5, STEP = 3 };
   const kernel_tables tables = kernel_tables_find();
   loop_random random = {loop_random_seed()};
@@ -359,8 +353,7 @@ static void run_share(void *user, int worker, int64_t begin, int64_t end) {
   }
 }
 
-static void threads_that_share_the_blocks_do_not_show(void **state) {
-  (void)state;
+TEST(threads_that_share_the_blocks_do_not_show) {
   loop_random random = {loop_random_seed()};
   const sizes s = {60, 130, 300, false, true};
   product p = new_product(LS_DTYPE_F32, s, NUMBERS_SMALL, &random);
@@ -381,17 +374,4 @@ static void threads_that_share_the_blocks_do_not_show(void **state) {
   }
   numbers_free(want, 0);
   free_product(&p);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(no_cut_and_no_place_in_memory_shows),
-      cmocka_unit_test(any_bits_go_through_the_same_chain),
-      cmocka_unit_test(few_rows_have_the_bits_they_have_among_many),
-      cmocka_unit_test(a_long_chain_is_still_one),
-      cmocka_unit_test(accumulating_is_the_product_and_then_an_addition),
-      cmocka_unit_test(a_view_is_what_it_shows),
-      cmocka_unit_test(threads_that_share_the_blocks_do_not_show),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -114,8 +114,7 @@ static bool check_ways(const random_program *program, const random_way *ways,
 
 #define CHECK(ways) check_ways(&program, ways, sizeof(ways) / sizeof(*ways), &c)
 
-static void programs_have_the_same_bytes_in_every_way(void **state) {
-  (void)state;
+TEST(programs_have_the_same_bytes_in_every_way) {
   const uint64_t first = number_of("LS_TEST_SEED", 1);
   const uint64_t programs =
       number_of("LS_TEST_PROGRAMS", LS_SANITIZED ? 3 : 20);
@@ -132,11 +131,4 @@ static void programs_have_the_same_bytes_in_every_way(void **state) {
          "refused\n",
          c.programs, c.compared, c.differ, c.programs_that_differ, c.failed);
   assert_int_equal(c.differ, 0);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(programs_have_the_same_bytes_in_every_way),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

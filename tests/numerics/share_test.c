@@ -32,8 +32,7 @@ static void hit(void *user, int worker, int64_t begin, int64_t end) {
 
 // More threads than cores, so that some are a job behind; small jobs and large
 // ones in turn, so that a number of one means another block in the next.
-static void every_block_runs_once_however_late_a_thread_is(void **state) {
-  (void)state;
+TEST(every_block_runs_once_however_late_a_thread_is) {
   for (int threads = 2; threads <= 8; threads += 3) {
     ls_workers *workers = make(threads);
     for (int round = 0; round < (LS_SANITIZED ? 500 : 5000); ++round) {
@@ -123,8 +122,7 @@ static void count_switches(void *user) {
 // Nobody goes to sleep between runs that follow one another. Another process on
 // the cores can make them, or who has the machine can take a core away for
 // seconds, so that one quiet attempt of one pool must do.
-static void runs_that_follow_one_another_wake_nobody(void **state) {
-  (void)state;
+TEST(runs_that_follow_one_another_wake_nobody) {
   if (ls_real_cores() < 2) skip();
   long fewest = RUNS;
   for (int i = 0; i < POOLS && fewest > FEW; ++i) {
@@ -148,8 +146,7 @@ static double cpu_seconds(void) {
   return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-static void idle_workers_take_no_time(void **state) {
-  (void)state;
+TEST(idle_workers_take_no_time) {
   ls_workers *workers = make(4);
   expect_ok(ls_workers_run(workers, do_nothing, NULL));
   expect_ok(ls_workers_share(workers, hit, NULL, 4));
@@ -163,13 +160,4 @@ static void idle_workers_take_no_time(void **state) {
   }
   ls_workers_destroy(workers);
   if (taken > 0.01) fail_msg("idle for 60 ms took %.1f ms", taken * 1e3);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_block_runs_once_however_late_a_thread_is),
-      cmocka_unit_test(runs_that_follow_one_another_wake_nobody),
-      cmocka_unit_test(idle_workers_take_no_time),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

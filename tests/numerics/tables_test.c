@@ -328,18 +328,15 @@ static void every_table_gives_the_same_bytes(number_kind kind) {
   }
 }
 
-static void ordinary_numbers_give_the_same_bytes_in_every_table(void **state) {
-  (void)state;
+TEST(ordinary_numbers_give_the_same_bytes_in_every_table) {
   every_table_gives_the_same_bytes(NUMBERS_SMALL);
 }
 
-static void any_bits_give_the_same_bytes_in_every_table(void **state) {
-  (void)state;
+TEST(any_bits_give_the_same_bytes_in_every_table) {
   every_table_gives_the_same_bytes(NUMBERS_ANY);
 }
 
-static void they_do_so_too_where_denormals_are_zero(void **state) {
-  (void)state;
+TEST(they_do_so_too_where_denormals_are_zero) {
   const uint64_t mode = ls_float_mode_enter();
   every_table_gives_the_same_bytes(NUMBERS_ANY);
   ls_float_mode_leave(mode);
@@ -385,8 +382,7 @@ static size_t transform(const ls_cpu_kernels *kernels, size_t channels,
   return (size_t)(at - out);
 }
 
-static void winograd_transforms_are_the_same_in_every_table(void **state) {
-  (void)state;
+TEST(winograd_transforms_are_the_same_in_every_table) {
   enum { INPUTS = 3 * PLANES * 16 * MOST };
   const kernel_tables tables = kernel_tables_find();
   const size_t room =
@@ -411,14 +407,4 @@ static void winograd_transforms_are_the_same_in_every_table(void **state) {
   numbers_free(in, 4);
   numbers_free(first, 0);
   numbers_free(next, 8);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(ordinary_numbers_give_the_same_bytes_in_every_table),
-      cmocka_unit_test(any_bits_give_the_same_bytes_in_every_table),
-      cmocka_unit_test(they_do_so_too_where_denormals_are_zero),
-      cmocka_unit_test(winograd_transforms_are_the_same_in_every_table),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

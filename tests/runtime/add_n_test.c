@@ -50,9 +50,8 @@ static ls_nest other_type(ls_nest args, ways *self) {
   return ls_leaf(ls_add_n(items, 2));
 }
 
-static void sums_go_along_the_canonical_tree(void **state) {
+TEST(sums_go_along_the_canonical_tree) {
   LS_SPEC("O207");
-  (void)state;
   const ways_case cases[] = {
       {.name = "four", .step = sums, .check = expect_tree},
       {.name = "another shape",
@@ -65,11 +64,4 @@ static void sums_go_along_the_canonical_tree(void **state) {
        .says = "f64[1]"},
   };
   ways_hold(cases, sizeof(cases) / sizeof(*cases));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(sums_go_along_the_canonical_tree),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,9 +49,8 @@ static ls_status run_net(const net *n, ls_nest fetches, ls_tensor fed,
   return status;
 }
 
-static void an_op_that_may_not_be_fetched_is_named(void **state) {
+TEST(an_op_that_may_not_be_fetched_is_named) {
   LS_SPEC("O18");
-  (void)state;
   net n;
   double y = 0;
   make_net(&n);
@@ -73,9 +72,8 @@ static void an_op_that_may_not_be_fetched_is_named(void **state) {
   end_net(&n);
 }
 
-static void an_op_that_may_not_be_fed_is_named(void **state) {
+TEST(an_op_that_may_not_be_fed_is_named) {
   LS_SPEC("O18");
-  (void)state;
   net n;
   double y = 0;
   make_net(&n);
@@ -90,8 +88,7 @@ static void an_op_that_may_not_be_fed_is_named(void **state) {
   end_net(&n);
 }
 
-static void bans_of_failed_and_stale_ops_are_nothing(void **state) {
-  (void)state;
+TEST(bans_of_failed_and_stale_ops_are_nothing) {
   net n;
   make_net(&n);
   ls_op_prevent_feeding((ls_op){0});
@@ -100,9 +97,8 @@ static void bans_of_failed_and_stale_ops_are_nothing(void **state) {
   end_net(&n);
 }
 
-static void a_variable_is_no_fetch(void **state) {
+TEST(a_variable_is_no_fetch) {
   LS_SPEC("V142");
-  (void)state;
   for (int replicas = 1; replicas <= 3; ++replicas) {
     net n;
     ls_variable *v = NULL;
@@ -120,14 +116,4 @@ static void a_variable_is_no_fetch(void **state) {
     end_net(&n);
     ls_strategy_release(strategy);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(an_op_that_may_not_be_fetched_is_named),
-      cmocka_unit_test(an_op_that_may_not_be_fed_is_named),
-      cmocka_unit_test(bans_of_failed_and_stale_ops_are_nothing),
-      cmocka_unit_test(a_variable_is_no_fetch),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

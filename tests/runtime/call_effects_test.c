@@ -45,8 +45,7 @@ static void the_call_has_counted(const ways *self) {
   }
 }
 
-static void who_takes_a_result_has_called(void **state) {
-  (void)state;
+TEST(who_takes_a_result_has_called) {
   ways_hold(&(ways_case){.name = "call",
                          .make = make_count,
                          .step = call_twice,
@@ -83,20 +82,11 @@ static ls_nest step_in_call(ls_nest args, ways *self) {
   return ls_status_is_ok(status) ? made : ls_fail(status);
 }
 
-static void what_a_call_makes_begins_once(void **state) {
-  (void)state;
+TEST(what_a_call_makes_begins_once) {
   ways_hold(&(ways_case){.name = "step in a call",
                          .make = make_weight,
                          .step = step_in_call,
                          .steps = 3,
                          .without = 1 << WAY_EAGER},
             1);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(who_takes_a_result_has_called),
-      cmocka_unit_test(what_a_call_makes_begins_once),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

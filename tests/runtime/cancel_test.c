@@ -66,15 +66,13 @@ static ls_status call_cancelled(ls_callback call, void *user, int replicas) {
   return status;
 }
 
-static void a_loop_without_an_end_is_cancelled(void **state) {
-  (void)state;
+TEST(a_loop_without_an_end_is_cancelled) {
   for (int replicas = 1; replicas <= 2; ++replicas)
     expect_status(call_cancelled(count, NULL, replicas), LS_CANCELLED,
                   "cancelled");
 }
 
-static void a_loop_over_variables_keeps_its_trips(void **state) {
-  (void)state;
+TEST(a_loop_over_variables_keeps_its_trips) {
   const double zero = 0;
   ls_variable *v = variable_of("v", LS_DTYPE_F32, LS_SCALAR, &zero);
   expect_status(call_cancelled(count, v, 1), LS_CANCELLED, "cancelled");
@@ -84,8 +82,7 @@ static void a_loop_over_variables_keeps_its_trips(void **state) {
   ls_variable_release(v);
 }
 
-static void nothing_begins_that_is_cancelled(void **state) {
-  (void)state;
+TEST(nothing_begins_that_is_cancelled) {
   ls_cancel *cancel = new_cancel();
   ls_cancel_request(cancel);
   assert_true(ls_cancel_is_requested(cancel));
@@ -104,8 +101,7 @@ static void nothing_begins_that_is_cancelled(void **state) {
 }
 
 // A draw that waits until somebody looks at it.
-static void what_was_made_before_keeps_its_value(void **state) {
-  (void)state;
+TEST(what_was_made_before_keeps_its_value) {
   ls_cancel *cancel = new_cancel();
   expect_ok(ls_frame_begin());
   const ls_tensor drawn =
@@ -152,8 +148,7 @@ static void *call_slowly(void *function) {
   return NULL;
 }
 
-static void who_waits_for_others_is_cancelled(void **state) {
-  (void)state;
+TEST(who_waits_for_others_is_cancelled) {
   const double zero = 0;
   ls_variable *v = variable_of("v", LS_DTYPE_F32, LS_SCALAR, &zero);
   ls_function *slow = NULL;
@@ -170,15 +165,4 @@ static void who_waits_for_others_is_cancelled(void **state) {
   expect_variable(v, (double[]){1}, 1, 0);
   ls_function_release(slow);
   ls_variable_release(v);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_loop_without_an_end_is_cancelled),
-      cmocka_unit_test(a_loop_over_variables_keeps_its_trips),
-      cmocka_unit_test(nothing_begins_that_is_cancelled),
-      cmocka_unit_test(what_was_made_before_keeps_its_value),
-      cmocka_unit_test(who_waits_for_others_is_cancelled),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,8 +52,7 @@ static ls_function *declared(void) {
 }
 
 // ---- Arguments by name -----------------------------------------------------
-static void a_function_takes_arguments_by_name(void **state) {
-  (void)state;
+TEST(a_function_takes_arguments_by_name) {
   ls_function *f = declared();
   ls_nest result = {0};
   const ls_nest x = LS_TUPLE(vector(2, (float[]){1, 2}));
@@ -74,8 +73,7 @@ static void a_function_takes_arguments_by_name(void **state) {
   ls_function_release(f);
 }
 
-static void a_strategy_takes_them_for_both_kinds_of_callables(void **state) {
-  (void)state;
+TEST(a_strategy_takes_them_for_both_kinds_of_callables) {
   ls_strategy *strategy = mirrored_of(2);
   ls_function *f = declared();
   const ls_nest x = LS_TUPLE(ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(2), 2)));
@@ -119,8 +117,7 @@ static ls_function *concrete_of_two(void) {
   return concrete;
 }
 
-static void a_concrete_function_is_never_traced_again(void **state) {
-  (void)state;
+TEST(a_concrete_function_is_never_traced_again) {
   ls_function *concrete = concrete_of_two();
   const ls_nest x = LS_TUPLE(vector(2, (float[]){1, 2}));
   ls_nest result = {0};
@@ -148,8 +145,7 @@ static ls_nest twice(ls_nest args, void *user) {
   return ls_status_is_ok(second) ? last : ls_fail(second);
 }
 
-static void it_is_copied_into_functions_and_replicas(void **state) {
-  (void)state;
+TEST(it_is_copied_into_functions_and_replicas) {
   ls_function *concrete = concrete_of_two();
   ls_function *outer = function_of(twice, concrete);
   ls_strategy *strategy = mirrored_of(2);
@@ -171,8 +167,7 @@ static void it_is_copied_into_functions_and_replicas(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void it_is_copied_into_a_graph_with_a_session(void **state) {
-  (void)state;
+TEST(it_is_copied_into_a_graph_with_a_session) {
   ls_function *concrete = concrete_of_two();
   ls_graph *graph = NULL;
   ls_session *session = NULL;
@@ -195,8 +190,7 @@ static void it_is_copied_into_a_graph_with_a_session(void **state) {
   ls_function_release(concrete);
 }
 
-static void other_arguments_are_refused_by_name(void **state) {
-  (void)state;
+TEST(other_arguments_are_refused_by_name) {
   ls_function *concrete = concrete_of_two();
   ls_nest result = {0};
   const ls_nest longer = LS_TUPLE(vector(3, (float[]){1, 2, 3}));
@@ -211,8 +205,7 @@ static void other_arguments_are_refused_by_name(void **state) {
   ls_function_release(concrete);
 }
 
-static void it_is_made_in_eager_of_one_replicas_arguments(void **state) {
-  (void)state;
+TEST(it_is_made_in_eager_of_one_replicas_arguments) {
   ls_function *f = declared(), *concrete = NULL;
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("g", &graph));
@@ -231,8 +224,7 @@ static void it_is_made_in_eager_of_one_replicas_arguments(void **state) {
   ls_function_release(f);
 }
 
-static void a_tape_sees_through_it(void **state) {
-  (void)state;
+TEST(a_tape_sees_through_it) {
   ls_function *concrete = concrete_of_two();
   ls_tape *tape = NULL;
   ls_nest y = {0}, gradient = {0};
@@ -252,18 +244,4 @@ static void a_tape_sees_through_it(void **state) {
   ls_nest_release(args);
   ls_tape_release(tape);
   ls_function_release(concrete);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_function_takes_arguments_by_name),
-      cmocka_unit_test(a_strategy_takes_them_for_both_kinds_of_callables),
-      cmocka_unit_test(a_concrete_function_is_never_traced_again),
-      cmocka_unit_test(it_is_copied_into_functions_and_replicas),
-      cmocka_unit_test(it_is_copied_into_a_graph_with_a_session),
-      cmocka_unit_test(other_arguments_are_refused_by_name),
-      cmocka_unit_test(it_is_made_in_eager_of_one_replicas_arguments),
-      cmocka_unit_test(a_tape_sees_through_it),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

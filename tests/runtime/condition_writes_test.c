@@ -47,8 +47,7 @@ static void check(const ways *w) {
   }
 }
 
-static void a_condition_writes_each_time_it_is_computed(void **state) {
-  (void)state;
+TEST(a_condition_writes_each_time_it_is_computed) {
   ways_case cases[LS_COUNT_OF(rows)];
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i)
     cases[i] = (ways_case){.name = "condition",
@@ -59,11 +58,4 @@ static void a_condition_writes_each_time_it_is_computed(void **state) {
                            .steps = 2,
                            .one_replica = true};
   ways_hold(cases, LS_COUNT_OF(cases));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_condition_writes_each_time_it_is_computed),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -87,8 +87,7 @@ static ls_nest value_and_gradient(ls_nest args, void *user) {
   return LS_TUPLE(ls_leaf(y), gradient_of(y, ls_leaf(x)));
 }
 
-static void the_callback_gives_the_gradient(void **state) {
-  (void)state;
+TEST(the_callback_gives_the_gradient) {
   const ls_nest result = call_with(value_and_gradient, NULL, 3);
   expect_ok(ls_nest_status(result));
   assert_true(item(result, 0) == 90);  // 10 x^2
@@ -104,8 +103,7 @@ static ls_nest second_gradient(ls_nest args, void *user) {
   return gradient_of(first.as.tensor, ls_leaf(x));
 }
 
-static void the_callback_is_differentiated_itself(void **state) {
-  (void)state;
+TEST(the_callback_is_differentiated_itself) {
   // The first one is the op's result times 1: again x^2 in place of 2 x.
   expect_result(second_gradient, NULL, 5, 25);
 }
@@ -115,8 +113,7 @@ static ls_nest lowered_body(ls_nest args, void *user) {
   return ls_leaf(strange_square(ls_nest_tensor(args, 0)));
 }
 
-static void nothing_of_the_op_is_left_in_the_program(void **state) {
-  (void)state;
+TEST(nothing_of_the_op_is_left_in_the_program) {
   ls_function *f = function_of(lowered_body, NULL);
   const ls_nest args = LS_LIST(scalar_argument(3));
   ls_nest result = ls_none();
@@ -176,8 +173,7 @@ static ls_nest mixed_body(ls_nest args, void *user) {
   return dx;
 }
 
-static void inputs_and_outputs_are_any_nests(void **state) {
-  (void)state;
+TEST(inputs_and_outputs_are_any_nests) {
   int calls = 0;
   expect_result(mixed_body, &calls, 2, 7 + 100);  // b + 100
   assert_int_equal(calls, 2);
@@ -249,8 +245,7 @@ static ls_variable *variable_of(double value) {
   return variable;
 }
 
-static void wrong_gradients_are_refused(void **state) {
-  (void)state;
+TEST(wrong_gradients_are_refused) {
   LS_SPEC("O192");
   callbacks by = {squared, two_gradients, NULL};
   expect_failure(gradient_by, &by, LS_INVALID_ARGUMENT,
@@ -263,16 +258,14 @@ static void wrong_gradients_are_refused(void **state) {
   expect_failure(gradient_by, &by, LS_OUT_OF_RANGE, "not this one");
 }
 
-static void what_the_forward_callback_refuses_is_passed_on(void **state) {
-  (void)state;
+TEST(what_the_forward_callback_refuses_is_passed_on) {
   callbacks by = {refusing_forward, strange, NULL};
   expect_failure(gradient_by, &by, LS_OUT_OF_RANGE, "no way forward");
   by.forward = failing_forward;
   expect_failure(gradient_by, &by, LS_INVALID_ARGUMENT, "matmul of f64[]");
 }
 
-static void a_variable_must_be_an_input(void **state) {
-  (void)state;
+TEST(a_variable_must_be_an_input) {
   ls_variable *variable = variable_of(3);
   callbacks by = {reading_forward, strange, variable};
   expect_failure(gradient_by, &by, LS_FAILED_PRECONDITION,
@@ -293,16 +286,14 @@ static ls_nest by_variable(ls_nest args, void *user) {
   return result;
 }
 
-static void a_variable_that_is_an_input_gets_the_gradient(void **state) {
-  (void)state;
+TEST(a_variable_that_is_an_input_gets_the_gradient) {
   ls_variable *variable = variable_of(3);
   expect_result(by_variable, variable, 0, 9);
   ls_variable_release(variable);
 }
 
 // ---- Elsewhere -------------------------------------------------------------
-static void a_tape_asks_the_callback(void **state) {
-  (void)state;
+TEST(a_tape_asks_the_callback) {
   const ls_tensor x = ls_scalar(LS_DTYPE_F64, 4);
   assert_false(ls_tensor_is_failed(strange_square(x)));  // Without a tape.
   ls_tape *tape = NULL;
@@ -338,8 +329,7 @@ static ls_nest branching(ls_nest args, void *user) {
   return gradient_of(tensor, ls_leaf(x));
 }
 
-static void a_branch_asks_the_callback(void **state) {
-  (void)state;
+TEST(a_branch_asks_the_callback) {
   expect_result(branching, NULL, 6, 36);
   expect_result(branching, NULL, -6, -1);
 }
@@ -354,8 +344,7 @@ static ls_nest replica_body(ls_nest args, void *user) {
   return ls_leaf(ls_all_reduce(LS_REDUCE_SUM, gradient.as.tensor));
 }
 
-static void replicas_that_name_the_same_callbacks_are_the_same(void **state) {
-  (void)state;
+TEST(replicas_that_name_the_same_callbacks_are_the_same) {
   ls_strategy *strategy = NULL;
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(3)}, &strategy));
@@ -403,8 +392,7 @@ static int count(const char *text, const char *part) {
   return times;
 }
 
-static void equal_ops_on_both_sides_of_a_barrier_stay_two(void **state) {
-  (void)state;
+TEST(equal_ops_on_both_sides_of_a_barrier_stay_two) {
   for (int i = 0; i < 2; ++i) {
     bool with_barriers = i != 0;
     ls_function *f = function_of(recomputed, &with_barriers);
@@ -423,8 +411,7 @@ static void equal_ops_on_both_sides_of_a_barrier_stay_two(void **state) {
   }
 }
 
-static void a_barrier_keeps_structure_and_values(void **state) {
-  (void)state;
+TEST(a_barrier_keeps_structure_and_values) {
   const ls_nest values =
       ls_barrier(LS_TUPLE(ls_leaf(ls_scalar(LS_DTYPE_F64, 3)), ls_none(),
                           ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 4))));
@@ -457,27 +444,6 @@ static ls_status call_once(void *user) {
   return status;
 }
 
-static void failing_memory_is_survived(void **state) {
-  (void)state;
+TEST(failing_memory_is_survived) {
   expect_memory_failures_survived(call_once, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_callback_gives_the_gradient),
-      cmocka_unit_test(the_callback_is_differentiated_itself),
-      cmocka_unit_test(nothing_of_the_op_is_left_in_the_program),
-      cmocka_unit_test(inputs_and_outputs_are_any_nests),
-      cmocka_unit_test(wrong_gradients_are_refused),
-      cmocka_unit_test(what_the_forward_callback_refuses_is_passed_on),
-      cmocka_unit_test(a_variable_must_be_an_input),
-      cmocka_unit_test(a_variable_that_is_an_input_gets_the_gradient),
-      cmocka_unit_test(a_tape_asks_the_callback),
-      cmocka_unit_test(a_branch_asks_the_callback),
-      cmocka_unit_test(replicas_that_name_the_same_callbacks_are_the_same),
-      cmocka_unit_test(equal_ops_on_both_sides_of_a_barrier_stay_two),
-      cmocka_unit_test(a_barrier_keeps_structure_and_values),
-      cmocka_unit_test(failing_memory_is_survived),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,8 +58,7 @@ static void call_once(ls_callback callback, double wanted) {
   ls_function_release(function);
 }
 
-static void a_callback_cannot_destroy_its_runtime(void **state) {
-  (void)state;
+TEST(a_callback_cannot_destroy_its_runtime) {
   expect_ok(ls_runtime_create(&(ls_runtime_options){.threads = 2}, &made));
   ls_runtime *before = ls_runtime_make_current(made);
   call_once(destroy_runtime, 3);
@@ -79,8 +78,7 @@ static ls_nest same(ls_nest args, void *user) {
   return ls_nest_retain(args);
 }
 
-static void a_runtime_stays_while_what_was_made_under_it_lives(void **state) {
-  (void)state;
+TEST(a_runtime_stays_while_what_was_made_under_it_lives) {
   expect_ok(ls_runtime_create(&(ls_runtime_options){.threads = 1}, &made));
   ls_runtime *before = ls_runtime_make_current(made);
   ls_function *function = NULL;
@@ -118,8 +116,7 @@ static ls_nest map_destroys(ls_nest element, const ls_map_call *call,
   return ls_nest_retain(element);
 }
 
-static void a_data_sets_function_cannot_destroy_its_runtime(void **state) {
-  (void)state;
+TEST(a_data_sets_function_cannot_destroy_its_runtime) {
   for (int threads = 0; threads <= 1; ++threads) {
     expect_ok(ls_runtime_create(
         &(ls_runtime_options){.threads = 1, .input_threads = LS_SOME(threads)},
@@ -190,8 +187,7 @@ static void release_in(ls_callback callback) {
   ls_nest_release(result);
 }
 
-static void a_function_may_lose_its_last_reference_in_a_call(void **state) {
-  (void)state;
+TEST(a_function_may_lose_its_last_reference_in_a_call) {
   release_in(release_itself);
   release_in(release_on_host);
   ls_graph *graph = NULL;
@@ -220,8 +216,7 @@ static ls_status start_end(ls_host_call *call) {
 static const ls_host_kernel ends = {
     .name = "ends", .infer = infer_scalar, .start = start_end};
 
-static void a_session_and_its_graph_go_with_the_last_run(void **state) {
-  (void)state;
+TEST(a_session_and_its_graph_go_with_the_last_run) {
   ls_graph *graph = NULL;
   ls_nest result = ls_none();
   ls_nest fetch = ls_none();
@@ -238,8 +233,7 @@ static void a_session_and_its_graph_go_with_the_last_run(void **state) {
 }
 
 // It is the library's.
-static void the_eager_graph_cannot_be_destroyed(void **state) {
-  (void)state;
+TEST(the_eager_graph_cannot_be_destroyed) {
   ls_graph_destroy(ls_graph_current());
   ls_graph_destroy(NULL);
   double value = 0;
@@ -281,8 +275,7 @@ static ls_nest keep_and_fail(ls_nest args, void *user) {
   return LS_FAIL(LS_INTERNAL, "as wanted");
 }
 
-static void a_handle_of_a_graph_that_has_gone_is_stale(void **state) {
-  (void)state;
+TEST(a_handle_of_a_graph_that_has_gone_is_stale) {
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("h", &graph));
   {
@@ -313,8 +306,7 @@ static ls_nest keep_context(ls_nest args, void *user) {
   return ls_none();
 }
 
-static void a_context_of_a_strategy_that_has_gone_is_refused(void **state) {
-  (void)state;
+TEST(a_context_of_a_strategy_that_has_gone_is_refused) {
   ls_tensor id;
   ls_strategy *strategy = mirrored_of(2);
   ls_nest_release(run_on(strategy, keep_context, ls_none(), NULL));
@@ -323,18 +315,4 @@ static void a_context_of_a_strategy_that_has_gone_is_refused(void **state) {
   ls_strategy_release(strategy);
   expect_status(ls_replica_id_in_sync_group(kept_context, &id),
                 LS_FAILED_PRECONDITION, "has gone");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_handle_of_a_graph_that_has_gone_is_stale),
-      cmocka_unit_test(a_context_of_a_strategy_that_has_gone_is_refused),
-      cmocka_unit_test(a_runtime_stays_while_what_was_made_under_it_lives),
-      cmocka_unit_test(a_data_sets_function_cannot_destroy_its_runtime),
-      cmocka_unit_test(a_function_may_lose_its_last_reference_in_a_call),
-      cmocka_unit_test(a_session_and_its_graph_go_with_the_last_run),
-      cmocka_unit_test(the_eager_graph_cannot_be_destroyed),
-      cmocka_unit_test(a_callback_cannot_destroy_its_runtime),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

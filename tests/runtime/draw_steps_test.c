@@ -86,8 +86,7 @@ static void draw_plainly(float *numbers, int count) {
   end_drawing(&d);
 }
 
-static void a_session_draws_by_its_runs_whatever_they_fetch(void **state) {
-  (void)state;
+TEST(a_session_draws_by_its_runs_whatever_they_fetch) {
   float wanted[6];
   drawing d;
   draw_plainly(wanted, 6);
@@ -113,8 +112,7 @@ static void a_session_draws_by_its_runs_whatever_they_fetch(void **state) {
 }
 
 // ---- The global step -------------------------------------------------------
-static void a_session_draws_by_the_global_step_if_there_is_one(void **state) {
-  (void)state;
+TEST(a_session_draws_by_the_global_step_if_there_is_one) {
   float wanted[4];
   drawing d;
   ls_nest result;
@@ -153,8 +151,7 @@ static void a_session_draws_by_the_global_step_if_there_is_one(void **state) {
   end_drawing(&d);
 }
 
-static void the_global_step_may_be_a_distributed_variable(void **state) {
-  (void)state;
+TEST(the_global_step_may_be_a_distributed_variable) {
   float wanted[3];
   draw_plainly(wanted, 3);
   for (int replicas = 1; replicas <= MOST_REPLICAS; ++replicas) {
@@ -187,8 +184,7 @@ static void the_global_step_may_be_a_distributed_variable(void **state) {
   }
 }
 
-static void what_cannot_be_a_global_step_is_refused_by_who_draws(void **state) {
-  (void)state;
+TEST(what_cannot_be_a_global_step_is_refused_by_who_draws) {
   static const struct {
     ls_dtype dtype;
     int32_t rank;
@@ -221,14 +217,4 @@ static void what_cannot_be_a_global_step_is_refused_by_who_draws(void **state) {
     ls_variable_release(other);
     end_drawing(&d);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_session_draws_by_its_runs_whatever_they_fetch),
-      cmocka_unit_test(a_session_draws_by_the_global_step_if_there_is_one),
-      cmocka_unit_test(the_global_step_may_be_a_distributed_variable),
-      cmocka_unit_test(what_cannot_be_a_global_step_is_refused_by_who_draws),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,16 +22,14 @@ static ls_variable *variable(double value) {
 }
 
 // ---- Values ----------------------------------------------------------------
-static void an_op_runs_as_it_is_made(void **state) {
-  (void)state;
+TEST(an_op_runs_as_it_is_made) {
   assert_true(item(ls_add(f64(2), f64(3))) == 5);
   const ls_tensor matrix = ls_fill(LS_DTYPE_F32, LS_SHAPE(2, 3), 2);
   assert_true(item(ls_reduce_sum(ls_matmul(matrix, ls_transpose(matrix, NULL)),
                                  LS_ALL_AXES)) == 4 * 12);
 }
 
-static void a_failed_op_is_a_failed_value_and_nothing_else(void **state) {
-  (void)state;
+TEST(a_failed_op_is_a_failed_value_and_nothing_else) {
   const ls_tensor a = ls_fill(LS_DTYPE_F32, LS_SHAPE(2), 1);
   const ls_tensor bad = ls_add(a, ls_fill(LS_DTYPE_F32, LS_SHAPE(3), 1));
   const ls_tensor worse = ls_exp(bad);
@@ -46,8 +44,7 @@ static void a_failed_op_is_a_failed_value_and_nothing_else(void **state) {
 }
 
 // ---- Frames ----------------------------------------------------------------
-static void a_frame_frees_what_is_not_kept(void **state) {
-  (void)state;
+TEST(a_frame_frees_what_is_not_kept) {
   LS_SPEC("V211");
   expect_ok(ls_frame_begin());
   const ls_tensor gone = f64(1), kept = ls_add(f64(2), f64(3));
@@ -61,8 +58,7 @@ static void a_frame_frees_what_is_not_kept(void **state) {
   assert_true(item(ls_neg(kept)) == -5);
 }
 
-static void frames_nest_and_pass_kept_values_outward(void **state) {
-  (void)state;
+TEST(frames_nest_and_pass_kept_values_outward) {
   expect_ok(ls_frame_begin());
   expect_ok(ls_frame_begin());
   const ls_tensor x = f64(7);
@@ -76,13 +72,11 @@ static void frames_nest_and_pass_kept_values_outward(void **state) {
   ls_nest_release(keep);
 }
 
-static void closing_a_frame_that_is_not_open_is_refused(void **state) {
-  (void)state;
+TEST(closing_a_frame_that_is_not_open_is_refused) {
   expect_status(ls_frame_end(NULL), LS_FAILED_PRECONDITION, "frame");
 }
 
-static void ten_thousand_ops_in_frames_do_not_grow_memory(void **state) {
-  (void)state;
+TEST(ten_thousand_ops_in_frames_do_not_grow_memory) {
   LS_SPEC("V211");
   counted memory = counted_begin(1);
   uint64_t settled = 0;
@@ -103,8 +97,7 @@ static void ten_thousand_ops_in_frames_do_not_grow_memory(void **state) {
   counted_end(&memory);
 }
 
-static void ten_thousand_scopes_do_not_grow_memory(void **state) {
-  (void)state;
+TEST(ten_thousand_scopes_do_not_grow_memory) {
   counted memory = counted_begin(1);
   uint64_t settled = 0;
   for (int i = 0; i < 10000; ++i) {
@@ -129,8 +122,7 @@ static void ten_thousand_scopes_do_not_grow_memory(void **state) {
 }
 
 // ---- Variables -------------------------------------------------------------
-static void a_variable_is_initialized_when_it_is_made(void **state) {
-  (void)state;
+TEST(a_variable_is_initialized_when_it_is_made) {
   ls_variable *v = variable(4);
   assert_true(item(ls_variable_read(v)) == 4);
   const ls_tensor before = ls_variable_read(v);
@@ -148,8 +140,7 @@ static void a_variable_is_initialized_when_it_is_made(void **state) {
   ls_variable_release(v);
 }
 
-static void a_write_of_another_shape_is_refused(void **state) {
-  (void)state;
+TEST(a_write_of_another_shape_is_refused) {
   ls_variable *v = variable(4);
   const ls_tensor t =
       ls_variable_assign(v, ls_fill(LS_DTYPE_F64, LS_SHAPE(2), 1));
@@ -171,8 +162,7 @@ static ls_nest square_it(ls_nest values, void *user) {
   return LS_TUPLE(ls_leaf(ls_mul(x, x)));
 }
 
-static void a_loop_runs_over_known_values(void **state) {
-  (void)state;
+TEST(a_loop_runs_over_known_values) {
   const ls_nest result =
       ls_while(below_100, square_it, NULL, LS_TUPLE(ls_leaf(f64(3))), 0);
   assert_true(item(ls_nest_tensor(result, 0)) == 6561);
@@ -184,8 +174,7 @@ static void a_loop_runs_over_known_values(void **state) {
 }
 
 // ---- Tape ------------------------------------------------------------------
-static void a_tape_gives_the_gradients_of_what_it_recorded(void **state) {
-  (void)state;
+TEST(a_tape_gives_the_gradients_of_what_it_recorded) {
   LS_SPEC("V211");
   ls_variable *v = variable(3);
   ls_tape *tape = NULL;
@@ -211,8 +200,7 @@ static void a_tape_gives_the_gradients_of_what_it_recorded(void **state) {
   ls_variable_release(v);
 }
 
-static void a_tape_follows_the_loop_that_ran(void **state) {
-  (void)state;
+TEST(a_tape_follows_the_loop_that_ran) {
   ls_tape *tape = NULL;
   const ls_tensor x = f64(2);
   expect_ok(ls_tape_begin(&tape));
@@ -228,8 +216,7 @@ static void a_tape_follows_the_loop_that_ran(void **state) {
   ls_tape_release(tape);
 }
 
-static void what_is_computed_after_the_tape_is_not_on_it(void **state) {
-  (void)state;
+TEST(what_is_computed_after_the_tape_is_not_on_it) {
   ls_tape *tape = NULL;
   const ls_tensor x = f64(2);
   expect_ok(ls_tape_begin(&tape));
@@ -244,8 +231,7 @@ static void what_is_computed_after_the_tape_is_not_on_it(void **state) {
 }
 
 // The first thing of all in its runtime.
-static void a_tape_may_end_before_anything_has_run(void **state) {
-  (void)state;
+TEST(a_tape_may_end_before_anything_has_run) {
   counted memory = counted_begin(1);
   ls_tape *empty = NULL, *tape = NULL;
   expect_ok(ls_tape_begin(&empty));
@@ -269,8 +255,7 @@ static void a_tape_may_end_before_anything_has_run(void **state) {
   counted_end(&memory);
 }
 
-static void a_frame_with_an_unreleased_tape_cannot_end(void **state) {
-  (void)state;
+TEST(a_frame_with_an_unreleased_tape_cannot_end) {
   ls_tape *tape = NULL;
   expect_ok(ls_frame_begin());
   expect_ok(ls_tape_begin(&tape));
@@ -279,35 +264,10 @@ static void a_frame_with_an_unreleased_tape_cannot_end(void **state) {
   expect_ok(ls_frame_end(NULL));
 }
 
-static void gradients_refuses_the_eager_graph(void **state) {
-  (void)state;
+TEST(gradients_refuses_the_eager_graph) {
   LS_SPEC("O177");
   const ls_nest x[] = {ls_leaf(f64(2))};
   ls_nest grads[1];
   expect_status(ls_gradients(x, 1, x, 1, NULL, grads), LS_FAILED_PRECONDITION,
                 "tape");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(an_op_runs_as_it_is_made),
-      cmocka_unit_test(a_failed_op_is_a_failed_value_and_nothing_else),
-      cmocka_unit_test(a_frame_frees_what_is_not_kept),
-      cmocka_unit_test(frames_nest_and_pass_kept_values_outward),
-      cmocka_unit_test(closing_a_frame_that_is_not_open_is_refused),
-      cmocka_unit_test(ten_thousand_ops_in_frames_do_not_grow_memory),
-      cmocka_unit_test(ten_thousand_scopes_do_not_grow_memory),
-      cmocka_unit_test(a_variable_is_initialized_when_it_is_made),
-      cmocka_unit_test(a_write_of_another_shape_is_refused),
-      cmocka_unit_test(a_loop_runs_over_known_values),
-      cmocka_unit_test(a_tape_gives_the_gradients_of_what_it_recorded),
-      cmocka_unit_test(a_tape_follows_the_loop_that_ran),
-      cmocka_unit_test(what_is_computed_after_the_tape_is_not_on_it),
-      cmocka_unit_test(a_tape_may_end_before_anything_has_run),
-      cmocka_unit_test(a_frame_with_an_unreleased_tape_cannot_end),
-      cmocka_unit_test(gradients_refuses_the_eager_graph),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

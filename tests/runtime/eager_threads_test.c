@@ -48,8 +48,7 @@ static void *find_nothing(void *user) {
   return NULL;
 }
 
-static void a_thread_has_no_frame_or_tape_of_one_that_ended(void **state) {
-  (void)state;
+TEST(a_thread_has_no_frame_or_tape_of_one_that_ended) {
   counted memory = counted_begin(1);
   leavings left = {.runtime = memory.runtime};
   run_in_thread(leave_frame_and_tape, &left);
@@ -68,8 +67,7 @@ static void *make_values(void *user) {
   return NULL;
 }
 
-static void values_of_ended_threads_keep_no_memory(void **state) {
-  (void)state;
+TEST(values_of_ended_threads_keep_no_memory) {
   counted memory = counted_begin(1);
   uint64_t settled = 0;
   for (int i = 0; i < 50; ++i) {
@@ -89,8 +87,7 @@ static void *outlive(void *user) {
   return NULL;
 }
 
-static void a_thread_may_outlive_its_runtime(void **state) {
-  (void)state;
+TEST(a_thread_may_outlive_its_runtime) {
   pthread_t thread;
   pthread_barrier_t barrier;
   pthread_barrier_init(&barrier, NULL, 2);
@@ -100,13 +97,4 @@ static void a_thread_may_outlive_its_runtime(void **state) {
   pthread_barrier_wait(&barrier);
   pthread_join(thread, NULL);
   pthread_barrier_destroy(&barrier);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_thread_has_no_frame_or_tape_of_one_that_ended),
-      cmocka_unit_test(values_of_ended_threads_keep_no_memory),
-      cmocka_unit_test(a_thread_may_outlive_its_runtime),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,8 +27,7 @@ static ls_nest call_itself(ls_nest args, void *user) {
   return ls_status_is_ok(status) ? result : ls_fail(status);
 }
 
-static void a_function_that_calls_itself_is_refused_by_name(void **state) {
-  (void)state;
+TEST(a_function_that_calls_itself_is_refused_by_name) {
   ls_function *f = NULL;
   f = function_of(call_itself, &f);
   ls_nest result = {0};
@@ -54,8 +53,7 @@ static void a_function_that_calls_itself_is_refused_by_name(void **state) {
 }
 
 // On the stack of a replica, too.
-static void a_function_that_calls_itself_in_a_replica_is_refused(void **state) {
-  (void)state;
+TEST(a_function_that_calls_itself_in_a_replica_is_refused) {
   for (int replicas = 1; replicas <= 3; ++replicas) {
     ls_strategy *strategy = NULL;
     ls_function *f = NULL;
@@ -84,8 +82,7 @@ static ls_nest trace_itself(ls_nest args, void *user) {
   return ls_status_is_ok(status) ? result : ls_fail(status);
 }
 
-static void a_function_that_traces_itself_is_refused_by_name(void **state) {
-  (void)state;
+TEST(a_function_that_traces_itself_is_refused_by_name) {
   ls_function *f = NULL;
   f = function_of(trace_itself, &f);
   ls_nest result = {0};
@@ -106,9 +103,7 @@ static ls_nest call_with_less(ls_nest args, void *user) {
   return ls_leaf(ls_mul_scalar(ls_nest_tensor(result, 0), left));
 }
 
-static void
-a_function_may_call_itself_with_something_that_ends_it(void **state) {
-  (void)state;
+TEST(a_function_may_call_itself_with_something_that_ends_it) {
   ls_function *f = NULL;
   f = function_of(call_with_less, &f);
   ls_nest result = {0};
@@ -142,8 +137,7 @@ static ls_nest clear_itself(ls_nest args, void *user) {
   return ls_none();
 }
 
-static void a_call_that_runs_keeps_its_trace_when_it_is_cleared(void **state) {
-  (void)state;
+TEST(a_call_that_runs_keeps_its_trace_when_it_is_cleared) {
   ls_function *f = function_of(clear_itself, NULL);
   ls_array *where = NULL;
   expect_ok(ls_array_create_copy(LS_DTYPE_I64, LS_SCALAR, &(ls_function *[]){f},
@@ -161,17 +155,4 @@ static void a_call_that_runs_keeps_its_trace_when_it_is_cleared(void **state) {
   ls_nest_release(args);
   ls_nest_release(result);
   ls_function_release(f);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_function_that_calls_itself_is_refused_by_name),
-      cmocka_unit_test(a_function_that_calls_itself_in_a_replica_is_refused),
-      cmocka_unit_test(a_function_that_traces_itself_is_refused_by_name),
-      cmocka_unit_test(a_function_may_call_itself_with_something_that_ends_it),
-      cmocka_unit_test(a_call_that_runs_keeps_its_trace_when_it_is_cleared),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -28,8 +28,7 @@ static ls_nest wrong_shapes(ls_nest args, void *user) {
   return ls_leaf(ls_exp(sum));
 }
 
-static void a_failed_op_surfaces_once_with_its_place(void **state) {
-  (void)state;
+TEST(a_failed_op_surfaces_once_with_its_place) {
   ls_function *f = function_of(wrong_shapes, NULL);
   const ls_nest args = LS_TUPLE(vector(2, (float[]){1, 2}));
   ls_nest result = {0};
@@ -50,8 +49,7 @@ static ls_nest refuse(ls_nest args, void *user) {
   return LS_FAIL(LS_OUT_OF_RANGE, "no more of it");
 }
 
-static void a_callback_refuses_by_a_failed_nest(void **state) {
-  (void)state;
+TEST(a_callback_refuses_by_a_failed_nest) {
   ls_function *f = function_of(refuse, NULL);
   ls_nest result = {0};
   expect_status(ls_function_call(f, ls_none(), &result), LS_OUT_OF_RANGE,
@@ -73,8 +71,7 @@ static ls_nest use_stolen(ls_nest args, void *user) {
   return ls_leaf(ls_neg(stolen));
 }
 
-static void a_value_of_another_functions_graph_is_refused(void **state) {
-  (void)state;
+TEST(a_value_of_another_functions_graph_is_refused) {
   ls_function *f = function_of(steal, NULL), *g = function_of(use_stolen, NULL);
   const ls_nest args = LS_TUPLE(vector(2, (float[]){1, 2}));
   ls_nest result = {0};
@@ -96,9 +93,7 @@ static ls_nest check(ls_nest args, void *user) {
   return ls_leaf(x);
 }
 
-static void
-a_failed_assertion_fails_the_run_and_the_next_one_works(void **state) {
-  (void)state;
+TEST(a_failed_assertion_fails_the_run_and_the_next_one_works) {
   ls_function *f = function_of(check, NULL);
   const ls_nest good = LS_TUPLE(vector(2, (float[]){1, 2}));
   const ls_nest bad = LS_TUPLE(vector(2, (float[]){1, 4}));
@@ -111,16 +106,4 @@ a_failed_assertion_fails_the_run_and_the_next_one_works(void **state) {
   ls_nest_release(good);
   ls_nest_release(bad);
   ls_function_release(f);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_failed_op_surfaces_once_with_its_place),
-      cmocka_unit_test(a_callback_refuses_by_a_failed_nest),
-      cmocka_unit_test(a_value_of_another_functions_graph_is_refused),
-      cmocka_unit_test(a_failed_assertion_fails_the_run_and_the_next_one_works),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -36,8 +36,7 @@ static ls_nest doubled(ls_nest args, void *user) {
   return ls_leaf(ls_mul_scalar(ls_nest_tensor(args, 0), 2));
 }
 
-static void a_function_is_traced_once_per_signature(void **state) {
-  (void)state;
+TEST(a_function_is_traced_once_per_signature) {
   ls_function *f = function_of(doubled, NULL);
   const ls_nest two = LS_TUPLE(vector(2, (float[]){1, 2}));
   const ls_nest three = LS_TUPLE(vector(3, (float[]){1, 2, 3}));
@@ -70,8 +69,7 @@ static ls_nest scaled(ls_nest args, void *user) {
       ls_mul_scalar(ls_nest_tensor(args, 0), ls_nest_item(args, 1).as.f64));
 }
 
-static void host_scalars_are_part_of_the_signature_by_value(void **state) {
-  (void)state;
+TEST(host_scalars_are_part_of_the_signature_by_value) {
   ls_function *f = function_of(scaled, NULL);
   ls_nest result = {0};
   traced = 0;
@@ -88,9 +86,7 @@ static void host_scalars_are_part_of_the_signature_by_value(void **state) {
   ls_function_release(f);
 }
 
-static void
-results_are_filled_in_place_unless_somebody_holds_them(void **state) {
-  (void)state;
+TEST(results_are_filled_in_place_unless_somebody_holds_them) {
   ls_function *f = function_of(doubled, NULL);
   const ls_nest args = LS_TUPLE(vector(2, (float[]){1, 2}));
   ls_nest result = {0};
@@ -116,8 +112,7 @@ static ls_nest count_up(ls_nest args, void *user) {
   return ls_none();
 }
 
-static void every_effect_runs_at_each_call_in_order(void **state) {
-  (void)state;
+TEST(every_effect_runs_at_each_call_in_order) {
   ls_variable *v = f32_variable("v", 1);
   ls_function *f = function_of(count_up, v);
   ls_nest result = {0};
@@ -144,8 +139,7 @@ static ls_nest swap(ls_nest args, void *user) {
   return LS_TUPLE(ls_leaf(a), ls_leaf(b));
 }
 
-static void a_read_keeps_its_value_when_the_variable_changes(void **state) {
-  (void)state;
+TEST(a_read_keeps_its_value_when_the_variable_changes) {
   ls_variable *v[] = {f32_variable("a", 3), f32_variable("b", 5)};
   ls_function *f = function_of(swap, v);
   ls_nest result = {0};
@@ -181,8 +175,7 @@ static ls_nest loop(ls_nest args, void *user) {
                   LS_TUPLE(ls_nest_item(args, 0), ls_nest_item(args, 1)), 0);
 }
 
-static void a_loop_carries_values_and_variables(void **state) {
-  (void)state;
+TEST(a_loop_carries_values_and_variables) {
   ls_variable *v = f32_variable("v", 0);
   ls_function *f = function_of(loop, v);
   ls_array *start = NULL, *sum = NULL;
@@ -228,8 +221,7 @@ static ls_nest branch(ls_nest args, void *user) {
   return ls_cond(positive, write_x, negate_x, &u);
 }
 
-static void only_the_branch_taken_has_its_effect(void **state) {
-  (void)state;
+TEST(only_the_branch_taken_has_its_effect) {
   ls_variable *v = f32_variable("v", 7);
   ls_function *f = function_of(branch, v);
   ls_array *x = NULL, *value = NULL;
@@ -264,8 +256,7 @@ static ls_nest outer_call(ls_nest args, void *user) {
   return result;
 }
 
-static void a_function_called_in_a_trace_becomes_part_of_it(void **state) {
-  (void)state;
+TEST(a_function_called_in_a_trace_becomes_part_of_it) {
   ls_function *f = function_of(doubled, NULL), *g = function_of(outer_call, f);
   const ls_nest args = LS_TUPLE(vector(2, (float[]){1, 2}));
   ls_nest result = {0};
@@ -282,8 +273,7 @@ static ls_nest add_captured(ls_nest args, void *user) {
   return ls_leaf(ls_add(ls_nest_tensor(args, 0), *(ls_tensor *)user));
 }
 
-static void an_eager_value_is_captured_as_it_is_at_the_trace(void **state) {
-  (void)state;
+TEST(an_eager_value_is_captured_as_it_is_at_the_trace) {
   ls_tensor captured = ls_scalar(LS_DTYPE_F32, 10);
   ls_function *f = function_of(add_captured, &captured);
   const ls_nest args = LS_TUPLE(vector(1, (float[]){1}));
@@ -308,8 +298,7 @@ static ls_nest draw(ls_nest args, void *user) {
                                 &(ls_random_options){.fixed = true})));
 }
 
-static void random_ops_draw_by_stream_and_step(void **state) {
-  (void)state;
+TEST(random_ops_draw_by_stream_and_step) {
   ls_function *f = function_of(draw, NULL), *g = function_of(draw, NULL);
   ls_nest first = {0}, second = {0}, other = {0};
   expect_ok(ls_function_call(f, ls_none(), &first));
@@ -331,8 +320,7 @@ static void random_ops_draw_by_stream_and_step(void **state) {
   ls_function_release(g);
 }
 
-static void a_function_goes_on_at_the_step_it_is_set_to(void **state) {
-  (void)state;
+TEST(a_function_goes_on_at_the_step_it_is_set_to) {
   ls_function *f = function_of(draw, NULL), *g = function_of(draw, NULL);
   ls_nest third = {0}, again = {0};
   for (int i = 0; i < 3; ++i)
@@ -350,8 +338,7 @@ static void a_function_goes_on_at_the_step_it_is_set_to(void **state) {
   ls_function_release(g);
 }
 
-static void discarded_functions_free_their_variables(void **state) {
-  (void)state;
+TEST(discarded_functions_free_their_variables) {
   counted memory = counted_begin(1);
   uint64_t settled = 0;
   for (int i = 0; i < 20; ++i) {
@@ -368,24 +355,4 @@ static void discarded_functions_free_their_variables(void **state) {
     if (i > 9) assert_true(live <= settled);
   }
   counted_end(&memory);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_function_is_traced_once_per_signature),
-      cmocka_unit_test(host_scalars_are_part_of_the_signature_by_value),
-      cmocka_unit_test(results_are_filled_in_place_unless_somebody_holds_them),
-      cmocka_unit_test(every_effect_runs_at_each_call_in_order),
-      cmocka_unit_test(a_read_keeps_its_value_when_the_variable_changes),
-      cmocka_unit_test(a_loop_carries_values_and_variables),
-      cmocka_unit_test(only_the_branch_taken_has_its_effect),
-      cmocka_unit_test(a_function_called_in_a_trace_becomes_part_of_it),
-      cmocka_unit_test(an_eager_value_is_captured_as_it_is_at_the_trace),
-      cmocka_unit_test(random_ops_draw_by_stream_and_step),
-      cmocka_unit_test(a_function_goes_on_at_the_step_it_is_set_to),
-      cmocka_unit_test(discarded_functions_free_their_variables),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

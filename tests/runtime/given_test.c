@@ -185,8 +185,7 @@ static ls_status run(bool traced, ls_callback body,
 static const ls_host_kernel *const kernels[] = {&on_thread, &at_once};
 
 // ---- Tests -----------------------------------------------------------------
-static void what_is_given_is_read_where_it_stands(void **state) {
-  (void)state;
+TEST(what_is_given_is_read_where_it_stands) {
   for (size_t k = 0; k < LS_COUNT_OF(kernels); ++k)
     for (size_t off = 0; off < 64; off += 36)
       for (int traced = 0; traced < 2; ++traced) {
@@ -208,8 +207,7 @@ static void what_is_given_is_read_where_it_stands(void **state) {
       }
 }
 
-static void what_must_lie_elsewhere_is_copied(void **state) {
-  (void)state;
+TEST(what_must_lie_elsewhere_is_copied) {
   for (size_t k = 0; k < LS_COUNT_OF(kernels); ++k)
     for (int traced = 0; traced < 2; ++traced) {
       ls_nest results = ls_none();
@@ -230,8 +228,7 @@ static void what_must_lie_elsewhere_is_copied(void **state) {
     }
 }
 
-static void an_eager_op_may_give_too(void **state) {
-  (void)state;
+TEST(an_eager_op_may_give_too) {
   for (size_t k = 0; k < LS_COUNT_OF(kernels); ++k) {
     reset(0);
     expect_ok(ls_frame_begin());
@@ -243,8 +240,7 @@ static void an_eager_op_may_give_too(void **state) {
   }
 }
 
-static void replicas_have_parts_of_what_is_given(void **state) {
-  (void)state;
+TEST(replicas_have_parts_of_what_is_given) {
   for (size_t k = 0; k < LS_COUNT_OF(kernels); ++k)
     for (int replicas = 1; replicas <= 3; ++replicas) {
       reset(0);
@@ -271,8 +267,7 @@ static ls_nest fail_behind(ls_nest args, void *user) {
   return ls_leaf(x);
 }
 
-static void a_run_that_fails_gives_back_too(void **state) {
-  (void)state;
+TEST(a_run_that_fails_gives_back_too) {
   for (int traced = 0; traced < 2; ++traced) {
     ls_nest results = ls_none();
     reset(0);
@@ -286,8 +281,7 @@ static void a_run_that_fails_gives_back_too(void **state) {
   }
 }
 
-static void who_gives_must_say_when_it_ends(void **state) {
-  (void)state;
+TEST(who_gives_must_say_when_it_ends) {
   for (int traced = 0; traced < 2; ++traced) {
     ls_nest results = ls_none();
     expect_status(run(traced, add_up, &endless, 1, &results, NULL),
@@ -305,20 +299,6 @@ static ls_status give_unaligned(void *user) {
   return status;
 }
 
-static void refused_memory_is_told(void **state) {
-  (void)state;
+TEST(refused_memory_is_told) {
   expect_memory_failures_survived(give_unaligned, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_is_given_is_read_where_it_stands),
-      cmocka_unit_test(what_must_lie_elsewhere_is_copied),
-      cmocka_unit_test(an_eager_op_may_give_too),
-      cmocka_unit_test(replicas_have_parts_of_what_is_given),
-      cmocka_unit_test(a_run_that_fails_gives_back_too),
-      cmocka_unit_test(who_gives_must_say_when_it_ends),
-      cmocka_unit_test(refused_memory_is_told),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

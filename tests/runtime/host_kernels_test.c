@@ -206,15 +206,13 @@ static void expect_answers(const ls_host_kernel *kernel, int replicas) {
 static const ls_host_kernel *const all_kernels[] = {
     &in_line, &for_all, &for_all_later, &taken_here, &taken_later, &all_taken};
 
-static void every_kind_of_kernel_answers_each_replica(void **state) {
-  (void)state;
+TEST(every_kind_of_kernel_answers_each_replica) {
   for (size_t k = 0; k < LS_COUNT_OF(all_kernels); ++k)
     for (int replicas = 1; replicas <= MOST_REPLICAS; ++replicas)
       expect_answers(all_kernels[k], replicas);
 }
 
-static void a_call_that_some_replicas_make_is_theirs_alone(void **state) {
-  (void)state;
+TEST(a_call_that_some_replicas_make_is_theirs_alone) {
   for (size_t k = 0; k < LS_COUNT_OF(all_kernels); ++k) {
     step self = {.kernel = all_kernels[k], .by_id = true};
     const ls_nest x = rows(MOST_REPLICAS);
@@ -251,8 +249,7 @@ static ls_status try_on(int replicas, step *self) {
   return status;
 }
 
-static void a_call_that_fails_names_its_op_and_replica(void **state) {
-  (void)state;
+TEST(a_call_that_fails_names_its_op_and_replica) {
   for (size_t k = 0; k < LS_COUNT_OF(all_kernels); ++k) {
     step self = {.kernel = all_kernels[k]};
     reset();
@@ -266,15 +263,13 @@ static void a_call_that_fails_names_its_op_and_replica(void **state) {
   }
 }
 
-static void an_inline_call_that_does_not_end_is_an_error(void **state) {
-  (void)state;
+TEST(an_inline_call_that_does_not_end_is_an_error) {
   step self = {.kernel = &forgets};
   reset();
   expect_status(try_on(1, &self), LS_INTERNAL, "does not say that it waits");
 }
 
-static void who_waits_must_be_cancellable(void **state) {
-  (void)state;
+TEST(who_waits_must_be_cancellable) {
   step self = {.kernel = &uncancelled};
   reset();
   expect_status(try_on(1, &self), LS_INVALID_ARGUMENT, "cancelled");
@@ -316,8 +311,7 @@ static ls_nest sum_of_many(ls_nest args, void *user) {
   return ls_leaf(sum);
 }
 
-static void a_call_has_as_many_results_as_wanted(void **state) {
-  (void)state;
+TEST(a_call_has_as_many_results_as_wanted) {
   const ls_host_kernel *const kernels[] = {&many, &many_here};
   for (int i = 0; i < 4; ++i) {
     const ls_nest x = rows(1 + i / 2);
@@ -359,8 +353,7 @@ static const char *find(const char *text, const char *part) {
   return at;
 }
 
-static void what_a_call_does_not_need_is_computed_meanwhile(void **state) {
-  (void)state;
+TEST(what_a_call_does_not_need_is_computed_meanwhile) {
   step self = {.kernel = &for_all_later};
   ls_function *function = NULL;
   const double ones[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
@@ -413,8 +406,7 @@ static ls_nest tell_listener(ls_nest args, void *user) {
 }
 
 // Traced, op by op, and in a session.
-static void a_function_on_the_host_knows_its_user(void **state) {
-  (void)state;
+TEST(a_function_on_the_host_knows_its_user) {
   const double numbers[] = {1, 2};
   listener l = {0};
   ls_function *function = NULL;
@@ -443,9 +435,7 @@ static void a_function_on_the_host_knows_its_user(void **state) {
   assert_true(l.sum == 21);
 }
 
-static void
-what_a_function_on_the_host_cannot_be_given_is_refused(void **state) {
-  (void)state;
+TEST(what_a_function_on_the_host_cannot_be_given_is_refused) {
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
@@ -458,19 +448,4 @@ what_a_function_on_the_host_cannot_be_given_is_refused(void **state) {
     assert_int_not_equal(ls_host_function_op(hear, NULL, ls_none()).id, 0);
   }
   ls_graph_destroy(graph);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_kind_of_kernel_answers_each_replica),
-      cmocka_unit_test(a_call_that_some_replicas_make_is_theirs_alone),
-      cmocka_unit_test(a_call_that_fails_names_its_op_and_replica),
-      cmocka_unit_test(an_inline_call_that_does_not_end_is_an_error),
-      cmocka_unit_test(who_waits_must_be_cancellable),
-      cmocka_unit_test(a_call_has_as_many_results_as_wanted),
-      cmocka_unit_test(what_a_call_does_not_need_is_computed_meanwhile),
-      cmocka_unit_test(a_function_on_the_host_knows_its_user),
-      cmocka_unit_test(what_a_function_on_the_host_cannot_be_given_is_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -184,8 +184,7 @@ static ls_nest words_of(int replicas, int step) {
   return LS_TUPLE(ls_nest_distributed(LS_PER_REPLICA, items, (size_t)replicas));
 }
 
-static void traced_functions_have_strings_of_the_host(void **state) {
-  (void)state;
+TEST(traced_functions_have_strings_of_the_host) {
   for (size_t k = 0; k < LS_COUNT_OF(kernels); ++k)
     for (int replicas = 1; replicas <= MOST_REPLICAS; ++replicas) {
       ls_strategy *strategy = mirrored_of(replicas);
@@ -215,8 +214,7 @@ static void traced_functions_have_strings_of_the_host(void **state) {
   later = (ls_thread){0};
 }
 
-static void sessions_have_strings_of_the_host(void **state) {
-  (void)state;
+TEST(sessions_have_strings_of_the_host) {
   for (size_t k = 0; k < LS_COUNT_OF(kernels); ++k) {
     ls_graph *graph = NULL;
     ls_session *session = NULL;
@@ -257,8 +255,7 @@ static ls_nest value_of(ls_nest leaf, void *user) {
   return ls_nest_array(array);
 }
 
-static void eager_ops_have_strings_of_the_host(void **state) {
-  (void)state;
+TEST(eager_ops_have_strings_of_the_host) {
   for (size_t k = 0; k < LS_COUNT_OF(kernels); ++k)
     for (int step = 0; step < 3; ++step) {
       expect_ok(ls_frame_begin());
@@ -296,16 +293,14 @@ static ls_status call_kernel(const ls_host_kernel *kernel, ls_nest *results) {
   return status;
 }
 
-static void strings_that_a_kernel_leaves_are_empty(void **state) {
-  (void)state;
+TEST(strings_that_a_kernel_leaves_are_empty) {
   ls_nest results;
   expect_ok(call_kernel(&silent, &results));
   expect_strings(ls_nest_as_array(results), "", "");
   ls_nest_release(results);
 }
 
-static void bytes_at_null_are_refused_unless_the_call_has_failed(void **state) {
-  (void)state;
+TEST(bytes_at_null_are_refused_unless_the_call_has_failed) {
   ls_nest results;
   expect_status(call_kernel(&wrong, &results), LS_INVALID_ARGUMENT,
                 "string 0 has 3 bytes at NULL\nin op");
@@ -334,8 +329,7 @@ static ls_status start_stuck(ls_host_call *call) {
 static const ls_host_kernel sticking = {
     .name = "sticking", .infer = infer_same, .start = start_stuck};
 
-static void a_call_that_is_given_up_keeps_its_strings(void **state) {
-  (void)state;
+TEST(a_call_that_is_given_up_keeps_its_strings) {
   ls_runtime *runtime = NULL;
   expect_ok(ls_runtime_create(
       &(ls_runtime_options){.threads = 1, .stall_ms = 30}, &runtime));
@@ -365,8 +359,7 @@ static void keep_line(void *user, const ls_log_line *line) {
   snprintf(user, 4 * LENGTH, "%s", line->text);
 }
 
-static void strings_are_printed_as_they_are(void **state) {
-  (void)state;
+TEST(strings_are_printed_as_they_are) {
   char text[4 * LENGTH] = "";
   ls_runtime *runtime = NULL;
   expect_ok(ls_runtime_create(
@@ -380,17 +373,4 @@ static void strings_are_printed_as_they_are(void **state) {
   (void)ls_runtime_make_current(before);
   expect_ok(ls_runtime_destroy(runtime));
   assert_string_equal(text, "it is string[2] [\"a \\\"b\\\"\" \"\"]");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(traced_functions_have_strings_of_the_host),
-      cmocka_unit_test(sessions_have_strings_of_the_host),
-      cmocka_unit_test(eager_ops_have_strings_of_the_host),
-      cmocka_unit_test(strings_that_a_kernel_leaves_are_empty),
-      cmocka_unit_test(bytes_at_null_are_refused_unless_the_call_has_failed),
-      cmocka_unit_test(a_call_that_is_given_up_keeps_its_strings),
-      cmocka_unit_test(strings_are_printed_as_they_are),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

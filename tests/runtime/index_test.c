@@ -20,8 +20,7 @@ static ls_tensor numbers(ls_shape shape, const double *data) {
 #define VALUES(tensor, shape, ...)                                             \
   expect_tensor_of(tensor, shape, (const double[]){__VA_ARGS__}, 0)
 
-static void slices_count_from_the_start_to_a_limit_or_the_end(void **state) {
-  (void)state;
+TEST(slices_count_from_the_start_to_a_limit_or_the_end) {
   const ls_tensor x = NUMBERS(LS_SHAPE(2, 3), 1, 2, 3, 4, 5, 6);
   VALUES(ls_slice(x, LS_SHAPE(0, 1), LS_SHAPE(1, -1), LS_SCALAR),
          LS_SHAPE(1, 2), 2, 3);
@@ -38,8 +37,7 @@ static void slices_count_from_the_start_to_a_limit_or_the_end(void **state) {
          3, 4, -5, -6);
 }
 
-static void values_are_joined_and_cut_again(void **state) {
-  (void)state;
+TEST(values_are_joined_and_cut_again) {
   const ls_tensor x = NUMBERS(LS_SHAPE(2, 1), 1, 2);
   const ls_tensor y = NUMBERS(LS_SHAPE(2, 2), 3, 4, 5, 6);
   const ls_tensor both[] = {x, y};
@@ -53,8 +51,7 @@ static void values_are_joined_and_cut_again(void **state) {
          LS_SHAPE(3, 2), 9, 1, 9, 9, 9, 2);
 }
 
-static void orders_tell_values_and_places(void **state) {
-  (void)state;
+TEST(orders_tell_values_and_places) {
   const ls_tensor x = NUMBERS(LS_SHAPE(5), 3, 1, 2, 3, 0);
   const ls_tensor items[] = {x, NUMBERS(LS_SHAPE(5), 0, 1, 2, 3, 4)};
   VALUES(ls_sort(x, -1, false), LS_SHAPE(5), 0, 1, 2, 3, 3);
@@ -68,8 +65,7 @@ static void orders_tell_values_and_places(void **state) {
   VALUES(ls_argmin(x, 0), LS_SCALAR, 4);
 }
 
-static void scans_and_lookups_take_negative_axes(void **state) {
-  (void)state;
+TEST(scans_and_lookups_take_negative_axes) {
   const ls_tensor x = NUMBERS(LS_SHAPE(2, 3), 1, 2, 3, 4, 5, 6);
   VALUES(ls_cumsum(x, -1, true, false), LS_SHAPE(2, 3), 0, 1, 3, 0, 4, 9);
   VALUES(ls_cumprod(x, -2, false, true), LS_SHAPE(2, 3), 4, 10, 18, 4, 5, 6);
@@ -88,8 +84,7 @@ static void expect_refusal(ls_tensor tensor, ls_code code, const char *part) {
   expect_status(ls_tensor_value(tensor, &array), code, part);
 }
 
-static void axes_and_ops_that_there_are_not_are_refused(void **state) {
-  (void)state;
+TEST(axes_and_ops_that_there_are_not_are_refused) {
   const ls_tensor x = NUMBERS(LS_SHAPE(2), 1, 2);
   expect_refusal(ls_slice_axis(x, 1, 0, 1), LS_INVALID_ARGUMENT,
                  "axis 1 is out of range for f64[2]");
@@ -137,21 +132,8 @@ static ls_status sizes_of_split(int64_t first, int64_t second) {
   return status;
 }
 
-static void pieces_must_come_to_the_whole_in_a_run(void **state) {
-  (void)state;
+TEST(pieces_must_come_to_the_whole_in_a_run) {
   expect_ok(sizes_of_split(3, 2));
   expect_status(sizes_of_split(3, 1), LS_INVALID_ARGUMENT, "make 4");
   expect_status(sizes_of_split(4, 3), LS_INVALID_ARGUMENT, "make 7");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(slices_count_from_the_start_to_a_limit_or_the_end),
-      cmocka_unit_test(values_are_joined_and_cut_again),
-      cmocka_unit_test(orders_tell_values_and_places),
-      cmocka_unit_test(scans_and_lookups_take_negative_axes),
-      cmocka_unit_test(axes_and_ops_that_there_are_not_are_refused),
-      cmocka_unit_test(pieces_must_come_to_the_whole_in_a_run),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

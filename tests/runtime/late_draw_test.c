@@ -58,8 +58,7 @@ static ls_array *second_last(void) {
 
 static ls_array *only_first(void) { return value_of(draw()); }
 
-static void what_is_drawn_depends_on_the_order_of_draws_alone(void **state) {
-  (void)state;
+TEST(what_is_drawn_depends_on_the_order_of_draws_alone) {
   expect_equal(in_runtime(2, second_first), in_runtime(2, second_last), true);
   expect_equal(in_runtime(2, second_first), in_runtime(2, only_first), false);
 }
@@ -142,8 +141,7 @@ static ls_array *bound(void) {
   return array;
 }
 
-static void a_draw_has_its_value_wherever_it_goes(void **state) {
-  (void)state;
+TEST(a_draw_has_its_value_wherever_it_goes) {
   ls_array *(*const uses[])(void) = {through_frames, kept_unseen, captured,
                                      argument,       in_variable, bound};
   for (int threads = 1; threads <= 3; ++threads)
@@ -171,28 +169,16 @@ static ls_array *seen_meanwhile(void) {
   return array;
 }
 
-static void a_draw_may_be_seen_by_another_thread(void **state) {
-  (void)state;
+TEST(a_draw_may_be_seen_by_another_thread) {
   for (int i = 0; i < 20; ++i)
     expect_equal(in_runtime(2, seen_meanwhile), in_runtime(1, only_first),
                  true);
 }
 
-static void a_draw_is_no_condition(void **state) {
-  (void)state;
+TEST(a_draw_is_no_condition) {
   const ls_tensor drawn =
       ls_random_uniform(LS_DTYPE_F32, LS_SCALAR, 0, 1, NULL);
   const ls_nest got = ls_cond(drawn, NULL, NULL, NULL);
   expect_status(ls_nest_status(got), LS_INVALID_ARGUMENT, "bool scalar, is");
   ls_nest_release(got);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_is_drawn_depends_on_the_order_of_draws_alone),
-      cmocka_unit_test(a_draw_has_its_value_wherever_it_goes),
-      cmocka_unit_test(a_draw_may_be_seen_by_another_thread),
-      cmocka_unit_test(a_draw_is_no_condition),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,8 +27,7 @@ static ls_nest many_results(ls_nest args, void *user) {
   return ls_nest_sequence(LS_KIND_LIST, items, RESULTS);
 }
 
-static void replicas_may_give_more_results_than_16_bits_count(void **state) {
-  (void)state;
+TEST(replicas_may_give_more_results_than_16_bits_count) {
   double values[REPLICAS];
   for (int r = 0; r < REPLICAS; ++r)
     values[r] = r;
@@ -66,8 +65,7 @@ static ls_nest many_operands(ls_nest args, void *user) {
   return ls_leaf(broadcast_by_many(ls_nest_tensor(args, 0)));
 }
 
-static void operands_without_a_size_are_refused(void **state) {
-  (void)state;
+TEST(operands_without_a_size_are_refused) {
   const double values[] = {1, 2, 3};
   static const char message[] =
       "broadcast takes 1 operands, or one more for each size, got 20";
@@ -188,8 +186,7 @@ static ls_status call_nested_on_fiber(nested *self) {
 }
 
 // The function is one of them.
-static void graphs_lie_in_graphs_as_deep_as_is_said(void **state) {
-  (void)state;
+TEST(graphs_lie_in_graphs_as_deep_as_is_said) {
   for (int i = FIRST_STACK; i < 8; ++i) {
     nested of = {.depth = LS_MAX_GRAPH_DEPTH - 1,
                  .branches = i % 2 != 0,
@@ -199,8 +196,7 @@ static void graphs_lie_in_graphs_as_deep_as_is_said(void **state) {
   }
 }
 
-static void deeper_graphs_are_refused(void **state) {
-  (void)state;
+TEST(deeper_graphs_are_refused) {
   static const int depths[] = {LS_MAX_GRAPH_DEPTH, 5000};
   for (int i = FIRST_STACK; i < 8; ++i) {
     nested of = {.depth = depths[i % 2], .branches = i / 2 % 2 != 0};
@@ -216,8 +212,7 @@ static ls_nest plus_constant(ls_nest args, void *user) {
 }
 
 // Beside the array there is the program's own copy, and no text.
-static void a_large_constant_is_copied_once(void **state) {
-  (void)state;
+TEST(a_large_constant_is_copied_once) {
   enum { COUNT = 1 << 21 };
   const double one = 1;
   counted memory = counted_begin(1);
@@ -243,15 +238,4 @@ static void a_large_constant_is_copied_once(void **state) {
   ls_function_release(function);
   ls_array_release(array);
   counted_end(&memory);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(replicas_may_give_more_results_than_16_bits_count),
-      cmocka_unit_test(operands_without_a_size_are_refused),
-      cmocka_unit_test(graphs_lie_in_graphs_as_deep_as_is_said),
-      cmocka_unit_test(deeper_graphs_are_refused),
-      cmocka_unit_test(a_large_constant_is_copied_once),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,8 +44,7 @@ static ls_function *load(const char *text) {
   return f;
 }
 
-static void a_loaded_function_gives_what_its_original_gave(void **state) {
-  (void)state;
+TEST(a_loaded_function_gives_what_its_original_gave) {
   char *text = text_of(scale_and_sum, NULL);
   ls_function *f = load(text);
   const ls_nest args = LS_TUPLE(number(2), number(5));
@@ -78,8 +77,7 @@ static void run_loaded(tpu_runs *runs) {
   ls_text_release(text);
 }
 
-static void strategies_run_loaded_functions(void **state) {
-  (void)state;
+TEST(strategies_run_loaded_functions) {
   LS_SPEC("T57 T196");
   for (int replicas = 1; replicas <= 3; ++replicas) {
     tpu_runs runs = {.replicas = replicas,
@@ -112,8 +110,7 @@ static ls_nest use_variable(ls_nest args, void *user) {
   return ls_leaf(ls_add(ls_nest_tensor(args, 0), ls_variable_read(variable)));
 }
 
-static void what_is_not_in_the_text_is_refused(void **state) {
-  (void)state;
+TEST(what_is_not_in_the_text_is_refused) {
   ls_function *f = NULL;
   variable = variable_of("w", LS_DTYPE_F32, LS_SCALAR, (const double[]){1});
   char *text = text_of(use_variable, NULL);
@@ -135,8 +132,7 @@ static void what_is_not_in_the_text_is_refused(void **state) {
                 "line 1");
 }
 
-static void arguments_are_those_of_the_text(void **state) {
-  (void)state;
+TEST(arguments_are_those_of_the_text) {
   char *text = text_of(scale_and_sum, NULL);
   ls_function *f = load(text);
   ls_nest result = ls_none();
@@ -152,14 +148,4 @@ static void arguments_are_those_of_the_text(void **state) {
   ls_nest_release(vector);
   ls_function_release(f);
   ls_text_release(text);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_loaded_function_gives_what_its_original_gave),
-      cmocka_unit_test(strategies_run_loaded_functions),
-      cmocka_unit_test(what_is_not_in_the_text_is_refused),
-      cmocka_unit_test(arguments_are_those_of_the_text),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,8 +28,7 @@ static void expect_number(ls_tensor tensor, double want) {
     fail_msg("%.17g, wanted %.17g", got, want);
 }
 
-static void functions_of_numbers_compute_what_they_are_called(void **state) {
-  (void)state;
+TEST(functions_of_numbers_compute_what_they_are_called) {
   expect_number(ls_expm1(f64(1e-9)), expm1(1e-9));
   expect_number(ls_log1p(f64(1e-9)), log1p(1e-9));
   expect_number(ls_ceil(f64(1.25)), 2);
@@ -47,8 +46,7 @@ static void functions_of_numbers_compute_what_they_are_called(void **state) {
   expect_number(ls_is_finite(f64(1)), 1);
 }
 
-static void activations_compute_what_they_are_called(void **state) {
-  (void)state;
+TEST(activations_compute_what_they_are_called) {
   const double s = 1 / (1 + exp(-2.0));
   const double u = 0.7978845608028654 * (2 + 0.044715 * 8);
   expect_number(ls_softplus(f64(2)), log(1 + exp(2)));
@@ -62,8 +60,7 @@ static void activations_compute_what_they_are_called(void **state) {
   expect_number(ls_leaky_relu(f64(-2), 0.5), -1);
 }
 
-static void bits_compute_what_they_are_called(void **state) {
-  (void)state;
+TEST(bits_compute_what_they_are_called) {
   expect_number(ls_not(i32(5)), -6);
   expect_number(ls_and(i32(12), i32(10)), 8);
   expect_number(ls_or(i32(12), i32(10)), 14);
@@ -80,8 +77,7 @@ static void bits_compute_what_they_are_called(void **state) {
   assert_true(ls_tensor_equal(ls_bitcast(same, LS_DTYPE_I32), same));
 }
 
-static void reductions_compute_what_they_are_called(void **state) {
-  (void)state;
+TEST(reductions_compute_what_they_are_called) {
   const ls_tensor x =
       ls_add_scalar(ls_iota(LS_DTYPE_F64, LS_SHAPE(2, 3), 1), 1);
   expect_number(ls_reduce_product(x, LS_ALL_AXES), 36);
@@ -115,8 +111,7 @@ static bool equal_leaves(ls_nest a, ls_nest b, size_t index) {
   return memcmp(ls_array_data(x), ls_array_data(y), ls_array_size(x)) == 0;
 }
 
-static void random_makers_draw_anew_unless_fixed(void **state) {
-  (void)state;
+TEST(random_makers_draw_anew_unless_fixed) {
   ls_function *f = NULL;
   expect_ok(ls_function_create(&(ls_function_options){.call = draws}, &f));
   ls_nest first = ls_none(), second = ls_none();
@@ -137,8 +132,7 @@ static void random_makers_draw_anew_unless_fixed(void **state) {
   ls_function_release(f);
 }
 
-static void what_cannot_be_is_refused(void **state) {
-  (void)state;
+TEST(what_cannot_be_is_refused) {
   double value = 0;
   expect_status(
       ls_tensor_item(ls_random_permutation(LS_DTYPE_I32, -1, NULL), &value),
@@ -157,16 +151,4 @@ static void what_cannot_be_is_refused(void **state) {
                 LS_INVALID_ARGUMENT, "sin takes floats, got i32[]");
   expect_status(ls_tensor_item(ls_leaky_relu(ls_sin(i32(1)), 1), &value),
                 LS_INVALID_ARGUMENT, "sin takes floats, got i32[]");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(functions_of_numbers_compute_what_they_are_called),
-      cmocka_unit_test(activations_compute_what_they_are_called),
-      cmocka_unit_test(bits_compute_what_they_are_called),
-      cmocka_unit_test(reductions_compute_what_they_are_called),
-      cmocka_unit_test(random_makers_draw_anew_unless_fixed),
-      cmocka_unit_test(what_cannot_be_is_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

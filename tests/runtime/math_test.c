@@ -77,16 +77,14 @@ static bool agree(ls_math a, ls_math b, convolution self) {
 
 static const ls_convolution_options strided = {.strides = LS_SHAPE(2, 2)};
 
-static void three_by_three_taps_go_by_winograd_unless_direct(void **state) {
-  (void)state;
+TEST(three_by_three_taps_go_by_winograd_unless_direct) {
   const convolution plain = {.taps = 3};
   assert_false(agree(LS_MATH_FAST, LS_MATH_DIRECT, plain));
   assert_false(agree(LS_MATH_BF16, LS_MATH_BF16_DIRECT, plain));
   assert_false(agree(LS_MATH_DIRECT, LS_MATH_BF16_DIRECT, plain));
 }
 
-static void errors_are_those_that_are_documented(void **state) {
-  (void)state;
+TEST(errors_are_those_that_are_documented) {
   const convolution plain = {.taps = 3};
   const double fast = distance(LS_MATH_FAST, LS_MATH_DIRECT, plain);
   const double bf16 = distance(LS_MATH_BF16, LS_MATH_DIRECT, plain);
@@ -96,21 +94,11 @@ static void errors_are_those_that_are_documented(void **state) {
   assert_true(bf16 < 0.04 && bf16 < 5 * sums);
 }
 
-static void other_taps_are_rounded_by_bf16_alone(void **state) {
-  (void)state;
+TEST(other_taps_are_rounded_by_bf16_alone) {
   const convolution others[] = {{.taps = 1}, {.taps = 2}, {3, strided}};
   for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); ++i) {
     assert_true(agree(LS_MATH_FAST, LS_MATH_DIRECT, others[i]));
     assert_false(agree(LS_MATH_FAST, LS_MATH_BF16, others[i]));
     assert_true(agree(LS_MATH_BF16, LS_MATH_BF16_DIRECT, others[i]));
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(three_by_three_taps_go_by_winograd_unless_direct),
-      cmocka_unit_test(errors_are_those_that_are_documented),
-      cmocka_unit_test(other_taps_are_rounded_by_bf16_alone),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

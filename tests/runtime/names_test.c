@@ -24,8 +24,7 @@ static ls_status make_variable(const char *name) {
   return ls_ok();
 }
 
-static void an_eager_variables_name_is_whole_or_refused(void **state) {
-  (void)state;
+TEST(an_eager_variables_name_is_whole_or_refused) {
   expect_ok(make_variable(letters(2047, 'v')));
   expect_status(make_variable(letters(2048, 'v')), LS_INVALID_ARGUMENT,
                 "2048 characters");
@@ -36,8 +35,7 @@ static void an_eager_variables_name_is_whole_or_refused(void **state) {
   }
 }
 
-static void a_distributed_variables_name_is_whole_or_refused(void **state) {
-  (void)state;
+TEST(a_distributed_variables_name_is_whole_or_refused) {
   ls_strategy *strategy = NULL;
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(2)}, &strategy));
@@ -55,8 +53,7 @@ static void a_distributed_variables_name_is_whole_or_refused(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void a_name_scope_is_whole_or_refused(void **state) {
-  (void)state;
+TEST(a_name_scope_is_whole_or_refused) {
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("g", &graph));
   for (int eager = 0; eager < 2; ++eager) {
@@ -75,9 +72,7 @@ static void a_name_scope_is_whole_or_refused(void **state) {
   ls_graph_destroy(graph);
 }
 
-static void
-name_scopes_inside_of_each_other_are_whole_or_refused(void **state) {
-  (void)state;
+TEST(name_scopes_inside_of_each_other_are_whole_or_refused) {
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("g", &graph));
   ls_scope scopes[20] = {{0}};
@@ -100,8 +95,7 @@ name_scopes_inside_of_each_other_are_whole_or_refused(void **state) {
   ls_graph_destroy(graph);
 }
 
-static void the_name_of_an_eager_value_outlives_its_frame(void **state) {
-  (void)state;
+TEST(the_name_of_an_eager_value_outlives_its_frame) {
   expect_ok(ls_frame_begin());
   const ls_tensor x = ls_scalar(LS_DTYPE_F32, 1);
   const char *name = ls_tensor_name(x);
@@ -114,17 +108,4 @@ static void the_name_of_an_eager_value_outlives_its_frame(void **state) {
   assert_string_equal(ls_tensor_name(x), "");
   expect_ok(ls_frame_end(NULL));
   free(before);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(an_eager_variables_name_is_whole_or_refused),
-      cmocka_unit_test(a_distributed_variables_name_is_whole_or_refused),
-      cmocka_unit_test(a_name_scope_is_whole_or_refused),
-      cmocka_unit_test(name_scopes_inside_of_each_other_are_whole_or_refused),
-      cmocka_unit_test(the_name_of_an_eager_value_outlives_its_frame),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -24,8 +24,7 @@ static ls_nest array_of(ls_dtype dtype, ls_shape shape, double first) {
   return leaf;
 }
 
-static void an_array_shows_its_first_numbers(void **state) {
-  (void)state;
+TEST(an_array_shows_its_first_numbers) {
   expect_text(array_of(LS_DTYPE_F32, LS_SCALAR, 0.1), "f32[] 0.1");
   expect_text(array_of(LS_DTYPE_F64, LS_SCALAR, 1.0 / 3),
               "f64[] 0.3333333333333333");
@@ -43,8 +42,7 @@ static void an_array_shows_its_first_numbers(void **state) {
   ls_nest_release(leaf);
 }
 
-static void an_eager_tensor_shows_its_value(void **state) {
-  (void)state;
+TEST(an_eager_tensor_shows_its_value) {
   expect_ok(ls_frame_begin());
   const ls_tensor x = ls_fill(LS_DTYPE_F32, LS_SHAPE(2), 2.5);
   expect_text(ls_leaf(x), "tensor f32[2] [2.5, 2.5]");
@@ -60,8 +58,7 @@ static void an_eager_tensor_shows_its_value(void **state) {
   expect_contains(ls_nest_print(ls_leaf(x), text, sizeof(text)), "stale");
 }
 
-static void a_tensor_of_a_graph_shows_its_name(void **state) {
-  (void)state;
+TEST(a_tensor_of_a_graph_shows_its_name) {
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
@@ -103,8 +100,7 @@ static ls_nest look_inside(ls_nest args, void *user) {
   return ls_nest_retain(args);
 }
 
-static void the_number_in_a_leaf_is_given_where_it_is_known(void **state) {
-  (void)state;
+TEST(the_number_in_a_leaf_is_given_where_it_is_known) {
   expect_ok(ls_frame_begin());
   expect_number(ls_nest_f64(2.5), 2.5);
   expect_number(array_of(LS_DTYPE_F32, LS_SHAPE(1, 1), 4), 4);
@@ -125,16 +121,4 @@ static void the_number_in_a_leaf_is_given_where_it_is_known(void **state) {
   ls_nest_release(args);
   ls_function_release(function);
   expect_ok(ls_frame_end(NULL));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(an_array_shows_its_first_numbers),
-      cmocka_unit_test(an_eager_tensor_shows_its_value),
-      cmocka_unit_test(a_tensor_of_a_graph_shows_its_name),
-      cmocka_unit_test(the_number_in_a_leaf_is_given_where_it_is_known),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -29,8 +29,7 @@ static ls_tensor constants(int64_t count, double value) {
 }
 
 // ---- Normalization ---------------------------------------------------------
-static void norms_give_what_they_say(void **state) {
-  (void)state;
+TEST(norms_give_what_they_say) {
   const ls_tensor x = f32(LS_SHAPE(2, 2), (const float[]){1, 10, 3, 20});
   const ls_tensor ones = constants(2, 1), twos = constants(2, 2);
   const ls_op batch = ls_batch_norm(x, twos, ones, 0, LS_ACTIVATION_NONE);
@@ -47,8 +46,7 @@ static void norms_give_what_they_say(void **state) {
          LS_SHAPE(2), 3 / sqrt(12.5), 4 / sqrt(12.5));
 }
 
-static void group_norm_takes_positions_and_channels_of_a_group(void **state) {
-  (void)state;
+TEST(group_norm_takes_positions_and_channels_of_a_group) {
   // Two examples, two positions, two groups of two channels.
   const float data[] = {1, 3, 10, 30, 3, 1, 30, 10, 0, 0, 2, 2, 8, 8, 6, 6};
   const ls_tensor x = f32(LS_SHAPE(2, 2, 4), data);
@@ -57,8 +55,7 @@ static void group_norm_takes_positions_and_channels_of_a_group(void **state) {
          3, 3);
 }
 
-static void statistics_of_16_bit_floats_are_f32(void **state) {
-  (void)state;
+TEST(statistics_of_16_bit_floats_are_f32) {
   const ls_tensor x =
       ls_convert(f32(LS_SHAPE(3, 2), (const float[]){256, 1, 257, 2, 258, 3}),
                  LS_DTYPE_F16);
@@ -72,8 +69,7 @@ static void statistics_of_16_bit_floats_are_f32(void **state) {
 }
 
 // ---- Attention -------------------------------------------------------------
-static void attention_averages_values(void **state) {
-  (void)state;
+TEST(attention_averages_values) {
   // Equal scores: the mean of the values, causally of those up to the query.
   const ls_tensor zeros = ls_fill(LS_DTYPE_F32, LS_SHAPE(1, 2, 2), 0);
   const ls_tensor v = f32(LS_SHAPE(1, 2, 2), (const float[]){1, 2, 3, 6});
@@ -90,8 +86,7 @@ static void attention_averages_values(void **state) {
   VALUES(ls_attention(q, k, v, &half), LS_SHAPE(1, 1, 2), 2.5, 5);
 }
 
-static void a_tape_goes_through_norms_and_attention_twice(void **state) {
-  (void)state;
+TEST(a_tape_goes_through_norms_and_attention_twice) {
   const ls_tensor x = f32(LS_SHAPE(1, 2, 2), (const float[]){1, 2, 3, 5});
   ls_tape *outer = NULL, *inner = NULL;
   expect_ok(ls_tape_begin(&outer));
@@ -120,8 +115,7 @@ static void a_tape_goes_through_norms_and_attention_twice(void **state) {
 }
 
 // ---- Refusals --------------------------------------------------------------
-static void makers_refuse_what_does_not_fit(void **state) {
-  (void)state;
+TEST(makers_refuse_what_does_not_fit) {
   const ls_tensor x = ls_fill(LS_DTYPE_F32, LS_SHAPE(2, 3, 4), 1);
   const ls_tensor four = constants(4, 1), three = constants(3, 1);
   expect_refusal(ls_layer_norm(x, three, four, 0.1), LS_INVALID_ARGUMENT,
@@ -146,23 +140,9 @@ static void makers_refuse_what_does_not_fit(void **state) {
                  "'num_heads' is -1, must be at least 1");
 }
 
-static void a_group_norm_of_no_examples_is_empty(void **state) {
-  (void)state;
+TEST(a_group_norm_of_no_examples_is_empty) {
   const ls_tensor x = ls_fill(LS_DTYPE_F32, LS_SHAPE(0, 5, 4), 1);
   const ls_tensor y =
       ls_group_norm(x, constants(4, 1), constants(4, 0), 2, 1e-3);
   VALUES(y, LS_SHAPE(0, 5, 4), 0);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(norms_give_what_they_say),
-      cmocka_unit_test(group_norm_takes_positions_and_channels_of_a_group),
-      cmocka_unit_test(statistics_of_16_bit_floats_are_f32),
-      cmocka_unit_test(attention_averages_values),
-      cmocka_unit_test(a_tape_goes_through_norms_and_attention_twice),
-      cmocka_unit_test(makers_refuse_what_does_not_fit),
-      cmocka_unit_test(a_group_norm_of_no_examples_is_empty),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,8 +17,7 @@ static void expect_null(ls_status status, const char *text) {
   expect_status(status, LS_INVALID_ARGUMENT, text);
 }
 
-static void calls_of_eager_refuse_null(void **state) {
-  (void)state;
+TEST(calls_of_eager_refuse_null) {
   expect_null(ls_tensor_value((ls_tensor){0}, NULL),
               "ls_tensor_value: out_array is NULL");
   expect_null(ls_tensor_item((ls_tensor){0}, NULL),
@@ -43,8 +42,7 @@ static void calls_of_eager_refuse_null(void **state) {
               "ls_tape_gradients: xs is NULL");
 }
 
-static void calls_of_function_refuse_null(void **state) {
-  (void)state;
+TEST(calls_of_function_refuse_null) {
   expect_null(ls_function_create(NULL, some),
               "ls_function_create: options is NULL");
   expect_null(ls_function_create(some, NULL),
@@ -69,8 +67,7 @@ static void calls_of_function_refuse_null(void **state) {
               "ls_function_measure: function is NULL");
 }
 
-static void calls_of_gradients_refuse_null(void **state) {
-  (void)state;
+TEST(calls_of_gradients_refuse_null) {
   expect_null(ls_gradients(some, 1, some, 1, some, NULL),
               "ls_gradients: grads is NULL");
   expect_null(ls_gradients(NULL, 1, some, 1, some, some),
@@ -79,14 +76,12 @@ static void calls_of_gradients_refuse_null(void **state) {
               "ls_gradients: xs is NULL");
 }
 
-static void calls_of_runs_refuse_null(void **state) {
-  (void)state;
+TEST(calls_of_runs_refuse_null) {
   expect_null(ls_runs_print(NULL, some), "ls_runs_print: runtime is NULL");
   expect_null(ls_runs_print(some, NULL), "ls_runs_print: out_text is NULL");
 }
 
-static void calls_of_session_refuse_null(void **state) {
-  (void)state;
+TEST(calls_of_session_refuse_null) {
   expect_null(ls_session_create(NULL, some),
               "ls_session_create: graph is NULL");
   expect_null(ls_session_create(some, NULL),
@@ -117,8 +112,7 @@ static void calls_of_session_refuse_null(void **state) {
               "ls_session_set_variable_value: array is NULL");
 }
 
-static void calls_of_variable_refuse_null(void **state) {
-  (void)state;
+TEST(calls_of_variable_refuse_null) {
   expect_null(ls_variable_create(some, NULL),
               "ls_variable_create: out_variable is NULL");
   expect_null(ls_creator_create(NULL, some, some),
@@ -131,16 +125,4 @@ static void calls_of_variable_refuse_null(void **state) {
               "ls_variable_set_slice: variable is NULL");
   expect_null(ls_variable_set_slice(some, NULL),
               "ls_variable_set_slice: slice is NULL");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(calls_of_eager_refuse_null),
-      cmocka_unit_test(calls_of_function_refuse_null),
-      cmocka_unit_test(calls_of_gradients_refuse_null),
-      cmocka_unit_test(calls_of_runs_refuse_null),
-      cmocka_unit_test(calls_of_session_refuse_null),
-      cmocka_unit_test(calls_of_variable_refuse_null),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

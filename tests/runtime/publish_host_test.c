@@ -54,8 +54,7 @@ static void begin(writer *w, way_to_write way, int64_t size) {
 static const way_to_write ways[] = {IN_FUNCTION, IN_SESSION};
 
 // ---- What a host call sees -------------------------------------------------
-static void a_host_call_sees_the_values_before_its_run(void **state) {
-  (void)state;
+TEST(a_host_call_sees_the_values_before_its_run) {
   for (int i = 0; i < 2; ++i) {
     writer w;
     begin(&w, ways[i], SIZE);
@@ -70,8 +69,7 @@ static void a_host_call_sees_the_values_before_its_run(void **state) {
   }
 }
 
-static void a_run_that_fails_publishes_nothing(void **state) {
-  (void)state;
+TEST(a_run_that_fails_publishes_nothing) {
   for (int i = 0; i < 2; ++i) {
     writer w;
     begin(&w, ways[i], SIZE);
@@ -91,8 +89,7 @@ static void a_run_that_fails_publishes_nothing(void **state) {
 }
 
 // It would wait for the end of the run that waits for it.
-static void a_host_call_may_not_write_what_its_run_writes(void **state) {
-  (void)state;
+TEST(a_host_call_may_not_write_what_its_run_writes) {
   for (int i = 0; i < 2; ++i) {
     writer w;
     begin(&w, ways[i], SIZE);
@@ -108,8 +105,7 @@ static void a_host_call_may_not_write_what_its_run_writes(void **state) {
 }
 
 // What the run only reads it keeps, as it was at its start.
-static void a_host_call_may_write_what_its_run_reads(void **state) {
-  (void)state;
+TEST(a_host_call_may_write_what_its_run_reads) {
   memset(&host, 0, sizeof(host));
   writer w = {.kernel = &kernel};
   w.looks_at = variable_of("seen", LS_DTYPE_F32, LS_SCALAR, (double[]){7});
@@ -127,8 +123,7 @@ static void a_host_call_may_write_what_its_run_reads(void **state) {
 }
 
 // The two buffers of a variable take turns, and nothing is copied.
-static void new_values_are_made_where_they_stay(void **state) {
-  (void)state;
+TEST(new_values_are_made_where_they_stay) {
   counted memory = counted_begin(1);
   writer w;
   char *plan = NULL;
@@ -162,8 +157,7 @@ static void let_go(void) {
 
 // One model's step is held in its host call; another one trains, and the held
 // one's variables are read, by functions too.
-static void others_go_on_while_a_run_waits_for_the_host(void **state) {
-  (void)state;
+TEST(others_go_on_while_a_run_waits_for_the_host) {
   for (int i = 0; i < 2; ++i) {
     writer held, other = {0};
     writing thread;
@@ -193,8 +187,7 @@ static ls_variable *set_to(ls_variable *variable, double value) {
 }
 
 // Behind one that waits for the held run's end others still come through.
-static void a_writer_waits_for_the_run_and_readers_do_not(void **state) {
-  (void)state;
+TEST(a_writer_waits_for_the_run_and_readers_do_not) {
   writer held, other = {0};
   writing threads[2];
   begin(&held, IN_FUNCTION, SIZE);
@@ -219,8 +212,7 @@ static void a_writer_waits_for_the_run_and_readers_do_not(void **state) {
 }
 
 // The value that a held run reads is another one's to write, many times.
-static void what_a_run_reads_stays_for_it(void **state) {
-  (void)state;
+TEST(what_a_run_reads_stays_for_it) {
   memset(&host, 0, sizeof(host));
   writer w = {.kernel = &kernel};
   writing thread;
@@ -239,8 +231,7 @@ static void what_a_run_reads_stays_for_it(void **state) {
 }
 
 // ---- Many at once ----------------------------------------------------------
-static void no_update_of_runs_with_host_calls_is_lost(void **state) {
-  (void)state;
+TEST(no_update_of_runs_with_host_calls_is_lost) {
   for (int i = 0; i < 2; ++i) {
     writer w, plain = {0};
     writing threads[THREADS];
@@ -264,21 +255,4 @@ static void no_update_of_runs_with_host_calls_is_lost(void **state) {
     writer_deinit(&plain);
     writer_deinit(&w);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_host_call_sees_the_values_before_its_run),
-      cmocka_unit_test(a_run_that_fails_publishes_nothing),
-      cmocka_unit_test(a_host_call_may_not_write_what_its_run_writes),
-      cmocka_unit_test(a_host_call_may_write_what_its_run_reads),
-      cmocka_unit_test(new_values_are_made_where_they_stay),
-      cmocka_unit_test(others_go_on_while_a_run_waits_for_the_host),
-      cmocka_unit_test(a_writer_waits_for_the_run_and_readers_do_not),
-      cmocka_unit_test(what_a_run_reads_stays_for_it),
-      cmocka_unit_test(no_update_of_runs_with_host_calls_is_lost),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -44,18 +44,11 @@ static void read_beside(way_to_write way, read_fn *read) {
   writer_deinit(&w);
 }
 
-static void a_read_beside_calls_is_whole(void **state) {
-  (void)state;
-  read_beside(IN_FUNCTION, writer_value);
-}
+TEST(a_read_beside_calls_is_whole) { read_beside(IN_FUNCTION, writer_value); }
 
-static void a_read_beside_runs_is_whole(void **state) {
-  (void)state;
-  read_beside(IN_SESSION, writer_value);
-}
+TEST(a_read_beside_runs_is_whole) { read_beside(IN_SESSION, writer_value); }
 
-static void a_read_beside_eager_writes_is_whole(void **state) {
-  (void)state;
+TEST(a_read_beside_eager_writes_is_whole) {
   read_beside(IN_EAGER, writer_value);
 }
 
@@ -70,8 +63,7 @@ static double read_in_eager(const writer *w, ls_variable *variable) {
   return value;
 }
 
-static void an_eager_read_beside_calls_is_whole(void **state) {
-  (void)state;
+TEST(an_eager_read_beside_calls_is_whole) {
   read_beside(IN_FUNCTION, read_in_eager);
 }
 
@@ -84,8 +76,7 @@ static ls_nest build_reads(ls_nest args, void *user) {
 }
 
 // What one run reads is of one moment.
-static void a_program_that_reads_sees_one_moment(void **state) {
-  (void)state;
+TEST(a_program_that_reads_sees_one_moment) {
   writer w = {0};
   writing thread;
   ls_function *reader = NULL;
@@ -122,24 +113,14 @@ static void add_together(way_to_write way) {
   writer_deinit(&w);
 }
 
-static void no_update_of_calls_is_lost(void **state) {
-  (void)state;
-  add_together(IN_FUNCTION);
-}
+TEST(no_update_of_calls_is_lost) { add_together(IN_FUNCTION); }
 
-static void no_update_of_runs_is_lost(void **state) {
-  (void)state;
-  add_together(IN_SESSION);
-}
+TEST(no_update_of_runs_is_lost) { add_together(IN_SESSION); }
 
-static void no_update_in_eager_is_lost(void **state) {
-  (void)state;
-  add_together(IN_EAGER);
-}
+TEST(no_update_in_eager_is_lost) { add_together(IN_EAGER); }
 
 // Calls of two functions and eager writes, on one variable.
-static void no_update_is_lost_among_ways(void **state) {
-  (void)state;
+TEST(no_update_is_lost_among_ways) {
   writer first = {0}, second = {0}, third = {0};
   writing threads[3];
   writer_init(&first, IN_FUNCTION, 300, NULL);
@@ -184,8 +165,7 @@ static void *write_as_one_and_each(void *user) {
   return NULL;
 }
 
-static void a_program_fits_however_values_are_stored_meanwhile(void **state) {
-  (void)state;
+TEST(a_program_fits_however_values_are_stored_meanwhile) {
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *variable = NULL;
   ls_function *reader = NULL;
@@ -217,22 +197,4 @@ static void a_program_fits_however_values_are_stored_meanwhile(void **state) {
   ls_function_release(reader);
   ls_variable_release(variable);
   ls_strategy_release(strategy);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_read_beside_calls_is_whole),
-      cmocka_unit_test(a_read_beside_runs_is_whole),
-      cmocka_unit_test(a_read_beside_eager_writes_is_whole),
-      cmocka_unit_test(an_eager_read_beside_calls_is_whole),
-      cmocka_unit_test(a_program_that_reads_sees_one_moment),
-      cmocka_unit_test(no_update_of_calls_is_lost),
-      cmocka_unit_test(no_update_of_runs_is_lost),
-      cmocka_unit_test(no_update_in_eager_is_lost),
-      cmocka_unit_test(no_update_is_lost_among_ways),
-      cmocka_unit_test(a_program_fits_however_values_are_stored_meanwhile),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

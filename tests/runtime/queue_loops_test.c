@@ -90,8 +90,7 @@ static double sum_of(const fixture *f, size_t i) {
   return ls_array_f64(ls_nest_as_array(ls_nest_item(f->results, i)), 0);
 }
 
-static void loops_over_queues_of_one_end_on_one_thread(void **state) {
-  (void)state;
+TEST(loops_over_queues_of_one_end_on_one_thread) {
   ls_runtime *runtime = NULL;
   expect_ok(ls_runtime_create(&(ls_runtime_options){.threads = 1}, &runtime));
   ls_runtime *before = ls_runtime_make_current(runtime);
@@ -124,8 +123,7 @@ static void empty(fixture *f) {
   }
 }
 
-static void a_cancelled_run_ends_wherever_it_is(void **state) {
-  (void)state;
+TEST(a_cancelled_run_ends_wherever_it_is) {
   const char *times = getenv("LS_TEST_CANCELS");
   const int count = times != NULL ? atoi(times) : 100;
   fixture f, endless;
@@ -163,8 +161,7 @@ static void *close_session(void *user) {
   return NULL;
 }
 
-static void a_closed_session_ends_its_runs(void **state) {
-  (void)state;
+TEST(a_closed_session_ends_its_runs) {
   fixture f;
   setup(&f, 0);
   pthread_t thread;
@@ -179,8 +176,7 @@ static void a_closed_session_ends_its_runs(void **state) {
 }
 
 // ---- Failing ---------------------------------------------------------------
-static void a_part_that_fails_ends_the_others(void **state) {
-  (void)state;
+TEST(a_part_that_fails_ends_the_others) {
   fixture f;
   setup(&f, 0);
   ls_queue_close(f.queues[1].queue);
@@ -190,8 +186,7 @@ static void a_part_that_fails_ends_the_others(void **state) {
 }
 
 // A consumer alone waits for good, and says for what.
-static void a_loop_that_nobody_feeds_is_named(void **state) {
-  (void)state;
+TEST(a_loop_that_nobody_feeds_is_named) {
   ls_runtime *runtime = NULL;
   expect_ok(ls_runtime_create(
       &(ls_runtime_options){.threads = 1, .stall_ms = 50}, &runtime));
@@ -205,15 +200,4 @@ static void a_loop_that_nobody_feeds_is_named(void **state) {
   teardown(&f);
   assert_ptr_equal(ls_runtime_make_current(before), runtime);
   expect_ok(ls_runtime_destroy(runtime));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(loops_over_queues_of_one_end_on_one_thread),
-      cmocka_unit_test(a_cancelled_run_ends_wherever_it_is),
-      cmocka_unit_test(a_closed_session_ends_its_runs),
-      cmocka_unit_test(a_part_that_fails_ends_the_others),
-      cmocka_unit_test(a_loop_that_nobody_feeds_is_named),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

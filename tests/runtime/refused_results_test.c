@@ -9,13 +9,11 @@
 #include "lockstep/trace.h"
 #include "support/refused.h"
 
-static void refused_calls_of_device_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_device_leave_nothing) {
   REFUSED(const char *, ls_device_kernels(NULL, &out));
 }
 
-static void refused_calls_of_eager_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_eager_leave_nothing) {
   REFUSED_MEMORY(ls_tape *, ls_tape_begin(&out));
   REFUSED(ls_nest, ls_tape_gradients(NULL, ls_none(), NULL, 1, &out));
   REFUSED(double, ls_tensor_item((ls_tensor){0}, &out));
@@ -23,8 +21,7 @@ static void refused_calls_of_eager_leave_nothing(void **state) {
   REFUSED(ls_array *, ls_variable_value(NULL, &out));
 }
 
-static void refused_calls_of_function_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_function_leave_nothing) {
   REFUSED(ls_function *, ls_function_create(NULL, &out));
   REFUSED(ls_function *, ls_function_load(NULL, NULL, 0, &out));
   REFUSED(ls_function *, ls_function_make_concrete(NULL, ls_none(), &out));
@@ -33,13 +30,11 @@ static void refused_calls_of_function_leave_nothing(void **state) {
   REFUSED(char *, ls_function_print_plan(NULL, &out));
 }
 
-static void refused_calls_of_runs_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_runs_leave_nothing) {
   REFUSED(char *, ls_runs_print(NULL, &out));
 }
 
-static void refused_calls_of_session_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_session_leave_nothing) {
   const ls_session_config config = {.cluster = &(ls_cluster_spec){0}};
   REFUSED_MEMORY(ls_session_config, ls_session_config_copy(&config, &out));
   REFUSED(ls_session *, ls_session_create(NULL, &out));
@@ -47,19 +42,6 @@ static void refused_calls_of_session_leave_nothing(void **state) {
   REFUSED(ls_array *, ls_session_variable_value(NULL, NULL, &out));
 }
 
-static void refused_calls_of_trace_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_trace_leave_nothing) {
   REFUSED(ls_trace *, ls_trace_begin(NULL, NULL, &out));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(refused_calls_of_device_leave_nothing),
-      cmocka_unit_test(refused_calls_of_eager_leave_nothing),
-      cmocka_unit_test(refused_calls_of_function_leave_nothing),
-      cmocka_unit_test(refused_calls_of_runs_leave_nothing),
-      cmocka_unit_test(refused_calls_of_session_leave_nothing),
-      cmocka_unit_test(refused_calls_of_trace_leave_nothing),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -64,8 +64,7 @@ static void expect_shared(const fixture *self) {
   }
 }
 
-static void what_all_replicas_share_is_one_array(void **state) {
-  (void)state;
+TEST(what_all_replicas_share_is_one_array) {
   for (int64_t rows = REPLICAS; rows <= REPLICAS + 2; rows += 2) {
     fixture f;
     set_up(&f, rows);
@@ -83,8 +82,7 @@ static void what_all_replicas_share_is_one_array(void **state) {
 }
 
 // The second step has another batch.
-static void what_somebody_holds_keeps_its_values(void **state) {
-  (void)state;
+TEST(what_somebody_holds_keeps_its_values) {
   fixture f, other;
   set_up(&f, REPLICAS);
   call(&f);
@@ -112,8 +110,7 @@ static void what_somebody_holds_keeps_its_values(void **state) {
   tear_down(&other);
 }
 
-static void one_copy_is_all_that_is_taken(void **state) {
-  (void)state;
+TEST(one_copy_is_all_that_is_taken) {
   ls_counting_allocator *memory = NULL;
   ls_runtime *runtime = NULL;
   fixture f;
@@ -144,8 +141,7 @@ static void one_copy_is_all_that_is_taken(void **state) {
   ls_counting_allocator_destroy(memory);
 }
 
-static void a_fetch_given_twice_is_one_array(void **state) {
-  (void)state;
+TEST(a_fetch_given_twice_is_one_array) {
   ls_graph *graph = NULL;
   ls_session *session = NULL;
   ls_tensor a = ls_failed_tensor(), b = ls_failed_tensor();
@@ -171,16 +167,4 @@ static void a_fetch_given_twice_is_one_array(void **state) {
   ls_nest_release(results);
   ls_session_destroy(session);
   ls_graph_destroy(graph);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_all_replicas_share_is_one_array),
-      cmocka_unit_test(what_somebody_holds_keeps_its_values),
-      cmocka_unit_test(one_copy_is_all_that_is_taken),
-      cmocka_unit_test(a_fetch_given_twice_is_one_array),
-  };
-  const int failures = cmocka_run_group_tests(tests, NULL, NULL);
-  ls_status_free(ls_runtime_destroy(NULL));
-  return failures;
 }

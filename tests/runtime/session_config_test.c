@@ -6,8 +6,7 @@
 #include "lockstep/session.h"
 #include "support/expect.h"
 
-static void what_cannot_be_had_is_refused_by_name(void **state) {
-  (void)state;
+TEST(what_cannot_be_had_is_refused_by_name) {
   static const char *const addresses[] = {"10.0.0.1:8470"};
   const ls_cluster_job jobs[] = {{"empty", NULL, 0}, {"w", addresses, 1}};
   ls_cluster_spec one = {jobs, 1}, two = {jobs, 2};
@@ -43,8 +42,7 @@ static void what_cannot_be_had_is_refused_by_name(void **state) {
   ls_graph_destroy(graph);
 }
 
-static void ops_run_whatever_device_they_name(void **state) {
-  (void)state;
+TEST(ops_run_whatever_device_they_name) {
   ls_graph *graph = NULL;
   ls_session *session = NULL;
   ls_tensor x;
@@ -65,8 +63,7 @@ static void ops_run_whatever_device_they_name(void **state) {
   ls_graph_destroy(graph);
 }
 
-static void a_copy_has_its_own_cluster(void **state) {
-  (void)state;
+TEST(a_copy_has_its_own_cluster) {
   static const char *const addresses[] = {"a:1", "b:2"};
   const ls_cluster_job job = {"w", addresses, 2};
   ls_session_config config = {.soft_placement = LS_FLAG_ON}, copy;
@@ -99,17 +96,6 @@ static ls_status copy_one(void *user) {
   return status;
 }
 
-static void failed_allocations_are_survived(void **state) {
-  (void)state;
+TEST(failed_allocations_are_survived) {
   expect_memory_failures_survived(copy_one, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_cannot_be_had_is_refused_by_name),
-      cmocka_unit_test(ops_run_whatever_device_they_name),
-      cmocka_unit_test(a_copy_has_its_own_cluster),
-      cmocka_unit_test(failed_allocations_are_survived),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

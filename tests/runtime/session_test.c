@@ -63,8 +63,7 @@ static void init(net *n) {
   assert_int_equal(result.kind, LS_KIND_NONE);
 }
 
-static void a_run_does_what_its_fetches_need(void **state) {
-  (void)state;
+TEST(a_run_does_what_its_fetches_need) {
   net n;
   setup(&n);
   init(&n);
@@ -88,8 +87,7 @@ static void a_run_does_what_its_fetches_need(void **state) {
   teardown(&n);
 }
 
-static void a_distributed_value_comes_with_all_its_components(void **state) {
-  (void)state;
+TEST(a_distributed_value_comes_with_all_its_components) {
   net n;
   setup(&n);
   init(&n);
@@ -129,8 +127,7 @@ static void a_distributed_value_comes_with_all_its_components(void **state) {
   teardown(&n);
 }
 
-static void a_failed_run_leaves_the_results_as_they_were(void **state) {
-  (void)state;
+TEST(a_failed_run_leaves_the_results_as_they_were) {
   net n;
   setup(&n);
   ls_array *x = array_of(2, (double[]){1, 2});
@@ -153,8 +150,7 @@ static void a_failed_run_leaves_the_results_as_they_were(void **state) {
   teardown(&n);
 }
 
-static void a_batch_of_another_size_is_another_program(void **state) {
-  (void)state;
+TEST(a_batch_of_another_size_is_another_program) {
   net n;
   setup(&n);
   init(&n);
@@ -172,8 +168,7 @@ static void a_batch_of_another_size_is_another_program(void **state) {
   teardown(&n);
 }
 
-static void two_sessions_have_their_own_values(void **state) {
-  (void)state;
+TEST(two_sessions_have_their_own_values) {
   net n;
   setup(&n);
   init(&n);
@@ -201,8 +196,7 @@ static void two_sessions_have_their_own_values(void **state) {
   teardown(&n);
 }
 
-static void assignments_that_nobody_asked_for_do_not_run(void **state) {
-  (void)state;
+TEST(assignments_that_nobody_asked_for_do_not_run) {
   net n;
   setup(&n);
   {
@@ -218,8 +212,7 @@ static void assignments_that_nobody_asked_for_do_not_run(void **state) {
   teardown(&n);
 }
 
-static void a_control_scope_forces_its_ops_into_the_run(void **state) {
-  (void)state;
+TEST(a_control_scope_forces_its_ops_into_the_run) {
   net n;
   setup(&n);
   ls_tensor after = {0};
@@ -242,8 +235,7 @@ static void a_control_scope_forces_its_ops_into_the_run(void **state) {
   teardown(&n);
 }
 
-static void any_tensor_can_be_fed(void **state) {
-  (void)state;
+TEST(any_tensor_can_be_fed) {
   net n;
   setup(&n);
   ls_array *y = array_of(2, (double[]){3, 4});
@@ -256,8 +248,7 @@ static void any_tensor_can_be_fed(void **state) {
   teardown(&n);
 }
 
-static void bad_fetches_and_feeds_are_named(void **state) {
-  (void)state;
+TEST(bad_fetches_and_feeds_are_named) {
   net n;
   setup(&n);
   init(&n);
@@ -278,8 +269,7 @@ static void bad_fetches_and_feeds_are_named(void **state) {
   teardown(&n);
 }
 
-static void a_graph_with_an_error_does_not_run_until_it_is_taken(void **state) {
-  (void)state;
+TEST(a_graph_with_an_error_does_not_run_until_it_is_taken) {
   net n;
   setup(&n);
   init(&n);
@@ -303,8 +293,7 @@ static void a_graph_with_an_error_does_not_run_until_it_is_taken(void **state) {
   LS_NAME_SCOPE(name);                                                         \
   LS_DEVICE_SCOPE(device)
 
-static void scopes_that_begin_on_one_line_are_all_in_force(void **state) {
-  (void)state;
+TEST(scopes_that_begin_on_one_line_are_all_in_force) {
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
@@ -321,8 +310,7 @@ static void scopes_that_begin_on_one_line_are_all_in_force(void **state) {
   ls_graph_destroy(graph);
 }
 
-static void names_follow_scopes_and_are_unique(void **state) {
-  (void)state;
+TEST(names_follow_scopes_and_are_unique) {
   net n;
   setup(&n);
   {
@@ -366,8 +354,7 @@ static bool has_value(const net *n, ls_tensor is_initialized) {
   return has;
 }
 
-static void each_run_sees_whether_a_variable_has_a_value(void **state) {
-  (void)state;
+TEST(each_run_sees_whether_a_variable_has_a_value) {
   net n;
   setup(&n);
   ls_tensor is_initialized = ls_failed_tensor();
@@ -380,25 +367,4 @@ static void each_run_sees_whether_a_variable_has_a_value(void **state) {
   init(&n);
   assert_true(has_value(&n, is_initialized));
   teardown(&n);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_run_does_what_its_fetches_need),
-      cmocka_unit_test(a_distributed_value_comes_with_all_its_components),
-      cmocka_unit_test(a_failed_run_leaves_the_results_as_they_were),
-      cmocka_unit_test(a_batch_of_another_size_is_another_program),
-      cmocka_unit_test(two_sessions_have_their_own_values),
-      cmocka_unit_test(assignments_that_nobody_asked_for_do_not_run),
-      cmocka_unit_test(a_control_scope_forces_its_ops_into_the_run),
-      cmocka_unit_test(any_tensor_can_be_fed),
-      cmocka_unit_test(bad_fetches_and_feeds_are_named),
-      cmocka_unit_test(a_graph_with_an_error_does_not_run_until_it_is_taken),
-      cmocka_unit_test(scopes_that_begin_on_one_line_are_all_in_force),
-      cmocka_unit_test(names_follow_scopes_and_are_unique),
-      cmocka_unit_test(each_run_sees_whether_a_variable_has_a_value),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

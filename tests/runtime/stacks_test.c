@@ -49,8 +49,7 @@ static ls_nest pop_all(ls_nest args, void *user) {
   return LS_TUPLE(ls_leaf(tops[0]), ls_leaf(tops[1]), ls_leaf(tops[2]));
 }
 
-static void a_stack_may_be_the_first_to_go_round(void **state) {
-  (void)state;
+TEST(a_stack_may_be_the_first_to_go_round) {
   const ls_nest tops = call_on(1, pop_all, NULL, ls_none(), 1);
   for (size_t i = 0; i < 3; ++i)
     assert_int_equal(ls_array_i64(ls_nest_as_array(ls_nest_item(tops, i)), 0),
@@ -80,8 +79,7 @@ static ls_nest pop_any(ls_nest args, void *user) {
   return pop_as(LS_DTYPE_F32, LS_SHAPE_UNKNOWN);
 }
 
-static void what_is_taken_is_what_was_pushed(void **state) {
-  (void)state;
+TEST(what_is_taken_is_what_was_pushed) {
   expect_refused(pop_integers,
                  "a value i32[2] is taken from a stack of f32[2]");
   expect_refused(pop_three, "a value f32[3] is taken from a stack of f32[2]");
@@ -130,18 +128,8 @@ static ls_nest double_in_a_loop(ls_nest args, void *user) {
   return tops;
 }
 
-static void who_uses_a_stack_again_is_named(void **state) {
-  (void)state;
+TEST(who_uses_a_stack_again_is_named) {
   expect_refused(pop_twice, "op 'again/stack_pop' (stack_pop)");
   expect_refused(double_in_a_loop,
                  "op parameter uses one that is used elsewhere");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_stack_may_be_the_first_to_go_round),
-      cmocka_unit_test(what_is_taken_is_what_was_pushed),
-      cmocka_unit_test(who_uses_a_stack_again_is_named),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

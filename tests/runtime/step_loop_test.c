@@ -136,8 +136,7 @@ static ls_array *train_traced(int replicas, int trips, bool inner,
   return value;
 }
 
-static void steps_in_a_loop_draw_what_as_many_calls_draw(void **state) {
-  (void)state;
+TEST(steps_in_a_loop_draw_what_as_many_calls_draw) {
   static const int trips[] = {1, 2, 3, 6};
   for (int replicas = 1; replicas <= MOST_REPLICAS; ++replicas)
     for (int inner = 0; inner < 2; ++inner) {
@@ -216,8 +215,7 @@ static ls_array *train_in_session(int trips, bool global_step) {
   return value;
 }
 
-static void steps_in_a_loop_draw_what_as_many_runs_draw(void **state) {
-  (void)state;
+TEST(steps_in_a_loop_draw_what_as_many_runs_draw) {
   static const int trips[] = {1, 2, 3, 6};
   for (int global_step = 0; global_step < 2; ++global_step) {
     ls_array *wanted = train_in_session(0, global_step != 0);
@@ -258,8 +256,7 @@ static ls_array *train_in_eager(int trips) {
   return copy;
 }
 
-static void steps_in_an_eager_loop_draw_what_as_many_draw(void **state) {
-  (void)state;
+TEST(steps_in_an_eager_loop_draw_what_as_many_draw) {
   static const int trips[] = {1, 2, 3, 6};
   ls_array *wanted = train_in_eager(0);
   for (size_t i = 0; i < 4; ++i) {
@@ -319,8 +316,7 @@ static ls_nest draw_nine(ls_nest args, void *user) {
   return result;
 }
 
-static void no_two_trips_of_loops_in_loops_draw_the_same(void **state) {
-  (void)state;
+TEST(no_two_trips_of_loops_in_loops_draw_the_same) {
   for (int i = 0; i < 4; ++i) {
     nesting n = {.outer_counts = i & 1, .inner_counts = i & 2};
     const ls_nest none = ls_none();
@@ -331,14 +327,4 @@ static void no_two_trips_of_loops_in_loops_draw_the_same(void **state) {
         assert_true(drawn[a] != drawn[b]);
     ls_nest_release(made);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(steps_in_a_loop_draw_what_as_many_calls_draw),
-      cmocka_unit_test(steps_in_a_loop_draw_what_as_many_runs_draw),
-      cmocka_unit_test(steps_in_an_eager_loop_draw_what_as_many_draw),
-      cmocka_unit_test(no_two_trips_of_loops_in_loops_draw_the_same),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

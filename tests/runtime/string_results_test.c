@@ -28,8 +28,7 @@ static void expect_bytes(const ls_array *array, int64_t index,
   assert_string_equal(strings[index].data, wanted);
 }
 
-static void fetched_strings_outlive_graph_and_session(void **state) {
-  (void)state;
+TEST(fetched_strings_outlive_graph_and_session) {
   ls_graph *graph = NULL;
   ls_session *session = NULL;
   ls_tensor both, fed;
@@ -63,8 +62,7 @@ static ls_nest give_strings(ls_nest args, void *user) {
                  ls_leaf(ls_identity(ls_nest_tensor(args, 0))));
 }
 
-static void returned_strings_outlive_the_function(void **state) {
-  (void)state;
+TEST(returned_strings_outlive_the_function) {
   ls_function *function = NULL;
   expect_ok(ls_function_create(&(ls_function_options){.call = give_strings},
                                &function));
@@ -92,8 +90,7 @@ static void destroy_object(ls_object *object) {
 static const ls_object_type object_type = {.name = "thing",
                                            .destroy = destroy_object};
 
-static void fetched_objects_are_held_by_the_result(void **state) {
-  (void)state;
+TEST(fetched_objects_are_held_by_the_result) {
   ls_object thing;
   ls_graph *graph = NULL;
   ls_session *session = NULL;
@@ -122,8 +119,7 @@ static void fetched_objects_are_held_by_the_result(void **state) {
   assert_int_equal(num_objects, 0);
 }
 
-static void a_variable_of_strings_is_refused(void **state) {
-  (void)state;
+TEST(a_variable_of_strings_is_refused) {
   ls_array *array = strings_of("a", "b");
   ls_variable *made = NULL;
   expect_status(
@@ -131,16 +127,4 @@ static void a_variable_of_strings_is_refused(void **state) {
           &(ls_variable_options){.name = "v", .initial_array = array}, &made),
       LS_UNIMPLEMENTED, "variable 'v' of dtype string");
   ls_array_release(array);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(fetched_strings_outlive_graph_and_session),
-      cmocka_unit_test(returned_strings_outlive_the_function),
-      cmocka_unit_test(fetched_objects_are_held_by_the_result),
-      cmocka_unit_test(a_variable_of_strings_is_refused),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -15,8 +15,7 @@ static ls_variable *make_variable(int64_t size) {
   return variable;
 }
 
-static void a_write_tells_whether_it_was_done(void **state) {
-  (void)state;
+TEST(a_write_tells_whether_it_was_done) {
   ls_variable *variable = make_variable(3);
   expect_ok(ls_frame_begin());
   const ls_tensor three = ls_fill(LS_DTYPE_F32, LS_SHAPE(3), 1);
@@ -32,8 +31,7 @@ static void a_write_tells_whether_it_was_done(void **state) {
   ls_variable_release(variable);
 }
 
-static void what_runs_after_a_failed_op_fails_like_it(void **state) {
-  (void)state;
+TEST(what_runs_after_a_failed_op_fails_like_it) {
   ls_variable *variable = make_variable(3);
   expect_ok(ls_frame_begin());
   const ls_tensor four = ls_fill(LS_DTYPE_F32, LS_SHAPE(4), 1);
@@ -47,8 +45,7 @@ static void what_runs_after_a_failed_op_fails_like_it(void **state) {
   ls_variable_release(variable);
 }
 
-static void a_handle_without_an_op_has_a_status_too(void **state) {
-  (void)state;
+TEST(a_handle_without_an_op_has_a_status_too) {
   expect_ok(ls_frame_begin());
   const ls_tensor gone = ls_scalar(LS_DTYPE_F32, 1);
   expect_ok(ls_tensor_status(gone));
@@ -58,8 +55,7 @@ static void a_handle_without_an_op_has_a_status_too(void **state) {
                 "failed");
 }
 
-static void a_value_of_a_graph_being_built_has_none_yet(void **state) {
-  (void)state;
+TEST(a_value_of_a_graph_being_built_has_none_yet) {
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("plan", &graph));
   {
@@ -86,8 +82,7 @@ static ls_variable *make_variable_of_ones(void) {
 }
 
 // Outside any frame, where eager values stay for good.
-static void a_variable_leaves_no_copy_of_its_first_value(void **state) {
-  (void)state;
+TEST(a_variable_leaves_no_copy_of_its_first_value) {
   counted memory = counted_begin(1);
   ls_variable_release(make_variable_of_ones());  // What is made once is made.
   const uint64_t before = counted_now(&memory).live_bytes;
@@ -99,8 +94,7 @@ static void a_variable_leaves_no_copy_of_its_first_value(void **state) {
   counted_end(&memory);
 }
 
-static void zeros_stand_nowhere_but_in_their_variable(void **state) {
-  (void)state;
+TEST(zeros_stand_nowhere_but_in_their_variable) {
   counted memory = counted_begin(1);
   ls_variable_release(make_variable(1));
   const uint64_t before = counted_now(&memory).live_bytes;
@@ -115,18 +109,4 @@ static void zeros_stand_nowhere_but_in_their_variable(void **state) {
   ls_array_release(value);
   ls_variable_release(variable);
   counted_end(&memory);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_write_tells_whether_it_was_done),
-      cmocka_unit_test(what_runs_after_a_failed_op_fails_like_it),
-      cmocka_unit_test(a_handle_without_an_op_has_a_status_too),
-      cmocka_unit_test(a_value_of_a_graph_being_built_has_none_yet),
-      cmocka_unit_test(a_variable_leaves_no_copy_of_its_first_value),
-      cmocka_unit_test(zeros_stand_nowhere_but_in_their_variable),
-  };
-  const int failures = cmocka_run_group_tests(tests, NULL, NULL);
-  ls_status_free(ls_runtime_destroy(NULL));
-  return failures;
 }

@@ -80,9 +80,7 @@ static void call_and_clear(const team *t, int thread) {
   ls_nest_release(result);
 }
 
-static void
-a_function_is_called_and_cleared_from_several_threads(void **state) {
-  (void)state;
+TEST(a_function_is_called_and_cleared_from_several_threads) {
   team t = {.work = call_and_clear,
             .variable =
                 variable_of("v", LS_DTYPE_F32, LS_SCALAR, (double[]){5})};
@@ -113,8 +111,7 @@ static void run_session(const team *t, int thread) {
   ls_nest_release(result);
 }
 
-static void a_session_runs_in_several_threads(void **state) {
-  (void)state;
+TEST(a_session_runs_in_several_threads) {
   team t = {.work = run_session};
   ls_graph *graph = NULL;
   ls_nest none = ls_none();
@@ -184,8 +181,7 @@ static void run_strategy(const team *t, int thread) {
   ls_nest_release(traced);
 }
 
-static void a_strategy_runs_in_several_threads(void **state) {
-  (void)state;
+TEST(a_strategy_runs_in_several_threads) {
   team t = {.work = run_strategy, .strategy = mirrored_of(2)};
   expect_ok(ls_function_create(&(ls_function_options){.call = number_and_sum},
                                &t.function));
@@ -220,8 +216,7 @@ static void compute_in_eager(const team *t, int thread) {
   }
 }
 
-static void eager_runs_in_several_threads(void **state) {
-  (void)state;
+TEST(eager_runs_in_several_threads) {
   team t = {.work = compute_in_eager,
             .variable =
                 variable_of("v", LS_DTYPE_F32, LS_SCALAR, (double[]){5})};
@@ -254,8 +249,7 @@ static void build_and_run(const team *t, int thread) {
   }
 }
 
-static void several_threads_build_a_graph_each(void **state) {
-  (void)state;
+TEST(several_threads_build_a_graph_each) {
   run_together(&(team){.work = build_and_run});
 }
 
@@ -269,22 +263,7 @@ static void begin_with_the_default_runtime(const team *t, int thread) {
   assert_non_null(usual);
 }
 
-static void several_threads_begin_with_the_default_runtime(void **state) {
-  (void)state;
+TEST(several_threads_begin_with_the_default_runtime) {
   expect_ok(ls_runtime_destroy(NULL));
   run_together(&(team){.work = begin_with_the_default_runtime});
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_function_is_called_and_cleared_from_several_threads),
-      cmocka_unit_test(a_session_runs_in_several_threads),
-      cmocka_unit_test(a_strategy_runs_in_several_threads),
-      cmocka_unit_test(eager_runs_in_several_threads),
-      cmocka_unit_test(several_threads_build_a_graph_each),
-      cmocka_unit_test(several_threads_begin_with_the_default_runtime),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -39,8 +39,7 @@ static void finish(ls_trace *trace, trace_events *all) {
 
 // ---- Rows ------------------------------------------------------------------
 // Spans of fibers may overlap: each row of the file nests all the same.
-static void spans_that_overlap_get_rows_of_their_own(void **state) {
-  (void)state;
+TEST(spans_that_overlap_get_rows_of_their_own) {
   counted memory = begin();
   ls_trace *trace = begin_trace();
   enum { SPANS = 5 };
@@ -64,8 +63,7 @@ static void spans_that_overlap_get_rows_of_their_own(void **state) {
 }
 
 // ---- The file --------------------------------------------------------------
-static void a_place_that_cannot_be_written_is_refused_at_once(void **state) {
-  (void)state;
+TEST(a_place_that_cannot_be_written_is_refused_at_once) {
   counted memory = begin();
   ls_trace *trace = NULL;
   files.fail_at = 1;
@@ -92,8 +90,7 @@ static void a_place_that_cannot_be_written_is_refused_at_once(void **state) {
   end(&memory);
 }
 
-static void what_is_wrong_with_a_trace_is_said(void **state) {
-  (void)state;
+TEST(what_is_wrong_with_a_trace_is_said) {
   counted memory = begin();
   ls_trace *trace = NULL, *other = NULL;
   expect_status(
@@ -143,8 +140,7 @@ static ls_status trace_and_write(ls_runtime *runtime) {
   return status;
 }
 
-static void no_memory_is_a_status(void **state) {
-  (void)state;
+TEST(no_memory_is_a_status) {
   counted memory = begin();
   expect_ok(trace_and_write(memory.runtime));
   const ls_allocator_counts before = counted_now(&memory);
@@ -164,14 +160,4 @@ static void no_memory_is_a_status(void **state) {
   // A span that is lost is no failure.
   assert_true(requests > 5 && refused + 1 == requests);
   end(&memory);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(spans_that_overlap_get_rows_of_their_own),
-      cmocka_unit_test(a_place_that_cannot_be_written_is_refused_at_once),
-      cmocka_unit_test(what_is_wrong_with_a_trace_is_said),
-      cmocka_unit_test(no_memory_is_a_status),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

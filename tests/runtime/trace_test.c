@@ -145,8 +145,7 @@ static void expect_calls(const trace_events *all) {
   assert_true(found);
 }
 
-static void a_step_of_replicas_is_shown(void **state) {
-  (void)state;
+TEST(a_step_of_replicas_is_shown) {
   counted memory = begin(2);
   steps s = begin_steps(NULL);
   ls_trace *trace = begin_trace(0);
@@ -175,8 +174,7 @@ static void a_step_of_replicas_is_shown(void **state) {
 
 // Replicas that go one by one: the turns of each, in sweeps, and calls that
 // each makes by itself.
-static void turns_of_replicas_lie_in_sweeps(void **state) {
-  (void)state;
+TEST(turns_of_replicas_lie_in_sweeps) {
   static const char *const lanes[] = {"blocks", "threads"};
   for (int i = 0; i < 2; ++i) {
     world.lanes = lanes[i];
@@ -211,8 +209,7 @@ static void turns_of_replicas_lie_in_sweeps(void **state) {
   }
 }
 
-static void a_step_that_is_traced_takes_no_memory(void **state) {
-  (void)state;
+TEST(a_step_that_is_traced_takes_no_memory) {
   counted memory = begin(1);
   steps s = begin_steps(&world);
   ls_trace *trace = begin_trace(16);
@@ -239,8 +236,7 @@ static void a_step_that_is_traced_takes_no_memory(void **state) {
 }
 
 // ---- Other ways to run -----------------------------------------------------
-static void sessions_and_eager_calls_are_shown(void **state) {
-  (void)state;
+TEST(sessions_and_eager_calls_are_shown) {
   counted memory = begin(1);
   ls_graph *graph = NULL;
   ls_session *session = NULL;
@@ -305,8 +301,7 @@ static bool is_on_the_list(ls_gate *gate, const ls_access *access) {
   return at != NULL;
 }
 
-static void a_wait_for_variables_is_shown(void **state) {
-  (void)state;
+TEST(a_wait_for_variables_is_shown) {
   counted memory = begin(1);
   ls_gate gate = {0};
   expect_ok(ls_gate_init(&gate, memory.runtime));
@@ -376,8 +371,7 @@ static ls_status be_rank(ls_trunk *trunk, void *user) {
   return ls_status_join(status, ls_runtime_destroy(runtime));
 }
 
-static void each_rank_shows_its_waits_for_the_others(void **state) {
-  (void)state;
+TEST(each_rank_shows_its_waits_for_the_others) {
   expect_ok(ls_standin_run(2, be_rank, NULL));
   for (int k = 0; k < 2; ++k) {
     trace_events all;
@@ -392,16 +386,4 @@ static void each_rank_shows_its_waits_for_the_others(void **state) {
     trace_events_drop(&all);
     memory_files_clear(&rank_files[k]);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_step_of_replicas_is_shown),
-      cmocka_unit_test(turns_of_replicas_lie_in_sweeps),
-      cmocka_unit_test(a_step_that_is_traced_takes_no_memory),
-      cmocka_unit_test(sessions_and_eager_calls_are_shown),
-      cmocka_unit_test(a_wait_for_variables_is_shown),
-      cmocka_unit_test(each_rank_shows_its_waits_for_the_others),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

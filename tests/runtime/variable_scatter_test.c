@@ -71,8 +71,7 @@ static ls_nest scatter(ls_nest args, void *user) {
 }
 
 // Traced, and eager.
-static void rows_are_combined_in_the_order_of_the_indices(void **state) {
-  (void)state;
+TEST(rows_are_combined_in_the_order_of_the_indices) {
   for (size_t i = 0; i < LS_COUNT_OF(operations); ++i) {
     for (int traced = 0; traced < 2; ++traced) {
       scattering s = {table_of(LS_SHAPE(4), 8), operations[i].op};
@@ -115,8 +114,7 @@ static size_t arena_bytes(const char *plan) {
   return strtoul(at + strlen("bytes: shared "), NULL, 10);
 }
 
-static void a_step_on_some_rows_keeps_no_other_table(void **state) {
-  (void)state;
+TEST(a_step_on_some_rows_keeps_no_other_table) {
   ls_variable *variable = table_of(LS_SHAPE(ROWS, WIDTH), 1);
   ls_function *function = NULL;
   expect_ok(ls_function_create(
@@ -147,8 +145,7 @@ static void a_step_on_some_rows_keeps_no_other_table(void **state) {
   ls_variable_release(variable);
 }
 
-static void a_value_that_was_read_before_stays(void **state) {
-  (void)state;
+TEST(a_value_that_was_read_before_stays) {
   ls_variable *variable = table_of(LS_SHAPE(3), 1);
   expect_ok(ls_frame_begin());
   const ls_tensor before = ls_variable_read(variable);
@@ -175,8 +172,7 @@ static ls_nest add_on_replicas(ls_nest args, void *user) {
       ls_variable_scatter(s->variable, LS_SCATTER_ADD, INDICES(0, 2), updates));
 }
 
-static void replicas_write_what_is_the_same_on_all(void **state) {
-  (void)state;
+TEST(replicas_write_what_is_the_same_on_all) {
   ls_strategy *strategy = NULL;
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(3)}, &strategy));
@@ -214,8 +210,7 @@ static ls_nest through_a_write(ls_nest args, void *user) {
   return ls_status_is_ok(status) ? gradient : ls_fail(status);
 }
 
-static void what_does_not_fit_is_refused(void **state) {
-  (void)state;
+TEST(what_does_not_fit_is_refused) {
   ls_variable *variable = table_of(LS_SHAPE(3), 1);
   expect_ok(ls_frame_begin());
   expect_status(ls_tensor_status(ls_variable_scatter_add(
@@ -243,15 +238,4 @@ static void what_does_not_fit_is_refused(void **state) {
   ls_nest_release(args);
   ls_function_release(function);
   ls_variable_release(variable);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(rows_are_combined_in_the_order_of_the_indices),
-      cmocka_unit_test(a_step_on_some_rows_keeps_no_other_table),
-      cmocka_unit_test(a_value_that_was_read_before_stays),
-      cmocka_unit_test(replicas_write_what_is_the_same_on_all),
-      cmocka_unit_test(what_does_not_fit_is_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -125,8 +125,7 @@ static ls_status run(fixture *f) {
                          &f->results);
 }
 
-static void a_failed_run_leaves_its_last_whole_trip(void **state) {
-  (void)state;
+TEST(a_failed_run_leaves_its_last_whole_trip) {
   for (int i = 0; i < 2 * PLACES; ++i)
     for (int replicas = 1; replicas <= 3; replicas += 2) {
       fixture f;
@@ -142,8 +141,7 @@ static void a_failed_run_leaves_its_last_whole_trip(void **state) {
     }
 }
 
-static void a_cancelled_run_leaves_its_last_whole_trip(void **state) {
-  (void)state;
+TEST(a_cancelled_run_leaves_its_last_whole_trip) {
   ls_cancel *cancel = NULL;
   expect_ok(ls_cancel_create(ls_runtime_current(), &cancel));
   for (int i = 0; i < 2 * PLACES; ++i) {
@@ -166,8 +164,7 @@ static void a_cancelled_run_leaves_its_last_whole_trip(void **state) {
 
 // One step without a loop writes variables where they are, unless it has to
 // wait, or fails when one of them is written.
-static void a_failed_step_leaves_what_was_there(void **state) {
-  (void)state;
+TEST(a_failed_step_leaves_what_was_there) {
   for (int i = 0; i < 2 * PLACES; ++i)
     for (int replicas = 1; replicas <= 3; replicas += 2) {
       fixture f;
@@ -198,8 +195,7 @@ static double session_value(ls_session *session, ls_variable *variable) {
   return value;
 }
 
-static void a_failed_session_run_leaves_its_last_whole_trip(void **state) {
-  (void)state;
+TEST(a_failed_session_run_leaves_its_last_whole_trip) {
   for (int i = 0; i < 2 * PLACES; ++i) {
     const double zeros[WIDTH * WIDTH] = {0};
     loop l = {.kernel = kernels[i % 2], .place = (place)(i / 2)};
@@ -231,14 +227,4 @@ static void a_failed_session_run_leaves_its_last_whole_trip(void **state) {
     ls_variable_release(l.b);
     ls_graph_destroy(graph);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_failed_run_leaves_its_last_whole_trip),
-      cmocka_unit_test(a_failed_step_leaves_what_was_there),
-      cmocka_unit_test(a_cancelled_run_leaves_its_last_whole_trip),
-      cmocka_unit_test(a_failed_session_run_leaves_its_last_whole_trip),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

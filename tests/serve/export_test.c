@@ -40,9 +40,8 @@ static void take_second(int64_t second) {
   assert_int_equal(system(path), 0);
 }
 
-static void a_folder_that_is_there_is_waited_for(void **state) {
+TEST(a_folder_that_is_there_is_waited_for) {
   LS_SPEC("E196");
-  (void)state;
   served_make_folder();
   hands h = {.seconds = 1700000000};
   const ls_clock clock = {clock_now, clock_now, clock_sleep, &h};
@@ -80,9 +79,8 @@ static void a_folder_that_is_there_is_waited_for(void **state) {
   served_remove_folder(served_folder);
 }
 
-static void assets_lie_beside_the_program(void **state) {
+TEST(assets_lie_beside_the_program) {
   LS_SPEC("E196");
-  (void)state;
   served_make_folder();
   char source[100];
   snprintf(source, sizeof(source), "%s/words", served_folder);
@@ -112,8 +110,7 @@ static void assets_lie_beside_the_program(void **state) {
   served_remove_folder(served_folder);
 }
 
-static void what_failed_leaves_nothing(void **state) {
-  (void)state;
+TEST(what_failed_leaves_nothing) {
   served_make_folder();
   served_model m = served_open_model();
   served_request r;
@@ -131,9 +128,8 @@ static void what_failed_leaves_nothing(void **state) {
 }
 
 // ---- Signatures ------------------------------------------------------------
-static void signatures_that_cannot_serve_are_left_out(void **state) {
+TEST(signatures_that_cannot_serve_are_left_out) {
   LS_SPEC("E196");
-  (void)state;
   served_make_folder();
   static char log[4000];
   log[0] = '\0';
@@ -188,8 +184,7 @@ static void expect_refused(const served_request *r, ls_code code,
   assert_true(served_is_empty(served_folder));
 }
 
-static void signatures_that_do_not_fit_are_refused(void **state) {
-  (void)state;
+TEST(signatures_that_do_not_fit_are_refused) {
   served_make_folder();
   served_model m = served_open_model();
   served_request r;
@@ -227,15 +222,4 @@ static void signatures_that_do_not_fit_are_refused(void **state) {
   served_drop(&r);
   served_close_model(&m);
   served_remove_folder(served_folder);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_folder_that_is_there_is_waited_for),
-      cmocka_unit_test(assets_lie_beside_the_program),
-      cmocka_unit_test(what_failed_leaves_nothing),
-      cmocka_unit_test(signatures_that_cannot_serve_are_left_out),
-      cmocka_unit_test(signatures_that_do_not_fit_are_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

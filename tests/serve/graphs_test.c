@@ -32,8 +32,7 @@ static const ls_host_kernel plus_one = {
     .name = "plus_one", .infer = same_type, .start = add_one};
 
 // A function on the host is found by its name; what it keeps is not exported.
-static void functions_on_the_host_are_given_again(void **state) {
-  (void)state;
+TEST(functions_on_the_host_are_given_again) {
   served_make_folder();
   served_model m = served_open_model();
   served_request r;
@@ -81,8 +80,7 @@ static void functions_on_the_host_are_given_again(void **state) {
 
 static void keep(ls_object *object) { (void)object; }
 
-static void objects_of_a_process_are_refused(void **state) {
-  (void)state;
+TEST(objects_of_a_process_are_refused) {
   static const ls_object_type kept_type = {.name = "kept", .destroy = keep};
   ls_object kept;
   ls_object_init(&kept, &kept_type);
@@ -110,8 +108,7 @@ static void objects_of_a_process_are_refused(void **state) {
 
 // ---- Strategies ------------------------------------------------------------
 // A mirrored variable is one of its common name.
-static void variables_of_a_strategy_are_exported_as_one(void **state) {
-  (void)state;
+TEST(variables_of_a_strategy_are_exported_as_one) {
   served_make_folder();
   ls_graph *graph = NULL;
   ls_session *session = NULL;
@@ -210,8 +207,7 @@ static ls_nest in_a_branch(ls_tensor x) {
 }
 
 // What serves has no gradients: it is as if they were not there.
-static void gradients_of_ones_own_are_left_out(void **state) {
-  (void)state;
+TEST(gradients_of_ones_own_are_left_out) {
   served_make_folder();
   served_model m = served_open_model();
   served_request r;
@@ -246,14 +242,4 @@ static void gradients_of_ones_own_are_left_out(void **state) {
   served_drop(&r);
   served_close_model(&m);
   served_remove_folder(served_folder);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(functions_on_the_host_are_given_again),
-      cmocka_unit_test(objects_of_a_process_are_refused),
-      cmocka_unit_test(variables_of_a_strategy_are_exported_as_one),
-      cmocka_unit_test(gradients_of_ones_own_are_left_out),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,8 +27,7 @@ static char *read_text(const char *base, const char *name, size_t *out_size) {
   return text;
 }
 
-static void a_signature_is_written_as_stablehlo(void **state) {
-  (void)state;
+TEST(a_signature_is_written_as_stablehlo) {
   served_make_folder();
   served_model m = served_open_model();
   served_request r;
@@ -69,8 +68,7 @@ static void a_signature_is_written_as_stablehlo(void **state) {
 }
 
 // A class that cannot be, -inf, would make 0 * -inf of what is multiplied.
-static void a_loss_leaves_other_classes_out(void **state) {
-  (void)state;
+TEST(a_loss_leaves_other_classes_out) {
   served_make_folder();
   ls_graph *graph = NULL;
   ls_tensor x, labels, y;
@@ -115,8 +113,7 @@ static bool holds(const char *bytes, size_t size, const char *part) {
   return memmem(bytes, size, part, strlen(part)) != NULL;
 }
 
-static void a_signature_is_written_as_onnx(void **state) {
-  (void)state;
+TEST(a_signature_is_written_as_onnx) {
   served_make_folder();
   served_model m = served_open_model();
   served_request r;
@@ -249,8 +246,7 @@ static ls_status try(make_function make, ls_shape shape, bool onnx) {
   return status;
 }
 
-static void what_cannot_be_written_is_named(void **state) {
-  (void)state;
+TEST(what_cannot_be_written_is_named) {
   served_make_folder();
   const ls_shape rows = LS_SHAPE(-1, 3);
   static const struct {
@@ -312,8 +308,7 @@ static void expect_tree(make_function make, const char *type, bool rounds) {
 }
 
 // As our kernels add: 16-bit floats in f32, rounded once.
-static void sums_of_many_are_added_along_the_tree(void **state) {
-  (void)state;
+TEST(sums_of_many_are_added_along_the_tree) {
   served_make_folder();
   expect_tree(make_sum, "f32", false);
   expect_tree(make_half_sum, "f32", true);
@@ -330,8 +325,7 @@ static bool has_numbers(const char *bytes, size_t size, int64_t a, int64_t b) {
 }
 
 // An end below 0 would be one from the other side.
-static void slices_of_nothing_end_where_they_begin(void **state) {
-  (void)state;
+TEST(slices_of_nothing_end_where_they_begin) {
   char *path = NULL;
   size_t size = 0;
   served_make_folder();
@@ -344,8 +338,7 @@ static void slices_of_nothing_end_where_they_begin(void **state) {
   served_remove_folder(served_folder);
 }
 
-static void signatures_that_write_are_refused(void **state) {
-  (void)state;
+TEST(signatures_that_write_are_refused) {
   served_make_folder();
   served_model m = served_open_model();
   ls_tensor y;
@@ -416,23 +409,8 @@ static ls_status write_both(void *user) {
   return status;
 }
 
-static void any_allocation_may_fail(void **state) {
-  (void)state;
+TEST(any_allocation_may_fail) {
   served_make_folder();
   expect_memory_failures_survived(write_both, NULL);
   served_remove_folder(served_folder);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_signature_is_written_as_stablehlo),
-      cmocka_unit_test(a_loss_leaves_other_classes_out),
-      cmocka_unit_test(a_signature_is_written_as_onnx),
-      cmocka_unit_test(what_cannot_be_written_is_named),
-      cmocka_unit_test(sums_of_many_are_added_along_the_tree),
-      cmocka_unit_test(slices_of_nothing_end_where_they_begin),
-      cmocka_unit_test(signatures_that_write_are_refused),
-      cmocka_unit_test(any_allocation_may_fail),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

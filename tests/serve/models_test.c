@@ -88,8 +88,7 @@ static void expect_same(const ls_model_type *type, const net *n, ls_serving *s,
   ls_array_release(x);
 }
 
-static void reference_models_serve_with_their_bits(void **state) {
-  (void)state;
+TEST(reference_models_serve_with_their_bits) {
   static const char *const names[] = {"tiny", "mlp", "cnn", "resnet20", "gpt"};
   served_make_folder();
   for (size_t i = 0; i < sizeof(names) / sizeof(*names); ++i) {
@@ -120,11 +119,4 @@ static void reference_models_serve_with_their_bits(void **state) {
     close_net(&n);
   }
   served_remove_folder(served_folder);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(reference_models_serve_with_their_bits),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -187,8 +187,7 @@ static int try_row(const op_case *row) {
   return found;
 }
 
-static void every_op_is_written_or_named(void **state) {
-  (void)state;
+TEST(every_op_is_written_or_named) {
   int wrong = 0, ops = 0;
   const ls_file_system in_memory = memory_files_system(&files);
   counted memory = counted_begin_with(
@@ -209,11 +208,4 @@ static void every_op_is_written_or_named(void **state) {
   counted_end(&memory);
   assert_true(ops > 100);
   assert_int_equal(wrong, 0);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_op_is_written_or_named),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,16 +4,8 @@
 #include "lockstep/serving.h"
 #include "support/refused.h"
 
-static void refused_calls_of_serving_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_serving_leave_nothing) {
   REFUSED(char *, ls_serving_export(NULL, &out));
   REFUSED(ls_serving *, ls_serving_load(NULL, NULL, &out));
   REFUSED(ls_serving_info, ls_serving_signature_info(NULL, 0, &out));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(refused_calls_of_serving_leave_nothing),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,9 +12,8 @@
 #include "support/served_model.h"
 #include "support/spec.h"
 
-static void what_was_exported_serves_any_batch(void **state) {
+TEST(what_was_exported_serves_any_batch) {
   LS_SPEC("E194");
-  (void)state;
   served_make_folder();
   served_model m = served_open_model();
   served_request r;
@@ -45,8 +44,7 @@ static void what_was_exported_serves_any_batch(void **state) {
 }
 
 // Only what signatures need, and its values.
-static void what_nobody_asks_for_is_not_exported(void **state) {
-  (void)state;
+TEST(what_nobody_asks_for_is_not_exported) {
   served_make_folder();
   served_model m = served_open_model();
   served_request r;
@@ -70,9 +68,8 @@ static void what_nobody_asks_for_is_not_exported(void **state) {
 }
 
 // ---- Values ----------------------------------------------------------------
-static void values_come_from_a_checkpoint(void **state) {
+TEST(values_come_from_a_checkpoint) {
   LS_SPEC("E196");
-  (void)state;
   served_make_folder();
   served_model m = served_open_model();
   char file[100];
@@ -119,9 +116,8 @@ static ls_nest double_it(ls_nest args, void *user) {
   return LS_LIST(ls_leaf(y));
 }
 
-static void two_graphs_share_their_variables(void **state) {
+TEST(two_graphs_share_their_variables) {
   LS_SPEC("E194");
-  (void)state;
   served_make_folder();
   served_model m = served_open_model(), tpu = served_open_model();
   served_request r;
@@ -199,8 +195,7 @@ static void *call_often(void *user) {
   return NULL;
 }
 
-static void threads_serve_side_by_side(void **state) {
-  (void)state;
+TEST(threads_serve_side_by_side) {
   served_make_folder();
   served_model m = served_open_model();
   served_request r;
@@ -237,8 +232,7 @@ static void threads_serve_side_by_side(void **state) {
 }
 
 // ---- Damage ----------------------------------------------------------------
-static void damaged_programs_are_refused(void **state) {
-  (void)state;
+TEST(damaged_programs_are_refused) {
   served_make_folder();
   static const char good[] =
       "// {\"format\":\"lockstep serving program\",\"version\":1,\"tags\":[],"
@@ -331,22 +325,8 @@ static ls_status round_trip(void *user) {
   return status;
 }
 
-static void any_allocation_may_fail(void **state) {
-  (void)state;
+TEST(any_allocation_may_fail) {
   served_make_folder();
   expect_memory_failures_survived(round_trip, NULL);
   served_remove_folder(served_folder);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_was_exported_serves_any_batch),
-      cmocka_unit_test(what_nobody_asks_for_is_not_exported),
-      cmocka_unit_test(values_come_from_a_checkpoint),
-      cmocka_unit_test(two_graphs_share_their_variables),
-      cmocka_unit_test(threads_serve_side_by_side),
-      cmocka_unit_test(damaged_programs_are_refused),
-      cmocka_unit_test(any_allocation_may_fail),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -183,8 +183,7 @@ static int count_steps(void) {
   return steps;
 }
 
-static void the_newest_survives_a_power_cut_after_any_step(void **state) {
-  (void)state;
+TEST(the_newest_survives_a_power_cut_after_any_step) {
   static const char *const names[] = {"cut, nothing", "cut, all", "cut, some"};
   const int steps = count_steps();
   assert_true(steps > 60);
@@ -248,8 +247,7 @@ static void try_fault(int nth, bool full, bool background) {
   end(&w);
 }
 
-static void the_newest_survives_a_disk_that_is_full_or_fails(void **state) {
-  (void)state;
+TEST(the_newest_survives_a_disk_that_is_full_or_fails) {
   const int steps = count_steps();
   for (int nth = 1; nth <= steps; ++nth)
     for (int way = 0; way < 4; ++way)
@@ -340,8 +338,7 @@ static uint64_t draw(uint64_t *seed, size_t below) {
   return (*seed >> 33) % below;
 }
 
-static void no_flipped_bit_is_taken_for_a_value(void **state) {
-  (void)state;
+TEST(no_flipped_bit_is_taken_for_a_value) {
   folder f;
   uint64_t seed = 7;
   size_t sum = 0;
@@ -362,8 +359,7 @@ static void no_flipped_bit_is_taken_for_a_value(void **state) {
   end_folder(&f);
 }
 
-static void no_part_of_a_file_is_taken_for_the_whole(void **state) {
-  (void)state;
+TEST(no_part_of_a_file_is_taken_for_the_whole) {
   folder f;
   uint64_t seed = 11;
   begin_folder(&f);
@@ -390,8 +386,7 @@ static void no_part_of_a_file_is_taken_for_the_whole(void **state) {
   end_folder(&f);
 }
 
-static void files_of_others_beside_change_nothing(void **state) {
-  (void)state;
+TEST(files_of_others_beside_change_nothing) {
   static const struct {
     const char *path;
     bool stays;
@@ -422,8 +417,7 @@ static void files_of_others_beside_change_nothing(void **state) {
 
 // Neither what is damaged, nor garbage by a later name, keeps a save from
 // staying.
-static void what_is_damaged_pushes_nothing_out(void **state) {
-  (void)state;
+TEST(what_is_damaged_pushes_nothing_out) {
   folder f;
   begin_folder(&f);
   f.w.options.keep = LS_SOME(1);
@@ -443,16 +437,4 @@ static void what_is_damaged_pushes_nothing_out(void **state) {
   }
   expect_ok(ls_checkpoints_close(f.w.checkpoints));
   end_folder(&f);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_newest_survives_a_power_cut_after_any_step),
-      cmocka_unit_test(the_newest_survives_a_disk_that_is_full_or_fails),
-      cmocka_unit_test(no_flipped_bit_is_taken_for_a_value),
-      cmocka_unit_test(no_part_of_a_file_is_taken_for_the_whole),
-      cmocka_unit_test(files_of_others_beside_change_nothing),
-      cmocka_unit_test(what_is_damaged_pushes_nothing_out),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -289,8 +289,7 @@ static void expect_same_folders(const char *a, const char *b) {
   ls_release(ls_allocator_system(), in_b);
 }
 
-static void files_are_those_of_one_rank_and_all_write_them(void **state) {
-  (void)state;
+TEST(files_are_those_of_one_rank_and_all_write_them) {
   const int counts[] = {1, 2, 4, 2};
   char names[4][16];
   for (int i = 0; i < 4; ++i) {
@@ -304,8 +303,7 @@ static void files_are_those_of_one_rank_and_all_write_them(void **state) {
   }
 }
 
-static void a_folder_that_others_do_not_see_is_rank_0s(void **state) {
-  (void)state;
+TEST(a_folder_that_others_do_not_see_is_rank_0s) {
   crash_files files[MOST_RANKS] = {0};
   job work = {
       .folder = "run", .background = true, .files = files, .broken = -1};
@@ -351,8 +349,7 @@ static ls_status full_on(ls_trunk *trunk, void *user) {
   return on_runtime(trunk, user, live_with_a_full_disk);
 }
 
-static void what_fails_on_one_rank_is_told_on_all(void **state) {
-  (void)state;
+TEST(what_fails_on_one_rank_is_told_on_all) {
   for (int background = 0; background < 2; ++background) {
     clear_folder("full-ranks");
     job work = {
@@ -361,8 +358,7 @@ static void what_fails_on_one_rank_is_told_on_all(void **state) {
   }
 }
 
-static void ranks_with_other_variables_do_not_save(void **state) {
-  (void)state;
+TEST(ranks_with_other_variables_do_not_save) {
   clear_folder("other-ranks");
   job work = {.folder = "other-ranks", .differs = true, .broken = -1};
   counted = &work;
@@ -382,22 +378,10 @@ static ls_status go_on_on(ls_trunk *trunk, void *user) {
   return on_runtime(trunk, user, go_on);
 }
 
-static void any_number_of_ranks_goes_on(void **state) {
-  (void)state;
+TEST(any_number_of_ranks_goes_on) {
   clear_folder("more-ranks");
   job work = {.folder = "more-ranks", .background = true, .broken = -1};
   run(&work, 2, live_on);
   for (int ranks = 1; ranks <= 4; ++ranks)
     run(&work, ranks, go_on_on);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(files_are_those_of_one_rank_and_all_write_them),
-      cmocka_unit_test(a_folder_that_others_do_not_see_is_rank_0s),
-      cmocka_unit_test(what_fails_on_one_rank_is_told_on_all),
-      cmocka_unit_test(ranks_with_other_variables_do_not_save),
-      cmocka_unit_test(any_number_of_ranks_goes_on),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

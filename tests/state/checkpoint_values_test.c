@@ -91,8 +91,7 @@ static void expect_saved(const char *wanted, double value) {
 }
 
 // ---- What is in it ---------------------------------------------------------
-static void a_mirrored_variable_is_one_entry_of_a_checkpoint(void **state) {
-  (void)state;
+TEST(a_mirrored_variable_is_one_entry_of_a_checkpoint) {
   LS_SPEC("V122 V123 M52");
   ls_strategy *two = mirrored_of(2), *three = mirrored_of(3);
   ls_variable *v = variable_in(two, (variable_kind){0});
@@ -132,8 +131,7 @@ static void a_mirrored_variable_is_one_entry_of_a_checkpoint(void **state) {
   ls_strategy_release(two);
 }
 
-static void what_components_make_is_in_it_and_shared_out_again(void **state) {
-  (void)state;
+TEST(what_components_make_is_in_it_and_shared_out_again) {
   LS_SPEC("V125 V126 M52");
   static const struct {
     ls_variable_aggregation aggregation;
@@ -175,8 +173,7 @@ static void what_components_make_is_in_it_and_shared_out_again(void **state) {
   ls_strategy_release(two);
 }
 
-static void components_come_back_bit_for_bit_to_go_on_from(void **state) {
-  (void)state;
+TEST(components_come_back_bit_for_bit_to_go_on_from) {
   LS_SPEC("V212 V126");
   ls_strategy *two = mirrored_of(2), *three = mirrored_of(3);
   const variable_kind kind = {
@@ -227,8 +224,7 @@ static void components_come_back_bit_for_bit_to_go_on_from(void **state) {
 }
 
 // ---- Variables that start with it ------------------------------------------
-static void a_variable_starts_with_what_a_checkpoint_holds(void **state) {
-  (void)state;
+TEST(a_variable_starts_with_what_a_checkpoint_holds) {
   LS_SPEC("V58");
   static const struct {
     ls_variable_synchronization synchronization;
@@ -283,8 +279,7 @@ static void a_variable_starts_with_what_a_checkpoint_holds(void **state) {
 }
 
 // ---- A part of it ----------------------------------------------------------
-static void states_and_variables_of_it_can_be_chosen(void **state) {
-  (void)state;
+TEST(states_and_variables_of_it_can_be_chosen) {
   clear();
   ls_variable *all[] = {plain("a", 1), plain("b", 2)};
   const ls_saver saver = {.variables = all, .num_variables = 2};
@@ -356,17 +351,4 @@ static void states_and_variables_of_it_can_be_chosen(void **state) {
   expect_ok(ls_checkpoints_close(checkpoints));
   ls_variable_release(all[0]);
   ls_variable_release(all[1]);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_mirrored_variable_is_one_entry_of_a_checkpoint),
-      cmocka_unit_test(what_components_make_is_in_it_and_shared_out_again),
-      cmocka_unit_test(components_come_back_bit_for_bit_to_go_on_from),
-      cmocka_unit_test(a_variable_starts_with_what_a_checkpoint_holds),
-      cmocka_unit_test(states_and_variables_of_it_can_be_chosen),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -121,8 +121,7 @@ static void expect_steps(world *w, const int64_t *wanted, size_t count) {
       sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)
 
 // ---- Whole ones ------------------------------------------------------------
-static void what_was_saved_is_restored(void **state) {
-  (void)state;
+TEST(what_was_saved_is_restored) {
   world w;
   begin(&w, "folder");
   open_it(&w);
@@ -169,8 +168,7 @@ static void write_all(const char *file, const char *data, size_t size) {
   assert_int_equal(fclose(out), 0);
 }
 
-static void the_list_names_them_the_newest_last(void **state) {
-  (void)state;
+TEST(the_list_names_them_the_newest_last) {
   world w;
   begin(&w, "listed");
   open_it(&w);
@@ -212,8 +210,7 @@ static void begin_damaged(world *w) {
   close_it(w);
 }
 
-static void no_flipped_bit_is_accepted(void **state) {
-  (void)state;
+TEST(no_flipped_bit_is_accepted) {
   world w;
   begin_damaged(&w);
   for (size_t f = 0; f < 2; ++f) {
@@ -231,8 +228,7 @@ static void no_flipped_bit_is_accepted(void **state) {
   end(&w);
 }
 
-static void none_that_was_cut_off_is_accepted(void **state) {
-  (void)state;
+TEST(none_that_was_cut_off_is_accepted) {
   world w;
   begin_damaged(&w);
   for (size_t f = 0; f < 2; ++f) {
@@ -259,8 +255,7 @@ static void none_that_was_cut_off_is_accepted(void **state) {
   end(&w);
 }
 
-static void without_a_whole_one_the_file_and_the_entry_are_named(void **state) {
-  (void)state;
+TEST(without_a_whole_one_the_file_and_the_entry_are_named) {
   world w;
   begin_damaged(&w);
   expect_ok(ls_file_system_system()->remove(NULL, "damaged/model.ckpt-1.json"));
@@ -278,8 +273,7 @@ static void without_a_whole_one_the_file_and_the_entry_are_named(void **state) {
   end(&w);
 }
 
-static void what_a_killed_writer_has_left_goes(void **state) {
-  (void)state;
+TEST(what_a_killed_writer_has_left_goes) {
   static const char *const left[] = {
       "damaged/model.ckpt-1.safetensors",  // Without its .json.
       "damaged/model.ckpt-3.safetensors.tmp",
@@ -303,8 +297,7 @@ static void what_a_killed_writer_has_left_goes(void **state) {
 }
 
 // ---- What is kept ----------------------------------------------------------
-static void the_newest_and_the_best_are_kept(void **state) {
-  (void)state;
+TEST(the_newest_and_the_best_are_kept) {
   world w;
   begin(&w, "kept");
   w.options.keep = LS_SOME(2);
@@ -332,8 +325,7 @@ static int64_t read_wall(void *user) {
 
 static void sleep_not(void *user, int64_t nanos) { (void)user, (void)nanos; }
 
-static void one_of_some_hours_is_kept(void **state) {
-  (void)state;
+TEST(one_of_some_hours_is_kept) {
   ls_runtime *runtime = NULL;
   expect_ok(ls_runtime_create(
       &(ls_runtime_options){.clock = &(ls_clock){.now = read_wall,
@@ -372,9 +364,7 @@ static ls_status create_or_refuse(void *user, const char *file, bool join,
   return ls_file_system_system()->create(user, file, join, out_file);
 }
 
-static void
-a_save_that_fails_in_the_background_is_told_at_the_next(void **state) {
-  (void)state;
+TEST(a_save_that_fails_in_the_background_is_told_at_the_next) {
   for (int goes_on = 0; goes_on < 2; ++goes_on) {
     ls_runtime *runtime = NULL;
     ls_file_system files = *ls_file_system_system();
@@ -405,8 +395,7 @@ a_save_that_fails_in_the_background_is_told_at_the_next(void **state) {
   }
 }
 
-static void another_run_is_refused_by_name(void **state) {
-  (void)state;
+TEST(another_run_is_refused_by_name) {
   world w;
   begin(&w, "other");
   open_it(&w);
@@ -427,8 +416,7 @@ static void another_run_is_refused_by_name(void **state) {
   end(&w);
 }
 
-static void a_state_that_is_not_there_changes_nothing(void **state) {
-  (void)state;
+TEST(a_state_that_is_not_there_changes_nothing) {
   world w;
   begin(&w, "states");
   open_it(&w);
@@ -461,8 +449,7 @@ static ls_status live(void *user) {
 }
 
 // Without variables: these are another runtime's.
-static void no_memory_is_a_status(void **state) {
-  (void)state;
+TEST(no_memory_is_a_status) {
   static const ls_saver none;
   int64_t counter = 3;
   const ls_saveable own = {.name = "own",
@@ -494,8 +481,7 @@ static ls_status restore_again(void *self, const ls_record *record) {
   return ls_checkpoints_restore(((world *)self)->checkpoints, NULL, NULL);
 }
 
-static void a_state_cannot_save_or_restore_its_own_checkpoints(void **state) {
-  (void)state;
+TEST(a_state_cannot_save_or_restore_its_own_checkpoints) {
   world w;
   begin(&w, "checkpoints_test.tmp.again");
   w.state.self = &w;
@@ -515,23 +501,4 @@ static void a_state_cannot_save_or_restore_its_own_checkpoints(void **state) {
   w.state.restore = restore_counter;
   expect_ok(ls_checkpoints_restore(w.checkpoints, NULL, NULL));
   end(&w);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_state_cannot_save_or_restore_its_own_checkpoints),
-      cmocka_unit_test(what_was_saved_is_restored),
-      cmocka_unit_test(the_list_names_them_the_newest_last),
-      cmocka_unit_test(no_flipped_bit_is_accepted),
-      cmocka_unit_test(none_that_was_cut_off_is_accepted),
-      cmocka_unit_test(without_a_whole_one_the_file_and_the_entry_are_named),
-      cmocka_unit_test(what_a_killed_writer_has_left_goes),
-      cmocka_unit_test(the_newest_and_the_best_are_kept),
-      cmocka_unit_test(one_of_some_hours_is_kept),
-      cmocka_unit_test(a_save_that_fails_in_the_background_is_told_at_the_next),
-      cmocka_unit_test(another_run_is_refused_by_name),
-      cmocka_unit_test(a_state_that_is_not_there_changes_nothing),
-      cmocka_unit_test(no_memory_is_a_status),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

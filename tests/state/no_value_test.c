@@ -21,8 +21,7 @@ static void expect_one_entry(const char *name) {
 }
 
 // Made without one, which every way to read it says, until it is written.
-static void a_variable_may_be_made_without_a_value(void **state) {
-  (void)state;
+TEST(a_variable_may_be_made_without_a_value) {
   LS_SPEC("V124");
   ls_strategy *strategy = mirrored_of(2);
   const ls_variable_options options = {
@@ -66,8 +65,7 @@ static void a_variable_may_be_made_without_a_value(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void one_without_a_value_has_nothing_to_start_with(void **state) {
-  (void)state;
+TEST(one_without_a_value_has_nothing_to_start_with) {
   LS_SPEC("V124");
   ls_variable *v = NULL;
   expect_ok(ls_frame_begin());
@@ -95,13 +93,9 @@ static void one_without_a_value_has_nothing_to_start_with(void **state) {
   ls_graph_destroy(graph);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_variable_may_be_made_without_a_value),
-      cmocka_unit_test(one_without_a_value_has_nothing_to_start_with),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+static int remove_file(void **state) {
+  (void)state;
   unlink(path);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
+  return 0;
 }
+TEST_FILE(.tear_down = remove_file)

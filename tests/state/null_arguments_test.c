@@ -12,8 +12,7 @@ static void expect_null(ls_status status, const char *text) {
   expect_status(status, LS_INVALID_ARGUMENT, text);
 }
 
-static void calls_of_saver_refuse_null(void **state) {
-  (void)state;
+TEST(calls_of_saver_refuse_null) {
   expect_null(ls_saver_save(NULL, some), "ls_saver_save: saver is NULL");
   expect_null(ls_saver_save(some, NULL), "ls_saver_save: path is NULL");
   expect_null(ls_saver_restore(NULL, some), "ls_saver_restore: saver is NULL");
@@ -66,11 +65,4 @@ static void calls_of_saver_refuse_null(void **state) {
               "ls_saved_file_restore: file is NULL");
   expect_null(ls_saved_file_restore(some, NULL),
               "ls_saved_file_restore: saver is NULL");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(calls_of_saver_refuse_null),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,8 +63,7 @@ static void expect_filled(const ls_record *record) {
   expect_ok(ls_record_find(inner, "empty", &inner));
 }
 
-static void what_is_set_is_found(void **state) {
-  (void)state;
+TEST(what_is_set_is_found) {
   ls_record *record = new_record();
   expect_text(record, "{}");
   expect_ok(fill(record));
@@ -76,8 +75,7 @@ static void what_is_set_is_found(void **state) {
   ls_record_destroy(NULL);
 }
 
-static void a_text_gives_the_same_record(void **state) {
-  (void)state;
+TEST(a_text_gives_the_same_record) {
   ls_record *record = NULL;
   expect_ok(ls_record_from_text("t", filled, strlen(filled), &record));
   expect_filled(record);
@@ -88,9 +86,7 @@ static void a_text_gives_the_same_record(void **state) {
   ls_record_destroy(record);
 }
 
-static void
-a_name_set_twice_has_the_last_value_at_its_first_place(void **state) {
-  (void)state;
+TEST(a_name_set_twice_has_the_last_value_at_its_first_place) {
   ls_record *record = new_record(), *inner = NULL;
   expect_ok(ls_record_add(record, "a", &inner));
   expect_ok(ls_record_set_i64(inner, "x", 1));
@@ -103,8 +99,7 @@ a_name_set_twice_has_the_last_value_at_its_first_place(void **state) {
   ls_record_destroy(record);
 }
 
-static void a_copy_is_made_also_of_what_is_inside(void **state) {
-  (void)state;
+TEST(a_copy_is_made_also_of_what_is_inside) {
   ls_record *record = new_record(), *inner = NULL, *other = new_record();
   expect_ok(fill(other));
   expect_ok(ls_record_set_i64(record, "gone", 1));
@@ -124,8 +119,7 @@ static void a_copy_is_made_also_of_what_is_inside(void **state) {
   ls_record_destroy(record);
 }
 
-static void what_is_not_there_is_told_with_what_is(void **state) {
-  (void)state;
+TEST(what_is_not_there_is_told_with_what_is) {
   ls_record *record = new_record();
   int64_t number = 5;
   const char *text = "";
@@ -147,8 +141,7 @@ static void what_is_not_there_is_told_with_what_is(void **state) {
   ls_record_destroy(record);
 }
 
-static void names_that_a_file_cannot_have_are_refused(void **state) {
-  (void)state;
+TEST(names_that_a_file_cannot_have_are_refused) {
   ls_record *record = new_record(), *inner = NULL;
   expect_status(ls_record_set_i64(record, "", 1), LS_INVALID_ARGUMENT,
                 "needs a name");
@@ -181,8 +174,7 @@ static void names_that_a_file_cannot_have_are_refused(void **state) {
   ls_record_destroy(record);
 }
 
-static void texts_that_are_no_record_are_refused_by_place(void **state) {
-  (void)state;
+TEST(texts_that_are_no_record_are_refused_by_place) {
   static const struct {
     const char *text, *message;
   } cases[] = {
@@ -212,8 +204,7 @@ static void texts_that_are_no_record_are_refused_by_place(void **state) {
   }
 }
 
-static void what_no_reader_would_take_is_not_written(void **state) {
-  (void)state;
+TEST(what_no_reader_would_take_is_not_written) {
   ls_record *record = new_record();
   char name[24], *text = NULL;
   size_t size = 0;
@@ -253,8 +244,7 @@ static ls_status make_and_copy(void *user) {
   return status;
 }
 
-static void failing_memory_is_survived(void **state) {
-  (void)state;
+TEST(failing_memory_is_survived) {
   expect_memory_failures_survived(make_and_copy, NULL);
 }
 
@@ -266,8 +256,7 @@ static void expect_null(ls_status status, const char *text) {
   expect_status(status, LS_INVALID_ARGUMENT, text);
 }
 
-static void calls_of_records_refuse_null(void **state) {
-  (void)state;
+TEST(calls_of_records_refuse_null) {
   expect_null(ls_record_create(NULL), "ls_record_create: out_record is NULL");
   expect_null(ls_record_set_i64(NULL, some, 0), "record is NULL");
   expect_null(ls_record_set_i64(some, NULL, 0), "name is NULL");
@@ -287,22 +276,4 @@ static void calls_of_records_refuse_null(void **state) {
   expect_null(ls_record_from_text(NULL, some, 1, some), "name is NULL");
   expect_null(ls_record_from_text(some, NULL, 1, some), "text is NULL");
   expect_null(ls_record_from_text(some, some, 1, NULL), "out_record is NULL");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_is_set_is_found),
-      cmocka_unit_test(a_text_gives_the_same_record),
-      cmocka_unit_test(a_name_set_twice_has_the_last_value_at_its_first_place),
-      cmocka_unit_test(a_copy_is_made_also_of_what_is_inside),
-      cmocka_unit_test(what_is_not_there_is_told_with_what_is),
-      cmocka_unit_test(names_that_a_file_cannot_have_are_refused),
-      cmocka_unit_test(texts_that_are_no_record_are_refused_by_place),
-      cmocka_unit_test(what_no_reader_would_take_is_not_written),
-      cmocka_unit_test(failing_memory_is_survived),
-      cmocka_unit_test(calls_of_records_refuse_null),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -6,14 +6,12 @@
 #include "lockstep/saved_file.h"
 #include "support/refused.h"
 
-static void refused_calls_of_checkpoint_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_checkpoint_leave_nothing) {
   REFUSED(size_t, ls_checkpoints_list(NULL, NULL, 0, &out));
   REFUSED(ls_checkpoints *, ls_checkpoints_open(NULL, &out));
 }
 
-static void refused_calls_of_record_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_record_leave_nothing) {
   REFUSED(ls_record *, ls_record_add(NULL, NULL, &out));
   REFUSED_MEMORY(ls_record *, ls_record_create(&out));
   REFUSED(const ls_record *, ls_record_find(NULL, NULL, &out));
@@ -25,8 +23,7 @@ static void refused_calls_of_record_leave_nothing(void **state) {
   REFUSED_TWO(char *, size_t, ls_record_to_text(NULL, &out, &second));
 }
 
-static void refused_calls_of_saved_file_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_saved_file_leave_nothing) {
   REFUSED(ls_variable *, ls_saved_file_create_variable(NULL, NULL, NULL, &out));
   REFUSED(ls_saved_entry, ls_saved_file_entry(NULL, 0, &out));
   REFUSED(ls_saved_file *, ls_saved_file_open(NULL, &out));
@@ -36,13 +33,4 @@ static void refused_calls_of_saved_file_leave_nothing(void **state) {
               ls_saved_file_records(NULL, &out, &second));
   REFUSED(size_t, ls_saved_file_write(NULL, NULL, NULL, &out));
   REFUSED(size_t, ls_saved_steps(NULL, NULL, 0, &out));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(refused_calls_of_checkpoint_leave_nothing),
-      cmocka_unit_test(refused_calls_of_record_leave_nothing),
-      cmocka_unit_test(refused_calls_of_saved_file_leave_nothing),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -169,8 +169,7 @@ static int count_pieces(world *w, int64_t step) {
 }
 
 // ---- Tests -----------------------------------------------------------------
-static void what_cannot_be_read_once_is_read_again(void **state) {
-  (void)state;
+TEST(what_cannot_be_read_once_is_read_again) {
   world w;
   begin(&w, "again");
   const int pieces = count_pieces(&w, 2);
@@ -189,8 +188,7 @@ static void what_cannot_be_read_once_is_read_again(void **state) {
   end(&w);
 }
 
-static void what_cannot_be_set_is_passed_over(void **state) {
-  (void)state;
+TEST(what_cannot_be_set_is_passed_over) {
   world w;
   begin(&w, "passed");
   const int pieces = count_pieces(&w, 2);
@@ -213,8 +211,7 @@ static void what_cannot_be_set_is_passed_over(void **state) {
   end(&w);
 }
 
-static void no_variable_has_a_part_of_two_values(void **state) {
-  (void)state;
+TEST(no_variable_has_a_part_of_two_values) {
   world w;
   begin(&w, "parts");
   const int pieces = count_pieces(&w, 2);
@@ -237,8 +234,7 @@ static void no_variable_has_a_part_of_two_values(void **state) {
   end(&w);
 }
 
-static void a_file_of_values_is_all_or_nothing_too(void **state) {
-  (void)state;
+TEST(a_file_of_values_is_all_or_nothing_too) {
   world w;
   begin(&w, "file");
   const char *path = "file/model.ckpt-2.safetensors";
@@ -259,14 +255,4 @@ static void a_file_of_values_is_all_or_nothing_too(void **state) {
       expect_none(&w);
   }
   end(&w);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_cannot_be_read_once_is_read_again),
-      cmocka_unit_test(what_cannot_be_set_is_passed_over),
-      cmocka_unit_test(no_variable_has_a_part_of_two_values),
-      cmocka_unit_test(a_file_of_values_is_all_or_nothing_too),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

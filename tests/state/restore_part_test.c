@@ -84,8 +84,7 @@ static void tell(void *user, const ls_value_note *note) {
 }
 
 // ---- Which -----------------------------------------------------------------
-static void only_what_is_wanted_is_restored(void **state) {
-  (void)state;
+TEST(only_what_is_wanted_is_restored) {
   FILE_OF(3, NAMES("dense/kernel", "dense/bias", "head/kernel"), 1, 2, 3);
   variables v = {0};
   add(&v, plain("dense/kernel", -1));
@@ -131,9 +130,7 @@ static void only_what_is_wanted_is_restored(void **state) {
   drop(&v);
 }
 
-static void
-names_are_mapped_one_by_one_and_by_what_they_begin_with(void **state) {
-  (void)state;
+TEST(names_are_mapped_one_by_one_and_by_what_they_begin_with) {
   FILE_OF(4, NAMES("old/a", "old/in/b", "c", "d"), 1, 2, 3, 4);
   const struct {
     ls_value_choice choice;
@@ -173,8 +170,7 @@ names_are_mapped_one_by_one_and_by_what_they_begin_with(void **state) {
   drop(&v);
 }
 
-static void maps_that_mean_nothing_are_refused(void **state) {
-  (void)state;
+TEST(maps_that_mean_nothing_are_refused) {
   FILE_OF(2, NAMES("a", "b"), 1, 2);
   static const struct {
     ls_name_map map;
@@ -202,8 +198,7 @@ static void maps_that_mean_nothing_are_refused(void **state) {
 }
 
 // ---- What does not fit -----------------------------------------------------
-static void what_is_missing_or_extra_is_refused_or_allowed(void **state) {
-  (void)state;
+TEST(what_is_missing_or_extra_is_refused_or_allowed) {
   FILE_OF(3, NAMES("a", "extra", "wide"), 1, 2, 3);
   variables v = {0};
   add(&v, plain("a", -1));
@@ -263,8 +258,7 @@ static void what_is_missing_or_extra_is_refused_or_allowed(void **state) {
 }
 
 // ---- In every way ----------------------------------------------------------
-static void replicas_are_restored_from_any_number_of_them(void **state) {
-  (void)state;
+TEST(replicas_are_restored_from_any_number_of_them) {
   LS_SPEC("V122 V126 M52");
   for (int from = 1; from <= 3; ++from)
     for (int to = 1; to <= 3; ++to) {
@@ -304,8 +298,7 @@ static void replicas_are_restored_from_any_number_of_them(void **state) {
     }
 }
 
-static void components_come_back_under_another_name(void **state) {
-  (void)state;
+TEST(components_come_back_under_another_name) {
   LS_SPEC("V212");
   ls_strategy *two = mirrored_of(2);
   variables v = {0}, w = {0};
@@ -337,8 +330,7 @@ static ls_nest double_it(ls_nest args, void *user) {
   return ls_leaf(ls_mul(ls_variable_read(v), ls_scalar(LS_DTYPE_F32, 2)));
 }
 
-static void functions_and_sessions_see_what_was_restored(void **state) {
-  (void)state;
+TEST(functions_and_sessions_see_what_was_restored) {
   FILE_OF(2, NAMES("old/a", "old/b"), 8, 9);
   const ls_value_choice choice = {ONLY("a"), MAPS({"old/", "/"})};
   variables v = {0};
@@ -393,8 +385,7 @@ static ls_status read_or_fail(void *user, void *file, int64_t offset,
 }
 
 // The last array of a file cannot be read; those before it are not set either.
-static void nothing_is_set_before_all_has_been_read(void **state) {
-  (void)state;
+TEST(nothing_is_set_before_all_has_been_read) {
   ls_runtime *runtime = NULL;
   ls_file_system files = *ls_file_system_system();
   files.read_at = read_or_fail;
@@ -465,26 +456,14 @@ static ls_status restore_mapped(void *user) {
   return status;
 }
 
-static void failed_allocations_are_survived(void **state) {
-  (void)state;
+TEST(failed_allocations_are_survived) {
   FILE_OF(2, NAMES("old/a", "old/b"), 8, 9);
   expect_memory_failures_survived(restore_mapped, NULL);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(only_what_is_wanted_is_restored),
-      cmocka_unit_test(names_are_mapped_one_by_one_and_by_what_they_begin_with),
-      cmocka_unit_test(maps_that_mean_nothing_are_refused),
-      cmocka_unit_test(what_is_missing_or_extra_is_refused_or_allowed),
-      cmocka_unit_test(replicas_are_restored_from_any_number_of_them),
-      cmocka_unit_test(components_come_back_under_another_name),
-      cmocka_unit_test(functions_and_sessions_see_what_was_restored),
-      cmocka_unit_test(nothing_is_set_before_all_has_been_read),
-      cmocka_unit_test(failed_allocations_are_survived),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+static int remove_file(void **state) {
+  (void)state;
   unlink(path);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
+  return 0;
 }
+TEST_FILE(.tear_down = remove_file)

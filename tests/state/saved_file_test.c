@@ -37,8 +37,7 @@ static void set(ls_variable *variable, double value) {
   ls_array_release(array);
 }
 
-static void a_variable_starts_with_what_the_file_holds(void **state) {
-  (void)state;
+TEST(a_variable_starts_with_what_the_file_holds) {
   LS_SPEC("V58");
   ls_saved_file *file = file_of(5, 6);
   ls_variable *both[] = {
@@ -58,8 +57,7 @@ static void a_variable_starts_with_what_the_file_holds(void **state) {
   ls_variable_release(both[1]);
 }
 
-static void another_opening_of_the_file_is_another_restore(void **state) {
-  (void)state;
+TEST(another_opening_of_the_file_is_another_restore) {
   LS_SPEC("V58");
   ls_saved_file *file = file_of(5, 6), *again = NULL;
   expect_ok(ls_saved_file_open(path, &again));
@@ -81,8 +79,7 @@ static void another_opening_of_the_file_is_another_restore(void **state) {
   ls_saved_file_close(file);
 }
 
-static void components_start_with_what_a_restore_gives_them(void **state) {
-  (void)state;
+TEST(components_start_with_what_a_restore_gives_them) {
   LS_SPEC("V58");
   static const struct {
     ls_variable_synchronization synchronization;
@@ -127,8 +124,7 @@ static double in_session(ls_session *session, ls_variable *variable) {
   return number;
 }
 
-static void a_session_starts_with_it_too(void **state) {
-  (void)state;
+TEST(a_session_starts_with_it_too) {
   LS_SPEC("V58");
   ls_strategy *strategy = mirrored_of(2);
   for (int replicas = 1; replicas <= 2; ++replicas)
@@ -172,8 +168,7 @@ static void a_session_starts_with_it_too(void **state) {
   ls_strategy_release(strategy);
 }
 
-static void what_does_not_fit_is_refused(void **state) {
-  (void)state;
+TEST(what_does_not_fit_is_refused) {
   LS_SPEC("V58");
   ls_saved_file *file = file_of(5, 6), *none = NULL;
   ls_variable *v = NULL;
@@ -229,23 +224,14 @@ static ls_status start_and_restore(void *user) {
   return status;
 }
 
-static void failed_allocations_are_survived(void **state) {
-  (void)state;
+TEST(failed_allocations_are_survived) {
   ls_saved_file_close(file_of(5, 6));
   expect_memory_failures_survived(start_and_restore, NULL);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_variable_starts_with_what_the_file_holds),
-      cmocka_unit_test(another_opening_of_the_file_is_another_restore),
-      cmocka_unit_test(components_start_with_what_a_restore_gives_them),
-      cmocka_unit_test(a_session_starts_with_it_too),
-      cmocka_unit_test(what_does_not_fit_is_refused),
-      cmocka_unit_test(failed_allocations_are_survived),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+static int remove_file(void **state) {
+  (void)state;
   unlink(path);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
+  return 0;
 }
+TEST_FILE(.tear_down = remove_file)

@@ -103,8 +103,7 @@ static void expect_step(const char *name, int64_t step) {
   ls_saved_file_close(file);
 }
 
-static void a_folder_is_its_newest_whole_checkpoint(void **state) {
-  (void)state;
+TEST(a_folder_is_its_newest_whole_checkpoint) {
   make_folder("opened", 3);
   expect_step("opened", 3);
   expect_step("opened/model.ckpt-2", 2);
@@ -142,8 +141,7 @@ static void a_folder_is_its_newest_whole_checkpoint(void **state) {
                 "no-such");
 }
 
-static void states_and_identity_are_records(void **state) {
-  (void)state;
+TEST(states_and_identity_are_records) {
   make_folder("records", 1);
   ls_saved_file *file = NULL;
   ls_record *identity = NULL, *states = NULL;
@@ -176,8 +174,7 @@ static void states_and_identity_are_records(void **state) {
   ls_saved_file_close(file);
 }
 
-static void what_is_none_is_refused(void **state) {
-  (void)state;
+TEST(what_is_none_is_refused) {
   ls_saved_file *file = NULL;
   shell("rm -rf none && mkdir none && echo text >none/text");
   expect_status(ls_saved_file_open("none", &file), LS_NOT_FOUND,
@@ -204,8 +201,7 @@ static void what_is_none_is_refused(void **state) {
 }
 
 // ---- Written elsewhere -----------------------------------------------------
-static void values_go_to_npz_and_back(void **state) {
-  (void)state;
+TEST(values_go_to_npz_and_back) {
   static const ls_dtype dtypes[] = {LS_DTYPE_F64, LS_DTYPE_F32, LS_DTYPE_F16,
                                     LS_DTYPE_I8,  LS_DTYPE_I16, LS_DTYPE_I32,
                                     LS_DTYPE_I64, LS_DTYPE_U8,  LS_DTYPE_U16,
@@ -258,8 +254,7 @@ static void put_npz(const char *name, bool deflated, const char *key,
 }
 
 // Whatever the order of bytes and elements, packed or not.
-static void files_of_numpy_are_read_as_they_are(void **state) {
-  (void)state;
+TEST(files_of_numpy_are_read_as_they_are) {
   static const struct {
     const char *npy;
     size_t size;
@@ -322,8 +317,7 @@ static void files_of_numpy_are_read_as_they_are(void **state) {
   }
 }
 
-static void chosen_arrays_are_written_under_other_names(void **state) {
-  (void)state;
+TEST(chosen_arrays_are_written_under_other_names) {
   make_folder("chosen", 2);
   ls_saved_file *file = NULL, *made = NULL;
   size_t count = 0;
@@ -363,8 +357,7 @@ static void chosen_arrays_are_written_under_other_names(void **state) {
   ls_saved_file_close(file);
 }
 
-static void parts_of_replicas_are_left_out_unless_wanted(void **state) {
-  (void)state;
+TEST(parts_of_replicas_are_left_out_unless_wanted) {
   ls_strategy *two = mirrored_of(2);
   ls_variable *v = variable_in(
       two, (variable_kind){.synchronization = LS_SYNCHRONIZATION_ON_READ,
@@ -396,8 +389,7 @@ static void parts_of_replicas_are_left_out_unless_wanted(void **state) {
 }
 
 // ---- Damage ----------------------------------------------------------------
-static void no_cut_or_flipped_npz_brings_anything_down(void **state) {
-  (void)state;
+TEST(no_cut_or_flipped_npz_brings_anything_down) {
   make_folder("garbled", 1);
   ls_saved_file *file = NULL;
   expect_ok(ls_saved_file_open("garbled", &file));
@@ -452,27 +444,15 @@ static ls_status open_and_write(void *user) {
   return status;
 }
 
-static void failed_allocations_are_survived(void **state) {
-  (void)state;
+TEST(failed_allocations_are_survived) {
   char folder[] = "memory";
   make_folder(folder, 1);
   expect_memory_failures_survived(open_and_write, folder);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_folder_is_its_newest_whole_checkpoint),
-      cmocka_unit_test(states_and_identity_are_records),
-      cmocka_unit_test(what_is_none_is_refused),
-      cmocka_unit_test(values_go_to_npz_and_back),
-      cmocka_unit_test(files_of_numpy_are_read_as_they_are),
-      cmocka_unit_test(chosen_arrays_are_written_under_other_names),
-      cmocka_unit_test(parts_of_replicas_are_left_out_unless_wanted),
-      cmocka_unit_test(no_cut_or_flipped_npz_brings_anything_down),
-      cmocka_unit_test(failed_allocations_are_survived),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+static int remove_file(void **state) {
+  (void)state;
   unlink(path);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
+  return 0;
 }
+TEST_FILE(.tear_down = remove_file)

@@ -14,8 +14,7 @@
 #define SUM LS_AGGREGATION_SUM
 
 // ---- Refusals --------------------------------------------------------------
-static void what_does_not_fit_is_named_and_nothing_is_restored(void **state) {
-  (void)state;
+TEST(what_does_not_fit_is_named_and_nothing_is_restored) {
   ls_variable *a = plain("a", 1), *b = plain("b", 2), *row = NULL;
   expect_ok(ls_variable_create(&(ls_variable_options){.name = "b",
                                                       .dtype = LS_DTYPE_F64,
@@ -81,8 +80,7 @@ static ls_status save_and_restore(void *user) {
   return status;
 }
 
-static void failing_memory_is_survived(void **state) {
-  (void)state;
+TEST(failing_memory_is_survived) {
   expect_memory_failures_survived(save_and_restore, NULL);
 }
 
@@ -97,8 +95,7 @@ static void flip_last_byte(void) {
   assert_int_equal(fclose(file), 0);
 }
 
-static void a_damaged_value_is_never_restored(void **state) {
-  (void)state;
+TEST(a_damaged_value_is_never_restored) {
   ls_variable *a = plain("a", 1), *b = plain("b", 2);
   ls_variable *const both[] = {a, b};
   const ls_saver saver = {.variables = both, .num_variables = 2};
@@ -129,14 +126,9 @@ static void a_damaged_value_is_never_restored(void **state) {
   ls_variable_release(a);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_damaged_value_is_never_restored),
-      cmocka_unit_test(what_does_not_fit_is_named_and_nothing_is_restored),
-      cmocka_unit_test(failing_memory_is_survived),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+static int remove_file(void **state) {
+  (void)state;
   unlink(path);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
+  return 0;
 }
+TEST_FILE(.tear_down = remove_file)

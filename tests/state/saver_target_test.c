@@ -56,8 +56,7 @@ static mode_t mode_of(const char *path) {
   return info.st_mode;
 }
 
-static void what_is_no_file_stays_what_it_is(void **state) {
-  (void)state;
+TEST(what_is_no_file_stays_what_it_is) {
   (void)remove("saver-fifo");
   assert_int_equal(mkfifo("saver-fifo", 0600), 0);
   // A device of the test's own, as /dev/null is, where it may make one.
@@ -86,8 +85,7 @@ static void what_is_no_file_stays_what_it_is(void **state) {
   (void)remove("saver-device");
 }
 
-static void a_file_that_is_saved_again_keeps_its_mode(void **state) {
-  (void)state;
+TEST(a_file_that_is_saved_again_keeps_its_mode) {
   static const char path[] = "saver-mode.safetensors";
   for (int in_session = 0; in_session < 2; ++in_session) {
     saved s;
@@ -100,12 +98,4 @@ static void a_file_that_is_saved_again_keeps_its_mode(void **state) {
     assert_int_equal(remove(path), 0);
     end(&s);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_is_no_file_stays_what_it_is),
-      cmocka_unit_test(a_file_that_is_saved_again_keeps_its_mode),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

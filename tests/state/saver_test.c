@@ -14,9 +14,7 @@
 #define SUM LS_AGGREGATION_SUM
 
 // ---- Mirrored --------------------------------------------------------------
-static void
-a_mirrored_variable_is_one_entry_for_any_number_of_replicas(void **state) {
-  (void)state;
+TEST(a_mirrored_variable_is_one_entry_for_any_number_of_replicas) {
   LS_SPEC("V122 V123 M52");
   ls_strategy *two = mirrored_of(2), *three = mirrored_of(3);
   ls_variable *v = variable_in(two, (variable_kind){0});
@@ -52,9 +50,7 @@ a_mirrored_variable_is_one_entry_for_any_number_of_replicas(void **state) {
   ls_strategy_release(two);
 }
 
-static void
-in_eager_a_mirrored_variable_without_a_value_is_left_out(void **state) {
-  (void)state;
+TEST(in_eager_a_mirrored_variable_without_a_value_is_left_out) {
   LS_SPEC("V124");
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v = variable_in(strategy, (variable_kind){.initial = 1});
@@ -86,8 +82,7 @@ in_eager_a_mirrored_variable_without_a_value_is_left_out(void **state) {
 }
 
 // ---- Synchronized on read --------------------------------------------------
-static void what_components_make_is_saved_and_shared_out_again(void **state) {
-  (void)state;
+TEST(what_components_make_is_saved_and_shared_out_again) {
   LS_SPEC("V125 V126 M52");
   static const struct {
     ls_variable_aggregation aggregation;
@@ -123,8 +118,7 @@ static void what_components_make_is_saved_and_shared_out_again(void **state) {
   ls_strategy_release(two);
 }
 
-static void integers_are_shared_out_towards_zero(void **state) {
-  (void)state;
+TEST(integers_are_shared_out_towards_zero) {
   LS_SPEC("V126");
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v =
@@ -148,9 +142,7 @@ static ls_nest save_in_replica(ls_nest args, void *user) {
   return ls_status_is_ok(status) ? ls_none() : ls_fail(status);
 }
 
-static void
-without_one_value_or_inside_of_a_replica_no_save_is_made(void **state) {
-  (void)state;
+TEST(without_one_value_or_inside_of_a_replica_no_save_is_made) {
   LS_SPEC("V125 V126");
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *none =
@@ -180,8 +172,7 @@ without_one_value_or_inside_of_a_replica_no_save_is_made(void **state) {
 }
 
 // A save while a graph is built adds nothing to it.
-static void a_save_is_no_op_of_the_graph_that_is_built(void **state) {
-  (void)state;
+TEST(a_save_is_no_op_of_the_graph_that_is_built) {
   ls_strategy *strategy = mirrored_of(3);
   ls_variable *v =
       variable_in(strategy, (variable_kind){.initial = 2,
@@ -203,9 +194,7 @@ static void a_save_is_no_op_of_the_graph_that_is_built(void **state) {
 }
 
 // ---- When ------------------------------------------------------------------
-static void
-values_are_those_of_the_save_and_a_restore_reads_none(void **state) {
-  (void)state;
+TEST(values_are_those_of_the_save_and_a_restore_reads_none) {
   LS_SPEC("V127");
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v = variable_in(strategy, (variable_kind){.initial = 1});
@@ -228,8 +217,7 @@ static void run_op(ls_session *session, ls_op op) {
   ls_nest_release(none);
 }
 
-static void a_sessions_values_are_its_own(void **state) {
-  (void)state;
+TEST(a_sessions_values_are_its_own) {
   ls_strategy *strategy = mirrored_of(2);
   ls_graph *graph = NULL;
   ls_session *one = NULL, *other = NULL;
@@ -274,8 +262,7 @@ static void a_sessions_values_are_its_own(void **state) {
 }
 
 // ---- Handles ---------------------------------------------------------------
-static void a_packed_variable_is_restored_on_each_device(void **state) {
-  (void)state;
+TEST(a_packed_variable_is_restored_on_each_device) {
   LS_SPEC("V128");
   ls_variable *parts[2] = {NULL}, *packed = NULL;
   {
@@ -302,8 +289,7 @@ static void a_packed_variable_is_restored_on_each_device(void **state) {
 }
 
 // ---- To go on from ---------------------------------------------------------
-static void components_that_were_written_one_by_one_come_back(void **state) {
-  (void)state;
+TEST(components_that_were_written_one_by_one_come_back) {
   LS_SPEC("V212");
   static const char *const names[] = {"v", "v:0", "v:1"};
   ls_strategy *two = mirrored_of(2), *three = mirrored_of(3);
@@ -333,8 +319,7 @@ static void components_that_were_written_one_by_one_come_back(void **state) {
 }
 
 // By what was written, not by comparing: equal ones are saved each.
-static void equal_components_count_as_they_were_written(void **state) {
-  (void)state;
+TEST(equal_components_count_as_they_were_written) {
   LS_SPEC("V212");
   static const char *const names[] = {"v", "v:0", "v:1"};
   ls_strategy *strategy = mirrored_of(2);
@@ -355,25 +340,9 @@ static void equal_components_count_as_they_were_written(void **state) {
   ls_strategy_release(strategy);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(
-          a_mirrored_variable_is_one_entry_for_any_number_of_replicas),
-      cmocka_unit_test(
-          in_eager_a_mirrored_variable_without_a_value_is_left_out),
-      cmocka_unit_test(what_components_make_is_saved_and_shared_out_again),
-      cmocka_unit_test(integers_are_shared_out_towards_zero),
-      cmocka_unit_test(
-          without_one_value_or_inside_of_a_replica_no_save_is_made),
-      cmocka_unit_test(a_save_is_no_op_of_the_graph_that_is_built),
-      cmocka_unit_test(values_are_those_of_the_save_and_a_restore_reads_none),
-      cmocka_unit_test(a_sessions_values_are_its_own),
-      cmocka_unit_test(a_packed_variable_is_restored_on_each_device),
-      cmocka_unit_test(components_that_were_written_one_by_one_come_back),
-      cmocka_unit_test(equal_components_count_as_they_were_written),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+static int remove_file(void **state) {
+  (void)state;
   unlink(path);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
+  return 0;
 }
+TEST_FILE(.tear_down = remove_file)

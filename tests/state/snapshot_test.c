@@ -107,8 +107,7 @@ static void end(world *w) {
   ls_counting_allocator_destroy(w->counting);
 }
 
-static void large_values_come_back(void **state) {
-  (void)state;
+TEST(large_values_come_back) {
   for (int threads = 1; threads <= 4; threads += 3) {
     world w;
     begin(&w, threads);
@@ -138,8 +137,7 @@ static size_t peak(const world *w) {
   return ls_counting_allocator_counts(w->counting).peak_bytes;
 }
 
-static void saves_take_memory_for_one_copy_and_restores_for_none(void **state) {
-  (void)state;
+TEST(saves_take_memory_for_one_copy_and_restores_for_none) {
   world w;
   begin(&w, 2);
   set_all(&w, 1);
@@ -164,8 +162,7 @@ static void saves_take_memory_for_one_copy_and_restores_for_none(void **state) {
   end(&w);
 }
 
-static void a_bit_in_any_piece_counts(void **state) {
-  (void)state;
+TEST(a_bit_in_any_piece_counts) {
   world w;
   begin(&w, 3);
   for (int step = 1; step <= 2; ++step) {
@@ -195,8 +192,7 @@ static void a_bit_in_any_piece_counts(void **state) {
 }
 
 // Parts of a file are what the whole has there, and their sums come to its.
-static void parts_of_a_file_make_the_whole(void **state) {
-  (void)state;
+TEST(parts_of_a_file_make_the_whole) {
   world w;
   begin(&w, 1);
   ls_snapshot whole = {0}, part = {0};
@@ -220,14 +216,4 @@ static void parts_of_a_file_make_the_whole(void **state) {
   ls_snapshot_deinit(&whole);
   ls_snapshot_deinit(&part);
   end(&w);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(large_values_come_back),
-      cmocka_unit_test(saves_take_memory_for_one_copy_and_restores_for_none),
-      cmocka_unit_test(a_bit_in_any_piece_counts),
-      cmocka_unit_test(parts_of_a_file_make_the_whole),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

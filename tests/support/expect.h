@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What tests expect: statuses, texts, and correct work when memory fails.
-// Include this instead of cmocka.h, which needs four headers before it.
 #ifndef LS_TESTS_SUPPORT_EXPECT_H_
 #define LS_TESTS_SUPPORT_EXPECT_H_
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "lockstep/runtime.h"
 #include "lockstep/status.h"
+#include "support/test.h"
 
 // Expects OK; prints and frees any other status.
 #define expect_ok(status)                                                      \

@@ -8,6 +8,7 @@
 #include "lockstep/gradients.h"
 #include "support/loop_case.h"
 #include "support/reference_ops.h"
+#include "support/test.h"
 
 enum { TRIAL_OPERANDS = 8 };
 
@@ -87,12 +88,11 @@ bool any_case(uint16_t op, bool (*matches)(const op_case *row));
 // What computes an op. NULL: nothing does.
 ref_function op_case_compute(uint16_t op);
 
-// Makes a test of each row that `matches` (NULL: of all), named by its op and
-// `sentence`. The test's state is the row. Returns how many of `most` there
-// are.
-struct CMUnitTest;
-size_t op_case_tests(bool (*matches)(const op_case *row),
-                     void (*check)(void **row), const char *sentence,
-                     struct CMUnitTest *tests, size_t most);
+// Runs the tests of a file and then one for each row that `matches` (NULL: all
+// rows), named by its op and `sentence`, whose state is the row. Returns how
+// many failed.
+int op_case_tests_run(const unit_tests *tests,
+                      bool (*matches)(const op_case *row),
+                      void (*check)(void **row), const char *sentence);
 
 #endif  // LS_TESTS_SUPPORT_OP_CASE_H_

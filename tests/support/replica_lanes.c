@@ -72,17 +72,12 @@ void lanes_fill_values(void) {
 }
 
 // ---- All ways ---------------------------------------------------------------
-typedef struct test_set {
-  const struct CMUnitTest *tests, *lane_tests;
-  size_t count, lane_count;
-} test_set;
-
 static const char *lanes_by(void *user, const char *name) {
   return strcmp(name, "LS_LANES") == 0 ? user : NULL;
 }
 
 // All tests, with lanes by "threads" or "blocks".
-static int run_lanes(const test_set *set, const char *by, int threads) {
+static int run_lanes(const unit_tests *tests, const char *by, int threads) {
   ls_runtime *runtime = NULL;
   ls_status status = ls_runtime_create(
       &(ls_runtime_options){.threads = threads,
@@ -93,11 +88,8 @@ static int run_lanes(const test_set *set, const char *by, int threads) {
   (void)ls_runtime_make_current(runtime);
   char name[40];
   snprintf(name, sizeof(name), "lanes by %s, %d threads", by, threads);
-  int failures =
-      _cmocka_run_group_tests(name, set->tests, set->count, NULL, NULL);
-  if (threads == 1 && set->lane_count > 0)
-    failures += _cmocka_run_group_tests(name, set->lane_tests, set->lane_count,
-                                        NULL, NULL);
+  int failures = unit_tests_run(tests, LANES_ALL_WAYS, name);
+  if (threads == 1) failures += unit_tests_run(tests, LANES_ONE_THREAD, name);
   (void)ls_runtime_make_current(NULL);
   status = ls_runtime_destroy(runtime);
   const bool ended = ls_status_is_ok(status);
@@ -105,13 +97,11 @@ static int run_lanes(const test_set *set, const char *by, int threads) {
   return failures + !ended;
 }
 
-int lanes_run_tests(const struct CMUnitTest *tests, size_t count,
-                    const struct CMUnitTest *lane_tests, size_t lane_count) {
-  const test_set set = {tests, lane_tests, count, lane_count};
-  int failures =
-      _cmocka_run_group_tests("side by side", tests, count, NULL, NULL);
-  failures += run_lanes(&set, "blocks", 1);
+int lanes_run_tests(const unit_tests *tests) {
+  int failures = unit_tests_run(tests, LANES_ONCE, "once") +
+                 unit_tests_run(tests, LANES_ALL_WAYS, "side by side") +
+                 run_lanes(tests, "blocks", 1);
   for (int threads = 1; threads <= 8; threads += threads == 3 ? 5 : 1)
-    failures += run_lanes(&set, "threads", threads);
+    failures += run_lanes(tests, "threads", threads);
   return failures;
 }

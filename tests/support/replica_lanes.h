@@ -27,9 +27,15 @@ void lanes_fill_values(void);
 // Sum of n values, `stride` apart: split at the largest power of two below n.
 float lanes_tree_sum(const float *values, size_t n, size_t stride);
 
-// Runs the tests with replicas side by side, by blocks, and by 1 to 8 threads;
-// and `lane_tests` by one thread, each way. Returns how many have failed.
-int lanes_run_tests(const struct CMUnitTest *tests, size_t count,
-                    const struct CMUnitTest *lane_tests, size_t lane_count);
+// Tests that one thread runs, by lanes alone; and tests that are run once, as
+// the caller's runtime does it.
+enum { LANES_ALL_WAYS, LANES_ONE_THREAD, LANES_ONCE };
+#define LANE_TEST(name) TEST_IN(LANES_ONE_THREAD, name)
+#define ONCE_TEST(name) TEST_IN(LANES_ONCE, name)
+
+// Runs the tests of a file, TEST_FILE(.run = lanes_run_tests): all others with
+// replicas side by side, by blocks, and by 1 to 8 threads. Returns how many
+// have failed.
+int lanes_run_tests(const unit_tests *tests);
 
 #endif  // LS_TESTS_SUPPORT_REPLICA_LANES_H_

@@ -84,8 +84,7 @@ static void expect_built(const build_case *rows, size_t count) {
 }
 
 // ---- By hand ---------------------------------------------------------------
-static void an_assignment_is_replicas_by_cores(void **state) {
-  (void)state;
+TEST(an_assignment_is_replicas_by_cores) {
   LS_SPEC("T36");
   ls_topology *topology = make_topology(SIZES(2, 2, 1, 2), 2, 0);
   static const int32_t data[] = {0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0,
@@ -121,8 +120,7 @@ static void an_assignment_is_replicas_by_cores(void **state) {
   ls_topology_release(topology);
 }
 
-static void the_single_core_assignment_is_the_first_core(void **state) {
-  (void)state;
+TEST(the_single_core_assignment_is_the_first_core) {
   LS_SPEC("T36");
   ls_topology *topology = make_topology(SIZES(2, 2, 1, 2), 2, 0);
   ls_array *cores = NULL;
@@ -136,8 +134,7 @@ static void the_single_core_assignment_is_the_first_core(void **state) {
   ls_topology_release(topology);
 }
 
-static void look_ups_are_by_replica_and_logical_core(void **state) {
-  (void)state;
+TEST(look_ups_are_by_replica_and_logical_core) {
   LS_SPEC("T37");
   ls_topology *topology = make_topology(SIZES(2, 2, 1, 2), 2, 0);
   // Replicas 0 and 3 have their core 0 on task 1, 1 and 2 on task 0.
@@ -192,8 +189,7 @@ static void look_ups_are_by_replica_and_logical_core(void **state) {
   ls_topology_release(topology);
 }
 
-static void a_core_is_used_once_and_must_be_there(void **state) {
-  (void)state;
+TEST(a_core_is_used_once_and_must_be_there) {
   LS_SPEC("T43");
   ls_topology *topology = make_topology(SIZES(2, 2, 1, 2), 1, 2);
   static const struct {
@@ -218,8 +214,7 @@ static void a_core_is_used_once_and_must_be_there(void **state) {
 }
 
 // ---- Built -----------------------------------------------------------------
-static void defaults_are_one_replica_of_one_core(void **state) {
-  (void)state;
+TEST(defaults_are_one_replica_of_one_core) {
   LS_SPEC("T38");
   ls_topology *topology = make_topology(SIZES(2, 2, 1, 2), 1, 0);
   ls_device_assignment *got = NULL;
@@ -229,8 +224,7 @@ static void defaults_are_one_replica_of_one_core(void **state) {
   ls_topology_release(topology);
 }
 
-static void what_does_not_fit_the_mesh_is_refused(void **state) {
-  (void)state;
+TEST(what_does_not_fit_the_mesh_is_refused) {
   LS_SPEC("T38");
   static const struct {
     build_case c;
@@ -281,8 +275,7 @@ static void what_does_not_fit_the_mesh_is_refused(void **state) {
   ls_topology_release(topology);
 }
 
-static void replicas_stand_as_near_to_a_cube_as_can_be(void **state) {
-  (void)state;
+TEST(replicas_stand_as_near_to_a_cube_as_can_be) {
   LS_SPEC("T39");
   static const build_case rows[] = {
       // The core axis goes first among equal ones: (2, 1, 1, 2) for 4.
@@ -327,8 +320,7 @@ static void replicas_stand_as_near_to_a_cube_as_can_be(void **state) {
   expect_built(rows, LS_COUNT_OF(rows));
 }
 
-static void full_meshes_are_rings(void **state) {
-  (void)state;
+TEST(full_meshes_are_rings) {
   LS_SPEC("T40");
   static const build_case rows[] = {
       // A ring of replicas, a chip each.
@@ -395,8 +387,7 @@ static void full_meshes_are_rings(void **state) {
   expect_built(rows, LS_COUNT_OF(rows));
 }
 
-static void a_ring_that_is_asked_for_must_be_there(void **state) {
-  (void)state;
+TEST(a_ring_that_is_asked_for_must_be_there) {
   LS_SPEC("T40");
   static const build_case rows[] = {
       {{2, 2, 1, 2}, {1, 1, 1, 2}, {0}, 3, LS_DEVICE_ORDER_RING, ""},
@@ -412,8 +403,7 @@ static void a_ring_that_is_asked_for_must_be_there(void **state) {
   }
 }
 
-static void rings_of_lines_flat_and_full_meshes(void **state) {
-  (void)state;
+TEST(rings_of_lines_flat_and_full_meshes) {
   LS_SPEC("T41");
   static const build_case rows[] = {
       {{4, 1, 1, 1}, {0}, {0}, 4, LS_DEVICE_ORDER_RING, "0000|1000|2000|3000"},
@@ -456,8 +446,7 @@ static void rings_of_lines_flat_and_full_meshes(void **state) {
 }
 
 // Each chip is beside the one before, and the last beside the first.
-static void a_ring_goes_from_chip_to_chip(void **state) {
-  (void)state;
+TEST(a_ring_goes_from_chip_to_chip) {
   LS_SPEC("T41");
   static const int32_t meshes[][4] = {
       {4, 4, 1, 2}, {8, 2, 1, 1}, {4, 1, 6, 2}, {4, 4, 4, 2}, {2, 6, 4, 1}};
@@ -495,8 +484,7 @@ static void count_warning(void *user, const ls_log_line *line) {
     ++warnings;
 }
 
-static void odd_sizes_are_no_ring_and_warn(void **state) {
-  (void)state;
+TEST(odd_sizes_are_no_ring_and_warn) {
   LS_SPEC("T41");
   static const build_case rows[] = {
       {{3, 2, 1, 1},
@@ -523,8 +511,7 @@ static void odd_sizes_are_no_ring_and_warn(void **state) {
   expect_ok(ls_runtime_destroy(runtime));
 }
 
-static void missing_devices_are_dealt_in_the_order_of_tasks(void **state) {
-  (void)state;
+TEST(missing_devices_are_dealt_in_the_order_of_tasks) {
   LS_SPEC("T42");
   // Tasks of 3 devices in a mesh of 8: (1, 1, 0, x) are missing.
   ls_topology *topology = make_topology(SIZES(2, 2, 1, 2), 2, 2);
@@ -558,29 +545,8 @@ static ls_status build_once(void *user) {
   return ls_ok();
 }
 
-static void failed_allocations_are_survived(void **state) {
-  (void)state;
+TEST(failed_allocations_are_survived) {
   ls_topology *topology = make_topology(SIZES(2, 2, 1, 2), 1, 0);
   expect_memory_failures_survived(build_once, topology);
   ls_topology_release(topology);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(an_assignment_is_replicas_by_cores),
-      cmocka_unit_test(the_single_core_assignment_is_the_first_core),
-      cmocka_unit_test(look_ups_are_by_replica_and_logical_core),
-      cmocka_unit_test(a_core_is_used_once_and_must_be_there),
-      cmocka_unit_test(defaults_are_one_replica_of_one_core),
-      cmocka_unit_test(what_does_not_fit_the_mesh_is_refused),
-      cmocka_unit_test(replicas_stand_as_near_to_a_cube_as_can_be),
-      cmocka_unit_test(full_meshes_are_rings),
-      cmocka_unit_test(a_ring_that_is_asked_for_must_be_there),
-      cmocka_unit_test(rings_of_lines_flat_and_full_meshes),
-      cmocka_unit_test(a_ring_goes_from_chip_to_chip),
-      cmocka_unit_test(odd_sizes_are_no_ring_and_warn),
-      cmocka_unit_test(missing_devices_are_dealt_in_the_order_of_tasks),
-      cmocka_unit_test(failed_allocations_are_survived),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -225,8 +225,7 @@ static void listen(void *user, const ls_log_line *line) {
     snprintf(said, sizeof(said), "%s", line->text);
 }
 
-static void ops_with_a_rule_share_and_others_are_named(void **state) {
-  (void)state;
+TEST(ops_with_a_rule_share_and_others_are_named) {
   LS_SPEC("T96");
   static const int64_t sizes[][2] = {{5, 6}, {8, 7}, {0, 8}, {6, 0}};
   enum { TIMES = sizeof(sizes) / sizeof(*sizes) };
@@ -282,8 +281,7 @@ BODY(as_long_as_the_bucket) {
   return sum(ls_add(x, ls_fill(LS_DTYPE_F32, LS_SHAPE(8, 4), 1)));
 }
 
-static void shapes_that_do_not_fit_are_refused_all_the_same(void **state) {
-  (void)state;
+TEST(shapes_that_do_not_fit_are_refused_all_the_same) {
   static const body of_eight = {"as long as the bucket", as_long_as_the_bucket,
                                 NULL};
   ls_strategy *s = tpu_strategy_of(2);
@@ -301,12 +299,4 @@ static void shapes_that_do_not_fit_are_refused_all_the_same(void **state) {
   }
   ls_function_release(f);
   ls_strategy_release(s);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(ops_with_a_rule_share_and_others_are_named),
-      cmocka_unit_test(shapes_that_do_not_fit_are_refused_all_the_same),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -140,8 +140,7 @@ static uint32_t number_in(const char *name, uint32_t otherwise) {
   return text == NULL ? otherwise : (uint32_t)strtoul(text, NULL, 10);
 }
 
-static void random_programs_have_the_same_bits(void **state) {
-  (void)state;
+TEST(random_programs_have_the_same_bits) {
   LS_SPEC("T96");
   const uint32_t first = number_in("LS_TEST_SEED", 1);
   const uint32_t count = number_in("LS_TEST_PROGRAMS", 30);
@@ -165,11 +164,4 @@ static void random_programs_have_the_same_bits(void **state) {
   }
   // Most have a rule for each of their ops.
   assert_true(shared >= count * 3 / 4);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(random_programs_have_the_same_bits),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

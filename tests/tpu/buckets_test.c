@@ -143,8 +143,7 @@ static void expect_same(const sequence *of, const outcome *got,
                         "variable", i);
 }
 
-static void traced_steps_of_a_bucket_share_a_program(void **state) {
-  (void)state;
+TEST(traced_steps_of_a_bucket_share_a_program) {
   LS_SPEC("T96");
   for (size_t n = 0; n < NUM_SEQUENCES; ++n) {
     const sequence *of = &sequences[n];
@@ -208,8 +207,7 @@ static size_t train_in_session(const sequence *of, bool traced,
   return programs;
 }
 
-static void session_runs_of_a_bucket_share_a_program(void **state) {
-  (void)state;
+TEST(session_runs_of_a_bucket_share_a_program) {
   LS_SPEC("T96");
   for (size_t n = 0; n < 2 * (size_t)NUM_SEQUENCES; ++n) {
     const sequence *of = &sequences[n / 2];
@@ -298,21 +296,11 @@ static void end(void *self) {
     ls_nest_release(j->rows[r]);
 }
 
-static void buckets_survive_any_failed_request(void **state) {
-  (void)state;
+TEST(buckets_survive_any_failed_request) {
   expect_faults_survived(&(fault_scenario){.name = "bucket",
                                            .size = sizeof(job),
                                            .begin = begin,
                                            .act = act,
                                            .outcome = number_of,
                                            .end = end});
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(session_runs_of_a_bucket_share_a_program),
-      cmocka_unit_test(traced_steps_of_a_bucket_share_a_program),
-      cmocka_unit_test(buckets_survive_any_failed_request),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -87,9 +87,8 @@ static ls_nest sum_pairs(ls_nest args, void *user) {
   return ls_leaf(ls_cross_replica_sum(ls_nest_tensor(args, 0), &pairs_groups));
 }
 
-static void a_sum_is_of_the_replicas_group(void **state) {
+TEST(a_sum_is_of_the_replicas_group) {
   LS_SPEC("O130 O131");
-  (void)state;
   double got[REPLICAS][WIDTH];
   run(sum_all, got);
   for (int r = 0; r < REPLICAS; ++r)
@@ -124,9 +123,8 @@ static ls_nest gradient_of_pairs(ls_nest args, void *user) {
   return gradient_of_sum(args, (void *)(uintptr_t)&pairs_groups);
 }
 
-static void the_gradient_of_a_sum_is_the_sum_of_gradients(void **state) {
+TEST(the_gradient_of_a_sum_is_the_sum_of_gradients) {
   LS_SPEC("O131");
-  (void)state;
   double got[REPLICAS][WIDTH];
   run(gradient_of_all, got);
   for (int r = 0; r < REPLICAS; ++r)
@@ -142,15 +140,13 @@ static ls_nest sum_flags(ls_nest args, void *user) {
   return ls_leaf(ls_cross_replica_sum(ls_greater(x, x), NULL));
 }
 
-static void what_is_no_number_is_not_added(void **state) {
+TEST(what_is_no_number_is_not_added) {
   LS_SPEC("O131");
-  (void)state;
   expect_refused(sum_flags, NULL, "cross_replica_sum of bool");
 }
 
-static void outside_of_a_computation_replica_0_is_alone(void **state) {
+TEST(outside_of_a_computation_replica_0_is_alone) {
   LS_SPEC("O130");
-  (void)state;
   logged_runtime logged;
   logged_runtime_begin(&logged);
   ls_graph *graph = NULL;
@@ -177,9 +173,8 @@ static ls_nest sum_in(ls_nest args, void *user) {
   return ls_leaf(ls_cross_replica_sum(ls_nest_tensor(args, 0), user));
 }
 
-static void groups_are_a_partition(void **state) {
+TEST(groups_are_a_partition) {
   LS_SPEC("O135");
-  (void)state;
   const struct {
     int32_t members[4];
     size_t size, count;
@@ -213,9 +208,8 @@ static ls_nest exchange_pairs(ls_nest args, void *user) {
                                              &pairs_groups));
 }
 
-static void parts_go_to_the_members_of_a_group(void **state) {
+TEST(parts_go_to_the_members_of_a_group) {
   LS_SPEC("O132");
-  (void)state;
   double got[REPLICAS][WIDTH];
   run(exchange_all, got);
   for (int r = 0; r < REPLICAS; ++r)
@@ -250,10 +244,8 @@ static ls_nest exchange_three(ls_nest args, void *user) {
       ls_slice_axis(ls_nest_tensor(args, 0), 0, 0, 3), 0, 0, 4, NULL));
 }
 
-static void
-exchanges_that_cannot_be_are_refused_with_their_numbers(void **state) {
+TEST(exchanges_that_cannot_be_are_refused_with_their_numbers) {
   LS_SPEC("O133");
-  (void)state;
   const exchange_case cases[] = {
       {0, 0, 0, false, "split count 0 is less than 1"},
       {0, 0, 3, true, "split count 3 for groups of 2 members"},
@@ -290,9 +282,8 @@ static ls_nest gradient_of_permute(ls_nest args, void *user) {
   return ls_status_is_ok(status) ? gradient : ls_fail(status);
 }
 
-static void a_target_gets_its_sources_value(void **state) {
+TEST(a_target_gets_its_sources_value) {
   LS_SPEC("O134");
-  (void)state;
   double got[REPLICAS][WIDTH];
   run(permute, got);
   for (int i = 0; i < WIDTH; ++i) {
@@ -307,18 +298,4 @@ static void a_target_gets_its_sources_value(void **state) {
   assert_true(got[2][0] == 0);
   assert_true(got[3][0] == 1);
   expect_refused(permute_twice, NULL, "replica 0 to 1");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_sum_is_of_the_replicas_group),
-      cmocka_unit_test(the_gradient_of_a_sum_is_the_sum_of_gradients),
-      cmocka_unit_test(what_is_no_number_is_not_added),
-      cmocka_unit_test(outside_of_a_computation_replica_0_is_alone),
-      cmocka_unit_test(groups_are_a_partition),
-      cmocka_unit_test(parts_go_to_the_members_of_a_group),
-      cmocka_unit_test(exchanges_that_cannot_be_are_refused_with_their_numbers),
-      cmocka_unit_test(a_target_gets_its_sources_value),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -124,8 +124,7 @@ static void expect_outputs(asked *a, int r) {
 }
 
 // ---- Compiled once --------------------------------------------------------
-static void what_was_asked_about_is_compiled_once(void **state) {
-  (void)state;
+TEST(what_was_asked_about_is_compiled_once) {
   LS_SPEC("O114");
   for (int replicas = 1; replicas <= 3; ++replicas) {
     asked a;
@@ -142,8 +141,7 @@ static void what_was_asked_about_is_compiled_once(void **state) {
   }
 }
 
-static void who_does_not_ask_compiles_what_is_fetched(void **state) {
-  (void)state;
+TEST(who_does_not_ask_compiles_what_is_fetched) {
   asked a;
   open_asked(&a, 2, LS_SHAPE(2), add_up, NULL);
   expect_outputs(&a, 0);
@@ -164,8 +162,7 @@ static void who_does_not_ask_compiles_what_is_fetched(void **state) {
   close_asked(&a, 2 + 2 + 1 + 1);
 }
 
-static void another_size_is_another_program(void **state) {
-  (void)state;
+TEST(another_size_is_another_program) {
   LS_SPEC("O114");
   asked a;
   open_asked(&a, 2, LS_SHAPE(-1), add_up, NULL);
@@ -189,8 +186,7 @@ static ls_nest print_it(ls_nest args, void *user) {
   return ls_nest_retain(args);
 }
 
-static void a_failure_is_told_by_code_and_text(void **state) {
-  (void)state;
+TEST(a_failure_is_told_by_code_and_text) {
   LS_SPEC("O114");
   for (int replicas = 1; replicas <= 2; ++replicas) {
     asked a;
@@ -209,8 +205,7 @@ static ls_nest give_back(ls_nest args, void *user) {
 }
 
 // A failure that goes away: who asks again is told so.
-static void who_asks_again_is_told_how_it_is_now(void **state) {
-  (void)state;
+TEST(who_asks_again_is_told_how_it_is_now) {
   pod_runs f = pod_runs_begin(1, 2, (ls_runtime_options){0});
   ls_nest outputs = ls_none(), result = ls_none();
   ls_tensor told;
@@ -236,8 +231,7 @@ static void who_asks_again_is_told_how_it_is_now(void **state) {
 }
 
 // ---- Without a TPU --------------------------------------------------------
-static void without_a_tpu_there_is_an_op_and_no_text(void **state) {
-  (void)state;
+TEST(without_a_tpu_there_is_an_op_and_no_text) {
   LS_SPEC("O101 O114");
   asked a;
   ls_nest result;
@@ -256,16 +250,4 @@ static void without_a_tpu_there_is_an_op_and_no_text(void **state) {
   assert_true(ls_array_f64(ls_nest_as_array(result), 0) == 2);
   ls_nest_release(result);
   close_asked(&a, 2);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_was_asked_about_is_compiled_once),
-      cmocka_unit_test(who_does_not_ask_compiles_what_is_fetched),
-      cmocka_unit_test(another_size_is_another_program),
-      cmocka_unit_test(a_failure_is_told_by_code_and_text),
-      cmocka_unit_test(who_asks_again_is_told_how_it_is_now),
-      cmocka_unit_test(without_a_tpu_there_is_an_op_and_no_text),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -149,8 +149,7 @@ static void end(void *self) {
   ls_graph_destroy(j->graph);
 }
 
-static void a_computation_survives_any_failed_request(void **state) {
-  (void)state;
+TEST(a_computation_survives_any_failed_request) {
   LS_SPEC("O107");
   expect_faults_survived(&(fault_scenario){.name = "replicated computation",
                                            .size = sizeof(job),
@@ -160,8 +159,7 @@ static void a_computation_survives_any_failed_request(void **state) {
                                            .end = end});
 }
 
-static void writes_in_a_branch_survive_any_failed_request(void **state) {
-  (void)state;
+TEST(writes_in_a_branch_survive_any_failed_request) {
   LS_SPEC("O90 O107");
   expect_faults_survived(&(fault_scenario){.name = "writes in a branch",
                                            .size = sizeof(job),
@@ -169,12 +167,4 @@ static void writes_in_a_branch_survive_any_failed_request(void **state) {
                                            .act = write_and_run,
                                            .outcome = sum_and_number,
                                            .end = end});
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(writes_in_a_branch_survive_any_failed_request),
-      cmocka_unit_test(a_computation_survives_any_failed_request),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -66,8 +66,7 @@ static ls_nest print_some(ls_nest args, void *user) {
   return LS_LIST(ls_nest_retain(x));
 }
 
-static void what_no_core_runs_is_told_at_the_end(void **state) {
-  (void)state;
+TEST(what_no_core_runs_is_told_at_the_end) {
   LS_SPEC("O20 O21 O107");
   static const prints rows[] = {{0, 0, false}, {0, 3, false}, {2, 1, false},
                                 {5, 0, false}, {7, 0, false}, {2, 0, true}};
@@ -108,8 +107,7 @@ static ls_nest make_placeholder(ls_nest args, void *user) {
   return LS_LIST(ls_nest_retain(ls_nest_item(args, 0)));
 }
 
-static void a_placeholder_inside_is_an_error_in_the_log(void **state) {
-  (void)state;
+TEST(a_placeholder_inside_is_an_error_in_the_log) {
   LS_SPEC("O19");
   logs l;
   computation c;
@@ -148,8 +146,7 @@ static ls_nest make_and_refuse(ls_nest args, void *user) {
   return LS_FAIL(LS_OUT_OF_RANGE, "not today");
 }
 
-static void variables_inside_are_whole(void **state) {
-  (void)state;
+TEST(variables_inside_are_whole) {
   LS_SPEC("O31 O204 T83");
   for (int refuses = 0; refuses < 2; ++refuses) {
     logs l;
@@ -201,8 +198,7 @@ static ls_nest replicate_inside(ls_nest args, void *user) {
   return ls_status_is_ok(status) ? made : ls_fail(status);
 }
 
-static void computations_do_not_nest(void **state) {
-  (void)state;
+TEST(computations_do_not_nest) {
   LS_SPEC("O16");
   computation c;
   computation_open(&c);
@@ -259,8 +255,7 @@ static ls_nest replicate_trip(ls_nest values, void *user) {
 }
 
 // x' = (x + 1) + (3 + 1): from 1, each trip adds 5 and a bit.
-static void in_a_loop_it_runs_each_trip(void **state) {
-  (void)state;
+TEST(in_a_loop_it_runs_each_trip) {
   LS_SPEC("O26 O27 O28 O106 O116");
   computation c;
   computation_open(&c);
@@ -309,8 +304,7 @@ static ls_nest replicate_same(ls_nest values, void *user) {
   return next;
 }
 
-static void values_of_one_name_are_two(void **state) {
-  (void)state;
+TEST(values_of_one_name_are_two) {
   LS_SPEC("O28");
   computation c;
   computation_open(&c);
@@ -360,8 +354,7 @@ static ls_nest replicate_gradient(ls_nest values, void *user) {
   return next;
 }
 
-static void gradients_inside_are_those_outside(void **state) {
-  (void)state;
+TEST(gradients_inside_are_those_outside) {
   LS_SPEC("O7 O12");
   assert_int_equal(LS_AGGREGATE_ADD_N, 0);
   assert_int_equal(LS_AGGREGATE_DEFAULT, LS_AGGREGATE_ADD_N);
@@ -412,8 +405,7 @@ static ls_nest call_functions(ls_nest args, void *user) {
   return LS_LIST(results[0], results[1], results[2]);
 }
 
-static void functions_called_inside_are_part_of_it(void **state) {
-  (void)state;
+TEST(functions_called_inside_are_part_of_it) {
   LS_SPEC("O13 O45 O79");
   functions f = {.plain = function_of(cube, NULL),
                  .outside = function_of(cube_outside, NULL)};
@@ -467,20 +459,21 @@ static ls_nest differentiate_in_another(ls_nest args, void *user) {
   return LS_LIST(made);
 }
 
-static void other_contexts_pass_gradients_on(void **state) {
-  (void)state;
+TEST(other_contexts_pass_gradients_on) {
   LS_SPEC("O50");
   computation c;
   computation_open(&c);
   computation_replicate(&c, 2, differentiate_in_another, NULL);
   assert_true(computation_output(&c, 1, 0) == 4);
-  // None around: nothing happens.
-  ls_flow other = {&other_type};
-  LS_SCOPE_(ls_flow_begin, &other);
-  const ls_nest y = ls_leaf(ls_square(f32_of(3))), x = ls_leaf(f32_of(1));
-  ls_nest none = ls_none();
-  expect_ok(ls_gradients(
-      &y, 1, &x, 1, &(ls_gradient_options){.colocate_with_ops = true}, &none));
+  {  // None around: nothing happens.
+    ls_flow other = {&other_type};
+    LS_SCOPE_(ls_flow_begin, &other);
+    const ls_nest y = ls_leaf(ls_square(f32_of(3))), x = ls_leaf(f32_of(1));
+    ls_nest none = ls_none();
+    expect_ok(ls_gradients(&y, 1, &x, 1,
+                           &(ls_gradient_options){.colocate_with_ops = true},
+                           &none));
+  }
   computation_close(&c);
 }
 
@@ -519,8 +512,7 @@ static ls_nest copies_around_a_sum(ls_nest args, void *user) {
   return LS_LIST(ls_outside_compilation(copy_on_host, user, x));
 }
 
-static void nobody_waits_for_good(void **state) {
-  (void)state;
+TEST(nobody_waits_for_good) {
   LS_SPEC("O76");
   for (int threads = 1; threads <= 3; ++threads)
     for (size_t replicas = 1; replicas <= 32; replicas *= 2) {
@@ -555,8 +547,7 @@ static ls_nest replicate_clusters(ls_nest args, void *user) {
   return ls_status_is_ok(status) ? outputs : ls_fail(status);
 }
 
-static void one_program_comes_of_independent_clusters(void **state) {
-  (void)state;
+TEST(one_program_comes_of_independent_clusters) {
   LS_SPEC("O73");
   char *texts[3] = {0};
   for (int i = 0; i < 3; ++i) {
@@ -602,8 +593,7 @@ static ls_nest use_unknown(ls_nest args, void *user) {
   return LS_LIST(ls_leaf(ls_neg(made.as.tensor)));
 }
 
-static void what_enters_has_a_known_shape(void **state) {
-  (void)state;
+TEST(what_enters_has_a_known_shape) {
   LS_SPEC("O87");
   computation c;
   computation_open(&c);
@@ -637,8 +627,7 @@ static ls_nest use_variable(ls_nest args, void *user) {
       ls_leaf(ls_add(made.as.tensor, ls_variable_read(s->variable))));
 }
 
-static void a_variable_is_used_on_one_side(void **state) {
-  (void)state;
+TEST(a_variable_is_used_on_one_side) {
   LS_SPEC("O89");
   for (int i = 0; i < 3; ++i) {
     computation c;
@@ -676,8 +665,7 @@ static ls_nest fold(ls_nest args, void *user) {
   return LS_LIST(ls_leaf(ls_neg(made.as.tensor)));
 }
 
-static void replicas_write_a_variable_of_the_host_in_order(void **state) {
-  (void)state;
+TEST(replicas_write_a_variable_of_the_host_in_order) {
   LS_SPEC("O90");
   for (int threads = 1; threads <= 3; threads += 2)
     for (size_t replicas = 1; replicas <= 5; ++replicas) {
@@ -709,24 +697,4 @@ static void replicas_write_a_variable_of_the_host_in_order(void **state) {
       ls_variable_release(v);
       close_logs(&l);
     }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_no_core_runs_is_told_at_the_end),
-      cmocka_unit_test(a_placeholder_inside_is_an_error_in_the_log),
-      cmocka_unit_test(variables_inside_are_whole),
-      cmocka_unit_test(computations_do_not_nest),
-      cmocka_unit_test(in_a_loop_it_runs_each_trip),
-      cmocka_unit_test(values_of_one_name_are_two),
-      cmocka_unit_test(gradients_inside_are_those_outside),
-      cmocka_unit_test(one_program_comes_of_independent_clusters),
-      cmocka_unit_test(functions_called_inside_are_part_of_it),
-      cmocka_unit_test(other_contexts_pass_gradients_on),
-      cmocka_unit_test(nobody_waits_for_good),
-      cmocka_unit_test(what_enters_has_a_known_shape),
-      cmocka_unit_test(a_variable_is_used_on_one_side),
-      cmocka_unit_test(replicas_write_a_variable_of_the_host_in_order),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

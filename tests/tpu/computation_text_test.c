@@ -89,8 +89,7 @@ static void expect_ban(ls_graph *graph, const char *name, bool banned) {
                 "has been marked as not fetchable");
 }
 
-static void what_is_not_fed_or_fetched_comes_back(void **state) {
-  (void)state;
+TEST(what_is_not_fed_or_fetched_comes_back) {
   LS_SPEC("O17 O18");
   for (size_t replicas = 1; replicas <= 2; ++replicas) {
     computation c;
@@ -110,8 +109,7 @@ static void what_is_not_fed_or_fetched_comes_back(void **state) {
   }
 }
 
-static void padding_that_nobody_sees_stays_unseen(void **state) {
-  (void)state;
+TEST(padding_that_nobody_sees_stays_unseen) {
   LS_SPEC("O119");
   for (int shown = 0; shown < 2; ++shown) {
     computation c;
@@ -161,8 +159,7 @@ static double fetch_number(ls_graph *graph, ls_tensor tensor) {
 
 // An op that is added to the graph that was read draws what it would in the one
 // that was printed.
-static void ops_that_are_added_draw_as_in_the_first_graph(void **state) {
-  (void)state;
+TEST(ops_that_are_added_draw_as_in_the_first_graph) {
   for (int64_t seed = 0; seed <= 7; seed += 7) {
     computation c;
     computation_open(&c);
@@ -181,13 +178,4 @@ static void ops_that_are_added_draw_as_in_the_first_graph(void **state) {
     ls_graph_destroy(parsed);
     computation_close(&c);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_is_not_fed_or_fetched_comes_back),
-      cmocka_unit_test(padding_that_nobody_sees_stays_unseen),
-      cmocka_unit_test(ops_that_are_added_draw_as_in_the_first_graph),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

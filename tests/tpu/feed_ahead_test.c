@@ -106,15 +106,7 @@ static size_t most_of(int64_t elements) {
   return a.most;
 }
 
-static void a_loop_is_one_large_tuple_ahead(void **state) {
-  (void)state;
+TEST(a_loop_is_one_large_tuple_ahead) {
   assert_in_range(most_of(1 << 12), 0, 2);  // Of 16 KiB.
   assert_true(most_of(1) > 2);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_loop_is_one_large_tuple_ahead),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -96,14 +96,6 @@ static ls_status play(void *user) {
   return status;
 }
 
-static void refused_memory_is_survived(void **state) {
-  (void)state;
+TEST(refused_memory_is_survived) {
   expect_memory_failures_survived(play, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(refused_memory_is_survived),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,8 +97,7 @@ static ls_tensor host_loop(host *h, int64_t steps) {
 }
 
 // ---- Side by side ----------------------------------------------------------
-static void many_hosts_and_the_device_go_side_by_side(void **state) {
-  (void)state;
+TEST(many_hosts_and_the_device_go_side_by_side) {
   LS_SPEC("O141");
   enum { HOSTS = 64, STEPS = 1000 };
   pod_runs f = pod_runs_begin(
@@ -161,8 +160,7 @@ static uint64_t allocations(int64_t steps) {
   return made;
 }
 
-static void tuples_are_filled_again(void **state) {
-  (void)state;
+TEST(tuples_are_filled_again) {
   assert_int_equal(allocations(600), allocations(300));
 }
 
@@ -174,8 +172,7 @@ static void *request(void *cancel) {
 }
 
 // Loops of three hosts and the device that go on and on, and others that end.
-static void a_cancelled_run_ends_wherever_it_is(void **state) {
-  (void)state;
+TEST(a_cancelled_run_ends_wherever_it_is) {
   LS_SPEC("O143");
   enum { HOSTS = 3, TIMES = 100 };
   const char *times = getenv("LS_TEST_CANCELS");
@@ -226,8 +223,7 @@ static void a_cancelled_run_ends_wherever_it_is(void **state) {
 }
 
 // ---- Nobody at the other end -----------------------------------------------
-static void a_queue_that_nobody_feeds_is_named(void **state) {
-  (void)state;
+TEST(a_queue_that_nobody_feeds_is_named) {
   pod_runs f =
       pod_runs_begin(2, 1, (ls_runtime_options){.threads = 1, .stall_ms = 50});
   loops l = {.steps = 3, .replicas = 2};
@@ -264,8 +260,7 @@ static const char *no_cut(void *user, const char *name) {
 }
 
 // The same where each replica calls for itself.
-static void replicas_that_go_their_own_ways_take_their_tuples(void **state) {
-  (void)state;
+TEST(replicas_that_go_their_own_ways_take_their_tuples) {
   LS_SPEC("O141 O206");
   enum { REPLICAS = 3 };
   pod_runs f = pod_runs_begin(1, REPLICAS,
@@ -309,8 +304,7 @@ static ls_nest take_one(ls_nest args, void *user) {
 
 // A step of a mirrored strategy: replica r takes from core r; what is put op by
 // op in eager is there.
-static void replicas_of_a_mirrored_strategy_are_the_first_cores(void **state) {
-  (void)state;
+TEST(replicas_of_a_mirrored_strategy_are_the_first_cores) {
   enum { REPLICAS = 3 };
   pod_runs f = pod_runs_begin(
       2, 2, (ls_runtime_options){.threads = 1, .stall_ms = 20000});
@@ -348,16 +342,4 @@ static void replicas_of_a_mirrored_strategy_are_the_first_cores(void **state) {
   ls_function_release(function);
   ls_strategy_release(strategy);
   pod_runs_end(&f);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(many_hosts_and_the_device_go_side_by_side),
-      cmocka_unit_test(tuples_are_filled_again),
-      cmocka_unit_test(a_cancelled_run_ends_wherever_it_is),
-      cmocka_unit_test(a_queue_that_nobody_feeds_is_named),
-      cmocka_unit_test(replicas_that_go_their_own_ways_take_their_tuples),
-      cmocka_unit_test(replicas_of_a_mirrored_strategy_are_the_first_cores),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,8 +4,7 @@
 #include "lockstep/training_loop.h"
 #include "support/pod_runs.h"
 
-static void what_is_missing_is_named(void **state) {
-  (void)state;
+TEST(what_is_missing_is_named) {
   pod_runs f = pod_runs_begin(1, 1, (ls_runtime_options){.threads = 1});
   ls_infeed_queue *queue = NULL, *other = NULL;
   ls_nest nest = ls_none();
@@ -84,11 +83,4 @@ static void what_is_missing_is_named(void **state) {
   ls_infeed_queue_release(queue);
   ls_infeed_queue_release(NULL);
   pod_runs_end(&f);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_is_missing_is_named),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -116,25 +116,21 @@ static int threads_of(int hosts, int cores, int threads) {
 }
 
 // A runtime has one for functions of users, though none is called here.
-static void loops_of_many_hosts_take_no_thread(void **state) {
-  (void)state;
+TEST(loops_of_many_hosts_take_no_thread) {
   assert_int_equal(threads_of(64, 1, 1), threads_of(1, 1, 1));
   assert_true(threads_of(64, 1, 1) <= 1);
 }
 
 // The caller's is one of those that compute.
-static void a_large_pod_takes_the_threads_that_compute(void **state) {
-  (void)state;
+TEST(a_large_pod_takes_the_threads_that_compute) {
   LS_SPEC("T194");
   enum { THREADS = 3 };
   assert_true(1 + threads_of(16, 64, THREADS) <= THREADS + 4);
 }
 
-int main(void) {
+static int stand_alone(void **state) {
+  (void)state;
   bystander_forbid("all threads are counted");
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(loops_of_many_hosts_take_no_thread),
-      cmocka_unit_test(a_large_pod_takes_the_threads_that_compute),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return 0;
 }
+TEST_FILE(.set_up = stand_alone)

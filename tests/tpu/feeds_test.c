@@ -16,8 +16,7 @@ static void expect_refused(ls_code code, const char *says) {
 }
 
 // ---- Types -----------------------------------------------------------------
-static void what_is_taken_has_types_and_shapes(void **state) {
-  (void)state;
+TEST(what_is_taken_has_types_and_shapes) {
   LS_SPEC("O137");
   pod_runs f = pod_runs_begin(1, 2, usual);
   LS_GRAPH_SCOPE(f.graph);
@@ -52,8 +51,7 @@ static void what_is_taken_has_types_and_shapes(void **state) {
 }
 
 // ---- Through the infeed ----------------------------------------------------
-static void a_tuple_goes_from_the_host_to_its_core(void **state) {
-  (void)state;
+TEST(a_tuple_goes_from_the_host_to_its_core) {
   LS_SPEC("O138");
   pod_runs f = pod_runs_begin(2, 2, usual);
   ls_nest puts = ls_none(), takes = ls_none();
@@ -72,8 +70,7 @@ static void a_tuple_goes_from_the_host_to_its_core(void **state) {
   pod_runs_end(&f);
 }
 
-static void a_host_op_says_which_core(void **state) {
-  (void)state;
+TEST(a_host_op_says_which_core) {
   LS_SPEC("O138");
   pod_runs f = pod_runs_begin(1, 2, usual);
   ls_nest nowhere = ls_none(), far = ls_none(), on_core = ls_none(),
@@ -101,8 +98,7 @@ static void a_host_op_says_which_core(void **state) {
   pod_runs_end(&f);
 }
 
-static void without_a_system_there_is_no_core(void **state) {
-  (void)state;
+TEST(without_a_system_there_is_no_core) {
   pod_runs f = pod_runs_begin(1, 1, usual);
   ls_pod_shut_down(f.pod);
   ls_nest put = ls_none();
@@ -123,8 +119,7 @@ static void without_a_system_there_is_no_core(void **state) {
   pod_runs_end(&f);
 }
 
-static void what_is_put_is_what_was_declared(void **state) {
-  (void)state;
+TEST(what_is_put_is_what_was_declared) {
   LS_SPEC("O139");
   pod_runs f = pod_runs_begin(1, 1, usual);
   ls_nest shape = ls_none(), type = ls_none(), count = ls_none(),
@@ -162,8 +157,7 @@ static void what_is_put_is_what_was_declared(void **state) {
 }
 
 // ---- Through the outfeed ---------------------------------------------------
-static void a_core_gives_tuples_to_its_host(void **state) {
-  (void)state;
+TEST(a_core_gives_tuples_to_its_host) {
   LS_SPEC("O140");
   pod_runs f = pod_runs_begin(1, 3, usual);
   ls_nest give = ls_none(), get = ls_none(), nowhere = ls_none(),
@@ -211,8 +205,7 @@ static void a_core_gives_tuples_to_its_host(void **state) {
 
 // ---- Order and depth -------------------------------------------------------
 // Two ops that put, and a third one of another graph; two that take.
-static void tuples_come_in_the_order_sent(void **state) {
-  (void)state;
+TEST(tuples_come_in_the_order_sent) {
   LS_SPEC("O141");
   pod_runs f = pod_runs_begin(1, 1, usual);
   ls_graph *other = NULL;
@@ -269,8 +262,7 @@ static void *run_there(void *user) {
   return NULL;
 }
 
-static void a_full_queue_has_puts_wait(void **state) {
-  (void)state;
+TEST(a_full_queue_has_puts_wait) {
   LS_SPEC("O141");
   pod_runs f = pod_runs_begin(1, 1, usual);
   ls_nest put = ls_none(), take = ls_none();
@@ -308,8 +300,7 @@ static void a_full_queue_has_puts_wait(void **state) {
   pod_runs_end(&f);
 }
 
-static void a_tuple_that_does_not_fit_fails_the_run(void **state) {
-  (void)state;
+TEST(a_tuple_that_does_not_fit_fails_the_run) {
   LS_SPEC("O142");
   pod_runs f = pod_runs_begin(1, 1, usual);
   ls_nest one = ls_none(), two = ls_none(), take = ls_none(),
@@ -369,8 +360,7 @@ static void cancel_waiting(pod_runs *f, ls_nest fetches, const char *says) {
   ls_cancel_destroy(t.cancel);
 }
 
-static void cancelling_wakes_who_waits(void **state) {
-  (void)state;
+TEST(cancelling_wakes_who_waits) {
   LS_SPEC("O143");
   pod_runs f = pod_runs_begin(1, 2, usual);
   ls_nest put = ls_none(), take = ls_none(), get = ls_none(), both = ls_none();
@@ -402,8 +392,7 @@ static void cancelling_wakes_who_waits(void **state) {
 }
 
 // ---- Effects ---------------------------------------------------------------
-static void ops_are_neither_merged_nor_dropped_nor_moved(void **state) {
-  (void)state;
+TEST(ops_are_neither_merged_nor_dropped_nor_moved) {
   LS_SPEC("O144");
   pod_runs f = pod_runs_begin(1, 1, usual);
   ls_nest puts = ls_none(), takes = ls_none(), gives = ls_none(),
@@ -441,8 +430,7 @@ static void ops_are_neither_merged_nor_dropped_nor_moved(void **state) {
 
 // The same where the run waits elsewhere, so that it is of several parts: more
 // is put than the queue holds.
-static void puts_of_one_core_keep_their_order_beside_others(void **state) {
-  (void)state;
+TEST(puts_of_one_core_keep_their_order_beside_others) {
   LS_SPEC("O144");
   pod_runs f = pod_runs_begin(1, 2, usual);
   enum { PUTS = 150 };
@@ -464,8 +452,7 @@ static void puts_of_one_core_keep_their_order_beside_others(void **state) {
 }
 
 // ---- Closing ---------------------------------------------------------------
-static void a_closed_queue_gives_what_it_has_and_then_ends(void **state) {
-  (void)state;
+TEST(a_closed_queue_gives_what_it_has_and_then_ends) {
   LS_SPEC("O206");
   pod_runs f = pod_runs_begin(1, 1, usual);
   ls_nest put = ls_none(), take = ls_none(), give = ls_none(), get = ls_none(),
@@ -511,23 +498,4 @@ static void a_closed_queue_gives_what_it_has_and_then_ends(void **state) {
     ls_pod_initialize(f.pod);
   }
   pod_runs_end(&f);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_is_taken_has_types_and_shapes),
-      cmocka_unit_test(a_tuple_goes_from_the_host_to_its_core),
-      cmocka_unit_test(a_host_op_says_which_core),
-      cmocka_unit_test(without_a_system_there_is_no_core),
-      cmocka_unit_test(what_is_put_is_what_was_declared),
-      cmocka_unit_test(a_core_gives_tuples_to_its_host),
-      cmocka_unit_test(tuples_come_in_the_order_sent),
-      cmocka_unit_test(a_full_queue_has_puts_wait),
-      cmocka_unit_test(a_tuple_that_does_not_fit_fails_the_run),
-      cmocka_unit_test(cancelling_wakes_who_waits),
-      cmocka_unit_test(ops_are_neither_merged_nor_dropped_nor_moved),
-      cmocka_unit_test(puts_of_one_core_keep_their_order_beside_others),
-      cmocka_unit_test(a_closed_queue_gives_what_it_has_and_then_ends),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -71,8 +71,7 @@ static void expect_gauges(const counted *c, const char *cell, int64_t workers,
 }
 
 // ---- Making ----------------------------------------------------------------
-static void it_is_made_of_nothing_and_publishes_what_it_is(void **state) {
-  (void)state;
+TEST(it_is_made_of_nothing_and_publishes_what_it_is) {
   LS_SPEC("T1");
   world w;
   ls_strategy *strategy = NULL;
@@ -126,8 +125,7 @@ static double run_sum(ls_strategy *strategy) {
   return sum;
 }
 
-static void each_deprecated_one_warns_once(void **state) {
-  (void)state;
+TEST(each_deprecated_one_warns_once) {
   LS_SPEC("T2");
   world w;
   ls_strategy *strategy = NULL;
@@ -154,8 +152,7 @@ static void each_deprecated_one_warns_once(void **state) {
   counted_end(&c);
 }
 
-static void version_1_takes_steps_per_run(void **state) {
-  (void)state;
+TEST(version_1_takes_steps_per_run) {
   LS_SPEC("T3 T4");
   world w;
   ls_strategy *strategy = NULL;
@@ -191,8 +188,7 @@ static void version_1_takes_steps_per_run(void **state) {
 }
 
 // ---- Right after -----------------------------------------------------------
-static void a_new_one_has_its_flags_set(void **state) {
-  (void)state;
+TEST(a_new_one_has_its_flags_set) {
   LS_SPEC("T8");
   for (strategy_flavour f = 0; f < NUM_FLAVOURS; ++f) {
     ls_strategy *strategy = logical_strategy(f, 2, 2, LS_FLAG_DEFAULT);
@@ -258,8 +254,7 @@ static double count_twice(ls_strategy *strategy, bool packed) {
   return value;
 }
 
-static void variables_are_packed_unless_told_otherwise(void **state) {
-  (void)state;
+TEST(variables_are_packed_unless_told_otherwise) {
   LS_SPEC("T7");
   for (strategy_flavour f = 0; f < NUM_FLAVOURS; ++f) {
     ls_strategy *strategy = logical_strategy(f, 2, 1, LS_FLAG_DEFAULT);
@@ -279,8 +274,7 @@ static void variables_are_packed_unless_told_otherwise(void **state) {
   ls_strategy_release(mirrored);
 }
 
-static void each_says_which_resolver_it_has(void **state) {
-  (void)state;
+TEST(each_says_which_resolver_it_has) {
   LS_SPEC("T10 V157");
   ls_tpu_resolver *pod = resolver_of("virtual:2x1");
   ls_strategy *strategy = NULL;
@@ -372,8 +366,7 @@ static void expect_iterators(ls_strategy *strategy) {
   ls_graph_destroy(graph);
 }
 
-static void version_1_lacks_what_came_later(void **state) {
-  (void)state;
+TEST(version_1_lacks_what_came_later) {
   LS_SPEC("T12");
   for (strategy_flavour f = 0; f < NUM_FLAVOURS; ++f) {
     ls_strategy *strategy = logical_strategy(f, 2, 1, LS_FLAG_DEFAULT);
@@ -467,8 +460,7 @@ static void run_in_graph(ls_strategy *strategy) {
   computation_close(&c);
 }
 
-static void all_flavours_run_alike(void **state) {
-  (void)state;
+TEST(all_flavours_run_alike) {
   LS_SPEC("T59");
   for (strategy_flavour f = 0; f < NUM_FLAVOURS; ++f) {
     ls_strategy *strategy = logical_strategy(f, 2, 1, LS_FLAG_DEFAULT);
@@ -478,8 +470,7 @@ static void all_flavours_run_alike(void **state) {
   }
 }
 
-static void what_is_null_is_refused(void **state) {
-  (void)state;
+TEST(what_is_null_is_refused) {
   ls_session_config config = {0};
   ls_strategy *strategy =
       logical_strategy(FLAVOUR_CURRENT, 1, 1, LS_FLAG_DEFAULT);
@@ -506,23 +497,6 @@ static ls_status make_all(void *user) {
   return ls_ok();
 }
 
-static void failed_allocations_are_survived(void **state) {
-  (void)state;
+TEST(failed_allocations_are_survived) {
   expect_memory_failures_survived(make_all, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(it_is_made_of_nothing_and_publishes_what_it_is),
-      cmocka_unit_test(each_deprecated_one_warns_once),
-      cmocka_unit_test(version_1_takes_steps_per_run),
-      cmocka_unit_test(a_new_one_has_its_flags_set),
-      cmocka_unit_test(variables_are_packed_unless_told_otherwise),
-      cmocka_unit_test(each_says_which_resolver_it_has),
-      cmocka_unit_test(version_1_lacks_what_came_later),
-      cmocka_unit_test(all_flavours_run_alike),
-      cmocka_unit_test(what_is_null_is_refused),
-      cmocka_unit_test(failed_allocations_are_survived),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

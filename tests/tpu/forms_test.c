@@ -63,7 +63,7 @@ static ls_nest three(ls_nest args, void *user) {
                  ls_leaf(ls_add(y, ls_convert(ls_replica_id(), LS_DTYPE_F32))));
 }
 
-static void each_shard_gets_its_part_and_outputs_are_joined(void **state) {
+TEST(each_shard_gets_its_part_and_outputs_are_joined) {
   LS_SPEC("O121 O122 O123 O124");
   sharded *s = *state;
   ls_nest outputs = ls_none();
@@ -89,7 +89,7 @@ static void each_shard_gets_its_part_and_outputs_are_joined(void **state) {
   ls_nest_release(outputs);
 }
 
-static void outputs_can_be_those_of_shard_0(void **state) {
+TEST(outputs_can_be_those_of_shard_0) {
   LS_SPEC("O123 O124");
   sharded *s = *state;
   ls_nest outputs = ls_none(), none = ls_none();
@@ -126,7 +126,7 @@ static ls_nest nothing(ls_nest args, void *user) {
   return ls_none();
 }
 
-static void without_outputs_there_is_one_op(void **state) {
+TEST(without_outputs_there_is_one_op) {
   LS_SPEC("O124");
   sharded *s = *state;
   ls_nest outputs = ls_none();
@@ -143,7 +143,7 @@ static void without_outputs_there_is_one_op(void **state) {
   ls_nest_release(outputs);
 }
 
-static void one_shard_is_the_default(void **state) {
+TEST(one_shard_is_the_default) {
   LS_SPEC("O121");
   sharded *s = *state;
   ls_nest outputs = ls_none();
@@ -157,7 +157,7 @@ static void one_shard_is_the_default(void **state) {
   ls_nest_release(outputs);
 }
 
-static void shards_that_cannot_be_are_refused_with_their_numbers(void **state) {
+TEST(shards_that_cannot_be_are_refused_with_their_numbers) {
   LS_SPEC("O121 O122 O123");
   sharded *s = *state;
   const struct {
@@ -193,7 +193,7 @@ static ls_nest doubled(ls_nest args, void *user) {
   return ls_leaf(ls_add(ls_nest_tensor(args, 0), ls_nest_tensor(args, 0)));
 }
 
-static void a_batch_is_cut_and_joined_along_dimension_0(void **state) {
+TEST(a_batch_is_cut_and_joined_along_dimension_0) {
   LS_SPEC("O125");
   sharded *s = *state;
   ls_nest outputs = ls_none();
@@ -210,7 +210,7 @@ static void a_batch_is_cut_and_joined_along_dimension_0(void **state) {
   ls_nest_release(outputs);
 }
 
-static void the_compile_status_is_given_besides(void **state) {
+TEST(the_compile_status_is_given_besides) {
   LS_SPEC("O127");
   sharded *s = *state;
   ls_nest outputs = ls_none();
@@ -245,8 +245,7 @@ static ls_nest named(ls_nest args, void *user) {
   return ls_nest_dict("", (const char *const[]){"x"}, &x, 1);
 }
 
-static void
-a_rewritten_computation_gives_what_its_one_replica_has(void **state) {
+TEST(a_rewritten_computation_gives_what_its_one_replica_has) {
   LS_SPEC("O126");
   sharded *s = *state;
   ls_nest list = ls_none(), dict = ls_none(), op = ls_none();
@@ -274,18 +273,4 @@ a_rewritten_computation_gives_what_its_one_replica_has(void **state) {
   ls_nest_release(dict);
 }
 
-#define SHARDED(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      SHARDED(each_shard_gets_its_part_and_outputs_are_joined),
-      SHARDED(outputs_can_be_those_of_shard_0),
-      SHARDED(without_outputs_there_is_one_op),
-      SHARDED(one_shard_is_the_default),
-      SHARDED(shards_that_cannot_be_are_refused_with_their_numbers),
-      SHARDED(a_batch_is_cut_and_joined_along_dimension_0),
-      SHARDED(the_compile_status_is_given_besides),
-      SHARDED(a_rewritten_computation_gives_what_its_one_replica_has),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FILE(.before_each = set_up, .after_each = tear_down)

@@ -30,8 +30,7 @@ static ls_nest keep(ls_nest args, void *user) {
   return LS_LIST(ls_leaf(k->outside));
 }
 
-static void only_outputs_leave_a_computation(void **state) {
-  (void)state;
+TEST(only_outputs_leave_a_computation) {
   LS_SPEC("O83 O85");
   for (size_t replicas = 1; replicas <= 2; ++replicas) {
     computation c;
@@ -64,8 +63,7 @@ static ls_nest use_outside(ls_nest args, void *user) {
       ls_nest_retain(ls_nest_item(args, 0)));
 }
 
-static void what_lies_outside_is_used_by_as_many_replicas(void **state) {
-  (void)state;
+TEST(what_lies_outside_is_used_by_as_many_replicas) {
   LS_SPEC("O84");
   for (size_t others = 1; others <= 3; ++others) {
     computation c;
@@ -94,8 +92,7 @@ static void set_text(ls_op op, const char *name, const char *text) {
   expect_ok(ls_op_set_attr(op, &attr));
 }
 
-static void broken_marks_are_named(void **state) {
-  (void)state;
+TEST(broken_marks_are_named) {
   LS_SPEC("O86");
   static const struct {
     const char *op, *name, *text, *part;
@@ -141,8 +138,7 @@ static ls_nest print_outside(ls_nest args, void *user) {
   return LS_LIST(ls_leaf(ls_neg(x)));
 }
 
-static void what_no_core_runs_is_refused_or_goes_to_the_host(void **state) {
-  (void)state;
+TEST(what_no_core_runs_is_refused_or_goes_to_the_host) {
   LS_SPEC("O91");
   for (int soft = 0; soft < 3; ++soft) {
     computation c;
@@ -205,8 +201,7 @@ static void run_softly(const char *name) {
   computation_close(&c);
 }
 
-static void each_computation_says_which_ops_run_on_its_hosts(void **state) {
-  (void)state;
+TEST(each_computation_says_which_ops_run_on_its_hosts) {
   LS_SPEC("O91");
   ls_runtime *runtime = NULL;
   expect_ok(
@@ -247,8 +242,7 @@ static ls_nest call_it(ls_nest args, void *user) {
                  ls_nest_op(ls_host_call_add(user, NULL, &x, 1)));
 }
 
-static void calls_say_whether_cores_have_them(void **state) {
-  (void)state;
+TEST(calls_say_whether_cores_have_them) {
   for (int i = 0; i < 2; ++i) {
     computation c;
     computation_open(&c);
@@ -274,8 +268,7 @@ static ls_nest reduce_outside(ls_nest args, void *user) {
   return LS_LIST(made);
 }
 
-static void replicas_put_nothing_together_outside(void **state) {
-  (void)state;
+TEST(replicas_put_nothing_together_outside) {
   LS_SPEC("O136");
   computation c;
   computation_open(&c);
@@ -291,8 +284,7 @@ static ls_nest wants_placeholder(ls_nest args, void *user) {
       ls_leaf(ls_add(ls_nest_tensor(args, 0), *(const ls_tensor *)user)));
 }
 
-static void a_placeholder_inside_is_never_fed(void **state) {
-  (void)state;
+TEST(a_placeholder_inside_is_never_fed) {
   LS_SPEC("O19");
   computation c;
   ls_tensor fed;
@@ -309,8 +301,7 @@ static ls_nest sum(ls_nest args, void *user) {
       ls_leaf(ls_all_reduce(LS_REDUCE_SUM, ls_nest_tensor(args, 0))));
 }
 
-static void computations_follow_each_other(void **state) {
-  (void)state;
+TEST(computations_follow_each_other) {
   computation c;
   computation_open(&c);
   computation_replicate(&c, 3, sum, NULL);
@@ -329,8 +320,7 @@ static void computations_follow_each_other(void **state) {
 
 // A mark set by hand brings an op between into the computation; what needs that
 // in a circle is refused.
-static void a_circle_of_computations_is_refused(void **state) {
-  (void)state;
+TEST(a_circle_of_computations_is_refused) {
   computation c;
   computation_open(&c);
   computation_replicate(&c, 2, sum, NULL);
@@ -343,8 +333,7 @@ static void a_circle_of_computations_is_refused(void **state) {
 }
 
 // ---- The gathered graph ----------------------------------------------------
-static void the_gathered_graph_holds_one_op_for_each(void **state) {
-  (void)state;
+TEST(the_gathered_graph_holds_one_op_for_each) {
   computation c;
   kept k;
   char *text = NULL;
@@ -377,21 +366,4 @@ static void the_gathered_graph_holds_one_op_for_each(void **state) {
   ls_graph_destroy(empty);
   ls_arena_deinit(&memory);
   computation_close(&c);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(only_outputs_leave_a_computation),
-      cmocka_unit_test(what_lies_outside_is_used_by_as_many_replicas),
-      cmocka_unit_test(broken_marks_are_named),
-      cmocka_unit_test(what_no_core_runs_is_refused_or_goes_to_the_host),
-      cmocka_unit_test(each_computation_says_which_ops_run_on_its_hosts),
-      cmocka_unit_test(calls_say_whether_cores_have_them),
-      cmocka_unit_test(replicas_put_nothing_together_outside),
-      cmocka_unit_test(a_placeholder_inside_is_never_fed),
-      cmocka_unit_test(computations_follow_each_other),
-      cmocka_unit_test(a_circle_of_computations_is_refused),
-      cmocka_unit_test(the_gathered_graph_holds_one_op_for_each),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

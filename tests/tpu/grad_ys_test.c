@@ -35,8 +35,7 @@ static ls_nest fill(ls_nest args, void *user) {
   return LS_LIST(ls_leaf(gradient));
 }
 
-static void what_a_walk_starts_with_needs_a_call_outside(void **state) {
-  (void)state;
+TEST(what_a_walk_starts_with_needs_a_call_outside) {
   LS_SPEC("O53 O186");
   const filling rows[] = {{false, NULL, false}, {false, NULL, true},
                           {false, "u", false},  {true, "u", false},
@@ -59,11 +58,4 @@ static void what_a_walk_starts_with_needs_a_call_outside(void **state) {
       }
       computation_close(&c);
     }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_a_walk_starts_with_needs_a_call_outside),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

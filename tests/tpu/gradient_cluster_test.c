@@ -79,8 +79,7 @@ static ls_nest differentiate(ls_nest args, void *user) {
 }
 
 // z = x^3: 3 x^2 and 6 x.
-static void each_call_of_gradients_has_a_cluster(void **state) {
-  (void)state;
+TEST(each_call_of_gradients_has_a_cluster) {
   LS_SPEC("O47 O52 O54 O55 O56 O75");
   computation c;
   computation_open(&c);
@@ -109,8 +108,7 @@ static ls_nest differentiate_apart(ls_nest args, void *user) {
   return LS_LIST(ls_leaf(dy));
 }
 
-static void without_colocation_gradients_are_compiled(void **state) {
-  (void)state;
+TEST(without_colocation_gradients_are_compiled) {
   LS_SPEC("O92");
   computation c;
   computation_open(&c);
@@ -136,8 +134,7 @@ static ls_nest call_inside(ls_nest args, void *user) {
   return LS_LIST(made);
 }
 
-static void gradients_taken_outside_stay_in_their_cluster(void **state) {
-  (void)state;
+TEST(gradients_taken_outside_stay_in_their_cluster) {
   LS_SPEC("O52 O60");
   computation c;
   computation_open(&c);
@@ -154,8 +151,7 @@ static ls_nest differentiate_on_core(ls_nest args, void *user) {
   return LS_LIST(ls_leaf(gradient(y, x, true)));
 }
 
-static void a_cluster_of_gradients_asks_for_no_core(void **state) {
-  (void)state;
+TEST(a_cluster_of_gradients_asks_for_no_core) {
   LS_SPEC("O59 O62");
   computation c;
   computation_open(&c);
@@ -202,8 +198,7 @@ static void close_place(place *p) {
   computation_close(&p->c);
 }
 
-static void no_op_is_no_gradient(void **state) {
-  (void)state;
+TEST(no_op_is_no_gradient) {
   LS_SPEC("O51");
   place p;
   open_place(&p);
@@ -213,8 +208,7 @@ static void no_op_is_no_gradient(void **state) {
   close_place(&p);
 }
 
-static void the_name_tells_the_call(void **state) {
-  (void)state;
+TEST(the_name_tells_the_call) {
   LS_SPEC("O55");
   static const struct {
     const char *cluster, *uid, *wanted;
@@ -236,8 +230,7 @@ static void the_name_tells_the_call(void **state) {
   }
 }
 
-static void what_lies_inside_stays_in_the_outer_cluster(void **state) {
-  (void)state;
+TEST(what_lies_inside_stays_in_the_outer_cluster) {
   LS_SPEC("O52 O54 O58");
   place p;
   open_place(&p);
@@ -256,8 +249,7 @@ static void what_lies_inside_stays_in_the_outer_cluster(void **state) {
   close_place(&p);
 }
 
-static void bad_nesting_is_refused(void **state) {
-  (void)state;
+TEST(bad_nesting_is_refused) {
   LS_SPEC("O53 O57");
   place p;
   open_place(&p);
@@ -285,18 +277,4 @@ static void bad_nesting_is_refused(void **state) {
                 "Cannot nest gradient colocation operations outside "
                 "compilation");
   close_place(&p);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(each_call_of_gradients_has_a_cluster),
-      cmocka_unit_test(without_colocation_gradients_are_compiled),
-      cmocka_unit_test(gradients_taken_outside_stay_in_their_cluster),
-      cmocka_unit_test(a_cluster_of_gradients_asks_for_no_core),
-      cmocka_unit_test(no_op_is_no_gradient),
-      cmocka_unit_test(the_name_tells_the_call),
-      cmocka_unit_test(what_lies_inside_stays_in_the_outer_cluster),
-      cmocka_unit_test(bad_nesting_is_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

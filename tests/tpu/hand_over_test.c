@@ -18,8 +18,7 @@ static ls_nest number_array(double value) {
   return made;
 }
 
-static void arrays_are_kept_until_they_are_taken(void **state) {
-  (void)state;
+TEST(arrays_are_kept_until_they_are_taken) {
   LS_SPEC("O141");
   pod_runs f = pod_runs_begin(2, 2, usual);
   ls_nest take = ls_none();
@@ -46,8 +45,7 @@ static void arrays_are_kept_until_they_are_taken(void **state) {
   pod_runs_end(&f);
 }
 
-static void what_is_no_tuple_is_refused(void **state) {
-  (void)state;
+TEST(what_is_no_tuple_is_refused) {
   pod_runs f = pod_runs_begin(1, 1, usual);
   const ls_nest empty = ls_nest_sequence(LS_KIND_LIST, NULL, 0);
   expect_status(ls_infeed_put(first_core, empty), LS_INVALID_ARGUMENT,
@@ -77,8 +75,7 @@ static void what_is_no_tuple_is_refused(void **state) {
 
 // ---- Faults ----------------------------------------------------------------
 // Of four tuples the second is lost, and the third the last one.
-static void faults_of_a_pod_meet_what_is_handed_over(void **state) {
-  (void)state;
+TEST(faults_of_a_pod_meet_what_is_handed_over) {
   pod_runs f = pod_runs_begin(1, 1, usual);
   ls_nest take = ls_none();
   {
@@ -132,8 +129,7 @@ static void *feed(void *user) {
 }
 
 // A run takes each and gives it back through the outfeed, to another thread.
-static void threads_feed_and_read_a_core(void **state) {
-  (void)state;
+TEST(threads_feed_and_read_a_core) {
   LS_SPEC("O141");
   pod_runs f = pod_runs_begin(1, 1, usual);
   ls_nest step = ls_none();
@@ -158,8 +154,7 @@ static void threads_feed_and_read_a_core(void **state) {
   pod_runs_end(&f);
 }
 
-static void a_cancelled_thread_stops_waiting(void **state) {
-  (void)state;
+TEST(a_cancelled_thread_stops_waiting) {
   LS_SPEC("O143");
   pod_runs f = pod_runs_begin(1, 1, usual);
   feeder self = {.runtime = f.c.runtime};
@@ -200,8 +195,7 @@ static void expect_gone(ls_status status) {
     expect_status(status, LS_FAILED_PRECONDITION, "was shut down while");
 }
 
-static void nobody_waits_for_a_system_that_has_gone(void **state) {
-  (void)state;
+TEST(nobody_waits_for_a_system_that_has_gone) {
   pod_runs f = pod_runs_begin(1, 1, usual);
   feeder puts = {.runtime = f.c.runtime}, takes = puts;
   pthread_t threads[2];
@@ -225,16 +219,4 @@ static void nobody_waits_for_a_system_that_has_gone(void **state) {
   expect_gone(puts.status);
   expect_gone(takes.status);
   pod_runs_end(&f);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(arrays_are_kept_until_they_are_taken),
-      cmocka_unit_test(what_is_no_tuple_is_refused),
-      cmocka_unit_test(faults_of_a_pod_meet_what_is_handed_over),
-      cmocka_unit_test(threads_feed_and_read_a_core),
-      cmocka_unit_test(a_cancelled_thread_stops_waiting),
-      cmocka_unit_test(nobody_waits_for_a_system_that_has_gone),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,8 +36,7 @@ static void expect_shapes(const ls_infeed_queue *queue, const char *first,
 }
 
 // ---- Making ----------------------------------------------------------------
-static void the_number_of_elements_is_given_or_inferred(void **state) {
-  (void)state;
+TEST(the_number_of_elements_is_given_or_inferred) {
   LS_SPEC("O152 E107");
   static const int64_t dimensions[] = {0, 1, 0};
   const struct {
@@ -94,8 +93,7 @@ static void the_number_of_elements_is_given_or_inferred(void **state) {
   ls_infeed_queue_release(queue);
 }
 
-static void a_queue_tells_what_is_set(void **state) {
-  (void)state;
+TEST(a_queue_tells_what_is_set) {
   LS_SPEC("O153");
   ls_infeed_queue *queue =
       make(&(ls_infeed_options){.num_elements = LS_SOME(2)});
@@ -121,8 +119,7 @@ static void a_queue_tells_what_is_set(void **state) {
   ls_infeed_queue_release(queue);
 }
 
-static void setters_refuse_other_lengths_and_what_is_frozen(void **state) {
-  (void)state;
+TEST(setters_refuse_other_lengths_and_what_is_frozen) {
   LS_SPEC("O154 E108");
   ls_infeed_queue *queue = make_two();
   static const ls_dtype none[] = {LS_DTYPE_F32, LS_DTYPE_NONE};
@@ -167,8 +164,7 @@ static void setters_refuse_other_lengths_and_what_is_frozen(void **state) {
   ls_infeed_queue_release(queue);
 }
 
-static void a_refused_change_changes_nothing(void **state) {
-  (void)state;
+TEST(a_refused_change_changes_nothing) {
   LS_SPEC("O155");
   ls_infeed_queue *queue = make_two();
   static const int64_t beyond[] = {0, 3}, fine[] = {0, 0};
@@ -207,8 +203,7 @@ static ls_nest list_of(const ls_tensor *tensors, size_t count) {
   return ls_nest_sequence(LS_KIND_LIST, items, count);
 }
 
-static void a_queue_is_configured_from_whole_tensors(void **state) {
-  (void)state;
+TEST(a_queue_is_configured_from_whole_tensors) {
   LS_SPEC("O156");
   pod_runs f = pod_runs_begin(1, 1, (ls_runtime_options){.threads = 1});
   ls_infeed_queue *queue =
@@ -233,8 +228,7 @@ static void a_queue_is_configured_from_whole_tensors(void **state) {
   pod_runs_end(&f);
 }
 
-static void a_queue_is_configured_from_shards(void **state) {
-  (void)state;
+TEST(a_queue_is_configured_from_shards) {
   LS_SPEC("O157 E109");
   pod_runs f = pod_runs_begin(1, 1, (ls_runtime_options){.threads = 1});
   ls_infeed_queue *queue = make_two();
@@ -288,8 +282,7 @@ static void a_queue_is_configured_from_shards(void **state) {
   pod_runs_end(&f);
 }
 
-static void freezing_needs_types_and_shapes(void **state) {
-  (void)state;
+TEST(freezing_needs_types_and_shapes) {
   LS_SPEC("O158 E107 E108");
   ls_infeed_queue *queue =
       make(&(ls_infeed_options){.num_elements = LS_SOME(2)});
@@ -326,8 +319,7 @@ static ls_nest dequeue_in_function(ls_nest args, void *user) {
   return first;
 }
 
-static void a_queue_makes_one_dequeue(void **state) {
-  (void)state;
+TEST(a_queue_makes_one_dequeue) {
   LS_SPEC("O159 E110");
   pod_runs f = pod_runs_begin(1, 1, (ls_runtime_options){.threads = 1});
   ls_infeed_queue *queue = make_two(), *other = make_two();
@@ -387,8 +379,7 @@ static const char *tag_of(ls_nest tuple, size_t i) {
   return attr->as.string;
 }
 
-static void partitions_are_put_together_and_tagged(void **state) {
-  (void)state;
+TEST(partitions_are_put_together_and_tagged) {
   LS_SPEC("O160");
   pod_runs f = pod_runs_begin(1, 1, (ls_runtime_options){.threads = 1});
   static const ls_dtype types[] = {LS_DTYPE_F32, LS_DTYPE_F32, LS_DTYPE_I32};
@@ -442,8 +433,7 @@ static void expect_op(ls_nest ops, size_t i, const char *name,
   assert_string_equal(ls_op_device(op), device);
 }
 
-static void a_queue_makes_an_enqueue_for_each_shard(void **state) {
-  (void)state;
+TEST(a_queue_makes_an_enqueue_for_each_shard) {
   LS_SPEC("O161 E110 E111");
   pod_runs f = pod_runs_begin(1, 4, (ls_runtime_options){.threads = 1});
   ls_infeed_queue *queue = make_two(), *placed = make_two(), *torn = make_two();
@@ -523,8 +513,7 @@ static ls_tensor counted_to(ls_dtype dtype, ls_shape shape) {
 
 // A second call for the same end is refused, and the first one's ops, which the
 // caller's variable still holds, feed the cores. Another variable is none.
-static void a_second_refused_enqueue_keeps_the_list_of_the_first(void **state) {
-  (void)state;
+TEST(a_second_refused_enqueue_keeps_the_list_of_the_first) {
   LS_SPEC("O161 O163");
   for (int whole = 0; whole < 2; ++whole) {
     pod_runs f = pod_runs_begin(1, 2, (ls_runtime_options){.threads = 1});
@@ -571,8 +560,7 @@ static void a_second_refused_enqueue_keeps_the_list_of_the_first(void **state) {
   }
 }
 
-static void whole_inputs_are_split_over_the_cores(void **state) {
-  (void)state;
+TEST(whole_inputs_are_split_over_the_cores) {
   LS_SPEC("O162 O163 E110 E111");
   pod_runs f = pod_runs_begin(2, 2, (ls_runtime_options){.threads = 1});
   ls_infeed_queue *queue = make_two(), *one = make_two();
@@ -613,8 +601,7 @@ static void whole_inputs_are_split_over_the_cores(void **state) {
   pod_runs_end(&f);
 }
 
-static void shards_go_where_the_assignment_has_replicas(void **state) {
-  (void)state;
+TEST(shards_go_where_the_assignment_has_replicas) {
   LS_SPEC("O162");
   pod_runs f = pod_runs_begin(2, 2, (ls_runtime_options){.threads = 1});
   static const int at[][2] = {{1, 1}, {0, 1}, {1, 0}, {0, 0}};
@@ -641,23 +628,4 @@ static void shards_go_where_the_assignment_has_replicas(void **state) {
   ls_device_assignment_release(assignment);
   ls_topology_release(topology);
   pod_runs_end(&f);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_number_of_elements_is_given_or_inferred),
-      cmocka_unit_test(a_queue_tells_what_is_set),
-      cmocka_unit_test(setters_refuse_other_lengths_and_what_is_frozen),
-      cmocka_unit_test(a_refused_change_changes_nothing),
-      cmocka_unit_test(a_queue_is_configured_from_whole_tensors),
-      cmocka_unit_test(a_queue_is_configured_from_shards),
-      cmocka_unit_test(freezing_needs_types_and_shapes),
-      cmocka_unit_test(a_queue_makes_one_dequeue),
-      cmocka_unit_test(partitions_are_put_together_and_tagged),
-      cmocka_unit_test(a_queue_makes_an_enqueue_for_each_shard),
-      cmocka_unit_test(a_second_refused_enqueue_keeps_the_list_of_the_first),
-      cmocka_unit_test(whole_inputs_are_split_over_the_cores),
-      cmocka_unit_test(shards_go_where_the_assignment_has_replicas),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

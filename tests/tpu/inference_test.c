@@ -36,9 +36,8 @@ static ls_nest serve(ls_nest args, void *user) {
                         ls_variable_as_tensor(weight)));
 }
 
-static void what_serves_reads_its_variables_outside(void **state) {
+TEST(what_serves_reads_its_variables_outside) {
   LS_SPEC("O128");
-  (void)state;
   ls_graph *graph = NULL;
   ls_session *session = NULL;
   ls_nest outputs = ls_none();
@@ -73,8 +72,7 @@ static ls_nest serve_gradient(ls_nest args, void *user) {
 }
 
 // d (3 w w + 3 w w) / dw at w = 3.
-static void gradients_pass_the_promise(void **state) {
-  (void)state;
+TEST(gradients_pass_the_promise) {
   ls_graph *graph = NULL;
   ls_session *session = NULL;
   ls_nest outputs = ls_none(), results = ls_none();
@@ -108,9 +106,8 @@ static ls_nest read_other(ls_nest args, void *user) {
   return ls_leaf(ls_variable_read(user));
 }
 
-static void what_serves_neither_writes_nor_reads_other_variables(void **state) {
+TEST(what_serves_neither_writes_nor_reads_other_variables) {
   LS_SPEC("O128");
-  (void)state;
   ls_graph *graph = NULL;
   ls_variable *other = NULL;
   expect_ok(ls_graph_create("g", &graph));
@@ -144,9 +141,8 @@ static ls_nest hold_placeholders(ls_nest args, void *user) {
   return ls_leaf(ls_neg(a));
 }
 
-static void what_nobody_uses_leaves_its_computation(void **state) {
+TEST(what_nobody_uses_leaves_its_computation) {
   LS_SPEC("O129");
-  (void)state;
   logged_runtime logged;
   logged_runtime_begin(&logged);
   ls_graph *graph = NULL;
@@ -165,14 +161,4 @@ static void what_nobody_uses_leaves_its_computation(void **state) {
   ls_nest_release(outputs);
   ls_graph_destroy(graph);
   logged_runtime_end(&logged);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_serves_reads_its_variables_outside),
-      cmocka_unit_test(gradients_pass_the_promise),
-      cmocka_unit_test(what_serves_neither_writes_nor_reads_other_variables),
-      cmocka_unit_test(what_nobody_uses_leaves_its_computation),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -151,10 +151,7 @@ static void lose_a_host(pod_runs *f, counting *c) {
   assert_true(counted_so_far(f, c) == 3);
 }
 
-static void a_run_of_a_computation_can_lose_a_host(void **state) {
-  (void)state;
-  in_all_ways(lose_a_host);
-}
+TEST(a_run_of_a_computation_can_lose_a_host) { in_all_ways(lose_a_host); }
 
 static void be_slow(pod_runs *f, counting *c) {
   inject(f->pod, (ls_pod_fault){
@@ -170,14 +167,10 @@ static void be_slow(pod_runs *f, counting *c) {
   assert_true(now - before == 7000000);
 }
 
-static void a_run_of_a_computation_can_be_slow(void **state) {
-  (void)state;
-  in_all_ways(be_slow);
-}
+TEST(a_run_of_a_computation_can_be_slow) { in_all_ways(be_slow); }
 
 // A fault of a core that the computation does not use is none.
-static void other_cores_do_not_matter(void **state) {
-  (void)state;
+TEST(other_cores_do_not_matter) {
   pod_runs f = begin(2, 2);
   counting c = counting_begin(&f, 1, true);
   inject(f.pod, (ls_pod_fault){.kind = LS_POD_CORE_LOST, .core = 1});
@@ -203,13 +196,9 @@ static void fail_to_compile(pod_runs *f, counting *c) {
   assert_true(counted_so_far(f, c) == 2);
 }
 
-static void a_computation_can_fail_to_compile(void **state) {
-  (void)state;
-  in_all_ways(fail_to_compile);
-}
+TEST(a_computation_can_fail_to_compile) { in_all_ways(fail_to_compile); }
 
-static void a_system_that_begins_anew_has_programs_compiled_anew(void **state) {
-  (void)state;
+TEST(a_system_that_begins_anew_has_programs_compiled_anew) {
   LS_SPEC("T28");
   for (int way = 0; way < 2; ++way) {
     pod_runs f = begin(2, 2);
@@ -230,8 +219,7 @@ static void a_system_that_begins_anew_has_programs_compiled_anew(void **state) {
   }
 }
 
-static void a_system_that_was_shut_down_runs_nothing(void **state) {
-  (void)state;
+TEST(a_system_that_was_shut_down_runs_nothing) {
   for (int way = 0; way < 2; ++way) {
     pod_runs f = begin(2, 2);
     counting c = counting_begin(&f, 4, way == 0);
@@ -252,8 +240,7 @@ static void a_system_that_was_shut_down_runs_nothing(void **state) {
 
 // What is told of how it compiles is what would fail a run: its code and text,
 // as a serialized {1: code, 2: message}.
-static void a_compilation_that_fails_is_told(void **state) {
-  (void)state;
+TEST(a_compilation_that_fails_is_told) {
   LS_SPEC("O114");
   static const struct {
     ls_pod_fault fault;
@@ -310,8 +297,7 @@ static ls_nest scale(ls_nest args, void *user) {
   return LS_LIST(ls_leaf(ls_reduce_sum(ls_mul(x, x), LS_ALL_AXES)));
 }
 
-static void what_does_not_fit_a_core_does_not_compile(void **state) {
-  (void)state;
+TEST(what_does_not_fit_a_core_does_not_compile) {
   for (size_t replicas = 1; replicas <= 4; replicas += 3) {
     pod_runs f = begin(2, 2);
     ls_variable *variable = NULL;
@@ -356,8 +342,7 @@ static void what_does_not_fit_a_core_does_not_compile(void **state) {
   }
 }
 
-static void cores_have_the_memory_that_a_resolver_says(void **state) {
-  (void)state;
+TEST(cores_have_the_memory_that_a_resolver_says) {
   counted c = counted_begin(1);
   ls_tpu_resolver *resolver = NULL;
   ls_strategy *strategy = NULL;
@@ -406,8 +391,7 @@ static ls_nest one(ls_nest args, void *user) {
 }
 
 // Two systems of one shape: each strategy meets the faults of its own.
-static void a_strategy_passes_the_doors_of_its_own_system(void **state) {
-  (void)state;
+TEST(a_strategy_passes_the_doors_of_its_own_system) {
   counted c = counted_begin(1);
   static const char *const jobs[] = {"red", "blue"};
   ls_tpu_resolver *resolvers[2];
@@ -457,8 +441,7 @@ static const ls_host_kernel stamp_kernel = {
     .name = "stamp", .start = stamp, .flags = LS_HOST_INLINE};
 
 // While one core is slow to take its tuple, another part of the run goes on.
-static void who_is_late_keeps_nobody_waiting(void **state) {
-  (void)state;
+TEST(who_is_late_keeps_nobody_waiting) {
   pod_runs f = begin(1, 2);
   inject(f.pod, (ls_pod_fault){.kind = LS_POD_CORE_SLOW,
                                .nanos = (int64_t)3600 * 1000 * 1000 * 1000});
@@ -480,8 +463,7 @@ static void who_is_late_keeps_nobody_waiting(void **state) {
 }
 
 // One that is late can be cancelled: another part of the run fails.
-static void who_is_late_can_be_cancelled(void **state) {
-  (void)state;
+TEST(who_is_late_can_be_cancelled) {
   pod_runs f = begin(1, 2);
   inject(f.pod, (ls_pod_fault){.kind = LS_POD_CORE_SLOW, .nanos = 1000000});
   inject(f.pod,
@@ -515,8 +497,7 @@ static void *wait_there(void *user) {
 
 // A run waits for a tuple, or to put one into a full queue, while the system
 // begins anew or goes: what it has is for nobody any more.
-static void a_run_does_not_go_on_in_another_system(void **state) {
-  (void)state;
+TEST(a_run_does_not_go_on_in_another_system) {
   for (int way = 0; way < 4; ++way) {
     const bool puts = way % 2 == 1, ends = way >= 2;
     pod_runs f = pod_runs_begin(1, 1, (ls_runtime_options){.threads = 1});
@@ -555,8 +536,7 @@ static void a_run_does_not_go_on_in_another_system(void **state) {
 // ---- Health ----------------------------------------------------------------
 enum { SECOND = 1000 * 1000 * 1000 };
 
-static void hosts_say_how_they_are(void **state) {
-  (void)state;
+TEST(hosts_say_how_they_are) {
   pod_runs f = begin(3, 1);
   ls_pod_health health = LS_POD_LAME;
   assert_int_equal(ls_pod_num_hosts(f.pod), 3);
@@ -595,9 +575,7 @@ static void hosts_say_how_they_are(void **state) {
   pod_runs_end(&f);
 }
 
-static void
-a_host_that_is_shut_down_is_gone_until_the_next_beginning(void **state) {
-  (void)state;
+TEST(a_host_that_is_shut_down_is_gone_until_the_next_beginning) {
   pod_runs f = begin(2, 2);
   counting c = counting_begin(&f, 4, true);
   ls_pod_health health = LS_POD_HEALTHY;
@@ -658,30 +636,6 @@ static ls_status play(void *user) {
   return status;
 }
 
-static void refused_memory_is_survived(void **state) {
-  (void)state;
+TEST(refused_memory_is_survived) {
   expect_memory_failures_survived(play, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_run_of_a_computation_can_lose_a_host),
-      cmocka_unit_test(a_run_of_a_computation_can_be_slow),
-      cmocka_unit_test(other_cores_do_not_matter),
-      cmocka_unit_test(a_computation_can_fail_to_compile),
-      cmocka_unit_test(a_system_that_begins_anew_has_programs_compiled_anew),
-      cmocka_unit_test(a_system_that_was_shut_down_runs_nothing),
-      cmocka_unit_test(a_compilation_that_fails_is_told),
-      cmocka_unit_test(what_does_not_fit_a_core_does_not_compile),
-      cmocka_unit_test(cores_have_the_memory_that_a_resolver_says),
-      cmocka_unit_test(a_strategy_passes_the_doors_of_its_own_system),
-      cmocka_unit_test(who_is_late_keeps_nobody_waiting),
-      cmocka_unit_test(who_is_late_can_be_cancelled),
-      cmocka_unit_test(a_run_does_not_go_on_in_another_system),
-      cmocka_unit_test(hosts_say_how_they_are),
-      cmocka_unit_test(
-          a_host_that_is_shut_down_is_gone_until_the_next_beginning),
-      cmocka_unit_test(refused_memory_is_survived),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,8 +81,7 @@ static void expect_there(const waiting *w, double a, double b) {
   }
 }
 
-static void they_wait_with_their_first_values(void **state) {
-  (void)state;
+TEST(they_wait_with_their_first_values) {
   LS_SPEC("V147 V148");
   for (int replicas = 1; replicas <= 3; ++replicas) {
     waiting w;
@@ -127,8 +126,7 @@ static void take_its_value(ls_variable *v) {
   assert_true(value == 4);
 }
 
-static void the_first_use_of_one_gives_all_theirs(void **state) {
-  (void)state;
+TEST(the_first_use_of_one_gives_all_theirs) {
   LS_SPEC("V148");
   static const struct {
     void (*use)(ls_variable *v);
@@ -151,8 +149,7 @@ static void the_first_use_of_one_gives_all_theirs(void **state) {
     }
 }
 
-static void so_does_the_end_of_a_scope(void **state) {
-  (void)state;
+TEST(so_does_the_end_of_a_scope) {
   LS_SPEC("V148");
   for (int again = 0; again < 2; ++again) {
     waiting w;
@@ -183,8 +180,7 @@ static ls_nest read_both(ls_nest args, void *user) {
   return ls_leaf(ls_add(ls_variable_read(w->a), ls_variable_read(w->b)));
 }
 
-static void a_step_finds_their_values(void **state) {
-  (void)state;
+TEST(a_step_finds_their_values) {
   LS_SPEC("V148");
   waiting w;
   waiting_open(&w, 2);
@@ -225,8 +221,7 @@ static void *make_many(void *user) {
   return NULL;
 }
 
-static void none_waits_for_a_value_that_it_has(void **state) {
-  (void)state;
+TEST(none_waits_for_a_value_that_it_has) {
   maker makers[2];
   ls_strategy *s = tpu_strategy_of(1);
   for (int i = 0; i < 2; ++i) {
@@ -241,8 +236,7 @@ static void none_waits_for_a_value_that_it_has(void **state) {
   ls_strategy_release(s);
 }
 
-static void in_a_graph_they_have_initializers(void **state) {
-  (void)state;
+TEST(in_a_graph_they_have_initializers) {
   LS_SPEC("V147");
   ls_strategy *s = tpu_strategy_of(2);
   computation c;
@@ -263,16 +257,4 @@ static void in_a_graph_they_have_initializers(void **state) {
   ls_variable_release(v);
   computation_close(&c);
   ls_strategy_release(s);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(they_wait_with_their_first_values),
-      cmocka_unit_test(the_first_use_of_one_gives_all_theirs),
-      cmocka_unit_test(so_does_the_end_of_a_scope),
-      cmocka_unit_test(a_step_finds_their_values),
-      cmocka_unit_test(none_waits_for_a_value_that_it_has),
-      cmocka_unit_test(in_a_graph_they_have_initializers),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

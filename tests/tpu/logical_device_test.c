@@ -49,8 +49,7 @@ static void expect_sharding(ls_tensor x, const char *wanted) {
 }
 
 // ---- What they say ---------------------------------------------------------
-static void an_annotation_is_an_op_of_the_same_value(void **state) {
-  (void)state;
+TEST(an_annotation_is_an_op_of_the_same_value) {
   LS_SPEC("T98 T100 T101 T102");
   ls_strategy *four = with_cores(1, 4);
   computation c;
@@ -98,8 +97,7 @@ static void expect_refused(ls_tensor made, ls_code code, const char *says) {
   expect_status(ls_graph_take_error(ls_graph_current()), code, says);
 }
 
-static void what_cannot_be_is_refused_in_order(void **state) {
-  (void)state;
+TEST(what_cannot_be_is_refused_in_order) {
   LS_SPEC("T98 T99 T100");
   ls_strategy *four = with_cores(1, 4);
   computation c;
@@ -147,8 +145,7 @@ static void what_cannot_be_is_refused_in_order(void **state) {
   ls_strategy_release(four);
 }
 
-static void other_flavours_have_no_annotations(void **state) {
-  (void)state;
+TEST(other_flavours_have_no_annotations) {
   LS_SPEC("T11");
   computation c;
   computation_open(&c);
@@ -291,8 +288,7 @@ static void run_in_session(ls_strategy *strategy, bool annotates,
   computation_close(&c);
 }
 
-static void no_result_depends_on_an_annotation(void **state) {
-  (void)state;
+TEST(no_result_depends_on_an_annotation) {
   LS_SPEC("T102");
   for (int replicas = 1; replicas <= 4; ++replicas) {
     ls_strategy *strategy = with_cores(replicas, 2);
@@ -311,8 +307,7 @@ static void no_result_depends_on_an_annotation(void **state) {
   }
 }
 
-static void in_eager_it_is_its_operand(void **state) {
-  (void)state;
+TEST(in_eager_it_is_its_operand) {
   LS_SPEC("T98 T99 T100 T101 T102");
   ls_strategy *two = with_cores(2, 2);
   expect_ok(ls_frame_begin());
@@ -331,8 +326,7 @@ static void in_eager_it_is_its_operand(void **state) {
   ls_strategy_release(two);
 }
 
-static void a_gradient_lies_where_its_value_does(void **state) {
-  (void)state;
+TEST(a_gradient_lies_where_its_value_does) {
   ls_strategy *two = with_cores(1, 2);
   computation c;
   computation_open(&c);
@@ -352,8 +346,7 @@ static void a_gradient_lies_where_its_value_does(void **state) {
   ls_strategy_release(two);
 }
 
-static void a_text_reads_back_with_its_annotations(void **state) {
-  (void)state;
+TEST(a_text_reads_back_with_its_annotations) {
   ls_strategy *two = with_cores(1, 2);
   computation c;
   computation_open(&c);
@@ -407,8 +400,7 @@ out:
   return false;
 }
 
-static void the_innermost_scope_wins_and_every_exit_pops(void **state) {
-  (void)state;
+TEST(the_innermost_scope_wins_and_every_exit_pops) {
   LS_SPEC("T48 T103");
   for (strategy_flavour f = 0; f < NUM_FLAVOURS; ++f) {
     ls_strategy *s = logical_strategy(f, 2, 3, LS_FLAG_DEFAULT);
@@ -465,8 +457,7 @@ static ls_nest leave_open(ls_nest args, void *user) {
   return LS_FAIL(LS_ABORTED, "left");
 }
 
-static void a_failed_run_leaves_no_scope_open(void **state) {
-  (void)state;
+TEST(a_failed_run_leaves_no_scope_open) {
   LS_SPEC("T103");
   ls_strategy *s = with_cores(2, 2);
   ls_function *f = function_of(leave_open, s);
@@ -514,8 +505,7 @@ static ls_nest place(ls_nest args, void *user) {
   return ls_leaf(y);
 }
 
-static void in_a_computation_ops_are_placed_on_the_core(void **state) {
-  (void)state;
+TEST(in_a_computation_ops_are_placed_on_the_core) {
   LS_SPEC("T104 T105");
   for (int replicas = 1; replicas <= 3; ++replicas) {
     ls_strategy *s = with_cores(replicas, 2);
@@ -564,8 +554,7 @@ static ls_nest read_and_add(ls_nest args, void *user) {
   return ls_leaf(ls_variable_read(user));
 }
 
-static void new_variables_are_on_the_column(void **state) {
-  (void)state;
+TEST(new_variables_are_on_the_column) {
   LS_SPEC("T104");
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
     ls_strategy *s = with_cores(2, 2);
@@ -635,8 +624,7 @@ static const char *device_of_output(computation *c, size_t i) {
   return ls_op_device(ls_tensor_op(ls_op_input(output, 0)));
 }
 
-static void outputs_are_pinned_unless_cores_are_one(void **state) {
-  (void)state;
+TEST(outputs_are_pinned_unless_cores_are_one) {
   LS_SPEC("T107");
   for (int spmd = 0; spmd < 2; ++spmd)
     for (int cores = 0; cores <= 2; ++cores)
@@ -672,8 +660,7 @@ static ls_nest same(ls_nest args, void *user) {
   return ls_leaf(ls_replica_id());
 }
 
-static void a_run_passes_the_strategys_flag(void **state) {
-  (void)state;
+TEST(a_run_passes_the_strategys_flag) {
   for (int spmd = 0; spmd < 2; ++spmd) {
     ls_strategy *s = logical_strategy(FLAVOUR_CURRENT, 2, 2,
                                       spmd ? LS_FLAG_ON : LS_FLAG_DEFAULT);
@@ -689,23 +676,4 @@ static void a_run_passes_the_strategys_flag(void **state) {
     computation_close(&c);
     ls_strategy_release(s);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(an_annotation_is_an_op_of_the_same_value),
-      cmocka_unit_test(what_cannot_be_is_refused_in_order),
-      cmocka_unit_test(other_flavours_have_no_annotations),
-      cmocka_unit_test(no_result_depends_on_an_annotation),
-      cmocka_unit_test(in_eager_it_is_its_operand),
-      cmocka_unit_test(a_gradient_lies_where_its_value_does),
-      cmocka_unit_test(a_text_reads_back_with_its_annotations),
-      cmocka_unit_test(the_innermost_scope_wins_and_every_exit_pops),
-      cmocka_unit_test(a_failed_run_leaves_no_scope_open),
-      cmocka_unit_test(in_a_computation_ops_are_placed_on_the_core),
-      cmocka_unit_test(new_variables_are_on_the_column),
-      cmocka_unit_test(outputs_are_pinned_unless_cores_are_one),
-      cmocka_unit_test(a_run_passes_the_strategys_flag),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

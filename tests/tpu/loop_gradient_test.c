@@ -144,8 +144,7 @@ static ls_nest build_counted_loop(job *j) {
   return outputs;
 }
 
-static void a_count_beside_a_gradient_of_a_loop_is_one_for_all(void **state) {
-  (void)state;
+TEST(a_count_beside_a_gradient_of_a_loop_is_one_for_all) {
   LS_SPEC("O194 O168");
   for (int way = 0; way < 4; ++way) {
     pod_runs f = pod_runs_begin(
@@ -199,9 +198,7 @@ static ls_nest own_loop(ls_nest args, void *user) {
 }
 
 // Stacks of different sizes, in graphs that lie where others have lain.
-static void
-stacks_are_not_mixed_up_with_those_of_an_earlier_lowering(void **state) {
-  (void)state;
+TEST(stacks_are_not_mixed_up_with_those_of_an_earlier_lowering) {
   enum { FIRST = 19, PROGRAMS = 12 };
   for (unsigned seed = FIRST; seed < FIRST + PROGRAMS; ++seed) {
     tpu_step w;
@@ -214,13 +211,4 @@ stacks_are_not_mixed_up_with_those_of_an_earlier_lowering(void **state) {
     expect_ok(tpu_step_run(&w, own_loop));
     tpu_step_close(&w);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_count_beside_a_gradient_of_a_loop_is_one_for_all),
-      cmocka_unit_test(
-          stacks_are_not_mixed_up_with_those_of_an_earlier_lowering),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

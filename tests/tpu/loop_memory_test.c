@@ -98,8 +98,7 @@ static long long room_of(ls_strategy *s, bool loops) {
   return bytes;
 }
 
-static void a_loop_needs_the_room_of_a_step(void **state) {
-  (void)state;
+TEST(a_loop_needs_the_room_of_a_step) {
   ls_runtime *runtime = NULL;
   expect_ok(ls_runtime_create(&(ls_runtime_options){.threads = 1}, &runtime));
   ls_runtime *outside = ls_runtime_make_current(runtime);
@@ -116,11 +115,4 @@ static void a_loop_needs_the_room_of_a_step(void **state) {
   ls_tpu_resolver_release(resolver);
   ls_runtime_make_current(outside);
   expect_ok(ls_runtime_destroy(runtime));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_loop_needs_the_room_of_a_step),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

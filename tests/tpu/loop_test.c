@@ -105,8 +105,7 @@ static ls_nest add_up(ls_nest args, void *user) {
                  ls_leaf(ls_add(item(args, 1), item(args, 0))));
 }
 
-static void a_loop_goes_round_while_the_condition_holds(void **state) {
-  (void)state;
+TEST(a_loop_goes_round_while_the_condition_holds) {
   LS_SPEC("O168");
   for (int replicas = 0; replicas <= 4; replicas += 4) {
     pod_runs f = pod_runs_begin(1, 4, one_thread);
@@ -138,8 +137,7 @@ static ls_nest one_more(ls_nest args, void *user) {
                             : ls_leaf(ls_add_scalar(item(args, 0), 1));
 }
 
-static void a_body_is_repeated(void **state) {
-  (void)state;
+TEST(a_body_is_repeated) {
   LS_SPEC("O173");
   static const int64_t times[] = {5, 1, 0, -3};
   for (size_t i = 0; i < LS_COUNT_OF(times); ++i)
@@ -183,8 +181,7 @@ static ls_nest same(ls_nest args, void *user) {
   return ls_nest_retain(args);
 }
 
-static void declared_numbers_of_arguments_are_checked(void **state) {
-  (void)state;
+TEST(declared_numbers_of_arguments_are_checked) {
   LS_SPEC("O169");
   static const char *const names[] = {"a", "b", "c", "d"};
   const struct {
@@ -257,8 +254,7 @@ static void declared_numbers_of_arguments_are_checked(void **state) {
   pod_runs_end(&f);
 }
 
-static void an_infeed_needs_a_replicated_computation(void **state) {
-  (void)state;
+TEST(an_infeed_needs_a_replicated_computation) {
   LS_SPEC("O170");
   pod_runs f = pod_runs_begin(1, 1, one_thread);
   ls_infeed_queue *queue = make_queue(1);
@@ -305,8 +301,7 @@ static ls_nest returns_none(ls_nest args, void *user) {
   return ls_none();
 }
 
-static void a_body_returns_the_inputs_types_and_then_ops(void **state) {
-  (void)state;
+TEST(a_body_returns_the_inputs_types_and_then_ops) {
   LS_SPEC("O171");
   pod_runs f = pod_runs_begin(1, 1, one_thread);
   LS_GRAPH_SCOPE(f.graph);
@@ -392,8 +387,7 @@ static double sum_of(int core, int count) {
   return sum;
 }
 
-static void each_trip_takes_a_tuple(void **state) {
-  (void)state;
+TEST(each_trip_takes_a_tuple) {
   LS_SPEC("O163 O170");
   for (int hosts = 1; hosts <= 2; ++hosts)
     for (int used = 0; used < 2; ++used) {
@@ -451,8 +445,7 @@ static void close_infeeds(pod_runs *f, int first, int cores) {
 }
 
 // All are closed after 3 tuples; or core 1 alone is, and others have 2 more.
-static void a_closed_infeed_ends_the_loop(void **state) {
-  (void)state;
+TEST(a_closed_infeed_ends_the_loop) {
   LS_SPEC("O206");
   enum { REPLICAS = 3, TUPLES = 3 };
   for (int uneven = 0; uneven < 2; ++uneven) {
@@ -523,8 +516,7 @@ static ls_nest take_another(ls_nest args, void *user) {
   return ls_leaf(ls_add(item(args, 0), ls_reshape(x, LS_SCALAR)));
 }
 
-static void a_dequeue_elsewhere_fails_the_run(void **state) {
-  (void)state;
+TEST(a_dequeue_elsewhere_fails_the_run) {
   LS_SPEC("O206");
   pod_runs f = pod_runs_begin(1, 2, one_thread);
   job j = {.loop = {.body = take_another}, .times = 10, .num_inputs = 1};
@@ -554,8 +546,7 @@ static ls_nest give_sum(ls_nest args, void *user) {
   return LS_LIST(ls_leaf(sum), ls_nest_op(ls_outfeed_enqueue(sum)));
 }
 
-static void ops_of_a_trip_run_before_the_next_one(void **state) {
-  (void)state;
+TEST(ops_of_a_trip_run_before_the_next_one) {
   LS_SPEC("O172");
   pod_runs f = pod_runs_begin(1, 2, one_thread);
   ls_infeed_queue *queue = make_queue(2);
@@ -592,8 +583,7 @@ static const char *marker_of(const ls_graph *graph, size_t from) {
   return "no such op";
 }
 
-static void a_computation_can_be_marked_as_a_loop(void **state) {
-  (void)state;
+TEST(a_computation_can_be_marked_as_a_loop) {
   LS_SPEC("O174");
   pod_runs f = pod_runs_begin(1, 1, one_thread);
   LS_GRAPH_SCOPE(f.graph);
@@ -616,8 +606,7 @@ static void a_computation_can_be_marked_as_a_loop(void **state) {
 }
 
 // Replicas take from and give to the cores that they are assigned.
-static void feeds_follow_the_assignment_of_a_computation(void **state) {
-  (void)state;
+TEST(feeds_follow_the_assignment_of_a_computation) {
   LS_SPEC("O141 O162");
   static const int at[][2] = {{1, 1}, {0, 1}, {1, 0}, {0, 0}};
   pod_runs f = pod_runs_begin(2, 2, one_thread);
@@ -664,21 +653,4 @@ static void feeds_follow_the_assignment_of_a_computation(void **state) {
   ls_device_assignment_release(assignment);
   ls_topology_release(topology);
   pod_runs_end(&f);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_loop_goes_round_while_the_condition_holds),
-      cmocka_unit_test(a_body_is_repeated),
-      cmocka_unit_test(declared_numbers_of_arguments_are_checked),
-      cmocka_unit_test(an_infeed_needs_a_replicated_computation),
-      cmocka_unit_test(a_body_returns_the_inputs_types_and_then_ops),
-      cmocka_unit_test(each_trip_takes_a_tuple),
-      cmocka_unit_test(a_closed_infeed_ends_the_loop),
-      cmocka_unit_test(a_dequeue_elsewhere_fails_the_run),
-      cmocka_unit_test(ops_of_a_trip_run_before_the_next_one),
-      cmocka_unit_test(a_computation_can_be_marked_as_a_loop),
-      cmocka_unit_test(feeds_follow_the_assignment_of_a_computation),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

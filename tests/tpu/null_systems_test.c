@@ -12,8 +12,7 @@ static void expect_null(ls_status status, const char *text) {
   expect_status(status, LS_INVALID_ARGUMENT, text);
 }
 
-static void calls_of_topologies_refuse_null(void **state) {
-  (void)state;
+TEST(calls_of_topologies_refuse_null) {
   const ls_coordinate at = {{0}};
   expect_null(ls_topology_create(NULL, 4, some, some),
               "ls_topology_create: mesh is NULL");
@@ -48,8 +47,7 @@ static void calls_of_topologies_refuse_null(void **state) {
   ls_topology_release(NULL);
 }
 
-static void calls_of_assignments_refuse_null(void **state) {
-  (void)state;
+TEST(calls_of_assignments_refuse_null) {
   expect_null(ls_device_assignment_build(NULL, NULL, some),
               "ls_device_assignment_build: topology is NULL");
   expect_null(ls_device_assignment_build(some, NULL, NULL),
@@ -81,8 +79,7 @@ static void calls_of_assignments_refuse_null(void **state) {
   ls_device_assignment_release(NULL);
 }
 
-static void calls_of_resolvers_refuse_null(void **state) {
-  (void)state;
+TEST(calls_of_resolvers_refuse_null) {
   const ls_opt own = {0};
   expect_null(ls_tpu_resolver_create(NULL, NULL),
               "ls_tpu_resolver_create: out_resolver is NULL");
@@ -112,8 +109,7 @@ static void calls_of_resolvers_refuse_null(void **state) {
   ls_cluster_spec_destroy(NULL);
 }
 
-static void calls_of_systems_refuse_null(void **state) {
-  (void)state;
+TEST(calls_of_systems_refuse_null) {
   expect_null(ls_tpu_metadata_query(NULL, true, some),
               "ls_tpu_metadata_query: resolver is NULL");
   expect_null(ls_tpu_metadata_query(some, true, NULL),
@@ -141,14 +137,4 @@ static void calls_of_systems_refuse_null(void **state) {
   ls_tpu_metadata_destroy(NULL);
   ls_tpu_systems_destroy(NULL);
   ls_pod_release(NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(calls_of_topologies_refuse_null),
-      cmocka_unit_test(calls_of_assignments_refuse_null),
-      cmocka_unit_test(calls_of_resolvers_refuse_null),
-      cmocka_unit_test(calls_of_systems_refuse_null),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -91,9 +91,7 @@ static void compute(int replicas, float *values) {
   counted_end(&world);
 }
 
-static void
-where_constants_are_and_what_runs_first_changes_no_bit(void **state) {
-  (void)state;
+TEST(where_constants_are_and_what_runs_first_changes_no_bit) {
   LS_SPEC("O74 O80 O81");
   for (int replicas = 1; replicas <= 3; ++replicas) {
     float whole[9], cuts[9];
@@ -105,11 +103,4 @@ where_constants_are_and_what_runs_first_changes_no_bit(void **state) {
     for (int r = 0; r < replicas; ++r)
       assert_true(cuts[3 * r + 2] == (float)((r + 1) * (r + 1) * (r + 1)));
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(where_constants_are_and_what_runs_first_changes_no_bit),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -128,8 +128,7 @@ static void expect_mapped(mapped m, int replicas) {
   ls_device_assignment_release(assignment);
 }
 
-static void it_is_called_for_each_part_of_what_is_cut(void **state) {
-  (void)state;
+TEST(it_is_called_for_each_part_of_what_is_cut) {
   LS_SPEC("O46");
   static const int64_t tilings[][2] = {{2, 1}, {1, 2}, {2, 2}, {4, 1}};
   for (int replicas = 1; replicas <= 2; ++replicas)
@@ -178,8 +177,7 @@ static ls_nest map_badly(ls_nest args, void *user) {
   return made;
 }
 
-static void what_cannot_be_put_together_is_refused(void **state) {
-  (void)state;
+TEST(what_cannot_be_put_together_is_refused) {
   static const refused rows[] = {
       {0, "result 0 is no tensor of rank 2", LS_INVALID_ARGUMENT},
       {1, "cut in different ways", LS_INVALID_ARGUMENT},
@@ -201,21 +199,11 @@ static void what_cannot_be_put_together_is_refused(void **state) {
   }
 }
 
-static void outside_of_computations_it_is_just_called(void **state) {
-  (void)state;
+TEST(outside_of_computations_it_is_just_called) {
   computation c;
   computation_open(&c);
   const ls_tensor x = f32_of(2);
   const ls_nest made = ls_map_outside_compilation(give_back, NULL, ls_leaf(x));
   assert_true(made.as.tensor.ref == x.ref);
   computation_close(&c);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(it_is_called_for_each_part_of_what_is_cut),
-      cmocka_unit_test(what_cannot_be_put_together_is_refused),
-      cmocka_unit_test(outside_of_computations_it_is_just_called),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

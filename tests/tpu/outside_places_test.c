@@ -88,8 +88,7 @@ static ls_device_assignment *crossing(int hosts, int replicas) {
   return assignment;
 }
 
-static void copies_are_on_the_host_of_their_core(void **state) {
-  (void)state;
+TEST(copies_are_on_the_host_of_their_core) {
   LS_SPEC("O64 O65 O69");
 #define CPU(task) "\"/task:" #task "/device:CPU:0\""
   static const struct {
@@ -123,11 +122,4 @@ static void copies_are_on_the_host_of_their_core(void **state) {
       computation_close(&c);
       ls_device_assignment_release(assignment);
     }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(copies_are_on_the_host_of_their_core),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,8 +97,7 @@ static ls_nest weave(ls_nest args, void *user) {
   return LS_LIST(ls_leaf(d), ls_leaf(ls_sub(d, a)));
 }
 
-static void values_pass_in_and_out_without_a_change(void **state) {
-  (void)state;
+TEST(values_pass_in_and_out_without_a_change) {
   LS_SPEC("O44 O66 O75 O82");
   for (size_t replicas = 1; replicas <= 4; ++replicas) {
     double results[2][4][2];
@@ -125,8 +124,7 @@ static ls_nest note_once(ls_nest args, void *user) {
   return LS_LIST(ls_leaf(ls_neg(x)), ls_leaf(ls_add(x, x)));
 }
 
-static void each_replica_calls_once_whatever_is_fetched(void **state) {
-  (void)state;
+TEST(each_replica_calls_once_whatever_is_fetched) {
   LS_SPEC("O68 O70 O71 O74 O117");
   for (size_t replicas = 1; replicas <= 4; ++replicas) {
     computation c;
@@ -146,8 +144,7 @@ static void each_replica_calls_once_whatever_is_fetched(void **state) {
   }
 }
 
-static void with_one_replica_it_is_fed_and_fetched(void **state) {
-  (void)state;
+TEST(with_one_replica_it_is_fed_and_fetched) {
   LS_SPEC("O17 O18 O67");
   for (size_t replicas = 1; replicas <= 2; ++replicas) {
     computation c;
@@ -199,8 +196,7 @@ static ls_nest chain_by_control(ls_nest args, void *user) {
   return LS_LIST(ls_leaf(compiled));
 }
 
-static void control_edges_order_it(void **state) {
-  (void)state;
+TEST(control_edges_order_it) {
   LS_SPEC("O72");
   computation c;
   computation_open(&c);
@@ -222,8 +218,7 @@ static void control_edges_order_it(void **state) {
   computation_close(&c);
 }
 
-static void who_waits_for_it_waits_for_all_replicas(void **state) {
-  (void)state;
+TEST(who_waits_for_it_waits_for_all_replicas) {
   LS_SPEC("O83 O74");
   computation c;
   ls_tensor made;
@@ -266,8 +261,7 @@ static ls_nest loop_by_replica(ls_nest args, void *user) {
   return count;
 }
 
-static void in_a_loop_it_runs_each_trip_of_its_replica(void **state) {
-  (void)state;
+TEST(in_a_loop_it_runs_each_trip_of_its_replica) {
   LS_SPEC("O43 O78");
   computation c;
   computation_open(&c);
@@ -303,8 +297,7 @@ static ls_nest branch_by_replica(ls_nest args, void *user) {
   return LS_LIST(ls_cond(ls_greater(x, f32_of(1.5)), note_it, leave_it, &x));
 }
 
-static void in_a_branch_it_runs_where_a_replica_goes_that_way(void **state) {
-  (void)state;
+TEST(in_a_branch_it_runs_where_a_replica_goes_that_way) {
   LS_SPEC("O77");
   computation c;
   computation_open(&c);
@@ -342,8 +335,7 @@ static ls_nest call_loop(ls_nest args, void *user) {
   return count;
 }
 
-static void a_loop_made_outside_is_outside_throughout(void **state) {
-  (void)state;
+TEST(a_loop_made_outside_is_outside_throughout) {
   LS_SPEC("O43 O29");
   computation c;
   computation_open(&c);
@@ -354,9 +346,7 @@ static void a_loop_made_outside_is_outside_throughout(void **state) {
 }
 
 // ---- Failures --------------------------------------------------------------
-static void
-a_failure_names_op_and_replica_and_the_next_run_works(void **state) {
-  (void)state;
+TEST(a_failure_names_op_and_replica_and_the_next_run_works) {
   LS_SPEC("O88");
   computation c;
   ls_tensor made;
@@ -372,19 +362,4 @@ a_failure_names_op_and_replica_and_the_next_run_works(void **state) {
   expect_ok(computation_run(&c, c.outputs));
   assert_int_equal(num_calls, 3);
   computation_close(&c);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(values_pass_in_and_out_without_a_change),
-      cmocka_unit_test(each_replica_calls_once_whatever_is_fetched),
-      cmocka_unit_test(with_one_replica_it_is_fed_and_fetched),
-      cmocka_unit_test(control_edges_order_it),
-      cmocka_unit_test(who_waits_for_it_waits_for_all_replicas),
-      cmocka_unit_test(in_a_loop_it_runs_each_trip_of_its_replica),
-      cmocka_unit_test(in_a_branch_it_runs_where_a_replica_goes_that_way),
-      cmocka_unit_test(a_loop_made_outside_is_outside_throughout),
-      cmocka_unit_test(a_failure_names_op_and_replica_and_the_next_run_works),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,8 +31,7 @@ static ls_nest three_clusters(ls_nest args, void *user) {
   return LS_LIST(ls_leaf(made[3]));
 }
 
-static void clusters_are_numbered_in_each_computation(void **state) {
-  (void)state;
+TEST(clusters_are_numbered_in_each_computation) {
   LS_SPEC("O1 O2 O15 O33 O38 O39 O115");
   computation c;
   computation_open(&c);
@@ -65,8 +64,7 @@ static ls_nest call_nothing(ls_nest args, void *user) {
   return LS_LIST(ls_nest_retain(ls_nest_item(args, 0)));
 }
 
-static void the_function_is_called_once_and_may_give_nothing(void **state) {
-  (void)state;
+TEST(the_function_is_called_once_and_may_give_nothing) {
   LS_SPEC("O38");
   int calls = 0;
   computation c;
@@ -76,8 +74,7 @@ static void the_function_is_called_once_and_may_give_nothing(void **state) {
   computation_close(&c);
 }
 
-static void without_a_computation_it_is_just_called(void **state) {
-  (void)state;
+TEST(without_a_computation_it_is_just_called) {
   LS_SPEC("O40");
   computation c;
   computation_open(&c);
@@ -99,8 +96,7 @@ static ls_nest nest_clusters(ls_nest args, void *user) {
   return made;
 }
 
-static void clusters_do_not_nest(void **state) {
-  (void)state;
+TEST(clusters_do_not_nest) {
   LS_SPEC("O32 O42 O107");
   computation c;
   computation_open(&c);
@@ -166,8 +162,7 @@ static ls_nest call_leave_scope(ls_nest args, void *user) {
   return ls_outside_compilation(leave_scope, user, ls_nest_item(args, 0));
 }
 
-static void scopes_of_any_kind_that_it_leaves_open_are_refused(void **state) {
-  (void)state;
+TEST(scopes_of_any_kind_that_it_leaves_open_are_refused) {
   LS_SPEC("O42");
   static const char *const says[] = {
       "has left a name scope open", "has left a device scope open",
@@ -188,8 +183,7 @@ static void scopes_of_any_kind_that_it_leaves_open_are_refused(void **state) {
   computation_close(&c);
 }
 
-static void what_it_leaves_open_is_refused_and_left(void **state) {
-  (void)state;
+TEST(what_it_leaves_open_is_refused_and_left) {
   LS_SPEC("O41 O42");
   computation c;
   ls_graph *other = NULL;
@@ -210,8 +204,7 @@ static void what_it_leaves_open_is_refused_and_left(void **state) {
   ls_graph_destroy(other);
 }
 
-static void scopes_of_a_context_are_entered_and_left_in_turn(void **state) {
-  (void)state;
+TEST(scopes_of_a_context_are_entered_and_left_in_turn) {
   LS_SPEC("O8 O32 O33 O36");
   computation c;
   ls_tpu_context context;
@@ -267,8 +260,7 @@ static ls_nest on_a_core(ls_nest args, void *user) {
   return LS_LIST(ls_leaf(made[3]));
 }
 
-static void device_scopes_inside_do_not_reach_it(void **state) {
-  (void)state;
+TEST(device_scopes_inside_do_not_reach_it) {
   LS_SPEC("O5 O10 O35 O37");
   computation c;
   ls_tensor made[4];
@@ -303,8 +295,7 @@ static ls_nest on_many_cores(ls_nest args, void *user) {
   return LS_LIST(ls_nest_retain(ls_nest_item(args, 0)));
 }
 
-static void cores_are_listed_where_one_is_asked_for(void **state) {
-  (void)state;
+TEST(cores_are_listed_where_one_is_asked_for) {
   LS_SPEC("O34 O62 O205 O64");
   computation c;
   computation_open(&c);
@@ -328,8 +319,7 @@ static void cores_are_listed_where_one_is_asked_for(void **state) {
   computation_close(&c);
 }
 
-static void cores_that_are_none_are_refused(void **state) {
-  (void)state;
+TEST(cores_that_are_none_are_refused) {
   LS_SPEC("O63 O64");
   static const struct {
     const char *items[2];
@@ -356,20 +346,4 @@ static void cores_that_are_none_are_refused(void **state) {
                   rows[i].part);
     computation_close(&c);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(clusters_are_numbered_in_each_computation),
-      cmocka_unit_test(the_function_is_called_once_and_may_give_nothing),
-      cmocka_unit_test(without_a_computation_it_is_just_called),
-      cmocka_unit_test(clusters_do_not_nest),
-      cmocka_unit_test(what_it_leaves_open_is_refused_and_left),
-      cmocka_unit_test(scopes_of_any_kind_that_it_leaves_open_are_refused),
-      cmocka_unit_test(scopes_of_a_context_are_entered_and_left_in_turn),
-      cmocka_unit_test(device_scopes_inside_do_not_reach_it),
-      cmocka_unit_test(cores_are_listed_where_one_is_asked_for),
-      cmocka_unit_test(cores_that_are_none_are_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -117,8 +117,7 @@ static ls_nest in_loop(ls_nest args, void *user) {
   return last;
 }
 
-static void each_replica_writes_wherever_it_stands(void **state) {
-  (void)state;
+TEST(each_replica_writes_wherever_it_stands) {
   LS_SPEC("O43 O68 O77 O78 O90");
   static const struct {
     ls_callback place, body;
@@ -181,8 +180,7 @@ static ls_nest note_and_write(ls_nest args, void *user) {
   return ls_leaf(ls_variable_assign_add(j->v, ls_op_output(op, 0)));
 }
 
-static void host_code_is_told_its_replica(void **state) {
-  (void)state;
+TEST(host_code_is_told_its_replica) {
   LS_SPEC("O67 O68 O88");
   const ls_callback places[] = {at_top, in_repeat, in_loop};
   for (size_t i = 0; i < LS_COUNT_OF(places); ++i) {
@@ -212,8 +210,7 @@ static ls_nest write_id(ls_nest args, void *user) {
   return ls_leaf(id);
 }
 
-static void it_knows_its_replicas_id(void **state) {
-  (void)state;
+TEST(it_knows_its_replicas_id) {
   LS_SPEC("O68");
   const ls_callback places[] = {at_top, in_repeat};
   for (size_t i = 0; i < LS_COUNT_OF(places); ++i) {
@@ -249,8 +246,7 @@ static ls_nest draw_and_write(ls_nest args, void *user) {
   return LS_LIST(write_in(j, ls_nest_tensor(args, 0)));
 }
 
-static void each_replica_draws_as_it_does_without_writing(void **state) {
-  (void)state;
+TEST(each_replica_draws_as_it_does_without_writing) {
   LS_SPEC("O66");
   double drawn[2][3];
   const ls_callback ways[] = {draw_beside, draw_and_write};
@@ -312,8 +308,7 @@ static ls_nest circle(ls_nest args, void *user) {
   return LS_LIST(made);
 }
 
-static void a_gradients_cluster_may_need_what_comes_of_itself(void **state) {
-  (void)state;
+TEST(a_gradients_cluster_may_need_what_comes_of_itself) {
   LS_SPEC("O75");
   computation c;
   job j = {0};
@@ -339,8 +334,7 @@ static ls_nest sum_in_branch(ls_nest args, void *user) {
   return LS_LIST(ls_cond(ls_greater(j->x, f32_of(1.5)), write_and_sum, no, j));
 }
 
-static void what_replicas_put_together_they_must_come_to(void **state) {
-  (void)state;
+TEST(what_replicas_put_together_they_must_come_to) {
   LS_SPEC("O76");
   computation c;
   job j = {.body = fold};
@@ -348,16 +342,4 @@ static void what_replicas_put_together_they_must_come_to(void **state) {
   expect_status(computation_run(&c, c.outputs), LS_INVALID_ARGUMENT,
                 "make the condition the same on all");
   close_job(&c, &j);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(each_replica_writes_wherever_it_stands),
-      cmocka_unit_test(host_code_is_told_its_replica),
-      cmocka_unit_test(it_knows_its_replicas_id),
-      cmocka_unit_test(each_replica_draws_as_it_does_without_writing),
-      cmocka_unit_test(a_gradients_cluster_may_need_what_comes_of_itself),
-      cmocka_unit_test(what_replicas_put_together_they_must_come_to),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -184,8 +184,7 @@ static void expect_real(const batch *b, ls_nest results) {
     expect_about(ls_array_f64(result_of(results, 2, r), 0), all / examples);
 }
 
-static void replicas_see_the_real_sizes(void **state) {
-  (void)state;
+TEST(replicas_see_the_real_sizes) {
   LS_SPEC("T93 T94");
   for (size_t n = 0; n < NUM_BATCHES; ++n)
     for (int way = 0; way < NUM_WAYS; ++way) {
@@ -222,8 +221,7 @@ static void expect_padded(const batch *b, const ls_run_options *options,
   ls_nest_release(results);
 }
 
-static void the_policy_is_by_the_options(void **state) {
-  (void)state;
+TEST(the_policy_is_by_the_options) {
   LS_SPEC("T89 T91 T93");
   static const struct {
     batch b;
@@ -273,8 +271,7 @@ static ls_status build(computation *g, ls_shape first, ls_shape second,
   return status;
 }
 
-static void all_inputs_have_maximum_shapes(void **state) {
-  (void)state;
+TEST(all_inputs_have_maximum_shapes) {
   LS_SPEC("T87");
   const ls_shape unknown = LS_SHAPE(LS_UNKNOWN_DIM, 4);
   for (int bucketize = 0; bucketize < 2; ++bucketize) {
@@ -301,8 +298,7 @@ static void all_inputs_have_maximum_shapes(void **state) {
   computation_close(&g);
 }
 
-static void without_a_dynamic_batch_shapes_are_static(void **state) {
-  (void)state;
+TEST(without_a_dynamic_batch_shapes_are_static) {
   LS_SPEC("T88 T89");
   static const ls_run_options of_buckets[] = {
       {.dynamic_batch = LS_FLAG_OFF},
@@ -328,14 +324,4 @@ static void without_a_dynamic_batch_shapes_are_static(void **state) {
     expect_ok(run_traced(&(batch){1, {3}}, options, &results));
     ls_nest_release(results);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(replicas_see_the_real_sizes),
-      cmocka_unit_test(the_policy_is_by_the_options),
-      cmocka_unit_test(all_inputs_have_maximum_shapes),
-      cmocka_unit_test(without_a_dynamic_batch_shapes_are_static),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -175,8 +175,7 @@ static void expect_same(const padding_case *c, const ls_array *got,
 }
 
 // ---- With the padder ------------------------------------------------------
-static void a_computation_sees_real_sizes(void **state) {
-  (void)state;
+TEST(a_computation_sees_real_sizes) {
   LS_SPEC("O120 T90 T93 T94");
   for (size_t n = 0; n < 2 * (size_t)NUM_CASES; ++n) {
     const padding_case *c = &cases[n / 2];
@@ -207,8 +206,7 @@ static void expect_about(double got, double wanted) {
 }
 
 // ---- Without it -----------------------------------------------------------
-static void without_the_padder_it_sees_zeros(void **state) {
-  (void)state;
+TEST(without_the_padder_it_sees_zeros) {
   LS_SPEC("O119 O120 T91 T93");
   for (size_t n = 0; n < 2 * (size_t)NUM_CASES; ++n) {
     const padding_case *c = &cases[n / 2];
@@ -324,16 +322,14 @@ static void expect_inputs_with_sizes(bool sees_real) {
   computation_close(&g);
 }
 
-static void real_sizes_are_inputs_behind_the_others(void **state) {
-  (void)state;
+TEST(real_sizes_are_inputs_behind_the_others) {
   LS_SPEC("T90 T92");
   expect_inputs_with_sizes(true);
   expect_inputs_with_sizes(false);
 }
 
 // The real sizes are values that a run is given.
-static void the_padding_is_read_back_from_text(void **state) {
-  (void)state;
+TEST(the_padding_is_read_back_from_text) {
   computation g;
   computation_open(&g);
   ls_nest each[2];
@@ -390,8 +386,7 @@ static ls_nest size_of_first(ls_nest args, void *user) {
       ls_dim_size(ls_nest_item(ls_nest_item(args, 0), 0).as.tensor, 0)));
 }
 
-static void maximum_shapes_mirror_the_inputs_and_fit(void **state) {
-  (void)state;
+TEST(maximum_shapes_mirror_the_inputs_and_fit) {
   LS_SPEC("O118");
   computation g;
   computation_open(&g);
@@ -444,8 +439,7 @@ static void maximum_shapes_mirror_the_inputs_and_fit(void **state) {
   computation_close(&g);
 }
 
-static void not_with_an_infeed(void **state) {
-  (void)state;
+TEST(not_with_an_infeed) {
   LS_SPEC("O118 T97");
   computation g;
   computation_open(&g);
@@ -534,25 +528,11 @@ static void end(void *self) {
   ls_graph_destroy(j->graph);
 }
 
-static void padding_survives_any_failed_request(void **state) {
-  (void)state;
+TEST(padding_survives_any_failed_request) {
   expect_faults_survived(&(fault_scenario){.name = "padded computation",
                                            .size = sizeof(job),
                                            .begin = begin,
                                            .act = act,
                                            .outcome = outcome,
                                            .end = end});
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_computation_sees_real_sizes),
-      cmocka_unit_test(without_the_padder_it_sees_zeros),
-      cmocka_unit_test(real_sizes_are_inputs_behind_the_others),
-      cmocka_unit_test(the_padding_is_read_back_from_text),
-      cmocka_unit_test(maximum_shapes_mirror_the_inputs_and_fit),
-      cmocka_unit_test(not_with_an_infeed),
-      cmocka_unit_test(padding_survives_any_failed_request),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

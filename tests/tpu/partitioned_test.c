@@ -8,8 +8,7 @@
 #include "tpu/feeds/pieces.h"
 
 // ---- Pieces ----------------------------------------------------------------
-static void uneven_pieces_are_greedy(void **state) {
-  (void)state;
+TEST(uneven_pieces_are_greedy) {
   LS_SPEC("O165 E113");
   const struct {
     int64_t size, parts, sizes[4];
@@ -63,8 +62,7 @@ static void end(fixture *x) {
   pod_runs_end(&x->f);
 }
 
-static void parts_are_checked(void **state) {
-  (void)state;
+TEST(parts_are_checked) {
   LS_SPEC("O164 E112");
   fixture x = begin();
   const struct {
@@ -144,8 +142,7 @@ static void expect_op(ls_nest ops, size_t i, const char *name,
   assert_int_equal(ls_op_num_inputs(op), inputs);
 }
 
-static void each_core_gets_an_enqueue_of_its_pieces(void **state) {
-  (void)state;
+TEST(each_core_gets_an_enqueue_of_its_pieces) {
   LS_SPEC("O166 E112 E114");
   fixture x = begin();
   ls_infeed_queue *queue = make_queue(&x, 1);
@@ -203,8 +200,7 @@ static const char *tag_of(ls_nest tuple, size_t i) {
 }
 
 // In replica 0, which is what a plain graph is.
-static void the_dequeue_gives_whole_values(void **state) {
-  (void)state;
+TEST(the_dequeue_gives_whole_values) {
   LS_SPEC("O167 E114");
   fixture x = begin();
   ls_infeed_queue *queue = make_queue(&x, 0);
@@ -245,8 +241,7 @@ static void the_dequeue_gives_whole_values(void **state) {
   end(&x);
 }
 
-static void a_tag_says_how_often_each_dimension_is_cut(void **state) {
-  (void)state;
+TEST(a_tag_says_how_often_each_dimension_is_cut) {
   LS_SPEC("E114");
   static const ls_shape parts[] = {{2, {4, 1}}, {2, {1, 4}}};
   static const char *const tags[] = {"tiled [4,1] on 0..3",
@@ -274,15 +269,4 @@ static void a_tag_says_how_often_each_dimension_is_cut(void **state) {
   ls_nest_release(tuple);
   ls_infeed_queue_release(queue);
   end(&x);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(uneven_pieces_are_greedy),
-      cmocka_unit_test(parts_are_checked),
-      cmocka_unit_test(each_core_gets_an_enqueue_of_its_pieces),
-      cmocka_unit_test(the_dequeue_gives_whole_values),
-      cmocka_unit_test(a_tag_says_how_often_each_dimension_is_cut),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

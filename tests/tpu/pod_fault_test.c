@@ -40,8 +40,7 @@ static void inject(ls_pod *pod, ls_pod_fault fault) {
 }
 
 // ---- Planning --------------------------------------------------------------
-static void what_cannot_go_wrong_is_refused(void **state) {
-  (void)state;
+TEST(what_cannot_go_wrong_is_refused) {
   pod_runs f = begin(2, 2);
   static const struct {
     ls_pod_fault fault;
@@ -66,8 +65,7 @@ static void what_cannot_go_wrong_is_refused(void **state) {
   pod_runs_end(&f);
 }
 
-static void a_name_can_plan_faults(void **state) {
-  (void)state;
+TEST(a_name_can_plan_faults) {
   counted c = counted_begin(1);
   static const struct {
     const char *name;
@@ -172,8 +170,7 @@ static const char *passes(ls_core *core, ls_pod_door door, int count) {
   return text;
 }
 
-static void faults_happen_at_their_steps(void **state) {
-  (void)state;
+TEST(faults_happen_at_their_steps) {
   pod_runs f = begin(2, 2);
   static const struct {
     ls_pod_fault fault;
@@ -252,8 +249,7 @@ static void faults_happen_at_their_steps(void **state) {
   pod_runs_end(&f);
 }
 
-static void a_new_beginning_brings_back_what_was_gone(void **state) {
-  (void)state;
+TEST(a_new_beginning_brings_back_what_was_gone) {
   pod_runs f = begin(1, 1);
   ls_core *core = ls_pod_core(f.pod, 0, 0);
   inject(f.pod, (ls_pod_fault){.kind = LS_POD_HOST_PREEMPTED, .at_step = 1});
@@ -279,8 +275,7 @@ static ls_nest take(pod_runs *f) {
   return ls_leaf(take_number(0, 0));
 }
 
-static void a_tuple_can_be_lost_on_its_way(void **state) {
-  (void)state;
+TEST(a_tuple_can_be_lost_on_its_way) {
   pod_runs f = begin(1, 1);
   inject(f.pod, (ls_pod_fault){.kind = LS_POD_TUPLE_LOST, .at_step = 1});
   for (int i = 0; i < 3; ++i)
@@ -292,8 +287,7 @@ static void a_tuple_can_be_lost_on_its_way(void **state) {
   pod_runs_end(&f);
 }
 
-static void a_tuple_can_be_late(void **state) {
-  (void)state;
+TEST(a_tuple_can_be_late) {
   pod_runs f = begin(1, 1);
   inject(f.pod, (ls_pod_fault){.kind = LS_POD_TUPLE_LATE, .nanos = 3000000});
   const int64_t before = now;
@@ -306,8 +300,7 @@ static void a_tuple_can_be_late(void **state) {
   pod_runs_end(&f);
 }
 
-static void a_tuple_can_be_of_another_type(void **state) {
-  (void)state;
+TEST(a_tuple_can_be_of_another_type) {
   pod_runs f = begin(1, 1);
   inject(f.pod, (ls_pod_fault){.kind = LS_POD_TUPLE_CHANGED});
   pod_runs_do(&f, put(&f, 1));
@@ -319,8 +312,7 @@ static void a_tuple_can_be_of_another_type(void **state) {
   pod_runs_end(&f);
 }
 
-static void an_infeed_can_close_too_early(void **state) {
-  (void)state;
+TEST(an_infeed_can_close_too_early) {
   pod_runs f = begin(1, 1);
   inject(f.pod, (ls_pod_fault){.kind = LS_POD_INFEED_CLOSED, .at_step = 1});
   pod_runs_do(&f, put(&f, 1));
@@ -334,8 +326,7 @@ static void an_infeed_can_close_too_early(void **state) {
   pod_runs_end(&f);
 }
 
-static void an_outfeed_can_fail(void **state) {
-  (void)state;
+TEST(an_outfeed_can_fail) {
   pod_runs f = begin(1, 1);
   inject(f.pod,
          (ls_pod_fault){.kind = LS_POD_OUTFEED_FAILS, .text = "a wire fell"});
@@ -352,8 +343,7 @@ static void an_outfeed_can_fail(void **state) {
   pod_runs_end(&f);
 }
 
-static void a_host_can_be_preempted_between_tuples(void **state) {
-  (void)state;
+TEST(a_host_can_be_preempted_between_tuples) {
   pod_runs f = begin(1, 1);
   inject(f.pod, (ls_pod_fault){.kind = LS_POD_HOST_PREEMPTED, .at_step = 1});
   for (int i = 0; i < 3; ++i)
@@ -377,8 +367,7 @@ static ls_nest count_up(ls_nest args, void *user) {
 }
 
 // Variables are as the last whole step has left them, and go on behind it.
-static void a_strategy_loses_a_host_and_gets_it_back(void **state) {
-  (void)state;
+TEST(a_strategy_loses_a_host_and_gets_it_back) {
   counted c = counted_begin(1);
   ls_tpu_resolver *resolver = NULL;
   ls_strategy *strategy = NULL;
@@ -450,25 +439,6 @@ static ls_status make_with_faults(void *user) {
   return status;
 }
 
-static void failed_allocations_are_survived(void **state) {
-  (void)state;
+TEST(failed_allocations_are_survived) {
   expect_memory_failures_survived(make_with_faults, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_cannot_go_wrong_is_refused),
-      cmocka_unit_test(a_name_can_plan_faults),
-      cmocka_unit_test(faults_happen_at_their_steps),
-      cmocka_unit_test(a_new_beginning_brings_back_what_was_gone),
-      cmocka_unit_test(a_tuple_can_be_lost_on_its_way),
-      cmocka_unit_test(a_tuple_can_be_late),
-      cmocka_unit_test(a_tuple_can_be_of_another_type),
-      cmocka_unit_test(an_infeed_can_close_too_early),
-      cmocka_unit_test(an_outfeed_can_fail),
-      cmocka_unit_test(a_host_can_be_preempted_between_tuples),
-      cmocka_unit_test(a_strategy_loses_a_host_and_gets_it_back),
-      cmocka_unit_test(failed_allocations_are_survived),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,8 +20,7 @@ static void expect_drawn(const ls_tpu_resolver_options *options,
   ls_tpu_resolver_release(resolver);
 }
 
-static void a_pod_is_drawn_by_layers_and_hosts(void **state) {
-  (void)state;
+TEST(a_pod_is_drawn_by_layers_and_hosts) {
   counted c = counted_begin(1);
   expect_drawn(&(ls_tpu_resolver_options){.name = "virtual:4x1x2,hosts=2",
                                           .job = "w",
@@ -59,11 +58,4 @@ static void a_pod_is_drawn_by_layers_and_hosts(void **state) {
       "Chips, as HOST:CORE.\n"
       "y 0  0:0\n");
   counted_end(&c);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_pod_is_drawn_by_layers_and_hosts),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,8 +22,7 @@ static ls_pod *open_pod(const char *name, const ls_pod_shape *shape) {
   return pod;
 }
 
-static void a_name_means_one_pod_until_it_is_shut_down(void **state) {
-  (void)state;
+TEST(a_name_means_one_pod_until_it_is_shut_down) {
   counted c = counted_begin(1);
   ls_pod *pod = open_pod("virtual:4x2,hosts=2", &two_hosts);
   ls_pod *again = open_pod("virtual:4x2,hosts=2", &two_hosts);
@@ -43,8 +42,7 @@ static void a_name_means_one_pod_until_it_is_shut_down(void **state) {
   counted_end(&c);
 }
 
-static void hosts_split_x_and_cores_count_fastest(void **state) {
-  (void)state;
+TEST(hosts_split_x_and_cores_count_fastest) {
   counted c = counted_begin(1);
   ls_pod *pod = open_pod("p", &two_hosts);
   assert_int_equal(ls_pod_num_cores(pod), 16);
@@ -68,8 +66,7 @@ static void hosts_split_x_and_cores_count_fastest(void **state) {
   counted_end(&c);
 }
 
-static void devices_name_cores(void **state) {
-  (void)state;
+TEST(devices_name_cores) {
   counted c = counted_begin(1);
   ls_core *core = NULL;
   expect_status(
@@ -107,8 +104,7 @@ static void devices_name_cores(void **state) {
 }
 
 // Of two pods of a job, devices mean the one that was initialized last.
-static void devices_mean_what_was_initialized_last(void **state) {
-  (void)state;
+TEST(devices_mean_what_was_initialized_last) {
   counted c = counted_begin(1);
   ls_pod *first = open_pod("first", &two_hosts);
   ls_pod *second = open_pod("second", &two_hosts);
@@ -131,9 +127,7 @@ static int destroyed, reset;
 static void count_destroyed(ls_core *core) { destroyed += core->pod != NULL; }
 static void count_reset(ls_core *core) { reset += core->pod != NULL; }
 
-static void
-queues_go_with_the_pod_and_begin_anew_with_the_system(void **state) {
-  (void)state;
+TEST(queues_go_with_the_pod_and_begin_anew_with_the_system) {
   static const ls_core_queues queues = {count_destroyed, count_reset};
   counted c = counted_begin(1);
   destroyed = reset = 0;
@@ -149,8 +143,7 @@ queues_go_with_the_pod_and_begin_anew_with_the_system(void **state) {
   assert_int_equal(destroyed, 16);
 }
 
-static void meshes_that_cannot_be_are_refused(void **state) {
-  (void)state;
+TEST(meshes_that_cannot_be_are_refused) {
   counted c = counted_begin(1);
   static const struct {
     ls_pod_shape shape;
@@ -172,8 +165,7 @@ static void meshes_that_cannot_be_are_refused(void **state) {
 }
 
 // 1,024 cores in 20 ms of the processor's time; T194 allows a whole second.
-static void a_large_pod_is_made_quickly(void **state) {
-  (void)state;
+TEST(a_large_pod_is_made_quickly) {
   counted c = counted_begin(1);
   const clock_t began = clock();
   ls_pod *pod =
@@ -197,21 +189,6 @@ static ls_status open_and_initialize(void *user) {
   return ls_ok();
 }
 
-static void failed_allocations_are_survived(void **state) {
-  (void)state;
+TEST(failed_allocations_are_survived) {
   expect_memory_failures_survived(open_and_initialize, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_name_means_one_pod_until_it_is_shut_down),
-      cmocka_unit_test(hosts_split_x_and_cores_count_fastest),
-      cmocka_unit_test(devices_name_cores),
-      cmocka_unit_test(devices_mean_what_was_initialized_last),
-      cmocka_unit_test(queues_go_with_the_pod_and_begin_anew_with_the_system),
-      cmocka_unit_test(meshes_that_cannot_be_are_refused),
-      cmocka_unit_test(a_large_pod_is_made_quickly),
-      cmocka_unit_test(failed_allocations_are_survived),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

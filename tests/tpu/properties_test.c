@@ -67,8 +67,7 @@ static ls_nest look(ls_nest args, void *user) {
   return ls_leaf(ls_replica_id());
 }
 
-static void they_are_the_same_everywhere(void **state) {
-  (void)state;
+TEST(they_are_the_same_everywhere) {
   LS_SPEC("T49 T52 T56 V157");
   for (strategy_flavour f = 0; f < NUM_FLAVOURS; ++f)
     for (int replicas = 1; replicas <= 3; ++replicas) {
@@ -106,8 +105,7 @@ static void they_are_the_same_everywhere(void **state) {
     }
 }
 
-static void without_an_assignment_each_core_is_a_replica(void **state) {
-  (void)state;
+TEST(without_an_assignment_each_core_is_a_replica) {
   LS_SPEC("T49");
   ls_tpu_resolver *pod = NULL;
   ls_strategy *strategy = NULL;
@@ -129,8 +127,7 @@ static ls_nest local_of(ls_nest args, void *user) {
                         ls_convert(ls_replica_id(), LS_DTYPE_F32)));
 }
 
-static void a_replicas_local_id_is_its_id(void **state) {
-  (void)state;
+TEST(a_replicas_local_id_is_its_id) {
   LS_SPEC("T53");
   for (int replicas = 1; replicas <= 4; ++replicas) {
     ls_strategy *s =
@@ -176,9 +173,7 @@ static ls_variable *variable_in(ls_strategy *strategy) {
   return v;
 }
 
-static void
-a_value_is_its_own_container_but_on_mirrored_strategies(void **state) {
-  (void)state;
+TEST(a_value_is_its_own_container_but_on_mirrored_strategies) {
   LS_SPEC("T55 V25");
   ls_strategy *tpu = logical_strategy(FLAVOUR_CURRENT, 2, 1, LS_FLAG_DEFAULT);
   ls_strategy *mirrored = NULL, *usual = NULL;
@@ -240,8 +235,7 @@ static ls_status look_up(void *user, const char *name, const char *zone,
   return ls_ok();
 }
 
-static void a_configuration_gets_what_its_system_needs(void **state) {
-  (void)state;
+TEST(a_configuration_gets_what_its_system_needs) {
   LS_SPEC("T54");
   lookups l = {0};
   ls_tpu_resolver *resolver = NULL;
@@ -286,8 +280,7 @@ static void a_configuration_gets_what_its_system_needs(void **state) {
   ls_tpu_resolver_release(resolver);
 }
 
-static void without_addresses_the_cluster_stays(void **state) {
-  (void)state;
+TEST(without_addresses_the_cluster_stays) {
   LS_SPEC("T54");
   ls_strategy *tpu = logical_strategy(FLAVOUR_CURRENT, 1, 1, LS_FLAG_DEFAULT);
   static const char *const others[] = {"a:1"};
@@ -318,16 +311,4 @@ static void without_addresses_the_cluster_stays(void **state) {
   expect_status(ls_tpu_strategy_update_config(tpu, NULL, &updated),
                 LS_INVALID_ARGUMENT, "no TPU strategy");
   ls_strategy_release(tpu);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(they_are_the_same_everywhere),
-      cmocka_unit_test(without_an_assignment_each_core_is_a_replica),
-      cmocka_unit_test(a_replicas_local_id_is_its_id),
-      cmocka_unit_test(a_value_is_its_own_container_but_on_mirrored_strategies),
-      cmocka_unit_test(a_configuration_gets_what_its_system_needs),
-      cmocka_unit_test(without_addresses_the_cluster_stays),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

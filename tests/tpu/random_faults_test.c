@@ -564,8 +564,7 @@ static int number_of(const char *name, int otherwise) {
   return text != NULL ? atoi(text) : otherwise;
 }
 
-static void whatever_goes_wrong_can_be_gone_on_from(void **state) {
-  (void)state;
+TEST(whatever_goes_wrong_can_be_gone_on_from) {
   const int first = number_of("LS_TEST_SEED", 1);
   const int count = number_of("LS_TEST_FAULTS", FEW);
   const bool tells = getenv("LS_TEST_FAULTS") != NULL;
@@ -593,11 +592,4 @@ static void whatever_goes_wrong_can_be_gone_on_from(void **state) {
            "%d, by hand %d\n",
            count, failed, by_way[STRATEGY], by_way[SESSION], by_way[LOOP],
            by_way[BY_HAND]);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(whatever_goes_wrong_can_be_gone_on_from),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

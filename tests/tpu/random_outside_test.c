@@ -154,8 +154,7 @@ static void check_case(const op_case *row, ls_dtype dtype, int round,
 }
 
 // In a thin run each case with one of its dtypes.
-static void cases_give_the_same_bytes_outside(void **state) {
-  (void)state;
+TEST(cases_give_the_same_bytes_outside) {
   LS_SPEC("O66");
   const int rounds = tells() ? (how_many(0) + 9) / 10 : 1;
   loop_random random = {first_seed()};
@@ -178,8 +177,7 @@ static void cases_give_the_same_bytes_outside(void **state) {
 }
 
 // ---- Random programs -------------------------------------------------------
-static void random_programs_give_the_same_bytes_outside(void **state) {
-  (void)state;
+TEST(random_programs_give_the_same_bytes_outside) {
   LS_SPEC("O66");
   size_t failed = 0, compared = 0, outside = 0;
   const int count = how_many(FEW_PROGRAMS);
@@ -408,8 +406,7 @@ static ls_nest differentiate(ls_nest args, void *user) {
   return LS_LIST(ls_leaf(y), ls_leaf(values[count - 1]));
 }
 
-static void gradients_are_in_the_clusters_that_rules_say(void **state) {
-  (void)state;
+TEST(gradients_are_in_the_clusters_that_rules_say) {
   LS_SPEC("O52 O54 O55 O56 O60");
   const int count = how_many(FEW_PROGRAMS);
   size_t checked = 0;
@@ -428,9 +425,7 @@ static void gradients_are_in_the_clusters_that_rules_say(void **state) {
 }
 
 // ---- Loops and branches ----------------------------------------------------
-static void
-clusters_in_loops_and_branches_do_what_rules_say_op_by_op(void **state) {
-  (void)state;
+TEST(clusters_in_loops_and_branches_do_what_rules_say_op_by_op) {
   LS_SPEC("O43 O68 O77 O78 O88 O90");
   outside_flows_tally all = {0};
   const int count = how_many(LS_SANITIZED ? 5 : 40);
@@ -441,15 +436,4 @@ clusters_in_loops_and_branches_do_what_rules_say_op_by_op(void **state) {
     printf("%d programs with loops and branches: %zu runs, %zu failed as they "
            "were to, %zu calls, %zu writes\n",
            count, all.runs, all.failed, all.calls, all.writes);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(cases_give_the_same_bytes_outside),
-      cmocka_unit_test(random_programs_give_the_same_bytes_outside),
-      cmocka_unit_test(gradients_are_in_the_clusters_that_rules_say),
-      cmocka_unit_test(
-          clusters_in_loops_and_branches_do_what_rules_say_op_by_op),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -369,8 +369,7 @@ static int number_of(const char *name, int otherwise) {
   return text != NULL ? atoi(text) : otherwise;
 }
 
-static void each_system_does_what_it_does_alone(void **state) {
-  (void)state;
+TEST(each_system_does_what_it_does_alone) {
   const uint64_t first = loop_random_seed();
   const int count = number_of("LS_TEST_SYSTEMS", FEW);
   int runs = 0, failed = 0;
@@ -389,11 +388,4 @@ static void each_system_does_what_it_does_alone(void **state) {
   }
   if (getenv("LS_TEST_SYSTEMS") != NULL)
     printf("%d programs, %d runs, %d refused\n", count, runs, failed);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(each_system_does_what_it_does_alone),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,8 +12,7 @@
 #include "lockstep/training_loop.h"
 #include "support/refused.h"
 
-static void refused_calls_of_infeed_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_infeed_leave_nothing) {
   REFUSED(ls_infeed_queue *, ls_infeed_queue_create(NULL, &out));
   REFUSED(ls_nest, ls_infeed_queue_dequeue(NULL, -1, &out));
   REFUSED(ls_nest, ls_infeed_queue_enqueue(NULL, ls_none(), NULL, &out));
@@ -28,16 +27,14 @@ static void refused_calls_of_infeed_leave_nothing(void **state) {
   REFUSED_SHAPE(ls_sharding_policy_unshard_shape(NULL, NULL, 0, &out));
 }
 
-static void refused_calls_of_replicate_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_replicate_leave_nothing) {
   REFUSED(ls_nest, ls_replicate(NULL, NULL, ls_none(), NULL, &out));
   REFUSED_TWO(ls_tensor, ls_nest,
               ls_split_compile_and_replicate(NULL, NULL, ls_none(), NULL, &out,
                                              &second));
 }
 
-static void refused_calls_of_shard_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_shard_leave_nothing) {
   REFUSED(ls_nest, ls_batch_parallel(NULL, NULL, ls_none(), -1, NULL, &out));
   REFUSED(ls_nest, ls_rewrite(NULL, NULL, ls_none(), NULL, &out));
   REFUSED(ls_nest, ls_rewrite_for_inference(NULL, NULL, ls_none(), NULL, &out));
@@ -47,13 +44,11 @@ static void refused_calls_of_shard_leave_nothing(void **state) {
       ls_split_compile_and_shard(NULL, NULL, ls_none(), NULL, &out, &second));
 }
 
-static void refused_calls_of_steps_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_steps_leave_nothing) {
   REFUSED(ls_step_context *, ls_strategy_run_steps(NULL, NULL, &out));
 }
 
-static void refused_calls_of_topology_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_topology_leave_nothing) {
   REFUSED(ls_device_assignment *, ls_device_assignment_build(NULL, NULL, &out));
   REFUSED(ls_device_assignment *,
           ls_device_assignment_create(NULL, NULL, &out));
@@ -76,8 +71,7 @@ static void refused_calls_of_topology_leave_nothing(void **state) {
   REFUSED(int32_t, ls_topology_task_at(NULL, (ls_coordinate){0}, &out));
 }
 
-static void refused_calls_of_tpu_strategy_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_tpu_strategy_leave_nothing) {
   REFUSED_MEMORY(ls_strategy *, ls_tpu_strategy_create(NULL, &out));
   REFUSED(ls_device_name, ls_tpu_strategy_device(NULL, -1, -1, &out));
   REFUSED_MEMORY(ls_strategy *,
@@ -87,8 +81,7 @@ static void refused_calls_of_tpu_strategy_leave_nothing(void **state) {
   REFUSED_MEMORY(ls_strategy *, ls_tpu_strategy_v1_create(NULL, &out));
 }
 
-static void refused_calls_of_tpu_system_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_tpu_system_leave_nothing) {
   REFUSED(ls_pod_health, ls_pod_ask_health(NULL, -1, -1, &out));
   REFUSED(char *, ls_pod_print(NULL, &out));
   REFUSED_TWO(ls_device_name *, size_t,
@@ -106,30 +99,13 @@ static void refused_calls_of_tpu_system_leave_nothing(void **state) {
   REFUSED(ls_device_name, ls_tpu_system_device("/", &out));
 }
 
-static void refused_calls_of_tpu_variable_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_tpu_variable_leave_nothing) {
   REFUSED(ls_variable *, ls_replicated_variable_create(NULL, NULL, 0, &out));
   REFUSED(ls_tensor, ls_tpu_read_variable(ls_none(), &out));
   REFUSED(ls_op, ls_tpu_variable_handle(NULL, &out));
 }
 
-static void refused_calls_of_training_loop_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_training_loop_leave_nothing) {
   REFUSED(ls_nest, ls_training_repeat(-1, NULL, ls_none(), &out));
   REFUSED(ls_nest, ls_training_while(NULL, ls_none(), &out));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(refused_calls_of_infeed_leave_nothing),
-      cmocka_unit_test(refused_calls_of_replicate_leave_nothing),
-      cmocka_unit_test(refused_calls_of_shard_leave_nothing),
-      cmocka_unit_test(refused_calls_of_steps_leave_nothing),
-      cmocka_unit_test(refused_calls_of_topology_leave_nothing),
-      cmocka_unit_test(refused_calls_of_tpu_strategy_leave_nothing),
-      cmocka_unit_test(refused_calls_of_tpu_system_leave_nothing),
-      cmocka_unit_test(refused_calls_of_tpu_variable_leave_nothing),
-      cmocka_unit_test(refused_calls_of_training_loop_leave_nothing),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,8 +45,7 @@ static void expect_refused(computation *c, ls_nest inputs,
   expect_refused(c, inputs, (const char *const[]){__VA_ARGS__},                \
                  sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))
 
-static void inputs_are_a_list_for_each_replica(void **state) {
-  (void)state;
+TEST(inputs_are_a_list_for_each_replica) {
   LS_SPEC("O93 O95");
   computation c;
   computation_open(&c);
@@ -68,8 +67,7 @@ static void inputs_are_a_list_for_each_replica(void **state) {
   computation_close(&c);
 }
 
-static void without_inputs_there_is_one_replica(void **state) {
-  (void)state;
+TEST(without_inputs_there_is_one_replica) {
   LS_SPEC("O93 O94");
   computation c;
   computation_open(&c);
@@ -91,8 +89,7 @@ static void without_inputs_there_is_one_replica(void **state) {
   computation_close(&c);
 }
 
-static void types_are_those_of_replica_0(void **state) {
-  (void)state;
+TEST(types_are_those_of_replica_0) {
   LS_SPEC("O96");
   computation c;
   computation_open(&c);
@@ -115,8 +112,7 @@ static ls_nest none_and_value(ls_nest args, void *user) {
   return LS_LIST(ls_none(), ls_nest_retain(ls_nest_item(args, 1)));
 }
 
-static void none_is_none_on_all_and_variables_are_read(void **state) {
-  (void)state;
+TEST(none_is_none_on_all_and_variables_are_read) {
   LS_SPEC("O97 O108");
   computation c;
   computation_open(&c);
@@ -141,8 +137,7 @@ static void none_is_none_on_all_and_variables_are_read(void **state) {
   ls_variable_release(v);
 }
 
-static void the_number_of_inputs_fits_what_is_declared(void **state) {
-  (void)state;
+TEST(the_number_of_inputs_fits_what_is_declared) {
   LS_SPEC("O98 T81");
   static const char *const names[] = {"a", "b", "c"};
   static const struct {
@@ -248,8 +243,7 @@ static ls_status return_as(computation *c, form f) {
   return status;
 }
 
-static void flat_results_are_a_list_of_tensors(void **state) {
-  (void)state;
+TEST(flat_results_are_a_list_of_tensors) {
   LS_SPEC("O108 O109 O111 O112");
   computation c;
   computation_open(&c);
@@ -285,8 +279,7 @@ static void flat_results_are_a_list_of_tensors(void **state) {
   computation_close(&c);
 }
 
-static void without_tensors_each_replica_has_an_op(void **state) {
-  (void)state;
+TEST(without_tensors_each_replica_has_an_op) {
   LS_SPEC("O108 O113");
   static const form forms[] = {NONE, OP_ALONE, EMPTY};
   for (size_t i = 0; i < 3; ++i) {
@@ -307,8 +300,7 @@ static void without_tensors_each_replica_has_an_op(void **state) {
   }
 }
 
-static void nested_results_keep_their_form(void **state) {
-  (void)state;
+TEST(nested_results_keep_their_form) {
   LS_SPEC("O110 O112");
   computation c;
   computation_open(&c);
@@ -325,8 +317,7 @@ static void nested_results_keep_their_form(void **state) {
   computation_close(&c);
 }
 
-static void other_results_are_refused(void **state) {
-  (void)state;
+TEST(other_results_are_refused) {
   LS_SPEC("O107 O108 O109 O110");
   static const struct {
     form form;
@@ -358,8 +349,7 @@ static void other_results_are_refused(void **state) {
 }
 
 // ---- Metadata --------------------------------------------------------------
-static void metadata_says_what_is_known(void **state) {
-  (void)state;
+TEST(metadata_says_what_is_known) {
   LS_SPEC("O101");
   computation c;
   computation_open(&c);
@@ -388,8 +378,7 @@ static void metadata_says_what_is_known(void **state) {
   computation_close(&c);
 }
 
-static void an_assignment_is_part_of_the_metadata(void **state) {
-  (void)state;
+TEST(an_assignment_is_part_of_the_metadata) {
   LS_SPEC("O101 O105");
   const int32_t mesh[] = {2, 1, 1, 2};
   ls_array *places = NULL;
@@ -453,8 +442,7 @@ static ls_nest look_at_shards(ls_nest args, void *user) {
   return ls_nest_retain(args);
 }
 
-static void the_number_of_shards_is_that_of_replicas(void **state) {
-  (void)state;
+TEST(the_number_of_shards_is_that_of_replicas) {
   LS_SPEC("O102");
   computation c;
   int seen = 0;
@@ -479,15 +467,13 @@ static void the_number_of_shards_is_that_of_replicas(void **state) {
   computation_close(&c);
 }
 
-static void eager_has_no_computations(void **state) {
-  (void)state;
+TEST(eager_has_no_computations) {
   ls_nest outputs = ls_none();
   expect_status(ls_replicate(count_calls, NULL, ls_none(), NULL, &outputs),
                 LS_FAILED_PRECONDITION, "in eager there is none");
 }
 
-static void what_is_needed_is_not_null(void **state) {
-  (void)state;
+TEST(what_is_needed_is_not_null) {
   computation c;
   computation_open(&c);
   ls_tensor told;
@@ -508,24 +494,4 @@ static void what_is_needed_is_not_null(void **state) {
                 "ls_outside_compilation: fn is NULL");
   ls_nest_release(made);
   computation_close(&c);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(inputs_are_a_list_for_each_replica),
-      cmocka_unit_test(without_inputs_there_is_one_replica),
-      cmocka_unit_test(types_are_those_of_replica_0),
-      cmocka_unit_test(none_is_none_on_all_and_variables_are_read),
-      cmocka_unit_test(the_number_of_inputs_fits_what_is_declared),
-      cmocka_unit_test(flat_results_are_a_list_of_tensors),
-      cmocka_unit_test(without_tensors_each_replica_has_an_op),
-      cmocka_unit_test(nested_results_keep_their_form),
-      cmocka_unit_test(other_results_are_refused),
-      cmocka_unit_test(metadata_says_what_is_known),
-      cmocka_unit_test(an_assignment_is_part_of_the_metadata),
-      cmocka_unit_test(the_number_of_shards_is_that_of_replicas),
-      cmocka_unit_test(eager_has_no_computations),
-      cmocka_unit_test(what_is_needed_is_not_null),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

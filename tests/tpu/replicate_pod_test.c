@@ -16,8 +16,7 @@ static ls_nest give_back(ls_nest args, void *user) {
   return LS_LIST(ls_nest_retain(ls_nest_item(args, 0)));
 }
 
-static void there_are_as_many_replicas_as_cores_or_one(void **state) {
-  (void)state;
+TEST(there_are_as_many_replicas_as_cores_or_one) {
   LS_SPEC("O104");
   for (size_t replicas = 1; replicas <= 5; ++replicas) {
     pod_runs f = pod_runs_begin(2, 2, one_thread);
@@ -64,8 +63,7 @@ static ls_infeed_queue *queue_of(int64_t shards, int64_t rows) {
   return queue;
 }
 
-static void elements_of_an_infeed_are_trailing_arguments(void **state) {
-  (void)state;
+TEST(elements_of_an_infeed_are_trailing_arguments) {
   LS_SPEC("O103");
   pod_runs f = pod_runs_begin(1, 2, one_thread);
   ls_infeed_queue *queue = queue_of(0, 2);
@@ -97,8 +95,7 @@ static void elements_of_an_infeed_are_trailing_arguments(void **state) {
   pod_runs_end(&f);
 }
 
-static void an_infeed_of_other_shards_is_refused(void **state) {
-  (void)state;
+TEST(an_infeed_of_other_shards_is_refused) {
   LS_SPEC("O103 O147");
   pod_runs f = pod_runs_begin(1, 2, one_thread);
   ls_infeed_queue *queue = queue_of(4, 4);
@@ -118,8 +115,7 @@ static void an_infeed_of_other_shards_is_refused(void **state) {
   pod_runs_end(&f);
 }
 
-static void elements_of_an_infeed_count_as_arguments(void **state) {
-  (void)state;
+TEST(elements_of_an_infeed_count_as_arguments) {
   LS_SPEC("O98");
   static const char *const names[] = {"a", "b", "c"};
   for (size_t count = 1; count <= 3; ++count) {
@@ -153,8 +149,7 @@ static void elements_of_an_infeed_count_as_arguments(void **state) {
   }
 }
 
-static void a_training_loop_marks_steps_at_its_trips(void **state) {
-  (void)state;
+TEST(a_training_loop_marks_steps_at_its_trips) {
   LS_SPEC("O101");
   computation c;
   computation_open(&c);
@@ -167,15 +162,4 @@ static void a_training_loop_marks_steps_at_its_trips(void **state) {
                       "STEP_MARK_AT_TOP_LEVEL_WHILE_LOOP");
   ls_nest_release(inputs);
   computation_close(&c);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(there_are_as_many_replicas_as_cores_or_one),
-      cmocka_unit_test(elements_of_an_infeed_are_trailing_arguments),
-      cmocka_unit_test(an_infeed_of_other_shards_is_refused),
-      cmocka_unit_test(elements_of_an_infeed_count_as_arguments),
-      cmocka_unit_test(a_training_loop_marks_steps_at_its_trips),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,8 +60,7 @@ static double fetch(ls_session *session, ls_nest outputs, size_t replica,
   return value;
 }
 
-static void every_replica_runs_it_on_its_own_values(void **state) {
-  (void)state;
+TEST(every_replica_runs_it_on_its_own_values) {
   for (size_t replicas = 1; replicas <= 8; ++replicas) {
     ls_graph *graph = NULL;
     ls_session *session = NULL;
@@ -98,8 +97,7 @@ static ls_nest replicate_in_function(ls_nest args, void *user) {
   return ls_status_is_ok(status) ? outputs : ls_fail(status);
 }
 
-static void it_is_part_of_a_traced_function(void **state) {
-  (void)state;
+TEST(it_is_part_of_a_traced_function) {
   ls_function *f = function_of(replicate_in_function, NULL);
   ls_array *x = array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){5});
   const ls_nest args = LS_TUPLE(ls_nest_array(x));
@@ -126,8 +124,7 @@ static ls_nest count_runs(ls_nest args, void *user) {
 }
 
 // A string that is empty: it went well.
-static void how_compiling_went_is_told_without_running(void **state) {
-  (void)state;
+TEST(how_compiling_went_is_told_without_running) {
   ls_graph *graph = NULL;
   ls_session *session = NULL;
   ls_variable *counter = NULL;
@@ -165,8 +162,7 @@ static void how_compiling_went_is_told_without_running(void **state) {
 }
 
 // ---- What is built ---------------------------------------------------------
-static void the_ops_of_a_computation_have_their_names_and_marks(void **state) {
-  (void)state;
+TEST(the_ops_of_a_computation_have_their_names_and_marks) {
   LS_SPEC("O1 O3 O99 O100 O112 O115");
   ls_graph *graph = NULL;
   ls_nest outputs, again;
@@ -224,8 +220,7 @@ static void the_ops_of_a_computation_have_their_names_and_marks(void **state) {
 }
 
 // The text holds all of it: what is read back runs alike.
-static void it_is_read_back_from_text(void **state) {
-  (void)state;
+TEST(it_is_read_back_from_text) {
   ls_graph *graph = NULL, *parsed = NULL;
   ls_session *session = NULL;
   ls_nest outputs, result = ls_none();
@@ -251,15 +246,4 @@ static void it_is_read_back_from_text(void **state) {
   ls_graph_destroy(graph);
   ls_text_release(text);
   ls_text_release(again);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_replica_runs_it_on_its_own_values),
-      cmocka_unit_test(it_is_part_of_a_traced_function),
-      cmocka_unit_test(how_compiling_went_is_told_without_running),
-      cmocka_unit_test(it_is_read_back_from_text),
-      cmocka_unit_test(the_ops_of_a_computation_have_their_names_and_marks),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

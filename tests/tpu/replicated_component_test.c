@@ -88,8 +88,7 @@ static void expect_no_handle_of_a_whole(made *self) {
   ls_nest_release(results);
 }
 
-static void components_are_such_with_cores_as_one(void **state) {
-  (void)state;
+TEST(components_are_such_with_cores_as_one) {
   LS_SPEC("V146");
   for (int in_graph = 0; in_graph < 2; ++in_graph)
     for (int replicas = 1; replicas <= 3; ++replicas) {
@@ -132,8 +131,7 @@ static void components_are_such_with_cores_as_one(void **state) {
     }
 }
 
-static void others_are_plain(void **state) {
-  (void)state;
+TEST(others_are_plain) {
   static const struct {
     int cores;
     ls_flag spmd;
@@ -162,8 +160,7 @@ static ls_nest set_in_update(ls_nest args, void *user) {
   return ls_leaf(ls_variable_assign(part, f32_of(11)));
 }
 
-static void a_step_and_an_update_write_all(void **state) {
-  (void)state;
+TEST(a_step_and_an_update_write_all) {
   LS_SPEC("V146");
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
     made w;
@@ -196,8 +193,7 @@ static void a_step_and_an_update_write_all(void **state) {
   }
 }
 
-static void on_another_column_they_are_used_the_same(void **state) {
-  (void)state;
+TEST(on_another_column_they_are_used_the_same) {
   LS_SPEC("V146");
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
     made w;
@@ -230,8 +226,7 @@ static void on_another_column_they_are_used_the_same(void **state) {
   }
 }
 
-static void reads_of_them_have_gradients(void **state) {
-  (void)state;
+TEST(reads_of_them_have_gradients) {
   made w;
   made_open(&w, true, 2, 2, LS_FLAG_ON);
   ls_nest dx = ls_none(), x = ls_nest_variable(ls_variable_component(w.v, 1));
@@ -260,8 +255,7 @@ static void reads_of_them_have_gradients(void **state) {
   made_close(&w);
 }
 
-static void a_whole_is_saved_as_core_0_of_replica_0(void **state) {
-  (void)state;
+TEST(a_whole_is_saved_as_core_0_of_replica_0) {
   LS_SPEC("V146");
   made w;
   made_open(&w, false, 2, 2, LS_FLAG_ON);
@@ -280,16 +274,4 @@ static void a_whole_is_saved_as_core_0_of_replica_0(void **state) {
   assert_true(item_of(ls_variable_read(part)) == 6);
   ls_variable_release(part);
   made_close(&w);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(components_are_such_with_cores_as_one),
-      cmocka_unit_test(others_are_plain),
-      cmocka_unit_test(a_step_and_an_update_write_all),
-      cmocka_unit_test(on_another_column_they_are_used_the_same),
-      cmocka_unit_test(reads_of_them_have_gradients),
-      cmocka_unit_test(a_whole_is_saved_as_core_0_of_replica_0),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,8 +74,7 @@ static void expect_cores(const cores *self, double a, double b, double c) {
     assert_true(largest_of(self, ls_variable_read(self->at[i])) == wanted[i]);
 }
 
-static void reads_use_core_0_and_writes_reach_all(void **state) {
-  (void)state;
+TEST(reads_use_core_0_and_writes_reach_all) {
   LS_SPEC("V146");
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
     computation graph;
@@ -125,8 +124,7 @@ static ls_nest add_and_read(ls_nest args, void *user) {
   return ls_leaf(ls_reduce_sum(ls_variable_read(w->all), LS_ALL_AXES));
 }
 
-static void a_function_writes_all_too(void **state) {
-  (void)state;
+TEST(a_function_writes_all_too) {
   LS_SPEC("V146");
   cores w;
   cores_open(&w, NULL);
@@ -137,8 +135,7 @@ static void a_function_writes_all_too(void **state) {
   cores_close(&w);
 }
 
-static void saving_uses_core_0_and_restoring_reaches_all(void **state) {
-  (void)state;
+TEST(saving_uses_core_0_and_restoring_reaches_all) {
   LS_SPEC("V146");
   cores w;
   cores_open(&w, NULL);
@@ -160,8 +157,7 @@ static void expect_no_such(const ls_nest *leaves, size_t count,
   assert_null(made);
 }
 
-static void variables_of_one_type_are_needed(void **state) {
-  (void)state;
+TEST(variables_of_one_type_are_needed) {
   LS_SPEC("V146");
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
     computation graph;
@@ -216,8 +212,7 @@ static ls_nest miss_handle(ls_nest args, void *user) {
   return ls_leaf(f32_of(1));
 }
 
-static void a_handle_is_there_in_computations_and_exports(void **state) {
-  (void)state;
+TEST(a_handle_is_there_in_computations_and_exports) {
   LS_SPEC("V146");
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
     computation graph;
@@ -298,24 +293,11 @@ static void end(void *self) {
   *j = (job){0};
 }
 
-static void they_survive_any_failed_request(void **state) {
-  (void)state;
+TEST(they_survive_any_failed_request) {
   expect_faults_survived(&(fault_scenario){.name = "replicated variables",
                                            .size = sizeof(job),
                                            .begin = begin,
                                            .act = act,
                                            .outcome = outcome,
                                            .end = end});
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(reads_use_core_0_and_writes_reach_all),
-      cmocka_unit_test(a_function_writes_all_too),
-      cmocka_unit_test(saving_uses_core_0_and_restoring_reaches_all),
-      cmocka_unit_test(variables_of_one_type_are_needed),
-      cmocka_unit_test(a_handle_is_there_in_computations_and_exports),
-      cmocka_unit_test(they_survive_any_failed_request),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

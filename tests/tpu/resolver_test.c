@@ -103,8 +103,7 @@ static ls_tpu_resolver *create_named(const char *name) {
 }
 
 // ---- What it is made of ----------------------------------------------------
-static void a_resolver_keeps_what_it_is_given(void **state) {
-  (void)state;
+TEST(a_resolver_keeps_what_it_is_given) {
   LS_SPEC("T14 T22");
   world w = {0};
   counted c = begin(&w);
@@ -152,8 +151,7 @@ static void a_resolver_keeps_what_it_is_given(void **state) {
   counted_end(&c);
 }
 
-static void a_list_has_one_name(void **state) {
-  (void)state;
+TEST(a_list_has_one_name) {
   LS_SPEC("T15");
   world w = {0};
   counted c = begin(&w);
@@ -178,8 +176,7 @@ static void a_list_has_one_name(void **state) {
   counted_end(&c);
 }
 
-static void a_missing_name_comes_from_the_environment(void **state) {
-  (void)state;
+TEST(a_missing_name_comes_from_the_environment) {
   LS_SPEC("T15");
   static const struct {
     const char *name, *zone, *project;  // Given.
@@ -235,8 +232,7 @@ static void a_missing_name_comes_from_the_environment(void **state) {
   }
 }
 
-static void a_config_that_is_none_is_refused(void **state) {
-  (void)state;
+TEST(a_config_that_is_none_is_refused) {
   LS_SPEC("T15");
   static const struct {
     const char *config, *part;
@@ -277,8 +273,7 @@ static void expect_spec(const ls_tpu_resolver *resolver, const char *wanted) {
   ls_cluster_spec_destroy(spec);
 }
 
-static void addresses_are_tasks_in_their_order(void **state) {
-  (void)state;
+TEST(addresses_are_tasks_in_their_order) {
   LS_SPEC("T16");
   static const struct {
     const char *name, *wanted;
@@ -323,8 +318,7 @@ static void addresses_are_tasks_in_their_order(void **state) {
   counted_end(&c);
 }
 
-static void names_are_looked_up_each_time(void **state) {
-  (void)state;
+TEST(names_are_looked_up_each_time) {
   LS_SPEC("T17");
   static const ls_tpu_endpoint endpoints[] = {{"10.0.0.2", 8470},
                                               {"10.0.0.1", 99}};
@@ -368,8 +362,7 @@ static void names_are_looked_up_each_time(void **state) {
   counted_end(&c);
 }
 
-static void a_cluster_is_workers_and_a_coordinator(void **state) {
-  (void)state;
+TEST(a_cluster_is_workers_and_a_coordinator) {
   LS_SPEC("T18");
   world w = {0};
   counted c = begin(&w);
@@ -411,8 +404,7 @@ static void expect_master(const ls_tpu_resolver *resolver, const char *type,
   assert_string_equal(master.text, wanted);
 }
 
-static void the_master_is_the_address_of_a_task(void **state) {
-  (void)state;
+TEST(the_master_is_the_address_of_a_task) {
   LS_SPEC("T19");
   world w = {0};
   counted c = begin(&w);
@@ -440,8 +432,7 @@ static void the_master_is_the_address_of_a_task(void **state) {
   counted_end(&c);
 }
 
-static void ops_go_to_the_job_of_the_workers(void **state) {
-  (void)state;
+TEST(ops_go_to_the_job_of_the_workers) {
   LS_SPEC("T26");
   static const struct {
     const char *master;
@@ -492,8 +483,7 @@ static ls_tpu_resolver *create_queried(world *w) {
       .name = "grpc://a", .query = query, .user = w});
 }
 
-static void accelerators_are_counted_by_host(void **state) {
-  (void)state;
+TEST(accelerators_are_counted_by_host) {
   LS_SPEC("T20 T21");
   static const char *const even[] = {
       "/job:worker/replica:0/task:0/device:CPU:0",
@@ -535,8 +525,7 @@ static void accelerators_are_counted_by_host(void **state) {
   counted_end(&c);
 }
 
-static void a_late_answer_is_asked_for_again(void **state) {
-  (void)state;
+TEST(a_late_answer_is_asked_for_again) {
   LS_SPEC("T20");
   static const char *const one[] = {"/job:worker/task:0/device:TPU:0"};
   world w = {.devices = one, .num_devices = 1, .late = 120};
@@ -559,8 +548,7 @@ static void a_late_answer_is_asked_for_again(void **state) {
   counted_end(&c);
 }
 
-static void metadata_lists_devices_in_order(void **state) {
-  (void)state;
+TEST(metadata_lists_devices_in_order) {
   LS_SPEC("T23 T24");
   static const char *const devices[] = {
       "/job:b/task:0/device:TPU:10", "/job:b/task:0/tpu:2",
@@ -616,8 +604,7 @@ static void metadata_lists_devices_in_order(void **state) {
 static const char two_cores[] = "\x0a\x04\x01\x01\x01\x02\x10\x01\x18\x02\x22"
                                 "\x08\0\0\0\0\0\0\0\x01\x2a\x02\x08\x01";
 
-static void a_topology_is_there_when_it_is_asked_for(void **state) {
-  (void)state;
+TEST(a_topology_is_there_when_it_is_asked_for) {
   LS_SPEC("T23 T25");
   static const char *const devices[] = {"/job:w/task:0/device:TPU:0",
                                         "/job:w/task:0/device:TPU:1"};
@@ -645,8 +632,7 @@ static void a_topology_is_there_when_it_is_asked_for(void **state) {
   counted_end(&c);
 }
 
-static void pinging_gives_up_in_the_end(void **state) {
-  (void)state;
+TEST(pinging_gives_up_in_the_end) {
   LS_SPEC("T25");
   world w = {.late = -1};
   counted c = begin(&w);
@@ -696,28 +682,6 @@ static ls_status do_everything(void *user) {
   return status;
 }
 
-static void failed_allocations_are_survived(void **state) {
-  (void)state;
+TEST(failed_allocations_are_survived) {
   expect_memory_failures_survived(do_everything, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_resolver_keeps_what_it_is_given),
-      cmocka_unit_test(a_list_has_one_name),
-      cmocka_unit_test(a_missing_name_comes_from_the_environment),
-      cmocka_unit_test(a_config_that_is_none_is_refused),
-      cmocka_unit_test(addresses_are_tasks_in_their_order),
-      cmocka_unit_test(names_are_looked_up_each_time),
-      cmocka_unit_test(a_cluster_is_workers_and_a_coordinator),
-      cmocka_unit_test(the_master_is_the_address_of_a_task),
-      cmocka_unit_test(ops_go_to_the_job_of_the_workers),
-      cmocka_unit_test(accelerators_are_counted_by_host),
-      cmocka_unit_test(a_late_answer_is_asked_for_again),
-      cmocka_unit_test(metadata_lists_devices_in_order),
-      cmocka_unit_test(a_topology_is_there_when_it_is_asked_for),
-      cmocka_unit_test(pinging_gives_up_in_the_end),
-      cmocka_unit_test(failed_allocations_are_survived),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

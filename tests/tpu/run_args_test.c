@@ -48,8 +48,7 @@ static void bind_nests(tpu_runs *runs) {
     assert_true(tpu_runs_number(runs, -1, r) == 201 + r);
 }
 
-static void a_nest_is_bound_by_its_first_leaf_alone(void **state) {
-  (void)state;
+TEST(a_nest_is_bound_by_its_first_leaf_alone) {
   LS_SPEC("T60 T61 T62");
   tpu_runs_all(bind_nests);
 }
@@ -85,8 +84,7 @@ static void bind_undeclared_names(tpu_runs *runs) {
     assert_true(tpu_runs_number(runs, 0, r) == 11 + 2 * r);
 }
 
-static void each_argument_by_name_is_bound_alone(void **state) {
-  (void)state;
+TEST(each_argument_by_name_is_bound_alone) {
   LS_SPEC("T60 T61 T77 T78");
   tpu_runs_all(bind_undeclared_names);
 }
@@ -141,8 +139,7 @@ static void bind_declared(tpu_runs *runs) {
                 LS_INVALID_ARGUMENT, "'b' is given by position and by name");
 }
 
-static void variables_and_values_mix_by_position_and_by_name(void **state) {
-  (void)state;
+TEST(variables_and_values_mix_by_position_and_by_name) {
   LS_SPEC("T63 T68");
   tpu_runs_all(bind_declared);
 }
@@ -159,8 +156,7 @@ static void refuse_too_many(tpu_runs *runs) {
         LS_INVALID_ARGUMENT, "too many positional arguments");
 }
 
-static void more_arguments_than_parameters_are_refused(void **state) {
-  (void)state;
+TEST(more_arguments_than_parameters_are_refused) {
   LS_SPEC("T64");
   tpu_runs_all(refuse_too_many);
 }
@@ -201,8 +197,7 @@ static void mix_with_tail(tpu_runs *runs) {
     assert_true(tpu_runs_number(runs, -1, r) == 106 + r);
 }
 
-static void variables_stay_out_of_the_variadic_tail(void **state) {
-  (void)state;
+TEST(variables_stay_out_of_the_variadic_tail) {
   LS_SPEC("T65 T66");
   tpu_runs_all(mix_with_tail);
 }
@@ -232,8 +227,7 @@ static void refuse_positional_only(tpu_runs *runs) {
       LS_INVALID_ARGUMENT, "too many positional arguments");
 }
 
-static void variables_and_positional_only_parameters_do_not_mix(void **state) {
-  (void)state;
+TEST(variables_and_positional_only_parameters_do_not_mix) {
   LS_SPEC("T67");
   tpu_runs_all(refuse_positional_only);
 }
@@ -251,8 +245,7 @@ static ls_nest add_to(ls_nest args, void *user) {
 
 // A function object is compiled and reused, whatever is bound; each variable
 // has a trace of its own.
-static void a_function_with_bound_variables_is_reused(void **state) {
-  (void)state;
+TEST(a_function_with_bound_variables_is_reused) {
   LS_SPEC("T74");
   tpu_runs runs = {.replicas = 2, .strategy = tpu_strategy_of(2)};
   ls_variable *variables[2];
@@ -279,17 +272,4 @@ static void a_function_with_bound_variables_is_reused(void **state) {
   for (int i = 0; i < 2; ++i)
     ls_variable_release(variables[i]);
   ls_strategy_release(runs.strategy);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_nest_is_bound_by_its_first_leaf_alone),
-      cmocka_unit_test(each_argument_by_name_is_bound_alone),
-      cmocka_unit_test(variables_and_values_mix_by_position_and_by_name),
-      cmocka_unit_test(more_arguments_than_parameters_are_refused),
-      cmocka_unit_test(variables_stay_out_of_the_variadic_tail),
-      cmocka_unit_test(variables_and_positional_only_parameters_do_not_mix),
-      cmocka_unit_test(a_function_with_bound_variables_is_reused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

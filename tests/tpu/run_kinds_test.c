@@ -44,8 +44,7 @@ static ls_function *concrete_of(ls_function *f) {
   return concrete;
 }
 
-static void functions_concrete_ones_and_objects_are_run(void **state) {
-  (void)state;
+TEST(functions_concrete_ones_and_objects_are_run) {
   LS_SPEC("T57 T196");
   double one = 1;
   for (int replicas = 1; replicas <= 3; ++replicas) {
@@ -85,8 +84,7 @@ static void functions_concrete_ones_and_objects_are_run(void **state) {
   }
 }
 
-static void what_cannot_be_called_is_refused(void **state) {
-  (void)state;
+TEST(what_cannot_be_called_is_refused) {
   ls_strategy *s = tpu_strategy_of(2);
   ls_object thing;
   ls_object_init(&thing, &thing_type);
@@ -104,8 +102,7 @@ static void what_cannot_be_called_is_refused(void **state) {
 }
 
 // A function is known by itself: one that lies where another lay is new.
-static void a_new_function_is_traced_anew_wherever_it_lies(void **state) {
-  (void)state;
+TEST(a_new_function_is_traced_anew_wherever_it_lies) {
   LS_SPEC("T72 T196");
   tpu_runs runs = {.replicas = 2, .strategy = tpu_strategy_of(2)};
   const ls_nest args = LS_TUPLE(tpu_runs_per_replica(&runs, 5));
@@ -150,8 +147,7 @@ static void run_two_callbacks(tpu_runs *runs) {
   ls_function_release(g);
 }
 
-static void callbacks_of_one_signature_stay_distinct(void **state) {
-  (void)state;
+TEST(callbacks_of_one_signature_stay_distinct) {
   LS_SPEC("T114");
   tpu_runs_all(run_two_callbacks);
 }
@@ -219,8 +215,7 @@ static void refuse_inside(tpu_runs *runs) {
   ls_strategy_release(other);
 }
 
-static void runs_do_not_nest(void **state) {
-  (void)state;
+TEST(runs_do_not_nest) {
   LS_SPEC("T76");
   tpu_runs_all(refuse_inside);
 }
@@ -260,8 +255,7 @@ static void refuse_differences(tpu_runs *runs) {
                 LS_INVALID_ARGUMENT, "in input 1 of replica 1");
 }
 
-static void replicas_have_the_same_inputs(void **state) {
-  (void)state;
+TEST(replicas_have_the_same_inputs) {
   LS_SPEC("T80");
   tpu_runs_all(refuse_differences);
   // Other numbers of inputs, which only a computation by itself can have.
@@ -361,23 +355,9 @@ static void return_composites(tpu_runs *runs) {
   }
 }
 
-static void results_become_tensors_and_slices_stay_slices(void **state) {
-  (void)state;
+TEST(results_become_tensors_and_slices_stay_slices) {
   LS_SPEC("T113");
   tpu_runs_all(convert_results);
   tpu_runs_all(refuse_other_results);
   tpu_runs_all(return_composites);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(functions_concrete_ones_and_objects_are_run),
-      cmocka_unit_test(what_cannot_be_called_is_refused),
-      cmocka_unit_test(a_new_function_is_traced_anew_wherever_it_lies),
-      cmocka_unit_test(callbacks_of_one_signature_stay_distinct),
-      cmocka_unit_test(runs_do_not_nest),
-      cmocka_unit_test(replicas_have_the_same_inputs),
-      cmocka_unit_test(results_become_tensors_and_slices_stay_slices),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

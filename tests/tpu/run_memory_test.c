@@ -83,8 +83,7 @@ static void end_job(void *self) {
   ls_strategy_release(j->strategy);
 }
 
-static void a_run_survives_any_failed_request(void **state) {
-  (void)state;
+TEST(a_run_survives_any_failed_request) {
   expect_faults_survived(&(fault_scenario){.name = "run on a TPU strategy",
                                            .size = sizeof(job),
                                            .begin = begin_run,
@@ -141,20 +140,11 @@ static double outcome_of_compile(void *self) {
   return ls_nest_number(((job *)self)->result);
 }
 
-static void asking_before_survives_any_failed_request(void **state) {
-  (void)state;
+TEST(asking_before_survives_any_failed_request) {
   expect_faults_survived(&(fault_scenario){.name = "compile status",
                                            .size = sizeof(job),
                                            .begin = begin_graph,
                                            .act = act_compile,
                                            .outcome = outcome_of_compile,
                                            .end = end_job});
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_run_survives_any_failed_request),
-      cmocka_unit_test(asking_before_survives_any_failed_request),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,8 +40,7 @@ static const struct {
 };
 enum { NUM_WAYS_TO_RUN = sizeof(ways_to_run) / sizeof(*ways_to_run) };
 
-static void xla_options_are_the_callers_or_the_strategys(void **state) {
-  (void)state;
+TEST(xla_options_are_the_callers_or_the_strategys) {
   LS_SPEC("T71 T106");
   for (int replicas = 1; replicas <= 3; ++replicas)
     for (size_t i = 0; i < NUM_WAYS_TO_RUN; ++i) {
@@ -80,8 +79,7 @@ static void xla_options_are_the_callers_or_the_strategys(void **state) {
   computation_close(&c);
 }
 
-static void a_function_keeps_a_trace_for_each_way(void **state) {
-  (void)state;
+TEST(a_function_keeps_a_trace_for_each_way) {
   LS_SPEC("T70 T72");
   ls_strategy *s = tpu_strategy_of(2), *other = tpu_strategy_of(2);
   ls_function *f = function_of(add_one, NULL);
@@ -111,8 +109,7 @@ static void a_function_keeps_a_trace_for_each_way(void **state) {
 static const ls_xla_options no_flag = {.spmd = (ls_flag)5};
 static const ls_xla_options no_padder_flag = {.dynamic_padder = (ls_flag)6};
 
-static void what_is_no_flag_is_refused(void **state) {
-  (void)state;
+TEST(what_is_no_flag_is_refused) {
   ls_strategy *s = tpu_strategy_of(2);
   ls_function *f = function_of(add_one, NULL);
   const ls_nest args = LS_TUPLE(ls_nest_f64(4));
@@ -137,8 +134,7 @@ static void what_is_no_flag_is_refused(void **state) {
   ls_strategy_release(s);
 }
 
-static void other_strategies_refuse_them(void **state) {
-  (void)state;
+TEST(other_strategies_refuse_them) {
   ls_strategy *s = NULL;
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(2)}, &s));
@@ -151,14 +147,4 @@ static void other_strategies_refuse_them(void **state) {
   }
   ls_nest_release(args);
   ls_strategy_release(s);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(xla_options_are_the_callers_or_the_strategys),
-      cmocka_unit_test(a_function_keeps_a_trace_for_each_way),
-      cmocka_unit_test(what_is_no_flag_is_refused),
-      cmocka_unit_test(other_strategies_refuse_them),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

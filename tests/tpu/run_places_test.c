@@ -63,8 +63,7 @@ static void look_inside(tpu_runs *runs) {
   assert_string_equal(ls_op_device(ls_tensor_op(ls_op_input(inside, 0))), "");
 }
 
-static void results_lie_on_their_replicas_cores(void **state) {
-  (void)state;
+TEST(results_lie_on_their_replicas_cores) {
   LS_SPEC("T84");
   tpu_runs_all(look_at_places);
   tpu_runs_all(look_inside);
@@ -118,16 +117,7 @@ static void place_softly(tpu_runs *runs) {
   ls_function_release(good);
 }
 
-static void ops_without_a_form_for_cores_need_soft_placement(void **state) {
-  (void)state;
+TEST(ops_without_a_form_for_cores_need_soft_placement) {
   LS_SPEC("T85");
   tpu_runs_all(place_softly);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(results_lie_on_their_replicas_cores),
-      cmocka_unit_test(ops_without_a_form_for_cores_need_soft_placement),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

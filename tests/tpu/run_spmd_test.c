@@ -53,8 +53,7 @@ static ls_nest map_split(ls_nest args, void *user) {
 }
 
 // What a strategy was made with holds unless a run says otherwise.
-static void a_run_is_spmd_as_its_strategy_is_or_as_it_says(void **state) {
-  (void)state;
+TEST(a_run_is_spmd_as_its_strategy_is_or_as_it_says) {
   LS_SPEC("T71 T106 O46");
   static const ls_xla_options apart = {.spmd = LS_FLAG_OFF}, one = {0};
   static const struct {
@@ -87,11 +86,4 @@ static void a_run_is_spmd_as_its_strategy_is_or_as_it_says(void **state) {
     ls_function_release(f);
     ls_strategy_release(step.strategy);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_run_is_spmd_as_its_strategy_is_or_as_it_says),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -164,8 +164,7 @@ static void expect_refused(const runner *r, const char *says) {
 }
 
 // ---- One that goes and comes back ------------------------------------------
-static void what_was_made_for_a_system_waits_until_it_is_back(void **state) {
-  (void)state;
+TEST(what_was_made_for_a_system_waits_until_it_is_back) {
   LS_SPEC("T28");
   static const system_facts rows[] = {
       {.name = "virtual:2x2"},
@@ -201,8 +200,7 @@ static void what_was_made_for_a_system_waits_until_it_is_back(void **state) {
 }
 
 // This machine's own computes without being initialized, until it is shut down.
-static void the_local_system_computes_before_it_is_initialized(void **state) {
-  (void)state;
+TEST(the_local_system_computes_before_it_is_initialized) {
   counted c = counted_begin(1);
   ls_tpu_resolver *resolver = resolver_of((system_facts){.name = "local"});
   runner r = runner_begin(resolver);
@@ -216,8 +214,7 @@ static void the_local_system_computes_before_it_is_initialized(void **state) {
   counted_end(&c);
 }
 
-static void another_size_under_the_name_is_another_system(void **state) {
-  (void)state;
+TEST(another_size_under_the_name_is_another_system) {
   counted c = counted_begin(1);
   static const char *const others[] = {"2x1", "2x2,hosts=2", "4x2"};
   ls_tpu_resolver *first =
@@ -246,8 +243,7 @@ static void another_size_under_the_name_is_another_system(void **state) {
 }
 
 // ---- Several ---------------------------------------------------------------
-static void a_job_has_one_system_at_a_time(void **state) {
-  (void)state;
+TEST(a_job_has_one_system_at_a_time) {
   counted c = counted_begin(1);
   ls_tpu_resolver *first = resolver_of((system_facts){.name = "virtual:2x2"});
   ls_tpu_resolver *second = resolver_of((system_facts){.name = "virtual:1x1"});
@@ -284,8 +280,7 @@ static void a_job_has_one_system_at_a_time(void **state) {
 }
 
 // Of other sizes and of one, whichever was initialized last.
-static void each_strategy_runs_on_its_own_system(void **state) {
-  (void)state;
+TEST(each_strategy_runs_on_its_own_system) {
   static const char *const pairs[][2] = {{"virtual:2x2", "virtual:1x1"},
                                          {"virtual:1x1", "virtual:2x2"},
                                          {"virtual:2x1", "virtual:2x1"},
@@ -326,8 +321,7 @@ static void each_strategy_runs_on_its_own_system(void **state) {
   }
 }
 
-static void an_assignment_is_of_the_strategys_system(void **state) {
-  (void)state;
+TEST(an_assignment_is_of_the_strategys_system) {
   counted c = counted_begin(1);
   ls_tpu_resolver *red =
       resolver_of((system_facts){.name = "virtual:2x1", .job = "red"});
@@ -371,8 +365,7 @@ static void an_assignment_is_of_the_strategys_system(void **state) {
 }
 
 // ---- What says nothing -----------------------------------------------------
-static void what_may_be_for_either_is_refused(void **state) {
-  (void)state;
+TEST(what_may_be_for_either_is_refused) {
   counted c = counted_begin(1);
   ls_tpu_resolver *red =
       resolver_of((system_facts){.name = "virtual:1x1", .job = "red"});
@@ -439,8 +432,7 @@ static ls_nest zero(void) {
 }
 
 // What a strategy's computation takes comes from its own cores' infeeds.
-static void each_strategy_is_fed_by_its_own_infeeds(void **state) {
-  (void)state;
+TEST(each_strategy_is_fed_by_its_own_infeeds) {
   counted c = counted_begin(1);
   static const char *const jobs[] = {"red", "blue"};
   ls_tpu_resolver *resolvers[2];
@@ -523,22 +515,6 @@ static ls_status come_and_go(void *user) {
   return status;
 }
 
-static void refused_memory_is_survived(void **state) {
-  (void)state;
+TEST(refused_memory_is_survived) {
   expect_memory_failures_survived(come_and_go, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_was_made_for_a_system_waits_until_it_is_back),
-      cmocka_unit_test(the_local_system_computes_before_it_is_initialized),
-      cmocka_unit_test(another_size_under_the_name_is_another_system),
-      cmocka_unit_test(a_job_has_one_system_at_a_time),
-      cmocka_unit_test(each_strategy_runs_on_its_own_system),
-      cmocka_unit_test(an_assignment_is_of_the_strategys_system),
-      cmocka_unit_test(what_may_be_for_either_is_refused),
-      cmocka_unit_test(each_strategy_is_fed_by_its_own_infeeds),
-      cmocka_unit_test(refused_memory_is_survived),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,8 +16,7 @@ static ls_sharding_policy of(int64_t shards, int64_t dimension) {
                               .dimension = LS_SOME(dimension)};
 }
 
-static void a_policy_says_nothing_at_first(void **state) {
-  (void)state;
+TEST(a_policy_says_nothing_at_first) {
   LS_SPEC("O145");
   ls_sharding_policy p = {0};
   assert_false(p.num_shards.set || p.dimension.set || p.frozen);
@@ -31,8 +30,7 @@ static void a_policy_says_nothing_at_first(void **state) {
   assert_string_equal(text_of(&p), "ShardingPolicy(unset)");
 }
 
-static void freezing_fills_in_one_shard_of_dimension_0(void **state) {
-  (void)state;
+TEST(freezing_fills_in_one_shard_of_dimension_0) {
   LS_SPEC("O146");
   ls_sharding_policy p = {0};
   expect_ok(ls_sharding_policy_set_num_partitions(&p, 4));
@@ -49,8 +47,7 @@ static void freezing_fills_in_one_shard_of_dimension_0(void **state) {
   assert_string_equal(text_of(&p), "ShardingPolicy(3 shards dimension 0)");
 }
 
-static void setters_refuse_what_cannot_be(void **state) {
-  (void)state;
+TEST(setters_refuse_what_cannot_be) {
   LS_SPEC("O147");
   ls_sharding_policy p = {0};
   expect_status(ls_sharding_policy_set_num_shards(&p, 0), LS_INVALID_ARGUMENT,
@@ -81,8 +78,7 @@ static void setters_refuse_what_cannot_be(void **state) {
   assert_int_equal(ls_sharding_policy_num_partitions(&p), 2);
 }
 
-static void merging_sets_only_what_the_other_says(void **state) {
-  (void)state;
+TEST(merging_sets_only_what_the_other_says) {
   LS_SPEC("O148");
   ls_sharding_policy p = of(2, 1);
   expect_ok(ls_sharding_policy_merge(&p, &(ls_sharding_policy){0}));
@@ -123,8 +119,7 @@ static void expect_shape(ls_shape got, const char *wanted) {
   assert_string_equal(LS_SHAPE_TEXT(LS_DTYPE_F32, got), wanted);
 }
 
-static void shards_are_equal_parts_of_one_dimension(void **state) {
-  (void)state;
+TEST(shards_are_equal_parts_of_one_dimension) {
   LS_SPEC("O149 E109");
   static const shape_case cases[] = {
       {1, 0, {0}, "f32[]", "f32[]", {0}},
@@ -164,8 +159,7 @@ static void shards_are_equal_parts_of_one_dimension(void **state) {
   expect_shape(got, "f32[...]");
 }
 
-static void shards_make_up_the_whole(void **state) {
-  (void)state;
+TEST(shards_make_up_the_whole) {
   LS_SPEC("O150");
   ls_shape got = LS_SCALAR;
   ls_sharding_policy p = {0};
@@ -191,8 +185,7 @@ static void shards_make_up_the_whole(void **state) {
                   LS_INVALID_ARGUMENT, "[");
 }
 
-static void partitions_make_up_a_shard(void **state) {
-  (void)state;
+TEST(partitions_make_up_a_shard) {
   LS_SPEC("O151");
   ls_shape got = LS_SCALAR;
   ls_sharding_policy p = of(2, 1);
@@ -208,17 +201,4 @@ static void partitions_make_up_a_shard(void **state) {
   expect_status(
       ls_sharding_policy_unpartition_shape(&p, LS_SHAPE_UNKNOWN, &got),
       LS_INVALID_ARGUMENT, "dimension 1");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_policy_says_nothing_at_first),
-      cmocka_unit_test(freezing_fills_in_one_shard_of_dimension_0),
-      cmocka_unit_test(setters_refuse_what_cannot_be),
-      cmocka_unit_test(merging_sets_only_what_the_other_says),
-      cmocka_unit_test(shards_are_equal_parts_of_one_dimension),
-      cmocka_unit_test(shards_make_up_the_whole),
-      cmocka_unit_test(partitions_make_up_a_shard),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,8 +41,7 @@ static ls_nest step(ls_nest args, void *user) {
   return ls_none();
 }
 
-static void nothing_is_left_when_a_run_returns(void **state) {
-  (void)state;
+TEST(nothing_is_left_when_a_run_returns) {
   LS_SPEC("T9");
   for (int replicas = 1; replicas <= 4; replicas *= 4) {
     counted c = counted_begin(2);
@@ -76,11 +75,4 @@ static void nothing_is_left_when_a_run_returns(void **state) {
     ls_strategy_release(strategy);
     counted_end(&c);  // Which waits for nothing, and refuses nothing.
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(nothing_is_left_when_a_run_returns),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -139,8 +139,7 @@ static void expect_outputs(const job *j, computation *c, int replicas,
   ls_nest_release(outputs);
 }
 
-static void runs_make_steps_and_give_what_the_last_one_has(void **state) {
-  (void)state;
+TEST(runs_make_steps_and_give_what_the_last_one_has) {
   LS_SPEC("M171");
   for (int replicas = 1; replicas <= 3; ++replicas)
     for (int64_t k = 1; k <= 4; k += 3) {
@@ -200,8 +199,7 @@ static ls_nest traced(ls_nest args, void *user) {
   return sum;
 }
 
-static void functions_have_such_runs(void **state) {
-  (void)state;
+TEST(functions_have_such_runs) {
   LS_SPEC("M171");
   for (int replicas = 1; replicas <= 3; ++replicas) {
     job j;
@@ -224,8 +222,7 @@ static void functions_have_such_runs(void **state) {
 }
 
 // ---- Refused ---------------------------------------------------------------
-static void what_does_not_fit_is_refused(void **state) {
-  (void)state;
+TEST(what_does_not_fit_is_refused) {
   LS_SPEC("M171");
   job j;
   computation c;
@@ -246,13 +243,4 @@ static void what_does_not_fit_is_refused(void **state) {
   assert_int_equal(ls_graph_num_ops(c.graph), ops + 4);
   end(&j);
   computation_close(&c);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(runs_make_steps_and_give_what_the_last_one_has),
-      cmocka_unit_test(functions_have_such_runs),
-      cmocka_unit_test(what_does_not_fit_is_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

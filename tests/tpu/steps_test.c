@@ -133,8 +133,7 @@ static ls_status run(computation *c, const job *j, double *numbers) {
 }
 
 // ---- What is run -----------------------------------------------------------
-static void a_run_makes_its_steps_on_the_next_elements(void **state) {
-  (void)state;
+TEST(a_run_makes_its_steps_on_the_next_elements) {
   LS_SPEC("T157 T158 T159 T163 T164 T4");
   for (int replicas = 1; replicas <= 4; replicas *= 2)
     for (int per_run = 0; per_run <= 2; ++per_run)
@@ -175,8 +174,7 @@ static void a_run_makes_its_steps_on_the_next_elements(void **state) {
       }
 }
 
-static void steps_before_the_end_of_the_data_stay(void **state) {
-  (void)state;
+TEST(steps_before_the_end_of_the_data_stay) {
   LS_SPEC("T166");
   job j;
   computation c;
@@ -194,8 +192,7 @@ static void steps_before_the_end_of_the_data_stay(void **state) {
   end(&j);
 }
 
-static void everything_stands_on_the_host(void **state) {
-  (void)state;
+TEST(everything_stands_on_the_host) {
   LS_SPEC("T158 T159");
   for (int per_run = 1; per_run <= 2; ++per_run) {
     job j;
@@ -242,8 +239,7 @@ static ls_nest traced_steps(ls_nest args, void *user) {
   return made;
 }
 
-static void a_traced_function_can_hold_steps(void **state) {
-  (void)state;
+TEST(a_traced_function_can_hold_steps) {
   LS_SPEC("T157 T158 T164");
   job j;
   begin(&j, 2, 3, 6);
@@ -269,8 +265,7 @@ static ls_nest no_outputs(ls_step_context *context, ls_nest inputs,
   return LS_KIND_NONE == inputs.kind ? ls_none() : ls_nest_op(count_step(j));
 }
 
-static void steps_without_outputs_are_an_op(void **state) {
-  (void)state;
+TEST(steps_without_outputs_are_an_op) {
   LS_SPEC("T160 T163 T164 T170");
   for (int per_run = 1; per_run <= 2; ++per_run) {
     job j;
@@ -297,8 +292,7 @@ static ls_nest an_op_before_a_tensor(ls_nest args, void *user) {
   return LS_LIST(ls_nest_op(ls_tensor_op(next)), ls_leaf(next));
 }
 
-static void a_loop_of_steps_gives_tensors_and_then_ops(void **state) {
-  (void)state;
+TEST(a_loop_of_steps_gives_tensors_and_then_ops) {
   LS_SPEC("T170");
   computation c;
   computation_open(&c);
@@ -311,8 +305,7 @@ static void a_loop_of_steps_gives_tensors_and_then_ops(void **state) {
   computation_close(&c);
 }
 
-static void without_a_trip_outputs_are_the_initial_values(void **state) {
-  (void)state;
+TEST(without_a_trip_outputs_are_the_initial_values) {
   LS_SPEC("T161 T170");
   job j;
   computation c;
@@ -334,8 +327,7 @@ static void without_a_trip_outputs_are_the_initial_values(void **state) {
   end(&j);
 }
 
-static void initial_values_are_like_the_outputs(void **state) {
-  (void)state;
+TEST(initial_values_are_like_the_outputs) {
   LS_SPEC("T161");
   job j;
   computation c;
@@ -395,8 +387,7 @@ static ls_nest fails(ls_step_context *context, ls_nest inputs, void *user) {
   return LS_FAIL(LS_DATA_LOSS, "as the step says");
 }
 
-static void a_step_returns_an_op_a_tensor_or_none(void **state) {
-  (void)state;
+TEST(a_step_returns_an_op_a_tensor_or_none) {
   LS_SPEC("T160");
   job j;
   computation c;
@@ -429,8 +420,7 @@ static void a_step_returns_an_op_a_tensor_or_none(void **state) {
 }
 
 // The outputs wait for the result: a fetched output has run the step.
-static void outputs_wait_for_the_result(void **state) {
-  (void)state;
+TEST(outputs_wait_for_the_result) {
   LS_SPEC("T160");
   job j;
   computation c;
@@ -479,8 +469,7 @@ static ls_nest replaced_at_once(ls_step_context *context, ls_nest inputs,
   return ls_leaf(x);
 }
 
-static void outputs_set_at_once_are_not_reduced(void **state) {
-  (void)state;
+TEST(outputs_set_at_once_are_not_reduced) {
   LS_SPEC("T165");
   job j;
   computation c;
@@ -497,8 +486,7 @@ static void outputs_set_at_once_are_not_reduced(void **state) {
   end(&j);
 }
 
-static void what_was_reduced_is_one_tensor(void **state) {
-  (void)state;
+TEST(what_was_reduced_is_one_tensor) {
   LS_SPEC("T165 T167");
   job j;
   computation c;
@@ -546,8 +534,7 @@ static ls_nest reduced_step(ls_step_context *context, ls_nest inputs,
   return made;
 }
 
-static void replicas_put_their_outputs_together(void **state) {
-  (void)state;
+TEST(replicas_put_their_outputs_together) {
   LS_SPEC("T165 T167 T168 T169");
   for (int per_run = 1; per_run <= 2; ++per_run) {
     job j;
@@ -580,8 +567,7 @@ static void replicas_put_their_outputs_together(void **state) {
   }
 }
 
-static void others_stay_as_they_were_given(void **state) {
-  (void)state;
+TEST(others_stay_as_they_were_given) {
   LS_SPEC("T169");
   job j;
   computation c;
@@ -623,8 +609,7 @@ static ls_nest look_around(ls_step_context *context, ls_nest inputs,
   return ls_none();
 }
 
-static void a_step_sees_where_it_is_built(void **state) {
-  (void)state;
+TEST(a_step_sees_where_it_is_built) {
   LS_SPEC("T162");
   for (int per_run = 1; per_run <= 2; ++per_run) {
     job j;
@@ -649,8 +634,7 @@ static ls_nest steps_in_a_replica(ls_nest args, void *user) {
   return ls_none();
 }
 
-static void steps_are_refused_elsewhere(void **state) {
-  (void)state;
+TEST(steps_are_refused_elsewhere) {
   LS_SPEC("T157");
   job j;
   begin(&j, 2, 1, 2);
@@ -688,8 +672,7 @@ static ls_nest seven(ls_nest args, void *user) {
   return ls_leaf(f32_of(7));
 }
 
-static void a_run_can_take_the_next_element(void **state) {
-  (void)state;
+TEST(a_run_can_take_the_next_element) {
   LS_SPEC("T171");
   job j;
   ls_nest results = ls_none();
@@ -725,27 +708,4 @@ static void a_run_can_take_the_next_element(void **state) {
                 2 * (2 * k + 1));
   computation_close(&c);
   end(&j);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_run_makes_its_steps_on_the_next_elements),
-      cmocka_unit_test(steps_before_the_end_of_the_data_stay),
-      cmocka_unit_test(everything_stands_on_the_host),
-      cmocka_unit_test(a_traced_function_can_hold_steps),
-      cmocka_unit_test(steps_without_outputs_are_an_op),
-      cmocka_unit_test(a_loop_of_steps_gives_tensors_and_then_ops),
-      cmocka_unit_test(without_a_trip_outputs_are_the_initial_values),
-      cmocka_unit_test(initial_values_are_like_the_outputs),
-      cmocka_unit_test(a_step_returns_an_op_a_tensor_or_none),
-      cmocka_unit_test(outputs_wait_for_the_result),
-      cmocka_unit_test(outputs_set_at_once_are_not_reduced),
-      cmocka_unit_test(what_was_reduced_is_one_tensor),
-      cmocka_unit_test(replicas_put_their_outputs_together),
-      cmocka_unit_test(others_stay_as_they_were_given),
-      cmocka_unit_test(a_step_sees_where_it_is_built),
-      cmocka_unit_test(steps_are_refused_elsewhere),
-      cmocka_unit_test(a_run_can_take_the_next_element),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -159,8 +159,7 @@ static void end(void *self) {
   ls_strategy_release(j->strategy);
 }
 
-static void values_survive_any_failed_request(void **state) {
-  (void)state;
+TEST(values_survive_any_failed_request) {
   expect_faults_survived(&(fault_scenario){.name = "values of a TPU strategy",
                                            .size = sizeof(job),
                                            .begin = begin,
@@ -169,8 +168,7 @@ static void values_survive_any_failed_request(void **state) {
                                            .end = end});
 }
 
-static void a_refused_destination_leaves_nothing(void **state) {
-  (void)state;
+TEST(a_refused_destination_leaves_nothing) {
   counted c = counted_begin(1);
   ls_strategy *s = tpu_strategy_of(1);
   const ls_nest value = ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(3));
@@ -185,12 +183,4 @@ static void a_refused_destination_leaves_nothing(void **state) {
   ls_nest_release(value);
   ls_strategy_release(s);
   counted_end(&c);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(values_survive_any_failed_request),
-      cmocka_unit_test(a_refused_destination_leaves_nothing),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,8 +58,7 @@ static void expect_device(const ls_strategy *strategy, int32_t replica,
 }
 
 // ---- Its system ------------------------------------------------------------
-static void without_a_resolver_it_is_the_local_system(void **state) {
-  (void)state;
+TEST(without_a_resolver_it_is_the_local_system) {
   LS_SPEC("T5");
   counted c = counted_begin(1);
   ls_strategy *strategy = create(NULL, NULL);
@@ -79,8 +78,7 @@ static void without_a_resolver_it_is_the_local_system(void **state) {
   counted_end(&c);
 }
 
-static void the_system_is_asked_once_and_not_initialized(void **state) {
-  (void)state;
+TEST(the_system_is_asked_once_and_not_initialized) {
   LS_SPEC("T6 T13");
   static const char *const devices[] = {"/job:w/task:0/device:TPU:0",
                                         "/job:w/task:0/device:TPU:1",
@@ -114,8 +112,7 @@ static void the_system_is_asked_once_and_not_initialized(void **state) {
   counted_end(&c);
 }
 
-static void it_can_initialize_its_own_system(void **state) {
-  (void)state;
+TEST(it_can_initialize_its_own_system) {
   LS_SPEC("T30");
   counted c = counted_begin(1);
   ls_tpu_resolver *resolver = NULL;
@@ -149,8 +146,7 @@ static void it_can_initialize_its_own_system(void **state) {
   counted_end(&c);
 }
 
-static void a_system_without_tpus_has_no_strategy(void **state) {
-  (void)state;
+TEST(a_system_without_tpus_has_no_strategy) {
   LS_SPEC("T46 T195");
   static const char *const devices[] = {"/job:w/task:0/device:CPU:0"};
   counted c = counted_begin(1);
@@ -189,8 +185,7 @@ static void a_system_without_tpus_has_no_strategy(void **state) {
 }
 
 // ---- Its devices -----------------------------------------------------------
-static void replicas_are_on_the_cores_in_metadata_order(void **state) {
-  (void)state;
+TEST(replicas_are_on_the_cores_in_metadata_order) {
   LS_SPEC("T44 T47 T50 T51");
   static const char *const devices[] = {
       "/job:w/task:1/device:TPU:0", "/job:w/task:0/device:TPU:10",
@@ -227,8 +222,7 @@ static void replicas_are_on_the_cores_in_metadata_order(void **state) {
   counted_end(&c);
 }
 
-static void an_assignment_says_where_logical_cores_are(void **state) {
-  (void)state;
+TEST(an_assignment_says_where_logical_cores_are) {
   LS_SPEC("T45 T47 T50 T51");
   counted c = counted_begin(1);
   ls_tpu_resolver *resolver = NULL;
@@ -275,20 +269,6 @@ static ls_status make_one(void *user) {
   return ls_ok();
 }
 
-static void failed_allocations_are_survived(void **state) {
-  (void)state;
+TEST(failed_allocations_are_survived) {
   expect_memory_failures_survived(make_one, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(without_a_resolver_it_is_the_local_system),
-      cmocka_unit_test(the_system_is_asked_once_and_not_initialized),
-      cmocka_unit_test(it_can_initialize_its_own_system),
-      cmocka_unit_test(a_system_without_tpus_has_no_strategy),
-      cmocka_unit_test(replicas_are_on_the_cores_in_metadata_order),
-      cmocka_unit_test(an_assignment_says_where_logical_cores_are),
-      cmocka_unit_test(failed_allocations_are_survived),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

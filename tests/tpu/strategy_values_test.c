@@ -121,8 +121,7 @@ static ls_status strategy_reduce_by_max(ls_strategy *s, ls_nest value,
   return ls_strategy_reduce(s, LS_REDUCE_MAX, value, out);
 }
 
-static void replicas_reduce_together(void **state) {
-  (void)state;
+TEST(replicas_reduce_together) {
   LS_SPEC("T173 T176");
   static const double halves[] = {256, 257, 1, 2, 3, 4, 5, 6};
   static const across both = reduce_both, by_max = reduce_by_max,
@@ -193,8 +192,7 @@ static void all_have_dense_rows(tpu_run *run) {
     }
 }
 
-static void slices_are_made_dense(void **state) {
-  (void)state;
+TEST(slices_are_made_dense) {
   LS_SPEC("T173");
   static const across known = reduce_known, unknown = reduce_unknown;
   tpu_step step = {
@@ -238,8 +236,7 @@ static void all_have_divided_once(tpu_run *run) {
   }
 }
 
-static void a_mean_along_an_axis_divides_once(void **state) {
-  (void)state;
+TEST(a_mean_along_an_axis_divides_once) {
   LS_SPEC("T176");
   static const across along = reduce_along;
   double numbers[6 * TPU_RUN_REPLICAS];
@@ -303,8 +300,7 @@ static void a_tensor_is_what_it_is(ls_strategy *s, ls_tensor x) {
                       LOCAL_DEVICE "CPU:1");
 }
 
-static void one_value_is_the_same_on_all(void **state) {
-  (void)state;
+TEST(one_value_is_the_same_on_all) {
   LS_SPEC("T174");
   static const across numbers = reduce_numbers;
   const tpu_step step = {
@@ -359,8 +355,7 @@ static const struct {
                    {201, "128 73 2 ", "200 2 "},
                    {450, "128 128 128 66 4 ", "200 200 52 "}};
 
-static void many_components_are_added_in_chunks(void **state) {
-  (void)state;
+TEST(many_components_are_added_in_chunks) {
   LS_SPEC("T175");
   ls_strategy *s = tpu_strategy_of(2);
   for (size_t i = 0; i < sizeof(chunk_cases) / sizeof(*chunk_cases); ++i) {
@@ -394,8 +389,7 @@ static void many_components_are_added_in_chunks(void **state) {
   ls_strategy_release(s);
 }
 
-static void halves_are_rounded_behind_the_last_chunk(void **state) {
-  (void)state;
+TEST(halves_are_rounded_behind_the_last_chunk) {
   LS_SPEC("T175");
   ls_strategy *s = tpu_strategy_of(2);
   double x[MANY];
@@ -428,8 +422,7 @@ static void halves_are_rounded_behind_the_last_chunk(void **state) {
 }
 
 // What is mirrored has components, too.
-static void components_of_all_kinds_are_added(void **state) {
-  (void)state;
+TEST(components_of_all_kinds_are_added) {
   LS_SPEC("T175 T176");
   ls_strategy *s = tpu_strategy_of(3);
   ls_variable *v = NULL;
@@ -459,8 +452,7 @@ static void components_of_all_kinds_are_added(void **state) {
 }
 
 // ---- Gathering -------------------------------------------------------------
-static void many_components_are_gathered_in_chunks(void **state) {
-  (void)state;
+TEST(many_components_are_gathered_in_chunks) {
   LS_SPEC("T178");
   ls_strategy *s = tpu_strategy_of(2);
   for (size_t i = 0; i < sizeof(chunk_cases) / sizeof(*chunk_cases); ++i) {
@@ -554,8 +546,7 @@ static ls_nest broadcast_in_replica(ls_nest args, void *user) {
   return ls_status_is_ok(status) ? made : ls_fail(status);
 }
 
-static void what_cannot_be_gathered_is_refused(void **state) {
-  (void)state;
+TEST(what_cannot_be_gathered_is_refused) {
   LS_SPEC("T179");
   ls_strategy *s = tpu_strategy_of(2);
   gathers_are_refused(s);
@@ -601,8 +592,7 @@ static ls_nest reduce_and_gather(ls_nest args, void *user) {
   return LS_LIST(sum, mean, rows);
 }
 
-static void packed_components_have_their_order(void **state) {
-  (void)state;
+TEST(packed_components_have_their_order) {
   LS_SPEC("T177");
   ls_strategy *s = tpu_strategy_of(3);
   s->packs_variables = true;
@@ -643,8 +633,7 @@ static void packed_components_have_their_order(void **state) {
 }
 
 // ---- Destinations ----------------------------------------------------------
-static void results_go_where_they_shall_be(void **state) {
-  (void)state;
+TEST(results_go_where_they_shall_be) {
   LS_SPEC("T180");
   ls_strategy *s = tpu_strategy_of(2);
   ls_device_name host;
@@ -726,8 +715,7 @@ static void all_have_the_first_ones(tpu_run *run) {
   assert_int_equal(count_ops(graph, "all_to_all", NULL), 1);
 }
 
-static void the_first_replicas_value_is_broadcast(void **state) {
-  (void)state;
+TEST(the_first_replicas_value_is_broadcast) {
   LS_SPEC("T181");
   static const across all = broadcast_all;
   static const double numbers[2 * TPU_RUN_REPLICAS] = {0.5, -0.0, 3, 4, 5,
@@ -790,8 +778,7 @@ static void the_first_ones_gradient_is_the_sum(tpu_run *run) {
                 (r == 0 ? tree_sum(counted, n) : 0));
 }
 
-static void gradients_pass_what_replicas_do_together(void **state) {
-  (void)state;
+TEST(gradients_pass_what_replicas_do_together) {
   static const across mean = mean_of, first = first_of;
   tpu_step step = {.fn = gradient_through,
                    .user = (void *)(uintptr_t)&mean,
@@ -802,8 +789,7 @@ static void gradients_pass_what_replicas_do_together(void **state) {
 }
 
 // Everybody's values are gathered once for all, whoever asks for the first.
-static void a_broadcast_is_one_value_for_all(void **state) {
-  (void)state;
+TEST(a_broadcast_is_one_value_for_all) {
   static const across first = first_of;
   const tpu_step step = {.fn = merge,
                          .user = (void *)(uintptr_t)&first,
@@ -868,8 +854,7 @@ static ls_nest local_results_here(ls_nest args, void *user) {
   return ls_nest_retain(ls_nest_item(args, 0));
 }
 
-static void local_results_are_components(void **state) {
-  (void)state;
+TEST(local_results_are_components) {
   LS_SPEC("T186");
   for (int n = 1; n <= 3; ++n) {
     ls_strategy *s = tpu_strategy_of(n);
@@ -886,25 +871,4 @@ static void local_results_are_components(void **state) {
     }
     ls_strategy_release(s);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(replicas_reduce_together),
-      cmocka_unit_test(slices_are_made_dense),
-      cmocka_unit_test(a_mean_along_an_axis_divides_once),
-      cmocka_unit_test(one_value_is_the_same_on_all),
-      cmocka_unit_test(many_components_are_added_in_chunks),
-      cmocka_unit_test(halves_are_rounded_behind_the_last_chunk),
-      cmocka_unit_test(components_of_all_kinds_are_added),
-      cmocka_unit_test(many_components_are_gathered_in_chunks),
-      cmocka_unit_test(what_cannot_be_gathered_is_refused),
-      cmocka_unit_test(packed_components_have_their_order),
-      cmocka_unit_test(results_go_where_they_shall_be),
-      cmocka_unit_test(the_first_replicas_value_is_broadcast),
-      cmocka_unit_test(gradients_pass_what_replicas_do_together),
-      cmocka_unit_test(a_broadcast_is_one_value_for_all),
-      cmocka_unit_test(local_results_are_components),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,8 +31,7 @@ static counted begin(void) {
       (ls_runtime_options){.threads = 1, .log = count_warning});
 }
 
-static void a_job_has_a_device_for_its_system(void **state) {
-  (void)state;
+TEST(a_job_has_a_device_for_its_system) {
   LS_SPEC("O4");
   ls_device_name name;
   expect_ok(ls_tpu_system_device(NULL, &name));
@@ -49,8 +48,7 @@ static void a_job_has_a_device_for_its_system(void **state) {
   expect_status(ls_tpu_system_device(job, &name), LS_INVALID_ARGUMENT, "jjj");
 }
 
-static void a_logical_core_is_a_device(void **state) {
-  (void)state;
+TEST(a_logical_core_is_a_device) {
   LS_SPEC("O5");
   assert_string_equal(ls_tpu_core_device(3).text,
                       "device:TPU_REPLICATED_CORE:3");
@@ -76,8 +74,7 @@ static ls_topology *parse(ls_nest result) {
   return topology;
 }
 
-static void an_op_initializes_the_system_when_it_is_run(void **state) {
-  (void)state;
+TEST(an_op_initializes_the_system_when_it_is_run) {
   LS_SPEC("O4 O6");
   counted c = begin();
   ls_tpu_resolver *resolver = NULL;
@@ -127,8 +124,7 @@ static void an_op_initializes_the_system_when_it_is_run(void **state) {
   counted_end(&c);
 }
 
-static void an_op_shuts_the_system_down_when_it_is_run(void **state) {
-  (void)state;
+TEST(an_op_shuts_the_system_down_when_it_is_run) {
   LS_SPEC("O6");
   counted c = begin();
   ls_tpu_resolver *resolver = NULL;
@@ -166,8 +162,7 @@ static ls_nest initialize_local(ls_nest args, void *user) {
   return ls_leaf(ls_tpu_initialize_op(NULL));
 }
 
-static void the_ops_work_in_every_way(void **state) {
-  (void)state;
+TEST(the_ops_work_in_every_way) {
   LS_SPEC("O6");
   counted c = begin();
   ls_function *function = function_of(initialize_local, NULL);
@@ -192,8 +187,7 @@ static void the_ops_work_in_every_way(void **state) {
   counted_end(&c);
 }
 
-static void a_job_that_is_not_there_is_refused_when_it_runs(void **state) {
-  (void)state;
+TEST(a_job_that_is_not_there_is_refused_when_it_runs) {
   LS_SPEC("O6");
   counted c = begin();
   ls_graph *graph = NULL;
@@ -237,20 +231,6 @@ static ls_status run_in_session(void *user) {
   return status;
 }
 
-static void failed_allocations_are_survived(void **state) {
-  (void)state;
+TEST(failed_allocations_are_survived) {
   expect_memory_failures_survived(run_in_session, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_job_has_a_device_for_its_system),
-      cmocka_unit_test(a_logical_core_is_a_device),
-      cmocka_unit_test(an_op_initializes_the_system_when_it_is_run),
-      cmocka_unit_test(an_op_shuts_the_system_down_when_it_is_run),
-      cmocka_unit_test(the_ops_work_in_every_way),
-      cmocka_unit_test(a_job_that_is_not_there_is_refused_when_it_runs),
-      cmocka_unit_test(failed_allocations_are_survived),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

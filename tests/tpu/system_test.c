@@ -88,8 +88,7 @@ static const char *systems(void) {
 }
 
 // ---- Names of virtual pods -------------------------------------------------
-static void virtual_pods_are_named_by_their_mesh(void **state) {
-  (void)state;
+TEST(virtual_pods_are_named_by_their_mesh) {
   LS_SPEC("T194");
   static const struct {
     const char *name;
@@ -136,8 +135,7 @@ static void virtual_pods_are_named_by_their_mesh(void **state) {
   counted_end(&c);
 }
 
-static void names_of_pods_that_cannot_be_are_refused(void **state) {
-  (void)state;
+TEST(names_of_pods_that_cannot_be_are_refused) {
   LS_SPEC("T194");
   static const struct {
     const char *name, *part;
@@ -186,8 +184,7 @@ static ls_status never(void *user, const char *name, const char *zone,
   return ls_not_found("never");
 }
 
-static void one_name_is_one_pod_and_is_not_looked_up(void **state) {
-  (void)state;
+TEST(one_name_is_one_pod_and_is_not_looked_up) {
   LS_SPEC("T194");
   world w = {0};
   counted c = begin(&w);
@@ -215,8 +212,7 @@ static void one_name_is_one_pod_and_is_not_looked_up(void **state) {
   counted_end(&c);
 }
 
-static void a_pod_of_1024_cores_costs_little(void **state) {
-  (void)state;
+TEST(a_pod_of_1024_cores_costs_little) {
   LS_SPEC("T194");
   world w = {0};
   counted c = begin(&w);
@@ -234,8 +230,7 @@ static void a_pod_of_1024_cores_costs_little(void **state) {
 }
 
 // ---- The local pod ---------------------------------------------------------
-static void the_local_pod_has_eight_cores_unless_told_otherwise(void **state) {
-  (void)state;
+TEST(the_local_pod_has_eight_cores_unless_told_otherwise) {
   LS_SPEC("T20 T194");
   static const struct {
     const char *option, *variable;
@@ -270,8 +265,7 @@ static void the_local_pod_has_eight_cores_unless_told_otherwise(void **state) {
   counted_end(&c);
 }
 
-static void another_shape_needs_a_shut_down_first(void **state) {
-  (void)state;
+TEST(another_shape_needs_a_shut_down_first) {
   world w = {0};
   counted c = begin(&w);
   ls_tpu_resolver *first = create("local"), *second = NULL;
@@ -292,8 +286,7 @@ static void another_shape_needs_a_shut_down_first(void **state) {
 }
 
 // ---- Connecting ------------------------------------------------------------
-static void addresses_are_not_connected_to(void **state) {
-  (void)state;
+TEST(addresses_are_not_connected_to) {
   LS_SPEC("T195");
   world w = {0};
   counted c = begin(&w);
@@ -343,8 +336,7 @@ static void addresses_are_not_connected_to(void **state) {
   counted_end(&c);
 }
 
-static void connecting_by_options_initializes(void **state) {
-  (void)state;
+TEST(connecting_by_options_initializes) {
   LS_SPEC("T22");
   world w = {0};
   counted c = begin(&w);
@@ -361,8 +353,7 @@ static void connecting_by_options_initializes(void **state) {
 }
 
 // ---- Initializing ----------------------------------------------------------
-static void initializing_gives_and_registers_a_topology(void **state) {
-  (void)state;
+TEST(initializing_gives_and_registers_a_topology) {
   LS_SPEC("T27");
   static const char *const devices[] = {"/job:worker/task:0/device:TPU:0",
                                         "/job:worker/task:0/device:TPU:1"};
@@ -416,8 +407,7 @@ static void initializing_gives_and_registers_a_topology(void **state) {
   counted_end(&c);
 }
 
-static void initializing_again_warns_and_starts_anew(void **state) {
-  (void)state;
+TEST(initializing_again_warns_and_starts_anew) {
   LS_SPEC("T28");
   world w = {0};
   counted c = begin(&w);
@@ -445,8 +435,7 @@ static void initializing_again_warns_and_starts_anew(void **state) {
   counted_end(&c);
 }
 
-static void a_system_without_tpus_is_not_found(void **state) {
-  (void)state;
+TEST(a_system_without_tpus_is_not_found) {
   LS_SPEC("T28");
   static const char *const devices[] = {"/job:worker/task:0/device:CPU:0"};
   world w = {.devices = devices, .num_devices = 1};
@@ -465,8 +454,7 @@ static void a_system_without_tpus_is_not_found(void **state) {
   counted_end(&c);
 }
 
-static void shutting_down_takes_the_name_out(void **state) {
-  (void)state;
+TEST(shutting_down_takes_the_name_out) {
   LS_SPEC("T29");
   world w = {0};
   counted c = begin(&w);
@@ -509,8 +497,7 @@ static ls_nest initialize_in_trace(ls_nest args, void *user) {
   return ls_leaf(ls_scalar(LS_DTYPE_F32, 1));
 }
 
-static void a_trace_gets_the_topology_and_registers_nothing(void **state) {
-  (void)state;
+TEST(a_trace_gets_the_topology_and_registers_nothing) {
   LS_SPEC("T28 T29");
   world w = {0};
   counted c = begin(&w);
@@ -549,8 +536,7 @@ static size_t count_devices(ls_runtime *runtime, const char *last) {
   return count;
 }
 
-static void an_initialized_system_has_devices_of_the_runtime(void **state) {
-  (void)state;
+TEST(an_initialized_system_has_devices_of_the_runtime) {
   world w = {0};
   counted c = begin(&w);
   ls_tpu_resolver *resolver = create("virtual:2x2,hosts=2");
@@ -583,8 +569,7 @@ static ls_nest add_one(ls_nest args, void *user) {
 }
 
 // As CPUs do, while the system is initialized.
-static void its_cores_compute(void **state) {
-  (void)state;
+TEST(its_cores_compute) {
   world w = {0};
   counted c = begin(&w);
   ls_tpu_resolver *resolver = create("virtual:2x1");
@@ -640,29 +625,6 @@ static ls_status live_and_die(void *user) {
   return status;
 }
 
-static void failed_allocations_are_survived(void **state) {
-  (void)state;
+TEST(failed_allocations_are_survived) {
   expect_memory_failures_survived(live_and_die, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(virtual_pods_are_named_by_their_mesh),
-      cmocka_unit_test(names_of_pods_that_cannot_be_are_refused),
-      cmocka_unit_test(one_name_is_one_pod_and_is_not_looked_up),
-      cmocka_unit_test(a_pod_of_1024_cores_costs_little),
-      cmocka_unit_test(the_local_pod_has_eight_cores_unless_told_otherwise),
-      cmocka_unit_test(another_shape_needs_a_shut_down_first),
-      cmocka_unit_test(addresses_are_not_connected_to),
-      cmocka_unit_test(connecting_by_options_initializes),
-      cmocka_unit_test(initializing_gives_and_registers_a_topology),
-      cmocka_unit_test(initializing_again_warns_and_starts_anew),
-      cmocka_unit_test(a_system_without_tpus_is_not_found),
-      cmocka_unit_test(shutting_down_takes_the_name_out),
-      cmocka_unit_test(a_trace_gets_the_topology_and_registers_nothing),
-      cmocka_unit_test(an_initialized_system_has_devices_of_the_runtime),
-      cmocka_unit_test(its_cores_compute),
-      cmocka_unit_test(failed_allocations_are_survived),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

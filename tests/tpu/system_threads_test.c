@@ -28,8 +28,7 @@ static void *come_and_go(void *user) {
   return NULL;
 }
 
-static void threads_come_and_go(void **state) {
-  (void)state;
+TEST(threads_come_and_go) {
   counted c = counted_begin(1);
   visitor visitors[THREADS];
   ls_tpu_resolver *resolver = NULL;
@@ -45,9 +44,4 @@ static void threads_come_and_go(void **state) {
     assert_int_equal(pthread_join(visitors[i].thread, NULL), 0);
   ls_tpu_resolver_release(resolver);
   counted_end(&c);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(threads_come_and_go)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

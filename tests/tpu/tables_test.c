@@ -35,9 +35,8 @@ static bool is_distributed(ls_table *table) {
   return is_table;
 }
 
-static void a_table_made_in_the_scope_is_one_on_each_host(void **state) {
+TEST(a_table_made_in_the_scope_is_one_on_each_host) {
   LS_SPEC("T132 T134 V149");
-  (void)state;
   ls_strategy *s = tpu_strategy_on(2, 2);
   ls_table *before = numbers(), *inside = NULL;
   {
@@ -60,9 +59,8 @@ static void a_table_made_in_the_scope_is_one_on_each_host(void **state) {
   ls_strategy_release(s);
 }
 
-static void the_table_of_the_current_devices_host_is_used(void **state) {
+TEST(the_table_of_the_current_devices_host_is_used) {
   LS_SPEC("T133 V150");
-  (void)state;
   ls_strategy *s = tpu_strategy_on(2, 1);
   ls_table *table = NULL;
   {
@@ -95,12 +93,4 @@ static void the_table_of_the_current_devices_host_is_used(void **state) {
   computation_close(&c);
   ls_table_release(table);
   ls_strategy_release(s);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_table_made_in_the_scope_is_one_on_each_host),
-      cmocka_unit_test(the_table_of_the_current_devices_host_is_used),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,8 +27,7 @@ static ls_topology *make_topology(const int32_t mesh[4], int32_t tasks,
   return topology;
 }
 
-static void a_mesh_has_four_sizes_of_at_least_one(void **state) {
-  (void)state;
+TEST(a_mesh_has_four_sizes_of_at_least_one) {
   LS_SPEC("T31");
   static const struct {
     int32_t mesh[5];
@@ -55,8 +54,7 @@ static void a_mesh_has_four_sizes_of_at_least_one(void **state) {
   ls_array_release(array);
 }
 
-static void coordinates_are_by_task_and_device(void **state) {
-  (void)state;
+TEST(coordinates_are_by_task_and_device) {
   LS_SPEC("T31");
   static const int32_t mesh[4] = {2, 2, 1, 2};
   const struct {
@@ -81,8 +79,7 @@ static void coordinates_are_by_task_and_device(void **state) {
   }
 }
 
-static void a_topology_tells_where_devices_are(void **state) {
-  (void)state;
+TEST(a_topology_tells_where_devices_are) {
   LS_SPEC("T32");
   static const int32_t mesh[4] = {2, 2, 1, 2};
   ls_topology *topology = make_topology(mesh, 2, 4);
@@ -107,8 +104,7 @@ static void a_topology_tells_where_devices_are(void **state) {
   ls_topology_release(topology);
 }
 
-static void missing_devices_come_row_by_row(void **state) {
-  (void)state;
+TEST(missing_devices_come_row_by_row) {
   LS_SPEC("T32 T43");
   static const int32_t mesh[4] = {2, 2, 1, 2};
   // (0, 0, 0, 0), (0, 0, 0, 1), (1, 1, 0, 0)
@@ -140,8 +136,7 @@ static void missing_devices_come_row_by_row(void **state) {
   ls_topology_release(topology);
 }
 
-static void names_have_a_job_when_one_is_given(void **state) {
-  (void)state;
+TEST(names_have_a_job_when_one_is_given) {
   LS_SPEC("T33");
   static const int32_t mesh[4] = {2, 2, 1, 2};
   ls_topology *topology = make_topology(mesh, 2, 4);
@@ -163,8 +158,7 @@ static void names_have_a_job_when_one_is_given(void **state) {
   ls_topology_release(topology);
 }
 
-static void coordinates_lie_inside_and_are_used_once(void **state) {
-  (void)state;
+TEST(coordinates_lie_inside_and_are_used_once) {
   LS_SPEC("T43");
   static const int32_t mesh[4] = {2, 1, 1, 2};
   static const struct {
@@ -195,8 +189,7 @@ static const unsigned char small[] = {0x0a, 4,  2, 1, 1, 2,              //
                                       1,    0,  0, 0, 1, 0, 0, 1,        //
                                       0x2a, 2,  8, 2};
 
-static void the_wire_format_is_topology_proto(void **state) {
-  (void)state;
+TEST(the_wire_format_is_topology_proto) {
   LS_SPEC("T34");
   ls_topology *topology = NULL;
   expect_ok(ls_topology_parse(small, sizeof(small), &topology));
@@ -227,8 +220,7 @@ static void the_wire_format_is_topology_proto(void **state) {
   ls_topology_release(topology);
 }
 
-static void what_was_serialized_parses_to_the_same(void **state) {
-  (void)state;
+TEST(what_was_serialized_parses_to_the_same) {
   LS_SPEC("T34");
   static const int32_t mesh[4] = {16, 16, 2, 2};
   ls_topology *topology = make_topology(mesh, 16, 64), *again = NULL;
@@ -251,8 +243,7 @@ static void what_was_serialized_parses_to_the_same(void **state) {
 
 // Numbers one by one, a later one that wins, an unknown field: all of it legal,
 // and given back as it came.
-static void bytes_come_back_as_they_were(void **state) {
-  (void)state;
+TEST(bytes_come_back_as_they_were) {
   LS_SPEC("T34");
   static const unsigned char odd[] = {
       8,    1, 8,    1, 8,    1, 8,    1,   // mesh, not packed
@@ -277,8 +268,7 @@ static void bytes_come_back_as_they_were(void **state) {
 #define MINUS_1 "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"
 #define MESH "\x0a\x04\x01\x01\x01\x02"
 
-static void what_does_not_fit_is_refused_by_field_and_value(void **state) {
-  (void)state;
+TEST(what_does_not_fit_is_refused_by_field_and_value) {
   LS_SPEC("T35");
   static const struct {
     const char *bytes;
@@ -339,24 +329,6 @@ static ls_status parse_and_make(void *user) {
   return status;
 }
 
-static void failed_allocations_are_survived(void **state) {
-  (void)state;
+TEST(failed_allocations_are_survived) {
   expect_memory_failures_survived(parse_and_make, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_mesh_has_four_sizes_of_at_least_one),
-      cmocka_unit_test(coordinates_are_by_task_and_device),
-      cmocka_unit_test(a_topology_tells_where_devices_are),
-      cmocka_unit_test(missing_devices_come_row_by_row),
-      cmocka_unit_test(names_have_a_job_when_one_is_given),
-      cmocka_unit_test(coordinates_lie_inside_and_are_used_once),
-      cmocka_unit_test(the_wire_format_is_topology_proto),
-      cmocka_unit_test(what_was_serialized_parses_to_the_same),
-      cmocka_unit_test(bytes_come_back_as_they_were),
-      cmocka_unit_test(what_does_not_fit_is_refused_by_field_and_value),
-      cmocka_unit_test(failed_allocations_are_survived),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

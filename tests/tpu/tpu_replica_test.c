@@ -78,8 +78,7 @@ static void all_see_replica_0(tpu_run *run) {
     assert_true(tpu_run_number(run, r, 0, 0) == 0);
 }
 
-static void an_id_is_known_when_replicas_run(void **state) {
-  (void)state;
+TEST(an_id_is_known_when_replicas_run) {
   LS_SPEC("T187 T188");
   tpu_run_all(&(tpu_step){.fn = look_at_id}, each_has_its_id);
   tpu_run_all(&(tpu_step){.fn = look_in_merge}, all_see_replica_0);
@@ -151,8 +150,7 @@ static ls_nest call_other(ls_nest args, void *user) {
 
 static void does_nothing(tpu_run *run) { (void)run; }
 
-static void a_context_is_asked_where_it_is_current(void **state) {
-  (void)state;
+TEST(a_context_is_asked_where_it_is_current) {
   LS_SPEC("T188");
   const char *device = NULL;
   expect_status(ls_replica_device(NULL, &device), LS_FAILED_PRECONDITION,
@@ -271,8 +269,7 @@ static void all_have_the_sum(tpu_run *run) {
     assert_true(tpu_run_number(run, r, 0, 0) == n * (n + 1) / 2);
 }
 
-static void one_is_called_for_all(void **state) {
-  (void)state;
+TEST(one_is_called_for_all) {
   LS_SPEC("T172");
   for (int n = 1; n <= 3; n += 2) {
     ls_strategy *s = tpu_strategy_of(n);
@@ -412,8 +409,7 @@ static ls_status gather_uneven(int way, ls_strategy *s) {
   return status;
 }
 
-static void replicas_gather_in_their_order(void **state) {
-  (void)state;
+TEST(replicas_gather_in_their_order) {
   LS_SPEC("T189 T190");
   static int axes[] = {0, 1, 2, -1};
   tpu_step step = {.fn = gather_nest,
@@ -497,8 +493,7 @@ static void means_and_gradients_are_means(tpu_run *run) {
                   (i == 1 ? -mean : mean));
 }
 
-static void a_gradient_is_reduced_as_its_value(void **state) {
-  (void)state;
+TEST(a_gradient_is_reduced_as_its_value) {
   LS_SPEC("T192");
   static char sum[] = "sUm", mean[] = "MEAN", product[] = "product";
   tpu_step step = {.fn = reduce_nest, .user = sum, .numbers = counted};
@@ -520,8 +515,7 @@ static ls_nest use_captured(ls_nest args, void *user) {
   return ls_status_is_ok(status) ? ls_leaf(x) : ls_fail(status);
 }
 
-static void a_value_of_each_is_no_capture(void **state) {
-  (void)state;
+TEST(a_value_of_each_is_no_capture) {
   ls_nest items[2];
   for (int r = 0; r < 2; ++r)
     items[r] = ls_nest_array(
@@ -556,8 +550,7 @@ static ls_nest summarize(ls_nest args, void *user) {
                                user);
 }
 
-static void summaries_are_of_replica_0(void **state) {
-  (void)state;
+TEST(summaries_are_of_replica_0) {
   LS_SPEC("T193");
   static const double tens[] = {10, 20, 30};
   for (int n = 1; n <= 3; n += 2) {
@@ -603,8 +596,7 @@ static ls_nest merge_and_fail(ls_nest args, void *user) {
   return made;
 }
 
-static void errors_come_out_as_they_are(void **state) {
-  (void)state;
+TEST(errors_come_out_as_they_are) {
   LS_SPEC("T193");
   static const ls_callback failing[] = {fail_inside, merge_and_fail};
   for (int n = 1; n <= 3; n += 2) {
@@ -638,18 +630,4 @@ static void errors_come_out_as_they_are(void **state) {
     tpu_run_end(&run);
     ls_strategy_release(s);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(an_id_is_known_when_replicas_run),
-      cmocka_unit_test(a_context_is_asked_where_it_is_current),
-      cmocka_unit_test(one_is_called_for_all),
-      cmocka_unit_test(replicas_gather_in_their_order),
-      cmocka_unit_test(a_gradient_is_reduced_as_its_value),
-      cmocka_unit_test(a_value_of_each_is_no_capture),
-      cmocka_unit_test(summaries_are_of_replica_0),
-      cmocka_unit_test(errors_come_out_as_they_are),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

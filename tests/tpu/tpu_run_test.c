@@ -35,8 +35,7 @@ static ls_nest add_one(ls_nest args, void *user) {
   return ls_leaf(ls_add(ls_nest_tensor(args, 0), f32_of(1)));
 }
 
-static void a_plain_callback_needs_a_graph(void **state) {
-  (void)state;
+TEST(a_plain_callback_needs_a_graph) {
   LS_SPEC("T57 T58 T73");
   ls_strategy *s = tpu_strategy_of(2);
   const ls_nest args = LS_TUPLE(per_replica(2, 1));
@@ -68,8 +67,7 @@ static void a_plain_callback_needs_a_graph(void **state) {
   ls_strategy_release(s);
 }
 
-static void a_traced_function_is_traced_once(void **state) {
-  (void)state;
+TEST(a_traced_function_is_traced_once) {
   LS_SPEC("T72 T75 T108 T112");
   for (int replicas = 1; replicas <= 4; replicas *= 2) {
     ls_strategy *s = tpu_strategy_of(replicas);
@@ -109,8 +107,7 @@ static ls_nest look_around(ls_nest args, void *user) {
                  ls_nest_retain(ls_nest_item(list, 0)));
 }
 
-static void each_replica_gets_its_id_and_its_part(void **state) {
-  (void)state;
+TEST(each_replica_gets_its_id_and_its_part) {
   LS_SPEC("T77 T78 T79 T82");
   ls_strategy *s = tpu_strategy_of(2);
   ls_function *f = function_of(look_around, NULL);
@@ -146,8 +143,7 @@ static ls_nest add_to_first(ls_nest args, void *user) {
       v, ls_all_reduce(LS_REDUCE_SUM, ls_nest_tensor(args, 1))));
 }
 
-static void a_variable_argument_is_handed_over_whole(void **state) {
-  (void)state;
+TEST(a_variable_argument_is_handed_over_whole) {
   LS_SPEC("T60 T61 T69");
   ls_strategy *s = tpu_strategy_of(2);
   ls_variable *v = NULL;
@@ -196,8 +192,7 @@ static ls_nest merge_calls(ls_nest args, void *user) {
       ls_cond(ls_less(f32_of(0), f32_of(1)), merge_in_branch, leave, &x));
 }
 
-static void merge_calls_run_where_they_stand(void **state) {
-  (void)state;
+TEST(merge_calls_run_where_they_stand) {
   LS_SPEC("T191");
   ls_strategy *s = tpu_strategy_of(2);
   ls_function *f = function_of(merge_calls, NULL);
@@ -260,8 +255,7 @@ static ls_status run_form(ls_strategy *s, shape_of_result *form,
   return status;
 }
 
-static void results_have_the_form_that_was_returned(void **state) {
-  (void)state;
+TEST(results_have_the_form_that_was_returned) {
   LS_SPEC("T86 T108 T109 T110 T111 T112");
   ls_strategy *s = tpu_strategy_of(2);
   shape_of_result form = {0};
@@ -314,16 +308,4 @@ static void results_have_the_form_that_was_returned(void **state) {
   }
   ls_variable_release(form.counter);
   ls_strategy_release(s);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_plain_callback_needs_a_graph),
-      cmocka_unit_test(a_traced_function_is_traced_once),
-      cmocka_unit_test(each_replica_gets_its_id_and_its_part),
-      cmocka_unit_test(a_variable_argument_is_handed_over_whole),
-      cmocka_unit_test(merge_calls_run_where_they_stand),
-      cmocka_unit_test(results_have_the_form_that_was_returned),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

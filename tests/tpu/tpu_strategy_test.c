@@ -62,8 +62,7 @@ static void train(ls_strategy *strategy, outcome *out) {
   ls_array_release(labels);
 }
 
-static void a_step_is_the_mirrored_strategys(void **state) {
-  (void)state;
+TEST(a_step_is_the_mirrored_strategys) {
   LS_SPEC("T197");
   static outcome tpu, mirrored;
   for (int replicas = 1; replicas <= 8; replicas *= 2) {
@@ -78,11 +77,4 @@ static void a_step_is_the_mirrored_strategys(void **state) {
     ls_strategy_release(a);
     ls_strategy_release(b);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_step_is_the_mirrored_strategys),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

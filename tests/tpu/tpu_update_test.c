@@ -129,8 +129,7 @@ static void each_has_added_its_own(tpu_run *run) {
     assert_true(tpu_run_component(run, (size_t)r) == 100 + counted[r]);
 }
 
-static void a_computation_updates_once(void **state) {
-  (void)state;
+TEST(a_computation_updates_once) {
   LS_SPEC("T182 V204");
   static const ls_variable_aggregation all[] = {
       LS_AGGREGATION_NONE, LS_AGGREGATION_SUM, LS_AGGREGATION_MEAN,
@@ -157,8 +156,7 @@ static void a_computation_updates_once(void **state) {
 }
 
 // Components drift apart only where that is the rule.
-static void replicas_update_with_what_is_one_for_all(void **state) {
-  (void)state;
+TEST(replicas_update_with_what_is_one_for_all) {
   LS_SPEC("V182");
   updating u = {.group = true, .replica_value = true};
   tpu_step step = {
@@ -191,8 +189,7 @@ static ls_nest update_across(ls_nest args, void *user) {
   return ls_status_is_ok(status) ? made : ls_fail(status);
 }
 
-static void an_update_aggregates_nothing(void **state) {
-  (void)state;
+TEST(an_update_aggregates_nothing) {
   LS_SPEC("V204");
   static const ls_variable_aggregation all[] = {LS_AGGREGATION_SUM,
                                                 LS_AGGREGATION_MEAN};
@@ -307,8 +304,7 @@ static void update_each(computation *c, int n, bool group,
   ls_strategy_release(s);
 }
 
-static void each_component_is_updated_outside(void **state) {
-  (void)state;
+TEST(each_component_is_updated_outside) {
   LS_SPEC("T183 T184 V203");
   static const ls_distributed_kind kinds[] = {LS_MIRRORED, LS_PER_REPLICA};
   for (int n = 1; n <= 3; ++n)
@@ -345,8 +341,7 @@ static ls_nest update_in_function(ls_nest args, void *user) {
   return first;
 }
 
-static void a_function_updates_each_component(void **state) {
-  (void)state;
+TEST(a_function_updates_each_component) {
   LS_SPEC("T183 T184");
   updating none = {0}, sum = {.aggregation = LS_AGGREGATION_SUM};
   traced_update t = {.strategy = tpu_strategy_of(2)};
@@ -373,8 +368,7 @@ static void a_function_updates_each_component(void **state) {
 }
 
 // Ops become one, that runs behind all.
-static void updates_that_give_ops_are_grouped(void **state) {
-  (void)state;
+TEST(updates_that_give_ops_are_grouped) {
   LS_SPEC("T183");
   updating made_as = {0};
   ls_strategy *s = tpu_strategy_of(3);
@@ -462,8 +456,7 @@ static void refuse_others(computation *c) {
   ls_strategy_release(s);
 }
 
-static void own_and_plain_variables_are_updated(void **state) {
-  (void)state;
+TEST(own_and_plain_variables_are_updated) {
   LS_SPEC("T182 T184 V202 V203");
   refuse_others(NULL);
   computation c;
@@ -566,8 +559,7 @@ static void all_have_six(tpu_run *run) {
     assert_true(tpu_run_number(run, r, 0, 0) == 6);
 }
 
-static void state_without_a_variable_is_on_the_host(void **state) {
-  (void)state;
+TEST(state_without_a_variable_is_on_the_host) {
   LS_SPEC("T185");
   for (int n = 1; n <= 3; ++n) {
     update_without_a_variable(n);
@@ -582,18 +574,4 @@ static void state_without_a_variable_is_on_the_host(void **state) {
   ls_function_release(f);
   host_update u = {.host = NULL};
   tpu_run_all(&(tpu_step){.fn = merge_and_count, .user = &u}, all_have_six);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_computation_updates_once),
-      cmocka_unit_test(replicas_update_with_what_is_one_for_all),
-      cmocka_unit_test(an_update_aggregates_nothing),
-      cmocka_unit_test(each_component_is_updated_outside),
-      cmocka_unit_test(a_function_updates_each_component),
-      cmocka_unit_test(updates_that_give_ops_are_grouped),
-      cmocka_unit_test(own_and_plain_variables_are_updated),
-      cmocka_unit_test(state_without_a_variable_is_on_the_host),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

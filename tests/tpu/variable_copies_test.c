@@ -167,8 +167,7 @@ static void use_turned_copies(placed *p, computation *c) {
     assert_true(placed_result(p, r, 0) == kept[r]);
 }
 
-static void copies_lie_on_cores_whatever_the_assignment(void **state) {
-  (void)state;
+TEST(copies_lie_on_cores_whatever_the_assignment) {
   LS_SPEC("T125 T126");
   // Ruling 55.
   for (int in_graph = 0; in_graph < 2; ++in_graph)
@@ -197,8 +196,7 @@ static void copies_lie_on_cores_whatever_the_assignment(void **state) {
 
 // On some of the cores a computation reads the copies there. What is ON_READ is
 // written there alone, and what is ON_WRITE is not written.
-static void some_copies_are_read_and_all_or_none_written(void **state) {
-  (void)state;
+TEST(some_copies_are_read_and_all_or_none_written) {
   LS_SPEC("T125 T126");
   // Ruling 55.
   static const int two[][2] = {{0, 2}, {0, 0}}, last[][2] = {{0, 1}};
@@ -245,8 +243,7 @@ static void some_copies_are_read_and_all_or_none_written(void **state) {
 }
 
 // One replica counts as on the system's first core.
-static void a_copy_is_known_without_an_assignment(void **state) {
-  (void)state;
+TEST(a_copy_is_known_without_an_assignment) {
   LS_SPEC("T125");
   // Ruling 55.
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
@@ -283,8 +280,7 @@ static ls_nest use_in_other(ls_nest args, void *user) {
 }
 
 // On the same cores, in the same order or another one.
-static void other_strategies_replicas_have_no_copies(void **state) {
-  (void)state;
+TEST(other_strategies_replicas_have_no_copies) {
   LS_SPEC("V91");
   // Ruling 55.
   static const int turned[][2] = {{0, 2}, {0, 0}, {0, 1}};
@@ -309,14 +305,4 @@ static void other_strategies_replicas_have_no_copies(void **state) {
     placed_close(&p);
     expect_ok(ls_frame_end(NULL));
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(copies_lie_on_cores_whatever_the_assignment),
-      cmocka_unit_test(some_copies_are_read_and_all_or_none_written),
-      cmocka_unit_test(a_copy_is_known_without_an_assignment),
-      cmocka_unit_test(other_strategies_replicas_have_no_copies),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

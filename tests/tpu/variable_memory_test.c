@@ -69,8 +69,7 @@ static void end(void *self) {
   *j = (job){0};
 }
 
-static void variables_survive_any_failed_request(void **state) {
-  (void)state;
+TEST(variables_survive_any_failed_request) {
   expect_faults_survived(
       &(fault_scenario){.name = "variables of a TPU strategy",
                         .size = sizeof(job),
@@ -78,11 +77,4 @@ static void variables_survive_any_failed_request(void **state) {
                         .act = act,
                         .outcome = outcome,
                         .end = end});
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(variables_survive_any_failed_request),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,8 +61,7 @@ static double aggregated(ls_variable_aggregation how, int replicas,
   }
 }
 
-static void writes_of_replicas_are_put_together(void **state) {
-  (void)state;
+TEST(writes_of_replicas_are_put_together) {
   LS_SPEC("T126 V143 V144");
   EACH_WAY(in_graph, replicas)
   for (int kind = 0; kind < 8; ++kind)
@@ -97,8 +96,7 @@ static ls_nest write_around(ls_nest args, void *user) {
 }
 
 // A tensor from outside is a value of each, too.
-static void every_tensor_is_reduced(void **state) {
-  (void)state;
+TEST(every_tensor_is_reduced) {
   LS_SPEC("V143");
   EACH_WAY(in_graph, replicas)
   for (int how = LS_AGGREGATION_SUM; how <= LS_AGGREGATION_ONLY_FIRST_REPLICA;
@@ -133,8 +131,7 @@ static ls_nest write_value(ls_nest args, void *user) {
   }
 }
 
-static void numbers_are_the_same_on_all(void **state) {
-  (void)state;
+TEST(numbers_are_the_same_on_all) {
   LS_SPEC("T127 V143");
   EACH_WAY(in_graph, replicas)
   for (int how = 0; how <= LS_AGGREGATION_ONLY_FIRST_REPLICA; ++how)
@@ -184,8 +181,7 @@ static ls_nest write_integer(ls_nest args, void *user) {
   return write_value(args, w);
 }
 
-static void writes_convert_and_return_what_is_there_then(void **state) {
-  (void)state;
+TEST(writes_convert_and_return_what_is_there_then) {
   LS_SPEC("T130 V145");
   EACH_WAY(in_graph, replicas)
   for (int kind = 0; kind < 2; ++kind)
@@ -234,8 +230,7 @@ static double read_of(ls_variable_aggregation how, int replicas) {
   return aggregated(how, replicas, 0);
 }
 
-static void reads_inside_are_the_replicas_own(void **state) {
-  (void)state;
+TEST(reads_inside_are_the_replicas_own) {
   LS_SPEC("T123 V140 V144");
   EACH_WAY(in_graph, replicas)
   for (int kind = 0; kind < 5; ++kind) {
@@ -292,8 +287,7 @@ static ls_status write_outside(tpu_step *w, ls_nest value) {
   return status;
 }
 
-static void a_sum_is_shared_out(void **state) {
-  (void)state;
+TEST(a_sum_is_shared_out) {
   LS_SPEC("T128");
   EACH_WAY(in_graph, replicas)
   for (int how = 0; how <= LS_AGGREGATION_ONLY_FIRST_REPLICA; ++how)
@@ -390,8 +384,7 @@ static double element(tpu_step *w, size_t part, int64_t at) {
   return value;
 }
 
-static void rows_are_written_raw_or_not_at_all(void **state) {
-  (void)state;
+TEST(rows_are_written_raw_or_not_at_all) {
   LS_SPEC("T129 V121");
   static const double before[] = {4, 6, 8};
   for (int in_graph = 0; in_graph < 2; ++in_graph)
@@ -424,8 +417,7 @@ static void rows_are_written_raw_or_not_at_all(void **state) {
         }
 }
 
-static void rows_outside_are_every_components(void **state) {
-  (void)state;
+TEST(rows_outside_are_every_components) {
   LS_SPEC("T129 V121");
   for (int in_graph = 0; in_graph < 2; ++in_graph)
     for (int kind = 0; kind < 5; ++kind)
@@ -485,8 +477,7 @@ static ls_nest ask_for_first(ls_nest args, void *user) {
   return ls_leaf(ls_variable_initial_value(w->v));
 }
 
-static void components_are_not_at_hand_inside(void **state) {
-  (void)state;
+TEST(components_are_not_at_hand_inside) {
   LS_SPEC("T130 V141");
   for (int in_graph = 0; in_graph < 2; ++in_graph)
     for (int replicas = 1; replicas <= 2; ++replicas) {
@@ -523,8 +514,7 @@ static double fetched(tpu_step *w, ls_tensor value) {
   return w->in_graph ? computation_fetch(&w->c, value) : item_of(value);
 }
 
-static void a_variable_is_read_or_refused(void **state) {
-  (void)state;
+TEST(a_variable_is_read_or_refused) {
   LS_SPEC("T131");
   EACH_WAY(in_graph, replicas) {
     tpu_step w;
@@ -560,20 +550,4 @@ static void a_variable_is_read_or_refused(void **state) {
     ls_strategy_release(mirrored);
     tpu_step_close(&w);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(writes_of_replicas_are_put_together),
-      cmocka_unit_test(every_tensor_is_reduced),
-      cmocka_unit_test(numbers_are_the_same_on_all),
-      cmocka_unit_test(writes_convert_and_return_what_is_there_then),
-      cmocka_unit_test(reads_inside_are_the_replicas_own),
-      cmocka_unit_test(a_sum_is_shared_out),
-      cmocka_unit_test(rows_are_written_raw_or_not_at_all),
-      cmocka_unit_test(rows_outside_are_every_components),
-      cmocka_unit_test(components_are_not_at_hand_inside),
-      cmocka_unit_test(a_variable_is_read_or_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

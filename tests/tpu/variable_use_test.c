@@ -56,8 +56,7 @@ static ls_nest use_thrice(ls_nest args, void *user) {
   return ls_leaf(ls_add(ls_add(a, b), c));
 }
 
-static void a_variable_has_one_handle_in_a_computation(void **state) {
-  (void)state;
+TEST(a_variable_has_one_handle_in_a_computation) {
   LS_SPEC("O14 T124 V139");
   for (int in_graph = 0; in_graph < 2; ++in_graph)
     for (int replicas = 1; replicas <= 4; replicas *= 2)
@@ -96,8 +95,7 @@ static void a_variable_has_one_handle_in_a_computation(void **state) {
 }
 
 // Outside it is the current component's.
-static void elsewhere_it_is_a_components(void **state) {
-  (void)state;
+TEST(elsewhere_it_is_a_components) {
   ls_strategy *s = tpu_strategy_of(2);
   ls_variable *v = variable_in(s, (variable_kind){0}), *handle = NULL;
   ls_op op;
@@ -122,8 +120,7 @@ static ls_nest read_two(ls_nest args, void *user) {
   return ls_leaf(ls_sub(ls_variable_read(p->a), ls_variable_read(p->b)));
 }
 
-static void equal_names_do_not_clash(void **state) {
-  (void)state;
+TEST(equal_names_do_not_clash) {
   LS_SPEC("T124 V139");
   ls_strategy *s = tpu_strategy_of(2);
   const pair p = {variable_in(s, (variable_kind){.initial = 7}),
@@ -164,8 +161,7 @@ static ls_nest loop(ls_nest args, void *user) {
   return ls_leaf(ls_variable_read(w->v));
 }
 
-static void loops_share_it(void **state) {
-  (void)state;
+TEST(loops_share_it) {
   LS_SPEC("O14");
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
     tpu_step w;
@@ -190,8 +186,7 @@ static ls_nest add_own(ls_nest args, void *user) {
                  ls_leaf(ls_variable_assign_add(p->b, x)));
 }
 
-static void any_computation_uses_the_replicas_own(void **state) {
-  (void)state;
+TEST(any_computation_uses_the_replicas_own) {
   LS_SPEC("T123 T124 T126 V143");
   for (int in_scope = 0; in_scope < 2; ++in_scope) {
     ls_strategy *s = tpu_strategy_of(2);
@@ -264,8 +259,7 @@ static void put_on(tpu_step *w, const char *const *devices, size_t count) {
 }
 
 // Each replica has the copy on its core, in each run.
-static void a_replicas_copy_is_that_on_its_core(void **state) {
-  (void)state;
+TEST(a_replicas_copy_is_that_on_its_core) {
   LS_SPEC("T125");
   static const char *const turned[] = {"/device:TPU:2", "/device:TPU:0",
                                        "/device:TPU:1"};
@@ -296,8 +290,7 @@ static void a_replicas_copy_is_that_on_its_core(void **state) {
   }
 }
 
-static void a_replica_without_a_copy_is_named(void **state) {
-  (void)state;
+TEST(a_replica_without_a_copy_is_named) {
   LS_SPEC("T125 O14");
   static const char *const one[] = {"/device:TPU:0"};
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
@@ -326,8 +319,7 @@ static ls_nest times_argument(ls_nest args, void *user) {
   return ls_leaf(ls_mul(ls_variable_read(w->v), tpu_step_argument(args)));
 }
 
-static void reads_have_gradients(void **state) {
-  (void)state;
+TEST(reads_have_gradients) {
   LS_SPEC("V140");
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
     tpu_step w;
@@ -348,18 +340,4 @@ static void reads_have_gradients(void **state) {
     assert_ptr_equal(found[r], ls_variable_component(w.v, r));
   ls_tape_release(tape);
   tpu_step_close(&w);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_variable_has_one_handle_in_a_computation),
-      cmocka_unit_test(elsewhere_it_is_a_components),
-      cmocka_unit_test(equal_names_do_not_clash),
-      cmocka_unit_test(loops_share_it),
-      cmocka_unit_test(any_computation_uses_the_replicas_own),
-      cmocka_unit_test(a_replicas_copy_is_that_on_its_core),
-      cmocka_unit_test(a_replica_without_a_copy_is_named),
-      cmocka_unit_test(reads_have_gradients),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

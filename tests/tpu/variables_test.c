@@ -120,14 +120,12 @@ static void check_classes(computation *c) {
   ls_strategy_release(s);
 }
 
-static void their_classes_and_policies_are_tpus(void **state) {
-  (void)state;
+TEST(their_classes_and_policies_are_tpus) {
   LS_SPEC("T121 V51");
   in_both(check_classes);
 }
 
-static void a_strategy_without_partitioning_has_policies(void **state) {
-  (void)state;
+TEST(a_strategy_without_partitioning_has_policies) {
   LS_SPEC("V52");
   ls_strategy *tpu = tpu_strategy_of(2), *mirrored = mirrored_of(2);
   ls_strategy *spmd = logical_strategy(FLAVOUR_CURRENT, 2, 2, LS_FLAG_ON);
@@ -187,8 +185,7 @@ static void check_skipping(computation *c) {
   ls_strategy_release(s);
 }
 
-static void one_that_skips_the_strategy_is_plain(void **state) {
-  (void)state;
+TEST(one_that_skips_the_strategy_is_plain) {
   LS_SPEC("T115");
   in_both(check_skipping);
 }
@@ -254,8 +251,7 @@ static void check_places(computation *c) {
   ls_strategy_release(s);
 }
 
-static void components_are_where_they_were_asked_for(void **state) {
-  (void)state;
+TEST(components_are_where_they_were_asked_for) {
   LS_SPEC("T116");
   in_both(check_places);
 }
@@ -303,8 +299,7 @@ static void check_random_start(computation *c) {
   ls_strategy_release(s);
 }
 
-static void the_first_value_is_made_once(void **state) {
-  (void)state;
+TEST(the_first_value_is_made_once) {
   LS_SPEC("T117");
   in_both(check_random_start);
 }
@@ -340,8 +335,7 @@ static ls_nest make_one(ls_nest args, void *user) {
   return ls_leaf(ls_variable_read(made_inside));
 }
 
-static void a_first_value_is_lifted_out(void **state) {
-  (void)state;
+TEST(a_first_value_is_lifted_out) {
   LS_SPEC("T118");
   // In a graph: out of the computation and of control dependencies.
   ls_strategy *s = tpu_strategy_of(2);
@@ -408,8 +402,7 @@ static void check_names(computation *c) {
   ls_strategy_release(s);
 }
 
-static void components_are_called_after_the_first(void **state) {
-  (void)state;
+TEST(components_are_called_after_the_first) {
   LS_SPEC("T119");
   in_both(check_names);
 }
@@ -455,8 +448,7 @@ static void check_copies(computation *c) {
   ls_strategy_release(s);
 }
 
-static void values_from_other_cores_are_copied_silently(void **state) {
-  (void)state;
+TEST(values_from_other_cores_are_copied_silently) {
   LS_SPEC("T120");
   in_both(check_copies);
 }
@@ -482,8 +474,7 @@ static void check_packed(computation *c) {
   ls_strategy_release(mirrored);
 }
 
-static void those_of_eager_are_packed(void **state) {
-  (void)state;
+TEST(those_of_eager_are_packed) {
   LS_SPEC("V134");
   in_both(check_packed);
   // A function is traced: its variables are eager's.
@@ -583,24 +574,7 @@ static void check_colocation(computation *c) {
   ls_strategy_release(mirrored);
 }
 
-static void a_scope_puts_variables_beside_its_own(void **state) {
-  (void)state;
+TEST(a_scope_puts_variables_beside_its_own) {
   LS_SPEC("T122 V32");
   in_both(check_colocation);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(their_classes_and_policies_are_tpus),
-      cmocka_unit_test(a_strategy_without_partitioning_has_policies),
-      cmocka_unit_test(one_that_skips_the_strategy_is_plain),
-      cmocka_unit_test(components_are_where_they_were_asked_for),
-      cmocka_unit_test(the_first_value_is_made_once),
-      cmocka_unit_test(a_first_value_is_lifted_out),
-      cmocka_unit_test(components_are_called_after_the_first),
-      cmocka_unit_test(values_from_other_cores_are_copied_silently),
-      cmocka_unit_test(those_of_eager_are_packed),
-      cmocka_unit_test(a_scope_puts_variables_beside_its_own),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

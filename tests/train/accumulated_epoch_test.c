@@ -127,8 +127,7 @@ static void train(const way *w, int64_t batch, int64_t calls,
   ls_strategy_release(strategy);
 }
 
-static void a_short_last_batch_counts_by_its_examples(void **state) {
-  (void)state;
+TEST(a_short_last_batch_counts_by_its_examples) {
   static const way ways[] = {
       {.replicas = 1},
       {.replicas = 3},
@@ -144,13 +143,4 @@ static void a_short_last_batch_counts_by_its_examples(void **state) {
         fail_msg("way %zu: weight %d is %.9g, of one batch %.9g", i, k, got[k],
                  want[k]);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_short_last_batch_counts_by_its_examples),
-  };
-  const int failures = cmocka_run_group_tests(tests, NULL, NULL);
-  ls_status_free(ls_runtime_destroy(NULL));
-  return failures;
 }

@@ -50,8 +50,7 @@ static void note(void *user, const ls_train_report *report) {
   ++it->reports;
 }
 
-static void the_parts_of_a_run_add_up_and_name_the_slow_stage(void **state) {
-  (void)state;
+TEST(the_parts_of_a_run_add_up_and_name_the_slow_stage) {
   ls_runtime *runtime = NULL;
   expect_ok(ls_runtime_create(
       &(ls_runtime_options){.clock = &(ls_clock){.now = read_clock,
@@ -125,8 +124,7 @@ static ls_status meet(ls_trunk *trunk, void *user) {
   return ls_runtime_destroy(runtime);
 }
 
-static void the_rank_that_others_wait_for_is_named(void **state) {
-  (void)state;
+TEST(the_rank_that_others_wait_for_is_named) {
   ls_train_budget budgets[RANKS];
   expect_ok(ls_standin_run(RANKS, meet, budgets));
   for (int k = 0; k < RANKS; ++k) {
@@ -146,8 +144,7 @@ static void the_rank_that_others_wait_for_is_named(void **state) {
   ls_iterator_release(input);
 }
 
-static void a_line_names_who_took_most(void **state) {
-  (void)state;
+TEST(a_line_names_who_took_most) {
   char line[120];
   ls_train_budget budget = {.whole = 10,
                             .collective = 5,
@@ -161,13 +158,4 @@ static void a_line_names_who_took_most(void **state) {
   budget.input_stage = "";
   assert_string_equal(ls_budget_print(&budget, line, sizeof(line)),
                       "collective 50% compute 30% input 20%");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_parts_of_a_run_add_up_and_name_the_slow_stage),
-      cmocka_unit_test(the_rank_that_others_wait_for_is_named),
-      cmocka_unit_test(a_line_names_who_took_most),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

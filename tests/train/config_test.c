@@ -16,8 +16,7 @@ static void write_config(const char *text) {
       files->write(files->user, "configured/config.json", text, strlen(text)));
 }
 
-static void what_is_written_reads_back(void **state) {
-  (void)state;
+TEST(what_is_written_reads_back) {
   const ls_train_config written = {.model = "./mine.so:line",
                                    .data = "a \"quoted\" folder",
                                    .precision = "f64",
@@ -54,8 +53,7 @@ static void what_is_written_reads_back(void **state) {
   ls_train_config_destroy(read);
 }
 
-static void what_is_not_said_has_its_default(void **state) {
-  (void)state;
+TEST(what_is_not_said_has_its_default) {
   write_config("{\"model\": \"tiny\", \"of another time\": [1, 2]}");
   ls_train_config *read = NULL;
   expect_ok(ls_train_config_read("configured", &read));
@@ -69,8 +67,7 @@ static void what_is_not_said_has_its_default(void **state) {
   ls_train_config_destroy(read);
 }
 
-static void what_is_wrong_is_named(void **state) {
-  (void)state;
+TEST(what_is_wrong_is_named) {
   static const struct {
     const char *text, *part;
   } rows[] = {
@@ -140,8 +137,7 @@ static void expect_read(const char *wanted, char line[400]) {
   expect_ok(ls_runtime_destroy(runtime));
 }
 
-static void what_is_damaged_is_what_the_checkpoint_says(void **state) {
-  (void)state;
+TEST(what_is_damaged_is_what_the_checkpoint_says) {
   const ls_file_system *files = ls_file_system_system();
   ls_train_result result;
   remove_folder("kept");
@@ -179,8 +175,7 @@ static void what_is_damaged_is_what_the_checkpoint_says(void **state) {
   ls_release(ls_allocator_system(), text);
 }
 
-static void who_edits_it_takes_the_checksum_out(void **state) {
-  (void)state;
+TEST(who_edits_it_takes_the_checksum_out) {
   const ls_file_system *files = ls_file_system_system();
   ls_train_result result;
   remove_folder("kept");
@@ -198,8 +193,7 @@ static void who_edits_it_takes_the_checksum_out(void **state) {
 }
 
 // A file that is no config is not taken into memory first.
-static void a_longer_file_is_refused_unread(void **state) {
-  (void)state;
+TEST(a_longer_file_is_refused_unread) {
   enum { LIMIT = 1 << 20 };
   static char text[LIMIT + 2];
   memset(text, ' ', LIMIT + 1);
@@ -237,21 +231,7 @@ static ls_status read_and_drop(void *user) {
   return status;
 }
 
-static void no_memory_is_a_status(void **state) {
-  (void)state;
+TEST(no_memory_is_a_status) {
   write_config("{\"model\": \"tiny\", \"seed\": 3}");
   expect_memory_failures_survived(read_and_drop, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_is_written_reads_back),
-      cmocka_unit_test(what_is_not_said_has_its_default),
-      cmocka_unit_test(what_is_wrong_is_named),
-      cmocka_unit_test(what_is_damaged_is_what_the_checkpoint_says),
-      cmocka_unit_test(who_edits_it_takes_the_checksum_out),
-      cmocka_unit_test(a_longer_file_is_refused_unread),
-      cmocka_unit_test(no_memory_is_a_status),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

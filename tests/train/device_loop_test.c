@@ -67,8 +67,7 @@ static void keep_line(void *user, const ls_log_line *line) {
 }
 
 // ---- Bits ------------------------------------------------------------------
-static void loops_of_any_length_give_the_same_bytes(void **state) {
-  (void)state;
+TEST(loops_of_any_length_give_the_same_bytes) {
   LS_SPEC("T197");
   run_whole((resumable){.replicas = 4}, "whole");
   static const int64_t lengths[] = {1, 2, 3, 7, 100};
@@ -91,9 +90,7 @@ static void loops_of_any_length_give_the_same_bytes(void **state) {
 }
 
 // Parts of other sizes are steps of their own, and so is a step in between.
-static void
-batches_that_cannot_be_dealt_evenly_are_steps_of_their_own(void **state) {
-  (void)state;
+TEST(batches_that_cannot_be_dealt_evenly_are_steps_of_their_own) {
   lines kept = {{0}};
   resumable r = {.replicas = 4, .batch_size = 6, .steps = 30};
   ls_train_result result;
@@ -112,8 +109,7 @@ batches_that_cannot_be_dealt_evenly_are_steps_of_their_own(void **state) {
 }
 
 // ---- What comes between steps ----------------------------------------------
-static void a_loop_ends_where_a_save_is_due(void **state) {
-  (void)state;
+TEST(a_loop_ends_where_a_save_is_due) {
   resumable r = {.replicas = 4, .save_steps = 5, .keep = LS_SOME(0)};
   run_whole(r, "whole");
   r.tpu = pod;
@@ -136,8 +132,7 @@ static void count_report(const ls_train_report *report) {
   }
 }
 
-static void each_step_is_reported(void **state) {
-  (void)state;
+TEST(each_step_is_reported) {
   reports = 0;
   run_whole((resumable){.tpu = pod,
                         .iterations = 7,
@@ -148,8 +143,7 @@ static void each_step_is_reported(void **state) {
 }
 
 // A stop takes effect where the loop ends; then it goes on in any other way.
-static void a_run_that_is_stopped_goes_on_in_any_way(void **state) {
-  (void)state;
+TEST(a_run_that_is_stopped_goes_on_in_any_way) {
   run_whole((resumable){.replicas = 4}, "whole");
   const resumable ways[] = {
       {.tpu = pod},
@@ -181,8 +175,7 @@ static void a_run_that_is_stopped_goes_on_in_any_way(void **state) {
 }
 
 // ---- What goes wrong -------------------------------------------------------
-static void options_that_cannot_be_are_refused(void **state) {
-  (void)state;
+TEST(options_that_cannot_be_are_refused) {
   ls_train_result result;
   resumable r = {.folder = "refused", .replicas = 4, .iterations = -1};
   remove_folder("refused");
@@ -199,8 +192,7 @@ static void options_that_cannot_be_are_refused(void **state) {
 }
 
 // A core that is lost in a loop ends the run, and the thread that feeds it.
-static void a_fault_in_a_loop_is_the_runs(void **state) {
-  (void)state;
+TEST(a_fault_in_a_loop_is_the_runs) {
   for (int step = 2; step <= 9; ++step) {
     char name[64];
     ls_train_result result;
@@ -219,18 +211,4 @@ static void a_fault_in_a_loop_is_the_runs(void **state) {
     expect_ok(resumable_run(&r, &result));
     expect_same_run("lost");
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(loops_of_any_length_give_the_same_bytes),
-      cmocka_unit_test(
-          batches_that_cannot_be_dealt_evenly_are_steps_of_their_own),
-      cmocka_unit_test(a_loop_ends_where_a_save_is_due),
-      cmocka_unit_test(each_step_is_reported),
-      cmocka_unit_test(a_run_that_is_stopped_goes_on_in_any_way),
-      cmocka_unit_test(options_that_cannot_be_are_refused),
-      cmocka_unit_test(a_fault_in_a_loop_is_the_runs),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -68,8 +68,7 @@ static void expect_number(const ls_event_numbers *numbers, size_t i,
 }
 
 // ---- What is whole ---------------------------------------------------------
-static void numbers_come_back_by_step_and_tag(void **state) {
-  (void)state;
+TEST(numbers_come_back_by_step_and_tag) {
   setup s;
   begin(&s);
   ls_event_writer *writer = writer_from(INT64_MAX);
@@ -98,8 +97,7 @@ static void numbers_come_back_by_step_and_tag(void **state) {
   end(&s);
 }
 
-static void a_run_that_begins_again_takes_back_what_was_said(void **state) {
-  (void)state;
+TEST(a_run_that_begins_again_takes_back_what_was_said) {
   setup s;
   begin(&s);
   for (int i = 0; i < 2; ++i) {
@@ -117,8 +115,7 @@ static void a_run_that_begins_again_takes_back_what_was_said(void **state) {
   end(&s);
 }
 
-static void a_folder_that_is_not_there_has_no_numbers(void **state) {
-  (void)state;
+TEST(a_folder_that_is_not_there_has_no_numbers) {
   setup s;
   begin(&s);
   ls_event_numbers *numbers = read_all(NULL);
@@ -136,8 +133,7 @@ static void a_folder_that_is_not_there_has_no_numbers(void **state) {
   end(&s);
 }
 
-static void a_folder_on_the_disk_that_is_not_there_has_none(void **state) {
-  (void)state;
+TEST(a_folder_on_the_disk_that_is_not_there_has_none) {
   ls_event_numbers *numbers = NULL;
   expect_ok(ls_events_read("no/such/folder", NULL, &numbers));
   assert_int_equal(numbers->count, 0);
@@ -180,8 +176,7 @@ static void put(setup *s, const char *path, const char *bytes, size_t size) {
   expect_ok(s->system.write(s->system.user, path, bytes, size));
 }
 
-static void the_rest_of_a_damaged_file_is_passed_over(void **state) {
-  (void)state;
+TEST(the_rest_of_a_damaged_file_is_passed_over) {
   setup s;
   begin(&s);
   char path[200], bytes[FILE_SIZE], changed[FILE_SIZE];
@@ -204,8 +199,7 @@ static void the_rest_of_a_damaged_file_is_passed_over(void **state) {
   end(&s);
 }
 
-static void a_file_that_is_cut_off_is_read_as_far_as_it_is_whole(void **state) {
-  (void)state;
+TEST(a_file_that_is_cut_off_is_read_as_far_as_it_is_whole) {
   setup s;
   begin(&s);
   char path[200], bytes[FILE_SIZE];
@@ -223,8 +217,7 @@ static void a_file_that_is_cut_off_is_read_as_far_as_it_is_whole(void **state) {
   end(&s);
 }
 
-static void garbage_is_no_number(void **state) {
-  (void)state;
+TEST(garbage_is_no_number) {
   setup s;
   begin(&s);
   char path[200], bytes[FILE_SIZE], changed[FILE_SIZE];
@@ -247,8 +240,7 @@ static void garbage_is_no_number(void **state) {
 }
 
 // ---- What fails ------------------------------------------------------------
-static void a_file_system_that_fails_is_told(void **state) {
-  (void)state;
+TEST(a_file_system_that_fails_is_told) {
   setup s;
   begin(&s);
   char path[200], bytes[FILE_SIZE];
@@ -278,27 +270,11 @@ static ls_status read_the_folder(void *user) {
   return ls_ok();
 }
 
-static void failed_requests_for_memory_are_survived(void **state) {
-  (void)state;
+TEST(failed_requests_for_memory_are_survived) {
   ls_event_writer *writer = NULL;
   expect_ok(ls_event_writer_open(&(ls_event_writer_options){.folder = "events"},
                                  &writer));
   write_number(writer, "loss", 1, 2);
   expect_ok(ls_event_writer_close(writer));
   expect_memory_failures_survived(read_the_folder, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(numbers_come_back_by_step_and_tag),
-      cmocka_unit_test(a_run_that_begins_again_takes_back_what_was_said),
-      cmocka_unit_test(a_folder_that_is_not_there_has_no_numbers),
-      cmocka_unit_test(a_folder_on_the_disk_that_is_not_there_has_none),
-      cmocka_unit_test(the_rest_of_a_damaged_file_is_passed_over),
-      cmocka_unit_test(a_file_that_is_cut_off_is_read_as_far_as_it_is_whole),
-      cmocka_unit_test(garbage_is_no_number),
-      cmocka_unit_test(a_file_system_that_fails_is_told),
-      cmocka_unit_test(failed_requests_for_memory_are_survived),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,9 +30,7 @@ static ls_array *array_of(ls_dtype dtype, ls_shape shape, const void *data) {
 }
 
 // ---- Files -----------------------------------------------------------------
-static void
-a_file_begins_with_its_version_and_where_the_run_does(void **state) {
-  (void)state;
+TEST(a_file_begins_with_its_version_and_where_the_run_does) {
   event_files s;
   event_files_begin(&s);
   ls_event_writer *writer = writer_of((ls_event_writer_options){0});
@@ -54,8 +52,7 @@ a_file_begins_with_its_version_and_where_the_run_does(void **state) {
   event_files_end(&s);
 }
 
-static void a_later_writer_has_a_file_that_is_read_later(void **state) {
-  (void)state;
+TEST(a_later_writer_has_a_file_that_is_read_later) {
   event_files s;
   event_files_begin(&s);
   for (int i = 0; i < 3; ++i) {
@@ -74,8 +71,7 @@ static void a_later_writer_has_a_file_that_is_read_later(void **state) {
   event_files_end(&s);
 }
 
-static void records_are_written_when_they_are_old_or_many(void **state) {
-  (void)state;
+TEST(records_are_written_when_they_are_old_or_many) {
   event_files s;
   event_files_begin(&s);
   ls_event_writer *writer =
@@ -105,8 +101,7 @@ static void records_are_written_when_they_are_old_or_many(void **state) {
   event_files_end(&s);
 }
 
-static void a_file_that_could_not_be_written_is_left_behind(void **state) {
-  (void)state;
+TEST(a_file_that_could_not_be_written_is_left_behind) {
   for (int at = 1; at <= 5; ++at) {
     event_files s;
     event_files_begin(&s);
@@ -140,8 +135,7 @@ static void a_file_that_could_not_be_written_is_left_behind(void **state) {
   }
 }
 
-static void a_cut_record_is_the_last_that_is_read(void **state) {
-  (void)state;
+TEST(a_cut_record_is_the_last_that_is_read) {
   event_files s;
   event_files_begin(&s);
   ls_event_writer *writer = writer_of((ls_event_writer_options){0});
@@ -161,8 +155,7 @@ static void a_cut_record_is_the_last_that_is_read(void **state) {
 }
 
 // ---- Values ----------------------------------------------------------------
-static void bytes_that_are_no_text_become_text(void **state) {
-  (void)state;
+TEST(bytes_that_are_no_text_become_text) {
   event_files s;
   event_files_begin(&s);
   ls_event_writer *writer = writer_of((ls_event_writer_options){0});
@@ -186,8 +179,7 @@ static double packed(ls_bytes list, size_t index) {
 }
 
 // As TensorFlow's types are numbered; elements of 8, 16 and 3 bytes.
-static void a_tensor_is_written_as_it_is(void **state) {
-  (void)state;
+TEST(a_tensor_is_written_as_it_is) {
   const ls_bytes texts[] = {{"red", 3}, {"", 0}, {"gr\0n", 4}};
   static const struct {
     ls_dtype dtype;
@@ -244,8 +236,7 @@ static void a_tensor_is_written_as_it_is(void **state) {
 }
 
 // A Summary of others: a number, and a tensor with its plugin.
-static void a_summarys_values_are_written_under_our_tags(void **state) {
-  (void)state;
+TEST(a_summarys_values_are_written_under_our_tags) {
   static const char summary[] =
       "\x0a\x09\x0a\x02xy\x15\x00\x00\x00\x40"  // "xy": 2
       "\x0a\x0c\x42\x02\x08\x01\x4a\x02\x0a\x00\x0a\x02xy";
@@ -286,8 +277,7 @@ static ls_bytes histogram_at(event_files *s, int64_t step) {
   return PROTO_AT(event_value(s->events, count, "h", step), 5);
 }
 
-static void a_histogram_counts_what_is_finite(void **state) {
-  (void)state;
+TEST(a_histogram_counts_what_is_finite) {
   event_files s;
   event_files_begin(&s);
   ls_event_writer *writer =
@@ -366,8 +356,7 @@ static void expect_pixels(ls_bytes png, ls_dtype dtype, const void *want,
   ls_array_release(image);
 }
 
-static void images_are_png_files(void **state) {
-  (void)state;
+TEST(images_are_png_files) {
   event_files s;
   event_files_begin(&s);
   ls_event_writer *writer = writer_of((ls_event_writer_options){0});
@@ -446,8 +435,7 @@ static ls_bytes attr_of(ls_bytes node, const char *key) {
   return (ls_bytes){0};
 }
 
-static void a_graph_has_its_scopes_shapes_and_devices(void **state) {
-  (void)state;
+TEST(a_graph_has_its_scopes_shapes_and_devices) {
   event_files s;
   event_files_begin(&s);
   ls_graph *graph = NULL;
@@ -487,8 +475,7 @@ static void a_graph_has_its_scopes_shapes_and_devices(void **state) {
   event_files_end(&s);
 }
 
-static void what_a_loop_holds_stands_in_its_scope(void **state) {
-  (void)state;
+TEST(what_a_loop_holds_stands_in_its_scope) {
   event_files s;
   event_files_begin(&s);
   ls_graph *graph = NULL;
@@ -533,8 +520,7 @@ static void what_a_loop_holds_stands_in_its_scope(void **state) {
 }
 
 // ---- Summaries -------------------------------------------------------------
-static void summaries_become_what_they_are(void **state) {
-  (void)state;
+TEST(summaries_become_what_they_are) {
   event_files s;
   event_files_begin(&s);
   ls_event_writer *writer = writer_of((ls_event_writer_options){0});
@@ -581,8 +567,7 @@ static void summaries_become_what_they_are(void **state) {
   event_files_end(&s);
 }
 
-static void a_summary_of_a_step_is_an_event(void **state) {
-  (void)state;
+TEST(a_summary_of_a_step_is_an_event) {
   event_files s;
   event_files_begin(&s);
   ls_event_writer *writer = writer_of((ls_event_writer_options){0});
@@ -615,8 +600,7 @@ static void *add_many(void *user) {
   return NULL;
 }
 
-static void threads_share_a_writer(void **state) {
-  (void)state;
+TEST(threads_share_a_writer) {
   event_files s;
   event_files_begin(&s);
   ls_event_writer *writer = writer_of((ls_event_writer_options){0});
@@ -651,8 +635,7 @@ static ls_status write_all_kinds(void *user) {
   return ls_status_join(status, ls_event_writer_close(writer));
 }
 
-static void failures_of_memory_are_survived(void **state) {
-  (void)state;
+TEST(failures_of_memory_are_survived) {
   expect_memory_failures_survived(write_all_kinds, NULL);
   // They left files in the system's folder.
   const ls_file_system *files = ls_file_system_system();
@@ -668,26 +651,4 @@ static void failures_of_memory_are_survived(void **state) {
   }
   expect_ok(files->remove(NULL, "all-kinds"));
   ls_release(ls_allocator_system(), entries);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_file_begins_with_its_version_and_where_the_run_does),
-      cmocka_unit_test(a_later_writer_has_a_file_that_is_read_later),
-      cmocka_unit_test(records_are_written_when_they_are_old_or_many),
-      cmocka_unit_test(a_file_that_could_not_be_written_is_left_behind),
-      cmocka_unit_test(a_cut_record_is_the_last_that_is_read),
-      cmocka_unit_test(bytes_that_are_no_text_become_text),
-      cmocka_unit_test(a_tensor_is_written_as_it_is),
-      cmocka_unit_test(a_summarys_values_are_written_under_our_tags),
-      cmocka_unit_test(a_histogram_counts_what_is_finite),
-      cmocka_unit_test(images_are_png_files),
-      cmocka_unit_test(a_graph_has_its_scopes_shapes_and_devices),
-      cmocka_unit_test(what_a_loop_holds_stands_in_its_scope),
-      cmocka_unit_test(summaries_become_what_they_are),
-      cmocka_unit_test(a_summary_of_a_step_is_an_event),
-      cmocka_unit_test(threads_share_a_writer),
-      cmocka_unit_test(failures_of_memory_are_survived),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

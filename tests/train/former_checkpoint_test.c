@@ -42,8 +42,7 @@ static void write_former(const ls_model *model, const char *to) {
   ls_release(ls_runtime_allocator(ls_runtime_current()), variables);
 }
 
-static void a_checkpoint_says_how_long_the_run_took(void **state) {
-  (void)state;
+TEST(a_checkpoint_says_how_long_the_run_took) {
   ls_model model;
   expect_ok(ls_model_create(ls_model_find("tiny"), NULL, &model));
   ls_former_notes notes = {
@@ -147,16 +146,7 @@ static void go_on(int32_t ranks) {
   ls_release(ls_allocator_system(), right);
 }
 
-static void a_run_of_a_former_version_goes_on(void **state) {
-  (void)state;
+TEST(a_run_of_a_former_version_goes_on) {
   for (int32_t ranks = 1; ranks <= 2; ++ranks)
     go_on(ranks);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_checkpoint_says_how_long_the_run_took),
-      cmocka_unit_test(a_run_of_a_former_version_goes_on),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,8 +40,7 @@ static void run_in_two(resumable first, resumable then, int64_t stop_at) {
 }
 
 // ---- Anywhere --------------------------------------------------------------
-static void a_run_goes_on_with_any_number_of_threads(void **state) {
-  (void)state;
+TEST(a_run_goes_on_with_any_number_of_threads) {
   static const int threads[] = {1, 2, 8};
   for (int64_t replicas = 1; replicas <= 4; replicas *= 4) {
     resumable r = {.replicas = replicas};
@@ -56,8 +55,7 @@ static void a_run_goes_on_with_any_number_of_threads(void **state) {
   }
 }
 
-static void a_run_goes_on_on_any_number_of_ranks(void **state) {
-  (void)state;
+TEST(a_run_goes_on_on_any_number_of_ranks) {
   static const int32_t ranks[] = {1, 2, 4};
   const resumable r = {.replicas = 4, .threads = 1};
   run_whole(r, "whole", "whole.log");
@@ -74,8 +72,7 @@ static void a_run_goes_on_on_any_number_of_ranks(void **state) {
 }
 
 // Rank 0 says why, the others that it has.
-static void ranks_are_refused_together(void **state) {
-  (void)state;
+TEST(ranks_are_refused_together) {
   ls_train_result result;
   remove_folder("refused");
   resumable r = {.folder = "refused", .replicas = 4, .ranks = 2, .stop_at = 3};
@@ -88,8 +85,7 @@ static void ranks_are_refused_together(void **state) {
   expect_status(resumable_run(&r, &result), LS_NOT_FOUND, "'nowhere'");
 }
 
-static void a_stream_goes_on_where_it_was(void **state) {
-  (void)state;
+TEST(a_stream_goes_on_where_it_was) {
   resumable r = {.stream = true};
   run_whole(r, "whole", "whole.log");
   for (int64_t stop = 1; stop < RESUMABLE_STEPS; stop += 5) {
@@ -99,8 +95,7 @@ static void a_stream_goes_on_where_it_was(void **state) {
 }
 
 // Components that differ are restored each, not as what they make together.
-static void components_that_differ_go_on_each(void **state) {
-  (void)state;
+TEST(components_that_differ_go_on_each) {
   LS_SPEC("V212");
   resumable r = {.replicas = 3};
   run_whole(r, "whole", NULL);
@@ -127,8 +122,7 @@ static void keep_line(void *user, const ls_log_line *line) {
   snprintf(kept->text + size, sizeof(kept->text) - size, "%s\n", line->text);
 }
 
-static void another_run_is_refused_by_name(void **state) {
-  (void)state;
+TEST(another_run_is_refused_by_name) {
   const resumable first = {.folder = "another", .replicas = 2, .stop_at = 9};
   const struct {
     resumable then;
@@ -174,8 +168,7 @@ static void another_run_is_refused_by_name(void **state) {
 }
 
 // Its schedule has another number in it, and nothing else.
-static void a_run_to_another_end_is_the_same_run(void **state) {
-  (void)state;
+TEST(a_run_to_another_end_is_the_same_run) {
   resumable r = {.folder = "longer", .steps = 11};
   ls_train_result result;
   remove_folder("longer");
@@ -197,8 +190,7 @@ static bool is_there(const char *folder, int64_t step) {
   return exists;
 }
 
-static void the_newest_checkpoints_are_kept(void **state) {
-  (void)state;
+TEST(the_newest_checkpoints_are_kept) {
   ls_train_result result;
   const resumable r = {.folder = "kept", .save_steps = 4, .keep = LS_SOME(2)};
   remove_folder("kept");
@@ -214,8 +206,7 @@ static void note_loss(const ls_train_report *report) {
     losses[report->epoch] = report->test.loss;
 }
 
-static void the_best_one_is_kept_too(void **state) {
-  (void)state;
+TEST(the_best_one_is_kept_too) {
   ls_train_result result;
   const resumable r = {.folder = "best",
                        .keep = LS_SOME(1),
@@ -236,19 +227,4 @@ static void the_best_one_is_kept_too(void **state) {
   const resumable unknown = {.folder = "best", .keep_best = "worst"};
   expect_status(resumable_run(&unknown, &result), LS_INVALID_ARGUMENT,
                 "keep_best is 'worst', expected loss");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_run_goes_on_with_any_number_of_threads),
-      cmocka_unit_test(a_run_goes_on_on_any_number_of_ranks),
-      cmocka_unit_test(ranks_are_refused_together),
-      cmocka_unit_test(a_stream_goes_on_where_it_was),
-      cmocka_unit_test(components_that_differ_go_on_each),
-      cmocka_unit_test(another_run_is_refused_by_name),
-      cmocka_unit_test(a_run_to_another_end_is_the_same_run),
-      cmocka_unit_test(the_newest_checkpoints_are_kept),
-      cmocka_unit_test(the_best_one_is_kept_too),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

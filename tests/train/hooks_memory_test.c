@@ -84,8 +84,7 @@ static ls_status train_all(void *user) {
   return status;
 }
 
-static void a_training_survives_memory_that_fails(void **state) {
-  (void)state;
+TEST(a_training_survives_memory_that_fails) {
   expect_memory_failures_survived(train_all, NULL);
   expect_memory_failures_survived(make_saver, NULL);
 }
@@ -99,13 +98,11 @@ static ls_status make_plain(void *user) {
   return status;
 }
 
-static void a_hook_without_an_end_survives_it_too(void **state) {
-  (void)state;
+TEST(a_hook_without_an_end_survives_it_too) {
   expect_memory_failures_survived(make_plain, NULL);
 }
 
-static void null_arguments_are_refused(void **state) {
-  (void)state;
+TEST(null_arguments_are_refused) {
   ls_hook *hook = NULL;
   ls_monitored_session *session = NULL;
   expect_status(ls_hook_create(NULL, &hook), LS_INVALID_ARGUMENT, "options");
@@ -131,13 +128,4 @@ static void null_arguments_are_refused(void **state) {
                 LS_INVALID_ARGUMENT, "session");
   expect_ok(ls_monitored_session_close(NULL, ls_ok()));
   ls_hook_release(NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_training_survives_memory_that_fails),
-      cmocka_unit_test(a_hook_without_an_end_survives_it_too),
-      cmocka_unit_test(null_arguments_are_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

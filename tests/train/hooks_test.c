@@ -11,8 +11,7 @@
 #include "support/monitored_runs.h"
 
 // ---- Steps -----------------------------------------------------------------
-static void a_graph_has_one_global_step(void **state) {
-  (void)state;
+TEST(a_graph_has_one_global_step) {
   LS_SPEC("E9");
   monitored_runs f;
   monitored_runs_begin(&f);
@@ -44,8 +43,7 @@ static void a_graph_has_one_global_step(void **state) {
   monitored_runs_end(&f);
 }
 
-static void an_evaluation_counts_apart(void **state) {
-  (void)state;
+TEST(an_evaluation_counts_apart) {
   LS_SPEC("E16");
   monitored_runs f;
   monitored_runs_begin(&f);
@@ -67,8 +65,7 @@ static void an_evaluation_counts_apart(void **state) {
   monitored_runs_end(&f);
 }
 
-static void timers_are_due(void **state) {
-  (void)state;
+TEST(timers_are_due) {
   LS_SPEC("E184");
   monitored_runs f;
   monitored_runs_begin(&f);
@@ -99,8 +96,7 @@ static void timers_are_due(void **state) {
   monitored_runs_end(&f);
 }
 
-static void training_stops_at_a_step(void **state) {
-  (void)state;
+TEST(training_stops_at_a_step) {
   LS_SPEC("E187");
   monitored_runs f;
   monitored_runs_begin(&f);
@@ -171,8 +167,7 @@ static ls_save_listener listener_of(heard *h) {
   return (ls_save_listener){h, hear_begin, hear_before, hear_after, hear_end};
 }
 
-static void a_saver_saves_when_it_is_due(void **state) {
-  (void)state;
+TEST(a_saver_saves_when_it_is_due) {
   LS_SPEC("E181 E185");
   char folder[20];
   heard h = {.text = ""};
@@ -221,8 +216,7 @@ static void a_saver_saves_when_it_is_due(void **state) {
 }
 
 // The steps of a run are bounded by what is left to the next save.
-static void a_save_may_be_as_far_away_as_numbers_go(void **state) {
-  (void)state;
+TEST(a_save_may_be_as_far_away_as_numbers_go) {
   char folder[20];
   monitored_runs f;
   folder_of(folder);
@@ -250,8 +244,7 @@ static ls_status fail_once(void *user, ls_run_context *context,
   return --*left == 0 ? LS_STATUS(LS_UNAVAILABLE, "a host is gone") : ls_ok();
 }
 
-static void a_lost_session_goes_on_from_the_checkpoint(void **state) {
-  (void)state;
+TEST(a_lost_session_goes_on_from_the_checkpoint) {
   LS_SPEC("E183 E185");
   char folder[20];
   int left = 5;
@@ -292,8 +285,7 @@ static ls_status fail_badly(void *user, ls_run_context *context,
   return (*left)-- > 0 ? LS_STATUS(LS_DATA_LOSS, "a bad run") : ls_ok();
 }
 
-static void a_hook_may_know_why_a_run_has_failed(void **state) {
-  (void)state;
+TEST(a_hook_may_know_why_a_run_has_failed) {
   monitored_runs f;
   monitored_runs_begin(&f);
   ls_hook *hooks[2] = {NULL};
@@ -315,8 +307,7 @@ static void a_hook_may_know_why_a_run_has_failed(void **state) {
 }
 
 // ---- Telling ---------------------------------------------------------------
-static void steps_a_second_are_told(void **state) {
-  (void)state;
+TEST(steps_a_second_are_told) {
   LS_SPEC("E186");
   monitored_runs f;
   monitored_runs_begin(&f);
@@ -348,8 +339,7 @@ static void steps_a_second_are_told(void **state) {
   monitored_runs_end(&f);
 }
 
-static void values_are_logged(void **state) {
-  (void)state;
+TEST(values_are_logged) {
   LS_SPEC("E186");
   monitored_runs f;
   monitored_runs_begin(&f);
@@ -384,8 +374,7 @@ static void values_are_logged(void **state) {
 }
 
 // What the caller of a run gets is found by its names, as of a function.
-static void what_the_caller_fetches_has_names(void **state) {
-  (void)state;
+TEST(what_the_caller_fetches_has_names) {
   monitored_runs f;
   monitored_runs_begin(&f);
   ls_hook *hooks[2] = {NULL};
@@ -413,8 +402,7 @@ static void count_record(void *user, const ls_summary_record *record) {
   steps[++steps[0]] = record->step;
 }
 
-static void summaries_are_recorded_when_due(void **state) {
-  (void)state;
+TEST(summaries_are_recorded_when_due) {
   LS_SPEC("E186");
   int64_t steps[20] = {0};
   monitored_runs f;
@@ -446,8 +434,7 @@ static void summaries_are_recorded_when_due(void **state) {
   monitored_runs_end(&f);
 }
 
-static void a_loss_that_is_no_number_ends_the_training(void **state) {
-  (void)state;
+TEST(a_loss_that_is_no_number_ends_the_training) {
   LS_SPEC("E187");
   for (int fails = 0; fails < 2; ++fails) {
     monitored_runs f;
@@ -484,8 +471,7 @@ static ls_status feed_three(void *user, ls_feed *feeds, size_t capacity,
   return ls_ok();
 }
 
-static void what_is_fed_and_what_is_run_at_the_end(void **state) {
-  (void)state;
+TEST(what_is_fed_and_what_is_run_at_the_end) {
   LS_SPEC("E187");
   monitored_runs f;
   monitored_runs_begin(&f);
@@ -524,8 +510,7 @@ static void move(void *user) {
 }
 
 // Whenever who waits looks again, another step has been made.
-static void who_comes_later_waits(void **state) {
-  (void)state;
+TEST(who_comes_later_waits) {
   LS_SPEC("E187");
   monitored_runs f;
   monitored_runs_begin(&f);
@@ -551,8 +536,7 @@ static ls_status feed_too_many(void *user, ls_feed *feeds, size_t capacity,
   return ls_ok();
 }
 
-static void what_a_hook_cannot_do_is_refused(void **state) {
-  (void)state;
+TEST(what_a_hook_cannot_do_is_refused) {
   ls_hook *hook = NULL;
   expect_status(ls_profiler_hook("here", (ls_opt){0}, (ls_opt){0}, &hook),
                 LS_INVALID_ARGUMENT, "say when");
@@ -584,8 +568,7 @@ static void count_lost(void *user) {
   ++lost;
 }
 
-static void the_last_session_goes_as_lost_ones_do(void **state) {
-  (void)state;
+TEST(the_last_session_goes_as_lost_ones_do) {
   for (int fails = 0; fails < 2; ++fails) {
     monitored_runs f;
     ls_hook *hook = NULL;
@@ -606,8 +589,7 @@ static void the_last_session_goes_as_lost_ones_do(void **state) {
   }
 }
 
-static void a_run_is_traced_when_due(void **state) {
-  (void)state;
+TEST(a_run_is_traced_when_due) {
   LS_SPEC("E187");
   char folder[20];
   monitored_runs f;
@@ -628,8 +610,7 @@ static void a_run_is_traced_when_due(void **state) {
 }
 
 // Where hooks read the step before a run's op adds to it.
-static void a_step_that_was_read_too_early_is_read_again(void **state) {
-  (void)state;
+TEST(a_step_that_was_read_too_early_is_read_again) {
   LS_SPEC("E185 E186 E187");
   char folder[20];
   monitored_runs f;
@@ -668,29 +649,4 @@ static void a_step_that_was_read_too_early_is_read_again(void **state) {
   assert_true(has(folder, "model.ckpt-4.safetensors"));
   assert_true(has(folder, "model.ckpt-8.safetensors"));
   monitored_runs_end(&f);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_graph_has_one_global_step),
-      cmocka_unit_test(an_evaluation_counts_apart),
-      cmocka_unit_test(timers_are_due),
-      cmocka_unit_test(training_stops_at_a_step),
-      cmocka_unit_test(a_saver_saves_when_it_is_due),
-      cmocka_unit_test(a_save_may_be_as_far_away_as_numbers_go),
-      cmocka_unit_test(a_lost_session_goes_on_from_the_checkpoint),
-      cmocka_unit_test(a_hook_may_know_why_a_run_has_failed),
-      cmocka_unit_test(steps_a_second_are_told),
-      cmocka_unit_test(values_are_logged),
-      cmocka_unit_test(what_the_caller_fetches_has_names),
-      cmocka_unit_test(summaries_are_recorded_when_due),
-      cmocka_unit_test(a_loss_that_is_no_number_ends_the_training),
-      cmocka_unit_test(what_is_fed_and_what_is_run_at_the_end),
-      cmocka_unit_test(who_comes_later_waits),
-      cmocka_unit_test(a_run_is_traced_when_due),
-      cmocka_unit_test(what_a_hook_cannot_do_is_refused),
-      cmocka_unit_test(the_last_session_goes_as_lost_ones_do),
-      cmocka_unit_test(a_step_that_was_read_too_early_is_read_again),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

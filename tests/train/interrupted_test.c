@@ -218,8 +218,7 @@ static int64_t run_whole(const trial *t, const char *folder) {
 }
 
 // ---- Killed ----------------------------------------------------------------
-static void a_run_that_is_killed_goes_on_as_if_it_had_not_been(void **state) {
-  (void)state;
+TEST(a_run_that_is_killed_goes_on_as_if_it_had_not_been) {
   LS_SPEC("E215");
   const int kills = from_environment("LS_TEST_KILLS", LS_SANITIZED ? 6 : 24);
   trial t = {.run = {.folder = "killed",
@@ -256,8 +255,7 @@ static void ask_often(const char *what, resumable run, int lives) {
   print_message("%s: %d lives were ended in %d runs\n", what, t.lives, runs);
 }
 
-static void a_run_that_is_asked_to_end_saves_all(void **state) {
-  (void)state;
+TEST(a_run_that_is_asked_to_end_saves_all) {
   const int lives =
       from_environment("LS_TEST_KILLS", LS_SANITIZED ? 6 : 24) / 3;
   ask_often("steps", (resumable){.replicas = 4}, lives);
@@ -277,8 +275,7 @@ static void a_run_that_is_asked_to_end_saves_all(void **state) {
 
 // The input hangs from an example on until the run is saved: each life gets
 // some steps further, and none waits for it.
-static void input_that_hangs_does_not_hold_it_up(void **state) {
-  (void)state;
+TEST(input_that_hangs_does_not_hold_it_up) {
   for (int stream = 0; stream < 2; ++stream) {
     const resumable run = {.folder = "hangs",
                            .log = "hangs.log",
@@ -303,13 +300,4 @@ static void input_that_hangs_does_not_hold_it_up(void **state) {
     assert_true(lives > 2);
     expect_same_run(&t, "whole");
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_run_that_is_killed_goes_on_as_if_it_had_not_been),
-      cmocka_unit_test(a_run_that_is_asked_to_end_saves_all),
-      cmocka_unit_test(input_that_hangs_does_not_hold_it_up),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

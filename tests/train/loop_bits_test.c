@@ -212,8 +212,7 @@ static void in_some_ways(void) {
     expect_same_bytes(&ways[i]);
 }
 
-static void loops_leave_what_a_mirrored_strategy_leaves(void **state) {
-  (void)state;
+TEST(loops_leave_what_a_mirrored_strategy_leaves) {
   LS_SPEC("T197");
   remove_folder("mirrored");
   expect_ok(run(&(way){.threads = 2}, "mirrored"));
@@ -223,13 +222,4 @@ static void loops_leave_what_a_mirrored_strategy_leaves(void **state) {
     in_some_ways();
   print_message("%d runs of %lld steps, %d lives were killed\n", num_runs,
                 (long long)steps_of_run(), num_kills);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(loops_leave_what_a_mirrored_strategy_leaves),
-  };
-  const int failures = cmocka_run_group_tests(tests, NULL, NULL);
-  ls_status_free(ls_runtime_destroy(NULL));
-  return failures;
 }

@@ -58,8 +58,7 @@ static ls_array *first_variable(const setup *s) {
   return value;
 }
 
-static void training_learns_and_evaluates(void **state) {
-  (void)state;
+TEST(training_learns_and_evaluates) {
   setup s;
   begin(&s, 1, 0);
   s.options.epochs = 8;
@@ -71,8 +70,7 @@ static void training_learns_and_evaluates(void **state) {
   end(&s);
 }
 
-static void replicas_learn_what_one_learns(void **state) {
-  (void)state;
+TEST(replicas_learn_what_one_learns) {
   ls_array *values[2];
   for (int i = 0; i < 2; ++i) {
     setup s;
@@ -89,8 +87,7 @@ static void replicas_learn_what_one_learns(void **state) {
 }
 
 // Every batch and the last of each epoch: 10 and 2 of 202 examples.
-static void no_example_is_dropped_for_replicas(void **state) {
-  (void)state;
+TEST(no_example_is_dropped_for_replicas) {
   for (int64_t size = 10; size <= 400; size *= 40) {
     ls_array *values[4];
     for (int i = 0; i < 4; ++i) {
@@ -112,8 +109,7 @@ static void no_example_is_dropped_for_replicas(void **state) {
   }
 }
 
-static void the_number_of_threads_changes_no_bit(void **state) {
-  (void)state;
+TEST(the_number_of_threads_changes_no_bit) {
   ls_array *values[3];
   for (int i = 0; i < 3; ++i) {
     ls_runtime *runtime = NULL;
@@ -159,8 +155,7 @@ static void watch_memory(void *user, const ls_train_report *report) {
   w->settled = now;
 }
 
-static void a_steady_step_takes_no_memory(void **state) {
-  (void)state;
+TEST(a_steady_step_takes_no_memory) {
   for (int64_t replicas = 1; replicas <= 8; replicas *= 8) {
     counted memory = counted_begin(0);
     watch w = {.memory = &memory};
@@ -175,8 +170,7 @@ static void a_steady_step_takes_no_memory(void **state) {
   }
 }
 
-static void steps_end_a_run_within_an_epoch(void **state) {
-  (void)state;
+TEST(steps_end_a_run_within_an_epoch) {
   setup s;
   begin(&s, 1, 0);
   s.options.steps = 30;
@@ -194,8 +188,7 @@ static void stop_at_step_7(void *user, const ls_train_report *report) {
   if (report->step == 7) ls_train_stop_request(user);
 }
 
-static void a_request_ends_the_run_and_saves(void **state) {
-  (void)state;
+TEST(a_request_ends_the_run_and_saves) {
   setup s;
   ls_train_stop stop = {0};
   begin(&s, 1, 0);
@@ -232,8 +225,7 @@ static const ls_json *parse(ls_arena *arena, const char *text, size_t size) {
   return value;
 }
 
-static void the_run_folder_says_what_happened(void **state) {
-  (void)state;
+TEST(the_run_folder_says_what_happened) {
   setup s;
   begin(&s, 2, 0.25);
   s.options.run_folder = "some/run";
@@ -282,8 +274,7 @@ static void the_run_folder_says_what_happened(void **state) {
   end(&s);
 }
 
-static void a_folder_with_a_run_is_kept(void **state) {
-  (void)state;
+TEST(a_folder_with_a_run_is_kept) {
   setup s;
   begin(&s, 1, 0);
   s.options.run_folder = "kept";
@@ -305,8 +296,7 @@ static void expect_refused(setup *s, ls_code code, const char *part) {
   expect_status(ls_train(&s->options, &s->result), code, part);
 }
 
-static void what_cannot_be_trained_is_refused(void **state) {
-  (void)state;
+TEST(what_cannot_be_trained_is_refused) {
   setup s;
   begin(&s, 4, 0);
   s.options.epochs = -1;
@@ -322,29 +312,11 @@ static void what_cannot_be_trained_is_refused(void **state) {
   end(&s);
 }
 
-static void a_loss_that_is_no_number_ends_the_run(void **state) {
-  (void)state;
+TEST(a_loss_that_is_no_number_ends_the_run) {
   setup s;
   begin(&s, 1, 1e30);
   s.options.config = &(ls_train_config){.learning_rate = 1e30};
   expect_refused(&s, LS_OUT_OF_RANGE,
                  "the learning rate 1e+30 may be too high");
   end(&s);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(training_learns_and_evaluates),
-      cmocka_unit_test(replicas_learn_what_one_learns),
-      cmocka_unit_test(no_example_is_dropped_for_replicas),
-      cmocka_unit_test(the_number_of_threads_changes_no_bit),
-      cmocka_unit_test(a_steady_step_takes_no_memory),
-      cmocka_unit_test(steps_end_a_run_within_an_epoch),
-      cmocka_unit_test(a_request_ends_the_run_and_saves),
-      cmocka_unit_test(the_run_folder_says_what_happened),
-      cmocka_unit_test(a_folder_with_a_run_is_kept),
-      cmocka_unit_test(what_cannot_be_trained_is_refused),
-      cmocka_unit_test(a_loss_that_is_no_number_ends_the_run),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

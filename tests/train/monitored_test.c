@@ -83,8 +83,7 @@ static ls_hook *hook_of(teller *t) {
   return hook;
 }
 
-static void hooks_are_called_in_order(void **state) {
-  (void)state;
+TEST(hooks_are_called_in_order) {
   LS_SPEC("E181 E182");
   char said[500] = "";
   teller a = {.name = "a", .to = said, .wish = ls_none()},
@@ -110,8 +109,7 @@ static void hooks_are_called_in_order(void **state) {
   monitored_runs_end(&f);
 }
 
-static void no_op_can_be_added_any_more(void **state) {
-  (void)state;
+TEST(no_op_can_be_added_any_more) {
   LS_SPEC("E181");
   monitored_runs f;
   monitored_runs_begin(&f);
@@ -129,8 +127,7 @@ static void no_op_can_be_added_any_more(void **state) {
   monitored_runs_end(&f);
 }
 
-static void values_begin_as_the_scaffold_says(void **state) {
-  (void)state;
+TEST(values_begin_as_the_scaffold_says) {
   LS_SPEC("E181 E213");
   monitored_runs f;
   monitored_runs_begin(&f);
@@ -191,8 +188,7 @@ static double weight_of(monitored_runs *f) {
   return weight;
 }
 
-static void a_scaffold_can_say_how(void **state) {
-  (void)state;
+TEST(a_scaffold_can_say_how) {
   LS_SPEC("E213");
   monitored_runs f;
   monitored_runs_begin(&f);
@@ -213,8 +209,7 @@ static void a_scaffold_can_say_how(void **state) {
   monitored_runs_end(&f);
 }
 
-static void a_lost_session_is_made_again(void **state) {
-  (void)state;
+TEST(a_lost_session_is_made_again) {
   LS_SPEC("E183");
   static const ls_code codes[] = {LS_ABORTED, LS_UNAVAILABLE};
   for (int i = 0; i < 2; ++i) {
@@ -249,9 +244,7 @@ static ls_status always_lost(void *user, ls_run_context *context,
   return *calls > 2 ? LS_STATUS(LS_UNAVAILABLE, "gone as planned") : ls_ok();
 }
 
-static void
-what_is_lost_at_the_same_step_again_and_again_is_told(void **state) {
-  (void)state;
+TEST(what_is_lost_at_the_same_step_again_and_again_is_told) {
   LS_SPEC("E183");
   static const int64_t most[] = {0, 3, 7};
   for (int i = 0; i < 3; ++i) {
@@ -283,8 +276,7 @@ what_is_lost_at_the_same_step_again_and_again_is_told(void **state) {
   }
 }
 
-static void other_failures_skip_the_end(void **state) {
-  (void)state;
+TEST(other_failures_skip_the_end) {
   LS_SPEC("E183");
   char said[500] = "";
   monitored_runs f;
@@ -311,8 +303,7 @@ static void other_failures_skip_the_end(void **state) {
   monitored_runs_end(&f);
 }
 
-static void hooks_feed_runs(void **state) {
-  (void)state;
+TEST(hooks_feed_runs) {
   LS_SPEC("E182");
   char said[500] = "";
   monitored_runs f;
@@ -332,8 +323,7 @@ static void hooks_feed_runs(void **state) {
   monitored_runs_end(&f);
 }
 
-static void a_stop_can_be_asked_for_from_outside(void **state) {
-  (void)state;
+TEST(a_stop_can_be_asked_for_from_outside) {
   LS_SPEC("E182");
   monitored_runs f;
   monitored_runs_begin(&f);
@@ -354,8 +344,7 @@ static ls_status never_begins(void *user, ls_run_context *context) {
   return LS_STATUS(LS_UNAVAILABLE, "not there");
 }
 
-static void a_session_that_cannot_begin_is_tried_for_a_time(void **state) {
-  (void)state;
+TEST(a_session_that_cannot_begin_is_tried_for_a_time) {
   int tries = 0;
   ls_hook *hook = NULL;
   monitored_runs f;
@@ -378,8 +367,7 @@ static void a_session_that_cannot_begin_is_tried_for_a_time(void **state) {
   monitored_runs_end(&f);
 }
 
-static void an_init_op_is_fed(void **state) {
-  (void)state;
+TEST(an_init_op_is_fed) {
   monitored_runs f;
   ls_array *seven = NULL;
   monitored_runs_begin(&f);
@@ -406,8 +394,7 @@ static void an_init_op_is_fed(void **state) {
   monitored_runs_end(&f);
 }
 
-static void local_values_begin_behind_the_others(void **state) {
-  (void)state;
+TEST(local_values_begin_behind_the_others) {
   LS_SPEC("E181");
   static const char *const in[] = {LS_COLLECTION_LOCAL_VARIABLES};
   monitored_runs f;
@@ -448,8 +435,7 @@ static ls_status lose_each_other(void *user, ls_run_context *context,
 }
 
 // So many losses are allowed until a run comes to a step that none had come to.
-static void losses_are_counted_from_the_furthest_step_on(void **state) {
-  (void)state;
+TEST(losses_are_counted_from_the_furthest_step_on) {
   LS_SPEC("E183");
   for (int goes_on = 0; goes_on < 2; ++goes_on) {
     losing l = {.loses_first = goes_on == 1};
@@ -486,29 +472,8 @@ static void losses_are_counted_from_the_furthest_step_on(void **state) {
   }
 }
 
-static void who_has_no_session_stops_nothing(void **state) {
-  (void)state;
+TEST(who_has_no_session_stops_nothing) {
   ls_monitored_session_request_stop(NULL);
   assert_true(ls_monitored_session_should_stop(NULL));
   assert_null(ls_monitored_session_now(NULL));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(who_has_no_session_stops_nothing),
-      cmocka_unit_test(hooks_are_called_in_order),
-      cmocka_unit_test(no_op_can_be_added_any_more),
-      cmocka_unit_test(values_begin_as_the_scaffold_says),
-      cmocka_unit_test(a_scaffold_can_say_how),
-      cmocka_unit_test(a_lost_session_is_made_again),
-      cmocka_unit_test(what_is_lost_at_the_same_step_again_and_again_is_told),
-      cmocka_unit_test(other_failures_skip_the_end),
-      cmocka_unit_test(hooks_feed_runs),
-      cmocka_unit_test(a_stop_can_be_asked_for_from_outside),
-      cmocka_unit_test(a_session_that_cannot_begin_is_tried_for_a_time),
-      cmocka_unit_test(an_init_op_is_fed),
-      cmocka_unit_test(local_values_begin_behind_the_others),
-      cmocka_unit_test(losses_are_counted_from_the_furthest_step_on),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

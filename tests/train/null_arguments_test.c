@@ -13,8 +13,7 @@ static void expect_null(ls_status status, const char *text) {
   expect_status(status, LS_INVALID_ARGUMENT, text);
 }
 
-static void calls_of_evaluation_refuse_null(void **state) {
-  (void)state;
+TEST(calls_of_evaluation_refuse_null) {
   expect_null(ls_evaluator_create(NULL, some, some),
               "ls_evaluator_create: model is NULL");
   expect_null(ls_evaluator_create(some, NULL, some),
@@ -31,8 +30,7 @@ static void calls_of_evaluation_refuse_null(void **state) {
               "ls_train_check_data: dataset is NULL");
 }
 
-static void calls_of_training_refuse_null(void **state) {
-  (void)state;
+TEST(calls_of_training_refuse_null) {
   const ls_nest none = ls_none();
   expect_null(ls_train_split(NULL, none, some),
               "ls_train_split: strategy is NULL");
@@ -53,8 +51,7 @@ static void calls_of_training_refuse_null(void **state) {
   assert_int_equal(ls_train_count_steps(NULL, 10, 2, 3, 0), 15);
 }
 
-static void calls_of_progress_refuse_null(void **state) {
-  (void)state;
+TEST(calls_of_progress_refuse_null) {
   expect_null(ls_progress_create(NULL, some),
               "ls_progress_create: options is NULL");
   expect_null(ls_progress_create(some, NULL),
@@ -64,8 +61,7 @@ static void calls_of_progress_refuse_null(void **state) {
 }
 
 // A model that was never made, or whose type lacks what the call is about.
-static void models_without_what_is_needed_are_refused(void **state) {
-  (void)state;
+TEST(models_without_what_is_needed_are_refused) {
   const ls_model_type type = {.name = "bare", .num_classes = 2};
   const ls_model zeroed = {0}, bare = {.type = &type};
   ls_train_result result;
@@ -100,22 +96,10 @@ static void models_without_what_is_needed_are_refused(void **state) {
   expect_null(ls_train(&options, &result), "ls_train: options->train is NULL");
 }
 
-static void calls_of_hooks_refuse_null(void **state) {
-  (void)state;
+TEST(calls_of_hooks_refuse_null) {
   double number = 0;
   expect_null(ls_run_context_steps(NULL, some),
               "ls_run_context_steps: context is NULL");
   expect_null(ls_run_context_number(NULL, "loss", &number),
               "ls_run_context_number: context is NULL");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(calls_of_evaluation_refuse_null),
-      cmocka_unit_test(calls_of_training_refuse_null),
-      cmocka_unit_test(calls_of_progress_refuse_null),
-      cmocka_unit_test(models_without_what_is_needed_are_refused),
-      cmocka_unit_test(calls_of_hooks_refuse_null),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

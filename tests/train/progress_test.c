@@ -79,8 +79,7 @@ static ls_train_report half_way(void) {
                            .seconds_left = 3725};
 }
 
-static void a_terminal_line_is_rewritten_and_fits(void **state) {
-  (void)state;
+TEST(a_terminal_line_is_rewritten_and_fits) {
   ls_progress *progress = make(true, 80);
   const ls_train_report report = half_way();
   ls_progress_show(progress, &report);
@@ -98,8 +97,7 @@ static void a_terminal_line_is_rewritten_and_fits(void **state) {
 }
 
 // The parts of the time, largest first, that there is room for.
-static void the_end_of_an_epoch_says_where_the_time_went(void **state) {
-  (void)state;
+TEST(the_end_of_an_epoch_says_where_the_time_went) {
   ls_train_report report = half_way();
   report.epoch_end = true;
   report.budget = (ls_train_budget){.whole = 10,
@@ -132,16 +130,14 @@ static void expect_bar(int64_t done, int64_t all, const char *bar) {
   ls_progress_destroy(progress);
 }
 
-static void a_bar_is_full_after_the_last_step(void **state) {
-  (void)state;
+TEST(a_bar_is_full_after_the_last_step) {
   expect_bar(0, 1, "[>.................]");
   expect_bar(1, 1, "[==================]");
   expect_bar(1, 2, "[=========>........]");
   expect_bar(0, 0, "[>.................]");  // No steps: none are done.
 }
 
-static void a_narrow_terminal_has_no_bar(void **state) {
-  (void)state;
+TEST(a_narrow_terminal_has_no_bar) {
   ls_progress *progress = make(true, 40);
   const ls_train_report report = half_way();
   ls_progress_show(progress, &report);
@@ -151,8 +147,7 @@ static void a_narrow_terminal_has_no_bar(void **state) {
 }
 
 // No line is longer than the terminal is wide when it is shown.
-static void a_line_fits_whatever_the_width_becomes(void **state) {
-  (void)state;
+TEST(a_line_fits_whatever_the_width_becomes) {
   static const int widths[] = {80, 200, 60, 33, 20, 2, 1, 79, 0};
   ls_progress *progress = make(true, 80);
   const ls_train_report report = half_way();
@@ -168,8 +163,7 @@ static void a_line_fits_whatever_the_width_becomes(void **state) {
   ls_progress_destroy(progress);
 }
 
-static void what_is_left_is_told_to_the_end(void **state) {
-  (void)state;
+TEST(what_is_left_is_told_to_the_end) {
   ls_progress *progress = make(false, 0);
   ls_train_report report = half_way();
   report.epoch_end = true;  // Also where the run was stopped.
@@ -182,8 +176,7 @@ static void what_is_left_is_told_to_the_end(void **state) {
   ls_progress_destroy(progress);
 }
 
-static void numbers_have_a_point_in_every_language(void **state) {
-  (void)state;
+TEST(numbers_have_a_point_in_every_language) {
   ls_progress *progress = make(false, 0);
   ls_train_report report = half_way();
   report.epoch_end = true;
@@ -195,8 +188,7 @@ static void numbers_have_a_point_in_every_language(void **state) {
   expect_contains(written, "loss 0.5000 acc 75.0% 12346 ex/s");
 }
 
-static void elsewhere_a_line_comes_every_few_seconds(void **state) {
-  (void)state;
+TEST(elsewhere_a_line_comes_every_few_seconds) {
   ls_progress *progress = make(false, 0);
   const ls_train_report report = half_way();
   ls_progress_show(progress, &report);
@@ -211,8 +203,7 @@ static void elsewhere_a_line_comes_every_few_seconds(void **state) {
   ls_progress_destroy(progress);
 }
 
-static void the_end_of_an_epoch_is_always_shown(void **state) {
-  (void)state;
+TEST(the_end_of_an_epoch_is_always_shown) {
   ls_progress *progress = make(false, 0);
   ls_train_report report = half_way();
   report.epoch_end = true;
@@ -224,25 +215,4 @@ static void the_end_of_an_epoch_is_always_shown(void **state) {
   ls_progress_destroy(progress);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(a_terminal_line_is_rewritten_and_fits,
-                                      begin, end),
-      cmocka_unit_test_setup_teardown(a_bar_is_full_after_the_last_step, begin,
-                                      end),
-      cmocka_unit_test_setup_teardown(a_narrow_terminal_has_no_bar, begin, end),
-      cmocka_unit_test_setup_teardown(a_line_fits_whatever_the_width_becomes,
-                                      begin, end),
-      cmocka_unit_test_setup_teardown(what_is_left_is_told_to_the_end, begin,
-                                      end),
-      cmocka_unit_test_setup_teardown(numbers_have_a_point_in_every_language,
-                                      begin, end),
-      cmocka_unit_test_setup_teardown(elsewhere_a_line_comes_every_few_seconds,
-                                      begin, end),
-      cmocka_unit_test_setup_teardown(the_end_of_an_epoch_is_always_shown,
-                                      begin, end),
-      cmocka_unit_test_setup_teardown(
-          the_end_of_an_epoch_says_where_the_time_went, begin, end),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FILE(.before_each = begin, .after_each = end)

@@ -72,8 +72,7 @@ static void expect_same_lists(const char *a, const char *b) {
 }
 
 // ---- Together --------------------------------------------------------------
-static void each_rank_writes_its_part_of_the_files_of_one(void **state) {
-  (void)state;
+TEST(each_rank_writes_its_part_of_the_files_of_one) {
   static const int64_t part = 1 << 20;
   resumable r = {.replicas = 4,
                  .units = LARGE,
@@ -95,8 +94,7 @@ static void each_rank_writes_its_part_of_the_files_of_one(void **state) {
   }
 }
 
-static void they_save_at_the_steps_of_one(void **state) {
-  (void)state;
+TEST(they_save_at_the_steps_of_one) {
   const struct {
     int64_t save_steps;
     ls_opt keep;
@@ -128,9 +126,7 @@ static void they_save_at_the_steps_of_one(void **state) {
   }
 }
 
-static void
-a_run_that_takes_the_place_of_another_is_saved_together(void **state) {
-  (void)state;
+TEST(a_run_that_takes_the_place_of_another_is_saved_together) {
   resumable r = {.replicas = 4, .save_steps = 7, .keep = LS_SOME(0)};
   expect_ok(run(r, "alone"));
   ls_train_result result;
@@ -145,8 +141,7 @@ a_run_that_takes_the_place_of_another_is_saved_together(void **state) {
 }
 
 // ---- What goes wrong -------------------------------------------------------
-static void what_one_cannot_write_ends_the_run_and_names_it(void **state) {
-  (void)state;
+TEST(what_one_cannot_write_ends_the_run_and_names_it) {
   resumable r = {.replicas = 4, .save_steps = 4, .keep = LS_SOME(2)};
   expect_ok(run(r, "alone"));
   for (int background = 0; background < 2; ++background) {
@@ -180,8 +175,7 @@ static void count_warnings(void *user, const ls_log_line *line) {
     __atomic_fetch_add(&warnings, 1, __ATOMIC_RELAXED);
 }
 
-static void where_saves_may_fail_one_line_tells(void **state) {
-  (void)state;
+TEST(where_saves_may_fail_one_line_tells) {
   resumable r = {.replicas = 4, .save_steps = 8, .keep = LS_SOME(0)};
   expect_ok(run(r, "alone"));
   prepare_disks();
@@ -216,8 +210,7 @@ static ls_status append(void *user, const char *path, const void *data,
   return status;
 }
 
-static void a_run_in_rank_0s_folder_alone_goes_on(void **state) {
-  (void)state;
+TEST(a_run_in_rank_0s_folder_alone_goes_on) {
   ls_train_result result;
   static crash_files files[MOST_RANKS];
   for (int k = 0; k < MOST_RANKS; ++k) {
@@ -318,8 +311,7 @@ static ls_file_system files_of_host(const char *host) {
 }
 
 // Ranks 2 and 3 have one folder, which is not that of ranks 0 and 1.
-static void ranks_of_another_host_go_on_side_by_side(void **state) {
-  (void)state;
+TEST(ranks_of_another_host_go_on_side_by_side) {
   ls_train_result result;
   const ls_file_system *files = ls_file_system_system();
   remove_folder("host-0/own");
@@ -347,17 +339,4 @@ static void ranks_of_another_host_go_on_side_by_side(void **state) {
       files->list(NULL, "host-1", ls_allocator_system(), &entries, &count));
   assert_int_equal(count, 0);
   ls_release(ls_allocator_system(), entries);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(each_rank_writes_its_part_of_the_files_of_one),
-      cmocka_unit_test(they_save_at_the_steps_of_one),
-      cmocka_unit_test(a_run_that_takes_the_place_of_another_is_saved_together),
-      cmocka_unit_test(what_one_cannot_write_ends_the_run_and_names_it),
-      cmocka_unit_test(where_saves_may_fail_one_line_tells),
-      cmocka_unit_test(a_run_in_rank_0s_folder_alone_goes_on),
-      cmocka_unit_test(ranks_of_another_host_go_on_side_by_side),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,16 +10,14 @@
 #include "lockstep/train.h"
 #include "support/refused.h"
 
-static void refused_calls_of_events_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_events_leave_nothing) {
   REFUSED(ls_event_writer *, ls_event_writer_open(NULL, &out));
   REFUSED(size_t,
           ls_event_writer_summary(NULL, NULL, -1, -1, (ls_bytes){0}, &out));
   REFUSED(ls_event_numbers *, ls_events_read(NULL, NULL, &out));
 }
 
-static void refused_calls_of_hook_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_hook_leave_nothing) {
   REFUSED_MEMORY(ls_hook *, ls_counter_hook(NULL, &out));
   REFUSED(ls_variable *, ls_eval_step_get(NULL, &out));
   REFUSED(ls_hook *, ls_feed_hook(NULL, NULL, &out));
@@ -41,19 +39,16 @@ static void refused_calls_of_hook_leave_nothing(void **state) {
   REFUSED_MEMORY(ls_hook *, ls_wait_for_step_hook(-1, &out));
 }
 
-static void refused_calls_of_models_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_models_leave_nothing) {
   REFUSED(ls_model, ls_model_create(NULL, NULL, &out));
   REFUSED(ls_nest, ls_model_synthetic_batch(NULL, -1, &out));
 }
 
-static void refused_calls_of_monitored_session_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_monitored_session_leave_nothing) {
   REFUSED(ls_monitored_session *, ls_monitored_session_create(NULL, &out));
 }
 
-static void refused_calls_of_strategy_step_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_strategy_step_leave_nothing) {
   REFUSED(ls_strategy_step *, ls_input_step_create(NULL, NULL, NULL, &out));
   REFUSED(ls_strategy_step *, ls_single_loss_step_create(NULL, &out));
   REFUSED(ls_step_monitor *, ls_step_monitor_create(NULL, NULL, &out));
@@ -64,14 +59,12 @@ static void refused_calls_of_strategy_step_leave_nothing(void **state) {
   REFUSED(ls_op, ls_strategy_step_run(NULL, &out));
 }
 
-static void refused_calls_of_summary_ops_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_summary_ops_leave_nothing) {
   REFUSED(ls_summary_writer *, ls_file_writer_create(NULL, &out));
   REFUSED_TWO(ls_nest, ls_nest, ls_file_writers_of(NULL, &out, &second));
 }
 
-static void refused_calls_of_train_leave_nothing(void **state) {
-  (void)state;
+TEST(refused_calls_of_train_leave_nothing) {
   REFUSED(ls_evaluator *, ls_evaluator_create(NULL, NULL, &out));
   REFUSED(ls_evaluation, ls_evaluator_run(NULL, NULL, &out));
   REFUSED(ls_progress *, ls_progress_create(NULL, &out));
@@ -80,17 +73,4 @@ static void refused_calls_of_train_leave_nothing(void **state) {
   REFUSED(int64_t, ls_train_count_examples(NULL, &out));
   REFUSED_NUMBER(ls_train_mean(ls_none(), ls_none(), &out));
   REFUSED(ls_nest, ls_train_split(NULL, ls_none(), &out));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(refused_calls_of_events_leave_nothing),
-      cmocka_unit_test(refused_calls_of_hook_leave_nothing),
-      cmocka_unit_test(refused_calls_of_models_leave_nothing),
-      cmocka_unit_test(refused_calls_of_monitored_session_leave_nothing),
-      cmocka_unit_test(refused_calls_of_strategy_step_leave_nothing),
-      cmocka_unit_test(refused_calls_of_summary_ops_leave_nothing),
-      cmocka_unit_test(refused_calls_of_train_leave_nothing),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

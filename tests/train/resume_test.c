@@ -229,8 +229,7 @@ static size_t metric_steps(const char *folder, int64_t *steps,
 }
 
 // ---- Equal bits ------------------------------------------------------------
-static void a_resumed_run_ends_as_if_it_had_not_stopped(void **state) {
-  (void)state;
+TEST(a_resumed_run_ends_as_if_it_had_not_stopped) {
   static const char *const optimizers[] = {"sgd", "adam"};
   static const int64_t stops[] = {7, STEPS_PER_EPOCH, 26};
   for (size_t i = 0; i < 2; ++i) {
@@ -274,20 +273,17 @@ static void expect_often_stopped(run_options r) {
   expect_same_file("straight", "often", "model.safetensors");
 }
 
-static void a_run_can_be_stopped_many_times(void **state) {
-  (void)state;
+TEST(a_run_can_be_stopped_many_times) {
   expect_often_stopped((run_options){.optimizer = "adamw", .replicas = 1});
 }
 
-static void so_can_one_that_accumulates_gradients(void **state) {
-  (void)state;
+TEST(so_can_one_that_accumulates_gradients) {
   // Steps 1, 6, 11 and so on are in the middle of four calls.
   expect_often_stopped(
       (run_options){.optimizer = "adam", .replicas = 3, .accumulate = 4});
 }
 
-static void a_finished_run_that_is_resumed_is_evaluated_only(void **state) {
-  (void)state;
+TEST(a_finished_run_that_is_resumed_is_evaluated_only) {
   run_options r = {.optimizer = "sgd", .folder = "done", .replicas = 1};
   ls_train_result first, second;
   expect_ok(run(&r, &first));
@@ -297,8 +293,7 @@ static void a_finished_run_that_is_resumed_is_evaluated_only(void **state) {
   assert_true(second.tested && second.test.loss == first.test.loss);
 }
 
-static void the_metrics_are_those_of_one_run(void **state) {
-  (void)state;
+TEST(the_metrics_are_those_of_one_run) {
   run_options r = {
       .optimizer = "sgd", .folder = "metrics", .replicas = 1, .stop_at = 12};
   ls_train_result result;
@@ -355,8 +350,7 @@ static ls_status create_or_refuse(void *user, const char *path, bool join,
   return ls_file_system_system()->create(NULL, path, join, out_file);
 }
 
-static void a_run_is_saved_now_and_then(void **state) {
-  (void)state;
+TEST(a_run_is_saved_now_and_then) {
   world w = {0};
   ls_file_system files = *ls_file_system_system();
   files.write = write_or_refuse;
@@ -383,8 +377,7 @@ static void count_warnings(void *user, const ls_log_line *line) {
   *(int *)user += line->level == LS_LOG_WARNING;
 }
 
-static void what_cannot_be_written_leaves_the_last_checkpoint(void **state) {
-  (void)state;
+TEST(what_cannot_be_written_leaves_the_last_checkpoint) {
   world w = {0};
   ls_file_system files = *ls_file_system_system();
   files.write = write_or_refuse;
@@ -414,8 +407,7 @@ static void what_cannot_be_written_leaves_the_last_checkpoint(void **state) {
 }
 
 // Written in the background: the step behind knows of it, or one more.
-static void a_save_that_failed_ends_the_run_or_is_told(void **state) {
-  (void)state;
+TEST(a_save_that_failed_ends_the_run_or_is_told) {
   world w = {.refused = ".ckpt-"};
   ls_file_system files = *ls_file_system_system();
   files.write = write_or_refuse;
@@ -440,8 +432,7 @@ static void a_save_that_failed_ends_the_run_or_is_told(void **state) {
   assert_int_equal(warnings, NUM_STEPS / 5 + 1);
 }
 
-static void a_run_that_cannot_begin_leaves_no_folder(void **state) {
-  (void)state;
+TEST(a_run_that_cannot_begin_leaves_no_folder) {
   world w = {.refused = "config.json"};
   ls_file_system files = *ls_file_system_system();
   files.write = write_or_refuse;
@@ -469,8 +460,7 @@ static void begin_and_stop(run_options *r, const char *folder) {
   r->resume = true;
 }
 
-static void another_run_is_not_gone_on_with(void **state) {
-  (void)state;
+TEST(another_run_is_not_gone_on_with) {
   run_options r;
   ls_train_result result;
   begin_and_stop(&r, "other");
@@ -490,8 +480,7 @@ static void another_run_is_not_gone_on_with(void **state) {
                 "'nowhere' is no run folder: it has no config.json");
 }
 
-static void a_damaged_checkpoint_is_refused(void **state) {
-  (void)state;
+TEST(a_damaged_checkpoint_is_refused) {
   run_options r;
   ls_train_result result;
   begin_and_stop(&r, "damaged-run");
@@ -510,8 +499,7 @@ static void a_damaged_checkpoint_is_refused(void **state) {
   expect_status(run(&r, &result), LS_NOT_FOUND, "its checkpoints are gone");
 }
 
-static void a_run_that_never_saved_anything_starts_anew(void **state) {
-  (void)state;
+TEST(a_run_that_never_saved_anything_starts_anew) {
   run_options r;
   ls_train_result result;
   begin_and_stop(&r, "killed");
@@ -524,22 +512,4 @@ static void a_run_that_never_saved_anything_starts_anew(void **state) {
   expect_same_file("straight", "killed", "model.safetensors");
   expect_status(ls_train(&(ls_train_options){0}, &result), LS_INVALID_ARGUMENT,
                 "ls_train: options->strategy is NULL");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_resumed_run_ends_as_if_it_had_not_stopped),
-      cmocka_unit_test(a_run_can_be_stopped_many_times),
-      cmocka_unit_test(so_can_one_that_accumulates_gradients),
-      cmocka_unit_test(a_finished_run_that_is_resumed_is_evaluated_only),
-      cmocka_unit_test(the_metrics_are_those_of_one_run),
-      cmocka_unit_test(a_run_is_saved_now_and_then),
-      cmocka_unit_test(what_cannot_be_written_leaves_the_last_checkpoint),
-      cmocka_unit_test(a_save_that_failed_ends_the_run_or_is_told),
-      cmocka_unit_test(a_run_that_cannot_begin_leaves_no_folder),
-      cmocka_unit_test(another_run_is_not_gone_on_with),
-      cmocka_unit_test(a_damaged_checkpoint_is_refused),
-      cmocka_unit_test(a_run_that_never_saved_anything_starts_anew),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

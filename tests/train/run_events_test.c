@@ -108,8 +108,7 @@ static bool has(const setup *s, const char *tag, int64_t step) {
   return event_value(s->events, s->count, tag, step).size > 0;
 }
 
-static void a_run_writes_what_it_logs(void **state) {
-  (void)state;
+TEST(a_run_writes_what_it_logs) {
   setup s;
   begin(&s);
   expect_ok(ls_train(&s.options, &s.result));
@@ -155,8 +154,7 @@ static int64_t start_of(const setup *s) {
   return -1;
 }
 
-static void a_resumed_run_goes_on_in_new_files(void **state) {
-  (void)state;
+TEST(a_resumed_run_goes_on_in_new_files) {
   setup s;
   begin(&s);
   s.options.epochs = 1;
@@ -178,8 +176,7 @@ static void a_resumed_run_goes_on_in_new_files(void **state) {
   end(&s);
 }
 
-static void a_run_that_replaces_another_takes_its_events_away(void **state) {
-  (void)state;
+TEST(a_run_that_replaces_another_takes_its_events_away) {
   setup s;
   begin(&s);
   expect_ok(ls_train(&s.options, &s.result));
@@ -200,8 +197,7 @@ static void a_run_that_replaces_another_takes_its_events_away(void **state) {
   end(&s);
 }
 
-static void events_may_be_anywhere_but_must_be_somewhere(void **state) {
-  (void)state;
+TEST(events_may_be_anywhere_but_must_be_somewhere) {
   setup s;
   begin(&s);
   s.options.run_folder = NULL;
@@ -215,8 +211,7 @@ static void events_may_be_anywhere_but_must_be_somewhere(void **state) {
   end(&s);
 }
 
-static void a_run_has_the_same_bits_with_events(void **state) {
-  (void)state;
+TEST(a_run_has_the_same_bits_with_events) {
   ls_array *values[2];
   for (int i = 0; i < 2; ++i) {
     setup s;
@@ -240,8 +235,7 @@ static void a_run_has_the_same_bits_with_events(void **state) {
   ls_array_release(values[1]);
 }
 
-static void a_file_that_cannot_be_written_ends_the_run(void **state) {
-  (void)state;
+TEST(a_file_that_cannot_be_written_ends_the_run) {
   int failed = 0;
   for (int at = 1; at < 80; ++at) {
     setup s;
@@ -262,16 +256,4 @@ static void a_file_that_cannot_be_written_ends_the_run(void **state) {
     end(&s);
   }
   assert_true(failed > 20);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_run_writes_what_it_logs),
-      cmocka_unit_test(a_resumed_run_goes_on_in_new_files),
-      cmocka_unit_test(a_run_that_replaces_another_takes_its_events_away),
-      cmocka_unit_test(events_may_be_anywhere_but_must_be_somewhere),
-      cmocka_unit_test(a_run_has_the_same_bits_with_events),
-      cmocka_unit_test(a_file_that_cannot_be_written_ends_the_run),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,8 +78,7 @@ static void expect_text(const char *path, const char *want) {
 }
 
 // ---- Losses that are no number ---------------------------------------------
-static void the_steps_before_a_loss_that_is_no_number_are_logged(void **state) {
-  (void)state;
+TEST(the_steps_before_a_loss_that_is_no_number_are_logged) {
   int late = 0;
   for (int at = 0; at < EXAMPLES; at += 7) {
     setup s;
@@ -117,8 +116,7 @@ static void the_steps_before_a_loss_that_is_no_number_are_logged(void **state) {
 }
 
 // ---- Overwriting -----------------------------------------------------------
-static void a_run_that_does_no_step_overwrites_nothing(void **state) {
-  (void)state;
+TEST(a_run_that_does_no_step_overwrites_nothing) {
   static const char *const names[] = {
       "config.json", "metrics.jsonl",     "model.safetensors",
       "checkpoint",  "model.ckpt-8.json", "model.ckpt-8.safetensors"};
@@ -198,8 +196,7 @@ static void intrude(void *user, const ls_train_report *report) {
   end(&s);
 }
 
-static void a_run_has_its_folder_to_itself(void **state) {
-  (void)state;
+TEST(a_run_has_its_folder_to_itself) {
   for (int resume = 0; resume < 2; ++resume) {
     setup s;
     intruder user = {.resume = resume == 1};
@@ -221,8 +218,7 @@ static void a_run_has_its_folder_to_itself(void **state) {
 // ---- Long runs -------------------------------------------------------------
 // Each line is looked at once: a run that never tested anything has many lines
 // and the word that is looked for in none.
-static void long_metrics_are_cut_in_no_time(void **state) {
-  (void)state;
+TEST(long_metrics_are_cut_in_no_time) {
   enum { LINES = 40000, KEPT = 30000 };
   const ls_file_system *files = ls_file_system_system();
   ls_text text;
@@ -249,14 +245,4 @@ static void long_metrics_are_cut_in_no_time(void **state) {
   char *cut = read_text("long/metrics.jsonl");
   assert_int_equal(strlen(cut), kept);
   ls_release(ls_allocator_system(), cut);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_steps_before_a_loss_that_is_no_number_are_logged),
-      cmocka_unit_test(a_run_that_does_no_step_overwrites_nothing),
-      cmocka_unit_test(a_run_has_its_folder_to_itself),
-      cmocka_unit_test(long_metrics_are_cut_in_no_time),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

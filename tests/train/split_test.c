@@ -25,8 +25,7 @@ static ls_nest numbers_of(const double *numbers, size_t replicas) {
   return ls_nest_distributed(LS_PER_REPLICA, parts, replicas);
 }
 
-static void a_mean_of_replicas_counts_their_examples(void **state) {
-  (void)state;
+TEST(a_mean_of_replicas_counts_their_examples) {
   const ls_nest losses = numbers_of((double[]){2, 5, 11}, 3);
   const ls_nest args =
       LS_TUPLE(ls_nest_i64(1), rows_of((int64_t[]){3, 1, 2}, 3));
@@ -47,8 +46,7 @@ static void a_mean_of_replicas_counts_their_examples(void **state) {
   ls_nest_release(losses);
 }
 
-static void what_has_no_mean_is_refused(void **state) {
-  (void)state;
+TEST(what_has_no_mean_is_refused) {
   const ls_nest losses = numbers_of((double[]){2, 5}, 2);
   const ls_nest rows = rows_of((int64_t[]){1, 1, 1}, 3);
   double mean = 0;
@@ -61,12 +59,4 @@ static void what_has_no_mean_is_refused(void **state) {
                 LS_INVALID_ARGUMENT, "what is no number");
   ls_nest_release(rows);
   ls_nest_release(losses);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_mean_of_replicas_counts_their_examples),
-      cmocka_unit_test(what_has_no_mean_is_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

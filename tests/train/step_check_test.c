@@ -122,8 +122,7 @@ static ls_status train(fault wrong, int64_t replicas, int32_t last_label) {
   return status;
 }
 
-static void a_step_that_is_none_is_refused_in_a_line(void **state) {
-  (void)state;
+TEST(a_step_that_is_none_is_refused_in_a_line) {
   static const char *const says[MOST_FAULTS] = {
       [BARE_LOSS] = "the training step of model 'net' gives no \"loss\"",
       [NO_LOSS] = "the training step of model 'net' gives no \"loss\"",
@@ -142,19 +141,8 @@ static void a_step_that_is_none_is_refused_in_a_line(void **state) {
 }
 
 // The type promises a class more than the model has logits for.
-static void a_label_without_a_logit_is_named(void **state) {
-  (void)state;
+TEST(a_label_without_a_logit_is_named) {
   for (int64_t replicas = 1; replicas <= 3; ++replicas)
     expect_status(train(NOTHING, replicas, CLASSES), LS_INVALID_ARGUMENT,
                   "label 4 is none of the 4 classes, 0 to 3");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_step_that_is_none_is_refused_in_a_line),
-      cmocka_unit_test(a_label_without_a_logit_is_named),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -96,8 +96,7 @@ static void expect_taken(world *w, int64_t elements) {
 }
 
 // ---- Steps -----------------------------------------------------------------
-static void what_a_step_does_not_have_is_unimplemented(void **state) {
-  (void)state;
+TEST(what_a_step_does_not_have_is_unimplemented) {
   LS_SPEC("M169");
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
     world w;
@@ -121,8 +120,7 @@ static void what_a_step_does_not_have_is_unimplemented(void **state) {
   }
 }
 
-static void each_replica_takes_an_element(void **state) {
-  (void)state;
+TEST(each_replica_takes_an_element) {
   LS_SPEC("M169");
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
     world w;
@@ -159,8 +157,7 @@ static void each_replica_takes_an_element(void **state) {
   }
 }
 
-static void a_single_loss_step_trains(void **state) {
-  (void)state;
+TEST(a_single_loss_step_trains) {
   LS_SPEC("M169 M170");
   for (int in_graph = 0; in_graph < 2; ++in_graph)
     for (int replicas = 1; replicas <= 3; ++replicas)
@@ -199,8 +196,7 @@ static void a_single_loss_step_trains(void **state) {
 }
 
 // ---- Monitors --------------------------------------------------------------
-static void a_monitor_has_a_session_in_graphs_alone(void **state) {
-  (void)state;
+TEST(a_monitor_has_a_session_in_graphs_alone) {
   LS_SPEC("M170");
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
     world w;
@@ -228,8 +224,7 @@ static ls_tensor vector_loss(ls_nest args, void *user) {
   return ls_mul(ls_variable_read(w->w), ls_fill(LS_DTYPE_F32, LS_SHAPE(2), 1));
 }
 
-static void other_failures_are_the_callers(void **state) {
-  (void)state;
+TEST(other_failures_are_the_callers) {
   LS_SPEC("M170");
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
     world w;
@@ -257,8 +252,7 @@ static void other_failures_are_the_callers(void **state) {
   }
 }
 
-static void steps_that_cannot_be_are_refused(void **state) {
-  (void)state;
+TEST(steps_that_cannot_be_are_refused) {
   world w;
   begin(&w, false, 2, 4);
   ls_strategy *tpu = tpu_strategy_of(2);
@@ -282,16 +276,4 @@ static void steps_that_cannot_be_are_refused(void **state) {
   assert_null(w.step);
   ls_strategy_release(tpu);
   end(&w);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_a_step_does_not_have_is_unimplemented),
-      cmocka_unit_test(each_replica_takes_an_element),
-      cmocka_unit_test(a_single_loss_step_trains),
-      cmocka_unit_test(a_monitor_has_a_session_in_graphs_alone),
-      cmocka_unit_test(other_failures_are_the_callers),
-      cmocka_unit_test(steps_that_cannot_be_are_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,8 +74,7 @@ static size_t steps_of(world *w, const char *tag, int64_t *steps,
 }
 
 // ---- What is written -------------------------------------------------------
-static void values_are_written_under_tags_at_steps(void **state) {
-  (void)state;
+TEST(values_are_written_under_tags_at_steps) {
   LS_SPEC("E211");
   world w;
   begin(&w, (ls_file_writer_options){.suffix = ".host"});
@@ -130,8 +129,7 @@ static void values_are_written_under_tags_at_steps(void **state) {
   end(&w);
 }
 
-static void recording_is_off_until_it_is_opened(void **state) {
-  (void)state;
+TEST(recording_is_off_until_it_is_opened) {
   LS_SPEC("E211");
   world w;
   begin(&w, (ls_file_writer_options){0});
@@ -184,8 +182,7 @@ static void recording_is_off_until_it_is_opened(void **state) {
   end(&w);
 }
 
-static void ten_are_held_or_two_minutes(void **state) {
-  (void)state;
+TEST(ten_are_held_or_two_minutes) {
   LS_SPEC("E211");
   for (int own = 0; own < 2; ++own) {
     const int most = own ? 3 : 10;
@@ -220,8 +217,7 @@ static void ten_are_held_or_two_minutes(void **state) {
   }
 }
 
-static void what_is_held_is_written_with_the_last_of_a_writer(void **state) {
-  (void)state;
+TEST(what_is_held_is_written_with_the_last_of_a_writer) {
   world w;
   begin(&w, (ls_file_writer_options){0});
   ls_op one = {0};
@@ -248,8 +244,7 @@ static void what_is_held_is_written_with_the_last_of_a_writer(void **state) {
 }
 
 // ---- Initializers ----------------------------------------------------------
-static void a_writer_begins_with_its_initializer(void **state) {
-  (void)state;
+TEST(a_writer_begins_with_its_initializer) {
   LS_SPEC("E211");
   world w;
   begin(&w, (ls_file_writer_options){0});
@@ -303,8 +298,7 @@ static ls_nest see(ls_nest args, void *user) {
   return ls_leaf(ls_neg(value));
 }
 
-static void eager_and_functions_record_at_each_call(void **state) {
-  (void)state;
+TEST(eager_and_functions_record_at_each_call) {
   LS_SPEC("E211");
   for (int replicas = 1; replicas <= 3; ++replicas)
     for (int traced = 0; traced < 2; ++traced) {
@@ -355,8 +349,7 @@ static ls_nest compute(ls_nest args, void *user) {
   return LS_LIST(y);
 }
 
-static void hosts_of_computations_record_outside(void **state) {
-  (void)state;
+TEST(hosts_of_computations_record_outside) {
   LS_SPEC("E211");
   world w;
   begin(&w, (ls_file_writer_options){0});
@@ -389,8 +382,7 @@ static void expect_failed(ls_op op, ls_graph *graph, const char *says) {
   expect_status(ls_graph_take_error(graph), LS_INVALID_ARGUMENT, says);
 }
 
-static void values_that_do_not_fit_are_refused(void **state) {
-  (void)state;
+TEST(values_that_do_not_fit_are_refused) {
   world w;
   begin(&w, (ls_file_writer_options){0});
   ls_op vector = {0};
@@ -428,8 +420,7 @@ static void values_that_do_not_fit_are_refused(void **state) {
   end(&w);
 }
 
-static void a_step_comes_from_somewhere(void **state) {
-  (void)state;
+TEST(a_step_comes_from_somewhere) {
   event_files files;
   event_files_begin(&files);
   ls_summary_writer *writer = NULL;
@@ -460,8 +451,7 @@ static void note_nothing(void *user, const ls_summary_record *record) {
   (void)record;
 }
 
-static void writers_that_cannot_be_are_refused(void **state) {
-  (void)state;
+TEST(writers_that_cannot_be_are_refused) {
   static const struct {
     ls_file_writer_options options;
     const char *says;
@@ -484,8 +474,7 @@ static void writers_that_cannot_be_are_refused(void **state) {
   ls_summary_writer_release(writer);
 }
 
-static void what_a_file_does_not_take_fails_the_flush(void **state) {
-  (void)state;
+TEST(what_a_file_does_not_take_fails_the_flush) {
   world w;
   begin(&w, (ls_file_writer_options){0});
   ls_op one = {0};
@@ -501,21 +490,4 @@ static void what_a_file_does_not_take_fails_the_flush(void **state) {
   expect_status(run(&w, ls_file_writer_flusher(w.writer)), LS_UNAVAILABLE, "");
   expect_ok(run(&w, ls_file_writer_flusher(w.writer)));
   end(&w);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(values_are_written_under_tags_at_steps),
-      cmocka_unit_test(recording_is_off_until_it_is_opened),
-      cmocka_unit_test(ten_are_held_or_two_minutes),
-      cmocka_unit_test(what_is_held_is_written_with_the_last_of_a_writer),
-      cmocka_unit_test(a_writer_begins_with_its_initializer),
-      cmocka_unit_test(eager_and_functions_record_at_each_call),
-      cmocka_unit_test(hosts_of_computations_record_outside),
-      cmocka_unit_test(values_that_do_not_fit_are_refused),
-      cmocka_unit_test(a_step_comes_from_somewhere),
-      cmocka_unit_test(writers_that_cannot_be_are_refused),
-      cmocka_unit_test(what_a_file_does_not_take_fails_the_flush),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

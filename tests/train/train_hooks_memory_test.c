@@ -121,8 +121,7 @@ static void look(void *user, const ls_train_report *report) {
   w->before = now;
 }
 
-static void hooks_of_a_steady_step_take_no_memory(void **state) {
-  (void)state;
+TEST(hooks_of_a_steady_step_take_no_memory) {
   for (int64_t replicas = 1; replicas <= 3; replicas += 2) {
     counted memory = counted_begin(0);
     watch w = {.memory = &memory};
@@ -139,15 +138,6 @@ static ls_status run_some(void *user) {
   return run(&(job){.options = {.steps = 3}, .replicas = 1, .every = 2});
 }
 
-static void hooks_survive_memory_that_fails(void **state) {
-  (void)state;
+TEST(hooks_survive_memory_that_fails) {
   expect_memory_failures_survived(run_some, NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(hooks_of_a_steady_step_take_no_memory),
-      cmocka_unit_test(hooks_survive_memory_that_fails),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -172,8 +172,7 @@ static void hear_report(void *user, const ls_train_report *report) {
   if (report->epoch_step == 1 && !report->epoch_end) h->reported = report->loss;
 }
 
-static void hooks_are_called_around_each_run(void **state) {
-  (void)state;
+TEST(hooks_are_called_around_each_run) {
   for (int64_t replicas = 1; replicas <= 3; replicas += 2) {
     setup s;
     heard h = {0};
@@ -196,8 +195,7 @@ static void hooks_are_called_around_each_run(void **state) {
   }
 }
 
-static void a_loop_of_steps_is_one_run_as_long_as_hooks_wish(void **state) {
-  (void)state;
+TEST(a_loop_of_steps_is_one_run_as_long_as_hooks_wish) {
   static const struct {
     int64_t loop, most, runs;
   } rows[] = {// The first and the last, smaller one, are runs of their own.
@@ -230,8 +228,7 @@ static void a_loop_of_steps_is_one_run_as_long_as_hooks_wish(void **state) {
     }
 }
 
-static void what_hooks_want_ends_the_run(void **state) {
-  (void)state;
+TEST(what_hooks_want_ends_the_run) {
   setup s;
   heard h = {.stops = true}, other = {0};
   begin(&s, 1, 0);
@@ -273,8 +270,7 @@ static void expect_refused(setup *s, const char *name) {
   s->hooks[0] = NULL;
 }
 
-static void no_hook_in_a_list_is_refused(void **state) {
-  (void)state;
+TEST(no_hook_in_a_list_is_refused) {
   setup s;
   begin(&s, 1, 0);
   s.options.num_hooks = 1;
@@ -283,8 +279,7 @@ static void no_hook_in_a_list_is_refused(void **state) {
   end(&s);
 }
 
-static void what_is_in_a_graph_is_refused_by_name(void **state) {
-  (void)state;
+TEST(what_is_in_a_graph_is_refused_by_name) {
   setup s;
   ls_nest last = ls_none();
   const char *const names[] = {"loss"};
@@ -329,8 +324,7 @@ static ls_status restore_count(void *self, const ls_record *record) {
   return ls_record_get_i64(record, "afters", &((heard *)self)->afters);
 }
 
-static void what_hooks_count_is_saved_as_it_is_behind_the_step(void **state) {
-  (void)state;
+TEST(what_hooks_count_is_saved_as_it_is_behind_the_step) {
   setup s;
   heard h = {0};
   const ls_saveable count = {"count", &h, save_count, restore_count};
@@ -359,8 +353,7 @@ static void what_hooks_count_is_saved_as_it_is_behind_the_step(void **state) {
 }
 
 // ---- Ready-made ones -------------------------------------------------------
-static void a_run_stops_at_a_step(void **state) {
-  (void)state;
+TEST(a_run_stops_at_a_step) {
   for (int64_t loop = 1; loop <= 10; loop += 9) {
     setup s;
     begin(&s, 2, 0);
@@ -416,8 +409,7 @@ static void expect_saved(const char *folder, const ls_model *model) {
   ls_array_release(values[1]);
 }
 
-static void a_saver_saves_what_the_model_has(void **state) {
-  (void)state;
+TEST(a_saver_saves_what_the_model_has) {
   for (int64_t loop = 1; loop <= 10; loop += 9) {
     setup s;
     char folder[20], saved[100] = "";
@@ -441,8 +433,7 @@ static void a_saver_saves_what_the_model_has(void **state) {
   }
 }
 
-static void a_loss_that_is_no_number_is_its_guards_to_judge(void **state) {
-  (void)state;
+TEST(a_loss_that_is_no_number_is_its_guards_to_judge) {
   for (int fails = 0; fails < 2; ++fails) {
     setup s;
     begin(&s, 1, 1e30);
@@ -470,8 +461,7 @@ static void a_loss_that_is_no_number_is_its_guards_to_judge(void **state) {
   end(&s);
 }
 
-static void results_are_logged_by_their_names(void **state) {
-  (void)state;
+TEST(results_are_logged_by_their_names) {
   for (int64_t replicas = 1; replicas <= 2; ++replicas) {
     setup s;
     heard h = {0};
@@ -494,8 +484,7 @@ static void results_are_logged_by_their_names(void **state) {
   }
 }
 
-static void steps_a_second_are_counted(void **state) {
-  (void)state;
+TEST(steps_a_second_are_counted) {
   setup s;
   begin(&s, 1, 0);
   s.options.steps = 10;
@@ -524,8 +513,7 @@ static void keep_step(void *user, const ls_summary_record *record) {
   sprintf(text + strlen(text), "%d ", (int)record->step);
 }
 
-static void summaries_of_a_step_are_written_when_due(void **state) {
-  (void)state;
+TEST(summaries_of_a_step_are_written_when_due) {
   for (int64_t loop = 1; loop <= 10; loop += 9) {
     setup s;
     char steps[100] = "";
@@ -549,8 +537,7 @@ static void summaries_of_a_step_are_written_when_due(void **state) {
   }
 }
 
-static void steps_are_traced_when_due(void **state) {
-  (void)state;
+TEST(steps_are_traced_when_due) {
   setup s;
   char folder[20];
   folder_of(folder);
@@ -587,8 +574,7 @@ static ls_status make_slow_saver(ls_hook **out_hook) {
       &(ls_saver_hook_options){.folder = "train_hooks_ranks/more"}, out_hook);
 }
 
-static void hooks_of_ranks_go_together(void **state) {
-  (void)state;
+TEST(hooks_of_ranks_go_together) {
   ls_train_result result;
   resumable r = {.folder = "train_hooks_ranks",
                  .replicas = 4,
@@ -609,24 +595,4 @@ static void hooks_of_ranks_go_together(void **state) {
   assert_true(has("train_hooks_ranks/more", "graph.ls"));
   r.make_hook = make_slow_saver;
   expect_status(resumable_run(&r, &result), LS_UNIMPLEMENTED, "every_steps");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(hooks_are_called_around_each_run),
-      cmocka_unit_test(a_loop_of_steps_is_one_run_as_long_as_hooks_wish),
-      cmocka_unit_test(what_hooks_want_ends_the_run),
-      cmocka_unit_test(no_hook_in_a_list_is_refused),
-      cmocka_unit_test(what_is_in_a_graph_is_refused_by_name),
-      cmocka_unit_test(what_hooks_count_is_saved_as_it_is_behind_the_step),
-      cmocka_unit_test(a_run_stops_at_a_step),
-      cmocka_unit_test(a_saver_saves_what_the_model_has),
-      cmocka_unit_test(a_loss_that_is_no_number_is_its_guards_to_judge),
-      cmocka_unit_test(results_are_logged_by_their_names),
-      cmocka_unit_test(steps_a_second_are_counted),
-      cmocka_unit_test(summaries_of_a_step_are_written_when_due),
-      cmocka_unit_test(steps_are_traced_when_due),
-      cmocka_unit_test(hooks_of_ranks_go_together),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

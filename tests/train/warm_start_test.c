@@ -109,8 +109,7 @@ static ls_status look(const ls_warm_start *from, int64_t replicas,
 }
 
 // ---- Where from ------------------------------------------------------------
-static void a_model_starts_with_another_runs_values(void **state) {
-  (void)state;
+TEST(a_model_starts_with_another_runs_values) {
   for (int64_t replicas = 1; replicas <= 3; ++replicas) {
     warm_run old;
     make_run("old", replicas, &old);
@@ -128,8 +127,7 @@ static void a_model_starts_with_another_runs_values(void **state) {
   }
 }
 
-static void some_of_them_under_other_names_and_from_npz(void **state) {
-  (void)state;
+TEST(some_of_them_under_other_names_and_from_npz) {
   warm_run old;
   ls_saved_file *file = NULL;
   values own, warm;
@@ -165,8 +163,7 @@ static void some_of_them_under_other_names_and_from_npz(void **state) {
 }
 
 // ---- When ------------------------------------------------------------------
-static void a_run_that_goes_on_is_not_warmed_up_again(void **state) {
-  (void)state;
+TEST(a_run_that_goes_on_is_not_warmed_up_again) {
   warm_run old, whole, parted;
   make_run("old", 2, &old);
   const ls_warm_start from = {.path = "old"};
@@ -199,8 +196,7 @@ static void a_run_that_goes_on_is_not_warmed_up_again(void **state) {
 }
 
 // A checkpoint has the optimizer's variables, model.safetensors has not.
-static void the_optimizers_variables_start_anew(void **state) {
-  (void)state;
+TEST(the_optimizers_variables_start_anew) {
   static const ls_warm_start from[] = {{.path = "old"},
                                        {.path = "old/model.safetensors"}};
   static const char *const folders[] = {"warm", "bare"};
@@ -220,8 +216,7 @@ static void the_optimizers_variables_start_anew(void **state) {
 }
 
 // All ranks read it; what one of them cannot is told to all.
-static void ranks_start_with_it_together(void **state) {
-  (void)state;
+TEST(ranks_start_with_it_together) {
   ls_train_result result;
   remove_folder("first");
   expect_ok(resumable_run(
@@ -256,8 +251,7 @@ static void ranks_start_with_it_together(void **state) {
   expect_same_file("one", "two", "model.safetensors");
 }
 
-static void what_is_not_there_leaves_no_run(void **state) {
-  (void)state;
+TEST(what_is_not_there_leaves_no_run) {
   clear("none");
   warm_run r = {.folder = "none",
                 .from = &(ls_warm_start){.path = "no-such"},
@@ -273,18 +267,4 @@ static void what_is_not_there_leaves_no_run(void **state) {
   bool there = true;
   expect_ok(ls_file_system_system()->exists(NULL, "none", &there));
   assert_false(there);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_model_starts_with_another_runs_values),
-      cmocka_unit_test(some_of_them_under_other_names_and_from_npz),
-      cmocka_unit_test(a_run_that_goes_on_is_not_warmed_up_again),
-      cmocka_unit_test(the_optimizers_variables_start_anew),
-      cmocka_unit_test(ranks_start_with_it_together),
-      cmocka_unit_test(what_is_not_there_leaves_no_run),
-  };
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  expect_ok(ls_runtime_destroy(NULL));
-  return failed;
 }

@@ -66,8 +66,7 @@ static const struct {
                 {"one_pixel.png:3", 2},
                 {"rgba.png:3", 2}};
 
-static void images_come_with_the_numbers_of_their_folders(void **state) {
-  (void)state;
+TEST(images_come_with_the_numbers_of_their_folders) {
   if (!image_is_read(".png")) skip();
   ls_dataset *dataset = ls_dataset_image_folder(FOLDER, NULL);
   ls_element_spec spec;
@@ -141,8 +140,7 @@ static void expect_batch(const ls_image_folder_options *options,
 }
 
 // Of 13 x 11 pixels.
-static void images_are_resized_or_cut_to_one_shape(void **state) {
-  (void)state;
+TEST(images_are_resized_or_cut_to_one_shape) {
   if (!image_is_read(".png")) skip();
   expect_batch(&(ls_image_folder_options){.height = 8, .width = 9},
                "u8[5,8,9,3]", NULL);
@@ -163,9 +161,7 @@ static void images_are_resized_or_cut_to_one_shape(void **state) {
       "u8[5,5,20,3]", &wide);
 }
 
-static void
-an_image_that_cannot_be_read_is_its_element_s_failure(void **state) {
-  (void)state;
+TEST(an_image_that_cannot_be_read_is_its_element_s_failure) {
   if (!image_is_read(".png")) skip();
   put(FOLDER "/Dogs/bad.jpg", "GIF89a", 6);
   for (int sized = 0; sized < 2; ++sized) {
@@ -205,8 +201,7 @@ static void expect_refused(const char *folder,
   ls_dataset_release(dataset);
 }
 
-static void what_is_no_folder_of_images_is_named(void **state) {
-  (void)state;
+TEST(what_is_no_folder_of_images_is_named) {
   expect_refused(NULL, NULL, LS_INVALID_ARGUMENT, "folder is NULL");
   expect_refused("nowhere", NULL, LS_NOT_FOUND, "nowhere");
   expect_refused(FOLDER "/cats", NULL, LS_NOT_FOUND,
@@ -229,8 +224,7 @@ static void what_is_no_folder_of_images_is_named(void **state) {
   REFUSED("at most -1 pixels", .most_pixels = -1);
 }
 
-static void it_says_what_it_is_made_of(void **state) {
-  (void)state;
+TEST(it_says_what_it_is_made_of) {
   char one[200], two[200];
   ls_dataset *dataset = ls_dataset_image_folder(
       FOLDER, &(ls_image_folder_options){.height = 4, .width = 6, .cut = true});
@@ -267,20 +261,9 @@ static ls_status read_with_little_memory(void *unused) {
   return read_two(&(ls_image_folder_options){.height = 4, .width = 30});
 }
 
-static void no_memory_is_survived(void **state) {
-  (void)state;
+TEST(no_memory_is_survived) {
   if (!image_is_read(".png")) skip();
   expect_memory_failures_survived(read_with_little_memory, NULL);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(images_come_with_the_numbers_of_their_folders),
-      cmocka_unit_test(images_are_resized_or_cut_to_one_shape),
-      cmocka_unit_test(an_image_that_cannot_be_read_is_its_element_s_failure),
-      cmocka_unit_test(what_is_no_folder_of_images_is_named),
-      cmocka_unit_test(it_says_what_it_is_made_of),
-      cmocka_unit_test(no_memory_is_survived),
-  };
-  return cmocka_run_group_tests(tests, make_folder, NULL);
-}
+TEST_FILE(.set_up = make_folder)

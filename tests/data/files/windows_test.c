@@ -92,8 +92,7 @@ static void end(ls_runtime *runtime) {
   expect_ok(ls_runtime_destroy(runtime));
 }
 
-static void blocks_of_a_shuffle_are_read_at_once(void **state) {
-  (void)state;
+TEST(blocks_of_a_shuffle_are_read_at_once) {
   ls_runtime *runtime = begin();
   expect_same();
   ls_text got;
@@ -108,8 +107,7 @@ static void blocks_of_a_shuffle_are_read_at_once(void **state) {
   end(runtime);
 }
 
-static void records_are_read_alone_where_a_window_fails(void **state) {
-  (void)state;
+TEST(records_are_read_alone_where_a_window_fails) {
   ls_runtime *runtime = begin();
   ls_text want, got;
   ls_text_init(&want, ls_allocator_system());
@@ -128,8 +126,7 @@ static void records_are_read_alone_where_a_window_fails(void **state) {
 }
 
 // ---- Files on the disk -----------------------------------------------------
-static void threads_share_windows(void **state) {
-  (void)state;
+TEST(threads_share_windows) {
   char records[RECORDS * SIZE];
   const ls_file_system *system = ls_file_system_system();
   expect_ok(system->make_directories(NULL, "in"));
@@ -151,8 +148,7 @@ static void threads_share_windows(void **state) {
 }
 
 // ---- Which windows there are -----------------------------------------------
-static void half_unread_windows_stay_for_a_while(void **state) {
-  (void)state;
+TEST(half_unread_windows_stay_for_a_while) {
   ls_runtime *runtime = begin();
   ls_source_file *file = NULL;
   expect_ok(ls_source_file_open("in/a", NULL, &file));
@@ -200,8 +196,7 @@ static void expect_record(const ls_file_window *it, int64_t offset, size_t size,
   if (there) assert_memory_equal(found, bytes + offset, size);
 }
 
-static void large_windows_are_read_in_parts(void **state) {
-  (void)state;
+TEST(large_windows_are_read_in_parts) {
   enum { LONG = 4000, COUNT = 300 };
   ls_runtime *runtime = begin();
   char *bytes = malloc(LONG * COUNT);
@@ -252,8 +247,7 @@ static ls_status read_shuffled(void *user) {
   return status;
 }
 
-static void a_window_without_memory_is_none(void **state) {
-  (void)state;
+TEST(a_window_without_memory_is_none) {
   const ls_file_system *system = ls_file_system_system();
   char records[RECORDS * SIZE];
   expect_ok(system->make_directories(NULL, "in"));
@@ -266,14 +260,4 @@ static void a_window_without_memory_is_none(void **state) {
   rmdir("in");
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(blocks_of_a_shuffle_are_read_at_once),
-      cmocka_unit_test(records_are_read_alone_where_a_window_fails),
-      cmocka_unit_test(threads_share_windows),
-      cmocka_unit_test(large_windows_are_read_in_parts),
-      cmocka_unit_test(half_unread_windows_stay_for_a_while),
-      cmocka_unit_test(a_window_without_memory_is_none),
-  };
-  return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_FILE(.set_up = make_folder, .tear_down = remove_folder)

@@ -58,8 +58,7 @@ static void expect_numbers(const ls_array *got, const int *wanted) {
 }
 
 // ---- Files -----------------------------------------------------------------
-static void files_become_arrays_as_they_are_or_as_asked(void **state) {
-  (void)state;
+TEST(files_become_arrays_as_they_are_or_as_asked) {
   static const struct {
     const char *file;
     ls_image_options options;
@@ -101,8 +100,7 @@ static void files_become_arrays_as_they_are_or_as_asked(void **state) {
   }
 }
 
-static void wrong_options_and_arrays_are_named(void **state) {
-  (void)state;
+TEST(wrong_options_and_arrays_are_named) {
   const ls_image_file file = image_file_open(IMAGES, "rgb.png");
   ls_array *image = NULL;
   ls_shape shape;
@@ -143,8 +141,7 @@ static void wrong_options_and_arrays_are_named(void **state) {
 static const int sizes[][2] = {{8, 8},  {40, 33}, {21, 7},
                                {5, 30}, {1, 1},   {20, 19}};
 
-static void resized_bytes_are_those_of_pillow(void **state) {
-  (void)state;
+TEST(resized_bytes_are_those_of_pillow) {
   static const char *const names[] = {"420.jpg", "gray.jpg"};
   for (size_t i = 0; i < LS_COUNT_OF(names); ++i) {
     char name[64];
@@ -186,8 +183,7 @@ static double mean_at(const ls_array *image, int axis, int64_t to, int64_t i,
   return sum / weights;
 }
 
-static void resized_floats_follow_the_formula(void **state) {
-  (void)state;
+TEST(resized_floats_follow_the_formula) {
   for (int64_t channels = 1; channels <= 5; ++channels) {
     ls_array *image = array_of(LS_DTYPE_F32, LS_SHAPE(9, 300, channels));
     for (int64_t i = 0; i < ls_array_num_elements(image); ++i)
@@ -230,8 +226,7 @@ static void resized_floats_follow_the_formula(void **state) {
   }
 }
 
-static void wide_vectors_give_the_same_bytes(void **state) {
-  (void)state;
+TEST(wide_vectors_give_the_same_bytes) {
   enum { PLACES = 40, WIDTH = 60, MOST = 5 };
   unsigned char from[WIDTH * MOST], plain[PLACES * MOST], wide[PLACES * MOST];
   int32_t weights[PLACES][8];
@@ -263,8 +258,7 @@ static void wide_vectors_give_the_same_bytes(void **state) {
   }
 }
 
-static void an_image_of_one_color_keeps_it(void **state) {
-  (void)state;
+TEST(an_image_of_one_color_keeps_it) {
   ls_array *image = array_of(LS_DTYPE_U8, LS_SHAPE(37, 41, 2));
   memset(ls_array_mutable_data(image), 255, ls_array_size(image));
   for (int64_t size = 1; size < 90; size += 4) {
@@ -277,8 +271,7 @@ static void an_image_of_one_color_keeps_it(void **state) {
   ls_array_release(image);
 }
 
-static void what_cannot_be_resized_is_named(void **state) {
-  (void)state;
+TEST(what_cannot_be_resized_is_named) {
   ls_array *image = array_of(LS_DTYPE_U8, LS_SHAPE(4, 6, 3));
   ls_array *out = array_of(LS_DTYPE_U8, LS_SHAPE(2, 2, 3));
   ls_array *gray = array_of(LS_DTYPE_U8, LS_SHAPE(2, 2, 1));
@@ -335,8 +328,7 @@ static ls_status decode_with_little_memory(void *user) {
   return ls_ok();
 }
 
-static void no_memory_is_survived(void **state) {
-  (void)state;
+TEST(no_memory_is_survived) {
   expect_memory_failures_survived(resize_with_little_memory, NULL);
   if (!image_is_read(".png")) return;
   ls_image_file file = image_file_open(IMAGES, "rgba_interlaced.png");
@@ -345,8 +337,7 @@ static void no_memory_is_survived(void **state) {
 }
 
 // ---- Crop and flip ---------------------------------------------------------
-static void images_are_cut_and_padded_around_their_middle(void **state) {
-  (void)state;
+TEST(images_are_cut_and_padded_around_their_middle) {
   ls_array *image = counted_up(LS_DTYPE_I16, LS_SHAPE(3, 4, 1));
   ls_array *cut = array_of(LS_DTYPE_I16, LS_SHAPE(2, 3, 1));
   ls_array *padded = array_of(LS_DTYPE_I16, LS_SHAPE(6, 5, 1));
@@ -361,8 +352,7 @@ static void images_are_cut_and_padded_around_their_middle(void **state) {
   ls_array_release(image);
 }
 
-static void a_crop_may_reach_beyond_the_image(void **state) {
-  (void)state;
+TEST(a_crop_may_reach_beyond_the_image) {
   ls_array *image = counted_up(LS_DTYPE_F32, LS_SHAPE(3, 4, 1));
   ls_array *out = array_of(LS_DTYPE_F32, LS_SHAPE(2, 2, 1));
   const struct {
@@ -392,8 +382,7 @@ static void a_crop_may_reach_beyond_the_image(void **state) {
   ls_array_release(image);
 }
 
-static void left_and_right_are_swapped_also_in_place(void **state) {
-  (void)state;
+TEST(left_and_right_are_swapped_also_in_place) {
   for (int64_t channels = 1; channels <= 5; ++channels) {
     ls_array *image = counted_up(LS_DTYPE_U8, LS_SHAPE(3, 5, channels));
     ls_array *out = array_of(LS_DTYPE_U8, LS_SHAPE(3, 5, channels));
@@ -415,21 +404,4 @@ static void left_and_right_are_swapped_also_in_place(void **state) {
                 "have to be of one size");
   ls_array_release(out);
   ls_array_release(image);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(files_become_arrays_as_they_are_or_as_asked),
-      cmocka_unit_test(wrong_options_and_arrays_are_named),
-      cmocka_unit_test(resized_bytes_are_those_of_pillow),
-      cmocka_unit_test(resized_floats_follow_the_formula),
-      cmocka_unit_test(wide_vectors_give_the_same_bytes),
-      cmocka_unit_test(an_image_of_one_color_keeps_it),
-      cmocka_unit_test(what_cannot_be_resized_is_named),
-      cmocka_unit_test(no_memory_is_survived),
-      cmocka_unit_test(images_are_cut_and_padded_around_their_middle),
-      cmocka_unit_test(a_crop_may_reach_beyond_the_image),
-      cmocka_unit_test(left_and_right_are_swapped_also_in_place),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }
