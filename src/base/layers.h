@@ -19,6 +19,7 @@ typedef struct ls_tensor_vtable {
 typedef struct ls_layers {
   const ls_tensor_vtable *tensors;
   const struct ls_eager_vtable *eager;  // Of new runtimes.
+  const struct ls_strategy_class *default_strategy;
 } ls_layers;
 
 extern const ls_layers ls_library_layers __attribute__((visibility("hidden")));

@@ -17,6 +17,7 @@
 #include "nn/optimizer.h"
 #include "nn/reads.h"
 #include "nn/update_ops.h"
+#include "runtime/eager.h"
 
 // ---- For rules -------------------------------------------------------------
 ls_tensor ls_update_scale(ls_tensor x, ls_tensor scalar) {

@@ -438,6 +438,17 @@ ls_status ls_tensor_status(ls_tensor tensor) {
   return ls_status_clone(node->failure);
 }
 
+ls_status ls_made_status(ls_tensor tensor) {
+  ls_graph *graph = ls_graph_current();
+  if (tensor.ref != 0 && tensor.graph != NULL)
+    return tensor.graph->kind == LS_GRAPH_EAGER ? ls_tensor_status(tensor)
+                                                : ls_ok();
+  const ls_status error =
+      graph == NULL ? ls_out_of_memory() : ls_graph_take_error(graph);
+  return error != NULL ? error
+                       : ls_invalid_argument("a value is a failed tensor");
+}
+
 ls_status ls_tensor_value(ls_tensor tensor, ls_array **out_array) {
   LS_REQUIRE_OUT(out_array);
   if (tensor.ref == 0 || tensor.graph == NULL ||

@@ -106,4 +106,7 @@ ls_op ls_eager_keep(ls_graph *graph, const ls_op_spec *spec,
                     const uint64_t *input_refs, ls_array *const *values,
                     size_t count);
 
+// The status of a tensor that was just made: why it failed.
+ls_status ls_made_status(ls_tensor tensor);
+
 #endif  // LS_RUNTIME_EAGER_H_

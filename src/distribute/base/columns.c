@@ -2,7 +2,7 @@
 //
 // Columns of devices: where replicas have several each, which of them are meant
 // where the thread is.
-#include "distribute/context/context.h"
+#include "distribute/base/strategy.h"
 
 // An open scope, on the stack of whoever opened it.
 struct ls_column_entry {

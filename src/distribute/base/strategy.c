@@ -6,8 +6,6 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
-#include "distribute/context/context.h"
-#include "distribute/cross_device/cross_device.h"
 
 static int32_t num_devices(const ls_strategy *strategy) {
   return strategy->num_replicas * strategy->num_columns;
@@ -19,7 +17,7 @@ static void destroy_strategy(ls_object *object) {
   ls_fiber_pool_destroy(strategy->fibers);
   ls_replicas_free(strategy);
   ls_mutex_deinit(&strategy->lock);
-  ls_cross_device_release(strategy->cross_device);
+  ls_object_release(strategy->cross_device);
   for (int32_t i = 0; strategy->devices != NULL && i < num_devices(strategy);
        ++i)
     ls_release(strategy->allocator, strategy->devices[i]);
@@ -37,9 +35,9 @@ static void print_strategy(const ls_object *object, char *buffer, size_t size) {
 static const ls_object_type strategy_type = {
     .name = "strategy", .destroy = destroy_strategy, .print = print_strategy};
 
-static uint64_t next_id(void) {
+void ls_strategy_renew_id(ls_strategy *strategy) {
   static uint64_t last;
-  return __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
+  strategy->id = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
 }
 
 ls_status ls_strategy_make(const ls_strategy_class *kind, ls_runtime *runtime,
@@ -52,7 +50,7 @@ ls_status ls_strategy_make(const ls_strategy_class *kind, ls_runtime *runtime,
   strategy->allocator = allocator;
   strategy->runtime = runtime;
   strategy->kind = kind;
-  strategy->id = next_id();
+  ls_strategy_renew_id(strategy);
   strategy->num_replicas = num_replicas;
   strategy->num_columns = 1;
   ls_status status = ls_fiber_pool_create(allocator, &strategy->fibers);
@@ -112,7 +110,8 @@ int32_t ls_strategy_device_index(const ls_strategy *strategy,
   return -1;
 }
 
-static ls_status check_devices(const ls_strategy *strategy, const char *what) {
+ls_status ls_strategy_check_devices(const ls_strategy *strategy,
+                                    const char *what) {
   return strategy->devices != NULL
              ? ls_ok()
              : ls_failed_precondition("%s has no %s", strategy->label, what);
@@ -122,7 +121,7 @@ static ls_status all_devices(const ls_strategy *strategy, const char *what,
                              const char **devices, size_t capacity,
                              size_t *out_count) {
   *out_count = 0;
-  LS_RETURN_IF_ERROR(check_devices(strategy, what));
+  LS_RETURN_IF_ERROR(ls_strategy_check_devices(strategy, what));
   *out_count = (size_t)strategy->num_replicas;
   for (size_t i = 0; i < *out_count && i < capacity; ++i)
     devices[i] = ls_strategy_device_here(strategy, (int32_t)i);
@@ -169,26 +168,6 @@ ls_status ls_strategy_non_slot_devices(const ls_strategy *strategy,
   LS_REQUIRE_ITEMS(devices, capacity);
   return strategy->kind->non_slot_devices(strategy, variables, num_variables,
                                           devices, capacity, out_count);
-}
-
-ls_status ls_strategy_worker_device_index(ls_strategy *strategy,
-                                          ls_nest *out_index) {
-  LS_REQUIRE_OUT(out_index);
-  LS_REQUIRE(strategy);
-  LS_RETURN_IF_ERROR(check_devices(strategy, "worker_device_index"));
-  ls_crossing crossing;
-  LS_RETURN_IF_ERROR(
-      ls_cross_replica_begin(&crossing, strategy, "worker_device_index"));
-  LS_RETURN_IF_ERROR(ls_cross_replica_end(&crossing, ls_ok(), NULL));
-  const size_t count = (size_t)strategy->num_replicas;
-  ls_nest *items = ls_new_array(strategy->allocator, ls_nest, count);
-  if (items == NULL) return ls_out_of_memory();
-  for (size_t i = 0; i < count; ++i)
-    items[i] = ls_nest_i64((int64_t)i);
-  const ls_nest made = ls_nest_distributed_on(
-      LS_PER_REPLICA, items, ls_strategy_devices(strategy), count);
-  ls_release(strategy->allocator, items);
-  return ls_take_nest(made, out_index);
 }
 
 bool ls_strategy_between_graph(const ls_strategy *strategy) {
@@ -249,41 +228,10 @@ bool ls_strategy_uses_policies(const ls_strategy *strategy) {
   return strategy->uses_policies;
 }
 
-ls_cross_device *ls_strategy_cross_device(const ls_strategy *strategy) {
-  return strategy->cross_device;
-}
-
-ls_status ls_strategy_set_cross_device(ls_strategy *strategy,
-                                       ls_cross_device *cross_device) {
-  LS_REQUIRE(strategy);
-  if (!strategy->kind->distributes)
-    return ls_failed_precondition("%s has no cross-device ops",
-                                  strategy->label);
-  if (cross_device == NULL)
-    LS_RETURN_IF_ERROR(ls_reduce_to_one_create(NULL, &cross_device));
-  else
-    ls_cross_device_retain(cross_device);
-  const ls_cross_device *before = strategy->cross_device;
-  if (before != NULL && (!before->built_in || !cross_device->built_in))
-    strategy->id = next_id();
-  ls_cross_device_release(strategy->cross_device);
-  strategy->cross_device = cross_device;
-  return ls_ok();
-}
-
 ls_flag ls_strategy_prefetch(const ls_strategy *strategy) {
   return strategy->prefetch;
 }
 
 void ls_strategy_set_prefetch(ls_strategy *strategy, ls_flag prefetch) {
   strategy->prefetch = prefetch;
-}
-
-// ---- Values ----------------------------------------------------------------
-ls_status ls_strategy_split(ls_strategy *strategy, ls_array *array,
-                            ls_nest *out_value) {
-  LS_REQUIRE_OUT(out_value);
-  LS_REQUIRE(strategy);
-  LS_REQUIRE(array);
-  return ls_array_split(array, strategy->num_replicas, out_value);
 }

@@ -70,12 +70,15 @@ void ls_replicas_give(ls_strategy *strategy, ls_replica *replicas);  // Or NULL.
 // Frees them, with the strategy.
 void ls_replicas_free(ls_strategy *strategy);
 
+// Gives it an id that no strategy has had.
+void ls_strategy_renew_id(ls_strategy *strategy);
+// FAILED_PRECONDITION if it names no devices, so that it has no `what`.
+ls_status ls_strategy_check_devices(const ls_strategy *strategy,
+                                    const char *what);
 // UNIMPLEMENTED if it has no such call, whose name is `what`.
 ls_status ls_strategy_check_has(const ls_strategy *strategy, const char *what);
 // Makes the label; `name` is the user's, NULL: none. Its devices are known.
 ls_status ls_strategy_set_label(ls_strategy *strategy, const char *name);
-// The runtime's default strategy. NULL: no memory.
-ls_strategy *ls_default_strategy(ls_runtime *runtime);
 // The canonical devices, one a replica; NULL: it has none. And that of one,
 // then "".
 const char *const *ls_strategy_devices(const ls_strategy *strategy);
@@ -101,21 +104,4 @@ ls_status ls_replicas_trace(ls_strategy *strategy, ls_graph *graph,
 // Runs a plain callback on every replica where the thread is.
 ls_status ls_replicas_call(ls_strategy *strategy, ls_callback callback,
                            ls_nest args, void *user, ls_nest *results);
-// What makes variables in the scope of the strategy in force.
-ls_status ls_strategy_create_variable(const ls_creator *next,
-                                      const ls_variable_options *options,
-                                      void *user, ls_variable **out_variable);
-
-// Dimension 0 of a component, -1 if it has none or it is not known.
-int64_t ls_rows_of(ls_nest value, size_t index);
-
-// The device where a leaf is said to be, "" when nowhere.
-const char *ls_leaf_device(ls_nest leaf);
-// The same of a component of a distributed value; canonical.
-ls_status ls_component_device(ls_nest value, size_t index,
-                              ls_device_name *out_name);
-// Returns true if a replica's value may lie on `name`: it is the replica's
-// device, or the CPU of its host. Both are canonical.
-bool ls_device_serves(const char *name, const char *device);
-
 #endif  // LS_DISTRIBUTE_BASE_STRATEGY_H_

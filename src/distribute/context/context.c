@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "distribute/context/context.h"
 
-#include "base/memory/graveyard.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/threads/thread_state.h"
+#include "graph/flow.h"
 
 // ---- The current entry -----------------------------------------------------
 const ls_distribution *ls_distribution_current(void) {
@@ -108,10 +108,27 @@ typedef struct strategy_entry {
   ls_creator_entry creator;
 } strategy_entry;
 
+// Makes variables as the strategy's kind does, where it is in force.
+static ls_status create_variable(const ls_creator *next,
+                                 const ls_variable_options *options, void *user,
+                                 ls_variable **out_variable) {
+  ls_strategy *strategy = user;
+  const ls_strategy *current = ls_strategy_current();
+  *out_variable = NULL;
+  if (current == NULL) return ls_out_of_memory();
+  if (current != strategy) return ls_mixing_error(current, strategy);
+  if (options->skip_mirrored) {
+    ls_variable_options plain = *options;
+    plain.skip_mirrored = false;
+    return ls_creator_create(next, &plain, out_variable);
+  }
+  return strategy->kind->create_variable(strategy, next, options, out_variable);
+}
+
 static void push_creator(strategy_entry *entry, ls_strategy *strategy) {
   ls_creator_entry_push(
       &entry->creator,
-      (ls_creator_entry){.create = ls_strategy_create_variable,
+      (ls_creator_entry){.create = create_variable,
                          .user = strategy,
                          .is_strategy = !is_default(strategy)});
 }
@@ -314,53 +331,6 @@ ls_status ls_strategy_set_current(ls_strategy *strategy) {
 }
 
 // ---- Replica contexts ------------------------------------------------------
-ls_status ls_replicas_take(ls_strategy *strategy, ls_replica **out_replicas) {
-  const size_t count = (size_t)strategy->num_replicas;
-  ls_mutex_lock(&strategy->lock);
-  ls_replica *replicas = strategy->idle_replicas;
-  if (replicas != NULL) strategy->idle_replicas = replicas->next_idle;
-  ls_mutex_unlock(&strategy->lock);
-  if (replicas == NULL)
-    replicas = ls_new_array(ls_allocator_system(), ls_replica, count);
-  *out_replicas = replicas;
-  if (replicas == NULL) return ls_out_of_memory();
-  for (size_t r = 0; r < count; ++r)
-    replicas[r] = (ls_replica){.strategy = strategy,
-                               .id = (int32_t)r,
-                               .count = (int32_t)count,
-                               .runs = true};
-  return ls_ok();
-}
-
-void ls_replicas_give(ls_strategy *strategy, ls_replica *replicas) {
-  if (replicas == NULL) return;
-  for (int32_t r = 0; r < strategy->num_replicas; ++r)
-    replicas[r] =
-        (ls_replica){.strategy = strategy, .id = r, .count = replicas[r].count};
-  ls_mutex_lock(&strategy->lock);
-  replicas->next_idle = strategy->idle_replicas;
-  strategy->idle_replicas = replicas;
-  ls_mutex_unlock(&strategy->lock);
-}
-
-void ls_replicas_free(ls_strategy *strategy) {
-  while (strategy->idle_replicas != NULL) {
-    ls_replica *replicas = strategy->idle_replicas;
-    strategy->idle_replicas = replicas->next_idle;
-    for (int32_t r = 0; r < strategy->num_replicas; ++r)
-      replicas[r] = (ls_replica){.id = r, .count = replicas[r].count};
-    ls_bury(replicas);
-  }
-}
-
-ls_strategy *ls_replica_strategy(const ls_replica *replica) {
-  return replica->strategy;
-}
-
-int32_t ls_replica_num_replicas(const ls_replica *replica) {
-  return replica->count;
-}
-
 ls_status ls_replica_check(const ls_replica *replica, const char *what) {
   const ls_context *context = ls_context_current();
   if (context->refused != NULL) return ls_status_clone(context->refusal);
@@ -392,6 +362,18 @@ ls_status ls_replica_check(const ls_replica *replica, const char *what) {
       "%s: mismatching replica context: it is that of replica %d, replica %d "
       "is running",
       what, replica->id, current->id);
+}
+
+bool ls_replica_has_no_others(const ls_replica *replica) {
+  return replica->is_alone && ls_flow_replicated() == NULL;
+}
+
+ls_status ls_replica_check_others(const ls_replica *replica, const char *what) {
+  if (!ls_replica_has_no_others(replica) || replica->count == 1) return ls_ok();
+  return ls_failed_precondition(
+      "%s of %d replicas where one is called for all: it is for a run "
+      "(ls_strategy_run)",
+      what, replica->count);
 }
 
 ls_status ls_replica_device(const ls_replica *replica,

@@ -23,6 +23,9 @@ typedef struct ls_distribution {
   bool is_whole_update;  // In a computation: of a variable as a whole.
 } ls_distribution;
 
+// The runtime's default strategy. NULL: no memory.
+ls_strategy *ls_default_strategy(ls_runtime *runtime);
+
 // The current entry; NULL in the default state.
 const ls_distribution *ls_distribution_current(void);
 // Pushes an entry onto the context; the caller puts back what was there.
@@ -35,6 +38,11 @@ ls_status ls_cross_replica_error(const ls_strategy *strategy, const char *what);
 
 // OK when this replica context is the current one.
 ls_status ls_replica_check(const ls_replica *replica, const char *what);
+// Returns true if it is called for all outside of a computation: there is one
+// value.
+bool ls_replica_has_no_others(const ls_replica *replica);
+// Refuses `what` there, unless it is the only replica.
+ls_status ls_replica_check_others(const ls_replica *replica, const char *what);
 
 // A call of a cross-replica context, on its C stack.
 typedef struct ls_crossing {

@@ -14,6 +14,7 @@
 #include "graph/region.h"
 #include "graph/trial.h"
 #include "lockstep/eager.h"
+#include "runtime/eager.h"
 
 ls_status ls_check_reduce_op(ls_reduce_op op) {
   return op == LS_REDUCE_SUM || op == LS_REDUCE_MEAN
@@ -31,17 +32,6 @@ ls_status ls_reduce_op_parse(const char *text, ls_reduce_op *out_op) {
   if (text != NULL && strcasecmp(text, "mean") == 0) return ls_ok();
   return ls_invalid_argument("reduce op '%s' is neither SUM nor MEAN",
                              text == NULL ? "(none)" : text);
-}
-
-ls_status ls_made_status(ls_tensor tensor) {
-  ls_graph *graph = ls_graph_current();
-  if (tensor.ref != 0 && tensor.graph != NULL)
-    return tensor.graph->kind == LS_GRAPH_EAGER ? ls_tensor_status(tensor)
-                                                : ls_ok();
-  const ls_status error =
-      graph == NULL ? ls_out_of_memory() : ls_graph_take_error(graph);
-  return error != NULL ? error
-                       : ls_invalid_argument("a value is a failed tensor");
 }
 
 // ---- Components ------------------------------------------------------------

@@ -9,6 +9,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "distribute/context/context.h"
+#include "runtime/eager.h"
 
 static void destroy_ops(ls_object *object) {
   ls_cross_device *ops = (ls_cross_device *)object;

@@ -67,8 +67,6 @@ ls_status ls_gather_tensors(const ls_tensor *items, size_t count, int axis,
 // released with the allocator.
 ls_status ls_component_tensors(ls_nest leaf, ls_allocator *allocator,
                                ls_tensor **items, size_t *out_count);
-// The status of a tensor that was just made: why it failed.
-ls_status ls_made_status(ls_tensor tensor);
 // OK when all have one type and shapes that can be equal; failed tensors do not
 // count.
 ls_status ls_check_same_shapes(const ls_tensor *items, size_t count);

@@ -189,3 +189,26 @@ ls_status ls_cross_device_auto(const char *const *devices, size_t num_devices,
   ls_device_set_deinit(&set);
   return status;
 }
+
+// ---- Of a strategy ---------------------------------------------------------
+ls_cross_device *ls_strategy_cross_device(const ls_strategy *strategy) {
+  return strategy->cross_device;
+}
+
+ls_status ls_strategy_set_cross_device(ls_strategy *strategy,
+                                       ls_cross_device *cross_device) {
+  LS_REQUIRE(strategy);
+  if (!strategy->kind->distributes)
+    return ls_failed_precondition("%s has no cross-device ops",
+                                  strategy->label);
+  if (cross_device == NULL)
+    LS_RETURN_IF_ERROR(ls_reduce_to_one_create(NULL, &cross_device));
+  else
+    ls_cross_device_retain(cross_device);
+  const ls_cross_device *before = strategy->cross_device;
+  if (before != NULL && (!before->built_in || !cross_device->built_in))
+    ls_strategy_renew_id(strategy);
+  ls_cross_device_release(strategy->cross_device);
+  strategy->cross_device = cross_device;
+  return ls_ok();
+}

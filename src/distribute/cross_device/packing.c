@@ -3,6 +3,7 @@
 
 #include "base/runtime_internal.h"
 #include "distribute/cross_device/cross_device.h"
+#include "runtime/eager.h"
 
 ls_tensor_row *ls_tensor_rows(ls_allocator *allocator, size_t num_rows,
                               size_t count) {

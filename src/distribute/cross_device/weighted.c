@@ -5,7 +5,6 @@
 #include "distribute/context/context.h"
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/cross_device/within.h"
-#include "distribute/replicas/call.h"
 #include "graph/compare/same.h"
 #include "graph/make/make.h"
 

@@ -8,9 +8,11 @@
 #include <stdio.h>
 
 #include "base/runtime_internal.h"
+#include "distribute/context/context.h"
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/replicas/examples.h"
 #include "distribute/replicas/rounds.h"
+#include "distribute/values/values.h"
 #include "graph/flow.h"
 #include "graph/make/make.h"
 
@@ -379,19 +381,6 @@ static ls_nest reduce_together(ls_replica *replica, ls_reduce_op op,
   return made;
 }
 
-// Called for all of them outside of a computation: there is one value.
-static bool has_no_others(const ls_replica *replica) {
-  return replica->is_alone && ls_flow_replicated() == NULL;
-}
-
-ls_status ls_replica_check_others(const ls_replica *replica, const char *what) {
-  if (!has_no_others(replica) || replica->count == 1) return ls_ok();
-  return ls_failed_precondition(
-      "%s of %d replicas where one is called for all: it is for a run "
-      "(ls_strategy_run)",
-      what, replica->count);
-}
-
 static ls_nest reduce_alone(ls_strategy *strategy, ls_nest nest, void *user) {
   ls_nest made = ls_none();
   const ls_status status =
@@ -419,7 +408,7 @@ ls_nest ls_replica_all_reduce(ls_replica *replica, ls_reduce_op op,
     return LS_FAIL(LS_INVALID_ARGUMENT,
                    "all_reduce by %s, which is neither SUM nor MEAN",
                    LS_REDUCE_OP_TEXT(op));
-  if (has_no_others(replica))
+  if (ls_replica_has_no_others(replica))
     return ls_default_merge(replica->strategy, reduce_alone, nest, &op);
   // A table of the user's own is called by all replicas together.
   const ls_cross_device *ops = replica->strategy->cross_device;

@@ -10,11 +10,6 @@
 typedef struct ls_replica_task ls_replica_task;
 typedef struct ls_rounds ls_rounds;
 
-// Replica `id`'s part of arguments: component `id`, or the one that is said to
-// be on its device.
-//   LS_INVALID_ARGUMENT  there is none; names the device.
-ls_status ls_select_for(const ls_strategy *strategy, int32_t id, ls_nest args,
-                        ls_nest *out_args);
 // merge_call on the default strategy.
 ls_nest ls_default_merge(ls_strategy *strategy, ls_merge_function function,
                          ls_nest args, void *user);
@@ -24,8 +19,6 @@ ls_nest ls_merge_meeting(const ls_rounds *rounds, ls_nest args, ls_nest made);
 ls_status ls_merge_gradient(const ls_tensor *given, size_t num_given,
                             const ls_tensor *got, const ls_tensor *gradients,
                             size_t num_got, ls_tensor *out_gradients);
-// OK unless the replica is called for all where there is no computation.
-ls_status ls_replica_check_others(const ls_replica *replica, const char *what);
 // ls_all_reduce where replicas meet: by the strategy's table.
 ls_tensor ls_replica_table_reduce(ls_reduce_op op, ls_tensor x);
 // The merged part of all_reduce and all_gather: each leaf is one value a

@@ -20,4 +20,7 @@ bool ls_examples_find(ls_tensor *out_count, bool *out_alike);
 // replica, lent; of one replica, that has rows at all. None: there is none.
 ls_nest ls_examples_argument(const ls_strategy *strategy, ls_nest args);
 
+// Dimension 0 of a component, -1 if it has none or it is not known.
+int64_t ls_rows_of(ls_nest value, size_t index);
+
 #endif  // LS_DISTRIBUTE_REPLICAS_EXAMPLES_H_

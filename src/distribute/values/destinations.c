@@ -5,6 +5,7 @@
 
 #include "base/runtime_internal.h"
 #include "distribute/context/context.h"
+#include "distribute/values/values.h"
 
 // ---- Sets of devices -------------------------------------------------------
 void ls_device_set_deinit(ls_device_set *set) {

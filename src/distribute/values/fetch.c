@@ -5,7 +5,7 @@
 #include "base/runtime_internal.h"
 #include "distribute/base/strategy.h"
 #include "distribute/context/context.h"
-#include "distribute/cross_device/cross_device.h"
+#include "runtime/eager.h"
 
 // What is fetched, and the device where `fn` runs on it.
 static ls_status fetch_source(ls_strategy *strategy, ls_nest value,

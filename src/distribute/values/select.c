@@ -4,6 +4,8 @@
 #include "base/require.h"
 #include "base/values/nest_internal.h"
 #include "distribute/base/strategy.h"
+#include "distribute/values/values.h"
+#include "graph/flow.h"
 #include "graph/variable.h"
 #include "lockstep/regroup.h"
 
@@ -51,6 +53,12 @@ ls_nest ls_strategy_value_container(const ls_strategy *strategy, ls_nest leaf) {
 bool ls_is_distributed_variable(ls_nest leaf) {
   const ls_variable *variable = ls_nest_as_variable(leaf);
   return variable != NULL && variable->num_components > 0;
+}
+
+bool ls_variable_is_replicated(const ls_variable *variable) {
+  return variable->num_components > 0 && variable->rules->replicates &&
+         !ls_context_current()->scoped.primaries_only &&
+         ls_flow_replicated() != NULL;
 }
 
 bool ls_is_distributed_table(ls_nest leaf) {

@@ -9,11 +9,9 @@
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
 #include "distribute/context/context.h"
-#include "distribute/cross_device/cross_device.h"
-#include "distribute/replicas/call.h"
-#include "distribute/variables/update.h"
-#include "distribute/variables/variable.h"
+#include "distribute/values/values.h"
 #include "graph/region.h"
+#include "runtime/eager.h"
 
 // ---- Devices ---------------------------------------------------------------
 const char *ls_leaf_device(ls_nest leaf) {
@@ -463,78 +461,4 @@ ls_status ls_strategy_replica_result(ls_strategy *strategy, ls_nest results,
     return LS_STATUS(LS_OUT_OF_RANGE, "the result of replica %d of %s", replica,
                      strategy->label);
   return ls_take_nest(ls_nest_map(results, result_leaf, &s), out_result);
-}
-
-// ---- Grouping --------------------------------------------------------------
-// The op of a leaf; without one (a host scalar, a variable in eager) id 0.
-static ls_op op_of(ls_nest leaf) {
-  if (leaf.kind == LS_KIND_OP) return leaf.as.op;
-  if (leaf.kind == LS_KIND_TENSOR) return ls_tensor_op(leaf.as.tensor);
-  const ls_variable *variable = ls_nest_as_variable(leaf);
-  return variable == NULL ? (ls_op){0} : variable->initializer;
-}
-
-ls_status ls_strategy_group(ls_strategy *strategy, ls_nest value,
-                            const char *name, ls_op *out_op) {
-  LS_REQUIRE_OUT(out_op);
-  LS_REQUIRE(strategy);
-  ls_nest results = ls_none();
-  LS_RETURN_IF_ERROR(ls_strategy_local_results(strategy, value, &results));
-  const size_t count = ls_nest_num_leaves(results);
-  ls_nest *leaves = ls_new_array(strategy->allocator, ls_nest, count);
-  ls_op *ops = ls_new_array(strategy->allocator, ls_op, count);
-  ls_status status =
-      leaves == NULL || ops == NULL ? ls_out_of_memory() : ls_ok();
-  if (ls_status_is_ok(status)) ls_nest_flatten(results, leaves, count);
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
-    ops[i] = op_of(leaves[i]);
-    char text[160];
-    if (ops[i].id == 0)
-      status =
-          ls_invalid_argument("%s cannot be grouped: it is no op",
-                              ls_nest_print(leaves[i], text, sizeof(text)));
-  }
-  ls_trial trial;
-  ls_trial_begin(&trial);
-  if (ls_status_is_ok(status))
-    *out_op = count == 1 && name == NULL ? ops[0]
-                                         : ls_group_by_device(ops, count, name);
-  status = ls_trial_end(&trial, status);
-  ls_release(strategy->allocator, leaves);
-  ls_release(strategy->allocator, ops);
-  ls_nest_release(results);
-  return status;
-}
-
-// ---- Values from a function ------------------------------------------------
-ls_status ls_strategy_values_from_function(ls_strategy *strategy,
-                                           ls_value_function function,
-                                           void *user, ls_nest *out_value) {
-  LS_REQUIRE_OUT(out_value);
-  LS_REQUIRE(strategy);
-  LS_REQUIRE(function);
-  if (function == NULL)
-    return ls_invalid_argument("the function of values is NULL");
-  LS_RETURN_IF_ERROR(
-      ls_strategy_check_has(strategy, "distribute_values_from_function"));
-  ls_crossing crossing;
-  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, strategy,
-                                            "distribute_values_from_function"));
-  const int32_t count = strategy->num_replicas;
-  ls_nest *values = ls_new_array(strategy->allocator, ls_nest, (size_t)count);
-  ls_status status = values == NULL ? ls_out_of_memory() : ls_ok();
-  for (int32_t r = 0; r < count && ls_status_is_ok(status); ++r)
-    status = ls_take_nest(function(r, count, user), &values[r]);
-  if (ls_status_is_ok(status)) {
-    if (!strategy->kind->distributes)
-      *out_value = ls_nest_retain(values[0]);
-    else
-      status =
-          ls_regroup(values, (size_t)count,
-                     &(ls_regroup_options){.always_wrap = true}, out_value);
-  }
-  for (int32_t r = 0; values != NULL && r < count; ++r)
-    ls_nest_release(values[r]);
-  ls_release(strategy->allocator, values);
-  return ls_cross_replica_end(&crossing, status, out_value);
 }

@@ -31,11 +31,6 @@ bool ls_update_is_in_replica(const ls_update_call *call);
 ls_status ls_update_in_replica(const ls_update_call *call,
                                ls_variable *variable, ls_nest *out_value);
 
-// One op after all of these: a no-op for each of their devices, in sorted
-// order, and one over those; with one device that alone. Default name
-// "group_deps".
-ls_op ls_group_by_device(const ls_op *ops, size_t count, const char *name);
-
 // A nest of mirrored values as one of tuples, each what
 // ls_strategy_local_results says.
 ls_status ls_update_ungroup(ls_strategy *strategy, ls_nest value,

@@ -2,72 +2,14 @@
 //
 // What the results of updates become: mirrored values that bring each other,
 // or tuples.
-#include <stdlib.h>
-
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "distribute/context/context.h"
 #include "distribute/cross_device/cross_device.h"
+#include "distribute/values/values.h"
 #include "distribute/variables/update.h"
 #include "graph/make/make.h"
-
-typedef struct device_op {
-  const char *device;
-  ls_op op;
-  size_t place;  // Among the ops that are given.
-} device_op;
-
-static int compare_devices(const void *a, const void *b) {
-  const device_op *x = a, *y = b;
-  const int order = strcmp(x->device, y->device);
-  return order != 0 ? order : (x->place > y->place) - (x->place < y->place);
-}
-
-// A no-op for the ops of each device, placed there.
-static ls_op group_each(device_op *items, size_t count, ls_op *ops,
-                        const char *name) {
-  size_t num_groups = 0;
-  for (size_t i = 0; i < count;) {
-    size_t end = i;
-    while (end < count && strcmp(items[end].device, items[i].device) == 0)
-      ++end;
-    ls_op of_device[256];
-    ls_op group = {0};
-    {
-      LS_DEVICE_SCOPE(items[i].device[0] != '\0' ? items[i].device : NULL);
-      for (size_t at = i; at < end;) {  // More than fit here make a chain.
-        size_t n = 0;
-        if (group.id != 0) of_device[n++] = group;
-        while (n < LS_COUNT_OF(of_device) && at < end)
-          of_device[n++] = items[at++].op;
-        // The name is that of the op that runs after all.
-        const bool is_last = i == 0 && at == count;
-        group = ls_group(of_device, n, is_last ? name : NULL);
-      }
-    }
-    ops[num_groups++] = group;
-    i = end;
-  }
-  return num_groups == 1 ? ops[0] : ls_group(ops, num_groups, name);
-}
-
-ls_op ls_group_by_device(const ls_op *ops, size_t count, const char *name) {
-  ls_allocator *allocator = ls_current_allocator();
-  device_op *items = ls_new_array(allocator, device_op, count);
-  ls_op *groups = ls_new_array(allocator, ls_op, count);
-  ls_op made = {0};
-  if (items != NULL && groups != NULL) {
-    for (size_t i = 0; i < count; ++i)
-      items[i] = (device_op){ls_op_device(ops[i]), ops[i], i};
-    if (count > 1) qsort(items, count, sizeof(*items), compare_devices);
-    made = group_each(items, count, groups, name);
-  } else {
-    made = ls_tensor_op(ls_make_failed("group_deps", ls_out_of_memory()));
-  }
-  ls_release(allocator, items);
-  ls_release(allocator, groups);
-  return made;
-}
+#include "runtime/eager.h"
 
 static ls_op op_of(ls_nest leaf) {
   if (leaf.kind == LS_KIND_OP) return leaf.as.op;

@@ -9,6 +9,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "distribute/context/context.h"
+#include "distribute/values/values.h"
 #include "distribute/variables/update.h"
 #include "graph/flow.h"
 #include "graph/region.h"
@@ -118,12 +119,6 @@ ls_status ls_variable_own_index(const ls_variable *container, int32_t replica,
              : ls_invalid_argument("variable '%s' has no component on '%s', "
                                    "the device of replica %d",
                                    container->name, device, replica);
-}
-
-bool ls_variable_is_replicated(const ls_variable *variable) {
-  return variable->num_components > 0 && variable->rules->replicates &&
-         !ls_context_current()->scoped.primaries_only &&
-         ls_flow_replicated() != NULL;
 }
 
 ls_status ls_place_of(const ls_variable *container, bool foreign,

@@ -39,9 +39,6 @@ ls_status ls_place_of(const ls_variable *container, bool foreign,
 //   LS_INVALID_ARGUMENT  none is: names the replica.
 ls_status ls_variable_own_index(const ls_variable *container, int32_t replica,
                                 size_t *out_index);
-// Whether the thread is in a replicated computation, in which the variable is
-// the replica's own.
-bool ls_variable_is_replicated(const ls_variable *variable);
 // Across replicas: the component on the current device, else the first.
 size_t ls_component_here(const ls_variable *container);
 const char *ls_aggregation_name(ls_variable_aggregation aggregation);

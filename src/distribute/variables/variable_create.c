@@ -7,6 +7,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "distribute/context/context.h"
+#include "distribute/values/values.h"
 #include "distribute/variables/update.h"
 #include "distribute/variables/variable_create.h"
 #include "graph/region.h"
@@ -484,20 +485,4 @@ ls_status ls_mirrored_create_variable(ls_strategy *strategy,
                             .create = create_components,
                             .user = (void *)(uintptr_t)next},
       &whole, out_variable);
-}
-
-ls_status ls_strategy_create_variable(const ls_creator *next,
-                                      const ls_variable_options *options,
-                                      void *user, ls_variable **out_variable) {
-  ls_strategy *strategy = user;
-  const ls_strategy *current = ls_strategy_current();
-  *out_variable = NULL;
-  if (current == NULL) return ls_out_of_memory();
-  if (current != strategy) return ls_mixing_error(current, strategy);
-  if (options->skip_mirrored) {
-    ls_variable_options plain = *options;
-    plain.skip_mirrored = false;
-    return ls_creator_create(next, &plain, out_variable);
-  }
-  return strategy->kind->create_variable(strategy, next, options, out_variable);
 }

@@ -6,6 +6,7 @@
 #include "distribute/variables/variable.h"
 #include "distribute/variables/variable_create.h"
 #include "graph/make/make.h"
+#include "runtime/eager.h"
 
 // ---- Values ----------------------------------------------------------------
 // A leaf as a tensor of the variable's type: host scalars take it on.

@@ -10,6 +10,7 @@
 #include "distribute/variables/variable.h"
 #include "graph/compare/same.h"
 #include "graph/make/make.h"
+#include "runtime/eager.h"
 
 typedef struct scattering {
   ls_variable *variable;

@@ -12,6 +12,7 @@
 #include "base/runtime_internal.h"
 #include "distribute/context/context.h"
 #include "distribute/cross_device/cross_device.h"
+#include "distribute/values/values.h"
 #include "distribute/variables/update.h"
 #include "distribute/variables/write_values.h"
 #include "graph/compare/same.h"
@@ -19,6 +20,7 @@
 #include "graph/make/make.h"
 #include "graph/region.h"
 #include "lockstep/eager.h"
+#include "runtime/eager.h"
 #include "runtime/state.h"
 
 static bool in_eager(void) {

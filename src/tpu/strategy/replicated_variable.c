@@ -7,6 +7,7 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "distribute/values/values.h"
 #include "distribute/variables/update.h"
 #include "distribute/variables/variable.h"
 #include "graph/make/make.h"

@@ -13,6 +13,7 @@
 #include "graph/compare/same.h"
 #include "graph/make/make.h"
 #include "lockstep/cross_replica.h"
+#include "runtime/eager.h"
 #include "tpu/replicate/context.h"
 #include "tpu/strategy/strategy.h"
 
