@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "estimator/input/recorder.h"
-#include "estimator/input/returned.h"
+#include "estimator/spec/returned.h"
 #include "lockstep/ops.h"
 #include "support/fed.h"
 #include "support/spec.h"

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "estimator/loop/loop_steps.h"
+#include "estimator/input/loop_steps.h"
 #include "lockstep/tpu_system.h"
 #include "support/bystander.h"
 

@@ -77,12 +77,8 @@ LS_MUST_USE ls_status ls_call_model_alone(const ls_estimator_calls *calls,
 void ls_job_log_cpu(const ls_job *job);
 // Hooks of a program on cores, in their order.
 LS_MUST_USE ls_status ls_job_add_device_hooks(ls_job *job);
-// Hooks of a training on systems that go: what stands before the program's, and
-// behind. (shutdown_job.c)
-LS_MUST_USE ls_status ls_job_add_shutdown_hook(ls_job *job);
-LS_MUST_USE ls_status ls_job_add_preemption_hook(ls_job *job);
 // The one, behind all others, that finalizes the job's scaffold: where nothing
-// it makes may reach into the program. (finalize_hook.c)
+// it makes may reach into the program.
 LS_MUST_USE ls_status ls_job_finalize_hook(ls_job *job, ls_hook **out_hook);
 
 // Values before the first run: those of the job's checkpoint, without its

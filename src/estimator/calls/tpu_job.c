@@ -4,9 +4,12 @@
 #include <string.h>
 
 #include "estimator/calls/job.h"
+#include "estimator/spec/spec.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/host.h"
 #include "lockstep/ops.h"
+#include "lockstep/shutdown_hooks.h"
+#include "train/hooks/hook.h"
 
 #define ENQUEUE_OPS "_tpu_enqueue_ops"
 #define TRAIN_OP "_tpu_train_op"
@@ -139,6 +142,29 @@ static ls_status add_device_hook(ls_job *job) {
   return ls_job_hooks_add(&job->hooks, ls_hook_retain(job->device_hook));
 }
 
+// What a training does about hosts that go.
+static ls_status add_shutdown_hook(ls_job *job) {
+  ls_hook *hook = NULL;
+  LS_RETURN_IF_ERROR(ls_graceful_shutdown_hook(
+      &(ls_graceful_shutdown_options){
+          .resolver = job->calls.plan->system->resolver,
+          .folder = job->estimator->model_dir,
+          .saves = job->user_saves ? LS_FLAG_OFF : LS_FLAG_ON},
+      &hook));
+  return ls_job_hooks_add(&job->hooks, hook);
+}
+
+// What it does about a system that is gone.
+static ls_status add_preemption_hook(ls_job *job) {
+  ls_hook *hook = NULL;
+  LS_RETURN_IF_ERROR(ls_preemption_hook(
+      &(ls_preemption_options){.resolver = job->calls.plan->system->resolver,
+                               .stop = &job->system_gone,
+                               .folder = job->estimator->model_dir},
+      &hook));
+  return ls_job_hooks_add(&job->hooks, hook);
+}
+
 ls_status ls_job_add_device_hooks(ls_job *job) {
   const bool trains = job->calls.plan->mode == LS_MODE_TRAIN;
   ls_hook *feed = job->feed.hook;
@@ -147,7 +173,19 @@ ls_status ls_job_add_device_hooks(ls_job *job) {
     return ls_job_hooks_add(&job->hooks, ls_hook_retain(feed));
   }
   LS_RETURN_IF_ERROR(ls_job_hooks_add(&job->hooks, ls_hook_retain(feed)));
-  LS_RETURN_IF_ERROR(ls_job_add_shutdown_hook(job));
+  LS_RETURN_IF_ERROR(add_shutdown_hook(job));
   LS_RETURN_IF_ERROR(add_device_hook(job));
-  return ls_job_add_preemption_hook(job);
+  return add_preemption_hook(job);
+}
+
+// ---- The scaffold ----------------------------------------------------------
+static ls_status finalize(void *user) {
+  ls_job *job = user;
+  return ls_program_finalize(&job->scaffold, job->graph);
+}
+
+ls_status ls_job_finalize_hook(ls_job *job, ls_hook **out_hook) {
+  // It asks for the step, so that nobody does behind it: the graph is frozen.
+  return ls_hook_of_steps(&(ls_hook_options){.user = job, .begin = finalize},
+                          true, out_hook);
 }

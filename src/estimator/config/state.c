@@ -3,7 +3,7 @@
 
 static ls_status destroy(void *pointer) {
   ls_estimator_state *state = pointer;
-  ls_watchdog_destroy(state->watchdog);
+  if (state->watchdog != NULL) state->end_watchdog(state->watchdog);
   ls_release(state->allocator, state);
   return ls_ok();
 }

@@ -12,13 +12,11 @@ struct ls_watchdog;
 typedef struct ls_estimator_state {
   ls_allocator *allocator;
   struct ls_watchdog *watchdog;  // NULL: none is at work.
-  bool wraps_input;              // See ls_input_feed_set_loops.
+  void (*end_watchdog)(struct ls_watchdog *watchdog);
+  bool wraps_input;  // See ls_input_feed_set_loops.
 } ls_estimator_state;
 
 // Made on first use; NULL without memory. Hold the runtime's lock.
 ls_estimator_state *ls_estimator_state_get(ls_runtime *runtime);
-
-// Stops it, and frees it. NULL is fine.
-void ls_watchdog_destroy(struct ls_watchdog *watchdog);
 
 #endif  // LS_ESTIMATOR_CONFIG_STATE_H_

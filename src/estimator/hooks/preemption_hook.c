@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/require.h"
-#include "estimator/hooks/poller.h"
+#include "base/threads/poller.h"
 #include "lockstep/shutdown_hooks.h"
 #include "tpu/system/resolver.h"
 #include "train/hooks/last_save.h"

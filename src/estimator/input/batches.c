@@ -4,7 +4,7 @@
 
 #include "base/runtime_internal.h"
 #include "data/dataset.h"
-#include "estimator/input/returned.h"
+#include "estimator/spec/returned.h"
 #include "lockstep/streams.h"
 
 static ls_dataset *refuse(ls_dataset *dataset, ls_status status) {

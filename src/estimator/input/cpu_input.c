@@ -8,7 +8,7 @@
 #include "data/dataset.h"
 #include "estimator/input/begin_hook.h"
 #include "estimator/input/padding.h"
-#include "estimator/input/returned.h"
+#include "estimator/spec/returned.h"
 #include "graph/region.h"
 #include "lockstep/ops.h"
 #include "train/hooks/hook.h"
@@ -98,14 +98,6 @@ static ls_status feeder_hook(feeder *self, ls_hook **out_hook) {
       out_hook);
 }
 
-ls_status ls_input_check_leaf(const ls_leaf_spec *spec) {
-  return spec->kind == LS_LEAF_DENSE
-             ? ls_ok()
-             : ls_invalid_argument(
-                   "a leaf of the input's elements is sparse or "
-                   "ragged: make it dense in the data set");
-}
-
 typedef struct placing {
   feeder *feeder;
   size_t count;
@@ -114,7 +106,7 @@ typedef struct placing {
 static ls_nest place_leaf(ls_nest leaf, void *user) {
   placing *p = user;
   const ls_leaf_spec *spec = ls_nest_as_spec(leaf);
-  const ls_status status = ls_input_check_leaf(spec);
+  const ls_status status = ls_returned_check_leaf(spec);
   if (!ls_status_is_ok(status)) return ls_fail(status);
   const ls_tensor made =
       ls_placeholder(spec->type.dtype, spec->type.shape, "input");

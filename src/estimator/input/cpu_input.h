@@ -33,11 +33,9 @@ void ls_cpu_input_drop(ls_cpu_input *input);  // Zeroed is fine.
 // known.
 int64_t ls_cpu_input_rows(const ls_cpu_input *input);
 
-// The iterator of an input's data set, seeded as its configuration says; and
-// whether a leaf of its elements can be fed.
+// The iterator of an input's data set, seeded as its configuration says.
 LS_MUST_USE ls_status ls_input_iterator(const ls_estimator_calls *calls,
                                         ls_dataset *dataset,
                                         ls_iterator **out_iterator);
-LS_MUST_USE ls_status ls_input_check_leaf(const ls_leaf_spec *spec);
 
 #endif  // LS_ESTIMATOR_INPUT_CPU_INPUT_H_

@@ -3,7 +3,7 @@
 #include "estimator/input/feed_source.h"
 
 #include "data/dataset.h"
-#include "estimator/input/returned.h"
+#include "estimator/spec/returned.h"
 
 void ls_feed_element_drop(ls_feed_element *fed) {
   ls_nest_release(fed->features);

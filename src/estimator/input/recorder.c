@@ -7,7 +7,7 @@
 #include "base/runtime_internal.h"
 #include "base/text.h"
 #include "base/values/nest_internal.h"
-#include "estimator/input/returned.h"
+#include "estimator/spec/returned.h"
 #include "graph/region.h"
 
 ls_recorder ls_recorder_begin(ls_nest dims) {

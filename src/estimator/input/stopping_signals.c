@@ -5,7 +5,7 @@
 #include "base/runtime_internal.h"
 #include "data/dataset.h"
 #include "estimator/input/batches.h"
-#include "estimator/input/returned.h"
+#include "estimator/spec/returned.h"
 
 // ---- Signals ---------------------------------------------------------------
 ls_tensor ls_stopping_signal(ls_tensor stopping) {

@@ -9,7 +9,7 @@
 #include "data/dataset.h"
 #include "estimator/input/begin_hook.h"
 #include "estimator/input/padding.h"
-#include "estimator/input/returned.h"
+#include "estimator/spec/returned.h"
 #include "lockstep/distributed.h"
 #include "lockstep/ops.h"
 #include "train/hooks/hook.h"
@@ -185,7 +185,7 @@ static ls_nest place(feeder *self, ls_dtype dtype, ls_shape shape,
 static ls_nest place_leaf(ls_nest leaf, void *user) {
   feeder *self = user;
   const ls_leaf_spec *spec = ls_nest_as_spec(leaf);
-  const ls_status status = ls_input_check_leaf(spec);
+  const ls_status status = ls_returned_check_leaf(spec);
   if (!ls_status_is_ok(status)) return ls_fail(status);
   const size_t next = self->num_feeds / self->num_replicas;
   return place(self, spec->type.dtype,

@@ -52,21 +52,4 @@ LS_MUST_USE ls_status ls_program_build(const ls_program_options *options,
                                        ls_estimator_program *out_program);
 void ls_program_drop(ls_estimator_program *program);  // Zeroed is fine.
 
-// ---- Scaffolds -------------------------------------------------------------
-typedef enum ls_scaffold_stretch {
-  LS_IN_SCAFFOLD_FN,
-  LS_IN_SCAFFOLD_FINALIZE,
-} ls_scaffold_stretch;
-// Until ls_scope_end ops of the current graph, and of those inside, are refused
-// that use what was made inside of a program: naming both.
-void ls_scaffold_scope_begin(ls_scope *scope, ls_scaffold_stretch stretch);
-// The scaffold of a spec: what its scaffold_fn makes in the graph, in such a
-// scope, or a zeroed one.
-LS_MUST_USE ls_status ls_program_scaffold(const ls_estimator_spec *spec,
-                                          ls_graph *graph,
-                                          ls_scaffold *out_scaffold);
-// ls_scaffold_finalize in such a scope.
-LS_MUST_USE ls_status ls_program_finalize(ls_scaffold *scaffold,
-                                          ls_graph *graph);
-
 #endif  // LS_ESTIMATOR_LOOP_PROGRAM_H_

@@ -2,7 +2,7 @@
 // Hooks that say how many steps a run makes, and when there is no other one.
 #include "base/require.h"
 #include "estimator/config/positive.h"
-#include "estimator/loop/loop_steps.h"
+#include "estimator/input/loop_steps.h"
 #include "lockstep/iteration_count.h"
 #include "train/hooks/hook.h"
 

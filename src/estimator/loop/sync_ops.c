@@ -3,7 +3,7 @@
 #include "base/require.h"
 #include "base/text.h"
 #include "base/values/nest_internal.h"
-#include "estimator/loop/loop_steps.h"
+#include "estimator/input/loop_steps.h"
 #include "graph/make/make.h"
 #include "lockstep/ops.h"
 #include "train/hooks/saved.h"

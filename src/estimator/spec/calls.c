@@ -6,8 +6,8 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "estimator/config/params.h"
-#include "estimator/input/returned.h"
 #include "estimator/spec/calls.h"
+#include "estimator/spec/returned.h"
 #include "graph/graph.h"
 #include "lockstep/ops.h"
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is made for a scaffold stands beside the program: ops that reach into it
 // are refused.
-#include "base/runtime_internal.h"
-#include "estimator/loop/program.h"
+#include "estimator/spec/spec.h"
 #include "graph/flow.h"
 #include "graph/op_table.h"
 #include "lockstep/replicate.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How many steps a run of a loop makes.
-#include "estimator/loop/loop_steps.h"
+#include "estimator/input/loop_steps.h"
 #include "base/require.h"
 #include "base/text.h"
 

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an input function gives.
-#include "estimator/input/returned.h"
+#include "estimator/spec/returned.h"
 
 #include "base/text.h"
 #include "base/values/nest_internal.h"
 #include "data/dataset.h"
-#include "estimator/input/cpu_input.h"
 
 ls_status ls_returned_split(ls_nest value, ls_nest *out_features,
                             ls_nest *out_labels) {
@@ -24,6 +23,14 @@ ls_status ls_returned_split(ls_nest value, ls_nest *out_features,
 }
 
 // ---- Known shapes ----------------------------------------------------------
+ls_status ls_returned_check_leaf(const ls_leaf_spec *spec) {
+  return spec->kind == LS_LEAF_DENSE
+             ? ls_ok()
+             : ls_invalid_argument(
+                   "a leaf of the input's elements is sparse or "
+                   "ragged: make it dense in the data set");
+}
+
 // `name`: of its tensor; "": it has none.
 static ls_status refuse_type(const char *what, size_t number, const char *name,
                              ls_type type) {
@@ -40,7 +47,7 @@ static ls_status check_leaf(const char *what, size_t number, ls_nest leaf) {
   const ls_leaf_spec *spec = ls_nest_as_spec(leaf);
   if (spec != NULL) {
     LS_RETURN_IF_ERROR(
-        ls_status_annotate(ls_input_check_leaf(spec), "the %s", what));
+        ls_status_annotate(ls_returned_check_leaf(spec), "the %s", what));
     return ls_shape_is_known(spec->type.shape)
                ? ls_ok()
                : refuse_type(what, number, "", spec->type);

@@ -2,9 +2,9 @@
 #include <stdlib.h>
 
 #include "base/require.h"
+#include "base/threads/poller.h"
 #include "estimator/config/setting.h"
 #include "estimator/config/state.h"
-#include "estimator/hooks/poller.h"
 #include "lockstep/shutdown_hooks.h"
 #include "tpu/pod/pod.h"
 
@@ -34,7 +34,7 @@ static bool ping(ls_poller *poller, void *user) {
   return true;
 }
 
-void ls_watchdog_destroy(ls_watchdog *self) {
+static void end_watchdog(ls_watchdog *self) {
   if (self == NULL) return;
   ls_poller_stop(self->poller);
   if (self->pod != NULL) ls_status_free(ls_pod_watch(self->pod, 0));
@@ -60,7 +60,7 @@ static ls_status make(ls_runtime *runtime, ls_tpu_resolver *resolver,
   if (ls_status_is_ok(status))
     *out = self;
   else
-    ls_watchdog_destroy(self);
+    end_watchdog(self);
   return status;
 }
 
@@ -84,6 +84,7 @@ static ls_status start(ls_runtime *runtime, ls_tpu_resolver *resolver,
   *out_before = state->watchdog;
   state->watchdog = NULL;
   *out_begun = true;
+  state->end_watchdog = end_watchdog;
   return make(runtime, resolver, seconds * SECOND, &state->watchdog);
 }
 
@@ -100,7 +101,7 @@ ls_status ls_watchdog_start(ls_tpu_resolver *resolver,
   const ls_status status =
       start(runtime, resolver, timeout_seconds, &before, &begun);
   ls_runtime_unlock(runtime);
-  ls_watchdog_destroy(before);
+  end_watchdog(before);
   if (begun && ls_status_is_ok(status))
     ls_runtime_log(runtime, LS_LOG_INFO, "estimator",
                    "watchdog of %lld seconds: hosts are asked how they are",
@@ -130,5 +131,5 @@ void ls_watchdog_stop(void) {
   ls_watchdog *watchdog = state != NULL ? state->watchdog : NULL;
   if (watchdog != NULL) state->watchdog = NULL;
   ls_runtime_unlock(runtime);
-  ls_watchdog_destroy(watchdog);
+  end_watchdog(watchdog);
 }

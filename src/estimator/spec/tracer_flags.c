@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "estimator/hooks/tracer_flags.h"
+#include "estimator/spec/tracer_flags.h"
 
 #include <errno.h>
 #include <stdlib.h>

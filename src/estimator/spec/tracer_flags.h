@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the environment says of tensor tracing.
-#ifndef LS_ESTIMATOR_HOOKS_TRACER_FLAGS_H_
-#define LS_ESTIMATOR_HOOKS_TRACER_FLAGS_H_
+#ifndef LS_ESTIMATOR_SPEC_TRACER_FLAGS_H_
+#define LS_ESTIMATOR_SPEC_TRACER_FLAGS_H_
 
 #include "base/memory/arena.h"
 #include "lockstep/tensor_tracer.h"
@@ -45,4 +45,4 @@ LS_MUST_USE ls_status ls_tracer_flags_read(ls_arena *memory,
 bool ls_tracer_flags_take(const ls_tracer_flags *flags, const char *name,
                           const char *type);
 
-#endif  // LS_ESTIMATOR_HOOKS_TRACER_FLAGS_H_
+#endif  // LS_ESTIMATOR_SPEC_TRACER_FLAGS_H_

@@ -3,8 +3,8 @@
 // runtime's clock.
 //
 // Started and stopped by one thread at a time.
-#ifndef LS_ESTIMATOR_HOOKS_POLLER_H_
-#define LS_ESTIMATOR_HOOKS_POLLER_H_
+#ifndef LS_BASE_THREADS_POLLER_H_
+#define LS_BASE_THREADS_POLLER_H_
 
 #include "base/runtime_internal.h"
 
@@ -20,4 +20,4 @@ bool ls_poller_is_stopped(const ls_poller *poller);
 // Waits for `fn`'s end, and frees it. NULL is fine.
 void ls_poller_stop(ls_poller *poller);
 
-#endif  // LS_ESTIMATOR_HOOKS_POLLER_H_
+#endif  // LS_BASE_THREADS_POLLER_H_

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "estimator/hooks/trace_line.h"
+#include "estimator/spec/trace_line.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef LS_ESTIMATOR_LOOP_LOOP_STEPS_H_
-#define LS_ESTIMATOR_LOOP_LOOP_STEPS_H_
+#ifndef LS_ESTIMATOR_INPUT_LOOP_STEPS_H_
+#define LS_ESTIMATOR_INPUT_LOOP_STEPS_H_
 
 #include "base/runtime_internal.h"
 #include "lockstep/estimator_hooks.h"
@@ -9,4 +9,4 @@
 LS_MUST_USE ls_status ls_load_iterations(const ls_run_context *context,
                                          ls_variable *variable, int64_t count);
 
-#endif  // LS_ESTIMATOR_LOOP_LOOP_STEPS_H_
+#endif  // LS_ESTIMATOR_INPUT_LOOP_STEPS_H_

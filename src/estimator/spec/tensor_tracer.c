@@ -9,7 +9,7 @@
 #include "base/memory/map.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
-#include "estimator/hooks/trace_line.h"
+#include "estimator/spec/trace_line.h"
 #include "graph/graph.h"
 #include "lockstep/ops.h"
 #include "lockstep/replicate.h"

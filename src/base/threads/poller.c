@@ -2,7 +2,7 @@
 //
 // It waits by a condition, not by the clock's sleep: so it ends at once when it
 // is stopped, and a clock of the caller's is not moved by it but looked at.
-#include "estimator/hooks/poller.h"
+#include "base/threads/poller.h"
 
 struct ls_poller {
   ls_allocator *allocator;
