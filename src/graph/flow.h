@@ -23,6 +23,7 @@ typedef struct ls_flow ls_flow;
 typedef struct ls_flow_type {
   const char *name;
   bool is_replicated;  // ls_flow_replicated asks for this.
+  bool has_system;     // It is an ls_system_flow: tpu/pod/system_id.h.
   // Before an op is made. `spec` is the maker's, with all that the op is to
   // wait for, also in graphs around. The flow may replace its control inputs
   // and its operands, as many as there were, by lists in `memory`; it may make

@@ -35,6 +35,9 @@ struct ls_strategy {
   bool is_v1;             // Has no gather and no values from functions.
   ls_fiber_pool *fibers;  // Stacks for replicas' callbacks.
   ls_cross_device *cross_device;  // NULL: none.
+  // Where replicas are on cores of a TPU system: tpu/pod/system_id.h. NULL:
+  // elsewhere.
+  const struct ls_strategy_cores *cores;
   ls_flag prefetch;
   ls_mutex lock;  // Guards the contexts of replicas that do not run.
   ls_replica *idle_replicas;

@@ -6,7 +6,6 @@
 #include "lockstep/infeed.h"
 #include "tpu/feeds/feed.h"
 #include "tpu/pod/assignment.h"
-#include "tpu/replicate/context.h"
 
 // ---- What all share --------------------------------------------------------
 ls_op ls_feed_op_add(const char *name, ls_feed_state *feed,
@@ -61,10 +60,10 @@ static ls_op add(ls_feed_options options, const char *name,
   ls_feed_state *feed = NULL;
   ls_system_id *system = NULL;
   options.device = ls_context_current()->scoped.device;
-  const ls_tpu_context *context = ls_tpu_context_current();
-  if (options.assignment == NULL && context != NULL &&
+  const ls_system_flow *computation = ls_computation_around();
+  if (options.assignment == NULL && computation != NULL &&
       !ls_feed_is_on_host(options.kind))
-    options.assignment = context->assignment;
+    options.assignment = computation->assignment;
   ls_status status = find_system(&options, &system);
   options.system = system;
   if (ls_status_is_ok(status)) status = ls_feed_create(&options, &feed);

@@ -10,7 +10,6 @@
 #include "graph/trial.h"
 #include "tpu/feeds/infeed_queue.h"
 #include "tpu/pod/assignment.h"
-#include "tpu/replicate/context.h"
 
 // ---- What both share -------------------------------------------------------
 void ls_infeed_scope_begin(ls_scope *scope, const ls_infeed_queue *queue,
@@ -182,7 +181,7 @@ static void make_dequeue(ls_infeed_queue *queue, const ls_type *types,
   LS_DEVICE_SCOPE(device);
   // In a computation it is that one's.
   ls_system_id *system =
-      ls_tpu_context_current() == NULL ? queue->enqueue_system : NULL;
+      ls_computation_around() == NULL ? queue->enqueue_system : NULL;
   ls_op op = {0};
   {
     LS_SCOPE_(ls_infeed_scope_begin, queue, "");

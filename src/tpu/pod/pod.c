@@ -114,9 +114,9 @@ ls_status ls_pod_ready(ls_runtime *runtime, const ls_system_id *id,
   const bool is_local = id == NULL || id->job[0] == '\0';
   const bool is_ready =
       state == NULL || (pod != NULL && ls_pod_is_initialized(pod)) ||
-      (is_local
-           ? state->gone == NULL
-           : pod == NULL && ls_tpu_state_has_system(state, id->name, id->job));
+      (is_local ? state->gone == NULL
+                : pod == NULL &&
+                      ls_tpu_state_system(state, id->name, id->job) != NULL);
   if (is_ready && state != NULL) {
     out_now->pod = ls_object_retain(pod);
     out_now->generation =

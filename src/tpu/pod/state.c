@@ -2,7 +2,13 @@
 #include "tpu/pod/state.h"
 
 #include "tpu/pod/launch.h"
-#include "tpu/system/system.h"
+
+void ls_tpu_system_deinit(ls_allocator *allocator, ls_tpu_system *system) {
+  ls_release(allocator, system->name);
+  ls_release(allocator, system->job);
+  ls_topology_release(system->topology);
+  *system = (ls_tpu_system){0};
+}
 
 static ls_status destroy_state(void *pointer) {
   ls_tpu_state *state = pointer;
@@ -27,4 +33,13 @@ ls_tpu_state *ls_tpu_state_get(ls_runtime *runtime) {
   runtime->has_core = ls_pod_has_core;
   runtime->launches = &ls_tpu_launches;
   return state;
+}
+
+ls_tpu_system *ls_tpu_state_system(const ls_tpu_state *state, const char *name,
+                                   const char *job) {
+  for (size_t i = 0; state != NULL && i < state->num_systems; ++i)
+    if (strcmp(state->systems[i].name, name) == 0 &&
+        strcmp(state->systems[i].job, job) == 0)
+      return &state->systems[i];
+  return NULL;
 }

@@ -26,9 +26,12 @@ typedef struct ls_tpu_state {
 static inline ls_tpu_state *ls_tpu_state_find(const ls_runtime *runtime) {
   return ls_runtime_slot(runtime, LS_SLOT_TPU);
 }
-// Whether a system is in the table of those initialized.
-bool ls_tpu_state_has_system(const ls_tpu_state *state, const char *name,
-                             const char *job);
+// A system in the table of those initialized; NULL: it is not there. Hold the
+// runtime's lock.
+ls_tpu_system *ls_tpu_state_system(const ls_tpu_state *state, const char *name,
+                                   const char *job);
+// Releases what an entry of the table owns.
+void ls_tpu_system_deinit(ls_allocator *allocator, ls_tpu_system *system);
 static inline void ls_tpu_state_note_change(ls_tpu_state *state) {
   __atomic_fetch_add(&state->changes, 1, __ATOMIC_ACQ_REL);
 }

@@ -3,10 +3,8 @@
 
 #include <stdio.h>
 
+#include "distribute/base/strategy.h"
 #include "tpu/pod/state.h"
-#include "tpu/replicate/context.h"
-#include "tpu/strategy/strategy.h"
-#include "tpu/system/resolver.h"
 
 static void destroy_id(ls_object *object) {
   ls_release(((ls_system_id *)object)->allocator, object);
@@ -38,7 +36,8 @@ ls_status ls_system_id_create(ls_allocator *allocator, const char *name,
 }
 
 // ---- Which system is meant -------------------------------------------------
-static const ls_flow_type system_flow = {.name = "a scope of a TPU system"};
+static const ls_flow_type system_flow = {.name = "a scope of a TPU system",
+                                         .has_system = true};
 
 void ls_system_scope_begin(ls_scope *scope, ls_system_flow *flow,
                            ls_system_id *id) {
@@ -54,13 +53,18 @@ static ls_system_id *find_scoped(void) {
   return NULL;
 }
 
+ls_system_flow *ls_computation_around(void) {
+  ls_flow *flow = ls_flow_replicated();
+  return flow != NULL && flow->type->has_system ? (ls_system_flow *)flow : NULL;
+}
+
 ls_system_id *ls_system_around(void) {
-  const ls_tpu_context *context = ls_tpu_context_current();
-  if (context != NULL && context->system != NULL) return context->system;
+  const ls_system_flow *computation = ls_computation_around();
+  if (computation != NULL && computation->id != NULL) return computation->id;
   ls_system_id *scoped = find_scoped();
   if (scoped != NULL || !ls_has_strategy()) return scoped;
-  const ls_tpu_strategy *strategy = ls_tpu_strategy_of(ls_strategy_current());
-  return strategy != NULL ? strategy->resolver->id : NULL;
+  const ls_strategy_cores *cores = ls_strategy_current()->cores;
+  return cores != NULL ? cores->system : NULL;
 }
 
 static ls_status refuse_choice(const char *what, const ls_pod *a,

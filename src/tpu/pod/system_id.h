@@ -10,9 +10,11 @@
 
 #include <string.h>
 
+#include "base/device_parts.h"
 #include "base/memory/allocator.h"
 #include "graph/flow.h"
 #include "lockstep/object.h"
+#include "lockstep/topology.h"
 
 typedef struct ls_system_id {
   ls_object object;
@@ -39,11 +41,27 @@ static inline const char *ls_job_text(const char *job) {
 }
 
 // ---- Which system is meant -------------------------------------------------
-// The room of a scope of a system; lives as long as that is open.
+// A flow that says it: a scope of a system, or a replicated computation, whose
+// context (tpu/replicate/context.h) begins with one. Lives as long as a scope
+// of it is open.
 typedef struct ls_system_flow {
   ls_flow flow;
-  ls_system_id *id;  // Lent.
+  ls_system_id *id;  // Lent. NULL: not known.
+  // Of a computation's replicas, lent; NULL: their cores follow each other.
+  const ls_device_assignment *assignment;
 } ls_system_flow;
+// The innermost computation here or around; NULL: none.
+ls_system_flow *ls_computation_around(void);
+
+// The cores of a TPU strategy, as what lies below strategies sees them.
+typedef struct ls_strategy_cores {
+  ls_system_id *system;              // Lent.
+  ls_device_assignment *assignment;  // NULL: one replica on each core.
+  // The same as one, for computations; NULL: the system is not of this process.
+  ls_device_assignment *all_cores;
+  char job[LS_MAX_DEVICE_PART];
+} ls_strategy_cores;
+
 // Computations and feeds that are made until ls_scope_end are of this system,
 // unless they name another one. In a graph that is being built.
 void ls_system_scope_begin(ls_scope *scope, ls_system_flow *flow,

@@ -307,6 +307,7 @@ static ls_status leave_gradient(ls_flow *flow, ls_op op, const char *uid) {
 // ---- The context -----------------------------------------------------------
 static const ls_flow_type type = {.name = "a replicated computation",
                                   .is_replicated = true,
+                                  .has_system = true,
                                   .admit = admit,
                                   .mark = mark,
                                   .enter_gradient = enter_gradient,
@@ -315,7 +316,7 @@ static const ls_flow_type type = {.name = "a replicated computation",
 ls_status ls_tpu_context_init(ls_tpu_context *self, const char *name,
                               int32_t num_replicas, ls_op pivot) {
   ls_allocator *allocator = ls_current_allocator();
-  *self = (ls_tpu_context){.flow = {&type},
+  *self = (ls_tpu_context){.around = {.flow = {&type}},
                            .allocator = allocator,
                            .name = ls_copy_text(allocator, name, strlen(name)),
                            .num_replicas = num_replicas,
@@ -339,7 +340,7 @@ void ls_tpu_context_deinit(ls_tpu_context *self) {
 
 void ls_tpu_context_enter(ls_scope *scope, ls_tpu_context *self) {
   const char *device = ls_context_current()->scoped.device;
-  ls_flow_begin(scope, &self->flow);
+  ls_flow_begin(scope, &self->around.flow);
   if (self->was_entered || ls_scope_opened(scope)->kind != LS_SCOPE_FLOW)
     return;
   self->was_entered = true;

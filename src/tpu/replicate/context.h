@@ -25,14 +25,11 @@ typedef struct ls_tpu_handle {
 } ls_tpu_handle;
 
 typedef struct ls_tpu_context {
-  ls_flow flow;
+  ls_system_flow around;  // Its flow, whose cores they are, and which.
   ls_allocator *allocator;
   char *name;  // The cluster's.
   bool spmd;   // A replica's cores are one to it.
   int32_t num_replicas;
-  ls_system_id *system;  // Whose cores they are, lent; NULL: not known.
-  // Of their cores, lent; NULL: they follow each other.
-  const ls_device_assignment *assignment;
   ls_op pivot;
 
   bool was_entered;

@@ -81,8 +81,8 @@ static ls_status begin_context(ls_replication *r) {
   if (ls_op_is_failed(pivot)) return ls_graph_error(r->graph);
   LS_RETURN_IF_ERROR(
       ls_tpu_context_init(&r->context, name, (int32_t)r->replicas, pivot));
-  r->context.assignment = r->options->assignment;
-  r->context.system = r->system;
+  r->context.around.assignment = r->options->assignment;
+  r->context.around.id = r->system;
   r->context.spmd = r->options->xla.spmd != LS_FLAG_OFF;
   return ls_ok();
 }

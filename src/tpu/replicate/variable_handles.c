@@ -14,7 +14,6 @@
 #include "tpu/pod/assignment.h"
 #include "tpu/pod/topology.h"
 #include "tpu/replicate/context.h"
-#include "tpu/strategy/strategy.h"
 
 ls_variable *ls_tpu_handled_variable(const ls_attr *attrs, size_t count) {
   const ls_attr *attr = ls_attr_find(attrs, count, LS_ATTR_ID_VARIABLE);
@@ -33,25 +32,25 @@ static bool is_on(const ls_variable *container, size_t index,
   return at != NULL && strcmp(at, device) == 0;
 }
 
-static const ls_topology *topology_of(const ls_tpu_strategy *strategy) {
+static const ls_topology *topology_of(const ls_strategy_cores *cores) {
   const ls_device_assignment *assignment =
-      strategy->assignment != NULL ? strategy->assignment : strategy->all_cores;
+      cores->assignment != NULL ? cores->assignment : cores->all_cores;
   return assignment != NULL ? assignment->topology : NULL;
 }
 
 // The cores of a replica, by the computation's assignment. Without one a
 // single replica is on the system's first core, and several are one on each.
 static ls_status core_of(const ls_tpu_context *self,
-                         const ls_tpu_strategy *strategy, int32_t replica,
+                         const ls_strategy_cores *cores, int32_t replica,
                          int32_t core, ls_device_name *out_name) {
   ls_device_name name;
-  if (self->assignment != NULL) {
-    LS_RETURN_IF_ERROR(ls_device_assignment_device(self->assignment, replica,
-                                                   core, strategy->job, &name));
+  if (self->around.assignment != NULL) {
+    LS_RETURN_IF_ERROR(ls_device_assignment_device(
+        self->around.assignment, replica, core, cores->job, &name));
   } else {
-    const ls_topology *topology = topology_of(strategy);
+    const ls_topology *topology = topology_of(cores);
     LS_RETURN_IF_ERROR(ls_topology_device_at(
-        topology, topology->places[replica], strategy->job, &name));
+        topology, topology->places[replica], cores->job, &name));
   }
   return ls_device_canonical(name.text, NULL, out_name);
 }
@@ -60,15 +59,14 @@ static ls_status core_of(const ls_tpu_context *self,
 static ls_status find_copy(const ls_tpu_context *self,
                            const ls_variable *container, int32_t replica,
                            size_t *out_index) {
-  const ls_tpu_strategy *strategy =
-      ls_tpu_strategy_of(ls_strategy_of(container));
-  const int32_t cores =
-      self->assignment != NULL
-          ? ls_device_assignment_num_cores_per_replica(self->assignment)
+  const ls_strategy_cores *cores = ls_strategy_of(container)->cores;
+  const int32_t cores_per_replica =
+      self->around.assignment != NULL
+          ? ls_device_assignment_num_cores_per_replica(self->around.assignment)
           : 1;
-  for (int32_t k = 0; k < cores; ++k) {
+  for (int32_t k = 0; k < cores_per_replica; ++k) {
     ls_device_name name;
-    LS_RETURN_IF_ERROR(core_of(self, strategy, replica, k, &name));
+    LS_RETURN_IF_ERROR(core_of(self, cores, replica, k, &name));
     for (size_t i = 0; i < container->num_components; ++i) {
       *out_index = i;
       if (is_on(container, i, name.text)) return ls_ok();
@@ -81,9 +79,9 @@ static ls_status find_copy(const ls_tpu_context *self,
 
 // Whether it is known which cores the replicas will have.
 static bool knows_cores(const ls_tpu_context *self,
-                        const ls_tpu_strategy *strategy) {
-  if (self->assignment != NULL) return true;
-  const ls_topology *topology = topology_of(strategy);
+                        const ls_strategy_cores *cores) {
+  if (self->around.assignment != NULL) return true;
+  const ls_topology *topology = topology_of(cores);
   return topology != NULL &&
          (self->num_replicas == 1 ||
           self->num_replicas == topology->num_tasks * topology->per_task);
@@ -94,15 +92,14 @@ static bool knows_cores(const ls_tpu_context *self,
 static ls_status find_copies(const ls_tpu_context *self,
                              const ls_variable *container, int64_t *copies,
                              size_t *out_count, bool *out_differ) {
-  const ls_tpu_strategy *strategy =
-      ls_tpu_strategy_of(ls_strategy_of(container));
+  const ls_strategy_cores *cores = ls_strategy_of(container)->cores;
   const size_t replicas = (size_t)self->num_replicas;
-  const bool is_own =
-      self->assignment != NULL && (self->assignment == strategy->assignment ||
-                                   self->assignment == strategy->all_cores);
+  const bool is_own = self->around.assignment != NULL &&
+                      (self->around.assignment == cores->assignment ||
+                       self->around.assignment == cores->all_cores);
   *out_count = 0;
   *out_differ = false;
-  if (!knows_cores(self, strategy)) return ls_ok();
+  if (!knows_cores(self, cores)) return ls_ok();
   for (size_t r = 0; r < replicas; ++r) {
     size_t index = 0;
     LS_RETURN_IF_ERROR(

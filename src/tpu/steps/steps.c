@@ -162,7 +162,8 @@ static ls_nest flatten(const steps *s, ls_nest outputs) {
 }
 
 static ls_device_assignment *assignment_of(const ls_tpu_strategy *self) {
-  return self->assignment != NULL ? self->assignment : self->all_cores;
+  return self->cores.assignment != NULL ? self->cores.assignment
+                                        : self->cores.all_cores;
 }
 
 // The body of the loop, and all there is without one.

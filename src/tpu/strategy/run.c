@@ -40,7 +40,8 @@ static ls_nest call_replica(ls_nest inputs, void *user) {
 
 static ls_device_assignment *assignment_of(const ls_strategy *strategy) {
   const ls_tpu_strategy *self = ls_tpu_strategy_of(strategy);
-  return self->assignment != NULL ? self->assignment : self->all_cores;
+  return self->cores.assignment != NULL ? self->cores.assignment
+                                        : self->cores.all_cores;
 }
 
 static ls_status build(const ls_tpu_way *way, ls_callback fn, void *user,

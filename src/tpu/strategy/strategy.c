@@ -15,8 +15,8 @@ static void destroy(ls_strategy *strategy) {
   ls_tpu_strategy *self = (ls_tpu_strategy *)strategy;
   ls_tpu_metadata_destroy(self->metadata);
   ls_tpu_resolver_release(self->resolver);
-  ls_device_assignment_release(self->assignment);
-  ls_device_assignment_release(self->all_cores);
+  ls_device_assignment_release(self->cores.assignment);
+  ls_device_assignment_release(self->cores.all_cores);
 }
 
 // ---- Where its replicas are -------------------------------------------------
@@ -56,15 +56,15 @@ static ls_status set_job(ls_tpu_strategy *self) {
   while (!is_core(first))
     ++first;
   LS_RETURN_IF_ERROR(ls_device_parse(first->text, &parts));
-  memcpy(self->job, parts.job, sizeof(self->job));
+  memcpy(self->cores.job, parts.job, sizeof(self->cores.job));
   return ls_ok();
 }
 
 static ls_status name_assigned(const ls_tpu_strategy *self, int32_t replica,
                                int32_t core, ls_device_name *out_name) {
   ls_device_name name;
-  LS_RETURN_IF_ERROR(ls_device_assignment_device(self->assignment, replica,
-                                                 core, self->job, &name));
+  LS_RETURN_IF_ERROR(ls_device_assignment_device(
+      self->cores.assignment, replica, core, self->cores.job, &name));
   return ls_device_canonical(name.text, NULL, out_name);
 }
 
@@ -74,9 +74,9 @@ static ls_status place_replicas(ls_tpu_strategy *self) {
   const int32_t replicas = self->base.num_replicas;
   for (int32_t i = 0; i < replicas * self->base.num_columns; ++i) {
     ls_device_name device;
-    while (self->assignment == NULL && !is_core(next))
+    while (self->cores.assignment == NULL && !is_core(next))
       ++next;
-    if (self->assignment == NULL)
+    if (self->cores.assignment == NULL)
       device = *next++;
     else
       LS_RETURN_IF_ERROR(
@@ -98,7 +98,7 @@ static ls_status assign_all(ls_tpu_strategy *self) {
     memcpy(places, pod->topology->places, count * sizeof(*places));
     ls_status_free(status);
     status = ls_device_assignment_make(pod->topology, (int32_t)count, 1, places,
-                                       &self->all_cores);
+                                       &self->cores.all_cores);
   }
   ls_pod_release(pod);
   return status;
@@ -108,7 +108,7 @@ static ls_status assign_all(ls_tpu_strategy *self) {
 static ls_status place(ls_tpu_strategy *self, const char *name) {
   LS_RETURN_IF_ERROR(set_job(self));
   LS_RETURN_IF_ERROR(place_replicas(self));
-  if (self->assignment == NULL) LS_RETURN_IF_ERROR(assign_all(self));
+  if (self->cores.assignment == NULL) LS_RETURN_IF_ERROR(assign_all(self));
   self->base.no_cpu = NULL;
   ls_tpu_late_init(self);
   LS_RETURN_IF_ERROR(ls_strategy_set_label(&self->base, name));
@@ -153,8 +153,10 @@ static ls_status make(const ls_tpu_options *options,
   *out = (ls_tpu_strategy *)strategy;
   (*out)->flavour = flavour;
   (*out)->spmd = options->spmd == LS_FLAG_ON;
-  (*out)->assignment = ls_device_assignment_retain(assignment);
   (*out)->resolver = resolver;
+  (*out)->cores.system = resolver->id;
+  (*out)->cores.assignment = ls_device_assignment_retain(assignment);
+  strategy->cores = &(*out)->cores;
   (*out)->metadata = metadata;
   if (assignment != NULL)
     strategy->num_columns =
@@ -210,7 +212,7 @@ ls_status ls_tpu_strategy_device(const ls_strategy *strategy, int32_t replica,
   if (self == NULL)
     return ls_invalid_argument("%s is no TPU strategy: it has no logical cores",
                                strategy->label);
-  if (self->assignment != NULL)
+  if (self->cores.assignment != NULL)
     return name_assigned(self, replica, core, out_name);
   if (replica < 0 || replica >= strategy->num_replicas || core != 0)
     return ls_invalid_argument("there is no replica %d logical core %d in %s: "
@@ -259,12 +261,13 @@ static int32_t task_of(const ls_device_assignment *assignment,
 int32_t ls_tpu_strategy_num_hosts(const ls_strategy *strategy) {
   const ls_tpu_strategy *self = ls_tpu_strategy_of(strategy);
   if (self == NULL) return 0;
-  if (self->assignment == NULL) return self->metadata->num_hosts;
+  if (self->cores.assignment == NULL) return self->metadata->num_hosts;
   int32_t count = 0;
   for (int32_t r = 0; r < strategy->num_replicas; ++r) {
     bool is_first = true;
     for (int32_t k = 0; k < r && is_first; ++k)
-      is_first = task_of(self->assignment, k) != task_of(self->assignment, r);
+      is_first = task_of(self->cores.assignment, k) !=
+                 task_of(self->cores.assignment, r);
     count += is_first;
   }
   return count;
@@ -274,8 +277,8 @@ int32_t ls_tpu_strategy_num_replicas_per_host(const ls_strategy *strategy) {
   const ls_tpu_strategy *self = ls_tpu_strategy_of(strategy);
   if (self == NULL) return 0;
   const int32_t cores = self->metadata->num_of_cores_per_host;
-  if (self->assignment == NULL) return cores;
-  const int32_t fit = cores / self->assignment->cores_per_replica;
+  if (self->cores.assignment == NULL) return cores;
+  const int32_t fit = cores / self->cores.assignment->cores_per_replica;
   return fit < strategy->num_replicas ? fit : strategy->num_replicas;
 }
 

@@ -37,13 +37,10 @@ typedef struct ls_tpu_strategy {
   ls_strategy base;
   const ls_tpu_flavour *flavour;
   ls_tpu_resolver *resolver;
-  ls_tpu_metadata *metadata;         // As it was made.
-  ls_device_assignment *assignment;  // NULL: one replica on each core.
-  // The same as one, for computations; NULL: the system is not of this process.
-  ls_device_assignment *all_cores;
-  char job[LS_MAX_DEVICE_PART];  // Of its cores.
-  int64_t steps_per_run;         // Of steps on an iterator.
-  struct ls_tpu_steps *steps;    // Being built, see steps.c.
+  ls_tpu_metadata *metadata;  // As it was made.
+  ls_strategy_cores cores;
+  int64_t steps_per_run;       // Of steps on an iterator.
+  struct ls_tpu_steps *steps;  // Being built, see steps.c.
   bool spmd;  // Whether a replica's cores are one, where a run does not say.
   ls_device_name host;  // Of the first replica's first core.
   ls_tpu_late late;
@@ -73,8 +70,7 @@ LS_MUST_USE ls_status ls_tpu_strategy_make(const ls_tpu_options *options,
 ls_status ls_tpu_class_run(ls_strategy *strategy, ls_crossing *crossing,
                            const ls_run_request *request, ls_nest *results);
 
-// Of its variables: variables.c, variable_handles.c, lazy_variables.c,
-// replicated_variable.c.
+// Of its variables: variables.c, lazy_variables.c, replicated_variable.c.
 extern const ls_variable_class_map ls_tpu_classes;
 extern const ls_variable_policy_map ls_tpu_policies;
 void ls_tpu_late_init(ls_tpu_strategy *strategy);

@@ -11,13 +11,6 @@
 #include "tpu/system/resolver.h"
 
 // ---- The table -------------------------------------------------------------
-void ls_tpu_system_deinit(ls_allocator *allocator, ls_tpu_system *system) {
-  ls_release(allocator, system->name);
-  ls_release(allocator, system->job);
-  ls_topology_release(system->topology);
-  *system = (ls_tpu_system){0};
-}
-
 static ls_status copy_system(ls_allocator *allocator, const char *name,
                              const char *job, ls_topology *topology,
                              ls_tpu_system *out) {
@@ -27,21 +20,6 @@ static ls_status copy_system(ls_allocator *allocator, const char *name,
   if (out->name != NULL && out->job != NULL) return ls_ok();
   ls_tpu_system_deinit(allocator, out);
   return ls_out_of_memory();
-}
-
-// With the runtime's lock held. NULL: it is not in the table.
-static ls_tpu_system *find_system(const ls_tpu_state *state, const char *name,
-                                  const char *job) {
-  for (size_t i = 0; state != NULL && i < state->num_systems; ++i)
-    if (strcmp(state->systems[i].name, name) == 0 &&
-        strcmp(state->systems[i].job, job) == 0)
-      return &state->systems[i];
-  return NULL;
-}
-
-bool ls_tpu_state_has_system(const ls_tpu_state *state, const char *name,
-                             const char *job) {
-  return find_system(state, name, job) != NULL;
 }
 
 // Devices are named by their job: it has one system at a time.
@@ -77,7 +55,7 @@ static ls_status enter(ls_runtime *runtime, const char *name, const char *job,
   ls_status status = ls_ok();
   ls_runtime_lock(runtime);
   ls_tpu_state *state = ls_tpu_state_get(runtime);
-  ls_tpu_system *there = find_system(state, name, job);
+  ls_tpu_system *there = ls_tpu_state_system(state, name, job);
   *out_again = there != NULL;
   if (state == NULL) {
     status = ls_out_of_memory();
@@ -96,7 +74,7 @@ static ls_status enter(ls_runtime *runtime, const char *name, const char *job,
 static bool leave(ls_runtime *runtime, const char *name, const char *job) {
   ls_runtime_lock(runtime);
   ls_tpu_state *state = ls_tpu_state_find(runtime);
-  ls_tpu_system *there = find_system(state, name, job);
+  ls_tpu_system *there = ls_tpu_state_system(state, name, job);
   const bool was = there != NULL;
   if (was) {
     ls_tpu_system_deinit(state->allocator, there);

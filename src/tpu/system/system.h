@@ -6,9 +6,6 @@
 #include "lockstep/tpu_system.h"
 #include "tpu/pod/pod.h"
 
-// Releases what an entry owns.
-void ls_tpu_system_deinit(ls_allocator *allocator, ls_tpu_system *system);
-
 // Initializes a pod and puts it into the table; `*out_again`: it was there.
 LS_MUST_USE ls_status ls_pod_start(ls_pod *pod, bool *out_again);
 // Takes a pod out of the table and out of the runtime; `*out_was`: it was in.
