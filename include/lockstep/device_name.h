@@ -26,10 +26,10 @@ typedef struct ls_device_name {
 // The canonical form. Parts that `name` lacks come from `fallback` (NULL: "")
 // and then from "/job:localhost/replica:0/task:0/device:CPU:0". The short forms
 // "CPU:0" and "/cpu:0" are understood; an index "*" counts as left out.
-//   LS_INVALID_ARGUMENT  an attribute or type that there is not, two types, an
-//                        index that is no number, an empty part as in
-//                        "/job:" or "/device::3", or "/" alone; "" leaves all
-//                        out.
+//   LS_INVALID_ARGUMENT  an attribute or type that there is not, one of them
+//                        twice, an index that is no number, an empty part as
+//                        in "/job:" or "/device::3", or "/" alone; "" leaves
+//                        all out.
 LS_API LS_MUST_USE ls_status ls_device_canonical(const char *name,
                                                  const char *fallback,
                                                  ls_device_name *out_name);

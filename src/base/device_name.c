@@ -80,8 +80,28 @@ static ls_status set_long_type(const char *name, char *value,
   return set_type(name, value, index, out);
 }
 
+// Attributes that a name has so far; of two types the second one is refused.
+typedef struct attributes {
+  bool job, replica, task;
+} attributes;
+
+static ls_status note_attribute(const char *name, const char *what, bool *has) {
+  if (*has)
+    return ls_invalid_argument("device '%s' names two %ss: leave one out", name,
+                               what);
+  *has = true;
+  return ls_ok();
+}
+
+static ls_status parse_job(const char *name, const char *value,
+                           ls_device_parts *out) {
+  if (value[0] == '\0') return refuse_empty(name, "job", "/job:worker");
+  snprintf(out->job, sizeof(out->job), "%s", value);
+  return ls_ok();
+}
+
 // One attribute: "job:worker", "device:CPU:0", or the short "cpu:0".
-static ls_status parse_part(const char *name, char *part,
+static ls_status parse_part(const char *name, char *part, attributes *has,
                             ls_device_parts *out) {
   char *value = strchr(part, ':');
   if (value != NULL) *value++ = '\0';
@@ -91,14 +111,17 @@ static ls_status parse_part(const char *name, char *part,
   }
   if (value == NULL) value = part + strlen(part);
   if (strcmp(part, "job") == 0) {
-    if (value[0] == '\0') return refuse_empty(name, "job", "/job:worker");
-    snprintf(out->job, sizeof(out->job), "%s", value);
-    return ls_ok();
+    LS_RETURN_IF_ERROR(note_attribute(name, part, &has->job));
+    return parse_job(name, value, out);
   }
-  if (strcmp(part, "replica") == 0)
+  if (strcmp(part, "replica") == 0) {
+    LS_RETURN_IF_ERROR(note_attribute(name, part, &has->replica));
     return parse_number(name, "replica", value, &out->replica);
-  if (strcmp(part, "task") == 0)
+  }
+  if (strcmp(part, "task") == 0) {
+    LS_RETURN_IF_ERROR(note_attribute(name, part, &has->task));
     return parse_number(name, "task", value, &out->task);
+  }
   if (strcmp(part, "device") == 0) return set_long_type(name, value, out);
   return ls_invalid_argument("device '%s': there is no attribute '%s'", name,
                              part);
@@ -108,6 +131,7 @@ ls_status ls_device_parse(const char *name, ls_device_parts *out) {
   *out = nothing;
   if (name == NULL || name[0] == '\0') return ls_ok();
   bool has_part = false;
+  attributes has = {false};
   for (const char *at = name; *at != '\0';) {
     const char *end = strchr(at, '/');
     const size_t length = end != NULL ? (size_t)(end - at) : strlen(at);
@@ -119,7 +143,7 @@ ls_status ls_device_parse(const char *name, ls_device_parts *out) {
     memcpy(part, at, length);
     part[length] = '\0';
     has_part |= length > 0;
-    if (length > 0) LS_RETURN_IF_ERROR(parse_part(name, part, out));
+    if (length > 0) LS_RETURN_IF_ERROR(parse_part(name, part, &has, out));
     at += length + (end != NULL);
   }
   return has_part ? ls_ok() : refuse_empty(name, "part", "/job:worker/task:1");

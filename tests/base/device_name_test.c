@@ -61,6 +61,10 @@ TEST(malformed_names_are_refused) {
       {"/cpu:0/gpu:1", "'/cpu:0/gpu:1'"},
       {"/device:CPU:0/device:GPU:1", "'/device:CPU:0/device:GPU:1'"},
       {"/gpu:one", "'one'"},
+      {"/job:a/job:a", "'/job:a/job:a' names two jobs"},
+      {"/replica:0/task:1/replica:*", "names two replicas"},
+      {"/task:1/task:2", "names two tasks"},
+      {"/task:*/device:CPU:0/task:2", "names two tasks"},
       {"/device:GPU:-1", "'-1'"},
       // Its canonical name would have a part that is none.
       {"/device:A_TYPE_THAT_IS_LONGER_THAN_ANY_THERE_WILL_EVER_BE",
