@@ -29,8 +29,8 @@ static ls_status print_sums(const ls_safetensors_file *file, ls_text *out) {
   if (file->num_entries > MOST_ENTRIES) return ls_invalid_argument("too many");
   for (size_t i = 0; i < file->num_entries; ++i)
     wishes[i].entry = &file->entries[i];
-  LS_RETURN_IF_ERROR(
-      ls_safetensors_get_many(file, workers, wishes, file->num_entries, true));
+  LS_RETURN_IF_ERROR(ls_safetensors_get_many(file, workers, wishes,
+                                             file->num_entries, LS_SUMS_ALL));
   ls_json_begin(&json, '{');
   ls_json_key(&json, "header_crc32c");
   ls_json_i64(&json, file->header_crc);

@@ -125,14 +125,20 @@ LS_MUST_USE ls_status ls_safetensors_check(const ls_safetensors_file *file,
 typedef struct ls_safetensors_wish {
   const ls_safetensors_entry *entry;
   void *data;    // Where its elements go. NULL: nowhere, they are only read.
-  uint32_t crc;  // The CRC-32C of its elements, if `sums`.
+  uint32_t crc;  // The CRC-32C of its elements, with LS_SUMS_ALL.
 } ls_safetensors_wish;
+// Checksums to compute while entries are read.
+typedef enum ls_sums {
+  LS_SUMS_HELD,  // Those that the file holds; they are compared.
+  LS_SUMS_ALL,   // Also where the file holds none.
+  LS_SUMS_NONE,  // None: the entries were read and compared before.
+} ls_sums;
 // Reads many entries, piece by piece by all workers; NULL, or where they cannot
 // be had: by the caller.
 LS_MUST_USE ls_status ls_safetensors_get_many(const ls_safetensors_file *file,
                                               ls_workers *workers,
                                               ls_safetensors_wish *wishes,
-                                              size_t count, bool sums);
+                                              size_t count, ls_sums sums);
 // The entry of this name; NULL without one.
 const ls_safetensors_entry *
 ls_safetensors_entry_of(const ls_safetensors_file *file, const char *name);

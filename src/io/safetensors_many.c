@@ -143,10 +143,11 @@ static ls_status prepare(job *j, ls_allocator *allocator, ls_workers *workers,
 ls_status ls_safetensors_get_many(const ls_safetensors_file *file,
                                   ls_workers *workers,
                                   ls_safetensors_wish *wishes, size_t count,
-                                  bool sums) {
+                                  ls_sums wanted) {
   ls_allocator *allocator = ls_runtime_allocator(file->runtime);
   job j = {.file = file, .wishes = wishes, .count = count};
-  for (size_t i = 0; i < count; ++i)
+  bool sums = wanted == LS_SUMS_ALL;
+  for (size_t i = 0; i < count && wanted == LS_SUMS_HELD; ++i)
     sums |= wishes[i].entry->has_crc;
   ls_status status = prepare(&j, allocator, workers, sums);
   if (ls_status_is_ok(status)) {

@@ -101,8 +101,8 @@ static ls_status check_sums(const ls_checkpoint_file *self,
 ls_status ls_checkpoint_file_get(const ls_checkpoint_file *self,
                                  ls_workers *workers,
                                  ls_safetensors_wish *wishes, size_t count) {
-  LS_RETURN_IF_ERROR(
-      ls_safetensors_get_many(&self->values, workers, wishes, count, true));
+  LS_RETURN_IF_ERROR(ls_safetensors_get_many(&self->values, workers, wishes,
+                                             count, LS_SUMS_ALL));
   return check_sums(self, wishes, count);
 }
 
@@ -119,7 +119,7 @@ ls_status ls_checkpoint_file_check(const ls_checkpoint_file *self, size_t first,
   for (size_t i = 0; i < count; ++i)
     wishes[i].entry = &file->entries[first + i];
   ls_status status =
-      ls_safetensors_get_many(file, workers, wishes, count, true);
+      ls_safetensors_get_many(file, workers, wishes, count, LS_SUMS_ALL);
   if (ls_status_is_ok(status)) status = check_sums(self, wishes, count);
   ls_release(allocator, wishes);
   return status;

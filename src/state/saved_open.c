@@ -78,9 +78,17 @@ static ls_status take_notes(ls_saved_file *self) {
   return ls_ok();
 }
 
-static ls_status get_checked(const void *self, ls_workers *workers,
+static ls_status get_entries(const void *self, ls_workers *workers,
                              ls_safetensors_wish *wishes, size_t count) {
   return ls_checkpoint_file_get(self, workers, wishes, count);
+}
+
+static ls_status get_checked_entries(const void *self, ls_workers *workers,
+                                     ls_safetensors_wish *wishes,
+                                     size_t count) {
+  const ls_checkpoint_file *file = self;
+  return ls_safetensors_get_many(&file->values, workers, wishes, count,
+                                 LS_SUMS_NONE);
 }
 
 static ls_status check_entries(const void *self, ls_workers *workers,
@@ -99,7 +107,8 @@ static ls_status open_checkpoint(ls_saved_file *self, const char *folder,
   self->step = step;
   self->source = ls_value_source_of(&self->checkpoint.values);
   self->source.self = &self->checkpoint;
-  self->source.get = get_checked;
+  self->source.get = get_entries;
+  self->source.get_checked = get_checked_entries;
   self->source.check = read ? NULL : check_entries;
   return take_notes(self);
 }
@@ -156,7 +165,8 @@ static ls_status open_npz(ls_saved_file *self, ls_file *file) {
                                    .num_entries = self->npz.num_entries,
                                    .self = &self->npz,
                                    .get = get_npz,
-                                   .check = check_npz};
+                                   .check = check_npz,
+                                   .get_checked = get_npz};
   return ls_ok();
 }
 

@@ -33,6 +33,10 @@ typedef struct ls_value_source {
   // NULL: that has been done.
   ls_status (*check)(const void *self, ls_workers *workers,
                      ls_safetensors_wish *wishes, size_t count);
+  // Reads as `get` does, without computing the checksums that `check` has just
+  // compared.
+  ls_status (*get_checked)(const void *self, ls_workers *workers,
+                           ls_safetensors_wish *wishes, size_t count);
 } ls_value_source;
 ls_value_source ls_value_source_of(const ls_safetensors_file *file);
 // The entry of this name; NULL without one.

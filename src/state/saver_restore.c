@@ -56,21 +56,28 @@ static ls_status add_stored(stored *all, ls_variable *variable,
   return ls_ok();
 }
 
+// Reads what the plan's check, if there was one, has found whole.
+static ls_status get_planned(const ls_value_source *source,
+                             ls_safetensors_wish *wishes, size_t count) {
+  ls_workers *workers = NULL;
+  LS_RETURN_IF_ERROR(ls_runtime_workers(source->runtime, &workers));
+  return source->check != NULL
+             ? source->get_checked(source->self, workers, wishes, count)
+             : source->get(source->self, workers, wishes, count);
+}
+
 static ls_status read_stored(const ls_restore_plan *plan, const stored *all) {
   const ls_value_source *source = plan->source;
-  ls_workers *workers = NULL;
   ls_many many;
-  LS_RETURN_IF_ERROR(ls_runtime_workers(source->runtime, &workers));
   LS_RETURN_IF_ERROR(
       ls_many_enter(plan->store, all->variables, all->count, true, &many));
   for (size_t i = 0; i < all->count; ++i)
     all->wishes[i].data = many.data[i];
-  ls_status status =
-      source->get(source->self, workers, all->wishes, all->count);
+  ls_status status = get_planned(source, all->wishes, all->count);
   // What the system cannot read may be whole all the same.
   if (ls_status_code(status) == LS_UNAVAILABLE) {
     ls_status_free(status);
-    status = source->get(source->self, workers, all->wishes, all->count);
+    status = get_planned(source, all->wishes, all->count);
   }
   ls_many_leave(&many, ls_status_is_ok(status));
   return status;
@@ -88,8 +95,9 @@ static ls_status add_made(const ls_restore_plan *plan, stored *all,
   LS_RETURN_IF_ERROR(
       ls_array_create_unwritten(entry->dtype, entry->shape, &it->value));
   ++all->num_made;
-  return ls_value_source_get(plan->source, entry,
-                             ls_array_mutable_data(it->value));
+  ls_safetensors_wish wish = {.entry = entry,
+                              .data = ls_array_mutable_data(it->value)};
+  return get_planned(plan->source, &wish, 1);
 }
 
 static ls_status set_made(const ls_restore_plan *plan, const stored *all) {
@@ -198,14 +206,20 @@ ls_status ls_value_source_get(const ls_value_source *source,
 
 static ls_status get_safetensors(const void *self, ls_workers *workers,
                                  ls_safetensors_wish *wishes, size_t count) {
-  return ls_safetensors_get_many(self, workers, wishes, count, false);
+  return ls_safetensors_get_many(self, workers, wishes, count, LS_SUMS_HELD);
+}
+
+static ls_status get_checked_safetensors(const void *self, ls_workers *workers,
+                                         ls_safetensors_wish *wishes,
+                                         size_t count) {
+  return ls_safetensors_get_many(self, workers, wishes, count, LS_SUMS_NONE);
 }
 
 static ls_status check_safetensors(const void *self, ls_workers *workers,
                                    ls_safetensors_wish *wishes, size_t count) {
   for (size_t i = 0; i < count; ++i)
     wishes[i].data = NULL;
-  return ls_safetensors_get_many(self, workers, wishes, count, false);
+  return ls_safetensors_get_many(self, workers, wishes, count, LS_SUMS_HELD);
 }
 
 ls_value_source ls_value_source_of(const ls_safetensors_file *file) {
@@ -215,7 +229,8 @@ ls_value_source ls_value_source_of(const ls_safetensors_file *file) {
                            .num_entries = file->num_entries,
                            .self = file,
                            .get = get_safetensors,
-                           .check = check_safetensors};
+                           .check = check_safetensors,
+                           .get_checked = get_checked_safetensors};
 }
 
 // ---- Restoring -------------------------------------------------------------
