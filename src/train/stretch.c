@@ -54,6 +54,16 @@ ls_status ls_stretch_check(const ls_loop *it) {
       ls_strategy_label(o->strategy));
 }
 
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// Returns how many steps a loop has at most, for which it has room: it ends at
+// a line of metrics.jsonl and at the end of an epoch, however many are allowed.
+static int64_t most_steps(const ls_run_plan *plan) {
+  const ls_train_options *o = &plan->options;
+  const int64_t most = least(o->iterations_per_loop, o->log_every);
+  return least(most, least(plan->steps_per_epoch, plan->num_steps));
+}
+
 static bool is_by_infeed(const ls_loop *it) {
   const ls_flag flag = it->plan.options.loop_infeed;
   return flag == LS_FLAG_DEFAULT ? has_infeeds(it) : flag == LS_FLAG_ON;
@@ -62,7 +72,7 @@ static bool is_by_infeed(const ls_loop *it) {
 // A batch that is full says what all others of a loop are like.
 ls_status ls_stretch_prepare(ls_loop *it) {
   const ls_train_options *o = &it->plan.options;
-  if (o->iterations_per_loop == 1 || it->device_loop != NULL || !it->checked ||
+  if (most_steps(&it->plan) == 1 || it->device_loop != NULL || !it->checked ||
       ls_train_batch_size(it->args) != o->batch_size)
     return ls_ok();
   if (!ls_batch_is_even(it->args)) {
@@ -84,12 +94,10 @@ ls_status ls_stretch_prepare(ls_loop *it) {
                                 .results = it->results,
                                 .model = *o->model,
                                 .seed = o->seed,
-                                .most = o->iterations_per_loop,
+                                .most = most_steps(&it->plan),
                                 .by_infeed = is_by_infeed(it)},
       &it->device_loop);
 }
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 int64_t ls_stretch_length(const ls_loop *it) {
   const ls_run_plan *plan = &it->plan;
@@ -101,7 +109,7 @@ int64_t ls_stretch_length(const ls_loop *it) {
   const bool is_whole = place->steps_per_epoch == plan->steps_per_epoch;
   const bool last_is_full = plan->examples % batch == 0;
   if (is_whole && !last_is_full) --left;
-  left = least(left, plan->options.iterations_per_loop);
+  left = least(left, most_steps(plan));
   return left > 1 ? left : 1;
 }
 

@@ -70,7 +70,7 @@ static void keep_line(void *user, const ls_log_line *line) {
 TEST(loops_of_any_length_give_the_same_bytes) {
   LS_SPEC("T197");
   run_whole((resumable){.replicas = 4}, "whole");
-  static const int64_t lengths[] = {1, 2, 3, 7, 100};
+  static const int64_t lengths[] = {1, 2, 3, 7, 100, INT32_MAX};
   static const char *const pods[] = {pod, "virtual:2x1,hosts=2", NULL};
   for (size_t i = 0; i < LS_COUNT_OF(lengths); ++i)
     for (size_t p = 0; p < LS_COUNT_OF(pods); ++p)
