@@ -8,6 +8,7 @@
 // a thread is called where nobody else comes to what waits; and a line in which
 // somebody had nothing to do for want of slots gets more of them.
 #include "data/ahead_slots.h"
+#include "data/making.h"
 
 // ---- Making ----------------------------------------------------------------
 ls_status ls_ahead_create(const ls_ahead_options *options,
@@ -51,10 +52,11 @@ static ls_status at_end(const ls_ahead *self) {
 
 // Without a slot, where the caller's element is.
 static ls_status make_here(ls_ahead *self, ls_nest *element) {
+  self->asks = true;
   ls_mutex_unlock(&self->lock);
-  const ls_status status =
-      self->options.make(self->options.user, self->next, element);
+  const ls_status status = ls_ahead_call_make(self, self->next, element);
   ls_mutex_lock(&self->lock);
+  self->asks = false;
   if (ls_status_code(status) == LS_OUT_OF_RANGE && !self->options.parallel) {
     self->end = self->next;
   } else {
@@ -149,13 +151,14 @@ static ls_status next_of_line(ls_ahead *self, ls_nest *element) {
   if (self->was_full && !ls_ahead_is_done(self)) ls_ahead_grow(self);
   ls_ahead_top_up(self);
   bool here = false;
+  ls_status status = ls_ok();
   self->asks = true;
-  while (!here && !ls_ahead_is_done(self)) {
+  while (ls_status_is_ok(status) && !here && !ls_ahead_is_done(self)) {
     here = can_make_here(self);
-    if (!here && !help(self)) ls_ahead_sleep(self, self->next);
+    if (!here && !help(self)) status = ls_ahead_sleep(self, self->next);
   }
-  const ls_status status =
-      here ? next_here(self, element) : take_slot(self, element);
+  if (ls_status_is_ok(status))
+    status = here ? next_here(self, element) : take_slot(self, element);
   self->asks = false;
   ls_ahead_count_spares(self);
   ls_ahead_call_in_time(self);
@@ -165,7 +168,12 @@ static ls_status next_of_line(ls_ahead *self, ls_nest *element) {
 ls_status ls_ahead_next(ls_ahead *self, ls_nest *element) {
   ls_mutex_lock(&self->lock);
   ls_status status = ls_ok();
-  if (self->end >= 0 && self->next >= self->end)
+  if (self->asks)
+    status = ls_failed_precondition(
+        "'%s' is read by two threads at the same time: make an iterator for "
+        "each",
+        self->options.work->name);
+  else if (self->end >= 0 && self->next >= self->end)
     status = at_end(self);
   else if (ls_ahead_is_alone(self))
     status = make_here(self, element);
@@ -227,6 +235,8 @@ static void pause_work(ls_ahead *self) {
   ls_input_threads *threads = self->options.work->threads;
   if (ls_ahead_is_alone(self)) return;
   self->pausing = true;
+  // Others are refused to wait for this thread meanwhile.
+  const ls_status waits = ls_making_begin_wait(self->options.work);
   if (self->series_waits && ls_input_threads_withdraw(threads, &self->series))
     self->series_waits = false;
   while (self->options.parallel && self->queued > self->next) {
@@ -242,6 +252,8 @@ static void pause_work(ls_ahead *self) {
             self, LS_AHEAD_ANY,
             ls_runtime_stall_nanos(self->options.work->runtime)))
       tell_of_wait(self);
+  if (ls_status_is_ok(waits)) ls_making_end_wait(self->options.work);
+  ls_status_free(waits);
   self->pausing = false;
 }
 

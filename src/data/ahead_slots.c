@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/ahead_slots.h"
 
+#include "data/making.h"
+
 enum { SMALL = 8 << 20 };  // Bytes of a line that caches hold.
 
 // ---- With the lock held ----------------------------------------------------
@@ -59,8 +61,11 @@ static void tell(ls_ahead *self, int64_t number) {
     ls_condition_signal(&self->done);
 }
 
-void ls_ahead_sleep(ls_ahead *self, int64_t number) {
+ls_status ls_ahead_sleep(ls_ahead *self, int64_t number) {
+  LS_RETURN_IF_ERROR(ls_making_begin_wait(self->options.work));
   (void)ls_ahead_sleep_for(self, number, INT64_MAX);
+  ls_making_end_wait(self->options.work);
+  return ls_ok();
 }
 
 bool ls_ahead_sleep_for(ls_ahead *self, int64_t number, int64_t nanos) {
@@ -191,14 +196,21 @@ void ls_ahead_grow(ls_ahead *self) {
 }
 
 // ---- On threads ------------------------------------------------------------
+ls_status ls_ahead_call_make(const ls_ahead *self, int64_t number,
+                             ls_nest *element) {
+  ls_making making;
+  ls_making_enter(&making, self->options.work);
+  return ls_making_leave(
+      &making, self->options.make(self->options.user, number, element));
+}
+
 // The lock is held before and after.
 void ls_ahead_make(ls_ahead *self, ls_ahead_cell *it) {
   it->state = LS_AHEAD_BEGUN;
   --self->waiting;
   ls_nest element = take_spare(self);
   ls_mutex_unlock(&self->lock);
-  const ls_status status =
-      self->options.make(self->options.user, it->number, &element);
+  const ls_status status = ls_ahead_call_make(self, it->number, &element);
   ls_mutex_lock(&self->lock);
   set_done(self, it, element, status);
 }
@@ -232,8 +244,7 @@ static bool make_next(ls_ahead *self) {
   if (it == NULL) return false;
   ls_nest element = take_spare(self);
   ls_mutex_unlock(&self->lock);
-  const ls_status status =
-      self->options.make(self->options.user, it->number, &element);
+  const ls_status status = ls_ahead_call_make(self, it->number, &element);
   ls_mutex_lock(&self->lock);
   if (ls_status_code(status) == LS_OUT_OF_RANGE) self->end = it->number;
   set_done(self, it, element, status);

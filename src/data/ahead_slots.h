@@ -97,8 +97,12 @@ void ls_ahead_call_in_time(ls_ahead *self);
 // More slots, where there have been too few: for each thread to begin the next
 // one before its last one is taken.
 void ls_ahead_grow(ls_ahead *self);
+// Makes an element, with the lock not held.
+LS_MUST_USE ls_status ls_ahead_call_make(const ls_ahead *self, int64_t number,
+                                         ls_nest *element);
 // Sleeps until that one is done.
-void ls_ahead_sleep(ls_ahead *self, int64_t number);
+//   LS_FAILED_PRECONDITION  that would be for ever: see ls_making_begin_wait.
+LS_MUST_USE ls_status ls_ahead_sleep(ls_ahead *self, int64_t number);
 // For at most so long, INT64_MAX for ever; false: that long.
 bool ls_ahead_sleep_for(ls_ahead *self, int64_t number, int64_t nanos);
 

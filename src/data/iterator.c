@@ -2,13 +2,12 @@
 #include "data/iterator.h"
 
 #include "base/require.h"
-#include "base/threads/thread_state.h"
+#include "data/making.h"
 
 enum {
   DEFAULT_PREFETCH = 2,
   MOST_PREFETCH = 8,
   LEAST_ANCHOR_DISTANCE = 8,
-  MOST_NESTED = 64,
   MOST_DESCRIBED = 480
 };
 
@@ -22,23 +21,6 @@ static ls_status no_end(ls_status status) {
       ls_status_message(status));
   ls_status_free(status);
   return other;
-}
-
-// A function of its data set may use others, but not itself.
-static ls_status check_not_making(const ls_iterator *self) {
-  int depth = 0;
-  for (const ls_making *at = ls_this_thread.work.making; at != NULL;
-       at = at->outer, ++depth)
-    if (at->iterator == self)
-      return ls_failed_precondition(
-          "'%s' is used by a function of its own data set, which makes an "
-          "element for it: make another iterator there",
-          self->work.name);
-  if (depth < MOST_NESTED) return ls_ok();
-  return ls_failed_precondition(
-      "'%s' is used by functions of data sets that are called in each other, "
-      "%d deep: does a function go through its own data set?",
-      self->work.name, MOST_NESTED);
 }
 
 // On any thread.
@@ -78,20 +60,18 @@ static ls_status get_streamed(ls_iterator *self, int64_t number,
 
 static ls_status make_element(void *user, int64_t number, ls_nest *element) {
   ls_iterator *self = user;
-  const ls_making making = {ls_this_thread.work.making, self,
-                            self->work.runtime};
-  ls_this_thread.work.making = &making;
-  const ls_status status = self->stage == NULL
-                               ? get_indexed(self, number, element)
-                               : get_streamed(self, number, element);
-  ls_this_thread.work.making = making.outer;
-  return status;
+  return self->stage == NULL ? get_indexed(self, number, element)
+                             : get_streamed(self, number, element);
 }
 
 // ---- Making ----------------------------------------------------------------
 static void destroy_iterator(ls_object *object) {
   ls_iterator *self = (ls_iterator *)object;
   ls_allocator *allocator = self->work.allocator;
+  if (self->ahead != NULL && ls_making_keeps(&self->work)) {
+    ls_object_init(&self->object, object->type);
+    return;
+  }
   ls_ahead_destroy(self->ahead);
   ls_stage_close(self->stage);
   for (int i = 0; i < LS_ANCHORS; ++i)
@@ -218,7 +198,7 @@ ls_dataset *ls_iterator_dataset(const ls_iterator *iterator) {
 ls_status ls_iterator_next(ls_iterator *iterator, ls_nest *element) {
   LS_REQUIRE(element);
   LS_REQUIRE(iterator);
-  LS_RETURN_IF_ERROR(check_not_making(iterator));
+  LS_RETURN_IF_ERROR(ls_making_check(&iterator->work));
   ls_runtime *runtime = iterator->work.runtime;
   const int64_t began = ls_runtime_now(runtime);
   const ls_status status = ls_ahead_next(iterator->ahead, element);
@@ -286,7 +266,7 @@ bool ls_iterator_wait(ls_iterator *iterator, bool (*stops)(void *user),
 
 ls_status ls_iterator_seek_epoch(ls_iterator *iterator, int64_t epoch) {
   LS_REQUIRE(iterator);
-  LS_RETURN_IF_ERROR(check_not_making(iterator));
+  LS_RETURN_IF_ERROR(ls_making_check(&iterator->work));
   if (epoch < 0)
     return ls_invalid_argument("there is no epoch %lld: they count from 0",
                                (long long)epoch);
@@ -314,7 +294,7 @@ int64_t ls_iterator_position(const ls_iterator *iterator) {
 
 ls_status ls_iterator_seek(ls_iterator *iterator, int64_t position) {
   LS_REQUIRE(iterator);
-  LS_RETURN_IF_ERROR(check_not_making(iterator));
+  LS_RETURN_IF_ERROR(ls_making_check(&iterator->work));
   const int64_t end = end_of(iterator);
   if (position < 0 || (end >= 0 && position > end))
     return ls_invalid_argument(
@@ -385,7 +365,7 @@ static ls_status save_stream(ls_iterator *self, ls_record *record) {
 ls_status ls_iterator_save(ls_iterator *iterator, ls_record *record) {
   LS_REQUIRE(iterator);
   LS_REQUIRE(record);
-  LS_RETURN_IF_ERROR(check_not_making(iterator));
+  LS_RETURN_IF_ERROR(ls_making_check(&iterator->work));
   LS_RETURN_IF_ERROR(save_identity(iterator, record));
   LS_RETURN_IF_ERROR(ls_record_set_i64(record, "epoch", iterator->epoch));
   LS_RETURN_IF_ERROR(
@@ -438,7 +418,7 @@ static ls_status restore_stream(ls_iterator *self, const ls_record *record,
 ls_status ls_iterator_restore(ls_iterator *iterator, const ls_record *record) {
   LS_REQUIRE(iterator);
   LS_REQUIRE(record);
-  LS_RETURN_IF_ERROR(check_not_making(iterator));
+  LS_RETURN_IF_ERROR(ls_making_check(&iterator->work));
   int64_t epoch = 0, position = 0;
   LS_RETURN_IF_ERROR(check_identity(iterator, record));
   LS_RETURN_IF_ERROR(ls_record_get_i64(record, "epoch", &epoch));

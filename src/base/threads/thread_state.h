@@ -17,9 +17,14 @@
 // An iterator that makes an element on this thread, and those around it: the
 // functions of its data set may use other iterators.
 typedef struct ls_making {
-  const struct ls_making *outer;
-  const void *iterator;
+  struct ls_making *outer;
+  const struct ls_work *work;  // The iterator's.
   const struct ls_runtime *runtime;
+  // See data/making.h.
+  const struct ls_work *released;  // Refused to go meanwhile. NULL: none.
+  const struct ls_work *awaits;    // While the thread waits, with the list.
+  struct ls_making *next_wait;
+  bool is_followed;
 } ls_making;
 
 // Of a fiber, else of the thread itself.
@@ -28,8 +33,8 @@ typedef struct ls_at_work {
   struct ls_context *context;  // What is being built; NULL: the thread's own.
   struct ls_runtime *runtime;  // NULL: the default one.
   struct ls_cancel *cancel;    // See lockstep/cancel.h. NULL: none.
-  uint64_t run;  // Whose host call this is; see ls_run_args. 0: none's.
-  const ls_making *making;  // NULL: none.
+  uint64_t run;       // Whose host call this is; see ls_run_args. 0: none's.
+  ls_making *making;  // NULL: none.
 } ls_at_work;
 
 // Layers that leave something, the lowest first.

@@ -6,6 +6,7 @@
 // no thread has begun makes it, so that nobody waits for a thread that has not
 // come.
 #include "base/runtime_internal.h"
+#include "data/making.h"
 #include "data/streams.h"
 #include "data/streams/anchors.h"
 
@@ -44,8 +45,11 @@ static map_slot *slot_of(map_stage *self, int64_t number) {
 
 // ---- Results ---------------------------------------------------------------
 static void make(map_slot *slot) {
-  slot->status = ls_stage_no_end(ls_map_apply(map_of(slot->owner), slot->input,
-                                              &slot->call, &slot->result));
+  ls_making making;
+  ls_making_enter(&making, slot->owner->stage.work);
+  const ls_status status = ls_map_apply(map_of(slot->owner), slot->input,
+                                        &slot->call, &slot->result);
+  slot->status = ls_making_leave(&making, ls_stage_no_end(status));
 }
 
 static void run_slot(ls_input_task *task) {

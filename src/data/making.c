@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Threads that wait while they make something are in one list. From it follows
+// which iterator waits for which: each that a thread makes an element for, for
+// the one that it waits for.
+#include "data/making.h"
+
+#include "base/runtime_internal.h"
+
+enum { MOST_NESTED = 64 };
+
+static ls_mutex waits_lock = {PTHREAD_MUTEX_INITIALIZER, true};
+static ls_making *waits;  // The innermost makings of threads that wait.
+
+// ---- Of this thread --------------------------------------------------------
+void ls_making_enter(ls_making *making, const ls_work *work) {
+  *making = (ls_making){.outer = ls_this_thread.work.making,
+                        .work = work,
+                        .runtime = work->runtime};
+  ls_this_thread.work.making = making;
+}
+
+ls_status ls_making_leave(ls_making *making, ls_status status) {
+  const ls_work *released = making->released;
+  ls_this_thread.work.making = making->outer;
+  if (released == NULL) return status;
+  ls_status_free(status);
+  return ls_failed_precondition(
+      "'%s' is released by a function of its own data set, or of one that its "
+      "elements wait for: its last reference stays; release it elsewhere",
+      released->name);
+}
+
+static ls_making *find_making(ls_making *innermost, const ls_work *work) {
+  while (innermost != NULL && innermost->work != work)
+    innermost = innermost->outer;
+  return innermost;
+}
+
+static int count_makings(void) {
+  int depth = 0;
+  for (const ls_making *at = ls_this_thread.work.making; at != NULL;
+       at = at->outer)
+    ++depth;
+  return depth;
+}
+
+// ---- Circles ---------------------------------------------------------------
+// With the lock held: follows waits from `work` to one that this thread makes
+// an element for. Each wait is followed once.
+static bool comes_back(const ls_work *work) {
+  if (find_making(ls_this_thread.work.making, work) != NULL) return true;
+  for (ls_making *at = waits; at != NULL; at = at->next_wait) {
+    if (at->is_followed || find_making(at, work) == NULL) continue;
+    at->is_followed = true;
+    if (comes_back(at->awaits)) return true;
+  }
+  return false;
+}
+
+// With the lock held.
+static bool is_circle(const ls_work *work) {
+  for (ls_making *at = waits; at != NULL; at = at->next_wait)
+    at->is_followed = false;
+  return comes_back(work);
+}
+
+static bool waits_for_this_thread(const ls_work *work) {
+  if (ls_this_thread.work.making == NULL) return false;
+  ls_mutex_lock(&waits_lock);
+  const bool is = is_circle(work);
+  ls_mutex_unlock(&waits_lock);
+  return is;
+}
+
+static ls_status refuse_circle(const ls_work *work) {
+  return ls_failed_precondition(
+      "'%s' is used by a function of a data set that its own elements wait "
+      "for: make another iterator there",
+      work->name);
+}
+
+ls_status ls_making_check(const ls_work *work) {
+  if (find_making(ls_this_thread.work.making, work) != NULL)
+    return ls_failed_precondition(
+        "'%s' is used by a function of its own data set, which makes an "
+        "element for it: make another iterator there",
+        work->name);
+  if (count_makings() >= MOST_NESTED)
+    return ls_failed_precondition(
+        "'%s' is used by functions of data sets that are called in each other, "
+        "%d deep: does a function go through its own data set?",
+        work->name, MOST_NESTED);
+  return waits_for_this_thread(work) ? refuse_circle(work) : ls_ok();
+}
+
+bool ls_making_keeps(const ls_work *work) {
+  ls_making *innermost = ls_this_thread.work.making;
+  if (!waits_for_this_thread(work)) return false;
+  ls_making *own = find_making(innermost, work);
+  (own != NULL ? own : innermost)->released = work;
+  return true;
+}
+
+// ---- Waiting ---------------------------------------------------------------
+// A stage's wait for its own work is none of an iterator for another: what is
+// waited for is being made under the same iterator.
+static bool counts(ls_making *innermost, const ls_work *work) {
+  return innermost != NULL && find_making(innermost, work) == NULL;
+}
+
+ls_status ls_making_begin_wait(const ls_work *work) {
+  ls_making *innermost = ls_this_thread.work.making;
+  if (!counts(innermost, work)) return ls_ok();
+  ls_mutex_lock(&waits_lock);
+  const bool circle = is_circle(work);
+  if (!circle) {
+    innermost->awaits = work;
+    innermost->next_wait = waits;
+    waits = innermost;
+  }
+  ls_mutex_unlock(&waits_lock);
+  return circle ? refuse_circle(work) : ls_ok();
+}
+
+void ls_making_end_wait(const ls_work *work) {
+  ls_making *innermost = ls_this_thread.work.making;
+  if (!counts(innermost, work)) return;
+  ls_mutex_lock(&waits_lock);
+  ls_making **at = &waits;
+  while (*at != innermost)
+    at = &(*at)->next_wait;
+  *at = innermost->next_wait;
+  ls_mutex_unlock(&waits_lock);
+}
