@@ -79,6 +79,7 @@ ls_variable *ls_variable_component(const ls_variable *variable, size_t index) {
 }
 
 ls_op ls_variable_initializer(const ls_variable *variable) {
+  LS_MAKE_REQUIRE_FOR_OP(variable);
   return ls_variable_meant(variable)->initializer;
 }
 
@@ -94,6 +95,7 @@ ls_status ls_variable_set_initializer(ls_variable *variable, ls_op op) {
 }
 
 ls_tensor ls_variable_initial_value(const ls_variable *variable) {
+  LS_MAKE_REQUIRE(variable);
   const ls_variable *here = ls_variable_here(variable);
   if (here->num_components > 0)
     return ls_make_failed(
@@ -150,6 +152,7 @@ bool ls_variable_has_constraint(const ls_variable *variable) {
 }
 
 ls_tensor ls_variable_constrain(const ls_variable *variable, ls_tensor value) {
+  LS_MAKE_REQUIRE(variable);
   if (variable->constraint == NULL || ls_tensor_is_failed(value)) return value;
   const ls_nest made =
       variable->constraint(ls_leaf(value), variable->constraint_user);

@@ -148,6 +148,7 @@ static ls_status minimize(accumulation *all, ls_tensor *out_loss) {
 ls_tensor ls_optimizer_minimize_parts(ls_optimizer *optimizer, int64_t parts,
                                       ls_loss_callback loss, ls_nest args,
                                       void *user) {
+  LS_MAKE_REQUIRE(optimizer);
   accumulation all = {.optimizer = optimizer,
                       .parts = parts,
                       .loss = loss,

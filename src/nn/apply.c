@@ -300,6 +300,7 @@ static ls_status apply(ls_optimizer *over, ls_variable *const *variables,
 
 ls_op ls_optimizer_apply(ls_optimizer *optimizer, ls_variable *const *variables,
                          const ls_nest *gradients, size_t count) {
+  LS_MAKE_REQUIRE_FOR_OP(optimizer);
   ls_op made = {0};
   ls_trial trial;
   ls_trial_begin(&trial);
@@ -379,6 +380,7 @@ static ls_status descend(ls_optimizer *optimizer, ls_tape *tape, ls_tensor loss,
 }
 
 ls_op ls_optimizer_minimize(ls_optimizer *optimizer, ls_tensor loss) {
+  LS_MAKE_REQUIRE_FOR_OP(optimizer);
   if (loss.ref == 0) return (ls_op){0};  // The graph has its error already.
   LS_OWN_MEMORY(optimizer->allocator, ls_variable *, variables) = NULL;
   size_t count = 0;

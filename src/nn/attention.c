@@ -2,6 +2,7 @@
 #include "nn/layer.h"
 
 #include "base/require.h"
+#include "graph/make/make.h"
 
 struct ls_attention_layer {
   ls_layer base;
@@ -71,6 +72,7 @@ static ls_tensor finish(const ls_attention_layer *layer, ls_tensor heads) {
 
 ls_tensor ls_attention_layer_apply(const ls_attention_layer *layer,
                                    ls_tensor x) {
+  LS_MAKE_REQUIRE(layer);
   ls_tensor y = ls_failed_tensor();
   {
     LS_NAME_SCOPE(layer->base.name);
@@ -97,6 +99,7 @@ static ls_tensor project(const ls_attention_layer *layer, ls_tensor x,
 
 ls_tensor ls_attention_layer_apply_to(const ls_attention_layer *layer,
                                       ls_tensor x, ls_tensor memory) {
+  LS_MAKE_REQUIRE(layer);
   ls_tensor y = ls_failed_tensor();
   {
     LS_NAME_SCOPE(layer->base.name);

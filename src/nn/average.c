@@ -156,9 +156,11 @@ static ls_op add_ops(ls_average *average,
 }
 
 ls_op ls_average_update(ls_average *average) {
+  LS_MAKE_REQUIRE_FOR_OP(average);
   return add_ops(average, update_all, average->count + 1);
 }
 
 ls_op ls_average_swap(ls_average *average) {
+  LS_MAKE_REQUIRE_FOR_OP(average);
   return add_ops(average, swap_all, 2 * average->count);
 }

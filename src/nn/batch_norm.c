@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/require.h"
+#include "graph/make/make.h"
 #include "nn/layer.h"
 #include "nn/shares.h"
 #include "nn/update_ops.h"
@@ -126,6 +127,7 @@ static ls_tensor normalize_alone(const ls_batch_norm_layer *layer, ls_tensor x,
 
 ls_tensor ls_batch_norm_layer_apply(const ls_batch_norm_layer *layer,
                                     ls_tensor x, bool training) {
+  LS_MAKE_REQUIRE(layer);
   ls_tensor y = ls_failed_tensor();
   {
     LS_NAME_SCOPE(layer->base.name);

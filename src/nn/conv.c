@@ -131,6 +131,7 @@ static ls_tensor apply_transposed(const ls_conv_layer *layer, ls_tensor x) {
 }
 
 ls_tensor ls_conv_layer_apply(const ls_conv_layer *layer, ls_tensor x) {
+  LS_MAKE_REQUIRE(layer);
   ls_tensor y = ls_failed_tensor();
   {
     LS_NAME_SCOPE(layer->base.name);

@@ -2,6 +2,7 @@
 #include "nn/layer.h"
 
 #include "base/require.h"
+#include "graph/make/make.h"
 
 struct ls_dense_layer {
   ls_layer base;
@@ -47,6 +48,7 @@ void ls_dense_layer_destroy(ls_dense_layer *layer) {
 }
 
 ls_tensor ls_dense_layer_apply(const ls_dense_layer *layer, ls_tensor x) {
+  LS_MAKE_REQUIRE(layer);
   ls_tensor result = ls_failed_tensor();
   {
     LS_NAME_SCOPE(layer->base.name);

@@ -2,6 +2,7 @@
 #include "nn/layer.h"
 
 #include "base/require.h"
+#include "graph/make/make.h"
 
 struct ls_embedding_layer {
   ls_layer base;
@@ -47,6 +48,7 @@ void ls_embedding_layer_destroy(ls_embedding_layer *layer) {
 
 ls_tensor ls_embedding_layer_apply(const ls_embedding_layer *layer,
                                    ls_tensor indices) {
+  LS_MAKE_REQUIRE(layer);
   ls_tensor y = ls_failed_tensor();
   {
     LS_NAME_SCOPE(layer->base.name);
@@ -57,6 +59,7 @@ ls_tensor ls_embedding_layer_apply(const ls_embedding_layer *layer,
 
 ls_tensor ls_embedding_layer_logits(const ls_embedding_layer *layer,
                                     ls_tensor x) {
+  LS_MAKE_REQUIRE(layer);
   ls_tensor y = ls_failed_tensor();
   {
     LS_NAME_SCOPE(layer->base.name);

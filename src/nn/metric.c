@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "graph/make/make.h"
 #include "graph/trial.h"
 #include "lockstep/losses.h"
 #include "lockstep/strategy.h"
@@ -94,6 +95,7 @@ static ls_tensor everywhere(ls_tensor x) {
 }
 
 ls_op ls_running_mean_update(ls_running_mean *mean, ls_tensor values) {
+  LS_MAKE_REQUIRE_FOR_OP(mean);
   ls_op ops[2] = {{0}};
   ls_op result = {0};
   {
@@ -114,6 +116,7 @@ ls_op ls_running_mean_update(ls_running_mean *mean, ls_tensor values) {
 }
 
 ls_tensor ls_running_mean_value(const ls_running_mean *mean) {
+  LS_MAKE_REQUIRE(mean);
   ls_tensor result = ls_failed_tensor();
   {
     LS_NAME_SCOPE(mean->name);
@@ -124,6 +127,7 @@ ls_tensor ls_running_mean_value(const ls_running_mean *mean) {
 }
 
 ls_op ls_running_mean_reset(ls_running_mean *mean) {
+  LS_MAKE_REQUIRE_FOR_OP(mean);
   const ls_tensor zero = ls_scalar(LS_DTYPE_F64, 0);
   ls_op ops[2] = {{0}};
   ls_op result = {0};

@@ -3,6 +3,7 @@
 #include "nn/layer.h"
 
 #include "base/require.h"
+#include "graph/make/make.h"
 
 struct ls_norm_layer {
   ls_layer base;
@@ -71,6 +72,7 @@ void ls_norm_layer_destroy(ls_norm_layer *layer) {
 }
 
 ls_tensor ls_norm_layer_apply(const ls_norm_layer *layer, ls_tensor x) {
+  LS_MAKE_REQUIRE(layer);
   ls_tensor y = ls_failed_tensor();
   {
     LS_NAME_SCOPE(layer->base.name);

@@ -291,6 +291,7 @@ size_t ls_optimizer_variables(const ls_optimizer *optimizer,
 }
 
 ls_tensor ls_optimizer_rate(ls_optimizer *optimizer) {
+  LS_MAKE_REQUIRE(optimizer);
   if (optimizer->inner != NULL) optimizer = optimizer->inner;
   const ls_tensor rate = ls_scalar(LS_DTYPE_F64, optimizer->learning_rate);
   if (!ls_schedule_changes(&optimizer->schedule)) return rate;

@@ -277,6 +277,7 @@ ls_tensor ls_recurrent_layer_apply(const ls_recurrent_layer *layer, ls_tensor x,
                                    ls_recurrent_state *out_final) {
   ls_recurrent_state state = {0};
   if (out_final != NULL) *out_final = state;
+  LS_MAKE_REQUIRE(layer);
   if (ls_tensor_is_failed(x)) return ls_identity(x);
   const ls_shape shape = ls_tensor_shape(x);
   if (shape.rank != 3 || shape.dim[1] < 1)

@@ -4,6 +4,7 @@
 // does not depend on the type of what is trained.
 #include <math.h>
 
+#include "graph/make/make.h"
 #include "nn/optimizer.h"
 
 static ls_tensor number(double value) { return ls_scalar(LS_DTYPE_F64, value); }
@@ -58,6 +59,7 @@ static ls_tensor curve(const ls_schedule *schedule, ls_tensor i) {
 }
 
 ls_tensor ls_schedule_factor(const ls_schedule *schedule, ls_tensor step) {
+  LS_MAKE_REQUIRE(schedule);
   const ls_tensor i = ls_convert(step, LS_DTYPE_I64);
   const ls_tensor warmup = ls_scalar_i64(LS_DTYPE_I64, schedule->warmup);
   const ls_tensor zero = ls_scalar_i64(LS_DTYPE_I64, 0);

@@ -5,6 +5,7 @@
 #include "lockstep/layers.h"
 #include "lockstep/losses.h"
 #include "lockstep/optimizers.h"
+#include "lockstep/table.h"
 #include "lockstep/weights.h"
 #include "support/expect.h"
 
@@ -90,3 +91,79 @@ TEST(other_calls_of_nn_refuse_null) {
   expect_null(ls_weight_create(some, NULL),
               "ls_weight_create: out_variable is NULL");
 }
+
+// ---- Makers ----------------------------------------------------------------
+static void expect_failed(ls_tensor made, const char *text) {
+  assert_true(ls_tensor_is_failed(made));
+  expect_status(ls_graph_take_error(ls_graph_current()), LS_INVALID_ARGUMENT,
+                text);
+}
+
+static void expect_failed_op(ls_op made, const char *text) {
+  assert_true(ls_op_is_failed(made));
+  expect_status(ls_graph_take_error(ls_graph_current()), LS_INVALID_ARGUMENT,
+                text);
+}
+
+static void layers_of_nothing_fail(ls_tensor x) {
+  ls_recurrent_state last;
+  expect_failed(ls_dense_layer_apply(NULL, x),
+                "ls_dense_layer_apply: layer is NULL");
+  expect_failed(ls_conv_layer_apply(NULL, x),
+                "ls_conv_layer_apply: layer is NULL");
+  expect_failed(ls_batch_norm_layer_apply(NULL, x, true),
+                "ls_batch_norm_layer_apply: layer is NULL");
+  expect_failed(ls_norm_layer_apply(NULL, x),
+                "ls_norm_layer_apply: layer is NULL");
+  expect_failed(ls_embedding_layer_apply(NULL, x),
+                "ls_embedding_layer_apply: layer is NULL");
+  expect_failed(ls_embedding_layer_logits(NULL, x),
+                "ls_embedding_layer_logits: layer is NULL");
+  expect_failed(ls_attention_layer_apply(NULL, x),
+                "ls_attention_layer_apply: layer is NULL");
+  expect_failed(ls_attention_layer_apply_to(NULL, x, x),
+                "ls_attention_layer_apply_to: layer is NULL");
+  expect_failed(ls_recurrent_layer_apply(NULL, x, NULL, &last),
+                "ls_recurrent_layer_apply: layer is NULL");
+}
+
+static void ops_of_no_object_fail(ls_tensor x) {
+  expect_failed(ls_running_mean_value(NULL),
+                "ls_running_mean_value: mean is NULL");
+  expect_failed_op(ls_running_mean_update(NULL, x),
+                   "ls_running_mean_update: mean is NULL");
+  expect_failed_op(ls_running_mean_reset(NULL),
+                   "ls_running_mean_reset: mean is NULL");
+  expect_failed_op(ls_average_update(NULL),
+                   "ls_average_update: average is NULL");
+  expect_failed_op(ls_average_swap(NULL), "ls_average_swap: average is NULL");
+  expect_failed(ls_schedule_factor(NULL, x),
+                "ls_schedule_factor: schedule is NULL");
+  expect_failed(ls_optimizer_rate(NULL),
+                "ls_optimizer_rate: optimizer is NULL");
+  expect_failed_op(ls_optimizer_minimize(NULL, x),
+                   "ls_optimizer_minimize: optimizer is NULL");
+  expect_failed_op(ls_optimizer_apply(NULL, NULL, NULL, 0),
+                   "ls_optimizer_apply: optimizer is NULL");
+  expect_failed_op(ls_variable_initializer(NULL),
+                   "ls_variable_initializer: variable is NULL");
+  expect_failed(ls_variable_initial_value(NULL),
+                "ls_variable_initial_value: variable is NULL");
+  expect_failed(ls_variable_constrain(NULL, x),
+                "ls_variable_constrain: variable is NULL");
+  expect_failed(ls_table_lookup(NULL, x), "ls_table_lookup: table is NULL");
+  expect_failed(ls_table_size(NULL), "ls_table_size: table is NULL");
+}
+
+TEST(makers_of_ops_fail_without_their_object) {
+  ls_graph *graph = NULL;
+  expect_ok(ls_graph_create("g", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    const ls_tensor x = ls_scalar(LS_DTYPE_F32, 1);
+    layers_of_nothing_fail(x);
+    ops_of_no_object_fail(x);
+  }
+  ls_graph_destroy(graph);
+}
+

@@ -45,6 +45,7 @@ ls_nest ls_value_container(ls_nest leaf) {
 }
 
 ls_nest ls_strategy_value_container(const ls_strategy *strategy, ls_nest leaf) {
+  if (strategy == NULL) return ls_fail(ls_null_argument(__func__, "strategy"));
   return strategy->kind->value_container != NULL
              ? strategy->kind->value_container(leaf)
              : leaf;

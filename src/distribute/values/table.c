@@ -11,6 +11,7 @@
 #include "base/values/array_internal.h"
 #include "distribute/base/hosts.h"
 #include "distribute/base/strategy.h"
+#include "graph/make/make.h"
 #include "lockstep/host.h"
 #include "lockstep/replica.h"
 
@@ -275,12 +276,14 @@ static const ls_host_kernel lookup_kernel = {
     .name = "table_lookup", .infer = infer_lookup, .start = start_lookup};
 
 ls_tensor ls_table_lookup(ls_table *table, ls_tensor keys) {
+  LS_MAKE_REQUIRE(table);
   return ls_op_output(
       ls_host_call_add(&lookup_kernel, &ls_table_here(table)->object, &keys, 1),
       0);
 }
 
 ls_tensor ls_table_size(ls_table *table) {
+  LS_MAKE_REQUIRE(table);
   const size_t count = ls_map_count(&ls_table_here(table)->places);
   return ls_scalar(LS_DTYPE_I64, (double)count);
 }

@@ -4,6 +4,7 @@
 #ifndef LS_GRAPH_MAKE_MAKE_H_
 #define LS_GRAPH_MAKE_MAKE_H_
 
+#include "base/require.h"
 #include "graph/context.h"
 #include "lockstep/host.h"
 #include "lockstep/ops.h"
@@ -60,6 +61,19 @@ const char *ls_label_text(const ls_object *state);
 ls_op ls_make_check_of_numbers(ls_tensor finite, const char *message);
 // The current graph fails with `status`, taken over; the result is failed.
 ls_tensor ls_make_failed(const char *op_name, ls_status status);
+// First line of makers that need an object: without one they fail.
+#define LS_MAKE_REQUIRE(object)                                                \
+  do {                                                                         \
+    if ((object) == NULL)                                                      \
+      return ls_make_failed(__func__, ls_null_argument(__func__, #object));    \
+  } while (0)
+// The same of makers of ops.
+#define LS_MAKE_REQUIRE_FOR_OP(object)                                         \
+  do {                                                                         \
+    if ((object) == NULL)                                                      \
+      return ls_tensor_op(                                                     \
+          ls_make_failed(__func__, ls_null_argument(__func__, #object)));      \
+  } while (0)
 // What a scatter op's attribute says; NULL, and why, if there is no such op.
 const char *ls_scatter_name(ls_scatter_op op);
 ls_status ls_no_scatter(ls_scatter_op op);
