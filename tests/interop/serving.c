@@ -118,6 +118,7 @@ static void make_shapes(graph *g) {
   give(g, "argmax", ls_argmax(x, 2));
   give(g, "argmin", ls_argmin(x, 1));
   give(g, "softmax", ls_softmax(x));
+  give(g, "softmax_large", ls_softmax(ls_mul_scalar(x, 300)));
   give(g, "log_softmax", ls_log_softmax(x));
   // Some classes cannot be.
   const ls_tensor masked =
@@ -147,6 +148,8 @@ static void make_shapes(graph *g) {
                 LS_ACTIVATION_RELU));
   give(g, "layer_norm",
        ls_layer_norm(x, numbers(LS_SHAPE(6)), numbers(LS_SHAPE(6)), 1e-5));
+  give(g, "group_norm",
+       ls_group_norm(x, numbers(LS_SHAPE(6)), numbers(LS_SHAPE(6)), 3, 1e-5));
   give(g, "rms_norm", ls_rms_norm(x, numbers(LS_SHAPE(6)), 1e-5));
   give(g, "batch_norm",
        ls_batch_norm_inference(
@@ -155,6 +158,12 @@ static void make_shapes(graph *g) {
   give(g, "attention",
        ls_attention(x, x, x,
                     &(ls_attention_options){.num_heads = 2, .causal = true}));
+  // Queries of other tokens than keys, values of another depth.
+  const ls_tensor keys =
+      ls_concatenate((const ls_tensor[]){ls_neg(x), x, x}, 3, 1);
+  give(g, "cross_attention",
+       ls_attention(x, keys, ls_matmul(keys, numbers(LS_SHAPE(6, 9))),
+                    &(ls_attention_options){.num_heads = 3, .scale = 0.7}));
   give(g, "packed",
        ls_attention_packed(x, &(ls_attention_options){.num_heads = 2}));
   const ls_op best = ls_top_k(x, 3);
@@ -184,6 +193,8 @@ static void make_windows(graph *g) {
        ls_conv_bias_act(x, w, numbers(LS_SHAPE(6)), LS_ACTIVATION_RELU, &same));
   give(g, "max", ls_max_pool(x, LS_SHAPE(2, 3), &tight));
   give(g, "mean", ls_avg_pool(x, LS_SHAPE(2, 3), &tight));
+  give(g, "mean_valid", ls_avg_pool(x, LS_SHAPE(3, 2), NULL));
+  give(g, "mean_of_all", ls_avg_pool(x, LS_SHAPE(9, 7), NULL));
   give(g, "counted", ls_avg_pool(x, LS_SHAPE(2, 3), &counted));
   give(g, "plain", ls_max_pool(x, LS_SHAPE(2, 2), NULL));
   give(g, "sum", ls_reduce_window(LS_WINDOW_SUM, x, LS_SHAPE(2, 2), NULL));
