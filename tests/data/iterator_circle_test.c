@@ -139,8 +139,7 @@ static void expect_circle_refused(bool streams) {
   }
 }
 
-static void two_iterators_that_wait_for_each_other_are_refused(void **state) {
-  (void)state;
+TEST(two_iterators_that_wait_for_each_other_are_refused) {
   for (int i = 0; i < 10; ++i) {
     ls_runtime *before = NULL;
     ls_runtime *runtime = begin_runtime(2 + i / 2, &before);
@@ -175,8 +174,7 @@ static void *read_too(void *user) {
   return NULL;
 }
 
-static void two_threads_cannot_read_at_the_same_time(void **state) {
-  (void)state;
+TEST(two_threads_cannot_read_at_the_same_time) {
   for (int64_t ahead = 0; ahead <= 2; ++ahead) {
     slow self = {.begun = 0};
     pthread_t thread;
@@ -196,13 +194,4 @@ static void two_threads_cannot_read_at_the_same_time(void **state) {
     ls_iterator_release(self.iterator);
     ls_dataset_release(data);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_release_by_a_function_of_its_own_data_set_is_refused),
-      cmocka_unit_test(two_iterators_that_wait_for_each_other_are_refused),
-      cmocka_unit_test(two_threads_cannot_read_at_the_same_time),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

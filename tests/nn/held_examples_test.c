@@ -3,6 +3,7 @@
 // Steps that several calls make together are those of one batch with all their
 // examples (ruling 56), however these are dealt to calls and to replicas.
 #include <math.h>
+#include <string.h>
 
 #include "base/memory/allocator.h"
 #include "lockstep/lockstep.h"
@@ -338,4 +339,41 @@ TEST(a_session_counts_the_rows_that_it_is_fed) {
                  traced ? ", traced" : "", w, -wanted(&d, replicas, 0));
       drop_built(&b);
     }
+}
+
+// ---- Checkpoints of before -------------------------------------------------
+static bool is_of_examples(const ls_variable *variable) {
+  return strstr(ls_variable_name(variable), "examples") != NULL;
+}
+
+// Calls were counted alike once, and no examples with them: what a step that is
+// half made weighs is not in such a file.
+TEST(a_file_without_the_examples_is_refused_as_a_whole) {
+  static const char path[] = "held-examples.tmp.safetensors";
+  plain p = plain_of();
+  ls_variable *all[10], *old[10];
+  expect_ok(ls_optimizer_prepare(p.optimizer, &p.w, 1));
+  const size_t count = ls_optimizer_variables(p.optimizer, all, 9);
+  all[count] = p.w;
+  size_t num_old = 0;
+  for (size_t i = 0; i <= count; ++i)
+    if (!is_of_examples(all[i])) old[num_old++] = all[i];
+  assert_int_equal(num_old, count - 1);
+  expect_ok(ls_saver_save(
+      &(ls_saver){.variables = old, .num_variables = num_old}, path));
+  go(CALLED, &p);
+  const ls_saver saver = {.variables = all, .num_variables = count + 1};
+  expect_status(ls_saver_restore(&saver, path), LS_NOT_FOUND,
+                "holds no array 'sgd/examples', which variable 'sgd/examples' "
+                "of f64[] needs");
+  expect_status(ls_saver_restore(&saver, path), LS_NOT_FOUND,
+                "2 of 5 variables cannot be restored");
+  expect_variable(p.w, (const double[]){-4}, 1, 1e-6);
+  // Who says so starts them at none.
+  const ls_value_choice choice = {.missing = LS_FLAG_ON};
+  expect_ok(ls_saver_restore_part(&saver, path, &choice, NULL));
+  expect_variable(p.w, (const double[]){0}, 1, 0);
+  go(CALLED, &p);
+  expect_variable(p.w, (const double[]){-4}, 1, 1e-6);
+  drop(&p);
 }

@@ -575,6 +575,112 @@ TEST(summaries_are_of_replica_0) {
   }
 }
 
+// ---- Fetch and map ---------------------------------------------------------
+static ls_variable *make_seven(void *user) {
+  (void)user;
+  return variable_of("seven", LS_DTYPE_F32, LS_SCALAR, (double[]){7});
+}
+
+static ls_nest twice(ls_nest value, void *user) {
+  ls_tensor x = ls_failed_tensor();
+  (void)user;
+  expect_ok(ls_distributed_as_tensor(value, &x));
+  return ls_leaf(ls_mul_scalar(x, 2));
+}
+
+static ls_nest fetch_twice(ls_strategy *s, ls_nest args, void *user) {
+  const tpu_run *run = user;
+  ls_nest made = ls_none();
+  (void)args;
+  const ls_nest leaf = ls_nest_variable(run->variable);
+  const ls_status status = ls_strategy_fetch(s, leaf, NULL, twice, NULL, &made);
+  ls_nest_release(leaf);
+  return ls_status_is_ok(status) ? made : ls_fail(status);
+}
+
+static ls_nest fetch_in_merge(ls_nest args, void *user) {
+  return ls_replica_merge_call(ls_replica_context(), fetch_twice, args, user);
+}
+
+static ls_nest square_item(ls_nest args, void *user) {
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  (void)user;
+  return ls_leaf(ls_mul(x, x));
+}
+
+// Of what each device has made.
+static ls_nest sum_of_items(ls_nest made) {
+  ls_tensor sum = ls_scalar(LS_DTYPE_F32, 0);
+  assert_int_equal(ls_distributed_kind_of(made), LS_PER_REPLICA);
+  for (size_t d = 0; d < ls_distributed_count(made); ++d) {
+    const ls_nest output = ls_distributed_component(made, d);
+    assert_int_equal(ls_distributed_kind_of(output), LS_MAP_OUTPUT);
+    for (size_t i = 0; i < ls_distributed_count(output); ++i)
+      sum = ls_add(sum, ls_nest_tensor(ls_distributed_component(output, i), 0));
+  }
+  return ls_leaf(sum);
+}
+
+static ls_nest map_items(ls_strategy *s, ls_nest args, void *user) {
+  const ls_nest items[] = {ls_leaf(ls_scalar(LS_DTYPE_F32, 2)),
+                           ls_leaf(ls_scalar(LS_DTYPE_F32, 3)),
+                           ls_leaf(ls_scalar(LS_DTYPE_F32, 4))};
+  const bool *reduces = user;
+  ls_nest made = ls_none(), sum = ls_none();
+  (void)args;
+  ls_status status =
+      ls_strategy_map(s, items, 3, square_item, ls_none(), NULL, &made);
+  if (ls_status_is_ok(status)) {
+    if (*reduces)
+      status = ls_strategy_reduce(s, LS_REDUCE_SUM, made, &sum);
+    else
+      sum = sum_of_items(made);
+  }
+  ls_nest_release(made);
+  return ls_status_is_ok(status) ? sum : ls_fail(status);
+}
+
+static ls_nest map_in_merge(ls_nest args, void *user) {
+  return ls_replica_merge_call(ls_replica_context(), map_items, args, user);
+}
+
+static void all_have_the_sum_of_squares(tpu_run *run) {
+  for (int r = 0; r < replicas_of(run); ++r)
+    assert_true(tpu_run_number(run, r, 0, 0) == 4 + 9 + 16);
+}
+
+// A computation has no other device than its core: a component of another one
+// and a sum over devices are not at hand there.
+TEST(items_are_mapped_in_a_computation) {
+  LS_SPEC("M146");
+  static bool reduces = false, reduced = true;
+  tpu_run_all(&(tpu_step){.fn = map_in_merge, .user = &reduces},
+              all_have_the_sum_of_squares);
+  for (int n = 1; n <= 3; n += 2)
+    tpu_run_refused(&(tpu_step){.fn = map_in_merge, .user = &reduced}, n,
+                    LS_FAILED_PRECONDITION,
+                    "a PerReplica is used as one value outside of replicas");
+}
+
+TEST(nothing_is_fetched_in_a_computation) {
+  LS_SPEC("M141");
+  for (int n = 1; n <= 3; n += 2) {
+    ls_strategy *s = tpu_strategy_of(n);
+    for (int way = 0; way < NUM_TPU_WAYS; ++way) {
+      tpu_run run;
+      expect_status(tpu_run_begin(&run, way, s,
+                                  &(tpu_step){.fn = fetch_in_merge,
+                                              .user = &run,
+                                              .make = make_seven}),
+                    LS_UNIMPLEMENTED,
+                    "a component of variable 'seven' in a replicated "
+                    "computation");
+      tpu_run_end(&run);
+    }
+    ls_strategy_release(s);
+  }
+}
+
 static ls_nest fail_inside(ls_nest args, void *user) {
   (void)args;
   (void)user;
