@@ -46,14 +46,15 @@ TEST(arguments_have_their_defaults) {
   expect_ok(ls_estimator_create(&o, &e));
   assert_true(e->exports_to_tpu);
   expect_on_cores(e, LS_MODE_TRAIN);
+  expect_ok(ls_plans_get(e->plans, LS_MODE_TRAIN, false, &plan));
+  assert_false(plan->any_batch);
   expect_status(ls_plans_get(e->plans, LS_MODE_EVAL, false, &plan),
                 LS_INVALID_ARGUMENT, "eval_batch_size");
   expect_status(ls_plans_get(e->plans, LS_MODE_PREDICT, false, &plan),
                 LS_INVALID_ARGUMENT, "predict_batch_size");
-  assert_null(e->train_cache.call);
-  assert_null(e->eval_cache.call);
+  assert_null(e->caches[LS_MODE_TRAIN].call);
+  assert_null(e->caches[LS_MODE_EVAL].call);
   assert_null(e->warm_start.path);
-  assert_false(e->any_batch);
   assert_int_equal(e->num_batch_axes, 0);
   assert_false(e->has_params);
   assert_int_equal(strncmp(ls_estimator_model_dir(e), "/tmp/", 5), 0);
@@ -67,8 +68,8 @@ TEST(arguments_have_their_defaults) {
   expect_ok(ls_estimator_create(&o, &e));
   expect_on_cores(e, LS_MODE_EVAL);
   assert_false(e->exports_to_tpu);
-  assert_ptr_equal(e->train_cache.user, &c);
-  assert_ptr_equal(e->eval_cache.user, &o);
+  assert_ptr_equal(e->caches[LS_MODE_TRAIN].user, &c);
+  assert_ptr_equal(e->caches[LS_MODE_EVAL].user, &o);
   assert_int_equal(e->num_batch_axes, 1);
   assert_int_equal(e->batch_axis[0], 1);
   ls_estimator_destroy(e);
@@ -79,14 +80,14 @@ TEST(arguments_have_their_defaults) {
 static void expect_device_hooks(ls_estimator_mode mode,
                                 const char *const *names, size_t count) {
   estimator_case c = {.way = ON_TPU, .replicas = 2, .folder = "order-device"};
-  ls_job job = {0};
+  ls_job job = {.steps_wanted = LS_SOME(1)};
   estimator_case_begin(&c);
   const ls_input_function input = estimator_input(&c);
   expect_ok(ls_job_begin(&job, c.estimator, mode, &input));
   {
     LS_GRAPH_SCOPE(job.graph);
-    expect_ok(ls_job_build_on_tpu(&job));
-    expect_ok(ls_job_add_device_hooks(&job));
+    expect_ok(job.kind->build(&job));
+    expect_ok(ls_job_add_hooks(&job, LS_HOOKS_BEFORE_MODEL));
   }
   assert_int_equal(job.hooks.count, count);
   for (size_t i = 0; i < count; ++i)
@@ -228,8 +229,9 @@ static void train(watched *w, int64_t max_steps) {
 
 TEST(hooks_of_trainings_on_cores_have_their_order) {
   LS_SPEC("E154 E158");
-  static const char *const names[] = {DATA_SETS, "graceful shutdown", DEVICE};
-  expect_device_hooks(LS_MODE_TRAIN, names, 3);
+  static const char *const names[] = {DATA_SETS, "graceful shutdown", DEVICE,
+                                      "logger", "step counter"};
+  expect_device_hooks(LS_MODE_TRAIN, names, 5);
   for (int named = 0; named < 2; ++named) {
     watched w = {.setup = {.way = ON_TPU,
                            .replicas = 2,

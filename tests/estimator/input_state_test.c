@@ -25,34 +25,39 @@ static ls_status open_input(uint64_t seed, ls_iterator **out_iterator) {
 static ls_status restore(void *user) {
   const place *p = user;
   ls_estimator estimator = {.runtime = ls_runtime_current()};
-  ls_job job = {.estimator = &estimator, .on_cpu = true};
+  ls_iterator *input = NULL;
+  ls_job job = {.estimator = &estimator};
   ls_nest element = ls_none();
-  LS_RETURN_IF_ERROR(open_input(p->seed, &job.cpu_input.iterator));
+  LS_RETURN_IF_ERROR(open_input(p->seed, &input));
+  job.iterators = &input;
+  job.num_iterators = 1;
   ls_job_set_state(&job);
   ls_status status = job.state.restore(job.state.self, p->record);
   if (ls_status_is_ok(status)) assert_int_equal(job.restored, p->fits);
-  if (ls_status_is_ok(status))
-    status = ls_iterator_next(job.cpu_input.iterator, &element);
+  if (ls_status_is_ok(status)) status = ls_iterator_next(input, &element);
   if (ls_status_is_ok(status))
     assert_int_equal(*(const int64_t *)ls_nest_data(element, 0),
                      p->fits ? 3 : 0);
   ls_nest_release(element);
-  ls_iterator_release(job.cpu_input.iterator);
+  ls_iterator_release(input);
   return status;
 }
 
 static void save(place *p) {
   ls_estimator estimator = {.runtime = ls_runtime_current()};
-  ls_job job = {.estimator = &estimator, .on_cpu = true};
+  ls_iterator *input = NULL;
+  ls_job job = {.estimator = &estimator};
   ls_nest element = ls_none();
-  expect_ok(open_input(1, &job.cpu_input.iterator));
+  expect_ok(open_input(1, &input));
+  job.iterators = &input;
+  job.num_iterators = 1;
   for (int i = 0; i < 3; ++i)
-    expect_ok(ls_iterator_next(job.cpu_input.iterator, &element));
+    expect_ok(ls_iterator_next(input, &element));
   ls_nest_release(element);
   ls_job_set_state(&job);
   expect_ok(ls_record_create(&p->record));
   expect_ok(job.state.save(job.state.self, p->record));
-  ls_iterator_release(job.cpu_input.iterator);
+  ls_iterator_release(input);
 }
 
 TEST(only_another_input_begins_anew) {

@@ -145,11 +145,10 @@ static ls_status set_lists(ls_estimator *self, const ls_estimator_options *o) {
 static ls_status fill(ls_estimator *self, const ls_estimator_options *o) {
   self->runtime = ls_runtime_current();
   self->model_fn = o->model_fn;
-  self->train_cache = o->train_cache;
-  self->eval_cache = o->eval_cache;
+  self->caches[LS_MODE_TRAIN] = o->train_cache;
+  self->caches[LS_MODE_EVAL] = o->eval_cache;
   self->exports_to_tpu =
       o->use_tpu != LS_FLAG_OFF && o->export_to_tpu != LS_FLAG_OFF;
-  self->any_batch = o->any_batch;
   self->replica_0_loss = o->replica_0_loss;
   self->input_end_fails = o->input_end_fails;
   if (o->warm_start != NULL) self->warm_start = *o->warm_start;

@@ -10,7 +10,7 @@
 struct ls_estimator {
   ls_runtime *runtime;
   ls_model_function model_fn;
-  ls_cache_function train_cache, eval_cache;
+  ls_cache_function caches[LS_NUM_MODES];  // Zeroed: none.
   char *model_dir;
   // With log_step_count_steps unset: what it was is `log_steps`.
   ls_run_config *config;
@@ -20,7 +20,7 @@ struct ls_estimator {
   ls_plans *plans;
   int64_t *batch_axis;
   size_t num_batch_axes;
-  bool exports_to_tpu, any_batch, replica_0_loss, input_end_fails;
+  bool exports_to_tpu, replica_0_loss, input_end_fails;
   ls_warm_start warm_start;  // Lent; path NULL: none.
   bool has_predictions;      // Some are open.
   char *compile_error;       // Of the last program; NULL: none.

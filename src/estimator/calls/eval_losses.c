@@ -46,11 +46,23 @@ static double tree_sum(const ls_eval_losses *self, size_t from, size_t count) {
                            tree_sum(self, from + left, count - left));
 }
 
+// One alone is told to the bit.
+void ls_eval_losses_add_mean(ls_eval_losses *self, double loss, double weight) {
+  if (!(weight > 0)) return;
+  const double total = self->weight + weight;
+  self->mean = self->weight > 0
+                   ? (self->mean * self->weight + loss * weight) / total
+                   : loss;
+  self->weight = total;
+}
+
 bool ls_eval_losses_any(const ls_eval_losses *self) {
+  if (self->weight > 0) return true;
   return self->steps > 0 && (!self->by_examples || self->examples > 0);
 }
 
 double ls_eval_losses_mean(const ls_eval_losses *self) {
+  if (self->weight > 0) return self->mean;
   const double sum = tree_sum(self, 0, self->count);
   const double parts =
       self->by_examples ? (double)self->examples : (double)self->count;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loss of an evaluation in the replicas of a strategy: each adds its own in
-// the order of steps, and all are put together once, along the canonical tree,
-// as a program on cores does.
+// The loss of an evaluation: a mean of weighted ones; or, in the replicas of a
+// strategy, each adds its own in the order of steps, and all are put together
+// once, along the canonical tree, as a program on cores does.
 #ifndef LS_ESTIMATOR_CALLS_EVAL_LOSSES_H_
 #define LS_ESTIMATOR_CALLS_EVAL_LOSSES_H_
 
@@ -10,6 +10,7 @@
 
 // Zeroed but for `of_first`: nothing is added.
 typedef struct ls_eval_losses {
+  double mean, weight;
   double *sums;  // One a replica, rounded as their type is.
   size_t count;
   bool of_first;     // The first replica's alone.
@@ -18,6 +19,8 @@ typedef struct ls_eval_losses {
   int64_t steps, examples;
 } ls_eval_losses;
 
+// One of this weight; 0: of none.
+void ls_eval_losses_add_mean(ls_eval_losses *self, double loss, double weight);
 // One step's: a value a replica, and the numbers of examples, or none.
 LS_MUST_USE ls_status ls_eval_losses_add(ls_eval_losses *self, ls_nest losses,
                                          ls_nest examples);

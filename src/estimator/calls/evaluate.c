@@ -5,7 +5,6 @@
 #include "base/require.h"
 #include "base/values/nest_internal.h"
 #include "estimator/calls/eval_events.h"
-#include "estimator/calls/eval_losses.h"
 #include "estimator/calls/job.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/ops.h"
@@ -15,26 +14,12 @@
 // What is fetched in each run, and what comes of the losses.
 typedef struct eval_run {
   const ls_estimator_evaluation *evaluation;
-  ls_nest metrics;  // A dict of (value, update op), lent.
-  ls_nest fetches;  // The loss, the steps, ops.
-  double loss, weight;
-  ls_eval_losses losses;  // Of the replicas of a strategy.
-  int64_t sessions;       // So many were made until these losses.
+  ls_nest fetches;  // The losses, and an op.
+  ls_eval_losses losses;
+  int64_t sessions;  // So many were made until these losses.
 } eval_run;
 
 // ---- What is refused -------------------------------------------------------
-static ls_status check(const ls_estimator *self,
-                       const ls_estimator_evaluation *evaluation, bool on_cpu) {
-  if (!on_cpu && !evaluation->steps.set && !self->any_batch)
-    return ls_invalid_argument("Eval steps must be set where evaluation is on "
-                               "TPUs, unless any_batch is");
-  if (!evaluation->steps.set || evaluation->steps.value > 0) return ls_ok();
-  return on_cpu ? ls_invalid_argument("Must specify steps > 0, got %lld",
-                                      (long long)evaluation->steps.value)
-                : ls_invalid_argument("Eval steps must be positive, got %lld",
-                                      (long long)evaluation->steps.value);
-}
-
 static ls_status check_names(ls_nest metrics) {
   static const char *const taken[] = {"loss", "global_step"};
   for (size_t i = 0; i < ls_nest_count(metrics); ++i)
@@ -81,46 +66,28 @@ static ls_status make_update(ls_job *job, ls_nest metrics, ls_op *ops,
 static ls_status make_fetches(ls_job *job, eval_run *e) {
   ls_allocator *allocator = ls_current_allocator();
   ls_op update = {0};
-  ls_op *ops = ls_new_array(allocator, ls_op, ls_nest_count(e->metrics) + 1);
+  ls_op *ops = ls_new_array(allocator, ls_op, ls_nest_count(job->metrics) + 1);
   const ls_status status = ops != NULL
-                               ? make_update(job, e->metrics, ops, &update)
+                               ? make_update(job, job->metrics, ops, &update)
                                : ls_out_of_memory();
   ls_release(allocator, ops);
   LS_RETURN_IF_ERROR(status);
-  e->fetches = job->strategy != NULL
-                   ? LS_LIST(ls_nest_retain(job->losses), ls_nest_op(update))
-               : ls_tensor_is_failed(job->steps)
-                   ? LS_LIST(ls_leaf(job->loss), ls_nest_op(update))
-                   : LS_LIST(ls_leaf(job->loss), ls_nest_op(update),
-                             ls_leaf(job->steps));
+  e->fetches = LS_LIST(ls_nest_retain(job->losses), ls_nest_op(update));
   return ls_nest_status(e->fetches);
 }
 
 static ls_status build(ls_job *job, eval_run *e) {
   LS_GRAPH_SCOPE(job->graph);
-  LS_RETURN_IF_ERROR(job->strategy != NULL ? ls_job_build_in_strategy(job)
-                     : job->on_cpu         ? ls_job_build_on_cpu(job)
-                                           : ls_job_build_on_tpu(job));
-  e->metrics = job->strategy != NULL ? job->metrics
-               : job->on_cpu
-                   ? ls_estimator_spec_values(job->spec)->eval_metric_ops
-                   : job->program.metrics;
-  LS_RETURN_IF_ERROR(check_names(e->metrics));
+  LS_RETURN_IF_ERROR(job->kind->build(job));
+  LS_RETURN_IF_ERROR(check_names(job->metrics));
   return make_fetches(job, e);
 }
 
 // ---- Hooks -----------------------------------------------------------------
-static ls_status add_steps(ls_job *job,
-                           const ls_estimator_evaluation *evaluation) {
+static ls_status add_steps(ls_job *job) {
   ls_hook *hook = NULL;
-  if (evaluation->steps.set) {
-    LS_RETURN_IF_ERROR(
-        ls_stop_after_evals_hook(evaluation->steps.value, &hook));
-    LS_RETURN_IF_ERROR(ls_job_hooks_add(&job->hooks, hook));
-  }
-  if (job->on_cpu) return ls_ok();
-  LS_RETURN_IF_ERROR(ls_eval_iterations_hook(
-      evaluation->steps.set ? evaluation->steps.value : INT32_MAX, &hook));
+  if (!job->steps_wanted.set) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_stop_after_evals_hook(job->steps_wanted.value, &hook));
   return ls_job_hooks_add(&job->hooks, hook);
 }
 
@@ -131,13 +98,12 @@ static ls_status add_hooks(ls_job *job, const eval_run *e, ls_nest final_values,
   ls_job_hooks *hooks = &job->hooks;
   ls_hook *last = NULL;
   LS_GRAPH_SCOPE(job->graph);
-  if (job->on_cpu)
-    LS_RETURN_IF_ERROR(
-        ls_job_hooks_add(hooks, ls_hook_retain(job->cpu_input.hook)));
+  LS_RETURN_IF_ERROR(ls_job_add_hooks(job, LS_HOOKS_OF_INPUT));
   LS_RETURN_IF_ERROR(ls_job_hooks_add_all(hooks, e->evaluation->hooks,
                                           e->evaluation->num_hooks));
-  LS_RETURN_IF_ERROR(add_steps(job, e->evaluation));
-  if (!job->on_cpu) LS_RETURN_IF_ERROR(ls_job_add_device_hooks(job));
+  LS_RETURN_IF_ERROR(add_steps(job));
+  LS_RETURN_IF_ERROR(ls_job_add_hooks(job, LS_HOOKS_OF_STEPS));
+  LS_RETURN_IF_ERROR(ls_job_add_hooks(job, LS_HOOKS_BEFORE_MODEL));
   LS_RETURN_IF_ERROR(ls_job_hooks_add_all(hooks, spec_options->evaluation_hooks,
                                           spec_options->num_evaluation_hooks));
   LS_RETURN_IF_ERROR(
@@ -173,35 +139,11 @@ static ls_status final_values(ls_job *job, ls_nest metrics, ls_nest *out) {
 }
 
 // ---- Runs ------------------------------------------------------------------
-// A run's loss is a mean over the steps that it has made, a batch's over its
-// examples.
-static ls_status take(const ls_job *job, ls_nest results, eval_run *e) {
-  double weight = 1;
-  const ls_nest first = ls_nest_item(results, 0);
-  if (job->strategy != NULL)
-    return ls_eval_losses_add(&e->losses, ls_nest_item(first, 0),
-                              ls_nest_item(first, 1));
-  if (!ls_tensor_is_failed(job->steps)) {
-    weight = ls_nest_number(ls_nest_item(results, 2));
-  } else if (job->on_cpu && ls_cpu_input_rows(&job->cpu_input) >= 0) {
-    weight = (double)ls_cpu_input_rows(&job->cpu_input);
-  }
-  if (!(weight > 0)) return ls_ok();
-  const double loss = ls_nest_number(first);
-  // One run's is told to the bit.
-  e->loss = e->weight > 0
-                ? (e->loss * e->weight + loss * weight) / (e->weight + weight)
-                : loss;
-  e->weight += weight;
-  return ls_ok();
-}
-
 // A new session evaluates from the start.
 static void look_for_session(const ls_monitored_session *session, eval_run *e) {
   const int64_t sessions = ls_monitored_sessions(session);
   if (sessions == e->sessions) return;
   e->sessions = sessions;
-  e->loss = e->weight = 0;
   ls_eval_losses_drop(&e->losses);
 }
 
@@ -214,7 +156,8 @@ static ls_status run_all(ls_job *job, ls_monitored_session *session,
     status = ls_monitored_session_run(session, e->fetches, NULL, 0, &results);
     if (ls_status_is_ok(status)) {
       look_for_session(session, e);
-      status = take(job, results, e);
+      status =
+          job->kind->take_losses(job, ls_nest_item(results, 0), &e->losses);
     }
   }
   return ls_job_judge_runs(job, status);
@@ -224,9 +167,7 @@ static ls_status run_all(ls_job *job, ls_monitored_session *session,
 static ls_status take_metrics(const ls_job *job, eval_run *e, ls_nest values,
                               ls_nest *out_metrics) {
   static const char *const step[] = {"global_step"};
-  const bool any =
-      job->strategy != NULL ? ls_eval_losses_any(&e->losses) : e->weight > 0;
-  if (!any) {
+  if (!ls_eval_losses_any(&e->losses)) {
     ls_runtime_log(job->estimator->runtime, LS_LOG_WARNING, "estimator",
                    "nothing was evaluated: %s",
                    ls_train_stop_requested(job->stop)
@@ -235,20 +176,17 @@ static ls_status take_metrics(const ls_job *job, eval_run *e, ls_nest values,
     const ls_nest at = ls_nest_retain(ls_nest_find(values, step[0]));
     return ls_take_nest(ls_nest_dict("", step, &at, 1), out_metrics);
   }
-  const double loss =
-      job->strategy != NULL ? ls_eval_losses_mean(&e->losses) : e->loss;
   *out_metrics = ls_nest_retain(values);
-  return ls_params_set(out_metrics, "loss", ls_nest_f64(loss));
+  return ls_params_set(out_metrics, "loss",
+                       ls_nest_f64(ls_eval_losses_mean(&e->losses)));
 }
 
 static ls_status evaluate(ls_job *job, eval_run *e, ls_nest *out_metrics) {
   ls_monitored_session *session = NULL;
   ls_nest wanted = ls_none(), values = ls_none();
-  job->input_end_fails =
-      job->estimator->input_end_fails && e->evaluation->steps.set;
   LS_RETURN_IF_ERROR(build(job, e));
   LS_RETURN_IF_ERROR(ls_job_set_values(job));
-  ls_status status = final_values(job, e->metrics, &wanted);
+  ls_status status = final_values(job, job->metrics, &wanted);
   if (ls_status_is_ok(status)) status = add_hooks(job, e, wanted, &values);
   if (ls_status_is_ok(status)) status = ls_job_session(job, false, &session);
   if (ls_status_is_ok(status))
@@ -267,9 +205,10 @@ static ls_status evaluate_from(ls_estimator *self,
                                ls_nest *out_metrics) {
   eval_run e = {.evaluation = evaluation,
                 .losses.of_first = self->replica_0_loss};
-  ls_job job = {.stop = evaluation->stop, .checkpoint = checkpoint};
+  ls_job job = {.stop = evaluation->stop,
+                .checkpoint = checkpoint,
+                .steps_wanted = evaluation->steps};
   ls_status status = ls_job_begin(&job, self, LS_MODE_EVAL, &evaluation->input);
-  if (ls_status_is_ok(status)) status = check(self, evaluation, job.on_cpu);
   if (ls_status_is_ok(status)) status = evaluate(&job, &e, out_metrics);
   ls_nest_release(e.fetches);
   ls_eval_losses_drop(&e.losses);

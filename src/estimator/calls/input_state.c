@@ -8,37 +8,27 @@
 
 enum { NAME_ROOM = 32 };
 
-static ls_iterator *const *iterators_of(const ls_job *job, size_t *out_count) {
-  if (!job->on_cpu) {
-    *out_count = job->feed.num_iterators;
-    return job->feed.iterators;
-  }
-  *out_count = job->cpu_input.iterator != NULL;
-  return &job->cpu_input.iterator;
-}
-
 static ls_status save(void *self, ls_record *record) {
   const ls_job *job = self;
   char name[NAME_ROOM];
-  size_t count = 0;
+  const size_t count = job->num_iterators;
   if (job->device_hook != NULL) ls_device_hook_settle(job->device_hook);
-  ls_iterator *const *iterators = iterators_of(job, &count);
   LS_RETURN_IF_ERROR(ls_record_set_i64(record, "count", (int64_t)count));
   for (size_t i = 0; i < count; ++i) {
     ls_record *one = NULL;
-    if (job->input_ended) LS_RETURN_IF_ERROR(ls_iterator_restart(iterators[i]));
+    if (job->input_ended)
+      LS_RETURN_IF_ERROR(ls_iterator_restart(job->iterators[i]));
     snprintf(name, sizeof(name), "%zu", i);
     LS_RETURN_IF_ERROR(ls_record_add(record, name, &one));
-    LS_RETURN_IF_ERROR(ls_iterator_save(iterators[i], one));
+    LS_RETURN_IF_ERROR(ls_iterator_save(job->iterators[i], one));
   }
   return ls_ok();
 }
 
 static ls_status restore_all(const ls_job *job, const ls_record *record) {
   char name[NAME_ROOM];
-  size_t count = 0;
+  const size_t count = job->num_iterators;
   int64_t saved = 0;
-  ls_iterator *const *iterators = iterators_of(job, &count);
   LS_RETURN_IF_ERROR(ls_record_get_i64(record, "count", &saved));
   if (saved != (int64_t)count)
     return ls_invalid_argument("the checkpoint has places in %lld data sets, "
@@ -48,7 +38,7 @@ static ls_status restore_all(const ls_job *job, const ls_record *record) {
     const ls_record *one = NULL;
     snprintf(name, sizeof(name), "%zu", i);
     LS_RETURN_IF_ERROR(ls_record_find(record, name, &one));
-    LS_RETURN_IF_ERROR(ls_iterator_restore(iterators[i], one));
+    LS_RETURN_IF_ERROR(ls_iterator_restore(job->iterators[i], one));
   }
   return ls_ok();
 }
@@ -63,8 +53,6 @@ static bool is_of_another(const ls_status status) {
 // Training goes on with another input from its start: users may mean that.
 static ls_status restore(void *self, const ls_record *record) {
   ls_job *job = self;
-  size_t count = 0;
-  ls_iterator *const *iterators = iterators_of(job, &count);
   const ls_status status = restore_all(job, record);
   const bool refused = !ls_status_is_ok(status);
   job->restored = !refused;
@@ -76,11 +64,11 @@ static ls_status restore(void *self, const ls_record *record) {
                    ls_status_message(status));
   ls_status_free(status);
   if (refused)
-    for (size_t i = 0; i < count; ++i)
-      LS_RETURN_IF_ERROR(ls_iterator_seek_epoch(iterators[i], 0));
+    for (size_t i = 0; i < job->num_iterators; ++i)
+      LS_RETURN_IF_ERROR(ls_iterator_seek_epoch(job->iterators[i], 0));
   else if (job->afresh)
-    for (size_t i = 0; i < count; ++i)
-      LS_RETURN_IF_ERROR(ls_iterator_restart(iterators[i]));
+    for (size_t i = 0; i < job->num_iterators; ++i)
+      LS_RETURN_IF_ERROR(ls_iterator_restart(job->iterators[i]));
   return ls_ok();
 }
 

@@ -8,17 +8,37 @@ ls_status ls_job_make_graph(ls_job *job, const char *name) {
   return seed.set ? ls_graph_set_seed(job->graph, seed.value) : ls_ok();
 }
 
+static ls_status call_act(ls_job *job, ls_job_act act) {
+  return act != NULL ? act(job) : ls_ok();
+}
+
+ls_status ls_job_add_hooks(ls_job *job, ls_hook_place place) {
+  return call_act(job, (*job->kind->add_hooks)[job->calls.plan->mode][place]);
+}
+
+static ls_status create_step(ls_job *job) {
+  ls_variable *step = NULL;
+  if (job->strategy == NULL) return ls_global_step_create(job->graph, &step);
+  LS_GRAPH_SCOPE(job->graph);
+  LS_STRATEGY_SCOPE(job->strategy);
+  return ls_global_step_create(job->graph, &step);
+}
+
 ls_status ls_job_begin(ls_job *job, ls_estimator *estimator,
                        ls_estimator_mode mode, const ls_input_function *input) {
   enum { SOURCES = 3 };  // The loop, and who feeds and takes.
-  ls_variable *step = NULL;
   const ls_plan *plan = NULL;
   job->estimator = estimator;
   job->input = *input;
   LS_RETURN_IF_ERROR(ls_rendezvous_create(SOURCES, &job->rendezvous));
   LS_RETURN_IF_ERROR(ls_plans_get(estimator->plans, mode, false, &plan));
-  job->on_cpu = plan->on_cpu;
+  job->kind = !plan->on_cpu            ? &ls_tpu_job
+              : plan->strategy != NULL ? &ls_strategy_job
+                                       : &ls_cpu_job;
   job->strategy = plan->strategy;
+  job->length.steps = 1;
+  job->input_end_fails = estimator->input_end_fails &&
+                         (job->steps_wanted.set || job->max_steps.set);
   job->calls = (ls_estimator_calls){
       .plan = plan,
       .model = &estimator->model_fn,
@@ -28,15 +48,13 @@ ls_status ls_job_begin(ls_job *job, ls_estimator *estimator,
       .batch_axis = estimator->batch_axis,
       .num_batch_axes = estimator->num_batch_axes,
   };
-  if (estimator->has_predictions && !job->on_cpu)
+  if (estimator->has_predictions && !plan->on_cpu)
     return ls_failed_precondition("predictions of this estimator are open and "
                                   "use its system: close them first "
                                   "(ls_predictions_close)");
   LS_RETURN_IF_ERROR(ls_job_make_graph(job, "estimator"));
-  if (job->strategy == NULL) return ls_global_step_create(job->graph, &step);
-  LS_GRAPH_SCOPE(job->graph);
-  LS_STRATEGY_SCOPE(job->strategy);
-  return ls_global_step_create(job->graph, &step);
+  LS_RETURN_IF_ERROR(create_step(job));
+  return call_act(job, job->kind->check[mode]);
 }
 
 // ---- Events ----------------------------------------------------------------
@@ -55,15 +73,12 @@ ls_status ls_job_session(ls_job *job, bool restores,
                          ls_monitored_session **out_session) {
   ls_job_hooks all = {0};
   const ls_run_values *config = ls_estimator_run_values(job->estimator);
-  ls_status status = ls_job_hooks_add_all(&all, job->chief_hooks.items,
-                                          job->chief_hooks.count);
+  ls_status status = ls_job_add_hooks(job, LS_HOOKS_LAST);
+  if (ls_status_is_ok(status))
+    status = ls_job_hooks_add_all(&all, job->chief_hooks.items,
+                                  job->chief_hooks.count);
   if (ls_status_is_ok(status))
     status = ls_job_hooks_add_all(&all, job->hooks.items, job->hooks.count);
-  if (ls_status_is_ok(status) && !job->on_cpu) {
-    ls_hook *hook = NULL;
-    status = ls_job_finalize_hook(job, &hook);
-    if (ls_status_is_ok(status)) status = ls_job_hooks_add(&all, hook);
-  }
   if (ls_status_is_ok(status))
     status = ls_monitored_session_create(
         &(ls_monitored_options){
@@ -86,7 +101,7 @@ ls_status ls_job_session(ls_job *job, bool restores,
 
 ls_status ls_job_judge_runs(ls_job *job, ls_status status) {
   if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
-  if (job->on_cpu)
+  if (job->kind->reads_input)
     ls_runtime_log(job->estimator->runtime, LS_LOG_INFO, "estimator",
                    "the input has ended: %s", ls_status_message(status));
   job->input_ended = true;
@@ -94,7 +109,7 @@ ls_status ls_job_judge_runs(ls_job *job, ls_status status) {
 }
 
 ls_status ls_job_check_input_end(const ls_job *job) {
-  return job->on_cpu && job->input_ended && job->input_end_fails
+  return job->kind->reads_input && job->input_ended && job->input_end_fails
              ? LS_STATUS(LS_OUT_OF_RANGE,
                          "the input has ended, where it shall not end")
              : ls_ok();

@@ -6,17 +6,46 @@
 #define LS_ESTIMATOR_CALLS_JOB_H_
 
 #include "estimator/calls/estimator.h"
+#include "estimator/calls/eval_losses.h"
 #include "estimator/calls/job_hooks.h"
 #include "estimator/device/device_hook.h"
 #include "estimator/input/cpu_input.h"
 #include "estimator/loop/program.h"
 #include "lockstep/monitored_session.h"
 
-typedef struct ls_job {
+typedef struct ls_job ls_job;
+typedef ls_status (*ls_job_act)(ls_job *job);
+
+// Where a kind's hooks stand among those of users, of models and of calls.
+typedef enum ls_hook_place {
+  LS_HOOKS_OF_INPUT,      // Before users'.
+  LS_HOOKS_OF_STEPS,      // Behind them: how many steps, and when it ends.
+  LS_HOOKS_BEFORE_MODEL,  // Behind guards.
+  LS_HOOKS_BEHIND_MODEL,
+  LS_HOOKS_LAST,  // Behind what all others add to the graph.
+  LS_NUM_HOOK_PLACES,
+} ls_hook_place;
+typedef ls_job_act ls_job_hook_acts[LS_NUM_MODES][LS_NUM_HOOK_PLACES];
+
+// What a job is done by: cores of a system, a CPU, the replicas of a strategy.
+// Acts that are NULL do nothing.
+typedef struct ls_job_kind {
+  ls_job_act check[LS_NUM_MODES];  // Refuses what the caller asks for.
+  ls_job_act build;  // The model in the job's graph, and what its runs fetch.
+  const ls_job_hook_acts *add_hooks;
+  // Adds what a run of an evaluation has fetched as `losses`.
+  ls_status (*take_losses)(const ls_job *job, ls_nest fetched,
+                           ls_eval_losses *losses);
+  bool reads_input;  // Runs do, and see its end; else threads beside them.
+} ls_job_kind;
+extern const ls_job_kind ls_tpu_job, ls_cpu_job, ls_strategy_job;
+
+struct ls_job {
   ls_estimator *estimator;
+  const ls_job_kind *kind;
   ls_estimator_calls calls;
   ls_input_function input;
-  bool on_cpu;
+  ls_opt steps_wanted, max_steps;  // By the caller.
   ls_graph *graph;
   ls_rendezvous *rendezvous;
   const ls_train_stop *stop;
@@ -32,14 +61,17 @@ typedef struct ls_job {
   // On CPUs, and in the replicas of a strategy.
   ls_cpu_input cpu_input;
   ls_strategy *strategy;  // Lent; NULL: none.
-  ls_nest metrics;        // Of an evaluation in it,
-  ls_nest losses;         //   and each replica's, with its examples.
 
-  // What the model gave, and what a run of it fetches: the value told of it,
-  // and how many steps that is for (failed: one).
+  // What the model gave, and what a run of it fetches.
   ls_estimator_spec *spec;
-  ls_tensor loss, steps;
+  ls_tensor loss;
   ls_op train_op;
+  ls_nest metrics;      // Of an evaluation: a dict of (value, update op).
+  ls_nest losses;       // The loss; how many steps or examples it is for.
+  ls_nest predictions;  // Lent.
+  ls_iterator *const *iterators;  // Of the input. Lent.
+  size_t num_iterators;
+  ls_loop_length length;  // Of a run. Steps 0: nobody knows.
 
   ls_job_hooks hooks, chief_hooks;
   ls_scaffold scaffold;
@@ -52,7 +84,7 @@ typedef struct ls_job {
   ls_saveable state;  // Of the input.
   bool afresh;    // The input is to be that of the epoch behind what was saved.
   bool restored;  // It goes on where it was saved.
-} ls_job;
+};
 
 // Makes graph, global step and rendezvous of a call in a mode.
 LS_MUST_USE ls_status ls_job_begin(ls_job *job, ls_estimator *estimator,
@@ -65,22 +97,19 @@ LS_MUST_USE ls_status ls_job_make_graph(ls_job *job, const char *name);
 LS_MUST_USE ls_status ls_job_end(ls_job *job, const char *source,
                                  ls_status status);
 
-// Builds the model in the job's graph. (tpu_job.c, cpu_job.c, strategy_job.c)
-LS_MUST_USE ls_status ls_job_build_on_tpu(ls_job *job);
-LS_MUST_USE ls_status ls_job_build_on_cpu(ls_job *job);
-LS_MUST_USE ls_status ls_job_build_in_strategy(ls_job *job);
+// Adds the hooks of the job's kind and mode that stand there.
+LS_MUST_USE ls_status ls_job_add_hooks(ls_job *job, ls_hook_place place);
+// Those of jobs on CPUs, in the replicas of a strategy too. (cpu_job.c)
+extern const ls_job_hook_acts ls_cpu_job_hooks;
+LS_MUST_USE ls_status ls_cpu_job_check_evaluation(ls_job *job);
+// The log of steps and examples a second. (train.c)
+LS_MUST_USE ls_status ls_job_add_examples_hook(ls_job *job);
 // Calls the model function on a CPU, for no replica. (cpu_job.c)
 LS_MUST_USE ls_status ls_call_model_alone(const ls_estimator_calls *calls,
                                           ls_nest features, ls_nest labels,
                                           ls_estimator_spec **out_spec);
 // Tells that it is not on cores.
 void ls_job_log_cpu(const ls_job *job);
-// Hooks of a program on cores, in their order.
-LS_MUST_USE ls_status ls_job_add_device_hooks(ls_job *job);
-// The one, behind all others, that finalizes the job's scaffold: where nothing
-// it makes may reach into the program.
-LS_MUST_USE ls_status ls_job_finalize_hook(ls_job *job, ls_hook **out_hook);
-
 // Values before the first run: those of the job's checkpoint, without its
 // states, or initial ones; a warm start where there is none. (job_values.c)
 LS_MUST_USE ls_status ls_job_set_values(ls_job *job);

@@ -33,7 +33,7 @@ static ls_status begin(side *s, ls_estimator *estimator,
   ls_job *job = &s->job;
   LS_RETURN_IF_ERROR(ls_plans_get(estimator->plans, mode, true, &plan));
   job->estimator = estimator;
-  job->on_cpu = true;
+  job->kind = &ls_cpu_job;
   job->calls = (ls_estimator_calls){
       .plan = plan,
       .model = &estimator->model_fn,

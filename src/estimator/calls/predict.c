@@ -77,21 +77,16 @@ static ls_status make_fetches(ls_predictions *self,
                               const ls_estimator_prediction *prediction) {
   const ls_job *job = &self->job;
   ls_nest wanted = ls_none();
-  ls_status status =
-      choose(prediction,
-             job->on_cpu ? ls_estimator_spec_values(job->spec)->predictions
-                         : job->program.predictions,
-             &wanted);
+  ls_status status = choose(prediction, job->predictions, &wanted);
   if (!ls_status_is_ok(status)) {
     ls_nest_release(wanted);
     return status;
   }
-  self->fetches = LS_LIST(
-      wanted,
-      job->on_cpu || ls_tensor_is_failed(job->program.padding)
-          ? ls_none()
-          : ls_leaf(job->program.padding),
-      job->on_cpu ? ls_none() : ls_nest_retain(job->program.host_results));
+  self->fetches = LS_LIST(wanted,
+                          ls_tensor_is_failed(job->program.padding)
+                              ? ls_none()
+                              : ls_leaf(job->program.padding),
+                          ls_nest_retain(job->program.host_results));
   return ls_nest_status(self->fetches);
 }
 
@@ -99,18 +94,12 @@ static ls_status make_fetches(ls_predictions *self,
 static ls_status add_hooks(ls_job *job,
                            const ls_estimator_prediction *prediction) {
   const ls_estimator_spec_options *spec = ls_estimator_spec_values(job->spec);
-  ls_hook *hook = NULL;
   LS_GRAPH_SCOPE(job->graph);
-  if (job->on_cpu)
-    LS_RETURN_IF_ERROR(
-        ls_job_hooks_add(&job->hooks, ls_hook_retain(job->cpu_input.hook)));
+  LS_RETURN_IF_ERROR(ls_job_add_hooks(job, LS_HOOKS_OF_INPUT));
   LS_RETURN_IF_ERROR(ls_job_hooks_add_all(&job->hooks, prediction->hooks,
                                           prediction->num_hooks));
-  if (!job->on_cpu) {
-    LS_RETURN_IF_ERROR(ls_predict_stop_hook(job->program.stopping, &hook));
-    LS_RETURN_IF_ERROR(ls_job_hooks_add(&job->hooks, hook));
-    LS_RETURN_IF_ERROR(ls_job_add_device_hooks(job));
-  }
+  LS_RETURN_IF_ERROR(ls_job_add_hooks(job, LS_HOOKS_OF_STEPS));
+  LS_RETURN_IF_ERROR(ls_job_add_hooks(job, LS_HOOKS_BEFORE_MODEL));
   return ls_job_hooks_add_all(&job->hooks, spec->prediction_hooks,
                               spec->num_prediction_hooks);
 }
@@ -120,8 +109,7 @@ static ls_status begin(ls_predictions *self,
   ls_job *job = &self->job;
   {
     LS_GRAPH_SCOPE(job->graph);
-    LS_RETURN_IF_ERROR(job->on_cpu ? ls_job_build_on_cpu(job)
-                                   : ls_job_build_on_tpu(job));
+    LS_RETURN_IF_ERROR(job->kind->build(job));
   }
   LS_RETURN_IF_ERROR(make_fetches(self, prediction));
   LS_RETURN_IF_ERROR(ls_job_set_values(job));

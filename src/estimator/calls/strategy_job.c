@@ -29,25 +29,41 @@ static ls_tensor eval_loss(ls_tensor loss, ls_nest examples) {
   return ls_shares_given(&shares, true, loss);
 }
 
-static ls_nest results_of(const ls_job *job, const ls_estimator_spec *spec,
-                          ls_nest examples) {
-  const ls_estimator_spec_options *spec_options =
-      ls_estimator_spec_values(spec);
-  if (job->calls.plan->mode == LS_MODE_TRAIN)
-    return LS_TUPLE(ls_leaf(job->estimator->replica_0_loss
-                                ? spec_options->loss
-                                : batch_loss(spec_options->loss)),
-                    ls_nest_op(spec_options->train_op));
+static ls_nest training_of(const ls_job *job,
+                           const ls_estimator_spec_options *spec_options,
+                           ls_nest examples) {
+  (void)examples;
+  return LS_TUPLE(ls_leaf(job->estimator->replica_0_loss
+                              ? spec_options->loss
+                              : batch_loss(spec_options->loss)),
+                  ls_nest_op(spec_options->train_op));
+}
+
+static ls_nest evaluation_of(const ls_job *job,
+                             const ls_estimator_spec_options *spec_options,
+                             ls_nest examples) {
+  (void)job;
   return LS_TUPLE(ls_leaf(eval_loss(spec_options->loss, examples)),
                   ls_nest_retain(examples),
                   ls_nest_retain(spec_options->eval_metrics.tensors),
                   ls_nest_retain(spec_options->eval_metric_ops));
 }
 
+// What a replica gives in each mode, and what is made of all.
+typedef struct replica_mode {
+  ls_nest (*results_of)(const ls_job *job,
+                        const ls_estimator_spec_options *spec_options,
+                        ls_nest examples);
+  ls_status (*take)(ls_job *job, ls_nest results);
+  bool keeps_kind;
+} replica_mode;
+static const replica_mode *mode_of(const ls_job *job);
+
 // The spec of the first is kept.
 static ls_nest take_spec(ls_job *job, ls_estimator_spec *spec,
                          ls_nest examples) {
-  const ls_nest results = results_of(job, spec, examples);
+  const ls_nest results =
+      mode_of(job)->results_of(job, ls_estimator_spec_values(spec), examples);
   if (job->spec == NULL)
     job->spec = spec;
   else
@@ -57,13 +73,13 @@ static ls_nest take_spec(ls_job *job, ls_estimator_spec *spec,
 
 static ls_nest call_model(ls_job *job, ls_nest args) {
   ls_estimator_spec *spec = NULL;
-  const ls_status status = ls_call_model(
-      &job->calls,
-      &(ls_model_inputs){.features = ls_nest_item(args, 0),
-                         .labels = ls_nest_item(args, 1),
-                         .mask = ls_failed_tensor(),
-                         .keeps_kind = job->calls.plan->mode == LS_MODE_EVAL},
-      &spec);
+  const ls_status status =
+      ls_call_model(&job->calls,
+                    &(ls_model_inputs){.features = ls_nest_item(args, 0),
+                                       .labels = ls_nest_item(args, 1),
+                                       .mask = ls_failed_tensor(),
+                                       .keeps_kind = mode_of(job)->keeps_kind},
+                    &spec);
   return ls_status_is_ok(status) ? take_spec(job, spec, ls_nest_item(args, 2))
                                  : ls_fail(status);
 }
@@ -148,6 +164,13 @@ static ls_status take_evaluation(ls_job *job, ls_nest results) {
   return status;
 }
 
+static const replica_mode *mode_of(const ls_job *job) {
+  static const replica_mode modes[LS_NUM_MODES] = {
+      [LS_MODE_TRAIN] = {training_of, take_training, false},
+      [LS_MODE_EVAL] = {evaluation_of, take_evaluation, true}};
+  return &modes[job->calls.plan->mode];
+}
+
 static ls_status run_model(ls_job *job, const ls_strategy_input *input) {
   ls_nest results = ls_none();
   const ls_nest args = LS_TUPLE(ls_nest_retain(input->input.features),
@@ -159,22 +182,21 @@ static ls_status run_model(ls_job *job, const ls_strategy_input *input) {
     status = ls_strategy_call_for_each_replica(job->strategy, run_replica, args,
                                                job, &results);
   }
-  if (ls_status_is_ok(status))
-    status = job->calls.plan->mode == LS_MODE_TRAIN
-                 ? take_training(job, results)
-                 : take_evaluation(job, results);
+  if (ls_status_is_ok(status)) status = mode_of(job)->take(job, results);
   ls_nest_release(results);
   ls_nest_release(args);
   return status;
 }
 
-ls_status ls_job_build_in_strategy(ls_job *job) {
+static ls_status build(ls_job *job) {
   ls_strategy_input input = {0};
   ls_job_log_cpu(job);
   LS_STRATEGY_SCOPE(job->strategy);
   ls_status status = ls_strategy_input_make(&job->calls, job->strategy, &input);
   if (ls_status_is_ok(status)) status = run_model(job, &input);
   job->cpu_input = input.input;
+  job->iterators = &job->cpu_input.iterator;
+  job->num_iterators = job->cpu_input.iterator != NULL;
   input.input = (ls_cpu_input){0};
   ls_strategy_input_drop(&input);
   LS_RETURN_IF_ERROR(status);
@@ -182,3 +204,18 @@ ls_status ls_job_build_in_strategy(ls_job *job) {
   if (scaffold != NULL) ls_scaffold_copy(&job->scaffold, scaffold);
   return ls_graph_error(job->graph);
 }
+
+static ls_status take_losses(const ls_job *job, ls_nest fetched,
+                             ls_eval_losses *losses) {
+  (void)job;
+  return ls_eval_losses_add(losses, ls_nest_item(fetched, 0),
+                            ls_nest_item(fetched, 1));
+}
+
+const ls_job_kind ls_strategy_job = {
+    .check = {[LS_MODE_EVAL] = ls_cpu_job_check_evaluation},
+    .build = build,
+    .add_hooks = &ls_cpu_job_hooks,
+    .take_losses = take_losses,
+    .reads_input = true,
+};

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "estimator/calls/job.h"
+#include "estimator/hooks/log_hooks.h"
 #include "estimator/spec/spec.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/host.h"
@@ -22,10 +23,10 @@ static ls_status add_all_to_collection(ls_graph *graph, const char *name,
   return ls_ok();
 }
 
-static ls_status build(ls_job *job) {
+static ls_status build_program(ls_job *job) {
   const ls_estimator *e = job->estimator;
   const ls_estimator_mode mode = job->calls.plan->mode;
-  const bool any_batch = e->any_batch && mode != LS_MODE_PREDICT;
+  const bool any_batch = job->calls.plan->any_batch && mode != LS_MODE_PREDICT;
   LS_RETURN_IF_ERROR(ls_input_feed_make(
       &job->calls,
       &(ls_input_feed_options){.batch_axis =
@@ -36,15 +37,31 @@ static ls_status build(ls_job *job) {
   LS_RETURN_IF_ERROR(ls_program_build(
       &(ls_program_options){.calls = &job->calls,
                             .feed = &job->feed,
-                            .cache = mode == LS_MODE_TRAIN ? e->train_cache
-                                     : mode == LS_MODE_EVAL
-                                         ? e->eval_cache
-                                         : (ls_cache_function){0},
+                            .cache = e->caches[mode],
                             .any_batch = any_batch,
                             .replica_0_loss = e->replica_0_loss},
       &job->program));
   job->spec = ls_estimator_spec_retain(job->program.spec);
   return add_all_to_collection(job->graph, ENQUEUE_OPS, job->feed.ops);
+}
+
+// ---- What is asked for -----------------------------------------------------
+static ls_status check_training(ls_job *job) {
+  return job->steps_wanted.set || job->max_steps.set
+             ? ls_ok()
+             : ls_invalid_argument("one of `steps` or `max_steps` must be set "
+                                   "where training is on TPUs");
+}
+
+static ls_status check_evaluation(ls_job *job) {
+  const ls_opt steps = job->steps_wanted;
+  if (!steps.set && !job->calls.plan->any_batch)
+    return ls_invalid_argument("Eval steps must be set where evaluation is on "
+                               "TPUs, unless any_batch is");
+  return !steps.set || steps.value > 0
+             ? ls_ok()
+             : ls_invalid_argument("Eval steps must be positive, got %lld",
+                                   (long long)steps.value);
 }
 
 // ---- Training --------------------------------------------------------------
@@ -88,9 +105,26 @@ static ls_status finish_training(ls_job *job) {
                                     ls_nest_op(job->train_op));
 }
 
+// ---- Evaluation ------------------------------------------------------------
+static ls_status finish_evaluation(ls_job *job) {
+  job->losses = LS_TUPLE(ls_leaf(job->loss), ls_leaf(job->program.steps));
+  job->metrics = ls_nest_retain(job->program.metrics);
+  return ls_nest_status(job->losses);
+}
+
+// A run's loss is a mean over the steps that it has made.
+static ls_status take_losses(const ls_job *job, ls_nest fetched,
+                             ls_eval_losses *losses) {
+  (void)job;
+  ls_eval_losses_add_mean(losses, ls_nest_number(ls_nest_item(fetched, 0)),
+                          ls_nest_number(ls_nest_item(fetched, 1)));
+  return ls_ok();
+}
+
 // ---- Prediction ------------------------------------------------------------
 // The program is run with what feeds it, once.
 static ls_status finish_prediction(ls_job *job) {
+  job->predictions = job->program.predictions;
   ls_allocator *allocator = ls_current_allocator();
   const size_t count = ls_nest_count(job->feed.ops);
   ls_nest *items = ls_new_array(allocator, ls_nest, count + 1);
@@ -104,20 +138,20 @@ static ls_status finish_prediction(ls_job *job) {
   return ls_nest_status(job->feed.ops);
 }
 
-ls_status ls_job_build_on_tpu(ls_job *job) {
-  LS_RETURN_IF_ERROR(build(job));
+static ls_status build(ls_job *job) {
+  static const ls_job_act finish[LS_NUM_MODES] = {
+      [LS_MODE_TRAIN] = finish_training,
+      [LS_MODE_EVAL] = finish_evaluation,
+      [LS_MODE_PREDICT] = finish_prediction};
+  LS_RETURN_IF_ERROR(build_program(job));
   job->loss = job->program.loss;
-  job->steps = job->program.steps;
+  job->iterators = job->feed.iterators;
+  job->num_iterators = job->feed.num_iterators;
+  LS_RETURN_IF_ERROR(ls_loop_length_parse(
+      ls_plan_tpu(job->calls.plan)->iterations_per_loop, &job->length));
   LS_RETURN_IF_ERROR(
       ls_program_scaffold(job->spec, job->graph, &job->scaffold));
-  switch (job->calls.plan->mode) {
-  case LS_MODE_TRAIN:
-    return finish_training(job);
-  case LS_MODE_PREDICT:
-    return finish_prediction(job);
-  default:
-    return ls_ok();
-  }
+  return finish[job->calls.plan->mode](job);
 }
 
 // ---- Hooks -----------------------------------------------------------------
@@ -165,27 +199,84 @@ static ls_status add_preemption_hook(ls_job *job) {
   return ls_job_hooks_add(&job->hooks, hook);
 }
 
-ls_status ls_job_add_device_hooks(ls_job *job) {
-  const bool trains = job->calls.plan->mode == LS_MODE_TRAIN;
-  ls_hook *feed = job->feed.hook;
-  if (!trains) {
-    LS_RETURN_IF_ERROR(add_device_hook(job));
-    return ls_job_hooks_add(&job->hooks, ls_hook_retain(feed));
-  }
-  LS_RETURN_IF_ERROR(ls_job_hooks_add(&job->hooks, ls_hook_retain(feed)));
-  LS_RETURN_IF_ERROR(add_shutdown_hook(job));
-  LS_RETURN_IF_ERROR(add_device_hook(job));
-  return add_preemption_hook(job);
+static ls_status add_feed_hook(ls_job *job) {
+  return ls_job_hooks_add(&job->hooks, ls_hook_retain(job->feed.hook));
 }
 
-// ---- The scaffold ----------------------------------------------------------
+static ls_status add_loss_log(ls_job *job) {
+  ls_hook *hook = NULL;
+  LS_RETURN_IF_ERROR(ls_loss_log_hook(job->loss, job->length,
+                                      job->estimator->log_steps, &hook));
+  return ls_job_hooks_add(&job->hooks, hook);
+}
+
+static ls_status add_training_hooks(ls_job *job) {
+  LS_RETURN_IF_ERROR(add_feed_hook(job));
+  LS_RETURN_IF_ERROR(add_shutdown_hook(job));
+  LS_RETURN_IF_ERROR(add_device_hook(job));
+  LS_RETURN_IF_ERROR(add_preemption_hook(job));
+  LS_RETURN_IF_ERROR(add_loss_log(job));
+  return ls_job_add_examples_hook(job);
+}
+
+static ls_status add_run_hooks(ls_job *job) {
+  LS_RETURN_IF_ERROR(add_device_hook(job));
+  return add_feed_hook(job);
+}
+
+// When runs end, and how many steps each makes.
+static ls_status stop_training(ls_job *job) {
+  ls_hook *hook = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_tpu_stop_hook(job->length, job->steps_wanted, job->max_steps, &hook));
+  return ls_job_hooks_add(&job->hooks, hook);
+}
+
+static ls_status stop_evaluation(ls_job *job) {
+  ls_hook *hook = NULL;
+  const ls_opt steps = job->steps_wanted;
+  LS_RETURN_IF_ERROR(
+      ls_eval_iterations_hook(steps.set ? steps.value : INT32_MAX, &hook));
+  return ls_job_hooks_add(&job->hooks, hook);
+}
+
+static ls_status stop_prediction(ls_job *job) {
+  ls_hook *hook = NULL;
+  LS_RETURN_IF_ERROR(ls_predict_stop_hook(job->program.stopping, &hook));
+  return ls_job_hooks_add(&job->hooks, hook);
+}
+
+// Scaffolds are finalized behind what all hooks add to the graph, and nothing
+// that is made then may reach into the program.
 static ls_status finalize(void *user) {
   ls_job *job = user;
   return ls_program_finalize(&job->scaffold, job->graph);
 }
 
-ls_status ls_job_finalize_hook(ls_job *job, ls_hook **out_hook) {
+static ls_status add_finalizer(ls_job *job) {
+  ls_hook *hook = NULL;
   // It asks for the step, so that nobody does behind it: the graph is frozen.
-  return ls_hook_of_steps(&(ls_hook_options){.user = job, .begin = finalize},
-                          true, out_hook);
+  LS_RETURN_IF_ERROR(ls_hook_of_steps(
+      &(ls_hook_options){.user = job, .begin = finalize}, true, &hook));
+  return ls_job_hooks_add(&job->hooks, hook);
 }
+
+static const ls_job_hook_acts hook_acts = {
+    [LS_MODE_TRAIN] = {[LS_HOOKS_OF_STEPS] = stop_training,
+                       [LS_HOOKS_BEFORE_MODEL] = add_training_hooks,
+                       [LS_HOOKS_LAST] = add_finalizer},
+    [LS_MODE_EVAL] = {[LS_HOOKS_OF_STEPS] = stop_evaluation,
+                      [LS_HOOKS_BEFORE_MODEL] = add_run_hooks,
+                      [LS_HOOKS_LAST] = add_finalizer},
+    [LS_MODE_PREDICT] = {[LS_HOOKS_OF_STEPS] = stop_prediction,
+                         [LS_HOOKS_BEFORE_MODEL] = add_run_hooks,
+                         [LS_HOOKS_LAST] = add_finalizer},
+};
+
+const ls_job_kind ls_tpu_job = {
+    .check =
+        {[LS_MODE_TRAIN] = check_training, [LS_MODE_EVAL] = check_evaluation},
+    .build = build,
+    .add_hooks = &hook_acts,
+    .take_losses = take_losses,
+};

@@ -31,14 +31,6 @@ static ls_status check(const ls_estimator *self,
   return check_count(t->max_steps, "max_steps");
 }
 
-static ls_status check_steps(const ls_job *job,
-                             const ls_estimator_training *t) {
-  return job->on_cpu || t->steps.set || t->max_steps.set
-             ? ls_ok()
-             : ls_invalid_argument("one of `steps` or `max_steps` must be set "
-                                   "where training is on TPUs");
-}
-
 // Whether there is no step to make, by the newest checkpoint that is whole;
 // behind one that is not there are steps to be made again. Which are passed
 // over is told by who restores; where nobody does, here.
@@ -83,26 +75,14 @@ static ls_status build(ls_job *job, int64_t saved) {
   LS_GRAPH_SCOPE(job->graph);
   LS_RETURN_IF_ERROR(ls_job_open_events(job, saved));
   LS_SUMMARY_SCOPE(job->summaries);
-  LS_RETURN_IF_ERROR(job->strategy != NULL ? ls_job_build_in_strategy(job)
-                     : job->on_cpu         ? ls_job_build_on_cpu(job)
-                                           : ls_job_build_on_tpu(job));
+  LS_RETURN_IF_ERROR(job->kind->build(job));
   return add_loss_summary(job);
 }
 
 // ---- Hooks -----------------------------------------------------------------
-static ls_loop_length length_of(const ls_job *job) {
-  ls_loop_length length = {.steps = 1};
-  const ls_run_values *config = ls_estimator_run_values(job->estimator);
-  if (!job->on_cpu)
-    ls_status_free(
-        ls_loop_length_parse(config->tpu->iterations_per_loop, &length));
-  return length;
-}
-
 // With a loop of so many seconds nobody knows: then it is looked each time.
 static int64_t steps_per_run(const ls_job *job) {
-  const ls_loop_length length = length_of(job);
-  return length.steps > 0 ? length.steps : INT32_MAX;
+  return job->length.steps > 0 ? job->length.steps : INT32_MAX;
 }
 
 // Ours keeps the first of each stretch, the configuration's default is one of
@@ -170,16 +150,6 @@ static ls_status add_summaries(ls_job *job) {
   return ls_job_hooks_add(&job->hooks, hook);
 }
 
-static ls_status add_stop(ls_job *job, const ls_estimator_training *t) {
-  ls_hook *hook = NULL;
-  if (!job->on_cpu)
-    LS_RETURN_IF_ERROR(
-        ls_tpu_stop_hook(length_of(job), t->steps, t->max_steps, &hook));
-  else if (t->steps.set || t->max_steps.set)
-    LS_RETURN_IF_ERROR(ls_stop_at_step_hook(t->steps, t->max_steps, &hook));
-  return ls_job_hooks_add(&job->hooks, hook);
-}
-
 static ls_status add_nan_guard(ls_job *job) {
   ls_hook *hook = NULL;
   LS_RETURN_IF_ERROR(ls_nan_hook(job->loss, LS_FLAG_DEFAULT, &hook));
@@ -190,40 +160,17 @@ static ls_status add_step_guard(ls_job *job) {
   const ls_op train_op = ls_estimator_spec_values(job->spec)->train_op;
   ls_hook *hook = NULL;
   LS_RETURN_IF_ERROR(
-      ls_moving_step_hook(ls_op_name(train_op), length_of(job).steps, &hook));
+      ls_moving_step_hook(ls_op_name(train_op), job->length.steps, &hook));
   return ls_job_hooks_add(&job->hooks, hook);
 }
 
-// Those that tell how it goes.
-static ls_status add_loss_log(ls_job *job) {
-  ls_hook *hook = NULL;
-  LS_RETURN_IF_ERROR(ls_loss_log_hook(job->loss, length_of(job),
-                                      job->estimator->log_steps, &hook));
-  return ls_job_hooks_add(&job->hooks, hook);
-}
-
-static ls_status add_examples(ls_job *job) {
+ls_status ls_job_add_examples_hook(ls_job *job) {
   const ls_opt batch = job->calls.plan->batch_size;
   ls_hook *hook = NULL;
   LS_RETURN_IF_ERROR(ls_examples_hook(job->estimator->log_steps,
                                       steps_per_run(job), (double)batch.value,
                                       job->events, &hook));
   return ls_job_hooks_add(&job->hooks, hook);
-}
-
-// The model's come last on cores; on CPUs examples are counted behind them.
-static ls_status add_models(ls_job *job) {
-  const ls_estimator_spec_options *spec_options =
-      ls_estimator_spec_values(job->spec);
-  if (!job->on_cpu) {
-    LS_RETURN_IF_ERROR(ls_job_add_device_hooks(job));
-    LS_RETURN_IF_ERROR(add_loss_log(job));
-    LS_RETURN_IF_ERROR(add_examples(job));
-  }
-  LS_RETURN_IF_ERROR(ls_job_hooks_add_all(&job->hooks,
-                                          spec_options->training_hooks,
-                                          spec_options->num_training_hooks));
-  return job->on_cpu ? add_examples(job) : ls_ok();
 }
 
 static ls_status add_hooks(ls_job *job, const ls_estimator_training *t) {
@@ -236,14 +183,15 @@ static ls_status add_hooks(ls_job *job, const ls_estimator_training *t) {
       &job->chief_hooks, spec_options->training_chief_hooks,
       spec_options->num_training_chief_hooks));
   LS_RETURN_IF_ERROR(add_summaries(job));
-  if (job->on_cpu)
-    LS_RETURN_IF_ERROR(
-        ls_job_hooks_add(hooks, ls_hook_retain(job->cpu_input.hook)));
+  LS_RETURN_IF_ERROR(ls_job_add_hooks(job, LS_HOOKS_OF_INPUT));
   LS_RETURN_IF_ERROR(ls_job_hooks_add_all(hooks, t->hooks, t->num_hooks));
-  LS_RETURN_IF_ERROR(add_stop(job, t));
+  LS_RETURN_IF_ERROR(ls_job_add_hooks(job, LS_HOOKS_OF_STEPS));
   LS_RETURN_IF_ERROR(add_nan_guard(job));
   LS_RETURN_IF_ERROR(add_step_guard(job));
-  return add_models(job);
+  LS_RETURN_IF_ERROR(ls_job_add_hooks(job, LS_HOOKS_BEFORE_MODEL));
+  LS_RETURN_IF_ERROR(ls_job_hooks_add_all(hooks, spec_options->training_hooks,
+                                          spec_options->num_training_hooks));
+  return ls_job_add_hooks(job, LS_HOOKS_BEHIND_MODEL);
 }
 
 // Listeners go to the first saver there is.
@@ -290,9 +238,6 @@ static ls_status train(ls_job *job, const ls_estimator_training *t,
   ls_hook *last = NULL;
   ls_nest step = ls_none();
   ls_tensor read;
-  LS_RETURN_IF_ERROR(check_steps(job, t));
-  job->input_end_fails =
-      job->estimator->input_end_fails && (t->steps.set || t->max_steps.set);
   LS_RETURN_IF_ERROR(build(job, saved));
   ls_job_set_state(job);
   if (saved < 0) LS_RETURN_IF_ERROR(ls_job_set_values(job));
@@ -316,7 +261,10 @@ static ls_status train(ls_job *job, const ls_estimator_training *t,
 static ls_status train_once(ls_estimator *self, const ls_estimator_training *t,
                             int64_t saved, bool afresh, ls_training_end *end,
                             bool *again) {
-  ls_job job = {.stop = t->stop, .afresh = afresh};
+  ls_job job = {.stop = t->stop,
+                .afresh = afresh,
+                .steps_wanted = t->steps,
+                .max_steps = t->max_steps};
   ls_status status = ls_job_begin(&job, self, LS_MODE_TRAIN, &t->input);
   if (ls_status_is_ok(status)) status = train(&job, t, saved, end);
   end->input_ended = job.input_ended;

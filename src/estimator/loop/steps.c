@@ -162,9 +162,7 @@ static ls_status record_predictions(const step *s) {
   return status;
 }
 
-static ls_status record(const step *s) {
-  if (s->steps->mode == LS_MODE_EVAL) LS_RETURN_IF_ERROR(record_metrics(s));
-  if (ls_step_loop_predict(s->steps)) LS_RETURN_IF_ERROR(record_predictions(s));
+static ls_status record_host_call(const step *s) {
   if (ls_estimator_spec_is_tpu(s->spec))
     LS_RETURN_IF_ERROR(ls_host_calls_record(&s->steps->host, "host_call",
                                             &s->spec_options->host_call));
@@ -200,7 +198,7 @@ static ls_status enqueue_each(step *s, int64_t every) {
 }
 
 static ls_status tell_hosts(step *s) {
-  LS_RETURN_IF_ERROR(record(s));
+  LS_RETURN_IF_ERROR(record_host_call(s));
   return enqueue_each(s, s->steps->options->calls->plan->host_call_every);
 }
 
@@ -243,6 +241,7 @@ static ls_status train_step(step *s) {
 }
 
 static ls_status eval_step(step *s) {
+  LS_RETURN_IF_ERROR(record_metrics(s));
   LS_RETURN_IF_ERROR(tell_hosts(s));
   LS_CONTROL_SCOPE(&s->told, s->told.id != 0);
   return ls_carried_add_loss(s->steps, s->spec_options->loss, s->examples,
@@ -250,6 +249,7 @@ static ls_status eval_step(step *s) {
 }
 
 static ls_status predict_step(step *s) {
+  LS_RETURN_IF_ERROR(record_predictions(s));
   LS_RETURN_IF_ERROR(tell_hosts(s));
   LS_CONTROL_SCOPE(&s->told, s->told.id != 0);
   s->carried.stopping = ls_stopping_signal(s->fed.stopping);
@@ -257,17 +257,16 @@ static ls_status predict_step(step *s) {
 }
 
 static ls_status make_step(step *s) {
+  static ls_status (*const finish[LS_NUM_MODES])(step * s) = {
+      [LS_MODE_TRAIN] = train_step,
+      [LS_MODE_EVAL] = eval_step,
+      [LS_MODE_PREDICT] = predict_step};
   ls_step_loop *steps = s->steps;
   if (steps->options->any_batch && !ls_step_loop_predict(steps))
     s->examples =
         ls_reduce_sum(ls_convert(s->fed.mask, LS_DTYPE_I64), LS_ALL_AXES);
   LS_RETURN_IF_ERROR(make_model(s));
-  if (steps->mode == LS_MODE_TRAIN)
-    LS_RETURN_IF_ERROR(train_step(s));
-  else if (steps->mode == LS_MODE_EVAL)
-    LS_RETURN_IF_ERROR(eval_step(s));
-  else
-    LS_RETURN_IF_ERROR(predict_step(s));
+  LS_RETURN_IF_ERROR(finish[steps->mode](s));
   s->carried.count = ls_add(s->carried.count, ls_scalar_i64(LS_DTYPE_I64, 1));
   return ls_step_loop_predict(steps)
              ? ls_ok()
