@@ -12,6 +12,7 @@
 #include "lockstep/host.h"
 #include "lockstep/replicate.h"
 #include "lockstep/tpu_strategy.h"
+#include "support/assignments.h"
 #include "support/computation.h"
 #include "support/function.h"
 #include "support/pod_runs.h"
@@ -59,12 +60,14 @@ typedef struct counting {
   size_t replicas;
   ls_function *function;  // NULL: in a session.
   ls_nest fetch;
+  const ls_device_assignment *assignment;  // NULL: none.
 } counting;
 
 static ls_status count_in(const counting *c, ls_nest *outputs) {
   const ls_nest inputs = computation_inputs(c->replicas);
-  const ls_status status =
-      ls_replicate(count_up, c->variable, inputs, NULL, outputs);
+  const ls_status status = ls_replicate(
+      count_up, c->variable, inputs,
+      &(ls_replicate_options){.assignment = c->assignment}, outputs);
   ls_nest_release(inputs);
   return status;
 }
@@ -83,8 +86,10 @@ static void make_variable(counting *c) {
                                &c->variable));
 }
 
-static counting counting_begin(pod_runs *f, size_t replicas, bool in_session) {
-  counting c = {.replicas = replicas};
+static counting counting_begin_on(pod_runs *f, size_t replicas,
+                                  const ls_device_assignment *assignment,
+                                  bool in_session) {
+  counting c = {.replicas = replicas, .assignment = assignment};
   if (in_session) {
     LS_GRAPH_SCOPE(f->graph);
     make_variable(&c);
@@ -95,6 +100,10 @@ static counting counting_begin(pod_runs *f, size_t replicas, bool in_session) {
     c.function = function_of(traced, NULL);
   }
   return c;
+}
+
+static counting counting_begin(pod_runs *f, size_t replicas, bool in_session) {
+  return counting_begin_on(f, replicas, NULL, in_session);
 }
 
 static void counting_end(counting *c) {
@@ -180,6 +189,44 @@ TEST(other_cores_do_not_matter) {
   assert_true(counted_so_far(&f, &c) == 1);
   counting_end(&c);
   pod_runs_end(&f);
+}
+
+// The cores that it uses are those of its assignment, all of each replica.
+TEST(the_cores_of_an_assignment_are_those_that_can_be_lost) {
+  static const struct {
+    int replicas, cores;
+    int at[4][2];  // Host and core.
+  } rows[] = {{1, 1, {{1, 0}}},
+              {1, 2, {{1, 0}, {0, 1}}},
+              {2, 1, {{1, 0}, {1, 1}}},
+              {2, 1, {{1, 1}, {0, 1}}},
+              {2, 2, {{0, 0}, {1, 0}, {0, 1}, {1, 1}}}};
+  for (size_t i = 0; i < LS_COUNT_OF(rows) * 2; ++i) {
+    const int replicas = rows[i / 2].replicas, cores = rows[i / 2].cores;
+    pod_runs f = begin(2, 2);
+    ls_device_assignment *assignment =
+        make_assignment(f.pod->topology, replicas, cores, rows[i / 2].at);
+    counting c =
+        counting_begin_on(&f, (size_t)replicas, assignment, i % 2 == 0);
+    if (c.function != NULL) {
+      ls_function_release(c.function);
+      c.function = function_of(traced, &c);
+    }
+    for (int core = 0; core < 4; ++core) {
+      bool is_used = false;
+      for (int k = 0; k < replicas * cores; ++k)
+        is_used |= rows[i / 2].at[k][0] == core / 2 &&
+                   rows[i / 2].at[k][1] == core % 2;
+      inject(f.pod, (ls_pod_fault){.kind = LS_POD_CORE_LOST,
+                                   .host = core / 2,
+                                   .core = core % 2});
+      expect_status(count_once(&f, &c), is_used ? LS_UNAVAILABLE : LS_OK, "");
+      ls_pod_heal(f.pod);
+    }
+    counting_end(&c);
+    ls_device_assignment_release(assignment);
+    pod_runs_end(&f);
+  }
 }
 
 // ---- Compiling -------------------------------------------------------------

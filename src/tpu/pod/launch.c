@@ -88,14 +88,26 @@ static ls_status read_id(ls_runtime *runtime, const ls_node *node,
                                             job != NULL ? job : "", out_id);
 }
 
+// An attribute of the metadata; on a replicate op it is a mark, which has a
+// name alone.
+static const ls_attr *metadata_attr(const ls_node *node, ls_attr_id id) {
+  return ls_node_attr_named(node, ls_attr_table[id].name);
+}
+
+static int64_t metadata_int(const ls_node *node, ls_attr_id id,
+                            int64_t otherwise) {
+  const ls_attr *attr = metadata_attr(node, id);
+  return attr != NULL ? attr->as.i : otherwise;
+}
+
 static ls_status make_for(ls_runtime *runtime, const ls_node *node,
                           const ls_system_id *id, ls_object **out_launch) {
   static const ls_attr none;
   const bool is_several = node->type == LS_OP_REPLICATE;
   const int64_t replicas = ls_node_int(
       node, is_several ? LS_ATTR_ID_REPLICAS : LS_ATTR_ID_NUM_REPLICAS);
-  const ls_attr *numbers = ls_node_attr(node, LS_ATTR_ID_DEVICE_ASSIGNMENT);
-  const int64_t cores = ls_node_int(node, LS_ATTR_ID_NUM_CORES_PER_REPLICA);
+  const ls_attr *numbers = metadata_attr(node, LS_ATTR_ID_DEVICE_ASSIGNMENT);
+  const int64_t cores = metadata_int(node, LS_ATTR_ID_NUM_CORES_PER_REPLICA, 1);
   ls_pod_of_now now;
   LS_RETURN_IF_ERROR(ls_pod_ready(runtime, id, &now));
   ls_allocator *allocator = ls_runtime_allocator(runtime);
@@ -129,6 +141,8 @@ static ls_status make(ls_runtime *runtime, const ls_node *node,
                       ls_object **out_launch) {
   ls_system_id *id = NULL;
   *out_launch = NULL;
+  // One for the hosts' CPUs has no cores.
+  if (metadata_int(node, LS_ATTR_ID_USE_TPU, 1) == 0) return ls_ok();
   LS_RETURN_IF_ERROR(read_id(runtime, node, &id));
   const ls_status status = make_for(runtime, node, id, out_launch);
   ls_object_release(id);
