@@ -80,6 +80,7 @@ ls_status ls_find_clusters(ls_copying *c) {
   if (c->inside == NULL) LS_RETURN_IF_ERROR(list_clusters(c));
   for (size_t i = 0; i < c->from->num_nodes; ++i) {
     ls_node *node = c->from->nodes[i];
+    if (node->type == LS_OP_REPLICATE) continue;  // It is gathered.
     LS_RETURN_IF_ERROR(check_mark(c, node, LS_MARK_REPLICATE));
     LS_RETURN_IF_ERROR(check_mark(c, node, LS_MARK_OUTSIDE));
     const char *name = ls_node_mark(node, LS_MARK_REPLICATE);

@@ -107,6 +107,7 @@ static ls_status copy_region(ls_copying *outer, ls_node *holder, ls_graph *from,
   to->trains = from->trains;
   ls_copying c;
   ls_copying_init(&c, outer, from, to, outer->memory);
+  c.as_is = c.as_is || holder->type == LS_OP_REPLICATE;
   const char *mark = ls_node_mark(holder, LS_MARK_REPLICATE);
   if (mark != NULL && c.inside == NULL)
     c.inside = ls_cluster_named(outer, mark);

@@ -10,10 +10,12 @@ const char *ls_node_mark(const ls_node *node, const char *name) {
 }
 
 // ---- Whether there is anything to do ---------------------------------------
+// A replicate op, as in the text of a gathered graph, has it behind it.
 static ls_status look_for_marks(ls_graph *graph, bool *found) {
   graph = ls_graph_resolve(graph);
   for (size_t i = 0; i < graph->num_nodes; ++i) {
     ls_node *node = graph->nodes[i];
+    if (node->type == LS_OP_REPLICATE) continue;
     if (ls_node_attr_named(node, LS_MARK_REPLICATE) != NULL) {
       *found = true;
     } else if (ls_node_attr_named(node, LS_MARK_OUTSIDE) != NULL) {

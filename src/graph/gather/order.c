@@ -47,9 +47,14 @@ static ls_status pass_on(ls_copying *c, ls_node *node) {
   return ls_copying_set_op(c, node->id, ls_ref_id(ref));
 }
 
+// In text, which is read back, a computation of one replica is as it was built:
+// its ops alone do not say all of it.
+static bool stays_flat(const ls_copying *c) { return c->shows_copies > 0; }
+
 static ls_status take_outputs(ls_copying *c, ls_node *node) {
   const ls_cluster *cluster = ls_cluster_of_ref(c, node->inputs[0]);
-  if (cluster == NULL && node->num_outputs == 1) return pass_on(c, node);
+  if (cluster == NULL && node->num_outputs == 1)
+    return stays_flat(c) ? ls_copy_node(c, node) : pass_on(c, node);
   if (cluster == NULL || cluster->replicas != node->num_outputs) {
     char text[LS_MAX_FULL_NAME];
     return ls_internal(
@@ -73,10 +78,12 @@ static ls_status copy_one(ls_copying *c, size_t place) {
     return ls_copy_without_gradient(c, node);
   switch (node->type) {
   case LS_OP_PARAMETER:
-  case LS_OP_TPU_REPLICATE_METADATA:
     return ls_ok();
+  case LS_OP_TPU_REPLICATE_METADATA:
+    return stays_flat(c) ? ls_copy_node(c, node) : ls_ok();
   case LS_OP_TPU_REPLICATED_INPUT:
-    return node->num_inputs == 1 ? pass_on(c, node) : ls_ok();
+    if (node->num_inputs != 1) return ls_ok();
+    return stays_flat(c) ? ls_copy_node(c, node) : pass_on(c, node);
   case LS_OP_TPU_REPLICATED_OUTPUT:
     return take_outputs(c, node);
   default: {
