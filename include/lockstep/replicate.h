@@ -42,7 +42,8 @@ typedef struct ls_replicate_options {
   // Which cores each replica has, lent for the call. Default: one core, of the
   // system that an op of infeed would mean here (lockstep/infeed.h), if there
   // is one; then there are as many replicas as cores, or one. Where several may
-  // be meant the call is refused with FAILED_PRECONDITION.
+  // be meant, or the first of several was shut down, the call is refused with
+  // FAILED_PRECONDITION.
   const ls_device_assignment *assignment;
   // Whether ops that no core runs (strings, summaries, prints) go to the host
   // by themselves. Default off.

@@ -238,9 +238,10 @@ LS_API LS_MUST_USE ls_status ls_tpu_system_device(const char *job,
 LS_API ls_device_name ls_tpu_core_device(int32_t core);
 
 // The same as ops on the system's device: of the system of a job that is
-// initialized, else connected, or of the local system. The value of the first
-// is the serialized topology, a string scalar. Initializing once more does not
-// warn.
+// initialized, else the only one connected, or of the local system; a run is
+// FAILED_PRECONDITION where several are connected and none is initialized. The
+// value of the first is the serialized topology, a string scalar. Initializing
+// once more does not warn.
 LS_PLACED ls_tensor ls_tpu_initialize_op(const char *job);
 LS_PLACED ls_op ls_tpu_shutdown_op(const char *job);
 

@@ -5,6 +5,7 @@
 #include "base/memory/allocator.h"
 #include "lockstep/eager.h"
 #include "lockstep/function.h"
+#include "lockstep/infeed.h"
 #include "lockstep/session.h"
 #include "lockstep/tpu_system.h"
 #include "support/counted.h"
@@ -208,6 +209,61 @@ TEST(a_job_that_is_not_there_is_refused_when_it_runs) {
     ls_tpu_initialize_op("a:b");
     expect_status(ls_graph_take_error(graph), LS_INVALID_ARGUMENT, "'a:b'");
   }
+  ls_graph_destroy(graph);
+  counted_end(&c);
+}
+
+static ls_status run_op(ls_graph *graph, ls_nest fetch) {
+  ls_session *session = NULL;
+  ls_nest results = ls_none();
+  expect_ok(ls_session_create(graph, &session));
+  const ls_status status = ls_session_run(session, fetch, NULL, 0, &results);
+  ls_nest_release(results);
+  ls_session_destroy(session);
+  return status;
+}
+
+// As long as none is initialized, an op does not choose among those that are
+// connected.
+TEST(an_op_of_a_job_with_several_systems_is_refused) {
+  LS_SPEC("O6");
+  counted c = begin();
+  static const char *const names[] = {"virtual:2x1", "virtual:2x2"};
+  ls_tpu_resolver *resolvers[2] = {NULL, NULL};
+  ls_graph *graph = NULL;
+  expect_ok(ls_graph_create("g", &graph));
+  LS_GRAPH_SCOPE(graph);
+  const ls_nest fetches[] = {ls_leaf(ls_tpu_initialize_op("worker")),
+                             ls_nest_op(ls_tpu_shutdown_op("worker"))};
+  for (int k = 0; k < 2; ++k) {
+    expect_ok(ls_tpu_resolver_create(
+        &(ls_tpu_resolver_options){.name = names[k]}, &resolvers[k]));
+    expect_ok(ls_tpu_connect(resolvers[k]));
+  }
+  for (int k = 0; k < 2; ++k)
+    expect_status(run_op(graph, fetches[k]), LS_FAILED_PRECONDITION,
+                  "may be for TPU system 'virtual:2x1' or for 'virtual:2x2' of "
+                  "job worker, and neither is initialized");
+  {
+    LS_DEVICE_SCOPE("/job:worker/task:0");
+    (void)ls_infeed_enqueue(ls_scalar(LS_DTYPE_F32, 1), LS_SCALAR, 0);
+  }
+  expect_status(ls_graph_take_error(graph), LS_FAILED_PRECONDITION,
+                "infeed_enqueue may be for TPU system 'virtual:2x1' or for "
+                "'virtual:2x2' of job worker, and neither is initialized");
+  // It is the one that is initialized, whichever was connected last.
+  expect_ok(ls_tpu_initialize(resolvers[0], NULL));
+  expect_ok(run_op(graph, fetches[0]));
+  expect_ok(run_op(graph, fetches[1]));
+  // Then there is one.
+  expect_ok(run_op(graph, fetches[0]));
+  ls_tpu_systems *systems = NULL;
+  expect_ok(ls_tpu_initialized_systems(&systems));
+  assert_int_equal(systems->count, 1);
+  assert_string_equal(systems->systems[0].name, "virtual:2x2");
+  ls_tpu_systems_destroy(systems);
+  for (int k = 0; k < 2; ++k)
+    ls_tpu_resolver_release(resolvers[k]);
   ls_graph_destroy(graph);
   counted_end(&c);
 }

@@ -50,30 +50,33 @@ bool ls_pod_has_topology(const ls_pod *pod, const void *bytes, size_t size) {
          memcmp(pod->topology->serialized, bytes, size) == 0;
 }
 
-static bool is_candidate(const ls_pod *pod, const ls_topology *topology,
-                         bool is_initialized) {
+static bool is_candidate(const ls_pod *pod, const char *job,
+                         const ls_topology *topology, bool is_initialized) {
   return (!is_initialized || ls_pod_is_initialized(pod)) &&
+         (job == NULL || strcmp(pod->job, job) == 0) &&
          (topology == NULL || ls_pod_has_topology(pod, topology->serialized,
                                                   topology->serialized_size));
 }
 
-// With a topology (NULL: any).
-static void find_only(ls_runtime *runtime, const ls_topology *topology,
-                      ls_pod **out_pod, ls_pod **out_other) {
+// Of a job and with a topology (NULL: any).
+static void find_only(ls_runtime *runtime, const char *job,
+                      const ls_topology *topology, ls_pod **out_pod,
+                      ls_pod **out_other) {
   *out_pod = *out_other = NULL;
   ls_runtime_lock(runtime);
   const ls_tpu_state *state = ls_tpu_state_find(runtime);
   for (int rest = 0; rest < 2 && *out_pod == NULL; ++rest)
     for (size_t i = 0; state != NULL && i < state->num_pods; ++i)
       if (*out_other == NULL &&
-          is_candidate(state->pods[i], topology, rest == 0))
+          is_candidate(state->pods[i], job, topology, rest == 0))
         *(*out_pod == NULL ? out_pod : out_other) =
             ls_object_retain(state->pods[i]);
   ls_runtime_unlock(runtime);
 }
 
-void ls_pod_only(ls_runtime *runtime, ls_pod **out_pod, ls_pod **out_other) {
-  find_only(runtime, NULL, out_pod, out_other);
+void ls_pod_only(ls_runtime *runtime, const char *job, ls_pod **out_pod,
+                 ls_pod **out_other) {
+  find_only(runtime, job, NULL, out_pod, out_other);
 }
 
 void ls_pod_of_topology(ls_runtime *runtime, const ls_topology *topology,
@@ -84,7 +87,7 @@ void ls_pod_of_topology(ls_runtime *runtime, const ls_topology *topology,
                                               topology->serialized_size))
     return;
   ls_object_release(*out_pod);
-  find_only(runtime, topology, out_pod, out_other);
+  find_only(runtime, NULL, topology, out_pod, out_other);
 }
 
 // With the lock held. NULL: what the local system computes on is not there.
@@ -136,6 +139,14 @@ void ls_pod_reset_queues(ls_pod *pod) {
     queues->reset(&pod->cores[i]);
 }
 
+// With the lock held.
+static void forget_first(ls_tpu_state *state) {
+  for (size_t i = 0; i < state->num_pods; ++i)
+    if (ls_pod_is_initialized(state->pods[i])) return;
+  ls_object_release(state->first);
+  state->first = NULL;
+}
+
 void ls_pod_shut_down(ls_pod *pod) {
   ls_runtime_lock(pod->runtime);
   ls_tpu_state *state = ls_tpu_state_find(pod->runtime);
@@ -146,6 +157,7 @@ void ls_pod_shut_down(ls_pod *pod) {
   }
   if (was_there) {
     --state->num_pods;
+    forget_first(state);
     if (pod->job[0] == '\0' && ls_pod_is_initialized(pod)) {
       ls_object_release(state->gone);
       state->gone = ls_object_retain(pod->id);
@@ -354,6 +366,7 @@ void ls_pod_initialize(ls_pod *pod) {
   // A pod that was taken out stays so.
   if (find_in(state, pod->name, pod->job) == pod) {
     __atomic_store_n(&pod->generation, ++state->generations, __ATOMIC_RELEASE);
+    if (state->first == NULL) state->first = ls_object_retain(pod->id);
     if (pod->job[0] == '\0') {
       ls_object_release(state->gone);
       state->gone = NULL;

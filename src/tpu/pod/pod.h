@@ -113,10 +113,11 @@ ls_pod *ls_pod_of_id(ls_runtime *runtime, const ls_system_id *id);
 // which a job has one at most, or else the one made last; NULL without one. The
 // caller releases it.
 ls_pod *ls_pod_of_job(ls_runtime *runtime, const char *job);
-// The only pod that is initialized, or without one the only one that there is;
-// NULL: there is none. `*out_other` is another such pod, if there is one. The
-// caller releases both.
-void ls_pod_only(ls_runtime *runtime, ls_pod **out_pod, ls_pod **out_other);
+// The only pod of a job (NULL: of any) that is initialized, or without one the
+// only one that there is; NULL: there is none. `*out_other` is another such
+// pod, if there is one. The caller releases both.
+void ls_pod_only(ls_runtime *runtime, const char *job, ls_pod **out_pod,
+                 ls_pod **out_other);
 // The same of those with this topology; the local system, if it has it.
 void ls_pod_of_topology(ls_runtime *runtime, const ls_topology *topology,
                         ls_pod **out_pod, ls_pod **out_other);

@@ -17,6 +17,7 @@ static ls_status destroy_state(void *pointer) {
   for (size_t i = 0; i < state->num_systems; ++i)
     ls_tpu_system_deinit(state->allocator, &state->systems[i]);
   ls_object_release(state->gone);
+  ls_object_release(state->first);
   ls_release(state->allocator, state->pods);
   ls_release(state->allocator, state->systems);
   ls_release(state->allocator, state);

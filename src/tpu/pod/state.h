@@ -18,6 +18,9 @@ typedef struct ls_tpu_state {
   // The local system, if it was shut down and is not back; NULL: it was not.
   // Counted.
   ls_system_id *gone;
+  // The system that was initialized while no other was, also after its shutdown
+  // as long as others stay; NULL: none is initialized. Counted.
+  ls_system_id *first;
   ls_tpu_system *systems;  // Initialized, pods or not. Their texts and
   size_t num_systems, systems_capacity;  // topologies are the state's.
 } ls_tpu_state;

@@ -77,6 +77,60 @@ static ls_status refuse_choice(const char *what, const ls_pod *a,
       ls_job_text(a->job));
 }
 
+// What says nothing meant the first system; it does not go over to another one.
+static ls_status check_first(ls_runtime *runtime, const char *what,
+                             const ls_pod *pod) {
+  ls_runtime_lock(runtime);
+  ls_system_id *first = ls_object_retain(ls_tpu_state_find(runtime)->first);
+  ls_runtime_unlock(runtime);
+  ls_status status = ls_ok();
+  if (first != NULL && ls_pod_is_initialized(pod) &&
+      !ls_system_id_equal(first, pod->id))
+    status = ls_failed_precondition(
+        "%s may be for TPU system '%s' of job %s, which was shut down, or for "
+        "'%s' of job %s: say for which, by a device such as /job:%s/task:0, a "
+        "strategy or a device assignment",
+        what, first->name, ls_job_text(first->job), pod->name,
+        ls_job_text(pod->job), ls_job_text(pod->job));
+  ls_object_release(first);
+  return status;
+}
+
+static ls_status refuse_in_job(const char *what, const ls_pod *a,
+                               const ls_pod *b) {
+  return ls_failed_precondition(
+      "%s may be for TPU system '%s' or for '%s' of job %s, and neither is "
+      "initialized: initialize the one that is meant (ls_tpu_initialize)",
+      what, a->name, b->name, ls_job_text(a->job));
+}
+
+ls_status ls_system_of_job(ls_runtime *runtime, const char *what,
+                           const char *job, ls_pod **out_pod) {
+  ls_pod *other = NULL;
+  ls_pod_only(runtime, job, out_pod, &other);
+  if (other == NULL) return ls_ok();
+  const ls_status status = refuse_in_job(what, *out_pod, other);
+  ls_object_release(*out_pod);
+  ls_object_release(other);
+  *out_pod = NULL;
+  return status;
+}
+
+// The only system, if nothing says which.
+static ls_status find_only(ls_runtime *runtime, const char *what,
+                           ls_pod **out_pod) {
+  ls_pod *other = NULL;
+  ls_pod_only(runtime, NULL, out_pod, &other);
+  if (*out_pod == NULL) return ls_ok();
+  const ls_status status = other != NULL ? refuse_choice(what, *out_pod, other)
+                                         : check_first(runtime, what, *out_pod);
+  ls_object_release(other);
+  if (ls_status_is_ok(status)) return status;
+  ls_object_release(*out_pod);
+  *out_pod = NULL;
+  return status;
+}
+
 // The local system is missed once it was shut down.
 static ls_system_id *find_gone(ls_runtime *runtime) {
   ls_runtime_lock(runtime);
@@ -96,16 +150,13 @@ ls_status ls_system_here(ls_runtime *runtime, const char *what, const char *job,
     *out_id = ls_object_retain(around);
     return ls_ok();
   }
-  ls_pod *pod = ls_pod_of_job(runtime, wanted), *other = NULL;
+  ls_pod *pod = NULL;
+  LS_RETURN_IF_ERROR(ls_system_of_job(runtime, what, wanted, &pod));
   if (pod == NULL && !has_job) *out_id = find_gone(runtime);
   if (*out_id != NULL) return ls_ok();
-  if (pod == NULL && !has_job) ls_pod_only(runtime, &pod, &other);
-  ls_status status = ls_ok();
-  if (other != NULL)
-    status = refuse_choice(what, pod, other);
-  else if (pod != NULL)
-    *out_id = ls_object_retain(pod->id);
+  if (pod == NULL && !has_job)
+    LS_RETURN_IF_ERROR(find_only(runtime, what, &pod));
+  if (pod != NULL) *out_id = ls_object_retain(pod->id);
   ls_object_release(pod);
-  ls_object_release(other);
-  return status;
+  return ls_ok();
 }

@@ -16,6 +16,8 @@
 #include "lockstep/object.h"
 #include "lockstep/topology.h"
 
+struct ls_pod;
+
 typedef struct ls_system_id {
   ls_object object;
   ls_allocator *allocator;
@@ -75,9 +77,15 @@ ls_system_id *ls_system_around(void);
 // device names (NULL or "": it names none). Else the system of that job;
 // without one the local system, also when it was shut down, or the only one.
 // NULL: there is none. The caller releases it.
-//   LS_FAILED_PRECONDITION  there are several, and nothing says which: names
-//                           two of them.
+//   LS_FAILED_PRECONDITION  there are several, or the first one was shut down,
+//                           and nothing says which: names two of them.
 LS_MUST_USE ls_status ls_system_here(ls_runtime *runtime, const char *what,
                                      const char *job, ls_system_id **out_id);
+// The pod of a job: the one that is initialized, or without one the only one
+// that is connected; NULL: there is none. The caller releases it.
+//   LS_FAILED_PRECONDITION  none is initialized, and several are connected.
+LS_MUST_USE ls_status ls_system_of_job(ls_runtime *runtime, const char *what,
+                                       const char *job,
+                                       struct ls_pod **out_pod);
 
 #endif  // LS_TPU_POD_SYSTEM_ID_H_

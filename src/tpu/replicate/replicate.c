@@ -432,8 +432,13 @@ static ls_status find_system(ls_replication *r) {
       ls_device_parse(ls_context_current()->scoped.device, &device));
   if (assignment != NULL && device.job[0] == '\0')
     return find_by_topology(runtime, assignment->topology, &r->system);
-  return ls_system_here(runtime, "a replicated computation", device.job,
-                        &r->system);
+  const ls_status status = ls_system_here(runtime, "a replicated computation",
+                                          device.job, &r->system);
+  if (r->options->use_tpu != LS_FLAG_OFF ||
+      ls_status_code(status) != LS_FAILED_PRECONDITION)
+    return status;
+  ls_status_free(status);  // On the hosts' CPUs it needs no system.
+  return ls_ok();
 }
 
 static ls_status replicate_here(ls_replication *r, ls_callback fn, void *user,

@@ -73,12 +73,20 @@ static ls_status make_job(const char *job, job_state **out_state) {
   return ls_out_of_memory();
 }
 
-// The pod of the op's job, made if it is the local one; the caller releases it.
+// The pod of the op's job; NULL: there is none.
+static ls_status find_connected(const ls_host_call *call, ls_pod **out_pod) {
+  const job_state *state = (const job_state *)call->state;
+  if (state->system == NULL)
+    return ls_system_of_job(call->runtime, call->op_name, state->job, out_pod);
+  *out_pod = ls_pod_of_id(call->runtime, state->system);
+  return ls_ok();
+}
+
+// The same, made if it is the local one; the caller releases it.
 static ls_status find_pod(const ls_host_call *call, ls_pod **out_pod) {
   const job_state *state = (const job_state *)call->state;
   const char *job = state->job;
-  *out_pod = state->system != NULL ? ls_pod_of_id(call->runtime, state->system)
-                                   : ls_pod_of_job(call->runtime, job);
+  LS_RETURN_IF_ERROR(find_connected(call, out_pod));
   if (*out_pod != NULL) return ls_ok();
   if (state->system != NULL && job[0] != '\0')
     return ls_not_found("%s: there is no TPU system '%s' of job %s: connect to "
@@ -139,10 +147,9 @@ static void end_topology(ls_host_call *call) {
 static ls_status shut_down(ls_host_call *call) {
   const job_state *state = (const job_state *)call->state;
   const char *job = state->job;
-  ls_pod *pod = state->system != NULL
-                    ? ls_pod_of_id(call->runtime, state->system)
-                    : ls_pod_of_job(call->runtime, job);
+  ls_pod *pod = NULL;
   bool was = false;
+  LS_RETURN_IF_ERROR(find_connected(call, &pod));
   const ls_status status = pod != NULL ? ls_pod_stop(pod, &was) : ls_ok();
   ls_pod_release(pod);
   LS_RETURN_IF_ERROR(status);

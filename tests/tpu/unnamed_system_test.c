@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Computations without a strategy while systems come and go: they keep to the
+// system that they meant, in functions and in the text of graphs.
+#include <string.h>
+
+#include "support/computation.h"
+#include "support/counted.h"
+#include "support/function.h"
+#include "tpu/pod/pod.h"
+
+static char on_red[] = "/job:red/task:0", on_blue[] = "/job:blue/task:0";
+
+static ls_tpu_resolver *resolver_of(const char *job) {
+  ls_tpu_resolver *resolver = NULL;
+  expect_ok(ls_tpu_resolver_create(
+      &(ls_tpu_resolver_options){.name = "virtual:1x1", .job = job},
+      &resolver));
+  return resolver;
+}
+
+static void lose_core(const ls_tpu_resolver *resolver) {
+  ls_pod *pod = NULL;
+  expect_ok(ls_tpu_pod(resolver, &pod));
+  expect_ok(ls_pod_inject(pod, &(ls_pod_fault){.kind = LS_POD_CORE_LOST}));
+  ls_pod_release(pod);
+}
+
+static ls_nest sum_of_ids(ls_nest args, void *user) {
+  (void)args, (void)user;
+  return ls_leaf(
+      ls_all_reduce(LS_REDUCE_SUM, ls_convert(ls_replica_id(), LS_DTYPE_F32)));
+}
+
+// ---- Functions -------------------------------------------------------------
+// A function that says nothing meant the system that was there first: it does
+// not go over to another one, by a call that is traced later.
+static ls_nest replicate_sum_on(const char *device, size_t replicas) {
+  LS_DEVICE_SCOPE(device);
+  ls_nest outputs = ls_none();
+  const ls_nest inputs = computation_inputs(replicas);
+  const ls_status status =
+      ls_replicate(sum_of_ids, NULL, inputs, NULL, &outputs);
+  ls_nest_release(inputs);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  const ls_tensor sum = ls_nest_tensor(ls_nest_item(outputs, 0), 0);
+  ls_nest_release(outputs);
+  return ls_leaf(sum);
+}
+
+static ls_nest replicate_sum(ls_nest args, void *user) {
+  (void)args;
+  return replicate_sum_on(user != NULL ? user : "", 2);
+}
+
+static ls_status call_plain(ls_function *f, int64_t size) {
+  ls_nest results = ls_none();
+  const ls_nest args = ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(size));
+  const ls_status status = ls_function_call(f, args, &results);
+  ls_nest_release(results);
+  ls_nest_release(args);
+  return status;
+}
+
+TEST(what_says_nothing_does_not_go_over_to_another) {
+  counted c = counted_begin(1);
+  ls_tpu_resolver *red = resolver_of("red"), *blue = resolver_of("blue");
+  ls_function *f = function_of(replicate_sum, NULL);
+  ls_function *named = function_of(replicate_sum, on_blue);
+  static const char *const says = "a replicated computation may be for TPU "
+                                  "system 'virtual:1x1' of job red, "
+                                  "which was shut down, or for 'virtual:1x1' "
+                                  "of job blue: say for which, by "
+                                  "a device such as /job:blue/task:0";
+  expect_ok(ls_tpu_initialize(red, NULL));
+  expect_ok(call_plain(f, 1));
+  expect_ok(ls_tpu_initialize(blue, NULL));
+  expect_ok(ls_tpu_shutdown(red));
+  // Compiled before, and not.
+  for (int64_t size = 1; size <= 2; ++size)
+    expect_status(call_plain(f, size), LS_FAILED_PRECONDITION, says);
+  expect_ok(call_plain(named, 3));
+  // Its program is made anew, while there are two.
+  expect_ok(ls_tpu_initialize(red, NULL));
+  expect_status(call_plain(f, 1), LS_FAILED_PRECONDITION,
+                "a replicated computation may be for TPU system 'virtual:1x1' "
+                "of job blue or for 'virtual:1x1' of job red");
+  // One that came later, and is gone, is missed by nobody.
+  expect_ok(ls_tpu_shutdown(blue));
+  expect_ok(call_plain(f, 1));
+  expect_ok(call_plain(f, 4));
+  // After the last one's end the next one is the first.
+  expect_ok(ls_tpu_shutdown(red));
+  expect_ok(ls_tpu_initialize(blue, NULL));
+  for (int64_t size = 1; size <= 5; ++size)
+    expect_ok(call_plain(f, size));
+  ls_function_release(f);
+  ls_function_release(named);
+  ls_tpu_resolver_release(red);
+  ls_tpu_resolver_release(blue);
+  counted_end(&c);
+}
+
+// ---- For CPUs --------------------------------------------------------------
+static ls_nest sum_on_cpus(ls_nest args, void *user) {
+  ls_nest outputs = ls_none();
+  const ls_nest inputs = computation_inputs(2);
+  (void)args, (void)user;
+  const ls_status status =
+      ls_replicate(sum_of_ids, NULL, inputs,
+                   &(ls_replicate_options){.use_tpu = LS_FLAG_OFF}, &outputs);
+  ls_nest_release(inputs);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  const ls_tensor sum = ls_nest_tensor(ls_nest_item(outputs, 0), 0);
+  ls_nest_release(outputs);
+  return ls_leaf(sum);
+}
+
+// It waits for no system, passes none of its doors, and means none of several.
+TEST(a_computation_for_cpus_needs_no_system) {
+  counted c = counted_begin(1);
+  ls_tpu_resolver *red = resolver_of("red"), *blue = resolver_of("blue");
+  ls_function *f = function_of(sum_on_cpus, NULL);
+  expect_ok(call_plain(f, 1));
+  expect_ok(ls_tpu_initialize(red, NULL));
+  expect_ok(call_plain(f, 2));
+  lose_core(red);
+  expect_ok(call_plain(f, 2));
+  expect_ok(call_plain(f, 3));
+  expect_ok(ls_tpu_initialize(blue, NULL));
+  expect_ok(call_plain(f, 3));
+  expect_ok(call_plain(f, 4));
+  expect_ok(ls_tpu_shutdown(red));
+  for (int64_t size = 1; size <= 5; ++size)
+    expect_ok(call_plain(f, size));
+  ls_function_release(f);
+  ls_tpu_resolver_release(red);
+  ls_tpu_resolver_release(blue);
+  counted_end(&c);
+}
+
+// ---- Text ------------------------------------------------------------------
+// One replica, whose ops stay where they were built, or two.
+typedef struct sum_case {
+  const char *device;
+  size_t replicas;
+} sum_case;
+
+static ls_nest sum_of_case(ls_nest args, void *user) {
+  const sum_case *c = user;
+  (void)args;
+  return replicate_sum_on(c->device, c->replicas);
+}
+
+// The text of f with its computation as one op, read back.
+static ls_function *read_gathered(ls_function *f) {
+  ls_function *read = NULL;
+  char *text = NULL;
+  expect_ok(ls_graph_print_gathered(ls_function_graph(f), &text));
+  expect_ok(ls_function_load(text, NULL, 0, &read));
+  ls_text_release(text);
+  return read;
+}
+
+static ls_status call_read(ls_function *read, double *out_sum) {
+  ls_nest result = ls_none();
+  const ls_nest empty = ls_nest_sequence(LS_KIND_LIST, NULL, 0);
+  const ls_status status = ls_function_call(read, empty, &result);
+  if (ls_status_is_ok(status))
+    *out_sum = ls_nest_number(ls_nest_item(result, 0));
+  ls_nest_release(empty);
+  ls_nest_release(result);
+  return status;
+}
+
+static void expect_sum(ls_function *read, const sum_case *wanted) {
+  double sum = -1;
+  expect_ok(call_read(read, &sum));
+  assert_true(sum == (wanted->replicas == 1 ? 0 : 1));
+}
+
+static void expect_refused(ls_function *read, ls_code code, const char *says) {
+  double sum = -1;
+  expect_status(call_read(read, &sum), code, says);
+}
+
+// It may be printed and read while the system is not there.
+TEST(a_gathered_graph_keeps_its_system_in_its_text) {
+  for (int row = 0; row < 4; ++row) {
+    const bool late = row % 2 == 1;
+    sum_case of = {.device = on_red, .replicas = row < 2 ? 2 : 1};
+    counted c = counted_begin(1);
+    ls_tpu_resolver *red = resolver_of("red"), *blue = resolver_of("blue");
+    ls_function *f = function_of(sum_of_case, &of);
+    ls_nest result = ls_none();
+    expect_ok(ls_tpu_initialize(red, NULL));
+    expect_ok(ls_tpu_initialize(blue, NULL));
+    expect_ok(ls_function_call(f, ls_none(), &result));
+    ls_nest_release(result);
+    if (late) expect_ok(ls_tpu_shutdown(red));
+    ls_function *read = read_gathered(f);
+    if (!late) {
+      expect_sum(read, &of);
+      expect_ok(ls_tpu_shutdown(red));
+    }
+    expect_refused(read, LS_FAILED_PRECONDITION,
+                   "the TPU system 'virtual:1x1' is not initialized, in job "
+                   "red");
+    expect_ok(ls_tpu_initialize(red, NULL));
+    expect_sum(read, &of);
+    lose_core(blue);
+    expect_sum(read, &of);
+    lose_core(red);
+    expect_refused(read, LS_UNAVAILABLE,
+                   "core /job:red/replica:0/task:0/device:TPU:0 of TPU system "
+                   "'virtual:1x1' was lost");
+    ls_function_release(read);
+    ls_function_release(f);
+    ls_tpu_resolver_release(red);
+    ls_tpu_resolver_release(blue);
+    counted_end(&c);
+  }
+}
