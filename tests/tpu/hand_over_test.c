@@ -52,6 +52,11 @@ TEST(what_is_no_tuple_is_refused) {
                 "at least one");
   expect_status(ls_infeed_put(first_core, ls_nest_i64(3)), LS_INVALID_ARGUMENT,
                 "no array");
+  // As the op refuses it.
+  const ls_nest text = ls_nest_zeros(LS_DTYPE_STRING, LS_SCALAR);
+  expect_status(ls_infeed_put(first_core, text), LS_INVALID_ARGUMENT,
+                "element 0 of a tuple for an infeed is of type string");
+  ls_nest_release(text);
   const ls_nest array = number_array(1);
   expect_status(ls_infeed_put("/device:TPU:5", array), LS_NOT_FOUND, "TPU:5");
   expect_status(ls_infeed_put("/device:CPU:0", array), LS_NOT_FOUND, "CPU");

@@ -33,7 +33,7 @@ TEST(there_are_as_many_replicas_as_cores_or_one) {
         snprintf(counts, sizeof(counts), "%zu replicas", replicas);
         assert_non_null(strstr(ls_status_message(status), counts));
         expect_status(status, LS_INVALID_ARGUMENT,
-                      "a system of 4 cores (2 hosts with 2 each)");
+                      "TPU system 'virtual' of 4 cores (2 hosts with 2 each)");
       }
       ls_nest_release(inputs);
       ls_nest_release(outputs);

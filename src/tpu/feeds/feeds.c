@@ -6,6 +6,7 @@
 #include "lockstep/infeed.h"
 #include "tpu/feeds/feed.h"
 #include "tpu/pod/assignment.h"
+#include "tpu/pod/core_queues.h"
 
 // ---- What all share --------------------------------------------------------
 ls_op ls_feed_op_add(const char *name, ls_feed_state *feed,
@@ -95,20 +96,6 @@ ls_op ls_feed_enqueue(ls_system_id *system, const char *name,
 }
 
 // ---- What is refused -------------------------------------------------------
-static bool can_be_fed(ls_dtype dtype) {
-  return dtype > LS_DTYPE_NONE && dtype < LS_DTYPE_COUNT &&
-         dtype != LS_DTYPE_STRING && dtype != LS_DTYPE_RESOURCE &&
-         dtype != LS_DTYPE_VARIANT;
-}
-
-static ls_status check_dtype(const char *name, size_t i, ls_dtype dtype) {
-  if (can_be_fed(dtype)) return ls_ok();
-  return ls_invalid_argument(
-      "element %zu of %s is of type %s; possible are bool, i8, i16, i32, i64, "
-      "u8, u16, u32, u64, f16, bf16, f32, f64, c64 and c128",
-      i, name, ls_dtype_name(dtype));
-}
-
 static ls_status check_count(const char *name, size_t count) {
   return count > 0 ? ls_ok()
                    : ls_invalid_argument("the tuple of %s has no elements; "
@@ -121,7 +108,7 @@ static ls_status check_types(const char *name, const ls_type *types,
   LS_RETURN_IF_ERROR(check_count(name, count));
   if (types == NULL) return ls_invalid_argument("%s: types is NULL", name);
   for (size_t i = 0; i < count; ++i) {
-    LS_RETURN_IF_ERROR(check_dtype(name, i, types[i].dtype));
+    LS_RETURN_IF_ERROR(ls_core_queue_check_dtype(name, i, types[i].dtype));
     LS_RETURN_IF_ERROR(ls_shape_check(types[i].shape));
   }
   return ls_ok();
@@ -133,7 +120,8 @@ static ls_status check_values(const char *name, const ls_tensor *values,
   if (values == NULL) return ls_invalid_argument("%s: values is NULL", name);
   for (size_t i = 0; i < count; ++i)
     if (!ls_tensor_is_failed(values[i]))
-      LS_RETURN_IF_ERROR(check_dtype(name, i, ls_tensor_dtype(values[i])));
+      LS_RETURN_IF_ERROR(
+          ls_core_queue_check_dtype(name, i, ls_tensor_dtype(values[i])));
   return ls_ok();
 }
 

@@ -173,3 +173,19 @@ void ls_core_queue_give_back(ls_core_queue *queue, ls_nest tuple) {
   ls_mutex_unlock(&queue->lock);
   if (!is_kept) ls_nest_release(tuple);
 }
+
+// ---- Elements --------------------------------------------------------------
+static bool can_be_fed(ls_dtype dtype) {
+  return dtype > LS_DTYPE_NONE && dtype < LS_DTYPE_COUNT &&
+         dtype != LS_DTYPE_STRING && dtype != LS_DTYPE_RESOURCE &&
+         dtype != LS_DTYPE_VARIANT;
+}
+
+ls_status ls_core_queue_check_dtype(const char *name, size_t i,
+                                    ls_dtype dtype) {
+  if (can_be_fed(dtype)) return ls_ok();
+  return ls_invalid_argument(
+      "element %zu of %s is of type %s; possible are bool, i8, i16, i32, i64, "
+      "u8, u16, u32, u64, f16, bf16, f32, f64, c64 and c128",
+      i, name, ls_dtype_name(dtype));
+}

@@ -43,4 +43,9 @@ LS_MUST_USE ls_status ls_core_queue_make_tuple(ls_core_queue *queue,
 // Takes back what was taken.
 void ls_core_queue_give_back(ls_core_queue *queue, ls_nest tuple);
 
+// Checks that element `i` of what is named can go through a queue.
+//   LS_INVALID_ARGUMENT  strings and others cannot.
+LS_MUST_USE ls_status ls_core_queue_check_dtype(const char *name, size_t i,
+                                                ls_dtype dtype);
+
 #endif  // LS_TPU_POD_CORE_QUEUES_H_

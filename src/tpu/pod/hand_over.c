@@ -117,6 +117,10 @@ static ls_status as_list(ls_nest tuple, ls_nest *out_list) {
           ls_invalid_argument("element %zu of a tuple for an infeed is no "
                               "array: %s",
                               i, ls_nest_print(items[i], text, sizeof(text)));
+    else
+      status =
+          ls_core_queue_check_dtype("a tuple for an infeed", i,
+                                    ls_array_dtype(ls_nest_as_array(items[i])));
   }
   if (ls_status_is_ok(status)) {
     for (size_t i = 0; i < count; ++i)

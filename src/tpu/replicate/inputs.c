@@ -121,9 +121,9 @@ static ls_status check_cores(const ls_replication *r) {
   ls_status status = ls_ok();
   if (pod != NULL && r->replicas != (size_t)ls_pod_num_cores(pod))
     status = ls_invalid_argument(
-        "%zu replicas without a device assignment on a system of %d cores (%d "
-        "hosts with %d each): one is possible, or one on each core",
-        r->replicas, ls_pod_num_cores(pod), pod->num_hosts,
+        "%zu replicas without a device assignment on TPU system '%s' of %d "
+        "cores (%d hosts with %d each): one is possible, or one on each core",
+        r->replicas, pod->name, ls_pod_num_cores(pod), pod->num_hosts,
         pod->cores_per_host);
   ls_object_release(pod);
   return status;
