@@ -58,7 +58,7 @@ LS_API LS_MUST_USE ls_status ls_graceful_shutdown_hook(
 // ---- Hosts that must hear from us ------------------------------------------
 // Has the hosts of a system go of which nobody asks for `timeout_seconds` how
 // they are (ls_pod_watch), and a thread ask each tenth of that, at least each
-// minute, of the runtime's clock. Failures to answer are borne. A runtime has
+// minute, of the runtime's clock. Failures to answer are borne. A system has
 // one watchdog: while it is at work, nothing happens here.
 //   LS_INVALID_ARGUMENT  a time below 1.
 //   LS_UNIMPLEMENTED     another system than a local or virtual one.
@@ -69,7 +69,7 @@ LS_API LS_MUST_USE ls_status ls_watchdog_start(ls_tpu_resolver *resolver,
 //   LS_INVALID_ARGUMENT  no such number: names it.
 LS_API LS_MUST_USE ls_status
 ls_watchdog_start_by_environment(ls_tpu_resolver *resolver);
-// Ends it: hosts stay. Does nothing without one.
+// Ends all of the runtime's: hosts stay. Does nothing without one.
 LS_API void ls_watchdog_stop(void);
 
 // ---- Systems that are gone for good ----------------------------------------

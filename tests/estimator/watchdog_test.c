@@ -3,6 +3,7 @@
 // Hosts that go when nobody asks how they are, and who asks.
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -191,7 +192,7 @@ TEST(a_stop_disarms_it) {
   end(&f);  // It ends with its runtime.
 }
 
-TEST(a_runtime_has_one_watchdog) {
+TEST(a_system_has_one_watchdog) {
   LS_SPEC("E192");
   hosts f;
   begin(&f);
@@ -223,6 +224,72 @@ TEST(a_runtime_has_one_watchdog) {
   ls_pod_release(f.pod);
   expect_ok(ls_tpu_pod(f.resolver, &f.pod));
   assert_true(watched(&f) == 30);
+  end(&f);
+}
+
+// Expects that the hosts of all of them are asked: one that does not answer is
+// told of.
+static void expect_asked(ls_tpu_resolver *const *resolvers,
+                         const char *const *names, int count) {
+  for (int k = 0; k < count; ++k) {
+    char says[120];
+    ls_pod *pod = NULL;
+    expect_ok(ls_tpu_pod(resolvers[k], &pod));
+    expect_ok(ls_pod_inject(pod, &(ls_pod_fault){.kind = LS_POD_NO_HEARTBEAT}));
+    (void)monitored_runs_log();
+    monitored_runs_pass(7);
+    snprintf(says, sizeof(says), "of TPU system '%s'", names[k]);
+    bool is_told = false;
+    for (int i = 0; i < 20000 && !is_told; ++i) {
+      is_told = strstr(monitored_runs_log(), says) != NULL;
+      usleep(500);
+    }
+    assert_true(is_told);
+    ls_pod_heal(pod);
+    ls_pod_release(pod);
+  }
+}
+
+TEST(each_system_is_watched) {
+  LS_SPEC("E192");
+  static const char *const names[] = {"virtual:2x1,hosts=2", "virtual:2x1",
+                                      "virtual:1x1"};
+  static const char *const jobs[] = {"worker", "red", "blue"};
+  hosts f;
+  ls_tpu_resolver *resolvers[3];
+  begin(&f);
+  setenv("TF_TPU_WATCHDOG_TIMEOUT", "60", 1);
+  for (int k = 0; k < 3; ++k) {
+    char says[120];
+    expect_ok(ls_tpu_resolver_create(
+        &(ls_tpu_resolver_options){.name = names[k], .job = jobs[k]},
+        &resolvers[k]));
+    if (k > 0) expect_ok(ls_tpu_initialize(resolvers[k], NULL));
+    (void)monitored_runs_log();
+    for (int again = 0; again < 2; ++again)
+      expect_ok(ls_watchdog_start_by_environment(resolvers[k]));
+    snprintf(says, sizeof(says),
+             "watchdog of 60 seconds: hosts of TPU system '%s' of job %s",
+             names[k], jobs[k]);
+    expect_contains(monitored_runs_log(), says);
+  }
+  expect_asked(resolvers, names, 3);
+  // One that is shut down takes none of the others along.
+  expect_ok(ls_tpu_shutdown(resolvers[1]));
+  expect_ok(ls_tpu_initialize(resolvers[1], NULL));
+  expect_ok(ls_watchdog_start_by_environment(resolvers[1]));
+  expect_asked(resolvers, names, 3);
+  ls_watchdog_stop();
+  monitored_runs_pass(1000);
+  for (int k = 0; k < 3; ++k) {
+    ls_pod *pod = NULL;
+    ls_pod_health health;
+    expect_ok(ls_tpu_pod(resolvers[k], &pod));
+    expect_ok(ls_pod_ask_health(pod, 0, second, &health));
+    ls_pod_release(pod);
+    ls_tpu_resolver_release(resolvers[k]);
+  }
+  unsetenv("TF_TPU_WATCHDOG_TIMEOUT");
   end(&f);
 }
 

@@ -3,7 +3,7 @@
 
 static ls_status destroy(void *pointer) {
   ls_estimator_state *state = pointer;
-  if (state->watchdog != NULL) state->end_watchdog(state->watchdog);
+  if (state->watchdogs != NULL) state->end_watchdogs(state->watchdogs);
   ls_release(state->allocator, state);
   return ls_ok();
 }

@@ -6,12 +6,13 @@
 #include "estimator/config/setting.h"
 #include "estimator/config/state.h"
 #include "lockstep/shutdown_hooks.h"
-#include "tpu/pod/pod.h"
+#include "tpu/system/resolver.h"
 
 enum { MOST_SECONDS = 60, ANSWER_SECONDS = 5 };
 static const int64_t SECOND = INT64_C(1000000000);
 
 typedef struct ls_watchdog {
+  struct ls_watchdog *next;  // Of the runtime's.
   ls_allocator *allocator;
   ls_runtime *runtime;
   ls_pod *pod;
@@ -21,6 +22,7 @@ typedef struct ls_watchdog {
 // ---- One watchdog ----------------------------------------------------------
 static bool ping(ls_poller *poller, void *user) {
   const ls_watchdog *self = user;
+  if (ls_pod_is_gone(self->pod)) return false;
   for (int32_t i = 0; i < ls_pod_num_hosts(self->pod); ++i) {
     ls_pod_health health;
     if (ls_poller_is_stopped(poller)) return false;
@@ -34,12 +36,20 @@ static bool ping(ls_poller *poller, void *user) {
   return true;
 }
 
-static void end_watchdog(ls_watchdog *self) {
-  if (self == NULL) return;
+static void destroy_watchdog(ls_watchdog *self) {
   ls_poller_stop(self->poller);
   if (self->pod != NULL) ls_status_free(ls_pod_watch(self->pod, 0));
   ls_pod_release(self->pod);
   ls_release(self->allocator, self);
+}
+
+// NULL is fine.
+static void end_watchdogs(ls_watchdog *first) {
+  while (first != NULL) {
+    ls_watchdog *next = first->next;
+    destroy_watchdog(first);
+    first = next;
+  }
 }
 
 static ls_status make(ls_runtime *runtime, ls_tpu_resolver *resolver,
@@ -60,32 +70,58 @@ static ls_status make(ls_runtime *runtime, ls_tpu_resolver *resolver,
   if (ls_status_is_ok(status))
     *out = self;
   else
-    end_watchdog(self);
+    destroy_watchdog(self);
   return status;
 }
 
 // ---- The runtime's ---------------------------------------------------------
-// Of a system that was shut down it has nothing to do any more.
+// One of a system that was shut down has nothing to do any more.
 static bool is_at_work(ls_runtime *runtime, const ls_watchdog *self) {
-  if (self == NULL) return false;
   ls_pod *there = ls_pod_find(runtime, self->pod->name, self->pod->job);
   ls_object_release(there);
   return there == self->pod;
 }
 
-// With the runtime's lock held, so that there is one. The one before is the
-// caller's, who ends it without the lock, for which its thread may wait.
+// Takes those out that are not at work. With the runtime's lock held.
+static ls_watchdog *take_idle(ls_runtime *runtime, ls_estimator_state *state) {
+  ls_watchdog *idle = NULL;
+  for (ls_watchdog **at = &state->watchdogs; *at != NULL;) {
+    ls_watchdog *watchdog = *at;
+    if (is_at_work(runtime, watchdog)) {
+      at = &watchdog->next;
+      continue;
+    }
+    *at = watchdog->next;
+    watchdog->next = idle;
+    idle = watchdog;
+  }
+  return idle;
+}
+
+static bool is_watched(const ls_estimator_state *state,
+                       const ls_system_id *id) {
+  const ls_watchdog *at = state->watchdogs;
+  while (at != NULL && !ls_system_id_equal(at->pod->id, id))
+    at = at->next;
+  return at != NULL;
+}
+
+// With the runtime's lock held, so that a system has one. Idle ones are the
+// caller's, who ends them without the lock, for which their threads may wait.
 static ls_status start(ls_runtime *runtime, ls_tpu_resolver *resolver,
-                       int64_t seconds, ls_watchdog **out_before,
+                       int64_t seconds, ls_watchdog **out_idle,
                        bool *out_begun) {
   ls_estimator_state *state = ls_estimator_state_get(runtime);
   if (state == NULL) return ls_out_of_memory();
-  if (is_at_work(runtime, state->watchdog)) return ls_ok();
-  *out_before = state->watchdog;
-  state->watchdog = NULL;
+  *out_idle = take_idle(runtime, state);
+  if (is_watched(state, resolver->id)) return ls_ok();
+  ls_watchdog *made = NULL;
+  LS_RETURN_IF_ERROR(make(runtime, resolver, seconds * SECOND, &made));
+  made->next = state->watchdogs;
+  state->end_watchdogs = end_watchdogs;
+  state->watchdogs = made;
   *out_begun = true;
-  state->end_watchdog = end_watchdog;
-  return make(runtime, resolver, seconds * SECOND, &state->watchdog);
+  return ls_ok();
 }
 
 ls_status ls_watchdog_start(ls_tpu_resolver *resolver,
@@ -95,17 +131,19 @@ ls_status ls_watchdog_start(ls_tpu_resolver *resolver,
   if (timeout_seconds < 1 || timeout_seconds > INT32_MAX)
     return ls_invalid_argument("a watchdog of %lld seconds: expected 1 to %d",
                                (long long)timeout_seconds, INT32_MAX);
-  ls_watchdog *before = NULL;
+  ls_watchdog *idle = NULL;
   bool begun = false;
   ls_runtime_lock(runtime);
   const ls_status status =
-      start(runtime, resolver, timeout_seconds, &before, &begun);
+      start(runtime, resolver, timeout_seconds, &idle, &begun);
   ls_runtime_unlock(runtime);
-  end_watchdog(before);
-  if (begun && ls_status_is_ok(status))
+  end_watchdogs(idle);
+  if (begun)
     ls_runtime_log(runtime, LS_LOG_INFO, "estimator",
-                   "watchdog of %lld seconds: hosts are asked how they are",
-                   (long long)timeout_seconds);
+                   "watchdog of %lld seconds: hosts of TPU system '%s' of job "
+                   "%s are asked how they are",
+                   (long long)timeout_seconds, resolver->id->name,
+                   ls_job_text(resolver->id->job));
   return status;
 }
 
@@ -128,8 +166,8 @@ void ls_watchdog_stop(void) {
   ls_runtime *runtime = ls_runtime_current();
   ls_runtime_lock(runtime);
   ls_estimator_state *state = ls_runtime_slot(runtime, LS_SLOT_ESTIMATOR);
-  ls_watchdog *watchdog = state != NULL ? state->watchdog : NULL;
-  if (watchdog != NULL) state->watchdog = NULL;
+  ls_watchdog *watchdogs = state != NULL ? state->watchdogs : NULL;
+  if (state != NULL) state->watchdogs = NULL;
   ls_runtime_unlock(runtime);
-  end_watchdog(watchdog);
+  end_watchdogs(watchdogs);
 }
