@@ -25,6 +25,10 @@
 // A request to stop is no failure: training ends after the run that it is in,
 // saves, and says so.
 //
+// A TPU system has one user at a time: while a call of an estimator trains or
+// evaluates on it, or predictions of one are open, calls of others for that
+// system are FAILED_PRECONDITION and name it.
+//
 // Threads: an estimator is used by one thread at a time; stops are requested
 // from any thread and from signal handlers.
 #ifndef LOCKSTEP_ESTIMATOR_H_

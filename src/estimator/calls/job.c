@@ -52,6 +52,9 @@ ls_status ls_job_begin(ls_job *job, ls_estimator *estimator,
     return ls_failed_precondition("predictions of this estimator are open and "
                                   "use its system: close them first "
                                   "(ls_predictions_close)");
+  if (!plan->on_cpu)
+    LS_RETURN_IF_ERROR(
+        ls_system_use_begin(&job->use, plan, estimator->model_dir));
   LS_RETURN_IF_ERROR(ls_job_make_graph(job, "estimator"));
   LS_RETURN_IF_ERROR(create_step(job));
   return call_act(job, job->kind->check[mode]);
@@ -129,6 +132,7 @@ static void drop(ls_job *job) {
   ls_graph_destroy(job->graph);
   ls_summary_writer_release(job->summaries);
   ls_rendezvous_destroy(job->rendezvous);
+  ls_system_use_end(&job->use);
 }
 
 // What the program's compiler has said outlives the job, and those behind it

@@ -8,6 +8,7 @@
 #include "estimator/calls/estimator.h"
 #include "estimator/calls/eval_losses.h"
 #include "estimator/calls/job_hooks.h"
+#include "estimator/calls/system_use.h"
 #include "estimator/device/device_hook.h"
 #include "estimator/input/cpu_input.h"
 #include "estimator/loop/program.h"
@@ -51,6 +52,7 @@ struct ls_job {
   const ls_train_stop *stop;
 
   // On TPUs.
+  ls_system_use use;
   ls_input_feed feed;
   ls_estimator_program program;
   ls_hook *device_hook;  // Retained.
