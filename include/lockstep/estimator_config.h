@@ -48,8 +48,9 @@ typedef struct ls_tpu_config {
   // One of 1, 2, 4, 8, 16, 32, 64 and 128.
   ls_opt num_cores_per_replica;
   // The job of the system's workers, and of virtual pods that are masters by
-  // name: estimators that work at the same time need a job each. Default: from
-  // the environment.
+  // name: estimators that work at the same time need a job each. With a
+  // resolver of such a pod or of the local system it is the resolver's.
+  // Default: from the environment.
   const char *tpu_job_name;
   // How long the thread that feeds waits at first. Default: not at all.
   ls_opt initial_infeed_sleep_secs;

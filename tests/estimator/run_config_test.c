@@ -831,6 +831,43 @@ TEST(the_workers_job_may_come_from_the_environment) {
   counted_end(&w.runtime);
 }
 
+// A device is named by the one, and the system found by the other.
+TEST(the_workers_job_is_that_of_the_resolver) {
+  world w;
+  static const char *const names[] = {"virtual:2x1", "local"};
+  static const char *const says[] = {
+      "tpu_job_name is 'blue', and the resolver's TPU system 'virtual:2x1' is "
+      "of job red",
+      "tpu_job_name is 'blue', and the resolver's TPU system 'local' is of job "
+      "localhost"};
+  for (int k = 0; k < 2; ++k) {
+    ls_tpu_resolver *resolver = NULL;
+    ls_run_config *config = NULL, *other = NULL;
+    begin(&w, "{\"service\": {\"tpu_worker_job_name\": \"blue\"}}");
+    expect_ok(ls_tpu_resolver_create(
+        &(ls_tpu_resolver_options){.name = names[k], .job = "red"}, &resolver));
+    ls_run_config_options o = {.resolver = resolver,
+                               .tpu = &(ls_tpu_config){.tpu_job_name = "blue"}};
+    expect_status(ls_tpu_run_config_create(&o, &config), LS_INVALID_ARGUMENT,
+                  says[k]);
+    // The environment says it, too.
+    o.tpu = NULL;
+    expect_status(ls_tpu_run_config_create(&o, &config), LS_INVALID_ARGUMENT,
+                  says[k]);
+    o.tpu = &(ls_tpu_config){.tpu_job_name = k == 0 ? "red" : "localhost"};
+    config = make_tpu(&o);
+    // Nor can it be replaced.
+    o.tpu = &(ls_tpu_config){.tpu_job_name = "blue"};
+    expect_status(ls_run_config_replace(config,
+                                        (const char *const[]){"tpu_config"}, 1,
+                                        &o, &other),
+                  LS_INVALID_ARGUMENT, says[k]);
+    ls_run_config_release(config);
+    ls_tpu_resolver_release(resolver);
+    counted_end(&w.runtime);
+  }
+}
+
 // ---- What goes wrong -------------------------------------------------------
 static ls_status make_and_replace(void *user) {
   static const char *const fields[] = {"model_dir", "tpu_config"};

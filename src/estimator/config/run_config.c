@@ -235,7 +235,7 @@ static ls_status take_tpu(ls_run_config *self, const ls_run_config_options *o) {
   LS_RETURN_IF_ERROR(set_masters(self, o));
   if (o->resolver != NULL)
     self->values.resolver = ls_tpu_resolver_retain(o->resolver);
-  return ls_ok();
+  return ls_run_config_check_job(self);
 }
 
 ls_status ls_tpu_run_config_create(const ls_run_config_options *options,
@@ -396,7 +396,8 @@ static ls_status replace_one(ls_run_config *self, const char *field,
   if (strcmp(field, tpu_field) != 0 || v->tpu == NULL)
     return no_such_field(self, field);
   LS_RETURN_IF_ERROR(ls_run_config_set_tpu(self, o->tpu));
-  return ls_run_config_find_job(self);
+  LS_RETURN_IF_ERROR(ls_run_config_find_job(self));
+  return ls_run_config_check_job(self);
 }
 
 // An interval that is given unsets the other, if that is not given, too.

@@ -40,5 +40,8 @@ LS_MUST_USE ls_status ls_run_config_set_tpu(ls_run_config *config,
                                             const ls_tpu_config *tpu);
 // The job of the system's workers, where it was not given.
 LS_MUST_USE ls_status ls_run_config_find_job(ls_run_config *config);
+// Checks that it is the job of the resolver's system.
+//   LS_INVALID_ARGUMENT  names both.
+LS_MUST_USE ls_status ls_run_config_check_job(const ls_run_config *config);
 
 #endif  // LS_ESTIMATOR_CONFIG_RUN_CONFIG_H_

@@ -4,6 +4,7 @@
 #include "base/require.h"
 #include "estimator/config/positive.h"
 #include "estimator/config/run_config.h"
+#include "tpu/system/resolver.h"
 
 // ---- Lengths of loops ------------------------------------------------------
 static ls_status bad_length(const char *text) {
@@ -110,6 +111,22 @@ ls_status ls_run_config_find_job(ls_run_config *config) {
                    "tpu_job_name is '%s', as TF_CONFIG says",
                    tpu->tpu_job_name);
   return ls_ok();
+}
+
+// Devices are named by the one, and the system is found by the other.
+ls_status ls_run_config_check_job(const ls_run_config *config) {
+  const ls_tpu_resolver *resolver = config->values.resolver;
+  const char *wanted = config->tpu.tpu_job_name;
+  if (resolver == NULL || wanted == NULL || !ls_tpu_is_pod(resolver))
+    return ls_ok();
+  const char *job = ls_job_text(ls_tpu_pod_job(resolver));
+  return strcmp(job, wanted) == 0
+             ? ls_ok()
+             : ls_invalid_argument(
+                   "tpu_job_name is '%s', and the resolver's TPU system '%s' "
+                   "is of job %s: leave tpu_job_name unset, or make a resolver "
+                   "of that job (ls_tpu_resolver_options.job)",
+                   wanted, ls_tpu_pod_name(resolver), job);
 }
 
 ls_status ls_run_config_set_tpu(ls_run_config *config,
