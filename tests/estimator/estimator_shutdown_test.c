@@ -77,8 +77,9 @@ TEST(a_computation_that_is_shut_down_can_go_on_later) {
   expect_ok(train(&whole, &end));
   setenv(mode_name, "shutdown_computation", 1);
   begin(&c, "all", "virtual:3x1,cores=1,hosts=3" LAME, true);
-  expect_status(train(&c, &end), LS_ABORTED,
-                "coordinator shutdown: hosts 1 of the TPU system are lame");
+  expect_status(
+      train(&c, &end), LS_ABORTED,
+      "coordinator shutdown: hosts 1 of TPU system 'virtual:3x1,cores=1,");
   assert_true(has_checkpoint("all", 4));
   assert_false(has_checkpoint("all", 6));
   // The system was shut down: another one goes on.

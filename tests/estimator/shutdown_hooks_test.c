@@ -190,7 +190,8 @@ TEST(a_lame_host_is_shut_down_behind_a_checkpoint) {
   assert_false(has(f.folder, "model.ckpt-3.json"));
   plan(&f, LS_POD_HOST_LAME, 1);
   expect_ok(monitored_runs_try(&f.runs));
-  expect_contains(monitored_runs_log(), "lame workers found: hosts 1\n");
+  expect_contains(monitored_runs_log(),
+                  "lame workers found: hosts 1 of TPU system 'virtual:3x1");
   assert_true(has(f.folder, "model.ckpt-4.json"));
   assert_true(has(f.folder, "model.ckpt-4.safetensors"));
   assert_int_equal(health_of(&f, 1), LS_UNAVAILABLE);
@@ -221,7 +222,7 @@ TEST(a_computation_is_shut_down_and_ends) {
     assert_int_equal(health_of(&f, i), LS_UNAVAILABLE);
   assert_true(has(f.folder, "model.ckpt-2.json"));
   expect_status(ls_monitored_session_close(f.runs.session, ls_ok()), LS_ABORTED,
-                "coordinator shutdown: hosts 0, 2 of the TPU system are lame");
+                "coordinator shutdown: hosts 0, 2 of TPU system 'virtual:3x1");
   end(&f);
 }
 

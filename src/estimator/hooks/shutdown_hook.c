@@ -8,6 +8,7 @@
 #include "base/require.h"
 #include "estimator/config/setting.h"
 #include "lockstep/shutdown_hooks.h"
+#include "tpu/system/resolver.h"
 #include "train/hooks/last_save.h"
 
 enum { TIMEOUT_MS = 60000 };
@@ -131,7 +132,8 @@ static ls_status act(graceful *self, ls_run_context *context) {
   const bool all = self->mode == LS_SHUTDOWN_COMPUTATION;
   int64_t step = -1;
   ls_runtime_log(context->runtime, LS_LOG_WARNING, "estimator",
-                 "lame workers found: hosts %s", lame.text);
+                 "lame workers found: hosts %s of TPU system '%s'", lame.text,
+                 self->resolver->id->name);
   LS_RETURN_IF_ERROR(ls_last_save_now(&self->save, context, &step));
   if (step >= 0)
     ls_runtime_log(context->runtime, LS_LOG_INFO, "estimator",
@@ -144,9 +146,10 @@ static ls_status act(graceful *self, ls_run_context *context) {
   if (!all) return ls_ok();
   ls_status_free(self->ends);
   self->ends = LS_STATUS(LS_ABORTED,
-                         "coordinator shutdown: hosts %s of the TPU system "
+                         "coordinator shutdown: hosts %s of TPU system '%s' "
                          "are lame, and all its %d hosts were shut down",
-                         lame.text, ls_pod_num_hosts(self->pod));
+                         lame.text, self->resolver->id->name,
+                         ls_pod_num_hosts(self->pod));
   ls_run_context_request_stop(context);
   return ls_ok();
 }
