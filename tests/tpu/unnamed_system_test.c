@@ -101,6 +101,20 @@ TEST(what_says_nothing_does_not_go_over_to_another) {
   counted_end(&c);
 }
 
+static ls_nest sum_on_assignment(ls_nest args, void *user) {
+  ls_nest outputs = ls_none();
+  const ls_nest inputs = computation_inputs(2);
+  (void)args;
+  const ls_status status =
+      ls_replicate(sum_of_ids, NULL, inputs,
+                   &(ls_replicate_options){.assignment = user}, &outputs);
+  ls_nest_release(inputs);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  const ls_tensor sum = ls_nest_tensor(ls_nest_item(outputs, 0), 0);
+  ls_nest_release(outputs);
+  return ls_leaf(sum);
+}
+
 // ---- For CPUs --------------------------------------------------------------
 static ls_nest sum_on_cpus(ls_nest args, void *user) {
   ls_nest outputs = ls_none();
@@ -220,4 +234,49 @@ TEST(a_gathered_graph_keeps_its_system_in_its_text) {
     ls_tpu_resolver_release(blue);
     counted_end(&c);
   }
+}
+
+// The marks of a stranger's text may say anything.
+TEST(marks_that_cannot_be_are_refused) {
+  static const struct {
+    const char *says, *instead;  // This is not longer than that.
+    const char *refused;
+  } rows[] = {{"num_cores_per_replica = 1", "num_cores_per_replica = 0",
+               "a computation of 0 cores per replica"},
+              {"num_cores_per_replica = 1", "num_cores_per_replica = 9",
+               "a device assignment of 8 numbers: 2 replicas of 9 cores"},
+              {"device_assignment = [0, ", "device_assignment = [",
+               "a device assignment of 7 numbers: 2 replicas of 1 cores"}};
+  counted c = counted_begin(1);
+  ls_tpu_resolver *red = resolver_of("red");
+  ls_topology *topology = NULL;
+  ls_device_assignment *assignment = NULL;
+  expect_ok(ls_tpu_initialize(red, &topology));
+  expect_ok(ls_device_assignment_build(
+      topology, &(ls_device_assignment_options){.num_replicas = LS_SOME(2)},
+      &assignment));
+  ls_function *f = function_of(sum_on_assignment, assignment);
+  ls_nest result = ls_none();
+  expect_ok(ls_function_call(f, ls_none(), &result));
+  ls_nest_release(result);
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
+    char *text = NULL;
+    ls_function *read = NULL;
+    expect_ok(ls_graph_print_gathered(ls_function_graph(f), &text));
+    char *at = strstr(text, rows[i].says);
+    if (at == NULL) print_message("%s\n", text);
+    assert_non_null(at);
+    const size_t from = strlen(rows[i].says), to = strlen(rows[i].instead);
+    memcpy(at, rows[i].instead, to);
+    memmove(at + to, at + from, strlen(at + from) + 1);
+    expect_ok(ls_function_load(text, NULL, 0, &read));
+    ls_text_release(text);
+    expect_refused(read, LS_INVALID_ARGUMENT, rows[i].refused);
+    ls_function_release(read);
+  }
+  ls_function_release(f);
+  ls_device_assignment_release(assignment);
+  ls_topology_release(topology);
+  ls_tpu_resolver_release(red);
+  counted_end(&c);
 }

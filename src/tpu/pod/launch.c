@@ -89,15 +89,32 @@ static ls_status read_id(ls_runtime *runtime, const ls_node *node,
 }
 
 // An attribute of the metadata; on a replicate op it is a mark, which has a
-// name alone.
+// name alone and, from text, any kind.
 static const ls_attr *metadata_attr(const ls_node *node, ls_attr_id id) {
-  return ls_node_attr_named(node, ls_attr_table[id].name);
+  const ls_attr *attr = ls_node_attr_named(node, ls_attr_table[id].name);
+  return attr != NULL && attr->kind == ls_attr_table[id].kind ? attr : NULL;
 }
 
 static int64_t metadata_int(const ls_node *node, ls_attr_id id,
                             int64_t otherwise) {
   const ls_attr *attr = metadata_attr(node, id);
   return attr != NULL ? attr->as.i : otherwise;
+}
+
+// Marks of text may say anything.
+static ls_status check_cores(int64_t replicas, int64_t cores,
+                             const ls_attr *numbers) {
+  const size_t given = numbers != NULL ? numbers->as.ints.count : 0;
+  if (cores < 1 || cores > LS_MAX_POD_CORES)
+    return ls_invalid_argument("a computation of %lld cores per replica: 1 to "
+                               "%d are possible",
+                               (long long)cores, LS_MAX_POD_CORES);
+  return given == 0 || given == (size_t)(replicas * cores) * LS_MESH_RANK
+             ? ls_ok()
+             : ls_invalid_argument(
+                   "a computation has a device assignment of %zu numbers: "
+                   "%lld replicas of %lld cores have %d a core",
+                   given, (long long)replicas, (long long)cores, LS_MESH_RANK);
 }
 
 static ls_status make_for(ls_runtime *runtime, const ls_node *node,
@@ -109,6 +126,7 @@ static ls_status make_for(ls_runtime *runtime, const ls_node *node,
   const ls_attr *numbers = metadata_attr(node, LS_ATTR_ID_DEVICE_ASSIGNMENT);
   const int64_t cores = metadata_int(node, LS_ATTR_ID_NUM_CORES_PER_REPLICA, 1);
   ls_pod_of_now now;
+  LS_RETURN_IF_ERROR(check_cores(replicas, cores, numbers));
   LS_RETURN_IF_ERROR(ls_pod_ready(runtime, id, &now));
   ls_allocator *allocator = ls_runtime_allocator(runtime);
   const size_t count = now.pod == NULL ? 0 : (size_t)(replicas * cores);
