@@ -6,9 +6,9 @@
 // give.
 //
 // Who initializes a system for tests (fed, programs, pod_runs, device_runs,
-// estimators, resumable) begins it, so that all of their tests run so: a third
-// of the times, drawn by LS_TEST_SEED; with LS_TEST_BESIDE=always each time,
-// with LS_TEST_BESIDE=never not at all.
+// estimators, resumable, witnessed) begins it, so that all of their tests run
+// so: a third of the times, drawn by LS_TEST_SEED; with LS_TEST_BESIDE=always
+// each time, with LS_TEST_BESIDE=never not at all.
 #ifndef LS_TESTS_SUPPORT_BYSTANDER_H_
 #define LS_TESTS_SUPPORT_BYSTANDER_H_
 

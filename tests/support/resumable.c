@@ -14,6 +14,7 @@
 #include "lockstep/streams.h"
 #include "lockstep/tpu_strategy.h"
 #include "lockstep/trunk.h"
+#include "support/bystander.h"
 #include "support/expect.h"
 
 // ---- The model -------------------------------------------------------------
@@ -370,6 +371,7 @@ static ls_status make_strategy(const resumable *r, ls_strategy **out) {
                                    LS_SOME(r->replicas > 0 ? r->replicas : 1)},
         out);
   ls_tpu_resolver *resolver = NULL;
+  bystander_begin(r->tpu);
   LS_RETURN_IF_ERROR(ls_tpu_resolver_connect(
       &(ls_tpu_resolver_options){.name = r->tpu, .queue_depth = 2}, &resolver));
   const ls_status status =
@@ -480,6 +482,7 @@ static ls_status live(const resumable *r, ls_trunk *trunk,
   const ls_status status = run_in_runtime(&it);
   const ls_status copy = ls_status_clone(status);
   ls_status_free(status);
+  bystander_end(runtime);
   ls_runtime_make_current(outside);
   return ls_status_join(copy, ls_runtime_destroy(runtime));
 }

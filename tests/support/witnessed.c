@@ -14,6 +14,7 @@
 #include "lockstep/layers.h"
 #include "lockstep/losses.h"
 #include "lockstep/metrics.h"
+#include "support/bystander.h"
 
 static witnessed *now;  // The one that trains.
 
@@ -320,10 +321,12 @@ static ls_status make(witnessed *w, bool evaluates, made *m) {
                               .eval_batch_size = LS_SOME(WITNESSED_BATCH),
                               .predict_batch_size = LS_SOME(WITNESSED_BATCH)},
       &m->estimator));
+  bystander_begin(name);
   return make_hook(w, false, &m->hook);
 }
 
 static ls_status drop(made *m, ls_status status) {
+  bystander_end(ls_runtime_current());
   ls_hook_release(m->hook);
   ls_estimator_destroy(m->estimator);
   ls_run_config_release(m->config);
