@@ -47,7 +47,7 @@ bool ls_base64_decode(const char *text, void *out, size_t size) {
     }
     for (size_t k = 0; k < 3 && k < left; ++k)
       bytes[i + k] = (uint8_t)(word >> (16 - 8 * k));
-    // Bits behind the last byte must be zero, so that bytes have one text.
+    // Bits after the last byte must be zero, so that bytes have only one text.
     if (left < 3 && (word & (left == 1 ? 0xffffu : 0xffu)) != 0) return false;
   }
   return true;

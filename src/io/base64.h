@@ -7,11 +7,11 @@
 #include "base/text.h"
 
 void ls_base64_append(ls_text *text, const void *data, size_t size);
-// The bytes that `length` characters stand for, as their number and their
-// padding say; SIZE_MAX: they cannot be base64.
+// Returns the number of bytes that `length` characters encode, from their
+// number and padding; SIZE_MAX: they cannot be base64.
 size_t ls_base64_size(const char *text, size_t length);
-// Decodes into `size` bytes a text of the length that belongs to them; false:
-// it is none.
+// Decodes a text into the number of bytes that ls_base64_size returns; returns
+// false if it is not base64.
 bool ls_base64_decode(const char *text, void *out, size_t size);
 
 #endif  // LS_IO_BASE64_H_

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// An instruction takes 3 cycles and one can begin at each: three parts of the
-// data are summed up side by side. What precedes a part of n bytes counts
-// x^(8n) times, which is one multiplication without carries.
+// CRC-32C by the processor's instruction, which takes 3 cycles and can start in
+// each: three parts of the data are summed at the same time. The checksum of
+// the bytes before a part of n bytes is multiplied by x^(8n), which is one
+// carry-less multiplication.
 #include "io/crc32c.h"
 
 #include <stdbool.h>
@@ -92,26 +93,26 @@ LS_CRC_TARGET static inline uint32_t next_byte(uint32_t crc,
   return __builtin_ia32_crc32qi(crc, byte);
 }
 
-// `crc` as it counts before n bytes; `power` is x^(8n - 33), as the product is
-// one place too high and the instruction multiplies by x^32.
-LS_CRC_TARGET static inline uint64_t before(uint64_t crc, uint32_t power) {
+// Returns `crc` times x^(8n); `power` is x^(8n - 33), as the product is one
+// position too high and the instruction multiplies by x^32.
+LS_CRC_TARGET static inline uint64_t shift_crc(uint64_t crc, uint32_t power) {
   const pair product = __builtin_ia32_pclmulqdq128((pair){(long long)crc, 0},
                                                    (pair){power, 0}, 0);
   return next(0, (uint64_t)product[0]);
 }
 
-// Three parts of `part` bytes each; powers for one part and for two.
-LS_CRC_TARGET static inline uint64_t three_parts(uint64_t crc,
-                                                 const unsigned char *at,
-                                                 size_t part, uint32_t one,
-                                                 uint32_t two) {
+// Sums three parts of `part` bytes each; the powers are for one part and for
+// two.
+LS_CRC_TARGET static inline uint64_t
+three_parts(uint64_t crc, const unsigned char *at, size_t part,
+            uint32_t one_power, uint32_t two_power) {
   uint64_t second = 0, third = 0;
   for (size_t i = 0; i < part; i += 8) {
     crc = next(crc, word_at(at + i));
     second = next(second, word_at(at + part + i));
     third = next(third, word_at(at + 2 * part + i));
   }
-  return before(crc, two) ^ before(second, one) ^ third;
+  return shift_crc(crc, two_power) ^ shift_crc(second, one_power) ^ third;
 }
 
 LS_CRC_TARGET static inline uint64_t
@@ -123,14 +124,14 @@ many_parts(uint64_t crc, const unsigned char **at, size_t *size) {
   return crc;
 }
 
-// Four vectors of 64 bytes are folded over those 256 bytes on, as one product
-// without carries each 16 bytes: a gibibyte takes some 20 ms where that is so.
-// Pairs of powers are x^(D + 32) and x^(D - 32) for D bits on.
+// Folds four vectors of 64 bytes over the bytes 256 further on, one carry-less
+// product per 16 bytes: some 20 ms per gibibyte on machines that have it. Pairs
+// of powers are x^(D + 32) and x^(D - 32) for a distance of D bits.
 #define LS_CRC_WIDE_TARGET                                                     \
   __attribute__((target("avx512f,vpclmulqdq,sse4.2,pclmul")))
 enum { WIDE_LEAST = 1024 };
 
-static bool is_wide(void) {
+static bool has_wide_vectors(void) {
   return __builtin_cpu_supports("avx512f") &&
          __builtin_cpu_supports("vpclmulqdq") && has_instruction();
 }
@@ -142,15 +143,16 @@ LS_CRC_WIDE_TARGET static inline __m512i fold(__m512i before, __m512i powers,
   return _mm512_xor_si512(_mm512_xor_si512(low, high), next);
 }
 
-LS_CRC_WIDE_TARGET static inline __m512i powers_of(uint32_t more,
-                                                   uint32_t less) {
-  return _mm512_set_epi64(less, more, less, more, less, more, less, more);
+LS_CRC_WIDE_TARGET static inline __m512i powers_of(uint32_t high_power,
+                                                   uint32_t low_power) {
+  return _mm512_set_epi64(low_power, high_power, low_power, high_power,
+                          low_power, high_power, low_power, high_power);
 }
 
 LS_CRC_WIDE_TARGET static uint64_t
 many_vectors(uint64_t crc, const unsigned char **at, size_t *size) {
-  const __m512i far = powers_of(0xdcb17aa4, 0xb9e02b86);   // 256 bytes on.
-  const __m512i near = powers_of(0x740eef02, 0x9e4addf8);  // 64 bytes on.
+  const __m512i far = powers_of(0xdcb17aa4, 0xb9e02b86);   // For 256 bytes.
+  const __m512i near = powers_of(0x740eef02, 0x9e4addf8);  // For 64 bytes.
   __m512i sums[4];
   for (int i = 0; i < 4; ++i)
     sums[i] = _mm512_loadu_si512(*at + 64 * i);
@@ -223,7 +225,8 @@ by_vectors(uint32_t start, const unsigned char *at, size_t size) {
 
 uint32_t ls_crc32c(uint32_t crc, const void *data, size_t size) {
 #ifdef LS_CRC_WIDE
-  if (size >= WIDE_LEAST && is_wide()) return by_vectors(crc, data, size);
+  if (size >= WIDE_LEAST && has_wide_vectors())
+    return by_vectors(crc, data, size);
 #endif
 #ifdef LS_CRC_TARGET
   if (has_instruction()) return by_instruction(crc, data, size);
@@ -232,8 +235,8 @@ uint32_t ls_crc32c(uint32_t crc, const void *data, size_t size) {
 }
 
 // ---- Two in a row ----------------------------------------------------------
-// a b modulo the polynomial; x^0 is the highest bit.
-static uint32_t multiply(uint32_t a, uint32_t b) {
+// Returns a b modulo the polynomial; x^0 is the highest bit.
+static uint32_t multiply_polynomials(uint32_t a, uint32_t b) {
   uint32_t product = 0;
   for (; a != 0; a <<= 1) {
     if ((a & UINT32_C(0x80000000)) != 0) product ^= b;
@@ -246,8 +249,8 @@ uint32_t ls_crc32c_join(uint32_t first, uint32_t second, uint64_t second_size) {
   // x^8, then its squares.
   uint32_t power = UINT32_C(1) << 23;
   for (; second_size != 0; second_size >>= 1) {
-    if ((second_size & 1) != 0) first = multiply(power, first);
-    power = multiply(power, power);
+    if ((second_size & 1) != 0) first = multiply_polynomials(power, first);
+    power = multiply_polynomials(power, power);
   }
   return first ^ second;
 }

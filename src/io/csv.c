@@ -13,27 +13,27 @@ typedef enum csv_state {
   FIELD_START,
   PLAIN,
   QUOTED,
-  BEHIND_QUOTE,   // The quote ends the field, or is the first of two.
-  BEHIND_RETURN,  // Behind a closing quote and CR: LF must follow.
+  BEHIND_QUOTE,   // After a quote that ends the field, or is the first of two.
+  BEHIND_RETURN,  // After a closing quote and CR: LF must follow.
 } csv_state;
 
 typedef struct csv_scan {
   const ls_file *file;
   ls_offsets *offsets;
   char delimiter;
-  size_t most;  // Offsets that are wanted.
+  size_t most;  // Number of offsets wanted.
   csv_state state;
-  int64_t quote;  // Where the last field with quotes began.
+  int64_t quote;  // Start of the last field with quotes.
 } csv_scan;
 
-static ls_status bad_quote(const csv_scan *scan, int64_t at, const char *what,
-                           ls_code code) {
+static ls_status bad_quote(const csv_scan *scan, int64_t at,
+                           const char *problem, ls_code code) {
   return LS_STATUS(code, "'%s' line %lld, byte %lld: %s", scan->file->path,
                    (long long)ls_lines_number(scan->file, at), (long long)at,
-                   what);
+                   problem);
 }
 
-// The state behind the first character of a field.
+// Returns the state after the first character of a field.
 static csv_state begin_field(csv_scan *scan, char c, int64_t at) {
   if (c == '\n') return ROW_START;
   if (c == scan->delimiter) return FIELD_START;
@@ -45,7 +45,7 @@ static csv_state begin_field(csv_scan *scan, char c, int64_t at) {
 static ls_status scan_character(csv_scan *scan, char c, int64_t at) {
   switch (scan->state) {
   case ROW_START:
-    // Lines with nothing on them belong to the row before.
+    // Empty lines belong to the previous row.
     if (c == '\n' || c == '\r') return ls_ok();
     LS_RETURN_IF_ERROR(ls_offsets_add(scan->offsets, at));
     scan->state = begin_field(scan, c, at);
@@ -91,7 +91,7 @@ static ls_status scan_window(csv_scan *scan, const ls_reader *reader) {
   const char *data = reader->data;
   const char delimiter = scan->delimiter;
   for (size_t i = 0; i < reader->size && !has_enough(scan); ++i) {
-    // Most characters end nothing.
+    // Fast path: most characters end nothing.
     if (scan->state == PLAIN) {
       while (i < reader->size && data[i] != delimiter && data[i] != '\n')
         ++i;
@@ -140,23 +140,23 @@ ls_status ls_csv_scan(const ls_file *file, char delimiter, int64_t most,
 }
 
 // ---- Fields ----------------------------------------------------------------
-// Takes the quotes from the field at `at`; returns its end in the row.
+// Removes the quotes from the field at `at`; returns its end in the row.
 static size_t take_quoted(char *row, size_t size, size_t at,
                           ls_csv_field *out) {
-  char *to = row + at;
-  out->text = to;
+  char *out_text = row + at;
+  out->text = out_text;
   out->quoted = true;
   for (++at; at < size; ++at) {
     if (row[at] != '"') {
-      *to++ = row[at];
+      *out_text++ = row[at];
     } else if (at + 1 < size && row[at + 1] == '"') {
-      *to++ = row[at++];
+      *out_text++ = row[at++];
     } else {
       ++at;
       break;
     }
   }
-  out->size = (size_t)(to - out->text);
+  out->size = (size_t)(out_text - out->text);
   return at;
 }
 
@@ -184,7 +184,7 @@ void ls_csv_split(char *row, size_t size, char delimiter, ls_csv_field *fields,
 // ---- Values ----------------------------------------------------------------
 static bool is_space(char c) { return c == ' ' || c == '\t'; }
 
-static ls_bytes trimmed(const ls_csv_field *field) {
+static ls_bytes trim_field(const ls_csv_field *field) {
   const char *at = field->text, *end = at + field->size;
   while (at < end && is_space(*at))
     ++at;
@@ -193,7 +193,7 @@ static ls_bytes trimmed(const ls_csv_field *field) {
   return (ls_bytes){at, (size_t)(end - at)};
 }
 
-// Digits with a sign. `*out` is the magnitude.
+// Reads digits with a sign. `*out` is the magnitude.
 static bool read_digits(ls_bytes text, bool *out_negative, uint64_t *out) {
   size_t at = 0;
   *out_negative = text.size > 0 && text.data[0] == '-';
@@ -236,8 +236,8 @@ static bool read_integer(ls_bytes text, ls_dtype dtype, void *out) {
   return true;
 }
 
-// Up to 19 digits with a point, which f64 holds exactly if they make less than
-// 2^53, times or by a power of ten that it holds: one rounding.
+// Reads up to 19 digits with a point, which are exact in f64 if they make less
+// than 2^53, times or divided by a power of ten that is exact: one rounding.
 static bool read_short(ls_bytes text, double *out) {
   static const double powers[] = {
       1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
@@ -267,7 +267,8 @@ static bool read_short(ls_bytes text, double *out) {
 static bool read_float(ls_bytes text, double *out) {
   char buffer[128];
   if (read_short(text, out)) return true;
-  // No number of this length is written; hexadecimal ones are not meant.
+  // Limits: numbers of this length do not occur; hexadecimal ones are not
+  // allowed.
   if (text.size == 0 || text.size >= sizeof(buffer) ||
       memchr(text.data, 'x', text.size) != NULL ||
       memchr(text.data, 'X', text.size) != NULL ||
@@ -296,12 +297,12 @@ static bool read_bool(ls_bytes text, void *out) {
 }
 
 bool ls_csv_read(const ls_csv_field *field, ls_dtype dtype, void *out) {
-  const ls_bytes text = trimmed(field);
+  const ls_bytes text = trim_field(field);
   double value = 0;
   if (dtype == LS_DTYPE_BOOL) return read_bool(text, out);
   if (ls_dtype_is_integer(dtype)) return read_integer(text, dtype, out);
   if (!read_float(text, &value)) return false;
-  // Narrower ones by way of f64.
+  // Narrower floats are converted by way of f64.
   const float narrow = (float)value;
   switch (dtype) {
   case LS_DTYPE_F64:
@@ -322,7 +323,7 @@ bool ls_csv_read(const ls_csv_field *field, ls_dtype dtype, void *out) {
 }
 
 ls_dtype ls_csv_kind(const ls_csv_field *field) {
-  const ls_bytes text = trimmed(field);
+  const ls_bytes text = trim_field(field);
   int64_t integer = 0;
   double number = 0;
   if (text.size == 0) return field->quoted ? LS_DTYPE_STRING : LS_DTYPE_NONE;

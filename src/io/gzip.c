@@ -10,71 +10,72 @@ bool ls_gzip_is(const void *data, size_t size) {
 }
 
 // ---- Memory ----------------------------------------------------------------
-static void *zlib_allocate(void *allocator, unsigned count, unsigned size) {
+static void *gzip_allocate(void *allocator, unsigned count, unsigned size) {
   return ls_allocate_zeroed(allocator, count, size);
 }
 
-static void zlib_release(void *allocator, void *memory) {
+static void gzip_release(void *allocator, void *memory) {
   ls_release(allocator, memory);
 }
 
-// What is being inflated.
+// State of unpacking.
 typedef struct inflation {
   const char *name;
   z_stream stream;
   const unsigned char *data;
-  size_t size;  // Of the input.
+  size_t size;  // Size of the input.
   char *out;
   size_t out_size, room;
 } inflation;
 
-// Where the input stands, for messages.
-static size_t input_position(const inflation *it) {
-  return (size_t)(it->stream.next_in - it->data);
+// Returns the position in the input, for messages.
+static size_t input_position(const inflation *self) {
+  return (size_t)(self->stream.next_in - self->data);
 }
 
-static unsigned clamp(size_t size) {
+static unsigned clamp_size(size_t size) {
   return size > UINT_MAX ? UINT_MAX : (unsigned)size;
 }
 
-// Until a member has ended with its checksum, or the room is full.
-static ls_status inflate_member(inflation *it) {
-  while (it->out_size < it->room) {
-    it->stream.avail_in = clamp(it->size - input_position(it));
-    it->stream.next_out = (unsigned char *)it->out + it->out_size;
-    it->stream.avail_out = clamp(it->room - it->out_size);
-    const int result = inflate(&it->stream, Z_NO_FLUSH);
-    it->out_size = (size_t)((char *)it->stream.next_out - it->out);
+// Unpacks until a member has ended with its checksum, or the room is full.
+static ls_status inflate_member(inflation *self) {
+  while (self->out_size < self->room) {
+    self->stream.avail_in = clamp_size(self->size - input_position(self));
+    self->stream.next_out = (unsigned char *)self->out + self->out_size;
+    self->stream.avail_out = clamp_size(self->room - self->out_size);
+    const int result = inflate(&self->stream, Z_NO_FLUSH);
+    self->out_size = (size_t)((char *)self->stream.next_out - self->out);
     if (result == Z_STREAM_END) return ls_ok();
     if (result == Z_MEM_ERROR) return ls_out_of_memory();
     if (result == Z_BUF_ERROR ||
-        (result == Z_OK && input_position(it) == it->size &&
-         it->stream.avail_out > 0)) {
+        (result == Z_OK && input_position(self) == self->size &&
+         self->stream.avail_out > 0)) {
       return LS_STATUS(LS_DATA_LOSS,
                        "'%s' is cut off: the gzip data go on behind its end "
                        "at byte %zu",
-                       it->name, it->size);
+                       self->name, self->size);
     }
     if (result != Z_OK) {
       return LS_STATUS(LS_DATA_LOSS,
-                       "'%s' is damaged gzip data near byte %zu%s%s", it->name,
-                       input_position(it), it->stream.msg != NULL ? ": " : "",
-                       it->stream.msg != NULL ? it->stream.msg : "");
+                       "'%s' is damaged gzip data near byte %zu%s%s",
+                       self->name, input_position(self),
+                       self->stream.msg != NULL ? ": " : "",
+                       self->stream.msg != NULL ? self->stream.msg : "");
     }
   }
   return ls_ok();
 }
 
-static ls_status inflate_all(inflation *it) {
+static ls_status inflate_all(inflation *self) {
   for (;;) {
-    LS_RETURN_IF_ERROR(inflate_member(it));
-    const size_t at = input_position(it);
-    if (it->out_size == it->room || at == it->size) return ls_ok();
-    if (!ls_gzip_is(it->data + at, it->size - at)) {
+    LS_RETURN_IF_ERROR(inflate_member(self));
+    const size_t at = input_position(self);
+    if (self->out_size == self->room || at == self->size) return ls_ok();
+    if (!ls_gzip_is(self->data + at, self->size - at)) {
       return LS_STATUS(LS_DATA_LOSS, "'%s' has %zu bytes behind its gzip data",
-                       it->name, it->size - at);
+                       self->name, self->size - at);
     }
-    if (inflateReset(&it->stream) != Z_OK) return ls_out_of_memory();
+    if (inflateReset(&self->stream) != Z_OK) return ls_out_of_memory();
   }
 }
 
@@ -103,19 +104,19 @@ ls_status ls_gzip_inflate(ls_allocator *allocator, const char *name,
     return LS_STATUS(LS_DATA_LOSS, "'%s' is no gzip file: it begins otherwise",
                      name);
   }
-  inflation it = {.name = name,
-                  .data = data,
-                  .size = size,
-                  .out = out,
-                  .room = room,
-                  .stream = {.next_in = (unsigned char *)(uintptr_t)data,
-                             .zalloc = zlib_allocate,
-                             .zfree = zlib_release,
-                             .opaque = allocator}};
+  inflation self = {.name = name,
+                    .data = data,
+                    .size = size,
+                    .out = out,
+                    .room = room,
+                    .stream = {.next_in = (unsigned char *)(uintptr_t)data,
+                               .zalloc = gzip_allocate,
+                               .zfree = gzip_release,
+                               .opaque = allocator}};
   // 15 + 16: the largest window, and a gzip header.
-  if (inflateInit2(&it.stream, 15 + 16) != Z_OK) return ls_out_of_memory();
-  const ls_status status = inflate_all(&it);
-  inflateEnd(&it.stream);
-  if (ls_status_is_ok(status)) *out_size = it.out_size;
+  if (inflateInit2(&self.stream, 15 + 16) != Z_OK) return ls_out_of_memory();
+  const ls_status status = inflate_all(&self);
+  inflateEnd(&self.stream);
+  if (ls_status_is_ok(status)) *out_size = self.out_size;
   return status;
 }

@@ -47,7 +47,7 @@ static ls_status parse_type(const char *name, const unsigned char *bytes,
   return ls_ok();
 }
 
-// All that stands before the elements.
+// Reads everything before the elements.
 static ls_status parse_header(const char *name, const void *bytes, size_t size,
                               ls_idx_header *header) {
   const unsigned char *at = bytes;
@@ -70,9 +70,10 @@ static size_t elements_size(const ls_idx_header *header) {
          ls_dtype_size(header->dtype);
 }
 
-// `found` bytes of elements, or, if there are too many, at least so many.
-static ls_status check_size(const char *name, const ls_idx_header *header,
-                            size_t found) {
+// Checks the size of the elements; `found` is their number of bytes or, if
+// there are too many, a lower bound of it.
+static ls_status check_idx_size(const char *name, const ls_idx_header *header,
+                                size_t found) {
   const size_t wanted = elements_size(header);
   if (found == wanted) return ls_ok();
   return LS_STATUS(LS_DATA_LOSS,
@@ -89,7 +90,7 @@ ls_status ls_idx_parse_head(const char *name, const void *bytes, size_t size,
   *out_header = header;
   LS_RETURN_IF_ERROR(parse_header(name, bytes, size, &header));
   LS_RETURN_IF_ERROR(
-      check_size(name, &header, (size_t)file_size - header.data_offset));
+      check_idx_size(name, &header, (size_t)file_size - header.data_offset));
   *out_header = header;
   return ls_ok();
 }
@@ -100,14 +101,14 @@ ls_status ls_idx_parse(const char *name, const void *bytes, size_t size,
 }
 
 // ---- Elements --------------------------------------------------------------
-// Copies big-endian elements of `width` bytes in the machine's order.
-static void copy_elements(void *to, const unsigned char *from, size_t count,
+// Copies big-endian elements of `width` bytes to the machine's order.
+static void copy_elements(void *target, const unsigned char *from, size_t count,
                           size_t width) {
   if (width == 1) {
-    if (count > 0) memcpy(to, from, count);
+    if (count > 0) memcpy(target, from, count);
     return;
   }
-  unsigned char *out = to;
+  unsigned char *out = target;
   for (size_t i = 0; i < count; ++i) {
     uint64_t value = 0;
     for (size_t k = 0; k < width; ++k)
@@ -138,10 +139,11 @@ static ls_status decode_plain(const char *name, const void *bytes, size_t size,
   return ls_ok();
 }
 
-// Inflates what the header says and one byte more, which shows a longer file.
-static ls_status inflate(ls_allocator *allocator, const char *name,
-                         const void *bytes, size_t size, size_t wanted,
-                         ls_array **out_array) {
+// Unpacks as many bytes as the header says and one more, which detects a longer
+// file.
+static ls_status inflate_file(ls_allocator *allocator, const char *name,
+                              const void *bytes, size_t size, size_t wanted,
+                              ls_array **out_array) {
   char *inflated = ls_allocate(allocator, wanted + 1);
   if (inflated == NULL)
     return LS_STATUS(LS_RESOURCE_EXHAUSTED,
@@ -155,7 +157,7 @@ static ls_status inflate(ls_allocator *allocator, const char *name,
   return status;
 }
 
-// The header comes first: it says how much there may be.
+// Reads the header first: it says how much there may be.
 static ls_status decode_gzip(ls_allocator *allocator, const char *name,
                              const void *bytes, size_t size,
                              ls_array **out_array) {
@@ -168,10 +170,10 @@ static ls_status decode_gzip(ls_allocator *allocator, const char *name,
   const size_t wanted = header.data_offset + elements_size(&header);
   const size_t most = ls_gzip_most(size);
   if (wanted > most)
-    return check_size(name, &header, most - header.data_offset);
+    return check_idx_size(name, &header, most - header.data_offset);
   LS_RETURN_IF_ERROR(
       ls_gzip_check_proportion(name, size, wanted, "unpack it by gunzip"));
-  return inflate(allocator, name, bytes, size, wanted, out_array);
+  return inflate_file(allocator, name, bytes, size, wanted, out_array);
 }
 
 ls_status ls_idx_decode(ls_allocator *allocator, const char *name,

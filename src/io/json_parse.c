@@ -5,19 +5,19 @@
 #include "base/plain.h"
 #include "io/json.h"
 
-// Values: so many, and one more for each so many bytes. A text takes memory as
-// it is long, whatever is in it.
+// Limits of values: so many, and one more per so many bytes. So a text takes
+// memory in proportion to its length.
 enum { MAX_DEPTH = 64, MAX_VALUES = 65536, BYTES_A_VALUE = 24 };
 
 typedef struct parser {
   ls_arena *arena;
   const char *name;
   const char *text, *at, *end;
-  size_t num_values;  // Of arrays and objects so far.
+  size_t num_values;  // Values in arrays and objects so far.
 } parser;
 
 // ---- Messages --------------------------------------------------------------
-static ls_status wrong(const parser *p, const char *wanted) {
+static ls_status fail_expecting(const parser *p, const char *wanted) {
   int line = 1;
   for (const char *at = p->text; at < p->at; ++at)
     line += *at == '\n';
@@ -40,7 +40,7 @@ static void skip_space(parser *p) {
     ++p->at;
 }
 
-static bool accept(parser *p, char c) {
+static bool accept_character(parser *p, char c) {
   skip_space(p);
   if (p->at >= p->end || *p->at != c) return false;
   ++p->at;
@@ -66,90 +66,93 @@ static ls_status parse_hex4(parser *p, uint32_t *out) {
     } else if ((c | 0x20) >= 'a' && (c | 0x20) <= 'f') {
       digit = (uint32_t)((c | 0x20) - 'a') + 10;
     } else {
-      return wrong(p, "four hexadecimal digits");
+      return fail_expecting(p, "four hexadecimal digits");
     }
     *out = *out << 4 | digit;
   }
   return ls_ok();
 }
 
-static char *put_utf8(char *to, uint32_t c) {
+static char *put_utf8(char *out, uint32_t c) {
   if (c < 0x80) {
-    *to++ = (char)c;
+    *out++ = (char)c;
   } else if (c < 0x800) {
-    *to++ = (char)(0xc0 | c >> 6);
-    *to++ = (char)(0x80 | (c & 0x3f));
+    *out++ = (char)(0xc0 | c >> 6);
+    *out++ = (char)(0x80 | (c & 0x3f));
   } else if (c < 0x10000) {
-    *to++ = (char)(0xe0 | c >> 12);
-    *to++ = (char)(0x80 | (c >> 6 & 0x3f));
-    *to++ = (char)(0x80 | (c & 0x3f));
+    *out++ = (char)(0xe0 | c >> 12);
+    *out++ = (char)(0x80 | (c >> 6 & 0x3f));
+    *out++ = (char)(0x80 | (c & 0x3f));
   } else {
-    *to++ = (char)(0xf0 | c >> 18);
-    *to++ = (char)(0x80 | (c >> 12 & 0x3f));
-    *to++ = (char)(0x80 | (c >> 6 & 0x3f));
-    *to++ = (char)(0x80 | (c & 0x3f));
+    *out++ = (char)(0xf0 | c >> 18);
+    *out++ = (char)(0x80 | (c >> 12 & 0x3f));
+    *out++ = (char)(0x80 | (c >> 6 & 0x3f));
+    *out++ = (char)(0x80 | (c & 0x3f));
   }
-  return to;
+  return out;
 }
 
-// What follows "\u": one unit, or two that are a surrogate pair.
-static ls_status parse_unit(parser *p, char **to) {
+// Reads the digits after "\u": one unit, or two that are a surrogate pair.
+static ls_status parse_unit(parser *p, char **out) {
   uint32_t c = 0;
   LS_RETURN_IF_ERROR(parse_hex4(p, &c));
   if (c >= 0xdc00 && c < 0xe000)
-    return wrong(p, "no second half of a surrogate pair before its first");
+    return fail_expecting(
+        p, "no second half of a surrogate pair before its first");
   if (c >= 0xd800 && c < 0xdc00) {
     uint32_t low = 0;
-    if (!accept_word(p, "\\u")) return wrong(p, "the pair's second half");
+    if (!accept_word(p, "\\u"))
+      return fail_expecting(p, "the pair's second half");
     LS_RETURN_IF_ERROR(parse_hex4(p, &low));
     if (low < 0xdc00 || low >= 0xe000)
-      return wrong(p, "the pair's second half before this");
+      return fail_expecting(p, "the pair's second half before this");
     c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
   }
-  *to = put_utf8(*to, c);
+  *out = put_utf8(*out, c);
   return ls_ok();
 }
 
-static ls_status parse_escape(parser *p, char **to) {
+static ls_status parse_escape(parser *p, char **out) {
   static const char from[] = "\"\\/bfnrt";
   static const char into[] = "\"\\/\b\f\n\r\t";
   const char c = p->at < p->end ? *p->at : '\0';
   if (c == 'u') {
     ++p->at;
-    return parse_unit(p, to);
+    return parse_unit(p, out);
   }
   const char *found = c == '\0' ? NULL : strchr(from, c);
-  if (found == NULL) return wrong(p, "one of \"\\/bfnrtu after \\");
+  if (found == NULL) return fail_expecting(p, "one of \"\\/bfnrtu after \\");
   ++p->at;
-  *(*to)++ = into[found - from];
+  *(*out)++ = into[found - from];
   return ls_ok();
 }
 
-// A string, its first quote read already.
+// Reads a string whose first quote is read already.
 static ls_status parse_string(parser *p, const char **out, size_t *out_size) {
   const char *quote = p->at;
   while (quote < p->end && *quote != '"')
     quote += *quote == '\\' && quote + 1 < p->end ? 2 : 1;
-  // What comes out is never longer than what stands there.
+  // The result is never longer than the text.
   char *text = ls_arena_allocate(p->arena, (size_t)(quote - p->at) + 1);
   if (text == NULL) return ls_out_of_memory();
-  char *to = text;
+  char *end = text;
   for (;;) {
-    if (p->at >= p->end) return wrong(p, "'\"' at the string's end");
+    if (p->at >= p->end) return fail_expecting(p, "'\"' at the string's end");
     const char c = *p->at;
     if (c == '"') break;
-    if ((unsigned char)c < 0x20) return wrong(p, "no control byte in a string");
+    if ((unsigned char)c < 0x20)
+      return fail_expecting(p, "no control byte in a string");
     ++p->at;
     if (c == '\\') {
-      LS_RETURN_IF_ERROR(parse_escape(p, &to));
+      LS_RETURN_IF_ERROR(parse_escape(p, &end));
     } else {
-      *to++ = c;
+      *end++ = c;
     }
   }
   ++p->at;
-  *to = '\0';
+  *end = '\0';
   *out = text;
-  *out_size = (size_t)(to - text);
+  *out_size = (size_t)(end - text);
   return ls_ok();
 }
 
@@ -161,9 +164,9 @@ static size_t skip_digits(parser *p) {
   return (size_t)(p->at - start);
 }
 
-// What stands from `start` to here; the text need not end with a zero.
-static ls_status read_number(const parser *p, const char *start,
-                             double *out_value) {
+// Reads the number from `start` to here; the text need not end with a zero.
+static ls_status read_json_number(const parser *p, const char *start,
+                                  double *out_value) {
   const size_t size = (size_t)(p->at - start);
   const ls_arena_mark_point mark = ls_arena_mark(p->arena);
   char near[64];
@@ -182,7 +185,8 @@ static ls_status parse_number(parser *p, ls_json *value) {
   const bool negative = accept_word(p, "-");
   const char *digits = p->at;
   const size_t count = skip_digits(p);
-  if (count == 0 || (count > 1 && *digits == '0')) return wrong(p, "a value");
+  if (count == 0 || (count > 1 && *digits == '0'))
+    return fail_expecting(p, "a value");
   value->kind = LS_JSON_NUMBER;
   value->is_integer = true;
   for (const char *at = digits; at < p->at; ++at) {
@@ -191,46 +195,49 @@ static ls_status parse_number(parser *p, ls_json *value) {
         __builtin_add_overflow(value->integer, digit, &value->integer))
       value->is_integer = false;
   }
-  if (negative && value->integer == 0) value->is_integer = false;  // -0.
+  // -0 is not an integer.
+  if (negative && value->integer == 0) value->is_integer = false;
   if (accept_word(p, ".")) {
     value->is_integer = false;
-    if (skip_digits(p) == 0) return wrong(p, "digits behind the point");
+    if (skip_digits(p) == 0)
+      return fail_expecting(p, "digits behind the point");
   }
   if (accept_word(p, "e") || accept_word(p, "E")) {
     value->is_integer = false;
     if (!accept_word(p, "+")) (void)accept_word(p, "-");
-    if (skip_digits(p) == 0) return wrong(p, "digits of the exponent");
+    if (skip_digits(p) == 0) return fail_expecting(p, "digits of the exponent");
   }
   if (value->is_integer) {
     value->number = (double)value->integer;
     return ls_ok();
   }
   value->integer = 0;
-  return read_number(p, start, &value->number);
+  return read_json_number(p, start, &value->number);
 }
 
 // ---- Values ----------------------------------------------------------------
 static ls_status parse_value(parser *p, int depth, ls_json *value);
 
-// The key of a member and what follows it; `keys` are those before.
+// Reads the key of a member and the colon; `keys` are those before.
 static ls_status parse_key(parser *p, ls_map *keys, const char **out_key) {
   size_t size = 0;
-  if (!accept(p, '"')) return wrong(p, "a key in quotes");
+  if (!accept_character(p, '"')) return fail_expecting(p, "a key in quotes");
   LS_RETURN_IF_ERROR(parse_string(p, out_key, &size));
-  if (strlen(*out_key) != size)  // Read as C's, two keys could be one.
-    return wrong(p, "a key without \\u0000 before this");
+  if (strlen(*out_key) !=
+      size)  // Two keys with a zero inside could be equal as C strings.
+    return fail_expecting(p, "a key without \\u0000 before this");
   if (ls_map_has(keys, *out_key, size))
-    return ls_status_annotate(wrong(p, "every key once"),
+    return ls_status_annotate(fail_expecting(p, "every key once"),
                               "'%s' was there already", *out_key);
   if (!ls_map_insert(keys, *out_key, size, keys)) return ls_out_of_memory();
-  return accept(p, ':') ? ls_ok() : wrong(p, "':'");
+  return accept_character(p, ':') ? ls_ok() : fail_expecting(p, "':'");
 }
 
-// An item or, with keys, a member.
+// Reads an item or, with keys, a member.
 static ls_status parse_item(parser *p, int depth, ls_map *keys,
                             ls_json **out_item) {
   if (++p->num_values > MAX_VALUES + (size_t)(p->end - p->text) / BYTES_A_VALUE)
-    return wrong(p, "fewer values in a text of its size");
+    return fail_expecting(p, "fewer values in a text of its size");
   ls_json *item = *out_item = ls_arena_new(p->arena, ls_json);
   if (item == NULL) return ls_out_of_memory();
   if (keys != NULL) LS_RETURN_IF_ERROR(parse_key(p, keys, &item->key));
@@ -240,32 +247,32 @@ static ls_status parse_item(parser *p, int depth, ls_map *keys,
 static ls_status parse_items(parser *p, int depth, ls_json *value) {
   const bool object = value->kind == LS_JSON_OBJECT;
   const char close = object ? '}' : ']';
-  if (accept(p, close)) return ls_ok();
-  ls_map keys;  // Against keys given twice.
+  if (accept_character(p, close)) return ls_ok();
+  ls_map keys;  // Detects keys given twice.
   ls_map_init(&keys, p->arena->allocator);
   ls_status status = ls_ok();
-  ls_json **to = &value->first;
+  ls_json **out = &value->first;
   do {
-    status = parse_item(p, depth + 1, object ? &keys : NULL, to);
-    if (ls_status_is_ok(status)) to = &(*to)->next;
-  } while (ls_status_is_ok(status) && accept(p, ','));
-  if (ls_status_is_ok(status) && !accept(p, close))
-    status = wrong(p, object ? "',' or '}'" : "',' or ']'");
+    status = parse_item(p, depth + 1, object ? &keys : NULL, out);
+    if (ls_status_is_ok(status)) out = &(*out)->next;
+  } while (ls_status_is_ok(status) && accept_character(p, ','));
+  if (ls_status_is_ok(status) && !accept_character(p, close))
+    status = fail_expecting(p, object ? "',' or '}'" : "',' or ']'");
   ls_map_deinit(&keys);
   return status;
 }
 
 static ls_status parse_value(parser *p, int depth, ls_json *value) {
-  if (depth > MAX_DEPTH) return wrong(p, "at most 64 levels");
-  if (accept(p, '{')) {
+  if (depth > MAX_DEPTH) return fail_expecting(p, "at most 64 levels");
+  if (accept_character(p, '{')) {
     value->kind = LS_JSON_OBJECT;
     return parse_items(p, depth, value);
   }
-  if (accept(p, '[')) {
+  if (accept_character(p, '[')) {
     value->kind = LS_JSON_ARRAY;
     return parse_items(p, depth, value);
   }
-  if (accept(p, '"')) {
+  if (accept_character(p, '"')) {
     value->kind = LS_JSON_STRING;
     return parse_string(p, &value->string, &value->string_size);
   }
@@ -287,7 +294,8 @@ static parser parser_of(ls_arena *arena, const char *name, const char *text,
 
 static ls_status parse_end(parser *p) {
   skip_space(p);
-  return p->at < p->end ? wrong(p, "nothing behind the value") : ls_ok();
+  return p->at < p->end ? fail_expecting(p, "nothing behind the value")
+                        : ls_ok();
 }
 
 ls_status ls_json_parse(ls_arena *arena, const char *name, const char *text,
@@ -303,8 +311,8 @@ ls_status ls_json_parse(ls_arena *arena, const char *name, const char *text,
 }
 
 // ---- Members one by one ----------------------------------------------------
-// One member: its key into `arena`, the rest into the parser's, which is
-// emptied when it was seen.
+// Reads one member: its key into `arena`, the rest into the parser's arena,
+// which is emptied after the visitor has seen it.
 static ls_status visit_next(parser *p, ls_arena *arena, ls_map *keys,
                             ls_json_visitor visit, void *user) {
   ls_json member = {0};
@@ -321,13 +329,14 @@ static ls_status visit_next(parser *p, ls_arena *arena, ls_map *keys,
 
 static ls_status visit_all(parser *p, ls_arena *arena, ls_map *keys,
                            ls_json_visitor visit, void *user) {
-  if (!accept(p, '{'))
+  if (!accept_character(p, '{'))
     return ls_invalid_argument("'%s' holds no JSON object", p->name);
-  if (accept(p, '}')) return parse_end(p);
+  if (accept_character(p, '}')) return parse_end(p);
   do {
     LS_RETURN_IF_ERROR(visit_next(p, arena, keys, visit, user));
-  } while (accept(p, ','));
-  return accept(p, '}') ? parse_end(p) : wrong(p, "',' or '}'");
+  } while (accept_character(p, ','));
+  return accept_character(p, '}') ? parse_end(p)
+                                  : fail_expecting(p, "',' or '}'");
 }
 
 ls_status ls_json_visit(ls_arena *arena, const char *name, const char *text,

@@ -61,7 +61,8 @@ size_t ls_json_character_size(const char *at) {
   if (size == 0 || c > 0xf4) return 0;
   for (size_t i = 1; i < size; ++i)
     if (((unsigned char)at[i] & 0xc0) != 0x80) return 0;
-  // Too long a form, half of a pair, or beyond the last character.
+  // Rejects overlong forms, half surrogate pairs, and values beyond the last
+  // character.
   const unsigned char d = (unsigned char)at[1];
   if ((c == 0xe0 && d < 0xa0) || (c == 0xed && d >= 0xa0) ||
       (c == 0xf0 && d < 0x90) || (c == 0xf4 && d >= 0x90))
@@ -113,9 +114,9 @@ void ls_json_i64(ls_json_writer *json, int64_t value) {
 
 void ls_json_thousandths(ls_json_writer *json, int64_t value) {
   before_value(json);
-  const int64_t whole = value / 1000, rest = value % 1000;
-  if (value < 0 && whole == 0) ls_text_append_char(json->text, '-');
-  ls_text_append_i64(json->text, whole);
+  const int64_t integer_part = value / 1000, rest = value % 1000;
+  if (value < 0 && integer_part == 0) ls_text_append_char(json->text, '-');
+  ls_text_append_i64(json->text, integer_part);
   const int64_t digits = rest < 0 ? -rest : rest;
   const char text[4] = {'.', (char)('0' + digits / 100),
                         (char)('0' + digits / 10 % 10),

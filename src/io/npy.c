@@ -4,7 +4,7 @@
 #include "base/values/array_internal.h"
 
 // ---- Elements --------------------------------------------------------------
-// Turns each of `count` numbers of `width` bytes round.
+// Reverses the bytes of each of `count` numbers of `width` bytes.
 static void swap_bytes(unsigned char *data, size_t count, size_t width) {
   for (size_t i = 0; i < count; ++i, data += width) {
     for (size_t k = 0; k < width / 2; ++k) {
@@ -20,7 +20,7 @@ void ls_npy_convert(const ls_npy_header *header, void *data, size_t count) {
   if (header->dtype == LS_DTYPE_BOOL)
     for (size_t i = 0; i < count; ++i)
       bytes[i] = bytes[i] != 0;
-  // A complex number is two.
+  // A complex number is two numbers.
   const size_t numbers = ls_dtype_is_complex(header->dtype) ? 2 : 1;
   if (header->swapped)
     swap_bytes(bytes, count * numbers, header->width / numbers);
@@ -33,9 +33,9 @@ ls_bytes ls_npy_bytes(const ls_npy_header *header, const char *element) {
   return (ls_bytes){element, size};
 }
 
-// From the file's order, the first index fastest, to ours.
-static void transpose(ls_shape shape, size_t width, const char *from,
-                      char *to) {
+// Transposes from the file's order, the first index fastest, to row order.
+static void transpose_elements(ls_shape shape, size_t width, const char *from,
+                               char *target) {
   const int64_t count = ls_shape_num_elements(shape);
   int64_t index[LS_MAX_RANK] = {0};
   int64_t strides[LS_MAX_RANK];
@@ -46,7 +46,7 @@ static void transpose(ls_shape shape, size_t width, const char *from,
   }
   int64_t at = 0;
   for (int64_t k = 0; k < count; ++k) {
-    memcpy(to + (size_t)k * width, from + (size_t)at * width, width);
+    memcpy(target + (size_t)k * width, from + (size_t)at * width, width);
     for (int i = shape.rank - 1; i >= 0; --i) {
       at += strides[i];
       if (++index[i] < shape.dim[i]) break;
@@ -70,7 +70,7 @@ static ls_status make_strings(const ls_npy_header *header, const char *data,
   return status;
 }
 
-// All elements, in our order and the file's width.
+// Reads all elements, in row order and the file's width.
 static ls_status read_elements(const ls_file *file, const ls_npy_header *header,
                                void *out) {
   const size_t size =
@@ -83,7 +83,7 @@ static ls_status read_elements(const ls_file *file, const ls_npy_header *header,
                      size, file->path);
   const ls_status status = ls_file_read(file, header->data_offset, data, size);
   if (ls_status_is_ok(status))
-    transpose(header->shape, header->width, data, out);
+    transpose_elements(header->shape, header->width, data, out);
   ls_release(file->allocator, data);
   return status;
 }

@@ -11,10 +11,10 @@ static const char magic[] = "\x93NUMPY";
 typedef struct words {
   const char *name;
   const char *text, *at, *end;
-  int64_t offset;  // Of `text` in the file.
+  int64_t offset;  // Position of `text` in the file.
 } words;
 
-static ls_status unexpected(const words *in, const char *wanted) {
+static ls_status fail_expecting(const words *in, const char *wanted) {
   return ls_invalid_argument(
       "'%s' is no npy file: in its header, at byte %lld, %s should be",
       in->name, (long long)(in->offset + (in->at - in->text)), wanted);
@@ -26,7 +26,7 @@ static void skip_spaces(words *in) {
     ++in->at;
 }
 
-static bool take(words *in, char c) {
+static bool take_character(words *in, char c) {
   skip_spaces(in);
   if (in->at == in->end || *in->at != c) return false;
   ++in->at;
@@ -36,16 +36,16 @@ static bool take(words *in, char c) {
 static ls_status take_text(words *in, ls_bytes *out) {
   skip_spaces(in);
   const char quote = in->at < in->end ? *in->at : '\0';
-  if (quote != '\'' && quote != '"') return unexpected(in, "a text");
+  if (quote != '\'' && quote != '"') return fail_expecting(in, "a text");
   const char *begin = in->at + 1;
   const char *end = memchr(begin, quote, (size_t)(in->end - begin));
-  if (end == NULL) return unexpected(in, "a text with an end");
+  if (end == NULL) return fail_expecting(in, "a text with an end");
   *out = (ls_bytes){begin, (size_t)(end - begin)};
   in->at = end + 1;
   return ls_ok();
 }
 
-static bool is_text(ls_bytes text, const char *word) {
+static bool text_equals(ls_bytes text, const char *word) {
   return text.size == strlen(word) && memcmp(text.data, word, text.size) == 0;
 }
 
@@ -54,7 +54,7 @@ static ls_status take_bool(words *in, bool *out) {
   const size_t left = (size_t)(in->end - in->at);
   *out = left >= 4 && memcmp(in->at, "True", 4) == 0;
   if (!*out && (left < 5 || memcmp(in->at, "False", 5) != 0))
-    return unexpected(in, "True or False");
+    return fail_expecting(in, "True or False");
   in->at += *out ? 4 : 5;
   return ls_ok();
 }
@@ -66,18 +66,19 @@ static ls_status take_size(words *in, int64_t *out) {
   for (; in->at < in->end && *in->at >= '0' && *in->at <= '9'; ++in->at) {
     if (__builtin_mul_overflow(value, 10, &value) ||
         __builtin_add_overflow(value, *in->at - '0', &value))
-      return unexpected(in, "a size that can be");
+      return fail_expecting(in, "a size that can be");
   }
-  if (in->at == begin) return unexpected(in, "a size");
-  if (in->at < in->end && *in->at == 'L') ++in->at;  // Python 2's.
+  if (in->at == begin) return fail_expecting(in, "a size");
+  // Suffix of Python 2's long integers.
+  if (in->at < in->end && *in->at == 'L') ++in->at;
   *out = value;
   return ls_ok();
 }
 
 static ls_status take_shape(words *in, ls_shape *out) {
   *out = (ls_shape){0};
-  if (!take(in, '(')) return unexpected(in, "a shape");
-  while (!take(in, ')')) {
+  if (!take_character(in, '(')) return fail_expecting(in, "a shape");
+  while (!take_character(in, ')')) {
     int64_t size = 0;
     LS_RETURN_IF_ERROR(take_size(in, &size));
     if (out->rank == LS_MAX_RANK) {
@@ -86,9 +87,9 @@ static ls_status take_shape(words *in, ls_shape *out) {
           LS_MAX_RANK);
     }
     out->dim[out->rank++] = size;
-    if (take(in, ',')) continue;
-    if (take(in, ')')) break;
-    return unexpected(in, "a comma or the end of the shape");
+    if (take_character(in, ',')) continue;
+    if (take_character(in, ')')) break;
+    return fail_expecting(in, "a comma or the end of the shape");
   }
   const ls_status status = ls_shape_check(*out);
   return ls_status_annotate(status, "while reading '%s'", in->name);
@@ -118,7 +119,7 @@ static ls_status no_such_type(const words *in, ls_bytes descr) {
                     : "");
 }
 
-// "<f4": the order, the kind, the width.
+// Reads "<f4": the order, the kind, the width.
 static ls_status read_type(const words *in, ls_bytes descr,
                            ls_npy_header *header) {
   size_t width = 0;
@@ -138,8 +139,8 @@ static ls_status read_type(const words *in, ls_bytes descr,
       header->dtype = types[i].dtype;
   }
   if (header->dtype == LS_DTYPE_NONE) return no_such_type(in, descr);
-  const uint16_t one = 1;
-  const bool is_little = *(const unsigned char *)&one == 1;
+  const uint16_t probe = 1;
+  const bool is_little = *(const unsigned char *)&probe == 1;
   header->swapped =
       width > 1 && kind != 'S' && descr.data[0] == (is_little ? '>' : '<');
   return ls_ok();
@@ -156,12 +157,12 @@ static bool goes_both_ways(ls_shape shape) {
 static ls_status read_dict(words *in, ls_npy_header *header) {
   ls_bytes descr = {0};
   bool has_order = false, has_shape = false;
-  if (!take(in, '{')) return unexpected(in, "a dict");
-  while (!take(in, '}')) {
+  if (!take_character(in, '{')) return fail_expecting(in, "a dict");
+  while (!take_character(in, '}')) {
     ls_bytes key;
     LS_RETURN_IF_ERROR(take_text(in, &key));
-    if (!take(in, ':')) return unexpected(in, "a colon");
-    if (is_text(key, "descr")) {
+    if (!take_character(in, ':')) return fail_expecting(in, "a colon");
+    if (text_equals(key, "descr")) {
       skip_spaces(in);
       if (in->at < in->end && *in->at == '[') {
         return ls_unimplemented("'%s' has elements of several fields; save "
@@ -169,29 +170,29 @@ static ls_status read_dict(words *in, ls_npy_header *header) {
                                 in->name);
       }
       LS_RETURN_IF_ERROR(take_text(in, &descr));
-    } else if (is_text(key, "fortran_order")) {
+    } else if (text_equals(key, "fortran_order")) {
       LS_RETURN_IF_ERROR(take_bool(in, &header->fortran));
       has_order = true;
-    } else if (is_text(key, "shape")) {
+    } else if (text_equals(key, "shape")) {
       LS_RETURN_IF_ERROR(take_shape(in, &header->shape));
       has_shape = true;
     } else {
-      return unexpected(in, "one of 'descr', 'fortran_order' and 'shape'");
+      return fail_expecting(in, "one of 'descr', 'fortran_order' and 'shape'");
     }
-    if (take(in, ',')) continue;
-    if (take(in, '}')) break;
-    return unexpected(in, "a comma or the end of the dict");
+    if (take_character(in, ',')) continue;
+    if (take_character(in, '}')) break;
+    return fail_expecting(in, "a comma or the end of the dict");
   }
   skip_spaces(in);
-  if (in->at != in->end) return unexpected(in, "nothing");
+  if (in->at != in->end) return fail_expecting(in, "nothing");
   if (descr.data == NULL || !has_order || !has_shape)
-    return unexpected(in, "'descr', 'fortran_order' and 'shape'");
+    return fail_expecting(in, "'descr', 'fortran_order' and 'shape'");
   if (goes_both_ways(header->shape)) header->fortran = false;
   return read_type(in, descr, header);
 }
 
-static ls_status check_size(const char *name, const ls_npy_header *header,
-                            int64_t found) {
+static ls_status check_npy_size(const char *name, const ls_npy_header *header,
+                                int64_t found) {
   int64_t wanted = 0;
   const int64_t count = ls_shape_num_elements(header->shape);
   if (__builtin_mul_overflow(count, (int64_t)header->width, &wanted))
@@ -205,7 +206,7 @@ static ls_status check_size(const char *name, const ls_npy_header *header,
                    (long long)wanted, (long long)found);
 }
 
-// Where the dict begins and how long it is.
+// Finds the start and the length of the dict.
 static ls_status read_prefix(const ls_file *file, const char *name,
                              int64_t from, int64_t size, int64_t *out_begin,
                              size_t *out_size) {
@@ -253,7 +254,7 @@ ls_status ls_npy_open(const ls_file *file, const char *name, int64_t from,
   }
   ls_release(file->allocator, text);
   if (ls_status_is_ok(status))
-    status = check_size(name, &header, size - begin - (int64_t)dict);
+    status = check_npy_size(name, &header, size - begin - (int64_t)dict);
   if (ls_status_is_ok(status)) *out_header = header;
   return status;
 }
@@ -262,8 +263,8 @@ ls_status ls_npy_open(const ls_file *file, const char *name, int64_t from,
 ls_status ls_npy_print_header(ls_dtype dtype, ls_shape shape, ls_text *out) {
   const char *descr = NULL;
   char buffer[8];
-  const uint16_t one = 1;
-  const char order = *(const unsigned char *)&one == 1 ? '<' : '>';
+  const uint16_t probe = 1;
+  const char order = *(const unsigned char *)&probe == 1 ? '<' : '>';
   for (size_t i = 0; i < LS_COUNT_OF(types); ++i) {
     if (types[i].dtype != dtype) continue;
     buffer[0] = types[i].width == 1 ? '|' : order;
@@ -289,20 +290,20 @@ ls_status ls_npy_print_header(ls_dtype dtype, ls_shape shape, ls_text *out) {
     if (i + 1 < shape.rank) ls_text_append(&text, " ");
   }
   ls_text_append(&text, "), }");
-  // Elements begin at a multiple of 64; a line ends before them.
+  // Elements begin at a multiple of 64, after the end of a line.
   const ls_status status = ls_text_status(&text);
   if (ls_status_is_ok(status)) {
-    const size_t all = (PREFIX + text.size + 1 + 63) / 64 * 64;
+    const size_t padded_size = (PREFIX + text.size + 1 + 63) / 64 * 64;
     memset(dict, ' ', sizeof(dict));
     memcpy(dict, text.data, text.size);
-    dict[all - PREFIX - 1] = '\n';
+    dict[padded_size - PREFIX - 1] = '\n';
     unsigned char prefix[PREFIX];
     memcpy(prefix, magic, 6);
     prefix[6] = 1;
     prefix[7] = 0;
-    ls_store_le16(prefix + 8, (uint16_t)(all - PREFIX));
+    ls_store_le16(prefix + 8, (uint16_t)(padded_size - PREFIX));
     ls_text_append_bytes(out, prefix, PREFIX);
-    ls_text_append_bytes(out, dict, all - PREFIX);
+    ls_text_append_bytes(out, dict, padded_size - PREFIX);
   }
   ls_text_deinit(&text);
   return status;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file: "LSOFFS1\n"; kind and checksum of all that follows it, 4 bytes
-// each; size and time of the file it is of, number of offsets, 8 bytes each;
+// File format: "LSOFFS1\n"; kind, and checksum of everything after it, 4 bytes
+// each; size and time of the indexed file, number of offsets, 8 bytes each;
 // then the offsets, 8 bytes each. Little-endian.
 #include "io/offsets.h"
 
@@ -33,15 +33,15 @@ ls_status ls_offsets_add(ls_offsets *offsets, int64_t offset) {
 
 // ---- Files -----------------------------------------------------------------
 ls_status ls_offsets_save(ls_runtime *runtime, const char *path,
-                          const ls_file *of, uint32_t kind,
+                          const ls_file *file, uint32_t kind,
                           const ls_offsets *offsets) {
   const size_t size = ALL_HEAD + offsets->size * 8;
   unsigned char *data = ls_allocate(offsets->allocator, size);
   if (data == NULL) return ls_out_of_memory();
   memcpy(data, magic, MAGIC_SIZE);
   ls_store_le32(data + 8, kind);
-  ls_store_le64(data + 16, (uint64_t)of->size);
-  ls_store_le64(data + 24, (uint64_t)of->modified);
+  ls_store_le64(data + 16, (uint64_t)file->size);
+  ls_store_le64(data + 24, (uint64_t)file->modified);
   ls_store_le64(data + 32, offsets->size);
   for (size_t i = 0; i < offsets->size; ++i)
     ls_store_le64(data + ALL_HEAD + 8 * i, (uint64_t)offsets->items[i]);
@@ -50,34 +50,34 @@ ls_status ls_offsets_save(ls_runtime *runtime, const char *path,
   const ls_status status = files->write(files->user, path, data, size);
   ls_release(offsets->allocator, data);
   return ls_status_annotate(status, "it was to keep where records of '%s' are",
-                            of->path);
+                            file->path);
 }
 
-// Whether the bytes are right, for this file and kind, in all that they say:
-// offsets go up and end within the file.
-static bool is_right(const unsigned char *data, size_t size, const ls_file *of,
-                     uint32_t kind) {
+// Returns true if the bytes are valid for this file and kind: offsets increase
+// and end within the file.
+static bool is_right(const unsigned char *data, size_t size,
+                     const ls_file *file, uint32_t kind) {
   if (size < ALL_HEAD || memcmp(data, magic, MAGIC_SIZE) != 0 ||
       ls_load_le32(data + 8) != kind ||
       ls_load_le32(data + 12) !=
           ls_crc32c(0, data + HEAD_SIZE, size - HEAD_SIZE) ||
-      ls_load_le64(data + 16) != (uint64_t)of->size ||
-      ls_load_le64(data + 24) != (uint64_t)of->modified ||
+      ls_load_le64(data + 16) != (uint64_t)file->size ||
+      ls_load_le64(data + 24) != (uint64_t)file->modified ||
       ls_load_le64(data + 32) != (size - ALL_HEAD) / 8 ||
       (size - ALL_HEAD) % 8 != 0)
     return false;
   int64_t last = 0;
   for (size_t at = ALL_HEAD; at < size; at += 8) {
     const int64_t next = (int64_t)ls_load_le64(data + at);
-    if (next < last || next > of->size) return false;
+    if (next < last || next > file->size) return false;
     last = next;
   }
   return true;
 }
 
 ls_status ls_offsets_load(ls_runtime *runtime, const char *path,
-                          const ls_file *of, uint32_t kind, ls_offsets *offsets,
-                          bool *out_found) {
+                          const ls_file *file, uint32_t kind,
+                          ls_offsets *offsets, bool *out_found) {
   *out_found = false;
   const ls_file_system *files = ls_runtime_files(runtime);
   char *data = NULL;
@@ -90,7 +90,7 @@ ls_status ls_offsets_load(ls_runtime *runtime, const char *path,
   }
   LS_RETURN_IF_ERROR(status);
   const unsigned char *bytes = (const unsigned char *)data;
-  if (is_right(bytes, size, of, kind)) {
+  if (is_right(bytes, size, file, kind)) {
     for (size_t at = ALL_HEAD; at < size && ls_status_is_ok(status); at += 8)
       status = ls_offsets_add(offsets, (int64_t)ls_load_le64(bytes + at));
     *out_found = ls_status_is_ok(status);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the records of a file begin, found by one pass over it: record i is the
+// Starts of the records of a file, found by one pass over it: record i is the
 // bytes from items[i] to items[i + 1].
 //
 // Thread-compatible; read by any number of threads.
@@ -22,14 +22,14 @@ static inline int64_t ls_offsets_count(const ls_offsets *offsets) {
   return offsets->size == 0 ? 0 : (int64_t)offsets->size - 1;
 }
 
-// Kept in a file of their own, which is valid for a file of that size and time
-// and for records of this kind only. `*out_found`: there was one that fits; one
-// that is damaged or of another file counts as none.
+// Load and save offsets in a file of their own, which is valid only for a file
+// of that size and time and for records of this kind. `*out_found`: a valid one
+// exists; one that is damaged or of another file counts as missing.
 LS_MUST_USE ls_status ls_offsets_load(ls_runtime *runtime, const char *path,
-                                      const ls_file *of, uint32_t kind,
+                                      const ls_file *file, uint32_t kind,
                                       ls_offsets *offsets, bool *out_found);
 LS_MUST_USE ls_status ls_offsets_save(ls_runtime *runtime, const char *path,
-                                      const ls_file *of, uint32_t kind,
+                                      const ls_file *file, uint32_t kind,
                                       const ls_offsets *offsets);
 
 #endif  // LS_IO_OFFSETS_H_

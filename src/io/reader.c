@@ -37,19 +37,19 @@ void ls_reader_close(ls_reader *reader) {
 }
 
 // ---- The window ------------------------------------------------------------
-// Makes room for `more` bytes behind the window.
-static ls_status make_room(ls_reader *reader, size_t more) {
+// Makes room for `num_bytes` bytes after the window.
+static ls_status extend_buffer(ls_reader *reader, size_t num_bytes) {
   const size_t at =
       reader->buffer == NULL ? 0 : (size_t)(reader->data - reader->buffer);
-  if (reader->capacity - at - reader->size >= more) return ls_ok();
-  if (reader->capacity - reader->size >= more && at >= reader->size) {
-    // Not often: what is moved is no more than what was taken.
+  if (reader->capacity - at - reader->size >= num_bytes) return ls_ok();
+  if (reader->capacity - reader->size >= num_bytes && at >= reader->size) {
+    // Rare: it moves no more bytes than were taken.
     if (reader->size > 0) memcpy(reader->buffer, reader->data, reader->size);
     reader->data = reader->buffer;
     return ls_ok();
   }
   size_t wanted = 0;
-  if (__builtin_add_overflow(reader->size, more, &wanted))
+  if (__builtin_add_overflow(reader->size, num_bytes, &wanted))
     return ls_out_of_memory();
   if (wanted < 2 * reader->size) wanted = 2 * reader->size;
   char *grown = ls_allocate(reader->allocator, wanted);
@@ -68,7 +68,7 @@ static ls_status read_plain(ls_reader *reader, size_t size) {
   const int64_t left = reader->end - reader->next;
   if ((int64_t)size > left) size = left > 0 ? (size_t)left : 0;
   if (size > 0) {
-    LS_RETURN_IF_ERROR(make_room(reader, size));
+    LS_RETURN_IF_ERROR(extend_buffer(reader, size));
     LS_RETURN_IF_ERROR(ls_file_read(reader->file, reader->next,
                                     reader->data + reader->size, size));
     reader->size += size;
@@ -78,7 +78,8 @@ static ls_status read_plain(ls_reader *reader, size_t size) {
   return ls_ok();
 }
 
-// What was not unpacked moves to the front, and the file's next bytes behind.
+// Moves the packed bytes that were not used to the front, and reads the file's
+// next bytes after them.
 static ls_status read_packed(ls_reader *reader) {
   const size_t kept = reader->packed_size - reader->packed_at;
   if (kept > 0)
@@ -96,12 +97,12 @@ static ls_status read_packed(ls_reader *reader) {
 }
 
 // Unpacks up to `size` bytes, at least one unless they have ended.
-static ls_status unpack(ls_reader *reader, size_t size) {
-  LS_RETURN_IF_ERROR(make_room(reader, size));
+static ls_status unpack_some(ls_reader *reader, size_t size) {
+  LS_RETURN_IF_ERROR(extend_buffer(reader, size));
   const size_t before = reader->size;
   while (reader->size == before && !reader->ended) {
     const size_t left = reader->packed_size - reader->packed_at;
-    ls_inflation now = {
+    ls_inflation inflation = {
         .name = reader->file->path,
         .position = reader->next - (int64_t)left,
         .in = reader->packed + reader->packed_at,
@@ -110,9 +111,10 @@ static ls_status unpack(ls_reader *reader, size_t size) {
         .out = reader->data + reader->size,
         .room = size,
     };
-    LS_RETURN_IF_ERROR(ls_inflater_run(reader->inflater, &now, &reader->ended));
-    reader->packed_at = reader->packed_size - now.in_size;
-    reader->size += size - now.room;
+    LS_RETURN_IF_ERROR(
+        ls_inflater_run(reader->inflater, &inflation, &reader->ended));
+    reader->packed_at = reader->packed_size - inflation.in_size;
+    reader->size += size - inflation.room;
     if (reader->size == before && !reader->ended)
       LS_RETURN_IF_ERROR(read_packed(reader));
   }
@@ -121,7 +123,7 @@ static ls_status unpack(ls_reader *reader, size_t size) {
 
 ls_status ls_reader_more(ls_reader *reader) {
   if (reader->ended) return ls_ok();
-  return reader->inflater != NULL ? unpack(reader, reader->chunk)
+  return reader->inflater != NULL ? unpack_some(reader, reader->chunk)
                                   : read_plain(reader, reader->chunk);
 }
 
@@ -129,7 +131,7 @@ ls_status ls_reader_need(ls_reader *reader, size_t size) {
   while (reader->size < size && !reader->ended) {
     const size_t lacks = size - reader->size;
     if (reader->inflater != NULL)
-      LS_RETURN_IF_ERROR(unpack(reader, reader->chunk));
+      LS_RETURN_IF_ERROR(unpack_some(reader, reader->chunk));
     else
       LS_RETURN_IF_ERROR(
           read_plain(reader, lacks > reader->chunk ? lacks : reader->chunk));
@@ -139,7 +141,7 @@ ls_status ls_reader_need(ls_reader *reader, size_t size) {
 
 void ls_reader_take(ls_reader *reader, size_t size) {
   LS_ASSERT(size <= reader->size);
-  if (size == 0) return;  // Of nothing there may be no window.
+  if (size == 0) return;  // An empty window may be NULL.
   reader->data += size;
   reader->size -= size;
   reader->position += (int64_t)size;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many entries of a file at once: pieces of all of them, read side by side.
+// Reading of many entries of a file at once: pieces of all of them, in
+// parallel.
 #include "base/threads/threads.h"
 #include "io/crc32c.h"
 #include "io/safetensors.h"
 
-// The most bytes of a piece, which the checksum finds in a core's cache, and of
-// those of all workers. Below so many in all the workers are not called.
+// Limits: the most bytes of a piece, which its checksum then finds in a core's
+// cache, and of the pieces of all workers; with fewer bytes in all no workers
+// are used.
 enum {
   LEAST_PIECE = 4096,
   MOST_PIECE = 1 << 20,
@@ -17,20 +19,21 @@ typedef struct job {
   const ls_safetensors_file *file;
   const ls_safetensors_wish *wishes;
   size_t count;
-  size_t piece;      // Bytes of each, but for the last one of a wish.
-  int64_t *first;    // The number of each wish's first piece, and of all.
-  uint32_t *crcs;    // Of each piece; NULL: not wanted.
-  char *scratch;     // A piece for each worker; NULL: all have their place.
-  ls_mutex lock;     // Guards what follows.
-  int64_t failed;    // The first piece that failed, or the number of all.
-  ls_status status;  // How.
+  size_t piece;    // Bytes of each, except the last piece of a request.
+  int64_t *first;  // Number of each request's first piece, and of all pieces.
+  uint32_t *crcs;  // Per piece; NULL: not wanted.
+  char *scratch;   // A piece per worker; NULL: all pieces have a destination.
+  ls_mutex lock;   // Guards the fields below.
+  // Number of the first piece that failed, or that of all pieces.
+  int64_t failed;
+  ls_status status;  // Status of that piece.
 } job;
 
 static size_t pieces_of(const job *j, const ls_safetensors_wish *wish) {
   return (wish->entry->size + j->piece - 1) / j->piece;
 }
 
-// The wish that a piece is of.
+// Returns the request to which a piece belongs.
 static size_t wish_of(const job *j, int64_t piece) {
   size_t low = 0, high = j->count;
   while (high - low > 1) {
@@ -50,10 +53,11 @@ static ls_status read_piece(const job *j, int worker, int64_t piece,
   ls_safetensors_entry part = *wish->entry;
   part.offset += (int64_t)at;
   part.size = left < j->piece ? left : j->piece;
-  part.has_crc = false;  // That of a piece.
-  char *to = wish->data != NULL ? (char *)wish->data + at
-                                : j->scratch + (size_t)worker * j->piece;
-  return ls_safetensors_get(j->file, &part, to,
+  // The checksum is that of the whole entry, not of the piece.
+  part.has_crc = false;
+  char *target = wish->data != NULL ? (char *)wish->data + at
+                                    : j->scratch + (size_t)worker * j->piece;
+  return ls_safetensors_get(j->file, &part, target,
                             j->crcs != NULL ? &j->crcs[piece] : NULL);
 }
 
@@ -72,7 +76,7 @@ static void note_failure(job *j, int64_t piece, ls_status status) {
 static void read_pieces(void *user, int worker, int64_t begin, int64_t end) {
   job *j = user;
   for (int64_t piece = begin; piece < end; ++piece) {
-    // What comes behind a failure is not looked at any more.
+    // Pieces after a failed one are skipped.
     if (piece > __atomic_load_n(&j->failed, __ATOMIC_RELAXED)) return;
     const size_t i = wish_of(j, piece);
     const ls_status status =
@@ -81,15 +85,16 @@ static void read_pieces(void *user, int worker, int64_t begin, int64_t end) {
   }
 }
 
-static void run(job *j, ls_workers *workers) {
-  const int64_t all = j->first[j->count];
-  if (workers != NULL && (size_t)all * j->piece >= LEAST_SHARED) {
-    const ls_status status = ls_workers_share(workers, read_pieces, j, all);
+static void run_pieces(job *j, ls_workers *workers) {
+  const int64_t num_pieces = j->first[j->count];
+  if (workers != NULL && (size_t)num_pieces * j->piece >= LEAST_SHARED) {
+    const ls_status status =
+        ls_workers_share(workers, read_pieces, j, num_pieces);
     if (ls_status_is_ok(status)) return;
-    // Inside of a run, or without threads.
+    // Workers are not available inside a run, or without threads.
     ls_status_free(status);
   }
-  read_pieces(j, 0, 0, all);
+  read_pieces(j, 0, 0, num_pieces);
 }
 
 static ls_status join_sums(const job *j, ls_safetensors_wish *wishes) {
@@ -116,8 +121,8 @@ static size_t piece_for(const job *j, size_t threads) {
   return piece > LEAST_PIECE ? piece : LEAST_PIECE;
 }
 
-static ls_status prepare(job *j, ls_allocator *allocator, ls_workers *workers,
-                         bool sums) {
+static ls_status plan_pieces(job *j, ls_allocator *allocator,
+                             ls_workers *workers, bool sums) {
   bool elsewhere = false;
   const size_t threads =
       workers == NULL ? 1 : (size_t)ls_workers_count(workers);
@@ -149,9 +154,9 @@ ls_status ls_safetensors_get_many(const ls_safetensors_file *file,
   bool sums = wanted == LS_SUMS_ALL;
   for (size_t i = 0; i < count && wanted == LS_SUMS_HELD; ++i)
     sums |= wishes[i].entry->has_crc;
-  ls_status status = prepare(&j, allocator, workers, sums);
+  ls_status status = plan_pieces(&j, allocator, workers, sums);
   if (ls_status_is_ok(status)) {
-    run(&j, workers);
+    run_pieces(&j, workers);
     status = j.status;
   }
   if (ls_status_is_ok(status) && sums) status = join_sums(&j, wishes);

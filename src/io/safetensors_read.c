@@ -7,14 +7,14 @@
 #include "io/safetensors.h"
 #include "io/safetensors_dtype.h"
 
-// Longer headers are damage: so says the format.
+// The format's limit: longer headers are damaged.
 static const uint64_t header_limit = 100 * 1000 * 1000;
 
-// A header while it is read.
+// State of reading a header.
 typedef struct reader {
   const char *name;
-  int64_t data_offset;  // Where the elements begin,
-  size_t data_size;     //   and how many bytes they are.
+  int64_t data_offset;  // Start of the elements,
+  size_t data_size;     // and their number of bytes.
   size_t covered;       // Bytes of arrays so far.
   ls_allocator *allocator;
   ls_arena *arena;
@@ -26,8 +26,9 @@ typedef struct reader {
 
 // ---- One array -------------------------------------------------------------
 static ls_status bad_entry(const reader *r, const ls_json *entry,
-                           const char *what) {
-  return ls_invalid_argument("'%s': array '%s' %s", r->name, entry->key, what);
+                           const char *problem) {
+  return ls_invalid_argument("'%s': array '%s' %s", r->name, entry->key,
+                             problem);
 }
 
 static ls_status parse_dtype(const reader *r, const ls_json *entry,
@@ -71,25 +72,26 @@ static ls_status parse_span(const reader *r, const ls_json *entry,
   const ls_json *offsets = ls_json_find(entry, "data_offsets");
   const ls_json *from =
       offsets != NULL && offsets->kind == LS_JSON_ARRAY ? offsets->first : NULL;
-  const ls_json *to = from != NULL ? from->next : NULL;
-  if (to == NULL || to->next != NULL || !from->is_integer || !to->is_integer)
+  const ls_json *end = from != NULL ? from->next : NULL;
+  if (end == NULL || end->next != NULL || !from->is_integer || !end->is_integer)
     return bad_entry(r, entry, "has no two data_offsets");
   const uint64_t wanted =
       (uint64_t)ls_shape_num_elements(shape) * ls_dtype_size(dtype);
-  if (from->integer < 0 || to->integer < from->integer ||
-      (uint64_t)(to->integer - from->integer) != wanted)
+  if (from->integer < 0 || end->integer < from->integer ||
+      (uint64_t)(end->integer - from->integer) != wanted)
     return LS_STATUS(LS_DATA_LOSS,
                      "'%s': array '%s' is %s, which is %llu bytes; its "
                      "data_offsets are %lld and %lld",
                      r->name, entry->key, LS_SHAPE_TEXT(dtype, shape),
                      (unsigned long long)wanted, (long long)from->integer,
-                     (long long)to->integer);
-  if ((uint64_t)to->integer > r->data_size)
+                     (long long)end->integer);
+  if ((uint64_t)end->integer > r->data_size)
     return LS_STATUS(LS_DATA_LOSS,
                      "'%s' is cut off: array '%s' ends at byte %lld of the "
                      "elements, which are %zu",
-                     r->name, entry->key, (long long)to->integer, r->data_size);
-  // No more is given out than there is; where they overlap is found at the end.
+                     r->name, entry->key, (long long)end->integer,
+                     r->data_size);
+  // Bounds the total; overlaps are found at the end.
   if (wanted > r->data_size - r->covered)
     return LS_STATUS(LS_DATA_LOSS,
                      "'%s': array '%s' overlaps others: with it they have more "
@@ -101,15 +103,15 @@ static ls_status parse_span(const reader *r, const ls_json *entry,
 }
 
 static ls_status parse_entry(reader *r, const ls_json *entry) {
-  ls_safetensors_entry it = {.name = entry->key};
-  LS_RETURN_IF_ERROR(parse_dtype(r, entry, &it.dtype));
-  LS_RETURN_IF_ERROR(parse_shape(r, entry, &it.shape));
-  LS_RETURN_IF_ERROR(parse_span(r, entry, &it));
+  ls_safetensors_entry found = {.name = entry->key};
+  LS_RETURN_IF_ERROR(parse_dtype(r, entry, &found.dtype));
+  LS_RETURN_IF_ERROR(parse_shape(r, entry, &found.shape));
+  LS_RETURN_IF_ERROR(parse_span(r, entry, &found));
   if (!ls_grow(r->allocator, &r->entries, &r->capacity, r->num_entries + 1,
                sizeof(*r->entries)))
     return ls_out_of_memory();
-  r->entries[r->num_entries++] = it;
-  r->covered += it.size;
+  r->entries[r->num_entries++] = found;
+  r->covered += found.size;
   return ls_ok();
 }
 
@@ -119,7 +121,7 @@ static int compare_entries(const void *a, const void *b) {
   return (*x)->size < (*y)->size ? -1 : (*x)->size > (*y)->size;
 }
 
-// Every byte of the elements belongs to one array.
+// Checks that every byte of the elements belongs to one array.
 static ls_status check_sorted(const reader *r,
                               const ls_safetensors_entry *const *sorted) {
   int64_t next = r->data_offset;
@@ -156,18 +158,20 @@ static ls_status check_spans(const reader *r) {
 // ---- The whole -------------------------------------------------------------
 static ls_status parse_notes(reader *r, const ls_json *notes) {
   size_t count = 0;
-  for (const ls_json *it = notes->first; it != NULL; it = it->next) {
-    if (it->key == NULL || it->kind != LS_JSON_STRING)
+  for (const ls_json *found = notes->first; found != NULL;
+       found = found->next) {
+    if (found->key == NULL || found->kind != LS_JSON_STRING)
       return ls_invalid_argument("'%s': __metadata__ holds more than texts",
                                  r->name);
     ++count;
   }
   r->notes = ls_arena_new_array(r->arena, ls_safetensors_note, count + 1);
   if (r->notes == NULL) return ls_out_of_memory();
-  for (const ls_json *it = notes->first; it != NULL; it = it->next) {
+  for (const ls_json *found = notes->first; found != NULL;
+       found = found->next) {
     ls_safetensors_note *note = &r->notes[r->num_notes];
-    note->key = ls_arena_string(r->arena, it->key);
-    note->value = ls_arena_string(r->arena, it->string);
+    note->key = ls_arena_string(r->arena, found->key);
+    note->value = ls_arena_string(r->arena, found->string);
     if (note->key == NULL || note->value == NULL) return ls_out_of_memory();
     ++r->num_notes;
   }
@@ -195,39 +199,39 @@ static ls_status header_damaged(const reader *r) {
       r->name);
 }
 
-// Of a header with its size before it: checks its checksum, and notes those of
-// its arrays. One that does not begin as ours do has none.
+// Verifies the checksum of a header with its size before it, and notes those of
+// its arrays. A header that does not begin like ours has none.
 static ls_status read_sums(reader *r, const unsigned char *bytes8,
                            const char *text, size_t size) {
   static const char begin[] = LS_SAFETENSORS_SUMS_BEGIN;
   static const char zeros[] = "00000000";
   const size_t at = sizeof(begin) - 1;
   const size_t needed = at + LS_SAFETENSORS_DIGITS * (r->num_entries + 1) + 1;
-  uint32_t said = 0;
+  uint32_t stored = 0;
   if (size < at || memcmp(text, begin, at) != 0) return ls_ok();
   if (r->num_notes == 0 || strcmp(r->notes[0].key, LS_SAFETENSORS_SUMS) != 0 ||
       size < needed || text[needed - 1] != '"' ||
-      !read_digits(text + at, &said))
+      !read_digits(text + at, &stored))
     return header_damaged(r);
   uint32_t crc = ls_crc32c(0, bytes8, 8);
   crc = ls_crc32c(crc, text, at);
   crc = ls_crc32c(crc, zeros, LS_SAFETENSORS_DIGITS);
   crc = ls_crc32c(crc, text + at + LS_SAFETENSORS_DIGITS,
                   size - at - LS_SAFETENSORS_DIGITS);
-  if (crc != said) return header_damaged(r);
+  if (crc != stored) return header_damaged(r);
   for (size_t i = 0; i < r->num_entries; ++i) {
-    ls_safetensors_entry *it = &r->entries[i];
-    it->has_crc =
-        read_digits(text + at + LS_SAFETENSORS_DIGITS * (i + 1), &it->crc);
-    if (!it->has_crc) return header_damaged(r);
+    ls_safetensors_entry *found = &r->entries[i];
+    found->has_crc =
+        read_digits(text + at + LS_SAFETENSORS_DIGITS * (i + 1), &found->crc);
+    if (!found->has_crc) return header_damaged(r);
   }
-  // It is not one of the file's notes.
+  // The checksums are not one of the file's notes.
   --r->num_notes;
   memmove(r->notes, r->notes + 1, r->num_notes * sizeof(*r->notes));
   return ls_ok();
 }
 
-static ls_status check_sum(const char *name, const ls_safetensors_entry *entry,
+static ls_status check_crc(const char *name, const ls_safetensors_entry *entry,
                            uint32_t crc) {
   if (!entry->has_crc || crc == entry->crc) return ls_ok();
   return LS_STATUS(LS_DATA_LOSS,
@@ -238,7 +242,7 @@ static ls_status check_sum(const char *name, const ls_safetensors_entry *entry,
 ls_status ls_safetensors_check(const ls_safetensors_file *file,
                                const ls_safetensors_entry *entry,
                                uint32_t crc) {
-  return check_sum(file->path, entry, crc);
+  return check_crc(file->path, entry, crc);
 }
 
 static ls_status parse_member(void *user, const ls_json *member) {
@@ -247,7 +251,8 @@ static ls_status parse_member(void *user, const ls_json *member) {
                                                   : parse_entry(r, member);
 }
 
-// The size of the header, of a file of so many bytes; `bytes` are its first 8.
+// Reads the size of the header of a file of so many bytes; `bytes` are its
+// first 8.
 static ls_status parse_size(const char *name, const unsigned char *bytes,
                             uint64_t file_size, uint64_t *out_size) {
   *out_size = 0;
@@ -291,13 +296,14 @@ static ls_status copy_tensors(const reader *r, const char *bytes,
   file->tensors = ls_new_array(file->allocator, ls_safetensor, r->num_entries);
   if (file->tensors == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < r->num_entries; ++i) {
-    const ls_safetensors_entry *it = &r->entries[i];
-    if (it->has_crc)
-      LS_RETURN_IF_ERROR(
-          check_sum(r->name, it, ls_crc32c(0, bytes + it->offset, it->size)));
-    file->tensors[i].name = it->name;
-    LS_RETURN_IF_ERROR(ls_array_create_copy(
-        it->dtype, it->shape, bytes + it->offset, &file->tensors[i].array));
+    const ls_safetensors_entry *found = &r->entries[i];
+    if (found->has_crc)
+      LS_RETURN_IF_ERROR(check_crc(
+          r->name, found, ls_crc32c(0, bytes + found->offset, found->size)));
+    file->tensors[i].name = found->name;
+    LS_RETURN_IF_ERROR(ls_array_create_copy(found->dtype, found->shape,
+                                            bytes + found->offset,
+                                            &file->tensors[i].array));
     ++file->num_tensors;
   }
   return ls_ok();
@@ -323,44 +329,47 @@ ls_status ls_safetensors_decode(ls_allocator *allocator, const char *name,
 }
 
 // ---- In parts --------------------------------------------------------------
-static ls_status cut_off(const ls_safetensors_file *file, int64_t offset) {
+static ls_status report_cut_off(const ls_safetensors_file *file,
+                                int64_t offset) {
   return LS_STATUS(LS_DATA_LOSS,
                    "'%s' is cut off: there is nothing at byte "
                    "%lld",
                    file->path, (long long)offset);
 }
 
-// Reads bytes piece by piece, so that a checksum finds them in a cache.
-static ls_status read_bytes(const ls_safetensors_file *file, int64_t offset,
-                            char *to, size_t size, uint32_t *crc) {
+// Reads bytes piece by piece, so that the checksum finds them in a cache.
+static ls_status read_pieces_at(const ls_safetensors_file *file, int64_t offset,
+                                char *data, size_t size, uint32_t *crc) {
   enum { PIECE = 1 << 20 };
   const ls_file_system *files = ls_runtime_files(file->runtime);
   while (size > 0) {
     const size_t most = size < PIECE ? size : PIECE;
     size_t got = 0;
     LS_RETURN_IF_ERROR(
-        files->read_at(files->user, file->handle, offset, to, most, &got));
-    if (got == 0) return cut_off(file, offset);
-    if (crc != NULL) *crc = ls_crc32c(*crc, to, got);
+        files->read_at(files->user, file->handle, offset, data, most, &got));
+    if (got == 0) return report_cut_off(file, offset);
+    if (crc != NULL) *crc = ls_crc32c(*crc, data, got);
     offset += (int64_t)got;
-    to += got;
+    data += got;
     size -= got;
   }
   return ls_ok();
 }
 
-static ls_status read_header(ls_safetensors_file *file, int64_t file_size) {
+static ls_status read_file_header(ls_safetensors_file *file,
+                                  int64_t file_size) {
   ls_allocator *allocator = file->arena->allocator;
   unsigned char first[8] = {0};
   uint64_t size = 0;
   if (file_size >= 8)
-    LS_RETURN_IF_ERROR(
-        read_bytes(file, 0, (char *)first, sizeof(first), &file->header_crc));
+    LS_RETURN_IF_ERROR(read_pieces_at(file, 0, (char *)first, sizeof(first),
+                                      &file->header_crc));
   LS_RETURN_IF_ERROR(parse_size(file->path, first, (uint64_t)file_size, &size));
   char *text = ls_allocate(allocator, (size_t)size + 1);
   if (text == NULL) return ls_out_of_memory();
   text[size] = '\0';
-  ls_status status = read_bytes(file, 8, text, (size_t)size, &file->header_crc);
+  ls_status status =
+      read_pieces_at(file, 8, text, (size_t)size, &file->header_crc);
   reader r = {.name = file->path, .allocator = allocator, .arena = file->arena};
   if (ls_status_is_ok(status))
     status = parse_header(&r, first, text, size, (uint64_t)file_size);
@@ -388,7 +397,7 @@ ls_status ls_safetensors_open(ls_runtime *runtime, const char *path,
   ls_status status = out_file->path == NULL ? ls_out_of_memory() : ls_ok();
   if (ls_status_is_ok(status))
     status = files->open(files->user, path, &out_file->handle, &info);
-  if (ls_status_is_ok(status)) status = read_header(out_file, info.size);
+  if (ls_status_is_ok(status)) status = read_file_header(out_file, info.size);
   if (!ls_status_is_ok(status)) ls_safetensors_close(out_file);
   return status;
 }
@@ -408,9 +417,10 @@ ls_status ls_safetensors_get(const ls_safetensors_file *file,
                              uint32_t *out_crc) {
   uint32_t crc = 0;
   const bool sums = out_crc != NULL || entry->has_crc;
-  const ls_status status = ls_status_annotate(
-      read_bytes(file, entry->offset, data, entry->size, sums ? &crc : NULL),
-      "while reading array '%s'", entry->name);
+  const ls_status status =
+      ls_status_annotate(read_pieces_at(file, entry->offset, data, entry->size,
+                                        sums ? &crc : NULL),
+                         "while reading array '%s'", entry->name);
   if (out_crc != NULL) *out_crc = crc;
   LS_RETURN_IF_ERROR(status);
   return ls_safetensors_check(file, entry, crc);
@@ -425,21 +435,21 @@ ls_safetensors_entry_of(const ls_safetensors_file *file, const char *name) {
 }
 
 // ---- Whole files -----------------------------------------------------------
-// Straight into the arrays.
+// Reads straight into the arrays.
 static ls_status read_tensors(const ls_safetensors_file *from,
                               ls_safetensors *file) {
   file->tensors =
       ls_new_array(file->allocator, ls_safetensor, from->num_entries);
   if (file->tensors == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < from->num_entries; ++i) {
-    const ls_safetensors_entry *it = &from->entries[i];
+    const ls_safetensors_entry *found = &from->entries[i];
     ls_safetensor *tensor = &file->tensors[i];
-    tensor->name = it->name;
+    tensor->name = found->name;
     LS_RETURN_IF_ERROR(
-        ls_array_create_unwritten(it->dtype, it->shape, &tensor->array));
+        ls_array_create_unwritten(found->dtype, found->shape, &tensor->array));
     ++file->num_tensors;
     LS_RETURN_IF_ERROR(ls_safetensors_get(
-        from, it, ls_array_mutable_data(tensor->array), NULL));
+        from, found, ls_array_mutable_data(tensor->array), NULL));
   }
   return ls_ok();
 }
@@ -452,7 +462,7 @@ ls_status ls_safetensors_read(ls_runtime *runtime, const char *path,
   ls_status status = read_tensors(&file, out_file);
   out_file->notes = file.notes;
   out_file->num_notes = file.num_notes;
-  out_file->arena = file.arena;  // Handed over.
+  out_file->arena = file.arena;  // Ownership moves.
   file.arena = NULL;
   ls_safetensors_close(&file);
   if (!ls_status_is_ok(status)) ls_safetensors_deinit(out_file);

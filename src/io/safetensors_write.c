@@ -6,30 +6,31 @@
 
 static const char reserved_name[] = "__metadata__";
 enum { DIGITS = LS_SAFETENSORS_DIGITS };
-// Of the first element in the file: the system copies whole cache lines faster,
-// which shows where nothing else is done with them.
+// Alignment of the first element in the file: the system copies whole cache
+// lines faster, which matters if that is all that is done with them.
 enum { ALIGNMENT = 64 };
 
 // ---- Layout ----------------------------------------------------------------
-static ls_status check(ls_allocator *allocator,
-                       const ls_safetensors_entry *entries, size_t count) {
+static ls_status check_entries(ls_allocator *allocator,
+                               const ls_safetensors_entry *entries,
+                               size_t count) {
   ls_map names;
   ls_map_init(&names, allocator);
   ls_status status = ls_ok();
   for (size_t i = 0; ls_status_is_ok(status) && i < count; ++i) {
-    const ls_safetensors_entry *it = &entries[i];
-    if (strcmp(it->name, reserved_name) == 0) {
+    const ls_safetensors_entry *entry = &entries[i];
+    if (strcmp(entry->name, reserved_name) == 0) {
       status = ls_invalid_argument(
           "an array cannot be called '%s' in a safetensors file",
           reserved_name);
-    } else if (ls_map_find_text(&names, it->name) != NULL) {
+    } else if (ls_map_find_text(&names, entry->name) != NULL) {
       status = ls_invalid_argument(
-          "two arrays for a safetensors file are called '%s'", it->name);
-    } else if (ls_safetensors_dtype_name(it->dtype) == NULL) {
+          "two arrays for a safetensors file are called '%s'", entry->name);
+    } else if (ls_safetensors_dtype_name(entry->dtype) == NULL) {
       status = ls_invalid_argument(
-          "array '%s' is %s, which safetensors files cannot hold", it->name,
-          ls_dtype_name(it->dtype));
-    } else if (!ls_map_insert_text(&names, it->name, &names)) {
+          "array '%s' is %s, which safetensors files cannot hold", entry->name,
+          ls_dtype_name(entry->dtype));
+    } else if (!ls_map_insert_text(&names, entry->name, &names)) {
       status = ls_out_of_memory();
     }
   }
@@ -37,7 +38,8 @@ static ls_status check(ls_allocator *allocator,
   return status;
 }
 
-// Calls for each array in the order of the file: widest elements first.
+// A map from the order of the file, widest elements first, to the caller's
+// arrays.
 typedef struct order {
   ls_safetensors_entry *entries;
   size_t count;
@@ -47,37 +49,38 @@ typedef struct order {
 static ls_safetensors_entry *order_next(order *o) {
   for (; o->width > 0; o->width /= 2, o->next = 0) {
     while (o->next < o->count) {
-      ls_safetensors_entry *it = &o->entries[o->next++];
-      if (ls_dtype_size(it->dtype) == o->width) return it;
+      ls_safetensors_entry *entry = &o->entries[o->next++];
+      if (ls_dtype_size(entry->dtype) == o->width) return entry;
     }
   }
   return NULL;
 }
 
-static void print_entry(ls_json_writer *json, const ls_safetensors_entry *it) {
-  ls_json_key(json, it->name);
+static void print_array(ls_json_writer *json,
+                        const ls_safetensors_entry *entry) {
+  ls_json_key(json, entry->name);
   ls_json_begin(json, '{');
   ls_json_key(json, "dtype");
-  ls_json_string(json, ls_safetensors_dtype_name(it->dtype));
+  ls_json_string(json, ls_safetensors_dtype_name(entry->dtype));
   ls_json_key(json, "shape");
   ls_json_begin(json, '[');
-  for (int i = 0; i < it->shape.rank; ++i)
-    ls_json_i64(json, it->shape.dim[i]);
+  for (int i = 0; i < entry->shape.rank; ++i)
+    ls_json_i64(json, entry->shape.dim[i]);
   ls_json_end(json, ']');
   ls_json_key(json, "data_offsets");
   ls_json_begin(json, '[');
-  ls_json_i64(json, it->offset);
-  ls_json_i64(json, it->offset + (int64_t)it->size);
+  ls_json_i64(json, entry->offset);
+  ls_json_i64(json, entry->offset + (int64_t)entry->size);
   ls_json_end(json, ']');
   ls_json_end(json, '}');
 }
 
-// Zeros for the checksums of so many arrays, and of the header.
+// Writes zeros for the checksums of so many arrays, and of the header.
 static void print_sums(ls_json_writer *json, size_t count) {
   ls_json_key(json, LS_SAFETENSORS_SUMS);
   ls_json_string(json, "");
   if (json->text->failed) return;
-  --json->text->size;  // The quotation mark.
+  --json->text->size;  // Removes the quotation mark.
   for (size_t i = 0; i <= count; ++i)
     ls_text_append(json->text, "00000000");
   ls_text_append_char(json->text, '"');
@@ -100,19 +103,19 @@ ls_status ls_safetensors_lay_out(ls_text *text, ls_safetensors_entry *entries,
                                  size_t count, const ls_safetensors_note *notes,
                                  size_t num_notes, bool sums,
                                  size_t *out_size) {
-  LS_RETURN_IF_ERROR(check(text->allocator, entries, count));
+  LS_RETURN_IF_ERROR(check_entries(text->allocator, entries, count));
   ls_text_append_bytes(text, "\0\0\0\0\0\0\0", 8);
   ls_json_writer json = {.text = text};
   ls_json_begin(&json, '{');
   print_notes(&json, notes, num_notes, sums, count);
   int64_t offset = 0;
   order o = {.entries = entries, .count = count, .width = 8};
-  for (ls_safetensors_entry *it; (it = order_next(&o)) != NULL;) {
-    it->size =
-        (size_t)ls_shape_num_elements(it->shape) * ls_dtype_size(it->dtype);
-    it->offset = offset;
-    offset += (int64_t)it->size;
-    print_entry(&json, it);
+  for (ls_safetensors_entry *entry; (entry = order_next(&o)) != NULL;) {
+    entry->size = (size_t)ls_shape_num_elements(entry->shape) *
+                  ls_dtype_size(entry->dtype);
+    entry->offset = offset;
+    offset += (int64_t)entry->size;
+    print_array(&json, entry);
   }
   ls_json_end(&json, '}');
   while (text->size % ALIGNMENT != 0 && !text->failed)
@@ -139,8 +142,8 @@ void ls_safetensors_seal(char *header, size_t size,
   order o = {.entries = (ls_safetensors_entry *)(uintptr_t)entries,
              .count = count,
              .width = 8};
-  for (const ls_safetensors_entry *it; (it = order_next(&o)) != NULL;)
-    put_digits(digits += DIGITS, crcs[it - entries]);
+  for (const ls_safetensors_entry *entry; (entry = order_next(&o)) != NULL;)
+    put_digits(digits += DIGITS, crcs[entry - entries]);
   put_digits(first, ls_crc32c(0, header, size));
 }
 
@@ -151,7 +154,7 @@ struct ls_safetensors_writer {
   void *file;
   const ls_safetensors_entry *entries;
   size_t num_entries;
-  uint32_t *crcs;  // Of the entries that were put.
+  uint32_t *crcs;  // One per entry that was written.
   ls_text header;  // Written at the end.
 };
 
@@ -190,7 +193,7 @@ ls_status ls_safetensors_create(ls_runtime *runtime, const char *path,
   return status;
 }
 
-// In pieces, so that the checksum leaves the bytes in a cache.
+// Writes in pieces, so that the checksum leaves the bytes in a cache.
 ls_status ls_safetensors_put(ls_safetensors_writer *writer,
                              const ls_safetensors_entry *entry,
                              const void *data, uint32_t *out_crc) {
@@ -245,10 +248,12 @@ static ls_safetensors_entry *entries_of(ls_allocator *allocator,
   return entries;
 }
 
-static ls_status encode(ls_allocator *allocator, const ls_safetensor *tensors,
-                        ls_safetensors_entry *entries, size_t count,
-                        const ls_safetensors_note *notes, size_t num_notes,
-                        char **out_bytes, size_t *out_size) {
+static ls_status encode_tensors(ls_allocator *allocator,
+                                const ls_safetensor *tensors,
+                                ls_safetensors_entry *entries, size_t count,
+                                const ls_safetensors_note *notes,
+                                size_t num_notes, char **out_bytes,
+                                size_t *out_size) {
   ls_text header;
   ls_text_init(&header, allocator);
   ls_status status = ls_safetensors_lay_out(&header, entries, count, notes,
@@ -275,8 +280,9 @@ ls_safetensors_encode(ls_allocator *allocator, const ls_safetensor *tensors,
   *out_size = 0;
   ls_safetensors_entry *entries = entries_of(allocator, tensors, num_tensors);
   if (entries == NULL) return ls_out_of_memory();
-  const ls_status status = encode(allocator, tensors, entries, num_tensors,
-                                  notes, num_notes, out_bytes, out_size);
+  const ls_status status =
+      encode_tensors(allocator, tensors, entries, num_tensors, notes, num_notes,
+                     out_bytes, out_size);
   ls_release(allocator, entries);
   return status;
 }

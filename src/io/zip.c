@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// At the end of the file stands where the directory is; a file or member of
-// 4 GiB and more has its sizes in 64 bits in places of their own. What the
-// directory says counts, but for where a member's bytes begin, which only its
-// own header tells.
+// The end of the file locates the directory; a file or member of 4 GiB and more
+// has its sizes in 64 bits in separate fields. The directory is authoritative,
+// except for the start of a member's bytes, which only the member's own header
+// gives.
 #include "io/zip.h"
 
 #include "io/bytes.h"
@@ -28,15 +28,17 @@ enum {
 
 // ---- The end ---------------------------------------------------------------
 typedef struct zip_end {
-  uint64_t count, size, offset;  // Of the directory.
+  // Number of entries, size and position of the directory.
+  uint64_t count, size, offset;
 } zip_end;
 
-static ls_status damaged(const ls_file *file, int64_t at, const char *what) {
+static ls_status report_damage(const ls_file *file, int64_t at,
+                               const char *problem) {
   return LS_STATUS(LS_DATA_LOSS, "'%s' is a damaged zip file: %s at byte %lld",
-                   file->path, what, (long long)at);
+                   file->path, problem, (long long)at);
 }
 
-// The end's place, behind which nothing but a comment stands.
+// Finds the end record, which only a comment may follow.
 static ls_status find_end(const ls_file *file, unsigned char *tail, size_t size,
                           size_t *out_at) {
   LS_RETURN_IF_ERROR(
@@ -60,10 +62,10 @@ static ls_status read_end_64(const ls_file *file, int64_t end, zip_end *out) {
   if (ls_load_le32(place) != LS_ZIP_END_64_PLACE) return ls_ok();
   const uint64_t from = ls_load_le64(place + 8);
   if (from > (uint64_t)at || (uint64_t)at - from < END_64_SIZE)
-    return damaged(file, at, "the place of its 64-bit end");
+    return report_damage(file, at, "the place of its 64-bit end");
   LS_RETURN_IF_ERROR(ls_file_read(file, (int64_t)from, data, sizeof(data)));
   if (ls_load_le32(data) != LS_ZIP_END_64)
-    return damaged(file, (int64_t)from, "its 64-bit end");
+    return report_damage(file, (int64_t)from, "its 64-bit end");
   *out = (zip_end){.count = ls_load_le64(data + 32),
                    .size = ls_load_le64(data + 40),
                    .offset = ls_load_le64(data + 48)};
@@ -97,13 +99,13 @@ static ls_status read_end(const ls_file *file, ls_allocator *allocator,
   if (ls_status_is_ok(status) && (out->offset > (uint64_t)place ||
                                   out->size > (uint64_t)place - out->offset ||
                                   out->count > out->size / ENTRY_SIZE))
-    status = damaged(file, place, "the place of its directory");
+    status = report_damage(file, place, "the place of its directory");
   ls_release(allocator, tail);
   return status;
 }
 
 // ---- The directory ---------------------------------------------------------
-// Sizes of 64 bits, each there only if its 32 bits say so.
+// Reads sizes of 64 bits, each present only if its 32 bits say so.
 static ls_status read_extra(const ls_zip *zip, const unsigned char *entry,
                             int64_t at, ls_zip_entry *out) {
   const unsigned char *extra = entry + ENTRY_SIZE + ls_load_le16(entry + 28);
@@ -111,13 +113,14 @@ static ls_status read_extra(const ls_zip *zip, const unsigned char *entry,
   int64_t *const wide[] = {&out->size, &out->packed_size, &out->header};
   while (left >= 4) {
     const size_t size = ls_load_le16(extra + 2);
-    if (size > left - 4) return damaged(zip->file, at, "an entry's extra data");
+    if (size > left - 4)
+      return report_damage(zip->file, at, "an entry's extra data");
     if (ls_load_le16(extra) == 1) {
       const unsigned char *value = extra + 4;
       for (size_t i = 0; i < LS_COUNT_OF(wide); ++i) {
         if (*wide[i] != UINT32_MAX) continue;
         if (value + 8 > extra + 4 + size)
-          return damaged(zip->file, at, "an entry's sizes of 64 bits");
+          return report_damage(zip->file, at, "an entry's sizes of 64 bits");
         const uint64_t found = ls_load_le64(value);
         *wide[i] = found > INT64_MAX ? INT64_MAX : (int64_t)found;
         value += 8;
@@ -142,7 +145,7 @@ static ls_status check_entry(const ls_zip *zip, const ls_zip_entry *entry,
   }
   if (entry->header > zip->file->size ||
       entry->packed_size > zip->file->size - entry->header)
-    return damaged(zip->file, at, "an entry lies beyond the file's end");
+    return report_damage(zip->file, at, "an entry lies beyond the file's end");
   const size_t most = ls_gzip_most((size_t)entry->packed_size);
   if (method == STORED ? entry->size != entry->packed_size
                        : (uint64_t)entry->size > most) {
@@ -155,17 +158,17 @@ static ls_status check_entry(const ls_zip *zip, const ls_zip_entry *entry,
   return ls_ok();
 }
 
-// One entry of `size` bytes at most; `*names` takes its name.
-static ls_status read_entry(const ls_zip *zip, const unsigned char *data,
-                            size_t size, int64_t at, char **names,
-                            ls_zip_entry *out, size_t *out_size) {
+// Reads one entry of `size` bytes at most; appends its name to `*names`.
+static ls_status read_zip_entry(const ls_zip *zip, const unsigned char *data,
+                                size_t size, int64_t at, char **names,
+                                ls_zip_entry *out, size_t *out_size) {
   if (size < ENTRY_SIZE || ls_load_le32(data) != LS_ZIP_ENTRY)
-    return damaged(zip->file, at, "an entry of its directory");
+    return report_damage(zip->file, at, "an entry of its directory");
   const size_t name = ls_load_le16(data + 28);
   *out_size =
       ENTRY_SIZE + name + ls_load_le16(data + 30) + ls_load_le16(data + 32);
   if (*out_size > size)
-    return damaged(zip->file, at, "an entry of its directory");
+    return report_damage(zip->file, at, "an entry of its directory");
   const unsigned method = ls_load_le16(data + 10);
   *out = (ls_zip_entry){.name = *names,
                         .deflated = method == DEFLATED,
@@ -184,17 +187,18 @@ static ls_status read_directory(ls_zip *zip, const zip_end *end,
                                 const unsigned char *data) {
   char *names = zip->names;
   size_t at = 0;
-  int64_t all = 0;  // Members that share bytes would make much of little.
+  // Limits the total: members that share bytes would expand a small file.
+  int64_t total = 0;
   while (zip->count < end->count) {
     size_t size = 0;
-    LS_RETURN_IF_ERROR(read_entry(zip, data + at, (size_t)end->size - at,
-                                  (int64_t)(end->offset + at), &names,
-                                  &zip->entries[zip->count], &size));
+    LS_RETURN_IF_ERROR(read_zip_entry(zip, data + at, (size_t)end->size - at,
+                                      (int64_t)(end->offset + at), &names,
+                                      &zip->entries[zip->count], &size));
     at += size;
-    all += zip->entries[zip->count++].packed_size;
-    if (all > zip->file->size)
-      return damaged(zip->file, (int64_t)(end->offset + at),
-                     "members that overlap, by the directory,");
+    total += zip->entries[zip->count++].packed_size;
+    if (total > zip->file->size)
+      return report_damage(zip->file, (int64_t)(end->offset + at),
+                           "members that overlap, by the directory,");
   }
   return ls_ok();
 }
@@ -244,20 +248,22 @@ ls_status ls_zip_locate(const ls_zip *zip, const ls_zip_entry *entry,
   LS_RETURN_IF_ERROR(
       ls_file_read(zip->file, entry->header, header, sizeof(header)));
   if (ls_load_le32(header) != LS_ZIP_HEADER)
-    return damaged(zip->file, entry->header, "a member's header");
+    return report_damage(zip->file, entry->header, "a member's header");
   *out_offset = entry->header + HEADER_SIZE + ls_load_le16(header + 26) +
                 ls_load_le16(header + 28);
   if (*out_offset > zip->file->size - entry->packed_size)
-    return damaged(zip->file, entry->header, "a member that is cut off");
+    return report_damage(zip->file, entry->header, "a member that is cut off");
   return ls_ok();
 }
 
-static ls_status unpack(const ls_zip *zip, const ls_zip_entry *entry,
-                        int64_t from, ls_allocator *allocator, char *out) {
+static ls_status unpack_member(const ls_zip *zip, const ls_zip_entry *entry,
+                               int64_t from, ls_allocator *allocator,
+                               char *out) {
   if (!entry->deflated)
     return ls_file_read(zip->file, from, out, (size_t)entry->size);
   if (entry->packed_size == 0)
-    return damaged(zip->file, entry->header, "a deflated member of no bytes");
+    return report_damage(zip->file, entry->header,
+                         "a deflated member of no bytes");
   ls_reader reader;
   LS_RETURN_IF_ERROR(
       ls_reader_open(zip->file, allocator,
@@ -305,7 +311,7 @@ ls_status ls_zip_read(const ls_zip *zip, const ls_zip_entry *entry,
                      "no memory for %lld bytes of '%s' entry '%s'",
                      (long long)entry->size, zip->file->path, entry->name);
   }
-  ls_status status = unpack(zip, entry, from, allocator, data);
+  ls_status status = unpack_member(zip, entry, from, allocator, data);
   if (ls_status_is_ok(status)) {
     const uint32_t crc = ls_crc32(0, data, (size_t)entry->size);
     if (crc != entry->crc)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Zip files, also of more than 4 GiB: the directory at their end, members that
-// are stored or deflated. A stored one can be read in ranges where it lies.
+// are stored or deflated. Ranges of a stored member can be read directly.
 //
 // Thread-safe, but for writers.
 #ifndef LS_IO_ZIP_H_
@@ -9,12 +9,12 @@
 #include "base/files.h"
 
 typedef struct ls_zip_entry {
-  const char *name;     // With a zero at its end; the directory's.
-  bool deflated;        // Else stored.
-  uint32_t crc;         // Of its bytes, unpacked.
-  int64_t packed_size;  // In the file.
+  const char *name;     // Ends with a zero; owned by the directory.
+  bool deflated;        // False: stored.
+  uint32_t crc;         // CRC-32 of the unpacked bytes.
+  int64_t packed_size;  // Size in the file.
   int64_t size;
-  int64_t header;  // Where its own header lies.
+  int64_t header;  // Position of its own header.
 } ls_zip_entry;
 
 typedef struct ls_zip {
@@ -27,36 +27,40 @@ typedef struct ls_zip {
 
 // Reads the directory. Zeroed directories may be closed.
 //   LS_INVALID_ARGUMENT  no zip file.
-//   LS_UNIMPLEMENTED     in several parts, encrypted, or packed otherwise.
+//   LS_UNIMPLEMENTED     in several parts, encrypted, or packed with another
+//                     method.
 //   LS_DATA_LOSS         cut off or damaged: names file, entry and byte.
 LS_MUST_USE ls_status ls_zip_open(const ls_file *file, ls_allocator *allocator,
                                   ls_zip *out_zip);
 void ls_zip_close(ls_zip *zip);
-// By name; NULL: there is none. Of two of one name the last.
+// Finds an entry by name; NULL: there is none. Of two of one name it returns
+// the last.
 const ls_zip_entry *ls_zip_find(const ls_zip *zip, const char *name);
 
-// Where a member's bytes lie in the file, `packed_size` of them.
+// Finds the position of a member's bytes in the file, `packed_size` of them.
 LS_MUST_USE ls_status ls_zip_locate(const ls_zip *zip,
                                     const ls_zip_entry *entry,
                                     int64_t *out_offset);
-// A member's bytes, unpacked, its checksum right: a block of the caller's of
-// entry->size bytes. What is declared is all that comes out, and no more than
-// deflate can make of what is there.
+// Reads a member's bytes, unpacked and with their checksum verified, into a
+// block of entry->size bytes that the caller releases. Fails if more or fewer
+// bytes come out than declared, and if deflate cannot make so many of the
+// packed ones.
 LS_MUST_USE ls_status ls_zip_read(const ls_zip *zip, const ls_zip_entry *entry,
                                   ls_allocator *allocator, char **out_data);
 
 // ---- Writing ---------------------------------------------------------------
 typedef struct ls_zip_writer ls_zip_writer;
 
-// Begins a file, which is seen when the writer is closed; the caller closes it.
+// Begins a file, which becomes visible when the writer is closed; the caller
+// closes it.
 LS_MUST_USE ls_status ls_zip_writer_open(ls_runtime *runtime, const char *path,
                                          ls_zip_writer **out_writer);
-// Adds a member of two pieces, one behind the other.
+// Adds a member of two concatenated pieces.
 LS_MUST_USE ls_status ls_zip_add(ls_zip_writer *writer, const char *name,
                                  bool deflated, const void *head,
                                  size_t head_size, const void *data,
                                  size_t size);
-// Ends it. The file is there if `keep` and all went well. NULL is fine.
+// Ends the file; it becomes visible if `keep` and nothing failed. Accepts NULL.
 LS_MUST_USE ls_status ls_zip_writer_close(ls_zip_writer *writer, bool keep);
 
 #endif  // LS_IO_ZIP_H_

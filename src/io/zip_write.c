@@ -15,7 +15,7 @@ struct ls_zip_writer {
 };
 
 enum { VERSION = 20, VERSION_64 = 45, UTF_8_NAMES = 0x0800 };
-// 1980-01-01, the first day there is: files of the same content are the same.
+// 1980-01-01, the first day of the format: files of equal content are equal.
 enum { FIRST_DAY = 1 << 5 | 1 };
 
 ls_status ls_zip_writer_open(ls_runtime *runtime, const char *path,
@@ -43,7 +43,8 @@ ls_status ls_zip_writer_open(ls_runtime *runtime, const char *path,
   return status;
 }
 
-static ls_status put(ls_zip_writer *writer, const void *data, size_t size) {
+static ls_status write_bytes(ls_zip_writer *writer, const void *data,
+                             size_t size) {
   if (size == 0) return ls_ok();
   const ls_status status = writer->files.write_at(
       writer->files.user, writer->file, writer->written, data, size);
@@ -77,7 +78,7 @@ typedef struct zip_member {
   uint64_t packed_size, size, header;
 } zip_member;
 
-// What header and entry have in common.
+// Writes the fields that header and entry have in common.
 static void add_common(ls_text *text, const zip_member *member, bool wide) {
   add_16(text, wide ? VERSION_64 : VERSION);
   add_16(text, UTF_8_NAMES);
@@ -90,12 +91,12 @@ static void add_common(ls_text *text, const zip_member *member, bool wide) {
   add_16(text, member->name_size);
 }
 
-static bool is_wide(const zip_member *member) {
+static bool needs_64_bits(const zip_member *member) {
   return member->packed_size >= UINT32_MAX || member->size >= UINT32_MAX;
 }
 
 static void add_header(ls_text *text, const zip_member *member) {
-  const bool wide = is_wide(member);
+  const bool wide = needs_64_bits(member);
   add_32(text, 0x04034b50);
   add_common(text, member, wide);
   add_16(text, wide ? 20 : 0);
@@ -108,7 +109,7 @@ static void add_header(ls_text *text, const zip_member *member) {
 }
 
 static void add_entry(ls_text *text, const zip_member *member) {
-  const bool wide = is_wide(member) || member->header >= UINT32_MAX;
+  const bool wide = needs_64_bits(member) || member->header >= UINT32_MAX;
   add_32(text, 0x02014b50);
   add_16(text, wide ? VERSION_64 : VERSION);
   add_common(text, member, wide);
@@ -155,23 +156,23 @@ static void add_end(ls_text *text, uint64_t count, uint64_t size,
 }
 
 // ---- Members ---------------------------------------------------------------
-// Both pieces in one block, packed.
-static ls_status pack(ls_zip_writer *writer, const void *head, size_t head_size,
-                      const void *data, size_t size, char **out_packed,
-                      size_t *out_size) {
-  ls_text whole;
-  ls_text_init(&whole, writer->allocator);
-  ls_text_append_bytes(&whole, head, head_size);
-  ls_text_append_bytes(&whole, data, size);
-  ls_status status = ls_text_status(&whole);
+// Packs both pieces into one block.
+static ls_status pack_pieces(ls_zip_writer *writer, const void *head,
+                             size_t head_size, const void *data, size_t size,
+                             char **out_packed, size_t *out_size) {
+  ls_text both_pieces;
+  ls_text_init(&both_pieces, writer->allocator);
+  ls_text_append_bytes(&both_pieces, head, head_size);
+  ls_text_append_bytes(&both_pieces, data, size);
+  ls_status status = ls_text_status(&both_pieces);
   if (ls_status_is_ok(status))
-    status = ls_deflate(writer->allocator, LS_PACKING_DEFLATE, whole.data,
-                        whole.size, out_packed, out_size);
-  ls_text_deinit(&whole);
+    status = ls_deflate(writer->allocator, LS_PACKING_DEFLATE, both_pieces.data,
+                        both_pieces.size, out_packed, out_size);
+  ls_text_deinit(&both_pieces);
   return status;
 }
 
-// The header and the bytes, and then the entry.
+// Writes the header and the bytes, and then the entry.
 static ls_status write_member(ls_zip_writer *writer, const zip_member *member,
                               const void *head, size_t head_size,
                               const void *data, size_t size) {
@@ -179,10 +180,11 @@ static ls_status write_member(ls_zip_writer *writer, const zip_member *member,
   ls_text_init(&header, writer->allocator);
   add_header(&header, member);
   ls_status status = ls_text_status(&header);
-  if (ls_status_is_ok(status)) status = put(writer, header.data, header.size);
+  if (ls_status_is_ok(status))
+    status = write_bytes(writer, header.data, header.size);
   ls_text_deinit(&header);
-  if (ls_status_is_ok(status)) status = put(writer, head, head_size);
-  if (ls_status_is_ok(status)) status = put(writer, data, size);
+  if (ls_status_is_ok(status)) status = write_bytes(writer, head, head_size);
+  if (ls_status_is_ok(status)) status = write_bytes(writer, data, size);
   if (ls_status_is_ok(status)) {
     add_entry(&writer->directory, member);
     ++writer->count;
@@ -215,7 +217,7 @@ ls_status ls_zip_add(ls_zip_writer *writer, const char *name, bool deflated,
   char *packed = NULL;
   size_t packed_size = 0;
   LS_RETURN_IF_ERROR(
-      pack(writer, head, head_size, data, size, &packed, &packed_size));
+      pack_pieces(writer, head, head_size, data, size, &packed, &packed_size));
   member.packed_size = packed_size;
   const ls_status status =
       write_member(writer, &member, NULL, 0, packed, packed_size);
@@ -233,7 +235,7 @@ ls_status ls_zip_writer_close(ls_zip_writer *writer, bool keep) {
             (uint64_t)writer->written);
     status = ls_text_status(directory);
     if (ls_status_is_ok(status))
-      status = put(writer, directory->data, directory->size);
+      status = write_bytes(writer, directory->data, directory->size);
   }
   status = ls_status_join(
       status, writer->files.finish(writer->files.user, writer->file,

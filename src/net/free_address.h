@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An address of this machine at which nobody listens now.
+// Finds an address of this machine on which nothing listens.
 #ifndef LS_NET_FREE_ADDRESS_H_
 #define LS_NET_FREE_ADDRESS_H_
 
@@ -7,9 +7,9 @@
 
 enum { LS_FREE_ADDRESS = 64 };
 
-// "10.0.0.7:43210", of an interface that others reach if there is one, else of
-// the loopback. The port was free a moment ago; nothing holds it.
-//   LS_UNAVAILABLE  the system gives no port: its words.
+// Writes "10.0.0.7:43210": an interface that other machines reach if there is
+// one, else the loopback. The port was free a moment ago; nothing reserves it.
+//   LS_UNAVAILABLE  the system has no free port; with its message.
 LS_MUST_USE ls_status ls_net_free_address(char address[LS_FREE_ADDRESS]);
 
 #endif  // LS_NET_FREE_ADDRESS_H_

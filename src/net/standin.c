@@ -1,50 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The stand-in for other processes: ranks are threads, and meet in memory.
+// A communicator for tests, in place of one between processes: ranks are
+// threads that exchange data in memory.
 //
-// An exchange is a meeting of all ranks under one name. Who comes last opens
-// it; each rank then copies the others' pieces straight from where they lie,
-// and none leaves before all have copied. So a name is free again when one rank
-// leaves, and the next meeting under it is another one.
+// An exchange is a rendezvous of all ranks under one name. The last rank to
+// arrive opens it; each rank then copies the others' pieces directly from their
+// memory, and none leaves before all have copied. The name is free again once
+// one rank has left: the next rendezvous under it is a new one.
 #include "base/memory/allocator.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/threads/threads.h"
 #include "lockstep/trunk.h"
 
-// One exchange. Guarded by the lock, but for what pieces point to.
+// One exchange. Guarded by the lock, except for the memory of the pieces.
 typedef struct meeting {
   struct meeting *next;
   ls_trunk_name name;
-  const ls_trunk_piece **pieces;  // Of each rank; NULL: it has not come.
+  // Pieces of each rank; NULL: it has not arrived.
+  const ls_trunk_piece **pieces;
   size_t count;
   int32_t arrived, copied, left;
-  int32_t last;  // Who came last, once all have.
+  int32_t last;  // The rank that arrived last.
 } meeting;
 
 typedef struct standin standin;
 
-// A rank's end.
+// The communicator of one rank.
 typedef struct rank_end {
   ls_trunk trunk;
-  standin *all;
+  standin *shared;
   ls_thread thread;
   ls_rank_function function;
   void *user;
-  bool ended;           // Guarded by the lock.
-  int64_t *waited_for;  // Of each rank. Atomic.
+  bool ended;  // Guarded by the lock.
+  // Nanoseconds that this rank has waited for each rank. Atomic.
+  int64_t *waited_for;
 } rank_end;
 
 struct standin {
   ls_allocator *allocator;
   int32_t ranks;
   rank_end *ends;
-  int64_t *waited_for;   // Of each rank, of each rank.
-  ls_mutex lock;         // Guards what follows.
-  ls_condition changed;  // Whatever a rank may wait for.
-  meeting *meetings;     // That not all have left.
-  meeting *spare;        // Those that are over.
-  ls_status failure;     // The first one.
+  int64_t *waited_for;   // The same of all ranks.
+  ls_mutex lock;         // Guards the fields below.
+  ls_condition changed;  // Signalled on every change that a rank may wait for.
+  meeting *meetings;     // Rendezvous that some rank has not left.
+  meeting *spare;        // Finished rendezvous, to be used again.
+  ls_status failure;     // First failure.
 };
 
 // ---- Meetings --------------------------------------------------------------
@@ -80,9 +83,10 @@ static meeting *make_meeting(standin *self) {
   return NULL;
 }
 
-// The meeting of this name that some rank still has to come to, or a new one.
-static meeting *find_or_make(standin *self, const ls_trunk_name *name,
-                             size_t count) {
+// Returns the rendezvous of this name that a rank has still to reach, or a new
+// one.
+static meeting *find_or_make_meeting(standin *self, const ls_trunk_name *name,
+                                     size_t count) {
   for (meeting *m = self->meetings; m != NULL; m = m->next)
     if (m->arrived < self->ranks && has_name(m, name)) return m;
   meeting *m = make_meeting(self);
@@ -94,7 +98,7 @@ static meeting *find_or_make(standin *self, const ls_trunk_name *name,
   return m;
 }
 
-static void leave(standin *self, meeting *m) {
+static void leave_meeting(standin *self, meeting *m) {
   if (++m->left < self->ranks) return;
   meeting **at = &self->meetings;
   while (*at != m)
@@ -104,9 +108,10 @@ static void leave(standin *self, meeting *m) {
   self->spare = m;
 }
 
-// The failure of all, or a rank that will not come any more.
-static ls_status check_others(const standin *self, const meeting *m,
-                              int32_t rank) {
+// Returns the common failure, or one that names a rank which will not arrive
+// any more.
+static ls_status check_other_ranks(const standin *self, const meeting *m,
+                                   int32_t rank) {
   if (self->failure != NULL) return ls_status_clone(self->failure);
   for (int32_t k = 0; k < self->ranks; ++k)
     if (m->pieces[k] == NULL && self->ends[k].ended)
@@ -115,20 +120,20 @@ static ls_status check_others(const standin *self, const meeting *m,
   return ls_ok();
 }
 
-static int64_t now(void) {
+static int64_t now_ns(void) {
   const ls_clock *clock = ls_clock_system();
   return clock->now(clock->user);
 }
 
-// Until all are there. The lock is held.
-static ls_status arrive(rank_end *self, const ls_trunk_name *name,
-                        const ls_trunk_piece *pieces, size_t count,
-                        meeting **out_meeting) {
-  standin *all = self->all;
+// Waits until all ranks have arrived. Requires the lock.
+static ls_status arrive_at(rank_end *self, const ls_trunk_name *name,
+                           const ls_trunk_piece *pieces, size_t count,
+                           meeting **out_meeting) {
+  standin *shared = self->shared;
   const int32_t rank = self->trunk.rank;
-  // Who went away from a meeting has left what it brought.
-  if (all->failure != NULL) return ls_status_clone(all->failure);
-  meeting *m = find_or_make(all, name, count);
+  // A rank that has left a failed rendezvous has withdrawn its pieces.
+  if (shared->failure != NULL) return ls_status_clone(shared->failure);
+  meeting *m = find_or_make_meeting(shared, name, count);
   if (m == NULL) return ls_out_of_memory();
   if (m->pieces[rank] != NULL || m->count != count)
     return ls_internal("rank %d comes %s", rank,
@@ -136,78 +141,81 @@ static ls_status arrive(rank_end *self, const ls_trunk_name *name,
                                          : "twice to one exchange");
   m->pieces[rank] = pieces;
   *out_meeting = m;
-  if (++m->arrived == all->ranks) {
+  if (++m->arrived == shared->ranks) {
     m->last = rank;
-    ls_condition_broadcast(&all->changed);
+    ls_condition_broadcast(&shared->changed);
     return ls_ok();
   }
-  const int64_t began = now();
-  while (m->arrived < all->ranks) {
-    LS_RETURN_IF_ERROR(check_others(all, m, rank));
-    ls_condition_wait(&all->changed, &all->lock);
+  const int64_t began = now_ns();
+  while (m->arrived < shared->ranks) {
+    LS_RETURN_IF_ERROR(check_other_ranks(shared, m, rank));
+    ls_condition_wait(&shared->changed, &shared->lock);
   }
-  __atomic_add_fetch(&self->waited_for[m->last], now() - began,
+  __atomic_add_fetch(&self->waited_for[m->last], now_ns() - began,
                      __ATOMIC_RELAXED);
   return ls_ok();
 }
 
-// What the others have brought. Nobody changes that before all have left.
+// Copies the pieces of the other ranks, which keep them unchanged until all
+// have left.
 static ls_status copy_pieces(const meeting *m, int32_t rank) {
   for (size_t i = 0; i < m->count; ++i) {
-    const ls_trunk_piece *mine = &m->pieces[rank][i];
-    if (mine->rank == rank) continue;
-    const ls_trunk_piece *theirs = &m->pieces[mine->rank][i];
-    if (theirs->size != mine->size || theirs->rank != mine->rank)
+    const ls_trunk_piece *own_piece = &m->pieces[rank][i];
+    if (own_piece->rank == rank) continue;
+    const ls_trunk_piece *other_piece = &m->pieces[own_piece->rank][i];
+    if (other_piece->size != own_piece->size ||
+        other_piece->rank != own_piece->rank)
       return ls_internal("piece %zu is %zu bytes of rank %d for rank %d, %zu "
                          "bytes of rank %d for rank %d",
-                         i, mine->size, mine->rank, rank, theirs->size,
-                         theirs->rank, mine->rank);
-    if (mine->size > 0) memcpy(mine->data, theirs->data, mine->size);
+                         i, own_piece->size, own_piece->rank, rank,
+                         other_piece->size, other_piece->rank, own_piece->rank);
+    if (own_piece->size > 0)
+      memcpy(own_piece->data, other_piece->data, own_piece->size);
   }
   return ls_ok();
 }
 
-static ls_status exchange(ls_trunk *trunk, const ls_trunk_name *name,
-                          const ls_trunk_piece *pieces, size_t count) {
+static ls_status exchange_pieces(ls_trunk *trunk, const ls_trunk_name *name,
+                                 const ls_trunk_piece *pieces, size_t count) {
   if (count == 0) return ls_ok();
   rank_end *self = (rank_end *)trunk;
-  standin *all = self->all;
+  standin *shared = self->shared;
   meeting *m = NULL;
-  ls_mutex_lock(&all->lock);
-  ls_status status = arrive(self, name, pieces, count, &m);
-  ls_mutex_unlock(&all->lock);
+  ls_mutex_lock(&shared->lock);
+  ls_status status = arrive_at(self, name, pieces, count, &m);
+  ls_mutex_unlock(&shared->lock);
   if (!ls_status_is_ok(status)) return status;
   status = copy_pieces(m, trunk->rank);
-  ls_mutex_lock(&all->lock);
-  if (++m->copied == all->ranks) ls_condition_broadcast(&all->changed);
-  while (m->copied < all->ranks)
-    ls_condition_wait(&all->changed, &all->lock);
-  leave(all, m);
-  ls_mutex_unlock(&all->lock);
+  ls_mutex_lock(&shared->lock);
+  if (++m->copied == shared->ranks) ls_condition_broadcast(&shared->changed);
+  while (m->copied < shared->ranks)
+    ls_condition_wait(&shared->changed, &shared->lock);
+  leave_meeting(shared, m);
+  ls_mutex_unlock(&shared->lock);
   return status;
 }
 
-static void cancel(ls_trunk *trunk, ls_status why) {
-  standin *all = ((rank_end *)trunk)->all;
-  ls_mutex_lock(&all->lock);
-  if (all->failure == NULL)
-    all->failure = ls_status_annotate(ls_status_clone(why), "on rank %d of %d",
-                                      trunk->rank, trunk->ranks);
-  ls_condition_broadcast(&all->changed);
-  ls_mutex_unlock(&all->lock);
+static void cancel_all(ls_trunk *trunk, ls_status why) {
+  standin *shared = ((rank_end *)trunk)->shared;
+  ls_mutex_lock(&shared->lock);
+  if (shared->failure == NULL)
+    shared->failure = ls_status_annotate(
+        ls_status_clone(why), "on rank %d of %d", trunk->rank, trunk->ranks);
+  ls_condition_broadcast(&shared->changed);
+  ls_mutex_unlock(&shared->lock);
 }
 
 // ---- Ranks -----------------------------------------------------------------
 static void run_rank(void *user) {
   rank_end *self = user;
   ls_status status = self->function(&self->trunk, self->user);
-  if (!ls_status_is_ok(status)) cancel(&self->trunk, status);
+  if (!ls_status_is_ok(status)) cancel_all(&self->trunk, status);
   ls_status_free(status);
-  standin *all = self->all;
-  ls_mutex_lock(&all->lock);
+  standin *shared = self->shared;
+  ls_mutex_lock(&shared->lock);
   self->ended = true;
-  ls_condition_broadcast(&all->changed);
-  ls_mutex_unlock(&all->lock);
+  ls_condition_broadcast(&shared->changed);
+  ls_mutex_unlock(&shared->lock);
 }
 
 static void start_rank(standin *self, int32_t rank, ls_rank_function function,
@@ -216,18 +224,18 @@ static void start_rank(standin *self, int32_t rank, ls_rank_function function,
   end->waited_for = self->waited_for + (ptrdiff_t)rank * self->ranks;
   end->trunk = (ls_trunk){.rank = rank,
                           .ranks = self->ranks,
-                          .exchange = exchange,
-                          .cancel = cancel,
+                          .exchange = exchange_pieces,
+                          .cancel = cancel_all,
                           .waited_for = end->waited_for};
-  end->all = self;
+  end->shared = self;
   end->function = function;
   end->user = user;
   ls_status status = ls_thread_start(&end->thread, "rank", run_rank, end);
-  if (!ls_status_is_ok(status)) cancel(&end->trunk, status);
+  if (!ls_status_is_ok(status)) cancel_all(&end->trunk, status);
   ls_status_free(status);
 }
 
-static ls_status init(standin *self, int32_t ranks) {
+static ls_status init_standin(standin *self, int32_t ranks) {
   *self = (standin){.allocator = ls_allocator_system(), .ranks = ranks};
   LS_RETURN_IF_ERROR(ls_mutex_init(&self->lock));
   LS_RETURN_IF_ERROR(ls_condition_init(&self->changed));
@@ -238,7 +246,7 @@ static ls_status init(standin *self, int32_t ranks) {
                                                         : ls_out_of_memory();
 }
 
-static void deinit(standin *self) {
+static void deinit_standin(standin *self) {
   destroy_meetings(self, self->meetings);
   destroy_meetings(self, self->spare);
   ls_release(self->allocator, self->ends);
@@ -253,7 +261,7 @@ ls_status ls_standin_run(int32_t ranks, ls_rank_function function, void *user) {
     return ls_invalid_argument("a stand-in of %d ranks: at least one is needed",
                                ranks);
   standin self;
-  ls_status status = init(&self, ranks);
+  ls_status status = init_standin(&self, ranks);
   if (ls_status_is_ok(status)) {
     for (int32_t k = 0; k < ranks; ++k)
       start_rank(&self, k, function, user);
@@ -261,6 +269,6 @@ ls_status ls_standin_run(int32_t ranks, ls_rank_function function, void *user) {
       ls_thread_join(&self.ends[k].thread);
     status = self.failure;
   }
-  deinit(&self);
+  deinit_standin(&self);
   return status;
 }

@@ -13,22 +13,23 @@ bool ls_jpeg_is(const void *bytes, size_t size) {
 enum { END_OF_IMAGE = 0xd9, START_OF_SCAN = 0xda, ADOBE = 0xee };
 
 typedef struct jpeg_kind {
-  int frame;  // The marker that tells the size and the kind; 0: none so far.
+  int frame;  // The marker with the size and the kind; 0: none found yet.
   int bits, components;
   int64_t width, height;
-  bool adobe;   // Whose CMYK has less ink where numbers are larger.
-  size_t scan;  // Where the pixels begin.
+  bool adobe;   // An Adobe file: in CMYK, larger numbers mean less ink.
+  size_t scan;  // Start of the pixels.
 } jpeg_kind;
 
 static int big_endian_16(const unsigned char *at) { return at[0] << 8 | at[1]; }
 
-static ls_status cut_off(const ls_image_file *file) {
+static ls_status report_cut_off(const ls_image_file *file) {
   return LS_STATUS(LS_DATA_LOSS,
                    "'%s' is cut off: a JPEG of %zu bytes that has no pixels",
                    file->name, file->size);
 }
 
-// What a frame's marker stands for, but for three that are no frames.
+// Returns true for the marker of a frame; three markers in the range are no
+// frames.
 static bool is_frame(int marker) {
   return marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 &&
          marker != 0xcc;
@@ -50,8 +51,8 @@ static ls_status read_frame(const ls_image_file *file, int marker,
   return ls_ok();
 }
 
-// The next marker from `*at` on, and the place behind it; 0: there is none.
-// Bytes that stand before it by mistake are skipped, as the decoder does.
+// Finds the next marker from `*at` on and moves after it; returns 0 if there is
+// none. Skips stray bytes before it, like the decoder.
 static int next_marker(const ls_image_file *file, size_t *at) {
   const unsigned char *bytes = file->bytes;
   for (size_t i = *at; i + 1 < file->size; ++i) {
@@ -62,21 +63,21 @@ static int next_marker(const ls_image_file *file, size_t *at) {
   return 0;
 }
 
-// Markers without a segment: TEM and RST0 to RST7.
+// Returns true for a marker without a segment: TEM and RST0 to RST7.
 static bool stands_alone(int marker) {
   return marker == 0x01 || (marker >= 0xd0 && marker <= 0xd7);
 }
 
-// All that stands before the pixels.
-static ls_status read_kind(const ls_image_file *file, jpeg_kind *kind) {
+// Reads everything before the pixels.
+static ls_status read_jpeg_kind(const ls_image_file *file, jpeg_kind *kind) {
   for (size_t at = 2;;) {
     const int marker = next_marker(file, &at);
     if (stands_alone(marker)) continue;
     if (marker == 0 || marker == END_OF_IMAGE || file->size - at < 2)
-      return cut_off(file);
+      return report_cut_off(file);
     const unsigned char *segment = file->bytes + at;
     const int size = big_endian_16(segment);
-    if (size < 2 || (size_t)size > file->size - at) return cut_off(file);
+    if (size < 2 || (size_t)size > file->size - at) return report_cut_off(file);
     if (is_frame(marker))
       LS_RETURN_IF_ERROR(read_frame(file, marker, segment, size, kind));
     if (marker == ADOBE && size >= 14 && memcmp(segment + 2, "Adobe", 5) == 0)
@@ -89,9 +90,10 @@ static ls_status read_kind(const ls_image_file *file, jpeg_kind *kind) {
   }
 }
 
-static ls_status check_kind(const ls_image_file *file, const jpeg_kind *kind,
-                            ls_image_header *out_header) {
-  // Baseline, extended, progressive; the same two with arithmetic coding.
+static ls_status check_jpeg_kind(const ls_image_file *file,
+                                 const jpeg_kind *kind,
+                                 ls_image_header *out_header) {
+  // Baseline, extended, progressive; the last two with arithmetic coding.
   const bool arithmetic = kind->frame == 0xc9 || kind->frame == 0xca;
   if (kind->frame == 0) {
     return LS_STATUS(LS_DATA_LOSS, "'%s' is a damaged JPEG: it has no header",
@@ -117,7 +119,8 @@ static ls_status check_kind(const ls_image_file *file, const jpeg_kind *kind,
                                   .height = kind->height,
                                   .channels = kind->components == 1 ? 1 : 3,
                                   .bits = 8};
-  // A block of 64 pixels takes a bit, unless bits are coded in fractions.
+  // A block of 64 pixels takes at least a bit, unless bits are coded in
+  // fractions.
   LS_RETURN_IF_ERROR(
       ls_image_check(file, "JPEG", &header, arithmetic ? 0 : 64 * 8));
   *out_header = header;
@@ -128,8 +131,8 @@ ls_status ls_jpeg_parse(const ls_image_file *file,
                         ls_image_header *out_header) {
   jpeg_kind kind = {0};
   *out_header = (ls_image_header){0};
-  LS_RETURN_IF_ERROR(read_kind(file, &kind));
-  return check_kind(file, &kind, out_header);
+  LS_RETURN_IF_ERROR(read_jpeg_kind(file, &kind));
+  return check_jpeg_kind(file, &kind, out_header);
 }
 
 // ---- Pixels ----------------------------------------------------------------
@@ -137,7 +140,7 @@ ls_status ls_jpeg_parse(const ls_image_file *file,
 
 #include <turbojpeg.h>
 
-// The end's marker. Within pixels there is none like it.
+// Returns true if the file has the end's marker. Pixels contain no such bytes.
 static bool has_end(const ls_image_file *file, const jpeg_kind *kind) {
   for (size_t at = file->size; at >= kind->scan + 2; --at) {
     if (file->bytes[at - 1] == END_OF_IMAGE && file->bytes[at - 2] == 0xff)
@@ -146,36 +149,39 @@ static bool has_end(const ls_image_file *file, const jpeg_kind *kind) {
   return false;
 }
 
-// What TurboJPEG calls a warning may be an error that came after one: the text
-// tells, for it is that of the error, else of the first warning.
-static bool begins(const char *text, const char *const *with, size_t count) {
+// Returns true if `text` begins with one of the words. TurboJPEG may report an
+// error as a warning if a warning preceded it: the text tells them apart, as it
+// is that of the error, else of the first warning.
+static bool begins_with_any(const char *text, const char *const *with,
+                            size_t count) {
   for (size_t i = 0; i < count; ++i)
     if (strncmp(text, with[i], strlen(with[i])) == 0) return true;
   return false;
 }
 
-// A warning that is no more than one: all pixels were there.
+// Returns true for a warning that does no harm: all pixels were there.
 static bool is_harmless(const char *text) {
   static const char *const known[] = {
       "Warning: ", "Unknown Adobe color transform", "Invalid SOS parameters"};
-  return begins(text, known, LS_COUNT_OF(known)) ||
+  return begins_with_any(text, known, LS_COUNT_OF(known)) ||
          (strncmp(text, "Corrupt", 7) == 0 &&
           strstr(text, "extraneous bytes before") != NULL);
 }
 
-// A warning of pixels that are not what was packed.
+// Returns true for a warning about pixels that differ from the packed ones.
 static bool is_guess(const char *text) {
   static const char *const known[] = {"Corrupt JPEG data",
                                       "Premature end of JPEG file",
                                       "Inconsistent progression"};
-  return begins(text, known, LS_COUNT_OF(known));
+  return begins_with_any(text, known, LS_COUNT_OF(known));
 }
 
 static ls_status check_result(const ls_image_file *file, tjhandle decoder,
                               int result) {
   if (result == 0) return ls_ok();
   const bool warning = tjGetErrorCode(decoder) == TJERR_WARNING;
-  const char *text = tjGetErrorStr2(decoder);  // Forgets it.
+  // The call also clears the error.
+  const char *text = tjGetErrorStr2(decoder);
   if (warning && (is_harmless(text) || (file->allow_damaged && is_guess(text))))
     return ls_ok();
   if (strstr(text, "emory") != NULL) return ls_out_of_memory();
@@ -183,8 +189,8 @@ static ls_status check_result(const ls_image_file *file, tjhandle decoder,
                    text);
 }
 
-static ls_status unpack(const ls_image_file *file, tjhandle decoder,
-                        const ls_pixels *out, int format) {
+static ls_status unpack_pixels(const ls_image_file *file, tjhandle decoder,
+                               const ls_pixels *out, int format) {
   if (out->stride > INT_MAX) {
     return ls_invalid_argument("'%s' is to have %zu bytes a row; a JPEG has "
                                "at most %d",
@@ -197,32 +203,34 @@ static ls_status unpack(const ls_image_file *file, tjhandle decoder,
   return check_result(file, decoder, result);
 }
 
-// a * b / 255, rounded, of bytes.
-static uint32_t times(uint32_t a, uint32_t b) {
+// Returns a * b / 255, rounded, of bytes.
+static uint32_t multiply_bytes(uint32_t a, uint32_t b) {
   const uint32_t t = a * b + 128;
   return (t + (t >> 8)) >> 8;
 }
 
-// Inks to light: as much as white paper gives back.
+// Converts inks to light: to what white paper reflects.
 static void convert_inks(const ls_pixels *inks, bool adobe,
                          const ls_pixels *out) {
   const unsigned char flip = adobe ? 0 : 255;
   for (int64_t y = 0; y < out->height; ++y) {
     const unsigned char *from =
         (const unsigned char *)inks->data + (size_t)y * inks->stride;
-    unsigned char *to = (unsigned char *)out->data + (size_t)y * out->stride;
-    for (int64_t x = 0; x < out->width; ++x, from += 4, to += out->channels) {
+    unsigned char *target =
+        (unsigned char *)out->data + (size_t)y * out->stride;
+    for (int64_t x = 0; x < out->width;
+         ++x, from += 4, target += out->channels) {
       const uint32_t black = from[3] ^ flip;
       uint32_t rgb[3];
       for (int c = 0; c < 3; ++c)
-        rgb[c] = black - times(255u - (from[c] ^ flip), black);
+        rgb[c] = black - multiply_bytes(255u - (from[c] ^ flip), black);
       if (out->channels <= 2) {
-        to[0] = (unsigned char)ls_image_gray(rgb[0], rgb[1], rgb[2]);
+        target[0] = (unsigned char)ls_image_gray(rgb[0], rgb[1], rgb[2]);
       } else {
         for (int c = 0; c < 3; ++c)
-          to[c] = (unsigned char)rgb[c];
+          target[c] = (unsigned char)rgb[c];
       }
-      if (out->channels % 2 == 0) to[out->channels - 1] = 255;
+      if (out->channels % 2 == 0) target[out->channels - 1] = 255;
     }
   }
 }
@@ -234,14 +242,14 @@ static ls_status unpack_inks(ls_allocator *allocator, const ls_image_file *file,
   inks.stride = (size_t)out->width * 4;
   inks.data = ls_allocate(allocator, inks.stride * (size_t)out->height);
   if (inks.data == NULL) return ls_out_of_memory();
-  const ls_status status = unpack(file, decoder, &inks, TJPF_CMYK);
+  const ls_status status = unpack_pixels(file, decoder, &inks, TJPF_CMYK);
   if (ls_status_is_ok(status)) convert_inks(&inks, adobe, out);
   ls_release(allocator, inks.data);
   return status;
 }
 
-// From the last sample on, as there are two bytes for each one.
-static void widen(const ls_pixels *out) {
+// Goes from the last sample to the first, as each becomes two bytes.
+static void widen_samples(const ls_pixels *out) {
   for (int64_t y = 0; y < out->height; ++y) {
     unsigned char *row = (unsigned char *)out->data + (size_t)y * out->stride;
     for (int64_t i = out->width * out->channels - 1; i >= 0; --i) {
@@ -261,15 +269,15 @@ static void add_alpha(const ls_pixels *out) {
   }
 }
 
-static ls_status decode(ls_allocator *allocator, const ls_image_file *file,
-                        const jpeg_kind *kind, const ls_pixels *out) {
+static ls_status decode_jpeg(ls_allocator *allocator, const ls_image_file *file,
+                             const jpeg_kind *kind, const ls_pixels *out) {
   if (!file->allow_damaged && !has_end(file, kind)) {
     return LS_STATUS(LS_DATA_LOSS,
                      "'%s' is cut off: a JPEG of %zu bytes without its end's "
                      "marker ff d9",
                      file->name, file->size);
   }
-  // To make one takes a thousandth of what it does for an image.
+  // Making one takes a thousandth of the time of an image.
   tjhandle decoder = tjInitDecompress();
   if (decoder == NULL) return ls_out_of_memory();
   static const int formats[] = {0, TJPF_GRAY, TJPF_GRAY, TJPF_RGB, TJPF_RGBA};
@@ -277,18 +285,18 @@ static ls_status decode(ls_allocator *allocator, const ls_image_file *file,
   if (kind->components == 4) {
     status = unpack_inks(allocator, file, kind->adobe, decoder, out);
   } else {
-    status = unpack(file, decoder, out, formats[out->channels]);
+    status = unpack_pixels(file, decoder, out, formats[out->channels]);
     if (ls_status_is_ok(status) && out->channels == 2) add_alpha(out);
   }
   tjDestroy(decoder);
-  if (ls_status_is_ok(status) && out->bits == 16) widen(out);
+  if (ls_status_is_ok(status) && out->bits == 16) widen_samples(out);
   return status;
 }
 
 #else
 
-static ls_status decode(ls_allocator *allocator, const ls_image_file *file,
-                        const jpeg_kind *kind, const ls_pixels *out) {
+static ls_status decode_jpeg(ls_allocator *allocator, const ls_image_file *file,
+                             const jpeg_kind *kind, const ls_pixels *out) {
   (void)allocator, (void)kind, (void)out;
   return ls_unimplemented(
       "'%s' is a JPEG, which this build does not read: libturbojpeg "
@@ -302,8 +310,8 @@ ls_status ls_jpeg_decode(ls_allocator *allocator, const ls_image_file *file,
                          const ls_pixels *out) {
   jpeg_kind kind = {0};
   ls_image_header header = {0};
-  LS_RETURN_IF_ERROR(read_kind(file, &kind));
-  LS_RETURN_IF_ERROR(check_kind(file, &kind, &header));
+  LS_RETURN_IF_ERROR(read_jpeg_kind(file, &kind));
+  LS_RETURN_IF_ERROR(check_jpeg_kind(file, &kind, &header));
   LS_ASSERT(out->width == header.width && out->height == header.height);
-  return decode(allocator, file, &kind, out);
+  return decode_jpeg(allocator, file, &kind, out);
 }

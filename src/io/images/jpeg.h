@@ -3,8 +3,8 @@
 // bits: gray, YCbCr, RGB, and CMYK, which becomes RGB.
 //
 // libjpeg-turbo unpacks them, through its TurboJPEG API (the only place with
-// turbojpeg.h), by the ways that are its own default and Pillow's: exact
-// integer cosine transform, smooth upsampling. So the same pixels come out.
+// turbojpeg.h), with the methods that are its own default and Pillow's: exact
+// integer cosine transform, smooth upsampling. So the pixels are the same.
 #ifndef LS_IO_IMAGES_JPEG_H_
 #define LS_IO_IMAGES_JPEG_H_
 
@@ -13,13 +13,12 @@
 bool ls_jpeg_is(const void *bytes, size_t size);
 
 // See ls_image_parse and ls_image_decode (io/images/image.h). Gray is the
-// file's brightness; there is no alpha, which is all opaque where it is asked
-// for; 8 bits become 16 by 257 times as much.
+// file's brightness; there is no alpha, so a requested one is opaque; 8 bits
+// become 16 by multiplying with 257.
 LS_MUST_USE ls_status ls_jpeg_parse(const ls_image_file *file,
                                     ls_image_header *out_header);
-//   LS_DATA_LOSS  also for what the decoder makes guesses about, unless damaged
-//                 files are allowed: then a file that is cut off is gray where
-//                 it ends.
+// LS_DATA_LOSS  also where the decoder guesses pixels, unless damaged files are
+//               allowed: then a file that is cut off is gray after its end.
 LS_MUST_USE ls_status ls_jpeg_decode(ls_allocator *allocator,
                                      const ls_image_file *file,
                                      const ls_pixels *out);

@@ -13,12 +13,12 @@ bool ls_png_is(const void *bytes, size_t size) {
 }
 
 // ---- Header ----------------------------------------------------------------
-// The header's kinds of color are bits of these.
+// Bits of a header's kind of color.
 enum { HAS_PALETTE = 1, HAS_COLOR = 2, HAS_ALPHA = 4 };
 
 typedef struct png_kind {
   int64_t width, height;
-  int bits;          // Of a sample, or of a palette's index.
+  int bits;          // Bits of a sample, or of an index into the palette.
   int color;         // HAS_*.
   bool clear_color;  // A color, or colors of the palette, are transparent.
 } png_kind;
@@ -32,16 +32,16 @@ static bool is_chunk(const unsigned char *at, const char *type) {
   return memcmp(at + 4, type, 4) == 0;
 }
 
-static ls_status cut_off(const ls_image_file *file) {
+static ls_status report_cut_off(const ls_image_file *file) {
   return LS_STATUS(LS_DATA_LOSS,
                    "'%s' is cut off: a PNG of %zu bytes that has no pixels",
                    file->name, file->size);
 }
 
-// The header's chunk: its size and type, width, height, and five bytes.
+// Reads the header's chunk: its size and type, width, height, and five bytes.
 static ls_status read_first(const ls_image_file *file, png_kind *kind) {
   const unsigned char *at = file->bytes + sizeof(signature);
-  if (file->size < sizeof(signature) + 8 + 13) return cut_off(file);
+  if (file->size < sizeof(signature) + 8 + 13) return report_cut_off(file);
   if (big_endian_32(at) != 13 || !is_chunk(at, "IHDR")) {
     return LS_STATUS(LS_DATA_LOSS,
                      "'%s' is a damaged PNG: it does not begin with a header",
@@ -69,8 +69,8 @@ static ls_status read_first(const ls_image_file *file, png_kind *kind) {
   return ls_ok();
 }
 
-// What stands before the pixels.
-static ls_status read_kind(const ls_image_file *file, png_kind *kind) {
+// Reads everything before the pixels.
+static ls_status read_png_kind(const ls_image_file *file, png_kind *kind) {
   LS_RETURN_IF_ERROR(read_first(file, kind));
   for (size_t at = sizeof(signature); file->size - at >= 12;) {
     const unsigned char *chunk = file->bytes + at;
@@ -80,7 +80,7 @@ static ls_status read_kind(const ls_image_file *file, png_kind *kind) {
     if (size > file->size - at - 12) break;
     at += 12 + size;
   }
-  return cut_off(file);
+  return report_cut_off(file);
 }
 
 static int samples_a_pixel(const png_kind *kind) {
@@ -89,8 +89,8 @@ static int samples_a_pixel(const png_kind *kind) {
          ((kind->color & HAS_ALPHA) != 0 ? 1 : 0);
 }
 
-static ls_status check_kind(const ls_image_file *file, const png_kind *kind,
-                            ls_image_header *out_header) {
+static ls_status check_png_kind(const ls_image_file *file, const png_kind *kind,
+                                ls_image_header *out_header) {
   const bool palette = (kind->color & HAS_PALETTE) != 0;
   const ls_image_header header = {
       .width = kind->width,
@@ -107,8 +107,8 @@ static ls_status check_kind(const ls_image_file *file, const png_kind *kind,
 ls_status ls_png_parse(const ls_image_file *file, ls_image_header *out_header) {
   png_kind kind = {0};
   *out_header = (ls_image_header){0};
-  LS_RETURN_IF_ERROR(read_kind(file, &kind));
-  return check_kind(file, &kind, out_header);
+  LS_RETURN_IF_ERROR(read_png_kind(file, &kind));
+  return check_png_kind(file, &kind, out_header);
 }
 
 // ---- Pixels ----------------------------------------------------------------
@@ -117,181 +117,185 @@ ls_status ls_png_parse(const ls_image_file *file, ls_image_header *out_header) {
 #include <png.h>
 #include <setjmp.h>
 
-// What is being read. libpng's errors jump to `fail`: all that is changed
-// between there and the jump stands here, not in local variables.
+// State of reading. libpng's errors jump to `fail`: variables that change
+// between setjmp and the jump are here, not on the stack.
 typedef struct reading {
   jmp_buf fail;
   ls_allocator *allocator;
   const ls_image_file *file;
   const ls_pixels *out;
   png_kind kind;
-  size_t at;  // Bytes read.
+  size_t at;  // Number of bytes read.
   png_structp png;
   png_infop info;
-  unsigned char *color;  // Rows in color, where gray is wanted; else NULL.
+  unsigned char *color;  // Rows in color, if gray is wanted; else NULL.
   bool no_memory, no_bytes;
   char message[96];
 } reading;
 
-static png_voidp allocate(png_structp png, png_alloc_size_t size) {
-  reading *it = png_get_mem_ptr(png);
-  void *memory = ls_allocate(it->allocator, size);
-  if (memory == NULL) it->no_memory = true;
+static png_voidp png_allocate(png_structp png, png_alloc_size_t size) {
+  reading *self = png_get_mem_ptr(png);
+  void *memory = ls_allocate(self->allocator, size);
+  if (memory == NULL) self->no_memory = true;
   return memory;
 }
 
-static void release(png_structp png, png_voidp memory) {
-  const reading *it = png_get_mem_ptr(png);
-  ls_release(it->allocator, memory);
+static void png_release(png_structp png, png_voidp memory) {
+  const reading *self = png_get_mem_ptr(png);
+  ls_release(self->allocator, memory);
 }
 
 __attribute__((noreturn)) static void on_error(png_structp png,
                                                png_const_charp message) {
-  reading *it = png_get_error_ptr(png);
-  snprintf(it->message, sizeof(it->message), "%s", message);
-  longjmp(it->fail, 1);
+  reading *self = png_get_error_ptr(png);
+  snprintf(self->message, sizeof(self->message), "%s", message);
+  longjmp(self->fail, 1);
 }
 
 static void on_warning(png_structp png, png_const_charp message) {
   (void)png, (void)message;
 }
 
-static void read_bytes(png_structp png, png_bytep to, size_t size) {
-  reading *it = png_get_io_ptr(png);
-  if (size > it->file->size - it->at) {
-    it->no_bytes = true;
+static void read_png_bytes(png_structp png, png_bytep target, size_t size) {
+  reading *self = png_get_io_ptr(png);
+  if (size > self->file->size - self->at) {
+    self->no_bytes = true;
     png_error(png, "cut off");
   }
-  memcpy(to, it->file->bytes + it->at, size);
-  it->at += size;
+  memcpy(target, self->file->bytes + self->at, size);
+  self->at += size;
 }
 
-static bool wants_alpha(const reading *it) {
-  return it->out->channels % 2 == 0;
+static bool wants_alpha(const reading *self) {
+  return self->out->channels % 2 == 0;
 }
 
-static bool wants_gray(const reading *it) {
-  return (it->kind.color & HAS_COLOR) != 0 && it->out->channels <= 2;
+static bool wants_gray(const reading *self) {
+  return (self->kind.color & HAS_COLOR) != 0 && self->out->channels <= 2;
 }
 
-// What comes out of libpng are samples of the right width, gray or color as the
-// file or else color, with alpha as is wanted.
-static void transform(const reading *it) {
-  const png_kind *kind = &it->kind;
+// Sets up libpng so that it returns samples of the right width, gray or color
+// like the file, else color, and alpha if it is wanted.
+static void set_transforms(const reading *self) {
+  const png_kind *kind = &self->kind;
   const bool alpha = (kind->color & HAS_ALPHA) != 0 || kind->clear_color;
-  png_structp png = it->png;
+  png_structp png = self->png;
   if ((kind->color & HAS_PALETTE) != 0) png_set_palette_to_rgb(png);
   if (kind->color == 0 && kind->bits < 8) png_set_expand_gray_1_2_4_to_8(png);
-  if (kind->clear_color && wants_alpha(it)) png_set_tRNS_to_alpha(png);
-  if (it->out->bits == 8 && kind->bits == 16) png_set_strip_16(png);
-  if (it->out->bits == 16) {
+  if (kind->clear_color && wants_alpha(self)) png_set_tRNS_to_alpha(png);
+  if (self->out->bits == 8 && kind->bits == 16) png_set_strip_16(png);
+  if (self->out->bits == 16) {
     if (kind->bits < 16) png_set_expand_16(png);
     if (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__) png_set_swap(png);
   }
-  if ((kind->color & HAS_COLOR) == 0 && it->out->channels > 2)
+  if ((kind->color & HAS_COLOR) == 0 && self->out->channels > 2)
     png_set_gray_to_rgb(png);
-  if (alpha && !wants_alpha(it)) png_set_strip_alpha(png);
-  if (!alpha && wants_alpha(it)) {
-    png_set_add_alpha(png, it->out->bits == 16 ? 0xffff : 0xff,
+  if (alpha && !wants_alpha(self)) png_set_strip_alpha(png);
+  if (!alpha && wants_alpha(self)) {
+    png_set_add_alpha(png, self->out->bits == 16 ? 0xffff : 0xff,
                       PNG_FILLER_AFTER);
   }
 }
 
-static void to_gray(const reading *it, const unsigned char *color, void *row) {
-  const size_t wide = wants_alpha(it) ? 4 : 3, narrow = wide - 2;
-  const size_t width = (size_t)it->out->width;
-  if (it->out->bits == 16) {
+static void to_gray(const reading *self, const unsigned char *color,
+                    void *row) {
+  const size_t wide = wants_alpha(self) ? 4 : 3, narrow = wide - 2;
+  const size_t width = (size_t)self->out->width;
+  if (self->out->bits == 16) {
     const uint16_t *from = (const void *)color;
-    uint16_t *to = row;
-    for (size_t x = 0; x < width; ++x, from += wide, to += narrow) {
-      to[0] = (uint16_t)ls_image_gray(from[0], from[1], from[2]);
-      if (narrow == 2) to[1] = from[3];
+    uint16_t *target = row;
+    for (size_t x = 0; x < width; ++x, from += wide, target += narrow) {
+      target[0] = (uint16_t)ls_image_gray(from[0], from[1], from[2]);
+      if (narrow == 2) target[1] = from[3];
     }
     return;
   }
-  unsigned char *to = row;
-  for (size_t x = 0; x < width; ++x, color += wide, to += narrow) {
-    to[0] = (unsigned char)ls_image_gray(color[0], color[1], color[2]);
-    if (narrow == 2) to[1] = color[3];
+  unsigned char *target = row;
+  for (size_t x = 0; x < width; ++x, color += wide, target += narrow) {
+    target[0] = (unsigned char)ls_image_gray(color[0], color[1], color[2]);
+    if (narrow == 2) target[1] = color[3];
   }
 }
 
-static void read_rows(reading *it, size_t row_bytes) {
-  const ls_pixels *out = it->out;
-  const int passes = png_set_interlace_handling(it->png);
-  png_read_update_info(it->png, it->info);
-  if (png_get_rowbytes(it->png, it->info) != row_bytes)
-    png_error(it->png, "rows of another size");
-  // Passes fill up the same rows.
+static void read_png_rows(reading *self, size_t row_bytes) {
+  const ls_pixels *out = self->out;
+  const int passes = png_set_interlace_handling(self->png);
+  png_read_update_info(self->png, self->info);
+  if (png_get_rowbytes(self->png, self->info) != row_bytes)
+    png_error(self->png, "rows of another size");
+  // With several passes all rows are kept: each pass fills in more of them.
   const size_t color_rows = passes > 1 ? (size_t)out->height : 1;
-  if (wants_gray(it)) it->color = png_malloc(it->png, color_rows * row_bytes);
+  if (wants_gray(self))
+    self->color = png_malloc(self->png, color_rows * row_bytes);
   for (int pass = 0; pass < passes; ++pass) {
     for (int64_t y = 0; y < out->height; ++y) {
       unsigned char *row = (unsigned char *)out->data + (size_t)y * out->stride;
-      if (it->color == NULL) {
-        png_read_row(it->png, row, NULL);
+      if (self->color == NULL) {
+        png_read_row(self->png, row, NULL);
         continue;
       }
       unsigned char *color =
-          it->color + (passes > 1 ? (size_t)y * row_bytes : 0);
-      png_read_row(it->png, color, NULL);
-      if (pass == passes - 1) to_gray(it, color, row);
+          self->color + (passes > 1 ? (size_t)y * row_bytes : 0);
+      png_read_row(self->png, color, NULL);
+      if (pass == passes - 1) to_gray(self, color, row);
     }
   }
 }
 
-static void read_image(reading *it) {
-  const ls_pixels *out = it->out;
-  it->png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, it, on_error,
-                                     on_warning, it, allocate, release);
-  if (it->png == NULL) longjmp(it->fail, 1);
-  it->info = png_create_info_struct(it->png);
-  if (it->info == NULL) longjmp(it->fail, 1);
-  // The size was checked; the text and the like of a file are not looked at.
-  png_set_user_limits(it->png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
-  png_set_keep_unknown_chunks(it->png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
-  png_set_read_fn(it->png, it, read_bytes);
-  png_read_info(it->png, it->info);
-  transform(it);
-  const int samples = wants_gray(it) ? out->channels + 2 : out->channels;
-  read_rows(it, (size_t)out->width * (size_t)(samples * out->bits / 8));
-  png_read_end(it->png, NULL);
+static void read_image(reading *self) {
+  const ls_pixels *out = self->out;
+  self->png =
+      png_create_read_struct_2(PNG_LIBPNG_VER_STRING, self, on_error,
+                               on_warning, self, png_allocate, png_release);
+  if (self->png == NULL) longjmp(self->fail, 1);
+  self->info = png_create_info_struct(self->png);
+  if (self->info == NULL) longjmp(self->fail, 1);
+  // The size was checked; text and other chunks are not read.
+  png_set_user_limits(self->png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
+  png_set_keep_unknown_chunks(self->png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
+  png_set_read_fn(self->png, self, read_png_bytes);
+  png_read_info(self->png, self->info);
+  set_transforms(self);
+  const int samples = wants_gray(self) ? out->channels + 2 : out->channels;
+  read_png_rows(self, (size_t)out->width * (size_t)(samples * out->bits / 8));
+  png_read_end(self->png, NULL);
 }
 
-// False: libpng has failed.
-static bool try_to_read(reading *it) {
-  if (setjmp(it->fail) != 0) return false;
-  read_image(it);
+// Returns false if libpng has failed.
+static bool try_to_read(reading *self) {
+  if (setjmp(self->fail) != 0) return false;
+  read_image(self);
   return true;
 }
 
-static ls_status why_not(const reading *it) {
-  if (it->no_memory) return ls_out_of_memory();
-  if (it->no_bytes) {
+static ls_status why_not(const reading *self) {
+  if (self->no_memory) return ls_out_of_memory();
+  if (self->no_bytes) {
     return LS_STATUS(LS_DATA_LOSS,
                      "'%s' is cut off: a PNG that goes on behind its end at "
                      "byte %zu",
-                     it->file->name, it->file->size);
+                     self->file->name, self->file->size);
   }
   return LS_STATUS(LS_DATA_LOSS, "'%s' is a damaged PNG near byte %zu: %s",
-                   it->file->name, it->at, it->message);
+                   self->file->name, self->at, self->message);
 }
 
-static ls_status decode(ls_allocator *allocator, const ls_image_file *file,
-                        const png_kind *kind, const ls_pixels *out) {
-  reading it = {
+static ls_status decode_png(ls_allocator *allocator, const ls_image_file *file,
+                            const png_kind *kind, const ls_pixels *out) {
+  reading self = {
       .allocator = allocator, .file = file, .kind = *kind, .out = out};
-  const ls_status status = try_to_read(&it) ? ls_ok() : why_not(&it);
-  if (it.color != NULL) png_free(it.png, it.color);
-  if (it.png != NULL)
-    png_destroy_read_struct(&it.png, it.info != NULL ? &it.info : NULL, NULL);
+  const ls_status status = try_to_read(&self) ? ls_ok() : why_not(&self);
+  if (self.color != NULL) png_free(self.png, self.color);
+  if (self.png != NULL)
+    png_destroy_read_struct(&self.png, self.info != NULL ? &self.info : NULL,
+                            NULL);
   return status;
 }
 
 #else
 
-static ls_status decode(ls_allocator *allocator, const ls_image_file *file,
-                        const png_kind *kind, const ls_pixels *out) {
+static ls_status decode_png(ls_allocator *allocator, const ls_image_file *file,
+                            const png_kind *kind, const ls_pixels *out) {
   (void)allocator, (void)kind, (void)out;
   return ls_unimplemented("'%s' is a PNG, which this build does not read: "
                           "libpng (libpng-dev) was missing when it was made",
@@ -304,8 +308,8 @@ ls_status ls_png_decode(ls_allocator *allocator, const ls_image_file *file,
                         const ls_pixels *out) {
   png_kind kind = {0};
   ls_image_header header = {0};
-  LS_RETURN_IF_ERROR(read_kind(file, &kind));
-  LS_RETURN_IF_ERROR(check_kind(file, &kind, &header));
+  LS_RETURN_IF_ERROR(read_png_kind(file, &kind));
+  LS_RETURN_IF_ERROR(check_png_kind(file, &kind, &header));
   LS_ASSERT(out->width == header.width && out->height == header.height);
-  return decode(allocator, file, &kind, out);
+  return decode_png(allocator, file, &kind, out);
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// PNG (ISO 15948): images packed without loss. All kinds are read: gray, color
-// and palette, with and without alpha, of 1 to 16 bits, interlaced or not.
+// PNG (ISO 15948): images packed without loss. All kinds are supported: gray,
+// color and palette, with and without alpha, of 1 to 16 bits, interlaced or
+// not.
 //
-// libpng unpacks them (the only place with png.h); what it reports by longjmp
-// ends in one function here. Gamma and color profiles are not applied, as
-// training pipelines have it; a transparent color counts as alpha where alpha
-// is asked for, or where the image has a palette.
+// libpng unpacks them (the only place with png.h); its longjmp on errors ends
+// in one function here. Gamma and color profiles are not applied, as usual in
+// training pipelines; a transparent color counts as alpha if alpha is
+// requested, or if the image has a palette.
 #ifndef LS_IO_IMAGES_PNG_H_
 #define LS_IO_IMAGES_PNG_H_
 
@@ -14,15 +15,15 @@
 bool ls_png_is(const void *bytes, size_t size);
 
 // See ls_image_parse and ls_image_decode (io/images/image.h). 16 bits become 8
-// by their high byte, and 8 become 16 by 257 times as much; color becomes gray
-// by ls_image_gray.
+// by their high byte, and 8 become 16 by multiplying with 257; color becomes
+// gray by ls_image_gray.
 LS_MUST_USE ls_status ls_png_parse(const ls_image_file *file,
                                    ls_image_header *out_header);
 LS_MUST_USE ls_status ls_png_decode(ls_allocator *allocator,
                                     const ls_image_file *file,
                                     const ls_pixels *out);
 
-// Packs an image, with zlib alone. The caller gives the bytes back with
+// Packs an image, with zlib alone. The caller releases the bytes with
 // ls_release.
 LS_MUST_USE ls_status ls_png_encode(ls_allocator *allocator,
                                     const ls_pixels *image,

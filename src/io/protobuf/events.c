@@ -9,7 +9,7 @@
 #include "io/protobuf/tfrecord.h"
 
 // ---- Records ---------------------------------------------------------------
-// Where a record's bytes begin, behind room for its head.
+// Starts a record, with room for its head; returns where its bytes begin.
 static size_t begin_record(ls_text *out, ls_event_time at) {
   static const char head[LS_TFRECORD_HEAD] = {0};
   ls_text_append_bytes(out, head, sizeof(head));
@@ -45,35 +45,35 @@ void ls_events_add_start(ls_text *out, ls_event_time at) {
 }
 
 // ---- Values ----------------------------------------------------------------
-// A record with one value of a summary.
+// Positions in a record with one value of a summary.
 typedef struct value {
   size_t record, summary, value;
 } value;
 
 static value begin_value(ls_text *out, ls_event_time at, const char *tag) {
-  value it = {.record = begin_record(out, at)};
-  it.summary = ls_proto_begin(out, EVENT_SUMMARY);
-  it.value = ls_proto_begin(out, SUMMARY_VALUE);
+  value made = {.record = begin_record(out, at)};
+  made.summary = ls_proto_begin(out, EVENT_SUMMARY);
+  made.value = ls_proto_begin(out, SUMMARY_VALUE);
   ls_proto_string(out, VALUE_TAG, tag);
-  return it;
+  return made;
 }
 
-static void end_value(ls_text *out, value it) {
-  ls_proto_end(out, it.value);
-  ls_proto_end(out, it.summary);
-  end_record(out, it.record);
+static void end_value(ls_text *out, value made) {
+  ls_proto_end(out, made.value);
+  ls_proto_end(out, made.summary);
+  end_record(out, made.record);
 }
 
 void ls_events_add_scalar(ls_text *out, ls_event_time at, const char *tag,
                           double value_) {
-  const value it = begin_value(out, at, tag);
+  const value made = begin_value(out, at, tag);
   ls_proto_f32(out, VALUE_SCALAR, (float)value_);
-  end_value(out, it);
+  end_value(out, made);
 }
 
 void ls_events_add_histogram(ls_text *out, ls_event_time at, const char *tag,
                              const ls_histogram *histogram) {
-  const value it = begin_value(out, at, tag);
+  const value made = begin_value(out, at, tag);
   const size_t began = ls_proto_begin(out, VALUE_HISTOGRAM);
   const double numbers[] = {histogram->least, histogram->most,
                             histogram->values, histogram->sum,
@@ -83,7 +83,7 @@ void ls_events_add_histogram(ls_text *out, ls_event_time at, const char *tag,
   ls_proto_f64s(out, 6, histogram->limits, histogram->count);
   ls_proto_f64s(out, 7, histogram->counts, histogram->count);
   ls_proto_end(out, began);
-  end_value(out, it);
+  end_value(out, made);
 }
 
 // ---- Tensors ---------------------------------------------------------------
@@ -108,7 +108,7 @@ static void add_metadata(ls_text *out, const char *plugin, int64_t class) {
   ls_proto_end(out, metadata);
 }
 
-// A tensor, whose elements the caller adds, and ends it.
+// Starts a tensor; the caller adds the elements and ends it.
 static size_t begin_tensor(ls_text *out, ls_dtype dtype, const int64_t *sizes,
                            int rank) {
   const size_t tensor = ls_proto_begin(out, VALUE_TENSOR);
@@ -126,7 +126,7 @@ static size_t begin_tensor(ls_text *out, ls_dtype dtype, const int64_t *sizes,
 void ls_events_add_images(ls_text *out, ls_event_time at, const char *tag,
                           int64_t width, int64_t height, const ls_bytes *files,
                           size_t count) {
-  const value it = begin_value(out, at, tag);
+  const value made = begin_value(out, at, tag);
   add_metadata(out, "images", CLASS_BLOBS);
   const int64_t size = 2 + (int64_t)count;
   const size_t tensor = begin_tensor(out, LS_DTYPE_STRING, &size, 1);
@@ -136,12 +136,12 @@ void ls_events_add_images(ls_text *out, ls_event_time at, const char *tag,
   for (size_t i = 0; i < count; ++i)
     ls_proto_bytes(out, TENSOR_STRINGS, files[i].data, files[i].size);
   ls_proto_end(out, tensor);
-  end_value(out, it);
+  end_value(out, made);
 }
 
 void ls_events_add_texts(ls_text *out, ls_event_time at, const char *tag,
                          ls_shape shape, const ls_bytes *texts) {
-  const value it = begin_value(out, at, tag);
+  const value made = begin_value(out, at, tag);
   add_metadata(out, "text", CLASS_TENSOR);
   const size_t tensor =
       begin_tensor(out, LS_DTYPE_STRING, shape.dim, shape.rank);
@@ -151,14 +151,14 @@ void ls_events_add_texts(ls_text *out, ls_event_time at, const char *tag,
   for (size_t i = 0; i < count; ++i)
     ls_proto_bytes(out, TENSOR_STRINGS, texts[i].data, texts[i].size);
   ls_proto_end(out, tensor);
-  end_value(out, it);
+  end_value(out, made);
 }
 
 void ls_events_add_tensor(ls_text *out, ls_event_time at, const char *tag,
                           const ls_array *array) {
   const ls_shape shape = ls_array_shape(array);
   const ls_dtype dtype = ls_array_dtype(array);
-  const value it = begin_value(out, at, tag);
+  const value made = begin_value(out, at, tag);
   const size_t tensor = begin_tensor(out, dtype, shape.dim, shape.rank);
   const ls_bytes *texts = ls_array_data(array);
   if (dtype != LS_DTYPE_STRING)
@@ -168,15 +168,16 @@ void ls_events_add_tensor(ls_text *out, ls_event_time at, const char *tag,
     for (int64_t i = 0; i < ls_array_num_elements(array); ++i)
       ls_proto_bytes(out, TENSOR_STRINGS, texts[i].data, texts[i].size);
   ls_proto_end(out, tensor);
-  end_value(out, it);
+  end_value(out, made);
 }
 
 // ---- Summaries of others ---------------------------------------------------
-static ls_proto_input inside(const ls_proto_field *field) {
+static ls_proto_input message_in(const ls_proto_field *field) {
   return (ls_proto_input){field->at, field->at + field->value};
 }
 
-// Whether a field is one of a value, and whether it is what the value shows.
+// Returns true if the field belongs to a value; `*out_shows`: it is the content
+// of the value.
 static bool is_of_value(const ls_proto_field *field, bool *out_shows) {
   enum { VALUE_OLD_HISTOGRAM = 3, VALUE_IMAGE = 4, VALUE_AUDIO = 6, NODE = 7 };
   *out_shows = field->number != VALUE_TAG && field->number != NODE &&
@@ -198,8 +199,8 @@ static bool is_of_value(const ls_proto_field *field, bool *out_shows) {
   }
 }
 
-// It shows something.
-static bool is_value(ls_proto_input in) {
+// Returns true if the value has content.
+static bool has_content(ls_proto_input in) {
   bool shows = false;
   while (in.at < in.end) {
     ls_proto_field field = {0};
@@ -211,7 +212,7 @@ static bool is_value(ls_proto_input in) {
   return shows;
 }
 
-static size_t count_values(ls_bytes summary) {
+static size_t count_summary_values(ls_bytes summary) {
   const unsigned char *data = (const unsigned char *)summary.data;
   ls_proto_input in = {data, data + summary.size};
   size_t count = 0;
@@ -219,14 +220,14 @@ static size_t count_values(ls_bytes summary) {
     ls_proto_field field = {0};
     if (ls_proto_read_field(&in, &field) != NULL ||
         field.number != SUMMARY_VALUE || field.type != LS_PROTO_BYTES ||
-        !is_value(inside(&field)))
+        !has_content(message_in(&field)))
       return 0;
     ++count;
   }
   return count;
 }
 
-// All of a value but its tag.
+// Adds all fields of a value except its tag.
 static void add_rest(ls_text *out, ls_proto_input in) {
   while (in.at < in.end) {
     const unsigned char *began = in.at;
@@ -241,7 +242,7 @@ size_t ls_events_add_summary(ls_text *out, ls_event_time at, const char *tag,
                              int64_t first, ls_bytes summary) {
   const unsigned char *data = (const unsigned char *)summary.data;
   ls_proto_input in = {data, data + summary.size};
-  const size_t count = count_values(summary);
+  const size_t count = count_summary_values(summary);
   if (count == 0) return 0;
   ls_text name;
   ls_text_init(&name, out->allocator);
@@ -251,9 +252,9 @@ size_t ls_events_add_summary(ls_text *out, ls_event_time at, const char *tag,
     ls_text_clear(&name);
     ls_text_append_format(&name, "%s/%lld", tag,
                           (long long)first + (long long)i);
-    const value it = begin_value(out, at, ls_text_data(&name));
-    add_rest(out, inside(&field));
-    end_value(out, it);
+    const value made = begin_value(out, at, ls_text_data(&name));
+    add_rest(out, message_in(&field));
+    end_value(out, made);
     out->failed |= name.failed;
   }
   ls_text_deinit(&name);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers of fields are those of TensorFlow's event.proto, summary.proto
-// and tensor.proto.
+// Field numbers of TensorFlow's event.proto, summary.proto and tensor.proto.
 #ifndef LS_IO_PROTOBUF_EVENTS_FIELDS_H_
 #define LS_IO_PROTOBUF_EVENTS_FIELDS_H_
 

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A record is gone through twice: nobody is told of one that is damaged.
+// Reads a record in two passes, so that the visitor never sees part of a
+// damaged one.
 #include "io/protobuf/events.h"
 #include "io/protobuf/events_fields.h"
 #include "io/protobuf/protobuf_read.h"
 
 typedef struct visit {
   ls_event_time at;
-  const ls_events_visitor *visitor;  // NULL: the first time.
+  const ls_events_visitor *visitor;  // NULL in the first pass.
 } visit;
 
-static ls_proto_input inside(const ls_proto_field *field) {
+static ls_proto_input message_in(const ls_proto_field *field) {
   return (ls_proto_input){field->at, field->at + field->value};
 }
 
@@ -19,7 +20,7 @@ static bool field_is(const ls_proto_field *field, uint32_t number,
   return field->number == number && field->type == type;
 }
 
-static double number_of(uint64_t bits) {
+static double field_number(uint64_t bits) {
   double value;
   memcpy(&value, &bits, sizeof(value));
   return value;
@@ -32,7 +33,7 @@ static double small_number_of(uint64_t bits) {
   return (double)value;
 }
 
-static const char *read_value(const visit *self, ls_proto_input in) {
+static const char *read_summary_value(const visit *self, ls_proto_input in) {
   ls_bytes tag = {"", 0};
   double scalar = 0;
   bool has_scalar = false;
@@ -57,7 +58,7 @@ static const char *read_summary(const visit *self, ls_proto_input in) {
     ls_proto_field field = {0};
     const char *wrong = ls_proto_read_field(&in, &field);
     if (wrong == NULL && field_is(&field, SUMMARY_VALUE, LS_PROTO_BYTES))
-      wrong = read_value(self, inside(&field));
+      wrong = read_summary_value(self, message_in(&field));
     if (wrong != NULL) return wrong;
   }
   return NULL;
@@ -76,20 +77,20 @@ static const char *read_session(const visit *self, ls_proto_input in) {
   return NULL;
 }
 
-// When it was may stand behind what it says: the first time finds that.
+// The time may follow the contents: the first pass finds it.
 static const char *read_event(visit *self, ls_proto_input in) {
   while (in.at < in.end) {
     ls_proto_field field = {0};
     const char *wrong = ls_proto_read_field(&in, &field);
     if (wrong != NULL) return wrong;
     if (field_is(&field, EVENT_SECONDS, LS_PROTO_FIXED_64))
-      self->at.seconds = number_of(field.value);
+      self->at.seconds = field_number(field.value);
     if (field_is(&field, EVENT_STEP, LS_PROTO_VARINT))
       self->at.step = (int64_t)field.value;
     if (field_is(&field, EVENT_SUMMARY, LS_PROTO_BYTES))
-      wrong = read_summary(self, inside(&field));
+      wrong = read_summary(self, message_in(&field));
     if (field_is(&field, EVENT_SESSION, LS_PROTO_BYTES))
-      wrong = read_session(self, inside(&field));
+      wrong = read_session(self, message_in(&field));
     if (wrong != NULL) return wrong;
   }
   return NULL;

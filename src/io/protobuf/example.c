@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Protobuf: fields, each a number with a way to write it, and a value.
+// Protobuf: fields, each a number with a wire type, and a value.
 //   Example { Features features = 1; }
-//   Features { map<string, Feature> feature = 1; }, a map being entries of
-//   { key = 1; value = 2; }
+//   Features { map<string, Feature> feature = 1; }, a map being entries of {
+//   key = 1; value = 2; }
 //   Feature { BytesList = 1, FloatList = 2 or Int64List = 3 }
 //   a list { repeated value = 1 }, numbers one by one or packed into one field.
 #include "io/protobuf/example.h"
@@ -16,29 +16,29 @@ const char *ls_feature_kind_name(ls_feature_kind kind) {
 }
 
 // ---- Fields ----------------------------------------------------------------
-// What is left of a message.
+// The unread rest of a message.
 typedef struct message {
   ls_proto_input left;
   const ls_record_place *place;
-  const unsigned char *data;  // The example's first byte.
+  const unsigned char *data;  // First byte of the example.
 } message;
 
-static ls_status damaged(const message *in, const unsigned char *at,
-                         const char *what) {
+static ls_status report_damage(const message *in, const unsigned char *at,
+                               const char *problem) {
   return LS_STATUS(LS_DATA_LOSS,
                    "'%s' record %lld is no tf.Example: %s at byte %lld",
-                   in->place->file, (long long)in->place->record, what,
+                   in->place->file, (long long)in->place->record, problem,
                    (long long)(in->place->offset + (at - in->data)));
 }
 
 static inline ls_status next_field(message *in, ls_proto_field *out) {
   const unsigned char *start = in->left.at;
   const char *fault = ls_proto_read_field(&in->left, out);
-  return fault == NULL ? ls_ok() : damaged(in, start, fault);
+  return fault == NULL ? ls_ok() : report_damage(in, start, fault);
 }
 
-// A field that holds a message, or bytes.
-static message inside(const message *outer, const ls_proto_field *found) {
+// Returns the message, or bytes, in a field.
+static message message_in(const message *outer, const ls_proto_field *found) {
   return (message){.left = {found->at, found->at + found->value},
                    .place = outer->place,
                    .data = outer->data};
@@ -53,7 +53,7 @@ static ls_status read_feature(message in, ls_feature *out) {
     LS_RETURN_IF_ERROR(next_field(&in, &found));
     if (found.number > 3 || found.type != LS_PROTO_BYTES) continue;
     if ((uint32_t)out->kind == found.number)
-      return damaged(&in, start, "a feature has two lists of one kind");
+      return report_damage(&in, start, "a feature has two lists of one kind");
     *out = (ls_feature){.kind = (ls_feature_kind)found.number,
                         .list = found.at,
                         .size = (size_t)found.value};
@@ -61,9 +61,9 @@ static ls_status read_feature(message in, ls_feature *out) {
   return ls_ok();
 }
 
-// A map's entry: the name, and the feature's message.
-static ls_status read_entry(message in, ls_bytes *out_name,
-                            message *out_feature) {
+// Reads a map's entry: the name, and the feature's message.
+static ls_status read_map_entry(message in, ls_bytes *out_name,
+                                message *out_feature) {
   *out_name = (ls_bytes){.data = ""};
   *out_feature = (message){.place = in.place, .data = in.data};
   while (in.left.at < in.left.end) {
@@ -75,8 +75,8 @@ static ls_status read_entry(message in, ls_bytes *out_name,
       *out_name = (ls_bytes){(const char *)found.at, (size_t)found.value};
     if (found.number != 2) continue;
     if (out_feature->left.at != NULL)
-      return damaged(&in, start, "an entry has two features");
-    *out_feature = inside(&in, &found);
+      return report_damage(&in, start, "an entry has two features");
+    *out_feature = message_in(&in, &found);
   }
   return ls_ok();
 }
@@ -93,14 +93,14 @@ static ls_status visit_entries(const ls_record_place *place, const void *data,
     ls_proto_field found = {0};
     LS_RETURN_IF_ERROR(next_field(&example, &found));
     if (found.number != 1 || found.type != LS_PROTO_BYTES) continue;
-    message features = inside(&example, &found);
+    message features = message_in(&example, &found);
     while (features.left.at < features.left.end) {
       LS_RETURN_IF_ERROR(next_field(&features, &found));
       if (found.number != 1 || found.type != LS_PROTO_BYTES) continue;
       ls_bytes name;
       message feature;
       LS_RETURN_IF_ERROR(
-          read_entry(inside(&features, &found), &name, &feature));
+          read_map_entry(message_in(&features, &found), &name, &feature));
       LS_RETURN_IF_ERROR(found_entry(user, name, feature));
     }
   }
@@ -113,7 +113,7 @@ typedef struct finding {
   ls_feature *features;
 } finding;
 
-static ls_status match(void *user, ls_bytes name, message feature) {
+static ls_status match_names(void *user, ls_bytes name, message feature) {
   const finding *self = user;
   for (size_t i = 0; i < self->count; ++i) {
     if (self->names[i].size == name.size &&
@@ -129,7 +129,8 @@ ls_status ls_example_find(const ls_record_place *place, const void *data,
   for (size_t i = 0; i < count; ++i)
     out_features[i] = (ls_feature){0};
   finding self = {names, count, out_features};
-  return size == 0 ? ls_ok() : visit_entries(place, data, size, match, &self);
+  return size == 0 ? ls_ok()
+                   : visit_entries(place, data, size, match_names, &self);
 }
 
 typedef struct visiting {
@@ -137,7 +138,7 @@ typedef struct visiting {
   void *user;
 } visiting;
 
-static ls_status visit(void *user, ls_bytes name, message feature) {
+static ls_status visit_feature(void *user, ls_bytes name, message feature) {
   const visiting *self = user;
   ls_feature read;
   LS_RETURN_IF_ERROR(read_feature(feature, &read));
@@ -150,7 +151,8 @@ ls_status ls_example_visit(const ls_record_place *place, const void *data,
                                               const ls_feature *feature),
                            void *user) {
   visiting self = {found, user};
-  return size == 0 ? ls_ok() : visit_entries(place, data, size, visit, &self);
+  return size == 0 ? ls_ok()
+                   : visit_entries(place, data, size, visit_feature, &self);
 }
 
 // ---- Values ----------------------------------------------------------------
@@ -186,15 +188,15 @@ ls_status ls_feature_bytes(const ls_feature_place *place,
   return ls_ok();
 }
 
-// Packed floats lie as they are read on a little-endian machine.
+// Packed floats have the layout of a little-endian machine's.
 static void copy_floats(const ls_proto_field *packed, float *out, size_t room,
                         size_t *count) {
-  const size_t all = (size_t)packed->value / 4;
-  for (size_t i = 0; i < all && *count + i < room; ++i) {
+  const size_t num_packed = (size_t)packed->value / 4;
+  for (size_t i = 0; i < num_packed && *count + i < room; ++i) {
     const uint32_t bits = ls_load_le32(packed->at + 4 * i);
     memcpy(out + *count + i, &bits, 4);
   }
-  *count += all;
+  *count += num_packed;
 }
 
 ls_status ls_feature_floats(const ls_feature_place *place,
@@ -215,7 +217,7 @@ ls_status ls_feature_floats(const ls_feature_place *place,
       if (*out_count < room) memcpy(out + *out_count, &bits, 4);
       ++*out_count;
     } else {
-      return damaged(&in, start, "a float has another size");
+      return report_damage(&in, start, "a float has another size");
     }
   }
   return ls_ok();
@@ -238,13 +240,13 @@ ls_status ls_feature_ints(const ls_feature_place *place,
       continue;
     }
     if (found.type != LS_PROTO_BYTES)
-      return damaged(&in, start, "an integer is written otherwise");
-    for (message packed = inside(&in, &found);
+      return report_damage(&in, start, "an integer is written otherwise");
+    for (message packed = message_in(&in, &found);
          packed.left.at < packed.left.end;) {
       uint64_t value = 0;
       start = packed.left.at;
       if (!ls_proto_read_varint(&packed.left, &value))
-        return damaged(&in, start, "a number is cut off or too long");
+        return report_damage(&in, start, "a number is cut off or too long");
       if (*out_count < room) out[*out_count] = (int64_t)value;
       ++*out_count;
     }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Building tf.Examples: from the inside out, as a message's size precedes it.
+// Construction of tf.Examples from the inside out, because a message's size
+// precedes it.
 #include "io/bytes.h"
 #include "io/protobuf/example.h"
 
-enum { BYTES_FIELD = 2 };  // How a field with a size is written.
+enum { BYTES_FIELD = 2 };  // Wire type of a field with a size.
 
 void ls_example_init(ls_example_builder *builder, ls_allocator *allocator) {
   ls_text_init(&builder->features, allocator);
@@ -41,13 +42,13 @@ static void add_field(ls_text *text, unsigned number, const void *data,
   if (size > 0) ls_text_append_bytes(text, data, size);
 }
 
-// What failed inside has failed outside.
+// Passes a failure of `inner` on.
 static void add_message(ls_text *text, unsigned number, const ls_text *inner) {
   add_field(text, number, inner->data, inner->size);
   text->failed |= inner->failed;
 }
 
-// The list that stands becomes a feature of this name.
+// Turns the current list into a feature of this name.
 static void add_feature(ls_example_builder *builder, const char *name,
                         ls_feature_kind kind) {
   unsigned char sizes[10];
@@ -97,7 +98,7 @@ void ls_example_add_ints(ls_example_builder *builder, const char *name,
   add_feature(builder, name, LS_FEATURE_INTS);
 }
 
-// The features stand in builder->features; the example goes to `list`.
+// The features are in builder->features; the example goes to `list`.
 ls_status ls_example_end(ls_example_builder *builder, ls_bytes *out_example) {
   ls_text_clear(&builder->list);
   add_message(&builder->list, 1, &builder->features);

@@ -97,14 +97,14 @@ size_t ls_proto_begin(ls_text *out, unsigned field) {
   return out->size;
 }
 
-// The size goes in front of what stands there, which moves back.
+// Inserts the size before the message, which moves back.
 void ls_proto_end(ls_text *out, size_t began) {
   unsigned char buffer[MOST_VARINT];
   if (out->failed) return;
   const size_t size = out->size - began;
-  const size_t more = print_varint(size, buffer);
-  ls_text_append_bytes(out, buffer, more);
+  const size_t size_bytes = print_varint(size, buffer);
+  ls_text_append_bytes(out, buffer, size_bytes);
   if (out->failed) return;
-  memmove(out->data + began + more, out->data + began, size);
-  memcpy(out->data + began, buffer, more);
+  memmove(out->data + began + size_bytes, out->data + began, size);
+  memcpy(out->data + began, buffer, size_bytes);
 }

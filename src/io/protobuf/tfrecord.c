@@ -4,25 +4,26 @@
 #include "io/bytes.h"
 #include "io/crc32c.h"
 
-static uint32_t masked(const void *data, size_t size) {
+static uint32_t masked_crc(const void *data, size_t size) {
   return ls_crc32c_mask(ls_crc32c(0, data, size));
 }
 
 // ---- Frames ----------------------------------------------------------------
-// What a head says; `left` is how much of the file follows it, -1: not known.
+// Reads the size from a head; `left` is how many bytes of the file follow it,
+// -1: unknown.
 static ls_status read_head(const ls_record_place *place,
                            const unsigned char *head, int64_t left, bool check,
                            size_t *out_size) {
   const uint64_t size = ls_load_le64(head);
   *out_size = 0;
-  if (check && ls_load_le32(head + 8) != masked(head, 8)) {
+  if (check && ls_load_le32(head + 8) != masked_crc(head, 8)) {
     return LS_STATUS(
         LS_DATA_LOSS,
         "'%s' record %lld at byte %lld: the checksum of its length is %08x, "
         "its length, %llu, makes %08x%s",
         place->file, (long long)place->record, (long long)place->offset,
         (unsigned)ls_load_le32(head + 8), (unsigned long long)size,
-        (unsigned)masked(head, 8),
+        (unsigned)masked_crc(head, 8),
         place->record == 0 ? "; is this a TFRecord file?" : "");
   }
   const uint64_t most =
@@ -49,7 +50,7 @@ static ls_status read_head(const ls_record_place *place,
 static ls_status check_data(const ls_record_place *place,
                             const unsigned char *data, size_t size) {
   const uint32_t want = ls_load_le32(data + size);
-  const uint32_t found = masked(data, size);
+  const uint32_t found = masked_crc(data, size);
   if (want == found) return ls_ok();
   return LS_STATUS(LS_DATA_LOSS,
                    "'%s' record %lld at byte %lld is damaged: the checksum of "
@@ -92,8 +93,8 @@ void ls_tfrecord_frame(const void *data, size_t size,
                        unsigned char head[LS_TFRECORD_HEAD],
                        unsigned char foot[LS_TFRECORD_FOOT]) {
   ls_store_le64(head, size);
-  ls_store_le32(head + 8, masked(head, 8));
-  ls_store_le32(foot, masked(data, size));
+  ls_store_le32(head + 8, masked_crc(head, 8));
+  ls_store_le32(foot, masked_crc(data, size));
 }
 
 // ---- Reading ---------------------------------------------------------------
@@ -105,7 +106,8 @@ static ls_status cut_head(const ls_record_place *place, size_t size) {
                    (long long)place->offset, size);
 }
 
-// The head at the reader's place, which goes behind it. OUT_OF_RANGE: the end.
+// Reads the head at the reader's position and moves after it. Returns
+// OUT_OF_RANGE at the end.
 static ls_status next_head(ls_reader *reader, ls_record_place *place,
                            bool check, size_t *out_size) {
   place->file = reader->file->path;
@@ -145,7 +147,7 @@ ls_status ls_tfrecord_next(ls_reader *reader, ls_record_place *place,
   return ls_ok();
 }
 
-// Of long records the heads alone are read.
+// With long records only the heads are read.
 enum { LONG_RECORD = 16 << 10, HEADS_CHUNK = 4 << 10 };
 
 ls_status ls_tfrecord_scan(const ls_file *file, ls_offsets *offsets) {
@@ -176,7 +178,7 @@ struct ls_tfrecord_output {
   ls_allocator *allocator;
   ls_file_system files;
   void *file;
-  int64_t written;  // What of the file has been handed on.
+  int64_t written;  // Bytes of the file handed on so far.
   bool failed;
   size_t size;
   unsigned char buffer[WRITE_BUFFER];
@@ -218,8 +220,8 @@ static ls_status hand_on(ls_tfrecord_output *writer, const void *data,
   return status;
 }
 
-static ls_status put(ls_tfrecord_output *writer, const void *data,
-                     size_t size) {
+static ls_status append_bytes(ls_tfrecord_output *writer, const void *data,
+                              size_t size) {
   if (size > WRITE_BUFFER - writer->size) {
     const size_t held = writer->size;
     writer->size = 0;
@@ -239,9 +241,9 @@ ls_status ls_tfrecord_output_add(ls_tfrecord_output *writer, const void *data,
         "writing records failed before; this file will not be kept");
   }
   ls_tfrecord_frame(data, size, head, foot);
-  LS_RETURN_IF_ERROR(put(writer, head, sizeof(head)));
-  LS_RETURN_IF_ERROR(put(writer, data, size));
-  return put(writer, foot, sizeof(foot));
+  LS_RETURN_IF_ERROR(append_bytes(writer, head, sizeof(head)));
+  LS_RETURN_IF_ERROR(append_bytes(writer, data, size));
+  return append_bytes(writer, foot, sizeof(foot));
 }
 
 ls_status ls_tfrecord_output_close(ls_tfrecord_output *writer, bool keep) {
