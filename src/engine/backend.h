@@ -205,11 +205,13 @@ struct ls_backend_vtable {
   const void *(*look)(const ls_buffer *buffer);
   // Copies bytes of such a value to the caller's memory with streaming stores.
   // Thread-safe.
-  void (*copy_far)(ls_backend *self, void *to, const void *from, size_t size);
+  void (*stream_copy)(ls_backend *self, void *target, const void *from,
+                      size_t size);
   // Returns the memory to which the caller will write all elements of a new
   // value.
   void *(*overwrite)(ls_buffer *buffer);
-  void (*copy)(ls_buffer *to, const ls_buffer *from);  // Requires equal types.
+  void (*copy)(ls_buffer *target,
+               const ls_buffer *from);  // Requires equal types.
   // Gives a buffer the value that a run of `executable` computes: a program
   // without inputs and uses, with one output of the buffer's type. It may be
   // computed lazily, when it is read or bound.

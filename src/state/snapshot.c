@@ -192,8 +192,8 @@ static void copy_chunks(void *user, int worker, int64_t first, int64_t last) {
     if (data == NULL)
       memset(to, 0, size);
     else
-      c->backend->vtable->copy_far(c->backend, to,
-                                   data + (at - (size_t)it->offset), size);
+      c->backend->vtable->stream_copy(c->backend, to,
+                                      data + (at - (size_t)it->offset), size);
   }
 }
 

@@ -22,15 +22,15 @@
 typedef struct cpu_backend {
   ls_backend base;
   const ls_cpu_kernels *kernels;
-  ls_cpu_kernels own;  // Target of `kernels` where products are bf16.
+  ls_cpu_kernels bf16_kernels;  // Target of `kernels` where products are bf16.
   char numerics_id[LS_CPU_NUMERICS_ID_SIZE];
   ls_mutex lock;           // Guards `instances`.
   ls_instance *instances;  // List of all bound instances.
   ls_cpu_slabs slabs;
   ls_cpu_filler filler;
   // Held while ranks compare their ids; guards `is_compared`.
-  ls_mutex meeting;
-  bool met;
+  ls_mutex ranks_lock;
+  bool is_compared;
 } cpu_backend;
 
 const ls_cpu_kernels *ls_cpu_backend_kernels(const ls_backend *backend) {
@@ -55,7 +55,7 @@ void ls_cpu_release_executable(ls_executable *executable) {
   ls_release(allocator, executable);
 }
 
-static ls_plan_facts facts(const ls_executable *executable) {
+static ls_plan_facts get_facts(const ls_executable *executable) {
   return executable->facts;
 }
 
@@ -122,7 +122,7 @@ static const char *numerics_id(ls_backend *self) {
   return ((const cpu_backend *)self)->numerics_id;
 }
 
-ls_status ls_cpu_backend_meet(ls_backend *backend, ls_trunk *trunk) {
+ls_status ls_cpu_backend_check_ranks(ls_backend *backend, ls_trunk *trunk) {
   cpu_backend *self = (cpu_backend *)backend;
   ls_status status = ls_ok();
   // The id also names the way replicas run: lanes exchange other pieces than
@@ -131,12 +131,12 @@ ls_status ls_cpu_backend_meet(ls_backend *backend, ls_trunk *trunk) {
   char id[LS_CPU_NUMERICS_ID_SIZE];
   ls_format(id, sizeof(id), "%s%s", is_laned ? "lanes, " : "",
             self->numerics_id);
-  ls_mutex_lock(&self->meeting);
-  if (!self->met)
+  ls_mutex_lock(&self->ranks_lock);
+  if (!self->is_compared)
     status =
         ls_cpu_ranks_compare(trunk, ls_runtime_allocator(backend->runtime), id);
-  self->met = ls_status_is_ok(status);
-  ls_mutex_unlock(&self->meeting);
+  self->is_compared = ls_status_is_ok(status);
+  ls_mutex_unlock(&self->ranks_lock);
   return status;
 }
 
@@ -145,7 +145,7 @@ static const struct ls_backend_vtable cpu_vtable = {
     .prepare = ls_cpu_prepare,
     .compile = ls_cpu_compile,
     .release_executable = ls_cpu_release_executable,
-    .facts = facts,
+    .facts = get_facts,
     .print_plan = ls_cpu_print_plan,
     .bind = ls_cpu_bind,
     .rebind = ls_cpu_rebind,
@@ -161,7 +161,7 @@ static const struct ls_backend_vtable cpu_vtable = {
     .upload = ls_cpu_upload,
     .download = ls_cpu_download,
     .look = ls_cpu_look,
-    .copy_far = ls_cpu_copy_far,
+    .stream_copy = ls_cpu_stream_copy,
     .overwrite = ls_cpu_overwrite,
     .copy = ls_cpu_copy,
     .fill = ls_cpu_fill_from,
@@ -208,15 +208,15 @@ ls_status ls_cpu_backend_destroy(void *state) {
   ls_allocator *allocator = ls_runtime_allocator(self->base.runtime);
   ls_cpu_filler_deinit(&self->filler);
   ls_mutex_deinit(&self->lock);
-  ls_mutex_deinit(&self->meeting);
+  ls_mutex_deinit(&self->ranks_lock);
   ls_cpu_slabs_deinit(&self->slabs, allocator);
   ls_release(allocator, self);
   return ls_ok();
 }
 
-static ls_status init_parts(cpu_backend *self) {
+static ls_status init_locks_and_memory(cpu_backend *self) {
   LS_RETURN_IF_ERROR(ls_mutex_init(&self->lock));
-  LS_RETURN_IF_ERROR(ls_mutex_init(&self->meeting));
+  LS_RETURN_IF_ERROR(ls_mutex_init(&self->ranks_lock));
   LS_RETURN_IF_ERROR(ls_cpu_slabs_init(&self->slabs));
   return ls_cpu_filler_init(&self->filler, self->base.runtime);
 }
@@ -226,7 +226,7 @@ ls_status ls_cpu_backend_create(ls_runtime *runtime, ls_backend **out_backend) {
   if (self == NULL) return ls_out_of_memory();
   self->base.vtable = &cpu_vtable;
   self->base.runtime = runtime;
-  ls_status status = init_parts(self);
+  ls_status status = init_locks_and_memory(self);
   if (!ls_status_is_ok(status)) {
     ls_status_free(ls_cpu_backend_destroy(self));
     return status;
@@ -234,9 +234,9 @@ ls_status ls_cpu_backend_create(ls_runtime *runtime, ls_backend **out_backend) {
   self->kernels = choose_kernels(runtime);
   const ls_math math = ls_runtime_math(runtime);
   if (math == LS_MATH_BF16 || math == LS_MATH_BF16_DIRECT) {
-    self->own = *self->kernels;
-    ls_cpu_kernels_use_bf16(&self->own);
-    self->kernels = &self->own;
+    self->bf16_kernels = *self->kernels;
+    ls_cpu_kernels_use_bf16(&self->bf16_kernels);
+    self->kernels = &self->bf16_kernels;
   }
   make_numerics_id(self);
   *out_backend = &self->base;

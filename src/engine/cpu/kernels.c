@@ -68,7 +68,7 @@ extern const ls_cpu_sparse_input ls_cpu_sparse_input_bf16_v4bf16;
 extern const ls_cpu_sparse_weights ls_cpu_sparse_weights_bf16_v4bf16;
 extern const ls_cpu_winograd_planes ls_cpu_winograd_bf16_v4bf16;
 
-static void take_instruction(ls_cpu_kernels *kernels) {
+static void use_bf16_instruction(ls_cpu_kernels *kernels) {
   if (strcmp(kernels->name, "v4") != 0 || !__builtin_cpu_supports("avx512bf16"))
     return;
   kernels->product_bf16 = ls_cpu_product_bf16_v4bf16;
@@ -78,11 +78,11 @@ static void take_instruction(ls_cpu_kernels *kernels) {
   kernels->winograd_bf16 = &ls_cpu_winograd_bf16_v4bf16;
 }
 #else
-static void take_instruction(ls_cpu_kernels *kernels) { (void)kernels; }
+static void use_bf16_instruction(ls_cpu_kernels *kernels) { (void)kernels; }
 #endif
 
 void ls_cpu_kernels_use_bf16(ls_cpu_kernels *kernels) {
-  take_instruction(kernels);
+  use_bf16_instruction(kernels);
   kernels->product = kernels->product_bf16;
   kernels->product_scratch = kernels->product_bf16_scratch;
   kernels->sparse_input = kernels->sparse_input_bf16;

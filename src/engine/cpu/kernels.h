@@ -71,8 +71,8 @@ enum { LS_CPU_FEW_SETS = 4096 };
 typedef size_t ls_cpu_product_scratch_fn(const ls_cpu_product *product);
 
 // dst[p * width + j] = src[j * stride + p] for p < k, j < columns.
-typedef void ls_cpu_turn_fn(float *dst, size_t width, const float *src,
-                            size_t stride, size_t k, size_t columns);
+typedef void ls_cpu_transpose_fn(float *dst, size_t width, const float *src,
+                                 size_t stride, size_t k, size_t columns);
 
 // dst[i] = f(src[i]) for n floats.
 typedef void ls_cpu_unary_fn(float *dst, const float *src, size_t n);
@@ -169,9 +169,9 @@ typedef struct ls_cpu_sparse {
   // `relu`, unless NULL, is not above 0.
   void (*unslice)(float *line, const float *slices, size_t plane,
                   const float *relu, size_t channels, size_t count);
-  // Appends to `to` the nonzero values of `channels` of `count` windows of d,
+  // Appends to `list` the nonzero values of `channels` of `count` windows of d,
   // which are `pitch` apart; window i's four pixels are at pixels[4 * i].
-  void (*collect)(const ls_cpu_nonzeros *to, const float *d,
+  void (*collect)(const ls_cpu_nonzeros *list, const float *d,
                   const uint8_t *places, size_t pitch, size_t channels,
                   const int32_t *pixels, size_t count);
 } ls_cpu_sparse;
@@ -222,13 +222,13 @@ typedef struct ls_cpu_zeros {
   bool (*are_finite)(const float *values, size_t count);
   // Appends the nonzero ones of `count` values, value i at place i * step, and
   // returns their number. May write 64 bytes past them.
-  size_t (*list_row)(ls_cpu_nonzero *to, const float *values, size_t count,
+  size_t (*list_row)(ls_cpu_nonzero *list, const float *values, size_t count,
                      int32_t step);
-  // Appends value i to the list at to + i * pitch, which has counts[i]: nonzero
-  // values, or all.
-  void (*list_columns)(ls_cpu_nonzero *to, size_t pitch, uint32_t *counts,
+  // Appends value i to the list at list + i * pitch, which has counts[i]:
+  // nonzero values, or all.
+  void (*list_columns)(ls_cpu_nonzero *list, size_t pitch, uint32_t *counts,
                        const float *values, size_t count, int32_t place,
-                       bool all);
+                       bool lists_all);
   // Computes sums[i] += value * w[place + t * tap], for the 2 to 5 taps t and
   // the values of row i + t of the list, which are those from begin[i + t] on,
   // in order.
@@ -266,7 +266,7 @@ typedef struct ls_cpu_kernels {
   ls_cpu_product_scratch_fn *product_scratch;
   ls_cpu_product_fn *product_f64;
   ls_cpu_product_scratch_fn *product_f64_scratch;
-  ls_cpu_turn_fn *turn;
+  ls_cpu_transpose_fn *transpose;
 
   // Elementary functions; errors and special cases: isa/vecmath.h.
   ls_cpu_unary_fn *exp, *log, *tanh, *erf;
@@ -314,10 +314,10 @@ typedef struct ls_cpu_kernels {
 
   // dst[i] = a[i] + b[i].
   void (*add)(float *dst, const float *a, const float *b, size_t n);
-  // Add 4 or 8 operands along the canonical tree. `far`: they are in memory,
-  // not in a cache, and the sum is best stored past the caches.
-  void (*add4)(float *dst, const void *const *in, size_t n, bool far);
-  void (*add8)(float *dst, const void *const *in, size_t n, bool far);
+  // Add 4 or 8 operands along the canonical tree. `is_streamed`: they are in
+  // memory, not in a cache, and the sum is best stored past the caches.
+  void (*add4)(float *dst, const void *const *in, size_t n, bool is_streamed);
+  void (*add8)(float *dst, const void *const *in, size_t n, bool is_streamed);
 
   // Draws the words of consecutive blocks, four each, like
   // ls_random_source_bits.

@@ -72,15 +72,15 @@ static void emit_copies(ls_cpu_batched *self, const ls_node *node,
 }
 
 // Copies a value that all lanes share once for each lane.
-static uint32_t repeat(ls_cpu_batched *self, const ls_node *node,
-                       uint64_t ref) {
+static uint32_t repeat_value(ls_cpu_batched *self, const ls_node *node,
+                             uint64_t ref) {
   const size_t size = ls_cpu_ref_size(self->graph, ref);
-  const uint32_t one = ls_cpu_storage_of(self->compiler, self->scope, ref);
-  const uint32_t all = ls_cpu_new_shared(self->compiler, size * self->lanes);
+  const uint32_t source = ls_cpu_storage_of(self->compiler, self->scope, ref);
+  const uint32_t joined = ls_cpu_new_shared(self->compiler, size * self->lanes);
   emit_copies(self, node,
-              &(copies){"repeat", ls_cpu_repeat_loop, size, self->lanes, &one,
-                        &all, 1, 1});
-  return all;
+              &(copies){"repeat", ls_cpu_repeat_loop, size, self->lanes,
+                        &source, &joined, 1, 1});
+  return joined;
 }
 
 uint32_t ls_cpu_batched_argument(const ls_cpu_batched *self, uint64_t ref) {
@@ -91,14 +91,14 @@ uint32_t ls_cpu_batched_argument(const ls_cpu_batched *self, uint64_t ref) {
 
 uint32_t ls_cpu_batched_storage(ls_cpu_batched *self, uint64_t ref) {
   const uint32_t s = ls_cpu_batched_argument(self, ref);
-  if (s != LS_CPU_NONE && !self->is_lined_up[s]) {
+  if (s != LS_CPU_NONE && !self->is_concatenated[s]) {
     const size_t size = ls_cpu_ref_size(self->graph, ref);
-    const uint32_t all = ls_cpu_new_shared(self->compiler, size * self->lanes);
+    const uint32_t joined = ls_cpu_new_shared(self->compiler, size * self->lanes);
     emit_copies(self, self->region->op,
-                &(copies){"line up", ls_cpu_line_up_loop, size, self->lanes,
-                          self->parts[s], &all, self->lanes, 1});
-    ls_cpu_bind_ref(self->compiler, self->scope, ref, all);
-    self->is_lined_up[s] = true;
+                &(copies){"line up", ls_cpu_concatenate_loop, size, self->lanes,
+                          self->parts[s], &joined, self->lanes, 1});
+    ls_cpu_bind_ref(self->compiler, self->scope, ref, joined);
+    self->is_concatenated[s] = true;
   }
   return ls_cpu_storage_of(self->compiler, self->scope, ref);
 }
@@ -118,33 +118,33 @@ static bool keeps_rows(const ls_node *node) {
   return true;
 }
 
-static int32_t rank_of(const ls_cpu_batched *self, uint64_t ref) {
+static int32_t value_rank(const ls_cpu_batched *self, uint64_t ref) {
   return ls_graph_type(self->graph, ref).shape.rank;
 }
 
 static rows rows_of_product(const ls_cpu_batched *self, const ls_node *node) {
-  const int32_t right = rank_of(self, node->inputs[1]);
+  const int32_t right = value_rank(self, node->inputs[1]);
   if (right > 2) {
-    const bool alike = rank_of(self, node->inputs[0]) == right;
+    const bool alike = value_rank(self, node->inputs[0]) == right;
     return (rows){0, alike ? node->num_inputs : 0};
   }
   // A vector's dimension 0 is the one that is summed over.
-  const bool apart = rank_of(self, node->inputs[0]) > 1 &&
+  const bool apart = value_rank(self, node->inputs[0]) > 1 &&
                      !ls_node_int(node, LS_ATTR_ID_TRANSPOSE_A);
   return (rows){0, apart ? 1 : 0};
 }
 
-static rows rows_of(const ls_cpu_batched *self, const ls_node *node) {
+static rows find_row_operands(const ls_cpu_batched *self, const ls_node *node) {
   const unsigned traits = ls_node_info(node)->traits;
-  const rows none = {0}, all = {0, node->num_inputs}, first = {0, 1};
+  const rows none = {0}, all_operands = {0, node->num_inputs}, first = {0, 1};
   if (traits & LS_OP_RANDOM) return none;
-  if (traits & LS_OP_ELEMENTWISE) return all;
+  if (traits & LS_OP_ELEMENTWISE) return all_operands;
   // A vector is a single row.
   const bool has_lines =
-      node->num_inputs > 0 && rank_of(self, node->inputs[0]) > 1;
+      node->num_inputs > 0 && value_rank(self, node->inputs[0]) > 1;
   switch (traits & LS_OP_ALL_ROWS) {
   case LS_OP_ROWS:
-    return all;
+    return all_operands;
   case LS_OP_ROWS_OF_FIRST:
     return first;
   case LS_OP_ROWS_BUT_LAST:
@@ -152,11 +152,11 @@ static rows rows_of(const ls_cpu_batched *self, const ls_node *node) {
   case LS_OP_ROWS_OF_INDICES:
     return ls_node_int(node, LS_ATTR_ID_AXIS) == 0 ? (rows){1, 1} : none;
   case LS_OP_ROWS_IF_KEPT:
-    return keeps_rows(node) ? all : none;
+    return keeps_rows(node) ? all_operands : none;
   case LS_OP_ROWS_OF_PRODUCT:
     return rows_of_product(self, node);
   case LS_OP_LINES:
-    return has_lines ? all : none;
+    return has_lines ? all_operands : none;
   case LS_OP_LINES_OF_FIRST:
     return has_lines ? first : none;
   default:
@@ -212,14 +212,14 @@ static void emit_varying(ls_cpu_batched *self, const ls_node *node) {
     ls_cpu_fail(compiler, ls_out_of_memory());
     return;
   }
-  const rows r = rows_of(self, node);
+  const rows r = find_row_operands(self, node);
   const bool joins = join_types(self, node, &r, in, out);
   for (uint32_t i = 0; i < count; ++i) {
     const ls_type type = ls_graph_type(self->graph, node->inputs[i]);
     is_whole[i] = !ls_cpu_batched_varies(self, node->inputs[i]);
     const bool repeats =
         joins && is_whole[i] && is_row_operand(&r, i) && type.shape.rank > 0;
-    inputs[i] = repeats ? repeat(self, node, node->inputs[i])
+    inputs[i] = repeats ? repeat_value(self, node, node->inputs[i])
                         : ls_cpu_batched_storage(self, node->inputs[i]);
     if (!joins) in[i] = type;
   }
@@ -238,25 +238,25 @@ static void emit_varying(ls_cpu_batched *self, const ls_node *node) {
 }
 
 // Binds each result to its operand, repeated for each replica; emits nothing.
-static void emit_barrier(ls_cpu_batched *self, const ls_node *node) {
+static void bind_barrier(ls_cpu_batched *self, const ls_node *node) {
   for (uint32_t i = 0; i < node->num_inputs; ++i) {
     const uint64_t ref = node->inputs[i];
     ls_cpu_bind_ref(self->compiler, self->scope, ls_ref(node->id, i),
                     ls_cpu_batched_varies(self, ref)
                         ? ls_cpu_batched_storage(self, ref)
-                        : repeat(self, node, ref));
+                        : repeat_value(self, node, ref));
   }
 }
 
 // ---- A class ---------------------------------------------------------------
-static ls_status find_arguments(ls_cpu_batched *self,
+static ls_status bind_arguments(ls_cpu_batched *self,
                                 const ls_cpu_scope *outer) {
   ls_arena *temp = &self->compiler->temp;
   const ls_cpu_region *region = self->region;
   const uint32_t replicas = (uint32_t)self->compiler->share.replicas;
   self->parts = ls_arena_new_array(temp, uint32_t *, region->num_split);
-  self->is_lined_up = ls_arena_new_array(temp, bool, region->num_arguments);
-  if (self->parts == NULL || self->is_lined_up == NULL)
+  self->is_concatenated = ls_arena_new_array(temp, bool, region->num_arguments);
+  if (self->parts == NULL || self->is_concatenated == NULL)
     return ls_out_of_memory();
   for (uint32_t s = 0; s < region->num_split; ++s) {
     self->parts[s] = ls_arena_new_array(temp, uint32_t, self->lanes);
@@ -267,24 +267,24 @@ static ls_status find_arguments(ls_cpu_batched *self,
           ls_cpu_argument_of(region, replicas, s, self->first + r));
     if (self->lanes > 1) continue;
     // Needs no copy: all replicas read the same storage.
-    self->is_lined_up[s] = true;
+    self->is_concatenated[s] = true;
     ls_cpu_bind_ref(self->compiler, self->scope, self->graph->parameters[s],
                     self->parts[s][0]);
   }
   for (uint32_t s = region->num_split; s < region->num_arguments; ++s) {
-    self->is_lined_up[s] = true;
+    self->is_concatenated[s] = true;
     const uint64_t ref = self->graph->parameters[s];
     ls_cpu_bind_ref(
         self->compiler, self->scope, ref,
         ls_cpu_wide_storage(self->compiler, outer,
                             ls_cpu_argument_of(region, replicas, s, 0),
                             ls_cpu_ref_size(self->graph, ref) *
-                                ls_cpu_own(&self->compiler->share)));
+                                ls_cpu_num_local(&self->compiler->share)));
   }
   return ls_ok();
 }
 
-static void deal_results(ls_cpu_batched *self) {
+static void scatter_results(ls_cpu_batched *self) {
   const ls_cpu_region *region = self->region;
   const uint32_t replicas = (uint32_t)self->compiler->share.replicas;
   for (uint32_t g = 0; g < region->num_gathered; ++g) {
@@ -295,11 +295,11 @@ static void deal_results(ls_cpu_batched *self) {
     for (uint32_t r = 0; r < self->replicas; ++r)
       parts[r] = ls_cpu_new_shared(self->compiler, size);
     const bool varies = ls_cpu_batched_varies(self, ref);
-    const uint32_t all = ls_cpu_batched_storage(self, ref);
+    const uint32_t joined = ls_cpu_batched_storage(self, ref);
     emit_copies(
         self, region->op,
         &(copies){"deal", varies ? ls_cpu_deal_loop : ls_cpu_deal_one_loop,
-                  size, self->replicas, &all, parts, 1, self->replicas});
+                  size, self->replicas, &joined, parts, 1, self->replicas});
   }
 }
 
@@ -311,14 +311,14 @@ static void find_wide_results(ls_cpu_batched *self) {
     const uint64_t ref = self->graph->results[g];
     region->wide[g - region->num_gathered] =
         ls_cpu_batched_varies(self, ref) ? ls_cpu_batched_storage(self, ref)
-                                         : repeat(self, region->op, ref);
+                                         : repeat_value(self, region->op, ref);
   }
 }
 
 // Binds a node to the value that shared code has computed from the first class.
-static void bind_twin(ls_cpu_classes *all, ls_cpu_batched *self,
+static void bind_twin(ls_cpu_classes *classes, ls_cpu_batched *self,
                       const ls_node *node, uint32_t twin) {
-  const ls_cpu_batched *first = &all->items[0];
+  const ls_cpu_batched *first = &classes->items[0];
   if (node->type == LS_OP_PARAMETER) return;
   for (unsigned i = 0; i < node->num_outputs; ++i)
     ls_cpu_bind_ref(
@@ -334,41 +334,41 @@ static bool is_met(const ls_cpu_batched *self, const ls_node *node) {
   return false;
 }
 
-static void emit_one(ls_cpu_classes *all, ls_cpu_batched *self,
+static void emit_one(ls_cpu_classes *classes, ls_cpu_batched *self,
                      uint32_t position) {
   const ls_node *node = self->graph->nodes[position];
   const uint32_t twin = self->body->twins[position];
   if (self->is_merged[position] || is_met(self, node)) return;
-  if (self != all->items && twin != LS_NO_TWIN &&
+  if (self != classes->items && twin != LS_NO_TWIN &&
       node->type != LS_OP_CONSTANT) {
-    if (self->needs[position]) bind_twin(all, self, node, twin);
+    if (self->needs[position]) bind_twin(classes, self, node, twin);
   } else if (!self->varies[position] || node->type == LS_OP_PARAMETER) {
     ls_cpu_emit_node(self->compiler, self->scope, node);
   } else if (node->type == LS_OP_BARRIER) {
-    emit_barrier(self, node);
+    bind_barrier(self, node);
   } else {
     emit_varying(self, node);
   }
 }
 
 // Emits the nodes of all classes that a merge needs from each.
-static void emit_up_to(ls_cpu_classes *all, const ls_cpu_addend *until) {
-  for (uint32_t k = 0; k < all->count; ++k) {
-    ls_cpu_batched *self = &all->items[k];
+static void emit_up_to(ls_cpu_classes *classes, const ls_cpu_addend *until) {
+  for (uint32_t k = 0; k < classes->count; ++k) {
+    ls_cpu_batched *self = &classes->items[k];
     const size_t end = until == NULL ? self->graph->num_nodes : until[k].before;
-    while (self->emitted < end && !ls_cpu_failed(all->compiler))
-      emit_one(all, self, self->emitted++);
+    while (self->emitted < end && !ls_cpu_failed(classes->compiler))
+      emit_one(classes, self, self->emitted++);
   }
 }
 
 // ---- The op ----------------------------------------------------------------
 bool ls_cpu_emit_batched(ls_cpu_compiler *compiler, ls_cpu_region *region,
                          const ls_cpu_scope *outer) {
-  ls_cpu_classes all;
-  if (!ls_cpu_plan_classes(compiler, region, &all))
+  ls_cpu_classes classes;
+  if (!ls_cpu_plan_classes(compiler, region, &classes))
     return ls_cpu_failed(compiler);
-  for (uint32_t k = 0; k < all.count; ++k) {
-    const ls_status status = find_arguments(&all.items[k], outer);
+  for (uint32_t k = 0; k < classes.count; ++k) {
+    const ls_status status = bind_arguments(&classes.items[k], outer);
     if (!ls_status_is_ok(status)) {
       ls_cpu_fail(compiler, status);
       return true;
@@ -376,16 +376,16 @@ bool ls_cpu_emit_batched(ls_cpu_compiler *compiler, ls_cpu_region *region,
   }
   for (uint32_t e = 0; e < region->num_merges && !ls_cpu_failed(compiler);
        ++e) {
-    const uint32_t m = all.order[e];
-    emit_up_to(&all, &all.addends[m * all.count]);
-    ls_cpu_merge_batched(&all, m);
+    const uint32_t m = classes.order[e];
+    emit_up_to(&classes, &classes.addends[m * classes.count]);
+    ls_cpu_merge_batched(&classes, m);
   }
-  emit_up_to(&all, NULL);
-  for (uint32_t k = 0; k < all.count && !ls_cpu_failed(compiler); ++k) {
-    deal_results(&all.items[k]);
-    find_wide_results(&all.items[k]);
+  emit_up_to(&classes, NULL);
+  for (uint32_t k = 0; k < classes.count && !ls_cpu_failed(compiler); ++k) {
+    scatter_results(&classes.items[k]);
+    find_wide_results(&classes.items[k]);
   }
-  if (ls_cpu_is_spread(&compiler->share) && !ls_cpu_failed(compiler))
-    ls_cpu_exchange_gathered(&all);
+  if (ls_cpu_has_remote(&compiler->share) && !ls_cpu_failed(compiler))
+    ls_cpu_exchange_gathered(&classes);
   return true;
 }

@@ -27,7 +27,7 @@ typedef struct ls_cpu_batched {
   // have been copied into one storage. Wide arguments are in one storage
   // already.
   uint32_t **parts;
-  bool *is_lined_up;
+  bool *is_concatenated;
   uint32_t emitted;  // Number of emitted nodes.
 } ls_cpu_batched;
 

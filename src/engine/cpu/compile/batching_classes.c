@@ -18,7 +18,7 @@ static bool can_run(const ls_node *node) {
   return node->num_regions == 0 && node->type != LS_OP_HOST &&
          ls_kernel_prepare_of(node->type) != NULL &&
          (ls_node_info(node)->traits & LS_OP_MERGE) == 0 &&
-         node->num_inputs + node->num_outputs < LS_CPU_SPREAD_OPERANDS;
+         node->num_inputs + node->num_outputs < LS_CPU_PER_LANE_OPERANDS;
 }
 
 static bool all_can_run(const ls_graph *graph) {
@@ -28,7 +28,7 @@ static bool all_can_run(const ls_graph *graph) {
 }
 
 // Returns true if a node's value depends on the replica that it runs on.
-static bool is_own(const ls_node *node) {
+static bool depends_on_replica(const ls_node *node) {
   const unsigned traits = ls_node_info(node)->traits;
   return (traits & LS_OP_VARYING) != 0 ||
          ((traits & LS_OP_RANDOM) != 0 &&
@@ -43,7 +43,8 @@ static bool are_alike(const ls_cpu_region *region, const ls_graph *graph) {
             ls_graph_type(graph, graph->parameters[s]).shape) != 0)
       return false;
   for (size_t i = 0; i < graph->num_nodes; ++i)
-    if (graph->nodes[i]->varying && is_own(graph->nodes[i])) return false;
+    if (graph->nodes[i]->varying && depends_on_replica(graph->nodes[i]))
+      return false;
   return true;
 }
 
@@ -54,7 +55,7 @@ static void mark_varying(ls_cpu_batched *self) {
   const bool alone = self->region->num_bodies == 1;
   for (size_t i = 0; i < graph->num_nodes; ++i) {
     const ls_node *node = graph->nodes[i];
-    bool varies = node->varying && is_own(node);
+    bool varies = node->varying && depends_on_replica(node);
     if (node->type == LS_OP_PARAMETER) varies = self->lanes == self->replicas;
     for (uint32_t n = 0; n < node->num_inputs; ++n)
       varies = varies || ls_cpu_batched_varies(self, node->inputs[n]);
@@ -76,21 +77,21 @@ static bool find_first(const ls_cpu_region *region, uint32_t k,
   return true;
 }
 
-static ls_status init_class(ls_cpu_classes *all, uint32_t k) {
-  ls_arena *temp = &all->compiler->temp;
-  ls_cpu_body *body = &all->region->bodies[k];
-  ls_cpu_batched *self = &all->items[k];
+static ls_status init_class(ls_cpu_classes *classes, uint32_t k) {
+  ls_arena *temp = &classes->compiler->temp;
+  ls_cpu_body *body = &classes->region->bodies[k];
+  ls_cpu_batched *self = &classes->items[k];
   const size_t count = body->graph->num_nodes;
-  self->compiler = all->compiler;
-  self->region = all->region;
+  self->compiler = classes->compiler;
+  self->region = classes->region;
   self->body = body;
   self->graph = body->graph;
   self->scope = &body->scope;
   // Counts this rank's replicas; with several ranks there is one class.
-  const ls_cpu_share *share = &all->compiler->share;
+  const ls_cpu_share *share = &classes->compiler->share;
   self->replicas =
-      ls_cpu_is_spread(share) ? ls_cpu_own(share) : body->num_lanes;
-  self->lanes = all->count > 1 && are_alike(all->region, body->graph)
+      ls_cpu_has_remote(share) ? ls_cpu_num_local(share) : body->num_lanes;
+  self->lanes = classes->count > 1 && are_alike(classes->region, body->graph)
                     ? 1
                     : self->replicas;
   self->varies = ls_arena_new_array(temp, bool, count);
@@ -161,13 +162,13 @@ static ls_status find_merges(ls_cpu_classes *self) {
   return ls_ok();
 }
 
-// Returns true if nodes `from` to `to` of class k find their operands when they
-// are emitted: merges, and the values of shared code, of which `shared` nodes
-// have been emitted.
-static bool finds_all(const ls_cpu_classes *self, uint32_t k, size_t from,
-                      size_t to, size_t shared, const bool *is_done) {
+// Returns true if nodes `from` to `node_end` of class k find their operands
+// when they are emitted: merges, and the values of shared code, of which
+// `shared` nodes have been emitted.
+static bool can_emit_all(const ls_cpu_classes *self, uint32_t k, size_t from,
+                         size_t node_end, size_t shared, const bool *is_done) {
   const ls_cpu_batched *class = &self->items[k];
-  for (size_t i = from; i < to; ++i) {
+  for (size_t i = from; i < node_end; ++i) {
     const ls_node *node = class->graph->nodes[i];
     const uint32_t twin = class->body->twins[i];
     if (k > 0 && twin != LS_NO_TWIN && class->needs[i] && twin >= shared &&
@@ -191,10 +192,11 @@ static bool is_in_order(const ls_cpu_classes *self) {
   for (uint32_t e = 0; e <= merges; ++e)
     for (uint32_t k = 0; k < self->count; ++k) {
       const uint32_t m = e < merges ? self->order[e] : 0;
-      const size_t to = e < merges ? self->addends[m * self->count + k].before
-                                   : self->items[k].graph->num_nodes;
-      if (!finds_all(self, k, at[k], to, at[0], is_done)) return false;
-      if (to > at[k]) at[k] = to;
+      const size_t node_end = e < merges
+                                  ? self->addends[m * self->count + k].before
+                                  : self->items[k].graph->num_nodes;
+      if (!can_emit_all(self, k, at[k], node_end, at[0], is_done)) return false;
+      if (node_end > at[k]) at[k] = node_end;
       if (e < merges && k + 1 == self->count) is_done[m] = true;
     }
   return true;
@@ -206,7 +208,7 @@ bool ls_cpu_plan_classes(ls_cpu_compiler *compiler, ls_cpu_region *region,
       .compiler = compiler, .region = region, .count = region->num_bodies};
   const uint32_t replicas = (uint32_t)compiler->share.replicas;
   if (replicas < 2 || out->count > MOST_CLASSES ||
-      (ls_cpu_is_spread(&compiler->share) && out->count > 1) ||
+      (ls_cpu_has_remote(&compiler->share) && out->count > 1) ||
       ls_debug_lanes(compiler->out->backend->runtime) != LS_LANES_TOGETHER)
     return false;
   out->items = ls_arena_new_array(&compiler->temp, ls_cpu_batched, out->count);
@@ -218,7 +220,7 @@ bool ls_cpu_plan_classes(ls_cpu_compiler *compiler, ls_cpu_region *region,
     if (!all_can_run(region->bodies[k].graph) ||
         !find_first(region, k, replicas, &out->items[k].first))
       return false;
-    if (ls_cpu_is_spread(&compiler->share))
+    if (ls_cpu_has_remote(&compiler->share))
       out->items[k].first = (uint32_t)compiler->share.first;
     const ls_status status = init_class(out, k);
     if (!ls_status_is_ok(status)) {

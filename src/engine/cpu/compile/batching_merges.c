@@ -20,7 +20,7 @@ static const ls_node *operand_of(const ls_cpu_batched *self, uint32_t m) {
   return ls_graph_node_of(self->graph, merge_of(self, m)->inputs[0]);
 }
 
-static size_t place_of(const ls_cpu_batched *self, const ls_node *node) {
+static size_t position_of(const ls_cpu_batched *self, const ls_node *node) {
   return ls_graph_position(self->graph, node->id);
 }
 
@@ -37,7 +37,7 @@ static bool is_sum(const ls_node *merge, bool *out_mean) {
 
 // ---- What classes come with ------------------------------------------------
 // Returns true if a node is a scalar constant, and its value.
-static bool is_scalar(const ls_node *node, double *out_value) {
+static bool is_scalar_constant(const ls_node *node, double *out_value) {
   if (node->type != LS_OP_CONSTANT || node->outputs[0].shape.rank != 0)
     return false;
   *out_value = ls_array_f64(ls_node_attr(node, LS_ATTR_ID_VALUE)->as.array, 0);
@@ -50,7 +50,7 @@ static bool is_nothing(const ls_cpu_batched *self, const ls_node *node) {
   double value = 0;
   if (node->type == LS_OP_BROADCAST)
     node = ls_graph_node_of(self->graph, node->inputs[0]);
-  return is_scalar(node, &value) && value == 0 && signbit(value);
+  return is_scalar_constant(node, &value) && value == 0 && signbit(value);
 }
 
 // Returns true if a node is a product of the replicas' values whose operands
@@ -74,24 +74,25 @@ static bool is_product(const ls_cpu_batched *self, const ls_node *node) {
 // Finds a product that only the merge uses, and the number it is multiplied by.
 static void find_product(const ls_cpu_batched *self, const uint32_t *uses,
                          const ls_node *node, ls_cpu_addend *out) {
-  if (uses[place_of(self, node)] != 1) return;
+  if (uses[position_of(self, node)] != 1) return;
   if (node->type == LS_OP_MUL) {
     const ls_node *factor = ls_graph_node_of(self->graph, node->inputs[1]);
-    if (!is_scalar(factor, &out->scale)) return;
+    if (!is_scalar_constant(factor, &out->scale)) return;
     out->scales = out->scale != 1;  // A factor of 1 changes nothing.
     node = ls_graph_node_of(self->graph, node->inputs[0]);
-    if (uses[place_of(self, node)] != 1) return;
+    if (uses[position_of(self, node)] != 1) return;
   }
   if (!is_product(self, node)) return;
   out->kind = LS_CPU_COMES_PRODUCT;
   out->product = node;
-  out->before = (uint32_t)place_of(self, node);
+  out->before = (uint32_t)position_of(self, node);
 }
 
 static ls_cpu_addend addend_of(const ls_cpu_batched *self, const uint32_t *uses,
                                uint32_t m) {
   const ls_node *operand = operand_of(self, m);
-  ls_cpu_addend made = {.before = (uint32_t)place_of(self, merge_of(self, m))};
+  ls_cpu_addend made = {.before =
+                            (uint32_t)position_of(self, merge_of(self, m))};
   if (is_nothing(self, operand))
     made = (ls_cpu_addend){.kind = LS_CPU_COMES_NOTHING};
   else
@@ -102,56 +103,58 @@ static ls_cpu_addend addend_of(const ls_cpu_batched *self, const uint32_t *uses,
 // Marks the nodes that the merge itself computes.
 static void mark_merged(ls_cpu_batched *self, const uint32_t *uses, uint32_t m,
                         const ls_cpu_addend *c) {
-  const size_t operand = place_of(self, operand_of(self, m));
+  const size_t operand = position_of(self, operand_of(self, m));
   if (c->kind == LS_CPU_COMES_VALUE || uses[operand] != 1) return;
   self->is_merged[operand] = true;
-  if (c->product != NULL) self->is_merged[place_of(self, c->product)] = true;
+  if (c->product != NULL) self->is_merged[position_of(self, c->product)] = true;
 }
 
 void ls_cpu_find_addends(ls_cpu_classes *self, uint32_t *const *uses,
                          uint32_t m) {
-  ls_cpu_addend *all = &self->addends[m * self->count];
+  ls_cpu_addend *addends = &self->addends[m * self->count];
   bool mean = false, has_value = false, has_product = false;
   const bool sums = is_sum(merge_of(&self->items[0], m), &mean);
   for (uint32_t k = 0; k < self->count; ++k) {
-    all[k] = addend_of(&self->items[k], uses[k], m);
-    has_value |= all[k].kind == LS_CPU_COMES_VALUE;
-    has_product |= all[k].kind == LS_CPU_COMES_PRODUCT;
+    addends[k] = addend_of(&self->items[k], uses[k], m);
+    has_value |= addends[k].kind == LS_CPU_COMES_VALUE;
+    has_product |= addends[k].kind == LS_CPU_COMES_PRODUCT;
   }
   for (uint32_t k = 0; k < self->count; ++k) {
-    const bool is_value = !sums || (all[k].kind == LS_CPU_COMES_PRODUCT
+    const bool is_value = !sums || (addends[k].kind == LS_CPU_COMES_PRODUCT
                                         ? has_value
                                         : !has_value && !has_product);
     if (is_value)
-      all[k] =
-          (ls_cpu_addend){.before = (uint32_t)place_of(
+      addends[k] =
+          (ls_cpu_addend){.before = (uint32_t)position_of(
                               &self->items[k], merge_of(&self->items[k], m))};
-    mark_merged(&self->items[k], uses[k], m, &all[k]);
+    mark_merged(&self->items[k], uses[k], m, &addends[k]);
   }
 }
 
 // ---- Ranges ----------------------------------------------------------------
-static bool is_all(const ls_cpu_classes *self, const ls_cpu_range *of) {
-  return of->end - of->first == (uint32_t)self->compiler->share.replicas;
+static bool covers_all_replicas(const ls_cpu_classes *self,
+                                const ls_cpu_range *range) {
+  return range->end - range->first == (uint32_t)self->compiler->share.replicas;
 }
 
 // Returns the part of a range that belongs to a class.
-static ls_cpu_range within(const ls_cpu_batched *self, const ls_cpu_range *of) {
+static ls_cpu_range intersect_range(const ls_cpu_batched *self,
+                                    const ls_cpu_range *range) {
   const uint32_t end = self->first + self->replicas;
-  return (ls_cpu_range){self->first > of->first ? self->first : of->first,
-                        end < of->end ? end : of->end};
+  return (ls_cpu_range){self->first > range->first ? self->first : range->first,
+                        end < range->end ? end : range->end};
 }
 
 // ---- Sums of products ------------------------------------------------------
 static void emit_products(ls_cpu_classes *self, uint32_t m,
-                          const ls_cpu_range *of, uint32_t result) {
+                          const ls_cpu_range *range, uint32_t result) {
   ls_cpu_compiler *compiler = self->compiler;
   const ls_node *merge = merge_of(&self->items[0], m);
-  const ls_cpu_addend *all = &self->addends[m * self->count];
+  const ls_cpu_addend *addends = &self->addends[m * self->count];
   ls_cpu_products products = {.dtype = merge->outputs[0].dtype,
                               .m = merge->outputs[0].shape.dim[0],
                               .n = merge->outputs[0].shape.dim[1],
-                              .replicas = of->end - of->first,
+                              .replicas = range->end - range->first,
                               .parts = ls_arena_new_array(&compiler->out->arena,
                                                           ls_cpu_product_part,
                                                           self->count)};
@@ -161,23 +164,24 @@ static void emit_products(ls_cpu_classes *self, uint32_t m,
     return;
   }
   is_sum(merge, &products.mean);
-  products.mean = products.mean && is_all(self, of);
+  products.mean = products.mean && covers_all_replicas(self, range);
   size_t bytes = ls_cpu_type_size(merge->outputs[0]);
   for (uint32_t k = 0; k < self->count; ++k) {
     ls_cpu_batched *class = &self->items[k];
-    const ls_cpu_range some = within(class, of);
-    if (all[k].kind == LS_CPU_COMES_NOTHING || some.first >= some.end) continue;
-    const ls_node *product = all[k].product;
+    const ls_cpu_range some = intersect_range(class, range);
+    if (addends[k].kind == LS_CPU_COMES_NOTHING || some.first >= some.end)
+      continue;
+    const ls_node *product = addends[k].product;
     const ls_shape shape =
         ls_graph_type(class->graph, product->inputs[0]).shape;
     const uint32_t at = products.num_parts++;
     products.parts[at] =
-        (ls_cpu_product_part){.first = some.first - of->first,
+        (ls_cpu_product_part){.first = some.first - range->first,
                               .replicas = some.end - some.first,
                               .skipped = some.first - class->first,
                               .k = shape.dim[0],
-                              .scale = all[k].scale,
-                              .scales = all[k].scales};
+                              .scale = addends[k].scale,
+                              .scales = addends[k].scales};
     for (uint32_t i = 0; i < 2; ++i) {
       in[2 * at + i] = ls_cpu_batched_storage(class, product->inputs[i]);
       bytes += products.parts[at].replicas *
@@ -217,28 +221,30 @@ typedef struct sources {
 
 // Appends the contributions of a class.
 static void add_sources(ls_cpu_batched *self, uint64_t ref,
-                        const ls_cpu_range *of, sources *to) {
-  const ls_cpu_range some = within(self, of);
+                        const ls_cpu_range *range, sources *target) {
+  const ls_cpu_range some = intersect_range(self, range);
   if (some.first >= some.end) return;
   const uint32_t argument = ls_cpu_batched_argument(self, ref);
-  const bool apart = argument != LS_CPU_NONE && !self->is_lined_up[argument];
+  const bool apart =
+      argument != LS_CPU_NONE && !self->is_concatenated[argument];
   const bool varies = ls_cpu_batched_varies(self, ref) && self->lanes > 1;
-  const uint32_t first = to->count;
+  const uint32_t first = target->count;
   if (apart)
     for (uint32_t r = some.first; r < some.end; ++r)
-      to->operands[to->count++] = self->parts[argument][r - self->first];
+      target->operands[target->count++] =
+          self->parts[argument][r - self->first];
   else
-    to->operands[to->count++] = ls_cpu_batched_storage(self, ref);
+    target->operands[target->count++] = ls_cpu_batched_storage(self, ref);
   for (uint32_t r = some.first; r < some.end; ++r)
-    to->parts[r - of->first] =
+    target->parts[r - range->first] =
         apart ? (ls_cpu_merge_part){first + (r - some.first), 0}
               : (ls_cpu_merge_part){first, varies ? r - self->first : 0};
 }
 
 static bool find_sources(ls_cpu_classes *self, uint32_t m,
-                         const ls_cpu_range *of, sources *out) {
+                         const ls_cpu_range *range, sources *out) {
   ls_cpu_compiler *compiler = self->compiler;
-  const uint32_t replicas = of->end - of->first;
+  const uint32_t replicas = range->end - range->first;
   *out = (sources){.operands =
                        ls_arena_new_array(&compiler->temp, uint32_t, replicas),
                    .parts = ls_arena_new_array(&compiler->out->arena,
@@ -249,18 +255,18 @@ static bool find_sources(ls_cpu_classes *self, uint32_t m,
   }
   for (uint32_t k = 0; k < self->count; ++k) {
     ls_cpu_batched *class = &self->items[k];
-    const ls_cpu_range some = within(class, of);
+    const ls_cpu_range some = intersect_range(class, range);
     if (self->addends[m * self->count + k].kind == LS_CPU_COMES_NOTHING)
       for (uint32_t r = some.first; r < some.end; ++r)
-        out->parts[r - of->first].operand = LS_CPU_NO_PART;
+        out->parts[r - range->first].operand = LS_CPU_NO_PART;
     else
-      add_sources(class, merge_of(class, m)->inputs[0], of, out);
+      add_sources(class, merge_of(class, m)->inputs[0], range, out);
   }
   return true;
 }
 
-static void emit_tree(ls_cpu_classes *self, uint32_t m, const ls_cpu_range *of,
-                      uint32_t result) {
+static void emit_tree(ls_cpu_classes *self, uint32_t m,
+                      const ls_cpu_range *range, uint32_t result) {
   ls_cpu_compiler *compiler = self->compiler;
   const ls_node *merge = merge_of(&self->items[0], m);
   const ls_type type = merge->outputs[0];
@@ -270,14 +276,14 @@ static void emit_tree(ls_cpu_classes *self, uint32_t m, const ls_cpu_range *of,
     ls_cpu_fail(compiler, ls_out_of_memory());
     return;
   }
-  if (!find_sources(self, m, of, &from)) return;
+  if (!find_sources(self, m, range, &from)) return;
   *tree = (ls_cpu_tree){.dtype = type.dtype,
                         .count = ls_shape_num_elements(type.shape),
-                        .replicas = of->end - of->first,
+                        .replicas = range->end - range->first,
                         .kernels = compiler->kernels,
                         .parts = from.parts};
   is_sum(merge, &tree->mean);
-  tree->mean = tree->mean && is_all(self, of);
+  tree->mean = tree->mean && covers_all_replicas(self, range);
   uint32_t *there = ls_arena_new_array(&compiler->out->arena, uint32_t,
                                        (size_t)tree->replicas + 1);
   if (there == NULL) {
@@ -303,37 +309,37 @@ static void emit_tree(ls_cpu_classes *self, uint32_t m, const ls_cpu_range *of,
 
 // Finds the sizes of the contributions.
 static void find_strides(const ls_cpu_classes *self, uint32_t m,
-                         const ls_cpu_range *of, size_t *strides) {
+                         const ls_cpu_range *range, size_t *strides) {
   for (uint32_t k = 0; k < self->count; ++k) {
     const ls_cpu_batched *class = &self->items[k];
-    const ls_cpu_range some = within(class, of);
+    const ls_cpu_range some = intersect_range(class, range);
     for (uint32_t r = some.first; r < some.end; ++r)
-      strides[r - of->first] =
+      strides[r - range->first] =
           ls_cpu_ref_size(class->graph, merge_of(class, m)->inputs[0]);
   }
 }
 
 // Handles every merge that has no special kernel.
 uint32_t ls_cpu_merge_steps(ls_cpu_classes *self, uint32_t m,
-                            const ls_cpu_range *of, const ls_cpu_merge *steps,
-                            uint32_t result) {
+                            const ls_cpu_range *range,
+                            const ls_cpu_merge *steps, uint32_t result) {
   ls_cpu_compiler *compiler = self->compiler;
   ls_arena *arena = &compiler->out->arena;
-  const uint32_t replicas = of->end - of->first;
-  ls_cpu_merge_all *all = ls_arena_new(arena, ls_cpu_merge_all);
+  const uint32_t replicas = range->end - range->first;
+  ls_cpu_merge_all *params = ls_arena_new(arena, ls_cpu_merge_all);
   size_t *strides = ls_arena_new_array(arena, size_t, replicas);
   sources from;
-  if (all == NULL || strides == NULL) {
+  if (params == NULL || strides == NULL) {
     ls_cpu_fail(compiler, ls_out_of_memory());
     return 0;
   }
-  if (!find_sources(self, m, of, &from)) return 0;
-  find_strides(self, m, of, strides);
-  *all = (ls_cpu_merge_all){.merge = steps,
-                            .first = of->first,
-                            .replicas = replicas,
-                            .parts = from.parts,
-                            .strides = strides};
+  if (!find_sources(self, m, range, &from)) return 0;
+  find_strides(self, m, range, strides);
+  *params = (ls_cpu_merge_all){.merge = steps,
+                               .first = range->first,
+                               .replicas = replicas,
+                               .parts = from.parts,
+                               .strides = strides};
   ls_cpu_need_scratch(compiler, steps->scratch);
   const uint32_t stack =
       ls_cpu_new_shared(compiler, steps->stride * ls_cpu_merge_depth(replicas));
@@ -345,7 +351,7 @@ uint32_t ls_cpu_merge_steps(ls_cpu_classes *self, uint32_t m,
   ls_cpu_emit_extra(compiler,
                     &(ls_cpu_extra){.node = merge_of(&self->items[0], m),
                                     .loop = ls_cpu_merge_all_loop,
-                                    .params = all,
+                                    .params = params,
                                     .blocks = 1,
                                     .in = from.operands,
                                     .num_in = from.count,
@@ -354,8 +360,8 @@ uint32_t ls_cpu_merge_steps(ls_cpu_classes *self, uint32_t m,
   return stack;
 }
 
-static void emit_any(ls_cpu_classes *self, uint32_t m, const ls_cpu_range *of,
-                     uint32_t result) {
+static void emit_any(ls_cpu_classes *self, uint32_t m,
+                     const ls_cpu_range *range, uint32_t result) {
   ls_cpu_compiler *compiler = self->compiler;
   const ls_node *merge = merge_of(&self->items[0], m);
   ls_cpu_merge *steps = NULL;
@@ -363,7 +369,7 @@ static void emit_any(ls_cpu_classes *self, uint32_t m, const ls_cpu_range *of,
       ls_cpu_merge_prepare(compiler->kernels, &compiler->out->arena, merge,
                            merge->outputs[0], compiler->share.replicas, &steps);
   if (ls_status_is_ok(status))
-    (void)ls_cpu_merge_steps(self, m, of, steps, result);
+    (void)ls_cpu_merge_steps(self, m, range, steps, result);
   else
     ls_cpu_fail_at(compiler, self->items[0].graph, merge, status);
 }
@@ -383,28 +389,29 @@ void ls_cpu_merge_batched(ls_cpu_classes *self, uint32_t m) {
   for (uint32_t k = 0; k < self->count; ++k)
     ls_cpu_bind_ref(compiler, self->items[k].scope,
                     ls_ref(merge_of(&self->items[k], m)->id, 0), result);
-  const ls_cpu_range all = {0, (uint32_t)compiler->share.replicas};
+  const ls_cpu_range full_range = {0, (uint32_t)compiler->share.replicas};
   bool mean = false;
-  if (ls_cpu_is_spread(&compiler->share))
+  if (ls_cpu_has_remote(&compiler->share))
     ls_cpu_merge_on_ranks(self, m, result);
   else if (has_product(self, m))
-    emit_products(self, m, &all, result);
+    emit_products(self, m, &full_range, result);
   else if (is_sum(merge, &mean))
-    emit_tree(self, m, &all, result);
+    emit_tree(self, m, &full_range, result);
   else
-    emit_any(self, m, &all, result);
+    emit_any(self, m, &full_range, result);
 }
 
 uint32_t ls_cpu_merge_range(ls_cpu_classes *self, uint32_t m,
-                            const ls_cpu_range *of, const ls_cpu_merge *steps) {
+                            const ls_cpu_range *range,
+                            const ls_cpu_merge *steps) {
   const ls_node *merge = merge_of(&self->items[0], m);
   bool mean = false;
   if (!has_product(self, m) && !is_sum(merge, &mean))
-    return ls_cpu_merge_steps(self, m, of, steps, LS_CPU_NONE);
+    return ls_cpu_merge_steps(self, m, range, steps, LS_CPU_NONE);
   const uint32_t sum = ls_cpu_new_shared(self->compiler, steps->bytes);
   if (has_product(self, m))
-    emit_products(self, m, of, sum);
+    emit_products(self, m, range, sum);
   else
-    emit_tree(self, m, of, sum);
+    emit_tree(self, m, range, sum);
   return sum;
 }

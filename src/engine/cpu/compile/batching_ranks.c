@@ -35,8 +35,8 @@ static void emit_exchange(ls_cpu_compiler *compiler, const ls_graph *graph,
 // ---- Merges ----------------------------------------------------------------
 // Emits a gather: puts this rank's rows in place, then exchanges the rows of
 // all.
-static void gather(ls_cpu_classes *self, uint32_t m, ls_cpu_merge *steps,
-                   uint32_t result) {
+static void emit_gather(ls_cpu_classes *self, uint32_t m, ls_cpu_merge *steps,
+                        uint32_t result) {
   const ls_cpu_share *share = &self->compiler->share;
   const ls_cpu_batched *first = &self->items[0];
   const ls_cpu_range own = {(uint32_t)share->first, (uint32_t)share->end};
@@ -47,8 +47,8 @@ static void gather(ls_cpu_classes *self, uint32_t m, ls_cpu_merge *steps,
                 2, 1);
 }
 
-static void reduce(ls_cpu_classes *self, uint32_t m, ls_cpu_merge *steps,
-                   uint32_t result) {
+static void emit_reduce(ls_cpu_classes *self, uint32_t m, ls_cpu_merge *steps,
+                        uint32_t result) {
   ls_cpu_compiler *compiler = self->compiler;
   const ls_trunk *trunk = compiler->out->trunk;
   const int32_t replicas = compiler->share.replicas;
@@ -64,9 +64,9 @@ static void reduce(ls_cpu_classes *self, uint32_t m, ls_cpu_merge *steps,
   }
   (void)ls_cpu_ranks_subtrees(trunk, replicas, subtrees);
   for (uint32_t i = 0; i < count; ++i) {
-    const ls_cpu_range of = {subtrees[i].first, subtrees[i].end};
+    const ls_cpu_range range = {subtrees[i].first, subtrees[i].end};
     sums[i] = subtrees[i].rank == trunk->rank
-                  ? ls_cpu_merge_range(self, m, &of, steps)
+                  ? ls_cpu_merge_range(self, m, &range, steps)
                   : ls_cpu_new_shared(compiler, steps->bytes);
   }
   sums[count] = result;
@@ -92,9 +92,9 @@ void ls_cpu_merge_on_ranks(ls_cpu_classes *self, uint32_t m, uint32_t result) {
   }
   ls_cpu_need_scratch(compiler, steps->scratch);
   if (steps->offsets != NULL)
-    gather(self, m, steps, result);
+    emit_gather(self, m, steps, result);
   else
-    reduce(self, m, steps, result);
+    emit_reduce(self, m, steps, result);
 }
 
 // ---- Results ---------------------------------------------------------------

@@ -45,7 +45,7 @@ typedef struct side {
   bool *is_passed_read;  // Per root: read by instructions that pass.
 } side;
 
-static void add(side *s, uint32_t i) {
+static void add_stay(side *s, uint32_t i) {
   const ls_cpu_compiler *self = s->self;
   const ls_cpu_instruction *at = &self->instructions[i];
   for (uint32_t k = 0; k < count_operands(at); ++k)
@@ -54,7 +54,7 @@ static void add(side *s, uint32_t i) {
   s->stay[s->num_stay++] = i;
 }
 
-static bool hangs_together(const side *s, uint32_t i) {
+static bool depends_on_stay(const side *s, uint32_t i) {
   const ls_cpu_compiler *self = s->self;
   const ls_cpu_instruction *at = &self->instructions[i];
   for (uint32_t k = 0; k < count_operands(at); ++k) {
@@ -65,7 +65,7 @@ static bool hangs_together(const side *s, uint32_t i) {
   return false;
 }
 
-static void forget(side *s) {
+static void clear_marks(side *s) {
   const ls_cpu_compiler *self = s->self;
   for (uint32_t n = 0; n < s->num_stay; ++n) {
     const ls_cpu_instruction *at = &self->instructions[s->stay[n]];
@@ -78,17 +78,18 @@ static void forget(side *s) {
 
 // Puts an instruction into one of the lists. With `keeps_values`, instructions
 // that give a variable its value of the trip stay too.
-static void sort_out(side *s, uint32_t i, bool keeps_values) {
-  if (s->is_kept[i] || hangs_together(s, i) ||
+static void place_instruction(side *s, uint32_t i, bool keeps_values) {
+  if (s->is_kept[i] || depends_on_stay(s, i) ||
       (keeps_values && ls_cpu_commits(s->self, i)))
-    add(s, i);
+    add_stay(s, i);
   else
     s->pass[s->num_pass++] = i;
 }
 
-// Writes instructions from other positions to `to` and after, in this order.
-static bool rewrite(side *s, uint32_t to, const uint32_t *order,
-                    uint32_t count) {
+// Writes instructions from other positions to `position` and after, in this
+// order.
+static bool write_instructions_at(side *s, uint32_t position,
+                                  const uint32_t *order, uint32_t count) {
   ls_cpu_compiler *self = s->self;
   ls_cpu_instruction *instructions =
       ls_arena_new_array(&self->temp, ls_cpu_instruction, count);
@@ -99,12 +100,13 @@ static bool rewrite(side *s, uint32_t to, const uint32_t *order,
     instructions[n] = self->instructions[order[n]];
     origins[n] = self->origins[order[n]];
   }
-  memcpy(&self->instructions[to], instructions, count * sizeof(*instructions));
-  memcpy(&self->origins[to], origins, count * sizeof(*origins));
+  memcpy(&self->instructions[position], instructions,
+         count * sizeof(*instructions));
+  memcpy(&self->origins[position], origins, count * sizeof(*origins));
   return true;
 }
 
-static void reverse(uint32_t *items, uint32_t count) {
+static void reverse_positions(uint32_t *items, uint32_t count) {
   for (uint32_t i = 0; i < count / 2; ++i) {
     const uint32_t item = items[i];
     items[i] = items[count - 1 - i];
@@ -118,41 +120,43 @@ static bool any_commits(const side *s) {
   return false;
 }
 
-// Writes the instructions of one list, then those of the other, to `to` and
-// after.
-static bool put(side *s, uint32_t to, const uint32_t *first, uint32_t num_first,
-                const uint32_t *second, uint32_t num_second) {
+// Writes the instructions of one list, then those of the other, to `position`
+// and after.
+static bool write_lists(side *s, uint32_t position, const uint32_t *first,
+                        uint32_t num_first, const uint32_t *second,
+                        uint32_t num_second) {
   uint32_t *order =
       ls_arena_new_array(&s->self->temp, uint32_t, num_first + num_second);
   if (order == NULL) return false;
   memcpy(order, first, num_first * sizeof(*order));
   memcpy(order + num_first, second, num_second * sizeof(*order));
   // Clears the marks while the instructions are at their old positions.
-  forget(s);
-  return rewrite(s, to, order, num_first + num_second);
+  clear_marks(s);
+  return write_instructions_at(s, position, order, num_first + num_second);
 }
 
 // Moves the instructions that the call at `begin` to `end` does not need to
 // after it. Does not move them if they read a variable's new value.
-static bool go_up(side *s, uint32_t begin, uint32_t end, bool *out_looks) {
+static bool start_early(side *s, uint32_t begin, uint32_t end,
+                        bool *out_looks) {
   uint32_t first = begin;
   for (uint32_t i = end + 1; i-- > begin;)
-    add(s, i);
+    add_stay(s, i);
   while (first > 0 && !s->is_target[first] && is_passed(s->self, first - 1)) {
     // Of several checks the first must report its failure.
     if (s->self->instructions[--first].code == LS_CPU_LABELS)
-      add(s, first);
+      add_stay(s, first);
     else
-      sort_out(s, first, false);
+      place_instruction(s, first, false);
   }
   *out_looks = any_commits(s);
   if (*out_looks || s->num_pass == 0) {
-    forget(s);
+    clear_marks(s);
     return true;
   }
-  reverse(s->stay, s->num_stay);
-  reverse(s->pass, s->num_pass);
-  return put(s, first, s->stay, s->num_stay, s->pass, s->num_pass);
+  reverse_positions(s->stay, s->num_stay);
+  reverse_positions(s->pass, s->num_pass);
+  return write_lists(s, first, s->stay, s->num_stay, s->pass, s->num_pass);
 }
 
 // Returns true if all results are read by instructions that stay, and by no
@@ -193,32 +197,32 @@ static bool keep_parts(side *s) {
   return found;
 }
 
-static void sort_out_from(side *s, uint32_t begin, uint32_t end,
-                          bool keeps_values) {
+static void place_instructions_from(side *s, uint32_t begin, uint32_t end,
+                                    bool keeps_values) {
   const ls_cpu_compiler *self = s->self;
   for (uint32_t i = begin; i <= end; ++i)
-    add(s, i);
+    add_stay(s, i);
   for (uint32_t i = end + 1;
        i < self->num_instructions && !s->is_target[i] && is_passed(self, i);
        ++i)
-    sort_out(s, i, keeps_values);
+    place_instruction(s, i, keeps_values);
 }
 
 // Moves instructions that do not need the results at `begin` to `end` before
 // them.
-static bool go_down(side *s, uint32_t begin, uint32_t end, bool keeps_values) {
-  sort_out_from(s, begin, end, keeps_values);
+static bool end_late(side *s, uint32_t begin, uint32_t end, bool keeps_values) {
+  place_instructions_from(s, begin, end, keeps_values);
   if (keep_parts(s)) {
-    forget(s);
-    sort_out_from(s, begin, end, keeps_values);
+    clear_marks(s);
+    place_instructions_from(s, begin, end, keeps_values);
     for (uint32_t n = 0; n < s->num_stay; ++n)
       s->is_kept[s->stay[n]] = false;
   }
   if (s->num_pass == 0) {
-    forget(s);
+    clear_marks(s);
     return true;
   }
-  return put(s, begin, s->pass, s->num_pass, s->stay, s->num_stay);
+  return write_lists(s, begin, s->pass, s->num_pass, s->stay, s->num_stay);
 }
 
 static const ls_cpu_host *host_at(const ls_cpu_compiler *self, uint32_t i,
@@ -230,32 +234,33 @@ static const ls_cpu_host *host_at(const ls_cpu_compiler *self, uint32_t i,
 
 // Goes from the last call to the first, so instructions that move down are not
 // visited again.
-static bool spread(side *s, bool *looks) {
+static bool overlap_calls(side *s, bool *looks) {
   const ls_cpu_compiler *self = s->self;
   const uint32_t count = (uint32_t)self->num_instructions;
   const ls_cpu_host *host = NULL;
   for (uint32_t i = 0; i < count; ++i) {
     bool looks_too = false;
     host = host_at(self, i, LS_CPU_HOST_START);
-    if (host != NULL && !go_up(s, i, i + 1, &looks[host->site])) return false;
+    if (host != NULL && !start_early(s, i, i + 1, &looks[host->site]))
+      return false;
     if (self->instructions[i].code == LS_CPU_LABELS &&
         self->origins[i].replicate == LS_CPU_NONE &&
-        !go_up(s, i, i, &looks_too))
+        !start_early(s, i, i, &looks_too))
       return false;
   }
   for (uint32_t i = count; i-- > 0;) {
     host = host_at(self, i, LS_CPU_HOST_START);
-    if (host != NULL && looks[host->site] && !go_down(s, i, i + 1, false))
+    if (host != NULL && looks[host->site] && !end_late(s, i, i + 1, false))
       return false;
     host = host_at(self, i, LS_CPU_HOST_FINISH);
     if (host != NULL && !host->ends_at_once &&
-        !go_down(s, i, i, !looks[host->site]))
+        !end_late(s, i, i, !looks[host->site]))
       return false;
   }
   return true;
 }
 
-void ls_cpu_spread_calls(ls_cpu_compiler *self) {
+void ls_cpu_overlap_calls(ls_cpu_compiler *self) {
   if (ls_cpu_failed(self)) return;
   const size_t count = self->num_instructions;
   ls_arena *temp = &self->temp;
@@ -272,7 +277,7 @@ void ls_cpu_spread_calls(ls_cpu_compiler *self) {
   bool *looks = ls_arena_new_array(temp, bool, self->out->num_sites + 1);
   if (s.is_target == NULL || s.is_read == NULL || s.is_written == NULL ||
       s.stay == NULL || s.pass == NULL || s.is_kept == NULL ||
-      s.is_passed_read == NULL || looks == NULL || !spread(&s, looks)) {
+      s.is_passed_read == NULL || looks == NULL || !overlap_calls(&s, looks)) {
     ls_cpu_fail(self, ls_out_of_memory());
     return;
   }

@@ -26,9 +26,9 @@ static void bind_parameters(ls_cpu_compiler *self, ls_cpu_scope *scope) {
 }
 
 // Writes a copy to `position`, which emission reserved ahead of all other code.
-static void copy_early(ls_cpu_compiler *self, uint32_t position, uint32_t to,
-                       uint32_t from) {
-  ls_cpu_emit_copy(self, NULL, to, from);
+static void copy_early(ls_cpu_compiler *self, uint32_t position,
+                       uint32_t target, uint32_t from) {
+  ls_cpu_emit_copy(self, NULL, target, from);
   if (ls_cpu_failed(self)) return;
   self->instructions[position] = self->instructions[--self->num_instructions];
 }
@@ -51,9 +51,9 @@ static uint32_t new_value(ls_cpu_compiler *self, const ls_cpu_scope *scope,
 }
 
 // Fails if a program's result would have only this rank's parts.
-static bool is_whole(ls_cpu_compiler *self, uint32_t from, uint32_t to) {
+static bool check_whole(ls_cpu_compiler *self, uint32_t from, uint32_t target) {
   if (!ls_cpu_failed(self) &&
-      self->storages[from].size != self->storages[to].size)
+      self->storages[from].size != self->storages[target].size)
     ls_cpu_fail(self, ls_unimplemented("on several ranks, values of all "
                                        "replicas that leave the program"));
   return !ls_cpu_failed(self);
@@ -67,14 +67,14 @@ static void emit_results(ls_cpu_compiler *self, ls_cpu_scope *scope) {
   uint32_t early = 1;
   for (size_t i = 0; i < program->num_outputs && !ls_cpu_failed(self); ++i) {
     const uint32_t from = ls_cpu_storage_of(self, scope, body->results[i]);
-    const uint32_t to =
+    const uint32_t target =
         ls_cpu_new_base(self, LS_CPU_OUTPUT, (uint32_t)i,
                         ls_cpu_ref_size(body, body->results[i]));
-    if (!is_whole(self, from, to)) return;
+    if (!check_whole(self, from, target)) return;
     if (is_written(self, from)) {
-      copy_early(self, early++, to, from);
+      copy_early(self, early++, target, from);
     } else {
-      ls_cpu_emit_copy(self, NULL, to, from);
+      ls_cpu_emit_copy(self, NULL, target, from);
     }
   }
   size_t result = program->num_outputs;
@@ -82,14 +82,14 @@ static void emit_results(ls_cpu_compiler *self, ls_cpu_scope *scope) {
     if (!program->uses[i].written) continue;
     const uint64_t ref = body->results[result++];
     uint32_t from = ls_cpu_storage_of(self, scope, ref);
-    const uint32_t to = new_value(self, scope, i);
-    if (!is_whole(self, from, to) || from == to) continue;
+    const uint32_t target = new_value(self, scope, i);
+    if (!check_whole(self, from, target) || from == target) continue;
     if (is_written(self, from)) {
       const uint32_t old = ls_cpu_new_storage(self, ls_cpu_ref_size(body, ref));
       copy_early(self, early++, old, from);
       from = old;
     }
-    ls_cpu_emit_copy(self, NULL, to, from);
+    ls_cpu_emit_copy(self, NULL, target, from);
   }
 }
 
@@ -122,7 +122,7 @@ static void release_compiler(ls_cpu_compiler *self) {
   ls_release(self->allocator, self->forks);
   ls_release(self->allocator, self->replicates);
   ls_release(self->allocator, self->parks);
-  ls_release(self->allocator, self->meetings);
+  ls_release(self->allocator, self->lane_merges);
   ls_release(self->allocator, self->endless_stacks);
   ls_arena_deinit(&self->temp);
 }
@@ -162,10 +162,10 @@ static ls_status note_replicas(ls_executable *self, int64_t replicas) {
         "%lld replicas on %d ranks: each hosts one or more",
         (long long)replicas, trunk->ranks);
   const ls_cpu_share share = ls_cpu_share_of(self, replicas);
-  const uint32_t own = ls_cpu_own(&share);
+  const uint32_t own = ls_cpu_num_local(&share);
   if (share.replicas > self->replicas) self->replicas = share.replicas;
   if (own > self->num_lanes) self->num_lanes = own;
-  if (!ls_cpu_is_spread(&share)) return ls_ok();
+  if (!ls_cpu_has_remote(&share)) return ls_ok();
   const uint32_t subtrees = ls_cpu_ranks_subtrees(trunk, share.replicas, NULL);
   if (subtrees > self->num_subtrees) self->num_subtrees = subtrees;
   return ls_ok();
@@ -244,7 +244,7 @@ static ls_status check_program(const ls_program *program) {
   return ls_ok();
 }
 
-static bool writes(const ls_program *program) {
+static bool writes_variables(const ls_program *program) {
   for (size_t i = 0; i < program->num_uses; ++i)
     if (program->uses[i].written) return true;
   return false;
@@ -262,7 +262,7 @@ static ls_executable *new_executable(ls_backend *backend,
   executable->program = ls_object_retain((ls_program *)(uintptr_t)program);
   executable->replicas = 1;
   executable->num_lanes = 1;
-  executable->may_stop = program->apart || !writes(program);
+  executable->may_stop = program->apart || !writes_variables(program);
   ls_trunk *trunk = ls_runtime_trunk(backend->runtime);
   if (trunk != NULL && trunk->ranks > 1) executable->trunk = trunk;
   ls_arena_init(&executable->arena, allocator);
@@ -291,10 +291,10 @@ ls_status ls_cpu_compile(ls_backend *backend, const ls_program *program,
   if (!ls_cpu_failed(&self)) emit_program(&self);
   ls_cpu_collect_accesses(&self);
   ls_cpu_share_storages(&self);
-  ls_cpu_spread_calls(&self);
+  ls_cpu_overlap_calls(&self);
   ls_cpu_advance_updates(&self);
   ls_cpu_fuse(&self);
-  ls_cpu_look_at_failures(&self);
+  ls_cpu_find_failure_values(&self);
   ls_cpu_plan_memory(&self);
   ls_cpu_finish(&self);
   release_compiler(&self);

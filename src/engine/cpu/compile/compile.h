@@ -72,11 +72,11 @@ typedef struct ls_cpu_origin {
 // A merge that lanes post to: its slot, the stack of its partial results and
 // its result. `staging` holds gathered rows until the last ones arrive, where
 // that is needed.
-typedef struct ls_cpu_meeting {
+typedef struct ls_cpu_lane_merge {
   const ls_node *node;
   ls_cpu_merge *merge;
   uint32_t slot, partials, result, staging;
-} ls_cpu_meeting;
+} ls_cpu_lane_merge;
 
 // The branches of a cond: a run takes one of them.
 typedef struct ls_cpu_fork {
@@ -117,9 +117,9 @@ typedef struct ls_cpu_compiler {
   size_t num_replicates, replicates_capacity;
   uint32_t *parks;  // Positions of lane instructions that may park, ascending.
   size_t num_parks, parks_capacity;
-  ls_cpu_meeting *meetings;  // Merges inside lane code.
+  ls_cpu_lane_merge *lane_merges;  // Merges inside lane code.
   size_t num_meetings, meetings_capacity;
-  size_t num_met;        // Number of those that the current class has reached.
+  size_t num_reached;    // Number of those that the current class has reached.
   bool *endless_stacks;  // Per stack_new: true if it is endless.
   size_t endless_stacks_capacity;
 
@@ -155,8 +155,8 @@ uint32_t ls_cpu_emit(ls_cpu_compiler *self, ls_cpu_code code,
                      const ls_node *node);
 void ls_cpu_read(ls_cpu_compiler *self, uint32_t storage);
 void ls_cpu_write(ls_cpu_compiler *self, uint32_t storage);
-void ls_cpu_emit_copy(ls_cpu_compiler *self, const ls_node *node, uint32_t to,
-                      uint32_t from);
+void ls_cpu_emit_copy(ls_cpu_compiler *self, const ls_node *node,
+                      uint32_t target, uint32_t from);
 // Sets the label of the last instruction, for messages.
 void ls_cpu_label(ls_cpu_compiler *self, const ls_graph *graph,
                   const ls_node *node);
@@ -238,14 +238,15 @@ void ls_cpu_emit_stack(ls_cpu_compiler *self, ls_cpu_scope *scope,
 void ls_cpu_emit_replicate(ls_cpu_compiler *self, ls_cpu_scope *scope,
                            const ls_node *node);
 
-// ---- meeting.c --------------------------------------------------------------
+// ---- lane_merges.c ----------------------------------------------------------
 // Makes a merge: its slot, the stack of its partial results and its result.
-ls_cpu_meeting ls_cpu_make_meeting(ls_cpu_compiler *self, const ls_graph *graph,
-                                   const ls_node *node);
+ls_cpu_lane_merge ls_cpu_make_lane_merge(ls_cpu_compiler *self,
+                                         const ls_graph *graph,
+                                         const ls_node *node);
 // Emits the post of a lane's contribution; before it, where lanes do not arrive
 // in order, an instruction that waits for the lower lanes.
 void ls_cpu_emit_post(ls_cpu_compiler *self, const ls_graph *graph,
-                      const ls_cpu_meeting *merge, uint32_t value);
+                      const ls_cpu_lane_merge *merge, uint32_t value);
 // Emits a merge that is not at the top level of lane code.
 void ls_cpu_emit_merge(ls_cpu_compiler *self, ls_cpu_scope *scope,
                        const ls_node *node);
@@ -284,7 +285,7 @@ bool ls_cpu_extent(const ls_cpu_compiler *self, uint32_t root,
 
 // ---- calls.c ----------------------------------------------------------------
 // Moves the starts of host calls up, and their ends down.
-void ls_cpu_spread_calls(ls_cpu_compiler *self);
+void ls_cpu_overlap_calls(ls_cpu_compiler *self);
 
 // ---- trips.c ----------------------------------------------------------------
 // Returns true if an instruction gives a variable its new value. After it a
@@ -292,7 +293,7 @@ void ls_cpu_spread_calls(ls_cpu_compiler *self);
 // new values are not kept apart.
 bool ls_cpu_commits(const ls_cpu_compiler *self, uint32_t position);
 // Records in the executable which values a failed run leaves. Moves nothing.
-void ls_cpu_look_at_failures(ls_cpu_compiler *self);
+void ls_cpu_find_failure_values(ls_cpu_compiler *self);
 
 // ---- updates.c --------------------------------------------------------------
 // Moves updates of variables up to the instructions that make their operands.

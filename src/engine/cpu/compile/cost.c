@@ -78,17 +78,17 @@ static double probe_rate(const ls_cpu_team *team, const ls_runtime *runtime,
   const int64_t blocks = (int64_t)team->threads * (p->copies ? 2 : 16);
   const int64_t until = ls_runtime_now(runtime) + PROBE_NANOS;
   double best = 0;
-  int64_t now = 0;
+  int64_t now_ns = 0;
   do {
     const int64_t begin = ls_runtime_now(runtime);
     if (team->workers != NULL)
       ls_status_free(ls_workers_share(team->workers, probe_block, p, blocks));
     else
       probe_block(p, 0, 0, blocks);
-    now = ls_runtime_now(runtime);
-    const double rate = (double)blocks / (double)(now - begin + 1);
+    now_ns = ls_runtime_now(runtime);
+    const double rate = (double)blocks / (double)(now_ns - begin + 1);
     if (rate > best) best = rate;
-  } while (now < until);
+  } while (now_ns < until);
   return best;
 }
 
@@ -121,7 +121,7 @@ typedef struct group {
   double flops, bytes, bound;  // Of all runs; the bound in nanoseconds.
 } group;
 
-static const char *name_of(const ls_executable *executable, size_t pc) {
+static const char *group_name(const ls_executable *executable, size_t pc) {
   const ls_cpu_note *note = &executable->notes[pc];
   const ls_cpu_code code = executable->instructions[pc].code;
   if (note->kind != NULL) return note->kind;
@@ -130,8 +130,8 @@ static const char *name_of(const ls_executable *executable, size_t pc) {
              : ls_cpu_code_name(code);
 }
 
-static void add(group *g, const ls_executable *executable, size_t pc,
-                const ls_cpu_cost *cost, const rates *machine) {
+static void add_cost(group *g, const ls_executable *executable, size_t pc,
+                     const ls_cpu_cost *cost, const rates *machine) {
   const ls_cpu_note *note = &executable->notes[pc];
   const double runs = (double)cost->runs;
   const double compute = note->flops / machine->flops;
@@ -158,19 +158,19 @@ static ls_cpu_cost cost_of(const ls_instance *self, size_t pc) {
   return sum;
 }
 
-static size_t collect(const ls_instance *self, const rates *machine,
-                      group *groups) {
+static size_t collect_groups(const ls_instance *self, const rates *machine,
+                             group *groups) {
   const ls_executable *executable = self->executable;
   size_t count = 0;
   for (size_t pc = 0; pc < executable->num_instructions; ++pc) {
     const ls_cpu_cost cost = cost_of(self, pc);
     if (cost.runs == 0) continue;
-    const char *name = name_of(executable, pc);
+    const char *name = group_name(executable, pc);
     size_t i = 0;
     while (i < count && strcmp(groups[i].name, name) != 0)
       ++i;
     if (i == count) groups[count++] = (group){.name = name};
-    add(&groups[i], executable, pc, &cost, machine);
+    add_cost(&groups[i], executable, pc, &cost, machine);
   }
   qsort(groups, count, sizeof(*groups), slower_first);
   return count;
@@ -212,15 +212,15 @@ static void print_memory(const ls_instance *self, ls_text *text) {
       self->team.threads);
 }
 
-static void print_table(const ls_instance *self, const rates *machine,
-                        const group *groups, size_t count, ls_text *text) {
-  group all = {.name = "all"};
+static void print_groups(const ls_instance *self, const rates *machine,
+                         const group *groups, size_t count, ls_text *text) {
+  group sum = {.name = "all"};
   for (size_t i = 0; i < count; ++i) {
-    all.nanos += groups[i].nanos;
-    all.runs += groups[i].runs;
-    all.flops += groups[i].flops;
-    all.bytes += groups[i].bytes;
-    all.bound += groups[i].bound;
+    sum.nanos += groups[i].nanos;
+    sum.runs += groups[i].runs;
+    sum.flops += groups[i].flops;
+    sum.bytes += groups[i].bytes;
+    sum.bound += groups[i].bound;
   }
   print_memory(self, text);
   ls_text_append_format(
@@ -232,10 +232,10 @@ static void print_table(const ls_instance *self, const rates *machine,
       machine->flops, machine->bytes, self->team.threads,
       (unsigned long long)self->runs, "kernel", "ms", "share", "runs",
       "Gflop/s", "GB/s", "of bound");
-  const double total = all.nanos > 0 ? (double)all.nanos : 1;
+  const double total = sum.nanos > 0 ? (double)sum.nanos : 1;
   for (size_t i = 0; i < count; ++i)
     print_row(text, &groups[i], (double)self->runs, total);
-  print_row(text, &all, (double)self->runs, total);
+  print_row(text, &sum, (double)self->runs, total);
 }
 
 ls_status ls_cpu_print_cost(const ls_instance *self, ls_text *text) {
@@ -247,8 +247,8 @@ ls_status ls_cpu_print_cost(const ls_instance *self, ls_text *text) {
   group *groups =
       ls_new_array(self->allocator, group, self->executable->num_instructions);
   if (groups == NULL) return ls_out_of_memory();
-  const size_t count = collect(self, &machine, groups);
-  print_table(self, &machine, groups, count, text);
+  const size_t count = collect_groups(self, &machine, groups);
+  print_groups(self, &machine, groups, count, text);
   ls_release(self->allocator, groups);
   return ls_text_status(text);
 }

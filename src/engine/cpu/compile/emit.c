@@ -22,7 +22,7 @@ static void emit_constant(ls_cpu_compiler *self, ls_cpu_scope *scope,
 }
 
 // Binds each result to its operand; emits nothing.
-static void emit_barrier(ls_cpu_compiler *self, ls_cpu_scope *scope,
+static void bind_barrier(ls_cpu_compiler *self, ls_cpu_scope *scope,
                          const ls_node *node) {
   for (uint32_t i = 0; i < node->num_inputs; ++i)
     ls_cpu_bind_ref(self, scope, ls_ref(node->id, i),
@@ -76,7 +76,8 @@ typedef struct kernel_step {
   int64_t blocks;
   bool reads;           // True if the step reads the op's inputs.
   unsigned begin, end;  // Range of outputs that it writes.
-  uint32_t from, to;  // Storages between the steps, read and written, or NONE.
+  uint32_t shared_in,
+      shared_out;  // Storages between the steps, read and written, or NONE.
 } kernel_step;
 
 static size_t line_up(size_t size) {
@@ -90,8 +91,8 @@ static void spread_step(ls_cpu_compiler *self, const ls_cpu_use *use,
   const ls_kernel_plan *plan = &use->plan;
   ls_cpu_instruction *instruction = ls_cpu_at(self, position);
   const size_t shared = line_up(plan->shared);
-  ls_cpu_spread *spread = NULL;
-  ls_status status = ls_cpu_spread_make(
+  ls_cpu_per_lane *spread = NULL;
+  ls_status status = ls_cpu_per_lane_make(
       &self->out->arena, step->loop, plan->params, step->blocks, use->lanes,
       instruction->num_in, instruction->num_out, &spread);
   if (!ls_status_is_ok(status)) {
@@ -103,12 +104,12 @@ static void spread_step(ls_cpu_compiler *self, const ls_cpu_use *use,
   for (size_t i = 0; step->reads && i < plan->num_in; ++i) {
     *stride++ = use->is_whole[i] ? 0 : ls_cpu_type_size(plan->in[i]);
   }
-  if (step->from != LS_CPU_NONE) *stride++ = shared;
+  if (step->shared_in != LS_CPU_NONE) *stride++ = shared;
   for (unsigned i = step->begin; i < step->end; ++i) {
     *stride++ = ls_cpu_type_size(plan->out[i]);
   }
-  if (step->to != LS_CPU_NONE) *stride++ = shared;
-  instruction->loop = ls_cpu_spread_loop;
+  if (step->shared_out != LS_CPU_NONE) *stride++ = shared;
+  instruction->loop = ls_cpu_per_lane_loop;
   instruction->params = spread;
   instruction->size = step->blocks * use->lanes;
 }
@@ -123,7 +124,7 @@ static void emit_step(ls_cpu_compiler *self, ls_cpu_scope *scope,
     ls_cpu_read(self, use->inputs[i]);
     bytes += ls_cpu_type_size(plan->in[i]);
   }
-  if (step->from != LS_CPU_NONE) ls_cpu_read(self, step->from);
+  if (step->shared_in != LS_CPU_NONE) ls_cpu_read(self, step->shared_in);
   for (unsigned i = step->begin; i < step->end; ++i) {
     const size_t size = ls_cpu_type_size(plan->out[i]);
     bytes += size;
@@ -131,7 +132,7 @@ static void emit_step(ls_cpu_compiler *self, ls_cpu_scope *scope,
     ls_cpu_write(self, storage);
     ls_cpu_bind_ref(self, scope, ls_ref(node->id, i), storage);
   }
-  if (step->to != LS_CPU_NONE) ls_cpu_write(self, step->to);
+  if (step->shared_out != LS_CPU_NONE) ls_cpu_write(self, step->shared_out);
   if (ls_cpu_failed(self)) return;
   ls_cpu_instruction *instruction = ls_cpu_at(self, position);
   instruction->loop = step->loop;
@@ -193,18 +194,18 @@ void ls_cpu_emit_use(ls_cpu_compiler *self, ls_cpu_scope *scope,
                       .reads = !plan->only_shared,
                       .begin = plan->first_outputs,
                       .end = plan->node->num_outputs,
-                      .from = LS_CPU_NONE,
-                      .to = LS_CPU_NONE};
+                      .shared_in = LS_CPU_NONE,
+                      .shared_out = LS_CPU_NONE};
   if (plan->first != NULL) {
-    step.from = ls_cpu_new_storage(
+    step.shared_in = ls_cpu_new_storage(
         self,
         use->lanes > 1 ? line_up(plan->shared) * use->lanes : plan->shared);
     const kernel_step first = {.loop = plan->first,
                                .blocks = plan->first_blocks,
                                .reads = true,
                                .end = plan->first_outputs,
-                               .from = LS_CPU_NONE,
-                               .to = step.from};
+                               .shared_in = LS_CPU_NONE,
+                               .shared_out = step.shared_in};
     emit_step(self, scope, use, &first);
   }
   emit_step(self, scope, use, &step);
@@ -245,7 +246,7 @@ void ls_cpu_emit_node(ls_cpu_compiler *self, ls_cpu_scope *scope,
     emit_constant(self, scope, node);
     return;
   case LS_OP_BARRIER:
-    emit_barrier(self, scope, node);
+    bind_barrier(self, scope, node);
     return;
   case LS_OP_WHILE:
     ls_cpu_emit_while(self, scope, node);

@@ -4,7 +4,7 @@
 #include "engine/cpu/compile/compile.h"
 
 // Closes the gaps of removed instructions, and adjusts targets.
-static void compact(ls_cpu_compiler *self, uint32_t *moved) {
+static void compact_instructions(ls_cpu_compiler *self, uint32_t *moved) {
   uint32_t count = 0;
   for (uint32_t i = 0; i < self->num_instructions; ++i) {
     moved[i] = count;
@@ -78,7 +78,7 @@ void ls_cpu_finish(ls_cpu_compiler *self) {
     ls_cpu_fail(self, ls_out_of_memory());
     return;
   }
-  compact(self, moved);
+  compact_instructions(self, moved);
   ls_cpu_trips *trips = &out->trips;
   trips->begin = moved[trips->begin];
   trips->first = moved[trips->first];

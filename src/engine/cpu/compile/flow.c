@@ -114,7 +114,7 @@ static void count_steps_in_lanes(ls_cpu_compiler *self,
                                  const ls_node *node) {
   const ls_graph *body = node->regions[1];
   self->out->lanes_count_steps = true;
-  if (!ls_cpu_is_spread(&self->share)) return;
+  if (!ls_cpu_has_remote(&self->share)) return;
   for (size_t i = 0; i < body->num_nodes; ++i)
     if (ls_node_info(body->nodes[i])->traits & LS_OP_MERGE) return;
   ls_cpu_fail_at(
@@ -250,8 +250,8 @@ ls_status ls_cpu_check_host(const ls_node *node) {
 
 // Reduces the types to those of one of R calls, and notes which operands are
 // wide.
-static ls_status find_parts(const ls_node *node, int64_t replicas,
-                            ls_type *types, bool *is_wide) {
+static ls_status find_call_types(const ls_node *node, int64_t replicas,
+                                 ls_type *types, bool *is_wide) {
   const ls_attr *wide = ls_node_attr(node, LS_ATTR_ID_WIDE);
   for (size_t i = 0; wide != NULL && i < wide->as.ints.count; ++i)
     is_wide[wide->as.ints.items[i]] = true;
@@ -277,8 +277,8 @@ static ls_status make_types(ls_arena *arena, const ls_graph *graph,
   for (unsigned i = 0; i < node->num_outputs; ++i)
     types[node->num_inputs + i] = node->outputs[i];
   if (host->is_for_all)
-    LS_RETURN_IF_ERROR(find_parts(node, ls_node_int(node, LS_ATTR_ID_REPLICAS),
-                                  types, is_wide));
+    LS_RETURN_IF_ERROR(find_call_types(
+        node, ls_node_int(node, LS_ATTR_ID_REPLICAS), types, is_wide));
   for (size_t i = 0; i < count; ++i) {
     sizes[i] = ls_cpu_type_size(types[i]);
     strides[i] = is_wide[i] ? sizes[i] : 0;
@@ -315,7 +315,7 @@ static ls_status make_host(ls_cpu_compiler *self, const ls_graph *graph,
       .by_one_call = by_one,
       .replica = (int32_t)ls_node_int(node, LS_ATTR_ID_REPLICA),
       .share = share,
-      .parts = by_one ? ls_cpu_own(&share) : 1,
+      .parts = by_one ? ls_cpu_num_local(&share) : 1,
       .is_inline = is_inline,
       .ends_at_once = at_once,
       .copies_in = !is_inline,
@@ -364,7 +364,8 @@ static void note_call(ls_cpu_compiler *self, ls_cpu_host *host) {
 }
 
 // Fails for a call of all replicas inside a replicate op.
-static ls_status check_place(const ls_cpu_compiler *self, const ls_node *node) {
+static ls_status check_position(const ls_cpu_compiler *self,
+                                const ls_node *node) {
   if (ls_node_attr(node, LS_ATTR_ID_REPLICAS) != NULL &&
       (self->in_lane || self->share.replicas != 1))
     return ls_internal("a call of all replicas in the body of one");
@@ -375,7 +376,7 @@ static ls_status check_place(const ls_cpu_compiler *self, const ls_node *node) {
 static void find_operands(ls_cpu_compiler *self, ls_cpu_scope *scope,
                           const ls_node *node, const ls_cpu_host *host,
                           uint32_t *storages) {
-  const size_t parts = ls_cpu_own(&host->share);
+  const size_t parts = ls_cpu_num_local(&host->share);
   for (uint32_t i = 0; i < node->num_inputs; ++i)
     storages[i] = host->strides[i] > 0
                       ? ls_cpu_wide_storage(self, scope, node->inputs[i],
@@ -392,7 +393,7 @@ static void find_operands(ls_cpu_compiler *self, ls_cpu_scope *scope,
 void ls_cpu_emit_host(ls_cpu_compiler *self, ls_cpu_scope *scope,
                       const ls_node *node) {
   ls_cpu_host *host = NULL;
-  ls_status status = check_place(self, node);
+  ls_status status = check_position(self, node);
   if (ls_status_is_ok(status))
     status = make_host(self, scope->graph, node, &host);
   uint32_t *storages = ls_arena_new_array(&self->temp, uint32_t,

@@ -38,8 +38,8 @@ static const ls_elementwise *work_of(const ls_cpu_compiler *self,
 
 // Returns true if an instruction uses `root`, or with `writes_only` if it
 // writes it.
-static bool uses(const ls_cpu_compiler *self, uint32_t position, uint32_t root,
-                 bool writes_only) {
+static bool uses_root(const ls_cpu_compiler *self, uint32_t position,
+                      uint32_t root, bool writes_only) {
   const ls_cpu_instruction *at = &self->instructions[position];
   const uint32_t *operands = &self->operands[at->operand];
   for (uint32_t k = writes_only ? at->num_in : 0; k < at->num_in + at->num_out;
@@ -55,7 +55,7 @@ static bool are_independent(const ls_cpu_compiler *self, uint32_t a,
   const ls_cpu_instruction *x = &self->instructions[a];
   const uint32_t *operands = &self->operands[x->operand];
   for (uint32_t k = 0; k < x->num_in + x->num_out; ++k)
-    if (uses(self, b, operands[k], k < x->num_in)) return false;
+    if (uses_root(self, b, operands[k], k < x->num_in)) return false;
   return true;
 }
 
@@ -84,14 +84,14 @@ static bool can_join(const ls_cpu_compiler *self, const group *g,
   const uint32_t *operands = &self->operands[at->operand];
   for (uint32_t i = 0; i < g->num_steps; ++i) {
     const ls_cpu_instruction *other = &self->instructions[g->steps[i]];
-    const ls_elementwise *theirs = elementwise_of(other);
+    const ls_elementwise *other_work = elementwise_of(other);
     for (uint32_t k = 0; k < at->num_in; ++k)
       if ((work->scalars >> k & 1U) != 0 &&
-          uses(self, g->steps[i], operands[k], true))
+          uses_root(self, g->steps[i], operands[k], true))
         return false;
     for (uint32_t k = 0; k < other->num_in; ++k)
-      if ((theirs->scalars >> k & 1U) != 0 &&
-          uses(self, position, self->operands[other->operand + k], true))
+      if ((other_work->scalars >> k & 1U) != 0 &&
+          uses_root(self, position, self->operands[other->operand + k], true))
         return false;
   }
   return true;
@@ -139,7 +139,7 @@ static uint32_t last_use(const ls_cpu_compiler *self, const group *g,
                          uint32_t root) {
   uint32_t last = 0;
   for (uint32_t i = 0; i < g->num_steps; ++i)
-    if (uses(self, g->steps[i], root, false)) last = i;
+    if (uses_root(self, g->steps[i], root, false)) last = i;
   return last;
 }
 
@@ -162,8 +162,9 @@ static uint32_t add_to(uint32_t *list, uint32_t *count, uint32_t root) {
 
 // Returns the location of a step's operand. A value that is written and not
 // read after the group gets a register; other written values are outputs.
-static place place_of(const ls_cpu_compiler *self, const group *g, slots *s,
-                      uint32_t step, uint32_t root, bool is_write) {
+static place locate_operand(const ls_cpu_compiler *self, const group *g,
+                            slots *s, uint32_t step, uint32_t root,
+                            bool is_write) {
   const uint32_t kept = index_in(s->root, s->num_kept, root);
   if (kept < s->num_kept) return (place){REGISTER, s->reg[kept]};
   if (!is_write && index_in(s->out, s->num_out, root) == s->num_out)
@@ -185,8 +186,8 @@ static bool assign_slots(const ls_cpu_compiler *self, const group *g,
   for (uint32_t i = 0; i < g->num_steps; ++i) {
     const ls_cpu_instruction *at = &self->instructions[g->steps[i]];
     for (uint32_t k = 0; k < at->num_in + at->num_out; ++k) {
-      s->places[i][k] = place_of(self, g, s, i, self->operands[at->operand + k],
-                                 k >= at->num_in);
+      s->places[i][k] = locate_operand(
+          self, g, s, i, self->operands[at->operand + k], k >= at->num_in);
       if (s->places[i][k].index == LS_FUSED_SLOTS) return false;
     }
   }
@@ -231,8 +232,8 @@ static void choose_streamed(const ls_cpu_compiler *self, const group *g,
 }
 
 // ---- Fusing ----------------------------------------------------------------
-static ls_fused_step make_step(const ls_elementwise *work, const slots *s,
-                               const place *places, ls_fused *fused) {
+static ls_fused_step make_fused_step(const ls_elementwise *work, const slots *s,
+                                     const place *places, ls_fused *fused) {
   ls_fused_step step = {.work = work};
   for (uint32_t k = 0; k <= work->num_in; ++k) {
     const uint8_t slot = step.slot[k] = slot_of(s, places[k]);
@@ -262,7 +263,7 @@ static ls_fused *make_fused(ls_cpu_compiler *self, const group *g,
                       .chains = self->kernels->chains,
                       .kernels = self->kernels};
   for (uint32_t i = 0; i < g->num_steps; ++i)
-    steps[i] = make_step(work_of(self, g, i), s, s->places[i], fused);
+    steps[i] = make_fused_step(work_of(self, g, i), s, s->places[i], fused);
   if (ls_chain_steps(&self->out->arena, fused->chains, steps, g->num_steps,
                      s->num_in + s->num_out))
     return fused;
@@ -270,7 +271,7 @@ static ls_fused *make_fused(ls_cpu_compiler *self, const group *g,
   return NULL;
 }
 
-static size_t bytes_of(const ls_cpu_compiler *self, const slots *s) {
+static size_t count_bytes(const ls_cpu_compiler *self, const slots *s) {
   size_t bytes = 0;
   for (uint32_t i = 0; i < s->num_in; ++i)
     bytes += self->storages[s->in[i]].size;
@@ -298,7 +299,7 @@ static void emit_fused(ls_cpu_compiler *self, const group *g, const slots *s,
   memcpy(operands, s->in, s->num_in * sizeof(*operands));
   memcpy(operands + s->num_in, s->out, s->num_out * sizeof(*operands));
   self->num_operands += count;
-  const size_t bytes = bytes_of(self, s);
+  const size_t bytes = count_bytes(self, s);
   at->loop = ls_fused_loop;
   at->params = fused;
   at->number = ls_cpu_team_gains(0, bytes, at->size);
@@ -311,7 +312,7 @@ static void emit_fused(ls_cpu_compiler *self, const group *g, const slots *s,
 
 // Replaces the group. Moved instructions keep their positions, which are before
 // the fused one: it stands at the position of the last step.
-static void fuse(ls_cpu_compiler *self, const group *g) {
+static void fuse_group(ls_cpu_compiler *self, const group *g) {
   if (g->num_steps < 2) return;
   slots s = {.num_in = 0};
   if (!assign_slots(self, g, &s)) return;
@@ -359,7 +360,7 @@ void ls_cpu_fuse(ls_cpu_compiler *self) {
   group g = {.num_steps = 0};
   for (uint32_t i = 0; i < self->num_instructions; ++i) {
     if (is_target[i]) {
-      fuse(self, &g);
+      fuse_group(self, &g);
       g.num_steps = 0;
     }
     if (self->instructions[i].code == LS_CPU_NOTHING) continue;
@@ -368,11 +369,11 @@ void ls_cpu_fuse(ls_cpu_compiler *self) {
     } else if (g.num_steps > 0 && can_move_before(self, &g, i)) {
       ++g.num_moved;
     } else {
-      fuse(self, &g);
+      fuse_group(self, &g);
       open_group(&g, self, i);
     }
   }
-  fuse(self, &g);
+  fuse_group(self, &g);
   ls_cpu_forget_accesses(self);
   ls_cpu_collect_accesses(self);
 }

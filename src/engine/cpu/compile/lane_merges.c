@@ -3,9 +3,10 @@
 // Emission of merges that lanes post to, at any depth of their code.
 #include "engine/cpu/compile/compile.h"
 
-ls_cpu_meeting ls_cpu_make_meeting(ls_cpu_compiler *self, const ls_graph *graph,
-                                   const ls_node *node) {
-  ls_cpu_meeting made = {.node = node, .staging = LS_CPU_NONE};
+ls_cpu_lane_merge ls_cpu_make_lane_merge(ls_cpu_compiler *self,
+                                         const ls_graph *graph,
+                                         const ls_node *node) {
+  ls_cpu_lane_merge made = {.node = node, .staging = LS_CPU_NONE};
   const ls_type type = node->outputs[0];
   ls_status status =
       ls_cpu_merge_prepare(self->kernels, &self->out->arena, node, type,
@@ -23,14 +24,14 @@ ls_cpu_meeting ls_cpu_make_meeting(ls_cpu_compiler *self, const ls_graph *graph,
 }
 
 void ls_cpu_emit_post(ls_cpu_compiler *self, const ls_graph *graph,
-                      const ls_cpu_meeting *merge, uint32_t value) {
+                      const ls_cpu_lane_merge *merge, uint32_t value) {
   if (ls_cpu_failed(self)) return;
   if (!self->in_order) {
-    const uint32_t turn = ls_cpu_emit(self, LS_CPU_TURN, merge->node);
+    const uint32_t transpose = ls_cpu_emit(self, LS_CPU_TURN, merge->node);
     ls_cpu_label(self, graph, merge->node);
     ls_cpu_park(self);
     if (ls_cpu_failed(self)) return;
-    ls_cpu_at(self, turn)->number = merge->slot;
+    ls_cpu_at(self, transpose)->number = merge->slot;
     self->in_order = true;
   }
   const uint32_t post = ls_cpu_emit(self, LS_CPU_POST, merge->node);
@@ -49,11 +50,12 @@ void ls_cpu_emit_post(ls_cpu_compiler *self, const ls_graph *graph,
 
 // Returns the next merge inside lane code: the first class makes it, the others
 // reach the same merges in the same order.
-static ls_cpu_meeting next_meeting(ls_cpu_compiler *self, const ls_graph *graph,
-                                   const ls_node *node) {
-  ls_cpu_meeting made = {0};
-  if (self->num_met < self->num_meetings) {
-    made = self->meetings[self->num_met++];
+static ls_cpu_lane_merge next_lane_merge(ls_cpu_compiler *self,
+                                         const ls_graph *graph,
+                                         const ls_node *node) {
+  ls_cpu_lane_merge made = {0};
+  if (self->num_reached < self->num_meetings) {
+    made = self->lane_merges[self->num_reached++];
     const ls_type a = made.node->outputs[0], b = node->outputs[0];
     made.node = node;
     if (a.dtype != b.dtype || !ls_shape_equal(a.shape, b.shape))
@@ -65,27 +67,27 @@ static ls_cpu_meeting next_meeting(ls_cpu_compiler *self, const ls_graph *graph,
                          LS_SHAPE_TEXT(b.dtype, b.shape)));
     return made;
   }
-  made = ls_cpu_make_meeting(self, graph, node);
+  made = ls_cpu_make_lane_merge(self, graph, node);
   if (ls_cpu_failed(self)) return made;
   // Inside a loop a lane may post the next trip's rows before other lanes have
   // read those of this trip.
   if (made.merge->offsets != NULL)
     made.staging = ls_cpu_new_shared(self, ls_cpu_type_size(node->outputs[0]));
-  if (!ls_grow(self->allocator, &self->meetings, &self->meetings_capacity,
-               self->num_meetings + 1, sizeof(*self->meetings))) {
+  if (!ls_grow(self->allocator, &self->lane_merges, &self->meetings_capacity,
+               self->num_meetings + 1, sizeof(*self->lane_merges))) {
     ls_cpu_fail(self, ls_out_of_memory());
     return made;
   }
-  self->meetings[self->num_meetings++] = made;
-  ++self->num_met;
+  self->lane_merges[self->num_meetings++] = made;
+  ++self->num_reached;
   return made;
 }
 
 // Emits a merge below the top level of lane code: every lane posts, parks until
 // the result is complete, and copies it.
-static void emit_meeting(ls_cpu_compiler *self, ls_cpu_scope *scope,
-                         const ls_node *node, uint32_t value) {
-  const ls_cpu_meeting merge = next_meeting(self, scope->graph, node);
+static void emit_meet(ls_cpu_compiler *self, ls_cpu_scope *scope,
+                      const ls_node *node, uint32_t value) {
+  const ls_cpu_lane_merge merge = next_lane_merge(self, scope->graph, node);
   if (ls_cpu_failed(self)) return;
   ls_cpu_emit_post(self, scope->graph, &merge, value);
   const size_t size = ls_cpu_type_size(node->outputs[0]);
@@ -136,7 +138,7 @@ void ls_cpu_emit_merge(ls_cpu_compiler *self, ls_cpu_scope *scope,
   if (self->share.replicas == 1) {
     ls_cpu_bind_ref(self, scope, ls_ref(node->id, 0), value);
   } else if (self->in_lane) {
-    emit_meeting(self, scope, node, value);
+    emit_meet(self, scope, node, value);
   } else if (ls_cpu_merge_is_idempotent(node)) {
     ls_cpu_bind_ref(self, scope, ls_ref(node->id, 0), value);
   } else {

@@ -56,7 +56,7 @@ static int64_t fill_of(int64_t lanes, int64_t threads, uint32_t shift) {
 
 // Returns the number of this rank's lanes.
 static int64_t lanes_of(const ls_cpu_compiler *self) {
-  return ls_cpu_own(&self->share);
+  return ls_cpu_num_local(&self->share);
 }
 
 static bool parts_pay(const ls_cpu_compiler *self, const ls_cpu_launch *launch,
@@ -90,7 +90,7 @@ void ls_cpu_choose_parts(ls_cpu_compiler *self, ls_cpu_launch *launch,
   const int64_t threads = ls_runtime_threads(runtime);
   const int64_t lanes = lanes_of(self);
   const uint32_t most =
-      ls_cpu_is_spread(&self->share)
+      ls_cpu_has_remote(&self->share)
           ? ls_cpu_ranks_shift(self->out->trunk, self->share.replicas)
           : ALL;
   uint32_t best = most;

@@ -30,14 +30,14 @@ typedef struct arena_plan {
   size_t bytes;  // Highest number of bytes in use.
 } arena_plan;
 
-static size_t padded(size_t size) {
+static size_t padded_size(size_t size) {
   const size_t lines =
       size == 0 ? LINE : (size + LINE - 1) & ~(size_t)(LINE - 1);
   return size >= STAGGERED ? lines + STAGGER : lines;
 }
 
 // Removes the buffers that ended before `position`.
-static void expire(arena_plan *arena, uint32_t position) {
+static void expire_blocks(arena_plan *arena, uint32_t position) {
   size_t kept = 0;
   for (size_t i = 0; i < arena->count; ++i) {
     if (arena->blocks[i].end >= position) {
@@ -48,7 +48,7 @@ static void expire(arena_plan *arena, uint32_t position) {
 }
 
 // Places a buffer in the lowest gap that is wide enough; returns its offset.
-static size_t place(arena_plan *arena, size_t size, uint32_t end) {
+static size_t place_block(arena_plan *arena, size_t size, uint32_t end) {
   size_t offset = 0, at = 0;
   for (; at < arena->count; ++at) {
     const block *next = &arena->blocks[at];
@@ -135,16 +135,16 @@ static ls_status init_scan(ls_cpu_compiler *self, scan_state *out) {
 static void place_storages(ls_cpu_compiler *self, scan_state *scan) {
   for (uint32_t at = 0; at < self->num_instructions; ++at) {
     if (scan->first[at] == LS_CPU_NONE) continue;
-    expire(&scan->shared, at);
-    expire(&scan->frame, at);
-    expire(&scan->scratch, at);
+    expire_blocks(&scan->shared, at);
+    expire_blocks(&scan->frame, at);
+    expire_blocks(&scan->scratch, at);
     for (uint32_t i = scan->first[at]; i != LS_CPU_NONE; i = scan->next[i]) {
       ls_cpu_storage *storage = &self->storages[i];
       arena_plan *arena = !storage->is_lane   ? &scan->shared
                           : storage->in_frame ? &scan->frame
                                               : &scan->scratch;
       const size_t offset =
-          place(arena, padded(storage->size), scan->lives[i].end);
+          place_block(arena, padded_size(storage->size), scan->lives[i].end);
       set_place(self, storage, arena->base, offset);
     }
   }
@@ -251,7 +251,7 @@ static void place_bases(ls_cpu_compiler *self) {
     ls_cpu_storage *storage = &self->storages[i];
     if (storage->home == LS_CPU_CONSTANT) {
       set_place(self, storage, LS_CPU_BASE_CONSTANTS, constants);
-      constants += padded(storage->size);
+      constants += padded_size(storage->size);
     } else if (storage->home != LS_CPU_ARENA) {
       storage->place = (ls_cpu_place){bases[storage->home] + storage->index, 0};
     }

@@ -16,8 +16,8 @@ static ls_status init_classes(ls_cpu_compiler *compiler, ls_cpu_region *self) {
   return ls_ok();
 }
 
-static ls_status check_shape(const ls_cpu_compiler *compiler,
-                             const ls_cpu_region *self) {
+static ls_status check_body_shape(const ls_cpu_compiler *compiler,
+                                  const ls_cpu_region *self) {
   const size_t replicas = (size_t)compiler->share.replicas;
   const ls_graph *first = self->op->regions[0];
   size_t inputs =
@@ -60,7 +60,7 @@ static ls_status init_body(ls_cpu_compiler *compiler, ls_cpu_region *self,
 
 // ---- Merges ----------------------------------------------------------------
 // Returns true if values, one of each body, are computed by shared code.
-static bool is_shared(const ls_cpu_region *self, const uint64_t *refs) {
+static bool is_shared_value(const ls_cpu_region *self, const uint64_t *refs) {
   const uint32_t place = ls_cpu_twin(&self->bodies[0], refs[0]);
   for (uint32_t k = 0; k < self->num_bodies; ++k)
     if (ls_cpu_twin(&self->bodies[k], refs[k]) != place ||
@@ -77,8 +77,8 @@ static void find_merges(ls_cpu_region *self, uint64_t *refs) {
     if ((ls_node_info(graph->nodes[i])->traits & LS_OP_MERGE) == 0) continue;
     for (uint32_t k = 0; k < self->num_bodies; ++k)
       refs[k] = self->bodies[k].merges[number]->inputs[0];
-    self->meets[i] = !is_shared(self, refs);
-    if (self->meets[i]) {
+    self->is_lane_merge[i] = !is_shared_value(self, refs);
+    if (self->is_lane_merge[i]) {
       for (uint32_t k = 0; k < self->num_bodies; ++k)
         self->bodies[k].merges[self->num_merges] =
             self->bodies[k].merges[number];
@@ -92,7 +92,7 @@ static void find_gathered(ls_cpu_region *self, uint64_t *refs) {
   for (uint32_t g = 0; g < self->num_gathered; ++g) {
     for (uint32_t k = 0; k < self->num_bodies; ++k)
       refs[k] = self->bodies[k].graph->results[g];
-    self->is_gathered[g] = !is_shared(self, refs);
+    self->is_gathered[g] = !is_shared_value(self, refs);
   }
   for (uint32_t g = self->num_gathered; g < self->num_given; ++g)
     self->is_gathered[g] = true;
@@ -100,7 +100,8 @@ static void find_gathered(ls_cpu_region *self, uint64_t *refs) {
 
 // ---- Who goes where --------------------------------------------------------
 // Notes that a lane uses a value.
-static void use(ls_cpu_region *self, const ls_cpu_body *body, uint64_t ref) {
+static void use_value(ls_cpu_region *self, const ls_cpu_body *body,
+                      uint64_t ref) {
   const uint32_t twin = ls_cpu_twin(body, ref);
   if (twin == LS_NO_TWIN || !self->after_merge[twin]) return;
   self->needed[twin] = true;
@@ -112,20 +113,20 @@ static void note_uses(ls_cpu_region *self, const ls_cpu_body *body) {
   for (uint32_t i = 0; i < graph->num_nodes; ++i)
     for (uint32_t n = 0;
          body->twins[i] == LS_NO_TWIN && n < graph->nodes[i]->num_inputs; ++n)
-      use(self, body, graph->nodes[i]->inputs[n]);
+      use_value(self, body, graph->nodes[i]->inputs[n]);
   for (uint32_t m = 0; m < self->num_merges; ++m)
-    use(self, body, body->merges[m]->inputs[0]);
+    use_value(self, body, body->merges[m]->inputs[0]);
   for (uint32_t g = 0; g < self->num_given; ++g)
-    if (self->is_gathered[g]) use(self, body, graph->results[g]);
+    if (self->is_gathered[g]) use_value(self, body, graph->results[g]);
 }
 
-static void classify(ls_cpu_region *self) {
+static void classify_nodes(ls_cpu_region *self) {
   const ls_cpu_body *first = &self->bodies[0];
   const ls_graph *graph = first->graph;
   for (uint32_t i = 0; i < graph->num_nodes; ++i) {
     const ls_node *node = graph->nodes[i];
     if (node->varying) continue;
-    self->after_merge[i] = self->meets[i];
+    self->after_merge[i] = self->is_lane_merge[i];
     for (uint32_t n = 0; n < node->num_inputs; ++n) {
       const uint32_t input = ls_cpu_twin(first, node->inputs[n]);
       if (input != LS_NO_TWIN && self->after_merge[input])
@@ -136,7 +137,7 @@ static void classify(ls_cpu_region *self) {
     note_uses(self, &self->bodies[k]);
   for (size_t i = graph->num_nodes; i-- > 0;) {
     // Operands of a merge that lanes post to are computed by lanes.
-    if (!self->needed[i] || self->meets[i]) continue;
+    if (!self->needed[i] || self->is_lane_merge[i]) continue;
     for (uint32_t n = 0; n < graph->nodes[i]->num_inputs; ++n) {
       const uint32_t input = ls_cpu_twin(first, graph->nodes[i]->inputs[n]);
       if (input != LS_NO_TWIN && self->after_merge[input])
@@ -158,7 +159,7 @@ typedef struct post_place {
 
 static void note_post(const ls_cpu_region *self, const ls_cpu_body *body,
                       const ls_node *node, bool is_shared_operand,
-                      post_place *now, post_place *places) {
+                      post_place *progress, post_place *places) {
   for (uint32_t m = 0; m < self->num_merges; ++m) {
     const ls_node *merge = body->merges[m];
     const bool here =
@@ -166,26 +167,26 @@ static void note_post(const ls_cpu_region *self, const ls_cpu_body *body,
             ? merge == node && ls_cpu_twin(body, node->inputs[0]) != LS_NO_TWIN
             : ls_ref_id(merge->inputs[0]) == node->id;
     if (!here) continue;
-    places[m] = *now;
-    ++now->posts;
+    places[m] = *progress;
+    ++progress->posts;
   }
 }
 
 // Finds the progress at all posts of a body, if lanes post early.
-static void find_places(const ls_cpu_region *self, const ls_cpu_body *body,
-                        post_place *places) {
-  post_place now = {0};
+static void find_post_progress(const ls_cpu_region *self,
+                               const ls_cpu_body *body, post_place *places) {
+  post_place progress = {0};
   for (uint32_t i = 0; i < body->graph->num_nodes; ++i) {
     const ls_node *node = body->graph->nodes[i];
     const bool by_lane = body->twins[i] == LS_NO_TWIN;
     for (uint32_t n = 0; by_lane && n < node->num_inputs; ++n) {
       const uint32_t twin = ls_cpu_twin(body, node->inputs[n]);
-      if (twin != LS_NO_TWIN && self->published[twin] > now.waited)
-        now.waited = self->published[twin];
+      if (twin != LS_NO_TWIN && self->published[twin] > progress.waited)
+        progress.waited = self->published[twin];
     }
     if (by_lane && (node->num_regions > 0 || node->type == LS_OP_HOST))
-      ++now.parks;
-    note_post(self, body, node, !by_lane, &now, places);
+      ++progress.parks;
+    note_post(self, body, node, !by_lane, &progress, places);
   }
 }
 
@@ -195,10 +196,10 @@ static ls_status order_posts(ls_arena *temp, ls_cpu_region *self) {
   post_place *first = ls_arena_new_array(temp, post_place, self->num_merges);
   post_place *other = ls_arena_new_array(temp, post_place, self->num_merges);
   if (first == NULL || other == NULL) return ls_out_of_memory();
-  find_places(self, &self->bodies[0], first);
+  find_post_progress(self, &self->bodies[0], first);
   self->posts_early = true;
   for (uint32_t k = 1; k < self->num_bodies; ++k) {
-    find_places(self, &self->bodies[k], other);
+    find_post_progress(self, &self->bodies[k], other);
     for (uint32_t m = 0; m < self->num_merges; ++m)
       if (first[m].posts != other[m].posts ||
           first[m].waited != other[m].waited ||
@@ -224,14 +225,14 @@ ls_status ls_cpu_region_init(ls_cpu_compiler *compiler, const ls_node *op,
       self->num_split + (uint32_t)ls_node_int(op, LS_ATTR_ID_NUM_WIDE_SPLIT);
   self->num_given = self->num_gathered +
                     (uint32_t)ls_node_int(op, LS_ATTR_ID_NUM_WIDE_GATHERED);
-  LS_RETURN_IF_ERROR(check_shape(compiler, self));
+  LS_RETURN_IF_ERROR(check_body_shape(compiler, self));
   self->bodies = ls_arena_new_array(temp, ls_cpu_body, self->num_bodies);
   self->classes = ls_arena_new_array(&compiler->out->arena, uint32_t, replicas);
   self->after_merge = ls_arena_new_array(temp, bool, nodes);
   self->needed = ls_arena_new_array(temp, bool, nodes);
   self->published = ls_arena_new_array(temp, uint32_t, nodes);
-  self->meets = ls_arena_new_array(temp, bool, nodes);
-  self->merges = ls_arena_new_array(temp, ls_cpu_meeting, nodes);
+  self->is_lane_merge = ls_arena_new_array(temp, bool, nodes);
+  self->merges = ls_arena_new_array(temp, ls_cpu_lane_merge, nodes);
   self->is_gathered = ls_arena_new_array(temp, bool, self->num_given);
   self->wide =
       ls_arena_new_array(temp, uint32_t, self->num_given - self->num_gathered);
@@ -240,8 +241,8 @@ ls_status ls_cpu_region_init(ls_cpu_compiler *compiler, const ls_node *op,
   uint64_t *refs = ls_arena_new_array(temp, uint64_t, self->num_bodies);
   if (self->bodies == NULL || self->classes == NULL ||
       self->after_merge == NULL || self->needed == NULL ||
-      self->published == NULL || self->meets == NULL || self->merges == NULL ||
-      self->is_gathered == NULL || self->wide == NULL ||
+      self->published == NULL || self->is_lane_merge == NULL ||
+      self->merges == NULL || self->is_gathered == NULL || self->wide == NULL ||
       self->gathered == NULL || refs == NULL)
     return ls_out_of_memory();
   LS_RETURN_IF_ERROR(init_classes(compiler, self));
@@ -249,6 +250,6 @@ ls_status ls_cpu_region_init(ls_cpu_compiler *compiler, const ls_node *op,
     LS_RETURN_IF_ERROR(init_body(compiler, self, k));
   find_merges(self, refs);
   find_gathered(self, refs);
-  classify(self);
+  classify_nodes(self);
   return order_posts(temp, self);
 }

@@ -39,8 +39,8 @@ struct ls_cpu_region {
   bool *needed;       // and a lane depends on it.
   // Number under which it is published if a lane uses it, else 0.
   uint32_t *published;
-  bool *meets;             // A merge that lanes post to.
-  ls_cpu_meeting *merges;  // Merges at the top level.
+  bool *is_lane_merge;        // A merge that lanes post to.
+  ls_cpu_lane_merge *merges;  // Merges at the top level.
   uint32_t num_merges;
   // Lanes post as soon as the operand is computed; otherwise at the merge,
   // where each waits for the lower lanes.

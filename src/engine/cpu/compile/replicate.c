@@ -24,7 +24,7 @@ static void make_top_merges(ls_cpu_compiler *compiler, ls_cpu_region *self) {
   ls_cpu_body *first = &self->bodies[0];
   for (uint32_t i = 0; i < self->num_merges; ++i) {
     const ls_node *node = self->merges[i].node;
-    self->merges[i] = ls_cpu_make_meeting(compiler, first->graph, node);
+    self->merges[i] = ls_cpu_make_lane_merge(compiler, first->graph, node);
     ls_cpu_bind_ref(compiler, &first->scope, ls_ref(node->id, 0),
                     self->merges[i].result);
     if (ls_cpu_failed(compiler)) return;
@@ -38,12 +38,12 @@ static void emit_uniform(ls_cpu_compiler *compiler, ls_cpu_region *self,
   for (size_t i = 0; i < first->graph->num_nodes; ++i) {
     const ls_node *node = first->graph->nodes[i];
     const uint32_t number = merge;
-    merge += self->meets[i];
+    merge += self->is_lane_merge[i];
     if (node->varying || self->after_merge[i] != after_merge ||
         self->needed[i] != needed) {
       continue;
     }
-    if (!self->meets[i]) {
+    if (!self->is_lane_merge[i]) {
       ls_cpu_emit_node(compiler, &first->scope, node);
     } else if (needed) {
       // If no lane needs the result, waiting at the join is enough.
@@ -79,7 +79,7 @@ static uint32_t emit_launch(ls_cpu_compiler *compiler, ls_cpu_region *self,
         ls_cpu_wide_storage(
             compiler, outer, self->op->inputs[split + i],
             ls_cpu_ref_size(first, first->parameters[self->num_split + i]) *
-                ls_cpu_own(&compiler->share)));
+                ls_cpu_num_local(&compiler->share)));
   for (uint32_t g = 0; g < self->num_gathered; ++g) {
     if (!self->is_gathered[g]) continue;
     ++launch->num_gathered;
@@ -104,17 +104,17 @@ static uint32_t emit_launch(ls_cpu_compiler *compiler, ls_cpu_region *self,
 static void emit_wait(ls_cpu_compiler *compiler, const ls_cpu_region *self,
                       ls_cpu_body *body, const ls_node *node,
                       const uint64_t *refs, uint32_t count) {
-  uint32_t what = LS_NO_TWIN;
+  uint32_t published = LS_NO_TWIN;
   for (uint32_t i = 0; i < count; ++i) {
     const uint32_t twin = ls_cpu_twin(body, refs[i]);
     if (twin == LS_NO_TWIN || self->published[twin] <= body->waited) continue;
     body->waited = self->published[twin];
-    what = twin;
+    published = twin;
   }
-  if (what == LS_NO_TWIN) return;
+  if (published == LS_NO_TWIN) return;
   const ls_graph *first = self->bodies[0].graph;
   const uint32_t wait = ls_cpu_emit(compiler, LS_CPU_WAIT, node);
-  ls_cpu_label(compiler, first, first->nodes[what]);
+  ls_cpu_label(compiler, first, first->nodes[published]);
   ls_cpu_park(compiler);
   if (!ls_cpu_failed(compiler))
     ls_cpu_at(compiler, wait)->number = body->waited;
@@ -155,10 +155,10 @@ static void emit_gathered(ls_cpu_compiler *compiler, const ls_cpu_region *self,
   for (uint32_t g = 0; g < self->num_given; ++g) {
     if (!self->is_gathered[g]) continue;
     const uint64_t *ref = &body->graph->results[g];
-    const uint32_t to = ls_cpu_new_base(compiler, LS_CPU_GATHERED, index++,
-                                        ls_cpu_ref_size(body->graph, *ref));
+    const uint32_t target = ls_cpu_new_base(compiler, LS_CPU_GATHERED, index++,
+                                            ls_cpu_ref_size(body->graph, *ref));
     emit_wait(compiler, self, body, self->op, ref, 1);
-    ls_cpu_emit_copy(compiler, self->op, to,
+    ls_cpu_emit_copy(compiler, self->op, target,
                      ls_cpu_storage_of(compiler, &body->scope, *ref));
   }
 }
@@ -185,7 +185,7 @@ static void bind_shared(ls_cpu_compiler *compiler, const ls_cpu_region *self,
 static void emit_body(ls_cpu_compiler *compiler, ls_cpu_region *self,
                       ls_cpu_body *body) {
   compiler->in_order = true;
-  compiler->num_met = 0;
+  compiler->num_reached = 0;
   const double trips = compiler->trips;
   compiler->trips *= body->num_lanes;
   for (size_t i = 0; i < body->graph->num_nodes; ++i) {
@@ -277,7 +277,7 @@ static void make_gathered(ls_cpu_compiler *compiler, ls_cpu_region *self) {
   for (uint32_t g = self->num_gathered; g < self->num_given; ++g)
     self->wide[g - self->num_gathered] =
         ls_cpu_new_shared(compiler, ls_cpu_ref_size(first, first->results[g]) *
-                                        ls_cpu_own(&compiler->share));
+                                        ls_cpu_num_local(&compiler->share));
 }
 
 // Returns the storage of result g of replica r. With one replica it is the
@@ -309,11 +309,11 @@ static void size_partials(ls_cpu_compiler *compiler, const ls_cpu_region *self,
                           const ls_cpu_launch *launch) {
   const size_t buffers = (size_t)launch->num_parts * launch->part_depth;
   for (uint32_t i = 0; i < self->num_merges; ++i) {
-    const ls_cpu_meeting *merge = &self->merges[i];
+    const ls_cpu_lane_merge *merge = &self->merges[i];
     compiler->storages[merge->partials].size = merge->merge->stride * buffers;
   }
   for (size_t i = 0; i < compiler->num_meetings; ++i) {
-    const ls_cpu_meeting *merge = &compiler->meetings[i];
+    const ls_cpu_lane_merge *merge = &compiler->lane_merges[i];
     compiler->storages[merge->partials].size = merge->merge->stride * buffers;
   }
 }

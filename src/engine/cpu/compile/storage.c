@@ -11,7 +11,7 @@
 
 // ---- Accesses --------------------------------------------------------------
 // Extends the storage's span to cover one more access.
-static void cover(ls_cpu_storage *storage, uint32_t low, uint32_t high) {
+static void extend_span(ls_cpu_storage *storage, uint32_t low, uint32_t high) {
   if (storage->first_access == LS_CPU_NONE || low < storage->span.begin)
     storage->span.begin = low;
   if (storage->first_access == LS_CPU_NONE || high > storage->span.end)
@@ -31,7 +31,7 @@ static void add_access(ls_cpu_compiler *self, uint32_t position,
   }
   const uint32_t index = (uint32_t)self->num_accesses++;
   self->accesses[index] = access;
-  cover(storage, access.low, access.high);
+  extend_span(storage, access.low, access.high);
   if (storage->first_access == LS_CPU_NONE) {
     storage->first_access = index;
   } else {
@@ -83,7 +83,7 @@ static const ls_cpu_access *next_access(const ls_cpu_compiler *self,
   return access->next == LS_CPU_NONE ? NULL : &self->accesses[access->next];
 }
 
-static bool holds(const ls_cpu_stretch *stretch, uint32_t position) {
+static bool is_in_stretch(const ls_cpu_stretch *stretch, uint32_t position) {
   return stretch->begin <= position && position <= stretch->end;
 }
 
@@ -98,7 +98,7 @@ bool ls_cpu_extent(const ls_cpu_compiler *self, uint32_t root,
     if (extent.begin >= loop->begin || loop->end <= extent.end) continue;
     for (const ls_cpu_access *a = first_access(self, root); a != NULL;
          a = next_access(self, a)) {
-      if (!holds(loop, a->position)) continue;
+      if (!is_in_stretch(loop, a->position)) continue;
       extent.end = loop->end;
       break;
     }
@@ -108,12 +108,12 @@ bool ls_cpu_extent(const ls_cpu_compiler *self, uint32_t root,
 }
 
 // ---- Sharing ---------------------------------------------------------------
-static void merge(ls_cpu_compiler *self, uint32_t from, uint32_t into) {
+static void join_storages(ls_cpu_compiler *self, uint32_t from, uint32_t into) {
   ls_cpu_storage *s = &self->storages[from], *t = &self->storages[into];
   s->merged = into;
   t->by_host |= s->by_host;
   if (s->first_access == LS_CPU_NONE) return;
-  cover(t, s->span.begin, s->span.end);
+  extend_span(t, s->span.begin, s->span.end);
   if (t->first_access == LS_CPU_NONE) {
     t->first_access = s->first_access;
   } else {
@@ -175,7 +175,8 @@ static bool may_overwrite(const ls_cpu_compiler *self, uint32_t position,
 static bool in_same_loops(const ls_cpu_compiler *self, uint32_t outer,
                           uint32_t inner) {
   for (size_t i = 0; i < self->num_loops; ++i) {
-    if (holds(&self->loops[i], inner) && !holds(&self->loops[i], outer)) {
+    if (is_in_stretch(&self->loops[i], inner) &&
+        !is_in_stretch(&self->loops[i], outer)) {
       return false;
     }
   }
@@ -201,8 +202,8 @@ static bool exclude_each_other(const ls_cpu_compiler *self, uint32_t p,
                                uint32_t q) {
   for (size_t i = 0; i < self->num_forks; ++i) {
     const ls_cpu_stretch *branches = self->forks[i].branches;
-    if ((holds(&branches[0], p) && holds(&branches[1], q)) ||
-        (holds(&branches[1], p) && holds(&branches[0], q)))
+    if ((is_in_stretch(&branches[0], p) && is_in_stretch(&branches[1], q)) ||
+        (is_in_stretch(&branches[1], p) && is_in_stretch(&branches[0], q)))
       return true;
   }
   return false;
@@ -212,21 +213,21 @@ static bool same_loops(const ls_cpu_compiler *self, uint32_t p, uint32_t q) {
   return in_same_loops(self, p, q) && in_same_loops(self, q, p);
 }
 
-static bool copies(const ls_cpu_compiler *self, uint32_t position,
-                   uint32_t from, uint32_t to) {
+static bool is_copy_between(const ls_cpu_compiler *self, uint32_t position,
+                            uint32_t from, uint32_t target) {
   const ls_cpu_instruction *instruction = &self->instructions[position];
   const uint32_t *operands = &self->operands[instruction->operand];
   return instruction->code == LS_CPU_COPY &&
          ls_cpu_root(self, operands[0]) == from &&
-         ls_cpu_root(self, operands[1]) == to;
+         ls_cpu_root(self, operands[1]) == target;
 }
 
 // Returns true if a run that reaches q has reached p before, in the same trip.
 static bool leads_to(const ls_cpu_compiler *self, uint32_t p, uint32_t q) {
   for (size_t i = 0; i < self->num_forks; ++i)
     for (int k = 0; k < 2; ++k)
-      if (holds(&self->forks[i].branches[k], p) &&
-          !holds(&self->forks[i].branches[k], q))
+      if (is_in_stretch(&self->forks[i].branches[k], p) &&
+          !is_in_stretch(&self->forks[i].branches[k], q))
         return false;
   return p < q && same_loops(self, p, q);
 }
@@ -240,7 +241,7 @@ static bool reads_new(const ls_cpu_compiler *self, const ls_cpu_access *a,
     if (w->is_write && w->low == w->high && w->position > begin &&
         exclude_each_other(self, w->position, copy) &&
         leads_to(self, w->position, a->position) &&
-        !copies(self, w->position, t, t))
+        !is_copy_between(self, w->position, t, t))
       return true;
   return false;
 }
@@ -251,8 +252,8 @@ static bool reads_new(const ls_cpu_compiler *self, const ls_cpu_access *a,
 // and nothing that leads to it has written S, or uses S after T is written.
 static bool passes_by(const ls_cpu_compiler *self, const ls_cpu_access *a,
                       uint32_t s, uint32_t t, uint32_t begin, uint32_t copy) {
-  const bool moves =
-      copies(self, a->position, s, t) || copies(self, a->position, t, s);
+  const bool moves = is_copy_between(self, a->position, s, t) ||
+                     is_copy_between(self, a->position, t, s);
   if (a->low != a->high || !same_loops(self, a->position, begin) ||
       !same_loops(self, a->position, copy))
     return false;
@@ -291,20 +292,20 @@ static bool is_free(const ls_cpu_compiler *self, uint32_t s, uint32_t t,
 // afterwards neither may change while the other is in use.
 static bool may_share(const ls_cpu_compiler *self, uint32_t s, uint32_t t,
                       uint32_t copy) {
-  const ls_cpu_storage *from = &self->storages[s], *to = &self->storages[t];
+  const ls_cpu_storage *from = &self->storages[s], *target = &self->storages[t];
   ls_cpu_stretch life, other;
-  if (s == t || from->home != LS_CPU_ARENA || from->is_lane != to->is_lane ||
-      from->size != to->size || !ls_cpu_extent(self, s, &life) ||
-      !ls_cpu_extent(self, t, &other)) {
+  if (s == t || from->home != LS_CPU_ARENA ||
+      from->is_lane != target->is_lane || from->size != target->size ||
+      !ls_cpu_extent(self, s, &life) || !ls_cpu_extent(self, t, &other)) {
     return false;
   }
   // A host call that fails may have written half of the variable.
-  if (to->home == LS_CPU_VARIABLE && from->by_host) return false;
+  if (target->home == LS_CPU_VARIABLE && from->by_host) return false;
   // The value of T from before the loop is still needed if the copy is never
   // reached.
   if (!in_same_loops(self, life.begin, copy)) return false;
   // A result of the program is in use to the end.
-  const uint32_t end = to->home == LS_CPU_ARENA ? other.end : UINT32_MAX;
+  const uint32_t end = target->home == LS_CPU_ARENA ? other.end : UINT32_MAX;
   return is_free(self, s, t, life.begin, copy) &&
          is_unchanged(self, t, copy, life.end) &&
          is_unchanged(self, s, copy, end);
@@ -316,8 +317,9 @@ static void drop_copies(ls_cpu_compiler *self) {
     if (instruction->code != LS_CPU_COPY) continue;
     const uint32_t *operands = &self->operands[instruction->operand];
     const uint32_t from = ls_cpu_root(self, operands[0]);
-    const uint32_t to = ls_cpu_root(self, operands[1]);
-    if (from != to && may_share(self, from, to, i)) merge(self, from, to);
+    const uint32_t target = ls_cpu_root(self, operands[1]);
+    if (from != target && may_share(self, from, target, i))
+      join_storages(self, from, target);
   }
   // Removes copies from a storage to itself, including those that became so by
   // an earlier removal.
@@ -357,7 +359,7 @@ static void work_in_place(ls_cpu_compiler *self, uint32_t position,
         !ls_cpu_extent(self, in, &life) || life.end != position) {
       continue;
     }
-    merge(self, out, in);
+    join_storages(self, out, in);
     return;
   }
 }

@@ -15,8 +15,8 @@ void ls_cpu_fail(ls_cpu_compiler *self, ls_status status) {
 
 // Returns the user's op that a lowered node came from, if it still exists, else
 // the node itself. Naming a node only fills a cache: the graphs do not change.
-static ls_node *origin_of(const ls_graph *graph, const ls_node *node,
-                          ls_graph **out_graph) {
+static ls_node *user_op_of(const ls_graph *graph, const ls_node *node,
+                           ls_graph **out_graph) {
   *out_graph = ls_graph_resolve(node->origin.graph);
   ls_node *origin =
       *out_graph == NULL ? NULL : ls_graph_node(*out_graph, node->origin.id);
@@ -29,7 +29,7 @@ void ls_cpu_label(ls_cpu_compiler *self, const ls_graph *graph,
                   const ls_node *node) {
   if (ls_cpu_failed(self)) return;
   ls_graph *named = NULL;
-  ls_node *origin = origin_of(graph, node, &named);
+  ls_node *origin = user_op_of(graph, node, &named);
   char buffer[256];
   const char *label =
       ls_arena_string(&self->out->arena,
@@ -41,7 +41,7 @@ void ls_cpu_label(ls_cpu_compiler *self, const ls_graph *graph,
 void ls_cpu_fail_at(ls_cpu_compiler *self, const ls_graph *graph,
                     const ls_node *node, ls_status status) {
   ls_graph *named = NULL;
-  ls_node *origin = origin_of(graph, node, &named);
+  ls_node *origin = user_op_of(graph, node, &named);
   char buffer[256];
   ls_cpu_fail(self, ls_status_annotate(status, "in %s",
                                        ls_node_describe(named, origin, buffer,
@@ -49,11 +49,11 @@ void ls_cpu_fail_at(ls_cpu_compiler *self, const ls_graph *graph,
 }
 
 // Returns the name of the user's op, for the listing; NULL if it has none.
-static const char *name_of(ls_cpu_compiler *self, const ls_node *node) {
+static const char *user_op_name(ls_cpu_compiler *self, const ls_node *node) {
   if (node == NULL || node->origin.graph == NULL) return NULL;
   if (node == self->named) return self->name;
   ls_graph *named = NULL;
-  ls_node *origin = origin_of(NULL, node, &named);
+  ls_node *origin = user_op_of(NULL, node, &named);
   if (named == NULL) return NULL;
   const char *name = ls_node_name(named, origin);
   self->named = node;
@@ -63,8 +63,8 @@ static const char *name_of(ls_cpu_compiler *self, const ls_node *node) {
 }
 
 // Makes room for one more item; returns false after a failure.
-static bool reserve(ls_cpu_compiler *self, void *array, size_t *capacity,
-                    size_t count, size_t item_size) {
+static bool reserve_item(ls_cpu_compiler *self, void *array, size_t *capacity,
+                         size_t count, size_t item_size) {
   if (ls_cpu_failed(self)) return false;
   if (count < UINT32_MAX - 1 &&
       ls_grow(self->allocator, array, capacity, count + 1, item_size)) {
@@ -83,24 +83,24 @@ uint32_t ls_cpu_here(const ls_cpu_compiler *self) {
 uint32_t ls_cpu_emit(ls_cpu_compiler *self, ls_cpu_code code,
                      const ls_node *node) {
   const uint32_t position = ls_cpu_here(self);
-  if (!reserve(self, &self->instructions, &self->instructions_capacity,
-               position, sizeof(*self->instructions)) ||
-      !reserve(self, &self->origins, &self->origins_capacity, position,
-               sizeof(*self->origins))) {
+  if (!reserve_item(self, &self->instructions, &self->instructions_capacity,
+                    position, sizeof(*self->instructions)) ||
+      !reserve_item(self, &self->origins, &self->origins_capacity, position,
+                    sizeof(*self->origins))) {
     return 0;
   }
   self->instructions[position] = (ls_cpu_instruction){
       .code = code, .operand = (uint32_t)self->num_operands};
   self->origins[position] = (ls_cpu_origin){
-      .note = {.node = node, .name = name_of(self, node)},
+      .note = {.node = node, .name = user_op_name(self, node)},
       .replicate = self->in_lane ? self->replicate : LS_CPU_NONE};
   ++self->num_instructions;
   return position;
 }
 
 static void add_operand(ls_cpu_compiler *self, uint32_t storage) {
-  if (!reserve(self, &self->operands, &self->operands_capacity,
-               self->num_operands, sizeof(*self->operands))) {
+  if (!reserve_item(self, &self->operands, &self->operands_capacity,
+                    self->num_operands, sizeof(*self->operands))) {
     return;
   }
   self->operands[self->num_operands++] = storage;
@@ -120,20 +120,20 @@ void ls_cpu_write(ls_cpu_compiler *self, uint32_t storage) {
   ++ls_cpu_at(self, ls_cpu_here(self) - 1)->num_out;
 }
 
-void ls_cpu_emit_copy(ls_cpu_compiler *self, const ls_node *node, uint32_t to,
-                      uint32_t from) {
-  if (ls_cpu_failed(self) || to == from) return;
+void ls_cpu_emit_copy(ls_cpu_compiler *self, const ls_node *node,
+                      uint32_t target, uint32_t from) {
+  if (ls_cpu_failed(self) || target == from) return;
   const uint32_t position = ls_cpu_emit(self, LS_CPU_COPY, node);
   ls_cpu_read(self, from);
-  ls_cpu_write(self, to);
+  ls_cpu_write(self, target);
   if (ls_cpu_failed(self)) return;
-  LS_ASSERT(self->storages[to].size == self->storages[from].size);
-  ls_cpu_at(self, position)->size = (int64_t)self->storages[to].size;
+  LS_ASSERT(self->storages[target].size == self->storages[from].size);
+  ls_cpu_at(self, position)->size = (int64_t)self->storages[target].size;
 }
 
 void ls_cpu_park(ls_cpu_compiler *self) {
-  if (!self->in_lane || !reserve(self, &self->parks, &self->parks_capacity,
-                                 self->num_parks, sizeof(*self->parks))) {
+  if (!self->in_lane || !reserve_item(self, &self->parks, &self->parks_capacity,
+                                      self->num_parks, sizeof(*self->parks))) {
     return;
   }
   self->parks[self->num_parks++] = ls_cpu_here(self) - 1;
@@ -151,8 +151,8 @@ size_t ls_cpu_ref_size(const ls_graph *graph, uint64_t ref) {
 uint32_t ls_cpu_new_base(ls_cpu_compiler *self, ls_cpu_home home,
                          uint32_t index, size_t size) {
   const uint32_t number = (uint32_t)self->num_storages;
-  if (!reserve(self, &self->storages, &self->storages_capacity, number,
-               sizeof(*self->storages))) {
+  if (!reserve_item(self, &self->storages, &self->storages_capacity, number,
+                    sizeof(*self->storages))) {
     return 0;
   }
   self->storages[number] = (ls_cpu_storage){

@@ -11,13 +11,13 @@
 // gives a variable its value of the trip, and after the last one.
 #include "engine/cpu/compile/compile.h"
 
-static bool holds(const ls_cpu_stretch *stretch, uint32_t position) {
+static bool is_in_stretch(const ls_cpu_stretch *stretch, uint32_t position) {
   return stretch->begin <= position && position <= stretch->end;
 }
 
 static bool in_a_loop(const ls_cpu_compiler *self, uint32_t position) {
   for (size_t i = 0; i < self->num_loops; ++i)
-    if (holds(&self->loops[i], position)) return true;
+    if (is_in_stretch(&self->loops[i], position)) return true;
   return false;
 }
 
@@ -54,14 +54,14 @@ static ls_cpu_stretch time_of(const ls_cpu_compiler *self, uint32_t i) {
   if (replicate != LS_CPU_NONE) time = self->replicates[replicate];
   for (size_t k = 0; k < self->num_loops; ++k) {
     const ls_cpu_stretch *loop = &self->loops[k];
-    if (!holds(loop, i)) continue;
+    if (!is_in_stretch(loop, i)) continue;
     if (loop->begin < time.begin) time.begin = loop->begin;
     if (loop->end > time.end) time.end = loop->end;
   }
   return time;
 }
 
-static bool tears(const ls_cpu_compiler *self) {
+static bool may_tear_variables(const ls_cpu_compiler *self) {
   uint32_t first_write = UINT32_MAX, last_failure = 0;
   for (uint32_t i = 0; i < self->num_instructions; ++i) {
     const bool fails = may_fail(self->instructions[i].code);
@@ -81,13 +81,15 @@ static const ls_cpu_stretch *loop_around(const ls_cpu_compiler *self,
   const ls_cpu_stretch *outer = NULL;
   for (size_t i = 0; i < self->num_loops; ++i) {
     const ls_cpu_stretch *loop = &self->loops[i];
-    if (holds(loop, position) && (outer == NULL || loop->begin < outer->begin))
+    if (is_in_stretch(loop, position) &&
+        (outer == NULL || loop->begin < outer->begin))
       outer = loop;
   }
   return outer;
 }
 
-static void cover(ls_cpu_stretch *stretch, uint32_t begin, uint32_t end) {
+static void extend_stretch(ls_cpu_stretch *stretch, uint32_t begin,
+                           uint32_t end) {
   if (begin < stretch->begin) stretch->begin = begin;
   if (end > stretch->end) stretch->end = end;
 }
@@ -96,16 +98,16 @@ static void cover(ls_cpu_stretch *stretch, uint32_t begin, uint32_t end) {
 // write at any time from the beginning to the end of that.
 static void cover_write(const ls_cpu_compiler *self, const ls_cpu_stretch *loop,
                         uint32_t i, ls_cpu_stretch *writes) {
-  cover(writes, i, i);
+  extend_stretch(writes, i, i);
   for (size_t k = 0; k < self->num_loops; ++k) {
     const ls_cpu_stretch *inner = &self->loops[k];
-    if (inner != loop && holds(inner, i))
-      cover(writes, inner->begin, inner->end);
+    if (inner != loop && is_in_stretch(inner, i))
+      extend_stretch(writes, inner->begin, inner->end);
   }
   const uint32_t replicate = self->origins[i].replicate;
   if (replicate != LS_CPU_NONE)
-    cover(writes, self->replicates[replicate].begin,
-          self->replicates[replicate].end);
+    extend_stretch(writes, self->replicates[replicate].begin,
+                   self->replicates[replicate].end);
 }
 
 // Returns true if a variable's new value is complete before the loop begins.
@@ -143,10 +145,10 @@ static void find_trips(ls_cpu_compiler *self) {
       (ls_cpu_trips){true, loop->begin, writes.begin, writes.end};
 }
 
-void ls_cpu_look_at_failures(ls_cpu_compiler *self) {
+void ls_cpu_find_failure_values(ls_cpu_compiler *self) {
   if (ls_cpu_failed(self)) return;
   if (!self->program->apart)
-    self->out->facts.tears = tears(self);
+    self->out->facts.tears = may_tear_variables(self);
   else if (self->out->trunk == NULL)
     find_trips(self);
 }

@@ -52,8 +52,8 @@ static bool is_read(const ls_cpu_compiler *self, uint32_t i, uint32_t operand) {
   return operand < self->instructions[i].num_in;
 }
 
-static uint32_t root_of(const ls_cpu_compiler *self, uint32_t i,
-                        uint32_t operand) {
+static uint32_t operand_root(const ls_cpu_compiler *self, uint32_t i,
+                             uint32_t operand) {
   return self->operands[self->instructions[i].operand + operand];
 }
 
@@ -63,7 +63,7 @@ static bool is_update(const ls_cpu_compiler *self, const bool *wanted,
                       uint32_t i) {
   if (!is_light(self, i)) return false;
   for (uint32_t k = 0; k < num_operands(self, i); ++k) {
-    const uint32_t root = root_of(self, i, k);
+    const uint32_t root = operand_root(self, i, k);
     const ls_cpu_home home = self->storages[root].home;
     if (!is_read(self, i, k) && home != LS_CPU_VARIABLE &&
         home != LS_CPU_NEW_VALUE && (home != LS_CPU_ARENA || wanted[root]))
@@ -78,12 +78,12 @@ static void find_updates(const ls_cpu_compiler *self, slots *s, bool *wanted) {
     const bool moves = !is_wall(self, s, i) && is_update(self, wanted, i);
     s->slot[i] = moves ? i : LS_CPU_NONE;
     for (uint32_t k = 0; !moves && k < num_operands(self, i); ++k)
-      if (is_read(self, i, k)) wanted[root_of(self, i, k)] = true;
+      if (is_read(self, i, k)) wanted[operand_root(self, i, k)] = true;
   }
 }
 
 // ---- Scans -----------------------------------------------------------------
-static uint32_t further(const slots *s, uint32_t a, uint32_t b) {
+static uint32_t further_slot(const slots *s, uint32_t a, uint32_t b) {
   return s->goes_down == (a < b) ? a : b;
 }
 
@@ -93,18 +93,19 @@ static uint32_t slot_beside(const ls_cpu_compiler *self, const slots *s,
                             uint32_t i, uint32_t end) {
   uint32_t slot = end;
   for (uint32_t k = 0; k < num_operands(self, i); ++k)
-    slot =
-        further(s, slot,
-                (is_read(self, i, k) ? s->write : s->use)[root_of(self, i, k)]);
+    slot = further_slot(
+        s, slot,
+        (is_read(self, i, k) ? s->write : s->use)[operand_root(self, i, k)]);
   return slot;
 }
 
-static void pass(const ls_cpu_compiler *self, slots *s, uint32_t i,
-                 uint32_t slot) {
+static void pass_instruction(const ls_cpu_compiler *self, slots *s, uint32_t i,
+                             uint32_t slot) {
   for (uint32_t k = 0; k < num_operands(self, i); ++k) {
-    const uint32_t root = root_of(self, i, k);
-    s->use[root] = further(s, s->use[root], slot);
-    if (!is_read(self, i, k)) s->write[root] = further(s, s->write[root], slot);
+    const uint32_t root = operand_root(self, i, k);
+    s->use[root] = further_slot(s, s->use[root], slot);
+    if (!is_read(self, i, k))
+      s->write[root] = further_slot(s, s->write[root], slot);
   }
 }
 
@@ -115,7 +116,7 @@ static void move_up(const ls_cpu_compiler *self, slots *s) {
     if (is_wall(self, s, i)) wall = i;
     const bool moves = s->slot[i] != LS_CPU_NONE;
     if (moves) s->slot[i] = slot_beside(self, s, i, wall);
-    pass(self, s, i, moves ? s->slot[i] : i);
+    pass_instruction(self, s, i, moves ? s->slot[i] : i);
   }
 }
 
@@ -128,15 +129,15 @@ static void move_down(const ls_cpu_compiler *self, slots *s) {
     if (is_wall(self, s, i)) wall = i - 1;
     const bool moves = s->slot[i] != LS_CPU_NONE;
     const uint32_t slot = moves ? slot_beside(self, s, i, LS_CPU_NONE) : i - 1;
-    if (moves && slot != LS_CPU_NONE) s->slot[i] = further(s, slot, wall);
-    pass(self, s, i, moves ? s->slot[i] : slot);
+    if (moves && slot != LS_CPU_NONE) s->slot[i] = further_slot(s, slot, wall);
+    pass_instruction(self, s, i, moves ? s->slot[i] : slot);
   }
 }
 
 // ---- The new order ---------------------------------------------------------
 // Writes the instructions in their new order; updates in one slot keep theirs.
 // Returns false without memory.
-static bool reorder(ls_cpu_compiler *self, const slots *s) {
+static bool reorder_instructions(ls_cpu_compiler *self, const slots *s) {
   const uint32_t count = (uint32_t)self->num_instructions;
   uint32_t *first = ls_arena_new_array(&self->temp, uint32_t, count);
   uint32_t *next = ls_arena_new_array(&self->temp, uint32_t, count);
@@ -153,15 +154,15 @@ static bool reorder(ls_cpu_compiler *self, const slots *s) {
     next[i] = first[slot];
     first[slot] = i;
   }
-  uint32_t to = 0;
+  uint32_t position = 0;
   for (uint32_t slot = 0; slot < count; ++slot) {
     if (s->slot[slot] == LS_CPU_NONE) {
-      self->instructions[to] = instructions[slot];
-      self->origins[to++] = origins[slot];
+      self->instructions[position] = instructions[slot];
+      self->origins[position++] = origins[slot];
     }
     for (uint32_t i = first[slot]; i != LS_CPU_NONE; i = next[i]) {
-      self->instructions[to] = instructions[i];
-      self->origins[to++] = origins[i];
+      self->instructions[position] = instructions[i];
+      self->origins[position++] = origins[i];
     }
   }
   return true;
@@ -188,7 +189,7 @@ void ls_cpu_advance_updates(ls_cpu_compiler *self) {
   memset(s.write, 0xff, roots * sizeof(*s.write));
   memset(s.use, 0xff, roots * sizeof(*s.use));
   move_down(self, &s);
-  if (!reorder(self, &s)) {
+  if (!reorder_instructions(self, &s)) {
     ls_cpu_fail(self, ls_out_of_memory());
     return;
   }

@@ -55,26 +55,26 @@ typedef struct window {
 } window;
 
 static void copy_line(const ls_conv_dim *x, const window *w, size_t pixel,
-                      const char *from, char *to) {
+                      const char *from, char *target) {
   const int64_t before = ls_min_i64(ls_max_i64(0, -w->left), w->width);
   const int64_t end = ls_max_i64(before, ls_min_i64(w->width, x->in - w->left));
-  memset(to, 0, (size_t)before * pixel);
-  memcpy(to + (size_t)before * pixel,
+  memset(target, 0, (size_t)before * pixel);
+  memcpy(target + (size_t)before * pixel,
          from + (w->left + before) * (int64_t)pixel,
          (size_t)(end - before) * pixel);
-  memset(to + (size_t)end * pixel, 0, (size_t)(w->width - end) * pixel);
+  memset(target + (size_t)end * pixel, 0, (size_t)(w->width - end) * pixel);
 }
 
 static void copy_window(const ls_conv *conv, const window *w, size_t pixel,
-                        const char *image, char *to) {
+                        const char *image, char *target) {
   const ls_conv_dim *y = &conv->dim[Y], *x = &conv->dim[X];
   const size_t line = (size_t)w->width * pixel;
-  for (int64_t i = 0; i < w->height; ++i, to += line) {
+  for (int64_t i = 0; i < w->height; ++i, target += line) {
     const int64_t at = w->top + i;
     if (at < 0 || at >= y->in)
-      memset(to, 0, line);
+      memset(target, 0, line);
     else
-      copy_line(x, w, pixel, image + at * x->in * (int64_t)pixel, to);
+      copy_line(x, w, pixel, image + at * x->in * (int64_t)pixel, target);
   }
 }
 

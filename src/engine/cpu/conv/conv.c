@@ -45,7 +45,7 @@ ls_status ls_conv_read_window(const ls_kernel_plan *plan, ls_shape x,
   return ls_conv_read(plan, x, taps, y, out_conv);
 }
 
-ls_conv ls_conv_turned(const ls_conv *conv) {
+ls_conv ls_conv_input_gradient(const ls_conv *conv) {
   ls_conv turned = *conv;
   turned.in_channels = conv->out_channels;
   turned.out_channels = conv->in_channels;
@@ -108,7 +108,7 @@ int64_t ls_conv_outputs(const ls_conv *conv) {
 
 // Returns true if output `phase` uses an element of the dilated input with tap
 // `tap`.
-static bool meets(const ls_conv_dim *dim, int64_t phase, int64_t tap) {
+static bool uses_tap(const ls_conv_dim *dim, int64_t phase, int64_t tap) {
   return (phase * dim->stride + tap * dim->step + dim->base) % dim->spread == 0;
 }
 
@@ -123,7 +123,7 @@ static ls_conv_axis axis_of(const ls_conv_dim *dim, int64_t phase) {
   const int64_t step = dim->step < 0 ? -dim->step : dim->step;
   const int64_t tap_step = dim->spread / ls_common_divisor(dim->spread, step);
   int64_t tap = 0;
-  while (tap < tap_step && tap < dim->taps && !meets(dim, phase, tap))
+  while (tap < tap_step && tap < dim->taps && !uses_tap(dim, phase, tap))
     ++tap;
   if (tap == tap_step || tap >= dim->taps) return axis;
   axis.taps = (dim->taps - tap - 1) / tap_step + 1;
@@ -167,7 +167,7 @@ bool ls_conv_phase_of_tap(const ls_conv *conv, int64_t tap,
     const int64_t at = tap % dim->taps, phases = phases_of(dim);
     int64_t phase = 0;
     tap /= dim->taps;
-    while (phase < phases && !meets(dim, phase, at))
+    while (phase < phases && !uses_tap(dim, phase, at))
       ++phase;
     if (phase == phases) return false;
     ls_conv_axis *axis = &out_phase->axis[i];
@@ -228,10 +228,10 @@ typedef struct piece {
 #define FIXED(size)                                                            \
   case size:                                                                   \
     for (int64_t i = 0; i < count; ++i)                                        \
-      memcpy(to + i * pitch, from + i * step, size);                           \
+      memcpy(target + i * pitch, from + i * step, size);                       \
     return;
 
-void ls_conv_copy_rows(char *restrict to, int64_t pitch,
+void ls_conv_copy_rows(char *restrict target, int64_t pitch,
                        const char *restrict from, int64_t step, int64_t size,
                        int64_t count) {
   switch (size) {
@@ -250,45 +250,47 @@ void ls_conv_copy_rows(char *restrict to, int64_t pitch,
     FIXED(384)
   default:
     for (int64_t i = 0; i < count; ++i)
-      memcpy(to + i * pitch, from + i * step, (size_t)size);
+      memcpy(target + i * pitch, from + i * step, (size_t)size);
   }
 }
 
-static void zero_rows(char *to, int64_t pitch, int64_t size, int64_t count) {
+static void zero_rows(char *target, int64_t pitch, int64_t size,
+                      int64_t count) {
   for (int64_t i = 0; i < count; ++i)
-    memset(to + i * pitch, 0, (size_t)size);
+    memset(target + i * pitch, 0, (size_t)size);
 }
 
 // Writes one row, part of which may be outside of the input.
-static void edge_row(const piece *p, char *to, const char *row, int64_t place) {
+static void edge_row(const piece *p, char *target, const char *row,
+                     int64_t place) {
   const int64_t inside = ls_min_i64(p->width - place, p->taps) * p->channels;
   const int64_t end = ls_max_i64(p->low, ls_min_i64(inside, p->high));
   const int64_t before = place < 0 ? -place * p->channels : 0;
   const int64_t begin = ls_min_i64(ls_max_i64(before, p->low), end);
-  memset(to, 0, (size_t)(begin - p->low));
+  memset(target, 0, (size_t)(begin - p->low));
   if (end > begin)
-    memcpy(to + begin - p->low, row + place * p->pixel + begin,
+    memcpy(target + begin - p->low, row + place * p->pixel + begin,
            (size_t)(end - begin));
-  memset(to + end - p->low, 0, (size_t)(p->high - end));
+  memset(target + end - p->low, 0, (size_t)(p->high - end));
 }
 
 // Writes `count` rows, the first at `place`, each `move` positions further.
-static void piece_rows(const piece *p, char *to, const char *row, int64_t place,
-                       int64_t move, int64_t count) {
+static void piece_rows(const piece *p, char *target, const char *row,
+                       int64_t place, int64_t move, int64_t count) {
   int64_t i = 0;
   for (; i < count && place + i * move < 0; ++i)
-    edge_row(p, to + i * p->pitch, row, place + i * move);
+    edge_row(p, target + i * p->pitch, row, place + i * move);
   // Last position at which the piece is inside.
   const int64_t last = p->width - p->taps - place;
-  const int64_t whole = last < 0 ? 0 : ls_min_i64(count, last / move + 1);
-  if (whole > i) {
-    ls_conv_copy_rows(to + i * p->pitch, p->pitch,
+  const int64_t num_inside = last < 0 ? 0 : ls_min_i64(count, last / move + 1);
+  if (num_inside > i) {
+    ls_conv_copy_rows(target + i * p->pitch, p->pitch,
                       row + (place + i * move) * p->pixel + p->low,
-                      move * p->pixel, p->high - p->low, whole - i);
-    i = whole;
+                      move * p->pixel, p->high - p->low, num_inside - i);
+    i = num_inside;
   }
   for (; i < count; ++i)
-    edge_row(p, to + i * p->pitch, row, place + i * move);
+    edge_row(p, target + i * p->pitch, row, place + i * move);
 }
 
 // The wanted columns of a line of pixels.
@@ -303,7 +305,7 @@ typedef struct line_work {
 
 // Writes the columns of the taps (z, y): one piece, or one per tap.
 static void tap_row(const line_work *w, int64_t z, int64_t y, int64_t column,
-                    char *to) {
+                    char *target) {
   const ls_conv *conv = w->phase->conv;
   const ls_conv_axis *axis = w->phase->axis;
   const int64_t at_z =
@@ -321,7 +323,7 @@ static void tap_row(const line_work *w, int64_t z, int64_t y, int64_t column,
     p.low = ls_max_i64(0, w->begin - column);
     p.high = ls_min_i64(w->run, w->end - column);
     if (p.low >= p.high) continue;
-    char *rows = to + column + p.low - w->begin;
+    char *rows = target + column + p.low - w->begin;
     const int64_t place =
         axis[X].start + x * axis[X].start_step + w->line.at[X] * axis[X].move;
     if (inside)
@@ -347,13 +349,13 @@ void ls_conv_panel(const ls_conv_phase *phase, const ls_conv_source *source,
       conv->groups == 1 && axis[X].start_step == 1 ? axis[X].taps : 1;
   w.run = w.piece.taps * w.piece.channels;
   const int64_t row = axis[X].taps * w.piece.channels;
-  char *to = panel;
+  char *target = panel;
   for (int64_t m = m0; m < m1 && k0 < k1; m += w.line.count) {
     w.line = ls_conv_line_at(phase, m, m1);
     // Visits only tap rows that have wanted columns.
     const int64_t last = (w.end - 1) / row;
     for (int64_t r = w.begin / row; r <= last; ++r)
-      tap_row(&w, r / axis[1].taps, r % axis[1].taps, r * row, to);
-    to += w.line.count * w.piece.pitch;
+      tap_row(&w, r / axis[1].taps, r % axis[1].taps, r * row, target);
+    target += w.line.count * w.piece.pitch;
   }
 }

@@ -43,7 +43,7 @@ ls_status ls_conv_read(const ls_kernel_plan *plan, ls_shape x, ls_shape w,
 ls_status ls_conv_read_window(const ls_kernel_plan *plan, ls_shape x,
                               ls_shape y, ls_conv *out_conv);
 // Returns the geometry of the input's gradient of a convolution.
-ls_conv ls_conv_turned(const ls_conv *conv);
+ls_conv ls_conv_input_gradient(const ls_conv *conv);
 
 // Returns tap `i` in order of the positions that the taps use.
 static inline int64_t ls_conv_tap_in_order(const ls_conv_dim *dim, int64_t i) {
@@ -132,7 +132,7 @@ void ls_conv_panel(const ls_conv_phase *phase, const ls_conv_source *source,
 
 // Copies `count` rows of `size` bytes, from rows `step` apart to rows `pitch`
 // apart.
-void ls_conv_copy_rows(char *restrict to, int64_t pitch,
+void ls_conv_copy_rows(char *restrict target, int64_t pitch,
                        const char *restrict from, int64_t step, int64_t size,
                        int64_t count);
 

@@ -77,25 +77,25 @@ static void pack_weights(const conv_params *self, const ls_conv_phase *phase,
   const size_t wide = self->types.wide;
   for (int64_t t = 0; t < phase->taps; ++t) {
     const int64_t tap = ls_conv_tap_at(phase, t);
-    char *to = weights + (size_t)(t * in * out) * wide;
+    char *target = weights + (size_t)(t * in * out) * wide;
     const char *from = (const char *)stored +
                        (size_t)((tap * rows * conv->groups + group) * columns) *
                            self->types.size;
     const size_t pitch = (size_t)(columns * conv->groups) * self->types.size;
     for (int64_t r = 0; r < rows; ++r, from += pitch) {
-      char *row = to + (size_t)(r * columns) * wide;
+      char *row = target + (size_t)(r * columns) * wide;
       if (!self->turned)
         ls_conv_widen(&self->types, row, from, columns);
       else
-        ls_conv_widen_column(&self->types, to + (size_t)r * wide, rows, from,
-                             columns);
+        ls_conv_widen_column(&self->types, target + (size_t)r * wide, rows,
+                             from, columns);
     }
   }
 }
 
 // First step: a block is a phase of a group.
-static void weights_loop(const ls_kernel_call *call, int64_t begin_block,
-                         int64_t end_block) {
+static void pack_weights_loop(const ls_kernel_call *call, int64_t begin_block,
+                              int64_t end_block) {
   const conv_params *self = call->params;
   for (int64_t b = begin_block; b < end_block; ++b) {
     const ls_conv_phase phase = ls_conv_phase_of(&self->conv, b % self->phases);
@@ -112,23 +112,27 @@ static void weights_loop(const ls_kernel_call *call, int64_t begin_block,
 
 // ---- Results ---------------------------------------------------------------
 // Stores the results of the pixels [m0, m1), which are in scratch.
-static void scatter(const conv_params *self, const ls_conv_phase *phase,
-                    int64_t group, int64_t m0, int64_t m1, const char *from,
-                    void *out) {
+static void scatter_results(const conv_params *self, const ls_conv_phase *phase,
+                            int64_t group, int64_t m0, int64_t m1,
+                            const char *from, void *out) {
   const ls_conv *conv = &self->conv;
   const bool half = self->types.half != LS_DTYPE_NONE;
   const int64_t size = (int64_t)self->types.size;
-  const int64_t channels = conv->out_channels, all = channels * conv->groups;
+  const int64_t channels = conv->out_channels,
+                num_channels = channels * conv->groups;
   const int64_t row = channels * (int64_t)self->types.wide;
-  const int64_t pitch = phase->axis[LS_WINDOW_DIMS - 1].period * all * size;
+  const int64_t pitch =
+      phase->axis[LS_WINDOW_DIMS - 1].period * num_channels * size;
   for (int64_t m = m0; m < m1;) {
     const ls_conv_line line = ls_conv_line_at(phase, m, m1);
-    char *to =
+    char *target =
         (char *)out +
-        (ls_conv_output_at(phase, &line) * all + group * channels) * size;
-    if (!half) ls_conv_copy_rows(to, pitch, from, row, row, line.count);
+        (ls_conv_output_at(phase, &line) * num_channels + group * channels) *
+            size;
+    if (!half) ls_conv_copy_rows(target, pitch, from, row, row, line.count);
     for (int64_t i = 0; half && i < line.count; ++i)
-      ls_conv_narrow(&self->types, to + i * pitch, from + i * row, channels);
+      ls_conv_narrow(&self->types, target + i * pitch, from + i * row,
+                     channels);
     from += line.count * row;
     m += line.count;
   }
@@ -136,19 +140,19 @@ static void scatter(const conv_params *self, const ls_conv_phase *phase,
 
 // Stores the maxima of the pixels [m0, m1): lines of one image from an even one
 // on.
-static void pool(const conv_params *self, int64_t m0, int64_t m1,
-                 const ls_kernel_call *call) {
+static void pool_results(const conv_params *self, int64_t m0, int64_t m1,
+                         const ls_kernel_call *call) {
   const ls_conv *conv = &self->conv;
   const int64_t channels = conv->out_channels;
   const int64_t width = conv->dim[LS_WINDOW_DIMS - 1].out;
   const int64_t pixels = ls_conv_outputs(conv);
   const int64_t line = m0 % pixels / width;
-  const int64_t to =
+  const int64_t target =
       (m0 / pixels * ls_conv_windows(conv) + line / 2 * (width / 2)) * channels;
   const char *from = (const char *)call->scratch + self->result;
   ls_pool_lines(self->pools, (const float *)(const void *)from, width, channels,
-                (m1 - m0) / (2 * width), (float *)call->out[0] + to,
-                (uint8_t *)call->out[1] + to);
+                (m1 - m0) / (2 * width), (float *)call->out[0] + target,
+                (uint8_t *)call->out[1] + target);
 }
 
 // ---- Loop ------------------------------------------------------------------
@@ -185,19 +189,21 @@ static const void *panel_of(const conv_params *self, const conv_state *s,
   if (self->plain)
     return in + (size_t)(m0 * columns * self->conv.groups) * size;
   const bool half = self->types.half != LS_DTYPE_NONE;
-  char *to = scratch + (half ? self->half_panel : self->panel);
-  ls_conv_panel(&s->phase, &(ls_conv_source){in, size}, m0, m1, 0, columns, to);
+  char *target = scratch + (half ? self->half_panel : self->panel);
+  ls_conv_panel(&s->phase, &(ls_conv_source){in, size}, m0, m1, 0, columns,
+                target);
   if (half)
-    ls_conv_widen(&self->types, scratch + self->panel, to, (m1 - m0) * columns);
+    ls_conv_widen(&self->types, scratch + self->panel, target,
+                  (m1 - m0) * columns);
   return scratch + self->panel;
 }
 
 // Multiplies the panel of the pixels [m0, m1), which is A of `product`.
-static void multiply(const conv_params *self, const conv_state *s, int64_t m0,
-                     int64_t m1, ls_cpu_product *product) {
+static void multiply_panel(const conv_params *self, const conv_state *s,
+                           int64_t m0, int64_t m1, ls_cpu_product *product) {
   const ls_conv *conv = &self->conv;
   char *scratch = s->call->scratch;
-  const int64_t all = conv->out_channels * conv->groups;
+  const int64_t num_channels = conv->out_channels * conv->groups;
   const int64_t first = s->group * conv->out_channels;
   const size_t size = self->types.size, wide = self->types.wide;
   product->m = (size_t)(m1 - m0);
@@ -206,9 +212,9 @@ static void multiply(const conv_params *self, const conv_state *s, int64_t m0,
   product->b = s->weights;
   product->c = self->scatters ? scratch + self->result
                               : (char *)s->call->out[0] +
-                                    (size_t)(m0 * all + first) * size;
-  product->ldb = (size_t)(self->packs ? conv->out_channels : all);
-  product->ldc = (size_t)(self->scatters ? conv->out_channels : all);
+                                    (size_t)(m0 * num_channels + first) * size;
+  product->ldb = (size_t)(self->packs ? conv->out_channels : num_channels);
+  product->ldc = (size_t)(self->scatters ? conv->out_channels : num_channels);
   product->activation = self->activation;
   if (self->has_bias)
     product->bias =
@@ -218,9 +224,10 @@ static void multiply(const conv_params *self, const conv_state *s, int64_t m0,
   self->types.product(product, &(ls_cpu_block){0, product->m, 0, product->n},
                       scratch + self->product);
   if (self->pools != NULL)
-    pool(self, m0, m1, s->call);
+    pool_results(self, m0, m1, s->call);
   else if (self->scatters)
-    scatter(self, &s->phase, s->group, m0, m1, product->c, s->call->out[0]);
+    scatter_results(self, &s->phase, s->group, m0, m1, product->c,
+                    s->call->out[0]);
 }
 
 // Runs unit `band` of the phase's pixels with a panel.
@@ -234,7 +241,7 @@ static void run_panel(const conv_params *self, const conv_state *s,
       .lda = (size_t)(s->phase.taps * self->conv.in_channels *
                       (self->plain ? self->conv.groups : 1)),
   };
-  multiply(self, s, m0, m1, &product);
+  multiply_panel(self, s, m0, m1, &product);
 }
 
 // Returns true if zeros of dy may be skipped: they change no result.
@@ -273,7 +280,8 @@ static void run_view(const conv_params *self, const conv_state *s,
               (before + begin * width) * self->conv.out_channels,
           s->call->scratch))
     return;
-  multiply(self, s, before + begin * width, before + end * width, &product);
+  multiply_panel(self, s, before + begin * width, before + end * width,
+                 &product);
 }
 
 static void convolution_loop(const ls_kernel_call *call, int64_t begin_block,
@@ -291,7 +299,7 @@ static void convolution_loop(const ls_kernel_call *call, int64_t begin_block,
 }
 
 // ---- Plan ------------------------------------------------------------------
-static void place_scratch(ls_kernel_plan *plan, conv_params *self) {
+static void place_band_scratch(ls_kernel_plan *plan, conv_params *self) {
   const ls_conv *conv = &self->conv;
   const size_t wide = self->types.wide, band = (size_t)self->band;
   const size_t columns = (size_t)self->columns;
@@ -351,7 +359,7 @@ static ls_status read_geometry(ls_kernel_plan *plan, conv_params *self) {
     return ls_conv_read(plan, y, w, plan->out[0].shape, &self->conv);
   ls_conv forward;
   LS_RETURN_IF_ERROR(ls_conv_read(plan, plan->out[0].shape, w, y, &forward));
-  self->conv = ls_conv_turned(&forward);
+  self->conv = ls_conv_input_gradient(&forward);
   return ls_ok();
 }
 
@@ -377,9 +385,9 @@ ls_status kernel_convolution(ls_kernel_plan *plan) {
   self->phases = ls_conv_phases(conv);
   self->scatters = self->phases > 1 || half || self->pools != NULL;
   cut_bands(self);
-  place_scratch(plan, self);
+  place_band_scratch(plan, self);
   if (self->packs) {
-    plan->first = weights_loop;
+    plan->first = pack_weights_loop;
     plan->first_blocks = conv->groups * self->phases;
     plan->shared = self->types.wide * (size_t)(conv->groups * self->columns) *
                    (size_t)conv->out_channels;

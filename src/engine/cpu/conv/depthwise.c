@@ -56,8 +56,8 @@ typedef struct depthwise_params {
 
 // Returns `count` elements in the type of the computation: in place, or
 // widened.
-static const void *load(const depthwise_params *self, const void *in,
-                        int64_t index, char *buffer, int64_t count) {
+static const void *load_channels(const depthwise_params *self, const void *in,
+                                 int64_t index, char *buffer, int64_t count) {
   const char *from = (const char *)in + (size_t)index * self->types.size;
   if (self->types.half == LS_DTYPE_NONE) return from;
   ls_widen(self->types.half, (float *)(void *)buffer,
@@ -83,8 +83,9 @@ static void add_tap_row(const output_work *w, int64_t row, int64_t tap,
     const int64_t k = ls_conv_tap_in_order(dim, i);
     int64_t place;
     if (!ls_conv_meets(dim, at, k, &place)) continue;
-    const void *x = load(w->self, w->call->in[0], (row + place) * w->channels,
-                         (char *)w->call->scratch + w->self->x, w->channels);
+    const void *x =
+        load_channels(w->self, w->call->in[0], (row + place) * w->channels,
+                      (char *)w->call->scratch + w->self->x, w->channels);
     const size_t by = (size_t)((tap + k) * w->channels) * w->self->types.wide;
     w->self->rows.add_products(w->acc, x, w->weights + by, w->channels);
   }
@@ -112,16 +113,17 @@ static void depthwise_loop(const ls_kernel_call *call, int64_t begin_block,
   const ls_conv *conv = &self->conv;
   const ls_conv_dim *dim = conv->dim;
   const int64_t channels = conv->groups;
-  const int64_t all = conv->images * ls_conv_outputs(conv);
-  const int64_t end = ls_min_i64(end_block * self->per_block, all);
+  const int64_t num_outputs = conv->images * ls_conv_outputs(conv);
+  const int64_t end = ls_min_i64(end_block * self->per_block, num_outputs);
   const bool half = self->types.half != LS_DTYPE_NONE;
   char *scratch = call->scratch;
   output_work w = {.self = self, .call = call, .channels = channels};
-  w.weights = load(self, call->in[1], 0, scratch + self->weights,
-                   ls_conv_taps(conv) * channels);
-  const void *bias = self->has_bias ? load(self, call->in[2], 0,
-                                           scratch + self->bias, channels)
-                                    : NULL;
+  w.weights = load_channels(self, call->in[1], 0, scratch + self->weights,
+                            ls_conv_taps(conv) * channels);
+  const void *bias =
+      self->has_bias
+          ? load_channels(self, call->in[2], 0, scratch + self->bias, channels)
+          : NULL;
   for (int64_t o = begin_block * self->per_block; o < end; ++o) {
     char *out =
         (char *)call->out[0] + (size_t)(o * channels) * self->types.size;
@@ -200,11 +202,12 @@ static void add_line(const depthwise_params *self, const ls_kernel_call *call,
     if (inside && place >= 0 && place < conv->dim[2].in) {
       const int64_t in = (row * conv->dim[2].in + place) * conv->groups;
       const int64_t out = (output + i * axis->period) * conv->groups;
-      self->rows.add_products(
-          scratch + self->acc,
-          load(self, call->in[0], in + first, scratch + self->x, count),
-          load(self, call->in[1], out + first, scratch + self->y, count),
-          count);
+      self->rows.add_products(scratch + self->acc,
+                              load_channels(self, call->in[0], in + first,
+                                            scratch + self->x, count),
+                              load_channels(self, call->in[1], out + first,
+                                            scratch + self->y, count),
+                              count);
     }
     if ((pixel + 1) % CHAIN != 0 && pixel + 1 < phase->pixels) continue;
     self->rows.add(sum, scratch + self->acc, count);
@@ -212,8 +215,8 @@ static void add_line(const depthwise_params *self, const ls_kernel_call *call,
   }
 }
 
-static void weights_loop(const ls_kernel_call *call, int64_t begin_block,
-                         int64_t end_block) {
+static void depthwise_weights_loop(const ls_kernel_call *call,
+                                   int64_t begin_block, int64_t end_block) {
   const depthwise_params *self = call->params;
   const int64_t channels = self->conv.groups;
   char *acc = (char *)call->scratch + self->acc;
@@ -252,6 +255,6 @@ ls_status ls_conv_depthwise_weights(ls_kernel_plan *plan, const ls_conv *conv,
   plan->scratch = end;
   self->units = ls_blocks_of(conv->groups, UNIT_CHANNELS);
   plan->blocks = ls_conv_taps(conv) * self->units;
-  plan->loop = weights_loop;
+  plan->loop = depthwise_weights_loop;
   return ls_ok();
 }

@@ -27,27 +27,27 @@ ls_status ls_conv_types_of(const ls_kernel_plan *plan, int64_t run,
   return ls_ok();
 }
 
-void ls_conv_widen(const ls_conv_types *types, void *to, const void *from,
+void ls_conv_widen(const ls_conv_types *types, void *target, const void *from,
                    int64_t count) {
   if (types->half != LS_DTYPE_NONE)
-    ls_widen(types->half, to, from, count);
+    ls_widen(types->half, target, from, count);
   else
-    memcpy(to, from, (size_t)count * types->size);
+    memcpy(target, from, (size_t)count * types->size);
 }
 
-void ls_conv_narrow(const ls_conv_types *types, void *to, const void *from,
+void ls_conv_narrow(const ls_conv_types *types, void *target, const void *from,
                     int64_t count) {
   if (types->half != LS_DTYPE_NONE)
-    ls_narrow(types->half, to, from, count);
+    ls_narrow(types->half, target, from, count);
   else
-    memcpy(to, from, (size_t)count * types->size);
+    memcpy(target, from, (size_t)count * types->size);
 }
 
-void ls_conv_widen_column(const ls_conv_types *types, void *to, int64_t pitch,
-                          const void *from, int64_t count) {
+void ls_conv_widen_column(const ls_conv_types *types, void *target,
+                          int64_t pitch, const void *from, int64_t count) {
   if (types->wide == sizeof(double)) {
     for (int64_t i = 0; i < count; ++i)
-      ((double *)to)[i * pitch] = ((const double *)from)[i];
+      ((double *)target)[i * pitch] = ((const double *)from)[i];
     return;
   }
   float chunk[LS_CHUNK];
@@ -60,7 +60,7 @@ void ls_conv_widen_column(const ls_conv_types *types, void *to, int64_t pitch,
       wide = chunk;
     }
     for (int64_t i = 0; i < some; ++i)
-      ((float *)to)[(done + i) * pitch] = wide[i];
+      ((float *)target)[(done + i) * pitch] = wide[i];
     in += (size_t)some * types->size;
     from = in;
   }

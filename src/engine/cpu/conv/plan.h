@@ -22,13 +22,13 @@ ls_status ls_conv_types_of(const ls_kernel_plan *plan, int64_t run,
                            ls_conv_types *out);
 
 // Convert `count` stored elements to the type of the computation, and back.
-void ls_conv_widen(const ls_conv_types *types, void *to, const void *from,
+void ls_conv_widen(const ls_conv_types *types, void *target, const void *from,
                    int64_t count);
-void ls_conv_narrow(const ls_conv_types *types, void *to, const void *from,
+void ls_conv_narrow(const ls_conv_types *types, void *target, const void *from,
                     int64_t count);
 // Does the same to elements that are `pitch` apart.
-void ls_conv_widen_column(const ls_conv_types *types, void *to, int64_t pitch,
-                          const void *from, int64_t count);
+void ls_conv_widen_column(const ls_conv_types *types, void *target,
+                          int64_t pitch, const void *from, int64_t count);
 
 // Reserves `size` bytes of scratch at `*end`; returns their offset.
 static inline size_t ls_conv_place(size_t *end, size_t size) {

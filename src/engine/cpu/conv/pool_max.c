@@ -42,10 +42,11 @@ static void pool_loop(const ls_kernel_call *call, int64_t begin_block,
   const int64_t line = self->width * self->channels;
   for (int64_t b = begin_block; b < end_block; ++b) {
     const int64_t first = b / lines * self->height + b % lines * 2;
-    const int64_t to = b * (self->width / 2) * self->channels;
+    const int64_t target = b * (self->width / 2) * self->channels;
     ls_pool_lines(self->rows, (const float *)call->in[0] + first * line,
-                  self->width, self->channels, 1, (float *)call->out[0] + to,
-                  (uint8_t *)call->out[1] + to);
+                  self->width, self->channels, 1,
+                  (float *)call->out[0] + target,
+                  (uint8_t *)call->out[1] + target);
   }
 }
 

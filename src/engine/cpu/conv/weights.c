@@ -51,21 +51,24 @@ static const void *dy_of(const weights_params *self, const part *p,
                          const ls_kernel_call *call, int64_t m0, int64_t m1,
                          size_t *out_pitch) {
   const ls_conv *conv = &self->conv;
-  const int64_t channels = conv->out_channels, all = channels * conv->groups;
+  const int64_t channels = conv->out_channels,
+                num_channels = channels * conv->groups;
   const char *in = (const char *)call->in[1] +
                    (size_t)(p->group * channels) * self->types.size;
-  *out_pitch = (size_t)(self->gathers ? channels : all);
-  if (!self->gathers) return in + (size_t)(m0 * all) * self->types.size;
-  char *dy = (char *)call->scratch + self->dy, *to = dy;
+  *out_pitch = (size_t)(self->gathers ? channels : num_channels);
+  if (!self->gathers)
+    return in + (size_t)(m0 * num_channels) * self->types.size;
+  char *dy = (char *)call->scratch + self->dy, *target = dy;
   for (int64_t m = m0; m < m1;) {
     const ls_conv_line line = ls_conv_line_at(&p->phase, m, m1);
     const int64_t at = ls_conv_output_at(&p->phase, &line);
     const int64_t period = p->phase.axis[LS_WINDOW_DIMS - 1].period;
     for (int64_t i = 0; i < line.count; ++i) {
-      ls_conv_widen(&self->types, to,
-                    in + (size_t)((at + i * period) * all) * self->types.size,
+      ls_conv_widen(&self->types, target,
+                    in + (size_t)((at + i * period) * num_channels) *
+                             self->types.size,
                     channels);
-      to += (size_t)channels * self->types.wide;
+      target += (size_t)channels * self->types.wide;
     }
     m += line.count;
   }
@@ -76,19 +79,19 @@ static const void *panel_of(const weights_params *self, const part *p,
                             const ls_kernel_call *call, int64_t m0, int64_t m1,
                             size_t *out_pitch) {
   const ls_conv *conv = &self->conv;
-  const int64_t all = conv->in_channels * conv->groups;
+  const int64_t num_channels = conv->in_channels * conv->groups;
   const size_t size = self->types.size;
   char *scratch = call->scratch;
   const char *in =
       (const char *)call->in[0] + (size_t)(p->group * conv->in_channels) * size;
-  *out_pitch = (size_t)(self->plain ? all : p->k1 - p->k0);
-  if (self->plain) return in + (size_t)(m0 * all + p->k0) * size;
+  *out_pitch = (size_t)(self->plain ? num_channels : p->k1 - p->k0);
+  if (self->plain) return in + (size_t)(m0 * num_channels + p->k0) * size;
   const bool half = self->types.half != LS_DTYPE_NONE;
-  char *to = scratch + (half ? self->half_panel : self->panel);
+  char *target = scratch + (half ? self->half_panel : self->panel);
   ls_conv_panel(&p->phase, &(ls_conv_source){in, size}, m0, m1, p->k0, p->k1,
-                to);
+                target);
   if (half)
-    ls_conv_widen(&self->types, scratch + self->panel, to,
+    ls_conv_widen(&self->types, scratch + self->panel, target,
                   (m1 - m0) * (p->k1 - p->k0));
   return scratch + self->panel;
 }
@@ -140,16 +143,18 @@ static int64_t add_view(const weights_params *self, const part *p,
 static void run_part(const weights_params *self, const part *p,
                      const ls_kernel_call *call) {
   const ls_conv *conv = &self->conv;
-  const int64_t channels = conv->out_channels, all = channels * conv->groups;
+  const int64_t channels = conv->out_channels,
+                num_channels = channels * conv->groups;
   const bool half = self->types.half != LS_DTYPE_NONE;
   char *scratch = call->scratch;
-  char *out = (char *)call->out[0] +
-              (size_t)(p->r0 * all + p->group * channels) * self->types.size;
+  char *out =
+      (char *)call->out[0] +
+      (size_t)(p->r0 * num_channels + p->group * channels) * self->types.size;
   ls_cpu_product product = {
       .m = (size_t)(p->r1 - p->r0),
       .n = (size_t)channels,
       .c = half ? scratch + self->result : out,
-      .ldc = (size_t)(half ? channels : all),
+      .ldc = (size_t)(half ? channels : num_channels),
       .a_transposed = true,
   };
   const bool is_view = self->views.lines > 0 && p->phase.pixels > 0;
@@ -161,7 +166,8 @@ static void run_part(const weights_params *self, const part *p,
   } while (m0 < p->phase.pixels);
   const float *wide = product.c;
   for (int64_t r = 0; half && r < p->r1 - p->r0; ++r)
-    ls_conv_narrow(&self->types, out + (size_t)(r * all) * self->types.size,
+    ls_conv_narrow(&self->types,
+                   out + (size_t)(r * num_channels) * self->types.size,
                    wide + r * channels, channels);
 }
 
@@ -176,19 +182,19 @@ static int64_t num_weights(const weights_params *self) {
 }
 
 // First step: a block is a part.
-static void parts_loop(const ls_kernel_call *call, int64_t begin_block,
-                       int64_t end_block) {
+static void sum_bands_loop(const ls_kernel_call *call, int64_t begin_block,
+                           int64_t end_block) {
   const weights_params *self = call->params;
   const ls_conv *conv = &self->conv;
-  const part all = {.r1 = ls_conv_taps(conv) * conv->in_channels,
-                    .phase = ls_conv_phase_of(conv, 0)};
-  const int64_t lines = all.phase.axis[LS_WINDOW_DIMS - 2].count;
-  const int64_t width = all.phase.axis[LS_WINDOW_DIMS - 1].count;
+  const part all_rows = {.r1 = ls_conv_taps(conv) * conv->in_channels,
+                         .phase = ls_conv_phase_of(conv, 0)};
+  const int64_t lines = all_rows.phase.axis[LS_WINDOW_DIMS - 2].count;
+  const int64_t width = all_rows.phase.axis[LS_WINDOW_DIMS - 1].count;
   for (int64_t b = begin_block; b < end_block; ++b) {
     const int64_t first = b * num_bands(self) / self->parts;
     const int64_t end = (b + 1) * num_bands(self) / self->parts;
     ls_cpu_product product = {
-        .m = (size_t)all.r1,
+        .m = (size_t)all_rows.r1,
         .n = (size_t)conv->out_channels,
         .c = (char *)call->out[0] +
              (size_t)(b * num_weights(self)) * self->types.wide,
@@ -203,7 +209,7 @@ static void parts_loop(const ls_kernel_call *call, int64_t begin_block,
       const int64_t line = band / self->views.per_image * lines +
                            band % self->views.per_image * self->views.lines;
       product.accumulate = band > first;
-      add_view(self, &all, call, line * width, &product);
+      add_view(self, &all_rows, call, line * width, &product);
     }
   }
 }
@@ -221,8 +227,8 @@ ADD_PARTS(add_parts_f32, float)
 ADD_PARTS(add_parts_f64, double)
 
 // Second step: a block is a range of weights.
-static void sum_loop(const ls_kernel_call *call, int64_t begin_block,
-                     int64_t end_block) {
+static void add_parts_loop(const ls_kernel_call *call, int64_t begin_block,
+                           int64_t end_block) {
   const weights_params *self = call->params;
   const int64_t size = num_weights(self), begin = begin_block * STRETCH;
   const int64_t end = ls_min_i64(end_block * STRETCH, size);
@@ -243,8 +249,8 @@ static bool cut_parts(weights_params *self) {
 }
 
 // ---- By rows ---------------------------------------------------------------
-static void weights_loop(const ls_kernel_call *call, int64_t begin_block,
-                         int64_t end_block) {
+static void weight_rows_loop(const ls_kernel_call *call, int64_t begin_block,
+                             int64_t end_block) {
   const weights_params *self = call->params;
   const int64_t rows = ls_conv_taps(&self->conv) * self->conv.in_channels;
   const int64_t most = JOINED_ROWS / UNIT_ROWS;
@@ -321,14 +327,14 @@ ls_status kernel_conv_grad_weights(ls_kernel_plan *plan) {
                                &self->types, &self->views, &end);
   plan->scratch = end;
   plan->params = self;
-  plan->loop = weights_loop;
+  plan->loop = weight_rows_loop;
   plan->blocks = conv->groups * self->units;
   if (!by_parts) return ls_ok();
-  plan->first = parts_loop;
+  plan->first = sum_bands_loop;
   plan->first_blocks = self->parts;
   plan->shared = (size_t)(self->parts * num_weights(self)) * wide;
   plan->only_shared = true;
-  plan->loop = sum_loop;
+  plan->loop = add_parts_loop;
   plan->blocks = ls_blocks_of(num_weights(self), STRETCH);
   return ls_ok();
 }

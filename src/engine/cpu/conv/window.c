@@ -117,8 +117,8 @@ static double mean_factor(const window_params *self, const int64_t *at) {
 }
 
 // Returns the row of position `index`; a 16-bit one widened into `buffer`.
-static const void *load(const window_params *self, const void *in,
-                        int64_t index, float *buffer) {
+static const void *load_row(const window_params *self, const void *in,
+                            int64_t index, float *buffer) {
   const char *from =
       (const char *)in + (size_t)(index * self->channels) * self->size;
   if (self->half == LS_DTYPE_NONE) return from;
@@ -141,7 +141,8 @@ typedef void (*take_row)(const window_work *w, int64_t index,
 static void take_element(const window_work *w, int64_t index,
                          const int64_t *place) {
   (void)place;
-  w->self->rows.combine(w->acc, load(w->self, w->call->in[0], index, w->buffer),
+  w->self->rows.combine(w->acc,
+                        load_row(w->self, w->call->in[0], index, w->buffer),
                         w->self->channels);
 }
 
@@ -149,8 +150,8 @@ static void take_window(const window_work *w, int64_t index,
                         const int64_t *place) {
   const window_params *self = w->self;
   const double factor = self->is_mean ? mean_factor(self, place) : 1;
-  self->add_scaled(w->acc, load(self, w->call->in[0], index, w->buffer), factor,
-                   self->channels);
+  self->add_scaled(w->acc, load_row(self, w->call->in[0], index, w->buffer),
+                   factor, self->channels);
 }
 
 // Combines all positions that output `at` uses, in row order.
@@ -207,8 +208,8 @@ static void window_loop(const ls_kernel_call *call, int64_t begin_block,
   const window_params *self = call->params;
   const ls_conv_dim *dim = self->conv.dim;
   const bool half = self->half != LS_DTYPE_NONE, gradient = self->gradient;
-  const int64_t all = self->conv.images * ls_conv_outputs(&self->conv);
-  const int64_t end = ls_min_i64(end_block * self->per_block, all);
+  const int64_t num_outputs = self->conv.images * ls_conv_outputs(&self->conv);
+  const int64_t end = ls_min_i64(end_block * self->per_block, num_outputs);
   window_work w = {.self = self, .call = call, .buffer = call->scratch};
   for (int64_t o = begin_block * self->per_block; o < end; ++o) {
     char *out =
@@ -257,7 +258,8 @@ static ls_status plan_windows(ls_kernel_plan *plan, ls_shape x, ls_shape y,
   if (self->rows.begin == NULL || (gradient && !ls_dtype_is_float(dtype)))
     return ls_kernel_unsupported(plan, dtype);
   LS_RETURN_IF_ERROR(ls_conv_read_window(plan, x, y, &self->counted));
-  self->conv = gradient ? ls_conv_turned(&self->counted) : self->counted;
+  self->conv =
+      gradient ? ls_conv_input_gradient(&self->counted) : self->counted;
   const int64_t work =
       ls_max_i64(1, self->channels * ls_conv_taps(&self->conv));
   self->per_block = ls_max_i64(1, LS_BLOCK / work);

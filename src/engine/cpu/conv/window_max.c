@@ -83,16 +83,16 @@ typedef struct max_work {
 
 // Returns `count` channels of position `index`; 16-bit ones widened into
 // scratch.
-static const void *load(const max_work *w, const void *in, int64_t index,
-                        size_t buffer) {
+static const void *load_channels(const max_work *w, const void *in,
+                                 int64_t index, size_t buffer) {
   const max_params *self = w->self;
   const char *from =
       (const char *)in +
       (size_t)(index * self->channels + w->first) * self->types.size;
   if (self->types.half == LS_DTYPE_NONE) return from;
-  char *to = (char *)w->call->scratch + buffer;
-  ls_conv_widen(&self->types, to, from, w->count);
-  return to;
+  char *target = (char *)w->call->scratch + buffer;
+  ls_conv_widen(&self->types, target, from, w->count);
+  return target;
 }
 
 // An iterator over the positions under a window's taps.
@@ -146,9 +146,10 @@ static const void *find_maxima(const max_work *w, const int64_t *at) {
   char *found = (char *)w->call->scratch + self->at;
   tap_walk walk = walk_taps(w, at);
   int64_t tap = NO_TAP, place;
-  bool more = next_tap(&walk, &tap, &place);
-  if (more)
-    memcpy(best, load(w, w->call->in[0], w->image * places + place, self->x),
+  bool has_tap = next_tap(&walk, &tap, &place);
+  if (has_tap)
+    memcpy(best,
+           load_channels(w, w->call->in[0], w->image * places + place, self->x),
            (size_t)w->count * self->types.wide);
   if (self->types.wide == sizeof(double))
     for (int64_t i = 0; i < w->count; ++i)
@@ -156,11 +157,11 @@ static const void *find_maxima(const max_work *w, const int64_t *at) {
   else
     for (int64_t i = 0; i < w->count; ++i)
       ((float *)(void *)found)[i] = (float)tap;
-  while (more && next_tap(&walk, &tap, &place))
+  while (has_tap && next_tap(&walk, &tap, &place))
     self->rows->compare(
         best, found,
-        load(w, w->call->in[0], w->image * places + place, self->x), tap,
-        w->count);
+        load_channels(w, w->call->in[0], w->image * places + place, self->x),
+        tap, w->count);
   return found;
 }
 
@@ -179,7 +180,7 @@ static void give_four(const max_work *w, const int64_t *at, const void *dy) {
   void *dx[4];
   const int64_t image = w->image * dim[1].in * dim[2].in;
   for (int i = 0; i < 4; ++i) {
-    x[i] = load(w, w->call->in[0], image + places[i], 0);
+    x[i] = load_channels(w, w->call->in[0], image + places[i], 0);
     dx[i] = dx_at(w, places[i]);
   }
   w->self->rows->give_four(dx, x, dy, w->count);
@@ -206,7 +207,8 @@ static void give_image(const max_work *w) {
   for (int64_t o = 0; o < windows; ++o) {
     const int64_t line = o / dim[2].out;
     const int64_t at[] = {line / dim[1].out, line % dim[1].out, o % dim[2].out};
-    const void *dy = load(w, w->call->in[1], w->image * windows + o, self->y);
+    const void *dy =
+        load_channels(w, w->call->in[1], w->image * windows + o, self->y);
     (self->in_fours ? give_four : give_window)(w, at, dy);
   }
   char *out = (char *)w->call->out[0] +
@@ -224,19 +226,20 @@ static void pick_window(const max_work *w, const int64_t *at, int64_t out) {
   const ls_conv_dim *dim = self->conv.dim;
   const int64_t places = dim[0].in * dim[1].in * dim[2].in;
   const bool half = self->types.half != LS_DTYPE_NONE;
-  char *to = (char *)w->call->out[0] +
-             (size_t)(out * self->channels + w->first) * self->types.size;
-  void *row = half ? (char *)w->call->scratch + self->y : to;
+  char *target = (char *)w->call->out[0] +
+                 (size_t)(out * self->channels + w->first) * self->types.size;
+  void *row = half ? (char *)w->call->scratch + self->y : target;
   const void *found = find_maxima(w, at);
   memset(row, 0, (size_t)w->count * self->types.wide);
   tap_walk walk = walk_taps(w, at);
   int64_t tap;
   int64_t place;
   while (next_tap(&walk, &tap, &place)) {
-    const void *x = load(w, w->call->in[1], w->image * places + place, self->x);
+    const void *x =
+        load_channels(w, w->call->in[1], w->image * places + place, self->x);
     self->rows->give(row, found, tap, x, w->count);
   }
-  if (half) ls_conv_narrow(&self->types, to, row, w->count);
+  if (half) ls_conv_narrow(&self->types, target, row, w->count);
 }
 
 static void pick_image(const max_work *w) {
@@ -282,7 +285,7 @@ static bool in_fours(const ls_conv *conv) {
 }
 
 // Returns true if such windows cover the input.
-static bool tile(const ls_conv *conv) {
+static bool covers_input(const ls_conv *conv) {
   return conv->dim[1].out * 2 == conv->dim[1].in &&
          conv->dim[2].out * 2 == conv->dim[2].in;
 }
@@ -304,7 +307,7 @@ ls_status kernel_window_max(ls_kernel_plan *plan) {
   self->rows =
       self->types.wide == sizeof(double) ? &rows_f64 : plan->kernels->windows;
   self->in_fours = in_fours(&self->conv) && !half;
-  self->tile = self->in_fours && tile(&self->conv);
+  self->tile = self->in_fours && covers_input(&self->conv);
   self->channels = x.dim[x.rank - 1];
   self->chunks = ls_blocks_of(self->channels, UNIT_CHANNELS);
   const size_t row = UNIT_CHANNELS * self->types.wide;

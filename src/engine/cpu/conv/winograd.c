@@ -35,7 +35,7 @@ typedef struct tile_place {
   int64_t image, y, x;  // Position of its first output.
 } tile_place;
 
-static tile_place place_of(const ls_winograd_tiles *tiles, int64_t tile) {
+static tile_place locate_tile(const ls_winograd_tiles *tiles, int64_t tile) {
   const int64_t column = tile % tiles->columns, above = tile / tiles->columns;
   return (tile_place){.image = above / tiles->rows,
                       .y = above % tiles->rows * LS_WINOGRAD_OUT,
@@ -45,7 +45,7 @@ static tile_place place_of(const ls_winograd_tiles *tiles, int64_t tile) {
 void ls_winograd_inputs(const ls_winograd_tiles *tiles, int64_t tile,
                         const float *x, int64_t channels, const float *outside,
                         const float **out_pixels) {
-  const tile_place at = place_of(tiles, tile);
+  const tile_place at = locate_tile(tiles, tile);
   const int64_t y0 = at.y + tiles->top, x0 = at.x + tiles->left;
   const float *image =
       x + at.image * tiles->in_height * tiles->in_width * channels;
@@ -63,7 +63,7 @@ void ls_winograd_inputs(const ls_winograd_tiles *tiles, int64_t tile,
 
 void ls_winograd_outputs(const ls_winograd_tiles *tiles, int64_t tile, float *y,
                          int64_t channels, float *outside, float **out_pixels) {
-  const tile_place at = place_of(tiles, tile);
+  const tile_place at = locate_tile(tiles, tile);
   float *image = y + at.image * tiles->out_height * tiles->out_width * channels;
   for (int64_t i = 0; i < LS_WINOGRAD_OUT; ++i) {
     for (int64_t j = 0; j < LS_WINOGRAD_OUT; ++j) {
@@ -87,18 +87,18 @@ typedef struct window_targets {
 static window_targets windows_of(const ls_winograd_tiles *tiles, int64_t tile,
                                  const ls_kernel_call *call, int64_t channels,
                                  float *outside) {
-  const tile_place at = place_of(tiles, tile);
+  const tile_place at = locate_tile(tiles, tile);
   const int64_t height = tiles->out_height / 2, width = tiles->out_width / 2;
-  window_targets to;
+  window_targets target;
   for (int64_t i = 0; i < WINDOWS; ++i) {
     const int64_t y = at.y / 2 + i / 2, x = at.x / 2 + i % 2;
     const int64_t pixel = ((at.image * height + y) * width + x) * channels;
     const bool there = y < height && x < width;
-    to.maxima[i] = there ? (float *)call->out[0] + pixel : outside;
-    to.places[i] = there ? (uint8_t *)call->out[1] + pixel
-                         : (uint8_t *)(outside + channels);
+    target.maxima[i] = there ? (float *)call->out[0] + pixel : outside;
+    target.places[i] = there ? (uint8_t *)call->out[1] + pixel
+                             : (uint8_t *)(outside + channels);
   }
-  return to;
+  return target;
 }
 
 // ---- Loops -----------------------------------------------------------------
@@ -115,8 +115,8 @@ typedef struct winograd_params {
 } winograd_params;
 
 // First step: computes U.
-static void weights_loop(const ls_kernel_call *call, int64_t begin_block,
-                         int64_t end_block) {
+static void transform_weights_loop(const ls_kernel_call *call,
+                                   int64_t begin_block, int64_t end_block) {
   const winograd_params *self = call->params;
   const float *taps = call->in[1];
   float *planes = call->out[0];
@@ -156,10 +156,10 @@ static void put_maxima(const winograd_params *self, const ls_kernel_call *call,
   const int64_t out = self->out_channels;
   const float *bias = self->has_bias ? call->in[2] : NULL;
   for (int64_t t = 0; t < count; ++t, planes += ls_winograd_pitch(out)) {
-    const window_targets to =
+    const window_targets target =
         windows_of(&self->tiles, first + t, call, out, outside);
-    self->transform->output_pooled(to.maxima, to.places, planes, (size_t)out,
-                                   bias,
+    self->transform->output_pooled(target.maxima, target.places, planes,
+                                   (size_t)out, bias,
                                    self->activation == LS_CPU_ACTIVATION_RELU);
   }
 }
@@ -219,7 +219,7 @@ static int64_t unit_of(int64_t tiles, int64_t channels) {
   return ls_blocks_of(ls_blocks_of(tiles, units), STEP) * STEP;
 }
 
-static void place_scratch(ls_kernel_plan *plan, winograd_params *self) {
+static void place_tile_scratch(ls_kernel_plan *plan, winograd_params *self) {
   const int64_t in = floats_of(self), out = self->out_channels;
   const size_t tile = (size_t)self->unit * sizeof(float);
   size_t end = 0;
@@ -247,8 +247,8 @@ ls_status ls_winograd_convolution(ls_kernel_plan *plan, const ls_conv *conv,
       .pools = plan->node->type == LS_OP_CONV_POOL_MAX,
   };
   self->unit = unit_of(self->tiles.count, floats_of(self) + conv->out_channels);
-  place_scratch(plan, self);
-  plan->first = weights_loop;
+  place_tile_scratch(plan, self);
+  plan->first = transform_weights_loop;
   plan->first_blocks = (turned ? conv->out_channels : conv->in_channels) / 16;
   plan->shared = LS_WINOGRAD_PLANES * sizeof(float) *
                  (size_t)(floats_of(self) * conv->out_channels);

@@ -70,8 +70,8 @@ static void add_unit(const weights_params *self, const ls_kernel_call *call,
 }
 
 // First step: a block is a part.
-static void parts_loop(const ls_kernel_call *call, int64_t begin_block,
-                       int64_t end_block) {
+static void sum_tiles_loop(const ls_kernel_call *call, int64_t begin_block,
+                           int64_t end_block) {
   const weights_params *self = call->params;
   memset((char *)call->scratch + self->outside, 0,
          (size_t)ls_max_i64(self->in_channels, self->out_channels) *
@@ -106,14 +106,14 @@ static size_t part_size(const ls_conv *conv) {
          16;
 }
 
-static int64_t parts_of(const ls_conv *conv) {
+static int64_t count_parts(const ls_conv *conv) {
   const size_t bytes = part_size(conv) * sizeof(float);
   const int64_t most = ls_min_i64(MOST_PARTS, (int64_t)(SUM_BYTES / bytes));
   return ls_min_i64(most, ls_winograd_cut(conv).count / PART_TILES);
 }
 
 bool ls_winograd_weights_fit(const ls_kernel_plan *plan, const ls_conv *conv) {
-  return ls_winograd_fits(plan, conv) && parts_of(conv) >= LEAST_PARTS;
+  return ls_winograd_fits(plan, conv) && count_parts(conv) >= LEAST_PARTS;
 }
 
 ls_status ls_winograd_weights(ls_kernel_plan *plan, const ls_conv *conv) {
@@ -123,7 +123,7 @@ ls_status ls_winograd_weights(ls_kernel_plan *plan, const ls_conv *conv) {
   *self = (weights_params){.tiles = ls_winograd_cut(conv),
                            .in_channels = in,
                            .out_channels = out,
-                           .parts = parts_of(conv),
+                           .parts = count_parts(conv),
                            .part = part_size(conv),
                            .transform = plan->kernels->winograd,
                            .planes = plan->kernels->winograd_f32,
@@ -148,7 +148,7 @@ ls_status ls_winograd_weights(ls_kernel_plan *plan, const ls_conv *conv) {
   self->product_scratch =
       ls_conv_place(&end, plan->kernels->product_f32_scratch(&largest));
   plan->scratch = end;
-  plan->first = parts_loop;
+  plan->first = sum_tiles_loop;
   plan->first_blocks = self->parts;
   plan->shared = (size_t)self->parts * self->part * sizeof(float);
   plan->only_shared = true;

@@ -58,7 +58,7 @@ static void list_band(const ls_conv_zeros_weights *self, const band *b,
   const int64_t width = self->phase.axis[X].count;
   const int64_t line =
       (int64_t)(view->line * view->pixel) + (int64_t)view->line_skip;
-  const bool all = !self->kernels->are_finite(
+  const bool lists_all = !self->kernels->are_finite(
       view->start, (size_t)(view->height * view->pitch));
   memset(counts, 0, (size_t)(o1 - o0) * sizeof(*counts));
   const float *from = dy + b->pixel * self->out_channels + o0;
@@ -66,7 +66,7 @@ static void list_band(const ls_conv_zeros_weights *self, const band *b,
     for (int64_t k = 0; k < width; ++k, from += self->out_channels)
       self->kernels->list_columns(
           lists, self->pixels, counts, from, (size_t)(o1 - o0),
-          (int32_t)(i * line + k * (int64_t)view->pixel), all);
+          (int32_t)(i * line + k * (int64_t)view->pixel), lists_all);
 }
 
 // Adds a channel's list, unit by unit.

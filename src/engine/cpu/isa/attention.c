@@ -51,7 +51,7 @@ static panels panels_of(ls_cpu_head_rows from, size_t begin, size_t rows,
   for (size_t i = 0; i < rows; ++i, row += from.pitch)
     for (size_t j = 0; j < columns; j += VF_LANES) {
       float *at = room + j / PANEL * PANEL * rows + i * PANEL + j % PANEL;
-      const size_t lanes = smaller(VF_LANES, columns - j);
+      const size_t lanes = min_size(VF_LANES, columns - j);
       store_lanes(at, lanes, load_lanes(row + j, lanes));
     }
   return (panels){room, PANEL, PANEL * rows};
@@ -61,8 +61,8 @@ static panels panels_of(ls_cpu_head_rows from, size_t begin, size_t rows,
 static panels turned_panels(ls_cpu_head_rows from, size_t rows, size_t columns,
                             float *room) {
   for (size_t i = 0; i < rows; i += PANEL)
-    turn_floats(room + i * columns, PANEL, from.data + i * from.pitch,
-                from.pitch, columns, smaller(PANEL, rows - i));
+    transpose_floats(room + i * columns, PANEL, from.data + i * from.pitch,
+                     from.pitch, columns, min_size(PANEL, rows - i));
   return (panels){room, PANEL, PANEL * columns};
 }
 
@@ -92,7 +92,7 @@ static size_t divide_scratch(work *w, bool gradient, float *scratch) {
     w->band = SCORES / w->pitch / GROUP * GROUP;
     if (w->band < LEAST_BAND) w->band = LEAST_BAND;
     w->band =
-        smaller(w->band, smaller(MOST_BAND, rounded_up(h->queries, GROUP)));
+        min_size(w->band, min_size(MOST_BAND, rounded_up(h->queries, GROUP)));
   }
   const size_t band = gradient ? w->band : 0;
   struct {
@@ -131,7 +131,7 @@ typedef struct {
 // Returns the group at query `begin`, in the band from `band` to `end`.
 static group group_at(const work *w, size_t begin, size_t band, size_t end) {
   const ls_cpu_head *h = w->head;
-  const size_t rows = smaller(GROUP, end - begin);
+  const size_t rows = min_size(GROUP, end - begin);
   return (group){.begin = begin,
                  .rows = rows,
                  .keys = h->causal ? begin + rows : h->keys,
@@ -141,12 +141,13 @@ static group group_at(const work *w, size_t begin, size_t band, size_t end) {
 
 // Returns the visible part of four of the group's rows, from number `row` on,
 // in `data`.
-static quad seen(const work *w, const group *g, size_t row, float *data) {
+static quad visible_quad(const work *w, const group *g, size_t row,
+                         float *data) {
   const bool causal = w->head->causal;
   return (quad){.data = data + row * w->pitch,
                 .pitch = w->pitch,
                 .columns = causal ? g->begin + row + 1 : g->keys,
-                .more = causal};
+                .step = causal};
 }
 
 // Counts the group's first rows that see no key from number `key` on.
@@ -158,8 +159,8 @@ static size_t rows_before(const work *w, const group *g, size_t key) {
 // Computes C = factor A B' for the group's rows of A; `b` has transposed B.
 // Keys that a row does not see are computed only in the vector of the last one
 // that it sees.
-static void score(const work *w, const group *g, ls_cpu_head_rows a, size_t k,
-                  const panels *b, float factor, float *c) {
+static void compute_scores(const work *w, const group *g, ls_cpu_head_rows a,
+                           size_t k, const panels *b, float factor, float *c) {
   const product p = {.rows = g->rows,
                      .k = k,
                      .a = a.data + g->begin * a.pitch,
@@ -179,32 +180,32 @@ static void score(const work *w, const group *g, ls_cpu_head_rows a, size_t k,
 
 // Computes the group's rows of C: the panels `b` of keys, weighted by the
 // scores `a`.
-static void mix(const work *w, const group *g, const float *a, const panels *b,
-                size_t columns, ls_cpu_head_rows c) {
-  multiply(&(product){.rows = g->rows,
-                      .columns = columns,
-                      .k = g->keys,
-                      .a = a,
-                      .a_pitch = w->pitch,
-                      .b = *b,
-                      .c = c.data + g->begin * c.pitch,
-                      .c_pitch = c.pitch,
-                      .factor = 1,
-                      .triangle = w->head->causal,
-                      .ahead = w->ahead});
+static void weigh_rows(const work *w, const group *g, const float *a,
+                       const panels *b, size_t columns, ls_cpu_head_rows c) {
+  multiply_panels(&(product){.rows = g->rows,
+                             .columns = columns,
+                             .k = g->keys,
+                             .a = a,
+                             .a_pitch = w->pitch,
+                             .b = *b,
+                             .c = c.data + g->begin * c.pitch,
+                             .c_pitch = c.pitch,
+                             .factor = 1,
+                             .triangle = w->head->causal,
+                             .ahead = w->ahead});
 }
 
 static void find_probabilities(const work *w, const group *g) {
   const ls_cpu_head *h = w->head;
-  score(w, g, h->q, h->depth, &w->k_turned, h->scale, g->scores);
+  compute_scores(w, g, h->q, h->depth, &w->k_turned, h->scale, g->scores);
   for (size_t i = 0; i < g->rows; i += QUAD) {
-    const quad p = seen(w, g, i, g->scores);
+    const quad p = visible_quad(w, g, i, g->scores);
     quad_softmax(&p);
   }
 }
 
 // ---- Forward ---------------------------------------------------------------
-static void attend(const ls_cpu_head *h, void *scratch) {
+static void attend_head(const ls_cpu_head *h, void *scratch) {
   ahead next = ahead_of(h->next);
   work w = {.head = h, .ahead = &next};
   divide_scratch(&w, false, scratch);
@@ -213,7 +214,7 @@ static void attend(const ls_cpu_head *h, void *scratch) {
   for (size_t i = 0; i < h->queries; i += GROUP) {
     const group g = group_at(&w, i, i, h->queries);
     find_probabilities(&w, &g);
-    mix(&w, &g, g.scores, &w.v, h->value_depth, h->out);
+    weigh_rows(&w, &g, g.scores, &w.v, h->value_depth, h->out);
   }
 }
 
@@ -221,34 +222,35 @@ static void attend(const ls_cpu_head *h, void *scratch) {
 static void differentiate_group(const work *w, const group *g) {
   const ls_cpu_head *h = w->head;
   find_probabilities(w, g);
-  score(w, g, h->out, h->value_depth, &w->v_turned, 1, g->dscores);
+  compute_scores(w, g, h->out, h->value_depth, &w->v_turned, 1, g->dscores);
   for (size_t i = 0; i < g->rows; i += QUAD) {
-    const quad p = seen(w, g, i, g->scores), ds = seen(w, g, i, g->dscores);
+    const quad p = visible_quad(w, g, i, g->scores),
+               ds = visible_quad(w, g, i, g->dscores);
     quad_differentiate(&ds, &p, h->scale);
   }
-  mix(w, g, g->dscores, &w->k, h->depth, h->dq);
+  weigh_rows(w, g, g->dscores, &w->k, h->depth, h->dq);
 }
 
 // Computes rows [begin, begin + rows) of C, one per key: the panels `b` of the
 // band's queries from number `first` on, weighted by the scores `a`.
-static void gather(const work *w, size_t begin, size_t rows, const float *a,
-                   const panels *b, size_t first, size_t queries,
-                   size_t columns, ls_cpu_head_rows c, bool triangle,
-                   bool goes_on) {
+static void weigh_queries(const work *w, size_t begin, size_t rows,
+                          const float *a, const panels *b, size_t first,
+                          size_t queries, size_t columns, ls_cpu_head_rows c,
+                          bool triangle, bool goes_on) {
   const panels from = {b->data + first * b->pitch, b->pitch, b->next};
-  multiply(&(product){.rows = rows,
-                      .turned = true,
-                      .columns = columns,
-                      .k = queries - first,
-                      .a = a + first * w->pitch + begin,
-                      .a_pitch = w->pitch,
-                      .b = from,
-                      .c = c.data + begin * c.pitch,
-                      .c_pitch = c.pitch,
-                      .factor = 1,
-                      .triangle = triangle,
-                      .goes_on = goes_on,
-                      .ahead = w->ahead});
+  multiply_panels(&(product){.rows = rows,
+                             .turned = true,
+                             .columns = columns,
+                             .k = queries - first,
+                             .a = a + first * w->pitch + begin,
+                             .a_pitch = w->pitch,
+                             .b = from,
+                             .c = c.data + begin * c.pitch,
+                             .c_pitch = c.pitch,
+                             .factor = 1,
+                             .triangle = triangle,
+                             .goes_on = goes_on,
+                             .ahead = w->ahead});
 }
 
 // Differentiates queries [begin, end). The last band comes first and uses all
@@ -264,17 +266,17 @@ static void differentiate_band(work *w, size_t begin, size_t end) {
     differentiate_group(w, &g);
   }
   for (size_t j = 0; j < keys; j += GROUP) {
-    const size_t rows = smaller(GROUP, keys - j);
+    const size_t rows = min_size(GROUP, keys - j);
     const bool triangle = h->causal && j >= begin;
     const size_t first = triangle ? j - begin : 0;
-    gather(w, j, rows, w->scores, &w->d, first, queries, h->value_depth, h->dv,
-           triangle, goes_on);
-    gather(w, j, rows, w->dscores, &w->q, first, queries, h->depth, h->dk,
-           triangle, goes_on);
+    weigh_queries(w, j, rows, w->scores, &w->d, first, queries, h->value_depth,
+                  h->dv, triangle, goes_on);
+    weigh_queries(w, j, rows, w->dscores, &w->q, first, queries, h->depth,
+                  h->dk, triangle, goes_on);
   }
 }
 
-static void differentiate(const ls_cpu_head *h, void *scratch) {
+static void differentiate_head(const ls_cpu_head *h, void *scratch) {
   ahead next = ahead_of(h->next);
   work w = {.head = h, .ahead = &next};
   divide_scratch(&w, true, scratch);
@@ -291,6 +293,6 @@ static void differentiate(const ls_cpu_head *h, void *scratch) {
 
 const ls_cpu_attention LS_ISA_NAME(ls_cpu_attention) = {
     .scratch = scratch_size,
-    .attend = attend,
-    .differentiate = differentiate,
+    .attend = attend_head,
+    .differentiate = differentiate_head,
 };

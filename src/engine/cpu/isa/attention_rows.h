@@ -11,11 +11,11 @@
 
 #define QUAD ((size_t)4)
 
-// Four rows. Row i has `columns` + i * `more` columns; all end in the same
+// Four rows. Row i has `columns` + i * `step` columns; all end in the same
 // vector.
 typedef struct {
   float *data;
-  size_t pitch, columns, more;
+  size_t pitch, columns, step;
 } quad;
 
 LS_INLINE float *quad_at(const quad *q, size_t row, size_t column) {
@@ -25,7 +25,7 @@ LS_INLINE float *quad_at(const quad *q, size_t row, size_t column) {
 // Replaces the lanes of row i's vector at column j that are not columns by
 // `rest`.
 LS_INLINE vf quad_end(const quad *q, size_t i, size_t j, vf v, vf rest) {
-  return vf_first_n(q->columns + i * q->more - j, v, rest);
+  return vf_first_n(q->columns + i * q->step - j, v, rest);
 }
 
 LS_INLINE void quad_max(const quad *q, float max[QUAD]) {

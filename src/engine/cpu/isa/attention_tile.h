@@ -12,7 +12,7 @@
 
 #define PANEL ((size_t)LS_TILE_VECTORS * VF_LANES)
 
-static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 
 // ---- Ahead -----------------------------------------------------------------
 // Rows that the next head will read and write. Tiles prefetch them, a line for
@@ -291,9 +291,9 @@ static void run_rows(const product *p, size_t panel, size_t begin, size_t end,
   }
 }
 
-static void multiply(const product *p) {
+static void multiply_panels(const product *p) {
   for (size_t j = 0; j < p->columns; j += PANEL)
-    run_rows(p, j / PANEL, 0, p->rows, smaller(PANEL, p->columns - j));
+    run_rows(p, j / PANEL, 0, p->rows, min_size(PANEL, p->columns - j));
 }
 
 #endif  // LS_ENGINE_CPU_ISA_ATTENTION_TILE_H_

@@ -28,7 +28,7 @@ LS_INLINE vf pair_multiply_add(vf x, vf y, vf sum) {
 #endif
 
 // Rounds to bf16 in the upper half of each lane, to nearest even.
-LS_INLINE vi rounded(vf x) {
+LS_INLINE vi round_bf16(vf x) {
   const vi bits = vf_bits(x);
   const vi odd = vi_and(vi_shr(bits, 16), vi_set1(1));
   const vi sum = vi_add(vi_add(bits, odd), vi_set1(0x7fff));
@@ -39,31 +39,31 @@ LS_INLINE vi rounded(vf x) {
 
 // Rounds to pairs, one per lane.
 #if defined(__AVX512BF16__)
-LS_INLINE vf paired(vf even, vf odd) {
+LS_INLINE vf pair_bf16(vf even, vf odd) {
   const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11,
                                          26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21,
                                          5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-  const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(odd, even);
-  return vi_as_float(_mm512_permutexvar_epi16(order, both));
+  const __m512i pairs = (__m512i)_mm512_cvtne2ps_pbh(odd, even);
+  return vi_as_float(_mm512_permutexvar_epi16(order, pairs));
 }
 #else
-LS_INLINE vf paired(vf even, vf odd) {
-  const vi below = vi_and(vi_shr(rounded(even), 16), vi_set1(0xffff));
-  return vi_as_float(vi_or(below, rounded(odd)));
+LS_INLINE vf pair_bf16(vf even, vf odd) {
+  const vi below = vi_and(vi_shr(round_bf16(even), 16), vi_set1(0xffff));
+  return vi_as_float(vi_or(below, round_bf16(odd)));
 }
 #endif
 
 // Rounds and stores side by side.
-LS_INLINE void store_rounded(void *to, vf x) {
+LS_INLINE void store_rounded(void *target, vf x) {
 #if defined(__AVX512BF16__)
-  _mm256_storeu_si256(to, (__m256i)_mm512_cvtneps_pbh(x));
+  _mm256_storeu_si256(target, (__m256i)_mm512_cvtneps_pbh(x));
 #else
   int32_t lanes[VF_LANES];
   uint16_t halves[VF_LANES];
-  vi_store(lanes, rounded(x));
+  vi_store(lanes, round_bf16(x));
   for (size_t i = 0; i < VF_LANES; ++i)
     halves[i] = (uint16_t)((uint32_t)lanes[i] >> 16);
-  memcpy(to, halves, sizeof(halves));
+  memcpy(target, halves, sizeof(halves));
 #endif
 }
 
@@ -73,8 +73,8 @@ LS_INLINE void store_rounded(void *to, vf x) {
 // of those of `second`.
 LS_INLINE vf round_two(vf first, vf second) {
   const __m512i order = _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0);
-  const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(second, first);
-  return vi_as_float(_mm512_permutexvar_epi64(order, both));
+  const __m512i pairs = (__m512i)_mm512_cvtne2ps_pbh(second, first);
+  return vi_as_float(_mm512_permutexvar_epi64(order, pairs));
 }
 
 // Adds the pairs of the first vectors of a and b, results of round_two, to one

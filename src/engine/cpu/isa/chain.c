@@ -41,14 +41,15 @@ LS_INLINE array *array_of(const ls_chain_stage *at, char *const *slots,
 }
 
 // Reads a number; a zero keeps its sign.
-LS_INLINE lanes number_of(const ls_chain_stage *at, char *const *slots, int n) {
+LS_INLINE lanes load_number(const ls_chain_stage *at, char *const *slots,
+                            int n) {
   return *(const float *)slots[at->slot[n]] - (lanes){0};
 }
 
 // Operand of vector i, by its source and its number among the stage's slots.
 #define KEPT(i, n) b##i
 #define ARRAY(i, n) array_of(at, slots, offset, n)[i]
-#define NUMBER(i, n) number_of(at, slots, n)
+#define NUMBER(i, n) load_number(at, slots, n)
 
 // All vectors of the accumulator, a, or of the kept array, b.
 #define READ(v)                                                                \
@@ -56,17 +57,17 @@ LS_INLINE lanes number_of(const ls_chain_stage *at, char *const *slots, int n) {
 #define WRITE(v)                                                               \
   ARRAY(0, 0) = v##0, ARRAY(1, 0) = v##1, ARRAY(2, 0) = v##2, ARRAY(3, 0) = v##3
 
-static void load(MACHINE) {
+static void load_accumulator(MACHINE) {
   READ(a);
   GO_ON;
 }
 
-static void keep(MACHINE) {
+static void keep_array(MACHINE) {
   READ(b);
   GO_ON;
 }
 
-static void store(MACHINE) {
+static void store_accumulator(MACHINE) {
   WRITE(a);
   GO_ON;
 }
@@ -76,8 +77,8 @@ static void store_last(MACHINE) {
   WRITE(a);
 }
 
-static void run(const ls_chain_stage *stages, char *const *slots,
-                int64_t count) {
+static void run_stages(const ls_chain_stage *stages, char *const *slots,
+                       int64_t count) {
   const lanes none = {0};
   const size_t bytes = (size_t)count * sizeof(float);
   for (size_t offset = 0; offset < bytes; offset += 4 * sizeof(lanes))
@@ -96,7 +97,7 @@ static void run(const ls_chain_stage *stages, char *const *slots,
     GO_ON;                                                                     \
   }
 
-LS_INLINE lanes where(mask m, lanes x) { return (lanes)((mask)x & m); }
+LS_INLINE lanes select_lanes(mask m, lanes x) { return (lanes)((mask)x & m); }
 
 LS_INLINE lanes select_by(mask m, lanes yes, lanes no) {
   return (lanes)(((mask)yes & m) | ((mask)no & ~m));
@@ -114,11 +115,11 @@ LS_INLINE lanes sqrt_of_all(lanes x) {
 
 // Match the spans of span.c.
 UNARY(negate, -x)
-UNARY(absolute, where((mask){0} + INT32_MAX, x))
+UNARY(absolute, select_lanes((mask){0} + INT32_MAX, x))
 UNARY(root, sqrt_of_all(x))
 UNARY(sign,
       select_by(x > 0, (lanes){0} + 1, select_by(x < 0, (lanes){0} - 1, x)))
-UNARY(relu, where(~(x < 0), x))
+UNARY(relu, select_lanes(~(x < 0), x))
 
 // ---- Two operands ----------------------------------------------------------
 #define BINARY_OF(name, SOURCE)                                                \
@@ -185,10 +186,10 @@ PRODUCT(difference_right)
   }
 
 const ls_cpu_chains LS_ISA_NAME(ls_cpu_chains) = {
-    .run = run,
-    .load = ENTRY(load),
-    .keep = ENTRY(keep),
-    .store = ENTRY(store),
+    .run = run_stages,
+    .load = ENTRY(load_accumulator),
+    .keep = ENTRY(keep_array),
+    .store = ENTRY(store_accumulator),
     .store_last = ENTRY(store_last),
     .unary = {[LS_OP_NEG] = ENTRY(negate),
               [LS_OP_ABS] = ENTRY(absolute),

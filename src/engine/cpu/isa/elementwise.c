@@ -11,12 +11,12 @@
 void LS_ISA_NAME(ls_cpu_stream)(void *dst, const void *src, size_t bytes) {
   // Streaming stores need whole, aligned vectors.
   const bool can = (uintptr_t)dst % sizeof(vf) == 0;
-  const size_t whole = can ? bytes / sizeof(vf) * sizeof(vf) : 0;
-  char *to = dst;
+  const size_t is_whole = can ? bytes / sizeof(vf) * sizeof(vf) : 0;
+  char *target = dst;
   const char *from = src;
-  for (size_t i = 0; i < whole; i += sizeof(vf))
-    vf_stream((float *)(void *)(to + i), vf_load((const void *)(from + i)));
-  memcpy(to + whole, from + whole, bytes - whole);
+  for (size_t i = 0; i < is_whole; i += sizeof(vf))
+    vf_stream((float *)(void *)(target + i), vf_load((const void *)(from + i)));
+  memcpy(target + is_whole, from + is_whole, bytes - is_whole);
 }
 
 void LS_ISA_NAME(ls_cpu_stream_end)(void) { vf_stream_end(); }
@@ -35,19 +35,24 @@ void LS_ISA_NAME(ls_cpu_add)(float *dst, const float *a, const float *b,
   }
 }
 
-LS_INLINE vf part(const float *p, bool whole, size_t lanes) {
-  return whole ? vf_load(p) : vf_load_n(p, lanes);
+LS_INLINE vf load_vector(const float *p, bool is_whole, size_t lanes) {
+  return is_whole ? vf_load(p) : vf_load_n(p, lanes);
 }
 
 // Adds a vector of four operands along the tree.
-LS_INLINE vf sum4(const void *const *in, size_t at, bool whole, size_t lanes) {
+LS_INLINE vf add_tree_4(const void *const *in, size_t at, bool is_whole,
+                        size_t lanes) {
   const float *a = in[0], *b = in[1], *c = in[2], *d = in[3];
-  return vf_add(vf_add(part(a + at, whole, lanes), part(b + at, whole, lanes)),
-                vf_add(part(c + at, whole, lanes), part(d + at, whole, lanes)));
+  return vf_add(vf_add(load_vector(a + at, is_whole, lanes),
+                       load_vector(b + at, is_whole, lanes)),
+                vf_add(load_vector(c + at, is_whole, lanes),
+                       load_vector(d + at, is_whole, lanes)));
 }
 
-LS_INLINE vf sum8(const void *const *in, size_t at, bool whole, size_t lanes) {
-  return vf_add(sum4(in, at, whole, lanes), sum4(in + 4, at, whole, lanes));
+LS_INLINE vf add_tree_8(const void *const *in, size_t at, bool is_whole,
+                        size_t lanes) {
+  return vf_add(add_tree_4(in, at, is_whole, lanes),
+                add_tree_4(in + 4, at, is_whole, lanes));
 }
 
 // Distance by which the sums prefetch to the second cache: the processor alone
@@ -60,13 +65,14 @@ LS_INLINE void fetch_ahead(const void *const *in, int operands, size_t at) {
     __builtin_prefetch((const float *)in[k] + at + AHEAD, 0, 2);
 }
 
-LS_INLINE void add_all(float *dst, const void *const *in, int operands,
-                       size_t n, bool far) {
-  const bool past_caches = far && (uintptr_t)dst % sizeof(vf) == 0;
+LS_INLINE void add_operands(float *dst, const void *const *in, int operands,
+                            size_t n, bool is_streamed) {
+  const bool past_caches = is_streamed && (uintptr_t)dst % sizeof(vf) == 0;
   size_t i = 0;
   for (; i + VF_LANES <= n; i += VF_LANES) {
-    if (far) fetch_ahead(in, operands, i);
-    const vf sum = operands == 4 ? sum4(in, i, true, 0) : sum8(in, i, true, 0);
+    if (is_streamed) fetch_ahead(in, operands, i);
+    const vf sum =
+        operands == 4 ? add_tree_4(in, i, true, 0) : add_tree_8(in, i, true, 0);
     if (past_caches)
       vf_stream(dst + i, sum);
     else
@@ -74,22 +80,22 @@ LS_INLINE void add_all(float *dst, const void *const *in, int operands,
   }
   if (past_caches) vf_stream_end();
   if (i == n) return;
-  const vf rest =
-      operands == 4 ? sum4(in, i, false, n - i) : sum8(in, i, false, n - i);
+  const vf rest = operands == 4 ? add_tree_4(in, i, false, n - i)
+                                : add_tree_8(in, i, false, n - i);
   vf_store_n(dst + i, n - i, rest);
 }
 
 void LS_ISA_NAME(ls_cpu_add4)(float *dst, const void *const *in, size_t n,
-                              bool far) {
-  add_all(dst, in, 4, n, far);
+                              bool is_streamed) {
+  add_operands(dst, in, 4, n, is_streamed);
 }
 
 void LS_ISA_NAME(ls_cpu_add8)(float *dst, const void *const *in, size_t n,
-                              bool far) {
-  add_all(dst, in, 8, n, far);
+                              bool is_streamed) {
+  add_operands(dst, in, 8, n, is_streamed);
 }
 
-LS_INLINE vf stepped(vf parameter, vf grad, vf rate) {
+LS_INLINE vf sgd_step(vf parameter, vf grad, vf rate) {
   return vf_sub(parameter, vf_mul(rate, grad));
 }
 
@@ -99,13 +105,13 @@ void LS_ISA_NAME(ls_cpu_sgd)(float *dst, const float *parameter,
   size_t i = 0;
   for (; i + VF_LANES <= n; i += VF_LANES) {
     vf_store(dst + i,
-             stepped(vf_load(parameter + i), vf_load(grad + i), rates));
+             sgd_step(vf_load(parameter + i), vf_load(grad + i), rates));
   }
   if (i < n) {
     const size_t left = n - i;
     vf_store_n(dst + i, left,
-               stepped(vf_load_n(parameter + i, left),
-                       vf_load_n(grad + i, left), rates));
+               sgd_step(vf_load_n(parameter + i, left),
+                        vf_load_n(grad + i, left), rates));
   }
 }
 
@@ -145,9 +151,9 @@ LS_INLINE void sum_columns(float *dst, const float *src, size_t rows,
   LS_UNROLL
   for (int v = 0; v < vectors; ++v) {
     const size_t n = v == vectors - 1 ? lanes : VF_LANES;
-    float *to = dst + VF_LANES * v;
-    if (accumulate) sums[v] = vf_add(vf_load_n(to, n), sums[v]);
-    vf_store_n(to, n, sums[v]);
+    float *target = dst + VF_LANES * v;
+    if (accumulate) sums[v] = vf_add(vf_load_n(target, n), sums[v]);
+    vf_store_n(target, n, sums[v]);
   }
 }
 
@@ -182,7 +188,7 @@ float LS_ISA_NAME(ls_cpu_sum)(const float *src, size_t n) {
 }
 
 // Returns the larger of two, NaN if one is, `a` if they are equal.
-LS_INLINE vf larger(vf a, vf b) {
+LS_INLINE vf max_or_nan(vf a, vf b) {
   return vf_select(vf_is_nan(b), b, vf_select(vf_lt(a, b), b, a));
 }
 
@@ -191,10 +197,10 @@ float LS_ISA_NAME(ls_cpu_max)(const float *src, size_t n) {
   vf top = least;
   size_t i = 0;
   for (; i + VF_LANES <= n; i += VF_LANES) {
-    top = larger(top, vf_load(src + i));
+    top = max_or_nan(top, vf_load(src + i));
   }
   if (i < n) {
-    top = larger(top, vf_first_n(n - i, vf_load_n(src + i, n - i), least));
+    top = max_or_nan(top, vf_first_n(n - i, vf_load_n(src + i, n - i), least));
   }
   // The order matters only for zeros of both signs, and next to a NaN.
   const vf nan = vf_select(vf_is_nan(top), vf_set1(1.0f), vf_zero());

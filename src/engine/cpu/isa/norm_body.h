@@ -56,11 +56,11 @@ typedef struct {
   ls_cpu_columns size;
 } moments_work;
 
-LS_INLINE void add_wide(double *to, VEC v, size_t lanes) {
+LS_INLINE void add_wide(double *target, VEC v, size_t lanes) {
   ELEM part[LANES];
   V(store)(part, v);
   for (size_t i = 0; i < lanes; ++i)
-    to[i] += (double)part[i];
+    target[i] += (double)part[i];
 }
 
 LS_EXPAND void moments_of_group(const moments_work *w, size_t j,
@@ -460,12 +460,12 @@ static void softmax_gradient(void *dst, const void *y, const void *dy,
 static void scale(void *dst, const void *x, double factor, size_t n) {
   const VEC factors = V(set1)((ELEM)factor);
   const ELEM *from = x;
-  ELEM *to = dst;
+  ELEM *target = dst;
   size_t j = 0;
   for (; j + LANES <= n; j += LANES)
-    V(store)(to + j, V(mul)(V(load)(from + j), factors));
+    V(store)(target + j, V(mul)(V(load)(from + j), factors));
   if (j < n)
-    V(store_n)(to + j, n - j, V(mul)(V(load_n)(from + j, n - j), factors));
+    V(store_n)(target + j, n - j, V(mul)(V(load_n)(from + j, n - j), factors));
 }
 
 const ls_cpu_norms TABLE = {

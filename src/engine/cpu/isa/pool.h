@@ -9,7 +9,7 @@
 #include "engine/cpu/isa/vec.h"
 
 // Returns `new` where it is larger or a NaN, else `old`.
-LS_INLINE vf larger(vf old, vf new) {
+LS_INLINE vf max_or_nan(vf old, vf new) {
   return vf_select(vf_is_nan(new), new, vf_max(new, old));
 }
 

@@ -6,7 +6,7 @@
 // Finds the step after `s`, with the same columns; returns false if there is
 // none.
 static bool step_after(const step *s, step *out) {
-  const size_t k = elements_of(s->product->k);
+  const size_t k = count_elements(s->product->k);
   if (s->k1 == k && s->m1 == s->block->m1) return false;
   *out = *s;
   if (s->k1 < k) {
@@ -14,9 +14,9 @@ static bool step_after(const step *s, step *out) {
   } else {
     out->k0 = 0;
     out->m0 = s->m1;
-    out->m1 = smaller(s->block->m1, out->m0 + M_BLOCK);
+    out->m1 = min_size(s->block->m1, out->m0 + M_BLOCK);
   }
-  out->k1 = smaller(k, out->k0 + K_BLOCK);
+  out->k1 = min_size(k, out->k0 + K_BLOCK);
   return true;
 }
 
@@ -40,7 +40,7 @@ static walk walk_of(const ELEM *at, size_t stride, size_t outer, size_t inner) {
 // Returns the walk of the strip at row m.
 static walk a_walk(const step *s, size_t m) {
   const ls_cpu_product *p = s->product;
-  const size_t k0 = s->k0 * VALUES, k = smaller(s->k1 * VALUES, p->k) - k0;
+  const size_t k0 = s->k0 * VALUES, k = min_size(s->k1 * VALUES, p->k) - k0;
   const size_t rows = strip_end_at(s, m) - m;
   const ELEM *at = a_at(s, m, k0);
   return p->a_transposed ? walk_of(at, p->lda, k, rows)
@@ -50,8 +50,8 @@ static walk a_walk(const step *s, size_t m) {
 // Returns the walk of the group at column `n`.
 static walk b_walk(const step *s, size_t n) {
   const ls_cpu_product *p = s->product;
-  const size_t k = smaller(s->k1 * VALUES, p->k) - s->k0 * VALUES;
-  const size_t columns = smaller(s->n1 - n, GROUP);
+  const size_t k = min_size(s->k1 * VALUES, p->k) - s->k0 * VALUES;
+  const size_t columns = min_size(s->n1 - n, GROUP);
   return p->b_transposed ? walk_of(b_at(s, n), p->ldb, columns, k)
                          : walk_of(b_at(s, n), p->ldb, k, columns);
 }

@@ -16,25 +16,25 @@
 
 // ---- Pairs -----------------------------------------------------------------
 // Interleaves two rows of n pairs; without `odd`, zeros.
-LS_INLINE void zip(float *to, const float *even, const float *odd,
-                   const size_t n) {
+LS_INLINE void interleave_rows(float *target, const float *even,
+                               const float *odd, const size_t n) {
   LS_UNROLL
   for (size_t i = 0; i < n; i += VF_LANES) {
     const size_t left = n - i;
     if (left >= VF_LANES && odd != NULL) {
-      vf_store(to + i, paired(vf_load(even + i), vf_load(odd + i)));
+      vf_store(target + i, pair_bf16(vf_load(even + i), vf_load(odd + i)));
       continue;
     }
     const size_t lanes = left < VF_LANES ? left : VF_LANES;
     const vf above = odd == NULL ? vf_zero() : vf_load_n(odd + i, lanes);
-    vf_store_n(to + i, lanes, paired(vf_load_n(even + i, lanes), above));
+    vf_store_n(target + i, lanes, pair_bf16(vf_load_n(even + i, lanes), above));
   }
 }
 
 // Makes pairs of a row of n values of `from`; a single value at the end is
 // paired with a zero.
-static void narrow(float *to, const float *from, size_t n) {
-  uint16_t *halves = (uint16_t *)(void *)to;
+static void make_pairs(float *target, const float *from, size_t n) {
+  uint16_t *halves = (uint16_t *)(void *)target;
   size_t i = 0;
 #if defined(__AVX512BF16__)
   for (; i + 2 * VF_LANES <= n; i += 2 * VF_LANES)
@@ -52,8 +52,8 @@ static void narrow(float *to, const float *from, size_t n) {
 LS_INLINE void zip_rows(float *dst, size_t width, const float *src,
                         size_t stride, size_t k, const size_t columns) {
   for (; k >= 2; k -= 2, src += 2 * stride, dst += width)
-    zip(dst, src, src + stride, columns);
-  if (k > 0) zip(dst, src, NULL, columns);
+    interleave_rows(dst, src, src + stride, columns);
+  if (k > 0) interleave_rows(dst, src, NULL, columns);
 }
 
 static void copy_pairs(float *dst, size_t width, const float *src,
@@ -68,16 +68,16 @@ static void copy_pairs(float *dst, size_t width, const float *src,
 }
 
 // ... or of src[j * stride + value].
-static void turn_pairs(float *dst, size_t width, const float *src,
-                       size_t stride, size_t k, size_t columns) {
+static void transpose_pairs(float *dst, size_t width, const float *src,
+                            size_t stride, size_t k, size_t columns) {
   enum { SIDE = VF_LANES, MOST = LS_TILE_VECTORS * VF_LANES };
   float rows[MOST * SIDE];
   for (size_t v = 0; v < k; v += 2 * SIDE) {
     const size_t values = k - v < 2 * SIDE ? k - v : 2 * SIDE;
     for (size_t j = 0; j < columns; ++j)
-      narrow(rows + j * SIDE, src + j * stride + v, values);
-    turn_floats(dst + v / 2 * width, width, rows, SIDE, (values + 1) / 2,
-                columns);
+      make_pairs(rows + j * SIDE, src + j * stride + v, values);
+    transpose_floats(dst + v / 2 * width, width, rows, SIDE, (values + 1) / 2,
+                     columns);
   }
 }
 
@@ -89,7 +89,7 @@ static void turn_pairs(float *dst, size_t width, const float *src,
 #define LANES VF_LANES
 #define V(op) vf_##op
 #define COPY copy_pairs
-#define TURN turn_pairs
+#define TURN transpose_pairs
 #define PRODUCT LS_ISA_NAME(ls_cpu_product_bf16)
 #define PRODUCT_SCRATCH LS_ISA_NAME(ls_cpu_product_bf16_scratch)
 

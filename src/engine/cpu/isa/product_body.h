@@ -33,7 +33,7 @@
 #else
 #define VALUES ((size_t)1)
 #define MULTIPLY_ADD V(fma)
-#define COPY copy
+#define COPY copy_panel
 #endif
 
 #define PANEL ((size_t)LS_TILE_VECTORS * LANES)
@@ -53,7 +53,7 @@
 
 #define LINE ((size_t)64)  // Bytes of a cache's line.
 
-static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 
 // Operations after the chain.
 typedef struct {
@@ -251,8 +251,8 @@ LS_INLINE void copy_rows(ELEM *dst, const size_t width, const ELEM *src,
 }
 
 // dst[p * width + j] = src[p * stride + j] for p < k, j < columns.
-static void copy(ELEM *dst, size_t width, const ELEM *src, size_t stride,
-                 size_t k, size_t columns) {
+static void copy_panel(ELEM *dst, size_t width, const ELEM *src, size_t stride,
+                       size_t k, size_t columns) {
   // A constant size needs no call.
   if (columns == PANEL && width == PANEL)
     copy_rows(dst, PANEL, src, stride, k, PANEL);
@@ -277,18 +277,18 @@ typedef struct {
   ELEM *chains;  // This block's outputs so far, if C cannot hold them.
 } step;
 
-static size_t elements_of(size_t k) { return (k + VALUES - 1) / VALUES; }
+static size_t count_elements(size_t k) { return (k + VALUES - 1) / VALUES; }
 
 // Gives `s` its parts of `scratch`, unless NULL. Returns their size in bytes.
 static size_t divide_scratch(step *s, ELEM *scratch) {
   const ls_cpu_product *p = s->product;
-  const size_t k = smaller(elements_of(p->k), K_BLOCK);
-  const size_t m = smaller(p->m, M_BLOCK);
-  const size_t panels = (smaller(p->n, GROUP) + PANEL - 1) / PANEL;
+  const size_t k = min_size(count_elements(p->k), K_BLOCK);
+  const size_t m = min_size(p->m, M_BLOCK);
+  const size_t panels = (min_size(p->n, GROUP) + PANEL - 1) / PANEL;
   const size_t b_size = k * panels * PANEL;
-  const size_t a_size = k * (p->n <= GROUP ? smaller(m, TURNED_STRIP) : m);
-  const bool keeps_chains = p->accumulate && elements_of(p->k) > K_BLOCK;
-  const size_t chains_size = keeps_chains ? m * smaller(p->n, N_BLOCK) : 0;
+  const size_t a_size = k * (p->n <= GROUP ? min_size(m, TURNED_STRIP) : m);
+  const bool keeps_chains = p->accumulate && count_elements(p->k) > K_BLOCK;
+  const size_t chains_size = keeps_chains ? m * min_size(p->n, N_BLOCK) : 0;
   if (scratch != NULL) {
     s->b = scratch;
     s->a = scratch + b_size;
@@ -314,7 +314,7 @@ static const ELEM *a_at(const step *s, size_t m, size_t k) {
 // Returns the end of the line of rows or of values of k that contains `at`, at
 // most `end`.
 static size_t line_end(size_t line, size_t at, size_t end) {
-  return line > 0 ? smaller(end, (at / line + 1) * line) : end;
+  return line > 0 ? min_size(end, (at / line + 1) * line) : end;
 }
 
 static const ELEM *b_at(const step *s, size_t n) {
@@ -354,10 +354,10 @@ static ELEM *a_copy(const step *s, size_t m) {
 // page, and a way of the first cache.
 static void pack_a_strip(const step *s) {
   const ls_cpu_product *product = s->product;
-  const size_t end = smaller(s->k1 * VALUES, product->k);
+  const size_t end = min_size(s->k1 * VALUES, product->k);
   for (size_t k0 = s->k0 * VALUES, k1; k0 < end; k0 = k1) {
     k1 = line_end(product->k_line, k0, end);
-    if (product->a_transposed) k1 = smaller(k1, k0 + TURNED_K);
+    if (product->a_transposed) k1 = min_size(k1, k0 + TURNED_K);
     for (size_t m = s->strip, rows; m < s->strip_end; m += rows) {
       rows = tile_at(s, m)->rows;
       (product->a_transposed ? COPY : TURN)(
@@ -372,10 +372,10 @@ static void pack_a_strip(const step *s) {
 static void pack_b_group(const step *s, size_t n0, size_t n1) {
   const ls_cpu_product *p = s->product;
   const size_t k = s->k1 - s->k0;
-  const size_t values = smaller(s->k1 * VALUES, p->k) - s->k0 * VALUES;
+  const size_t values = min_size(s->k1 * VALUES, p->k) - s->k0 * VALUES;
   for (size_t n = n0; n < n1; n += PANEL)
     (p->b_transposed ? TURN : COPY)(s->b + (n - n0) * k, PANEL, b_at(s, n),
-                                    p->ldb, values, smaller(PANEL, n1 - n));
+                                    p->ldb, values, min_size(PANEL, n1 - n));
 }
 
 #include "engine/cpu/isa/product_ahead.h"
@@ -385,7 +385,7 @@ static void run_row(step *s, const tile_size *size, size_t m, size_t n0,
                     size_t n1) {
   const ls_cpu_product *p = s->product;
   const size_t k = s->k1 - s->k0;
-  const bool is_first = s->k0 == 0, is_last = s->k1 == elements_of(p->k);
+  const bool is_first = s->k0 == 0, is_last = s->k1 == count_elements(p->k);
   const bool turned = p->a_transposed || s->packs_a;
   epilogue end = {
       .relu = p->activation == LS_CPU_ACTIVATION_RELU,
@@ -417,7 +417,7 @@ static void run_row(step *s, const tile_size *size, size_t m, size_t n0,
     work.k_skip = p->k_skip;
   }
   for (size_t n = n0; n < n1; n += PANEL) {
-    const size_t columns = smaller(PANEL, n1 - n);
+    const size_t columns = min_size(PANEL, n1 - n);
     const bool is_narrow = columns <= LANES;
     tile_fn *const *tiles = columns == PANEL ? size->full
                             : is_narrow      ? size->narrow
@@ -439,7 +439,7 @@ static void run_row(step *s, const tile_size *size, size_t m, size_t n0,
 static void run_step(step *s) {
   s->strip_end = s->m0;
   for (size_t n0 = s->n0; n0 < s->n1; n0 += GROUP) {
-    const size_t n1 = smaller(s->n1, n0 + GROUP);
+    const size_t n1 = min_size(s->n1, n0 + GROUP);
     if (s->packs_b) pack_b_group(s, n0, n1);
     look_ahead(s, n1);
     for (size_t m = s->m0; m < s->m1;) {
@@ -480,7 +480,7 @@ static bool packs_b(const ls_cpu_product *product, size_t rows) {
 
 void PRODUCT(const ls_cpu_product *product, const ls_cpu_block *block,
              void *scratch) {
-  const size_t k = elements_of(product->k);
+  const size_t k = count_elements(product->k);
   step s = {
       .product = product,
       .block = block,
@@ -489,12 +489,12 @@ void PRODUCT(const ls_cpu_product *product, const ls_cpu_block *block,
   };
   divide_scratch(&s, scratch);
   for (s.n0 = block->n0; s.n0 < block->n1; s.n0 = s.n1) {
-    s.n1 = smaller(block->n1, s.n0 + N_BLOCK);
+    s.n1 = min_size(block->n1, s.n0 + N_BLOCK);
     for (s.m0 = block->m0; s.m0 < block->m1; s.m0 = s.m1) {
-      s.m1 = smaller(block->m1, s.m0 + M_BLOCK);
+      s.m1 = min_size(block->m1, s.m0 + M_BLOCK);
       s.k0 = 0;
       do {  // Runs once even if k is 0, for the epilogue.
-        s.k1 = smaller(k, s.k0 + K_BLOCK);
+        s.k1 = min_size(k, s.k0 + K_BLOCK);
         run_step(&s);
         s.k0 = s.k1;
       } while (s.k0 < k);

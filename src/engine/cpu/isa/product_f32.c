@@ -9,7 +9,7 @@
 #define VEC vf
 #define LANES VF_LANES
 #define V(op) vf_##op
-#define TURN turn_floats
+#define TURN transpose_floats
 #define PRODUCT LS_ISA_NAME(ls_cpu_product_f32)
 #define PRODUCT_SCRATCH LS_ISA_NAME(ls_cpu_product_f32_scratch)
 
@@ -17,5 +17,5 @@
 
 void LS_ISA_NAME(ls_cpu_turn)(float *dst, size_t width, const float *src,
                               size_t stride, size_t k, size_t columns) {
-  turn_floats(dst, width, src, stride, k, columns);
+  transpose_floats(dst, width, src, stride, k, columns);
 }

@@ -9,8 +9,8 @@
 #include "engine/cpu/isa/transpose.h"
 
 // Does turn_floats() for 4 values of k.
-LS_INLINE void turn_four(float *dst, size_t width, const float *src,
-                         size_t stride, size_t columns) {
+LS_INLINE void transpose_four(float *dst, size_t width, const float *src,
+                              size_t stride, size_t columns) {
   size_t j = 0;
   for (; j + 4 <= columns; j += 4) {
     transpose_4x4(dst + j, width, src + j * stride, stride);
@@ -22,8 +22,8 @@ LS_INLINE void turn_four(float *dst, size_t width, const float *src,
 }
 
 // Does turn_floats() for 16 values of k: a cache line of each row of src.
-LS_INLINE void turn_line(float *dst, size_t width, const float *src,
-                         size_t stride, size_t columns) {
+LS_INLINE void transpose_line(float *dst, size_t width, const float *src,
+                              size_t stride, size_t columns) {
 #if defined(__AVX512F__)
   // Handles the tile rows of A.
   if (columns == 12 && width == 12) {
@@ -42,20 +42,20 @@ LS_INLINE void turn_line(float *dst, size_t width, const float *src,
   }
   if (j == columns) return;
   for (size_t p = 0; p < 16; p += 4) {
-    turn_four(dst + p * width + j, width, src + j * stride + p, stride,
-              columns - j);
+    transpose_four(dst + p * width + j, width, src + j * stride + p, stride,
+                   columns - j);
   }
 }
 
 // dst[p * width + j] = src[j * stride + p] for p < k, j < columns.
-static void turn_floats(float *dst, size_t width, const float *src,
-                        size_t stride, size_t k, size_t columns) {
+static void transpose_floats(float *dst, size_t width, const float *src,
+                             size_t stride, size_t k, size_t columns) {
   size_t p = 0;
   for (; p + 16 <= k; p += 16) {
-    turn_line(dst + p * width, width, src + p, stride, columns);
+    transpose_line(dst + p * width, width, src + p, stride, columns);
   }
   for (; p + 4 <= k; p += 4) {
-    turn_four(dst + p * width, width, src + p, stride, columns);
+    transpose_four(dst + p * width, width, src + p, stride, columns);
   }
   for (; p < k; ++p) {
     for (size_t j = 0; j < columns; ++j) {

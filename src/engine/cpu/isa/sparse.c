@@ -24,9 +24,9 @@ static void unslice(float *line, const float *slices, size_t plane,
 // processor's own; includes the next group.
 enum { AHEAD = 2 * VF_LANES };
 
-// Lists 16 windows by 16 channels; `to` begins at the first of these. `at` are
-// the pixels of the windows' values.
-static void collect_square(const ls_cpu_nonzeros *to, const float *d,
+// Lists 16 windows by 16 channels; `lists` begins at the first of these. `at`
+// are the pixels of the windows' values.
+static void collect_square(const ls_cpu_nonzeros *lists, const float *d,
                            size_t pitch, const float *at) {
   float values[VF_LANES * VF_LANES], pixels[VF_LANES * VF_LANES];
   transpose_16x16(values, VF_LANES, d, pitch);
@@ -35,20 +35,20 @@ static void collect_square(const ls_cpu_nonzeros *to, const float *d,
     const vf value = vf_load(values + c * VF_LANES);
     const vf pixel = vf_load(pixels + c * VF_LANES);
     const uint32_t bits = vf_nonzero(value);
-    const size_t end = c * to->pitch + to->counts[c];
-    vi_pack(to->places + end, bits, vf_bits(pixel));
-    vf_pack(to->values + end, bits, value);
-    to->counts[c] += (uint32_t)__builtin_popcount(bits);
+    const size_t end = c * lists->pitch + lists->counts[c];
+    vi_pack(lists->places + end, bits, vf_bits(pixel));
+    vf_pack(lists->values + end, bits, value);
+    lists->counts[c] += (uint32_t)__builtin_popcount(bits);
   }
 }
 
 // Does the same for up to 16 windows.
-static void collect_windows(const ls_cpu_nonzeros *to, const float *d,
+static void collect_windows(const ls_cpu_nonzeros *lists, const float *d,
                             const uint8_t *places, size_t pitch,
                             const int32_t *pixels, size_t count) {
   // Integers stored as bits: they are moved, never computed with.
   float at[VF_LANES * VF_LANES], rest[VF_LANES * VF_LANES];
-  const bool all = count == VF_LANES;
+  const bool is_full = count == VF_LANES;
   for (size_t i = 0; i < VF_LANES; ++i) {
     const bool there = i < count;
     __builtin_prefetch(d + (i + AHEAD) * pitch);
@@ -56,22 +56,23 @@ static void collect_windows(const ls_cpu_nonzeros *to, const float *d,
     vf_store(at + i * VF_LANES,
              there ? vi_as_float(vi_pick(pixels + 4 * i, places + i * pitch))
                    : vf_zero());
-    if (!all)
+    if (!is_full)
       vf_store(rest + i * VF_LANES, there ? vf_load(d + i * pitch) : vf_zero());
   }
-  collect_square(to, all ? d : rest, all ? pitch : VF_LANES, at);
+  collect_square(lists, is_full ? d : rest, is_full ? pitch : VF_LANES, at);
 }
 
-static void collect(const ls_cpu_nonzeros *to, const float *d,
+static void collect(const ls_cpu_nonzeros *lists, const float *d,
                     const uint8_t *places, size_t pitch, size_t channels,
                     const int32_t *pixels, size_t count) {
   for (size_t i = 0; i < count; i += VF_LANES)
     for (size_t c = 0; c < channels; c += VF_LANES) {
-      const ls_cpu_nonzeros lists = {.counts = to->counts + c,
-                                     .places = to->places + c * to->pitch,
-                                     .values = to->values + c * to->pitch,
-                                     .pitch = to->pitch};
-      collect_windows(&lists, d + i * pitch + c, places + i * pitch + c, pitch,
+      const ls_cpu_nonzeros square = {
+          .counts = lists->counts + c,
+          .places = lists->places + c * lists->pitch,
+          .values = lists->values + c * lists->pitch,
+          .pitch = lists->pitch};
+      collect_windows(&square, d + i * pitch + c, places + i * pitch + c, pitch,
                       pixels + 4 * i,
                       count - i < VF_LANES ? count - i : VF_LANES);
     }

@@ -41,9 +41,9 @@ LS_INLINE void find(uint64_t at[PLACES], const float *d, const uint8_t *places,
 LS_INLINE void put_columns(float *const *dx, size_t at, vf sum[NEAR][NEAR]) {
   LS_UNROLL
   for (size_t r = 0; r < NEAR; ++r) {
-    float *to = dx[r] + at * VF_LANES;
-    vf_store(to, vf_add(vf_load(to), sum[r][0]));
-    vf_store(to + VF_LANES, vf_add(vf_load(to + VF_LANES), sum[r][1]));
+    float *target = dx[r] + at * VF_LANES;
+    vf_store(target, vf_add(vf_load(target), sum[r][0]));
+    vf_store(target + VF_LANES, vf_add(vf_load(target + VF_LANES), sum[r][1]));
     sum[r][0] = sum[r][2];
     sum[r][1] = sum[r][3];
     sum[r][2] = sum[r][3] = vf_zero();
@@ -184,7 +184,7 @@ LS_EXPAND void add_windows(float *const *dx, const float *d,
     find(at, d, places, block);
     if (pairs)
       for (size_t c = 0; c < block; c += VF_LANES)
-        vf_store(own + c, vi_as_float(rounded(vf_load(d + c))));
+        vf_store(own + c, vi_as_float(round_bf16(vf_load(d + c))));
     const float *v = pairs ? own : d;
     add_place(sum, v, at[0], taps, 0, 0, pairs);
     add_place(sum, v, at[1], taps, 0, 1, pairs);
@@ -208,7 +208,7 @@ static void pack_rounded(float *taps, const float *w, size_t in, size_t out,
                          size_t block) {
   pack(taps, w, in, out, block);
   for (size_t i = 0; i < block * ROW; i += VF_LANES)
-    vf_store(taps + i, vi_as_float(rounded(vf_load(taps + i))));
+    vf_store(taps + i, vi_as_float(round_bf16(vf_load(taps + i))));
 }
 
 static void add_rounded(float *const *dx, const float *d, const uint8_t *places,

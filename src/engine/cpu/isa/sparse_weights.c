@@ -46,8 +46,9 @@ LS_INLINE void add_pair(vf sum[TAPS][2], const float *even, const float *odd,
     const float *above = odd == NULL ? NULL : vf_fixed(odd + r * line);
     LS_UNROLL
     for (size_t t = 0; t < SIDE; ++t) {
-      vf *to = sum[r * SIDE + t];
-      add_pairs(to, vectors == 1 ? NULL : to + 1, vf_load(below + t * VF_LANES),
+      vf *target = sum[r * SIDE + t];
+      add_pairs(target, vectors == 1 ? NULL : target + 1,
+                vf_load(below + t * VF_LANES),
                 odd == NULL ? vf_zero() : vf_load(above + t * VF_LANES), by);
     }
   }
@@ -135,7 +136,7 @@ static void slice_rounded(float *slices, size_t plane, const float *line,
   for (size_t c = 0; c < channels; c += VF_LANES, slices += plane)
     for (size_t i = 0; i < count; ++i)
       vf_store(slices + i * VF_LANES,
-               vi_as_float(rounded(vf_load(line + i * channels + c))));
+               vi_as_float(round_bf16(vf_load(line + i * channels + c))));
 }
 
 // Does the same as for f32, but takes the second value of each pair first.
@@ -151,7 +152,7 @@ static void add_rounded(float *sums, const float *x, size_t line, size_t plane,
       const size_t lanes = i >= some             ? 0
                            : some - i < VF_LANES ? some - i
                                                  : VF_LANES;
-      vf_store(own + i, vi_as_float(rounded(vf_load_n(values + i, lanes))));
+      vf_store(own + i, vi_as_float(round_bf16(vf_load_n(values + i, lanes))));
     }
     for (size_t i = 0; i < some; ++i) {
       const size_t from = (i ^ 1) < some ? i ^ 1 : i;

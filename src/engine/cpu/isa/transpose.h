@@ -48,9 +48,9 @@ LS_INLINE void transpose_8x8(float *dst, size_t dst_stride, const float *src,
   transpose_halves(lower, rows + 4);
   LS_UNROLL
   for (size_t i = 0; i < 4; ++i) {
-    float *to = dst + i * dst_stride;
-    _mm256_storeu_ps(to, _mm256_permute2f128_ps(upper[i], lower[i], 0x20));
-    _mm256_storeu_ps(to + 4 * dst_stride,
+    float *target = dst + i * dst_stride;
+    _mm256_storeu_ps(target, _mm256_permute2f128_ps(upper[i], lower[i], 0x20));
+    _mm256_storeu_ps(target + 4 * dst_stride,
                      _mm256_permute2f128_ps(upper[i], lower[i], 0x31));
   }
 }

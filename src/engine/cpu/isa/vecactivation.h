@@ -43,7 +43,7 @@ LS_INLINE ls_vf_gelu_parts ls_vf_gelu_begin(vf x) {
   const ls_vf_reduced r = ls_vf_reduce_exp(minus_2u);
   const vf power = vi_as_float(vi_shl(vi_add(r.n, vi_set1(127)), 23));
   const vf e = vf_fma(power, ls_vf_expm1_small(r.r), power);
-  const vf one = vf_set1(1.0f), s = vf_div(one, vf_add(one, e));
+  const vf ones = vf_set1(1.0f), s = vf_div(ones, vf_add(ones, e));
   return (ls_vf_gelu_parts){x, near, square, s, vf_mul(e, s)};
 }
 

@@ -25,8 +25,8 @@
 
 // x split as n * ln(2) + r with |r| <= 0.347.
 typedef struct {
-  vf r, whole;
-  vi n;  // The same as `whole`.
+  vf r, n_as_float;
+  vi n;  // The same as `n_as_float`.
 } ls_vf_reduced;
 
 LS_INLINE ls_vf_reduced ls_vf_reduce_exp(vf x) {
@@ -37,7 +37,7 @@ LS_INLINE ls_vf_reduced ls_vf_reduce_exp(vf x) {
   const vf r = vf_fnma(n, vf_set1(0.693145752f), x);
   return (ls_vf_reduced){
       .r = vf_fnma(n, vf_set1(1.42860677e-6f), r),
-      .whole = n,
+      .n_as_float = n,
       .n = vi_sub(vf_bits(shifted), vf_bits(rounder)),
   };
 }
@@ -57,8 +57,8 @@ LS_INLINE vf ls_vf_exp(vf x) {
   // Beyond these bounds the result is infinite or zero anyway. A NaN stays.
   x = vf_max(vf_set1(-104.0f), vf_min(vf_set1(89.0f), x));
   const ls_vf_reduced s = ls_vf_reduce_exp(x);
-  const vf one = vf_set1(1.0f);
-  return vf_ldexp(vf_add(ls_vf_expm1_small(s.r), one), s.whole, s.n);
+  const vf ones = vf_set1(1.0f);
+  return vf_ldexp(vf_add(ls_vf_expm1_small(s.r), ones), s.n_as_float, s.n);
 }
 
 // log(1 + f) + e ln(2) for 1 + f in [sqrt(1/2), sqrt(2)).
@@ -118,10 +118,10 @@ LS_INLINE vf ls_vf_expm1(vf x) {
 LS_INLINE vf ls_vf_log1p(vf x) {
   // 1 + x = (1 + f) 2^e, with f computed from x itself: x 2^-e + (2^-e - 1).
   // 2^-e of large x would be no normal number: they are scaled by 2^-64 first.
-  const vf one = vf_set1(1.0f), zero = vf_zero();
+  const vf ones = vf_set1(1.0f), zero = vf_zero();
   const vm large = vf_lt(vf_set1(0x1p64f), x);
   const vf scaled = vf_select(large, vf_mul(x, vf_set1(0x1p-64f)), x);
-  const vf unit = vf_select(large, zero, one);  // Negligible beside large x.
+  const vf unit = vf_select(large, zero, ones);  // Negligible beside large x.
   const vi bits = vf_bits(vf_add(unit, scaled));
   const vi e = vi_shr(vi_sub(bits, vi_set1(0x3f3504f3)), 23);
   const vf power = vi_as_float(vi_shl(vi_sub(vi_set1(127), e), 23));
@@ -177,10 +177,10 @@ LS_INLINE vf ls_vf_erf(vf x) {
 // 1 / (1 + e^-x).
 LS_INLINE vf ls_vf_sigmoid(vf x) {
   // Uses the form whose exponential does not overflow.
-  const vf one = vf_set1(1.0f);
+  const vf ones = vf_set1(1.0f);
   const vf e = ls_vf_exp(vf_sub(vf_zero(), vf_abs(x)));
-  const vf numerator = vf_select(vf_lt(x, vf_zero()), e, one);
-  return vf_div(numerator, vf_add(one, e));
+  const vf numerator = vf_select(vf_lt(x, vf_zero()), e, ones);
+  return vf_div(numerator, vf_add(ones, e));
 }
 
 // Computes 1 / sqrt(x), each of the two rounded.

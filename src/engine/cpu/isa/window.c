@@ -25,7 +25,8 @@ static void take_max(void *best, const void *in, int64_t count) {
   const float *x = in;
   const size_t n = (size_t)count;
   size_t left = 0;
-#define BODY(i, LOAD, STORE) STORE(dst + i, larger(LOAD(dst + i), LOAD(x + i)))
+#define BODY(i, LOAD, STORE)                                                   \
+  STORE(dst + i, max_or_nan(LOAD(dst + i), LOAD(x + i)))
   LS_ROW(n, BODY);
 #undef BODY
 }
@@ -36,14 +37,15 @@ static void max_of_four(void *out, const void *const *in, int64_t count) {
   const size_t n = (size_t)count;
   size_t left = 0;
 #define BODY(i, LOAD, STORE)                                                   \
-  STORE(dst + i, larger(larger(larger(LOAD(a + i), LOAD(b + i)), LOAD(c + i)), \
-                        LOAD(d + i)))
+  STORE(dst + i, max_or_nan(max_or_nan(max_or_nan(LOAD(a + i), LOAD(b + i)),   \
+                                       LOAD(c + i)),                           \
+                            LOAD(d + i)))
   LS_ROW(n, BODY);
 #undef BODY
 }
 
-static void compare(void *best, void *at, const void *in, int64_t tap,
-                    int64_t count) {
+static void compare_row(void *best, void *at, const void *in, int64_t tap,
+                        int64_t count) {
   float *max = best, *where = at;
   const float *x = in;
   const vf number = vf_set1((float)tap);
@@ -59,8 +61,8 @@ static void compare(void *best, void *at, const void *in, int64_t tap,
 #undef BODY
 }
 
-static void give(void *out, const void *at, int64_t tap, const void *from,
-                 int64_t count) {
+static void give_row(void *out, const void *at, int64_t tap, const void *from,
+                     int64_t count) {
   float *dx = out;
   const float *where = at, *dy = from;
   const vf number = vf_set1((float)tap);
@@ -121,8 +123,8 @@ static void add_products(void *acc, const void *in, const void *by,
 const ls_cpu_windows LS_ISA_NAME(ls_cpu_windows) = {
     .max = take_max,
     .max_of_four = max_of_four,
-    .compare = compare,
-    .give = give,
+    .compare = compare_row,
+    .give = give_row,
     .give_four = give_four,
     .place_of_four = place_of_four,
     .add_products = add_products,

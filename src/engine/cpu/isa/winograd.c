@@ -11,7 +11,8 @@
 #define MULTIPLY_ADD vf_fma
 #include "engine/cpu/isa/winograd_product.h"
 
-static void input(float *planes, const float *const *pixels, size_t channels) {
+static void transform_input(float *planes, const float *const *pixels,
+                            size_t channels) {
   put_input(planes, pixels, channels, false);
 }
 
@@ -41,8 +42,8 @@ LS_INLINE void output_columns(vf between[OUT][IN], const float *planes,
   }
 }
 
-static void output(float *const *pixels, const float *planes, size_t channels,
-                   const float *bias, bool relu) {
+static void transform_output(float *const *pixels, const float *planes,
+                             size_t channels, const float *bias, bool relu) {
   for (size_t c = 0; c < channels; c += VF_LANES) {
     vf between[OUT][IN];
     output_columns(between, planes + c, channels);
@@ -79,10 +80,10 @@ static void output_pooled(float *const *maxima, uint8_t *const *places,
   }
 }
 
-static void gradient(float *planes, const float *const *pixels,
-                     size_t channels) {
+static void transform_gradient(float *planes, const float *const *pixels,
+                               size_t channels) {
   for (size_t c = 0; c < channels; c += VF_LANES) {
-    prefetch(pixels, OUT, OUT, 0, channels, c);
+    prefetch_tile(pixels, OUT, OUT, 0, channels, c);
     vf between[IN][OUT];
     LS_UNROLL
     for (size_t j = 0; j < OUT; ++j) {
@@ -106,8 +107,8 @@ static void gradient(float *planes, const float *const *pixels,
   }
 }
 
-static void weights(float *planes, const float *taps, size_t rows,
-                    size_t columns, size_t row) {
+static void transform_weights(float *planes, const float *taps, size_t rows,
+                              size_t columns, size_t row) {
   const size_t plane = rows * columns;
   const size_t end = (row + SOME_ROWS) * columns;
   for (size_t k = row * columns; k < end; k += VF_LANES) {
@@ -154,10 +155,10 @@ static void weights_gradient(float *taps, const float *planes, size_t parts,
       for (size_t i = 0; i < IN; ++i)
         column[i] = vf_load(planes + (i * IN + j) * plane + k);
       for (size_t p = 1; p < parts; ++p) {
-        const float *more = planes + p * part + j * plane + k;
+        const float *next_part = planes + p * part + j * plane + k;
         LS_UNROLL
         for (size_t i = 0; i < IN; ++i)
-          column[i] = vf_add(column[i], vf_load(more + i * IN * plane));
+          column[i] = vf_add(column[i], vf_load(next_part + i * IN * plane));
       }
       to_taps(turned, column);
       LS_UNROLL
@@ -176,16 +177,16 @@ static void weights_gradient(float *taps, const float *planes, size_t parts,
 }
 
 const ls_cpu_winograd LS_ISA_NAME(ls_cpu_winograd) = {
-    .output = output,
+    .output = transform_output,
     .output_pooled = output_pooled,
-    .gradient = gradient,
+    .gradient = transform_gradient,
     .weights_gradient = weights_gradient,
 };
 
 const ls_cpu_winograd_planes LS_ISA_NAME(ls_cpu_winograd_f32) = {
     .values = 1,
-    .input = input,
-    .weights = weights,
+    .input = transform_input,
+    .weights = transform_weights,
     .turned_weights = turned_weights,
-    .multiply = multiply,
+    .multiply = multiply_planes,
 };

@@ -23,72 +23,73 @@
 enum { IN = 6, OUT = 4, TAPS = 3, SOME_ROWS = 16 };
 
 // Multiplies six values by B'.
-LS_INLINE void to_planes(vf to[IN], const vf d[IN]) {
+LS_INLINE void to_planes(vf target[IN], const vf d[IN]) {
   const vf a = vf_set1(A1), a2 = vf_set1(A2), b = vf_set1(B1), b2 = vf_set1(B2);
   const vf sum = vf_set1(A2 + B2), product = vf_set1(A2 * B2);
   const vf even = vf_fnma(b2, d[2], d[4]), odd = vf_fnma(b2, d[1], d[3]);
   const vf far = vf_fnma(a2, d[2], d[4]), side = vf_fnma(a2, d[1], d[3]);
-  to[0] = vf_fma(product, d[0], vf_fnma(sum, d[2], d[4]));
-  to[1] = vf_fma(a, odd, even);
-  to[2] = vf_fnma(a, odd, even);
-  to[3] = vf_fma(b, side, far);
-  to[4] = vf_fnma(b, side, far);
-  to[5] = vf_fma(product, d[1], vf_fnma(sum, d[3], d[5]));
+  target[0] = vf_fma(product, d[0], vf_fnma(sum, d[2], d[4]));
+  target[1] = vf_fma(a, odd, even);
+  target[2] = vf_fnma(a, odd, even);
+  target[3] = vf_fma(b, side, far);
+  target[4] = vf_fnma(b, side, far);
+  target[5] = vf_fma(product, d[1], vf_fnma(sum, d[3], d[5]));
 }
 
 // Multiplies six values by A'.
-LS_INLINE void to_outputs(vf to[OUT], const vf m[IN]) {
+LS_INLINE void to_outputs(vf target[OUT], const vf m[IN]) {
   const vf near = vf_add(m[1], m[2]), slope = vf_sub(m[1], m[2]);
   const vf far = vf_add(m[3], m[4]), steep = vf_sub(m[3], m[4]);
-  to[0] = vf_add(vf_add(m[0], near), far);
-  to[1] = vf_fma(vf_set1(B1), steep, vf_mul(vf_set1(A1), slope));
-  to[2] = vf_fma(vf_set1(B2), far, vf_mul(vf_set1(A2), near));
-  to[3] = vf_fma(vf_set1(B3), steep, vf_fma(vf_set1(A3), slope, m[5]));
+  target[0] = vf_add(vf_add(m[0], near), far);
+  target[1] = vf_fma(vf_set1(B1), steep, vf_mul(vf_set1(A1), slope));
+  target[2] = vf_fma(vf_set1(B2), far, vf_mul(vf_set1(A2), near));
+  target[3] = vf_fma(vf_set1(B3), steep, vf_fma(vf_set1(A3), slope, m[5]));
 }
 
 // Multiplies four values by A.
-LS_INLINE void from_outputs(vf to[IN], const vf y[OUT]) {
+LS_INLINE void from_outputs(vf target[IN], const vf y[OUT]) {
   const vf even = vf_fma(vf_set1(A2), y[2], y[0]);
   const vf odd = vf_fma(vf_set1(A3), y[3], vf_mul(vf_set1(A1), y[1]));
   const vf far = vf_fma(vf_set1(B2), y[2], y[0]);
   const vf steep = vf_fma(vf_set1(B3), y[3], vf_mul(vf_set1(B1), y[1]));
-  to[0] = y[0];
-  to[1] = vf_add(even, odd);
-  to[2] = vf_sub(even, odd);
-  to[3] = vf_add(far, steep);
-  to[4] = vf_sub(far, steep);
-  to[5] = y[3];
+  target[0] = y[0];
+  target[1] = vf_add(even, odd);
+  target[2] = vf_sub(even, odd);
+  target[3] = vf_add(far, steep);
+  target[4] = vf_sub(far, steep);
+  target[5] = y[3];
 }
 
 // Multiplies three values by G.
-LS_INLINE void from_taps(vf to[IN], const vf w[TAPS]) {
+LS_INLINE void from_taps(vf target[IN], const vf w[TAPS]) {
   const vf near = vf_fma(vf_set1(A2), w[2], w[0]);
   const vf far = vf_fma(vf_set1(B2), w[2], w[0]);
   const vf a = vf_set1(A1), b = vf_set1(B1);
-  to[0] = vf_mul(vf_set1(G0), w[0]);
-  to[1] = vf_mul(vf_set1(GA), vf_fma(a, w[1], near));
-  to[2] = vf_mul(vf_set1(GA), vf_fnma(a, w[1], near));
-  to[3] = vf_mul(vf_set1(GB), vf_fma(b, w[1], far));
-  to[4] = vf_mul(vf_set1(GB), vf_fnma(b, w[1], far));
-  to[5] = w[2];
+  target[0] = vf_mul(vf_set1(G0), w[0]);
+  target[1] = vf_mul(vf_set1(GA), vf_fma(a, w[1], near));
+  target[2] = vf_mul(vf_set1(GA), vf_fnma(a, w[1], near));
+  target[3] = vf_mul(vf_set1(GB), vf_fma(b, w[1], far));
+  target[4] = vf_mul(vf_set1(GB), vf_fnma(b, w[1], far));
+  target[5] = w[2];
 }
 
 // Multiplies six values by G'.
-LS_INLINE void to_taps(vf to[TAPS], const vf u[IN]) {
+LS_INLINE void to_taps(vf target[TAPS], const vf u[IN]) {
   const vf ga = vf_set1(GA), gb = vf_set1(GB);
   const vf near = vf_mul(ga, vf_add(u[1], u[2]));
   const vf slope = vf_mul(ga, vf_sub(u[1], u[2]));
   const vf far = vf_mul(gb, vf_add(u[3], u[4]));
   const vf steep = vf_mul(gb, vf_sub(u[3], u[4]));
-  to[0] = vf_fma(vf_set1(G0), u[0], vf_add(near, far));
-  to[1] = vf_fma(vf_set1(B1), steep, vf_mul(vf_set1(A1), slope));
-  to[2] = vf_fma(vf_set1(B2), far, vf_fma(vf_set1(A2), near, u[5]));
+  target[0] = vf_fma(vf_set1(G0), u[0], vf_add(near, far));
+  target[1] = vf_fma(vf_set1(B1), steep, vf_mul(vf_set1(A1), slope));
+  target[2] = vf_fma(vf_set1(B2), far, vf_fma(vf_set1(A2), near, u[5]));
 }
 
 // Prefetches the next tile's pixels, usually those OUT columns further on.
 // After the last tile of a row it prefetches others, which does no harm.
-LS_INLINE void prefetch(const float *const *pixels, size_t rows, size_t columns,
-                        size_t first, size_t channels, size_t c) {
+LS_INLINE void prefetch_tile(const float *const *pixels, size_t rows,
+                             size_t columns, size_t first, size_t channels,
+                             size_t c) {
   for (size_t i = 0; i < rows; ++i)
     for (size_t j = first; j < columns; ++j)
       __builtin_prefetch((const char *)pixels[i * columns + j] +
@@ -96,7 +97,7 @@ LS_INLINE void prefetch(const float *const *pixels, size_t rows, size_t columns,
 }
 
 // Computes V of the inputs under a tile, of 16 channels from c on.
-LS_INLINE void input_planes(vf to[IN][IN], const float *const *pixels,
+LS_INLINE void input_planes(vf target[IN][IN], const float *const *pixels,
                             size_t c) {
   vf between[IN][IN];
   LS_UNROLL
@@ -112,14 +113,14 @@ LS_INLINE void input_planes(vf to[IN][IN], const float *const *pixels,
   }
   LS_UNROLL
   for (size_t i = 0; i < IN; ++i)
-    to_planes(to[i], between[i]);
+    to_planes(target[i], between[i]);
 }
 
 // Stores V of a tile's channels, rounded to bf16 or not.
 LS_INLINE void put_input(float *planes, const float *const *pixels,
                          size_t channels, const bool rounds) {
   for (size_t c = 0; c < channels; c += VF_LANES) {
-    prefetch(pixels, IN, IN, IN - OUT, channels, c);
+    prefetch_tile(pixels, IN, IN, IN - OUT, channels, c);
     vf v[IN][IN];
     input_planes(v, pixels, c);
     LS_UNROLL
@@ -137,7 +138,8 @@ LS_INLINE void put_input(float *planes, const float *const *pixels,
 
 // Computes the planes of 16 adjacent weights: those of the first tap are at
 // `taps`, those of the next ones `step` further on, which may be negative.
-LS_INLINE void weight_planes(vf to[IN][IN], const float *taps, ptrdiff_t step) {
+LS_INLINE void weight_planes(vf target[IN][IN], const float *taps,
+                             ptrdiff_t step) {
   vf between[IN][TAPS];
   LS_UNROLL
   for (ptrdiff_t j = 0; j < TAPS; ++j) {
@@ -152,7 +154,7 @@ LS_INLINE void weight_planes(vf to[IN][IN], const float *taps, ptrdiff_t step) {
   }
   LS_UNROLL
   for (size_t i = 0; i < IN; ++i)
-    from_taps(to[i], between[i]);
+    from_taps(target[i], between[i]);
 }
 
 #endif  // LS_ENGINE_CPU_ISA_WINOGRAD_H_

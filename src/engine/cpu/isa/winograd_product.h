@@ -52,8 +52,9 @@ LS_EXPAND void multiply_panel(float *m, size_t m_pitch, const float *v,
 #undef MULTIPLY
 }
 
-static void multiply(float *m, size_t m_pitch, const float *v, size_t v_pitch,
-                     const float *u, size_t tiles, size_t in, size_t out) {
+static void multiply_planes(float *m, size_t m_pitch, const float *v,
+                            size_t v_pitch, const float *u, size_t tiles,
+                            size_t in, size_t out) {
   enum { PANEL = LS_TILE_VECTORS * VF_LANES };
   for (size_t p = 0; p < IN * IN; ++p, m += out, v += in, u += in * out) {
     size_t o = 0;

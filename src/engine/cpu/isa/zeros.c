@@ -28,19 +28,19 @@ static bool are_finite(const float *values, size_t count) {
 
 // Returns the lanes of the values from `at` on that are listed.
 LS_INLINE uint32_t bits_at(const float *values, size_t count, size_t at,
-                           bool all) {
+                           bool lists_all) {
   const size_t left = count - at;
   const uint32_t there =
       left < VF_LANES ? ((uint32_t)1 << left) - 1 : (uint32_t)0xFFFF;
-  if (all) return there;
+  if (lists_all) return there;
   return vf_nonzero(left < VF_LANES ? vf_load_n(values + at, left)
                                     : vf_load(values + at));
 }
 
 #if defined(__AVX512F__)
-static size_t list_row(ls_cpu_nonzero *to, const float *values, size_t count,
+static size_t list_row(ls_cpu_nonzero *list, const float *values, size_t count,
                        int32_t step) {
-  const ls_cpu_nonzero *const begin = to;
+  const ls_cpu_nonzero *const begin = list;
   const __m512i first =
       _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
   const __m512i second = _mm512_add_epi32(first, _mm512_set1_epi32(8));
@@ -54,37 +54,37 @@ static size_t list_row(ls_cpu_nonzero *to, const float *values, size_t count,
     // Makes pairs of a place and a value.
     const vi a = _mm512_permutex2var_epi32(place, first, vf_bits(v));
     const vi b = _mm512_permutex2var_epi32(place, second, vf_bits(v));
-    _mm512_storeu_si512(to, _mm512_maskz_compress_epi64((__mmask8)low, a));
-    to += __builtin_popcount(low);
-    _mm512_storeu_si512(to, _mm512_maskz_compress_epi64((__mmask8)high, b));
-    to += __builtin_popcount(high);
+    _mm512_storeu_si512(list, _mm512_maskz_compress_epi64((__mmask8)low, a));
+    list += __builtin_popcount(low);
+    _mm512_storeu_si512(list, _mm512_maskz_compress_epi64((__mmask8)high, b));
+    list += __builtin_popcount(high);
     place =
         _mm512_add_epi32(place, _mm512_set1_epi32((int32_t)VF_LANES * step));
   }
-  return (size_t)(to - begin);
+  return (size_t)(list - begin);
 }
 #else
-static size_t list_row(ls_cpu_nonzero *to, const float *values, size_t count,
+static size_t list_row(ls_cpu_nonzero *list, const float *values, size_t count,
                        int32_t step) {
-  const ls_cpu_nonzero *const begin = to;
+  const ls_cpu_nonzero *const begin = list;
   for (size_t i = 0; i < count; i += VF_LANES)
     for (uint32_t bits = bits_at(values, count, i, false); bits != 0;
          bits &= bits - 1) {
       const size_t at = i + (size_t)__builtin_ctz(bits);
-      *to++ = (ls_cpu_nonzero){(int32_t)at * step, values[at]};
+      *list++ = (ls_cpu_nonzero){(int32_t)at * step, values[at]};
     }
-  return (size_t)(to - begin);
+  return (size_t)(list - begin);
 }
 #endif
 
-static void list_columns(ls_cpu_nonzero *to, size_t pitch, uint32_t *counts,
+static void list_columns(ls_cpu_nonzero *list, size_t pitch, uint32_t *counts,
                          const float *values, size_t count, int32_t place,
-                         bool all) {
+                         bool lists_all) {
   for (size_t i = 0; i < count; i += VF_LANES)
-    for (uint32_t bits = bits_at(values, count, i, all); bits != 0;
+    for (uint32_t bits = bits_at(values, count, i, lists_all); bits != 0;
          bits &= bits - 1) {
       const size_t at = i + (size_t)__builtin_ctz(bits);
-      to[at * pitch + counts[at]++] = (ls_cpu_nonzero){place, values[at]};
+      list[at * pitch + counts[at]++] = (ls_cpu_nonzero){place, values[at]};
     }
 }
 
@@ -152,8 +152,8 @@ LS_EXPAND void add_column_of(float *sums, const float *const *x,
   }
   LS_UNROLL
   for (size_t v = 0; v < vectors; ++v) {
-    float *to = sums + v * VF_LANES;
-    vf_store(to, adds ? vf_add(vf_load(to), sum[v]) : sum[v]);
+    float *target = sums + v * VF_LANES;
+    vf_store(target, adds ? vf_add(vf_load(target), sum[v]) : sum[v]);
   }
 }
 

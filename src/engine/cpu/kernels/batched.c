@@ -5,31 +5,31 @@
 #include "engine/cpu/kernels/streaming.h"
 
 // ---- Kernels ---------------------------------------------------------------
-ls_status ls_cpu_spread_make(ls_arena *arena, ls_kernel_loop loop,
-                             const void *params, int64_t blocks, uint32_t lanes,
-                             uint32_t num_in, uint32_t num_out,
-                             ls_cpu_spread **out_spread) {
+ls_status ls_cpu_per_lane_make(ls_arena *arena, ls_kernel_loop loop,
+                               const void *params, int64_t blocks,
+                               uint32_t lanes, uint32_t num_in,
+                               uint32_t num_out, ls_cpu_per_lane **out_spread) {
   const uint32_t count = num_in + num_out;
-  if (count > LS_CPU_SPREAD_OPERANDS)
+  if (count > LS_CPU_PER_LANE_OPERANDS)
     return ls_internal("%u operands of one kernel", count);
-  ls_cpu_spread *spread = ls_arena_allocate(
+  ls_cpu_per_lane *spread = ls_arena_allocate(
       arena, sizeof(*spread) + count * sizeof(*spread->strides));
   if (spread == NULL) return ls_out_of_memory();
-  *spread = (ls_cpu_spread){.loop = loop,
-                            .params = params,
-                            .blocks = blocks,
-                            .lanes = lanes,
-                            .num_in = num_in,
-                            .num_out = num_out};
+  *spread = (ls_cpu_per_lane){.loop = loop,
+                              .params = params,
+                              .blocks = blocks,
+                              .lanes = lanes,
+                              .num_in = num_in,
+                              .num_out = num_out};
   *out_spread = spread;
   return ls_ok();
 }
 
-void ls_cpu_spread_loop(const ls_kernel_call *call, int64_t begin_block,
-                        int64_t end_block) {
-  const ls_cpu_spread *self = call->params;
-  const void *in[LS_CPU_SPREAD_OPERANDS];
-  void *out[LS_CPU_SPREAD_OPERANDS];
+void ls_cpu_per_lane_loop(const ls_kernel_call *call, int64_t begin_block,
+                          int64_t end_block) {
+  const ls_cpu_per_lane *self = call->params;
+  const void *in[LS_CPU_PER_LANE_OPERANDS];
+  void *out[LS_CPU_PER_LANE_OPERANDS];
   ls_kernel_call each = *call;
   each.in = in;
   each.out = out;
@@ -49,8 +49,8 @@ void ls_cpu_spread_loop(const ls_kernel_call *call, int64_t begin_block,
   }
 }
 
-void ls_cpu_line_up_loop(const ls_kernel_call *call, int64_t begin_block,
-                         int64_t end_block) {
+void ls_cpu_concatenate_loop(const ls_kernel_call *call, int64_t begin_block,
+                             int64_t end_block) {
   const size_t size = *(const size_t *)call->params;
   for (int64_t r = begin_block; r < end_block; ++r)
     memcpy((char *)call->out[0] + (size_t)r * size, call->in[r], size);
@@ -78,13 +78,14 @@ void ls_cpu_repeat_loop(const ls_kernel_call *call, int64_t begin_block,
 }
 
 // ---- Merges ----------------------------------------------------------------
-void ls_cpu_tree_add(const ls_cpu_kernels *kernels, ls_dtype dtype, void *to,
-                     const void *a, const void *b, int64_t count) {
+void ls_cpu_tree_add(const ls_cpu_kernels *kernels, ls_dtype dtype,
+                     void *target, const void *a, const void *b,
+                     int64_t count) {
   if (dtype == LS_DTYPE_F32) {
-    kernels->add(to, a, b, (size_t)count);
+    kernels->add(target, a, b, (size_t)count);
     return;
   }
-  double *sum = to;
+  double *sum = target;
   const double *left = a, *right = b;
   LS_INDEPENDENT
   for (int64_t i = 0; i < count; ++i)
@@ -92,22 +93,22 @@ void ls_cpu_tree_add(const ls_cpu_kernels *kernels, ls_dtype dtype, void *to,
 }
 
 #define MEAN(name, T)                                                          \
-  static void mean_##name(T *to, const T *sum, int64_t count,                  \
+  static void mean_##name(T *target, const T *sum, int64_t count,              \
                           uint32_t replicas) {                                 \
     const T reciprocal = 1 / (T)replicas;                                      \
     LS_INDEPENDENT                                                             \
     for (int64_t i = 0; i < count; ++i)                                        \
-      to[i] = sum[i] * reciprocal;                                             \
+      target[i] = sum[i] * reciprocal;                                         \
   }
 MEAN(f32, float)
 MEAN(f64, double)
 
-void ls_cpu_tree_mean(ls_dtype dtype, void *to, const void *sum, int64_t count,
-                      uint32_t replicas) {
+void ls_cpu_tree_mean(ls_dtype dtype, void *target, const void *sum,
+                      int64_t count, uint32_t replicas) {
   if (dtype == LS_DTYPE_F32)
-    mean_f32(to, sum, count, replicas);
+    mean_f32(target, sum, count, replicas);
   else
-    mean_f64(to, sum, count, replicas);
+    mean_f64(target, sum, count, replicas);
 }
 
 // Elements of a block, and of a chunk that is added up at a time: with the
@@ -128,10 +129,10 @@ typedef struct stretch {
   const void *const *in;
   size_t offset;  // Offset of the chunk in bytes.
   int64_t count;
-  bool far;  // True if operands and result fit no cache.
+  bool is_streamed;  // True if operands and result fit no cache.
 } stretch;
 
-static const char *part_of(const stretch *s, uint32_t replica) {
+static const char *find_contribution(const stretch *s, uint32_t replica) {
   const ls_cpu_tree *tree = s->tree;
   const ls_cpu_merge_part part = tree->parts[replica];
   const size_t size = (size_t)tree->count * ls_dtype_size(tree->dtype);
@@ -151,31 +152,31 @@ static uint32_t count_there(const ls_cpu_tree *tree, uint32_t lo,
 }
 
 // Returns the sum of the contributions of `replicas` replicas from `lo` on, of
-// which there is at least one: at `to`, or where a single one lies. `room` has
-// space for two chunks per level of the tree.
-static const void *sum(const stretch *s, uint32_t lo, uint32_t replicas,
-                       char *room, void *to) {
+// which there is at least one: at `target`, or where a single one lies. `room`
+// has space for two chunks per level of the tree.
+static const void *sum_range(const stretch *s, uint32_t lo, uint32_t replicas,
+                             char *room, void *target) {
   const ls_cpu_tree *tree = s->tree;
   const size_t size = STRETCH * ls_dtype_size(tree->dtype);
   const void *in[8];
-  if (replicas == 1) return part_of(s, lo);
+  if (replicas == 1) return find_contribution(s, lo);
   if (at_once(tree, replicas) && count_there(tree, lo, replicas) == replicas) {
     for (uint32_t i = 0; i < replicas; ++i)
-      in[i] = part_of(s, lo + i);
-    (replicas == 4 ? tree->kernels->add4
-                   : tree->kernels->add8)(to, in, (size_t)s->count, s->far);
-    return to;
+      in[i] = find_contribution(s, lo + i);
+    (replicas == 4 ? tree->kernels->add4 : tree->kernels->add8)(
+        target, in, (size_t)s->count, s->is_streamed);
+    return target;
   }
   const uint32_t half = 1U << (31 - __builtin_clz(replicas - 1));
   const uint32_t rest = replicas - half;
   if (count_there(tree, lo + half, rest) == 0)
-    return sum(s, lo, half, room, to);
+    return sum_range(s, lo, half, room, target);
   if (count_there(tree, lo, half) == 0)
-    return sum(s, lo + half, rest, room, to);
-  in[0] = sum(s, lo, half, room + 2 * size, room);
-  in[1] = sum(s, lo + half, rest, room + 2 * size, room + size);
-  ls_cpu_tree_add(tree->kernels, tree->dtype, to, in[0], in[1], s->count);
-  return to;
+    return sum_range(s, lo + half, rest, room, target);
+  in[0] = sum_range(s, lo, half, room + 2 * size, room);
+  in[1] = sum_range(s, lo + half, rest, room + 2 * size, room + size);
+  ls_cpu_tree_add(tree->kernels, tree->dtype, target, in[0], in[1], s->count);
+  return target;
 }
 
 void ls_cpu_tree_loop(const ls_kernel_call *call, int64_t begin_block,
@@ -188,19 +189,20 @@ void ls_cpu_tree_loop(const ls_kernel_call *call, int64_t begin_block,
   const bool in_one_go = at_once(tree, tree->replicas) && !tree->mean &&
                          count_there(tree, 0, tree->replicas) == tree->replicas;
   const int64_t length = in_one_go ? end : STRETCH;
-  const bool far = in_one_go && ls_cpu_is_streamed((tree->replicas + 1) *
-                                                   (size_t)tree->count * size);
+  const bool is_streamed =
+      in_one_go &&
+      ls_cpu_is_streamed((tree->replicas + 1) * (size_t)tree->count * size);
   for (int64_t i = begin_block * BLOCK; i < end; i += length) {
     const stretch s = {.tree = tree,
                        .in = call->in,
                        .offset = (size_t)i * size,
                        .count = ls_min_i64(length, end - i),
-                       .far = far};
-    void *to = (char *)call->out[0] + s.offset;
-    const void *made = sum(&s, 0, tree->replicas, call->scratch, to);
-    if (made != to) memcpy(to, made, (size_t)s.count * size);
+                       .is_streamed = is_streamed};
+    void *target = (char *)call->out[0] + s.offset;
+    const void *made = sum_range(&s, 0, tree->replicas, call->scratch, target);
+    if (made != target) memcpy(target, made, (size_t)s.count * size);
     if (tree->mean)
-      ls_cpu_tree_mean(tree->dtype, to, to, s.count, tree->replicas);
+      ls_cpu_tree_mean(tree->dtype, target, target, s.count, tree->replicas);
   }
 }
 

@@ -8,31 +8,31 @@
 #include "engine/cpu/run/merge.h"
 
 // A kernel that each of `lanes` replicas runs on its part of the operands.
-typedef struct ls_cpu_spread {
+typedef struct ls_cpu_per_lane {
   ls_kernel_loop loop;
   const void *params;
   int64_t blocks;  // Blocks of one replica.
   uint32_t first;  // First replica, of `lanes`.
   uint32_t lanes, num_in, num_out;
   size_t strides[];  // Bytes from one replica's part of an operand to the next.
-} ls_cpu_spread;
+} ls_cpu_per_lane;
 
-enum { LS_CPU_SPREAD_OPERANDS = 32 };
+enum { LS_CPU_PER_LANE_OPERANDS = 32 };
 
 // Makes the parameters; the caller fills in the strides.
 //   LS_INTERNAL  more than LS_CPU_SPREAD_OPERANDS.
-ls_status ls_cpu_spread_make(ls_arena *arena, ls_kernel_loop loop,
-                             const void *params, int64_t blocks, uint32_t lanes,
-                             uint32_t num_in, uint32_t num_out,
-                             ls_cpu_spread **out_spread);
+ls_status ls_cpu_per_lane_make(ls_arena *arena, ls_kernel_loop loop,
+                               const void *params, int64_t blocks,
+                               uint32_t lanes, uint32_t num_in,
+                               uint32_t num_out, ls_cpu_per_lane **out_spread);
 // Runs block b as block b mod `blocks` of replica b / `blocks`.
-void ls_cpu_spread_loop(const ls_kernel_call *call, int64_t begin_block,
-                        int64_t end_block);
+void ls_cpu_per_lane_loop(const ls_kernel_call *call, int64_t begin_block,
+                          int64_t end_block);
 
 // Copies between one operand per replica and one operand for all: block r is
 // replica r. `params` is the size of a part, a size_t.
-void ls_cpu_line_up_loop(const ls_kernel_call *call, int64_t begin_block,
-                         int64_t end_block);
+void ls_cpu_concatenate_loop(const ls_kernel_call *call, int64_t begin_block,
+                             int64_t end_block);
 void ls_cpu_deal_loop(const ls_kernel_call *call, int64_t begin_block,
                       int64_t end_block);
 void ls_cpu_deal_one_loop(const ls_kernel_call *call, int64_t begin_block,
@@ -69,11 +69,11 @@ void ls_cpu_tree_loop(const ls_kernel_call *call, int64_t begin_block,
                       int64_t end_block);
 
 // Building blocks of such trees, f32 or f64: `count` sums of two, and means,
-// which are sums times 1 / replicas. `to` may be an operand.
-void ls_cpu_tree_add(const ls_cpu_kernels *kernels, ls_dtype dtype, void *to,
-                     const void *a, const void *b, int64_t count);
-void ls_cpu_tree_mean(ls_dtype dtype, void *to, const void *sum, int64_t count,
-                      uint32_t replicas);
+// which are sums times 1 / replicas. `target` may be an operand.
+void ls_cpu_tree_add(const ls_cpu_kernels *kernels, ls_dtype dtype,
+                     void *target, const void *a, const void *b, int64_t count);
+void ls_cpu_tree_mean(ls_dtype dtype, void *target, const void *sum,
+                      int64_t count, uint32_t replicas);
 
 // Any merge, in one block. Outputs: the result, and room for the stack and a
 // widened value. A merge of only some replicas puts their rows into the result,

@@ -49,7 +49,8 @@ float ls_odd_f32_of_i64(int64_t value) {
 }
 
 // ---- Elementwise work ------------------------------------------------------
-static inline const void *at(const void *base, int64_t index, uint32_t size) {
+static inline const void *element_at(const void *base, int64_t index,
+                                     uint32_t size) {
   return (const char *)base + (size_t)index * size;
 }
 
@@ -65,14 +66,14 @@ void ls_elementwise_loop(const ls_kernel_call *call, int64_t begin_block,
   const int64_t end = ls_min_i64(end_block * LS_BLOCK, self->count);
   const bool streams =
       self->streams != NULL && !is_in_place(call, self->num_in);
-  const int64_t tile = LS_FAR_TILE / self->out_size;
+  const int64_t tile = LS_STREAM_TILE / self->out_size;
   int64_t count = 0;
   for (int64_t k = begin_block * LS_BLOCK; k < end; k += count) {
     count = streams ? ls_min_i64(tile, end - k) : end - k;
     const void *in[3];
     for (uint32_t i = 0; i < self->num_in; ++i) {
       const bool scalar = (self->scalars >> i & 1U) != 0;
-      in[i] = at(call->in[i], scalar ? 0 : k, self->in_size[i]);
+      in[i] = element_at(call->in[i], scalar ? 0 : k, self->in_size[i]);
     }
     void *out = (char *)call->out[0] + (size_t)k * self->out_size;
     self->span(self, streams ? call->scratch : out, in, count);
@@ -148,7 +149,7 @@ ls_status ls_elementwise_plan(ls_kernel_plan *plan, ls_elementwise work) {
     // Spans that call a function of the table are excluded: it hides memory
     // transfers behind its arithmetic.
     work.streams = plan->kernels;
-    plan->scratch = LS_FAR_TILE;
+    plan->scratch = LS_STREAM_TILE;
   }
   plan->blocks = ls_blocks_of(work.count, LS_BLOCK);
   plan->params = ls_arena_copy(plan->arena, &work, sizeof(work));

@@ -15,12 +15,12 @@
 #include "engine/cpu/kernels.h"
 
 // Bytes that exceed the last cache of most machines; and bytes of a tile.
-enum { LS_FAR_BYTES = 32 << 20, LS_FAR_TILE = 1024 };
+enum { LS_STREAM_BYTES = 32 << 20, LS_STREAM_TILE = 1024 };
 
 // Returns true if `bytes`, read and written by a kernel, are so many that the
 // beginning of its result has left the caches when it ends.
 static inline bool ls_cpu_is_streamed(size_t bytes) {
-  return bytes > LS_FAR_BYTES;
+  return bytes > LS_STREAM_BYTES;
 }
 
 // Returns true if such a kernel gains from streaming stores.

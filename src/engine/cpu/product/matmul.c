@@ -40,7 +40,7 @@ typedef struct matmul_params {
   bool has_bias;
   // Row pitch of B after the first step; 0: there is no such step.
   size_t arranged_ldb;
-  ls_cpu_turn_fn *turn;
+  ls_cpu_transpose_fn *transpose;
   // Product of integers.
   void (*integers)(const ls_cpu_product *product, const ls_cpu_block *block);
 } matmul_params;
@@ -88,11 +88,11 @@ static float *widen_rows(ls_dtype half, float *out, const uint16_t *in,
   return out + rows * columns;
 }
 
-static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 
 // Returns the floats of one unit's A, B, C and bias.
 static size_t half_floats(const ls_cpu_product *p) {
-  const size_t m = smaller(p->m, BAND), n = smaller(p->n, PANEL);
+  const size_t m = min_size(p->m, BAND), n = min_size(p->n, PANEL);
   return m * p->k + p->k * n + m * n + n;
 }
 
@@ -148,15 +148,15 @@ static int64_t join_units(const matmul_params *self, int64_t unit, int64_t end,
   const int64_t panels = by_band ? in_inner : in_outer;
   *out_block = (ls_cpu_block){
       .m0 = (size_t)(band * self->band),
-      .m1 = smaller((size_t)((band + bands) * self->band), self->product.m),
+      .m1 = min_size((size_t)((band + bands) * self->band), self->product.m),
       .n0 = (size_t)(panel * self->panel),
-      .n1 = smaller((size_t)((panel + panels) * self->panel), self->product.n),
+      .n1 = min_size((size_t)((panel + panels) * self->panel), self->product.n),
   };
   return in_outer * in_inner;
 }
 
-static const char *matrix(const void *base, int64_t index, int64_t step,
-                          ls_dtype dtype) {
+static const char *matrix_at(const void *base, int64_t index, int64_t step,
+                             ls_dtype dtype) {
   return (const char *)base + (size_t)(index * step) * ls_dtype_size(dtype);
 }
 
@@ -166,18 +166,19 @@ static void arrange_loop(const ls_kernel_call *call, int64_t begin_block,
   const matmul_params *self = call->params;
   const ls_cpu_product *p = &self->product;
   const float *b = call->in[1];
-  float *to = call->out[0];
+  float *target = call->out[0];
   const size_t stored_rows = p->b_transposed ? p->n : p->k;
-  const size_t end = smaller((size_t)end_block * LINE, stored_rows);
+  const size_t end = min_size((size_t)end_block * LINE, stored_rows);
   for (size_t i = (size_t)begin_block * LINE; i < end; i += LINE) {
-    const size_t rows = smaller(LINE, end - i);
+    const size_t rows = min_size(LINE, end - i);
     if (p->b_transposed) {
-      self->turn(to + i, self->arranged_ldb, b + i * p->ldb, p->ldb, p->k,
-                 rows);
+      self->transpose(target + i, self->arranged_ldb, b + i * p->ldb, p->ldb,
+                      p->k, rows);
       continue;
     }
     for (size_t r = i; r < i + rows; ++r)
-      memcpy(to + r * self->arranged_ldb, b + r * p->ldb, p->n * sizeof(float));
+      memcpy(target + r * self->arranged_ldb, b + r * p->ldb,
+             p->n * sizeof(float));
   }
 }
 
@@ -200,8 +201,8 @@ static void matmul_loop(const ls_kernel_call *call, int64_t begin_block,
     const int64_t at = unit / (self->bands * self->panels);
     ls_cpu_block block;
     unit += join_units(self, unit, end, &block);
-    product.a = matrix(call->in[0], at, self->a_step, self->dtype);
-    product.b = matrix(b, at, self->b_step, self->dtype);
+    product.a = matrix_at(call->in[0], at, self->a_step, self->dtype);
+    product.b = matrix_at(b, at, self->b_step, self->dtype);
     product.c = (char *)call->out[0] +
                 (size_t)(at * self->c_step) * ls_dtype_size(self->dtype);
     if (self->integers != NULL)
@@ -222,7 +223,7 @@ static int64_t product_of(ls_shape shape, int32_t dims) {
 }
 
 // Reads the sizes from the types.
-static void measure(const ls_kernel_plan *plan, matmul_params *self) {
+static void read_sizes(const ls_kernel_plan *plan, matmul_params *self) {
   const ls_shape a = plan->in[0].shape, b = plan->in[1].shape;
   ls_cpu_product *p = &self->product;
   p->a_transposed = ls_node_int(plan->node, LS_ATTR_ID_TRANSPOSE_A) != 0;
@@ -315,7 +316,7 @@ static bool is_worth_arranging(const matmul_params *self,
 static void plan_arranging(matmul_params *self, ls_kernel_plan *plan) {
   const ls_cpu_product *p = &self->product;
   self->arranged_ldb = ((p->n + LINE - 1) / LINE | 1) * LINE;
-  self->turn = plan->kernels->turn;
+  self->transpose = plan->kernels->transpose;
   plan->first = arrange_loop;
   plan->first_blocks =
       ls_blocks_of((int64_t)(p->b_transposed ? p->n : p->k), LINE);
@@ -325,7 +326,7 @@ static void plan_arranging(matmul_params *self, ls_kernel_plan *plan) {
 ls_status kernel_matmul(ls_kernel_plan *plan) {
   matmul_params *self = ls_arena_new(plan->arena, matmul_params);
   if (self == NULL) return ls_out_of_memory();
-  measure(plan, self);
+  read_sizes(plan, self);
   self->dtype = plan->in[0].dtype;
   self->has_bias = plan->node->type == LS_OP_DENSE && plan->num_in > 2;
   const ls_attr *activation = ls_node_attr(plan->node, LS_ATTR_ID_ACTIVATION);

@@ -32,9 +32,9 @@ static int64_t size_of(const parts_params *self) {
   return (int64_t)(self->product.m * self->product.n);
 }
 
-// Writes the sums of a part for the rows [m0, m1) to `to`.
-static void multiply(const parts_params *self, const ls_kernel_call *call,
-                     int64_t part, int64_t m0, int64_t m1, float *to) {
+// Writes the sums of a part for the rows [m0, m1) to `target`.
+static void multiply_part(const parts_params *self, const ls_kernel_call *call,
+                          int64_t part, int64_t m0, int64_t m1, float *target) {
   const int64_t length = (int64_t)self->product.k, first = part * length;
   ls_cpu_product product = self->product;
   product.m = (size_t)(m1 - m0);
@@ -42,14 +42,14 @@ static void multiply(const parts_params *self, const ls_kernel_call *call,
   product.a = (const float *)call->in[0] + m0 * (int64_t)product.lda + first;
   product.b = (const float *)call->in[1] +
               (product.b_transposed ? first : first * (int64_t)product.ldb);
-  product.c = to;
+  product.c = target;
   self->kernels->product(&product, &(ls_cpu_block){0, product.m, 0, product.n},
                          call->scratch);
 }
 
 // Applies bias and activation to `count` rows of sums.
-static void finish(const parts_params *self, const ls_kernel_call *call,
-                   float *sums, int64_t count) {
+static void finish_rows(const parts_params *self, const ls_kernel_call *call,
+                        float *sums, int64_t count) {
   const size_t n = self->product.n;
   for (; count > 0; --count, sums += n) {
     if (self->has_bias) self->kernels->add(sums, sums, call->in[2], n);
@@ -60,20 +60,20 @@ static void finish(const parts_params *self, const ls_kernel_call *call,
 }
 
 // First step: a block is a band of rows of a part.
-static void parts_loop(const ls_kernel_call *call, int64_t begin_block,
-                       int64_t end_block) {
+static void multiply_parts_loop(const ls_kernel_call *call, int64_t begin_block,
+                                int64_t end_block) {
   const parts_params *self = call->params;
   const int64_t m = (int64_t)self->product.m, n = (int64_t)self->product.n;
   for (int64_t i = begin_block; i < end_block; ++i) {
     const int64_t part = i / self->bands, m0 = i % self->bands * BAND;
-    float *to = (float *)call->out[0] + part * size_of(self) + m0 * n;
-    multiply(self, call, part, m0, ls_min_i64(m, m0 + BAND), to);
+    float *target = (float *)call->out[0] + part * size_of(self) + m0 * n;
+    multiply_part(self, call, part, m0, ls_min_i64(m, m0 + BAND), target);
   }
 }
 
 // Second step: a block is some rows.
-static void sum_loop(const ls_kernel_call *call, int64_t begin_block,
-                     int64_t end_block) {
+static void add_parts_loop(const ls_kernel_call *call, int64_t begin_block,
+                           int64_t end_block) {
   const parts_params *self = call->params;
   const int64_t n = (int64_t)self->product.n;
   const int64_t begin = begin_block * self->rows;
@@ -86,7 +86,7 @@ static void sum_loop(const ls_kernel_call *call, int64_t begin_block,
   memcpy(sums, part, count * sizeof(float));
   for (int64_t p = 1; p < self->parts; ++p)
     self->kernels->add(sums, sums, part + p * size_of(self), count);
-  finish(self, call, sums, end - begin);
+  finish_rows(self, call, sums, end - begin);
 }
 
 // Both steps in one, without memory for all parts' sums: a block is a band of
@@ -99,12 +99,12 @@ static void bands_loop(const ls_kernel_call *call, int64_t begin_block,
   for (int64_t i = begin_block; i < end_block; ++i) {
     const int64_t m0 = i * self->rows, m1 = ls_min_i64(m, m0 + self->rows);
     float *sums = (float *)call->out[0] + m0 * n;
-    multiply(self, call, 0, m0, m1, sums);
+    multiply_part(self, call, 0, m0, m1, sums);
     for (int64_t p = 1; p < self->parts; ++p) {
-      multiply(self, call, p, m0, m1, part);
+      multiply_part(self, call, p, m0, m1, part);
       self->kernels->add(sums, sums, part, (size_t)((m1 - m0) * n));
     }
-    finish(self, call, sums, m1 - m0);
+    finish_rows(self, call, sums, m1 - m0);
   }
 }
 
@@ -113,10 +113,10 @@ static void plan_two_steps(parts_params *self, ls_kernel_plan *plan) {
   const int64_t m = (int64_t)self->product.m;
   self->bands = ls_max_i64(1, ls_blocks_of(m, BAND));
   self->rows = STRETCH / ls_max_i64(1, (int64_t)self->product.n);
-  plan->first = parts_loop;
+  plan->first = multiply_parts_loop;
   plan->first_blocks = self->parts * self->bands;
   plan->shared = (size_t)(self->parts * size_of(self)) * sizeof(float);
-  plan->loop = sum_loop;
+  plan->loop = add_parts_loop;
 }
 
 static void plan_one_step(parts_params *self, ls_kernel_plan *plan) {

@@ -11,7 +11,7 @@ enum { BAND = 128, PANEL = 256 };
 enum { STRIP = 16 };
 
 typedef struct products_params {
-  ls_cpu_products all;
+  ls_cpu_products products;
   const ls_cpu_kernels *kernels;
   ls_cpu_product_fn *run;
   size_t size;  // Bytes of an element.
@@ -35,8 +35,8 @@ typedef struct block {
   int8_t used;  // Number of buffers in use, as a stack.
 } block;
 
-static const char *at(const products_params *self, const void *base,
-                      int64_t element) {
+static const char *operand_at(const products_params *self, const void *base,
+                              int64_t element) {
   return (const char *)base + (size_t)element * self->size;
 }
 
@@ -61,29 +61,32 @@ static void add_scaled(const ls_cpu_kernels *kernels, bool wide, void *sum,
     kernels->sgd(sum, sum, x, -(float)scale, (size_t)count);
     return;
   }
-  double *to = sum;
+  double *target = sum;
   const double *from = x;
   LS_INDEPENDENT
   for (int64_t i = 0; i < count; ++i)
-    to[i] += from[i] * scale;
+    target[i] += from[i] * scale;
 }
 
 // Computes rows `begin` to `end` of the product of number `lane` of a part, at
-// `to` or added to it.
-static void multiply(const products_params *self, const ls_kernel_call *call,
-                     const block *b, uint32_t part, uint32_t lane,
-                     int64_t begin, int64_t end, void *to, bool adds) {
-  const ls_cpu_products *all = &self->all;
-  const int64_t k = all->parts[part].k;
+// `target` or added to it.
+static void multiply_rows(const products_params *self,
+                          const ls_kernel_call *call, const block *b,
+                          uint32_t part, uint32_t lane, int64_t begin,
+                          int64_t end, void *target, bool adds) {
+  const ls_cpu_products *products = &self->products;
+  const int64_t k = products->parts[part].k;
   const ls_cpu_product product = {
       .m = (size_t)(end - begin),
       .n = (size_t)b->columns,
       .k = (size_t)k,
-      .a = at(self, call->in[2 * part], lane * k * all->m + b->m0 + begin),
-      .b = at(self, call->in[2 * part + 1], lane * k * all->n + b->n0),
-      .c = to,
-      .lda = (size_t)all->m,
-      .ldb = (size_t)all->n,
+      .a = operand_at(self, call->in[2 * part],
+                      lane * k * products->m + b->m0 + begin),
+      .b = operand_at(self, call->in[2 * part + 1],
+                      lane * k * products->n + b->n0),
+      .c = target,
+      .lda = (size_t)products->m,
+      .ldb = (size_t)products->n,
       .ldc = (size_t)b->columns,
       .a_transposed = true,
       .accumulate = adds,
@@ -96,16 +99,17 @@ static void multiply(const products_params *self, const ls_kernel_call *call,
 // that the product stays in the first cache.
 static void multiply_scaled(const products_params *self,
                             const ls_kernel_call *call, const block *b,
-                            uint32_t part, uint32_t lane, char *to, bool adds) {
-  const double scale = self->all.parts[part].scale;
-  const bool wide = self->all.dtype == LS_DTYPE_F64;
+                            uint32_t part, uint32_t lane, char *target,
+                            bool adds) {
+  const double scale = self->products.parts[part].scale;
+  const bool wide = self->products.dtype == LS_DTYPE_F64;
   char *own = b->sums + (size_t)b->used * self->stride;
   for (int64_t i = 0; i < b->rows; i += STRIP) {
     const int64_t end = ls_min_i64(b->rows, i + STRIP);
     const int64_t count = (end - i) * b->columns;
-    char *sum = to + (size_t)(i * b->columns) * self->size;
+    char *sum = target + (size_t)(i * b->columns) * self->size;
     char *made = adds ? own : sum;
-    multiply(self, call, b, part, lane, i, end, made, false);
+    multiply_rows(self, call, b, part, lane, i, end, made, false);
     if (adds)
       add_scaled(self->kernels, wide, sum, made, scale, count);
     else if (wide)
@@ -116,14 +120,15 @@ static void multiply_scaled(const products_params *self,
 }
 
 // Makes a replica's product a subtree of its own, or adds it to the last one.
-static void contribute(const products_params *self, const ls_kernel_call *call,
-                       block *b, uint32_t part, uint32_t lane, bool adds) {
+static void add_contribution(const products_params *self,
+                             const ls_kernel_call *call, block *b,
+                             uint32_t part, uint32_t lane, bool adds) {
   if (!adds) b->buffers[b->waiting++] = b->used++;
-  void *to = buffer_of(self, b, b->waiting - 1);
-  if (self->all.parts[part].scales)
-    multiply_scaled(self, call, b, part, lane, to, adds);
+  void *target = buffer_of(self, b, b->waiting - 1);
+  if (self->products.parts[part].scales)
+    multiply_scaled(self, call, b, part, lane, target, adds);
   else
-    multiply(self, call, b, part, lane, 0, b->rows, to, adds);
+    multiply_rows(self, call, b, part, lane, 0, b->rows, target, adds);
 }
 
 // Joins the last two subtrees.
@@ -134,54 +139,56 @@ static void add_last_two(const products_params *self, block *b) {
     b->buffers[left] = b->buffers[right];
     return;
   }
-  void *to = buffer_of(self, b, left);
-  ls_cpu_tree_add(self->kernels, self->all.dtype, to, to,
+  void *target = buffer_of(self, b, left);
+  ls_cpu_tree_add(self->kernels, self->products.dtype, target, target,
                   buffer_of(self, b, right), b->rows * b->columns);
   --b->used;
 }
 
-static void store(const products_params *self, const block *b, void *out) {
-  const ls_cpu_products *all = &self->all;
+static void store_block(const products_params *self, const block *b,
+                        void *out) {
+  const ls_cpu_products *products = &self->products;
   const char *from = buffer_of(self, b, 0);
   const size_t row = (size_t)b->columns * self->size;
   for (int64_t i = 0; i < b->rows; ++i, from += row) {
-    char *to =
-        (char *)out + (size_t)((b->m0 + i) * all->n + b->n0) * self->size;
-    if (all->mean)
-      ls_cpu_tree_mean(all->dtype, to, from, b->columns, all->replicas);
+    char *target =
+        (char *)out + (size_t)((b->m0 + i) * products->n + b->n0) * self->size;
+    if (products->mean)
+      ls_cpu_tree_mean(products->dtype, target, from, b->columns,
+                       products->replicas);
     else
-      memcpy(to, from, row);
+      memcpy(target, from, row);
   }
 }
 
 static void products_loop(const ls_kernel_call *call, int64_t begin_block,
                           int64_t end_block) {
   const products_params *self = call->params;
-  const ls_cpu_products *all = &self->all;
+  const ls_cpu_products *products = &self->products;
   for (int64_t i = begin_block; i < end_block; ++i) {
     block b = {.m0 = i / self->panels * BAND,
                .n0 = i % self->panels * PANEL,
                .sums = call->scratch};
-    b.rows = ls_min_i64(BAND, all->m - b.m0);
-    b.columns = ls_min_i64(PANEL, all->n - b.n0);
+    b.rows = ls_min_i64(BAND, products->m - b.m0);
+    b.columns = ls_min_i64(PANEL, products->n - b.n0);
     uint32_t part = 0;
-    for (uint32_t r = 0; r < all->replicas; ++r) {
-      const ls_cpu_leaf leaf = ls_cpu_leaf_at(r, all->replicas);
-      const ls_cpu_product_part *p = &all->parts[part];
-      if (part + 1 < all->num_parts && r == p->first + p->replicas)
-        p = &all->parts[++part];
+    for (uint32_t r = 0; r < products->replicas; ++r) {
+      const ls_cpu_leaf leaf = ls_cpu_leaf_at(r, products->replicas);
+      const ls_cpu_product_part *p = &products->parts[part];
+      if (part + 1 < products->num_parts && r == p->first + p->replicas)
+        p = &products->parts[++part];
       const bool gives = r >= p->first && r < p->first + p->replicas;
       // The product's kernel makes the first addition.
       const bool adds =
           gives && leaf.merges > 0 && b.buffers[b.waiting - 1] >= 0;
       if (gives)
-        contribute(self, call, &b, part, r - p->first + p->skipped, adds);
+        add_contribution(self, call, &b, part, r - p->first + p->skipped, adds);
       else
         b.buffers[b.waiting++] = -1;
       for (uint32_t m = adds ? 1 : 0; m < leaf.merges; ++m)
         add_last_two(self, &b);
     }
-    store(self, &b, call->out[0]);
+    store_block(self, &b, call->out[0]);
   }
 }
 
@@ -192,7 +199,7 @@ ls_status ls_cpu_products_prepare(const ls_cpu_products *products,
   if (self == NULL) return ls_out_of_memory();
   const bool wide = products->dtype == LS_DTYPE_F64;
   const ls_cpu_kernels *kernels = plan->kernels;
-  self->all = *products;
+  self->products = *products;
   self->kernels = kernels;
   self->run = wide ? kernels->product_f64 : kernels->product;
   self->size = ls_dtype_size(products->dtype);

@@ -46,7 +46,7 @@ void ls_cpu_slabs_deinit(ls_cpu_slabs *slabs, ls_allocator *allocator) {
 }
 
 // Makes sure that `open` is a slab with room for `size` bytes.
-static bool make_room(ls_cpu_slabs *slabs, size_t size,
+static bool open_slab(ls_cpu_slabs *slabs, size_t size,
                       ls_allocator *allocator) {
   ls_cpu_slab *open = slabs->open;
   // Reuses the slab if all its buffers are gone.
@@ -61,11 +61,11 @@ static bool make_room(ls_cpu_slabs *slabs, size_t size,
   return true;
 }
 
-static void *take(ls_cpu_slabs *slabs, size_t size, ls_allocator *allocator,
-                  ls_cpu_slab **out_slab) {
+static void *take_from_slab(ls_cpu_slabs *slabs, size_t size,
+                            ls_allocator *allocator, ls_cpu_slab **out_slab) {
   void *data = NULL;
   ls_mutex_lock(&slabs->lock);
-  if (make_room(slabs, size, allocator)) {
+  if (open_slab(slabs, size, allocator)) {
     ls_cpu_slab *slab = slabs->open;
     data = (char *)slab + slab->used;
     slab->used += (size + LS_CACHE_LINE - 1) / LS_CACHE_LINE * LS_CACHE_LINE +
@@ -82,7 +82,7 @@ static void destroy_buffer(ls_object *object) {
   cpu_buffer *buffer = (cpu_buffer *)object;
   const ls_backend *backend = buffer->base.backend;
   ls_allocator *allocator = ls_runtime_allocator(backend->runtime);
-  ls_cpu_fill_drop(ls_cpu_backend_filler(backend), &buffer->fill);
+  ls_cpu_cancel_fill(ls_cpu_backend_filler(backend), &buffer->fill);
   if (buffer->slab == NULL) ls_release(allocator, buffer->base.data);
   release_slab(buffer->slab, allocator);
   ls_release(allocator, buffer);
@@ -121,10 +121,10 @@ ls_status ls_cpu_create_buffer(ls_backend *backend, ls_type type,
   buffer->base.backend = backend;
   buffer->base.type = type;
   const size_t size = buffer_size(&buffer->base);
-  buffer->base.data =
-      size >= LEAST_BYTES && size < MOST_BYTES
-          ? take(ls_cpu_backend_slabs(backend), size, allocator, &buffer->slab)
-          : ls_allocate_large(allocator, size);
+  buffer->base.data = size >= LEAST_BYTES && size < MOST_BYTES
+                          ? take_from_slab(ls_cpu_backend_slabs(backend), size,
+                                           allocator, &buffer->slab)
+                          : ls_allocate_large(allocator, size);
   if (buffer->base.data == NULL) {
     ls_object_release(&buffer->base);
     return LS_STATUS(LS_RESOURCE_EXHAUSTED, "no memory for a buffer: %zu bytes",
@@ -137,15 +137,15 @@ ls_status ls_cpu_create_buffer(ls_backend *backend, ls_type type,
 
 void *ls_cpu_overwrite(ls_buffer *buffer) {
   cpu_buffer *self = (cpu_buffer *)buffer;
-  ls_cpu_fill_drop(ls_cpu_backend_filler(buffer->backend), &self->fill);
+  ls_cpu_cancel_fill(ls_cpu_backend_filler(buffer->backend), &self->fill);
   set_blank(self, false);
   return buffer->data;
 }
 
 ls_status ls_cpu_upload(ls_buffer *buffer, const void *data) {
   const size_t size = buffer_size(buffer);
-  void *to = ls_cpu_overwrite(buffer);
-  if (size > 0) memcpy(to, data, size);
+  void *target = ls_cpu_overwrite(buffer);
+  if (size > 0) memcpy(target, data, size);
   return ls_ok();
 }
 
@@ -153,9 +153,9 @@ ls_status ls_cpu_fill_from(ls_buffer *buffer, ls_executable *executable,
                            const ls_run_args *args) {
   cpu_buffer *self = (cpu_buffer *)buffer;
   ls_cpu_filler *filler = ls_cpu_backend_filler(buffer->backend);
-  ls_cpu_fill_drop(filler, &self->fill);
+  ls_cpu_cancel_fill(filler, &self->fill);
   set_blank(self, false);
-  if (ls_cpu_fill_later(filler, &self->fill, executable, args, buffer->data))
+  if (ls_cpu_defer_fill(filler, &self->fill, executable, args, buffer->data))
     return ls_ok();
   ls_instance *instance = NULL;
   LS_RETURN_IF_ERROR(ls_cpu_bind(executable, NULL, &instance));
@@ -169,20 +169,21 @@ ls_status ls_cpu_fill_from(ls_buffer *buffer, ls_executable *executable,
 }
 
 const void *ls_cpu_look(const ls_buffer *buffer) {
-  ls_cpu_fill_now(ls_cpu_backend_filler(buffer->backend));
+  ls_cpu_finish_fills(ls_cpu_backend_filler(buffer->backend));
   return is_blank((const cpu_buffer *)buffer) ? NULL : buffer->data;
 }
 
-void ls_cpu_copy_far(ls_backend *backend, void *to, const void *from,
-                     size_t size) {
+void ls_cpu_stream_copy(ls_backend *backend, void *target, const void *from,
+                        size_t size) {
   const ls_cpu_kernels *kernels = ls_cpu_backend_kernels(backend);
   // Streaming stores need an aligned start: memcpy copies the head.
-  const size_t off = (uintptr_t)to % LS_CACHE_LINE;
+  const size_t off = (uintptr_t)target % LS_CACHE_LINE;
   size_t head = off == 0 ? 0 : LS_CACHE_LINE - off;
   if (kernels->stream == NULL || size < head) head = size;
-  if (head > 0) memcpy(to, from, head);
+  if (head > 0) memcpy(target, from, head);
   if (head == size) return;
-  kernels->stream((char *)to + head, (const char *)from + head, size - head);
+  kernels->stream((char *)target + head, (const char *)from + head,
+                  size - head);
   kernels->stream_end();
 }
 
@@ -196,12 +197,12 @@ ls_status ls_cpu_download(const ls_buffer *buffer, void *data) {
   return ls_ok();
 }
 
-void ls_cpu_copy(ls_buffer *to, const ls_buffer *from) {
-  ls_status_free(ls_cpu_download(from, ls_cpu_overwrite(to)));
+void ls_cpu_copy(ls_buffer *target, const ls_buffer *from) {
+  ls_status_free(ls_cpu_download(from, ls_cpu_overwrite(target)));
 }
 
 // ---- Zeros -----------------------------------------------------------------
-static void fill_loop(const ls_kernel_call *call, int64_t begin, int64_t end) {
+static void zero_loop(const ls_kernel_call *call, int64_t begin, int64_t end) {
   ls_buffer *const *buffers = call->params;
   for (int64_t i = begin; i < end; ++i) {
     cpu_buffer *buffer = (cpu_buffer *)buffers[i];
@@ -211,8 +212,8 @@ static void fill_loop(const ls_kernel_call *call, int64_t begin, int64_t end) {
   }
 }
 
-void ls_cpu_fill_buffers(ls_cpu_slabs *slabs, ls_buffer *const *buffers,
-                         size_t count, const ls_cpu_team *team) {
+void ls_cpu_write_zeros(ls_cpu_slabs *slabs, ls_buffer *const *buffers,
+                        size_t count, const ls_cpu_team *team) {
   const ls_kernel_call call = {.params = buffers};
   size_t blank = 0;
   // Serializes the binding of programs that share variables.
@@ -221,8 +222,8 @@ void ls_cpu_fill_buffers(ls_cpu_slabs *slabs, ls_buffer *const *buffers,
     if (buffers[i] != NULL && is_blank((const cpu_buffer *)buffers[i]))
       blank += buffer_size(buffers[i]);
   if (ls_cpu_team_gains(0, blank, (int64_t)count))
-    ls_cpu_team_run(team, fill_loop, &call, (int64_t)count);
+    ls_cpu_team_run(team, zero_loop, &call, (int64_t)count);
   else if (blank > 0)
-    fill_loop(&call, 0, (int64_t)count);
+    zero_loop(&call, 0, (int64_t)count);
   ls_mutex_unlock(&slabs->lock);
 }

@@ -31,8 +31,8 @@ ls_cpu_slabs *ls_cpu_backend_slabs(ls_backend *backend);
 
 // Writes the zeros of the buffers that have no value yet; entries may be NULL.
 // Requires that no program bound to one of them runs.
-void ls_cpu_fill_buffers(ls_cpu_slabs *slabs, ls_buffer *const *buffers,
-                         size_t count, const ls_cpu_team *team);
+void ls_cpu_write_zeros(ls_cpu_slabs *slabs, ls_buffer *const *buffers,
+                        size_t count, const ls_cpu_team *team);
 
 // Functions of the back end's table: engine/backend.h.
 ls_status ls_cpu_create_buffer(ls_backend *backend, ls_type type,
@@ -40,10 +40,10 @@ ls_status ls_cpu_create_buffer(ls_backend *backend, ls_type type,
 ls_status ls_cpu_upload(ls_buffer *buffer, const void *data);
 ls_status ls_cpu_download(const ls_buffer *buffer, void *data);
 const void *ls_cpu_look(const ls_buffer *buffer);
-void ls_cpu_copy_far(ls_backend *backend, void *to, const void *from,
-                     size_t size);
+void ls_cpu_stream_copy(ls_backend *backend, void *target, const void *from,
+                        size_t size);
 void *ls_cpu_overwrite(ls_buffer *buffer);
-void ls_cpu_copy(ls_buffer *to, const ls_buffer *from);
+void ls_cpu_copy(ls_buffer *target, const ls_buffer *from);
 ls_status ls_cpu_fill_from(ls_buffer *buffer, ls_executable *executable,
                            const ls_run_args *args);
 

@@ -125,13 +125,13 @@ typedef struct ls_cpu_share {
 
 // Returns how many replicas this rank hosts: the number of parts in its storage
 // of a wide value.
-static inline uint32_t ls_cpu_own(const ls_cpu_share *share) {
+static inline uint32_t ls_cpu_num_local(const ls_cpu_share *share) {
   return (uint32_t)(share->end - share->first);
 }
 
 // Returns true if other ranks host some of the replicas.
-static inline bool ls_cpu_is_spread(const ls_cpu_share *share) {
-  return ls_cpu_own(share) < (uint32_t)share->replicas;
+static inline bool ls_cpu_has_remote(const ls_cpu_share *share) {
+  return ls_cpu_num_local(share) < (uint32_t)share->replicas;
 }
 
 // A site: one op that calls the host.

@@ -68,18 +68,18 @@ typedef struct meter {
 
 // Adds the elapsed time to the current instruction and switches to the next.
 static void meter_move(meter *m, ls_cpu_cost *next) {
-  const uint64_t now = (uint64_t)ls_runtime_now(m->clock);
+  const uint64_t now_ns = (uint64_t)ls_runtime_now(m->clock);
   if (m->at != NULL) {
-    m->at->nanos += (now - m->since) / m->workers;
+    m->at->nanos += (now_ns - m->since) / m->workers;
     ++m->at->runs;
   }
   m->at = next;
-  m->since = now;
+  m->since = now_ns;
 }
 
 // Returns false if the run has failed.
-static bool exchange(ls_instance *self, ls_cpu_worker *worker, uint32_t pc,
-                     ls_kernel_call *call) {
+static bool run_exchange(ls_instance *self, ls_cpu_worker *worker, uint32_t pc,
+                         ls_kernel_call *call) {
   const ls_executable *executable = self->executable;
   ls_status status =
       ls_cpu_exchange_batched(self, &executable->instructions[pc], call);
@@ -99,11 +99,11 @@ static bool share_results(ls_instance *self, ls_cpu_worker *worker) {
   return false;
 }
 
-static ls_status cancelled(void) {
+static ls_status cancelled_status(void) {
   return LS_STATUS(LS_CANCELLED, "the run was cancelled");
 }
 
-static int32_t id_of(const ls_instance *self, const ls_cpu_stream *stream) {
+static int32_t event_id(const ls_instance *self, const ls_cpu_stream *stream) {
   return stream == &self->main ? LS_CPU_MAIN : stream->replica;
 }
 
@@ -174,7 +174,7 @@ bool ls_cpu_run_stream(ls_instance *self, ls_cpu_worker *worker,
     case LS_CPU_LOOP_NEXT: {
       parks = executable->may_stop && ls_cancel_any(self->cancels);
       if (parks) {
-        ls_cpu_worker_fail(worker, cancelled());
+        ls_cpu_worker_fail(worker, cancelled_status());
         break;
       }
       ls_cpu_loop_state *state = resolve_all(executable, worker, at)[0];
@@ -213,8 +213,8 @@ bool ls_cpu_run_stream(ls_instance *self, ls_cpu_worker *worker,
       break;
     case LS_CPU_HOST_START:
       ls_cpu_start_host(self, stream, at, resolve_all(executable, worker, at));
-      ls_cpu_record(&worker->recorder, LS_CPU_EVENT_HOST, id_of(self, stream),
-                    pc, pc);
+      ls_cpu_record(&worker->recorder, LS_CPU_EVENT_HOST,
+                    event_id(self, stream), pc, pc);
       ++pc;
       continue;
     case LS_CPU_HOST_FINISH:
@@ -244,7 +244,7 @@ bool ls_cpu_run_stream(ls_instance *self, ls_cpu_worker *worker,
                          operands[2], operands[3]);
       break;
     case LS_CPU_EXCHANGE:
-      parks = !exchange(self, worker, pc, &call);
+      parks = !run_exchange(self, worker, pc, &call);
       break;
     case LS_CPU_SELECT:
       pc = ((const uint32_t *)at->params)[stream->replica] == at->number
@@ -265,7 +265,7 @@ bool ls_cpu_run_stream(ls_instance *self, ls_cpu_worker *worker,
     case LS_CPU_MEET:
       // The last lane to post waits for the next round too, to keep the order.
       parks = self->slots[at->number].generation == stream->generation ||
-              self->sweep == stream->sweep;
+              self->round == stream->round;
       if (parks) break;
       operands = resolve_all(executable, worker, at);
       memcpy(operands[1], operands[0], (size_t)at->size);
@@ -283,9 +283,9 @@ bool ls_cpu_run_stream(ls_instance *self, ls_cpu_worker *worker,
       stream->iteration = call.iteration;
       stream->step = call.step;
       if (moved) {
-        ls_cpu_record(&worker->recorder, LS_CPU_EVENT_TURN, id_of(self, stream),
-                      begin, pc);
-        ls_cpu_span_turn(self, stream, begin, began);
+        ls_cpu_record(&worker->recorder, LS_CPU_EVENT_RUN,
+                      event_id(self, stream), begin, pc);
+        ls_cpu_span_stream(self, stream, begin, began);
       }
       return moved;
     }
@@ -301,7 +301,7 @@ static bool run_streams(ls_instance *self, ls_cpu_worker *worker) {
     self->host_seen = ls_cpu_host_events(self);
     bool moved = ls_cpu_run_stream(self, worker, &self->main);
     if (!ls_status_is_ok(worker->status) || self->main.ended) return true;
-    if (self->num_running > 0 && ls_cpu_sweep(self)) moved = true;
+    if (self->num_running > 0 && ls_cpu_run_round(self)) moved = true;
     if (!ls_status_is_ok(worker->status)) return true;
     if (!moved) break;
     ls_runtime_note_move(runtime);
@@ -331,7 +331,7 @@ static ls_status set_bases(ls_instance *self, const ls_run_args *args) {
 }
 
 // Initializes the state of a run.
-static ls_status begin_run(ls_instance *self, const ls_run_args *args) {
+static ls_status init_run(ls_instance *self, const ls_run_args *args) {
   // Replaces records that a failed run has abandoned.
   LS_RETURN_IF_ERROR(ls_cpu_init_host(self));
   LS_RETURN_IF_ERROR(set_bases(self, args));
@@ -360,7 +360,7 @@ static ls_status begin_run(ls_instance *self, const ls_run_args *args) {
 }
 
 // Returns how many steps the run has made.
-static uint64_t steps_of(const ls_instance *self) {
+static uint64_t count_steps(const ls_instance *self) {
   const ls_executable *executable = self->executable;
   int64_t most = self->main.steps > 1 ? self->main.steps : 1;
   for (uint32_t i = 0;
@@ -370,13 +370,14 @@ static uint64_t steps_of(const ls_instance *self) {
 }
 
 ls_status ls_cpu_start(ls_instance *self, const ls_run_args *args) {
-  if (ls_cancel_any(args->cancels)) return cancelled();
-  return begin_run(self, args);
+  if (ls_cancel_any(args->cancels)) return cancelled_status();
+  return init_run(self, args);
 }
 
 ls_run_state ls_cpu_advance(ls_instance *self) {
   ls_cpu_worker *caller = &self->workers[0];
-  if (ls_cancel_any(self->cancels)) ls_cpu_worker_fail(caller, cancelled());
+  if (ls_cancel_any(self->cancels))
+    ls_cpu_worker_fail(caller, cancelled_status());
   if (!ls_status_is_ok(caller->status)) return LS_RUN_FAILED;
   ls_runtime *runtime = self->executable->backend->runtime;
   self->float_mode = ls_float_mode_enter();
@@ -403,17 +404,17 @@ static bool is_between_trips(const ls_instance *self) {
 
 // Adds the status of the interrupted host call to that of a cancelled run.
 // Takes ownership of both.
-static ls_status with_call(ls_status status, ls_status call) {
+static ls_status join_call_status(ls_status status, ls_status call) {
   if (ls_status_is_ok(call) || ls_status_code(status) != LS_CANCELLED) {
     ls_status_free(call);
     return status;
   }
-  const ls_status both =
+  const ls_status joined =
       LS_STATUS(LS_CANCELLED, "%s: %s", ls_status_message(status),
                 ls_status_message(call));
   ls_status_free(status);
   ls_status_free(call);
-  return both;
+  return joined;
 }
 
 ls_status ls_cpu_finish_run(ls_instance *self, bool *out_keeps) {
@@ -425,13 +426,13 @@ ls_status ls_cpu_finish_run(ls_instance *self, bool *out_keeps) {
   } else {
     ls_trunk *trunk = self->executable->trunk;
     if (trunk != NULL && !self->at_end) trunk->cancel(trunk, status);
-    status =
-        with_call(status, ls_cpu_drain_host(self, ls_status_code(status) !=
-                                                      LS_DEADLINE_EXCEEDED));
+    status = join_call_status(
+        status, ls_cpu_drain_host(self, ls_status_code(status) !=
+                                            LS_DEADLINE_EXCEEDED));
   }
-  ls_cpu_end_all_lent(self);
+  ls_cpu_return_all_lent(self);
   LS_CPU_SET(self->running, false);
-  if (self->steps != NULL && steps_of(self) > *self->steps)
-    *self->steps = steps_of(self);
+  if (self->steps != NULL && count_steps(self) > *self->steps)
+    *self->steps = count_steps(self);
   return status;
 }

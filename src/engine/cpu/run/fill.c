@@ -24,7 +24,7 @@ static void run_blocks(const ls_cpu_fill *fill, int64_t begin, int64_t end) {
 
 // Computes some blocks; requires the lock, and releases it meanwhile. Returns
 // false if none is left to start.
-static bool do_some(ls_cpu_filler *filler) {
+static bool run_some_blocks(ls_cpu_filler *filler) {
   ls_cpu_fill *fill = filler->first;
   if (fill == NULL) return false;
   const int64_t blocks = fill->executable->instructions->size;
@@ -45,10 +45,10 @@ static bool do_some(ls_cpu_filler *filler) {
   return true;
 }
 
-static bool do_some_idly(void *user) {
+static bool run_when_idle(void *user) {
   ls_cpu_filler *filler = user;
   ls_mutex_lock(&filler->lock);
-  const bool did = do_some(filler);
+  const bool did = run_some_blocks(filler);
   ls_mutex_unlock(&filler->lock);
   return did;
 }
@@ -59,7 +59,7 @@ ls_status ls_cpu_filler_init(ls_cpu_filler *filler, ls_runtime *runtime) {
   LS_RETURN_IF_ERROR(ls_condition_init(&filler->rest));
   if (ls_runtime_threads(runtime) == 1) return ls_ok();
   LS_RETURN_IF_ERROR(ls_runtime_workers(runtime, &filler->workers));
-  ls_workers_set_idle(filler->workers, do_some_idly, filler);
+  ls_workers_set_idle(filler->workers, run_when_idle, filler);
   return ls_ok();
 }
 
@@ -72,7 +72,7 @@ void ls_cpu_filler_deinit(ls_cpu_filler *filler) {
 // ---- Fills -----------------------------------------------------------------
 // Returns true for a program of one kernel that writes the output in more than
 // one block.
-static bool can_wait(const ls_executable *executable) {
+static bool can_defer(const ls_executable *executable) {
   const ls_cpu_instruction *at = executable->instructions;
   return executable->num_instructions == 2 && at->code == LS_CPU_KERNEL &&
          at->num_in == 0 && at->num_out == 1 && at->size > 1 &&
@@ -81,10 +81,10 @@ static bool can_wait(const ls_executable *executable) {
          executable->kernel_scratch <= SCRATCH_BYTES;
 }
 
-bool ls_cpu_fill_later(ls_cpu_filler *filler, ls_cpu_fill *fill,
+bool ls_cpu_defer_fill(ls_cpu_filler *filler, ls_cpu_fill *fill,
                        ls_executable *executable, const ls_run_args *args,
                        void *data) {
-  if (filler->workers == NULL || !can_wait(executable)) return false;
+  if (filler->workers == NULL || !can_defer(executable)) return false;
   ls_count_retain(&executable->references);
   *fill = (ls_cpu_fill){.executable = executable,
                         .data = data,
@@ -100,16 +100,16 @@ bool ls_cpu_fill_later(ls_cpu_filler *filler, ls_cpu_fill *fill,
   return true;
 }
 
-void ls_cpu_fill_now(ls_cpu_filler *filler) {
+void ls_cpu_finish_fills(ls_cpu_filler *filler) {
   ls_mutex_lock(&filler->lock);
-  while (do_some(filler)) {
+  while (run_some_blocks(filler)) {
   }
   while (filler->running > 0)
     ls_condition_wait(&filler->rest, &filler->lock);
   ls_mutex_unlock(&filler->lock);
 }
 
-void ls_cpu_fill_drop(ls_cpu_filler *filler, ls_cpu_fill *fill) {
+void ls_cpu_cancel_fill(ls_cpu_filler *filler, ls_cpu_fill *fill) {
   ls_mutex_lock(&filler->lock);
   ls_cpu_fill *last = NULL;
   for (ls_cpu_fill **at = &filler->first; *at != NULL; at = &(*at)->next) {

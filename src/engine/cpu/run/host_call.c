@@ -25,7 +25,7 @@ static void close_with_lock(ls_cpu_host_record *record) {
   ls_mutex_lock(&record->threads->lock);
   const bool is_over = ls_cpu_close_record(record);
   ls_mutex_unlock(&record->threads->lock);
-  if (is_over) ls_cpu_bury_record(record);
+  if (is_over) ls_cpu_free_abandoned(record);
 }
 
 // Ends the call. May be called on any thread, even before the kernel's start
@@ -40,8 +40,8 @@ static void record_done(ls_host_call *call, ls_status status) {
     return;
   }
   if (ls_status_is_ok(status) && host->kernel->take == NULL)
-    status = ls_cpu_keep_operands(record, host->num_in,
-                                  host->num_in + host->num_out);
+    status =
+        ls_cpu_copy_strings(record, host->num_in, host->num_in + host->num_out);
   // Read only after close_with_lock has ended the call.
   record->status = status;
   if (!host->ends_at_once) close_with_lock(record);
@@ -67,11 +67,11 @@ static void run_call(ls_host_job *job) {
 }
 
 // ---- Starting --------------------------------------------------------------
-static size_t line_of(size_t size) { return (size + 63) & ~(size_t)63; }
+static size_t round_to_line(size_t size) { return (size + 63) & ~(size_t)63; }
 
 // Returns the index of a replica's part in a wide value; each rank stores only
 // its own parts.
-static size_t part_of(const ls_cpu_host *host, int32_t replica) {
+static size_t part_index(const ls_cpu_host *host, int32_t replica) {
   return (size_t)(replica - host->share.first);
 }
 
@@ -83,31 +83,31 @@ static ls_status set_arguments(ls_cpu_host_record *record,
                                size_t part) {
   char *copy = record->data;
   record->call.inputs = (const void *const *)record->operands;
-  if (!record->is_to_take)
+  if (!record->needs_take)
     record->call.outputs = record->operands + host->num_in;
   for (uint32_t i = 0; i < host->num_in + host->num_out; ++i) {
     const bool is_in = i < host->num_in;
     const size_t size = ls_cpu_operand_bytes(host, i);
-    char *own = is_in || host->ends_at_once
-                    ? (char *)operands[i] + part * host->strides[i]
-                    : NULL;
+    char *operand = is_in || host->ends_at_once
+                        ? (char *)operands[i] + part * host->strides[i]
+                        : NULL;
     if (is_in ? host->copies_in : host->copies_out) {
-      if (is_in) memcpy(copy, own, size);
-      own = copy;
-      copy += line_of(size);
+      if (is_in) memcpy(copy, operand, size);
+      operand = copy;
+      copy += round_to_line(size);
     }
-    record->operands[i] = own;
-    if (!is_in && own != NULL && host->types[i].dtype == LS_DTYPE_STRING)
-      memset(own, 0, size);
+    record->operands[i] = operand;
+    if (!is_in && operand != NULL && host->types[i].dtype == LS_DTYPE_STRING)
+      memset(operand, 0, size);
   }
-  return host->copies_in ? ls_cpu_keep_operands(record, 0, host->num_in)
+  return host->copies_in ? ls_cpu_copy_strings(record, 0, host->num_in)
                          : ls_ok();
 }
 
 static void fill_record(ls_instance *self, ls_cpu_host_record *record,
                         const ls_cpu_host *host, int32_t replica) {
   const ls_executable *executable = self->executable;
-  ls_cpu_end_lent(record);
+  ls_cpu_return_lent(record);
   record->host = host;
   record->engine = (ls_host_engine){record_done, ls_cpu_give};
   record->job.label = host->label;
@@ -115,7 +115,7 @@ static void fill_record(ls_instance *self, ls_cpu_host_record *record,
   record->run = self->run;
   record->status = NULL;
   record->is_done = false;
-  record->is_to_take = host->kernel->take != NULL;
+  record->needs_take = host->kernel->take != NULL;
   record->open = host->ends_at_once ? 0 : 2;
   record->call = (ls_host_call){
       .runtime = executable->backend->runtime,
@@ -138,7 +138,7 @@ static bool is_skipped(ls_cpu_host_record *record) {
   if (kernel->skips == NULL || record->call.num_outputs > 0 ||
       !kernel->skips(&record->call))
     return false;
-  record->is_to_take = false;
+  record->needs_take = false;
   record->open = 0;
   return true;
 }
@@ -183,8 +183,8 @@ static void start_call(ls_instance *self, ls_cpu_host_record *record,
   close_with_lock(record);
 }
 
-static int32_t num_calls(const ls_cpu_host *host) {
-  return host->by_one_call ? 1 : (int32_t)ls_cpu_own(&host->share);
+static int32_t count_calls(const ls_cpu_host *host) {
+  return host->by_one_call ? 1 : (int32_t)ls_cpu_num_local(&host->share);
 }
 
 // Makes the calls of all replicas whose kernel ends at once. They share a
@@ -192,18 +192,18 @@ static int32_t num_calls(const ls_cpu_host *host) {
 static void start_at_once(ls_instance *self, ls_cpu_host_record *record,
                           const ls_cpu_host *host, int32_t first,
                           void *const *operands) {
-  const int32_t count = num_calls(host);
+  const int32_t count = count_calls(host);
   for (int32_t i = 0; i < count; ++i) {
     fill_record(self, record, host, first + i);
     if (is_skipped(record)) continue;
     ls_status status =
-        set_arguments(record, host, operands, part_of(host, first + i));
+        set_arguments(record, host, operands, part_index(host, first + i));
     if (ls_status_is_ok(status))
       call_at_once(record);
     else
       record->status = status;
-    if (ls_status_is_ok(record->status) && record->is_to_take) {
-      status = ls_cpu_let_take(record, record->operands + host->num_in);
+    if (ls_status_is_ok(record->status) && record->needs_take) {
+      status = ls_cpu_take_results(record, record->operands + host->num_in);
       record->status = status;
     }
     if (!ls_status_is_ok(record->status)) return;
@@ -226,17 +226,19 @@ void ls_cpu_start_host(ls_instance *self, ls_cpu_stream *stream,
   }
   LS_CPU_SET(stream->host_since, ls_runtime_now(executable->backend->runtime));
   if (site != NULL) site->taken = 0;
-  for (int32_t i = 0; i < num_calls(host); ++i) {
+  for (int32_t i = 0; i < count_calls(host); ++i) {
     ls_cpu_host_record *record = site == NULL ? stream->host : site->records[i];
     fill_record(self, record, host, first + i);
     if (is_skipped(record)) continue;
-    start_call(self, record,
-               set_arguments(record, host, operands, part_of(host, first + i)));
+    start_call(
+        self, record,
+        set_arguments(record, host, operands, part_index(host, first + i)));
   }
 }
 
 // ---- Taking ----------------------------------------------------------------
-static ls_status in_call(const ls_cpu_host_record *record, ls_status status) {
+static ls_status annotate_call(const ls_cpu_host_record *record,
+                               ls_status status) {
   return ls_status_annotate(status, "in %s, replica %d", record->host->label,
                             record->call.replica);
 }
@@ -253,29 +255,29 @@ static bool has_ended(const ls_instance *self,
 // Returns the status of an ended call.
 static ls_status take_status(ls_cpu_host_record *record) {
   ls_status status = record->status;
-  if (!ls_status_is_ok(status)) record->is_to_take = false;
+  if (!ls_status_is_ok(status)) record->needs_take = false;
   record->status = NULL;
-  return in_call(record, status);
+  return annotate_call(record, status);
 }
 
 // Copies the results to the outputs. In `record->operands` they follow the
 // inputs.
-static ls_status take_results(ls_cpu_host_record *record,
+static ls_status copy_results(ls_cpu_host_record *record,
                               void *const *outputs) {
   const ls_cpu_host *host = record->host;
-  const size_t part = part_of(host, record->call.replica);
+  const size_t part = part_index(host, record->call.replica);
   for (uint32_t i = 0; i < host->num_out; ++i) {
     const uint32_t k = host->num_in + i;
-    char *to = (char *)outputs[i] + part * host->strides[k];
+    char *target = (char *)outputs[i] + part * host->strides[k];
     const size_t size = ls_cpu_operand_bytes(host, k);
-    if (record->is_to_take)
-      record->operands[k] = to;
+    if (record->needs_take)
+      record->operands[k] = target;
     else if (host->copies_out && size > 0)
-      memcpy(to, record->operands[k], size);
+      memcpy(target, record->operands[k], size);
   }
-  if (!record->is_to_take) return ls_ok();
-  return in_call(record,
-                 ls_cpu_let_take(record, record->operands + host->num_in));
+  if (!record->needs_take) return ls_ok();
+  return annotate_call(
+      record, ls_cpu_take_results(record, record->operands + host->num_in));
 }
 
 // Takes the results of one call. Returns false if it has not ended.
@@ -284,7 +286,7 @@ static bool take_call(ls_instance *self, ls_cpu_worker *worker,
   if (!has_ended(self, record)) return false;
   ls_status status = take_status(record);
   if (ls_status_is_ok(status) && !record->host->ends_at_once)
-    status = take_results(record, outputs);
+    status = copy_results(record, outputs);
   if (ls_status_code(status) == LS_OUT_OF_RANGE &&
       (record->host->kernel->flags & LS_HOST_ENDS) != 0)
     self->at_end = true;

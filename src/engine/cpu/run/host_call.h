@@ -44,7 +44,7 @@ struct ls_cpu_host_record {
   // Number of events still missing: the return of start, and ls_host_done.
   int open;
   bool is_done;     // Atomic.
-  bool is_to_take;  // The kernel's `take` has not been called.
+  bool needs_take;  // The kernel's `take` has not been called.
   // The kernel has lent results that are read in its memory until `end`.
   bool is_lent;
   // Copies of lent outputs that cannot be read where they are (not aligned);
@@ -73,21 +73,21 @@ void ls_cpu_deinit_host(ls_instance *self);
 // last.
 ls_cpu_host_record **ls_cpu_record_at(ls_instance *self, size_t i);
 // Frees an abandoned record when its call has ended.
-void ls_cpu_bury_record(ls_cpu_host_record *record);
+void ls_cpu_free_abandoned(ls_cpu_host_record *record);
 // Copies the strings of operands `begin` to `end`, whose bytes the record does
 // not own, into the record.
-ls_status ls_cpu_keep_operands(ls_cpu_host_record *record, size_t begin,
-                               size_t end);
+ls_status ls_cpu_copy_strings(ls_cpu_host_record *record, size_t begin,
+                              size_t end);
 // Calls the kernel's take: writes the results to `outputs` and copies their
 // strings, or drops the results if `outputs` is NULL.
-ls_status ls_cpu_let_take(ls_cpu_host_record *record, void *const *outputs);
+ls_status ls_cpu_take_results(ls_cpu_host_record *record, void *const *outputs);
 
 // Lends a result to the engine: see ls_host_give.
 ls_status ls_cpu_give(ls_host_call *call, size_t output, const void *data);
 // Returns the lent results of one call, or of all calls of a run, to their
 // kernels.
-void ls_cpu_end_lent(ls_cpu_host_record *record);
-void ls_cpu_end_all_lent(ls_instance *self);
+void ls_cpu_return_lent(ls_cpu_host_record *record);
+void ls_cpu_return_all_lent(ls_instance *self);
 
 // ---- host_call.c ------------------------------------------------------------
 // Starts the call, or calls, of an instruction.

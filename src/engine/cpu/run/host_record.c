@@ -21,10 +21,10 @@ static void destroy_record(ls_allocator *allocator,
 
 // The executable is released before the job is forgotten, and the label with
 // it.
-void ls_cpu_bury_record(ls_cpu_host_record *record) {
+void ls_cpu_free_abandoned(ls_cpu_host_record *record) {
   ls_host_threads *threads = record->threads;
   ls_allocator *allocator = threads->allocator;
-  ls_status_free(ls_cpu_let_take(record, NULL));
+  ls_status_free(ls_cpu_take_results(record, NULL));
   ls_mutex_lock(&threads->lock);
   record->job.label = "a call that has just ended";
   ls_mutex_unlock(&threads->lock);
@@ -38,16 +38,17 @@ void ls_cpu_bury_record(ls_cpu_host_record *record) {
   ls_mutex_unlock(&threads->lock);
 }
 
-ls_status ls_cpu_let_take(ls_cpu_host_record *record, void *const *outputs) {
-  if (!record->is_to_take) return ls_ok();
-  record->is_to_take = false;
+ls_status ls_cpu_take_results(ls_cpu_host_record *record,
+                              void *const *outputs) {
+  if (!record->needs_take) return ls_ok();
+  record->needs_take = false;
   if (!ls_status_is_ok(record->status)) return ls_ok();
   record->call.outputs = outputs;
   const ls_cpu_host *host = record->host;
   ls_status status = host->kernel->take(&record->call);
   if (ls_status_is_ok(status) && outputs != NULL)
-    status = ls_cpu_keep_operands(record, host->num_in,
-                                  host->num_in + host->num_out);
+    status =
+        ls_cpu_copy_strings(record, host->num_in, host->num_in + host->num_out);
   if (!ls_status_is_ok(status)) record->is_lent = false;
   if (host->kernel->end != NULL && !record->is_lent)
     host->kernel->end(&record->call);
@@ -94,19 +95,19 @@ ls_status ls_cpu_give(ls_host_call *call, size_t output, const void *data) {
   return ls_ok();
 }
 
-void ls_cpu_end_lent(ls_cpu_host_record *record) {
+void ls_cpu_return_lent(ls_cpu_host_record *record) {
   if (!record->is_lent) return;
   record->is_lent = false;
   record->host->kernel->end(&record->call);
 }
 
-void ls_cpu_end_all_lent(ls_instance *self) {
+void ls_cpu_return_all_lent(ls_instance *self) {
   const ls_executable *executable = self->executable;
   if (executable->num_given == 0 || self->sites == NULL) return;
   for (uint32_t k = 0; k < executable->num_sites; ++k)
     for (uint32_t i = 0; i < self->sites[k].count; ++i)
       if (self->sites[k].records[i] != NULL)
-        ls_cpu_end_lent(self->sites[k].records[i]);
+        ls_cpu_return_lent(self->sites[k].records[i]);
 }
 
 // ---- Strings ---------------------------------------------------------------
@@ -128,8 +129,8 @@ static ls_status keep_strings(ls_arena *arena, ls_bytes *strings,
   return ls_ok();
 }
 
-ls_status ls_cpu_keep_operands(ls_cpu_host_record *record, size_t begin,
-                               size_t end) {
+ls_status ls_cpu_copy_strings(ls_cpu_host_record *record, size_t begin,
+                              size_t end) {
   const ls_cpu_host *host = record->host;
   const size_t parts = (size_t)record->call.num_replicas;
   for (size_t i = begin; i < end; ++i) {
@@ -174,14 +175,16 @@ ls_cpu_host_record **ls_cpu_record_at(ls_instance *self, size_t i) {
   return NULL;
 }
 
-static uint32_t calls_of(const ls_cpu_host *host) {
-  return host->by_one_call || host->ends_at_once ? 1 : ls_cpu_own(&host->share);
+static uint32_t count_records(const ls_cpu_host *host) {
+  return host->by_one_call || host->ends_at_once
+             ? 1
+             : ls_cpu_num_local(&host->share);
 }
 
 static ls_status make_site(ls_instance *self, const ls_cpu_host *host,
                            ls_cpu_site *site) {
   ls_allocator *allocator = self->allocator;
-  const uint32_t count = calls_of(host);
+  const uint32_t count = count_records(host);
   if (site->records == NULL)
     site->records = ls_new_array(allocator, ls_cpu_host_record *, count);
   if (site->is_out == NULL) site->is_out = ls_new_array(allocator, bool, count);

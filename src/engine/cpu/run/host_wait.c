@@ -40,7 +40,7 @@ static bool has_failed(const ls_instance *self) {
 
 // ---- Runs that wait --------------------------------------------------------
 // Returns true if one of the runs can continue. Requires the lock.
-static bool can_any(ls_instance *const *instances, size_t count) {
+static bool can_any_continue(ls_instance *const *instances, size_t count) {
   for (size_t i = 0; i < count; ++i)
     if (instances[i]->host_done != instances[i]->host_seen ||
         ls_cancel_any(instances[i]->cancels))
@@ -58,7 +58,7 @@ static bool any_failed(ls_instance *const *instances, size_t count) {
 // steps while a host function runs, because its time is real. Returns true if
 // timers were called or the clock has moved. Requires the lock, and releases it
 // meanwhile.
-static bool turn_timers(ls_host_threads *threads, ls_runtime *runtime) {
+static bool advance_timers(ls_host_threads *threads, ls_runtime *runtime) {
   enum { WORK_NANOS = 1000 * 1000 };
   const int64_t left = ls_timers_left(runtime);
   if (left == INT64_MAX) return false;
@@ -82,16 +82,16 @@ static bool wait_for_any(ls_instance *const *instances, size_t count) {
   int64_t begin = ls_runtime_now(runtime);
   uint64_t progress = 0;
   (void)ls_runtime_goes_on(runtime, &progress);
-  while (!can_any(instances, count)) {
-    const bool moves = turn_timers(threads, runtime);
-    const int64_t now = ls_runtime_now(runtime);
+  while (!can_any_continue(instances, count)) {
+    const bool moves = advance_timers(threads, runtime);
+    const int64_t now_ns = ls_runtime_now(runtime);
     const bool goes_on = ls_runtime_goes_on(runtime, &progress);
     const int64_t timer = ls_timers_left(runtime);
     if ((goes_on || timer != INT64_MAX || moves) &&
         !any_failed(instances, count))
-      begin = now;
+      begin = now_ns;
     if (moves) continue;
-    int64_t left = limit - (now - begin);
+    int64_t left = limit - (now_ns - begin);
     if (left <= 0) return false;
     if (left > timer) left = timer;
     ls_host_threads_wait(threads, left < LOOK_NANOS ? left : LOOK_NANOS);
@@ -101,8 +101,9 @@ static bool wait_for_any(ls_instance *const *instances, size_t count) {
 
 // Returns the reason why a stalled run ends; the report lists the other runs
 // for the first one only.
-static ls_status why_it_ended(ls_instance *self, ls_instance *const *instances,
-                              size_t count) {
+static ls_status find_stall_reason(ls_instance *self,
+                                   ls_instance *const *instances,
+                                   size_t count) {
   ls_status status = ls_cpu_failed_call(self);
   if (!ls_status_is_ok(status)) return status;
   return ls_cpu_stalled(self, instances, self == instances[0] ? count : 0);
@@ -120,7 +121,7 @@ void ls_cpu_wait_for_host(ls_instance *const *instances, size_t count) {
   ls_wait_end(runtime, LS_WAIT_HOST, began);
   for (size_t i = 0; !goes_on && i < count; ++i)
     ls_cpu_worker_fail(&instances[i]->workers[0],
-                       why_it_ended(instances[i], instances, count));
+                       find_stall_reason(instances[i], instances, count));
 }
 
 // ---- Runs that have failed -------------------------------------------------
@@ -133,10 +134,10 @@ static void wait_for_ends(ls_instance *self) {
   int64_t begin = ls_runtime_now(runtime);
   uint64_t seen = self->host_done;
   while (self->host_running > 0) {
-    const int64_t now = ls_runtime_now(runtime);
-    if (self->host_done != seen) begin = now;
+    const int64_t now_ns = ls_runtime_now(runtime);
+    if (self->host_done != seen) begin = now_ns;
     seen = self->host_done;
-    const int64_t left = limit - (now - begin);
+    const int64_t left = limit - (now_ns - begin);
     if (left <= 0) return;
     ls_host_threads_wait(self->host_threads,
                          left < LOOK_NANOS ? left : LOOK_NANOS);
@@ -144,9 +145,9 @@ static void wait_for_ends(ls_instance *self) {
 }
 
 // Drops a call that no thread has started. Requires the lock.
-static void drop(ls_instance *self, ls_cpu_host_record *record) {
+static void drop_call(ls_instance *self, ls_cpu_host_record *record) {
   record->open = 0;
-  record->is_to_take = false;
+  record->needs_take = false;
   if (record->is_out != NULL) LS_CPU_SET(*record->is_out, false);
   --self->host_running;
 }
@@ -165,7 +166,7 @@ static void cancel_calls(ls_instance *self) {
     bool is_out = record->open > 0;
     if (is_out && !host->is_inline &&
         ls_host_threads_cancel(threads, &record->job)) {
-      drop(self, record);
+      drop_call(self, record);
       is_out = false;
     }
     ls_mutex_unlock(&threads->lock);
@@ -175,11 +176,11 @@ static void cancel_calls(ls_instance *self) {
 
 // Ends a call that no thread has started; abandons any other one with its
 // record, which is replaced at the next run. Requires the lock.
-static void give_up(ls_instance *self, ls_cpu_host_record **place) {
+static void abandon_call(ls_instance *self, ls_cpu_host_record **place) {
   ls_cpu_host_record *record = *place;
   if (!record->host->is_inline &&
       ls_host_threads_cancel(self->host_threads, &record->job)) {
-    drop(self, record);
+    drop_call(self, record);
     return;
   }
   if (record->is_out != NULL) LS_CPU_SET(*record->is_out, false);
@@ -193,8 +194,8 @@ static void give_up(ls_instance *self, ls_cpu_host_record **place) {
 }
 
 // Drops the results of a call that a failed run did not wait for.
-static ls_status leave(ls_cpu_host_record *record) {
-  ls_status taken = ls_cpu_let_take(record, NULL);
+static ls_status drop_results(ls_cpu_host_record *record) {
+  ls_status taken = ls_cpu_take_results(record, NULL);
   ls_status status = record->status;
   record->status = NULL;
   if (ls_status_is_ok(status)) return taken;
@@ -211,11 +212,11 @@ ls_status ls_cpu_drain_host(ls_instance *self, bool wait) {
   ls_cpu_host_record **record = NULL;
   for (size_t i = 0; (record = ls_cpu_record_at(self, i)) != NULL; ++i)
     if (*record != NULL && (*record)->host != NULL && (*record)->open > 0)
-      give_up(self, record);
+      abandon_call(self, record);
   ls_mutex_unlock(&self->host_threads->lock);
   for (size_t i = 0; (record = ls_cpu_record_at(self, i)) != NULL; ++i) {
     if (*record == NULL || (*record)->host == NULL) continue;
-    ls_status status = leave(*record);
+    ls_status status = drop_results(*record);
     if (ls_status_is_ok(first) && ls_status_code(status) == LS_CANCELLED)
       first = status;
     else

@@ -175,9 +175,9 @@ ls_status ls_cpu_make_spares(ls_instance *self) {
 // Writes initial values that were deferred.
 static void write_values(ls_instance *self) {
   ls_backend *backend = self->executable->backend;
-  ls_cpu_fill_now(ls_cpu_backend_filler(backend));
-  ls_cpu_fill_buffers(ls_cpu_backend_slabs(backend), self->buffers,
-                      num_buffers(self->executable), &self->team);
+  ls_cpu_finish_fills(ls_cpu_backend_filler(backend));
+  ls_cpu_write_zeros(ls_cpu_backend_slabs(backend), self->buffers,
+                     num_buffers(self->executable), &self->team);
 }
 
 void ls_cpu_rebind(ls_instance *self, ls_buffer *const *buffers) {
@@ -191,7 +191,7 @@ ls_status ls_cpu_bind(ls_executable *executable, ls_buffer *const *buffers,
   LS_RETURN_IF_ERROR(check_buffers(executable, buffers));
   if (executable->trunk != NULL)
     LS_RETURN_IF_ERROR(
-        ls_cpu_backend_meet(executable->backend, executable->trunk));
+        ls_cpu_backend_check_ranks(executable->backend, executable->trunk));
   ls_instance *self = ls_new(executable->allocator, ls_instance);
   if (self == NULL) return ls_out_of_memory();
   self->allocator = executable->allocator;

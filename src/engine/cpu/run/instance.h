@@ -30,7 +30,7 @@ typedef struct ls_cpu_stream {
   uint64_t step;
   int64_t steps;  // Most trips made by a loop that counts steps.
   // The slot's generation and the round at the lane's last POST.
-  uint64_t generation, sweep;
+  uint64_t generation, round;
   // Record of a lane; NULL where lanes make no host calls.
   ls_cpu_host_record *host;
   int64_t host_since;  // Start time of its last host call. Atomic.
@@ -98,7 +98,7 @@ struct ls_instance {
   ls_trunk_piece *pieces;  // Pieces of an exchange.
   ls_cpu_stacks stacks;    // The shared stream's, then one per lane.
   uint32_t published;
-  uint64_t sweep;
+  uint64_t round;
   uint64_t step, seed;  // Of the current run.
   uint64_t run;
   uint64_t float_mode;  // The caller's mode.
@@ -171,6 +171,6 @@ void ls_cpu_backend_print_others(const ls_instance *self,
                                  ls_text *text);
 void ls_cpu_backend_remove(ls_instance *instance);
 // Compares the numerics ids of all ranks, once; see ls_cpu_ranks_compare.
-ls_status ls_cpu_backend_meet(ls_backend *backend, ls_trunk *trunk);
+ls_status ls_cpu_backend_check_ranks(ls_backend *backend, ls_trunk *trunk);
 
 #endif  // LS_ENGINE_CPU_RUN_INSTANCE_H_

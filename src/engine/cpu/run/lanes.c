@@ -19,7 +19,7 @@ static void share_bases(ls_instance *self) {
   }
 }
 
-static void ready_part(ls_instance *self, const ls_cpu_launch *launch,
+static void reset_part(ls_instance *self, const ls_cpu_launch *launch,
                        uint32_t number) {
   ls_cpu_part *part = &self->parts[number];
   part->num_running =
@@ -33,7 +33,7 @@ static void ready_part(ls_instance *self, const ls_cpu_launch *launch,
 void ls_cpu_launch_lanes(ls_instance *self,
                          const ls_cpu_instruction *instruction) {
   const ls_cpu_launch *launch = instruction->params;
-  const uint32_t own = ls_cpu_own(&launch->share);
+  const uint32_t own = ls_cpu_num_local(&launch->share);
   for (uint32_t i = 0; i < own; ++i) {
     ls_cpu_stream *lane = &self->lanes[i];
     LS_CPU_SET(lane->pc, instruction->target);
@@ -46,7 +46,7 @@ void ls_cpu_launch_lanes(ls_instance *self,
     self->slots[launch->first_slot + i] = (ls_cpu_slot){0};
   }
   for (uint32_t i = launch->first_part; i < launch->end_part; ++i)
-    ready_part(self, launch, i);
+    reset_part(self, launch, i);
   if (launch->num_parts > 1) share_bases(self);
   self->published = 0;
   LS_CPU_SET(self->launch, instruction);
@@ -55,13 +55,13 @@ void ls_cpu_launch_lanes(ls_instance *self,
 
 // ---- Merging ---------------------------------------------------------------
 // Returns a part's stack of partial sums.
-static char *stack_of(const ls_cpu_launch *launch, const ls_cpu_merge *merge,
-                      char *partials, uint32_t part) {
+static char *part_stack(const ls_cpu_launch *launch, const ls_cpu_merge *merge,
+                        char *partials, uint32_t part) {
   return partials + (size_t)part * launch->part_depth * merge->stride;
 }
 
 // Copies the gathered rows from the staging buffer, once all are there.
-static void take_staged(const ls_cpu_merge *merge, const void *staging,
+static void copy_staged(const ls_cpu_merge *merge, const void *staging,
                         void *result) {
   if (staging != NULL) memcpy(result, staging, merge->offsets[merge->replicas]);
 }
@@ -73,21 +73,21 @@ static void add_value(const ls_instance *self, const ls_cpu_worker *worker,
                       ls_kernel_call *call, void *const *operands) {
   const ls_cpu_launch *launch = self->launch->params;
   const ls_cpu_merge *merge = instruction->params;
-  const bool is_all = launch->num_parts == 1;
+  const bool has_one_part = launch->num_parts == 1;
   const ls_cpu_leaf *leaf = &worker->leaf;
   void *wide = instruction->num_out > 2 ? operands[3] : NULL;
   if (merge->offsets != NULL) {
     ls_cpu_merge_put(merge,
                      ls_cpu_part_first(launch, worker->part) + leaf->index,
                      operands[0], wide != NULL ? wide : operands[2]);
-    if (is_all && leaf->index + 1 == leaf->count)
-      take_staged(merge, wide, operands[2]);
+    if (has_one_part && leaf->index + 1 == leaf->count)
+      copy_staged(merge, wide, operands[2]);
     return;
   }
-  void *sum = is_all ? ls_cpu_merge_sum(merge, operands[2]) : NULL;
-  char *stack = stack_of(launch, merge, operands[1], worker->part);
+  void *sum = has_one_part ? ls_cpu_merge_sum(merge, operands[2]) : NULL;
+  char *stack = part_stack(launch, merge, operands[1], worker->part);
   ls_cpu_merge_add(merge, call, leaf, operands[0], stack, sum, wide);
-  if (is_all && leaf->index + 1 == leaf->count) {
+  if (has_one_part && leaf->index + 1 == leaf->count) {
     ls_cpu_merge_end(merge, call, stack, operands[2]);
   }
 }
@@ -102,7 +102,7 @@ bool ls_cpu_post(ls_instance *self, ls_cpu_worker *worker, ls_cpu_stream *lane,
   const ls_cpu_leaf *leaf = &worker->leaf;
   if (part->arrived[number] != leaf->index) return false;
   lane->generation = slot->generation;
-  lane->sweep = self->sweep;
+  lane->round = self->round;
   LS_CPU_SET(part->arrived[number], leaf->index + 1);
   add_value(self, worker, instruction, call, operands);
   if (leaf->index + 1 < leaf->count) return true;
@@ -129,7 +129,7 @@ static ls_status merge_parts(ls_instance *self,
   char *stacks = ls_cpu_resolve(caller, outs[0]);
   void *result = ls_cpu_resolve(caller, outs[1]);
   if (merge->offsets != NULL) {
-    take_staged(merge,
+    copy_staged(merge,
                 post->num_out > 2 ? ls_cpu_resolve(caller, outs[2]) : NULL,
                 result);
     return is_alone ? ls_ok() : ls_cpu_exchange_rows(self, post, result);
@@ -187,18 +187,19 @@ static void place_contributions(const ls_instance *self, ls_cpu_worker *worker,
   char **contributions =
       worker->bases + ls_cpu_base_contributions(self->executable);
   // With one part, the complete sum has a buffer of its own.
-  const void *whole = launch->num_parts == 1 ? self : NULL;
+  const void *final_sum = launch->num_parts == 1 ? self : NULL;
   for (uint32_t i = 0; i < launch->num_contributions; ++i) {
     const ls_cpu_contribution *c = &launch->contributions[i];
-    char *stack = stack_of(launch, c->merge,
-                           ls_cpu_resolve(worker, c->partials), worker->part);
-    char *to = ls_cpu_merge_top(c->merge, stack, &worker->leaf);
+    char *stack = part_stack(launch, c->merge,
+                             ls_cpu_resolve(worker, c->partials), worker->part);
+    char *target = ls_cpu_merge_top(c->merge, stack, &worker->leaf);
     worker->adds[i] = false;
-    if (to == NULL && c->adds) {
-      to = ls_cpu_merge_left(c->merge, stack, &worker->leaf, whole);
-      worker->adds[i] = to != NULL;
+    if (target == NULL && c->adds) {
+      target = ls_cpu_merge_left(c->merge, stack, &worker->leaf, final_sum);
+      worker->adds[i] = target != NULL;
     }
-    contributions[i] = to != NULL ? to : ls_cpu_resolve(worker, c->staging);
+    contributions[i] =
+        target != NULL ? target : ls_cpu_resolve(worker, c->staging);
   }
 }
 
@@ -209,7 +210,7 @@ find_values(const ls_executable *executable, const ls_cpu_worker *worker,
             const ls_cpu_share *share, uint32_t replica,
             const ls_cpu_place *place, uint32_t narrow, uint32_t wide,
             char **out_bases) {
-  const uint32_t own = ls_cpu_own(share);
+  const uint32_t own = ls_cpu_num_local(share);
   const uint32_t lane = replica - (uint32_t)share->first;
   for (uint32_t i = 0; i < narrow; ++i, place += share->replicas)
     *out_bases++ = ls_cpu_resolve(worker, place[replica]);
@@ -240,8 +241,8 @@ static void enter_lane(const ls_instance *self, ls_cpu_worker *worker,
   place_contributions(self, worker, launch);
 }
 
-static void sweep_part(ls_instance *self, ls_cpu_worker *worker,
-                       uint32_t number) {
+static void run_part(ls_instance *self, ls_cpu_worker *worker,
+                     uint32_t number) {
   const ls_cpu_launch *launch = self->launch->params;
   ls_cpu_part *part = &self->parts[number];
   const uint32_t first = ls_cpu_part_first(launch, number);
@@ -263,32 +264,32 @@ static void sweep_part(ls_instance *self, ls_cpu_worker *worker,
 }
 
 // Runs a worker's share of the parts, each instruction without a team.
-static void sweep_parts(void *user, int index, int64_t begin, int64_t end) {
+static void run_parts(void *user, int index, int64_t begin, int64_t end) {
   ls_instance *self = user;
   ls_cpu_worker *worker = &self->workers[index];
   worker->team = &worker->alone;
   const ls_cpu_launch *launch = self->launch->params;
   for (int64_t i = begin; i < end; ++i)
-    sweep_part(self, worker, launch->first_part + (uint32_t)i);
+    run_part(self, worker, launch->first_part + (uint32_t)i);
   worker->team = &self->team;
 }
 
-bool ls_cpu_sweep(ls_instance *self) {
+bool ls_cpu_run_round(ls_instance *self) {
   const int64_t began = ls_cpu_span_begin(self);
   const ls_cpu_launch *launch = self->launch->params;
-  ++self->sweep;
+  ++self->round;
   const uint32_t num_parts = launch->end_part - launch->first_part;
   if (num_parts == 1) {
-    sweep_part(self, &self->workers[0], launch->first_part);
+    run_part(self, &self->workers[0], launch->first_part);
   } else if (self->num_workers == 1) {
-    sweep_parts(self, 0, 0, num_parts);
+    run_parts(self, 0, 0, num_parts);
   } else {
     ls_status status =
-        ls_workers_share(self->team.workers, sweep_parts, self, num_parts);
+        ls_workers_share(self->team.workers, run_parts, self, num_parts);
     // No thread was available, and nothing was run.
     if (!ls_status_is_ok(status)) {
       ls_status_free(status);
-      sweep_parts(self, 0, 0, num_parts);
+      run_parts(self, 0, 0, num_parts);
     }
   }
   bool moved = false;
@@ -305,6 +306,6 @@ bool ls_cpu_sweep(ls_instance *self) {
   if (launch->num_parts > 1 && ls_status_is_ok(self->workers[0].status)) {
     merge_completed(self);
   }
-  if (moved) ls_cpu_span_sweep(self, began);
+  if (moved) ls_cpu_span_round(self, began);
   return moved;
 }

@@ -20,7 +20,7 @@ void ls_cpu_launch_lanes(ls_instance *self,
 
 // Runs each lane once, until it parks or ends. Returns true if one progressed.
 // A failure goes to worker 0: that of the lowest replica.
-bool ls_cpu_sweep(ls_instance *self);
+bool ls_cpu_run_round(ls_instance *self);
 
 // Adds a lane's value to a slot. Returns false if lower lanes have not posted
 // yet.

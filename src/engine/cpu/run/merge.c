@@ -43,10 +43,10 @@ static ls_status prepare_step(preparation *self, uint16_t type,
   if (prepare == NULL) return ls_internal("op %u has no kernel", type);
   LS_RETURN_IF_ERROR(prepare(&plan));
   // The merge needs kernels that can write the result over an operand.
-  const uint32_t all = type == LS_OP_CONVERT ? 0 : num_in == 2 ? 3 : 1;
+  const uint32_t all_operands = type == LS_OP_CONVERT ? 0 : num_in == 2 ? 3 : 1;
   const bool scalar =
       num_in == 2 && in[1].shape.rank == 0 && in[0].shape.rank != 0;
-  const uint32_t needed = scalar ? 1 : all;
+  const uint32_t needed = scalar ? 1 : all_operands;
   if ((plan.in_place & needed) != needed) {
     return ls_internal("kernel '%s' does not work in place",
                        ls_op_table[type].name);
@@ -59,12 +59,12 @@ static ls_status prepare_step(preparation *self, uint16_t type,
   return ls_ok();
 }
 
-static const char *reduction_of(const ls_node *node) {
+static const char *find_reduction(const ls_node *node) {
   const ls_attr *attr = ls_node_attr(node, LS_ATTR_ID_REDUCE);
   return attr != NULL && attr->kind == LS_ATTR_STRING ? attr->as.string : "sum";
 }
 
-static ls_status combination_of(const char *reduction, uint16_t *out_type) {
+static ls_status find_combination(const char *reduction, uint16_t *out_type) {
   static const struct {
     const char *name;
     uint16_t type;
@@ -86,7 +86,7 @@ static ls_status combination_of(const char *reduction, uint16_t *out_type) {
 }
 
 bool ls_cpu_merge_is_idempotent(const ls_node *node) {
-  const char *reduction = reduction_of(node);
+  const char *reduction = find_reduction(node);
   return strcmp(reduction, "max") == 0 || strcmp(reduction, "min") == 0;
 }
 
@@ -144,8 +144,8 @@ ls_status ls_cpu_merge_prepare(const ls_cpu_kernels *kernels, ls_arena *arena,
     return prepare_gather(arena, node, type, merge);
   }
   uint16_t combination = LS_OP_NONE;
-  const char *reduction = reduction_of(node);
-  LS_RETURN_IF_ERROR(combination_of(reduction, &combination));
+  const char *reduction = find_reduction(node);
+  LS_RETURN_IF_ERROR(find_combination(reduction, &combination));
 
   ls_type wide = type;
   if (type.dtype == LS_DTYPE_F16 || type.dtype == LS_DTYPE_BF16) {
@@ -200,9 +200,9 @@ void ls_cpu_merge_add(const ls_cpu_merge *self, ls_kernel_call *call,
                       void *sum, void *wide) {
   void *top = ls_cpu_merge_top(self, stack, leaf);
   if (self->widen.loop != NULL) {
-    void *to = top != NULL ? top : wide;
-    run_step(&self->widen, call, value, NULL, to);
-    value = to;
+    void *target = top != NULL ? top : wide;
+    run_step(&self->widen, call, value, NULL, target);
+    value = target;
   }
   if (top != NULL && top != value) memcpy(top, value, self->bytes);
   const bool is_last = leaf->index + 1 == leaf->count;
@@ -210,9 +210,9 @@ void ls_cpu_merge_add(const ls_cpu_merge *self, ls_kernel_call *call,
   for (uint32_t merges = leaf->merges; merges > 0; --merges) {
     char *left = stack + (size_t)--waiting * self->stride;
     // The last addition writes to the caller's buffer.
-    void *to = is_last && merges == 1 && sum != NULL ? sum : left;
-    if (value != left) run_step(&self->combine, call, left, value, to);
-    value = to;
+    void *target = is_last && merges == 1 && sum != NULL ? sum : left;
+    if (value != left) run_step(&self->combine, call, left, value, target);
+    value = target;
   }
 }
 
@@ -227,10 +227,10 @@ static void end_subtrees(const ls_cpu_merge *self, ls_kernel_call *call,
     const uint32_t left = right & (right - 1);
     if (left < begin) return;
     const bool ends = index + 1 == parts->count && merges == 1 && sum != NULL;
-    char *to = parts->stacks + left * parts->stride;
+    char *target = parts->stacks + left * parts->stride;
     if (left < first) {
-      run_step(&self->combine, call, to, parts->stacks + right * parts->stride,
-               ends ? sum : to);
+      run_step(&self->combine, call, target,
+               parts->stacks + right * parts->stride, ends ? sum : target);
     }
     right = left;
   }

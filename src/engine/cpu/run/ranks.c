@@ -4,15 +4,15 @@
 #include "base/trace.h"
 
 // ---- Subtrees --------------------------------------------------------------
-static uint32_t first_of(const ls_trunk *trunk, int32_t rank,
-                         int32_t replicas) {
+static uint32_t first_replica(const ls_trunk *trunk, int32_t rank,
+                              int32_t replicas) {
   return (uint32_t)ls_trunk_first(trunk, rank, replicas);
 }
 
 uint32_t ls_cpu_ranks_shift(const ls_trunk *trunk, int32_t replicas) {
   uint32_t borders = 0;
   for (int32_t k = 1; k < trunk->ranks; ++k)
-    borders |= first_of(trunk, k, replicas);
+    borders |= first_replica(trunk, k, replicas);
   return (uint32_t)__builtin_ctz(borders);
 }
 
@@ -31,7 +31,7 @@ uint32_t ls_cpu_ranks_subtrees(const ls_trunk *trunk, int32_t replicas,
                                ls_cpu_subtree *out) {
   uint32_t count = 0, at = 0;
   for (int32_t k = 0; k < trunk->ranks; ++k)
-    for (const uint32_t end = first_of(trunk, k + 1, replicas); at < end;
+    for (const uint32_t end = first_replica(trunk, k + 1, replicas); at < end;
          ++count) {
       const uint32_t next = subtree_end(at, end, (uint32_t)replicas);
       if (out != NULL) out[count] = (ls_cpu_subtree){at, next, k};
@@ -50,8 +50,8 @@ size_t ls_cpu_ranks_pieces(const ls_executable *executable) {
 }
 
 // ---- Exchanging ------------------------------------------------------------
-static ls_status exchange(const ls_instance *self, uint32_t number,
-                          uint64_t iteration, size_t count) {
+static ls_status exchange_pieces(const ls_instance *self, uint32_t number,
+                                 uint64_t iteration, size_t count) {
   ls_trunk *trunk = self->executable->trunk;
   const ls_program *program = self->executable->program;
   const ls_trunk_name name = {
@@ -66,12 +66,13 @@ static ls_status exchange(const ls_instance *self, uint32_t number,
   return status;
 }
 
-static ls_status exchange_of(const ls_instance *self,
-                             const ls_cpu_instruction *post, size_t count) {
+static ls_status exchange_slot(const ls_instance *self,
+                               const ls_cpu_instruction *post, size_t count) {
   const ls_executable *executable = self->executable;
   const char *label = executable->notes[post - executable->instructions].label;
   return ls_status_annotate(
-      exchange(self, post->number, self->slots[post->number].generation, count),
+      exchange_pieces(self, post->number, self->slots[post->number].generation,
+                      count),
       "in %s", label != NULL ? label : "a merge");
 }
 
@@ -87,7 +88,7 @@ ls_status ls_cpu_exchange_sums(ls_instance *self,
   size_t count = 0;
   uint32_t at = 0;
   for (int32_t k = 0; k < trunk->ranks; ++k) {
-    const uint32_t end = first_of(trunk, k + 1, launch->share.replicas);
+    const uint32_t end = first_replica(trunk, k + 1, launch->share.replicas);
     for (; at < end; at = subtree_end(at, end, replicas))
       self->pieces[count++] = (ls_trunk_piece){
           .data = parts->stacks + (at >> shift) * parts->stride,
@@ -95,10 +96,10 @@ ls_status ls_cpu_exchange_sums(ls_instance *self,
           .rank = k,
       };
   }
-  LS_RETURN_IF_ERROR(exchange_of(self, post, count));
+  LS_RETURN_IF_ERROR(exchange_slot(self, post, count));
   at = 0;
   for (int32_t k = 0; k < trunk->ranks; ++k) {
-    const uint32_t end = first_of(trunk, k + 1, launch->share.replicas);
+    const uint32_t end = first_replica(trunk, k + 1, launch->share.replicas);
     while (at < end) {
       const uint32_t next = subtree_end(at, end, replicas);
       ls_cpu_merge_subtree(merge, call, parts, at >> shift, (next - 1) >> shift,
@@ -110,12 +111,14 @@ ls_status ls_cpu_exchange_sums(ls_instance *self,
 }
 
 // Lists the rows of each rank as pieces. Returns their number.
-static size_t list_rows(ls_instance *self, const ls_cpu_merge *merge,
-                        void *result) {
+static size_t list_row_pieces(ls_instance *self, const ls_cpu_merge *merge,
+                              void *result) {
   const ls_trunk *trunk = self->executable->trunk;
   for (int32_t k = 0; k < trunk->ranks; ++k) {
-    const size_t begin = merge->offsets[first_of(trunk, k, merge->replicas)];
-    const size_t end = merge->offsets[first_of(trunk, k + 1, merge->replicas)];
+    const size_t begin =
+        merge->offsets[first_replica(trunk, k, merge->replicas)];
+    const size_t end =
+        merge->offsets[first_replica(trunk, k + 1, merge->replicas)];
     self->pieces[k] = (ls_trunk_piece){(char *)result + begin, end - begin, k};
   }
   return (size_t)trunk->ranks;
@@ -123,20 +126,20 @@ static size_t list_rows(ls_instance *self, const ls_cpu_merge *merge,
 
 ls_status ls_cpu_exchange_rows(ls_instance *self,
                                const ls_cpu_instruction *post, void *result) {
-  return exchange_of(self, post, list_rows(self, post->params, result));
+  return exchange_slot(self, post, list_row_pieces(self, post->params, result));
 }
 
 // Lists `count` results of each replica, starting at a place. Returns the
 // number of pieces.
-static size_t list_results(ls_instance *self, const ls_cpu_share *share,
-                           size_t place, uint32_t count) {
+static size_t list_result_pieces(ls_instance *self, const ls_cpu_share *share,
+                                 size_t place, uint32_t count) {
   const ls_executable *executable = self->executable;
   const ls_trunk *trunk = executable->trunk;
   size_t pieces = 0;
   for (uint32_t g = 0; g < count; ++g)
     for (int32_t k = 0; k < trunk->ranks; ++k)
-      for (uint32_t r = first_of(trunk, k, share->replicas);
-           r < first_of(trunk, k + 1, share->replicas); ++r, ++place)
+      for (uint32_t r = first_replica(trunk, k, share->replicas);
+           r < first_replica(trunk, k + 1, share->replicas); ++r, ++place)
         self->pieces[pieces++] = (ls_trunk_piece){
             .data =
                 ls_cpu_resolve(&self->workers[0], executable->places[place]),
@@ -150,20 +153,20 @@ ls_status ls_cpu_exchange_results(ls_instance *self) {
   const ls_executable *executable = self->executable;
   const ls_cpu_instruction *instruction = self->launch;
   const ls_cpu_launch *launch = instruction->params;
-  const size_t count = list_results(self, &launch->share,
-                                    instruction->operand + instruction->num_in,
-                                    launch->num_gathered);
+  const size_t count = list_result_pieces(
+      self, &launch->share, instruction->operand + instruction->num_in,
+      launch->num_gathered);
   // Launches are numbered after the slots. Positions of instructions would not
   // do: they differ between ranks.
   const uint32_t number = executable->num_slots + launch->index;
-  return ls_status_annotate(exchange(self, number, 0, count),
+  return ls_status_annotate(exchange_pieces(self, number, 0, count),
                             "with the results of replicas");
 }
 
 // ---- Side by side ----------------------------------------------------------
 // Returns how many complete subtrees wait for their sibling after the replicas
 // before `end`: the ones of that number; 1 after the last replica.
-static uint32_t waiting_at(uint32_t end, uint32_t replicas) {
+static uint32_t count_waiting(uint32_t end, uint32_t replicas) {
   return end == replicas ? 1 : (uint32_t)__builtin_popcount(end);
 }
 
@@ -179,7 +182,7 @@ static void add_subtrees(const ls_cpu_exchange *params, ls_kernel_call *call,
   for (uint32_t i = 0; i < params->num_subtrees; ++i) {
     const uint32_t end = params->subtrees[i].end;
     stack[depth++] = i;
-    while (depth > waiting_at(end, replicas)) {
+    while (depth > count_waiting(end, replicas)) {
       const uint32_t right = stack[--depth], left = stack[depth - 1];
       const bool ends = end == replicas && depth == 1 && sum != NULL;
       ls_cpu_merge_two(merge, call, operands[left], operands[right],
@@ -195,21 +198,21 @@ ls_status ls_cpu_exchange_batched(ls_instance *self,
   const ls_executable *executable = self->executable;
   const ls_cpu_exchange *params = at->params;
   if (params->merge == NULL)
-    return exchange(
-        self, at->number, call->iteration,
-        list_results(self, &params->share, at->operand, params->num_results));
+    return exchange_pieces(self, at->number, call->iteration,
+                           list_result_pieces(self, &params->share, at->operand,
+                                              params->num_results));
   void **operands = self->workers[0].operands;
   for (uint32_t i = 0; i < at->num_in + at->num_out; ++i)
     operands[i] =
         ls_cpu_resolve(&self->workers[0], executable->places[at->operand + i]);
   if (params->merge->offsets != NULL)
-    return exchange(self, at->number, call->iteration,
-                    list_rows(self, params->merge, operands[0]));
+    return exchange_pieces(self, at->number, call->iteration,
+                           list_row_pieces(self, params->merge, operands[0]));
   for (uint32_t i = 0; i < params->num_subtrees; ++i)
     self->pieces[i] = (ls_trunk_piece){operands[i], params->merge->bytes,
                                        params->subtrees[i].rank};
   LS_RETURN_IF_ERROR(
-      exchange(self, at->number, call->iteration, params->num_subtrees));
+      exchange_pieces(self, at->number, call->iteration, params->num_subtrees));
   add_subtrees(params, call, operands);
   return ls_ok();
 }
@@ -222,8 +225,9 @@ ls_status ls_cpu_ranks_agree(ls_instance *self,
   const int32_t ranks = executable->trunk->ranks;
   for (int32_t k = 0; k < ranks; ++k)
     self->pieces[k] = (ls_trunk_piece){.rank = k};
-  return ls_status_annotate(exchange(self, host->number, 0, (size_t)ranks),
-                            "behind %s", host->label);
+  return ls_status_annotate(
+      exchange_pieces(self, host->number, 0, (size_t)ranks), "behind %s",
+      host->label);
 }
 
 // ---- Meeting ---------------------------------------------------------------

@@ -20,7 +20,7 @@
 typedef enum ls_cpu_event_kind {
   LS_CPU_EVENT_NONE,
   LS_CPU_EVENT_STEP,  // A run began; from: low bits of its step.
-  LS_CPU_EVENT_TURN,  // A stream ran and parked, or ended.
+  LS_CPU_EVENT_RUN,   // A stream ran and parked, or ended.
   LS_CPU_EVENT_HOST,  // It started a host call at `from`.
 } ls_cpu_event_kind;
 
@@ -38,9 +38,10 @@ typedef struct ls_cpu_recorder {
 } ls_cpu_recorder;
 
 static inline void ls_cpu_record(ls_cpu_recorder *self, ls_cpu_event_kind kind,
-                                 int32_t replica, uint32_t from, uint32_t to) {
+                                 int32_t replica, uint32_t from,
+                                 uint32_t target) {
   ls_cpu_event *event = &self->events[self->count % LS_CPU_EVENTS];
-  LS_CPU_SET(event->path, (uint64_t)from << 32 | to);
+  LS_CPU_SET(event->path, (uint64_t)from << 32 | target);
   LS_CPU_SET(event->who, (uint64_t)kind << 32 | (uint32_t)replica);
   LS_CPU_SET(self->count, self->count + 1);
 }

@@ -19,8 +19,8 @@ static void end_span(const ls_instance *self, ls_span span) {
     ls_span_end(self->executable->backend->runtime, &span);
 }
 
-void ls_cpu_span_turn(const ls_instance *self, const ls_cpu_stream *stream,
-                      uint32_t pc, int64_t began) {
+void ls_cpu_span_stream(const ls_instance *self, const ls_cpu_stream *stream,
+                        uint32_t pc, int64_t began) {
   if (began == LS_NO_SPAN) return;
   end_span(self, (ls_span){.kind = "turn",
                            .name = name_at(self->executable, pc),
@@ -30,7 +30,7 @@ void ls_cpu_span_turn(const ls_instance *self, const ls_cpu_stream *stream,
                            .number = stream->replica});
 }
 
-void ls_cpu_span_sweep(const ls_instance *self, int64_t began) {
+void ls_cpu_span_round(const ls_instance *self, int64_t began) {
   if (began == LS_NO_SPAN) return;
   const ls_executable *executable = self->executable;
   const uint32_t pc = (uint32_t)(self->launch - executable->instructions);

@@ -16,10 +16,10 @@ static inline int64_t ls_cpu_span_begin(const ls_instance *self) {
 
 // Ends the span of a stream that ran from an instruction to where it parks or
 // ends.
-void ls_cpu_span_turn(const ls_instance *self, const ls_cpu_stream *stream,
-                      uint32_t pc, int64_t began);
+void ls_cpu_span_stream(const ls_instance *self, const ls_cpu_stream *stream,
+                        uint32_t pc, int64_t began);
 // Ends the span of a round over all lanes of a launch.
-void ls_cpu_span_sweep(const ls_instance *self, int64_t began);
+void ls_cpu_span_round(const ls_instance *self, int64_t began);
 // Ends the span of a host kernel's call; `queued` is the time of submission, or
 // LS_NO_SPAN for inline calls.
 void ls_cpu_span_call(const ls_cpu_host_record *record, int64_t queued,

@@ -49,7 +49,7 @@ void ls_cpu_stacks_reset(ls_cpu_stacks *self) {
 }
 
 // ---- Memory ----------------------------------------------------------------
-static ls_cpu_stack *take(ls_cpu_stacks *self, ls_cpu_stack_pool *pool) {
+static ls_cpu_stack *take_stack(ls_cpu_stacks *self, ls_cpu_stack_pool *pool) {
   ls_cpu_stack *stack = pool->free;
   if (stack != NULL) {
     pool->free = stack->next_free;
@@ -64,14 +64,14 @@ static ls_cpu_stack *take(ls_cpu_stacks *self, ls_cpu_stack_pool *pool) {
   return stack;
 }
 
-static void bring_back(ls_cpu_stacks *self, ls_cpu_stack_pool *pool,
-                       ls_cpu_stack *stack) {
+static void return_stack(ls_cpu_stacks *self, ls_cpu_stack_pool *pool,
+                         ls_cpu_stack *stack) {
   stack->next_free = pool->free;
   pool->free = stack;
   __atomic_sub_fetch(&self->taken, 1, __ATOMIC_RELAXED);
 }
 
-static ls_status no_memory(const ls_cpu_stack *stack, size_t element) {
+static ls_status no_memory_for(const ls_cpu_stack *stack, size_t element) {
   return LS_STATUS(LS_RESOURCE_EXHAUSTED,
                    "no memory for a stack with more than %zu values of %zu "
                    "bytes",
@@ -79,18 +79,18 @@ static ls_status no_memory(const ls_cpu_stack *stack, size_t element) {
 }
 
 // Doubles the capacity, or makes the first allocation.
-static ls_status grow(ls_cpu_stacks *self, ls_cpu_stack *stack) {
+static ls_status grow_stack(ls_cpu_stacks *self, ls_cpu_stack *stack) {
   const size_t element = stack->element;
   size_t capacity = FIRST_BYTES / (element + 1) + 1, bytes = 0;
   if (stack->capacity != 0 &&
       __builtin_mul_overflow(stack->capacity, 2, &capacity)) {
-    return no_memory(stack, element);
+    return no_memory_for(stack, element);
   }
   if (__builtin_mul_overflow(capacity, element, &bytes)) {
-    return no_memory(stack, element);
+    return no_memory_for(stack, element);
   }
   char *data = ls_allocate_large(self->allocator, bytes);
-  if (data == NULL) return no_memory(stack, element);
+  if (data == NULL) return no_memory_for(stack, element);
   if (stack->count != 0) memcpy(data, stack->data, stack->count * element);
   ls_release(self->allocator, stack->data);
   stack->data = data;
@@ -107,7 +107,7 @@ static void set_element(ls_cpu_stack *stack, size_t element) {
 }
 
 // ---- Push and pop ----------------------------------------------------------
-static ls_status check_size(const ls_cpu_stack *stack, size_t size) {
+static ls_status check_element_size(const ls_cpu_stack *stack, size_t size) {
   if (stack->element == size) return ls_ok();
   return ls_internal("a stack of values of %zu bytes is used with %zu bytes",
                      stack->element, size);
@@ -119,16 +119,16 @@ ls_status ls_cpu_stack_push(ls_cpu_stacks *self, ls_cpu_stack_pool *pools,
   ls_cpu_stack_pool *pool = &pools[stack->number];
   const bool was_empty = stack->count == 0;
   if (was_empty) {
-    stack = take(self, pool);
+    stack = take_stack(self, pool);
     if (stack == NULL) return ls_out_of_memory();
     set_element(stack, size);
   }
-  ls_status status = check_size(stack, size);
+  ls_status status = check_element_size(stack, size);
   if (ls_status_is_ok(status) && stack->count == stack->capacity) {
-    status = grow(self, stack);
+    status = grow_stack(self, stack);
   }
   if (!ls_status_is_ok(status)) {
-    if (was_empty) bring_back(self, pool, stack);
+    if (was_empty) return_stack(self, pool, stack);
     return status;
   }
   memcpy(stack->data + stack->count * size, value, size);
@@ -154,10 +154,10 @@ ls_status ls_cpu_stack_pop(ls_cpu_stacks *self, ls_cpu_stack_pool *pools,
     }
     return ls_ok();
   }
-  LS_RETURN_IF_ERROR(check_size(stack, size));
+  LS_RETURN_IF_ERROR(check_element_size(stack, size));
   memcpy(value, stack->data + --stack->count * size, size);
   if (stack->count != 0) return ls_ok();
-  bring_back(self, pool, stack);
+  return_stack(self, pool, stack);
   *out_stack = &pool->empty;
   return ls_ok();
 }

@@ -14,14 +14,14 @@ bool ls_cpu_team_gains(double flops, size_t bytes, int64_t blocks) {
   return blocks >= 2 && ls_cpu_team_nanos(flops, bytes) >= WORTH_NS;
 }
 
-typedef struct job {
+typedef struct team_job {
   const ls_cpu_team *team;
   ls_kernel_loop loop;
   const ls_kernel_call *call;
-} job;
+} team_job;
 
 static void run_blocks(void *user, int worker, int64_t begin, int64_t end) {
-  const job *j = user;
+  const team_job *j = user;
   ls_kernel_call call = *j->call;
   call.scratch = j->team->scratch + (size_t)worker * j->team->stride;
   j->loop(&call, begin, end);
@@ -29,7 +29,7 @@ static void run_blocks(void *user, int worker, int64_t begin, int64_t end) {
 
 void ls_cpu_team_run(const ls_cpu_team *team, ls_kernel_loop loop,
                      const ls_kernel_call *call, int64_t blocks) {
-  job j = {team, loop, call};
+  team_job j = {team, loop, call};
   if (team->workers != NULL) {
     const ls_status status =
         ls_workers_share(team->workers, run_blocks, &j, blocks);

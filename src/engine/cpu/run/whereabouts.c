@@ -32,7 +32,7 @@ static void print_place(const ls_instance *self, uint32_t pc, ls_text *text) {
 }
 
 // Returns the activity of a stream that stands at an instruction.
-static const char *doing_at(const ls_cpu_instruction *at) {
+static const char *activity_at(const ls_cpu_instruction *at) {
   switch (at->code) {
   case LS_CPU_WAIT:
     return "waiting for the value of";
@@ -60,12 +60,12 @@ static void print_host_time(const ls_instance *self, uint32_t pc,
                             ls_text *text) {
   const ls_executable *executable = self->executable;
   if (executable->instructions[pc].code != LS_CPU_HOST_FINISH) return;
-  const int64_t now = ls_runtime_now(executable->backend->runtime);
+  const int64_t now_ns = ls_runtime_now(executable->backend->runtime);
   int64_t longest = 0;
   for (uint32_t i = 0; i <= executable->num_lanes; ++i) {
     const ls_cpu_stream *stream = i == 0 ? &self->main : &self->lanes[i - 1];
     if (LS_CPU_SEEN(stream->pc) != pc) continue;
-    const int64_t time = now - LS_CPU_SEEN(stream->host_since);
+    const int64_t time = now_ns - LS_CPU_SEEN(stream->host_since);
     if (time > longest) longest = time;
   }
   ls_text_append_format(text, ", for %.3g s", (double)longest * 1e-9);
@@ -105,10 +105,11 @@ static void add_number(ranges *self, int32_t number) {
   self->end = number + 1;
 }
 
-static void end_ranges(ranges *self, uint32_t all) {
+static void end_ranges(ranges *self, uint32_t with_others) {
   close_range(self);
-  if (all > self->count) {
-    ls_text_append_format(self->text, " and %u more", all - self->count);
+  if (with_others > self->count) {
+    ls_text_append_format(self->text, " and %u more",
+                          with_others - self->count);
   }
 }
 
@@ -127,8 +128,8 @@ static const ls_cpu_stream *lane_of(const ls_instance *self,
   return &self->lanes[r - launch->share.first];
 }
 
-static bool chooses(const ls_instance *self, const lane_choice *choice,
-                    int32_t r) {
+static bool selects_lane(const ls_instance *self, const lane_choice *choice,
+                         int32_t r) {
   const ls_cpu_stream *lane = lane_of(self, choice->launch, r);
   if (!choice->by_slot) {
     return !LS_CPU_SEEN(lane->ended) && LS_CPU_SEEN(lane->pc) == choice->pc;
@@ -142,7 +143,7 @@ static uint32_t count_lanes(const ls_instance *self,
   const ls_cpu_share *share = &choice->launch->share;
   uint32_t count = 0;
   for (int32_t r = share->first; r < share->end; ++r)
-    count += chooses(self, choice, r);
+    count += selects_lane(self, choice, r);
   return count;
 }
 
@@ -153,7 +154,7 @@ static void print_lanes(const ls_instance *self, const lane_choice *choice,
   ranges numbers = {.text = text, .begin = -1, .end = -1};
   ls_text_append(text, count == 1 ? "replica " : "replicas ");
   for (int32_t r = share->first; r < share->end; ++r)
-    if (chooses(self, choice, r)) add_number(&numbers, r);
+    if (selects_lane(self, choice, r)) add_number(&numbers, r);
   end_ranges(&numbers, count);
 }
 
@@ -178,12 +179,12 @@ static void print_calls(const ls_instance *self, uint32_t pc, ls_text *text) {
 }
 
 // Returns true if a lower lane stands at the same position.
-static bool is_told(const ls_instance *self, const ls_cpu_launch *launch,
-                    int32_t replica) {
+static bool is_printed(const ls_instance *self, const ls_cpu_launch *launch,
+                       int32_t replica) {
   const lane_choice same = {
       .launch = launch, .pc = LS_CPU_SEEN(lane_of(self, launch, replica)->pc)};
   for (int32_t r = launch->share.first; r < replica; ++r)
-    if (chooses(self, &same, r)) return true;
+    if (selects_lane(self, &same, r)) return true;
   return false;
 }
 
@@ -197,12 +198,12 @@ static void print_all_lanes(const ls_instance *self,
       ++ended;
       continue;
     }
-    if (is_told(self, launch, r)) continue;
+    if (is_printed(self, launch, r)) continue;
     const uint32_t pc = LS_CPU_SEEN(lane->pc);
     ls_text_append(text, "  ");
     print_lanes(self, &(lane_choice){.launch = launch, .pc = pc}, text);
     ls_text_append_format(text, ": %s ",
-                          doing_at(&executable->instructions[pc]));
+                          activity_at(&executable->instructions[pc]));
     print_place(self, pc, text);
     print_host_time(self, pc, text);
     ls_text_append_char(text, '\n');
@@ -223,7 +224,7 @@ static bool is_of_launch(const ls_cpu_launch *launch, uint32_t slot) {
 static void print_merges(const ls_instance *self, const ls_cpu_launch *launch,
                          ls_text *text) {
   const ls_executable *executable = self->executable;
-  const uint32_t replicas = ls_cpu_own(&launch->share);
+  const uint32_t replicas = ls_cpu_num_local(&launch->share);
   for (uint32_t pc = 0; pc < executable->num_instructions; ++pc) {
     const ls_cpu_instruction *at = &executable->instructions[pc];
     if (at->code != LS_CPU_POST) continue;
@@ -248,7 +249,7 @@ static void print_event(const ls_instance *self, const ls_cpu_event *event,
                         ls_text *text) {
   const uint64_t path = LS_CPU_SEEN(event->path);
   const uint64_t who = LS_CPU_SEEN(event->who);
-  const uint32_t from = (uint32_t)(path >> 32), to = (uint32_t)path;
+  const uint32_t from = (uint32_t)(path >> 32), target = (uint32_t)path;
   const int32_t replica = (int32_t)(uint32_t)who;
   const ls_cpu_event_kind kind = (ls_cpu_event_kind)(who >> 32);
   const size_t most = self->executable->num_instructions;
@@ -257,7 +258,7 @@ static void print_event(const ls_instance *self, const ls_cpu_event *event,
     return;
   }
   // The halves of two different events may not fit together.
-  if (kind == LS_CPU_EVENT_NONE || from >= most || to >= most) return;
+  if (kind == LS_CPU_EVENT_NONE || from >= most || target >= most) return;
   if (replica == LS_CPU_MAIN) {
     ls_text_append(text, "    shared code");
   } else {
@@ -266,20 +267,20 @@ static void print_event(const ls_instance *self, const ls_cpu_event *event,
   ls_text_append(text, kind == LS_CPU_EVENT_HOST ? " called the host in "
                                                  : " ran from ");
   print_place(self, from, text);
-  if (kind == LS_CPU_EVENT_TURN) {
+  if (kind == LS_CPU_EVENT_RUN) {
     ls_text_append(text, " to ");
-    print_place(self, to, text);
+    print_place(self, target, text);
   }
   ls_text_append_char(text, '\n');
 }
 
 static void print_events(const ls_instance *self,
                          const ls_cpu_recorder *recorder, ls_text *text) {
-  enum { TOLD = 16 };
+  enum { MOST_EVENTS = 16 };
   const uint32_t count = LS_CPU_SEEN(recorder->count);
-  const uint32_t told = count < TOLD ? count : TOLD;
+  const uint32_t num_events = count < MOST_EVENTS ? count : MOST_EVENTS;
   ls_text_append(text, "  the last events, newest first:\n");
-  for (uint32_t i = 1; i <= told; ++i) {
+  for (uint32_t i = 1; i <= num_events; ++i) {
     print_event(self, &recorder->events[(count - i) % LS_CPU_EVENTS], text);
   }
 }
@@ -290,7 +291,7 @@ static void print_places(const ls_instance *self, ls_text *text) {
   const ls_cpu_instruction *at = &self->executable->instructions[pc];
   ls_text_append_format(text, "step %llu\n",
                         (unsigned long long)LS_CPU_SEEN(self->step));
-  ls_text_append_format(text, "  shared code: %s", doing_at(at));
+  ls_text_append_format(text, "  shared code: %s", activity_at(at));
   if (at->code != LS_CPU_JOIN) {
     ls_text_append_char(text, ' ');
     print_place(self, pc, text);
@@ -312,21 +313,21 @@ void ls_cpu_print_whereabouts(const ls_instance *self, ls_text *text) {
     print_events(self, &self->workers[i].recorder, text);
 }
 
-static ls_status with_table(const ls_instance *self, ls_code code,
-                            const char *what) {
+static ls_status make_report(const ls_instance *self, ls_code code,
+                             const char *summary) {
   ls_text text;
   ls_text_init(&text, self->allocator);
   ls_cpu_print_whereabouts(self, &text);
   if (text.size > 0) text.data[text.size - 1] = '\0';  // The last newline.
-  ls_status status = LS_STATUS(code, "%s\n%s", what, ls_text_data(&text));
+  ls_status status = LS_STATUS(code, "%s\n%s", summary, ls_text_data(&text));
   ls_text_deinit(&text);
   return status;
 }
 
 ls_status ls_cpu_deadlock(const ls_instance *self) {
-  return with_table(self, LS_FAILED_PRECONDITION,
-                    "the replicas wait for each other: not all come to the "
-                    "same collectives");
+  return make_report(self, LS_FAILED_PRECONDITION,
+                     "the replicas wait for each other: not all come to the "
+                     "same collectives");
 }
 
 void ls_cpu_print_other(const ls_instance *self, ls_text *text) {
@@ -348,23 +349,23 @@ static ls_status add_others(ls_status status, const ls_instance *self,
     if (text.size > 0) text.data[--text.size] = '\0';  // The last newline.
   }
   ls_cpu_backend_print_others(self, parts, count, &text);
-  ls_status all = status;
+  ls_status with_others = status;
   if (text.size > 0) {
-    all = LS_STATUS(LS_DEADLINE_EXCEEDED, "%s%s", ls_status_message(status),
-                    ls_text_data(&text));
+    with_others = LS_STATUS(LS_DEADLINE_EXCEEDED, "%s%s",
+                            ls_status_message(status), ls_text_data(&text));
     ls_status_free(status);
   }
   ls_text_deinit(&text);
-  return all;
+  return with_others;
 }
 
 ls_status ls_cpu_stalled(const ls_instance *self, ls_instance *const *parts,
                          size_t count) {
-  char what[128];
-  ls_format(what, sizeof(what),
+  char summary[128];
+  ls_format(summary, sizeof(summary),
             "nothing has gone on for %.3g s; who waits where:",
             (double)ls_runtime_stall_nanos(self->executable->backend->runtime) *
                 1e-9);
-  const ls_status status = with_table(self, LS_DEADLINE_EXCEEDED, what);
+  const ls_status status = make_report(self, LS_DEADLINE_EXCEEDED, summary);
   return count == 0 ? status : add_others(status, self, parts, count);
 }

@@ -25,17 +25,17 @@ enum { SCORES = 32768, LEAST_BAND = 16, MOST_BAND = 128, BLOCK_WORK = 1 << 19 };
 enum { CAUSAL_BAND = 32 };
 
 // ---- Plan ------------------------------------------------------------------
-static ls_cpu_head_place place_of(uint32_t operand, ls_shape shape,
-                                  int64_t offset, int64_t width,
-                                  int64_t heads) {
+static ls_cpu_head_place find_head_place(uint32_t operand, ls_shape shape,
+                                         int64_t offset, int64_t width,
+                                         int64_t heads) {
   return (ls_cpu_head_place){operand, offset, shape.dim[1], width / heads,
                              shape.dim[2]};
 }
 
 // Finds q, k and v in the operands from number `first` on: three operands, or
 // all three side by side in one.
-static void find_places(ls_cpu_attention_params *self,
-                        const ls_kernel_plan *plan, uint32_t first) {
+static void find_qkv(ls_cpu_attention_params *self, const ls_kernel_plan *plan,
+                     uint32_t first) {
   ls_cpu_head_place *const places[] = {&self->q, &self->k, &self->v};
   ls_cpu_head_place *const results[] = {&self->dq, &self->dk, &self->dv};
   const bool packed = plan->num_in == first + 1;
@@ -43,8 +43,8 @@ static void find_places(ls_cpu_attention_params *self,
     const uint32_t number = packed ? 0 : i;
     const ls_shape shape = plan->in[first + number].shape;
     const int64_t width = packed ? shape.dim[2] / 3 : shape.dim[2];
-    *places[i] = place_of(first + number, shape, packed ? i * width : 0, width,
-                          self->heads);
+    *places[i] = find_head_place(first + number, shape, packed ? i * width : 0,
+                                 width, self->heads);
     *results[i] = *places[i];
     results[i]->operand = number;
   }
@@ -73,15 +73,15 @@ static size_t product_scratch(const ls_cpu_attention_params *self,
   };
   size_t size = 0;
   for (size_t i = 0; i < LS_COUNT_OF(products); ++i) {
-    const size_t one = size_of(&products[i]);
-    if (one > size) size = one;
+    const size_t product_bytes = size_of(&products[i]);
+    if (product_bytes > size) size = product_bytes;
   }
   return size;
 }
 
 static size_t table_scratch(const ls_cpu_attention_params *self,
                             const ls_cpu_kernels *kernels, bool gradient) {
-  if (self->whole == NULL)
+  if (self->head_kernels == NULL)
     return product_scratch(self, self->dtype == LS_DTYPE_F64
                                      ? kernels->product_f64_scratch
                                      : kernels->product_scratch);
@@ -89,7 +89,7 @@ static size_t table_scratch(const ls_cpu_attention_params *self,
                             .keys = (size_t)self->k.rows,
                             .depth = (size_t)self->q.depth,
                             .value_depth = (size_t)self->v.depth};
-  return self->whole->scratch(&head, gradient);
+  return self->head_kernels->scratch(&head, gradient);
 }
 
 static ls_status plan_attention(ls_kernel_plan *plan, uint32_t first,
@@ -109,14 +109,14 @@ static ls_status plan_attention(ls_kernel_plan *plan, uint32_t first,
   self->wide = f64 ? sizeof(double) : sizeof(float);
   self->heads = ls_node_int(plan->node, LS_ATTR_ID_NUM_HEADS);
   self->causal = ls_node_int(plan->node, LS_ATTR_ID_CAUSAL) != 0;
-  find_places(self, plan, first);
+  find_qkv(self, plan, first);
   const ls_attr *scale = ls_node_attr(plan->node, LS_ATTR_ID_SCALE);
   self->scale = scale != NULL
                     ? scale->as.f
                     : 1.0 / sqrt((double)ls_max_i64(1, self->q.depth));
   if (!f64 && self->product == plan->kernels->product_f32)
-    self->whole = plan->kernels->attention;
-  if (self->whole != NULL)
+    self->head_kernels = plan->kernels->attention;
+  if (self->head_kernels != NULL)
     self->band = ls_max_i64(1, self->q.rows);
   else
     self->band = band_of(self);
@@ -132,7 +132,7 @@ static double scores_of(const ls_cpu_attention_params *self) {
   if (!self->causal) return rows * keys;
   // In a band all queries use the keys of the last one; a whole head has no
   // bands.
-  const double band = self->whole != NULL ? 1 : (double)self->band;
+  const double band = self->head_kernels != NULL ? 1 : (double)self->band;
   return rows * (rows + band) / 2;
 }
 
@@ -151,8 +151,8 @@ static void set_blocks(ls_kernel_plan *plan, ls_cpu_attention_params *self,
 ls_status kernel_attention(ls_kernel_plan *plan) {
   ls_cpu_attention_params *self = NULL;
   LS_RETURN_IF_ERROR(plan_attention(plan, 0, &self));
-  self->out = place_of(0, plan->out[0].shape, 0, plan->out[0].shape.dim[2],
-                       self->heads);
+  self->out = find_head_place(0, plan->out[0].shape, 0,
+                              plan->out[0].shape.dim[2], self->heads);
   set_blocks(plan, self,
              scores_of(self) * (double)(self->q.depth + self->v.depth), false);
   plan->loop = ls_cpu_attend;
@@ -163,8 +163,8 @@ ls_status kernel_attention(ls_kernel_plan *plan) {
 ls_status kernel_attention_grad(ls_kernel_plan *plan) {
   ls_cpu_attention_params *self = NULL;
   LS_RETURN_IF_ERROR(plan_attention(plan, 1, &self));
-  self->out =
-      place_of(0, plan->in[0].shape, 0, plan->in[0].shape.dim[2], self->heads);
+  self->out = find_head_place(0, plan->in[0].shape, 0, plan->in[0].shape.dim[2],
+                              self->heads);
   set_blocks(plan, self,
              scores_of(self) * (double)(3 * self->q.depth + 2 * self->v.depth),
              true);

@@ -28,14 +28,15 @@ static size_t divide_scratch(const ls_cpu_attention_params *self, bool gradient,
                              attention_work *work, char *scratch) {
   const int64_t keys = self->k.rows, queries = self->band;
   const bool half = ls_is_half(self->dtype);
-  const int64_t scores = self->whole == NULL ? queries * keys : 0;
+  const int64_t scores = self->head_kernels == NULL ? queries * keys : 0;
   struct {
     void **part;
     int64_t elements;
   } const parts[] = {
       {&work->scores, scores},
       {&work->dscores, gradient ? scores : 0},
-      {&work->q, half || self->whole == NULL ? queries * self->q.depth : 0},
+      {&work->q,
+       half || self->head_kernels == NULL ? queries * self->q.depth : 0},
       {&work->k, half ? keys * self->k.depth : 0},
       {&work->v, half ? keys * self->v.depth : 0},
       {&work->rows, half ? queries * self->v.depth : 0},
@@ -63,8 +64,8 @@ static size_t bytes_before(const attention_work *work,
   return (size_t)element * self->element;
 }
 
-static const void *row_of(const attention_work *work,
-                          const ls_cpu_head_place *at, int64_t row) {
+static const void *find_row(const attention_work *work,
+                            const ls_cpu_head_place *at, int64_t row) {
   return (const char *)work->call->in[at->operand] +
          bytes_before(work, at, row);
 }
@@ -74,8 +75,8 @@ static void *result_row_of(const attention_work *work,
   return (char *)work->call->out[at->operand] + bytes_before(work, at, row);
 }
 
-static void *shifted(const ls_cpu_attention_params *self, void *data,
-                     int64_t elements) {
+static void *address_of(const ls_cpu_attention_params *self, void *data,
+                        int64_t elements) {
   return (char *)data + (size_t)elements * self->wide;
 }
 
@@ -83,7 +84,7 @@ static void *shifted(const ls_cpu_attention_params *self, void *data,
 static matrix open_rows(const attention_work *work, const ls_cpu_head_place *at,
                         int64_t row, int64_t rows, void *room) {
   const ls_cpu_attention_params *self = work->self;
-  const void *data = row_of(work, at, row);
+  const void *data = find_row(work, at, row);
   if (!ls_is_half(self->dtype))
     return (matrix){(void *)(uintptr_t)data, at->pitch};
   for (int64_t i = 0; i < rows; ++i)
@@ -110,9 +111,9 @@ static void keep_rows(const attention_work *work, const ls_cpu_head_place *at,
 }
 
 // Computes c = a b, m x n, with inner size k.
-static void multiply(const attention_work *work, int64_t m, int64_t n,
-                     int64_t k, matrix a, bool turn_a, matrix b, bool turn_b,
-                     matrix c, bool accumulate) {
+static void multiply_matrices(const attention_work *work, int64_t m, int64_t n,
+                              int64_t k, matrix a, bool turn_a, matrix b,
+                              bool turn_b, matrix c, bool accumulate) {
   const ls_cpu_product product = {.m = (size_t)m,
                                   .n = (size_t)n,
                                   .k = (size_t)k,
@@ -125,8 +126,8 @@ static void multiply(const attention_work *work, int64_t m, int64_t n,
                                   .a_transposed = turn_a,
                                   .b_transposed = turn_b,
                                   .accumulate = accumulate};
-  const ls_cpu_block all = {0, (size_t)m, 0, (size_t)n};
-  work->self->product(&product, &all, work->table);
+  const ls_cpu_block full_block = {0, (size_t)m, 0, (size_t)n};
+  work->self->product(&product, &full_block, work->table);
 }
 
 // ---- Whole heads -----------------------------------------------------------
@@ -174,7 +175,7 @@ static void attend_whole(const attention_work *work) {
   const ls_cpu_attention_params *self = work->self;
   ls_cpu_head after, head = open_head(work, false);
   head.next = head_after(work, false, &after);
-  self->whole->attend(&head, work->table);
+  self->head_kernels->attend(&head, work->table);
   keep_rows(work, &self->out, 0, self->q.rows, work->rows);
 }
 
@@ -182,7 +183,7 @@ static void differentiate_whole(const attention_work *work) {
   const ls_cpu_attention_params *self = work->self;
   ls_cpu_head after, head = open_head(work, true);
   head.next = head_after(work, true, &after);
-  self->whole->differentiate(&head, work->table);
+  self->head_kernels->differentiate(&head, work->table);
   keep_rows(work, &self->dq, 0, self->q.rows, work->dq);
   keep_rows(work, &self->dk, 0, self->k.rows, work->dk);
   keep_rows(work, &self->dv, 0, self->k.rows, work->dv);
@@ -202,15 +203,15 @@ static query_band band_at(const ls_cpu_attention_params *self, int64_t begin) {
 }
 
 // Returns how many keys a query of the band uses; the rest of its row is 0.
-static int64_t seen(const ls_cpu_attention_params *self, const query_band *b,
-                    int64_t row) {
+static int64_t count_seen_keys(const ls_cpu_attention_params *self,
+                               const query_band *b, int64_t row) {
   return self->causal ? b->begin + row + 1 : b->keys;
 }
 
 static void clear_unseen(const attention_work *work, const query_band *b,
                          void *rows, int64_t row) {
-  const int64_t from = seen(work->self, b, row);
-  memset(shifted(work->self, rows, row * b->keys + from), 0,
+  const int64_t from = count_seen_keys(work->self, b, row);
+  memset(address_of(work->self, rows, row * b->keys + from), 0,
          (size_t)(b->keys - from) * work->self->wide);
 }
 
@@ -221,14 +222,14 @@ static void find_probabilities(const attention_work *work, const query_band *b,
   const int64_t depth = self->q.depth;
   const matrix q = open_rows(work, &self->q, b->begin, b->rows, work->q);
   for (int64_t i = 0; i < b->rows; ++i)
-    self->norms->scale(shifted(self, work->q, i * depth),
-                       shifted(self, q.data, i * q.pitch), self->scale,
+    self->norms->scale(address_of(self, work->q, i * depth),
+                       address_of(self, q.data, i * q.pitch), self->scale,
                        (size_t)depth);
-  multiply(work, b->rows, b->keys, depth, (matrix){work->q, depth}, false, k,
-           true, (matrix){work->scores, b->keys}, false);
+  multiply_matrices(work, b->rows, b->keys, depth, (matrix){work->q, depth},
+                    false, k, true, (matrix){work->scores, b->keys}, false);
   for (int64_t i = 0; i < b->rows; ++i) {
-    void *row = shifted(self, work->scores, i * b->keys);
-    const int64_t n = seen(self, b, i);
+    void *row = address_of(self, work->scores, i * b->keys);
+    const int64_t n = count_seen_keys(self, b, i);
     if (self->dtype == LS_DTYPE_F64)
       ls_softmax_f64(row, row, n);
     else
@@ -238,16 +239,16 @@ static void find_probabilities(const attention_work *work, const query_band *b,
 }
 
 // ---- Forward ---------------------------------------------------------------
-static void attend(const attention_work *work) {
+static void attend_in_bands(const attention_work *work) {
   const ls_cpu_attention_params *self = work->self;
   const matrix k = open_rows(work, &self->k, 0, self->k.rows, work->k);
   const matrix v = open_rows(work, &self->v, 0, self->v.rows, work->v);
   for (int64_t i = 0; i < self->q.rows; i += self->band) {
     const query_band b = band_at(self, i);
     find_probabilities(work, &b, k);
-    multiply(work, b.rows, self->v.depth, b.keys,
-             (matrix){work->scores, b.keys}, false, v, false,
-             place_rows(work, &self->out, i, work->rows), false);
+    multiply_matrices(work, b.rows, self->v.depth, b.keys,
+                      (matrix){work->scores, b.keys}, false, v, false,
+                      place_rows(work, &self->out, i, work->rows), false);
     keep_rows(work, &self->out, i, b.rows, work->rows);
   }
 }
@@ -261,7 +262,7 @@ void ls_cpu_attend(const ls_kernel_call *call, int64_t begin_block,
   divide_scratch(self, false, &work, call->scratch);
   for (work.unit = begin_block * self->units_per_block; work.unit < end;
        ++work.unit)
-    (self->whole != NULL ? attend_whole : attend)(&work);
+    (self->head_kernels != NULL ? attend_whole : attend_in_bands)(&work);
 }
 
 // ---- Gradient --------------------------------------------------------------
@@ -277,20 +278,21 @@ static void differentiate_band(const attention_work *work, const query_band *b,
   const matrix p = {work->scores, keys}, ds = {work->dscores, keys};
   find_probabilities(work, b, k);
   const matrix d = open_rows(work, &self->out, b->begin, rows, work->rows);
-  multiply(work, keys, value_depth, rows, p, true, d, false, dv, add);
-  multiply(work, rows, keys, value_depth, d, false, v, true, ds, false);
+  multiply_matrices(work, keys, value_depth, rows, p, true, d, false, dv, add);
+  multiply_matrices(work, rows, keys, value_depth, d, false, v, true, ds,
+                    false);
   for (int64_t i = 0; i < rows; ++i) {
-    void *row = shifted(self, ds.data, i * keys);
-    self->norms->softmax_gradient(row, shifted(self, p.data, i * keys), row,
-                                  (size_t)seen(self, b, i));
+    void *row = address_of(self, ds.data, i * keys);
+    self->norms->softmax_gradient(row, address_of(self, p.data, i * keys), row,
+                                  (size_t)count_seen_keys(self, b, i));
     clear_unseen(work, b, ds.data, i);
   }
-  multiply(work, keys, depth, rows, ds, true, (matrix){work->q, depth}, false,
-           dk, add);
+  multiply_matrices(work, keys, depth, rows, ds, true, (matrix){work->q, depth},
+                    false, dk, add);
   const matrix dq = place_rows(work, &self->dq, b->begin, work->dq);
-  multiply(work, rows, depth, keys, ds, false, k, false, dq, false);
+  multiply_matrices(work, rows, depth, keys, ds, false, k, false, dq, false);
   for (int64_t i = 0; i < rows; ++i) {
-    void *row = shifted(self, dq.data, i * dq.pitch);
+    void *row = address_of(self, dq.data, i * dq.pitch);
     self->norms->scale(row, row, self->scale, (size_t)depth);
   }
   keep_rows(work, &self->dq, b->begin, rows, work->dq);
@@ -300,10 +302,11 @@ static void differentiate_band(const attention_work *work, const query_band *b,
 static void clear_rows(const ls_cpu_attention_params *self, matrix m,
                        int64_t rows, int64_t depth) {
   for (int64_t i = 0; i < rows; ++i)
-    memset(shifted(self, m.data, i * m.pitch), 0, (size_t)depth * self->wide);
+    memset(address_of(self, m.data, i * m.pitch), 0,
+           (size_t)depth * self->wide);
 }
 
-static void differentiate(const attention_work *work) {
+static void differentiate_in_bands(const attention_work *work) {
   const ls_cpu_attention_params *self = work->self;
   const int64_t keys = self->k.rows;
   const matrix k = open_rows(work, &self->k, 0, keys, work->k);
@@ -332,7 +335,8 @@ void ls_cpu_attend_gradient(const ls_kernel_call *call, int64_t begin_block,
   divide_scratch(self, true, &work, call->scratch);
   for (work.unit = begin_block * self->units_per_block; work.unit < end;
        ++work.unit)
-    (self->whole != NULL ? differentiate_whole : differentiate)(&work);
+    (self->head_kernels != NULL ? differentiate_whole
+                                : differentiate_in_bands)(&work);
 }
 
 size_t ls_cpu_attention_scratch(const ls_cpu_attention_params *self,

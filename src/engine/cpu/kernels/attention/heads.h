@@ -17,7 +17,7 @@ typedef struct ls_cpu_attention_params {
   const ls_cpu_kernels *kernels;
   const ls_cpu_norms *norms;
   // Kernels for whole heads; NULL: bands of products.
-  const ls_cpu_attention *whole;
+  const ls_cpu_attention *head_kernels;
   ls_cpu_product_fn *product;
   ls_dtype dtype;
   // Bytes of an operand's element, and of a computed one.

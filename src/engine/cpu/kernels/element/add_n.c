@@ -31,7 +31,8 @@ static int64_t split_of(int64_t count) {
 
 // Returns operand `index` in the type of the computation: in place, or widened
 // to `room`.
-static const void *leaf(const add_n_chunk *c, int64_t index, void *room) {
+static const void *load_operand(const add_n_chunk *c, int64_t index,
+                                void *room) {
   const void *from =
       (const char *)c->in[index] + (size_t)c->at * c->self->element;
   if (c->self->half == LS_DTYPE_NONE) return from;
@@ -50,11 +51,11 @@ static void add_range(const add_n_chunk *c, int64_t begin, int64_t end,
   char *below = scratch + 2 * self->chunk;
   const void *terms[2] = {out, right_room};
   if (middle - begin == 1)
-    terms[0] = leaf(c, begin, left_room);
+    terms[0] = load_operand(c, begin, left_room);
   else
     add_range(c, begin, middle, out, below);
   if (end - middle == 1)
-    terms[1] = leaf(c, middle, right_room);
+    terms[1] = load_operand(c, middle, right_room);
   else
     add_range(c, middle, end, right_room, below);
   self->pair.span(&self->pair, out, terms, c->count);

@@ -23,7 +23,7 @@ typedef struct chain {
   uint32_t num_stages;
 } chain;
 
-static bool is_scalar(const ls_fused_step *step, uint32_t operand) {
+static bool is_scalar_operand(const ls_fused_step *step, uint32_t operand) {
   return (step->work->scalars >> operand & 1U) != 0;
 }
 
@@ -35,7 +35,7 @@ static uint8_t result_of(const ls_fused_step *step) {
 static uint32_t reads_of(const ls_fused_step *step, uint8_t slot) {
   uint32_t count = 0;
   for (uint32_t k = 0; k < step->work->num_in; ++k)
-    count += step->slot[k] == slot && !is_scalar(step, k);
+    count += step->slot[k] == slot && !is_scalar_operand(step, k);
   return count;
 }
 
@@ -46,7 +46,7 @@ static bool has_stage(const ls_cpu_chains *chains, const ls_fused_step *step) {
 
 // Returns true if the result of step `i` must be stored in its slot: something
 // reads it that does not find it in the accumulator.
-static bool is_wanted(const chain *self, uint32_t i) {
+static bool must_store(const chain *self, uint32_t i) {
   const uint8_t slot = result_of(&self->steps[i]);
   for (uint32_t j = i + 1; j < self->num_steps; ++j) {
     const bool is_next = j == i + 1 && j < self->end;
@@ -65,7 +65,7 @@ static uint8_t choose_kept(const chain *self) {
   for (uint32_t i = self->begin; i < self->end; ++i) {
     const ls_fused_step *step = &self->steps[i];
     for (uint32_t k = 0; k < step->work->num_in; ++k)
-      reads[step->slot[k]] += !is_scalar(step, k);
+      reads[step->slot[k]] += !is_scalar_operand(step, k);
     is_written[result_of(step)] = true;
   }
   uint8_t best = NO_SLOT;
@@ -78,7 +78,7 @@ static uint8_t choose_kept(const chain *self) {
   return best;
 }
 
-static void push(chain *self, ls_chain_stage_fn *run, uint8_t slot) {
+static void push_stage(chain *self, ls_chain_stage_fn *run, uint8_t slot) {
   self->stages[self->num_stages++] =
       (ls_chain_stage){.run = run, .slot = {slot}};
   self->product = LS_CHAIN_SOURCES;
@@ -102,14 +102,15 @@ static bool joins_product(chain *self, uint16_t op, bool on_left,
 
 // Combines the accumulator with operand `k`, which is on the left if it is the
 // first.
-static void combine(chain *self, const ls_fused_step *step, uint32_t k) {
+static void combine_operand(chain *self, const ls_fused_step *step,
+                            uint32_t k) {
   const uint16_t op = step->work->f32_op;
   const uint8_t slot = step->slot[k];
-  const uint32_t source = is_scalar(step, k)   ? LS_CHAIN_NUMBER
-                          : slot == self->kept ? LS_CHAIN_KEPT
-                                               : LS_CHAIN_ARRAY;
+  const uint32_t source = is_scalar_operand(step, k) ? LS_CHAIN_NUMBER
+                          : slot == self->kept       ? LS_CHAIN_KEPT
+                                                     : LS_CHAIN_ARRAY;
   if (joins_product(self, op, k == 0, source, slot)) return;
-  push(self, self->chains->binary[op][k == 0][source], slot);
+  push_stage(self, self->chains->binary[op][k == 0][source], slot);
   if (op == LS_OP_MUL) self->product = source;
 }
 
@@ -119,20 +120,20 @@ static void add_step(chain *self, uint32_t i) {
   const ls_fused_step *step = &self->steps[i];
   uint32_t k = 0;  // Operand that is in the accumulator.
   if (step->work->num_in == 2 &&
-      (is_scalar(step, 0) ||
+      (is_scalar_operand(step, 0) ||
        (step->slot[0] != self->held && step->slot[1] == self->held)))
     k = 1;
   if (step->slot[k] != self->held)
-    push(self, self->chains->load, step->slot[k]);
+    push_stage(self, self->chains->load, step->slot[k]);
   if (step->work->num_in == 2)
-    combine(self, step, 1 - k);
+    combine_operand(self, step, 1 - k);
   else
-    push(self, self->chains->unary[step->work->f32_op], 0);
+    push_stage(self, self->chains->unary[step->work->f32_op], 0);
   self->held = result_of(step);
   if (i + 1 == self->end)
-    push(self, self->chains->store_last, self->held);
-  else if (is_wanted(self, i))
-    push(self, self->chains->store, self->held);
+    push_stage(self, self->chains->store_last, self->held);
+  else if (must_store(self, i))
+    push_stage(self, self->chains->store, self->held);
 }
 
 static const ls_chain_stage *make_stages(chain *self, ls_arena *arena) {
@@ -140,7 +141,7 @@ static const ls_chain_stage *make_stages(chain *self, ls_arena *arena) {
   self->product = LS_CHAIN_SOURCES;
   self->held = NO_SLOT;
   self->kept = choose_kept(self);
-  if (self->kept != NO_SLOT) push(self, self->chains->keep, self->kept);
+  if (self->kept != NO_SLOT) push_stage(self, self->chains->keep, self->kept);
   for (uint32_t i = self->begin; i < self->end; ++i)
     add_step(self, i);
   return ls_arena_copy(arena, self->stages,

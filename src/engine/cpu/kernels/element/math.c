@@ -42,8 +42,8 @@
   }                                                                            \
   static inline T nearest_away_##D(T x) {                                      \
     const T size = FABS(x), less = below_##D(size);                            \
-    const T more = size - less >= (T)0.5 ? (T)1 : (T)0;                        \
-    return COPYSIGN(less + more, x);                                           \
+    const T step_up = size - less >= (T)0.5 ? (T)1 : (T)0;                     \
+    return COPYSIGN(less + step_up, x);                                        \
   }
 ROUNDING(F32, float, fabsf, copysignf, 0x1p23F)
 ROUNDING(F64, double, fabs, copysign, 0x1p52)

@@ -50,8 +50,8 @@ LS_EACH_SIZE(TAKE, take)
     const int64_t across = self->across;                                       \
     for (int64_t i = 0; i < count; ++i) {                                      \
       if (at[i] < 0 || at[i] >= size) continue;                                \
-      T *to = &o[at[i] * inner + across * (column + i)];                       \
-      *to = E(D, T, W, *to, u[column + i]);                                    \
+      T *target = &o[at[i] * inner + across * (column + i)];                   \
+      *target = E(D, T, W, *target, u[column + i]);                            \
     }                                                                          \
   }
 LS_EACH_INTEGER(ADD, add, ADD_NUMBER)

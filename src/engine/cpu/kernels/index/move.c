@@ -149,9 +149,9 @@ static void tile_loop(const ls_kernel_call *call, int64_t begin_block,
     const int64_t outer = row_tile / self->row_tiles;
     const int64_t from = self->base + ls_walk_at(&self->outer, outer).offset +
                          r + c * self->column_step;
-    const int64_t to =
+    const int64_t target =
         ls_walk_at(&self->result, outer).offset + r * self->row_pitch + c;
-    self->tile(self, (char *)call->out[0] + (size_t)to * self->element,
+    self->tile(self, (char *)call->out[0] + (size_t)target * self->element,
                (const char *)call->in[0] + (size_t)from * self->element,
                ls_min_i64(TILE_ROWS, self->rows - r),
                ls_min_i64(TILE_COLUMNS, self->columns - c));
@@ -226,28 +226,28 @@ ls_status kernel_copy(ls_kernel_plan *plan) {
 }
 
 ls_status kernel_broadcast(ls_kernel_plan *plan) {
-  const ls_shape from = plan->in[0].shape, to = plan->out[0].shape;
+  const ls_shape from = plan->in[0].shape, target = plan->out[0].shape;
   ls_strided_dims dims = {0};
-  for (int32_t i = 0; i < to.rank; ++i) {
-    const int32_t axis = i - (to.rank - from.rank);
+  for (int32_t i = 0; i < target.rank; ++i) {
+    const int32_t axis = i - (target.rank - from.rank);
     const bool repeated = axis < 0 || from.dim[axis] == 1;
-    ls_strided_dims_add(&dims, to.dim[i],
+    ls_strided_dims_add(&dims, target.dim[i],
                         repeated ? 0 : ls_step_of(from, axis));
   }
   return ls_move_plan(plan, dims, 0);
 }
 
 ls_status kernel_transpose(ls_kernel_plan *plan) {
-  const ls_shape from = plan->in[0].shape, to = plan->out[0].shape;
+  const ls_shape from = plan->in[0].shape, target = plan->out[0].shape;
   const ls_attr *permutation = ls_node_attr(plan->node, LS_ATTR_ID_PERMUTATION);
   if (permutation == NULL || permutation->kind != LS_ATTR_INTS ||
-      permutation->as.ints.count != (size_t)to.rank)
+      permutation->as.ints.count != (size_t)target.rank)
     return ls_internal("lowered transpose without a permutation of rank %d",
-                       to.rank);
+                       target.rank);
   ls_strided_dims dims = {0};
-  for (int32_t i = 0; i < to.rank; ++i) {
+  for (int32_t i = 0; i < target.rank; ++i) {
     const int32_t axis = (int32_t)permutation->as.ints.items[i];
-    ls_strided_dims_add(&dims, to.dim[i], ls_step_of(from, axis));
+    ls_strided_dims_add(&dims, target.dim[i], ls_step_of(from, axis));
   }
   return ls_move_plan(plan, dims, 0);
 }

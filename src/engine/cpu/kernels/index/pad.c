@@ -8,7 +8,7 @@
 // ---- Pad -------------------------------------------------------------------
 // Padding of one dimension: operand index i becomes low + i * stride.
 typedef struct padding {
-  int64_t from, to;  // Sizes of operand and result.
+  int64_t operand, result;  // Sizes of operand and result.
   int64_t low, stride;
   int64_t step;  // Stride in elements of the operand.
 } padding;
@@ -36,18 +36,18 @@ LS_EACH_SIZE(FILL, fill)
 
 // Returns the offset of row `row` of the result in the operand; -1: it is all
 // padding.
-static int64_t source_of(const pad_params *self, int64_t row) {
+static int64_t find_source_row(const pad_params *self, int64_t row) {
   int64_t offset = 0;
   for (int32_t i = self->num_outer; i-- > 0;) {
     const padding *p = &self->outer[i];
-    int64_t index = row % p->to - p->low;
-    row /= p->to;
+    int64_t index = row % p->result - p->low;
+    row /= p->result;
     if (index < 0) return -1;
     if (p->stride > 1) {
       if (index % p->stride != 0) return -1;
       index /= p->stride;
     }
-    if (index >= p->from) return -1;
+    if (index >= p->operand) return -1;
     offset += index * p->step;
   }
   return offset;
@@ -61,16 +61,16 @@ static void copy_row(const pad_params *self, char *out, const char *in,
   const int64_t step = p->stride * self->run, low = p->low * self->run;
   // Without gaps the row is one run.
   const bool dense = p->stride == 1;
-  const int64_t run = dense ? p->from * self->run : self->run;
-  const int64_t runs = dense ? 1 : p->from;
+  const int64_t run = dense ? p->operand * self->run : self->run;
+  const int64_t runs = dense ? 1 : p->operand;
   int64_t i = dense || begin <= low ? 0 : (begin - low) / step;
   for (; i < runs && low + i * step < end; ++i) {
-    const int64_t to = low + i * step;
-    const int64_t first = ls_max_i64(to, begin);
-    const int64_t last = ls_min_i64(to + run, end);
+    const int64_t run_begin = low + i * step;
+    const int64_t first = ls_max_i64(run_begin, begin);
+    const int64_t last = ls_min_i64(run_begin + run, end);
     if (first < last)
       memcpy(out + (size_t)first * self->element,
-             in + (size_t)(i * run + first - to) * self->element,
+             in + (size_t)(i * run + first - run_begin) * self->element,
              (size_t)(last - first) * self->element);
   }
 }
@@ -94,13 +94,13 @@ static void pad_loop(const ls_kernel_call *call, int64_t begin_block,
   if (at >= end) return;
   const bool dense = self->row.stride == 1;
   const int64_t low = self->row.low * self->run;
-  const int64_t high = dense ? low + self->row.from * self->run : low;
+  const int64_t high = dense ? low + self->row.operand * self->run : low;
   while (at < end) {
     const int64_t row = at / self->row_size, begin = at % self->row_size;
     const int64_t stop = ls_min_i64(self->row_size, begin + (end - at));
     char *out =
         (char *)call->out[0] + (size_t)(row * self->row_size) * self->element;
-    const int64_t source = source_of(self, row);
+    const int64_t source = find_source_row(self, row);
     if (source >= 0 && high > low)
       fill_around(self, out, call->in[1], begin, stop, low, high);
     else
@@ -114,13 +114,13 @@ static void pad_loop(const ls_kernel_call *call, int64_t begin_block,
   }
 }
 
-static padding padding_of(int64_t from, int64_t to, int64_t low,
+static padding padding_of(int64_t operand, int64_t result, int64_t low,
                           int64_t interior, int64_t step) {
   // A dimension of fewer than two elements has no gaps.
-  const int64_t stride = from > 1 ? interior + 1 : 1;
-  const int64_t span = from == 0 ? 0 : (from - 1) * stride + 1;
-  if (low <= -span || low >= to) return (padding){0, to, 0, 1, step};
-  return (padding){from, to, low, stride, step};
+  const int64_t stride = operand > 1 ? interior + 1 : 1;
+  const int64_t span = operand == 0 ? 0 : (operand - 1) * stride + 1;
+  if (low <= -span || low >= result) return (padding){0, result, 0, 1, step};
+  return (padding){operand, result, low, stride, step};
 }
 
 static void choose_fill(pad_params *self) {
@@ -141,27 +141,27 @@ ls_status kernel_pad(ls_kernel_plan *plan) {
   if (!ls_is_plain(dtype)) return ls_kernel_unsupported(plan, dtype);
   pad_params *self = ls_arena_new(plan->arena, pad_params);
   if (self == NULL) return ls_out_of_memory();
-  const ls_shape from = plan->in[0].shape, to = plan->out[0].shape;
+  const ls_shape operand = plan->in[0].shape, result = plan->out[0].shape;
   const int64_t *low =
       ls_node_attr(plan->node, LS_ATTR_ID_PAD_LOW)->as.ints.items;
   const int64_t *high =
       ls_node_attr(plan->node, LS_ATTR_ID_PAD_HIGH)->as.ints.items;
   const int64_t *interior =
       ls_node_attr(plan->node, LS_ATTR_ID_INTERIOR)->as.ints.items;
-  self->count = ls_shape_num_elements(to);
+  self->count = ls_shape_num_elements(result);
   self->element = ls_dtype_size(dtype);
   self->run = 1;
-  self->row = (padding){.from = 1, .to = 1, .stride = 1};
-  int32_t axis = to.rank - 1;
+  self->row = (padding){.operand = 1, .result = 1, .stride = 1};
+  int32_t axis = result.rank - 1;
   for (; axis >= 0 && low[axis] == 0 && high[axis] == 0 && interior[axis] == 0;
        --axis)
-    self->run *= to.dim[axis];
+    self->run *= result.dim[axis];
   for (int32_t i = 0; i <= axis; ++i)
-    self->outer[i] = padding_of(from.dim[i], to.dim[i], low[i], interior[i],
-                                ls_step_of(from, i));
+    self->outer[i] = padding_of(operand.dim[i], result.dim[i], low[i],
+                                interior[i], ls_step_of(operand, i));
   if (axis >= 0) self->row = self->outer[axis];
   self->num_outer = axis < 0 ? 0 : axis;
-  self->row_size = self->row.to * self->run;
+  self->row_size = self->row.result * self->run;
   choose_fill(self);
   plan->loop = pad_loop;
   plan->params = self;
@@ -203,10 +203,10 @@ static void concatenate_loop(const ls_kernel_call *call, int64_t begin_block,
     const int64_t begin = self->begins[part];
     const int64_t size = self->begins[part + 1] - begin;
     const int64_t count = ls_min_i64(begin + size - column, end - at);
-    const int64_t from = row * size + column - begin;
+    const int64_t source = row * size + column - begin;
     if (count > 0)
       memcpy((char *)call->out[0] + (size_t)at * self->element,
-             (const char *)call->in[part] + (size_t)from * self->element,
+             (const char *)call->in[part] + (size_t)source * self->element,
              (size_t)count * self->element);
     at += count;
     column += count;

@@ -47,13 +47,13 @@ static void combine_row(const scatter_params *self, void *row,
     return;
   }
   float x[64], y[64];
-  uint16_t *to = row;
+  uint16_t *target = row;
   for (int64_t i = 0; i < count; i += 64) {
     const int64_t n = ls_min_i64(64, count - i);
-    ls_widen(self->half, x, to + i, n);
+    ls_widen(self->half, x, target + i, n);
     ls_widen(self->half, y, (const uint16_t *)update + i, n);
     self->combine.span(&self->combine, x, (const void *[]){x, y}, n);
-    ls_narrow(self->half, to + i, x, n);
+    ls_narrow(self->half, target + i, x, n);
   }
 }
 

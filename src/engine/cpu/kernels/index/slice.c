@@ -8,19 +8,19 @@
 
 // ---- Slice and reverse -----------------------------------------------------
 ls_status kernel_slice(ls_kernel_plan *plan) {
-  const ls_shape from = plan->in[0].shape, to = plan->out[0].shape;
+  const ls_shape from = plan->in[0].shape, target = plan->out[0].shape;
   const int64_t *starts =
       ls_node_attr(plan->node, LS_ATTR_ID_STARTS)->as.ints.items;
   const int64_t *strides =
       ls_node_attr(plan->node, LS_ATTR_ID_STRIDES)->as.ints.items;
   ls_strided_dims dims = {0};
   int64_t base = 0;
-  for (int32_t i = 0; i < to.rank; ++i) {
+  for (int32_t i = 0; i < target.rank; ++i) {
     const int64_t step = ls_step_of(from, i);
     base += starts[i] * step;
     // With one element or none the stride does not matter.
-    ls_strided_dims_add(&dims, to.dim[i],
-                        to.dim[i] > 1 ? step * strides[i] : step);
+    ls_strided_dims_add(&dims, target.dim[i],
+                        target.dim[i] > 1 ? step * strides[i] : step);
   }
   return ls_move_plan(plan, dims, base);
 }
@@ -51,11 +51,11 @@ typedef struct place {
   ls_dtype dtype[LS_MAX_RANK];
 } place;
 
-static place place_of(ls_shape whole, ls_shape part, const ls_type *starts) {
-  place at = {.rank = whole.rank};
-  for (int32_t i = 0; i < whole.rank; ++i) {
-    at.last[i] = whole.dim[i] - part.dim[i];
-    at.step[i] = ls_step_of(whole, i);
+static place find_place(ls_shape full, ls_shape part, const ls_type *starts) {
+  place at = {.rank = full.rank};
+  for (int32_t i = 0; i < full.rank; ++i) {
+    at.last[i] = full.dim[i] - part.dim[i];
+    at.step[i] = ls_step_of(full, i);
     at.dtype[i] = starts[i].dtype;
   }
   return at;
@@ -91,14 +91,14 @@ static void dynamic_slice_loop(const ls_kernel_call *call, int64_t begin_block,
 }
 
 ls_status kernel_dynamic_slice(ls_kernel_plan *plan) {
-  const ls_shape from = plan->in[0].shape, to = plan->out[0].shape;
+  const ls_shape from = plan->in[0].shape, target = plan->out[0].shape;
   ls_strided_dims dims = {0};
-  for (int32_t i = 0; i < to.rank; ++i)
-    ls_strided_dims_add(&dims, to.dim[i], ls_step_of(from, i));
+  for (int32_t i = 0; i < target.rank; ++i)
+    ls_strided_dims_add(&dims, target.dim[i], ls_step_of(from, i));
   LS_RETURN_IF_ERROR(ls_move_plan(plan, dims, 0));
   dynamic_slice_params *self = ls_arena_new(plan->arena, dynamic_slice_params);
   if (self == NULL) return ls_out_of_memory();
-  self->at = place_of(from, to, plan->in + 1);
+  self->at = find_place(from, target, plan->in + 1);
   self->element = ls_dtype_size(plan->out[0].dtype);
   self->move = plan->loop;
   self->move_params = plan->params;
@@ -153,11 +153,11 @@ static void update_loop(const ls_kernel_call *call, int64_t begin_block,
   int64_t row = first_row(self, offset, begin);
   ls_walk walk = ls_walk_at(&self->outer, row);
   for (; row < self->rows; ++row, ls_walk_next(&walk, &self->outer)) {
-    const int64_t to = offset + walk.offset;
-    if (to >= end) break;
-    const int64_t first = ls_max_i64(to, begin);
-    const int64_t last = ls_min_i64(to + self->columns, end);
-    const int64_t from = row * self->columns + (first - to);
+    const int64_t target = offset + walk.offset;
+    if (target >= end) break;
+    const int64_t first = ls_max_i64(target, begin);
+    const int64_t last = ls_min_i64(target + self->columns, end);
+    const int64_t from = row * self->columns + (first - target);
     memcpy(out + (size_t)first * element,
            (const char *)call->in[1] + (size_t)from * element,
            (size_t)(last - first) * element);
@@ -167,15 +167,15 @@ static void update_loop(const ls_kernel_call *call, int64_t begin_block,
 ls_status kernel_dynamic_update_slice(ls_kernel_plan *plan) {
   const ls_dtype dtype = plan->out[0].dtype;
   if (!ls_is_plain(dtype)) return ls_kernel_unsupported(plan, dtype);
-  const ls_shape whole = plan->out[0].shape, part = plan->in[1].shape;
+  const ls_shape full = plan->out[0].shape, part = plan->in[1].shape;
   update_params *self = ls_arena_new(plan->arena, update_params);
   if (self == NULL) return ls_out_of_memory();
-  self->at = place_of(whole, part, plan->in + 2);
+  self->at = find_place(full, part, plan->in + 2);
   self->element = ls_dtype_size(dtype);
-  self->count = ls_shape_num_elements(whole);
+  self->count = ls_shape_num_elements(full);
   self->columns = 1;
   for (int32_t i = 0; i < part.rank; ++i)
-    ls_strided_dims_add(&self->outer, part.dim[i], ls_step_of(whole, i));
+    ls_strided_dims_add(&self->outer, part.dim[i], ls_step_of(full, i));
   const int32_t last = self->outer.rank - 1;
   if (last >= 0 && self->outer.step[last] == 1) {
     self->columns = self->outer.size[last];

@@ -71,7 +71,7 @@ ls_status kernel_iota(ls_kernel_plan *plan) {
 typedef struct one_hot_params {
   int64_t rows, depth, rows_per_block;
   size_t element;
-  uint64_t one;  // Bits of the number one.
+  uint64_t one_bits;  // Bits of the number one.
   ls_dtype index;
 } one_hot_params;
 
@@ -85,13 +85,13 @@ static void one_hot_loop(const ls_kernel_call *call, int64_t begin_block,
     memset(row, 0, row_bytes);
     const int64_t index = ls_index_read(call->in[0], self->index, i);
     if (index < 0 || index >= self->depth) continue;
-    // Stores the low bytes of `one`, in the machine's order.
-    char *to = row + (size_t)index * self->element;
+    // Stores the low bytes of `one_bits`, in the machine's order.
+    char *target = row + (size_t)index * self->element;
     switch (self->element) {
 #define CASE(unused, size, T)                                                  \
   case size: {                                                                 \
-    const T one = (T)self->one;                                                \
-    memcpy(to, &one, sizeof(one));                                             \
+    const T one_bits = (T)self->one_bits;                                      \
+    memcpy(target, &one_bits, sizeof(one_bits));                               \
     break;                                                                     \
   }
       LS_EACH_SIZE(CASE, )
@@ -127,7 +127,7 @@ ls_status kernel_one_hot(ls_kernel_plan *plan) {
   self->depth = plan->out[0].shape.dim[plan->out[0].shape.rank - 1];
   self->rows_per_block = ls_max_i64(1, LS_BLOCK / ls_max_i64(1, self->depth));
   self->element = ls_dtype_size(dtype);
-  self->one = bits_of_one(dtype);
+  self->one_bits = bits_of_one(dtype);
   self->index = index;
   plan->loop = one_hot_loop;
   plan->params = self;

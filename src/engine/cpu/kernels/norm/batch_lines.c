@@ -12,9 +12,10 @@ void ls_batch_measure(ls_batch_lines *self, ls_shape shape) {
     self->rows *= shape.dim[i];
   self->repeat = 1;
   if (self->channels > 0 && self->channels < LINE) {
-    const int64_t whole =
+    const int64_t rows_per_vector =
         VECTOR / ls_common_divisor(VECTOR, self->channels) * self->channels;
-    self->repeat = (LINE + whole - 1) / whole * whole / self->channels;
+    self->repeat = (LINE + rows_per_vector - 1) / rows_per_vector *
+                   rows_per_vector / self->channels;
   }
   self->lines = self->rows / self->repeat;
   self->width = self->repeat * self->channels;
@@ -115,18 +116,18 @@ ls_cpu_columns ls_batch_size(const ls_batch_lines *self,
 }
 
 void *ls_batch_place(const ls_batch_lines *self, void *array,
-                     const ls_batch_stretch *to, float *room) {
+                     const ls_batch_stretch *target, float *room) {
   if (ls_is_half(self->dtype)) return room;
-  return (char *)array + (size_t)to->at * ls_dtype_size(self->dtype);
+  return (char *)array + (size_t)target->at * ls_dtype_size(self->dtype);
 }
 
 void ls_batch_keep(const ls_batch_lines *self, void *array,
-                   const ls_batch_stretch *to, const float *room) {
+                   const ls_batch_stretch *target, const float *room) {
   if (!ls_is_half(self->dtype)) return;
-  const int64_t columns = (int64_t)to->size.columns;
-  uint16_t *out = (uint16_t *)array + to->at;
-  for (size_t i = 0; i < to->size.rows; ++i)
-    ls_narrow(self->dtype, out + i * to->size.pitch,
+  const int64_t columns = (int64_t)target->size.columns;
+  uint16_t *out = (uint16_t *)array + target->at;
+  for (size_t i = 0; i < target->size.rows; ++i)
+    ls_narrow(self->dtype, out + i * target->size.pitch,
               room + (int64_t)i * columns, columns);
 }
 

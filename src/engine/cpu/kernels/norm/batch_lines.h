@@ -94,10 +94,10 @@ ls_cpu_columns ls_batch_size(const ls_batch_lines *self,
 // Returns the memory in which the results of a run are computed: `room`, or the
 // array itself.
 void *ls_batch_place(const ls_batch_lines *self, void *array,
-                     const ls_batch_stretch *to, float *room);
+                     const ls_batch_stretch *target, float *room);
 // Stores the results of a run in the array.
 void ls_batch_keep(const ls_batch_lines *self, void *array,
-                   const ls_batch_stretch *to, const float *room);
+                   const ls_batch_stretch *target, const float *room);
 
 // ---- Sums ------------------------------------------------------------------
 // Shared memory of the two steps: the center of each channel, then two sums per

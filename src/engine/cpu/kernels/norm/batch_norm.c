@@ -28,8 +28,8 @@ static void find_centers(const ls_batch_work *work, const void *x,
   ls_batch_repeat(work, work->mean);
 }
 
-static void sum_loop(const ls_kernel_call *call, int64_t begin_block,
-                     int64_t end_block) {
+static void moments_loop(const ls_kernel_call *call, int64_t begin_block,
+                         int64_t end_block) {
   const ls_batch_lines *self = call->params;
   const int64_t end =
       ls_min_i64(end_block * self->units_per_block, self->units);
@@ -261,7 +261,7 @@ static ls_status plan_batch_norm(ls_kernel_plan *plan, size_t x,
 ls_status kernel_batch_norm(ls_kernel_plan *plan) {
   ls_batch_lines *self = NULL;
   LS_RETURN_IF_ERROR(plan_batch_norm(plan, 0, &self));
-  plan->first = sum_loop;
+  plan->first = moments_loop;
   plan->loop = normalize_loop;
   plan->in_place = 1;
   return ls_ok();

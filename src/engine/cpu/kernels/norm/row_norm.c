@@ -31,7 +31,7 @@ typedef struct rows_params {
 } rows_params;
 
 // Returns the offset of a row in bytes.
-static size_t before(const rows_params *self, int64_t row) {
+static size_t row_offset(const rows_params *self, int64_t row) {
   return (size_t)(row * self->columns) * ls_dtype_size(self->dtype);
 }
 
@@ -46,8 +46,8 @@ static void normalize_loop(const ls_kernel_call *call, int64_t begin_block,
   norm.offset = self->norm.centred ? call->in[2] : NULL;
   int64_t i = begin_block * self->rows_per_block;
   while (i < end) {
-    const void *x = (const char *)call->in[0] + before(self, i);
-    void *y = (char *)call->out[0] + before(self, i);
+    const void *x = (const char *)call->in[0] + row_offset(self, i);
+    void *y = (char *)call->out[0] + row_offset(self, i);
     if (!ls_is_half(self->dtype)) {
       self->norms->normalize_rows(y, x, &norm, (size_t)(end - i), columns);
       break;
@@ -73,13 +73,13 @@ static void gradient_of_rows(const rows_params *self,
   char *offset_sums = (char *)sums + columns * ls_dtype_size(self->wide);
   void *doffset = self->sums == 1 ? NULL : offset_sums;
   for (int64_t i = begin; i < end;) {
-    const void *from_dy = (const char *)call->in[0] + before(self, i);
-    const void *from_x = (const char *)call->in[1] + before(self, i);
-    void *to = (char *)call->out[0] + before(self, i);
-    void *y = self->again ? (char *)call->out[1] + before(self, i) : NULL;
+    const void *from_dy = (const char *)call->in[0] + row_offset(self, i);
+    const void *from_x = (const char *)call->in[1] + row_offset(self, i);
+    void *target = (char *)call->out[0] + row_offset(self, i);
+    void *y = self->again ? (char *)call->out[1] + row_offset(self, i) : NULL;
     if (!ls_is_half(self->dtype)) {
-      self->norms->gradient_rows(to, y, sums, doffset, from_dy, from_x, &norm,
-                                 (size_t)(end - i), columns);
+      self->norms->gradient_rows(target, y, sums, doffset, from_dy, from_x,
+                                 &norm, (size_t)(end - i), columns);
       return;
     }
     float *dy = (float *)sums + 2 * columns;
@@ -89,22 +89,22 @@ static void gradient_of_rows(const rows_params *self,
     ls_widen(self->dtype, x, from_x, rows * self->columns);
     self->norms->gradient_rows(dy, y == NULL ? NULL : x, sums, doffset, dy, x,
                                &norm, (size_t)rows, columns);
-    ls_narrow(self->dtype, to, dy, rows * self->columns);
+    ls_narrow(self->dtype, target, dy, rows * self->columns);
     if (y != NULL) ls_narrow(self->dtype, y, x, rows * self->columns);
     i += rows;
   }
 }
 
-static void add_run(const rows_params *self, double *to, const void *sums) {
+static void add_run(const rows_params *self, double *target, const void *sums) {
   const int64_t count = self->sums * self->columns;
   const float *f32 = sums;
   const double *f64 = sums;
   if (self->wide == LS_DTYPE_F64)
     for (int64_t j = 0; j < count; ++j)
-      to[j] += f64[j];
+      target[j] += f64[j];
   else
     for (int64_t j = 0; j < count; ++j)
-      to[j] += (double)f32[j];
+      target[j] += (double)f32[j];
 }
 
 static void gradient_loop(const ls_kernel_call *call, int64_t begin_block,

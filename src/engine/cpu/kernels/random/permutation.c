@@ -33,8 +33,8 @@ static void draw_keys(const ls_random_source *source, keyed *items,
   }
 }
 
-// Runs one pass: sorts `from` by byte `pass` of the keys into `to`.
-static void sort_by_byte(keyed *to, const keyed *from, int64_t count,
+// Runs one pass: sorts `from` by byte `pass` of the keys into `target`.
+static void sort_by_byte(keyed *target, const keyed *from, int64_t count,
                          int64_t places[VALUES], int pass) {
   int64_t place = 0;
   for (int v = 0; v < VALUES; ++v) {
@@ -43,10 +43,10 @@ static void sort_by_byte(keyed *to, const keyed *from, int64_t count,
     place += size;
   }
   for (int64_t i = 0; i < count; ++i)
-    to[places[from[i].key >> (8 * pass) & (VALUES - 1)]++] = from[i];
+    target[places[from[i].key >> (8 * pass) & (VALUES - 1)]++] = from[i];
 }
 
-static keyed *sort(keyed *items, keyed *other, int64_t count) {
+static keyed *sort_keys(keyed *items, keyed *other, int64_t count) {
   for (int pass = 0; pass < PASSES; ++pass) {
     int64_t counts[VALUES] = {0};
     for (int64_t i = 0; i < count; ++i)
@@ -67,7 +67,7 @@ static void permutation_loop(const ls_kernel_call *call, int64_t begin_block,
   const ls_random_source source = ls_draw_source(&self->draw, call);
   keyed *items = call->scratch;
   draw_keys(&source, items, self->count);
-  items = sort(items, items + self->count, self->count);
+  items = sort_keys(items, items + self->count, self->count);
   for (int64_t i = 0; i < self->count; ++i) {
     if (self->wide)
       ((int64_t *)call->out[0])[i] = items[i].index;

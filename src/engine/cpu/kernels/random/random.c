@@ -41,7 +41,9 @@ enum { ATTEMPT_SHIFT = 48, ATTEMPTS = 64 };
 
 static bool is_within(double x) { return x >= -2.0 && x <= 2.0; }
 
-static double cut(double x) { return x < -2.0 ? -2.0 : x > 2.0 ? 2.0 : x; }
+static double clamp_normal(double x) {
+  return x < -2.0 ? -2.0 : x > 2.0 ? 2.0 : x;
+}
 
 // Draws those of a block's four normals again that are out of range.
 static void draw_again_f32(const ls_random_source *source, int64_t block,
@@ -60,7 +62,7 @@ static void draw_again_f32(const ls_random_source *source, int64_t block,
       if (!is_within((double)x[k])) x[k] = next[k];
   }
   for (int k = 0; k < 4; ++k)
-    x[k] = (float)cut((double)x[k]);
+    x[k] = (float)clamp_normal((double)x[k]);
 }
 
 static void draw_again_f64(const ls_random_source *source, int64_t block,
@@ -76,7 +78,7 @@ static void draw_again_f64(const ls_random_source *source, int64_t block,
       if (!is_within(x[k])) x[k] = next[k];
   }
   for (int k = 0; k < 2; ++k)
-    x[k] = cut(x[k]);
+    x[k] = clamp_normal(x[k]);
 }
 
 // Draws elements [at, at + count); `at` is a multiple of the elements of a
@@ -151,8 +153,9 @@ static void draw_bits(const random_params *self, const ls_random_source *source,
 }
 
 // Draws elements [begin, end) of the array or row at `out`.
-static void draw(const random_params *self, const ls_random_source *source,
-                 void *out, int64_t begin, int64_t end, float *chunk) {
+static void draw_range(const random_params *self,
+                       const ls_random_source *source, void *out, int64_t begin,
+                       int64_t end, float *chunk) {
   if (self->kind == BITS) {
     void *at = (char *)out + (size_t)begin * ls_dtype_size(self->dtype);
     draw_bits(self, source, at, begin, end - begin);
@@ -173,8 +176,8 @@ static void random_loop(const ls_kernel_call *call, int64_t begin_block,
                         int64_t end_block) {
   const random_params *self = call->params;
   const ls_random_source source = ls_draw_source(&self->draw, call);
-  draw(self, &source, call->out[0], begin_block * LS_BLOCK,
-       ls_min_i64(end_block * LS_BLOCK, self->count), call->scratch);
+  draw_range(self, &source, call->out[0], begin_block * LS_BLOCK,
+             ls_min_i64(end_block * LS_BLOCK, self->count), call->scratch);
 }
 
 static void random_rows_loop(const ls_kernel_call *call, int64_t begin_block,
@@ -186,8 +189,8 @@ static void random_rows_loop(const ls_kernel_call *call, int64_t begin_block,
   const int64_t end = ls_min_i64(end_block * self->rows_per_block, self->count);
   for (int64_t i = begin_block * self->rows_per_block; i < end; ++i) {
     source.id = (uint64_t)ids[i];
-    draw(self, &source, (char *)call->out[0] + (size_t)i * bytes, 0,
-         self->width, call->scratch);
+    draw_range(self, &source, (char *)call->out[0] + (size_t)i * bytes, 0,
+               self->width, call->scratch);
   }
 }
 
@@ -218,7 +221,7 @@ static double largest_below(ls_dtype dtype, double low, double high) {
   return below < low ? low : below;
 }
 
-static random_kind kind_of(const ls_node *node) {
+static random_kind find_kind(const ls_node *node) {
   const uint16_t op = node->type;
   if (op == LS_OP_RANDOM_BY_EXAMPLE) {
     const char *name = ls_node_attr(node, LS_ATTR_ID_DISTRIBUTION)->as.string;
@@ -239,7 +242,7 @@ static bool can_draw(random_kind kind, ls_dtype dtype) {
 ls_status kernel_random(ls_kernel_plan *plan) {
   const ls_node *node = plan->node;
   const ls_dtype dtype = plan->out[0].dtype;
-  const random_kind kind = kind_of(node);
+  const random_kind kind = find_kind(node);
   if (!can_draw(kind, dtype)) return ls_kernel_unsupported(plan, dtype);
   random_params *self = ls_arena_new(plan->arena, random_params);
   if (self == NULL) return ls_out_of_memory();

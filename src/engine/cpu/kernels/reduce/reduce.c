@@ -177,13 +177,13 @@ static void add_run(const reduce_params *self, unsigned char *sums,
   }
 }
 
-static void store(const reduce_params *self, void *out, int64_t at,
-                  const void *sums, int64_t count) {
-  char *to = (char *)out + (size_t)at * self->element;
+static void store_results(const reduce_params *self, void *out, int64_t at,
+                          const void *sums, int64_t count) {
+  char *target = (char *)out + (size_t)at * self->element;
   if (self->half != LS_DTYPE_NONE)
-    ls_narrow(self->half, (uint16_t *)(void *)to, sums, count);
+    ls_narrow(self->half, (uint16_t *)(void *)target, sums, count);
   else
-    memcpy(to, sums, (size_t)count * self->element);
+    memcpy(target, sums, (size_t)count * self->element);
 }
 
 static void run_loop(const ls_kernel_call *call, int64_t begin_block,
@@ -211,7 +211,7 @@ static void run_loop(const ls_kernel_call *call, int64_t begin_block,
     for (int64_t half = LANES / 2; half > 0; half /= 2)
       self->reduce.rows(sums, sums + (size_t)half * self->reduce.size, 1, 0,
                         half);
-    store(self, call->out[0], u, sums, 1);
+    store_results(self, call->out[0], u, sums, 1);
   }
 }
 
@@ -273,7 +273,7 @@ static void column_loop(const ls_kernel_call *call, int64_t begin_block,
       sum_chain(self, c == 0 ? sums : chain, call->in[0], &t, c);
       if (c > 0) self->reduce.rows(sums, chain, 1, 0, t.columns);
     }
-    store(self, call->out[0], t.output, sums, t.columns);
+    store_results(self, call->out[0], t.output, sums, t.columns);
   }
 }
 
@@ -303,7 +303,7 @@ static void add_chains_loop(const ls_kernel_call *call, int64_t begin_block,
     memcpy(sums, chain, (size_t)t.columns * self->reduce.size);
     for (int64_t c = 1; c < self->chains; ++c)
       self->reduce.rows(sums, chain + (size_t)c * stride, 1, 0, t.columns);
-    store(self, call->out[0], t.output, sums, t.columns);
+    store_results(self, call->out[0], t.output, sums, t.columns);
   }
 }
 

@@ -15,7 +15,7 @@ typedef struct short_params {
   int64_t run, rows, rows_per_block;
   ls_cpu_rows_of_fn *of_table;
   // t[j][i] = rows[i][j].
-  void (*turn)(void *t, const void *rows, int64_t num_rows, int64_t run);
+  void (*transpose)(void *t, const void *rows, int64_t num_rows, int64_t run);
 } short_params;
 
 static void table_loop(const ls_kernel_call *call, int64_t begin_block,
@@ -39,7 +39,7 @@ static void table_loop(const ls_kernel_call *call, int64_t begin_block,
       for (int64_t i = 0; i < num_rows; ++i)                                   \
         *to++ = from[i * run + j];                                             \
   }
-LS_EACH_SIZE(TURN, turn)
+LS_EACH_SIZE(TURN, transpose)
 
 // Reduces n transposed rows to n sums: element j takes in element j + 8, j + 4,
 // j + 2, j + 1.
@@ -74,7 +74,7 @@ static void turned_loop(const ls_kernel_call *call, int64_t begin_block,
       ls_widen(self->half, (float *)(void *)wide, rows, n * self->run);
       rows = wide;
     }
-    self->turn(turned, rows, n, self->run);
+    self->transpose(turned, rows, n, self->run);
     reduce_turned(self, sums, turned, n);
     if (self->half != LS_DTYPE_NONE)
       ls_narrow(self->half, out, (const float *)(const void *)sums, n);
@@ -87,7 +87,7 @@ static void choose_turn(short_params *self) {
   switch (self->reduce->size) {
 #define CASE(unused, size, T)                                                  \
   case size:                                                                   \
-    self->turn = turn_##size;                                                  \
+    self->transpose = transpose_##size;                                             \
     break;
     LS_EACH_SIZE(CASE, )
 #undef CASE
