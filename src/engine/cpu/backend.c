@@ -92,7 +92,7 @@ void ls_cpu_backend_print_others(const ls_instance *self,
   cpu_backend *backend = (cpu_backend *)self->executable->backend;
   ls_mutex_lock(&backend->lock);
   for (ls_instance *at = backend->instances; at != NULL; at = at->next)
-    if (LS_CPU_SEEN(at->running) && at != self && !is_part(at, parts, count))
+    if (LS_CPU_SEEN(at->is_running) && at != self && !is_part(at, parts, count))
       ls_cpu_print_other(at, text);
   ls_mutex_unlock(&backend->lock);
 }
@@ -100,7 +100,7 @@ void ls_cpu_backend_print_others(const ls_instance *self,
 static void print_runs(cpu_backend *self, ls_text *text) {
   ls_mutex_lock(&self->lock);
   for (ls_instance *at = self->instances; at != NULL; at = at->next) {
-    if (LS_CPU_SEEN(at->running)) ls_cpu_print_whereabouts(at, text);
+    if (LS_CPU_SEEN(at->is_running)) ls_cpu_print_whereabouts(at, text);
   }
   ls_mutex_unlock(&self->lock);
 }

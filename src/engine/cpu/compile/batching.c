@@ -93,7 +93,8 @@ uint32_t ls_cpu_batched_storage(ls_cpu_batched *self, uint64_t ref) {
   const uint32_t s = ls_cpu_batched_argument(self, ref);
   if (s != LS_CPU_NONE && !self->is_concatenated[s]) {
     const size_t size = ls_cpu_ref_size(self->graph, ref);
-    const uint32_t joined = ls_cpu_new_shared(self->compiler, size * self->lanes);
+    const uint32_t joined =
+        ls_cpu_new_shared(self->compiler, size * self->lanes);
     emit_copies(self, self->region->op,
                 &(copies){"line up", ls_cpu_concatenate_loop, size, self->lanes,
                           self->parts[s], &joined, self->lanes, 1});

@@ -30,10 +30,11 @@ typedef struct conv_params {
   ls_conv_types types;
   ls_cpu_activation activation;
   bool has_bias;
-  bool turned;    // Gradient: inputs and outputs are swapped in the weights.
-  bool plain;     // The input is the panel.
-  bool packs;     // The first step rearranges the weights.
-  bool scatters;  // Results go to scratch before they are stored.
+  bool swaps_channels;  // Gradient: inputs and outputs are swapped in the
+                        // weights.
+  bool plain;           // The input is the panel.
+  bool packs;           // The first step rearranges the weights.
+  bool scatters;        // Results go to scratch before they are stored.
   // Stores the maxima of the results instead; or NULL.
   const ls_cpu_windows *pools;
   int64_t phases, bands, band;
@@ -72,8 +73,8 @@ static void pack_weights(const conv_params *self, const ls_conv_phase *phase,
                          int64_t group, const void *stored, char *weights) {
   const ls_conv *conv = &self->conv;
   const int64_t in = conv->in_channels, out = conv->out_channels;
-  const int64_t rows = self->turned ? out : in,
-                columns = self->turned ? in : out;
+  const int64_t rows = self->swaps_channels ? out : in,
+                columns = self->swaps_channels ? in : out;
   const size_t wide = self->types.wide;
   for (int64_t t = 0; t < phase->taps; ++t) {
     const int64_t tap = ls_conv_tap_at(phase, t);
@@ -84,7 +85,7 @@ static void pack_weights(const conv_params *self, const ls_conv_phase *phase,
     const size_t pitch = (size_t)(columns * conv->groups) * self->types.size;
     for (int64_t r = 0; r < rows; ++r, from += pitch) {
       char *row = target + (size_t)(r * columns) * wide;
-      if (!self->turned)
+      if (!self->swaps_channels)
         ls_conv_widen(&self->types, row, from, columns);
       else
         ls_conv_widen_column(&self->types, target + (size_t)r * wide, rows,
@@ -317,7 +318,7 @@ static void place_band_scratch(ls_kernel_plan *plan, conv_params *self) {
   self->bias = ls_conv_place(
       &end, half && self->has_bias ? out * (size_t)conv->groups * wide : 0);
   self->product = ls_conv_place(&end, self->types.product_scratch(&largest));
-  if (self->turned && is_view && self->phases == 1 &&
+  if (self->swaps_channels && is_view && self->phases == 1 &&
       self->types.product == plan->kernels->product_f32)
     ls_conv_zeros_plan(&self->zeros, plan->kernels->zeros, conv, &self->types,
                        &self->views, &end);
@@ -350,12 +351,12 @@ static void cut_bands(conv_params *self) {
 // Reads the geometry of the convolution, or of its input's gradient.
 static ls_status read_geometry(ls_kernel_plan *plan, conv_params *self) {
   const ls_shape y = plan->in[0].shape, w = plan->in[1].shape;
-  self->turned = plan->node->type == LS_OP_CONV_GRAD_INPUT;
+  self->swaps_channels = plan->node->type == LS_OP_CONV_GRAD_INPUT;
   if (plan->node->type == LS_OP_CONV_POOL_MAX) {
     self->pools = plan->kernels->windows;
     return ls_conv_read_pooled(plan, y, w, &self->conv);
   }
-  if (!self->turned)
+  if (!self->swaps_channels)
     return ls_conv_read(plan, y, w, plan->out[0].shape, &self->conv);
   ls_conv forward;
   LS_RETURN_IF_ERROR(ls_conv_read(plan, plan->out[0].shape, w, y, &forward));
@@ -377,11 +378,12 @@ ls_status kernel_convolution(ls_kernel_plan *plan) {
   if (conv->groups > 1 && conv->in_channels == 1 && conv->out_channels == 1)
     return ls_conv_depthwise(plan, conv, &self->types, self->activation);
   if (ls_winograd_fits(plan, conv))
-    return ls_winograd_convolution(plan, conv, self->turned, self->activation);
+    return ls_winograd_convolution(plan, conv, self->swaps_channels,
+                                   self->activation);
   const bool half = self->types.half != LS_DTYPE_NONE;
   const bool dense = ls_conv_is_dense(conv);
   self->plain = ls_conv_is_plain(conv) && !half;
-  self->packs = self->turned || !dense || half;
+  self->packs = self->swaps_channels || !dense || half;
   self->phases = ls_conv_phases(conv);
   self->scatters = self->phases > 1 || half || self->pools != NULL;
   cut_bands(self);

@@ -30,7 +30,7 @@ LS_INLINE void store_lanes(ELEM *p, size_t lanes, VEC v) {
 }
 
 // Loads the elements from column j on of an array with one element per column.
-LS_INLINE VEC constants(const void *array, size_t j, size_t lanes) {
+LS_INLINE VEC load_columns(const void *array, size_t j, size_t lanes) {
   return load_lanes((const ELEM *)array + j, lanes);
 }
 
@@ -68,7 +68,7 @@ LS_EXPAND void moments_of_group(const moments_work *w, size_t j,
   VEC center[GROUP], sums[GROUP], squares[GROUP];
   LS_UNROLL
   for (size_t v = 0; v < vectors; ++v) {
-    center[v] = constants(w->center, j + v * LANES, LANES_OF(v));
+    center[v] = load_columns(w->center, j + v * LANES, LANES_OF(v));
     sums[v] = squares[v] = V(zero)();
   }
   const ELEM *x = w->x + j;
@@ -87,8 +87,8 @@ LS_EXPAND void moments_of_group(const moments_work *w, size_t j,
   }
 }
 
-static void moments(double *sums, double *squares, const void *x,
-                    const void *center, ls_cpu_columns size) {
+static void compute_moments(double *sums, double *squares, const void *x,
+                            const void *center, ls_cpu_columns size) {
   const moments_work work = {.sums = sums,
                              .products = squares,
                              .x = x,
@@ -104,10 +104,10 @@ LS_INLINE void add_gradient_moments(const moments_work *w, size_t j,
   LS_UNROLL
   for (size_t v = 0; v < vectors; ++v) {
     const size_t at = j + v * LANES;
-    mean[v] = constants(w->norm->mean, at, LANES_OF(v));
+    mean[v] = load_columns(w->norm->mean, at, LANES_OF(v));
     if (relu) {
-      factor[v] = constants(w->norm->factor, at, LANES_OF(v));
-      shift[v] = constants(w->norm->shift, at, LANES_OF(v));
+      factor[v] = load_columns(w->norm->factor, at, LANES_OF(v));
+      shift[v] = load_columns(w->norm->shift, at, LANES_OF(v));
     }
     sums[v] = products[v] = V(zero)();
   }
@@ -167,8 +167,8 @@ LS_EXPAND void normalize_group(const columns_work *w, size_t j,
   LS_UNROLL
   for (size_t v = 0; v < vectors; ++v) {
     const size_t at = j + v * LANES;
-    factor[v] = constants(w->norm->factor, at, LANES_OF(v));
-    shift[v] = constants(w->norm->shift, at, LANES_OF(v));
+    factor[v] = load_columns(w->norm->factor, at, LANES_OF(v));
+    shift[v] = load_columns(w->norm->shift, at, LANES_OF(v));
   }
   const bool relu = w->norm->relu;
   const ELEM *x = w->x + j;
@@ -186,8 +186,9 @@ LS_EXPAND void normalize_group(const columns_work *w, size_t j,
   }
 }
 
-static void normalize(void *dst, const void *x, const ls_cpu_batch_norm *norm,
-                      ls_cpu_columns size) {
+static void normalize_columns(void *dst, const void *x,
+                              const ls_cpu_batch_norm *norm,
+                              ls_cpu_columns size) {
   const columns_work work = {.dst = dst, .x = x, .norm = norm, .size = size};
   EACH_GROUP(normalize_group, &work, size.columns);
 }
@@ -199,11 +200,11 @@ LS_INLINE void gradient_columns(const columns_work *w, size_t j,
   LS_UNROLL
   for (size_t v = 0; v < vectors; ++v) {
     const size_t at = j + v * LANES;
-    mean[v] = constants(w->norm->mean, at, LANES_OF(v));
-    factor[v] = constants(w->norm->factor, at, LANES_OF(v));
-    slope[v] = constants(w->norm->slope, at, LANES_OF(v));
-    base[v] = constants(w->norm->base, at, LANES_OF(v));
-    if (relu) shift[v] = constants(w->norm->shift, at, LANES_OF(v));
+    mean[v] = load_columns(w->norm->mean, at, LANES_OF(v));
+    factor[v] = load_columns(w->norm->factor, at, LANES_OF(v));
+    slope[v] = load_columns(w->norm->slope, at, LANES_OF(v));
+    base[v] = load_columns(w->norm->base, at, LANES_OF(v));
+    if (relu) shift[v] = load_columns(w->norm->shift, at, LANES_OF(v));
   }
   const ELEM *x = w->x + j, *dy = w->dy + j;
   ELEM *dst = w->dst + j;
@@ -231,8 +232,9 @@ LS_EXPAND void gradient_of_group(const columns_work *w, size_t j,
   }
 }
 
-static void gradient(void *dst, const void *dy, const void *x,
-                     const ls_cpu_batch_norm *norm, ls_cpu_columns size) {
+static void differentiate_columns(void *dst, const void *dy, const void *x,
+                                  const ls_cpu_batch_norm *norm,
+                                  ls_cpu_columns size) {
   const columns_work work = {
       .dst = dst, .dy = dy, .x = x, .norm = norm, .size = size};
   EACH_GROUP(gradient_of_group, &work, size.columns);
@@ -305,11 +307,11 @@ LS_INLINE void normalize_at(ELEM *y, const ELEM *x, size_t j, size_t lanes,
                             row_moments row, const ls_cpu_row_norm *norm) {
   const VEC t = V(sub)(load_lanes(x + j, lanes), row.mean);
   const VEC r = V(mul)(t, row.inverse);
-  const VEC scale = constants(norm->scale, j, lanes);
+  const VEC scale = load_columns(norm->scale, j, lanes);
   store_lanes(y + j, lanes,
               norm->offset == NULL
                   ? V(mul)(r, scale)
-                  : V(fma)(r, scale, constants(norm->offset, j, lanes)));
+                  : V(fma)(r, scale, load_columns(norm->offset, j, lanes)));
 }
 
 static void normalize_rows(void *dst, const void *src,
@@ -342,7 +344,7 @@ typedef struct {
 // Adds some columns of the rows to all sums. In absent lanes dy is 0.
 LS_INLINE void sum_gradient_at(const rows_work *w, row_slope *slopes,
                                const size_t rows, size_t j, size_t lanes) {
-  const VEC scale = constants(w->norm->scale, j, lanes);
+  const VEC scale = load_columns(w->norm->scale, j, lanes);
   VEC dscale = load_lanes(w->dscale + j, lanes), doffset = V(zero)();
   if (w->doffset != NULL) doffset = load_lanes(w->doffset + j, lanes);
   LS_UNROLL
@@ -365,9 +367,9 @@ LS_INLINE void sum_gradient_at(const rows_work *w, row_slope *slopes,
 // Computes dx = (g - mean(g) - r mean(g r)) inverse, and y like normalize_at.
 LS_INLINE void gradient_at(const rows_work *w, const row_slope *slopes,
                            const size_t rows, size_t j, size_t lanes) {
-  const VEC scale = constants(w->norm->scale, j, lanes);
+  const VEC scale = load_columns(w->norm->scale, j, lanes);
   VEC offset = V(zero)();
-  if (w->y != NULL) offset = constants(w->norm->offset, j, lanes);
+  if (w->y != NULL) offset = load_columns(w->norm->offset, j, lanes);
   LS_UNROLL
   for (size_t i = 0; i < rows; ++i) {
     const VEC x = load_lanes(w->x + i * w->columns + j, lanes);
@@ -457,7 +459,7 @@ static void softmax_gradient(void *dst, const void *y, const void *dy,
   }
 }
 
-static void scale(void *dst, const void *x, double factor, size_t n) {
+static void scale_row(void *dst, const void *x, double factor, size_t n) {
   const VEC factors = V(set1)((ELEM)factor);
   const ELEM *from = x;
   ELEM *target = dst;
@@ -469,12 +471,12 @@ static void scale(void *dst, const void *x, double factor, size_t n) {
 }
 
 const ls_cpu_norms TABLE = {
-    .moments = moments,
+    .moments = compute_moments,
     .gradient_moments = gradient_moments,
-    .normalize = normalize,
-    .gradient = gradient,
+    .normalize = normalize_columns,
+    .gradient = differentiate_columns,
     .normalize_rows = normalize_rows,
     .gradient_rows = gradient_rows,
     .softmax_gradient = softmax_gradient,
-    .scale = scale,
+    .scale = scale_row,
 };

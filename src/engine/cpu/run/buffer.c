@@ -25,7 +25,7 @@ struct ls_cpu_slab {
 typedef struct cpu_buffer {
   ls_buffer base;
   ls_cpu_slab *slab;  // NULL: the data are a block of their own.
-  bool blank;         // The value is zero, but the zeros are not written yet.
+  bool needs_zeros;   // The value is zero, but the zeros are not written yet.
   ls_cpu_fill fill;   // Deferred computation of the value.
 } cpu_buffer;
 
@@ -95,10 +95,10 @@ static const ls_object_type buffer_type = {
 
 // Atomic: binding a program writes zeros while other threads read.
 static bool is_blank(const cpu_buffer *buffer) {
-  return __atomic_load_n(&buffer->blank, __ATOMIC_ACQUIRE);
+  return __atomic_load_n(&buffer->needs_zeros, __ATOMIC_ACQUIRE);
 }
 static void set_blank(cpu_buffer *buffer, bool blank) {
-  __atomic_store_n(&buffer->blank, blank, __ATOMIC_RELEASE);
+  __atomic_store_n(&buffer->needs_zeros, blank, __ATOMIC_RELEASE);
 }
 
 static size_t buffer_size(const ls_buffer *buffer) {
@@ -130,7 +130,7 @@ ls_status ls_cpu_create_buffer(ls_backend *backend, ls_type type,
     return LS_STATUS(LS_RESOURCE_EXHAUSTED, "no memory for a buffer: %zu bytes",
                      size);
   }
-  buffer->blank = true;
+  buffer->needs_zeros = true;
   *out_buffer = &buffer->base;
   return ls_ok();
 }
@@ -215,15 +215,15 @@ static void zero_loop(const ls_kernel_call *call, int64_t begin, int64_t end) {
 void ls_cpu_write_zeros(ls_cpu_slabs *slabs, ls_buffer *const *buffers,
                         size_t count, const ls_cpu_team *team) {
   const ls_kernel_call call = {.params = buffers};
-  size_t blank = 0;
+  size_t num_bytes = 0;
   // Serializes the binding of programs that share variables.
   ls_mutex_lock(&slabs->lock);
   for (size_t i = 0; i < count; ++i)
     if (buffers[i] != NULL && is_blank((const cpu_buffer *)buffers[i]))
-      blank += buffer_size(buffers[i]);
-  if (ls_cpu_team_gains(0, blank, (int64_t)count))
+      num_bytes += buffer_size(buffers[i]);
+  if (ls_cpu_team_gains(0, num_bytes, (int64_t)count))
     ls_cpu_team_run(team, zero_loop, &call, (int64_t)count);
-  else if (blank > 0)
+  else if (num_bytes > 0)
     zero_loop(&call, 0, (int64_t)count);
   ls_mutex_unlock(&slabs->lock);
 }

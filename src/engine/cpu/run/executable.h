@@ -234,7 +234,7 @@ typedef struct ls_cpu_launch {
 // Instructions at which the new values are those of whole trips: in the shared
 // stream from `begin` on, except from `first` to `last`.
 typedef struct ls_cpu_trips {
-  bool any;
+  bool has_trips;
   uint32_t begin, first, last;
 } ls_cpu_trips;
 

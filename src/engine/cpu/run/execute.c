@@ -128,7 +128,7 @@ bool ls_cpu_run_stream(ls_instance *self, ls_cpu_worker *worker,
   const int64_t began = ls_cpu_span_begin(self);
   const uint32_t begin = stream->pc;
   uint32_t pc = begin;
-  for (bool moved = false;; moved = true) {
+  for (bool has_moved = false;; has_moved = true) {
     const ls_cpu_instruction *at = &code[pc];
     LS_CPU_SET(stream->pc, pc);
     if (time.costs != NULL) meter_move(&time, &time.costs[pc]);
@@ -271,9 +271,9 @@ bool ls_cpu_run_stream(ls_instance *self, ls_cpu_worker *worker,
       memcpy(operands[1], operands[0], (size_t)at->size);
       break;
     case LS_CPU_END:
-      LS_CPU_SET(stream->ended, true);
+      LS_CPU_SET(stream->has_ended, true);
       parks = true;
-      moved = true;
+      has_moved = true;
       break;
     case LS_CPU_NOTHING:
       break;
@@ -282,12 +282,12 @@ bool ls_cpu_run_stream(ls_instance *self, ls_cpu_worker *worker,
       if (time.costs != NULL) meter_move(&time, NULL);
       stream->iteration = call.iteration;
       stream->step = call.step;
-      if (moved) {
+      if (has_moved) {
         ls_cpu_record(&worker->recorder, LS_CPU_EVENT_RUN,
                       event_id(self, stream), begin, pc);
         ls_cpu_span_stream(self, stream, begin, began);
       }
-      return moved;
+      return has_moved;
     }
     ++pc;
   }
@@ -299,11 +299,11 @@ static bool run_streams(ls_instance *self, ls_cpu_worker *worker) {
   ls_runtime *runtime = self->executable->backend->runtime;
   for (;;) {
     self->host_seen = ls_cpu_host_events(self);
-    bool moved = ls_cpu_run_stream(self, worker, &self->main);
-    if (!ls_status_is_ok(worker->status) || self->main.ended) return true;
-    if (self->num_running > 0 && ls_cpu_run_round(self)) moved = true;
+    bool has_moved = ls_cpu_run_stream(self, worker, &self->main);
+    if (!ls_status_is_ok(worker->status) || self->main.has_ended) return true;
+    if (self->num_running > 0 && ls_cpu_run_round(self)) has_moved = true;
     if (!ls_status_is_ok(worker->status)) return true;
-    if (!moved) break;
+    if (!has_moved) break;
     ls_runtime_note_move(runtime);
   }
   if (!ls_cpu_host_is_idle(self)) return false;
@@ -338,7 +338,7 @@ static ls_status init_run(ls_instance *self, const ls_run_args *args) {
   LS_CPU_SET(self->step, args->step);
   self->seed = args->seed;
   self->run = args->run;
-  self->at_end = false;
+  self->is_at_end = false;
   self->steps = args->steps;
   memcpy(self->cancels, args->cancels, sizeof(self->cancels));
   LS_CPU_SET(self->num_running, 0);
@@ -350,12 +350,12 @@ static ls_status init_run(ls_instance *self, const ls_run_args *args) {
     for (uint32_t i = 0; i < self->executable->num_lanes; ++i)
       self->lanes[i].steps = 0;
   self->main.replica = args->replica;
-  LS_CPU_SET(self->main.ended, false);
+  LS_CPU_SET(self->main.has_ended, false);
   self->runs += self->workers[0].costs != NULL;
   ls_cpu_stacks_reset(&self->stacks);
   ls_cpu_record(&self->workers[0].recorder, LS_CPU_EVENT_STEP, LS_CPU_MAIN,
                 (uint32_t)args->step, 0);
-  LS_CPU_SET(self->running, true);
+  LS_CPU_SET(self->is_running, true);
   return ls_ok();
 }
 
@@ -382,11 +382,11 @@ ls_run_state ls_cpu_advance(ls_instance *self) {
   ls_runtime *runtime = self->executable->backend->runtime;
   self->float_mode = ls_float_mode_enter();
   ls_runtime_begin_work(runtime);
-  const bool over = run_streams(self, caller);
+  const bool is_over = run_streams(self, caller);
   ls_runtime_end_work(runtime);
   ls_float_mode_leave(self->float_mode);
   if (!ls_status_is_ok(caller->status)) return LS_RUN_FAILED;
-  return over ? LS_RUN_ENDED : LS_RUN_WAITS;
+  return is_over ? LS_RUN_ENDED : LS_RUN_WAITS;
 }
 
 void ls_cpu_stop(ls_instance *self, ls_status status) {
@@ -398,7 +398,7 @@ void ls_cpu_stop(ls_instance *self, ls_status status) {
 static bool is_between_trips(const ls_instance *self) {
   const ls_cpu_trips *trips = &self->executable->trips;
   const uint32_t pc = self->main.pc;
-  return trips->any && trips->begin <= pc &&
+  return trips->has_trips && trips->begin <= pc &&
          (pc < trips->first || pc > trips->last);
 }
 
@@ -425,13 +425,13 @@ ls_status ls_cpu_finish_run(ls_instance *self, bool *out_keeps) {
     ls_runtime_note_move(self->executable->backend->runtime);
   } else {
     ls_trunk *trunk = self->executable->trunk;
-    if (trunk != NULL && !self->at_end) trunk->cancel(trunk, status);
+    if (trunk != NULL && !self->is_at_end) trunk->cancel(trunk, status);
     status = join_call_status(
         status, ls_cpu_drain_host(self, ls_status_code(status) !=
                                             LS_DEADLINE_EXCEEDED));
   }
   ls_cpu_return_all_lent(self);
-  LS_CPU_SET(self->running, false);
+  LS_CPU_SET(self->is_running, false);
   if (self->steps != NULL && count_steps(self) > *self->steps)
     *self->steps = count_steps(self);
   return status;

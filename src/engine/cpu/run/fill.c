@@ -32,7 +32,7 @@ static bool run_some_blocks(ls_cpu_filler *filler) {
   const int64_t end = begin + TAKEN < blocks ? begin + TAKEN : blocks;
   fill->begun = end;
   if (end == blocks) filler->first = fill->next;
-  ++filler->running;
+  ++filler->num_running;
   ls_mutex_unlock(&filler->lock);
   run_blocks(fill, begin, end);
   ls_mutex_lock(&filler->lock);
@@ -41,16 +41,16 @@ static bool run_some_blocks(ls_cpu_filler *filler) {
     ls_cpu_release_executable(fill->executable);
     fill->executable = NULL;
   }
-  if (--filler->running == 0) ls_condition_broadcast(&filler->rest);
+  if (--filler->num_running == 0) ls_condition_broadcast(&filler->rest);
   return true;
 }
 
 static bool run_when_idle(void *user) {
   ls_cpu_filler *filler = user;
   ls_mutex_lock(&filler->lock);
-  const bool did = run_some_blocks(filler);
+  const bool has_run = run_some_blocks(filler);
   ls_mutex_unlock(&filler->lock);
-  return did;
+  return has_run;
 }
 
 // ---- The filler ------------------------------------------------------------
@@ -104,7 +104,7 @@ void ls_cpu_finish_fills(ls_cpu_filler *filler) {
   ls_mutex_lock(&filler->lock);
   while (run_some_blocks(filler)) {
   }
-  while (filler->running > 0)
+  while (filler->num_running > 0)
     ls_condition_wait(&filler->rest, &filler->lock);
   ls_mutex_unlock(&filler->lock);
 }
@@ -120,7 +120,7 @@ void ls_cpu_cancel_fill(ls_cpu_filler *filler, ls_cpu_fill *fill) {
     }
     last = *at;
   }
-  while (fill->executable != NULL && filler->running > 0)
+  while (fill->executable != NULL && filler->num_running > 0)
     ls_condition_wait(&filler->rest, &filler->lock);
   if (fill->executable != NULL) ls_cpu_release_executable(fill->executable);
   fill->executable = NULL;

@@ -32,7 +32,7 @@ typedef struct ls_cpu_filler {
   ls_condition rest;    // Signalled when no thread is in a block.
   // List of fills with blocks that were not started.
   ls_cpu_fill *first, *last;
-  int running;  // Number of threads in a block.
+  int num_running;  // Number of threads in a block.
 } ls_cpu_filler;
 
 ls_status ls_cpu_filler_init(ls_cpu_filler *filler, ls_runtime *runtime);

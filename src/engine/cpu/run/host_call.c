@@ -247,9 +247,9 @@ static bool has_ended(const ls_instance *self,
                       const ls_cpu_host_record *record) {
   if (record->host->ends_at_once) return true;
   ls_mutex_lock(&self->host_threads->lock);
-  const bool ended = record->open == 0;
+  const bool has_closed = record->open == 0;
   ls_mutex_unlock(&self->host_threads->lock);
-  return ended;
+  return has_closed;
 }
 
 // Returns the status of an ended call.
@@ -289,7 +289,7 @@ static bool take_call(ls_instance *self, ls_cpu_worker *worker,
     status = copy_results(record, outputs);
   if (ls_status_code(status) == LS_OUT_OF_RANGE &&
       (record->host->kernel->flags & LS_HOST_ENDS) != 0)
-    self->at_end = true;
+    self->is_at_end = true;
   if (!ls_status_is_ok(status)) ls_cpu_worker_fail(worker, status);
   return true;
 }

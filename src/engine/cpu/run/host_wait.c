@@ -18,10 +18,10 @@ uint64_t ls_cpu_host_events(ls_instance *self) {
 bool ls_cpu_host_is_idle(ls_instance *self) {
   if (self->host_threads == NULL) return true;
   ls_mutex_lock(&self->host_threads->lock);
-  const bool idle =
+  const bool is_idle =
       self->host_running == 0 && self->host_done == self->host_seen;
   ls_mutex_unlock(&self->host_threads->lock);
-  return idle;
+  return is_idle;
 }
 
 // Returns true if a call made for all replicas has failed on one of them; that

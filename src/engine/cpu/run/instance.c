@@ -41,15 +41,15 @@ static bool retain_buffers(ls_instance *self, ls_buffer *const *buffers,
                            size_t count) {
   char **bases =
       self->workers[0].bases + ls_cpu_base_variables(self->executable);
-  bool any = false;
+  bool has_changed = false;
   for (size_t i = 0; i < count; ++i) {
     if (buffers[i] == self->buffers[i]) continue;
     ls_object_release(self->buffers[i]);
     self->buffers[i] = ls_object_retain(buffers[i]);
     bases[i] = buffers[i] == NULL ? NULL : buffers[i]->data;
-    any = true;
+    has_changed = true;
   }
-  return any;
+  return has_changed;
 }
 
 // Makes two tables per part, arrivals and posts, on cache lines of their own.

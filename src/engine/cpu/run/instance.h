@@ -22,7 +22,7 @@ typedef struct ls_cpu_site ls_cpu_site;
 
 // State of a lane, or of the shared stream, between two instructions.
 typedef struct ls_cpu_stream {
-  uint32_t pc;      // Atomic, like `ended`: other threads read it.
+  uint32_t pc;      // Atomic, like `has_ended`: other threads read it.
   int32_t replica;  // Of the shared stream: the replica that runs the program.
   // Mixed trips of the enclosing loops; see ls_cpu_iteration.
   uint64_t iteration;
@@ -34,7 +34,7 @@ typedef struct ls_cpu_stream {
   // Record of a lane; NULL where lanes make no host calls.
   ls_cpu_host_record *host;
   int64_t host_since;  // Start time of its last host call. Atomic.
-  bool ended;
+  bool has_ended;
 } ls_cpu_stream;
 
 // A merge slot. Its generation grows each time the merge gets its value, so a
@@ -51,7 +51,7 @@ typedef struct ls_cpu_part {
   uint32_t *posts;  // POST instructions that completed a slot in this round.
   uint32_t num_posts;
   uint32_t num_running;  // Lanes that have not ended.
-  bool moved;            // A lane progressed in this round.
+  bool has_moved;        // A lane progressed in this round.
   ls_status status;      // First failure in this round.
 } ls_cpu_part;
 
@@ -102,8 +102,8 @@ struct ls_instance {
   uint64_t step, seed;  // Of the current run.
   uint64_t run;
   uint64_t float_mode;  // The caller's mode.
-  bool running;         // Atomic.
-  bool at_end;          // The run failed with the end of data.
+  bool is_running;      // Atomic.
+  bool is_at_end;       // The run failed with the end of data.
   uint64_t runs;        // Number of measured runs.
 
   ls_host_threads *host_threads;  // The runtime's. NULL: no host calls.

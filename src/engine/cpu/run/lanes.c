@@ -40,7 +40,7 @@ void ls_cpu_launch_lanes(ls_instance *self,
     lane->replica = launch->share.first + (int32_t)i;
     lane->iteration = self->main.iteration;
     lane->step = self->main.step;
-    LS_CPU_SET(lane->ended, false);
+    LS_CPU_SET(lane->has_ended, false);
   }
   for (uint32_t i = 0; i < launch->num_slots; ++i) {
     self->slots[launch->first_slot + i] = (ls_cpu_slot){0};
@@ -249,15 +249,15 @@ static void run_part(ls_instance *self, ls_cpu_worker *worker,
   const uint32_t end =
       first +
       ls_cpu_part_count(launch, number, (uint32_t)launch->share.replicas);
-  part->moved = false;
+  part->has_moved = false;
   worker->part = number;
   for (uint32_t r = first; r < end && ls_status_is_ok(worker->status); ++r) {
     ls_cpu_stream *lane = &self->lanes[r - (uint32_t)launch->share.first];
-    if (lane->ended) continue;
+    if (lane->has_ended) continue;
     worker->leaf = ls_cpu_leaf_at(r - first, end - first);
     enter_lane(self, worker, r);
-    if (ls_cpu_run_stream(self, worker, lane)) part->moved = true;
-    part->num_running -= lane->ended;
+    if (ls_cpu_run_stream(self, worker, lane)) part->has_moved = true;
+    part->num_running -= lane->has_ended;
   }
   part->status = worker->status;
   worker->status = NULL;
@@ -292,20 +292,20 @@ bool ls_cpu_run_round(ls_instance *self) {
       run_parts(self, 0, 0, num_parts);
     }
   }
-  bool moved = false;
-  uint32_t running = 0;
+  bool has_moved = false;
+  uint32_t num_running = 0;
   for (uint32_t i = launch->first_part; i < launch->end_part; ++i) {
     ls_cpu_part *part = &self->parts[i];
-    moved |= part->moved;
-    running += part->num_running;
+    has_moved |= part->has_moved;
+    num_running += part->num_running;
     if (!ls_status_is_ok(part->status)) {
       ls_cpu_worker_fail(&self->workers[0], part->status);
     }
   }
-  LS_CPU_SET(self->num_running, running);
+  LS_CPU_SET(self->num_running, num_running);
   if (launch->num_parts > 1 && ls_status_is_ok(self->workers[0].status)) {
     merge_completed(self);
   }
-  if (moved) ls_cpu_span_round(self, began);
-  return moved;
+  if (has_moved) ls_cpu_span_round(self, began);
+  return has_moved;
 }

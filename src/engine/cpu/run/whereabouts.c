@@ -120,7 +120,7 @@ typedef struct lane_choice {
   uint32_t pc;
   bool by_slot;
   uint32_t slot;
-  bool posted;
+  bool has_posted;
 } lane_choice;
 
 static const ls_cpu_stream *lane_of(const ls_instance *self,
@@ -132,10 +132,10 @@ static bool selects_lane(const ls_instance *self, const lane_choice *choice,
                          int32_t r) {
   const ls_cpu_stream *lane = lane_of(self, choice->launch, r);
   if (!choice->by_slot) {
-    return !LS_CPU_SEEN(lane->ended) && LS_CPU_SEEN(lane->pc) == choice->pc;
+    return !LS_CPU_SEEN(lane->has_ended) && LS_CPU_SEEN(lane->pc) == choice->pc;
   }
   return (ls_cpu_arrived_beyond(self, choice->launch, choice->slot, r) > 0) ==
-         choice->posted;
+         choice->has_posted;
 }
 
 static uint32_t count_lanes(const ls_instance *self,
@@ -191,11 +191,11 @@ static bool is_printed(const ls_instance *self, const ls_cpu_launch *launch,
 static void print_all_lanes(const ls_instance *self,
                             const ls_cpu_launch *launch, ls_text *text) {
   const ls_executable *executable = self->executable;
-  uint32_t ended = 0;
+  uint32_t num_ended = 0;
   for (int32_t r = launch->share.first; r < launch->share.end; ++r) {
     const ls_cpu_stream *lane = lane_of(self, launch, r);
-    if (LS_CPU_SEEN(lane->ended)) {
-      ++ended;
+    if (LS_CPU_SEEN(lane->has_ended)) {
+      ++num_ended;
       continue;
     }
     if (is_printed(self, launch, r)) continue;
@@ -208,9 +208,9 @@ static void print_all_lanes(const ls_instance *self,
     print_host_time(self, pc, text);
     ls_text_append_char(text, '\n');
   }
-  if (ended > 0) {
-    ls_text_append_format(text, "  %u replica%s ended\n", ended,
-                          ended == 1 ? " has" : "s have");
+  if (num_ended > 0) {
+    ls_text_append_format(text, "  %u replica%s ended\n", num_ended,
+                          num_ended == 1 ? " has" : "s have");
   }
 }
 
@@ -229,8 +229,10 @@ static void print_merges(const ls_instance *self, const ls_cpu_launch *launch,
     const ls_cpu_instruction *at = &executable->instructions[pc];
     if (at->code != LS_CPU_POST) continue;
     if (!is_of_launch(launch, at->number)) continue;
-    lane_choice choice = {
-        .launch = launch, .by_slot = true, .slot = at->number, .posted = true};
+    lane_choice choice = {.launch = launch,
+                          .by_slot = true,
+                          .slot = at->number,
+                          .has_posted = true};
     const uint32_t arrived = count_lanes(self, &choice);
     if (arrived == 0 || arrived >= replicas) continue;
     ls_text_append(text, "  at ");
@@ -238,7 +240,7 @@ static void print_merges(const ls_instance *self, const ls_cpu_launch *launch,
     ls_text_append(text, ": ");
     print_lanes(self, &choice, text);
     ls_text_append(text, " arrived, ");
-    choice.posted = false;
+    choice.has_posted = false;
     print_lanes(self, &choice, text);
     ls_text_append(text, " not\n");
   }

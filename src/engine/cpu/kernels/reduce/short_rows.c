@@ -87,7 +87,7 @@ static void choose_turn(short_params *self) {
   switch (self->reduce->size) {
 #define CASE(unused, size, T)                                                  \
   case size:                                                                   \
-    self->transpose = transpose_##size;                                             \
+    self->transpose = transpose_##size;                                        \
     break;
     LS_EACH_SIZE(CASE, )
 #undef CASE
