@@ -353,6 +353,27 @@ TEST(slices_of_one_element_go_to_replicas) {
               LS_INVALID_ARGUMENT, "4");
 }
 
+TEST(slices_go_to_all_replicas_that_are_on_several_hosts) {
+  LS_SPEC("E39 E105");
+  fed f;
+  fed_begin(&f, (fed_facts){.pod = "virtual:4x2,hosts=4",
+                            .mode = LS_MODE_EVAL,
+                            .batch = 4,
+                            .tpu = {.per_host_input = LS_INPUT_PER_HOST_V2,
+                                    .eval_training_input = LS_INPUT_SLICED,
+                                    .num_cores_per_replica = LS_SOME(8)},
+                            .input = rows});
+  assert_int_equal(f.num_calls, 1);
+  assert_int_equal(f.seen[0].at.num_replicas, 2);
+  expect_ok(fed_run(&f, 2));
+  for (int k = 0; k < 2; ++k)
+    for (int i = 0; i < 2; ++i) {
+      const ls_replica_core core = f.calls.plan->system->replicas[i];
+      FED_EXPECT(&f, core.host, core.ordinal, 4 * k + 2 * i, 4 * k + 2 * i + 1);
+    }
+  fed_close(&f);
+}
+
 // ---- The end ---------------------------------------------------------------
 static ls_nest ten_rows(void *user, ls_input_call *call) {
   (void)user;

@@ -346,12 +346,14 @@ TEST(how_input_is_fed_follows_from_mode_and_configuration) {
                           .predict = LS_SOME(8)});
         const ls_estimator_input input = in(&w, mode)->input;
         const bool trains = mode == LS_MODE_TRAIN;
-        assert_int_equal(input.per_core, trains && p == LS_INPUT_PER_SHARD_V1);
-        assert_int_equal(input.per_host_v2, p == LS_INPUT_PER_HOST_V2);
-        assert_int_equal(input.sliced, sliced && !trains);
+        assert_int_equal(input.way == LS_FEED_CORES,
+                         trains && p == LS_INPUT_PER_SHARD_V1);
+        assert_int_equal(input.way == LS_FEED_REPLICAS,
+                         p == LS_INPUT_PER_HOST_V2 && (!sliced || trains));
+        assert_int_equal(input.way == LS_FEED_SLICES, sliced && !trains);
         assert_int_equal(input.broadcast,
                          p == LS_INPUT_BROADCAST || (sliced && !trains));
-        assert_false(input.replica_across_hosts);
+        assert_false(input.per_replica);
         end(&w);
       }
   for (int64_t cores = 4; cores <= 8; cores *= 2) {
@@ -360,7 +362,7 @@ TEST(how_input_is_fed_follows_from_mode_and_configuration) {
                       .each = 4,
                       .tpu = {.num_cores_per_replica = LS_SOME(cores),
                               .per_host_input = LS_INPUT_PER_HOST_V2}});
-    assert_int_equal(of_training(&w)->input.replica_across_hosts, cores == 8);
+    assert_int_equal(of_training(&w)->input.per_replica, cores == 8);
     end(&w);
   }
 }

@@ -73,31 +73,33 @@ static ls_status find_system(ls_plans *self, const ls_plan *plan,
 }
 
 // ---- Input and batches -----------------------------------------------------
-static ls_estimator_input input_of(const ls_plan *plan) {
+static ls_feed_way way_of(const ls_plan *plan) {
+  static const ls_feed_way ways[] = {[LS_INPUT_PER_SHARD_V1] = LS_FEED_HOSTS,
+                                     [LS_INPUT_PER_HOST_V1] = LS_FEED_HOSTS,
+                                     [LS_INPUT_PER_HOST_V2] = LS_FEED_REPLICAS,
+                                     [LS_INPUT_BROADCAST] = LS_FEED_ALL,
+                                     [LS_INPUT_SLICED] = LS_FEED_HOSTS};
   const ls_tpu_config *tpu = ls_plan_tpu(plan);
   const bool trains = plan->mode == LS_MODE_TRAIN;
-  const bool sliced = !trains && tpu->eval_training_input == LS_INPUT_SLICED;
-  const bool broadcast = tpu->per_host_input == LS_INPUT_BROADCAST || sliced;
-  return (ls_estimator_input){
-      .per_core = trains && tpu->per_host_input == LS_INPUT_PER_SHARD_V1,
-      .per_host_v2 = tpu->per_host_input == LS_INPUT_PER_HOST_V2,
-      .broadcast = broadcast,
-      .sliced = sliced,
-      .is_whole = broadcast && !sliced,
-  };
+  if (trains && tpu->per_host_input == LS_INPUT_PER_SHARD_V1)
+    return LS_FEED_CORES;
+  return !trains && tpu->eval_training_input == LS_INPUT_SLICED
+             ? LS_FEED_SLICES
+             : ways[tpu->per_host_input];
 }
 
-static void count_feeders(ls_estimator_input *input,
-                          const ls_plan_system *system, ls_opt cores) {
-  input->replica_across_hosts =
-      cores.set && cores.value > system->cores_per_host;
-  input->num_feeders = input->broadcast              ? 1
-                       : input->replica_across_hosts ? system->num_replicas
-                                                     : system->num_hosts;
-  input->replicas_per_feeder = input->broadcast ? system->num_replicas
-                               : input->replica_across_hosts
-                                   ? 1
-                                   : system->replicas_per_host;
+static void count_feeders(ls_plan *plan) {
+  ls_estimator_input *input = &plan->input;
+  const ls_plan_system *system = plan->system;
+  const ls_opt cores = ls_plan_tpu(plan)->num_cores_per_replica;
+  input->per_replica =
+      !input->broadcast && cores.set && cores.value > system->cores_per_host;
+  input->num_feeders = input->broadcast     ? 1
+                       : input->per_replica ? system->num_replicas
+                                            : system->num_hosts;
+  input->replicas_per_feeder = input->broadcast     ? system->num_replicas
+                               : input->per_replica ? 1
+                                                    : system->replicas_per_host;
 }
 
 // Rounded up where parts that are not full are padded.
@@ -110,13 +112,15 @@ static ls_opt share(const ls_plan *plan, int64_t parts) {
 static void share_batch(ls_plan *plan) {
   const ls_estimator_input *input = &plan->input;
   const ls_plan_system *system = plan->system;
-  const bool by_replica =
-      input->per_core || input->per_host_v2 || input->replica_across_hosts;
-  plan->input_batch_size = share(plan, input->broadcast ? 1
-                                       : by_replica     ? system->num_replicas
-                                                        : system->num_hosts);
+  const int64_t parts[LS_NUM_FEED_WAYS] = {
+      [LS_FEED_CORES] = system->num_replicas,
+      [LS_FEED_HOSTS] = system->num_hosts,
+      [LS_FEED_REPLICAS] = system->num_replicas,
+      [LS_FEED_SLICES] = 1,
+      [LS_FEED_ALL] = 1};
+  plan->input_batch_size = share(plan, parts[input->way]);
   plan->model_batch_size =
-      share(plan, input->is_whole ? 1 : system->num_replicas);
+      share(plan, input->way == LS_FEED_ALL ? 1 : system->num_replicas);
 }
 
 // ---- Checks ----------------------------------------------------------------
@@ -145,7 +149,7 @@ static ls_status check_hosts(const ls_plan *plan) {
   const long long replicas = plan->system->num_replicas;
   if (hosts <= 1 || plan->mode == LS_MODE_TRAIN || plan->input.broadcast)
     return ls_ok();
-  if (plan->input.per_host_v2 && (!predicts || replicas == 1)) {
+  if (plan->input.way == LS_FEED_REPLICAS && (!predicts || replicas == 1)) {
     if (!predicts)
       ls_runtime_log(plan->runtime, LS_LOG_WARNING, "estimator",
                      "evaluating on %lld hosts with PER_HOST_V2: each host "
@@ -178,8 +182,7 @@ static int64_t host_call_every(const ls_plan *plan) {
 
 static ls_status plan_cores(ls_plans *self, ls_plan *plan) {
   LS_RETURN_IF_ERROR(find_system(self, plan, &plan->system));
-  count_feeders(&plan->input, plan->system,
-                ls_plan_tpu(plan)->num_cores_per_replica);
+  count_feeders(plan);
   LS_RETURN_IF_ERROR(check_batch(plan));
   LS_RETURN_IF_ERROR(check_hosts(plan));
   share_batch(plan);
@@ -202,7 +205,8 @@ static ls_status make_plan(ls_plans *self, ls_estimator_mode mode, bool exports,
       .input_batch_size = batch,
       .model_batch_size = batch,
   };
-  out_plan->input = input_of(out_plan);
+  out_plan->input.way = way_of(out_plan);
+  out_plan->input.broadcast = out_plan->input.way >= LS_FEED_SLICES;
   out_plan->host_call_every = host_call_every(out_plan);
   out_plan->strategy = strategy_of(out_plan);
   return out_plan->on_cpu ? ls_ok() : plan_cores(self, out_plan);

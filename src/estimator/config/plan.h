@@ -36,10 +36,19 @@ typedef struct ls_plan_system {
   ls_replica_core *replicas;
 } ls_plan_system;
 
-// How input is fed.
+// How elements of the input come to replicas.
+typedef enum ls_feed_way {
+  LS_FEED_CORES,     // The input function is called for each core.
+  LS_FEED_HOSTS,     // One of a host is cut over its replicas.
+  LS_FEED_REPLICAS,  // Each replica gets one of its host's.
+  LS_FEED_SLICES,    // One is cut over all replicas.
+  LS_FEED_ALL,       // One is given to all.
+  LS_NUM_FEED_WAYS,
+} ls_feed_way;
 typedef struct ls_estimator_input {
-  bool per_core, per_host_v2, broadcast, sliced, replica_across_hosts;
-  bool is_whole;  // Each replica is given the whole batch.
+  ls_feed_way way;
+  bool broadcast;    // One host feeds all: SLICES, or ALL.
+  bool per_replica;  // Each is on several hosts, and is fed by the first.
   // What feeds, one for each host, for a replica or for all, and how many
   // replicas each feeds.
   int64_t num_feeders, replicas_per_feeder;

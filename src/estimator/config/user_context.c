@@ -44,12 +44,13 @@ ls_status ls_user_context_deployment(const ls_user_context *user,
   LS_RETURN_IF_ERROR(refuse_model(user, "current_input_fn_deployment"));
   const ls_estimator_input *input = &user->plan->input;
   // A feeder of cores calls the input function for each.
-  const int64_t calls = input->per_core ? input->replicas_per_feeder : 1;
-  *out = (ls_input_deployment){
-      .host = user->host,
-      .invocation = user->invocation,
-      .num_invocations = input->num_feeders * calls,
-      .num_replicas = input->per_core ? 1 : input->replicas_per_feeder};
+  const bool per_core = input->way == LS_FEED_CORES;
+  const int64_t calls = per_core ? input->replicas_per_feeder : 1;
+  *out = (ls_input_deployment){.host = user->host,
+                               .invocation = user->invocation,
+                               .num_invocations = input->num_feeders * calls,
+                               .num_replicas =
+                                   per_core ? 1 : input->replicas_per_feeder};
   return ls_ok();
 }
 

@@ -205,7 +205,7 @@ static ls_status make(const ls_estimator_calls *calls, ls_nest made,
 ls_status ls_cpu_input_call(const ls_estimator_calls *calls,
                             ls_nest *out_made) {
   *out_made = ls_none();
-  if (calls->plan->input.sliced)
+  if (calls->plan->input.way == LS_FEED_SLICES)
     return ls_invalid_argument("eval_training_input_configuration is SLICED, "
                                "which is for replicas on TPUs: leave it unset "
                                "where CPUs evaluate or predict");

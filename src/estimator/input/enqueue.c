@@ -70,11 +70,22 @@ static bool predicts(const ls_enqueue *self) {
   return self->plan->mode == LS_MODE_PREDICT;
 }
 
-// How many shards one element is cut into.
-static int64_t num_shards(const ls_enqueue *self) {
-  if (self->plan->input.broadcast)
-    return self->plan->input.sliced ? self->num_replicas : 1;
-  return self->plan->input.per_host_v2 ? 1 : self->num_replicas;
+// The ways of plans: how elements are read, and how they are cut.
+typedef struct enqueue_way {
+  ls_status (*read)(ls_enqueue *self);
+  bool cuts;        // One is cut over the replicas,
+  bool by_axes;     //   along batch_axis.
+  bool takes_each;  // Each replica takes one of a data set.
+} enqueue_way;
+
+static const enqueue_way *way_of(const ls_enqueue *self) {
+  static const enqueue_way ways[LS_NUM_FEED_WAYS] = {
+      [LS_FEED_CORES] = {.read = ls_enqueue_of_cores},
+      [LS_FEED_HOSTS] = {ls_enqueue_to_cut, .cuts = true, .by_axes = true},
+      [LS_FEED_REPLICAS] = {ls_enqueue_of_replicas, .takes_each = true},
+      [LS_FEED_SLICES] = {ls_enqueue_to_cut, .cuts = true},
+      [LS_FEED_ALL] = {ls_enqueue_to_all}};
+  return &ways[self->plan->input.way];
 }
 
 // What is cut along the first axis is not filled up along another one.
@@ -91,17 +102,16 @@ static ls_status check_axes(const ls_enqueue *self) {
 }
 
 static ls_status check_source(const ls_enqueue *self, bool is_dataset) {
+  const enqueue_way *way = way_of(self);
   if (predicts(self) && !is_dataset)
     return ls_invalid_argument("input_fn must give a Dataset to predict with "
                                "on TPUs");
-  if (predicts(self) && !self->plan->input.broadcast &&
-      !self->plan->input.per_host_v2 && self->options.feed->batch_axis != NULL)
+  if (predicts(self) && way->by_axes && self->options.feed->batch_axis != NULL)
     return ls_invalid_argument("batch_axis is not looked at when predicting: "
                                "leave it unset");
-  if (self->plan->input.per_host_v2 && !self->plan->input.broadcast &&
-      !is_dataset)
+  if (way->takes_each && !is_dataset)
     return ls_invalid_argument("input_fn must give a Dataset with PER_HOST_V2");
-  return self->options.feed->any_batch && self->plan->input.sliced
+  return self->options.feed->any_batch && way->cuts && !way->by_axes
              ? check_axes(self)
              : ls_ok();
 }
@@ -116,11 +126,10 @@ ls_batch_padding ls_enqueue_padding(const ls_enqueue *self, int64_t parts) {
 // Elements of the shapes that the program is made for.
 static ls_status prepare(ls_enqueue *self) {
   ls_feed_source *source = &self->source;
-  const ls_batch_padding padding = ls_enqueue_padding(self, num_shards(self));
-  const int64_t at_once =
-      self->plan->input.per_host_v2 && !self->plan->input.broadcast
-          ? self->num_replicas
-          : 1;
+  const enqueue_way *way = way_of(self);
+  const ls_batch_padding padding =
+      ls_enqueue_padding(self, way->cuts ? self->num_replicas : 1);
+  const int64_t at_once = way->takes_each ? self->num_replicas : 1;
   if (source->dataset == NULL) return ls_ok();
   ls_dataset *dataset = ls_dataset_retain(source->dataset);
   if (predicts(self))
@@ -174,7 +183,7 @@ ls_status ls_enqueue_init(ls_enqueue *self, const ls_enqueue_options *options) {
   self->names = ls_copy_text(self->allocator, names, strlen(names));
   if (self->names == NULL) return ls_out_of_memory();
   LS_RETURN_IF_ERROR(find_places(self));
-  return self->plan->input.per_core ? ls_ok() : make_source(self);
+  return self->plan->input.way == LS_FEED_CORES ? ls_ok() : make_source(self);
 }
 
 static void drop_values(ls_enqueue_values *values) {
@@ -201,10 +210,7 @@ ls_status ls_enqueue_read(ls_enqueue *self) {
     return ls_failed_precondition("InternalError: the ops that feed host %lld "
                                   "are built twice",
                                   (long long)self->options.host);
-  if (self->plan->input.per_core) return ls_enqueue_of_cores(self);
-  if (self->plan->input.broadcast) return ls_enqueue_to_all(self);
-  return self->plan->input.per_host_v2 ? ls_enqueue_of_replicas(self)
-                                       : ls_enqueue_of_host(self);
+  return way_of(self)->read(self);
 }
 
 ls_status ls_enqueue_build(ls_enqueue *self, ls_nest *out_ops,
@@ -296,7 +302,7 @@ static ls_status set_axes(const ls_enqueue *self, ls_infeed_queue *queue) {
 
 static ls_status split(ls_enqueue *self, ls_infeed_queue *queue, ls_nest values,
                        const ls_infeed_places *places, ls_nest *out_ops) {
-  if (self->options.feed->batch_axis != NULL && !self->plan->input.broadcast)
+  if (self->options.feed->batch_axis != NULL && way_of(self)->by_axes)
     LS_RETURN_IF_ERROR(ls_status_annotate(set_axes(self, queue), "batch_axis"));
   LS_RETURN_IF_ERROR(ls_infeed_queue_set_num_shards(queue, self->num_replicas));
   return ls_infeed_queue_split_and_enqueue(queue, values, places, out_ops);

@@ -70,7 +70,7 @@ LS_MUST_USE ls_status ls_enqueue_feed(ls_enqueue *self, ls_nest *out_ops);
 // ---- Parts of it -----------------------------------------------------------
 // Each takes elements in its way, into `read`.
 LS_MUST_USE ls_status ls_enqueue_of_cores(ls_enqueue *self);
-LS_MUST_USE ls_status ls_enqueue_of_host(ls_enqueue *self);
+LS_MUST_USE ls_status ls_enqueue_to_cut(ls_enqueue *self);
 LS_MUST_USE ls_status ls_enqueue_of_replicas(ls_enqueue *self);
 LS_MUST_USE ls_status ls_enqueue_to_all(ls_enqueue *self);
 

@@ -72,7 +72,7 @@ static ls_status note_end(ls_enqueue *self, const ls_feed_element *fed) {
                             &self->read.ended);
 }
 
-static ls_status read_split(ls_enqueue *self) {
+ls_status ls_enqueue_to_cut(ls_enqueue *self) {
   ls_feed_element fed;
   LS_RETURN_IF_ERROR(ls_enqueue_next(
       self, &self->source, ls_enqueue_padding(self, self->num_replicas), &fed));
@@ -84,8 +84,6 @@ static ls_status read_split(ls_enqueue *self) {
   ls_feed_element_drop(&fed);
   return status;
 }
-
-ls_status ls_enqueue_of_host(ls_enqueue *self) { return read_split(self); }
 
 // ---- One element for each replica ------------------------------------------
 // What comes of each: lists, the ops that gave the first tensor of each, and
@@ -193,7 +191,7 @@ ls_status ls_enqueue_of_replicas(ls_enqueue *self) {
 }
 
 // ---- One element for all replicas ------------------------------------------
-static ls_status read_same(ls_enqueue *self) {
+ls_status ls_enqueue_to_all(ls_enqueue *self) {
   const int64_t count = self->num_replicas;
   ls_feed_element fed;
   ls_nest list = ls_none();
@@ -212,8 +210,4 @@ static ls_status read_same(ls_enqueue *self) {
   ls_nest_release(list);
   ls_feed_element_drop(&fed);
   return status;
-}
-
-ls_status ls_enqueue_to_all(ls_enqueue *self) {
-  return self->plan->input.sliced ? read_split(self) : read_same(self);
 }

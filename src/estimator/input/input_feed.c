@@ -90,7 +90,7 @@ static ls_status make_host(making *m, int64_t index) {
                                 .recorder = &m->recorder,
                                 .host = index,
                                 .meets = m->meets};
-  if (m->plan->input.replica_across_hosts && !m->plan->input.broadcast) {
+  if (m->plan->input.per_replica) {
     options.replica = LS_SOME(index);
     options.host = m->plan->system->replicas[index].host;
   }
@@ -125,7 +125,8 @@ static ls_status make_meeting(making *m) {
 static ls_status make_all(making *m) {
   m->num_enqueues = m->plan->input.num_feeders;
   m->meets = m->num_enqueues > 1 && m->options->any_batch &&
-             !m->plan->input.per_core && m->plan->mode != LS_MODE_PREDICT;
+             m->plan->input.way != LS_FEED_CORES &&
+             m->plan->mode != LS_MODE_PREDICT;
   const size_t count = (size_t)m->num_enqueues;
   m->enqueues = ls_new_array(m->allocator, ls_enqueue, count);
   m->ops = ls_new_array(m->allocator, ls_nest, count);

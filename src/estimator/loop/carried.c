@@ -15,7 +15,8 @@ static bool has_examples(const ls_step_loop *steps) {
 static int64_t cache_batch(const ls_plan *plan) {
   const int64_t size = plan->model_batch_size.value;
   // Where each replica is given the whole batch, the model's is that of all.
-  return plan->input.is_whole ? size / plan->system->num_replicas : size;
+  return plan->input.way == LS_FEED_ALL ? size / plan->system->num_replicas
+                                        : size;
 }
 
 static ls_status take_cache(ls_step_loop *steps, ls_nest made,

@@ -23,7 +23,8 @@ void ls_host_calls_deinit(ls_host_calls *calls) {
 // ---- In a step -------------------------------------------------------------
 static ls_status check_rows(const ls_host_calls *calls, const char *name,
                             ls_tensor tensor) {
-  if (calls->plan->input.is_whole || ls_tensor_shape(tensor).rank != 0)
+  if (calls->plan->input.way == LS_FEED_ALL ||
+      ls_tensor_shape(tensor).rank != 0)
     return ls_ok();
   return ls_failed_precondition("all tensors of %s must preserve batch size "
                                 "dimension, by which replicas' "
@@ -121,7 +122,7 @@ static ls_status join(ls_host_calls *calls, const ls_op *ops, ls_tensor *parts,
                       int64_t replicas, size_t i) {
   for (int64_t r = 0; r < replicas; ++r)
     parts[r] = ls_op_output(ops[r], (unsigned)i);
-  calls->tensors[i] = !calls->plan->input.is_whole && replicas > 1
+  calls->tensors[i] = calls->plan->input.way != LS_FEED_ALL && replicas > 1
                           ? ls_concatenate(parts, (size_t)replicas, 0)
                           : parts[0];
   return ls_tensor_is_failed(calls->tensors[i])
