@@ -4,6 +4,7 @@
 #   tests/<folder>/<noun>_test.c  tests that see internals; all are linked into
 #                                 one program, tests/unit_tests, which runs the
 #                                 file that its argument names
+#   tests/base/alone.c            a program of the objects of base alone
 #   tests/cli/*.sh                a script that gets the program as $LOCKSTEP
 #   tests/tools/*_test.sh         a script about the tree and the build
 #   tests/interop/*_test.sh       one that other programs read and write, too
@@ -174,6 +175,18 @@ if(LS_TESTS AND TARGET lockstep_cli)
       LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/cli/libraries")
     target_link_libraries(cli_library_${name} PRIVATE ls_flags lockstep)
   endforeach()
+endif()
+
+# base links alone: a program of its objects and nothing else of ours.
+if(LS_TESTS)
+  add_executable(base_alone "${PROJECT_SOURCE_DIR}/tests/base/alone.c"
+                 $<TARGET_OBJECTS:ls_base>)
+  set_target_properties(base_alone PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+  target_include_directories(base_alone PRIVATE "${PROJECT_SOURCE_DIR}/src")
+  target_link_libraries(base_alone PRIVATE
+    ls_flags ls_includes ls_dependencies)
+  ls_add_test(base/alone base_alone)
 endif()
 
 # Scripts. Those about the tree and the installed files say nothing new in a

@@ -4,7 +4,6 @@
 
 #include <stdlib.h>
 
-#include "base/layers.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/threads/thread_state.h"
@@ -90,7 +89,6 @@ static ls_status init_runtime(ls_runtime *runtime,
   runtime->cpus = options->cpus == 0 ? 1 : options->cpus;
   runtime->gpus = options->gpus;
   runtime->trunk = options->trunk;
-  runtime->eager = ls_library_layers.eager;
   LS_RETURN_IF_ERROR(install_fault(runtime));
   ls_map_init(&runtime->log_counts, runtime->allocator);
   ls_map_init(&runtime->gauges, runtime->allocator);

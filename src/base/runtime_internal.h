@@ -70,8 +70,7 @@ struct ls_runtime {
   int64_t input_buffered;  // Atomic: are.
   int64_t stall_nanos;
   int cpus, gpus;
-  struct ls_trunk *trunk;               // NULL: no other process.
-  const struct ls_eager_vtable *eager;  // See graph/eager_vtable.h.
+  struct ls_trunk *trunk;  // NULL: no other process.
   // Whether a device is a core of a TPU system that is initialized and stands
   // in this process. Set by who keeps such systems; NULL: there is none.
   bool (*has_core)(ls_runtime *runtime, const char *device);

@@ -21,7 +21,7 @@ ls_graph *ls_graph_current(void) {
   const ls_context *context = ls_context_current();
   if (context->scoped.graph != NULL) return context->scoped.graph;
   ls_runtime *runtime = ls_runtime_current();
-  return runtime == NULL ? NULL : runtime->eager->graph(runtime);
+  return runtime == NULL ? NULL : ls_library_layers.eager->graph(runtime);
 }
 
 const ls_graph *ls_context_graph(void) {

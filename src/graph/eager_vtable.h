@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the graph layer asks when no graph is open. The eager graph runs ops,
-// which takes an engine, so it lives in runtime/; a runtime's table is the
-// whole of what is known of it down here.
+// which takes an engine, so it lives in runtime/; this table, which
+// src/layers.c ties to the library, is the whole of what is known of it here.
 #ifndef LS_GRAPH_EAGER_VTABLE_H_
 #define LS_GRAPH_EAGER_VTABLE_H_
 
 #include "base/runtime_internal.h"
 #include "graph/graph.h"
+#include "graph/layers.h"
 #include "lockstep/variable.h"
 
 typedef struct ls_eager_vtable {

@@ -27,6 +27,7 @@ ls_status ls_graph_make(ls_graph_kind kind, const char *name,
   // Handles may outlive the runtime, too.
   ls_graph *graph = ls_new(ls_allocator_system(), ls_graph);
   if (graph == NULL) return ls_out_of_memory();
+  graph->head.tensors = &ls_graph_tensors;
   graph->kind = kind;
   graph->id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);
   graph->runtime = runtime;
@@ -90,7 +91,8 @@ static void release_nodes(ls_graph *graph, size_t from) {
 // programs there are no handles.
 static void bury(ls_graph *graph) {
   const bool has_handles = graph->kind != LS_GRAPH_LOWERED;
-  *graph = (ls_graph){.kind = LS_GRAPH_LOWERED,
+  *graph = (ls_graph){.head = {&ls_graph_tensors},
+                      .kind = LS_GRAPH_LOWERED,
                       .name = "(destroyed)",
                       .next_id = 1,
                       .frozen = true};

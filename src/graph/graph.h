@@ -17,6 +17,7 @@
 
 #include "base/memory/arena.h"
 #include "base/memory/map.h"
+#include "base/values/tensors.h"
 #include "graph/op_table.h"
 #include "lockstep/graph.h"
 
@@ -102,6 +103,7 @@ typedef struct ls_capture_key {
 typedef struct ls_graph_undo ls_graph_undo;
 
 struct ls_graph {
+  ls_graph_head head;  // First: what nests show of its tensors.
   ls_graph_kind kind;
   uint64_t id;  // Never that of another graph.
   const char *name;
@@ -384,7 +386,7 @@ static inline ls_op ls_node_source(ls_graph *graph, const ls_node *node) {
              .as.object = (v)})
 
 // What nests show of tensors and ops: text/tensor_print.c.
-extern const struct ls_tensor_vtable ls_graph_tensors
+extern const ls_tensor_vtable ls_graph_tensors
     __attribute__((visibility("hidden")));
 
 #endif  // LS_GRAPH_GRAPH_H_

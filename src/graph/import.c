@@ -22,7 +22,7 @@ static bool find_constant(const ls_graph *graph, const ls_capture_key *key,
 static ls_status import_eager(ls_graph *graph, ls_tensor value,
                               uint64_t *out_ref) {
   ls_node *node = ls_graph_node_of(value.graph, value.ref);
-  graph->runtime->eager->catch_up(value.graph, node);
+  ls_library_layers.eager->catch_up(value.graph, node);
   if (node->failure != NULL) return ls_status_clone(node->failure);
   ls_array *array = node->values[ls_ref_output(value.ref)];
   const ls_capture_key key = {value.graph, value.ref};

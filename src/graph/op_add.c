@@ -33,7 +33,7 @@ static ls_op failed_op(addition *a, ls_status status) {
     return (ls_op){0};
   }
   if (a->graph->kind == LS_GRAPH_EAGER)
-    return a->graph->runtime->eager->fail(a->graph, status);
+    return ls_library_layers.eager->fail(a->graph, status);
   if (a->graph->error == NULL) a->graph->error_unplaced = true;
   ls_graph_fail(a->graph, status);
   return (ls_op){0};
@@ -279,8 +279,8 @@ static ls_op add(addition *a) {
   if (ls_status_is_ok(status)) status = infer_types(a);
   if (!ls_status_is_ok(status)) return failed_op(a, with_scope(a, status));
   if (a->graph->kind == LS_GRAPH_EAGER)
-    return a->graph->runtime->eager->run(a->graph, &a->spec, a->refs, a->out,
-                                         a->num_out);
+    return ls_library_layers.eager->run(a->graph, &a->spec, a->refs, a->out,
+                                        a->num_out);
   ls_node *node = NULL;
   status = append(a, &node);
   if (!ls_status_is_ok(status)) return failed_op(a, with_scope(a, status));

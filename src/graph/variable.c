@@ -13,7 +13,7 @@
 
 static void destroy_variable(ls_object *object) {
   ls_variable *variable = (ls_variable *)object;
-  if (variable->graph == NULL) variable->runtime->eager->forget(variable);
+  if (variable->graph == NULL) ls_library_layers.eager->forget(variable);
   for (size_t i = 0; i < variable->num_components; ++i) {
     variable->components[i]->container = NULL;
     ls_variable_release(variable->components[i]);
@@ -293,11 +293,11 @@ static ls_status create(const ls_variable_options *options, const char *name,
     status = add_initializer(variable, value);
     if (ls_status_is_ok(status)) status = add_to_collections(variable, options);
   } else if (ls_status_is_ok(status) && from == START_VALUE) {
-    status = variable->runtime->eager->initialize(variable, value);
+    status = ls_library_layers.eager->initialize(variable, value);
   } else if (ls_status_is_ok(status) && from == START_ZERO) {
-    status = variable->runtime->eager->initialize_zero(variable);
+    status = ls_library_layers.eager->initialize_zero(variable);
   } else if (ls_status_is_ok(status) && from == START_NONE) {
-    status = variable->runtime->eager->reserve(variable);
+    status = ls_library_layers.eager->reserve(variable);
   }
   if (!ls_status_is_ok(status))
     ls_variable_release(variable);
@@ -353,7 +353,7 @@ static ls_status create_plain(const ls_variable_options *options,
       snprintf(name + at, sizeof(name) - at, "%s", base);
       status = create(options, name, out_variable);
       // The store has the initial value now; what it was made of may go.
-      graph->runtime->eager->drop_since(graph, num_nodes, memory);
+      ls_library_layers.eager->drop_since(graph, num_nodes, memory);
     } else {
       // The variable's name is taken as a scope; its ops stand inside.
       const ls_name_scope *scope = NULL;

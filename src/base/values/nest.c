@@ -8,11 +8,11 @@
 
 #include <math.h>
 
-#include "base/layers.h"
 #include "base/memory/allocator.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
+#include "base/values/tensors.h"
 
 typedef struct nest_node {
   ls_object object;
@@ -436,10 +436,9 @@ ls_status ls_nest_to_number(ls_nest nest, double *out_number) {
         ls_dtype_is_float(nest.dtype) ? nest.as.f64 : (double)nest.as.i64;
     return ls_ok();
   }
-  const ls_array *array =
-      nest.kind == LS_KIND_TENSOR
-          ? ls_library_layers.tensors->known_value(nest.as.tensor)
-          : ls_nest_as_array(nest);
+  const ls_array *array = nest.kind == LS_KIND_TENSOR
+                              ? ls_tensor_known_value(nest.as.tensor)
+                              : ls_nest_as_array(nest);
   const bool is_number = array != NULL && ls_array_num_elements(array) == 1 &&
                          (ls_dtype_is_float(ls_array_dtype(array)) ||
                           ls_dtype_is_integer(ls_array_dtype(array)) ||

@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/layers.h"
 #include "base/memory/allocator.h"
 #include "base/plain.h"
 #include "base/values/nest_internal.h"
+#include "base/values/tensors.h"
 
 typedef struct printer {
   char *buffer;
@@ -60,6 +60,27 @@ static void put_object(printer *out, const ls_object *object) {
   out->used += strlen(place);
 }
 
+static void print_tensor(ls_tensor tensor, char *text, size_t size) {
+  if (tensor.ref == 0)
+    snprintf(text, size, "failed tensor");
+  else if (tensor.graph == NULL)
+    snprintf(
+        text, size, "tensor %llu:%llu",
+        (unsigned long long)(tensor.ref >> LS_TENSOR_OUTPUT_BITS),
+        (unsigned long long)(tensor.ref & ((1u << LS_TENSOR_OUTPUT_BITS) - 1)));
+  else
+    ls_graph_tensors_of(tensor.graph)->print(tensor, text, size);
+}
+
+static void print_op(ls_op op, char *text, size_t size) {
+  if (op.id == 0)
+    snprintf(text, size, "failed op");
+  else if (op.graph == NULL)
+    snprintf(text, size, "op %llu", (unsigned long long)op.id);
+  else
+    ls_graph_tensors_of(op.graph)->print_op(op, text, size);
+}
+
 static void put_leaf(printer *out, ls_nest nest) {
   char text[320] = "";
   switch (nest.kind) {
@@ -70,11 +91,11 @@ static void put_leaf(printer *out, ls_nest nest) {
     put_scalar(out, nest);
     break;
   case LS_KIND_TENSOR:
-    ls_library_layers.tensors->print(nest.as.tensor, text, sizeof(text));
+    print_tensor(nest.as.tensor, text, sizeof(text));
     put(out, text);
     break;
   case LS_KIND_OP:
-    ls_library_layers.tensors->print_op(nest.as.op, text, sizeof(text));
+    print_op(nest.as.op, text, sizeof(text));
     put(out, text);
     break;
   case LS_KIND_FAILED: {

@@ -2,10 +2,10 @@
 //
 // The default strategy of a runtime, made when it is first asked for: in force
 // where no other one is.
-#include "base/layers.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "distribute/context/context.h"
+#include "graph/layers.h"
 
 static ls_status destroy(void *strategy) {
   ls_strategy_release(strategy);

@@ -131,7 +131,7 @@ static ls_nest flow_failed(const char *what, ls_status status) {
 static ls_status truth(ls_nest nest, bool *out_truth) {
   const ls_tensor t = ls_nest_tensor(nest, 0);
   ls_node *node = ls_graph_node_of(t.graph, t.ref);
-  if (node != NULL) t.graph->runtime->eager->catch_up(t.graph, node);
+  if (node != NULL) ls_library_layers.eager->catch_up(t.graph, node);
   if (node != NULL && node->failure != NULL)
     return ls_status_clone(node->failure);
   if (node == NULL || node->values == NULL)

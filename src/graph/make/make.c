@@ -26,7 +26,7 @@ ls_tensor ls_make_failed(const char *op_name, ls_status status) {
     return ls_failed_tensor();
   }
   if (graph->kind == LS_GRAPH_EAGER)
-    return ls_op_output(graph->runtime->eager->fail(graph, status), 0);
+    return ls_op_output(ls_library_layers.eager->fail(graph, status), 0);
   if (graph->error == NULL) graph->error_unplaced = true;
   ls_graph_fail(graph, status);
   return ls_failed_tensor();

@@ -3,12 +3,11 @@
 // What nests show of tensors and ops.
 #include <stdio.h>
 
-#include "base/layers.h"
 #include "base/values/array_internal.h"
 #include "graph/eager_vtable.h"
 
 static ls_node *node_of(ls_graph *graph, uint64_t id) {
-  return graph == NULL ? NULL : ls_graph_node(ls_graph_resolve(graph), id);
+  return ls_graph_node(ls_graph_resolve(graph), id);
 }
 
 static ls_array *known_value(ls_tensor tensor) {
@@ -21,20 +20,15 @@ static ls_array *known_value(ls_tensor tensor) {
   }
   ls_graph *graph = ls_graph_resolve(tensor.graph);
   if (graph->kind != LS_GRAPH_EAGER) return NULL;
-  graph->runtime->eager->catch_up(graph, node);
+  ls_library_layers.eager->catch_up(graph, node);
   return node->values == NULL ? NULL : node->values[ls_ref_output(tensor.ref)];
 }
 
 static void print_tensor(ls_tensor tensor, char *buffer, size_t size) {
-  if (tensor.ref == 0) {
-    snprintf(buffer, size, "failed tensor");
-    return;
-  }
   ls_node *node = node_of(tensor.graph, ls_ref_id(tensor.ref));
   const unsigned output = ls_ref_output(tensor.ref);
   if (node == NULL || output >= node->num_outputs) {
-    snprintf(buffer, size, "%stensor %llu:%u",
-             tensor.graph == NULL ? "" : "stale ",
+    snprintf(buffer, size, "stale tensor %llu:%u",
              (unsigned long long)(ls_ref_id(tensor.ref)), output);
     return;
   }
@@ -59,11 +53,8 @@ static void print_tensor(ls_tensor tensor, char *buffer, size_t size) {
 
 static void print_op(ls_op op, char *buffer, size_t size) {
   ls_node *node = node_of(op.graph, op.id);
-  if (op.id == 0)
-    snprintf(buffer, size, "failed op");
-  else if (node == NULL)
-    snprintf(buffer, size, "%sop %llu", op.graph == NULL ? "" : "stale ",
-             (unsigned long long)op.id);
+  if (node == NULL)
+    snprintf(buffer, size, "stale op %llu", (unsigned long long)op.id);
   else
     ls_node_describe(ls_graph_resolve(op.graph), node, buffer, size);
 }

@@ -5,9 +5,9 @@
 // together on the host of the strategy and go from there.
 #include "tpu/strategy/values.h"
 
-#include "base/layers.h"
 #include "base/runtime_internal.h"
 #include "base/values/half.h"
+#include "base/values/tensors.h"
 #include "distribute/cross_device/reduce.h"
 #include "distribute/cross_device/within.h"
 #include "graph/compare/same.h"
@@ -30,10 +30,9 @@ static bool is_value(ls_nest leaf) {
 static ls_status make_dense(ls_nest leaf, ls_tensor *out_tensor) {
   ls_slices_parts parts;
   LS_RETURN_IF_ERROR(ls_slices_parts_of(leaf, &parts));
-  const ls_array *array =
-      parts.dense_shape.ref != 0
-          ? ls_library_layers.tensors->known_value(parts.dense_shape)
-          : NULL;
+  const ls_array *array = parts.dense_shape.ref != 0
+                              ? ls_tensor_known_value(parts.dense_shape)
+                              : NULL;
   if (array == NULL || ls_array_num_elements(array) > LS_MAX_RANK)
     return ls_invalid_argument(
         "slices '%s' are reduced in a replicated computation, where they are "
