@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Each bench/*.c is a program, and so is the folder bench/one_replica/; what
-# runs side by side in bench/compare is in bench/contestants/. Benchmarks see
-# the internals, and oneDNN as the yardstick where it is installed
-# (LS_HAVE_DNNL).
+# Each bench/*.c is a program; what runs side by side in bench/compare is in
+# bench/contestants/. Benchmarks see the internals.
 
 function(ls_add_bench name)
   add_executable(bench_${name} ${ARGN})
@@ -14,9 +12,6 @@ function(ls_add_bench name)
     "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/bench")
   target_link_libraries(bench_${name} PRIVATE
     ls_flags lockstep_static ls_dependencies)
-  if(TARGET ls_dnnl)
-    target_link_libraries(bench_${name} PRIVATE ls_dnnl)
-  endif()
 endfunction()
 
 include(CheckCCompilerFlag)
@@ -73,21 +68,3 @@ foreach(library IN LISTS LS_IO_LIBRARIES)
     target_compile_definitions(bench_${bench} PRIVATE LS_HAVE_${library}=1)
   endforeach()
 endforeach()
-
-# Runs oneDNN on OpenMP's threads and on ours, so it needs both. Its loops are
-# compiled for the machine at hand.
-find_package(OpenMP QUIET COMPONENTS C)
-if(TARGET ls_dnnl AND OpenMP_C_FOUND)
-  file(GLOB sources CONFIGURE_DEPENDS
-       "${PROJECT_SOURCE_DIR}/bench/one_replica/*.c")
-  ls_add_bench(one_replica ${sources})
-  target_link_libraries(bench_one_replica PRIVATE OpenMP::OpenMP_C bench_machine)
-  if(LS_HAS_MARCH_NATIVE)
-    set_source_files_properties(
-      "${PROJECT_SOURCE_DIR}/bench/one_replica/loops.c"
-      PROPERTIES COMPILE_OPTIONS -march=native)
-  endif()
-else()
-  list(APPEND LS_MISSING
-    "oneDNN or OpenMP: the benchmark one_replica is not built")
-endif()

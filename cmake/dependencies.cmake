@@ -58,18 +58,3 @@ if(LS_EXAMPLES AND NOT CMAKE_CXX_COMPILER_LOADED)
   list(APPEND LS_MISSING
     "a C++ compiler (g++): nothing is tried from C++")
 endif()
-
-if(LS_BENCH)
-  find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.h)
-  find_library(DNNL_LIBRARY dnnl)
-  if(DNNL_INCLUDE_DIR AND DNNL_LIBRARY)
-    add_library(ls_dnnl UNKNOWN IMPORTED)
-    set_target_properties(ls_dnnl PROPERTIES
-      IMPORTED_LOCATION "${DNNL_LIBRARY}"
-      INTERFACE_INCLUDE_DIRECTORIES "${DNNL_INCLUDE_DIR}"
-      INTERFACE_COMPILE_DEFINITIONS LS_HAVE_DNNL=1)
-  else()
-    list(APPEND LS_MISSING
-      "oneDNN (libdnnl-dev): benchmarks do not compare with its kernels")
-  endif()
-endif()
