@@ -33,9 +33,8 @@ ls_forward *ls_forward_region(ls_forward *outer, ls_op op, size_t region,
   forward->arena = arena;
   forward->recompute = node->type == LS_OP_COND || outer->recompute;
   forward->in_loop = outer->in_loop;
-  if (node->type == LS_OP_COND) forward->first_input = 1;
-  for (size_t r = 0; r < region; ++r)
-    forward->first_input += ls_graph_resolve(node->regions[r])->num_captures;
+  forward->first_input =
+      ls_node_captures(node, (uint32_t)region) - forward->graph->num_declared;
   forward->num_nodes = forward->graph->num_nodes;
   forward->made =
       ls_arena_new_array(arena, ls_forward_value_list *, forward->num_nodes);

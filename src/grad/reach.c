@@ -2,6 +2,7 @@
 #include "grad/reach.h"
 
 #include "graph/variable.h"
+#include "graph/walk.h"
 
 // ---- Numbering -------------------------------------------------------------
 size_t ls_gradient_index(const ls_gradient_walk *walk, ls_op op) {
@@ -104,19 +105,12 @@ size_t ls_gradient_goal_of_read(const ls_gradient_walk *walk,
 bool ls_gradient_find_reads(const ls_gradient_walk *walk, const ls_node *node,
                             bool *read) {
   bool any = false;
-  for (uint32_t r = 0; r < node->num_regions; ++r) {
-    const ls_graph *region = ls_graph_resolve(node->regions[r]);
-    for (size_t i = 0; i < region->num_nodes; ++i) {
-      const size_t goal = ls_gradient_goal_of_read(walk, region->nodes[i]);
-      if (goal != SIZE_MAX) {
-        any = true;
-        if (read != NULL) read[goal] = true;
-      }
-      if (region->nodes[i]->num_regions != 0 &&
-          ls_gradient_find_reads(walk, region->nodes[i], read))
-        any = true;
-      if (any && read == NULL) return true;
-    }
+  ls_graph_walk inside;
+  for (ls_graph_walk_begin_at(&inside, node); ls_graph_walk_next(&inside);) {
+    const size_t goal = ls_gradient_goal_of_read(walk, inside.node);
+    if (goal == SIZE_MAX || inside.node == node) continue;
+    if (read == NULL) return true;
+    any = read[goal] = true;
   }
   return any;
 }

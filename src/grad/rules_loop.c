@@ -157,8 +157,7 @@ static ls_status look_around(loop *l, ls_gradient *g) {
   l->body = ls_graph_resolve(g->node->regions[1]);
   l->num_carried = (size_t)ls_node_int(g->node, LS_ATTR_ID_NUM_CARRIED);
   l->num_saved = l->body->num_results - l->num_carried;
-  l->first_capture =
-      l->num_carried + ls_graph_resolve(g->node->regions[0])->num_captures;
+  l->first_capture = ls_node_captures(g->node, 1);
   l->words = l->num_carried / 64 + 1;
   l->sources =
       ls_arena_new_array(arena, uint64_t, (l->body->num_nodes + 1) * l->words);

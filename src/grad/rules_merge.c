@@ -237,8 +237,7 @@ static ls_status add_op(const merge_gradient *m, ls_op *out_op) {
   const ls_attr attrs[] = {LS_OWN_I(REPLICAS, (int64_t)m->replicas),
                            LS_OWN_I(NUM_ARGS, (int64_t)count),
                            LS_OWN_I(NUM_GATHERED, (int64_t)m->num_gathered)};
-  for (size_t i = 0; i < m->made->num_captures; ++i)
-    inputs[count++] = m->made->captures[i].outer;
+  count += ls_list_captures(&m->made, 1, inputs + count);
   ls_graph *body = m->made;
   *out_op = ls_op_add(&(ls_op_spec){.type = LS_OP_MERGE_CALL,
                                     .name = "merge_call",

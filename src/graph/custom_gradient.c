@@ -4,6 +4,7 @@
 #include "base/runtime_internal.h"
 #include "graph/make/make.h"
 #include "graph/region.h"
+#include "graph/walk.h"
 
 // ---- The object ------------------------------------------------------------
 static void destroy(ls_object *object) {
@@ -86,23 +87,25 @@ static ls_nest take_output(ls_nest leaf, void *user) {
 }
 
 // No gradient would reach a variable that the forward callback reads by itself.
+static ls_status check_read(const ls_node *node) {
+  // What eager does not record has no attributes.
+  const ls_attr *attr =
+      node->type == LS_OP_READ ? ls_node_attr(node, LS_ATTR_ID_VARIABLE) : NULL;
+  if (attr == NULL) return ls_ok();
+  const ls_variable *variable = (const ls_variable *)attr->as.object;
+  if (!ls_variable_is_trainable(variable)) return ls_ok();
+  return ls_failed_precondition(
+      "the forward callback reads variable '%s', which no gradient would "
+      "reach; make it one of the inputs",
+      ls_variable_name(variable));
+}
+
 static ls_status check_reads(const ls_graph *graph, size_t first) {
-  for (size_t i = first; i < graph->num_nodes; ++i) {
-    const ls_node *node = graph->nodes[i];
-    for (uint32_t r = 0; r < node->num_regions; ++r)
-      LS_RETURN_IF_ERROR(check_reads(ls_graph_resolve(node->regions[r]), 0));
-    // What eager does not record has no attributes.
-    const ls_attr *attr = node->type == LS_OP_READ
-                              ? ls_node_attr(node, LS_ATTR_ID_VARIABLE)
-                              : NULL;
-    if (attr == NULL) continue;
-    const ls_variable *variable = (const ls_variable *)attr->as.object;
-    if (ls_variable_is_trainable(variable))
-      return ls_failed_precondition(
-          "the forward callback reads variable '%s', which no gradient would "
-          "reach; make it one of the inputs",
-          ls_variable_name(variable));
-  }
+  ls_graph_walk walk;
+  for (size_t i = first; i < graph->num_nodes; ++i)
+    for (ls_graph_walk_begin_at(&walk, graph->nodes[i]);
+         ls_graph_walk_next(&walk);)
+      LS_RETURN_IF_ERROR(check_read(walk.node));
   return ls_ok();
 }
 

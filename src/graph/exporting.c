@@ -4,6 +4,7 @@
 // what was traced outside of one may not be fit for it.
 #include "graph/context.h"
 #include "graph/variable.h"
+#include "graph/walk.h"
 
 static bool is_packed_handle(const ls_variable *variable) {
   const ls_variable *container =
@@ -31,8 +32,9 @@ ls_status ls_graph_note_unsaveable(ls_graph *graph, const char *why) {
 const char *ls_graph_unsaveable(const ls_graph *graph) {
   graph = ls_graph_resolve((ls_graph *)(uintptr_t)graph);
   const char *why = graph->unsaveable;
-  for (size_t i = 0; why == NULL && i < graph->num_nodes; ++i)
-    for (uint32_t r = 0; why == NULL && r < graph->nodes[i]->num_regions; ++r)
-      why = ls_graph_unsaveable(graph->nodes[i]->regions[r]);
+  ls_graph_walk walk;
+  for (ls_graph_walk_begin(&walk, graph);
+       why == NULL && ls_graph_walk_next(&walk);)
+    why = walk.graph->unsaveable;
   return why;
 }

@@ -328,10 +328,9 @@ const ls_attr *ls_node_attr_named(const ls_node *node, const char *name);
 // for each replica the index of the component on its core. Without it they are
 // in the order of the variable's strategy.
 #define LS_MARK_CORE_COPIES "_core_copies"
-// Whether the node, or the graph, writes variables or has host effects, at any
-// depth.
+// Returns true if the op, or one in its regions, writes variables or has
+// effects on the host.
 bool ls_node_has_effects(const ls_node *node);
-bool ls_graph_has_effects(const ls_graph *graph);
 // Whether it is a write of a variable.
 static inline bool ls_node_assigns(const ls_node *node) {
   return node->type == LS_OP_ASSIGN || node->type == LS_OP_ASSIGN_ADD ||
@@ -341,6 +340,16 @@ static inline bool ls_node_assigns(const ls_node *node) {
 static inline uint16_t ls_node_met_as(const ls_node *node) {
   return ls_attrs_met_as(node->type, node->attrs, node->num_attrs);
 }
+// What regions capture are the last operands of the op that holds them, region
+// by region. The number of the first one that region `region` captures; that of
+// all operands for a region behind the last.
+uint32_t ls_node_captures(const ls_node *node, uint32_t region);
+// How many values `count` regions capture; writes these, of the graph around,
+// and returns how many there are.
+size_t ls_count_captures(ls_graph *const *regions, size_t count);
+size_t ls_list_captures(ls_graph *const *regions, size_t count, ls_tensor *out);
+size_t ls_list_capture_refs(ls_graph *const *regions, size_t count,
+                            uint64_t *out_refs);
 const char *ls_node_name(ls_graph *graph, ls_node *node);
 // "op 'scope/name' (file.c:12)": for messages, into `buffer`.
 const char *ls_node_describe(ls_graph *graph, ls_node *node, char *buffer,

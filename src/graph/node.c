@@ -7,6 +7,7 @@
 #include "graph/trial.h"
 
 #include "base/require.h"
+#include "graph/walk.h"
 #include "lockstep/device_name.h"
 #include "lockstep/host.h"
 
@@ -229,21 +230,51 @@ const char *ls_node_describe(ls_graph *graph, ls_node *node, char *buffer,
 }
 
 // ---- Effects ---------------------------------------------------------------
-bool ls_node_has_effects(const ls_node *node) {
-  if (node->type == LS_OP_HOST) {
-    const ls_attr *kernel = ls_node_attr(node, LS_ATTR_ID_KERNEL);
-    return (kernel->as.kernel->flags & LS_HOST_MAY_BE_DROPPED) == 0;
-  }
-  if (ls_node_info(node)->traits & LS_OP_EFFECT) return true;
-  for (uint32_t i = 0; i < node->num_regions; ++i)
-    if (ls_graph_has_effects(node->regions[i])) return true;
-  return false;
+static bool has_effect(const ls_node *node) {
+  if (node->type != LS_OP_HOST)
+    return (ls_node_info(node)->traits & LS_OP_EFFECT) != 0;
+  const ls_attr *kernel = ls_node_attr(node, LS_ATTR_ID_KERNEL);
+  return (kernel->as.kernel->flags & LS_HOST_MAY_BE_DROPPED) == 0;
 }
 
-bool ls_graph_has_effects(const ls_graph *graph) {
-  for (size_t i = 0; i < graph->num_nodes; ++i)
-    if (ls_node_has_effects(graph->nodes[i])) return true;
-  return false;
+bool ls_node_has_effects(const ls_node *node) {
+  return ls_node_any(node, has_effect);
+}
+
+// ---- Captures --------------------------------------------------------------
+size_t ls_count_captures(ls_graph *const *regions, size_t count) {
+  size_t captures = 0;
+  for (size_t r = 0; r < count; ++r)
+    captures += ls_graph_resolve(regions[r])->num_captures;
+  return captures;
+}
+
+uint32_t ls_node_captures(const ls_node *node, uint32_t region) {
+  return node->num_inputs -
+         (uint32_t)ls_count_captures(node->regions + region,
+                                     node->num_regions - region);
+}
+
+size_t ls_list_captures(ls_graph *const *regions, size_t count,
+                        ls_tensor *out) {
+  size_t captures = 0;
+  for (size_t r = 0; r < count; ++r) {
+    const ls_graph *region = ls_graph_resolve(regions[r]);
+    for (size_t i = 0; i < region->num_captures; ++i)
+      out[captures++] = region->captures[i].outer;
+  }
+  return captures;
+}
+
+size_t ls_list_capture_refs(ls_graph *const *regions, size_t count,
+                            uint64_t *out_refs) {
+  size_t captures = 0;
+  for (size_t r = 0; r < count; ++r) {
+    const ls_graph *region = ls_graph_resolve(regions[r]);
+    for (size_t i = 0; i < region->num_captures; ++i)
+      out_refs[captures++] = region->captures[i].outer.ref;
+  }
+  return captures;
 }
 
 // ---- Attributes ------------------------------------------------------------

@@ -91,7 +91,7 @@ static ls_status take_flow(ls_apart *a, ls_apart_level *l, ls_node *node) {
   if (node->type == LS_OP_WHILE) return ls_apart_take_loop(a, l, node);
   if (node->type == LS_OP_COND) return take_branches(a, l, node);
   return ls_apart_refuse(
-      l, node,
+      l->c.from, node,
       "called in a loop or branch through which replicas go in ways "
       "of their own, and holds outside compiled ops that write "
       "variables");

@@ -2,6 +2,7 @@
 //
 // Finds steps in loops and branches, and refuses what cannot be taken apart.
 #include "graph/passes/inline.h"
+#include "graph/walk.h"
 #include "lower/apart_graph.h"
 
 bool ls_is_step(const ls_node *node) {
@@ -10,34 +11,16 @@ bool ls_is_step(const ls_node *node) {
 }
 
 bool ls_holds_step(const ls_node *node) {
-  if (ls_is_step(node)) return true;
-  for (uint32_t r = 0; r < node->num_regions; ++r) {
-    const ls_graph *region = ls_graph_resolve(node->regions[r]);
-    for (size_t i = 0; i < region->num_nodes; ++i)
-      if (ls_holds_step(region->nodes[i])) return true;
-  }
-  return false;
-}
-
-static bool writes(const ls_graph *graph) {
-  graph = ls_graph_resolve((ls_graph *)(uintptr_t)graph);
-  for (size_t i = 0; i < graph->num_nodes; ++i) {
-    const ls_node *node = graph->nodes[i];
-    if (ls_node_assigns(node)) return true;
-    for (uint32_t r = 0; r < node->num_regions; ++r)
-      if (writes(node->regions[r])) return true;
-  }
-  return false;
+  return ls_node_any(node, ls_is_step);
 }
 
 bool ls_condition_writes(const ls_node *loop) {
-  return writes(loop->regions[0]);
+  return ls_graph_any(loop->regions[0], ls_node_assigns);
 }
 
-ls_status ls_apart_refuse(const ls_apart_level *l, ls_node *node,
-                          const char *why) {
+ls_status ls_apart_refuse(ls_graph *graph, ls_node *node, const char *why) {
   char text[LS_MAX_FULL_NAME];
-  ls_node_describe(l->c.from, node, text, sizeof(text));
+  ls_node_describe(graph, node, text, sizeof(text));
   return ls_invalid_argument("%s is %s", text, why);
 }
 
@@ -56,20 +39,18 @@ static bool merges(const ls_node *node) {
   }
 }
 
-ls_status ls_apart_check_node(const ls_apart_level *l, ls_node *node) {
-  if (l->mask != 0 && merges(node))
-    return ls_apart_refuse(
-        l, node,
-        "what replicas put together, in a loop or branch through "
-        "which they may go in ways of their own and in which outside "
-        "compiled ops write variables: make the condition the same "
-        "on all, for instance with ls_all_reduce");
-  for (uint32_t r = 0; r < node->num_regions && !ls_is_step(node); ++r) {
-    const ls_graph *region = ls_graph_resolve(node->regions[r]);
-    ls_apart_level inner = {.c = {.from = (ls_graph *)(uintptr_t)region},
-                            .mask = l->mask};
-    for (size_t i = 0; i < region->num_nodes; ++i)
-      LS_RETURN_IF_ERROR(ls_apart_check_node(&inner, region->nodes[i]));
+ls_status ls_apart_check_node(const ls_apart_level *l, const ls_node *node) {
+  if (l->mask == 0) return ls_ok();
+  ls_graph_walk walk;
+  for (ls_graph_walk_begin_at(&walk, node); ls_graph_walk_next(&walk);) {
+    if (merges(walk.node))
+      return ls_apart_refuse(
+          walk.graph == NULL ? l->c.from : walk.graph, walk.node,
+          "what replicas put together, in a loop or branch through "
+          "which they may go in ways of their own and in which outside "
+          "compiled ops write variables: make the condition the same "
+          "on all, for instance with ls_all_reduce");
+    if (ls_is_step(walk.node)) ls_graph_walk_skip_regions(&walk);
   }
   return ls_ok();
 }

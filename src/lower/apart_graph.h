@@ -25,10 +25,9 @@ typedef struct ls_apart_level {
 // ---- apart_check.c ----------------------------------------------------------
 // Returns true if the op itself is a step.
 bool ls_is_step(const ls_node *node);
-ls_status ls_apart_refuse(const ls_apart_level *l, ls_node *node,
-                          const char *why);
+ls_status ls_apart_refuse(ls_graph *graph, ls_node *node, const char *why);
 // Refuses an op that all replicas must come to where only some do.
-ls_status ls_apart_check_node(const ls_apart_level *l, ls_node *node);
+ls_status ls_apart_check_node(const ls_apart_level *l, const ls_node *node);
 ls_status ls_apart_check_loop(const ls_apart *a, const ls_node *loop);
 
 // ---- apart_ops.c ------------------------------------------------------------

@@ -84,16 +84,11 @@ ls_status ls_apart_append_flow(const ls_apart *a, ls_graph *to, uint16_t type,
                                const ls_type *types, size_t num_outputs,
                                ls_node **out_node) {
   ls_arena *memory = (ls_arena *)(uintptr_t)&a->memory;
-  size_t count = num_leading;
-  for (size_t r = 0; r < num_regions; ++r)
-    count += regions[r]->num_captures;
+  const size_t count = num_leading + ls_count_captures(regions, num_regions);
   uint64_t *inputs = ls_arena_new_array(memory, uint64_t, count + 1);
   if (inputs == NULL) return ls_out_of_memory();
   memcpy(inputs, leading, num_leading * sizeof(*inputs));
-  size_t next = num_leading;
-  for (size_t r = 0; r < num_regions; ++r)
-    for (size_t i = 0; i < regions[r]->num_captures; ++i)
-      inputs[next++] = regions[r]->captures[i].outer.ref;
+  ls_list_capture_refs(regions, num_regions, inputs + num_leading);
   LS_RETURN_IF_ERROR(append(a, to,
                             &(ls_op_spec){.type = type,
                                           .num_inputs = count,

@@ -4,6 +4,7 @@
 // share it.
 #include "base/runtime_internal.h"
 #include "graph/op_table.h"
+#include "graph/walk.h"
 #include "lower/mask.h"
 
 static bool is_bucketized(const ls_node *node) {
@@ -112,15 +113,13 @@ static ls_status check_users(const ls_lower_request *request,
 
 static ls_status refuse_nested(const ls_lower_request *request,
                                const ls_graph *graph) {
+  ls_graph_walk walk;
   for (size_t i = 0; i < graph->num_nodes; ++i)
-    for (uint32_t k = 0; k < graph->nodes[i]->num_regions; ++k) {
-      const ls_graph *region = ls_graph_resolve(graph->nodes[i]->regions[k]);
-      for (size_t n = 0; n < region->num_nodes; ++n)
-        if (is_bucketized(region->nodes[n]))
-          return refuse(request, graph->nodes[i],
-                        "a value that the program computes is padded");
-      LS_RETURN_IF_ERROR(refuse_nested(request, region));
-    }
+    for (ls_graph_walk_begin_at(&walk, graph->nodes[i]);
+         ls_graph_walk_next(&walk);)
+      if (walk.node != graph->nodes[i] && is_bucketized(walk.node))
+        return refuse(request, graph->nodes[i],
+                      "a value that the program computes is padded");
   return ls_ok();
 }
 

@@ -5,6 +5,8 @@
 #include "lower/common_values.h"
 
 #include "base/runtime_internal.h"
+#include "graph/walk.h"
+#include "lower/ops.h"
 
 // Of one graph.
 typedef struct marks {
@@ -84,23 +86,6 @@ bool ls_node_has_stack(const ls_graph *graph, const ls_node *node) {
   return false;
 }
 
-static bool is_own(const ls_node *node) {
-  const unsigned traits = ls_node_info(node)->traits;
-  return (traits & (LS_OP_VARYING | LS_OP_ON_HOST)) != 0 ||
-         ((traits & LS_OP_RANDOM) != 0 &&
-          !ls_node_int(node, LS_ATTR_ID_SAME_ON_ALL_REPLICAS));
-}
-
-static bool holds_own(const ls_graph *graph) {
-  for (size_t i = 0; i < graph->num_nodes; ++i) {
-    const ls_node *node = graph->nodes[i];
-    if (is_own(node)) return true;
-    for (uint32_t r = 0; r < node->num_regions; ++r)
-      if (holds_own(node->regions[r])) return true;
-  }
-  return false;
-}
-
 static bool takes_varying(const marks *m, const ls_node *node) {
   for (uint32_t i = 0; i < node->num_inputs; ++i)
     if (*at(m, node->inputs[i])) return true;
@@ -110,21 +95,17 @@ static bool takes_varying(const marks *m, const ls_node *node) {
 // The op as a whole.
 static void mark_whole(const marks *m, size_t place) {
   const ls_node *node = m->graph->nodes[place];
-  bool varies = is_own(node) || takes_varying(m, node);
-  for (uint32_t r = 0; !varies && r < node->num_regions; ++r)
-    varies = holds_own(node->regions[r]);
-  if (varies) mark_outputs(m, place);
+  if (takes_varying(m, node) || ls_node_any(node, ls_node_is_own))
+    mark_outputs(m, place);
 }
 
-// A region's captures are the op's operands from `input` on.
 static ls_status mark_region(ls_common_values *self, const marks *m,
-                             const ls_node *node, uint32_t r, uint32_t input,
-                             marks **out) {
+                             const ls_node *node, uint32_t r, marks **out) {
   const ls_graph *region = node->regions[r];
+  const uint64_t *captured = node->inputs + ls_node_captures(node, r);
   LS_RETURN_IF_ERROR(marks_of(self, region, out));
   for (size_t i = 0; i < region->num_captures; ++i)
-    if (*at(m, node->inputs[input + i]))
-      mark_parameter(*out, region->num_declared + i);
+    if (*at(m, captured[i])) mark_parameter(*out, region->num_declared + i);
   return ls_ok();
 }
 
@@ -133,10 +114,8 @@ static ls_status mark_loop(ls_common_values *self, marks *m, size_t place) {
   bool *round = &m->varies[m->first[place]];
   const uint32_t count = (uint32_t)ls_node_int(node, LS_ATTR_ID_NUM_CARRIED);
   marks *condition = NULL, *body = NULL;
-  LS_RETURN_IF_ERROR(mark_region(self, m, node, 0, count, &condition));
-  LS_RETURN_IF_ERROR(
-      mark_region(self, m, node, 1,
-                  count + (uint32_t)node->regions[0]->num_captures, &body));
+  LS_RETURN_IF_ERROR(mark_region(self, m, node, 0, &condition));
+  LS_RETURN_IF_ERROR(mark_region(self, m, node, 1, &body));
   for (uint32_t i = 0; i < count; ++i)
     round[i] |= *at(m, node->inputs[i]);
   for (bool more = true; more;) {
@@ -162,15 +141,13 @@ static ls_status mark_loop(ls_common_values *self, marks *m, size_t place) {
 
 static ls_status mark_branches(ls_common_values *self, marks *m, size_t place) {
   const ls_node *node = m->graph->nodes[place];
-  uint32_t input = 1;
   if (*at(m, node->inputs[0])) {
     mark_outputs(m, place);
     return ls_ok();
   }
   for (uint32_t r = 0; r < node->num_regions; ++r) {
     marks *branch = NULL;
-    LS_RETURN_IF_ERROR(mark_region(self, m, node, r, input, &branch));
-    input += (uint32_t)node->regions[r]->num_captures;
+    LS_RETURN_IF_ERROR(mark_region(self, m, node, r, &branch));
     LS_RETURN_IF_ERROR(mark_graph(self, branch));
     for (uint32_t i = 0; i < node->num_outputs; ++i)
       m->varies[m->first[place] + i] |= *at(branch, branch->graph->results[i]);
@@ -237,14 +214,14 @@ bool ls_value_varies(const ls_common_values *self, const ls_graph *graph,
 // Whether there is something in a region that is the replicas' business.
 static bool concerns_replicas(const ls_common_values *self,
                               const ls_graph *graph) {
-  const marks *m = find(self, graph);
-  for (size_t i = 0; i < graph->num_nodes; ++i) {
-    const ls_node *node = graph->nodes[i];
+  const marks *m = NULL;
+  ls_graph_walk walk;
+  for (ls_graph_walk_begin(&walk, graph); ls_graph_walk_next(&walk);) {
+    const ls_node *node = walk.node;
     if (ls_node_info(node)->traits & (LS_OP_MERGE | LS_OP_ON_HOST)) return true;
+    if (m == NULL || m->graph != walk.graph) m = find(self, walk.graph);
     for (uint32_t k = 0; m != NULL && k < node->num_outputs; ++k)
-      if (m->varies[m->first[i] + k]) return true;
-    for (uint32_t r = 0; r < node->num_regions; ++r)
-      if (concerns_replicas(self, node->regions[r])) return true;
+      if (*at(m, ls_ref(node->id, k))) return true;
   }
   return false;
 }

@@ -57,10 +57,10 @@ static ls_status declare(ls_cut_graph *inner) {
   return ls_ok();
 }
 
-static ls_status capture(const leaving *l, uint32_t input,
-                         ls_cut_graph *inner) {
+static ls_status capture(const leaving *l, uint32_t r, ls_cut_graph *inner) {
+  const uint64_t *captured = l->node->inputs + ls_node_captures(l->node, r);
   for (size_t i = 0; i < inner->from->num_captures; ++i) {
-    const uint64_t from = l->node->inputs[input + i];
+    const uint64_t from = captured[i];
     const uint64_t ref = inner->from->captures[i].inner;
     const bool is_wide = ls_cut_varies(l->g, from);
     uint64_t outer = 0, parameter = 0;
@@ -83,10 +83,8 @@ static ls_status set_results(ls_cut_graph *inner) {
   return ls_graph_set_results(inner->to, refs, count);
 }
 
-// Region `r` of the op, whose captures are its operands from `input` on, with
-// results that are wanted so.
-static ls_status cut_region(leaving *l, uint32_t r, uint32_t input,
-                            const uint8_t *roles) {
+// Region `r` of the op, with results that are wanted so.
+static ls_status cut_region(leaving *l, uint32_t r, const uint8_t *roles) {
   ls_graph *from = l->node->regions[r], *to = NULL;
   LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_LOWERED, from->name, from->runtime,
                                    l->g->to, &to));
@@ -97,7 +95,7 @@ static ls_status cut_region(leaving *l, uint32_t r, uint32_t input,
       ls_cut_graph_init(&inner, l->g->request, l->g->memory, from, to));
   inner.roles = roles;
   LS_RETURN_IF_ERROR(declare(&inner));
-  LS_RETURN_IF_ERROR(capture(l, input, &inner));
+  LS_RETURN_IF_ERROR(capture(l, r, &inner));
   LS_RETURN_IF_ERROR(ls_cut_emit(&inner));
   return set_results(&inner);
 }
@@ -116,10 +114,8 @@ static uint8_t *roles_of_results(const leaving *l) {
 static ls_status append(leaving *l) {
   ls_cut_graph *g = l->g;
   const ls_node *node = l->node;
-  for (uint32_t r = 0; r < l->num_regions; ++r)
-    for (size_t i = 0; i < l->regions[r]->num_captures; ++i)
-      LS_RETURN_IF_ERROR(
-          ls_ref_list_push(&l->inputs, l->regions[r]->captures[i].outer.ref));
+  LS_RETURN_IF_ERROR(
+      ls_ref_list_push_captures(&l->inputs, l->regions, l->num_regions));
   ls_node *made = ls_graph_append(g->to,
                                   &(ls_op_spec){.type = node->type,
                                                 .num_inputs = l->inputs.count,
@@ -147,9 +143,8 @@ static ls_status cut_loop(leaving *l) {
   if (roles == NULL) return ls_out_of_memory();
   for (uint32_t i = 0; i < count; ++i)
     LS_RETURN_IF_ERROR(add_input(l, i));
-  LS_RETURN_IF_ERROR(cut_region(l, 0, count, &common));
-  LS_RETURN_IF_ERROR(cut_region(
-      l, 1, count + (uint32_t)l->node->regions[0]->num_captures, roles));
+  LS_RETURN_IF_ERROR(cut_region(l, 0, &common));
+  LS_RETURN_IF_ERROR(cut_region(l, 1, roles));
   return append(l);
 }
 
@@ -157,9 +152,8 @@ static ls_status cut_branches(leaving *l) {
   const uint8_t *roles = roles_of_results(l);
   if (roles == NULL) return ls_out_of_memory();
   LS_RETURN_IF_ERROR(add_input(l, 0));
-  LS_RETURN_IF_ERROR(cut_region(l, 0, 1, roles));
-  LS_RETURN_IF_ERROR(
-      cut_region(l, 1, 1 + (uint32_t)l->node->regions[0]->num_captures, roles));
+  LS_RETURN_IF_ERROR(cut_region(l, 0, roles));
+  LS_RETURN_IF_ERROR(cut_region(l, 1, roles));
   return append(l);
 }
 

@@ -2,17 +2,10 @@
 //
 // What becomes of each node of a graph that is cut, and which values leave the
 // segment that makes them.
+#include "graph/walk.h"
 #include "lower/cut_graph.h"
 
 // ---- Kinds -----------------------------------------------------------------
-static bool holds_merge(const ls_node *node) {
-  if (ls_node_info(node)->traits & LS_OP_MERGE) return true;
-  for (uint32_t r = 0; r < node->num_regions; ++r)
-    for (size_t i = 0; i < node->regions[r]->num_nodes; ++i)
-      if (holds_merge(node->regions[r]->nodes[i])) return true;
-  return false;
-}
-
 static bool is_free(const ls_node *node) {
   return node->num_inputs == 0 && node->num_regions == 0 &&
          (ls_node_info(node)->traits &
@@ -33,7 +26,8 @@ static bool uses_own_segment(const ls_cut_graph *g, size_t place) {
 // Whether it is the same for all and needs nothing that its own segment makes.
 static bool is_outer(const ls_cut_graph *g, size_t place) {
   const ls_node *node = g->from->nodes[place];
-  if (holds_merge(node) || ls_node_has_effects(node)) return false;
+  if (ls_node_any_trait(node, LS_OP_MERGE) || ls_node_has_effects(node))
+    return false;
   for (uint32_t k = 0; k < node->num_outputs; ++k)
     if (ls_cut_varies(g, ls_ref(node->id, k))) return false;
   for (uint32_t k = 0; k < node->num_inputs; ++k)

@@ -21,9 +21,7 @@ enum { NARROW, WIDE, COMMON };  // Of `results`.
 // What its regions capture are the operands behind those of its own.
 static ls_status move_regions(ls_node *node, ls_graph *to,
                               const uint64_t *inputs, ls_node *made) {
-  size_t input = node->num_inputs;
-  for (uint32_t r = 0; r < node->num_regions; ++r)
-    input -= node->regions[r]->num_captures;
+  size_t input = ls_node_captures(node, 0);
   for (uint32_t r = 0; r < made->num_regions; ++r) {
     ls_graph *region = made->regions[r];
     region->parent = to;
@@ -258,10 +256,7 @@ static ls_status list_inputs(const segment *s, ls_ref_list *inputs) {
   for (size_t i = 0; i < s->wide.count; ++i)
     LS_RETURN_IF_ERROR(
         ls_ref_list_push(inputs, ls_cut_value_of(g, s->wide.items[i])->wide));
-  for (size_t i = 0; i < s->region->num_captures; ++i)
-    LS_RETURN_IF_ERROR(
-        ls_ref_list_push(inputs, s->region->captures[i].outer.ref));
-  return ls_ok();
+  return ls_ref_list_push_captures(inputs, &s->region, 1);
 }
 
 // The results' places around.

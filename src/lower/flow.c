@@ -15,6 +15,18 @@ ls_status ls_ref_list_push(ls_ref_list *list, uint64_t ref) {
   return ls_ok();
 }
 
+ls_status ls_ref_list_push_captures(ls_ref_list *list, ls_graph *const *regions,
+                                    size_t count) {
+  const size_t captures = ls_count_captures(regions, count);
+  if (captures == 0) return ls_ok();
+  if (!ls_grow(list->allocator, &list->items, &list->capacity,
+               list->count + captures, sizeof(*list->items)))
+    return ls_out_of_memory();
+  list->count +=
+      ls_list_capture_refs(regions, count, list->items + list->count);
+  return ls_ok();
+}
+
 ls_status ls_lower_flow_begin(ls_lower_flow *f, ls_lower_scope *scope,
                               ls_node *node) {
   *f = (ls_lower_flow){.scope = scope, .node = node};
@@ -197,17 +209,10 @@ static ls_status set_results(ls_lower_flow *f, ls_lower_scope *inner) {
   return status;
 }
 
-static ls_status add_captured_inputs(ls_lower_flow *f) {
-  for (size_t r = 0; r < f->num_regions; ++r)
-    for (size_t i = 0; i < f->regions[r]->num_captures; ++i)
-      LS_RETURN_IF_ERROR(
-          ls_ref_list_push(&f->inputs, f->regions[r]->captures[i].outer.ref));
-  return ls_ok();
-}
-
 ls_status ls_lower_flow_append(ls_lower_flow *f, const ls_attr *attrs,
                                size_t num_attrs, ls_node **out_node) {
-  LS_RETURN_IF_ERROR(add_captured_inputs(f));
+  LS_RETURN_IF_ERROR(
+      ls_ref_list_push_captures(&f->inputs, f->regions, f->num_regions));
   LS_RETURN_IF_ERROR(ls_lower_append(f->scope,
                                      &(ls_op_spec){
                                          .type = f->node->type,

@@ -15,6 +15,9 @@ typedef struct ls_ref_list {
   size_t count, capacity;
 } ls_ref_list;
 ls_status ls_ref_list_push(ls_ref_list *list, uint64_t ref);
+// Pushes what regions capture.
+ls_status ls_ref_list_push_captures(ls_ref_list *list, ls_graph *const *regions,
+                                    size_t count);
 
 // An op with regions on its way.
 typedef struct ls_lower_flow {

@@ -120,8 +120,11 @@ ls_status ls_lower_stack_push(ls_lower_scope *scope, uint64_t stack,
                               uint64_t *out_ref);
 // Of a lowered graph: each value of a stack is used once.
 //   LS_INVALID_ARGUMENT  names the op that uses one again.
-ls_status ls_check_stacks(const ls_graph *graph);
+ls_status ls_check_stacks(ls_graph *graph);
 
+// Returns true if each replica has its own values of the op, whatever its
+// operands are.
+bool ls_node_is_own(const ls_node *node);
 // Marks which nodes of a replicate body differ between replicas.
 void ls_mark_varying(ls_graph *body, size_t num_split);
 // The same for `count` bodies of one op, all marked as if alone: what is not

@@ -6,6 +6,7 @@
 // loop runs once: there each component is a variable by itself, gathered before
 // and set behind.
 #include "base/runtime_internal.h"
+#include "graph/walk.h"
 #include "lower/ops.h"
 
 bool ls_lower_has_own(const ls_lower_own *list, const ls_variable *variable) {
@@ -27,14 +28,11 @@ ls_status ls_lower_add_own(ls_lower_own *list, ls_allocator *allocator,
 // ---- Components by core ----------------------------------------------------
 static const ls_attr *find_copies(const ls_graph *graph,
                                   const ls_variable *container) {
-  for (size_t i = 0; i < graph->num_nodes; ++i) {
-    const ls_node *node = graph->nodes[i];
-    const ls_attr *attr = ls_node_attr(node, LS_ATTR_ID_VARIABLE);
-    const ls_attr *copies = NULL;
-    if (attr != NULL && (const void *)attr->as.object == container)
-      copies = ls_node_attr_named(node, LS_MARK_CORE_COPIES);
-    for (uint32_t r = 0; r < node->num_regions && copies == NULL; ++r)
-      copies = find_copies(ls_graph_resolve(node->regions[r]), container);
+  ls_graph_walk walk;
+  for (ls_graph_walk_begin(&walk, graph); ls_graph_walk_next(&walk);) {
+    const ls_attr *attr = ls_node_attr(walk.node, LS_ATTR_ID_VARIABLE);
+    if (attr == NULL || (const void *)attr->as.object != container) continue;
+    const ls_attr *copies = ls_node_attr_named(walk.node, LS_MARK_CORE_COPIES);
     if (copies != NULL) return copies;
   }
   return NULL;
@@ -68,21 +66,18 @@ static size_t replicas_of(const ls_lower_scope *scope) {
 
 ls_status ls_lower_find_own(const ls_lower_scope *scope, const ls_graph *graph,
                             size_t replicas, ls_lower_own *list) {
-  for (size_t i = 0; i < graph->num_nodes; ++i) {
-    const ls_node *node = graph->nodes[i];
-    const ls_attr *attr = ls_node_attr(node, LS_ATTR_ID_VARIABLE);
+  ls_graph_walk walk;
+  for (ls_graph_walk_begin(&walk, graph); ls_graph_walk_next(&walk);) {
+    const ls_attr *attr = ls_node_attr(walk.node, LS_ATTR_ID_VARIABLE);
     ls_variable *variable =
         attr == NULL ? NULL : (ls_variable *)attr->as.object;
     const bool is_placed =
-        ls_node_attr_named(node, LS_MARK_CORE_COPIES) != NULL;
+        ls_node_attr_named(walk.node, LS_MARK_CORE_COPIES) != NULL;
     if (variable != NULL &&
         (is_placed || variable->num_components == replicas) &&
         ls_lower_is_split(scope, variable))
       LS_RETURN_IF_ERROR(
           ls_lower_add_own(list, scope->all->allocator, variable));
-    for (uint32_t r = 0; r < node->num_regions; ++r)
-      LS_RETURN_IF_ERROR(ls_lower_find_own(
-          scope, ls_graph_resolve(node->regions[r]), replicas, list));
   }
   return ls_ok();
 }

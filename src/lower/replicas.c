@@ -22,9 +22,7 @@ static ls_status append(ls_lower_replicas *self) {
 static ls_status append_cut(ls_lower_replicas *self) {
   ls_lower_flow *f = self->f;
   ls_graph *body = self->bodies[0].to;
-  for (size_t i = 0; i < body->num_captures; ++i)
-    LS_RETURN_IF_ERROR(
-        ls_ref_list_push(&f->inputs, body->captures[i].outer.ref));
+  LS_RETURN_IF_ERROR(ls_ref_list_push_captures(&f->inputs, &body, 1));
   return ls_cut_replicas(
       &(ls_cut_request){.values = &self->values,
                         .body = body,

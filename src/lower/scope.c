@@ -4,6 +4,7 @@
 #include "base/runtime_internal.h"
 #include "graph/compare/equal.h"
 #include "graph/gather/gather.h"
+#include "graph/walk.h"
 #include "lower/ops.h"
 
 static const ls_lower_function lower_table[LS_OP_COUNT] = {
@@ -70,15 +71,11 @@ static ls_status add_written(ls_variable *variable, ls_allocator *allocator,
 ls_status ls_graph_written(const ls_graph *graph, ls_allocator *allocator,
                            ls_variable ***list, size_t *count,
                            size_t *capacity) {
-  for (size_t i = 0; i < graph->num_nodes; ++i) {
-    const ls_node *node = graph->nodes[i];
-    if (ls_node_assigns(node))
-      LS_RETURN_IF_ERROR(add_written(ls_node_variable(node), allocator, list,
-                                     count, capacity));
-    for (uint32_t r = 0; r < node->num_regions; ++r)
-      LS_RETURN_IF_ERROR(
-          ls_graph_written(node->regions[r], allocator, list, count, capacity));
-  }
+  ls_graph_walk walk;
+  for (ls_graph_walk_begin(&walk, graph); ls_graph_walk_next(&walk);)
+    if (ls_node_assigns(walk.node))
+      LS_RETURN_IF_ERROR(add_written(ls_node_variable(walk.node), allocator,
+                                     list, count, capacity));
   return ls_ok();
 }
 

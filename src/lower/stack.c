@@ -6,6 +6,7 @@
 // than it was filled in. So what is known of a stack is kept beside the graph,
 // for all values that come of one stack_new, and is written into that op as
 // soon as it is known.
+#include "graph/walk.h"
 #include "lower/ops.h"
 
 // A stack_new that waits for its element type.
@@ -276,17 +277,18 @@ static ls_status check_results(const ls_graph *graph, ls_map *used) {
   return ls_ok();
 }
 
-ls_status ls_check_stacks(const ls_graph *graph) {
+static ls_status check_graph(ls_graph *graph, void *user) {
+  (void)user;
   ls_map used;
   ls_map_init(&used, graph->allocator);
   ls_status status = ls_ok();
-  for (size_t i = 0; ls_status_is_ok(status) && i < graph->num_nodes; ++i) {
-    ls_node *node = graph->nodes[i];
-    status = check_uses(graph, node, &used);
-    for (uint32_t r = 0; ls_status_is_ok(status) && r < node->num_regions; ++r)
-      status = ls_check_stacks(node->regions[r]);
-  }
+  for (size_t i = 0; ls_status_is_ok(status) && i < graph->num_nodes; ++i)
+    status = check_uses(graph, graph->nodes[i], &used);
   if (ls_status_is_ok(status)) status = check_results(graph, &used);
   ls_map_deinit(&used);
   return status;
+}
+
+ls_status ls_check_stacks(ls_graph *graph) {
+  return ls_graph_each(graph, check_graph, NULL);
 }

@@ -4,34 +4,25 @@
 // several bodies of which each replica runs one. And what does not and should.
 #include "base/runtime_internal.h"
 #include "graph/passes/twins.h"
+#include "graph/walk.h"
 #include "lower/ops.h"
 
-static bool region_varies(const ls_graph *graph) {
-  for (size_t i = 0; i < graph->num_nodes; ++i) {
-    const ls_node *node = graph->nodes[i];
-    const unsigned traits = ls_node_info(node)->traits;
-    if (traits & (LS_OP_VARYING | LS_OP_ON_HOST)) return true;
-    if ((traits & LS_OP_RANDOM) &&
-        !ls_node_int(node, LS_ATTR_ID_SAME_ON_ALL_REPLICAS))
-      return true;
-    for (uint32_t r = 0; r < node->num_regions; ++r)
-      if (region_varies(node->regions[r])) return true;
-  }
+bool ls_node_is_own(const ls_node *node) {
+  const unsigned traits = ls_node_info(node)->traits;
+  return (traits & (LS_OP_VARYING | LS_OP_ON_HOST)) != 0 ||
+         ((traits & LS_OP_RANDOM) != 0 &&
+          !ls_node_int(node, LS_ATTR_ID_SAME_ON_ALL_REPLICAS));
+}
+
+static bool depends_on_varying(const ls_graph *body, const ls_node *node) {
+  for (uint32_t i = 0; i < node->num_inputs; ++i)
+    if (ls_graph_node_of(body, node->inputs[i])->varying) return true;
   return false;
 }
 
 static bool node_varies(const ls_graph *body, const ls_node *node) {
-  const unsigned traits = ls_node_info(node)->traits;
-  if ((traits & LS_OP_MERGE) || node->once) return false;
-  if (traits & (LS_OP_VARYING | LS_OP_ON_HOST)) return true;
-  if ((traits & LS_OP_RANDOM) &&
-      !ls_node_int(node, LS_ATTR_ID_SAME_ON_ALL_REPLICAS))
-    return true;
-  for (uint32_t i = 0; i < node->num_inputs; ++i)
-    if (ls_graph_node_of(body, node->inputs[i])->varying) return true;
-  for (uint32_t r = 0; r < node->num_regions; ++r)
-    if (region_varies(node->regions[r])) return true;
-  return false;
+  if ((ls_node_info(node)->traits & LS_OP_MERGE) || node->once) return false;
+  return depends_on_varying(body, node) || ls_node_any(node, ls_node_is_own);
 }
 
 // A stack that differs between replicas is each replica's own from its making
@@ -69,30 +60,11 @@ static bool is_merge(const ls_node *node) {
   return (ls_node_info(node)->traits & LS_OP_MERGE) != 0;
 }
 
-static bool depends_on_varying(const ls_graph *body, const ls_node *node) {
-  for (uint32_t i = 0; i < node->num_inputs; ++i)
-    if (ls_graph_node_of(body, node->inputs[i])->varying) return true;
-  return false;
-}
-
-static bool holds_merge(const ls_graph *graph) {
-  for (size_t i = 0; i < graph->num_nodes; ++i) {
-    const ls_node *node = graph->nodes[i];
-    if (is_merge(node)) return true;
-    for (uint32_t r = 0; r < node->num_regions; ++r)
-      if (holds_merge(node->regions[r])) return true;
-  }
-  return false;
-}
-
 const ls_node *ls_find_equal_merges(const ls_graph *body) {
   const ls_node *first = NULL;
   for (size_t i = 0; i < body->num_nodes; ++i) {
     const ls_node *node = body->nodes[i];
-    bool merges = is_merge(node);
-    for (uint32_t r = 0; r < node->num_regions && !merges; ++r)
-      merges = holds_merge(node->regions[r]);
-    if (!merges) continue;
+    if (!ls_node_any_trait(node, LS_OP_MERGE)) continue;
     if (node->varying || depends_on_varying(body, node)) return NULL;
     if (first == NULL) first = node;
   }

@@ -7,6 +7,7 @@
 #include "graph/passes/inline.h"
 #include "graph/region.h"
 #include "graph/variable.h"
+#include "graph/walk.h"
 #include "lockstep/function.h"
 
 typedef struct loaded {
@@ -74,15 +75,10 @@ static ls_nest call(ls_nest args, void *user) {
 // ---- Loading --------------------------------------------------------------
 // A variable that an op uses, at any depth; NULL: none does.
 static const ls_variable *find_variable(const ls_graph *graph) {
-  for (size_t i = 0; i < graph->num_nodes; ++i) {
-    const ls_node *node = graph->nodes[i];
-    const ls_attr *attr = ls_node_attr(node, LS_ATTR_ID_VARIABLE);
+  ls_graph_walk walk;
+  for (ls_graph_walk_begin(&walk, graph); ls_graph_walk_next(&walk);) {
+    const ls_attr *attr = ls_node_attr(walk.node, LS_ATTR_ID_VARIABLE);
     if (attr != NULL) return (const ls_variable *)attr->as.object;
-    for (uint32_t r = 0; r < node->num_regions; ++r) {
-      const ls_variable *found =
-          find_variable(ls_graph_resolve(node->regions[r]));
-      if (found != NULL) return found;
-    }
   }
   return NULL;
 }

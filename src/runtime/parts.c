@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/parts.h"
 
+#include "graph/walk.h"
 #include "lower/scope.h"
 
 enum { NONE = UINT32_MAX };
@@ -71,18 +72,11 @@ static bool waits(const ls_node *node) {
 static bool any_inside(finder *f, const ls_node *node, uint32_t at,
                        bool (*visit)(finder *f, const ls_node *node,
                                      uint32_t at)) {
-  bool found = visit(f, node, at);
-  for (uint32_t k = 0; k < node->num_regions; ++k) {
-    const ls_graph *region = ls_graph_resolve(node->regions[k]);
-    for (size_t i = 0; i < region->num_nodes; ++i)
-      found |= any_inside(f, region->nodes[i], at, visit);
-  }
+  bool found = false;
+  ls_graph_walk walk;
+  for (ls_graph_walk_begin_at(&walk, node); ls_graph_walk_next(&walk);)
+    found |= visit(f, walk.node, at);
   return found;
-}
-
-static bool visit_wait(finder *f, const ls_node *node, uint32_t at) {
-  (void)f, (void)at;
-  return waits(node);
 }
 
 static const ls_variable *variable_of(const ls_node *node) {
@@ -202,8 +196,7 @@ static ls_status find(finder *f, ls_arena *memory, ls_program_parts *out) {
   for (uint32_t i = 0; i < count; ++i) {
     f->parent[i] = i;
     f->effect[i] = NONE;
-    f->waits[i] =
-        f->needed[i] && any_inside(f, f->graph->nodes[i], i, visit_wait);
+    f->waits[i] = f->needed[i] && ls_node_any(f->graph->nodes[i], waits);
     num_waiting += f->waits[i];
   }
   if (num_waiting < 2) return ls_ok();

@@ -4,6 +4,7 @@
 #include "base/runtime_internal.h"
 #include "base/values/array_internal.h"
 #include "graph/gather/gather.h"
+#include "graph/walk.h"
 #include "runtime/parts.h"
 #include "runtime/precompiled.h"
 #include "runtime/run.h"
@@ -75,12 +76,10 @@ static ls_status compile(ls_plan *plan, const ls_lower_request *all,
 }
 
 static bool has_cluster(const ls_graph *graph, const char *cluster) {
-  for (size_t i = 0; i < graph->num_nodes; ++i) {
-    const ls_node *node = graph->nodes[i];
-    const char *mark = ls_node_mark(node, LS_MARK_REPLICATE);
+  ls_graph_walk walk;
+  for (ls_graph_walk_begin(&walk, graph); ls_graph_walk_next(&walk);) {
+    const char *mark = ls_node_mark(walk.node, LS_MARK_REPLICATE);
     if (mark != NULL && strcmp(mark, cluster) == 0) return true;
-    for (uint32_t r = 0; r < node->num_regions; ++r)
-      if (has_cluster(ls_graph_resolve(node->regions[r]), cluster)) return true;
   }
   return false;
 }

@@ -5,6 +5,7 @@
 #include "base/trace.h"
 #include "engine/launch.h"
 #include "graph/text/print.h"
+#include "graph/walk.h"
 #include "runtime/state.h"
 
 // Leaves the cache, unless another has taken the place meanwhile.
@@ -39,10 +40,10 @@ static const ls_object_type compiled_type = {.name = "compiled program",
 // only.
 // A program holds them, so while it is in the cache no other lies there.
 static void key_objects(const ls_graph *graph, ls_text *key) {
-  for (size_t i = 0; i < graph->num_nodes; ++i) {
-    const ls_node *node = graph->nodes[i];
-    for (uint32_t k = 0; k < node->num_attrs; ++k) {
-      const ls_attr *attr = &node->attrs[k];
+  ls_graph_walk walk;
+  for (ls_graph_walk_begin(&walk, graph); ls_graph_walk_next(&walk);)
+    for (uint32_t k = 0; k < walk.node->num_attrs; ++k) {
+      const ls_attr *attr = &walk.node->attrs[k];
       if (attr->kind == LS_ATTR_OBJECT)
         ls_text_append_bytes(key, &attr->as.object, sizeof(attr->as.object));
       if (attr->kind == LS_ATTR_KERNEL)
@@ -52,9 +53,6 @@ static void key_objects(const ls_graph *graph, ls_text *key) {
            ls_array_dtype(attr->as.array) == LS_DTYPE_VARIANT))
         ls_text_append_bytes(key, &attr->as.array, sizeof(attr->as.array));
     }
-    for (uint32_t k = 0; k < node->num_regions; ++k)
-      key_objects(ls_graph_resolve(node->regions[k]), key);
-  }
 }
 
 // The cache's key: the body's fingerprint, and which variable and object stands
@@ -83,17 +81,10 @@ static ls_status cache_key(const ls_program *program, ls_text *key) {
   return ls_text_status(key);
 }
 
-// Whether it has a random op that the step counts for.
-static bool draws(const ls_graph *graph) {
-  bool found = false;
-  for (size_t i = 0; i < graph->num_nodes && !found; ++i) {
-    const ls_node *node = graph->nodes[i];
-    found = (ls_node_info(node)->traits & LS_OP_RANDOM) != 0 &&
-            ls_node_int(node, LS_ATTR_ID_FIXED) == 0;
-    for (uint32_t k = 0; k < node->num_regions && !found; ++k)
-      found = draws(ls_graph_resolve(node->regions[k]));
-  }
-  return found;
+// Returns true if it is a random op that the step counts for.
+static bool draws_by_step(const ls_node *node) {
+  return (ls_node_info(node)->traits & LS_OP_RANDOM) != 0 &&
+         ls_node_int(node, LS_ATTR_ID_FIXED) == 0;
 }
 
 // Notes a use, in the order of families; one that is there may become a write.
@@ -130,19 +121,12 @@ static ls_status list_touches(ls_compiled *compiled) {
   return ls_ok();
 }
 
-// Whether a graph has a call of the host that does not end at once.
-static bool waits_for_host(const ls_graph *graph) {
+// Returns true if it is a call of the host that does not end at once.
+static bool waits_for_host(const ls_node *node) {
   enum { AT_ONCE = LS_HOST_INLINE, HOW = LS_HOST_INLINE | LS_HOST_WAITS };
-  for (size_t i = 0; i < graph->num_nodes; ++i) {
-    const ls_node *node = graph->nodes[i];
-    if (node->type == LS_OP_HOST &&
-        (ls_node_attr(node, LS_ATTR_ID_KERNEL)->as.kernel->flags & HOW) !=
-            AT_ONCE)
-      return true;
-    for (uint32_t k = 0; k < node->num_regions; ++k)
-      if (waits_for_host(ls_graph_resolve(node->regions[k]))) return true;
-  }
-  return false;
+  return node->type == LS_OP_HOST &&
+         (ls_node_attr(node, LS_ATTR_ID_KERNEL)->as.kernel->flags & HOW) !=
+             AT_ONCE;
 }
 
 // Whether a loop gives variables their new values: a run is of many steps.
@@ -157,7 +141,8 @@ static bool loops_over_variables(const ls_program *program) {
 
 // Whether a run may take its time. Then nobody waits for it.
 static bool is_long(const ls_program *program) {
-  return waits_for_host(program->body) || loops_over_variables(program);
+  return ls_graph_any(program->body, waits_for_host) ||
+         loops_over_variables(program);
 }
 
 // New values are kept apart in a long run, and where it may fail when some are
@@ -197,7 +182,7 @@ static ls_status compile(ls_backend *backend, ls_program *program,
   compiled->allocator = allocator;
   compiled->backend = backend;
   compiled->program = ls_object_retain(program);
-  compiled->draws = draws(program->body);
+  compiled->draws = ls_graph_any(program->body, draws_by_step);
   ls_status status = list_touches(compiled);
   if (ls_status_is_ok(status)) status = make_executable(compiled);
   if (ls_status_is_ok(status)) status = check_launches(compiled);

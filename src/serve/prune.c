@@ -3,6 +3,7 @@
 
 #include "graph/gather/copy.h"
 #include "graph/variable.h"
+#include "graph/walk.h"
 
 // ---- What is needed --------------------------------------------------------
 // Notes what one signature needs, computations whole. A placeholder must be one
@@ -49,23 +50,32 @@ static ls_status find_all(ls_graph *graph, const ls_serve_signatures *all,
 }
 
 // ---- Copying ---------------------------------------------------------------
-static ls_status check_attrs(ls_graph *graph, ls_node *node) {
-  char text[LS_MAX_FULL_NAME];
-  if (node->type == LS_OP_CUSTOM_GRADIENT) return ls_ok();
+// An object that another process does not have; NULL: there is none.
+static const ls_attr *find_object(const ls_node *node) {
   for (uint32_t i = 0; i < node->num_attrs; ++i) {
     const ls_attr *attr = &node->attrs[i];
     if (attr->kind == LS_ATTR_OBJECT && attr->as.object != NULL &&
         attr->as.object->type != &ls_variable_object_type)
-      return ls_unimplemented("an export of %s (%s), whose '%s' is an object "
-                              "of this process ('%s')",
-                              ls_node_describe(graph, node, text, sizeof(text)),
-                              ls_node_info(node)->name, attr->name,
-                              attr->as.object->type->name);
+      return attr;
   }
-  for (uint32_t r = 0; r < node->num_regions; ++r) {
-    ls_graph *region = ls_graph_resolve(node->regions[r]);
-    for (size_t i = 0; i < region->num_nodes; ++i)
-      LS_RETURN_IF_ERROR(check_attrs(region, region->nodes[i]));
+  return NULL;
+}
+
+static ls_status check_attrs(const ls_copying *c, const ls_node *node) {
+  char text[LS_MAX_FULL_NAME];
+  ls_graph_walk walk;
+  for (ls_graph_walk_begin_at(&walk, node); ls_graph_walk_next(&walk);) {
+    if (walk.node->type == LS_OP_CUSTOM_GRADIENT) {
+      ls_graph_walk_skip_regions(&walk);
+      continue;
+    }
+    const ls_attr *attr = find_object(walk.node);
+    if (attr == NULL) continue;
+    ls_graph *graph = walk.graph == NULL ? c->from : walk.graph;
+    return ls_unimplemented(
+        "an export of %s (%s), whose '%s' is an object of this process ('%s')",
+        ls_node_describe(graph, walk.node, text, sizeof(text)),
+        ls_node_info(walk.node)->name, attr->name, attr->as.object->type->name);
   }
   return ls_ok();
 }
@@ -98,7 +108,7 @@ static ls_status copy_one(ls_copying *c, ls_node *node,
   if (node->type == LS_OP_CUSTOM_GRADIENT)
     return is_output(all, node->id) ? stand_in(c, node)
                                     : ls_copy_without_gradient(c, node);
-  LS_RETURN_IF_ERROR(check_attrs(c->from, node));
+  LS_RETURN_IF_ERROR(check_attrs(c, node));
   return ls_copy_node(c, node);
 }
 
@@ -119,24 +129,22 @@ static ls_status copy_needed(ls_graph *graph, const ls_serve_signatures *all,
 }
 
 // An export is for any system: it is of none.
-static ls_status leave_system(ls_graph *graph) {
-  for (size_t i = 0; i < graph->num_nodes; ++i) {
-    ls_node *node = graph->nodes[i];
+static ls_status leave_system(const ls_graph *graph) {
+  ls_graph_walk walk;
+  for (ls_graph_walk_begin(&walk, graph); ls_graph_walk_next(&walk);) {
+    ls_node *node = walk.node;
     uint32_t kept = 0;
     for (uint32_t k = 0; k < node->num_attrs; ++k)
       kept += !ls_attr_is_of_system(&node->attrs[k]);
-    if (kept < node->num_attrs) {
-      ls_attr *attrs = ls_arena_new_array(&graph->arena, ls_attr, kept + 1);
-      if (attrs == NULL) return ls_out_of_memory();
-      kept = 0;
-      for (uint32_t k = 0; k < node->num_attrs; ++k)
-        if (!ls_attr_is_of_system(&node->attrs[k]))
-          attrs[kept++] = node->attrs[k];
-      node->attrs = attrs;
-      node->num_attrs = kept;
-    }
-    for (uint32_t r = 0; r < node->num_regions; ++r)
-      LS_RETURN_IF_ERROR(leave_system(ls_graph_resolve(node->regions[r])));
+    if (kept == node->num_attrs) continue;
+    ls_attr *attrs = ls_arena_new_array(&walk.graph->arena, ls_attr, kept + 1);
+    if (attrs == NULL) return ls_out_of_memory();
+    kept = 0;
+    for (uint32_t k = 0; k < node->num_attrs; ++k)
+      if (!ls_attr_is_of_system(&node->attrs[k]))
+        attrs[kept++] = node->attrs[k];
+    node->attrs = attrs;
+    node->num_attrs = kept;
   }
   return ls_ok();
 }
@@ -164,19 +172,15 @@ typedef struct listing {
 } listing;
 
 static bool list_variables(listing *l, const ls_graph *graph) {
-  for (size_t i = 0; i < graph->num_nodes; ++i) {
-    const ls_node *node = graph->nodes[i];
-    const ls_attr *attr = ls_node_attr(node, LS_ATTR_ID_VARIABLE);
-    if (attr != NULL) {
-      const uint64_t key = (uint64_t)(uintptr_t)attr->as.object;
-      if (ls_map_find_u64(&l->seen, key) == NULL) {
-        if (!ls_map_insert_u64(&l->seen, key, attr->as.object)) return false;
-        if (l->list != NULL) l->list[l->count] = (ls_variable *)attr->as.object;
-        ++l->count;
-      }
-    }
-    for (uint32_t r = 0; r < node->num_regions; ++r)
-      if (!list_variables(l, ls_graph_resolve(node->regions[r]))) return false;
+  ls_graph_walk walk;
+  for (ls_graph_walk_begin(&walk, graph); ls_graph_walk_next(&walk);) {
+    const ls_attr *attr = ls_node_attr(walk.node, LS_ATTR_ID_VARIABLE);
+    if (attr == NULL) continue;
+    const uint64_t key = (uint64_t)(uintptr_t)attr->as.object;
+    if (ls_map_find_u64(&l->seen, key) != NULL) continue;
+    if (!ls_map_insert_u64(&l->seen, key, attr->as.object)) return false;
+    if (l->list != NULL) l->list[l->count] = (ls_variable *)attr->as.object;
+    ++l->count;
   }
   return true;
 }

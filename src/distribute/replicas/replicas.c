@@ -124,8 +124,7 @@ static ls_status add_op(tracing *all, ls_op *out_op) {
       ls_new_array(all->graph->allocator, ls_tensor, num_inputs);
   if (inputs == NULL) return ls_out_of_memory();
   memcpy(inputs, all->split, num_split * sizeof(*inputs));
-  for (size_t i = 0; i < all->first->num_captures; ++i)
-    inputs[num_split + i] = all->first->captures[i].outer;
+  ls_list_captures(&all->first, 1, inputs + num_split);
   const ls_attr attrs[] = {
       LS_OWN_I(REPLICAS, (int64_t)replicas),
       LS_OWN_I(NUM_SPLIT, (int64_t)all->num_split),

@@ -9,7 +9,7 @@
 #include "estimator/input/stopping_signals.h"
 #include "estimator/loop/steps.h"
 #include "estimator/spec/spec.h"
-#include "graph/graph.h"
+#include "graph/walk.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/replicate.h"
 #include "tpu/feeds/infeed_queue.h"
@@ -36,17 +36,6 @@ static ls_status no_inputs(ls_allocator *allocator, int64_t replicas,
   return ls_nest_status(*out_inputs);
 }
 
-// Whether something is added over replicas in the graph, or inside.
-static bool has_sum(const ls_graph *graph) {
-  for (size_t i = 0; i < graph->num_nodes; ++i) {
-    const ls_node *node = graph->nodes[i];
-    if (node->type == LS_OP_CROSS_REPLICA_SUM) return true;
-    for (size_t k = 0; k < node->num_regions; ++k)
-      if (has_sum(node->regions[k])) return true;
-  }
-  return false;
-}
-
 // What all replicas give is the same, or replica 0's.
 static void take_results(const ls_step_loop *steps, ls_nest outputs,
                          ls_estimator_program *out) {
@@ -67,7 +56,7 @@ static ls_status replicate(ls_step_loop *steps, ls_estimator_program *out) {
                                 .on_device_loop = LS_FLAG_ON},
         &out->compile_status, &outputs);
   if (ls_status_is_ok(status)) take_results(steps, outputs, out);
-  out->reduces = has_sum(ls_graph_current());
+  out->reduces = ls_graph_any_type(ls_graph_current(), LS_OP_CROSS_REPLICA_SUM);
   ls_nest_release(inputs);
   ls_nest_release(outputs);
   LS_RETURN_IF_ERROR(status);

@@ -4,6 +4,7 @@
 // those outside of computations of one replica. Their marks say so, and so a
 // graph that is read from its text has the bans of the one that was printed.
 #include "graph/gather/gather.h"
+#include "graph/walk.h"
 
 bool ls_marks_ban(const ls_node *node, int64_t replicas) {
   return ls_node_mark(node, LS_MARK_REPLICATE) != NULL &&
@@ -22,22 +23,20 @@ typedef struct computations {
 } computations;
 
 static ls_status list_computations(computations *all, const ls_graph *graph) {
-  for (size_t i = 0; i < graph->num_nodes; ++i) {
-    ls_node *node = graph->nodes[i];
-    const char *name = ls_node_mark(node, LS_MARK_REPLICATE);
-    if (node->type == LS_OP_TPU_REPLICATE_METADATA && name != NULL &&
-        !ls_map_insert(&all->by_name, name, strlen(name), node))
+  ls_graph_walk walk;
+  for (ls_graph_walk_begin(&walk, graph); ls_graph_walk_next(&walk);) {
+    const char *name = ls_node_mark(walk.node, LS_MARK_REPLICATE);
+    if (walk.node->type == LS_OP_TPU_REPLICATE_METADATA && name != NULL &&
+        !ls_map_insert(&all->by_name, name, strlen(name), walk.node))
       return ls_out_of_memory();
-    for (uint32_t r = 0; r < node->num_regions; ++r)
-      LS_RETURN_IF_ERROR(
-          list_computations(all, ls_graph_resolve(node->regions[r])));
   }
   return ls_ok();
 }
 
 static void ban(const computations *all, const ls_graph *graph) {
-  for (size_t i = 0; i < graph->num_nodes; ++i) {
-    ls_node *node = graph->nodes[i];
+  ls_graph_walk walk;
+  for (ls_graph_walk_begin(&walk, graph); ls_graph_walk_next(&walk);) {
+    ls_node *node = walk.node;
     const char *name = ls_node_mark(node, LS_MARK_REPLICATE);
     const ls_node *metadata =
         name == NULL ? NULL : ls_map_find(&all->by_name, name, strlen(name));
@@ -45,8 +44,6 @@ static void ban(const computations *all, const ls_graph *graph) {
       node->not_fed = node->not_fetched =
           ls_marks_ban(node, ls_node_int(metadata, LS_ATTR_ID_NUM_REPLICAS));
     if (ls_pads_unseen(node)) node->not_fed = node->not_fetched = true;
-    for (uint32_t r = 0; r < node->num_regions; ++r)
-      ban(all, ls_graph_resolve(node->regions[r]));
   }
 }
 

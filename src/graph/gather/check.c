@@ -8,6 +8,7 @@
 #include "graph/gather/copy.h"
 #include "graph/region.h"
 #include "graph/variable.h"
+#include "graph/walk.h"
 #include "lockstep/host.h"
 
 // Ops of the computation, at any depth: `visit` is asked of each, with the
@@ -15,30 +16,24 @@
 typedef ls_status (*visitor)(void *self, ls_graph *graph, ls_node *node,
                              const char *outside);
 
-static ls_status visit_inside(ls_node *holder, const char *outside,
-                              visitor visit, void *self) {
-  for (uint32_t r = 0; r < holder->num_regions; ++r) {
-    ls_graph *region = ls_graph_resolve(holder->regions[r]);
-    for (size_t i = 0; i < region->num_nodes; ++i) {
-      ls_node *node = region->nodes[i];
-      const char *own = ls_node_mark(node, LS_MARK_OUTSIDE);
-      if (own == NULL) own = outside;
-      LS_RETURN_IF_ERROR(visit(self, region, node, own));
-      LS_RETURN_IF_ERROR(visit_inside(node, own, visit, self));
-    }
-  }
-  return ls_ok();
+// The cluster of the op, or of the innermost op around it that has one.
+static const char *outside_of(const ls_graph_walk *walk) {
+  const char *own = ls_node_mark(walk->node, LS_MARK_OUTSIDE);
+  for (size_t i = walk->num_levels; own == NULL && i > 0; --i)
+    own = ls_node_mark(walk->levels[i - 1].holder, LS_MARK_OUTSIDE);
+  return own;
 }
 
 static ls_status visit_members(const ls_copying *c, const ls_cluster *cluster,
                                visitor visit, void *self) {
   const uint32_t number = (uint32_t)(cluster - c->clusters) + 1;
+  ls_graph_walk walk;
   for (size_t i = 0; i < c->from->num_nodes; ++i) {
-    ls_node *node = c->from->nodes[i];
     if (c->cluster_of[i] != number) continue;
-    const char *outside = ls_node_mark(node, LS_MARK_OUTSIDE);
-    LS_RETURN_IF_ERROR(visit(self, c->from, node, outside));
-    LS_RETURN_IF_ERROR(visit_inside(node, outside, visit, self));
+    for (ls_graph_walk_begin_at(&walk, c->from->nodes[i]);
+         ls_graph_walk_next(&walk);)
+      LS_RETURN_IF_ERROR(visit(self, walk.graph == NULL ? c->from : walk.graph,
+                               walk.node, outside_of(&walk)));
   }
   return ls_ok();
 }

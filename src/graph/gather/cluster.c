@@ -173,16 +173,15 @@ static ls_status copied_for(const body *b, uint64_t ref, size_t replica,
 static ls_status list_inputs(body *b, uint64_t **out_inputs,
                              size_t *out_count) {
   const size_t replicas = b->cluster->replicas;
-  const ls_graph *region = b->inner.to;
-  const size_t most = b->num_split * replicas + region->num_captures;
+  const size_t most =
+      b->num_split * replicas + ls_count_captures(&b->inner.to, 1);
   size_t count = 0;
   uint64_t *inputs = ls_arena_new_array(b->c->memory, uint64_t, most + 1);
   if (inputs == NULL) return ls_out_of_memory();
   for (size_t s = 0; s < b->num_split; ++s)
     for (size_t r = 0; r < replicas; ++r)
       LS_RETURN_IF_ERROR(copied_for(b, b->split[s], r, &inputs[count++]));
-  for (size_t i = 0; i < region->num_captures; ++i)
-    inputs[count++] = region->captures[i].outer.ref;
+  count += ls_list_capture_refs(&b->inner.to, 1, inputs + count);
   *out_inputs = inputs;
   *out_count = count;
   return ls_ok();

@@ -152,20 +152,15 @@ static ls_status copy_control(const ls_copying *c, const ls_node *node,
 static ls_status copy_inputs(ls_copying *c, ls_node *node,
                              const ls_op_spec *spec, size_t *out_count,
                              uint64_t **out_inputs) {
-  size_t leading = node->num_inputs, most = 0, count = 0;
-  for (size_t r = 0; r < spec->num_regions; ++r) {
-    leading -= ls_graph_resolve(node->regions[r])->num_captures;
-    most += spec->regions[r]->num_captures;
-  }
+  const size_t leading = ls_node_captures(node, 0);
+  const size_t most = ls_count_captures(spec->regions, spec->num_regions);
   uint64_t *inputs =
       ls_arena_new_array(c->memory, uint64_t, leading + most + 1);
   if (inputs == NULL) return ls_out_of_memory();
-  for (; count < leading; ++count)
-    LS_RETURN_IF_ERROR(ls_copied(c, node, node->inputs[count], &inputs[count]));
-  for (size_t r = 0; r < spec->num_regions; ++r)
-    for (size_t i = 0; i < spec->regions[r]->num_captures; ++i)
-      inputs[count++] = spec->regions[r]->captures[i].outer.ref;
-  *out_count = count;
+  for (size_t i = 0; i < leading; ++i)
+    LS_RETURN_IF_ERROR(ls_copied(c, node, node->inputs[i], &inputs[i]));
+  *out_count = leading + ls_list_capture_refs(spec->regions, spec->num_regions,
+                                              inputs + leading);
   *out_inputs = inputs;
   return ls_ok();
 }

@@ -3,6 +3,7 @@
 
 #include "base/require.h"
 #include "graph/gather/copy.h"
+#include "graph/walk.h"
 
 const char *ls_node_mark(const ls_node *node, const char *name) {
   const ls_attr *attr = ls_node_attr_named(node, name);
@@ -10,22 +11,22 @@ const char *ls_node_mark(const ls_node *node, const char *name) {
 }
 
 // ---- Whether there is anything to do ---------------------------------------
-// A replicate op, as in the text of a gathered graph, has it behind it.
-static ls_status look_for_marks(ls_graph *graph, bool *found) {
-  graph = ls_graph_resolve(graph);
-  for (size_t i = 0; i < graph->num_nodes; ++i) {
-    ls_node *node = graph->nodes[i];
-    if (node->type == LS_OP_REPLICATE) continue;
-    if (ls_node_attr_named(node, LS_MARK_REPLICATE) != NULL) {
-      *found = true;
-    } else if (ls_node_attr_named(node, LS_MARK_OUTSIDE) != NULL) {
-      char text[LS_MAX_FULL_NAME];
-      return ls_internal("%s has '" LS_MARK_OUTSIDE
-                         "' and no '" LS_MARK_REPLICATE "'",
-                         ls_node_describe(graph, node, text, sizeof(text)));
+// A replicate op, as in the text of a gathered graph, is done with it.
+static ls_status look_for_marks(const ls_graph *graph, bool *found) {
+  ls_graph_walk walk;
+  for (ls_graph_walk_begin(&walk, graph); ls_graph_walk_next(&walk);) {
+    if (walk.node->type == LS_OP_REPLICATE) {
+      ls_graph_walk_skip_regions(&walk);
+      continue;
     }
-    for (uint32_t r = 0; r < node->num_regions; ++r)
-      LS_RETURN_IF_ERROR(look_for_marks(node->regions[r], found));
+    if (ls_node_attr_named(walk.node, LS_MARK_REPLICATE) != NULL) {
+      *found = true;
+    } else if (ls_node_attr_named(walk.node, LS_MARK_OUTSIDE) != NULL) {
+      char text[LS_MAX_FULL_NAME];
+      return ls_internal(
+          "%s has '" LS_MARK_OUTSIDE "' and no '" LS_MARK_REPLICATE "'",
+          ls_node_describe(walk.graph, walk.node, text, sizeof(text)));
+    }
   }
   return ls_ok();
 }

@@ -8,6 +8,7 @@
 // which no other op needs one of them. Each step becomes a merge call whose
 // body holds a copy of its ops for each replica.
 #include "graph/gather/copy.h"
+#include "graph/walk.h"
 
 typedef struct host_step {
   ls_copying *around;  // The level that it is of.
@@ -21,16 +22,6 @@ typedef struct host_step {
   uint64_t *made;        // [result][replica]
   ls_graph *body;
 } host_step;
-
-static bool writes(const ls_node *node) {
-  if (ls_node_assigns(node)) return true;
-  for (uint32_t r = 0; r < node->num_regions; ++r) {
-    const ls_graph *region = ls_graph_resolve(node->regions[r]);
-    for (size_t i = 0; i < region->num_nodes; ++i)
-      if (writes(region->nodes[i])) return true;
-  }
-  return false;
-}
 
 // ---- Steps -----------------------------------------------------------------
 // Whether an op of the level is the computation's.
@@ -96,7 +87,8 @@ ls_status ls_find_host_steps(ls_copying *c) {
   if (c->steps == NULL || c->step_of == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < count; ++i) {
     const char *name = outside_of(c, i);
-    if (name != NULL && c->step_of[i] == 0 && writes(c->from->nodes[i]))
+    if (name != NULL && c->step_of[i] == 0 &&
+        ls_node_any(c->from->nodes[i], ls_node_assigns))
       cut_cluster(c, name, first_of_cluster(c, name));
   }
   return ls_ok();
@@ -205,8 +197,7 @@ static ls_status append(host_step *h) {
   if (inputs == NULL) return ls_out_of_memory();
   for (size_t a = 0; a < h->num_args; ++a)
     LS_RETURN_IF_ERROR(ls_copied(c, NULL, h->args[a], &inputs[a]));
-  for (size_t i = 0; i < h->body->num_captures; ++i)
-    inputs[h->num_args + i] = h->body->captures[i].outer.ref;
+  ls_list_capture_refs(&h->body, 1, inputs + h->num_args);
   const ls_attr attrs[] = {
       LS_OWN_I(REPLICAS, (int64_t)h->around->inside->replicas),
       LS_OWN_I(NUM_ARGS, (int64_t)h->num_args),

@@ -63,7 +63,7 @@ ls_status infer_while(ls_infer *infer) {
   const size_t saved = (size_t)ls_infer_int(infer, LS_ATTR_ID_NUM_SAVED);
   if (saved > body->num_results || body->num_results != carried + saved ||
       body->num_declared != carried || cond->num_declared != carried ||
-      infer->num_in != carried + cond->num_captures + body->num_captures)
+      infer->num_in != carried + ls_count_captures(infer->spec->regions, 2))
     return ls_invalid_argument(
         "while: %zu values go round and %lld are saved, the body takes %zu and "
         "gives %zu",
@@ -157,10 +157,10 @@ static ls_status check_bodies(const ls_infer *infer, const replicate *r) {
   const ls_graph *first = infer->spec->regions[0];
   const size_t declared = r->split + r->wide_split;
   const size_t varying = r->gathered + r->wide_gathered;
-  size_t captures = 0;
+  const size_t captures =
+      ls_count_captures(infer->spec->regions, infer->spec->num_regions);
   for (size_t k = 0; k < infer->spec->num_regions; ++k) {
     const ls_graph *body = infer->spec->regions[k];
-    captures += body->num_captures;
     if (declared != body->num_declared || varying > body->num_results ||
         body->num_results != first->num_results)
       return ls_invalid_argument(

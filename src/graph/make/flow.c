@@ -25,9 +25,12 @@ static ls_status add_input(flow *f, ls_tensor tensor) {
 }
 
 static ls_status add_captures(flow *f) {
-  for (size_t r = 0; r < 2; ++r)
-    for (size_t i = 0; i < f->regions[r]->num_captures; ++i)
-      LS_RETURN_IF_ERROR(add_input(f, f->regions[r]->captures[i].outer));
+  const size_t captures = ls_count_captures(f->regions, 2);
+  if (captures == 0) return ls_ok();
+  if (!ls_grow(f->graph->allocator, &f->inputs, &f->inputs_capacity,
+               f->num_inputs + captures, sizeof(*f->inputs)))
+    return ls_out_of_memory();
+  f->num_inputs += ls_list_captures(f->regions, 2, f->inputs + f->num_inputs);
   return ls_ok();
 }
 

@@ -9,6 +9,7 @@
 // goes, and with it what pushed.
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
+#include "graph/walk.h"
 
 // A graph on its way.
 typedef struct dropper {
@@ -19,25 +20,10 @@ typedef struct dropper {
   bool shrunk;  // A node lost outputs or operands, at any depth.
 } dropper;
 
-static bool has_host_effect(const ls_node *node) {
-  if (ls_node_info(node)->traits & LS_OP_EFFECT) return true;
-  for (uint32_t r = 0; r < node->num_regions; ++r)
-    for (size_t i = 0; i < node->regions[r]->num_nodes; ++i)
-      if (has_host_effect(node->regions[r]->nodes[i])) return true;
-  return false;
-}
-
-static bool has_merge(const ls_node *node) {
-  if (ls_node_info(node)->traits & LS_OP_MERGE) return true;
-  for (uint32_t r = 0; r < node->num_regions; ++r)
-    for (size_t i = 0; i < node->regions[r]->num_nodes; ++i)
-      if (has_merge(node->regions[r]->nodes[i])) return true;
-  return false;
-}
-
 // Whether a node stays though nobody uses it.
 static bool stays(const ls_node *node, bool keeps_merges) {
-  return has_host_effect(node) || (keeps_merges && has_merge(node));
+  return ls_node_any_trait(node,
+                           LS_OP_EFFECT | (keeps_merges ? LS_OP_MERGE : 0u));
 }
 
 // ---- What goes round -------------------------------------------------------
@@ -338,9 +324,7 @@ static ls_status drop_in_regions(dropper *d, ls_node *node) {
   ls_allocator *allocator = d->r.graph->allocator;
   bool *kept = ls_new_array(allocator, bool, node->num_inputs);
   if (kept == NULL) return ls_out_of_memory();
-  size_t input = node->num_inputs;
-  for (uint32_t r = 0; r < node->num_regions; ++r)
-    input -= node->regions[r]->num_captures;
+  size_t input = ls_node_captures(node, 0);
   memset(kept, true, input * sizeof(*kept));
   const bool keeps_merges = d->keeps_merges || (node->type == LS_OP_REPLICATE &&
                                                 node->num_regions > 1);

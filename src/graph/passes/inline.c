@@ -2,38 +2,27 @@
 #include "graph/passes/inline.h"
 
 #include "graph/context.h"
+#include "graph/walk.h"
+
+static bool is_done_once(const ls_node *node) {
+  const unsigned once = LS_OP_EFFECT | LS_OP_ON_HOST | LS_OP_LINEAR;
+  return node->type == LS_OP_READ || (ls_node_info(node)->traits & once) != 0;
+}
 
 bool ls_node_is_repeatable(const ls_node *node) {
-  const unsigned traits = ls_node_info(node)->traits;
-  const unsigned once = LS_OP_EFFECT | LS_OP_ON_HOST | LS_OP_LINEAR;
-  if (node->type == LS_OP_READ || (traits & once) != 0) return false;
-  for (uint32_t r = 0; r < node->num_regions; ++r) {
-    const ls_graph *region = ls_graph_resolve(node->regions[r]);
-    for (size_t i = 0; i < region->num_nodes; ++i)
-      if (!ls_node_is_repeatable(region->nodes[i])) return false;
-  }
-  return true;
+  return !ls_node_any(node, is_done_once);
 }
 
 bool ls_node_draws(const ls_node *node) {
-  if ((ls_node_info(node)->traits & LS_OP_RANDOM) != 0) return true;
-  for (uint32_t r = 0; r < node->num_regions; ++r) {
-    const ls_graph *region = ls_graph_resolve(node->regions[r]);
-    for (size_t i = 0; i < region->num_nodes; ++i)
-      if (ls_node_draws(region->nodes[i])) return true;
-  }
-  return false;
+  return ls_node_any_trait(node, LS_OP_RANDOM);
 }
 
 bool ls_node_writes(const ls_node *node, const ls_object *variable) {
-  if (ls_node_assigns(node) &&
-      ls_node_attr(node, LS_ATTR_ID_VARIABLE)->as.object == variable)
-    return true;
-  for (uint32_t r = 0; r < node->num_regions; ++r) {
-    const ls_graph *region = ls_graph_resolve(node->regions[r]);
-    for (size_t i = 0; i < region->num_nodes; ++i)
-      if (ls_node_writes(region->nodes[i], variable)) return true;
-  }
+  ls_graph_walk walk;
+  for (ls_graph_walk_begin_at(&walk, node); ls_graph_walk_next(&walk);)
+    if (ls_node_assigns(walk.node) &&
+        ls_node_attr(walk.node, LS_ATTR_ID_VARIABLE)->as.object == variable)
+      return true;
   return false;
 }
 
@@ -88,33 +77,24 @@ static ls_status copy_region(ls_graph *region, const ls_tensor *captured,
 // captures as given, then what the new regions capture.
 static ls_status copy_regions(const ls_node *node, const ls_tensor *inputs,
                               ls_arena *memory, ls_op_spec *spec) {
-  size_t captures = 0, new_captures = 0;
-  for (uint32_t r = 0; r < node->num_regions; ++r)
-    captures += ls_graph_resolve(node->regions[r])->num_captures;
-  const size_t leading = node->num_inputs - captures;
+  const size_t leading = ls_node_captures(node, 0);
   ls_graph **regions =
       ls_arena_new_array(memory, ls_graph *, node->num_regions);
   if (regions == NULL) return ls_out_of_memory();
   spec->regions = regions;
-  const ls_tensor *captured = inputs + leading;
   for (uint32_t r = 0; r < node->num_regions; ++r) {
-    ls_graph *region = ls_graph_resolve(node->regions[r]);
-    LS_RETURN_IF_ERROR(copy_region(region, captured, memory, &regions[r]));
+    LS_RETURN_IF_ERROR(copy_region(ls_graph_resolve(node->regions[r]),
+                                   inputs + ls_node_captures(node, r), memory,
+                                   &regions[r]));
     ++spec->num_regions;
-    captured += region->num_captures;
-    new_captures += regions[r]->num_captures;
   }
-  ls_tensor *all =
-      ls_arena_new_array(memory, ls_tensor, leading + new_captures);
+  const size_t captures = ls_count_captures(regions, node->num_regions);
+  ls_tensor *all = ls_arena_new_array(memory, ls_tensor, leading + captures);
   if (all == NULL) return ls_out_of_memory();
-  size_t count = 0;
-  for (; count < leading; ++count)
-    all[count] = inputs[count];
-  for (uint32_t r = 0; r < node->num_regions; ++r)
-    for (size_t i = 0; i < regions[r]->num_captures; ++i)
-      all[count++] = regions[r]->captures[i].outer;
+  memcpy(all, inputs, leading * sizeof(*all));
+  ls_list_captures(regions, node->num_regions, all + leading);
   spec->inputs = all;
-  spec->num_inputs = count;
+  spec->num_inputs = leading + captures;
   return ls_ok();
 }
 

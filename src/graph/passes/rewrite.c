@@ -160,11 +160,9 @@ ls_node *ls_rewrite_match(const ls_rewrite *r, uint64_t ref, uint16_t type) {
 // ---- Changes ---------------------------------------------------------------
 // Where operand `input` of a node is what a region captures; else NULL.
 static ls_capture *captured_by(const ls_node *node, uint32_t input) {
-  size_t first = node->num_inputs;
-  for (uint32_t i = node->num_regions; i > 0; --i) {
-    ls_graph *region = node->regions[i - 1];
-    first -= region->num_captures;
-    if (input >= first) return &region->captures[input - first];
+  for (uint32_t r = node->num_regions; r > 0; --r) {
+    const uint32_t first = ls_node_captures(node, r - 1);
+    if (input >= first) return &node->regions[r - 1]->captures[input - first];
   }
   return NULL;
 }

@@ -4,6 +4,7 @@
 
 #include "base/require.h"
 #include "graph/variable.h"
+#include "graph/walk.h"
 
 typedef struct printer {
   ls_text *out;
@@ -87,15 +88,12 @@ static bool find_variables(printer *p, const ls_graph *graph) {
     if (variable != NULL && variable->num_components > 0) continue;
     if (!add_variable(p, graph->variables[i])) return false;
   }
-  for (size_t i = 0; i < graph->num_nodes; ++i) {
-    const ls_node *node = graph->nodes[i];
-    for (uint32_t k = 0; k < node->num_attrs; ++k)
-      if (node->attrs[k].kind == LS_ATTR_OBJECT &&
-          !add_variable(p, node->attrs[k].as.object))
+  ls_graph_walk walk;
+  for (ls_graph_walk_begin(&walk, graph); ls_graph_walk_next(&walk);)
+    for (uint32_t k = 0; k < walk.node->num_attrs; ++k)
+      if (walk.node->attrs[k].kind == LS_ATTR_OBJECT &&
+          !add_variable(p, walk.node->attrs[k].as.object))
         return false;
-    for (uint32_t k = 0; k < node->num_regions; ++k)
-      if (!find_variables(p, ls_graph_resolve(node->regions[k]))) return false;
-  }
   return true;
 }
 

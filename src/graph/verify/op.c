@@ -4,6 +4,7 @@
 // between them and it.
 #include "graph/verify/verify.h"
 
+#include "graph/walk.h"
 #include "graph/wide.h"
 
 static ls_graph *region(const ls_verifier *v, uint32_t index) {
@@ -33,11 +34,20 @@ static ls_status check_passing(const ls_verifier *v, uint32_t index,
   return ls_ok();
 }
 
-static ls_status check_inputs(const ls_verifier *v, size_t wanted) {
+// The op has `own` operands, and behind them what its regions capture.
+static ls_status check_inputs(const ls_verifier *v, size_t own) {
+  const size_t wanted =
+      own + ls_count_captures(v->node->regions, v->node->num_regions);
   if (v->node->num_inputs == wanted) return ls_ok();
   return ls_verify_broken(
       v, "its regions take %zu inputs with their captures, it has %u", wanted,
       v->node->num_inputs);
+}
+
+static ls_status check_captures(const ls_verifier *v, uint32_t index) {
+  const ls_graph *graph = region(v, index);
+  return check_passing(v, index, ls_node_captures(v->node, index),
+                       graph->num_declared, graph->num_parameters);
 }
 
 static ls_status check_while(const ls_verifier *v) {
@@ -53,11 +63,10 @@ static ls_status check_while(const ls_verifier *v) {
     return ls_verify_broken(
         v, "%lld values go round, its regions declare %zu and %zu parameters",
         (long long)carried, cond->num_declared, body->num_declared);
-  const size_t behind = (size_t)carried + cond->num_captures;
-  LS_RETURN_IF_ERROR(check_inputs(v, behind + body->num_captures));
+  LS_RETURN_IF_ERROR(check_inputs(v, (size_t)carried));
   LS_RETURN_IF_ERROR(check_passing(v, 0, 0, 0, cond->num_parameters));
   LS_RETURN_IF_ERROR(check_passing(v, 1, 0, 0, (size_t)carried));
-  return check_passing(v, 1, behind, (size_t)carried, body->num_parameters);
+  return check_captures(v, 1);
 }
 
 static ls_status check_cond(const ls_verifier *v) {
@@ -65,16 +74,16 @@ static ls_status check_cond(const ls_verifier *v) {
   const ls_graph *yes = region(v, 0), *no = region(v, 1);
   if (yes->num_declared + no->num_declared != 0)
     return ls_verify_broken(v, "a branch declares parameters");
-  LS_RETURN_IF_ERROR(check_inputs(v, 1 + yes->num_captures + no->num_captures));
-  LS_RETURN_IF_ERROR(check_passing(v, 0, 1, 0, yes->num_captures));
-  return check_passing(v, 1, 1 + yes->num_captures, 0, no->num_captures);
+  LS_RETURN_IF_ERROR(check_inputs(v, 1));
+  LS_RETURN_IF_ERROR(check_captures(v, 0));
+  return check_captures(v, 1);
 }
 
 static ls_status check_call(const ls_verifier *v) {
   LS_RETURN_IF_ERROR(check_count(v, 1));
-  const size_t count = region(v, 0)->num_parameters;
-  LS_RETURN_IF_ERROR(check_inputs(v, count));
-  return check_passing(v, 0, 0, 0, count);
+  const ls_graph *body = region(v, 0);
+  LS_RETURN_IF_ERROR(check_inputs(v, body->num_declared));
+  return check_passing(v, 0, 0, 0, body->num_parameters);
 }
 
 // ---- Replicate -------------------------------------------------------------
@@ -104,17 +113,10 @@ static ls_status check_split(const ls_verifier *v, const replicate *op) {
   return ls_ok();
 }
 
-// Whether a body holds calls of all replicas, at any depth.
-static bool calls_for_all(const ls_graph *graph) {
-  for (size_t i = 0; i < graph->num_nodes; ++i) {
-    const ls_node *node = graph->nodes[i];
-    if (node->type == LS_OP_HOST &&
-        ls_node_attr(node, LS_ATTR_ID_REPLICAS) != NULL)
-      return true;
-    for (uint32_t k = 0; k < node->num_regions; ++k)
-      if (calls_for_all(ls_graph_resolve(node->regions[k]))) return true;
-  }
-  return false;
+// Returns true if it is a call of all replicas.
+static bool calls_for_all(const ls_node *node) {
+  return node->type == LS_OP_HOST &&
+         ls_node_attr(node, LS_ATTR_ID_REPLICAS) != NULL;
 }
 
 // Wide arguments, which stand behind the split ones: each replica's part is the
@@ -151,11 +153,9 @@ static ls_status check_wide(const ls_verifier *v, const replicate *op) {
   return ls_ok();
 }
 
-static ls_status check_bodies(const ls_verifier *v, const replicate *op,
-                              size_t *out_captures) {
+static ls_status check_bodies(const ls_verifier *v, const replicate *op) {
   const size_t declared = (size_t)(op->split + op->wide_split);
   const size_t varying = (size_t)(op->gathered + op->wide_gathered);
-  *out_captures = 0;
   for (uint32_t k = 0; k < v->node->num_regions; ++k) {
     const ls_graph *body = region(v, k);
     if (declared != body->num_declared || varying > body->num_results ||
@@ -166,10 +166,9 @@ static ls_status check_bodies(const ls_verifier *v, const replicate *op,
           "gathered of %zu results",
           (long long)op->replicas, declared, body->num_declared, varying,
           body->num_results);
-    if (calls_for_all(body))
+    if (ls_graph_any(body, calls_for_all))
       return ls_verify_broken(v, "region %u holds a host call of all replicas",
                               k);
-    *out_captures += body->num_captures;
   }
   return ls_ok();
 }
@@ -183,23 +182,18 @@ static ls_status check_replicate(const ls_verifier *v) {
       ls_node_int(v->node, LS_ATTR_ID_NUM_GATHERED),
       ls_node_int(v->node, LS_ATTR_ID_NUM_WIDE_GATHERED),
   };
-  size_t captures = 0;
-  LS_RETURN_IF_ERROR(check_bodies(v, &op, &captures));
+  LS_RETURN_IF_ERROR(check_bodies(v, &op));
   const size_t outputs = (size_t)(op.gathered * op.replicas) +
                          region(v, 0)->num_results - (size_t)op.gathered;
   if (v->node->num_outputs != outputs)
     return ls_verify_broken(v, "it has %u outputs, its body makes %zu",
                             v->node->num_outputs, outputs);
-  size_t input = (size_t)(op.split * op.replicas + op.wide_split);
-  LS_RETURN_IF_ERROR(check_inputs(v, input + captures));
+  LS_RETURN_IF_ERROR(
+      check_inputs(v, (size_t)(op.split * op.replicas + op.wide_split)));
   LS_RETURN_IF_ERROR(check_split(v, &op));
   LS_RETURN_IF_ERROR(check_wide(v, &op));
-  for (uint32_t k = 0; k < v->node->num_regions; ++k) {
-    const ls_graph *body = region(v, k);
-    LS_RETURN_IF_ERROR(
-        check_passing(v, k, input, body->num_declared, body->num_parameters));
-    input += body->num_captures;
-  }
+  for (uint32_t k = 0; k < v->node->num_regions; ++k)
+    LS_RETURN_IF_ERROR(check_captures(v, k));
   return ls_ok();
 }
 
@@ -216,9 +210,8 @@ static ls_status check_merge(const ls_verifier *v) {
                             "parameters",
                             (long long)args, (long long)replicas,
                             body->num_declared);
-  LS_RETURN_IF_ERROR(check_inputs(v, (size_t)args + body->num_captures));
-  return check_passing(v, 0, (size_t)args, body->num_declared,
-                       body->num_parameters);
+  LS_RETURN_IF_ERROR(check_inputs(v, (size_t)args));
+  return check_captures(v, 0);
 }
 
 static ls_status check_host(const ls_verifier *v) {

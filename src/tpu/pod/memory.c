@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 #include "graph/variable.h"
+#include "graph/walk.h"
 
 static int64_t bytes_of(ls_type type) {
   return (int64_t)ls_dtype_size(type.dtype) * ls_shape_num_elements(type.shape);
@@ -40,16 +41,15 @@ static void note(large_value *values, large_value value) {
   }
 }
 
-static void note_nodes(large_value *values, ls_graph *graph) {
-  for (size_t i = 0; i < graph->num_nodes; ++i) {
-    const ls_node *node = graph->nodes[i];
-    for (uint32_t k = 0; k < node->num_regions; ++k)
-      note_nodes(values, ls_graph_resolve(node->regions[k]));
+static void note_nodes(large_value *values, const ls_graph *graph) {
+  ls_graph_walk walk;
+  for (ls_graph_walk_begin(&walk, graph); ls_graph_walk_next(&walk);) {
+    const ls_node *node = walk.node;
     if (node->type == LS_OP_PARAMETER || node->num_regions > 0) continue;
     for (uint32_t k = 0; k < node->num_outputs; ++k)
       note(values, (large_value){.bytes = bytes_of(node->outputs[k]),
                                  .node = node,
-                                 .graph = graph});
+                                 .graph = walk.graph});
   }
 }
 

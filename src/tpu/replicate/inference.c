@@ -10,6 +10,7 @@
 #include "base/runtime_internal.h"
 #include "graph/gather/gather.h"
 #include "graph/make/make.h"
+#include "graph/walk.h"
 #include "lockstep/shard.h"
 #include "tpu/pod/log.h"
 #include "tpu/replicate/context.h"
@@ -105,19 +106,9 @@ ls_status ls_rewrite_for_inference(ls_callback fn, void *user, ls_nest inputs,
 }
 
 // ---- Looking at graphs -----------------------------------------------------
-static bool has_guarantee(const ls_graph *graph) {
-  for (size_t i = 0; i < graph->num_nodes; ++i) {
-    const ls_node *node = graph->nodes[i];
-    if (node->type == LS_OP_GUARANTEE_CONST) return true;
-    for (uint32_t r = 0; r < node->num_regions; ++r)
-      if (has_guarantee(ls_graph_resolve(node->regions[r]))) return true;
-  }
-  return false;
-}
-
 ls_status ls_validate_inference_rewrite(const ls_graph *graph) {
   LS_REQUIRE(graph);
-  if (has_guarantee(graph)) return ls_ok();
+  if (ls_graph_any_type(graph, LS_OP_GUARANTEE_CONST)) return ls_ok();
   return ls_failed_precondition(
       "graph '%s' has no op of type guarantee_const: none of its computations "
       "was rewritten for inference",
@@ -135,19 +126,18 @@ static bool is_used(const ls_graph *graph, uint64_t id) {
 
 ls_status ls_prune_unconnected_ops(ls_graph *graph) {
   LS_REQUIRE(graph);
-  graph = ls_graph_resolve(graph);
-  for (size_t i = 0; i < graph->num_nodes; ++i) {
-    ls_node *node = graph->nodes[i];
-    for (uint32_t r = 0; r < node->num_regions; ++r)
-      LS_RETURN_IF_ERROR(ls_prune_unconnected_ops(node->regions[r]));
+  ls_graph_walk walk;
+  for (ls_graph_walk_begin(&walk, graph); ls_graph_walk_next(&walk);) {
+    ls_node *node = walk.node;
     if (node->type != LS_OP_PLACEHOLDER && node->type != LS_OP_READ) continue;
     if (ls_node_mark(node, LS_MARK_REPLICATE) == NULL ||
-        is_used(graph, node->id))
+        is_used(walk.graph, node->id))
       continue;
     ls_node_drop_mark(node, LS_MARK_REPLICATE);
     ls_tpu_log(graph->runtime, LS_LOG_INFO,
                "op '%s' (%s), which nobody uses, is of no computation now",
-               ls_op_name((ls_op){graph, node->id}), ls_node_info(node)->name);
+               ls_op_name((ls_op){walk.graph, node->id}),
+               ls_node_info(node)->name);
   }
   return ls_ok();
 }

@@ -6,6 +6,7 @@
 
 #include "base/runtime_internal.h"
 #include "engine/cpu/run/ranks.h"
+#include "graph/walk.h"
 
 // ---- Programs --------------------------------------------------------------
 static void bind_parameters(ls_cpu_compiler *self, ls_cpu_scope *scope) {
@@ -185,35 +186,31 @@ static ls_status check_exchanged(ls_graph *graph, ls_node *node, size_t count) {
 }
 
 // Checks the values that replicas return and merge, at any depth of a body.
-static ls_status check_ranks(ls_graph *graph) {
-  for (size_t i = 0; i < graph->num_nodes; ++i) {
-    ls_node *node = graph->nodes[i];
-    if (ls_node_info(node)->traits & LS_OP_MERGE)
-      LS_RETURN_IF_ERROR(check_exchanged(graph, node, node->num_outputs));
-    for (uint32_t k = 0; k < node->num_regions; ++k)
-      LS_RETURN_IF_ERROR(check_ranks(node->regions[k]));
-  }
+static ls_status check_ranks(const ls_graph *graph) {
+  ls_graph_walk walk;
+  for (ls_graph_walk_begin(&walk, graph); ls_graph_walk_next(&walk);)
+    if (ls_node_info(walk.node)->traits & LS_OP_MERGE)
+      LS_RETURN_IF_ERROR(
+          check_exchanged(walk.graph, walk.node, walk.node->num_outputs));
   return ls_ok();
 }
 
 // Checks the replicate ops, at any depth.
-static ls_status check_replicas(ls_executable *self, ls_graph *graph) {
-  for (size_t i = 0; i < graph->num_nodes; ++i) {
-    ls_node *node = graph->nodes[i];
+static ls_status check_replicas(ls_executable *self, const ls_graph *graph) {
+  ls_graph_walk walk;
+  for (ls_graph_walk_begin(&walk, graph); ls_graph_walk_next(&walk);) {
+    ls_node *node = walk.node;
     const ls_attr *replicas = ls_node_attr(node, LS_ATTR_ID_REPLICAS);
     const bool is_replicate = node->type == LS_OP_REPLICATE;
     if (is_replicate || (node->type == LS_OP_HOST && replicas != NULL))
       LS_RETURN_IF_ERROR(note_replicas(self, replicas->as.i));
-    const bool is_spread =
-        is_replicate && self->trunk != NULL && replicas->as.i > 1;
-    if (is_spread)
-      LS_RETURN_IF_ERROR(
-          check_exchanged(graph, node,
-                          (size_t)(ls_node_int(node, LS_ATTR_ID_NUM_GATHERED) *
-                                   replicas->as.i)));
+    if (!is_replicate || self->trunk == NULL || replicas->as.i <= 1) continue;
+    LS_RETURN_IF_ERROR(check_exchanged(
+        walk.graph, node,
+        (size_t)(ls_node_int(node, LS_ATTR_ID_NUM_GATHERED) * replicas->as.i)));
     for (uint32_t k = 0; k < node->num_regions; ++k)
-      LS_RETURN_IF_ERROR(is_spread ? check_ranks(node->regions[k])
-                                   : check_replicas(self, node->regions[k]));
+      LS_RETURN_IF_ERROR(check_ranks(node->regions[k]));
+    ls_graph_walk_skip_regions(&walk);
   }
   return ls_ok();
 }

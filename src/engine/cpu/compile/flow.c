@@ -12,42 +12,30 @@
 //       jump top
 //   end: loop_end
 #include "engine/cpu/compile/compile.h"
+#include "graph/walk.h"
 #include "graph/wide.h"
 
 // Returns true if a graph calls the host, at any depth.
 static bool calls_host(const ls_graph *graph) {
-  for (size_t i = 0; i < graph->num_nodes; ++i) {
-    const ls_node *node = graph->nodes[i];
-    if (node->type == LS_OP_HOST) return true;
-    for (uint32_t k = 0; k < node->num_regions; ++k) {
-      if (calls_host(node->regions[k])) return true;
-    }
-  }
-  return false;
+  return ls_graph_any_type(graph, LS_OP_HOST);
 }
 
-// Enters a region: binds its declared parameters to `declared`, and its
-// captures to the op's inputs from `*input` on, which moves past them.
+// Enters region `r` of an op: binds its declared parameters to `declared`, and
+// its captures to the op's last inputs.
 static void enter_region(ls_cpu_compiler *self, const ls_cpu_scope *outer,
-                         const ls_node *node, const ls_graph *region,
-                         const uint32_t *declared, uint32_t *input,
-                         ls_cpu_scope *out_scope) {
+                         const ls_node *node, uint32_t r,
+                         const uint32_t *declared, ls_cpu_scope *out_scope) {
+  const ls_graph *region = node->regions[r];
   ls_cpu_scope_init(self, out_scope, region);
   if (ls_cpu_failed(self)) return;
-  const size_t num_captures = region->num_parameters - region->num_declared;
-  if (*input + num_captures > node->num_inputs) {
-    ls_cpu_fail(self, ls_internal("op '%s' has %u inputs, too few for the "
-                                  "captures of its regions",
-                                  ls_node_info(node)->name, node->num_inputs));
-    return;
-  }
   for (size_t i = 0; i < region->num_declared; ++i) {
     ls_cpu_bind_ref(self, out_scope, region->parameters[i], declared[i]);
   }
-  for (size_t i = 0; i < num_captures; ++i) {
+  const uint64_t *captured = node->inputs + ls_node_captures(node, r);
+  for (size_t i = 0; i < region->num_captures; ++i) {
     ls_cpu_bind_ref(self, out_scope,
                     region->parameters[region->num_declared + i],
-                    ls_cpu_storage_of(self, outer, node->inputs[(*input)++]));
+                    ls_cpu_storage_of(self, outer, captured[i]));
   }
 }
 
@@ -141,17 +129,15 @@ void ls_cpu_emit_while(ls_cpu_compiler *self, ls_cpu_scope *scope,
   const uint32_t top = ls_cpu_emit(self, LS_CPU_LOOP_NEXT, node);
   ls_cpu_write(self, state);
 
-  uint32_t input = count;
   ls_cpu_scope condition, body;
-  enter_region(self, scope, node, node->regions[0], carried, &input,
-               &condition);
+  enter_region(self, scope, node, 0, carried, &condition);
   ls_cpu_emit_graph(self, &condition);
   const uint32_t holds =
       ls_cpu_storage_of(self, &condition, node->regions[0]->results[0]);
   const uint32_t branch = ls_cpu_emit(self, LS_CPU_BRANCH, node);
   ls_cpu_read(self, holds);
 
-  enter_region(self, scope, node, node->regions[1], carried, &input, &body);
+  enter_region(self, scope, node, 1, carried, &body);
   ls_cpu_emit_graph(self, &body);
   if (!ls_cpu_failed(self)) emit_carry(self, node, &body, carried, count);
   const uint32_t jump = ls_cpu_emit(self, LS_CPU_JUMP, node);
@@ -177,15 +163,15 @@ void ls_cpu_emit_while(ls_cpu_compiler *self, ls_cpu_scope *scope,
 // Emits a branch. The first one makes the storages of the results, as large as
 // its own values: for a wide value, this rank's parts only.
 static void emit_branch(ls_cpu_compiler *self, ls_cpu_scope *scope,
-                        const ls_node *node, const ls_graph *region,
-                        uint32_t *results, uint32_t *input) {
+                        const ls_node *node, uint32_t r, uint32_t *results) {
   ls_cpu_scope inner;
-  enter_region(self, scope, node, region, NULL, input, &inner);
+  enter_region(self, scope, node, r, NULL, &inner);
   ls_cpu_emit_graph(self, &inner);
   for (unsigned i = 0; i < node->num_outputs; ++i) {
-    const uint32_t from = ls_cpu_storage_of(self, &inner, region->results[i]);
+    const uint32_t from =
+        ls_cpu_storage_of(self, &inner, node->regions[r]->results[i]);
     if (ls_cpu_failed(self)) return;
-    if (region == node->regions[0])
+    if (r == 0)
       results[i] = ls_cpu_new_storage(self, self->storages[from].size);
     ls_cpu_emit_copy(self, node, results[i], from);
   }
@@ -215,12 +201,11 @@ void ls_cpu_emit_cond(ls_cpu_compiler *self, ls_cpu_scope *scope,
   const uint32_t predicate = ls_cpu_storage_of(self, scope, node->inputs[0]);
   const uint32_t branch = ls_cpu_emit(self, LS_CPU_BRANCH, node);
   ls_cpu_read(self, predicate);
-  uint32_t input = 1;
-  emit_branch(self, scope, node, node->regions[0], results, &input);
+  emit_branch(self, scope, node, 0, results);
   const uint32_t jump = ls_cpu_emit(self, LS_CPU_JUMP, node);
   const uint32_t otherwise = ls_cpu_here(self);
   self->in_order = was_in_order;
-  emit_branch(self, scope, node, node->regions[1], results, &input);
+  emit_branch(self, scope, node, 1, results);
   add_fork(self, branch + 1, otherwise, ls_cpu_here(self));
   // Lanes are in order afterwards only if they are in order on both branches,
   // and neither calls the host.

@@ -20,14 +20,14 @@ static ls_status check_body_shape(const ls_cpu_compiler *compiler,
                                   const ls_cpu_region *self) {
   const size_t replicas = (size_t)compiler->share.replicas;
   const ls_graph *first = self->op->regions[0];
-  size_t inputs =
-      self->num_split * replicas + (self->num_arguments - self->num_split);
+  const size_t inputs = self->num_split * replicas +
+                        (self->num_arguments - self->num_split) +
+                        ls_count_captures(self->op->regions, self->num_bodies);
   bool fits = first->num_results >= self->num_given;
   for (uint32_t k = 0; k < self->num_bodies; ++k) {
     const ls_graph *graph = self->op->regions[k];
     fits = fits && graph->num_declared == self->num_arguments &&
            graph->num_results == first->num_results;
-    inputs += graph->num_captures;
   }
   if (fits && self->op->num_inputs == inputs &&
       self->op->num_outputs ==

@@ -16,6 +16,7 @@
 #include "engine/cpu/conv/pool.h"
 #include "engine/cpu/passes/passes.h"
 #include "graph/passes/rewrite.h"
+#include "graph/walk.h"
 #include "graph/window.h"
 
 enum { SPATIAL = LS_POOL_RANK - 2 };
@@ -166,7 +167,7 @@ static ls_status join_forward(ls_rewrite *r, ls_node *pool) {
 }
 
 // ---- Graphs ----------------------------------------------------------------
-static ls_status join(ls_graph *graph, bool *out_changed) {
+static ls_status join(ls_graph *graph, void *out_changed) {
   ls_rewrite r;
   ls_status status = ls_rewrite_begin(&r, graph);
   for (size_t i = 0; ls_status_is_ok(status) && i < graph->num_nodes; ++i)
@@ -175,15 +176,11 @@ static ls_status join(ls_graph *graph, bool *out_changed) {
     status = join_relu(&r, graph->nodes[i]);
   for (size_t i = 0; ls_status_is_ok(status) && i < graph->num_nodes; ++i)
     status = join_forward(&r, graph->nodes[i]);
-  *out_changed |= r.changed;
-  LS_RETURN_IF_ERROR(ls_rewrite_end(&r, status));
-  for (size_t i = 0; i < graph->num_nodes; ++i)
-    for (uint32_t k = 0; k < graph->nodes[i]->num_regions; ++k)
-      LS_RETURN_IF_ERROR(join(graph->nodes[i]->regions[k], out_changed));
-  return ls_ok();
+  *(bool *)out_changed |= r.changed;
+  return ls_rewrite_end(&r, status);
 }
 
 ls_status ls_cpu_join_pools(ls_graph *graph, bool *out_changed) {
   *out_changed = false;
-  return join(graph, out_changed);
+  return ls_graph_each(graph, join, out_changed);
 }

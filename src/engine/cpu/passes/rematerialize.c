@@ -25,6 +25,7 @@
 #include "engine/cpu/passes/passes.h"
 #include "graph/compare/equal.h"
 #include "graph/passes/rewrite.h"
+#include "graph/walk.h"
 
 // A row of graph/lowered_ops.def.
 typedef struct again_row {
@@ -275,13 +276,14 @@ static ls_status rematerialize(ls_rewrite *r) {
   return status;
 }
 
-ls_status ls_cpu_rematerialize(ls_graph *graph) {
+static ls_status rematerialize_graph(ls_graph *graph, void *user) {
+  (void)user;
   ls_rewrite r;
   ls_status status = ls_rewrite_begin(&r, graph);
   if (ls_status_is_ok(status)) status = rematerialize(&r);
-  LS_RETURN_IF_ERROR(ls_rewrite_end(&r, status));
-  for (size_t i = 0; i < graph->num_nodes; ++i)
-    for (uint32_t k = 0; k < graph->nodes[i]->num_regions; ++k)
-      LS_RETURN_IF_ERROR(ls_cpu_rematerialize(graph->nodes[i]->regions[k]));
-  return ls_ok();
+  return ls_rewrite_end(&r, status);
+}
+
+ls_status ls_cpu_rematerialize(ls_graph *graph) {
+  return ls_graph_each(graph, rematerialize_graph, NULL);
 }
