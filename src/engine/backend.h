@@ -21,7 +21,6 @@ typedef struct ls_use {
   ls_type type;
   bool read;  // The program reads the value that the variable has at the start.
   bool written;
-  bool per_replica_before, per_replica_after;  // Else one shared value.
   // True if the distributed variable that this is, or is a component of, has a
   // buffer per component before and after the run. Back ends ignore it: it is
   // for the store.
@@ -96,8 +95,7 @@ typedef struct ls_buffer {
   ls_object object;
   const struct ls_backend *backend;
   ls_type type;
-  bool per_replica;  // False: shared by all replicas.
-  void *data;        // Owned by the back end; on the CPU dense, row by row.
+  void *data;  // Owned by the back end; on the CPU dense, row by row.
   // Number of runs that need the value unchanged; kept by the store.
   uint32_t held;
 } ls_buffer;

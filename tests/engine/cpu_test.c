@@ -311,18 +311,6 @@ TEST(a_buffer_of_another_type_is_refused) {
   lowered_destroy(&program);
 }
 
-TEST(what_is_not_there_is_refused) {
-  lowered program;
-  make(&program, &(lowered_options){.num_uses = 1, .text = identity_text});
-  const struct ls_backend_vtable *vtable = program.backend->vtable;
-  ls_executable *executable = NULL;
-  program.program->uses[0].per_replica_before = true;
-  expect_status(vtable->compile(program.backend, program.program, &executable),
-                LS_UNIMPLEMENTED, "use 0");
-  assert_null(executable);
-  lowered_destroy(&program);
-}
-
 TEST(an_op_without_a_kernel_is_named) {
   lowered program;
   expect_status(

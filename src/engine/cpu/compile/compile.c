@@ -218,15 +218,8 @@ static ls_status check_replicas(ls_executable *self, const ls_graph *graph) {
 static ls_status check_program(const ls_program *program) {
   const ls_graph *body = program->body;
   size_t written = 0;
-  for (size_t i = 0; i < program->num_uses; ++i) {
-    const ls_use *use = &program->uses[i];
-    written += use->written;
-    if (use->per_replica_before || use->per_replica_after) {
-      return ls_unimplemented("the CPU engine keeps no variable with a value "
-                              "for each replica: use %zu",
-                              i);
-    }
-  }
+  for (size_t i = 0; i < program->num_uses; ++i)
+    written += program->uses[i].written;
   if (body->num_parameters != program->num_inputs + program->num_uses ||
       body->num_results != program->num_outputs + written) {
     return ls_internal(

@@ -18,13 +18,12 @@ static ls_status check_buffers(const ls_executable *executable,
     if (buffer == NULL || buffer->backend != executable->backend) {
       return ls_invalid_argument("use %zu has no buffer of this back end", i);
     }
-    if (buffer->per_replica || buffer->type.dtype != wanted->dtype ||
+    if (buffer->type.dtype != wanted->dtype ||
         !ls_shape_equal(buffer->type.shape, wanted->shape)) {
       return ls_invalid_argument(
-          "use %zu is %s, its buffer %s%s", i,
+          "use %zu is %s, its buffer %s", i,
           LS_SHAPE_TEXT(wanted->dtype, wanted->shape),
-          LS_SHAPE_TEXT(buffer->type.dtype, buffer->type.shape),
-          buffer->per_replica ? " for each replica" : "");
+          LS_SHAPE_TEXT(buffer->type.dtype, buffer->type.shape));
     }
   }
   return ls_ok();
