@@ -4,6 +4,7 @@
 #include "graph/context.h"
 #include "graph/passes/inline.h"
 #include "graph/trial.h"
+#include "graph/walk.h"
 #include "lockstep/ops.h"
 
 // One value that was found: in which graph, for which output.
@@ -242,7 +243,8 @@ static bool is_computed_again(const ls_forward *f, const ls_node *node,
   if (!f->recompute || type.dtype == LS_DTYPE_VARIANT) return false;
   if (node->type == LS_OP_CALL) return true;
   if (node->type == LS_OP_WHILE && ls_shape_is_known(type.shape)) return false;
-  return ls_node_is_repeatable(node) && !(f->in_loop && ls_node_draws(node));
+  return ls_node_is_repeatable(node) &&
+         !(f->in_loop && ls_node_any_trait(node, LS_OP_RANDOM));
 }
 
 // Whether the value is had at once; else it is to be computed from operands.

@@ -125,7 +125,6 @@ static ls_status lower_ops(const ls_apart *a, const uint64_t *results) {
 
 static ls_status build(ls_apart *a, ls_apart_level *l, uint64_t *results) {
   const ls_node *node = a->node;
-  l->c.as_is = true;
   for (uint32_t i = 0; i < node->num_inputs; ++i) {
     uint64_t ref = 0;
     LS_RETURN_IF_ERROR(ls_graph_add_capture(

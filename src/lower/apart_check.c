@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Finds steps in loops and branches, and refuses what cannot be taken apart.
-#include "graph/passes/inline.h"
+#include "graph/gather/gather.h"
 #include "graph/walk.h"
 #include "lower/apart_graph.h"
 
@@ -59,7 +59,7 @@ ls_status ls_apart_check_loop(const ls_apart *a, const ls_node *loop) {
   const ls_graph *condition = ls_graph_resolve(loop->regions[0]);
   bool draws = false;
   for (size_t i = 0; i < condition->num_nodes; ++i)
-    draws = draws || ls_node_draws(condition->nodes[i]);
+    draws = draws || ls_node_any_trait(condition->nodes[i], LS_OP_RANDOM);
   if (ls_node_attr(loop, LS_ATTR_ID_NUM_SAVED) == NULL && !draws)
     return ls_ok();
   return ls_unimplemented(

@@ -4,7 +4,7 @@
 #ifndef LS_LOWER_APART_GRAPH_H_
 #define LS_LOWER_APART_GRAPH_H_
 
-#include "graph/gather/copy.h"
+#include "graph/copy.h"
 #include "lower/apart.h"
 
 // A loop or branch on its way into ops that stand for it.

@@ -2,6 +2,7 @@
 //
 // Masks ops that only some replicas come to: they become a branch by a mask of
 // the replica, and so does the part of each replica in a step.
+#include "graph/gather/gather.h"
 #include "lower/apart_graph.h"
 
 // ---- What stays together ---------------------------------------------------

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lower/cut.h"
 
+#include "graph/copy.h"
 #include "lower/cut_graph.h"
 
 ls_status ls_cut_graph_init(ls_cut_graph *g, const ls_cut_request *request,
@@ -27,7 +28,7 @@ static ls_status emit_outer(ls_cut_graph *g, ls_node *node) {
     LS_RETURN_IF_ERROR(
         ls_cut_ref(g, node->inputs[k], LS_CUT_COMMON, &inputs[k]));
   ls_node *made = NULL;
-  LS_RETURN_IF_ERROR(ls_cut_copy_node(node, g->to, inputs, &made));
+  LS_RETURN_IF_ERROR(ls_graph_move_node(node, g->to, inputs, &made));
   for (uint32_t k = 0; k < node->num_outputs; ++k)
     ls_cut_value_of(g, ls_ref(node->id, k))->common = ls_ref(made->id, k);
   return ls_ok();

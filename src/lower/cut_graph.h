@@ -67,10 +67,6 @@ void ls_cut_find_wanted(ls_cut_graph *g);
 // A value as it is around.
 ls_status ls_cut_ref(ls_cut_graph *g, uint64_t ref, ls_cut_role role,
                      uint64_t *out_ref);
-// Copies a node into another graph. Its regions go along.
-//   `inputs`  what its operands are there.
-ls_status ls_cut_copy_node(ls_node *node, ls_graph *to, const uint64_t *inputs,
-                           ls_node **out_node);
 // Appends the replicate op of a level, unless it has nothing to do. `leaving`:
 // what leaves behind it; NULL: the graph ends.
 ls_status ls_cut_emit_segment(ls_cut_graph *g, uint32_t level,

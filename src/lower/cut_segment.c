@@ -2,6 +2,7 @@
 //
 // Segments: the replicate ops that remain between what leaves.
 #include "base/runtime_internal.h"
+#include "graph/copy.h"
 #include "graph/wide.h"
 #include "lower/cut_graph.h"
 #include "lower/ops.h"
@@ -17,50 +18,7 @@ typedef struct segment {
 
 enum { NARROW, WIDE, COMMON };  // Of `results`.
 
-// ---- Copies ----------------------------------------------------------------
-// What its regions capture are the operands behind those of its own.
-static ls_status move_regions(ls_node *node, ls_graph *to,
-                              const uint64_t *inputs, ls_node *made) {
-  size_t input = ls_node_captures(node, 0);
-  for (uint32_t r = 0; r < made->num_regions; ++r) {
-    ls_graph *region = made->regions[r];
-    region->parent = to;
-    ls_map_clear(&region->capture_index);
-    for (size_t i = 0; i < region->num_captures; ++i) {
-      region->captures[i].outer = (ls_tensor){to, inputs[input++]};
-      const ls_capture_key key = {to, region->captures[i].outer.ref};
-      if (!ls_map_insert(&region->capture_index, &key, sizeof(key),
-                         (void *)(uintptr_t)(i + 1)))
-        return ls_out_of_memory();
-    }
-  }
-  return ls_ok();
-}
-
-ls_status ls_cut_copy_node(ls_node *node, ls_graph *to, const uint64_t *inputs,
-                           ls_node **out_node) {
-  ls_node *made =
-      ls_graph_append(to,
-                      &(ls_op_spec){.type = node->type,
-                                    .num_inputs = node->num_inputs,
-                                    .attrs = node->attrs,
-                                    .num_attrs = node->num_attrs,
-                                    .regions = node->regions,
-                                    .num_regions = node->num_regions},
-                      inputs, node->num_outputs);
-  if (made == NULL) return ls_out_of_memory();
-  memcpy(made->outputs, node->outputs,
-         node->num_outputs * sizeof(*made->outputs));
-  made->origin = node->origin;
-  made->file = node->file;
-  made->line = node->line;
-  made->once = node->once;
-  *out_node = made;
-  const ls_status status = move_regions(node, to, inputs, made);
-  node->num_regions = 0;  // The copy has them.
-  return status;
-}
-
+// ---- Values -----------------------------------------------------------------
 ls_status ls_cut_ref(ls_cut_graph *g, uint64_t ref, ls_cut_role role,
                      uint64_t *out_ref) {
   ls_cut_value *value = ls_cut_value_of(g, ref);
@@ -69,7 +27,7 @@ ls_status ls_cut_ref(ls_cut_graph *g, uint64_t ref, ls_cut_role role,
       g->kind[place] == LS_CUT_FREE) {
     ls_node *made = NULL;
     LS_RETURN_IF_ERROR(
-        ls_cut_copy_node(g->from->nodes[place], g->to, NULL, &made));
+        ls_graph_move_node(g->from->nodes[place], g->to, NULL, &made));
     value->common = ls_ref(made->id, ls_ref_output(ref));
   }
   *out_ref = role == LS_CUT_COMMON ? value->common : value->wide;
@@ -128,7 +86,7 @@ static ls_status enter(segment *s, uint64_t ref, uint64_t *out_ref) {
   if (g->kind[place] == LS_CUT_FREE) {
     ls_node *made = NULL;
     LS_RETURN_IF_ERROR(
-        ls_cut_copy_node(g->from->nodes[place], s->region, NULL, &made));
+        ls_graph_move_node(g->from->nodes[place], s->region, NULL, &made));
     *out_ref = ls_ref(made->id, ls_ref_output(ref));
   } else {
     uint64_t outer = 0;
@@ -213,7 +171,7 @@ static ls_status copy_nodes(segment *s) {
     if (inputs == NULL) return ls_out_of_memory();
     for (uint32_t k = 0; k < node->num_inputs; ++k)
       LS_RETURN_IF_ERROR(enter(s, node->inputs[k], &inputs[k]));
-    LS_RETURN_IF_ERROR(ls_cut_copy_node(node, s->region, inputs, &made));
+    LS_RETURN_IF_ERROR(ls_graph_move_node(node, s->region, inputs, &made));
     for (uint32_t k = 0; k < node->num_outputs; ++k)
       LS_RETURN_IF_ERROR(
           set_inside(s, ls_ref(node->id, k), ls_ref(made->id, k)));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/prune.h"
 
-#include "graph/gather/copy.h"
+#include "graph/copy.h"
+#include "graph/gather/gather.h"
 #include "graph/variable.h"
 #include "graph/walk.h"
 
@@ -10,32 +11,30 @@
 // of its inputs.
 static ls_status find_needed(ls_graph *graph, const ls_serve_signature *s,
                              ls_arena *memory, bool *needed) {
-  uint64_t *fetches = ls_arena_new_array(memory, uint64_t, s->num_outputs + 1);
-  if (fetches == NULL) return ls_out_of_memory();
+  const size_t most = s->num_outputs + s->num_inputs;
+  uint64_t *refs = ls_arena_new_array(memory, uint64_t, most + 1);
+  if (refs == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < s->num_outputs; ++i)
-    fetches[i] = s->outputs[i].tensor.ref;
-  ls_copying c;
-  ls_copying_init(&c, NULL, graph, graph, memory);
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < s->num_inputs && ls_status_is_ok(status); ++i)
-    status =
-        ls_copying_set(&c, s->inputs[i].tensor.ref, s->inputs[i].tensor.ref);
-  if (ls_status_is_ok(status)) status = ls_find_clusters(&c);
-  if (ls_status_is_ok(status))
-    status =
-        ls_find_needed(&c, &(ls_gather_request){.graph = graph,
-                                                .fetches = fetches,
-                                                .num_fetches = s->num_outputs});
-  for (size_t i = 0; i < graph->num_nodes && ls_status_is_ok(status); ++i) {
-    if (!c.needed[i]) continue;
+    refs[i] = s->outputs[i].tensor.ref;
+  for (size_t i = 0; i < s->num_inputs; ++i)
+    refs[s->num_outputs + i] = s->inputs[i].tensor.ref;
+  const bool *own = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_graph_find_needed(&(ls_gather_request){.graph = graph,
+                                                .fetches = refs,
+                                                .num_fetches = s->num_outputs,
+                                                .feeds = refs + s->num_outputs,
+                                                .num_feeds = s->num_inputs},
+                           memory, &own));
+  for (size_t i = 0; i < graph->num_nodes; ++i) {
+    if (!own[i]) continue;
     needed[i] = true;
     if (graph->nodes[i]->type == LS_OP_PLACEHOLDER)
-      status = ls_invalid_argument(
+      return ls_invalid_argument(
           "signature '%s' needs placeholder '%s', which is none of its inputs",
           s->key, ls_node_name(graph, graph->nodes[i]));
   }
-  ls_copying_deinit(&c);
-  return status;
+  return ls_ok();
 }
 
 static ls_status find_all(ls_graph *graph, const ls_serve_signatures *all,
@@ -112,15 +111,28 @@ static ls_status copy_one(ls_copying *c, ls_node *node,
   return ls_copy_node(c, node);
 }
 
+// The ops of a region, none of which gives what has a name outside.
+static ls_status copy_inside(ls_copying *c) {
+  for (size_t i = 0; i < c->from->num_nodes; ++i) {
+    ls_node *node = c->from->nodes[i];
+    if (node->type == LS_OP_PARAMETER) continue;
+    LS_RETURN_IF_ERROR(node->type == LS_OP_CUSTOM_GRADIENT
+                           ? ls_copy_without_gradient(c, node)
+                           : ls_copy_node(c, node));
+  }
+  return ls_ok();
+}
+
 static ls_status copy_needed(ls_graph *graph, const ls_serve_signatures *all,
                              ls_arena *memory, ls_graph *copy) {
   bool *needed = ls_arena_new_array(memory, bool, graph->num_nodes + 1);
   if (needed == NULL) return ls_out_of_memory();
   memset(needed, 0, graph->num_nodes * sizeof(*needed));
   LS_RETURN_IF_ERROR(find_all(graph, all, memory, needed));
+  static const ls_copy_policy policy = {.copy_ops = copy_inside};
   ls_copying c;
   ls_copying_init(&c, NULL, graph, copy, memory);
-  c.as_is = c.without_gradients = true;
+  c.policy = &policy;
   ls_status status = ls_ok();
   for (size_t i = 0; i < graph->num_nodes && ls_status_is_ok(status); ++i)
     if (needed[i]) status = copy_one(&c, graph->nodes[i], all);

@@ -166,4 +166,3 @@ TEST(makers_of_ops_fail_without_their_object) {
   }
   ls_graph_destroy(graph);
 }
-

@@ -26,10 +26,10 @@ static const char *outside_of(const ls_graph_walk *walk) {
 
 static ls_status visit_members(const ls_copying *c, const ls_cluster *cluster,
                                visitor visit, void *self) {
-  const uint32_t number = (uint32_t)(cluster - c->clusters) + 1;
+  const uint32_t number = (uint32_t)(cluster - c->level->clusters) + 1;
   ls_graph_walk walk;
   for (size_t i = 0; i < c->from->num_nodes; ++i) {
-    if (c->cluster_of[i] != number) continue;
+    if (c->level->cluster_of[i] != number) continue;
     for (ls_graph_walk_begin_at(&walk, c->from->nodes[i]);
          ls_graph_walk_next(&walk);)
       LS_RETURN_IF_ERROR(visit(self, walk.graph == NULL ? c->from : walk.graph,
@@ -238,9 +238,9 @@ static ls_status check_variables(const ls_copying *c,
 
 // ---- Edges -----------------------------------------------------------------
 static ls_cluster *any_cluster(const ls_copying *c, size_t place) {
-  return place == SIZE_MAX || c->cluster_of[place] == 0
+  return place == SIZE_MAX || c->level->cluster_of[place] == 0
              ? NULL
-             : &c->clusters[c->cluster_of[place] - 1];
+             : &c->level->clusters[c->level->cluster_of[place] - 1];
 }
 
 // A value that is used outside of its computation. Only outputs are, and what
@@ -278,7 +278,8 @@ static ls_status check_edge(const ls_copying *c, ls_node *user,
 static ls_status check_edges(const ls_copying *c) {
   for (size_t i = 0; i < c->from->num_nodes; ++i) {
     ls_node *node = c->from->nodes[i];
-    if (!c->needed[i] || node->type == LS_OP_TPU_REPLICATED_OUTPUT) continue;
+    if (!c->level->needed[i] || node->type == LS_OP_TPU_REPLICATED_OUTPUT)
+      continue;
     for (uint32_t k = 0; k < node->num_inputs; ++k)
       LS_RETURN_IF_ERROR(
           check_edge(c, node, any_cluster(c, i), node->inputs[k]));
@@ -287,11 +288,11 @@ static ls_status check_edges(const ls_copying *c) {
 }
 
 ls_status ls_check_clusters(const ls_copying *c) {
-  if (c->num_clusters > 0) LS_RETURN_IF_ERROR(check_edges(c));
-  for (size_t k = 0; k < c->num_clusters; ++k) {
-    const ls_cluster *cluster = &c->clusters[k];
+  if (c->level->num_clusters > 0) LS_RETURN_IF_ERROR(check_edges(c));
+  for (size_t k = 0; k < c->level->num_clusters; ++k) {
+    const ls_cluster *cluster = &c->level->clusters[k];
     const size_t place = ls_graph_position(c->from, cluster->metadata->id);
-    if (!c->needed[place]) continue;
+    if (!c->level->needed[place]) continue;
     LS_RETURN_IF_ERROR(check_cores(cluster));
     LS_RETURN_IF_ERROR(check_ops(c, cluster));
     LS_RETURN_IF_ERROR(check_variables(c, cluster));

@@ -117,7 +117,7 @@ static ls_status copy_members(body *b) {
     bool is_of_step = false;
     LS_RETURN_IF_ERROR(take_common(b, node));
     LS_RETURN_IF_ERROR(ls_copy_host_step(&b->inner, i, &is_of_step));
-    if (!is_of_step) LS_RETURN_IF_ERROR(ls_copy_node(&b->inner, node));
+    if (!is_of_step) LS_RETURN_IF_ERROR(ls_gather_node(&b->inner, node));
   }
   return ls_ok();
 }
@@ -147,7 +147,7 @@ static ls_status list_results(body *b) {
   for (size_t i = 0; i < from->num_nodes; ++i) {
     ls_node *node = from->nodes[i];
     const ls_cluster *other = ls_cluster_at(b->c, i);
-    if (!b->c->needed[i] || other == b->cluster ||
+    if (!b->c->level->needed[i] || other == b->cluster ||
         (other == NULL && node->type != LS_OP_TPU_REPLICATED_OUTPUT))
       continue;
     for (uint32_t k = 0; k < node->num_inputs; ++k)
@@ -293,12 +293,15 @@ ls_status ls_copy_cluster(ls_copying *c, ls_cluster *cluster) {
                                    c->from->runtime, c->to, &region));
   region->is_replica = true;
   region->trains = c->from->trains;
-  ls_copying_init(&b.inner, c, c->from, region, c->memory);
-  b.inner.is_body = true;
-  b.inner.inside = cluster;
-  if (c->shows_copies > 0) b.inner.shows_copies = cluster->replicas;
-  const ls_status status = make(&b);
+  ls_status status = ls_gather_begin(&b.inner, c, c->from, region, c->memory);
+  if (ls_status_is_ok(status)) {
+    b.inner.is_body = true;
+    b.inner.level->inside = cluster;
+    if (c->level->shows_copies > 0)
+      b.inner.level->shows_copies = cluster->replicas;
+    status = make(&b);
+  }
   ls_graph_free(b.inner.to);
-  ls_copying_deinit(&b.inner);
+  ls_gather_end(&b.inner);
   return status;
 }

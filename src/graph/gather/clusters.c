@@ -4,9 +4,10 @@
 #include "graph/gather/copy.h"
 
 ls_cluster *ls_cluster_at(const ls_copying *c, size_t place) {
-  if (place == SIZE_MAX || c->cluster_of == NULL || c->cluster_of[place] == 0)
+  if (place == SIZE_MAX || c->level->cluster_of == NULL ||
+      c->level->cluster_of[place] == 0)
     return NULL;
-  ls_cluster *cluster = &c->clusters[c->cluster_of[place] - 1];
+  ls_cluster *cluster = &c->level->clusters[c->level->cluster_of[place] - 1];
   return cluster->replicas > 1 ? cluster : NULL;
 }
 
@@ -16,8 +17,9 @@ ls_cluster *ls_cluster_of_ref(const ls_copying *c, uint64_t ref) {
 
 // ---- Clusters --------------------------------------------------------------
 ls_cluster *ls_cluster_named(const ls_copying *c, const char *name) {
-  for (size_t k = 0; k < c->num_clusters; ++k)
-    if (strcmp(c->clusters[k].name, name) == 0) return &c->clusters[k];
+  for (size_t k = 0; k < c->level->num_clusters; ++k)
+    if (strcmp(c->level->clusters[k].name, name) == 0)
+      return &c->level->clusters[k];
   return NULL;
 }
 
@@ -33,10 +35,11 @@ static ls_status list_clusters(ls_copying *c) {
   size_t count = 0;
   for (size_t i = 0; i < c->from->num_nodes; ++i)
     count += c->from->nodes[i]->type == LS_OP_TPU_REPLICATE_METADATA;
-  c->clusters = ls_arena_new_array(c->memory, ls_cluster, count + 1);
-  c->cluster_of =
+  c->level->clusters = ls_arena_new_array(c->memory, ls_cluster, count + 1);
+  c->level->cluster_of =
       ls_arena_new_array(c->memory, uint32_t, c->from->num_nodes + 1);
-  if (c->clusters == NULL || c->cluster_of == NULL) return ls_out_of_memory();
+  if (c->level->clusters == NULL || c->level->cluster_of == NULL)
+    return ls_out_of_memory();
   for (size_t i = 0; i < c->from->num_nodes; ++i) {
     ls_node *node = c->from->nodes[i];
     if (node->type != LS_OP_TPU_REPLICATE_METADATA) continue;
@@ -46,7 +49,7 @@ static ls_status list_clusters(ls_copying *c) {
                     "which is no name of a computation");
     if (ls_cluster_named(c, name) != NULL)
       return broken(c, node, name, "which is another computation's name");
-    ls_cluster *cluster = &c->clusters[c->num_clusters++];
+    ls_cluster *cluster = &c->level->clusters[c->level->num_clusters++];
     *cluster = (ls_cluster){
         .name = name,
         .metadata = node,
@@ -59,7 +62,7 @@ static ls_status list_clusters(ls_copying *c) {
 // An op in the body of one: of that, or there is something wrong with its mark.
 static ls_status check_inside(const ls_copying *c, ls_node *node,
                               const char *name) {
-  if (strcmp(name, c->inside->name) == 0) return ls_ok();
+  if (strcmp(name, c->level->inside->name) == 0) return ls_ok();
   return broken(c, node, name, "and lies in another computation");
 }
 
@@ -76,8 +79,7 @@ static ls_status check_mark(const ls_copying *c, ls_node *node,
 }
 
 ls_status ls_find_clusters(ls_copying *c) {
-  if (c->as_is) return ls_ok();
-  if (c->inside == NULL) LS_RETURN_IF_ERROR(list_clusters(c));
+  if (c->level->inside == NULL) LS_RETURN_IF_ERROR(list_clusters(c));
   for (size_t i = 0; i < c->from->num_nodes; ++i) {
     ls_node *node = c->from->nodes[i];
     if (node->type == LS_OP_REPLICATE) continue;  // It is gathered.
@@ -85,7 +87,7 @@ ls_status ls_find_clusters(ls_copying *c) {
     LS_RETURN_IF_ERROR(check_mark(c, node, LS_MARK_OUTSIDE));
     const char *name = ls_node_mark(node, LS_MARK_REPLICATE);
     if (name == NULL) continue;
-    if (c->inside != NULL) {
+    if (c->level->inside != NULL) {
       LS_RETURN_IF_ERROR(check_inside(c, node, name));
       continue;
     }
@@ -93,7 +95,7 @@ ls_status ls_find_clusters(ls_copying *c) {
     if (cluster == NULL)
       return broken(c, node, name, "which no replicated computation has");
     cluster->last = i;
-    c->cluster_of[i] = (uint32_t)(cluster - c->clusters) + 1;
+    c->level->cluster_of[i] = (uint32_t)(cluster - c->level->clusters) + 1;
   }
   return ls_ok();
 }
@@ -107,8 +109,8 @@ typedef struct needing {
 } needing;
 
 static void need(needing *n, size_t place) {
-  if (place == SIZE_MAX || n->c->needed[place]) return;
-  n->c->needed[place] = true;
+  if (place == SIZE_MAX || n->c->level->needed[place]) return;
+  n->c->level->needed[place] = true;
   n->stack[n->count++] = place;
 }
 
@@ -116,7 +118,7 @@ static void need_cluster(needing *n, uint32_t number) {
   if (number == 0 || n->whole[number - 1]) return;
   n->whole[number - 1] = true;
   for (size_t i = 0; i < n->c->from->num_nodes; ++i)
-    if (n->c->cluster_of[i] == number) need(n, i);
+    if (n->c->level->cluster_of[i] == number) need(n, i);
 }
 
 static void need_all(needing *n) {
@@ -124,7 +126,7 @@ static void need_all(needing *n) {
   while (n->count > 0) {
     const size_t place = n->stack[--n->count];
     const ls_node *node = from->nodes[place];
-    need_cluster(n, n->c->cluster_of[place]);
+    need_cluster(n, n->c->level->cluster_of[place]);
     for (uint32_t i = 0; i < node->num_inputs; ++i)
       if (ls_map_find_u64(&n->c->refs, node->inputs[i]) == NULL)
         need(n, ls_graph_position(from, ls_ref_id(node->inputs[i])));
@@ -137,15 +139,15 @@ static void need_all(needing *n) {
 
 ls_status ls_find_needed(ls_copying *c, const ls_gather_request *request) {
   const size_t count = c->from->num_nodes;
-  c->needed = ls_arena_new_array(c->memory, bool, count + 1);
-  needing n = {.c = c,
-               .stack = ls_arena_new_array(c->memory, size_t, count + 1),
-               .whole =
-                   ls_arena_new_array(c->memory, bool, c->num_clusters + 1)};
-  if (c->needed == NULL || n.stack == NULL || n.whole == NULL)
+  c->level->needed = ls_arena_new_array(c->memory, bool, count + 1);
+  needing n = {
+      .c = c,
+      .stack = ls_arena_new_array(c->memory, size_t, count + 1),
+      .whole = ls_arena_new_array(c->memory, bool, c->level->num_clusters + 1)};
+  if (c->level->needed == NULL || n.stack == NULL || n.whole == NULL)
     return ls_out_of_memory();
   if (request == NULL || request->effects_are_roots) {
-    memset(c->needed, 1, count * sizeof(*c->needed));
+    memset(c->level->needed, 1, count * sizeof(*c->level->needed));
     return ls_ok();
   }
   for (size_t i = 0; i < request->num_fetches; ++i)

@@ -4,6 +4,7 @@
 #ifndef LS_GRAPH_GATHER_COPY_H_
 #define LS_GRAPH_GATHER_COPY_H_
 
+#include "graph/copy.h"
 #include "graph/gather/gather.h"
 
 // One replicated computation, at one level of graphs.
@@ -24,22 +25,12 @@ typedef struct ls_host_step {
   size_t first, last;
 } ls_host_step;
 
-// Where ops are copied to.
-typedef struct ls_copying {
-  struct ls_copying *outer;  // Into the graph around `to`; NULL: none.
-  ls_graph *from, *to;
-  ls_arena *memory;
+// A level of graphs on its way: what a copying knows beside its values.
+typedef struct ls_gather_level {
   const ls_cluster *inside;  // What all of it lies in; NULL: nothing.
-  // The members of a cluster on their way into its region: `from` is that of
-  // `outer`.
-  bool is_body;
-  bool as_is;              // Computations stay as they are, flat or gathered.
-  bool without_gradients;  // In regions, ops with gradients of their own.
   int32_t replica;  // Whose copy of outside compiled ops it is; -1: nobody's.
   size_t shows_copies;  // So many, of each op outside; 0: none are shown.
-  ls_map refs, ids;     // What became of values and ops.
-  // Of this level: its clusters, by place 1 + which an op is of, and what is
-  // needed and done.
+  // Its clusters, by place 1 + which an op is of, and what is needed and done.
   ls_cluster *clusters;
   size_t num_clusters;
   uint32_t *cluster_of;
@@ -49,22 +40,14 @@ typedef struct ls_copying {
   ls_host_step *steps;
   size_t num_steps;
   uint32_t *step_of;
-} ls_copying;
+} ls_gather_level;
 
-void ls_copying_init(ls_copying *c, ls_copying *outer, ls_graph *from,
-                     ls_graph *to, ls_arena *memory);
-void ls_copying_deinit(ls_copying *c);
-
-// What a value of `from` is in the copy; a body captures what it needs from
-// around. `user` is who asks, for messages; NULL: a fetch.
-ls_status ls_copied(ls_copying *c, ls_node *user, uint64_t ref,
-                    uint64_t *out_ref);
-ls_status ls_copying_set(ls_copying *c, uint64_t ref, uint64_t to);
-ls_status ls_copying_set_op(ls_copying *c, uint64_t id, uint64_t to);
-// Copies an op with all that it holds.
-ls_status ls_copy_node(ls_copying *c, ls_node *node);
-// Lets what an op with gradients of its own gives be its later operands.
-ls_status ls_copy_without_gradient(ls_copying *c, ls_node *node);
+// A copying that gathers. ls_gather_end is due also after a failure.
+ls_status ls_gather_begin(ls_copying *c, ls_copying *outer, ls_graph *from,
+                          ls_graph *to, ls_arena *memory);
+void ls_gather_end(ls_copying *c);
+// ls_copy_node, but for what one replica does by itself.
+ls_status ls_gather_node(ls_copying *c, ls_node *node);
 // Copies what a request needs (NULL: all of it), clusters as their ops.
 ls_status ls_copy_level(ls_copying *c, const ls_gather_request *request);
 // Makes the replicate op of a cluster whose outer values are there.

@@ -86,8 +86,8 @@ static ls_status translate(ls_copying *c, const ls_gather_request *request,
   for (size_t i = 0; i < request->num_targets; ++i)
     add_target(c, request->targets[i].id, out);
   for (size_t i = 0; i < c->from->num_nodes; ++i)
-    if (c->needed[i] && c->cluster_of[i] != 0 && ls_cluster_at(c, i) == NULL &&
-        ls_node_has_effects(c->from->nodes[i]))
+    if (c->level->needed[i] && c->level->cluster_of[i] != 0 &&
+        ls_cluster_at(c, i) == NULL && ls_node_has_effects(c->from->nodes[i]))
       add_target(c, c->from->nodes[i]->id, out);
   return ls_ok();
 }
@@ -111,14 +111,31 @@ ls_status ls_graph_gather(const ls_gather_request *request, ls_arena *memory,
   LS_RETURN_IF_ERROR(
       ls_graph_make(from->kind, from->name, from->runtime, NULL, &to));
   ls_copying c;
-  ls_copying_init(&c, NULL, from, to, memory);
-  c.shows_copies = request->shows_copies;
-  const ls_status status = gather(&c, request, out);
-  ls_copying_deinit(&c);
+  ls_status status = ls_gather_begin(&c, NULL, from, to, memory);
+  if (ls_status_is_ok(status)) {
+    c.level->shows_copies = request->shows_copies;
+    status = gather(&c, request, out);
+  }
+  ls_gather_end(&c);
   if (ls_status_is_ok(status))
     out->graph = to;
   else
     ls_graph_free(to);
+  return status;
+}
+
+ls_status ls_graph_find_needed(const ls_gather_request *request,
+                               ls_arena *memory, const bool **out_needed) {
+  ls_copying c;
+  *out_needed = NULL;
+  ls_status status =
+      ls_gather_begin(&c, NULL, request->graph, request->graph, memory);
+  for (size_t i = 0; i < request->num_feeds && ls_status_is_ok(status); ++i)
+    status = ls_copying_set(&c, request->feeds[i], request->feeds[i]);
+  if (ls_status_is_ok(status)) status = ls_find_clusters(&c);
+  if (ls_status_is_ok(status)) status = ls_find_needed(&c, request);
+  if (ls_status_is_ok(status)) *out_needed = c.level->needed;
+  ls_gather_end(&c);
   return status;
 }
 

@@ -72,6 +72,12 @@ typedef struct ls_gathered {
 LS_MUST_USE ls_status ls_graph_gather(const ls_gather_request *request,
                                       ls_arena *memory, ls_gathered *out);
 
+// Finds which ops a request needs, computations whole: by position, in
+// `memory`.
+LS_MUST_USE ls_status ls_graph_find_needed(const ls_gather_request *request,
+                                           ls_arena *memory,
+                                           const bool **out_needed);
+
 // Whether the marks of an op of a computation of so many replicas say that it
 // may be neither fed nor fetched (ls_op_prevent_feeding).
 bool ls_marks_ban(const ls_node *node, int64_t replicas);

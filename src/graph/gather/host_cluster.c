@@ -26,7 +26,7 @@ typedef struct host_step {
 // ---- Steps -----------------------------------------------------------------
 // Whether an op of the level is the computation's.
 static bool is_member(const ls_copying *c, size_t place) {
-  return !c->is_body || ls_cluster_at(c->outer, place) == c->inside;
+  return !c->is_body || ls_cluster_at(c->outer, place) == c->level->inside;
 }
 
 static const char *outside_of(const ls_copying *c, size_t place) {
@@ -42,7 +42,7 @@ static bool is_of_cluster(const ls_copying *c, size_t place, const char *name) {
 
 static bool is_of_step(const ls_copying *c, uint64_t id, uint32_t number) {
   const size_t place = ls_graph_position(c->from, id);
-  return place != SIZE_MAX && c->step_of[place] == number;
+  return place != SIZE_MAX && c->level->step_of[place] == number;
 }
 
 static bool needs_step(const ls_copying *c, const ls_node *node,
@@ -59,15 +59,16 @@ static void cut_cluster(ls_copying *c, const char *name, size_t first) {
   bool is_needed = true;
   for (size_t i = first; i < c->from->num_nodes; ++i) {
     if (!is_member(c, i)) continue;
-    const uint32_t number = (uint32_t)c->num_steps;
+    const uint32_t number = (uint32_t)c->level->num_steps;
     if (!is_of_cluster(c, i, name)) {
       is_needed = is_needed || needs_step(c, c->from->nodes[i], number);
       continue;
     }
-    if (is_needed) c->steps[c->num_steps++] = (ls_host_step){name, i, i};
+    if (is_needed)
+      c->level->steps[c->level->num_steps++] = (ls_host_step){name, i, i};
     is_needed = false;
-    c->steps[c->num_steps - 1].last = i;
-    c->step_of[i] = (uint32_t)c->num_steps;
+    c->level->steps[c->level->num_steps - 1].last = i;
+    c->level->step_of[i] = (uint32_t)c->level->num_steps;
   }
 }
 
@@ -80,14 +81,16 @@ static size_t first_of_cluster(const ls_copying *c, const char *name) {
 
 ls_status ls_find_host_steps(ls_copying *c) {
   const size_t count = c->from->num_nodes;
-  if (c->inside == NULL || c->inside->replicas == 1 || c->replica >= 0)
+  if (c->level->inside == NULL || c->level->inside->replicas == 1 ||
+      c->level->replica >= 0)
     return ls_ok();
-  c->steps = ls_arena_new_array(c->memory, ls_host_step, count + 1);
-  c->step_of = ls_arena_new_array(c->memory, uint32_t, count + 1);
-  if (c->steps == NULL || c->step_of == NULL) return ls_out_of_memory();
+  c->level->steps = ls_arena_new_array(c->memory, ls_host_step, count + 1);
+  c->level->step_of = ls_arena_new_array(c->memory, uint32_t, count + 1);
+  if (c->level->steps == NULL || c->level->step_of == NULL)
+    return ls_out_of_memory();
   for (size_t i = 0; i < count; ++i) {
     const char *name = outside_of(c, i);
-    if (name != NULL && c->step_of[i] == 0 &&
+    if (name != NULL && c->level->step_of[i] == 0 &&
         ls_node_any(c->from->nodes[i], ls_node_assigns))
       cut_cluster(c, name, first_of_cluster(c, name));
   }
@@ -102,7 +105,7 @@ static bool is_listed(const uint64_t *list, size_t count, uint64_t ref) {
 }
 
 static bool is_mine(const host_step *h, size_t place) {
-  return place != SIZE_MAX && h->around->step_of[place] == h->number;
+  return place != SIZE_MAX && h->around->level->step_of[place] == h->number;
 }
 
 static void list_value(uint64_t *list, size_t *count, uint64_t ref) {
@@ -141,12 +144,13 @@ static ls_status copy_ops(host_step *h, ls_copying *c) {
   for (size_t i = h->step->first; i <= h->step->last; ++i) {
     if (!is_mine(h, i)) continue;
     ls_node *node = c->from->nodes[i];
-    LS_RETURN_IF_ERROR(ls_copy_node(c, node));
+    LS_RETURN_IF_ERROR(ls_gather_node(c, node));
     ls_node *copy = h->body->nodes[h->body->num_nodes - 1];
     copy->scope = NULL;
     copy->number = 0;
-    copy->base = ls_arena_format(&h->body->arena, "%s/R%d",
-                                 ls_node_name(c->from, node), (int)c->replica);
+    copy->base =
+        ls_arena_format(&h->body->arena, "%s/R%d", ls_node_name(c->from, node),
+                        (int)c->level->replica);
     if (copy->base == NULL) return ls_out_of_memory();
   }
   return ls_ok();
@@ -154,11 +158,11 @@ static ls_status copy_ops(host_step *h, ls_copying *c) {
 
 // Its ops for one replica.
 static ls_status copy_for(host_step *h, size_t replica) {
-  const size_t replicas = h->around->inside->replicas;
+  const size_t replicas = h->around->level->inside->replicas;
   ls_copying c;
-  ls_copying_init(&c, h->around, h->around->from, h->body, h->around->memory);
-  c.replica = (int32_t)replica;
-  ls_status status = ls_ok();
+  ls_status status = ls_gather_begin(&c, h->around, h->around->from, h->body,
+                                     h->around->memory);
+  if (ls_status_is_ok(status)) c.level->replica = (int32_t)replica;
   for (size_t a = 0; ls_status_is_ok(status) && a < h->num_args; ++a)
     status =
         ls_copying_set(&c, h->args[a], h->parameters[a * replicas + replica]);
@@ -166,12 +170,12 @@ static ls_status copy_for(host_step *h, size_t replica) {
   for (size_t i = 0; ls_status_is_ok(status) && i < h->num_results; ++i)
     status =
         ls_copied(&c, NULL, h->results[i], &h->made[i * replicas + replica]);
-  ls_copying_deinit(&c);
+  ls_gather_end(&c);
   return status;
 }
 
 static ls_status make_body(host_step *h) {
-  const size_t replicas = h->around->inside->replicas;
+  const size_t replicas = h->around->level->inside->replicas;
   ls_arena *memory = h->around->memory;
   h->parameters =
       ls_arena_new_array(memory, uint64_t, h->num_args * replicas + 1);
@@ -199,7 +203,7 @@ static ls_status append(host_step *h) {
     LS_RETURN_IF_ERROR(ls_copied(c, NULL, h->args[a], &inputs[a]));
   ls_list_capture_refs(&h->body, 1, inputs + h->num_args);
   const ls_attr attrs[] = {
-      LS_OWN_I(REPLICAS, (int64_t)h->around->inside->replicas),
+      LS_OWN_I(REPLICAS, (int64_t)h->around->level->inside->replicas),
       LS_OWN_I(NUM_ARGS, (int64_t)h->num_args),
       LS_OWN_I(NUM_GATHERED, (int64_t)h->num_results),
       {.name = LS_MARK_OUTSIDE,
@@ -234,10 +238,12 @@ static ls_status append(host_step *h) {
 }
 
 ls_status ls_copy_host_step(ls_copying *c, size_t place, bool *out_is_one) {
-  const uint32_t number = c->step_of != NULL ? c->step_of[place] : 0;
+  const uint32_t number =
+      c->level->step_of != NULL ? c->level->step_of[place] : 0;
   *out_is_one = number != 0;
-  if (number == 0 || c->steps[number - 1].last != place) return ls_ok();
-  host_step h = {.around = c, .step = &c->steps[number - 1], .number = number};
+  if (number == 0 || c->level->steps[number - 1].last != place) return ls_ok();
+  host_step h = {
+      .around = c, .step = &c->level->steps[number - 1], .number = number};
   LS_RETURN_IF_ERROR(list_values(&h));
   LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_REGION, "merge", c->from->runtime,
                                    c->to, &h.body));

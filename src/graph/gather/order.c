@@ -6,7 +6,7 @@
 
 static bool is_done(const ls_copying *c, uint64_t id) {
   const size_t place = ls_graph_position(c->from, id);
-  return place == SIZE_MAX || c->done[place];
+  return place == SIZE_MAX || c->level->done[place];
 }
 
 // Whether what an op needs is there, but for ops of the cluster itself.
@@ -20,7 +20,8 @@ static bool has_all(const ls_copying *c, const ls_node *node,
   }
   for (uint32_t i = 0; i < node->num_control; ++i) {
     const size_t place = ls_graph_position(c->from, node->control[i]);
-    if (place != SIZE_MAX && c->needed[place] && !c->done[place] &&
+    if (place != SIZE_MAX && c->level->needed[place] &&
+        !c->level->done[place] &&
         (cluster == NULL || ls_cluster_at(c, place) != cluster))
       return false;
   }
@@ -49,12 +50,14 @@ static ls_status pass_on(ls_copying *c, ls_node *node) {
 
 // In text, which is read back, a computation of one replica is as it was built:
 // its ops alone do not say all of it.
-static bool stays_flat(const ls_copying *c) { return c->shows_copies > 0; }
+static bool stays_flat(const ls_copying *c) {
+  return c->level->shows_copies > 0;
+}
 
 static ls_status take_outputs(ls_copying *c, ls_node *node) {
   const ls_cluster *cluster = ls_cluster_of_ref(c, node->inputs[0]);
   if (cluster == NULL && node->num_outputs == 1)
-    return stays_flat(c) ? ls_copy_node(c, node) : pass_on(c, node);
+    return stays_flat(c) ? ls_gather_node(c, node) : pass_on(c, node);
   if (cluster == NULL || cluster->replicas != node->num_outputs) {
     char text[LS_MAX_FULL_NAME];
     return ls_internal(
@@ -74,22 +77,20 @@ static ls_status take_outputs(ls_copying *c, ls_node *node) {
 
 static ls_status copy_one(ls_copying *c, size_t place) {
   ls_node *node = c->from->nodes[place];
-  if (node->type == LS_OP_CUSTOM_GRADIENT && c->without_gradients)
-    return ls_copy_without_gradient(c, node);
   switch (node->type) {
   case LS_OP_PARAMETER:
     return ls_ok();
   case LS_OP_TPU_REPLICATE_METADATA:
-    return stays_flat(c) ? ls_copy_node(c, node) : ls_ok();
+    return stays_flat(c) ? ls_gather_node(c, node) : ls_ok();
   case LS_OP_TPU_REPLICATED_INPUT:
     if (node->num_inputs != 1) return ls_ok();
-    return stays_flat(c) ? ls_copy_node(c, node) : pass_on(c, node);
+    return stays_flat(c) ? ls_gather_node(c, node) : pass_on(c, node);
   case LS_OP_TPU_REPLICATED_OUTPUT:
     return take_outputs(c, node);
   default: {
     bool is_of_step = false;
     LS_RETURN_IF_ERROR(ls_copy_host_step(c, place, &is_of_step));
-    return is_of_step ? ls_ok() : ls_copy_node(c, node);
+    return is_of_step ? ls_ok() : ls_gather_node(c, node);
   }
   }
 }
@@ -97,11 +98,11 @@ static ls_status copy_one(ls_copying *c, size_t place) {
 static ls_status copy_at(ls_copying *c, size_t place) {
   ls_cluster *cluster = ls_cluster_at(c, place);
   if (cluster == NULL) {
-    c->done[place] = true;
+    c->level->done[place] = true;
     return copy_one(c, place);
   }
   for (size_t i = 0; i < c->from->num_nodes; ++i)
-    if (ls_cluster_at(c, i) == cluster) c->done[i] = true;
+    if (ls_cluster_at(c, i) == cluster) c->level->done[i] = true;
   return ls_copy_cluster(c, cluster);
 }
 
@@ -124,12 +125,12 @@ ls_status ls_copy_level(ls_copying *c, const ls_gather_request *request) {
   LS_RETURN_IF_ERROR(ls_find_needed(c, request));
   LS_RETURN_IF_ERROR(ls_check_clusters(c));
   LS_RETURN_IF_ERROR(ls_find_host_steps(c));
-  c->done = ls_arena_new_array(c->memory, bool, count + 1);
-  if (c->done == NULL) return ls_out_of_memory();
+  c->level->done = ls_arena_new_array(c->memory, bool, count + 1);
+  if (c->level->done == NULL) return ls_out_of_memory();
   // What waits for a cluster is looked at again behind it.
   for (size_t i = 0, waiting = SIZE_MAX; i < count || waiting < count;) {
     if (i == count) return circle(c, waiting);
-    const bool to_do = c->needed[i] && !c->done[i];
+    const bool to_do = c->level->needed[i] && !c->level->done[i];
     if (to_do && is_ready(c, i)) {
       const bool again = ls_cluster_at(c, i) != NULL && waiting < i;
       LS_RETURN_IF_ERROR(copy_at(c, i));

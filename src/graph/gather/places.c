@@ -18,9 +18,9 @@ bool ls_attr_is_of_system(const ls_attr *attr) {
 
 static const ls_node *metadata_of(const ls_copying *c, const char *name) {
   for (; c != NULL; c = c->outer)
-    for (size_t k = 0; k < c->num_clusters; ++k)
-      if (strcmp(c->clusters[k].name, name) == 0)
-        return c->clusters[k].metadata;
+    for (size_t k = 0; k < c->level->num_clusters; ++k)
+      if (strcmp(c->level->clusters[k].name, name) == 0)
+        return c->level->clusters[k].metadata;
   return NULL;
 }
 

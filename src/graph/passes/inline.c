@@ -2,6 +2,7 @@
 #include "graph/passes/inline.h"
 
 #include "graph/context.h"
+#include "graph/copy.h"
 #include "graph/walk.h"
 
 static bool is_done_once(const ls_node *node) {
@@ -11,10 +12,6 @@ static bool is_done_once(const ls_node *node) {
 
 bool ls_node_is_repeatable(const ls_node *node) {
   return !ls_node_any(node, is_done_once);
-}
-
-bool ls_node_draws(const ls_node *node) {
-  return ls_node_any_trait(node, LS_OP_RANDOM);
 }
 
 bool ls_node_writes(const ls_node *node, const ls_object *variable) {
@@ -33,10 +30,7 @@ static ls_status copy_region(ls_graph *region, const ls_tensor *captured,
                              ls_arena *memory, ls_graph **out_graph) {
   ls_graph *current = ls_graph_resolve(ls_graph_current());
   ls_graph *copy = NULL;
-  LS_RETURN_IF_ERROR(ls_graph_make(region->kind, region->name, current->runtime,
-                                   current, &copy));
-  copy->is_while_body = region->is_while_body;
-  copy->trains = region->trains;
+  LS_RETURN_IF_ERROR(ls_graph_make_like(region, current, &copy));
   ls_tensor *args =
       ls_arena_new_array(memory, ls_tensor, region->num_parameters);
   ls_tensor *results =

@@ -35,8 +35,6 @@ ls_status ls_graph_inline_part(ls_graph *body, const ls_tensor *args,
 // does what is in its regions. Inside a loop a copy of what draws random
 // numbers gives others, though.
 bool ls_node_is_repeatable(const ls_node *node);
-// Whether the op, or one in its regions, draws random numbers.
-bool ls_node_draws(const ls_node *node);
 // Whether the op, or one in its regions, writes the variable.
 bool ls_node_writes(const ls_node *node, const ls_object *variable);
 
