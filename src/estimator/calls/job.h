@@ -17,27 +17,27 @@
 typedef struct ls_job ls_job;
 typedef ls_status (*ls_job_act)(ls_job *job);
 
-// Where a kind's hooks stand among those of users, of models and of calls.
+// Positions of a kind's hooks among those of users, models and calls.
 typedef enum ls_hook_place {
   LS_HOOKS_OF_INPUT,      // Before users'.
-  LS_HOOKS_OF_STEPS,      // Behind them: how many steps, and when it ends.
-  LS_HOOKS_BEFORE_MODEL,  // Behind guards.
+  LS_HOOKS_OF_STEPS,      // After users': they count steps and end the loop.
+  LS_HOOKS_BEFORE_MODEL,  // After guards.
   LS_HOOKS_BEHIND_MODEL,
-  LS_HOOKS_LAST,  // Behind what all others add to the graph.
+  LS_HOOKS_LAST,  // After all that others add to the graph.
   LS_NUM_HOOK_PLACES,
 } ls_hook_place;
 typedef ls_job_act ls_job_hook_acts[LS_NUM_MODES][LS_NUM_HOOK_PLACES];
 
-// What a job is done by: cores of a system, a CPU, the replicas of a strategy.
-// Acts that are NULL do nothing.
+// A kind of jobs: on cores of a system, on a CPU, or in the replicas of a
+// strategy. Acts that are NULL do nothing.
 typedef struct ls_job_kind {
-  ls_job_act check[LS_NUM_MODES];  // Refuses what the caller asks for.
-  ls_job_act build;  // The model in the job's graph, and what its runs fetch.
+  ls_job_act check[LS_NUM_MODES];  // Refuses requests the kind cannot serve.
+  ls_job_act build;  // Builds the model in the job's graph, and its fetches.
   const ls_job_hook_acts *add_hooks;
-  // Adds what a run of an evaluation has fetched as `losses`.
+  // Adds the `losses` that a run of an evaluation has fetched.
   ls_status (*take_losses)(const ls_job *job, ls_nest fetched,
                            ls_eval_losses *losses);
-  bool reads_input;  // Runs do, and see its end; else threads beside them.
+  bool reads_input;  // Runs read it and see its end; else threads do.
 } ls_job_kind;
 extern const ls_job_kind ls_tpu_job, ls_cpu_job, ls_strategy_job;
 
@@ -99,12 +99,12 @@ LS_MUST_USE ls_status ls_job_make_graph(ls_job *job, const char *name);
 LS_MUST_USE ls_status ls_job_end(ls_job *job, const char *source,
                                  ls_status status);
 
-// Adds the hooks of the job's kind and mode that stand there.
+// Adds the hooks that the job's kind has for its mode at this position.
 LS_MUST_USE ls_status ls_job_add_hooks(ls_job *job, ls_hook_place place);
-// Those of jobs on CPUs, in the replicas of a strategy too. (cpu_job.c)
+// The hooks of jobs on CPUs and in the replicas of a strategy. (cpu_job.c)
 extern const ls_job_hook_acts ls_cpu_job_hooks;
 LS_MUST_USE ls_status ls_cpu_job_check_evaluation(ls_job *job);
-// The log of steps and examples a second. (train.c)
+// Adds the log of steps and examples a second. (train.c)
 LS_MUST_USE ls_status ls_job_add_examples_hook(ls_job *job);
 // Calls the model function on a CPU, for no replica. (cpu_job.c)
 LS_MUST_USE ls_status ls_call_model_alone(const ls_estimator_calls *calls,

@@ -10,7 +10,8 @@
 #include "lockstep/estimator_functions.h"
 #include "tpu/system/resolver.h"
 
-// What an estimator is made with. Zero in a field means its default.
+// The options of an estimator that plans follow from. Zero in a field means its
+// default.
 typedef struct ls_estimator_facts {
   ls_run_config *config;             // Of a TPU run; retained.
   ls_opt batch_sizes[LS_NUM_MODES];  // Of all replicas together.
@@ -27,7 +28,7 @@ typedef struct ls_replica_core {
 // The system behind one master.
 typedef struct ls_plan_system {
   const char *master;
-  const char *job;  // On whose devices things are; NULL: none.
+  const char *job;  // The one whose devices are named; NULL: none.
   ls_tpu_resolver *resolver;
   ls_tpu_metadata *metadata;  // NULL: one core is used, whatever there is.
   int64_t num_cores, num_hosts, cores_per_host;
@@ -49,8 +50,8 @@ typedef struct ls_estimator_input {
   ls_feed_way way;
   bool broadcast;    // One host feeds all: SLICES, or ALL.
   bool per_replica;  // Each is on several hosts, and is fed by the first.
-  // What feeds, one for each host, for a replica or for all, and how many
-  // replicas each feeds.
+  // Feeders: one for each host, for each replica or for all; and how many
+  // replicas one feeds.
   int64_t num_feeders, replicas_per_feeder;
 } ls_estimator_input;
 
@@ -58,15 +59,15 @@ typedef struct ls_plan {
   ls_runtime *runtime;
   const ls_run_values *config;
   ls_estimator_mode mode;
-  bool exports;  // What is built is to be exported.
+  bool exports;  // The model is built to be exported.
   bool on_cpu;
   bool any_batch;
-  // Of all replicas, of a call of the input function, and of a replica. Not
-  // set: none was given, on a CPU.
+  // Sizes for all replicas, for a call of the input function, for a replica.
+  // Unset on a CPU where none was given.
   ls_opt batch_size, input_batch_size, model_batch_size;
   ls_estimator_input input;
-  int64_t host_call_every;  // Steps of a training.
-  ls_strategy *strategy;    // That trains or evaluates on CPUs; NULL: none.
+  int64_t host_call_every;  // In steps; 1 but in trainings.
+  ls_strategy *strategy;    // Trains or evaluates on CPUs; NULL: none does.
   const ls_plan_system *system;  // NULL: on a CPU.
 } ls_plan;
 
@@ -75,16 +76,17 @@ typedef struct ls_plans ls_plans;
 LS_MUST_USE ls_status ls_plans_create(const ls_estimator_facts *facts,
                                       ls_plans **out_plans);
 void ls_plans_destroy(ls_plans *plans);  // NULL is fine.
-// Lent for the life of `plans`. Systems are asked once, but for failures.
-//   LS_FAILED_PRECONDITION  there is no mode; cores that replicas do not
-//   divide. LS_INVALID_ARGUMENT     what was configured does not fit the
-//   system. LS_NOT_FOUND            the system has no TPU.
+// Gives the plan of a mode, lent for the life of `plans`. Each system is asked
+// once, and again after a failure.
+//   LS_FAILED_PRECONDITION  no mode; replicas do not divide the cores.
+//   LS_INVALID_ARGUMENT     the configuration does not fit the system.
+//   LS_NOT_FOUND            the system has no TPU.
 LS_MUST_USE ls_status ls_plans_get(ls_plans *plans, ls_estimator_mode mode,
                                    bool exports, const ls_plan **out_plan);
 
-// As messages and exports call it.
+// The name of a mode in messages and exports.
 const char *ls_estimator_mode_name(ls_estimator_mode mode);
-// The job on whose devices things are, by the configuration; lent. NULL: none.
+// Finds the job whose devices a configuration names, lent. NULL: none.
 LS_MUST_USE ls_status ls_configured_job(const ls_run_values *config,
                                         const char *master,
                                         const char **out_job);
@@ -96,15 +98,15 @@ static inline const ls_tpu_config *ls_plan_tpu(const ls_plan *plan) {
 static inline bool ls_plan_is_model_parallel(const ls_plan *plan) {
   return plan->system->assignment != NULL;
 }
-// Where a host's ops go; without a job all are on one.
+// The device for a host's ops; without a job all hosts are one.
 ls_device_name ls_plan_host(const ls_plan *plan, int64_t host);
 // The host of a replica's first core.
 ls_device_name ls_plan_replica_host(const ls_plan *plan, int64_t replica);
 // The pod; NULL: it is not there, or not of this process. The caller releases
 // it.
 ls_pod *ls_plan_pod(const ls_plan *plan);
-// Until the end of the block, what is made in the current graph is for the
-// plan's system and stays its own.
+// Marks what is made in the current graph, until the end of the block, as the
+// plan's system's own.
 #define LS_PLAN_SYSTEM_SCOPE(plan)                                             \
   ls_system_flow ls_plan_flow_;                                                \
   LS_SCOPE_(ls_system_scope_begin, &ls_plan_flow_, (plan)->system->resolver->id)

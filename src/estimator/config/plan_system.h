@@ -6,9 +6,9 @@
 
 #include "estimator/config/plan.h"
 
-// Asks the system behind a master of the configuration, in this order: the job,
-// the cores, the replicas, whether the configuration fits. `one_core`: nothing
-// is asked. What is refused is zeroed.
+// Asks the system behind a master of the configuration and checks, in this
+// order, job, cores, replicas, and that the configuration fits. `one_core`:
+// asks nothing. Zeroes `system` on failure.
 LS_MUST_USE ls_status ls_plan_system_init(ls_plan_system *system,
                                           const ls_run_values *config,
                                           const char *master, bool one_core);

@@ -9,7 +9,7 @@
 #include "estimator/input/batches.h"
 
 // ---- Places ----------------------------------------------------------------
-// The replica for which shard `shard` of the host is: by its first core.
+// Finds the replica that shard `shard` of the host is for, by its first core.
 static ls_status find_replica(const ls_enqueue *self, int64_t shard,
                               int64_t *out_replica) {
   const ls_plan_system *system = self->plan->system;
@@ -70,7 +70,7 @@ static bool predicts(const ls_enqueue *self) {
   return self->plan->mode == LS_MODE_PREDICT;
 }
 
-// The ways of plans: how elements are read, and how they are cut.
+// How the elements of one way are read, and how they are cut.
 typedef struct enqueue_way {
   ls_status (*read)(ls_enqueue *self);
   bool cuts;        // One is cut over the replicas,
@@ -84,7 +84,7 @@ static const enqueue_way *way_of(const ls_enqueue *self) {
       [LS_FEED_HOSTS] = {ls_enqueue_to_cut, .cuts = true, .by_axes = true},
       [LS_FEED_REPLICAS] = {ls_enqueue_of_replicas, .takes_each = true},
       [LS_FEED_SLICES] = {ls_enqueue_to_cut, .cuts = true},
-      [LS_FEED_ALL] = {ls_enqueue_to_all}};
+      [LS_FEED_ALL] = {.read = ls_enqueue_to_all}};
   return &ways[self->plan->input.way];
 }
 
