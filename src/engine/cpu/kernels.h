@@ -38,8 +38,9 @@ typedef struct ls_cpu_product {
   const void *a;  // m x k, or k x m if a_transposed.
   const void *b;  // k x n, or n x k if b_transposed.
   void *c;        // m x n.
-  size_t lda;     // Elements from one stored row to the next: at least the
-  size_t ldb;     // stored columns.
+  // Elements from one stored row to the next, at least the stored columns.
+  size_t lda;
+  size_t ldb;
   size_t ldc;
   const void *bias;  // n values, or NULL.
   ls_cpu_activation activation;

@@ -118,7 +118,7 @@ static ls_status measure_rates(const ls_instance *self, rates *out) {
 typedef struct group {
   const char *name;
   uint64_t nanos, runs;
-  double flops, bytes, bound;  // Of all runs; the bound in nanoseconds.
+  double flops, bytes, bound;  // Totals of all runs; the bound in nanoseconds.
 } group;
 
 static const char *group_name(const ls_executable *executable, size_t pc) {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The input's gradient. A block is a band of dx's lines of an image; the lines
-// of windows that it meets are gone through in groups, which are added to
-// sliced lines in scratch; lines that no later group meets are then put in
-// place.
+// The input's gradient. A block is a band of dx's lines of an image. It goes
+// through the lines of windows that it needs in groups, which are added to
+// sliced lines in scratch; lines that no later group changes are then stored.
 #include "engine/cpu/conv/sparse.h"
 
 #include <math.h>
@@ -13,11 +12,11 @@
 #include "engine/cpu/kernels/list.h"
 
 enum { Y = LS_WINDOW_DIMS - 2, X = LS_WINDOW_DIMS - 1 };
-// Blocks there should be, and lines that one has at least, as it computes up to
-// four more. Lines of windows of a group: what the taps are loaded into the
-// first cache for.
+// Wanted number of blocks, and least lines of one, as it computes up to four
+// more; lines of windows of a group, which use the taps while they are in the
+// first cache.
 enum { WANTED_BLOCKS = 16, LEAST_LINES = 8, GROUP = 4 };
-// Lines of dx that a line of windows meets, and a group.
+// Lines of dx that a line of windows changes, and a group.
 enum { NEAR = LS_SPARSE_SIDE + 1, GROUP_LINES = 2 * GROUP + 2 };
 
 // ---- Shared with the weights' gradient -------------------------------------
@@ -49,9 +48,10 @@ typedef struct input_params {
   const ls_cpu_sparse *kernels;
   const ls_cpu_sparse_input *input;
   const ls_cpu_zeros *zeros;
-  int64_t lines, bands;  // Lines of dx of a block; blocks of an image.
-  size_t slice, line;    // Floats of a sliced line: of a slice, and of all.
-  bool masks;            // By a relu's result.
+  int64_t lines, bands;  // Lines of dx per block; blocks per image.
+  // Floats of a slice of a line, and of the whole sliced line.
+  size_t slice, line;
+  bool masks;  // The gradient is masked by a relu's result.
 } input_params;
 
 static size_t num_blocks(const input_params *self) {
@@ -59,13 +59,13 @@ static size_t num_blocks(const input_params *self) {
                               (int64_t)self->input->block);
 }
 
-// Output channels of the block that begins with `o`.
+// Returns the output channels of the block that begins with `o`.
 static size_t block_at(const input_params *self, size_t o) {
   const size_t left = (size_t)self->conv.out_channels - o;
   return left < self->input->block ? left : self->input->block;
 }
 
-// To [in / 16, blocks of out]. A block is a slice.
+// Arranges the taps as [in / 16, blocks of out]. A block is a slice.
 static void taps_loop(const ls_kernel_call *call, int64_t begin_block,
                       int64_t end_block) {
   const input_params *self = call->params;
@@ -84,19 +84,19 @@ static void taps_loop(const ls_kernel_call *call, int64_t begin_block,
 }
 
 // ---- A band ----------------------------------------------------------------
-// Lines [begin, end) of an image's dx. GROUP_LINES lines are being added up;
-// the first of them is line `first` of dx.
+// Lines [begin, end) of an image's dx. GROUP_LINES lines are being summed; the
+// first of them is line `first` of dx.
 typedef struct band {
   const input_params *self;
-  const float *d, *taps;  // d and places: the image's.
+  const float *d, *taps;  // d and places are those of the image.
   const uint8_t *places;
-  const float *relu;  // Of dx's places, or NULL.
-  const float *w;     // Where not all are finite, else NULL.
+  const float *relu;  // The relu's result, in the layout of dx, or NULL.
+  const float *w;     // The weights if some are not finite, else NULL.
   float *dx, *lines;
   int64_t begin, end, first;
 } band;
 
-// Adds the lines of windows [k0, k1) to the lines they meet.
+// Adds the lines of windows [k0, k1) to the lines of dx.
 static void add_group(const band *b, int64_t k0, int64_t k1) {
   const input_params *self = b->self;
   const ls_conv *conv = &self->conv;
@@ -120,7 +120,7 @@ static void add_group(const band *b, int64_t k0, int64_t k1) {
     }
 }
 
-// Whether dy, which is 0 around, has a value other than 0 there.
+// Returns true if dy, which is 0 outside, is not 0 there.
 static bool has_gradient(const band *b, int64_t y, int64_t x, int64_t o) {
   const ls_conv *conv = &b->self->conv;
   const int64_t height = conv->dim[Y].out / 2, width = conv->dim[X].out / 2;
@@ -129,8 +129,8 @@ static bool has_gradient(const band *b, int64_t y, int64_t x, int64_t o) {
   return b->places[at] == y % 2 * 2 + x % 2 && b->d[at] != 0;
 }
 
-// Whether a product that was left out is of 0 and what is not finite: of a
-// value of dx's and one of the weights of its channel, by a tap.
+// Returns true if a skipped product is one of 0 and a value that is not finite:
+// a weight of dx's channel, by some tap.
 static bool meets_infinity(const band *b, int64_t y, int64_t x, int64_t c) {
   const ls_conv *conv = &b->self->conv;
   const int64_t in = conv->in_channels, out = conv->out_channels;
@@ -144,7 +144,7 @@ static bool meets_infinity(const band *b, int64_t y, int64_t x, int64_t c) {
   return false;
 }
 
-// Puts NaN into line y of dx, sliced, where that is so. Slow, and rare.
+// Writes NaN to such elements of line y of dx, sliced. Slow, and rare.
 static void add_infinities(const band *b, int64_t y, float *line) {
   const ls_conv *conv = &b->self->conv;
   for (int64_t k = 0; k < conv->dim[X].out + 2; ++k)
@@ -154,43 +154,43 @@ static void add_infinities(const band *b, int64_t y, float *line) {
              (size_t)(k * LS_SPARSE_SLICE + c % LS_SPARSE_SLICE)] = NAN;
 }
 
-// Places [begin, end) of dx become zeros.
-static void clear(const band *b, int64_t begin, int64_t end) {
+// Sets the positions [begin, end) of dx to zero.
+static void clear_positions(const band *b, int64_t begin, int64_t end) {
   const int64_t channels = b->self->conv.in_channels;
   memset(b->dx + begin * channels, 0,
          (size_t)((end - begin) * channels) * sizeof(float));
 }
 
-// Line y of dx: `from`, sliced, or zeros.
+// Stores line y of dx from `from`, sliced, or zeros.
 static void store_line(const band *b, int64_t y, float *from) {
   if (y < b->begin || y >= b->end) return;
   const ls_conv *conv = &b->self->conv;
   const ls_conv_dim *x = &conv->dim[X];
   const int64_t line = y * x->in;
   if (b->w != NULL) {
-    if (from == NULL) {  // A line that is not in use.
+    if (from == NULL) {  // The line is not in use.
       from = b->lines + 2 * b->self->line;
       memset(from, 0, b->self->line * sizeof(float));
     }
     add_infinities(b, y, from);
   }
   if (from == NULL) {
-    clear(b, line, line + x->in);
+    clear_positions(b, line, line + x->in);
     return;
   }
   const int64_t begin = ls_min_i64(x->in, ls_max_i64(0, x->base));
   const int64_t end =
       ls_max_i64(begin, ls_min_i64(x->in, x->base + x->out + 2));
   const int64_t at = (line + begin) * conv->in_channels;
-  clear(b, line, line + begin);
-  clear(b, line + end, line + x->in);
+  clear_positions(b, line, line + begin);
+  clear_positions(b, line + end, line + x->in);
   b->self->kernels->unslice(
       b->dx + at, from + (begin - x->base) * LS_SPARSE_SLICE, b->self->slice,
       b->relu == NULL ? NULL : b->relu + at, (size_t)conv->in_channels,
       (size_t)(end - begin));
 }
 
-// Puts the first `count` lines in place and moves the two others to the front.
+// Stores the first `count` lines and moves the two others to the front.
 static void store_lines(band *b, int64_t count) {
   const size_t line = b->self->line;
   for (int64_t i = 0; i < count; ++i)
@@ -200,7 +200,7 @@ static void store_lines(band *b, int64_t count) {
   memset(b->lines + 2 * line, 0, (GROUP_LINES - 2) * line * sizeof(float));
 }
 
-// Line y of dx meets the lines y - base - 2 to y - base of dy.
+// Line y of dx depends on the lines y - base - 2 to y - base of dy.
 static void run_band(band *b) {
   const ls_conv_dim *dim = &b->self->conv.dim[Y];
   const int64_t all = dim->out / 2;
@@ -211,7 +211,7 @@ static void run_band(band *b) {
     store_line(b, y, NULL);
   memset(b->lines, 0, GROUP_LINES * b->self->line * sizeof(float));
   for (int64_t k = from, next; k < end; k = next) {
-    // The same groups whatever the band.
+    // Groups do not depend on the band.
     next = ls_min_i64((k / GROUP + 1) * GROUP, end);
     add_group(b, k, next);
     store_lines(b, 2 * (next - k));
@@ -276,7 +276,8 @@ ls_status kernel_conv_pool_grad_input(ls_kernel_plan *plan) {
                  self->input->taps * sizeof(float);
   plan->scratch = GROUP_LINES * self->line * sizeof(float);
   plan->flops = ls_conv_flops(conv) / LS_SPARSE_PLACES;
-  if (self->masks) plan->in_place = 1 << 2;  // Read where dx is put.
+  // Read at the position at which dx is written.
+  if (self->masks) plan->in_place = 1 << 2;
   plan->loop = input_loop;
   plan->params = self;
   plan->blocks = ls_max_i64(1, conv->images * self->bands);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The weights' gradient. Groups of a few lines of windows are dealt to parts,
-// and output channels to bands, both functions of the shapes alone: what is not
-// 0 is sorted by output channel, and each channel's 9 sums of a slice go
-// through its values in registers.
+// The weights' gradient. Groups of a few lines of windows are distributed to
+// parts, and output channels to bands, both functions of the shapes alone:
+// nonzero values are sorted by output channel, and each channel's 9 sums of a
+// slice go through its values in registers.
 #include "engine/cpu/conv/sparse.h"
 
 #include <math.h>
@@ -12,9 +12,9 @@
 
 enum { Y = LS_WINDOW_DIMS - 2, X = LS_WINDOW_DIMS - 1 };
 enum { SLICE_WEIGHTS = LS_SPARSE_TAPS * LS_SPARSE_SLICE };
-// Output channels of a band. Input channels that are gone through together;
-// bytes of these of the input's lines under a group's, for the first cache;
-// lines of windows of a group at most.
+// Output channels of a band; input channels processed together; bytes of their
+// input lines under a group, for the first cache; most lines of windows of a
+// group.
 enum {
   BAND = 64,
   TOGETHER = 2 * LS_SPARSE_SLICE,
@@ -27,12 +27,12 @@ typedef struct weights_params {
   const ls_cpu_sparse *kernels;
   const ls_cpu_sparse_weights *weights;
   const ls_cpu_zeros *zeros;
-  int64_t lines;   // Of windows in a group.
-  int64_t groups;  // Of an image.
+  int64_t lines;   // Lines of windows in a group.
+  int64_t groups;  // Groups of an image.
   int64_t parts, bands;
   size_t line, plane;  // Floats of a slice's line, and of the slice.
-  size_t most;         // Values of a channel, with room behind them.
-  // Where things lie in scratch.
+  size_t most;         // Most values of a channel, with room after them.
+  // Offsets in scratch.
   size_t x, pixels, list_counts, list_places, list_values;
 } weights_params;
 
@@ -43,13 +43,13 @@ static int64_t num_weights(const weights_params *self) {
 // ---- A group ---------------------------------------------------------------
 typedef struct group {
   const weights_params *self;
-  int64_t first, channels;  // Of the band.
+  int64_t first, channels;  // Channels of the band.
   float *x;                 // Sliced, with zeros in the padding.
-  int32_t *pixels;          // In x, of a group's windows' places.
+  int32_t *pixels;          // Offsets in x of the places of a group's windows.
   ls_cpu_nonzeros lists;
 } group;
 
-// Makes `count` pixels of each slice zeros.
+// Sets `count` pixels of each slice to zero.
 static void clear_pixels(const group *g, float *x, int64_t count) {
   const weights_params *self = g->self;
   const size_t channels = (size_t)self->conv.in_channels;
@@ -84,15 +84,16 @@ static void slice_input(const group *g, const float *image, int64_t first,
   }
 }
 
-// The lines of windows [first, end) of an image, and of the output's lines
-// those that a group answers for: what no window has of them is the last one's.
+// The lines of windows [first, end) of an image, and the lines of the output
+// that the group covers: the last group also covers lines without windows.
 typedef struct stretch {
-  const float *x, *d;  // The image's, d and places of the band's channels.
+  // Those of the image; d and places start at the band's channels.
+  const float *x, *d;
   const uint8_t *places;
   int64_t first, end, end_line;
 } stretch;
 
-// Whether dy has a value other than 0 there.
+// Returns true if dy is not 0 there.
 static bool has_gradient(const group *g, const stretch *s, int64_t y, int64_t x,
                          int64_t o) {
   const ls_conv *conv = &g->self->conv;
@@ -102,8 +103,8 @@ static bool has_gradient(const group *g, const stretch *s, int64_t y, int64_t x,
   return s->places[at] == y % 2 * 2 + x % 2 && s->d[at] != 0;
 }
 
-// A value of x at a line, a column and a channel is not finite: with what is 0
-// of dy it makes the sums NaN, which the lists do not show.
+// Adds a value of x that is not finite: multiplied with a 0 of dy, which the
+// lists leave out, it makes the sums NaN.
 static void add_infinity(const group *g, const stretch *s, int64_t y, int64_t x,
                          int64_t c, float *sums) {
   const ls_conv *conv = &g->self->conv;
@@ -121,7 +122,7 @@ static void add_infinity(const group *g, const stretch *s, int64_t y, int64_t x,
   }
 }
 
-// Looks for such values in the lines that the output's lines meet.
+// Adds all such values of x under the output's lines.
 static void add_infinities(const group *g, const stretch *s, float *sums) {
   const ls_conv *conv = &g->self->conv;
   const ls_conv_dim *y = &conv->dim[Y];
@@ -176,9 +177,9 @@ static void add_group(const group *g, const ls_kernel_call *call, int64_t index,
     }
 }
 
-// The first step: a block is a band of a part.
-static void parts_loop(const ls_kernel_call *call, int64_t begin_block,
-                       int64_t end_block) {
+// First step: a block is a band of a part.
+static void sum_groups_loop(const ls_kernel_call *call, int64_t begin_block,
+                            int64_t end_block) {
   const weights_params *self = call->params;
   const int64_t width = self->conv.dim[X].out / 2;
   const int64_t groups = self->conv.images * self->groups;
@@ -212,10 +213,10 @@ static void parts_loop(const ls_kernel_call *call, int64_t begin_block,
   }
 }
 
-// The second step: from [out, in / 16, taps, 16] to [taps, in, out]. A block
+// Second step: rearranges [out, in / 16, taps, 16] to [taps, in, out]. A block
 // is an output channel's slice.
-static void sum_loop(const ls_kernel_call *call, int64_t begin_block,
-                     int64_t end_block) {
+static void add_group_parts_loop(const ls_kernel_call *call,
+                                 int64_t begin_block, int64_t end_block) {
   const weights_params *self = call->params;
   const int64_t in = self->conv.in_channels, out = self->conv.out_channels;
   const int64_t slices = in / LS_SPARSE_SLICE;
@@ -236,7 +237,7 @@ static void sum_loop(const ls_kernel_call *call, int64_t begin_block,
 }
 
 // ---- Plan ------------------------------------------------------------------
-// How many lines of windows a group has: as many as fit.
+// Chooses the lines of windows of a group: as many as fit.
 static void cut_groups(weights_params *self) {
   const ls_conv *conv = &self->conv;
   const int64_t width = conv->dim[X].out, height = conv->dim[Y].out / 2;
@@ -253,7 +254,7 @@ static void cut_groups(weights_params *self) {
       LS_SPARSE_SLICE;
 }
 
-static void place_scratch(ls_kernel_plan *plan, weights_params *self) {
+static void place_group_scratch(ls_kernel_plan *plan, weights_params *self) {
   const ls_conv *conv = &self->conv;
   const size_t band = (size_t)ls_min_i64(BAND, conv->out_channels);
   const size_t pixels = (size_t)(self->lines * 2 * conv->dim[X].out);
@@ -277,17 +278,17 @@ ls_status kernel_conv_pool_grad_weights(ls_kernel_plan *plan) {
   self->weights = plan->kernels->sparse_weights;
   self->zeros = plan->kernels->zeros;
   cut_groups(self);
-  place_scratch(plan, self);
+  place_group_scratch(plan, self);
   const int64_t windows = conv->images * ls_conv_windows(conv);
   self->parts = ls_max_i64(1, ls_conv_parts(conv, conv->images * self->groups,
                                             windows, sizeof(float)));
   self->bands = ls_blocks_of(conv->out_channels, BAND);
-  plan->first = parts_loop;
+  plan->first = sum_groups_loop;
   plan->first_blocks = self->parts * self->bands;
   plan->shared = (size_t)(self->parts * num_weights(self)) * sizeof(float);
   plan->only_shared = true;
   plan->flops = ls_conv_flops(conv) / LS_SPARSE_PLACES;
-  plan->loop = sum_loop;
+  plan->loop = add_group_parts_loop;
   plan->params = self;
   plan->blocks = conv->out_channels * conv->in_channels / LS_SPARSE_SLICE;
   return ls_ok();

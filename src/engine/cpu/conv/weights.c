@@ -35,7 +35,7 @@ typedef struct weights_params {
   ls_conv_bands views;
   ls_conv_zeros_weights zeros;
   int64_t parts;  // Parts of the bands; 0: the rows of weights are cut instead.
-  // Offsets in scratch.
+  // Offsets of the buffers in scratch.
   size_t panel, half_panel, dy, result, product;
 } weights_params;
 

@@ -8,8 +8,8 @@
 #include "engine/cpu/isa/vec.h"
 
 // ---- For the input ---------------------------------------------------------
-static void unslice(float *line, const float *slices, size_t plane,
-                    const float *relu, size_t channels, size_t count) {
+static void unslice_line(float *line, const float *slices, size_t plane,
+                         const float *relu, size_t channels, size_t count) {
   for (size_t i = 0; i < count; ++i)
     for (size_t c = 0; c < channels; c += VF_LANES) {
       const size_t at = i * channels + c;
@@ -62,9 +62,10 @@ static void collect_windows(const ls_cpu_nonzeros *lists, const float *d,
   collect_square(lists, is_full ? d : rest, is_full ? pitch : VF_LANES, at);
 }
 
-static void collect(const ls_cpu_nonzeros *lists, const float *d,
-                    const uint8_t *places, size_t pitch, size_t channels,
-                    const int32_t *pixels, size_t count) {
+static void collect_nonzeros(const ls_cpu_nonzeros *lists, const float *d,
+                             const uint8_t *places, size_t pitch,
+                             size_t channels, const int32_t *pixels,
+                             size_t count) {
   for (size_t i = 0; i < count; i += VF_LANES)
     for (size_t c = 0; c < channels; c += VF_LANES) {
       const ls_cpu_nonzeros square = {
@@ -78,5 +79,5 @@ static void collect(const ls_cpu_nonzeros *lists, const float *d,
     }
 }
 
-const ls_cpu_sparse LS_ISA_NAME(ls_cpu_sparse) = {.unslice = unslice,
-                                                  .collect = collect};
+const ls_cpu_sparse LS_ISA_NAME(ls_cpu_sparse) = {.unslice = unslice_line,
+                                                  .collect = collect_nonzeros};

@@ -25,8 +25,8 @@ enum {
 // Finds all four at once, long before the last one is needed: the trip counts
 // of the loops over them are then known early, which keeps mispredictions
 // cheap.
-LS_INLINE void find(uint64_t at[PLACES], const float *d, const uint8_t *places,
-                    size_t block) {
+LS_INLINE void find_channels(uint64_t at[PLACES], const float *d,
+                             const uint8_t *places, size_t block) {
   at[0] = at[1] = at[2] = at[3] = 0;
   for (size_t c = 0; c < block; c += VF_LANES) {
     const uint32_t there = vf_nonzero(vf_load(d + c));
@@ -50,7 +50,7 @@ LS_INLINE void put_columns(float *const *dx, size_t at, vf sum[NEAR][NEAR]) {
   }
 }
 
-LS_INLINE void clear(vf sum[NEAR][NEAR]) {
+LS_INLINE void clear_sums(vf sum[NEAR][NEAR]) {
   LS_UNROLL
   for (size_t i = 0; i < NEAR * NEAR; ++i)
     sum[i / NEAR][i % NEAR] = vf_zero();
@@ -64,8 +64,8 @@ LS_INLINE void clear(vf sum[NEAR][NEAR]) {
 // a single one.
 enum { ROW = (TAPS + 1) / 2 * VF_LANES, NONE = BLOCK_BF16 };
 
-static void pack(float *taps, const float *w, size_t in, size_t out,
-                 size_t block) {
+static void pack_taps(float *taps, const float *w, size_t in, size_t out,
+                      size_t block) {
   for (size_t t = 0; t < TAPS; t += 2)
     for (size_t c = 0; c < block; c += VF_LANES) {
       float two[2][VF_LANES * VF_LANES] = {{0}};
@@ -102,15 +102,16 @@ LS_INLINE void add_place(vf sum[NEAR][NEAR], const uint32_t *values,
   }
 }
 
-static void add(float *const *dx, const float *d, const uint8_t *places,
-                const float *taps, size_t windows, size_t out, size_t block) {
+static void add_line_of_windows(float *const *dx, const float *d,
+                                const uint8_t *places, const float *taps,
+                                size_t windows, size_t out, size_t block) {
   vf sum[NEAR][NEAR];
   _Alignas(64) uint32_t values[BLOCK_BF16 + 1];
   values[NONE] = 0;
-  clear(sum);
+  clear_sums(sum);
   for (size_t i = 0; i < windows; ++i, d += out, places += out) {
     uint64_t at[PLACES];
-    find(at, d, places, block);
+    find_channels(at, d, places, block);
     for (size_t c = 0; c < block; c += VF_LANES) {
       const __m256i halves = (__m256i)_mm512_cvtneps_pbh(vf_load(d + c));
       _mm512_storeu_si512(values + c, _mm512_cvtepu16_epi32(halves));
@@ -125,15 +126,18 @@ static void add(float *const *dx, const float *d, const uint8_t *places,
 }
 
 const ls_cpu_sparse_input LS_ISA_NAME(ls_cpu_sparse_input_bf16) = {
-    .block = BLOCK_BF16, .taps = (NONE + 1) * ROW, .pack = pack, .add = add};
+    .block = BLOCK_BF16,
+    .taps = (NONE + 1) * ROW,
+    .pack = pack_taps,
+    .add = add_line_of_windows};
 
 #else
 
 // ---- f32 -------------------------------------------------------------------
 enum { ROW = TAPS * VF_LANES };
 
-static void pack(float *taps, const float *w, size_t in, size_t out,
-                 size_t block) {
+static void pack_taps(float *taps, const float *w, size_t in, size_t out,
+                      size_t block) {
   for (size_t t = 0; t < TAPS; ++t)
     for (size_t c = 0; c < block; c += VF_LANES) {
       float lines[VF_LANES * VF_LANES];
@@ -178,10 +182,10 @@ LS_EXPAND void add_windows(float *const *dx, const float *d,
                            const bool pairs) {
   vf sum[NEAR][NEAR];
   float own[BLOCK_BF16];
-  clear(sum);
+  clear_sums(sum);
   for (size_t i = 0; i < windows; ++i, d += out, places += out) {
     uint64_t at[PLACES];
-    find(at, d, places, block);
+    find_channels(at, d, places, block);
     if (pairs)
       for (size_t c = 0; c < block; c += VF_LANES)
         vf_store(own + c, vi_as_float(round_bf16(vf_load(d + c))));
@@ -195,18 +199,22 @@ LS_EXPAND void add_windows(float *const *dx, const float *d,
   put_columns(dx, 2 * windows, sum);
 }
 
-static void add(float *const *dx, const float *d, const uint8_t *places,
-                const float *taps, size_t windows, size_t out, size_t block) {
+static void add_line_of_windows(float *const *dx, const float *d,
+                                const uint8_t *places, const float *taps,
+                                size_t windows, size_t out, size_t block) {
   add_windows(dx, d, places, taps, windows, out, block, false);
 }
 
 const ls_cpu_sparse_input LS_ISA_NAME(ls_cpu_sparse_input) = {
-    .block = BLOCK_F32, .taps = BLOCK_F32 * ROW, .pack = pack, .add = add};
+    .block = BLOCK_F32,
+    .taps = BLOCK_F32 * ROW,
+    .pack = pack_taps,
+    .add = add_line_of_windows};
 
 // ---- bf16, in two steps ----------------------------------------------------
 static void pack_rounded(float *taps, const float *w, size_t in, size_t out,
                          size_t block) {
-  pack(taps, w, in, out, block);
+  pack_taps(taps, w, in, out, block);
   for (size_t i = 0; i < block * ROW; i += VF_LANES)
     vf_store(taps + i, vi_as_float(round_bf16(vf_load(taps + i))));
 }

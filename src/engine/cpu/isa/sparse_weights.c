@@ -26,8 +26,8 @@ enum { TAPS = 9, SIDE = 3, SLICE = TAPS * VF_LANES };
 // ---- bf16, by its instruction ----------------------------------------------
 enum { PIXEL = 2 * VF_LANES };  // Channels of a slice.
 
-static void slice(float *slices, size_t plane, const float *line,
-                  size_t channels, size_t count) {
+static void slice_pixels(float *slices, size_t plane, const float *line,
+                         size_t channels, size_t count) {
   for (size_t c = 0; c < channels; c += PIXEL, slices += plane)
     for (size_t i = 0; i < count; ++i) {
       const float *from = line + i * channels + c;
@@ -75,22 +75,22 @@ LS_EXPAND void add_values(float *sums, const float *x, size_t line,
   EACH_SUM vf_store(sums + v * SLICE + t * VF_LANES, sum[t][v]);
 }
 
-static void add(float *sums, const float *x, size_t line, size_t plane,
-                size_t in, const int32_t *places, const float *values,
-                size_t count) {
+static void add_list(float *sums, const float *x, size_t line, size_t plane,
+                     size_t in, const int32_t *places, const float *values,
+                     size_t count) {
   for (; in >= PIXEL; in -= PIXEL, sums += 2 * SLICE, x += plane)
     add_values(sums, x, line, places, values, count, 2);
   if (in > 0) add_values(sums, x, line, places, values, count, 1);
 }
 
 const ls_cpu_sparse_weights LS_ISA_NAME(ls_cpu_sparse_weights_bf16) = {
-    .channels = PIXEL, .bytes = 2, .slice = slice, .add = add};
+    .channels = PIXEL, .bytes = 2, .slice = slice_pixels, .add = add_list};
 
 #else
 
 // ---- f32 -------------------------------------------------------------------
-static void slice(float *slices, size_t plane, const float *line,
-                  size_t channels, size_t count) {
+static void slice_pixels(float *slices, size_t plane, const float *line,
+                         size_t channels, size_t count) {
   for (size_t c = 0; c < channels; c += VF_LANES, slices += plane)
     for (size_t i = 0; i < count; ++i)
       vf_store(slices + i * VF_LANES, vf_load(line + i * channels + c));
@@ -114,9 +114,9 @@ LS_EXPAND void add_values(float *sums, const float *x, size_t line,
   EACH_SUM vf_store(sums + v * SLICE + t * VF_LANES, sum[t][v]);
 }
 
-static void add(float *sums, const float *x, size_t line, size_t plane,
-                size_t in, const int32_t *places, const float *values,
-                size_t count) {
+static void add_list(float *sums, const float *x, size_t line, size_t plane,
+                     size_t in, const int32_t *places, const float *values,
+                     size_t count) {
   const size_t slices = in / VF_LANES;
   size_t s = 0;
   for (; s + VECTORS <= slices; s += VECTORS)
@@ -128,7 +128,7 @@ static void add(float *sums, const float *x, size_t line, size_t plane,
 }
 
 const ls_cpu_sparse_weights LS_ISA_NAME(ls_cpu_sparse_weights) = {
-    .channels = VF_LANES, .bytes = 4, .slice = slice, .add = add};
+    .channels = VF_LANES, .bytes = 4, .slice = slice_pixels, .add = add_list};
 
 // ---- bf16, in two steps ----------------------------------------------------
 static void slice_rounded(float *slices, size_t plane, const float *line,
@@ -159,7 +159,7 @@ static void add_rounded(float *sums, const float *x, size_t line, size_t plane,
       turned[i] = own[from];
       at[i] = places[from];
     }
-    add(sums, x, line, plane, in, at, turned, some);
+    add_list(sums, x, line, plane, in, at, turned, some);
     count -= some;
   }
 }

@@ -110,7 +110,7 @@ LS_INLINE vf ls_vf_expm1(vf x) {
   // 2^n p + (2^n - 1), halved so that 2^128 does not come up.
   const vf power = vi_as_float(vi_shl(vi_add(s.n, vi_set1(126)), 23));
   const vf half = vf_fma(power, p, vf_sub(power, vf_set1(0.5f)));
-  const vm near = vf_lt(vf_abs(x), vf_set1(0.346f));  // Where n is 0.
+  const vm near = vf_lt(vf_abs(x), vf_set1(0.346f));  // True where n is 0.
   return vf_copysign(vf_select(near, p, vf_add(half, half)), x);
 }
 

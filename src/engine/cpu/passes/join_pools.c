@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Convolutions and the maxima of windows behind them become one op each way.
+// Convolutions and the window maxima of their results, joined into one op,
+// forward and backward.
 //
-// The gradient of maxima of windows of 2 by 2 is 0 in three places of four. So
-// where it only goes on to a convolution's gradients, these take the maxima's
-// gradient and the maxima's places instead of it; and where a convolution's
-// result only goes into such maxima, it is never stored:
+// The gradient of maxima of windows of 2 by 2 is 0 in three positions of four.
+// So if it only goes to a convolution's gradients, these take the gradient and
+// the positions of the maxima instead; and if a convolution's result only goes
+// into such maxima, it is never stored:
+//
 //   max = reduce_window(conv(x, w))   max, places = conv_pool_max(x, w)
 //   dy = window_max_grad(conv, d)
 //   dx = conv_grad_input(dy, w)       conv_pool_grad_input(d, places, w)
 //   relu_grad(dx, x)                  conv_pool_grad_input(d, places, x, w)
 //   dw = conv_grad_weights(x, dy)     conv_pool_grad_weights(x, d, places)
-// Nodes are changed where they stand; what nobody needs then is left for
-// ls_drop_unused.
+//
+// Nodes are changed in place; unused ones are left for ls_drop_unused.
 #include "engine/cpu/conv/pool.h"
 #include "engine/cpu/passes/passes.h"
 #include "graph/passes/rewrite.h"
@@ -22,7 +24,8 @@
 enum { SPATIAL = LS_POOL_RANK - 2 };
 
 // ---- What fits -------------------------------------------------------------
-// Whether maxima of windows of 2 by 2, without padding, are taken of this.
+// Returns true if the node takes maxima of windows of 2 by 2, without padding,
+// or is their gradient.
 static bool is_pool(const ls_rewrite *r, const ls_node *node) {
   const ls_attr *reduce = ls_node_attr(node, LS_ATTR_ID_WINDOW_REDUCE);
   if (node->type == LS_OP_REDUCE_WINDOW ? strcmp(reduce->as.string, "max") != 0
@@ -42,15 +45,15 @@ static bool is_pool(const ls_rewrite *r, const ls_node *node) {
   return fits;
 }
 
-// Whether the convolution, or its gradient, is one by weights of this shape
-// that can be joined with maxima of its result.
+// Returns true if the convolution, or its gradient, has weights of this shape
+// and can be joined with maxima of its result.
 static bool is_convolution(const ls_node *node, ls_shape w) {
   return ls_can_join_pool(node->attrs, node->num_attrs, w) &&
          w.dim[2] % LS_POOL_CHANNELS == 0 && w.dim[3] % LS_POOL_CHANNELS == 0;
 }
 
 // ---- Changing --------------------------------------------------------------
-// Makes of the node one that takes the maxima, and tells their places.
+// Turns the node into one that also takes the maxima and returns their places.
 static ls_status become_pool(ls_rewrite *r, ls_node *node) {
   const ls_type y = ls_graph_type(r->graph, node->inputs[0]);
   ls_type outputs[] = {y, y};
@@ -66,8 +69,8 @@ static ls_status become_pool(ls_rewrite *r, ls_node *node) {
 }
 
 // ---- Backward --------------------------------------------------------------
-// Whether the node is a gradient of a convolution that takes `dy` as its
-// result's and nowhere else.
+// Returns true if the node is a gradient of a convolution that takes `dy` as
+// the result's gradient and nowhere else.
 static bool takes(const ls_rewrite *r, const ls_node *node, uint64_t dy) {
   const bool weights = node->type == LS_OP_CONV_GRAD_WEIGHTS;
   if (!weights && node->type != LS_OP_CONV_GRAD_INPUT) return false;
@@ -89,7 +92,8 @@ static ls_status take_places(ls_rewrite *r, ls_node *node, uint64_t d,
                                (uint64_t[]){node->inputs[0], d, places}, 3);
 }
 
-// The node before `grad` that takes the maxima whose gradient it is, or NULL.
+// Returns the node that takes the maxima of which `grad` is the gradient, or
+// NULL.
 static ls_node *maxima_before(const ls_rewrite *r, const ls_node *grad) {
   const uint64_t y = grad->inputs[0];
   for (const ls_node_use *use = ls_rewrite_first_use(r, ls_ref_id(y));
@@ -103,7 +107,8 @@ static ls_node *maxima_before(const ls_rewrite *r, const ls_node *grad) {
   return NULL;
 }
 
-// Whether all that use a gradient of maxima can take the places instead.
+// Returns true if all users of a gradient of maxima can take the places
+// instead.
 static bool all_take(const ls_rewrite *r, const ls_node *grad) {
   const ls_node_use *use = ls_rewrite_first_use(r, grad->id);
   if (use == NULL || ls_rewrite_count_leaving(r, grad->id) != 0) return false;
@@ -122,7 +127,7 @@ static ls_status join_gradient(ls_rewrite *r, ls_node *grad) {
   if (maxima == NULL) maxima = grad;
   if (maxima->type != LS_OP_POOL_MAX)
     LS_RETURN_IF_ERROR(become_pool(r, maxima));
-  // Those that take the places of `grad` itself come behind the others.
+  // Users of `grad` itself come after the others.
   for (uint32_t i = 0; i < takers; ++i)
     LS_RETURN_IF_ERROR(take_places(r, ls_rewrite_first_use(r, grad->id)->user,
                                    d, ls_ref(maxima->id, 1)));
@@ -130,7 +135,7 @@ static ls_status join_gradient(ls_rewrite *r, ls_node *grad) {
   return ls_ok();
 }
 
-// A relu's gradient of such a gradient alone becomes the two in one.
+// Joins a relu's gradient with the input's gradient that only it uses.
 static ls_status join_relu(ls_rewrite *r, ls_node *relu) {
   if (relu->type != LS_OP_RELU_GRAD) return ls_ok();
   const ls_node *grad =

@@ -13,11 +13,11 @@ ls_status ls_cpu_prepare(ls_backend *backend, ls_program *program);
 // Moves a relu's gradient, and sums over positions, of the gradient of window
 // maxima to before that gradient. Nodes that become unused are left in place.
 ls_status ls_cpu_go_before_windows(ls_graph *graph, bool *out_changed);
-// Convolutions and the maxima of windows behind them become one op each way.
-// What nothing uses then is left there.
+// Joins convolutions with the window maxima of their results into one op,
+// forward and backward. Nodes that become unused are left in place.
 ls_status ls_cpu_join_pools(ls_graph *graph, bool *out_changed);
-// Results that a gradient can give again are not kept for the gradients of ops
-// that they are operands of.
+// Drops results that a gradient can compute again, instead of keeping them for
+// the gradients of their users.
 ls_status ls_cpu_rematerialize(ls_graph *graph);
 
 #endif  // LS_ENGINE_CPU_PASSES_PASSES_H_

@@ -1,27 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Results that a gradient can give again are not kept.
+// Rematerialization: results that a gradient can compute again are not kept.
 //
-// What gelu or a layer norm makes is an operand of a product, and much later of
-// the gradient of that product's weights, up to which it takes memory. But its
-// own gradient comes right behind that one and has all it is made of, so it
-// gives it once more, in x's place, and the weights' gradient waits for it:
+// A result y of gelu or a layer norm is an operand of a product, and much later
+// of the gradient of that product's weights, up to which it occupies memory.
+// But its own gradient follows right after that one and has all its operands,
+// so it computes y again, in x's memory, and the weights' gradient waits for
+// it:
+//
 //   y = gelu(x)                         y = gelu(x)
 //   z = y w                             z = y w
 //   ...                                 ...
 //   dw = y' dz                          dx, again = gelu_again(dz w', x)
 //   dx = gelu_grad(dz w', x)            dw = again' dz
-// The bits are the same. In y's memory lie the next layers' meanwhile. For
-// which ops, graph/lowered_ops.def says.
 //
-// It is decided op by op on the graph as it was; what was decided is written
-// into the graph at the end. A node that such a decision was about stays where
-// it is then.
+// The bits are the same. Meanwhile y's memory serves the next layers.
+// graph/lowered_ops.def lists the ops.
 //
-// Each node is looked at a few times, whatever the graph is like. What comes of
-// a node that must stay, or gives again itself, is known of all nodes from one
-// sweep, so that a search is begun only where nothing of the kind stands before
-// the gradient; and what it has come by waits from then on, or never will.
+// Decisions are made op by op on the original graph and written into it at the
+// end. A node that a decision depends on is fixed in its position.
+//
+// Each node is visited a few times, for any graph. One pass over all nodes
+// finds, for each, its first dependent that must stay or computes again itself,
+// so that a search starts only if none of these precedes the gradient; a node
+// that a search has visited waits from then on, or never will.
 #include "engine/cpu/passes/passes.h"
 #include "graph/compare/equal.h"
 #include "graph/passes/rewrite.h"
@@ -43,29 +45,30 @@ static const again_row rows[] = {
 #undef LS_OP
 };
 
-// What is known of a node.
+// Facts about a node.
 typedef struct fate {
-  const again_row *row;  // Its gradient can give it again; NULL: nobody can.
+  // Row of the gradient that can compute it again; NULL: none.
+  const again_row *row;
   uint64_t gradient;
-  uint64_t limit;  // The first that comes of it and must stay, or gives again.
-  uint64_t giver;  // It waits for this node and takes y from it; 0: no.
-  uint64_t taken;  // y, where it waits.
-  uint64_t seen;   // The last search that came by.
-  bool fixed;      // Does not wait: not pure, or decided.
-  bool stays;      // Does not wait: a search failed there.
-  bool may_give;   // The gradient of some op, which it could give again,
-  bool gives;      // and does.
-  bool is_given;   // Its gradient gives it again.
+  uint64_t limit;  // Its first dependent that must stay, or computes again.
+  uint64_t giver;  // The node that it waits for and takes y from; 0: none.
+  uint64_t taken;  // The y that it takes.
+  uint64_t seen;   // Number of the last search that visited it.
+  bool fixed;      // Cannot wait: not pure, or fixed by a decision.
+  bool stays;      // Cannot wait: a search failed there.
+  bool may_give;   // It is a gradient that could compute an op's result again,
+  bool gives;      // and does so.
+  bool is_given;   // Its gradient computes it again.
 } fate;
 
 typedef struct plan {
   ls_rewrite *r;
-  fate *of;           // By id. Ids of a lowered graph are dense.
-  uint64_t *path;     // Of a search: what is still to be looked at.
-  uint64_t *waiting;  // Who shall wait for the gradient.
+  fate *of;           // Per id. Ids of a lowered graph are dense.
+  uint64_t *path;     // Nodes that a search has still to visit.
+  uint64_t *waiting;  // Nodes that shall wait for the gradient.
   size_t num_waiting;
   uint64_t searches;
-  uint64_t y, gradient;  // The op at hand, and its gradient.
+  uint64_t y, gradient;  // The current op's result, and its gradient.
   bool changed;
 } plan;
 
@@ -90,8 +93,9 @@ static bool is_same_type(ls_type a, ls_type b) {
   return a.dtype == b.dtype && ls_shape_equal(a.shape, b.shape);
 }
 
-// Whether `node` is the gradient of `op` by its operand 0. What is one for all
-// replicas is not given by what each has of its own, nor the reverse.
+// Returns true if `node` is the gradient of `op` by its operand 0. A varying
+// node cannot compute again a value that is the same on all replicas, nor the
+// reverse.
 static bool is_gradient(const plan *p, const again_row *row, const ls_node *op,
                         const ls_node *node) {
   if (node->type != row->gradient || node->id <= op->id ||
@@ -107,7 +111,7 @@ static bool is_gradient(const plan *p, const again_row *row, const ls_node *op,
   return true;
 }
 
-// Looks among the users of the operand that fewest use.
+// Searches the users of the operand that has the fewest.
 static void find_gradient(plan *p, const ls_node *op) {
   const again_row *row = row_of(op);
   if (row == NULL || p->of[op->id].fixed) return;
@@ -126,7 +130,7 @@ static void find_gradient(plan *p, const ls_node *op) {
   }
 }
 
-// From behind: users stand behind what they use.
+// Goes backwards: users come after their operands.
 static void find_limits(plan *p) {
   for (uint64_t id = p->r->graph->num_nodes; id > 0; --id) {
     fate *at = &p->of[id];
@@ -158,7 +162,7 @@ static ls_status find_fates(plan *p) {
 }
 
 // ---- Who can wait ----------------------------------------------------------
-// Whether `id` stands behind the gradient, by itself or since it waits.
+// Returns true if `id` comes after the gradient, by itself or because it waits.
 static bool is_behind(const plan *p, uint64_t id) {
   const uint64_t at = p->of[id].giver != 0 ? p->of[id].giver : id;
   return at >= p->gradient && id != p->gradient;
@@ -171,9 +175,9 @@ static bool lives_on(const plan *p) {
   return ls_rewrite_count_leaving(p->r, p->y) != 0;
 }
 
-// Looks at all that comes of `user` and stands before the gradient. False if
-// something of it must stay: then that is true of all that led there, and what
-// was seen beside it is not asked again either.
+// Visits all dependents of `user` that come before the gradient. Returns false
+// if one of them must stay: then so must all nodes that led there, and neither
+// they nor the visited ones are searched again.
 static bool can_wait(plan *p, uint64_t user) {
   const size_t before = p->num_waiting;
   size_t depth = 0;
@@ -198,8 +202,8 @@ static bool can_wait(plan *p, uint64_t user) {
   return true;
 }
 
-// Finds who shall wait: who uses y behind the last one that cannot, and what
-// comes of them. Whether there is somebody.
+// Finds the nodes that shall wait: users of y after the last one that cannot,
+// and their dependents. Returns true if there are any.
 static bool find_waiting(plan *p) {
   p->num_waiting = 0;
   ++p->searches;
@@ -223,7 +227,7 @@ static void decide(plan *p, const ls_node *op) {
     at->taken = ls_ref(op->id, 0);
     at->fixed = true;
   }
-  // Whoever makes an operand that only the op had must come before it.
+  // The nodes that make operands of the op alone must stay before it.
   for (uint32_t i = own->row->shared; i < op->num_inputs; ++i)
     p->of[ls_ref_id(op->inputs[i])].fixed = true;
   p->of[p->gradient].gives = p->of[p->gradient].fixed = true;
@@ -246,8 +250,8 @@ static ls_status become_giver(const plan *p, const ls_node *op) {
   return ls_rewrite_set_inputs(p->r, node, inputs, count);
 }
 
-// Who waits takes y from the giver, and stands behind it, in the order that
-// there was.
+// Writes the decisions: nodes that wait take y from the gradient and follow it,
+// in their previous order.
 static ls_status write_down(plan *p) {
   const uint64_t count = p->r->graph->num_nodes;
   for (uint64_t id = 1; id <= count; ++id)

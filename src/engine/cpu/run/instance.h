@@ -23,7 +23,7 @@ typedef struct ls_cpu_site ls_cpu_site;
 // State of a lane, or of the shared stream, between two instructions.
 typedef struct ls_cpu_stream {
   uint32_t pc;      // Atomic, like `has_ended`: other threads read it.
-  int32_t replica;  // Of the shared stream: the replica that runs the program.
+  int32_t replica;  // Shared stream: the replica that runs the program.
   // Mixed trips of the enclosing loops; see ls_cpu_iteration.
   uint64_t iteration;
   // The run's step, or that of a trip of a loop that counts steps.
@@ -99,7 +99,7 @@ struct ls_instance {
   ls_cpu_stacks stacks;    // The shared stream's, then one per lane.
   uint32_t published;
   uint64_t round;
-  uint64_t step, seed;  // Of the current run.
+  uint64_t step, seed;  // Step and seed of the current run.
   uint64_t run;
   uint64_t float_mode;  // The caller's mode.
   bool is_running;      // Atomic.

@@ -8,8 +8,8 @@
 #include "engine/cpu/kernels/list.h"
 #include "engine/cpu/kernels/loops.h"
 
-// X(..., target, C type, least, greatest + 1 as a power of two): the integers
-// as targets. Both bounds are exact in any float.
+// The integer types as targets: X(..., target, C type, least number, greatest
+// number + 1). Both bounds are exact in any float.
 #define EACH_TARGET(X, ...)                                                    \
   X(__VA_ARGS__, I8, int8_t, INT8_MIN, INT8_MAX, 0x1p7)                        \
   X(__VA_ARGS__, I16, int16_t, INT16_MIN, INT16_MAX, 0x1p15)                   \

@@ -131,7 +131,7 @@ typedef struct reduce_params {
   ls_dtype half;   // Not NONE: elements are of this type, reduced in f32.
   // Outputs; for columns without the innermost dimension.
   ls_strided_dims kept;
-  ls_strided_dims reduced;  // Without the innermost dimension.
+  ls_strided_dims reduced;  // Reduced dimensions, except the innermost one.
   int64_t run;  // The innermost reduced dimension; for columns, its stride.
   int64_t pitch;
   int64_t columns, column_tiles;
